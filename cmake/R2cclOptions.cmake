@@ -1,0 +1,42 @@
+# Language level, warnings, sanitizers, ccache and output folders.
+include(GNUInstallDirs)
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Release, Debug or RelWithDebInfo" FORCE)
+endif()
+
+option(R2CCL_BUILD_TESTS "Build the tests" ON)
+option(R2CCL_BUILD_BENCH "Build the Google Benchmark programs" ON)
+option(R2CCL_CCACHE "Compile through ccache where it is present" ON)
+option(R2CCL_CLANG_TIDY "Run clang-tidy while compiling" OFF)
+set(R2CCL_SANITIZE "" CACHE STRING "Sanitizers, as in -fsanitize= (address,undefined or thread)")
+
+if(R2CCL_CCACHE)
+  find_program(CCACHE_PROGRAM ccache)
+  if(CCACHE_PROGRAM)
+    set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+  endif()
+endif()
+if(R2CCL_CLANG_TIDY)
+  find_program(CLANG_TIDY_PROGRAM clang-tidy REQUIRED)
+  set(CMAKE_CXX_CLANG_TIDY ${CLANG_TIDY_PROGRAM})
+endif()
+
+add_compile_options(-Wall -Wextra -Wno-missing-field-initializers)
+if(R2CCL_SANITIZE)
+  add_compile_options(-fsanitize=${R2CCL_SANITIZE} -fno-omit-frame-pointer -g)
+  add_link_options(-fsanitize=${R2CCL_SANITIZE})
+endif()
+
+# Everything that is loaded or started at run time lies in two folders, so that one relative path finds it
+# in the build tree as well as in an installation. The virtual HCA has a folder of its own: it is put first
+# in LD_LIBRARY_PATH and must not shadow anything else.
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
+set(R2CCL_VHCA_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib/vhca")
+include_directories("${CMAKE_SOURCE_DIR}")

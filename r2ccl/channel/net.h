@@ -1,0 +1,73 @@
+// What the plugin shims see of the core: one process-wide Net with devices, listeners and channels. The calls
+// have the meaning of NCCL's net interface (see r2ccl/plugin), without its versions. No call blocks, except
+// reg() and close(), which are bounded. Every call may be made from any thread; one channel's isend, irecv
+// and test come from one thread at a time, as NCCL does it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "r2ccl/base/log.h"
+#include "r2ccl/base/result.h"
+
+namespace r2ccl {
+
+class Listener;
+class Channel;       ///< one direction between two ranks: NCCL's send comm or recv comm
+class Registration;  ///< a buffer registered on every NIC that may carry it
+class Request;       ///< one isend or irecv in flight
+
+/// What NCCL wants to know of a NIC.
+struct NicProperties {
+  std::string name;       ///< as in libibverbs
+  std::string pci_path;   ///< /sys path of the PCI device, empty when there is none
+  uint64_t guid = 0;      ///< unique per NIC
+  int port = 1;
+  int speed_mbps = 0;     ///< active speed × width, Mbit/s
+  float latency_us = 0;
+  int max_channels = 0;   ///< NCCL's maxComms
+};
+
+inline constexpr size_t kHandleBytes = 128;   ///< NCCL_NET_HANDLE_MAXSIZE
+inline constexpr int kMaxRequests = 32;       ///< requests in flight per channel (NCCL_NET_MAX_REQUESTS, maxRecvs 1)
+inline constexpr size_t kMaxMessageBytes = size_t{1} << 30;  ///< maxP2pBytes: test and iflush sizes are still int
+
+struct TestOutcome {
+  bool done = false;
+  size_t bytes = 0;  ///< of a receive: what the sender sent
+};
+
+class Net {
+ public:
+  /// The process's Net, made on the first call: reads the configuration, opens the devices, starts the
+  /// service thread. Later calls return the same object. Error kNoDevice when there is no usable NIC.
+  static Result<Net*> acquire(LogSink sink);
+
+  virtual ~Net() = default;
+  virtual int devices() const = 0;
+  virtual NicProperties properties(int device) const = 0;
+
+  /// Starts to listen on `device` and fills `handle` (kHandleBytes bytes) for the peer.
+  virtual Result<Listener*> listen(int device, void* handle) = 0;
+  /// Advances the connection that `handle` names. nullptr: not ready, call again with the same memory
+  /// (progress is kept in the handle's last bytes).
+  virtual Result<Channel*> connect(int device, void* handle) = 0;
+  /// nullptr: nobody is ready, call again.
+  virtual Result<Channel*> accept(Listener* listener) = 0;
+  virtual Result<void> close(Listener* listener) = 0;
+  virtual Result<void> close(Channel* channel) = 0;
+
+  /// Registers [data, data+bytes) of host memory. Registrations of one range are shared.
+  virtual Result<Registration*> reg(Channel* channel, void* data, size_t bytes) = 0;
+  virtual Result<void> dereg(Channel* channel, Registration* registration) = 0;
+
+  /// nullptr: cannot be taken now, call again.
+  virtual Result<Request*> isend(Channel* channel, const void* data, size_t bytes, Registration* reg) = 0;
+  virtual Result<Request*> irecv(Channel* channel, void* data, size_t bytes, Registration* reg) = 0;
+  /// The request is gone once `done` is reported. An error means that no path is left (see docs of Error).
+  virtual Result<TestOutcome> test(Request* request) = 0;
+};
+
+}  // namespace r2ccl
