@@ -1,0 +1,87 @@
+// What a scenario expects of a metric, as a small expression that is checked when the file is loaded and
+// evaluated when the job has run: `<= floor + wakeup + 50 ms`, `>= 0.95 * limit`, `exact`, `error`.
+// Pure: no files, no results; the values come through a function.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace r2bench {
+
+/// What a number stands for. Times are in milliseconds.
+enum class Unit { kNone, kMilliseconds, kPercent };
+
+enum class Comparison { kLess, kLessEqual, kEqual, kNotEqual, kGreaterEqual, kGreater };
+
+/// A name that stands for a value of the mode that is judged.
+enum class Quantity {
+  kFloor,   ///< floor_ms of the run
+  kWakeup,  ///< the run's own wake-up latency, p99, in ms
+  kLimit,   ///< what the mode can keep of the bandwidth with the NICs that are left (a ratio)
+};
+
+/// One factor: a number with its unit, or a name.
+using Factor = std::variant<double, Quantity>;
+
+/// factors multiplied; `negative` when it is subtracted.
+struct Term {
+  bool negative = false;
+  std::vector<Factor> factors;
+};
+
+/// A sum of terms, all of the metric's unit.
+struct Sum {
+  std::vector<Term> terms;
+};
+
+struct Numeric {
+  Comparison comparison = Comparison::kLessEqual;
+  Sum bound;
+};
+
+/// One of a fixed set of words, e.g. outcome: error.
+struct Word {
+  bool negated = false;  ///< `!= word`
+  std::string word;
+};
+
+struct Expectation {
+  std::string mode;    ///< a mode's label, or "all"
+  std::string metric;  ///< e.g. "recover_ms.max"
+  std::string wanted;  ///< the right side as written
+  int line = 0;        ///< in the scenario file, from 1
+  int column = 0;
+  std::variant<Numeric, Word> condition;
+};
+
+/// The metrics that an expectation may name.
+struct MetricInfo {
+  std::string name;
+  Unit unit = Unit::kNone;
+  std::vector<std::string> words;  ///< not empty: the metric is one of these words
+  std::string meaning;             ///< one sentence for `explain`
+};
+const std::vector<MetricInfo>& metrics();
+const MetricInfo* find_metric(const std::string& name);
+
+/// A sentence without location; `column` counts from 0 within the text.
+struct ExpressionError {
+  size_t column = 0;
+  std::string message;
+};
+/// Parses the right side of `metric: "text"`. Throws ExpressionError.
+std::variant<Numeric, Word> parse_condition(const MetricInfo& metric, const std::string& text);
+
+/// Value of the names; nullopt = not known in this run.
+using QuantityValue = std::function<std::optional<double>(Quantity)>;
+/// nullopt when one of the names has no value.
+std::optional<double> evaluate(const Sum& sum, const QuantityValue& value);
+bool compare(double got, Comparison comparison, double bound);
+
+const char* name(Quantity quantity);
+const char* name(Comparison comparison);
+
+}  // namespace r2bench

@@ -1,0 +1,116 @@
+// What one scenario file says, after defaults, overrides and checks: plain data. Whoever holds a Scenario may
+// rely on every rule of harness/scenario/README.md; nothing here reads files or starts anything.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "faultinject/plan/plan.h"
+#include "harness/scenario/expectation.h"
+
+namespace r2bench {
+
+enum class FabricKind { kVhca };
+
+/// The nodes and NICs of the job. All nodes are alike.
+struct Fabric {
+  FabricKind kind = FabricKind::kVhca;
+  int nodes = 2;
+  int ranks_per_node = 1;
+  int nics_per_node = 4;
+  uint64_t nic_rate_bits_per_s = 0;      ///< 0 = unlimited
+  std::chrono::nanoseconds latency{0};   ///< one way, per port
+
+  int ranks() const { return nodes * ranks_per_node; }
+};
+
+enum class Engine { kCpu };
+enum class Operation { kAllReduce, kSendRecv };
+enum class DataType { kInt8, kInt32, kInt64, kFloat32, kFloat64 };
+
+/// What the ranks do: `iters` verified operations of `bytes` each, after `warmup` that are not counted.
+struct Workload {
+  Engine engine = Engine::kCpu;
+  Operation op = Operation::kAllReduce;
+  DataType dtype = DataType::kFloat32;
+  uint64_t bytes = 16u << 20;  ///< per rank and operation; a multiple of the data type's size
+  int iters = 200;
+  int warmup = 5;
+  int channels = 0;            ///< 0 = one per NIC
+  bool verify = true;          ///< compare every element of every operation
+  std::string plugin = "r2ccl";  ///< name as in NCCL_NET_PLUGIN (x -> libnccl-net-x.so) or a path
+  int plugin_abi = 0;          ///< 8 … 12; 0 = the highest that the plugin has
+};
+
+/// R2CC_MODE's numbers.
+enum class ModeKind { kBaseline = 0, kMigrate = 1, kBalance = 2, kAllReduce = 3 };
+
+/// One way to run the job. Expectations name a mode by its label.
+struct Mode {
+  ModeKind kind = ModeKind::kBaseline;
+  std::string label;                       ///< unique in the scenario; the kind's name unless given
+  std::map<std::string, std::string> env;  ///< on top of Scenario::env
+};
+
+/// Things the harness does to ranks by itself: no verbs fault, so the injector has no part in them.
+enum class RankFaultKind {
+  kSigstop,        ///< SIGSTOP, after `duration` SIGCONT
+  kReceiverSleep,  ///< the rank stops calling its plugin for `duration`, between two polls
+  kKill,           ///< SIGKILL
+};
+
+struct RankFault {
+  std::string name;  ///< unique in the scenario, as printed
+  RankFaultKind kind = RankFaultKind::kSigstop;
+  int node = 0;
+  int local_rank = 0;                      ///< within the node
+  std::optional<int> at_iter;              ///< exactly one of at_iter and at_time is set
+  std::optional<std::chrono::nanoseconds> at_time;  ///< from the first counted iteration
+  std::chrono::nanoseconds duration{0};    ///< 0 for kKill
+};
+
+/// No job outlives these, whatever happens in it.
+struct Timeouts {
+  std::chrono::nanoseconds setup{std::chrono::seconds(60)};  ///< start of the ranks to the first iteration
+  std::chrono::nanoseconds stall{std::chrono::seconds(15)};  ///< no progress on any rank for so long: killed
+  std::chrono::nanoseconds job{std::chrono::seconds(300)};   ///< one mode, from start to end
+};
+
+struct Scenario {
+  int version = 1;
+  std::string name;
+  std::string description;
+  uint64_t seed = 1;
+  int repeats = 1;  ///< faults per job and mode: the fault list is armed again after each recovery
+  int pairs = 0;    ///< > 0: each mode runs so many times, interleaved, and overhead is taken pair by pair
+  Fabric fabric;
+  Workload workload;
+  std::vector<Mode> modes;
+  std::map<std::string, std::string> env;  ///< for every rank in every mode
+  std::vector<faultinject::FaultSpec> faults;
+  std::vector<RankFault> rank_faults;
+  std::vector<Expectation> expectations;
+  Timeouts timeouts;
+  std::string source_file;  ///< as the user named it
+  std::string source_text;  ///< the file as read, kept beside the result
+  std::map<std::string, std::string> overrides;  ///< what the command line changed, for the result
+  std::map<std::string, std::string> matrix;     ///< this scenario's cell of the matrix; empty without one
+
+  const Mode* find_mode(const std::string& label) const;
+};
+
+// Names as they stand in the YAML and in results.
+const char* name(FabricKind kind);
+const char* name(Engine engine);
+const char* name(Operation op);
+const char* name(DataType type);
+const char* name(ModeKind kind);
+const char* name(RankFaultKind kind);
+/// Bytes of one element.
+int size_of(DataType type);
+
+}  // namespace r2bench
