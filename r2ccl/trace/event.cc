@@ -1,0 +1,55 @@
+#include "r2ccl/trace/event.h"
+
+#include <array>
+#include <utility>
+
+namespace r2ccl::trace {
+namespace {
+
+constexpr std::array<std::pair<EventType, std::string_view>, 18> kNames{{
+    {EventType::kIteration, "iteration"},
+    {EventType::kIterationDone, "iteration_done"},
+    {EventType::kMessageReceived, "message_received"},
+    {EventType::kSegmentDelivered, "segment_delivered"},
+    {EventType::kChannelUp, "channel_up"},
+    {EventType::kFenceStarted, "fence_started"},
+    {EventType::kFenceDone, "fence_done"},
+    {EventType::kMigrationStarted, "migration_started"},
+    {EventType::kReplayed, "replayed"},
+    {EventType::kMigrationDone, "migration_done"},
+    {EventType::kNicDown, "nic_down"},
+    {EventType::kNicUp, "nic_up"},
+    {EventType::kFailback, "failback"},
+    {EventType::kDuplicateDropped, "duplicate_dropped"},
+    {EventType::kPeerSlow, "peer_slow"},
+    {EventType::kChannelFailed, "channel_failed"},
+    {EventType::kPathOpened, "path_opened"},
+    {EventType::kProbeFailed, "probe_failed"},
+}};
+
+}  // namespace
+
+std::string_view name(EventType type) {
+  for (const auto& [value, text] : kNames)
+    if (value == type) return text;
+  return "none";
+}
+
+std::string_view name(DetectedBy by) {
+  switch (by) {
+    case DetectedBy::kNone: return "none";
+    case DetectedBy::kCompletion: return "completion";
+    case DetectedBy::kEvent: return "event";
+    case DetectedBy::kWatchdog: return "watchdog";
+    case DetectedBy::kPeer: return "peer";
+  }
+  return "none";
+}
+
+EventType event_from_name(std::string_view wanted) {
+  for (const auto& [value, text] : kNames)
+    if (text == wanted) return value;
+  return EventType::kNone;
+}
+
+}  // namespace r2ccl::trace
