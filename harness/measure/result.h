@@ -1,0 +1,199 @@
+// What a run leaves behind: everything that the reports, the plots and the expectations look at. Plain data;
+// nothing here computes. Times named *_ns are CLOCK_MONOTONIC of this host, durations say their unit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace r2bench {
+
+/// A sample's summary. All zero when n == 0. Percentiles are nearest-rank: each is a value that was measured.
+struct Distribution {
+  size_t n = 0;
+  double p50 = 0;
+  double p95 = 0;
+  double p99 = 0;
+  double max = 0;
+};
+
+/// How a job ended.
+enum class Outcome {
+  kOk,      ///< every rank finished every iteration
+  kError,   ///< a rank ended with an error of the plugin (or of its set-up); `error` says which
+  kHang,    ///< the watchdog saw no progress for the stated time and ended the job
+  kKilled,  ///< a rank died of a signal
+  kCancelled,  ///< the user (or the overall time limit of the caller) ended the run
+};
+/// "ok", "error", "hang", "killed", "cancelled".
+const char* name(Outcome outcome);
+
+struct Correctness {
+  uint64_t wrong_elements = 0;
+  uint64_t duplicated = 0;  ///< messages (or segments) that arrived twice
+  uint64_t lost = 0;        ///< messages that never arrived although the receiver went on
+  uint64_t checked_elements = 0;
+  uint64_t checked_iterations = 0;  ///< sum over the ranks
+  uint64_t size_errors = 0;         ///< receives that reported another size than was sent
+  bool exact() const { return wrong_elements == 0 && duplicated == 0 && lost == 0 && size_errors == 0; }
+};
+
+/// Delivered payload, summed over all receivers, per second of open operations. Gbit/s (10^9).
+struct Throughput {
+  double before_gbps = 0;  ///< before the first fault; of the whole job when there was none
+  double after_gbps = 0;   ///< settled: from recovery to the heal or the next fault; 0 when nothing settled
+  double retained = 0;     ///< after / before; 0 when there was no settled window
+  double limit = 1;        ///< what `retained` could be at best in this mode with the NICs that were left
+  bool settled = false;    ///< there was a settled window (then after_gbps and retained are measured)
+};
+
+/// One firing of one fault.
+struct FaultSample {
+  size_t fault = 0;        ///< index into Scenario::faults (harness-level faults included)
+  size_t repetition = 0;   ///< 0-based, of --repeats
+  std::string name;        ///< the fault's name in the scenario (or its kind)
+  std::string kind;        ///< port_down, qp_error …
+  std::string target;      ///< node1/nic0 …
+  bool witnessed = false;  ///< the injector (or, for a signal, the runner) saw it take effect
+  bool sampled = false;    ///< it met a segment in flight on its target: the times below count
+  std::string why_not_sampled;  ///< empty when sampled
+  uint64_t armed_ns = 0;
+  uint64_t t0_ns = 0;      ///< 0 when not witnessed
+  std::optional<uint64_t> healed_ns;
+  std::optional<uint64_t> detected_ns;   ///< absolute times of the marks in the picture
+  std::optional<uint64_t> migrated_ns;
+  std::optional<uint64_t> recovered_ns;
+  std::optional<double> detect_ms;    ///< t0 -> start of the fence that led to the migration
+  std::optional<double> migrate_ms;   ///< that -> first new payload segment delivered on another path
+  std::optional<double> recover_ms;   ///< t0 -> start of the first good interval W (DESIGN.md)
+  std::optional<double> blackout_ms;  ///< longest gap between segments on an affected channel
+  std::string detected_by;            ///< completion, event, watchdog, peer; empty when nothing was fenced
+  double floor_ms = 0;   ///< one segment at the rate of its path
+  double window_ms = 0;  ///< the W that was used
+  double limit = 1;      ///< of this fault: fraction of the rate before
+  double before_gbps = 0;
+  double after_gbps = 0;  ///< settled rate, 0 when the window was empty
+};
+
+/// One line of nccl-tests' table: out of place. Times in µs, bandwidths in GB/s (10^9 bytes).
+struct NcclTestsRow {
+  uint64_t size_bytes = 0;
+  uint64_t count = 0;
+  std::string type;   ///< "float", "int32", "double" as nccl-tests prints them
+  std::string redop;  ///< "sum", or "none"
+  double time_us = 0;
+  double algbw = 0;
+  double busbw = 0;
+  uint64_t wrong = 0;
+  uint64_t iterations = 0;  ///< completed by every rank, warm-up excluded
+};
+
+/// A point of the throughput curve: payload delivered in [time_ns, time_ns + bin). Wall time: gaps in which no
+/// operation was open are marked, not removed.
+struct TimelinePoint {
+  uint64_t time_ns = 0;
+  double gbps = 0;
+  bool open = true;  ///< an operation was open during some of the bin; gbps is per second of that open time
+};
+
+struct Timeline {
+  uint64_t start_ns = 0;  ///< first iteration of the job
+  uint64_t end_ns = 0;
+  double bin_ms = 0;
+  std::vector<TimelinePoint> total;
+  /// Raw deliveries around the faults (and at most max_raw of them): exact times for the picture's inset.
+  struct Raw {
+    uint64_t time_ns;
+    uint32_t bytes;
+    uint16_t node;     ///< receiver's node
+    uint16_t nic;      ///< receiver's NIC, 0xffff unknown
+    uint32_t channel;  ///< receiver's rank << 16 | channel
+  };
+  std::vector<Raw> raw;
+};
+
+/// One rare event of the trace, of the injector or of the runner, for the event log. In order of time.
+struct LoggedEvent {
+  uint64_t time_ns = 0;
+  std::string source;  ///< "node1/rank1", "injector", "runner"
+  std::string name;    ///< fence_started, migration_done, fault_fired, sigstop …
+  std::string text;    ///< the rest in words: "nic 0, path 3, by completion"
+  int nic = -1;
+  int64_t channel = -1;
+  uint64_t a = 0, b = 0, c = 0;
+};
+
+/// How one rank process ended.
+struct RankResult {
+  int rank = 0;
+  int node = 0;
+  std::string label;  ///< node0/rank0
+  int pid = 0;
+  Outcome outcome = Outcome::kOk;
+  int exit_code = 0;
+  int signal = 0;
+  std::string error;                  ///< what the rank said when it ended in an error; names the NIC
+  std::vector<std::string> warnings;  ///< WARN lines of the plugin, bounded
+  std::string log_path;               ///< its stdout and stderr
+  uint64_t iterations = 0;
+};
+
+/// One job of one mode (a run of all its ranks from start to end).
+struct ModeResult {
+  std::string mode;       ///< the scenario's name of it: baseline, migrate …
+  int r2cc_mode = 0;
+  Outcome outcome = Outcome::kOk;
+  std::string error;      ///< the first error in time, with the rank that saw it; names the NIC
+  std::vector<RankResult> ranks;
+  Correctness correctness;
+  Throughput throughput;
+  std::vector<FaultSample> faults;
+  size_t faults_planned = 0;
+  size_t faults_witnessed = 0;
+  size_t faults_sampled = 0;
+  Distribution detect_ms, migrate_ms, recover_ms, blackout_ms;  ///< over the sampled faults
+  std::map<std::string, size_t> detected_by;                    ///< how often by which
+  double floor_ms = 0;     ///< largest over the samples
+  Distribution wakeup_ms;  ///< the ticker's: how late a sleeping thread wakes on this machine, now
+  size_t migrations = 0;   ///< migrations that were not planned failbacks (all ranks)
+  size_t failbacks = 0;
+  size_t peer_slow = 0;
+  NcclTestsRow row;
+  std::vector<double> iteration_ms;  ///< one per completed iteration, warm-up excluded
+  Timeline timeline;
+  std::vector<LoggedEvent> events;
+  uint64_t trace_lost = 0;  ///< trace events overwritten before they were read; > 0 makes a verdict unknown
+  std::map<std::string, std::string> settings;  ///< detection settings and environment of the ranks
+  double duration_s = 0;
+};
+
+/// 100·(time with / time without − 1) over interleaved pairs of jobs.
+struct Overhead {
+  std::string mode;
+  std::string against;
+  size_t pairs = 0;
+  double mean_pct = 0;
+  double upper95_pct = 0;  ///< one-sided upper 95 % confidence bound of the mean (Student's t)
+  double loss_mean_pct = 0;     ///< the same for the loss of busbw: 100·(1 − busbw with / busbw without)
+  double loss_upper95_pct = 0;
+  std::vector<double> each_pct;
+};
+
+struct RunResult {
+  std::string scenario;
+  std::string source;  ///< path of the scenario file
+  uint64_t seed = 0;
+  size_t repeats = 1;
+  std::string evidence;    ///< simulated | emulated | rxe | hardware
+  std::string started_at;  ///< ISO 8601, UTC
+  std::map<std::string, std::string> environment;  ///< kernel, cpu, cores, compiler, build, plugin …
+  std::vector<ModeResult> modes;       ///< one per mode; with pairs the pooled result of its jobs
+  std::vector<ModeResult> jobs;        ///< with pairs: every single job in the order in which it ran
+  std::vector<Overhead> overheads;
+  bool cancelled = false;
+};
+
+}  // namespace r2bench
