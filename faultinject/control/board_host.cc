@@ -1,0 +1,241 @@
+#include "faultinject/control/board_host.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <new>
+#include <system_error>
+
+#include "faultinject/control/board.h"
+
+namespace faultinject {
+namespace {
+
+[[noreturn]] void fail(const char* what) { throw std::system_error(errno, std::generic_category(), what); }
+
+std::string describe(Effect effect, uint64_t value) {
+  switch (effect) {
+    case Effect::kWcShown: return "WC " + std::to_string(value) + " shown";
+    case Effect::kWcRewritten: return "WC rewritten to " + std::to_string(value);
+    case Effect::kWrWithheld: return "WR of " + std::to_string(value) + " bytes withheld";
+    case Effect::kWrSeen: return "WR of " + std::to_string(value) + " bytes seen";
+    default: return to_string(effect);
+  }
+}
+
+}  // namespace
+
+struct BoardHost::Impl {
+  int fd = -1;
+  Board* board = nullptr;
+  std::string path;
+  std::vector<NodeShape> nodes;
+  mutable std::mutex mutex;        // of specs and of arm(); never held by an injected process
+  std::deque<FaultSpec> specs;  // a deque: spec() hands out references
+
+  ~Impl() {
+    if (board != nullptr) munmap(board, sizeof(Board));
+    if (fd >= 0) close(fd);
+  }
+  FaultEntry& entry(uint32_t id) const {
+    if (id == 0 || id > board->fault_count.load()) throw std::out_of_range("no fault has the id " + std::to_string(id));
+    return board->faults[id - 1];
+  }
+  void let_time_act() const {
+    bool changed = false;
+    advance(*board, monotonic_ns(), changed);
+    if (changed) ring_all(*board);
+  }
+};
+
+BoardHost::BoardHost(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+BoardHost::BoardHost(BoardHost&&) noexcept = default;
+BoardHost& BoardHost::operator=(BoardHost&&) noexcept = default;
+
+BoardHost::~BoardHost() {
+  if (impl_) heal_all();
+}
+
+BoardHost BoardHost::create(const std::vector<NodeShape>& nodes, uint64_t seed) {
+  if (nodes.empty() || nodes.size() > kMaxNodes)
+    throw std::invalid_argument("a fault board has 1 to " + std::to_string(kMaxNodes) + " nodes");
+  for (const NodeShape& node : nodes) {
+    if (node.name.empty() || node.name.size() >= kNameBytes)
+      throw std::invalid_argument("the node name '" + node.name + "' must have 1 to " +
+                                  std::to_string(kNameBytes - 1) + " characters");
+    if (node.nics > kMaxNics)
+      throw std::invalid_argument("node '" + node.name + "' has more than " + std::to_string(kMaxNics) + " NICs");
+  }
+  auto impl = std::make_unique<Impl>();
+  impl->fd = memfd_create("faultinject", MFD_CLOEXEC);
+  if (impl->fd < 0) fail("memfd_create for the fault board");
+  if (ftruncate(impl->fd, sizeof(Board)) != 0) fail("ftruncate of the fault board");
+  void* memory = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED, impl->fd, 0);
+  if (memory == MAP_FAILED) fail("mmap of the fault board");
+  impl->board = static_cast<Board*>(memory);  // zeroed pages are a valid empty Board
+  impl->nodes = nodes;
+  impl->path = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(impl->fd);
+
+  Board& board = *impl->board;
+  board.version = kBoardVersion;
+  board.bytes = sizeof(Board);
+  board.seed = seed;
+  board.node_count = uint32_t(nodes.size());
+  for (size_t i = 0; i < nodes.size(); i++) {
+    memcpy(board.nodes[i].name, nodes[i].name.c_str(), nodes[i].name.size());
+    board.nodes[i].nics = nodes[i].nics;
+  }
+  board.start_ns.store(monotonic_ns());
+  std::atomic_thread_fence(std::memory_order_release);
+  board.magic = kBoardMagic;
+  return BoardHost(std::move(impl));
+}
+
+const std::string& BoardHost::path() const { return impl_->path; }
+
+void BoardHost::restart_clock() {
+  impl_->board->start_ns.store(monotonic_ns());
+  ring_all(*impl_->board);
+}
+
+uint32_t BoardHost::arm(const FaultSpec& spec) {
+  check_targets(spec, impl_->nodes);
+  Board& board = *impl_->board;
+  const std::lock_guard lock(impl_->mutex);
+  const uint32_t index = board.fault_count.load();
+  if (index >= kMaxFaults) throw std::length_error("the fault board is full: " + std::to_string(kMaxFaults) + " faults were armed");
+  FaultEntry& fault = board.faults[index];
+  fault.kind = uint32_t(spec.kind);
+  fault.id = index + 1;
+  // Node and NIC patterns are independent of each other, so the target is the product of two masks.
+  for (size_t node = 0; node < impl_->nodes.size(); node++)
+    if (pattern_matches(spec.target.node, impl_->nodes[node].name)) fault.node_mask[node / 64] |= uint64_t(1) << (node % 64);
+  for (uint32_t nic = 0; nic < kMaxNics; nic++)
+    if (pattern_matches(spec.target.nic, "nic" + std::to_string(nic))) fault.nic_mask |= uint64_t(1) << nic;
+  fault.selector = SelectorKind(spec.target.qp.kind);
+  fault.qp_index = spec.target.qp.index;
+  fault.trigger = TriggerKind(spec.trigger.kind);
+  fault.since_first_op = spec.trigger.since_first_op;
+  fault.after_ns = uint64_t(spec.trigger.after.count());
+  strncpy(fault.event, spec.trigger.event.c_str(), kNameBytes - 1);
+  fault.has_value = spec.trigger.value.has_value();
+  fault.value = spec.trigger.value.value_or(0);
+  fault.value_is_least = spec.trigger.event == "iteration";
+  fault.count = spec.trigger.count;
+  fault.seed = mix(board.seed ^ mix(fault.id));
+  const auto up_to = uint64_t(spec.trigger.phase_up_to.count());
+  fault.phase_delay_ns = up_to == 0 ? 0 : mix(fault.seed) % (up_to + 1);
+  fault.duration_ns = spec.duration ? uint64_t(spec.duration->count()) : 0;
+  fault.events = spec.events;
+  fault.query = spec.query;
+  fault.after_retries = spec.after_retries;
+  fault.rate_bits_per_s = spec.rate_bits_per_s;
+  fault.delay_ns = uint64_t(spec.delay.count());
+  fault.jitter_ns = uint64_t(spec.jitter.count());
+  fault.min_bytes = spec.min_bytes;
+  fault.armed_ns.store(monotonic_ns());
+  fault.phase.store(Phase::kArmed);
+  if (fault.trigger == TriggerKind::kEvent) board.event_bits.fetch_or(uint64_t(1) << (name_hash(fault.event) % 64));
+  impl_->specs.push_back(spec);
+  board.fault_count.store(index + 1);
+  impl_->let_time_act();
+  ring_all(board);
+  return fault.id;
+}
+
+void BoardHost::fire(uint32_t id) {
+  if (fire_now(impl_->entry(id), monotonic_ns())) ring_all(*impl_->board);
+}
+
+void BoardHost::heal(uint32_t id) {
+  if (heal_now(impl_->entry(id), monotonic_ns())) ring_all(*impl_->board);
+}
+
+void BoardHost::heal_all() {
+  bool any = false;
+  const uint32_t count = impl_->board->fault_count.load();
+  for (uint32_t id = 1; id <= count; id++) any |= heal_now(impl_->entry(id), monotonic_ns());
+  if (any) ring_all(*impl_->board);
+}
+
+FaultState BoardHost::state(uint32_t id) const {
+  const FaultEntry& fault = impl_->entry(id);
+  impl_->let_time_act();
+  FaultState state;
+  switch (fault.phase.load()) {
+    case Phase::kEmpty:
+    case Phase::kArmed: state.phase = FaultState::Phase::kArmed; break;
+    case Phase::kFired: state.phase = FaultState::Phase::kFired; break;
+    case Phase::kHealed: state.phase = FaultState::Phase::kHealed; break;
+  }
+  state.armed_ns = fault.armed_ns.load();
+  state.triggered_ns = fault.triggered_ns.load();
+  state.t0_ns = fault.t0_ns.load();
+  state.healed_ns = state.phase == FaultState::Phase::kHealed ? fault.healed_ns.load() : 0;
+  state.witnesses = fault.witnesses.load();
+  return state;
+}
+
+const FaultSpec& BoardHost::spec(uint32_t id) const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->specs.at(id - 1);
+}
+
+uint32_t BoardHost::armed() const { return impl_->board->fault_count.load(); }
+
+std::vector<Witness> BoardHost::witnesses() const {
+  const Board& board = *impl_->board;
+  std::vector<Witness> all;
+  const uint64_t count = std::min<uint64_t>(board.witness_count.load(), kMaxWitnesses);
+  for (uint64_t i = 0; i < count; i++) {
+    const WitnessEntry& entry = board.log[i];
+    if (entry.ready.load(std::memory_order_acquire) == 0) continue;
+    Witness witness;
+    witness.fault_id = entry.fault_id;
+    witness.time_ns = entry.time_ns;
+    witness.pid = entry.pid;
+    witness.rank = entry.rank;
+    witness.node = board.nodes[entry.node].name;
+    witness.nic = entry.nic;
+    witness.qp_num = entry.qp_num;
+    witness.effect = Effect(entry.effect);
+    witness.value = entry.value;
+    witness.what = describe(witness.effect, witness.value);
+    all.push_back(std::move(witness));
+  }
+  std::stable_sort(all.begin(), all.end(), [](const Witness& a, const Witness& b) { return a.time_ns < b.time_ns; });
+  return all;
+}
+
+std::vector<Witness> BoardHost::witnesses(uint32_t id) const {
+  std::vector<Witness> some;
+  for (Witness& witness : witnesses())
+    if (witness.fault_id == id) some.push_back(std::move(witness));
+  return some;
+}
+
+uint64_t BoardHost::witnesses_lost() const {
+  const uint64_t count = impl_->board->witness_count.load();
+  return count > kMaxWitnesses ? count - kMaxWitnesses : 0;
+}
+
+void BoardHost::event(const std::string& name, uint64_t value) {
+  if (offer_event(*impl_->board, name.c_str(), value, monotonic_ns())) ring_all(*impl_->board);
+}
+
+uint32_t BoardHost::processes() const {
+  uint32_t alive = 0;
+  for (const ProcessEntry& process : impl_->board->processes) {
+    const int32_t pid = process.pid.load();
+    alive += pid != 0 && (::kill(pid, 0) == 0 || errno != ESRCH);
+  }
+  return alive;
+}
+
+}  // namespace faultinject

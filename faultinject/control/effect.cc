@@ -1,0 +1,24 @@
+#include "faultinject/control/board_host.h"
+
+namespace faultinject {
+
+const char* to_string(Effect effect) {
+  switch (effect) {
+    case Effect::kNone: return "nothing";
+    case Effect::kQpToErr: return "QP moved to ERR";
+    case Effect::kQpConnectedDead: return "QP connected over a dead port";
+    case Effect::kPortErrDelivered: return "PORT_ERR delivered";
+    case Effect::kPortActiveDelivered: return "PORT_ACTIVE delivered";
+    case Effect::kQpFatalDelivered: return "QP_FATAL delivered";
+    case Effect::kWcWithheld: return "WC withheld";
+    case Effect::kWcShown: return "WC shown";
+    case Effect::kFlushShown: return "flushes shown";
+    case Effect::kWcRewritten: return "WC rewritten";
+    case Effect::kWrWithheld: return "WR withheld";
+    case Effect::kWrSeen: return "WR seen";
+    case Effect::kPortQueried: return "port state DOWN told";
+  }
+  return "unknown";
+}
+
+}  // namespace faultinject

@@ -1,0 +1,177 @@
+// Targets: patterns of nodes and NICs, and the choice of a queue pair.
+#include <algorithm>
+#include <charconv>
+
+#include "faultinject/plan/plan.h"
+
+namespace faultinject {
+namespace {
+
+bool parse_number(std::string_view text, uint64_t& out) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return error == std::errc{} && end == text.data() + text.size();
+}
+
+// Matches one "[a-b]" (numbers of any length, or single characters) at the start of text; calls itself back
+// through pattern_matches for the rest, once per length that fits.
+bool class_matches(std::string_view inside, std::string_view rest, std::string_view text) {
+  const size_t dash = inside.find('-');
+  const std::string_view low = inside.substr(0, dash);
+  const std::string_view high = dash == std::string_view::npos ? low : inside.substr(dash + 1);
+  uint64_t from = 0, to = 0, number = 0;
+  if (parse_number(low, from) && parse_number(high, to)) {
+    for (size_t length = 1; length <= text.size() && length <= 18; length++) {
+      if (!parse_number(text.substr(0, length), number)) break;
+      if (number >= from && number <= to && pattern_matches(rest, text.substr(length))) return true;
+    }
+    return false;
+  }
+  if (low.size() != 1 || high.size() != 1 || text.empty()) return false;
+  return text[0] >= low[0] && text[0] <= high[0] && pattern_matches(rest, text.substr(1));
+}
+
+// A sentence on what is wrong with a pattern, or nothing.
+std::string pattern_fault(std::string_view pattern) {
+  if (pattern.empty()) return "is empty";
+  bool open = false;
+  size_t start = 0;
+  for (size_t i = 0; i < pattern.size(); i++) {
+    if (pattern[i] == '[') {
+      if (open) return "has a '[' inside a '[...]'";
+      open = true;
+      start = i + 1;
+    } else if (pattern[i] == ']') {
+      if (!open) return "has a ']' without '['";
+      const std::string_view inside = pattern.substr(start, i - start);
+      const size_t dash = inside.find('-');
+      const std::string_view low = inside.substr(0, dash);
+      const std::string_view high = dash == std::string_view::npos ? low : inside.substr(dash + 1);
+      uint64_t from = 0, to = 0;
+      const bool numbers = parse_number(low, from) && parse_number(high, to);
+      if (!numbers && (low.size() != 1 || high.size() != 1)) return "has a range that is neither [0-3] nor [a-c]";
+      if (numbers ? from > to : low[0] > high[0]) return "has a range that runs backwards";
+      open = false;
+    }
+  }
+  return open ? "has a '[' without ']'" : "";
+}
+
+}  // namespace
+
+bool pattern_matches(std::string_view pattern, std::string_view text) {
+  while (!pattern.empty()) {
+    const char c = pattern[0];
+    if (c == '*') {
+      for (size_t skip = 0; skip <= text.size(); skip++)
+        if (pattern_matches(pattern.substr(1), text.substr(skip))) return true;
+      return false;
+    }
+    if (c == '[') {
+      const size_t close = pattern.find(']');
+      if (close == std::string_view::npos) return false;
+      return class_matches(pattern.substr(1, close - 1), pattern.substr(close + 1), text);
+    }
+    if (text.empty() || (c != '?' && c != text[0])) return false;
+    pattern.remove_prefix(1);
+    text.remove_prefix(1);
+  }
+  return text.empty();
+}
+
+Target parse_target(std::string_view text, const std::string& file, int line, int column) {
+  const auto fail = [&](const std::string& why) -> PlanError {
+    return PlanError(file, line, column,
+                     "target '" + std::string(text) + "' " + why +
+                         "; write NODE/NIC or NODE/NIC/qp:N, e.g. 'node1/nic0', 'node*/nic[0-1]', '*/nic0/qp:3'");
+  };
+  Target target;
+  target.text = std::string(text);
+  const size_t slash = text.find('/');
+  if (slash == std::string_view::npos) throw fail("names no NIC");
+  target.node = std::string(text.substr(0, slash));
+  std::string_view rest = text.substr(slash + 1);
+  const size_t second = rest.find('/');
+  target.nic = std::string(rest.substr(0, second));
+  if (const std::string why = pattern_fault(target.node); !why.empty()) throw fail("has a node part that " + why);
+  if (const std::string why = pattern_fault(target.nic); !why.empty()) throw fail("has a NIC part that " + why);
+  if (target.nic != "*" && target.nic.rfind("nic", 0) != 0 && target.nic[0] != '?' && target.nic[0] != '[' &&
+      target.nic[0] != '*')
+    throw fail("has a NIC part '" + target.nic + "' that can match no NIC (NICs are called nic0, nic1, …)");
+  if (second != std::string_view::npos) {
+    const std::string_view qp = rest.substr(second + 1);
+    uint64_t index = 0;
+    if (qp == "qp:all" || qp == "qp:*") {
+      target.qp.kind = QpSelector::Kind::kAll;
+    } else if (qp == "qp:random") {
+      target.qp.kind = QpSelector::Kind::kRandom;
+    } else if (qp == "qp:busiest") {
+      target.qp.kind = QpSelector::Kind::kBusiest;
+    } else if (qp.rfind("qp:", 0) == 0 && parse_number(qp.substr(3), index) && index <= UINT32_MAX) {
+      target.qp = {QpSelector::Kind::kIndex, uint32_t(index)};
+    } else {
+      throw fail("has a third part '" + std::string(qp) + "' that is not qp:N, qp:all, qp:random or qp:busiest");
+    }
+  }
+  return target;
+}
+
+bool matches(const Target& target, std::string_view node, uint32_t nic, std::optional<uint32_t> qp_index) {
+  if (!pattern_matches(target.node, node)) return false;
+  if (!pattern_matches(target.nic, "nic" + std::to_string(nic))) return false;
+  if (target.qp.kind != QpSelector::Kind::kIndex || !qp_index) return true;
+  return target.qp.index == *qp_index;
+}
+
+void check_targets(const FaultSpec& spec, const std::vector<NodeShape>& nodes) {
+  std::vector<std::string> names;
+  uint32_t most_nics = 0;
+  bool node_found = false;
+  for (const NodeShape& node : nodes) {
+    names.push_back(node.name);
+    most_nics = std::max(most_nics, node.nics);
+    if (!pattern_matches(spec.target.node, node.name)) continue;
+    node_found = true;
+    for (uint32_t nic = 0; nic < node.nics; nic++)
+      if (matches(spec.target, node.name, nic)) return;
+  }
+  std::string list;
+  for (size_t i = 0; i < names.size() && i < 8; i++) list += (i ? ", " : "") + names[i];
+  if (names.size() > 8) list += ", … (" + std::to_string(names.size()) + " nodes)";
+  std::string why;
+  if (!node_found) {
+    why = "there is no node '" + spec.target.node + "' (there are: " + list + ")";
+    if (const auto near = nearest(spec.target.node, names)) why += "; did you mean '" + *near + "'?";
+  } else {
+    why = "no node that matches '" + spec.target.node + "' has a NIC '" + spec.target.nic + "' (there are: nic0";
+    if (most_nics > 1) why += " to nic" + std::to_string(most_nics - 1);
+    why += ")";
+    if (most_nics == 0) why = "the nodes have no NICs";
+  }
+  throw PlanError(spec.file, spec.line, spec.column, "target '" + spec.target.text + "': " + why);
+}
+
+std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& known) {
+  size_t best = SIZE_MAX;
+  std::optional<std::string> found;
+  for (const std::string& candidate : known) {
+    // Levenshtein with adjacent swaps, one row kept twice: the words are short.
+    const size_t n = word.size(), m = candidate.size();
+    std::vector<std::vector<size_t>> d(n + 1, std::vector<size_t>(m + 1));
+    for (size_t i = 0; i <= n; i++) d[i][0] = i;
+    for (size_t j = 0; j <= m; j++) d[0][j] = j;
+    for (size_t i = 1; i <= n; i++)
+      for (size_t j = 1; j <= m; j++) {
+        d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (word[i - 1] != candidate[j - 1])});
+        if (i > 1 && j > 1 && word[i - 1] == candidate[j - 2] && word[i - 2] == candidate[j - 1])
+          d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+      }
+    if (d[n][m] < best) {
+      best = d[n][m];
+      found = candidate;
+    }
+  }
+  const size_t allowed = std::max<size_t>(1, word.size() / 3);
+  return best <= allowed ? found : std::nullopt;
+}
+
+}  // namespace faultinject
