@@ -1,0 +1,155 @@
+#include "harness/measure/collector.h"
+
+#include <algorithm>
+
+namespace r2bench {
+
+using r2ccl::trace::DetectedBy;
+using r2ccl::trace::Event;
+using r2ccl::trace::EventType;
+
+Collector::Collector(std::vector<RankPlace> ranks, size_t ring_events) : ranks_(std::move(ranks)) {
+  for (size_t i = 0; i < ranks_.size(); ++i) readers_.push_back(r2ccl::trace::Reader::create(ring_events));
+  iterations_.resize(ranks_.size());
+}
+
+size_t Collector::drain() {
+  size_t count = 0;
+  for (uint32_t rank = 0; rank < readers_.size(); ++rank) {
+    scratch_.clear();
+    lost_ += readers_[rank].drain(scratch_);
+    for (const Event& event : scratch_) take(rank, event);
+    count += scratch_.size();
+  }
+  return count;
+}
+
+uint32_t Collector::stream_of(uint32_t rank, uint32_t channel, bool segments) {
+  auto& index = segments ? segment_index_ : message_index_;
+  auto& streams = segments ? segment_streams_ : message_streams_;
+  const auto [entry, added] = index.try_emplace(uint64_t(rank) << 32 | channel, uint32_t(streams.size()));
+  if (added) streams.push_back({rank, channel, ranks_[rank].node, ranks_[rank].tx_node});
+  return entry->second;
+}
+
+void Collector::take(uint32_t rank, const Event& event) {
+  const auto mark = [&](std::vector<uint64_t>& times) {
+    if (event.a >= times.size()) times.resize(event.a + 1, 0);
+    times[event.a] = event.time_ns;
+  };
+  switch (event.type) {
+    case EventType::kIteration: mark(iterations_[rank].begin_ns); return;
+    case EventType::kIterationDone: mark(iterations_[rank].end_ns); return;
+    case EventType::kSegmentDelivered: {
+      segments_seen_ = true;
+      segment_bytes_ += event.a;
+      const auto remote = remote_nic_.find(uint64_t(rank) << 32 | (event.c & 0xffffffff));
+      segments_.push_back({event.time_ns, uint32_t(event.a), stream_of(rank, event.channel, true), event.nic,
+                           remote == remote_nic_.end() ? kNoNic : remote->second, uint32_t(event.c)});
+      return;
+    }
+    case EventType::kMessageReceived:
+      message_bytes_ += event.a;
+      messages_.push_back(
+          {event.time_ns, uint32_t(event.a), stream_of(rank, event.channel, false), event.nic, kNoNic, 0});
+      return;
+    case EventType::kPathOpened:
+      remote_nic_[uint64_t(rank) << 32 | (event.a & 0xffffffff)] = uint16_t(event.b);
+      break;
+    default: break;
+  }
+  events_.push_back({rank, event});
+}
+
+uint64_t Collector::begun_by_any() const {
+  uint64_t most = 0;
+  for (const auto& rank : iterations_) most = std::max<uint64_t>(most, rank.begin_ns.size());
+  return most;
+}
+
+uint64_t Collector::ended_by_all() const {
+  uint64_t least = UINT64_MAX;
+  for (const auto& rank : iterations_) least = std::min<uint64_t>(least, rank.end_ns.size());
+  return least == UINT64_MAX ? 0 : least;
+}
+
+uint64_t Collector::first_iteration_ns() const {
+  uint64_t first = 0;
+  for (const auto& rank : iterations_)
+    for (uint64_t begin : rank.begin_ns) {
+      if (begin && (!first || begin < first)) first = begin;
+      if (begin) break;
+    }
+  return first;
+}
+
+size_t Collector::deliveries_on(NicId nic, uint64_t since_ns) const {
+  size_t count = 0;
+  const auto& streams = segments_seen_ ? segment_streams_ : message_streams_;
+  // Rings are drained one after the other, so the list is in order only roughly: look back a little further.
+  constexpr uint64_t kSlackNs = 1'000'000'000;
+  const auto& all = deliveries();
+  for (auto d = all.rbegin(); d != all.rend() && d->time_ns + kSlackNs > since_ns; ++d) {
+    if (d->time_ns <= since_ns) continue;
+    const Stream& stream = streams[d->stream];
+    const uint16_t tx_nic = d->tx_nic == kNoNic ? d->rx_nic : d->tx_nic;
+    if (nic == NicId{stream.rx_node, d->rx_nic} || nic == NicId{stream.tx_node, tx_nic}) ++count;
+  }
+  return count;
+}
+
+Record Collector::record(uint64_t end_ns) const {
+  Record record;
+  record.end_ns = end_ns;
+  record.streams = segments_seen_ ? segment_streams_ : message_streams_;
+  record.deliveries = deliveries();
+  std::erase_if(record.deliveries, [&](const Delivery& d) { return d.time_ns > end_ns; });
+  std::stable_sort(record.deliveries.begin(), record.deliveries.end(),
+                   [](const Delivery& a, const Delivery& b) { return a.time_ns < b.time_ns; });
+  record.operations = operation_spans(iterations_, end_ns);
+  std::vector<Interval> open;
+  for (const OperationSpan& operation : record.operations) open.push_back(operation.span);
+  record.open = OpenTime(std::move(open));
+  for (const RankEvent& e : events_) {
+    if (e.event.type != EventType::kFenceStarted || e.event.c == 1 || e.event.time_ns > end_ns) continue;
+    FenceStart fence{e.event.time_ns, ranks_[e.rank].node, e.event.nic, std::nullopt,
+                     std::string(r2ccl::trace::name(DetectedBy(e.event.a)))};
+    const auto stream = segment_index_.find(uint64_t(e.rank) << 32 | e.event.channel);
+    if (segments_seen_ && stream != segment_index_.end()) fence.stream = stream->second;
+    record.fences.push_back(std::move(fence));
+  }
+  std::stable_sort(record.fences.begin(), record.fences.end(),
+                   [](const FenceStart& a, const FenceStart& b) { return a.time_ns < b.time_ns; });
+  return record;
+}
+
+std::string describe(const Event& event) {
+  std::string text;
+  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
+  const auto number = [](uint64_t value) { return std::to_string(value); };
+  if (event.nic != kNoNic) add("nic " + number(event.nic));
+  switch (event.type) {
+    case EventType::kFenceStarted:
+      add("path " + number(event.b));
+      add(event.c == 1 ? "planned (failback)"
+                       : "by " + std::string(r2ccl::trace::name(DetectedBy(event.a))));
+      break;
+    case EventType::kFenceDone: add("path " + number(event.a) + " in " + number(event.b) + " us"); break;
+    case EventType::kMigrationStarted: add("leaves path " + number(event.b) + ", epoch " + number(event.a)); break;
+    case EventType::kReplayed:
+      add(number(event.a) + " segments, " + number(event.b) + " bytes on path " + number(event.c));
+      break;
+    case EventType::kMigrationDone:
+      add("left nic " + number(event.a) + ", path " + number(event.c) + ", epoch " + number(event.b));
+      break;
+    case EventType::kNicDown: add("by " + std::string(r2ccl::trace::name(DetectedBy(event.a)))); break;
+    case EventType::kPathOpened: add("path " + number(event.a) + " to remote nic " + number(event.b)); break;
+    case EventType::kProbeFailed: add("path " + number(event.a)); break;
+    case EventType::kDuplicateDropped: add("message " + number(event.b)); break;
+    default: break;
+  }
+  if (event.peer) add("peer " + number(event.peer));
+  return text;
+}
+
+}  // namespace r2bench

@@ -1,0 +1,227 @@
+// Synthetic jobs with exact numbers: two NICs, two streams, one segment of 1 MB per 10 ms on each.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "harness/measure/timeline.h"
+
+namespace r2bench {
+namespace {
+
+constexpr uint64_t kMs = 1'000'000;
+constexpr uint32_t kSegment = 1'000'000;  // bytes; 0.8 Gbit/s at one per 10 ms
+
+/// Node 0 sends to node 1: stream k lives on NIC k. An operation is open all the time unless told otherwise.
+struct Synthetic {
+  Record record;
+  Synthetic() {
+    record.streams = {{1, 0, 1, 0}, {1, 1, 1, 0}};
+    record.end_ns = 2000 * kMs;
+    open({{0, 2000 * kMs}});
+  }
+  void open(std::vector<Interval> spans) {
+    record.operations.clear();
+    for (size_t i = 0; i < spans.size(); ++i) record.operations.push_back({i, spans[i], true});
+    record.open = OpenTime(std::move(spans));
+  }
+  void deliver(uint64_t time_ms, uint32_t stream, uint16_t nic, uint32_t path) {
+    record.deliveries.push_back({time_ms * kMs, kSegment, stream, nic, kNoNic, path});
+  }
+  /// Both streams on their own NICs at 10, 20 … until and including `until_ms`.
+  void steady(uint64_t from_ms, uint64_t until_ms) {
+    for (uint64_t t = from_ms; t <= until_ms; t += 10) {
+      deliver(t, 0, 0, 1);
+      deliver(t, 1, 1, 2);
+    }
+  }
+  void fence(uint64_t time_ms, uint16_t nic, const char* by) {
+    record.fences.push_back({time_ms * kMs, 1, nic, std::nullopt, by});
+  }
+};
+
+FaultWindow nic0_down(uint64_t t0_ms) {
+  FaultWindow window;
+  window.t0_ns = t0_ms * kMs;
+  window.until_ns = 2000 * kMs;
+  window.targets = {{1, 0}};
+  window.limit = 0.5;
+  window.path_rate_bits_per_s = 800'000'000;
+  return window;
+}
+
+TEST(Recovery, every_mark_of_a_migration_is_exact) {
+  Synthetic job;
+  job.steady(10, 500);
+  // NIC 0 dies at 505 ms, is fenced at 507, and from 520 on NIC 1 carries both: one segment per 10 ms in all.
+  job.fence(507, 0, "completion");
+  for (uint64_t t = 510; t <= 2000; t += 10) {
+    if ((t / 10) % 2 == 0)
+      job.deliver(t, 0, 1, 3);
+    else
+      job.deliver(t, 1, 1, 2);
+  }
+  FaultSample sample;
+  analyse_fault(job.record, nic0_down(505), sample);
+  EXPECT_TRUE(sample.sampled) << sample.why_not_sampled;
+  EXPECT_DOUBLE_EQ(*sample.detect_ms, 2);
+  EXPECT_EQ(sample.detected_by, "completion");
+  EXPECT_DOUBLE_EQ(*sample.migrate_ms, 13);  // 507 -> 520
+  EXPECT_EQ(*sample.migrated_ns, 520 * kMs);
+  EXPECT_DOUBLE_EQ(sample.floor_ms, 10);
+  EXPECT_DOUBLE_EQ(sample.window_ms, 40);
+  // From 520 on each 40 ms carry 4 segments = the full limit; not earlier, as stream 0 had not moved.
+  EXPECT_DOUBLE_EQ(*sample.recover_ms, 15);
+  EXPECT_DOUBLE_EQ(*sample.blackout_ms, 20);  // stream 0: 500 -> 520
+  EXPECT_NEAR(sample.before_gbps, 2 * 0.8 * 500 / 505, 1e-9);
+  EXPECT_NEAR(sample.after_gbps, 0.8, 1e-9);
+}
+
+TEST(Recovery, a_job_that_limps_recovers_only_when_the_rate_is_back) {
+  Synthetic job;
+  job.steady(10, 500);
+  job.fence(507, 0, "watchdog");
+  for (uint64_t t = 520; t < 700; t += 40) job.deliver(t, 0, 1, 3);  // a quarter of what it should be
+  for (uint64_t t = 700; t <= 2000; t += 10) job.deliver(t, t % 20 ? 1 : 0, 1, t % 20 ? 2 : 3);
+  FaultSample sample;
+  analyse_fault(job.record, nic0_down(505), sample);
+  ASSERT_TRUE(sample.recovered_ns);
+  // (680, 720] carries 700, 710, 720: three of the 3.56 that are needed. (700, 740] carries four.
+  EXPECT_EQ(*sample.recovered_ns, 700 * kMs);
+  EXPECT_DOUBLE_EQ(*sample.recover_ms, 195);
+}
+
+TEST(Recovery, verification_between_operations_costs_no_recovery_time) {
+  Synthetic job;
+  job.open({{0, 510 * kMs}, {1510 * kMs, 2500 * kMs}});  // a second of verification right after the fault
+  job.record.end_ns = 2500 * kMs;
+  job.steady(10, 500);
+  job.fence(507, 0, "event");
+  job.deliver(508, 0, 1, 3);  // the last segment of the operation, on the new path
+  for (uint64_t t = 1520; t <= 2500; t += 10) job.deliver(t, t % 20 ? 1 : 0, 1, t % 20 ? 2 : 3);
+  FaultWindow window = nic0_down(505);
+  window.until_ns = 2500 * kMs;
+  FaultSample sample;
+  analyse_fault(job.record, window, sample);
+  ASSERT_TRUE(sample.recover_ms);
+  // Open time runs 505 … 510, then 1510 …: the 40 ms after 508 hold three segments, those after 1520 four.
+  EXPECT_EQ(*sample.recovered_ns, 1520 * kMs);
+  EXPECT_DOUBLE_EQ(*sample.recover_ms, 5 + 10);
+  EXPECT_DOUBLE_EQ(*sample.blackout_ms, 2 + 10);  // stream 0: 508 -> 1520
+}
+
+TEST(Recovery, never_recovers_while_the_affected_stream_is_silent) {
+  Synthetic job;
+  job.steady(10, 500);
+  job.fence(507, 0, "completion");
+  for (uint64_t t = 510; t <= 2000; t += 5) job.deliver(t, 1, 1, 2);  // the other stream doubles its rate
+  FaultSample sample;
+  analyse_fault(job.record, nic0_down(505), sample);
+  EXPECT_TRUE(sample.detect_ms);
+  EXPECT_FALSE(sample.migrate_ms);
+  EXPECT_FALSE(sample.recover_ms);
+  EXPECT_DOUBLE_EQ(*sample.blackout_ms, 1500);
+  EXPECT_EQ(sample.after_gbps, 0);
+}
+
+TEST(Recovery, a_slow_nic_without_a_fence_recovers_in_place) {
+  Synthetic job;
+  job.steady(10, 500);
+  for (uint64_t t = 510; t <= 2000; t += 10) job.deliver(t, 1, 1, 2);
+  for (uint64_t t = 520; t <= 2000; t += 20) job.deliver(t, 0, 0, 1);
+  std::sort(job.record.deliveries.begin(), job.record.deliveries.end(),
+            [](const Delivery& a, const Delivery& b) { return a.time_ns < b.time_ns; });
+  FaultSample sample;
+  analyse_fault(job.record, nic0_down(505), sample);
+  EXPECT_FALSE(sample.detect_ms);
+  EXPECT_FALSE(sample.migrate_ms);
+  EXPECT_DOUBLE_EQ(*sample.recover_ms, 0);
+  EXPECT_EQ(sample.detected_by, "");
+}
+
+TEST(Recovery, a_fault_that_meets_nothing_in_flight_is_no_sample) {
+  FaultSample sample;
+  Synthetic closed;
+  closed.open({{0, 500 * kMs}, {600 * kMs, 2000 * kMs}});
+  closed.steady(10, 500);
+  analyse_fault(closed.record, nic0_down(550), sample);
+  EXPECT_EQ(sample.why_not_sampled, "no operation was open");
+
+  Synthetic idle;
+  for (uint64_t t = 10; t <= 2000; t += 10) idle.deliver(t, 1, 1, 2);
+  analyse_fault(idle.record, nic0_down(505), sample);
+  EXPECT_EQ(sample.why_not_sampled, "no channel used the target");
+
+  Synthetic done;  // stream 0 had received its share of the open operation
+  done.open({{0, 520 * kMs}, {520 * kMs, 2000 * kMs}});
+  done.steady(10, 500);
+  done.deliver(510, 1, 1, 2);
+  for (uint64_t t = 530; t <= 2000; t += 10) done.deliver(t, 0, 1, 3);
+  analyse_fault(done.record, nic0_down(505), sample);
+  EXPECT_EQ(sample.why_not_sampled, "no segment was in flight on the target");
+  EXPECT_FALSE(sample.sampled);
+}
+
+TEST(Recovery, the_sender_s_end_of_the_rail_counts_as_well) {
+  Synthetic job;
+  job.steady(10, 500);
+  job.fence(506, 0, "peer");
+  for (uint64_t t = 510; t <= 2000; t += 10) job.deliver(t, t % 20 ? 1 : 0, 1, t % 20 ? 2 : 3);
+  FaultWindow window = nic0_down(505);
+  window.targets = {{0, 0}};  // node 0 only sends
+  FaultSample sample;
+  analyse_fault(job.record, window, sample);
+  EXPECT_TRUE(sample.sampled);
+  EXPECT_DOUBLE_EQ(*sample.detect_ms, 1);
+}
+
+TEST(Recovery, of_a_single_qp_only_the_fenced_stream_is_affected) {
+  Synthetic job;
+  job.record.streams = {{1, 0, 1, 0}, {1, 1, 1, 0}};
+  // Both streams share NIC 0; only stream 1's queue pair fails.
+  for (uint64_t t = 10; t <= 500; t += 10) {
+    job.deliver(t, 0, 0, 1);
+    job.deliver(t, 1, 0, 2);
+  }
+  job.record.fences.push_back({506 * kMs, 1, 0, 1, "completion"});
+  for (uint64_t t = 510; t <= 2000; t += 10) {
+    job.deliver(t, 0, 0, 1);
+    job.deliver(t, 1, 1, 3);
+  }
+  FaultWindow window = nic0_down(505);
+  window.limit = 1;
+  window.single_qp = true;
+  FaultSample sample;
+  analyse_fault(job.record, window, sample);
+  EXPECT_DOUBLE_EQ(*sample.migrate_ms, 4);
+  ASSERT_TRUE(sample.recover_ms);
+  EXPECT_DOUBLE_EQ(*sample.recover_ms, 5);
+}
+
+TEST(Rate, takes_whole_operations_when_it_can) {
+  Synthetic job;
+  job.open({{0, 100 * kMs}, {100 * kMs, 200 * kMs}, {200 * kMs, 300 * kMs}});
+  for (uint64_t t = 10; t <= 300; t += 10) job.deliver(t, 0, 0, 1);
+  // [50, 290] holds one whole operation: the window as it is. [0, 290] holds two.
+  EXPECT_NEAR(rate_gbps(job.record, {50 * kMs, 290 * kMs}), 24 * 8e-3 * kSegment / 1e3 / 240, 1e-6 * 1e3);
+  EXPECT_NEAR(rate_gbps(job.record, {0, 290 * kMs}), 0.8, 1e-9);
+  EXPECT_EQ(rate_gbps(job.record, {290 * kMs, 290 * kMs}), 0);
+}
+
+TEST(Timeline, marks_gaps_and_keeps_raw_deliveries_near_the_marks) {
+  Synthetic job;
+  job.open({{0, 100 * kMs}, {300 * kMs, 400 * kMs}});
+  job.record.end_ns = 400 * kMs;
+  for (uint64_t t = 10; t <= 100; t += 10) job.deliver(t, 0, 0, 1);
+  for (uint64_t t = 310; t <= 400; t += 10) job.deliver(t, 0, 0, 1);
+  const Timeline timeline = make_timeline(job.record, 0, 100, {350 * kMs}, 20 * kMs, 1000);
+  ASSERT_EQ(timeline.total.size(), 4u);
+  EXPECT_NEAR(timeline.total[0].gbps, 0.8, 1e-9);
+  EXPECT_FALSE(timeline.total[1].open);
+  EXPECT_FALSE(timeline.total[2].open);
+  EXPECT_NEAR(timeline.total[3].gbps, 0.8, 1e-9);
+  EXPECT_EQ(timeline.raw.size(), 5u);  // 330 … 370
+  EXPECT_EQ(timeline.raw[0].node, 1);
+}
+
+}  // namespace
+}  // namespace r2bench

@@ -1,0 +1,87 @@
+#include "harness/measure/statistics.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+namespace r2bench {
+
+Distribution summarize(std::vector<double> values) {
+  Distribution d;
+  d.n = values.size();
+  if (values.empty()) return d;
+  std::sort(values.begin(), values.end());
+  const auto rank = [&](size_t percent) {
+    const size_t nth = (percent * values.size() + 99) / 100;  // ceil, from 1
+    return values[std::max<size_t>(nth, 1) - 1];
+  };
+  d.p50 = rank(50);
+  d.p95 = rank(95);
+  d.p99 = rank(99);
+  d.max = values.back();
+  return d;
+}
+
+double student_t95(size_t degrees) {
+  static constexpr std::array<double, 30> kTable = {
+      6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812, 1.796, 1.782, 1.771, 1.761, 1.753,
+      1.746, 1.740, 1.734, 1.729, 1.725, 1.721, 1.717, 1.714, 1.711, 1.708, 1.706, 1.703, 1.701, 1.699, 1.697};
+  if (degrees == 0) return std::numeric_limits<double>::infinity();
+  if (degrees <= kTable.size()) return kTable[degrees - 1];
+  // Expansion of the quantile around the normal one (Abramowitz & Stegun 26.7.5), good to 1e-4 here.
+  const double z = 1.6448536, n = double(degrees);
+  const double z3 = z * z * z, z5 = z3 * z * z;
+  return z + (z3 + z) / (4 * n) + (5 * z5 + 16 * z3 + 3 * z) / (96 * n * n);
+}
+
+MeanBound mean_upper95(const std::vector<double>& values) {
+  MeanBound bound;
+  bound.n = values.size();
+  if (values.empty()) return bound;
+  double sum = 0;
+  for (double v : values) sum += v;
+  const double n = double(values.size());
+  bound.mean = sum / n;
+  if (values.size() < 2) {
+    bound.upper95 = std::numeric_limits<double>::infinity();
+    return bound;
+  }
+  double squares = 0;
+  for (double v : values) squares += (v - bound.mean) * (v - bound.mean);
+  bound.upper95 = bound.mean + student_t95(values.size() - 1) * std::sqrt(squares / (n - 1) / n);
+  return bound;
+}
+
+Overhead paired_overhead(const std::vector<double>& with, const std::vector<double>& without) {
+  if (with.size() != without.size()) throw std::invalid_argument("a pair is incomplete");
+  Overhead overhead;
+  overhead.pairs = with.size();
+  std::vector<double> losses;
+  for (size_t i = 0; i < with.size(); ++i) {
+    if (!(with[i] > 0) || !(without[i] > 0)) throw std::invalid_argument("a time of a pair is not above 0");
+    overhead.each_pct.push_back(100 * (with[i] / without[i] - 1));
+    losses.push_back(100 * (1 - without[i] / with[i]));  // busbw is 1/time
+  }
+  const MeanBound time = mean_upper95(overhead.each_pct);
+  const MeanBound loss = mean_upper95(losses);
+  overhead.mean_pct = time.mean;
+  overhead.upper95_pct = time.upper95;
+  overhead.loss_mean_pct = loss.mean;
+  overhead.loss_upper95_pct = loss.upper95;
+  return overhead;
+}
+
+const char* name(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kOk: return "ok";
+    case Outcome::kError: return "error";
+    case Outcome::kHang: return "hang";
+    case Outcome::kKilled: return "killed";
+    case Outcome::kCancelled: return "cancelled";
+  }
+  return "unknown";
+}
+
+}  // namespace r2bench

@@ -1,0 +1,32 @@
+// Small, exact statistics: percentiles that are measured values, and the one-sided bound of a paired
+// difference. Pure.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "harness/measure/result.h"
+
+namespace r2bench {
+
+/// Nearest-rank percentiles (the smallest value that at least p % of the sample do not exceed).
+Distribution summarize(std::vector<double> values);
+
+/// The 0.95 quantile of Student's t with `degrees` degrees of freedom, exact to three decimals.
+/// Infinity for 0 degrees: one sample bounds nothing.
+double student_t95(size_t degrees);
+
+struct MeanBound {
+  size_t n = 0;
+  double mean = 0;
+  double upper95 = 0;  ///< mean + t·s/√n; infinity for n < 2
+};
+/// One-sided upper 95 % confidence bound of the mean.
+MeanBound mean_upper95(const std::vector<double>& values);
+
+/// `with[i]` and `without[i]` are the two halves of pair i: seconds (or any time) per operation.
+/// Fills everything but the labels. Throws std::invalid_argument when the lengths differ or a value is not
+/// above 0.
+Overhead paired_overhead(const std::vector<double>& with, const std::vector<double>& without);
+
+}  // namespace r2bench

@@ -1,0 +1,59 @@
+#include "harness/measure/statistics.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+namespace r2bench {
+namespace {
+
+TEST(Statistics, percentiles_are_measured_values_by_nearest_rank) {
+  std::vector<double> values;
+  for (int i = 100; i >= 1; --i) values.push_back(i);
+  const Distribution d = summarize(values);
+  EXPECT_EQ(d.n, 100u);
+  EXPECT_EQ(d.p50, 50);
+  EXPECT_EQ(d.p95, 95);
+  EXPECT_EQ(d.p99, 99);
+  EXPECT_EQ(d.max, 100);
+}
+
+TEST(Statistics, a_single_value_is_every_percentile_and_none_gives_zero) {
+  EXPECT_EQ(summarize({7.5}).p50, 7.5);
+  EXPECT_EQ(summarize({7.5}).p99, 7.5);
+  EXPECT_EQ(summarize({3, 1}).p50, 1);
+  EXPECT_EQ(summarize({}).n, 0u);
+  EXPECT_EQ(summarize({}).max, 0);
+}
+
+TEST(Statistics, student_quantiles_agree_with_the_tables) {
+  EXPECT_TRUE(std::isinf(student_t95(0)));
+  EXPECT_DOUBLE_EQ(student_t95(1), 6.314);
+  EXPECT_DOUBLE_EQ(student_t95(9), 1.833);
+  EXPECT_NEAR(student_t95(40), 1.684, 1e-3);
+  EXPECT_NEAR(student_t95(120), 1.658, 1e-3);
+  EXPECT_NEAR(student_t95(1'000'000), 1.6449, 1e-3);
+}
+
+TEST(Statistics, upper_bound_of_the_mean_is_mean_plus_t_times_standard_error) {
+  const MeanBound bound = mean_upper95({1, 2, 3});  // s = 1, s/sqrt(3) = 0.57735, t(2) = 2.920
+  EXPECT_DOUBLE_EQ(bound.mean, 2);
+  EXPECT_NEAR(bound.upper95, 2 + 2.920 / std::sqrt(3.0), 1e-12);
+  EXPECT_TRUE(std::isinf(mean_upper95({5}).upper95));
+}
+
+TEST(Statistics, overhead_is_taken_pair_by_pair) {
+  // The machine doubles its speed between the pairs: only the ratio within a pair counts.
+  const Overhead overhead = paired_overhead({1.02, 0.51, 2.04}, {1.0, 0.5, 2.0});
+  EXPECT_EQ(overhead.pairs, 3u);
+  EXPECT_NEAR(overhead.mean_pct, 2.0, 1e-9);
+  EXPECT_NEAR(overhead.upper95_pct, 2.0, 1e-9);
+  EXPECT_NEAR(overhead.loss_mean_pct, 100 * (1 - 1 / 1.02), 1e-9);
+  EXPECT_THROW(paired_overhead({1}, {1, 2}), std::invalid_argument);
+  EXPECT_THROW(paired_overhead({0}, {1}), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace r2bench

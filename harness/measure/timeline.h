@@ -1,0 +1,89 @@
+// Delivered payload over time, and what it tells about a fault: the recovery metrics of DESIGN.md, "Measuring".
+// Pure: it looks at records that were taken elsewhere, so every number is tested against an exact table.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/measure/open_time.h"
+#include "harness/measure/result.h"
+
+namespace r2bench {
+
+inline constexpr uint16_t kNoNic = 0xffff;
+
+/// One direction between two ranks, as its receiver sees it.
+struct Stream {
+  uint32_t rank = 0;     ///< the receiver's
+  uint32_t channel = 0;  ///< number within the receiver's process
+  uint16_t rx_node = 0;
+  uint16_t tx_node = 0;
+};
+
+/// Payload that has arrived.
+struct Delivery {
+  uint64_t time_ns = 0;
+  uint32_t bytes = 0;
+  uint32_t stream = 0;  ///< index into the streams
+  uint16_t rx_nic = kNoNic;
+  uint16_t tx_nic = kNoNic;
+  uint32_t path = 0;    ///< the plugin's id of the path; 0 when it has none
+};
+
+/// A NIC of the job.
+struct NicId {
+  uint16_t node = 0;
+  uint16_t nic = 0;
+  bool operator==(const NicId&) const = default;
+};
+
+/// Start of a fence that was not planned.
+struct FenceStart {
+  uint64_t time_ns = 0;
+  uint16_t node = 0;
+  uint16_t nic = kNoNic;
+  std::optional<uint32_t> stream;  ///< when the receiver of that stream fenced it
+  std::string detected_by;
+};
+
+/// Everything that was recorded of a job.
+struct Record {
+  std::vector<Stream> streams;
+  std::vector<Delivery> deliveries;  ///< in order of time
+  std::vector<OperationSpan> operations;
+  OpenTime open;
+  std::vector<FenceStart> fences;    ///< in order of time
+  uint64_t end_ns = 0;               ///< nothing was recorded after this
+};
+
+/// Bytes delivered in (begin, end].
+uint64_t bytes_between(const std::vector<Delivery>& deliveries, uint64_t begin_ns, uint64_t end_ns);
+
+/// Gbit/s per open time in the window. Whole operations are taken when two or more of them lie inside (so
+/// that the beginning and the end of an operation weigh what they should), else the window as it is.
+/// 0 for a window without open time.
+double rate_gbps(const Record& record, Interval window);
+
+/// What is asked about one firing of a fault.
+struct FaultWindow {
+  uint64_t t0_ns = 0;
+  uint64_t before_from_ns = 0;  ///< the undisturbed time before the fault begins here
+  uint64_t until_ns = 0;        ///< its heal, the next fault or the end of the job
+  std::vector<NicId> targets;
+  bool single_qp = false;       ///< it hits single QPs: only the streams that were fenced are affected
+  double limit = 1;             ///< fraction of the rate before that the mode can keep
+  uint64_t path_rate_bits_per_s = 0;  ///< of one port; 0: unlimited, then the stream's own rate before counts
+};
+
+/// Fills everything that is derived from the record (sampled, why_not_sampled, times, rates, floor, window);
+/// the identity of the fault and its witness are the caller's.
+void analyse_fault(const Record& record, const FaultWindow& window, FaultSample& sample);
+
+/// The curve for the picture: bins of wall time, rates per open time. Raw deliveries within `raw_around` of a
+/// mark, at most `max_raw`.
+Timeline make_timeline(const Record& record, uint64_t start_ns, double bin_ms,
+                       const std::vector<uint64_t>& marks_ns, uint64_t raw_around_ns, size_t max_raw);
+
+}  // namespace r2bench
