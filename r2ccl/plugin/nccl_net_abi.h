@@ -194,7 +194,8 @@ struct ncclNetProperties_v12_t {
 };
 
 // The calls. `handle` is NCCL_NET_HANDLE_MAXSIZE bytes. connect and accept do not block: success with a NULL
-// comm means "call again". isend, irecv and iflush: success with a NULL request means "call again".
+// comm means "call again". isend and irecv: success with a NULL request means "call again"; iflush: a NULL
+// request means that there was nothing to flush.
 
 template <typename Properties>
 using GetProperties = ncclResult_t (*)(int device, Properties* properties);

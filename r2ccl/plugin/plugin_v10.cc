@@ -1,0 +1,56 @@
+// ncclNet version 10: profiler handles, settings at connect.
+#include "r2ccl/plugin/shim.h"
+
+namespace r2ccl::plugin {
+namespace {
+
+using namespace nccl_abi;
+
+ncclResult_t get_properties(int device, ncclNetProperties_v10_t* properties) {
+  const NicProperties* found = nic(device);
+  if (!found) return ncclInvalidArgument;
+  fill_properties_v9(*found, device, properties);
+  return ncclSuccess;
+}
+
+ncclResult_t isend_v10(void* comm, void* data, size_t bytes, int /*tag*/, void* registration,
+                       void* /*profiler*/, void** request) {
+  return isend(comm, data, bytes, registration, request);
+}
+
+ncclResult_t irecv_v10(void* comm, int n, void** data, size_t* bytes, int* /*tags*/, void** registrations,
+                       void** /*profilers*/, void** request) {
+  return irecv(comm, n, data, bytes[0], registrations, request);
+}
+
+// NCCL's profiler learns of requests from NCCL itself; events of the QPs are in our own trace.
+ncclResult_t init_v10(ncclDebugLogger_t logger, ncclProfilerCallback_t /*profiler*/) { return init(logger); }
+
+}  // namespace
+}  // namespace r2ccl::plugin
+
+extern "C" {
+R2CCL_EXPORT extern const r2ccl::nccl_abi::ncclNet_v10_t ncclNetPlugin_v10;
+const r2ccl::nccl_abi::ncclNet_v10_t ncclNetPlugin_v10 = {
+    .name = r2ccl::plugin::kName,
+    .init = r2ccl::plugin::init_v10,
+    .devices = r2ccl::plugin::devices,
+    .getProperties = r2ccl::plugin::get_properties,
+    .listen = r2ccl::plugin::listen,
+    .connect = r2ccl::plugin::connect_with_config,
+    .accept = r2ccl::plugin::accept,
+    .regMr = r2ccl::plugin::reg_mr,
+    .regMrDmaBuf = r2ccl::plugin::reg_mr_dma_buf,
+    .deregMr = r2ccl::plugin::dereg_mr,
+    .isend = r2ccl::plugin::isend_v10,
+    .irecv = r2ccl::plugin::irecv_v10,
+    .iflush = r2ccl::plugin::iflush,
+    .test = r2ccl::plugin::test,
+    .closeSend = r2ccl::plugin::close_comm,
+    .closeRecv = r2ccl::plugin::close_comm,
+    .closeListen = r2ccl::plugin::close_listen,
+    .getDeviceMr = nullptr,    // for networks that GPU kernels drive
+    .irecvConsumed = nullptr,  // likewise
+    .makeVDevice = nullptr,    // NCCL then merges no NICs: the core itself moves traffic between them
+};
+}

@@ -1,0 +1,51 @@
+// ncclNet version 8: sizes are int.
+#include "r2ccl/plugin/shim.h"
+
+namespace r2ccl::plugin {
+namespace {
+
+using namespace nccl_abi;
+
+ncclResult_t get_properties(int device, ncclNetProperties_v8_t* properties) {
+  const NicProperties* found = nic(device);
+  if (!found) return ncclInvalidArgument;
+  fill_properties_v8(*found, properties);
+  return ncclSuccess;
+}
+
+ncclResult_t isend_v8(void* comm, void* data, int bytes, int /*tag*/, void* registration, void** request) {
+  return isend(comm, data, static_cast<size_t>(bytes), registration, request);
+}
+
+ncclResult_t irecv_v8(void* comm, int n, void** data, int* bytes, int* /*tags*/, void** registrations,
+                      void** request) {
+  return irecv(comm, n, data, static_cast<size_t>(bytes[0]), registrations, request);
+}
+
+}  // namespace
+}  // namespace r2ccl::plugin
+
+extern "C" {
+R2CCL_EXPORT extern const r2ccl::nccl_abi::ncclNet_v8_t ncclNetPlugin_v8;
+const r2ccl::nccl_abi::ncclNet_v8_t ncclNetPlugin_v8 = {
+    .name = r2ccl::plugin::kName,
+    .init = r2ccl::plugin::init,
+    .devices = r2ccl::plugin::devices,
+    .getProperties = r2ccl::plugin::get_properties,
+    .listen = r2ccl::plugin::listen,
+    .connect = r2ccl::plugin::connect,
+    .accept = r2ccl::plugin::accept,
+    .regMr = r2ccl::plugin::reg_mr,
+    .regMrDmaBuf = r2ccl::plugin::reg_mr_dma_buf,
+    .deregMr = r2ccl::plugin::dereg_mr,
+    .isend = r2ccl::plugin::isend_v8,
+    .irecv = r2ccl::plugin::irecv_v8,
+    .iflush = r2ccl::plugin::iflush,
+    .test = r2ccl::plugin::test,
+    .closeSend = r2ccl::plugin::close_comm,
+    .closeRecv = r2ccl::plugin::close_comm,
+    .closeListen = r2ccl::plugin::close_listen,
+    .getDeviceMr = nullptr,    // for networks that GPU kernels drive
+    .irecvConsumed = nullptr,  // likewise
+};
+}
