@@ -22,8 +22,8 @@ struct Fabric {
   int nodes = 2;
   int ranks_per_node = 1;
   int nics_per_node = 4;
-  uint64_t nic_rate_bits_per_s = 0;      ///< 0 = unlimited
-  std::chrono::nanoseconds latency{0};   ///< one way, per port
+  uint64_t nic_rate_bits_per_s = 0;     ///< 0 = unlimited
+  std::chrono::nanoseconds latency{0};  ///< one way, per port
 
   int ranks() const { return nodes * ranks_per_node; }
 };
@@ -40,10 +40,10 @@ struct Workload {
   uint64_t bytes = 16u << 20;  ///< per rank and operation; a multiple of the data type's size
   int iters = 200;
   int warmup = 5;
-  int channels = 0;            ///< 0 = one per NIC
-  bool verify = true;          ///< compare every element of every operation
+  int channels = 0;              ///< 0 = one per NIC
+  bool verify = true;            ///< compare every element of every operation
   std::string plugin = "r2ccl";  ///< name as in NCCL_NET_PLUGIN (x -> libnccl-net-x.so) or a path
-  int plugin_abi = 0;          ///< 8 … 12; 0 = the highest that the plugin has
+  int plugin_abi = 0;            ///< 8 … 12; 0 = the highest that the plugin has
 };
 
 /// R2CC_MODE's numbers.
@@ -67,10 +67,10 @@ struct RankFault {
   std::string name;  ///< unique in the scenario, as printed
   RankFaultKind kind = RankFaultKind::kSigstop;
   int node = 0;
-  int local_rank = 0;                      ///< within the node
-  std::optional<int> at_iter;              ///< exactly one of at_iter and at_time is set
+  int local_rank = 0;                               ///< within the node
+  std::optional<int> at_iter;                       ///< exactly one of at_iter and at_time is set
   std::optional<std::chrono::nanoseconds> at_time;  ///< from the first counted iteration
-  std::chrono::nanoseconds duration{0};    ///< 0 for kKill
+  std::chrono::nanoseconds duration{0};             ///< 0 for kKill
 };
 
 /// No job outlives these, whatever happens in it.
@@ -95,8 +95,8 @@ struct Scenario {
   std::vector<RankFault> rank_faults;
   std::vector<Expectation> expectations;
   Timeouts timeouts;
-  std::string source_file;  ///< as the user named it
-  std::string source_text;  ///< the file as read, kept beside the result
+  std::string source_file;                       ///< as the user named it
+  std::string source_text;                       ///< the file as read, kept beside the result
   std::map<std::string, std::string> overrides;  ///< what the command line changed, for the result
   std::map<std::string, std::string> matrix;     ///< this scenario's cell of the matrix; empty without one
 

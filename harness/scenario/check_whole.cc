@@ -1,0 +1,81 @@
+// What no section can see by itself: combinations that cannot run, or that could never be judged.
+#include "harness/scenario/sections.h"
+
+namespace r2bench {
+namespace {
+
+bool has_prefix(const std::string& text, const char* prefix) { return text.rfind(prefix, 0) == 0; }
+
+/// Metrics that need a fault to exist.
+bool needs_fault(const std::string& metric) {
+  return has_prefix(metric, "detect_ms") || has_prefix(metric, "migrate_ms") ||
+         has_prefix(metric, "recover_ms") || has_prefix(metric, "blackout_ms") || metric == "detected_by" ||
+         metric == "fault_witness" || metric == "retained_bw" || metric == "settled" ||
+         metric == "error_names_nic";
+}
+
+bool needs_pairs(const std::string& metric) { return metric == "overhead_pct" || metric == "busbw_loss_pct"; }
+
+void check_expectation(Document& document, const Scenario& scenario, const Expectation& expectation) {
+  const bool has_faults = !scenario.faults.empty() || !scenario.rank_faults.empty();
+  const auto report = [&](const std::string& message) {
+    document.report_line(expectation.line, expectation.column, message);
+  };
+  if (needs_fault(expectation.metric) && !has_faults) {
+    report("'" + expectation.metric +
+           "' needs a fault, but this scenario has none; it could never be judged");
+  }
+  if (!needs_pairs(expectation.metric)) return;
+  if (scenario.pairs == 0) {
+    report("'" + expectation.metric + "' is measured over pairs of jobs; add 'pairs: 20'");
+  } else if (expectation.mode == "all" || expectation.mode == scenario.modes.front().label) {
+    report("'" + expectation.metric + "' is measured against the first mode, '" +
+           scenario.modes.front().label + "'; expect it of another one");
+  }
+}
+
+std::string too_late(const std::string& fault, uint64_t iteration, const Scenario& scenario) {
+  return "'" + fault + "' would start at iteration " + std::to_string(iteration) +
+         ", but the job ends after " + std::to_string(scenario.workload.iters) + " (they count from 0)";
+}
+
+}  // namespace
+
+void check_whole(Document& document, const YAML::Node& root, const Scenario& scenario) {
+  const bool has_faults = !scenario.faults.empty() || !scenario.rank_faults.empty();
+  const YAML::Node pairs = std::as_const(root)["pairs"];
+  const YAML::Node repeats = std::as_const(root)["repeats"];
+  if (scenario.pairs > 0 && has_faults) {
+    document.report(pairs, "'pairs' measures overhead without a fault, but this scenario has faults");
+  }
+  if (scenario.pairs > 0 && scenario.modes.size() < 2) {
+    document.report(pairs,
+                    "'pairs' compares modes, but there is only '" + scenario.modes.front().label + "'");
+  }
+  if (scenario.repeats > 1 && !has_faults) {
+    const char* message = "'repeats' repeats the faults, but this scenario has none";
+    if (repeats.IsDefined()) {
+      document.report(repeats, message);
+    } else {
+      document.problems().push_back({"--repeats", 0, 0, message, ""});
+    }
+  }
+  for (size_t i = 0; i < scenario.faults.size(); ++i) {
+    const faultinject::FaultSpec& fault = scenario.faults[i];
+    if (fault.trigger.kind != faultinject::Trigger::Kind::kEvent || fault.trigger.event != "iteration")
+      continue;
+    if (fault.trigger.value.value_or(0) >= static_cast<uint64_t>(scenario.workload.iters)) {
+      document.report_line(fault.line, fault.column, too_late(fault.name, *fault.trigger.value, scenario));
+    }
+  }
+  for (const RankFault& fault : scenario.rank_faults) {
+    if (fault.at_iter && *fault.at_iter >= scenario.workload.iters) {
+      document.report(std::as_const(root)["faults"],
+                      too_late(fault.name, static_cast<uint64_t>(*fault.at_iter), scenario));
+    }
+  }
+  for (const Expectation& expectation : scenario.expectations)
+    check_expectation(document, scenario, expectation);
+}
+
+}  // namespace r2bench

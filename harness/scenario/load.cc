@@ -1,0 +1,216 @@
+#include "harness/scenario/load.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "harness/scenario/sections.h"
+#include "harness/scenario/suggest.h"
+#include "harness/scenario/yaml_reader.h"
+
+namespace r2bench {
+namespace {
+
+constexpr size_t kMaxCells = 256;  // of a matrix: a file that would run for days is more likely a mistake
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  std::istringstream stream(text);
+  for (std::string part; std::getline(stream, part, separator);) parts.push_back(part);
+  return parts;
+}
+
+/// Puts `value` at the dotted `path` of a tree; false when a step of the path is no map.
+bool substitute(YAML::Node root, const std::string& path, const YAML::Node& value) {
+  const std::vector<std::string> steps = split(path, '.');
+  if (steps.empty()) return false;
+  YAML::Node at = root;
+  for (size_t i = 0; i + 1 < steps.size(); ++i) {
+    const YAML::Node next = at[steps[i]];
+    if (next.IsDefined() && !next.IsMap() && !next.IsNull()) return false;
+    at.reset(next);
+  }
+  if (at.IsDefined() && !at.IsMap() && !at.IsNull()) return false;
+  at[steps.back()] = value;
+  return true;
+}
+
+/// One axis of the matrix: a dotted path and the number of its values. Values are looked up anew in each
+/// parse of the text, so that they keep their line numbers.
+struct Axis {
+  std::string path;
+  size_t values = 0;
+};
+
+std::vector<Axis> read_axes(Document& document, const YAML::Node& root) {
+  std::vector<Axis> axes;
+  const YAML::Node matrix = std::as_const(root)["matrix"];
+  if (!matrix.IsDefined()) return axes;
+  if (!matrix.IsMap()) {
+    document.report(matrix, std::string("'matrix' must be a map of paths and lists, such as "
+                                        "'workload.bytes: [1 MiB, 16 MiB]', but is ") +
+                                kind_of(matrix));
+    return axes;
+  }
+  size_t cells = 1;
+  for (const auto& entry : matrix) {
+    const std::string path = entry.first.IsScalar() ? entry.first.Scalar() : "";
+    const std::vector<std::string> tops = {"fabric", "workload", "env",  "timeouts",
+                                           "seed",   "repeats",  "pairs"};
+    const std::string top = path.substr(0, path.find('.'));
+    if (std::find(tops.begin(), tops.end(), top) == tops.end()) {
+      document.report(entry.first, "'" + path + "' cannot vary; a matrix varies " + list_of(tops) +
+                                       ", such as 'workload.bytes'" + did_you_mean(top, tops));
+      continue;
+    }
+    if (!entry.second.IsSequence() || entry.second.size() == 0) {
+      document.report(entry.second,
+                      "'" + path + "' must be a list of values, but is " + kind_of(entry.second));
+      continue;
+    }
+    for (const auto& value : entry.second) {
+      if (!value.IsScalar()) document.report(value, "a value of the matrix must be a single value");
+    }
+    axes.push_back({path, entry.second.size()});
+    cells *= entry.second.size();
+    if (cells > kMaxCells) {
+      document.report(matrix, "the matrix has more than " + std::to_string(kMaxCells) + " cells");
+      return axes;
+    }
+  }
+  return axes;
+}
+
+/// "16 MiB" -> "16MiB": fit for a directory name.
+std::string file_name_part(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    if (std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '-') result += c;
+  }
+  return result;
+}
+
+void apply_sets(Document& document, YAML::Node root, const LoadOptions& options) {
+  for (const auto& [path, text] : options.set) {
+    const std::string origin = "--set " + path + "=" + text;
+    try {
+      const YAML::Node value = YAML::Load(text);
+      document.add_override(value, origin);
+      const std::string top = path.substr(0, path.find('.'));
+      if (path == "matrix" || top == "matrix" || !substitute(root, path, value)) {
+        document.problems().push_back({origin, 0, 0, "'" + path + "' is no key that can be set", ""});
+      }
+    } catch (const YAML::Exception& error) {
+      document.problems().push_back({origin, 0, 0, std::string("not YAML: ") + error.msg, ""});
+    }
+  }
+}
+
+void note_overrides(Scenario& scenario, const LoadOptions& options) {
+  for (const auto& [path, text] : options.set) scenario.overrides[path] = text;
+  if (options.repeats) scenario.overrides["repeats"] = std::to_string(*options.repeats);
+  if (options.seed) scenario.overrides["seed"] = std::to_string(*options.seed);
+  std::string modes;
+  for (const std::string& mode : options.modes) modes += (modes.empty() ? "" : ",") + mode;
+  if (!modes.empty()) scenario.overrides["modes"] = modes;
+}
+
+}  // namespace
+
+std::vector<Scenario> parse_scenarios(const std::string& file, const std::string& text,
+                                      const LoadOptions& options) {
+  const std::string shown = file;
+  std::vector<Scenario> scenarios;
+  std::vector<Problem> problems;
+  Document first(shown, text);
+  std::vector<Axis> axes;
+  try {
+    const YAML::Node root = YAML::Load(text);
+    if (!root.IsMap()) {
+      throw ScenarioError(
+          {{shown, 0, 0,
+            root.IsNull()
+                ? "the file is empty; a scenario is a map that starts with 'version: 1'"
+                : std::string("a scenario is a map of keys and values, but this is ") + kind_of(root),
+            ""}});
+    }
+    axes = read_axes(first, root);
+  } catch (const YAML::ParserException& error) {
+    Document document(shown, text);
+    if (error.mark.is_null()) {
+      document.report_line(0, 0, "not YAML: " + error.msg);
+    } else {
+      document.report_line(error.mark.line + 1, error.mark.column + 1, "not YAML: " + error.msg);
+    }
+    throw ScenarioError(std::move(document.problems()));
+  }
+  if (!first.ok()) throw ScenarioError(std::move(first.problems()));
+
+  size_t cells = 1;
+  for (const Axis& axis : axes) cells *= axis.values;
+  for (size_t cell = 0; cell < cells; ++cell) {
+    // The text is parsed anew for each cell: nodes are shared handles, and a substitution would be seen by
+    // all.
+    YAML::Node root = YAML::Load(text);
+    Document document(shown, text);
+    std::map<std::string, std::string> chosen;
+    std::string suffix;
+    size_t rest = cell;
+    for (const Axis& axis : axes) {
+      const YAML::Node value = root["matrix"][axis.path][rest % axis.values];
+      rest /= axis.values;
+      chosen[axis.path] = value.Scalar();
+      suffix += "-" + file_name_part(value.Scalar());
+      if (!substitute(root, axis.path, value))
+        document.report(value, "'" + axis.path + "' is no key of this file");
+    }
+    root.remove("matrix");
+    apply_sets(document, root, options);
+    const std::string stem = std::filesystem::path(file).stem().string();
+    Scenario scenario = read_sections(document, root, stem, options);
+    scenario.name += suffix;
+    scenario.matrix = std::move(chosen);
+    scenario.source_file = file;
+    scenario.source_text = text;
+    note_overrides(scenario, options);
+    for (Problem& problem : document.problems()) {
+      // A mistake outside the varied keys shows in every cell; it is said once.
+      const bool known = std::any_of(problems.begin(), problems.end(), [&](const Problem& other) {
+        return other.file == problem.file && other.line == problem.line && other.column == problem.column &&
+               other.message == problem.message;
+      });
+      if (!known) problems.push_back(std::move(problem));
+    }
+    scenarios.push_back(std::move(scenario));
+  }
+  if (!problems.empty()) throw ScenarioError(std::move(problems));
+  return scenarios;
+}
+
+std::vector<Scenario> load_scenarios(const std::string& path, const LoadOptions& options) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    throw ScenarioError({{path, 0, 0, "this is a directory, not a scenario file", ""}});
+  }
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) {
+    const std::string reason = std::strerror(errno);
+    std::string hint;
+    const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder.empty() ? "." : folder, ignored)) {
+      if (entry.path().extension() == ".yaml") names.push_back(entry.path().filename().string());
+    }
+    std::sort(names.begin(), names.end());
+    hint = did_you_mean(std::filesystem::path(path).filename().string(), names);
+    throw ScenarioError({{path, 0, 0, "cannot be read: " + reason + hint, ""}});
+  }
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return parse_scenarios(path, text.str(), options);
+}
+
+}  // namespace r2bench

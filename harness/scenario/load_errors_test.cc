@@ -1,0 +1,239 @@
+// Everything that may be wrong with a scenario, and what the user is told.
+#include <gtest/gtest.h>
+
+#include "harness/scenario/load.h"
+
+namespace r2bench {
+namespace {
+
+std::vector<Problem> problems_of(const std::string& text, const LoadOptions& options = {}) {
+  try {
+    parse_scenarios("x.yaml", text, options);
+  } catch (const ScenarioError& error) {
+    return error.problems();
+  }
+  ADD_FAILURE() << "accepted:\n" << text;
+  return {};
+}
+
+/// A file with only `body` besides what every file needs; body starts at line 3.
+std::string file(const std::string& body) { return "version: 1\nmodes: [baseline, migrate]\n" + body + "\n"; }
+
+struct Case {
+  const char* name;
+  const char* body;
+  int line;
+  int column;
+  const char* message;  ///< part of it
+};
+
+class Refused : public testing::TestWithParam<Case> {};
+
+TEST_P(Refused, says_where_and_why) {
+  const Case& c = GetParam();
+  const std::vector<Problem> problems = problems_of(file(c.body));
+  ASSERT_EQ(problems.size(), 1u) << ScenarioError(problems).what();
+  EXPECT_EQ(problems[0].line, c.line) << to_string(problems[0]);
+  EXPECT_EQ(problems[0].column, c.column) << to_string(problems[0]);
+  EXPECT_NE(problems[0].message.find(c.message), std::string::npos) << to_string(problems[0]);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Fabric, Refused,
+    testing::Values(
+        Case{"key", "fabric: {nodes: 2, nics_per_nod: 4}", 3, 20,
+             "unknown key 'nics_per_nod' in 'fabric'; did you mean 'nics_per_node'?"},
+        Case{"kind", "fabric: {kind: vhcaa}", 3, 16, "unknown fabric 'vhcaa'; did you mean 'vhca'?"},
+        Case{"later", "fabric: {kind: rxe}", 3, 16, "fabric 'rxe' is not built yet"},
+        Case{"type", "fabric: {nodes: two}", 3, 17, "'nodes' must be a whole number, but is 'two'"},
+        Case{"fraction", "fabric: {nodes: 2.5}", 3, 17, "'nodes' must be a whole number"},
+        Case{"range", "fabric: {nodes: 1000}", 3, 17, "'nodes' is 1000, but must be between 1 and 64"},
+        Case{"list", "fabric: [1, 2]", 3, 9, "'fabric' must be a map of keys and values, but is a list"},
+        Case{"unit", "fabric: {nic_rate: 1}", 3, 20, "'nic_rate'"},
+        Case{"wrong_unit", "fabric: {nic_rate: 1 ms}", 3, 20, "'nic_rate'"},
+        Case{"lonely", "fabric: {nodes: 1}", 3, 17, "one rank alone sends nothing"},
+        Case{"nested", "fabric:\n  nodes: {a: 1}", 4, 10, "'nodes' must be a single value, but is a map"},
+        Case{"twice", "fabric: {nodes: 2, nodes: 3}", 3, 20, "'nodes' is given twice in 'fabric'"},
+        Case{"empty", "fabric: {nodes: }", 3, 17, "'nodes' must be a single value, but is empty"}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+INSTANTIATE_TEST_SUITE_P(
+    Workload, Refused,
+    testing::Values(
+        Case{"engine", "workload: {engine: nccl}", 3, 20, "engine 'nccl' is not built yet"},
+        Case{"op", "workload: {op: allreduc}", 3, 16,
+             "unknown operation 'allreduc'; did you mean 'allreduce'?"},
+        Case{"op_later", "workload: {op: alltoall}", 3, 16, "operation 'alltoall' is not built yet"},
+        Case{"dtype", "workload: {dtype: float23}", 3, 19,
+             "unknown data type 'float23'; did you mean 'float32'?"},
+        Case{"bytes_unit", "workload: {bytes: 1024}", 3, 19, "'bytes'"},
+        Case{"bytes_element", "workload: {dtype: float64, bytes: 1001 B}", 3, 35,
+             "multiple of the 8 bytes of a float64"},
+        Case{"bytes_zero", "workload: {bytes: 0 B}", 3, 19, "positive multiple"},
+        Case{"iters", "workload: {iters: 0}", 3, 19, "'iters' is 0"},
+        Case{"verify", "workload: {verify: maybe}", 3, 20, "'verify' must be true or false, but is 'maybe'"},
+        Case{"abi", "workload: {plugin_abi: 7}", 3, 24, "'plugin_abi' is 7, but must be between 8 and 12"}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+INSTANTIATE_TEST_SUITE_P(
+    Faults, Refused,
+    testing::Values(
+        Case{"no_node", "faults: [{at: {iter: 1}, target: node7/nic0, kind: port_down}]", 3, 34, "node7"},
+        Case{"no_nic", "faults: [{at: {iter: 1}, target: node1/nic9, kind: port_down}]", 3, 34, "nic9"},
+        Case{"kind", "faults: [{at: {iter: 1}, target: node1/nic0, kind: port_dwn}]", 3, 52,
+             "unknown kind of fault 'port_dwn'; did you mean 'port_down'?"},
+        Case{"rank_kind", "faults: [{at: {iter: 1}, target: node1/rank0, kind: sigstp}]", 3, 53,
+             "did you mean 'sigstop'?"},
+        Case{"no_kind", "faults: [{at: {iter: 1}, target: node1/nic0}]", 3, 10, "the fault needs 'kind'"},
+        Case{"no_trigger", "faults: [{target: node1/nic0, kind: port_down}]", 3, 10,
+             "nothing triggers this fault"},
+        Case{"event", "faults: [{on: migration_stated, target: node1/nic0, kind: port_down}]", 3, 15,
+             "unknown event 'migration_stated'; did you mean 'migration_started'?"},
+        Case{"too_late",
+             "workload: {iters: 50}\nfaults: [{at: {iter: 60}, target: node1/nic0, kind: port_down}]", 4, 10,
+             "would start at iteration 60, but the job ends after 50"},
+        Case{"throttle_unit", "faults: [{at: {iter: 1}, target: node1/nic0, kind: throttle, rate: 100}]", 3,
+             68, "rate"},
+        Case{"not_a_list", "faults: {kind: port_down}", 3, 9, "'faults' must be a list, but is a map"},
+        Case{"not_a_map", "faults: [port_down]", 3, 10, "a fault must be a map"},
+        Case{"rank_missing", "faults: [{at: {iter: 1}, target: node1/rank3, kind: sigstop, for: 1 s}]", 3, 34,
+             "'node1/rank3' does not exist; there are node0 to node1, each with rank0"},
+        Case{"rank_for_nic", "faults: [{at: {iter: 1}, target: node1/nic0, kind: sigstop, for: 1 s}]", 3, 34,
+             "'node1/nic0' is no rank"},
+        Case{"no_duration", "faults: [{at: {iter: 1}, target: node1/rank0, kind: sigstop}]", 3, 10,
+             "needs 'for'"},
+        Case{"kill_for", "faults: [{at: {iter: 1}, target: node1/rank0, kind: kill, for: 1 s}]", 3, 64,
+             "a killed rank does not come back"},
+        Case{"rank_wr", "faults: [{at: {wr: 1}, target: node1/rank0, kind: kill}]", 3, 16,
+             "'wr' triggers faults of NICs"},
+        Case{"duration_unit", "faults: [{at: {iter: 1}, target: node1/rank0, kind: sigstop, for: 2}]", 3, 67,
+             "'for'"}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+INSTANTIATE_TEST_SUITE_P(
+    Expectations, Refused,
+    testing::Values(
+        Case{"mode", "expect: {migrat: {correctness: exact}}", 3, 10,
+             "'migrat' is no mode of this scenario; did you mean 'migrate'?"},
+        Case{"metric_as_mode", "expect: {correctness: exact}", 3, 10,
+             "a metric stands under 'all' or under a mode"},
+        Case{"metric", "expect: {all: {corectness: exact}}", 3, 16,
+             "unknown metric 'corectness'; did you mean 'correctness'?"},
+        Case{"statistic", "expect: {all: {recover_ms: \"<= 3 ms\"}}", 3, 16, "'recover_ms' is many values"},
+        Case{"word", "expect: {all: {outcome: fine}}", 3, 25, "'outcome' cannot be 'fine'"},
+        Case{"expression", "expect: {all: {lost: \"<= 3 ms\"}}", 3, 26, "'lost' is a plain number"},
+        Case{"list", "expect: {all: {lost: [1]}}", 3, 22, "must be an expectation"},
+        Case{"no_fault", "expect: {all: {recover_ms.max: \"<= 3 ms\"}}", 3, 32,
+             "needs a fault, but this scenario has none"},
+        Case{"no_pairs", "expect: {migrate: {overhead_pct: \"<= 3 %\"}}", 3, 34, "add 'pairs: 20'"},
+        Case{"pairs_of_first", "pairs: 4\nexpect: {baseline: {overhead_pct: \"<= 3 %\"}}", 4, 35,
+             "is measured against the first mode, 'baseline'"}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+INSTANTIATE_TEST_SUITE_P(
+    Whole, Refused,
+    testing::Values(
+        Case{"key", "expects: {}", 3, 1, "unknown key 'expects' in 'the scenario'; did you mean 'expect'?"},
+        Case{"name", "name: a/b", 3, 7, "'a/b' is no good name"},
+        Case{"seed", "seed: -1", 3, 7, "'seed' must be a whole number"},
+        Case{"repeats", "repeats: 0", 3, 10, "'repeats' is 0"},
+        Case{"idle_repeats", "repeats: 3", 3, 10, "'repeats' repeats the faults, but this scenario has none"},
+        Case{"own_env", "env: {LD_PRELOAD: x.so}", 3, 7, "'LD_PRELOAD' is set by r2bench itself"},
+        Case{"mode_env", "env: {R2CC_MODE: 1}", 3, 7, "choose the mode under 'modes'"},
+        Case{"env_value", "env: {A: [1]}", 3, 7, "'env' holds names with single values"},
+        Case{"timeout", "timeouts: {stall: 0 s}", 3, 19, "'stall' must be longer than 0"},
+        Case{"matrix_key", "matrix: {modes: [a]}", 3, 10, "'modes' cannot vary"},
+        Case{"matrix_list", "matrix: {workload.bytes: 1 MiB}", 3, 26, "must be a list of values"},
+        Case{"matrix_value", "matrix: {workload.bytes: [1 MiB, 7]}", 3, 34, "'bytes'"},
+        Case{"pairs_faults", "pairs: 3\nfaults: [{at: {iter: 1}, target: node1/nic0, kind: noop}]", 3, 8,
+             "'pairs' measures overhead without a fault"}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST(LoadErrors, modes_must_exist_and_be_built) {
+  const auto one = [](const std::string& modes) {
+    const std::vector<Problem> problems = problems_of("version: 1\nmodes: " + modes + "\n");
+    EXPECT_EQ(problems.size(), 1u);
+    return problems.at(0).message;
+  };
+  EXPECT_EQ(one("[migrat]"), "unknown mode 'migrat'; did you mean 'migrate'?");
+  EXPECT_EQ(one("[balance]"), "mode 'balance' is not built yet; this version has baseline and migrate");
+  EXPECT_EQ(one("[allreduce]"), "mode 'allreduce' is not built yet; this version has baseline and migrate");
+  EXPECT_NE(one("[]").find("must be a list"), std::string::npos);
+  EXPECT_NE(one("migrate").find("must be a list"), std::string::npos);
+  EXPECT_NE(one("[migrate, migrate]").find("given twice"), std::string::npos);
+  EXPECT_NE(one("[{label: a}]").find("a mode needs 'mode'"), std::string::npos);
+  EXPECT_NE(one("[{mode: migrate, lable: a}]").find("did you mean 'label'?"), std::string::npos);
+}
+
+TEST(LoadErrors, several_problems_are_told_together_and_in_order) {
+  const std::vector<Problem> problems = problems_of(R"(version: 1
+modes: [baseline, migrat]
+fabric: {nics_per_nod: 4, nic_rate: 10}
+faults:
+  - {at: {iter: 60}, target: node7/nic0, kind: port_down}
+expect:
+  all: {corectness: exact}
+)");
+  ASSERT_EQ(problems.size(), 5u) << ScenarioError(problems).what();
+  EXPECT_EQ(problems[0].line, 2);
+  EXPECT_EQ(problems[1].line, 3);
+  EXPECT_EQ(problems[2].line, 3);
+  EXPECT_EQ(problems[3].line, 5);
+  EXPECT_EQ(problems[4].line, 7);
+}
+
+TEST(LoadErrors, the_offending_line_is_shown_with_a_caret) {
+  const ScenarioError error(problems_of(file("fabric:\n  nics_per_nod: 4")));
+  EXPECT_STREQ(error.what(),
+               "x.yaml:4:3: unknown key 'nics_per_nod' in 'fabric'; did you mean 'nics_per_node'?\n"
+               "  4 |   nics_per_nod: 4\n"
+               "    |   ^\n");
+}
+
+TEST(LoadErrors, what_is_no_scenario_at_all) {
+  EXPECT_NE(problems_of("")[0].message.find("the file is empty"), std::string::npos);
+  EXPECT_NE(problems_of("[1, 2]")[0].message.find("but this is a list"), std::string::npos);
+  EXPECT_NE(problems_of("a: [1, 2\nb: 3")[0].message.find("not YAML"), std::string::npos);
+  EXPECT_GT(problems_of("a: [1, 2\nb: 3")[0].line, 0);
+  EXPECT_NE(problems_of("modes: [migrate]")[0].message.find("'version' is missing"), std::string::npos);
+  EXPECT_NE(problems_of("version: 2\nmodes: [migrate]")[0].message.find("version 2 is not known"),
+            std::string::npos);
+  EXPECT_NE(problems_of("version: 1")[0].message.find("'modes' is missing"), std::string::npos);
+}
+
+TEST(LoadErrors, mistakes_of_the_command_line_are_told_as_such) {
+  LoadOptions options;
+  options.set = {{"workload.bytes", "7"}};
+  std::vector<Problem> problems = problems_of(file(""), options);
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_EQ(problems[0].file, "--set workload.bytes=7");
+  EXPECT_EQ(problems[0].line, 0);
+
+  options.set = {{"workload.byts", "7 MiB"}};
+  problems = problems_of(file(""), options);
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_NE(problems[0].message.find("did you mean 'bytes'?"), std::string::npos);
+
+  options = {};
+  options.modes = {"migrat"};
+  problems = problems_of(file(""), options);
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_EQ(to_string(problems[0]), "--modes: unknown mode 'migrat'; did you mean 'migrate'?\n");
+}
+
+TEST(LoadErrors, files_that_cannot_be_read) {
+  try {
+    load_scenarios("/nonexistent/folder/x.yaml");
+    FAIL();
+  } catch (const ScenarioError& error) {
+    EXPECT_STREQ(error.what(), "/nonexistent/folder/x.yaml: cannot be read: No such file or directory\n");
+  }
+  EXPECT_THROW(load_scenarios("/"), ScenarioError);
+}
+
+TEST(LoadErrors, a_mistake_outside_the_matrix_is_told_once) {
+  EXPECT_EQ(problems_of(file("nam: a\nmatrix: {workload.op: [allreduce, sendrecv]}")).size(), 1u);
+}
+
+}  // namespace
+}  // namespace r2bench

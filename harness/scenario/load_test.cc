@@ -1,0 +1,145 @@
+#include "harness/scenario/load.h"
+
+#include <gtest/gtest.h>
+
+namespace r2bench {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr const char* kNicDown = R"(version: 1
+name: nic_down
+description: one NIC dies
+seed: 42
+fabric: {kind: vhca, nodes: 2, ranks_per_node: 1, nics_per_node: 4, nic_rate: 1 Gbit/s, latency: 5 us}
+workload: {engine: cpu, op: allreduce, dtype: float64, bytes: 16 MiB, iters: 200, verify: true, channels: 4}
+modes: [baseline, {mode: migrate, label: noack, env: {R2CC_STRICT_ACK: 0}}]
+env: {NCCL_IB_TIMEOUT: 14}
+faults:
+  - {at: {iter: 60}, target: node1/nic0, kind: port_down}
+timeouts: {stall: 20 s}
+expect:
+  all: {fault_witness: ">= 1"}
+  baseline: {outcome: error}
+  noack: {correctness: exact, retained_bw: ">= 0.95 * limit"}
+)";
+
+TEST(Load, reads_what_a_file_says) {
+  const std::vector<Scenario> all = parse_scenarios("nic_down.yaml", kNicDown);
+  ASSERT_EQ(all.size(), 1u);
+  const Scenario& s = all[0];
+  EXPECT_EQ(s.name, "nic_down");
+  EXPECT_EQ(s.seed, 42u);
+  EXPECT_EQ(s.fabric.nics_per_node, 4);
+  EXPECT_EQ(s.fabric.nic_rate_bits_per_s, 1'000'000'000u);
+  EXPECT_EQ(s.fabric.latency, std::chrono::microseconds(5));
+  EXPECT_EQ(s.workload.op, Operation::kAllReduce);
+  EXPECT_EQ(s.workload.dtype, DataType::kFloat64);
+  EXPECT_EQ(s.workload.bytes, 16u << 20);
+  EXPECT_EQ(s.workload.channels, 4);
+  ASSERT_EQ(s.modes.size(), 2u);
+  EXPECT_EQ(s.modes[1].label, "noack");
+  EXPECT_EQ(s.modes[1].kind, ModeKind::kMigrate);
+  EXPECT_EQ(s.modes[1].env.at("R2CC_STRICT_ACK"), "0");
+  EXPECT_EQ(s.env.at("NCCL_IB_TIMEOUT"), "14");
+  ASSERT_EQ(s.faults.size(), 1u);
+  EXPECT_EQ(s.faults[0].kind, faultinject::FaultKind::kPortDown);
+  EXPECT_EQ(s.faults[0].line, 10);
+  EXPECT_EQ(s.timeouts.stall, seconds(20));
+  ASSERT_EQ(s.expectations.size(), 4u);
+  EXPECT_EQ(s.expectations[3].metric, "retained_bw");
+  EXPECT_EQ(s.expectations[3].line, 15);
+}
+
+TEST(Load, defaults_stand_where_the_file_is_silent) {
+  const Scenario s = parse_scenarios("folder/quiet.yaml", "version: 1\nmodes: [migrate]\n")[0];
+  EXPECT_EQ(s.name, "quiet");
+  EXPECT_EQ(s.fabric.nodes, 2);
+  EXPECT_EQ(s.fabric.nic_rate_bits_per_s, 0u);
+  EXPECT_EQ(s.workload.dtype, DataType::kFloat32);
+  EXPECT_TRUE(s.workload.verify);
+  EXPECT_EQ(s.workload.plugin, "r2ccl");
+  EXPECT_EQ(s.repeats, 1);
+}
+
+TEST(Load, unlimited_is_a_rate) {
+  EXPECT_EQ(parse_scenarios("x.yaml", "version: 1\nmodes: [migrate]\nfabric: {nic_rate: unlimited}\n")[0]
+                .fabric.nic_rate_bits_per_s,
+            0u);
+}
+
+TEST(Load, the_command_line_overrides) {
+  LoadOptions options;
+  options.seed = 7;
+  options.repeats = 20;
+  options.modes = {"noack", "migrate"};
+  options.set = {{"workload.bytes", "4 MiB"}, {"env.NCCL_IB_TIMEOUT", "16"}};
+  const Scenario s = parse_scenarios("nic_down.yaml", kNicDown, options)[0];
+  EXPECT_EQ(s.seed, 7u);
+  EXPECT_EQ(s.repeats, 20);
+  ASSERT_EQ(s.modes.size(), 2u);
+  EXPECT_EQ(s.modes[0].label, "noack");
+  EXPECT_EQ(s.modes[1].label, "migrate");
+  EXPECT_EQ(s.workload.bytes, 4u << 20);
+  EXPECT_EQ(s.env.at("NCCL_IB_TIMEOUT"), "16");
+  EXPECT_EQ(s.overrides.at("workload.bytes"), "4 MiB");
+}
+
+TEST(Load, expectations_of_a_mode_that_was_left_out_go_with_it) {
+  LoadOptions options;
+  options.modes = {"baseline"};
+  const Scenario s = parse_scenarios("nic_down.yaml", kNicDown, options)[0];
+  ASSERT_EQ(s.expectations.size(), 2u);
+  EXPECT_EQ(s.expectations[0].mode, "all");
+  EXPECT_EQ(s.expectations[1].mode, "baseline");
+}
+
+TEST(Load, a_matrix_gives_one_scenario_per_cell) {
+  const std::vector<Scenario> all = parse_scenarios("m.yaml", R"(version: 1
+modes: [migrate]
+matrix:
+  workload.op: [allreduce, sendrecv]
+  workload.bytes: [1 MiB, 16 MiB, 64 MiB]
+)");
+  ASSERT_EQ(all.size(), 6u);
+  EXPECT_EQ(all[0].name, "m-allreduce-1MiB");
+  EXPECT_EQ(all[5].name, "m-sendrecv-64MiB");
+  EXPECT_EQ(all[5].workload.op, Operation::kSendRecv);
+  EXPECT_EQ(all[5].workload.bytes, 64u << 20);
+  EXPECT_EQ(all[0].workload.op, Operation::kAllReduce);
+  EXPECT_EQ(all[3].matrix.at("workload.op"), "sendrecv");
+}
+
+TEST(Load, faults_of_ranks_are_the_harnesss_own) {
+  const Scenario s = parse_scenarios("slow.yaml", R"(version: 1
+modes: [migrate]
+faults:
+  - {at: {iter: 20}, target: node1/rank0, kind: sigstop, for: 2 s}
+  - {at: {time: 300 ms}, target: node0/rank0, kind: receiver_sleep, for: 500 ms, name: nap}
+  - {at: {iter: 20}, target: node1/rank0, kind: sigstop, for: 1 s}
+  - {at: {iter: 30}, target: node1/rank0, kind: kill}
+)")[0];
+  ASSERT_EQ(s.rank_faults.size(), 4u);
+  EXPECT_TRUE(s.faults.empty());
+  EXPECT_EQ(s.rank_faults[0].name, "sigstop node1/rank0");
+  EXPECT_EQ(s.rank_faults[0].node, 1);
+  EXPECT_EQ(s.rank_faults[0].at_iter, 20);
+  EXPECT_EQ(s.rank_faults[0].duration, seconds(2));
+  EXPECT_EQ(s.rank_faults[1].name, "nap");
+  EXPECT_EQ(s.rank_faults[1].at_time, milliseconds(300));
+  EXPECT_EQ(s.rank_faults[2].name, "sigstop node1/rank0 #2");
+}
+
+TEST(Load, pairs_compare_modes) {
+  const Scenario s = parse_scenarios("p.yaml", R"(version: 1
+modes: [baseline, migrate]
+pairs: 20
+expect:
+  migrate: {overhead_pct: "<= 3 %"}
+)")[0];
+  EXPECT_EQ(s.pairs, 20);
+}
+
+}  // namespace
+}  // namespace r2bench

@@ -1,0 +1,162 @@
+#include "harness/scenario/sections.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "faultinject/plan/units.h"
+#include "harness/scenario/suggest.h"
+
+namespace r2bench {
+namespace {
+
+constexpr int kMaxNodes = 64;
+constexpr int kMaxRanksPerNode = 16;
+constexpr int kMaxNics = 16;
+
+bool good_name(const std::string& text) {
+  return !text.empty() && text.size() <= 64 && text.front() != '.' && text.front() != '-' &&
+         std::all_of(text.begin(), text.end(), [](char c) {
+           return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '.';
+         });
+}
+
+/// A word of `names` that is right, or one of `later` that will be.
+std::optional<size_t> choice_or_later(Document& document, MapReader& map, const std::string& key,
+                                      const std::vector<std::string>& names,
+                                      const std::vector<std::string>& later, const char* what) {
+  const auto value = map.text(key);
+  if (value && std::find(later.begin(), later.end(), *value) != later.end()) {
+    document.report(map.get(key), std::string(what) + " '" + *value +
+                                      "' is not built yet; this version has " + list_of(names));
+    return std::nullopt;
+  }
+  return map.choice(key, names, what);
+}
+
+}  // namespace
+
+Scenario read_sections(Document& document, const YAML::Node& root, const std::string& default_name,
+                       const LoadOptions& options) {
+  Scenario scenario;
+  MapReader map(document, root, "the scenario");
+  if (!map.has("version")) {
+    document.report_line(1, 0, "'version' is missing; start the file with 'version: 1'");
+  } else if (const auto version = map.text("version"); version && *version != "1") {
+    document.report(map.get("version"),
+                    "version " + *version + " is not known; this program reads version 1");
+  }
+
+  scenario.name = map.text("name").value_or(default_name);
+  if (!good_name(scenario.name)) {
+    const std::string rule =
+        "'" + scenario.name +
+        "' is no good name; use letters, digits, '_', '-' and '.', at most 64 of them, and "
+        "start with a letter or digit";
+    map.has("name") ? document.report(map.get("name"), rule)
+                    : document.report_line(0, 0, rule + " (it is the file's name; 'name:' gives another)");
+  }
+  scenario.description = map.text("description").value_or("");
+  scenario.seed = map.seed("seed").value_or(scenario.seed);
+  scenario.repeats = static_cast<int>(map.integer("repeats", 1, 10000).value_or(scenario.repeats));
+  scenario.pairs = static_cast<int>(map.integer("pairs", 0, 1000).value_or(scenario.pairs));
+  if (options.seed) scenario.seed = *options.seed;
+  if (options.repeats) scenario.repeats = *options.repeats;
+
+  read_fabric(document, map.get("fabric"), scenario.fabric);
+  read_workload(document, map.get("workload"), scenario.workload);
+  read_timeouts(document, map.get("timeouts"), scenario.timeouts);
+  scenario.env = map.string_map("env");
+  check_env(document, map.get("env"), scenario.env);
+
+  std::vector<std::string> file_labels;
+  if (!map.has("modes")) {
+    document.report_line(1, 0, "'modes' is missing; write for example 'modes: [baseline, migrate]'");
+  }
+  read_modes(document, map.get("modes"), options, scenario, file_labels);
+  read_faults(document, map.get("faults"), scenario);
+  read_expectations(document, map.get("expect"), file_labels, scenario);
+  map.finish();
+  if (document.ok()) check_whole(document, root, scenario);
+  return scenario;
+}
+
+void read_fabric(Document& document, const YAML::Node& node, Fabric& fabric) {
+  MapReader map(document, node, "fabric");
+  choice_or_later(document, map, "kind", {"vhca"}, {"rxe", "verbs"}, "fabric");
+  fabric.nodes = static_cast<int>(map.integer("nodes", 1, kMaxNodes).value_or(fabric.nodes));
+  fabric.ranks_per_node =
+      static_cast<int>(map.integer("ranks_per_node", 1, kMaxRanksPerNode).value_or(fabric.ranks_per_node));
+  fabric.nics_per_node =
+      static_cast<int>(map.integer("nics_per_node", 1, kMaxNics).value_or(fabric.nics_per_node));
+  fabric.nic_rate_bits_per_s =
+      map.parsed<uint64_t>("nic_rate", faultinject::parse_rate).value_or(fabric.nic_rate_bits_per_s);
+  fabric.latency =
+      map.parsed<std::chrono::nanoseconds>("latency", faultinject::parse_duration).value_or(fabric.latency);
+  if (fabric.ranks() < 2 && node.IsDefined()) {
+    document.report(map.has("nodes") ? map.get("nodes") : node,
+                    "one rank alone sends nothing; 'nodes' times 'ranks_per_node' must be at least 2");
+  }
+  map.finish();
+}
+
+void read_workload(Document& document, const YAML::Node& node, Workload& workload) {
+  MapReader map(document, node, "workload");
+  choice_or_later(document, map, "engine", {"cpu"}, {"nccl", "exec"}, "engine");
+  if (const auto op = choice_or_later(document, map, "op", {"allreduce", "sendrecv"},
+                                      {"allgather", "reducescatter", "alltoall", "broadcast"}, "operation")) {
+    workload.op = static_cast<Operation>(*op);
+  }
+  if (const auto type =
+          choice_or_later(document, map, "dtype", {"int8", "int32", "int64", "float32", "float64"},
+                          {"float16", "bfloat16"}, "data type")) {
+    workload.dtype = static_cast<DataType>(*type);
+  }
+  if (const auto bytes = map.parsed<uint64_t>("bytes", faultinject::parse_bytes)) {
+    workload.bytes = *bytes;
+    const auto element = static_cast<uint64_t>(size_of(workload.dtype));
+    if (*bytes == 0 || *bytes % element != 0) {
+      document.report(map.get("bytes"), "'bytes' is " + std::to_string(*bytes) +
+                                            ", but must be a positive multiple of the " +
+                                            std::to_string(element) + " bytes of a " + name(workload.dtype));
+    }
+  }
+  workload.iters = static_cast<int>(map.integer("iters", 1, 100'000'000).value_or(workload.iters));
+  workload.warmup = static_cast<int>(map.integer("warmup", 0, 1'000'000).value_or(workload.warmup));
+  workload.channels = static_cast<int>(map.integer("channels", 1, 64).value_or(workload.channels));
+  workload.verify = map.boolean("verify").value_or(workload.verify);
+  workload.plugin = map.text("plugin").value_or(workload.plugin);
+  if (workload.plugin.empty()) document.report(map.get("plugin"), "'plugin' is empty");
+  workload.plugin_abi = static_cast<int>(map.integer("plugin_abi", 8, 12).value_or(workload.plugin_abi));
+  map.finish();
+}
+
+void read_timeouts(Document& document, const YAML::Node& node, Timeouts& timeouts) {
+  MapReader map(document, node, "timeouts");
+  const auto read = [&](const char* key, std::chrono::nanoseconds& value) {
+    const auto given = map.parsed<std::chrono::nanoseconds>(key, faultinject::parse_duration);
+    if (!given) return;
+    if (given->count() <= 0)
+      document.report(map.get(key), std::string("'") + key + "' must be longer than 0");
+    value = *given;
+  };
+  read("setup", timeouts.setup);
+  read("stall", timeouts.stall);
+  read("job", timeouts.job);
+  map.finish();
+}
+
+void check_env(Document& document, const YAML::Node& node, const std::map<std::string, std::string>& env) {
+  for (const auto& [variable, value] : env) {
+    const bool own = variable == "LD_PRELOAD" || variable == "LD_LIBRARY_PATH" || variable == "R2CC_MODE" ||
+                     variable == "R2CC_TRACE" || variable.rfind("FAULTINJECT_", 0) == 0 ||
+                     variable.rfind("VHCA_", 0) == 0;
+    if (!own) continue;
+    for (const auto& entry : node) {
+      if (entry.first.Scalar() != variable) continue;
+      document.report(entry.first, "'" + variable + "' is set by r2bench itself" +
+                                       (variable == "R2CC_MODE" ? "; choose the mode under 'modes'" : ""));
+    }
+  }
+}
+
+}  // namespace r2bench

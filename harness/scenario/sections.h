@@ -1,0 +1,33 @@
+// The sections of a scenario file, one function each. Internal to the loader.
+#pragma once
+
+#include <string>
+
+#include "harness/scenario/load.h"
+#include "harness/scenario/scenario.h"
+#include "harness/scenario/yaml_reader.h"
+
+namespace r2bench {
+
+/// Reads a whole tree and checks it. Problems are noted in `document`; the Scenario is whole only without
+/// any.
+Scenario read_sections(Document& document, const YAML::Node& root, const std::string& default_name,
+                       const LoadOptions& options);
+
+void read_fabric(Document& document, const YAML::Node& node, Fabric& fabric);
+void read_workload(Document& document, const YAML::Node& node, Workload& workload);
+void read_timeouts(Document& document, const YAML::Node& node, Timeouts& timeouts);
+void read_modes(Document& document, const YAML::Node& node, const LoadOptions& options, Scenario& scenario,
+                std::vector<std::string>& file_labels);
+void read_faults(Document& document, const YAML::Node& node, Scenario& scenario);
+/// `file_labels`: the modes of the file itself. What is expected of a mode that the command line left out is
+/// checked and then dropped.
+void read_expectations(Document& document, const YAML::Node& node,
+                       const std::vector<std::string>& file_labels, Scenario& scenario);
+/// What no section can see by itself.
+void check_whole(Document& document, const YAML::Node& root, const Scenario& scenario);
+
+/// Environment variables that r2bench sets itself are refused in `env`.
+void check_env(Document& document, const YAML::Node& node, const std::map<std::string, std::string>& env);
+
+}  // namespace r2bench
