@@ -61,14 +61,15 @@ void read_rank_trigger(Document& document, MapReader& map, const YAML::Node& ent
   MapReader at(document, map.get("at"), "at");
   if (const auto iter = at.integer("iter", 0, 100'000'000)) fault.at_iter = static_cast<int>(*iter);
   fault.at_time = at.parsed<std::chrono::nanoseconds>("time", faultinject::parse_duration);
+  const YAML::Node given = map.get("at");
   bool foreign = false;
   for (const char* other : {"wr", "bytes", "since"}) {
-    foreign = foreign || (map.get("at").IsMap() && std::as_const(map.get("at"))[other].IsDefined());
+    foreign = foreign || (given.IsMap() && given[other].IsDefined());
     at.known_but(other, std::string("'") + other +
                             "' triggers faults of NICs; a rank's fault starts at 'iter' or 'time'");
   }
-  if (map.get("at").IsMap() && !foreign && at.has("iter") == at.has("time")) {
-    document.report(map.get("at"), "give either 'iter' or 'time'");
+  if (given.IsMap() && !foreign && at.has("iter") == at.has("time")) {
+    document.report(given, "give either 'iter' or 'time'");
   }
   at.finish();
 }
