@@ -1,0 +1,163 @@
+// Distances and stand-ins on a two-socket machine, and what happens with devices that no machine knows.
+#include "r2ccl/topology/topology.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "r2ccl/topology/pci_path.h"
+
+namespace r2ccl::topology {
+namespace {
+
+// Two packages with one NUMA node each.
+//   package 0: root port 00:01.0 with a switch: NICs 03:00.0, and 04:00.0 + 04:00.1 (one card, two ports);
+//              root port 00:02.0: NIC 06:00.0
+//   package 1: root port 80:01.0: NIC 81:00.0
+constexpr char kTwoSockets[] = R"xml(<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE topology SYSTEM "hwloc2.dtd">
+<topology version="2.0">
+ <object type="Machine" os_index="0" cpuset="0x3" complete_cpuset="0x3" allowed_cpuset="0x3" nodeset="0x3"
+         complete_nodeset="0x3" allowed_nodeset="0x3" gp_index="1">
+  <object type="Package" os_index="0" cpuset="0x1" complete_cpuset="0x1" nodeset="0x1" complete_nodeset="0x1" gp_index="2">
+   <object type="NUMANode" os_index="0" cpuset="0x1" complete_cpuset="0x1" nodeset="0x1" complete_nodeset="0x1"
+           gp_index="3" local_memory="1073741824"/>
+   <object type="PU" os_index="0" cpuset="0x1" complete_cpuset="0x1" nodeset="0x1" complete_nodeset="0x1" gp_index="4"/>
+   <object type="Bridge" gp_index="10" bridge_type="0-1" depth="0" bridge_pci="0000:[00-06]">
+    <object type="Bridge" gp_index="11" bridge_type="1-1" depth="1" bridge_pci="0000:[01-04]" pci_busid="0000:00:01.0" pci_type="0604 [8086:0001] [0000:0000] 01" pci_link_speed="15.7">
+     <object type="Bridge" gp_index="12" bridge_type="1-1" depth="2" bridge_pci="0000:[02-04]" pci_busid="0000:01:00.0" pci_type="0604 [10b5:8747] [0000:0000] ca" pci_link_speed="15.7">
+      <object type="Bridge" gp_index="13" bridge_type="1-1" depth="3" bridge_pci="0000:[03-03]" pci_busid="0000:02:08.0" pci_type="0604 [10b5:8747] [0000:0000] ca" pci_link_speed="15.7">
+       <object type="PCIDev" gp_index="14" pci_busid="0000:03:00.0" pci_type="0207 [15b3:1017] [15b3:0001] 00" pci_link_speed="15.7"/>
+      </object>
+      <object type="Bridge" gp_index="15" bridge_type="1-1" depth="3" bridge_pci="0000:[04-04]" pci_busid="0000:02:10.0" pci_type="0604 [10b5:8747] [0000:0000] ca" pci_link_speed="15.7">
+       <object type="PCIDev" gp_index="16" pci_busid="0000:04:00.0" pci_type="0207 [15b3:1017] [15b3:0001] 00" pci_link_speed="15.7"/>
+       <object type="PCIDev" gp_index="17" pci_busid="0000:04:00.1" pci_type="0207 [15b3:1017] [15b3:0001] 00" pci_link_speed="15.7"/>
+      </object>
+     </object>
+    </object>
+    <object type="Bridge" gp_index="18" bridge_type="1-1" depth="1" bridge_pci="0000:[06-06]" pci_busid="0000:00:02.0" pci_type="0604 [8086:0001] [0000:0000] 01" pci_link_speed="15.7">
+     <object type="PCIDev" gp_index="19" pci_busid="0000:06:00.0" pci_type="0200 [15b3:1017] [15b3:0001] 00" pci_link_speed="15.7"/>
+    </object>
+   </object>
+  </object>
+  <object type="Package" os_index="1" cpuset="0x2" complete_cpuset="0x2" nodeset="0x2" complete_nodeset="0x2" gp_index="5">
+   <object type="NUMANode" os_index="1" cpuset="0x2" complete_cpuset="0x2" nodeset="0x2" complete_nodeset="0x2"
+           gp_index="6" local_memory="1073741824"/>
+   <object type="PU" os_index="1" cpuset="0x2" complete_cpuset="0x2" nodeset="0x2" complete_nodeset="0x2" gp_index="7"/>
+   <object type="Bridge" gp_index="20" bridge_type="0-1" depth="0" bridge_pci="0000:[80-81]">
+    <object type="Bridge" gp_index="21" bridge_type="1-1" depth="1" bridge_pci="0000:[81-81]" pci_busid="0000:80:01.0" pci_type="0604 [8086:0001] [0000:0000] 01" pci_link_speed="15.7">
+     <object type="PCIDev" gp_index="22" pci_busid="0000:81:00.0" pci_type="0207 [15b3:1017] [15b3:0001] 00" pci_link_speed="15.7"/>
+    </object>
+   </object>
+  </object>
+ </object>
+</topology>
+)xml";
+
+enum Nic { kRemote, kOnSwitch, kPortA, kPortB, kOwnRootPort, kStranger };
+
+Topology two_sockets() {
+  Result<Topology> topology = Topology::from_xml(
+      kTwoSockets, {"0000:81:00.0", "0000:03:00.0", "0000:04:00.0", "0000:04:00.1", "0000:06:00.0", ""});
+  EXPECT_TRUE(topology.ok()) << topology.error().message;
+  return std::move(topology.value());
+}
+
+TEST(TopologyTest, tells_switch_card_socket_and_cross_apart) {
+  const Topology t = two_sockets();
+  EXPECT_EQ(t.between(kOnSwitch, kOnSwitch), Distance::kSame);
+  EXPECT_EQ(t.between(kOnSwitch, kPortA), Distance::kSameSwitch);
+  EXPECT_EQ(t.between(kPortA, kPortB), Distance::kSameCard);
+  EXPECT_EQ(t.between(kOnSwitch, kOwnRootPort), Distance::kSameSocket);
+  EXPECT_EQ(t.between(kOnSwitch, kRemote), Distance::kCross);
+  EXPECT_EQ(t.between(kRemote, kOnSwitch), Distance::kCross);
+  EXPECT_EQ(t.between(kStranger, kRemote), Distance::kUnknown);
+}
+
+TEST(TopologyTest, knows_the_numa_node_of_a_nic_and_its_distance_from_memory) {
+  const Topology t = two_sockets();
+  EXPECT_EQ(t.numa_node(kPortB), 0);
+  EXPECT_EQ(t.numa_node(kRemote), 1);
+  EXPECT_EQ(t.numa_node(kStranger), -1);
+  EXPECT_EQ(t.from_memory(0, kPortB), Distance::kSameSocket);
+  EXPECT_EQ(t.from_memory(1, kPortB), Distance::kCross);
+  EXPECT_EQ(t.from_memory(-1, kPortB), Distance::kUnknown);
+  EXPECT_EQ(t.from_memory(0, kStranger), Distance::kUnknown);
+}
+
+TEST(TopologyTest, stand_ins_come_from_near_to_far) {
+  const Topology t = two_sockets();
+  EXPECT_EQ(t.backup_order(kPortA), (std::vector<int>{kOnSwitch, kPortB, kOwnRootPort, kRemote, kStranger}));
+  EXPECT_EQ(t.backup_order(kRemote), (std::vector<int>{kOnSwitch, kPortA, kPortB, kOwnRootPort, kStranger}));
+}
+
+TEST(TopologyTest, devices_without_a_pci_path_take_the_next_nic_in_turn) {
+  const Topology t = Topology::of_machine({"no_such_a", "no_such_b", "no_such_c", "no_such_d"});
+  EXPECT_EQ(t.pci_path(0), "");
+  EXPECT_EQ(t.numa_node(0), -1);
+  EXPECT_EQ(t.backup_order(0), (std::vector<int>{1, 2, 3}));
+  EXPECT_EQ(t.backup_order(2), (std::vector<int>{3, 0, 1}));
+}
+
+TEST(TopologyTest, one_nic_has_no_stand_in) {
+  EXPECT_TRUE(Topology::of_machine({"no_such_a"}).backup_order(0).empty());
+}
+
+TEST(TopologyTest, equals_are_spread_so_that_no_two_nics_pick_the_same_stand_in) {
+  const std::vector<Distance> equal(4, Distance::kSameSocket);
+  std::vector<int> first;
+  for (int nic = 0; nic < 4; ++nic) first.push_back(order_by_distance(equal, nic).front());
+  EXPECT_EQ(first, (std::vector<int>{1, 2, 3, 0}));
+}
+
+TEST(TopologyTest, refuses_xml_that_is_none) {
+  const Result<Topology> topology = Topology::from_xml("<not a topology>", {""});
+  ASSERT_FALSE(topology.ok());
+  EXPECT_EQ(topology.error().code, ErrorCode::kInvalidArgument);
+}
+
+TEST(TopologyTest, loads_the_machine_for_a_nic_with_a_pci_path_that_hwloc_does_not_know) {
+  char made[] = "/tmp/r2ccl_sysfs_XXXXXX";
+  ASSERT_NE(mkdtemp(made), nullptr);
+  namespace fs = std::filesystem;
+  const fs::path root(made);
+  for (const char* function : {"ffff:fe:1f.0", "ffff:fe:1f.1"}) {
+    fs::create_directories(root / "devices/pciffff:fe" / function);
+  }
+  for (const char* nic : {"fake0", "fake1"}) fs::create_directories(root / "class/infiniband" / nic);
+  fs::create_directory_symlink(root / "devices/pciffff:fe/ffff:fe:1f.0",
+                               root / "class/infiniband/fake0/device");
+  fs::create_directory_symlink(root / "devices/pciffff:fe/ffff:fe:1f.1",
+                               root / "class/infiniband/fake1/device");
+
+  const Topology t = Topology::of_machine({"fake0", "fake1"}, root);
+  const std::string canonical = fs::canonical(root / "devices/pciffff:fe/ffff:fe:1f.0");
+  EXPECT_EQ(t.pci_path(0), canonical);
+  EXPECT_EQ(t.pci_path(1), canonical) << "NCCL counts the functions of a card as one PCI device";
+  EXPECT_EQ(t.between(0, 1), Distance::kUnknown);
+  EXPECT_EQ(t.backup_order(0), std::vector<int>{1});
+  fs::remove_all(root);
+}
+
+TEST(TopologyTest, finds_the_numa_node_of_touched_memory_or_says_unknown) {
+  std::vector<char> memory(1 << 16, 1);
+  EXPECT_GE(numa_node_of(memory.data()), -1);
+  EXPECT_EQ(numa_node_of(nullptr), -1);
+}
+
+TEST(PciPathTest, finds_the_pci_device_in_a_path) {
+  EXPECT_TRUE(is_bus_id("0000:3b:00.1"));
+  EXPECT_TRUE(is_bus_id("10000:e1:00.0"));
+  EXPECT_FALSE(is_bus_id("pci0000:00"));
+  EXPECT_FALSE(is_bus_id("0000:3b:00"));
+  EXPECT_FALSE(is_bus_id("virtio1"));
+  EXPECT_EQ(trim_to_pci("/sys/devices/pci0000:00/0000:00:03.0/virtio1"),
+            "/sys/devices/pci0000:00/0000:00:03.0");
+  EXPECT_EQ(trim_to_pci("/sys/devices/virtual/net/lo"), "");
+}
+
+}  // namespace
+}  // namespace r2ccl::topology
