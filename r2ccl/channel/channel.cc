@@ -1,0 +1,346 @@
+#include "r2ccl/channel/channel.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <new>
+
+#include "r2ccl/base/clock.h"
+#include "r2ccl/base/log.h"
+
+namespace r2ccl {
+namespace {
+
+std::atomic<uint32_t> g_next_number{0};
+
+constexpr uint64_t kFirstFailbackWaitNs = 100 * kNsPerMs;
+// How long a closed channel keeps its control connection, so that the peer can read our last word.
+constexpr uint64_t kLingerNs = 2000 * kNsPerMs;
+
+uint64_t nanoseconds(std::chrono::milliseconds m) { return uint64_t(m.count()) * kNsPerMs; }
+
+}  // namespace
+
+Channel::Channel(Core& core, bool sender, int home_nic, control::Stream stream, const control::Token& token)
+    : core_(core),
+      sender_(sender),
+      number_(g_next_number.fetch_add(1)),
+      home_nic_(home_nic),
+      stream_(std::move(stream)),
+      token_(token),
+      encoder_(control::direction_key(token, control::Token{}, sender)),
+      decoder_(control::direction_key(token, control::Token{}, !sender)),
+      created_(now_ns()),
+      home_rail_({nanoseconds(core.config.failback_settle), kFirstFailbackWaitNs,
+                  nanoseconds(core.config.failback_ceiling)}) {
+  memory_bytes_ = (sizeof(ChannelMemory) + 4095) / 4096 * 4096;
+  void* memory = mmap(nullptr, memory_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  memory_ = new (memory) ChannelMemory{};
+}
+
+Channel::~Channel() {
+  paths_.clear();
+  munmap(memory_, memory_bytes_);
+}
+
+void Channel::emit(trace::EventType type, int nic, uint64_t a, uint64_t b, uint64_t c) const {
+  trace::Writer::instance().emit(type, uint16_t(nic), number_, a, b, c, uint32_t(peer_hello_.process));
+}
+
+std::string Channel::peer_name() const { return peer_hello_.host[0] ? peer_hello_.host : "the peer"; }
+
+std::string Channel::rail_name(const Path& path) const {
+  return "NIC " + nic_name(path.local_nic()) + " of " + core_.host + " to NIC " + peer_nic_name(path.remote_nic()) + " of " +
+         peer_name();
+}
+
+// --- data path ------------------------------------------------------------------------------------------
+
+Request* Channel::free_request(uint64_t message) {
+  Request& request = requests_[message % wire::kRingLines];
+  if (request.in_use || in_use_.load(std::memory_order_relaxed) >= uint32_t(kMaxRequests)) return nullptr;
+  return &request;
+}
+
+void Channel::drain(Path& path) {
+  std::array<ibv_wc, 16> completions;
+  const int count = path.queue.poll(completions);
+  if (count < 0) {
+    suspect(path, IBV_WC_FATAL_ERR);
+    return;
+  }
+  for (int i = 0; i < count; ++i) {
+    const ibv_wc& completion = completions[size_t(i)];
+    const auto kind = uint32_t(completion.wr_id >> 32);
+    const auto detail = uint32_t(completion.wr_id);
+    if (kind == Path::kWorkSentinel) {
+      path.sentinel(detail);
+    } else if (completion.status != IBV_WC_SUCCESS) {
+      if (&path == active_) suspect(path, completion.status);
+    } else {
+      switch (kind) {
+        case Path::kWorkData:
+          ++path.completed;
+          count_progress();
+          on_data_sent(detail);
+          break;
+        case Path::kWorkCts:
+          path.completed = detail;
+          break;
+        case Path::kWorkReceive:
+          count_progress();
+          on_arrival(path, completion);
+          break;
+        default:
+          break;
+      }
+    }
+  }
+  if (count > 0) after_drain(path);
+}
+
+void Channel::suspect(Path& path, ibv_wc_status status) {
+  if (suspected_.load(std::memory_order_relaxed) || peer_closed_) return;
+  path.last_status = status;
+  if (!core_.resilient()) {
+    fail(Error{ErrorCode::kNicFailed, rail_name(path) + ": " + verbs::describe(status) + " on channel " +
+                                          std::to_string(number_) + "; R2CC_MODE=0 has no other path"});
+    return;
+  }
+  status_.store(Status::kMigrating, std::memory_order_release);
+  suspected_.store(true, std::memory_order_release);
+  core_.kick();
+}
+
+void Channel::suspect_post(Path& path, int error) {
+  R2_WARN("NET/R2CCL: channel %u: posting on %s failed: %s", number_, rail_name(path).c_str(), std::strerror(error));
+  suspect(path, IBV_WC_GENERAL_ERR);
+}
+
+void Channel::fail(Error error) {
+  const std::lock_guard lock(close_mutex_);
+  const Status now = status();
+  if (now == Status::kFailed || now == Status::kClosed) return;
+  error_ = std::move(error);
+  status_.store(Status::kFailed, std::memory_order_release);
+  core_.kick();
+}
+
+void Channel::close_and_wait() {
+  std::unique_lock lock(close_mutex_);
+  close_requested.store(true, std::memory_order_release);
+  core_.kick();
+  // The service thread destroys the QPs; a frozen driver may keep it. The memory then stays with the thread.
+  if (!close_done_.wait_for(lock, std::chrono::seconds(5), [this] { return torn_down_; }))
+    R2_WARN("NET/R2CCL: channel %u could not be torn down within 5 s: a driver does not answer", number_);
+}
+
+// --- service thread -------------------------------------------------------------------------------------
+
+Urgency Channel::step(const Tick& tick) {
+  if (close_requested.load(std::memory_order_acquire) || torn_down_) {
+    step_closing(tick);
+    return Urgency::kBusy;
+  }
+  if (status() == Status::kFailed) {
+    if (!closed_sent_) {
+      closed_sent_ = true;
+      wire::Sentence words{};
+      words.code = uint32_t(error_.code);
+      std::strncpy(words.text, error_.message.c_str(), sizeof words.text - 1);
+      send(wire::Type::kFail, words);
+      emit(trace::EventType::kChannelFailed, home_nic_, uint64_t(error_.code));
+    }
+    return Urgency::kIdle;
+  }
+  if (status() == Status::kConnecting && tick.now - created_ > nanoseconds(core_.config.connect_bound)) {
+    fail(Error{ErrorCode::kSystem, "channel " + std::to_string(number_) + ": no connection to " + peer_name() + " within " +
+                                       std::to_string(core_.config.connect_bound.count()) + " ms (R2CC_CONNECT_MS)" +
+                                       (what_failed_.empty() ? "" : "; " + what_failed_)});
+    return Urgency::kBusy;
+  }
+  if (!greeted_) return Urgency::kBusy;
+  if (peer_closed_) return Urgency::kIdle;
+  if (sender_)
+    step_opening(tick);
+  else
+    step_receiver_proofs(tick);
+  if (!core_.resilient()) return status() == Status::kConnecting ? Urgency::kBusy : Urgency::kIdle;
+  if (status() != Status::kConnecting) {
+    step_watchdog(tick);
+    step_migration(tick);
+    if (sender_) step_failback(tick);
+  }
+  return urgency();
+}
+
+Urgency Channel::urgency() const {
+  if (phase_ == Phase::kFencing || phase_ == Phase::kChoosing) return Urgency::kHot;
+  if (std::any_of(paths_.begin(), paths_.end(), [](const auto& path) { return path->probe_state() == ProbeState::kWaiting; }))
+    return Urgency::kWatching;
+  return busy() || phase_ != Phase::kRunning || opening_.path != 0 || probation_path_ != 0 || status() == Status::kConnecting
+             ? Urgency::kBusy
+             : Urgency::kIdle;
+}
+
+void Channel::step_closing(const Tick& tick) {
+  if (!torn_down_) {
+    // Our last word goes out before the QPs do: the peer must not take their end for a failure.
+    if (!closed_sent_) send(wire::Type::kClose, closing_words());
+    closed_sent_ = true;
+    close_since_ = tick.now;
+    turn_.take();
+    TurnGuard guard(turn_);
+    active_ = nullptr;
+    opening_ = {};
+    paths_.clear();
+    const std::lock_guard lock(close_mutex_);
+    status_.store(Status::kClosed, std::memory_order_release);
+    torn_down_ = true;
+    close_done_.notify_all();
+  }
+  if (!stream_.open() || peer_closed_ || tick.now - close_since_ > kLingerNs) {
+    stream_.flush();
+    stream_.close();
+    finished_ = true;
+  }
+}
+
+void Channel::on_socket(const Tick& tick) {
+  if (!stream_.open()) return;
+  const bool alive = stream_.fill();
+  control::Message message;
+  for (;;) {
+    Result<bool> next = decoder_.next(stream_.incoming, message);
+    if (!next) {
+      R2_WARN("NET/R2CCL: channel %u: %s; the connection is closed", number_, next.error().message.c_str());
+      stream_.close();
+      if (!greeted_) fail(next.error());
+      break;
+    }
+    if (!*next) break;
+    handle(message, tick);
+    if (!stream_.open()) return;
+  }
+  if (stream_.open() && (!alive || !stream_.flush())) peer_lost(tick);
+}
+
+void Channel::peer_lost(const Tick& /*tick*/) {
+  stream_.close();
+  peer_lost_ = true;
+  if (peer_closed_ || closed_sent_ || close_requested.load(std::memory_order_acquire)) return;
+  fail(Error{ErrorCode::kPeerGone, "channel " + std::to_string(number_) + ": the control connection to " + peer_name() +
+                                       " closed: that process ended; its NICs are not to blame"});
+}
+
+// --- control messages -----------------------------------------------------------------------------------
+
+wire::Hello Channel::hello() const {
+  wire::Hello hello{};
+  hello.magic = wire::kHandleMagic;
+  hello.version = wire::kWireVersion;
+  hello.mode = uint8_t(core_.config.mode);
+  hello.strict_ack = core_.strict_ack();
+  hello.process = core_.process;
+  hello.requests = kMaxRequests;
+  hello.ring_lines = wire::kRingLines;
+  hello.nics = uint8_t(core_.devices.size());
+  hello.home_nic = uint8_t(home_nic_);
+  std::strncpy(hello.host, core_.host.c_str(), sizeof hello.host - 1);
+  for (size_t i = 0; i < core_.devices.size(); ++i)
+    std::strncpy(hello.nic_names[i], core_.devices[i].name().c_str(), sizeof hello.nic_names[i] - 1);
+  return hello;
+}
+
+Result<void> Channel::check_hello(const wire::Hello& peer) const {
+  const std::string who = peer.host[0] ? std::string(peer.host, strnlen(peer.host, sizeof peer.host)) : "the peer";
+  if (peer.magic != wire::kHandleMagic)
+    return Error{ErrorCode::kBadHandle, who + " does not speak R2CCL's protocol"};
+  if (peer.version != wire::kWireVersion)
+    return Error{ErrorCode::kVersionMismatch, who + " speaks wire version " + std::to_string(peer.version) + ", " + core_.host +
+                                                  " speaks " + std::to_string(wire::kWireVersion)};
+  if (peer.mode != uint8_t(core_.config.mode))
+    return Error{ErrorCode::kModeMismatch, who + " runs R2CC_MODE=" + std::to_string(peer.mode) + ", " + core_.host +
+                                               " runs R2CC_MODE=" + std::to_string(int(core_.config.mode))};
+  if ((peer.strict_ack != 0) != core_.strict_ack())
+    return Error{ErrorCode::kModeMismatch, who + " runs R2CC_STRICT_ACK=" + std::to_string(peer.strict_ack) + ", " +
+                                               core_.host + " the opposite"};
+  if (peer.ring_lines != wire::kRingLines || peer.requests != uint32_t(kMaxRequests) || peer.nics == 0 ||
+      peer.nics > wire::kMaxNics || peer.home_nic >= peer.nics)
+    return Error{ErrorCode::kVersionMismatch, who + " has other limits (requests, ring, NICs) than this plugin"};
+  return {};
+}
+
+void Channel::greeted(const wire::Hello& peer) {
+  peer_hello_ = peer;
+  peer_hello_.host[sizeof peer_hello_.host - 1] = '\0';
+  for (auto& name : peer_hello_.nic_names) name[sizeof name - 1] = '\0';
+  peer_home_nic_ = peer.home_nic;
+  greeted_ = true;
+}
+
+void Channel::rekey(const control::Token& nonce) {
+  encoder_.rekey(control::direction_key(token_, nonce, sender_));
+  decoder_.rekey(control::direction_key(token_, nonce, !sender_));
+}
+
+void Channel::refuse(const Error& error) {
+  wire::Sentence words{};
+  words.code = uint32_t(error.code);
+  std::strncpy(words.text, error.message.c_str(), sizeof words.text - 1);
+  send(wire::Type::kRefuse, words);
+  closed_sent_ = true;
+  fail(error);
+}
+
+void Channel::handle(const control::Message& message, const Tick& tick) {
+  const auto type = wire::Type(message.type);
+  if (type == wire::Type::kRefuse || type == wire::Type::kFail) {
+    auto words = message.as<wire::Sentence>();
+    if (!words) return;
+    words->text[sizeof words->text - 1] = '\0';
+    closed_sent_ = true;  // nothing to tell a peer that told us
+    fail(Error{ErrorCode(words->code), (type == wire::Type::kRefuse ? "the connection was refused: " : "told by " + peer_name() + ": ") +
+                                           std::string(words->text)});
+    emit(trace::EventType::kChannelFailed, home_nic_, words->code);
+    return;
+  }
+  if (!greeted_) {
+    handle_greeting(type, message, tick);
+    return;
+  }
+  if (torn_down_ || status() == Status::kFailed) {
+    if (type == wire::Type::kClose) peer_closed_ = true;
+    return;
+  }
+  // Calls `method` with the payload as a T; a payload of another size is ignored (and was authenticated: a bug).
+  const auto with = [&](auto sample, auto&& call) {
+    if (auto payload = message.as<decltype(sample)>()) call(*payload);
+  };
+  switch (type) {
+    case wire::Type::kOpen: with(wire::Open{}, [&](const wire::Open& m) { on_open(m, tick); }); break;
+    case wire::Type::kOpened: with(wire::Opened{}, [&](const wire::Opened& m) { on_opened(m, tick); }); break;
+    case wire::Type::kProve: with(wire::PathMessage{}, [&](const wire::PathMessage& m) { on_prove(m.path, tick); }); break;
+    case wire::Type::kProved: with(wire::PathMessage{}, [&](const wire::PathMessage& m) { on_proved(m.path, tick); }); break;
+    case wire::Type::kDrop: with(wire::PathMessage{}, [&](const wire::PathMessage& m) { on_drop(m.path, tick); }); break;
+    case wire::Type::kMigrate: with(wire::Migrate{}, [&](const wire::Migrate& m) { on_migrate(m, tick); }); break;
+    case wire::Type::kFenced: with(wire::Fenced{}, [&](const wire::Fenced& m) { on_fenced(m, tick); }); break;
+    case wire::Type::kUse: with(wire::Use{}, [&](const wire::Use& m) { on_use(m, tick); }); break;
+    case wire::Type::kNic: with(wire::Nic{}, [&](const wire::Nic& m) { on_peer_nic(m, tick); }); break;
+    case wire::Type::kClose:
+      with(wire::Close{}, [&](const wire::Close& m) {
+        turn_.take();
+        const TurnGuard guard(turn_);
+        peer_closed_ = true;
+        peer_closed(m);
+      });
+      break;
+    default:
+      R2_WARN("NET/R2CCL: channel %u: unexpected control message %u", number_, unsigned(message.type));
+  }
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,263 @@
+// One direction between two ranks: what both ends have in common. Its parts: the control connection, the set of
+// paths, the watchdog and the migration protocol (all run by the service thread), and the turn that keeps the
+// progress thread's data path apart from them. Sender and Receiver add the messages.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "r2ccl/channel/core.h"
+#include "r2ccl/channel/path.h"
+#include "r2ccl/channel/wire.h"
+#include "r2ccl/control/frame.h"
+#include "r2ccl/control/socket.h"
+#include "r2ccl/health/rail_health.h"
+
+namespace r2ccl {
+
+/// The service thread's two clocks: `now` is CLOCK_MONOTONIC; `alive` advances only while this thread really
+/// runs, in capped steps, so that our own pause makes nobody suspect.
+struct Tick {
+  uint64_t now;
+  uint64_t alive;
+};
+
+/// How soon a channel wants the service thread to look again.
+enum class Urgency : uint8_t {
+  kIdle,      ///< only when something happens
+  kBusy,      ///< at the next tick: requests are open
+  kWatching,  ///< at a short tick: a probe is under way
+  kHot,       ///< at once: a fence is under way
+};
+
+/// What the progress thread may do with the channel.
+enum class Status : uint8_t {
+  kConnecting,  ///< nothing yet
+  kReady,       ///< data flows over the active path
+  kMigrating,   ///< nothing may be posted; requests stay open
+  kFailed,      ///< error() says why
+  kClosed,
+};
+
+class Request {
+ public:
+  Channel* channel = nullptr;
+  uint64_t message = 0;
+  bool in_use = false;
+  // Sender: what is sent, and where to. Receiver: where it goes.
+  uint8_t* data = nullptr;
+  uint32_t bytes = 0;
+  Registration* registration = nullptr;
+  uint64_t remote_address = 0;
+  std::array<uint32_t, wire::kMaxNics> remote_keys{};
+};
+
+class Channel {
+ public:
+  virtual ~Channel();
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+
+  // --- any thread ---
+  Status status() const { return status_.load(std::memory_order_acquire); }
+  /// Why it failed; valid once status() is kFailed.
+  const Error& error() const { return error_; }
+  uint32_t number() const { return number_; }
+  /// Asks the service thread to close it and waits until its QPs are gone, or a bound.
+  void close_and_wait();
+  bool is_sender() const { return sender_; }
+  Core& core() { return core_; }
+  int home_nic() const { return home_nic_; }
+
+  // --- progress thread; kNicFailed, kAllPathsDown, kPeerGone … when the channel has failed ---
+  virtual Result<Request*> post(void* data, size_t bytes, Registration* registration) = 0;
+  virtual Result<TestOutcome> test(Request& request) = 0;
+
+  // --- service thread ---
+  int fd() const { return stream_.fd(); }
+  bool wants_to_write() const { return stream_.wants_to_write(); }
+  /// Reads and handles control messages, writes what is queued.
+  void on_socket(const Tick& tick);
+  /// Watchdog, probes, fences, opening of paths, failback. Says how soon it wants to be called again.
+  Urgency step(const Tick& tick);
+  /// A local NIC changed. Active paths on a dead one are left at once.
+  void nic_changed(int nic, bool up, const Tick& tick);
+  /// True when nothing of it is left but the memory.
+  bool finished() const { return finished_; }
+  bool busy() const { return in_use_.load(std::memory_order_relaxed) > 0; }
+  std::atomic<bool> close_requested{false};
+
+ protected:
+  Channel(Core& core, bool sender, int home_nic, control::Stream stream, const control::Token& token);
+
+  // --- for Sender and Receiver ---
+  /// Handles up to a batch of completions of `path`; needs the turn.
+  void drain(Path& path);
+  virtual void on_data_sent(uint32_t /*detail*/) {}
+  virtual void on_arrival(Path& /*path*/, const ibv_wc& /*completion*/) {}
+  /// After a batch: acknowledge, and so on.
+  virtual void after_drain(Path& /*path*/) {}
+  /// The first error on the active path: nothing is posted any more, the service thread takes over.
+  void suspect(Path& path, ibv_wc_status status);
+  void suspect_post(Path& path, int error);
+  void fail(Error error);
+
+  /// Its part in migration. The receiver fills in what it has.
+  virtual void fill_ledger(wire::Fenced& /*fenced*/) const {}
+  /// Takes up the traffic on active(): the sender replays what `ledger` lacks; the receiver repeats its CTS.
+  virtual void resume(const wire::Fenced& ledger) = 0;
+  virtual bool work_requests_open() const = 0;
+  virtual wire::Close closing_words() const = 0;
+  virtual void peer_closed(const wire::Close& close) = 0;
+  /// Up to 64 names for messages: the peer's host and process.
+  std::string peer_name() const;
+  std::string nic_name(int nic) const { return core_.devices[size_t(nic)].name(); }
+  std::string peer_nic_name(int nic) const { return peer_hello_.nic_names[nic]; }
+  std::string rail_name(const Path& path) const;
+
+  void emit(trace::EventType type, int nic, uint64_t a = 0, uint64_t b = 0, uint64_t c = 0) const;
+  Path* active() const { return active_; }
+  Request* free_request(uint64_t message);
+  void count_progress() { progress_.store(progress_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
+  void opened_request() { in_use_.store(in_use_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
+  void finished_request() { in_use_.store(in_use_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed); }
+
+  Core& core_;
+  Turn turn_;
+  ChannelMemory* memory_ = nullptr;
+  size_t memory_bytes_ = 0;
+  std::array<Request, wire::kRingLines> requests_;
+  std::array<uint32_t, wire::kMaxNics> no_keys_{};
+
+  // --- control messages (channel.cc) ---
+  template <typename T>
+  void send(wire::Type type, const T& message);
+  void handle(const control::Message& message, const Tick& tick);
+  virtual void handle_greeting(wire::Type type, const control::Message& message, const Tick& tick) = 0;
+  wire::Hello hello() const;
+  Result<void> check_hello(const wire::Hello& hello) const;
+  void greeted(const wire::Hello& hello);
+  void rekey(const control::Token& nonce);
+  void refuse(const Error& error);
+  bool greeted_ = false;
+
+ private:
+  enum class Phase : uint8_t { kRunning, kFencing, kWaitingForPeer, kChoosing };
+  enum class Purpose : uint8_t { kFirst, kStandby, kRescue, kFailback };
+
+  // paths (paths.cc)
+  Path* find(uint32_t id);
+  void erase(uint32_t id);
+  void drop(uint32_t id, bool tell_peer);
+  bool candidate(Purpose purpose, uint64_t now, int& local, int& remote) const;
+  void start_opening(Purpose purpose, int local, int remote, const Tick& tick);
+  void step_opening(const Tick& tick);
+  void opening_failed(const std::string& why, const Tick& tick);
+  void opening_succeeded(const Tick& tick);
+  void on_open(const wire::Open& open, const Tick& tick);
+  void on_opened(const wire::Opened& opened, const Tick& tick);
+  void on_prove(uint32_t id, const Tick& tick);
+  void on_proved(uint32_t id, const Tick& tick);
+  void on_drop(uint32_t id, const Tick& tick);
+  void step_receiver_proofs(const Tick& tick);
+  void on_peer_nic(const wire::Nic& nic, const Tick& tick);
+  void step_failback(const Tick& tick);
+
+  // watchdog and migration (migration.cc)
+  void step_watchdog(const Tick& tick);
+  void begin_migration(trace::DetectedBy by, const std::string& why, const Tick& tick, uint32_t planned_target = 0);
+  void start_fence(trace::DetectedBy by, bool planned, const Tick& tick);
+  void step_migration(const Tick& tick);
+  void fence_done(const Tick& tick);
+  void choose_path(const Tick& tick);
+  void use(Path& path, const Tick& tick);
+  void on_migrate(const wire::Migrate& migrate, const Tick& tick);
+  void on_fenced(const wire::Fenced& fenced, const Tick& tick);
+  void on_use(const wire::Use& use, const Tick& tick);
+  void all_paths_down(const Tick& tick);
+
+  // closing (channel.cc)
+  Urgency urgency() const;
+  void peer_lost(const Tick& tick);
+  void step_closing(const Tick& tick);
+
+  const bool sender_;
+  const uint32_t number_;
+  const int home_nic_;
+  int peer_home_nic_ = 0;
+  std::atomic<Status> status_{Status::kConnecting};
+  Error error_;
+  std::atomic<uint32_t> in_use_{0};
+  std::atomic<uint64_t> progress_{0};
+
+  // control connection
+  control::Stream stream_;
+  control::Token token_;
+  control::Encoder encoder_;
+  control::Decoder decoder_;
+  wire::Hello peer_hello_{};
+  bool peer_closed_ = false;
+  bool peer_lost_ = false;
+  bool closed_sent_ = false;
+  bool finished_ = false;
+  uint64_t close_since_ = 0;
+  uint64_t created_ = 0;
+  std::mutex close_mutex_;
+  std::condition_variable close_done_;
+  bool torn_down_ = false;
+
+  // paths
+  std::vector<std::unique_ptr<Path>> paths_;
+  Path* active_ = nullptr;
+  uint32_t next_path_ = 1;
+  struct Opening {
+    uint32_t path = 0;  // 0: none under way
+    Purpose purpose = Purpose::kFirst;
+    bool waiting_for_peer = false;
+  } opening_;
+  uint64_t next_standby_ = 0;
+  uint32_t standby_failures_ = 0;
+  uint64_t first_path_since_ = 0;
+  std::array<std::array<uint64_t, wire::kMaxNics>, wire::kMaxNics> not_before_{};  // per rail: when to try again
+  std::array<bool, wire::kMaxNics> peer_nic_down_{};
+  std::string what_failed_;  // for the error when no path is left
+  health::RailHealth home_rail_;
+  uint32_t probation_path_ = 0;
+
+  // watchdog
+  std::atomic<bool> suspected_{false};
+  uint64_t seen_progress_ = 0;
+  uint64_t silence_ = 0;
+  uint64_t last_alive_ = 0;
+  uint64_t usual_gap_ = 0;
+  uint64_t next_probe_ = 0;
+  uint64_t probe_pause_ = 0;
+  bool slow_peer_told_ = false;
+
+  // migration
+  Phase phase_ = Phase::kRunning;
+  uint32_t epoch_ = 0;
+  uint32_t fencing_path_ = 0;
+  uint32_t planned_target_ = 0;
+  bool own_fenced_ = false;
+  bool peer_fenced_ = false;
+  wire::Fenced peer_ledger_{};
+  uint64_t migration_started_ = 0;  // now
+  uint64_t phase_since_ = 0;        // alive
+  uint64_t no_path_since_ = 0;      // alive; accrues while no path could be had
+  int left_nic_ = 0;
+};
+
+template <typename T>
+void Channel::send(wire::Type type, const T& message) {
+  if (!stream_.open()) return;
+  encoder_.append(uint16_t(type), std::as_bytes(std::span(&message, 1)), stream_.outgoing);
+  stream_.flush();
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,82 @@
+// What every channel of the process shares: settings, NICs, and the service thread's ear.
+#pragma once
+
+#include <sched.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "r2ccl/base/config.h"
+#include "r2ccl/channel/wire.h"
+#include "r2ccl/trace/ring.h"
+#include "r2ccl/verbs/device.h"
+#include "r2ccl/verbs/memory_region.h"
+
+namespace r2ccl {
+
+struct Core {
+  Config config;
+  std::vector<verbs::Device> devices;      ///< at most wire::kMaxNics
+  std::vector<std::vector<int>> backups;   ///< per NIC: the others, nearest first
+  std::array<bool, wire::kMaxNics> nic_down{};  ///< the port has said so; service thread only
+  std::string host;
+  uint64_t process = 0;
+  std::function<void()> kick;              ///< wakes the service thread; any thread, never blocks
+
+  bool resilient() const { return config.mode != Mode::kBaseline; }
+  bool strict_ack() const { return resilient() && config.strict_ack; }
+};
+
+/// A buffer on every NIC that may carry it.
+class Registration {
+ public:
+  uint32_t lkey(int nic) const { return regions_[size_t(nic)] ? regions_[size_t(nic)].lkey() : 0; }
+  uint32_t rkey(int nic) const { return regions_[size_t(nic)] ? regions_[size_t(nic)].rkey() : 0; }
+
+ private:
+  friend class Registrations;
+  uintptr_t first_ = 0;
+  uintptr_t last_ = 0;
+  int users_ = 0;
+  std::array<verbs::MemoryRegion, wire::kMaxNics> regions_;
+};
+
+/// Passes a lock-like turn between a channel's progress thread and the service thread. Whoever does not get it
+/// does something else; nobody sleeps on it. Uncontended, a turn costs one atomic exchange.
+class Turn {
+ public:
+  /// The progress thread: gives way when the service thread is waiting.
+  bool try_take() noexcept {
+    return !service_waits_.load(std::memory_order_relaxed) && !taken_.exchange(true, std::memory_order_acquire);
+  }
+  /// The service thread: a progress thread holds it for one call at most.
+  void take() noexcept {
+    service_waits_.store(true, std::memory_order_relaxed);
+    while (taken_.exchange(true, std::memory_order_acquire)) yield();
+    service_waits_.store(false, std::memory_order_relaxed);
+  }
+  void give() noexcept { taken_.store(false, std::memory_order_release); }
+
+ private:
+  static void yield() noexcept { sched_yield(); }
+  std::atomic<bool> taken_{false};
+  std::atomic<bool> service_waits_{false};
+};
+
+/// Scope of a turn that has been taken.
+class TurnGuard {
+ public:
+  explicit TurnGuard(Turn& turn) : turn_(turn) {}
+  ~TurnGuard() { turn_.give(); }
+  TurnGuard(const TurnGuard&) = delete;
+  TurnGuard& operator=(const TurnGuard&) = delete;
+
+ private:
+  Turn& turn_;
+};
+
+}  // namespace r2ccl

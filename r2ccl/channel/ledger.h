@@ -1,0 +1,137 @@
+// What a channel knows of its messages. Pure: no verbs, no clock. The receiver's ledger is the authority on
+// what has arrived; the sender's says what was posted, what the NIC reported and what the receiver confirmed.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "r2ccl/channel/wire.h"
+
+namespace r2ccl {
+
+enum class Arrival : uint8_t {
+  kSegment,    ///< one more segment; others are missing
+  kMessage,    ///< that was the last segment of its message
+  kDuplicate,  ///< it was here already
+  kUnknown,    ///< no open message has this ticket, or the segment counts disagree
+};
+
+/// The receiver's half: messages in the order of their irecv.
+class ReceiveLedger {
+ public:
+  /// Opens the next message and returns its number. The caller keeps at most kRingLines open.
+  uint64_t open() {
+    Entry& entry = entries_[next_ % wire::kRingLines];
+    entry = Entry{};
+    return next_++;
+  }
+
+  struct Outcome {
+    Arrival arrival;
+    uint64_t message;
+  };
+  /// A segment of `bytes` has arrived.
+  Outcome arrive(const wire::Immediate& immediate, uint64_t bytes) {
+    // The ticket is the message number's low bits; open messages span far less than 2^24.
+    const uint64_t message = first_ + ((immediate.ticket - uint32_t(first_)) & wire::kTicketMask);
+    if (message >= next_) {
+      // Behind the window: a message that was complete already.
+      const bool past = ((uint32_t(first_) - immediate.ticket) & wire::kTicketMask) <= wire::kRingLines && first_ > 0;
+      return {past ? Arrival::kDuplicate : Arrival::kUnknown, message};
+    }
+    Entry& entry = entries_[message % wire::kRingLines];
+    const uint16_t bit = uint16_t(1u << immediate.segment);
+    if (immediate.segment >= immediate.segments || (entry.expected != 0 && entry.expected != immediate.segments))
+      return {Arrival::kUnknown, message};
+    if (entry.arrived & bit) return {Arrival::kDuplicate, message};
+    entry.expected = uint8_t(immediate.segments);
+    entry.arrived |= bit;
+    entry.bytes += bytes;
+    if (entry.arrived != full(entry.expected)) return {Arrival::kSegment, message};
+    entry.complete = true;
+    while (first_ < next_ && entries_[first_ % wire::kRingLines].complete) ++first_;
+    return {Arrival::kMessage, message};
+  }
+
+  /// Messages are complete up to here, without a gap: 'received up to N'.
+  uint64_t received() const { return first_; }
+  uint64_t next() const { return next_; }
+  bool complete(uint64_t message) const {
+    return message < first_ || (message < next_ && entries_[message % wire::kRingLines].complete);
+  }
+  uint64_t bytes(uint64_t message) const { return entries_[message % wire::kRingLines].bytes; }
+  /// Which segments of an open message are here.
+  uint16_t segments(uint64_t message) const { return entries_[message % wire::kRingLines].arrived; }
+
+  static uint16_t full(uint32_t segments) { return uint16_t((1u << segments) - 1); }
+
+ private:
+  struct Entry {
+    uint64_t bytes = 0;
+    uint16_t arrived = 0;
+    uint8_t expected = 0;
+    bool complete = false;
+  };
+  std::array<Entry, wire::kRingLines> entries_{};
+  uint64_t first_ = 0;  // lowest message that is not complete
+  uint64_t next_ = 0;
+};
+
+/// The sender's half: messages in the order of their isend.
+class SendLedger {
+ public:
+  uint64_t open(uint32_t segments) {
+    entries_[next_ % wire::kRingLines] = Entry{ReceiveLedger::full(segments), 0};
+    return next_++;
+  }
+  /// The NIC reports that a segment has been delivered.
+  void completed(uint64_t message, uint32_t segment) {
+    if (message < next_ && next_ - message <= wire::kRingLines)
+      entries_[message % wire::kRingLines].completed |= uint16_t(1u << segment);
+  }
+  /// The receiver confirms everything before `up_to`. Never goes back; never beyond what was sent.
+  void confirmed(uint64_t up_to) {
+    if (up_to > confirmed_ && up_to <= next_) confirmed_ = up_to;
+  }
+  /// The receiver's ledger, read after its fence: `arrived` of `message` is here.
+  void known_arrived(uint64_t message, uint16_t arrived) {
+    if (message < next_) entries_[message % wire::kRingLines].completed |= arrived & entries_[message % wire::kRingLines].all;
+  }
+  /// Everything that is not known to have arrived must be sent again: what the NIC said counts for nothing
+  /// once the receiver has spoken.
+  uint16_t missing(uint64_t message, uint16_t arrived) const {
+    const Entry& entry = entries_[message % wire::kRingLines];
+    return message < confirmed_ ? 0 : uint16_t(entry.all & ~arrived);
+  }
+  /// Before a replay: the NIC's reports of this message are void but for what the receiver has.
+  void restart(uint64_t message, uint16_t arrived) {
+    Entry& entry = entries_[message % wire::kRingLines];
+    entry.completed = arrived & entry.all;
+  }
+  /// May the buffer of `message` be given back? With strict acknowledgement only the receiver's word counts
+  /// in addition to the NIC's.
+  bool done(uint64_t message, bool strict) const {
+    const Entry& entry = entries_[message % wire::kRingLines];
+    const bool completed = message < released_by_peer_ || entry.completed == entry.all;
+    return completed && (!strict || message < confirmed_);
+  }
+  /// The peer has closed and has received everything before `up_to`: the NIC's own reports no longer matter.
+  void released(uint64_t up_to) {
+    confirmed(up_to);
+    if (up_to > released_by_peer_) released_by_peer_ = up_to;
+  }
+  uint64_t next() const { return next_; }
+  uint64_t confirmed() const { return confirmed_; }
+
+ private:
+  struct Entry {
+    uint16_t all = 0;
+    uint16_t completed = 0;
+  };
+  std::array<Entry, wire::kRingLines> entries_{};
+  uint64_t next_ = 0;
+  uint64_t confirmed_ = 0;
+  uint64_t released_by_peer_ = 0;
+};
+
+}  // namespace r2ccl

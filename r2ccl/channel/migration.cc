@@ -1,0 +1,307 @@
+// Watchdog and migration: suspicion, fence, exchange of ledgers, choice of another path (DESIGN.md, 'The channel',
+// points 4 to 6). One epoch is one migration; whoever notices starts it, and two that start the same one meet.
+#include <algorithm>
+
+#include "r2ccl/base/clock.h"
+#include "r2ccl/base/log.h"
+#include "r2ccl/channel/channel.h"
+
+namespace r2ccl {
+namespace {
+
+constexpr uint64_t kFirstProbePauseNs = 8 * kNsPerMs;
+constexpr uint64_t kLongestProbePauseNs = 100 * kNsPerMs;
+constexpr uint64_t kSlowPeerNs = 1000 * kNsPerMs;  // silence after which the log says so, once
+
+uint64_t nanoseconds(std::chrono::milliseconds m) { return uint64_t(m.count()) * kNsPerMs; }
+
+}  // namespace
+
+// Silence on the active path leads to a probe, and only a probe's failure, or a QP that stands still while
+// probes pass, to a migration. A stopped or slow peer answers probes: its NIC needs no CPU for that.
+void Channel::step_watchdog(const Tick& tick) {
+  const uint64_t step = tick.alive - last_alive_;
+  last_alive_ = tick.alive;
+  if (phase_ != Phase::kRunning || !active_) return;
+  if (suspected_.load(std::memory_order_acquire)) {
+    on_socket(tick);  // a peer that closed has said so before its QPs went
+    if (phase_ != Phase::kRunning || peer_closed_ || !active_) return;
+    return begin_migration(trace::DetectedBy::kCompletion, verbs::describe(active_->last_status), tick);
+  }
+  const uint64_t progress = progress_.load(std::memory_order_relaxed);
+  if (progress != seen_progress_ || !busy()) {
+    if (progress != seen_progress_ && silence_ > 0) usual_gap_ = std::max(silence_, usual_gap_ - usual_gap_ / 16);
+    seen_progress_ = progress;
+    silence_ = 0;
+    next_probe_ = 0;
+    probe_pause_ = kFirstProbePauseNs;
+    slow_peer_told_ = false;
+    active_->forget_probe();
+    return;
+  }
+  silence_ += step;
+  const uint64_t least = nanoseconds(core_.config.suspect_after);
+  if (silence_ < std::clamp(usual_gap_ + usual_gap_ / 4, least, 2 * least)) return;
+
+  {  // the owner may be asleep: look on its behalf before suspecting anybody
+    turn_.take();
+    const TurnGuard guard(turn_);
+    if (active_) drain(*active_);
+  }
+  if (progress_.load(std::memory_order_relaxed) != seen_progress_ || suspected_.load(std::memory_order_acquire)) return;
+
+  Path& path = *active_;
+  const uint64_t limit = std::max(nanoseconds(core_.config.probe_deadline), 4 * path.probe_slowest());
+  switch (path.poll_probe(tick.alive)) {
+    case ProbeState::kIdle:
+      path.probe(tick.alive);
+      break;
+    case ProbeState::kWaiting:
+      if (path.probe_age(tick.alive) > limit) {
+        on_socket(tick);
+        if (peer_closed_ || phase_ != Phase::kRunning || &path != active_) return;
+        emit(trace::EventType::kProbeFailed, path.local_nic(), path.id());
+        begin_migration(trace::DetectedBy::kWatchdog, "silent, and a probe is not answered", tick);
+      }
+      break;
+    case ProbeState::kFailed:
+      on_socket(tick);
+      if (peer_closed_ || phase_ != Phase::kRunning || &path != active_) return;
+      emit(trace::EventType::kProbeFailed, path.local_nic(), path.id());
+      begin_migration(trace::DetectedBy::kWatchdog, "silent, and a probe failed: " + verbs::describe(path.last_status), tick);
+      break;
+    case ProbeState::kAnswered:
+      if (next_probe_ == 0) next_probe_ = tick.alive + probe_pause_;
+      if (silence_ > kSlowPeerNs && !slow_peer_told_) {
+        slow_peer_told_ = true;
+        emit(trace::EventType::kPeerSlow, path.local_nic());
+        R2_INFO("NET/R2CCL: channel %u: %s has been quiet for %llu ms, but its NIC answers: waiting", number_,
+                peer_name().c_str(), static_cast<unsigned long long>(silence_ / kNsPerMs));
+      }
+      if (silence_ > std::max(nanoseconds(core_.config.stuck_after), 20 * usual_gap_) && work_requests_open()) {
+        begin_migration(trace::DetectedBy::kWatchdog, "its QP stands still although the rail works", tick);
+      } else if (tick.alive >= next_probe_) {
+        path.forget_probe();
+        path.probe(tick.alive);
+        probe_pause_ = std::min(2 * probe_pause_, kLongestProbePauseNs);
+        next_probe_ = 0;
+      }
+      break;
+  }
+}
+
+void Channel::begin_migration(trace::DetectedBy by, const std::string& why, const Tick& tick, uint32_t planned_target) {
+  if (phase_ != Phase::kRunning || !active_) return;
+  const bool planned = planned_target != 0;
+  if (!planned) {
+    what_failed_ = rail_name(*active_) + ": " + why;
+    R2_WARN("NET/R2CCL: channel %u: %s failed, detected by %s: %s; moving its traffic", number_, rail_name(*active_).c_str(),
+            trace::name(by).data(), why.c_str());
+  }
+  ++epoch_;
+  planned_target_ = planned_target;
+  send(wire::Type::kMigrate, wire::Migrate{epoch_, active_->id(), uint32_t(by), planned});
+  start_fence(by, planned, tick);
+}
+
+void Channel::start_fence(trace::DetectedBy by, bool planned, const Tick& tick) {
+  turn_.take();
+  const TurnGuard guard(turn_);
+  Path& path = *active_;
+  status_.store(Status::kMigrating, std::memory_order_release);
+  phase_ = Phase::kFencing;
+  phase_since_ = tick.alive;
+  migration_started_ = tick.now;
+  own_fenced_ = peer_fenced_ = false;
+  no_path_since_ = 0;
+  fencing_path_ = path.id();
+  left_nic_ = path.local_nic();
+  emit(trace::EventType::kFenceStarted, path.local_nic(), uint64_t(by), path.id(), planned);
+  emit(trace::EventType::kMigrationStarted, path.local_nic(), epoch_, path.id());
+  if (!planned) {
+    not_before_[size_t(path.local_nic())][size_t(path.remote_nic())] = tick.now + nanoseconds(core_.config.fence_bound);
+    if (path.local_nic() == home_nic_ && path.remote_nic() == peer_home_nic_) home_rail_.failed(tick.now);
+  }
+  active_ = nullptr;
+  suspected_.store(false, std::memory_order_release);
+  if (auto started = path.start_fence(); !started) {
+    fail(Error{ErrorCode::kUnfenceable, rail_name(path) + ": " + started.error().message});
+    return;
+  }
+  if (sender_)  // whether the others still work is known by the time the ledgers have been exchanged
+    for (auto& other : paths_)
+      if (other->state == PathState::kStandby) {
+        other->forget_probe();
+        other->probe(tick.alive);
+      }
+}
+
+void Channel::step_migration(const Tick& tick) {
+  if (phase_ == Phase::kFencing) {
+    Path* path = find(fencing_path_);
+    turn_.take();
+    {
+      const TurnGuard guard(turn_);
+      path->retry_sentinels();
+      drain(*path);
+    }
+    if (path->fenced()) {
+      fence_done(tick);
+    } else if (tick.alive - phase_since_ > nanoseconds(core_.config.fence_bound)) {
+      fail(Error{ErrorCode::kUnfenceable, rail_name(*path) + ": its QP was moved to ERR, but its flushes did not come within " +
+                                              std::to_string(core_.config.fence_bound.count()) + " ms (R2CC_FENCE_MS)"});
+    }
+  }
+  if (phase_ == Phase::kChoosing) choose_path(tick);
+}
+
+void Channel::fence_done(const Tick& tick) {
+  turn_.take();
+  const TurnGuard guard(turn_);
+  emit(trace::EventType::kFenceDone, left_nic_, fencing_path_, (now_ns() - migration_started_) / 1000);
+  erase(fencing_path_);
+  own_fenced_ = true;
+  wire::Fenced fenced{};
+  fenced.epoch = epoch_;
+  fenced.path = fencing_path_;
+  fill_ledger(fenced);
+  send(wire::Type::kFenced, fenced);
+  phase_ = sender_ && peer_fenced_ ? Phase::kChoosing : Phase::kWaitingForPeer;
+  phase_since_ = tick.alive;
+}
+
+void Channel::on_migrate(const wire::Migrate& migrate, const Tick& tick) {
+  if (migrate.epoch <= epoch_) return;  // both noticed at once: one migration
+  epoch_ = migrate.epoch;
+  if (phase_ == Phase::kRunning && active_ && active_->id() == migrate.path) {
+    if (!migrate.planned)
+      R2_INFO("NET/R2CCL: channel %u: %s says that %s failed (detected by %s); moving its traffic", number_,
+              peer_name().c_str(), rail_name(*active_).c_str(), trace::name(trace::DetectedBy(migrate.detected_by)).data());
+    planned_target_ = 0;
+    start_fence(trace::DetectedBy::kPeer, migrate.planned != 0, tick);
+    return;
+  }
+  // The path is gone at our side already: there is nothing to fence.
+  status_.store(Status::kMigrating, std::memory_order_release);
+  fencing_path_ = migrate.path;
+  migration_started_ = tick.now;
+  peer_fenced_ = false;
+  no_path_since_ = 0;
+  fence_done(tick);
+}
+
+void Channel::on_fenced(const wire::Fenced& fenced, const Tick& tick) {
+  if (fenced.epoch != epoch_ || phase_ == Phase::kRunning) return;
+  peer_fenced_ = true;
+  peer_ledger_ = fenced;
+  if (sender_ && own_fenced_) {
+    phase_ = Phase::kChoosing;
+    phase_since_ = tick.alive;
+    choose_path(tick);
+  }
+}
+
+// The sender decides; the receiver has its word through paths that it drops.
+void Channel::choose_path(const Tick& tick) {
+  if (planned_target_ != 0)
+    if (Path* path = find(planned_target_); path && path->state == PathState::kStandby) return use(*path, tick);
+  bool waiting = false;
+  for (size_t i = 0; i < paths_.size();) {
+    Path& path = *paths_[i];
+    ++i;
+    if (path.state != PathState::kStandby) continue;
+    if (core_.nic_down[size_t(path.local_nic())] || peer_nic_down_[size_t(path.remote_nic())]) {
+      drop(path.id(), true), --i;
+      continue;
+    }
+    const uint64_t limit = std::max(nanoseconds(core_.config.probe_deadline), 4 * path.probe_slowest());
+    switch (path.poll_probe(tick.alive)) {
+      case ProbeState::kAnswered:
+        return use(path, tick);
+      case ProbeState::kIdle:
+        path.probe(tick.alive);
+        waiting = true;
+        break;
+      case ProbeState::kWaiting:
+        if (path.probe_age(tick.alive) <= limit) {
+          waiting = true;
+          break;
+        }
+        [[fallthrough]];
+      case ProbeState::kFailed:
+        what_failed_ += "; " + rail_name(path) + ": a probe is not answered";
+        not_before_[size_t(path.local_nic())][size_t(path.remote_nic())] = tick.now + nanoseconds(core_.config.fence_bound);
+        drop(path.id(), true), --i;
+        break;
+    }
+  }
+  if (waiting) return;
+  if (opening_.path == 0) {
+    int local = 0, remote = 0;
+    if (candidate(Purpose::kRescue, tick.now, local, remote)) start_opening(Purpose::kRescue, local, remote, tick);
+  }
+  // A peer that is alive but silent is no failure: the bound runs only while we are the ones who search.
+  if (opening_.path == 0 || !opening_.waiting_for_peer) no_path_since_ += std::min<uint64_t>(tick.alive - phase_since_, kNsPerMs * 2);
+  phase_since_ = tick.alive;
+  if (no_path_since_ > nanoseconds(core_.config.fail_bound)) all_paths_down(tick);
+}
+
+void Channel::use(Path& path, const Tick& tick) {
+  const bool first = status() == Status::kConnecting;
+  const bool home = path.local_nic() == home_nic_ && path.remote_nic() == peer_home_nic_;
+  // Said before the replay is posted: what then fails on this path is a matter of the next epoch.
+  if (sender_) send(wire::Type::kUse, wire::Use{epoch_, path.id()});
+  {
+    turn_.take();
+    const TurnGuard guard(turn_);
+    path.state = PathState::kActive;
+    path.forget_probe();
+    active_ = &path;
+    phase_ = Phase::kRunning;
+    silence_ = 0;
+    seen_progress_ = progress_.load(std::memory_order_relaxed);
+    if (path.id() == probation_path_) probation_path_ = 0;
+    if (!first) resume(peer_ledger_);
+    if (status() == Status::kFailed) return;
+    if (!suspected_.load(std::memory_order_relaxed)) status_.store(Status::kReady, std::memory_order_release);
+  }
+  if (first) {
+    emit(trace::EventType::kChannelUp, path.local_nic());
+    if (!home)
+      R2_WARN("NET/R2CCL: channel %u: its own rail does not work (%s); it starts on %s", number_, what_failed_.c_str(),
+              rail_name(path).c_str());
+    if (!home && core_.resilient()) home_rail_.failed(tick.now);
+    return;
+  }
+  emit(trace::EventType::kMigrationDone, path.local_nic(), uint64_t(left_nic_), epoch_, path.id());
+  R2_INFO("NET/R2CCL: channel %u: %s carries its traffic now, after %llu us", number_, rail_name(path).c_str(),
+          static_cast<unsigned long long>((now_ns() - migration_started_) / 1000));
+  if (home) {
+    if (home_rail_.state() != health::RailState::kUp) home_rail_.restored(tick.now);
+    emit(trace::EventType::kFailback, path.local_nic());
+    emit(trace::EventType::kNicUp, path.local_nic());
+  }
+  next_standby_ = tick.now;
+}
+
+void Channel::on_use(const wire::Use& message, const Tick& tick) {
+  if (sender_ || message.epoch != epoch_) return;
+  if (phase_ == Phase::kRunning && status() != Status::kConnecting) return;
+  Path* path = find(message.path);
+  if (path && path->state == PathState::kStandby) return use(*path, tick);
+  if (status() == Status::kConnecting) return;
+  // We have just given this path up: the next epoch, with nothing to fence at our side.
+  ++epoch_;
+  planned_target_ = 0;
+  fencing_path_ = message.path;
+  send(wire::Type::kMigrate, wire::Migrate{epoch_, message.path, uint32_t(trace::DetectedBy::kPeer), 0});
+  fence_done(tick);
+}
+
+void Channel::all_paths_down(const Tick& /*tick*/) {
+  fail(Error{ErrorCode::kAllPathsDown, "channel " + std::to_string(number_) + ": no path from " + core_.host + " to " + peer_name() +
+                                           " has worked for " + std::to_string(core_.config.fail_bound.count()) +
+                                           " ms (R2CC_FAIL_BOUND_MS); the peer process is alive. Seen: " + what_failed_});
+}
+
+}  // namespace r2ccl

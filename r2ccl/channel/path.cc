@@ -1,0 +1,121 @@
+#include "r2ccl/channel/path.h"
+
+#include <sodium.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace r2ccl {
+
+Result<std::unique_ptr<Path>> Path::create(uint32_t id, int local_nic, int remote_nic, const verbs::Device& device,
+                                           ChannelMemory& memory, size_t memory_bytes, bool with_probe) {
+  std::unique_ptr<Path> path(new Path);
+  path->id_ = id;
+  path->local_nic_ = local_nic;
+  path->remote_nic_ = remote_nic;
+  path->channel_memory_ = &memory;
+  auto queue = verbs::CompletionQueue::create(device, int(kSendDepth + kReceiveDepth + 8));
+  if (!queue) return queue.error();
+  path->queue = std::move(*queue);
+  verbs::QueuePairLimits limits;
+  limits.send_work_requests = kSendDepth;
+  limits.receive_work_requests = kReceiveDepth + 1;
+  limits.inline_bytes = sizeof(wire::CtsLine);
+  auto pair = verbs::QueuePair::create(device, path->queue, limits);
+  if (!pair) return pair.error();
+  path->data = std::move(*pair);
+  auto region = verbs::MemoryRegion::create(device, &memory, memory_bytes);
+  if (!region) return region.error();
+  path->memory = std::move(*region);
+  path->memory_lkey = path->memory.lkey();
+  for (uint32_t i = 0; i < kReceiveDepth; ++i)
+    if (const int error = path->data.post_receive(work(kWorkReceive, i)); error != 0)
+      return Error{ErrorCode::kVerbs, "ibv_post_recv on " + device.name() + ": " + std::strerror(error)};
+  if (with_probe) {
+    auto probe_queue = verbs::CompletionQueue::create(device, 4);
+    if (!probe_queue) return probe_queue.error();
+    path->probe_queue_ = std::move(*probe_queue);
+    verbs::QueuePairLimits probe_limits;
+    probe_limits.send_work_requests = 2;
+    auto probe_pair = verbs::QueuePair::create(device, path->probe_queue_, probe_limits);
+    if (!probe_pair) return probe_pair.error();
+    path->probe_pair_ = std::move(*probe_pair);
+  }
+  path->first_psn_ = randombytes_random() & 0xffffff;
+  return path;
+}
+
+wire::PathEnd Path::describe(const verbs::Device& device, const ChannelMemory& memory) const {
+  wire::PathEnd end{};
+  end.address = device.address();
+  end.data_qp = data.number();
+  end.probe_qp = probe_pair_ ? probe_pair_.number() : 0;
+  end.first_psn = first_psn_;
+  end.probe_key = this->memory.rkey();
+  end.probe_word = uint64_t(&memory.probe_word);
+  end.ring = uint64_t(memory.lines);
+  end.ring_key = this->memory.rkey();
+  return end;
+}
+
+Result<void> Path::connect(const verbs::Device& device, const wire::PathEnd& remote, const Config& config) {
+  remote_ = remote;
+  verbs::RemoteQueuePair to{remote.address, remote.data_qp, remote.first_psn};
+  if (auto done = data.connect(device, to, first_psn_, config); !done) return done;
+  if (probe_pair_) {
+    to.number = remote.probe_qp;
+    if (auto done = probe_pair_.connect(device, to, first_psn_, config); !done) return done;
+  }
+  return {};
+}
+
+Result<void> Path::start_fence() {
+  state = PathState::kFencing;
+  if (auto done = data.to_error(); !done) return done;
+  // Flushes come in order on each queue (IBTA volume 1, 10.8.6): when a sentinel is back, everything that
+  // was posted before it is back too, and what had arrived has been reported.
+  const int send = data.post_write(work(kWorkSentinel, 1), &channel_memory_->probe_landing, 8, memory_lkey,
+                                   remote_.probe_word, remote_.probe_key, true);
+  const int receive = data.post_receive(work(kWorkSentinel, 2));
+  // A queue that is full of flushed requests has no room yet: its own last flush then does the same service,
+  // and the caller polls until both queues are empty; so try again from there.
+  if (send != 0) sentinels_missing_ |= 1;
+  if (receive != 0) sentinels_missing_ |= 2;
+  return {};
+}
+
+void Path::retry_sentinels() {
+  if ((sentinels_missing_ & 1) &&
+      data.post_write(work(kWorkSentinel, 1), &channel_memory_->probe_landing, 8, memory_lkey, remote_.probe_word,
+                      remote_.probe_key, true) == 0)
+    sentinels_missing_ &= ~1u;
+  if ((sentinels_missing_ & 2) && data.post_receive(work(kWorkSentinel, 2)) == 0) sentinels_missing_ &= ~2u;
+}
+
+void Path::probe(uint64_t now) {
+  if (!probe_pair_ || probe_outstanding_) return;
+  probe_sent_ = now;
+  const int error = probe_pair_.post_read(work(kWorkProbe, 0), &channel_memory_->probe_landing, 8, memory_lkey,
+                                          remote_.probe_word, remote_.probe_key);
+  probe_outstanding_ = error == 0;
+  probe_state_ = error == 0 ? ProbeState::kWaiting : ProbeState::kFailed;
+}
+
+ProbeState Path::poll_probe(uint64_t now) {
+  if (!probe_outstanding_) return probe_state_;
+  ibv_wc completion;
+  const int count = probe_queue_.poll({&completion, 1});
+  if (count == 0) return probe_state_;
+  probe_outstanding_ = false;
+  if (count > 0 && completion.status == IBV_WC_SUCCESS) {
+    const uint64_t took = now - probe_sent_;
+    probe_slowest_ = took > probe_slowest_ ? took : probe_slowest_ - (probe_slowest_ - took) / 16;
+    probe_state_ = ProbeState::kAnswered;
+  } else {
+    if (count > 0) last_status = completion.status;
+    probe_state_ = ProbeState::kFailed;
+  }
+  return probe_state_;
+}
+
+}  // namespace r2ccl

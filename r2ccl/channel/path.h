@@ -1,0 +1,108 @@
+// One path of a channel: an RC QP for data over one rail, and beside it a second QP that only ever reads eight
+// bytes of the peer, to learn whether the rail works when the first one is silent. A path is opened, proved,
+// used, fenced and destroyed; it is never used again after a fence (a late packet must not meet a reused QP).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "r2ccl/channel/wire.h"
+#include "r2ccl/verbs/completion_queue.h"
+#include "r2ccl/verbs/memory_region.h"
+#include "r2ccl/verbs/queue_pair.h"
+
+namespace r2ccl {
+
+/// Memory of one channel that the peer's NIC touches, on pages of its own: fork and deregistration leave the
+/// neighbours alone.
+struct ChannelMemory {
+  wire::CtsLine lines[wire::kRingLines];  ///< sender: written by the receiver; receiver: where lines are built
+  alignas(64) uint64_t received;          ///< sender: 'received up to', written by the receiver
+  alignas(64) uint64_t staged_received[256];  ///< receiver: values of `received` on their way
+  alignas(64) uint64_t probe_word;        ///< read by the peer's probes
+  alignas(64) uint64_t probe_landing;     ///< where our own probes land
+};
+
+enum class PathState : uint8_t { kOpening, kProving, kStandby, kActive, kFencing };
+
+/// What became of a probe.
+enum class ProbeState : uint8_t { kIdle, kWaiting, kAnswered, kFailed };
+
+class Path {
+ public:
+  static constexpr uint32_t kSendDepth = 256;
+  /// Worst case of immediates: every open message in kMaxSegments pieces would need kRingLines × 16; a message
+  /// is one segment now. Twice the lines leaves room for a replay that meets the original.
+  static constexpr uint32_t kReceiveDepth = 2 * wire::kRingLines;
+  // What a work request was, in the upper half of its id.
+  enum WorkKind : uint32_t { kWorkData = 1, kWorkCts = 2, kWorkReceived = 3, kWorkReceive = 4, kWorkSentinel = 5, kWorkProbe = 6 };
+  static uint64_t work(WorkKind kind, uint32_t detail) { return uint64_t(kind) << 32 | detail; }
+
+  /// Makes both QPs on `device` and fills the receive queue.
+  static Result<std::unique_ptr<Path>> create(uint32_t id, int local_nic, int remote_nic, const verbs::Device& device,
+                                              ChannelMemory& memory, size_t memory_bytes, bool with_probe);
+  Path(const Path&) = delete;
+  Path& operator=(const Path&) = delete;
+
+  wire::PathEnd describe(const verbs::Device& device, const ChannelMemory& memory) const;
+  Result<void> connect(const verbs::Device& device, const wire::PathEnd& remote, const Config& config);
+
+  /// Starts to fence: the QP goes to ERR and a sentinel is posted behind everything on both queues.
+  Result<void> start_fence();
+  /// A flushed sentinel has been polled.
+  void sentinel(uint32_t which) { sentinels_ |= which; }
+  /// Posts a sentinel for which there was no room before.
+  void retry_sentinels();
+  bool fenced() const { return sentinels_ == kBothSentinels; }
+
+  // --- probing; only the service thread ---
+  /// Posts a probe unless one is under way. `now` is any clock that the caller accrues.
+  void probe(uint64_t now);
+  ProbeState poll_probe(uint64_t now);
+  ProbeState probe_state() const { return probe_state_; }
+  uint64_t probe_age(uint64_t now) const { return now - probe_sent_; }
+  /// Longest answer seen of late.
+  uint64_t probe_slowest() const { return probe_slowest_; }
+  void forget_probe() { probe_state_ = ProbeState::kIdle; }
+
+  uint32_t id() const { return id_; }
+  int local_nic() const { return local_nic_; }
+  int remote_nic() const { return remote_nic_; }
+  const wire::PathEnd& remote() const { return remote_; }
+
+  PathState state = PathState::kOpening;
+  uint64_t since = 0;             ///< accrued time at which it entered the state
+  // Members are destroyed from the last to the first: a QP goes before the CQ and the memory it uses.
+  verbs::MemoryRegion memory;
+  verbs::CompletionQueue queue;
+  verbs::QueuePair data;
+  uint32_t memory_lkey = 0;
+  // Send queue accounting: unsignaled requests are freed by the next signaled one behind them.
+  uint32_t posted = 0;
+  uint32_t completed = 0;
+  bool send_queue_room(uint32_t wanted = 1) const { return posted - completed + wanted <= kSendDepth - 2; }
+  /// The last failed completion, for the log.
+  ibv_wc_status last_status = IBV_WC_SUCCESS;
+
+ private:
+  Path() = default;
+  static constexpr uint32_t kBothSentinels = 3;
+
+  uint32_t id_ = 0;
+  int local_nic_ = 0;
+  int remote_nic_ = 0;
+  wire::PathEnd remote_{};
+  uint32_t first_psn_ = 0;
+  uint32_t sentinels_ = 0;
+  uint32_t sentinels_missing_ = 0;
+  verbs::CompletionQueue probe_queue_;
+  verbs::QueuePair probe_pair_;
+  ChannelMemory* channel_memory_ = nullptr;
+  ProbeState probe_state_ = ProbeState::kIdle;
+  uint64_t probe_sent_ = 0;
+  uint64_t probe_slowest_ = 0;
+  bool probe_outstanding_ = false;
+};
+
+}  // namespace r2ccl

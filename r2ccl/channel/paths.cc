@@ -1,0 +1,302 @@
+// The set of a channel's paths: opening (both ends make their half, each proves it by a real transfer), standing
+// by, dropping; and failback, which is a new path over the home rail that has to work for a settling time.
+#include <algorithm>
+
+#include "r2ccl/base/clock.h"
+#include "r2ccl/base/log.h"
+#include "r2ccl/channel/channel.h"
+
+namespace r2ccl {
+namespace {
+
+constexpr uint64_t kRetryRailNs = 50 * kNsPerMs;       // a rail that failed while another was sought
+constexpr uint64_t kRetryStandbyNs = 500 * kNsPerMs;   // doubled with each failure, up to 32 times
+constexpr uint64_t kProbationProbeNs = 5 * kNsPerMs;
+constexpr uint64_t kProveFactor = 4;                   // a first probe may take this many probe deadlines
+
+uint64_t nanoseconds(std::chrono::milliseconds m) { return uint64_t(m.count()) * kNsPerMs; }
+
+}  // namespace
+
+Path* Channel::find(uint32_t id) {
+  for (auto& path : paths_)
+    if (path->id() == id) return path.get();
+  return nullptr;
+}
+
+void Channel::erase(uint32_t id) {
+  std::erase_if(paths_, [id](const auto& path) { return path->id() == id; });
+}
+
+void Channel::drop(uint32_t id, bool tell_peer) {
+  if (tell_peer) send(wire::Type::kDrop, wire::PathMessage{id});
+  if (id == probation_path_) {
+    probation_path_ = 0;
+    home_rail_.try_failed(now_ns());
+  }
+  erase(id);
+}
+
+// Straight rails first, beginning with home; then every cross rail. A standby shares no NIC with the active path
+// unless there is no other way.
+bool Channel::candidate(Purpose purpose, uint64_t now, int& local, int& remote) const {
+  const int locals = int(core_.devices.size()), remotes = peer_hello_.nics;
+  std::vector<int> order{home_nic_};
+  for (const int nic : core_.backups[size_t(home_nic_)]) order.push_back(nic);
+  const auto usable = [&](int l, int r, bool disjoint) {
+    if (core_.nic_down[size_t(l)] || peer_nic_down_[size_t(r)]) return false;
+    if (now < not_before_[size_t(l)][size_t(r)]) return false;
+    if (l == home_nic_ && r == peer_home_nic_ && purpose == Purpose::kStandby && home_rail_.state() != health::RailState::kUp)
+      return false;
+    if (disjoint && active_ && (active_->local_nic() == l || active_->remote_nic() == r)) return false;
+    return std::none_of(paths_.begin(), paths_.end(),
+                        [&](const auto& path) { return path->local_nic() == l && path->remote_nic() == r; });
+  };
+  for (const bool disjoint : {true, false}) {
+    for (int k = 0; k < locals; ++k) {  // straight
+      const int l = order[size_t(k)], r = (peer_home_nic_ + l - home_nic_ + locals * remotes) % remotes;
+      if (usable(l, r, disjoint)) {
+        local = l, remote = r;
+        return true;
+      }
+    }
+    for (int k = 0; k < locals; ++k)  // cross
+      for (int j = 0; j < remotes; ++j) {
+        const int l = order[size_t(k)], r = (peer_home_nic_ + j) % remotes;
+        if (usable(l, r, disjoint)) {
+          local = l, remote = r;
+          return true;
+        }
+      }
+  }
+  return false;
+}
+
+void Channel::start_opening(Purpose purpose, int local, int remote, const Tick& tick) {
+  opening_ = {next_path_++, purpose, true};
+  verbs::Device& device = core_.devices[size_t(local)];
+  if (!device.refresh_port(core_.config)) {
+    not_before_[size_t(local)][size_t(remote)] = tick.now + kRetryRailNs;
+    return opening_failed("port of NIC " + nic_name(local) + " is not active", tick);
+  }
+  auto path = Path::create(opening_.path, local, remote, device, *memory_, memory_bytes_, core_.resilient());
+  if (!path) {
+    not_before_[size_t(local)][size_t(remote)] = tick.now + kRetryRailNs;
+    if (path.error().code == ErrorCode::kMemoryLock || path.error().code == ErrorCode::kOutOfResources) {
+      R2_WARN("NET/R2CCL: channel %u: %s. %s", number_, path.error().message.c_str(), advice(path.error().code).data());
+    }
+    return opening_failed(path.error().message, tick);
+  }
+  wire::Open open{};
+  open.path = opening_.path;
+  open.sender_nic = uint8_t(local);
+  open.receiver_nic = uint8_t(remote);
+  open.end = (*path)->describe(device, *memory_);
+  (*path)->since = tick.alive;
+  paths_.push_back(std::move(*path));
+  send(wire::Type::kOpen, open);
+}
+
+void Channel::on_open(const wire::Open& open, const Tick& tick) {
+  if (sender_ || find(open.path) || open.receiver_nic >= core_.devices.size() || open.sender_nic >= peer_hello_.nics) return;
+  wire::Opened answer{};
+  answer.path = open.path;
+  verbs::Device& device = core_.devices[open.receiver_nic];
+  if (!core_.nic_down[open.receiver_nic] && device.refresh_port(core_.config)) {
+    auto path = Path::create(open.path, open.receiver_nic, open.sender_nic, device, *memory_, memory_bytes_, core_.resilient());
+    Result<void> connected = path ? (*path)->connect(device, open.end, core_.config) : Result<void>(path.error());
+    if (connected) {
+      answer.ok = 1;
+      answer.end = (*path)->describe(device, *memory_);
+      (*path)->state = core_.resilient() ? PathState::kProving : PathState::kStandby;
+      (*path)->since = tick.alive;
+      paths_.push_back(std::move(*path));
+    } else {
+      R2_INFO("NET/R2CCL: channel %u: path over %s: %s", number_, device.name().c_str(), connected.error().message.c_str());
+    }
+  }
+  send(wire::Type::kOpened, answer);
+}
+
+void Channel::on_opened(const wire::Opened& opened, const Tick& tick) {
+  Path* path = find(opened.path);
+  if (!sender_ || !path || opening_.path != opened.path) return;
+  if (!opened.ok) return opening_failed("the peer's NIC " + peer_nic_name(path->remote_nic()) + " is not available", tick);
+  const auto connected = path->connect(core_.devices[size_t(path->local_nic())], opened.end, core_.config);
+  if (!connected) return opening_failed(connected.error().message, tick);
+  if (!core_.resilient()) return opening_succeeded(tick);
+  path->state = PathState::kProving;
+  path->since = tick.alive;
+  opening_.waiting_for_peer = false;
+  path->probe(tick.alive);
+}
+
+void Channel::step_opening(const Tick& tick) {
+  if (opening_.path == 0) {
+    const bool first = status() == Status::kConnecting;
+    const bool standby = !first && core_.resilient() && phase_ == Phase::kRunning && tick.now >= next_standby_ &&
+                         std::none_of(paths_.begin(), paths_.end(), [this](const auto& p) {
+                           return p->state == PathState::kStandby && p->id() != probation_path_;
+                         });
+    int local = 0, remote = 0;
+    if (first) {
+      if (candidate(Purpose::kFirst, tick.now, local, remote)) start_opening(Purpose::kFirst, local, remote, tick);
+    } else if (standby) {
+      if (candidate(Purpose::kStandby, tick.now, local, remote))
+        start_opening(Purpose::kStandby, local, remote, tick);
+      else
+        next_standby_ = tick.now + kRetryStandbyNs;
+    }
+    return;
+  }
+  Path* path = find(opening_.path);
+  if (!path) return opening_failed("it was dropped", tick);
+  if (path->state != PathState::kProving || opening_.waiting_for_peer) return;
+  switch (path->poll_probe(tick.alive)) {
+    case ProbeState::kAnswered:
+      opening_.waiting_for_peer = true;
+      send(wire::Type::kProve, wire::PathMessage{path->id()});
+      break;
+    case ProbeState::kFailed:
+      opening_failed(verbs::describe(path->last_status), tick);
+      break;
+    default:
+      if (path->probe_age(tick.alive) > kProveFactor * nanoseconds(core_.config.probe_deadline))
+        opening_failed("a first transfer did not come back", tick);
+  }
+}
+
+void Channel::on_prove(uint32_t id, const Tick& tick) {
+  Path* path = find(id);
+  if (sender_ || !path || path->state != PathState::kProving) return;
+  path->since = tick.alive;
+  path->probe(tick.alive);
+  step_receiver_proofs(tick);
+}
+
+void Channel::step_receiver_proofs(const Tick& tick) {
+  for (auto& path : paths_) {
+    if (path->state != PathState::kProving || path->probe_state() == ProbeState::kIdle) continue;
+    switch (path->poll_probe(tick.alive)) {
+      case ProbeState::kAnswered:
+        path->state = PathState::kStandby;
+        path->forget_probe();
+        send(wire::Type::kProved, wire::PathMessage{path->id()});
+        break;
+      case ProbeState::kWaiting:
+        if (path->probe_age(tick.alive) <= kProveFactor * nanoseconds(core_.config.probe_deadline)) break;
+        [[fallthrough]];
+      default:
+        return drop(path->id(), true);
+    }
+  }
+}
+
+void Channel::on_proved(uint32_t id, const Tick& tick) {
+  if (sender_ && opening_.path == id && find(id)) opening_succeeded(tick);
+}
+
+void Channel::opening_succeeded(const Tick& tick) {
+  Path* path = find(opening_.path);
+  const Purpose purpose = opening_.purpose;
+  opening_ = {};
+  path->state = PathState::kStandby;
+  path->since = tick.alive;
+  path->forget_probe();
+  emit(trace::EventType::kPathOpened, path->local_nic(), path->id(), uint64_t(path->remote_nic()));
+  switch (purpose) {
+    case Purpose::kFirst:
+      use(*path, tick);
+      break;
+    case Purpose::kStandby:
+      standby_failures_ = 0;
+      break;
+    case Purpose::kRescue:
+      break;  // choose_path() finds it
+    case Purpose::kFailback:
+      probation_path_ = path->id();
+      home_rail_.try_succeeded(tick.now);
+      break;
+  }
+}
+
+void Channel::opening_failed(const std::string& why, const Tick& tick) {
+  const Opening opening = opening_;
+  opening_ = {};
+  if (Path* path = find(opening.path)) {
+    R2_INFO("NET/R2CCL: channel %u: no path over %s: %s", number_, rail_name(*path).c_str(), why.c_str());
+    what_failed_ = rail_name(*path) + ": " + why;
+    not_before_[size_t(path->local_nic())][size_t(path->remote_nic())] = tick.now + kRetryRailNs;
+    drop(path->id(), true);
+  }
+  if (opening.purpose == Purpose::kStandby) {
+    next_standby_ = tick.now + (standby_failures_ == 0 ? 0 : kRetryStandbyNs << std::min(standby_failures_, 5u));
+    ++standby_failures_;
+  } else if (opening.purpose == Purpose::kFailback) {
+    home_rail_.try_failed(tick.now);
+  }
+}
+
+void Channel::on_drop(uint32_t id, const Tick& tick) {
+  Path* path = find(id);
+  if (!path) return;
+  if (opening_.path == id) return opening_failed("the peer gave it up", tick);
+  if (path == active_) return begin_migration(trace::DetectedBy::kPeer, "the peer gave the path up", tick);
+  if (path->state != PathState::kFencing) drop(id, false);
+}
+
+void Channel::nic_changed(int nic, bool up, const Tick& tick) {
+  if (!greeted_ || peer_closed_ || torn_down_ || !core_.resilient()) return;
+  send(wire::Type::kNic, wire::Nic{uint32_t(nic), up});
+  if (up) {
+    if (nic == home_nic_) home_rail_.hint_active(tick.now);
+    next_standby_ = std::min(next_standby_, tick.now);
+    return;
+  }
+  if (active_ && active_->local_nic() == nic)
+    begin_migration(trace::DetectedBy::kEvent, "port of NIC " + nic_name(nic) + " went down", tick);
+  for (size_t i = 0; i < paths_.size();) {  // those that only stood by
+    Path& path = *paths_[i];
+    if (path.local_nic() != nic || path.state == PathState::kFencing) {
+      ++i;
+    } else if (path.id() == opening_.path) {
+      opening_failed("its port went down", tick);
+    } else {
+      drop(path.id(), true);
+    }
+  }
+}
+
+void Channel::on_peer_nic(const wire::Nic& change, const Tick& tick) {
+  if (change.nic >= peer_hello_.nics) return;
+  peer_nic_down_[change.nic] = change.up == 0;
+  if (change.up) {
+    if (int(change.nic) == peer_home_nic_) home_rail_.hint_active(tick.now);
+    next_standby_ = std::min(next_standby_, tick.now);
+  } else if (active_ && active_->remote_nic() == int(change.nic)) {
+    begin_migration(trace::DetectedBy::kPeer, "the peer's NIC " + peer_nic_name(int(change.nic)) + " went down", tick);
+  }
+}
+
+void Channel::step_failback(const Tick& tick) {
+  if (phase_ != Phase::kRunning || !active_) return;
+  if (active_->local_nic() == home_nic_ && active_->remote_nic() == peer_home_nic_) return;
+  if (Path* path = probation_path_ ? find(probation_path_) : nullptr) {
+    const ProbeState probe = path->poll_probe(tick.alive);
+    const uint64_t limit = std::max(nanoseconds(core_.config.probe_deadline), 4 * path->probe_slowest());
+    if (probe == ProbeState::kFailed || (probe == ProbeState::kWaiting && path->probe_age(tick.alive) > limit))
+      return drop(path->id(), true);
+    if (probe == ProbeState::kWaiting) return;
+    if (probe == ProbeState::kAnswered && home_rail_.settled(tick.now))
+      return begin_migration(trace::DetectedBy::kNone, "its home rail works again", tick, path->id());
+    if (probe == ProbeState::kIdle || path->probe_age(tick.alive) >= kProbationProbeNs) path->probe(tick.alive);
+    return;
+  }
+  if (opening_.path == 0 && home_rail_.should_try(tick.now) && !peer_nic_down_[size_t(peer_home_nic_)] &&
+      !core_.nic_down[size_t(home_nic_)]) {
+    home_rail_.trying();
+    start_opening(Purpose::kFailback, home_nic_, peer_home_nic_, tick);
+  }
+}
+
+}  // namespace r2ccl

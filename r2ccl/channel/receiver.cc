@@ -1,0 +1,142 @@
+#include "r2ccl/channel/receiver.h"
+
+#include <endian.h>
+
+#include <algorithm>
+#include <cstddef>
+
+#include "r2ccl/base/log.h"
+
+namespace r2ccl {
+
+Receiver::Receiver(Core& core, int nic, control::Stream stream, const control::Token& token)
+    : Channel(core, false, nic, std::move(stream), token) {}
+
+void Receiver::handle_greeting(wire::Type type, const control::Message& message, const Tick& /*tick*/) {
+  auto hello_from_peer = message.as<wire::Hello>();
+  if (type != wire::Type::kHello || !hello_from_peer) {
+    fail(Error{ErrorCode::kAuthentication, "a connection began with something other than a hello"});
+    return;
+  }
+  if (auto agreed = check_hello(*hello_from_peer); !agreed) return refuse(agreed.error());
+  greeted(*hello_from_peer);
+  wire::Hello welcome = hello();
+  welcome.nonce = control::random_token();
+  send(wire::Type::kWelcome, welcome);
+  rekey(welcome.nonce);
+}
+
+void Receiver::write_line(Path& path, uint64_t message) {
+  const size_t slot = message % wire::kRingLines;
+  const bool signal = must_signal(path);
+  ++path.posted;
+  const int error = path.data.post_write(Path::work(Path::kWorkCts, path.posted), &memory_->lines[slot], sizeof(wire::CtsLine),
+                                         path.memory_lkey, path.remote().ring + slot * sizeof(wire::CtsLine),
+                                         path.remote().ring_key, signal);
+  if (error != 0) {
+    --path.posted;
+    suspect_post(path, error);
+  } else if (signal) {
+    last_signaled_ = path.posted;
+  }
+}
+
+Result<Request*> Receiver::post(void* data, size_t bytes, Registration* registration) {
+  if (status() == Status::kFailed) return error();
+  if (status() != Status::kReady || !turn_.try_take()) return nullptr;
+  const TurnGuard guard(turn_);
+  Path* path = active();
+  const uint64_t message = ledger_.next();
+  Request* request = free_request(message);
+  if (!path || !request || status() != Status::kReady || !path->send_queue_room(2)) return nullptr;
+  ledger_.open();
+  request->channel = this;
+  request->message = message;
+  request->in_use = true;
+  request->data = static_cast<uint8_t*>(data);
+  request->bytes = uint32_t(bytes);
+  request->registration = registration;
+  wire::CtsLine& line = memory_->lines[message % wire::kRingLines];
+  line = wire::CtsLine{};
+  line.head = line.tail = uint32_t(message) + 1;
+  line.address = uint64_t(data);
+  line.bytes = uint32_t(bytes);
+  for (int nic = 0; nic < int(core_.devices.size()); ++nic) line.keys[nic] = registration ? registration->rkey(nic) : 0;
+  line.check = wire::cts_check(line);
+  opened_request();
+  write_line(*path, message);  // when it fails the line is repeated after the migration
+  return request;
+}
+
+void Receiver::on_arrival(Path& path, const ibv_wc& completion) {
+  // Given back at once: the queue never holds less than the worst case of what may still come.
+  if (const int error = path.data.post_receive(completion.wr_id); error != 0 && &path == active()) suspect_post(path, error);
+  const auto outcome = ledger_.arrive(wire::decode(be32toh(completion.imm_data)), completion.byte_len);
+  switch (outcome.arrival) {
+    case Arrival::kSegment:
+    case Arrival::kMessage:
+      emit(trace::EventType::kSegmentDelivered, path.local_nic(), completion.byte_len, outcome.message, path.id());
+      break;
+    case Arrival::kDuplicate:
+      emit(trace::EventType::kDuplicateDropped, path.local_nic(), 0, outcome.message, path.id());
+      R2_WARN("NET/R2CCL: channel %u: message %llu arrived twice", number(), static_cast<unsigned long long>(outcome.message));
+      break;
+    case Arrival::kUnknown:
+      fail(Error{ErrorCode::kInvalidArgument, "channel " + std::to_string(number()) + ": an immediate without a message arrived"});
+      break;
+  }
+}
+
+void Receiver::confirm(Path& path) {
+  confirmed_ = ledger_.received();
+  uint64_t& staged = memory_->staged_received[path.posted % std::size(memory_->staged_received)];
+  staged = confirmed_;
+  const bool signal = must_signal(path);
+  ++path.posted;
+  const int error = path.data.post_write(Path::work(Path::kWorkCts, path.posted), &staged, sizeof staged, path.memory_lkey,
+                                         path.remote().ring + offsetof(ChannelMemory, received) - offsetof(ChannelMemory, lines),
+                                         path.remote().ring_key, signal);
+  if (error != 0) {
+    --path.posted;
+    suspect_post(path, error);
+  } else if (signal) {
+    last_signaled_ = path.posted;
+  }
+}
+
+void Receiver::after_drain(Path& path) {
+  if (core_.strict_ack() && &path == active() && ledger_.received() > confirmed_ && path.send_queue_room(1)) confirm(path);
+}
+
+Result<TestOutcome> Receiver::test(Request& request) {
+  const Status before = status();
+  if (!turn_.try_take()) return TestOutcome{};
+  const TurnGuard guard(turn_);
+  if (!ledger_.complete(request.message)) {
+    if (before == Status::kReady && active()) drain(*active());
+    if (!ledger_.complete(request.message)) {
+      if (status() == Status::kFailed) return error();
+      return TestOutcome{};
+    }
+  }
+  request.in_use = false;
+  finished_request();
+  return TestOutcome{true, size_t(ledger_.bytes(request.message))};
+}
+
+void Receiver::fill_ledger(wire::Fenced& fenced) const {
+  fenced.first_incomplete = ledger_.received();
+  for (uint64_t message = ledger_.received(); message < ledger_.next(); ++message)
+    fenced.segments[message - ledger_.received()] = ledger_.segments(message);
+}
+
+void Receiver::resume(const wire::Fenced& /*ledger*/) {
+  Path& path = *active();
+  last_signaled_ = path.posted;
+  for (uint64_t message = ledger_.received(); message < ledger_.next() && &path == active(); ++message)
+    if (!ledger_.complete(message)) write_line(path, message);
+  confirmed_ = 0;
+  if (core_.strict_ack() && ledger_.received() > 0) confirm(path);
+}
+
+}  // namespace r2ccl

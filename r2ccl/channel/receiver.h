@@ -1,0 +1,36 @@
+// The receiving end: says where each message may be written, adds up what arrives, confirms it, and holds the
+// ledger that decides what must be sent again.
+#pragma once
+
+#include "r2ccl/channel/channel.h"
+#include "r2ccl/channel/ledger.h"
+
+namespace r2ccl {
+
+class Receiver final : public Channel {
+ public:
+  /// Answers a connection whose first bytes are already in `stream`.
+  Receiver(Core& core, int nic, control::Stream stream, const control::Token& token);
+
+  Result<Request*> post(void* data, size_t bytes, Registration* registration) override;
+  Result<TestOutcome> test(Request& request) override;
+
+ private:
+  void handle_greeting(wire::Type type, const control::Message& message, const Tick& tick) override;
+  void on_arrival(Path& path, const ibv_wc& completion) override;
+  void after_drain(Path& path) override;
+  void fill_ledger(wire::Fenced& fenced) const override;
+  void resume(const wire::Fenced& ledger) override;
+  bool work_requests_open() const override { return false; }
+  wire::Close closing_words() const override { return {ledger_.received()}; }
+  void peer_closed(const wire::Close&) override {}
+  void write_line(Path& path, uint64_t message);
+  void confirm(Path& path);
+  bool must_signal(const Path& path) const { return path.posted - last_signaled_ >= 8; }
+
+  ReceiveLedger ledger_;
+  uint64_t confirmed_ = 0;       // what the peer has been told on the active path
+  uint32_t last_signaled_ = 0;   // Path::posted at the last signaled request
+};
+
+}  // namespace r2ccl

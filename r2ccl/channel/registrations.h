@@ -1,0 +1,28 @@
+// The process's registered buffers, each on every NIC that may carry it, shared by all channels.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "r2ccl/channel/core.h"
+
+namespace r2ccl {
+
+class Registrations {
+ public:
+  explicit Registrations(Core& core) : core_(core) {}
+  /// Registers [data, data + bytes), or counts one more user of the same range. In mode 0 only `home_nic`
+  /// needs it. Error kMemoryLock or kVerbs.
+  Result<Registration*> add(void* data, size_t bytes, int home_nic);
+  /// One user less; the last one takes the registration away.
+  Result<void> remove(Registration* registration);
+
+ private:
+  Core& core_;
+  std::mutex mutex_;
+  std::map<std::pair<uintptr_t, uintptr_t>, std::unique_ptr<Registration>> ranges_;
+};
+
+}  // namespace r2ccl

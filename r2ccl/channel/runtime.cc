@@ -1,0 +1,278 @@
+// The process-wide Net: devices, listeners, channels, and the service thread behind them.
+#include <pthread.h>
+#include <sodium.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <optional>
+
+#include "r2ccl/base/log.h"
+#include "r2ccl/channel/net.h"
+#include "r2ccl/channel/registrations.h"
+#include "r2ccl/channel/sender.h"
+#include "r2ccl/channel/service.h"
+#include "r2ccl/topology/topology.h"
+
+namespace r2ccl {
+namespace {
+
+std::atomic<bool> g_forked{false};
+
+constexpr rlim_t kEnoughLockedMemory = rlim_t{256} << 20;
+
+void check_locked_memory() {
+  rlimit limit{};
+  if (geteuid() == 0 || getrlimit(RLIMIT_MEMLOCK, &limit) != 0) return;  // root has CAP_IPC_LOCK
+  if (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < kEnoughLockedMemory)
+    R2_WARN("NET/R2CCL: RLIMIT_MEMLOCK is %llu KiB; NICs pin NCCL's buffers. %s",
+            static_cast<unsigned long long>(limit.rlim_cur / 1024), advice(ErrorCode::kMemoryLock).data());
+}
+
+Result<void> check_limits(const verbs::Device& device) {
+  const ibv_device_attr& limits = device.limits();
+  const auto need = [&](const char* what, int has, int wants) -> Result<void> {
+    if (has >= wants) return {};
+    return Error{ErrorCode::kOutOfResources, "NIC " + device.name() + " offers " + what + " = " + std::to_string(has) +
+                                                 ", R2CCL needs " + std::to_string(wants) +
+                                                 "; exclude it with NCCL_IB_HCA=^" + device.name()};
+  };
+  if (auto ok = need("max_qp_wr", limits.max_qp_wr, int(std::max(Path::kSendDepth, Path::kReceiveDepth + 1))); !ok) return ok;
+  if (auto ok = need("max_cqe", limits.max_cqe, int(Path::kSendDepth + Path::kReceiveDepth + 8)); !ok) return ok;
+  if (auto ok = need("max_qp", limits.max_qp, 4); !ok) return ok;
+  return need("max_mr", limits.max_mr, 8);
+}
+
+class Runtime final : public Net {
+ public:
+  static Result<std::unique_ptr<Runtime>> create() {
+    auto runtime = std::unique_ptr<Runtime>(new Runtime);
+    auto config = Config::from_environment();
+    if (!config) return config.error();
+    if (sodium_init() < 0) return Error{ErrorCode::kSystem, "libsodium cannot be initialised"};
+    if (const int error = ibv_fork_init(); error != 0)
+      R2_WARN("NET/R2CCL: ibv_fork_init: %s; do not fork while the job runs", std::strerror(error));
+    check_locked_memory();
+    Core& core = runtime->core_;
+    core.config = std::move(*config);
+    auto devices = verbs::Device::open_all(core.config);
+    if (!devices) return devices.error();
+    if (devices->size() > size_t(wire::kMaxNics)) {
+      R2_WARN("NET/R2CCL: %zu NICs found, the first %d are used; NCCL_IB_HCA chooses others", devices->size(), wire::kMaxNics);
+      devices->erase(devices->begin() + wire::kMaxNics, devices->end());
+    }
+    for (const auto& device : *devices)
+      if (auto ok = check_limits(device); !ok) return ok.error();
+    core.devices = std::move(*devices);
+    std::vector<std::string> names;
+    for (const auto& device : core.devices) names.push_back(device.name());
+    runtime->topology_.emplace(topology::Topology::of_machine(names));
+    for (int nic = 0; nic < int(names.size()); ++nic) core.backups.push_back(runtime->topology_->backup_order(nic));
+    char host[64] = "";
+    gethostname(host, sizeof host - 1);
+    // Ranks that share a host but not a node are told apart by what their fabric calls them.
+    const char* node = std::getenv("R2CC_NODE_NAME");
+    core.host = node && *node ? node : host;
+    randombytes_buf(&core.process, sizeof core.process);
+    core.kick = [service = &runtime->service_] { service->kick(); };
+    if (auto started = runtime->service_.start(); !started) return started.error();
+    R2_INFO("NET/R2CCL: mode %s, %zu NICs, strict acknowledgement %s", name(core.config.mode), core.devices.size(),
+            core.strict_ack() ? "on" : "off");
+    return runtime;
+  }
+
+  void stop() { service_.stop(); }
+
+  int devices() const override { return int(core_.devices.size()); }
+
+  NicProperties properties(int device) const override {
+    const verbs::Device& nic = core_.devices[size_t(device)];
+    NicProperties out;
+    out.name = nic.name();
+    out.pci_path = topology_->pci_path(device);
+    out.guid = nic.guid();
+    out.port = nic.port();
+    out.speed_mbps = nic.speed_mbps();
+    out.max_channels = std::max(1, nic.limits().max_qp / 4);
+    return out;
+  }
+
+  Result<Listener*> listen(int device, void* memory) override {
+    if (auto ok = usable(device); !ok) return ok.error();
+    auto where = service_.endpoint();
+    if (!where) return where.error();
+    auto listener = std::make_shared<Listener>();
+    randombytes_buf(&listener->id, sizeof listener->id);
+    listener->nic = device;
+    listener->token = control::random_token();
+    wire::Handle handle{};
+    handle.magic = wire::kHandleMagic;
+    handle.version = wire::kWireVersion;
+    handle.mode = uint8_t(core_.config.mode);
+    handle.where = *where;
+    handle.listener = listener->id;
+    handle.token = listener->token;
+    std::memset(memory, 0, kHandleBytes);
+    std::memcpy(memory, &handle, sizeof handle);
+    Listener* raw = listener.get();
+    service_.add(listener);
+    const std::lock_guard lock(mutex_);
+    listeners_.push_back(std::move(listener));
+    return raw;
+  }
+
+  Result<Channel*> connect(int device, void* memory) override {
+    if (auto ok = usable(device); !ok) return ok.error();
+    wire::Handle handle;
+    std::memcpy(&handle, memory, sizeof handle);
+    if (handle.connect_state == 0) {
+      auto sender = Sender::start(core_, device, handle);
+      if (!sender) return sender.error();
+      service_.adopt(*sender);
+      handle.connect_state = uint64_t(sender->get());
+      std::memcpy(memory, &handle, sizeof handle);
+      const std::lock_guard lock(mutex_);
+      channels_.push_back(std::move(*sender));
+      return nullptr;
+    }
+    auto* channel = reinterpret_cast<Channel*>(handle.connect_state);
+    return settled(channel, [&] {
+      handle.connect_state = 0;
+      std::memcpy(memory, &handle, sizeof handle);
+    });
+  }
+
+  Result<Channel*> accept(Listener* listener) override {
+    if (auto ok = usable(0); !ok) return ok.error();
+    std::shared_ptr<Channel> channel;
+    {
+      const std::lock_guard lock(listener->mutex);
+      if (listener->arrived.empty()) return nullptr;
+      channel = std::move(listener->arrived.front());
+      listener->arrived.erase(listener->arrived.begin());
+    }
+    Channel* raw = channel.get();
+    {
+      const std::lock_guard lock(mutex_);
+      channels_.push_back(std::move(channel));
+    }
+    return settled(raw, [] {});
+  }
+
+  Result<void> close(Listener* listener) override {
+    if (g_forked.load(std::memory_order_relaxed)) return {};
+    service_.remove(listener->id);
+    std::vector<std::shared_ptr<Channel>> orphans;
+    {
+      const std::lock_guard lock(listener->mutex);
+      orphans.swap(listener->arrived);
+    }
+    for (auto& channel : orphans) channel->close_and_wait();
+    const std::lock_guard lock(mutex_);
+    std::erase_if(listeners_, [listener](const auto& held) { return held.get() == listener; });
+    return {};
+  }
+
+  Result<void> close(Channel* channel) override {
+    if (g_forked.load(std::memory_order_relaxed)) return {};
+    channel->close_and_wait();
+    const std::lock_guard lock(mutex_);
+    std::erase_if(channels_, [channel](const auto& held) { return held.get() == channel; });
+    return {};
+  }
+
+  Result<Registration*> reg(Channel* channel, void* data, size_t bytes) override {
+    if (auto ok = usable(0); !ok) return ok.error();
+    return registrations_.add(data, bytes, channel->home_nic());
+  }
+  Result<void> dereg(Channel* /*channel*/, Registration* registration) override {
+    if (g_forked.load(std::memory_order_relaxed)) return {};
+    return registrations_.remove(registration);
+  }
+
+  Result<Request*> isend(Channel* channel, const void* data, size_t bytes, Registration* registration) override {
+    if (auto ok = postable(bytes, registration); !ok) return ok.error();
+    return channel->post(const_cast<void*>(data), bytes, registration);
+  }
+  Result<Request*> irecv(Channel* channel, void* data, size_t bytes, Registration* registration) override {
+    if (auto ok = postable(bytes, registration); !ok) return ok.error();
+    return channel->post(data, bytes, registration);
+  }
+  Result<TestOutcome> test(Request* request) override {
+    if (g_forked.load(std::memory_order_relaxed)) return after_fork();
+    return request->channel->test(*request);
+  }
+
+ private:
+  Runtime() : service_(core_), registrations_(core_) {}
+
+  static Error after_fork() {
+    return Error{ErrorCode::kAfterFork, "the plugin was initialised before this process was forked"};
+  }
+  Result<void> usable(int device) const {
+    if (g_forked.load(std::memory_order_relaxed)) return after_fork();
+    if (device < 0 || device >= devices()) return Error{ErrorCode::kInvalidArgument, "no such device"};
+    return {};
+  }
+  static Result<void> postable(size_t bytes, const Registration* registration) {
+    if (g_forked.load(std::memory_order_relaxed)) return after_fork();
+    if (bytes > kMaxMessageBytes || (bytes > 0 && !registration))
+      return Error{ErrorCode::kInvalidArgument, "a message needs a registered buffer of at most 1 GiB"};
+    return {};
+  }
+
+  template <typename Forget>
+  Result<Channel*> settled(Channel* channel, Forget forget) {
+    const Status status = channel->status();
+    if (status == Status::kConnecting) return nullptr;
+    forget();
+    if (status != Status::kFailed) return channel;
+    const Error error = channel->error();
+    (void)close(channel);
+    return error;
+  }
+
+  Core core_;
+  std::optional<topology::Topology> topology_;
+  Service service_;
+  Registrations registrations_;
+  std::mutex mutex_;  // guards the following
+  std::vector<std::shared_ptr<Listener>> listeners_;
+  std::vector<std::shared_ptr<Channel>> channels_;
+};
+
+/// Ends the service thread when the library goes, before libibverbs does. The Runtime itself stays: NCCL's own
+/// threads may still be inside it.
+struct Shutdown {
+  Runtime* runtime = nullptr;
+  ~Shutdown() {
+    if (runtime && !g_forked.load()) runtime->stop();
+  }
+};
+
+}  // namespace
+
+Result<Net*> Net::acquire(LogSink sink) {
+  static std::mutex mutex;
+  static Runtime* instance = nullptr;
+  static Shutdown shutdown;
+  const std::lock_guard lock(mutex);
+  if (sink) set_log_sink(sink);
+  if (g_forked.load()) return Error{ErrorCode::kAfterFork, "the plugin was initialised before this process was forked"};
+  if (!instance) {
+    auto runtime = Runtime::create();
+    if (!runtime) return runtime.error();
+    instance = runtime->release();
+    shutdown.runtime = instance;
+    pthread_atfork(nullptr, nullptr, [] { g_forked.store(true); });
+  }
+  return static_cast<Net*>(instance);
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,146 @@
+#include "r2ccl/channel/sender.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "r2ccl/base/log.h"
+
+namespace r2ccl {
+namespace {
+
+// A message number's low bits and a segment number share the lower half of a work request's id.
+uint32_t detail_of(uint64_t message, uint32_t segment) { return uint32_t(message & 0xffffff) << 8 | segment; }
+
+/// Copies a line that a NIC may be writing: word by word, so that the check decides whether it is whole.
+bool read_line(const wire::CtsLine& line, uint32_t wanted, wire::CtsLine& out) {
+  const auto* from = reinterpret_cast<const uint64_t*>(&line);
+  uint64_t words[8];
+  words[0] = __atomic_load_n(from, __ATOMIC_ACQUIRE);
+  if (uint32_t(words[0]) != wanted) return false;
+  for (int i = 1; i < 8; ++i) words[i] = __atomic_load_n(from + i, __ATOMIC_RELAXED);
+  std::memcpy(&out, words, sizeof out);
+  return out.tail == wanted && out.check == wire::cts_check(out);
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Sender>> Sender::start(Core& core, int nic, const wire::Handle& handle) {
+  if (handle.magic != wire::kHandleMagic)
+    return Error{ErrorCode::kBadHandle, "the connect handle was not made by this plugin"};
+  auto fd = control::start_connect(handle.where);
+  if (!fd) return fd.error();
+  return std::shared_ptr<Sender>(new Sender(core, nic, control::Stream(std::move(*fd)), handle));
+}
+
+Sender::Sender(Core& core, int nic, control::Stream stream, const wire::Handle& handle)
+    : Channel(core, true, nic, std::move(stream), handle.token) {
+  wire::Hello words = hello();
+  words.listener = handle.listener;
+  send(wire::Type::kHello, words);
+}
+
+void Sender::handle_greeting(wire::Type type, const control::Message& message, const Tick& /*tick*/) {
+  auto welcome = message.as<wire::Hello>();
+  if (type != wire::Type::kWelcome || !welcome) {
+    fail(Error{ErrorCode::kAuthentication, "the peer answered with something other than a welcome"});
+    return;
+  }
+  if (auto agreed = check_hello(*welcome); !agreed) return refuse(agreed.error());
+  greeted(*welcome);
+  rekey(welcome->nonce);
+}
+
+bool Sender::write(Path& path, const Request& request) {
+  const uint32_t immediate = wire::encode({uint32_t(request.message), 0, 1});
+  const int error = path.data.post_write_imm(Path::work(Path::kWorkData, detail_of(request.message, 0)), request.data,
+                                             request.bytes, request.registration->lkey(path.local_nic()),
+                                             request.remote_address, request.remote_keys[size_t(path.remote_nic())], immediate);
+  if (error == 0) {
+    ++path.posted;
+    return true;
+  }
+  suspect_post(path, error);
+  return false;
+}
+
+Result<Request*> Sender::post(void* data, size_t bytes, Registration* registration) {
+  if (status() == Status::kFailed) return error();
+  if (status() != Status::kReady || !turn_.try_take()) return nullptr;
+  const TurnGuard guard(turn_);
+  Path* path = active();
+  const uint64_t message = ledger_.next();
+  Request* request = free_request(message);
+  if (!path || !request || status() != Status::kReady || !path->send_queue_room()) return nullptr;
+  wire::CtsLine line;
+  if (!read_line(memory_->lines[message % wire::kRingLines], uint32_t(message) + 1, line)) return nullptr;
+  request->channel = this;
+  request->message = message;
+  request->in_use = true;
+  request->data = static_cast<uint8_t*>(data);
+  request->bytes = uint32_t(std::min<size_t>(bytes, line.bytes));
+  request->registration = registration;
+  request->remote_address = line.address;
+  std::copy(std::begin(line.keys), std::end(line.keys), request->remote_keys.begin());
+  ledger_.open(1);
+  opened_request();
+  write(*path, *request);  // when it fails the message is replayed after the migration
+  return request;
+}
+
+void Sender::on_data_sent(uint32_t detail) {
+  // The newest message with these low bits: messages in flight span far less than 2^24.
+  const uint64_t last = ledger_.next() - 1;
+  const uint64_t message = last - ((last - (detail >> 8)) & 0xffffff);
+  ledger_.completed(message, detail & 0xff);
+}
+
+void Sender::read_confirmation() { ledger_.confirmed(__atomic_load_n(&memory_->received, __ATOMIC_ACQUIRE)); }
+
+Result<TestOutcome> Sender::test(Request& request) {
+  const Status before = status();
+  if (!turn_.try_take()) return TestOutcome{};
+  const TurnGuard guard(turn_);
+  const bool strict = core_.strict_ack();
+  read_confirmation();
+  if (!ledger_.done(request.message, strict) && before == Status::kReady && active()) {
+    drain(*active());
+    read_confirmation();
+  }
+  if (!ledger_.done(request.message, strict)) {
+    if (status() == Status::kFailed) return error();
+    return TestOutcome{};
+  }
+  request.in_use = false;
+  finished_request();
+  return TestOutcome{true, request.bytes};
+}
+
+bool Sender::work_requests_open() const { return active() && active()->posted != active()->completed; }
+
+void Sender::resume(const wire::Fenced& ledger) {
+  ledger_.confirmed(ledger.first_incomplete);
+  uint64_t segments = 0, bytes = 0;
+  for (uint64_t message = ledger.first_incomplete; message < ledger_.next(); ++message) {
+    const uint64_t offset = message - ledger.first_incomplete;
+    const uint16_t arrived = offset < wire::kRingLines ? ledger.segments[offset] : 0;
+    if (ledger_.missing(message, arrived) == 0) {
+      ledger_.known_arrived(message, arrived);
+      continue;
+    }
+    const Request& request = requests_[message % wire::kRingLines];
+    if (!request.in_use || request.message != message) {
+      fail(Error{ErrorCode::kNicFailed, "message " + std::to_string(message) + " of channel " + std::to_string(number()) +
+                                            " was given back before the receiver had it, and cannot be sent again: "
+                                            "R2CC_STRICT_ACK=0 allows this"});
+      return;
+    }
+    ledger_.restart(message, arrived);
+    if (!write(*active(), request)) break;  // the next migration sends it
+    ++segments;
+    bytes += request.bytes;
+  }
+  // Messages that the receiver has in full but out of order are confirmed by its own word later.
+  emit(trace::EventType::kReplayed, active()->local_nic(), segments, bytes, active()->id());
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,32 @@
+// The sending end: waits for clear-to-send lines in its ring, writes messages, and keeps each buffer until the
+// receiver has confirmed it, so that it can be written again over another path.
+#pragma once
+
+#include "r2ccl/channel/channel.h"
+#include "r2ccl/channel/ledger.h"
+
+namespace r2ccl {
+
+class Sender final : public Channel {
+ public:
+  /// Connects to where `handle` says.
+  static Result<std::shared_ptr<Sender>> start(Core& core, int nic, const wire::Handle& handle);
+
+  Result<Request*> post(void* data, size_t bytes, Registration* registration) override;
+  Result<TestOutcome> test(Request& request) override;
+
+ private:
+  Sender(Core& core, int nic, control::Stream stream, const wire::Handle& handle);
+  void handle_greeting(wire::Type type, const control::Message& message, const Tick& tick) override;
+  void on_data_sent(uint32_t detail) override;
+  void resume(const wire::Fenced& ledger) override;
+  bool work_requests_open() const override;
+  wire::Close closing_words() const override { return {}; }
+  void peer_closed(const wire::Close& close) override { ledger_.released(close.received); }
+  bool write(Path& path, const Request& request);
+  void read_confirmation();
+
+  SendLedger ledger_;
+};
+
+}  // namespace r2ccl

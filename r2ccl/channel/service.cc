@@ -1,0 +1,295 @@
+#include "r2ccl/channel/service.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+
+#include "r2ccl/base/clock.h"
+#include "r2ccl/base/log.h"
+
+namespace r2ccl {
+namespace {
+
+// The 'alive' clock advances at most this much per round: a round that took longer was our own pause.
+constexpr uint64_t kLongestStepNs = 2 * kNsPerMs;
+constexpr uint64_t kHelloBoundNs = 10'000 * kNsPerMs;
+constexpr uint64_t kPortLookNs = 500 * kNsPerMs;
+constexpr size_t kHelloFrameBytes = 32 + sizeof(wire::Hello);
+constexpr size_t kMostPending = 4096;
+constexpr long kHotPauseNs = 20'000;
+
+// epoll data: small numbers are ours, the rest are descriptors shifted past them.
+constexpr uint64_t kWake = 0, kListening = 1, kNic = 2, kStream = 1 << 16;
+
+}  // namespace
+
+Result<void> Service::start() {
+  epoll_ = control::Descriptor(epoll_create1(EPOLL_CLOEXEC));
+  wake_ = control::Descriptor(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  if (!epoll_ || !wake_) return Error{ErrorCode::kSystem, std::string("epoll or eventfd: ") + std::strerror(errno)};
+  const auto watch_fd = [this](int fd, uint64_t data) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.u64 = data;
+    epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
+  };
+  watch_fd(wake_.get(), kWake);
+  for (size_t i = 0; i < core_.devices.size(); ++i) {
+    const int fd = core_.devices[i].context()->async_fd;
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);  // a stolen event must not stop this thread
+    watch_fd(fd, kNic + i);
+  }
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are the application's
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    return Error{ErrorCode::kSystem, std::string("cannot start the service thread: ") + error.what()};
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return {};
+}
+
+void Service::stop() {
+  if (!thread_.joinable()) return;
+  stopping_.store(true, std::memory_order_release);
+  kick();
+  // A frozen driver may hold the thread: then it is left behind rather than the process kept from ending.
+  for (int waited_ms = 0; waited_ms < 3000 && !stopped_.load(std::memory_order_acquire); ++waited_ms) usleep(1000);
+  if (stopped_.load(std::memory_order_acquire))
+    thread_.join();
+  else
+    thread_.detach();
+}
+
+void Service::kick() noexcept {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof one);
+}
+
+void Service::adopt(std::shared_ptr<Channel> channel) {
+  {
+    const std::lock_guard lock(mutex_);
+    adopted_.push_back(std::move(channel));
+  }
+  kick();
+}
+
+Result<control::Endpoint> Service::endpoint() {
+  const std::lock_guard lock(mutex_);
+  if (!listening_) {
+    auto fd = control::listen_any(core_.config.socket_interface, endpoint_);
+    if (!fd) return fd.error();
+    listening_ = std::move(*fd);
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.u64 = kListening;
+    epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listening_.get(), &event);
+  }
+  return endpoint_;
+}
+
+void Service::add(std::shared_ptr<Listener> listener) {
+  const std::lock_guard lock(mutex_);
+  listeners_.push_back(std::move(listener));
+}
+
+void Service::remove(uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(listeners_, [id](const auto& listener) { return listener->id == id; });
+}
+
+// --- the thread -------------------------------------------------------------------------------------------
+
+int Service::timeout_ms(Urgency urgency) const {
+  switch (urgency) {
+    case Urgency::kHot: return 0;
+    case Urgency::kWatching: return 1;
+    case Urgency::kBusy: return 2;
+    case Urgency::kIdle: return 100;
+  }
+  return 100;
+}
+
+void Service::run() {
+  pthread_setname_np(pthread_self(), "r2ccl-service");
+  prctl(PR_SET_TIMERSLACK, 1000UL);
+  uint64_t last = now_ns();
+  Urgency urgency = Urgency::kBusy;
+  while (!stopping_.load(std::memory_order_acquire)) {
+    epoll_event events[64];
+    const int count = epoll_wait(epoll_.get(), events, 64, timeout_ms(urgency));
+    const uint64_t now = now_ns();
+    alive_ += std::min(now - last, kLongestStepNs);
+    last = now;
+    const Tick tick{now, alive_};
+    for (int i = 0; i < count; ++i) {
+      const uint64_t what = events[i].data.u64;
+      if (what == kWake) {
+        uint64_t times;
+        [[maybe_unused]] const ssize_t got = read(wake_.get(), &times, sizeof times);
+      } else if (what == kListening) {
+        accept_all(now);
+      } else if (what < kStream) {
+        read_async_events(what - kNic, tick);
+      } else {
+        const int fd = int(what - kStream);
+        for (Entry& entry : entries_)
+          if (entry.watched_fd == fd) entry.channel->on_socket(tick);
+      }
+    }
+    take_adopted();
+    if (!pending_.empty()) greet(now);
+    look_at_downed_ports(tick);
+    urgency = step_channels(tick);
+    if (!pending_.empty()) urgency = std::max(urgency, Urgency::kWatching);
+    if (urgency == Urgency::kHot && count <= 0) {
+      const timespec pause{0, kHotPauseNs};
+      nanosleep(&pause, nullptr);
+    }
+  }
+  stopped_.store(true, std::memory_order_release);
+}
+
+void Service::take_adopted() {
+  std::vector<std::shared_ptr<Channel>> adopted;
+  {
+    const std::lock_guard lock(mutex_);
+    adopted.swap(adopted_);
+  }
+  for (auto& channel : adopted) {
+    entries_.push_back({std::move(channel), nullptr});
+    watch(entries_.back());
+  }
+}
+
+void Service::watch(Entry& entry) {
+  const int fd = entry.channel->fd();
+  const bool writing = entry.channel->wants_to_write();
+  if (fd == entry.watched_fd && writing == entry.watched_for_writing) return;
+  epoll_event event{};
+  event.events = EPOLLIN | (writing ? unsigned(EPOLLOUT) : 0u);
+  event.data.u64 = kStream + uint64_t(fd);
+  // A closed descriptor has left the set by itself.
+  if (fd >= 0) epoll_ctl(epoll_.get(), fd == entry.watched_fd ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &event);
+  entry.watched_fd = fd;
+  entry.watched_for_writing = writing;
+}
+
+void Service::accept_all(uint64_t now) {
+  for (;;) {
+    int fd;
+    {
+      const std::lock_guard lock(mutex_);
+      fd = accept4(listening_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    }
+    if (fd < 0) return;
+    const int on = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    if (pending_.size() < kMostPending)
+      pending_.push_back({control::Stream(control::Descriptor(fd)), now});
+    else
+      close(fd);
+  }
+}
+
+// A connection becomes a channel when its hello is here and names a listener; whether it may is for the
+// channel to say, which knows the token.
+void Service::greet(uint64_t now) {
+  std::erase_if(pending_, [&](Pending& pending) {
+    const bool open = pending.stream.fill();
+    if (pending.stream.incoming.size() >= kHelloFrameBytes) {
+      uint64_t id;
+      std::memcpy(&id, pending.stream.incoming.data() + 32 + offsetof(wire::Hello, listener), sizeof id);
+      std::shared_ptr<Listener> listener;
+      {
+        const std::lock_guard lock(mutex_);
+        for (auto& candidate : listeners_)
+          if (candidate->id == id) listener = candidate;
+      }
+      if (!listener) return true;  // closed meanwhile, or a stranger
+      auto channel = std::make_shared<Receiver>(core_, listener->nic, std::move(pending.stream), listener->token);
+      entries_.push_back({channel, listener});
+      channel->on_socket({now, alive_});
+      watch(entries_.back());
+      return true;
+    }
+    return !open || now - pending.since > kHelloBoundNs;
+  });
+}
+
+Urgency Service::step_channels(const Tick& tick) {
+  Urgency urgency = Urgency::kIdle;
+  for (Entry& entry : entries_) {
+    Channel& channel = *entry.channel;
+    urgency = std::max(urgency, channel.step(tick));
+    if (entry.listener && channel.status() != Status::kConnecting) {
+      // A stranger that failed to authenticate is not the listener's business.
+      if (channel.status() != Status::kFailed || channel.error().code != ErrorCode::kAuthentication) {
+        const std::lock_guard lock(entry.listener->mutex);
+        entry.listener->arrived.push_back(entry.channel);
+      }
+      entry.listener.reset();
+    }
+    watch(entry);
+  }
+  std::erase_if(entries_, [](const Entry& entry) { return entry.channel->finished(); });
+  return urgency;
+}
+
+void Service::read_async_events(size_t nic, const Tick& tick) {
+  verbs::Device& device = core_.devices[nic];
+  ibv_async_event event;
+  while (ibv_get_async_event(device.context(), &event) == 0) {
+    const ibv_event_type type = event.event_type;
+    ibv_ack_async_event(&event);
+    switch (type) {
+      case IBV_EVENT_PORT_ERR:
+        if (event.element.port_num == device.port()) port_changed(nic, false, tick);
+        break;
+      case IBV_EVENT_DEVICE_FATAL:
+        port_changed(nic, false, tick);
+        break;
+      case IBV_EVENT_PORT_ACTIVE:
+        if (event.element.port_num == device.port()) port_changed(nic, true, tick);
+        break;
+      default:
+        R2_INFO("NET/R2CCL: NIC %s: %s", device.name().c_str(), ibv_event_type_str(type));
+    }
+  }
+}
+
+void Service::port_changed(size_t nic, bool up, const Tick& tick) {
+  if (core_.nic_down[nic] == !up) return;
+  core_.nic_down[nic] = !up;
+  trace::Writer::instance().emit(up ? trace::EventType::kNicUp : trace::EventType::kNicDown, uint16_t(nic), 0,
+                                 uint64_t(trace::DetectedBy::kEvent));
+  R2_WARN("NET/R2CCL: port of NIC %s of %s %s", core_.devices[nic].name().c_str(), core_.host.c_str(),
+          up ? "is active again" : (core_.resilient() ? "went down" : "went down; R2CC_MODE=0 does nothing about it"));
+  for (Entry& entry : entries_) entry.channel->nic_changed(int(nic), up, tick);
+}
+
+// An event may be lost; a port that was said to be down is looked at now and then.
+void Service::look_at_downed_ports(const Tick& tick) {
+  if (tick.now < next_port_look_) return;
+  next_port_look_ = tick.now + kPortLookNs;
+  for (size_t nic = 0; nic < core_.devices.size(); ++nic)
+    if (core_.nic_down[nic] && core_.devices[nic].refresh_port(core_.config)) port_changed(nic, true, tick);
+}
+
+}  // namespace r2ccl

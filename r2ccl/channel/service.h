@@ -1,0 +1,88 @@
+// The one thread of the process that does everything that is not the fast path: control connections, async
+// events, watchdogs, fences, set-up. It sleeps while nothing is open.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "r2ccl/channel/channel.h"
+#include "r2ccl/channel/receiver.h"
+#include "r2ccl/control/socket.h"
+
+namespace r2ccl {
+
+/// Where a peer may connect to.
+class Listener {
+ public:
+  uint64_t id = 0;
+  int nic = 0;
+  control::Token token{};
+  std::mutex mutex;
+  std::vector<std::shared_ptr<Channel>> arrived;  ///< ready, or failed with a reason
+};
+
+class Service {
+ public:
+  explicit Service(Core& core) : core_(core) {}
+  ~Service() { stop(); }
+
+  /// Starts the thread. Needs the devices of the core to be open.
+  Result<void> start();
+  /// Ends the thread, within a bound. Idempotent.
+  void stop();
+  /// Any thread; never blocks.
+  void kick() noexcept;
+  /// Any thread: the service thread takes care of the channel from now on.
+  void adopt(std::shared_ptr<Channel> channel);
+  /// Where peers connect to; made on the first call.
+  Result<control::Endpoint> endpoint();
+  void add(std::shared_ptr<Listener> listener);
+  void remove(uint64_t listener);
+
+ private:
+  struct Pending {  // a connection that has not said hello
+    control::Stream stream;
+    uint64_t since;
+  };
+  struct Entry {
+    std::shared_ptr<Channel> channel;
+    std::shared_ptr<Listener> listener;  // receivers, until they are ready
+    int watched_fd = -1;
+    bool watched_for_writing = false;
+  };
+
+  void run();
+  int timeout_ms(Urgency urgency) const;
+  void take_adopted();
+  void watch(Entry& entry);
+  void accept_all(uint64_t now);
+  void greet(uint64_t now);
+  void read_async_events(size_t nic, const Tick& tick);
+  void port_changed(size_t nic, bool up, const Tick& tick);
+  void look_at_downed_ports(const Tick& tick);
+  Urgency step_channels(const Tick& tick);
+
+  Core& core_;
+  std::thread thread_;
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> stopped_{false};
+  control::Descriptor epoll_;
+  control::Descriptor wake_;
+  std::mutex mutex_;  // guards the following
+  control::Descriptor listening_;
+  control::Endpoint endpoint_;
+  std::vector<std::shared_ptr<Channel>> adopted_;
+  std::vector<std::shared_ptr<Listener>> listeners_;
+
+  // the thread's own
+  std::vector<Entry> entries_;
+  std::vector<Pending> pending_;
+  uint64_t alive_ = 0;
+  uint64_t next_port_look_ = 0;
+};
+
+}  // namespace r2ccl

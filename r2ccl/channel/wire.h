@@ -1,0 +1,168 @@
+// What travels between two ends of a channel: the connect handle, the CTS line, the immediate, and the control
+// messages. Plain data of fixed layout, little-endian; kWireVersion changes with any of it.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "r2ccl/channel/net.h"
+#include "r2ccl/control/frame.h"
+#include "r2ccl/control/socket.h"
+#include "r2ccl/verbs/device.h"
+
+namespace r2ccl::wire {
+
+static_assert(std::endian::native == std::endian::little, "the wire format is little-endian");
+
+inline constexpr uint16_t kWireVersion = 1;
+inline constexpr uint32_t kHandleMagic = 0x4c434332;  // "2CCL"
+inline constexpr int kMaxNics = 8;                    ///< NICs of one node that a channel may use
+inline constexpr uint32_t kRingLines = 64;            ///< CTS lines: more than requests can be open
+
+/// What NCCL carries from listen() to connect(). The last word belongs to the connecting side.
+struct Handle {
+  uint32_t magic;
+  uint16_t version;
+  uint8_t mode;
+  uint8_t reserved;
+  control::Endpoint where;
+  uint64_t listener;
+  control::Token token;
+  uint64_t connect_state;
+};
+static_assert(sizeof(Handle) <= kHandleBytes);
+
+/// One clear-to-send: message `head − 1` may be written to `address`. It counts only when head, tail and check
+/// agree, so that it may arrive in any order of bytes.
+struct alignas(64) CtsLine {
+  uint32_t head;
+  uint32_t check;
+  uint64_t address;
+  uint32_t bytes;
+  uint32_t reserved;
+  uint32_t keys[kMaxNics];  ///< remote key per NIC of the receiver
+  uint32_t reserved2;
+  uint32_t tail;
+};
+static_assert(sizeof(CtsLine) == 64);
+
+/// A mix of every word but `check` itself (the finaliser of splitmix64, folded over the line).
+inline uint32_t cts_check(const CtsLine& line) {
+  CtsLine copy = line;
+  copy.check = 0;
+  uint64_t words[8];
+  std::memcpy(words, &copy, sizeof words);
+  uint64_t mix = 0x9e3779b97f4a7c15;
+  for (const uint64_t word : words) {
+    mix = (mix ^ word) * 0xbf58476d1ce4e5b9;
+    mix ^= mix >> 29;
+  }
+  return uint32_t(mix ^ (mix >> 32));
+}
+
+/// 24 bits of ticket, 4 bits of segment number, 4 bits of segment count − 1.
+struct Immediate {
+  uint32_t ticket;
+  uint32_t segment;
+  uint32_t segments;
+};
+inline constexpr uint32_t kTicketMask = 0xffffff;
+inline constexpr uint32_t kMaxSegments = 16;
+inline uint32_t encode(const Immediate& i) { return (i.ticket & kTicketMask) << 8 | i.segment << 4 | (i.segments - 1); }
+inline Immediate decode(uint32_t word) { return {word >> 8, word >> 4 & 0xf, (word & 0xf) + 1}; }
+
+// --- control messages -------------------------------------------------------------------------------------
+
+enum class Type : uint16_t {
+  kHello = 1,    ///< connector → acceptor: who I am
+  kWelcome,      ///< acceptor → connector: who I am, and the nonce that keys everything after
+  kRefuse,       ///< either: a sentence; the connection ends
+  kOpen,         ///< sender → receiver: make your half of a path
+  kOpened,       ///< receiver → sender: it is made, or why not
+  kProve,        ///< sender → receiver: my probe came back; try yours
+  kProved,       ///< receiver → sender: mine too, the path stands by
+  kDrop,         ///< either: this path is not to be used
+  kMigrate,      ///< either: I leave the active path; fence it
+  kFenced,       ///< either: nothing can arrive over it at my side; receiver: and this is my ledger
+  kUse,          ///< sender → receiver: this path is active now
+  kNic,          ///< either: one of my NICs went down or came back
+  kClose,        ///< either: I am done; receiver: and I have received this much
+  kFail,         ///< either: the channel has failed, with the reason
+};
+
+struct Hello {  // also Welcome; the first two fields never move
+  uint32_t magic;
+  uint16_t version;
+  uint8_t mode;
+  uint8_t strict_ack;
+  uint64_t listener;
+  uint64_t process;       ///< random tag of the process
+  uint32_t requests;      ///< kMaxRequests
+  uint32_t ring_lines;    ///< kRingLines
+  uint8_t nics;
+  uint8_t home_nic;
+  uint8_t reserved[6];
+  control::Token nonce;   ///< Welcome only
+  char host[64];
+  char nic_names[kMaxNics][16];
+};
+
+/// A half of a path: what the other side needs to connect and to probe it.
+struct PathEnd {
+  verbs::PortAddress address;
+  uint32_t data_qp;
+  uint32_t probe_qp;
+  uint32_t first_psn;
+  uint32_t probe_key;
+  uint64_t probe_word;   ///< address of 8 readable bytes
+  uint64_t ring;         ///< sender: address of its CTS ring, kRingLines lines and then the word 'received up to'
+  uint32_t ring_key;
+  uint32_t reserved;
+};
+
+struct Open {
+  uint32_t path;
+  uint8_t sender_nic;
+  uint8_t receiver_nic;
+  uint8_t reserved[2];
+  PathEnd end;
+};
+struct Opened {
+  uint32_t path;
+  uint32_t ok;
+  PathEnd end;
+};
+struct PathMessage {  // Prove, Proved, Drop
+  uint32_t path;
+};
+struct Migrate {
+  uint32_t epoch;
+  uint32_t path;
+  uint32_t detected_by;
+  uint32_t planned;
+};
+struct Fenced {
+  uint32_t epoch;
+  uint32_t path;
+  uint64_t first_incomplete;          ///< receiver: everything before this message is here
+  uint16_t segments[kRingLines];      ///< receiver: what is here of message first_incomplete + i
+};
+struct Use {
+  uint32_t epoch;
+  uint32_t path;
+};
+struct Nic {
+  uint32_t nic;
+  uint32_t up;
+};
+struct Close {
+  uint64_t received;  ///< receiver: messages received in full
+};
+struct Sentence {
+  uint32_t code;
+  char text[508];
+};
+
+}  // namespace r2ccl::wire

@@ -1,0 +1,174 @@
+#include "r2ccl/control/socket.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+
+namespace r2ccl::control {
+namespace {
+
+Error failure(const char* call) {
+  return Error{ErrorCode::kSystem, std::string(call) + ": " + std::strerror(errno)};
+}
+
+socklen_t to_sockaddr(const Endpoint& endpoint, sockaddr_storage& out) {
+  out = {};
+  if (endpoint.family == AF_INET6) {
+    auto& in6 = reinterpret_cast<sockaddr_in6&>(out);
+    in6.sin6_family = AF_INET6;
+    in6.sin6_port = endpoint.port;
+    in6.sin6_scope_id = endpoint.scope;
+    std::memcpy(&in6.sin6_addr, endpoint.address, 16);
+    return sizeof in6;
+  }
+  auto& in4 = reinterpret_cast<sockaddr_in&>(out);
+  in4.sin_family = AF_INET;
+  in4.sin_port = endpoint.port;
+  std::memcpy(&in4.sin_addr, endpoint.address, 4);
+  return sizeof in4;
+}
+
+Endpoint from_sockaddr(const sockaddr* address) {
+  Endpoint endpoint;
+  endpoint.family = uint16_t(address->sa_family);
+  if (address->sa_family == AF_INET6) {
+    const auto* in6 = reinterpret_cast<const sockaddr_in6*>(address);
+    endpoint.port = in6->sin6_port;
+    endpoint.scope = in6->sin6_scope_id;
+    std::memcpy(endpoint.address, &in6->sin6_addr, 16);
+  } else {
+    const auto* in4 = reinterpret_cast<const sockaddr_in*>(address);
+    endpoint.port = in4->sin_port;
+    std::memcpy(endpoint.address, &in4->sin_addr, 4);
+  }
+  return endpoint;
+}
+
+bool wanted(std::string_view filter, std::string_view name) {
+  if (filter.empty()) return name.substr(0, 6) != "docker";
+  const bool exclude = filter.front() == '^';
+  if (exclude) filter.remove_prefix(1);
+  const bool exact = !filter.empty() && filter.front() == '=';
+  if (exact) filter.remove_prefix(1);
+  bool match = false;
+  while (!filter.empty() && !match) {
+    const size_t comma = filter.find(',');
+    const std::string_view item = filter.substr(0, comma);
+    filter = comma == std::string_view::npos ? std::string_view() : filter.substr(comma + 1);
+    match = exact ? name == item : name.substr(0, item.size()) == item;
+  }
+  return match != exclude;
+}
+
+Result<Endpoint> choose_address(const std::string& filter) {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return failure("getifaddrs");
+  const ifaddrs* best = nullptr;
+  int best_score = -1;
+  for (const ifaddrs* it = list; it; it = it->ifa_next) {
+    if (!it->ifa_addr || !(it->ifa_flags & IFF_UP)) continue;
+    const int family = it->ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6) continue;
+    if (!wanted(filter, it->ifa_name)) continue;
+    const int score = ((it->ifa_flags & IFF_LOOPBACK) ? 0 : 2) + (family == AF_INET ? 1 : 0);
+    if (score > best_score) {
+      best = it;
+      best_score = score;
+    }
+  }
+  Result<Endpoint> result = best ? Result<Endpoint>(from_sockaddr(best->ifa_addr))
+                                 : Result<Endpoint>(Error{ErrorCode::kSystem, "no network interface is up that matches '" +
+                                                                                  filter + "' (NCCL_SOCKET_IFNAME)"});
+  freeifaddrs(list);
+  return result;
+}
+
+void set_options(int fd) {
+  const int on = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+}  // namespace
+
+Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = other.release();
+  return *this;
+}
+Descriptor::~Descriptor() {
+  if (fd_ >= 0) ::close(fd_);
+}
+int Descriptor::release() {
+  const int fd = fd_;
+  fd_ = -1;
+  return fd;
+}
+
+std::string text(const Endpoint& endpoint) {
+  char buffer[INET6_ADDRSTRLEN] = "?";
+  inet_ntop(endpoint.family, endpoint.address, buffer, sizeof buffer);
+  return std::string(buffer) + ":" + std::to_string(ntohs(endpoint.port));
+}
+
+Result<Descriptor> listen_any(const std::string& interface_prefix, Endpoint& where) {
+  Result<Endpoint> chosen = choose_address(interface_prefix);
+  if (!chosen) return chosen.error();
+  chosen->port = 0;
+  Descriptor fd(socket(chosen->family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd) return failure("socket");
+  sockaddr_storage address;
+  socklen_t length = to_sockaddr(*chosen, address);
+  if (bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) return failure("bind");
+  if (listen(fd.get(), SOMAXCONN) != 0) return failure("listen");
+  length = sizeof address;
+  if (getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) return failure("getsockname");
+  where = from_sockaddr(reinterpret_cast<sockaddr*>(&address));
+  return fd;
+}
+
+Result<Descriptor> start_connect(const Endpoint& where) {
+  Descriptor fd(socket(where.family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd) return failure("socket");
+  set_options(fd.get());
+  sockaddr_storage address;
+  const socklen_t length = to_sockaddr(where, address);
+  if (connect(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 && errno != EINPROGRESS)
+    return Error{ErrorCode::kSystem, "connect to " + text(where) + ": " + std::strerror(errno)};
+  return fd;
+}
+
+bool Stream::flush() {
+  while (!outgoing.empty()) {
+    const ssize_t sent = send(fd_.get(), outgoing.data(), outgoing.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0) {
+      if (errno == EINTR) continue;
+      return errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOTCONN || errno == EINPROGRESS;
+    }
+    outgoing.erase(outgoing.begin(), outgoing.begin() + sent);
+  }
+  return true;
+}
+
+bool Stream::fill() {
+  // A peer cannot make this buffer grow beyond one read per call; frames are bounded and taken off each time.
+  std::byte chunk[8192];
+  for (;;) {
+    const ssize_t got = recv(fd_.get(), chunk, sizeof chunk, MSG_DONTWAIT);
+    if (got > 0) {
+      incoming.insert(incoming.end(), chunk, chunk + got);
+      return true;
+    }
+    if (got == 0) return false;
+    if (errno == EINTR) continue;
+    return errno == EAGAIN || errno == EWOULDBLOCK;
+  }
+}
+
+}  // namespace r2ccl::control

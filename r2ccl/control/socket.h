@@ -1,0 +1,67 @@
+// Non-blocking TCP for control messages, and the choice of the interface they use.
+#pragma once
+
+#include <netinet/in.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "r2ccl/base/result.h"
+
+namespace r2ccl::control {
+
+/// A file descriptor that closes itself.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(other.release()) {}
+  Descriptor& operator=(Descriptor&& other) noexcept;
+  ~Descriptor();
+  int get() const { return fd_; }
+  int release();
+  explicit operator bool() const { return fd_ >= 0; }
+
+ private:
+  int fd_ = -1;
+};
+
+/// IPv4 or IPv6 address and port, as it travels in a handle.
+struct Endpoint {
+  uint16_t family = 0;
+  uint16_t port = 0;      ///< network order
+  uint32_t scope = 0;
+  uint8_t address[16]{};  ///< network order; IPv4 in the first four
+};
+
+std::string text(const Endpoint& endpoint);
+
+/// Listens on an ephemeral port of the interface whose name starts with `interface_prefix` ('=' exact, '^'
+/// excludes; empty: the first one that is up and not loopback or docker, loopback if there is no other).
+Result<Descriptor> listen_any(const std::string& interface_prefix, Endpoint& where);
+/// Starts a connection; it is established when the descriptor becomes writable.
+Result<Descriptor> start_connect(const Endpoint& where);
+
+/// Bytes on their way in and out of one connection.
+class Stream {
+ public:
+  Stream() = default;
+  explicit Stream(Descriptor fd) : fd_(std::move(fd)) {}
+  int fd() const { return fd_.get(); }
+  bool open() const { return bool(fd_); }
+  void close() { fd_ = Descriptor(); }
+  /// Sends what it can of `outgoing`. False: the connection is broken.
+  bool flush();
+  /// Reads what is there into `incoming`. False: the peer closed it, or it is broken.
+  bool fill();
+  bool wants_to_write() const { return !outgoing.empty(); }
+
+  std::vector<std::byte> incoming;
+  std::vector<std::byte> outgoing;
+
+ private:
+  Descriptor fd_;
+};
+
+}  // namespace r2ccl::control

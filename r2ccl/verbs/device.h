@@ -1,0 +1,70 @@
+// A NIC that is open: its context, protection domain and the port that this process uses. Everything that is
+// read from the port (state, GID, MTU) can be read again, because a port may come back changed.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "r2ccl/base/config.h"
+#include "r2ccl/base/result.h"
+
+namespace r2ccl::verbs {
+
+/// Calls the deleter function of a libibverbs object.
+template <auto Destroy>
+struct Deleter {
+  template <typename T>
+  void operator()(T* object) const {
+    if (object) Destroy(object);
+  }
+};
+
+/// What a peer must know to reach a port.
+struct PortAddress {
+  uint8_t link_layer = IBV_LINK_LAYER_ETHERNET;
+  uint8_t mtu = IBV_MTU_1024;
+  uint16_t lid = 0;
+  ibv_gid gid{};
+};
+
+class Device {
+ public:
+  Device(Device&&) = default;
+  Device& operator=(Device&&) = default;
+
+  /// Opens every usable NIC, in the order of ibv_get_device_list, after NCCL_IB_HCA. A device without an
+  /// active port is skipped with a log line. Error kNoDevice when none is left.
+  static Result<std::vector<Device>> open_all(const Config& config);
+
+  const std::string& name() const { return name_; }
+  uint64_t guid() const { return guid_; }
+  uint8_t port() const { return port_; }
+  ibv_context* context() const { return context_.get(); }
+  ibv_pd* pd() const { return pd_.get(); }
+  int gid_index() const { return gid_index_; }
+  const ibv_device_attr& limits() const { return limits_; }
+  /// Active speed × width in Mbit/s.
+  int speed_mbps() const { return speed_mbps_; }
+  const PortAddress& address() const { return address_; }
+
+  /// Reads the port again. Returns true when it is active.
+  bool refresh_port(const Config& config);
+
+ private:
+  Device() = default;
+
+  std::unique_ptr<ibv_context, Deleter<&ibv_close_device>> context_;
+  std::unique_ptr<ibv_pd, Deleter<&ibv_dealloc_pd>> pd_;
+  std::string name_;
+  uint64_t guid_ = 0;
+  uint8_t port_ = 1;
+  int gid_index_ = 0;
+  int speed_mbps_ = 0;
+  ibv_device_attr limits_{};
+  PortAddress address_;
+};
+
+}  // namespace r2ccl::verbs

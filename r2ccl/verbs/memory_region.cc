@@ -1,0 +1,25 @@
+#include "r2ccl/verbs/memory_region.h"
+
+#include <sys/resource.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace r2ccl::verbs {
+
+Result<MemoryRegion> MemoryRegion::create(const Device& device, void* data, size_t bytes) {
+  MemoryRegion region;
+  constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  region.region_.reset(ibv_reg_mr(device.pd(), data, bytes, kAccess));
+  if (region.region_) return region;
+  const int error = errno;
+  std::string text = "ibv_reg_mr of " + std::to_string(bytes) + " bytes on " + device.name() + ": " + std::strerror(error);
+  if (error != ENOMEM) return Error{ErrorCode::kVerbs, text};
+  rlimit limit{};
+  getrlimit(RLIMIT_MEMLOCK, &limit);
+  if (limit.rlim_cur != RLIM_INFINITY)
+    text += "; RLIMIT_MEMLOCK is " + std::to_string(limit.rlim_cur / 1024) + " KiB";
+  return Error{ErrorCode::kMemoryLock, text};
+}
+
+}  // namespace r2ccl::verbs

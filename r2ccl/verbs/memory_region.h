@@ -1,0 +1,24 @@
+// A registered range of memory on one NIC.
+#pragma once
+
+#include <memory>
+
+#include "r2ccl/verbs/device.h"
+
+namespace r2ccl::verbs {
+
+class MemoryRegion {
+ public:
+  MemoryRegion() = default;
+  /// Registers [data, data + bytes) for local and remote access. Error kMemoryLock (ENOMEM) or kVerbs.
+  static Result<MemoryRegion> create(const Device& device, void* data, size_t bytes);
+
+  uint32_t lkey() const { return region_->lkey; }
+  uint32_t rkey() const { return region_->rkey; }
+  explicit operator bool() const { return region_ != nullptr; }
+
+ private:
+  std::unique_ptr<ibv_mr, Deleter<&ibv_dereg_mr>> region_;
+};
+
+}  // namespace r2ccl::verbs

@@ -1,0 +1,54 @@
+// An RC queue pair and the few work requests that the core posts.
+#pragma once
+
+#include <memory>
+
+#include "r2ccl/verbs/completion_queue.h"
+#include "r2ccl/verbs/device.h"
+
+namespace r2ccl::verbs {
+
+struct QueuePairLimits {
+  uint32_t send_work_requests = 128;
+  uint32_t receive_work_requests = 1;
+  uint32_t inline_bytes = 0;
+};
+
+/// The other end of a connection.
+struct RemoteQueuePair {
+  PortAddress address;
+  uint32_t number = 0;
+  uint32_t first_psn = 0;
+};
+
+class QueuePair {
+ public:
+  QueuePair() = default;
+  /// Creates an RC QP in INIT with remote read and write allowed. Both directions complete into `queue`.
+  static Result<QueuePair> create(const Device& device, const CompletionQueue& queue, const QueuePairLimits& limits);
+
+  /// INIT → RTR → RTS. `our_psn` is what the other end was told.
+  Result<void> connect(const Device& device, const RemoteQueuePair& remote, uint32_t our_psn, const Config& config);
+  /// Any state → ERR. When it returns, the NIC places nothing more through this QP and flushes what is posted.
+  Result<void> to_error() noexcept;
+
+  /// Each returns 0 or an errno; the QP is left as it was.
+  int post_write_imm(uint64_t id, const void* data, uint32_t bytes, uint32_t lkey, uint64_t remote, uint32_t rkey,
+                     uint32_t immediate) noexcept;
+  int post_write(uint64_t id, const void* data, uint32_t bytes, uint32_t lkey, uint64_t remote, uint32_t rkey,
+                 bool signaled) noexcept;
+  int post_read(uint64_t id, void* data, uint32_t bytes, uint32_t lkey, uint64_t remote, uint32_t rkey) noexcept;
+  /// A receive without a buffer: it takes an immediate.
+  int post_receive(uint64_t id) noexcept;
+
+  uint32_t number() const { return pair_->qp_num; }
+  uint32_t inline_bytes() const { return inline_bytes_; }
+  explicit operator bool() const { return pair_ != nullptr; }
+
+ private:
+  int post(ibv_send_wr& request) noexcept;
+  std::unique_ptr<ibv_qp, Deleter<&ibv_destroy_qp>> pair_;
+  uint32_t inline_bytes_ = 0;
+};
+
+}  // namespace r2ccl::verbs
