@@ -1,0 +1,147 @@
+// The two ledgers and the words on the wire: what counts as arrived, what must be sent again.
+#include "r2ccl/channel/ledger.h"
+
+#include <gtest/gtest.h>
+
+namespace r2ccl {
+namespace {
+
+wire::Immediate whole(uint64_t message) { return {uint32_t(message) & wire::kTicketMask, 0, 1}; }
+
+TEST(Immediate, survives_its_encoding_at_every_limit) {
+  for (const uint32_t ticket : {0u, 1u, 0xabcdefu, wire::kTicketMask})
+    for (const uint32_t segments : {1u, 7u, wire::kMaxSegments})
+      for (uint32_t segment = 0; segment < segments; ++segment) {
+        const wire::Immediate back = wire::decode(wire::encode({ticket, segment, segments}));
+        EXPECT_EQ(back.ticket, ticket);
+        EXPECT_EQ(back.segment, segment);
+        EXPECT_EQ(back.segments, segments);
+      }
+}
+
+TEST(CtsLine, any_changed_word_breaks_the_check) {
+  wire::CtsLine line{};
+  line.head = line.tail = 7;
+  line.address = 0x7f0012345000;
+  line.bytes = 1 << 20;
+  for (int i = 0; i < wire::kMaxNics; ++i) line.keys[i] = uint32_t(1000 + i);
+  line.check = wire::cts_check(line);
+  for (size_t byte = 0; byte < sizeof line; ++byte) {
+    if (byte >= offsetof(wire::CtsLine, check) && byte < offsetof(wire::CtsLine, check) + 4) continue;
+    wire::CtsLine torn = line;
+    reinterpret_cast<unsigned char*>(&torn)[byte] ^= 0x40;
+    EXPECT_NE(wire::cts_check(torn), line.check) << "byte " << byte;
+  }
+}
+
+TEST(ReceiveLedger, counts_a_message_when_its_last_segment_is_here_in_any_order) {
+  ReceiveLedger ledger;
+  const uint64_t message = ledger.open();
+  EXPECT_EQ(ledger.arrive({uint32_t(message), 2, 3}, 30).arrival, Arrival::kSegment);
+  EXPECT_EQ(ledger.arrive({uint32_t(message), 0, 3}, 10).arrival, Arrival::kSegment);
+  EXPECT_FALSE(ledger.complete(message));
+  EXPECT_EQ(ledger.segments(message), 0b101);
+  EXPECT_EQ(ledger.arrive({uint32_t(message), 1, 3}, 20).arrival, Arrival::kMessage);
+  EXPECT_TRUE(ledger.complete(message));
+  EXPECT_EQ(ledger.bytes(message), 60u);
+  EXPECT_EQ(ledger.received(), 1u);
+}
+
+TEST(ReceiveLedger, received_up_to_has_no_gap) {
+  ReceiveLedger ledger;
+  for (int i = 0; i < 3; ++i) ledger.open();
+  EXPECT_EQ(ledger.arrive(whole(2), 1).arrival, Arrival::kMessage);
+  EXPECT_EQ(ledger.received(), 0u);
+  EXPECT_EQ(ledger.arrive(whole(0), 1).arrival, Arrival::kMessage);
+  EXPECT_EQ(ledger.received(), 1u);
+  EXPECT_EQ(ledger.arrive(whole(1), 1).arrival, Arrival::kMessage);
+  EXPECT_EQ(ledger.received(), 3u);
+}
+
+TEST(ReceiveLedger, tells_a_duplicate_from_a_stranger) {
+  ReceiveLedger ledger;
+  ledger.open();
+  ledger.open();
+  EXPECT_EQ(ledger.arrive(whole(0), 1).arrival, Arrival::kMessage);
+  EXPECT_EQ(ledger.arrive(whole(0), 1).arrival, Arrival::kDuplicate);
+  EXPECT_EQ(ledger.arrive({1, 0, 2}, 1).arrival, Arrival::kSegment);
+  EXPECT_EQ(ledger.arrive({1, 0, 2}, 1).arrival, Arrival::kDuplicate);
+  EXPECT_EQ(ledger.arrive({1, 1, 4}, 1).arrival, Arrival::kUnknown) << "another segment count";
+  EXPECT_EQ(ledger.arrive(whole(5), 1).arrival, Arrival::kUnknown) << "no such irecv";
+}
+
+TEST(ReceiveLedger, tickets_wrap_after_2_to_the_24_messages) {
+  ReceiveLedger ledger;
+  for (uint64_t message = 0; message < (1u << 24) + 100; ++message) {
+    ASSERT_EQ(ledger.open(), message);
+    const auto outcome = ledger.arrive(whole(message), 8);
+    ASSERT_EQ(outcome.arrival, Arrival::kMessage) << message;
+    ASSERT_EQ(outcome.message, message);
+  }
+}
+
+TEST(SendLedger, a_buffer_is_given_back_only_after_the_receivers_word) {
+  SendLedger ledger;
+  const uint64_t message = ledger.open(1);
+  EXPECT_FALSE(ledger.done(message, true));
+  ledger.completed(message, 0);
+  EXPECT_TRUE(ledger.done(message, false));
+  EXPECT_FALSE(ledger.done(message, true));
+  ledger.confirmed(1);
+  EXPECT_TRUE(ledger.done(message, true));
+}
+
+TEST(SendLedger, the_receivers_word_alone_does_not_free_a_buffer_the_nic_still_reads) {
+  SendLedger ledger;
+  const uint64_t message = ledger.open(2);
+  ledger.confirmed(1);
+  EXPECT_FALSE(ledger.done(message, true));
+  ledger.completed(message, 0);
+  EXPECT_FALSE(ledger.done(message, true));
+  ledger.completed(message, 1);
+  EXPECT_TRUE(ledger.done(message, true));
+}
+
+TEST(SendLedger, replays_only_what_the_receiver_misses) {
+  SendLedger ledger;
+  const uint64_t message = ledger.open(4);
+  EXPECT_EQ(ledger.missing(message, 0b0101), 0b1010);
+  EXPECT_EQ(ledger.missing(message, 0b1111), 0);
+  ledger.confirmed(1);
+  EXPECT_EQ(ledger.missing(message, 0), 0) << "confirmed messages are never sent again";
+}
+
+TEST(SendLedger, what_the_nic_said_counts_for_nothing_after_a_restart) {
+  SendLedger ledger;
+  const uint64_t message = ledger.open(2);
+  ledger.completed(message, 0);
+  ledger.completed(message, 1);
+  ledger.restart(message, 0b01);
+  ledger.confirmed(1);
+  EXPECT_FALSE(ledger.done(message, true));
+  ledger.completed(message, 1);
+  EXPECT_TRUE(ledger.done(message, true));
+}
+
+TEST(SendLedger, a_confirmation_never_goes_back_nor_beyond_what_was_sent) {
+  SendLedger ledger;
+  ledger.open(1);
+  ledger.open(1);
+  ledger.confirmed(2);
+  ledger.confirmed(1);
+  EXPECT_EQ(ledger.confirmed(), 2u);
+  ledger.confirmed(99);
+  EXPECT_EQ(ledger.confirmed(), 2u);
+}
+
+TEST(SendLedger, a_peer_that_closed_releases_what_it_received) {
+  SendLedger ledger;
+  ledger.open(1);
+  ledger.open(1);
+  ledger.released(1);
+  EXPECT_TRUE(ledger.done(0, true));
+  EXPECT_FALSE(ledger.done(1, true));
+}
+
+}  // namespace
+}  // namespace r2ccl
