@@ -1,5 +1,6 @@
 # r2ccl_add_test(NAME n SOURCES ... LIBRARIES ... LABEL unit|emulated|rxe|gpu [TIMEOUT s] [ENVIRONMENT K=V ...])
 #   one GoogleTest program and one ctest entry. No test waits longer than its TIMEOUT (60 s unless told).
+#   Unit tests run side by side; all others measure time on a machine that should be theirs, so each runs alone.
 function(r2ccl_add_test)
   if(NOT R2CCL_BUILD_TESTS)
     return()
@@ -12,6 +13,9 @@ function(r2ccl_add_test)
   target_link_libraries(${T_NAME} PRIVATE ${T_LIBRARIES} GTest::gtest GTest::gtest_main Threads::Threads)
   add_test(NAME ${T_NAME} COMMAND ${T_NAME})
   set_tests_properties(${T_NAME} PROPERTIES LABELS ${T_LABEL} TIMEOUT ${T_TIMEOUT})
+  if(NOT T_LABEL STREQUAL "unit")
+    set_tests_properties(${T_NAME} PROPERTIES RUN_SERIAL ON)
+  endif()
   if(T_ENVIRONMENT)
     set_tests_properties(${T_NAME} PROPERTIES ENVIRONMENT "${T_ENVIRONMENT}")
   endif()
