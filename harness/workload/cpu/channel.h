@@ -1,0 +1,105 @@
+// One NCCL channel of a rank: a connection to the next rank, one from the previous rank, their slots, and the
+// steps of the operation that is open. Advanced by the proxy's progress thread only; never blocks.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "harness/workload/cpu/memory.h"
+#include "harness/workload/cpu/net_plugin.h"
+#include "harness/workload/cpu/pattern.h"
+#include "harness/workload/cpu/rank_config.h"
+#include "harness/workload/cpu/steps.h"
+
+namespace r2bench {
+
+/// What receivers saw that no element tells.
+struct StreamFaults {
+  uint64_t duplicated = 0;   ///< messages that came again
+  uint64_t lost = 0;         ///< messages that were skipped
+  uint64_t size_errors = 0;  ///< receives of another size than was sent
+};
+
+/// An error that the plugin returned: what was called, on which NIC, towards whom.
+class ChannelError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// The user's buffers of an operation.
+struct UserBuffers {
+  char* input = nullptr;
+  char* output = nullptr;
+};
+
+class Channel {
+ public:
+  Channel(NetPlugin& plugin, const RankConfig& config, int index, int device, const std::string& device_name);
+
+  // Set-up and tear-down; on the service thread. Each throws ChannelError.
+  void listen(void* handle);
+  /// One round of connect and accept. true: both are there.
+  bool advance_connections(void* peer_handle);
+  /// Registers the slots, and the user's buffers when the job sends straight from them.
+  void register_memory(const UserBuffers& user, size_t bytes);
+  void close() noexcept;
+
+  // One operation; on the progress thread.
+  void start(const std::vector<Lane>& lanes, const UserBuffers& user);
+  /// Does what can be done now. Returns whether anything moved. Throws ChannelError.
+  bool progress();
+  bool finished() const;
+
+  const StreamFaults& stream_faults() const { return faults_; }
+  uint64_t messages_received() const { return received_; }
+
+ private:
+  static constexpr int kMaxSlots = 8;
+  struct Slot {
+    void* request = nullptr;
+    size_t bytes = 0;
+    char* data = nullptr;
+  };
+  struct LaneState {
+    const Lane* steps = nullptr;
+    size_t next = 0;
+  };
+
+  [[noreturn]] void fail(const char* call, NetPlugin::Status status, bool sending) const;
+  bool post_receives();
+  bool test_receives();
+  bool run_steps();
+  bool post_sends();
+  bool test_sends();
+  void check_marker(const char* data, size_t bytes);
+  size_t element() const { return element_size(config_.dtype); }
+  bool direct() const { return config_.registered && config_.op == Operation::kSendRecv; }
+  char* slot_memory(const Memory& buffer, uint64_t message) const { return buffer.data() + message % slots_ * slot_bytes_; }
+
+  NetPlugin& plugin_;
+  const RankConfig& config_;
+  int index_;
+  int device_;
+  std::string device_name_;
+  size_t slot_bytes_;
+  size_t slots_;
+  void *listener_ = nullptr, *send_comm_ = nullptr, *recv_comm_ = nullptr;
+  Memory send_buffer_, recv_buffer_;
+  void *send_registration_ = nullptr, *recv_registration_ = nullptr;
+  void *input_registration_ = nullptr, *output_registration_ = nullptr;
+
+  // The open operation. Messages are numbered since the connection was made.
+  std::vector<LaneState> lanes_;
+  std::vector<Step> receive_steps_;  ///< of this operation, in order: expected sizes
+  size_t send_steps_ = 0;
+  UserBuffers user_;
+  uint64_t operation_first_receive_ = 0, operation_first_send_ = 0;
+  uint64_t posted_ = 0, received_ = 0, consumed_ = 0;  ///< of receives
+  uint64_t filled_ = 0, sent_ = 0, completed_ = 0;     ///< of sends
+  Slot receives_[kMaxSlots], sends_[kMaxSlots];
+  StreamFaults faults_;
+  int64_t marker_shift_ = 0;  ///< how far the peer's numbers have run away from ours
+};
+
+}  // namespace r2bench

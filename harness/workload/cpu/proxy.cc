@@ -1,0 +1,129 @@
+#include "harness/workload/cpu/proxy.h"
+
+#include <sched.h>
+
+#include "r2ccl/base/clock.h"
+
+namespace r2bench {
+
+ServiceThread::ServiceThread()
+    : thread_([this] {
+        std::unique_lock lock(mutex_);
+        while (true) {
+          wake_.wait(lock, [&] { return stop_ || !queue_.empty(); });
+          if (queue_.empty()) return;
+          auto task = std::move(queue_.front());
+          queue_.erase(queue_.begin());
+          lock.unlock();
+          task();
+          lock.lock();
+        }
+      }) {}
+
+ServiceThread::~ServiceThread() {
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+std::shared_future<void> ServiceThread::post(std::function<void()> work) {
+  std::packaged_task<void()> task(std::move(work));
+  std::shared_future<void> result = task.get_future().share();
+  {
+    std::lock_guard lock(mutex_);
+    queue_.push_back(std::move(task));
+  }
+  wake_.notify_all();
+  return result;
+}
+
+void ServiceThread::run(std::function<void()> work) { post(std::move(work)).get(); }
+
+bool ServiceThread::run_for(std::function<void()> work, std::chrono::milliseconds bound) {
+  auto result = post(std::move(work));
+  if (result.wait_for(bound) != std::future_status::ready) return false;
+  result.get();
+  return true;
+}
+
+ProgressThread::ProgressThread() : thread_([this] { loop(); }) {}
+
+ProgressThread::~ProgressThread() {
+  stop();
+  thread_.join();
+}
+
+void ProgressThread::stop() {
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  wake_.notify_all();
+  done_.notify_all();
+}
+
+bool ProgressThread::run(std::vector<Channel>& channels) {
+  std::unique_lock lock(mutex_);
+  if (!error_.empty()) throw ChannelError(error_);
+  open_ = &channels;
+  wake_.notify_all();
+  done_.wait(lock, [&] { return open_ == nullptr || stop_; });
+  if (!error_.empty()) throw ChannelError(error_);
+  return open_ == nullptr;
+}
+
+void ProgressThread::sleep_once(std::chrono::nanoseconds duration, std::function<void(uint64_t, uint64_t)> note) {
+  std::lock_guard lock(mutex_);
+  sleep_for_ = duration;
+  sleep_note_ = std::move(note);
+  sleep_wanted_.store(true, std::memory_order_release);
+}
+
+void ProgressThread::loop() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    wake_.wait(lock, [&] { return stop_ || (open_ && error_.empty()); });
+    if (stop_) return;
+    std::vector<Channel>& channels = *open_;
+    lock.unlock();
+    std::string error;
+    bool all_finished = false;
+    try {
+      while (!all_finished && !stop_.load(std::memory_order_relaxed)) {
+        if (sleep_wanted_.load(std::memory_order_acquire)) {
+          const uint64_t from = r2ccl::now_ns();
+          std::function<void(uint64_t, uint64_t)> note;
+          std::chrono::nanoseconds duration;
+          {
+            std::lock_guard guard(mutex_);
+            sleep_wanted_ = false;
+            duration = sleep_for_;
+            note = std::move(sleep_note_);
+          }
+          std::this_thread::sleep_for(duration);
+          if (note) note(from, r2ccl::now_ns());
+        }
+        bool moved = false;
+        all_finished = true;
+        for (Channel& channel : channels) {
+          if (channel.finished()) continue;
+          moved |= channel.progress();
+          all_finished = all_finished && channel.finished();
+        }
+        if (!moved) sched_yield();
+      }
+    } catch (const std::exception& e) {
+      error = e.what();
+    }
+    lock.lock();
+    error_ = error;
+    if (all_finished || !error.empty()) open_ = nullptr;
+    done_.notify_all();
+    if (stop_) return;
+  }
+}
+
+}  // namespace r2bench

@@ -1,0 +1,67 @@
+// NCCL's proxy in small: a progress thread that alone calls isend, irecv and test and sleeps while nothing is
+// open, and a service thread for everything else (listen, connect, accept, regMr, close).
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <future>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "harness/workload/cpu/channel.h"
+
+namespace r2bench {
+
+/// Runs closures one after the other on one thread of its own.
+class ServiceThread {
+ public:
+  ServiceThread();
+  ~ServiceThread();
+  /// Runs `work` there and waits. Exceptions come back to the caller.
+  void run(std::function<void()> work);
+  /// The same with a bound; false: it was not done in time and goes on in the background.
+  bool run_for(std::function<void()> work, std::chrono::milliseconds bound);
+
+ private:
+  std::shared_future<void> post(std::function<void()> work);
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::vector<std::packaged_task<void()>> queue_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+class ProgressThread {
+ public:
+  ProgressThread();
+  /// Ends the thread; an open operation is left as it is.
+  ~ProgressThread();
+
+  /// Opens an operation on all channels and waits until all have finished it. An error of the plugin ends the
+  /// thread's work for good, as it does in NCCL: throws ChannelError, then and on every later call.
+  /// Returns false when stop() came first.
+  bool run(std::vector<Channel>& channels);
+  /// Makes run() return false soon. Final.
+  void stop();
+  /// Stops polling for `duration`, between two polls: a receiver that sleeps. Asleep since / until, for `note`.
+  void sleep_once(std::chrono::nanoseconds duration, std::function<void(uint64_t from_ns, uint64_t to_ns)> note);
+
+ private:
+  void loop();
+
+  std::mutex mutex_;
+  std::condition_variable wake_, done_;
+  std::vector<Channel>* open_ = nullptr;
+  std::string error_;
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> sleep_wanted_{false};
+  std::chrono::nanoseconds sleep_for_{0};
+  std::function<void(uint64_t, uint64_t)> sleep_note_;
+  std::thread thread_;
+};
+
+}  // namespace r2bench

@@ -1,0 +1,290 @@
+#include "harness/workload/cpu/rank.h"
+
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "harness/workload/cpu/pattern.h"
+#include "harness/workload/cpu/plugin_log.h"
+#include "r2ccl/base/clock.h"
+#include "r2ccl/trace/ring.h"
+
+namespace r2bench {
+
+using namespace std::chrono_literals;
+using r2ccl::trace::EventType;
+using r2ccl::trace::Writer;
+
+namespace {
+constexpr uint16_t kNoNicIndex = 0xffff;
+constexpr auto kCloseBound = 3s;  // as long as an application would wait in ncclCommAbort
+}  // namespace
+
+Rank::Rank(MessageSocket socket) : socket_(std::move(socket)) {}
+
+Rank::~Rank() {
+  leaving_ = true;
+  if (listener_.joinable()) listener_.join();
+}
+
+void Rank::say(nlohmann::json message) {
+  std::lock_guard lock(send_mutex_);
+  socket_.send(message);
+}
+
+void Rank::listen_to_runner() {
+  while (!leaving_) {
+    const auto message = socket_.receive(50ms);
+    if (!message) {
+      // Nobody is left who could use a result, or end us: go at once, whatever the plugin is doing.
+      if (socket_.closed()) _exit(kRankOrphaned);
+      continue;
+    }
+    const std::string type = message->value("type", "");
+    if (type == "sleep") {
+      const auto duration = std::chrono::nanoseconds(message->value("ns", int64_t{0}));
+      if (progress_)
+        progress_->sleep_once(duration, [this](uint64_t from, uint64_t to) {
+          say({{"type", "slept"}, {"from_ns", from}, {"to_ns", to}});
+        });
+      continue;
+    }
+    std::lock_guard lock(mutex_);
+    if (type == "config") config_message_ = *message;
+    if (type == "handles") peer_handles_ = message->at("handles");
+    if (type == "start") started_ = true;
+    if (type == "grant") {
+      granted_ = std::max<uint64_t>(granted_, message->value("iterations", uint64_t{0}));
+      final_ = final_ || message->value("final", false);
+    }
+    if (type == "close") close_now_ = true;
+    if (type == "abort") {
+      aborted_ = true;
+      if (progress_) progress_->stop();
+    }
+    told_.notify_all();
+  }
+}
+
+template <typename Condition>
+void Rank::wait_for(Condition condition) {
+  std::unique_lock lock(mutex_);
+  told_.wait(lock, [&] { return aborted_ || condition(); });
+  if (aborted_) throw Aborted{};
+}
+
+int Rank::fail(const char* kind, const std::string& text, int exit_code) {
+  fprintf(stderr, "%s: %s\n", config_.label.c_str(), text.c_str());
+  report_correctness("correctness");
+  say({{"type", "error"}, {"kind", kind}, {"text", text}, {"time_ns", r2ccl::now_ns()}, {"warnings", plugin_warnings()}});
+  return exit_code;
+}
+
+int Rank::run() {
+  listener_ = std::thread([this] { listen_to_runner(); });
+  int exit_code = kRankOk;
+  try {
+    wait_for([&] { return !config_message_.is_null(); });
+    config_ = RankConfig::from_json(config_message_);
+    prctl(PR_SET_NAME, ("r2bench:" + std::to_string(config_.rank)).c_str());
+    service_ = std::make_unique<ServiceThread>();
+    {
+      auto progress = std::make_unique<ProgressThread>();
+      std::lock_guard lock(mutex_);
+      progress_ = std::move(progress);
+    }
+    try {
+      set_up();
+    } catch (const Aborted&) {
+      throw;
+    } catch (const std::exception& e) {
+      exit_code = fail("setup", e.what(), kRankSetupError);
+    }
+    if (exit_code == kRankOk) {
+      try {
+        iterate();
+        report_correctness("finished");
+        wait_for([&] { return close_now_; });
+      } catch (const ChannelError& e) {
+        exit_code = fail("plugin", e.what(), kRankPluginError);
+      }
+    }
+  } catch (const Aborted&) {
+    report_correctness("correctness");
+    say({{"type", "aborted"}, {"warnings", plugin_warnings()}});
+    exit_code = kRankAborted;
+  } catch (const std::exception& e) {
+    exit_code = fail("setup", e.what(), kRankSetupError);
+  }
+  close_all();
+  say({{"type", "closed"}, {"warnings", plugin_warnings()}});
+  // The plugin may own threads that never end, and a close may hang: no destructors, no atexit.
+  fflush(nullptr);
+  if (exit_code != kRankOk) _exit(exit_code);
+  return exit_code;
+}
+
+void Rank::set_up() {
+  plugin_ = load_net_plugin(config_.plugin, config_.plugin_abi);
+  if (const auto status = plugin_->init(plugin_logger); status != r2ccl::nccl_abi::ncclSuccess) {
+    std::string why;
+    for (const auto& line : plugin_warnings()) why += "; " + line;
+    throw PluginError("the net plugin '" + config_.plugin + "' (" + plugin_->name() + ", v" +
+                      std::to_string(plugin_->abi()) + ") refused to start: " + describe(status) + why);
+  }
+  int count = 0;
+  if (const auto status = plugin_->devices(&count); status != r2ccl::nccl_abi::ncclSuccess || count <= 0)
+    throw PluginError("the net plugin offers no device: " + describe(status) + ", " + std::to_string(count) + " devices");
+  nlohmann::json names = nlohmann::json::array();
+  for (int d = 0; d < count; ++d) {
+    devices_.push_back(plugin_->properties(d));
+    names.push_back(devices_.back().name);
+    for (int e = 0; e < d; ++e)
+      if (devices_[size_t(e)].name == devices_.back().name)
+        throw PluginError("two devices of the net plugin have the name " + devices_.back().name);
+  }
+  say({{"type", "hello"}, {"pid", getpid()}, {"plugin", plugin_->name()}, {"abi", plugin_->abi()}, {"devices", names}});
+
+  const size_t element = element_size(config_.dtype), elements = config_.bytes / element;
+  const int channels = config_.channels > 0 ? config_.channels : count;
+  input_ = Memory(config_.bytes);
+  output_ = Memory(config_.bytes);
+  const UserBuffers user{input_.data(), output_.data()};
+  const size_t step = config_.buffer_bytes / 8;
+  message_elements_ = (config_.registered ? 2 * step : std::min(step, config_.p2p_chunk_bytes)) / element;
+  for (int c = 0; c < channels; ++c) {
+    const int device = c % count;
+    channels_.emplace_back(*plugin_, config_, c, device, devices_[size_t(device)].name);
+    parts_.push_back(channel_part(elements, c, channels, 64));
+    lanes_.push_back(config_.op == Operation::kAllReduce
+                         ? std::vector<Lane>{ring_all_reduce(config_.rank, config_.ranks, parts_.back(), 2 * step / element)}
+                         : send_recv(parts_.back(), message_elements_));
+  }
+
+  // Handles travel through the runner, as NCCL's travel through its bootstrap.
+  using Handle = std::vector<unsigned char>;
+  std::vector<Handle> handles(size_t(channels), Handle(r2ccl::nccl_abi::NCCL_NET_HANDLE_MAXSIZE));
+  service_->run([&] {
+    for (int c = 0; c < channels; ++c) channels_[size_t(c)].listen(handles[size_t(c)].data());
+  });
+  say({{"type", "handles"}, {"handles", handles}});
+  wait_for([&] { return !peer_handles_.is_null(); });
+  handles = peer_handles_.get<std::vector<Handle>>();
+  connect_ring(handles);
+  service_->run([&] {
+    for (Channel& channel : channels_) channel.register_memory(user, input_.size());
+  });
+  say({{"type", "ready"}});
+  wait_for([&] { return started_; });
+}
+
+void Rank::connect_ring(std::vector<std::vector<unsigned char>>& handles) {
+  service_->run([&] {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(config_.setup_limit_ms);
+    while (true) {
+      bool all = true;
+      for (size_t c = 0; c < channels_.size(); ++c)
+        all = channels_[c].advance_connections(handles.at(c).data()) && all;
+      if (all) return;
+      if (aborted_) throw ChannelError("the runner ended the job during set-up");
+      if (std::chrono::steady_clock::now() > deadline)
+        throw ChannelError("connections of " + config_.label + " were not there after " +
+                           std::to_string(config_.setup_limit_ms) + " ms");
+      std::this_thread::sleep_for(50us);
+    }
+  });
+}
+
+void Rank::iterate() {
+  for (int w = 0; w < config_.warmup; ++w) operation(0, uint64_t(w), true);
+  say({{"type", "warm"}, {"time_ns", r2ccl::now_ns()}});
+  for (uint64_t i = 0;; ++i) {
+    wait_for([&] { return i < granted_ || final_; });
+    {
+      std::lock_guard lock(mutex_);
+      if (i >= granted_) return;
+    }
+    operation(i, uint64_t(config_.warmup) + i, false);
+  }
+}
+
+void Rank::operation(uint64_t number, uint64_t data_iteration, bool warmup) {
+  const size_t elements = config_.bytes / element_size(config_.dtype);
+  const UserBuffers user{input_.data(), output_.data()};
+  const size_t element = element_size(config_.dtype);
+  const auto messages_of = [&](size_t c) { return uint64_t(lanes_[c][0].size()); };
+  if (config_.verify || operations_ == 0) {
+    fill_input(config_.dtype, input_.data(), 0, elements, uint32_t(config_.rank), data_iteration);
+    if (config_.op == Operation::kSendRecv)
+      for (size_t c = 0; c < channels_.size(); ++c)
+        for (size_t m = 0; m * message_elements_ < parts_[c].count; ++m)
+          mark_message(config_.dtype, input_.data() + (parts_[c].first + m * message_elements_) * element,
+                       operations_ * messages_of(c) + m);
+    poison(output_.data(), output_.size());
+  }
+  for (size_t c = 0; c < channels_.size(); ++c) channels_[c].start(lanes_[c], user);
+  if (!warmup) Writer::instance().emit(EventType::kIteration, kNoNicIndex, 0, number, config_.bytes);
+  if (!progress_->run(channels_)) throw Aborted{};
+  // The moment counts; what the comparison finds comes by message, so that it stays off the timeline.
+  if (!warmup) Writer::instance().emit(EventType::kIterationDone, kNoNicIndex, 0, number);
+  if (config_.verify) verify(data_iteration, operations_);
+  ++operations_;
+}
+
+void Rank::verify(uint64_t data_iteration, uint64_t operation) {
+  const size_t element = element_size(config_.dtype), elements = config_.bytes / element;
+  uint64_t wrong = 0;
+  if (config_.op == Operation::kAllReduce) {
+    wrong = count_wrong_sums(config_.dtype, output_.data(), 0, elements, uint32_t(config_.ranks), data_iteration);
+  } else {
+    const uint32_t sender = uint32_t((config_.rank + config_.ranks - 1) % config_.ranks);
+    for (size_t c = 0; c < channels_.size(); ++c)
+      wrong += count_wrong_copies(config_.dtype, output_.data() + parts_[c].first * element, parts_[c].first,
+                                  parts_[c].count, sender, data_iteration, message_elements_,
+                                  operation * lanes_[c][0].size());
+  }
+  wrong_ += wrong;
+  checked_ += elements;
+  ++checked_iterations_;
+  if (wrong && reported_wrong_ == 0)
+    fprintf(stderr, "%s: %llu wrong elements in operation %llu\n", config_.label.c_str(), (unsigned long long)wrong,
+            (unsigned long long)operation);
+  if (wrong_ != reported_wrong_) report_correctness("correctness");
+}
+
+void Rank::report_correctness(const char* type) {
+  StreamFaults faults;
+  for (const Channel& channel : channels_) {
+    faults.duplicated += channel.stream_faults().duplicated;
+    faults.lost += channel.stream_faults().lost;
+    faults.size_errors += channel.stream_faults().size_errors;
+  }
+  reported_wrong_ = wrong_;
+  say({{"type", type}, {"wrong", wrong_}, {"checked", checked_}, {"checked_iterations", checked_iterations_},
+       {"duplicated", faults.duplicated}, {"lost", faults.lost}, {"size_errors", faults.size_errors}});
+}
+
+void Rank::close_all() {
+  if (progress_) progress_->stop();
+  if (!plugin_ || !service_) return;
+  const bool closed = service_->run_for(
+      [this] {
+        for (Channel& channel : channels_) channel.close();
+        try {
+          plugin_->finalize();
+        } catch (const std::exception& e) {
+          fprintf(stderr, "%s: %s\n", config_.label.c_str(), e.what());
+        }
+      },
+      kCloseBound);
+  if (closed) return;
+  fprintf(stderr, "%s: the plugin did not close within %lld s\n", config_.label.c_str(),
+          (long long)std::chrono::seconds(kCloseBound).count());
+  say({{"type", "stuck_close"}});
+  fflush(nullptr);
+  _exit(kRankPluginError);
+}
+
+}  // namespace r2bench

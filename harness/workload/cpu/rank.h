@@ -1,0 +1,73 @@
+// A rank: takes its configuration from the runner, connects its ring, runs verified operations for as long as
+// the runner grants them, and reports. The whole life of one r2bench-cpu-rank process.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "harness/launch/message_socket.h"
+#include "harness/workload/cpu/proxy.h"
+#include "harness/workload/cpu/rank_config.h"
+
+namespace r2bench {
+
+class Rank {
+ public:
+  explicit Rank(MessageSocket socket);
+  ~Rank();
+
+  /// Everything from the first message to the last. Returns a RankExit; never throws.
+  int run();
+
+ private:
+  struct Aborted {};  ///< thrown on the main thread when the runner ended the job
+
+  void listen_to_runner();
+  void say(nlohmann::json message);
+  /// Waits until `condition` holds; throws Aborted when the runner has ended the job.
+  template <typename Condition>
+  void wait_for(Condition condition);
+
+  void set_up();
+  void connect_ring(std::vector<std::vector<unsigned char>>& handles);
+  void iterate();
+  /// One operation: buffers, run, compare. Warm-ups leave no trace.
+  void operation(uint64_t number, uint64_t data_iteration, bool warmup);
+  void verify(uint64_t data_iteration, uint64_t first_message);
+  void report_correctness(const char* type);
+  void close_all();
+  int fail(const char* kind, const std::string& text, int exit_code);
+
+  MessageSocket socket_;
+  std::mutex send_mutex_;
+  RankConfig config_;
+  std::unique_ptr<NetPlugin> plugin_;
+  std::vector<NetDevice> devices_;
+  std::vector<Channel> channels_;
+  std::vector<std::vector<Lane>> lanes_;  ///< per channel
+  std::vector<Part> parts_;
+  size_t message_elements_ = 0;
+  Memory input_, output_;
+  std::unique_ptr<ServiceThread> service_;
+  std::unique_ptr<ProgressThread> progress_;
+
+  // What the runner has said; guarded by mutex_.
+  std::mutex mutex_;
+  std::condition_variable told_;
+  nlohmann::json config_message_, peer_handles_;
+  bool started_ = false, final_ = false, close_now_ = false;
+  std::atomic<bool> aborted_{false};
+  uint64_t granted_ = 0;
+  std::thread listener_;
+  std::atomic<bool> leaving_{false};
+
+  uint64_t operations_ = 0;  ///< warm-ups included
+  uint64_t wrong_ = 0, checked_ = 0, checked_iterations_ = 0;
+  uint64_t reported_wrong_ = 0;
+};
+
+}  // namespace r2bench

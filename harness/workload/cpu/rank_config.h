@@ -1,0 +1,42 @@
+// What the runner tells a rank before anything else, as one message.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "harness/scenario/scenario.h"
+
+namespace r2bench {
+
+struct RankConfig {
+  int rank = 0;
+  int ranks = 2;
+  std::string label;       ///< node0/rank0
+  std::string plugin;      ///< as in NCCL_NET_PLUGIN
+  int plugin_abi = 0;
+  Operation op = Operation::kAllReduce;
+  DataType dtype = DataType::kFloat32;
+  size_t bytes = 0;
+  int channels = 0;        ///< 0: one per device
+  int warmup = 0;
+  bool verify = true;
+  /// Like NCCL with registered user buffers: SendRecv goes straight from and to the user's memory.
+  bool registered = false;
+  size_t buffer_bytes = 4u << 20;     ///< NCCL_BUFFSIZE: slots of one connection, 8 steps
+  size_t p2p_chunk_bytes = 128u << 10;  ///< NCCL_P2P_NET_CHUNKSIZE: one message of a SendRecv
+  int setup_limit_ms = 60'000;
+
+  nlohmann::json to_json() const;
+  static RankConfig from_json(const nlohmann::json& json);
+};
+
+/// Exit codes of a rank. 0: every iteration done and everything closed.
+enum RankExit : int {
+  kRankOk = 0,
+  kRankPluginError = 10,  ///< the plugin reported an error while operations ran
+  kRankSetupError = 11,   ///< it cannot be loaded, or set-up failed
+  kRankAborted = 12,      ///< the runner told it to end
+  kRankOrphaned = 13,     ///< the runner is gone
+};
+
+}  // namespace r2bench

@@ -1,0 +1,342 @@
+// A net plugin for the tests of the workload: NCCL's net interface v8 … v12 over loopback TCP, so that the
+// harness is proved against a plugin that is none of ours. On request it misbehaves in one exact way:
+//   TESTNET_FAULT=<what>:<rank>:<n>   in the rank R2BENCH_RANK == <rank>, at its n-th message (from 0)
+//     corrupt   one byte of the n-th received message is changed      drop       the n-th send never leaves
+//     duplicate the n-th send leaves twice                            error      test fails from then on
+//     hang      nothing completes from then on                        stuck      test never returns
+//     crash     the process kills itself
+//   TESTNET_BUSY=1         every second isend and irecv returns a NULL request
+//   TESTNET_UNSET=1        getProperties forgets maxP2pBytes
+//   TESTNET_DEVICES=n      2 unless told
+//   TESTNET_RATE=bytes/s   of each connection; 0 = as fast as it goes
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <string>
+
+#include "r2ccl/base/clock.h"
+#include "r2ccl/plugin/nccl_net_abi.h"
+
+namespace {
+
+using namespace r2ccl::nccl_abi;  // NOLINT
+
+ncclDebugLogger_t g_logger = nullptr;
+
+long number(const char* variable, long otherwise) {
+  const char* text = std::getenv(variable);
+  return text ? std::atol(text) : otherwise;
+}
+
+/// The misbehaviour that was asked of this rank.
+struct Fault {
+  std::string what;
+  long at = -1;
+  Fault() {
+    const char* text = std::getenv("TESTNET_FAULT");
+    if (!text) return;
+    const std::string all = text;
+    const size_t a = all.find(':'), b = all.rfind(':');
+    if (a == b || std::atol(all.c_str() + a + 1) != number("R2BENCH_RANK", -1)) return;
+    what = all.substr(0, a);
+    at = std::atol(all.c_str() + b + 1);
+  }
+  bool is(const char* kind, long message) const { return message == at && what == kind; }
+  bool since(const char* kind, long message) const { return at >= 0 && message >= at && what == kind; }
+};
+const Fault& fault() {
+  static const Fault instance;
+  return instance;
+}
+
+struct Comm;
+struct Request {
+  Comm* comm = nullptr;
+  char* data = nullptr;
+  uint32_t size = 0;  // of a receive: room, then what came
+  size_t moved = 0;   // header included
+  uint32_t header = 0;
+  bool done = false;
+  int times = 1;
+};
+
+struct Comm {
+  int fd = -1;
+  bool sending = false;
+  std::deque<Request*> queue;
+  long messages = 0;
+  unsigned calls = 0;
+  uint64_t start_ns = r2ccl::now_ns();
+  uint64_t carried = 0;
+};
+
+struct Listener {
+  int fd = -1;
+};
+
+struct Handle {
+  uint16_t port;
+  uint16_t tries;
+};
+
+ncclResult_t fail(const char* what) {
+  if (g_logger) g_logger(NCCL_LOG_WARN, NCCL_NET, __FILE__, __LINE__, "testnet0: %s", what);
+  return ncclRemoteError;
+}
+
+/// Moves bytes of the oldest requests. false: the peer is gone.
+bool advance(Comm& comm) {
+  static const double rate = double(number("TESTNET_RATE", 0));
+  while (!comm.queue.empty()) {
+    Request& r = *comm.queue.front();
+    const bool in_header = r.moved < sizeof(r.header);
+    if (comm.sending && r.moved == 0) r.header = r.size;
+    char* at = in_header ? reinterpret_cast<char*>(&r.header) + r.moved : r.data + (r.moved - sizeof(r.header));
+    size_t want = in_header ? sizeof(r.header) - r.moved : r.header - (r.moved - sizeof(r.header));
+    if (want > 0) {
+      if (comm.sending && rate > 0 && !in_header) {
+        const double allowed = rate * double(r2ccl::now_ns() - comm.start_ns) / 1e9 - double(comm.carried);
+        if (allowed < 1) return true;
+        want = std::min<size_t>(want, size_t(allowed));
+      }
+      const ssize_t n = comm.sending ? send(comm.fd, at, want, MSG_NOSIGNAL | MSG_DONTWAIT)
+                                     : recv(comm.fd, at, want, MSG_DONTWAIT);
+      if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return false;
+      if (n < 0) return true;
+      r.moved += size_t(n);
+      if (!in_header) comm.carried += uint64_t(n);
+      if (!comm.sending && r.moved == sizeof(r.header) && r.header > r.size) return false;  // does not fit
+    }
+    if (r.moved < sizeof(r.header) || r.moved - sizeof(r.header) < r.header) continue;
+    if (comm.sending && --r.times > 0) {
+      r.moved = 0;
+      continue;
+    }
+    r.size = r.header;
+    r.done = true;
+    comm.queue.pop_front();
+  }
+  return true;
+}
+
+ncclResult_t start(void* comm_pointer, void* data, size_t size, bool sending, void** request) {
+  Comm& comm = *static_cast<Comm*>(comm_pointer);
+  static const bool busy = number("TESTNET_BUSY", 0) != 0;
+  if (busy && comm.calls++ % 2 == 0) {
+    *request = nullptr;
+    return ncclSuccess;
+  }
+  auto* r = new Request{&comm, static_cast<char*>(data), uint32_t(size)};
+  const long message = comm.messages++;
+  if (sending && fault().is("drop", message)) {
+    r->done = true;
+  } else {
+    if (sending && fault().is("duplicate", message)) r->times = 2;
+    comm.queue.push_back(r);
+  }
+  *request = r;
+  return ncclSuccess;
+}
+
+ncclResult_t test(void* request, int* done, int* size) {
+  auto* r = static_cast<Request*>(request);
+  Comm& comm = *r->comm;
+  const long completed = comm.messages - long(comm.queue.size());
+  *done = 0;
+  if (fault().since("hang", completed)) return ncclSuccess;
+  if (fault().since("stuck", completed))
+    while (true) pause();
+  if (fault().since("crash", completed)) raise(SIGKILL);
+  if (fault().since("error", completed)) return fail("told to fail");
+  if (!r->done && !advance(comm)) return fail("the peer closed the connection");
+  if (!r->done) return ncclSuccess;
+  const long message = completed;
+  if (!comm.sending && fault().is("corrupt", message) && r->size > 0) r->data[r->size / 2 / 4 * 4] ^= 1;
+  if (size) *size = int(r->size);
+  *done = 1;
+  delete r;
+  return ncclSuccess;
+}
+
+ncclResult_t devices(int* count) {
+  *count = int(number("TESTNET_DEVICES", 2));
+  return ncclSuccess;
+}
+
+template <typename Properties>
+ncclResult_t properties(int device, Properties* p) {
+  static std::string names[64];
+  names[device] = "testnet" + std::to_string(device);
+  p->name = names[device].data();
+  p->pciPath = nullptr;
+  p->guid = uint64_t(device) + 1;
+  p->ptrSupport = NCCL_PTR_HOST;
+  p->regIsGlobal = 0;
+  p->speed = 10000;
+  p->port = 1;
+  p->latency = 0;
+  p->maxComms = 1024;
+  p->maxRecvs = 1;
+  p->netDeviceType = NCCL_NET_DEVICE_HOST;
+  p->netDeviceVersion = 0;
+  if constexpr (requires { p->maxP2pBytes; }) {
+    p->forceFlush = 0;
+    p->vProps.ndevs = 1;
+    p->vProps.devs[0] = device;
+    if (number("TESTNET_UNSET", 0) == 0) p->maxP2pBytes = size_t{1} << 30;
+    p->maxCollBytes = size_t{1} << 30;
+  }
+  if constexpr (requires { p->maxMultiRequestSize; }) p->maxMultiRequestSize = 1;
+  if constexpr (requires { p->railId; }) p->railId = p->planeId = NCCL_NET_ID_UNDEF;
+  return ncclSuccess;
+}
+
+ncclResult_t listen_on(int, void* handle, void** listener) {
+  auto result = std::make_unique<Listener>();
+  result->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  if (bind(result->fd, reinterpret_cast<sockaddr*>(&address), length) != 0 || listen(result->fd, 4) != 0 ||
+      getsockname(result->fd, reinterpret_cast<sockaddr*>(&address), &length) != 0)
+    return ncclSystemError;
+  *static_cast<Handle*>(handle) = {address.sin_port, 0};
+  *listener = result.release();
+  return ncclSuccess;
+}
+
+ncclResult_t connect_to(int, void* handle, void** comm, ncclNetDeviceHandle_t**) {
+  auto* h = static_cast<Handle*>(handle);
+  *comm = nullptr;
+  if (h->tries++ < 3) return ncclSuccess;  // "call again", with the progress kept in the handle
+  auto result = std::make_unique<Comm>();
+  result->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  result->sending = true;
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = h->port;
+  if (connect(result->fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0)
+    return fail("cannot connect");
+  *comm = result.release();
+  return ncclSuccess;
+}
+
+ncclResult_t accept_from(void* listener, void** comm, ncclNetDeviceHandle_t**) {
+  *comm = nullptr;
+  const int fd = accept4(static_cast<Listener*>(listener)->fd, nullptr, nullptr, SOCK_CLOEXEC);
+  if (fd < 0) return errno == EAGAIN ? ncclSuccess : ncclSystemError;
+  auto result = std::make_unique<Comm>();
+  result->fd = fd;
+  *comm = result.release();
+  return ncclSuccess;
+}
+
+ncclResult_t reg(void*, void* data, size_t, int type, void** registration) {
+  if (type != NCCL_PTR_HOST) return ncclInvalidArgument;
+  *registration = data;
+  return ncclSuccess;
+}
+ncclResult_t reg_dma_buf(void*, void*, size_t, int, uint64_t, int, void**) { return ncclInvalidUsage; }
+ncclResult_t dereg(void*, void*) { return ncclSuccess; }
+ncclResult_t flush(void*, int, void**, int*, void**, void** request) {
+  *request = nullptr;
+  return ncclSuccess;
+}
+ncclResult_t close_comm(void* comm) {
+  std::unique_ptr<Comm> owned(static_cast<Comm*>(comm));
+  for (Request* r : owned->queue) delete r;
+  close(owned->fd);
+  return ncclSuccess;
+}
+ncclResult_t close_listener(void* listener) {
+  std::unique_ptr<Listener> owned(static_cast<Listener*>(listener));
+  close(owned->fd);
+  return ncclSuccess;
+}
+ncclResult_t init(ncclDebugLogger_t logger) {
+  g_logger = logger;
+  return ncclSuccess;
+}
+
+}  // namespace
+
+extern "C" {
+
+extern const ncclNet_v8_t ncclNetPlugin_v8;
+extern const ncclNet_v9_t ncclNetPlugin_v9;
+extern const ncclNet_v10_t ncclNetPlugin_v10;
+extern const ncclNet_v11_t ncclNetPlugin_v11;
+extern const ncclNet_v12_t ncclNetPlugin_v12;
+
+const ncclNet_v8_t ncclNetPlugin_v8 = {
+    "testnet", init, devices, properties<ncclNetProperties_v8_t>, listen_on, connect_to, accept_from, reg,
+    reg_dma_buf, dereg,
+    [](void* c, void* d, int n, int, void*, void** r) { return start(c, d, size_t(n), true, r); },
+    [](void* c, int, void** d, int* n, int*, void**, void** r) { return start(c, d[0], size_t(n[0]), false, r); },
+    flush, test, close_comm, close_comm, close_listener, nullptr, nullptr};
+
+const ncclNet_v9_t ncclNetPlugin_v9 = {
+    "testnet", init, devices, properties<ncclNetProperties_v9_t>, listen_on, connect_to, accept_from, reg,
+    reg_dma_buf, dereg,
+    [](void* c, void* d, size_t n, int, void*, void** r) { return start(c, d, n, true, r); },
+    [](void* c, int, void** d, size_t* n, int*, void**, void** r) { return start(c, d[0], n[0], false, r); },
+    flush, test, close_comm, close_comm, close_listener, nullptr, nullptr, nullptr};
+
+const ncclNet_v10_t ncclNetPlugin_v10 = {
+    "testnet", [](ncclDebugLogger_t logger, ncclProfilerCallback_t) { return init(logger); }, devices,
+    properties<ncclNetProperties_v10_t>, listen_on,
+    [](int device, ncclNetCommConfig_t*, void* handle, void** comm, ncclNetDeviceHandle_t** offload) {
+      return connect_to(device, handle, comm, offload);
+    },
+    accept_from, reg, reg_dma_buf, dereg,
+    [](void* c, void* d, size_t n, int, void*, void*, void** r) { return start(c, d, n, true, r); },
+    [](void* c, int, void** d, size_t* n, int*, void**, void**, void** r) {
+      return start(c, d[0], n[0], false, r);
+    },
+    flush, test, close_comm, close_comm, close_listener, nullptr, nullptr, nullptr};
+
+}  // extern "C"
+
+namespace {
+
+int g_context;  // its address is the context: calls that lose it are refused
+
+template <typename Net, typename Properties>
+constexpr Net in_context() {
+  return {"testnet",
+          [](void** context, uint64_t, ncclNetCommConfig_t*, ncclDebugLogger_t logger, ncclProfilerCallback_t) {
+            *context = &g_context;
+            return init(logger);
+          },
+          devices, properties<Properties>,
+          [](void* context, int device, void* handle, void** listener) {
+            return context == &g_context ? listen_on(device, handle, listener) : ncclInvalidArgument;
+          },
+          [](void* context, int device, void* handle, void** comm, ncclNetDeviceHandle_t** offload) {
+            return context == &g_context ? connect_to(device, handle, comm, offload) : ncclInvalidArgument;
+          },
+          accept_from, reg, reg_dma_buf, dereg,
+          [](void* c, void* d, size_t n, int, void*, void*, void** r) { return start(c, d, n, true, r); },
+          [](void* c, int, void** d, size_t* n, int*, void**, void**, void** r) {
+            return start(c, d[0], n[0], false, r);
+          },
+          flush, test, close_comm, close_comm, close_listener, nullptr, nullptr, nullptr,
+          [](void* context) { return context == &g_context ? ncclSuccess : ncclInvalidArgument; }, nullptr};
+}
+
+}  // namespace
+
+extern "C" {
+const ncclNet_v11_t ncclNetPlugin_v11 = in_context<ncclNet_v11_t, ncclNetProperties_v11_t>();
+const ncclNet_v12_t ncclNetPlugin_v12 = in_context<ncclNet_v12_t, ncclNetProperties_v12_t>();
+}
