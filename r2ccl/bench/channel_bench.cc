@@ -1,0 +1,139 @@
+// What a message costs: CPU time of both ends of a channel, in one thread of one process, over the virtual HCA
+// at unlimited rate. R2CC_MODE and R2CC_STRICT_ACK choose what is measured; `verbs` is the same message by bare
+// verbs calls on the same device, so that the difference is the channel's own cost.
+//   R2CC_MODE=0 channel_bench; R2CC_MODE=1 channel_bench
+#include <benchmark/benchmark.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "harness/vhca/fabric_host.h"
+#include "r2ccl/channel/net.h"
+#include "r2ccl/channel/path.h"
+
+namespace {
+
+using namespace r2ccl;
+
+[[noreturn]] void die(const Error& error) {
+  std::fprintf(stderr, "channel_bench: %s: %s\n", std::string(name(error.code)).c_str(), error.message.c_str());
+  std::exit(70);
+}
+
+template <typename T>
+T must(Result<T> result) {
+  if (!result) die(result.error());
+  return *result;
+}
+
+struct Loop {
+  Net* net = must(Net::acquire(nullptr));
+  Channel* sender = nullptr;
+  Channel* receiver = nullptr;
+  std::vector<char> out = std::vector<char>(4 << 20), in = std::vector<char>(4 << 20);
+  Registration* out_reg = nullptr;
+  Registration* in_reg = nullptr;
+
+  Loop() {
+    std::array<std::byte, kHandleBytes> handle{};
+    Listener* listener = must(net->listen(0, handle.data()));
+    while (!sender || !receiver) {
+      if (!sender) sender = must(net->connect(0, handle.data()));
+      if (!receiver) receiver = must(net->accept(listener));
+    }
+    if (auto closed = net->close(listener); !closed) die(closed.error());
+    out_reg = must(net->reg(sender, out.data(), out.size()));
+    in_reg = must(net->reg(receiver, in.data(), in.size()));
+  }
+};
+
+Loop& loop() {
+  static Loop* const only = new Loop;
+  return *only;
+}
+
+// One message at a time: irecv, isend, test until both are done.
+void channel_message(benchmark::State& state) {
+  Loop& l = loop();
+  const auto bytes = size_t(state.range(0));
+  for (auto _ : state) {
+    Request* receive = nullptr;
+    while (!receive) receive = must(l.net->irecv(l.receiver, l.in.data(), bytes, l.in_reg));
+    Request* send = nullptr;
+    while (!send) send = must(l.net->isend(l.sender, l.out.data(), bytes, l.out_reg));
+    while (!must(l.net->test(receive)).done) {
+    }
+    while (!must(l.net->test(send)).done) {
+    }
+  }
+  state.SetItemsProcessed(state.iterations());
+  state.SetBytesProcessed(state.iterations() * int64_t(bytes));
+}
+
+// The same transfer without a channel: WRITE_WITH_IMM, both completions polled, the receive given back.
+void verbs_message(benchmark::State& state) {
+  const auto bytes = uint32_t(state.range(0));
+  Config config = must(Config::from_environment());
+  static std::vector<verbs::Device> devices = must(verbs::Device::open_all(config));
+  verbs::Device& device = devices[0];
+  static ChannelMemory memory[2];
+  auto one = Path::create(1, 0, 0, device, memory[0], sizeof memory[0], false);
+  auto two = Path::create(1, 0, 0, device, memory[1], sizeof memory[1], false);
+  if (!one) die(one.error());
+  if (!two) die(two.error());
+  Path &from = **one, &to = **two;
+  if (auto ok = from.connect(device, to.describe(device, memory[1]), config); !ok) die(ok.error());
+  if (auto ok = to.connect(device, from.describe(device, memory[0]), config); !ok) die(ok.error());
+  static std::vector<char> out(4 << 20), in(4 << 20);
+  auto out_region = verbs::MemoryRegion::create(device, out.data(), out.size());
+  auto in_region = verbs::MemoryRegion::create(device, in.data(), in.size());
+  if (!out_region) die(out_region.error());
+  if (!in_region) die(in_region.error());
+  ibv_wc completion;
+  for (auto _ : state) {
+    if (from.data.post_write_imm(1, out.data(), bytes, out_region->lkey(), uint64_t(in.data()), in_region->rkey(), 7) != 0)
+      state.SkipWithError("post failed");
+    while (to.queue.poll({&completion, 1}) == 0) {
+    }
+    if (completion.status != IBV_WC_SUCCESS || to.data.post_receive(completion.wr_id) != 0) state.SkipWithError("receive failed");
+    while (from.queue.poll({&completion, 1}) == 0) {
+    }
+    if (completion.status != IBV_WC_SUCCESS) state.SkipWithError("send failed");
+  }
+  state.SetItemsProcessed(state.iterations());
+  state.SetBytesProcessed(state.iterations() * int64_t(bytes));
+}
+
+BENCHMARK(verbs_message)->Arg(8)->Arg(64 << 10)->Arg(1 << 20)->UseRealTime();
+BENCHMARK(channel_message)->Arg(8)->Arg(64 << 10)->Arg(1 << 20)->UseRealTime();
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // The virtual HCA's libibverbs must be bound at load: start over with it in front.
+  const std::string vhca = (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "../lib/vhca").string();
+  const char* path = std::getenv("LD_LIBRARY_PATH");
+  if (!path || std::string(path).find(vhca) == std::string::npos) {
+    setenv("LD_LIBRARY_PATH", (path && *path ? vhca + ":" + path : vhca).c_str(), 1);
+    execv("/proc/self/exe", argv);
+    std::perror("channel_bench: cannot start again with the virtual HCA");
+    return 70;
+  }
+  vhca::FabricSpec spec;
+  spec.nodes.push_back({"node0", {{}, {}}});
+  const auto fabric = vhca::FabricHost::create(spec);
+  setenv("VHCA_FABRIC", fabric.path().c_str(), 1);
+  setenv("VHCA_NODE", "node0", 1);
+  setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 64;
+  const char* mode = std::getenv("R2CC_MODE");
+  benchmark::AddCustomContext("R2CC_MODE", mode && *mode ? mode : "1 (default)");
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}
