@@ -28,7 +28,7 @@ using namespace r2ccl;
 template <typename T>
 T must(Result<T> result) {
   if (!result) die(result.error());
-  return *result;
+  return std::move(*result);
 }
 
 struct Loop {
