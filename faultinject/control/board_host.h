@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "faultinject/control/effects.h"
 #include "faultinject/plan/plan.h"
 
 namespace faultinject {
@@ -22,23 +23,6 @@ struct FaultState {
   uint64_t healed_ns = 0;     // healed by duration or by heal()
   uint64_t witnesses = 0;     // records written for it
 };
-
-enum class Effect : uint32_t {
-  kNone,
-  kQpToErr,           // a real queue pair was moved to ERR
-  kQpConnectedDead,   // a queue pair reached RTS over a dead port and was cut off
-  kPortErrDelivered,  // PORT_ERR was put before the program
-  kPortActiveDelivered,
-  kQpFatalDelivered,
-  kWcWithheld,   // first flush of a queue pair withheld from the program
-  kWcShown,      // an emulated RETRY_EXC_ERR (value: the status) was shown to the program
-  kFlushShown,   // withheld flushes were released because the program moved the queue pair to ERR itself
-  kWcRewritten,  // a successful completion was rewritten (value: the new status)
-  kWrWithheld,   // a queue pair's first send WR was withheld (value: its bytes)
-  kWrSeen,       // noop: a send WR passed by (value: its bytes)
-  kPortQueried,  // the program was told DOWN by query_port
-};
-const char* to_string(Effect effect);  // e.g. "QP moved to ERR"
 
 // One thing that a fault did in one process.
 struct Witness {

@@ -1,4 +1,4 @@
-#include "faultinject/control/board_host.h"
+#include "faultinject/control/effects.h"
 
 namespace faultinject {
 
@@ -16,7 +16,6 @@ const char* to_string(Effect effect) {
     case Effect::kWcRewritten: return "WC rewritten";
     case Effect::kWrWithheld: return "WR withheld";
     case Effect::kWrSeen: return "WR seen";
-    case Effect::kPortQueried: return "port state DOWN told";
   }
   return "unknown";
 }

@@ -1,0 +1,25 @@
+// What a fault can do that is worth a record on the board. Known to the creator's side and to the preloaded
+// library.
+#pragma once
+
+#include <cstdint>
+
+namespace faultinject {
+
+enum class Effect : uint32_t {
+  kNone,
+  kQpToErr,          // a real queue pair was moved to ERR
+  kQpConnectedDead,  // a queue pair reached RTS over a dead port and was cut off
+  kPortErrDelivered,  // PORT_ERR was put before the program
+  kPortActiveDelivered,
+  kQpFatalDelivered,
+  kWcWithheld,   // first completion of a queue pair withheld from the program
+  kWcShown,      // an emulated RETRY_EXC_ERR (value: the status) was shown to the program
+  kFlushShown,   // withheld flushes were released because the program moved the queue pair to ERR itself
+  kWcRewritten,  // a successful completion was rewritten (value: the new status)
+  kWrWithheld,   // a queue pair's first send WR was withheld (value: its bytes)
+  kWrSeen,       // noop: a send WR passed by (value: its bytes)
+};
+const char* to_string(Effect effect);  // e.g. "QP moved to ERR"
+
+}  // namespace faultinject

@@ -1,0 +1,19 @@
+// Every kind of fault, one line each. A new one is added here, in make_fault() and in the plan's list.
+#pragma once
+
+#include <memory>
+
+#include "faultinject/faults/fault.h"
+#include "faultinject/plan/kind.h"
+
+namespace faultinject {
+
+std::unique_ptr<Fault> make_noop(FaultEntry& entry);
+std::unique_ptr<Fault> make_qp_error(FaultEntry& entry);
+std::unique_ptr<Fault> make_port_down(FaultEntry& entry);
+std::unique_ptr<Fault> make_blackhole(FaultEntry& entry);
+std::unique_ptr<Fault> make_ack_lost(FaultEntry& entry);
+std::unique_ptr<Fault> make_throttle(FaultEntry& entry);
+std::unique_ptr<Fault> make_delay(FaultEntry& entry);
+
+}  // namespace faultinject

@@ -1,0 +1,33 @@
+// noop: looks at every send WR of its target and changes nothing. It is the template for new faults and the
+// baseline of overhead: what it costs is what any fault costs before it does anything.
+// The program sees: nothing. Work already posted: untouched.
+#include <unordered_set>
+
+#include "faultinject/faults/kinds.h"
+#include "faultinject/preload/context.h"
+
+namespace faultinject {
+namespace {
+
+class Noop : public Fault {
+ public:
+  using Fault::Fault;
+
+  void posting(Context& context, QueuePair& qp, const Sent& sent, uint64_t now) override {
+    if (qp.serial == last_seen_ || !hits(context) || !selects(entry(), qp)) return;
+    last_seen_ = qp.serial;
+    if (!seen_.insert(qp.serial).second) return;
+    took_effect(entry(), now);
+    context.witness(*this, Effect::kWrSeen, qp.qp->qp_num, sent.bytes, now);
+  }
+
+ private:
+  uint64_t last_seen_ = 0;
+  std::unordered_set<uint64_t> seen_;  // one record per queue pair, not per WR
+};
+
+}  // namespace
+
+std::unique_ptr<Fault> make_noop(FaultEntry& entry) { return std::make_unique<Noop>(entry); }
+
+}  // namespace faultinject

@@ -1,0 +1,31 @@
+// What port_down and blackhole have in common: every queue pair on the port, and every queue pair anywhere
+// that is connected to it, stops carrying data.
+//
+// Any provider can do this: the real queue pairs are moved to ERR, and the flushes that follow are hidden from
+// the program until the retries of its own settings would be exhausted (Context::cut). The price: a queue pair
+// that was cut stays broken when the fault heals, however short it was.
+#pragma once
+
+#include "faultinject/faults/fault.h"
+#include "faultinject/preload/context.h"
+
+namespace faultinject {
+
+class PortCut : public Fault {
+ public:
+  using Fault::Fault;
+  bool reaches_peers() const override { return true; }
+
+  void begin(Context& context, uint64_t now) override {
+    context.each_qp([&](QueuePair& qp) {
+      if (hits(context, qp)) context.cut(qp, *this, now);
+    });
+  }
+
+  // As on hardware, connecting over a dead port succeeds: no packet is needed for it.
+  void connected(Context& context, QueuePair& qp, uint64_t now) override {
+    if (hits(context, qp)) context.cut(qp, *this, now, Effect::kQpConnectedDead);
+  }
+};
+
+}  // namespace faultinject

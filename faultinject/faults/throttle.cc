@@ -1,0 +1,107 @@
+// throttle: the port carries at most `rate` in each direction, shared fairly by all queue pairs and processes.
+// The program sees: later completions. Kept-back work fills its send queue as posted work would.
+// Work already posted: goes at full rate. Heal: what is kept back goes at once, in order.
+//
+// Out: sends and writes of the port's own queue pairs, and READs by queue pairs connected to it.
+// In: sends and writes of queue pairs connected to the port, in whichever injected process, and READs of the
+// port's own. Each direction has a virtual clock on the board. A queue pair pays for the WR at its head in
+// quanta: it reserves the clock's next stretch, waits until that has passed, and reserves again. As each has
+// one reservation at a time, the clock goes round among all of them, whatever the size of their WRs and
+// whatever their process; one that is killed costs the others one quantum.
+#include <algorithm>
+#include <unordered_map>
+
+#include "faultinject/faults/kinds.h"
+#include "faultinject/preload/context.h"
+
+namespace faultinject {
+namespace {
+
+constexpr uint64_t kQuantumNs = 500000;         // how long one queue pair holds the port at most …
+constexpr uint64_t kLeastQuantumBytes = 1024;   // … unless that is less than a packet
+constexpr uint64_t kMostQuantumBytes = 1 << 18;
+constexpr uint64_t kCatchUpNs = 20000000;       // a late wake-up is made good, up to this
+
+class Throttle : public Fault {
+ public:
+  using Fault::Fault;
+  bool reaches_peers() const override { return true; }
+  bool holds(const Context& context, const QueuePair& qp) const override { return hits(context, qp); }
+
+  void held(Context& context, QueuePair& qp, HeldWr& wr, uint64_t now) override {
+    if (!witnessed_.try_emplace(qp.serial, true).second) return;
+    took_effect(entry(), now);
+    context.witness(*this, Effect::kWrWithheld, qp.qp->qp_num, wr.bytes, now);
+  }
+
+  uint64_t may_go_at(Context& context, QueuePair& qp, HeldWr& wr, uint64_t now) override {
+    const bool reads = wr.wr.opcode == IBV_WR_RDMA_READ;  // its data flows the other way
+    uint64_t at = now;
+    Pace& pace = paces_[qp.serial];
+    if (hits(context)) {
+      PortEntry& port = context.board().ports[context.node()][context.nic()];
+      at = std::max(at, pay(pace.own, port.busy_until_ns[reads ? 1 : 0], wr.bytes, now));
+    }
+    if (qp.peer && entry().hits(qp.peer->node, qp.peer->nic)) {
+      PortEntry& port = context.board().ports[qp.peer->node][qp.peer->nic];
+      at = std::max(at, pay(pace.peer, port.busy_until_ns[reads ? 0 : 1], wr.bytes, now));
+    }
+    return at;
+  }
+
+  void went(Context&, QueuePair& qp) override {
+    Pace& pace = paces_[qp.serial];
+    pace.own.paid = pace.peer.paid = 0;
+    if (qp.held.size() > 1) return;  // the next one goes on where this one ended
+    pace.own.last_turn_ns = pace.peer.last_turn_ns = 0;
+  }
+
+ private:
+  struct Payment {
+    uint64_t paid = 0;          // bytes of the WR at the head of the queue
+    uint64_t turn_bytes = 0;    // reserved, not yet passed
+    uint64_t turn_ns = 0;       // when the reservation will have passed
+    uint64_t last_turn_ns = 0;  // when the one before did; 0: the queue was empty since
+  };
+  struct Pace {
+    Payment own, peer;
+  };
+
+  uint64_t cost_ns(uint64_t bytes) const {
+    return uint64_t((unsigned __int128)(bytes) * 8 * 1000000000u / entry().rate_bits_per_s);
+  }
+
+  // Pays as much of `bytes` as time allows; returns now when all is paid, else when to come again.
+  uint64_t pay(Payment& payment, std::atomic<uint64_t>& clock, uint64_t bytes, uint64_t now) {
+    const uint64_t quantum = std::clamp(uint64_t((unsigned __int128)(entry().rate_bits_per_s) * kQuantumNs / 8000000000u),
+                                        kLeastQuantumBytes, kMostQuantumBytes);
+    for (;;) {
+      if (payment.turn_bytes != 0) {
+        if (payment.turn_ns > now) return payment.turn_ns;
+        payment.paid += payment.turn_bytes;
+        payment.turn_bytes = 0;
+        payment.last_turn_ns = payment.turn_ns;
+      }
+      if (payment.paid >= bytes) return now;
+      payment.turn_bytes = std::min(quantum, bytes - payment.paid);
+      // We come late by the wake-up latency of this machine; the port would not have waited for us.
+      const uint64_t oldest = now > kCatchUpNs ? now - kCatchUpNs : 0;
+      const uint64_t from = payment.last_turn_ns != 0 ? std::max(payment.last_turn_ns, oldest) : now;
+      const uint64_t cost = cost_ns(payment.turn_bytes);
+      uint64_t busy = clock.load(), end = 0;
+      do {
+        end = std::max(busy, from) + cost;
+      } while (!clock.compare_exchange_weak(busy, end));
+      payment.turn_ns = end;
+    }
+  }
+
+  std::unordered_map<uint64_t, Pace> paces_;  // by serial
+  std::unordered_map<uint64_t, bool> witnessed_;
+};
+
+}  // namespace
+
+std::unique_ptr<Fault> make_throttle(FaultEntry& entry) { return std::make_unique<Throttle>(entry); }
+
+}  // namespace faultinject

@@ -1,0 +1,143 @@
+#include "faultinject/preload/async_events.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "faultinject/preload/real.h"
+
+namespace faultinject {
+namespace {
+
+bool about_qp(const ibv_async_event& event) {
+  switch (event.event_type) {
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+    case IBV_EVENT_COMM_EST:
+    case IBV_EVENT_SQ_DRAINED:
+    case IBV_EVENT_PATH_MIG:
+    case IBV_EVENT_PATH_MIG_ERR:
+    case IBV_EVENT_QP_LAST_WQE_REACHED: return true;
+    default: return false;
+  }
+}
+
+bool same(const ibv_async_event& a, const ibv_async_event& b) {
+  if (a.event_type != b.event_type) return false;
+  return about_qp(a) ? a.element.qp == b.element.qp : a.element.port_num == b.element.port_num;
+}
+
+bool readable(int fd) {
+  pollfd p{fd, POLLIN, 0};
+  return poll(&p, 1, 0) > 0 && (p.revents & POLLIN) != 0;
+}
+
+}  // namespace
+
+AsyncEvents::AsyncEvents(ibv_context* context) : context_(context) {
+  if (context->async_fd < 0) return;
+  event_fd_ = eventfd(0, EFD_SEMAPHORE | EFD_NONBLOCK | EFD_CLOEXEC);
+  shown_fd_ = epoll_create1(EPOLL_CLOEXEC);
+  epoll_event interest{};
+  interest.events = EPOLLIN;
+  if (event_fd_ < 0 || shown_fd_ < 0 || epoll_ctl(shown_fd_, EPOLL_CTL_ADD, event_fd_, &interest) != 0 ||
+      epoll_ctl(shown_fd_, EPOLL_CTL_ADD, context->async_fd, &interest) != 0) {
+    if (event_fd_ >= 0) ::close(event_fd_);
+    if (shown_fd_ >= 0) ::close(shown_fd_);
+    event_fd_ = shown_fd_ = -1;
+    return;  // out of descriptors: real events only
+  }
+  // A descriptor that already is non-blocking stays so under its new number.
+  const int flags = fcntl(context->async_fd, F_GETFL);
+  if (flags >= 0 && (flags & O_NONBLOCK) != 0) fcntl(shown_fd_, F_SETFL, O_NONBLOCK);
+  real_fd_ = context->async_fd;
+  std::atomic_ref(context->async_fd).store(shown_fd_, std::memory_order_relaxed);
+}
+
+AsyncEvents::~AsyncEvents() { close(); }
+
+void AsyncEvents::close() {
+  const std::lock_guard lock(mutex_);
+  if (event_fd_ < 0) return;
+  std::atomic_ref(context_->async_fd).store(real_fd_, std::memory_order_relaxed);
+  ::close(event_fd_);
+  ::close(shown_fd_);
+  event_fd_ = -1;
+  waiting_.clear();
+}
+
+void AsyncEvents::push(const ibv_async_event& event) {
+  const std::lock_guard lock(mutex_);
+  if (event_fd_ < 0) return;
+  waiting_.push_back(event);
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(event_fd_, &one, sizeof one);
+}
+
+int AsyncEvents::get(ibv_async_event* event) {
+  const auto real_get = FAULTINJECT_REAL(kGetAsyncEvent, ibv_get_async_event);
+  if (real_get == nullptr) return -1;
+  if (real_fd_ < 0) return real_get(context_, event);
+  for (;;) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!waiting_.empty()) {
+        uint64_t one = 0;
+        [[maybe_unused]] const ssize_t taken = read(event_fd_, &one, sizeof one);
+        *event = waiting_.front();
+        waiting_.pop_front();
+        unacknowledged_.push_back(*event);
+        return 0;
+      }
+    }
+    if (readable(real_fd_)) {
+      const std::lock_guard lock(real_mutex_);
+      if (readable(real_fd_)) {  // another thread may have taken it; with the lock nobody else can
+        std::atomic_ref(context_->async_fd).store(real_fd_, std::memory_order_relaxed);
+        const int rc = real_get(context_, event);
+        std::atomic_ref(context_->async_fd).store(shown_fd_, std::memory_order_relaxed);
+        return rc;
+      }
+    }
+    const int flags = fcntl(shown_fd_, F_GETFL);
+    if (flags < 0) return -1;
+    if ((flags & O_NONBLOCK) != 0) {
+      errno = EAGAIN;
+      return -1;
+    }
+    epoll_event ready{};
+    if (epoll_wait(shown_fd_, &ready, 1, -1) < 0) return -1;
+  }
+}
+
+bool AsyncEvents::acknowledge(const ibv_async_event& event) {
+  const std::lock_guard lock(mutex_);
+  const auto at = std::find_if(unacknowledged_.begin(), unacknowledged_.end(),
+                               [&](const ibv_async_event& known) { return same(known, event); });
+  if (at == unacknowledged_.end()) return false;
+  unacknowledged_.erase(at);
+  return true;
+}
+
+void AsyncEvents::forget(const ibv_qp* qp) {
+  const std::lock_guard lock(mutex_);
+  const auto gone = [&](const ibv_async_event& event) { return about_qp(event) && event.element.qp == qp; };
+  for (auto it = waiting_.begin(); it != waiting_.end();) {
+    if (!gone(*it)) {
+      ++it;
+      continue;
+    }
+    it = waiting_.erase(it);
+    uint64_t one = 0;
+    [[maybe_unused]] const ssize_t taken = read(event_fd_, &one, sizeof one);
+  }
+}
+
+}  // namespace faultinject

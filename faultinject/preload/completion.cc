@@ -1,0 +1,247 @@
+// The slow path of completions. What a queue pair's real flushes say is true but too early; they are hidden
+// until a program on real hardware would see them, and then shown in the order and with the status that it
+// would see: sends first, the first of them as RETRY_EXC_ERR.
+#include <algorithm>
+
+#include "faultinject/preload/context.h"
+#include "faultinject/preload/process.h"
+#include "faultinject/preload/slots.h"
+
+namespace faultinject {
+namespace {
+
+// Not every provider fills in the opcode of a failed completion; this value says that it did not.
+constexpr auto kOpcodeUnset = ibv_wc_opcode(0x7ead0000);
+// The wr_id of work that only serves to raise a completion event.
+constexpr uint64_t kKickId = 0xfa17146b1c4e11edu;
+
+}  // namespace
+
+bool Context::is_send(const QueuePair& qp, const CompletionQueue& cq, const ibv_wc& wc) const {
+  if (qp.send_cq != qp.recv_cq) return &cq == qp.send_cq;
+  if (wc.opcode != kOpcodeUnset) return (wc.opcode & IBV_WC_RECV) == 0;
+  return qp.sent.empty() ||
+         std::any_of(qp.sent.begin(), qp.sent.end(), [&](const Sent& sent) { return sent.wr_id == wc.wr_id; });
+}
+
+Sent Context::retire(QueuePair& qp, uint64_t wr_id, bool& known) {
+  // Completions come in order, so everything up to the first such WR is done. A WR posted before tracking
+  // began is not in the list.
+  const auto it = std::find_if(qp.sent.begin(), qp.sent.end(), [&](const Sent& sent) { return sent.wr_id == wr_id; });
+  known = it != qp.sent.end();
+  if (!known) return {};
+  const Sent sent = *it;
+  qp.sent.erase(qp.sent.begin(), it + 1);
+  return sent;
+}
+
+bool Context::process(CompletionQueue& cq, ibv_wc& wc, uint64_t now) {
+  QueuePair* qp = find(wc.qp_num);
+  if (qp == nullptr) return true;
+  if (wc.wr_id == kKickId && qp->kicks > 0 && wc.status != IBV_WC_SUCCESS) {
+    qp->kicks--;
+    mode_dirty_ = true;
+    return false;
+  }
+  if (qp->dying && qp->life != QueuePair::Life::kWhole) return false;
+  const bool send = is_send(*qp, cq, wc);
+  bool known = false;
+  const Sent sent = send ? retire(*qp, wc.wr_id, known) : Sent{};
+  if (send && qp->acks_lost && wc.status == IBV_WC_SUCCESS) wc.status = IBV_WC_WR_FLUSH_ERR;
+
+  switch (qp->life) {
+    case QueuePair::Life::kWhole:
+      if (send && wc.status == IBV_WC_SUCCESS)
+        for (const auto& fault : faults_)
+          if (fault->begun && !fault->completing(*this, *qp, known ? &sent : nullptr, wc, now)) return false;
+      return true;
+    case QueuePair::Life::kCut:
+      if (wc.status == IBV_WC_SUCCESS) return true;  // it arrived before the cut
+      hide(*qp, cq, wc, send, now);
+      return false;
+    case QueuePair::Life::kBroken:
+      if (send && qp->retry_error_due && wc.status != IBV_WC_SUCCESS) {
+        qp->retry_error_due = false;
+        mode_dirty_ = true;
+        wc.status = IBV_WC_RETRY_EXC_ERR;
+        wc.vendor_err = kVendorRetryExceeded;
+      }
+      return true;
+  }
+  return true;
+}
+
+void Context::hide(QueuePair& qp, CompletionQueue& cq, const ibv_wc& wc, bool send, uint64_t) {
+  if (send && qp.hidden_sends.empty() && !qp.acks_lost) {
+    // Posted before the cut, as far as can be told? Then its retries began with the cut.
+    const bool after = qp.posted_since_cut && wc.wr_id == qp.first_wr_id_since_cut && qp.shown_at_ns != 0;
+    if (!after) due_at(qp, qp.cut_ns + qp.retry_window_ns());
+  }
+  (send ? qp.hidden_sends : qp.hidden_receives).push_back({&cq, wc});
+}
+
+void Context::due_at(QueuePair& qp, uint64_t time_ns) {
+  qp.shown_at_ns = time_ns;
+  if (time_ns < next_due_ns_) {
+    next_due_ns_ = time_ns;
+    process_.wake_by(time_ns);
+  }
+}
+
+void Context::show_hidden(QueuePair& qp, bool program_moved_it) {
+  set_life(qp, QueuePair::Life::kBroken);
+  qp.qp->state = IBV_QPS_ERR;
+  qp.retry_error_due = !program_moved_it;
+  const uint64_t now = monotonic_ns();
+  FaultEntry& entry = board().faults[qp.fault_id - 1];
+  const auto report = [&](Effect effect, uint64_t value) {
+    add_witness(board(), {entry.id, now, process_.pid(), process_.rank(), node_, nic_, qp.qp->qp_num,
+                          uint32_t(effect), value});
+  };
+  for (auto* list : {&qp.hidden_sends, &qp.hidden_receives}) {
+    for (HiddenWc& hidden : *list) {
+      hidden.wc.status = IBV_WC_WR_FLUSH_ERR;
+      if (qp.retry_error_due && list == &qp.hidden_sends) {
+        qp.retry_error_due = false;
+        hidden.wc.status = IBV_WC_RETRY_EXC_ERR;
+        hidden.wc.vendor_err = kVendorRetryExceeded;
+      }
+      hidden.cq->ready.push_back(hidden.wc);
+    }
+    list->clear();
+  }
+  report(program_moved_it ? Effect::kFlushShown : Effect::kWcShown, program_moved_it ? IBV_WC_WR_FLUSH_ERR : IBV_WC_RETRY_EXC_ERR);
+  kick(qp);
+}
+
+void Context::show_due(uint64_t now) {
+  if (now < next_due_ns_) return;
+  uint64_t next = UINT64_MAX;
+  for (auto& [pointer, qp] : qps_) {
+    if (qp->life != QueuePair::Life::kCut || qp->shown_at_ns == 0 || qp->dying) continue;
+    if (qp->shown_at_ns <= now) {
+      drain(*qp->send_cq, now);
+      if (qp->recv_cq != nullptr && qp->recv_cq != qp->send_cq) drain(*qp->recv_cq, now);
+      show_hidden(*qp, false);
+    } else {
+      next = std::min(next, qp->shown_at_ns);
+    }
+  }
+  next_due_ns_ = next;
+}
+
+void Context::drain(CompletionQueue& cq, uint64_t now) {
+  ibv_wc wcs[16];
+  for (;;) {
+    for (ibv_wc& wc : wcs) wc.opcode = kOpcodeUnset;
+    const int count = slot_.poll_cq(cq.cq, 16, wcs);
+    for (int i = 0; i < count; i++) {
+      if (!process(cq, wcs[i], now)) continue;
+      if (wcs[i].opcode == kOpcodeUnset) wcs[i].opcode = IBV_WC_SEND;
+      cq.ready.push_back(wcs[i]);
+    }
+    if (count < 16) return;
+  }
+}
+
+int Context::take_ready(CompletionQueue& cq, int entries, ibv_wc* wcs) {
+  int count = 0;
+  while (count < entries && !cq.ready.empty()) {
+    wcs[count++] = cq.ready.front();
+    cq.ready.pop_front();
+    if (cq.ready.empty()) mode_dirty_ = true;
+  }
+  return count;
+}
+
+int Context::poll_cq(ibv_cq* pointer, int entries, ibv_wc* wcs) {
+  const uint64_t now = monotonic_ns();
+  const std::lock_guard lock(mutex_);
+  CompletionQueue& cq = *queue(pointer);
+  if (held_ != 0)
+    for (auto& [address, qp] : qps_)
+      if (!qp->held.empty()) pump(*qp, now);
+  if (cuts_ != 0) {
+    // A receive queue may be polled alone: whether sends are outstanding is in the other queue.
+    for (auto& [address, qp] : qps_)
+      if (qp->life == QueuePair::Life::kCut && qp->shown_at_ns == 0 && qp->send_cq != &cq && qp->recv_cq == &cq)
+        drain(*qp->send_cq, now);
+    show_due(now);
+  }
+  int shown = take_ready(cq, entries, wcs);
+  while (shown < entries) {
+    const int wanted = entries - shown;
+    for (int i = 0; i < wanted; i++) wcs[shown + i].opcode = kOpcodeUnset;
+    const int count = slot_.poll_cq(pointer, wanted, wcs + shown);
+    if (count < 0) {
+      if (shown == 0) return count;
+      break;
+    }
+    int kept = shown;
+    for (int i = 0; i < count; i++) {
+      ibv_wc wc = wcs[shown + i];
+      if (!process(cq, wc, now)) continue;
+      if (wc.opcode == kOpcodeUnset) wc.opcode = IBV_WC_SEND;
+      wcs[kept++] = wc;
+    }
+    shown = kept;
+    if (count < wanted) break;
+  }
+  if (mode_dirty_) refresh_mode();
+  return shown;
+}
+
+int Context::review(ibv_cq* pointer, int count, ibv_wc* wcs) {
+  const uint64_t now = monotonic_ns();
+  const std::lock_guard lock(mutex_);
+  CompletionQueue& cq = *queue(pointer);
+  int kept = 0;
+  for (int i = 0; i < count; i++) {
+    ibv_wc wc = wcs[i];
+    if (process(cq, wc, now)) wcs[kept++] = wc;
+  }
+  if (mode_dirty_) refresh_mode();
+  return kept;
+}
+
+void Context::after_req_notify(ibv_cq* pointer) {
+  const std::lock_guard lock(mutex_);
+  CompletionQueue& cq = *queue(pointer);
+  if (cq.ready.empty()) return;
+  // There is something to show, and the real queue may be empty: raise an event through any queue pair in ERR.
+  for (auto& [address, qp] : qps_)
+    if (qp->life == QueuePair::Life::kBroken && (qp->send_cq == &cq || qp->recv_cq == &cq)) {
+      kick(*qp);
+      return;
+    }
+}
+
+// Completions that we show late find the program asleep on its completion channel. Work posted to a queue pair
+// in ERR is flushed at once, and that raises the provider's own event; its completion is swallowed.
+void Context::kick(QueuePair& qp) {
+  if (qp.dying) return;
+  if (qp.send_cq->cq->channel != nullptr) {
+    ibv_send_wr wr{}, *bad = nullptr;
+    wr.wr_id = kKickId;
+    wr.opcode = IBV_WR_RDMA_WRITE;
+    wr.send_flags = IBV_SEND_SIGNALED;
+    if (slot_.post_send(qp.qp, &wr, &bad) == 0) qp.kicks++;
+  }
+  if (qp.recv_cq != nullptr && qp.recv_cq != qp.send_cq && qp.recv_cq->cq->channel != nullptr && qp.qp->srq == nullptr) {
+    ibv_recv_wr wr{}, *bad = nullptr;
+    wr.wr_id = kKickId;
+    if (context_->ops.post_recv(qp.qp, &wr, &bad) == 0) qp.kicks++;
+  }
+}
+
+void Context::forget_completions(QueuePair& qp) {
+  qp.hidden_sends.clear();
+  qp.hidden_receives.clear();
+  for (CompletionQueue* cq : {qp.send_cq, qp.recv_cq}) {
+    if (cq == nullptr) continue;
+    std::erase_if(cq->ready, [&](const ibv_wc& wc) { return wc.qp_num == qp.qp->qp_num; });
+  }
+  mode_dirty_ = true;
+}
+
+}  // namespace faultinject

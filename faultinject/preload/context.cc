@@ -1,0 +1,366 @@
+// Objects, states and faults of a context. Posts are in send.cc, completions in completion.cc.
+#include "faultinject/preload/context.h"
+
+#include <errno.h>
+
+#include <algorithm>
+
+#include "faultinject/preload/process.h"
+#include "faultinject/preload/real.h"
+#include "faultinject/preload/slots.h"
+
+namespace faultinject {
+
+Context::Context(Process& process, Slot& slot, ibv_context* context, uint32_t node, uint32_t nic, uint32_t ports)
+    : process_(process), slot_(slot), context_(context), node_(node), nic_(nic), ports_(ports), events_(context) {
+  first_op_seen_ = board().first_op_ns.load() != 0;
+}
+Context::~Context() = default;
+
+Board& Context::board() const { return process_.board(); }
+
+void Context::witness(const Fault& fault, Effect effect, uint32_t qp_num, uint64_t value, uint64_t time_ns) {
+  add_witness(board(), {fault.id(), time_ns, process_.pid(), environment().rank, node_, nic_, qp_num,
+                        uint32_t(effect), value});
+}
+
+uint64_t Context::choice(const Fault& fault, const QueuePair& qp) const {
+  // Of the place, not of the process id or an address: the same seed and program give the same choice.
+  uint64_t x = fault.entry().seed;
+  x = mix(x ^ (uint64_t(node_) << 40 | uint64_t(nic_) << 32 | qp.index));
+  for (const char* c = environment().rank; *c != 0; c++) x = mix(x ^ uint8_t(*c));
+  return x;
+}
+
+bool Context::shows_port_down() {
+  const std::lock_guard lock(mutex_);
+  return port_down_ > 0;
+}
+
+// --- completion queues ---
+
+CompletionQueue* Context::queue(ibv_cq* cq) {
+  if (cq == nullptr) return nullptr;
+  auto& entry = cqs_[cq];
+  if (entry == nullptr) {
+    entry = std::make_unique<CompletionQueue>();
+    entry->cq = cq;
+  }
+  return entry.get();
+}
+
+void Context::add_cq(ibv_cq* cq) {
+  const std::lock_guard lock(mutex_);
+  cqs_.erase(cq);  // an address that came again
+  queue(cq);
+}
+
+std::unique_ptr<CompletionQueue> Context::take_cq(ibv_cq* cq) {
+  const std::lock_guard lock(mutex_);
+  const auto it = cqs_.find(cq);
+  if (it == cqs_.end()) return nullptr;
+  auto taken = std::move(it->second);
+  cqs_.erase(it);
+  refresh_mode();
+  return taken;
+}
+
+void Context::put_back(std::unique_ptr<CompletionQueue> cq) {
+  const std::lock_guard lock(mutex_);
+  cqs_[cq->cq] = std::move(cq);
+  refresh_mode();
+}
+
+// --- queue pairs ---
+
+QueuePair* Context::find(const ibv_qp* qp) {
+  const auto it = qps_.find(qp);
+  return it != qps_.end() ? it->second.get() : nullptr;
+}
+
+QueuePair* Context::find(uint32_t qp_num) {
+  const auto it = by_number_.find(qp_num);
+  return it != by_number_.end() ? it->second : nullptr;
+}
+
+QueuePair& Context::insert(ibv_qp* pointer, const ibv_qp_init_attr& attributes) {
+  auto qp = std::make_unique<QueuePair>();
+  qp->qp = pointer;
+  qp->serial = next_serial_++;
+  qp->reliable = attributes.qp_type == IBV_QPT_RC;
+  if (qp->reliable) qp->index = process_.next_qp_index(nic_);
+  qp->send_cq = queue(attributes.send_cq);
+  qp->recv_cq = queue(attributes.recv_cq);
+  qp->max_send_wr = attributes.cap.max_send_wr;
+  qp->signal_all = attributes.sq_sig_all != 0;
+  QueuePair& inserted = *qp;
+  by_number_[pointer->qp_num] = qp.get();
+  if (QueuePair* old = find(pointer)) set_life(*old, QueuePair::Life::kWhole);  // dying, its address came again
+  qps_[pointer] = std::move(qp);
+  return inserted;
+}
+
+void Context::add_qp(ibv_qp* qp, const ibv_qp_init_attr& attributes) {
+  const std::lock_guard lock(mutex_);
+  insert(qp, attributes);
+}
+
+QueuePair* Context::find_or_adopt(ibv_qp* pointer) {
+  if (QueuePair* known = find(pointer)) return known;
+  // Made by a call that we do not see (a provider's own, mlx5dv_create_qp for one).
+  ibv_qp_init_attr attributes{};
+  attributes.qp_type = pointer->qp_type;
+  attributes.send_cq = pointer->send_cq;
+  attributes.recv_cq = pointer->recv_cq;
+  attributes.cap.max_send_wr = UINT32_MAX;
+  return &insert(pointer, attributes);
+}
+
+uint64_t Context::begin_destroy(ibv_qp* pointer) {
+  const std::lock_guard lock(mutex_);
+  QueuePair* qp = find(pointer);
+  if (qp == nullptr) return 0;
+  drop_held(*qp);
+  forget_completions(*qp);
+  qp->dying = true;  // until the provider has taken its completions out of the queues
+  events_.forget(pointer);
+  return qp->serial;
+}
+
+void Context::end_destroy(ibv_qp* pointer, uint64_t serial, bool destroyed) {
+  const std::lock_guard lock(mutex_);
+  const auto it = qps_.find(pointer);
+  if (it == qps_.end() || it->second->serial != serial) return;
+  it->second->dying = false;
+  if (destroyed) {
+    set_life(*it->second, QueuePair::Life::kWhole);
+    std::erase_if(by_number_, [&](const auto& pair) { return pair.second == it->second.get(); });
+    qps_.erase(it);
+  } else if (it->second->shown_at_ns != 0) {
+    due_at(*it->second, it->second->shown_at_ns);  // passed over while it was dying
+  }
+  refresh_mode();
+}
+
+void Context::set_life(QueuePair& qp, QueuePair::Life life) {
+  if (qp.life == QueuePair::Life::kCut) cuts_--;
+  if (life == QueuePair::Life::kCut) cuts_++;
+  qp.life = life;
+  mode_dirty_ = true;
+}
+
+int Context::modify_qp(ibv_qp* pointer, ibv_qp_attr* attributes, int mask) {
+  const auto real = FAULTINJECT_REAL(kModifyQp, ibv_modify_qp);
+  if (real == nullptr) return ENOSYS;
+  const int rc = real(pointer, attributes, mask);  // without the mutex: it may take long
+  if (rc != 0) return rc;
+  const uint64_t now = monotonic_ns();
+  const std::lock_guard lock(mutex_);
+  QueuePair& qp = *find_or_adopt(pointer);
+  if ((mask & IBV_QP_AV) != 0) {
+    NicAddress peer{};
+    const bool global = attributes->ah_attr.is_global != 0;
+    if (find_address(board(), global ? attributes->ah_attr.grh.dgid.raw : nullptr, attributes->ah_attr.dlid, peer)) {
+      qp.peer = peer;
+    } else {
+      qp.peer.reset();
+    }
+  }
+  if ((mask & IBV_QP_TIMEOUT) != 0) qp.timeout = attributes->timeout;
+  if ((mask & IBV_QP_RETRY_CNT) != 0) qp.retry_count = attributes->retry_cnt;
+  if ((mask & IBV_QP_STATE) == 0) return rc;
+
+  switch (attributes->qp_state) {
+    case IBV_QPS_RTS:
+      if (!qp.connected) {
+        qp.connected = true;
+        if (std::any_of(faults_.begin(), faults_.end(), [](const auto& fault) { return fault->begun; }))
+          slot_.slow.store(1);
+        for (const auto& fault : faults_)
+          if (fault->begun) fault->connected(*this, qp, now);
+      }
+      break;
+    case IBV_QPS_ERR:
+      // The real queue pair is in ERR by now, so all that was kept back flushes, and may be seen.
+      release_all_held(qp);
+      if (qp.life == QueuePair::Life::kCut) {
+        drain(*qp.send_cq, now);
+        if (qp.recv_cq != nullptr) drain(*qp.recv_cq, now);
+        show_hidden(qp, true);
+      } else {
+        qp.retry_error_due = false;
+      }
+      break;
+    case IBV_QPS_RESET:
+      drop_held(qp);
+      forget_completions(qp);
+      set_life(qp, QueuePair::Life::kWhole);
+      qp.connected = qp.retry_error_due = qp.acks_lost = qp.posted_since_cut = false;
+      qp.shown_at_ns = qp.cut_ns = 0;
+      qp.kicks = 0;
+      qp.sent.clear();
+      qp.peer.reset();
+      break;
+    default: break;
+  }
+  refresh_mode();
+  return rc;
+}
+
+int Context::query_qp(ibv_qp* pointer, ibv_qp_attr* attributes, int mask, ibv_qp_init_attr* init) {
+  const auto real = FAULTINJECT_REAL(kQueryQp, ibv_query_qp);
+  if (real == nullptr) return ENOSYS;
+  const int rc = real(pointer, attributes, mask, init);
+  if (rc != 0) return rc;
+  const std::lock_guard lock(mutex_);
+  const QueuePair* qp = find(pointer);
+  if (qp != nullptr && qp->life == QueuePair::Life::kCut) {
+    attributes->qp_state = IBV_QPS_RTS;
+    attributes->cur_qp_state = IBV_QPS_RTS;
+    pointer->state = IBV_QPS_RTS;  // libibverbs has copied the real state there
+  }
+  return rc;
+}
+
+// --- what faults do ---
+
+bool Context::move_to_err(QueuePair& qp) {
+  const auto real = FAULTINJECT_REAL(kModifyQp, ibv_modify_qp);
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_ERR;
+  return real != nullptr && real(qp.qp, &attributes, IBV_QP_STATE) == 0;
+}
+
+bool Context::cut(QueuePair& qp, Fault& fault, uint64_t now, Effect effect) {
+  if (qp.life != QueuePair::Life::kWhole || !qp.connected || !qp.reliable) return false;
+  set_life(qp, QueuePair::Life::kCut);
+  qp.fault_id = fault.id();
+  qp.cut_ns = now;
+  qp.shown_at_ns = 0;
+  qp.posted_since_cut = false;
+  const uint64_t before = monotonic_ns();
+  if (!move_to_err(qp)) {
+    set_life(qp, QueuePair::Life::kWhole);
+    return false;
+  }
+  qp.qp->state = IBV_QPS_RTS;  // libibverbs noted ERR in a field that the program may read
+  took_effect(fault.entry(), before);
+  witness(fault, effect, qp.qp->qp_num, 0, before);
+  qp.cut_ns = before;
+  if (!qp.sent.empty()) due_at(qp, before + qp.retry_window_ns());
+  release_all_held(qp);
+  return true;
+}
+
+bool Context::strike(QueuePair& qp, Fault& fault, uint64_t, bool fatal_event) {
+  if (qp.life != QueuePair::Life::kWhole || !qp.connected) return false;
+  const uint64_t before = monotonic_ns();
+  if (!move_to_err(qp)) return false;
+  set_life(qp, QueuePair::Life::kBroken);
+  qp.fault_id = fault.id();
+  took_effect(fault.entry(), before);
+  witness(fault, Effect::kQpToErr, qp.qp->qp_num, 0, before);
+  release_all_held(qp);
+  if (fatal_event) {
+    ibv_async_event event{};
+    event.event_type = IBV_EVENT_QP_FATAL;
+    event.element.qp = qp.qp;
+    push_event(event);
+    witness(fault, Effect::kQpFatalDelivered, qp.qp->qp_num, 0, monotonic_ns());
+  }
+  return true;
+}
+
+bool Context::lose_ack(QueuePair& qp, Fault& fault, ibv_wc& wc, uint64_t now, bool after_retries) {
+  const uint64_t before = monotonic_ns();
+  move_to_err(qp);  // it may be there already; what counts is the completion
+  qp.fault_id = fault.id();
+  qp.acks_lost = true;
+  took_effect(fault.entry(), before);
+  release_all_held(qp);
+  if (!after_retries) {
+    set_life(qp, QueuePair::Life::kBroken);
+    wc.status = IBV_WC_RETRY_EXC_ERR;
+    wc.vendor_err = kVendorRetryExceeded;
+    witness(fault, Effect::kWcRewritten, qp.qp->qp_num, wc.status, before);
+    return true;
+  }
+  qp.qp->state = IBV_QPS_RTS;
+  set_life(qp, QueuePair::Life::kCut);
+  qp.cut_ns = now;
+  due_at(qp, now + qp.retry_window_ns());
+  witness(fault, Effect::kWcWithheld, qp.qp->qp_num, wc.status, before);
+  hide(qp, *qp.send_cq, wc, true, now);
+  return false;
+}
+
+// --- the board ---
+
+void Context::sync(uint64_t now) {
+  const std::lock_guard lock(mutex_);
+  sync_locked(now);
+}
+
+void Context::sync_locked(uint64_t now) {
+  const uint32_t count = std::min(board().fault_count.load(), kMaxFaults);
+  for (; faults_seen_ < count; faults_seen_++) {
+    FaultEntry& entry = board().faults[faults_seen_];
+    if (entry.phase.load() == Phase::kHealed) continue;
+    if (auto fault = make_fault(entry)) faults_.push_back(std::move(fault));
+  }
+  for (const auto& fault : faults_) {
+    const Phase phase = fault->entry().phase.load();
+    if (phase == Phase::kFired && !fault->begun) {
+      fault->begun = true;
+      slot_.slow.store(1);  // before anything is touched; see the fast path of poll
+      fault->begin(*this, now);
+    } else if (phase == Phase::kHealed && fault->begun) {
+      fault->begun = false;
+      fault->end(*this, now);
+    }
+  }
+  // One that heals only now, after the loop, still has its end() to come.
+  std::erase_if(faults_, [](const auto& fault) {
+    return !fault->begun && fault->entry().phase.load() == Phase::kHealed;
+  });
+  for (auto& [pointer, qp] : qps_)
+    if (!qp->held.empty()) pump(*qp, now);  // what a healed fault kept back goes at once
+  refresh_mode();
+}
+
+bool Context::needs_slow_path() const {
+  if (!first_op_seen_ || held_ != 0 || cuts_ != 0) return true;
+  for (const auto& fault : faults_) {
+    if (fault->entry().hits(node_, nic_)) return true;
+    if (!fault->reaches_peers()) continue;
+    for (const auto& [pointer, qp] : qps_)
+      if (qp->peer && fault->entry().hits(qp->peer->node, qp->peer->nic)) return true;
+  }
+  for (const auto& [pointer, qp] : qps_)
+    if (qp->special()) return true;
+  for (const auto& [pointer, cq] : cqs_)
+    if (!cq->ready.empty()) return true;
+  return false;
+}
+
+void Context::refresh_mode() {
+  mode_dirty_ = false;
+  const uint32_t slow = needs_slow_path() ? 1 : 0;
+  if (slot_.slow.load() == slow) return;
+  if (slow == 0)
+    for (auto& [pointer, qp] : qps_) qp->sent.clear();  // from here on it would be out of date
+  slot_.slow.store(slow);
+}
+
+uint64_t Context::tick(uint64_t now) {
+  const std::lock_guard lock(mutex_);
+  show_due(now);
+  uint64_t next = next_due_ns_;
+  if (held_ != 0)
+    for (auto& [pointer, qp] : qps_)
+      if (!qp->held.empty()) next = std::min(next, pump(*qp, now));
+  if (mode_dirty_) refresh_mode();
+  return next;
+}
+
+}  // namespace faultinject

@@ -1,0 +1,70 @@
+// The injected process: the board it watches, the contexts it has opened, and the one thread that applies what
+// the board says. Made at the first ibv_open_device; a forked child starts anew at its own first one.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <pthread.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "faultinject/control/board.h"
+#include "faultinject/preload/context.h"
+
+namespace faultinject {
+
+class Process {
+ public:
+  static Process* current();         // nullptr before the first open, or without a usable board
+  static Process* current_or_new();  // called at ibv_open_device
+
+  // The program has opened a device: learn its place and its addresses, patch it. Never fails: what cannot be
+  // injected is passed through, with one line on stderr.
+  void opened(ibv_context* device);
+  void closing(ibv_context* device);  // before the real ibv_close_device
+
+  bool acknowledge(const ibv_async_event& event);  // true: it was a synthetic one
+
+  // Faults that have fired or healed take effect in this process before this returns.
+  void sync_all();
+  void event(const char* name, uint64_t value);
+
+  // The injector's thread must be awake at `time_ns` or earlier.
+  void wake_by(uint64_t time_ns);
+  void wake_everybody() { ring_all(board_); }
+
+  Board& board() const { return board_; }
+  const char* rank() const;
+  int32_t pid() const { return pid_; }
+  uint32_t next_qp_index(uint32_t nic) { return qp_indices_[nic % kMaxNics].fetch_add(1); }
+
+ private:
+  Process(Board& board, ProcessEntry& entry, uint32_t node, int32_t pid);
+  static Process* make();
+  void start_thread();
+  void stop_thread();
+  void run();
+
+  Board& board_;
+  ProcessEntry& entry_;
+  const uint32_t node_;
+  const int32_t pid_;
+  std::array<std::atomic<uint32_t>, kMaxNics> qp_indices_{};
+
+  std::mutex mutex_;  // of the lists; taken before any Context's
+  std::vector<std::unique_ptr<Context>> contexts_;
+  // Closed contexts stay: a thread of the program may still be inside ibv_get_async_event.
+  std::vector<std::unique_ptr<Context>> closed_;
+
+  std::atomic<uint64_t> asleep_until_ns_{UINT64_MAX};  // UINT64_MAX also while it is awake: then always ring
+  std::atomic<bool> stop_{false};
+  pthread_t thread_{};
+  bool running_ = false;
+};
+
+}  // namespace faultinject

@@ -1,0 +1,95 @@
+// What the injector knows of one queue pair and one completion queue of the program. Plain data; its owner is
+// the Context, and everything here is guarded by the Context's mutex.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "faultinject/control/board.h"
+
+namespace faultinject {
+
+constexpr uint32_t kVendorRetryExceeded = 0x81;  // what ConnectX cards report with RETRY_EXC_ERR
+
+// A send WR that is on its way: posted by the program, its completion not yet shown to it.
+struct Sent {
+  uint64_t wr_id = 0;
+  uint64_t bytes = 0;
+  uint64_t posted_ns = 0;
+  ibv_wr_opcode opcode = IBV_WR_SEND;
+  bool signaled = true;
+};
+
+// A send WR kept back, deep copied: its scatter list and its inline data are ours.
+struct HeldWr {
+  ibv_send_wr wr{};
+  std::vector<ibv_sge> list;
+  std::vector<uint8_t> inline_data;
+  uint64_t bytes = 0;
+  uint64_t not_before_ns = 0;  // delay
+};
+
+struct CompletionQueue {
+  ibv_cq* cq = nullptr;
+  std::deque<ibv_wc> ready;  // processed; to be shown by the next polls, before anything newer
+};
+
+// A completion that the program must not see yet.
+struct HiddenWc {
+  CompletionQueue* cq = nullptr;
+  ibv_wc wc{};
+};
+
+struct QueuePair {
+  // What the program sees of its queue pair.
+  enum class Life {
+    kWhole,   // nothing was done to it
+    kCut,     // its traffic is lost; the program still takes it to be in RTS
+    kBroken,  // the program has been, or is being, shown that it failed
+  };
+
+  ibv_qp* qp = nullptr;
+  uint64_t serial = 0;   // unique in the process: queue pair numbers and addresses come again
+  uint32_t index = 0;    // n-th RC queue pair of this NIC in this process
+  bool reliable = false;
+  bool dying = false;    // the program is in ibv_destroy_qp
+  CompletionQueue *send_cq = nullptr, *recv_cq = nullptr;
+  uint32_t max_send_wr = 0;
+  bool signal_all = false;
+
+  bool connected = false;  // RTS
+  std::optional<NicAddress> peer;
+  uint8_t timeout = 0, retry_count = 0;
+
+  std::deque<Sent> sent;  // known only from when tracking began
+  std::deque<HeldWr> held;
+  uint64_t posts = 0, last_post_ns = 0;
+
+  Life life = Life::kWhole;
+  uint32_t fault_id = 0;       // what cut it
+  uint64_t cut_ns = 0;
+  uint64_t shown_at_ns = 0;    // kCut: when the emulated retries are exhausted; 0: nothing is outstanding
+  bool posted_since_cut = false;
+  uint64_t first_wr_id_since_cut = 0;
+  bool retry_error_due = false;  // kBroken: the next send completion is the one that shows RETRY_EXC_ERR
+  bool acks_lost = false;        // successes of its send queue are not to be believed: they become flushes
+  std::vector<HiddenWc> hidden_sends, hidden_receives;
+  uint32_t kicks = 0;  // wake-up work requests of ours that are out
+
+  // (retry_cnt + 1) · 4.096 µs · 2^timeout, as in the InfiniBand specification's C9-139 to C9-141; a timeout of 0 is 'for ever'.
+  uint64_t retry_window_ns() const {
+    if (timeout == 0) return UINT64_MAX / 4;
+    return (uint64_t(retry_count) + 1) * (uint64_t(4096) << (timeout & 31));
+  }
+  // Does the injector have to look at its completions?
+  bool special() const {
+    return life == Life::kCut || retry_error_due || acks_lost || kicks != 0 || dying;
+  }
+};
+
+}  // namespace faultinject

@@ -1,0 +1,271 @@
+// How the program's look-ups reach us and how we reach past ourselves.
+//
+// Programs such as NCCL dlopen libibverbs and bind it with dlsym or dlvsym, where a preloaded ibv_open_device
+// is never seen. So dlsym and dlvsym are exported too. Both must look to the real ones as if the program had
+// called them (RTLD_NEXT means 'after the caller'), so each is a few instructions that ask find_wrapper() and
+// otherwise *jump* to the real function with the program's return address still on the stack.
+#include "faultinject/preload/real.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <atomic>
+
+namespace faultinject {
+namespace {
+
+constexpr unsigned kSymbols = unsigned(Symbol::kCount);
+constexpr const char* kNames[kSymbols] = {
+    "ibv_open_device",     "ibv_close_device",     "ibv_create_qp",       "ibv_destroy_qp",
+    "ibv_modify_qp",       "ibv_query_qp",         "ibv_create_cq",       "ibv_destroy_cq",
+    "ibv_query_port",      "ibv_get_async_event",  "ibv_ack_async_event", "ibv_get_device_list",
+    "ibv_free_device_list", "ibv_get_device_name", "ibv_query_device",    "ibv_query_gid"};
+
+std::atomic<void*> g_real[kSymbols];
+Environment g_environment;
+
+using Dlsym = void* (*)(void*, const char*);
+using Dlvsym = void* (*)(void*, const char*, const char*);
+
+size_t gnu_symbol_count(const uint32_t* table) {
+  const uint32_t buckets = table[0], first = table[1], bloom = table[2];
+  const uint32_t* bucket = table + 4 + bloom * (sizeof(ElfW(Addr)) / 4);
+  const uint32_t* chain = bucket + buckets;
+  uint32_t last = 0;
+  for (uint32_t i = 0; i < buckets; i++)
+    if (bucket[i] > last) last = bucket[i];
+  if (last < first) return first;
+  while ((chain[last - first] & 1) == 0) last++;
+  return last + 1;
+}
+
+struct Search {
+  void* dlsym = nullptr;
+  void* dlvsym = nullptr;
+};
+
+// Reads the C library's own symbol table: no look-up function can be asked for the look-up functions.
+int search_object(dl_phdr_info* info, size_t, void* data) {
+  auto* search = static_cast<Search*>(data);
+  const char* slash = strrchr(info->dlpi_name, '/');
+  const char* base = slash != nullptr ? slash + 1 : info->dlpi_name;
+  if (strncmp(base, "libc.so", 7) != 0 && strncmp(base, "libdl.so", 8) != 0) return 0;
+  const ElfW(Dyn)* dynamic = nullptr;
+  for (int i = 0; i < info->dlpi_phnum; i++)
+    if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+      dynamic = reinterpret_cast<const ElfW(Dyn)*>(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+  if (dynamic == nullptr) return 0;
+  const ElfW(Sym)* symbols = nullptr;
+  const char* strings = nullptr;
+  const uint32_t* gnu_hash = nullptr;
+  const auto address = [&](ElfW(Addr) value) { return value < info->dlpi_addr ? value + info->dlpi_addr : value; };
+  for (; dynamic->d_tag != DT_NULL; dynamic++) {
+    if (dynamic->d_tag == DT_SYMTAB) symbols = reinterpret_cast<const ElfW(Sym)*>(address(dynamic->d_un.d_ptr));
+    if (dynamic->d_tag == DT_STRTAB) strings = reinterpret_cast<const char*>(address(dynamic->d_un.d_ptr));
+    if (dynamic->d_tag == DT_GNU_HASH) gnu_hash = reinterpret_cast<const uint32_t*>(address(dynamic->d_un.d_ptr));
+  }
+  if (symbols == nullptr || strings == nullptr || gnu_hash == nullptr) return 0;
+  const size_t count = gnu_symbol_count(gnu_hash);
+  for (size_t i = 0; i < count; i++) {
+    if (symbols[i].st_shndx == SHN_UNDEF || ELF64_ST_TYPE(symbols[i].st_info) != STT_FUNC) continue;
+    const char* name = strings + symbols[i].st_name;
+    void* where = reinterpret_cast<void*>(info->dlpi_addr + symbols[i].st_value);
+    if (search->dlsym == nullptr && strcmp(name, "dlsym") == 0) search->dlsym = where;
+    if (search->dlvsym == nullptr && strcmp(name, "dlvsym") == 0) search->dlvsym = where;
+  }
+  return search->dlsym != nullptr && search->dlvsym != nullptr;
+}
+
+int index_of(const char* name, unsigned end) {
+  if (strncmp(name, "ibv_", 4) != 0) return -1;
+  for (unsigned i = 0; i < end; i++)
+    if (strcmp(kNames[i], name) == 0) return int(i);
+  return -1;
+}
+
+void copy(char* to, size_t size, const char* variable) {
+  const char* value = getenv(variable);
+  if (value != nullptr) strncpy(to, value, size - 1);
+}
+
+}  // namespace
+
+extern "C" {
+// The real functions; read by the assembly below.
+__attribute__((visibility("hidden"))) void* faultinject_real_dlsym = nullptr;
+__attribute__((visibility("hidden"))) void* faultinject_real_dlvsym = nullptr;
+}
+
+namespace {
+
+void find_lookups() {
+  // Idempotent, so that two threads may do it at once; each pointer is written last and only once set is used.
+  if (__atomic_load_n(&faultinject_real_dlvsym, __ATOMIC_ACQUIRE) != nullptr) return;
+  Search search;
+  dl_iterate_phdr(search_object, &search);
+  if (search.dlsym == nullptr || search.dlvsym == nullptr) abort();  // no C library that we know
+  __atomic_store_n(&faultinject_real_dlsym, search.dlsym, __ATOMIC_RELEASE);
+  __atomic_store_n(&faultinject_real_dlvsym, search.dlvsym, __ATOMIC_RELEASE);
+}
+
+void* look_up(void* handle, const char* name, const char* version) {
+  find_lookups();
+  if (version != nullptr) return reinterpret_cast<Dlvsym>(faultinject_real_dlvsym)(handle, name, version);
+  return reinterpret_cast<Dlsym>(faultinject_real_dlsym)(handle, name);
+}
+
+void* ours(unsigned index) {
+  static void* const wrappers[] = {
+      reinterpret_cast<void*>(&ibv_open_device),     reinterpret_cast<void*>(&ibv_close_device),
+      reinterpret_cast<void*>(&ibv_create_qp),       reinterpret_cast<void*>(&ibv_destroy_qp),
+      reinterpret_cast<void*>(&ibv_modify_qp),       reinterpret_cast<void*>(&ibv_query_qp),
+      reinterpret_cast<void*>(&ibv_create_cq),       reinterpret_cast<void*>(&ibv_destroy_cq),
+      reinterpret_cast<void*>(&ibv_query_port),      reinterpret_cast<void*>(&ibv_get_async_event),
+      reinterpret_cast<void*>(&ibv_ack_async_event),
+  };
+  static_assert(sizeof wrappers / sizeof wrappers[0] == unsigned(Symbol::kIntercepted));
+  return wrappers[index];
+}
+
+// What a look-up by the program must return instead of the real symbol, or nullptr for 'look it up yourself'.
+void* find_wrapper(void* handle, const char* name, const char* version) {
+  find_lookups();
+  if (g_environment.board[0] == 0 || name == nullptr || handle == RTLD_NEXT) return nullptr;
+  const int index = index_of(name, unsigned(Symbol::kIntercepted));
+  if (index < 0) return nullptr;
+  void* found = look_up(handle, name, version);
+  if (found == nullptr) return nullptr;  // and the program's own look-up will leave the proper dlerror()
+  void* wrapper = ours(unsigned(index));
+  if (found != wrapper) {
+    void* none = nullptr;
+    g_real[index].compare_exchange_strong(none, found);
+  }
+  return wrapper;
+}
+
+__attribute__((constructor)) void read_environment() {
+  copy(g_environment.board, sizeof g_environment.board, "FAULTINJECT_BOARD");
+  copy(g_environment.node, sizeof g_environment.node, "FAULTINJECT_NODE");
+  copy(g_environment.rank, sizeof g_environment.rank, "FAULTINJECT_RANK");
+}
+
+}  // namespace
+
+const Environment& environment() { return g_environment; }
+
+void* real_symbol(Symbol symbol) {
+  const auto index = unsigned(symbol);
+  void* known = g_real[index].load(std::memory_order_acquire);
+  if (known != nullptr) return known;
+  const char* name = kNames[index];
+  void* mine = index < unsigned(Symbol::kIntercepted) ? ours(index) : nullptr;
+  void* found = look_up(RTLD_NEXT, name, "IBVERBS_1.1");
+  if (found == nullptr || found == mine) found = look_up(RTLD_NEXT, name, nullptr);
+  if (found == nullptr || found == mine) {
+    // Loaded by dlopen without RTLD_GLOBAL, with a plugin for instance.
+    for (const char* file : {"libibverbs.so.1", "libibverbs.so"}) {
+      void* handle = dlopen(file, RTLD_LAZY | RTLD_NOLOAD);
+      if (handle == nullptr) continue;
+      found = look_up(handle, name, "IBVERBS_1.1");
+      if (found == nullptr) found = look_up(handle, name, nullptr);
+      dlclose(handle);  // gives back our reference; the program still holds its own
+      if (found != nullptr && found != mine) break;
+    }
+  }
+  if (found == nullptr || found == mine) return nullptr;
+  g_real[index].store(found, std::memory_order_release);
+  return found;
+}
+
+}  // namespace faultinject
+
+extern "C" {
+
+__attribute__((visibility("hidden"), used)) void* faultinject_find_dlsym(void* handle, const char* name) {
+  return faultinject::find_wrapper(handle, name, nullptr);
+}
+__attribute__((visibility("hidden"), used)) void* faultinject_find_dlvsym(void* handle, const char* name,
+                                                                          const char* version) {
+  return faultinject::find_wrapper(handle, name, version);
+}
+
+}  // extern "C"
+
+#if defined(__x86_64__)
+__asm__(
+    ".text\n"
+    ".globl dlsym\n.type dlsym,@function\n"
+    "dlsym:\n"
+    "  .cfi_startproc\n"
+    "  endbr64\n"
+    "  pushq %rdi\n  .cfi_adjust_cfa_offset 8\n"
+    "  pushq %rsi\n  .cfi_adjust_cfa_offset 8\n"
+    "  subq $8, %rsp\n  .cfi_adjust_cfa_offset 8\n"
+    "  call faultinject_find_dlsym\n"
+    "  addq $8, %rsp\n  .cfi_adjust_cfa_offset -8\n"
+    "  popq %rsi\n  .cfi_adjust_cfa_offset -8\n"
+    "  popq %rdi\n  .cfi_adjust_cfa_offset -8\n"
+    "  testq %rax, %rax\n"
+    "  jne 1f\n"
+    "  jmp *faultinject_real_dlsym(%rip)\n"
+    "1: ret\n"
+    "  .cfi_endproc\n"
+    ".size dlsym, .-dlsym\n"
+    ".globl dlvsym\n.type dlvsym,@function\n"
+    "dlvsym:\n"
+    "  .cfi_startproc\n"
+    "  endbr64\n"
+    "  pushq %rdi\n  .cfi_adjust_cfa_offset 8\n"
+    "  pushq %rsi\n  .cfi_adjust_cfa_offset 8\n"
+    "  pushq %rdx\n  .cfi_adjust_cfa_offset 8\n"
+    "  call faultinject_find_dlvsym\n"
+    "  popq %rdx\n  .cfi_adjust_cfa_offset -8\n"
+    "  popq %rsi\n  .cfi_adjust_cfa_offset -8\n"
+    "  popq %rdi\n  .cfi_adjust_cfa_offset -8\n"
+    "  testq %rax, %rax\n"
+    "  jne 1f\n"
+    "  jmp *faultinject_real_dlvsym(%rip)\n"
+    "1: ret\n"
+    "  .cfi_endproc\n"
+    ".size dlvsym, .-dlvsym\n");
+#elif defined(__aarch64__)
+__asm__(
+    ".text\n"
+    ".globl dlsym\n.type dlsym,%function\n"
+    "dlsym:\n"
+    "  stp x29, x30, [sp, #-32]!\n"
+    "  stp x0, x1, [sp, #16]\n"
+    "  bl faultinject_find_dlsym\n"
+    "  mov x9, x0\n"
+    "  ldp x0, x1, [sp, #16]\n"
+    "  ldp x29, x30, [sp], #32\n"
+    "  cbnz x9, 1f\n"
+    "  adrp x9, faultinject_real_dlsym\n"
+    "  ldr x9, [x9, :lo12:faultinject_real_dlsym]\n"
+    "  br x9\n"
+    "1: mov x0, x9\n"
+    "  ret\n"
+    ".size dlsym, .-dlsym\n"
+    ".globl dlvsym\n.type dlvsym,%function\n"
+    "dlvsym:\n"
+    "  stp x29, x30, [sp, #-48]!\n"
+    "  stp x0, x1, [sp, #16]\n"
+    "  str x2, [sp, #32]\n"
+    "  bl faultinject_find_dlvsym\n"
+    "  mov x9, x0\n"
+    "  ldp x0, x1, [sp, #16]\n"
+    "  ldr x2, [sp, #32]\n"
+    "  ldp x29, x30, [sp], #48\n"
+    "  cbnz x9, 1f\n"
+    "  adrp x9, faultinject_real_dlvsym\n"
+    "  ldr x9, [x9, :lo12:faultinject_real_dlvsym]\n"
+    "  br x9\n"
+    "1: mov x0, x9\n"
+    "  ret\n"
+    ".size dlvsym, .-dlvsym\n");
+#else
+#error "dlsym must be entered with the caller's return address: write these lines for your processor"
+#endif

@@ -1,0 +1,48 @@
+// The real verbs functions behind our exported ones. Resolved when first needed, from whatever libibverbs the
+// program has loaded by then; this library links none and loads none.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+// verbs.h hides the exported function behind an inline one.
+#undef ibv_query_port
+
+namespace faultinject {
+
+enum class Symbol : unsigned {
+  kOpenDevice,
+  kCloseDevice,
+  kCreateQp,
+  kDestroyQp,
+  kModifyQp,
+  kQueryQp,
+  kCreateCq,
+  kDestroyCq,
+  kQueryPort,
+  kGetAsyncEvent,
+  kAckAsyncEvent,
+  kIntercepted,  // those above have a wrapper of ours; those below are only called
+  kGetDeviceList = kIntercepted,
+  kFreeDeviceList,
+  kGetDeviceName,
+  kQueryDevice,
+  kQueryGid,
+  kCount,
+};
+
+void* real_symbol(Symbol symbol);
+
+// nullptr where the loaded libibverbs lacks it.
+template <typename Function>
+Function* real(Symbol symbol, Function*) {
+  return reinterpret_cast<Function*>(real_symbol(symbol));
+}
+#define FAULTINJECT_REAL(symbol, function) ::faultinject::real(::faultinject::Symbol::symbol, &::function)
+
+// The environment, copied when the library was loaded. Without a board nothing is intercepted.
+struct Environment {
+  char board[256], node[32], rank[24];
+};
+const Environment& environment();
+
+}  // namespace faultinject

@@ -1,0 +1,167 @@
+#include "faultinject/preload/slots.h"
+
+#include <stddef.h>
+
+#include <array>
+#include <utility>
+
+#include "faultinject/preload/context.h"
+
+namespace faultinject {
+namespace {
+
+Slot g_slots[kSlots];
+
+template <unsigned N>
+int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad) {
+  Slot& slot = g_slots[N];
+  if (slot.slow.load(std::memory_order_relaxed) == 0) [[likely]]
+    return slot.post_send(qp, wr, bad);
+  Context* context = slot.context.load(std::memory_order_acquire);
+  return context != nullptr ? context->post_send(qp, wr, bad) : slot.post_send(qp, wr, bad);
+}
+
+template <unsigned N>
+int poll_cq(ibv_cq* cq, int entries, ibv_wc* wcs) {
+  Slot& slot = g_slots[N];
+  if (slot.slow.load(std::memory_order_relaxed) == 0) [[likely]] {
+    const int count = slot.poll_cq(cq, entries, wcs);
+    // A fault raises `slow` before it touches a real queue pair. So what came of its touch is only fetched
+    // by a poll that finds `slow` raised when it looks again.
+    if (count <= 0 || slot.slow.load(std::memory_order_acquire) == 0) [[likely]]
+      return count;
+    Context* context = slot.context.load(std::memory_order_acquire);
+    return context != nullptr ? context->review(cq, count, wcs) : count;
+  }
+  Context* context = slot.context.load(std::memory_order_acquire);
+  return context != nullptr ? context->poll_cq(cq, entries, wcs) : slot.poll_cq(cq, entries, wcs);
+}
+
+template <unsigned N>
+int req_notify_cq(ibv_cq* cq, int solicited_only) {
+  Slot& slot = g_slots[N];
+  const int rc = slot.req_notify_cq(cq, solicited_only);
+  if (rc == 0 && slot.slow.load(std::memory_order_relaxed) != 0) [[unlikely]] {
+    Context* context = slot.context.load(std::memory_order_acquire);
+    if (context != nullptr) context->after_req_notify(cq);
+  }
+  return rc;
+}
+
+template <unsigned N>
+int query_port(ibv_context* device, uint8_t port, ibv_port_attr* attributes, size_t length) {
+  Slot& slot = g_slots[N];
+  const int rc = slot.query_port(device, port, attributes, length);
+  Context* context = slot.context.load(std::memory_order_acquire);
+  if (rc == 0 && context != nullptr && context->shows_port_down()) {
+    attributes->state = IBV_PORT_DOWN;
+    if (length > offsetof(ibv_port_attr, phys_state)) attributes->phys_state = 3;  // Disabled
+  }
+  return rc;
+}
+
+template <unsigned N>
+ibv_qp* create_qp_ex(ibv_context* device, ibv_qp_init_attr_ex* attributes) {
+  Slot& slot = g_slots[N];
+  ibv_qp* qp = slot.create_qp_ex(device, attributes);
+  Context* context = slot.context.load(std::memory_order_acquire);
+  if (qp != nullptr && context != nullptr) {
+    ibv_qp_init_attr plain{};
+    plain.qp_context = attributes->qp_context;
+    plain.send_cq = attributes->send_cq;
+    plain.recv_cq = attributes->recv_cq;
+    plain.srq = attributes->srq;
+    plain.cap = attributes->cap;
+    plain.qp_type = attributes->qp_type;
+    plain.sq_sig_all = attributes->sq_sig_all;
+    context->add_qp(qp, plain);
+  }
+  return qp;
+}
+
+template <unsigned N>
+ibv_cq_ex* create_cq_ex(ibv_context* device, ibv_cq_init_attr_ex* attributes) {
+  Slot& slot = g_slots[N];
+  ibv_cq_ex* cq = slot.create_cq_ex(device, attributes);
+  Context* context = slot.context.load(std::memory_order_acquire);
+  if (cq != nullptr && context != nullptr) context->add_cq(ibv_cq_ex_to_cq(cq));
+  return cq;
+}
+
+struct Thunks {
+  decltype(Slot::post_send) post_send;
+  decltype(Slot::poll_cq) poll_cq;
+  decltype(Slot::req_notify_cq) req_notify_cq;
+  decltype(Slot::query_port) query_port;
+  decltype(Slot::create_qp_ex) create_qp_ex;
+  decltype(Slot::create_cq_ex) create_cq_ex;
+};
+
+template <unsigned... N>
+constexpr std::array<Thunks, kSlots> make_thunks(std::integer_sequence<unsigned, N...>) {
+  return {Thunks{post_send<N>, poll_cq<N>, req_notify_cq<N>, query_port<N>, create_qp_ex<N>, create_cq_ex<N>}...};
+}
+constexpr std::array<Thunks, kSlots> kThunks = make_thunks(std::make_integer_sequence<unsigned, kSlots>());
+
+}  // namespace
+
+Slot* take_slot(ibv_context* device) {
+  for (Slot& slot : g_slots) {
+    ibv_context* none = nullptr;
+    if (!slot.device.compare_exchange_strong(none, device)) continue;
+    slot.post_send = device->ops.post_send;
+    slot.poll_cq = device->ops.poll_cq;
+    slot.req_notify_cq = device->ops.req_notify_cq;
+    // nullptr where the context is not an extended one, is too short, or does not serve the operation.
+    verbs_context* extended = verbs_get_ctx_op(device, query_port);
+    slot.query_port = extended != nullptr ? extended->query_port : nullptr;
+    extended = verbs_get_ctx_op(device, create_qp_ex);
+    slot.create_qp_ex = extended != nullptr ? extended->create_qp_ex : nullptr;
+    extended = verbs_get_ctx_op(device, create_cq_ex);
+    slot.create_cq_ex = extended != nullptr ? extended->create_cq_ex : nullptr;
+    return &slot;
+  }
+  return nullptr;
+}
+
+void patch(Slot& slot, Context& context) {
+  ibv_context* device = slot.device.load();
+  const Thunks& thunks = kThunks[size_t(&slot - g_slots)];
+  slot.context.store(&context, std::memory_order_release);
+  device->ops.post_send = thunks.post_send;
+  device->ops.poll_cq = thunks.poll_cq;
+  device->ops.req_notify_cq = thunks.req_notify_cq;
+  verbs_context* extended = verbs_get_ctx(device);
+  if (slot.query_port != nullptr) extended->query_port = thunks.query_port;
+  if (slot.create_qp_ex != nullptr) extended->create_qp_ex = thunks.create_qp_ex;
+  if (slot.create_cq_ex != nullptr) extended->create_cq_ex = thunks.create_cq_ex;
+}
+
+void unpatch(Slot& slot) {
+  ibv_context* device = slot.device.load();
+  device->ops.post_send = slot.post_send;
+  device->ops.poll_cq = slot.poll_cq;
+  device->ops.req_notify_cq = slot.req_notify_cq;
+  verbs_context* extended = verbs_get_ctx(device);
+  if (slot.query_port != nullptr) extended->query_port = slot.query_port;
+  if (slot.create_qp_ex != nullptr) extended->create_qp_ex = slot.create_qp_ex;
+  if (slot.create_cq_ex != nullptr) extended->create_cq_ex = slot.create_cq_ex;
+  slot.slow.store(0);
+  slot.context.store(nullptr);
+  slot.device.store(nullptr);
+}
+
+Slot* find_slot(const ibv_context* device) {
+  for (Slot& slot : g_slots)
+    if (slot.device.load(std::memory_order_acquire) == device && device != nullptr) return &slot;
+  return nullptr;
+}
+
+void abandon_all_slots() {
+  for (Slot& slot : g_slots) {
+    slot.slow.store(0);
+    slot.context.store(nullptr);
+  }
+}
+
+}  // namespace faultinject
