@@ -188,12 +188,12 @@ Urgency Channel::urgency() const {
 
 void Channel::step_closing(const Tick& tick) {
   if (!torn_down_) {
+    turn_.take();
+    const TurnGuard guard(turn_);
     // Our last word goes out before the QPs do: the peer must not take their end for a failure.
     if (!closed_sent_) send(wire::Type::kClose, closing_words());
     closed_sent_ = true;
     close_since_ = tick.now;
-    turn_.take();
-    TurnGuard guard(turn_);
     active_ = nullptr;
     opening_ = {};
     paths_.clear();

@@ -124,7 +124,10 @@ class Channel {
   Path* active() const { return active_; }
   Request* free_request(uint64_t message);
   void count_progress() { progress_.store(progress_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
-  void opened_request() { in_use_.store(in_use_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
+  void opened_request() {
+    in_use_.store(in_use_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    if (core_.service_idle.load(std::memory_order_relaxed)) core_.kick();
+  }
   void finished_request() { in_use_.store(in_use_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed); }
 
   Core& core_;

@@ -25,6 +25,7 @@ struct Core {
   std::array<bool, wire::kMaxNics> nic_down{};  ///< the port has said so; service thread only
   std::string host;
   uint64_t process = 0;
+  std::atomic<bool> service_idle{false};   ///< it looks again only in a while, unless kicked
   std::function<void()> kick;              ///< wakes the service thread; any thread, never blocks
 
   bool resilient() const { return config.mode != Mode::kBaseline; }

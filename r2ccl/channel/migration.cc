@@ -36,6 +36,7 @@ void Channel::step_watchdog(const Tick& tick) {
     next_probe_ = 0;
     probe_pause_ = kFirstProbePauseNs;
     slow_peer_told_ = false;
+    active_->poll_probe(tick.alive);
     active_->forget_probe();
     return;
   }

@@ -64,7 +64,8 @@ class Path {
   uint64_t probe_age(uint64_t now) const { return now - probe_sent_; }
   /// Longest answer seen of late.
   uint64_t probe_slowest() const { return probe_slowest_; }
-  void forget_probe() { probe_state_ = ProbeState::kIdle; }
+  /// The answer no longer matters. One that is still under way stays so: a QP holds one READ at a time.
+  void forget_probe() { probe_state_ = probe_outstanding_ ? ProbeState::kWaiting : ProbeState::kIdle; }
 
   uint32_t id() const { return id_; }
   int local_nic() const { return local_nic_; }

@@ -46,6 +46,7 @@ bool Channel::candidate(Purpose purpose, uint64_t now, int& local, int& remote) 
   const auto usable = [&](int l, int r, bool disjoint) {
     if (core_.nic_down[size_t(l)] || peer_nic_down_[size_t(r)]) return false;
     if (now < not_before_[size_t(l)][size_t(r)]) return false;
+    if (!core_.resilient() && (l != home_nic_ || r != peer_home_nic_)) return false;
     if (l == home_nic_ && r == peer_home_nic_ && purpose == Purpose::kStandby && home_rail_.state() != health::RailState::kUp)
       return false;
     if (disjoint && active_ && (active_->local_nic() == l || active_->remote_nic() == r)) return false;

@@ -29,6 +29,8 @@ constexpr uint64_t kHelloBoundNs = 10'000 * kNsPerMs;
 constexpr uint64_t kPortLookNs = 500 * kNsPerMs;
 constexpr size_t kHelloFrameBytes = 32 + sizeof(wire::Hello);
 constexpr size_t kMostPending = 4096;
+// Between two collectives nothing is open; the watch goes on for a while.
+constexpr uint64_t kStayAwakeNs = 200 * kNsPerMs;
 constexpr long kHotPauseNs = 20'000;
 
 // epoll data: small numbers are ours, the rest are descriptors shifted past them.
@@ -130,6 +132,7 @@ void Service::run() {
   pthread_setname_np(pthread_self(), "r2ccl-service");
   prctl(PR_SET_TIMERSLACK, 1000UL);
   uint64_t last = now_ns();
+  uint64_t last_busy = last;
   Urgency urgency = Urgency::kBusy;
   while (!stopping_.load(std::memory_order_acquire)) {
     epoll_event events[64];
@@ -157,6 +160,9 @@ void Service::run() {
     if (!pending_.empty()) greet(now);
     look_at_downed_ports(tick);
     urgency = step_channels(tick);
+    if (urgency > Urgency::kIdle) last_busy = now;
+    if (urgency == Urgency::kIdle && now - last_busy < kStayAwakeNs) urgency = Urgency::kBusy;
+    core_.service_idle.store(urgency == Urgency::kIdle, std::memory_order_relaxed);
     if (!pending_.empty()) urgency = std::max(urgency, Urgency::kWatching);
     if (urgency == Urgency::kHot && count <= 0) {
       const timespec pause{0, kHotPauseNs};
@@ -239,8 +245,9 @@ Urgency Service::step_channels(const Tick& tick) {
     Channel& channel = *entry.channel;
     urgency = std::max(urgency, channel.step(tick));
     if (entry.listener && channel.status() != Status::kConnecting) {
-      // A stranger that failed to authenticate is not the listener's business.
-      if (channel.status() != Status::kFailed || channel.error().code != ErrorCode::kAuthentication) {
+      if (channel.status() == Status::kFailed && channel.error().code == ErrorCode::kAuthentication) {
+        channel.close_requested.store(true);  // a stranger is not the listener's business
+      } else {
         const std::lock_guard lock(entry.listener->mutex);
         entry.listener->arrived.push_back(entry.channel);
       }
