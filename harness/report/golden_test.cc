@@ -1,0 +1,117 @@
+// Each text format against a stored file. After a wanted change: R2BENCH_UPDATE_GOLDEN=1 report_test, and
+// read the difference before it is committed.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "harness/report/events.h"
+#include "harness/report/format.h"
+#include "harness/report/junit.h"
+#include "harness/report/sample_result.h"
+#include "harness/report/terminal.h"
+
+namespace r2bench {
+namespace {
+
+void expect_golden(const std::string& file, const std::string& text) {
+  const std::string path = std::string(R2BENCH_GOLDEN_DIR) + "/" + file;
+  if (std::getenv("R2BENCH_UPDATE_GOLDEN") != nullptr) {
+    std::ofstream(path) << text;
+    return;
+  }
+  std::ifstream stream(path);
+  ASSERT_TRUE(stream) << path;
+  std::ostringstream stored;
+  stored << stream.rdbuf();
+  EXPECT_EQ(text, stored.str());
+}
+
+std::string written(const Reporter& reporter, const Scenario& scenario, const RunResult& result) {
+  const Judged judged = judge(scenario, result);
+  std::ostringstream text;
+  reporter.write({scenario, result, judged}, text);
+  return text.str();
+}
+
+/// Everything that can go wrong at once.
+RunResult troubled() {
+  RunResult result = sample_result();
+  ModeResult& migrate = result.modes[1];
+  migrate.faults_witnessed = 0;
+  migrate.faults_sampled = 0;
+  migrate.faults[0] = {};
+  migrate.faults[0].kind = "port_down";
+  migrate.faults[0].target = "node1/nic0";
+  migrate.detect_ms = migrate.migrate_ms = migrate.recover_ms = migrate.blackout_ms = {};
+  migrate.detected_by.clear();
+  migrate.correctness.wrong_elements = 3;
+  migrate.row.wrong = 3;
+  migrate.throughput.settled = false;
+  result.modes[0].outcome = Outcome::kHang;
+  result.modes[0].error = "no progress for 15 s <&>";
+  return result;
+}
+
+TEST(Golden, terminal) {
+  expect_golden("pass.txt", written(TerminalReporter(), sample_scenario(), sample_result()));
+}
+TEST(Golden, terminal_in_trouble) {
+  expect_golden("trouble.txt", written(TerminalReporter(), sample_scenario(), troubled()));
+}
+TEST(Golden, terminal_with_several_faults_and_pairs) {
+  RunResult result = sample_result();
+  ModeResult& migrate = result.modes[1];
+  migrate.faults_planned = migrate.faults_witnessed = migrate.faults_sampled = 20;
+  for (size_t i = 1; i < 20; ++i) {
+    migrate.faults.push_back(migrate.faults[0]);
+    migrate.faults.back().repetition = i;
+  }
+  for (Distribution* d :
+       {&migrate.detect_ms, &migrate.migrate_ms, &migrate.recover_ms, &migrate.blackout_ms}) {
+    d->n = 20;
+    d->max *= 3;
+  }
+  result.overheads.push_back({"migrate", "baseline", 20, 0.61, 1.24, 0.6, 1.22, {}});
+  expect_golden("several.txt", written(TerminalReporter(), sample_scenario(), result));
+}
+TEST(Golden, junit) {
+  expect_golden("pass.xml", written(JunitReporter(), sample_scenario(), sample_result()));
+}
+TEST(Golden, junit_in_trouble) {
+  expect_golden("trouble.xml", written(JunitReporter(), sample_scenario(), troubled()));
+}
+TEST(Golden, events) {
+  expect_golden("events.jsonl", written(EventsReporter(), sample_scenario(), sample_result()));
+}
+
+TEST(Terminal, colours_change_nothing_but_colours) {
+  std::string text = written(TerminalReporter({true, 110}), sample_scenario(), sample_result());
+  for (size_t at = text.find('\033'); at != std::string::npos; at = text.find('\033')) {
+    text.erase(at, text.find('m', at) - at + 1);
+  }
+  EXPECT_EQ(text, written(TerminalReporter(), sample_scenario(), sample_result()));
+}
+
+TEST(Format, numbers_have_three_digits) {
+  EXPECT_EQ(short_number(0), "0");
+  EXPECT_EQ(short_number(0.4124), "0.412");
+  EXPECT_EQ(short_number(0.9999), "1.00");
+  EXPECT_EQ(short_number(12.34), "12.3");
+  EXPECT_EQ(short_number(99.97), "100");
+  EXPECT_EQ(short_number(54321), "54321");
+  EXPECT_EQ(milliseconds(12'000), "12.0 s");
+}
+
+TEST(Format, columns_are_counted_in_characters) {
+  EXPECT_EQ(width("✓ µs"), 4u);
+  EXPECT_EQ(right("–", 3), "  –");
+  EXPECT_EQ(cut("abcdef", 4), "abc…");
+  EXPECT_EQ(cut("✓✓✓✓✓", 3), "✓✓…");
+  EXPECT_EQ(cut("abc", 3), "abc");
+  EXPECT_EQ(wrap("one two three", 7, 2), "one two\n  three");
+}
+
+}  // namespace
+}  // namespace r2bench

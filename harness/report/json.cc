@@ -1,0 +1,212 @@
+#include "harness/report/json.h"
+
+#include <cmath>
+#include <optional>
+#include <ostream>
+
+namespace r2bench {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// JSON has no infinity: a time that never came is null.
+Json number_or_null(const std::optional<double>& value) {
+  return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
+}
+
+Json when(bool known, double value) { return number_or_null(known ? std::optional(value) : std::nullopt); }
+
+Json distribution(const Distribution& d) {
+  Json json;
+  json["n"] = d.n;
+  json["p50"] = when(d.n > 0, d.p50);
+  json["p95"] = when(d.n > 0, d.p95);
+  json["p99"] = when(d.n > 0, d.p99);
+  json["max"] = when(d.n > 0, d.max);
+  return json;
+}
+
+/// Milliseconds from the first iteration of the job; null when it did not happen.
+Json since_start(const ModeResult& mode, std::optional<uint64_t> time_ns) {
+  if (!time_ns || *time_ns == 0) return nullptr;
+  return (static_cast<double>(*time_ns) - static_cast<double>(mode.timeline.start_ns)) * 1e-6;
+}
+
+Json fault(const ModeResult& mode, const FaultSample& sample) {
+  Json json;
+  json["name"] = sample.name;
+  json["kind"] = sample.kind;
+  json["target"] = sample.target;
+  json["repetition"] = sample.repetition;
+  json["witnessed"] = sample.witnessed;
+  json["sampled"] = sample.sampled;
+  json["why_not_sampled"] = sample.why_not_sampled.empty() ? Json(nullptr) : Json(sample.why_not_sampled);
+  json["t0_at_ms"] = since_start(mode, sample.t0_ns);
+  json["detected_at_ms"] = since_start(mode, sample.detected_ns);
+  json["migrated_at_ms"] = since_start(mode, sample.migrated_ns);
+  json["recovered_at_ms"] = since_start(mode, sample.recovered_ns);
+  json["healed_at_ms"] = since_start(mode, sample.healed_ns);
+  json["detect_ms"] = number_or_null(sample.detect_ms);
+  json["migrate_ms"] = number_or_null(sample.migrate_ms);
+  json["recover_ms"] = number_or_null(sample.recover_ms);
+  json["blackout_ms"] = number_or_null(sample.blackout_ms);
+  json["detected_by"] = sample.detected_by.empty() ? Json(nullptr) : Json(sample.detected_by);
+  json["floor_ms"] = sample.floor_ms;
+  json["window_ms"] = sample.window_ms;
+  json["limit"] = sample.limit;
+  json["before_gbps"] = when(sample.witnessed, sample.before_gbps);
+  json["after_gbps"] = when(sample.after_gbps > 0, sample.after_gbps);
+  return json;
+}
+
+Json metrics_of(const RunResult& result, const ModeResult& mode) {
+  Json json;
+  const Correctness& c = mode.correctness;
+  json["correctness"] = {{"wrong_elements", c.wrong_elements},
+                         {"duplicated", c.duplicated},
+                         {"lost", c.lost},
+                         {"size_errors", c.size_errors},
+                         {"checked_elements", c.checked_elements},
+                         {"checked_iterations", c.checked_iterations},
+                         {"exact", c.exact() && c.checked_elements > 0}};
+  const Throughput& t = mode.throughput;
+  json["throughput"] = {{"before_gbps", t.before_gbps},
+                        {"after_gbps", when(t.settled, t.after_gbps)},
+                        {"retained", when(t.settled, t.retained)},
+                        {"limit", t.limit},
+                        {"settled", t.settled}};
+  json["recovery"] = {{"detect_ms", distribution(mode.detect_ms)},
+                      {"migrate_ms", distribution(mode.migrate_ms)},
+                      {"recover_ms", distribution(mode.recover_ms)},
+                      {"blackout_ms", distribution(mode.blackout_ms)},
+                      {"floor_ms", when(mode.faults_sampled > 0, mode.floor_ms)},
+                      {"wakeup_p99_ms", when(mode.wakeup_ms.n > 0, mode.wakeup_ms.p99)},
+                      {"detected_by", mode.detected_by},
+                      {"migrations", mode.migrations},
+                      {"failbacks", mode.failbacks},
+                      {"peer_slow", mode.peer_slow}};
+  json["overhead_pct"] = nullptr;
+  for (const Overhead& overhead : result.overheads) {
+    if (overhead.mode != mode.mode) continue;
+    json["overhead_pct"] = {{"against", overhead.against},
+                            {"pairs", overhead.pairs},
+                            {"mean", overhead.mean_pct},
+                            {"upper95", overhead.upper95_pct},
+                            {"busbw_loss_mean", overhead.loss_mean_pct},
+                            {"busbw_loss_upper95", overhead.loss_upper95_pct},
+                            {"each", overhead.each_pct}};
+  }
+  json["faults"] = {{"planned", mode.faults_planned},
+                    {"witnessed", mode.faults_witnessed},
+                    {"sampled", mode.faults_sampled}};
+  return json;
+}
+
+Json ranks_of(const ModeResult& mode) {
+  Json ranks = Json::array();
+  for (const RankResult& rank : mode.ranks) {
+    ranks.push_back({{"rank", rank.rank},
+                     {"label", rank.label},
+                     {"outcome", name(rank.outcome)},
+                     {"exit_code", rank.exit_code},
+                     {"signal", rank.signal},
+                     {"iterations", rank.iterations},
+                     {"error", rank.error.empty() ? Json(nullptr) : Json(rank.error)},
+                     {"warnings", rank.warnings},
+                     {"log", rank.log_path}});
+  }
+  return ranks;
+}
+
+Json run_of(const RunResult& result, const ModeResult& mode) {
+  Json json;
+  json["mode"] = mode.mode;
+  json["r2cc_mode"] = mode.r2cc_mode;
+  json["outcome"] = name(mode.outcome);
+  json["error"] = mode.error.empty() ? Json(nullptr) : Json(mode.error);
+  json["duration_s"] = mode.duration_s;
+  const NcclTestsRow& row = mode.row;
+  json["row"] = {{"size_bytes", row.size_bytes},
+                 {"count", row.count},
+                 {"type", row.type},
+                 {"redop", row.redop},
+                 {"iterations", row.iterations},
+                 {"time_us", when(row.iterations > 0, row.time_us)},
+                 {"algbw_gbytes", when(row.iterations > 0, row.algbw)},
+                 {"busbw_gbytes", when(row.iterations > 0, row.busbw)},
+                 {"wrong", row.wrong}};
+  json["metrics"] = metrics_of(result, mode);
+  json["faults"] = Json::array();
+  for (const FaultSample& sample : mode.faults) json["faults"].push_back(fault(mode, sample));
+  json["wakeup_ms"] = distribution(mode.wakeup_ms);
+  json["trace_lost"] = mode.trace_lost;
+  json["settings"] = mode.settings;
+  json["ranks"] = ranks_of(mode);
+  json["iteration_ms"] = mode.iteration_ms;
+  return json;
+}
+
+}  // namespace
+
+Json to_json(const Report& report) {
+  const RunResult& result = report.result;
+  Json json;
+  json["schema_version"] = kResultSchemaVersion;
+  json["scenario"] = result.scenario;
+  json["description"] = report.scenario.description;
+  json["source"] = result.source;
+  json["verdict"] = name(report.judged.verdict);
+  json["doubts"] = report.judged.doubts;
+  json["evidence"] = result.evidence;
+  json["seed"] = result.seed;
+  json["repeats"] = result.repeats;
+  json["pairs"] = report.scenario.pairs;
+  json["started_at"] = result.started_at;
+  json["cancelled"] = result.cancelled;
+  json["overrides"] = report.scenario.overrides;
+  json["matrix"] = report.scenario.matrix;
+  json["environment"] = result.environment;
+  json["fabric"] = {{"kind", name(report.scenario.fabric.kind)},
+                    {"nodes", report.scenario.fabric.nodes},
+                    {"ranks_per_node", report.scenario.fabric.ranks_per_node},
+                    {"nics_per_node", report.scenario.fabric.nics_per_node},
+                    {"nic_rate_bits_per_s", report.scenario.fabric.nic_rate_bits_per_s},
+                    {"latency_ns", report.scenario.fabric.latency.count()}};
+  json["workload"] = {
+      {"engine", name(report.scenario.workload.engine)}, {"op", name(report.scenario.workload.op)},
+      {"dtype", name(report.scenario.workload.dtype)},   {"bytes", report.scenario.workload.bytes},
+      {"iters", report.scenario.workload.iters},         {"warmup", report.scenario.workload.warmup},
+      {"channels", report.scenario.workload.channels},   {"verify", report.scenario.workload.verify},
+      {"plugin", report.scenario.workload.plugin}};
+  json["runs"] = Json::array();
+  for (const ModeResult& mode : result.modes) json["runs"].push_back(run_of(result, mode));
+  json["jobs"] = Json::array();
+  for (const ModeResult& job : result.jobs) {
+    json["jobs"].push_back({{"mode", job.mode},
+                            {"outcome", name(job.outcome)},
+                            {"time_us", when(job.row.iterations > 0, job.row.time_us)},
+                            {"busbw_gbytes", when(job.row.iterations > 0, job.row.busbw)},
+                            {"wrong", job.row.wrong}});
+  }
+  json["expectations"] = Json::array();
+  for (const Judgement& j : report.judged.expectations) {
+    json["expectations"].push_back(
+        {{"name", j.name()},
+         {"wanted", j.wanted},
+         {"wanted_value", number_or_null(j.wanted_value)},
+         {"got", j.got},
+         {"detail", j.detail.empty() ? Json(nullptr) : Json(j.detail)},
+         {"got_value", number_or_null(j.got_value)},
+         {"ok", j.verdict == Verdict::kUnknown ? Json(nullptr) : Json(j.verdict == Verdict::kPass)},
+         {"implied", j.implied},
+         {"line", j.line}});
+  }
+  return json;
+}
+
+void JsonReporter::write(const Report& report, std::ostream& out) const {
+  // An error text that a rank printed may hold any bytes; a result must be readable all the same.
+  out << to_json(report).dump(1, ' ', false, Json::error_handler_t::replace) << "\n";
+}
+
+}  // namespace r2bench

@@ -1,0 +1,86 @@
+#include "harness/report/json.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "harness/report/sample_result.h"
+#include "harness/report/schema.h"
+
+namespace r2bench {
+namespace {
+
+using Json = nlohmann::json;
+
+Json schema() {
+  std::ifstream file(R2BENCH_SCHEMA);
+  return Json::parse(file);
+}
+
+Json written(const Scenario& scenario, const RunResult& result) {
+  std::ostringstream text;
+  const Judged judged = judge(scenario, result);
+  JsonReporter().write({scenario, result, judged}, text);
+  return Json::parse(text.str());
+}
+
+std::string joined(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
+}
+
+TEST(ResultJson, follows_its_schema) {
+  EXPECT_EQ(joined(schema_mismatches(schema(), written(sample_scenario(), sample_result()))), "");
+}
+
+TEST(ResultJson, follows_its_schema_when_nothing_is_known) {
+  Scenario scenario = sample_scenario();
+  RunResult result;
+  result.evidence = "emulated";
+  EXPECT_EQ(joined(schema_mismatches(schema(), written(scenario, result))), "");
+  result.modes.emplace_back();
+  result.modes[0].mode = "migrate";
+  result.modes[0].faults.emplace_back();
+  result.overheads.push_back({"migrate", "baseline", 2, 1, 2, 1, 2, {0.5, 1.5}});
+  result.jobs.emplace_back();
+  EXPECT_EQ(joined(schema_mismatches(schema(), written(scenario, result))), "");
+}
+
+TEST(ResultJson, says_null_for_what_is_not_known) {
+  const Json json = written(sample_scenario(), sample_result());
+  const Json& baseline = json["runs"][0]["metrics"];
+  EXPECT_TRUE(baseline["recovery"]["recover_ms"]["max"].is_null());
+  EXPECT_TRUE(baseline["throughput"]["retained"].is_null());
+  EXPECT_DOUBLE_EQ(json["runs"][1]["metrics"]["recovery"]["recover_ms"]["max"], 12.3);
+  EXPECT_EQ(json["verdict"], "pass");
+  EXPECT_DOUBLE_EQ(json["runs"][1]["faults"][0]["t0_at_ms"], 2040.5);
+}
+
+TEST(ResultJson, survives_broken_utf8_in_an_error) {
+  RunResult result = sample_result();
+  result.modes[0].error = "vhca0: \xff\xfe";
+  EXPECT_EQ(joined(schema_mismatches(schema(), written(sample_scenario(), result))), "");
+}
+
+TEST(Schema, finds_what_does_not_fit) {
+  Json json = written(sample_scenario(), sample_result());
+  json["verdict"] = "maybe";
+  json["runs"][0]["metrics"]["correctness"].erase("lost");
+  json["runs"][1]["surprise"] = 1;
+  json["seed"] = "42";
+  const std::string text = joined(schema_mismatches(schema(), json));
+  EXPECT_NE(text.find("/verdict is \"maybe\""), std::string::npos) << text;
+  EXPECT_NE(text.find("/runs/0/metrics/correctness lacks \"lost\""), std::string::npos) << text;
+  EXPECT_NE(text.find("/runs/1 has the unknown key \"surprise\""), std::string::npos) << text;
+  EXPECT_NE(text.find("/seed must be \"integer\", but is string"), std::string::npos) << text;
+}
+
+TEST(Schema, refuses_keywords_that_it_would_not_check) {
+  EXPECT_THROW(schema_mismatches(Json{{"maxLength", 3}}, "text"), std::invalid_argument);
+  EXPECT_THROW(schema_mismatches(Json{{"$ref", "#/$defs/none"}}, 1), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace r2bench

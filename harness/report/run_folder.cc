@@ -1,0 +1,174 @@
+#include "harness/report/run_folder.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <sstream>
+
+namespace r2bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+OutputError cannot(const fs::path& path, const std::string& what, int error) {
+  std::string advice;
+  if (error == ENOSPC || error == EDQUOT) advice = "; free some space, or choose another folder with --out";
+  if (error == EACCES || error == EROFS || error == EPERM) advice = "; choose another folder with --out";
+  return OutputError(path.string() + ": " + what + ": " + std::strerror(error) + advice);
+}
+
+/// Makes `path` and what it lacks above it; notes what was made, outermost first.
+void make_folders(const fs::path& path, std::vector<fs::path>& made) {
+  std::vector<fs::path> missing;
+  std::error_code ignored;
+  for (fs::path at = path; !at.empty() && !fs::exists(at, ignored); at = at.parent_path())
+    missing.push_back(at);
+  for (auto it = missing.rbegin(); it != missing.rend(); ++it) {
+    if (::mkdir(it->c_str(), 0777) == 0) {
+      made.push_back(*it);
+    } else if (errno != EEXIST) {
+      const int error = errno;
+      throw cannot(*it, "cannot be made", error);
+    }
+  }
+}
+
+std::string local_time_stamp() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::localtime_r(&now, &parts);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y%m%d-%H%M%S", &parts);
+  return text.data();
+}
+
+/// Closes at the end of its scope.
+struct File {
+  int fd = -1;
+  ~File() {
+    if (fd >= 0) ::close(fd);
+  }
+};
+
+}  // namespace
+
+RunFolder::RunFolder(RunFolder&& other) noexcept
+    : path_(std::move(other.path_)), made_(std::move(other.made_)), remove_content_(other.remove_content_) {
+  other.made_.clear();
+  other.remove_content_ = false;
+}
+
+RunFolder::~RunFolder() {
+  std::error_code ignored;
+  if (remove_content_) {
+    for (const auto& entry : fs::directory_iterator(path_, ignored)) fs::remove_all(entry.path(), ignored);
+  }
+  // Only what is empty goes: another run may have begun to use a parent that was made here.
+  for (auto it = made_.rbegin(); it != made_.rend(); ++it) ::rmdir(it->c_str());
+}
+
+RunFolder RunFolder::create(const fs::path& path, uint64_t needed) {
+  RunFolder folder(path.lexically_normal().has_filename() ? path.lexically_normal()
+                                                          : path.lexically_normal().parent_path());
+  folder.remove_content_ = false;
+  std::error_code ignored;
+  if (fs::exists(folder.path_, ignored) && !fs::is_directory(folder.path_, ignored)) {
+    throw OutputError(folder.path_.string() + ": is a file; --out needs a folder");
+  }
+  make_folders(folder.path_, folder.made_);
+  std::error_code error;
+  const fs::directory_iterator content(folder.path_, error);
+  if (error) throw cannot(folder.path_, "cannot be read", error.value());
+  if (content != fs::directory_iterator()) {
+    throw OutputError(folder.path_.string() +
+                      ": is not empty; an older result is never overwritten, choose another "
+                      "folder with --out or remove it");
+  }
+  folder.remove_content_ = true;
+  folder.prove(needed);
+  return folder;
+}
+
+RunFolder RunFolder::create_fresh(const fs::path& parent, const std::string& name, uint64_t needed) {
+  const std::string base = name + "-" + local_time_stamp();
+  std::vector<fs::path> made;
+  struct Undo {
+    std::vector<fs::path>& made;
+    ~Undo() {
+      for (auto it = made.rbegin(); it != made.rend(); ++it) ::rmdir(it->c_str());
+    }
+  } undo{made};
+  make_folders(parent, made);
+  for (int i = 1; i < 10'000; ++i) {
+    const fs::path path = parent / (i == 1 ? base : base + "-" + std::to_string(i));
+    // mkdir is atomic: of two runs that start in one second, only one gets the name.
+    if (::mkdir(path.c_str(), 0777) == 0) {
+      RunFolder folder(path);
+      folder.made_ = std::move(made);
+      folder.made_.push_back(path);
+      made.clear();
+      folder.prove(needed);
+      return folder;
+    }
+    const int error = errno;
+    if (error != EEXIST) throw cannot(path, "cannot be made", error);
+  }
+  throw OutputError((parent / base).string() + ": too many runs with this name");
+}
+
+void RunFolder::prove(uint64_t needed) const {
+  const fs::path path = path_ / ".space";
+  int error = 0;
+  {
+    const File file{::open(path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600)};
+    if (file.fd < 0) {
+      error = errno;
+      throw cannot(path_, "cannot be written", error);
+    }
+    error = needed == 0 ? 0 : ::posix_fallocate(file.fd, 0, static_cast<off_t>(needed));
+  }
+  ::unlink(path.c_str());
+  // A file system that cannot reserve says so; the write itself will tell.
+  if (error != 0 && error != EOPNOTSUPP && error != EINVAL) {
+    throw cannot(path_, "a run needs " + std::to_string(needed >> 20) + " MiB there", error);
+  }
+}
+
+void RunFolder::write(const std::string& file_name, const std::string& content) const {
+  const fs::path path = path_ / file_name;
+  const fs::path part = path_ / ("." + file_name + ".part");
+  const auto fail = [&](int error) {
+    ::unlink(part.c_str());
+    throw cannot(path, "cannot be written", error);
+  };
+  {
+    const File file{::open(part.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666)};
+    if (file.fd < 0) fail(errno);
+    for (size_t done = 0; done < content.size();) {
+      const ssize_t count = ::write(file.fd, content.data() + done, content.size() - done);
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) fail(errno);
+      done += static_cast<size_t>(count);
+    }
+  }
+  if (::rename(part.c_str(), path.c_str()) != 0) fail(errno);
+}
+
+std::vector<std::string> RunFolder::write_reports(const Report& report) const {
+  std::vector<std::string> names;
+  for (const auto& reporter : file_reporters()) {
+    std::ostringstream text;
+    reporter->write(report, text);
+    write(reporter->file_name(), text.str());
+    names.push_back(reporter->file_name());
+  }
+  return names;
+}
+
+}  // namespace r2bench

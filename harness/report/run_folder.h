@@ -1,0 +1,54 @@
+// The folder of one run: made before the job starts, so that a full disk or a path that cannot be written is
+// known before anything runs, and taken away again when its files cannot be written.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "harness/report/report.h"
+
+namespace r2bench {
+
+/// The user's to mend: exit code 64. what() is one sentence.
+class OutputError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+class RunFolder {
+ public:
+  /// Makes `path`, and its parents. An existing folder is taken only when it is empty. Throws OutputError
+  /// when it cannot be made, cannot be written, or has less than `needed` bytes free.
+  static RunFolder create(const std::filesystem::path& path, uint64_t needed = kNeededBytes);
+  /// The same for `parent`/NAME-YYYYmmdd-HHMMSS, with -2, -3 … when another run has taken the name.
+  static RunFolder create_fresh(const std::filesystem::path& parent, const std::string& name,
+                                uint64_t needed = kNeededBytes);
+
+  /// Removes everything in the folder, and each folder that was made for it, unless keep() was called.
+  ~RunFolder();
+  RunFolder(RunFolder&& other) noexcept;
+  RunFolder& operator=(RunFolder&&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  void keep() { made_.clear(), remove_content_ = false; }
+
+  /// Writes a file as a whole or not at all. Throws OutputError.
+  void write(const std::string& file_name, const std::string& content) const;
+  /// Every format of file_reporters(); returns the names written.
+  std::vector<std::string> write_reports(const Report& report) const;
+
+  static constexpr uint64_t kNeededBytes = 16u << 20;  // logs, timeline and pictures of a long run
+
+ private:
+  explicit RunFolder(std::filesystem::path path) : path_(std::move(path)) {}
+  void prove(uint64_t needed) const;
+
+  std::filesystem::path path_;
+  std::vector<std::filesystem::path> made_;  ///< outermost first
+  bool remove_content_ = true;
+};
+
+}  // namespace r2bench

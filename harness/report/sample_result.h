@@ -1,0 +1,13 @@
+// A run as it might have been, for the tests of the reports: two modes, one fault, all fields filled.
+#pragma once
+
+#include "harness/measure/result.h"
+#include "harness/scenario/scenario.h"
+
+namespace r2bench {
+
+/// baseline ends in an error at iteration 60; migrate goes on. Both as expected.
+Scenario sample_scenario();
+RunResult sample_result();
+
+}  // namespace r2bench

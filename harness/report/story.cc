@@ -1,0 +1,173 @@
+#include "harness/report/story.h"
+
+#include <algorithm>
+
+#include "faultinject/plan/units.h"
+#include "harness/report/format.h"
+
+namespace r2bench {
+namespace {
+
+std::string since(uint64_t from_ns, uint64_t to_ns) {
+  return "+ " + milliseconds((static_cast<double>(to_ns) - static_cast<double>(from_ns)) * 1e-6);
+}
+
+std::string at_second(const ModeResult& mode, uint64_t time_ns) {
+  return "at " +
+         fixed((static_cast<double>(time_ns) - static_cast<double>(mode.timeline.start_ns)) * 1e-9, 2) + " s";
+}
+
+std::string noticed(const std::string& by) {
+  if (by == "completion") return "noticed by a work completion in error";
+  if (by == "event") return "noticed by an event of the NIC";
+  if (by == "watchdog") return "noticed by the watchdog: silence, and a probe that did not come back";
+  if (by == "peer") return "noticed because the peer said so";
+  return "noticed";
+}
+
+/// "iteration 60: " when the first firing was bound to an iteration.
+std::string iteration_of(const Scenario& scenario, const FaultSample& sample) {
+  if (sample.repetition > 0) return "";
+  if (sample.fault < scenario.faults.size()) {
+    const faultinject::Trigger& trigger = scenario.faults[sample.fault].trigger;
+    if (trigger.event == "iteration" && trigger.value)
+      return "iteration " + std::to_string(*trigger.value) + ": ";
+    return "";
+  }
+  const size_t own = sample.fault - scenario.faults.size();
+  if (own < scenario.rank_faults.size() && scenario.rank_faults[own].at_iter) {
+    return "iteration " + std::to_string(*scenario.rank_faults[own].at_iter) + ": ";
+  }
+  return "";
+}
+
+class Teller {
+ public:
+  Teller(const Scenario& scenario, const ModeResult& mode, std::vector<StoryLine>& lines)
+      : scenario_(scenario), mode_(mode), lines_(lines) {}
+
+  void tell() {
+    const size_t of_first = static_cast<size_t>(std::count_if(
+        mode_.faults.begin(), mode_.faults.end(), [](const FaultSample& s) { return s.repetition == 0; }));
+    for (const FaultSample& sample : mode_.faults) {
+      if (sample.repetition == 0) tell_fault(sample);
+    }
+    if (mode_.faults.size() > of_first) {
+      say("",
+          "… and " + std::to_string(mode_.faults.size() - of_first) + " more faults like it (see the table)");
+    }
+    tell_end();
+  }
+
+ private:
+  void say(std::string when, std::string text, Tone tone = Tone::kPlain) {
+    lines_.push_back({mode_.mode, std::move(when), std::move(text), tone});
+  }
+
+  void tell_fault(const FaultSample& sample) {
+    if (!sample.witnessed) {
+      say("", sample.kind + " on " + sample.target + " was planned, but was never seen to take effect",
+          Tone::kBad);
+      return;
+    }
+    last_t0_ = sample.t0_ns;
+    say(at_second(mode_, sample.t0_ns),
+        iteration_of(scenario_, sample) + sample.target + " " + meaning_of_kind(sample.kind) + " (" +
+            sample.kind + ")",
+        Tone::kBad);
+    if (!sample.sampled && !sample.why_not_sampled.empty()) say("", "no sample: " + sample.why_not_sampled);
+    if (sample.detected_ns) say(since(sample.t0_ns, *sample.detected_ns), noticed(sample.detected_by));
+    if (sample.migrated_ns)
+      say(since(sample.t0_ns, *sample.migrated_ns), "the first new data arrived over another NIC");
+    if (sample.recovered_ns) {
+      say(since(sample.t0_ns, *sample.recovered_ns), "went on at the rate that the NICs left can carry",
+          Tone::kGood);
+    }
+    if (sample.healed_ns && mode_.outcome == Outcome::kOk) {
+      say(since(sample.t0_ns, *sample.healed_ns), sample.target + " was healed");
+    }
+  }
+
+  void tell_end() {
+    const uint64_t end = mode_.timeline.end_ns;
+    const std::string when = last_t0_ != 0 && end > last_t0_ ? since(last_t0_, end) : "";
+    const std::string progress = std::to_string(mode_.row.iterations) + " of " +
+                                 std::to_string(scenario_.workload.iters) + " iterations";
+    switch (mode_.outcome) {
+      case Outcome::kOk:
+        tell_success();
+        return;
+      case Outcome::kError:
+        say(when, "the job ended in an error after " + progress + ": " + mode_.error, Tone::kBad);
+        return;
+      case Outcome::kHang:
+        say(when, "the job hung after " + progress + " and was ended: " + mode_.error, Tone::kBad);
+        return;
+      case Outcome::kKilled:
+        say(when, "a rank died after " + progress + ": " + mode_.error, Tone::kBad);
+        return;
+      case Outcome::kCancelled:
+        say("", "the run was cut short after " + progress, Tone::kBad);
+        return;
+    }
+  }
+
+  void tell_success() {
+    const Correctness& c = mode_.correctness;
+    std::string text = "finished all " + std::to_string(mode_.row.iterations) + " iterations";
+    if (mode_.migrations == 0 && !mode_.faults.empty()) text += " without a migration";
+    if (c.exact() && c.checked_elements > 0) {
+      text += "; every element right, nothing lost, nothing twice";
+    } else if (c.checked_elements == 0) {
+      text += "; the data was not compared";
+    } else {
+      text += "; " + std::to_string(c.wrong_elements) + " elements WRONG, " + std::to_string(c.lost) +
+              " messages lost, " + std::to_string(c.duplicated) + " arrived twice";
+    }
+    say("", text, c.exact() && c.checked_elements > 0 ? Tone::kGood : Tone::kBad);
+  }
+
+  const Scenario& scenario_;
+  const ModeResult& mode_;
+  std::vector<StoryLine>& lines_;
+  uint64_t last_t0_ = 0;
+};
+
+std::string counted(int count, const std::string& thing) {
+  return std::to_string(count) + " " + thing + (count == 1 ? "" : "s");
+}
+
+}  // namespace
+
+std::vector<StoryLine> tell(const Scenario& scenario, const RunResult& result) {
+  std::vector<StoryLine> lines;
+  for (const ModeResult& mode : result.modes) Teller(scenario, mode, lines).tell();
+  return lines;
+}
+
+std::string headline(const Scenario& scenario) {
+  const Fabric& fabric = scenario.fabric;
+  const Workload& work = scenario.workload;
+  return counted(fabric.nodes, "node") + " × " + counted(fabric.ranks_per_node, "rank") + " × " +
+         counted(fabric.nics_per_node, "NIC") + " of " +
+         faultinject::format_rate(fabric.nic_rate_bits_per_s) +
+         (fabric.nic_rate_bits_per_s == 0 ? " rate" : "") + " (" + name(fabric.kind) + ") · " +
+         name(work.op) + " of " + faultinject::format_bytes(work.bytes) + " " + name(work.dtype) + " × " +
+         std::to_string(work.iters);
+}
+
+std::string meaning_of_kind(const std::string& kind) {
+  if (kind == "noop") return "was touched without effect";
+  if (kind == "qp_error") return "lost a queue pair to an error";
+  if (kind == "port_down") return "lost its link";
+  if (kind == "blackhole") return "silently lost all traffic";
+  if (kind == "ack_lost") return "lost acknowledgements of data that had arrived";
+  if (kind == "throttle") return "became slow";
+  if (kind == "delay") return "became late";
+  if (kind == "sigstop") return "was stopped, its NICs alive";
+  if (kind == "receiver_sleep") return "slept without polling";
+  if (kind == "kill") return "was killed";
+  return kind;
+}
+
+}  // namespace r2bench

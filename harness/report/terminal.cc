@@ -1,0 +1,250 @@
+#include "harness/report/terminal.h"
+
+#include <algorithm>
+#include <ostream>
+
+#include "harness/report/format.h"
+#include "harness/report/story.h"
+#include "harness/report/table.h"
+
+namespace r2bench {
+namespace {
+
+constexpr const char* kNone = "–";
+
+/// Writes the sections; knows colours, so that the sections need not.
+class Page {
+ public:
+  Page(const Report& report, const TextStyle& style, std::ostream& out)
+      : report_(report), style_(style), out_(out) {}
+
+  void write() {
+    title();
+    story();
+    table_of_rows();
+    table_of_recovery();
+    table_of_overhead();
+    settings();
+    expectations();
+    verdict();
+  }
+
+ private:
+  std::string paint(const char* code, const std::string& text) const {
+    return style_.colour ? "\033[" + std::string(code) + "m" + text + "\033[0m" : text;
+  }
+  std::string bold(const std::string& text) const { return paint("1", text); }
+  std::string dim(const std::string& text) const { return paint("2", text); }
+  std::string toned(Tone tone, const std::string& text) const {
+    return tone == Tone::kGood ? paint("32", text) : tone == Tone::kBad ? paint("31", text) : text;
+  }
+  void section(const std::string& name) { out_ << "\n" << bold(name) << "\n"; }
+  void print(const Table& table) {
+    for (const std::string& line : table.header("  ")) {
+      if (!line.empty()) out_ << dim(line) << "\n";
+    }
+    for (const std::string& line : table.rows("  ")) out_ << line << "\n";
+  }
+
+  void title() {
+    const RunResult& result = report_.result;
+    out_ << bold(result.scenario) << "  " << headline(report_.scenario) << "\n";
+    out_ << dim("seed " + std::to_string(result.seed) + " · evidence: " + result.evidence + " · " +
+                result.started_at)
+         << "\n";
+    if (!report_.scenario.description.empty()) {
+      out_ << wrap(report_.scenario.description, style_.columns, 0) << "\n";
+    }
+  }
+
+  void story() {
+    const std::vector<StoryLine> lines = tell(report_.scenario, report_.result);
+    if (lines.empty()) return;
+    section("What happened");
+    size_t mode_width = 0;
+    size_t when_width = 0;
+    for (const StoryLine& line : lines) {
+      mode_width = std::max(mode_width, width(line.mode));
+      when_width = std::max(when_width, width(line.when));
+    }
+    const size_t indent = 2 + mode_width + 2 + when_width + 2;
+    std::string last;
+    for (const StoryLine& line : lines) {
+      out_ << "  " << bold(left(line.mode == last ? "" : line.mode, mode_width)) << "  "
+           << right(line.when, when_width) << "  "
+           << toned(line.tone, wrap(line.text, std::max<size_t>(40, style_.columns - indent), indent))
+           << "\n";
+      last = line.mode;
+    }
+  }
+
+  void table_of_rows() {
+    section("Throughput");
+    using Align = Table::Align;
+    Table table({{"mode", "", Align::kLeft},
+                 {"size", "(B)"},
+                 {"count", "(elements)"},
+                 {"type", ""},
+                 {"redop", ""},
+                 {"root", ""},
+                 {"time", "(us)"},
+                 {"algbw", "(GB/s)"},
+                 {"busbw", "(GB/s)"},
+                 {"#wrong", ""},
+                 {"iterations", ""},
+                 {"before", "(Gbit/s)"},
+                 {"after", "(Gbit/s)"}});
+    for (const ModeResult& mode : report_.result.modes) {
+      const NcclTestsRow& row = mode.row;
+      const bool measured = row.iterations > 0;
+      const Throughput& t = mode.throughput;
+      table.add({mode.mode, std::to_string(row.size_bytes), std::to_string(row.count), row.type, row.redop,
+                 "-1", measured ? fixed(row.time_us, 1) : kNone, measured ? fixed(row.algbw, 2) : kNone,
+                 measured ? fixed(row.busbw, 2) : kNone,
+                 mode.correctness.checked_elements > 0 ? std::to_string(row.wrong) : "N/A",
+                 std::to_string(row.iterations), t.before_gbps > 0 ? short_number(t.before_gbps) : kNone,
+                 t.settled ? short_number(t.after_gbps) : kNone});
+    }
+    print(table);
+  }
+
+  /// "12.3", or "12.3 / 40.1" (median and maximum) of several.
+  static std::string summary(const Distribution& d) {
+    if (d.n == 0) return kNone;
+    return d.n == 1 ? short_number(d.max) : short_number(d.p50) + " / " + short_number(d.max);
+  }
+
+  void table_of_recovery() {
+    if (report_.scenario.faults.empty() && report_.scenario.rank_faults.empty()) return;
+    const auto& modes = report_.result.modes;
+    const bool several =
+        std::any_of(modes.begin(), modes.end(), [](const ModeResult& m) { return m.detect_ms.n > 1; });
+    section(several ? "Recovery (median / maximum)" : "Recovery");
+    using Align = Table::Align;
+    Table table({{"mode", "", Align::kLeft},
+                 {"faults", "seen/of"},
+                 {"detect", "(ms)"},
+                 {"migrate", "(ms)"},
+                 {"recover", "(ms)"},
+                 {"blackout", "(ms)"},
+                 {"floor", "(ms)"},
+                 {"retained", "(of 1)"},
+                 {"limit", "(of 1)"},
+                 {"migrations", ""},
+                 {"noticed by", "", Align::kLeft}});
+    for (const ModeResult& mode : modes) {
+      std::string by;
+      for (const auto& [who, count] : mode.detected_by) {
+        by +=
+            (by.empty() ? "" : ", ") + who + (mode.detected_by.size() > 1 ? " " + std::to_string(count) : "");
+      }
+      const bool sampled = mode.faults_sampled > 0;
+      table.add({mode.mode, std::to_string(mode.faults_witnessed) + "/" + std::to_string(mode.faults_planned),
+                 summary(mode.detect_ms), summary(mode.migrate_ms), summary(mode.recover_ms),
+                 summary(mode.blackout_ms), mode.floor_ms > 0 ? short_number(mode.floor_ms) : kNone,
+                 mode.throughput.settled ? short_number(mode.throughput.retained) : kNone,
+                 sampled ? short_number(mode.throughput.limit) : kNone, std::to_string(mode.migrations),
+                 by.empty() ? kNone : by});
+    }
+    print(table);
+  }
+
+  void table_of_overhead() {
+    if (report_.result.overheads.empty()) return;
+    section("Overhead without a fault");
+    using Align = Table::Align;
+    Table table({{"mode", "", Align::kLeft},
+                 {"against", "", Align::kLeft},
+                 {"pairs", ""},
+                 {"time", "mean %"},
+                 {"time", "upper 95 %"},
+                 {"busbw loss", "mean %"},
+                 {"busbw loss", "upper 95 %"}});
+    for (const Overhead& o : report_.result.overheads) {
+      table.add({o.mode, o.against, std::to_string(o.pairs), fixed(o.mean_pct, 2), fixed(o.upper95_pct, 2),
+                 fixed(o.loss_mean_pct, 2), fixed(o.loss_upper95_pct, 2)});
+    }
+    print(table);
+  }
+
+  void settings() {
+    const auto& modes = report_.result.modes;
+    if (modes.empty()) return;
+    section("Measured with");
+    for (const ModeResult& mode : modes) {
+      std::string text;
+      for (const auto& [key, value] : mode.settings) text += (text.empty() ? "" : " ") + key + "=" + value;
+      if (mode.wakeup_ms.n > 0) {
+        text += (text.empty() ? "" : " ") + std::string("· wake-up p50 ") + milliseconds(mode.wakeup_ms.p50) +
+                ", p99 " + milliseconds(mode.wakeup_ms.p99);
+      }
+      const size_t indent = 4 + width(mode.mode);
+      out_ << dim("  " + mode.mode + "  " + wrap(text, style_.columns - indent, indent)) << "\n";
+    }
+  }
+
+  void expectations() {
+    const std::vector<Judgement>& all = report_.judged.expectations;
+    if (all.empty()) return;
+    section("Expected");
+    size_t name_width = 0;
+    size_t wanted_width = 0;
+    for (const Judgement& j : all) {
+      name_width = std::max(name_width, width(j.name()));
+      wanted_width = std::max(wanted_width, width(wanted(j)));
+    }
+    for (const Judgement& j : all) {
+      const char* mark = j.verdict == Verdict::kPass ? "✓" : j.verdict == Verdict::kFail ? "✗" : "?";
+      const char* colour = j.verdict == Verdict::kPass ? "32" : j.verdict == Verdict::kFail ? "1;31" : "33";
+      const size_t indent = 4 + name_width + 2 + wanted_width + 2;
+      const bool explain = j.verdict != Verdict::kPass && !j.detail.empty();
+      const std::string got =
+          wrap(explain ? j.got + ": " + j.detail : j.got,
+               std::max<size_t>(30, style_.columns - std::min(style_.columns, indent)), indent);
+      out_ << "  " << paint(colour, mark) << " " << left(j.name(), name_width) << "  "
+           << left(wanted(j), wanted_width) << "  "
+           << (j.verdict == Verdict::kPass ? got : paint(colour, got)) << "\n";
+    }
+  }
+
+  /// "<= floor + wakeup + 50 ms (55.1 ms)": names are followed by what they came to.
+  static std::string wanted(const Judgement& j) {
+    if (!j.wanted_value || j.wanted.find_first_of("abcdefghijklmnopqrstuvwxyz") == std::string::npos)
+      return j.wanted;
+    const bool time = j.metric.find("_ms.") != std::string::npos;
+    const bool names = j.wanted.find("floor") != std::string::npos ||
+                       j.wanted.find("wakeup") != std::string::npos ||
+                       j.wanted.find("limit") != std::string::npos;
+    if (!names) return j.wanted;
+    return j.wanted + " (" + (time ? milliseconds(*j.wanted_value) : short_number(*j.wanted_value)) + ")";
+  }
+
+  void verdict() {
+    const Judged& judged = report_.judged;
+    out_ << "\n";
+    for (const std::string& doubt : judged.doubts) {
+      out_ << "  " << paint("33", "? " + wrap(doubt, style_.columns - 4, 4)) << "\n";
+    }
+    const char* colour = judged.verdict == Verdict::kPass   ? "1;32"
+                         : judged.verdict == Verdict::kFail ? "1;31"
+                                                            : "1;33";
+    const auto count = [&](Verdict v) {
+      return std::to_string(std::count_if(judged.expectations.begin(), judged.expectations.end(),
+                                          [&](const Judgement& j) { return j.verdict == v; }));
+    };
+    out_ << bold("Verdict: ") << paint(colour, name(judged.verdict)) << "  (" << count(Verdict::kPass)
+         << " met, " << count(Verdict::kFail) << " not met, " << count(Verdict::kUnknown) << " unknown)\n";
+  }
+
+  const Report& report_;
+  const TextStyle& style_;
+  std::ostream& out_;
+};
+
+}  // namespace
+
+void TerminalReporter::write(const Report& report, std::ostream& out) const {
+  Page(report, style_, out).write();
+}
+
+}  // namespace r2bench

@@ -1,0 +1,318 @@
+#include "harness/report/verdict.h"
+
+#include <algorithm>
+#include <cctype>
+#include <limits>
+
+#include "harness/report/format.h"
+
+namespace r2bench {
+namespace {
+
+/// What a metric is in a run: a number, a word, or nothing, with the reason.
+struct Value {
+  std::optional<double> number;
+  std::optional<std::string> word;
+  std::string text;  ///< for people; the reason when there is no value
+  std::string detail;
+
+  static Value of(double number, std::string text) { return {number, std::nullopt, std::move(text), {}}; }
+  static Value of_count(uint64_t count) { return of(static_cast<double>(count), std::to_string(count)); }
+  static Value of_word(std::string word, const std::string& detail = "") {
+    return {std::nullopt, word, word, detail};
+  }
+  static Value none(std::string reason) { return {std::nullopt, std::nullopt, std::move(reason), {}}; }
+};
+
+const Distribution* family(const ModeResult& mode, const std::string& name) {
+  if (name == "detect_ms") return &mode.detect_ms;
+  if (name == "migrate_ms") return &mode.migrate_ms;
+  if (name == "recover_ms") return &mode.recover_ms;
+  if (name == "blackout_ms") return &mode.blackout_ms;
+  return nullptr;
+}
+
+std::string why_no_sample(const ModeResult& mode) {
+  for (const FaultSample& sample : mode.faults) {
+    if (!sample.witnessed) return "no sample: the fault was never seen to take effect";
+    if (!sample.sampled)
+      return "no sample" + (sample.why_not_sampled.empty() ? "" : ": " + sample.why_not_sampled);
+  }
+  return mode.outcome == Outcome::kOk ? "no sample"
+                                      : std::string("no sample: the job ended (") + name(mode.outcome) + ")";
+}
+
+Value time_value(const ModeResult& mode, const Distribution& values, const std::string& statistic) {
+  if (statistic == "n") return Value::of_count(values.n);
+  if (mode.faults_sampled == 0) return Value::none(why_no_sample(mode));
+  if (values.n < mode.faults_sampled) {
+    // A recovery that never came is worse than any that did: it counts as one without end.
+    return Value::of(std::numeric_limits<double>::infinity(),
+                     "never for " + std::to_string(mode.faults_sampled - values.n) + " of " +
+                         std::to_string(mode.faults_sampled) + " faults");
+  }
+  const double value = statistic == "p50"   ? values.p50
+                       : statistic == "p95" ? values.p95
+                       : statistic == "p99" ? values.p99
+                                            : values.max;
+  return Value::of(value,
+                   milliseconds(value) + (values.n > 1 ? " (of " + std::to_string(values.n) + ")" : ""));
+}
+
+/// Whether the text names NIC `index` in one of the usual ways: vhca0, mlx5_0, nic0, NIC 0.
+bool names_nic(const std::string& text, const std::string& index) {
+  for (size_t at = text.find(index); at != std::string::npos; at = text.find(index, at + 1)) {
+    const size_t after = at + index.size();
+    if (after < text.size() && std::isdigit(static_cast<unsigned char>(text[after]))) continue;
+    size_t start = at;
+    if (start > 0 && text[start - 1] == ' ') --start;
+    for (const char* word : {"vhca", "nic", "NIC", "mlx5_", "mlx4_", "rxe", "siw"}) {
+      const std::string_view w(word);
+      if (start >= w.size() && text.compare(start - w.size(), w.size(), w) == 0) return true;
+    }
+  }
+  return false;
+}
+
+/// "0" of "node1/nic0", "" when the target names no single NIC.
+std::string nic_index(const std::string& target) {
+  const size_t at = target.rfind("nic");
+  if (at == std::string::npos) return "";
+  size_t end = at + 3;
+  while (end < target.size() && std::isdigit(static_cast<unsigned char>(target[end]))) ++end;
+  return target.substr(at + 3, end - at - 3);
+}
+
+Value error_names_nic(const ModeResult& mode) {
+  if (mode.error.empty()) return Value::none("there is no error");
+  bool any = false;
+  for (const FaultSample& sample : mode.faults) {
+    const std::string index = sample.witnessed ? nic_index(sample.target) : "";
+    if (index.empty()) continue;
+    any = true;
+    if (names_nic(mode.error, index)) return Value::of_word("yes", mode.error);
+  }
+  return any ? Value::of_word("no", mode.error)
+             : Value::none("no witnessed fault has a single NIC as its target");
+}
+
+Value detected_by(const ModeResult& mode) {
+  if (mode.detected_by.empty()) return Value::none(why_no_sample(mode));
+  if (mode.detected_by.size() == 1) {
+    const auto& [by, count] = *mode.detected_by.begin();
+    return {std::nullopt, by, by + (count > 1 ? " (" + std::to_string(count) + " times)" : ""), {}};
+  }
+  std::string text;
+  for (const auto& [by, count] : mode.detected_by) {
+    text += (text.empty() ? "" : ", ") + by + " (" + std::to_string(count) + ")";
+  }
+  return {std::nullopt, "several", text, {}};
+}
+
+Value correctness(const ModeResult& mode) {
+  const Correctness& c = mode.correctness;
+  if (!c.exact()) {
+    return {std::nullopt,
+            "wrong",
+            std::to_string(c.wrong_elements) + " wrong, " + std::to_string(c.lost) + " lost, " +
+                std::to_string(c.duplicated) + " duplicated, " + std::to_string(c.size_errors) +
+                " of wrong size",
+            {}};
+  }
+  if (c.checked_elements == 0) return Value::none("no element was compared");
+  return {std::nullopt, "exact", "exact, " + std::to_string(c.checked_elements) + " elements compared", {}};
+}
+
+Value overhead(const RunResult& result, const ModeResult& mode, bool busbw) {
+  for (const Overhead& overhead : result.overheads) {
+    if (overhead.mode != mode.mode) continue;
+    if (overhead.pairs < 2) return Value::none("fewer than two pairs were measured");
+    const double upper = busbw ? overhead.loss_upper95_pct : overhead.upper95_pct;
+    const double mean = busbw ? overhead.loss_mean_pct : overhead.mean_pct;
+    return Value::of(upper, fixed(upper, 2) + " % (mean " + fixed(mean, 2) + " %, " +
+                                std::to_string(overhead.pairs) + " pairs)");
+  }
+  return Value::none("no pair was measured");
+}
+
+Value value_of(const RunResult& result, const ModeResult& mode, const std::string& metric) {
+  if (const size_t dot = metric.find('.'); dot != std::string::npos) {
+    const Distribution* values = family(mode, metric.substr(0, dot));
+    return values == nullptr ? Value::none("not measured")
+                             : time_value(mode, *values, metric.substr(dot + 1));
+  }
+  if (metric == "outcome") return Value::of_word(name(mode.outcome), mode.error);
+  if (metric == "correctness") return correctness(mode);
+  if (metric == "error_names_nic") return error_names_nic(mode);
+  if (metric == "detected_by") return detected_by(mode);
+  if (metric == "fault_witness") return Value::of_count(mode.faults_witnessed);
+  if (metric == "wrong_elements") return Value::of_count(mode.correctness.wrong_elements);
+  if (metric == "duplicated") return Value::of_count(mode.correctness.duplicated);
+  if (metric == "lost") return Value::of_count(mode.correctness.lost);
+  if (metric == "migrations") return Value::of_count(mode.migrations);
+  if (metric == "failbacks") return Value::of_count(mode.failbacks);
+  if (metric == "settled") return Value::of_word(mode.throughput.settled ? "yes" : "no");
+  if (metric == "retained_bw") {
+    if (!mode.throughput.settled) return Value::none("no settled window after the fault");
+    return Value::of(mode.throughput.retained, short_number(mode.throughput.retained));
+  }
+  if (metric == "overhead_pct") return overhead(result, mode, false);
+  if (metric == "busbw_loss_pct") return overhead(result, mode, true);
+  return Value::none("not measured");
+}
+
+std::optional<double> quantity(const ModeResult& mode, Quantity wanted) {
+  switch (wanted) {
+    case Quantity::kFloor:
+      return mode.faults_sampled > 0 ? std::optional(mode.floor_ms) : std::nullopt;
+    case Quantity::kWakeup:
+      return mode.wakeup_ms.n > 0 ? std::optional(mode.wakeup_ms.p99) : std::nullopt;
+    case Quantity::kLimit:
+      return mode.throughput.limit;
+  }
+  return std::nullopt;
+}
+
+/// Whether the fault that the scenario is about was seen in this job.
+bool fault_was_seen(const Scenario& scenario, const ModeResult& mode) {
+  if (scenario.faults.empty() && scenario.rank_faults.empty()) return true;
+  // A job that a fault ended need not have seen the ones planned for later.
+  return mode.outcome == Outcome::kOk
+             ? mode.faults_witnessed >= mode.faults_planned && mode.faults_witnessed > 0
+             : mode.faults_witnessed > 0;
+}
+
+/// Data that is wrong is wrong, whether a fault was seen or not.
+bool stands_without_fault(const std::string& metric) {
+  return metric == "correctness" || metric == "wrong_elements" || metric == "duplicated" || metric == "lost";
+}
+
+Judgement judge_one(const Scenario& scenario, const RunResult& result, const ModeResult& mode,
+                    const Expectation& expectation) {
+  Judgement judgement;
+  judgement.mode = mode.mode;
+  judgement.metric = expectation.metric;
+  judgement.wanted = expectation.wanted;
+  judgement.line = expectation.line;
+  const Value value = value_of(result, mode, expectation.metric);
+  judgement.got = value.text;
+  judgement.got_value = value.number;
+  judgement.detail = value.detail;
+  bool met = false;
+  if (const Word* word = std::get_if<Word>(&expectation.condition)) {
+    if (!value.word) return judgement;
+    met = (*value.word == word->word) != word->negated;
+  } else {
+    const Numeric& numeric = std::get<Numeric>(expectation.condition);
+    judgement.wanted_value = evaluate(numeric.bound, [&](Quantity q) { return quantity(mode, q); });
+    if (!value.number) return judgement;
+    if (!judgement.wanted_value) {
+      judgement.got += ", but the right side is not known in this run";
+      return judgement;
+    }
+    met = compare(*value.number, numeric.comparison, *judgement.wanted_value);
+  }
+  const bool seen = fault_was_seen(scenario, mode);
+  judgement.verdict = met ? Verdict::kPass : Verdict::kFail;
+  if (!seen && !(stands_without_fault(expectation.metric) && !met)) {
+    judgement.verdict = Verdict::kUnknown;
+    judgement.got += ", but the fault was not seen";
+  }
+  if (mode.outcome == Outcome::kCancelled && !(stands_without_fault(expectation.metric) && !met)) {
+    judgement.verdict = Verdict::kUnknown;
+    judgement.got += ", but the run was cut short";
+  }
+  return judgement;
+}
+
+std::vector<Expectation> expectations_of(const Scenario& scenario, const std::string& mode) {
+  std::vector<Expectation> result;
+  for (const Expectation& expectation : scenario.expectations) {
+    if (expectation.mode == "all" || expectation.mode == mode) result.push_back(expectation);
+  }
+  return result;
+}
+
+void note_doubts(const Scenario& scenario, const ModeResult& mode, std::vector<std::string>& doubts) {
+  if (!fault_was_seen(scenario, mode)) {
+    doubts.push_back(
+        mode.mode + ": " + std::to_string(mode.faults_witnessed) + " of " +
+        std::to_string(mode.faults_planned) +
+        " planned faults were seen to take effect; what the job shows without them proves nothing");
+  }
+  if (mode.trace_lost > 0) {
+    doubts.push_back(
+        mode.mode + ": " + std::to_string(mode.trace_lost) +
+        " trace events were overwritten before they could be read; times and counts may be wrong");
+  }
+  if (mode.outcome == Outcome::kCancelled) doubts.push_back(mode.mode + ": the run was cut short");
+}
+
+}  // namespace
+
+Judged judge(const Scenario& scenario, const RunResult& result) {
+  Judged judged;
+  if (scenario.expectations.empty()) {
+    judged.doubts.push_back("the scenario expects nothing; add an 'expect' section to have a verdict");
+  }
+  for (const Mode& wanted : scenario.modes) {
+    const auto found = std::find_if(result.modes.begin(), result.modes.end(),
+                                    [&](const ModeResult& mode) { return mode.mode == wanted.label; });
+    if (found == result.modes.end()) {
+      judged.doubts.push_back(wanted.label + ": did not run");
+      continue;
+    }
+    std::vector<Expectation> expectations = expectations_of(scenario, wanted.label);
+    const bool outcome_stated = std::any_of(expectations.begin(), expectations.end(),
+                                            [](const Expectation& e) { return e.metric == "outcome"; });
+    if (!outcome_stated) {
+      Expectation implied{wanted.label, "outcome", "ok", 0, 0, Word{false, "ok"}};
+      judged.expectations.push_back(judge_one(scenario, result, *found, implied));
+      judged.expectations.back().implied = true;
+    }
+    for (const Expectation& expectation : expectations) {
+      judged.expectations.push_back(judge_one(scenario, result, *found, expectation));
+    }
+    note_doubts(scenario, *found, judged.doubts);
+  }
+  if (result.cancelled) judged.doubts.push_back("the run was ended before it was through");
+  const auto any = [&](Verdict verdict) {
+    return std::any_of(judged.expectations.begin(), judged.expectations.end(),
+                       [&](const Judgement& j) { return j.verdict == verdict; });
+  };
+  if (any(Verdict::kFail)) {
+    judged.verdict = Verdict::kFail;
+  } else if (any(Verdict::kUnknown) || !judged.doubts.empty()) {
+    judged.verdict = Verdict::kUnknown;
+  } else {
+    judged.verdict = Verdict::kPass;
+  }
+  if (result.cancelled) judged.verdict = Verdict::kUnknown;
+  return judged;
+}
+
+const char* name(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kPass:
+      return "pass";
+    case Verdict::kFail:
+      return "fail";
+    case Verdict::kUnknown:
+      return "unknown";
+  }
+  return "unknown";
+}
+
+int exit_code(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kPass:
+      return 0;
+    case Verdict::kFail:
+      return 1;
+    case Verdict::kUnknown:
+      return 2;
+  }
+  return 2;
+}
+
+}  // namespace r2bench

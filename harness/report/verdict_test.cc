@@ -1,0 +1,169 @@
+#include "harness/report/verdict.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "harness/report/sample_result.h"
+
+namespace r2bench {
+namespace {
+
+class VerdictTest : public testing::Test {
+ protected:
+  Scenario scenario = sample_scenario();
+  RunResult result = sample_result();
+  ModeResult& baseline() { return result.modes[0]; }
+  ModeResult& migrate() { return result.modes[1]; }
+
+  Judgement of(const std::string& name) {
+    for (const Judgement& j : judge(scenario, result).expectations) {
+      if (j.name() == name) return j;
+    }
+    ADD_FAILURE() << "no expectation " << name;
+    return {};
+  }
+  Verdict verdict() { return judge(scenario, result).verdict; }
+};
+
+TEST_F(VerdictTest, passes_when_all_is_as_expected) {
+  EXPECT_EQ(verdict(), Verdict::kPass);
+  EXPECT_TRUE(judge(scenario, result).doubts.empty());
+  EXPECT_EQ(exit_code(Verdict::kPass), 0);
+  EXPECT_EQ(exit_code(Verdict::kFail), 1);
+  EXPECT_EQ(exit_code(Verdict::kUnknown), 2);
+}
+
+TEST_F(VerdictTest, time_limits_stand_on_floor_and_wakeup) {
+  EXPECT_NEAR(*of("migrate.recover_ms.max").wanted_value, 4.19 + 0.84 + 50, 1e-9);
+  migrate().recover_ms.max = 55.04;
+  EXPECT_EQ(verdict(), Verdict::kFail);
+  migrate().recover_ms.max = 55.02;
+  EXPECT_EQ(verdict(), Verdict::kPass);
+}
+
+TEST_F(VerdictTest, bandwidth_is_held_against_the_modes_limit) {
+  migrate().throughput.retained = 0.474;
+  EXPECT_EQ(of("migrate.retained_bw").verdict, Verdict::kFail);
+  migrate().throughput.settled = false;
+  EXPECT_EQ(of("migrate.retained_bw").verdict, Verdict::kUnknown);
+}
+
+TEST_F(VerdictTest, a_recovery_that_never_came_fails) {
+  migrate().faults_sampled = 2;
+  const Judgement judgement = of("migrate.recover_ms.max");
+  EXPECT_EQ(judgement.verdict, Verdict::kFail);
+  EXPECT_TRUE(std::isinf(*judgement.got_value));
+  EXPECT_EQ(judgement.got, "never for 1 of 2 faults");
+}
+
+TEST_F(VerdictTest, a_fault_without_a_witness_makes_it_unknown) {
+  migrate().faults_witnessed = 0;
+  EXPECT_EQ(verdict(), Verdict::kUnknown);
+  EXPECT_EQ(of("migrate.correctness").verdict, Verdict::kUnknown);
+  EXPECT_EQ(judge(scenario, result).doubts.size(), 1u);
+}
+
+TEST_F(VerdictTest, one_missing_witness_of_several_makes_it_unknown) {
+  migrate().faults_planned = 20;
+  migrate().faults_witnessed = 19;
+  EXPECT_EQ(verdict(), Verdict::kUnknown);
+}
+
+TEST_F(VerdictTest, a_job_that_the_fault_ended_need_not_see_later_ones) {
+  baseline().faults_planned = 20;
+  EXPECT_EQ(verdict(), Verdict::kPass);
+}
+
+TEST_F(VerdictTest, wrong_data_fails_even_without_a_witness) {
+  migrate().faults_witnessed = 0;
+  migrate().correctness.wrong_elements = 1;
+  EXPECT_EQ(verdict(), Verdict::kFail);
+}
+
+TEST_F(VerdictTest, nothing_compared_is_not_exact) {
+  migrate().correctness.checked_elements = 0;
+  EXPECT_EQ(of("migrate.correctness").verdict, Verdict::kUnknown);
+  EXPECT_EQ(verdict(), Verdict::kUnknown);
+}
+
+TEST_F(VerdictTest, a_loss_or_a_duplicate_is_not_exact) {
+  migrate().correctness.lost = 1;
+  EXPECT_EQ(of("migrate.correctness").verdict, Verdict::kFail);
+  migrate().correctness.lost = 0;
+  migrate().correctness.duplicated = 1;
+  EXPECT_EQ(of("migrate.correctness").verdict, Verdict::kFail);
+}
+
+TEST_F(VerdictTest, a_job_is_expected_to_end_well_unless_told_otherwise) {
+  const Judgement implied = of("migrate.outcome");
+  EXPECT_TRUE(implied.implied);
+  EXPECT_EQ(implied.verdict, Verdict::kPass);
+  migrate().outcome = Outcome::kHang;
+  EXPECT_EQ(of("migrate.outcome").verdict, Verdict::kFail);
+  EXPECT_FALSE(of("baseline.outcome").implied);
+}
+
+TEST_F(VerdictTest, an_error_must_name_the_nic_of_the_fault) {
+  EXPECT_EQ(of("baseline.error_names_nic").verdict, Verdict::kPass);
+  baseline().error = "node0/rank0: vhca10: WC error 12";
+  EXPECT_EQ(of("baseline.error_names_nic").verdict, Verdict::kFail);
+  baseline().error = "node0/rank0: NIC 0 failed";
+  EXPECT_EQ(of("baseline.error_names_nic").verdict, Verdict::kPass);
+  baseline().error = "rank0: failed after 10 s";
+  EXPECT_EQ(of("baseline.error_names_nic").verdict, Verdict::kFail);
+}
+
+TEST_F(VerdictTest, lost_trace_events_make_it_unknown) {
+  migrate().trace_lost = 3;
+  EXPECT_EQ(verdict(), Verdict::kUnknown);
+}
+
+TEST_F(VerdictTest, a_run_that_was_cut_short_is_unknown) {
+  result.cancelled = true;
+  EXPECT_EQ(verdict(), Verdict::kUnknown);
+  result.cancelled = false;
+  result.modes.pop_back();
+  EXPECT_EQ(verdict(), Verdict::kUnknown);
+}
+
+TEST_F(VerdictTest, a_scenario_that_expects_nothing_has_no_verdict) {
+  scenario.expectations.clear();
+  baseline().outcome = Outcome::kOk;
+  EXPECT_EQ(verdict(), Verdict::kUnknown);
+}
+
+TEST_F(VerdictTest, without_a_wakeup_measurement_the_limit_is_unknown) {
+  migrate().wakeup_ms = {};
+  EXPECT_EQ(of("migrate.recover_ms.max").verdict, Verdict::kUnknown);
+}
+
+TEST_F(VerdictTest, every_recovery_must_have_been_noticed_the_expected_way) {
+  scenario.expectations.push_back({"migrate", "detected_by", "watchdog", 0, 0, Word{false, "watchdog"}});
+  EXPECT_EQ(of("migrate.detected_by").verdict, Verdict::kFail);
+  migrate().detected_by = {{"watchdog", 19}};
+  EXPECT_EQ(of("migrate.detected_by").verdict, Verdict::kPass);
+  migrate().detected_by = {{"watchdog", 19}, {"peer", 1}};
+  EXPECT_EQ(of("migrate.detected_by").verdict, Verdict::kFail);
+  migrate().detected_by = {};
+  EXPECT_EQ(of("migrate.detected_by").verdict, Verdict::kUnknown);
+}
+
+TEST(Overhead, is_judged_by_its_upper_bound) {
+  Scenario scenario = sample_scenario();
+  scenario.faults.clear();
+  scenario.expectations.clear();
+  scenario.expectations.push_back({"migrate", "overhead_pct", "<= 3 %", 0, 0,
+                                   Numeric{Comparison::kLessEqual, Sum{{Term{false, {3.0}}}}}});
+  RunResult result = sample_result();
+  result.modes[0].outcome = Outcome::kOk;
+  result.overheads.push_back({"migrate", "baseline", 20, 1.0, 3.5, 0.9, 2.9, {}});
+  EXPECT_EQ(judge(scenario, result).verdict, Verdict::kFail);
+  result.overheads[0].upper95_pct = 2.9;
+  EXPECT_EQ(judge(scenario, result).verdict, Verdict::kPass);
+  result.overheads[0].pairs = 1;
+  EXPECT_EQ(judge(scenario, result).verdict, Verdict::kUnknown);
+}
+
+}  // namespace
+}  // namespace r2bench
