@@ -1,0 +1,120 @@
+#include "harness/vhca/async.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace vhca {
+namespace {
+
+bool concerns_qp(const ibv_async_event& event) {
+  switch (event.event_type) {
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+    case IBV_EVENT_COMM_EST:
+    case IBV_EVENT_SQ_DRAINED:
+    case IBV_EVENT_PATH_MIG:
+    case IBV_EVENT_PATH_MIG_ERR:
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+      return true;
+    default:
+      return false;
+  }
+}
+
+template <typename Matches>
+void drop_events(Context& context, Matches&& matches) {
+  const std::lock_guard guard(context.async_lock);
+  const std::size_t dropped = std::erase_if(context.async_events, matches);
+  for (std::size_t i = 0; i < dropped; ++i) lower_eventfd_if_raised(context.handle()->async_fd);
+}
+
+}  // namespace
+
+void raise_eventfd(int fd) {
+  const std::uint64_t one = 1;
+  while (::write(fd, &one, sizeof one) < 0 && errno == EINTR) {
+  }
+}
+
+void lower_eventfd_if_raised(int fd) {
+  pollfd state{fd, POLLIN, 0};
+  std::uint64_t one;
+  if (::poll(&state, 1, 0) == 1 && ::read(fd, &one, sizeof one) < 0) return;  // a reader was faster: it will find nothing
+}
+
+void push_async_event(Context& context, const ibv_async_event& event) {
+  const std::lock_guard guard(context.async_lock);
+  context.async_events.push_back(event);
+  raise_eventfd(context.handle()->async_fd);
+}
+
+bool deliver_pending_async_events(Qp& qp) {
+  const std::uint32_t flags = qp.shared->async_flags.exchange(0);
+  for (unsigned type = 0; type < 32; ++type) {
+    if (!(flags >> type & 1)) continue;
+    ibv_async_event event{};
+    event.event_type = static_cast<ibv_event_type>(type);
+    event.element.qp = &qp;
+    push_async_event(*qp.owner, event);
+  }
+  return flags != 0;
+}
+
+int get_async_event(ibv_context* handle, ibv_async_event* event) {
+  Context& context = Context::of(handle);
+  for (;;) {
+    std::uint64_t one;
+    if (::read(handle->async_fd, &one, sizeof one) != sizeof one) return -1;  // EAGAIN, EINTR, as the program set the descriptor
+    const std::lock_guard guard(context.async_lock);
+    if (context.async_events.empty()) continue;  // its object was destroyed in between
+    *event = context.async_events.front();
+    context.async_events.pop_front();
+    if (concerns_qp(*event)) {
+      pthread_mutex_lock(&event->element.qp->mutex);
+      ++qp_of(event->element.qp).async_events_reported;
+      pthread_mutex_unlock(&event->element.qp->mutex);
+    } else if (event->event_type == IBV_EVENT_CQ_ERR) {
+      pthread_mutex_lock(&event->element.cq->mutex);
+      ++cq_of(event->element.cq).async_events_reported;
+      pthread_mutex_unlock(&event->element.cq->mutex);
+    }
+    return 0;
+  }
+}
+
+void ack_async_event(ibv_async_event* event) {
+  if (concerns_qp(*event)) {
+    ibv_qp* qp = event->element.qp;
+    pthread_mutex_lock(&qp->mutex);
+    ++qp->events_completed;
+    pthread_cond_signal(&qp->cond);
+    pthread_mutex_unlock(&qp->mutex);
+  } else if (event->event_type == IBV_EVENT_CQ_ERR) {
+    ibv_cq* cq = event->element.cq;
+    pthread_mutex_lock(&cq->mutex);
+    ++cq->async_events_completed;
+    pthread_cond_signal(&cq->cond);
+    pthread_mutex_unlock(&cq->mutex);
+  }
+}
+
+void forget_async_events(Qp& qp) {
+  drop_events(*qp.owner, [&](const ibv_async_event& e) { return concerns_qp(e) && e.element.qp == &qp; });
+  pthread_mutex_lock(&qp.mutex);
+  while (qp.events_completed != qp.async_events_reported) pthread_cond_wait(&qp.cond, &qp.mutex);
+  pthread_mutex_unlock(&qp.mutex);
+}
+
+void forget_async_events(Cq& cq) {
+  drop_events(*cq.owner,
+              [&](const ibv_async_event& e) { return e.event_type == IBV_EVENT_CQ_ERR && e.element.cq == &cq; });
+  pthread_mutex_lock(&cq.mutex);
+  while (cq.async_events_completed != cq.async_events_reported) pthread_cond_wait(&cq.cond, &cq.mutex);
+  pthread_mutex_unlock(&cq.mutex);
+}
+
+}  // namespace vhca

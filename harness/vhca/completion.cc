@@ -1,0 +1,244 @@
+#include "harness/vhca/completion.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "harness/vhca/async.h"
+#include "harness/vhca/process_table.h"
+#include "harness/vhca/responder.h"
+#include "harness/vhca/runtime.h"
+
+namespace vhca {
+namespace {
+
+constexpr unsigned kEmptyPollsPerYield = 8;
+
+void mark_ready(CqSlot& slot, std::size_t bit) {
+  slot.ready[bit / 64].fetch_or(1ull << (bit % 64));
+  slot.ready_summary.fetch_or(1ull << (bit / 64));
+}
+
+// Whether an armed CQ fires for this completion; disarms it then.
+bool take_arm(CqSlot& slot, bool solicited) {
+  std::uint32_t armed = slot.armed.load();
+  while (armed == 1 || (armed == 2 && solicited))
+    if (slot.armed.compare_exchange_weak(armed, 0)) return true;
+  return false;
+}
+
+void push_channel_event(Cq& cq) {
+  if (!cq.channel) return;
+  auto& channel = *static_cast<Channel*>(cq.channel);
+  const std::lock_guard guard(channel.lock);
+  channel.events.push_back(&cq);
+  raise_eventfd(channel.fd);
+}
+
+int take_sent(Cq& cq, int count, ibv_wc* wc) {
+  int taken = 0;
+  for (; taken < count && cq.sent_tail != cq.sent_head; ++taken, ++cq.sent_tail) {
+    const SendCompletion& done = cq.sent[cq.sent_tail & (cq.sent.size() - 1)];
+    wc[taken] = done.wc;
+    done.qp->send_tail.store(done.send_index + 1, std::memory_order_release);
+  }
+  return taken;
+}
+
+void fill_receive(const Qp& qp, const RecvEntry& entry, ibv_wc& wc) {
+  wc = {};
+  wc.wr_id = entry.wr_id;
+  wc.status = static_cast<ibv_wc_status>(entry.status);
+  wc.opcode = static_cast<ibv_wc_opcode>(entry.opcode);
+  wc.byte_len = entry.byte_count;
+  wc.imm_data = entry.imm_data;
+  wc.qp_num = qp.qp_num;
+  wc.src_qp = entry.source_qp;
+  wc.wc_flags = entry.wc_flags;
+}
+
+// Takes up to count receive completions of one QP. `again`: there is, or soon will be, more.
+int take_received(Runtime& runtime, Cq& cq, Qp& qp, int count, ibv_wc* wc, bool& again) {
+  Fabric& fabric = runtime.fabric();
+  QpSlot& slot = *qp.shared;
+  again = false;
+  // In this order: once the state is ERR and nobody is at it, the ring cannot get another completion.
+  const bool flushing = slot.state.load() == IBV_QPS_ERR;
+  const bool at_rest = flushing && responder_is_free(fabric, slot);
+  const std::uint64_t completed = slot.recv_completed.load(std::memory_order_acquire);
+  std::uint64_t tail = qp.recv_tail.load(std::memory_order_relaxed);
+  int taken = 0;
+  for (; taken < count && tail < completed; ++tail) fill_receive(qp, qp.recv_entry(fabric, tail), wc[taken++]);
+  if (taken != 0) cq.shared->outstanding.fetch_sub(taken, std::memory_order_relaxed);
+  if (tail < completed || (flushing && !at_rest)) again = true;
+  if (at_rest && !again) {
+    const std::uint64_t posted = slot.recv_posted.load(std::memory_order_acquire);
+    for (; taken < count && tail < posted; ++tail) {
+      ibv_wc& flushed = wc[taken++];
+      flushed = {};
+      flushed.wr_id = qp.recv_entry(fabric, tail).wr_id;
+      flushed.status = IBV_WC_WR_FLUSH_ERR;
+      flushed.opcode = IBV_WC_RECV;
+      flushed.vendor_err = 0xf5;
+      flushed.qp_num = qp.qp_num;
+    }
+    if (tail > completed) slot.recv_completed.store(tail);
+    again = tail < posted;
+  }
+  qp.recv_tail.store(tail, std::memory_order_release);
+  return taken;
+}
+
+int take_all_received(Runtime& runtime, Cq& cq, int count, ibv_wc* wc) {
+  CqSlot& slot = *cq.shared;
+  int taken = 0;
+  std::uint64_t summary = slot.ready_summary.load(std::memory_order_acquire);
+  if (summary == 0) return 0;
+  // Each poll begins at another word, and takes from each QP at most what is asked for: none is served last for ever.
+  summary = std::rotr(summary, static_cast<int>(cq.next_receiver_word));
+  for (std::size_t i = 0; summary != 0 && taken < count; ++i, summary >>= 1) {
+    if (!(summary & 1)) continue;
+    const std::size_t w = (cq.next_receiver_word + i) % kReadyWords;
+    slot.ready_summary.fetch_and(~(1ull << w));
+    std::uint64_t bits = slot.ready[w].exchange(0);
+    std::uint64_t left = 0;
+    for (; bits != 0; bits &= bits - 1) {
+      const std::uint64_t bit = bits & -bits;
+      const std::size_t index = w * 64 + static_cast<std::size_t>(std::countr_zero(bits));
+      if (index >= cq.receivers.size() || !cq.receivers[index]) continue;
+      if (taken == count) {
+        left |= bit;
+        continue;
+      }
+      bool again = false;
+      taken += take_received(runtime, cq, *cq.receivers[index], count - taken, wc + taken, again);
+      if (again) left |= bit;
+    }
+    if (left != 0) {
+      slot.ready[w].fetch_or(left);
+      slot.ready_summary.fetch_or(1ull << w);
+    }
+  }
+  cq.next_receiver_word = (cq.next_receiver_word + 1) % kReadyWords;
+  return taken;
+}
+
+}  // namespace
+
+int poll_cq(ibv_cq* ibcq, int count, ibv_wc* wc) {
+  Cq& cq = cq_of(ibcq);
+  Runtime& runtime = *cq.owner->runtime;
+  if (runtime.is_forked_copy()) return -1;
+  runtime.progress_if_due();
+  int taken;
+  {
+    const std::lock_guard guard(cq.lock);
+    taken = take_sent(cq, count, wc);
+    if (taken < count) taken += take_all_received(runtime, cq, count - taken, wc + taken);
+  }
+  thread_local unsigned empty_polls = 0;
+  if (taken != 0) {
+    empty_polls = 0;
+  } else if (++empty_polls % kEmptyPollsPerYield == 0) {
+    // Whoever is waited for may need this core.
+    ::sched_yield();
+  }
+  return taken;
+}
+
+int req_notify_cq(ibv_cq* ibcq, int solicited_only) {
+  Cq& cq = cq_of(ibcq);
+  // "Any" stays "any" when solicited-only is asked for on top of it.
+  if (solicited_only) {
+    std::uint32_t expected = 0;
+    cq.shared->armed.compare_exchange_strong(expected, 2);
+  } else {
+    cq.shared->armed.store(1);
+  }
+  return 0;
+}
+
+void push_send_completion(Cq& cq, const ibv_wc& wc, Qp& qp, std::uint64_t send_index) {
+  {
+    const std::lock_guard guard(cq.lock);
+    const auto unread = static_cast<std::int64_t>(cq.sent_head - cq.sent_tail);
+    const std::int64_t receives = std::max<std::int64_t>(0, cq.shared->outstanding.load(std::memory_order_relaxed));
+    if (unread + receives >= cq.cqe) {
+      cq.shared->overrun.store(1);
+      ring_doorbell(cq.owner->runtime->fabric(), cq.owner->runtime->self());
+      return;
+    }
+    cq.sent[cq.sent_head++ & (cq.sent.size() - 1)] = {wc, &qp, send_index};
+  }
+  if (take_arm(*cq.shared, wc.status != IBV_WC_SUCCESS)) push_channel_event(cq);
+}
+
+std::size_t attach_receiver(Cq& cq, Qp& qp) {
+  const std::lock_guard guard(cq.lock);
+  auto free = std::find(cq.receivers.begin(), cq.receivers.end(), nullptr);
+  if (free == cq.receivers.end()) {
+    if (cq.receivers.size() == kReadyWords * 64) return cq.receivers.size();
+    free = cq.receivers.insert(free, nullptr);
+  }
+  *free = &qp;
+  return static_cast<std::size_t>(free - cq.receivers.begin());
+}
+
+void detach_receiver(Cq& cq, Qp& qp) {
+  const std::lock_guard guard(cq.lock);
+  std::replace(cq.receivers.begin(), cq.receivers.end(), &qp, static_cast<Qp*>(nullptr));
+}
+
+void purge_completions(Cq& cq, const Qp& qp) {
+  const std::lock_guard guard(cq.lock);
+  std::uint64_t kept = cq.sent_tail;
+  for (std::uint64_t i = cq.sent_tail; i != cq.sent_head; ++i) {
+    const SendCompletion done = cq.sent[i & (cq.sent.size() - 1)];
+    if (done.qp != &qp) cq.sent[kept++ & (cq.sent.size() - 1)] = done;
+  }
+  cq.sent_head = kept;
+}
+
+void announce_receive(Fabric& fabric, const QpSlot& qp, bool solicited, unsigned completions) {
+  CqSlot& cq = fabric.completion_queues[qp.recv_cq];
+  if (completions != 0 &&
+      cq.outstanding.fetch_add(completions) + completions > static_cast<std::int64_t>(cq.capacity.load()))
+    cq.overrun.store(1);
+  mark_ready(cq, qp.recv_cq_bit);
+  const bool overrun = cq.overrun.load(std::memory_order_relaxed) == 1;
+  if (!take_arm(cq, solicited) && !overrun) return;
+  cq.event_pending.store(1);
+  ring_doorbell(fabric, qp.owner.load());
+}
+
+void deliver_pending_cq_event(Cq& cq) {
+  if (cq.shared->event_pending.load() != 0 && cq.shared->event_pending.exchange(0) != 0) push_channel_event(cq);
+}
+
+void recover_lost_signals(Cq& cq) {
+  bool found = false;
+  {
+    const std::lock_guard guard(cq.lock);
+    for (std::size_t i = 0; i < cq.receivers.size(); ++i) {
+      const Qp* qp = cq.receivers[i];
+      if (!qp || qp->shared->recv_completed.load() <= qp->recv_tail.load()) continue;
+      mark_ready(*cq.shared, i);
+      found = true;
+    }
+  }
+  if (found && take_arm(*cq.shared, false)) push_channel_event(cq);
+}
+
+bool report_overrun(Cq& cq) {
+  if (cq.shared->overrun.load() == 0 || cq.overrun_reported) return false;
+  cq.overrun_reported = true;
+  ibv_async_event event{};
+  event.event_type = IBV_EVENT_CQ_ERR;
+  event.element.cq = &cq;
+  push_async_event(*cq.owner, event);
+  cq.shared->overrun.store(2);
+  return true;
+}
+
+}  // namespace vhca

@@ -1,0 +1,190 @@
+#include "harness/vhca/memory_move.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "harness/vhca/log.h"
+#include "harness/vhca/process_table.h"
+
+namespace vhca {
+namespace {
+
+constexpr std::uint64_t kCheckIntervalNs = 10'000'000;  // far shorter than any reuse of a pid
+constexpr std::size_t kShortCopy = 1024;
+
+// Walks two lists of pieces side by side: f(local, remote, bytes) for each stretch that is contiguous in both.
+template <typename F>
+bool for_each_stretch(const iovec* local, const iovec* remote, std::size_t remote_count, F&& f) {
+  std::size_t local_offset = 0;
+  for (std::size_t r = 0; r < remote_count; ++r) {
+    for (std::size_t remote_offset = 0; remote_offset < remote[r].iov_len;) {
+      while (local_offset == local->iov_len) {
+        ++local;
+        local_offset = 0;
+      }
+      const std::size_t bytes = std::min(remote[r].iov_len - remote_offset, local->iov_len - local_offset);
+      if (!f(static_cast<char*>(local->iov_base) + local_offset, static_cast<char*>(remote[r].iov_base) + remote_offset,
+             bytes))
+        return false;
+      local_offset += bytes;
+      remote_offset += bytes;
+    }
+  }
+  return true;
+}
+
+std::size_t total(const iovec* list, std::size_t count) {
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < count; ++i) bytes += list[i].iov_len;
+  return bytes;
+}
+
+// Whether our own pieces can be read (and, if they are the destination, written): tells whose fault an EFAULT was.
+bool local_pieces_are_mapped(const iovec* local, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t offset = 0; offset < local[i].iov_len;) {
+      char byte;
+      iovec here{&byte, 1};
+      iovec there{static_cast<char*>(local[i].iov_base) + offset, 1};
+      if (::process_vm_readv(::getpid(), &here, 1, &there, 1, 0) != 1) return false;
+      offset += kArenaPageBytes - (reinterpret_cast<std::uintptr_t>(there.iov_base) & (kArenaPageBytes - 1));
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+#if defined(__SANITIZE_THREAD__)
+__attribute__((no_sanitize("thread")))  // a NIC's writes are no data race: the program synchronises with the completion
+#endif
+void copy_whole_words(void* to, const void* from, std::size_t bytes) {
+  auto* d = static_cast<char*>(to);
+  auto* s = static_cast<const char*>(from);
+#if !defined(__SANITIZE_THREAD__)
+  if (bytes > kShortCopy) {
+    std::memmove(d, s, bytes);
+    return;
+  }
+#endif
+  while (bytes != 0 && (reinterpret_cast<std::uintptr_t>(d) & 7) != 0) {
+    *reinterpret_cast<volatile char*>(d++) = *s++;
+    --bytes;
+  }
+  for (; bytes >= 8; bytes -= 8, d += 8, s += 8) {
+    std::uint64_t word;
+    __builtin_memcpy(&word, s, 8);
+    *reinterpret_cast<volatile std::uint64_t*>(d) = word;
+  }
+  while (bytes-- != 0) *reinterpret_cast<volatile char*>(d++) = *s++;
+}
+
+MoveStatus MemoryMover::check_beacon(ProcessId other, pid_t pid, const ProcessSlot& slot) {
+  std::uint64_t word = 0;
+  iovec here{&word, sizeof word};
+  iovec there{reinterpret_cast<void*>(slot.beacon_address.load()), sizeof word};
+  const std::uint64_t wanted = slot.beacon_value.load();
+  if (!attach_refused_.load(std::memory_order_relaxed)) {
+    const MoveStatus status = attach(MoveDirection::kFromRemote, pid, &here, 1, &there, 1);
+    if (status != MoveStatus::kRefused) return status == MoveStatus::kOk && word == wanted ? status : MoveStatus::kGone;
+  }
+  const MoveStatus status = through_proc(MoveDirection::kFromRemote, other, pid, &here, 1, &there, 1);
+  if (status == MoveStatus::kRefused) return status;
+  return status == MoveStatus::kOk && word == wanted ? status : MoveStatus::kGone;
+}
+
+MoveStatus MemoryMover::touch(ProcessId other) {
+  if (other == self_) return MoveStatus::kOk;
+  const ProcessSlot* slot = find_process(fabric_, other);
+  if (!slot) return MoveStatus::kGone;
+  return check_beacon(other, static_cast<pid_t>(slot->claim.load() >> 32), *slot);
+}
+
+MoveStatus MemoryMover::move(MoveDirection direction, ProcessId other, iovec* local, std::size_t local_count,
+                             iovec* remote, std::size_t remote_count, std::uint64_t now_ns) {
+  if (other == self_) {
+    for_each_stretch(local, remote, remote_count, [&](char* ours, char* theirs, std::size_t bytes) {
+      if (direction == MoveDirection::kToRemote)
+        copy_whole_words(theirs, ours, bytes);
+      else
+        copy_whole_words(ours, theirs, bytes);
+      return true;
+    });
+    return MoveStatus::kOk;
+  }
+  const ProcessSlot* slot = find_process(fabric_, other);
+  if (!slot) return MoveStatus::kGone;
+  const auto pid = static_cast<pid_t>(slot->claim.load(std::memory_order_relaxed) >> 32);
+  Peer& peer = peers_[slot_of_process(other)];
+  if (peer.id.load(std::memory_order_relaxed) != other ||
+      now_ns - peer.checked_ns.load(std::memory_order_relaxed) > kCheckIntervalNs) {
+    if (const MoveStatus status = check_beacon(other, pid, *slot); status != MoveStatus::kOk) return status;
+    peer.checked_ns.store(now_ns, std::memory_order_relaxed);
+    peer.id.store(other, std::memory_order_relaxed);
+  }
+  if (!attach_refused_.load(std::memory_order_relaxed)) {
+    const MoveStatus status = attach(direction, pid, local, local_count, remote, remote_count);
+    if (status != MoveStatus::kRefused) return status;
+  }
+  return through_proc(direction, other, pid, local, local_count, remote, remote_count);
+}
+
+MoveStatus MemoryMover::attach(MoveDirection direction, pid_t pid, const iovec* local, std::size_t local_count,
+                               const iovec* remote, std::size_t remote_count) {
+  const std::size_t wanted = total(remote, remote_count);
+  const ssize_t moved = direction == MoveDirection::kToRemote
+                            ? ::process_vm_writev(pid, local, local_count, remote, remote_count, 0)
+                            : ::process_vm_readv(pid, local, local_count, remote, remote_count, 0);
+  if (moved == static_cast<ssize_t>(wanted)) return MoveStatus::kOk;
+  if (moved >= 0 || errno == EFAULT)
+    return local_pieces_are_mapped(local, local_count) ? MoveStatus::kRemoteFault : MoveStatus::kLocalFault;
+  if (errno == ESRCH) return MoveStatus::kGone;
+  // A process on its way out may refuse for a moment before it is gone: that is no verdict on cross-memory attach.
+  const int error = errno;
+  if (process_liveness(pid, 0) == Liveness::kDead) return MoveStatus::kGone;
+  if (!attach_refused_.exchange(true))
+    log_line("process_vm_%sv(pid %d) is refused (%s): going through /proc/PID/mem, at about half the speed",
+             direction == MoveDirection::kToRemote ? "write" : "read", static_cast<int>(pid), std::strerror(error));
+  return MoveStatus::kRefused;
+}
+
+MoveStatus MemoryMover::through_proc(MoveDirection direction, ProcessId other, pid_t pid, const iovec* local,
+                                     std::size_t local_count, const iovec* remote, std::size_t remote_count) {
+  char path[64];
+  std::snprintf(path, sizeof path, "/proc/%d/mem", static_cast<int>(pid));
+  // Opened for each transfer: a kept descriptor would have to be tied to the process's life, and this way is slow as it is.
+  const int fd = ::open(path, O_RDWR | O_CLOEXEC);
+  if (fd < 0) {
+    if (errno == ENOENT || errno == ESRCH) return MoveStatus::kGone;
+    if (process_liveness(fabric_, other) == Liveness::kDead) return MoveStatus::kGone;
+    if (!everything_refused_.exchange(true))
+      log_line("%s: %s. Virtual HCAs of different processes need ptrace rights over each other: the same user, and no seccomp "
+               "filter or Yama scope 2-3 against it",
+               path, std::strerror(errno));
+    return MoveStatus::kRefused;
+  }
+  (void)local_count;
+  MoveStatus status = MoveStatus::kOk;
+  for_each_stretch(local, remote, remote_count, [&](char* ours, char* theirs, std::size_t bytes) {
+    const auto at = static_cast<off_t>(reinterpret_cast<std::uintptr_t>(theirs));
+    for (std::size_t done = 0; done < bytes;) {
+      const ssize_t moved = direction == MoveDirection::kToRemote
+                                ? ::pwrite(fd, ours + done, bytes - done, at + static_cast<off_t>(done))
+                                : ::pread(fd, ours + done, bytes - done, at + static_cast<off_t>(done));
+      if (moved <= 0) {
+        status = moved == 0 ? MoveStatus::kGone : MoveStatus::kRemoteFault;
+        return false;
+      }
+      done += static_cast<std::size_t>(moved);
+    }
+    return true;
+  });
+  ::close(fd);
+  return status;
+}
+
+}  // namespace vhca

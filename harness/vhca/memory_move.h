@@ -1,0 +1,62 @@
+// Moves bytes between this process and the process that owns the other end of a transfer, without that process's help. Must never
+// write into a process that merely has the number of a dead one.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "harness/vhca/fabric_layout.h"
+
+namespace vhca {
+
+enum class MoveStatus {
+  kOk,
+  kGone,         // the other process is dead
+  kRemoteFault,  // its memory is not there (any more)
+  kLocalFault,   // ours is not
+  kRefused,      // the kernel lets us neither by cross-memory attach nor by /proc/PID/mem
+};
+
+enum class MoveDirection { kToRemote, kFromRemote };
+
+// Both lists cover the same number of bytes. See README.md for what is promised on order and torn words.
+class MemoryMover {
+ public:
+  MemoryMover(Fabric& fabric, ProcessId self) : fabric_(fabric), self_(self) {}
+  MemoryMover(const MemoryMover&) = delete;
+  MemoryMover& operator=(const MemoryMover&) = delete;
+
+  MoveStatus move(MoveDirection direction, ProcessId other, iovec* local, std::size_t local_count, iovec* remote,
+                  std::size_t remote_count, std::uint64_t now_ns);
+
+  // For transfers without data: is there still somebody at the other end?
+  MoveStatus touch(ProcessId other);
+
+ private:
+  struct Peer {
+    std::atomic<ProcessId> id{0};
+    std::atomic<std::uint64_t> checked_ns{0};
+  };
+
+  MoveStatus check_beacon(ProcessId other, pid_t pid, const ProcessSlot& slot);
+  MoveStatus attach(MoveDirection direction, pid_t pid, const iovec* local, std::size_t local_count, const iovec* remote,
+                    std::size_t remote_count);
+  MoveStatus through_proc(MoveDirection direction, ProcessId other, pid_t pid, const iovec* local, std::size_t local_count,
+                          const iovec* remote, std::size_t remote_count);
+
+  Fabric& fabric_;
+  ProcessId self_;
+  std::atomic<bool> attach_refused_{false};
+  std::atomic<bool> everything_refused_{false};
+  std::array<Peer, kMaxProcesses> peers_;
+};
+
+// Copies in ascending order; 8-byte words that are aligned at the destination are written whole (short copies only; long
+// ones are left to memcpy, which moves aligned words whole on every CPU with 64-bit registers).
+void copy_whole_words(void* to, const void* from, std::size_t bytes);
+
+}  // namespace vhca

@@ -1,0 +1,152 @@
+// What stands behind the handles that a program holds: contexts, PDs, MRs, completion queues and channels, QPs. These live in the
+// process; what other processes need to see lies in the fabric's slots that they refer to.
+//
+// Locks, in this order: Qp::send_lock, Runtime's own, Cq::lock, Channel::lock, Context::async_lock. None of them is ever waited for
+// by another process.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <vector>
+
+#include "harness/vhca/fabric_layout.h"
+#include "harness/vhca/port_clock.h"
+
+// Macros of verbs.h in the way of our definitions.
+#undef ibv_query_port
+#undef ibv_reg_mr
+#undef ibv_reg_mr_iova
+
+namespace vhca {
+
+class Runtime;
+
+struct Context {
+  verbs_context verbs{};  // first: its last member is the ibv_context that the program holds
+  Runtime* runtime = nullptr;
+  std::uint32_t port = 0;  // index in the fabric
+  std::mutex async_lock;
+  std::deque<ibv_async_event> async_events;  // each stands for one count in the eventfd async_fd
+
+  ibv_context* handle() { return &verbs.context; }
+  static Context& of(ibv_context* context) {
+    return *reinterpret_cast<Context*>(reinterpret_cast<char*>(context) - offsetof(verbs_context, context));
+  }
+};
+
+struct Pd : ibv_pd {
+  std::uint32_t id = 0;  // unique in the fabric
+  std::atomic<int> users{0};
+};
+
+struct Mr : ibv_mr {
+  std::size_t slot = 0;
+};
+
+struct Cq;
+
+struct Channel : ibv_comp_channel {
+  std::mutex lock;
+  std::deque<Cq*> events;  // each stands for one count in the eventfd `fd`
+};
+
+struct Qp;
+
+struct SendCompletion {
+  ibv_wc wc;
+  Qp* qp;
+  std::uint64_t send_index;
+};
+
+struct Cq : ibv_cq {
+  Context* owner = nullptr;
+  std::size_t slot = 0;
+  CqSlot* shared = nullptr;
+  std::mutex lock;
+  std::vector<SendCompletion> sent;  // ring, a power of two that holds cqe
+  std::uint64_t sent_head = 0;       // next to be written
+  std::uint64_t sent_tail = 0;       // next to be polled
+  std::vector<Qp*> receivers;  // by bit
+  std::atomic<int> users{0};
+  std::uint32_t events_reported = 0;        // guarded by the ibv_cq's mutex
+  std::uint32_t async_events_reported = 0;  // likewise
+  bool overrun_reported = false;
+  std::size_t next_receiver_word = 0;
+};
+
+struct SendEntry {
+  std::uint64_t wr_id;
+  std::uint64_t remote_address;
+  std::uint64_t length;
+  std::uint64_t placed;         // bytes that are at their destination
+  std::uint64_t begin_tag[2];   // where it begins in the work of the sending and the receiving port
+  std::uint64_t not_before_ns;  // without pacing: when it may be placed
+  std::uint64_t served_ns;      // when the ports have served the next piece, as known at the last look; 0 = not known
+  std::uint64_t complete_ns;    // when the acknowledgement is back
+  ibv_wr_opcode opcode;
+  unsigned flags;
+  std::uint32_t imm_data;
+  std::uint32_t rkey;
+  std::uint32_t sge_count;
+  bool is_inline;
+};
+
+struct Qp : ibv_qp {
+  Context* owner = nullptr;
+  std::size_t slot = 0;
+  QpSlot* shared = nullptr;
+  ibv_qp_init_attr init{};
+  ibv_qp_attr attr{};  // as modified, for query_qp
+  bool abandoned = false;  // someone stopped in the middle of a write into it: its ring must not be reused
+
+  // Send side. Guarded by send_lock, but send_tail (written when completions are polled).
+  std::mutex send_lock;
+  std::vector<SendEntry> sends;  // ring of send_mask + 1
+  std::vector<ibv_sge> send_sges;
+  std::vector<char> inline_data;
+  std::uint64_t send_mask = 0;
+  std::uint64_t send_head = 0;   // next to be posted
+  std::uint64_t send_next = 0;   // next to be placed
+  std::uint64_t send_timed = 0;  // next to get its place in the ports' work
+  std::uint64_t send_ack = 0;    // next to be completed
+  std::atomic<std::uint64_t> send_tail{0};
+  std::uint64_t peer_latency_ns = 0;
+  std::uint64_t own_latency_ns = 0;
+  Flow write_flows[2];  // own port's tx, peer's rx
+  Flow read_flows[2];   // peer's tx, own port's rx
+  std::uint32_t rnr_done = 0;
+  std::uint32_t waits_done = 0;
+  std::uint64_t stalled_until_ns = 0;  // RNR or retry timer; 0 = none
+
+  // Receive side, owner's part.
+  std::mutex recv_lock;
+  std::uint64_t recv_head = 0;              // next to be posted
+  std::atomic<std::uint64_t> recv_tail{0};  // next to be polled
+
+  // Runtime's bookkeeping.
+  std::atomic<std::uint64_t> due_ns{~0ull};
+  bool is_active = false;
+  int pins = 0;
+  std::uint32_t async_events_reported = 0;  // guarded by the ibv_qp's mutex
+
+  SendEntry& send_entry(std::uint64_t index) { return sends[index & send_mask]; }
+  RecvEntry& recv_entry(Fabric& fabric, std::uint64_t index);
+  std::uint32_t state() const { return shared->state.load(std::memory_order_acquire); }
+};
+
+inline RecvEntry& recv_entry_of(Fabric& fabric, const QpSlot& qp, std::uint64_t index) {
+  return *reinterpret_cast<RecvEntry*>(reinterpret_cast<char*>(&fabric) + qp.recv_ring +
+                                       (index & (qp.recv_depth - 1)) * qp.recv_stride);
+}
+inline RecvEntry& Qp::recv_entry(Fabric& fabric, std::uint64_t index) { return recv_entry_of(fabric, *shared, index); }
+
+inline Pd& pd_of(ibv_pd* pd) { return *static_cast<Pd*>(pd); }
+inline Cq& cq_of(ibv_cq* cq) { return *static_cast<Cq*>(cq); }
+inline Qp& qp_of(ibv_qp* qp) { return *static_cast<Qp*>(qp); }
+inline Context& context_of(const Qp& qp) { return *qp.owner; }
+
+}  // namespace vhca

@@ -1,0 +1,41 @@
+// How the users of a port share its rate. Each direction of a port is a fluid server (generalised processor sharing, Parekh and
+// Gallager 1993): of n flows that have work, each is served at rate/n, whatever the size of its messages. The server keeps
+// virtual time V, the service that a flow with work throughout has had; a message that begins when V = s (or when the
+// flow's message before it ends) is finished when V has advanced by its size. So a message is reserved once, in one step,
+// and nobody has to run for time to pass: an engine that wakes late finds the right answer, and no bandwidth is lost.
+//
+// Must never lock: V and its time change by one 16-byte compare-and-swap; each flow's tag has one writer.
+#pragma once
+
+#include <cstdint>
+
+#include "harness/vhca/fabric_layout.h"
+
+namespace vhca {
+
+inline constexpr unsigned kVirtualByteBits = 20;
+
+// rate_bits_per_s = 0: unlimited.
+void init_server(RateServer& server, std::uint64_t rate_bits_per_s, std::uint64_t now_ns);
+
+// One QP's use of one server. Index kNoFlow: the server has no limit, or there was no room (then it is not paced).
+struct Flow {
+  static constexpr std::uint32_t kNoFlow = ~0u;
+  RateServer* server = nullptr;
+  std::uint32_t index = kNoFlow;
+  bool paced() const { return index != kNoFlow; }
+};
+
+Flow open_flow(RateServer& server, std::uint32_t owner_qp);
+void close_flow(Flow& flow);
+void release_flows_of(RateServer& server, std::uint32_t owner_qp);
+
+// Appends `bytes` to the flow's work at time now; returns the tag at which they begin. They end at tag + bytes << kVirtualByteBits.
+std::uint64_t reserve(const Flow& flow, std::uint64_t bytes, std::uint64_t now_ns);
+// Takes back the part of the flow's work that has not been served yet.
+void cancel_rest(const Flow& flow, std::uint64_t now_ns);
+
+// When the flow will be served up to `tag` if nothing else is posted; 0 if it has been by now.
+std::uint64_t time_of_tag(const Flow& flow, std::uint64_t tag, std::uint64_t now_ns);
+
+}  // namespace vhca

@@ -1,0 +1,157 @@
+#include "harness/vhca/process_table.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "harness/vhca/arena.h"
+#include "harness/vhca/port_clock.h"
+
+namespace vhca {
+namespace {
+
+struct ProcStat {
+  char state;
+  long threads;
+  std::uint64_t start_time;
+};
+
+std::optional<ProcStat> read_stat(pid_t pid) {
+  char path[64];
+  std::snprintf(path, sizeof path, "/proc/%d/stat", pid);
+  const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return std::nullopt;
+  char text[1024];
+  const ssize_t got = ::read(fd, text, sizeof text - 1);
+  ::close(fd);
+  if (got <= 0) return std::nullopt;  // ESRCH: it ended between open and read
+  text[got] = 0;
+  const char* at = std::strrchr(text, ')');  // the name may hold spaces and brackets
+  if (!at) return std::nullopt;
+  ProcStat stat{};
+  // Fields 3 (state), 20 (num_threads) and 22 (starttime) of proc(5).
+  unsigned long long start = 0;
+  const int fields = std::sscanf(at + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld %*d %llu",
+                                 &stat.state, &stat.threads, &start);
+  if (fields != 3) return std::nullopt;
+  stat.start_time = start;
+  return stat;
+}
+
+bool slot_is_dead(const ProcessSlot& slot, std::uint64_t claim) {
+  return process_liveness(static_cast<pid_t>(claim >> 32), slot.start_time.load()) == Liveness::kDead;
+}
+
+template <typename Slot, std::size_t n>
+void release_owned(SlotTable<Slot, n>& table, ProcessId id) {
+  for (Slot& slot : table.used()) {
+    if (slot.owner.load(std::memory_order_relaxed) != id) continue;
+    ProcessId expected = id;
+    slot.owner.compare_exchange_strong(expected, 0);
+  }
+}
+
+void release_property(Fabric& fabric, ProcessId id) {
+  // Numbers and keys first: nobody must find a QP or MR whose memory is already someone else's.
+  for (MrSlot& mr : fabric.memory_regions.used())
+    if (mr.owner.load(std::memory_order_relaxed) == id) mr.key.store(0);
+  for (QpSlot& qp : fabric.queue_pairs.used()) {
+    if (qp.owner.load(std::memory_order_relaxed) != id) continue;
+    const std::uint32_t number = qp.number.exchange(0);
+    if (number == 0) continue;
+    for (std::size_t p = 0; p < fabric.port_count; ++p) {
+      release_flows_of(fabric.ports[p].tx, number);
+      release_flows_of(fabric.ports[p].rx, number);
+    }
+  }
+  release_owned(fabric.memory_regions, id);
+  release_owned(fabric.completion_queues, id);
+  release_owned(fabric.queue_pairs, id);
+  release_all_pages(fabric, id);
+}
+
+void reclaim_slot(Fabric& fabric, ProcessSlot& slot, std::uint64_t claim) {
+  const ProcessId id = slot.id.load();
+  if (id != 0) release_property(fabric, id);
+  // The id goes first: a slot that is free never shows an old id. Both steps may be repeated by another process.
+  ProcessId expected_id = id;
+  slot.id.compare_exchange_strong(expected_id, 0);
+  slot.start_time.store(0);  // else the next owner would look dead until it has written its own
+  slot.claim.compare_exchange_strong(claim, 0);
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> process_start_time(pid_t pid) {
+  const auto stat = read_stat(pid);
+  if (!stat) return std::nullopt;
+  return stat->start_time;
+}
+
+Liveness process_liveness(pid_t pid, std::uint64_t start_time) {
+  const auto stat = read_stat(pid);
+  if (!stat) return Liveness::kDead;
+  if (start_time != 0 && stat->start_time != start_time) return Liveness::kDead;
+  if ((stat->state == 'Z' || stat->state == 'X') && stat->threads <= 1) return Liveness::kDead;
+  return stat->state == 'T' || stat->state == 't' ? Liveness::kStopped : Liveness::kAlive;
+}
+
+Liveness process_liveness(const Fabric& fabric, ProcessId id) {
+  const ProcessSlot& slot = fabric.processes[slot_of_process(id)];
+  const std::uint64_t claim = slot.claim.load();
+  if (id == 0 || claim == 0 || slot.id.load() != id) return Liveness::kDead;
+  return process_liveness(static_cast<pid_t>(claim >> 32), slot.start_time.load());
+}
+
+ProcessId register_process(Fabric& fabric, std::uint32_t node, const std::uint64_t* beacon) {
+  reclaim_dead_processes(fabric);
+  for (std::size_t i = 0; i < kMaxProcesses; ++i) {
+    ProcessSlot& slot = fabric.processes[i];
+    std::uint64_t expected = 0;
+    const std::uint64_t claim =
+        static_cast<std::uint64_t>(::getpid()) << 32 | (slot.generation.load() << 1 & 0xffffffffu) | 1;
+    if (!slot.claim.compare_exchange_strong(expected, claim)) continue;
+    slot.start_time.store(process_start_time(::getpid()).value_or(0));
+    slot.node = node;
+    slot.beacon_address.store(reinterpret_cast<std::uintptr_t>(beacon));
+    slot.beacon_value.store(*beacon);
+    slot.engine_sleeps.store(0);
+    const std::uint32_t generation = slot.generation.fetch_add(1) + 1;
+    const ProcessId id = generation << kProcessSlotBits | static_cast<ProcessId>(i);
+    slot.id.store(id);
+    return id;
+  }
+  return 0;
+}
+
+void unregister_process(Fabric& fabric, ProcessId id) {
+  ProcessSlot& slot = fabric.processes[slot_of_process(id)];
+  if (slot.id.load() == id) reclaim_slot(fabric, slot, slot.claim.load());
+}
+
+void reclaim_dead_processes(Fabric& fabric) {
+  for (ProcessSlot& slot : fabric.processes) {
+    const std::uint64_t claim = slot.claim.load();
+    if (claim != 0 && slot_is_dead(slot, claim)) reclaim_slot(fabric, slot, claim);
+  }
+}
+
+void ring_doorbell(Fabric& fabric, ProcessId id) {
+  ProcessSlot& slot = fabric.processes[slot_of_process(id)];
+  slot.doorbell.fetch_add(1);
+  if (slot.engine_sleeps.load() != 0)
+    ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&slot.doorbell), FUTEX_WAKE, 1, nullptr, nullptr, 0);
+}
+
+ProcessSlot* find_process(Fabric& fabric, ProcessId id) {
+  if (id == 0) return nullptr;
+  ProcessSlot& slot = fabric.processes[slot_of_process(id)];
+  return slot.id.load(std::memory_order_acquire) == id ? &slot : nullptr;
+}
+
+}  // namespace vhca

@@ -1,0 +1,269 @@
+#include "harness/vhca/responder.h"
+
+#include <sched.h>
+#include <time.h>
+
+#include <algorithm>
+#include <array>
+
+#include "harness/vhca/completion.h"
+#include "harness/vhca/memory_region.h"
+#include "harness/vhca/process_table.h"
+#include "harness/vhca/runtime.h"
+
+namespace vhca {
+namespace {
+
+constexpr std::uint64_t kHolderMask = 0xffffffffu;
+constexpr std::uint64_t kOneHold = 1ull << 32;
+constexpr std::uint64_t kStoppedHolderNs = 20'000'000;
+constexpr std::uint64_t kLongestWaitNs = 2'000'000'000;
+constexpr std::uint64_t kLookAtHolderNs = 1'000'000;
+constexpr std::size_t kMaxPieces = 40;
+
+ProcessId holder_of(std::uint64_t word) { return static_cast<ProcessId>(word & kHolderMask); }
+
+bool receives(std::uint32_t state) {
+  return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE;
+}
+
+// The target QP, held for the length of one piece.
+class Target {
+ public:
+  Target(Fabric& fabric, const Qp& initiator, ProcessId self)
+      : slot_(fabric.queue_pairs[initiator.shared->peer_number.load(std::memory_order_relaxed) & (kMaxQueuePairs - 1)]) {
+    if (!answers(initiator)) return;
+    std::uint64_t seen = slot_.responder.load();
+    if (holder_of(seen) != 0) {
+      if (!responder_is_free(fabric, slot_)) {
+        busy_ = true;
+        return;
+      }
+      seen = slot_.responder.load();
+    }
+    if (holder_of(seen) != 0 || !slot_.responder.compare_exchange_strong(seen, (seen & ~kHolderMask) + kOneHold + self)) {
+      busy_ = true;
+      return;
+    }
+    held_ = true;
+    // Again, now that the owner has to wait for us if it wants to change its mind.
+    if (!answers(initiator)) release();
+  }
+  ~Target() { release(); }
+  Target(const Target&) = delete;
+  Target& operator=(const Target&) = delete;
+
+  bool held() const { return held_; }
+  bool busy() const { return busy_; }
+  QpSlot& slot() { return slot_; }
+
+  void release() {
+    if (!held_) return;
+    held_ = false;
+    slot_.responder.store(slot_.responder.load(std::memory_order_relaxed) & ~kHolderMask);
+  }
+
+ private:
+  bool answers(const Qp& initiator) const {
+    const QpSlot& own = *initiator.shared;
+    return slot_.number.load() == own.peer_number.load(std::memory_order_relaxed) && receives(slot_.state.load()) &&
+           slot_.peer_number.load(std::memory_order_relaxed) == initiator.qp_num &&
+           slot_.port == own.peer_port.load(std::memory_order_relaxed) &&
+           slot_.peer_port.load(std::memory_order_relaxed) == own.port;
+  }
+
+  QpSlot& slot_;
+  bool held_ = false;
+  bool busy_ = false;
+};
+
+// The target's QP breaks: as hardware does after it has sent a NAK. The caller holds it.
+void break_target(Fabric& fabric, QpSlot& qp, ibv_event_type event, unsigned completions) {
+  qp.async_flags.fetch_or(1u << event);
+  qp.state.store(IBV_QPS_ERR);
+  announce_receive(fabric, qp, true, completions);
+  ring_doorbell(fabric, qp.owner.load());
+}
+
+struct Receive {
+  RecvEntry* entry;
+  std::uint64_t index;
+};
+
+void complete_receive(Fabric& fabric, QpSlot& qp, const Receive& receive, ibv_wc_status status, const Piece& piece,
+                      std::uint32_t source_qp) {
+  const SendEntry& send = piece.send;
+  const bool is_write = send.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+  RecvEntry& entry = *receive.entry;
+  entry.status = status;
+  entry.opcode = is_write ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV;
+  entry.byte_count = static_cast<std::uint32_t>(send.length);
+  entry.wc_flags = is_write || send.opcode == IBV_WR_SEND_WITH_IMM ? static_cast<std::uint32_t>(IBV_WC_WITH_IMM) : 0u;
+  entry.imm_data = send.imm_data;
+  entry.source_qp = source_qp;
+  qp.recv_completed.store(receive.index + 1, std::memory_order_release);
+  if (status == IBV_WC_SUCCESS) announce_receive(fabric, qp, (send.flags & IBV_SEND_SOLICITED) != 0, 1);
+}
+
+// The part of a receive work request's buffers that a piece of a SEND falls into. Count of pieces, -1 on a bad key.
+int receive_pieces(const Fabric& fabric, const QpSlot& qp, const RecvEntry& entry, std::uint64_t offset,
+                   std::uint64_t bytes, std::array<iovec, kMaxPieces>& out) {
+  int count = 0;
+  const ProcessId owner = qp.owner.load(std::memory_order_relaxed);
+  for (std::uint32_t i = 0; i < entry.sge_count && bytes != 0; ++i) {
+    const RecvSge& sge = entry.sge[i];
+    if (offset >= sge.length) {
+      offset -= sge.length;
+      continue;
+    }
+    const std::uint64_t take = std::min<std::uint64_t>(sge.length - offset, bytes);
+    void* at = resolve_key(fabric, sge.lkey, owner, qp.pd, sge.address + offset, take, IBV_ACCESS_LOCAL_WRITE);
+    if (!at) return -1;
+    out[static_cast<std::size_t>(count++)] = {at, take};
+    offset = 0;
+    bytes -= take;
+  }
+  return count;
+}
+
+std::uint64_t capacity_of(const RecvEntry& entry) {
+  std::uint64_t bytes = 0;
+  for (std::uint32_t i = 0; i < entry.sge_count; ++i) bytes += entry.sge[i].length;
+  return bytes;
+}
+
+}  // namespace
+
+Answer place(Qp& initiator, const Piece& piece, std::uint64_t now_ns) {
+  Runtime& runtime = *initiator.owner->runtime;
+  Fabric& fabric = runtime.fabric();
+  Target target(fabric, initiator, runtime.self());
+  if (target.busy()) return Answer::kBusy;
+  if (!target.held()) return Answer::kNoAnswer;
+  QpSlot& qp = target.slot();
+  const SendEntry& send = piece.send;
+  const ProcessId owner = qp.owner.load();
+  const bool is_send = send.opcode == IBV_WR_SEND || send.opcode == IBV_WR_SEND_WITH_IMM;
+  const bool is_read = send.opcode == IBV_WR_RDMA_READ;
+
+  Receive receive{nullptr, 0};
+  if (is_send || send.opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
+    receive.index = qp.recv_completed.load(std::memory_order_relaxed);
+    if (receive.index == qp.recv_posted.load(std::memory_order_acquire)) {
+      // A process that is gone posts nothing: it has no HCA any more that could answer "not ready".
+      if (runtime.mover().touch(owner) == MoveStatus::kGone) return Answer::kNoAnswer;
+      return Answer::kNotReady;
+    }
+    receive.entry = &recv_entry_of(fabric, qp, receive.index);
+  }
+
+  std::array<iovec, kMaxPieces> remote;
+  std::size_t remote_count = 0;
+  if (is_send) {
+    if (send.length > capacity_of(*receive.entry)) {
+      complete_receive(fabric, qp, receive, IBV_WC_LOC_LEN_ERR, piece, initiator.qp_num);
+      break_target(fabric, qp, IBV_EVENT_QP_REQ_ERR, 1);
+      return Answer::kRemoteInvalid;
+    }
+    const int count = receive_pieces(fabric, qp, *receive.entry, piece.offset, piece.bytes, remote);
+    if (count < 0) {
+      complete_receive(fabric, qp, receive, IBV_WC_LOC_PROT_ERR, piece, initiator.qp_num);
+      break_target(fabric, qp, IBV_EVENT_QP_FATAL, 1);
+      return Answer::kRemoteOperation;
+    }
+    remote_count = static_cast<std::size_t>(count);
+  } else {
+    const std::uint32_t right = is_read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
+    if (!(qp.access.load(std::memory_order_relaxed) & right)) {
+      break_target(fabric, qp, IBV_EVENT_QP_REQ_ERR, 0);
+      return Answer::kRemoteInvalid;
+    }
+    if (send.length != 0) {
+      // The whole range, with the first piece and with every other: the region may go in between.
+      void* base = resolve_key(fabric, send.rkey, owner, qp.pd, send.remote_address, send.length, right);
+      if (!base) {
+        break_target(fabric, qp, IBV_EVENT_QP_ACCESS_ERR, 0);
+        return Answer::kRemoteAccess;
+      }
+      remote[0] = {static_cast<char*>(base) + piece.offset, piece.bytes};
+      remote_count = 1;
+    }
+  }
+
+  const MoveStatus status =
+      piece.bytes == 0 ? runtime.mover().touch(owner)
+                       : runtime.mover().move(is_read ? MoveDirection::kFromRemote : MoveDirection::kToRemote, owner,
+                                              piece.local, piece.local_count, remote.data(), remote_count, now_ns);
+  switch (status) {
+    case MoveStatus::kOk:
+      break;
+    case MoveStatus::kGone:
+    case MoveStatus::kRefused:
+      return Answer::kNoAnswer;
+    case MoveStatus::kLocalFault:
+      return Answer::kLocalFault;
+    case MoveStatus::kRemoteFault:
+      if (is_send) {
+        complete_receive(fabric, qp, receive, IBV_WC_LOC_PROT_ERR, piece, initiator.qp_num);
+        break_target(fabric, qp, IBV_EVENT_QP_FATAL, 1);
+        return Answer::kRemoteOperation;
+      }
+      break_target(fabric, qp, IBV_EVENT_QP_ACCESS_ERR, 0);
+      return Answer::kRemoteAccess;
+  }
+  if (piece.last && receive.entry) complete_receive(fabric, qp, receive, IBV_WC_SUCCESS, piece, initiator.qp_num);
+  return Answer::kPlaced;
+}
+
+std::uint64_t rnr_timer_ns(std::uint32_t code) {
+  // IBTA vol. 1, table "encoding for RNR NAK timer field", in units of 10 microseconds.
+  static constexpr std::uint32_t kTable[32] = {65536, 1,    2,    3,    4,    6,    8,     12,    16,    24,   32,
+                                               48,    64,   96,   128,  192,  256,  384,   512,   768,   1024, 1536,
+                                               2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
+  return kTable[code & 31] * 10'000ull;
+}
+
+bool responder_is_free(Fabric& fabric, QpSlot& qp) {
+  std::uint64_t word = qp.responder.load();
+  if (holder_of(word) == 0) return true;
+  if (process_liveness(fabric, holder_of(word)) != Liveness::kDead) return holder_of(qp.responder.load()) == 0;
+  qp.responder.compare_exchange_strong(word, word & ~kHolderMask);
+  return holder_of(qp.responder.load()) == 0;
+}
+
+bool wait_until_unused(Fabric& fabric, QpSlot& qp, ProcessId self) {
+  const std::uint64_t start = now_ns();
+  std::uint64_t looked = start;
+  for (unsigned turn = 0;; ++turn) {
+    const std::uint64_t word = qp.responder.load();
+    const ProcessId holder = holder_of(word);
+    if (holder == 0) return true;
+    if (turn % 32 == 31) ::sched_yield();
+    const std::uint64_t now = now_ns();
+    if (holder == self || now - looked < kLookAtHolderNs) continue;
+    looked = now;
+    const Liveness life = process_liveness(fabric, holder);
+    if (life == Liveness::kDead && responder_is_free(fabric, qp)) return true;
+    if (life == Liveness::kStopped && now - start > kStoppedHolderNs) return false;
+    if (now - start > kLongestWaitNs) return false;
+    const timespec nap{0, 100'000};
+    ::nanosleep(&nap, nullptr);
+  }
+}
+
+void wait_until_unused_once(Fabric& fabric, QpSlot& qp, ProcessId self) {
+  const std::uint64_t word = qp.responder.load();
+  const std::uint64_t start = now_ns();
+  std::uint64_t looked = start;
+  while (holder_of(word) != 0 && qp.responder.load() == word) {
+    ::sched_yield();
+    const std::uint64_t now = now_ns();
+    if (holder_of(word) == self || now - looked < kLookAtHolderNs) continue;
+    looked = now;
+    const Liveness life = process_liveness(fabric, holder_of(word));
+    if (life == Liveness::kDead || now - start > kLongestWaitNs) return;
+    if (life == Liveness::kStopped && now - start > kStoppedHolderNs) return;
+  }
+}
+
+}  // namespace vhca

@@ -1,0 +1,46 @@
+// The far end of a transfer, carried out by the initiator: checks what the target's HCA would check, places the data, completes
+// the target's receive work request. Must never touch a QP after its owner has moved it to ERR and been told that it is so.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstdint>
+
+#include "harness/vhca/objects.h"
+
+namespace vhca {
+
+enum class Answer {
+  kPlaced,
+  kNoAnswer,         // no such QP, not ready to receive, other peer, process dead: a packet into the void
+  kBusy,             // the last holder has not let go yet: ask again at once
+  kNotReady,         // RNR: no receive work request
+  kRemoteAccess,     // NAK remote access error; the target QP is in ERR now
+  kRemoteInvalid,    // NAK invalid request; likewise
+  kRemoteOperation,  // NAK remote operational error; likewise
+  kLocalFault,       // our own memory is not there
+};
+
+struct Piece {
+  const SendEntry& send;
+  std::uint64_t offset;  // within the message
+  std::uint64_t bytes;
+  bool first;
+  bool last;  // completes the message at the target
+  iovec* local;
+  std::size_t local_count;
+};
+
+Answer place(Qp& initiator, const Piece& piece, std::uint64_t now_ns);
+
+// For an RNR: the timer that the target asks for.
+std::uint64_t rnr_timer_ns(std::uint32_t code);
+
+// The holder's half of the handshake: nobody is placing anything through this QP (a dead holder is thrown out).
+bool responder_is_free(Fabric& fabric, QpSlot& qp);
+// Waits until it is so. False: the holder was stopped in the middle, or did not let go within two seconds.
+bool wait_until_unused(Fabric& fabric, QpSlot& qp, ProcessId self);
+// Waits until whoever is at it now has let go once.
+void wait_until_unused_once(Fabric& fabric, QpSlot& qp, ProcessId self);
+
+}  // namespace vhca

@@ -1,0 +1,87 @@
+// The process's place in the fabric: the mapping, the process's slot, and the engine thread that keeps transfers going while
+// the program does not call verbs. Must never make anybody wait for the program.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "harness/vhca/fabric_layout.h"
+#include "harness/vhca/memory_move.h"
+#include "harness/vhca/objects.h"
+
+namespace vhca {
+
+inline constexpr std::uint64_t kNever = ~0ull;
+
+std::uint64_t now_ns();  // CLOCK_MONOTONIC
+
+class Runtime {
+ public:
+  // The process's runtime, made at the first call from VHCA_FABRIC and VHCA_NODE. nullptr (and a line on stderr, once) when they
+  // name no usable fabric, silently nullptr when VHCA_FABRIC is not set.
+  static Runtime* get();
+
+  Fabric& fabric() { return *fabric_; }
+  const Node& node() const { return fabric_->nodes[node_]; }
+  std::uint32_t node_index() const { return node_; }
+  ProcessId self() const { return self_; }
+  MemoryMover& mover() { return *mover_; }
+  // True in a forked child for everything that its parent made: the fabric knows the parent only.
+  bool is_forked_copy() const { return forked_.load(std::memory_order_relaxed); }
+
+  // First context opened / last one closed: takes and gives back the process's slot, starts and stops the engine. 0 or an errno.
+  int add_user();
+  void remove_user();
+
+  void add_qp(Qp& qp);
+  void remove_qp(Qp& qp);  // returns when no other thread holds it
+  void add_cq(Cq& cq);
+  void remove_cq(Cq& cq);
+
+  // Something is to be done for the QP at that time (kNever: nothing). Caller holds its send_lock.
+  void schedule(Qp& qp, std::uint64_t due_ns);
+
+  // Runs what is due. Called by the engine and by everybody who polls.
+  void progress(std::uint64_t now);
+  void progress_if_due();
+
+  // After this returns, no transfer that began before it is still using anything of this process (but those of stopped or dead
+  // initiators), our own initiators included. Used when a memory region goes.
+  void wait_for_transfers();
+
+ private:
+  Runtime() = default;
+  static std::unique_ptr<Runtime> open();
+  static void after_fork_in_child();
+  void run_engine();
+  void look_at_shared_flags(bool heartbeat);
+  void activate(Qp& qp);  // due now; the caller holds lock_
+  std::uint64_t sleep_until(std::uint64_t now, std::uint64_t woke_ns) const;
+
+  Fabric* fabric_ = nullptr;
+  std::uint32_t node_ = 0;
+  ProcessId self_ = 0;
+  std::unique_ptr<MemoryMover> mover_;
+  std::atomic<bool> forked_{false};
+
+  std::mutex user_lock_;
+  int users_ = 0;
+  std::thread engine_;
+  std::atomic<bool> stop_{false};
+
+  std::mutex lock_;  // the lists below, and is_active, pins, due_ns of each QP
+  std::vector<Qp*> qps_;
+  std::vector<Qp*> active_;
+  std::vector<Cq*> cqs_;
+  std::atomic<std::uint64_t> next_due_{kNever};
+  std::atomic<std::uint64_t> engine_wakes_ns_{0};  // when it will look again by itself
+  std::atomic<std::uint64_t> polled_ns_{0};        // when the program polled last, roughly
+
+  std::uint64_t beacon_ = 0;
+};
+
+}  // namespace vhca
