@@ -1,0 +1,260 @@
+#include "faultinject/control/board.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <set>
+#include <thread>
+
+#include "faultinject/control/board_host.h"
+
+namespace faultinject {
+namespace {
+
+using namespace std::chrono_literals;
+
+// The board as an injected process maps it.
+class Mapped {
+ public:
+  explicit Mapped(const std::string& path) {
+    const int fd = open(path.c_str(), O_RDWR);
+    memory_ = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+  }
+  ~Mapped() { munmap(memory_, sizeof(Board)); }
+  Board& operator*() const { return *static_cast<Board*>(memory_); }
+  Board* operator->() const { return static_cast<Board*>(memory_); }
+
+ private:
+  void* memory_;
+};
+
+class BoardTest : public testing::Test {
+ protected:
+  BoardHost host = BoardHost::create({{"node0", 2}, {"node1", 2}}, 42);
+  Mapped board{host.path()};
+
+  static FaultSpec spec(FaultKind kind = FaultKind::kPortDown, const char* target = "node1/nic0") {
+    FaultSpec spec;
+    spec.kind = kind;
+    spec.target = parse_target(target);
+    return spec;
+  }
+  bool advance_to(uint64_t now) {
+    bool changed = false;
+    advance(*board, now, changed);
+    return changed;
+  }
+};
+
+TEST_F(BoardTest, what_is_written_by_the_host_is_read_by_the_process) {
+  EXPECT_EQ(board->magic, kBoardMagic);
+  EXPECT_EQ(board->bytes, sizeof(Board));
+  EXPECT_STREQ(board->nodes[1].name, "node1");
+  const uint32_t id = host.arm(spec());
+  const FaultEntry& entry = board->faults[id - 1];
+  EXPECT_TRUE(entry.hits(1, 0));
+  EXPECT_FALSE(entry.hits(1, 1));
+  EXPECT_FALSE(entry.hits(0, 0));
+  EXPECT_FALSE(entry.hits(kMaxNodes, 0));
+}
+
+TEST_F(BoardTest, an_armed_fault_waits_for_its_trigger) {
+  const uint32_t id = host.arm(spec());
+  EXPECT_EQ(host.state(id).phase, FaultState::Phase::kArmed);
+  EXPECT_EQ(host.state(id).triggered_ns, 0u);
+  host.fire(id);
+  EXPECT_EQ(host.state(id).phase, FaultState::Phase::kFired);
+  EXPECT_GT(host.state(id).triggered_ns, 0u);
+  EXPECT_EQ(host.state(id).t0_ns, 0u) << "it has touched nothing";
+  host.heal(id);
+  EXPECT_EQ(host.state(id).phase, FaultState::Phase::kHealed);
+  host.fire(id);
+  EXPECT_EQ(host.state(id).phase, FaultState::Phase::kHealed) << "one firing per fault";
+}
+
+TEST_F(BoardTest, a_healed_fault_never_fires) {
+  FaultSpec armed = spec();
+  armed.trigger.kind = Trigger::Kind::kEvent;
+  armed.trigger.event = "x";
+  const uint32_t id = host.arm(armed);
+  host.heal_all();
+  host.event("x", 0);
+  EXPECT_EQ(host.state(id).phase, FaultState::Phase::kHealed);
+  EXPECT_EQ(host.state(id).triggered_ns, 0u);
+}
+
+TEST_F(BoardTest, time_counts_from_the_start_or_from_the_first_send) {
+  FaultSpec from_start = spec(), from_op = spec();
+  from_start.trigger.kind = from_op.trigger.kind = Trigger::Kind::kTime;
+  from_start.trigger.after = from_op.trigger.after = 1h;
+  from_op.trigger.since_first_op = true;
+  const uint32_t a = host.arm(from_start), b = host.arm(from_op);
+  const uint64_t hour = 3600ull * 1000000000;
+  const uint64_t start = board->start_ns.load();
+  EXPECT_FALSE(advance_to(start + hour - 1));
+  EXPECT_TRUE(advance_to(start + hour));
+  EXPECT_EQ(board->faults[a - 1].phase.load(), Phase::kFired);
+  EXPECT_EQ(board->faults[b - 1].phase.load(), Phase::kArmed);
+  note_first_op(*board, start + 5);
+  note_first_op(*board, start + 500);
+  EXPECT_FALSE(advance_to(start + hour + 4));
+  EXPECT_TRUE(advance_to(start + hour + 5));
+  EXPECT_EQ(board->faults[b - 1].phase.load(), Phase::kFired);
+}
+
+TEST_F(BoardTest, the_next_deadline_is_what_advance_returns) {
+  FaultSpec timed = spec();
+  timed.trigger.kind = Trigger::Kind::kTime;
+  timed.trigger.after = 1h;
+  host.arm(timed);
+  bool changed = false;
+  EXPECT_EQ(advance(*board, board->start_ns.load(), changed), board->start_ns.load() + 3600ull * 1000000000);
+}
+
+TEST_F(BoardTest, an_iteration_fires_at_its_number_or_later_and_only_once) {
+  FaultSpec armed = spec();
+  armed.trigger.kind = Trigger::Kind::kEvent;
+  armed.trigger.event = "iteration";
+  armed.trigger.value = 60;
+  const uint32_t id = host.arm(armed);
+  EXPECT_FALSE(offer_event(*board, "iteration", 59, 1000));
+  EXPECT_FALSE(offer_event(*board, "migration", 60, 1000));
+  EXPECT_TRUE(offer_event(*board, "iteration", 61, 2000));
+  EXPECT_FALSE(offer_event(*board, "iteration", 62, 3000));
+  EXPECT_EQ(board->faults[id - 1].triggered_ns.load(), 2000u);
+}
+
+TEST_F(BoardTest, another_event_with_a_value_fires_at_that_value_only) {
+  FaultSpec armed = spec();
+  armed.trigger.kind = Trigger::Kind::kEvent;
+  armed.trigger.event = "rail_down";
+  armed.trigger.value = 2;
+  host.arm(armed);
+  EXPECT_FALSE(offer_event(*board, "rail_down", 3, 1000));
+  EXPECT_TRUE(offer_event(*board, "rail_down", 2, 1000));
+}
+
+TEST_F(BoardTest, the_random_phase_comes_from_the_seed) {
+  FaultSpec armed = spec();
+  armed.trigger.kind = Trigger::Kind::kEvent;
+  armed.trigger.event = "x";
+  armed.trigger.phase_up_to = 20ms;
+  std::set<uint64_t> phases;
+  for (int i = 0; i < 20; i++) phases.insert(board->faults[host.arm(armed) - 1].phase_delay_ns);
+  EXPECT_GT(phases.size(), 15u);
+  EXPECT_LE(*phases.rbegin(), 20000000u);
+
+  BoardHost same = BoardHost::create({{"node0", 2}, {"node1", 2}}, 42);
+  Mapped again{same.path()};
+  BoardHost other = BoardHost::create({{"node0", 2}, {"node1", 2}}, 43);
+  Mapped different{other.path()};
+  for (int i = 0; i < 5; i++) {
+    same.arm(armed);
+    other.arm(armed);
+  }
+  EXPECT_EQ(again->faults[4].phase_delay_ns, board->faults[4].phase_delay_ns);
+  EXPECT_NE(different->faults[4].phase_delay_ns, board->faults[4].phase_delay_ns);
+
+  const FaultEntry& entry = board->faults[0];
+  offer_event(*board, "x", 0, 1000);
+  EXPECT_EQ(entry.phase.load(), Phase::kArmed) << "its phase is still to pass";
+  EXPECT_FALSE(advance_to(1000 + *phases.begin() - 1));
+  EXPECT_TRUE(advance_to(1000 + *phases.rbegin()));
+  EXPECT_EQ(entry.phase.load(), Phase::kFired);
+}
+
+TEST_F(BoardTest, t0_is_the_earliest_effect_and_a_duration_counts_from_it) {
+  FaultSpec timed = spec();
+  timed.duration = 500ms;
+  const uint32_t id = host.arm(timed);
+  FaultEntry& entry = board->faults[id - 1];
+  fire_now(entry, 1000);
+  took_effect(entry, 5000);
+  took_effect(entry, 3000);
+  took_effect(entry, 4000);
+  EXPECT_EQ(entry.t0_ns.load(), 3000u);
+  EXPECT_FALSE(advance_to(500003000 - 1));
+  EXPECT_TRUE(advance_to(500003000));
+  EXPECT_EQ(entry.phase.load(), Phase::kHealed);
+  EXPECT_EQ(entry.healed_ns.load(), 500003000u);
+}
+
+TEST_F(BoardTest, an_impossible_target_is_refused_when_armed) {
+  EXPECT_THROW(host.arm(spec(FaultKind::kNoop, "node2/nic0")), PlanError);
+  EXPECT_THROW(host.arm(spec(FaultKind::kNoop, "node1/nic2")), PlanError);
+  EXPECT_THROW(host.state(1), std::out_of_range);
+}
+
+TEST_F(BoardTest, a_claim_is_given_once_whoever_asks) {
+  std::atomic<int> given{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; t++)
+    threads.emplace_back([&] {
+      for (uint64_t key = 1; key <= 500; key++) given += claim(*board, key);
+    });
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(given.load(), 500);
+}
+
+TEST_F(BoardTest, addresses_are_found_by_gid_and_by_lid) {
+  uint8_t gid[16] = {0xfe, 0x80, 1}, other[16] = {0xfe, 0x80, 2}, none[16] = {};
+  add_address(*board, {1, 1}, 1, 0, gid);
+  add_address(*board, {0, 1}, 1, 7, nullptr);
+  add_address(*board, {0, 0}, 1, 0, none);
+  NicAddress owner{};
+  ASSERT_TRUE(find_address(*board, gid, 0, owner));
+  EXPECT_EQ(owner.node, 1u);
+  EXPECT_EQ(owner.nic, 1u);
+  EXPECT_FALSE(find_address(*board, other, 7, owner)) << "a global address is looked up by its GID only";
+  ASSERT_TRUE(find_address(*board, nullptr, 7, owner));
+  EXPECT_EQ(owner.node, 0u);
+  EXPECT_FALSE(find_address(*board, nullptr, 0, owner));
+  EXPECT_EQ(board->address_count.load(), 2u);
+  add_address(*board, {1, 1}, 1, 0, gid);
+  EXPECT_EQ(board->address_count.load(), 2u) << "the same address by a second process";
+}
+
+TEST_F(BoardTest, witnesses_come_in_the_order_of_their_time_and_half_written_ones_are_left_out) {
+  const uint32_t id = host.arm(spec());
+  add_witness(*board, {id, 2000, 7, "1", 1, 0, 33, uint32_t(Effect::kWcShown), 12});
+  board->witness_count.fetch_add(1);  // a process killed between claim and record
+  add_witness(*board, {id, 1000, 7, "1", 1, 0, 33, uint32_t(Effect::kQpToErr), 0});
+  const std::vector<Witness> all = host.witnesses();
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0].what, "QP moved to ERR");
+  EXPECT_EQ(all[1].what, "WC 12 shown");
+  EXPECT_EQ(all[1].node, "node1");
+  EXPECT_EQ(host.witnesses(id).size(), 2u);
+  EXPECT_EQ(host.state(id).witnesses, 2u);
+}
+
+TEST_F(BoardTest, a_dead_process_gives_up_its_place_and_its_doorbell_is_heard_while_it_lives) {
+  const pid_t child = fork();
+  if (child == 0) _exit(enroll(*board, getpid()) != nullptr ? 0 : 1);
+  int status = 0;
+  waitpid(child, &status, 0);
+  ASSERT_EQ(status, 0);
+  EXPECT_EQ(host.processes(), 0u);
+  ProcessEntry* mine = enroll(*board, getpid());
+  EXPECT_EQ(mine, &board->processes[0]);
+  EXPECT_EQ(host.processes(), 1u);
+  const uint32_t seen = mine->doorbell.load();
+  std::thread sleeper([&] { wait_for_ring(*mine, seen, UINT64_MAX); });
+  host.arm(spec());
+  sleeper.join();
+  wait_for_ring(*mine, mine->doorbell.load(), monotonic_ns() + 1000);  // and a deadline ends the sleep
+}
+
+TEST(BoardHost, limits_are_told) {
+  EXPECT_THROW(BoardHost::create({}, 1), std::invalid_argument);
+  EXPECT_THROW(BoardHost::create({{"", 1}}, 1), std::invalid_argument);
+  EXPECT_THROW(BoardHost::create({{std::string(40, 'x'), 1}}, 1), std::invalid_argument);
+  EXPECT_THROW(BoardHost::create({{"node0", 65}}, 1), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace faultinject
