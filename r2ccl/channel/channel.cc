@@ -156,7 +156,7 @@ Urgency Channel::step(const Tick& tick) {
     }
     return Urgency::kIdle;
   }
-  if (status() == Status::kConnecting && tick.now - created_ > nanoseconds(core_.config.connect_bound)) {
+  if (status() == Status::kConnecting && tick.now > created_ + nanoseconds(core_.config.connect_bound)) {
     fail(Error{ErrorCode::kSystem, "channel " + std::to_string(number_) + ": no connection to " + peer_name() + " within " +
                                        std::to_string(core_.config.connect_bound.count()) + " ms (R2CC_CONNECT_MS)" +
                                        (what_failed_.empty() ? "" : "; " + what_failed_)});
