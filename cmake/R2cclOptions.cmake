@@ -1,4 +1,5 @@
 # Language level, warnings, sanitizers, ccache and output folders.
+set(CMAKE_INSTALL_LIBDIR lib CACHE STRING "Libraries; bin/ and this one must stand beside each other")
 include(GNUInstallDirs)
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)

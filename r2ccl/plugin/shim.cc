@@ -39,7 +39,7 @@ void to_nccl(LogLevel level, const char* file, int line, const char* text) {
   const ncclDebugLogLevel nccl_level = level == LogLevel::kWarn   ? NCCL_LOG_WARN
                                        : level == LogLevel::kInfo ? NCCL_LOG_INFO
                                                                   : NCCL_LOG_TRACE;
-  logger(nccl_level, NCCL_INIT | NCCL_NET, file, line, "NET/R2CCL : %s", text);
+  logger(nccl_level, NCCL_INIT | NCCL_NET, file, line, "%s", text);
 }
 
 ncclResult_t to_nccl(ErrorCode code) {
@@ -93,9 +93,9 @@ ncclResult_t guarded(const char* name, Call&& call) noexcept {
   try {
     return call();
   } catch (const std::exception& e) {
-    R2_WARN("%s: unexpected exception: %s", name, e.what());
+    R2_WARN("NET/R2CCL: %s: unexpected exception: %s", name, e.what());
   } catch (...) {
-    R2_WARN("%s: unexpected exception", name);
+    R2_WARN("NET/R2CCL: %s: unexpected exception", name);
   }
   return ncclInternalError;
 }
@@ -126,7 +126,7 @@ ncclResult_t report(const Error& error) {
   std::string text(r2ccl::name(error.code));
   text.append(": ").append(error.message);
   if (!advised.empty()) text.append(". ").append(advised);
-  if (first_time(text)) R2_WARN("%s", text.c_str());
+  if (first_time(text)) R2_WARN("NET/R2CCL: %s", text.c_str());
   return to_nccl(error.code);
 }
 
@@ -158,10 +158,11 @@ ncclResult_t init_context(void** context, uint64_t communicator, ncclNetCommConf
     *context = nullptr;
     if (ncclResult_t result = init(logger); result != ncclSuccess) return result;
     if (config && config->trafficClass != NCCL_NET_TRAFFIC_CLASS_UNDEF) {
-      R2_INFO("the communicator's traffic class %d is not used: NCCL_IB_TC sets it for the process",
-              config->trafficClass);
+      R2_INFO(
+          "NET/R2CCL: the communicator's traffic class %d is not used: NCCL_IB_TC sets it for the process",
+          config->trafficClass);
     }
-    R2_INFO("communicator %016" PRIx64 " uses %d NICs", communicator,
+    R2_INFO("NET/R2CCL: communicator %016" PRIx64 " uses %d NICs", communicator,
             g_process.load(std::memory_order_acquire)->net->devices());
     *context = std::make_unique<Communicator>(Communicator{communicator}).release();
     return ncclSuccess;
