@@ -3,8 +3,7 @@
 #   lib/           libnccl-net-r2ccl.so, libfaultinject.so
 #   lib/vhca/      the virtual HCA's libibverbs.so.1, in a folder of its own
 #   share/r2ccl/   scenarios, plots, the schema of results
-# The folders stand to each other as they do in the build tree. Each package installs its own programs and
-# libraries; data is installed here.
+# The folders stand to each other as they do in the build tree. Each package installs its own part.
 add_custom_target(runtime)
 foreach(target r2bench r2bench-cpu-rank vhca-exec nccl-net-r2ccl faultinject vhca)
   if(TARGET ${target})
@@ -12,7 +11,4 @@ foreach(target r2bench r2bench-cpu-rank vhca-exec nccl-net-r2ccl faultinject vhc
   endif()
 endforeach()
 
-install(DIRECTORY scenarios DESTINATION share/r2ccl FILES_MATCHING PATTERN "*.yaml")
-install(DIRECTORY plots DESTINATION share/r2ccl FILES_MATCHING PATTERN "*.py")
-install(DIRECTORY results DESTINATION share/r2ccl FILES_MATCHING PATTERN "*.schema.json")
 install(FILES LICENSE README.md DESTINATION share/doc/r2ccl)
