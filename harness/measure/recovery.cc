@@ -78,12 +78,12 @@ void set_floor(const Record& record, const FaultWindow& window, const std::map<u
                FaultSample& sample) {
   uint32_t segment = 0;  // the largest that an affected stream carries
   double own_rate = 0;   // bits/s of the fastest affected stream before the fault
-  const uint64_t open_before =
-      record.open.elapsed(window.t0_ns) - record.open.elapsed(std::min(window.before_from_ns, window.t0_ns));
+  const uint64_t open_before = record.open.elapsed(window.before_until_ns) -
+                               record.open.elapsed(std::min(window.before_from_ns, window.before_until_ns));
   std::map<uint32_t, uint64_t> bytes;
   for (const Delivery& d : record.deliveries) {
     if (d.time_ns <= window.before_from_ns) continue;
-    if (d.time_ns > window.t0_ns) break;
+    if (d.time_ns > window.before_until_ns) break;
     if (!streams.count(d.stream)) continue;
     segment = std::max(segment, d.bytes);
     bytes[d.stream] += d.bytes;
@@ -162,7 +162,7 @@ void analyse_fault(const Record& record, const FaultWindow& window, FaultSample&
   sample.why_not_sampled = why_not_in_flight(record, window, streams);
   sample.sampled = sample.why_not_sampled.empty();
   set_floor(record, window, streams, sample);
-  sample.before_gbps = rate_gbps(record, {window.before_from_ns, window.t0_ns});
+  sample.before_gbps = rate_gbps(record, {window.before_from_ns, window.before_until_ns});
 
   const FenceStart* fence = answering_fence(record, window);
   uint64_t moved_ns = window.t0_ns;  // when the last of the affected streams had delivered on its new path

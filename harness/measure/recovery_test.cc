@@ -41,7 +41,7 @@ struct Synthetic {
 
 FaultWindow nic0_down(uint64_t t0_ms) {
   FaultWindow window;
-  window.t0_ns = t0_ms * kMs;
+  window.t0_ns = window.before_until_ns = t0_ms * kMs;
   window.until_ns = 2000 * kMs;
   window.targets = {{1, 0}};
   window.limit = 0.5;

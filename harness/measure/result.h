@@ -154,6 +154,8 @@ struct ModeResult {
   size_t faults_planned = 0;
   size_t faults_witnessed = 0;
   size_t faults_sampled = 0;
+  size_t faults_unrecovered = 0;  ///< sampled, but the rate never came back: recover_ms then holds how long it was
+                                  ///< waited for, which is less than the truth
   Distribution detect_ms, migrate_ms, recover_ms, blackout_ms;  ///< over the sampled faults
   std::map<std::string, size_t> detected_by;                    ///< how often by which
   double floor_ms = 0;     ///< largest over the samples

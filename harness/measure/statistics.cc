@@ -39,15 +39,13 @@ double student_t95(size_t degrees) {
 MeanBound mean_upper95(const std::vector<double>& values) {
   MeanBound bound;
   bound.n = values.size();
+  bound.upper95 = std::numeric_limits<double>::infinity();
   if (values.empty()) return bound;
   double sum = 0;
   for (double v : values) sum += v;
   const double n = double(values.size());
   bound.mean = sum / n;
-  if (values.size() < 2) {
-    bound.upper95 = std::numeric_limits<double>::infinity();
-    return bound;
-  }
+  if (values.size() < 2) return bound;
   double squares = 0;
   for (double v : values) squares += (v - bound.mean) * (v - bound.mean);
   bound.upper95 = bound.mean + student_t95(values.size() - 1) * std::sqrt(squares / (n - 1) / n);

@@ -42,6 +42,7 @@ TEST(Statistics, upper_bound_of_the_mean_is_mean_plus_t_times_standard_error) {
   EXPECT_DOUBLE_EQ(bound.mean, 2);
   EXPECT_NEAR(bound.upper95, 2 + 2.920 / std::sqrt(3.0), 1e-12);
   EXPECT_TRUE(std::isinf(mean_upper95({5}).upper95));
+  EXPECT_TRUE(std::isinf(mean_upper95({}).upper95));  // nothing measured is no overhead of zero
 }
 
 TEST(Statistics, overhead_is_taken_pair_by_pair) {

@@ -69,7 +69,8 @@ double rate_gbps(const Record& record, Interval window);
 /// What is asked about one firing of a fault.
 struct FaultWindow {
   uint64_t t0_ns = 0;
-  uint64_t before_from_ns = 0;  ///< the undisturbed time before the fault begins here
+  uint64_t before_from_ns = 0;   ///< the undisturbed time begins here …
+  uint64_t before_until_ns = 0;  ///< … and ends here: this fault, or an earlier one that is still there
   uint64_t until_ns = 0;        ///< its heal, the next fault or the end of the job
   std::vector<NicId> targets;
   bool single_qp = false;       ///< it hits single QPs: only the streams that were fenced are affected

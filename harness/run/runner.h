@@ -33,13 +33,15 @@ struct Progress {
 
 struct RunOptions {
   std::vector<std::string> modes;  ///< names of the scenario's modes to run, in this order; empty: all
-  size_t repeats = 1;              ///< firings of the scenario's faults within one job
+  size_t repeats = 0;              ///< firings of the fault list within one job; 0: the scenario's
   std::optional<uint64_t> seed;    ///< overrides the scenario's
   std::string out_dir;             ///< exists; per-rank logs go to <out_dir>/logs
   /// Folders of the build: programs and libraries. Empty: beside the running program (<exe>/.. as in
   /// build/bin and build/lib).
   std::string bin_dir;
   std::string lib_dir;
+  /// Overrides the scenario's fabric: vhca, verbs, or none (for net plugins that need no RDMA device).
+  std::string fabric;
   /// TCP port on the loopback for the ranks' bootstrap; 0: no port at all (socket pairs).
   uint16_t bootstrap_port = 0;
   std::optional<std::chrono::milliseconds> time_limit;  ///< per job, overrides the scenario's

@@ -1,0 +1,53 @@
+#include "harness/fabric/vhca_fabric.h"
+
+#include <unistd.h>
+
+#include <utility>
+
+#include "harness/vhca/fabric_host.h"
+
+namespace r2bench {
+namespace {
+
+vhca::FabricSpec spec_of(const Fabric& shape) {
+  vhca::FabricSpec spec;
+  for (int n = 0; n < shape.nodes; ++n)
+    spec.nodes.push_back({node_name(n), std::vector<vhca::PortSpec>(
+                                            size_t(shape.nics_per_node), {shape.nic_rate_bits_per_s, shape.latency})});
+  return spec;
+}
+
+class VhcaFabric final : public DeviceFabric {
+ public:
+  VhcaFabric(const Fabric& shape, std::string folder)
+      : host_(vhca::FabricHost::create(spec_of(shape))), folder_(std::move(folder)) {}
+
+  std::string evidence() const override { return "emulated"; }
+  std::map<std::string, std::string> environment(int node) const override {
+    return {{"VHCA_FABRIC", host_.path()}, {"VHCA_NODE", node_name(node)}};
+  }
+  std::vector<std::string> library_folders() const override { return {folder_}; }
+  std::optional<uint64_t> carried_bytes(int node, int nic) const override {
+    const vhca::PortCounters counters = host_.counters(size_t(node), size_t(nic));
+    return counters.tx_bytes + counters.rx_bytes;
+  }
+
+ private:
+  vhca::FabricHost host_;
+  std::string folder_;
+};
+
+}  // namespace
+
+std::unique_ptr<DeviceFabric> make_vhca_fabric(const Fabric& shape, const std::string& lib_dir) {
+  const std::string folder = lib_dir + "/vhca";
+  if (access((folder + "/libibverbs.so.1").c_str(), R_OK) != 0)
+    throw FabricError("the virtual HCA is missing: there is no " + folder + "/libibverbs.so.1; build it first");
+  try {
+    return std::make_unique<VhcaFabric>(shape, folder);
+  } catch (const std::invalid_argument& e) {
+    throw FabricError(std::string("the fabric cannot be made: ") + e.what());
+  }
+}
+
+}  // namespace r2bench

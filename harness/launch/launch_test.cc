@@ -1,0 +1,202 @@
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+#include <thread>
+
+#include "harness/launch/bootstrap.h"
+#include "harness/launch/output.h"
+#include "harness/launch/process.h"
+
+namespace r2bench {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::string temporary_path(const char* name) { return testing::TempDir() + "r2bench_" + name + std::to_string(getpid()); }
+
+std::string content(const std::string& path) {
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+ProcessSpec shell(const std::string& script, int output) {
+  return {"/bin/sh", {"-c", script}, current_environment(), output, -1};
+}
+
+/// Bounded wait for something that another process does.
+template <typename Condition>
+bool eventually(Condition condition) {
+  for (const auto end = std::chrono::steady_clock::now() + 20s; std::chrono::steady_clock::now() < end;
+       std::this_thread::sleep_for(2ms))
+    if (condition()) return true;
+  return false;
+}
+
+TEST(Process, tells_exit_codes_and_captures_output) {
+  const std::string path = temporary_path("out");
+  {
+    OutputCapture capture;
+    const int fd = capture.add(path);
+    Process process(shell("echo hello; echo world >&2; exit 7", fd));
+    close(fd);
+    capture.start();
+    ASSERT_TRUE(eventually([&] { return process.ended().has_value(); }));
+    EXPECT_EQ(WEXITSTATUS(*process.ended()), 7);
+  }
+  EXPECT_EQ(content(path), "hello\nworld\n");
+  unlink(path.c_str());
+}
+
+TEST(Process, a_program_that_does_not_exist_throws) {
+  const int null = open("/dev/null", O_WRONLY);
+  EXPECT_THROW(Process({"/nonexistent/program", {}, {}, null, -1}), std::system_error);
+  close(null);
+}
+
+TEST(Process, inherits_nothing_but_its_control_descriptor) {
+  const std::string path = temporary_path("fds");
+  {
+    const int leak = open("/dev/null", O_RDONLY);  // on purpose without O_CLOEXEC
+    OutputCapture capture;
+    const int fd = capture.add(path);
+    ProcessSpec spec = shell("ls /proc/self/fd | wc -l", fd);
+    spec.control_fd = leak;
+    Process process(spec);
+    close(fd);
+    capture.start();
+    ASSERT_TRUE(eventually([&] { return process.ended().has_value(); }));
+    close(leak);
+  }
+  EXPECT_EQ(std::atoi(content(path).c_str()), 5);  // 0, 1, 2, 3 and the directory that ls reads
+  unlink(path.c_str());
+}
+
+TEST(Process, dies_with_the_process_that_started_it) {
+  int tell[2];
+  ASSERT_EQ(pipe(tell), 0);
+  const pid_t middle = fork();
+  if (middle == 0) {
+    const int null = open("/dev/null", O_WRONLY);
+    Process process(shell("sleep 1000", null));
+    const pid_t pid = process.pid();
+    [[maybe_unused]] const ssize_t n = write(tell[1], &pid, sizeof(pid));
+    while (true) pause();
+  }
+  pid_t grandchild = 0;
+  ASSERT_EQ(read(tell[0], &grandchild, sizeof(grandchild)), ssize_t(sizeof(grandchild)));
+  ASSERT_EQ(kill(grandchild, 0), 0);
+  kill(middle, SIGKILL);
+  waitpid(middle, nullptr, 0);
+  // Gone, or a zombie that waits for init.
+  EXPECT_TRUE(eventually([&] {
+    if (kill(grandchild, 0) != 0) return true;
+    return content("/proc/" + std::to_string(grandchild) + "/stat").find(") Z") != std::string::npos;
+  }));
+  close(tell[0]);
+  close(tell[1]);
+}
+
+TEST(Process, kill_takes_its_children_along) {
+  const std::string path = temporary_path("group");
+  OutputCapture capture;
+  const int fd = capture.add(path);
+  Process process(shell("sleep 1000 & echo $!; wait", fd));
+  close(fd);
+  capture.start();
+  ASSERT_TRUE(eventually([&] { return !content(path).empty() && content(path).back() == '\n'; }));
+  const pid_t child = std::atoi(content(path).c_str());
+  ASSERT_EQ(kill(child, 0), 0);
+  process.kill();
+  EXPECT_TRUE(eventually([&] {
+    if (kill(child, 0) != 0) return true;
+    return content("/proc/" + std::to_string(child) + "/stat").find(") Z") != std::string::npos;
+  }));
+  unlink(path.c_str());
+}
+
+TEST(OutputCapture, is_bounded) {
+  const std::string path = temporary_path("bound");
+  {
+    OutputCapture capture(1000);
+    const int fd = capture.add(path);
+    Process process(shell("head -c 100000 /dev/zero", fd));
+    close(fd);
+    capture.start();
+    ASSERT_TRUE(eventually([&] { return process.ended().has_value(); }));
+  }
+  const std::string text = content(path);
+  EXPECT_EQ(text.substr(1000), "\n[99000 more bytes were dropped]\n");
+  unlink(path.c_str());
+}
+
+TEST(OutputCapture, tells_when_the_disk_is_full) {
+  if (access("/dev/full", W_OK) != 0) GTEST_SKIP() << "no /dev/full here";
+  OutputCapture capture;
+  const int fd = capture.add("/dev/full");
+  Process process(shell("echo hello", fd));
+  close(fd);
+  capture.start();
+  EXPECT_TRUE(eventually([&] { return capture.write_error() == ENOSPC; }));
+}
+
+TEST(Bootstrap, a_port_in_use_is_an_error_that_says_so) {
+  // Find a free port by taking it.
+  for (uint16_t port = 42000; port < 42100; ++port) {
+    try {
+      Bootstrap first(1, port);
+      try {
+        Bootstrap second(1, port);
+        FAIL() << "the second one got the port as well";
+      } catch (const std::system_error& e) {
+        EXPECT_EQ(e.code().value(), EADDRINUSE);
+      }
+      return;
+    } catch (const std::system_error&) {
+    }
+  }
+  FAIL() << "no free port";
+}
+
+TEST(MessageSocket, messages_arrive_whole_and_in_order) {
+  Bootstrap bootstrap(1, 0);
+  MessageSocket ours = bootstrap.take(0);
+  MessageSocket theirs(dup(bootstrap.inherited_fd(0)));
+  bootstrap.all_started();
+  const std::string long_text(300'000, 'x');
+  std::thread sender([&] {
+    theirs.send({{"type", "a"}, {"text", long_text}});
+    theirs.send({{"type", "b"}});
+    theirs.close();
+  });
+  const auto first = ours.receive(20s);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->at("text"), long_text);
+  EXPECT_EQ(ours.receive(20s)->at("type"), "b");
+  EXPECT_FALSE(ours.receive(20s));
+  EXPECT_TRUE(ours.closed());
+  sender.join();
+}
+
+TEST(MessageSocket, garbage_closes_the_connection) {
+  Bootstrap bootstrap(1, 0);
+  MessageSocket ours = bootstrap.take(0);
+  const uint32_t huge = 0xffffffff;
+  ASSERT_EQ(write(bootstrap.inherited_fd(0), &huge, sizeof(huge)), ssize_t(sizeof(huge)));
+  EXPECT_FALSE(ours.receive(20s));
+  EXPECT_TRUE(ours.closed());
+}
+
+}  // namespace
+}  // namespace r2bench

@@ -1,0 +1,21 @@
+#include "harness/run/build_paths.h"
+
+#include <climits>
+#include <unistd.h>
+
+namespace r2bench {
+
+BuildPaths find_build(const RunOptions& options) {
+  BuildPaths paths{options.bin_dir, options.lib_dir};
+  char self[PATH_MAX];
+  const ssize_t n = readlink("/proc/self/exe", self, sizeof(self));
+  std::string folder = n > 0 ? std::string(self, size_t(n)) : ".";
+  folder = folder.substr(0, folder.rfind('/'));
+  if (paths.bin_dir.empty()) paths.bin_dir = folder;
+  if (paths.lib_dir.empty()) paths.lib_dir = folder + "/../lib";
+  if (access(paths.rank_program().c_str(), X_OK) != 0)
+    throw UsageError("the cpu workload is missing: there is no program " + paths.rank_program());
+  return paths;
+}
+
+}  // namespace r2bench

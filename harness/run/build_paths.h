@@ -1,0 +1,21 @@
+// Where the build's programs and libraries lie.
+#pragma once
+
+#include <string>
+
+#include "harness/run/runner.h"
+
+namespace r2bench {
+
+struct BuildPaths {
+  std::string bin_dir;
+  std::string lib_dir;
+  std::string rank_program() const { return bin_dir + "/r2bench-cpu-rank"; }
+  std::string injector() const { return lib_dir + "/libfaultinject.so"; }
+};
+
+/// As the options say, else ../bin and ../lib beside the running program's folder, as in the build tree and
+/// in an installation. Throws UsageError when the rank program is not there.
+BuildPaths find_build(const RunOptions& options);
+
+}  // namespace r2bench

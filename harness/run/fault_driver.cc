@@ -1,0 +1,318 @@
+#include "harness/run/fault_driver.h"
+
+#include <algorithm>
+#include <csignal>
+
+#include "harness/fabric/device_fabric.h"
+#include "r2ccl/base/clock.h"
+
+namespace r2bench {
+namespace {
+
+using faultinject::Trigger;
+using r2ccl::kNsPerMs;
+
+// A round is long enough to measure in: the settled window wants some operations.
+constexpr uint64_t kSettleNs = 300 * kNsPerMs;
+constexpr uint64_t kSettleIterations = 4;
+constexpr uint64_t kSteadyNs = 250 * kNsPerMs;
+constexpr uint64_t kSteadyIterations = 3;
+// And no phase of it lasts longer than this, whatever the plugin does.
+constexpr uint64_t kPhaseBoundNs = 30'000 * kNsPerMs;
+constexpr size_t kCarryingDeliveries = 4;
+
+bool by_iteration(const Trigger& trigger) {
+  return trigger.kind == Trigger::Kind::kEvent && trigger.event == "iteration" && trigger.value;
+}
+
+std::string where(const Scenario& scenario, const Firing& firing) {
+  if (firing.board_id != 0) {
+    const auto& spec = scenario.faults[firing.fault];
+    return spec.target.text + " " + faultinject::to_string(spec.kind);
+  }
+  const RankFault& fault = scenario.rank_faults[firing.fault - scenario.faults.size()];
+  return node_name(fault.node) + "/rank" + std::to_string(fault.local_rank) + " " + name(fault.kind);
+}
+
+}  // namespace
+
+std::vector<NicId> nics_of(const faultinject::Target& target, const Fabric& fabric) {
+  std::vector<NicId> nics;
+  for (int node = 0; node < fabric.nodes; ++node)
+    for (int nic = 0; nic < fabric.nics_per_node; ++nic)
+      if (faultinject::pattern_matches(target.node, node_name(node)) &&
+          faultinject::pattern_matches(target.nic, "nic" + std::to_string(nic)))
+        nics.push_back({uint16_t(node), uint16_t(nic)});
+  return nics;
+}
+
+FaultDriver::FaultDriver(const Scenario& scenario, size_t repeats, uint64_t seed, faultinject::BoardHost& board,
+                         std::vector<RankLink>& ranks, const Collector& collector, Note note)
+    : scenario_(scenario),
+      repeats_(std::max<size_t>(repeats, 1)),
+      random_(seed),
+      board_(board),
+      ranks_(ranks),
+      collector_(collector),
+      note_(std::move(note)) {}
+
+const char* FaultDriver::phase_name() const {
+  switch (phase_) {
+    case Phase::kIdle: return "running";
+    case Phase::kSteady: return "running";
+    case Phase::kArmed: return "armed";
+    case Phase::kSettling: return "fault";
+    case Phase::kCarrying: return "healing";
+    case Phase::kDone: return "running";
+  }
+  return "running";
+}
+
+void FaultDriver::move(Phase phase, uint64_t now_ns) {
+  phase_ = phase;
+  phase_since_ns_ = now_ns;
+  phase_iterations_ = collector_.ended_by_all();
+}
+
+double FaultDriver::mean_iteration_ns() const {
+  const uint64_t ended = collector_.ended_by_all(), first = collector_.first_iteration_ns();
+  return ended && first ? double(r2ccl::now_ns() - first) / double(ended) : 10.0 * double(kNsPerMs);
+}
+
+void FaultDriver::arm_first() {
+  const uint64_t now = r2ccl::now_ns();
+  steady_from_ns_ = 0;  // the analysis begins at the first iteration
+  if (scenario_.faults.empty() && scenario_.rank_faults.empty()) return move(Phase::kDone, now);
+  board_.restart_clock();
+  arm_round(now);
+  move(Phase::kArmed, now);
+}
+
+void FaultDriver::arm_round(uint64_t now_ns) {
+  round_begin_ = firings_.size();
+  due_.clear();
+  rank_faults_.clear();
+  const bool first = repetition_ == 0;
+  // Later rounds keep the distances of the first, and begin at a random moment.
+  const double iteration_ns = mean_iteration_ns();
+  const uint64_t phase_ns = uint64_t(std::uniform_real_distribution<double>(0, 2 * iteration_ns)(random_));
+  const uint64_t origin_iteration = collector_.begun_by_any() + 1;
+  uint64_t base_iteration = UINT64_MAX;
+  int64_t base_time = INT64_MAX;
+  for (const auto& spec : scenario_.faults) {
+    if (by_iteration(spec.trigger)) base_iteration = std::min(base_iteration, *spec.trigger.value);
+    if (spec.trigger.kind == Trigger::Kind::kTime) base_time = std::min<int64_t>(base_time, spec.trigger.after.count());
+  }
+  for (const RankFault& fault : scenario_.rank_faults) {
+    if (fault.at_iter) base_iteration = std::min(base_iteration, uint64_t(*fault.at_iter));
+    if (fault.at_time) base_time = std::min<int64_t>(base_time, fault.at_time->count());
+  }
+
+  for (size_t i = 0; i < scenario_.faults.size(); ++i) {
+    faultinject::FaultSpec spec = scenario_.faults[i];
+    std::optional<uint64_t> fire_at;
+    if (!first && by_iteration(spec.trigger)) {
+      spec.trigger.value = origin_iteration + (*spec.trigger.value - base_iteration);
+      spec.trigger.phase_up_to = std::chrono::nanoseconds(phase_ns + 1);
+    } else if (!first && (spec.trigger.kind == Trigger::Kind::kTime || spec.trigger.kind == Trigger::Kind::kNow)) {
+      const int64_t offset = spec.trigger.kind == Trigger::Kind::kTime ? spec.trigger.after.count() - base_time : 0;
+      spec.trigger = Trigger{};
+      fire_at = now_ns + phase_ns + uint64_t(offset);
+    }
+    Firing firing;
+    firing.fault = i;
+    firing.repetition = repetition_;
+    firing.board_id = board_.arm(spec);
+    firing.armed_ns = now_ns;
+    firing.before_from_ns = steady_from_ns_;
+    firing.nics = nics_of(spec.target, scenario_.fabric);
+    firings_.push_back(firing);
+    if (fire_at) due_.push_back({firing.board_id, *fire_at});
+  }
+  for (size_t i = 0; i < scenario_.rank_faults.size(); ++i) {
+    const RankFault& fault = scenario_.rank_faults[i];
+    Firing firing;
+    firing.fault = scenario_.faults.size() + i;
+    firing.repetition = repetition_;
+    firing.rank = fault.node * scenario_.fabric.ranks_per_node + fault.local_rank;
+    firing.armed_ns = now_ns;
+    firing.before_from_ns = steady_from_ns_;
+    RankFaultState state;
+    state.firing = firings_.size();
+    if (fault.at_iter)
+      state.due_iteration = first ? uint64_t(*fault.at_iter) : origin_iteration + (uint64_t(*fault.at_iter) - base_iteration);
+    else if (!first)
+      state.due_ns = now_ns + phase_ns + uint64_t(fault.at_time->count() - base_time);
+    firings_.push_back(firing);
+    rank_faults_.push_back(state);
+  }
+}
+
+void FaultDriver::fire_due(uint64_t now_ns) {
+  for (const Due& due : due_)
+    if (now_ns >= due.at_ns) board_.fire(due.board_id);
+  std::erase_if(due_, [&](const Due& due) { return now_ns >= due.at_ns; });
+}
+
+void FaultDriver::run_rank_faults(uint64_t now_ns) {
+  for (RankFaultState& state : rank_faults_) {
+    Firing& firing = firings_[state.firing];
+    const RankFault& fault = scenario_.rank_faults[firing.fault - scenario_.faults.size()];
+    RankLink& rank = ranks_[size_t(firing.rank)];
+    if (!state.begun) {
+      const uint64_t first = collector_.first_iteration_ns();
+      if (repetition_ == 0 && fault.at_time && first) state.due_ns = first + uint64_t(fault.at_time->count());
+      if (now_ns < state.due_ns && collector_.begun_by_any() <= state.due_iteration) continue;
+      state.begun = true;
+      firing.triggered_ns = now_ns;
+      if (fault.kind == RankFaultKind::kReceiverSleep) {
+        rank.send({{"type", "sleep"}, {"ns", int64_t(fault.duration.count())}});
+        continue;
+      }
+      rank.process().signal(fault.kind == RankFaultKind::kKill ? SIGKILL : SIGSTOP);
+      firing.t0_ns = r2ccl::now_ns();
+      if (fault.kind == RankFaultKind::kKill) state.over = true;
+      continue;
+    }
+    if (state.over) continue;
+    if (fault.kind == RankFaultKind::kReceiverSleep) {
+      if (rank.slept.empty()) continue;
+      firing.t0_ns = rank.slept.front().first;
+      firing.healed_ns = rank.slept.front().second;
+      rank.slept.pop_front();
+      state.over = true;
+    } else if (now_ns >= firing.t0_ns + uint64_t(fault.duration.count())) {
+      rank.process().signal(SIGCONT);
+      firing.healed_ns = r2ccl::now_ns();
+      state.over = true;
+    }
+  }
+}
+
+std::vector<Firing> FaultDriver::firings() const {
+  std::vector<Firing> result = firings_;
+  for (Firing& firing : result) {
+    if (firing.board_id == 0) continue;
+    const faultinject::FaultState state = board_.state(firing.board_id);
+    firing.triggered_ns = state.triggered_ns;
+    firing.t0_ns = state.t0_ns;
+    firing.healed_ns = state.healed_ns;
+  }
+  return result;
+}
+
+bool FaultDriver::all_fired(uint64_t& last_t0_ns) const {
+  const auto all = firings();
+  last_t0_ns = 0;
+  for (size_t i = round_begin_; i < all.size(); ++i) {
+    if (all[i].t0_ns == 0) return false;
+    last_t0_ns = std::max(last_t0_ns, all[i].t0_ns);
+  }
+  return true;
+}
+
+/// Faults that heal by themselves have done so, and the job has run on for long enough to be measured.
+bool FaultDriver::round_over(uint64_t now_ns) const {
+  const auto all = firings();
+  uint64_t last_ns = phase_since_ns_;
+  for (size_t i = round_begin_; i < all.size(); ++i) {
+    const bool heals = all[i].board_id == 0 ? scenario_.rank_faults[all[i].fault - scenario_.faults.size()].kind != RankFaultKind::kKill
+                                            : scenario_.faults[all[i].fault].duration.has_value();
+    if (heals && all[i].healed_ns == 0) return false;
+    last_ns = std::max(last_ns, all[i].healed_ns);
+  }
+  return now_ns >= last_ns + kSettleNs && collector_.ended_by_all() >= phase_iterations_ + kSettleIterations;
+}
+
+void FaultDriver::heal_round(uint64_t now_ns) {
+  for (size_t i = round_begin_; i < firings_.size(); ++i)
+    if (firings_[i].board_id != 0 && board_.state(firings_[i].board_id).healed_ns == 0) {
+      board_.heal(firings_[i].board_id);
+      firings_[i].healed_by_driver = true;
+    }
+  healed_at_ns_ = now_ns;
+  note_(now_ns, "healed", "round " + std::to_string(repetition_ + 1));
+}
+
+bool FaultDriver::carries_again() const {
+  for (size_t i = round_begin_; i < firings_.size(); ++i)
+    for (const NicId& nic : firings_[i].nics)
+      // A NIC on which no channel has its home never carried anything.
+      if (collector_.deliveries_on(nic, healed_at_ns_) < kCarryingDeliveries &&
+          int(nic.nic) < (scenario_.workload.channels > 0 ? scenario_.workload.channels : scenario_.fabric.nics_per_node))
+        return false;
+  return true;
+}
+
+void FaultDriver::tick(uint64_t now_ns) {
+  if (phase_ == Phase::kIdle || phase_ == Phase::kDone) return;
+  fire_due(now_ns);
+  run_rank_faults(now_ns);
+  const auto all = firings();
+  for (size_t i = round_begin_; i < all.size(); ++i)
+    if (all[i].t0_ns != 0 && std::find(noted_.begin(), noted_.end(), i) == noted_.end()) {
+      noted_.push_back(i);
+      note_(all[i].t0_ns, "fault", where(scenario_, all[i]));
+    }
+  uint64_t last_t0 = 0;
+  const bool last_round = repetition_ + 1 >= repeats_;
+  const auto give_up = [&](const std::string& why) {
+    gave_up_ = why;
+    note_(now_ns, "gave_up", why);
+    move(Phase::kDone, now_ns);
+  };
+  const bool too_long = now_ns > phase_since_ns_ + kPhaseBoundNs;
+  switch (phase_) {
+    case Phase::kArmed:
+      if (all_fired(last_t0))
+        move(Phase::kSettling, now_ns);
+      // A first round may lie far ahead, but within the planned iterations; a later one was due at once.
+      else if (repetition_ == 0 && collector_.ended_by_all() > uint64_t(scenario_.workload.iters))
+        give_up("a fault had not struck by the last planned iteration");
+      else if (repetition_ > 0 && too_long) give_up("a fault of round " + std::to_string(repetition_ + 1) + " found nothing to strike");
+      break;
+    case Phase::kSettling:
+      if (round_over(now_ns)) {
+        if (last_round) return move(Phase::kDone, now_ns);
+        heal_round(now_ns);
+        move(Phase::kCarrying, now_ns);
+      } else if (too_long) {
+        give_up("the job did not go on after round " + std::to_string(repetition_ + 1));
+      }
+      break;
+    case Phase::kCarrying:
+      if (carries_again()) {
+        steady_from_ns_ = now_ns;
+        move(Phase::kSteady, now_ns);
+      } else if (too_long) {
+        give_up("the target carried no traffic within 30 s of its healing in round " + std::to_string(repetition_ + 1));
+      }
+      break;
+    case Phase::kSteady:
+      if (now_ns >= phase_since_ns_ + kSteadyNs && collector_.ended_by_all() >= phase_iterations_ + kSteadyIterations) {
+        ++repetition_;
+        arm_round(now_ns);
+        move(Phase::kArmed, now_ns);
+      } else if (too_long) {
+        give_up("the job stood still before round " + std::to_string(repetition_ + 2));
+      }
+      break;
+    case Phase::kIdle:
+    case Phase::kDone: break;
+  }
+}
+
+bool FaultDriver::pausing(uint64_t) const {
+  return std::any_of(rank_faults_.begin(), rank_faults_.end(),
+                     [](const RankFaultState& state) { return state.begun && !state.over; });
+}
+
+void FaultDriver::release() {
+  for (RankFaultState& state : rank_faults_) {
+    if (!state.begun || state.over) continue;
+    ranks_[size_t(firings_[state.firing].rank)].process().signal(SIGCONT);
+    state.over = true;
+  }
+}
+
+}  // namespace r2bench

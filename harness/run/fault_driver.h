@@ -1,0 +1,110 @@
+// Breaks things on schedule: arms the scenario's faults on the board, sends the signals that are no verbs
+// fault, and, for --repeats, heals and breaks again at seeded random phases, each time only once the target
+// carries traffic again. Called once per tick; never waits.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "faultinject/control/board_host.h"
+#include "harness/measure/collector.h"
+#include "harness/run/rank_link.h"
+#include "harness/scenario/scenario.h"
+
+namespace r2bench {
+
+/// One arming of one fault, and what became of it.
+struct Firing {
+  size_t fault = 0;  ///< index into faults, then rank_faults
+  size_t repetition = 0;
+  uint32_t board_id = 0;          ///< 0: a rank fault
+  int rank = -1;                  ///< of a rank fault
+  uint64_t armed_ns = 0;
+  uint64_t triggered_ns = 0;
+  uint64_t t0_ns = 0;
+  uint64_t healed_ns = 0;
+  bool healed_by_driver = false;
+  uint64_t before_from_ns = 0;    ///< since when the job had run undisturbed
+  std::vector<NicId> nics;        ///< NICs that the fault strikes
+};
+
+/// A line for the event log and the live display.
+using Note = std::function<void(uint64_t time_ns, const std::string& name, const std::string& text)>;
+
+class FaultDriver {
+ public:
+  FaultDriver(const Scenario& scenario, size_t repeats, uint64_t seed, faultinject::BoardHost& board,
+              std::vector<RankLink>& ranks, const Collector& collector, Note note);
+
+  /// All ranks are warm and wait for their first iteration: arms the first round.
+  void arm_first();
+  /// Advances. `now_ns` is CLOCK_MONOTONIC.
+  void tick(uint64_t now_ns);
+  /// Nothing more is to be fired, healed or waited for; the job may end after its planned iterations.
+  bool done() const { return phase_ == Phase::kDone; }
+  /// A rank is stopped or asleep now by our own doing: silence is no stall.
+  bool pausing(uint64_t now_ns) const;
+  /// Ends what is still going on (SIGCONT, heal), so that the job can stop.
+  void release();
+
+  size_t repetition() const { return repetition_; }
+  const char* phase_name() const;
+  /// Times as the board has them now.
+  std::vector<Firing> firings() const;
+  /// Why it gave up before all repetitions were through; empty when it did not.
+  const std::string& gave_up() const { return gave_up_; }
+
+ private:
+  enum class Phase { kIdle, kSteady, kArmed, kSettling, kCarrying, kDone };
+
+  void arm_round(uint64_t now_ns);
+  void fire_due(uint64_t now_ns);
+  void run_rank_faults(uint64_t now_ns);
+  bool all_fired(uint64_t& last_t0_ns) const;
+  bool round_over(uint64_t now_ns) const;
+  void heal_round(uint64_t now_ns);
+  bool carries_again() const;
+  void move(Phase phase, uint64_t now_ns);
+  double mean_iteration_ns() const;
+
+  struct RankFaultState {
+    size_t firing = 0;  ///< index into firings_
+    bool begun = false, over = false;
+    uint64_t due_iteration = UINT64_MAX;
+    uint64_t due_ns = UINT64_MAX;
+  };
+  struct Due {
+    uint32_t board_id;
+    uint64_t at_ns;
+  };
+
+  const Scenario& scenario_;
+  size_t repeats_;
+  std::mt19937_64 random_;
+  faultinject::BoardHost& board_;
+  std::vector<RankLink>& ranks_;
+  const Collector& collector_;
+  Note note_;
+
+  Phase phase_ = Phase::kIdle;
+  uint64_t phase_since_ns_ = 0;
+  uint64_t phase_iterations_ = 0;  ///< ended by all when the phase began
+  uint64_t steady_from_ns_ = 0;
+  uint64_t healed_at_ns_ = 0;
+  size_t repetition_ = 0;
+  std::vector<Firing> firings_;
+  size_t round_begin_ = 0;  ///< first firing of this round
+  std::vector<Due> due_;
+  std::vector<RankFaultState> rank_faults_;
+  std::vector<size_t> noted_;
+  std::string gave_up_;
+};
+
+/// The NICs of the job that a target names.
+std::vector<NicId> nics_of(const faultinject::Target& target, const Fabric& fabric);
+
+}  // namespace r2bench

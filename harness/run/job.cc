@@ -1,0 +1,311 @@
+#include "harness/run/job.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <system_error>
+#include <thread>
+
+#include "harness/workload/cpu/rank_config.h"
+#include "r2ccl/base/clock.h"
+
+namespace r2bench {
+
+using r2ccl::kNsPerMs;
+
+namespace {
+
+constexpr auto kTick = std::chrono::milliseconds(2);
+constexpr uint64_t kProgressNs = 100 * kNsPerMs;
+constexpr uint64_t kAbortGraceNs = 1'000 * kNsPerMs;   // others may see the error themselves
+constexpr uint64_t kAbortBoundNs = 6'000 * kNsPerMs;   // then they are killed
+constexpr uint64_t kCloseBoundNs = 10'000 * kNsPerMs;
+constexpr uint64_t kGrantAheadNs = 250 * kNsPerMs;
+
+uint64_t ns(std::chrono::nanoseconds duration) { return uint64_t(duration.count()); }
+
+}  // namespace
+
+Job::Job(const Scenario& scenario, const Mode& mode, const RunOptions& options, const BuildPaths& paths,
+         size_t repeats, uint64_t seed, const std::string& log_prefix, const std::atomic<bool>& cancel,
+         Progress progress)
+    : scenario_(scenario),
+      mode_(mode),
+      options_(options),
+      paths_(paths),
+      repeats_(std::max<size_t>(repeats, 1)),
+      seed_(seed),
+      log_prefix_(log_prefix),
+      cancel_(cancel),
+      progress_(std::move(progress)) {}
+
+Job::~Job() = default;  // RankLink's processes are killed with it
+
+template <typename Predicate>
+bool Job::all_ranks(Predicate predicate) const {
+  return std::all_of(ranks_.begin(), ranks_.end(), predicate);
+}
+
+void Job::note(uint64_t time_ns, const std::string& name, const std::string& text, const std::string& source) {
+  LoggedEvent event;
+  event.time_ns = time_ns;
+  event.source = source;
+  event.name = name;
+  event.text = text;
+  notes_.push_back(event);
+  progress_.note = name + (text.empty() ? "" : ": " + text);
+}
+
+void Job::move(Phase phase, uint64_t now_ns) {
+  phase_ = phase;
+  phase_since_ns_ = now_ns;
+  last_moved_ns_ = now_ns;
+}
+
+JobRecord Job::run() {
+  start_ranks();
+  move(Phase::kStarting, start_ns_);
+  while (phase_ != Phase::kOver) {
+    tick(r2ccl::now_ns());
+    std::this_thread::sleep_for(kTick);
+  }
+  return collect();
+}
+
+void Job::tick(uint64_t now_ns) {
+  bool moved = collector_->drain() > 0 && collector_->delivered_bytes() != last_bytes_;
+  last_bytes_ = collector_->delivered_bytes();
+  for (RankLink& rank : ranks_) {
+    if (bootstrap_) rank.connect(*bootstrap_, rank_config(rank));
+    moved = rank.poll() > 0 || moved;
+  }
+  look_at_ranks(now_ns);
+  if (driver_ && (phase_ == Phase::kRunning || phase_ == Phase::kStopping)) driver_->tick(now_ns);
+  advance_phase(now_ns);
+  watch(now_ns, moved);
+  report_progress(now_ns, false);
+}
+
+/// The first thing that went wrong decides the outcome; what follows from it does not.
+void Job::end_with(Outcome outcome, const std::string& error, uint64_t time_ns) {
+  if (outcome_ == Outcome::kOk || (error_ns_ != 0 && time_ns < error_ns_ && outcome == Outcome::kError && outcome_ == Outcome::kError)) {
+    outcome_ = outcome;
+    error_ = error;
+    error_ns_ = time_ns;
+    note(time_ns, name(outcome), error);
+  }
+  if (phase_ < Phase::kAborting) move(Phase::kAborting, r2ccl::now_ns());
+}
+
+void Job::look_at_ranks(uint64_t now_ns) {
+  for (RankLink& rank : ranks_) {
+    if (rank.has_error) end_with(Outcome::kError, rank.error, rank.error_ns);
+    const auto status = rank.ended();
+    if (!status || phase_ == Phase::kAborting) continue;
+    rank.poll();  // its last words
+    if (rank.has_error) {
+      end_with(Outcome::kError, rank.error, rank.error_ns);
+    } else if (WIFSIGNALED(*status)) {
+      end_with(Outcome::kKilled, rank.label() + " died of signal " + std::to_string(WTERMSIG(*status)) + " (" +
+                                     strsignal(WTERMSIG(*status)) + ")", now_ns);
+    } else if (phase_ != Phase::kClosing || WEXITSTATUS(*status) != kRankOk) {
+      end_with(Outcome::kError, rank.label() + " ended unexpectedly with exit code " +
+                                    std::to_string(WEXITSTATUS(*status)) + "; its output is in " +
+                                    log_paths_[size_t(rank.rank())], now_ns);
+    }
+  }
+}
+
+void Job::grant(uint64_t now_ns) {
+  if (final_) return;
+  const uint64_t planned = uint64_t(scenario_.workload.iters);
+  uint64_t wanted = planned;
+  bool final = true;
+  if (repeats_ > 1) {
+    // The job runs for as long as there are faults to come: a little is granted ahead, so that the end, too,
+    // can be agreed.
+    const uint64_t ended = collector_->ended_by_all(), first = collector_->first_iteration_ns();
+    const double mean_ns = ended && first ? double(now_ns - first) / double(ended) : double(kGrantAheadNs);
+    wanted = ended + std::max<uint64_t>(4, uint64_t(double(kGrantAheadNs) / mean_ns));
+    final = driver_->done() && granted_ >= planned;
+    if (final) wanted = granted_;
+    if (driver_->done() && !final) wanted = std::max(wanted, planned);
+  }
+  if (wanted <= granted_ && !final) return;
+  granted_ = std::max(granted_, wanted);
+  final_ = final;
+  for (RankLink& rank : ranks_) rank.send({{"type", "grant"}, {"iterations", granted_}, {"final", final_}});
+}
+
+void Job::advance_phase(uint64_t now_ns) {
+  switch (phase_) {
+    case Phase::kStarting:
+      if (all_ranks([](const RankLink& r) { return !r.handles.is_null(); })) {
+        for (RankLink& rank : ranks_) {
+          RankLink& next = ranks_[size_t(rank.rank() + 1) % ranks_.size()];
+          if (rank.handles.size() != next.handles.size())
+            return end_with(Outcome::kError, rank.label() + " and " + next.label() + " see different numbers of NICs (" +
+                                                 std::to_string(rank.devices.size()) + " and " +
+                                                 std::to_string(next.devices.size()) + ")", now_ns);
+        }
+        for (RankLink& rank : ranks_)
+          rank.send({{"type", "handles"}, {"handles", ranks_[size_t(rank.rank() + 1) % ranks_.size()].handles}});
+        for (RankLink& rank : ranks_) rank.handles = nullptr;
+      }
+      if (all_ranks([](const RankLink& r) { return r.ready; })) {
+        bootstrap_.reset();
+        for (RankLink& rank : ranks_) rank.send({{"type", "start"}});
+        move(Phase::kWarming, now_ns);
+      }
+      break;
+    case Phase::kWarming:
+      if (all_ranks([](const RankLink& r) { return r.warm; })) {
+        driver_->arm_first();
+        move(Phase::kRunning, now_ns);
+        grant(now_ns);
+      }
+      break;
+    case Phase::kRunning:
+      grant(now_ns);
+      if (final_) move(Phase::kStopping, now_ns);
+      break;
+    case Phase::kStopping:
+      if (all_ranks([](const RankLink& r) { return r.finished; })) {
+        for (RankLink& rank : ranks_) rank.send({{"type", "close"}});
+        move(Phase::kClosing, now_ns);
+      }
+      break;
+    case Phase::kClosing: {
+      bool all_ended = true;
+      for (RankLink& rank : ranks_) all_ended = all_ended && rank.ended();
+      if (all_ended) move(Phase::kOver, now_ns);
+      if (now_ns > phase_since_ns_ + kCloseBoundNs)
+        end_with(Outcome::kHang, "a rank did not close within 10 s" + evidence_of_hang(), now_ns);
+      break;
+    }
+    case Phase::kAborting: {
+      bool all_ended = true;
+      for (RankLink& rank : ranks_) all_ended = all_ended && rank.ended();
+      if (driver_) driver_->release();
+      const bool at_once = outcome_ == Outcome::kCancelled || outcome_ == Outcome::kHang;
+      if (!told_to_abort_ && (now_ns > phase_since_ns_ + kAbortGraceNs || at_once)) {
+        told_to_abort_ = true;
+        for (RankLink& rank : ranks_) rank.send({{"type", "abort"}});
+      }
+      // Those that hang, and those that a user no longer waits for, get half a second to say their last words.
+      if (all_ended || now_ns > phase_since_ns_ + (at_once ? kAbortGraceNs / 2 : kAbortBoundNs)) {
+        for (RankLink& rank : ranks_) {
+          if (!rank.ended()) note(now_ns, "killed", rank.label() + " had not ended by itself");
+          rank.process().signal(SIGKILL);
+        }
+        move(Phase::kOver, now_ns);
+      }
+      break;
+    }
+    case Phase::kOver: break;
+  }
+}
+
+void Job::watch(uint64_t now_ns, bool moved) {
+  if (phase_ == Phase::kOver || phase_ == Phase::kAborting) return;
+  if (cancel_) return end_with(Outcome::kCancelled, "cancelled", now_ns);
+  if (moved || (driver_ && driver_->pausing(now_ns))) last_moved_ns_ = now_ns;
+  const Timeouts& bounds = scenario_.timeouts;
+  const uint64_t job_ns = options_.time_limit ? ns(*options_.time_limit) : ns(bounds.job);
+  if (phase_ == Phase::kStarting && now_ns > phase_since_ns_ + ns(bounds.setup))
+    end_with(Outcome::kHang, "set-up took longer than " + std::to_string(ns(bounds.setup) / 1'000'000'000) + " s" + evidence_of_hang(), now_ns);
+  else if (phase_ != Phase::kStarting && now_ns > last_moved_ns_ + ns(bounds.stall))
+    end_with(Outcome::kHang, "nothing moved for " + std::to_string(ns(bounds.stall) / 1'000'000) + " ms" + evidence_of_hang(), now_ns);
+  else if (now_ns > start_ns_ + job_ns)
+    end_with(Outcome::kHang, "the job took longer than " + std::to_string(job_ns / 1'000'000'000) + " s" + evidence_of_hang(), now_ns);
+}
+
+void Job::report_progress(uint64_t now_ns, bool force) {
+  if (!options_.progress || (!force && now_ns < last_progress_ns_ + kProgressNs)) return;
+  const uint64_t bytes = collector_->delivered_bytes();
+  if (last_progress_ns_) progress_.gbps = 8.0 * double(bytes - last_progress_bytes_) / double(now_ns - last_progress_ns_);
+  last_progress_ns_ = now_ns;
+  last_progress_bytes_ = bytes;
+  switch (phase_) {
+    case Phase::kStarting:
+    case Phase::kWarming: progress_.phase = "starting"; break;
+    case Phase::kRunning:
+    case Phase::kStopping: progress_.phase = driver_->phase_name(); break;
+    case Phase::kClosing:
+    case Phase::kAborting: progress_.phase = "stopping"; break;
+    case Phase::kOver: progress_.phase = "done"; break;
+  }
+  progress_.iteration = collector_->ended_by_all();
+  progress_.iterations = repeats_ > 1 ? 0 : uint64_t(scenario_.workload.iters);
+  progress_.repetition = driver_ ? driver_->repetition() : 0;
+  progress_.repeats = repeats_;
+  progress_.elapsed = std::chrono::milliseconds((now_ns - start_ns_) / kNsPerMs);
+  options_.progress(progress_);
+}
+
+JobRecord Job::collect() {
+  JobRecord job;
+  job.mode = &mode_;
+  job.end_ns = r2ccl::now_ns();
+  job.start_ns = start_ns_;
+  job.wakeup_ms = ticker_->stop();
+  collector_->drain();
+  for (RankLink& rank : ranks_) {
+    for (int i = 0; i < 100 && !rank.ended(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    rank.poll();
+    const int status = rank.ended().value_or(0);
+    RankResult result;
+    result.rank = rank.rank();
+    result.node = rank.node();
+    result.label = rank.label();
+    result.pid = rank.pid();
+    if (WIFSIGNALED(status)) result.signal = WTERMSIG(status);
+    if (WIFEXITED(status)) result.exit_code = WEXITSTATUS(status);
+    result.outcome = rank.has_error ? Outcome::kError
+                     : result.signal ? Outcome::kKilled
+                     : result.exit_code == kRankAborted ? Outcome::kCancelled
+                     : result.exit_code ? Outcome::kError : Outcome::kOk;
+    result.error = rank.error;
+    result.warnings = rank.warnings;
+    result.log_path = log_paths_[size_t(rank.rank())];
+    result.iterations = collector_->ended(size_t(rank.rank()));
+    job.correctness.wrong_elements += rank.correctness.wrong_elements;
+    job.correctness.duplicated += rank.correctness.duplicated;
+    job.correctness.lost += rank.correctness.lost;
+    job.correctness.size_errors += rank.correctness.size_errors;
+    job.correctness.checked_elements += rank.correctness.checked_elements;
+    job.correctness.checked_iterations += rank.correctness.checked_iterations;
+    job.labels.push_back(rank.label());
+    if (job.plugin.empty() && rank.hello) job.plugin = rank.plugin_name + " v" + std::to_string(rank.plugin_abi);
+    job.ranks.push_back(std::move(result));
+  }
+  if (outcome_ == Outcome::kError) {
+    // The plugin's own words name the NIC and the reason: those of the rank that failed first.
+    for (const RankResult& rank : job.ranks)
+      if (rank.error == error_ && !rank.warnings.empty()) error_ += "; the plugin said: " + rank.warnings.back();
+  }
+  if (output_->write_error() != 0)
+    note(job.end_ns, "log_write_failed", std::string("the ranks' output could not be written: ") + strerror(output_->write_error()));
+  job.outcome = outcome_;
+  job.error = error_;
+  job.error_ns = error_ns_;
+  // After an error the job only falls apart: what is measured ends with it.
+  const uint64_t measured_until = outcome_ == Outcome::kOk ? phase_since_ns_ : (error_ns_ ? error_ns_ : job.end_ns);
+  job.record = collector_->record(std::min(measured_until, job.end_ns));
+  job.trace = collector_->events();
+  job.trace_lost = collector_->lost();
+  if (driver_) {
+    job.firings = driver_->firings();
+    if (!driver_->gave_up().empty() && job.outcome == Outcome::kOk) note(job.end_ns, "incomplete", driver_->gave_up());
+  }
+  job.witnesses = board_->witnesses();
+  job.notes = notes_;
+  job.environment = rank_environment(ranks_[0]);
+  job.evidence = fabric_->evidence();
+  report_progress(job.end_ns, true);
+  return job;
+}
+
+}  // namespace r2bench

@@ -1,0 +1,109 @@
+// One job of one mode: starts the ranks, lets them run, breaks things on schedule, watches that it moves, ends
+// it, and hands over what was recorded. Whatever happens, no rank outlives the call.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/fabric/device_fabric.h"
+#include "harness/launch/output.h"
+#include "harness/measure/collector.h"
+#include "harness/measure/ticker.h"
+#include "harness/run/build_paths.h"
+#include "harness/run/fault_driver.h"
+#include "harness/run/rank_link.h"
+#include "harness/run/runner.h"
+
+namespace r2bench {
+
+/// What a job leaves: the raw material of a ModeResult.
+struct JobRecord {
+  const Mode* mode = nullptr;
+  Outcome outcome = Outcome::kOk;
+  std::string error;
+  uint64_t error_ns = 0;
+  std::vector<RankResult> ranks;
+  Correctness correctness;
+  Record record;
+  std::vector<RankEvent> trace;
+  std::vector<std::string> labels;  ///< of the ranks
+  uint64_t trace_lost = 0;
+  std::vector<Firing> firings;
+  std::vector<faultinject::Witness> witnesses;
+  std::vector<LoggedEvent> notes;   ///< the runner's own
+  Distribution wakeup_ms;
+  std::map<std::string, std::string> environment;  ///< of the ranks, without what concerns one rank only
+  std::string plugin;               ///< "r2ccl v11"
+  std::string evidence;
+  uint64_t start_ns = 0, end_ns = 0;
+};
+
+class Job {
+ public:
+  Job(const Scenario& scenario, const Mode& mode, const RunOptions& options, const BuildPaths& paths, size_t repeats,
+      uint64_t seed, const std::string& log_prefix, const std::atomic<bool>& cancel, Progress progress);
+  ~Job();
+
+  /// Runs it to its end. Throws UsageError and std::system_error before any rank has started only.
+  JobRecord run();
+
+ private:
+  enum class Phase { kStarting, kWarming, kRunning, kStopping, kClosing, kAborting, kOver };
+
+  void start_ranks();
+  std::map<std::string, std::string> rank_environment(const RankLink& rank) const;
+  nlohmann::json rank_config(const RankLink& rank) const;
+  void tick(uint64_t now_ns);
+  void advance_phase(uint64_t now_ns);
+  void look_at_ranks(uint64_t now_ns);
+  void watch(uint64_t now_ns, bool moved);
+  void grant(uint64_t now_ns);
+  void end_with(Outcome outcome, const std::string& error, uint64_t time_ns);
+  void move(Phase phase, uint64_t now_ns);
+  void note(uint64_t time_ns, const std::string& name, const std::string& text, const std::string& source = "runner");
+  void report_progress(uint64_t now_ns, bool force);
+  std::string evidence_of_hang() const;
+  template <typename Predicate>
+  bool all_ranks(Predicate predicate) const;
+  JobRecord collect();
+
+  const Scenario& scenario_;
+  const Mode& mode_;
+  const RunOptions& options_;
+  const BuildPaths& paths_;
+  size_t repeats_;
+  uint64_t seed_;
+  std::string log_prefix_;
+  const std::atomic<bool>& cancel_;
+  Progress progress_;
+
+  std::unique_ptr<DeviceFabric> fabric_;
+  std::unique_ptr<faultinject::BoardHost> board_;
+  std::unique_ptr<Collector> collector_;
+  std::unique_ptr<Bootstrap> bootstrap_;
+  std::unique_ptr<OutputCapture> output_;
+  std::vector<std::string> log_paths_;
+  std::vector<RankLink> ranks_;
+  std::unique_ptr<FaultDriver> driver_;
+  std::unique_ptr<Ticker> ticker_;
+
+  Phase phase_ = Phase::kStarting;
+  uint64_t phase_since_ns_ = 0;
+  uint64_t start_ns_ = 0;
+  uint64_t last_moved_ns_ = 0;
+  uint64_t last_bytes_ = 0;
+  uint64_t granted_ = 0;
+  bool final_ = false;
+  bool told_to_abort_ = false;
+  Outcome outcome_ = Outcome::kOk;
+  std::string error_;
+  uint64_t error_ns_ = 0;
+  std::vector<LoggedEvent> notes_;
+  uint64_t last_progress_ns_ = 0, last_progress_bytes_ = 0;
+};
+
+}  // namespace r2bench

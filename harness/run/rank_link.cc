@@ -1,0 +1,58 @@
+#include "harness/run/rank_link.h"
+
+#include <algorithm>
+
+namespace r2bench {
+
+bool RankLink::connect(Bootstrap& bootstrap, const nlohmann::json& config) {
+  if (socket_.fd() >= 0) return true;
+  socket_ = bootstrap.take(size_t(rank_));
+  if (socket_.fd() < 0) return false;
+  socket_.send(config);
+  return true;
+}
+
+size_t RankLink::poll() {
+  size_t count = 0;
+  while (auto message = socket_.receive(std::chrono::milliseconds(0))) {
+    take(*message);
+    ++count;
+  }
+  return count;
+}
+
+void RankLink::take(const nlohmann::json& message) {
+  const std::string type = message.value("type", "");
+  if (message.contains("warnings")) warnings = message["warnings"].get<std::vector<std::string>>();
+  if (type == "hello") {
+    hello = true;
+    plugin_name = message.value("plugin", "");
+    plugin_abi = message.value("abi", 0);
+    devices = message["devices"].get<std::vector<std::string>>();
+  } else if (type == "handles") {
+    handles = message["handles"];
+  } else if (type == "ready") {
+    ready = true;
+  } else if (type == "warm") {
+    warm = true;
+  } else if (type == "aborted") {
+    aborted = true;
+  } else if (type == "slept") {
+    slept.emplace_back(message.value("from_ns", uint64_t{0}), message.value("to_ns", uint64_t{0}));
+  } else if (type == "error" && !has_error) {
+    has_error = true;
+    error = message.value("text", "");
+    error_kind = message.value("kind", "");
+    error_ns = message.value("time_ns", uint64_t{0});
+  } else if (type == "correctness" || type == "finished") {
+    correctness.wrong_elements = message.value("wrong", uint64_t{0});
+    correctness.duplicated = message.value("duplicated", uint64_t{0});
+    correctness.lost = message.value("lost", uint64_t{0});
+    correctness.size_errors = message.value("size_errors", uint64_t{0});
+    correctness.checked_elements = message.value("checked", uint64_t{0});
+    correctness.checked_iterations = message.value("checked_iterations", uint64_t{0});
+    finished = finished || type == "finished";
+  }
+}
+
+}  // namespace r2bench

@@ -1,0 +1,157 @@
+#include "harness/run/runner.h"
+
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <ctime>
+#include <fstream>
+#include <thread>
+
+#include "harness/measure/statistics.h"
+#include "harness/run/evaluate.h"
+#include "harness/run/job.h"
+
+namespace r2bench {
+namespace {
+
+std::string utc_now() {
+  const time_t now = time(nullptr);
+  tm utc{};
+  gmtime_r(&now, &utc);
+  char text[32];
+  strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+std::map<std::string, std::string> machine() {
+  std::map<std::string, std::string> facts;
+  utsname system{};
+  if (uname(&system) == 0) {
+    facts["kernel"] = std::string(system.sysname) + " " + system.release;
+    facts["machine"] = system.machine;
+  }
+  facts["cores"] = std::to_string(std::thread::hardware_concurrency());
+  std::ifstream cpu("/proc/cpuinfo");
+  for (std::string line; std::getline(cpu, line);)
+    if (line.rfind("model name", 0) == 0) {
+      facts["cpu"] = line.substr(std::min(line.size(), line.find(':') + 2));
+      break;
+    }
+  facts["compiler"] = "g++ " __VERSION__;
+#ifdef NDEBUG
+  facts["build"] = "optimised, without assertions";
+#else
+  facts["build"] = "with assertions";
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+  facts["sanitizer"] = "address";
+#elif defined(__SANITIZE_THREAD__)
+  facts["sanitizer"] = "thread";
+#endif
+  return facts;
+}
+
+std::vector<const Mode*> chosen_modes(const Scenario& scenario, const RunOptions& options) {
+  std::vector<const Mode*> modes;
+  if (options.modes.empty())
+    for (const Mode& mode : scenario.modes) modes.push_back(&mode);
+  for (const std::string& label : options.modes) {
+    const Mode* mode = scenario.find_mode(label);
+    if (!mode) throw UsageError("the scenario '" + scenario.name + "' has no mode '" + label + "'");
+    modes.push_back(mode);
+  }
+  if (modes.empty()) throw UsageError("the scenario '" + scenario.name + "' has no mode to run");
+  return modes;
+}
+
+void check_shape(const Scenario& scenario) {
+  if (scenario.fabric.ranks() < 2) throw UsageError("a job needs two ranks or more; the scenario has one");
+  std::vector<faultinject::NodeShape> nodes;
+  for (int n = 0; n < scenario.fabric.nodes; ++n)
+    nodes.push_back({node_name(n), uint32_t(scenario.fabric.nics_per_node)});
+  try {
+    for (const auto& fault : scenario.faults) faultinject::check_targets(fault, nodes);
+  } catch (const faultinject::PlanError& e) {
+    throw UsageError(e.what());
+  }
+}
+
+/// Each mode against the first baseline (or the first mode), pair by pair.
+std::vector<Overhead> overheads(const std::vector<const Mode*>& modes, const std::vector<std::vector<ModeResult>>& jobs) {
+  std::vector<Overhead> result;
+  size_t reference = 0;
+  while (reference < modes.size() && modes[reference]->kind != ModeKind::kBaseline) ++reference;
+  if (reference == modes.size()) reference = 0;
+  for (size_t m = 0; m < modes.size(); ++m) {
+    if (m == reference) continue;
+    std::vector<double> with, without;
+    for (size_t p = 0; p < std::min(jobs[m].size(), jobs[reference].size()); ++p) {
+      const ModeResult &a = jobs[m][p], &b = jobs[reference][p];
+      if (a.outcome != Outcome::kOk || b.outcome != Outcome::kOk) continue;
+      if (a.row.time_us <= 0 || b.row.time_us <= 0) continue;
+      with.push_back(a.row.time_us);
+      without.push_back(b.row.time_us);
+    }
+    Overhead overhead = paired_overhead(with, without);
+    overhead.mode = modes[m]->label;
+    overhead.against = modes[reference]->label;
+    result.push_back(std::move(overhead));
+  }
+  return result;
+}
+
+}  // namespace
+
+RunResult run_scenario(const Scenario& scenario, const RunOptions& options, const std::atomic<bool>& cancel) {
+  const std::vector<const Mode*> modes = chosen_modes(scenario, options);
+  check_shape(scenario);
+  const BuildPaths paths = find_build(options);
+  RunResult result;
+  result.scenario = scenario.name;
+  result.source = scenario.source_file;
+  result.seed = options.seed.value_or(scenario.seed);
+  result.repeats = options.repeats > 0 ? options.repeats : size_t(std::max(scenario.repeats, 1));
+  result.started_at = utc_now();
+  result.environment = machine();
+
+  const size_t pairs = size_t(std::max(scenario.pairs, 0)), rounds = std::max<size_t>(pairs, 1);
+  std::vector<std::vector<ModeResult>> jobs(modes.size());
+  for (size_t round = 0; round < rounds && !cancel; ++round) {
+    for (size_t k = 0; k < modes.size() && !cancel; ++k) {
+      // Turn the order from pair to pair, so that what drifts with time does not favour one mode.
+      const size_t m = (k + round) % modes.size();
+      Progress progress;
+      progress.mode = modes[m]->label;
+      progress.mode_index = m;
+      progress.mode_count = modes.size();
+      progress.pair = round;
+      progress.pairs = pairs;
+      const std::string prefix = modes[m]->label + (pairs ? "-pair" + std::to_string(round) : "") + "-";
+      try {
+        Job job(scenario, *modes[m], options, paths, result.repeats, result.seed, prefix, cancel, progress);
+        const JobRecord record = job.run();
+        result.evidence = record.evidence;
+        if (!record.plugin.empty()) result.environment["plugin"] = record.plugin;
+        jobs[m].push_back(evaluate(scenario, record));
+      } catch (const FabricError& e) {
+        throw UsageError(e.what());
+      }
+    }
+  }
+  result.cancelled = cancel;
+  for (size_t m = 0; m < modes.size(); ++m) {
+    if (jobs[m].empty()) continue;
+    std::vector<const ModeResult*> all;
+    for (const ModeResult& job : jobs[m]) all.push_back(&job);
+    result.modes.push_back(pool(all));
+  }
+  if (pairs > 0 && modes.size() > 1) result.overheads = overheads(modes, jobs);
+  if (pairs > 0)
+    for (size_t round = 0; round < rounds; ++round)
+      for (auto& of_mode : jobs)
+        if (round < of_mode.size()) result.jobs.push_back(std::move(of_mode[round]));
+  return result;
+}
+
+}  // namespace r2bench
