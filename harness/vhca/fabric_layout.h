@@ -207,6 +207,7 @@ struct Fabric {
   std::atomic<std::uint32_t> next_pd;
   std::atomic<std::uint32_t> next_page;  // where to look for free pages first
   std::atomic<std::uint32_t> pages_used;  // pages at and above were never claimed
+  std::atomic<std::uint64_t> reclaimed_ns;  // when somebody last looked for dead processes
   Node nodes[kMaxNodes];
   ProcessSlot processes[kMaxProcesses];
   SlotTable<QpSlot, kMaxQueuePairs> queue_pairs;

@@ -56,28 +56,35 @@ void release_owned(SlotTable<Slot, n>& table, ProcessId id) {
   }
 }
 
-void release_property(Fabric& fabric, ProcessId id) {
+// False: an initiator that lives still holds one of its QPs. Then nothing that it may be writing to is given away yet; the next look
+// finds it gone. New holds are impossible: the QP's number is taken away first.
+bool release_property(Fabric& fabric, ProcessId id) {
+  bool unused = true;
   // Numbers and keys first: nobody must find a QP or MR whose memory is already someone else's.
   for (MrSlot& mr : fabric.memory_regions.used())
     if (mr.owner.load(std::memory_order_relaxed) == id) mr.key.store(0);
   for (QpSlot& qp : fabric.queue_pairs.used()) {
     if (qp.owner.load(std::memory_order_relaxed) != id) continue;
     const std::uint32_t number = qp.number.exchange(0);
+    const auto holder = static_cast<ProcessId>(qp.responder.load() & 0xffffffffu);
+    if (holder != 0 && holder != id && process_liveness(fabric, holder) != Liveness::kDead) unused = false;
     if (number == 0) continue;
     for (std::size_t p = 0; p < fabric.port_count; ++p) {
       release_flows_of(fabric.ports[p].tx, number);
       release_flows_of(fabric.ports[p].rx, number);
     }
   }
+  if (!unused) return false;
   release_owned(fabric.memory_regions, id);
   release_owned(fabric.completion_queues, id);
   release_owned(fabric.queue_pairs, id);
   release_all_pages(fabric, id);
+  return true;
 }
 
 void reclaim_slot(Fabric& fabric, ProcessSlot& slot, std::uint64_t claim) {
   const ProcessId id = slot.id.load();
-  if (id != 0) release_property(fabric, id);
+  if (id != 0 && !release_property(fabric, id)) return;
   // The id goes first: a slot that is free never shows an old id. Both steps may be repeated by another process.
   ProcessId expected_id = id;
   slot.id.compare_exchange_strong(expected_id, 0);

@@ -41,7 +41,8 @@ class Target {
       }
       seen = slot_.responder.load();
     }
-    if (holder_of(seen) != 0 || !slot_.responder.compare_exchange_strong(seen, (seen & ~kHolderMask) + kOneHold + self)) {
+    hold_ = (seen & ~kHolderMask) + kOneHold + self;
+    if (holder_of(seen) != 0 || !slot_.responder.compare_exchange_strong(seen, hold_)) {
       busy_ = true;
       return;
     }
@@ -60,7 +61,8 @@ class Target {
   void release() {
     if (!held_) return;
     held_ = false;
-    slot_.responder.store(slot_.responder.load(std::memory_order_relaxed) & ~kHolderMask);
+    std::uint64_t ours = hold_;
+    slot_.responder.compare_exchange_strong(ours, hold_ & ~kHolderMask);
   }
 
  private:
@@ -73,6 +75,7 @@ class Target {
   }
 
   QpSlot& slot_;
+  std::uint64_t hold_ = 0;
   bool held_ = false;
   bool busy_ = false;
 };

@@ -274,7 +274,7 @@ void Runtime::run_engine() {
   ::prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
   ProcessSlot& slot = fabric_->processes[slot_of_process(self_)];
   std::uint32_t seen = slot.doorbell.load();
-  std::uint64_t woke = 0, looked = 0, reclaimed = now_ns();
+  std::uint64_t woke = 0, looked = 0;
   while (!stop_.load()) {
     const std::uint64_t now = now_ns();
     const std::uint64_t until = sleep_until(now, woke);
@@ -295,10 +295,10 @@ void Runtime::run_engine() {
       if (heartbeat) looked = woke;
       look_at_shared_flags(heartbeat);
     }
-    if (woke - reclaimed > kReclaimNs) {
-      reclaimed = woke;
-      reclaim_dead_processes(*fabric_);
-    }
+    std::uint64_t reclaimed = fabric_->reclaimed_ns.load();
+    if (heartbeat && woke - reclaimed > kReclaimNs && reclaimed < woke &&
+        fabric_->reclaimed_ns.compare_exchange_strong(reclaimed, woke))
+      reclaim_dead_processes(*fabric_);  // one process does it for all
     const std::uint64_t due = next_due_.load(std::memory_order_relaxed);
     if (due <= woke) progress(woke);
   }
