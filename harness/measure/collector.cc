@@ -43,7 +43,7 @@ void Collector::take(uint32_t rank, const Event& event) {
     case EventType::kSegmentDelivered: {
       segments_seen_ = true;
       segment_bytes_ += event.a;
-      const auto remote = remote_nic_.find(uint64_t(rank) << 32 | (event.c & 0xffffffff));
+      const auto remote = remote_nic_.find({rank, event.channel, uint32_t(event.c)});
       segments_.push_back({event.time_ns, uint32_t(event.a), stream_of(rank, event.channel, true), event.nic,
                            remote == remote_nic_.end() ? kNoNic : remote->second, uint32_t(event.c)});
       return;
@@ -54,7 +54,7 @@ void Collector::take(uint32_t rank, const Event& event) {
           {event.time_ns, uint32_t(event.a), stream_of(rank, event.channel, false), event.nic, kNoNic, 0});
       return;
     case EventType::kPathOpened:
-      remote_nic_[uint64_t(rank) << 32 | (event.a & 0xffffffff)] = uint16_t(event.b);
+      remote_nic_[{rank, event.channel, uint32_t(event.a)}] = uint16_t(event.b);
       break;
     default: break;
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -69,7 +70,7 @@ class Collector {
   std::vector<Delivery> segments_, messages_;
   std::vector<Stream> segment_streams_, message_streams_;
   std::map<uint64_t, uint32_t> segment_index_, message_index_;   // rank << 32 | channel
-  std::map<uint64_t, uint16_t> remote_nic_;                      // rank << 32 | path id
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, uint16_t> remote_nic_;  // rank, channel, path id
   uint64_t lost_ = 0;
 };
 

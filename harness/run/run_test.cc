@@ -149,6 +149,7 @@ TEST_F(Run, one_changed_byte_is_one_wrong_element_of_a_send_recv) {
 TEST_F(Run, a_changed_contribution_is_wrong_at_every_rank_that_got_it) {
   scenario_.fabric.nodes = 3;
   scenario_.workload.channels = 1;
+  scenario_.workload.dtype = DataType::kInt32;  // a float's last bit may be rounded away by the next sum
   misbehave("corrupt:1:0");  // the first partial sum that rank 1 receives: it is reduced and goes everywhere
   EXPECT_EQ(run().correctness.wrong_elements, 3u);
 }
