@@ -1,0 +1,231 @@
+// The program from its command line to its exit status, with a runner that answers from memory.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "harness/cli/commands.h"
+#include "harness/cli/exit_codes.h"
+#include "harness/report/sample_result.h"
+
+namespace r2bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Program : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "cli_test_XXXXXX").string();
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    root = pattern;
+    before = fs::current_path();
+    fs::current_path(root);
+    ::setenv("R2BENCH_SHARE", R2BENCH_SOURCE_DIR, 1);
+    std::ofstream("nic_down.yaml") << sample_scenario().source_text;
+  }
+  void TearDown() override {
+    fs::current_path(before);
+    fs::remove_all(root);
+  }
+
+  int call(std::vector<const char*> words) {
+    words.insert(words.begin(), "r2bench");
+    out.str("");
+    err.str("");
+    return r2bench_main(static_cast<int>(words.size()), words.data(), runner, Console{out, err});
+  }
+  size_t entries(const fs::path& path) const {
+    if (!fs::exists(path)) return 0;
+    return static_cast<size_t>(std::distance(fs::directory_iterator(path), fs::directory_iterator()));
+  }
+
+  fs::path root, before;
+  std::ostringstream out, err;
+  std::vector<Scenario> ran;
+  RunResult answer = sample_result();
+  Runner runner = [this](const Scenario& scenario, const RunOptions& options, const std::atomic<bool>&) {
+    EXPECT_TRUE(fs::is_directory(options.out_dir));
+    ran.push_back(scenario);
+    Progress progress;
+    progress.mode = "baseline";
+    if (options.progress) options.progress(progress);
+    RunResult result = answer;
+    result.scenario = scenario.name;
+    return result;
+  };
+};
+
+TEST_F(Program, runs_judges_and_keeps_the_result) {
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--no-plot", "--out", "result"}), 0) << err.str();
+  EXPECT_NE(out.str().find("Verdict: pass"), std::string::npos);
+  EXPECT_NE(out.str().find("mode 1 of 0: baseline"), std::string::npos) << out.str();
+  for (const char* file :
+       {"result.json", "timeline.json", "junit.xml", "events.jsonl", "report.txt", "scenario.yaml"}) {
+    EXPECT_TRUE(fs::exists(fs::path("result") / file)) << file;
+  }
+  EXPECT_EQ(call({"validate", "result/result.json"}), 0) << err.str();
+}
+
+TEST_F(Program, each_run_has_a_folder_of_its_own) {
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--no-plot", "--quiet"}), 0);
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--no-plot", "--quiet"}), 0);
+  EXPECT_EQ(entries("results/runs"), 2u);
+}
+
+TEST_F(Program, exit_status_is_the_verdict) {
+  answer.modes[1].correctness.wrong_elements = 1;
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--no-plot"}), 1);
+  answer = sample_result();
+  answer.modes[1].faults_witnessed = 0;
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--no-plot"}), 2);
+}
+
+TEST_F(Program, the_command_line_changes_the_scenario) {
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--no-plot", "--modes", "migrate", "--repeats", "20", "--seed", "7",
+                  "--set", "workload.bytes=4 MiB"}),
+            0)
+      << err.str();
+  ASSERT_EQ(ran.size(), 1u);
+  EXPECT_EQ(ran[0].modes.size(), 1u);
+  EXPECT_EQ(ran[0].repeats, 20);
+  EXPECT_EQ(ran[0].seed, 7u);
+  EXPECT_EQ(ran[0].workload.bytes, 4u << 20);
+}
+
+TEST_F(Program, a_bad_scenario_is_told_and_nothing_is_left) {
+  std::ofstream("bad.yaml") << "version: 1\nmodes: [migrate]\nfabric: {nic_rat: 1}\n";
+  EXPECT_EQ(call({"run", "bad.yaml"}), 64);
+  EXPECT_NE(err.str().find("bad.yaml:3:10: unknown key 'nic_rat' in 'fabric'; did you mean 'nic_rate'?"),
+            std::string::npos)
+      << err.str();
+  EXPECT_TRUE(ran.empty());
+  EXPECT_FALSE(fs::exists("results"));
+}
+
+TEST_F(Program, all_files_are_checked_before_any_is_run) {
+  EXPECT_EQ(call({"run", "nic_down.yaml", "missing.yaml"}), 64);
+  EXPECT_NE(err.str().find("missing.yaml: cannot be read"), std::string::npos);
+  EXPECT_TRUE(ran.empty());
+}
+
+TEST_F(Program, usage_errors_are_64) {
+  EXPECT_EQ(call({}), 64);
+  EXPECT_EQ(call({"rnu"}), 64);
+  EXPECT_EQ(call({"run"}), 64);
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--repeats", "0"}), 64);
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--modes", "migrat"}), 64);
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--set", "novalue"}), 64);
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--colour"}), 64);
+  EXPECT_EQ(call({"plot", "nothing.json"}), 64);
+  EXPECT_EQ(call({"--help"}), 0);
+  EXPECT_TRUE(ran.empty());
+}
+
+TEST_F(Program, what_the_runner_refuses_is_64_and_leaves_nothing) {
+  runner = [](const Scenario&, const RunOptions& options, const std::atomic<bool>&) -> RunResult {
+    fs::create_directory(fs::path(options.out_dir) / "logs");
+    throw UsageError("port 7000 is in use");
+  };
+  EXPECT_EQ(call({"run", "nic_down.yaml"}), 64);
+  EXPECT_NE(err.str().find("port 7000 is in use"), std::string::npos);
+  EXPECT_FALSE(fs::exists("results"));
+}
+
+TEST_F(Program, our_own_mistakes_are_70_and_leave_nothing) {
+  runner = [](const Scenario&, const RunOptions&, const std::atomic<bool>&) -> RunResult {
+    throw std::logic_error("oops");
+  };
+  EXPECT_EQ(call({"run", "nic_down.yaml"}), 70);
+  EXPECT_FALSE(fs::exists("results"));
+}
+
+TEST_F(Program, an_output_that_cannot_be_written_is_64_before_anything_runs) {
+  std::ofstream("file") << "x";
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--out", "file/below"}), 64);
+  EXPECT_TRUE(ran.empty());
+}
+
+TEST_F(Program, a_dry_run_starts_nothing_and_writes_nothing) {
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--dry-run"}), 0);
+  EXPECT_TRUE(ran.empty());
+  EXPECT_FALSE(fs::exists("results"));
+  EXPECT_NE(out.str().find("node1/rank0"), std::string::npos);
+  EXPECT_NE(out.str().find("when iteration 60 starts: node1/nic0 lost its link"), std::string::npos)
+      << out.str();
+}
+
+TEST_F(Program, an_interrupt_keeps_what_there_is) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    ran.clear();
+    runner = [&](const Scenario& scenario, const RunOptions&, const std::atomic<bool>& cancel) {
+      ran.push_back(scenario);
+      ::raise(signal);
+      EXPECT_TRUE(cancel.load());
+      RunResult result = answer;
+      result.modes.pop_back();
+      result.cancelled = true;
+      return result;
+    };
+    const std::string folder = "result" + std::to_string(signal);
+    EXPECT_EQ(call({"run", "nic_down.yaml", "nic_down.yaml", "--keep-going", "--out", folder.c_str()}),
+              128 + signal);
+    EXPECT_EQ(ran.size(), 1u);
+    EXPECT_NE(out.str().find("Verdict: unknown"), std::string::npos);
+    EXPECT_TRUE(fs::exists(fs::path(folder) / "nic_down" / "result.json"));
+  }
+}
+
+TEST_F(Program, several_scenarios_stop_at_the_first_that_does_not_pass) {
+  fs::copy_file("nic_down.yaml", "other.yaml");
+  answer.modes[1].correctness.wrong_elements = 1;
+  EXPECT_EQ(call({"run", "nic_down.yaml", "other.yaml", "--no-plot"}), 1);
+  EXPECT_EQ(ran.size(), 1u);
+  EXPECT_EQ(call({"run", "nic_down.yaml", "other.yaml", "--no-plot", "--keep-going"}), 1);
+  EXPECT_EQ(ran.size(), 3u);
+}
+
+TEST_F(Program, lists_and_explains_its_own_scenarios) {
+  EXPECT_EQ(call({"list"}), 0) << out.str();
+  EXPECT_NE(out.str().find("nic_down"), std::string::npos);
+  EXPECT_EQ(out.str().find("cannot be used"), std::string::npos) << out.str();
+  EXPECT_EQ(call({"explain", "nic_down"}), 0) << err.str();
+  EXPECT_NE(out.str().find("recover_ms.max must be at most floor + wakeup + 50 ms"), std::string::npos)
+      << out.str();
+}
+
+TEST_F(Program, every_scenario_of_the_house_is_valid_and_expects_something) {
+  size_t count = 0;
+  for (const auto& entry : fs::directory_iterator(fs::path(R2BENCH_SOURCE_DIR) / "scenarios")) {
+    if (entry.path().extension() != ".yaml") continue;
+    for (const Scenario& scenario : load_scenarios(entry.path().string())) {
+      EXPECT_FALSE(scenario.description.empty()) << entry.path();
+      EXPECT_FALSE(scenario.expectations.empty()) << entry.path();
+      EXPECT_EQ(scenario.name, entry.path().stem()) << entry.path();
+      ++count;
+    }
+  }
+  EXPECT_GE(count, 9u);
+}
+
+TEST_F(Program, validate_finds_what_does_not_fit) {
+  std::ofstream("result.json") << R"({"schema_version": 2})";
+  EXPECT_EQ(call({"validate", "result.json"}), 64);
+  EXPECT_NE(err.str().find("result.json: / lacks \"verdict\""), std::string::npos) << err.str();
+  EXPECT_EQ(call({"validate", "nic_down.yaml"}), 0);
+}
+
+TEST_F(Program, doctor_names_what_is_missing) {
+  const int status = call({"doctor"});
+  EXPECT_TRUE(status == 0 || status == 1);
+  for (const char* what : {"kernel", "locked memory", "R2CC_MODE", "NCCL_IB_TIMEOUT", "virtual HCA"}) {
+    EXPECT_NE(out.str().find(what), std::string::npos) << what;
+  }
+}
+
+}  // namespace
+}  // namespace r2bench

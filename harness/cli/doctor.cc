@@ -1,0 +1,159 @@
+// `r2bench doctor`: what this machine has, what the core is set to, and what would keep a run from working.
+#include <dlfcn.h>
+#include <sys/resource.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <ostream>
+#include <thread>
+
+#include "faultinject/plan/units.h"
+#include "harness/cli/commands.h"
+#include "harness/cli/resources.h"
+#include "harness/report/format.h"
+#include "r2ccl/base/config.h"
+
+struct ibv_device;
+
+namespace r2bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+enum class Health { kGood, kNote, kBad };
+
+class Doctor {
+ public:
+  explicit Doctor(const Console& console) : console_(console) {}
+
+  void section(const std::string& title) {
+    console_.out << (console_.colour ? "\033[1m" + title + "\033[0m" : title) << "\n";
+  }
+  void line(Health health, const std::string& what, const std::string& value) {
+    const char* mark = health == Health::kGood ? "✓" : health == Health::kNote ? "·" : "✗";
+    const char* colour = health == Health::kGood ? "32" : health == Health::kNote ? "2" : "1;31";
+    const std::string lead = "  " + left(what, 18) + " ";
+    console_.out << "  " << (console_.colour ? std::string("\033[") + colour + "m" + mark + "\033[0m" : mark)
+                 << lead.substr(1) << wrap(value, console_.columns - 2 - width(lead), 2 + width(lead))
+                 << "\n";
+    bad_ = bad_ || health == Health::kBad;
+  }
+  bool bad() const { return bad_; }
+
+ private:
+  const Console& console_;
+  bool bad_ = false;
+};
+
+void machine(Doctor& doctor) {
+  utsname system{};
+  ::uname(&system);
+  doctor.line(Health::kNote, "kernel",
+              std::string(system.sysname) + " " + system.release + " " + system.machine);
+  const unsigned cores = std::thread::hardware_concurrency();
+  doctor.line(
+      cores >= 2 ? Health::kGood : Health::kNote, "cores",
+      std::to_string(cores) + (cores < 4 ? ": ranks share them; times are noisier than on more" : ""));
+  rlimit limit{};
+  ::getrlimit(RLIMIT_MEMLOCK, &limit);
+  doctor.line(Health::kNote, "locked memory",
+              limit.rlim_cur == RLIM_INFINITY
+                  ? "unlimited"
+                  : faultinject::format_bytes(limit.rlim_cur) +
+                        ": enough for the virtual HCA; real NICs need more (ulimit -l unlimited)");
+  std::ifstream scope("/proc/sys/kernel/yama/ptrace_scope");
+  int value = 0;
+  if (scope >> value) {
+    doctor.line(
+        Health::kNote, "ptrace_scope",
+        std::to_string(value) +
+            (value == 0 ? ""
+                        : ": cross-memory writes between ranks may be refused; shared memory is used then"));
+  }
+}
+
+void devices(Doctor& doctor) {
+  void* library = ::dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    doctor.line(Health::kNote, "RDMA devices",
+                "no libibverbs.so.1 on this system; the virtual HCA brings its own");
+    return;
+  }
+  using GetList = ibv_device** (*)(int*);
+  using FreeList = void (*)(ibv_device**);
+  using GetName = const char* (*)(ibv_device*);
+  const auto get_list = reinterpret_cast<GetList>(::dlsym(library, "ibv_get_device_list"));
+  const auto free_list = reinterpret_cast<FreeList>(::dlsym(library, "ibv_free_device_list"));
+  const auto get_name = reinterpret_cast<GetName>(::dlsym(library, "ibv_get_device_name"));
+  int count = 0;
+  ibv_device** list = get_list != nullptr ? get_list(&count) : nullptr;
+  std::string names;
+  for (int i = 0; i < count && get_name != nullptr; ++i)
+    names += (i > 0 ? ", " : "") + std::string(get_name(list[i]));
+  doctor.line(Health::kNote, "RDMA devices",
+              count > 0 ? names : "none; scenarios with 'fabric: {kind: vhca}' need none");
+  if (list != nullptr && free_list != nullptr) free_list(list);
+}
+
+void parts(Doctor& doctor) {
+  const fs::path prefix = program_prefix();
+  struct Part {
+    const char* what;
+    fs::path path;
+    const char* without;
+  };
+  for (const Part& part :
+       {Part{"rank program", prefix / "bin" / "r2bench-cpu-rank", "build the target r2bench-cpu-rank"},
+        Part{"NCCL plugin", prefix / "lib" / "libnccl-net-r2ccl.so", "build the target nccl-net-r2ccl"},
+        Part{"fault injector", prefix / "lib" / "libfaultinject.so", "build the target faultinject"},
+        Part{"virtual HCA", prefix / "lib" / "vhca" / "libibverbs.so.1", "build the target vhca"}}) {
+    const bool there = fs::exists(part.path);
+    doctor.line(there ? Health::kGood : Health::kBad, part.what,
+                there ? part.path.string() : part.path.string() + " is missing; " + part.without);
+  }
+  const auto share = share_folder();
+  doctor.line(share ? Health::kGood : Health::kBad, "scenarios",
+              share ? (*share / "scenarios").string() : "not found; set R2BENCH_SHARE");
+  const auto python = find_python();
+  if (!python) {
+    doctor.line(Health::kNote, "pictures", "no python3; install python3-matplotlib");
+    return;
+  }
+  const ProcessResult check =
+      run_helper({python->string(), "-c", "import matplotlib; print(matplotlib.__version__)"}, 60);
+  doctor.line(check.exit_code == 0 ? Health::kGood : Health::kNote, "pictures",
+              check.exit_code == 0
+                  ? python->string() + ", matplotlib " + check.output.substr(0, check.output.find('\n'))
+                  : python->string() + " has no matplotlib; install python3-matplotlib");
+}
+
+void settings(Doctor& doctor) {
+  const auto config = r2ccl::Config::from_environment();
+  if (!config) {
+    doctor.line(Health::kBad, "environment", config.error().message);
+    return;
+  }
+  for (const auto& entry : config.value().entries()) {
+    doctor.line(Health::kNote, entry.variable,
+                (entry.value.empty() ? "(empty)" : entry.value) + " — " + entry.meaning);
+  }
+}
+
+}  // namespace
+
+int doctor_command(const Console& console) {
+  Doctor doctor(console);
+  doctor.section("Machine");
+  machine(doctor);
+  devices(doctor);
+  doctor.section("Parts of this build");
+  parts(doctor);
+  doctor.section("Settings of the core, as this environment gives them");
+  settings(doctor);
+  console.out << (doctor.bad() ? "Something is missing: see the lines with ✗.\n" : "Ready to run.\n");
+  return doctor.bad() ? 1 : 0;
+}
+
+}  // namespace r2bench

@@ -1,0 +1,212 @@
+#include "harness/cli/explain.h"
+
+#include <ostream>
+#include <string_view>
+#include <utility>
+
+#include "faultinject/plan/units.h"
+#include "harness/report/format.h"
+#include "harness/report/story.h"
+
+namespace r2bench {
+namespace {
+
+using faultinject::format_duration;
+
+const char* meaning(ModeKind kind) {
+  switch (kind) {
+    case ModeKind::kBaseline:
+      return "the ordinary transport: same data path, no resilience";
+    case ModeKind::kMigrate:
+      return "live migration: a backup NIC takes over a dead NIC's traffic";
+    case ModeKind::kBalance:
+      return "each message is spread over the healthy NICs";
+    case ModeKind::kAllReduce:
+      return "the AllReduce itself is planned around the degraded node";
+  }
+  return "";
+}
+
+std::string bold(const Console& console, const std::string& text) {
+  return console.colour ? "\033[1m" + text + "\033[0m" : text;
+}
+
+void print_wrapped(const Console& console, const std::string& lead, const std::string& text) {
+  const size_t indent = width(lead);
+  console.out << lead << wrap(text, console.columns - indent, indent) << "\n";
+}
+
+std::string environment_of(const Scenario& scenario, const Mode& mode) {
+  std::map<std::string, std::string> all = scenario.env;
+  for (const auto& [key, value] : mode.env) all[key] = value;
+  all["R2CC_MODE"] = std::to_string(static_cast<int>(mode.kind));
+  std::string text;
+  for (const auto& [key, value] : all) text += (text.empty() ? "" : " ") + key + "=" + value;
+  return text;
+}
+
+void print_faults(const Scenario& scenario, const Console& console) {
+  console.out << "\n" << bold(console, "Faults") << "\n";
+  if (scenario.faults.empty() && scenario.rank_faults.empty()) console.out << "  none\n";
+  for (const auto& fault : scenario.faults) print_wrapped(console, "  • ", fault_in_words(fault));
+  for (const auto& fault : scenario.rank_faults) print_wrapped(console, "  • ", fault_in_words(fault));
+  if (scenario.repeats > 1) {
+    print_wrapped(console, "    ",
+                  "repeated " + std::to_string(scenario.repeats) +
+                      " times in each job at random phases (seed " + std::to_string(scenario.seed) +
+                      "), each time after the target carries traffic again");
+  }
+}
+
+void print_expectations(const Scenario& scenario, const Console& console) {
+  console.out << "\n" << bold(console, "Expected") << "\n";
+  if (scenario.expectations.empty()) console.out << "  nothing: the verdict will be unknown\n";
+  std::string last;
+  for (const Expectation& expectation : scenario.expectations) {
+    if (expectation.mode != last) {
+      console.out << "  " << (expectation.mode == "all" ? "in every mode" : expectation.mode) << "\n";
+      last = expectation.mode;
+    }
+    print_wrapped(console, "    • ", expectation_in_words(expectation));
+  }
+  print_wrapped(console, "  ",
+                "A mode of which no outcome is expected must end without an error. A fault that is "
+                "never seen to take effect makes the verdict unknown.");
+}
+
+}  // namespace
+
+std::string trigger_in_words(const faultinject::Trigger& trigger) {
+  using Kind = faultinject::Trigger::Kind;
+  std::string text;
+  switch (trigger.kind) {
+    case Kind::kManual:
+      text = "when it is told to";
+      break;
+    case Kind::kNow:
+      text = "at once";
+      break;
+    case Kind::kTime:
+      text = format_duration(trigger.after) +
+             (trigger.since_first_op ? " after the first send" : " after the start");
+      break;
+    case Kind::kEvent:
+      if (trigger.event == "iteration") {
+        text = "when iteration " + std::to_string(trigger.value.value_or(0)) + " starts";
+      } else {
+        text = "at the event " + trigger.event + (trigger.value ? " " + std::to_string(*trigger.value) : "");
+      }
+      break;
+    case Kind::kWr:
+      text = "at the " + std::to_string(trigger.count) + ". send on its target";
+      break;
+    case Kind::kBytes:
+      text = "after " + faultinject::format_bytes(trigger.count) + " sent on its target";
+      break;
+  }
+  if (trigger.phase_up_to.count() > 0) {
+    text += ", delayed at random by up to " + format_duration(trigger.phase_up_to);
+  }
+  return text;
+}
+
+std::string fault_in_words(const faultinject::FaultSpec& fault) {
+  const std::string kind = faultinject::to_string(fault.kind);
+  std::string text =
+      trigger_in_words(fault.trigger) + ": " + fault.target.text + " " + meaning_of_kind(kind) + " (" + kind;
+  if (fault.kind == faultinject::FaultKind::kThrottle)
+    text += ", " + faultinject::format_rate(fault.rate_bits_per_s);
+  if (fault.kind == faultinject::FaultKind::kDelay) {
+    text += ", " + format_duration(fault.delay) +
+            (fault.jitter.count() > 0 ? " ± " + format_duration(fault.jitter) : "");
+  }
+  if (fault.kind == faultinject::FaultKind::kPortDown && !fault.events) text += ", without an event";
+  text += ")";
+  if (fault.duration) text += ", healed after " + format_duration(*fault.duration);
+  return text;
+}
+
+std::string fault_in_words(const RankFault& fault) {
+  const std::string target = "node" + std::to_string(fault.node) + "/rank" + std::to_string(fault.local_rank);
+  std::string text = fault.at_iter ? "when iteration " + std::to_string(*fault.at_iter) + " starts"
+                                   : format_duration(fault.at_time.value_or(std::chrono::nanoseconds(0))) +
+                                         " after the start";
+  text += ": " + target + " " + meaning_of_kind(name(fault.kind)) + " (" + name(fault.kind) + ")";
+  if (fault.duration.count() > 0) text += " for " + format_duration(fault.duration);
+  return text;
+}
+
+std::string expectation_in_words(const Expectation& expectation) {
+  const MetricInfo* metric = find_metric(expectation.metric);
+  std::string wanted = expectation.wanted;
+  bool operator_found = false;
+  for (const auto& [sign, words] : {std::pair{"<=", "at most"},
+                                    {">=", "at least"},
+                                    {"==", "exactly"},
+                                    {"!=", "not"},
+                                    {"<", "less than"},
+                                    {">", "more than"}}) {
+    if (wanted.rfind(sign, 0) != 0) continue;
+    wanted.replace(0, std::string_view(sign).size(), words);
+    operator_found = true;
+    break;
+  }
+  if (!operator_found && metric != nullptr && metric->words.empty()) wanted = "exactly " + wanted;
+  return expectation.metric + " must be " + wanted + (metric != nullptr ? " (" + metric->meaning + ")" : "");
+}
+
+void print_explanation(const Scenario& scenario, const Console& console) {
+  console.out << bold(console, scenario.name) << "\n";
+  if (!scenario.description.empty()) print_wrapped(console, "  ", scenario.description);
+  console.out << "\n" << bold(console, "Job") << "\n";
+  print_wrapped(console, "  ", headline(scenario));
+  const Workload& work = scenario.workload;
+  print_wrapped(
+      console, "  ",
+      std::string("Every rank does ") + std::to_string(work.iters) + " " + name(work.op) + " operations of " +
+          faultinject::format_bytes(work.bytes) + " through the net plugin '" + work.plugin + "', after " +
+          std::to_string(work.warmup) + " that are not counted. " +
+          (work.verify ? "Every element of every result is compared." : "The results are not compared."));
+  print_wrapped(
+      console, "  ",
+      "It is run once in each of these modes" +
+          std::string(scenario.pairs > 0 ? ", " + std::to_string(scenario.pairs) + " times over, interleaved:"
+                                         : ":"));
+  for (const Mode& mode : scenario.modes) {
+    std::string text = mode.label;
+    if (mode.label != name(mode.kind)) text += std::string(" (") + name(mode.kind) + ")";
+    text += std::string(": ") + meaning(mode.kind);
+    for (const auto& [key, value] : mode.env) text += "; " + key + "=" + value;
+    print_wrapped(console, "    • ", text);
+  }
+  print_faults(scenario, console);
+  print_expectations(scenario, console);
+}
+
+void print_plan(const Scenario& scenario, const Console& console) {
+  console.out << bold(console, scenario.name) << "  " << headline(scenario) << "\n";
+  console.out << "source " << scenario.source_file << ", seed " << scenario.seed;
+  for (const auto& [key, value] : scenario.overrides)
+    console.out << ", " << key << " = " << value << " (command line)";
+  for (const auto& [key, value] : scenario.matrix)
+    console.out << ", " << key << " = " << value << " (matrix)";
+  console.out << "\n\n" << bold(console, "Ranks") << "\n";
+  for (int rank = 0; rank < scenario.fabric.ranks(); ++rank) {
+    const int node = rank / scenario.fabric.ranks_per_node;
+    console.out << "  rank " << rank << "  node" << node << "/rank" << rank % scenario.fabric.ranks_per_node
+                << "  NICs vhca0 … vhca" << scenario.fabric.nics_per_node - 1 << "\n";
+  }
+  console.out << "\n"
+              << bold(console, "Environment of the ranks") << " (besides devices, fault board and trace)\n";
+  for (const Mode& mode : scenario.modes) {
+    print_wrapped(console, "  " + mode.label + ": ", environment_of(scenario, mode));
+  }
+  print_faults(scenario, console);
+  print_expectations(scenario, console);
+  console.out << "\n"
+              << bold(console, "Bounds") << "\n  set-up " << format_duration(scenario.timeouts.setup)
+              << ", no progress " << format_duration(scenario.timeouts.stall) << ", each job "
+              << format_duration(scenario.timeouts.job) << "\n";
+}
+
+}  // namespace r2bench

@@ -1,0 +1,136 @@
+// The command line itself, and what an exception means for the exit status.
+#include <CLI/CLI.hpp>
+#include <ostream>
+#include <sstream>
+
+#include "harness/cli/commands.h"
+#include "harness/cli/exit_codes.h"
+#include "harness/report/run_folder.h"
+
+namespace r2bench {
+namespace {
+
+/// What several commands take to change a scenario.
+struct Changes {
+  std::string modes;
+  int repeats = 0;
+  uint64_t seed = 0;
+  std::vector<std::string> set;
+  CLI::Option* has_repeats = nullptr;
+  CLI::Option* has_seed = nullptr;
+
+  void add_to(CLI::App& command) {
+    command.add_option("--modes", modes,
+                       "Modes to run, separated by commas (baseline, migrate, or labels of the file)");
+    has_repeats = command.add_option("--repeats", repeats, "Faults per job, at random phases")
+                      ->check(CLI::Range(1, 10000));
+    has_seed = command.add_option("--seed", seed, "Seed of everything random");
+    command.add_option("--set", set, "Another value for one key, such as --set workload.bytes='4 MiB'")
+        ->allow_extra_args(false);
+  }
+
+  LoadOptions load() const {
+    LoadOptions options;
+    std::istringstream stream(modes);
+    for (std::string mode; std::getline(stream, mode, ',');) {
+      if (!mode.empty()) options.modes.push_back(mode);
+    }
+    if (!modes.empty() && options.modes.empty()) throw UsageError("--modes names no mode");
+    if (has_repeats->count() > 0) options.repeats = repeats;
+    if (has_seed->count() > 0) options.seed = seed;
+    for (const std::string& text : set) {
+      const size_t equals = text.find('=');
+      if (equals == std::string::npos || equals == 0)
+        throw UsageError("--set " + text + ": write --set key=value");
+      options.set.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+    }
+    return options;
+  }
+};
+
+}  // namespace
+
+int r2bench_main(int argc, const char* const* argv, const Runner& runner, const Console& console) {
+  CLI::App app(
+      "r2bench breaks network cards under a running job, measures what it cost, and says pass or fail.");
+  app.name("r2bench");
+  app.require_subcommand(1);
+  app.footer(
+      "Exit status: 0 pass, 1 an expectation failed, 2 unknown, 64 usage or bad scenario, 70 internal "
+      "error.\n"
+      "Start with: r2bench run nic_down");
+
+  RunArguments arguments;
+  Changes run_changes;
+  bool no_plot = false;
+  CLI::App* run = app.add_subcommand("run", "Run scenarios and judge them");
+  run->add_option("scenario", arguments.scenarios, "Scenario files, or names from `list`")->required();
+  run_changes.add_to(*run);
+  run->add_option("--out", arguments.out, "Folder of the result (else results/runs/NAME-TIME)");
+  run->add_option("--port", arguments.port,
+                  "TCP port on the loopback for the ranks to meet at (else none is used)");
+  run->add_flag("--dry-run", arguments.dry_run, "Print what would be run, and run nothing");
+  run->add_flag("--no-plot", no_plot, "Make no picture");
+  run->add_flag("--quiet", arguments.quiet, "No progress, only the report");
+  run->add_flag("--keep-going", arguments.keep_going, "Run the other scenarios when one does not pass");
+
+  CLI::App* list = app.add_subcommand("list", "List the scenarios that come with the program");
+
+  std::vector<std::string> explain_files;
+  Changes explain_changes;
+  CLI::App* explain = app.add_subcommand("explain", "Say in sentences what a scenario does and expects");
+  explain->add_option("scenario", explain_files, "Scenario files or names")->required();
+  explain_changes.add_to(*explain);
+
+  std::vector<std::string> validate_files;
+  CLI::App* validate = app.add_subcommand("validate", "Check scenario files and result.json files");
+  validate->add_option("file", validate_files, "Scenarios (.yaml or names) and results (.json)")->required();
+
+  std::vector<std::string> plot_results;
+  std::string plot_out;
+  CLI::App* plot = app.add_subcommand("plot", "Make the pictures of results again (PNG and PDF)");
+  plot->add_option("result", plot_results, "result.json files, or folders of runs")->required();
+  plot->add_option("--out", plot_out, "Folder for the pictures (else beside the result)");
+
+  CLI::App* doctor =
+      app.add_subcommand("doctor", "Say what this machine has and what would keep a run from working");
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& help) {
+    return app.exit(help, console.out, console.err);
+  } catch (const CLI::CallForAllHelp& help) {
+    return app.exit(help, console.out, console.err);
+  } catch (const CLI::ParseError& error) {
+    app.exit(error, console.out, console.err);
+    return kExitUsage;
+  }
+
+  try {
+    if (run->parsed()) {
+      arguments.load = run_changes.load();
+      arguments.plot = !no_plot;
+      return run_command(arguments, runner, console);
+    }
+    if (list->parsed()) return list_command(console);
+    if (explain->parsed()) return explain_command(explain_files, explain_changes.load(), console);
+    if (validate->parsed()) return validate_command(validate_files, console);
+    if (plot->parsed()) return plot_command(plot_results, plot_out, console);
+    if (doctor->parsed()) return doctor_command(console);
+    return kExitUsage;
+  } catch (const ScenarioError& error) {
+    console.err << error.what();
+    return kExitUsage;
+  } catch (const UsageError& error) {
+    console.err << "r2bench: " << error.what() << "\n";
+    return kExitUsage;
+  } catch (const OutputError& error) {
+    console.err << "r2bench: " << error.what() << "\n";
+    return kExitUsage;
+  } catch (const std::exception& error) {
+    console.err << "r2bench: internal error: " << error.what() << "\n";
+    return kExitInternal;
+  }
+}
+
+}  // namespace r2bench

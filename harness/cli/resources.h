@@ -1,0 +1,31 @@
+// Where the program's own files are: beside the sources in a build tree, under share/r2ccl when installed.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace r2bench {
+
+/// The folder that holds scenarios/, plots/ and results/schema.json. R2BENCH_SHARE, else
+/// <program>/../share/r2ccl, else the source tree of the build. nullopt when none has them.
+std::optional<std::filesystem::path> share_folder();
+
+/// A scenario as the user names it: a path, or the name of one of ours ("nic_down").
+std::filesystem::path find_scenario(const std::string& named);
+
+/// <program>/..: bin/ and lib/ of the build or installation.
+std::filesystem::path program_prefix();
+
+/// A Python that may have matplotlib: R2BENCH_PYTHON, /usr/bin/python3, or the first python3 of PATH.
+std::optional<std::filesystem::path> find_python();
+
+struct ProcessResult {
+  int exit_code = 0;   ///< 128 + signal when one ended it
+  std::string output;  ///< stdout and stderr together
+};
+/// Runs a short helper program and waits for it, at most `seconds`; then it is killed (exit_code 124).
+ProcessResult run_helper(const std::vector<std::string>& command, int seconds);
+
+}  // namespace r2bench

@@ -1,0 +1,116 @@
+// `r2bench run`: load everything, then run, judge, report and draw one scenario after the other.
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <ostream>
+
+#include "harness/cli/commands.h"
+#include "harness/cli/exit_codes.h"
+#include "harness/cli/explain.h"
+#include "harness/cli/resources.h"
+#include "harness/report/progress.h"
+#include "harness/report/run_folder.h"
+#include "harness/report/story.h"
+#include "harness/report/terminal.h"
+
+namespace r2bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+RunFolder make_folder(const RunArguments& arguments, const Scenario& scenario, size_t count) {
+  if (arguments.out.empty()) return RunFolder::create_fresh(fs::path("results") / "runs", scenario.name);
+  return RunFolder::create(count == 1 ? fs::path(arguments.out) : fs::path(arguments.out) / scenario.name);
+}
+
+Verdict run_one(const RunArguments& arguments, const Scenario& scenario, size_t count, const Runner& runner,
+                const Console& console, const Signals& signals) {
+  RunFolder folder = make_folder(arguments, scenario, count);
+  if (!arguments.quiet) console.out << scenario.name << "  " << headline(scenario) << "\n" << std::flush;
+  ProgressPrinter printer(console.out, {console.live, console.colour, console.columns});
+  RunOptions options;
+  options.repeats = static_cast<size_t>(scenario.repeats);
+  options.seed = scenario.seed;
+  options.out_dir = folder.path().string();
+  options.bootstrap_port = arguments.port;
+  if (!arguments.quiet) {
+    options.progress = [&](const Progress& progress) {
+      printer.show(progress, std::chrono::steady_clock::now());
+    };
+  }
+  RunResult result = runner(scenario, options, signals.cancel());
+  printer.clear();
+
+  const Judged judged = judge(scenario, result);
+  const Report report{scenario, result, judged};
+  folder.write("scenario.yaml", scenario.source_text);
+  std::vector<std::string> files = folder.write_reports(report);
+  folder.keep();
+  std::string no_picture;
+  if (arguments.plot && !signals.cancel()) {
+    const auto reason = make_pictures((folder.path() / "result.json").string(), folder.path().string());
+    if (reason) {
+      no_picture = *reason;
+    } else {
+      files.insert(files.end(), {"timeline.png", "timeline.pdf"});
+    }
+  }
+  if (!arguments.quiet) console.out << "\n";
+  TerminalReporter({console.colour, console.columns}).write(report, console.out);
+  console.out << "Files:   " << folder.path().string() << "/  (";
+  for (size_t i = 0; i < files.size(); ++i) console.out << (i > 0 ? ", " : "") << files[i];
+  console.out << ")\n";
+  if (!no_picture.empty()) console.out << "No picture: " << no_picture << "\n";
+  console.out << std::flush;
+  return judged.verdict;
+}
+
+/// A failure outweighs a doubt, which outweighs a success.
+Verdict worse(Verdict a, Verdict b) {
+  const auto weight = [](Verdict v) { return v == Verdict::kFail ? 2 : v == Verdict::kUnknown ? 1 : 0; };
+  return weight(a) >= weight(b) ? a : b;
+}
+
+}  // namespace
+
+int run_command(const RunArguments& arguments, const Runner& runner, const Console& console) {
+  std::vector<Scenario> scenarios;
+  std::vector<Problem> problems;
+  for (const std::string& named : arguments.scenarios) {
+    try {
+      for (Scenario& scenario : load_scenarios(find_scenario(named).string(), arguments.load)) {
+        scenarios.push_back(std::move(scenario));
+      }
+    } catch (const ScenarioError& error) {
+      problems.insert(problems.end(), error.problems().begin(), error.problems().end());
+    }
+  }
+  if (!problems.empty()) throw ScenarioError(std::move(problems));
+  if (arguments.dry_run) {
+    for (const Scenario& scenario : scenarios) print_plan(scenario, console);
+    return 0;
+  }
+  const Signals signals;
+  Verdict verdict = Verdict::kPass;
+  std::vector<std::pair<std::string, Verdict>> all;
+  for (const Scenario& scenario : scenarios) {
+    if (!all.empty()) console.out << "\n";
+    all.emplace_back(scenario.name, run_one(arguments, scenario, scenarios.size(), runner, console, signals));
+    verdict = worse(verdict, all.back().second);
+    if (signals.cancel()) break;
+    if (all.back().second != Verdict::kPass && !arguments.keep_going) break;
+  }
+  if (scenarios.size() > 1) {
+    console.out << "\nAll:";
+    for (const auto& [scenario, its] : all) console.out << "  " << scenario << " " << name(its);
+    if (all.size() < scenarios.size()) {
+      console.out << "  (" << scenarios.size() - all.size() << " not run"
+                  << (signals.cancel() ? "" : "; --keep-going runs them all the same") << ")";
+    }
+    console.out << "\n";
+  }
+  if (signals.caught() != 0) return kExitSignal + signals.caught();
+  return exit_code(verdict);
+}
+
+}  // namespace r2bench

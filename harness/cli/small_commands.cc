@@ -1,0 +1,150 @@
+// `list`, `explain`, `validate` and `plot`.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <ostream>
+
+#include "harness/cli/commands.h"
+#include "harness/cli/exit_codes.h"
+#include "harness/cli/explain.h"
+#include "harness/cli/resources.h"
+#include "harness/report/format.h"
+#include "harness/report/schema.h"
+
+namespace r2bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kPlotSeconds = 180;     // the first one builds matplotlib's font cache
+constexpr int kExitNoMatplotlib = 3;  // of plots/*.py
+
+nlohmann::json read_json(const fs::path& path) {
+  std::ifstream stream(path);
+  if (!stream) throw UsageError(path.string() + ": cannot be read");
+  try {
+    return nlohmann::json::parse(stream);
+  } catch (const nlohmann::json::exception& error) {
+    throw UsageError(path.string() + ": not JSON: " + error.what());
+  }
+}
+
+fs::path share_or_throw() {
+  if (const auto share = share_folder()) return *share;
+  throw UsageError(
+      "the scenarios and scripts of this program are not found; set R2BENCH_SHARE to the folder that holds "
+      "scenarios/, plots/ and results/");
+}
+
+std::string last_line(const std::string& text) {
+  const size_t end = text.find_last_not_of(" \n");
+  if (end == std::string::npos) return "";
+  const size_t start = text.rfind('\n', end);
+  return text.substr(start == std::string::npos ? 0 : start + 1,
+                     end - (start == std::string::npos ? 0 : start + 1) + 1);
+}
+
+}  // namespace
+
+int list_command(const Console& console) {
+  const fs::path folder = share_or_throw() / "scenarios";
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".yaml") files.push_back(entry.path());
+  }
+  if (error) throw UsageError(folder.string() + ": " + error.message());
+  std::sort(files.begin(), files.end());
+  size_t name_width = 0;
+  for (const fs::path& file : files) name_width = std::max(name_width, file.stem().string().size());
+  int status = 0;
+  for (const fs::path& file : files) {
+    const std::string name = file.stem().string();
+    std::string text;
+    try {
+      const std::vector<Scenario> all = load_scenarios(file.string());
+      text = all.front().description;
+      if (all.size() > 1) text += " (" + std::to_string(all.size()) + " variants)";
+    } catch (const ScenarioError& problem) {
+      text = "cannot be used: " + problem.problems().front().message;
+      status = kExitUsage;
+    }
+    const std::string lead = "  " + left(name, name_width) + "  ";
+    console.out << lead << wrap(text, console.columns - width(lead), width(lead)) << "\n";
+  }
+  console.out << "\nr2bench explain NAME tells more, r2bench run NAME runs it.\n";
+  return status;
+}
+
+int explain_command(const std::vector<std::string>& scenarios, const LoadOptions& load,
+                    const Console& console) {
+  bool first = true;
+  for (const std::string& named : scenarios) {
+    for (const Scenario& scenario : load_scenarios(find_scenario(named).string(), load)) {
+      if (!first) console.out << "\n";
+      first = false;
+      print_explanation(scenario, console);
+    }
+  }
+  return 0;
+}
+
+int validate_command(const std::vector<std::string>& files, const Console& console) {
+  int status = 0;
+  for (const std::string& named : files) {
+    const fs::path file = fs::path(named).extension() == ".json" ? fs::path(named) : find_scenario(named);
+    if (file.extension() != ".json") {
+      try {
+        const size_t count = load_scenarios(file.string()).size();
+        console.out << file.string() << ": good"
+                    << (count > 1 ? ", " + std::to_string(count) + " scenarios" : "") << "\n";
+      } catch (const ScenarioError& error) {
+        console.err << error.what();
+        status = kExitUsage;
+      }
+      continue;
+    }
+    const std::vector<std::string> mismatches =
+        schema_mismatches(read_json(share_or_throw() / "results" / "schema.json"), read_json(file));
+    for (const std::string& mismatch : mismatches) console.err << file.string() << ": " << mismatch << "\n";
+    if (mismatches.empty()) console.out << file.string() << ": good\n";
+    if (!mismatches.empty()) status = kExitUsage;
+  }
+  return status;
+}
+
+std::optional<std::string> make_pictures(const std::string& result_json, const std::string& out_folder) {
+  const auto share = share_folder();
+  if (!share) return "plots/timeline.py is not found";
+  const auto python = find_python();
+  if (!python) return "python3 is not found; install python3-matplotlib";
+  const ProcessResult done = run_helper(
+      {python->string(), (*share / "plots" / "timeline.py").string(), "--out", out_folder, result_json},
+      kPlotSeconds);
+  if (done.exit_code == 0) return std::nullopt;
+  if (done.exit_code == kExitNoMatplotlib) {
+    return python->string() + " has no matplotlib; install python3-matplotlib, then: r2bench plot " +
+           result_json;
+  }
+  if (done.exit_code == 124) return "the plot script took longer than " + std::to_string(kPlotSeconds) + " s";
+  return "the plot script failed: " + last_line(done.output);
+}
+
+int plot_command(const std::vector<std::string>& results, const std::string& out, const Console& console) {
+  for (const std::string& named : results) {
+    const fs::path file = fs::is_directory(named) ? fs::path(named) / "result.json" : fs::path(named);
+    if (!fs::exists(file))
+      throw UsageError(file.string() + ": no such file; give a result.json or the folder of a run");
+    fs::path folder = out.empty() ? file.parent_path() : fs::path(out);
+    if (folder.empty()) folder = ".";
+    if (!out.empty() && results.size() > 1) folder /= file.parent_path().filename();
+    std::error_code error;
+    fs::create_directories(folder, error);
+    if (error) throw UsageError(folder.string() + ": " + error.message());
+    if (const auto reason = make_pictures(file.string(), folder.string())) throw UsageError(*reason);
+    console.out << (folder / "timeline.png").string() << "\n" << (folder / "timeline.pdf").string() << "\n";
+  }
+  return 0;
+}
+
+}  // namespace r2bench
