@@ -1,0 +1,87 @@
+#include "faultinject/tests/nodes.h"
+
+namespace faultinject::testing {
+namespace {
+
+class DelayTest : public Nodes {
+ protected:
+  // Posts `count` writes and returns how long each took to complete.
+  std::vector<uint64_t> times(int count) {
+    std::vector<uint64_t> all;
+    for (int i = 0; i < count; i++) {
+      const uint64_t before = std::stoull(a->ask("now").substr(3));
+      a->must("post 0 write " + std::to_string(i) + " 8 0");
+      const auto wcs = a->poll(0, 1, 10000);
+      if (wcs.size() != 1 || wcs[0].status != kSuccess) return {};
+      all.push_back(wcs[0].at_ns - before);
+    }
+    return all;
+  }
+};
+
+TEST_F(DelayTest, each_send_takes_longer_by_the_delay_at_least) {
+  const uint32_t id = arm("{target: node0/nic0, kind: delay, delay: 20 ms, at: now}");
+  start();
+  const auto all = times(3);
+  ASSERT_EQ(all.size(), 3u);
+  for (const uint64_t time : all) EXPECT_GE(time, 20 * kMs);
+  EXPECT_TRUE(witnessed(id, Effect::kWrWithheld, "node0"));
+  EXPECT_NE(board.state(id).t0_ns, 0u);
+}
+
+TEST_F(DelayTest, jitter_stays_within_its_bounds_and_order_is_kept) {
+  arm("{target: node0/nic0, kind: delay, delay: 20 ms, jitter: 15 ms, at: now}");
+  start();
+  const uint64_t before = std::stoull(a->ask("now").substr(3));
+  for (int i = 0; i < 10; i++) a->must("post 0 write " + std::to_string(i) + " 8 0 inline");
+  const auto wcs = a->poll(0, 10, 10000);
+  ASSERT_EQ(wcs.size(), 10u);
+  for (size_t i = 0; i < 10; i++) {
+    EXPECT_EQ(wcs[i].wr_id, i);
+    EXPECT_EQ(wcs[i].status, kSuccess);
+    EXPECT_GE(wcs[i].at_ns - before, 5 * kMs);
+  }
+}
+
+TEST_F(DelayTest, inline_data_is_what_it_was_when_it_was_posted) {
+  arm("{target: node0/nic0, kind: delay, delay: 20 ms, at: now}");
+  start();
+  a->must("set 0 4242");
+  a->must("post 0 write 1 8 0 inline");  // the agent clears its buffer right after the post
+  ASSERT_EQ(a->poll(0, 1, 10000).size(), 1u);
+  EXPECT_EQ(b->get(0), 4242u);
+}
+
+TEST_F(DelayTest, what_is_kept_back_fills_the_send_queue) {
+  const uint32_t id = arm("{target: node0/nic0, kind: delay, delay: 10 s, at: now}");
+  start(14, 7, 4);
+  int posted = 0;
+  std::string answer;
+  while (posted < 1000 && (answer = a->ask("post 0 write " + std::to_string(posted) + " 8 0")) == "ok") posted++;
+  EXPECT_EQ(answer, "errno " + std::to_string(ENOMEM));
+  EXPECT_GE(posted, 4);
+  EXPECT_LE(posted, 64);
+  EXPECT_TRUE(a->poll(0, 1, 20).empty());
+  board.heal(id);
+  const auto wcs = a->poll(0, posted, 5000);
+  ASSERT_EQ(wcs.size(), size_t(posted)) << "healed: all goes at once";
+  for (size_t i = 0; i < wcs.size(); i++) EXPECT_EQ(wcs[i].wr_id, i);
+  a->must("post 0 write 99 8 0");
+  EXPECT_EQ(a->poll(0, 1, 5000).size(), 1u);
+}
+
+TEST_F(DelayTest, kept_back_work_is_flushed_when_the_program_moves_to_err) {
+  arm("{target: node0/nic0, kind: delay, delay: 10 s, at: now}");
+  start();
+  for (int i = 0; i < 3; i++) a->must("post 0 write " + std::to_string(i) + " 8 0");
+  a->must("err 0");
+  const auto wcs = a->poll(0, 3, 5000);
+  ASSERT_EQ(wcs.size(), 3u);
+  for (size_t i = 0; i < 3; i++) {
+    EXPECT_EQ(wcs[i].wr_id, i);
+    EXPECT_EQ(wcs[i].status, kFlushed);
+  }
+}
+
+}  // namespace
+}  // namespace faultinject::testing

@@ -1,0 +1,187 @@
+#include "faultinject/tests/nodes.h"
+
+namespace faultinject::testing {
+namespace {
+
+class PortDownTest : public Nodes {};
+
+TEST_F(PortDownTest, the_node_is_told_and_other_nodes_are_not) {
+  const uint32_t id = arm("{target: node1/nic0, kind: port_down}");
+  start();
+  EXPECT_EQ(b->port_state(), kPortActive);
+  board.fire(id);
+  EXPECT_EQ(b->ask("event 5000"), "event " + std::to_string(kEventPortErr));
+  EXPECT_EQ(b->port_state(), kPortDown);
+  EXPECT_EQ(a->ask("event 0"), "none");
+  EXPECT_EQ(a->port_state(), kPortActive);
+  EXPECT_TRUE(witnessed(id, Effect::kPortErrDelivered, "node1"));
+  EXPECT_TRUE(eventually([&] { return witnessed(id, Effect::kQpToErr, "node0"); })) << "the peer is cut off too";
+  board.heal(id);
+  EXPECT_EQ(b->ask("event 5000"), "event " + std::to_string(kEventPortActive));
+  EXPECT_EQ(b->port_state(), kPortActive);
+}
+
+TEST_F(PortDownTest, no_flush_is_seen_before_the_retries_are_exhausted_and_then_one_retry_error_and_flushes) {
+  start(14, 1);  // 134 ms
+  const uint32_t id = arm("{target: node1/nic0, kind: port_down}");
+  board.fire(id);
+  ASSERT_TRUE(eventually([&] { return witnessed(id, Effect::kQpToErr, "node0"); }));
+  const uint64_t t0 = board.state(id).t0_ns;
+  for (int i = 1; i <= 3; i++) a->must("post 0 write " + std::to_string(i) + " 8 0");
+  EXPECT_TRUE(a->poll(0, 1, 0).empty());
+  EXPECT_EQ(a->qp_state(0), kRts) << "the program's queue pair is still retrying";
+  const auto wcs = a->poll(0, 3, 10000);
+  ASSERT_EQ(wcs.size(), 3u);
+  EXPECT_EQ(wcs[0].status, kRetryExceeded);
+  EXPECT_EQ(wcs[1].status, kFlushed);
+  EXPECT_EQ(wcs[2].status, kFlushed);
+  for (int i = 0; i < 3; i++) EXPECT_EQ(wcs[size_t(i)].wr_id, uint64_t(i + 1));
+  EXPECT_GE(wcs[0].at_ns - t0, retry_window_ns(14, 1));
+  EXPECT_EQ(a->qp_state(0), kErr);
+  EXPECT_TRUE(witnessed(id, Effect::kWcShown, "node0"));
+  a->must("post 0 write 9 8 0");
+  const auto later = a->poll(0, 1, 5000);
+  ASSERT_EQ(later.size(), 1u);
+  EXPECT_EQ(later[0].status, kFlushed) << "a queue pair in ERR flushes at once";
+}
+
+TEST_F(PortDownTest, posted_work_ends_in_a_retry_error_on_both_sides_of_the_port) {
+  start(12, 0, 16, "split");
+  const uint32_t id = arm("{target: node1/nic0, kind: port_down, events: false}");
+  a->must("post 0 write 1 8 0");
+  ASSERT_EQ(a->poll(0, 1, 5000).size(), 1u);
+  board.fire(id);
+  ASSERT_TRUE(eventually([&] { return count(id, Effect::kQpToErr) == 2; }));
+  b->must("recv 0 50");
+  a->must("post 0 write 2 8 0");
+  b->must("post 0 write 3 8 0");
+  for (Agent* each : {a, b}) {
+    const auto wcs = each->poll(0, 1, 10000);
+    ASSERT_EQ(wcs.size(), 1u);
+    EXPECT_EQ(wcs[0].status, kRetryExceeded);
+  }
+  const auto receives = b->poll(0, 1, 5000, "recv");
+  ASSERT_EQ(receives.size(), 1u) << "receives flush when the queue pair has entered ERR";
+  EXPECT_EQ(receives[0].status, kFlushed);
+  EXPECT_EQ(b->ask("event 0"), "none") << "events: false";
+  EXPECT_EQ(b->port_state(), kPortDown);
+}
+
+TEST_F(PortDownTest, a_queue_pair_with_nothing_outstanding_shows_nothing) {
+  start(8, 0);  // 1 ms
+  b->must("recv 0 1");
+  const uint32_t id = arm("{target: node1/nic0, kind: port_down, at: now}");
+  ASSERT_TRUE(eventually([&] { return count(id, Effect::kQpToErr) == 2; }));
+  EXPECT_TRUE(b->poll(0, 1, 100).empty()) << "a receiver notices nothing";
+  EXPECT_TRUE(a->poll(0, 1, 100).empty());
+  EXPECT_EQ(b->qp_state(0), kRts);
+}
+
+TEST_F(PortDownTest, a_program_that_moves_its_queue_pair_to_err_gets_its_flushes_at_once) {
+  start(20, 7);  // 34 s: only the program's own step can end it
+  const uint32_t id = arm("{target: node1/nic0, kind: port_down, at: now}");
+  ASSERT_TRUE(eventually([&] { return witnessed(id, Effect::kQpToErr, "node0"); }));
+  a->must("recv 0 7");
+  for (int i = 1; i <= 2; i++) a->must("post 0 write " + std::to_string(i) + " 8 0");
+  EXPECT_TRUE(a->poll(0, 1, 50).empty());
+  a->must("err 0");
+  const auto wcs = a->poll(0, 3, 5000);
+  ASSERT_EQ(wcs.size(), 3u);
+  for (const Completion& wc : wcs) EXPECT_EQ(wc.status, kFlushed) << wc.wr_id;
+  EXPECT_EQ(a->qp_state(0), kErr);
+  EXPECT_TRUE(witnessed(id, Effect::kFlushShown, "node0"));
+  a->must("post 0 write 3 8 0");
+  const auto sentinel = a->poll(0, 1, 5000);
+  ASSERT_EQ(sentinel.size(), 1u);
+  EXPECT_EQ(sentinel[0].status, kFlushed) << "a sentinel posted after the move is flushed";
+}
+
+TEST_F(PortDownTest, the_other_port_carries_on) {
+  start();
+  Agent& c = agent("node0", "2");
+  Agent& d = agent("node1", "3");
+  ASSERT_NO_FATAL_FAILURE(c.open(1));
+  ASSERT_NO_FATAL_FAILURE(d.open(1));
+  c.make_qp(), d.make_qp();
+  ASSERT_NO_FATAL_FAILURE(connect(c, 0, d, 0));
+  const uint32_t id = arm("{target: node1/nic0, kind: port_down, at: now}");
+  ASSERT_TRUE(took_effect_within(id, 5000));
+  c.must("post 0 write 1 8 0");
+  const auto wcs = c.poll(0, 1, 5000);
+  ASSERT_EQ(wcs.size(), 1u);
+  EXPECT_EQ(wcs[0].status, kSuccess);
+  EXPECT_EQ(d.ask("event 0"), "none");
+}
+
+TEST_F(PortDownTest, nothing_is_delivered_over_it_and_a_queue_pair_made_after_the_heal_works) {
+  start(10, 0);
+  const uint32_t id = arm("{target: node1/nic0, kind: port_down, at: now}");
+  ASSERT_TRUE(eventually([&] { return count(id, Effect::kQpToErr) == 2; }));
+  a->make_qp(10, 0), b->make_qp(10, 0);
+  ASSERT_NO_FATAL_FAILURE(connect(*a, 1, *b, 1));  // succeeds, as on hardware
+  EXPECT_TRUE(witnessed(id, Effect::kQpConnectedDead));
+  a->must("set 0 4711");
+  a->must("post 1 write 1 8 0");
+  const auto wcs = a->poll(1, 1, 5000);
+  ASSERT_EQ(wcs.size(), 1u);
+  EXPECT_EQ(wcs[0].status, kRetryExceeded);
+  EXPECT_EQ(b->get(0), 0u);
+  board.heal(id);
+  EXPECT_EQ(b->ask("event 5000"), "event " + std::to_string(kEventPortErr));
+  EXPECT_EQ(b->ask("event 5000"), "event " + std::to_string(kEventPortActive));
+  a->make_qp(), b->make_qp();
+  ASSERT_NO_FATAL_FAILURE(connect(*a, 2, *b, 2));
+  a->must("post 2 write 1 8 0");
+  const auto again = a->poll(2, 1, 5000);
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(again[0].status, kSuccess);
+  EXPECT_EQ(b->get(0), 4711u);
+  a->must("reset 0");  // and a broken one can be used again after RESET
+  b->must("reset 0");
+  ASSERT_NO_FATAL_FAILURE(connect(*a, 0, *b, 0));
+  a->must("post 0 write 5 8 0");
+  const auto reborn = a->poll(0, 1, 5000);
+  ASSERT_EQ(reborn.size(), 1u);
+  EXPECT_EQ(reborn[0].status, kSuccess);
+}
+
+TEST_F(PortDownTest, a_program_asleep_on_its_completion_channel_is_woken_for_the_error) {
+  start(13, 1, 16, "split", "channel");
+  const uint32_t id = arm("{target: node1/nic0, kind: port_down, at: now}");
+  ASSERT_TRUE(eventually([&] { return count(id, Effect::kQpToErr) == 2; }));
+  a->must("recv 0 8");
+  for (int i = 1; i <= 2; i++) a->must("post 0 write " + std::to_string(i) + " 8 0");
+  const auto wcs = a->sleep(0, 2, 10000);
+  ASSERT_EQ(wcs.size(), 2u);
+  EXPECT_EQ(wcs[0].status, kRetryExceeded);
+  EXPECT_EQ(wcs[1].status, kFlushed);
+  const auto receives = a->sleep(0, 1, 5000, "recv");
+  ASSERT_EQ(receives.size(), 1u);
+  EXPECT_EQ(receives[0].status, kFlushed);
+}
+
+TEST_F(PortDownTest, a_duration_heals_by_itself) {
+  start();
+  const uint32_t id = arm("{target: node1/nic0, kind: port_down, at: now, for: 50 ms}");
+  EXPECT_EQ(b->ask("event 5000"), "event " + std::to_string(kEventPortErr));
+  EXPECT_EQ(b->ask("event 5000"), "event " + std::to_string(kEventPortActive));
+  const FaultState state = board.state(id);
+  EXPECT_EQ(state.phase, FaultState::Phase::kHealed);
+  EXPECT_GE(state.healed_ns - state.t0_ns, 50 * kMs);
+}
+
+TEST_F(PortDownTest, with_query_false_the_port_lies) {
+  start();
+  const uint32_t id = arm("{target: node1/nic0, kind: port_down, events: false, query: false, at: now}");
+  ASSERT_TRUE(took_effect_within(id, 5000));
+  EXPECT_EQ(b->port_state(), kPortActive);
+}
+
+TEST_F(PortDownTest, a_device_opened_while_it_lasts_is_down_too) {
+  arm("{target: node1/nic0, kind: port_down, at: now}");
+  start();
+  EXPECT_EQ(b->port_state(), kPortDown);
+}
+
+}  // namespace
+}  // namespace faultinject::testing

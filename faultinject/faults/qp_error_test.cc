@@ -1,0 +1,97 @@
+#include "faultinject/tests/nodes.h"
+
+namespace faultinject::testing {
+namespace {
+
+class QpErrorTest : public Nodes {};
+
+TEST_F(QpErrorTest, shows_qp_fatal_and_flushes_at_once) {
+  const uint32_t id = arm("{target: node0/nic0, kind: qp_error}");
+  start();
+  a->must("post 0 write 1 8 0");
+  ASSERT_EQ(a->poll(0, 1, 5000).size(), 1u);
+  for (int i = 10; i < 13; i++) a->must("recv 0 " + std::to_string(i));
+  board.fire(id);
+  ASSERT_TRUE(took_effect_within(id, 5000));
+  EXPECT_EQ(a->ask("event 5000"), "event " + std::to_string(kEventQpFatal) + " " + std::to_string(a->numbers[0]));
+  const auto wcs = a->poll(0, 3, 5000);
+  ASSERT_EQ(wcs.size(), 3u);
+  for (int i = 0; i < 3; i++) {
+    EXPECT_EQ(wcs[size_t(i)].wr_id, uint64_t(10 + i));
+    EXPECT_EQ(wcs[size_t(i)].status, kFlushed);
+    EXPECT_GE(wcs[size_t(i)].at_ns, board.state(id).t0_ns);
+  }
+  EXPECT_EQ(a->qp_state(0), kErr);
+  EXPECT_TRUE(witnessed(id, Effect::kQpToErr, "node0"));
+  EXPECT_TRUE(witnessed(id, Effect::kQpFatalDelivered, "node0"));
+}
+
+TEST_F(QpErrorTest, the_peer_is_not_touched_and_runs_into_its_own_retries) {
+  const uint32_t id = arm("{target: node0/nic0, kind: qp_error}");
+  start(10, 1);
+  a->must("post 0 write 1 8 0");
+  ASSERT_EQ(a->poll(0, 1, 5000).size(), 1u);
+  board.fire(id);
+  ASSERT_TRUE(took_effect_within(id, 5000));
+  EXPECT_EQ(b->qp_state(0), kRts);
+  b->must("post 0 write 2 8 0");
+  const auto wcs = b->poll(0, 1, 10000);
+  ASSERT_EQ(wcs.size(), 1u);
+  EXPECT_EQ(wcs[0].status, kRetryExceeded);
+  EXPECT_FALSE(witnessed(id, Effect::kQpToErr, "node1"));
+}
+
+TEST_F(QpErrorTest, strikes_the_queue_pair_with_the_latest_traffic) {
+  const uint32_t id = arm("{target: node0/nic0, kind: qp_error}");
+  start();
+  a->make_qp(), b->make_qp();
+  ASSERT_NO_FATAL_FAILURE(connect(*a, 1, *b, 1));
+  a->must("post 0 write 1 8 0");
+  ASSERT_EQ(a->poll(0, 1, 5000).size(), 1u);
+  a->must("post 1 write 1 8 0");
+  ASSERT_EQ(a->poll(1, 1, 5000).size(), 1u);
+  board.fire(id);
+  ASSERT_TRUE(took_effect_within(id, 5000));
+  EXPECT_EQ(a->qp_state(0), kRts);
+  EXPECT_EQ(a->qp_state(1), kErr);
+}
+
+TEST_F(QpErrorTest, without_traffic_it_waits_for_the_first_queue_pair_that_posts) {
+  const uint32_t id = arm("{target: node0/nic0, kind: qp_error, at: now}");
+  start();
+  EXPECT_EQ(board.state(id).t0_ns, 0u);
+  a->must("post 0 write 1 8 0");
+  const auto wcs = a->poll(0, 1, 5000);
+  ASSERT_EQ(wcs.size(), 1u);
+  EXPECT_EQ(wcs[0].status, kFlushed);
+  EXPECT_NE(board.state(id).t0_ns, 0u);
+}
+
+TEST_F(QpErrorTest, a_target_by_number_and_all_of_them) {
+  start();
+  for (int i = 1; i < 4; i++) {
+    a->make_qp(), b->make_qp();
+    ASSERT_NO_FATAL_FAILURE(connect(*a, i, *b, i));
+  }
+  const uint32_t one = arm("{target: node0/nic0/qp:2, kind: qp_error, at: now}");
+  ASSERT_TRUE(took_effect_within(one, 5000));
+  EXPECT_TRUE(eventually([&] { return a->qp_state(2) == kErr; }));
+  for (int other : {0, 1, 3}) EXPECT_EQ(a->qp_state(other), kRts) << other;
+  const uint32_t all = arm("{target: node0/nic0, qp: all, kind: qp_error, at: now}");
+  EXPECT_TRUE(eventually([&] { return count(all, Effect::kQpToErr) == 3; }));
+  for (int each = 0; each < 4; each++) EXPECT_EQ(a->qp_state(each), kErr) << each;
+}
+
+TEST_F(QpErrorTest, at_the_nth_wr_that_wr_itself_is_flushed) {
+  arm("{target: node0/nic0, kind: qp_error, at: {wr: 4}}");
+  start();
+  for (int i = 1; i <= 5; i++) {
+    a->must("post 0 write " + std::to_string(i) + " 8 0");
+    const auto wcs = a->poll(0, 1, 5000);
+    ASSERT_EQ(wcs.size(), 1u);
+    EXPECT_EQ(wcs[0].status, i < 4 ? kSuccess : kFlushed) << i;
+  }
+}
+
+}  // namespace
+}  // namespace faultinject::testing

@@ -1,0 +1,105 @@
+#include <sstream>
+
+#include "faultinject/tests/nodes.h"
+
+namespace faultinject::testing {
+namespace {
+
+struct Streamed {
+  uint64_t took_ns = 0;
+  std::vector<uint64_t> bytes;
+  bool ordered = true;
+};
+
+Streamed parse(const std::string& answer) {
+  Streamed streamed;
+  std::istringstream in(answer);
+  std::string word;
+  in >> word >> streamed.took_ns;
+  EXPECT_EQ(word, "ok") << answer;
+  while (in >> word) {
+    streamed.bytes.push_back(std::stoull(word));
+    streamed.ordered = streamed.ordered && word.back() == '1';
+  }
+  return streamed;
+}
+
+class ThrottleTest : public Nodes {
+ protected:
+  static double mbit(uint64_t bytes, uint64_t ns) { return double(bytes) * 8e3 / double(ns); }
+};
+
+TEST_F(ThrottleTest, the_port_carries_the_rate_and_no_more) {
+  const uint32_t id = arm("{target: node0/nic0, kind: throttle, rate: 200 Mbit/s, at: now}");
+  start(18, 7);
+  const Streamed run = parse(a->ask("stream 8 65536 1000 0"));
+  EXPECT_NEAR(mbit(run.bytes.at(0), run.took_ns), 200, 200 * 0.05);
+  EXPECT_TRUE(run.ordered);
+  EXPECT_TRUE(witnessed(id, Effect::kWrWithheld, "node0"));
+  board.heal(id);
+  const Streamed free = parse(a->ask("stream 8 65536 300 0"));
+  EXPECT_GT(mbit(free.bytes.at(0), free.took_ns), 400) << "healed";
+}
+
+TEST_F(ThrottleTest, it_holds_for_what_comes_in_too) {
+  arm("{target: node1/nic0, kind: throttle, rate: 200 Mbit/s, at: now}");
+  start(18, 7);
+  const Streamed run = parse(a->ask("stream 8 65536 1000 0"));
+  EXPECT_NEAR(mbit(run.bytes.at(0), run.took_ns), 200, 200 * 0.05);
+}
+
+TEST_F(ThrottleTest, queue_pairs_share_fairly_in_one_process) {
+  arm("{target: node0/nic0, kind: throttle, rate: 200 Mbit/s, at: now}");
+  start(18, 7);
+  a->make_qp(18, 7), b->make_qp(18, 7);
+  ASSERT_NO_FATAL_FAILURE(connect(*a, 1, *b, 1));
+  const Streamed run = parse(a->ask("stream 8 65536 1000 0 1"));
+  EXPECT_NEAR(mbit(run.bytes.at(0) + run.bytes.at(1), run.took_ns), 200, 200 * 0.05);
+  EXPECT_NEAR(double(run.bytes[0]) / double(run.bytes[0] + run.bytes[1]), 0.5, 0.05);
+}
+
+TEST_F(ThrottleTest, processes_share_the_port_fairly_whatever_the_size_of_their_writes) {
+  arm("{target: node0/nic0, kind: throttle, rate: 200 Mbit/s, at: now}");
+  start(18, 7);
+  Agent& c = agent("node0", "2");
+  ASSERT_NO_FATAL_FAILURE(c.open());
+  c.make_qp(18, 7), b->make_qp(18, 7);
+  ASSERT_NO_FATAL_FAILURE(connect(c, 0, *b, 1));
+  a->tell("stream 4 1048576 1500 0");
+  c.tell("stream 8 65536 1500 0");
+  const Streamed large = parse(a->hear()), small = parse(c.hear());
+  const double total = mbit(large.bytes.at(0), large.took_ns) + mbit(small.bytes.at(0), small.took_ns);
+  EXPECT_NEAR(total, 200, 200 * 0.08);
+  EXPECT_NEAR(mbit(small.bytes[0], small.took_ns) / total, 0.5, 0.1);
+}
+
+TEST_F(ThrottleTest, a_small_write_does_not_wait_behind_the_whole_of_a_large_one) {
+  arm("{target: node0/nic0, kind: throttle, rate: 100 Mbit/s, at: now}");
+  start(18, 7);
+  a->make_qp(18, 7), b->make_qp(18, 7);
+  ASSERT_NO_FATAL_FAILURE(connect(*a, 1, *b, 1));
+  a->must("post 0 write 1 4194304 0");  // 336 ms of the port
+  a->must("post 1 write 2 1024 0");
+  const auto small = a->poll(1, 1, 10000);
+  const auto large = a->poll(0, 1, 10000);
+  ASSERT_EQ(small.size(), 1u);
+  ASSERT_EQ(large.size(), 1u);
+  EXPECT_LT(small[0].at_ns + 200 * kMs, large[0].at_ns);
+}
+
+TEST_F(ThrottleTest, a_killed_process_leaves_the_port_to_the_others) {
+  arm("{target: node0/nic0, kind: throttle, rate: 200 Mbit/s, at: now}");
+  start(18, 7);
+  Agent& c = agent("node0", "2");
+  ASSERT_NO_FATAL_FAILURE(c.open());
+  c.make_qp(18, 7), b->make_qp(18, 7);
+  ASSERT_NO_FATAL_FAILURE(connect(c, 0, *b, 1));
+  c.tell("stream 8 262144 60000 0");
+  ASSERT_TRUE(eventually([&] { return fabric.counters("node0", 0).tx_messages > 0; }));
+  c.kill_it();
+  const Streamed run = parse(a->ask("stream 8 65536 700 0"));
+  EXPECT_NEAR(mbit(run.bytes.at(0), run.took_ns), 200, 200 * 0.06);
+}
+
+}  // namespace
+}  // namespace faultinject::testing

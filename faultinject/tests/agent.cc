@@ -1,0 +1,464 @@
+// A small real verbs program that does what it is told, one line at a time on stdin, and answers with one line
+// on stdout. The tests run one per virtual node, with the injector preloaded. It is built twice: linked with
+// libibverbs, and bound at run time by dlopen and dlvsym, as NCCL does it.
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <infiniband/verbs.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <iostream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#ifdef AGENT_BINDS_AT_RUN_TIME
+static void* verbs(const char* name) {
+  static void* handle = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
+  void* found = handle != nullptr ? dlvsym(handle, name, "IBVERBS_1.1") : nullptr;
+  if (found == nullptr) {
+    fprintf(stderr, "agent: %s: %s\n", name, dlerror());
+    exit(3);
+  }
+  return found;
+}
+#define V(name) (reinterpret_cast<decltype(&::name)>(verbs(#name)))
+#else
+#define V(name) (&::name)
+#endif
+#undef ibv_reg_mr
+
+namespace {
+
+constexpr size_t kBufferBytes = 8 << 20;
+
+uint64_t now_ns() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return uint64_t(t.tv_sec) * 1000000000u + uint64_t(t.tv_nsec);
+}
+
+struct Pair {
+  ibv_qp* qp = nullptr;
+  ibv_cq *send_cq = nullptr, *recv_cq = nullptr;
+  ibv_comp_channel* channel = nullptr;
+  int timeout = 14, retries = 7;
+  uint64_t remote_address = 0;
+  uint32_t remote_key = 0;
+};
+
+ibv_context* context = nullptr;
+ibv_pd* pd = nullptr;
+ibv_mr* mr = nullptr;
+uint8_t* buffer = nullptr;
+std::vector<Pair> pairs;
+
+std::string hex(const ibv_gid& gid) {
+  char text[33];
+  for (int i = 0; i < 16; i++) snprintf(text + 2 * i, 3, "%02x", gid.raw[i]);
+  return text;
+}
+ibv_gid unhex(const std::string& text) {
+  ibv_gid gid{};
+  for (int i = 0; i < 16; i++) gid.raw[i] = uint8_t(std::stoul(text.substr(size_t(2 * i), 2), nullptr, 16));
+  return gid;
+}
+
+std::string open_device(std::istringstream& in) {
+  int nic = 0;
+  in >> nic;
+  int count = 0;
+  ibv_device** list = V(ibv_get_device_list)(&count);
+  if (list == nullptr || nic >= count) return "error devices " + std::to_string(count);
+  context = V(ibv_open_device)(list[nic]);
+  V(ibv_free_device_list)(list);
+  if (context == nullptr) return "error open";
+  pd = V(ibv_alloc_pd)(context);
+  buffer = static_cast<uint8_t*>(aligned_alloc(4096, kBufferBytes));
+  memset(buffer, 0, kBufferBytes);
+  mr = V(ibv_reg_mr)(pd, buffer, kBufferBytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+  ibv_gid gid{};
+  V(ibv_query_gid)(context, 1, 1, &gid);
+  std::ostringstream out;
+  out << "ok " << hex(gid) << " " << uint64_t(buffer) << " " << mr->rkey;
+  return out.str();
+}
+
+std::string make_pair(std::istringstream& in) {
+  Pair pair;
+  int depth = 0;
+  std::string queues, sleeping;
+  in >> pair.timeout >> pair.retries >> depth >> queues >> sleeping;
+  if (sleeping == "channel") pair.channel = V(ibv_create_comp_channel)(context);
+  pair.send_cq = V(ibv_create_cq)(context, 4 * depth + 16, nullptr, pair.channel, 0);
+  pair.recv_cq = queues == "split" ? V(ibv_create_cq)(context, 4 * depth + 16, nullptr, pair.channel, 0) : pair.send_cq;
+  ibv_qp_init_attr attributes{};
+  attributes.send_cq = pair.send_cq;
+  attributes.recv_cq = pair.recv_cq;
+  attributes.qp_type = IBV_QPT_RC;
+  attributes.cap.max_send_wr = uint32_t(depth);
+  attributes.cap.max_recv_wr = uint32_t(depth);
+  attributes.cap.max_send_sge = attributes.cap.max_recv_sge = 2;
+  attributes.cap.max_inline_data = 64;
+  pair.qp = V(ibv_create_qp)(pd, &attributes);
+  if (pair.qp == nullptr) return "error create_qp " + std::to_string(errno);
+  pairs.push_back(pair);
+  return "ok " + std::to_string(pairs.size() - 1) + " " + std::to_string(pair.qp->qp_num) + " " +
+         std::to_string(attributes.cap.max_send_wr);
+}
+
+std::string to_init(Pair& pair) {
+  ibv_qp_attr attr{};
+  attr.qp_state = IBV_QPS_INIT;
+  attr.port_num = 1;
+  attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  const int rc = V(ibv_modify_qp)(pair.qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+  return rc == 0 ? "" : "error init " + std::to_string(rc);
+}
+
+std::string connect(std::istringstream& in) {
+  size_t id = 0;
+  uint32_t number = 0;
+  std::string gid;
+  in >> id >> number >> gid;
+  Pair& pair = pairs.at(id);
+  in >> pair.remote_address >> pair.remote_key;
+  if (const std::string error = to_init(pair); !error.empty()) return error;
+  ibv_qp_attr attr{};
+  attr.qp_state = IBV_QPS_RTR;
+  attr.path_mtu = IBV_MTU_1024;
+  attr.dest_qp_num = number;
+  attr.max_dest_rd_atomic = 4;
+  attr.min_rnr_timer = 12;
+  attr.ah_attr.is_global = 1;
+  attr.ah_attr.grh.dgid = unhex(gid);
+  attr.ah_attr.grh.sgid_index = 1;
+  attr.ah_attr.grh.hop_limit = 64;
+  attr.ah_attr.port_num = 1;
+  int rc = V(ibv_modify_qp)(pair.qp, &attr,
+                            IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                                IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+  if (rc != 0) return "error rtr " + std::to_string(rc);
+  attr = {};
+  attr.qp_state = IBV_QPS_RTS;
+  attr.timeout = uint8_t(pair.timeout);
+  attr.retry_cnt = uint8_t(pair.retries);
+  attr.rnr_retry = 7;
+  attr.max_rd_atomic = 4;
+  rc = V(ibv_modify_qp)(pair.qp, &attr,
+                        IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+                            IBV_QP_MAX_QP_RD_ATOMIC);
+  return rc == 0 ? "ok" : "error rts " + std::to_string(rc);
+}
+
+int post(Pair& pair, ibv_wr_opcode opcode, uint64_t wr_id, uint32_t bytes, uint64_t offset, bool signaled, bool inlined) {
+  ibv_sge piece{uint64_t(buffer) + offset, bytes, mr->lkey};
+  ibv_send_wr wr{}, *bad = nullptr;
+  wr.wr_id = wr_id;
+  wr.sg_list = &piece;
+  wr.num_sge = bytes > 0 ? 1 : 0;
+  wr.opcode = opcode;
+  wr.send_flags = (signaled ? unsigned(IBV_SEND_SIGNALED) : 0u) | (inlined ? unsigned(IBV_SEND_INLINE) : 0u);
+  wr.imm_data = uint32_t(wr_id);
+  wr.wr.rdma.remote_addr = pair.remote_address + offset;
+  wr.wr.rdma.rkey = pair.remote_key;
+  return ibv_post_send(pair.qp, &wr, &bad);
+}
+
+std::string send(std::istringstream& in) {
+  size_t id = 0;
+  std::string opcode, option;
+  uint64_t wr_id = 0, offset = 0;
+  uint32_t bytes = 0;
+  in >> id >> opcode >> wr_id >> bytes >> offset;
+  bool signaled = true, inlined = false;
+  while (in >> option) {
+    signaled = signaled && option != "unsignaled";
+    inlined = inlined || option == "inline";
+  }
+  const ibv_wr_opcode code = opcode == "imm"    ? IBV_WR_RDMA_WRITE_WITH_IMM
+                             : opcode == "send" ? IBV_WR_SEND
+                             : opcode == "read" ? IBV_WR_RDMA_READ
+                                                : IBV_WR_RDMA_WRITE;
+  const int rc = post(pairs.at(id), code, wr_id, bytes, offset, signaled, inlined);
+  if (inlined) memset(buffer + offset, 0, bytes);  // what was posted inline is the provider's at once
+  return rc == 0 ? "ok" : "errno " + std::to_string(rc);
+}
+
+std::string receive(std::istringstream& in) {
+  size_t id = 0;
+  uint64_t wr_id = 0;
+  in >> id >> wr_id;
+  ibv_sge piece{uint64_t(buffer), 4096, mr->lkey};
+  ibv_recv_wr wr{}, *bad = nullptr;
+  wr.wr_id = wr_id;
+  wr.sg_list = &piece;
+  wr.num_sge = 1;
+  const int rc = ibv_post_recv(pairs.at(id).qp, &wr, &bad);
+  return rc == 0 ? "ok" : "errno " + std::to_string(rc);
+}
+
+// poll ID QUEUE COUNT MS: "wr_id:status:at_ns" for each completion, until COUNT are there or MS have passed.
+std::string poll_queue(std::istringstream& in) {
+  size_t id = 0;
+  std::string queue;
+  int wanted = 0;
+  uint64_t ms = 0;
+  in >> id >> queue >> wanted >> ms;
+  ibv_cq* cq = queue == "recv" ? pairs.at(id).recv_cq : pairs.at(id).send_cq;
+  const uint64_t end = now_ns() + ms * 1000000;
+  std::ostringstream out;
+  out << "ok";
+  int seen = 0;
+  do {
+    ibv_wc wcs[4];
+    const int count = ibv_poll_cq(cq, std::min(4, wanted - seen), wcs);
+    if (count < 0) return "error poll";
+    for (int i = 0; i < count; i++) {
+      if (wcs[i].qp_num != pairs.at(id).qp->qp_num) continue;
+      seen++;
+      out << " " << wcs[i].wr_id << ":" << int(wcs[i].status) << ":" << now_ns();
+    }
+    if (count == 0) std::this_thread::yield();
+  } while (seen < wanted && now_ns() < end);
+  return out.str();
+}
+
+// Sleeps on the completion channel, as a program does that does not spin.
+std::string sleep_queue(std::istringstream& in) {
+  size_t id = 0;
+  std::string queue;
+  int wanted = 0, ms = 0;
+  in >> id >> queue >> wanted >> ms;
+  Pair& pair = pairs.at(id);
+  ibv_cq* cq = queue == "recv" ? pair.recv_cq : pair.send_cq;
+  const uint64_t end = now_ns() + uint64_t(ms) * 1000000;
+  std::ostringstream out;
+  out << "ok";
+  int seen = 0;
+  for (;;) {
+    ibv_req_notify_cq(cq, 0);
+    ibv_wc wc;
+    while (seen < wanted && ibv_poll_cq(cq, 1, &wc) > 0) {
+      seen++;
+      out << " " << wc.wr_id << ":" << int(wc.status) << ":" << now_ns();
+    }
+    if (seen >= wanted) return out.str();
+    const int64_t left = int64_t(end - now_ns()) / 1000000;
+    pollfd p{pair.channel->fd, POLLIN, 0};
+    if (left <= 0 || ::poll(&p, 1, int(left)) <= 0) return out.str();
+    ibv_cq* which = nullptr;
+    void* cookie = nullptr;
+    if (V(ibv_get_cq_event)(pair.channel, &which, &cookie) == 0) V(ibv_ack_cq_events)(which, 1);
+  }
+}
+
+std::string wait_event(std::istringstream& in) {
+  int ms = 0;
+  in >> ms;
+  pollfd p{context->async_fd, POLLIN, 0};
+  if (::poll(&p, 1, ms) <= 0) return "none";
+  ibv_async_event event{};
+  if (V(ibv_get_async_event)(context, &event) != 0) return "error get_async_event";
+  std::string text = "event " + std::to_string(event.event_type);
+  if (event.event_type == IBV_EVENT_QP_FATAL) text += " " + std::to_string(event.element.qp->qp_num);
+  V(ibv_ack_async_event)(&event);
+  return text;
+}
+
+std::string port_state() {
+  ibv_port_attr attr{};
+  const int rc = ibv_query_port(context, 1, &attr);
+  return rc == 0 ? "ok " + std::to_string(attr.state) + " " + std::to_string(attr.phys_state) : "error";
+}
+
+std::string qp_state(std::istringstream& in) {
+  size_t id = 0;
+  in >> id;
+  ibv_qp_attr attr{};
+  ibv_qp_init_attr init{};
+  V(ibv_query_qp)(pairs.at(id).qp, &attr, IBV_QP_STATE, &init);
+  return "ok " + std::to_string(attr.qp_state) + " " + std::to_string(pairs.at(id).qp->state);
+}
+
+std::string move_to(std::istringstream& in, ibv_qp_state state) {
+  size_t id = 0;
+  in >> id;
+  ibv_qp_attr attr{};
+  attr.qp_state = state;
+  const int rc = V(ibv_modify_qp)(pairs.at(id).qp, &attr, IBV_QP_STATE);
+  return rc == 0 ? "ok" : "errno " + std::to_string(rc);
+}
+
+// stream WINDOW BYTES MS ID...: keeps WINDOW writes of BYTES in flight on each pair; answers the bytes
+// completed per pair and whether the completions of each came in order.
+std::string stream(std::istringstream& in) {
+  uint64_t window = 0, ms = 0;
+  uint32_t bytes = 0;
+  in >> window >> bytes >> ms;
+  struct Flow {
+    Pair* pair;
+    uint64_t posted = 0, done = 0;
+    bool ordered = true;
+  };
+  std::vector<Flow> flows;
+  for (size_t id; in >> id;) flows.push_back({&pairs.at(id)});
+  const uint64_t end = now_ns() + ms * 1000000;
+  while (now_ns() < end) {
+    for (Flow& flow : flows) {
+      while (flow.posted - flow.done < window &&
+             post(*flow.pair, IBV_WR_RDMA_WRITE, flow.posted, bytes, 0, true, false) == 0)
+        flow.posted++;
+      ibv_wc wcs[8];
+      const int count = ibv_poll_cq(flow.pair->send_cq, 8, wcs);
+      for (int i = 0; i < count; i++) {
+        if (wcs[i].status != IBV_WC_SUCCESS) return "error status " + std::to_string(wcs[i].status);
+        flow.ordered = flow.ordered && wcs[i].wr_id == flow.done;
+        flow.done++;
+      }
+    }
+    std::this_thread::yield();
+  }
+  const uint64_t took = now_ns() - (end - ms * 1000000);
+  for (Flow& flow : flows) {  // leave nothing in flight
+    const uint64_t give_up = now_ns() + 10000000000ull;
+    uint64_t done = flow.done;
+    while (done < flow.posted && now_ns() < give_up) {
+      ibv_wc wc;
+      if (ibv_poll_cq(flow.pair->send_cq, 1, &wc) == 1) {
+        flow.ordered = flow.ordered && wc.wr_id == done;
+        done++;
+      }
+    }
+    flow.ordered = flow.ordered && done == flow.posted;
+  }
+  std::ostringstream out;
+  out << "ok " << took;
+  for (const Flow& flow : flows) out << " " << flow.done * bytes << ":" << flow.ordered;
+  return out.str();
+}
+
+// hammer MS ID: one thread posts, two poll, one asks for states, until MS have passed. For data race detection.
+std::string hammer(std::istringstream& in) {
+  uint64_t ms = 0;
+  size_t id = 0;
+  in >> ms >> id;
+  Pair& pair = pairs.at(id);
+  const uint64_t end = now_ns() + ms * 1000000;
+  std::atomic<uint64_t> posted{0}, completed{0}, failed{0};
+  std::vector<std::thread> threads;
+  threads.emplace_back([&] {
+    while (now_ns() < end) {
+      if (posted - completed < 8 && post(pair, IBV_WR_RDMA_WRITE, posted, 4096, 0, true, false) == 0) posted++;
+      std::this_thread::yield();
+    }
+  });
+  for (int i = 0; i < 2; i++)
+    threads.emplace_back([&] {
+      while (now_ns() < end || posted != completed) {
+        ibv_wc wcs[4];
+        const int count = ibv_poll_cq(pair.send_cq, 4, wcs);
+        for (int k = 0; k < count; k++) failed += wcs[k].status != IBV_WC_SUCCESS;
+        if (count > 0) completed += uint64_t(count);
+        if (now_ns() > end + 5000000000ull) break;
+        std::this_thread::yield();
+      }
+    });
+  threads.emplace_back([&] {
+    while (now_ns() < end) {
+      ibv_port_attr attr{};
+      ibv_query_port(context, 1, &attr);
+      std::this_thread::yield();
+    }
+  });
+  for (auto& thread : threads) thread.join();
+  return "ok " + std::to_string(posted) + " " + std::to_string(completed) + " " + std::to_string(failed);
+}
+
+std::string answer(const std::string& line) {
+  std::istringstream in(line);
+  std::string command;
+  in >> command;
+  size_t id = 0;
+  uint64_t a = 0, b = 0;
+  std::string name;
+  if (command == "open") return open_device(in);
+  if (command == "qp") return make_pair(in);
+  if (command == "connect") return connect(in);
+  if (command == "post") return send(in);
+  if (command == "recv") return receive(in);
+  if (command == "poll") return poll_queue(in);
+  if (command == "sleep") return sleep_queue(in);
+  if (command == "event") return wait_event(in);
+  if (command == "port") return port_state();
+  if (command == "state") return qp_state(in);
+  if (command == "err") return move_to(in, IBV_QPS_ERR);
+  if (command == "reset") return move_to(in, IBV_QPS_RESET);
+  if (command == "stream") return stream(in);
+  if (command == "hammer") return hammer(in);
+  if (command == "now") return "ok " + std::to_string(now_ns());
+  if (command == "destroy") {
+    in >> id;
+    return V(ibv_destroy_qp)(pairs.at(id).qp) == 0 ? "ok" : "error";
+  }
+  if (command == "set") {
+    in >> a >> b;
+    memcpy(buffer + a, &b, 8);
+    return "ok";
+  }
+  if (command == "get") {
+    in >> a;
+    memcpy(&b, buffer + a, 8);
+    return "ok " + std::to_string(b);
+  }
+  if (command == "raise") {
+    in >> name >> b;
+    auto* event = reinterpret_cast<void (*)(const char*, uint64_t)>(dlsym(RTLD_DEFAULT, "faultinject_event"));
+    if (event != nullptr) event(name.c_str(), b);
+    return event != nullptr ? "ok" : "none";
+  }
+  if (command == "fork") {  // a child that uses its own device, while we keep ours
+    const pid_t child = fork();
+    if (child == 0) {
+      int count = 0;
+      ibv_device** list = V(ibv_get_device_list)(&count);
+      ibv_context* own = list != nullptr && count > 0 ? V(ibv_open_device)(list[0]) : nullptr;
+      ibv_port_attr attr{};
+      const bool asked = own != nullptr && ibv_query_port(own, 1, &attr) == 0;
+      _exit(asked ? 10 + attr.state : 1);
+    }
+    return "ok " + std::to_string(child);
+  }
+  if (command == "nonblock") return fcntl(context->async_fd, F_SETFL, O_NONBLOCK) == 0 ? "ok" : "error";
+  if (command == "try_event") {
+    ibv_async_event event{};
+    return V(ibv_get_async_event)(context, &event) == 0 ? "event" : "errno " + std::to_string(errno);
+  }
+  if (command == "close") {
+    for (Pair& pair : pairs) {
+      if (pair.qp != nullptr) V(ibv_destroy_qp)(pair.qp);
+      V(ibv_destroy_cq)(pair.send_cq);
+      if (pair.recv_cq != pair.send_cq) V(ibv_destroy_cq)(pair.recv_cq);
+    }
+    pairs.clear();
+    V(ibv_dereg_mr)(mr);
+    V(ibv_dealloc_pd)(pd);
+    return V(ibv_close_device)(context) == 0 ? "ok" : "error";
+  }
+  return "error unknown " + command;
+}
+
+}  // namespace
+
+int main() {
+  for (std::string line; std::getline(std::cin, line) && line != "quit";) std::cout << answer(line) << std::endl;
+  return 0;
+}

@@ -1,0 +1,132 @@
+// How programs are reached: bound by the linker or at run time, forked, without verbs at all; what their
+// descriptors and their exit look like; and what is left when they are killed.
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <filesystem>
+
+#include "faultinject/tests/nodes.h"
+
+namespace faultinject::testing {
+namespace {
+
+class ReachTest : public Nodes {};
+
+TEST_F(ReachTest, a_program_that_binds_verbs_with_dlvsym_is_reached) {
+  program += "_dlvsym";
+  const uint32_t id = arm("{target: node0/nic0, kind: qp_error, at: {wr: 2}}");
+  start();
+  for (int i = 1; i <= 2; i++) {
+    a->must("post 0 write " + std::to_string(i) + " 8 0");
+    const auto wcs = a->poll(0, 1, 5000);
+    ASSERT_EQ(wcs.size(), 1u);
+    EXPECT_EQ(wcs[0].status, i == 1 ? kSuccess : kFlushed);
+  }
+  EXPECT_EQ(a->ask("event 5000").substr(0, 7), "event 1");
+  EXPECT_TRUE(witnessed(id, Effect::kQpToErr, "node0"));
+}
+
+TEST_F(ReachTest, a_program_without_a_board_runs_as_before) {
+  a = &agent("node0", "0", false);
+  b = &agent("node1", "1", false);
+  ASSERT_NO_FATAL_FAILURE(a->open());
+  ASSERT_NO_FATAL_FAILURE(b->open());
+  a->make_qp(), b->make_qp();
+  ASSERT_NO_FATAL_FAILURE(connect(*a, 0, *b, 0));
+  a->must("post 0 write 1 8 0");
+  EXPECT_EQ(a->poll(0, 1, 5000).size(), 1u);
+  EXPECT_EQ(board.processes(), 0u);
+}
+
+TEST_F(ReachTest, a_program_that_opens_no_device_never_appears_on_the_board) {
+  Agent& idle = agent("node0", "0");
+  EXPECT_EQ(idle.ask("now").substr(0, 2), "ok");
+  EXPECT_EQ(board.processes(), 0u);
+  EXPECT_EQ(idle.wait_for_exit(), 0);
+}
+
+TEST_F(ReachTest, a_forked_child_is_injected_on_its_own) {
+  start();
+  const uint32_t id = arm("{target: node0/nic0, kind: port_down, at: now}");
+  ASSERT_TRUE(took_effect_within(id, 5000));
+  const std::string answer = a->ask("fork");
+  ASSERT_EQ(answer.substr(0, 3), "ok ");
+  const int child = std::stoi(answer.substr(3));
+  // The child is not ours to wait for; its witness says that it saw the port go down.
+  EXPECT_TRUE(eventually([&] {
+    for (const Witness& witness : board.witnesses(id))
+      if (witness.pid == child && witness.effect == Effect::kPortErrDelivered) return true;
+    return false;
+  }));
+  EXPECT_EQ(a->port_state(), kPortDown) << "and the parent is as it was";
+}
+
+TEST_F(ReachTest, a_program_that_polls_its_async_descriptor_without_blocking_sees_real_and_synthetic_events) {
+  start();
+  a->must("nonblock");
+  EXPECT_EQ(a->ask("try_event"), "errno " + std::to_string(EAGAIN));
+  const uint32_t id = arm("{target: node0/nic0, kind: port_down, at: now}");
+  EXPECT_EQ(a->ask("event 5000"), "event " + std::to_string(kEventPortErr));
+  EXPECT_EQ(a->ask("try_event"), "errno " + std::to_string(EAGAIN));
+  board.heal(id);
+  EXPECT_EQ(a->ask("event 5000"), "event " + std::to_string(kEventPortActive));
+}
+
+TEST_F(ReachTest, a_program_ends_in_good_order_in_the_middle_of_a_fault) {
+  arm("{target: node0/nic0, kind: delay, delay: 10 s, at: now}");
+  start();
+  for (int i = 0; i < 4; i++) a->must("post 0 write 1 8 0");
+  arm("{target: node0/nic0, kind: port_down, at: now}");
+  EXPECT_EQ(a->ask("event 5000"), "event " + std::to_string(kEventPortErr));
+  a->must("close");
+  EXPECT_EQ(a->wait_for_exit(), 0);
+  EXPECT_EQ(b->wait_for_exit(), 0) << "without closing anything";
+}
+
+TEST_F(ReachTest, a_killed_process_holds_up_nobody_and_leaves_nothing) {
+  start();
+  const uint32_t id = arm("{target: node1/nic0, kind: blackhole}");
+  kill(a->pid(), SIGSTOP);
+  board.fire(id);
+  EXPECT_TRUE(eventually([&] { return witnessed(id, Effect::kQpToErr, "node1"); })) << "a stopped peer is not waited for";
+  a->kill_it();
+  EXPECT_TRUE(eventually([&] { return board.processes() == 1; }));
+  board.heal(id);
+  EXPECT_EQ(b->wait_for_exit(), 0);
+  for (const auto& file : std::filesystem::directory_iterator("/dev/shm"))
+    EXPECT_EQ(file.path().filename().string().find("faultinject"), std::string::npos);
+}
+
+TEST_F(ReachTest, one_t0_for_all_processes_and_a_witness_from_each) {
+  start();
+  const uint32_t id = arm("{target: node1/nic0, kind: port_down, at: now}");
+  ASSERT_TRUE(eventually([&] { return count(id, Effect::kQpToErr) == 2; }));
+  const uint64_t t0 = board.state(id).t0_ns;
+  for (const Witness& witness : board.witnesses(id)) EXPECT_GE(witness.time_ns, t0);
+  EXPECT_TRUE(witnessed(id, Effect::kQpToErr, "node0"));
+  EXPECT_TRUE(witnessed(id, Effect::kQpToErr, "node1"));
+}
+
+TEST_F(ReachTest, threads_of_the_program_and_the_injector_get_along) {
+  start(18, 7, 64);
+  uint32_t slow = arm("{target: 'node0/nic0', kind: throttle, rate: 400 Mbit/s, at: now}");
+  a->tell("hammer 1500 0");
+  for (int i = 0; i < 10; i++) {
+    const uint32_t noop = arm("{target: 'node*/nic0', kind: noop, at: now}");
+    const uint32_t late = arm("{target: node0/nic0, kind: delay, delay: 1 ms, jitter: 1 ms, at: now, for: 20 ms}");
+    eventually([&] { return board.state(late).phase == FaultState::Phase::kHealed; }, 500);
+    board.heal(noop);
+    if (i == 5) board.heal(slow);
+  }
+  std::istringstream answer(a->hear());
+  std::string ok;
+  uint64_t posted = 0, completed = 0, failed = 0;
+  answer >> ok >> posted >> completed >> failed;
+  EXPECT_EQ(ok, "ok");
+  EXPECT_GT(posted, 0u);
+  EXPECT_EQ(posted, completed);
+  EXPECT_EQ(failed, 0u);
+}
+
+}  // namespace
+}  // namespace faultinject::testing
