@@ -155,7 +155,7 @@ TEST_F(Program, a_dry_run_starts_nothing_and_writes_nothing) {
   EXPECT_TRUE(ran.empty());
   EXPECT_FALSE(fs::exists("results"));
   EXPECT_NE(out.str().find("node1/rank0"), std::string::npos);
-  EXPECT_NE(out.str().find("when iteration 60 starts: node1/nic0 lost its link"), std::string::npos)
+  EXPECT_NE(out.str().find("when iteration 60 starts: node1/nic0 loses its link"), std::string::npos)
       << out.str();
 }
 

@@ -34,7 +34,7 @@ class Doctor {
   void line(Health health, const std::string& what, const std::string& value) {
     const char* mark = health == Health::kGood ? "✓" : health == Health::kNote ? "·" : "✗";
     const char* colour = health == Health::kGood ? "32" : health == Health::kNote ? "2" : "1;31";
-    const std::string lead = "  " + left(what, 18) + " ";
+    const std::string lead = "  " + left(what, 21) + " ";
     console_.out << "  " << (console_.colour ? std::string("\033[") + colour + "m" + mark + "\033[0m" : mark)
                  << lead.substr(1) << wrap(value, console_.columns - 2 - width(lead), 2 + width(lead))
                  << "\n";

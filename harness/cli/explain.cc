@@ -112,8 +112,8 @@ std::string trigger_in_words(const faultinject::Trigger& trigger) {
 
 std::string fault_in_words(const faultinject::FaultSpec& fault) {
   const std::string kind = faultinject::to_string(fault.kind);
-  std::string text =
-      trigger_in_words(fault.trigger) + ": " + fault.target.text + " " + meaning_of_kind(kind) + " (" + kind;
+  std::string text = trigger_in_words(fault.trigger) + ": " + fault.target.text + " " +
+                     meaning_of_kind(kind, Tense::kPresent) + " (" + kind;
   if (fault.kind == faultinject::FaultKind::kThrottle)
     text += ", " + faultinject::format_rate(fault.rate_bits_per_s);
   if (fault.kind == faultinject::FaultKind::kDelay) {
@@ -131,7 +131,8 @@ std::string fault_in_words(const RankFault& fault) {
   std::string text = fault.at_iter ? "when iteration " + std::to_string(*fault.at_iter) + " starts"
                                    : format_duration(fault.at_time.value_or(std::chrono::nanoseconds(0))) +
                                          " after the start";
-  text += ": " + target + " " + meaning_of_kind(name(fault.kind)) + " (" + name(fault.kind) + ")";
+  text += ": " + target + " " + meaning_of_kind(name(fault.kind), Tense::kPresent) + " (" + name(fault.kind) +
+          ")";
   if (fault.duration.count() > 0) text += " for " + format_duration(fault.duration);
   return text;
 }

@@ -156,17 +156,28 @@ std::string headline(const Scenario& scenario) {
          std::to_string(work.iters);
 }
 
-std::string meaning_of_kind(const std::string& kind) {
-  if (kind == "noop") return "was touched without effect";
-  if (kind == "qp_error") return "lost a queue pair to an error";
-  if (kind == "port_down") return "lost its link";
-  if (kind == "blackhole") return "silently lost all traffic";
-  if (kind == "ack_lost") return "lost acknowledgements of data that had arrived";
-  if (kind == "throttle") return "became slow";
-  if (kind == "delay") return "became late";
-  if (kind == "sigstop") return "was stopped, its NICs alive";
-  if (kind == "receiver_sleep") return "slept without polling";
-  if (kind == "kill") return "was killed";
+std::string meaning_of_kind(const std::string& kind, Tense tense) {
+  struct Meaning {
+    const char* kind;
+    const char* past;
+    const char* present;
+  };
+  static constexpr Meaning kMeanings[] = {
+      {"noop", "was touched without effect", "is touched without effect"},
+      {"qp_error", "lost a queue pair to an error", "loses a queue pair to an error"},
+      {"port_down", "lost its link", "loses its link"},
+      {"blackhole", "silently lost all traffic", "silently loses all traffic"},
+      {"ack_lost", "lost the acknowledgement of data that had arrived",
+       "loses the acknowledgement of data that arrives"},
+      {"throttle", "became slow", "becomes slow"},
+      {"delay", "became late", "becomes late"},
+      {"sigstop", "was stopped, its NICs alive", "is stopped, its NICs alive"},
+      {"receiver_sleep", "slept without polling", "sleeps without polling"},
+      {"kill", "was killed", "is killed"},
+  };
+  for (const Meaning& meaning : kMeanings) {
+    if (kind == meaning.kind) return tense == Tense::kPast ? meaning.past : meaning.present;
+  }
   return kind;
 }
 

@@ -1,0 +1,75 @@
+"""The look that all figures share: paper column widths, fonts, and a palette that colour-blind readers can tell
+apart (Okabe and Ito). Reads nothing and draws nothing."""
+
+import sys
+
+try:
+    import matplotlib
+except ImportError:
+    print("matplotlib is missing; install python3-matplotlib", file=sys.stderr)
+    sys.exit(3)  # r2bench turns this into a hint
+
+matplotlib.use("Agg")
+
+SINGLE_COLUMN = 3.35  # inches
+DOUBLE_COLUMN = 7.0
+
+# Okabe-Ito; modes keep their colour in every figure.
+VERMILION, BLUE, GREEN, ORANGE = "#D55E00", "#0072B2", "#009E73", "#E69F00"
+PURPLE, SKY, YELLOW, INK = "#CC79A7", "#56B4E9", "#F0E442", "#333333"
+MODE_COLOURS = {"baseline": VERMILION, "migrate": BLUE, "balance": GREEN, "allreduce": PURPLE}
+SPARE_COLOURS = [SKY, ORANGE, GREEN, PURPLE, INK]
+LINE_STYLES = ["-", "-", (0, (4, 1)), (0, (1, 1)), (0, (4, 1, 1, 1))]
+
+
+def colours_of(modes):
+    """One colour per label: the mode's own, or a spare one, never twice the same."""
+    result, spare = {}, [c for c in SPARE_COLOURS if c not in [MODE_COLOURS.get(m) for m in modes]]
+    for mode in modes:
+        result[mode] = MODE_COLOURS.get(mode) or (spare.pop(0) if spare else INK)
+    return result
+
+
+def use():
+    """Sets matplotlib's defaults. Text stays text in the PDF (type 42), so that it can be searched."""
+    matplotlib.rcParams.update({
+        "font.family": "sans-serif",
+        "font.sans-serif": ["DejaVu Sans", "Arial", "Helvetica"],
+        "font.size": 8,
+        "axes.titlesize": 8.5,
+        "axes.labelsize": 8,
+        "legend.fontsize": 7.5,
+        "xtick.labelsize": 7.5,
+        "ytick.labelsize": 7.5,
+        "axes.linewidth": 0.6,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.edgecolor": INK,
+        "axes.labelcolor": INK,
+        "text.color": INK,
+        "xtick.color": INK,
+        "ytick.color": INK,
+        "xtick.major.width": 0.6,
+        "ytick.major.width": 0.6,
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "grid.color": "#E3E3E3",
+        "grid.linewidth": 0.5,
+        "lines.linewidth": 1.2,
+        "legend.frameon": False,
+        "figure.dpi": 200,
+        "savefig.dpi": 200,
+        "pdf.fonttype": 42,
+        "ps.fonttype": 42,
+    })
+
+
+def footer(figure, text):
+    """Where the numbers come from, small, at the foot of the figure."""
+    figure.text(0.01, 0.008, text, fontsize=5.8, color="#707070", ha="left", va="bottom")
+
+
+def save(figure, folder, name):
+    """Writes NAME.png and NAME.pdf; the PDF holds no date, so that equal data gives equal files."""
+    figure.savefig(f"{folder}/{name}.png")
+    figure.savefig(f"{folder}/{name}.pdf", metadata={"CreationDate": None})

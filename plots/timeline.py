@@ -1,0 +1,262 @@
+#!/usr/bin/env python3
+"""Throughput around a fault: the whole run above, the moment of the fault below, one line per mode.
+
+Reads a run's result.json and the timeline.json beside it; writes timeline.png and timeline.pdf."""
+
+import argparse
+import bisect
+import json
+import os
+import sys
+import textwrap
+
+import style
+
+try:
+    from matplotlib import pyplot
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+except ImportError:
+    sys.exit(3)
+
+MARKS = [("t0_at_ms", "fault", "v"), ("detected_at_ms", "detected", "o"), ("migrated_at_ms", "migrated", "s"),
+         ("recovered_at_ms", "recovered", "D")]
+
+
+def load(path):
+    with open(path, encoding="utf-8") as file:
+        result = json.load(file)
+    if result.get("schema_version") != 1:
+        raise ValueError(f"{path}: schema_version {result.get('schema_version')} is not known to this script")
+    beside = os.path.join(os.path.dirname(path) or ".", "timeline.json")
+    with open(beside, encoding="utf-8") as file:
+        curves = {mode["mode"]: mode for mode in json.load(file)["modes"]}
+    return result, curves
+
+
+def first_fault(run):
+    """The first firing that counts, else the first that was seen at all."""
+    seen = [f for f in run["faults"] if f["t0_at_ms"] is not None]
+    return next((f for f in seen if f["sampled"]), seen[0] if seen else None)
+
+
+def smooth(times, values, opens, bin_ms, width_ms):
+    """Means over `width_ms`, so that a line of thousands of bins can be read. A bin in which nothing was under
+    way is left out, as the measurement leaves it out; between separate stretches the line is broken."""
+    if not times:
+        return [], []
+    step = max(1, round(width_ms / bin_ms)) if bin_ms > 0 else 1
+    xs, ys = [], []
+    for i in range(0, len(times), step):
+        chunk = [v for v, o in zip(values[i:i + step], opens[i:i + step]) if o]
+        xs.append(times[i] + bin_ms * min(step, len(times) - i) / 2)
+        ys.append(sum(chunk) / len(chunk) if chunk else float("nan"))
+    return xs, ys
+
+
+def sliding_rate(raw, t0, low, high, window_ms, ended):
+    """Gbit/s in a window centred on each point, from exact deliveries; times relative to t0. After the last
+    delivery of a job that `ended` there is silence; of one that went on, only nothing recorded."""
+    times = [t - t0 for t in raw["time_ms"]]
+    total, sums = 0, [0]
+    for size in raw["bytes"]:
+        total += size
+        sums.append(total)
+    if not times:
+        return [], []
+    xs, ys, steps = [], [], 800
+    for i in range(steps + 1):
+        x = low + (high - low) * i / steps
+        begin, end = x - window_ms / 2, x + window_ms / 2
+        if begin < times[0] or (not ended and end > times[-1]):
+            continue
+        delivered = sums[bisect.bisect_right(times, end)] - sums[bisect.bisect_right(times, begin)]
+        xs.append(x)
+        ys.append(delivered * 8 / (window_ms * 1e-3) / 1e9)
+    return xs, ys
+
+
+def how_it_ended(run):
+    if run["outcome"] == "ok":
+        return "finished"
+    return {"error": "job ended in an error", "hang": "job hung", "killed": "a rank died",
+            "cancelled": "cut short"}[run["outcome"]]
+
+
+def draw_whole(axes, runs, curves, colours):
+    """The whole run in seconds, each mode from its own first iteration."""
+    top = 0
+    for index, run in enumerate(runs):
+        curve = curves.get(run["mode"])
+        if not curve or not curve["total"]["time_ms"]:
+            continue
+        total = curve["total"]
+        span = total["time_ms"][-1] - total["time_ms"][0]
+        xs, ys = smooth(total["time_ms"], total["gbps"], total["open"], curve["bin_ms"], max(span / 160, 50))
+        top = max([top] + [y for y in ys if y == y])
+        axes.plot([x / 1000 for x in xs], ys, color=colours[run["mode"]], zorder=3 + index,
+                  linestyle=style.LINE_STYLES[index % len(style.LINE_STYLES)])
+        if run["outcome"] != "ok":
+            end = (curve["end_ms"] if curve["end_ms"] is not None else total["time_ms"][-1]) / 1000
+            last = next((y for y in reversed(ys) if y == y), 0)
+            axes.plot([end], [last], marker="x", color=colours[run["mode"]], markersize=6, markeredgewidth=1.6,
+                      clip_on=False, zorder=9)
+            axes.annotate(f"{run['mode']}: {how_it_ended(run)}", (end, last), xytext=(6, 7),
+                          textcoords="offset points", fontsize=7, color=colours[run["mode"]], zorder=10,
+                          bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.8})
+    for run in runs:
+        shade_faults(axes, run, curves.get(run["mode"]), 1000.0)
+    draw_limits(axes, runs, colours)
+    axes.set_ylim(0, top * 1.22 if top > 0 else 1)
+    axes.set_xlim(left=0)
+    axes.margins(x=0.01)
+    axes.set_xlabel("time since the first iteration (s)")
+    axes.set_ylabel("delivered (Gbit/s)")
+
+
+def shade_faults(axes, run, curve, scale):
+    end = curve["end_ms"] if curve and curve["end_ms"] is not None else None
+    for fault in run["faults"]:
+        if fault["t0_at_ms"] is None:
+            continue
+        until = fault["healed_at_ms"] if fault["healed_at_ms"] is not None else end
+        if until is not None and until > fault["t0_at_ms"]:
+            axes.axvspan(fault["t0_at_ms"] / scale, until / scale, color="#888888", alpha=0.09, linewidth=0, zorder=0)
+
+
+def draw_limits(axes, runs, colours):
+    """What the mode can carry at best after its fault: a dashed line of its colour."""
+    for run in runs:
+        throughput = run["metrics"]["throughput"]
+        if run["outcome"] == "ok" and run["faults"] and throughput["limit"] < 1 and throughput["before_gbps"] > 0:
+            axes.axhline(throughput["limit"] * throughput["before_gbps"], color=colours[run["mode"]],
+                         linestyle=(0, (5, 3)), linewidth=0.8, zorder=2)
+
+
+def window_of(runs):
+    """How far to look around the fault, so that every mark of the first recoveries is inside."""
+    latest = 0
+    for run in runs:
+        fault = first_fault(run)
+        if fault is not None and run["outcome"] == "ok":
+            for key, _, _ in MARKS:
+                if fault[key] is not None:
+                    latest = max(latest, fault[key] - fault["t0_at_ms"])
+    return 60 if latest <= 50 else min(latest * 1.25, 3000)
+
+
+def draw_around_fault(axes, runs, curves, colours):
+    """Milliseconds around t0 of the first fault of each mode, from exact delivery times."""
+    high = window_of(runs)
+    low = -high / 3
+    top, marks, averaged = 0, [], 0
+    for index, run in enumerate(runs):
+        fault, curve = first_fault(run), curves.get(run["mode"])
+        if fault is None or not curve:
+            continue
+        window = max(2.0, fault["floor_ms"])
+        averaged = max(averaged, window)
+        xs, ys = sliding_rate(curve["raw"], fault["t0_at_ms"], low, high, window, run["outcome"] != "ok")
+        axes.plot(xs, ys, color=colours[run["mode"]], zorder=3 + index,
+                  linestyle=style.LINE_STYLES[index % len(style.LINE_STYLES)])
+        top = max([top] + ys)
+        own = [(fault[key] - fault["t0_at_ms"], label, marker) for key, label, marker in MARKS[1:]
+               if fault[key] is not None and fault[key] - fault["t0_at_ms"] <= high]
+        if own:
+            marks.append((colours[run["mode"]], own))
+    top = top or 1
+    axes.set_ylim(0, top * (1.12 + 0.34 * max(1, len(marks))))
+    axes.set_xlim(low, high)
+    axes.axvspan(0, high, color="#888888", alpha=0.09, linewidth=0, zorder=0)
+    axes.axvline(0, color=style.INK, linewidth=0.8, zorder=4)
+    axes.text(low * 0.04, axes.get_ylim()[1] * 0.985, "fault", ha="right", va="top", fontsize=7)
+    for row, (colour, own) in enumerate(marks):
+        draw_marks(axes, own, colour, high - low, top, row)
+    draw_limits(axes, runs, colours)
+    axes.set_xlabel("time since the fault (ms)")
+    axes.set_ylabel("delivered (Gbit/s)" + (f"\nmean over {averaged:.2g} ms" if averaged else ""))
+
+
+def draw_marks(axes, own, colour, span, top, row):
+    """One row of names above the curves, moved apart until none covers another; a thin line leads to the exact
+    time."""
+    dot = top * (1.12 + 0.34 * row)
+    text_at = span * 0.012
+    for at, label, marker in sorted(own):
+        text_at = max(at + span * 0.012, text_at)
+        axes.plot([at, at], [0, dot], color=colour, linewidth=0.7, linestyle=(0, (2, 2)), zorder=4)
+        axes.plot([at, text_at], [dot, dot + top * 0.075], color=colour, linewidth=0.5, zorder=4)
+        axes.plot([at], [dot], marker=marker, color=colour, markersize=3.5, zorder=11)
+        axes.text(text_at + span * 0.003, dot + top * 0.06, f"{label}\n{at:.3g} ms", ha="left", va="bottom",
+                  fontsize=7, color=colour, zorder=10, linespacing=1.15)
+        text_at += span * 0.115
+
+
+def title_of(result):
+    fabric, work = result["fabric"], result["workload"]
+    rate = fabric["nic_rate_bits_per_s"]
+    nics = f"{fabric['nics_per_node']} NICs" + (f" × {rate / 1e9:g} Gbit/s" if rate else "")
+    return (f"{result['scenario']}: {work['op']} of {work['bytes'] / 2**20:g} MiB {work['dtype']}, "
+            f"{fabric['nodes']} nodes × {nics}")
+
+
+def footer_of(result):
+    settings = {}
+    for run in result["runs"]:
+        settings.update(run["settings"])
+    shown = [f"{k} {v}" for k, v in sorted(settings.items()) if k in
+             ("NCCL_IB_TIMEOUT", "NCCL_IB_RETRY_CNT", "R2CC_SUSPECT_MS", "R2CC_PROBE_MS", "R2CC_STRICT_ACK")]
+    parts = [f"evidence: {result['evidence']} ({result['fabric']['kind']})", f"seed {result['seed']}"] + shown
+    wakeups = [run["metrics"]["recovery"]["wakeup_p99_ms"] for run in result["runs"]]
+    wakeups = [w for w in wakeups if w is not None]
+    if wakeups:
+        parts.append(f"wake-up p99 {max(wakeups):.2g} ms")
+    parts += [f"verdict {result['verdict']}", result["started_at"]]
+    return "\n".join(textwrap.wrap(" · ".join(parts), 150))
+
+
+def legend(axes, runs, colours):
+    handles = [Line2D([], [], color=colours[run["mode"]], linestyle=style.LINE_STYLES[i % len(style.LINE_STYLES)],
+                      label=run["mode"]) for i, run in enumerate(runs)]
+    if any(run["outcome"] == "ok" and run["faults"] and run["metrics"]["throughput"]["limit"] < 1 for run in runs):
+        handles.append(Line2D([], [], color=style.INK, linestyle=(0, (5, 3)), linewidth=0.8,
+                              label="what the mode can carry at best"))
+    if any(run["faults"] for run in runs):
+        handles.append(Patch(facecolor="#888888", alpha=0.2, label="fault"))
+    axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), ncol=len(handles), borderaxespad=0.2,
+                handlelength=2.2, columnspacing=1.6)
+
+
+def draw(result, curves):
+    runs = [run for run in result["runs"] if run["mode"] in curves]
+    colours = style.colours_of([run["mode"] for run in runs])
+    around = any(first_fault(run) is not None and curves[run["mode"]]["raw"]["time_ms"] for run in runs)
+    figure = pyplot.figure(figsize=(style.DOUBLE_COLUMN, 4.7 if around else 2.9), layout="constrained")
+    figure.get_layout_engine().set(rect=(0, 0.045 if around else 0.07, 1, 0.955 if around else 0.93))
+    panels = figure.subplots(2 if around else 1, 1, squeeze=False)
+    figure.suptitle(title_of(result), fontsize=9, x=0.01, ha="left")
+    draw_whole(panels[0][0], runs, curves, colours)
+    legend(panels[0][0], runs, colours)
+    if around:
+        draw_around_fault(panels[1][0], runs, curves, colours)
+    style.footer(figure, footer_of(result))
+    return figure
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("result", help="result.json of a run; timeline.json must lie beside it")
+    parser.add_argument("--out", help="folder for the pictures (else beside the result)")
+    arguments = parser.parse_args()
+    style.use()
+    try:
+        result, curves = load(arguments.result)
+    except (OSError, ValueError, KeyError) as error:
+        print(f"{arguments.result}: {error}", file=sys.stderr)
+        return 1
+    style.save(draw(result, curves), arguments.out or os.path.dirname(arguments.result) or ".", "timeline")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
