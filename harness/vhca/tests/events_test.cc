@@ -1,0 +1,173 @@
+// Completion channels and async events, across processes.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+#include "harness/vhca/tests/verbs_fixture.h"
+
+namespace vhca::test {
+namespace {
+
+bool readable(int fd, int timeout_ms) {
+  pollfd state{fd, POLLIN, 0};
+  return ::poll(&state, 1, timeout_ms) == 1;
+}
+
+void take_event(Endpoint& e) {
+  ibv_cq* cq = nullptr;
+  void* context = nullptr;
+  VHCA_REQUIRE_EQ(ibv_get_cq_event(e.channel(), &cq, &context), 0);
+  VHCA_REQUIRE(cq == e.cq() && context == &e);
+  ibv_ack_cq_events(cq, 1);
+}
+
+TEST(Events, a_channel_wakes_a_sleeper_once_per_arming) {
+  const auto fabric = make_fabric(2, 1);
+  Process target(fabric, "node1", [](const Wire& wire) {
+    Endpoint me({.channel = true});
+    for (std::uint64_t i = 0; i < 100; ++i) me.post_recv(i);
+    VHCA_REQUIRE_EQ(ibv_req_notify_cq(me.cq(), 0), 0);
+    me.connect_over(wire);
+    for (std::uint64_t i = 0; i < 50; ++i) {
+      wire.send('n');
+      take_event(me);  // blocks
+      me.expect(IBV_WC_SUCCESS, i);
+      VHCA_REQUIRE(!readable(me.channel()->fd, 0));
+      VHCA_REQUIRE_EQ(ibv_req_notify_cq(me.cq(), 0), 0);
+    }
+  });
+  Process initiator(fabric, "node0", [](const Wire& wire) {
+    Endpoint me;
+    me.connect_over(wire);
+    for (std::uint64_t i = 0; i < 50; ++i) {
+      wire.receive<char>();
+      me.post({.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .id = i});
+      me.expect(IBV_WC_SUCCESS, i);
+    }
+  });
+  introduce(target, initiator);
+  for (int i = 0; i < 50; ++i) initiator.wire().send(target.wire().receive<char>());
+  EXPECT_EQ(target.wait(), 0);
+  EXPECT_EQ(initiator.wait(), 0);
+}
+
+TEST(Events, solicited_arming_fires_for_solicited_messages_and_errors_only) {
+  const auto fabric = make_fabric(1, 2);
+  Process process(fabric, "node0", [](const Wire&) {
+    Endpoint a({.nic = 0}), b({.nic = 1, .channel = true});
+    connect(a, b);
+    for (std::uint64_t i = 0; i < 4; ++i) b.post_recv(i);
+    VHCA_REQUIRE_EQ(ibv_req_notify_cq(b.cq(), 1), 0);
+    a.post({.opcode = IBV_WR_SEND, .id = 1});
+    a.expect(IBV_WC_SUCCESS, 1);
+    VHCA_REQUIRE(!readable(b.channel()->fd, 50));
+    a.post({.opcode = IBV_WR_SEND, .id = 2, .flags = IBV_SEND_SIGNALED | IBV_SEND_SOLICITED});
+    VHCA_REQUIRE(readable(b.channel()->fd, 10'000));
+    take_event(b);
+    VHCA_REQUIRE_EQ(ibv_req_notify_cq(b.cq(), 1), 0);
+    b.to_error();
+    VHCA_REQUIRE(readable(b.channel()->fd, 10'000));
+    take_event(b);
+  });
+  EXPECT_EQ(process.wait(), 0);
+}
+
+TEST(Events, send_completions_wake_the_poster_of_a_paced_port) {
+  const auto fabric = make_fabric(1, 2, 1'000'000'000);
+  Process process(fabric, "node0", [](const Wire&) {
+    Endpoint a({.nic = 0, .channel = true}), b({.nic = 1});
+    connect(a, b);
+    for (std::uint64_t i = 0; i < 10; ++i) {
+      VHCA_REQUIRE_EQ(ibv_req_notify_cq(a.cq(), 0), 0);
+      a.post({.id = i, .bytes = 125'000});
+      take_event(a);
+      a.expect(IBV_WC_SUCCESS, i);
+    }
+  });
+  EXPECT_EQ(process.wait(), 0);
+}
+
+TEST(Events, a_descriptor_that_does_not_block_says_so) {
+  const auto fabric = make_fabric(1, 1);
+  Process process(fabric, "node0", [](const Wire&) {
+    Endpoint a({.channel = true});
+    for (const int fd : {a.channel()->fd, a.context()->async_fd})
+      VHCA_REQUIRE_EQ(::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK), 0);
+    ibv_cq* cq;
+    void* context;
+    VHCA_REQUIRE_EQ(ibv_get_cq_event(a.channel(), &cq, &context), -1);
+    VHCA_REQUIRE_EQ(errno, EAGAIN);
+    ibv_async_event event;
+    VHCA_REQUIRE_EQ(ibv_get_async_event(a.context(), &event), -1);
+    VHCA_REQUIRE_EQ(errno, EAGAIN);
+  });
+  EXPECT_EQ(process.wait(), 0);
+}
+
+TEST(Events, a_remote_access_error_reaches_the_targets_process) {
+  const auto fabric = make_fabric(2, 1);
+  Process target(fabric, "node1", [](const Wire& wire) {
+    Endpoint me;
+    me.connect_over(wire);
+    ibv_async_event event;
+    VHCA_REQUIRE(readable(me.context()->async_fd, 10'000));
+    VHCA_REQUIRE_EQ(ibv_get_async_event(me.context(), &event), 0);
+    VHCA_REQUIRE_EQ(event.event_type, IBV_EVENT_QP_ACCESS_ERR);
+    VHCA_REQUIRE(event.element.qp == me.qp());
+    ibv_ack_async_event(&event);
+  });
+  Process initiator(fabric, "node0", [](const Wire& wire) {
+    Endpoint me;
+    me.connect_over(wire);
+    me.post({.id = 1, .bytes = 8, .rkey = 0x55555555});
+    me.expect(IBV_WC_REM_ACCESS_ERR, 1);
+  });
+  introduce(target, initiator);
+  EXPECT_EQ(target.wait(), 0);
+  EXPECT_EQ(initiator.wait(), 0);
+}
+
+// Its own requests are flushed by the engine: the program sleeps on the channel.
+TEST(Events, a_qp_that_its_peer_broke_flushes_what_it_was_sending) {
+  const auto fabric = make_fabric(1, 2, 1'000'000);
+  Process process(fabric, "node0", [](const Wire&) {
+    Endpoint a({.nic = 0}), b({.nic = 1, .channel = true});
+    connect(a, b);
+    VHCA_REQUIRE_EQ(ibv_req_notify_cq(b.cq(), 0), 0);
+    b.post({.id = 1, .bytes = 1 << 20});  // more than 8 s at 1 Mbit/s
+    a.post({.id = 2, .bytes = 8, .rkey = 0x55555555});
+    a.expect(IBV_WC_REM_ACCESS_ERR, 2);
+    VHCA_REQUIRE(readable(b.channel()->fd, 5'000));
+    take_event(b);
+    b.expect(IBV_WC_WR_FLUSH_ERR, 1);
+  });
+  EXPECT_EQ(process.wait(), 0);
+}
+
+TEST(Events, destroying_a_queue_removes_its_unread_events) {
+  const auto fabric = make_fabric(1, 2);
+  Process process(fabric, "node0", [](const Wire&) {
+    Endpoint a({.nic = 0}), b({.nic = 1});
+    ibv_comp_channel* channel = ibv_create_comp_channel(a.context());
+    ibv_cq* cq = ibv_create_cq(a.context(), 16, nullptr, channel, 0);
+    VHCA_REQUIRE_EQ(ibv_destroy_comp_channel(channel), EBUSY);
+    ibv_qp_init_attr init{};
+    init.send_cq = init.recv_cq = cq;
+    init.qp_type = IBV_QPT_RC;
+    init.cap = {4, 4, 1, 1, 0};
+    ibv_qp* qp = ibv_create_qp(a.pd(), &init);
+    VHCA_REQUIRE(qp != nullptr);
+    VHCA_REQUIRE_EQ(ibv_req_notify_cq(cq, 0), 0);
+    ibv_qp_attr attr{};
+    attr.qp_state = IBV_QPS_ERR;
+    VHCA_REQUIRE_EQ(ibv_modify_qp(qp, &attr, IBV_QP_STATE), 0);
+    ibv_destroy_qp(qp);
+    VHCA_REQUIRE(readable(channel->fd, 10'000));
+    VHCA_REQUIRE_EQ(ibv_destroy_cq(cq), 0);
+    VHCA_REQUIRE(!readable(channel->fd, 0));
+    VHCA_REQUIRE_EQ(ibv_destroy_comp_channel(channel), 0);
+  });
+  EXPECT_EQ(process.wait(), 0);
+}
+
+}  // namespace
+}  // namespace vhca::test

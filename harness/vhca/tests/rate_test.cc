@@ -1,0 +1,221 @@
+// Ports carry what they are said to carry, whoever uses them; and share it fairly. Measured by the counters of the ports over about a
+// second, against the clock of the same run.
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "harness/vhca/tests/verbs_fixture.h"
+
+namespace vhca::test {
+namespace {
+
+constexpr std::uint64_t kGbit = 1'000'000'000;
+
+struct Load {
+  ibv_wr_opcode opcode = IBV_WR_RDMA_WRITE;
+  std::size_t bytes = 65536;
+  int outstanding = 64;  // 34 ms of a 1 Gbit/s port: a program that is not scheduled for longer would lose on hardware, too
+  int qps = 1;
+  bool polls = true;  // else it sleeps on a completion channel
+};
+
+// Initiates on node0/nic0 towards node1/nic0 until told to stop; sends back what each QP completed, in bytes.
+struct Totals {
+  std::uint64_t bytes[16];
+};
+
+void initiate(const Wire& wire, const Load& load) {
+  Device device(0);
+  std::vector<std::unique_ptr<Endpoint>> endpoints;
+  for (int q = 0; q < load.qps; ++q) {
+    endpoints.push_back(std::make_unique<Endpoint>(Options{.context = device.get()}));
+    endpoints.back()->connect_over(wire);
+  }
+  wire.send('r');
+  wire.receive<char>();
+  std::vector<int> posted(endpoints.size());
+  std::vector<std::uint64_t> done(endpoints.size());
+  for (bool stop = false; !stop;) {
+    for (std::size_t q = 0; q < endpoints.size(); ++q) {
+      for (; posted[q] < load.outstanding; ++posted[q])
+        endpoints[q]->post({.opcode = load.opcode, .id = q, .bytes = load.bytes});
+      ibv_wc wc[16];
+      const int got = ibv_poll_cq(endpoints[q]->cq(), 16, wc);
+      for (int i = 0; i < got; ++i) VHCA_REQUIRE_EQ(wc[i].status, IBV_WC_SUCCESS);
+      posted[q] -= got;
+      done[q] += static_cast<std::uint64_t>(got) * load.bytes;
+    }
+    pollfd fd{wire.fd(), POLLIN, 0};
+    stop = ::poll(&fd, 1, load.polls ? 0 : 1) == 1;
+  }
+  Totals totals{};
+  for (std::size_t q = 0; q < done.size(); ++q) totals.bytes[q] = done[q];
+  wire.send(totals);
+}
+
+void accept_all(const Wire& wire, int qps) {
+  Device device(0);
+  std::vector<std::unique_ptr<Endpoint>> endpoints;
+  for (int q = 0; q < qps; ++q) {
+    endpoints.push_back(std::make_unique<Endpoint>(Options{.context = device.get()}));
+    endpoints.back()->connect_over(wire);
+  }
+  wire.send('r');
+  for (;;) ::pause();
+}
+
+class Pair {
+ public:
+  Pair(const FabricHost& fabric, const Load& load)
+      : target_(fabric, "node1", [qps = load.qps](const Wire& w) { accept_all(w, qps); }),
+        initiator_(fabric, "node0", [load](const Wire& w) { initiate(w, load); }) {
+    for (int q = 0; q < load.qps; ++q) introduce(target_, initiator_);
+    target_.wire().receive<char>();
+    initiator_.wire().receive<char>();
+  }
+  void start() { initiator_.wire().send('g'); }
+  Totals stop() {
+    initiator_.wire().send('x');
+    return initiator_.wire().receive<Totals>();
+  }
+
+ private:
+  Process target_, initiator_;
+};
+
+void pass(std::uint64_t ms) {
+  const timespec t{static_cast<time_t>(ms / 1000), static_cast<long>(ms % 1000) * 1'000'000};
+  ::nanosleep(&t, nullptr);
+}
+
+// Gbit/s that left node0/nic0 in about a second.
+double measure_tx(const FabricHost& fabric, std::size_t node, bool rx = false) {
+  const auto read = [&] { return rx ? fabric.counters(node, 0).rx_bytes : fabric.counters(node, 0).tx_bytes; };
+  const std::uint64_t t0 = now_ns(), b0 = read();
+  pass(1000);
+  const std::uint64_t b1 = read(), t1 = now_ns();
+  return static_cast<double>(b1 - b0) * 8 / static_cast<double>(t1 - t0);
+}
+
+TEST(Rate, one_qp_gets_the_whole_port) {
+  const auto fabric = make_fabric(2, 1, kGbit);
+  Pair pair(fabric, {});
+  pair.start();
+  pass(50);
+  EXPECT_NEAR(measure_tx(fabric, 0), 1.0, 0.02);
+}
+
+TEST(Rate, four_qps_of_two_processes_get_the_port_together_and_a_quarter_each) {
+  const auto fabric = make_fabric(2, 1, kGbit);
+  Pair one(fabric, {.bytes = 1 << 20, .outstanding = 4, .qps = 2}), two(fabric, {.bytes = 16384, .outstanding = 64, .qps = 2});
+  one.start();
+  two.start();
+  pass(100);
+  EXPECT_NEAR(measure_tx(fabric, 0), 1.0, 0.02);
+  pass(1000);
+  const Totals a = one.stop(), b = two.stop();
+  const double total = static_cast<double>(a.bytes[0] + a.bytes[1] + b.bytes[0] + b.bytes[1]);
+  for (const std::uint64_t share : {a.bytes[0], a.bytes[1], b.bytes[0], b.bytes[1]})
+    EXPECT_NEAR(static_cast<double>(share) / total, 0.25, 0.02);
+}
+
+TEST(Rate, both_directions_carry_the_whole_rate_at_once) {
+  const auto fabric = make_fabric(2, 1, kGbit);
+  Pair write(fabric, {.opcode = IBV_WR_RDMA_WRITE}), read(fabric, {.opcode = IBV_WR_RDMA_READ});
+  write.start();
+  read.start();
+  pass(50);
+  EXPECT_NEAR(measure_tx(fabric, 0), 1.0, 0.02);
+  EXPECT_NEAR(measure_tx(fabric, 0, true), 1.0, 0.02);
+}
+
+TEST(Rate, a_process_that_sleeps_keeps_its_rate) {
+  const auto fabric = make_fabric(2, 1, kGbit);
+  Pair pair(fabric, {.bytes = 1 << 20, .outstanding = 8, .polls = false});
+  pair.start();
+  pass(50);
+  EXPECT_NEAR(measure_tx(fabric, 0), 1.0, 0.02);
+}
+
+TEST(Rate, a_busy_machine_costs_no_bandwidth) {
+  const auto fabric = make_fabric(2, 1, kGbit);
+  std::vector<std::unique_ptr<Process>> burners;
+  for (int i = 0; i < 4; ++i)
+    burners.push_back(std::make_unique<Process>(fabric, "node0", [](const Wire&) {
+      std::atomic<std::uint64_t> x{0};
+      for (;;) x.fetch_add(1);
+    }));
+  Pair pair(fabric, {.bytes = 1 << 20, .outstanding = 16});
+  pair.start();
+  pass(100);
+  EXPECT_NEAR(measure_tx(fabric, 0), 1.0, 0.02);
+}
+
+TEST(Rate, two_senders_to_one_port_get_its_receive_rate_together) {
+  const auto fabric = make_fabric(3, 1, kGbit);
+  // node0 and node2 towards node1: the receiver is the limit.
+  Process target(fabric, "node1", [](const Wire& w) { accept_all(w, 2); });
+  std::vector<std::unique_ptr<Process>> senders;
+  for (const char* node : {"node0", "node2"}) {
+    senders.push_back(std::make_unique<Process>(fabric, node, [](const Wire& w) { initiate(w, {}); }));
+    introduce(target, *senders.back());
+    senders.back()->wire().receive<char>();
+  }
+  for (auto& s : senders) s->wire().send('g');
+  pass(50);
+  EXPECT_NEAR(measure_tx(fabric, 1, true), 1.0, 0.02);
+  EXPECT_NEAR(measure_tx(fabric, 0), 0.5, 0.03);
+}
+
+TEST(Rate, a_short_read_on_a_busy_port_does_not_wait_for_long_messages) {
+  const auto fabric = make_fabric(2, 1, kGbit);
+  Pair busy(fabric, {.bytes = 1 << 20, .outstanding = 8, .qps = 2});
+  busy.start();
+  Process target(fabric, "node1", [](const Wire& w) { accept_all(w, 1); });
+  Process prober(fabric, "node0", [](const Wire& wire) {
+    Endpoint me;
+    me.connect_over(wire);
+    std::vector<std::uint64_t> times;
+    for (std::uint64_t i = 0; i < 200; ++i) {
+      const std::uint64_t start = now_ns();
+      me.post({.opcode = IBV_WR_RDMA_READ, .id = i, .bytes = 8});
+      me.expect(IBV_WC_SUCCESS, i);
+      times.push_back(now_ns() - start);
+    }
+    std::sort(times.begin(), times.end());
+    // One message of 1 MiB takes 8.4 ms.
+    VHCA_REQUIRE(times[100] < 1'000'000);
+  });
+  introduce(target, prober);
+  EXPECT_EQ(prober.wait(), 0);
+}
+
+TEST(Rate, the_latency_is_added_once_per_way) {
+  const auto fabric = make_fabric(2, 1, 0, std::chrono::milliseconds(2));
+  Process target(fabric, "node1", [](const Wire& w) { accept_all(w, 1); });
+  Process prober(fabric, "node0", [](const Wire& wire) {
+    Endpoint me;
+    me.connect_over(wire);
+    for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ}) {
+      std::uint64_t best = ~0ull;
+      for (std::uint64_t i = 0; i < 20; ++i) {
+        const std::uint64_t start = now_ns();
+        me.post({.opcode = opcode, .id = i, .bytes = 8});
+        me.expect(IBV_WC_SUCCESS, i);
+        best = std::min(best, now_ns() - start);
+      }
+      VHCA_REQUIRE(best >= 4'000'000);
+      VHCA_REQUIRE(best < 4'400'000);
+    }
+    // A second message does not wait for the first one's acknowledgement.
+    const std::uint64_t start = now_ns();
+    for (std::uint64_t i = 0; i < 20; ++i) me.post({.id = i, .bytes = 8});
+    for (std::uint64_t i = 0; i < 20; ++i) me.expect(IBV_WC_SUCCESS, i);
+    VHCA_REQUIRE(now_ns() - start < 3 * 4'000'000);
+  });
+  introduce(target, prober);
+  EXPECT_EQ(prober.wait(), 0);
+}
+
+}  // namespace
+}  // namespace vhca::test
