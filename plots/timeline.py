@@ -76,6 +76,11 @@ def sliding_rate(raw, t0, low, high, window_ms, ended):
     return xs, ys
 
 
+def line_width(index, runs):
+    """Earlier lines are wider, so that they show beneath a later one that runs over them."""
+    return 1.2 + 0.9 * (len(runs) - 1 - index)
+
+
 def how_it_ended(run):
     if run["outcome"] == "ok":
         return "finished"
@@ -95,7 +100,7 @@ def draw_whole(axes, runs, curves, colours):
         xs, ys = smooth(total["time_ms"], total["gbps"], total["open"], curve["bin_ms"], max(span / 160, 50))
         top = max([top] + [y for y in ys if y == y])
         axes.plot([x / 1000 for x in xs], ys, color=colours[run["mode"]], zorder=3 + index,
-                  linestyle=style.LINE_STYLES[index % len(style.LINE_STYLES)])
+                  linewidth=line_width(index, runs), linestyle=style.LINE_STYLES[index % len(style.LINE_STYLES)])
         if run["outcome"] != "ok":
             end = (curve["end_ms"] if curve["end_ms"] is not None else total["time_ms"][-1]) / 1000
             last = next((y for y in reversed(ys) if y == y), 0)
@@ -158,7 +163,7 @@ def draw_around_fault(axes, runs, curves, colours):
         averaged = max(averaged, window)
         xs, ys = sliding_rate(curve["raw"], fault["t0_at_ms"], low, high, window, run["outcome"] != "ok")
         axes.plot(xs, ys, color=colours[run["mode"]], zorder=3 + index,
-                  linestyle=style.LINE_STYLES[index % len(style.LINE_STYLES)])
+                  linewidth=line_width(index, runs), linestyle=style.LINE_STYLES[index % len(style.LINE_STYLES)])
         top = max([top] + ys)
         own = [(fault[key] - fault["t0_at_ms"], label, marker) for key, label, marker in MARKS[1:]
                if fault[key] is not None and fault[key] - fault["t0_at_ms"] <= high]
@@ -223,6 +228,8 @@ def legend(axes, runs, colours):
                               label="what the mode can carry at best"))
     if any(run["faults"] for run in runs):
         handles.append(Patch(facecolor="#888888", alpha=0.2, label="fault"))
+    if not handles:
+        return
     axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), ncol=len(handles), borderaxespad=0.2,
                 handlelength=2.2, columnspacing=1.6)
 
@@ -231,10 +238,12 @@ def draw(result, curves):
     runs = [run for run in result["runs"] if run["mode"] in curves]
     colours = style.colours_of([run["mode"] for run in runs])
     around = any(first_fault(run) is not None and curves[run["mode"]]["raw"]["time_ms"] for run in runs)
-    figure = pyplot.figure(figsize=(style.DOUBLE_COLUMN, 4.7 if around else 2.9), layout="constrained")
-    figure.get_layout_engine().set(rect=(0, 0.045 if around else 0.07, 1, 0.955 if around else 0.93))
+    # Fixed margins: layout engines differ between the versions of matplotlib that distributions carry.
+    figure = pyplot.figure(figsize=(style.DOUBLE_COLUMN, 4.7 if around else 2.9))
     panels = figure.subplots(2 if around else 1, 1, squeeze=False)
-    figure.suptitle(title_of(result), fontsize=9, x=0.01, ha="left")
+    figure.subplots_adjust(left=0.085, right=0.985, hspace=0.32, top=0.895 if around else 0.83,
+                           bottom=0.125 if around else 0.205)
+    figure.suptitle(title_of(result), fontsize=9, x=0.01, y=0.985, ha="left", va="top")
     draw_whole(panels[0][0], runs, curves, colours)
     legend(panels[0][0], runs, colours)
     if around:
