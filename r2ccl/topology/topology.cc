@@ -25,7 +25,8 @@ struct DestroyTopology {
 using HwlocTopology = std::unique_ptr<hwloc_topology, DestroyTopology>;
 
 /// Packages, NUMA nodes and PCI devices only. Components that would start a GPU runtime or talk to a display
-/// inside somebody's training job are kept out.
+/// inside somebody's training job are kept out; so is libpciaccess, which adds names and leaks them: without it
+/// hwloc reads the PCI devices from sysfs.
 HwlocTopology prepare() {
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) return nullptr;
@@ -36,7 +37,7 @@ HwlocTopology prepare() {
   hwloc_topology_set_type_filter(raw, HWLOC_OBJ_BRIDGE, HWLOC_TYPE_FILTER_KEEP_ALL);
   // A container may be confined to one NUMA node while its NICs hang on another one.
   hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
-  for (const char* component : {"cuda", "nvml", "opencl", "rsmi", "levelzero", "gl"}) {
+  for (const char* component : {"pci", "cuda", "nvml", "opencl", "rsmi", "levelzero", "gl"}) {
     hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
   }
   return topology;
@@ -227,6 +228,7 @@ Distance Topology::from_memory(int numa_node, int nic) const {
 
 std::vector<int> Topology::backup_order(int nic) const {
   std::vector<Distance> distances;
+  distances.reserve(state_->bus_ids.size());
   for (int other = 0; other < nics(); ++other) distances.push_back(between(nic, other));
   return order_by_distance(distances, nic);
 }
