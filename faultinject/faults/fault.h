@@ -42,7 +42,9 @@ class Fault {
   virtual void posting(Context&, QueuePair&, const Sent&, uint64_t /*now_ns*/) {}
 
   // Must sends of this queue pair be kept back, and the one at the head of the queue until when? (now or
-  // earlier: it may go.) held() is called once for each WR as it is kept back.
+  // earlier: it may go; kAskAgain: not before all other queue pairs have been asked.) held() is called once for
+  // each WR as it is kept back, went() when it has been posted.
+  static constexpr uint64_t kAskAgain = UINT64_MAX - 1;
   virtual bool holds(const Context&, const QueuePair&) const { return false; }
   virtual void held(Context&, QueuePair&, HeldWr&, uint64_t /*now_ns*/) {}
   virtual uint64_t may_go_at(Context&, QueuePair&, HeldWr&, uint64_t now_ns) { return now_ns; }

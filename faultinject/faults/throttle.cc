@@ -71,29 +71,29 @@ class Throttle : public Fault {
     return uint64_t((unsigned __int128)(bytes) * 8 * 1000000000u / entry().rate_bits_per_s);
   }
 
-  // Pays as much of `bytes` as time allows; returns now when all is paid, else when to come again.
+  // Pays towards `bytes`; returns now when all is paid, else when to come again. At most one reservation per
+  // call, even if its time has passed already: after a late wake-up the others must have their turns too.
   uint64_t pay(Payment& payment, std::atomic<uint64_t>& clock, uint64_t bytes, uint64_t now) {
     const uint64_t quantum = std::clamp(uint64_t((unsigned __int128)(entry().rate_bits_per_s) * kQuantumNs / 8000000000u),
                                         kLeastQuantumBytes, kMostQuantumBytes);
-    for (;;) {
-      if (payment.turn_bytes != 0) {
-        if (payment.turn_ns > now) return payment.turn_ns;
-        payment.paid += payment.turn_bytes;
-        payment.turn_bytes = 0;
-        payment.last_turn_ns = payment.turn_ns;
-      }
-      if (payment.paid >= bytes) return now;
-      payment.turn_bytes = std::min(quantum, bytes - payment.paid);
-      // We come late by the wake-up latency of this machine; the port would not have waited for us.
-      const uint64_t oldest = now > kCatchUpNs ? now - kCatchUpNs : 0;
-      const uint64_t from = payment.last_turn_ns != 0 ? std::max(payment.last_turn_ns, oldest) : now;
-      const uint64_t cost = cost_ns(payment.turn_bytes);
-      uint64_t busy = clock.load(), end = 0;
-      do {
-        end = std::max(busy, from) + cost;
-      } while (!clock.compare_exchange_weak(busy, end));
-      payment.turn_ns = end;
+    if (payment.turn_bytes != 0) {
+      if (payment.turn_ns > now) return payment.turn_ns;
+      payment.paid += payment.turn_bytes;
+      payment.turn_bytes = 0;
+      payment.last_turn_ns = payment.turn_ns;
     }
+    if (payment.paid >= bytes) return now;
+    payment.turn_bytes = std::min(quantum, bytes - payment.paid);
+    // We come late by the wake-up latency of this machine; the port would not have waited for us.
+    const uint64_t oldest = now > kCatchUpNs ? now - kCatchUpNs : 0;
+    const uint64_t from = payment.last_turn_ns != 0 ? std::max(payment.last_turn_ns, oldest) : now;
+    const uint64_t cost = cost_ns(payment.turn_bytes);
+    uint64_t busy = clock.load(), end = 0;
+    do {
+      end = std::max(busy, from) + cost;
+    } while (!clock.compare_exchange_weak(busy, end));
+    payment.turn_ns = end;
+    return end > now ? end : kAskAgain;
   }
 
   std::unordered_map<uint64_t, Pace> paces_;  // by serial

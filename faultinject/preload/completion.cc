@@ -158,9 +158,7 @@ int Context::poll_cq(ibv_cq* pointer, int entries, ibv_wc* wcs) {
   const uint64_t now = monotonic_ns();
   const std::lock_guard lock(mutex_);
   CompletionQueue& cq = *queue(pointer);
-  if (held_ != 0)
-    for (auto& [address, qp] : qps_)
-      if (!qp->held.empty()) pump(*qp, now);
+  pump_all(now);
   if (cuts_ != 0) {
     // A receive queue may be polled alone: whether sends are outstanding is in the other queue.
     for (auto& [address, qp] : qps_)

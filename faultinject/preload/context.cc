@@ -323,8 +323,7 @@ void Context::sync_locked(uint64_t now) {
   std::erase_if(faults_, [](const auto& fault) {
     return !fault->begun && fault->entry().phase.load() == Phase::kHealed;
   });
-  for (auto& [pointer, qp] : qps_)
-    if (!qp->held.empty()) pump(*qp, now);  // what a healed fault kept back goes at once
+  pump_all(now);  // what a healed fault kept back goes at once
   refresh_mode();
 }
 
@@ -355,10 +354,7 @@ void Context::refresh_mode() {
 uint64_t Context::tick(uint64_t now) {
   const std::lock_guard lock(mutex_);
   show_due(now);
-  uint64_t next = next_due_ns_;
-  if (held_ != 0)
-    for (auto& [pointer, qp] : qps_)
-      if (!qp->held.empty()) next = std::min(next, pump(*qp, now));
+  const uint64_t next = std::min(next_due_ns_, pump_all(now));
   if (mode_dirty_) refresh_mode();
   return next;
 }

@@ -97,6 +97,7 @@ class Context {
   bool must_hold(const QueuePair& qp) const;
   void hold(QueuePair& qp, const ibv_send_wr& wr, uint64_t bytes, uint64_t now_ns);
   uint64_t pump(QueuePair& qp, uint64_t now_ns);  // next moment at which its head may go
+  uint64_t pump_all(uint64_t now_ns);
   void release_all_held(QueuePair& qp);
   void drop_held(QueuePair& qp);
 

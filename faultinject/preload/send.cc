@@ -101,7 +101,7 @@ int Context::post_send(ibv_qp* pointer, ibv_send_wr* wr, ibv_send_wr** bad) {
       track(*each);
     }
     const uint64_t next = pump(qp, now);
-    if (next != UINT64_MAX) process_.wake_by(next);
+    if (next != UINT64_MAX) process_.wake_by(next == Fault::kAskAgain ? now : next);
   } else {
     rc = slot_.post_send(pointer, wr, bad);
     const ibv_send_wr* end = rc == 0 ? nullptr : *bad;
@@ -162,6 +162,25 @@ uint64_t Context::pump(QueuePair& qp, uint64_t now) {
     if (--held_ == 0) mode_dirty_ = true;
   }
   return UINT64_MAX;
+}
+
+uint64_t Context::pump_all(uint64_t now) {
+  // Round after round, so that no queue pair takes two turns in a row while another waits.
+  for (;;) {
+    uint64_t next = UINT64_MAX;
+    bool again = false;
+    if (held_ == 0) return next;
+    for (auto& [pointer, qp] : qps_) {
+      if (qp->held.empty()) continue;
+      const uint64_t at = pump(*qp, now);
+      if (at == Fault::kAskAgain) {
+        again = true;
+      } else {
+        next = std::min(next, at);
+      }
+    }
+    if (!again) return next;
+  }
 }
 
 void Context::release_all_held(QueuePair& qp) {

@@ -31,6 +31,12 @@ static void* verbs(const char* name) {
   return found;
 }
 #define V(name) (reinterpret_cast<decltype(&::name)>(verbs(#name)))
+// The inline ibv_query_port falls back on the exported one, which this program is not linked with.
+#undef ibv_query_port
+extern "C" int ibv_query_port(ibv_context* device, uint8_t port, _compat_ibv_port_attr* attributes) {
+  return V(ibv_query_port)(device, port, attributes);
+}
+#define ibv_query_port(context, port_num, port_attr) ___ibv_query_port(context, port_num, port_attr)
 #else
 #define V(name) (&::name)
 #endif
