@@ -20,13 +20,15 @@ constexpr uint64_t kSteadyIterations = 3;
 // And no phase of it lasts longer than this, whatever the plugin does.
 constexpr uint64_t kPhaseBoundNs = 30'000 * kNsPerMs;
 constexpr size_t kCarryingDeliveries = 4;
+// 'at: {iter: N}' means during iteration N: within this share of an operation's time from its begin.
+constexpr double kStrikeWithin = 0.85;
 
 bool by_iteration(const Trigger& trigger) {
   return trigger.kind == Trigger::Kind::kEvent && trigger.event == "iteration" && trigger.value;
 }
 
 std::string where(const Scenario& scenario, const Firing& firing) {
-  if (firing.board_id != 0) {
+  if (firing.rank < 0) {
     const auto& spec = scenario.faults[firing.fault];
     return spec.target.text + " " + faultinject::to_string(spec.kind);
   }
@@ -74,29 +76,26 @@ void FaultDriver::move(Phase phase, uint64_t now_ns) {
   phase_iterations_ = collector_.ended_by_all();
 }
 
-double FaultDriver::mean_iteration_ns() const {
-  const uint64_t ended = collector_.ended_by_all(), first = collector_.first_iteration_ns();
-  return ended && first ? double(r2ccl::now_ns() - first) / double(ended) : 10.0 * double(kNsPerMs);
-}
-
 void FaultDriver::arm_first() {
   const uint64_t now = r2ccl::now_ns();
   steady_from_ns_ = 0;  // the analysis begins at the first iteration
   if (scenario_.faults.empty() && scenario_.rank_faults.empty()) return move(Phase::kDone, now);
   board_.restart_clock();
   arm_round(now);
+  arm_pending(now);
   move(Phase::kArmed, now);
 }
 
 void FaultDriver::arm_round(uint64_t now_ns) {
   round_begin_ = firings_.size();
   due_.clear();
+  pending_.clear();
   rank_faults_.clear();
   const bool first = repetition_ == 0;
   // Later rounds keep the distances of the first, and begin at a random moment.
-  const double iteration_ns = mean_iteration_ns();
-  const uint64_t phase_ns = uint64_t(std::uniform_real_distribution<double>(0, 2 * iteration_ns)(random_));
-  const uint64_t origin_iteration = collector_.begun_by_any() + 1;
+  const double operation_ns = collector_.mean_operation_ns();
+  const uint64_t phase_ns = uint64_t(std::uniform_real_distribution<double>(0, kStrikeWithin * operation_ns)(random_));
+  const uint64_t origin_iteration = collector_.begun_by_any() + 2;
   uint64_t base_iteration = UINT64_MAX;
   int64_t base_time = INT64_MAX;
   for (const auto& spec : scenario_.faults) {
@@ -110,24 +109,27 @@ void FaultDriver::arm_round(uint64_t now_ns) {
 
   for (size_t i = 0; i < scenario_.faults.size(); ++i) {
     faultinject::FaultSpec spec = scenario_.faults[i];
-    std::optional<uint64_t> fire_at;
-    if (!first && by_iteration(spec.trigger)) {
-      spec.trigger.value = origin_iteration + (*spec.trigger.value - base_iteration);
-      spec.trigger.phase_up_to = std::chrono::nanoseconds(phase_ns + 1);
-    } else if (!first && (spec.trigger.kind == Trigger::Kind::kTime || spec.trigger.kind == Trigger::Kind::kNow)) {
-      const int64_t offset = spec.trigger.kind == Trigger::Kind::kTime ? spec.trigger.after.count() - base_time : 0;
-      spec.trigger = Trigger{};
-      fire_at = now_ns + phase_ns + uint64_t(offset);
-    }
     Firing firing;
     firing.fault = i;
     firing.repetition = repetition_;
-    firing.board_id = board_.arm(spec);
     firing.armed_ns = now_ns;
     firing.before_from_ns = steady_from_ns_;
     firing.nics = nics_of(spec.target, scenario_.fabric);
     firings_.push_back(firing);
-    if (fire_at) due_.push_back({firing.board_id, *fire_at});
+    if (by_iteration(spec.trigger)) {
+      if (!first) spec.trigger.value = origin_iteration + (*spec.trigger.value - base_iteration);
+      pending_.push_back({firings_.size() - 1, spec, *spec.trigger.value > 0 ? *spec.trigger.value - 1 : 0});
+      continue;
+    }
+    const bool timed = spec.trigger.kind == Trigger::Kind::kTime;
+    if (!first && (timed || spec.trigger.kind == Trigger::Kind::kNow)) {
+      const int64_t offset = timed ? spec.trigger.after.count() - base_time : 0;
+      spec.trigger = Trigger{};
+      firings_.back().board_id = board_.arm(spec);
+      due_.push_back({firings_.back().board_id, now_ns + phase_ns + uint64_t(offset)});
+    } else {
+      firings_.back().board_id = board_.arm(spec);
+    }
   }
   for (size_t i = 0; i < scenario_.rank_faults.size(); ++i) {
     const RankFault& fault = scenario_.rank_faults[i];
@@ -146,6 +148,19 @@ void FaultDriver::arm_round(uint64_t now_ns) {
     firings_.push_back(firing);
     rank_faults_.push_back(state);
   }
+}
+
+void FaultDriver::arm_pending(uint64_t now_ns) {
+  for (Pending& pending : pending_) {
+    if (collector_.begun_by_any() < pending.from_iteration) continue;
+    auto& trigger = pending.spec.trigger;
+    // The scenario's own phase stands; without one the fault would always strike before the first byte moves.
+    if (trigger.phase_up_to.count() == 0)
+      trigger.phase_up_to = std::chrono::nanoseconds(int64_t(kStrikeWithin * collector_.mean_operation_ns()));
+    firings_[pending.firing].board_id = board_.arm(pending.spec);
+    firings_[pending.firing].armed_ns = now_ns;
+  }
+  std::erase_if(pending_, [&](const Pending& p) { return firings_[p.firing].board_id != 0; });
 }
 
 void FaultDriver::fire_due(uint64_t now_ns) {
@@ -216,7 +231,7 @@ bool FaultDriver::round_over(uint64_t now_ns) const {
   const auto all = firings();
   uint64_t last_ns = phase_since_ns_;
   for (size_t i = round_begin_; i < all.size(); ++i) {
-    const bool heals = all[i].board_id == 0 ? scenario_.rank_faults[all[i].fault - scenario_.faults.size()].kind != RankFaultKind::kKill
+    const bool heals = all[i].rank >= 0 ? scenario_.rank_faults[all[i].fault - scenario_.faults.size()].kind != RankFaultKind::kKill
                                             : scenario_.faults[all[i].fault].duration.has_value();
     if (heals && all[i].healed_ns == 0) return false;
     last_ns = std::max(last_ns, all[i].healed_ns);
@@ -246,6 +261,7 @@ bool FaultDriver::carries_again() const {
 
 void FaultDriver::tick(uint64_t now_ns) {
   if (phase_ == Phase::kIdle || phase_ == Phase::kDone) return;
+  arm_pending(now_ns);
   fire_due(now_ns);
   run_rank_faults(now_ns);
   const auto all = firings();

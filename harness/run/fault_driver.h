@@ -21,7 +21,7 @@ namespace r2bench {
 struct Firing {
   size_t fault = 0;  ///< index into faults, then rank_faults
   size_t repetition = 0;
-  uint32_t board_id = 0;          ///< 0: a rank fault
+  uint32_t board_id = 0;          ///< 0: a rank fault, or not on the board yet
   int rank = -1;                  ///< of a rank fault
   uint64_t armed_ns = 0;
   uint64_t triggered_ns = 0;
@@ -62,6 +62,7 @@ class FaultDriver {
   enum class Phase { kIdle, kSteady, kArmed, kSettling, kCarrying, kDone };
 
   void arm_round(uint64_t now_ns);
+  void arm_pending(uint64_t now_ns);
   void fire_due(uint64_t now_ns);
   void run_rank_faults(uint64_t now_ns);
   bool all_fired(uint64_t& last_t0_ns) const;
@@ -69,7 +70,6 @@ class FaultDriver {
   void heal_round(uint64_t now_ns);
   bool carries_again() const;
   void move(Phase phase, uint64_t now_ns);
-  double mean_iteration_ns() const;
 
   struct RankFaultState {
     size_t firing = 0;  ///< index into firings_
@@ -77,9 +77,17 @@ class FaultDriver {
     uint64_t due_iteration = UINT64_MAX;
     uint64_t due_ns = UINT64_MAX;
   };
+  /// To be fired by hand.
   struct Due {
     uint32_t board_id;
     uint64_t at_ns;
+  };
+  /// To be armed when iteration `from_iteration` has begun: only then it is known how long an operation takes,
+  /// and so where the fault must fall to strike in its middle.
+  struct Pending {
+    size_t firing;  ///< index into firings_
+    faultinject::FaultSpec spec;
+    uint64_t from_iteration;
   };
 
   const Scenario& scenario_;
@@ -99,6 +107,7 @@ class FaultDriver {
   std::vector<Firing> firings_;
   size_t round_begin_ = 0;  ///< first firing of this round
   std::vector<Due> due_;
+  std::vector<Pending> pending_;
   std::vector<RankFaultState> rank_faults_;
   std::vector<size_t> noted_;
   std::string gave_up_;
