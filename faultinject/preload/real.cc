@@ -146,15 +146,17 @@ void* find_wrapper(void* handle, const char* name, const char* version) {
   return wrapper;
 }
 
-__attribute__((constructor)) void read_environment() {
-  copy(g_environment.board, sizeof g_environment.board, "FAULTINJECT_BOARD");
-  copy(g_environment.node, sizeof g_environment.node, "FAULTINJECT_NODE");
-  copy(g_environment.rank, sizeof g_environment.rank, "FAULTINJECT_RANK");
-}
+__attribute__((constructor)) void at_load() { read_environment(); }
 
 }  // namespace
 
 const Environment& environment() { return g_environment; }
+
+void read_environment() {
+  copy(g_environment.board, sizeof g_environment.board, "FAULTINJECT_BOARD");
+  copy(g_environment.node, sizeof g_environment.node, "FAULTINJECT_NODE");
+  copy(g_environment.rank, sizeof g_environment.rank, "FAULTINJECT_RANK");
+}
 
 void* real_symbol(Symbol symbol) {
   const auto index = unsigned(symbol);

@@ -44,5 +44,6 @@ struct Environment {
   char board[256], node[32], rank[24];
 };
 const Environment& environment();
+void read_environment();  // done when the library is loaded; a program that links it in may do it again
 
 }  // namespace faultinject
