@@ -190,6 +190,7 @@ int Context::modify_qp(ibv_qp* pointer, ibv_qp_attr* attributes, int mask) {
       } else {
         qp.retry_error_due = false;
       }
+      qp.connected = false;  // nothing can be cut any more: its flushes are the program's own
       break;
     case IBV_QPS_RESET:
       drop_held(qp);
