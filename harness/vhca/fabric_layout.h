@@ -13,7 +13,7 @@
 namespace vhca {
 
 inline constexpr std::uint64_t kFabricMagic = 0x3142'4146'4143'4856;  // "VHCAFAB1"
-inline constexpr std::uint32_t kLayoutVersion = 3;
+inline constexpr std::uint32_t kLayoutVersion = 4;
 
 inline constexpr std::size_t kMaxNodes = 64;
 inline constexpr std::size_t kMaxNicsPerNode = 16;
@@ -84,6 +84,7 @@ struct alignas(128) ProcessSlot {
   std::atomic<std::uint64_t> beacon_address;  // in that process: an 8-byte word that holds beacon_value
   std::atomic<std::uint64_t> beacon_value;
   std::uint32_t node;
+  std::atomic<std::uint64_t> staged_requests[kMaxProcesses / 64];  // slots of processes that want data moved here; see staging.h
   alignas(64) std::atomic<std::uint32_t> doorbell;  // futex of the process's engine
   std::atomic<std::uint32_t> engine_sleeps;
 };
@@ -155,6 +156,22 @@ struct alignas(64) MrSlot {
   std::uint64_t address;  // in the owner's address space
 };
 
+// One request to another process's engine per process; used only where cross-memory access is refused.
+inline constexpr std::size_t kStagingBytes = 256 * 1024;
+inline constexpr std::size_t kStagingPieces = 40;
+struct alignas(4096) StagingSlot {
+  std::atomic<std::uint32_t> state;
+  std::atomic<ProcessId> owner;
+  std::atomic<ProcessId> target;
+  std::uint32_t to_target;
+  std::uint32_t pieces;
+  struct {
+    std::uint64_t address;
+    std::uint64_t bytes;
+  } piece[kStagingPieces];
+  alignas(4096) char data[kStagingBytes];
+};
+
 inline void raise_mark(std::atomic<std::uint32_t>& mark, std::size_t least) {
   std::uint32_t seen = mark.load();
   while (seen < least && !mark.compare_exchange_weak(seen, static_cast<std::uint32_t>(least))) {
@@ -215,6 +232,7 @@ struct Fabric {
   SlotTable<MrSlot, kMaxMemoryRegions> memory_regions;
   std::atomic<ProcessId> page_owner[kArenaPages];
   Port ports[kMaxPorts];
+  StagingSlot staging[kMaxProcesses];
 };
 
 inline constexpr std::uint64_t kArenaOffset = (sizeof(Fabric) + 2 * 1024 * 1024 - 1) & ~(2ull * 1024 * 1024 - 1);

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 #include "harness/vhca/log.h"
 #include "harness/vhca/process_table.h"
+#include "harness/vhca/staging.h"
 
 namespace vhca {
 namespace {
@@ -83,17 +85,40 @@ void copy_whole_words(void* to, const void* from, std::size_t bytes) {
   while (bytes-- != 0) *reinterpret_cast<volatile char*>(d++) = *s++;
 }
 
+MemoryMover::MemoryMover(Fabric& fabric, ProcessId self) : fabric_(fabric), self_(self) {
+  const char* way = std::getenv("VHCA_MOVE");
+  if (!way || std::strcmp(way, "attach") == 0) return;
+  attach_refused_ = true;
+  proc_refused_ = std::strcmp(way, "staging") == 0;
+  if (!proc_refused_ && std::strcmp(way, "proc") != 0) {
+    log_line("VHCA_MOVE=%s is none of attach, proc, staging: it is ignored", way);
+    attach_refused_ = false;
+  }
+}
+
+MoveStatus MemoryMover::move_somehow(MoveDirection direction, ProcessId other, pid_t pid, iovec* local,
+                                     std::size_t local_count, iovec* remote, std::size_t remote_count) {
+  if (!attach_refused_.load(std::memory_order_relaxed)) {
+    const MoveStatus status = attach(direction, pid, local, local_count, remote, remote_count);
+    if (status != MoveStatus::kRefused) return status;
+  }
+  if (!proc_refused_.load(std::memory_order_relaxed)) {
+    const MoveStatus status = through_proc(direction, other, pid, local, local_count, remote, remote_count);
+    if (status != MoveStatus::kRefused) return status;
+  }
+  const std::lock_guard guard(staging_lock_);
+  return move_staged(fabric_, self_, other, direction, local, local_count, remote, remote_count);
+}
+
 MoveStatus MemoryMover::check_beacon(ProcessId other, pid_t pid, const ProcessSlot& slot) {
+  if (attach_refused_.load(std::memory_order_relaxed) && proc_refused_.load(std::memory_order_relaxed))
+    // The other engine answers for itself, so a reused pid cannot be written to.
+    return process_liveness(fabric_, other) == Liveness::kDead ? MoveStatus::kGone : MoveStatus::kOk;
   std::uint64_t word = 0;
   iovec here{&word, sizeof word};
   iovec there{reinterpret_cast<void*>(slot.beacon_address.load()), sizeof word};
   const std::uint64_t wanted = slot.beacon_value.load();
-  if (!attach_refused_.load(std::memory_order_relaxed)) {
-    const MoveStatus status = attach(MoveDirection::kFromRemote, pid, &here, 1, &there, 1);
-    if (status != MoveStatus::kRefused) return status == MoveStatus::kOk && word == wanted ? status : MoveStatus::kGone;
-  }
-  const MoveStatus status = through_proc(MoveDirection::kFromRemote, other, pid, &here, 1, &there, 1);
-  if (status == MoveStatus::kRefused) return status;
+  const MoveStatus status = move_somehow(MoveDirection::kFromRemote, other, pid, &here, 1, &there, 1);
   return status == MoveStatus::kOk && word == wanted ? status : MoveStatus::kGone;
 }
 
@@ -126,11 +151,7 @@ MoveStatus MemoryMover::move(MoveDirection direction, ProcessId other, iovec* lo
     peer.checked_ns.store(now_ns, std::memory_order_relaxed);
     peer.id.store(other, std::memory_order_relaxed);
   }
-  if (!attach_refused_.load(std::memory_order_relaxed)) {
-    const MoveStatus status = attach(direction, pid, local, local_count, remote, remote_count);
-    if (status != MoveStatus::kRefused) return status;
-  }
-  return through_proc(direction, other, pid, local, local_count, remote, remote_count);
+  return move_somehow(direction, other, pid, local, local_count, remote, remote_count);
 }
 
 MoveStatus MemoryMover::attach(MoveDirection direction, pid_t pid, const iovec* local, std::size_t local_count,
@@ -161,9 +182,9 @@ MoveStatus MemoryMover::through_proc(MoveDirection direction, ProcessId other, p
   if (fd < 0) {
     if (errno == ENOENT || errno == ESRCH) return MoveStatus::kGone;
     if (process_liveness(fabric_, other) == Liveness::kDead) return MoveStatus::kGone;
-    if (!everything_refused_.exchange(true))
-      log_line("%s: %s. Virtual HCAs of different processes need ptrace rights over each other: the same user, and no seccomp "
-               "filter or Yama scope 2-3 against it",
+    if (!proc_refused_.exchange(true))
+      log_line("%s: %s. Data between processes goes through shared memory and the target's engine: slower, and a stopped process "
+               "cannot be written to. (Wanted: the same user, no seccomp filter against process_vm_writev, Yama ptrace_scope 0 or 1.)",
                path, std::strerror(errno));
     return MoveStatus::kRefused;
   }

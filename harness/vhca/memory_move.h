@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 
 #include "harness/vhca/fabric_layout.h"
 
@@ -18,7 +19,7 @@ enum class MoveStatus {
   kGone,         // the other process is dead
   kRemoteFault,  // its memory is not there (any more)
   kLocalFault,   // ours is not
-  kRefused,      // the kernel lets us neither by cross-memory attach nor by /proc/PID/mem
+  kRefused,      // not that way
 };
 
 enum class MoveDirection { kToRemote, kFromRemote };
@@ -26,7 +27,8 @@ enum class MoveDirection { kToRemote, kFromRemote };
 // Both lists cover the same number of bytes. See README.md for what is promised on order and torn words.
 class MemoryMover {
  public:
-  MemoryMover(Fabric& fabric, ProcessId self) : fabric_(fabric), self_(self) {}
+  // VHCA_MOVE=attach|proc|staging says where to begin; the default is attach. Each way falls back to the next when it is refused.
+  MemoryMover(Fabric& fabric, ProcessId self);
   MemoryMover(const MemoryMover&) = delete;
   MemoryMover& operator=(const MemoryMover&) = delete;
 
@@ -43,6 +45,9 @@ class MemoryMover {
   };
 
   MoveStatus check_beacon(ProcessId other, pid_t pid, const ProcessSlot& slot);
+  // By the first way that is not refused.
+  MoveStatus move_somehow(MoveDirection direction, ProcessId other, pid_t pid, iovec* local, std::size_t local_count, iovec* remote,
+                          std::size_t remote_count);
   MoveStatus attach(MoveDirection direction, pid_t pid, const iovec* local, std::size_t local_count, const iovec* remote,
                     std::size_t remote_count);
   MoveStatus through_proc(MoveDirection direction, ProcessId other, pid_t pid, const iovec* local, std::size_t local_count,
@@ -51,7 +56,8 @@ class MemoryMover {
   Fabric& fabric_;
   ProcessId self_;
   std::atomic<bool> attach_refused_{false};
-  std::atomic<bool> everything_refused_{false};
+  std::atomic<bool> proc_refused_{false};
+  std::mutex staging_lock_;
   std::array<Peer, kMaxProcesses> peers_;
 };
 

@@ -25,6 +25,7 @@
 #include "harness/vhca/process_table.h"
 #include "harness/vhca/responder.h"
 #include "harness/vhca/send_queue.h"
+#include "harness/vhca/staging.h"
 
 namespace vhca {
 namespace {
@@ -313,6 +314,7 @@ void Runtime::activate(Qp& qp) {
 }
 
 void Runtime::look_at_shared_flags(bool heartbeat) {
+  serve_staged(*fabric_, self_);
   const std::lock_guard guard(lock_);
   for (Cq* cq : cqs_) {
     if (heartbeat) recover_lost_signals(*cq);
