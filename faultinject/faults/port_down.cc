@@ -17,7 +17,7 @@ class PortDown : public PortCut {
   void begin(Context& context, uint64_t now) override {
     if (hits(context) && entry().query != 0) context.show_port_down(true);
     PortCut::begin(context, now);
-    tell(context, IBV_EVENT_PORT_ERR, Effect::kPortErrDelivered);
+    if (!context.opening()) tell(context, IBV_EVENT_PORT_ERR, Effect::kPortErrDelivered);
   }
 
   void end(Context& context, uint64_t) override {

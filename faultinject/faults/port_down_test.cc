@@ -178,9 +178,11 @@ TEST_F(PortDownTest, with_query_false_the_port_lies) {
 }
 
 TEST_F(PortDownTest, a_device_opened_while_it_lasts_is_down_too) {
-  arm("{target: node1/nic0, kind: port_down, at: now}");
+  const uint32_t id = arm("{target: node1/nic0, kind: port_down, at: now}");
   start();
+  EXPECT_TRUE(witnessed(id, Effect::kQpConnectedDead, "node1"));
   EXPECT_EQ(b->port_state(), kPortDown);
+  EXPECT_EQ(b->ask("event 0"), "none") << "it has been down all along";
 }
 
 }  // namespace

@@ -300,6 +300,7 @@ bool Context::lose_ack(QueuePair& qp, Fault& fault, ibv_wc& wc, uint64_t now, bo
 void Context::sync(uint64_t now) {
   const std::lock_guard lock(mutex_);
   sync_locked(now);
+  opening_ = false;
 }
 
 void Context::sync_locked(uint64_t now) {

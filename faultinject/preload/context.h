@@ -54,6 +54,8 @@ class Context {
   uint32_t node() const { return node_; }
   uint32_t nic() const { return nic_; }
   uint32_t ports() const { return ports_; }
+  // The device is being opened: what holds already is no news, so no event tells of it.
+  bool opening() const { return opening_; }
   Board& board() const;
   template <typename Visit>
   void each_qp(Visit visit) {
@@ -132,6 +134,7 @@ class Context {
   uint64_t next_due_ns_ = UINT64_MAX;  // the least shown_at_ns of the queue pairs that are cut
   uint32_t cuts_ = 0;               // queue pairs that are cut
   uint64_t next_serial_ = 1;
+  bool opening_ = true;             // until the first sync() has ended
   bool mode_dirty_ = false;         // what needs_slow_path() depends on has changed
 };
 

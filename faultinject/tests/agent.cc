@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -431,7 +432,7 @@ std::string answer(const std::string& line) {
     if (event != nullptr) event(name.c_str(), b);
     return event != nullptr ? "ok" : "none";
   }
-  if (command == "fork") {  // a child that uses its own device, while we keep ours
+  if (command == "fork") {  // a child that opens a device of its own; what state it finds the port in
     const pid_t child = fork();
     if (child == 0) {
       int count = 0;
@@ -441,7 +442,9 @@ std::string answer(const std::string& line) {
       const bool asked = own != nullptr && ibv_query_port(own, 1, &attr) == 0;
       _exit(asked ? 10 + attr.state : 1);
     }
-    return "ok " + std::to_string(child);
+    int status = 0;
+    waitpid(child, &status, 0);
+    return "ok " + std::to_string(WIFEXITED(status) ? WEXITSTATUS(status) : -1);
   }
   if (command == "nonblock") return fcntl(context->async_fd, F_SETFL, O_NONBLOCK) == 0 ? "ok" : "error";
   if (command == "try_event") {
