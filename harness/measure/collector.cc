@@ -73,18 +73,24 @@ uint64_t Collector::ended_by_all() const {
   return least == UINT64_MAX ? 0 : least;
 }
 
-double Collector::mean_operation_ns() const {
-  const uint64_t ended = ended_by_all(), first = ended > 8 ? ended - 8 : 0;
-  double sum = 0;
-  for (uint64_t i = first; i < ended; ++i) {
+uint64_t Collector::begun_by_all() const {
+  uint64_t least = UINT64_MAX;
+  for (const auto& rank : iterations_) least = std::min<uint64_t>(least, rank.begin_ns.size());
+  return least == UINT64_MAX ? 0 : least;
+}
+
+uint64_t Collector::operation_ns() const {
+  const uint64_t ended = ended_by_all();
+  uint64_t shortest = 0;
+  for (uint64_t i = ended > 3 ? ended - 3 : 0; i < ended; ++i) {
     uint64_t begin = 0, end = 0;
     for (const auto& rank : iterations_) {
       begin = std::max(begin, rank.begin_ns[i]);
       end = std::max(end, rank.end_ns[i]);
     }
-    sum += double(end - begin);
+    if (begin && end > begin && (!shortest || end - begin < shortest)) shortest = end - begin;
   }
-  return ended > first ? sum / double(ended - first) : 0;
+  return shortest;
 }
 
 uint64_t Collector::first_iteration_ns() const {

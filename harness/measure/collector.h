@@ -44,9 +44,11 @@ class Collector {
   uint64_t begun(size_t rank) const { return iterations_[rank].begin_ns.size(); }
   uint64_t ended(size_t rank) const { return iterations_[rank].end_ns.size(); }
   uint64_t begun_by_any() const;
+  uint64_t begun_by_all() const;
   uint64_t ended_by_all() const;
-  /// How long an operation takes, from its last begin to its last end: mean of the last eight. 0: none ended.
-  double mean_operation_ns() const;
+  /// How long an operation takes, from its last begin to its last end: the shortest of the last three. 0: none
+  /// has ended.
+  uint64_t operation_ns() const;
   /// Begin of the first iteration of any rank; 0 when none has begun.
   uint64_t first_iteration_ns() const;
   /// Deliveries that crossed this NIC (at either end) later than `since_ns`.

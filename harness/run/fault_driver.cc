@@ -21,7 +21,9 @@ constexpr uint64_t kSteadyIterations = 3;
 constexpr uint64_t kPhaseBoundNs = 30'000 * kNsPerMs;
 constexpr size_t kCarryingDeliveries = 4;
 // 'at: {iter: N}' means during iteration N: within this share of an operation's time from its begin.
-constexpr double kStrikeWithin = 0.85;
+constexpr double kStrikeWithin = 0.75;
+// Operations shorter than this are over before we can act; there the injector's own trigger is the better one.
+constexpr uint64_t kShortOperationNs = 6 * kNsPerMs;
 
 bool by_iteration(const Trigger& trigger) {
   return trigger.kind == Trigger::Kind::kEvent && trigger.event == "iteration" && trigger.value;
@@ -93,8 +95,7 @@ void FaultDriver::arm_round(uint64_t now_ns) {
   rank_faults_.clear();
   const bool first = repetition_ == 0;
   // Later rounds keep the distances of the first, and begin at a random moment.
-  const double operation_ns = collector_.mean_operation_ns();
-  const uint64_t phase_ns = uint64_t(std::uniform_real_distribution<double>(0, kStrikeWithin * operation_ns)(random_));
+  const uint64_t phase_ns = random_phase_ns();
   const uint64_t origin_iteration = collector_.begun_by_any() + 2;
   uint64_t base_iteration = UINT64_MAX;
   int64_t base_time = INT64_MAX;
@@ -118,7 +119,7 @@ void FaultDriver::arm_round(uint64_t now_ns) {
     firings_.push_back(firing);
     if (by_iteration(spec.trigger)) {
       if (!first) spec.trigger.value = origin_iteration + (*spec.trigger.value - base_iteration);
-      pending_.push_back({firings_.size() - 1, spec, *spec.trigger.value > 0 ? *spec.trigger.value - 1 : 0});
+      pending_.push_back({firings_.size() - 1, spec, *spec.trigger.value});
       continue;
     }
     const bool timed = spec.trigger.kind == Trigger::Kind::kTime;
@@ -150,15 +151,24 @@ void FaultDriver::arm_round(uint64_t now_ns) {
   }
 }
 
+uint64_t FaultDriver::random_phase_ns() {
+  return uint64_t(std::uniform_real_distribution<double>(0, kStrikeWithin * double(collector_.operation_ns()))(random_));
+}
+
 void FaultDriver::arm_pending(uint64_t now_ns) {
   for (Pending& pending : pending_) {
-    if (collector_.begun_by_any() < pending.from_iteration) continue;
+    Firing& firing = firings_[pending.firing];
     auto& trigger = pending.spec.trigger;
-    // The scenario's own phase stands; without one the fault would always strike before the first byte moves.
-    if (trigger.phase_up_to.count() == 0)
-      trigger.phase_up_to = std::chrono::nanoseconds(int64_t(kStrikeWithin * collector_.mean_operation_ns()));
-    firings_[pending.firing].board_id = board_.arm(pending.spec);
-    firings_[pending.firing].armed_ns = now_ns;
+    const uint64_t operation_ns = collector_.operation_ns();
+    const bool near = collector_.begun_by_any() + 3 >= pending.iteration;
+    if (near && (trigger.phase_up_to.count() > 0 || (operation_ns > 0 && operation_ns < kShortOperationNs))) {
+      firing.board_id = board_.arm(pending.spec);  // the scenario's own phase stands
+    } else if (collector_.begun_by_all() > pending.iteration) {
+      trigger = Trigger{};
+      firing.board_id = board_.arm(pending.spec);
+      due_.push_back({firing.board_id, now_ns + random_phase_ns()});
+    }
+    if (firing.board_id != 0) firing.armed_ns = now_ns;
   }
   std::erase_if(pending_, [&](const Pending& p) { return firings_[p.firing].board_id != 0; });
 }

@@ -63,6 +63,7 @@ class FaultDriver {
 
   void arm_round(uint64_t now_ns);
   void arm_pending(uint64_t now_ns);
+  uint64_t random_phase_ns();
   void fire_due(uint64_t now_ns);
   void run_rank_faults(uint64_t now_ns);
   bool all_fired(uint64_t& last_t0_ns) const;
@@ -82,12 +83,12 @@ class FaultDriver {
     uint32_t board_id;
     uint64_t at_ns;
   };
-  /// To be armed when iteration `from_iteration` has begun: only then it is known how long an operation takes,
-  /// and so where the fault must fall to strike in its middle.
+  /// To be fired by hand once every rank is in that iteration: the moment at which the first one begins it is
+  /// too early, as nothing is in flight while another still verifies.
   struct Pending {
     size_t firing;  ///< index into firings_
     faultinject::FaultSpec spec;
-    uint64_t from_iteration;
+    uint64_t iteration;
   };
 
   const Scenario& scenario_;

@@ -22,6 +22,7 @@ constexpr uint64_t kProgressNs = 100 * kNsPerMs;
 constexpr uint64_t kAbortGraceNs = 1'000 * kNsPerMs;   // others may see the error themselves
 constexpr uint64_t kAbortBoundNs = 6'000 * kNsPerMs;   // then they are killed
 constexpr uint64_t kCloseBoundNs = 10'000 * kNsPerMs;
+constexpr uint64_t kRoundNs = 20'000 * kNsPerMs;
 constexpr uint64_t kGrantAheadNs = 250 * kNsPerMs;
 
 uint64_t ns(std::chrono::nanoseconds duration) { return uint64_t(duration.count()); }
@@ -213,7 +214,8 @@ void Job::watch(uint64_t now_ns, bool moved) {
   if (cancel_) return end_with(Outcome::kCancelled, "cancelled", now_ns);
   if (moved || (driver_ && driver_->pausing(now_ns))) last_moved_ns_ = now_ns;
   const Timeouts& bounds = scenario_.timeouts;
-  const uint64_t job_ns = options_.time_limit ? ns(*options_.time_limit) : ns(bounds.job);
+  // The scenario's bound is meant for one round of faults; each further one may wait for its failback.
+  const uint64_t job_ns = options_.time_limit ? ns(*options_.time_limit) : ns(bounds.job) + (repeats_ - 1) * kRoundNs;
   if (phase_ == Phase::kStarting && now_ns > phase_since_ns_ + ns(bounds.setup))
     end_with(Outcome::kHang, "set-up took longer than " + std::to_string(ns(bounds.setup) / 1'000'000'000) + " s" + evidence_of_hang(), now_ns);
   else if (phase_ != Phase::kStarting && now_ns > last_moved_ns_ + ns(bounds.stall))

@@ -44,7 +44,7 @@ struct RunOptions {
   std::string fabric;
   /// TCP port on the loopback for the ranks' bootstrap; 0: no port at all (socket pairs).
   uint16_t bootstrap_port = 0;
-  std::optional<std::chrono::milliseconds> time_limit;  ///< per job, overrides the scenario's
+  std::optional<std::chrono::milliseconds> time_limit;  ///< per job; else the scenario's, and 20 s more for each repetition after the first
   std::function<void(const Progress&)> progress;        ///< may be empty; called on the caller's thread
 };
 
