@@ -98,7 +98,8 @@ Json metrics_of(const RunResult& result, const ModeResult& mode) {
   }
   json["faults"] = {{"planned", mode.faults_planned},
                     {"witnessed", mode.faults_witnessed},
-                    {"sampled", mode.faults_sampled}};
+                    {"sampled", mode.faults_sampled},
+                    {"unrecovered", mode.faults_unrecovered}};
   return json;
 }
 

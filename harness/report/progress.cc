@@ -41,7 +41,7 @@ std::string ProgressPrinter::state(const Progress& p) const {
     text += std::to_string(p.iteration) + " iterations";
   }
   text += "  " + right(short_number(p.gbps), 5) + " Gbit/s  " + right(seconds(p.elapsed), 6);
-  if (p.phase != "running") text += "  " + p.phase;
+  if (p.phase != "running" && p.phase != "armed") text += "  " + p.phase;
   return text;
 }
 

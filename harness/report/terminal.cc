@@ -1,6 +1,8 @@
 #include "harness/report/terminal.h"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <ostream>
 
 #include "harness/report/format.h"
@@ -140,7 +142,8 @@ class Page {
       }
       const bool sampled = mode.faults_sampled > 0;
       table.add({mode.mode, std::to_string(mode.faults_witnessed) + "/" + std::to_string(mode.faults_planned),
-                 summary(mode.detect_ms), summary(mode.migrate_ms), summary(mode.recover_ms),
+                 summary(mode.detect_ms), summary(mode.migrate_ms),
+                 (mode.faults_unrecovered > 0 ? "never" : summary(mode.recover_ms)),
                  summary(mode.blackout_ms), mode.floor_ms > 0 ? short_number(mode.floor_ms) : kNone,
                  mode.throughput.settled ? short_number(mode.throughput.retained) : kNone,
                  sampled ? short_number(mode.throughput.limit) : kNone, std::to_string(mode.migrations),
@@ -167,19 +170,36 @@ class Page {
     print(table);
   }
 
+  /// Settings that all modes share are said once; what differs stands with its mode.
   void settings() {
     const auto& modes = report_.result.modes;
     if (modes.empty()) return;
     section("Measured with");
+    std::map<std::string, std::string> common = modes.front().settings;
     for (const ModeResult& mode : modes) {
-      std::string text;
-      for (const auto& [key, value] : mode.settings) text += (text.empty() ? "" : " ") + key + "=" + value;
-      if (mode.wakeup_ms.n > 0) {
-        text += (text.empty() ? "" : " ") + std::string("· wake-up p50 ") + milliseconds(mode.wakeup_ms.p50) +
-                ", p99 " + milliseconds(mode.wakeup_ms.p99);
+      for (auto it = common.begin(); it != common.end();) {
+        const auto found = mode.settings.find(it->first);
+        it = found == mode.settings.end() || found->second != it->second ? common.erase(it) : std::next(it);
       }
-      const size_t indent = 4 + width(mode.mode);
-      out_ << dim("  " + mode.mode + "  " + wrap(text, style_.columns - indent, indent)) << "\n";
+    }
+    const auto print = [&](const std::string& name, const std::string& text) {
+      if (text.empty()) return;
+      const size_t indent = 4 + width(name);
+      out_ << dim("  " + name + "  " + wrap(text, style_.columns - indent, indent)) << "\n";
+    };
+    std::string all;
+    for (const auto& [key, value] : common) all += key + "=" + value + " ";
+    print("all modes", all);
+    for (const ModeResult& mode : modes) {
+      std::string own;
+      for (const auto& [key, value] : mode.settings) {
+        if (common.count(key) == 0) own += key + "=" + value + " ";
+      }
+      if (mode.wakeup_ms.n > 0) {
+        own += (own.empty() ? "" : "· ") + std::string("wake-up p50 ") + milliseconds(mode.wakeup_ms.p50) +
+               ", p99 " + milliseconds(mode.wakeup_ms.p99);
+      }
+      print(mode.mode, own);
     }
   }
 

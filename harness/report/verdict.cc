@@ -45,11 +45,13 @@ std::string why_no_sample(const ModeResult& mode) {
 Value time_value(const ModeResult& mode, const Distribution& values, const std::string& statistic) {
   if (statistic == "n") return Value::of_count(values.n);
   if (mode.faults_sampled == 0) return Value::none(why_no_sample(mode));
-  if (values.n < mode.faults_sampled) {
+  const size_t without = mode.faults_sampled - std::min(values.n, mode.faults_sampled);
+  const size_t never = &values == &mode.recover_ms ? std::max(mode.faults_unrecovered, without) : without;
+  if (never > 0) {
     // A recovery that never came is worse than any that did: it counts as one without end.
-    return Value::of(std::numeric_limits<double>::infinity(),
-                     "never for " + std::to_string(mode.faults_sampled - values.n) + " of " +
-                         std::to_string(mode.faults_sampled) + " faults");
+    return Value::of(
+        std::numeric_limits<double>::infinity(),
+        "never for " + std::to_string(never) + " of " + std::to_string(mode.faults_sampled) + " faults");
   }
   const double value = statistic == "p50"   ? values.p50
                        : statistic == "p95" ? values.p95

@@ -57,6 +57,11 @@ TEST_F(VerdictTest, a_recovery_that_never_came_fails) {
   EXPECT_EQ(judgement.got, "never for 1 of 2 faults");
 }
 
+TEST_F(VerdictTest, a_recovery_that_was_waited_for_in_vain_fails) {
+  migrate().faults_unrecovered = 1;  // recover_ms then holds how long it was waited for
+  EXPECT_EQ(of("migrate.recover_ms.max").verdict, Verdict::kFail);
+}
+
 TEST_F(VerdictTest, a_fault_without_a_witness_makes_it_unknown) {
   migrate().faults_witnessed = 0;
   EXPECT_EQ(verdict(), Verdict::kUnknown);
