@@ -96,6 +96,21 @@ TEST_F(PortDownTest, a_program_that_moves_its_queue_pair_to_err_gets_its_flushes
   EXPECT_EQ(sentinel[0].status, kFlushed) << "a sentinel posted after the move is flushed";
 }
 
+TEST_F(PortDownTest, lost_work_fills_the_send_queue) {
+  start(20, 7, 4);
+  const uint32_t id = arm("{target: node1/nic0, kind: port_down, at: now}");
+  ASSERT_TRUE(eventually([&] { return witnessed(id, Effect::kQpToErr, "node0"); }));
+  int posted = 0;
+  std::string answer;
+  while (posted < 1000 && (answer = a->ask("post 0 write " + std::to_string(posted) + " 8 0")) == "ok") {
+    posted++;
+    EXPECT_TRUE(a->poll(0, 1, 0).empty());
+  }
+  EXPECT_EQ(answer, "errno " + std::to_string(ENOMEM));
+  EXPECT_GE(posted, 4);
+  EXPECT_LE(posted, 64);
+}
+
 TEST_F(PortDownTest, the_other_port_carries_on) {
   start();
   Agent& c = agent("node0", "2");

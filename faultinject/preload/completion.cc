@@ -24,10 +24,13 @@ bool Context::is_send(const QueuePair& qp, const CompletionQueue& cq, const ibv_
          std::any_of(qp.sent.begin(), qp.sent.end(), [&](const Sent& sent) { return sent.wr_id == wc.wr_id; });
 }
 
-Sent Context::retire(QueuePair& qp, uint64_t wr_id, bool& known) {
-  // Completions come in order, so everything up to the first such WR is done. A WR posted before tracking
-  // began is not in the list.
-  const auto it = std::find_if(qp.sent.begin(), qp.sent.end(), [&](const Sent& sent) { return sent.wr_id == wr_id; });
+Sent Context::retire(QueuePair& qp, const ibv_wc& wc, bool& known) {
+  // Completions come in order, so everything up to the first such WR is done; only a failure completes an
+  // unsignaled one. A WR posted before tracking began is not in the list.
+  const bool failed = wc.status != IBV_WC_SUCCESS;
+  const auto it = std::find_if(qp.sent.begin(), qp.sent.end(), [&](const Sent& sent) {
+    return sent.wr_id == wc.wr_id && (failed || sent.signaled);
+  });
   known = it != qp.sent.end();
   if (!known) return {};
   const Sent sent = *it;
@@ -46,7 +49,7 @@ bool Context::process(CompletionQueue& cq, ibv_wc& wc, uint64_t now) {
   if (qp->dying && qp->life != QueuePair::Life::kWhole) return false;
   const bool send = is_send(*qp, cq, wc);
   bool known = false;
-  const Sent sent = send ? retire(*qp, wc.wr_id, known) : Sent{};
+  const Sent sent = send ? retire(*qp, wc, known) : Sent{};
   if (send && qp->acks_lost && wc.status == IBV_WC_SUCCESS) wc.status = IBV_WC_WR_FLUSH_ERR;
 
   switch (qp->life) {

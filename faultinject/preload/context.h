@@ -95,7 +95,7 @@ class Context {
 
   bool move_to_err(QueuePair& qp);
   void count_triggers(uint32_t wrs, uint64_t bytes, uint64_t now_ns);
-  int real_post(QueuePair& qp, ibv_send_wr* wr, ibv_send_wr** bad);
+  int post_bounded(QueuePair& qp, ibv_send_wr* wr, ibv_send_wr** bad);
   bool must_hold(const QueuePair& qp) const;
   void hold(QueuePair& qp, const ibv_send_wr& wr, uint64_t bytes, uint64_t now_ns);
   uint64_t pump(QueuePair& qp, uint64_t now_ns);  // next moment at which its head may go
@@ -106,7 +106,7 @@ class Context {
   bool is_send(const QueuePair& qp, const CompletionQueue& cq, const ibv_wc& wc) const;
   // False: hidden or dropped.
   bool process(CompletionQueue& cq, ibv_wc& wc, uint64_t now_ns);
-  Sent retire(QueuePair& qp, uint64_t wr_id, bool& known);
+  Sent retire(QueuePair& qp, const ibv_wc& wc, bool& known);
   void hide(QueuePair& qp, CompletionQueue& cq, const ibv_wc& wc, bool send, uint64_t now_ns);
   void show_hidden(QueuePair& qp, bool program_moved_it);
   void drain(CompletionQueue& cq, uint64_t now_ns);

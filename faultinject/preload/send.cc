@@ -103,12 +103,30 @@ int Context::post_send(ibv_qp* pointer, ibv_send_wr* wr, ibv_send_wr** bad) {
     const uint64_t next = pump(qp, now);
     if (next != UINT64_MAX) process_.wake_by(next == Fault::kAskAgain ? now : next);
   } else {
-    rc = slot_.post_send(pointer, wr, bad);
+    rc = qp.life == QueuePair::Life::kCut ? post_bounded(qp, wr, bad) : slot_.post_send(pointer, wr, bad);
     const ibv_send_wr* end = rc == 0 ? nullptr : *bad;
     for (const ibv_send_wr* each = wr; each != end && each != nullptr; each = each->next) track(*each);
   }
   if (mode_dirty_) refresh_mode();
   return rc;
+}
+
+// The real queue has room again as soon as we take its flushes; the program's has not, before it sees them.
+int Context::post_bounded(QueuePair& qp, ibv_send_wr* wr, ibv_send_wr** bad) {
+  const uint64_t used = qp.hidden_sends.size() + qp.sent.size();
+  uint64_t room = used < qp.max_send_wr ? qp.max_send_wr - used : 0;
+  ibv_send_wr* last = nullptr;
+  ibv_send_wr* rest = wr;
+  for (; rest != nullptr && room > 0; rest = rest->next, room--) last = rest;
+  if (rest == nullptr) return slot_.post_send(qp.qp, wr, bad);
+  if (last != nullptr) {
+    last->next = nullptr;
+    const int rc = slot_.post_send(qp.qp, wr, bad);
+    last->next = rest;
+    if (rc != 0) return rc;
+  }
+  *bad = rest;
+  return ENOMEM;
 }
 
 bool Context::must_hold(const QueuePair& qp) const {
