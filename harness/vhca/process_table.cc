@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -21,26 +23,31 @@ struct ProcStat {
   std::uint64_t start_time;
 };
 
-std::optional<ProcStat> read_stat(pid_t pid) {
+enum class StatResult { kRead, kNoProcess, kUnknown };
+
+// kUnknown: there is a process, but its stat cannot be had (no file descriptor left, hidepid): it counts as alive.
+StatResult read_stat(pid_t pid, ProcStat& stat) {
   char path[64];
-  std::snprintf(path, sizeof path, "/proc/%d/stat", pid);
+  std::snprintf(path, sizeof path, "/proc/%d/stat", static_cast<int>(pid));
+  const auto otherwise = [pid] {
+    return ::kill(pid, 0) != 0 && errno == ESRCH ? StatResult::kNoProcess : StatResult::kUnknown;
+  };
   const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return std::nullopt;
+  if (fd < 0) return otherwise();
   char text[1024];
   const ssize_t got = ::read(fd, text, sizeof text - 1);
   ::close(fd);
-  if (got <= 0) return std::nullopt;  // ESRCH: it ended between open and read
+  if (got <= 0) return otherwise();
   text[got] = 0;
   const char* at = std::strrchr(text, ')');  // the name may hold spaces and brackets
-  if (!at) return std::nullopt;
-  ProcStat stat{};
+  if (!at) return StatResult::kUnknown;
   // Fields 3 (state), 20 (num_threads) and 22 (starttime) of proc(5).
   unsigned long long start = 0;
   const int fields = std::sscanf(at + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld %*d %llu",
                                  &stat.state, &stat.threads, &start);
-  if (fields != 3) return std::nullopt;
+  if (fields != 3) return StatResult::kUnknown;
   stat.start_time = start;
-  return stat;
+  return StatResult::kRead;
 }
 
 bool slot_is_dead(const ProcessSlot& slot, std::uint64_t claim) {
@@ -95,17 +102,24 @@ void reclaim_slot(Fabric& fabric, ProcessSlot& slot, std::uint64_t claim) {
 }  // namespace
 
 std::optional<std::uint64_t> process_start_time(pid_t pid) {
-  const auto stat = read_stat(pid);
-  if (!stat) return std::nullopt;
-  return stat->start_time;
+  ProcStat stat{};
+  if (read_stat(pid, stat) != StatResult::kRead) return std::nullopt;
+  return stat.start_time;
 }
 
 Liveness process_liveness(pid_t pid, std::uint64_t start_time) {
-  const auto stat = read_stat(pid);
-  if (!stat) return Liveness::kDead;
-  if (start_time != 0 && stat->start_time != start_time) return Liveness::kDead;
-  if ((stat->state == 'Z' || stat->state == 'X') && stat->threads <= 1) return Liveness::kDead;
-  return stat->state == 'T' || stat->state == 't' ? Liveness::kStopped : Liveness::kAlive;
+  ProcStat stat{};
+  switch (read_stat(pid, stat)) {
+    case StatResult::kNoProcess:
+      return Liveness::kDead;
+    case StatResult::kUnknown:
+      return Liveness::kAlive;
+    case StatResult::kRead:
+      break;
+  }
+  if (start_time != 0 && stat.start_time != start_time) return Liveness::kDead;
+  if ((stat.state == 'Z' || stat.state == 'X') && stat.threads <= 1) return Liveness::kDead;
+  return stat.state == 'T' || stat.state == 't' ? Liveness::kStopped : Liveness::kAlive;
 }
 
 Liveness process_liveness(const Fabric& fabric, ProcessId id) {

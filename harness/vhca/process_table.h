@@ -13,7 +13,7 @@ namespace vhca {
 
 enum class Liveness { kAlive, kStopped, kDead };
 
-// Start time of a process in clock ticks since boot (it tells a reused pid), nothing if there is no such process.
+// Start time of a process in clock ticks since boot (it tells a reused pid), nothing if it cannot be had.
 std::optional<std::uint64_t> process_start_time(pid_t pid);
 
 // A process whose threads have not all ended yet is not dead: one of them may still be copying.

@@ -204,15 +204,6 @@ ibv_qp* create_qp(ibv_pd* ibpd, ibv_qp_init_attr* init) {
   auto qp = std::make_unique<Qp>();
   Cq& recv_cq = cq_of(init->recv_cq);
   slot.recv_cq = static_cast<std::uint32_t>(recv_cq.slot);
-  const std::size_t bit = attach_receiver(recv_cq, *qp);
-  if (bit == kReadyWords * 64) {
-    free_pages(fabric, runtime.self(), slot.recv_ring, recv_ring_bytes(slot));
-    slot.owner.store(0);
-    errno = ENOMEM;
-    return nullptr;
-  }
-  slot.recv_cq_bit = static_cast<std::uint32_t>(bit);
-
   qp->context = pd.context;
   qp->qp_context = init->qp_context;
   qp->pd = ibpd;
@@ -224,8 +215,6 @@ ibv_qp* create_qp(ibv_pd* ibpd, ibv_qp_init_attr* init) {
   base.state = IBV_QPS_RESET;
   qp->qp_type = IBV_QPT_RC;
   qp->events_completed = 0;
-  pthread_mutex_init(&qp->mutex, nullptr);
-  pthread_cond_init(&qp->cond, nullptr);
   qp->owner = &context;
   qp->slot = index;
   qp->shared = &slot;
@@ -235,6 +224,17 @@ ibv_qp* create_qp(ibv_pd* ibpd, ibv_qp_init_attr* init) {
   qp->sends.resize(ring);
   qp->send_sges.resize(ring * init->cap.max_send_sge);
   qp->inline_data.resize(ring * init->cap.max_inline_data);
+  // From here on pollers of the CQ may look at it.
+  const std::size_t bit = attach_receiver(recv_cq, *qp);
+  if (bit == kReadyWords * 64) {
+    free_pages(fabric, runtime.self(), slot.recv_ring, recv_ring_bytes(slot));
+    slot.owner.store(0);
+    errno = ENOMEM;
+    return nullptr;
+  }
+  slot.recv_cq_bit = static_cast<std::uint32_t>(bit);
+  pthread_mutex_init(&qp->mutex, nullptr);
+  pthread_cond_init(&qp->cond, nullptr);
   qp->qp_num = next_number(slot, index);
   slot.number.store(qp->qp_num);
   pd.users.fetch_add(1);

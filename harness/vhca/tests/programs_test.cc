@@ -47,7 +47,15 @@ std::string run_pair(const std::string& arguments, const std::string& command) {
   return run_one("--nodes 2 " + arguments, command + " :: " + command + " localhost");
 }
 
-#define SKIP_UNLESS_INSTALLED(program, package) \
+// A program that is built without a sanitizer cannot load a library that needs one.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
+#define SKIP_UNLESS_INSTALLED(program, package)                                                  \
+  if (kSanitized) GTEST_SKIP() << "the library is built with a sanitizer, " << program << " is not"; \
   if (!is_installed(program)) GTEST_SKIP() << program << " is not installed (package " << package << ")"
 
 TEST(Programs, ibv_devices_lists_the_nodes_devices) {
