@@ -16,6 +16,7 @@ try:
     from matplotlib import pyplot
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
+    from matplotlib.ticker import MaxNLocator
 except ImportError:
     sys.exit(3)
 
@@ -41,16 +42,18 @@ def first_fault(run):
 
 
 def smooth(times, values, opens, bin_ms, width_ms):
-    """Means over `width_ms`, so that a line of thousands of bins can be read. A bin in which nothing was under
-    way is left out, as the measurement leaves it out; between separate stretches the line is broken."""
+    """Means over `width_ms`, so that a line of thousands of bins can be read. A bin counts by how much of it an
+    operation was under way: what lies between operations (comparing the results) is left out, as the measurement
+    leaves it out."""
     if not times:
         return [], []
     step = max(1, round(width_ms / bin_ms)) if bin_ms > 0 else 1
     xs, ys = [], []
     for i in range(0, len(times), step):
-        chunk = [v for v, o in zip(values[i:i + step], opens[i:i + step]) if o]
-        xs.append(times[i] + bin_ms * min(step, len(times) - i) / 2)
-        ys.append(sum(chunk) / len(chunk) if chunk else float("nan"))
+        weight = sum(opens[i:i + step])
+        if weight > 0.02 * step:
+            xs.append(times[i] + bin_ms * min(step, len(times) - i) / 2)
+            ys.append(sum(v * o for v, o in zip(values[i:i + step], opens[i:i + step])) / weight)
     return xs, ys
 
 
@@ -90,31 +93,36 @@ def how_it_ended(run):
 
 def draw_whole(axes, runs, curves, colours):
     """The whole run in seconds, each mode from its own first iteration."""
-    top = 0
+    top, ends = 0, []
+    span = max((c["total"]["time_ms"][-1] for c in curves.values() if c["total"]["time_ms"]), default=0)
     for index, run in enumerate(runs):
         curve = curves.get(run["mode"])
         if not curve or not curve["total"]["time_ms"]:
             continue
         total = curve["total"]
-        span = total["time_ms"][-1] - total["time_ms"][0]
-        xs, ys = smooth(total["time_ms"], total["gbps"], total["open"], curve["bin_ms"], max(span / 160, 50))
-        top = max([top] + [y for y in ys if y == y])
+        xs, ys = smooth(total["time_ms"], total["gbps"], total["open"], curve["bin_ms"], max(span / 120, 50))
+        top = max([top] + ys)
         axes.plot([x / 1000 for x in xs], ys, color=colours[run["mode"]], zorder=3 + index,
                   linewidth=line_width(index, runs), linestyle=style.LINE_STYLES[index % len(style.LINE_STYLES)])
         if run["outcome"] != "ok":
             end = (curve["end_ms"] if curve["end_ms"] is not None else total["time_ms"][-1]) / 1000
-            last = next((y for y in reversed(ys) if y == y), 0)
-            axes.plot([end], [last], marker="x", color=colours[run["mode"]], markersize=6, markeredgewidth=1.6,
-                      clip_on=False, zorder=9)
-            axes.annotate(f"{run['mode']}: {how_it_ended(run)}", (end, last), xytext=(6, 7),
-                          textcoords="offset points", fontsize=7, color=colours[run["mode"]], zorder=10,
-                          bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.8})
+            ends.append((end, run))
     for run in runs:
         shade_faults(axes, run, curves.get(run["mode"]), 1000.0)
     draw_limits(axes, runs, colours)
-    axes.set_ylim(0, top * 1.22 if top > 0 else 1)
+    top = top or 1
+    axes.set_ylim(0, top * (1.08 + 0.14 * max(1, len(ends))))
+    for row, (end, run) in enumerate(ends):
+        level = top * (1.10 + 0.14 * row)
+        axes.plot([end, end], [0, level], color=colours[run["mode"]], linewidth=0.7, linestyle=(0, (2, 2)), zorder=2)
+        axes.plot([end], [level], marker="x", color=colours[run["mode"]], markersize=5, markeredgewidth=1.5, zorder=9)
+        late = end > 0.6 * axes.get_xlim()[1]
+        axes.annotate(f"{run['mode']}: {how_it_ended(run)}", (end, level), xytext=(-6 if late else 6, 0),
+                      textcoords="offset points", fontsize=7, color=colours[run["mode"]], va="center",
+                      ha="right" if late else "left", zorder=10)
     axes.set_xlim(left=0)
     axes.margins(x=0.01)
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
     axes.set_xlabel("time since the first iteration (s)")
     axes.set_ylabel("delivered (Gbit/s)")
 
@@ -178,6 +186,7 @@ def draw_around_fault(axes, runs, curves, colours):
     for row, (colour, own) in enumerate(marks):
         draw_marks(axes, own, colour, high - low, top, row)
     draw_limits(axes, runs, colours)
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
     axes.set_xlabel("time since the fault (ms)")
     axes.set_ylabel("delivered (Gbit/s)" + (f"\nmean over {averaged:.2g} ms" if averaged else ""))
 
@@ -186,15 +195,21 @@ def draw_marks(axes, own, colour, span, top, row):
     """One row of names above the curves, moved apart until none covers another; a thin line leads to the exact
     time."""
     dot = top * (1.12 + 0.34 * row)
-    text_at = span * 0.012
-    for at, label, marker in sorted(own):
-        text_at = max(at + span * 0.012, text_at)
+    room, own = span * 0.118, sorted(own)
+    places, low = [], span * 0.012
+    for at, _, _ in own:
+        places.append(max(at + span * 0.012, low))
+        low = places[-1] + room
+    limit = span * 0.75 - room  # the axis ends at three quarters of its span after the fault
+    for i in reversed(range(len(places))):
+        places[i] = min(places[i], limit)
+        limit = places[i] - room
+    for text_at, (at, label, marker) in zip(places, own):
         axes.plot([at, at], [0, dot], color=colour, linewidth=0.7, linestyle=(0, (2, 2)), zorder=4)
         axes.plot([at, text_at], [dot, dot + top * 0.075], color=colour, linewidth=0.5, zorder=4)
         axes.plot([at], [dot], marker=marker, color=colour, markersize=3.5, zorder=11)
         axes.text(text_at + span * 0.003, dot + top * 0.06, f"{label}\n{at:.3g} ms", ha="left", va="bottom",
                   fontsize=7, color=colour, zorder=10, linespacing=1.15)
-        text_at += span * 0.115
 
 
 def title_of(result):
@@ -241,8 +256,8 @@ def draw(result, curves):
     # Fixed margins: layout engines differ between the versions of matplotlib that distributions carry.
     figure = pyplot.figure(figsize=(style.DOUBLE_COLUMN, 4.7 if around else 2.9))
     panels = figure.subplots(2 if around else 1, 1, squeeze=False)
-    figure.subplots_adjust(left=0.085, right=0.985, hspace=0.32, top=0.895 if around else 0.83,
-                           bottom=0.125 if around else 0.205)
+    figure.subplots_adjust(left=0.09, right=0.985, hspace=0.32, top=0.895 if around else 0.83,
+                           bottom=0.14 if around else 0.23)
     figure.suptitle(title_of(result), fontsize=9, x=0.01, y=0.985, ha="left", va="top")
     draw_whole(panels[0][0], runs, curves, colours)
     legend(panels[0][0], runs, colours)

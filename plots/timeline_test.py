@@ -91,7 +91,7 @@ class Timeline(unittest.TestCase):
 
     def test_names_of_marks_do_not_cover_each_other(self):
         result, curves = sample()
-        for offsets in ((0.1, 0.2, 0.3), (0.4, 3.5, 12.3), (20, 41, 48), (5, 5, 200)):
+        for offsets in ((0.1, 0.2, 0.3), (0.4, 3.5, 12.3), (20, 41, 48), (5, 5, 200), (1, 160, 160), (400, 401, 402)):
             fault = result["runs"][1]["faults"][0]
             for key, offset in zip(("detected_at_ms", "migrated_at_ms", "recovered_at_ms"), offsets):
                 fault[key] = fault["t0_at_ms"] + offset
@@ -101,6 +101,7 @@ class Timeline(unittest.TestCase):
             self.assertGreaterEqual(len(texts), 4)
             boxes = [t.get_window_extent() for t in texts]
             for i, box in enumerate(boxes):
+                self.assertLess(box.x1, figure.bbox.width, texts[i].get_text())
                 for j in range(i):
                     self.assertFalse(box.overlaps(boxes[j]), (offsets, texts[i].get_text(), texts[j].get_text()))
 

@@ -97,6 +97,7 @@ struct TimelinePoint {
   uint64_t time_ns = 0;
   double gbps = 0;
   bool open = true;  ///< an operation was open during some of the bin; gbps is per second of that open time
+  double open_share = 1;  ///< how much of the bin that was: the weight of gbps in a mean over bins
 };
 
 struct Timeline {

@@ -54,7 +54,7 @@ Timeline make_timeline(const Record& record, uint64_t start_ns, double bin_ms,
     uint64_t bytes = 0;
     for (; next != record.deliveries.end() && next->time_ns <= begin + bin_ns; ++next) bytes += next->bytes;
     const uint64_t open_ns = record.open.elapsed(begin + bin_ns) - record.open.elapsed(begin);
-    timeline.total.push_back({begin, gbps(bytes, open_ns), open_ns > 0});
+    timeline.total.push_back({begin, gbps(bytes, open_ns), open_ns > 0, double(open_ns) / double(bin_ns)});
   }
   for (const Delivery& d : record.deliveries) {
     if (timeline.raw.size() >= max_raw) break;

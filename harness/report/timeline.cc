@@ -30,7 +30,7 @@ Json mode_of(const ModeResult& mode) {
   for (const TimelinePoint& point : timeline.total) {
     time.push_back(rounded(ms_since(point.time_ns, timeline.start_ns), 1e-3));
     gbps.push_back(rounded(point.gbps, 1e-4));
-    open.push_back(point.open ? 1 : 0);
+    open.push_back(rounded(point.open ? point.open_share : 0.0, 1e-3));
   }
   json["total"] = {{"time_ms", time}, {"gbps", gbps}, {"open", open}};
   time = Json::array();
