@@ -32,6 +32,9 @@ add_compile_options(-Wall -Wextra -Wno-missing-field-initializers)
 if(R2CCL_SANITIZE)
   add_compile_options(-fsanitize=${R2CCL_SANITIZE} -fno-omit-frame-pointer -g)
   add_link_options(-fsanitize=${R2CCL_SANITIZE})
+else()
+  # A shared library that lacks a symbol must fail here, not in somebody's job.
+  string(APPEND CMAKE_SHARED_LINKER_FLAGS " -Wl,--no-undefined")
 endif()
 
 # Everything that is loaded or started at run time lies in two folders, so that one relative path finds it
