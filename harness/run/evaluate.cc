@@ -18,6 +18,8 @@ using r2ccl::trace::EventType;
 
 namespace {
 
+// A fault that is over sooner than this, beside W and the floor, cannot show whether the rate would have come back:
+// so much, or two operations at the rate that is left.
 constexpr double kUnmeasurableMarginMs = 100;
 constexpr size_t kMaxEvents = 20'000;
 constexpr size_t kMaxRaw = 50'000;
@@ -78,6 +80,18 @@ FaultSample identity(const Scenario& scenario, const Firing& firing) {
   return sample;
 }
 
+/// Mean time of the whole operations before `until_ns`; 0 when there was none.
+double operation_ms(const Record& record, uint64_t until_ns) {
+  double sum = 0;
+  size_t count = 0;
+  for (const OperationSpan& operation : record.operations) {
+    if (!operation.complete || operation.span.end_ns > until_ns) continue;
+    sum += double(operation.span.end_ns - operation.span.begin_ns) / 1e6;
+    ++count;
+  }
+  return count ? sum / double(count) : 0;
+}
+
 void measure_faults(const Scenario& scenario, const JobRecord& job, ModeResult& mode) {
   const uint64_t first_open = job.record.operations.empty() ? 0 : job.record.operations.front().span.begin_ns;
   // The measured job ends with its last operation; what follows is closing.
@@ -120,7 +134,8 @@ void measure_faults(const Scenario& scenario, const JobRecord& job, ModeResult& 
     window.path_rate_bits_per_s = scenario.fabric.nic_rate_bits_per_s;
     analyse_fault(job.record, window, sample);
     const double open_ms = double(job.record.open.elapsed(window.until_ns) - job.record.open.elapsed(window.t0_ns)) / 1e6;
-    if (sample.sampled && !sample.recover_ms && open_ms < sample.window_ms + sample.floor_ms + kUnmeasurableMarginMs &&
+    const double margin_ms = std::max(kUnmeasurableMarginMs, 2 * operation_ms(job.record, window.before_until_ns) / std::max(window.limit, 0.1));
+    if (sample.sampled && !sample.recover_ms && open_ms < sample.window_ms + sample.floor_ms + margin_ms &&
         (superseded || (firing.healed_ns && !firing.healed_by_driver))) {
       sample.sampled = false;
       sample.why_not_sampled = superseded ? "the next fault came before it could be measured"

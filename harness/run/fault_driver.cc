@@ -21,7 +21,7 @@ constexpr uint64_t kSteadyIterations = 3;
 constexpr uint64_t kPhaseBoundNs = 30'000 * kNsPerMs;
 constexpr size_t kCarryingDeliveries = 4;
 // 'at: {iter: N}' means during iteration N: within this share of an operation's time from its begin.
-constexpr double kStrikeWithin = 0.75;
+constexpr double kStrikeWithin = 0.6;
 // Operations shorter than this are over before we can act; there the injector's own trigger is the better one.
 constexpr uint64_t kShortOperationNs = 6 * kNsPerMs;
 
