@@ -75,7 +75,10 @@ class Teller {
         iteration_of(scenario_, sample) + sample.target + " " + meaning_of_kind(sample.kind) + " (" +
             sample.kind + ")",
         Tone::kBad);
-    if (!sample.sampled && !sample.why_not_sampled.empty()) say("", "no sample: " + sample.why_not_sampled);
+    const bool of_rank =
+        sample.fault >= scenario_.faults.size();  // then no NIC was struck, and nothing is to recover
+    if (!of_rank && !sample.sampled && !sample.why_not_sampled.empty())
+      say("", "no sample: " + sample.why_not_sampled);
     if (sample.detected_ns) say(since(sample.t0_ns, *sample.detected_ns), noticed(sample.detected_by));
     if (sample.migrated_ns)
       say(since(sample.t0_ns, *sample.migrated_ns), "the first new data arrived over another NIC");
@@ -84,7 +87,7 @@ class Teller {
           Tone::kGood);
     }
     if (sample.healed_ns && mode_.outcome == Outcome::kOk) {
-      say(since(sample.t0_ns, *sample.healed_ns), sample.target + " was healed");
+      say(since(sample.t0_ns, *sample.healed_ns), sample.target + (of_rank ? " went on" : " was healed"));
     }
   }
 
