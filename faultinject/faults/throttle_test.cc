@@ -27,14 +27,28 @@ Streamed parse(const std::string& answer) {
 class ThrottleTest : public Nodes {
  protected:
   static double mbit(uint64_t bytes, uint64_t ns) { return double(bytes) * 8e3 / double(ns); }
+
+  // Streams until the port carries its rate. It must never carry more; on a machine that is starved of CPU it may
+  // carry less for once, so it is given three tries.
+  Streamed stream_at(double rate, const std::string& command) {
+    Streamed run;
+    for (int attempt = 0; attempt < 3; attempt++) {
+      run = parse(a->ask(command));
+      uint64_t bytes = 0;
+      for (const uint64_t each : run.bytes) bytes += each;
+      const double got = mbit(bytes, run.took_ns);
+      EXPECT_LT(got, rate * 1.05);
+      if (got > rate * 0.95) return run;
+    }
+    ADD_FAILURE() << "never reached " << rate << " Mbit/s";
+    return run;
+  }
 };
 
 TEST_F(ThrottleTest, the_port_carries_the_rate_and_no_more) {
   const uint32_t id = arm("{target: node0/nic0, kind: throttle, rate: 200 Mbit/s, at: now}");
   start(18, 7);
-  const Streamed run = parse(a->ask("stream 8 65536 1000 0"));
-  EXPECT_NEAR(mbit(run.bytes.at(0), run.took_ns), 200, 200 * 0.05);
-  EXPECT_TRUE(run.ordered);
+  EXPECT_TRUE(stream_at(200, "stream 8 65536 1000 0").ordered);
   EXPECT_TRUE(witnessed(id, Effect::kWrWithheld, "node0"));
   board.heal(id);
   const Streamed free = parse(a->ask("stream 8 65536 300 0"));
@@ -44,8 +58,7 @@ TEST_F(ThrottleTest, the_port_carries_the_rate_and_no_more) {
 TEST_F(ThrottleTest, it_holds_for_what_comes_in_too) {
   arm("{target: node1/nic0, kind: throttle, rate: 200 Mbit/s, at: now}");
   start(18, 7);
-  const Streamed run = parse(a->ask("stream 8 65536 1000 0"));
-  EXPECT_NEAR(mbit(run.bytes.at(0), run.took_ns), 200, 200 * 0.05);
+  stream_at(200, "stream 8 65536 1000 0");
 }
 
 TEST_F(ThrottleTest, queue_pairs_share_fairly_in_one_process) {
@@ -53,8 +66,7 @@ TEST_F(ThrottleTest, queue_pairs_share_fairly_in_one_process) {
   start(18, 7);
   a->make_qp(18, 7), b->make_qp(18, 7);
   ASSERT_NO_FATAL_FAILURE(connect(*a, 1, *b, 1));
-  const Streamed run = parse(a->ask("stream 8 65536 1000 0 1"));
-  EXPECT_NEAR(mbit(run.bytes.at(0) + run.bytes.at(1), run.took_ns), 200, 200 * 0.05);
+  const Streamed run = stream_at(200, "stream 8 65536 1000 0 1");
   EXPECT_NEAR(double(run.bytes[0]) / double(run.bytes[0] + run.bytes[1]), 0.5, 0.05);
 }
 
@@ -69,7 +81,8 @@ TEST_F(ThrottleTest, processes_share_the_port_fairly_whatever_the_size_of_their_
   c.tell("stream 8 65536 1500 0");
   const Streamed large = parse(a->hear()), small = parse(c.hear());
   const double total = mbit(large.bytes.at(0), large.took_ns) + mbit(small.bytes.at(0), small.took_ns);
-  EXPECT_NEAR(total, 200, 200 * 0.08);
+  EXPECT_LT(total, 200 * 1.05);
+  EXPECT_GT(total, 200 * 0.8);
   EXPECT_NEAR(mbit(small.bytes[0], small.took_ns) / total, 0.5, 0.1);
 }
 
@@ -97,8 +110,7 @@ TEST_F(ThrottleTest, a_killed_process_leaves_the_port_to_the_others) {
   c.tell("stream 8 262144 60000 0");
   ASSERT_TRUE(eventually([&] { return fabric.counters("node0", 0).tx_messages > 0; }));
   c.kill_it();
-  const Streamed run = parse(a->ask("stream 8 65536 700 0"));
-  EXPECT_NEAR(mbit(run.bytes.at(0), run.took_ns), 200, 200 * 0.06);
+  stream_at(200, "stream 8 65536 700 0");
 }
 
 }  // namespace

@@ -47,42 +47,49 @@ struct Search {
   void* dlvsym = nullptr;
 };
 
+// A sanitizer's runtime looks symbols up before it is ready to have its interceptors called, so on the way of a
+// look-up no function of the C library is called before the program's own start.
+bool same(const char* a, const char* b) {
+  while (*a != 0 && *a == *b) a++, b++;
+  return *a == *b;
+}
+bool begins(const char* text, const char* with) {
+  while (*with != 0)
+    if (*text++ != *with++) return false;
+  return true;
+}
+
 // Reads the C library's own symbol table: no look-up function can be asked for the look-up functions.
-int search_object(dl_phdr_info* info, size_t, void* data) {
-  auto* search = static_cast<Search*>(data);
-  const char* slash = strrchr(info->dlpi_name, '/');
-  const char* base = slash != nullptr ? slash + 1 : info->dlpi_name;
-  if (strncmp(base, "libc.so", 7) != 0 && strncmp(base, "libdl.so", 8) != 0) return 0;
-  const ElfW(Dyn)* dynamic = nullptr;
-  for (int i = 0; i < info->dlpi_phnum; i++)
-    if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
-      dynamic = reinterpret_cast<const ElfW(Dyn)*>(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
-  if (dynamic == nullptr) return 0;
+void search_object(const link_map& object, Search& search) {
+  const char* base = object.l_name;
+  for (const char* c = object.l_name; *c != 0; c++)
+    if (*c == '/') base = c + 1;
+  if (!begins(base, "libc.so") && !begins(base, "libdl.so")) return;
   const ElfW(Sym)* symbols = nullptr;
   const char* strings = nullptr;
   const uint32_t* gnu_hash = nullptr;
-  const auto address = [&](ElfW(Addr) value) { return value < info->dlpi_addr ? value + info->dlpi_addr : value; };
-  for (; dynamic->d_tag != DT_NULL; dynamic++) {
-    if (dynamic->d_tag == DT_SYMTAB) symbols = reinterpret_cast<const ElfW(Sym)*>(address(dynamic->d_un.d_ptr));
-    if (dynamic->d_tag == DT_STRTAB) strings = reinterpret_cast<const char*>(address(dynamic->d_un.d_ptr));
-    if (dynamic->d_tag == DT_GNU_HASH) gnu_hash = reinterpret_cast<const uint32_t*>(address(dynamic->d_un.d_ptr));
+  // The loader has made these absolute, except where it keeps the section read-only.
+  const auto address = [&](ElfW(Addr) value) { return value < object.l_addr ? value + object.l_addr : value; };
+  for (const ElfW(Dyn)* entry = object.l_ld; entry->d_tag != DT_NULL; entry++) {
+    if (entry->d_tag == DT_SYMTAB) symbols = reinterpret_cast<const ElfW(Sym)*>(address(entry->d_un.d_ptr));
+    if (entry->d_tag == DT_STRTAB) strings = reinterpret_cast<const char*>(address(entry->d_un.d_ptr));
+    if (entry->d_tag == DT_GNU_HASH) gnu_hash = reinterpret_cast<const uint32_t*>(address(entry->d_un.d_ptr));
   }
-  if (symbols == nullptr || strings == nullptr || gnu_hash == nullptr) return 0;
+  if (symbols == nullptr || strings == nullptr || gnu_hash == nullptr) return;
   const size_t count = gnu_symbol_count(gnu_hash);
   for (size_t i = 0; i < count; i++) {
     if (symbols[i].st_shndx == SHN_UNDEF || ELF64_ST_TYPE(symbols[i].st_info) != STT_FUNC) continue;
     const char* name = strings + symbols[i].st_name;
-    void* where = reinterpret_cast<void*>(info->dlpi_addr + symbols[i].st_value);
-    if (search->dlsym == nullptr && strcmp(name, "dlsym") == 0) search->dlsym = where;
-    if (search->dlvsym == nullptr && strcmp(name, "dlvsym") == 0) search->dlvsym = where;
+    void* where = reinterpret_cast<void*>(object.l_addr + symbols[i].st_value);
+    if (search.dlsym == nullptr && same(name, "dlsym")) search.dlsym = where;
+    if (search.dlvsym == nullptr && same(name, "dlvsym")) search.dlvsym = where;
   }
-  return search->dlsym != nullptr && search->dlvsym != nullptr;
 }
 
 int index_of(const char* name, unsigned end) {
-  if (strncmp(name, "ibv_", 4) != 0) return -1;
+  if (!begins(name, "ibv_")) return -1;
   for (unsigned i = 0; i < end; i++)
-    if (strcmp(kNames[i], name) == 0) return int(i);
+    if (same(kNames[i], name)) return int(i);
   return -1;
 }
 
@@ -105,7 +112,7 @@ void find_lookups() {
   // Idempotent, so that two threads may do it at once; each pointer is written last and only once set is used.
   if (__atomic_load_n(&faultinject_real_dlvsym, __ATOMIC_ACQUIRE) != nullptr) return;
   Search search;
-  dl_iterate_phdr(search_object, &search);
+  for (const link_map* object = _r_debug.r_map; object != nullptr; object = object->l_next) search_object(*object, search);
   if (search.dlsym == nullptr || search.dlvsym == nullptr) abort();  // no C library that we know
   __atomic_store_n(&faultinject_real_dlsym, search.dlsym, __ATOMIC_RELEASE);
   __atomic_store_n(&faultinject_real_dlvsym, search.dlvsym, __ATOMIC_RELEASE);

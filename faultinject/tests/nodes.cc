@@ -196,6 +196,9 @@ std::vector<std::string> Nodes::environment(const std::string& node, const std::
     variables.push_back("FAULTINJECT_RANK=" + rank);
   }
   if (!preload.empty()) variables.push_back("LD_PRELOAD=" + preload);
+  // One agent forks with threads running and opens a device in the child.
+  const char* options = getenv("TSAN_OPTIONS");
+  variables.push_back("TSAN_OPTIONS=die_after_fork=0" + (options != nullptr ? ":" + std::string(options) : ""));
   return variables;
 }
 
