@@ -146,6 +146,10 @@ void FaultDriver::arm_round(uint64_t now_ns) {
       state.due_iteration = first ? uint64_t(*fault.at_iter) : origin_iteration + (uint64_t(*fault.at_iter) - base_iteration);
     else if (!first)
       state.due_ns = now_ns + phase_ns + uint64_t(fault.at_time->count() - base_time);
+    // A rank that knows beforehand sleeps in exactly that iteration.
+    state.told = fault.kind == RankFaultKind::kReceiverSleep && state.due_iteration != UINT64_MAX;
+    if (state.told)
+      ranks_[size_t(firing.rank)].send({{"type", "sleep"}, {"ns", int64_t(fault.duration.count())}, {"at", state.due_iteration}});
     firings_.push_back(firing);
     rank_faults_.push_back(state);
   }
@@ -191,7 +195,7 @@ void FaultDriver::run_rank_faults(uint64_t now_ns) {
       state.begun = true;
       firing.triggered_ns = now_ns;
       if (fault.kind == RankFaultKind::kReceiverSleep) {
-        rank.send({{"type", "sleep"}, {"ns", int64_t(fault.duration.count())}});
+        if (!state.told) rank.send({{"type", "sleep"}, {"ns", int64_t(fault.duration.count())}});
         continue;
       }
       rank.process().signal(fault.kind == RankFaultKind::kKill ? SIGKILL : SIGSTOP);

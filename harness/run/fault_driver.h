@@ -74,7 +74,7 @@ class FaultDriver {
 
   struct RankFaultState {
     size_t firing = 0;  ///< index into firings_
-    bool begun = false, over = false;
+    bool begun = false, over = false, told = false;
     uint64_t due_iteration = UINT64_MAX;
     uint64_t due_ns = UINT64_MAX;
   };

@@ -221,12 +221,12 @@ TEST_F(Run, a_planned_kill_is_witnessed) {
 }
 
 TEST_F(Run, a_stopped_rank_and_a_sleeping_receiver_are_no_failure) {
-  scenario_.workload.iters = 50;
+  scenario_.workload.iters = 1000;  // the runner, too, must find time to act before the job is over
   scenario_.timeouts.stall = 1s;  // less than the pauses: they are ours, so they are no stall
   scenario_.rank_faults = {{"stop", RankFaultKind::kSigstop, 1, 0, 3, std::nullopt, 1500ms},
                            {"sleep", RankFaultKind::kReceiverSleep, 0, 0, 10, std::nullopt, 1500ms}};
   const ModeResult mode = run();
-  expect_exact(mode, 2, 51, 1 << 18);
+  expect_exact(mode, 2, 1001, 1 << 18);
   EXPECT_EQ(mode.faults_planned, 2u);
   EXPECT_EQ(mode.faults_witnessed, 2u);
   for (const FaultSample& fault : mode.faults) {

@@ -45,10 +45,12 @@ void Rank::listen_to_runner() {
     const std::string type = message->value("type", "");
     if (type == "sleep") {
       const auto duration = std::chrono::nanoseconds(message->value("ns", int64_t{0}));
-      if (progress_)
-        progress_->sleep_once(duration, [this](uint64_t from, uint64_t to) {
-          say({{"type", "slept"}, {"from_ns", from}, {"to_ns", to}});
-        });
+      if (const auto at = message->find("at"); at != message->end()) {
+        std::lock_guard lock(mutex_);
+        sleeps_[at->get<uint64_t>()] = duration;
+      } else {
+        sleep_once(duration);
+      }
       continue;
     }
     std::lock_guard lock(mutex_);
@@ -66,6 +68,13 @@ void Rank::listen_to_runner() {
     }
     told_.notify_all();
   }
+}
+
+void Rank::sleep_once(std::chrono::nanoseconds duration) {
+  if (progress_)
+    progress_->sleep_once(duration, [this](uint64_t from, uint64_t to) {
+      say({{"type", "slept"}, {"from_ns", from}, {"to_ns", to}});
+    });
 }
 
 template <typename Condition>
@@ -205,6 +214,7 @@ void Rank::iterate() {
     {
       std::lock_guard lock(mutex_);
       if (i >= granted_) return;
+      if (const auto sleep = sleeps_.find(i); sleep != sleeps_.end()) sleep_once(sleep->second);
     }
     operation(i, uint64_t(config_.warmup) + i, false);
   }

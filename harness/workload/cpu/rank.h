@@ -3,7 +3,9 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -39,6 +41,7 @@ class Rank {
   void operation(uint64_t number, uint64_t data_iteration, bool warmup);
   void verify(uint64_t data_iteration, uint64_t first_message);
   void report_correctness(const char* type);
+  void sleep_once(std::chrono::nanoseconds duration);
   void close_all();
   int fail(const char* kind, const std::string& text, int exit_code);
 
@@ -62,6 +65,7 @@ class Rank {
   bool started_ = false, final_ = false, close_now_ = false;
   std::atomic<bool> aborted_{false};
   uint64_t granted_ = 0;
+  std::map<uint64_t, std::chrono::nanoseconds> sleeps_;  ///< by the iteration in which to stop polling
   std::thread listener_;
   std::atomic<bool> leaving_{false};
 

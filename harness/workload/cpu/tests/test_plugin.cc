@@ -66,6 +66,7 @@ struct Request {
   uint32_t header = 0;
   bool done = false;
   int times = 1;
+  long number = 0;  // of the message in its comm
 };
 
 struct Comm {
@@ -135,7 +136,7 @@ ncclResult_t start(void* comm_pointer, void* data, size_t size, bool sending, vo
     return ncclSuccess;
   }
   auto* r = new Request{&comm, static_cast<char*>(data), uint32_t(size)};
-  const long message = comm.messages++;
+  const long message = r->number = comm.messages++;
   if (sending && fault().is("drop", message)) {
     r->done = true;
   } else {
@@ -149,16 +150,15 @@ ncclResult_t start(void* comm_pointer, void* data, size_t size, bool sending, vo
 ncclResult_t test(void* request, int* done, int* size) {
   auto* r = static_cast<Request*>(request);
   Comm& comm = *r->comm;
-  const long completed = comm.messages - long(comm.queue.size());
+  const long message = r->number;
   *done = 0;
-  if (fault().since("hang", completed)) return ncclSuccess;
-  if (fault().since("stuck", completed))
+  if (fault().since("hang", message)) return ncclSuccess;
+  if (fault().since("stuck", message))
     while (true) pause();
-  if (fault().since("crash", completed)) raise(SIGKILL);
-  if (fault().since("error", completed)) return fail("told to fail");
+  if (fault().since("crash", message)) raise(SIGKILL);
+  if (fault().since("error", message)) return fail("told to fail");
   if (!r->done && !advance(comm)) return fail("the peer closed the connection");
   if (!r->done) return ncclSuccess;
-  const long message = completed;
   if (!comm.sending && fault().is("corrupt", message) && r->size > 0) r->data[r->size / 2 / 4 * 4] ^= 1;
   if (size) *size = int(r->size);
   *done = 1;
