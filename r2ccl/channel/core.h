@@ -1,8 +1,6 @@
 // What every channel of the process shares: settings, NICs, and the service thread's ear.
 #pragma once
 
-#include <sched.h>
-
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -46,25 +44,24 @@ class Registration {
   std::array<verbs::MemoryRegion, wire::kMaxNics> regions_;
 };
 
-/// Passes a lock-like turn between a channel's progress thread and the service thread. Whoever does not get it
-/// does something else; nobody sleeps on it. Uncontended, a turn costs one atomic exchange.
+/// Passes a lock-like turn between a channel's progress thread and the service thread. The progress thread never
+/// waits for it: when it does not get it, it does something else. Uncontended, a turn costs one atomic exchange.
 class Turn {
  public:
   /// The progress thread: gives way when the service thread is waiting.
   bool try_take() noexcept {
-    return !service_waits_.load(std::memory_order_relaxed) && !taken_.exchange(true, std::memory_order_acquire);
+    return !service_waits_.load(std::memory_order_relaxed) && !taken_.exchange(1, std::memory_order_acquire);
   }
-  /// The service thread: a progress thread holds it for one call at most.
-  void take() noexcept {
-    service_waits_.store(true, std::memory_order_relaxed);
-    while (taken_.exchange(true, std::memory_order_acquire)) yield();
-    service_waits_.store(false, std::memory_order_relaxed);
+  /// The service thread: a progress thread holds it for one call at most, but may be off the CPU meanwhile.
+  void take() noexcept;
+  void give() noexcept {
+    taken_.store(0, std::memory_order_release);
+    if (service_waits_.load(std::memory_order_relaxed)) wake();
   }
-  void give() noexcept { taken_.store(false, std::memory_order_release); }
 
  private:
-  static void yield() noexcept { sched_yield(); }
-  std::atomic<bool> taken_{false};
+  void wake() noexcept;
+  std::atomic<uint32_t> taken_{0};
   std::atomic<bool> service_waits_{false};
 };
 

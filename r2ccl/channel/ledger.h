@@ -112,13 +112,14 @@ class SendLedger {
   /// in addition to the NIC's.
   bool done(uint64_t message, bool strict) const {
     const Entry& entry = entries_[message % wire::kRingLines];
-    const bool completed = message < released_by_peer_ || entry.completed == entry.all;
+    const bool completed = message < released_ || entry.completed == entry.all;
     return completed && (!strict || message < confirmed_);
   }
-  /// The peer has closed and has received everything before `up_to`: the NIC's own reports no longer matter.
+  /// No path carries anything before `up_to` any more (it was fenced, or the peer has closed), and the receiver
+  /// has it all: the NIC's own reports no longer matter.
   void released(uint64_t up_to) {
     confirmed(up_to);
-    if (up_to > released_by_peer_) released_by_peer_ = up_to;
+    if (up_to > released_) released_ = up_to;
   }
   uint64_t next() const { return next_; }
   uint64_t confirmed() const { return confirmed_; }
@@ -131,7 +132,7 @@ class SendLedger {
   std::array<Entry, wire::kRingLines> entries_{};
   uint64_t next_ = 0;
   uint64_t confirmed_ = 0;
-  uint64_t released_by_peer_ = 0;
+  uint64_t released_ = 0;
 };
 
 }  // namespace r2ccl

@@ -134,6 +134,14 @@ TEST(SendLedger, a_confirmation_never_goes_back_nor_beyond_what_was_sent) {
   EXPECT_EQ(ledger.confirmed(), 2u);
 }
 
+TEST(SendLedger, a_message_whose_acknowledgement_was_lost_is_done_when_the_fence_shows_that_it_arrived) {
+  SendLedger ledger;
+  ledger.open(1);
+  ledger.released(1);  // the NIC reported an error, or nothing; the receiver has it
+  EXPECT_TRUE(ledger.done(0, true));
+  EXPECT_EQ(ledger.missing(0, 0), 0);
+}
+
 TEST(SendLedger, a_peer_that_closed_releases_what_it_received) {
   SendLedger ledger;
   ledger.open(1);
