@@ -102,8 +102,8 @@ class Rank {
       check(finish(request) == kSizes[message], "received another size than was sent");
       for (size_t at = 0; at < kLargest; ++at) {
         const unsigned char wanted = at < kSizes[message] ? expected_byte(message, at) : 0;
-        check(memory[at] == wanted,
-              "message " + std::to_string(message) + ": byte " + std::to_string(at) + " is wrong");
+        if (memory[at] != wanted)
+          give_up("message " + std::to_string(message) + ": byte " + std::to_string(at) + " is wrong");
       }
       void* data = memory.data();
       int bytes = static_cast<int>(kSizes[message]);
