@@ -104,7 +104,18 @@ void Job::look_at_ranks(uint64_t now_ns) {
   for (RankLink& rank : ranks_) {
     if (rank.has_error) end_with(Outcome::kError, rank.error, rank.error_ns);
     const auto status = rank.ended();
-    if (!status || phase_ == Phase::kAborting) continue;
+    if (!status) continue;
+    if (phase_ == Phase::kAborting) {
+      // A survivor may report its peer's end before we have seen it: the death is what came first. (Nobody has
+      // been killed by us before the phase is over.)
+      if (outcome_ == Outcome::kError && WIFSIGNALED(*status) && !rank.has_error) {
+        outcome_ = Outcome::kKilled;
+        error_ = rank.label() + " died of signal " + std::to_string(WTERMSIG(*status)) + " (" + strsignal(WTERMSIG(*status)) +
+                 "); then " + error_;
+        note(now_ns, name(outcome_), error_);
+      }
+      continue;
+    }
     rank.poll();  // its last words
     if (rank.has_error) {
       end_with(Outcome::kError, rank.error, rank.error_ns);
