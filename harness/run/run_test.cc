@@ -208,7 +208,7 @@ TEST_F(Run, a_rank_that_is_killed_ends_the_others) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
   // Rank 0 may report its peer's end before the runner has seen the death; the death is named all the same.
   EXPECT_EQ(mode.outcome, Outcome::kKilled) << mode.error;
-  EXPECT_NE(mode.error.find("rank1 died of signal 9"), std::string::npos) << mode.error;
+  EXPECT_NE(mode.error.find("node1/rank0 died of signal 9"), std::string::npos) << mode.error;
   EXPECT_EQ(mode.ranks.at(1).signal, SIGKILL);
 }
 
