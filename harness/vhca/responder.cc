@@ -21,6 +21,13 @@ constexpr std::uint64_t kLongestWaitNs = 2'000'000'000;
 constexpr std::uint64_t kLookAtHolderNs = 1'000'000;
 constexpr std::size_t kMaxPieces = 40;
 
+constexpr std::uint64_t kSpinNs = 20'000;
+
+void nap() {
+  const timespec length{0, 20'000};
+  ::nanosleep(&length, nullptr);
+}
+
 ProcessId holder_of(std::uint64_t word) { return static_cast<ProcessId>(word & kHolderMask); }
 
 bool receives(std::uint32_t state) {
@@ -237,20 +244,18 @@ bool responder_is_free(Fabric& fabric, QpSlot& qp) {
 bool wait_until_unused(Fabric& fabric, QpSlot& qp, ProcessId self) {
   const std::uint64_t start = now_ns();
   std::uint64_t looked = start;
-  for (unsigned turn = 0;; ++turn) {
+  for (;;) {
     const std::uint64_t word = qp.responder.load();
     const ProcessId holder = holder_of(word);
     if (holder == 0) return true;
-    if (turn % 32 == 31) ::sched_yield();
     const std::uint64_t now = now_ns();
+    if (now - start > kSpinNs) nap();  // the holder may need this very CPU
     if (holder == self || now - looked < kLookAtHolderNs) continue;
     looked = now;
     const Liveness life = process_liveness(fabric, holder);
     if (life == Liveness::kDead && responder_is_free(fabric, qp)) return true;
     if (life == Liveness::kStopped && now - start > kStoppedHolderNs) return false;
     if (now - start > kLongestWaitNs) return false;
-    const timespec nap{0, 100'000};
-    ::nanosleep(&nap, nullptr);
   }
 }
 
@@ -259,8 +264,8 @@ void wait_until_unused_once(Fabric& fabric, QpSlot& qp, ProcessId self) {
   const std::uint64_t start = now_ns();
   std::uint64_t looked = start;
   while (holder_of(word) != 0 && qp.responder.load() == word) {
-    ::sched_yield();
     const std::uint64_t now = now_ns();
+    if (now - start > kSpinNs) nap();
     if (holder_of(word) == self || now - looked < kLookAtHolderNs) continue;
     looked = now;
     const Liveness life = process_liveness(fabric, holder_of(word));

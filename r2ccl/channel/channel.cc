@@ -43,6 +43,7 @@ Channel::Channel(Core& core, bool sender, int home_nic, control::Stream stream, 
 
 Channel::~Channel() {
   paths_.clear();
+  buried_.clear();
   munmap(memory_, memory_bytes_);
 }
 
@@ -173,6 +174,7 @@ Urgency Channel::step(const Tick& tick) {
     step_watchdog(tick);
     step_migration(tick);
     if (sender_) step_failback(tick);
+    dig_one_grave(tick);
   }
   return urgency();
 }
@@ -181,7 +183,8 @@ Urgency Channel::urgency() const {
   if (phase_ == Phase::kFencing || phase_ == Phase::kChoosing) return Urgency::kHot;
   if (std::any_of(paths_.begin(), paths_.end(), [](const auto& path) { return path->probe_state() == ProbeState::kWaiting; }))
     return Urgency::kWatching;
-  return busy() || phase_ != Phase::kRunning || opening_.path != 0 || probation_path_ != 0 || status() == Status::kConnecting
+  return busy() || phase_ != Phase::kRunning || opening_.path != 0 || probation_path_ != 0 || !buried_.empty() ||
+                 status() == Status::kConnecting
              ? Urgency::kBusy
              : Urgency::kIdle;
 }
@@ -197,6 +200,7 @@ void Channel::step_closing(const Tick& tick) {
     active_ = nullptr;
     opening_ = {};
     paths_.clear();
+    buried_.clear();
     const std::lock_guard lock(close_mutex_);
     status_.store(Status::kClosed, std::memory_order_release);
     torn_down_ = true;

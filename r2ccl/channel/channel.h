@@ -155,7 +155,8 @@ class Channel {
 
   // paths (paths.cc)
   Path* find(uint32_t id);
-  void erase(uint32_t id);
+  void bury(uint32_t id);
+  void dig_one_grave(const Tick& tick);
   void drop(uint32_t id, bool tell_peer);
   bool candidate(Purpose purpose, uint64_t now, int& local, int& remote) const;
   void start_opening(Purpose purpose, int local, int remote, const Tick& tick);
@@ -216,6 +217,8 @@ class Channel {
 
   // paths
   std::vector<std::unique_ptr<Path>> paths_;
+  std::vector<std::unique_ptr<Path>> buried_;  // out of use; destroyed when there is time: drivers take long over it
+  uint64_t buried_since_ = 0;                  // now
   Path* active_ = nullptr;
   uint32_t next_path_ = 1;
   struct Opening {

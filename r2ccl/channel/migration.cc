@@ -160,7 +160,7 @@ void Channel::fence_done(const Tick& tick) {
   turn_.take();
   const TurnGuard guard(turn_);
   emit(trace::EventType::kFenceDone, left_nic_, fencing_path_, (now_ns() - migration_started_) / 1000);
-  erase(fencing_path_);
+  bury(fencing_path_);
   own_fenced_ = true;
   wire::Fenced fenced{};
   fenced.epoch = epoch_;

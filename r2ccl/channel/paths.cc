@@ -11,6 +11,7 @@ namespace {
 
 constexpr uint64_t kRetryRailNs = 50 * kNsPerMs;       // a rail that failed while another was sought
 constexpr uint64_t kRetryStandbyNs = 500 * kNsPerMs;   // doubled with each failure, up to 32 times
+constexpr uint64_t kLeaveBuriedNs = 100 * kNsPerMs;    // by then traffic flows again
 constexpr uint64_t kProbationProbeNs = 5 * kNsPerMs;
 constexpr uint64_t kProveFactor = 4;                   // a first probe may take this many probe deadlines
 
@@ -24,8 +25,19 @@ Path* Channel::find(uint32_t id) {
   return nullptr;
 }
 
-void Channel::erase(uint32_t id) {
-  std::erase_if(paths_, [id](const auto& path) { return path->id() == id; });
+// Takes a path out of use. Destroying QPs and taking registrations away can take a driver milliseconds, and a
+// migration, or the service thread's other channels, must not wait for it.
+void Channel::bury(uint32_t id) {
+  const auto it = std::find_if(paths_.begin(), paths_.end(), [id](const auto& path) { return path->id() == id; });
+  if (it == paths_.end()) return;
+  buried_.push_back(std::move(*it));
+  buried_since_ = now_ns();
+  paths_.erase(it);
+}
+
+void Channel::dig_one_grave(const Tick& tick) {
+  if (buried_.empty() || phase_ != Phase::kRunning || tick.now - buried_since_ < kLeaveBuriedNs) return;
+  buried_.pop_back();
 }
 
 void Channel::drop(uint32_t id, bool tell_peer) {
@@ -34,7 +46,7 @@ void Channel::drop(uint32_t id, bool tell_peer) {
     probation_path_ = 0;
     home_rail_.try_failed(now_ns());
   }
-  erase(id);
+  bury(id);
 }
 
 // Straight rails first, beginning with home; then every cross rail. A standby shares no NIC with the active path
