@@ -268,6 +268,8 @@ JobRecord Job::collect() {
   for (RankLink& rank : ranks_) {
     for (int i = 0; i < 100 && !rank.ended(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     rank.poll();
+    // The scheduler may treat the ranks worse than the runner: the worst of all is this run's noise floor.
+    if (rank.wakeup_ms.n > 0 && rank.wakeup_ms.p99 > job.wakeup_ms.p99) job.wakeup_ms = rank.wakeup_ms;
     const int status = rank.ended().value_or(0);
     RankResult result;
     result.rank = rank.rank();

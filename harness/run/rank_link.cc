@@ -35,6 +35,9 @@ void RankLink::take(const nlohmann::json& message) {
     ready = true;
   } else if (type == "warm") {
     warm = true;
+  } else if (type == "wakeup") {
+    wakeup_ms = {message.value("n", size_t{0}), message.value("p50", 0.0), message.value("p95", 0.0),
+                 message.value("p99", 0.0), message.value("max", 0.0)};
   } else if (type == "aborted") {
     aborted = true;
   } else if (type == "slept") {

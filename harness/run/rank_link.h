@@ -42,6 +42,7 @@ class RankLink {
   int plugin_abi = 0;
   std::vector<std::string> devices;
   nlohmann::json handles;
+  Distribution wakeup_ms;   ///< how late its own ticker was woken; n = 0 when it never said
   Correctness correctness;  ///< checked_iterations is this rank's own
   std::vector<std::string> warnings;
   /// Times of receiver sleeps, from and to.

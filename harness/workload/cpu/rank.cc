@@ -209,6 +209,8 @@ void Rank::connect_ring(std::vector<std::vector<unsigned char>>& handles) {
 void Rank::iterate() {
   for (int w = 0; w < config_.warmup; ++w) operation(0, uint64_t(w), true);
   say({{"type", "warm"}, {"time_ns", r2ccl::now_ns()}});
+  // Here and not in the runner: what counts is how late a thread wakes that shares a process with a busy one.
+  ticker_ = std::make_unique<Ticker>();
   for (uint64_t i = 0;; ++i) {
     wait_for([&] { return i < granted_ || final_; });
     {
@@ -272,6 +274,11 @@ void Rank::report_correctness(const char* type) {
     faults.size_errors += channel.stream_faults().size_errors;
   }
   reported_wrong_ = wrong_;
+  if (ticker_) {
+    const Distribution late = ticker_->stop();
+    ticker_.reset();
+    say({{"type", "wakeup"}, {"n", late.n}, {"p50", late.p50}, {"p95", late.p95}, {"p99", late.p99}, {"max", late.max}});
+  }
   say({{"type", type}, {"wrong", wrong_}, {"checked", checked_}, {"checked_iterations", checked_iterations_},
        {"duplicated", faults.duplicated}, {"lost", faults.lost}, {"size_errors", faults.size_errors}});
 }

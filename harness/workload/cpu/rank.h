@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "harness/measure/ticker.h"
 #include "harness/launch/message_socket.h"
 #include "harness/workload/cpu/proxy.h"
 #include "harness/workload/cpu/rank_config.h"
@@ -72,6 +73,7 @@ class Rank {
   uint64_t operations_ = 0;  ///< warm-ups included
   uint64_t wrong_ = 0, checked_ = 0, checked_iterations_ = 0;
   uint64_t reported_wrong_ = 0;
+  std::unique_ptr<Ticker> ticker_;  // from the first counted operation to the last
 };
 
 }  // namespace r2bench
