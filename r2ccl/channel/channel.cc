@@ -70,7 +70,7 @@ void Channel::drain(Path& path) {
   std::array<ibv_wc, 16> completions;
   const int count = path.queue.poll(completions);
   if (count < 0) {
-    suspect(path, IBV_WC_FATAL_ERR);
+    if (&path == active_) suspect(path, IBV_WC_FATAL_ERR);
     return;
   }
   for (int i = 0; i < count; ++i) {
@@ -111,7 +111,7 @@ void Channel::suspect(Path& path, ibv_wc_status status) {
                                           std::to_string(number_) + "; R2CC_MODE=0 has no other path"});
     return;
   }
-  status_.store(Status::kMigrating, std::memory_order_release);
+  if (!advance(Status::kMigrating)) return;
   suspected_.store(true, std::memory_order_release);
   core_.kick();
 }
@@ -128,6 +128,13 @@ void Channel::fail(Error error) {
   error_ = std::move(error);
   status_.store(Status::kFailed, std::memory_order_release);
   core_.kick();
+}
+
+bool Channel::advance(Status to) {
+  Status now = status();
+  while (now != Status::kFailed && now != Status::kClosed)
+    if (status_.compare_exchange_weak(now, to, std::memory_order_release, std::memory_order_acquire)) return true;
+  return false;
 }
 
 void Channel::close_and_wait() {
@@ -164,7 +171,7 @@ Urgency Channel::step(const Tick& tick) {
     return Urgency::kBusy;
   }
   if (!greeted_) return Urgency::kBusy;
-  if (peer_closed_) return Urgency::kIdle;
+  if (peer_closed_) return step_after_peer_closed(tick);
   if (sender_)
     step_opening(tick);
   else
@@ -172,6 +179,7 @@ Urgency Channel::step(const Tick& tick) {
   if (!core_.resilient()) return status() == Status::kConnecting ? Urgency::kBusy : Urgency::kIdle;
   if (status() != Status::kConnecting) {
     step_watchdog(tick);
+    if (status() == Status::kFailed || peer_closed_) return Urgency::kBusy;
     step_migration(tick);
     if (sender_) step_failback(tick);
     dig_one_grave(tick);
@@ -180,13 +188,31 @@ Urgency Channel::step(const Tick& tick) {
 }
 
 Urgency Channel::urgency() const {
-  if (phase_ == Phase::kFencing || phase_ == Phase::kChoosing) return Urgency::kHot;
-  if (std::any_of(paths_.begin(), paths_.end(), [](const auto& path) { return path->probe_state() == ProbeState::kWaiting; }))
-    return Urgency::kWatching;
+  const bool probing = std::any_of(paths_.begin(), paths_.end(),
+                                   [](const auto& path) { return path->probe_state() == ProbeState::kWaiting; });
+  if (phase_ == Phase::kFencing || (phase_ == Phase::kChoosing && probing)) return Urgency::kHot;
+  if (phase_ == Phase::kChoosing || probing) return Urgency::kWatching;
   return busy() || phase_ != Phase::kRunning || opening_.path != 0 || probation_path_ != 0 || !buried_.empty() ||
                  status() == Status::kConnecting
              ? Urgency::kBusy
              : Urgency::kIdle;
+}
+
+// A peer that has closed brings nothing any more. What it delivered before may still lie in the completion queue;
+// whatever is lacking after that is an error, not something to wait for.
+Urgency Channel::step_after_peer_closed(const Tick& tick) {
+  turn_.take();
+  const TurnGuard guard(turn_);
+  if (Path* path = active_ ? active_ : find(fencing_path_)) drain(*path);
+  if (!lacking()) {
+    lacking_since_ = 0;
+    return Urgency::kIdle;
+  }
+  if (lacking_since_ == 0) lacking_since_ = tick.now;
+  if (tick.now - lacking_since_ > kLingerNs)
+    fail(Error{ErrorCode::kPeerGone, "channel " + std::to_string(number_) + ": " + peer_name() +
+                                         " closed its end while messages were open"});
+  return Urgency::kBusy;
 }
 
 void Channel::step_closing(const Tick& tick) {
@@ -222,7 +248,7 @@ void Channel::on_socket(const Tick& tick) {
     if (!next) {
       R2_WARN("NET/R2CCL: channel %u: %s; the connection is closed", number_, next.error().message.c_str());
       stream_.close();
-      if (!greeted_) fail(next.error());
+      fail(next.error());
       break;
     }
     if (!*next) break;
@@ -317,7 +343,11 @@ void Channel::handle(const control::Message& message, const Tick& tick) {
     return;
   }
   if (torn_down_ || status() == Status::kFailed) {
-    if (type == wire::Type::kClose) peer_closed_ = true;
+    if (type == wire::Type::kClose) {
+      turn_.take();
+      const TurnGuard guard(turn_);
+      peer_closed_ = true;
+    }
     return;
   }
   // Calls `method` with the payload as a T; a payload of another size is ignored (and was authenticated: a bug).

@@ -52,7 +52,8 @@ class Request {
   // Sender: what is sent, and where to. Receiver: where it goes.
   uint8_t* data = nullptr;
   uint32_t bytes = 0;
-  Registration* registration = nullptr;
+  // Copied: NCCL may take a registration away while a migration still knows the message.
+  std::array<uint32_t, wire::kMaxNics> local_keys{};
   uint64_t remote_address = 0;
   std::array<uint32_t, wire::kMaxNics> remote_keys{};
 };
@@ -112,6 +113,8 @@ class Channel {
   /// Takes up the traffic on active(): the sender replays what `ledger` lacks; the receiver repeats its CTS.
   virtual void resume(const wire::Fenced& ledger) = 0;
   virtual bool work_requests_open() const = 0;
+  /// Is a request open that what has been seen so far does not complete? Needs the turn.
+  virtual bool lacking() const = 0;
   virtual wire::Close closing_words() const = 0;
   virtual void peer_closed(const wire::Close& close) = 0;
   /// Up to 64 names for messages: the peer's host and process.
@@ -135,7 +138,6 @@ class Channel {
   ChannelMemory* memory_ = nullptr;
   size_t memory_bytes_ = 0;
   std::array<Request, wire::kRingLines> requests_;
-  std::array<uint32_t, wire::kMaxNics> no_keys_{};
 
   // --- control messages (channel.cc) ---
   template <typename T>
@@ -185,7 +187,11 @@ class Channel {
   void on_use(const wire::Use& use, const Tick& tick);
   void all_paths_down(const Tick& tick);
 
+  /// Changes the status unless the channel has failed or closed, which is for good.
+  bool advance(Status to);
+
   // closing (channel.cc)
+  Urgency step_after_peer_closed(const Tick& tick);
   Urgency urgency() const;
   void peer_lost(const Tick& tick);
   void step_closing(const Tick& tick);
@@ -210,6 +216,7 @@ class Channel {
   bool closed_sent_ = false;
   bool finished_ = false;
   uint64_t close_since_ = 0;
+  uint64_t lacking_since_ = 0;
   uint64_t created_ = 0;
   std::mutex close_mutex_;
   std::condition_variable close_done_;
@@ -243,6 +250,7 @@ class Channel {
   uint64_t usual_gap_ = 0;
   uint64_t next_probe_ = 0;
   uint64_t probe_pause_ = 0;
+  uint64_t stuck_bound_ = 0;  // doubled by each migration of a QP that stood still, until something arrives
   bool slow_peer_told_ = false;
 
   // migration

@@ -21,6 +21,7 @@ struct Core {
   std::vector<verbs::Device> devices;      ///< at most wire::kMaxNics
   std::vector<std::vector<int>> backups;   ///< per NIC: the others, nearest first
   std::array<bool, wire::kMaxNics> nic_down{};  ///< the port has said so; service thread only
+  std::array<std::atomic<bool>, wire::kMaxNics> nic_unusable{};  ///< a buffer could not be registered on it
   std::string host;
   uint64_t process = 0;
   std::atomic<bool> service_idle{false};   ///< it looks again only in a while, unless kicked

@@ -25,11 +25,12 @@ void Channel::step_watchdog(const Tick& tick) {
   if (phase_ != Phase::kRunning || !active_) return;
   if (suspected_.load(std::memory_order_acquire)) {
     on_socket(tick);  // a peer that closed has said so before its QPs went
-    if (phase_ != Phase::kRunning || peer_closed_ || !active_) return;
+    if (phase_ != Phase::kRunning || peer_closed_ || !active_ || status() == Status::kFailed) return;
     return begin_migration(trace::DetectedBy::kCompletion, verbs::describe(active_->last_status), tick);
   }
   const uint64_t progress = progress_.load(std::memory_order_relaxed);
   if (progress != seen_progress_ || !busy()) {
+    if (progress != seen_progress_) stuck_bound_ = 0;
     if (progress != seen_progress_ && silence_ > 0) usual_gap_ = std::max(silence_, usual_gap_ - usual_gap_ / 16);
     seen_progress_ = progress;
     silence_ = 0;
@@ -69,7 +70,7 @@ void Channel::step_watchdog(const Tick& tick) {
       on_socket(tick);
       if (peer_closed_ || phase_ != Phase::kRunning || &path != active_) return;
       emit(trace::EventType::kProbeFailed, path.local_nic(), path.id());
-      begin_migration(trace::DetectedBy::kWatchdog, "silent, and a probe failed: " + verbs::describe(path.last_status), tick);
+      begin_migration(trace::DetectedBy::kWatchdog, "silent, and a probe failed: " + verbs::describe(path.probe_status), tick);
       break;
     case ProbeState::kAnswered:
       if (next_probe_ == 0) next_probe_ = tick.alive + probe_pause_;
@@ -79,7 +80,12 @@ void Channel::step_watchdog(const Tick& tick) {
         R2_INFO("NET/R2CCL: channel %u: %s has been quiet for %llu ms, but its NIC answers: waiting", number_,
                 peer_name().c_str(), static_cast<unsigned long long>(silence_ / kNsPerMs));
       }
-      if (silence_ > std::max(nanoseconds(core_.config.stuck_after), 20 * usual_gap_) && work_requests_open()) {
+      // A message that is merely slow starts over on another path: each such migration makes the next one wait
+      // twice as long, so that a slow rail ends up being waited for.
+      if (const uint64_t stuck = std::max({nanoseconds(core_.config.stuck_after), stuck_bound_,
+                                             std::min(20 * usual_gap_, 4 * nanoseconds(core_.config.stuck_after))});
+          silence_ > stuck && work_requests_open()) {
+        stuck_bound_ = 2 * stuck;
         begin_migration(trace::DetectedBy::kWatchdog, "its QP stands still although the rail works", tick);
       } else if (tick.alive >= next_probe_) {
         path.forget_probe();
@@ -92,7 +98,7 @@ void Channel::step_watchdog(const Tick& tick) {
 }
 
 void Channel::begin_migration(trace::DetectedBy by, const std::string& why, const Tick& tick, uint32_t planned_target) {
-  if (phase_ != Phase::kRunning || !active_) return;
+  if (phase_ != Phase::kRunning || !active_ || status() == Status::kFailed) return;
   const bool planned = planned_target != 0;
   if (!planned) {
     what_failed_ = rail_name(*active_) + ": " + why;
@@ -109,7 +115,7 @@ void Channel::start_fence(trace::DetectedBy by, bool planned, const Tick& tick) 
   turn_.take();
   const TurnGuard guard(turn_);
   Path& path = *active_;
-  status_.store(Status::kMigrating, std::memory_order_release);
+  if (!advance(Status::kMigrating)) return;
   phase_ = Phase::kFencing;
   phase_since_ = tick.alive;
   migration_started_ = tick.now;
@@ -132,12 +138,18 @@ void Channel::start_fence(trace::DetectedBy by, bool planned, const Tick& tick) 
   if (sender_)  // whether the others still work is known by the time the ledgers have been exchanged
     for (auto& other : paths_)
       if (other->state == PathState::kStandby) {
+        other->poll_probe(tick.alive);
         other->forget_probe();
         other->probe(tick.alive);
       }
 }
 
 void Channel::step_migration(const Tick& tick) {
+  if (phase_ == Phase::kRunning && sender_)  // answers that came after the choice was made
+    for (auto& path : paths_)
+      if (path->state == PathState::kStandby && path->id() != probation_path_ &&
+          path->poll_probe(tick.alive) != ProbeState::kWaiting)
+        path->forget_probe();
   if (phase_ == Phase::kFencing) {
     Path* path = find(fencing_path_);
     turn_.take();
@@ -182,8 +194,8 @@ void Channel::on_migrate(const wire::Migrate& migrate, const Tick& tick) {
     start_fence(trace::DetectedBy::kPeer, migrate.planned != 0, tick);
     return;
   }
-  // The path is gone at our side already: there is nothing to fence.
-  status_.store(Status::kMigrating, std::memory_order_release);
+  // The path is gone at our side already (and in ERR, see drop()): there is nothing to fence.
+  if (!advance(Status::kMigrating)) return;
   fencing_path_ = migrate.path;
   migration_started_ = tick.now;
   peer_fenced_ = false;
@@ -211,7 +223,7 @@ void Channel::choose_path(const Tick& tick) {
     Path& path = *paths_[i];
     ++i;
     if (path.state != PathState::kStandby) continue;
-    if (core_.nic_down[size_t(path.local_nic())] || peer_nic_down_[size_t(path.remote_nic())]) {
+    if (core_.nic_unusable[size_t(path.local_nic())] || core_.nic_down[size_t(path.local_nic())] || peer_nic_down_[size_t(path.remote_nic())]) {
       drop(path.id(), true), --i;
       continue;
     }
@@ -264,7 +276,7 @@ void Channel::use(Path& path, const Tick& tick) {
     if (path.id() == probation_path_) probation_path_ = 0;
     if (!first) resume(peer_ledger_);
     if (status() == Status::kFailed) return;
-    if (!suspected_.load(std::memory_order_relaxed)) status_.store(Status::kReady, std::memory_order_release);
+    if (!suspected_.load(std::memory_order_relaxed) && !advance(Status::kReady)) return;
   }
   if (first) {
     emit(trace::EventType::kChannelUp, path.local_nic());

@@ -107,12 +107,15 @@ ProbeState Path::poll_probe(uint64_t now) {
   const int count = probe_queue_.poll({&completion, 1});
   if (count == 0) return probe_state_;
   probe_outstanding_ = false;
+  const bool stale = stale_;
+  stale_ = false;
   if (count > 0 && completion.status == IBV_WC_SUCCESS) {
+    if (stale) return probe_state_ = ProbeState::kIdle;
     const uint64_t took = now - probe_sent_;
     probe_slowest_ = took > probe_slowest_ ? took : probe_slowest_ - (probe_slowest_ - took) / 16;
     probe_state_ = ProbeState::kAnswered;
   } else {
-    if (count > 0) last_status = completion.status;
+    if (count > 0) probe_status = completion.status;
     probe_state_ = ProbeState::kFailed;
   }
   return probe_state_;

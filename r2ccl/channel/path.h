@@ -65,7 +65,10 @@ class Path {
   /// Longest answer seen of late.
   uint64_t probe_slowest() const { return probe_slowest_; }
   /// The answer no longer matters. One that is still under way stays so: a QP holds one READ at a time.
-  void forget_probe() { probe_state_ = probe_outstanding_ ? ProbeState::kWaiting : ProbeState::kIdle; }
+  void forget_probe() {
+    stale_ = probe_outstanding_;
+    probe_state_ = probe_outstanding_ ? ProbeState::kWaiting : ProbeState::kIdle;
+  }
 
   uint32_t id() const { return id_; }
   int local_nic() const { return local_nic_; }
@@ -85,6 +88,8 @@ class Path {
   bool send_queue_room(uint32_t wanted = 1) const { return posted - completed + wanted <= kSendDepth - 2; }
   /// The last failed completion, for the log.
   ibv_wc_status last_status = IBV_WC_SUCCESS;
+  /// The same of a probe; service thread only.
+  ibv_wc_status probe_status = IBV_WC_SUCCESS;
 
  private:
   Path() = default;
@@ -104,6 +109,7 @@ class Path {
   uint64_t probe_sent_ = 0;
   uint64_t probe_slowest_ = 0;
   bool probe_outstanding_ = false;
+  bool stale_ = false;  // the answer that is under way was asked for before, and says nothing of now
 };
 
 }  // namespace r2ccl

@@ -41,6 +41,11 @@ void Channel::dig_one_grave(const Tick& tick) {
 }
 
 void Channel::drop(uint32_t id, bool tell_peer) {
+  // In ERR before anybody hears of it: the peer may be about to use it, and whoever counts it out must be sure
+  // that nothing arrives over it any more.
+  if (Path* path = find(id))
+    if (auto done = path->data.to_error(); !done)
+      R2_WARN("NET/R2CCL: channel %u: %s: %s", number_, rail_name(*path).c_str(), done.error().message.c_str());
   if (tell_peer) send(wire::Type::kDrop, wire::PathMessage{id});
   if (id == probation_path_) {
     probation_path_ = 0;
@@ -56,7 +61,7 @@ bool Channel::candidate(Purpose purpose, uint64_t now, int& local, int& remote) 
   std::vector<int> order{home_nic_};
   for (const int nic : core_.backups[size_t(home_nic_)]) order.push_back(nic);
   const auto usable = [&](int l, int r, bool disjoint) {
-    if (core_.nic_down[size_t(l)] || peer_nic_down_[size_t(r)]) return false;
+    if (core_.nic_unusable[size_t(l)] || core_.nic_down[size_t(l)] || peer_nic_down_[size_t(r)]) return false;
     if (now < not_before_[size_t(l)][size_t(r)]) return false;
     if (!core_.resilient() && (l != home_nic_ || r != peer_home_nic_)) return false;
     if (l == home_nic_ && r == peer_home_nic_ && purpose == Purpose::kStandby && home_rail_.state() != health::RailState::kUp)
@@ -115,7 +120,7 @@ void Channel::on_open(const wire::Open& open, const Tick& tick) {
   wire::Opened answer{};
   answer.path = open.path;
   verbs::Device& device = core_.devices[open.receiver_nic];
-  if (!core_.nic_down[open.receiver_nic] && device.refresh_port(core_.config)) {
+  if (!core_.nic_unusable[open.receiver_nic] && !core_.nic_down[open.receiver_nic] && device.refresh_port(core_.config)) {
     auto path = Path::create(open.path, open.receiver_nic, open.sender_nic, device, *memory_, memory_bytes_, core_.resilient());
     Result<void> connected = path ? (*path)->connect(device, open.end, core_.config) : Result<void>(path.error());
     if (connected) {
@@ -171,7 +176,7 @@ void Channel::step_opening(const Tick& tick) {
       send(wire::Type::kProve, wire::PathMessage{path->id()});
       break;
     case ProbeState::kFailed:
-      opening_failed(verbs::describe(path->last_status), tick);
+      opening_failed(verbs::describe(path->probe_status), tick);
       break;
     default:
       if (path->probe_age(tick.alive) > kProveFactor * nanoseconds(core_.config.probe_deadline))
@@ -259,7 +264,7 @@ void Channel::on_drop(uint32_t id, const Tick& tick) {
 }
 
 void Channel::nic_changed(int nic, bool up, const Tick& tick) {
-  if (!greeted_ || peer_closed_ || torn_down_ || !core_.resilient()) return;
+  if (!greeted_ || peer_closed_ || torn_down_ || !core_.resilient() || status() == Status::kFailed) return;
   send(wire::Type::kNic, wire::Nic{uint32_t(nic), up});
   if (up) {
     if (nic == home_nic_) home_rail_.hint_active(tick.now);

@@ -55,7 +55,6 @@ Result<Request*> Receiver::post(void* data, size_t bytes, Registration* registra
   request->in_use = true;
   request->data = static_cast<uint8_t*>(data);
   request->bytes = uint32_t(bytes);
-  request->registration = registration;
   wire::CtsLine& line = memory_->lines[message % wire::kRingLines];
   line = wire::CtsLine{};
   line.head = line.tail = uint32_t(message) + 1;

@@ -22,6 +22,7 @@ class Receiver final : public Channel {
   void fill_ledger(wire::Fenced& fenced) const override;
   void resume(const wire::Fenced& ledger) override;
   bool work_requests_open() const override { return false; }
+  bool lacking() const override { return ledger_.received() < ledger_.next(); }
   wire::Close closing_words() const override { return {ledger_.received()}; }
   void peer_closed(const wire::Close&) override {}
   void write_line(Path& path, uint64_t message);

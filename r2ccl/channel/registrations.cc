@@ -1,5 +1,7 @@
 #include "r2ccl/channel/registrations.h"
 
+#include "r2ccl/base/log.h"
+
 namespace r2ccl {
 
 Result<Registration*> Registrations::add(void* data, size_t bytes, int home_nic) {
@@ -16,6 +18,12 @@ Result<Registration*> Registrations::add(void* data, size_t bytes, int home_nic)
   for (int nic = 0; nic < int(core_.devices.size()); ++nic) {
     if (registration.regions_[size_t(nic)] || (!core_.resilient() && nic != home_nic)) continue;
     auto region = verbs::MemoryRegion::create(core_.devices[size_t(nic)], data, bytes);
+    if (!region && nic != home_nic) {  // one NIC less to fall back on, which is no reason to end the job
+      if (!core_.nic_unusable[size_t(nic)].exchange(true))
+        R2_WARN("NET/R2CCL: %s; this NIC is no backup any more. %s", region.error().message.c_str(),
+                advice(region.error().code).data());
+      continue;
+    }
     if (!region) {
       if (fresh) ranges_.erase(it);
       return region.error();

@@ -171,6 +171,7 @@ class Runtime final : public Net {
     std::vector<std::shared_ptr<Channel>> orphans;
     {
       const std::lock_guard lock(listener->mutex);
+      listener->closed = true;
       orphans.swap(listener->arrived);
     }
     for (auto& channel : orphans) channel->close_and_wait();
@@ -270,7 +271,10 @@ Result<Net*> Net::acquire(LogSink sink) {
     if (!runtime) return runtime.error();
     instance = runtime->release();
     shutdown.runtime = instance;
-    pthread_atfork(nullptr, nullptr, [] { g_forked.store(true); });
+    pthread_atfork(nullptr, nullptr, [] {
+      g_forked.store(true);
+      control::Stream::close_all_in_child();
+    });
   }
   return static_cast<Net*>(instance);
 }

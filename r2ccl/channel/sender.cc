@@ -27,6 +27,9 @@ bool read_line(const wire::CtsLine& line, uint32_t wanted, wire::CtsLine& out) {
 Result<std::shared_ptr<Sender>> Sender::start(Core& core, int nic, const wire::Handle& handle) {
   if (handle.magic != wire::kHandleMagic)
     return Error{ErrorCode::kBadHandle, "the connect handle was not made by this plugin"};
+  if (handle.version != wire::kWireVersion)
+    return Error{ErrorCode::kVersionMismatch, "the listening rank speaks wire version " + std::to_string(handle.version) +
+                                                  ", this one speaks " + std::to_string(wire::kWireVersion)};
   auto fd = control::start_connect(handle.where);
   if (!fd) return fd.error();
   return std::shared_ptr<Sender>(new Sender(core, nic, control::Stream(std::move(*fd)), handle));
@@ -53,7 +56,7 @@ void Sender::handle_greeting(wire::Type type, const control::Message& message, c
 bool Sender::write(Path& path, const Request& request) {
   const uint32_t immediate = wire::encode({uint32_t(request.message), 0, 1});
   const int error = path.data.post_write_imm(Path::work(Path::kWorkData, detail_of(request.message, 0)), request.data,
-                                             request.bytes, request.registration->lkey(path.local_nic()),
+                                             request.bytes, request.local_keys[size_t(path.local_nic())],
                                              request.remote_address, request.remote_keys[size_t(path.remote_nic())], immediate);
   if (error == 0) {
     ++path.posted;
@@ -78,7 +81,8 @@ Result<Request*> Sender::post(void* data, size_t bytes, Registration* registrati
   request->in_use = true;
   request->data = static_cast<uint8_t*>(data);
   request->bytes = uint32_t(std::min<size_t>(bytes, line.bytes));
-  request->registration = registration;
+  for (int nic = 0; nic < int(core_.devices.size()); ++nic)
+    request->local_keys[size_t(nic)] = registration ? registration->lkey(nic) : 0;
   request->remote_address = line.address;
   std::copy(std::begin(line.keys), std::end(line.keys), request->remote_keys.begin());
   ledger_.open(1);
@@ -113,6 +117,12 @@ Result<TestOutcome> Sender::test(Request& request) {
   request.in_use = false;
   finished_request();
   return TestOutcome{true, request.bytes};
+}
+
+bool Sender::lacking() const {
+  return std::any_of(requests_.begin(), requests_.end(), [this](const Request& request) {
+    return request.in_use && !ledger_.done(request.message, core_.strict_ack());
+  });
 }
 
 bool Sender::work_requests_open() const { return active() && active()->posted != active()->completed; }

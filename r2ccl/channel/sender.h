@@ -21,6 +21,7 @@ class Sender final : public Channel {
   void on_data_sent(uint32_t detail) override;
   void resume(const wire::Fenced& ledger) override;
   bool work_requests_open() const override;
+  bool lacking() const override;
   wire::Close closing_words() const override { return {}; }
   void peer_closed(const wire::Close& close) override { ledger_.released(close.received); }
   bool write(Path& path, const Request& request);

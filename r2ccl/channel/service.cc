@@ -224,8 +224,7 @@ void Service::accept_all(uint64_t now) {
       fd = accept4(listening_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     }
     if (fd < 0) return;
-    const int on = 1;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    control::tune(fd);
     if (pending_.size() < kMostPending)
       pending_.push_back({control::Stream(control::Descriptor(fd)), now});
     else
@@ -268,7 +267,10 @@ Urgency Service::step_channels(const Tick& tick) {
         channel.close_requested.store(true);  // a stranger is not the listener's business
       } else {
         const std::lock_guard lock(entry.listener->mutex);
-        entry.listener->arrived.push_back(entry.channel);
+        if (entry.listener->closed)
+          channel.close_requested.store(true);
+        else
+          entry.listener->arrived.push_back(entry.channel);
       }
       entry.listener.reset();
     }

@@ -23,6 +23,7 @@ class Listener {
   control::Token token{};
   std::mutex mutex;
   std::vector<std::shared_ptr<Channel>> arrived;  ///< ready, or failed with a reason
+  bool closed = false;                            ///< nobody will take what arrives
 };
 
 class Service {

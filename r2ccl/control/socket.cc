@@ -7,6 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <string_view>
@@ -90,12 +92,42 @@ Result<Endpoint> choose_address(const std::string& filter) {
   return result;
 }
 
-void set_options(int fd) {
-  const int on = 1;
-  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-}
+// Descriptors of open streams, plus one: what a forked child must close. A fixed table, because a child of a
+// process with threads may touch nothing that a lock or the allocator guards. Streams beyond it stay open there.
+std::array<std::atomic<int>, 4096> g_streams{};
 
 }  // namespace
+
+void tune(int fd) {
+  const auto set = [fd](int level, int option, int value) { setsockopt(fd, level, option, &value, sizeof value); };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 2);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 1);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 8);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 10'000);
+}
+
+Stream::Stream(Descriptor fd) : fd_(std::move(fd)) {
+  for (auto& slot : g_streams) {
+    int empty = 0;
+    if (slot.compare_exchange_strong(empty, fd_.get() + 1)) return;
+  }
+}
+
+void Stream::close() {
+  if (!fd_) return;
+  for (auto& slot : g_streams) {
+    int ours = fd_.get() + 1;
+    if (slot.compare_exchange_strong(ours, 0)) break;
+  }
+  fd_ = Descriptor();
+}
+
+void Stream::close_all_in_child() {
+  for (auto& slot : g_streams)
+    if (const int fd = slot.exchange(0) - 1; fd >= 0) ::close(fd);
+}
 
 Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
   if (fd_ >= 0) ::close(fd_);
@@ -136,7 +168,7 @@ Result<Descriptor> listen_any(const std::string& interface_prefix, Endpoint& whe
 Result<Descriptor> start_connect(const Endpoint& where) {
   Descriptor fd(socket(where.family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return failure("socket");
-  set_options(fd.get());
+  tune(fd.get());
   sockaddr_storage address;
   const socklen_t length = to_sockaddr(where, address);
   if (connect(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 && errno != EINPROGRESS)

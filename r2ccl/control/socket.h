@@ -43,14 +43,29 @@ Result<Descriptor> listen_any(const std::string& interface_prefix, Endpoint& whe
 /// Starts a connection; it is established when the descriptor becomes writable.
 Result<Descriptor> start_connect(const Endpoint& where);
 
+/// Options of every control connection: no delay, and a dead host or network is noticed within about ten seconds.
+/// A stopped process is not affected: its kernel goes on acknowledging.
+void tune(int fd);
+
 /// Bytes on their way in and out of one connection.
 class Stream {
  public:
   Stream() = default;
-  explicit Stream(Descriptor fd) : fd_(std::move(fd)) {}
+  explicit Stream(Descriptor fd);
+  Stream(Stream&&) = default;
+  Stream& operator=(Stream&& other) noexcept {
+    close();
+    fd_ = std::move(other.fd_);
+    incoming = std::move(other.incoming);
+    outgoing = std::move(other.outgoing);
+    return *this;
+  }
+  ~Stream() { close(); }
   int fd() const { return fd_.get(); }
   bool open() const { return bool(fd_); }
-  void close() { fd_ = Descriptor(); }
+  void close();
+  /// In a forked child: closes its copies, so that the peers learn of the parent's end when it comes.
+  static void close_all_in_child();
   /// Sends what it can of `outgoing`. False: the connection is broken.
   bool flush();
   /// Reads what is there into `incoming`. False: the peer closed it, or it is broken.
