@@ -22,7 +22,9 @@ namespace {
 
 /// Runs between fork and exec: only async-signal-safe calls.
 [[noreturn]] void become(const ProcessSpec& spec, char* const* argv, char* const* envp, pid_t parent, int status_fd) {
-  setsid();
+  // A process group, not a session: the scheduler shares the CPUs out between sessions first (autogroup), and on a
+  // crowded machine a thread that hardly runs then waits seconds for its turn behind its own session's busy one.
+  setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);  // it died before the line above
   sigset_t none;
@@ -95,7 +97,7 @@ void Process::signal(int number) {
 void Process::kill() {
   if (pid_ <= 0) return;
   if (!ended()) {
-    // The child leads its own session, but only once it has come to setsid(): the pid itself is always right.
+    // The child leads its own group, but only once it has come to setpgid(): the pid itself is always right.
     ::kill(pid_, SIGKILL);
     int status = 0;
     while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
