@@ -28,7 +28,7 @@ std::string_view name(ErrorCode code) {
 std::string_view advice(ErrorCode code) {
   switch (code) {
     case ErrorCode::kOk: return "";
-    case ErrorCode::kInvalidConfig: return "Correct the named variable; the accepted values are in r2ccl/README.md.";
+    case ErrorCode::kInvalidConfig: return "Correct the named variable; the accepted values are in the message, and `r2bench doctor` prints all settings.";
     case ErrorCode::kNoDevice: return "Check `ibv_devinfo`: at least one port must be PORT_ACTIVE; NCCL_IB_HCA may hide it.";
     case ErrorCode::kVerbs: return "Look at the device's kernel log (dmesg); the call and errno are in the message.";
     case ErrorCode::kMemoryLock: return "Raise the locked-memory limit (`ulimit -l unlimited`, or LimitMEMLOCK=infinity for the service).";
