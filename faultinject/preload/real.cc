@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include <atomic>
+#include <initializer_list>
 
 namespace faultinject {
 namespace {
