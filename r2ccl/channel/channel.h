@@ -177,7 +177,7 @@ class Channel {
   // watchdog and migration (migration.cc)
   void step_watchdog(const Tick& tick);
   void begin_migration(trace::DetectedBy by, const std::string& why, const Tick& tick, uint32_t planned_target = 0);
-  void start_fence(trace::DetectedBy by, bool planned, const Tick& tick);
+  void start_fence(trace::DetectedBy by, bool planned, const Tick& tick, bool tell_peer);
   void step_migration(const Tick& tick);
   void fence_done(const Tick& tick);
   void choose_path(const Tick& tick);

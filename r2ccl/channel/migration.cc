@@ -107,11 +107,10 @@ void Channel::begin_migration(trace::DetectedBy by, const std::string& why, cons
   }
   ++epoch_;
   planned_target_ = planned_target;
-  send(wire::Type::kMigrate, wire::Migrate{epoch_, active_->id(), uint32_t(by), planned});
-  start_fence(by, planned, tick);
+  start_fence(by, planned, tick, true);
 }
 
-void Channel::start_fence(trace::DetectedBy by, bool planned, const Tick& tick) {
+void Channel::start_fence(trace::DetectedBy by, bool planned, const Tick& tick, bool tell_peer) {
   turn_.take();
   const TurnGuard guard(turn_);
   Path& path = *active_;
@@ -125,6 +124,8 @@ void Channel::start_fence(trace::DetectedBy by, bool planned, const Tick& tick) 
   left_nic_ = path.local_nic();
   emit(trace::EventType::kFenceStarted, path.local_nic(), uint64_t(by), path.id(), planned);
   emit(trace::EventType::kMigrationStarted, path.local_nic(), epoch_, path.id());
+  // After the event, so that who noticed first is on record first; before the fence, which takes longer.
+  if (tell_peer) send(wire::Type::kMigrate, wire::Migrate{epoch_, path.id(), uint32_t(by), planned});
   if (!planned) {
     not_before_[size_t(path.local_nic())][size_t(path.remote_nic())] = tick.now + nanoseconds(core_.config.fence_bound);
     if (path.local_nic() == home_nic_ && path.remote_nic() == peer_home_nic_) home_rail_.failed(tick.now);
@@ -191,7 +192,7 @@ void Channel::on_migrate(const wire::Migrate& migrate, const Tick& tick) {
       R2_INFO("NET/R2CCL: channel %u: %s says that %s failed (detected by %s); moving its traffic", number_,
               peer_name().c_str(), rail_name(*active_).c_str(), trace::name(trace::DetectedBy(migrate.detected_by)).data());
     planned_target_ = 0;
-    start_fence(trace::DetectedBy::kPeer, migrate.planned != 0, tick);
+    start_fence(trace::DetectedBy::kPeer, migrate.planned != 0, tick, false);
     return;
   }
   // The path is gone at our side already (and in ERR, see drop()): there is nothing to fence.

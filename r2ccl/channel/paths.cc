@@ -265,14 +265,15 @@ void Channel::on_drop(uint32_t id, const Tick& tick) {
 
 void Channel::nic_changed(int nic, bool up, const Tick& tick) {
   if (!greeted_ || peer_closed_ || torn_down_ || !core_.resilient() || status() == Status::kFailed) return;
-  send(wire::Type::kNic, wire::Nic{uint32_t(nic), up});
   if (up) {
+    send(wire::Type::kNic, wire::Nic{uint32_t(nic), 1});
     if (nic == home_nic_) home_rail_.hint_active(tick.now);
     next_standby_ = std::min(next_standby_, tick.now);
     return;
   }
   if (active_ && active_->local_nic() == nic)
     begin_migration(trace::DetectedBy::kEvent, "port of NIC " + nic_name(nic) + " went down", tick);
+  send(wire::Type::kNic, wire::Nic{uint32_t(nic), 0});
   for (size_t i = 0; i < paths_.size();) {  // those that only stood by
     Path& path = *paths_[i];
     if (path.local_nic() != nic || path.state == PathState::kFencing) {
