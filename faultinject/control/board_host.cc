@@ -104,7 +104,7 @@ void BoardHost::restart_clock() {
   ring_all(*impl_->board);
 }
 
-uint32_t BoardHost::arm(const FaultSpec& spec) {
+uint32_t BoardHost::arm(const FaultSpec& spec, TimeOrigin origin) {
   check_targets(spec, impl_->nodes);
   Board& board = *impl_->board;
   const std::lock_guard lock(impl_->mutex);
@@ -131,6 +131,11 @@ uint32_t BoardHost::arm(const FaultSpec& spec) {
   fault.seed = mix(board.seed ^ mix(fault.id));
   const auto up_to = uint64_t(spec.trigger.phase_up_to.count());
   fault.phase_delay_ns = up_to == 0 ? 0 : mix(fault.seed) % (up_to + 1);
+  if (origin == TimeOrigin::kArming && spec.trigger.kind == Trigger::Kind::kTime && !spec.trigger.since_first_op) {
+    // 'now', so much later: no restart of the board's clock moves it.
+    fault.trigger = TriggerKind::kNow;
+    fault.phase_delay_ns += fault.after_ns;
+  }
   fault.duration_ns = spec.duration ? uint64_t(spec.duration->count()) : 0;
   fault.events = spec.events;
   fault.query = spec.query;

@@ -38,6 +38,10 @@ struct Witness {
   std::string what;  // a sentence: "WC 12 shown"
 };
 
+// From when 'at: {time: …}' counts: the board's clock, or the moment of arming. 'since: first_op' is the board's
+// in both cases.
+enum class TimeOrigin { kBoard, kArming };
+
 class BoardHost {
  public:
   // nodes: the names that injected processes give in FAULTINJECT_NODE (at most 256 nodes, 64 NICs each,
@@ -57,7 +61,7 @@ class BoardHost {
 
   // Puts a fault on the board; it then waits for its trigger. May be called while the job runs. Returns its
   // id, from 1. Throws PlanError (impossible target) or std::length_error (4096 faults were armed already).
-  uint32_t arm(const FaultSpec& spec);
+  uint32_t arm(const FaultSpec& spec, TimeOrigin origin = TimeOrigin::kBoard);
 
   // Fires an armed fault now, without its random phase; a fault that has fired or healed stays as it is.
   void fire(uint32_t id);

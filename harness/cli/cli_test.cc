@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "harness/cli/commands.h"
+#include "harness/cli/exec_options.h"
 #include "harness/cli/exit_codes.h"
 #include "harness/report/sample_result.h"
 
@@ -124,6 +125,36 @@ TEST_F(Program, usage_errors_are_64) {
   EXPECT_EQ(call({"plot", "nothing.json"}), 64);
   EXPECT_EQ(call({"--help"}), 0);
   EXPECT_TRUE(ran.empty());
+}
+
+TEST_F(Program, exec_and_inject_say_what_is_wrong_before_anything_starts) {
+  EXPECT_EQ(call({"exec", "--node", "node0"}), 64);
+  EXPECT_NE(err.str().find("write the program after '--'"), std::string::npos) << err.str();
+  EXPECT_EQ(call({"exec", "--", "true"}), 64);  // on which node?
+  EXPECT_EQ(call({"exec", "--node", "node0", "--nics", "0", "--", "true"}), 64);
+  EXPECT_EQ(call({"exec", "--node", "node0", "--rate", "5", "--", "true"}), 64);
+  EXPECT_EQ(call({"exec", "--node", "node0", "--latency", "5 parsec", "--", "true"}), 64);
+  EXPECT_EQ(call({"exec", "--node", "node0", "--witness", "w.json", "--", "true"}), 64);
+  EXPECT_EQ(call({"inject"}), 64);
+  EXPECT_EQ(call({"inject", "add"}), 64);
+  EXPECT_EQ(call({"inject", "remove", "x"}), 64);
+  EXPECT_EQ(call({"inject", "list", "--name", "not/a/name"}), 64);
+  EXPECT_EQ(call({"heal", "--name", "cli-test-nobody"}), 64);
+  EXPECT_EQ(call({"inject", "add", "@missing.yaml"}), 64);
+  std::ofstream("plan.yaml") << "- {at: now, target: node1/nic0, kind: port_dwn}\n";
+  EXPECT_EQ(call({"inject", "add", "@plan.yaml"}), 64);
+  EXPECT_EQ(err.str().rfind("plan.yaml:1:", 0), 0u) << err.str();
+  EXPECT_EQ(call({"exec", "--help"}), 0);
+  EXPECT_EQ(call({"inject", "add", "--help"}), 0);
+}
+
+TEST(Words, what_follows_execs_dashes_is_the_programs) {
+  const std::vector<const char*> words = {"r2bench", "exec", "--node", "node0", "--", "sh", "--", "run"};
+  const auto [own, foreign] = split_at_program(int(words.size()), words.data());
+  EXPECT_EQ(own.size(), 4u);
+  EXPECT_EQ(foreign, (std::vector<std::string>{"sh", "--", "run"}));
+  const std::vector<const char*> other = {"r2bench", "run", "--", "nic_down"};
+  EXPECT_EQ(split_at_program(int(other.size()), other.data()).first.size(), 4u);
 }
 
 TEST_F(Program, what_the_runner_refuses_is_64_and_leaves_nothing) {

@@ -1,5 +1,6 @@
 // The commands of r2bench. Each prints to the console and returns the exit status; what the user can mend is
-// thrown (ScenarioError, UsageError, OutputError) and becomes 64 in guarded().
+// thrown (ScenarioError, UsageError, OutputError, ControlError,
+// PlanError) and becomes 64 in guarded().
 #pragma once
 
 #include <atomic>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "harness/cli/console.h"
+#include "harness/exec/fabric_shape.h"
 #include "harness/run/runner.h"
 #include "harness/scenario/load.h"
 
@@ -27,6 +29,25 @@ struct RunArguments {
   bool keep_going = false;
 };
 
+struct ExecArguments {
+  std::string name = "default";  ///< of the fabric
+  std::string node;
+  WantedShape wanted;
+  std::string plan;     ///< file; empty: no fault is armed
+  std::string witness;  ///< file for the plan's story as JSON
+  bool quiet = false;
+  std::vector<std::string> command;
+};
+
+struct InjectArguments {
+  enum class Action { kAdd, kList, kRemove, kHeal };
+  Action action = Action::kList;
+  std::string name;   ///< empty: the only one that runs
+  std::string fault;  ///< kAdd: YAML text, or @file
+  uint32_t id = 0;    ///< kRemove
+  bool json = false;  ///< kList
+};
+
 /// run_scenario(), or a test's own.
 using Runner = std::function<RunResult(const Scenario&, const RunOptions&, const std::atomic<bool>& cancel)>;
 
@@ -37,6 +58,9 @@ int explain_command(const std::vector<std::string>& scenarios, const LoadOptions
 int validate_command(const std::vector<std::string>& files, const Console& console);
 int plot_command(const std::vector<std::string>& results, const std::string& out, const Console& console);
 int doctor_command(const Console& console);
+/// The program's exit status, 128 + signal when one ended it, 127 or 126 when it could not be started.
+int exec_command(const ExecArguments& arguments, const Console& console);
+int inject_command(const InjectArguments& arguments, const Console& console);
 
 /// The whole program: parses the command line, runs the command, turns exceptions into exit codes.
 int r2bench_main(int argc, const char* const* argv, const Runner& runner, const Console& console);

@@ -4,7 +4,9 @@
 #include <sstream>
 
 #include "harness/cli/commands.h"
+#include "harness/cli/exec_options.h"
 #include "harness/cli/exit_codes.h"
+#include "harness/control/control_socket.h"
 #include "harness/report/run_folder.h"
 
 namespace r2bench {
@@ -95,8 +97,16 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
   CLI::App* doctor =
       app.add_subcommand("doctor", "Say what this machine has and what would keep a run from working");
 
+  ExecOptions exec;
+  exec.add_to(app);
+  InjectOptions inject;
+  inject.add_to(app);
+
   try {
-    app.parse(argc, argv);
+    // What follows 'exec … --' is somebody else's command line: nothing of it is ours to read.
+    const auto [own, foreign] = split_at_program(argc, argv);
+    exec.arguments.command = foreign;
+    app.parse(static_cast<int>(own.size()), own.data());
   } catch (const CLI::CallForHelp& help) {
     return app.exit(help, console.out, console.err);
   } catch (const CLI::CallForAllHelp& help) {
@@ -117,12 +127,20 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
     if (validate->parsed()) return validate_command(validate_files, console);
     if (plot->parsed()) return plot_command(plot_results, plot_out, console);
     if (doctor->parsed()) return doctor_command(console);
+    if (exec.command->parsed()) return exec_command(exec.finished(), console);
+    if (inject.parsed()) return inject_command(inject.finished(), console);
     return kExitUsage;
   } catch (const ScenarioError& error) {
     console.err << error.what();
     return kExitUsage;
   } catch (const UsageError& error) {
     console.err << "r2bench: " << error.what() << "\n";
+    return kExitUsage;
+  } catch (const ControlError& error) {
+    console.err << "r2bench: " << error.what() << "\n";
+    return kExitUsage;
+  } catch (const faultinject::PlanError& error) {
+    console.err << error.what() << "\n";
     return kExitUsage;
   } catch (const OutputError& error) {
     console.err << "r2bench: " << error.what() << "\n";

@@ -86,17 +86,19 @@ RunResult sample_result() {
 
   ModeResult baseline = common("baseline");
   baseline.outcome = Outcome::kError;
-  baseline.error = "node0/rank0: vhca0: WC error 12 (transport retry counter exceeded) on channel 0";
+  baseline.error = "node1/rank0: vhca0: WC error 12 (transport retry counter exceeded) on channel 0";
   baseline.row.iterations = 60;
   baseline.throughput.limit = 0;
   baseline.faults[0].detected_by = "completion";
   baseline.duration_s = 3.4;
   RankResult rank;
-  rank.label = "node0/rank0";
+  rank.rank = 1;
+  rank.node = 1;
+  rank.label = "node1/rank0";
   rank.outcome = Outcome::kError;
   rank.exit_code = 3;
   rank.error = baseline.error;
-  rank.log_path = "logs/baseline-rank0.log";
+  rank.log_path = "logs/baseline-rank1.log";
   rank.iterations = 60;
   baseline.ranks.push_back(rank);
   fill_timeline(baseline, 2600, 2040.5, 1e9, 0);

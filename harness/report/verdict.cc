@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <limits>
+#include <string_view>
 
 #include "harness/report/format.h"
 
@@ -61,16 +62,45 @@ Value time_value(const ModeResult& mode, const Distribution& values, const std::
                    milliseconds(value) + (values.n > 1 ? " (of " + std::to_string(values.n) + ")" : ""));
 }
 
-/// Whether the text names NIC `index` in one of the usual ways: vhca0, mlx5_0, nic0, NIC 0.
-bool names_nic(const std::string& text, const std::string& index) {
+bool is_digit(const std::string& text, size_t at) {
+  return at < text.size() && std::isdigit(static_cast<unsigned char>(text[at]));
+}
+bool is_alnum(const std::string& text, size_t at) {
+  return at < text.size() && std::isalnum(static_cast<unsigned char>(text[at]));
+}
+
+/// The node's name ("node1") that begins at `at`, "" when none does.
+std::string node_at(const std::string& text, size_t at) {
+  size_t end = at + 4;
+  while (is_digit(text, end)) ++end;
+  const bool whole = (at == 0 || !is_alnum(text, at - 1)) && !is_alnum(text, end);
+  return whole && end > at + 4 && text.compare(at, 4, "node") == 0 ? text.substr(at, end - at) : "";
+}
+
+/// Whose the NIC is whose name stands in [begin, end): "vhca0 of node1"; else the node named last before it
+/// ("node1/nic0", "node1/rank0 (NIC vhca0 …"). "" when the text does not say so in the harness's names.
+std::string owner(const std::string& text, size_t begin, size_t end) {
+  if (text.compare(end, 4, " of ") == 0) return node_at(text, end + 4);
+  for (size_t at = begin; (at = text.rfind("node", at)) != std::string::npos; --at) {
+    if (const std::string node = node_at(text, at); !node.empty()) return node;
+    if (at == 0) break;
+  }
+  return "";
+}
+
+/// Whether the text names NIC `index` of a node that matches the pattern `node`, in one of the usual ways: vhca0,
+/// mlx5_0, nic0, NIC 0. A name of which nobody says whose it is counts.
+bool names_nic(const std::string& text, const std::string& node, const std::string& index) {
   for (size_t at = text.find(index); at != std::string::npos; at = text.find(index, at + 1)) {
-    const size_t after = at + index.size();
-    if (after < text.size() && std::isdigit(static_cast<unsigned char>(text[after]))) continue;
-    size_t start = at;
-    if (start > 0 && text[start - 1] == ' ') --start;
-    for (const char* word : {"vhca", "nic", "NIC", "mlx5_", "mlx4_", "rxe", "siw"}) {
-      const std::string_view w(word);
-      if (start >= w.size() && text.compare(start - w.size(), w.size(), w) == 0) return true;
+    const size_t end = at + index.size();
+    if (is_digit(text, end)) continue;
+    const size_t word_end = at > 0 && text[at - 1] == ' ' ? at - 1 : at;
+    for (const std::string_view word : {"vhca", "nic", "NIC", "mlx5_", "mlx4_", "rxe", "siw"}) {
+      if (word_end < word.size() || text.compare(word_end - word.size(), word.size(), word) != 0) continue;
+      const size_t begin = word_end - word.size();
+      if (begin > 0 && is_alnum(text, begin - 1)) continue;  // electronic 0
+      const std::string whose = owner(text, begin, end);
+      if (whose.empty() || faultinject::pattern_matches(node, whose)) return true;
     }
   }
   return false;
@@ -92,7 +122,8 @@ Value error_names_nic(const ModeResult& mode) {
     const std::string index = sample.witnessed ? nic_index(sample.target) : "";
     if (index.empty()) continue;
     any = true;
-    if (names_nic(mode.error, index)) return Value::of_word("yes", mode.error);
+    const std::string node = sample.target.substr(0, sample.target.find('/'));
+    if (names_nic(mode.error, node, index)) return Value::of_word("yes", mode.error);
   }
   return any ? Value::of_word("no", mode.error)
              : Value::none("no witnessed fault has a single NIC as its target");

@@ -110,13 +110,34 @@ TEST_F(VerdictTest, a_job_is_expected_to_end_well_unless_told_otherwise) {
 }
 
 TEST_F(VerdictTest, an_error_must_name_the_nic_of_the_fault) {
-  EXPECT_EQ(of("baseline.error_names_nic").verdict, Verdict::kPass);
-  baseline().error = "node0/rank0: vhca10: WC error 12";
-  EXPECT_EQ(of("baseline.error_names_nic").verdict, Verdict::kFail);
-  baseline().error = "node0/rank0: NIC 0 failed";
-  EXPECT_EQ(of("baseline.error_names_nic").verdict, Verdict::kPass);
-  baseline().error = "rank0: failed after 10 s";
-  EXPECT_EQ(of("baseline.error_names_nic").verdict, Verdict::kFail);
+  const auto names_it = [&](const std::string& error) {  // that is node1/nic0
+    baseline().error = error;
+    return of("baseline.error_names_nic").verdict == Verdict::kPass;
+  };
+  EXPECT_TRUE(names_it("node1/rank0: vhca0: WC error 12"));
+  EXPECT_TRUE(names_it("node1/nic0 failed"));
+  EXPECT_TRUE(names_it("NIC failed: NIC vhca0 of node1 to NIC vhca0 of node0: retries exceeded"));
+  EXPECT_TRUE(names_it("node0/rank0: NIC vhca2 of node0 to NIC vhca0 of node1: retries exceeded"));
+  EXPECT_TRUE(names_it("test on channel 0 of node1/rank0 (NIC mlx5_0, to rank 0) failed"));
+  EXPECT_TRUE(names_it("NIC 0 failed")) << "it does not say whose";
+  EXPECT_TRUE(names_it("node0/rank0: NIC mlx5_0 of gpu-17 failed")) << "a name that the harness did not give";
+
+  EXPECT_FALSE(names_it("node1/rank0: vhca10: WC error 12"));
+  EXPECT_FALSE(names_it("node1/rank0: vhca1: WC error 12"));
+  EXPECT_FALSE(names_it("node1/rank0: failed after 10 s"));
+  EXPECT_FALSE(names_it("node1/rank0: electronic 0 failed"));
+}
+
+TEST_F(VerdictTest, the_same_nic_of_another_node_is_another_nic) {
+  for (const char* error : {"node0/rank0: vhca0: WC error 12", "node0/nic0 failed",
+                            "node1/rank0: NIC vhca0 of node0 to NIC vhca2 of node1: retries exceeded",
+                            "test on channel 0 of node0/rank0 (NIC vhca0, from rank 1) failed",
+                            "node10/rank0: vhca0: WC error 12", "node1/rank0 says: vhca0 of node10 failed"}) {
+    baseline().error = error;
+    EXPECT_EQ(of("baseline.error_names_nic").verdict, Verdict::kFail) << error;
+  }
+  baseline().faults[0].target = "*/nic0";
+  EXPECT_EQ(of("baseline.error_names_nic").verdict, Verdict::kPass) << "unless the fault struck them all";
 }
 
 TEST_F(VerdictTest, lost_trace_events_make_it_unknown) {

@@ -11,7 +11,6 @@ struct BuildPaths {
   std::string bin_dir;
   std::string lib_dir;
   std::string rank_program() const { return bin_dir + "/r2bench-cpu-rank"; }
-  std::string injector() const { return lib_dir + "/libfaultinject.so"; }
 };
 
 /// As the options say, else ../bin and ../lib beside the running program's folder, as in the build tree and

@@ -171,8 +171,11 @@ void measure_throughput(const JobRecord& job, ModeResult& mode) {
   };
   // Of each round the last fault that had a settled window: then everything that was planned is broken.
   std::map<size_t, const FaultSample*> last;
-  for (const FaultSample& sample : mode.faults)
-    if (sample.after_gbps > 0 && sample.before_gbps > 0) last[sample.repetition] = &sample;
+  for (const FaultSample& sample : mode.faults) {
+    if (sample.after_gbps <= 0 || sample.before_gbps <= 0) continue;
+    const FaultSample*& latest = last[sample.repetition];
+    if (!latest || sample.t0_ns >= latest->t0_ns) latest = &sample;
+  }
   for (const auto& [round, sample] : last) {
     before.push_back(sample->before_gbps);
     after.push_back(sample->after_gbps);
@@ -243,7 +246,8 @@ void count_events(const JobRecord& job, ModeResult& mode) {
     logged.source = "injector";
     logged.name = "witness";
     logged.text = witness.node + "/nic" + std::to_string(witness.nic) +
-                  (witness.qp_num ? " qp " + std::to_string(witness.qp_num) : "") + " in " + witness.rank + ": " + witness.what;
+                  (witness.qp_num ? " qp " + std::to_string(witness.qp_num) : "") + " in " + witness.rank + ": " + witness.what +
+                  (job.added_faults.contains(witness.fault_id) ? " (fault " + std::to_string(witness.fault_id) + ", added by inject)" : "");
     logged.nic = int(witness.nic);
     mode.events.push_back(std::move(logged));
   }
@@ -261,6 +265,8 @@ void fill_settings(const JobRecord& job, ModeResult& mode) {
   if (config)
     for (const auto& entry : (*const_cast<r2ccl::Result<r2ccl::Config>&>(config)).entries()) mode.settings[entry.variable] = entry.value;
   mode.settings["plugin"] = job.plugin;
+  if (!job.added_faults.empty())
+    mode.settings["inject"] = std::to_string(job.added_faults.size()) + " added from outside: this is not the scenario alone";
 }
 
 }  // namespace
@@ -317,6 +323,11 @@ ModeResult pool(const std::vector<const ModeResult*>& jobs) {
     all.duration_s += job.duration_s;
     all.row.wrong += job.row.wrong;
     all.row.iterations += job.row.iterations;
+    if (all.row.time_us <= 0) {
+      all.row.time_us = job.row.time_us;
+      all.row.algbw = job.row.algbw;
+      all.row.busbw = job.row.busbw;
+    }
     all.throughput.before_gbps += job.throughput.before_gbps;
     if (job.wakeup_ms.p99 > all.wakeup_ms.p99) all.wakeup_ms = job.wakeup_ms;
     all.iteration_ms.insert(all.iteration_ms.end(), job.iteration_ms.begin(), job.iteration_ms.end());

@@ -17,7 +17,7 @@ constexpr uint64_t kSettleNs = 300 * kNsPerMs;
 constexpr uint64_t kSettleIterations = 4;
 constexpr uint64_t kSteadyNs = 250 * kNsPerMs;
 constexpr uint64_t kSteadyIterations = 3;
-// And no phase of it lasts longer than this, whatever the plugin does.
+// And no phase of it lasts longer than this (beside the faults' own durations), whatever the plugin does.
 constexpr uint64_t kPhaseBoundNs = 30'000 * kNsPerMs;
 constexpr size_t kCarryingDeliveries = 4;
 // 'at: {iter: N}' means during iteration N: within this share of an operation's time from its begin.
@@ -102,6 +102,7 @@ void FaultDriver::arm_round(uint64_t now_ns) {
   for (const auto& spec : scenario_.faults) {
     if (by_iteration(spec.trigger)) base_iteration = std::min(base_iteration, *spec.trigger.value);
     if (spec.trigger.kind == Trigger::Kind::kTime) base_time = std::min<int64_t>(base_time, spec.trigger.after.count());
+    if (spec.trigger.kind == Trigger::Kind::kNow) base_time = 0;
   }
   for (const RankFault& fault : scenario_.rank_faults) {
     if (fault.at_iter) base_iteration = std::min(base_iteration, uint64_t(*fault.at_iter));
@@ -189,6 +190,7 @@ void FaultDriver::run_rank_faults(uint64_t now_ns) {
     const RankFault& fault = scenario_.rank_faults[firing.fault - scenario_.faults.size()];
     RankLink& rank = ranks_[size_t(firing.rank)];
     if (!state.begun) {
+      if (done() && !state.told) continue;
       const uint64_t first = collector_.first_iteration_ns();
       if (repetition_ == 0 && fault.at_time && first) state.due_ns = first + uint64_t(fault.at_time->count());
       if (now_ns < state.due_ns && collector_.begun_by_any() <= state.due_iteration) continue;
@@ -273,8 +275,21 @@ bool FaultDriver::carries_again() const {
   return true;
 }
 
+/// When the last fault of the round that heals by itself will have done so; not before the phase's begin.
+uint64_t FaultDriver::own_healing_ns() const {
+  const auto all = firings();
+  uint64_t last_ns = phase_since_ns_;
+  for (size_t i = round_begin_; i < all.size(); ++i) {
+    const auto duration = all[i].rank >= 0 ? scenario_.rank_faults[all[i].fault - scenario_.faults.size()].duration
+                                           : scenario_.faults[all[i].fault].duration.value_or(std::chrono::nanoseconds(0));
+    if (all[i].t0_ns != 0) last_ns = std::max(last_ns, all[i].t0_ns + uint64_t(duration.count()));
+  }
+  return last_ns;
+}
+
 void FaultDriver::tick(uint64_t now_ns) {
-  if (phase_ == Phase::kIdle || phase_ == Phase::kDone) return;
+  if (phase_ == Phase::kIdle) return;
+  if (phase_ == Phase::kDone) return run_rank_faults(now_ns);  // it gave up, and a rank may still be stopped
   arm_pending(now_ns);
   fire_due(now_ns);
   run_rank_faults(now_ns);
@@ -306,7 +321,7 @@ void FaultDriver::tick(uint64_t now_ns) {
         if (last_round) return move(Phase::kDone, now_ns);
         heal_round(now_ns);
         move(Phase::kCarrying, now_ns);
-      } else if (too_long) {
+      } else if (now_ns > own_healing_ns() + kPhaseBoundNs) {
         give_up("the job did not go on after round " + std::to_string(repetition_ + 1));
       }
       break;

@@ -68,6 +68,7 @@ class FaultDriver {
   void run_rank_faults(uint64_t now_ns);
   bool all_fired(uint64_t& last_t0_ns) const;
   bool round_over(uint64_t now_ns) const;
+  uint64_t own_healing_ns() const;
   void heal_round(uint64_t now_ns);
   bool carries_again() const;
   void move(Phase phase, uint64_t now_ns);

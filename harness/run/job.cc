@@ -83,6 +83,7 @@ void Job::tick(uint64_t now_ns) {
     moved = rank.poll() > 0 || moved;
   }
   look_at_ranks(now_ns);
+  control_->serve();
   if (driver_ && (phase_ == Phase::kRunning || phase_ == Phase::kStopping)) driver_->tick(now_ns);
   advance_phase(now_ns);
   watch(now_ns, moved);
@@ -316,6 +317,7 @@ JobRecord Job::collect() {
     if (!driver_->gave_up().empty() && job.outcome == Outcome::kOk) note(job.end_ns, "incomplete", driver_->gave_up());
   }
   job.witnesses = board_->witnesses();
+  job.added_faults = control_->added();
   job.notes = notes_;
   job.environment = rank_environment(ranks_[0]);
   job.evidence = fabric_->evidence();

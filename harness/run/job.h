@@ -6,6 +6,7 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "harness/measure/ticker.h"
 #include "harness/run/build_paths.h"
 #include "harness/run/fault_driver.h"
+#include "harness/run/job_control.h"
 #include "harness/run/rank_link.h"
 #include "harness/run/runner.h"
 
@@ -34,6 +36,7 @@ struct JobRecord {
   uint64_t trace_lost = 0;
   std::vector<Firing> firings;
   std::vector<faultinject::Witness> witnesses;
+  std::set<uint32_t> added_faults;  ///< on the board, not the scenario's: `r2bench inject`
   std::vector<LoggedEvent> notes;   ///< the runner's own
   Distribution wakeup_ms;
   std::map<std::string, std::string> environment;  ///< of the ranks, without what concerns one rank only
@@ -89,6 +92,7 @@ class Job {
   std::vector<std::string> log_paths_;
   std::vector<RankLink> ranks_;
   std::unique_ptr<FaultDriver> driver_;
+  std::unique_ptr<JobControl> control_;
   std::unique_ptr<Ticker> ticker_;
 
   Phase phase_ = Phase::kStarting;

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <system_error>
 
+#include "harness/launch/injection.h"
 #include "harness/run/job.h"
 #include "harness/workload/cpu/rank_config.h"
 #include "r2ccl/base/clock.h"
@@ -74,6 +75,9 @@ void Job::start_ranks() {
   driver_ = std::make_unique<FaultDriver>(
       scenario_, repeats_, seed_, *board_, ranks_, *collector_,
       [this](uint64_t time, const std::string& what, const std::string& text) { note(time, what, text); });
+  control_ = std::make_unique<JobControl>(
+      *board_, nodes, "scenario '" + scenario_.name + "' of r2bench run, mode " + mode_.label,
+      [this](uint64_t time, const std::string& what, const std::string& text) { note(time, what, text); });
   ticker_ = std::make_unique<Ticker>();
 
   for (RankLink& rank : ranks_) {
@@ -104,21 +108,8 @@ std::map<std::string, std::string> Job::rank_environment(const RankLink& rank) c
   environment["R2CC_TRACE"] = collector_->ring_path(size_t(rank.rank()));
   environment["R2BENCH_RANK"] = std::to_string(rank.rank());
   if (bootstrap_) environment["R2BENCH_CONTROL"] = bootstrap_->control(size_t(rank.rank()));
-  environment["FAULTINJECT_BOARD"] = board_->path();
-  environment["FAULTINJECT_NODE"] = node_name(rank.node());
-  environment["FAULTINJECT_RANK"] = rank.label();
-  std::string libraries;
-  for (const std::string& folder : fabric_->library_folders()) libraries += folder + ":";
-  libraries += paths_.lib_dir;
-  if (const auto own = environment.find("LD_LIBRARY_PATH"); own != environment.end() && !own->second.empty())
-    libraries += ":" + own->second;
-  environment["LD_LIBRARY_PATH"] = libraries;
-  // The injector is always there, also without faults: its presence must not differ between the modes. A build
-  // without it can still run what needs none.
-  std::vector<std::string> preload;
-  if (access(paths_.injector().c_str(), R_OK) == 0) preload.push_back(paths_.injector());
-  if (const auto own = environment.find("LD_PRELOAD"); own != environment.end()) preload.push_back(own->second);
-  environment["LD_PRELOAD"] = preload_value(preload);
+  // The injector is always there, also without faults: its presence must not differ between the modes.
+  add_injection(environment, {paths_.lib_dir, fabric_->library_folders(), board_->path(), node_name(rank.node()), rank.label()});
   return environment;
 }
 

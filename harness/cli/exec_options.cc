@@ -1,0 +1,102 @@
+#include "harness/cli/exec_options.h"
+
+#include <CLI/CLI.hpp>
+#include <string_view>
+
+#include "faultinject/plan/units.h"
+
+namespace r2bench {
+
+void ExecOptions::add_to(CLI::App& app) {
+  command = app.add_subcommand("exec",
+                               "Run any program on a node of a shared fabric, with the injector preloaded:\n"
+                               "r2bench exec [OPTIONS] -- PROGRAM [ARGUMENTS]");
+  command->footer(
+      "Commands of one --name share one fabric and one fault board; the first makes it (2 nodes with 4 NICs "
+      "of\n"
+      "unlimited rate unless told), the last one out takes it down. The exit status is the program's.\n"
+      "  r2bench exec --node node0 --rate '1 Gbit/s' -- ib_write_bw -d vhca0 -x 1             (one "
+      "terminal)\n"
+      "  r2bench exec --node node1 -- ib_write_bw -d vhca0 -x 1 localhost                     (another)");
+  command->add_option("--node", arguments.node, "Where the program runs: node0, node1, ...")->required();
+  has_fabric_ = command->add_option(
+      "--fabric", fabric_, "vhca (virtual NICs), or none: only the injector, on this host's devices");
+  has_nodes_ = command->add_option("--nodes", nodes_, "Nodes of the fabric")->check(CLI::Range(1, 64));
+  has_nics_ = command->add_option("--nics", nics_, "NICs of each node")->check(CLI::Range(1, 16));
+  has_rate_ =
+      command->add_option("--rate", rate_, "Of each NIC, in each direction, such as '1 Gbit/s'; unlimited");
+  has_latency_ = command->add_option("--latency", latency_, "One way, of each NIC, such as '5 us'");
+  has_seed_ = command->add_option("--seed", seed_, "Of everything random in the faults (1 unless told)");
+  command->add_option("--name", arguments.name, "Of the fabric that is joined or made")
+      ->capture_default_str();
+  command->add_option("--plan", arguments.plan, "YAML file: the faults to arm before the program starts");
+  command->add_option("--witness", arguments.witness, "File for what these faults did, as JSON");
+  command->add_flag("--quiet", arguments.quiet, "Do not say which fabric it is");
+}
+
+ExecArguments ExecOptions::finished() {
+  WantedShape& wanted = arguments.wanted;
+  if (has_fabric_->count() > 0) wanted.kind = fabric_;
+  if (has_nodes_->count() > 0) wanted.nodes = nodes_;
+  if (has_nics_->count() > 0) wanted.nics = nics_;
+  if (has_seed_->count() > 0) wanted.seed = seed_;
+  try {
+    if (has_rate_->count() > 0) wanted.rate_bits_per_s = faultinject::parse_rate(rate_);
+    if (has_latency_->count() > 0) wanted.latency = faultinject::parse_duration(latency_);
+  } catch (const faultinject::UnitError& error) {
+    throw UsageError(error.what());
+  }
+  return arguments;
+}
+
+void InjectOptions::add_to(CLI::App& app) {
+  command_ = app.add_subcommand("inject", "Break and heal what runs: a fabric of `exec`, or a job of `run`");
+  command_->require_subcommand(1);
+  const auto with_name = [this](CLI::App* action) {
+    action->add_option("--name", arguments.name,
+                       "Of the fabric, or run-PID of a job; not needed when only one runs");
+    return action;
+  };
+  add_ = with_name(command_->add_subcommand("add", "Arm a fault; prints its id"));
+  add_->add_option("fault", arguments.fault,
+                   "As in a scenario, such as '{at: now, target: node1/nic0, kind: port_down}', or @file")
+      ->required();
+  CLI::App* list = with_name(command_->add_subcommand("list", "What was armed, and what became of it"));
+  list->add_flag("--json", arguments.json, "As JSON, times in ns of CLOCK_MONOTONIC");
+  remove_ =
+      with_name(command_->add_subcommand("remove", "Heal one fault, or take it back before it strikes"));
+  remove_->add_option("id", arguments.id, "From `add` or `list`")->required();
+  heal_ = with_name(command_->add_subcommand("heal", "Put everything back"));
+  heal_alone_ =
+      with_name(app.add_subcommand("heal", "Put everything back, whatever was injected: `inject heal`"));
+}
+
+bool InjectOptions::parsed() const { return command_->parsed() || heal_alone_->parsed(); }
+
+InjectArguments InjectOptions::finished() {
+  using Action = InjectArguments::Action;
+  arguments.action = add_->parsed()                           ? Action::kAdd
+                     : remove_->parsed()                      ? Action::kRemove
+                     : !command_->parsed() || heal_->parsed() ? Action::kHeal
+                                                              : Action::kList;
+  return arguments;
+}
+
+std::pair<std::vector<const char*>, std::vector<std::string>> split_at_program(int argc,
+                                                                               const char* const* argv) {
+  std::vector<const char*> own;
+  std::vector<std::string> foreign;
+  const bool exec = argc > 1 && std::string_view(argv[1]) == "exec";
+  bool behind = false;
+  for (int i = 0; i < argc; ++i) {
+    if (exec && !behind && std::string_view(argv[i]) == "--")
+      behind = true;
+    else if (behind)
+      foreign.emplace_back(argv[i]);
+    else
+      own.push_back(argv[i]);
+  }
+  return {own, foreign};
+}
+
+}  // namespace r2bench

@@ -1,0 +1,49 @@
+// The command lines of `exec` and `inject`.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/cli/commands.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace r2bench {
+
+struct ExecOptions {
+  ExecArguments arguments;
+  CLI::App* command = nullptr;
+
+  void add_to(CLI::App& app);
+  /// Throws UsageError for a rate or a latency that is none.
+  ExecArguments finished();
+
+ private:
+  std::string fabric_, rate_, latency_;
+  int nodes_ = 0, nics_ = 0;
+  uint64_t seed_ = 0;
+  CLI::Option *has_fabric_ = nullptr, *has_nodes_ = nullptr, *has_nics_ = nullptr, *has_rate_ = nullptr,
+              *has_latency_ = nullptr, *has_seed_ = nullptr;
+};
+
+struct InjectOptions {
+  InjectArguments arguments;
+
+  void add_to(CLI::App& app);
+  bool parsed() const;
+  InjectArguments finished();
+
+ private:
+  CLI::App *command_ = nullptr, *add_ = nullptr, *remove_ = nullptr, *heal_ = nullptr, *heal_alone_ = nullptr;
+};
+
+/// The words of `exec` before its '--', and the program's own behind it; all words are ours for other
+/// commands.
+std::pair<std::vector<const char*>, std::vector<std::string>> split_at_program(int argc,
+                                                                               const char* const* argv);
+
+}  // namespace r2bench

@@ -1,0 +1,82 @@
+#include "harness/control/board_service.h"
+
+#include <gtest/gtest.h>
+
+#include "faultinject/plan/plan.h"
+
+namespace r2bench {
+namespace {
+
+using faultinject::BoardHost;
+using faultinject::NodeShape;
+using nlohmann::json;
+
+const std::vector<NodeShape> kNodes = {{"node0", 2}, {"node1", 2}};
+
+class Service : public testing::Test {
+ protected:
+  json ask(const json& request) { return service.answer(request, "inject").value(); }
+  json fault(uint32_t id) { return ask({{"type", "list"}, {"ids", {id}}})["faults"][0]; }
+
+  BoardHost board = BoardHost::create(kNodes, 1);
+  std::vector<std::string> notes;
+  BoardService service{board, kNodes, "scenario", [this](const std::string& text) { notes.push_back(text); }};
+};
+
+TEST_F(Service, adds_lists_and_heals) {
+  faultinject::FaultSpec own;
+  own.name = "own";
+  own.target = faultinject::parse_target("node0/nic1");
+  board.arm(own);
+  const json added =
+      ask({{"type", "add"}, {"text", "{at: now, target: node1/nic0, kind: port_down}"}, {"file", "f"}});
+  EXPECT_EQ(added["ids"], json({2}));
+  EXPECT_EQ(service.added(), std::set<uint32_t>{2});
+  const json faults = ask({{"type", "list"}})["faults"];
+  ASSERT_EQ(faults.size(), 2u);
+  EXPECT_EQ(faults[0]["by"], "scenario");
+  EXPECT_EQ(faults[0]["state"], "armed");
+  EXPECT_EQ(faults[1]["by"], "inject");
+  EXPECT_EQ(faults[1]["kind"], "port_down");
+  EXPECT_EQ(faults[1]["target"], "node1/nic0");
+  EXPECT_EQ(faults[1]["state"], "triggered");
+  EXPECT_EQ(faults[1]["effects"], 0);
+  EXPECT_EQ(ask({{"type", "heal"}})["healed"], 2);
+  EXPECT_EQ(fault(1)["state"], "removed");
+  EXPECT_EQ(fault(2)["state"], "healed");
+  EXPECT_EQ(ask({{"type", "heal"}})["healed"], 0);
+  ASSERT_EQ(notes.size(), 2u);
+  EXPECT_EQ(notes[0], "fault 2, port_down node1/nic0: added by inject");
+  EXPECT_EQ(notes[1], "2 healed by inject");
+}
+
+TEST_F(Service, adds_all_or_none) {
+  EXPECT_THROW(
+      ask({{"type", "add"},
+           {"text",
+            "- {at: now, target: node1/nic0, kind: noop}\n- {at: now, target: node7/nic0, kind: noop}"},
+           {"file", "f"}}),
+      faultinject::PlanError);
+  EXPECT_EQ(board.armed(), 0u);
+}
+
+TEST_F(Service, a_time_counts_from_the_arming) {
+  board.restart_clock();
+  ask({{"type", "add"}, {"text", "{at: {time: 1 h}, target: '*/nic*', kind: noop}"}, {"file", "f"}});
+  ask({{"type", "add"}, {"text", "{at: {time: 0}, target: '*/nic*', kind: noop}"}, {"file", "f"}});
+  EXPECT_EQ(fault(1)["state"], "armed");
+  EXPECT_EQ(fault(2)["state"], "triggered");
+  EXPECT_EQ(fault(1)["triggered_ns"], 0);
+}
+
+TEST_F(Service, removes_one) {
+  ask({{"type", "add"}, {"text", "{at: {wr: 10}, target: '*/nic*', kind: qp_error}"}, {"file", "f"}});
+  EXPECT_EQ(ask({{"type", "remove"}, {"id", 1}})["was"], "armed");
+  EXPECT_EQ(ask({{"type", "remove"}, {"id", 1}})["was"], "removed");
+  EXPECT_THROW(ask({{"type", "remove"}, {"id", 2}}), std::out_of_range);
+  EXPECT_THROW(ask({{"type", "remove"}, {"id", 0}}), std::out_of_range);
+  EXPECT_FALSE(service.answer({{"type", "else"}}, "inject"));
+}
+
+}  // namespace
+}  // namespace r2bench

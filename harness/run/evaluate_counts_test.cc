@@ -1,0 +1,304 @@
+// What evaluate() counts and passes on (elements, events, iterations, settings), and how the jobs of a paired
+// run are pooled. The recovery of faults is in evaluate_test.cc.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "harness/run/evaluate.h"
+
+namespace r2bench {
+namespace {
+
+using r2ccl::trace::EventType;
+
+uint64_t at(double ms) { return uint64_t(ms * 1e6); }
+
+class Counts : public testing::Test {
+ protected:
+  Counts() {
+    job.mode = &mode;
+    job.labels = {"node0/rank0", "node1/rank0"};
+  }
+  void operation(double from, double until, bool complete = true) {
+    job.record.operations.push_back({job.record.operations.size(), {at(from), at(until)}, complete});
+    job.record.end_ns = std::max(job.record.end_ns, at(until));
+  }
+  void emit(EventType type, double ms = 0, uint32_t rank = 0, uint64_t c = 0) {
+    r2ccl::trace::Event event{};
+    event.type = type;
+    event.time_ns = at(ms);
+    event.c = c;
+    job.trace.push_back({rank, event});
+  }
+  ModeResult result() {
+    std::vector<Interval> open;
+    for (const OperationSpan& o : job.record.operations) open.push_back(o.span);
+    job.record.open = OpenTime(open);
+    return evaluate(scenario, job);
+  }
+
+  Scenario scenario;
+  Mode mode{ModeKind::kMigrate, "with_care", {}};
+  JobRecord job;
+};
+
+TEST_F(Counts, what_the_job_knows_is_passed_on) {
+  job.outcome = Outcome::kError;
+  job.error = "a NIC is gone";
+  job.ranks.resize(2);
+  job.correctness = {1, 2, 3, 4, 5, 6};
+  job.trace_lost = 7;
+  job.wakeup_ms = {10, 1, 2, 3, 4};
+  job.start_ns = at(1000);
+  job.end_ns = at(3500);
+  const ModeResult evaluated = result();
+  EXPECT_EQ(evaluated.mode, "with_care");
+  EXPECT_EQ(evaluated.r2cc_mode, 1);
+  EXPECT_EQ(evaluated.outcome, Outcome::kError);
+  EXPECT_EQ(evaluated.error, "a NIC is gone");
+  EXPECT_EQ(evaluated.ranks.size(), 2u);
+  EXPECT_EQ(evaluated.correctness.wrong_elements, 1u);
+  EXPECT_EQ(evaluated.correctness.duplicated, 2u);
+  EXPECT_EQ(evaluated.correctness.lost, 3u);
+  EXPECT_EQ(evaluated.correctness.checked_elements, 4u);
+  EXPECT_EQ(evaluated.correctness.checked_iterations, 5u);
+  EXPECT_EQ(evaluated.correctness.size_errors, 6u);
+  EXPECT_EQ(evaluated.trace_lost, 7u);
+  EXPECT_DOUBLE_EQ(evaluated.wakeup_ms.p99, 3);
+  EXPECT_DOUBLE_EQ(evaluated.duration_s, 2.5);
+}
+
+TEST_F(Counts, a_segment_that_arrived_twice_is_a_duplicate_on_top_of_those_that_the_ranks_saw) {
+  job.correctness.duplicated = 3;
+  emit(EventType::kDuplicateDropped);
+  emit(EventType::kDuplicateDropped, 0, 1);
+  const ModeResult evaluated = result();
+  EXPECT_EQ(evaluated.correctness.duplicated, 5u);
+  EXPECT_FALSE(evaluated.correctness.exact());
+}
+
+TEST_F(Counts, planned_fences_are_no_migrations) {
+  emit(EventType::kFenceStarted);
+  emit(EventType::kFenceStarted, 0, 1);
+  emit(EventType::kFenceStarted, 0, 0, /*planned*/ 1);
+  emit(EventType::kMigrationDone);
+  emit(EventType::kFailback);
+  emit(EventType::kPeerSlow);
+  emit(EventType::kPeerSlow);
+  emit(EventType::kPeerSlow);
+  const ModeResult evaluated = result();
+  EXPECT_EQ(evaluated.migrations, 2u);
+  EXPECT_EQ(evaluated.failbacks, 1u);
+  EXPECT_EQ(evaluated.peer_slow, 3u);
+}
+
+TEST_F(Counts, events_of_ranks_injector_and_runner_are_one_log_in_order_of_time) {
+  emit(EventType::kFailback, 30, 1);
+  faultinject::Witness witness;
+  witness.time_ns = at(20);
+  witness.rank = "node1/rank0";
+  witness.node = "node1";
+  witness.nic = 3;
+  witness.what = "WC 12 shown";
+  job.witnesses = {witness, witness};
+  job.witnesses[1].time_ns = at(25);
+  job.witnesses[1].qp_num = 77;
+  LoggedEvent note;
+  note.time_ns = at(10);
+  note.name = "healed";
+  job.notes = {note};
+  const auto events = result().events;
+  ASSERT_EQ(events.size(), 4u);
+  EXPECT_EQ(events[0].name, "healed");
+  EXPECT_EQ(events[1].source + " " + events[1].name, "injector witness");
+  EXPECT_EQ(events[1].text, "node1/nic3 in node1/rank0: WC 12 shown");
+  EXPECT_EQ(events[1].nic, 3);
+  EXPECT_EQ(events[2].text, "node1/nic3 qp 77 in node1/rank0: WC 12 shown");
+  EXPECT_EQ(events[3].source + " " + events[3].name, "node1/rank0 failback");
+}
+
+TEST_F(Counts, a_log_without_end_is_cut) {
+  for (int i = 0; i < 20'001; ++i) emit(EventType::kPeerSlow, i);
+  const ModeResult evaluated = result();
+  EXPECT_EQ(evaluated.events.size(), 20'000u);
+  EXPECT_EQ(evaluated.peer_slow, 20'001u) << "but all are counted";
+}
+
+TEST_F(Counts, the_nccl_tests_row_of_an_all_reduce) {
+  scenario.fabric.nodes = 2;
+  scenario.fabric.ranks_per_node = 2;
+  scenario.workload.bytes = 16 << 20;
+  job.correctness.wrong_elements = 9;
+  operation(0, 10);
+  operation(10, 40);
+  operation(40, 45, false);
+  const NcclTestsRow row = result().row;
+  EXPECT_EQ(row.size_bytes, 16'777'216u);
+  EXPECT_EQ(row.count, 4'194'304u);
+  EXPECT_EQ(row.type + " " + row.redop, "float sum");
+  EXPECT_EQ(row.iterations, 2u) << "the third did not end";
+  EXPECT_DOUBLE_EQ(row.time_us, 20'000);
+  EXPECT_DOUBLE_EQ(row.algbw, 0.8388608) << "16 MiB in 20 ms, in GB/s";
+  EXPECT_DOUBLE_EQ(row.busbw, 1.2582912) << "times 2 (4 - 1) / 4";
+  EXPECT_EQ(row.wrong, 9u);
+}
+
+TEST_F(Counts, the_nccl_tests_row_of_a_send_recv) {
+  scenario.workload.op = Operation::kSendRecv;
+  scenario.fabric.nodes = 4;  // their number does not matter
+  scenario.workload.dtype = DataType::kInt64;
+  scenario.workload.bytes = 8'000'000;
+  operation(0, 4);
+  const NcclTestsRow row = result().row;
+  EXPECT_EQ(row.type + " " + row.redop, "int64 none");
+  EXPECT_EQ(row.count, 1'000'000u);
+  EXPECT_DOUBLE_EQ(row.algbw, 2);
+  EXPECT_DOUBLE_EQ(row.busbw, 2);
+}
+
+TEST_F(Counts, types_are_named_as_nccl_tests_names_them) {
+  for (const auto& [type, name] : {std::pair{DataType::kInt8, "int8"}, std::pair{DataType::kInt32, "int32"},
+                                   std::pair{DataType::kFloat64, "double"}}) {
+    scenario.workload.dtype = type;
+    EXPECT_EQ(result().row.type, name);
+  }
+}
+
+TEST_F(Counts, a_job_that_never_began_has_no_rate) {
+  const ModeResult evaluated = result();
+  EXPECT_EQ(evaluated.row.iterations, 0u);
+  EXPECT_EQ(evaluated.row.time_us, 0);
+  EXPECT_EQ(evaluated.throughput.before_gbps, 0);
+  EXPECT_FALSE(evaluated.throughput.settled);
+  EXPECT_TRUE(evaluated.timeline.total.empty());
+}
+
+TEST_F(Counts, without_a_fault_the_rate_is_that_of_the_whole_job) {
+  job.record.streams = {{1, 0, 1, 0}};
+  operation(1000, 1010);
+  operation(1020, 1030);  // 10 ms in which nobody was to be served
+  for (double ms : {1005., 1010., 1025., 1030.}) job.record.deliveries.push_back({at(ms), 2'500'000, 0, 0, 0, 0});
+  const Throughput t = result().throughput;
+  EXPECT_DOUBLE_EQ(t.before_gbps, 4) << "10 MB in 20 ms";
+  EXPECT_DOUBLE_EQ(t.limit, 1);
+  EXPECT_FALSE(t.settled);
+}
+
+TEST_F(Counts, the_timeline_begins_with_the_first_operation_in_a_thousand_bins_of_5_to_100_ms) {
+  operation(1000, 1500);
+  Timeline timeline = result().timeline;
+  EXPECT_EQ(timeline.start_ns, at(1000));
+  EXPECT_DOUBLE_EQ(timeline.bin_ms, 5);
+  EXPECT_EQ(timeline.total.size(), 100u);
+  operation(1500, 21'000);
+  EXPECT_DOUBLE_EQ(result().timeline.bin_ms, 20);
+  operation(21'000, 301'000);
+  EXPECT_DOUBLE_EQ(result().timeline.bin_ms, 100);
+}
+
+TEST_F(Counts, settings_are_those_that_the_ranks_ran_with) {
+  job.environment = {{"NCCL_IB_TIMEOUT", "14"}, {"HOME", "/nowhere"}};
+  job.plugin = "r2ccl v11";
+  const auto settings = result().settings;
+  EXPECT_EQ(settings.at("NCCL_IB_TIMEOUT"), "14");
+  EXPECT_EQ(settings.at("plugin"), "r2ccl v11");
+  EXPECT_EQ(settings.count("HOME"), 0u);
+}
+
+// --- pool --------------------------------------------------------------------------------------------------
+
+class Pool : public testing::Test {
+ protected:
+  /// An AllReduce of 12 MB by four ranks, each of its iterations `ms` long.
+  static ModeResult job(std::vector<double> ms) {
+    ModeResult mode;
+    mode.iteration_ms = ms;
+    mode.row.size_bytes = 12'000'000;
+    mode.row.iterations = ms.size();
+    if (!ms.empty()) {
+      for (double t : ms) mode.row.time_us += 1e3 * t / double(ms.size());
+      mode.row.algbw = 12'000 / mode.row.time_us;
+      mode.row.busbw = 1.5 * mode.row.algbw;
+    }
+    return mode;
+  }
+};
+
+TEST_F(Pool, counts_are_added_up) {
+  ModeResult a = job({1}), b = job({1});
+  a.correctness = {1, 2, 3, 4, 5, 6};
+  b.correctness = {10, 20, 30, 40, 50, 60};
+  a.row.wrong = 1, b.row.wrong = 10;
+  a.faults_planned = 1, b.faults_planned = 10;
+  a.faults_witnessed = 2, b.faults_witnessed = 20;
+  a.faults_sampled = 3, b.faults_sampled = 30;
+  a.faults_unrecovered = 4, b.faults_unrecovered = 40;
+  a.migrations = 5, b.migrations = 50;
+  a.failbacks = 6, b.failbacks = 60;
+  a.peer_slow = 7, b.peer_slow = 70;
+  a.trace_lost = 8, b.trace_lost = 80;
+  a.duration_s = 9, b.duration_s = 90;
+  const ModeResult all = pool({&a, &b});
+  EXPECT_EQ(all.correctness.wrong_elements, 11u);
+  EXPECT_EQ(all.correctness.duplicated, 22u);
+  EXPECT_EQ(all.correctness.lost, 33u);
+  EXPECT_EQ(all.correctness.checked_elements, 44u);
+  EXPECT_EQ(all.correctness.checked_iterations, 55u);
+  EXPECT_EQ(all.correctness.size_errors, 66u);
+  EXPECT_EQ(all.row.wrong, 11u);
+  EXPECT_EQ(all.faults_planned, 11u);
+  EXPECT_EQ(all.faults_witnessed, 22u);
+  EXPECT_EQ(all.faults_sampled, 33u);
+  EXPECT_EQ(all.faults_unrecovered, 44u);
+  EXPECT_EQ(all.migrations, 55u);
+  EXPECT_EQ(all.failbacks, 66u);
+  EXPECT_EQ(all.peer_slow, 77u);
+  EXPECT_EQ(all.trace_lost, 88u);
+  EXPECT_DOUBLE_EQ(all.duration_s, 99);
+}
+
+TEST_F(Pool, times_are_means_over_all_iterations) {
+  const ModeResult a = job({10, 20}), b = job({60});
+  const ModeResult all = pool({&a, &b});
+  EXPECT_EQ(all.iteration_ms, (std::vector<double>{10, 20, 60}));
+  EXPECT_EQ(all.row.iterations, 3u);
+  EXPECT_DOUBLE_EQ(all.row.time_us, 30'000);
+  EXPECT_DOUBLE_EQ(all.row.algbw, 0.4);
+  EXPECT_DOUBLE_EQ(all.row.busbw, 0.6);
+}
+
+TEST_F(Pool, a_first_job_without_an_iteration_does_not_hide_the_times_of_the_others) {
+  const ModeResult a = job({}), b = job({30});
+  const ModeResult all = pool({&a, &b});
+  EXPECT_DOUBLE_EQ(all.row.time_us, 30'000);
+  EXPECT_DOUBLE_EQ(all.row.algbw, 0.4);
+  EXPECT_DOUBLE_EQ(all.row.busbw, 0.6);
+}
+
+TEST_F(Pool, the_first_job_that_failed_decides_the_outcome) {
+  ModeResult a = job({1}), b = job({1}), c = job({1});
+  b.outcome = Outcome::kHang;
+  b.error = "stood still";
+  c.outcome = Outcome::kError;
+  c.error = "something else";
+  const ModeResult all = pool({&a, &b, &c});
+  EXPECT_EQ(all.outcome, Outcome::kHang);
+  EXPECT_EQ(all.error, "stood still");
+}
+
+TEST_F(Pool, the_rate_is_the_mean_and_the_noise_floor_the_worst) {
+  ModeResult a = job({1}), b = job({1}), c = job({1});
+  a.throughput.before_gbps = 1;
+  b.throughput.before_gbps = 3;
+  c.throughput.before_gbps = 5;
+  a.wakeup_ms = {1, 0, 0, 2, 0};
+  b.wakeup_ms = {2, 0, 0, 9, 0};
+  c.wakeup_ms = {3, 0, 0, 4, 0};
+  const ModeResult all = pool({&a, &b, &c});
+  EXPECT_DOUBLE_EQ(all.throughput.before_gbps, 3);
+  EXPECT_DOUBLE_EQ(all.wakeup_ms.p99, 9);
+  EXPECT_EQ(all.wakeup_ms.n, 2u);
+}
+
+}  // namespace
+}  // namespace r2bench
