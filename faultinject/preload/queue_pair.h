@@ -68,7 +68,7 @@ struct QueuePair {
 
   std::deque<Sent> sent;  // known only from when tracking began
   std::deque<HeldWr> held;
-  uint64_t posts = 0, last_post_ns = 0;
+  uint64_t posts = 0, bytes_posted = 0, last_post_ns = 0;  // known only from when tracking began
 
   Life life = Life::kWhole;
   uint32_t fault_id = 0;       // what cut it

@@ -88,6 +88,8 @@ class Channel {
   Urgency step(const Tick& tick);
   /// A local NIC changed. Active paths on a dead one are left at once.
   void nic_changed(int nic, bool up, const Tick& tick);
+  /// Counts itself in.
+  void add_to(NicLoad& load) const;
   /// True when nothing of it is left but the memory.
   bool finished() const { return finished_; }
   bool busy() const { return in_use_.load(std::memory_order_relaxed) > 0; }
@@ -185,7 +187,8 @@ class Channel {
   void on_migrate(const wire::Migrate& migrate, const Tick& tick);
   void on_fenced(const wire::Fenced& fenced, const Tick& tick);
   void on_use(const wire::Use& use, const Tick& tick);
-  void all_paths_down(const Tick& tick);
+  void begin_search(const Tick& tick);
+  void count_pathless_time(const Tick& tick);
 
   /// Changes the status unless the channel has failed or closed, which is for good.
   bool advance(Status to);
@@ -263,7 +266,9 @@ class Channel {
   wire::Fenced peer_ledger_{};
   uint64_t migration_started_ = 0;  // now
   uint64_t phase_since_ = 0;        // alive
-  uint64_t no_path_since_ = 0;      // alive; accrues while no path could be had
+  uint64_t no_path_for_ = 0;        // alive; accrues while no path can be had that carries anything
+  uint64_t searched_at_ = 0;        // alive; when it last did
+  uint64_t migrated_at_progress_ = 0;
   int left_nic_ = 0;
 };
 

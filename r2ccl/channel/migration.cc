@@ -11,6 +11,7 @@ namespace {
 
 constexpr uint64_t kFirstProbePauseNs = 8 * kNsPerMs;
 constexpr uint64_t kLongestProbePauseNs = 100 * kNsPerMs;
+constexpr uint64_t kPromptAnswerNs = 20 * kNsPerMs;
 constexpr uint64_t kSlowPeerNs = 1000 * kNsPerMs;  // silence after which the log says so, once
 
 uint64_t nanoseconds(std::chrono::milliseconds m) { return uint64_t(m.count()) * kNsPerMs; }
@@ -119,7 +120,7 @@ void Channel::start_fence(trace::DetectedBy by, bool planned, const Tick& tick, 
   phase_since_ = tick.alive;
   migration_started_ = tick.now;
   own_fenced_ = peer_fenced_ = false;
-  no_path_since_ = 0;
+  begin_search(tick);
   fencing_path_ = path.id();
   left_nic_ = path.local_nic();
   emit(trace::EventType::kFenceStarted, path.local_nic(), uint64_t(by), path.id(), planned);
@@ -167,6 +168,7 @@ void Channel::step_migration(const Tick& tick) {
     }
   }
   if (phase_ == Phase::kChoosing) choose_path(tick);
+  if (phase_ != Phase::kRunning && sender_) count_pathless_time(tick);
 }
 
 void Channel::fence_done(const Tick& tick) {
@@ -200,7 +202,7 @@ void Channel::on_migrate(const wire::Migrate& migrate, const Tick& tick) {
   fencing_path_ = migrate.path;
   migration_started_ = tick.now;
   peer_fenced_ = false;
-  no_path_since_ = 0;
+  begin_search(tick);
   fence_done(tick);
 }
 
@@ -254,10 +256,28 @@ void Channel::choose_path(const Tick& tick) {
     int local = 0, remote = 0;
     if (candidate(Purpose::kRescue, tick.now, local, remote)) start_opening(Purpose::kRescue, local, remote, tick);
   }
-  // A peer that is alive but silent is no failure: the bound runs only while we are the ones who search.
-  if (opening_.path == 0 || !opening_.waiting_for_peer) no_path_since_ += std::min<uint64_t>(tick.alive - phase_since_, kNsPerMs * 2);
-  phase_since_ = tick.alive;
-  if (no_path_since_ > nanoseconds(core_.config.fail_bound)) all_paths_down(tick);
+}
+
+void Channel::begin_search(const Tick& tick) {
+  searched_at_ = tick.alive;
+  // A path that proved itself and then carried nothing was none: the bound goes on.
+  const uint64_t progress = progress_.load(std::memory_order_relaxed);
+  if (progress != migrated_at_progress_) no_path_for_ = 0;
+  migrated_at_progress_ = progress;
+}
+
+// Of the sender, who searches. A peer that is alive but silent is no failure: while it owes an answer for long, no time counts.
+void Channel::count_pathless_time(const Tick& tick) {
+  const uint64_t step = tick.alive - searched_at_;
+  searched_at_ = tick.alive;
+  const Path* path = opening_.path != 0 ? find(opening_.path) : nullptr;
+  const bool peer_owes = phase_ == Phase::kWaitingForPeer ||
+                         (path && opening_.waiting_for_peer && tick.alive - path->since > kPromptAnswerNs);
+  if (!peer_owes) no_path_for_ += step;
+  if (no_path_for_ <= nanoseconds(core_.config.fail_bound)) return;
+  fail(Error{ErrorCode::kAllPathsDown, "channel " + std::to_string(number_) + ": no path from " + core_.host + " to " + peer_name() +
+                                           " has worked for " + std::to_string(core_.config.fail_bound.count()) +
+                                           " ms (R2CC_FAIL_BOUND_MS); the peer process is alive. Seen: " + what_failed_});
 }
 
 void Channel::use(Path& path, const Tick& tick) {
@@ -310,12 +330,6 @@ void Channel::on_use(const wire::Use& message, const Tick& tick) {
   fencing_path_ = message.path;
   send(wire::Type::kMigrate, wire::Migrate{epoch_, message.path, uint32_t(trace::DetectedBy::kPeer), 0});
   fence_done(tick);
-}
-
-void Channel::all_paths_down(const Tick& /*tick*/) {
-  fail(Error{ErrorCode::kAllPathsDown, "channel " + std::to_string(number_) + ": no path from " + core_.host + " to " + peer_name() +
-                                           " has worked for " + std::to_string(core_.config.fail_bound.count()) +
-                                           " ms (R2CC_FAIL_BOUND_MS); the peer process is alive. Seen: " + what_failed_});
 }
 
 }  // namespace r2ccl

@@ -54,12 +54,28 @@ void Channel::drop(uint32_t id, bool tell_peer) {
   bury(id);
 }
 
+void Channel::add_to(NicLoad& load) const {
+  if (!active_) return;
+  ++load.active[size_t(active_->local_nic())];
+  for (const auto& path : paths_)
+    if (path->state == PathState::kStandby && path->id() != probation_path_)
+      ++load.behind[size_t(active_->local_nic())][size_t(path->local_nic())];
+}
+
 // Straight rails first, beginning with home; then every cross rail. A standby shares no NIC with the active path
-// unless there is no other way.
+// unless there is no other way. Among NICs that are equally near, the one that would have the least to carry: its own
+// channels, and those that leave the active NIC together with this one.
 bool Channel::candidate(Purpose purpose, uint64_t now, int& local, int& remote) const {
   const int locals = int(core_.devices.size()), remotes = peer_hello_.nics;
-  std::vector<int> order{home_nic_};
-  for (const int nic : core_.backups[size_t(home_nic_)]) order.push_back(nic);
+  std::vector<Backup> order{{home_nic_, -1}};
+  order.insert(order.end(), core_.backups[size_t(home_nic_)].begin(), core_.backups[size_t(home_nic_)].end());
+  const NicLoad load = core_.load();
+  const auto would_carry = [&](int nic) {
+    return load.active[size_t(nic)] + (active_ ? load.behind[size_t(active_->local_nic())][size_t(nic)] : 0);
+  };
+  std::stable_sort(order.begin(), order.end(), [&](const Backup& a, const Backup& b) {
+    return a.distance != b.distance ? a.distance < b.distance : would_carry(a.nic) < would_carry(b.nic);
+  });
   const auto usable = [&](int l, int r, bool disjoint) {
     if (core_.nic_unusable[size_t(l)] || core_.nic_down[size_t(l)] || peer_nic_down_[size_t(r)]) return false;
     if (now < not_before_[size_t(l)][size_t(r)]) return false;
@@ -72,7 +88,7 @@ bool Channel::candidate(Purpose purpose, uint64_t now, int& local, int& remote) 
   };
   for (const bool disjoint : {true, false}) {
     for (int k = 0; k < locals; ++k) {  // straight
-      const int l = order[size_t(k)], r = (peer_home_nic_ + l - home_nic_ + locals * remotes) % remotes;
+      const int l = order[size_t(k)].nic, r = (peer_home_nic_ + l - home_nic_ + locals * remotes) % remotes;
       if (usable(l, r, disjoint)) {
         local = l, remote = r;
         return true;
@@ -80,7 +96,7 @@ bool Channel::candidate(Purpose purpose, uint64_t now, int& local, int& remote) 
     }
     for (int k = 0; k < locals; ++k)  // cross
       for (int j = 0; j < remotes; ++j) {
-        const int l = order[size_t(k)], r = (peer_home_nic_ + j) % remotes;
+        const int l = order[size_t(k)].nic, r = (peer_home_nic_ + j) % remotes;
         if (usable(l, r, disjoint)) {
           local = l, remote = r;
           return true;

@@ -102,6 +102,12 @@ void Service::kick() noexcept {
   [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof one);
 }
 
+NicLoad Service::load() const {
+  NicLoad load;
+  for (const Entry& entry : entries_) entry.channel->add_to(load);
+  return load;
+}
+
 void Service::adopt(std::shared_ptr<Channel> channel) {
   {
     const std::lock_guard lock(mutex_);
