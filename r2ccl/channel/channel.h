@@ -130,8 +130,13 @@ class Channel {
   Request* free_request(uint64_t message);
   void count_progress() { progress_.store(progress_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
   void opened_request() {
+    if (!busy()) quiet_since_progress_ = kNotAsked;  // the time before does not count
     in_use_.store(in_use_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    if (core_.service_idle.load(std::memory_order_relaxed)) core_.kick();
+  }
+  /// A test() that found nothing new; needs the turn. The progress thread keeps the time itself while it polls, so that
+  /// the service thread sleeps while all is well; after some silence it asks for its help, once.
+  void nothing_new() {
+    if (++empty_tests_ % kEmptyTestsPerLook == 0 && core_.resilient()) look_at_silence();
   }
   void finished_request() { in_use_.store(in_use_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed); }
 
@@ -154,6 +159,10 @@ class Channel {
   bool greeted_ = false;
 
  private:
+  static constexpr uint32_t kEmptyTestsPerLook = 8;
+  static constexpr uint64_t kNotAsked = ~uint64_t{0};
+  void look_at_silence();
+
   enum class Phase : uint8_t { kRunning, kFencing, kWaitingForPeer, kChoosing };
   enum class Purpose : uint8_t { kFirst, kStandby, kRescue, kFailback };
 
@@ -195,7 +204,9 @@ class Channel {
 
   // closing (channel.cc)
   Urgency step_after_peer_closed(const Tick& tick);
-  Urgency urgency() const;
+  Urgency urgency(const Tick& tick) const;
+  bool at_home() const { return active_ && active_->local_nic() == home_nic_ && active_->remote_nic() == peer_home_nic_; }
+  bool lacks_standby(const Tick& tick) const;
   void peer_lost(const Tick& tick);
   void step_closing(const Tick& tick);
 
@@ -245,7 +256,11 @@ class Channel {
   health::RailHealth home_rail_;
   uint32_t probation_path_ = 0;
 
-  // watchdog
+  // watchdog; first the progress thread's part
+  uint32_t empty_tests_ = 0;
+  uint64_t quiet_since_progress_ = kNotAsked;  // the count at which it fell silent
+  uint64_t quiet_for_ = 0, quiet_looked_ = 0;
+  std::atomic<uint64_t> asked_at_progress_{kNotAsked};  // the service thread is to watch: nothing has moved since this count
   std::atomic<bool> suspected_{false};
   uint64_t seen_progress_ = 0;
   uint64_t silence_ = 0;

@@ -37,7 +37,6 @@ struct Core {
   std::array<std::atomic<bool>, wire::kMaxNics> nic_unusable{};  ///< a buffer could not be registered on it
   std::string host;
   uint64_t process = 0;
-  std::atomic<bool> service_idle{false};   ///< it looks again only in a while, unless kicked
   std::function<void()> kick;              ///< wakes the service thread; any thread, never blocks
   std::function<NicLoad()> load;           ///< service thread only
 

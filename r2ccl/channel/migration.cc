@@ -11,12 +11,28 @@ namespace {
 
 constexpr uint64_t kFirstProbePauseNs = 8 * kNsPerMs;
 constexpr uint64_t kLongestProbePauseNs = 100 * kNsPerMs;
+constexpr uint64_t kLongestLookNs = kNsPerMs;
 constexpr uint64_t kPromptAnswerNs = 20 * kNsPerMs;
 constexpr uint64_t kSlowPeerNs = 1000 * kNsPerMs;  // silence after which the log says so, once
 
 uint64_t nanoseconds(std::chrono::milliseconds m) { return uint64_t(m.count()) * kNsPerMs; }
 
 }  // namespace
+
+// The progress thread, between two looks of which it may have been off the CPU: capped steps, as on the 'alive' clock.
+void Channel::look_at_silence() {
+  const uint64_t now = now_ns(), progress = progress_.load(std::memory_order_relaxed);
+  if (progress != quiet_since_progress_) {
+    quiet_since_progress_ = progress;
+    quiet_for_ = 0;
+  } else {
+    quiet_for_ += std::min(now - quiet_looked_, kLongestLookNs);
+  }
+  quiet_looked_ = now;
+  if (quiet_for_ < nanoseconds(core_.config.suspect_after) || asked_at_progress_.load(std::memory_order_relaxed) == progress) return;
+  asked_at_progress_.store(progress, std::memory_order_release);
+  core_.kick();
+}
 
 // Silence on the active path leads to a probe, and only a probe's failure, or a QP that stands still while
 // probes pass, to a migration. A stopped or slow peer answers probes: its NIC needs no CPU for that.
@@ -30,7 +46,12 @@ void Channel::step_watchdog(const Tick& tick) {
     return begin_migration(trace::DetectedBy::kCompletion, verbs::describe(active_->last_status), tick);
   }
   const uint64_t progress = progress_.load(std::memory_order_relaxed);
+  if (asked_at_progress_.load(std::memory_order_acquire) == progress && progress != seen_progress_) {
+    seen_progress_ = progress;  // the progress thread has waited for so long already
+    silence_ = nanoseconds(core_.config.suspect_after);
+  }
   if (progress != seen_progress_ || !busy()) {
+    asked_at_progress_.store(kNotAsked, std::memory_order_relaxed);
     if (progress != seen_progress_) stuck_bound_ = 0;
     if (progress != seen_progress_ && silence_ > 0) usual_gap_ = std::max(silence_, usual_gap_ - usual_gap_ / 16);
     seen_progress_ = progress;

@@ -165,17 +165,20 @@ void Channel::on_opened(const wire::Opened& opened, const Tick& tick) {
   path->probe(tick.alive);
 }
 
+// It is time to open one.
+bool Channel::lacks_standby(const Tick& tick) const {
+  return core_.resilient() && phase_ == Phase::kRunning && tick.now >= next_standby_ &&
+         std::none_of(paths_.begin(), paths_.end(), [this](const auto& path) {
+           return path->state == PathState::kStandby && path->id() != probation_path_;
+         });
+}
+
 void Channel::step_opening(const Tick& tick) {
   if (opening_.path == 0) {
-    const bool first = status() == Status::kConnecting;
-    const bool standby = !first && core_.resilient() && phase_ == Phase::kRunning && tick.now >= next_standby_ &&
-                         std::none_of(paths_.begin(), paths_.end(), [this](const auto& p) {
-                           return p->state == PathState::kStandby && p->id() != probation_path_;
-                         });
     int local = 0, remote = 0;
-    if (first) {
+    if (status() == Status::kConnecting) {
       if (candidate(Purpose::kFirst, tick.now, local, remote)) start_opening(Purpose::kFirst, local, remote, tick);
-    } else if (standby) {
+    } else if (lacks_standby(tick)) {
       if (candidate(Purpose::kStandby, tick.now, local, remote))
         start_opening(Purpose::kStandby, local, remote, tick);
       else
@@ -315,7 +318,7 @@ void Channel::on_peer_nic(const wire::Nic& change, const Tick& tick) {
 
 void Channel::step_failback(const Tick& tick) {
   if (phase_ != Phase::kRunning || !active_) return;
-  if (active_->local_nic() == home_nic_ && active_->remote_nic() == peer_home_nic_) return;
+  if (at_home()) return;
   if (Path* path = probation_path_ ? find(probation_path_) : nullptr) {
     const ProbeState probe = path->poll_probe(tick.alive);
     const uint64_t limit = std::max(nanoseconds(core_.config.probe_deadline), 4 * path->probe_slowest());
