@@ -167,7 +167,7 @@ Urgency Channel::step(const Tick& tick) {
   if (status() == Status::kConnecting && tick.now > created_ + nanoseconds(core_.config.connect_bound)) {
     fail(Error{ErrorCode::kSystem, "channel " + std::to_string(number_) + ": no connection to " + peer_name() + " within " +
                                        std::to_string(core_.config.connect_bound.count()) + " ms (R2CC_CONNECT_MS)" +
-                                       (what_failed_.empty() ? "" : "; " + what_failed_)});
+                                       (failures_.empty() ? "" : "; " + what_failed())});
     return Urgency::kBusy;
   }
   if (!greeted_) return Urgency::kBusy;

@@ -197,6 +197,8 @@ class Channel {
   void on_fenced(const wire::Fenced& fenced, const Tick& tick);
   void on_use(const wire::Use& use, const Tick& tick);
   void begin_search(const Tick& tick);
+  void note_failure(const Path& path, const std::string& why);
+  std::string what_failed() const;
   void count_pathless_time(const Tick& tick);
 
   /// Changes the status unless the channel has failed or closed, which is for good.
@@ -252,7 +254,12 @@ class Channel {
   uint64_t first_path_since_ = 0;
   std::array<std::array<uint64_t, wire::kMaxNics>, wire::kMaxNics> not_before_{};  // per rail: when to try again
   std::array<bool, wire::kMaxNics> peer_nic_down_{};
-  std::string what_failed_;  // for the error when no path is left
+  struct Failure {
+    int local, remote;
+    std::string what;
+    uint64_t at;  // now
+  };
+  std::vector<Failure> failures_;  // the last of each rail since traffic flowed; for the error when no path is left
   health::RailHealth home_rail_;
   uint32_t probation_path_ = 0;
 

@@ -11,6 +11,7 @@ namespace {
 
 constexpr uint64_t kFirstProbePauseNs = 8 * kNsPerMs;
 constexpr uint64_t kLongestProbePauseNs = 100 * kNsPerMs;
+constexpr size_t kFailuresTold = 8;
 constexpr uint64_t kLongestLookNs = kNsPerMs;
 constexpr uint64_t kPromptAnswerNs = 20 * kNsPerMs;
 constexpr uint64_t kSlowPeerNs = 1000 * kNsPerMs;  // silence after which the log says so, once
@@ -123,7 +124,7 @@ void Channel::begin_migration(trace::DetectedBy by, const std::string& why, cons
   if (phase_ != Phase::kRunning || !active_ || status() == Status::kFailed) return;
   const bool planned = planned_target != 0;
   if (!planned) {
-    what_failed_ = rail_name(*active_) + ": " + why;
+    note_failure(*active_, why);
     R2_WARN("NET/R2CCL: channel %u: %s failed, detected by %s: %s; moving its traffic", number_, rail_name(*active_).c_str(),
             trace::name(by).data(), why.c_str());
   }
@@ -266,7 +267,7 @@ void Channel::choose_path(const Tick& tick) {
         }
         [[fallthrough]];
       case ProbeState::kFailed:
-        what_failed_ += "; " + rail_name(path) + ": a probe is not answered";
+        note_failure(path, "a probe is not answered");
         not_before_[size_t(path.local_nic())][size_t(path.remote_nic())] = tick.now + nanoseconds(core_.config.fence_bound);
         drop(path.id(), true), --i;
         break;
@@ -283,8 +284,26 @@ void Channel::begin_search(const Tick& tick) {
   searched_at_ = tick.alive;
   // A path that proved itself and then carried nothing was none: the bound goes on.
   const uint64_t progress = progress_.load(std::memory_order_relaxed);
-  if (progress != migrated_at_progress_) no_path_for_ = 0;
+  if (progress != migrated_at_progress_) {
+    no_path_for_ = 0;
+    if (failures_.size() > 1) failures_.erase(failures_.begin(), failures_.end() - 1);  // the last is why we are here
+  }
   migrated_at_progress_ = progress;
+}
+
+void Channel::note_failure(const Path& path, const std::string& why) {
+  std::erase_if(failures_, [&](const Failure& f) { return f.local == path.local_nic() && f.remote == path.remote_nic(); });
+  failures_.push_back({path.local_nic(), path.remote_nic(), rail_name(path) + ": " + why, now_ns()});
+}
+
+std::string Channel::what_failed() const {
+  std::string text;
+  const size_t first = failures_.size() > kFailuresTold ? failures_.size() - kFailuresTold : 0;
+  for (size_t i = first; i < failures_.size(); ++i) {
+    const Failure& failure = failures_[i];
+    text += (text.empty() ? "" : "; ") + failure.what + " (" + std::to_string((now_ns() - failure.at) / kNsPerMs) + " ms ago)";
+  }
+  return text.empty() ? "nothing" : text;
 }
 
 // Of the sender, who searches. A peer that is alive but silent is no failure: while it owes an answer for long, no time counts.
@@ -298,7 +317,7 @@ void Channel::count_pathless_time(const Tick& tick) {
   if (no_path_for_ <= nanoseconds(core_.config.fail_bound)) return;
   fail(Error{ErrorCode::kAllPathsDown, "channel " + std::to_string(number_) + ": no path from " + core_.host + " to " + peer_name() +
                                            " has worked for " + std::to_string(core_.config.fail_bound.count()) +
-                                           " ms (R2CC_FAIL_BOUND_MS); the peer process is alive. Seen: " + what_failed_});
+                                           " ms (R2CC_FAIL_BOUND_MS); the peer process is alive. Seen: " + what_failed()});
 }
 
 void Channel::use(Path& path, const Tick& tick) {
@@ -323,7 +342,7 @@ void Channel::use(Path& path, const Tick& tick) {
   if (first) {
     emit(trace::EventType::kChannelUp, path.local_nic());
     if (!home)
-      R2_WARN("NET/R2CCL: channel %u: its own rail does not work (%s); it starts on %s", number_, what_failed_.c_str(),
+      R2_WARN("NET/R2CCL: channel %u: its own rail does not work (%s); it starts on %s", number_, what_failed().c_str(),
               rail_name(path).c_str());
     if (!home && core_.resilient()) home_rail_.failed(tick.now);
     return;

@@ -262,7 +262,7 @@ void Channel::opening_failed(const std::string& why, const Tick& tick) {
   opening_ = {};
   if (Path* path = find(opening.path)) {
     R2_INFO("NET/R2CCL: channel %u: no path over %s: %s", number_, rail_name(*path).c_str(), why.c_str());
-    what_failed_ = rail_name(*path) + ": " + why;
+    note_failure(*path, why);
     not_before_[size_t(path->local_nic())][size_t(path->remote_nic())] = tick.now + kRetryRailNs;
     drop(path->id(), true);
   }
