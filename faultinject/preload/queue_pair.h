@@ -45,6 +45,9 @@ struct HiddenWc {
   ibv_wc wc{};
 };
 
+// ibv_qp::state is what the program reads, without any lock; libibverbs has copied the real state there.
+inline void show_state(ibv_qp* qp, ibv_qp_state state) { __atomic_store_n(&qp->state, state, __ATOMIC_RELAXED); }
+
 struct QueuePair {
   // What the program sees of its queue pair.
   enum class Life {
