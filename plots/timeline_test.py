@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""timeline.py on stored and on made-up results: pictures come out, whatever is missing in the data, and no text
+"""timeline.py on the reference result of nic_down and on variations of it: pictures come out, whatever is missing in the data, and no text
 of the second panel covers another."""
 
 import copy
@@ -11,7 +11,7 @@ import tempfile
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-SAMPLE = os.path.join(HERE, "testdata", "nic_down")
+SAMPLE = os.path.join(HERE, "..", "results", "reference", "nic_down")
 sys.path.insert(0, HERE)
 
 import style  # noqa: E402

@@ -31,8 +31,10 @@ class QpError : public Fault {
       return;
     }
     std::sort(candidates.begin(), candidates.end(), [](auto* a, auto* b) { return a->index < b->index; });
-    QueuePair* chosen = *std::max_element(candidates.begin(), candidates.end(),
-                                          [](auto* a, auto* b) { return a->last_post_ns < b->last_post_ns; });
+    // By bytes: a queue pair that only carries a heartbeat may well have posted last.
+    QueuePair* chosen = *std::max_element(candidates.begin(), candidates.end(), [](auto* a, auto* b) {
+      return a->bytes_posted != b->bytes_posted ? a->bytes_posted < b->bytes_posted : a->last_post_ns < b->last_post_ns;
+    });
     if (entry().selector == SelectorKind::kRandom)
       chosen = candidates[context.choice(*this, *candidates[0]) % candidates.size()];
     strike_once(context, *chosen, now);

@@ -41,15 +41,15 @@ TEST_F(QpErrorTest, the_peer_is_not_touched_and_runs_into_its_own_retries) {
   EXPECT_FALSE(witnessed(id, Effect::kQpToErr, "node1"));
 }
 
-TEST_F(QpErrorTest, strikes_the_queue_pair_with_the_latest_traffic) {
+TEST_F(QpErrorTest, strikes_the_queue_pair_with_the_most_traffic) {
   const uint32_t id = arm("{target: node0/nic0, kind: qp_error}");
   start();
   a->make_qp(), b->make_qp();
   ASSERT_NO_FATAL_FAILURE(connect(*a, 1, *b, 1));
-  a->must("post 0 write 1 8 0");
-  ASSERT_EQ(a->poll(0, 1, 5000).size(), 1u);
-  a->must("post 1 write 1 8 0");
+  a->must("post 1 write 1 4096 0");
   ASSERT_EQ(a->poll(1, 1, 5000).size(), 1u);
+  a->must("post 0 write 1 8 0");  // a heartbeat, and the latest post
+  ASSERT_EQ(a->poll(0, 1, 5000).size(), 1u);
   board.fire(id);
   ASSERT_TRUE(took_effect_within(id, 5000));
   EXPECT_EQ(a->qp_state(0), kRts);

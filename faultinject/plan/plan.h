@@ -25,7 +25,7 @@ const std::vector<std::string>& fault_kind_names();                  // in the o
 // Which queue pairs of a NIC, for the faults that strike queue pairs (qp_error, ack_lost, noop).
 struct QpSelector {
   enum class Kind : uint32_t {
-    kBusiest,  // the one with the most recent post; with no post yet, the next one that posts
+    kBusiest,  // the one that has posted the most bytes since the fault was armed; with no post yet, the next one that posts
     kAll,
     kRandom,  // one of those with traffic, from the seed
     kIndex,   // the index-th RC queue pair created on that NIC in that process, from 0

@@ -218,7 +218,7 @@ int Context::query_qp(ibv_qp* pointer, ibv_qp_attr* attributes, int mask, ibv_qp
   if (qp != nullptr && qp->life == QueuePair::Life::kCut) {
     attributes->qp_state = IBV_QPS_RTS;
     attributes->cur_qp_state = IBV_QPS_RTS;
-    pointer->state = IBV_QPS_RTS;  // libibverbs has copied the real state there
+    show_state(pointer, IBV_QPS_RTS);
   }
   return rc;
 }
@@ -244,7 +244,7 @@ bool Context::cut(QueuePair& qp, Fault& fault, uint64_t now, Effect effect) {
     set_life(qp, QueuePair::Life::kWhole);
     return false;
   }
-  qp.qp->state = IBV_QPS_RTS;  // libibverbs noted ERR in a field that the program may read
+  show_state(qp.qp, IBV_QPS_RTS);
   took_effect(fault.entry(), before);
   witness(fault, effect, qp.qp->qp_num, 0, before);
   qp.cut_ns = before;
@@ -286,7 +286,7 @@ bool Context::lose_ack(QueuePair& qp, Fault& fault, ibv_wc& wc, uint64_t now, bo
     witness(fault, Effect::kWcRewritten, qp.qp->qp_num, wc.status, before);
     return true;
   }
-  qp.qp->state = IBV_QPS_RTS;
+  show_state(qp.qp, IBV_QPS_RTS);
   set_life(qp, QueuePair::Life::kCut);
   qp.cut_ns = now;
   due_at(qp, now + qp.retry_window_ns());

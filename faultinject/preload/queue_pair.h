@@ -45,6 +45,9 @@ struct HiddenWc {
   ibv_wc wc{};
 };
 
+// ibv_qp::state is what the program reads, without any lock; libibverbs has copied the real state there.
+inline void show_state(ibv_qp* qp, ibv_qp_state state) { __atomic_store_n(&qp->state, state, __ATOMIC_RELAXED); }
+
 struct QueuePair {
   // What the program sees of its queue pair.
   enum class Life {
@@ -68,7 +71,7 @@ struct QueuePair {
 
   std::deque<Sent> sent;  // known only from when tracking began
   std::deque<HeldWr> held;
-  uint64_t posts = 0, last_post_ns = 0;
+  uint64_t posts = 0, bytes_posted = 0, last_post_ns = 0;  // known only from when tracking began
 
   Life life = Life::kWhole;
   uint32_t fault_id = 0;       // what cut it

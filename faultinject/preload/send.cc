@@ -77,6 +77,7 @@ int Context::post_send(ibv_qp* pointer, ibv_send_wr* wr, ibv_send_wr** bad) {
     }
   }
   qp.posts += wrs;
+  qp.bytes_posted += bytes;
   qp.last_post_ns = now;
   if (qp.life == QueuePair::Life::kCut && !qp.posted_since_cut && wr != nullptr) {
     qp.posted_since_cut = true;

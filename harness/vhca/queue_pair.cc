@@ -244,6 +244,9 @@ ibv_qp* create_qp(ibv_pd* ibpd, ibv_qp_init_attr* init) {
   return qp.release();
 }
 
+// Programs may look at ibv_qp::state, and several threads may change it.
+static void show_state(ibv_qp& ibqp, ibv_qp_state state) { __atomic_store_n(&ibqp.state, state, __ATOMIC_RELAXED); }
+
 int modify_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask) {
   Qp& qp = qp_of(ibqp);
   Runtime& runtime = *qp.owner->runtime;
@@ -266,7 +269,7 @@ int modify_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask) {
     std::uint32_t expected = from;
     qp.shared->state.compare_exchange_strong(expected, to);
   }
-  ibqp->state = static_cast<ibv_qp_state>(qp.state());
+  show_state(*ibqp, static_cast<ibv_qp_state>(qp.state()));
   return 0;
 }
 
@@ -276,7 +279,7 @@ int query_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int, ibv_qp_init_attr* init) {
   attr->qp_state = attr->cur_qp_state = static_cast<ibv_qp_state>(qp.state());
   attr->cap = qp.init.cap;
   attr->path_mig_state = IBV_MIG_MIGRATED;
-  ibqp->state = attr->qp_state;
+  show_state(*ibqp, attr->qp_state);
   *init = qp.init;
   init->send_cq = qp.send_cq;
   init->recv_cq = qp.recv_cq;

@@ -167,7 +167,7 @@ Urgency Channel::step(const Tick& tick) {
   if (status() == Status::kConnecting && tick.now > created_ + nanoseconds(core_.config.connect_bound)) {
     fail(Error{ErrorCode::kSystem, "channel " + std::to_string(number_) + ": no connection to " + peer_name() + " within " +
                                        std::to_string(core_.config.connect_bound.count()) + " ms (R2CC_CONNECT_MS)" +
-                                       (what_failed_.empty() ? "" : "; " + what_failed_)});
+                                       (failures_.empty() ? "" : "; " + what_failed())});
     return Urgency::kBusy;
   }
   if (!greeted_) return Urgency::kBusy;
@@ -184,16 +184,16 @@ Urgency Channel::step(const Tick& tick) {
     if (sender_) step_failback(tick);
     dig_one_grave(tick);
   }
-  return urgency();
+  return urgency(tick);
 }
 
-Urgency Channel::urgency() const {
+Urgency Channel::urgency(const Tick& tick) const {
   const bool probing = std::any_of(paths_.begin(), paths_.end(),
                                    [](const auto& path) { return path->probe_state() == ProbeState::kWaiting; });
   if (phase_ == Phase::kFencing || (phase_ == Phase::kChoosing && probing)) return Urgency::kHot;
   if (phase_ == Phase::kChoosing || probing) return Urgency::kWatching;
-  return busy() || phase_ != Phase::kRunning || opening_.path != 0 || probation_path_ != 0 || !buried_.empty() ||
-                 status() == Status::kConnecting
+  return asked_at_progress_.load(std::memory_order_relaxed) != kNotAsked || phase_ != Phase::kRunning || opening_.path != 0 || probation_path_ != 0 || !buried_.empty() ||
+                 status() == Status::kConnecting || (sender_ && (!at_home() || lacks_standby(tick)))
              ? Urgency::kBusy
              : Urgency::kIdle;
 }

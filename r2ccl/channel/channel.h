@@ -88,6 +88,8 @@ class Channel {
   Urgency step(const Tick& tick);
   /// A local NIC changed. Active paths on a dead one are left at once.
   void nic_changed(int nic, bool up, const Tick& tick);
+  /// Counts itself in.
+  void add_to(NicLoad& load) const;
   /// True when nothing of it is left but the memory.
   bool finished() const { return finished_; }
   bool busy() const { return in_use_.load(std::memory_order_relaxed) > 0; }
@@ -128,8 +130,13 @@ class Channel {
   Request* free_request(uint64_t message);
   void count_progress() { progress_.store(progress_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
   void opened_request() {
+    if (!busy()) quiet_since_progress_ = kNotAsked;  // the time before does not count
     in_use_.store(in_use_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    if (core_.service_idle.load(std::memory_order_relaxed)) core_.kick();
+  }
+  /// A test() that found nothing new; needs the turn. The progress thread keeps the time itself while it polls, so that
+  /// the service thread sleeps while all is well; after some silence it asks for its help, once.
+  void nothing_new() {
+    if (++empty_tests_ % kEmptyTestsPerLook == 0 && core_.resilient()) look_at_silence();
   }
   void finished_request() { in_use_.store(in_use_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed); }
 
@@ -152,6 +159,10 @@ class Channel {
   bool greeted_ = false;
 
  private:
+  static constexpr uint32_t kEmptyTestsPerLook = 8;
+  static constexpr uint64_t kNotAsked = ~uint64_t{0};
+  void look_at_silence();
+
   enum class Phase : uint8_t { kRunning, kFencing, kWaitingForPeer, kChoosing };
   enum class Purpose : uint8_t { kFirst, kStandby, kRescue, kFailback };
 
@@ -185,14 +196,19 @@ class Channel {
   void on_migrate(const wire::Migrate& migrate, const Tick& tick);
   void on_fenced(const wire::Fenced& fenced, const Tick& tick);
   void on_use(const wire::Use& use, const Tick& tick);
-  void all_paths_down(const Tick& tick);
+  void begin_search(const Tick& tick);
+  void note_failure(const Path& path, const std::string& why);
+  std::string what_failed() const;
+  void count_pathless_time(const Tick& tick);
 
   /// Changes the status unless the channel has failed or closed, which is for good.
   bool advance(Status to);
 
   // closing (channel.cc)
   Urgency step_after_peer_closed(const Tick& tick);
-  Urgency urgency() const;
+  Urgency urgency(const Tick& tick) const;
+  bool at_home() const { return active_ && active_->local_nic() == home_nic_ && active_->remote_nic() == peer_home_nic_; }
+  bool lacks_standby(const Tick& tick) const;
   void peer_lost(const Tick& tick);
   void step_closing(const Tick& tick);
 
@@ -238,11 +254,20 @@ class Channel {
   uint64_t first_path_since_ = 0;
   std::array<std::array<uint64_t, wire::kMaxNics>, wire::kMaxNics> not_before_{};  // per rail: when to try again
   std::array<bool, wire::kMaxNics> peer_nic_down_{};
-  std::string what_failed_;  // for the error when no path is left
+  struct Failure {
+    int local, remote;
+    std::string what;
+    uint64_t at;  // now
+  };
+  std::vector<Failure> failures_;  // the last of each rail since traffic flowed; for the error when no path is left
   health::RailHealth home_rail_;
   uint32_t probation_path_ = 0;
 
-  // watchdog
+  // watchdog; first the progress thread's part
+  uint32_t empty_tests_ = 0;
+  uint64_t quiet_since_progress_ = kNotAsked;  // the count at which it fell silent
+  uint64_t quiet_for_ = 0, quiet_looked_ = 0;
+  std::atomic<uint64_t> asked_at_progress_{kNotAsked};  // the service thread is to watch: nothing has moved since this count
   std::atomic<bool> suspected_{false};
   uint64_t seen_progress_ = 0;
   uint64_t silence_ = 0;
@@ -263,7 +288,9 @@ class Channel {
   wire::Fenced peer_ledger_{};
   uint64_t migration_started_ = 0;  // now
   uint64_t phase_since_ = 0;        // alive
-  uint64_t no_path_since_ = 0;      // alive; accrues while no path could be had
+  uint64_t no_path_for_ = 0;        // alive; accrues while no path can be had that carries anything
+  uint64_t searched_at_ = 0;        // alive; when it last did
+  uint64_t migrated_at_progress_ = 0;
   int left_nic_ = 0;
 };
 

@@ -16,16 +16,29 @@
 
 namespace r2ccl {
 
+/// Another NIC that can take over, and how far it is: equal numbers are equally good.
+struct Backup {
+  int nic;
+  int distance;
+};
+
+/// How the process's channels lie on its NICs at one moment.
+struct NicLoad {
+  std::array<int, wire::kMaxNics> active{};  ///< channels that use the NIC
+  /// [a][s]: channels that use NIC a and would go to NIC s.
+  std::array<std::array<int, wire::kMaxNics>, wire::kMaxNics> behind{};
+};
+
 struct Core {
   Config config;
   std::vector<verbs::Device> devices;      ///< at most wire::kMaxNics
-  std::vector<std::vector<int>> backups;   ///< per NIC: the others, nearest first
+  std::vector<std::vector<Backup>> backups;  ///< per NIC: the others, nearest first
   std::array<bool, wire::kMaxNics> nic_down{};  ///< the port has said so; service thread only
   std::array<std::atomic<bool>, wire::kMaxNics> nic_unusable{};  ///< a buffer could not be registered on it
   std::string host;
   uint64_t process = 0;
-  std::atomic<bool> service_idle{false};   ///< it looks again only in a while, unless kicked
   std::function<void()> kick;              ///< wakes the service thread; any thread, never blocks
+  std::function<NicLoad()> load;           ///< service thread only
 
   bool resilient() const { return config.mode != Mode::kBaseline; }
   bool strict_ack() const { return resilient() && config.strict_ack; }

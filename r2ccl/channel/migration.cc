@@ -11,11 +11,29 @@ namespace {
 
 constexpr uint64_t kFirstProbePauseNs = 8 * kNsPerMs;
 constexpr uint64_t kLongestProbePauseNs = 100 * kNsPerMs;
+constexpr size_t kFailuresTold = 8;
+constexpr uint64_t kLongestLookNs = kNsPerMs;
+constexpr uint64_t kPromptAnswerNs = 20 * kNsPerMs;
 constexpr uint64_t kSlowPeerNs = 1000 * kNsPerMs;  // silence after which the log says so, once
 
 uint64_t nanoseconds(std::chrono::milliseconds m) { return uint64_t(m.count()) * kNsPerMs; }
 
 }  // namespace
+
+// The progress thread, between two looks of which it may have been off the CPU: capped steps, as on the 'alive' clock.
+void Channel::look_at_silence() {
+  const uint64_t now = now_ns(), progress = progress_.load(std::memory_order_relaxed);
+  if (progress != quiet_since_progress_) {
+    quiet_since_progress_ = progress;
+    quiet_for_ = 0;
+  } else {
+    quiet_for_ += std::min(now - quiet_looked_, kLongestLookNs);
+  }
+  quiet_looked_ = now;
+  if (quiet_for_ < nanoseconds(core_.config.suspect_after) || asked_at_progress_.load(std::memory_order_relaxed) == progress) return;
+  asked_at_progress_.store(progress, std::memory_order_release);
+  core_.kick();
+}
 
 // Silence on the active path leads to a probe, and only a probe's failure, or a QP that stands still while
 // probes pass, to a migration. A stopped or slow peer answers probes: its NIC needs no CPU for that.
@@ -29,7 +47,12 @@ void Channel::step_watchdog(const Tick& tick) {
     return begin_migration(trace::DetectedBy::kCompletion, verbs::describe(active_->last_status), tick);
   }
   const uint64_t progress = progress_.load(std::memory_order_relaxed);
+  if (asked_at_progress_.load(std::memory_order_acquire) == progress && progress != seen_progress_) {
+    seen_progress_ = progress;  // the progress thread has waited for so long already
+    silence_ = nanoseconds(core_.config.suspect_after);
+  }
   if (progress != seen_progress_ || !busy()) {
+    asked_at_progress_.store(kNotAsked, std::memory_order_relaxed);
     if (progress != seen_progress_) stuck_bound_ = 0;
     if (progress != seen_progress_ && silence_ > 0) usual_gap_ = std::max(silence_, usual_gap_ - usual_gap_ / 16);
     seen_progress_ = progress;
@@ -101,7 +124,7 @@ void Channel::begin_migration(trace::DetectedBy by, const std::string& why, cons
   if (phase_ != Phase::kRunning || !active_ || status() == Status::kFailed) return;
   const bool planned = planned_target != 0;
   if (!planned) {
-    what_failed_ = rail_name(*active_) + ": " + why;
+    note_failure(*active_, why);
     R2_WARN("NET/R2CCL: channel %u: %s failed, detected by %s: %s; moving its traffic", number_, rail_name(*active_).c_str(),
             trace::name(by).data(), why.c_str());
   }
@@ -119,7 +142,7 @@ void Channel::start_fence(trace::DetectedBy by, bool planned, const Tick& tick, 
   phase_since_ = tick.alive;
   migration_started_ = tick.now;
   own_fenced_ = peer_fenced_ = false;
-  no_path_since_ = 0;
+  begin_search(tick);
   fencing_path_ = path.id();
   left_nic_ = path.local_nic();
   emit(trace::EventType::kFenceStarted, path.local_nic(), uint64_t(by), path.id(), planned);
@@ -167,6 +190,7 @@ void Channel::step_migration(const Tick& tick) {
     }
   }
   if (phase_ == Phase::kChoosing) choose_path(tick);
+  if (phase_ != Phase::kRunning && sender_) count_pathless_time(tick);
 }
 
 void Channel::fence_done(const Tick& tick) {
@@ -200,7 +224,7 @@ void Channel::on_migrate(const wire::Migrate& migrate, const Tick& tick) {
   fencing_path_ = migrate.path;
   migration_started_ = tick.now;
   peer_fenced_ = false;
-  no_path_since_ = 0;
+  begin_search(tick);
   fence_done(tick);
 }
 
@@ -243,7 +267,7 @@ void Channel::choose_path(const Tick& tick) {
         }
         [[fallthrough]];
       case ProbeState::kFailed:
-        what_failed_ += "; " + rail_name(path) + ": a probe is not answered";
+        note_failure(path, "a probe is not answered");
         not_before_[size_t(path.local_nic())][size_t(path.remote_nic())] = tick.now + nanoseconds(core_.config.fence_bound);
         drop(path.id(), true), --i;
         break;
@@ -254,10 +278,46 @@ void Channel::choose_path(const Tick& tick) {
     int local = 0, remote = 0;
     if (candidate(Purpose::kRescue, tick.now, local, remote)) start_opening(Purpose::kRescue, local, remote, tick);
   }
-  // A peer that is alive but silent is no failure: the bound runs only while we are the ones who search.
-  if (opening_.path == 0 || !opening_.waiting_for_peer) no_path_since_ += std::min<uint64_t>(tick.alive - phase_since_, kNsPerMs * 2);
-  phase_since_ = tick.alive;
-  if (no_path_since_ > nanoseconds(core_.config.fail_bound)) all_paths_down(tick);
+}
+
+void Channel::begin_search(const Tick& tick) {
+  searched_at_ = tick.alive;
+  // A path that proved itself and then carried nothing was none: the bound goes on.
+  const uint64_t progress = progress_.load(std::memory_order_relaxed);
+  if (progress != migrated_at_progress_) {
+    no_path_for_ = 0;
+    if (failures_.size() > 1) failures_.erase(failures_.begin(), failures_.end() - 1);  // the last is why we are here
+  }
+  migrated_at_progress_ = progress;
+}
+
+void Channel::note_failure(const Path& path, const std::string& why) {
+  std::erase_if(failures_, [&](const Failure& f) { return f.local == path.local_nic() && f.remote == path.remote_nic(); });
+  failures_.push_back({path.local_nic(), path.remote_nic(), rail_name(path) + ": " + why, now_ns()});
+}
+
+std::string Channel::what_failed() const {
+  std::string text;
+  const size_t first = failures_.size() > kFailuresTold ? failures_.size() - kFailuresTold : 0;
+  for (size_t i = first; i < failures_.size(); ++i) {
+    const Failure& failure = failures_[i];
+    text += (text.empty() ? "" : "; ") + failure.what + " (" + std::to_string((now_ns() - failure.at) / kNsPerMs) + " ms ago)";
+  }
+  return text.empty() ? "nothing" : text;
+}
+
+// Of the sender, who searches. A peer that is alive but silent is no failure: while it owes an answer for long, no time counts.
+void Channel::count_pathless_time(const Tick& tick) {
+  const uint64_t step = tick.alive - searched_at_;
+  searched_at_ = tick.alive;
+  const Path* path = opening_.path != 0 ? find(opening_.path) : nullptr;
+  const bool peer_owes = phase_ == Phase::kWaitingForPeer ||
+                         (path && opening_.waiting_for_peer && tick.alive - path->since > kPromptAnswerNs);
+  if (!peer_owes) no_path_for_ += step;
+  if (no_path_for_ <= nanoseconds(core_.config.fail_bound)) return;
+  fail(Error{ErrorCode::kAllPathsDown, "channel " + std::to_string(number_) + ": no path from " + core_.host + " to " + peer_name() +
+                                           " has worked for " + std::to_string(core_.config.fail_bound.count()) +
+                                           " ms (R2CC_FAIL_BOUND_MS); the peer process is alive. Seen: " + what_failed()});
 }
 
 void Channel::use(Path& path, const Tick& tick) {
@@ -282,7 +342,7 @@ void Channel::use(Path& path, const Tick& tick) {
   if (first) {
     emit(trace::EventType::kChannelUp, path.local_nic());
     if (!home)
-      R2_WARN("NET/R2CCL: channel %u: its own rail does not work (%s); it starts on %s", number_, what_failed_.c_str(),
+      R2_WARN("NET/R2CCL: channel %u: its own rail does not work (%s); it starts on %s", number_, what_failed().c_str(),
               rail_name(path).c_str());
     if (!home && core_.resilient()) home_rail_.failed(tick.now);
     return;
@@ -310,12 +370,6 @@ void Channel::on_use(const wire::Use& message, const Tick& tick) {
   fencing_path_ = message.path;
   send(wire::Type::kMigrate, wire::Migrate{epoch_, message.path, uint32_t(trace::DetectedBy::kPeer), 0});
   fence_done(tick);
-}
-
-void Channel::all_paths_down(const Tick& /*tick*/) {
-  fail(Error{ErrorCode::kAllPathsDown, "channel " + std::to_string(number_) + ": no path from " + core_.host + " to " + peer_name() +
-                                           " has worked for " + std::to_string(core_.config.fail_bound.count()) +
-                                           " ms (R2CC_FAIL_BOUND_MS); the peer process is alive. Seen: " + what_failed_});
 }
 
 }  // namespace r2ccl

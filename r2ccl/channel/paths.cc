@@ -54,12 +54,28 @@ void Channel::drop(uint32_t id, bool tell_peer) {
   bury(id);
 }
 
+void Channel::add_to(NicLoad& load) const {
+  if (!active_) return;
+  ++load.active[size_t(active_->local_nic())];
+  for (const auto& path : paths_)
+    if (path->state == PathState::kStandby && path->id() != probation_path_)
+      ++load.behind[size_t(active_->local_nic())][size_t(path->local_nic())];
+}
+
 // Straight rails first, beginning with home; then every cross rail. A standby shares no NIC with the active path
-// unless there is no other way.
+// unless there is no other way. Among NICs that are equally near, the one that would have the least to carry: its own
+// channels, and those that leave the active NIC together with this one.
 bool Channel::candidate(Purpose purpose, uint64_t now, int& local, int& remote) const {
   const int locals = int(core_.devices.size()), remotes = peer_hello_.nics;
-  std::vector<int> order{home_nic_};
-  for (const int nic : core_.backups[size_t(home_nic_)]) order.push_back(nic);
+  std::vector<Backup> order{{home_nic_, -1}};
+  order.insert(order.end(), core_.backups[size_t(home_nic_)].begin(), core_.backups[size_t(home_nic_)].end());
+  const NicLoad load = core_.load();
+  const auto would_carry = [&](int nic) {
+    return load.active[size_t(nic)] + (active_ ? load.behind[size_t(active_->local_nic())][size_t(nic)] : 0);
+  };
+  std::stable_sort(order.begin(), order.end(), [&](const Backup& a, const Backup& b) {
+    return a.distance != b.distance ? a.distance < b.distance : would_carry(a.nic) < would_carry(b.nic);
+  });
   const auto usable = [&](int l, int r, bool disjoint) {
     if (core_.nic_unusable[size_t(l)] || core_.nic_down[size_t(l)] || peer_nic_down_[size_t(r)]) return false;
     if (now < not_before_[size_t(l)][size_t(r)]) return false;
@@ -72,7 +88,7 @@ bool Channel::candidate(Purpose purpose, uint64_t now, int& local, int& remote) 
   };
   for (const bool disjoint : {true, false}) {
     for (int k = 0; k < locals; ++k) {  // straight
-      const int l = order[size_t(k)], r = (peer_home_nic_ + l - home_nic_ + locals * remotes) % remotes;
+      const int l = order[size_t(k)].nic, r = (peer_home_nic_ + l - home_nic_ + locals * remotes) % remotes;
       if (usable(l, r, disjoint)) {
         local = l, remote = r;
         return true;
@@ -80,7 +96,7 @@ bool Channel::candidate(Purpose purpose, uint64_t now, int& local, int& remote) 
     }
     for (int k = 0; k < locals; ++k)  // cross
       for (int j = 0; j < remotes; ++j) {
-        const int l = order[size_t(k)], r = (peer_home_nic_ + j) % remotes;
+        const int l = order[size_t(k)].nic, r = (peer_home_nic_ + j) % remotes;
         if (usable(l, r, disjoint)) {
           local = l, remote = r;
           return true;
@@ -149,17 +165,20 @@ void Channel::on_opened(const wire::Opened& opened, const Tick& tick) {
   path->probe(tick.alive);
 }
 
+// It is time to open one.
+bool Channel::lacks_standby(const Tick& tick) const {
+  return core_.resilient() && phase_ == Phase::kRunning && tick.now >= next_standby_ &&
+         std::none_of(paths_.begin(), paths_.end(), [this](const auto& path) {
+           return path->state == PathState::kStandby && path->id() != probation_path_;
+         });
+}
+
 void Channel::step_opening(const Tick& tick) {
   if (opening_.path == 0) {
-    const bool first = status() == Status::kConnecting;
-    const bool standby = !first && core_.resilient() && phase_ == Phase::kRunning && tick.now >= next_standby_ &&
-                         std::none_of(paths_.begin(), paths_.end(), [this](const auto& p) {
-                           return p->state == PathState::kStandby && p->id() != probation_path_;
-                         });
     int local = 0, remote = 0;
-    if (first) {
+    if (status() == Status::kConnecting) {
       if (candidate(Purpose::kFirst, tick.now, local, remote)) start_opening(Purpose::kFirst, local, remote, tick);
-    } else if (standby) {
+    } else if (lacks_standby(tick)) {
       if (candidate(Purpose::kStandby, tick.now, local, remote))
         start_opening(Purpose::kStandby, local, remote, tick);
       else
@@ -243,7 +262,7 @@ void Channel::opening_failed(const std::string& why, const Tick& tick) {
   opening_ = {};
   if (Path* path = find(opening.path)) {
     R2_INFO("NET/R2CCL: channel %u: no path over %s: %s", number_, rail_name(*path).c_str(), why.c_str());
-    what_failed_ = rail_name(*path) + ": " + why;
+    note_failure(*path, why);
     not_before_[size_t(path->local_nic())][size_t(path->remote_nic())] = tick.now + kRetryRailNs;
     drop(path->id(), true);
   }
@@ -299,7 +318,7 @@ void Channel::on_peer_nic(const wire::Nic& change, const Tick& tick) {
 
 void Channel::step_failback(const Tick& tick) {
   if (phase_ != Phase::kRunning || !active_) return;
-  if (active_->local_nic() == home_nic_ && active_->remote_nic() == peer_home_nic_) return;
+  if (at_home()) return;
   if (Path* path = probation_path_ ? find(probation_path_) : nullptr) {
     const ProbeState probe = path->poll_probe(tick.alive);
     const uint64_t limit = std::max(nanoseconds(core_.config.probe_deadline), 4 * path->probe_slowest());

@@ -115,6 +115,7 @@ Result<TestOutcome> Receiver::test(Request& request) {
     if (before == Status::kReady && active()) drain(*active());
     if (!ledger_.complete(request.message)) {
       if (status() == Status::kFailed) return error();
+      nothing_new();
       return TestOutcome{};
     }
   }

@@ -73,7 +73,11 @@ class Runtime final : public Net {
     std::vector<std::string> names;
     for (const auto& device : core.devices) names.push_back(device.name());
     runtime->topology_.emplace(topology::Topology::of_machine(names));
-    for (int nic = 0; nic < int(names.size()); ++nic) core.backups.push_back(runtime->topology_->backup_order(nic));
+    for (int nic = 0; nic < int(names.size()); ++nic) {
+      core.backups.emplace_back();
+      for (const int other : runtime->topology_->backup_order(nic))
+        core.backups.back().push_back({other, int(runtime->topology_->between(nic, other))});
+    }
     char host[64] = "";
     gethostname(host, sizeof host - 1);
     // Ranks that share a host but not a node are told apart by what their fabric calls them.
@@ -81,6 +85,7 @@ class Runtime final : public Net {
     core.host = node && *node ? node : host;
     randombytes_buf(&core.process, sizeof core.process);
     core.kick = [service = &runtime->service_] { service->kick(); };
+    core.load = [service = &runtime->service_] { return service->load(); };
     if (auto started = runtime->service_.start(); !started) return started.error();
     R2_INFO("NET/R2CCL: mode %s, %zu NICs, strict acknowledgement %s", name(core.config.mode), core.devices.size(),
             core.strict_ack() ? "on" : "off");

@@ -112,6 +112,7 @@ Result<TestOutcome> Sender::test(Request& request) {
   }
   if (!ledger_.done(request.message, strict)) {
     if (status() == Status::kFailed) return error();
+    nothing_new();
     return TestOutcome{};
   }
   request.in_use = false;

@@ -30,8 +30,6 @@ constexpr uint64_t kHelloBoundNs = 10'000 * kNsPerMs;
 constexpr uint64_t kPortLookNs = 500 * kNsPerMs;
 constexpr size_t kHelloFrameBytes = 32 + sizeof(wire::Hello);
 constexpr size_t kMostPending = 4096;
-// Between two collectives nothing is open; the watch goes on for a while.
-constexpr uint64_t kStayAwakeNs = 200 * kNsPerMs;
 constexpr long kHotPauseNs = 20'000;
 
 // epoll data: small numbers are ours, the rest are descriptors shifted past them.
@@ -102,6 +100,12 @@ void Service::kick() noexcept {
   [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof one);
 }
 
+NicLoad Service::load() const {
+  NicLoad load;
+  for (const Entry& entry : entries_) entry.channel->add_to(load);
+  return load;
+}
+
 void Service::adopt(std::shared_ptr<Channel> channel) {
   {
     const std::lock_guard lock(mutex_);
@@ -151,7 +155,6 @@ void Service::run() {
   prctl(PR_SET_TIMERSLACK, 1000UL);
   ask_for_short_slices();
   uint64_t last = now_ns();
-  uint64_t last_busy = last;
   Urgency urgency = Urgency::kBusy;
   while (!stopping_.load(std::memory_order_acquire)) {
     epoll_event events[64];
@@ -179,9 +182,6 @@ void Service::run() {
     if (!pending_.empty()) greet(now);
     look_at_downed_ports(tick);
     urgency = step_channels(tick);
-    if (urgency > Urgency::kIdle) last_busy = now;
-    if (urgency == Urgency::kIdle && now - last_busy < kStayAwakeNs) urgency = Urgency::kBusy;
-    core_.service_idle.store(urgency == Urgency::kIdle, std::memory_order_relaxed);
     if (!pending_.empty()) urgency = std::max(urgency, Urgency::kWatching);
     if (urgency == Urgency::kHot && count <= 0) {
       const timespec pause{0, kHotPauseNs};

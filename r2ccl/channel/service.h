@@ -37,6 +37,8 @@ class Service {
   void stop();
   /// Any thread; never blocks.
   void kick() noexcept;
+  /// Service thread only.
+  NicLoad load() const;
   /// Any thread: the service thread takes care of the channel from now on.
   void adopt(std::shared_ptr<Channel> channel);
   /// Where peers connect to; made on the first call.

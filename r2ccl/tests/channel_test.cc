@@ -1,123 +1,13 @@
 // Channels between two processes on the virtual fabric: every byte arrives, ends are clean, and what cannot work
 // is refused with a sentence. Faults are the business of the scenarios (harness/tests).
-#include <cstring>
 #include <vector>
 
-#include "r2ccl/tests/two_processes.h"
+#include "r2ccl/tests/traffic.h"
 
 namespace r2ccl {
 namespace {
 
 using namespace testing_support;
-
-Net* net() {
-  auto result = Net::acquire(nullptr);
-  EXPECT_TRUE(result.ok()) << (result.ok() ? "" : result.error().message);
-  return result.ok() ? *result : nullptr;
-}
-
-uint8_t pattern(uint64_t message, size_t i) { return uint8_t(message * 131 + i * 7 + (i >> 8)); }
-
-size_t size_of_message(uint64_t message, size_t largest) {
-  static constexpr size_t kSizes[] = {0, 1, 8, 127, 128, 4096, 65537, 524288, 1048576};
-  return std::min(kSizes[message % std::size(kSizes)], largest);
-}
-
-Channel* accept_one(Net& net, int device, const Link& link, Listener*& listener) {
-  std::array<std::byte, kHandleBytes> handle{};
-  auto listening = net.listen(device, handle.data());
-  EXPECT_TRUE(listening.ok());
-  listener = *listening;
-  link.send(handle.data(), handle.size());
-  return until_ready([&] { return net.accept(listener); });
-}
-
-Channel* connect_one(Net& net, int device, const Link& link) {
-  std::array<std::byte, kHandleBytes> handle{};
-  EXPECT_TRUE(link.receive(handle.data(), handle.size()));
-  return until_ready([&] { return net.connect(device, handle.data()); });
-}
-
-constexpr size_t kLargest = 1 << 20;
-constexpr int kOpen = 8;  // messages in flight
-
-void receive_all(const Link& link, uint64_t messages) {
-  Net* n = net();
-  Listener* listener = nullptr;
-  Channel* channel = accept_one(*n, 0, link, listener);
-  ASSERT_NE(channel, nullptr);
-  std::vector<uint8_t> buffer(kOpen * kLargest);
-  auto reg = n->reg(channel, buffer.data(), buffer.size());
-  ASSERT_TRUE(reg.ok());
-  std::vector<Request*> open(kOpen, nullptr);
-  uint64_t posted = 0, done = 0;
-  while (done < messages) {
-    if (posted < messages && posted < done + kOpen) {
-      uint8_t* slot = buffer.data() + posted % kOpen * kLargest;
-      std::memset(slot, 0xee, kLargest);
-      auto request = n->irecv(channel, slot, kLargest, *reg);
-      ASSERT_TRUE(request.ok()) << request.error().message;
-      if (*request) open[posted++ % kOpen] = *request;
-    }
-    if (done < posted) {
-      auto outcome = n->test(open[done % kOpen]);
-      ASSERT_TRUE(outcome.ok()) << outcome.error().message;
-      if (outcome->done) {
-        const size_t wanted = size_of_message(done, kLargest);
-        ASSERT_EQ(outcome->bytes, wanted) << "message " << done;
-        const uint8_t* slot = buffer.data() + done % kOpen * kLargest;
-        for (size_t i = 0; i < wanted; ++i) ASSERT_EQ(slot[i], pattern(done, i)) << "message " << done << " byte " << i;
-        if (wanted < kLargest) {
-          ASSERT_EQ(slot[wanted], 0xee) << "written beyond message " << done;
-        }
-        ++done;
-      }
-    }
-  }
-  ASSERT_TRUE(n->dereg(channel, *reg).ok());
-  EXPECT_TRUE(n->close(channel).ok());
-  EXPECT_TRUE(n->close(listener).ok());
-}
-
-void send_all(const Link& link, uint64_t messages) {
-  Net* n = net();
-  Channel* channel = connect_one(*n, 0, link);
-  ASSERT_NE(channel, nullptr);
-  std::vector<uint8_t> buffer(kOpen * kLargest);
-  auto reg = n->reg(channel, buffer.data(), buffer.size());
-  ASSERT_TRUE(reg.ok());
-  std::vector<Request*> open(kOpen, nullptr);
-  uint64_t posted = 0, done = 0;
-  bool filled = false;
-  while (done < messages) {
-    if (posted < messages && posted < done + kOpen) {
-      const size_t bytes = size_of_message(posted, kLargest);
-      uint8_t* slot = buffer.data() + posted % kOpen * kLargest;
-      if (!filled)
-        for (size_t i = 0; i < bytes; ++i) slot[i] = pattern(posted, i);
-      filled = true;
-      auto request = n->isend(channel, slot, bytes, *reg);
-      ASSERT_TRUE(request.ok()) << request.error().message;
-      if (*request) {
-        open[posted++ % kOpen] = *request;
-        filled = false;
-      }
-    }
-    if (done < posted) {
-      auto outcome = n->test(open[done % kOpen]);
-      ASSERT_TRUE(outcome.ok()) << outcome.error().message;
-      if (outcome->done) ++done;
-    }
-  }
-  ASSERT_TRUE(n->dereg(channel, *reg).ok());
-  EXPECT_TRUE(n->close(channel).ok());
-}
-
-/// Hands handles on between the children: what the receiver says, the sender hears.
-void relay_handle(const Child& receiver, const Child& sender) {
-  std::array<std::byte, kHandleBytes> handle{};
-  if (receiver.link.receive(handle.data(), handle.size())) sender.link.send(handle.data(), handle.size());
-}
 
 class Channels : public testing::TestWithParam<std::tuple<const char*, const char*>> {};
 

@@ -65,10 +65,11 @@ void ProgressThread::stop() {
   done_.notify_all();
 }
 
-bool ProgressThread::run(std::vector<Channel>& channels) {
+bool ProgressThread::run(std::vector<Channel>& channels, Next next) {
   std::unique_lock lock(mutex_);
   if (!error_.empty()) throw ChannelError(error_);
   open_ = &channels;
+  next_ = std::move(next);
   wake_.notify_all();
   done_.wait(lock, [&] { return open_ == nullptr || stop_; });
   if (!error_.empty()) throw ChannelError(error_);
@@ -113,7 +114,10 @@ void ProgressThread::loop() {
           moved |= channel.progress();
           all_finished = all_finished && channel.finished();
         }
-        if (!moved) sched_yield();
+        if (all_finished && next_())
+          all_finished = false;
+        else if (!moved)
+          sched_yield();
       }
     } catch (const std::exception& e) {
       error = e.what();

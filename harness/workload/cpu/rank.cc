@@ -207,24 +207,47 @@ void Rank::connect_ring(std::vector<std::vector<unsigned char>>& handles) {
 }
 
 void Rank::iterate() {
-  for (int w = 0; w < config_.warmup; ++w) operation(0, uint64_t(w), true);
+  for (int w = 0; w < config_.warmup; ++w) operate(std::nullopt, uint64_t(w));
   say({{"type", "warm"}, {"time_ns", r2ccl::now_ns()}});
   // Here and not in the runner: what counts is how late a thread wakes that shares a process with a busy one.
   ticker_ = std::make_unique<Ticker>();
-  for (uint64_t i = 0;; ++i) {
+  for (uint64_t i = 0;;) {
     wait_for([&] { return i < granted_ || final_; });
-    {
-      std::lock_guard lock(mutex_);
-      if (i >= granted_) return;
-      if (const auto sleep = sleeps_.find(i); sleep != sleeps_.end()) sleep_once(sleep->second);
-    }
-    operation(i, uint64_t(config_.warmup) + i, false);
+    if (!begin(i)) return;
+    i = operate(i, uint64_t(config_.warmup) + i);
   }
 }
 
-void Rank::operation(uint64_t number, uint64_t data_iteration, bool warmup) {
-  const size_t elements = config_.bytes / element_size(config_.dtype);
+bool Rank::begin(uint64_t number) {
+  std::lock_guard lock(mutex_);
+  if (number >= granted_) return false;
+  if (const auto sleep = sleeps_.find(number); sleep != sleeps_.end()) sleep_once(sleep->second);
+  return true;
+}
+
+uint64_t Rank::operate(std::optional<uint64_t> number, uint64_t data_iteration) {
   const UserBuffers user{input_.data(), output_.data()};
+  const auto start = [&] {
+    for (size_t c = 0; c < channels_.size(); ++c) channels_[c].start(lanes_[c], user);
+    if (number) Writer::instance().emit(EventType::kIteration, kNoNicIndex, 0, *number, config_.bytes);
+  };
+  prepare(data_iteration);
+  start();
+  const bool whole = progress_->run(channels_, [&] {
+    // The moment counts; what the comparison finds comes by message, so that it stays off the timeline.
+    if (number) Writer::instance().emit(EventType::kIterationDone, kNoNicIndex, 0, (*number)++);
+    ++operations_;
+    if (config_.verify || !number || !begin(*number)) return false;
+    start();
+    return true;
+  });
+  if (!whole) throw Aborted{};
+  if (config_.verify) verify(data_iteration, operations_ - 1);
+  return number.value_or(0);
+}
+
+void Rank::prepare(uint64_t data_iteration) {
+  const size_t elements = config_.bytes / element_size(config_.dtype);
   const size_t element = element_size(config_.dtype);
   const auto messages_of = [&](size_t c) { return uint64_t(lanes_[c][0].size()); };
   if (config_.verify || operations_ == 0) {
@@ -236,13 +259,6 @@ void Rank::operation(uint64_t number, uint64_t data_iteration, bool warmup) {
                        operations_ * messages_of(c) + m);
     poison(output_.data(), output_.size());
   }
-  for (size_t c = 0; c < channels_.size(); ++c) channels_[c].start(lanes_[c], user);
-  if (!warmup) Writer::instance().emit(EventType::kIteration, kNoNicIndex, 0, number, config_.bytes);
-  if (!progress_->run(channels_)) throw Aborted{};
-  // The moment counts; what the comparison finds comes by message, so that it stays off the timeline.
-  if (!warmup) Writer::instance().emit(EventType::kIterationDone, kNoNicIndex, 0, number);
-  if (config_.verify) verify(data_iteration, operations_);
-  ++operations_;
 }
 
 void Rank::verify(uint64_t data_iteration, uint64_t operation) {

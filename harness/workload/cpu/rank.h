@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -38,8 +39,13 @@ class Rank {
   void set_up();
   void connect_ring(std::vector<std::vector<unsigned char>>& handles);
   void iterate();
-  /// One operation: buffers, run, compare. Warm-ups leave no trace.
-  void operation(uint64_t number, uint64_t data_iteration, bool warmup);
+  /// May counted operation `number` begin? Takes what was planned for it (a sleep) into account.
+  bool begin(uint64_t number);
+  /// One operation: buffers, run, compare. Without verification all that may begin, back to back. A warm-up has no number
+  /// and leaves no trace. Returns the number after the last one.
+  uint64_t operate(std::optional<uint64_t> number, uint64_t data_iteration);
+  /// Fills and poisons the buffers.
+  void prepare(uint64_t data_iteration);
   void verify(uint64_t data_iteration, uint64_t first_message);
   void report_correctness(const char* type);
   void sleep_once(std::chrono::nanoseconds duration);

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""What the plugin carries beside what perftest's ib_write_bw shows on the same virtual HCA.
+
+Interleaved pairs of runs: `ib_write_bw -b` (both directions at once, as SendRecv between two ranks moves data), then
+sendrecv_unlimited.yaml with the same number of bytes per operation. Prints each pair and the mean ratio with its 95 %
+confidence interval. Exit status: 0 the lower bound is at least --least, 1 it is not, 64 something is missing.
+"""
+
+import argparse
+import json
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+# Student's t, two-sided 95 %, by degrees of freedom; beyond the table the normal distribution is near enough.
+STUDENT = [0, 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.10, 2.09]
+
+
+def perftest(build, size, iterations):
+    """Gbit/s of both directions together."""
+    tool = ["ib_write_bw", "-d", "vhca0", "-x", "1", "-s", str(size), "-n", str(iterations), "-b", "-F",
+            "--report_gbits", "-p", str(20000 + os.getpid() % 20000)]
+    command = [os.path.join(build, "bin", "vhca-exec"), "--nodes", "2", "--nics", "1", "--", *tool, "::", *tool, "localhost"]
+    output = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    for line in output.splitlines():
+        row = re.fullmatch(r"\s*(\d+)\s+(\d+)\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)\s*", line)
+        if row and int(row[1]) == size:
+            return float(row[4])
+    sys.exit(f"ib_write_bw printed no row for {size} bytes:\n{output}")
+
+
+def ours(build, size, iterations, mode):
+    """Gbit/s of both directions together."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "out")
+        subprocess.run([os.path.join(build, "bin", "r2bench"), "run", os.path.join(HERE, "sendrecv_unlimited.yaml"), "--quiet",
+                        "--no-plot", "--modes", mode, "--set", f"workload.bytes={size} B", "--set", f"workload.iters={iterations}",
+                        "--out", out], capture_output=True, text=True, timeout=180, check=True)
+        with open(os.path.join(out, "result.json"), encoding="utf-8") as file:
+            run = json.load(file)["runs"][0]
+        return 2 * 8 * run["row"]["busbw_gbytes"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default=os.path.join(HERE, "..", "..", "build", "release"), help="build folder")
+    parser.add_argument("--pairs", type=int, default=10)
+    parser.add_argument("--bytes", type=int, default=64 << 20, help="of an operation, and of a WRITE of ib_write_bw")
+    parser.add_argument("--gib", type=float, default=6, help="GiB that each run moves in each direction")
+    parser.add_argument("--mode", default="baseline", help="baseline or migrate")
+    parser.add_argument("--least", type=float, default=0.9, help="what the lower bound of the ratio has to reach")
+    arguments = parser.parse_args()
+    if shutil.which("ib_write_bw") is None:
+        print("ib_write_bw is missing: apt-get install perftest", file=sys.stderr)
+        return 64
+    iterations = max(10, int(arguments.gib * (1 << 30) / arguments.bytes))
+    ratios = []
+    print("pair  ib_write_bw  r2ccl (Gbit/s, both directions)  ratio")
+    for pair in range(arguments.pairs):
+        peer = perftest(arguments.build, arguments.bytes, iterations)
+        own = ours(arguments.build, arguments.bytes, iterations, arguments.mode)
+        ratios.append(own / peer)
+        print(f"{pair + 1:4}  {peer:11.2f}  {own:8.2f}  {ratios[-1]:30.3f}", flush=True)
+    n = len(ratios)
+    mean = sum(ratios) / n
+    spread = math.sqrt(sum((r - mean) ** 2 for r in ratios) / (n - 1)) if n > 1 else math.inf
+    half = (STUDENT[n - 1] if n - 1 < len(STUDENT) else 1.96) * spread / math.sqrt(n)
+    print(f"ratio {mean:.3f}, 95 % interval {mean - half:.3f} to {mean + half:.3f}; wanted: at least {arguments.least}")
+    return 0 if mean - half >= arguments.least else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Kills, interrupts and stops processes of running jobs at random moments, and looks at what is left.
+
+Each round starts `r2bench run` on a small scenario with a fault in it, waits a random time, and sends a random signal to a
+random process of the job (r2bench itself included). Asserted each time: within the bound every process of the job is
+gone, the exit status is one that r2bench documents, and nothing is left in /dev/shm, in the temporary folder or
+under /proc/net/unix. The seed is printed; the same seed gives the same rounds (not the same moments).
+"""
+
+import argparse
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+SCENARIO = """version: 1
+name: chaos
+seed: {seed}
+fabric: {{kind: vhca, nodes: 2, ranks_per_node: 1, nics_per_node: 2, nic_rate: 1 Gbit/s}}
+workload: {{engine: cpu, op: {op}, dtype: float32, bytes: 2 MiB, iters: 40, warmup: 2, verify: true}}
+modes: [baseline, migrate]
+env: {{NCCL_IB_TIMEOUT: 13}}
+timeouts: {{job: 20 s, stall: 5 s}}
+faults:
+  - {{at: {{iter: 12}}, target: node1/nic0, kind: {kind}}}
+expect:
+  all: {{wrong_elements: 0}}
+  baseline: {{outcome: error}}
+  migrate: {{outcome: ok, correctness: exact}}
+"""
+BOUND = 20  # seconds, from the signal to the end of the last process
+MARK = "R2BENCH_CHAOS_ROUND"
+
+
+def processes(mark):
+    """Pids of the round's processes that have not ended, with their commands."""
+    found = {}
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            with open(f"/proc/{entry}/environ", "rb") as file:
+                if mark not in file.read().split(b"\0"):
+                    continue
+            with open(f"/proc/{entry}/stat", "rb") as file:
+                if file.read().rsplit(b")", 1)[1].split()[0] in (b"Z", b"X"):
+                    continue
+            with open(f"/proc/{entry}/cmdline", "rb") as file:
+                found[int(entry)] = file.read().replace(b"\0", b" ").decode(errors="replace").strip()
+        except OSError:
+            continue
+    return found
+
+
+def leftovers(folder):
+    """What lies where a job could leave something: shared memory, sockets, the temporary folder."""
+    things = {f"/dev/shm/{name}" for name in os.listdir("/dev/shm")} if os.path.isdir("/dev/shm") else set()
+    with open("/proc/net/unix", encoding="utf-8", errors="replace") as file:
+        things |= {"socket " + word for line in file for word in line.split()[7:] if re.search("r2bench|r2ccl|vhca|faultinject", word)}
+    return things | {os.path.join(folder, name) for name in os.listdir(folder)}
+
+
+def play(r2bench, number, generator, folder):
+    """One round; returns (what is wrong or None, what was done)."""
+    mark = f"{MARK}={os.getpid()}-{number}"
+    scenario = os.path.join(folder, f"chaos{number}.yaml")
+    out = os.path.join(folder, f"out{number}")
+    temporary = os.path.join(folder, f"tmp{number}")
+    os.mkdir(temporary)
+    with open(scenario, "w", encoding="utf-8") as file:
+        file.write(SCENARIO.format(seed=generator.randrange(1 << 30), op=generator.choice(["allreduce", "sendrecv"]),
+                                   kind=generator.choice(["port_down", "blackhole", "qp_error, qp: all"])))
+    before = leftovers(temporary)
+    name, value = mark.split("=")
+    job = subprocess.Popen([r2bench, "run", scenario, "--no-plot", "--out", out], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                           text=True, start_new_session=True, env={**os.environ, name: value, "TMPDIR": temporary})
+    time.sleep(generator.choice([0.02, 0.2, 1, 3]) * generator.random())
+    alive = processes(mark.encode())
+    kind = generator.choice([signal.SIGKILL] * 4 + [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGSTOP])
+    done = "the job had ended"
+    victim = None
+    if alive:
+        victim = job.pid if kind in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) else generator.choice(sorted(alive))
+        done = f"{kind.name} to {victim} ({alive.get(victim, 'r2bench')[:60]})"
+        try:
+            os.kill(victim, kind)
+        except ProcessLookupError:
+            done += ", which had just ended"
+    if kind == signal.SIGSTOP and victim == job.pid:  # nobody could report: it only has to go on afterwards
+        time.sleep(0.5)
+        os.kill(victim, signal.SIGCONT)
+    deadline = time.monotonic() + BOUND + (10 if kind == signal.SIGSTOP else 0)
+    try:
+        text, _ = job.communicate(timeout=deadline - time.monotonic())
+    except subprocess.TimeoutExpired:
+        text = "r2bench has not ended; left: " + str(processes(mark.encode()))
+        for pid in processes(mark.encode()):
+            os.kill(pid, signal.SIGKILL)
+        job.communicate()
+        return text, done
+    while processes(mark.encode()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    left = processes(mark.encode())
+    if left:
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        return f"left behind: {left}", done
+    allowed = {0, 1, 2}
+    if kind == signal.SIGKILL and victim == job.pid:
+        allowed.add(-signal.SIGKILL)
+    if kind in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        allowed |= {128 + kind, -kind}  # the latter before its handlers stand
+    if job.returncode not in allowed:
+        return f"exit status {job.returncode}:\n{text}", done
+    after = leftovers(temporary) - before
+    if after:
+        return f"left behind: {sorted(after)}", done
+    return None, f"{done}; exit {job.returncode}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("r2bench")
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    failed = 0
+    with tempfile.TemporaryDirectory(prefix="r2bench-chaos-") as folder:
+        for number in range(arguments.rounds):
+            wrong, done = play(arguments.r2bench, number, random.Random(arguments.seed * 1000 + number), folder)
+            print(f"round {number}: {done}" + (f"\n  WRONG: {wrong}" if wrong else ""), flush=True)
+            failed += wrong is not None
+    print(f"{arguments.rounds} rounds, seed {arguments.seed}: {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,308 @@
+// Migration under failures that come when they like: at once on both sides, at connect, in the middle of a migration, at
+// close. Queue pairs are broken from outside (saboteur.h); every byte is compared, and each test asserts that queue
+// pairs were broken at all.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+
+#include "r2ccl/tests/saboteur.h"
+#include "r2ccl/tests/traffic.h"
+
+namespace r2ccl {
+namespace {
+
+using namespace testing_support;
+using namespace std::chrono_literals;
+
+// Every memory access costs ten times as much there.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr uint64_t kMany = 4000;
+#else
+constexpr uint64_t kMany = 15000;
+#endif
+constexpr const char* kFiveSeconds = "5000";
+const Environment kQuickFailback{{"R2CC_FAILBACK_MS", "5"}, {"R2CC_FAILBACK_MAX_MS", "20"}, {"R2CC_FAIL_BOUND_MS", kFiveSeconds}};
+
+/// A pair that carries traffic until told to stop; the receiver then has compared all of it.
+struct Pair {
+  Pair(const vhca::FabricHost& fabric, const Environment& environment, uint64_t messages)
+      : receiver(start(fabric, 1, environment, [=](const Link& link) { receive_all(link, messages); })),
+        sender(start(fabric, 0, environment, [=](const Link& link) { send_all(link, messages); })) {}
+  /// Both have ended well.
+  void expect_exact(std::chrono::seconds bound) const {
+    EXPECT_EQ(sender.wait(bound), 0);
+    EXPECT_EQ(receiver.wait(bound), 0);
+  }
+  Child receiver, sender;
+};
+
+/// Waits until a NIC has carried `bytes` more: the traffic is under way.
+void wait_for_traffic(const vhca::FabricHost& fabric, size_t node, size_t nic, uint64_t bytes) {
+  const uint64_t from = fabric.counters(node, nic).tx_bytes;
+  const auto deadline = std::chrono::steady_clock::now() + 20s;
+  while (fabric.counters(node, nic).tx_bytes < from + bytes) {
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "no traffic";
+    std::this_thread::yield();
+  }
+}
+
+TEST(Migration, both_ends_that_notice_at_once_make_one_migration) {
+  const auto fabric = make_fabric(2, 2);
+  Saboteur saboteur(fabric);
+  const Pair pair(fabric, kQuickFailback, 1500);
+  relay_handle(pair.receiver, pair.sender);
+  wait_for_traffic(fabric, 0, 0, 8 << 20);
+  saboteur.strike(0, 0);
+  saboteur.strike(1, 0);
+  EXPECT_GE(saboteur.broken(), 2);
+  pair.expect_exact(60s);
+}
+
+TEST(Migration, survives_failures_at_random_moments_on_any_nic_of_either_side) {
+  const auto fabric = make_fabric(2, 3);
+  Saboteur saboteur(fabric);
+  const Pair pair(fabric, kQuickFailback, kMany);
+  relay_handle(pair.receiver, pair.sender);
+  wait_for_traffic(fabric, 0, 0, 1 << 20);
+  saboteur.start([random = std::minstd_rand(4711)](Saboteur& s) mutable {
+    // Often enough that many strike a migration, and a replay, that is under way.
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 20000));
+    s.strike(int(random() % 2), int(random() % 3));
+    if (random() % 3 == 0) s.strike(int(random() % 2), int(random() % 3));
+  });
+  pair.expect_exact(120s);
+  saboteur.stop();
+  EXPECT_GE(saboteur.broken(), 20);
+}
+
+TEST(Migration, one_nic_that_always_fails_is_left_alone) {
+  const auto fabric = make_fabric(2, 2);
+  Saboteur saboteur(fabric);
+  const Pair pair(fabric, kQuickFailback, 1500);
+  relay_handle(pair.receiver, pair.sender);
+  wait_for_traffic(fabric, 0, 0, 8 << 20);
+  saboteur.start([](Saboteur& s) {
+    s.strike(1, 0);
+    std::this_thread::sleep_for(100us);
+  });
+  pair.expect_exact(60s);
+  EXPECT_GE(saboteur.broken(), 1);
+}
+
+TEST(Migration, a_nic_that_fails_at_connect_is_passed_over) {
+  const auto fabric = make_fabric(2, 2);
+  Saboteur saboteur(fabric);
+  const Pair pair(fabric, kQuickFailback, 300);  // before any thread: they fork
+  saboteur.start([](Saboteur& s) {
+    s.strike(0, 0);
+    std::this_thread::sleep_for(50us);
+  });
+  relay_handle(pair.receiver, pair.sender);
+  pair.expect_exact(60s);
+  EXPECT_GE(saboteur.broken(), 1);
+  EXPECT_GT(fabric.counters(0, 1).tx_bytes, 0u);
+}
+
+TEST(Migration, all_nics_out_for_a_while_is_survived) {
+  const auto fabric = make_fabric(2, 2);
+  Saboteur saboteur(fabric);
+  const Pair pair(fabric, kQuickFailback, 1000);
+  relay_handle(pair.receiver, pair.sender);
+  wait_for_traffic(fabric, 0, 0, 8 << 20);
+  const auto until = std::chrono::steady_clock::now() + 300ms;
+  while (std::chrono::steady_clock::now() < until) {
+    saboteur.strike(0, 0);
+    saboteur.strike(0, 1);
+  }
+  EXPECT_GE(saboteur.broken(), 2);
+  pair.expect_exact(60s);
+}
+
+TEST(Migration, all_nics_out_for_good_is_an_error_within_the_bound_that_names_them) {
+  const auto fabric = make_fabric(2, 2);
+  Saboteur saboteur(fabric);
+  const Environment environment{{"R2CC_FAIL_BOUND_MS", "500"}};
+  const auto expect_error = [](Channel* channel, auto post) {
+    std::vector<uint8_t> buffer(64);
+    auto reg = net()->reg(channel, buffer.data(), buffer.size());
+    const auto deadline = std::chrono::steady_clock::now() + 20s;
+    auto moved = std::chrono::steady_clock::now();
+    for (;;) {
+      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "neither an error nor a path";
+      Result<Request*> request = post(channel, buffer.data(), *reg);
+      while (request && *request) {
+        auto outcome = net()->test(*request);
+        if (!outcome) {
+          request = outcome.error();
+          break;
+        }
+        if (outcome->done) {
+          moved = std::chrono::steady_clock::now();
+          break;
+        }
+        ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "neither an error nor a path";
+      }
+      if (request) continue;
+      EXPECT_LT(std::chrono::steady_clock::now() - moved, 3s);
+      EXPECT_NE(request.error().message.find("vhca0"), std::string::npos) << request.error().message;
+      EXPECT_NE(request.error().message.find("vhca1"), std::string::npos) << request.error().message;
+      EXPECT_NE(request.error().message.find("the peer process is alive"), std::string::npos) << request.error().message;
+      return;
+    }
+  };
+  const Child receiver = start(fabric, 1, environment, [&](const Link& link) {
+    Listener* listener = nullptr;
+    Channel* channel = accept_one(*net(), 0, link, listener);
+    ASSERT_NE(channel, nullptr);
+    expect_error(channel, [](Channel* c, uint8_t* data, Registration* reg) { return net()->irecv(c, data, 64, reg); });
+    EXPECT_TRUE(net()->close(channel).ok());
+  });
+  const Child sender = start(fabric, 0, environment, [&](const Link& link) {
+    Channel* channel = connect_one(*net(), 0, link);
+    ASSERT_NE(channel, nullptr);
+    expect_error(channel, [](Channel* c, uint8_t* data, Registration* reg) { return net()->isend(c, data, 64, reg); });
+    EXPECT_TRUE(net()->close(channel).ok());
+  });
+  relay_handle(receiver, sender);
+  wait_for_traffic(fabric, 0, 0, 1 << 10);
+  saboteur.start([](Saboteur& s) {
+    s.strike(0, 0);
+    s.strike(0, 1);
+  });
+  EXPECT_EQ(sender.wait(), 0);
+  EXPECT_EQ(receiver.wait(), 0);
+  EXPECT_GE(saboteur.broken(), 2);
+}
+
+// What ncclCommAbort does: ends close at once, whatever is open and whatever the other side is doing.
+TEST(Migration, closing_in_the_middle_of_one_ends_both_sides_within_bounds) {
+  const auto fabric = make_fabric(2, 2);
+  Saboteur saboteur(fabric);
+  const auto abort_soon = [](Channel* channel, const Link& link, bool sends) {
+    Net& n = *net();
+    std::vector<uint8_t> buffer(kOpen * 4096);
+    auto reg = n.reg(channel, buffer.data(), buffer.size());
+    ASSERT_TRUE(reg.ok());
+    for (int i = 0; i < 4;) {  // stay open: the receiver never tests, the sender has nothing confirmed
+      auto request = sends ? n.isend(channel, buffer.data(), 4096, *reg) : n.irecv(channel, buffer.data() + i * 4096, 4096, *reg);
+      ASSERT_TRUE(request.ok()) << request.error().message;
+      if (*request) ++i;
+    }
+    char word = 1;
+    link.send(&word, 1);
+    ASSERT_TRUE(link.receive(&word, 1));  // the fabric has been struck in this moment
+    const auto before = std::chrono::steady_clock::now();
+    EXPECT_TRUE(n.dereg(channel, *reg).ok());
+    EXPECT_TRUE(n.close(channel).ok());
+    EXPECT_LT(std::chrono::steady_clock::now() - before, 4s);
+  };
+  for (int round = 0; round < 5; ++round) {
+    const Child receiver = start(fabric, 1, kQuickFailback, [&](const Link& link) {
+      Listener* listener = nullptr;
+      Channel* channel = accept_one(*net(), 0, link, listener);
+      ASSERT_NE(channel, nullptr);
+      abort_soon(channel, link, false);
+    });
+    const Child sender = start(fabric, 0, kQuickFailback, [&](const Link& link) {
+      Channel* channel = connect_one(*net(), 0, link);
+      ASSERT_NE(channel, nullptr);
+      abort_soon(channel, link, true);
+    });
+    relay_handle(receiver, sender);
+    char word = 0;
+    ASSERT_TRUE(receiver.link.receive(&word, 1));
+    ASSERT_TRUE(sender.link.receive(&word, 1));
+    const int before = saboteur.broken();
+    saboteur.strike(0, 0);
+    if (round % 2 == 0) saboteur.strike(1, 0);
+    std::this_thread::sleep_for(std::chrono::microseconds(50 * round * round));
+    receiver.link.send(&word, 1);
+    sender.link.send(&word, 1);
+    EXPECT_EQ(sender.wait(20s), 0);
+    EXPECT_EQ(receiver.wait(20s), 0);
+    EXPECT_GT(saboteur.broken(), before);
+  }
+  EXPECT_EQ(fabric.usage().queue_pairs, 0u);
+}
+
+TEST(Channel, a_peer_that_closes_while_receives_are_open_is_an_error_within_bounds) {
+  const auto fabric = make_fabric(2, 2);
+  const Child receiver = start(fabric, 1, {}, [](const Link& link) {
+    Listener* listener = nullptr;
+    Channel* channel = accept_one(*net(), 0, link, listener);
+    ASSERT_NE(channel, nullptr);
+    uint8_t buffer[64];
+    auto reg = net()->reg(channel, buffer, sizeof buffer);
+    Request* open = nullptr;
+    while (!open) {
+      auto request = net()->irecv(channel, buffer, sizeof buffer, *reg);
+      ASSERT_TRUE(request.ok()) << request.error().message;
+      open = *request;
+    }
+    char word = 1;
+    link.send(&word, 1);
+    const auto deadline = std::chrono::steady_clock::now() + 20s;
+    for (;;) {
+      auto outcome = net()->test(open);
+      if (!outcome) {
+        EXPECT_EQ(outcome.error().code, ErrorCode::kPeerGone) << outcome.error().message;
+        EXPECT_NE(outcome.error().message.find("closed its end"), std::string::npos) << outcome.error().message;
+        break;
+      }
+      ASSERT_FALSE(outcome->done);
+      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "hangs";
+    }
+    EXPECT_TRUE(net()->close(channel).ok());
+  });
+  const Child sender = start(fabric, 0, {}, [](const Link& link) {
+    Channel* channel = connect_one(*net(), 0, link);
+    ASSERT_NE(channel, nullptr);
+    char word = 0;
+    ASSERT_TRUE(link.receive(&word, 1));
+    EXPECT_TRUE(net()->close(channel).ok());
+  });
+  relay_handle(receiver, sender);
+  char word = 0;
+  ASSERT_TRUE(receiver.link.receive(&word, 1));
+  sender.link.send(&word, 1);
+  EXPECT_EQ(sender.wait(), 0);
+  EXPECT_EQ(receiver.wait(), 0);
+}
+
+TEST(Channel, a_fork_in_the_middle_of_traffic_harms_nobody) {
+  const auto fabric = make_fabric(2, 2);
+  const Child receiver = start(fabric, 1, {}, [](const Link& link) { receive_all(link, 600); });
+  const Child sender = start(fabric, 0, {}, [](const Link& link) {
+    Net* n = net();
+    Channel* channel = connect_one(*n, 0, link);
+    ASSERT_NE(channel, nullptr);
+    send_messages(*n, channel, 0, 200);
+    uint8_t byte = 0;
+    auto reg = n->reg(channel, &byte, 1);
+    ASSERT_TRUE(reg.ok());
+    const pid_t pid = fork();
+    if (pid == 0) {  // what a data loader of a training script does, and worse
+      auto request = n->isend(channel, &byte, 1, *reg);
+      const bool refused = !request && request.error().code == ErrorCode::kAfterFork;
+      const int status = refused && n->close(channel).ok() ? 0 : 1;
+#if defined(__SANITIZE_ADDRESS__)
+      _exit(status);  // what other threads' stacks pointed to counts as leaked in a fork
+#else
+      exit(status);  // static destructors run
+#endif
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(pid, &status, 0), pid);
+    EXPECT_EQ(status, 0);
+    ASSERT_TRUE(n->dereg(channel, *reg).ok());
+    send_messages(*n, channel, 200, 600);
+    EXPECT_TRUE(n->close(channel).ok());
+  });
+  relay_handle(receiver, sender);
+  EXPECT_EQ(sender.wait(), 0);
+  EXPECT_EQ(receiver.wait(), 0);
+}
+
+}  // namespace
+}  // namespace r2ccl

@@ -1,0 +1,81 @@
+// Test support: breaks queue pairs of a virtual fabric from outside, as a NIC would that had an internal error. The
+// programs are not asked and nothing is preloaded, so it works in forked children and under every sanitizer.
+#pragma once
+
+#include <fcntl.h>
+#include <infiniband/verbs.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <functional>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "harness/vhca/fabric_host.h"
+#include "harness/vhca/fabric_layout.h"
+#include "harness/vhca/process_table.h"
+
+namespace r2ccl::testing_support {
+
+class Saboteur {
+ public:
+  explicit Saboteur(const vhca::FabricHost& fabric) {
+    const int fd = open(fabric.path().c_str(), O_RDWR | O_CLOEXEC);
+    void* memory = fd < 0 ? MAP_FAILED : mmap(nullptr, vhca::kFabricBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    close(fd);
+    if (memory == MAP_FAILED) throw std::runtime_error("the fabric cannot be mapped");
+    fabric_ = static_cast<vhca::Fabric*>(memory);
+  }
+  ~Saboteur() {
+    stop();
+    munmap(fabric_, vhca::kFabricBytes);
+  }
+  Saboteur(const Saboteur&) = delete;
+  Saboteur& operator=(const Saboteur&) = delete;
+
+  /// Breaks what lives on that NIC: every queue pair in RTR or RTS goes to ERR, with its event and its flushes. New ones work.
+  /// Returns how many were broken.
+  int strike(int node, int nic) {
+    const uint32_t port = fabric_->nodes[node].first_port + uint32_t(nic);
+    int broken = 0;
+    for (vhca::QpSlot& slot : fabric_->queue_pairs.used()) {
+      if (slot.owner.load() == 0 || slot.number.load() == 0 || slot.port != port) continue;
+      for (uint32_t from : {uint32_t(IBV_QPS_RTS), uint32_t(IBV_QPS_RTR)}) {
+        if (!slot.state.compare_exchange_strong(from, IBV_QPS_ERR)) continue;
+        ++broken;
+        slot.async_flags.fetch_or(1u << IBV_EVENT_QP_FATAL);
+        vhca::CqSlot& cq = fabric_->completion_queues[slot.recv_cq];
+        cq.ready[slot.recv_cq_bit / 64].fetch_or(1ull << (slot.recv_cq_bit % 64));
+        cq.ready_summary.fetch_or(1ull << (slot.recv_cq_bit / 64));
+        vhca::ring_doorbell(*fabric_, slot.owner.load());
+        break;
+      }
+    }
+    broken_ += broken;
+    return broken;
+  }
+
+  /// From now on, until stop(), `work` is called again and again by a thread of its own.
+  void start(std::function<void(Saboteur&)> work) {
+    stopping_ = false;
+    thread_ = std::thread([this, work = std::move(work)] {
+      while (!stopping_) work(*this);
+    });
+  }
+  void stop() {
+    stopping_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  int broken() const { return broken_; }  ///< queue pairs, so far
+
+ private:
+  vhca::Fabric* fabric_;
+  std::thread thread_;
+  std::atomic<bool> stopping_{false};
+  std::atomic<int> broken_{0};
+};
+
+}  // namespace r2ccl::testing_support

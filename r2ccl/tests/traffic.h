@@ -1,0 +1,155 @@
+// Test support: verified traffic over one channel, as NCCL's progress thread drives it. Messages of many sizes, each
+// with its own pattern, in slots that are used again as soon as test() says done.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "r2ccl/tests/two_processes.h"
+
+namespace r2ccl::testing_support {
+
+/// The process's Net; a failed expectation and nullptr when there is none.
+inline Net* net() {
+  auto result = Net::acquire(nullptr);
+  EXPECT_TRUE(result.ok()) << (result.ok() ? "" : result.error().message);
+  return result.ok() ? *result : nullptr;
+}
+
+inline Channel* accept_one(Net& net, int device, const Link& link, Listener*& listener) {
+  std::array<std::byte, kHandleBytes> handle{};
+  auto listening = net.listen(device, handle.data());
+  EXPECT_TRUE(listening.ok());
+  listener = *listening;
+  link.send(handle.data(), handle.size());
+  return until_ready([&] { return net.accept(listener); });
+}
+
+inline Channel* connect_one(Net& net, int device, const Link& link) {
+  std::array<std::byte, kHandleBytes> handle{};
+  EXPECT_TRUE(link.receive(handle.data(), handle.size()));
+  return until_ready([&] { return net.connect(device, handle.data()); });
+}
+
+/// Hands handles on between the children: what the receiver says, the sender hears.
+inline void relay_handle(const Child& receiver, const Child& sender) {
+  std::array<std::byte, kHandleBytes> handle{};
+  if (receiver.link.receive(handle.data(), handle.size())) sender.link.send(handle.data(), handle.size());
+}
+
+constexpr size_t kLargest = 1 << 20;  ///< bytes of a slot
+constexpr uint64_t kOpen = 8;         ///< messages in flight
+
+inline size_t size_of_message(uint64_t message) {
+  static constexpr size_t kSizes[] = {0, 1, 8, 127, 128, 4096, 65537, 524288, 1048576};
+  return kSizes[message % std::size(kSizes)];
+}
+
+/// The first `bytes` bytes of message `message`: pieces of one table at a start that the number decides, and the
+/// number itself, so that no two messages in flight are alike.
+inline void fill_message(uint64_t message, uint8_t* data, size_t bytes) {
+  static const std::vector<uint8_t> table = [] {
+    std::vector<uint8_t> t(kLargest + 4096);
+    uint64_t x = 88172645463325252ull;
+    for (uint8_t& byte : t) byte = uint8_t((x ^= x << 13, x ^= x >> 7, x ^= x << 17) >> 32);
+    return t;
+  }();
+  std::memcpy(data, table.data() + message * 61 % 4096, bytes);
+  for (size_t at = 0; at + sizeof message <= bytes; at += 4096) std::memcpy(data + at, &message, sizeof message);
+}
+
+/// Receives messages until `messages` are done and compares every byte; also that nothing was written behind them.
+/// `reached` (optional) shows others how far it is.
+inline void receive_messages(Net& net, Channel* channel, uint64_t messages, std::atomic<uint64_t>* reached = nullptr) {
+  std::vector<uint8_t> buffer(kOpen * kLargest), wanted(kLargest);
+  auto reg = net.reg(channel, buffer.data(), buffer.size());
+  ASSERT_TRUE(reg.ok());
+  std::array<Request*, kOpen> open{};
+  uint64_t posted = 0, done = 0;
+  while (done < messages) {
+    if (posted < messages && posted < done + kOpen) {
+      uint8_t* slot = buffer.data() + posted % kOpen * kLargest;
+      const size_t bytes = size_of_message(posted);
+      std::memset(slot, 0xee, std::min(bytes + 64, kLargest));
+      auto request = net.irecv(channel, slot, kLargest, *reg);
+      ASSERT_TRUE(request.ok()) << request.error().message;
+      if (*request) open[posted++ % kOpen] = *request;
+    }
+    if (done < posted) {
+      auto outcome = net.test(open[done % kOpen]);
+      ASSERT_TRUE(outcome.ok()) << outcome.error().message;
+      if (outcome->done) {
+        const size_t bytes = size_of_message(done);
+        ASSERT_EQ(outcome->bytes, bytes) << "message " << done;
+        const uint8_t* slot = buffer.data() + done % kOpen * kLargest;
+        fill_message(done, wanted.data(), bytes);
+        ASSERT_EQ(std::memcmp(slot, wanted.data(), bytes), 0) << "message " << done << " of " << bytes << " bytes";
+        for (size_t i = bytes; i < std::min(bytes + 64, kLargest); ++i)
+          ASSERT_EQ(slot[i], 0xee) << "written beyond message " << done;
+        ++done;
+        if (reached) reached->store(done, std::memory_order_relaxed);
+      }
+    }
+  }
+  ASSERT_TRUE(net.dereg(channel, *reg).ok());
+}
+
+/// Sends messages number `first` up to `messages` (excluded); a slot is filled with other bytes as soon as its message is done.
+inline void send_messages(Net& net, Channel* channel, uint64_t first, uint64_t messages) {
+  std::vector<uint8_t> buffer(kOpen * kLargest);
+  auto reg = net.reg(channel, buffer.data(), buffer.size());
+  ASSERT_TRUE(reg.ok());
+  std::array<Request*, kOpen> open{};
+  uint64_t posted = first, done = first;
+  bool filled = false;
+  while (done < messages) {
+    if (posted < messages && posted < done + kOpen) {
+      const size_t bytes = size_of_message(posted);
+      uint8_t* slot = buffer.data() + posted % kOpen * kLargest;
+      if (!filled) fill_message(posted, slot, bytes);
+      filled = true;
+      auto request = net.isend(channel, slot, bytes, *reg);
+      ASSERT_TRUE(request.ok()) << request.error().message;
+      if (*request) {
+        open[posted++ % kOpen] = *request;
+        filled = false;
+      }
+    }
+    if (done < posted) {
+      auto outcome = net.test(open[done % kOpen]);
+      ASSERT_TRUE(outcome.ok()) << outcome.error().message;
+      if (outcome->done) {
+        // At once, as NCCL's GPU might: whoever still reads the old bytes sends garbage.
+        std::memset(buffer.data() + done % kOpen * kLargest, 0x5a, std::min<size_t>(size_of_message(done), 4096));
+        ++done;
+      }
+    }
+  }
+  ASSERT_TRUE(net.dereg(channel, *reg).ok());
+}
+
+/// A receiver's whole life on `device`: accept, receive, close.
+inline void receive_all(const Link& link, uint64_t messages, int device = 0) {
+  Net* n = net();
+  ASSERT_NE(n, nullptr);
+  Listener* listener = nullptr;
+  Channel* channel = accept_one(*n, device, link, listener);
+  ASSERT_NE(channel, nullptr);
+  receive_messages(*n, channel, messages);
+  EXPECT_TRUE(n->close(channel).ok());
+  EXPECT_TRUE(n->close(listener).ok());
+}
+
+inline void send_all(const Link& link, uint64_t messages, int device = 0) {
+  Net* n = net();
+  ASSERT_NE(n, nullptr);
+  Channel* channel = connect_one(*n, device, link);
+  ASSERT_NE(channel, nullptr);
+  send_messages(*n, channel, 0, messages);
+  EXPECT_TRUE(n->close(channel).ok());
+}
+
+}  // namespace r2ccl::testing_support
