@@ -121,11 +121,15 @@ TEST_F(VerdictTest, an_error_must_name_the_nic_of_the_fault) {
   EXPECT_TRUE(names_it("test on channel 0 of node1/rank0 (NIC mlx5_0, to rank 0) failed"));
   EXPECT_TRUE(names_it("NIC 0 failed")) << "it does not say whose";
   EXPECT_TRUE(names_it("node0/rank0: NIC mlx5_0 of gpu-17 failed")) << "a name that the harness did not give";
+  EXPECT_TRUE(names_it("node0/rank0: NIC mlx5_0 of node0b failed")) << "nor this one";
 
   EXPECT_FALSE(names_it("node1/rank0: vhca10: WC error 12"));
   EXPECT_FALSE(names_it("node1/rank0: vhca1: WC error 12"));
   EXPECT_FALSE(names_it("node1/rank0: failed after 10 s"));
   EXPECT_FALSE(names_it("node1/rank0: electronic 0 failed"));
+  baseline().faults[0].target = "node1/nic1";
+  EXPECT_TRUE(names_it("node1/rank0: vhca1: WC error 12"));
+  EXPECT_FALSE(names_it("node1/rank0: vhca10: WC error 12"));
 }
 
 TEST_F(VerdictTest, the_same_nic_of_another_node_is_another_nic) {

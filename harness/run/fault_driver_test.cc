@@ -113,6 +113,13 @@ TEST_F(FaultDriverTest, a_fault_upon_another_waits_for_its_event_in_every_round)
   EXPECT_TRUE(fired(4));
 }
 
+TEST_F(FaultDriverTest, the_number_of_another_event_is_no_iteration) {
+  scenario.faults = {on("nic_down", 2)};
+  start();
+  ASSERT_EQ(board.armed(), 1u) << "it waits for no iteration";
+  EXPECT_EQ(board.spec(1).trigger.value, 2u);
+}
+
 // --- rounds ------------------------------------------------------------------------------------------------
 
 class Rounds : public FaultDriverTest {

@@ -150,6 +150,21 @@ TEST_F(RankFaults, later_rounds_come_two_iterations_on_and_carry_no_nic) {
   EXPECT_TRUE(begun(1));
 }
 
+TEST_F(RankFaults, later_rounds_come_at_a_random_moment_of_an_operation) {
+  plan(RankFaultKind::kSigstop, {}, 500ms);
+  start(2);
+  run(6);
+  tick();
+  now = driver->firings()[0].t0_ns + 2 * kHourNs;
+  tick();
+  settle(), tick(), be_steady();
+  ASSERT_EQ(driver->firings().size(), 2u);
+  tick(1);
+  EXPECT_FALSE(begun(1)) << "500 ms after the first iteration is long ago";
+  tick(60 * kNsPerMs);
+  EXPECT_TRUE(begun(1));
+}
+
 TEST_F(RankFaults, a_job_that_is_to_end_finds_no_rank_stopped) {
   plan(RankFaultKind::kSigstop, 0);
   start();
@@ -177,6 +192,19 @@ TEST_F(RankFaults, after_giving_up_a_stopped_rank_still_wakes_and_no_other_is_st
   tick();
   EXPECT_TRUE(becomes('S'));
   EXPECT_FALSE(driver->pausing(now));
+}
+
+TEST_F(RankFaults, after_giving_up_a_sleep_that_was_announced_is_still_a_pause_of_our_own) {
+  scenario.faults = {on("never")};
+  plan(RankFaultKind::kReceiverSleep, 30);
+  start();
+  run(21);
+  tick();
+  ASSERT_TRUE(driver->done());
+  EXPECT_FALSE(driver->pausing(now));
+  run(10);
+  tick();
+  EXPECT_TRUE(driver->pausing(now));
 }
 
 }  // namespace

@@ -115,7 +115,8 @@ def judge(outcome):
     ranks = outcome["ranks"]
     whole = all(r and not r["error"] for r in ranks)
     wrong = sum(o["wrong"] for r in ranks if r for o in r["results"])
-    text = f"{case['name']:28} exit {outcome['exit']} wrong {wrong} {outcome['seconds']:.0f} s"
+    nccl = next((r["nccl"] for r in ranks if r), "?")
+    text = f"{case['name']:28} NCCL {nccl} exit {outcome['exit']} wrong {wrong} {outcome['seconds']:.0f} s"
     if whole:
         slow = [f"{o['op']} {o['median_ms']:.1f}/{o['max_ms']:.0f}" for o in ranks[0]["results"]]
         text += "  median/max ms: " + ", ".join(slow)
@@ -128,7 +129,7 @@ def judge(outcome):
     return wrong == 0 and not whole, text
 
 
-def cases(gpus):
+def cases(gpus, other_nccl):
     everything = ",".join(OPS)
     shapes = [(2, gpus // 2), (gpus, 1)] if gpus >= 4 else [(2, 1)]
     found = []
@@ -148,6 +149,8 @@ def cases(gpus):
     add("graphs_two_communicators", fault="port_down", extra=heal, ops="allreduce,allgather,reducescatter", args=["--graph", "--two"])
     if len(shapes) > 1:
         add("port_down_single_gpu_nodes", fault="port_down", extra=heal, nodes=shapes[1][0], gpus=shapes[1][1])
+    if other_nccl:
+        add("port_down_other_nccl", fault="port_down", extra=heal, env={"LD_PRELOAD": other_nccl})
     add("port_down_baseline", fault="port_down", mode=0, ops="allreduce")
     add("port_down_nccl_ib", fault="port_down", net="ib", ops="allreduce")
     return found
@@ -161,13 +164,14 @@ def main():
     parser.add_argument("--iters", type=int, default=40)
     parser.add_argument("--rate", default="40 Gbit/s", help="of each virtual NIC")
     parser.add_argument("--limit", type=float, default=150, help="seconds for one case")
+    parser.add_argument("--other-nccl", default="", help="libnccl.so.2 of another version, for one more case")
     parser.add_argument("--only", default="", help="cases whose name contains this, or one of these (commas)")
     parser.add_argument("--out", default="nccl_matrix.json")
     arguments = parser.parse_args()
     arguments.build = os.path.abspath(arguments.build)
     wanted = [word for word in arguments.only.split(",") if word]
     results, good = [], True
-    for number, case in enumerate(cases(arguments.gpus)):
+    for number, case in enumerate(cases(arguments.gpus, arguments.other_nccl)):
         if wanted and not any(word in case["name"] for word in wanted):
             continue
         outcome = run_case(case | {"port": 29500 + number}, arguments)
