@@ -168,6 +168,7 @@ struct ModeResult {
   std::vector<double> iteration_ms;  ///< one per completed iteration, warm-up excluded
   Timeline timeline;
   std::vector<LoggedEvent> events;
+  std::string incomplete;   ///< why not all planned faults were struck; else empty. Makes a verdict unknown
   uint64_t trace_lost = 0;  ///< trace events overwritten before they were read; > 0 makes a verdict unknown
   std::map<std::string, std::string> settings;  ///< detection settings and environment of the ranks
   double duration_s = 0;

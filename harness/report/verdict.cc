@@ -278,6 +278,7 @@ void note_doubts(const Scenario& scenario, const ModeResult& mode, std::vector<s
         mode.mode + ": " + std::to_string(mode.trace_lost) +
         " trace events were overwritten before they could be read; times and counts may be wrong");
   }
+  if (!mode.incomplete.empty()) doubts.push_back(mode.mode + ": not all faults were struck: " + mode.incomplete);
   if (mode.outcome == Outcome::kCancelled) doubts.push_back(mode.mode + ": the run was cut short");
 }
 

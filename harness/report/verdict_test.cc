@@ -69,6 +69,13 @@ TEST_F(VerdictTest, a_fault_without_a_witness_makes_it_unknown) {
   EXPECT_EQ(judge(scenario, result).doubts.size(), 1u);
 }
 
+TEST_F(VerdictTest, faults_that_were_never_struck_make_it_unknown) {
+  migrate().incomplete = "after round 3: the job did not go on";
+  EXPECT_EQ(verdict(), Verdict::kUnknown);
+  ASSERT_EQ(judge(scenario, result).doubts.size(), 1u);
+  EXPECT_NE(judge(scenario, result).doubts[0].find("round 3"), std::string::npos);
+}
+
 TEST_F(VerdictTest, one_missing_witness_of_several_makes_it_unknown) {
   migrate().faults_planned = 20;
   migrate().faults_witnessed = 19;

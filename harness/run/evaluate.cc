@@ -280,6 +280,7 @@ ModeResult evaluate(const Scenario& scenario, const JobRecord& job) {
   mode.ranks = job.ranks;
   mode.correctness = job.correctness;
   mode.trace_lost = job.trace_lost;
+  mode.incomplete = job.gave_up;
   mode.wakeup_ms = job.wakeup_ms;
   mode.duration_s = double(job.end_ns - job.start_ns) / 1e9;
   count_events(job, mode);
@@ -320,6 +321,7 @@ ModeResult pool(const std::vector<const ModeResult*>& jobs) {
     all.failbacks += job.failbacks;
     all.peer_slow += job.peer_slow;
     all.trace_lost += job.trace_lost;
+    if (all.incomplete.empty()) all.incomplete = job.incomplete;
     all.duration_s += job.duration_s;
     all.row.wrong += job.row.wrong;
     all.row.iterations += job.row.iterations;

@@ -48,6 +48,7 @@ TEST_F(Counts, what_the_job_knows_is_passed_on) {
   job.ranks.resize(2);
   job.correctness = {1, 2, 3, 4, 5, 6};
   job.trace_lost = 7;
+  job.gave_up = "the target carried nothing";
   job.wakeup_ms = {10, 1, 2, 3, 4};
   job.start_ns = at(1000);
   job.end_ns = at(3500);
@@ -64,6 +65,7 @@ TEST_F(Counts, what_the_job_knows_is_passed_on) {
   EXPECT_EQ(evaluated.correctness.checked_iterations, 5u);
   EXPECT_EQ(evaluated.correctness.size_errors, 6u);
   EXPECT_EQ(evaluated.trace_lost, 7u);
+  EXPECT_EQ(evaluated.incomplete, "the target carried nothing");
   EXPECT_DOUBLE_EQ(evaluated.wakeup_ms.p99, 3);
   EXPECT_DOUBLE_EQ(evaluated.duration_s, 2.5);
 }

@@ -314,7 +314,7 @@ JobRecord Job::collect() {
   job.trace_lost = collector_->lost();
   if (driver_) {
     job.firings = driver_->firings();
-    if (!driver_->gave_up().empty() && job.outcome == Outcome::kOk) note(job.end_ns, "incomplete", driver_->gave_up());
+    if (job.outcome == Outcome::kOk) job.gave_up = driver_->gave_up();
   }
   job.witnesses = board_->witnesses();
   job.added_faults = control_->added();

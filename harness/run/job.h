@@ -33,6 +33,7 @@ struct JobRecord {
   Record record;
   std::vector<RankEvent> trace;
   std::vector<std::string> labels;  ///< of the ranks
+  std::string gave_up;  ///< why the driver struck no more faults; else empty
   uint64_t trace_lost = 0;
   std::vector<Firing> firings;
   std::vector<faultinject::Witness> witnesses;

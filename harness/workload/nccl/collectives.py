@@ -118,6 +118,13 @@ class Job:
                 "max_ms": 1e3 * times[slowest], "max_at": slowest, "times_ms": [round(1e3 * t, 3) for t in times]}
 
 
+def nccl_version():
+    """Of the library that is loaded, which need not be PyTorch's own."""
+    version = ctypes.c_int()
+    ctypes.CDLL("libnccl.so.2").ncclGetVersion(ctypes.byref(version))
+    return f"{version.value // 10000}.{version.value // 100 % 100}.{version.value % 100}"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ops", default=",".join(OPERATIONS), help="in this order")
@@ -129,7 +136,7 @@ def main():
     arguments = parser.parse_args()
     job = Job(arguments)
     torch.cuda.set_device(job.device)
-    result = {"rank": job.rank, "nccl": ".".join(map(str, torch.cuda.nccl.version())), "torch": torch.__version__,
+    result = {"rank": job.rank, "nccl": nccl_version(), "torch": torch.__version__,
               "gpu": torch.cuda.get_device_name(), "injected": job.event is not None, "results": [], "error": None}
     status = 0
     try:

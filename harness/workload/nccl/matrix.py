@@ -124,7 +124,8 @@ def judge(outcome):
         text += "  " + next((r["error"].splitlines()[0][:120] for r in ranks if r and r["error"]), "no result")
     survives = case["net"] == "r2ccl" and case["mode"] == 1 or not case.get("fault")
     if survives:
-        fired = not case.get("fault") or bool(outcome["witness"])
+        struck = [f.get("t0_ns") for f in (outcome["witness"] or {}).get("faults", [])]
+        fired = not case.get("fault") or (len(struck) == case["ops"].count(",") + 1 and all(struck))
         return whole and wrong == 0 and fired and all(c == 0 for c in outcome["exit"]), text
     return wrong == 0 and not whole, text
 
