@@ -154,14 +154,7 @@ Urgency Channel::step(const Tick& tick) {
     return Urgency::kBusy;
   }
   if (status() == Status::kFailed) {
-    if (!closed_sent_) {
-      closed_sent_ = true;
-      wire::Sentence words{};
-      words.code = uint32_t(error_.code);
-      std::strncpy(words.text, error_.message.c_str(), sizeof words.text - 1);
-      send(wire::Type::kFail, words);
-      emit(trace::EventType::kChannelFailed, home_nic_, uint64_t(error_.code));
-    }
+    if (!closed_sent_) tell_failure();
     return Urgency::kIdle;
   }
   if (status() == Status::kConnecting && tick.now > created_ + nanoseconds(core_.config.connect_bound)) {
@@ -215,12 +208,25 @@ Urgency Channel::step_after_peer_closed(const Tick& tick) {
   return Urgency::kBusy;
 }
 
+void Channel::tell_failure() {
+  closed_sent_ = true;
+  wire::Sentence words{};
+  words.code = uint32_t(error_.code);
+  std::strncpy(words.text, error_.message.c_str(), sizeof words.text - 1);
+  send(wire::Type::kFail, words);
+  emit(trace::EventType::kChannelFailed, home_nic_, uint64_t(error_.code));
+}
+
 void Channel::step_closing(const Tick& tick) {
   if (!torn_down_) {
     turn_.take();
     const TurnGuard guard(turn_);
-    // Our last word goes out before the QPs do: the peer must not take their end for a failure.
-    if (!closed_sent_) send(wire::Type::kClose, closing_words());
+    // Our last word goes out before the QPs do: the peer must not take their end for a failure. A program that closes
+    // at once when it sees an error must not keep the reason from the peer.
+    if (!closed_sent_ && status() == Status::kFailed)
+      tell_failure();
+    else if (!closed_sent_)
+      send(wire::Type::kClose, closing_words());
     closed_sent_ = true;
     close_since_ = tick.now;
     active_ = nullptr;

@@ -211,6 +211,7 @@ class Channel {
   bool lacks_standby(const Tick& tick) const;
   void peer_lost(const Tick& tick);
   void step_closing(const Tick& tick);
+  void tell_failure();
 
   const bool sender_;
   const uint32_t number_;
