@@ -25,7 +25,7 @@ def perftest(build, size, iterations):
     """Gbit/s of both directions together."""
     tool = ["ib_write_bw", "-d", "vhca0", "-x", "1", "-s", str(size), "-n", str(iterations), "-b", "-F",
             "--report_gbits", "-p", str(20000 + os.getpid() % 20000)]
-    command = [os.path.join(build, "bin", "vhca-exec"), "--nodes", "2", "--nics", "1", "--", *tool, "::", *tool, "localhost"]
+    command = [os.path.join(build, "bin", "vhca-exec"), "--nodes", "2", "--nics", "1", "--", *tool, "::", *tool, "127.0.0.1"]
     output = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
     for line in output.splitlines():
         row = re.fullmatch(r"\s*(\d+)\s+(\d+)\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)\s*", line)

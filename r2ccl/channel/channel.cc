@@ -53,9 +53,8 @@ void Channel::emit(trace::EventType type, int nic, uint64_t a, uint64_t b, uint6
 
 std::string Channel::peer_name() const { return peer_hello_.host[0] ? peer_hello_.host : "the peer"; }
 
-std::string Channel::rail_name(const Path& path) const {
-  return "NIC " + nic_name(path.local_nic()) + " of " + core_.host + " to NIC " + peer_nic_name(path.remote_nic()) + " of " +
-         peer_name();
+std::string Channel::rail_name(int local, int remote) const {
+  return "NIC " + nic_name(local) + " of " + core_.host + " to NIC " + peer_nic_name(remote) + " of " + peer_name();
 }
 
 // --- data path ------------------------------------------------------------------------------------------

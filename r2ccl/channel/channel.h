@@ -88,6 +88,8 @@ class Channel {
   Urgency step(const Tick& tick);
   /// A local NIC changed. Active paths on a dead one are left at once.
   void nic_changed(int nic, bool up, const Tick& tick);
+  /// A local queue pair, perhaps one of this channel's, is in ERR by itself: nobody may be using it just now.
+  void queue_pair_failed(const ibv_qp* pair, const char* what, const Tick& tick);
   /// Counts itself in.
   void add_to(NicLoad& load) const;
   /// True when nothing of it is left but the memory.
@@ -114,7 +116,11 @@ class Channel {
   virtual void fill_ledger(wire::Fenced& /*fenced*/) const {}
   /// Takes up the traffic on active(): the sender replays what `ledger` lacks; the receiver repeats its CTS.
   virtual void resume(const wire::Fenced& ledger) = 0;
+  /// Is anything posted that a working QP would have completed by now? Needs the turn.
   virtual bool work_requests_open() const = 0;
+  /// Nothing has come for long although probes are answered: posts something that only a working QP completes, where
+  /// nothing is open that would show. Needs the turn.
+  virtual void poke(Path& /*path*/) {}
   /// Is a request open that what has been seen so far does not complete? Needs the turn.
   virtual bool lacking() const = 0;
   virtual wire::Close closing_words() const = 0;
@@ -123,7 +129,8 @@ class Channel {
   std::string peer_name() const;
   std::string nic_name(int nic) const { return core_.devices[size_t(nic)].name(); }
   std::string peer_nic_name(int nic) const { return peer_hello_.nic_names[nic]; }
-  std::string rail_name(const Path& path) const;
+  std::string rail_name(int local, int remote) const;
+  std::string rail_name(const Path& path) const { return rail_name(path.local_nic(), path.remote_nic()); }
 
   void emit(trace::EventType type, int nic, uint64_t a = 0, uint64_t b = 0, uint64_t c = 0) const;
   Path* active() const { return active_; }
@@ -138,6 +145,8 @@ class Channel {
   void nothing_new() {
     if (++empty_tests_ % kEmptyTestsPerLook == 0 && core_.resilient()) look_at_silence();
   }
+  /// The progress thread wants to post and cannot: time without a path counts.
+  std::atomic<bool> wanted_{false};
   void finished_request() { in_use_.store(in_use_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed); }
 
   Core& core_;
@@ -187,6 +196,7 @@ class Channel {
 
   // watchdog and migration (migration.cc)
   void step_watchdog(const Tick& tick);
+  bool stands_still(const Path& path);
   void begin_migration(trace::DetectedBy by, const std::string& why, const Tick& tick, uint32_t planned_target = 0);
   void start_fence(trace::DetectedBy by, bool planned, const Tick& tick, bool tell_peer);
   void step_migration(const Tick& tick);
@@ -197,8 +207,9 @@ class Channel {
   void on_fenced(const wire::Fenced& fenced, const Tick& tick);
   void on_use(const wire::Use& use, const Tick& tick);
   void begin_search(const Tick& tick);
-  void note_failure(const Path& path, const std::string& why);
+  void note_failure(int local, int remote, const std::string& why);
   std::string what_failed() const;
+  uint64_t bar_ns() const;
   void count_pathless_time(const Tick& tick);
 
   /// Changes the status unless the channel has failed or closed, which is for good.
@@ -278,6 +289,7 @@ class Channel {
   uint64_t probe_pause_ = 0;
   uint64_t stuck_bound_ = 0;  // doubled by each migration of a QP that stood still, until something arrives
   bool slow_peer_told_ = false;
+  bool poked_ = false;
 
   // migration
   Phase phase_ = Phase::kRunning;
@@ -289,7 +301,8 @@ class Channel {
   wire::Fenced peer_ledger_{};
   uint64_t migration_started_ = 0;  // now
   uint64_t phase_since_ = 0;        // alive
-  uint64_t no_path_for_ = 0;        // alive; accrues while no path can be had that carries anything
+  uint64_t no_path_for_ = 0;        // alive; accrues while something is wanted and no path can be had that carries anything
+  uint64_t used_at_ = 0;            // alive; when the active path became that
   uint64_t searched_at_ = 0;        // alive; when it last did
   uint64_t migrated_at_progress_ = 0;
   int left_nic_ = 0;

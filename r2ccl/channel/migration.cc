@@ -12,6 +12,7 @@ namespace {
 constexpr uint64_t kFirstProbePauseNs = 8 * kNsPerMs;
 constexpr uint64_t kLongestProbePauseNs = 100 * kNsPerMs;
 constexpr size_t kFailuresTold = 8;
+constexpr uint64_t kBarNs = 50 * kNsPerMs;
 constexpr uint64_t kLongestLookNs = kNsPerMs;
 constexpr uint64_t kPromptAnswerNs = 20 * kNsPerMs;
 constexpr uint64_t kSlowPeerNs = 1000 * kNsPerMs;  // silence after which the log says so, once
@@ -47,9 +48,10 @@ void Channel::step_watchdog(const Tick& tick) {
     return begin_migration(trace::DetectedBy::kCompletion, verbs::describe(active_->last_status), tick);
   }
   const uint64_t progress = progress_.load(std::memory_order_relaxed);
-  if (asked_at_progress_.load(std::memory_order_acquire) == progress && progress != seen_progress_) {
-    seen_progress_ = progress;  // the progress thread has waited for so long already
-    silence_ = nanoseconds(core_.config.suspect_after);
+  if (asked_at_progress_.load(std::memory_order_acquire) == progress) {
+    if (progress != seen_progress_) silence_ = 0;
+    seen_progress_ = progress;
+    silence_ = std::max(silence_, nanoseconds(core_.config.suspect_after));  // so long the progress thread has waited
   }
   if (progress != seen_progress_ || !busy()) {
     asked_at_progress_.store(kNotAsked, std::memory_order_relaxed);
@@ -59,7 +61,7 @@ void Channel::step_watchdog(const Tick& tick) {
     silence_ = 0;
     next_probe_ = 0;
     probe_pause_ = kFirstProbePauseNs;
-    slow_peer_told_ = false;
+    slow_peer_told_ = poked_ = false;
     active_->poll_probe(tick.alive);
     active_->forget_probe();
     return;
@@ -103,11 +105,17 @@ void Channel::step_watchdog(const Tick& tick) {
         R2_INFO("NET/R2CCL: channel %u: %s has been quiet for %llu ms, but its NIC answers: waiting", number_,
                 peer_name().c_str(), static_cast<unsigned long long>(silence_ / kNsPerMs));
       }
+      if (!poked_ && silence_ > nanoseconds(core_.config.stuck_after) / 4) {
+        poked_ = true;
+        turn_.take();
+        const TurnGuard guard(turn_);
+        if (active_ == &path && status() == Status::kReady) poke(path);
+      }
       // A message that is merely slow starts over on another path: each such migration makes the next one wait
       // twice as long, so that a slow rail ends up being waited for.
       if (const uint64_t stuck = std::max({nanoseconds(core_.config.stuck_after), stuck_bound_,
                                              std::min(20 * usual_gap_, 4 * nanoseconds(core_.config.stuck_after))});
-          silence_ > stuck && work_requests_open()) {
+          silence_ > stuck && stands_still(path)) {
         stuck_bound_ = 2 * stuck;
         begin_migration(trace::DetectedBy::kWatchdog, "its QP stands still although the rail works", tick);
       } else if (tick.alive >= next_probe_) {
@@ -120,11 +128,17 @@ void Channel::step_watchdog(const Tick& tick) {
   }
 }
 
+bool Channel::stands_still(const Path& path) {
+  turn_.take();
+  const TurnGuard guard(turn_);
+  return active_ == &path && work_requests_open();
+}
+
 void Channel::begin_migration(trace::DetectedBy by, const std::string& why, const Tick& tick, uint32_t planned_target) {
   if (phase_ != Phase::kRunning || !active_ || status() == Status::kFailed) return;
   const bool planned = planned_target != 0;
   if (!planned) {
-    note_failure(*active_, why);
+    note_failure(active_->local_nic(), active_->remote_nic(), why);
     R2_WARN("NET/R2CCL: channel %u: %s failed, detected by %s: %s; moving its traffic", number_, rail_name(*active_).c_str(),
             trace::name(by).data(), why.c_str());
   }
@@ -150,7 +164,7 @@ void Channel::start_fence(trace::DetectedBy by, bool planned, const Tick& tick, 
   // After the event, so that who noticed first is on record first; before the fence, which takes longer.
   if (tell_peer) send(wire::Type::kMigrate, wire::Migrate{epoch_, path.id(), uint32_t(by), planned});
   if (!planned) {
-    not_before_[size_t(path.local_nic())][size_t(path.remote_nic())] = tick.now + nanoseconds(core_.config.fence_bound);
+    not_before_[size_t(path.local_nic())][size_t(path.remote_nic())] = tick.now + bar_ns();
     if (path.local_nic() == home_nic_ && path.remote_nic() == peer_home_nic_) home_rail_.failed(tick.now);
   }
   active_ = nullptr;
@@ -215,6 +229,9 @@ void Channel::on_migrate(const wire::Migrate& migrate, const Tick& tick) {
     if (!migrate.planned)
       R2_INFO("NET/R2CCL: channel %u: %s says that %s failed (detected by %s); moving its traffic", number_,
               peer_name().c_str(), rail_name(*active_).c_str(), trace::name(trace::DetectedBy(migrate.detected_by)).data());
+    if (!migrate.planned)
+      note_failure(active_->local_nic(), active_->remote_nic(),
+                   "the peer noticed, by " + std::string(trace::name(trace::DetectedBy(migrate.detected_by))));
     planned_target_ = 0;
     start_fence(trace::DetectedBy::kPeer, migrate.planned != 0, tick, false);
     return;
@@ -267,8 +284,8 @@ void Channel::choose_path(const Tick& tick) {
         }
         [[fallthrough]];
       case ProbeState::kFailed:
-        note_failure(path, "a probe is not answered");
-        not_before_[size_t(path.local_nic())][size_t(path.remote_nic())] = tick.now + nanoseconds(core_.config.fence_bound);
+        note_failure(path.local_nic(), path.remote_nic(), "a probe is not answered");
+        not_before_[size_t(path.local_nic())][size_t(path.remote_nic())] = tick.now + bar_ns();
         drop(path.id(), true), --i;
         break;
     }
@@ -282,18 +299,21 @@ void Channel::choose_path(const Tick& tick) {
 
 void Channel::begin_search(const Tick& tick) {
   searched_at_ = tick.alive;
-  // A path that proved itself and then carried nothing was none: the bound goes on.
+  // A path that proved itself and broke at once, before it carried anything, was none: the bound goes on.
   const uint64_t progress = progress_.load(std::memory_order_relaxed);
-  if (progress != migrated_at_progress_) {
+  if (progress != migrated_at_progress_ || tick.alive - used_at_ > 4 * nanoseconds(core_.config.probe_deadline)) {
     no_path_for_ = 0;
     if (failures_.size() > 1) failures_.erase(failures_.begin(), failures_.end() - 1);  // the last is why we are here
   }
   migrated_at_progress_ = progress;
 }
 
-void Channel::note_failure(const Path& path, const std::string& why) {
-  std::erase_if(failures_, [&](const Failure& f) { return f.local == path.local_nic() && f.remote == path.remote_nic(); });
-  failures_.push_back({path.local_nic(), path.remote_nic(), rail_name(path) + ": " + why, now_ns()});
+// How long a rail that has just failed is left alone, where there are others.
+uint64_t Channel::bar_ns() const { return std::min(kBarNs, nanoseconds(core_.config.fail_bound) / 8); }
+
+void Channel::note_failure(int local, int remote, const std::string& why) {
+  std::erase_if(failures_, [&](const Failure& f) { return f.local == local && f.remote == remote; });
+  failures_.push_back({local, remote, rail_name(local, remote) + ": " + why, now_ns()});
 }
 
 std::string Channel::what_failed() const {
@@ -303,17 +323,23 @@ std::string Channel::what_failed() const {
     const Failure& failure = failures_[i];
     text += (text.empty() ? "" : "; ") + failure.what + " (" + std::to_string((now_ns() - failure.at) / kNsPerMs) + " ms ago)";
   }
+  const auto add = [&](const std::string& what) { text += (text.empty() ? "" : "; ") + what; };
+  for (size_t nic = 0; nic < core_.devices.size(); ++nic)
+    if (core_.nic_down[nic]) add("the port of NIC " + nic_name(int(nic)) + " of " + core_.host + " is down");
+  for (int nic = 0; nic < peer_hello_.nics; ++nic)
+    if (peer_nic_down_[size_t(nic)]) add("the port of NIC " + peer_nic_name(nic) + " of " + peer_name() + " is down");
   return text.empty() ? "nothing" : text;
 }
 
-// Of the sender, who searches. A peer that is alive but silent is no failure: while it owes an answer for long, no time counts.
+// Of the sender, who searches. A peer that is alive but silent is no failure: while it owes an answer for long, no time
+// counts; nor while nobody wants to send anything.
 void Channel::count_pathless_time(const Tick& tick) {
   const uint64_t step = tick.alive - searched_at_;
   searched_at_ = tick.alive;
   const Path* path = opening_.path != 0 ? find(opening_.path) : nullptr;
   const bool peer_owes = phase_ == Phase::kWaitingForPeer ||
                          (path && opening_.waiting_for_peer && tick.alive - path->since > kPromptAnswerNs);
-  if (!peer_owes) no_path_for_ += step;
+  if (!peer_owes && (busy() || wanted_.load(std::memory_order_relaxed))) no_path_for_ += step;
   if (no_path_for_ <= nanoseconds(core_.config.fail_bound)) return;
   fail(Error{ErrorCode::kAllPathsDown, "channel " + std::to_string(number_) + ": no path from " + core_.host + " to " + peer_name() +
                                            " has worked for " + std::to_string(core_.config.fail_bound.count()) +
@@ -333,6 +359,9 @@ void Channel::use(Path& path, const Tick& tick) {
     active_ = &path;
     phase_ = Phase::kRunning;
     silence_ = 0;
+    poked_ = false;
+    wanted_.store(false, std::memory_order_relaxed);
+    used_at_ = tick.alive;
     seen_progress_ = progress_.load(std::memory_order_relaxed);
     if (path.id() == probation_path_) probation_path_ = 0;
     if (!first) resume(peer_ledger_);

@@ -12,6 +12,7 @@ namespace {
 constexpr uint64_t kRetryRailNs = 50 * kNsPerMs;       // a rail that failed while another was sought
 constexpr uint64_t kRetryStandbyNs = 500 * kNsPerMs;   // doubled with each failure, up to 32 times
 constexpr uint64_t kLeaveBuriedNs = 100 * kNsPerMs;    // by then traffic flows again
+constexpr size_t kMostBuried = 8;
 constexpr uint64_t kProbationProbeNs = 5 * kNsPerMs;
 constexpr uint64_t kProveFactor = 4;                   // a first probe may take this many probe deadlines
 
@@ -36,7 +37,9 @@ void Channel::bury(uint32_t id) {
 }
 
 void Channel::dig_one_grave(const Tick& tick) {
-  if (buried_.empty() || phase_ != Phase::kRunning || tick.now - buried_since_ < kLeaveBuriedNs) return;
+  // In a long search they must not pile up until the NIC has no room for new ones.
+  const bool now = buried_.size() > kMostBuried || (phase_ == Phase::kRunning && tick.now - buried_since_ >= kLeaveBuriedNs);
+  if (buried_.empty() || !now) return;
   buried_.pop_back();
 }
 
@@ -55,11 +58,14 @@ void Channel::drop(uint32_t id, bool tell_peer) {
 }
 
 void Channel::add_to(NicLoad& load) const {
-  if (!active_) return;
-  ++load.active[size_t(active_->local_nic())];
-  for (const auto& path : paths_)
-    if (path->state == PathState::kStandby && path->id() != probation_path_)
+  if (active_) ++load.active[size_t(active_->local_nic())];
+  for (const auto& path : paths_) {
+    const bool opening = path->id() == opening_.path;
+    if (!active_ && opening && opening_.purpose == Purpose::kRescue) ++load.active[size_t(path->local_nic())];
+    if (active_ && path->id() != probation_path_ &&
+        (path->state == PathState::kStandby || (opening && opening_.purpose == Purpose::kStandby)))
       ++load.behind[size_t(active_->local_nic())][size_t(path->local_nic())];
+  }
 }
 
 // Straight rails first, beginning with home; then every cross rail. A standby shares no NIC with the active path
@@ -111,6 +117,7 @@ void Channel::start_opening(Purpose purpose, int local, int remote, const Tick& 
   verbs::Device& device = core_.devices[size_t(local)];
   if (!device.refresh_port(core_.config)) {
     not_before_[size_t(local)][size_t(remote)] = tick.now + kRetryRailNs;
+    note_failure(local, remote, "its port is not active");
     return opening_failed("port of NIC " + nic_name(local) + " is not active", tick);
   }
   auto path = Path::create(opening_.path, local, remote, device, *memory_, memory_bytes_, core_.resilient());
@@ -262,7 +269,7 @@ void Channel::opening_failed(const std::string& why, const Tick& tick) {
   opening_ = {};
   if (Path* path = find(opening.path)) {
     R2_INFO("NET/R2CCL: channel %u: no path over %s: %s", number_, rail_name(*path).c_str(), why.c_str());
-    note_failure(*path, why);
+    note_failure(path->local_nic(), path->remote_nic(), why);
     not_before_[size_t(path->local_nic())][size_t(path->remote_nic())] = tick.now + kRetryRailNs;
     drop(path->id(), true);
   }
@@ -303,6 +310,19 @@ void Channel::nic_changed(int nic, bool up, const Tick& tick) {
       drop(path.id(), true);
     }
   }
+}
+
+void Channel::queue_pair_failed(const ibv_qp* pair, const char* what, const Tick& tick) {
+  if (!greeted_ || peer_closed_ || torn_down_ || !core_.resilient() || status() == Status::kFailed) return;
+  const auto it = std::find_if(paths_.begin(), paths_.end(), [pair](const auto& path) { return path->data.is(pair); });
+  if (it == paths_.end() || (*it)->state == PathState::kFencing) return;
+  Path& path = **it;
+  if (&path == active_)
+    begin_migration(trace::DetectedBy::kEvent, what, tick);
+  else if (path.id() == opening_.path)
+    opening_failed(what, tick);
+  else
+    drop(path.id(), true);
 }
 
 void Channel::on_peer_nic(const wire::Nic& change, const Tick& tick) {

@@ -86,11 +86,19 @@ void Receiver::on_arrival(Path& path, const ibv_wc& completion) {
   }
 }
 
-void Receiver::confirm(Path& path) {
+void Receiver::poke(Path& path) {
+  if (!path.send_queue_room(1)) return;
+  confirm(path, true);
+  poke_ = path.posted;
+}
+
+bool Receiver::work_requests_open() const { return active() && poke_ != 0 && int32_t(active()->completed - poke_) < 0; }
+
+void Receiver::confirm(Path& path, bool signaled) {
   confirmed_ = ledger_.received();
   uint64_t& staged = memory_->staged_received[path.posted % std::size(memory_->staged_received)];
   staged = confirmed_;
-  const bool signal = must_signal(path);
+  const bool signal = must_signal(path) || signaled;
   ++path.posted;
   const int error = path.data.post_write(Path::work(Path::kWorkCts, path.posted), &staged, sizeof staged, path.memory_lkey,
                                          path.remote().ring + offsetof(ChannelMemory, received) - offsetof(ChannelMemory, lines),
@@ -133,6 +141,7 @@ void Receiver::fill_ledger(wire::Fenced& fenced) const {
 void Receiver::resume(const wire::Fenced& /*ledger*/) {
   Path& path = *active();
   last_signaled_ = path.posted;
+  poke_ = 0;
   for (uint64_t message = ledger_.received(); message < ledger_.next() && &path == active(); ++message)
     if (!ledger_.complete(message)) write_line(path, message);
   confirmed_ = 0;

@@ -21,17 +21,19 @@ class Receiver final : public Channel {
   void after_drain(Path& path) override;
   void fill_ledger(wire::Fenced& fenced) const override;
   void resume(const wire::Fenced& ledger) override;
-  bool work_requests_open() const override { return false; }
+  bool work_requests_open() const override;
+  void poke(Path& path) override;
   bool lacking() const override { return ledger_.received() < ledger_.next(); }
   wire::Close closing_words() const override { return {ledger_.received()}; }
   void peer_closed(const wire::Close&) override {}
   void write_line(Path& path, uint64_t message);
-  void confirm(Path& path);
+  void confirm(Path& path, bool signaled = false);
   bool must_signal(const Path& path) const { return path.posted - last_signaled_ >= 8; }
 
   ReceiveLedger ledger_;
   uint64_t confirmed_ = 0;       // what the peer has been told on the active path
   uint32_t last_signaled_ = 0;   // Path::posted at the last signaled request
+  uint32_t poke_ = 0;            // Path::posted at the last poke; 0: none on this path
 };
 
 }  // namespace r2ccl

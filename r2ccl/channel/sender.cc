@@ -68,6 +68,7 @@ bool Sender::write(Path& path, const Request& request) {
 
 Result<Request*> Sender::post(void* data, size_t bytes, Registration* registration) {
   if (status() == Status::kFailed) return error();
+  if (status() == Status::kMigrating) wanted_.store(true, std::memory_order_relaxed);
   if (status() != Status::kReady || !turn_.try_take()) return nullptr;
   const TurnGuard guard(turn_);
   Path* path = active();
@@ -75,7 +76,11 @@ Result<Request*> Sender::post(void* data, size_t bytes, Registration* registrati
   Request* request = free_request(message);
   if (!path || !request || status() != Status::kReady || !path->send_queue_room()) return nullptr;
   wire::CtsLine line;
-  if (!read_line(memory_->lines[message % wire::kRingLines], uint32_t(message) + 1, line)) return nullptr;
+  if (!read_line(memory_->lines[message % wire::kRingLines], uint32_t(message) + 1, line)) {
+    // The line may be missing because this end's QP is dead, and with nothing open nobody else looks.
+    if (++empty_posts_ % kEmptyPostsPerLook == 0) drain(*path);
+    return nullptr;
+  }
   request->channel = this;
   request->message = message;
   request->in_use = true;

@@ -27,7 +27,9 @@ class Sender final : public Channel {
   bool write(Path& path, const Request& request);
   void read_confirmation();
 
+  static constexpr uint32_t kEmptyPostsPerLook = 64;
   SendLedger ledger_;
+  uint32_t empty_posts_ = 0;
 };
 
 }  // namespace r2ccl

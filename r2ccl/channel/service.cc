@@ -285,6 +285,7 @@ void Service::read_async_events(size_t nic, const Tick& tick) {
   ibv_async_event event;
   while (ibv_get_async_event(device.context(), &event) == 0) {
     const ibv_event_type type = event.event_type;
+    const ibv_qp* pair = event.element.qp;  // after the acknowledgement only to be compared
     ibv_ack_async_event(&event);
     switch (type) {
       case IBV_EVENT_PORT_ERR:
@@ -292,6 +293,11 @@ void Service::read_async_events(size_t nic, const Tick& tick) {
         break;
       case IBV_EVENT_DEVICE_FATAL:
         port_changed(nic, false, tick);
+        break;
+      case IBV_EVENT_QP_FATAL:
+      case IBV_EVENT_QP_REQ_ERR:
+      case IBV_EVENT_QP_ACCESS_ERR:
+        queue_pair_failed(pair, type, tick);
         break;
       case IBV_EVENT_PORT_ACTIVE:
         if (event.element.port_num == device.port()) port_changed(nic, true, tick);
@@ -310,6 +316,10 @@ void Service::port_changed(size_t nic, bool up, const Tick& tick) {
   R2_WARN("NET/R2CCL: port of NIC %s of %s %s", core_.devices[nic].name().c_str(), core_.host.c_str(),
           up ? "is active again" : (core_.resilient() ? "went down" : "went down; R2CC_MODE=0 does nothing about it"));
   for (Entry& entry : entries_) entry.channel->nic_changed(int(nic), up, tick);
+}
+
+void Service::queue_pair_failed(const ibv_qp* pair, ibv_event_type event, const Tick& tick) {
+  for (Entry& entry : entries_) entry.channel->queue_pair_failed(pair, ibv_event_type_str(event), tick);
 }
 
 // An event may be lost; a port that was said to be down is looked at now and then.

@@ -175,6 +175,78 @@ TEST(Migration, all_nics_out_for_good_is_an_error_within_the_bound_that_names_th
   EXPECT_GE(saboteur.broken(), 2);
 }
 
+/// A pair that carries some messages, is idle until `meanwhile` has returned, and carries some more.
+template <typename Meanwhile>
+void carry_pause_carry(const vhca::FabricHost& fabric, const Environment& environment, std::chrono::milliseconds bound,
+                       Meanwhile meanwhile) {
+  const auto pause = [](const Link& link) {
+    char word = 1;
+    link.send(&word, 1);
+    ASSERT_TRUE(link.receive(&word, 1));
+  };
+  const Child receiver = start(fabric, 1, environment, [&](const Link& link) {
+    Listener* listener = nullptr;
+    Channel* channel = accept_one(*net(), 0, link, listener);
+    ASSERT_NE(channel, nullptr);
+    receive_messages(*net(), channel, 0, 50);
+    pause(link);
+    receive_messages(*net(), channel, 50, 100);
+    EXPECT_TRUE(net()->close(channel).ok());
+  });
+  const Child sender = start(fabric, 0, environment, [&](const Link& link) {
+    Channel* channel = connect_one(*net(), 0, link);
+    ASSERT_NE(channel, nullptr);
+    send_messages(*net(), channel, 0, 50);
+    pause(link);
+    const auto before = std::chrono::steady_clock::now();
+    send_messages(*net(), channel, 50, 100);
+    EXPECT_LT(std::chrono::steady_clock::now() - before, bound);
+    EXPECT_TRUE(net()->close(channel).ok());
+  });
+  relay_handle(receiver, sender);
+  char word = 0;
+  ASSERT_TRUE(receiver.link.receive(&word, 1));
+  ASSERT_TRUE(sender.link.receive(&word, 1));
+  meanwhile();
+  receiver.link.send(&word, 1);
+  sender.link.send(&word, 1);
+  EXPECT_EQ(sender.wait(60s), 0);
+  EXPECT_EQ(receiver.wait(60s), 0);
+}
+
+// NCCL's own retry timers, 34 s, would be all that notices if nobody heeded the event.
+TEST(Migration, a_queue_pair_that_dies_while_nothing_is_open_is_replaced_at_once) {
+  for (const int node : {0, 1}) {
+    const auto fabric = make_fabric(2, 2);
+    Saboteur saboteur(fabric);
+    carry_pause_carry(fabric, {}, 5s, [&] { EXPECT_GE(saboteur.strike(node, 0, 16), 1); });
+  }
+}
+
+TEST(Migration, an_outage_while_nothing_is_wanted_is_no_error_however_long) {
+  const auto fabric = make_fabric(2, 2);
+  Saboteur saboteur(fabric);
+  carry_pause_carry(fabric, {{"R2CC_FAIL_BOUND_MS", "100"}}, 20s, [&] {
+    const auto until = std::chrono::steady_clock::now() + 1s;
+    while (std::chrono::steady_clock::now() < until) {
+      saboteur.strike(0, 0);
+      saboteur.strike(0, 1);
+      std::this_thread::sleep_for(50us);
+    }
+    EXPECT_GE(saboteur.broken(), 2);
+  });
+}
+
+TEST(Migration, the_only_nic_with_a_broken_queue_pair_is_used_again_soon) {
+  const auto fabric = make_fabric(2, 1);
+  Saboteur saboteur(fabric);
+  const Pair pair(fabric, {{"R2CC_FAIL_BOUND_MS", "400"}}, 300);
+  relay_handle(pair.receiver, pair.sender);
+  wait_for_traffic(fabric, 0, 0, 4 << 20);
+  EXPECT_GE(saboteur.strike(0, 0), 1);
+  pair.expect_exact(30s);
+}
+
 // What ncclCommAbort does: ends close at once, whatever is open and whatever the other side is doing.
 TEST(Migration, closing_in_the_middle_of_one_ends_both_sides_within_bounds) {
   const auto fabric = make_fabric(2, 2);

@@ -37,12 +37,12 @@ class Saboteur {
   Saboteur& operator=(const Saboteur&) = delete;
 
   /// Breaks what lives on that NIC: every queue pair in RTR or RTS goes to ERR, with its event and its flushes. New ones work.
-  /// Returns how many were broken.
-  int strike(int node, int nic) {
+  /// `least_depth`: only those whose receive queue holds so many (channels' data queue pairs: 16). Returns how many were broken.
+  int strike(int node, int nic, uint32_t least_depth = 0) {
     const uint32_t port = fabric_->nodes[node].first_port + uint32_t(nic);
     int broken = 0;
     for (vhca::QpSlot& slot : fabric_->queue_pairs.used()) {
-      if (slot.owner.load() == 0 || slot.number.load() == 0 || slot.port != port) continue;
+      if (slot.owner.load() == 0 || slot.number.load() == 0 || slot.port != port || slot.recv_depth < least_depth) continue;
       for (uint32_t from : {uint32_t(IBV_QPS_RTS), uint32_t(IBV_QPS_RTR)}) {
         if (!slot.state.compare_exchange_strong(from, IBV_QPS_ERR)) continue;
         ++broken;

@@ -42,6 +42,8 @@ class QueuePair {
   int post_receive(uint64_t id) noexcept;
 
   uint32_t number() const { return pair_->qp_num; }
+  /// Is this the object that an asynchronous event names?
+  bool is(const ibv_qp* pair) const { return pair && pair_.get() == pair; }
   uint32_t inline_bytes() const { return inline_bytes_; }
   explicit operator bool() const { return pair_ != nullptr; }
 

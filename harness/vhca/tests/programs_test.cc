@@ -44,7 +44,7 @@ std::string run_one(const std::string& arguments, const std::string& command) {
   return output;
 }
 std::string run_pair(const std::string& arguments, const std::string& command) {
-  return run_one("--nodes 2 " + arguments, command + " :: " + command + " localhost");
+  return run_one("--nodes 2 " + arguments, command + " :: " + command + " 127.0.0.1");
 }
 
 // A program that is built without a sanitizer cannot load a library that needs one.
