@@ -22,9 +22,9 @@ struct Backup {
   int distance;
 };
 
-/// How the process's channels lie on its NICs at one moment.
+/// How the process's sending channels lie on its NICs at one moment. (Ports are full duplex, and senders choose.)
 struct NicLoad {
-  std::array<int, wire::kMaxNics> active{};  ///< channels that use the NIC
+  std::array<int, wire::kMaxNics> guests{};  ///< channels that use the NIC although it is not their own
   /// [a][s]: channels that use NIC a and would go to NIC s.
   std::array<std::array<int, wire::kMaxNics>, wire::kMaxNics> behind{};
 };

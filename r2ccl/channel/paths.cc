@@ -58,10 +58,10 @@ void Channel::drop(uint32_t id, bool tell_peer) {
 }
 
 void Channel::add_to(NicLoad& load) const {
-  if (active_) ++load.active[size_t(active_->local_nic())];
+  if (active_ && active_->local_nic() != home_nic_) ++load.guests[size_t(active_->local_nic())];
   for (const auto& path : paths_) {
     const bool opening = path->id() == opening_.path;
-    if (!active_ && opening && opening_.purpose == Purpose::kRescue) ++load.active[size_t(path->local_nic())];
+    if (!active_ && opening && opening_.purpose == Purpose::kRescue) ++load.guests[size_t(path->local_nic())];
     if (active_ && path->id() != probation_path_ &&
         (path->state == PathState::kStandby || (opening && opening_.purpose == Purpose::kStandby)))
       ++load.behind[size_t(active_->local_nic())][size_t(path->local_nic())];
@@ -69,15 +69,15 @@ void Channel::add_to(NicLoad& load) const {
 }
 
 // Straight rails first, beginning with home; then every cross rail. A standby shares no NIC with the active path
-// unless there is no other way. Among NICs that are equally near, the one that would have the least to carry: its own
-// channels, and those that leave the active NIC together with this one.
+// unless there is no other way. Among NICs that are equally near, the one with the fewest guests: those that are there
+// already, and those that would leave the active NIC together with this channel.
 bool Channel::candidate(Purpose purpose, uint64_t now, int& local, int& remote) const {
   const int locals = int(core_.devices.size()), remotes = peer_hello_.nics;
   std::vector<Backup> order{{home_nic_, -1}};
   order.insert(order.end(), core_.backups[size_t(home_nic_)].begin(), core_.backups[size_t(home_nic_)].end());
   const NicLoad load = core_.load();
   const auto would_carry = [&](int nic) {
-    return load.active[size_t(nic)] + (active_ ? load.behind[size_t(active_->local_nic())][size_t(nic)] : 0);
+    return load.guests[size_t(nic)] + (active_ ? load.behind[size_t(active_->local_nic())][size_t(nic)] : 0);
   };
   std::stable_sort(order.begin(), order.end(), [&](const Backup& a, const Backup& b) {
     return a.distance != b.distance ? a.distance < b.distance : would_carry(a.nic) < would_carry(b.nic);

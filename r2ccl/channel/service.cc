@@ -102,7 +102,8 @@ void Service::kick() noexcept {
 
 NicLoad Service::load() const {
   NicLoad load;
-  for (const Entry& entry : entries_) entry.channel->add_to(load);
+  for (const Entry& entry : entries_)
+    if (entry.channel->is_sender()) entry.channel->add_to(load);
   return load;
 }
 
