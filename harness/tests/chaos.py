@@ -66,9 +66,24 @@ def leftovers(folder):
     return things | {os.path.join(folder, name) for name in os.listdir(folder)}
 
 
+def kill_all(mark):
+    for pid in processes(mark):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
 def play(r2bench, number, generator, folder):
-    """One round; returns (what is wrong or None, what was done)."""
+    """One round; returns (what is wrong or None, what was done). Leaves nothing running, however it ends."""
     mark = f"{MARK}={os.getpid()}-{number}"
+    try:
+        return play_marked(r2bench, number, generator, folder, mark)
+    finally:
+        kill_all(mark.encode())
+
+
+def play_marked(r2bench, number, generator, folder, mark):
     scenario = os.path.join(folder, f"chaos{number}.yaml")
     out = os.path.join(folder, f"out{number}")
     temporary = os.path.join(folder, f"tmp{number}")
@@ -97,19 +112,16 @@ def play(r2bench, number, generator, folder):
         os.kill(victim, signal.SIGCONT)
     deadline = time.monotonic() + BOUND + (10 if kind == signal.SIGSTOP else 0)
     try:
-        text, _ = job.communicate(timeout=deadline - time.monotonic())
+        text, _ = job.communicate(timeout=max(1, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
         text = "r2bench has not ended; left: " + str(processes(mark.encode()))
-        for pid in processes(mark.encode()):
-            os.kill(pid, signal.SIGKILL)
+        kill_all(mark.encode())
         job.communicate()
         return text, done
     while processes(mark.encode()) and time.monotonic() < deadline:
         time.sleep(0.05)
     left = processes(mark.encode())
     if left:
-        for pid in left:
-            os.kill(pid, signal.SIGKILL)
         return f"left behind: {left}", done
     allowed = {0, 1, 2}
     if kind == signal.SIGKILL and victim == job.pid:
