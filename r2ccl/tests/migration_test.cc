@@ -134,12 +134,8 @@ TEST(Migration, all_nics_out_for_good_is_an_error_within_the_bound_that_names_th
     ASSERT_NE(channel, nullptr);
     uint8_t buffer[64];
     auto reg = net()->reg(channel, buffer, sizeof buffer);
-    Request* open = nullptr;
-    while (!open) {
-      auto request = net()->irecv(channel, buffer, sizeof buffer, *reg);
-      ASSERT_TRUE(request.ok()) << request.error().message;
-      open = *request;
-    }
+    Request* open = post_receive(*net(), channel, buffer, sizeof buffer, *reg);
+    ASSERT_NE(open, nullptr);
     const auto deadline = std::chrono::steady_clock::now() + 25s;
     for (;;) {
       auto outcome = net()->test(open);
@@ -320,12 +316,8 @@ TEST(Channel, a_peer_that_closes_while_receives_are_open_is_an_error_within_boun
     ASSERT_NE(channel, nullptr);
     uint8_t buffer[64];
     auto reg = net()->reg(channel, buffer, sizeof buffer);
-    Request* open = nullptr;
-    while (!open) {
-      auto request = net()->irecv(channel, buffer, sizeof buffer, *reg);
-      ASSERT_TRUE(request.ok()) << request.error().message;
-      open = *request;
-    }
+    Request* open = post_receive(*net(), channel, buffer, sizeof buffer, *reg);
+    ASSERT_NE(open, nullptr);
     char word = 1;
     link.send(&word, 1);
     const auto deadline = std::chrono::steady_clock::now() + 20s;

@@ -39,6 +39,16 @@ inline void relay_handle(const Child& receiver, const Child& sender) {
   if (receiver.link.receive(handle.data(), handle.size())) sender.link.send(handle.data(), handle.size());
 }
 
+/// Tries until the receive is taken; a failed expectation and nullptr on an error.
+inline Request* post_receive(Net& net, Channel* channel, void* data, size_t bytes, Registration* reg) {
+  for (;;) {
+    auto request = net.irecv(channel, data, bytes, reg);
+    EXPECT_TRUE(request.ok()) << request.error().message;
+    if (!request) return nullptr;
+    if (*request) return *request;
+  }
+}
+
 constexpr size_t kLargest = 1 << 20;  ///< bytes of a slot
 constexpr uint64_t kOpen = 8;         ///< messages in flight
 
