@@ -369,6 +369,13 @@ void Channel::handle(const control::Message& message, const Tick& tick) {
     case wire::Type::kFenced: with(wire::Fenced{}, [&](const wire::Fenced& m) { on_fenced(m, tick); }); break;
     case wire::Type::kUse: with(wire::Use{}, [&](const wire::Use& m) { on_use(m, tick); }); break;
     case wire::Type::kNic: with(wire::Nic{}, [&](const wire::Nic& m) { on_peer_nic(m, tick); }); break;
+    case wire::Type::kRemind:
+      with(wire::PathMessage{}, [&](const wire::PathMessage& m) {
+        turn_.take();
+        const TurnGuard guard(turn_);
+        if (active_ && active_->id() == m.path) remind(*active_);
+      });
+      break;
     case wire::Type::kClose:
       with(wire::Close{}, [&](const wire::Close& m) {
         turn_.take();

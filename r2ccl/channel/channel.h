@@ -118,9 +118,11 @@ class Channel {
   virtual void resume(const wire::Fenced& ledger) = 0;
   /// Is anything posted that a working QP would have completed by now? Needs the turn.
   virtual bool work_requests_open() const = 0;
-  /// Nothing has come for long although probes are answered: posts something that only a working QP completes, where
-  /// nothing is open that would show. Needs the turn.
-  virtual void poke(Path& /*path*/) {}
+  /// Nothing has come for long although probes are answered: receiver: repeats what the sender may lack, which only a
+  /// working QP completes; sender: has the receiver say again what it has. Needs the turn.
+  virtual void poke(Path& path) = 0;
+  /// The sender has waited for long: receiver: says again what it has. Needs the turn.
+  virtual void remind(Path& /*path*/) {}
   /// Is a request open that what has been seen so far does not complete? Needs the turn.
   virtual bool lacking() const = 0;
   virtual wire::Close closing_words() const = 0;

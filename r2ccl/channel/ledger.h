@@ -93,6 +93,10 @@ class SendLedger {
   void confirmed(uint64_t up_to) {
     if (up_to > confirmed_ && up_to <= next_) confirmed_ = up_to;
   }
+  /// The same, of which only the low bits are known.
+  void confirmed_low(uint32_t up_to) {
+    if (const auto step = int32_t(up_to - uint32_t(confirmed_)); step > 0) confirmed(confirmed_ + uint32_t(step));
+  }
   /// The receiver's ledger, read after its fence: `arrived` of `message` is here.
   void known_arrived(uint64_t message, uint16_t arrived) {
     if (message < next_) entries_[message % wire::kRingLines].completed |= arrived & entries_[message % wire::kRingLines].all;

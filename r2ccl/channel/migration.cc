@@ -105,7 +105,7 @@ void Channel::step_watchdog(const Tick& tick) {
         R2_INFO("NET/R2CCL: channel %u: %s has been quiet for %llu ms, but its NIC answers: waiting", number_,
                 peer_name().c_str(), static_cast<unsigned long long>(silence_ / kNsPerMs));
       }
-      if (!poked_ && silence_ > nanoseconds(core_.config.stuck_after) / 4) {
+      if ((!poked_ || tick.alive >= next_probe_) && (sender_ || silence_ > nanoseconds(core_.config.stuck_after) / 4)) {
         poked_ = true;
         turn_.take();
         const TurnGuard guard(turn_);

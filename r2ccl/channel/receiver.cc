@@ -60,9 +60,12 @@ Result<Request*> Receiver::post(void* data, size_t bytes, Registration* registra
   line.head = line.tail = uint32_t(message) + 1;
   line.address = uint64_t(data);
   line.bytes = uint32_t(bytes);
+  line.received = uint32_t(ledger_.received());
   for (int nic = 0; nic < int(core_.devices.size()); ++nic) line.keys[nic] = registration ? registration->rkey(nic) : 0;
   line.check = wire::cts_check(line);
   opened_request();
+  confirmed_ = ledger_.received();
+  tests_waited_ = 0;
   write_line(*path, message);  // when it fails the line is repeated after the migration
   return request;
 }
@@ -86,8 +89,12 @@ void Receiver::on_arrival(Path& path, const ibv_wc& completion) {
   }
 }
 
+// Repeats everything the sender may be waiting for, should it have been lost; signaled, which shows whether the QP works.
 void Receiver::poke(Path& path) {
-  if (!path.send_queue_room(1)) return;
+  if (work_requests_open() || !path.send_queue_room(wire::kRingLines + 1)) return;
+  for (uint64_t message = ledger_.received(); message < ledger_.next(); ++message)
+    if (!ledger_.complete(message)) write_line(path, message);
+  if (&path != active() || status() != Status::kReady) return;
   confirm(path, true);
   poke_ = path.posted;
 }
@@ -96,6 +103,7 @@ bool Receiver::work_requests_open() const { return active() && poke_ != 0 && int
 
 void Receiver::confirm(Path& path, bool signaled) {
   confirmed_ = ledger_.received();
+  tests_waited_ = 0;
   uint64_t& staged = memory_->staged_received[path.posted % std::size(memory_->staged_received)];
   staged = confirmed_;
   const bool signal = must_signal(path) || signaled;
@@ -112,7 +120,14 @@ void Receiver::confirm(Path& path, bool signaled) {
 }
 
 void Receiver::after_drain(Path& path) {
-  if (core_.strict_ack() && &path == active() && ledger_.received() > confirmed_ && path.send_queue_room(1)) confirm(path);
+  if (&path != active() || !owes_confirmation() || !path.send_queue_room(1)) return;
+  const bool may_wait = lacking() && ledger_.received() - confirmed_ < kMessagesToWaitForLine;
+  if (!may_wait) confirm(path);
+}
+
+void Receiver::remind(Path& path) {
+  drain(path);
+  if (&path == active() && status() == Status::kReady && core_.strict_ack() && path.send_queue_room(1)) confirm(path);
 }
 
 Result<TestOutcome> Receiver::test(Request& request) {
@@ -123,6 +138,9 @@ Result<TestOutcome> Receiver::test(Request& request) {
     if (before == Status::kReady && active()) drain(*active());
     if (!ledger_.complete(request.message)) {
       if (status() == Status::kFailed) return error();
+      if (owes_confirmation() && ++tests_waited_ >= kTestsToWaitForLine && status() == Status::kReady && active() &&
+          active()->send_queue_room(1))
+        confirm(*active());
       nothing_new();
       return TestOutcome{};
     }

@@ -19,6 +19,7 @@ class Receiver final : public Channel {
   void handle_greeting(wire::Type type, const control::Message& message, const Tick& tick) override;
   void on_arrival(Path& path, const ibv_wc& completion) override;
   void after_drain(Path& path) override;
+  void remind(Path& path) override;
   void fill_ledger(wire::Fenced& fenced) const override;
   void resume(const wire::Fenced& ledger) override;
   bool work_requests_open() const override;
@@ -28,10 +29,15 @@ class Receiver final : public Channel {
   void peer_closed(const wire::Close&) override {}
   void write_line(Path& path, uint64_t message);
   void confirm(Path& path, bool signaled = false);
+  bool owes_confirmation() const { return core_.strict_ack() && ledger_.received() > confirmed_; }
   bool must_signal(const Path& path) const { return path.posted - last_signaled_ >= 8; }
 
+  // How long a confirmation waits for a line to travel in, while messages are open and therefore tested for.
+  static constexpr uint32_t kTestsToWaitForLine = 16;
+  static constexpr uint64_t kMessagesToWaitForLine = 4;
   ReceiveLedger ledger_;
   uint64_t confirmed_ = 0;       // what the peer has been told on the active path
+  uint32_t tests_waited_ = 0;    // empty tests since a confirmation began to wait
   uint32_t last_signaled_ = 0;   // Path::posted at the last signaled request
   uint32_t poke_ = 0;            // Path::posted at the last poke; 0: none on this path
 };

@@ -81,6 +81,10 @@ Result<Request*> Sender::post(void* data, size_t bytes, Registration* registrati
     if (++empty_posts_ % kEmptyPostsPerLook == 0) drain(*path);
     return nullptr;
   }
+  if (lines_read_ <= message) {
+    lines_read_ = message + 1;
+    ledger_.confirmed_low(line.received);
+  }
   request->channel = this;
   request->message = message;
   request->in_use = true;
@@ -103,7 +107,15 @@ void Sender::on_data_sent(uint32_t detail) {
   ledger_.completed(message, detail & 0xff);
 }
 
-void Sender::read_confirmation() { ledger_.confirmed(__atomic_load_n(&memory_->received, __ATOMIC_ACQUIRE)); }
+void Sender::read_confirmation() {
+  ledger_.confirmed(__atomic_load_n(&memory_->received, __ATOMIC_ACQUIRE));
+  for (wire::CtsLine line; read_line(memory_->lines[lines_read_ % wire::kRingLines], uint32_t(lines_read_) + 1, line); ++lines_read_)
+    ledger_.confirmed_low(line.received);
+}
+
+void Sender::poke(Path& path) {
+  if (!wants_to_write()) send(wire::Type::kRemind, wire::PathMessage{path.id()});  // a stopped peer need not hear it twice
+}
 
 Result<TestOutcome> Sender::test(Request& request) {
   const Status before = status();

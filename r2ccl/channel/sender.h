@@ -26,9 +26,11 @@ class Sender final : public Channel {
   void peer_closed(const wire::Close& close) override { ledger_.released(close.received); }
   bool write(Path& path, const Request& request);
   void read_confirmation();
+  void poke(Path& path) override;
 
   static constexpr uint32_t kEmptyPostsPerLook = 64;
   SendLedger ledger_;
+  uint64_t lines_read_ = 0;  // what lines before this one say of messages received has been taken in
   uint32_t empty_posts_ = 0;
 };
 

@@ -16,7 +16,7 @@ namespace r2ccl::wire {
 
 static_assert(std::endian::native == std::endian::little, "the wire format is little-endian");
 
-inline constexpr uint16_t kWireVersion = 1;
+inline constexpr uint16_t kWireVersion = 2;
 inline constexpr uint32_t kHandleMagic = 0x4c434332;  // "2CCL"
 inline constexpr int kMaxNics = 8;                    ///< NICs of one node that a channel may use
 inline constexpr uint32_t kRingLines = 64;            ///< CTS lines: more than requests can be open
@@ -41,9 +41,9 @@ struct alignas(64) CtsLine {
   uint32_t check;
   uint64_t address;
   uint32_t bytes;
-  uint32_t reserved;
+  uint32_t received;        ///< low bits of 'received up to', as of this line
   uint32_t keys[kMaxNics];  ///< remote key per NIC of the receiver
-  uint32_t reserved2;
+  uint32_t reserved;
   uint32_t tail;
 };
 static_assert(sizeof(CtsLine) == 64);
@@ -90,6 +90,7 @@ enum class Type : uint16_t {
   kNic,          ///< either: one of my NICs went down or came back
   kClose,        ///< either: I am done; receiver: and I have received this much
   kFail,         ///< either: the channel has failed, with the reason
+  kRemind,       ///< sender → receiver: say again what you have received
 };
 
 struct Hello {  // also Welcome; the first two fields never move
@@ -134,7 +135,7 @@ struct Opened {
   uint32_t ok;
   PathEnd end;
 };
-struct PathMessage {  // Prove, Proved, Drop
+struct PathMessage {  // Prove, Proved, Drop, Remind
   uint32_t path;
 };
 struct Migrate {

@@ -6,7 +6,9 @@
 #include <cstring>
 #include <random>
 
+#include "r2ccl/channel/channel.h"
 #include "r2ccl/tests/saboteur.h"
+#include "r2ccl/tests/swallow.h"
 #include "r2ccl/tests/traffic.h"
 
 namespace r2ccl {
@@ -346,6 +348,85 @@ TEST(Channel, a_peer_that_closes_while_receives_are_open_is_an_error_within_boun
   sender.link.send(&word, 1);
   EXPECT_EQ(sender.wait(), 0);
   EXPECT_EQ(receiver.wait(), 0);
+}
+
+TEST(Channel, an_acknowledgement_does_not_wait_for_an_owner_who_tests_no_more) {
+  const auto fabric = make_fabric(2, 2);
+  constexpr int kMessages = 6;  // one receive more stays open, and nobody tests it
+  const Child receiver = start(fabric, 1, {}, [](const Link& link) {
+    Net* n = net();
+    Listener* listener = nullptr;
+    Channel* channel = accept_one(*n, 0, link, listener);
+    ASSERT_NE(channel, nullptr);
+    uint64_t buffer[kMessages + 1] = {};
+    auto reg = n->reg(channel, buffer, sizeof buffer);
+    std::array<Request*, kMessages + 1> open{};
+    for (size_t i = 0; i < open.size(); ++i) open[i] = post_receive(*n, channel, &buffer[i], sizeof buffer[i], *reg);
+    for (size_t i = 0; i < kMessages; ++i)
+      for (bool done = false; !done;) {
+        auto outcome = n->test(open[i]);
+        ASSERT_TRUE(outcome.ok()) << outcome.error().message;
+        done = outcome->done;
+      }
+    char word = 0;
+    ASSERT_TRUE(link.receive(&word, 1));  // comes when the sender has all its buffers back
+    EXPECT_TRUE(n->close(channel).ok());
+    EXPECT_TRUE(n->close(listener).ok());
+  });
+  const Child sender = start(fabric, 0, {}, [](const Link& link) {
+    Net* n = net();
+    Channel* channel = connect_one(*n, 0, link);
+    ASSERT_NE(channel, nullptr);
+    uint64_t word = 1;
+    auto reg = n->reg(channel, &word, sizeof word);
+    for (int i = 0; i < kMessages; ++i) {
+      Request* request = nullptr;
+      while (!request) {
+        auto posted = n->isend(channel, &word, sizeof word, *reg);
+        ASSERT_TRUE(posted.ok()) << posted.error().message;
+        request = *posted;
+      }
+      const auto deadline = std::chrono::steady_clock::now() + 10s;
+      for (bool done = false; !done;) {
+        auto outcome = n->test(request);
+        ASSERT_TRUE(outcome.ok()) << outcome.error().message;
+        ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "message " << i << " is not acknowledged";
+        done = outcome->done;
+      }
+    }
+    char told = 1;
+    link.send(&told, 1);
+    EXPECT_TRUE(link.receive(&told, 1));
+    EXPECT_TRUE(n->close(channel).ok());
+  });
+  relay_handle(receiver, sender);
+  char word = 1;
+  ASSERT_TRUE(sender.link.receive(&word, 1));
+  receiver.link.send(&word, 1);
+  EXPECT_EQ(receiver.wait(), 0);
+  sender.link.send(&word, 1);
+  EXPECT_EQ(sender.wait(), 0);
+}
+
+// Clear-to-send lines and acknowledgements that vanish without any error, on a NIC that works.
+TEST(Channel, lost_lines_and_acknowledgements_are_repeated) {
+  const auto fabric = make_fabric(2, 2);
+  const Environment impatient{{"R2CC_SUSPECT_MS", "2"}, {"R2CC_STUCK_MS", "100"}};
+  const Child receiver = start(fabric, 1, impatient, [](const Link& link) {
+    Net* n = net();
+    Listener* listener = nullptr;
+    Channel* channel = accept_one(*n, 0, link, listener);
+    ASSERT_NE(channel, nullptr);
+    const Swallow swallow(channel->core(), 20);
+    receive_messages(*n, channel, 0, 1000);
+    EXPECT_GE(swallow.swallowed(), 10u);
+    EXPECT_TRUE(n->close(channel).ok());
+    EXPECT_TRUE(n->close(listener).ok());
+  });
+  const Child sender = start(fabric, 0, impatient, [](const Link& link) { send_all(link, 1000); });
+  relay_handle(receiver, sender);
+  EXPECT_EQ(sender.wait(120s), 0);
+  EXPECT_EQ(receiver.wait(120s), 0);
 }
 
 TEST(Channel, a_fork_in_the_middle_of_traffic_harms_nobody) {

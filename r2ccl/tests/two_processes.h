@@ -68,6 +68,8 @@ inline Child start(const vhca::FabricHost& fabric, int node, const Environment& 
                    const std::function<void(const Link&)>& body) {
   int ends[2];
   EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  const timeval patience{.tv_sec = 60, .tv_usec = 0};  // whoever waits for a process that has died must not wait for ever
+  for (const int end : ends) EXPECT_EQ(setsockopt(end, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience), 0);
   const pid_t pid = fork();
   if (pid == 0) {
     close(ends[0]);
