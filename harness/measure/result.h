@@ -22,10 +22,10 @@ struct Distribution {
 
 /// How a job ended.
 enum class Outcome {
-  kOk,      ///< every rank finished every iteration
-  kError,   ///< a rank ended with an error of the plugin (or of its set-up); `error` says which
-  kHang,    ///< the watchdog saw no progress for the stated time and ended the job
-  kKilled,  ///< a rank died of a signal
+  kOk,         ///< every rank finished every iteration
+  kError,      ///< a rank ended with an error of the plugin (or of its set-up); `error` says which
+  kHang,       ///< the watchdog saw no progress for the stated time and ended the job
+  kKilled,     ///< a rank died of a signal
   kCancelled,  ///< the user (or the overall time limit of the caller) ended the run
 };
 /// "ok", "error", "hang", "killed", "cancelled".
@@ -52,18 +52,18 @@ struct Throughput {
 
 /// One firing of one fault.
 struct FaultSample {
-  size_t fault = 0;        ///< index into Scenario::faults (harness-level faults included)
-  size_t repetition = 0;   ///< 0-based, of --repeats
-  std::string name;        ///< the fault's name in the scenario (or its kind)
-  std::string kind;        ///< port_down, qp_error …
-  std::string target;      ///< node1/nic0 …
-  bool witnessed = false;  ///< the injector (or, for a signal, the runner) saw it take effect
-  bool sampled = false;    ///< it met a segment in flight on its target: the times below count
+  size_t fault = 0;             ///< index into Scenario::faults (harness-level faults included)
+  size_t repetition = 0;        ///< 0-based, of --repeats
+  std::string name;             ///< the fault's name in the scenario (or its kind)
+  std::string kind;             ///< port_down, qp_error …
+  std::string target;           ///< node1/nic0 …
+  bool witnessed = false;       ///< the injector (or, for a signal, the runner) saw it take effect
+  bool sampled = false;         ///< it met a segment in flight on its target: the times below count
   std::string why_not_sampled;  ///< empty when sampled
   uint64_t armed_ns = 0;
-  uint64_t t0_ns = 0;      ///< 0 when not witnessed
+  uint64_t t0_ns = 0;  ///< 0 when not witnessed
   std::optional<uint64_t> healed_ns;
-  std::optional<uint64_t> detected_ns;   ///< absolute times of the marks in the picture
+  std::optional<uint64_t> detected_ns;  ///< absolute times of the marks in the picture
   std::optional<uint64_t> migrated_ns;
   std::optional<uint64_t> recovered_ns;
   std::optional<double> detect_ms;    ///< t0 -> start of the fence that led to the migration
@@ -71,9 +71,9 @@ struct FaultSample {
   std::optional<double> recover_ms;   ///< t0 -> start of the first good interval W (DESIGN.md)
   std::optional<double> blackout_ms;  ///< longest gap between segments on an affected channel
   std::string detected_by;            ///< completion, event, watchdog, peer; empty when nothing was fenced
-  double floor_ms = 0;   ///< one segment at the rate of its path
-  double window_ms = 0;  ///< the W that was used
-  double limit = 1;      ///< of this fault: fraction of the rate before
+  double floor_ms = 0;                ///< one segment at the rate of its path
+  double window_ms = 0;               ///< the W that was used
+  double limit = 1;                   ///< of this fault: fraction of the rate before
   double before_gbps = 0;
   double after_gbps = 0;  ///< settled rate, 0 when the window was empty
 };
@@ -84,6 +84,7 @@ struct NcclTestsRow {
   uint64_t count = 0;
   std::string type;   ///< "float", "int32", "double" as nccl-tests prints them
   std::string redop;  ///< "sum", or "none"
+  int root = -1;      ///< of a broadcast
   double time_us = 0;
   double algbw = 0;
   double busbw = 0;
@@ -91,8 +92,8 @@ struct NcclTestsRow {
   uint64_t iterations = 0;  ///< completed by every rank, warm-up excluded
 };
 
-/// A point of the throughput curve: payload delivered in [time_ns, time_ns + bin). Wall time: gaps in which no
-/// operation was open are marked, not removed.
+/// A point of the throughput curve: payload delivered in [time_ns, time_ns + bin). Wall time: gaps in which
+/// no operation was open are marked, not removed.
 struct TimelinePoint {
   uint64_t time_ns = 0;
   double gbps = 0;
@@ -144,10 +145,10 @@ struct RankResult {
 
 /// One job of one mode (a run of all its ranks from start to end).
 struct ModeResult {
-  std::string mode;       ///< the scenario's name of it: baseline, migrate …
+  std::string mode;  ///< the scenario's name of it: baseline, migrate …
   int r2cc_mode = 0;
   Outcome outcome = Outcome::kOk;
-  std::string error;      ///< the first error in time, with the rank that saw it; names the NIC
+  std::string error;  ///< the first error in time, with the rank that saw it; names the NIC
   std::vector<RankResult> ranks;
   Correctness correctness;
   Throughput throughput;
@@ -155,11 +156,11 @@ struct ModeResult {
   size_t faults_planned = 0;
   size_t faults_witnessed = 0;
   size_t faults_sampled = 0;
-  size_t faults_unrecovered = 0;  ///< sampled, but the rate never came back: recover_ms then holds how long it was
-                                  ///< waited for, which is less than the truth
+  size_t faults_unrecovered = 0;  ///< sampled, but the rate never came back: recover_ms then holds how long
+                                  ///< it was waited for, which is less than the truth
   Distribution detect_ms, migrate_ms, recover_ms, blackout_ms;  ///< over the sampled faults
   std::map<std::string, size_t> detected_by;                    ///< how often by which
-  double floor_ms = 0;     ///< largest over the samples
+  double floor_ms = 0;                                          ///< largest over the samples
   Distribution wakeup_ms;  ///< the ticker's: how late a sleeping thread wakes on this machine, now
   size_t migrations = 0;   ///< migrations that were not planned failbacks (all ranks)
   size_t failbacks = 0;
@@ -180,8 +181,8 @@ struct Overhead {
   std::string against;
   size_t pairs = 0;
   double mean_pct = 0;
-  double upper95_pct = 0;  ///< one-sided upper 95 % confidence bound of the mean (Student's t)
-  double loss_mean_pct = 0;     ///< the same for the loss of busbw: 100·(1 − busbw with / busbw without)
+  double upper95_pct = 0;    ///< one-sided upper 95 % confidence bound of the mean (Student's t)
+  double loss_mean_pct = 0;  ///< the same for the loss of busbw: 100·(1 − busbw with / busbw without)
   double loss_upper95_pct = 0;
   std::vector<double> each_pct;
 };
@@ -191,11 +192,11 @@ struct RunResult {
   std::string source;  ///< path of the scenario file
   uint64_t seed = 0;
   size_t repeats = 1;
-  std::string evidence;    ///< simulated | emulated | rxe | hardware
-  std::string started_at;  ///< ISO 8601, UTC
+  std::string evidence;                            ///< simulated | emulated | rxe | hardware
+  std::string started_at;                          ///< ISO 8601, UTC
   std::map<std::string, std::string> environment;  ///< kernel, cpu, cores, compiler, build, plugin …
-  std::vector<ModeResult> modes;       ///< one per mode; with pairs the pooled result of its jobs
-  std::vector<ModeResult> jobs;        ///< with pairs: every single job in the order in which it ran
+  std::vector<ModeResult> modes;                   ///< one per mode; with pairs the pooled result of its jobs
+  std::vector<ModeResult> jobs;  ///< with pairs: every single job in the order in which it ran
   std::vector<Overhead> overheads;
   bool cancelled = false;
 };

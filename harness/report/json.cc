@@ -131,6 +131,7 @@ Json run_of(const RunResult& result, const ModeResult& mode) {
                  {"count", row.count},
                  {"type", row.type},
                  {"redop", row.redop},
+                 {"root", row.root},
                  {"iterations", row.iterations},
                  {"time_us", when(row.iterations > 0, row.time_us)},
                  {"algbw_gbytes", when(row.iterations > 0, row.algbw)},

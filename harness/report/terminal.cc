@@ -101,8 +101,8 @@ class Page {
       const bool measured = row.iterations > 0;
       const Throughput& t = mode.throughput;
       table.add({mode.mode, std::to_string(row.size_bytes), std::to_string(row.count), row.type, row.redop,
-                 "-1", measured ? fixed(row.time_us, 1) : kNone, measured ? fixed(row.algbw, 2) : kNone,
-                 measured ? fixed(row.busbw, 2) : kNone,
+                 std::to_string(row.root), measured ? fixed(row.time_us, 1) : kNone,
+                 measured ? fixed(row.algbw, 2) : kNone, measured ? fixed(row.busbw, 2) : kNone,
                  mode.correctness.checked_elements > 0 ? std::to_string(row.wrong) : "N/A",
                  std::to_string(row.iterations), t.before_gbps > 0 ? short_number(t.before_gbps) : kNone,
                  t.settled ? short_number(t.after_gbps) : kNone});

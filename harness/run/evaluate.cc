@@ -18,14 +18,16 @@ using r2ccl::trace::EventType;
 
 namespace {
 
-// A fault that is over sooner than this, beside W and the floor, cannot show whether the rate would have come back:
-// so much, or two operations at the rate that is left.
+// A fault that is over sooner than this, beside W and the floor, cannot show whether the rate would have come
+// back: so much, or two operations at the rate that is left.
 constexpr double kUnmeasurableMarginMs = 100;
 constexpr size_t kMaxEvents = 20'000;
 constexpr size_t kMaxRaw = 50'000;
 constexpr uint64_t kRawAroundNs = 300 * kNsPerMs;
 
-bool is_rank_fault(const Scenario& scenario, const Firing& firing) { return firing.fault >= scenario.faults.size(); }
+bool is_rank_fault(const Scenario& scenario, const Firing& firing) {
+  return firing.fault >= scenario.faults.size();
+}
 
 const RankFault& rank_fault(const Scenario& scenario, const Firing& firing) {
   return scenario.rank_faults[firing.fault - scenario.faults.size()];
@@ -39,7 +41,8 @@ int channels_of(const Scenario& scenario) {
 
 /// What is left of each NIC while `firing` and the other faults of its time act. A NIC that lost a queue pair
 /// counts as lost: its channel lives on the backup until it fails back.
-double limit_of(const Scenario& scenario, const Mode& mode, const std::vector<Firing>& firings, uint64_t time_ns) {
+double limit_of(const Scenario& scenario, const Mode& mode, const std::vector<Firing>& firings,
+                uint64_t time_ns) {
   std::vector<std::vector<double>> capacity(size_t(scenario.fabric.nodes),
                                             std::vector<double>(size_t(scenario.fabric.nics_per_node), 1.0));
   for (const Firing& firing : firings) {
@@ -47,7 +50,9 @@ double limit_of(const Scenario& scenario, const Mode& mode, const std::vector<Fi
     if (firing.healed_ns != 0 && firing.healed_ns <= time_ns) continue;
     const auto& spec = scenario.faults[firing.fault];
     double left = 1;
-    if (spec.kind == FaultKind::kPortDown || spec.kind == FaultKind::kBlackhole || strikes_single_qps(spec.kind)) left = 0;
+    if (spec.kind == FaultKind::kPortDown || spec.kind == FaultKind::kBlackhole ||
+        strikes_single_qps(spec.kind))
+      left = 0;
     if (spec.kind == FaultKind::kThrottle && scenario.fabric.nic_rate_bits_per_s > 0)
       left = double(spec.rate_bits_per_s) / double(scenario.fabric.nic_rate_bits_per_s);
     for (const NicId& nic : firing.nics) {
@@ -55,7 +60,8 @@ double limit_of(const Scenario& scenario, const Mode& mode, const std::vector<Fi
       c = std::min(c, std::min(left, 1.0));
     }
   }
-  return bandwidth_limit(mode.kind, capacity, channels_per_nic(channels_of(scenario), scenario.fabric.nics_per_node));
+  return bandwidth_limit(mode.kind, capacity,
+                         channels_per_nic(channels_of(scenario), scenario.fabric.nics_per_node));
 }
 
 FaultSample identity(const Scenario& scenario, const Firing& firing) {
@@ -96,12 +102,14 @@ void measure_faults(const Scenario& scenario, const JobRecord& job, ModeResult& 
   const uint64_t first_open = job.record.operations.empty() ? 0 : job.record.operations.front().span.begin_ns;
   // The measured job ends with its last operation; what follows is closing.
   uint64_t end_ns = first_open;
-  for (const OperationSpan& operation : job.record.operations) end_ns = std::max(end_ns, operation.span.end_ns);
+  for (const OperationSpan& operation : job.record.operations)
+    end_ns = std::max(end_ns, operation.span.end_ns);
   std::vector<double> detect, migrate, recover, blackout;
   for (const Firing& firing : job.firings) {
     FaultSample sample = identity(scenario, firing);
     // A job that ended early need not have come to this one.
-    if (!(firing.t0_ns == 0 && firing.triggered_ns == 0 && job.outcome != Outcome::kOk)) ++mode.faults_planned;
+    if (!(firing.t0_ns == 0 && firing.triggered_ns == 0 && job.outcome != Outcome::kOk))
+      ++mode.faults_planned;
     if (!sample.witnessed) {
       sample.why_not_sampled = "it never took effect";
       mode.faults.push_back(std::move(sample));
@@ -126,15 +134,19 @@ void measure_faults(const Scenario& scenario, const JobRecord& job, ModeResult& 
         window.until_ns = other.t0_ns;
         superseded = true;
       }
-      if (other.repetition == firing.repetition) window.before_until_ns = std::min(window.before_until_ns, other.t0_ns);
+      if (other.repetition == firing.repetition)
+        window.before_until_ns = std::min(window.before_until_ns, other.t0_ns);
     }
     window.targets = firing.nics;
     window.single_qp = strikes_single_qps(spec.kind);
     window.limit = limit_of(scenario, *job.mode, job.firings, firing.t0_ns);
     window.path_rate_bits_per_s = scenario.fabric.nic_rate_bits_per_s;
     analyse_fault(job.record, window, sample);
-    const double open_ms = double(job.record.open.elapsed(window.until_ns) - job.record.open.elapsed(window.t0_ns)) / 1e6;
-    const double margin_ms = std::max(kUnmeasurableMarginMs, 2 * operation_ms(job.record, window.before_until_ns) / std::max(window.limit, 0.1));
+    const double open_ms =
+        double(job.record.open.elapsed(window.until_ns) - job.record.open.elapsed(window.t0_ns)) / 1e6;
+    const double margin_ms =
+        std::max(kUnmeasurableMarginMs,
+                 2 * operation_ms(job.record, window.before_until_ns) / std::max(window.limit, 0.1));
     if (sample.sampled && !sample.recover_ms && open_ms < sample.window_ms + sample.floor_ms + margin_ms &&
         (superseded || (firing.healed_ns && !firing.healed_by_driver))) {
       sample.sampled = false;
@@ -202,24 +214,37 @@ void fill_row(const Scenario& scenario, const JobRecord& job, ModeResult& mode) 
   row.size_bytes = scenario.workload.bytes;
   row.count = scenario.workload.bytes / uint64_t(size_of(scenario.workload.dtype));
   switch (scenario.workload.dtype) {
-    case DataType::kInt8: row.type = "int8"; break;
-    case DataType::kInt32: row.type = "int32"; break;
-    case DataType::kInt64: row.type = "int64"; break;
-    case DataType::kFloat32: row.type = "float"; break;
-    case DataType::kFloat64: row.type = "double"; break;
+    case DataType::kInt8:
+      row.type = "int8";
+      break;
+    case DataType::kInt32:
+      row.type = "int32";
+      break;
+    case DataType::kInt64:
+      row.type = "int64";
+      break;
+    case DataType::kFloat32:
+      row.type = "float";
+      break;
+    case DataType::kFloat64:
+      row.type = "double";
+      break;
   }
-  const bool all_reduce = scenario.workload.op == Operation::kAllReduce;
-  row.redop = all_reduce ? "sum" : "none";
+  const Operation op = scenario.workload.op;
+  const double n = scenario.fabric.ranks();
+  if (in_chunks(op)) row.count /= uint64_t(n);  // as nccl-tests prints it: of one rank
+  row.redop = reduces(op) ? "sum" : "none";
+  row.root = op == Operation::kBroadcast ? 0 : -1;
   row.wrong = mode.correctness.wrong_elements;
   for (const OperationSpan& operation : job.record.operations)
-    if (operation.complete) mode.iteration_ms.push_back(double(operation.span.end_ns - operation.span.begin_ns) / 1e6);
+    if (operation.complete)
+      mode.iteration_ms.push_back(double(operation.span.end_ns - operation.span.begin_ns) / 1e6);
   row.iterations = mode.iteration_ms.size();
   if (mode.iteration_ms.empty()) return;
   const double sum_ms = std::accumulate(mode.iteration_ms.begin(), mode.iteration_ms.end(), 0.0);
   row.time_us = 1e3 * sum_ms / double(mode.iteration_ms.size());
   row.algbw = double(row.size_bytes) / (row.time_us * 1e3);
-  const double n = scenario.fabric.ranks();
-  row.busbw = row.algbw * (all_reduce ? 2 * (n - 1) / n : 1);
+  row.busbw = row.algbw * (op == Operation::kAllReduce ? 2 * (n - 1) / n : in_chunks(op) ? (n - 1) / n : 1);
 }
 
 void count_events(const JobRecord& job, ModeResult& mode) {
@@ -246,8 +271,11 @@ void count_events(const JobRecord& job, ModeResult& mode) {
     logged.source = "injector";
     logged.name = "witness";
     logged.text = witness.node + "/nic" + std::to_string(witness.nic) +
-                  (witness.qp_num ? " qp " + std::to_string(witness.qp_num) : "") + " in " + witness.rank + ": " + witness.what +
-                  (job.added_faults.contains(witness.fault_id) ? " (fault " + std::to_string(witness.fault_id) + ", added by inject)" : "");
+                  (witness.qp_num ? " qp " + std::to_string(witness.qp_num) : "") + " in " + witness.rank +
+                  ": " + witness.what +
+                  (job.added_faults.contains(witness.fault_id)
+                       ? " (fault " + std::to_string(witness.fault_id) + ", added by inject)"
+                       : "");
     logged.nic = int(witness.nic);
     mode.events.push_back(std::move(logged));
   }
@@ -263,10 +291,12 @@ void fill_settings(const JobRecord& job, ModeResult& mode) {
     return found == job.environment.end() ? nullptr : found->second.c_str();
   });
   if (config)
-    for (const auto& entry : (*const_cast<r2ccl::Result<r2ccl::Config>&>(config)).entries()) mode.settings[entry.variable] = entry.value;
+    for (const auto& entry : (*const_cast<r2ccl::Result<r2ccl::Config>&>(config)).entries())
+      mode.settings[entry.variable] = entry.value;
   mode.settings["plugin"] = job.plugin;
   if (!job.added_faults.empty())
-    mode.settings["inject"] = std::to_string(job.added_faults.size()) + " added from outside: this is not the scenario alone";
+    mode.settings["inject"] =
+        std::to_string(job.added_faults.size()) + " added from outside: this is not the scenario alone";
 }
 
 }  // namespace
@@ -289,12 +319,14 @@ ModeResult evaluate(const Scenario& scenario, const JobRecord& job) {
   fill_row(scenario, job, mode);
   fill_settings(job, mode);
 
-  const uint64_t start = job.record.operations.empty() ? job.record.end_ns : job.record.operations.front().span.begin_ns;
+  const uint64_t start =
+      job.record.operations.empty() ? job.record.end_ns : job.record.operations.front().span.begin_ns;
   std::vector<uint64_t> marks;
   for (const FaultSample& sample : mode.faults)
     if (sample.witnessed) marks.push_back(sample.t0_ns);
   const double span_ms = double(job.record.end_ns - start) / 1e6;
-  mode.timeline = make_timeline(job.record, start, std::clamp(span_ms / 1000, 5.0, 100.0), marks, kRawAroundNs, kMaxRaw);
+  mode.timeline =
+      make_timeline(job.record, start, std::clamp(span_ms / 1000, 5.0, 100.0), marks, kRawAroundNs, kMaxRaw);
   return mode;
 }
 
@@ -336,7 +368,8 @@ ModeResult pool(const std::vector<const ModeResult*>& jobs) {
   }
   all.throughput.before_gbps /= double(jobs.size());
   if (!all.iteration_ms.empty() && all.row.time_us > 0) {
-    const double mean_us = 1e3 * std::accumulate(all.iteration_ms.begin(), all.iteration_ms.end(), 0.0) / double(all.iteration_ms.size());
+    const double mean_us = 1e3 * std::accumulate(all.iteration_ms.begin(), all.iteration_ms.end(), 0.0) /
+                           double(all.iteration_ms.size());
     const double change = all.row.time_us / mean_us;
     all.row.time_us = mean_us;
     all.row.algbw *= change;

@@ -19,8 +19,8 @@ namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(2);
 constexpr uint64_t kProgressNs = 100 * kNsPerMs;
-constexpr uint64_t kAbortGraceNs = 1'000 * kNsPerMs;   // others may see the error themselves
-constexpr uint64_t kAbortBoundNs = 6'000 * kNsPerMs;   // then they are killed
+constexpr uint64_t kAbortGraceNs = 1'000 * kNsPerMs;  // others may see the error themselves
+constexpr uint64_t kAbortBoundNs = 6'000 * kNsPerMs;  // then they are killed
 constexpr uint64_t kCloseBoundNs = 10'000 * kNsPerMs;
 constexpr uint64_t kRoundNs = 20'000 * kNsPerMs;
 constexpr uint64_t kGrantAheadNs = 250 * kNsPerMs;
@@ -49,7 +49,8 @@ bool Job::all_ranks(Predicate predicate) const {
   return std::all_of(ranks_.begin(), ranks_.end(), predicate);
 }
 
-void Job::note(uint64_t time_ns, const std::string& name, const std::string& text, const std::string& source) {
+void Job::note(uint64_t time_ns, const std::string& name, const std::string& text,
+               const std::string& source) {
   LoggedEvent event;
   event.time_ns = time_ns;
   event.source = source;
@@ -92,7 +93,8 @@ void Job::tick(uint64_t now_ns) {
 
 /// The first thing that went wrong decides the outcome; what follows from it does not.
 void Job::end_with(Outcome outcome, const std::string& error, uint64_t time_ns) {
-  if (outcome_ == Outcome::kOk || (error_ns_ != 0 && time_ns < error_ns_ && outcome == Outcome::kError && outcome_ == Outcome::kError)) {
+  if (outcome_ == Outcome::kOk ||
+      (error_ns_ != 0 && time_ns < error_ns_ && outcome == Outcome::kError && outcome_ == Outcome::kError)) {
     outcome_ = outcome;
     error_ = error;
     error_ns_ = time_ns;
@@ -107,12 +109,12 @@ void Job::look_at_ranks(uint64_t now_ns) {
     const auto status = rank.ended();
     if (!status) continue;
     if (phase_ == Phase::kAborting) {
-      // A survivor may report its peer's end before we have seen it: the death is what came first. (Nobody has
-      // been killed by us before the phase is over.)
+      // A survivor may report its peer's end before we have seen it: the death is what came first. (Nobody
+      // has been killed by us before the phase is over.)
       if (outcome_ == Outcome::kError && WIFSIGNALED(*status) && !rank.has_error) {
         outcome_ = Outcome::kKilled;
-        error_ = rank.label() + " died of signal " + std::to_string(WTERMSIG(*status)) + " (" + strsignal(WTERMSIG(*status)) +
-                 "); then " + error_;
+        error_ = rank.label() + " died of signal " + std::to_string(WTERMSIG(*status)) + " (" +
+                 strsignal(WTERMSIG(*status)) + "); then " + error_;
         note(now_ns, name(outcome_), error_);
       }
       continue;
@@ -121,12 +123,15 @@ void Job::look_at_ranks(uint64_t now_ns) {
     if (rank.has_error) {
       end_with(Outcome::kError, rank.error, rank.error_ns);
     } else if (WIFSIGNALED(*status)) {
-      end_with(Outcome::kKilled, rank.label() + " died of signal " + std::to_string(WTERMSIG(*status)) + " (" +
-                                     strsignal(WTERMSIG(*status)) + ")", now_ns);
+      end_with(Outcome::kKilled,
+               rank.label() + " died of signal " + std::to_string(WTERMSIG(*status)) + " (" +
+                   strsignal(WTERMSIG(*status)) + ")",
+               now_ns);
     } else if (phase_ != Phase::kClosing || WEXITSTATUS(*status) != kRankOk) {
-      end_with(Outcome::kError, rank.label() + " ended unexpectedly with exit code " +
-                                    std::to_string(WEXITSTATUS(*status)) + "; its output is in " +
-                                    log_paths_[size_t(rank.rank())], now_ns);
+      end_with(Outcome::kError,
+               rank.label() + " ended unexpectedly with exit code " + std::to_string(WEXITSTATUS(*status)) +
+                   "; its output is in " + log_paths_[size_t(rank.rank())],
+               now_ns);
     }
   }
 }
@@ -159,12 +164,18 @@ void Job::advance_phase(uint64_t now_ns) {
         for (RankLink& rank : ranks_) {
           RankLink& next = ranks_[size_t(rank.rank() + 1) % ranks_.size()];
           if (rank.handles.size() != next.handles.size())
-            return end_with(Outcome::kError, rank.label() + " and " + next.label() + " see different numbers of NICs (" +
-                                                 std::to_string(rank.devices.size()) + " and " +
-                                                 std::to_string(next.devices.size()) + ")", now_ns);
+            return end_with(Outcome::kError,
+                            rank.label() + " and " + next.label() + " see different numbers of NICs (" +
+                                std::to_string(rank.devices.size()) + " and " +
+                                std::to_string(next.devices.size()) + ")",
+                            now_ns);
         }
-        for (RankLink& rank : ranks_)
-          rank.send({{"type", "handles"}, {"handles", ranks_[size_t(rank.rank() + 1) % ranks_.size()].handles}});
+        for (RankLink& rank : ranks_) {
+          nlohmann::json handles = nlohmann::json::array();
+          for (size_t c = 0; c < rank.shifts.size(); ++c)
+            handles.push_back(ranks_[(size_t(rank.rank()) + rank.shifts[c]) % ranks_.size()].handles[c]);
+          rank.send({{"type", "handles"}, {"handles", std::move(handles)}});
+        }
         for (RankLink& rank : ranks_) rank.handles = nullptr;
       }
       if (all_ranks([](const RankLink& r) { return r.ready; })) {
@@ -207,7 +218,8 @@ void Job::advance_phase(uint64_t now_ns) {
         told_to_abort_ = true;
         for (RankLink& rank : ranks_) rank.send({{"type", "abort"}});
       }
-      // Those that hang, and those that a user no longer waits for, get half a second to say their last words.
+      // Those that hang, and those that a user no longer waits for, get half a second to say their last
+      // words.
       if (all_ended || now_ns > phase_since_ns_ + (at_once ? kAbortGraceNs / 2 : kAbortBoundNs)) {
         for (RankLink& rank : ranks_) {
           if (!rank.ended()) note(now_ns, "killed", rank.label() + " had not ended by itself");
@@ -217,7 +229,8 @@ void Job::advance_phase(uint64_t now_ns) {
       }
       break;
     }
-    case Phase::kOver: break;
+    case Phase::kOver:
+      break;
   }
 }
 
@@ -227,29 +240,46 @@ void Job::watch(uint64_t now_ns, bool moved) {
   if (moved || (driver_ && driver_->pausing(now_ns))) last_moved_ns_ = now_ns;
   const Timeouts& bounds = scenario_.timeouts;
   // The scenario's bound is meant for one round of faults; each further one may wait for its failback.
-  const uint64_t job_ns = options_.time_limit ? ns(*options_.time_limit) : ns(bounds.job) + (repeats_ - 1) * kRoundNs;
+  const uint64_t job_ns =
+      options_.time_limit ? ns(*options_.time_limit) : ns(bounds.job) + (repeats_ - 1) * kRoundNs;
   if (phase_ == Phase::kStarting && now_ns > phase_since_ns_ + ns(bounds.setup))
-    end_with(Outcome::kHang, "set-up took longer than " + std::to_string(ns(bounds.setup) / 1'000'000'000) + " s" + evidence_of_hang(), now_ns);
+    end_with(Outcome::kHang,
+             "set-up took longer than " + std::to_string(ns(bounds.setup) / 1'000'000'000) + " s" +
+                 evidence_of_hang(),
+             now_ns);
   else if (phase_ != Phase::kStarting && now_ns > last_moved_ns_ + ns(bounds.stall))
-    end_with(Outcome::kHang, "nothing moved for " + std::to_string(ns(bounds.stall) / 1'000'000) + " ms" + evidence_of_hang(), now_ns);
+    end_with(Outcome::kHang,
+             "nothing moved for " + std::to_string(ns(bounds.stall) / 1'000'000) + " ms" + evidence_of_hang(),
+             now_ns);
   else if (now_ns > start_ns_ + job_ns)
-    end_with(Outcome::kHang, "the job took longer than " + std::to_string(job_ns / 1'000'000'000) + " s" + evidence_of_hang(), now_ns);
+    end_with(Outcome::kHang,
+             "the job took longer than " + std::to_string(job_ns / 1'000'000'000) + " s" + evidence_of_hang(),
+             now_ns);
 }
 
 void Job::report_progress(uint64_t now_ns, bool force) {
   if (!options_.progress || (!force && now_ns < last_progress_ns_ + kProgressNs)) return;
   const uint64_t bytes = collector_->delivered_bytes();
-  if (last_progress_ns_) progress_.gbps = 8.0 * double(bytes - last_progress_bytes_) / double(now_ns - last_progress_ns_);
+  if (last_progress_ns_)
+    progress_.gbps = 8.0 * double(bytes - last_progress_bytes_) / double(now_ns - last_progress_ns_);
   last_progress_ns_ = now_ns;
   last_progress_bytes_ = bytes;
   switch (phase_) {
     case Phase::kStarting:
-    case Phase::kWarming: progress_.phase = "starting"; break;
+    case Phase::kWarming:
+      progress_.phase = "starting";
+      break;
     case Phase::kRunning:
-    case Phase::kStopping: progress_.phase = driver_->phase_name(); break;
+    case Phase::kStopping:
+      progress_.phase = driver_->phase_name();
+      break;
     case Phase::kClosing:
-    case Phase::kAborting: progress_.phase = "stopping"; break;
-    case Phase::kOver: progress_.phase = "done"; break;
+    case Phase::kAborting:
+      progress_.phase = "stopping";
+      break;
+    case Phase::kOver:
+      progress_.phase = "done";
+      break;
   }
   progress_.iteration = collector_->ended_by_all();
   progress_.iterations = repeats_ > 1 ? 0 : uint64_t(scenario_.workload.iters);
@@ -279,10 +309,11 @@ JobRecord Job::collect() {
     result.pid = rank.pid();
     if (WIFSIGNALED(status)) result.signal = WTERMSIG(status);
     if (WIFEXITED(status)) result.exit_code = WEXITSTATUS(status);
-    result.outcome = rank.has_error ? Outcome::kError
-                     : result.signal ? Outcome::kKilled
+    result.outcome = rank.has_error                     ? Outcome::kError
+                     : result.signal                    ? Outcome::kKilled
                      : result.exit_code == kRankAborted ? Outcome::kCancelled
-                     : result.exit_code ? Outcome::kError : Outcome::kOk;
+                     : result.exit_code                 ? Outcome::kError
+                                                        : Outcome::kOk;
     result.error = rank.error;
     result.warnings = rank.warnings;
     result.log_path = log_paths_[size_t(rank.rank())];
@@ -294,21 +325,25 @@ JobRecord Job::collect() {
     job.correctness.checked_elements += rank.correctness.checked_elements;
     job.correctness.checked_iterations += rank.correctness.checked_iterations;
     job.labels.push_back(rank.label());
-    if (job.plugin.empty() && rank.hello) job.plugin = rank.plugin_name + " v" + std::to_string(rank.plugin_abi);
+    if (job.plugin.empty() && rank.hello)
+      job.plugin = rank.plugin_name + " v" + std::to_string(rank.plugin_abi);
     job.ranks.push_back(std::move(result));
   }
   if (outcome_ == Outcome::kError) {
     // The plugin's own words name the NIC and the reason: those of the rank that failed first.
     for (const RankResult& rank : job.ranks)
-      if (rank.error == error_ && !rank.warnings.empty()) error_ += "; the plugin said: " + rank.warnings.back();
+      if (rank.error == error_ && !rank.warnings.empty())
+        error_ += "; the plugin said: " + rank.warnings.back();
   }
   if (output_->write_error() != 0)
-    note(job.end_ns, "log_write_failed", std::string("the ranks' output could not be written: ") + strerror(output_->write_error()));
+    note(job.end_ns, "log_write_failed",
+         std::string("the ranks' output could not be written: ") + strerror(output_->write_error()));
   job.outcome = outcome_;
   job.error = error_;
   job.error_ns = error_ns_;
   // After an error the job only falls apart: what is measured ends with it.
-  const uint64_t measured_until = outcome_ == Outcome::kOk ? phase_since_ns_ : (error_ns_ ? error_ns_ : job.end_ns);
+  const uint64_t measured_until =
+      outcome_ == Outcome::kOk ? phase_since_ns_ : (error_ns_ ? error_ns_ : job.end_ns);
   job.record = collector_->record(std::min(measured_until, job.end_ns));
   job.trace = collector_->events();
   job.trace_lost = collector_->lost();

@@ -31,6 +31,7 @@ void RankLink::take(const nlohmann::json& message) {
     devices = message["devices"].get<std::vector<std::string>>();
   } else if (type == "handles") {
     handles = message["handles"];
+    shifts = message["shifts"].get<std::vector<size_t>>();
   } else if (type == "ready") {
     ready = true;
   } else if (type == "warm") {

@@ -41,7 +41,9 @@ class RankLink {
   std::string plugin_name;
   int plugin_abi = 0;
   std::vector<std::string> devices;
-  nlohmann::json handles;
+  nlohmann::json handles;  ///< per channel: where the rank listens
+  std::vector<size_t>
+      shifts;               ///< per channel: how many places on in the ring the rank is that it connects to
   Distribution wakeup_ms;   ///< how late its own ticker was woken; n = 0 when it never said
   Correctness correctness;  ///< checked_iterations is this rank's own
   std::vector<std::string> warnings;

@@ -1,5 +1,5 @@
-// Whole jobs over a net plugin that is none of ours (loopback TCP): what the workload computes, what it says of
-// a plugin that misbehaves, and that nothing ever outlives the call.
+// Whole jobs over a net plugin that is none of ours (loopback TCP): what the workload computes, what it says
+// of a plugin that misbehaves, and that nothing ever outlives the call.
 #include <dirent.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -32,7 +32,8 @@ std::set<int> children() {
     const size_t end = text.rfind(')');
     int parent = 0;
     char state = 0;
-    if (end != std::string::npos && sscanf(text.c_str() + end + 1, " %c %d", &state, &parent) == 2 && parent == getpid())
+    if (end != std::string::npos && sscanf(text.c_str() + end + 1, " %c %d", &state, &parent) == 2 &&
+        parent == getpid())
       result.insert(pid);
   }
   closedir(proc);
@@ -101,7 +102,8 @@ TEST_F(Run, all_reduce_is_exact_for_several_ranks_types_and_odd_sizes) {
     scenario_.fabric.nodes = nodes;
     scenario_.fabric.ranks_per_node = per_node;
     scenario_.workload.channels = nodes;  // more channels than NICs, as it happens
-    for (DataType type : {DataType::kInt8, DataType::kInt32, DataType::kInt64, DataType::kFloat32, DataType::kFloat64}) {
+    for (DataType type :
+         {DataType::kInt8, DataType::kInt32, DataType::kInt64, DataType::kFloat32, DataType::kFloat64}) {
       scenario_.workload.dtype = type;
       scenario_.workload.bytes = uint64_t(size_of(type)) * 100'003;
       expect_exact(run(), uint64_t(nodes * per_node), 6, 100'003);
@@ -117,6 +119,42 @@ TEST_F(Run, send_recv_is_exact_with_and_without_registered_user_buffers) {
       scenario_.env["NCCL_LOCAL_REGISTER"] = registered;
       expect_exact(run(), uint64_t(nodes), 6, 1 << 18);
     }
+}
+
+TEST_F(Run, the_other_operations_are_exact_for_several_ranks_with_and_without_registered_user_buffers) {
+  for (Operation op :
+       {Operation::kAllGather, Operation::kReduceScatter, Operation::kBroadcast, Operation::kAllToAll})
+    for (int ranks : {2, 3, 4})
+      for (const char* registered : {"0", "1"}) {
+        SCOPED_TRACE(std::string(name(op)) + " " + std::to_string(ranks) + " registered " + registered);
+        scenario_.workload.op = op;
+        scenario_.workload.bytes = 12 * 30'011;
+        scenario_.fabric.nodes = ranks;
+        scenario_.env["NCCL_LOCAL_REGISTER"] = registered;
+        const ModeResult mode = run();
+        const uint64_t whole = 3 * 30'011;
+        expect_exact(mode, uint64_t(ranks), 6,
+                     op == Operation::kReduceScatter ? whole / uint64_t(ranks) : whole);
+        const double factor = op == Operation::kBroadcast ? 1 : double(ranks - 1) / ranks;
+        EXPECT_NEAR(mode.row.busbw, mode.row.algbw * factor, 1e-9);
+      }
+}
+
+TEST_F(Run, one_changed_byte_of_the_other_operations_is_seen) {
+  scenario_.fabric.nodes = 3;
+  scenario_.workload.bytes = 3 << 18;
+  scenario_.workload.channels = 1;
+  scenario_.workload.dtype = DataType::kInt32;
+  for (Operation op :
+       {Operation::kAllGather, Operation::kReduceScatter, Operation::kBroadcast, Operation::kAllToAll}) {
+    SCOPED_TRACE(name(op));
+    scenario_.workload.op = op;
+    misbehave("corrupt:1:0");
+    const ModeResult mode = run();
+    EXPECT_EQ(mode.outcome, Outcome::kOk);
+    EXPECT_GE(mode.correctness.wrong_elements, 1u);
+    EXPECT_LE(mode.correctness.wrong_elements, 3u);
+  }
 }
 
 TEST_F(Run, a_plugin_that_is_often_busy_is_called_again) {
@@ -223,7 +261,7 @@ TEST_F(Run, a_planned_kill_is_witnessed) {
 
 TEST_F(Run, a_stopped_rank_and_a_sleeping_receiver_are_no_failure) {
   scenario_.workload.iters = 1000;  // the runner, too, must find time to act before the job is over
-  scenario_.timeouts.stall = 1s;  // less than the pauses: they are ours, so they are no stall
+  scenario_.timeouts.stall = 1s;    // less than the pauses: they are ours, so they are no stall
   scenario_.rank_faults = {{"stop", RankFaultKind::kSigstop, 1, 0, 3, std::nullopt, 1500ms},
                            {"sleep", RankFaultKind::kReceiverSleep, 0, 0, 10, std::nullopt, 1500ms}};
   const ModeResult mode = run();

@@ -31,6 +31,14 @@ const char* name(Operation op) {
       return "allreduce";
     case Operation::kSendRecv:
       return "sendrecv";
+    case Operation::kAllGather:
+      return "allgather";
+    case Operation::kReduceScatter:
+      return "reducescatter";
+    case Operation::kBroadcast:
+      return "broadcast";
+    case Operation::kAllToAll:
+      return "alltoall";
   }
   return "?";
 }

@@ -29,7 +29,12 @@ struct Fabric {
 };
 
 enum class Engine { kCpu };
-enum class Operation { kAllReduce, kSendRecv };
+enum class Operation { kAllReduce, kSendRecv, kAllGather, kReduceScatter, kBroadcast, kAllToAll };
+/// Does every rank own one equal chunk of the buffer?
+inline bool in_chunks(Operation op) {
+  return op == Operation::kAllGather || op == Operation::kReduceScatter || op == Operation::kAllToAll;
+}
+inline bool reduces(Operation op) { return op == Operation::kAllReduce || op == Operation::kReduceScatter; }
 enum class DataType { kInt8, kInt32, kInt64, kFloat32, kFloat64 };
 
 /// What the ranks do: `iters` verified operations of `bytes` each, after `warmup` that are not counted.

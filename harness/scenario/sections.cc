@@ -102,8 +102,9 @@ void read_fabric(Document& document, const YAML::Node& node, Fabric& fabric) {
 void read_workload(Document& document, const YAML::Node& node, Workload& workload) {
   MapReader map(document, node, "workload");
   choice_or_later(document, map, "engine", {"cpu"}, {"nccl", "exec"}, "engine");
-  if (const auto op = choice_or_later(document, map, "op", {"allreduce", "sendrecv"},
-                                      {"allgather", "reducescatter", "alltoall", "broadcast"}, "operation")) {
+  if (const auto op =
+          map.choice("op", {"allreduce", "sendrecv", "allgather", "reducescatter", "broadcast", "alltoall"},
+                     "operation")) {
     workload.op = static_cast<Operation>(*op);
   }
   if (const auto type =

@@ -13,16 +13,22 @@ using r2ccl::trace::Writer;
 using namespace r2ccl::nccl_abi;  // NOLINT
 
 namespace {
-constexpr int kSteps = 8;         // NCCL_STEPS
+constexpr int kSteps = 8;          // NCCL_STEPS
 constexpr int kStepsPerSlice = 2;  // ring, Simple protocol
 constexpr int kTag = 0x7c1;
 void* const kUntouchedRequest = reinterpret_cast<void*>(NCCL_NET_OPTIONAL_RECV_COMPLETION);
 }  // namespace
 
-Channel::Channel(NetPlugin& plugin, const RankConfig& config, int index, int device, const std::string& device_name)
-    : plugin_(plugin), config_(config), index_(index), device_(device), device_name_(device_name) {
+Channel::Channel(NetPlugin& plugin, const RankConfig& config, int index, int shift, int device,
+                 const std::string& device_name)
+    : plugin_(plugin),
+      config_(config),
+      index_(index),
+      shift_(shift),
+      device_(device),
+      device_name_(device_name) {
   const size_t step = config.buffer_bytes / kSteps;
-  if (config.op == Operation::kAllReduce) {
+  if (!point_to_point(config.op)) {
     slot_bytes_ = step * kStepsPerSlice;
     slots_ = kSteps / kStepsPerSlice;
   } else {
@@ -32,9 +38,11 @@ Channel::Channel(NetPlugin& plugin, const RankConfig& config, int index, int dev
 }
 
 void Channel::fail(const char* call, NetPlugin::Status status, bool sending) const {
-  const int next = (config_.rank + 1) % config_.ranks, previous = (config_.rank + config_.ranks - 1) % config_.ranks;
-  throw ChannelError(std::string(call) + " on channel " + std::to_string(index_) + " of " + config_.label + " (NIC " +
-                     device_name_ + ", " + (sending ? "to rank " + std::to_string(next) : "from rank " + std::to_string(previous)) +
+  const int next = (config_.rank + shift_) % config_.ranks,
+            previous = (config_.rank + config_.ranks - shift_) % config_.ranks;
+  throw ChannelError(std::string(call) + " on channel " + std::to_string(index_) + " of " + config_.label +
+                     " (NIC " + device_name_ + ", " +
+                     (sending ? "to rank " + std::to_string(next) : "from rank " + std::to_string(previous)) +
                      ") failed: " + describe(status));
 }
 
@@ -62,7 +70,7 @@ void Channel::register_memory(const UserBuffers& user, size_t bytes) {
     if (status != ncclSuccess) fail("regMr", status, sending);
   };
   if (direct()) {
-    reg(send_comm_, user.input, bytes, &input_registration_, true);
+    reg(send_comm_, sends_what_it_received() ? user.output : user.input, bytes, &input_registration_, true);
     reg(recv_comm_, user.output, bytes, &output_registration_, false);
     return;
   }
@@ -101,7 +109,8 @@ void Channel::start(const std::vector<Lane>& lanes, const UserBuffers& user) {
 }
 
 bool Channel::finished() const {
-  return std::all_of(lanes_.begin(), lanes_.end(), [](const LaneState& l) { return l.next == l.steps->size(); }) &&
+  return std::all_of(lanes_.begin(), lanes_.end(),
+                     [](const LaneState& l) { return l.next == l.steps->size(); }) &&
          completed_ == filled_;
 }
 
@@ -125,7 +134,8 @@ bool Channel::post_receives() {
     const auto status = plugin_.irecv(recv_comm_, slot.data, room, kTag,
                                       direct() ? output_registration_ : recv_registration_, &slot.request);
     if (status != ncclSuccess) fail("irecv", status, false);
-    if (slot.request == kUntouchedRequest) throw ChannelError("irecv on " + device_name_ + " did not set its request");
+    if (slot.request == kUntouchedRequest)
+      throw ChannelError("irecv on " + device_name_ + " did not set its request");
     if (!slot.request) break;
     ++posted_;
     moved = true;
@@ -144,7 +154,8 @@ bool Channel::test_receives() {
     const Step& step = receive_steps_[received_ - operation_first_receive_];
     if (slot.bytes != step.count * element()) ++faults_.size_errors;
     if (config_.verify && config_.op == Operation::kSendRecv) check_marker(slot.data, slot.bytes);
-    Writer::instance().emit(EventType::kMessageReceived, uint16_t(device_), uint32_t(index_), slot.bytes, received_);
+    Writer::instance().emit(EventType::kMessageReceived, uint16_t(device_), uint32_t(index_), slot.bytes,
+                            received_);
     ++received_;
     moved = true;
   }
@@ -179,7 +190,7 @@ bool Channel::run_steps() {
     if (step.sends) {
       Slot& slot = sends_[filled_ % slots_];
       slot.bytes = bytes;
-      slot.data = direct() ? own : slot_memory(send_buffer_, filled_);
+      slot.data = direct() ? (step.receives ? out : own) : slot_memory(send_buffer_, filled_);
       if (!direct()) {
         if (step.reduces)
           add(config_.dtype, slot.data, receives_[consumed_ % slots_].data, own, step.count);
@@ -189,7 +200,11 @@ bool Channel::run_steps() {
       }
       ++filled_;
     } else if (!direct()) {
-      std::memcpy(out, receives_[consumed_ % slots_].data, bytes);
+      const char* received = receives_[consumed_ % slots_].data;
+      if (step.reduces)
+        add(config_.dtype, out, received, own, step.count);
+      else
+        std::memcpy(out, received, bytes);
     }
     if (step.receives) ++consumed_;
     ++lane.next;
@@ -205,7 +220,8 @@ bool Channel::post_sends() {
     const auto status = plugin_.isend(send_comm_, slot.data, slot.bytes, kTag,
                                       direct() ? input_registration_ : send_registration_, &slot.request);
     if (status != ncclSuccess) fail("isend", status, true);
-    if (slot.request == kUntouchedRequest) throw ChannelError("isend on " + device_name_ + " did not set its request");
+    if (slot.request == kUntouchedRequest)
+      throw ChannelError("isend on " + device_name_ + " did not set its request");
     if (!slot.request) break;
     ++sent_;
     moved = true;

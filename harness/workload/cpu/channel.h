@@ -1,5 +1,6 @@
-// One NCCL channel of a rank: a connection to the next rank, one from the previous rank, their slots, and the
-// steps of the operation that is open. Advanced by the proxy's progress thread only; never blocks.
+// One NCCL channel of a rank: a connection to a rank some places on in the ring, one from the rank as many
+// places back, their slots, and the steps of the operation that is open. Advanced by the proxy's progress
+// thread only; never blocks.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 
 #include "harness/workload/cpu/memory.h"
 #include "harness/workload/cpu/net_plugin.h"
+#include "harness/workload/cpu/operation.h"
 #include "harness/workload/cpu/pattern.h"
 #include "harness/workload/cpu/rank_config.h"
 #include "harness/workload/cpu/steps.h"
@@ -35,7 +37,8 @@ struct UserBuffers {
 
 class Channel {
  public:
-  Channel(NetPlugin& plugin, const RankConfig& config, int index, int device, const std::string& device_name);
+  Channel(NetPlugin& plugin, const RankConfig& config, int index, int shift, int device,
+          const std::string& device_name);
 
   // Set-up and tear-down; on the service thread. Each throws ChannelError.
   void listen(void* handle);
@@ -74,12 +77,17 @@ class Channel {
   bool test_sends();
   void check_marker(const char* data, size_t bytes);
   size_t element() const { return element_size(config_.dtype); }
-  bool direct() const { return config_.registered && config_.op == Operation::kSendRecv; }
-  char* slot_memory(const Memory& buffer, uint64_t message) const { return buffer.data() + message % slots_ * slot_bytes_; }
+  bool direct() const { return config_.registered && sends_from_user_buffers(config_.op); }
+  /// Straight from where it came: an inner rank of a broadcast.
+  bool sends_what_it_received() const { return config_.op == Operation::kBroadcast && config_.rank != 0; }
+  char* slot_memory(const Memory& buffer, uint64_t message) const {
+    return buffer.data() + message % slots_ * slot_bytes_;
+  }
 
   NetPlugin& plugin_;
   const RankConfig& config_;
   int index_;
+  int shift_;
   int device_;
   std::string device_name_;
   size_t slot_bytes_;

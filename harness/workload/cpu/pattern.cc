@@ -1,5 +1,6 @@
 #include "harness/workload/cpu/pattern.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <type_traits>
@@ -18,7 +19,8 @@ inline uint32_t term(uint32_t rank) { return rank * 0x9e3779b9u ^ 0x5bd1e995u; }
 
 /// Integers are summed as unsigned, so that they wrap alike everywhere.
 template <typename T>
-using Sum = std::conditional_t<std::is_integral_v<T>, std::make_unsigned_t<std::conditional_t<std::is_integral_v<T>, T, int>>, T>;
+using Sum = std::conditional_t<std::is_integral_v<T>,
+                               std::make_unsigned_t<std::conditional_t<std::is_integral_v<T>, T, int>>, T>;
 
 template <typename T>
 struct Ops {
@@ -30,7 +32,8 @@ struct Ops {
     for (size_t k = 0; k < count; ++k) out[k] = T(value(base + uint32_t(k), t, i));
   }
 
-  static uint64_t wrong_sums(const void* data, size_t first, size_t count, uint32_t ranks, uint64_t iteration) {
+  static uint64_t wrong_sums(const void* data, size_t first, size_t count, uint32_t ranks,
+                             uint64_t iteration) {
     const T* in = static_cast<const T*>(data);
     const uint32_t i = uint32_t(iteration);
     uint64_t wrong = 0;
@@ -51,12 +54,20 @@ struct Ops {
     return wrong;
   }
 
-  static uint64_t wrong_copies(const void* data, size_t first, size_t count, uint32_t sender, uint64_t iteration,
-                               size_t per_message, uint64_t first_message) {
+  static uint64_t wrong_values(const void* data, size_t first, size_t count, uint32_t sender,
+                               uint64_t iteration) {
     const T* in = static_cast<const T*>(data);
     const uint32_t t = term(sender), i = uint32_t(iteration), base = uint32_t(first);
     uint64_t wrong = 0;
     for (size_t k = 0; k < count; ++k) wrong += in[k] != T(value(base + uint32_t(k), t, i));
+    return wrong;
+  }
+
+  static uint64_t wrong_copies(const void* data, size_t first, size_t count, uint32_t sender,
+                               uint64_t iteration, size_t per_message, uint64_t first_message) {
+    const T* in = static_cast<const T*>(data);
+    const uint32_t t = term(sender), i = uint32_t(iteration), base = uint32_t(first);
+    uint64_t wrong = wrong_values(data, first, count, sender, iteration);
     // The markers were compared as data: put that right.
     for (size_t start = 0, m = 0; start < count; start += per_message, ++m) {
       wrong -= in[start] != T(value(base + uint32_t(start), t, i));
@@ -88,11 +99,16 @@ struct Ops {
 template <typename F>
 auto dispatch(DataType type, F f) {
   switch (type) {
-    case DataType::kInt8: return f(Ops<int8_t>{});
-    case DataType::kInt32: return f(Ops<int32_t>{});
-    case DataType::kInt64: return f(Ops<int64_t>{});
-    case DataType::kFloat64: return f(Ops<double>{});
-    case DataType::kFloat32: break;
+    case DataType::kInt8:
+      return f(Ops<int8_t>{});
+    case DataType::kInt32:
+      return f(Ops<int32_t>{});
+    case DataType::kInt64:
+      return f(Ops<int64_t>{});
+    case DataType::kFloat64:
+      return f(Ops<double>{});
+    case DataType::kFloat32:
+      break;
   }
   return f(Ops<float>{});
 }
@@ -108,6 +124,16 @@ void fill_input(DataType type, void* data, size_t first, size_t count, uint32_t 
 }
 
 void poison(void* data, size_t bytes) { std::memset(data, 0xff, bytes); }  // NaN, or -1
+
+uint64_t count_touched(const void* data, size_t bytes) {
+  const auto* at = static_cast<const unsigned char*>(data);
+  return uint64_t(std::count_if(at, at + bytes, [](unsigned char byte) { return byte != 0xff; }));
+}
+
+uint64_t count_wrong_values(DataType type, const void* data, size_t first, size_t count, uint32_t sender,
+                            uint64_t iteration) {
+  return dispatch(type, [&](auto ops) { return ops.wrong_values(data, first, count, sender, iteration); });
+}
 
 uint64_t count_wrong_sums(DataType type, const void* data, size_t first, size_t count, uint32_t ranks,
                           uint64_t iteration) {

@@ -1,6 +1,6 @@
-// What the ranks put into their buffers and what must come out: small integers, exact in every data type, that
-// depend on rank, element and iteration, so that a missing, doubled, stale or misplaced contribution shows.
-// Also the reduction itself. All loops are plain, so that the compiler makes vector code of them.
+// What the ranks put into their buffers and what must come out: small integers, exact in every data type,
+// that depend on rank, element and iteration, so that a missing, doubled, stale or misplaced contribution
+// shows. Also the reduction itself. All loops are plain, so that the compiler makes vector code of them.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +22,13 @@ void poison(void* data, size_t bytes);
 /// How many of `count` elements differ from the sum over `ranks` ranks of their inputs.
 uint64_t count_wrong_sums(DataType type, const void* data, size_t first, size_t count, uint32_t ranks,
                           uint64_t iteration);
+
+/// How many differ from the input of rank `sender`. `first` is the index of data[0] in the sender's buffer.
+uint64_t count_wrong_values(DataType type, const void* data, size_t first, size_t count, uint32_t sender,
+                            uint64_t iteration);
+
+/// How many bytes are not as poison() left them.
+uint64_t count_touched(const void* data, size_t bytes);
 
 /// How many differ from the input of rank `sender`, but for the first element of each message (a sequence
 /// marker, see mark_message): message m of `elements_per_message` carries number `first_message + m`.

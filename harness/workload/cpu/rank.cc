@@ -87,7 +87,11 @@ void Rank::wait_for(Condition condition) {
 int Rank::fail(const char* kind, const std::string& text, int exit_code) {
   fprintf(stderr, "%s: %s\n", config_.label.c_str(), text.c_str());
   report_correctness("correctness");
-  say({{"type", "error"}, {"kind", kind}, {"text", text}, {"time_ns", r2ccl::now_ns()}, {"warnings", plugin_warnings()}});
+  say({{"type", "error"},
+       {"kind", kind},
+       {"text", text},
+       {"time_ns", r2ccl::now_ns()},
+       {"warnings", plugin_warnings()}});
   return exit_code;
 }
 
@@ -145,7 +149,8 @@ void Rank::set_up() {
   }
   int count = 0;
   if (const auto status = plugin_->devices(&count); status != r2ccl::nccl_abi::ncclSuccess || count <= 0)
-    throw PluginError("the net plugin offers no device: " + describe(status) + ", " + std::to_string(count) + " devices");
+    throw PluginError("the net plugin offers no device: " + describe(status) + ", " + std::to_string(count) +
+                      " devices");
   nlohmann::json names = nlohmann::json::array();
   for (int d = 0; d < count; ++d) {
     devices_.push_back(plugin_->properties(d));
@@ -154,34 +159,34 @@ void Rank::set_up() {
       if (devices_[size_t(e)].name == devices_.back().name)
         throw PluginError("two devices of the net plugin have the name " + devices_.back().name);
   }
-  say({{"type", "hello"}, {"pid", getpid()}, {"plugin", plugin_->name()}, {"abi", plugin_->abi()}, {"devices", names}});
+  say({{"type", "hello"},
+       {"pid", getpid()},
+       {"plugin", plugin_->name()},
+       {"abi", plugin_->abi()},
+       {"devices", names}});
 
-  const size_t element = element_size(config_.dtype), elements = config_.bytes / element;
   const int channels = config_.channels > 0 ? config_.channels : count;
   input_ = Memory(config_.bytes);
   output_ = Memory(config_.bytes);
   const UserBuffers user{input_.data(), output_.data()};
-  const size_t step = config_.buffer_bytes / 8;
-  message_elements_ = (config_.registered ? 2 * step : std::min(step, config_.p2p_chunk_bytes)) / element;
-  for (int c = 0; c < channels; ++c) {
-    const int device = c % count;
-    channels_.emplace_back(*plugin_, config_, c, device, devices_[size_t(device)].name);
-    parts_.push_back(channel_part(elements, c, channels, 64));
-    lanes_.push_back(config_.op == Operation::kAllReduce
-                         ? std::vector<Lane>{ring_all_reduce(config_.rank, config_.ranks, parts_.back(), 2 * step / element)}
-                         : send_recv(parts_.back(), message_elements_));
+  plan_ = plan_channels(config_, channels);
+  nlohmann::json shifts = nlohmann::json::array();
+  for (size_t c = 0; c < plan_.size(); ++c) {
+    const int device = int(c) % channels % count;
+    channels_.emplace_back(*plugin_, config_, int(c), plan_[c].shift, device, devices_[size_t(device)].name);
+    shifts.push_back(plan_[c].shift);
   }
 
   // Handles travel through the runner, as NCCL's travel through its bootstrap.
   using Handle = std::vector<unsigned char>;
-  std::vector<Handle> handles(size_t(channels), Handle(r2ccl::nccl_abi::NCCL_NET_HANDLE_MAXSIZE));
+  std::vector<Handle> handles(channels_.size(), Handle(r2ccl::nccl_abi::NCCL_NET_HANDLE_MAXSIZE));
   service_->run([&] {
-    for (int c = 0; c < channels; ++c) channels_[size_t(c)].listen(handles[size_t(c)].data());
+    for (size_t c = 0; c < channels_.size(); ++c) channels_[c].listen(handles[c].data());
   });
-  say({{"type", "handles"}, {"handles", handles}});
+  say({{"type", "handles"}, {"handles", handles}, {"shifts", shifts}});
   wait_for([&] { return !peer_handles_.is_null(); });
   handles = peer_handles_.get<std::vector<Handle>>();
-  connect_ring(handles);
+  connect(handles);
   service_->run([&] {
     for (Channel& channel : channels_) channel.register_memory(user, input_.size());
   });
@@ -189,9 +194,10 @@ void Rank::set_up() {
   wait_for([&] { return started_; });
 }
 
-void Rank::connect_ring(std::vector<std::vector<unsigned char>>& handles) {
+void Rank::connect(std::vector<std::vector<unsigned char>>& handles) {
   service_->run([&] {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(config_.setup_limit_ms);
+    const auto deadline =
+        std::chrono::steady_clock::now() + std::chrono::milliseconds(config_.setup_limit_ms);
     while (true) {
       bool all = true;
       for (size_t c = 0; c < channels_.size(); ++c)
@@ -228,7 +234,7 @@ bool Rank::begin(uint64_t number) {
 uint64_t Rank::operate(std::optional<uint64_t> number, uint64_t data_iteration) {
   const UserBuffers user{input_.data(), output_.data()};
   const auto start = [&] {
-    for (size_t c = 0; c < channels_.size(); ++c) channels_[c].start(lanes_[c], user);
+    for (size_t c = 0; c < channels_.size(); ++c) channels_[c].start(plan_[c].lanes, user);
     if (number) Writer::instance().emit(EventType::kIteration, kNoNicIndex, 0, *number, config_.bytes);
   };
   prepare(data_iteration);
@@ -249,36 +255,27 @@ uint64_t Rank::operate(std::optional<uint64_t> number, uint64_t data_iteration) 
 void Rank::prepare(uint64_t data_iteration) {
   const size_t elements = config_.bytes / element_size(config_.dtype);
   const size_t element = element_size(config_.dtype);
-  const auto messages_of = [&](size_t c) { return uint64_t(lanes_[c][0].size()); };
   if (config_.verify || operations_ == 0) {
     fill_input(config_.dtype, input_.data(), 0, elements, uint32_t(config_.rank), data_iteration);
     if (config_.op == Operation::kSendRecv)
-      for (size_t c = 0; c < channels_.size(); ++c)
-        for (size_t m = 0; m * message_elements_ < parts_[c].count; ++m)
-          mark_message(config_.dtype, input_.data() + (parts_[c].first + m * message_elements_) * element,
-                       operations_ * messages_of(c) + m);
+      for (const ChannelPlan& channel : plan_)
+        for (size_t m = 0; m * message_elements(config_) < channel.part.count; ++m)
+          mark_message(config_.dtype,
+                       input_.data() + (channel.part.first + m * message_elements(config_)) * element,
+                       operations_ * channel.lanes[0].size() + m);
     poison(output_.data(), output_.size());
+    copy_own_chunk(config_, input_.data(), output_.data());
   }
 }
 
 void Rank::verify(uint64_t data_iteration, uint64_t operation) {
-  const size_t element = element_size(config_.dtype), elements = config_.bytes / element;
-  uint64_t wrong = 0;
-  if (config_.op == Operation::kAllReduce) {
-    wrong = count_wrong_sums(config_.dtype, output_.data(), 0, elements, uint32_t(config_.ranks), data_iteration);
-  } else {
-    const uint32_t sender = uint32_t((config_.rank + config_.ranks - 1) % config_.ranks);
-    for (size_t c = 0; c < channels_.size(); ++c)
-      wrong += count_wrong_copies(config_.dtype, output_.data() + parts_[c].first * element, parts_[c].first,
-                                  parts_[c].count, sender, data_iteration, message_elements_,
-                                  operation * lanes_[c][0].size());
-  }
+  const uint64_t wrong = count_wrong(config_, plan_, output_.data(), data_iteration, operation);
   wrong_ += wrong;
-  checked_ += elements;
+  checked_ += elements_compared(config_);
   ++checked_iterations_;
   if (wrong && reported_wrong_ == 0)
-    fprintf(stderr, "%s: %llu wrong elements in operation %llu\n", config_.label.c_str(), (unsigned long long)wrong,
-            (unsigned long long)operation);
+    fprintf(stderr, "%s: %llu wrong elements in operation %llu\n", config_.label.c_str(),
+            (unsigned long long)wrong, (unsigned long long)operation);
   if (wrong_ != reported_wrong_) report_correctness("correctness");
 }
 
@@ -293,10 +290,20 @@ void Rank::report_correctness(const char* type) {
   if (ticker_) {
     const Distribution late = ticker_->stop();
     ticker_.reset();
-    say({{"type", "wakeup"}, {"n", late.n}, {"p50", late.p50}, {"p95", late.p95}, {"p99", late.p99}, {"max", late.max}});
+    say({{"type", "wakeup"},
+         {"n", late.n},
+         {"p50", late.p50},
+         {"p95", late.p95},
+         {"p99", late.p99},
+         {"max", late.max}});
   }
-  say({{"type", type}, {"wrong", wrong_}, {"checked", checked_}, {"checked_iterations", checked_iterations_},
-       {"duplicated", faults.duplicated}, {"lost", faults.lost}, {"size_errors", faults.size_errors}});
+  say({{"type", type},
+       {"wrong", wrong_},
+       {"checked", checked_},
+       {"checked_iterations", checked_iterations_},
+       {"duplicated", faults.duplicated},
+       {"lost", faults.lost},
+       {"size_errors", faults.size_errors}});
 }
 
 void Rank::close_all() {

@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "harness/measure/ticker.h"
 #include "harness/launch/message_socket.h"
+#include "harness/measure/ticker.h"
 #include "harness/workload/cpu/proxy.h"
 #include "harness/workload/cpu/rank_config.h"
 
@@ -37,12 +37,12 @@ class Rank {
   void wait_for(Condition condition);
 
   void set_up();
-  void connect_ring(std::vector<std::vector<unsigned char>>& handles);
+  void connect(std::vector<std::vector<unsigned char>>& handles);
   void iterate();
   /// May counted operation `number` begin? Takes what was planned for it (a sleep) into account.
   bool begin(uint64_t number);
-  /// One operation: buffers, run, compare. Without verification all that may begin, back to back. A warm-up has no number
-  /// and leaves no trace. Returns the number after the last one.
+  /// One operation: buffers, run, compare. Without verification all that may begin, back to back. A warm-up
+  /// has no number and leaves no trace. Returns the number after the last one.
   uint64_t operate(std::optional<uint64_t> number, uint64_t data_iteration);
   /// Fills and poisons the buffers.
   void prepare(uint64_t data_iteration);
@@ -58,9 +58,7 @@ class Rank {
   std::unique_ptr<NetPlugin> plugin_;
   std::vector<NetDevice> devices_;
   std::vector<Channel> channels_;
-  std::vector<std::vector<Lane>> lanes_;  ///< per channel
-  std::vector<Part> parts_;
-  size_t message_elements_ = 0;
+  std::vector<ChannelPlan> plan_;  ///< per channel
   Memory input_, output_;
   std::unique_ptr<ServiceThread> service_;
   std::unique_ptr<ProgressThread> progress_;

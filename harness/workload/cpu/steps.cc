@@ -11,6 +11,21 @@ constexpr size_t kAlign = 4;  // elements; keeps slices at 16 bytes or more, as 
 size_t divide_up(size_t a, size_t b) { return (a + b - 1) / b; }
 size_t align_up(size_t a, size_t unit) { return divide_up(a, unit) * unit; }
 
+constexpr Step kSend{false, true, false, false}, kSendStore{false, true, false, true},
+    kReceiveReduceSend{true, true, true, false}, kReceiveReduceStoreSend{true, true, true, true},
+    kReceiveStoreSend{true, true, false, true}, kReceiveReduceStore{true, false, true, true},
+    kReceiveStore{true, false, false, true};
+
+/// One chunk as NCCL cuts it: two slices, of which the second may be shorter or empty.
+void add_chunk(Lane& lane, Step kind, size_t first, size_t count) {
+  const size_t slice = align_up(divide_up(count, kSlicesPerChunk), kAlign);
+  for (int s = 0; s < kSlicesPerChunk; ++s) {
+    kind.first = first + std::min(count, slice * size_t(s));
+    kind.count = std::min(slice, first + count - kind.first);
+    lane.push_back(kind);
+  }
+}
+
 }  // namespace
 
 Part channel_part(size_t count, int channel, int channels, size_t align) {
@@ -25,38 +40,66 @@ Lane ring_all_reduce(int rank, int ranks, Part part, size_t slice) {
   const size_t full_chunk = slice * kSlicesPerChunk;
   for (size_t loop = part.first; loop < end;) {
     const size_t chunk = std::min(full_chunk, align_up(divide_up(end - loop, n), kAlign));
-    const auto add_chunk = [&](size_t index, Step kind) {
+    const auto add = [&](size_t index, Step kind) {
       const size_t first = std::min(end, loop + index % n * chunk);
-      const size_t count = std::min(chunk, end - first);
-      const size_t part_size = align_up(divide_up(count, kSlicesPerChunk), kAlign);
-      for (int s = 0; s < kSlicesPerChunk; ++s) {
-        kind.first = first + std::min(count, part_size * size_t(s));
-        kind.count = std::min(part_size, first + count - kind.first);
-        lane.push_back(kind);
-      }
+      add_chunk(lane, kind, first, std::min(chunk, end - first));
     };
-    const Step send{false, true, false, false}, receive_reduce_send{true, true, true, false},
-        receive_reduce_store_send{true, true, true, true}, receive_store_send{true, true, false, true},
-        receive_store{true, false, false, true};
-    add_chunk(r + n - 1, send);
-    for (size_t j = 2; j < n; ++j) add_chunk(r + n - j, receive_reduce_send);
-    add_chunk(r, receive_reduce_store_send);
-    for (size_t j = 1; j + 1 < n; ++j) add_chunk(r + n - j, receive_store_send);
-    add_chunk(r + 1, receive_store);
+    add(r + n - 1, kSend);
+    for (size_t j = 2; j < n; ++j) add(r + n - j, kReceiveReduceSend);
+    add(r, kReceiveReduceStoreSend);
+    for (size_t j = 1; j + 1 < n; ++j) add(r + n - j, kReceiveStoreSend);
+    add(r + 1, kReceiveStore);
     loop += chunk * n;
   }
   return lane;
 }
 
-std::vector<Lane> send_recv(Part part, size_t message) {
+Lane ring_all_gather(int rank, int ranks, size_t share, Part part, size_t slice) {
+  Lane lane;
+  const size_t n = size_t(ranks), r = size_t(rank), chunk = slice * kSlicesPerChunk;
+  for (size_t at = 0; at < part.count; at += chunk) {
+    const auto add = [&](size_t index, Step kind) {
+      add_chunk(lane, kind, index % n * share + part.first + at, std::min(chunk, part.count - at));
+    };
+    add(r, kSendStore);
+    for (size_t j = 1; j + 1 < n; ++j) add(r + n - j, kReceiveStoreSend);
+    add(r + 1, kReceiveStore);
+  }
+  return lane;
+}
+
+Lane ring_reduce_scatter(int rank, int ranks, size_t share, Part part, size_t slice) {
+  Lane lane;
+  const size_t n = size_t(ranks), r = size_t(rank), chunk = slice * kSlicesPerChunk;
+  for (size_t at = 0; at < part.count; at += chunk) {
+    const auto add = [&](size_t index, Step kind) {
+      add_chunk(lane, kind, index % n * share + part.first + at, std::min(chunk, part.count - at));
+    };
+    add(r + n - 1, kSend);
+    for (size_t j = 2; j < n; ++j) add(r + n - j, kReceiveReduceSend);
+    add(r, kReceiveReduceStore);
+  }
+  return lane;
+}
+
+Lane ring_broadcast(int rank, int ranks, Part part, size_t slice) {
+  Lane lane;
+  const size_t chunk = slice * kSlicesPerChunk;
+  const Step kind = rank == 0 ? kSend : rank + 1 < ranks ? kReceiveStoreSend : kReceiveStore;
+  for (size_t at = 0; at < part.count; at += chunk)
+    add_chunk(lane, kind, part.first + at, std::min(chunk, part.count - at));
+  return lane;
+}
+
+std::vector<Lane> send_recv(Part from, Part to, size_t message) {
   std::vector<Lane> lanes(2);
   size_t done = 0;
   do {
-    const size_t count = std::min(message, part.count - done);
-    lanes[0].push_back({false, true, false, false, part.first + done, count});
-    lanes[1].push_back({true, false, false, true, part.first + done, count});
+    const size_t count = std::min(message, from.count - done);
+    lanes[0].push_back({false, true, false, false, from.first + done, count});
+    lanes[1].push_back({true, false, false, true, to.first + done, count});
     done += count;
-  } while (done < part.count);
+  } while (done < from.count);
   return lanes;
 }
 

@@ -15,7 +15,7 @@ struct Step {
   bool reduces = false;  ///< what was received is added to the own input; else it is taken as it is
   bool stores = false;   ///< the result goes to the output buffer
   size_t first = 0;
-  size_t count = 0;      ///< may be 0: NCCL sends empty slices too
+  size_t count = 0;  ///< may be 0: NCCL sends empty slices too
 };
 
 /// Steps that must be done in this order. Steps of different lanes are independent.
@@ -32,8 +32,15 @@ Part channel_part(size_t count, int channel, int channels, size_t align);
 /// the i-th send of a rank is the i-th receive of the next one.
 Lane ring_all_reduce(int rank, int ranks, Part part, size_t slice);
 
-/// SendRecv of one part in messages of `message` elements: one lane sends, the other receives. An empty part
-/// is one empty message.
-std::vector<Lane> send_recv(Part part, size_t message);
+/// The other ring operations, in the same chunks and slices. Rank i owns elements [i·share, (i + 1)·share) of
+/// the buffer, of which this channel works on `part` (counted from the chunk's first element).
+Lane ring_all_gather(int rank, int ranks, size_t share, Part part, size_t slice);
+Lane ring_reduce_scatter(int rank, int ranks, size_t share, Part part, size_t slice);
+/// Of one part, from rank 0, which only sends.
+Lane ring_broadcast(int rank, int ranks, Part part, size_t slice);
+
+/// Messages of `message` elements from `from` of the input, and into `to` of the output, equally long: one
+/// lane sends, the other receives. An empty part is one empty message.
+std::vector<Lane> send_recv(Part from, Part to, size_t message);
 
 }  // namespace r2bench
