@@ -32,7 +32,7 @@ ModeResult common(const std::string& label) {
   mode.faults_planned = 1;
   mode.faults_witnessed = 1;
   mode.faults_sampled = 1;
-  mode.row = {16u << 20, 4u << 20, "float", "sum", 34'000.0, 0.4934, 0.4934, 0, 200};
+  mode.row = {16u << 20, 4u << 20, "float", "sum", -1, 34'000.0, 0.4934, 0.4934, 0, 200};
   mode.correctness.checked_elements = 838'860'800;
   mode.correctness.checked_iterations = 400;
   mode.wakeup_ms = {1000, 0.06, 0.21, 0.84, 3.2};
