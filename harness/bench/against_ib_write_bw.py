@@ -10,29 +10,24 @@ those of SendRecv wait for each other, so that the slower one counts twice. Prin
 
 import argparse
 import json
-import math
 import os
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
 
+from perftest_pairs import average_gbits, interval95
+
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Student's t, two-sided 95 %, by degrees of freedom; beyond the table the normal distribution is near enough.
-STUDENT = [0, 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.10, 2.09]
-
-
 def perftest(build, size, iterations, both):
     """Gbit/s, of both directions together if there are two."""
     tool = ["ib_write_bw", "-d", "vhca0", "-x", "1", "-s", str(size), "-n", str(iterations), "-F", "--report_gbits",
             "-p", str(20000 + os.getpid() % 20000)] + (["-b"] if both else [])
     command = [os.path.join(build, "bin", "vhca-exec"), "--nodes", "2", "--nics", "1", "--", *tool, "::", *tool, "127.0.0.1"]
     output = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
-    for line in output.splitlines():
-        row = re.fullmatch(r"\s*(\d+)\s+(\d+)\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)\s*", line)
-        if row and int(row[1]) == size:
-            return float(row[4])
+    gbits = average_gbits(output, size)
+    if gbits is not None:
+        return gbits
     sys.exit(f"ib_write_bw printed no row for {size} bytes:\n{output}")
 
 
@@ -77,10 +72,7 @@ def main():
             return 64
         ratios.append(own / peer)
         print(f"{pair + 1:4}  {peer:11.2f}  {own:14.2f}  {ratios[-1]:.3f}", flush=True)
-    n = len(ratios)
-    mean = sum(ratios) / n
-    spread = math.sqrt(sum((r - mean) ** 2 for r in ratios) / (n - 1)) if n > 1 else math.inf
-    half = (STUDENT[n - 1] if n - 1 < len(STUDENT) else 1.96) * spread / math.sqrt(n)
+    mean, half = interval95(ratios)
     print(f"ratio {mean:.3f}, 95 % interval {mean - half:.3f} to {mean + half:.3f}; wanted: at least {arguments.least}")
     return 0 if mean >= arguments.least else 1
 
