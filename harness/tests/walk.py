@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+"""Random walks: jobs under many random faults, each job from a seed; a failing one is shrunk to the faults that it needs.
+
+A walk is one verified job in mode 1 with some dozen faults (queue pairs, ports with and without events, blackholes, lost
+acknowledgements, throttles, delays) at random moments on random NICs of either node, often several at a time; at
+every moment each node keeps one NIC that nothing is the matter with. Asserted: the job ends well, every element is right,
+nothing is lost, nothing comes twice, nothing hangs. Counted: faults after which traffic left the NIC, within half a
+second, by an unplanned migration.
+
+`--record FILE` adds a line per run of this script to a JSON Lines file, so that counts are cumulative. The same seed
+gives the same plan; the moments are wall-clock time.
+
+Exit status: 0 every walk passed and at least --least faults counted, 1 otherwise, 64 bad arguments.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+
+MIGRATING = {"qp_error", "port_down", "blackhole", "ack_lost"}  # kinds after which traffic has to move
+WITHIN_MS = 500.0
+MARGIN_MS = 250  # a healed NIC counts as bad for so long: paths over it are opened and proved again
+HEAD = """version: 1
+name: walk
+seed: {seed}
+fabric: {{kind: vhca, nodes: {nodes}, ranks_per_node: {ranks}, nics_per_node: {nics}, nic_rate: {rate}}}
+workload: {{engine: cpu, op: {op}, dtype: int32, bytes: {kib} KiB, iters: {iters}, warmup: 1, verify: true}}
+modes: [migrate]
+env: {{NCCL_IB_TIMEOUT: 14, R2CC_FAILBACK_MS: 5, R2CC_FAILBACK_MAX_MS: 50}}
+timeouts: {{job: 60 s, stall: 10 s}}
+faults:
+"""
+
+
+class Walk:
+    """What one seed gives: a scenario's head and a list of (start, line) of its faults."""
+
+    def __init__(self, seed, faults):
+        g = random.Random(seed)
+        self.seed = seed
+        nodes, nics = g.choice([2, 2, 3]), g.choice([2, 3, 4])
+        ranks = g.choice([1, 1, 2]) if nodes == 2 else 1
+        op = g.choice(["allreduce", "allreduce", "sendrecv", "alltoall", "allgather"])
+        mbits, kib = g.choice([500, 1000]), g.choice([120, 1200, 2400]) * nodes * ranks
+        self.faults = []
+        bad_until = [[0] * nics for _ in range(nodes)]
+        now = 20
+        while len(self.faults) < faults:
+            # Often close together, so that one strikes the migration that another has caused.
+            now += g.choice([0, 1, 3, 10, 30, 60, 100, 200])
+            node, nic = g.randrange(nodes), g.randrange(nics)
+            kind = g.choice(["qp_error"] * 3 + ["port_down"] * 3 + ["blackhole"] * 2 + ["ack_lost", "throttle", "delay"])
+            lasts = g.choice([5, 30, 60, 150])
+            others_bad = all(until > now for i, until in enumerate(bad_until[node]) if i != nic)
+            if kind in MIGRATING:
+                if others_bad:
+                    continue
+                bad_until[node][nic] = max(bad_until[node][nic], now + MARGIN_MS + (lasts if kind in ("port_down", "blackhole") else 0))
+            extra = {"qp_error": lambda: ", qp: " + g.choice(["busiest", "all", "random"]),
+                     "port_down": lambda: f", for: {lasts} ms" + g.choice(["", "", ", events: false"]),
+                     "blackhole": lambda: f", for: {lasts} ms",
+                     "ack_lost": lambda: "",
+                     "throttle": lambda: f", rate: {g.choice([50, 200])} Mbit/s, for: {lasts} ms",
+                     "delay": lambda: f", delay: {g.choice([100, 1000, 3000])} us, for: {lasts} ms"}[kind]()
+            self.faults.append((now, kind, f"node{node}/nic{nic}", extra))
+        # Long enough for all of them at full rate, which no operation exceeds: nothing ends before its last fault.
+        least_ms = max(0.3, kib * 8.192 / (mbits * nics * ranks) * (0.5 if op != "sendrecv" else 1))
+        self.head = HEAD.format(seed=seed % (1 << 31), nodes=nodes, ranks=ranks, nics=nics, rate=f"{mbits} Mbit/s", op=op, kib=kib,
+                                iters=int((now + 300) / least_ms) + 1)
+
+    def text(self, faults=None):
+        """The scenario file, with all faults or some of them."""
+        return self.head + "".join(f"  - {{at: {{time: {at} ms, since: first_op}}, target: {target}, kind: {kind}{extra}}}\n"
+                                   for at, kind, target, extra in (self.faults if faults is None else faults))
+
+
+def run(r2bench, walk, folder, faults=None):
+    """Runs it. Returns (None or what is wrong, path-changing faults, migrations)."""
+    faults = walk.faults if faults is None else faults
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        file, out = os.path.join(place, "walk.yaml"), os.path.join(place, "out")
+        with open(file, "w", encoding="utf-8") as handle:
+            handle.write(walk.text(faults))
+        try:
+            done = subprocess.run([r2bench, "run", file, "--quiet", "--no-plot", "--out", out], stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True, timeout=180, check=False)
+        except subprocess.TimeoutExpired:
+            return "r2bench itself hangs", 0, 0
+        if not os.path.exists(os.path.join(out, "result.json")):
+            return f"no result, exit status {done.returncode}\n{done.stdout}", 0, 0
+        with open(os.path.join(out, "result.json"), encoding="utf-8") as handle:
+            mode = json.load(handle)["runs"][0]
+        with open(os.path.join(out, "events.jsonl"), encoding="utf-8") as handle:
+            events = [json.loads(line) for line in handle]
+    correctness = mode["metrics"]["correctness"]
+    if mode["outcome"] != "ok" or not correctness["exact"]:
+        return f"{mode['outcome']}, {correctness}\n{done.stdout}", 0, 0
+    fences = [e for e in events if e["event"] == "fence_started" and e["c"] == 0]
+    counted = 0
+    for fault in mode["faults"]:
+        if fault["kind"] not in MIGRATING or not fault["witnessed"] or fault["t0_at_ms"] is None:
+            continue
+        node, nic = fault["target"].split("/")
+        own = [e for e in fences if e["source"].startswith(node + "/") and e["nic"] == int(nic[3:])
+               and 0 <= e["at_ms"] - fault["t0_at_ms"] <= WITHIN_MS and not e.get("taken")]
+        if own:  # each migration explains one fault
+            own[0]["taken"] = True
+            counted += 1
+    return None, counted, len(fences)
+
+
+def shrink(r2bench, walk, folder, tries):
+    """Fewer and fewer faults that still fail, by halves and then one by one."""
+    faults, size = list(walk.faults), len(walk.faults) // 2
+    while size >= 1 and tries > 0:
+        at = 0
+        while at < len(faults) and tries > 0:
+            fewer = faults[:at] + faults[at + size:]
+            tries -= 1
+            if fewer and run(r2bench, walk, folder, fewer)[0]:
+                faults = fewer
+            else:
+                at += size
+        size //= 2
+    return faults
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("r2bench", help="path of the program")
+    parser.add_argument("--walks", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=None, help="of the first walk; the others follow it (default: from the clock)")
+    parser.add_argument("--faults", type=int, default=40, help="in each walk")
+    parser.add_argument("--jobs", type=int, default=1, help="walks at a time")
+    parser.add_argument("--minutes", type=float, default=None, help="start no walk after that")
+    parser.add_argument("--least", type=int, default=1, help="faults that have to change a path, in all walks together")
+    parser.add_argument("--record", help="JSON Lines file to which a line with the counts is added")
+    parser.add_argument("--keep", default=".", help="folder for the scenario of a failing walk")
+    parser.add_argument("--tries", type=int, default=60, help="runs that shrinking may take")
+    arguments = parser.parse_args()
+    if not os.access(arguments.r2bench, os.X_OK) or arguments.walks < 1 or arguments.faults < 1 or arguments.jobs < 1:
+        parser.print_usage(sys.stderr)
+        return 64
+    first = int(time.time()) if arguments.seed is None else arguments.seed
+    start = time.monotonic()
+    total = {"walks": 0, "faults": 0, "path_changes": 0, "migrations": 0, "failed": 0}
+    failures = []
+
+    def one(seed):
+        if arguments.minutes is not None and time.monotonic() - start > 60 * arguments.minutes:
+            return None
+        walk = Walk(seed, arguments.faults)
+        return walk, run(arguments.r2bench, walk, folder)
+
+    with tempfile.TemporaryDirectory(prefix="r2bench-walk-") as folder:
+        with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+            for result in pool.map(one, range(first, first + arguments.walks)):
+                if result is None:
+                    continue
+                walk, (wrong, counted, migrations) = result
+                total["walks"] += 1
+                total["faults"] += len(walk.faults)
+                total["path_changes"] += counted
+                total["migrations"] += migrations
+                total["failed"] += wrong is not None
+                print(f"seed {walk.seed}: {'FAILED' if wrong else 'exact'}, {counted} of {len(walk.faults)} faults changed a path, "
+                      f"{migrations} ends migrated", flush=True)
+                if wrong:
+                    print(wrong, flush=True)
+                    failures.append(walk)
+        for walk in failures:
+            faults = shrink(arguments.r2bench, walk, folder, arguments.tries)
+            file = os.path.join(arguments.keep, f"walk-{walk.seed}.yaml")
+            with open(file, "w", encoding="utf-8") as handle:
+                handle.write(walk.text(faults))
+            print(f"seed {walk.seed} fails with {len(faults)} of its {len(walk.faults)} faults: {file}", flush=True)
+    print("walks {walks}, failed {failed}, faults {faults}, path changes {path_changes}, migrations of ends {migrations}".format(**total))
+    if arguments.record:
+        commit = subprocess.run(["git", "-C", os.path.dirname(os.path.abspath(__file__)), "rev-parse", "--short", "HEAD"],
+                                capture_output=True, text=True, check=False).stdout.strip()
+        line = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "commit": commit, "fabric": "vhca", "first_seed": first,
+                "faults_per_walk": arguments.faults, "seconds": round(time.monotonic() - start), **total}
+        with open(arguments.record, "a", encoding="utf-8") as handle:
+            handle.write(json.dumps(line) + "\n")
+    return 0 if not failures and total["path_changes"] >= arguments.least else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
