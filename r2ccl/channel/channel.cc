@@ -370,10 +370,17 @@ void Channel::handle(const control::Message& message, const Tick& tick) {
     case wire::Type::kUse: with(wire::Use{}, [&](const wire::Use& m) { on_use(m, tick); }); break;
     case wire::Type::kNic: with(wire::Nic{}, [&](const wire::Nic& m) { on_peer_nic(m, tick); }); break;
     case wire::Type::kRemind:
-      with(wire::PathMessage{}, [&](const wire::PathMessage& m) {
+      with(wire::Received{}, [&](const wire::Received&) {
         turn_.take();
         const TurnGuard guard(turn_);
-        if (active_ && active_->id() == m.path) remind(*active_);
+        reminded();
+      });
+      break;
+    case wire::Type::kReceived:
+      with(wire::Received{}, [&](const wire::Received& m) {
+        turn_.take();
+        const TurnGuard guard(turn_);
+        told_received(m.received);
       });
       break;
     case wire::Type::kClose:

@@ -121,8 +121,10 @@ class Channel {
   /// Nothing has come for long although probes are answered: receiver: repeats what the sender may lack, which only a
   /// working QP completes; sender: has the receiver say again what it has. Needs the turn.
   virtual void poke(Path& path) = 0;
-  /// The sender has waited for long: receiver: says again what it has. Needs the turn.
-  virtual void remind(Path& /*path*/) {}
+  /// The sender has waited for long: the receiver says what it has. Needs the turn, on whatever path.
+  virtual void reminded() {}
+  /// The receiver's answer. Needs the turn.
+  virtual void told_received(uint64_t /*up_to*/) {}
   /// Is a request open that what has been seen so far does not complete? Needs the turn.
   virtual bool lacking() const = 0;
   virtual wire::Close closing_words() const = 0;
@@ -292,6 +294,7 @@ class Channel {
   uint64_t stuck_bound_ = 0;  // doubled by each migration of a QP that stood still, until something arrives
   bool slow_peer_told_ = false;
   bool poked_ = false;
+  uint64_t nothing_open_at_ = 0;  // alive; when no work request was last seen open
 
   // migration
   Phase phase_ = Phase::kRunning;

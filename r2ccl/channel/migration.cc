@@ -62,6 +62,7 @@ void Channel::step_watchdog(const Tick& tick) {
     next_probe_ = 0;
     probe_pause_ = kFirstProbePauseNs;
     slow_peer_told_ = poked_ = false;
+    nothing_open_at_ = tick.alive;
     active_->poll_probe(tick.alive);
     active_->forget_probe();
     return;
@@ -74,6 +75,7 @@ void Channel::step_watchdog(const Tick& tick) {
     turn_.take();
     const TurnGuard guard(turn_);
     if (active_) drain(*active_);
+    if (!work_requests_open()) nothing_open_at_ = tick.alive;
   }
   if (progress_.load(std::memory_order_relaxed) != seen_progress_ || suspected_.load(std::memory_order_acquire)) return;
 
@@ -115,7 +117,7 @@ void Channel::step_watchdog(const Tick& tick) {
       // twice as long, so that a slow rail ends up being waited for.
       if (const uint64_t stuck = std::max({nanoseconds(core_.config.stuck_after), stuck_bound_,
                                              std::min(20 * usual_gap_, 4 * nanoseconds(core_.config.stuck_after))});
-          silence_ > stuck && stands_still(path)) {
+          silence_ > stuck && tick.alive - nothing_open_at_ > stuck / 2 && stands_still(path)) {
         stuck_bound_ = 2 * stuck;
         begin_migration(trace::DetectedBy::kWatchdog, "its QP stands still although the rail works", tick);
       } else if (tick.alive >= next_probe_) {

@@ -125,9 +125,10 @@ void Receiver::after_drain(Path& path) {
   if (!may_wait) confirm(path);
 }
 
-void Receiver::remind(Path& path) {
-  drain(path);
-  if (&path == active() && status() == Status::kReady && core_.strict_ack() && path.send_queue_room(1)) confirm(path);
+// Over TCP: the word must not hang on the queue pair that it may be missing because of.
+void Receiver::reminded() {
+  if (active()) drain(*active());
+  send(wire::Type::kReceived, wire::Received{ledger_.received()});
 }
 
 Result<TestOutcome> Receiver::test(Request& request) {

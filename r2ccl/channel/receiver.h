@@ -19,7 +19,7 @@ class Receiver final : public Channel {
   void handle_greeting(wire::Type type, const control::Message& message, const Tick& tick) override;
   void on_arrival(Path& path, const ibv_wc& completion) override;
   void after_drain(Path& path) override;
-  void remind(Path& path) override;
+  void reminded() override;
   void fill_ledger(wire::Fenced& fenced) const override;
   void resume(const wire::Fenced& ledger) override;
   bool work_requests_open() const override;

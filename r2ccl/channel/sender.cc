@@ -113,8 +113,15 @@ void Sender::read_confirmation() {
     ledger_.confirmed_low(line.received);
 }
 
-void Sender::poke(Path& path) {
-  if (!wants_to_write()) send(wire::Type::kRemind, wire::PathMessage{path.id()});  // a stopped peer need not hear it twice
+void Sender::poke(Path& /*path*/) {
+  if (!core_.strict_ack() || reminded_) return;
+  reminded_ = true;
+  send(wire::Type::kRemind, wire::Received{ledger_.confirmed()});
+}
+
+void Sender::told_received(uint64_t up_to) {
+  reminded_ = false;
+  ledger_.confirmed(up_to);
 }
 
 Result<TestOutcome> Sender::test(Request& request) {

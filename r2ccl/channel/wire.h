@@ -90,7 +90,8 @@ enum class Type : uint16_t {
   kNic,          ///< either: one of my NICs went down or came back
   kClose,        ///< either: I am done; receiver: and I have received this much
   kFail,         ///< either: the channel has failed, with the reason
-  kRemind,       ///< sender → receiver: say again what you have received
+  kRemind,       ///< sender → receiver: what have you received? One question at a time
+  kReceived,     ///< receiver → sender: this much
 };
 
 struct Hello {  // also Welcome; the first two fields never move
@@ -135,7 +136,7 @@ struct Opened {
   uint32_t ok;
   PathEnd end;
 };
-struct PathMessage {  // Prove, Proved, Drop, Remind
+struct PathMessage {  // Prove, Proved, Drop
   uint32_t path;
 };
 struct Migrate {
@@ -158,9 +159,10 @@ struct Nic {
   uint32_t nic;
   uint32_t up;
 };
-struct Close {
-  uint64_t received;  ///< receiver: messages received in full
+struct Received {  // also Close, where it is the receiver's word only, and Remind, where it is what the sender knows
+  uint64_t received;  ///< messages received in full
 };
+using Close = Received;
 struct Sentence {
   uint32_t code;
   char text[508];

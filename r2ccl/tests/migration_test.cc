@@ -26,6 +26,9 @@ constexpr uint64_t kMany = 15000;
 constexpr const char* kFiveSeconds = "5000";
 const Environment kQuickFailback{{"R2CC_FAILBACK_MS", "5"}, {"R2CC_FAILBACK_MAX_MS", "20"}, {"R2CC_FAIL_BOUND_MS", kFiveSeconds}};
 
+/// What the proofs of a standby stay below, and any traffic does not: bytes that a NIC sends.
+constexpr uint64_t kNoMigration = 200'000;
+
 /// A pair that carries traffic until told to stop; the receiver then has compared all of it.
 struct Pair {
   Pair(const vhca::FabricHost& fabric, const Environment& environment, uint64_t messages)
@@ -427,6 +430,25 @@ TEST(Channel, lost_lines_and_acknowledgements_are_repeated) {
   relay_handle(receiver, sender);
   EXPECT_EQ(sender.wait(120s), 0);
   EXPECT_EQ(receiver.wait(120s), 0);
+  EXPECT_LT(fabric.counters(0, 1).tx_bytes, kNoMigration) << "repeated by a migration, which is not the point";
+}
+
+TEST(Channel, waiting_for_long_on_a_rail_that_works_is_no_failure) {
+  const auto fabric = make_fabric(2, 2);
+  const Environment impatient{{"R2CC_SUSPECT_MS", "2"}, {"R2CC_STUCK_MS", "100"}};
+  const Child receiver = start(fabric, 1, impatient, [](const Link& link) { receive_all(link, 400); });
+  const Child sender = start(fabric, 0, impatient, [](const Link& link) {
+    Channel* channel = connect_one(*net(), 0, link);
+    ASSERT_NE(channel, nullptr);
+    send_messages(*net(), channel, 0, 200);
+    std::this_thread::sleep_for(1500ms);
+    send_messages(*net(), channel, 200, 400);
+    EXPECT_TRUE(net()->close(channel).ok());
+  });
+  relay_handle(receiver, sender);
+  EXPECT_EQ(sender.wait(60s), 0);
+  EXPECT_EQ(receiver.wait(60s), 0);
+  EXPECT_LT(fabric.counters(0, 1).tx_bytes, kNoMigration);
 }
 
 TEST(Channel, a_fork_in_the_middle_of_traffic_harms_nobody) {
