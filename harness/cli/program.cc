@@ -1,8 +1,10 @@
 // The command line itself, and what an exception means for the exit status.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <ostream>
 #include <sstream>
 
+#include "faultinject/plan/plan.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/exec_options.h"
 #include "harness/cli/exit_codes.h"
@@ -112,6 +114,15 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
   } catch (const CLI::CallForAllHelp& help) {
     return app.exit(help, console.out, console.err);
   } catch (const CLI::ParseError& error) {
+    std::vector<std::string> commands;
+    for (const CLI::App* command : app.get_subcommands({})) commands.push_back(command->get_name());
+    const std::string word = argc > 1 ? argv[1] : "";
+    if (!word.empty() && word[0] != '-' && std::find(commands.begin(), commands.end(), word) == commands.end()) {
+      const auto meant = faultinject::nearest(word, commands);
+      console.err << "r2bench: '" << word << "' is no command" << (meant ? "; did you mean '" + *meant + "'?" : "")
+                  << "\nRun with --help for more information.\n";
+      return kExitUsage;
+    }
     app.exit(error, console.out, console.err);
     return kExitUsage;
   }

@@ -269,7 +269,8 @@ std::vector<Expectation> expectations_of(const Scenario& scenario, const std::st
 void note_doubts(const Scenario& scenario, const ModeResult& mode, std::vector<std::string>& doubts) {
   if (!fault_was_seen(scenario, mode)) {
     doubts.push_back(
-        mode.mode + ": " + std::to_string(mode.faults_witnessed) + " of " +
+        mode.faults_planned == 0 ? mode.mode + ": the job had ended before its first fault; without one it proves nothing"
+        : mode.mode + ": " + std::to_string(mode.faults_witnessed) + " of " +
         std::to_string(mode.faults_planned) +
         " planned faults were seen to take effect; what the job shows without them proves nothing");
   }

@@ -184,7 +184,7 @@ void measure_throughput(const JobRecord& job, ModeResult& mode) {
   // Of each round the last fault that had a settled window: then everything that was planned is broken.
   std::map<size_t, const FaultSample*> last;
   for (const FaultSample& sample : mode.faults) {
-    if (sample.after_gbps <= 0 || sample.before_gbps <= 0) continue;
+    if (!sample.sampled || sample.after_gbps <= 0 || sample.before_gbps <= 0) continue;
     const FaultSample*& latest = last[sample.repetition];
     if (!latest || sample.t0_ns >= latest->t0_ns) latest = &sample;
   }
@@ -292,7 +292,8 @@ void fill_settings(const JobRecord& job, ModeResult& mode) {
   });
   if (config)
     for (const auto& entry : (*const_cast<r2ccl::Result<r2ccl::Config>&>(config)).entries())
-      mode.settings[entry.variable] = entry.value;
+      if (entry.variable != "R2CC_STRICT_ACK" || job.mode->kind != ModeKind::kBaseline)  // means nothing there
+        mode.settings[entry.variable] = entry.value;
   mode.settings["plugin"] = job.plugin;
   if (!job.added_faults.empty())
     mode.settings["inject"] =

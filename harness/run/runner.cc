@@ -4,6 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <fstream>
 #include <thread>
@@ -11,6 +14,8 @@
 #include "harness/measure/statistics.h"
 #include "harness/run/evaluate.h"
 #include "harness/run/job.h"
+#include "harness/run/revision.h"
+#include "r2ccl/base/config.h"
 
 namespace r2bench {
 namespace {
@@ -38,6 +43,7 @@ std::map<std::string, std::string> machine() {
       facts["cpu"] = line.substr(std::min(line.size(), line.find(':') + 2));
       break;
     }
+  facts["revision"] = build_revision();
   facts["compiler"] = "g++ " __VERSION__;
 #ifdef NDEBUG
   facts["build"] = "optimised, without assertions";
@@ -63,6 +69,29 @@ std::vector<const Mode*> chosen_modes(const Scenario& scenario, const RunOptions
   }
   if (modes.empty()) throw UsageError("the scenario '" + scenario.name + "' has no mode to run");
   return modes;
+}
+
+/// What would end a job before it has begun, told before anything is started.
+void check_plugin_and_memory(const Scenario& scenario, const std::vector<const Mode*>& modes) {
+  const std::string& plugin = scenario.workload.plugin;
+  if (plugin.find('/') != std::string::npos && access(plugin.c_str(), R_OK) != 0)
+    throw UsageError(scenario.source_file + ": plugin " + plugin + " cannot be read: " + strerror(errno));
+  if (plugin == Workload{}.plugin)
+    for (const Mode* mode : modes) {
+      auto environment = mode->env;
+      environment.insert(scenario.env.begin(), scenario.env.end());
+      const auto config = r2ccl::Config::from([&](const char* variable) -> const char* {
+        const auto found = environment.find(variable);
+        return found != environment.end() ? found->second.c_str() : std::getenv(variable);
+      });
+      if (!config) throw UsageError(scenario.source_file + ": env of mode '" + mode->label + "': " + config.error().message);
+    }
+  const double wanted = 2.0 * double(scenario.workload.bytes) * scenario.fabric.ranks();  // input and output of each rank
+  const double memory = double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
+  if (wanted > memory)
+    throw UsageError(scenario.source_file + ": workload.bytes is " + std::to_string(scenario.workload.bytes) + " for each of " +
+                     std::to_string(scenario.fabric.ranks()) + " ranks, input and output: more than the " +
+                     std::to_string(uint64_t(memory) >> 20) + " MiB of this machine");
 }
 
 void check_shape(const Scenario& scenario) {
@@ -106,6 +135,7 @@ std::vector<Overhead> overheads(const std::vector<const Mode*>& modes, const std
 RunResult run_scenario(const Scenario& scenario, const RunOptions& options, const std::atomic<bool>& cancel) {
   const std::vector<const Mode*> modes = chosen_modes(scenario, options);
   check_shape(scenario);
+  check_plugin_and_memory(scenario, modes);
   const BuildPaths paths = find_build(options);
   RunResult result;
   result.scenario = scenario.name;

@@ -2,6 +2,7 @@
 // is refused with a sentence. Faults are the business of the scenarios (harness/tests).
 #include <vector>
 
+#include "r2ccl/channel/wire.h"
 #include "r2ccl/tests/traffic.h"
 
 namespace r2ccl {
@@ -97,6 +98,20 @@ TEST(Channel, a_handle_that_is_not_ours_is_refused) {
     auto result = net()->connect(0, handle.data());
     ASSERT_FALSE(result.ok());
     EXPECT_EQ(result.error().code, ErrorCode::kBadHandle);
+  });
+  EXPECT_EQ(child.wait(), 0);
+}
+
+TEST(Channel, a_peer_of_another_wire_version_is_refused_with_a_sentence) {
+  const auto fabric = make_fabric(1, 1);
+  const Child child = start(fabric, 0, {}, [](const Link&) {
+    std::array<std::byte, kHandleBytes> handle{};
+    ASSERT_TRUE(net()->listen(0, handle.data()).ok());
+    handle[offsetof(wire::Handle, version)] ^= std::byte{0x40};
+    auto result = net()->connect(0, handle.data());
+    ASSERT_FALSE(result.ok());
+    EXPECT_EQ(result.error().code, ErrorCode::kVersionMismatch);
+    EXPECT_NE(result.error().message.find("speaks wire version"), std::string::npos) << result.error().message;
   });
   EXPECT_EQ(child.wait(), 0);
 }
