@@ -25,6 +25,32 @@ bool concerns_qp(const ibv_async_event& event) {
   }
 }
 
+bool concerns_srq(const ibv_async_event& event) {
+  return event.event_type == IBV_EVENT_SRQ_ERR || event.event_type == IBV_EVENT_SRQ_LIMIT_REACHED;
+}
+
+void count_under(pthread_mutex_t& mutex, std::uint32_t& counter) {
+  pthread_mutex_lock(&mutex);
+  ++counter;
+  pthread_mutex_unlock(&mutex);
+}
+
+template <typename Object>
+void acknowledge(Object& object, std::uint32_t& completed) {
+  pthread_mutex_lock(&object.mutex);
+  ++completed;
+  pthread_cond_signal(&object.cond);
+  pthread_mutex_unlock(&object.mutex);
+}
+
+template <typename Object>
+void wait_for_acknowledgements(Object& object, const std::uint32_t& completed,
+                               const std::uint32_t& reported) {
+  pthread_mutex_lock(&object.mutex);
+  while (completed != reported) pthread_cond_wait(&object.cond, &object.mutex);
+  pthread_mutex_unlock(&object.mutex);
+}
+
 template <typename Matches>
 void drop_events(Context& context, Matches&& matches) {
   const std::lock_guard guard(context.async_lock);
@@ -43,7 +69,8 @@ void raise_eventfd(int fd) {
 void lower_eventfd_if_raised(int fd) {
   pollfd state{fd, POLLIN, 0};
   std::uint64_t one;
-  if (::poll(&state, 1, 0) == 1 && ::read(fd, &one, sizeof one) < 0) return;  // a reader was faster: it will find nothing
+  if (::poll(&state, 1, 0) == 1 && ::read(fd, &one, sizeof one) < 0)
+    return;  // a reader was faster: it will find nothing
 }
 
 void push_async_event(Context& context, const ibv_async_event& event) {
@@ -52,14 +79,18 @@ void push_async_event(Context& context, const ibv_async_event& event) {
   raise_eventfd(context.handle()->async_fd);
 }
 
+void push_qp_event(Qp& qp, ibv_event_type type) {
+  ibv_async_event event{};
+  event.event_type = type;
+  event.element.qp = &qp.qp_base;
+  push_async_event(*qp.owner, event);
+}
+
 bool deliver_pending_async_events(Qp& qp) {
   const std::uint32_t flags = qp.shared->async_flags.exchange(0);
   for (unsigned type = 0; type < 32; ++type) {
     if (!(flags >> type & 1)) continue;
-    ibv_async_event event{};
-    event.event_type = static_cast<ibv_event_type>(type);
-    event.element.qp = &qp;
-    push_async_event(*qp.owner, event);
+    push_qp_event(qp, static_cast<ibv_event_type>(type));
   }
   return flags != 0;
 }
@@ -68,53 +99,47 @@ int get_async_event(ibv_context* handle, ibv_async_event* event) {
   Context& context = Context::of(handle);
   for (;;) {
     std::uint64_t one;
-    if (::read(handle->async_fd, &one, sizeof one) != sizeof one) return -1;  // EAGAIN, EINTR, as the program set the descriptor
+    if (::read(handle->async_fd, &one, sizeof one) != sizeof one)
+      return -1;  // EAGAIN, EINTR, as the program set the descriptor
     const std::lock_guard guard(context.async_lock);
     if (context.async_events.empty()) continue;  // its object was destroyed in between
     *event = context.async_events.front();
     context.async_events.pop_front();
-    if (concerns_qp(*event)) {
-      pthread_mutex_lock(&event->element.qp->mutex);
-      ++qp_of(event->element.qp).async_events_reported;
-      pthread_mutex_unlock(&event->element.qp->mutex);
-    } else if (event->event_type == IBV_EVENT_CQ_ERR) {
-      pthread_mutex_lock(&event->element.cq->mutex);
-      ++cq_of(event->element.cq).async_events_reported;
-      pthread_mutex_unlock(&event->element.cq->mutex);
-    }
+    if (concerns_qp(*event))
+      count_under(event->element.qp->mutex, qp_of(event->element.qp).async_events_reported);
+    else if (event->event_type == IBV_EVENT_CQ_ERR)
+      count_under(event->element.cq->mutex, cq_of(event->element.cq).async_events_reported);
+    else if (concerns_srq(*event))
+      count_under(event->element.srq->mutex, srq_of(event->element.srq).async_events_reported);
     return 0;
   }
 }
 
 void ack_async_event(ibv_async_event* event) {
-  if (concerns_qp(*event)) {
-    ibv_qp* qp = event->element.qp;
-    pthread_mutex_lock(&qp->mutex);
-    ++qp->events_completed;
-    pthread_cond_signal(&qp->cond);
-    pthread_mutex_unlock(&qp->mutex);
-  } else if (event->event_type == IBV_EVENT_CQ_ERR) {
-    ibv_cq* cq = event->element.cq;
-    pthread_mutex_lock(&cq->mutex);
-    ++cq->async_events_completed;
-    pthread_cond_signal(&cq->cond);
-    pthread_mutex_unlock(&cq->mutex);
-  }
+  if (concerns_qp(*event))
+    acknowledge(*event->element.qp, event->element.qp->events_completed);
+  else if (event->event_type == IBV_EVENT_CQ_ERR)
+    acknowledge(*event->element.cq, event->element.cq->async_events_completed);
+  else if (concerns_srq(*event))
+    acknowledge(*event->element.srq, event->element.srq->events_completed);
 }
 
 void forget_async_events(Qp& qp) {
-  drop_events(*qp.owner, [&](const ibv_async_event& e) { return concerns_qp(e) && e.element.qp == &qp; });
-  pthread_mutex_lock(&qp.mutex);
-  while (qp.events_completed != qp.async_events_reported) pthread_cond_wait(&qp.cond, &qp.mutex);
-  pthread_mutex_unlock(&qp.mutex);
+  drop_events(*qp.owner,
+              [&](const ibv_async_event& e) { return concerns_qp(e) && e.element.qp == &qp.qp_base; });
+  wait_for_acknowledgements(qp.qp_base, qp.qp_base.events_completed, qp.async_events_reported);
 }
 
 void forget_async_events(Cq& cq) {
-  drop_events(*cq.owner,
-              [&](const ibv_async_event& e) { return e.event_type == IBV_EVENT_CQ_ERR && e.element.cq == &cq; });
-  pthread_mutex_lock(&cq.mutex);
-  while (cq.async_events_completed != cq.async_events_reported) pthread_cond_wait(&cq.cond, &cq.mutex);
-  pthread_mutex_unlock(&cq.mutex);
+  drop_events(*cq.owner, [&](const ibv_async_event& e) {
+    return e.event_type == IBV_EVENT_CQ_ERR && e.element.cq == cq.handle_as_cq();
+  });
+  wait_for_acknowledgements(cq, cq.async_events_completed, cq.async_events_reported);
+}
+
+void forget_async_events(Srq& srq) {
+  drop_events(*srq.owner, [&](const ibv_async_event& e) { return concerns_srq(e) && e.element.srq == &srq; });
+  wait_for_acknowledgements(srq, srq.events_completed, srq.async_events_reported);
 }
 
 }  // namespace vhca

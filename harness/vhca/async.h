@@ -6,6 +6,7 @@
 namespace vhca {
 
 void push_async_event(Context& context, const ibv_async_event& event);
+void push_qp_event(Qp& qp, ibv_event_type type);
 // Turns the flags that others left in the QP's slot into events; true if there were any.
 bool deliver_pending_async_events(Qp& qp);
 
@@ -14,6 +15,7 @@ void ack_async_event(ibv_async_event* event);
 // Removes unread events and waits until those that were read have been acknowledged (as ibv_destroy_* must).
 void forget_async_events(Qp& qp);
 void forget_async_events(Cq& cq);
+void forget_async_events(Srq& srq);
 
 // One count more in / one count less out of an eventfd that is a semaphore.
 void raise_eventfd(int fd);

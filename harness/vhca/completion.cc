@@ -9,6 +9,7 @@
 #include "harness/vhca/process_table.h"
 #include "harness/vhca/responder.h"
 #include "harness/vhca/runtime.h"
+#include "harness/vhca/shared_receive.h"
 
 namespace vhca {
 namespace {
@@ -53,9 +54,11 @@ void fill_receive(const Qp& qp, const RecvEntry& entry, ibv_wc& wc) {
   wc.opcode = static_cast<ibv_wc_opcode>(entry.opcode);
   wc.byte_len = entry.byte_count;
   wc.imm_data = entry.imm_data;
-  wc.qp_num = qp.qp_num;
+  wc.qp_num = qp.qp_base.qp_num;
   wc.src_qp = entry.source_qp;
   wc.wc_flags = entry.wc_flags;
+  wc.slid = entry.slid;
+  wc.sl = entry.sl;
 }
 
 // Takes up to count receive completions of one QP. `again`: there is, or soon will be, more.
@@ -69,10 +72,12 @@ int take_received(Runtime& runtime, Cq& cq, Qp& qp, int count, ibv_wc* wc, bool&
   const std::uint64_t completed = slot.recv_completed.load(std::memory_order_acquire);
   std::uint64_t tail = qp.recv_tail.load(std::memory_order_relaxed);
   int taken = 0;
-  for (; taken < count && tail < completed; ++tail) fill_receive(qp, qp.recv_entry(fabric, tail), wc[taken++]);
+  for (; taken < count && tail < completed; ++tail)
+    fill_receive(qp, qp.recv_entry(fabric, tail), wc[taken++]);
   if (taken != 0) cq.shared->outstanding.fetch_sub(taken, std::memory_order_relaxed);
   if (tail < completed || (flushing && !at_rest)) again = true;
   if (at_rest && !again) {
+    if (slot.srq != 0) finish_taking(fabric, slot);
     const std::uint64_t posted = slot.recv_posted.load(std::memory_order_acquire);
     for (; taken < count && tail < posted; ++tail) {
       ibv_wc& flushed = wc[taken++];
@@ -81,11 +86,13 @@ int take_received(Runtime& runtime, Cq& cq, Qp& qp, int count, ibv_wc* wc, bool&
       flushed.status = IBV_WC_WR_FLUSH_ERR;
       flushed.opcode = IBV_WC_RECV;
       flushed.vendor_err = 0xf5;
-      flushed.qp_num = qp.qp_num;
+      flushed.qp_num = qp.qp_base.qp_num;
     }
     if (tail > completed) slot.recv_completed.store(tail);
     again = tail < posted;
   }
+  if (taken != 0 && slot.srq != 0)
+    srq_of(qp.qp_base.srq).freed.fetch_add(static_cast<unsigned>(taken), std::memory_order_release);
   qp.recv_tail.store(tail, std::memory_order_release);
   return taken;
 }
@@ -95,7 +102,8 @@ int take_all_received(Runtime& runtime, Cq& cq, int count, ibv_wc* wc) {
   int taken = 0;
   std::uint64_t summary = slot.ready_summary.load(std::memory_order_acquire);
   if (summary == 0) return 0;
-  // Each poll begins at another word, and takes from each QP at most what is asked for: none is served last for ever.
+  // Each poll begins at another word, and takes from each QP at most what is asked for: none is served last
+  // for ever.
   summary = std::rotr(summary, static_cast<int>(cq.next_receiver_word));
   for (std::size_t i = 0; summary != 0 && taken < count; ++i, summary >>= 1) {
     if (!(summary & 1)) continue;
@@ -163,7 +171,8 @@ void push_send_completion(Cq& cq, const ibv_wc& wc, Qp& qp, std::uint64_t send_i
   {
     const std::lock_guard guard(cq.lock);
     const auto unread = static_cast<std::int64_t>(cq.sent_head - cq.sent_tail);
-    const std::int64_t receives = std::max<std::int64_t>(0, cq.shared->outstanding.load(std::memory_order_relaxed));
+    const std::int64_t receives =
+        std::max<std::int64_t>(0, cq.shared->outstanding.load(std::memory_order_relaxed));
     if (unread + receives >= cq.cqe) {
       cq.shared->overrun.store(1);
       ring_doorbell(cq.owner->runtime->fabric(), cq.owner->runtime->self());
@@ -213,7 +222,8 @@ void announce_receive(Fabric& fabric, const QpSlot& qp, bool solicited, unsigned
 }
 
 void deliver_pending_cq_event(Cq& cq) {
-  if (cq.shared->event_pending.load() != 0 && cq.shared->event_pending.exchange(0) != 0) push_channel_event(cq);
+  if (cq.shared->event_pending.load() != 0 && cq.shared->event_pending.exchange(0) != 0)
+    push_channel_event(cq);
 }
 
 void recover_lost_signals(Cq& cq) {
@@ -235,7 +245,7 @@ bool report_overrun(Cq& cq) {
   cq.overrun_reported = true;
   ibv_async_event event{};
   event.event_type = IBV_EVENT_CQ_ERR;
-  event.element.cq = &cq;
+  event.element.cq = cq.handle_as_cq();
   push_async_event(*cq.owner, event);
   cq.shared->overrun.store(2);
   return true;

@@ -19,7 +19,8 @@ namespace {
 void resize_ring(Cq& cq, int cqe) {
   std::vector<SendCompletion> ring(std::bit_ceil(static_cast<std::size_t>(cqe)));
   std::uint64_t count = 0;
-  for (std::uint64_t i = cq.sent_tail; i != cq.sent_head; ++i) ring[count++] = cq.sent[i & (cq.sent.size() - 1)];
+  for (std::uint64_t i = cq.sent_tail; i != cq.sent_head; ++i)
+    ring[count++] = cq.sent[i & (cq.sent.size() - 1)];
   cq.sent = std::move(ring);
   cq.sent_tail = 0;
   cq.sent_head = count;
@@ -46,7 +47,7 @@ ibv_cq* create_cq(ibv_context* handle, int cqe, void* cq_context, ibv_comp_chann
     return nullptr;
   }
   auto cq = std::make_unique<Cq>();
-  static_cast<ibv_cq&>(*cq) = {};
+  static_cast<ibv_cq_ex&>(*cq) = {};
   cq->context = handle;
   cq->channel = channel;
   cq->cq_context = cq_context;
@@ -70,13 +71,14 @@ ibv_cq* create_cq(ibv_context* handle, int cqe, void* cq_context, ibv_comp_chann
     ++owner.refcnt;
   }
   runtime.add_cq(*cq);
-  return cq.release();
+  return cq.release()->handle_as_cq();
 }
 
 int resize_cq(ibv_cq* ibcq, int cqe) {
   Cq& cq = cq_of(ibcq);
   const std::lock_guard guard(cq.lock);
-  if (cqe < 1 || cqe > kMaxCqe || static_cast<std::uint64_t>(cqe) < cq.sent_head - cq.sent_tail) return EINVAL;
+  if (cqe < 1 || cqe > kMaxCqe || static_cast<std::uint64_t>(cqe) < cq.sent_head - cq.sent_tail)
+    return EINVAL;
   resize_ring(cq, cqe);
   return 0;
 }
@@ -139,7 +141,7 @@ int get_cq_event(ibv_comp_channel* handle, ibv_cq** cq, void** cq_context) {
     pthread_mutex_lock(&first.mutex);
     ++first.events_reported;
     pthread_mutex_unlock(&first.mutex);
-    *cq = &first;
+    *cq = first.handle_as_cq();
     *cq_context = first.cq_context;
     return 0;
   }

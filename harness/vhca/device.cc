@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -42,20 +43,16 @@ DeviceTable& table() {
 }
 
 const Device& device_of(const ibv_device* device) { return *reinterpret_cast<const Device*>(device); }
-const Port& port_of(ibv_context* handle) {
-  Context& context = Context::of(handle);
-  return context.runtime->fabric().ports[context.port];
-}
-
 void fill_device(Device& device, const Node& node, std::uint32_t nic) {
   device = {};
   device.base.node_type = IBV_NODE_CA;
   device.base.transport_type = IBV_TRANSPORT_IB;
   std::snprintf(device.base.name, sizeof device.base.name, "vhca%u", nic);
   std::snprintf(device.base.dev_name, sizeof device.base.dev_name, "uverbs%u", nic);
-  std::snprintf(device.base.dev_path, sizeof device.base.dev_path, "/sys/class/infiniband_verbs/uverbs%u", nic);
+  std::snprintf(device.base.dev_path, sizeof device.base.dev_path, "/sys/class/infiniband_verbs/uverbs%u",
+                nic);
   std::snprintf(device.base.ibdev_path, sizeof device.base.ibdev_path, "/sys/class/infiniband/vhca%u", nic);
-  device.port = node.first_port + nic;
+  device.port = node.first_port + nic * node.ports_per_nic;
   device.index = static_cast<int>(nic);
 }
 
@@ -65,7 +62,7 @@ void name_rate(std::uint64_t bits_per_s, std::uint8_t& width, std::uint8_t& spee
     double gbit;
     std::uint8_t width, speed;
   };
-  static constexpr Name kNames[] = {{2.5, 1, 1}, {5, 1, 2},    {10, 1, 4},   {14, 1, 16},  {25, 1, 32},
+  static constexpr Name kNames[] = {{2.5, 1, 1}, {5, 1, 2},    {10, 1, 4},   {14, 1, 16},   {25, 1, 32},
                                     {50, 1, 64}, {100, 2, 32}, {200, 2, 64}, {400, 2, 128}, {800, 4, 128}};
   const double gbit = bits_per_s == 0 ? 400.0 : static_cast<double>(bits_per_s) / 1e9;
   for (const Name& name : kNames) {
@@ -77,6 +74,17 @@ void name_rate(std::uint64_t bits_per_s, std::uint8_t& width, std::uint8_t& spee
 
 }  // namespace
 
+bool has_port(ibv_context* handle, std::uint32_t number) {
+  return number >= 1 && number <= Context::of(handle).port_count;
+}
+
+const Port& port_of(ibv_context* handle, std::uint32_t number) {
+  Context& context = Context::of(handle);
+  return context.runtime->fabric().ports[context.first_port + number - 1];
+}
+
+int gid_count(const Port& port) { return port.lid != 0 ? 1 : 2; }
+
 union ibv_gid port_gid(const Port& port, int index) {
   ibv_gid gid{};
   if (index == 0) {
@@ -87,7 +95,7 @@ union ibv_gid port_gid(const Port& port, int index) {
   } else {
     gid.raw[10] = gid.raw[11] = 0xff;
     gid.raw[12] = 10;
-    gid.raw[13] = static_cast<std::uint8_t>(port.nic);
+    gid.raw[13] = static_cast<std::uint8_t>(port.nic + kMaxNicsPerNode * (port.number - 1));
     gid.raw[14] = static_cast<std::uint8_t>(port.node / 256);
     gid.raw[15] = static_cast<std::uint8_t>(port.node % 256 + 1);
   }
@@ -130,7 +138,8 @@ ibv_context* open_device(ibv_device* device) {
   }
   auto context = std::make_unique<Context>();
   context->runtime = runtime;
-  context->port = device_of(device).port;
+  context->first_port = device_of(device).port;
+  context->port_count = runtime->node().ports_per_nic;
   fill_operations(context->verbs);
   ibv_context& handle = context->verbs.context;
   handle.device = device;
@@ -156,7 +165,7 @@ int close_device(ibv_context* handle) {
 }
 
 int query_device(ibv_context* handle, ibv_device_attr* attr) {
-  const Port& port = port_of(handle);
+  const Port& port = port_of(handle, 1);
   *attr = {};
   std::snprintf(attr->fw_ver, sizeof attr->fw_ver, "1.%u.0", kLayoutVersion);
   attr->node_guid = attr->sys_image_guid = htobe64(port.guid);
@@ -167,7 +176,8 @@ int query_device(ibv_context* handle, ibv_device_attr* attr) {
   attr->hw_ver = kLayoutVersion;
   attr->max_qp = kMaxQueuePairs / 2;
   attr->max_qp_wr = kMaxQpWr;
-  attr->device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_PORT_ACTIVE_EVENT;
+  attr->device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SYS_IMAGE_GUID |
+                           IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_CURR_QP_STATE_MOD;
   attr->max_sge = attr->max_sge_rd = kMaxSge;
   attr->max_cq = kMaxCompletionQueues / 2;
   attr->max_cqe = kMaxCqe;
@@ -175,42 +185,56 @@ int query_device(ibv_context* handle, ibv_device_attr* attr) {
   attr->max_pd = 1 << 20;
   attr->max_qp_rd_atom = attr->max_qp_init_rd_atom = kMaxReadsOutstanding;
   attr->max_res_rd_atom = attr->max_qp * static_cast<int>(kMaxReadsOutstanding);
-  attr->atomic_cap = IBV_ATOMIC_NONE;
+  attr->atomic_cap = IBV_ATOMIC_HCA;
+  attr->max_srq = kMaxSharedReceiveQueues / 2;
+  attr->max_srq_wr = kMaxSrqWr;
+  attr->max_srq_sge = kMaxSge;
   attr->max_ah = 1 << 16;
   attr->max_pkeys = 1;
   attr->local_ca_ack_delay = 0;
-  attr->phys_port_cnt = 1;
+  attr->phys_port_cnt = static_cast<std::uint8_t>(Context::of(handle).port_count);
   return 0;
 }
 
 int query_port(ibv_context* handle, std::uint8_t number, ibv_port_attr* out, std::size_t size) {
-  if (number != 1) return EINVAL;
-  const Port& port = port_of(handle);
+  if (!has_port(handle, number)) return EINVAL;
+  const Port& port = port_of(handle, number);
   ibv_port_attr attr{};
   attr.state = IBV_PORT_ACTIVE;
-  attr.max_mtu = attr.active_mtu = IBV_MTU_4096;
-  attr.gid_tbl_len = kGidCount;
-  attr.port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
+  attr.max_mtu = IBV_MTU_4096;
+  attr.active_mtu = static_cast<ibv_mtu>(std::countr_zero(port.mtu) - 7);  // IBV_MTU_256 is 1
+  attr.gid_tbl_len = gid_count(port);
   attr.max_msg_sz = static_cast<std::uint32_t>(kMaxMessageBytes);
   attr.pkey_tbl_len = 1;
   attr.max_vl_num = 1;
   attr.phys_state = 5;  // LinkUp
-  attr.link_layer = IBV_LINK_LAYER_ETHERNET;
-  attr.flags = IBV_QPF_GRH_REQUIRED;
+  if (port.lid != 0) {
+    attr.link_layer = IBV_LINK_LAYER_INFINIBAND;
+    attr.port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_SYS_IMAGE_GUID_SUP;
+    attr.lid = static_cast<std::uint16_t>(port.lid);
+    attr.sm_lid = 1;
+    attr.subnet_timeout = 18;
+  } else {
+    attr.link_layer = IBV_LINK_LAYER_ETHERNET;
+    attr.port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
+    attr.flags = IBV_QPF_GRH_REQUIRED;
+  }
   name_rate(port.rate_bits_per_s, attr.active_width, attr.active_speed);
   std::memset(out, 0, size);
   std::memcpy(out, &attr, std::min(size, sizeof attr));
   return 0;
 }
 
-int query_gid_entry(ibv_context* handle, std::uint32_t number, std::uint32_t index, ibv_gid_entry* out, std::size_t size) {
-  if (number != 1) return EINVAL;
-  if (index >= static_cast<std::uint32_t>(kGidCount)) return EINVAL;
+int query_gid_entry(ibv_context* handle, std::uint32_t number, std::uint32_t index, ibv_gid_entry* out,
+                    std::size_t size) {
+  if (!has_port(handle, number)) return EINVAL;
+  const Port& port = port_of(handle, number);
+  if (index >= static_cast<std::uint32_t>(gid_count(port))) return EINVAL;
   ibv_gid_entry entry{};
-  entry.gid = port_gid(port_of(handle), static_cast<int>(index));
+  entry.gid = port_gid(port, static_cast<int>(index));
   entry.gid_index = index;
   entry.port_num = number;
-  entry.gid_type = index == 0 ? IBV_GID_TYPE_ROCE_V1 : IBV_GID_TYPE_ROCE_V2;
+  entry.gid_type = port.lid != 0 ? IBV_GID_TYPE_IB : index == 0 ? IBV_GID_TYPE_ROCE_V1 : IBV_GID_TYPE_ROCE_V2;
   std::memset(out, 0, size);
   std::memcpy(out, &entry, std::min(size, sizeof entry));
   return 0;

@@ -1,5 +1,5 @@
-// The public symbols of libibverbs. Nothing but translation: each calls what does the work, or refuses with an errno what the
-// virtual HCA has not. Nothing throws across this line.
+// The public symbols of libibverbs. Nothing but translation: each calls what does the work, or refuses with
+// an errno what the virtual HCA has not. Nothing throws across this line.
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,12 +10,14 @@
 #include <memory>
 #include <new>
 
+#include "harness/vhca/address_handle.h"
 #include "harness/vhca/async.h"
 #include "harness/vhca/completion.h"
 #include "harness/vhca/device.h"
 #include "harness/vhca/memory_region.h"
 #include "harness/vhca/queue_pair.h"
 #include "harness/vhca/runtime.h"
+#include "harness/vhca/shared_receive.h"
 
 namespace {
 
@@ -36,16 +38,14 @@ T* refuse() {
   return nullptr;
 }
 
-struct AddressHandle : ibv_ah {
-  ibv_ah_attr attr{};
-};
-
 }  // namespace
 
 extern "C" {
 
 // Devices and contexts.
-struct ibv_device** ibv_get_device_list(int* count) { return guarded([&] { return vhca::get_device_list(count); }); }
+struct ibv_device** ibv_get_device_list(int* count) {
+  return guarded([&] { return vhca::get_device_list(count); });
+}
 void ibv_free_device_list(struct ibv_device** list) { std::free(list); }
 const char* ibv_get_device_name(struct ibv_device* device) { return device->name; }
 int ibv_get_device_index(struct ibv_device* device) { return vhca::device_index(device); }
@@ -54,12 +54,17 @@ struct ibv_context* ibv_open_device(struct ibv_device* device) {
   return guarded([&] { return vhca::open_device(device); });
 }
 int ibv_close_device(struct ibv_context* context) { return vhca::close_device(context); }
-struct ibv_context* ibv_import_device(int) { return refuse<ibv_context>(); }
+struct ibv_context* ibv_import_device(int) {
+  return refuse<ibv_context>();
+}
 
-int ibv_query_device(struct ibv_context* context, struct ibv_device_attr* attr) { return vhca::query_device(context, attr); }
+int ibv_query_device(struct ibv_context* context, struct ibv_device_attr* attr) {
+  return vhca::query_device(context, attr);
+}
 int ibv_query_port(struct ibv_context* context, uint8_t port, struct _compat_ibv_port_attr* attr) {
   // Callers of the exported symbol have a structure that ends before port_cap_flags2.
-  return vhca::query_port(context, port, reinterpret_cast<ibv_port_attr*>(attr), offsetof(ibv_port_attr, port_cap_flags2));
+  return vhca::query_port(context, port, reinterpret_cast<ibv_port_attr*>(attr),
+                          offsetof(ibv_port_attr, port_cap_flags2));
 }
 int ibv_query_gid(struct ibv_context* context, uint8_t port, int index, union ibv_gid* gid) {
   ibv_gid_entry entry;
@@ -70,39 +75,43 @@ int ibv_query_gid(struct ibv_context* context, uint8_t port, int index, union ib
   *gid = entry.gid;
   return 0;
 }
-int _ibv_query_gid_ex(struct ibv_context* context, uint32_t port, uint32_t index, struct ibv_gid_entry* entry, uint32_t flags,
-                      size_t size) {
+int _ibv_query_gid_ex(struct ibv_context* context, uint32_t port, uint32_t index, struct ibv_gid_entry* entry,
+                      uint32_t flags, size_t size) {
   if (flags != 0) return EOPNOTSUPP;
   return vhca::query_gid_entry(context, port, index, entry, size) == 0 ? 0 : ENODATA;
 }
-ssize_t _ibv_query_gid_table(struct ibv_context* context, struct ibv_gid_entry* entries, size_t max_entries, uint32_t flags,
-                             size_t size) {
+ssize_t _ibv_query_gid_table(struct ibv_context* context, struct ibv_gid_entry* entries, size_t max_entries,
+                             uint32_t flags, size_t size) {
   if (flags != 0) return -EOPNOTSUPP;
-  const std::size_t count = std::min<std::size_t>(max_entries, vhca::kGidCount);
-  for (std::size_t i = 0; i < count; ++i)
-    vhca::query_gid_entry(context, 1, static_cast<std::uint32_t>(i),
-                          reinterpret_cast<ibv_gid_entry*>(reinterpret_cast<char*>(entries) + i * size), size);
+  std::size_t count = 0;
+  for (std::uint32_t port = 1; vhca::has_port(context, port); ++port)
+    for (int i = 0; i < vhca::gid_count(vhca::port_of(context, port)) && count < max_entries; ++i, ++count)
+      vhca::query_gid_entry(context, port, static_cast<std::uint32_t>(i),
+                            reinterpret_cast<ibv_gid_entry*>(reinterpret_cast<char*>(entries) + count * size),
+                            size);
   return static_cast<ssize_t>(count);
 }
 // enum ibv_gid_type_sysfs: 0 InfiniBand or RoCE v1, 1 RoCE v2.
-int ibv_query_gid_type(struct ibv_context*, uint8_t, unsigned index, int* type) {
-  if (index >= static_cast<unsigned>(vhca::kGidCount)) {
+int ibv_query_gid_type(struct ibv_context* context, uint8_t port, unsigned index, int* type) {
+  ibv_gid_entry entry;
+  if (vhca::query_gid_entry(context, port, index, &entry, sizeof entry) != 0) {
     errno = EINVAL;
     return -1;
   }
-  *type = index == 0 ? 0 : 1;
+  *type = entry.gid_type == IBV_GID_TYPE_ROCE_V2 ? 1 : 0;
   return 0;
 }
-int ibv_query_pkey(struct ibv_context*, uint8_t port, int index, __be16* pkey) {
-  if (port != 1 || index != 0) {
+int ibv_query_pkey(struct ibv_context* context, uint8_t port, int index, __be16* pkey) {
+  if (!vhca::has_port(context, port) || index != 0) {
     errno = EINVAL;
     return -1;
   }
   *pkey = 0xffff;
   return 0;
 }
-int ibv_get_pkey_index(struct ibv_context*, uint8_t port, __be16 pkey) {
-  if (port == 1 && (pkey | 0x0080) == 0xffff) return 0;  // with or without the membership bit, in network order
+int ibv_get_pkey_index(struct ibv_context* context, uint8_t port, __be16 pkey) {
+  if (vhca::has_port(context, port) && (pkey | 0x0080) == 0xffff)
+    return 0;  // with or without the membership bit, in network order
   errno = EINVAL;
   return -1;
 }
@@ -128,27 +137,38 @@ int ibv_dealloc_pd(struct ibv_pd* handle) {
   const std::unique_ptr<vhca::Pd> gone(&pd);
   return 0;
 }
-struct ibv_pd* ibv_import_pd(struct ibv_context*, uint32_t) { return refuse<ibv_pd>(); }
+struct ibv_pd* ibv_import_pd(struct ibv_context*, uint32_t) {
+  return refuse<ibv_pd>();
+}
 void ibv_unimport_pd(struct ibv_pd*) {}
 
 struct ibv_mr* ibv_reg_mr(struct ibv_pd* pd, void* address, size_t length, int access) {
-  return guarded([&] { return vhca::register_memory(pd, address, length, reinterpret_cast<std::uintptr_t>(address), access); });
+  return guarded([&] {
+    return vhca::register_memory(pd, address, length, reinterpret_cast<std::uintptr_t>(address), access);
+  });
 }
 struct ibv_mr* ibv_reg_mr_iova(struct ibv_pd* pd, void* address, size_t length, uint64_t iova, int access) {
   return guarded([&] { return vhca::register_memory(pd, address, length, iova, access); });
 }
-struct ibv_mr* ibv_reg_mr_iova2(struct ibv_pd* pd, void* address, size_t length, uint64_t iova, unsigned access) {
+struct ibv_mr* ibv_reg_mr_iova2(struct ibv_pd* pd, void* address, size_t length, uint64_t iova,
+                                unsigned access) {
   return guarded([&] { return vhca::register_memory(pd, address, length, iova, static_cast<int>(access)); });
 }
-struct ibv_mr* ibv_reg_dmabuf_mr(struct ibv_pd*, uint64_t, size_t, uint64_t, int, int) { return refuse<ibv_mr>(); }
+struct ibv_mr* ibv_reg_dmabuf_mr(struct ibv_pd*, uint64_t, size_t, uint64_t, int, int) {
+  return refuse<ibv_mr>();
+}
 int ibv_rereg_mr(struct ibv_mr*, int, struct ibv_pd*, void*, size_t, int) {
   errno = EOPNOTSUPP;
   return IBV_REREG_MR_ERR_INPUT;
 }
 int ibv_dereg_mr(struct ibv_mr* mr) { return vhca::deregister_memory(mr); }
-struct ibv_mr* ibv_import_mr(struct ibv_pd*, uint32_t) { return refuse<ibv_mr>(); }
+struct ibv_mr* ibv_import_mr(struct ibv_pd*, uint32_t) {
+  return refuse<ibv_mr>();
+}
 void ibv_unimport_mr(struct ibv_mr*) {}
-struct ibv_dm* ibv_import_dm(struct ibv_context*, uint32_t) { return refuse<ibv_dm>(); }
+struct ibv_dm* ibv_import_dm(struct ibv_context*, uint32_t) {
+  return refuse<ibv_dm>();
+}
 void ibv_unimport_dm(struct ibv_dm*) {}
 
 // Completion.
@@ -156,7 +176,8 @@ struct ibv_comp_channel* ibv_create_comp_channel(struct ibv_context* context) {
   return guarded([&] { return vhca::create_channel(context); });
 }
 int ibv_destroy_comp_channel(struct ibv_comp_channel* channel) { return vhca::destroy_channel(channel); }
-struct ibv_cq* ibv_create_cq(struct ibv_context* context, int cqe, void* cq_context, struct ibv_comp_channel* channel, int) {
+struct ibv_cq* ibv_create_cq(struct ibv_context* context, int cqe, void* cq_context,
+                             struct ibv_comp_channel* channel, int) {
   return guarded([&] { return vhca::create_cq(context, cqe, cq_context, channel); });
 }
 int ibv_resize_cq(struct ibv_cq* cq, int cqe) {
@@ -176,8 +197,12 @@ void ibv_ack_cq_events(struct ibv_cq* cq, unsigned count) { vhca::ack_cq_events(
 struct ibv_qp* ibv_create_qp(struct ibv_pd* pd, struct ibv_qp_init_attr* init) {
   return guarded([&] { return vhca::create_qp(pd, init); });
 }
-struct ibv_qp_ex* ibv_qp_to_qp_ex(struct ibv_qp*) { return nullptr; }
-int ibv_modify_qp(struct ibv_qp* qp, struct ibv_qp_attr* attr, int mask) { return vhca::modify_qp(qp, attr, mask); }
+struct ibv_qp_ex* ibv_qp_to_qp_ex(struct ibv_qp* qp) {
+  return vhca::qp_of(qp).is_extended ? &vhca::qp_of(qp) : nullptr;
+}
+int ibv_modify_qp(struct ibv_qp* qp, struct ibv_qp_attr* attr, int mask) {
+  return vhca::modify_qp(qp, attr, mask);
+}
 int ibv_query_qp(struct ibv_qp* qp, struct ibv_qp_attr* attr, int mask, struct ibv_qp_init_attr* init) {
   return vhca::query_qp(qp, attr, mask, init);
 }
@@ -186,31 +211,39 @@ int ibv_destroy_qp(struct ibv_qp* qp) { return vhca::destroy_qp(qp); }
 int ibv_query_ece(struct ibv_qp*, struct ibv_ece*) { return EOPNOTSUPP; }
 int ibv_set_ece(struct ibv_qp*, struct ibv_ece*) { return EOPNOTSUPP; }
 
-// Address handles: made and removed, but only UD would use them.
+// Address handles.
 struct ibv_ah* ibv_create_ah(struct ibv_pd* pd, struct ibv_ah_attr* attr) {
-  return guarded([&]() -> ibv_ah* {
-    auto handle = std::make_unique<AddressHandle>();
-    handle->context = pd->context;
-    handle->pd = pd;
-    handle->attr = *attr;
-    return handle.release();
-  });
+  return guarded([&] { return vhca::create_ah(pd, *attr); });
 }
-int ibv_destroy_ah(struct ibv_ah* handle) {
-  const std::unique_ptr<AddressHandle> gone(static_cast<AddressHandle*>(handle));
-  return 0;
+int ibv_destroy_ah(struct ibv_ah* handle) { return vhca::destroy_ah(handle); }
+int ibv_init_ah_from_wc(struct ibv_context* context, uint8_t port, struct ibv_wc* wc, struct ibv_grh* grh,
+                        struct ibv_ah_attr* attr) {
+  const int error = vhca::address_from_completion(context, port, *wc, grh, *attr);
+  if (error == 0) return 0;
+  errno = error;
+  return -1;
 }
-int ibv_init_ah_from_wc(struct ibv_context*, uint8_t, struct ibv_wc*, struct ibv_grh*, struct ibv_ah_attr*) {
-  return EOPNOTSUPP;
+struct ibv_ah* ibv_create_ah_from_wc(struct ibv_pd* pd, struct ibv_wc* wc, struct ibv_grh* grh,
+                                     uint8_t port) {
+  ibv_ah_attr attr;
+  if (ibv_init_ah_from_wc(pd->context, port, wc, grh, &attr) != 0) return nullptr;
+  return ibv_create_ah(pd, &attr);
 }
-struct ibv_ah* ibv_create_ah_from_wc(struct ibv_pd*, struct ibv_wc*, struct ibv_grh*, uint8_t) { return refuse<ibv_ah>(); }
-int ibv_resolve_eth_l2_from_gid(struct ibv_context*, struct ibv_ah_attr*, uint8_t*, uint16_t*) { return -EOPNOTSUPP; }
+int ibv_resolve_eth_l2_from_gid(struct ibv_context*, struct ibv_ah_attr*, uint8_t*, uint16_t*) {
+  return -EOPNOTSUPP;
+}
 
-// Shared receive queues and multicast are not served.
-struct ibv_srq* ibv_create_srq(struct ibv_pd*, struct ibv_srq_init_attr*) { return refuse<ibv_srq>(); }
-int ibv_modify_srq(struct ibv_srq*, struct ibv_srq_attr*, int) { return EOPNOTSUPP; }
-int ibv_query_srq(struct ibv_srq*, struct ibv_srq_attr*) { return EOPNOTSUPP; }
-int ibv_destroy_srq(struct ibv_srq*) { return EOPNOTSUPP; }
+// Shared receive queues.
+struct ibv_srq* ibv_create_srq(struct ibv_pd* pd, struct ibv_srq_init_attr* init) {
+  return guarded([&] { return vhca::create_srq(pd, init); });
+}
+int ibv_modify_srq(struct ibv_srq* srq, struct ibv_srq_attr* attr, int mask) {
+  return vhca::modify_srq(srq, attr, mask);
+}
+int ibv_query_srq(struct ibv_srq* srq, struct ibv_srq_attr* attr) { return vhca::query_srq(srq, attr); }
+int ibv_destroy_srq(struct ibv_srq* srq) { return vhca::destroy_srq(srq); }
+
+// Multicast is not served.
 int ibv_attach_mcast(struct ibv_qp*, const union ibv_gid*, uint16_t) { return EOPNOTSUPP; }
 int ibv_detach_mcast(struct ibv_qp*, const union ibv_gid*, uint16_t) { return EOPNOTSUPP; }
 

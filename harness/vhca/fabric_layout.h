@@ -1,9 +1,9 @@
-// What lies in the fabric's shared memory, and where. Every process of the fabric maps it, at different addresses: no pointers,
-// only offsets and numbers. Everything here is changed with single atomic operations, never under a lock, so that a
-// process that is killed or stopped at any instruction holds up nobody.
+// What lies in the fabric's shared memory, and where. Every process of the fabric maps it, at different
+// addresses: no pointers, only offsets and numbers. Everything here is changed with single atomic operations,
+// never under a lock, so that a process that is killed or stopped at any instruction holds up nobody.
 //
-// Ownership: each slot and page carries the id of the process that owns it (0 = free). Ids are never reused, so
-// whoever reclaims a dead process's property with compare-and-swap cannot take a new owner's.
+// Ownership: each slot and page carries the id of the process that owns it (0 = free). Ids are never reused,
+// so whoever reclaims a dead process's property with compare-and-swap cannot take a new owner's.
 #pragma once
 
 #include <atomic>
@@ -13,16 +13,18 @@
 namespace vhca {
 
 inline constexpr std::uint64_t kFabricMagic = 0x3142'4146'4143'4856;  // "VHCAFAB1"
-inline constexpr std::uint32_t kLayoutVersion = 4;
+inline constexpr std::uint32_t kLayoutVersion = 5;
 
 inline constexpr std::size_t kMaxNodes = 64;
 inline constexpr std::size_t kMaxNicsPerNode = 16;
+inline constexpr std::size_t kMaxPortsPerNic = 4;
 inline constexpr std::size_t kMaxPorts = 512;
 inline constexpr std::size_t kMaxProcesses = 512;
 inline constexpr std::uint32_t kProcessSlotBits = 9;
 inline constexpr std::size_t kMaxQueuePairs = 8192;
 inline constexpr std::uint32_t kQpSlotBits = 13;
 inline constexpr std::size_t kMaxCompletionQueues = 8192;
+inline constexpr std::size_t kMaxSharedReceiveQueues = 1024;
 inline constexpr std::size_t kMaxMemoryRegions = 1 << 17;
 inline constexpr std::uint32_t kMrSlotBits = 17;
 inline constexpr std::size_t kFlowsPerServer = 2048;
@@ -33,9 +35,11 @@ inline constexpr std::size_t kReadyWords = 64;       // 4096 QPs per CQ
 static_assert(kMaxProcesses == 1u << kProcessSlotBits);
 static_assert(kMaxQueuePairs == 1u << kQpSlotBits);
 static_assert(kMaxMemoryRegions == 1u << kMrSlotBits);
-static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free &&
+              std::atomic<std::uint32_t>::is_always_lock_free);
 
 using ProcessId = std::uint32_t;  // generation << kProcessSlotBits | slot; 0 = nobody
+inline constexpr std::uint32_t kNoPort = ~0u;
 inline constexpr std::size_t slot_of_process(ProcessId id) { return id & (kMaxProcesses - 1); }
 
 // One direction of one port, shared by the flows (one per QP and direction) that use it. See port_clock.h.
@@ -44,8 +48,8 @@ struct RateServer {
     std::uint64_t time_ns;        // CLOCK_MONOTONIC up to which the work has been computed
     std::uint64_t virtual_bytes;  // service that every always-busy flow has had, in 2^-20 bytes; wraps
   };
-  Clock clock;                 // changed by 16-byte compare-and-swap only
-  std::uint64_t rate;          // 2^-20 bytes per nanosecond; 0 = unlimited
+  Clock clock;                            // changed by 16-byte compare-and-swap only
+  std::uint64_t rate;                     // 2^-20 bytes per nanosecond; 0 = unlimited
   std::atomic<std::uint32_t> words_used;  // words of `active` that were ever needed
   std::atomic<std::uint64_t> active[kFlowsPerServer / 64];
   std::atomic<std::uint32_t> flow_owner[kFlowsPerServer];  // QP number, 0 = free
@@ -55,6 +59,9 @@ struct RateServer {
 struct alignas(64) Port {
   std::uint32_t node;
   std::uint32_t nic;
+  std::uint32_t number;  // within the NIC, from 1
+  std::uint32_t lid;     // 0 on Ethernet
+  std::uint32_t mtu;     // bytes
   std::uint64_t rate_bits_per_s;
   std::uint64_t latency_ns;
   std::uint64_t guid;  // host order
@@ -64,6 +71,7 @@ struct alignas(64) Port {
   std::atomic<std::uint64_t> rx_messages;
   std::atomic<std::uint64_t> rnr_naks;
   std::atomic<std::uint64_t> retry_exhausted;
+  std::atomic<std::uint64_t> dropped;  // UC and UD messages that reached nobody, counted at the sender
   alignas(64) RateServer tx;
   alignas(64) RateServer rx;
 };
@@ -72,25 +80,30 @@ struct Node {
   char name[32];
   std::uint32_t first_port;
   std::uint32_t nic_count;
+  std::uint32_t ports_per_nic;
 };
 
 struct alignas(128) ProcessSlot {
-  // pid << 32 | 1 while taken: the pid is part of the word that claims the slot, so a process that dies right after the
-  // claim is still recognised as dead.
+  // pid << 32 | 1 while taken: the pid is part of the word that claims the slot, so a process that dies right
+  // after the claim is still recognised as dead.
   std::atomic<std::uint64_t> claim;
   std::atomic<std::uint32_t> generation;
-  std::atomic<ProcessId> id;             // 0 until the slot is complete
-  std::atomic<std::uint64_t> start_time;  // /proc/pid/stat field 22; 0 = not known yet
+  std::atomic<ProcessId> id;                  // 0 until the slot is complete
+  std::atomic<std::uint64_t> start_time;      // /proc/pid/stat field 22; 0 = not known yet
   std::atomic<std::uint64_t> beacon_address;  // in that process: an 8-byte word that holds beacon_value
   std::atomic<std::uint64_t> beacon_value;
   std::uint32_t node;
-  std::atomic<std::uint64_t> staged_requests[kMaxProcesses / 64];  // slots of processes that want data moved here; see staging.h
+  std::atomic<std::uint64_t>
+      staged_requests[kMaxProcesses / 64];  // slots of processes that want data moved here; see staging.h
+  // Low half: who carries out an atomic operation in this process's memory right now; high half: counts the
+  // operations.
+  std::atomic<std::uint64_t> atomic_holder;
   alignas(64) std::atomic<std::uint32_t> doorbell;  // futex of the process's engine
   std::atomic<std::uint32_t> engine_sleeps;
 };
 
-// A receive work request and, once it is used, its completion: the initiator completes it in place, so no ring
-// between processes has more than one writer on either side.
+// A receive work request and, once it is used, its completion: the initiator completes it in place, so no
+// ring between processes has more than one writer on either side.
 struct RecvSge {
   std::uint64_t address;
   std::uint32_t length;
@@ -105,7 +118,9 @@ struct RecvEntry {
   std::uint32_t wc_flags;
   std::uint32_t imm_data;  // network order, as it was given
   std::uint32_t source_qp;
-  std::uint32_t reserved;
+  std::uint16_t slid;
+  std::uint8_t sl;
+  std::uint8_t reserved;
   RecvSge sge[];  // max_recv_sge of them
 };
 
@@ -114,16 +129,23 @@ struct alignas(64) QpSlot {
   std::atomic<std::uint32_t> generation;
   std::atomic<std::uint32_t> number;  // 0 while not alive
   std::atomic<std::uint32_t> state;   // ibv_qp_state
-  // Id of the process that is placing data or a completion through this QP right now. Taken before `state` is looked at a second
-  // time; whoever moves the QP to ERR waits until it is 0 or its holder is dead.
-  std::atomic<std::uint64_t> responder;  // low half: that id; high half: counts the holds
+  // Id of the process that is placing data or a completion through this QP right now. Taken before `state` is
+  // looked at a second time; whoever moves the QP to ERR waits until it is 0 or its holder is dead.
+  std::atomic<std::uint64_t> responder;    // low half: that id; high half: counts the holds
   std::atomic<std::uint32_t> async_flags;  // 1 << ibv_event_type, set by others, taken by the owner's engine
   std::atomic<std::uint32_t> access;       // ibv_access_flags
   std::atomic<std::uint32_t> peer_number;
   std::atomic<std::uint32_t> peer_port;
   std::atomic<std::uint32_t> min_rnr_timer;
+  std::atomic<std::uint32_t> qkey;
+  // SRQ only. What a holder is about to take: index + 1 in the SRQ; 0 = nothing. Tells the next holder
+  // whether one that was killed had taken it. See shared_receive.h.
+  std::atomic<std::uint64_t> srq_intent;
+  std::uint32_t type;  // ibv_qp_type
+  std::uint32_t srq;   // slot + 1; 0 = a receive queue of its own
   std::uint32_t port;
   std::uint32_t pd;
+  std::uint32_t recv_pd;      // whose keys the receive requests use
   std::uint32_t recv_cq;      // slot
   std::uint32_t recv_cq_bit;  // which bit of that CQ's `ready`
   std::uint32_t recv_depth;   // power of two, ring size
@@ -134,13 +156,35 @@ struct alignas(64) QpSlot {
   alignas(64) std::atomic<std::uint64_t> recv_completed;  // by the initiator that holds `responder`
 };
 
+// A receive request of an SRQ. It moves into the ring of the QP that takes it.
+struct SrqEntry {
+  std::atomic<std::uint64_t> claim;  // its index << 16 | who took it (slot of the QP + 1; 0 = nobody yet)
+  std::uint64_t wr_id;
+  std::uint64_t sge_count;
+  RecvSge sge[];  // max_sge of them
+};
+
+struct alignas(64) SrqSlot {
+  std::atomic<ProcessId> owner;
+  std::uint32_t pd;
+  std::uint32_t depth;  // power of two
+  std::uint32_t stride;
+  std::uint32_t max_sge;
+  std::uint64_t ring;                             // offset in the fabric
+  std::atomic<std::uint32_t> limit;               // 0 = not armed
+  std::atomic<std::uint32_t> limit_reached;       // the owner's engine must tell the program
+  alignas(64) std::atomic<std::uint64_t> posted;  // by the owner
+  alignas(64) std::atomic<std::uint64_t> taken;   // by whoever takes or sees that one was taken
+};
+
 struct alignas(64) CqSlot {
   std::atomic<ProcessId> owner;
   std::atomic<std::uint32_t> capacity;
   std::atomic<std::uint32_t> armed;          // 0 no, 1 any completion, 2 solicited only
   std::atomic<std::uint32_t> event_pending;  // the owner's engine must tell the channel
   std::atomic<std::uint32_t> overrun;
-  std::atomic<std::int64_t> outstanding;  // completions not polled; may be too low after a kill, never too high
+  std::atomic<std::int64_t>
+      outstanding;  // completions not polled; may be too low after a kill, never too high
   alignas(64) std::atomic<std::uint64_t> ready_summary;
   std::atomic<std::uint64_t> ready[kReadyWords];  // QPs with receive completions
 };
@@ -178,8 +222,8 @@ inline void raise_mark(std::atomic<std::uint32_t>& mark, std::size_t least) {
   }
 }
 
-// A table whose slots are claimed by writing the owner's id. Slots beyond `used_slots` were never touched: a look through the
-// table does not bring the whole of it into memory.
+// A table whose slots are claimed by writing the owner's id. Slots beyond `used_slots` were never touched: a
+// look through the table does not bring the whole of it into memory.
 template <typename Slot, std::size_t n>
 struct SlotTable {
   struct Range {
@@ -199,13 +243,15 @@ struct SlotTable {
 
   // Index of a slot that now belongs to `owner`, or n when all are taken.
   std::size_t claim(ProcessId owner) {
-    // Among the slots in use first, so that the table stays as small as what it holds, with some slack for old numbers.
+    // Among the slots in use first, so that the table stays as small as what it holds, with some slack for
+    // old numbers.
     for (std::size_t size = used_slots.load();;) {
       const std::size_t start = size ? next.fetch_add(1) % size : 0;
       for (std::size_t k = 0; k < size; ++k) {
         const std::size_t i = (start + k) % size;
         ProcessId expected = 0;
-        if (slots[i].owner.load(std::memory_order_relaxed) == 0 && slots[i].owner.compare_exchange_strong(expected, owner))
+        if (slots[i].owner.load(std::memory_order_relaxed) == 0 &&
+            slots[i].owner.compare_exchange_strong(expected, owner))
           return i;
       }
       if (size == n) return n;
@@ -220,22 +266,25 @@ struct Fabric {
   std::uint32_t version;
   std::uint32_t node_count;
   std::uint32_t port_count;
+  std::uint32_t is_infiniband;  // link layer of all ports; else Ethernet (RoCE)
   std::uint64_t bytes;
   std::atomic<std::uint32_t> next_pd;
-  std::atomic<std::uint32_t> next_page;  // where to look for free pages first
-  std::atomic<std::uint32_t> pages_used;  // pages at and above were never claimed
+  std::atomic<std::uint32_t> next_page;     // where to look for free pages first
+  std::atomic<std::uint32_t> pages_used;    // pages at and above were never claimed
   std::atomic<std::uint64_t> reclaimed_ns;  // when somebody last looked for dead processes
   Node nodes[kMaxNodes];
   ProcessSlot processes[kMaxProcesses];
   SlotTable<QpSlot, kMaxQueuePairs> queue_pairs;
   SlotTable<CqSlot, kMaxCompletionQueues> completion_queues;
+  SlotTable<SrqSlot, kMaxSharedReceiveQueues> shared_receive_queues;
   SlotTable<MrSlot, kMaxMemoryRegions> memory_regions;
   std::atomic<ProcessId> page_owner[kArenaPages];
   Port ports[kMaxPorts];
   StagingSlot staging[kMaxProcesses];
 };
 
-inline constexpr std::uint64_t kArenaOffset = (sizeof(Fabric) + 2 * 1024 * 1024 - 1) & ~(2ull * 1024 * 1024 - 1);
+inline constexpr std::uint64_t kArenaOffset =
+    (sizeof(Fabric) + 2 * 1024 * 1024 - 1) & ~(2ull * 1024 * 1024 - 1);
 inline constexpr std::uint64_t kFabricBytes = kArenaOffset + kArenaPages * kArenaPageBytes;
 
 }  // namespace vhca

@@ -1,13 +1,15 @@
-// What stands behind the handles that a program holds: contexts, PDs, MRs, completion queues and channels, QPs. These live in the
-// process; what other processes need to see lies in the fabric's slots that they refer to.
+// What stands behind the handles that a program holds: contexts, PDs, MRs, completion queues and channels,
+// QPs. These live in the process; what other processes need to see lies in the fabric's slots that they refer
+// to.
 //
-// Locks, in this order: Qp::send_lock, Runtime's own, Cq::lock, Channel::lock, Context::async_lock. None of them is ever waited for
-// by another process.
+// Locks, in this order: Qp::send_lock, Runtime's own, Cq::lock, Channel::lock, Context::async_lock. None of
+// them is ever waited for by another process.
 #pragma once
 
 #include <infiniband/verbs.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <mutex>
@@ -28,7 +30,8 @@ class Runtime;
 struct Context {
   verbs_context verbs{};  // first: its last member is the ibv_context that the program holds
   Runtime* runtime = nullptr;
-  std::uint32_t port = 0;  // index in the fabric
+  std::uint32_t first_port = 0;  // index in the fabric of the device's port 1
+  std::uint32_t port_count = 1;
   std::mutex async_lock;
   std::deque<ibv_async_event> async_events;  // each stands for one count in the eventfd async_fd
 
@@ -62,7 +65,11 @@ struct SendCompletion {
   std::uint64_t send_index;
 };
 
-struct Cq : ibv_cq {
+// An extended CQ begins as an ordinary one does, so that each can be given out as the other.
+static_assert(offsetof(ibv_cq_ex, cqe) == offsetof(ibv_cq, cqe) &&
+              offsetof(ibv_cq_ex, async_events_completed) == offsetof(ibv_cq, async_events_completed));
+
+struct Cq : ibv_cq_ex {
   Context* owner = nullptr;
   std::size_t slot = 0;
   CqSlot* shared = nullptr;
@@ -70,12 +77,54 @@ struct Cq : ibv_cq {
   std::vector<SendCompletion> sent;  // ring, a power of two that holds cqe
   std::uint64_t sent_head = 0;       // next to be written
   std::uint64_t sent_tail = 0;       // next to be polled
-  std::vector<Qp*> receivers;  // by bit
+  std::vector<Qp*> receivers;        // by bit
   std::atomic<int> users{0};
   std::uint32_t events_reported = 0;        // guarded by the ibv_cq's mutex
   std::uint32_t async_events_reported = 0;  // likewise
   bool overrun_reported = false;
   std::size_t next_receiver_word = 0;
+  std::mutex walk_lock;  // from ibv_start_poll to ibv_end_poll
+  ibv_wc walked{};       // what ibv_wc_read_* speak of
+
+  ibv_cq* handle_as_cq() { return reinterpret_cast<ibv_cq*>(static_cast<ibv_cq_ex*>(this)); }
+};
+
+struct Srq : ibv_srq {
+  Context* owner = nullptr;
+  std::size_t slot = 0;
+  SrqSlot* shared = nullptr;
+  std::uint32_t max_wr = 0;
+  std::mutex post_lock;
+  std::uint64_t posted = 0;             // guarded by post_lock
+  std::atomic<std::uint64_t> freed{0};  // taken and polled, or gone with their QP
+  std::atomic<int> users{0};
+  std::uint32_t async_events_reported = 0;  // guarded by the ibv_srq's mutex
+};
+
+struct AddressHandle : ibv_ah {
+  ibv_ah_attr attr{};
+  std::uint32_t port = kNoPort;  // index in the fabric of where it leads
+  std::uint8_t target_gid = 0;   // index of the destination's GID there
+};
+
+struct AtomicOperands {
+  std::uint64_t compare_or_add;
+  std::uint64_t swap;
+};
+
+// Where a datagram goes. What the address handle said, so that the handle may go before the datagram does.
+struct DatagramTarget {
+  std::uint32_t source_port;  // indices in the fabric
+  std::uint32_t port;
+  std::uint32_t number;
+  std::uint32_t qkey;
+  std::uint32_t grh_word;  // version, traffic class, flow label; host order
+  std::uint16_t flow;      // index in Qp::datagram_flows; of no use when port is kNoPort
+  std::uint8_t sl;
+  std::uint8_t hop_limit;
+  std::uint8_t source_gid;
+  std::uint8_t target_gid;
+  bool has_grh;
 };
 
 struct SendEntry {
@@ -85,23 +134,35 @@ struct SendEntry {
   std::uint64_t placed;         // bytes that are at their destination
   std::uint64_t begin_tag[2];   // where it begins in the work of the sending and the receiving port
   std::uint64_t not_before_ns;  // without pacing: when it may be placed
-  std::uint64_t served_ns;      // when the ports have served the next piece, as known at the last look; 0 = not known
-  std::uint64_t complete_ns;    // when the acknowledgement is back
+  std::uint64_t
+      served_ns;  // when the ports have served the next piece, as known at the last look; 0 = not known
+  std::uint64_t complete_ns;  // when the acknowledgement is back
   ibv_wr_opcode opcode;
   unsigned flags;
   std::uint32_t imm_data;
   std::uint32_t rkey;
   std::uint32_t sge_count;
   bool is_inline;
+  bool dropped;  // UC and UD: the rest of it reaches nobody
+  union {
+    AtomicOperands atomic;
+    DatagramTarget datagram;
+  };
 };
 
-struct Qp : ibv_qp {
+struct DatagramFlow {
+  std::uint32_t port;
+  Flow flow;
+};
+
+struct Qp : ibv_qp_ex {
   Context* owner = nullptr;
   std::size_t slot = 0;
   QpSlot* shared = nullptr;
   ibv_qp_init_attr init{};
-  ibv_qp_attr attr{};  // as modified, for query_qp
-  bool abandoned = false;  // someone stopped in the middle of a write into it: its ring must not be reused
+  ibv_qp_attr attr{};        // as modified, for query_qp
+  bool is_extended = false;  // made with send_ops_flags
+  bool abandoned = false;    // someone stopped in the middle of a write into it: its ring must not be reused
 
   // Send side. Guarded by send_lock, but send_tail (written when completions are polled).
   std::mutex send_lock;
@@ -120,7 +181,14 @@ struct Qp : ibv_qp {
   Flow read_flows[2];   // peer's tx, own port's rx
   std::uint32_t rnr_done = 0;
   std::uint32_t waits_done = 0;
-  std::uint64_t stalled_until_ns = 0;  // RNR or retry timer; 0 = none
+  std::uint64_t stalled_until_ns = 0;        // RNR or retry timer; 0 = none
+  std::vector<DatagramFlow> datagram_flows;  // UD: rx of each port that was ever sent to
+  std::uint64_t drain_end = 0;               // SQD: what was posted from here on waits
+  bool drain_notify = false;                 // SQD: an event is owed when all before is done
+
+  // ibv_wr_*: what has been built since ibv_wr_start, which holds send_lock until it is posted or given up.
+  std::uint64_t built_head = 0;
+  int build_error = 0;
 
   // Receive side, owner's part.
   std::mutex recv_lock;
@@ -135,6 +203,7 @@ struct Qp : ibv_qp {
 
   SendEntry& send_entry(std::uint64_t index) { return sends[index & send_mask]; }
   RecvEntry& recv_entry(Fabric& fabric, std::uint64_t index);
+  bool is_reliable() const { return shared->type == IBV_QPT_RC; }
   std::uint32_t state() const { return shared->state.load(std::memory_order_acquire); }
 };
 
@@ -142,11 +211,16 @@ inline RecvEntry& recv_entry_of(Fabric& fabric, const QpSlot& qp, std::uint64_t 
   return *reinterpret_cast<RecvEntry*>(reinterpret_cast<char*>(&fabric) + qp.recv_ring +
                                        (index & (qp.recv_depth - 1)) * qp.recv_stride);
 }
-inline RecvEntry& Qp::recv_entry(Fabric& fabric, std::uint64_t index) { return recv_entry_of(fabric, *shared, index); }
+inline RecvEntry& Qp::recv_entry(Fabric& fabric, std::uint64_t index) {
+  return recv_entry_of(fabric, *shared, index);
+}
 
 inline Pd& pd_of(ibv_pd* pd) { return *static_cast<Pd*>(pd); }
-inline Cq& cq_of(ibv_cq* cq) { return *static_cast<Cq*>(cq); }
-inline Qp& qp_of(ibv_qp* qp) { return *static_cast<Qp*>(qp); }
+inline Cq& cq_of(ibv_cq_ex* cq) { return *static_cast<Cq*>(cq); }
+inline Cq& cq_of(ibv_cq* cq) { return cq_of(reinterpret_cast<ibv_cq_ex*>(cq)); }
+inline Qp& qp_of(ibv_qp_ex* qp) { return *static_cast<Qp*>(qp); }
+inline Qp& qp_of(ibv_qp* qp) { return qp_of(reinterpret_cast<ibv_qp_ex*>(qp)); }
+inline Srq& srq_of(ibv_srq* srq) { return *static_cast<Srq*>(srq); }
 inline Context& context_of(const Qp& qp) { return *qp.owner; }
 
 }  // namespace vhca

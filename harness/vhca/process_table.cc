@@ -25,7 +25,8 @@ struct ProcStat {
 
 enum class StatResult { kRead, kNoProcess, kUnknown };
 
-// kUnknown: there is a process, but its stat cannot be had (no file descriptor left, hidepid): it counts as alive.
+// kUnknown: there is a process, but its stat cannot be had (no file descriptor left, hidepid): it counts as
+// alive.
 StatResult read_stat(pid_t pid, ProcStat& stat) {
   char path[64];
   std::snprintf(path, sizeof path, "/proc/%d/stat", static_cast<int>(pid));
@@ -43,8 +44,9 @@ StatResult read_stat(pid_t pid, ProcStat& stat) {
   if (!at) return StatResult::kUnknown;
   // Fields 3 (state), 20 (num_threads) and 22 (starttime) of proc(5).
   unsigned long long start = 0;
-  const int fields = std::sscanf(at + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld %*d %llu",
-                                 &stat.state, &stat.threads, &start);
+  const int fields =
+      std::sscanf(at + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld %*d %llu",
+                  &stat.state, &stat.threads, &start);
   if (fields != 3) return StatResult::kUnknown;
   stat.start_time = start;
   return StatResult::kRead;
@@ -63,8 +65,8 @@ void release_owned(SlotTable<Slot, n>& table, ProcessId id) {
   }
 }
 
-// False: an initiator that lives still holds one of its QPs. Then nothing that it may be writing to is given away yet; the next look
-// finds it gone. New holds are impossible: the QP's number is taken away first.
+// False: an initiator that lives still holds one of its QPs. Then nothing that it may be writing to is given
+// away yet; the next look finds it gone. New holds are impossible: the QP's number is taken away first.
 bool release_property(Fabric& fabric, ProcessId id) {
   bool unused = true;
   // Numbers and keys first: nobody must find a QP or MR whose memory is already someone else's.
@@ -84,6 +86,7 @@ bool release_property(Fabric& fabric, ProcessId id) {
   if (!unused) return false;
   release_owned(fabric.memory_regions, id);
   release_owned(fabric.completion_queues, id);
+  release_owned(fabric.shared_receive_queues, id);
   release_owned(fabric.queue_pairs, id);
   release_all_pages(fabric, id);
   return true;
@@ -92,7 +95,8 @@ bool release_property(Fabric& fabric, ProcessId id) {
 void reclaim_slot(Fabric& fabric, ProcessSlot& slot, std::uint64_t claim) {
   const ProcessId id = slot.id.load();
   if (id != 0 && !release_property(fabric, id)) return;
-  // The id goes first: a slot that is free never shows an old id. Both steps may be repeated by another process.
+  // The id goes first: a slot that is free never shows an old id. Both steps may be repeated by another
+  // process.
   ProcessId expected_id = id;
   slot.id.compare_exchange_strong(expected_id, 0);
   slot.start_time.store(0);  // else the next owner would look dead until it has written its own
@@ -166,7 +170,8 @@ void ring_doorbell(Fabric& fabric, ProcessId id) {
   ProcessSlot& slot = fabric.processes[slot_of_process(id)];
   slot.doorbell.fetch_add(1);
   if (slot.engine_sleeps.load() != 0)
-    ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&slot.doorbell), FUTEX_WAKE, 1, nullptr, nullptr, 0);
+    ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&slot.doorbell), FUTEX_WAKE, 1, nullptr, nullptr,
+              0);
 }
 
 ProcessSlot* find_process(Fabric& fabric, ProcessId id) {

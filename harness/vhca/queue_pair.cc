@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <memory>
 
+#include "harness/vhca/address_handle.h"
 #include "harness/vhca/arena.h"
 #include "harness/vhca/async.h"
 #include "harness/vhca/completion.h"
@@ -13,6 +14,7 @@
 #include "harness/vhca/responder.h"
 #include "harness/vhca/runtime.h"
 #include "harness/vhca/send_queue.h"
+#include "harness/vhca/shared_receive.h"
 
 namespace vhca {
 namespace {
@@ -22,10 +24,11 @@ std::size_t recv_ring_bytes(const QpSlot& slot) {
 }
 
 int check_init(const ibv_qp_init_attr& init) {
-  if (init.qp_type != IBV_QPT_RC || init.srq) return EOPNOTSUPP;
+  if (init.qp_type != IBV_QPT_RC && init.qp_type != IBV_QPT_UC && init.qp_type != IBV_QPT_UD)
+    return EOPNOTSUPP;
   const ibv_qp_cap& cap = init.cap;
-  if (!init.send_cq || !init.recv_cq || cap.max_send_wr > kMaxQpWr || cap.max_recv_wr > kMaxQpWr || cap.max_send_sge > kMaxSge ||
-      cap.max_recv_sge > kMaxSge || cap.max_inline_data > kMaxInline)
+  if (!init.send_cq || !init.recv_cq || cap.max_send_wr > kMaxQpWr || cap.max_recv_wr > kMaxQpWr ||
+      cap.max_send_sge > kMaxSge || cap.max_recv_sge > kMaxSge || cap.max_inline_data > kMaxInline)
     return EINVAL;
   return 0;
 }
@@ -33,7 +36,8 @@ int check_init(const ibv_qp_init_attr& init) {
 std::uint32_t next_number(QpSlot& slot, std::size_t index) {
   constexpr std::uint32_t kGenerations = 1u << (24 - kQpSlotBits);
   std::uint32_t generation = (slot.generation.fetch_add(1) + 1) % kGenerations;
-  if (generation == 0) generation = (slot.generation.fetch_add(1) + 1) % kGenerations;  // 0 and 1 are special numbers
+  if (generation == 0)
+    generation = (slot.generation.fetch_add(1) + 1) % kGenerations;  // 0 and 1 are special numbers
   return generation << kQpSlotBits | static_cast<std::uint32_t>(index);
 }
 
@@ -43,19 +47,36 @@ void close_flows(Qp& qp) {
       cancel_rest(flows[side], now_ns());
       close_flow(flows[side]);
     }
+  for (DatagramFlow& to : qp.datagram_flows) {
+    cancel_rest(to.flow, now_ns());
+    close_flow(to.flow);
+  }
+  qp.datagram_flows.clear();
 }
 
 void open_flows(Qp& qp) {
   close_flows(qp);
   Fabric& fabric = qp.owner->runtime->fabric();
+  const std::uint32_t number = qp.qp_base.qp_num;
   Port& own = fabric.ports[qp.shared->port];
-  Port& peer = fabric.ports[qp.shared->peer_port.load()];
-  qp.write_flows[0] = open_flow(own.tx, qp.qp_num);
-  qp.write_flows[1] = open_flow(peer.rx, qp.qp_num);
-  qp.read_flows[0] = open_flow(peer.tx, qp.qp_num);
-  qp.read_flows[1] = open_flow(own.rx, qp.qp_num);
+  qp.write_flows[0] = open_flow(own.tx, number);
   qp.own_latency_ns = own.latency_ns;
+  const std::uint32_t peer_port = qp.shared->peer_port.load();
+  if (qp.shared->type == IBV_QPT_UD || peer_port == kNoPort) return;
+  Port& peer = fabric.ports[peer_port];
+  qp.write_flows[1] = open_flow(peer.rx, number);
   qp.peer_latency_ns = peer.latency_ns;
+  if (!qp.is_reliable()) return;
+  qp.read_flows[0] = open_flow(peer.tx, number);
+  qp.read_flows[1] = open_flow(own.rx, number);
+}
+
+// Requests of the SRQ that are in the QP's ring and that nobody will poll.
+void give_up_taken(Qp& qp, Fabric& fabric) {
+  QpSlot& slot = *qp.shared;
+  if (slot.srq == 0) return;
+  finish_taking(fabric, slot);
+  srq_of(qp.qp_base.srq).freed.fetch_add(slot.recv_posted.load() - qp.recv_tail.load());
 }
 
 void to_error(Qp& qp) {
@@ -67,6 +88,7 @@ void to_error(Qp& qp) {
     flush_send_queue(qp);
   }
   announce_receive(runtime.fabric(), *qp.shared, true, 0);
+  if (qp.shared->srq != 0) push_qp_event(qp, IBV_EVENT_QP_LAST_WQE_REACHED);
 }
 
 void to_reset(Qp& qp) {
@@ -79,14 +101,16 @@ void to_reset(Qp& qp) {
   qp.stalled_until_ns = 0;
   qp.waits_done = qp.rnr_done = 0;
   close_flows(qp);
-  purge_completions(cq_of(qp.send_cq), qp);
-  purge_completions(cq_of(qp.recv_cq), qp);
+  purge_completions(cq_of(qp.qp_base.send_cq), qp);
+  purge_completions(cq_of(qp.qp_base.recv_cq), qp);
   qp.send_tail.store(0);
   {
-    Cq& cq = cq_of(qp.recv_cq);
+    Cq& cq = cq_of(qp.qp_base.recv_cq);
     const std::lock_guard cq_guard(cq.lock);  // against a poller in the middle of this ring
     const std::lock_guard recv_guard(qp.recv_lock);
-    cq.shared->outstanding.fetch_sub(static_cast<std::int64_t>(slot.recv_completed.load() - qp.recv_tail.load()));
+    cq.shared->outstanding.fetch_sub(
+        static_cast<std::int64_t>(slot.recv_completed.load() - qp.recv_tail.load()));
+    give_up_taken(qp, runtime.fabric());
     slot.recv_posted.store(0);
     slot.recv_completed.store(0);
     qp.recv_tail.store(0);
@@ -97,20 +121,13 @@ void to_reset(Qp& qp) {
   qp.attr = {};
 }
 
-// The port that a GID belongs to, -1 for none.
-int port_of_gid(const Fabric& fabric, const ibv_gid& gid) {
-  for (std::uint32_t p = 0; p < fabric.port_count; ++p)
-    for (int index = 0; index < kGidCount; ++index) {
-      const ibv_gid candidate = port_gid(fabric.ports[p], index);
-      if (std::equal(std::begin(candidate.raw), std::end(candidate.raw), std::begin(gid.raw))) return static_cast<int>(p);
-    }
-  return -1;
-}
-
 int check_values(const Qp& qp, const ibv_qp_attr& attr, int mask) {
-  if ((mask & IBV_QP_PORT) && attr.port_num != 1) return EINVAL;
+  if ((mask & IBV_QP_PORT) && !has_port(qp.qp_base.context, attr.port_num)) return EINVAL;
   if ((mask & IBV_QP_PKEY_INDEX) && attr.pkey_index != 0) return EINVAL;
-  if ((mask & IBV_QP_PATH_MTU) && (attr.path_mtu < IBV_MTU_256 || attr.path_mtu > IBV_MTU_4096)) return EINVAL;
+  const Fabric& fabric = qp.owner->runtime->fabric();
+  const Port& port = fabric.ports[qp.shared->port];
+  if ((mask & IBV_QP_PATH_MTU) && (attr.path_mtu < IBV_MTU_256 || 128u << attr.path_mtu > port.mtu))
+    return EINVAL;
   if ((mask & IBV_QP_TIMEOUT) && attr.timeout > 31) return EINVAL;
   if ((mask & IBV_QP_RETRY_CNT) && attr.retry_cnt > 7) return EINVAL;
   if ((mask & IBV_QP_RNR_RETRY) && attr.rnr_retry > 7) return EINVAL;
@@ -119,16 +136,23 @@ int check_values(const Qp& qp, const ibv_qp_attr& attr, int mask) {
   if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) && attr.max_rd_atomic > kMaxReadsOutstanding) return EINVAL;
   if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) && attr.max_dest_rd_atomic > kMaxReadsOutstanding) return EINVAL;
   if (mask & IBV_QP_AV) {
-    // Ethernet: without a GRH there is no address.
-    if (!attr.ah_attr.is_global || attr.ah_attr.grh.sgid_index >= kGidCount || attr.ah_attr.port_num > 1) return EINVAL;
-    if (port_of_gid(qp.owner->runtime->fabric(), attr.ah_attr.grh.dgid) < 0) return EHOSTUNREACH;
+    if (attr.ah_attr.port_num > qp.owner->port_count) return EINVAL;
+    Resolved there;
+    if (const int error = resolve_address(fabric, port, attr.ah_attr, there)) return error;
   }
   return 0;
 }
 
 void take_values(Qp& qp, const ibv_qp_attr& attr, int mask) {
   QpSlot& slot = *qp.shared;
-  if (mask & IBV_QP_PORT) qp.attr.port_num = attr.port_num;
+  if (mask & IBV_QP_PORT) {
+    qp.attr.port_num = attr.port_num;
+    slot.port = qp.owner->first_port + attr.port_num - 1;
+  }
+  if (mask & IBV_QP_QKEY) {
+    qp.attr.qkey = attr.qkey;
+    slot.qkey.store(attr.qkey);
+  }
   if (mask & IBV_QP_PKEY_INDEX) qp.attr.pkey_index = attr.pkey_index;
   if (mask & IBV_QP_ACCESS_FLAGS) {
     qp.attr.qp_access_flags = attr.qp_access_flags;
@@ -143,7 +167,10 @@ void take_values(Qp& qp, const ibv_qp_attr& attr, int mask) {
   }
   if (mask & IBV_QP_AV) {
     qp.attr.ah_attr = attr.ah_attr;
-    slot.peer_port.store(static_cast<std::uint32_t>(port_of_gid(qp.owner->runtime->fabric(), attr.ah_attr.grh.dgid)));
+    const Fabric& fabric = qp.owner->runtime->fabric();
+    Resolved there;
+    resolve_address(fabric, fabric.ports[slot.port], attr.ah_attr, there);
+    slot.peer_port.store(there.port);
   }
   if (mask & IBV_QP_TIMEOUT) qp.attr.timeout = attr.timeout;
   if (mask & IBV_QP_RETRY_CNT) qp.attr.retry_cnt = attr.retry_cnt;
@@ -174,6 +201,7 @@ ibv_qp* create_qp(ibv_pd* ibpd, ibv_qp_init_attr* init) {
     return nullptr;
   }
   QpSlot& slot = fabric.queue_pairs[index];
+  Srq* srq = init->srq ? &srq_of(init->srq) : nullptr;
   // Granted as asked, at least one of each.
   init->cap.max_send_wr = std::max(1u, init->cap.max_send_wr);
   init->cap.max_recv_wr = std::max(1u, init->cap.max_recv_wr);
@@ -187,11 +215,18 @@ ibv_qp* create_qp(ibv_pd* ibpd, ibv_qp_init_attr* init) {
   slot.peer_number.store(0);
   slot.peer_port.store(~0u);
   slot.min_rnr_timer.store(0);
-  slot.port = context.port;
+  slot.qkey.store(0);
+  slot.srq_intent.store(0);
+  slot.type = init->qp_type;
+  slot.srq = srq ? static_cast<std::uint32_t>(srq->slot) + 1 : 0;
+  slot.port = context.first_port;
   slot.pd = pd.id;
-  slot.max_recv_sge = init->cap.max_recv_sge;
-  slot.recv_depth = std::bit_ceil(init->cap.max_recv_wr);
-  slot.recv_stride = static_cast<std::uint32_t>((sizeof(RecvEntry) + slot.max_recv_sge * sizeof(RecvSge) + 63) & ~63ull);
+  slot.recv_pd = srq ? srq->shared->pd : pd.id;
+  // Of an SRQ the QP may hold all requests at once.
+  slot.max_recv_sge = srq ? srq->shared->max_sge : init->cap.max_recv_sge;
+  slot.recv_depth = std::bit_ceil(srq ? srq->max_wr : init->cap.max_recv_wr);
+  slot.recv_stride =
+      static_cast<std::uint32_t>((sizeof(RecvEntry) + slot.max_recv_sge * sizeof(RecvSge) + 63) & ~63ull);
   slot.recv_posted.store(0);
   slot.recv_completed.store(0);
   slot.recv_ring = allocate_pages(fabric, runtime.self(), recv_ring_bytes(slot));
@@ -204,17 +239,16 @@ ibv_qp* create_qp(ibv_pd* ibpd, ibv_qp_init_attr* init) {
   auto qp = std::make_unique<Qp>();
   Cq& recv_cq = cq_of(init->recv_cq);
   slot.recv_cq = static_cast<std::uint32_t>(recv_cq.slot);
-  qp->context = pd.context;
-  qp->qp_context = init->qp_context;
-  qp->pd = ibpd;
-  qp->send_cq = init->send_cq;
-  qp->recv_cq = init->recv_cq;
-  qp->srq = nullptr;
-  qp->handle = static_cast<std::uint32_t>(index);
-  ibv_qp& base = *qp;
-  base.state = IBV_QPS_RESET;
-  qp->qp_type = IBV_QPT_RC;
-  qp->events_completed = 0;
+  qp->qp_base.context = pd.context;
+  qp->qp_base.qp_context = init->qp_context;
+  qp->qp_base.pd = ibpd;
+  qp->qp_base.send_cq = init->send_cq;
+  qp->qp_base.recv_cq = init->recv_cq;
+  qp->qp_base.srq = init->srq;
+  qp->qp_base.handle = static_cast<std::uint32_t>(index);
+  qp->qp_base.state = IBV_QPS_RESET;
+  qp->qp_base.qp_type = init->qp_type;
+  qp->qp_base.events_completed = 0;
   qp->owner = &context;
   qp->slot = index;
   qp->shared = &slot;
@@ -233,19 +267,22 @@ ibv_qp* create_qp(ibv_pd* ibpd, ibv_qp_init_attr* init) {
     return nullptr;
   }
   slot.recv_cq_bit = static_cast<std::uint32_t>(bit);
-  pthread_mutex_init(&qp->mutex, nullptr);
-  pthread_cond_init(&qp->cond, nullptr);
-  qp->qp_num = next_number(slot, index);
-  slot.number.store(qp->qp_num);
+  pthread_mutex_init(&qp->qp_base.mutex, nullptr);
+  pthread_cond_init(&qp->qp_base.cond, nullptr);
+  qp->qp_base.qp_num = next_number(slot, index);
+  slot.number.store(qp->qp_base.qp_num);
   pd.users.fetch_add(1);
   cq_of(init->send_cq).users.fetch_add(1);
   recv_cq.users.fetch_add(1);
+  if (srq) srq->users.fetch_add(1);
   runtime.add_qp(*qp);
-  return qp.release();
+  return &qp.release()->qp_base;
 }
 
 // Programs may look at ibv_qp::state, and several threads may change it.
-static void show_state(ibv_qp& ibqp, ibv_qp_state state) { __atomic_store_n(&ibqp.state, state, __ATOMIC_RELAXED); }
+static void show_state(ibv_qp& ibqp, ibv_qp_state state) {
+  __atomic_store_n(&ibqp.state, state, __ATOMIC_RELAXED);
+}
 
 int modify_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask) {
   Qp& qp = qp_of(ibqp);
@@ -255,7 +292,7 @@ int modify_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask) {
   const ibv_qp_state from = mask & IBV_QP_CUR_STATE ? attr->cur_qp_state : current;
   if (from != current) return EINVAL;
   const ibv_qp_state to = mask & IBV_QP_STATE ? attr->qp_state : from;
-  if (const int error = check_transition(from, to, mask)) return error;
+  if (const int error = check_transition(qp.qp_base.qp_type, from, to, mask)) return error;
   if (const int error = check_values(qp, *attr, mask)) return error;
   if (to == IBV_QPS_ERR) {
     if (from != IBV_QPS_ERR) to_error(qp);
@@ -263,36 +300,52 @@ int modify_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask) {
     to_reset(qp);
   } else {
     const std::lock_guard guard(qp.send_lock);
+    if ((mask & IBV_QP_AV) && from == IBV_QPS_SQD && qp.send_ack != qp.drain_end)
+      return EBUSY;  // not drained yet
     take_values(qp, *attr, mask);
     if (to == IBV_QPS_RTS && from == IBV_QPS_RTR) open_flows(qp);
+    if ((mask & IBV_QP_AV) && from == IBV_QPS_SQD) open_flows(qp);
+    if (to == IBV_QPS_SQD && from == IBV_QPS_RTS) {
+      qp.drain_end = qp.send_head;
+      qp.drain_notify = (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) && attr->en_sqd_async_notify;
+    }
     // An initiator may have moved it to ERR in between; that must not be undone.
     std::uint32_t expected = from;
     qp.shared->state.compare_exchange_strong(expected, to);
+    if (from == IBV_QPS_SQD || to == IBV_QPS_SQD || from == IBV_QPS_SQE)
+      runtime.schedule(qp, run_send_queue(qp, now_ns()));
   }
   show_state(*ibqp, static_cast<ibv_qp_state>(qp.state()));
   return 0;
+}
+
+static bool is_draining(Qp& qp) {
+  const std::lock_guard guard(qp.send_lock);
+  return qp.send_ack != qp.drain_end;
 }
 
 int query_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int, ibv_qp_init_attr* init) {
   Qp& qp = qp_of(ibqp);
   *attr = qp.attr;
   attr->qp_state = attr->cur_qp_state = static_cast<ibv_qp_state>(qp.state());
+  attr->sq_draining = attr->qp_state == IBV_QPS_SQD && is_draining(qp);
   attr->cap = qp.init.cap;
   attr->path_mig_state = IBV_MIG_MIGRATED;
   show_state(*ibqp, attr->qp_state);
   *init = qp.init;
-  init->send_cq = qp.send_cq;
-  init->recv_cq = qp.recv_cq;
-  init->qp_context = qp.qp_context;
+  init->send_cq = qp.qp_base.send_cq;
+  init->recv_cq = qp.qp_base.recv_cq;
+  init->qp_context = qp.qp_base.qp_context;
   return 0;
 }
 
 int destroy_qp(ibv_qp* ibqp) {
   const std::unique_ptr<Qp> qp(&qp_of(ibqp));
   Runtime& runtime = *qp->owner->runtime;
-  cq_of(qp->send_cq).users.fetch_sub(1);
-  cq_of(qp->recv_cq).users.fetch_sub(1);
-  pd_of(qp->pd).users.fetch_sub(1);
+  cq_of(qp->qp_base.send_cq).users.fetch_sub(1);
+  cq_of(qp->qp_base.recv_cq).users.fetch_sub(1);
+  pd_of(qp->qp_base.pd).users.fetch_sub(1);
+  if (qp->qp_base.srq) srq_of(qp->qp_base.srq).users.fetch_sub(1);
   if (runtime.is_forked_copy()) return 0;
   Fabric& fabric = runtime.fabric();
   QpSlot& slot = *qp->shared;
@@ -304,17 +357,19 @@ int destroy_qp(ibv_qp* ibqp) {
     qp->abandoned |= !wait_until_unused(fabric, slot, runtime.self());
     close_flows(*qp);
   }
-  detach_receiver(cq_of(qp->recv_cq), *qp);
-  purge_completions(cq_of(qp->send_cq), *qp);
-  cq_of(qp->recv_cq)
-      .shared->outstanding.fetch_sub(static_cast<std::int64_t>(slot.recv_completed.load() - qp->recv_tail.load()));
+  detach_receiver(cq_of(qp->qp_base.recv_cq), *qp);
+  purge_completions(cq_of(qp->qp_base.send_cq), *qp);
+  cq_of(qp->qp_base.recv_cq)
+      .shared->outstanding.fetch_sub(
+          static_cast<std::int64_t>(slot.recv_completed.load() - qp->recv_tail.load()));
+  give_up_taken(*qp, fabric);
   forget_async_events(*qp);
   if (!qp->abandoned) {  // else its ring and slot stay taken until this process ends
     free_pages(fabric, runtime.self(), slot.recv_ring, recv_ring_bytes(slot));
     slot.owner.store(0);
   }
-  pthread_cond_destroy(&qp->cond);
-  pthread_mutex_destroy(&qp->mutex);
+  pthread_cond_destroy(&qp->qp_base.cond);
+  pthread_mutex_destroy(&qp->qp_base.mutex);
   return 0;
 }
 
@@ -326,7 +381,7 @@ int post_recv(ibv_qp* ibqp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   const std::lock_guard guard(qp.recv_lock);
   if (runtime.is_forked_copy())
     error = ENODEV;
-  else if (qp.state() == IBV_QPS_RESET)
+  else if (qp.state() == IBV_QPS_RESET || slot.srq != 0)
     error = EINVAL;
   for (; wr && error == 0; wr = wr->next) {
     if (qp.recv_head - qp.recv_tail.load(std::memory_order_acquire) >= qp.init.cap.max_recv_wr) {

@@ -6,10 +6,14 @@
 #include <algorithm>
 #include <array>
 
+#include "harness/vhca/address_handle.h"
+#include "harness/vhca/atomics.h"
 #include "harness/vhca/completion.h"
+#include "harness/vhca/device.h"
 #include "harness/vhca/memory_region.h"
 #include "harness/vhca/process_table.h"
 #include "harness/vhca/runtime.h"
+#include "harness/vhca/shared_receive.h"
 
 namespace vhca {
 namespace {
@@ -37,9 +41,9 @@ bool receives(std::uint32_t state) {
 // The target QP, held for the length of one piece.
 class Target {
  public:
-  Target(Fabric& fabric, const Qp& initiator, ProcessId self)
-      : slot_(fabric.queue_pairs[initiator.shared->peer_number.load(std::memory_order_relaxed) & (kMaxQueuePairs - 1)]) {
-    if (!answers(initiator)) return;
+  Target(Fabric& fabric, const Qp& initiator, const SendEntry& send, ProcessId self)
+      : slot_(fabric.queue_pairs[number_of(initiator, send) & (kMaxQueuePairs - 1)]) {
+    if (!answers(initiator, send)) return;
     std::uint64_t seen = slot_.responder.load();
     if (holder_of(seen) != 0) {
       if (!responder_is_free(fabric, slot_)) {
@@ -55,7 +59,7 @@ class Target {
     }
     held_ = true;
     // Again, now that the owner has to wait for us if it wants to change its mind.
-    if (!answers(initiator)) release();
+    if (!answers(initiator, send)) release();
   }
   ~Target() { release(); }
   Target(const Target&) = delete;
@@ -73,10 +77,21 @@ class Target {
   }
 
  private:
-  bool answers(const Qp& initiator) const {
+  static std::uint32_t number_of(const Qp& initiator, const SendEntry& send) {
+    return initiator.shared->type == IBV_QPT_UD
+               ? send.datagram.number
+               : initiator.shared->peer_number.load(std::memory_order_relaxed);
+  }
+
+  bool answers(const Qp& initiator, const SendEntry& send) const {
     const QpSlot& own = *initiator.shared;
-    return slot_.number.load() == own.peer_number.load(std::memory_order_relaxed) && receives(slot_.state.load()) &&
-           slot_.peer_number.load(std::memory_order_relaxed) == initiator.qp_num &&
+    if (slot_.number.load() != number_of(initiator, send) || !receives(slot_.state.load()) ||
+        slot_.type != own.type)
+      return false;
+    if (own.type == IBV_QPT_UD)
+      return slot_.port == send.datagram.port &&
+             slot_.qkey.load(std::memory_order_relaxed) == send.datagram.qkey;
+    return slot_.peer_number.load(std::memory_order_relaxed) == initiator.qp_base.qp_num &&
            slot_.port == own.peer_port.load(std::memory_order_relaxed) &&
            slot_.peer_port.load(std::memory_order_relaxed) == own.port;
   }
@@ -89,7 +104,8 @@ class Target {
 
 // The target's QP breaks: as hardware does after it has sent a NAK. The caller holds it.
 void break_target(Fabric& fabric, QpSlot& qp, ibv_event_type event, unsigned completions) {
-  qp.async_flags.fetch_or(1u << event);
+  const std::uint32_t last = qp.srq != 0 ? 1u << IBV_EVENT_QP_LAST_WQE_REACHED : 0;
+  qp.async_flags.fetch_or(1u << event | last);
   qp.state.store(IBV_QPS_ERR);
   announce_receive(fabric, qp, true, completions);
   ring_doorbell(fabric, qp.owner.load());
@@ -100,22 +116,32 @@ struct Receive {
   std::uint64_t index;
 };
 
-void complete_receive(Fabric& fabric, QpSlot& qp, const Receive& receive, ibv_wc_status status, const Piece& piece,
-                      std::uint32_t source_qp) {
+void complete_receive(Fabric& fabric, QpSlot& qp, const Receive& receive, ibv_wc_status status,
+                      const Piece& piece, std::uint32_t source_qp) {
   const SendEntry& send = piece.send;
   const bool is_write = send.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
   RecvEntry& entry = *receive.entry;
   entry.status = status;
   entry.opcode = is_write ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV;
   entry.byte_count = static_cast<std::uint32_t>(send.length);
-  entry.wc_flags = is_write || send.opcode == IBV_WR_SEND_WITH_IMM ? static_cast<std::uint32_t>(IBV_WC_WITH_IMM) : 0u;
+  entry.slid = 0;
+  entry.sl = 0;
+  entry.wc_flags =
+      is_write || send.opcode == IBV_WR_SEND_WITH_IMM ? static_cast<std::uint32_t>(IBV_WC_WITH_IMM) : 0u;
   entry.imm_data = send.imm_data;
   entry.source_qp = source_qp;
+  if (qp.type == IBV_QPT_UD) {
+    entry.byte_count += static_cast<std::uint32_t>(kGrhBytes);
+    if (send.datagram.has_grh) entry.wc_flags |= IBV_WC_GRH;
+    entry.slid = static_cast<std::uint16_t>(fabric.ports[send.datagram.source_port].lid);
+    entry.sl = send.datagram.sl;
+  }
   qp.recv_completed.store(receive.index + 1, std::memory_order_release);
   if (status == IBV_WC_SUCCESS) announce_receive(fabric, qp, (send.flags & IBV_SEND_SOLICITED) != 0, 1);
 }
 
-// The part of a receive work request's buffers that a piece of a SEND falls into. Count of pieces, -1 on a bad key.
+// The part of a receive work request's buffers that a piece of a SEND falls into. Count of pieces, -1 on a
+// bad key.
 int receive_pieces(const Fabric& fabric, const QpSlot& qp, const RecvEntry& entry, std::uint64_t offset,
                    std::uint64_t bytes, std::array<iovec, kMaxPieces>& out) {
   int count = 0;
@@ -127,7 +153,8 @@ int receive_pieces(const Fabric& fabric, const QpSlot& qp, const RecvEntry& entr
       continue;
     }
     const std::uint64_t take = std::min<std::uint64_t>(sge.length - offset, bytes);
-    void* at = resolve_key(fabric, sge.lkey, owner, qp.pd, sge.address + offset, take, IBV_ACCESS_LOCAL_WRITE);
+    void* at =
+        resolve_key(fabric, sge.lkey, owner, qp.recv_pd, sge.address + offset, take, IBV_ACCESS_LOCAL_WRITE);
     if (!at) return -1;
     out[static_cast<std::size_t>(count++)] = {at, take};
     offset = 0;
@@ -147,7 +174,7 @@ std::uint64_t capacity_of(const RecvEntry& entry) {
 Answer place(Qp& initiator, const Piece& piece, std::uint64_t now_ns) {
   Runtime& runtime = *initiator.owner->runtime;
   Fabric& fabric = runtime.fabric();
-  Target target(fabric, initiator, runtime.self());
+  Target target(fabric, initiator, piece.send, runtime.self());
   if (target.busy()) return Answer::kBusy;
   if (!target.held()) return Answer::kNoAnswer;
   QpSlot& qp = target.slot();
@@ -155,11 +182,15 @@ Answer place(Qp& initiator, const Piece& piece, std::uint64_t now_ns) {
   const ProcessId owner = qp.owner.load();
   const bool is_send = send.opcode == IBV_WR_SEND || send.opcode == IBV_WR_SEND_WITH_IMM;
   const bool is_read = send.opcode == IBV_WR_RDMA_READ;
+  const bool is_datagram = qp.type == IBV_QPT_UD;
+  const std::uint64_t header = is_datagram ? kGrhBytes : 0;
 
   Receive receive{nullptr, 0};
   if (is_send || send.opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
+    if (qp.srq != 0) finish_taking(fabric, qp);
     receive.index = qp.recv_completed.load(std::memory_order_relaxed);
-    if (receive.index == qp.recv_posted.load(std::memory_order_acquire)) {
+    if (receive.index == qp.recv_posted.load(std::memory_order_acquire) &&
+        (qp.srq == 0 || !take_shared_receive(fabric, qp))) {
       // A process that is gone posts nothing: it has no HCA any more that could answer "not ready".
       if (runtime.mover().touch(owner) == MoveStatus::kGone) return Answer::kNoAnswer;
       return Answer::kNotReady;
@@ -170,29 +201,51 @@ Answer place(Qp& initiator, const Piece& piece, std::uint64_t now_ns) {
   std::array<iovec, kMaxPieces> remote;
   std::size_t remote_count = 0;
   if (is_send) {
-    if (send.length > capacity_of(*receive.entry)) {
-      complete_receive(fabric, qp, receive, IBV_WC_LOC_LEN_ERR, piece, initiator.qp_num);
+    if (send.length + header > capacity_of(*receive.entry)) {
+      complete_receive(fabric, qp, receive, IBV_WC_LOC_LEN_ERR, piece, initiator.qp_base.qp_num);
       break_target(fabric, qp, IBV_EVENT_QP_REQ_ERR, 1);
       return Answer::kRemoteInvalid;
     }
-    const int count = receive_pieces(fabric, qp, *receive.entry, piece.offset, piece.bytes, remote);
+    // A datagram lies behind the room for a GRH, whether there is one or not.
+    const bool with_grh = is_datagram && send.datagram.has_grh;
+    const int count = receive_pieces(fabric, qp, *receive.entry, piece.offset + (with_grh ? 0 : header),
+                                     piece.bytes + (with_grh ? header : 0), remote);
     if (count < 0) {
-      complete_receive(fabric, qp, receive, IBV_WC_LOC_PROT_ERR, piece, initiator.qp_num);
+      complete_receive(fabric, qp, receive, IBV_WC_LOC_PROT_ERR, piece, initiator.qp_base.qp_num);
       break_target(fabric, qp, IBV_EVENT_QP_FATAL, 1);
       return Answer::kRemoteOperation;
     }
     remote_count = static_cast<std::size_t>(count);
+  } else if (is_atomic(send.opcode)) {
+    if (!(qp.access.load(std::memory_order_relaxed) & IBV_ACCESS_REMOTE_ATOMIC) ||
+        (send.remote_address & 7) != 0) {
+      break_target(fabric, qp, IBV_EVENT_QP_REQ_ERR, 0);
+      return Answer::kRemoteInvalid;
+    }
+    void* word =
+        resolve_key(fabric, send.rkey, owner, qp.pd, send.remote_address, 8, IBV_ACCESS_REMOTE_ATOMIC);
+    std::uint64_t before = 0;
+    const Answer answer =
+        word ? carry_out_atomic(runtime, owner, word, send, before, now_ns) : Answer::kRemoteAccess;
+    if (answer == Answer::kRemoteAccess) break_target(fabric, qp, IBV_EVENT_QP_ACCESS_ERR, 0);
+    if (answer == Answer::kPlaced) {
+      auto* from = reinterpret_cast<char*>(&before);
+      for (std::size_t i = 0; i < piece.local_count; from += piece.local[i++].iov_len)
+        copy_whole_words(piece.local[i].iov_base, from, piece.local[i].iov_len);
+    }
+    return answer;
   } else {
+    const bool naks = initiator.is_reliable();
     const std::uint32_t right = is_read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
     if (!(qp.access.load(std::memory_order_relaxed) & right)) {
-      break_target(fabric, qp, IBV_EVENT_QP_REQ_ERR, 0);
+      if (naks) break_target(fabric, qp, IBV_EVENT_QP_REQ_ERR, 0);
       return Answer::kRemoteInvalid;
     }
     if (send.length != 0) {
       // The whole range, with the first piece and with every other: the region may go in between.
       void* base = resolve_key(fabric, send.rkey, owner, qp.pd, send.remote_address, send.length, right);
       if (!base) {
-        break_target(fabric, qp, IBV_EVENT_QP_ACCESS_ERR, 0);
+        if (naks) break_target(fabric, qp, IBV_EVENT_QP_ACCESS_ERR, 0);
         return Answer::kRemoteAccess;
       }
       remote[0] = {static_cast<char*>(base) + piece.offset, piece.bytes};
@@ -200,10 +253,23 @@ Answer place(Qp& initiator, const Piece& piece, std::uint64_t now_ns) {
     }
   }
 
+  iovec* local = piece.local;
+  std::size_t local_count = piece.local_count;
+  ibv_grh grh;
+  std::array<iovec, kMaxSge + 1> behind_header;
+  if (is_datagram && send.datagram.has_grh) {
+    fill_grh(fabric.ports[initiator.shared->port], fabric.ports[send.datagram.port], send.datagram,
+             send.length, grh);
+    behind_header[0] = {&grh, sizeof grh};
+    std::copy(local, local + local_count, behind_header.begin() + 1);
+    local = behind_header.data();
+    ++local_count;
+  }
   const MoveStatus status =
-      piece.bytes == 0 ? runtime.mover().touch(owner)
-                       : runtime.mover().move(is_read ? MoveDirection::kFromRemote : MoveDirection::kToRemote, owner,
-                                              piece.local, piece.local_count, remote.data(), remote_count, now_ns);
+      remote_count == 0
+          ? runtime.mover().touch(owner)
+          : runtime.mover().move(is_read ? MoveDirection::kFromRemote : MoveDirection::kToRemote, owner,
+                                 local, local_count, remote.data(), remote_count, now_ns);
   switch (status) {
     case MoveStatus::kOk:
       break;
@@ -214,29 +280,31 @@ Answer place(Qp& initiator, const Piece& piece, std::uint64_t now_ns) {
       return Answer::kLocalFault;
     case MoveStatus::kRemoteFault:
       if (is_send) {
-        complete_receive(fabric, qp, receive, IBV_WC_LOC_PROT_ERR, piece, initiator.qp_num);
+        complete_receive(fabric, qp, receive, IBV_WC_LOC_PROT_ERR, piece, initiator.qp_base.qp_num);
         break_target(fabric, qp, IBV_EVENT_QP_FATAL, 1);
         return Answer::kRemoteOperation;
       }
-      break_target(fabric, qp, IBV_EVENT_QP_ACCESS_ERR, 0);
+      if (initiator.is_reliable()) break_target(fabric, qp, IBV_EVENT_QP_ACCESS_ERR, 0);
       return Answer::kRemoteAccess;
   }
-  if (piece.last && receive.entry) complete_receive(fabric, qp, receive, IBV_WC_SUCCESS, piece, initiator.qp_num);
+  if (piece.last && receive.entry)
+    complete_receive(fabric, qp, receive, IBV_WC_SUCCESS, piece, initiator.qp_base.qp_num);
   return Answer::kPlaced;
 }
 
 std::uint64_t rnr_timer_ns(std::uint32_t code) {
   // IBTA vol. 1, table "encoding for RNR NAK timer field", in units of 10 microseconds.
-  static constexpr std::uint32_t kTable[32] = {65536, 1,    2,    3,    4,    6,    8,     12,    16,    24,   32,
-                                               48,    64,   96,   128,  192,  256,  384,   512,   768,   1024, 1536,
-                                               2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
+  static constexpr std::uint32_t kTable[32] = {
+      65536, 1,   2,   3,   4,    6,    8,    12,   16,   24,   32,   48,    64,    96,    128,   192,
+      256,   384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
   return kTable[code & 31] * 10'000ull;
 }
 
 bool responder_is_free(Fabric& fabric, QpSlot& qp) {
   std::uint64_t word = qp.responder.load();
   if (holder_of(word) == 0) return true;
-  if (process_liveness(fabric, holder_of(word)) != Liveness::kDead) return holder_of(qp.responder.load()) == 0;
+  if (process_liveness(fabric, holder_of(word)) != Liveness::kDead)
+    return holder_of(qp.responder.load()) == 0;
   qp.responder.compare_exchange_strong(word, word & ~kHolderMask);
   return holder_of(qp.responder.load()) == 0;
 }

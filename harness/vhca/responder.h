@@ -1,5 +1,6 @@
-// The far end of a transfer, carried out by the initiator: checks what the target's HCA would check, places the data, completes
-// the target's receive work request. Must never touch a QP after its owner has moved it to ERR and been told that it is so.
+// The far end of a transfer, carried out by the initiator: checks what the target's HCA would check, places
+// the data, completes the target's receive work request. Must never touch a QP after its owner has moved it
+// to ERR and been told that it is so.
 #pragma once
 
 #include <sys/uio.h>
@@ -12,14 +13,24 @@ namespace vhca {
 
 enum class Answer {
   kPlaced,
-  kNoAnswer,         // no such QP, not ready to receive, other peer, process dead: a packet into the void
-  kBusy,             // the last holder has not let go yet: ask again at once
-  kNotReady,         // RNR: no receive work request
+  kNoAnswer,  // no such QP, not ready to receive, other peer, wrong Q_Key, process dead: a packet into the
+              // void
+  kBusy,      // the last holder has not let go yet: ask again at once
+  kNotReady,  // RNR: no receive work request
   kRemoteAccess,     // NAK remote access error; the target QP is in ERR now
   kRemoteInvalid,    // NAK invalid request; likewise
   kRemoteOperation,  // NAK remote operational error; likewise
   kLocalFault,       // our own memory is not there
 };
+
+// Whether the bytes of the message travel from the initiator to the target.
+inline bool carries_data_to_peer(ibv_wr_opcode opcode) {
+  return opcode != IBV_WR_RDMA_READ && opcode != IBV_WR_ATOMIC_CMP_AND_SWP &&
+         opcode != IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+inline bool is_atomic(ibv_wr_opcode opcode) {
+  return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
 
 struct Piece {
   const SendEntry& send;
@@ -36,7 +47,8 @@ Answer place(Qp& initiator, const Piece& piece, std::uint64_t now_ns);
 // For an RNR: the timer that the target asks for.
 std::uint64_t rnr_timer_ns(std::uint32_t code);
 
-// The holder's half of the handshake: nobody is placing anything through this QP (a dead holder is thrown out).
+// The holder's half of the handshake: nobody is placing anything through this QP (a dead holder is thrown
+// out).
 bool responder_is_free(Fabric& fabric, QpSlot& qp);
 // Waits until it is so. False: the holder was stopped in the middle, or did not let go within two seconds.
 bool wait_until_unused(Fabric& fabric, QpSlot& qp, ProcessId self);

@@ -25,15 +25,16 @@
 #include "harness/vhca/process_table.h"
 #include "harness/vhca/responder.h"
 #include "harness/vhca/send_queue.h"
+#include "harness/vhca/shared_receive.h"
 #include "harness/vhca/staging.h"
 
 namespace vhca {
 namespace {
 
-constexpr std::uint64_t kHeartbeatNs = 100'000'000;     // finds what a killed process did not signal
-constexpr std::uint64_t kReclaimNs = 1'000'000'000;     // how often dead processes are looked for
-constexpr std::uint64_t kLeastSleepNs = 50'000;         // the engine's own wake-ups are at least this far apart
-constexpr std::uint64_t kPollerGraceNs = 100'000;       // a program that polls does the work itself
+constexpr std::uint64_t kHeartbeatNs = 100'000'000;  // finds what a killed process did not signal
+constexpr std::uint64_t kReclaimNs = 1'000'000'000;  // how often dead processes are looked for
+constexpr std::uint64_t kLeastSleepNs = 50'000;      // the engine's own wake-ups are at least this far apart
+constexpr std::uint64_t kPollerGraceNs = 100'000;    // a program that polls does the work itself
 constexpr std::uint64_t kPolledRecentlyNs = 200'000;
 constexpr std::size_t kBatch = 64;
 
@@ -81,8 +82,8 @@ Runtime* Runtime::get() {
 }
 
 void Runtime::after_fork_in_child() {
-  // The child has the parent's memory but none of its threads, and the fabric knows only the parent: what the parent opened is
-  // dead here. The child may open devices of its own.
+  // The child has the parent's memory but none of its threads, and the fabric knows only the parent: what the
+  // parent opened is dead here. The child may open devices of its own.
   Global& g = global();
   if (g.runtime) {
     g.runtime->forked_.store(true);
@@ -103,12 +104,15 @@ std::unique_ptr<Runtime> Runtime::open() {
   }
   struct stat status {};
   void* memory = MAP_FAILED;
-  const bool big_enough = ::fstat(fd, &status) == 0 && static_cast<std::uint64_t>(status.st_size) == kFabricBytes;
-  if (big_enough) memory = ::mmap(nullptr, kFabricBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  const bool big_enough =
+      ::fstat(fd, &status) == 0 && static_cast<std::uint64_t>(status.st_size) == kFabricBytes;
+  if (big_enough)
+    memory = ::mmap(nullptr, kFabricBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
   const int map_error = errno;
   ::close(fd);
   if (!big_enough) {
-    log_line("VHCA_FABRIC=%s is not a fabric of this version (layout %u). There are no devices.", path, kLayoutVersion);
+    log_line("VHCA_FABRIC=%s is not a fabric of this version (layout %u). There are no devices.", path,
+             kLayoutVersion);
     return nullptr;
   }
   if (memory == MAP_FAILED) {
@@ -117,7 +121,8 @@ std::unique_ptr<Runtime> Runtime::open() {
   }
   auto* fabric = static_cast<Fabric*>(memory);
   if (fabric->magic != kFabricMagic || fabric->version != kLayoutVersion || fabric->node_count > kMaxNodes) {
-    log_line("VHCA_FABRIC=%s is not a fabric of this version (layout %u). There are no devices.", path, kLayoutVersion);
+    log_line("VHCA_FABRIC=%s is not a fabric of this version (layout %u). There are no devices.", path,
+             kLayoutVersion);
     ::munmap(memory, kFabricBytes);
     return nullptr;
   }
@@ -195,6 +200,16 @@ void Runtime::remove_cq(Cq& cq) {
   std::erase(cqs_, &cq);
 }
 
+void Runtime::add_srq(Srq& srq) {
+  const std::lock_guard guard(lock_);
+  srqs_.push_back(&srq);
+}
+
+void Runtime::remove_srq(Srq& srq) {
+  const std::lock_guard guard(lock_);
+  std::erase(srqs_, &srq);
+}
+
 void Runtime::schedule(Qp& qp, std::uint64_t due_ns) {
   if (due_ns == kNever && qp.due_ns.load(std::memory_order_relaxed) == kNever) return;
   {
@@ -205,7 +220,8 @@ void Runtime::schedule(Qp& qp, std::uint64_t due_ns) {
       active_.push_back(&qp);
       qp.is_active = true;
     }
-    if (due_ns < next_due_.load(std::memory_order_relaxed)) next_due_.store(due_ns, std::memory_order_relaxed);
+    if (due_ns < next_due_.load(std::memory_order_relaxed))
+      next_due_.store(due_ns, std::memory_order_relaxed);
   }
   const std::uint64_t engine_wakes = engine_wakes_ns_.load();
   if (due_ns >= engine_wakes) return;
@@ -282,9 +298,10 @@ void Runtime::run_engine() {
     engine_wakes_ns_.store(until);
     slot.engine_sleeps.store(1);
     if (until > now && slot.doorbell.load() == seen && !stop_.load()) {
-      const timespec deadline{static_cast<time_t>(until / 1'000'000'000), static_cast<long>(until % 1'000'000'000)};
-      ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&slot.doorbell), FUTEX_WAIT_BITSET, seen, &deadline, nullptr,
-                FUTEX_BITSET_MATCH_ANY);
+      const timespec deadline{static_cast<time_t>(until / 1'000'000'000),
+                              static_cast<long>(until % 1'000'000'000)};
+      ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&slot.doorbell), FUTEX_WAIT_BITSET, seen,
+                &deadline, nullptr, FUTEX_BITSET_MATCH_ANY);
     }
     slot.engine_sleeps.store(0);
     engine_wakes_ns_.store(0);
@@ -321,13 +338,15 @@ void Runtime::look_at_shared_flags(bool heartbeat) {
     deliver_pending_cq_event(*cq);
     if (!report_overrun(*cq)) continue;
     for (Qp* qp : qps_) {
-      if (qp->send_cq != cq && qp->recv_cq != cq) continue;
+      if (qp->qp_base.send_cq != cq->handle_as_cq() && qp->qp_base.recv_cq != cq->handle_as_cq()) continue;
       qp->shared->state.store(IBV_QPS_ERR);
       activate(*qp);
     }
   }
+  for (Srq* srq : srqs_) deliver_limit_event(*srq);
   for (Qp* qp : qps_)
-    if (deliver_pending_async_events(*qp)) activate(*qp);  // an initiator broke it: what it was sending is to be flushed
+    if (deliver_pending_async_events(*qp))
+      activate(*qp);  // an initiator broke it: what it was sending is to be flushed
 }
 
 void Runtime::wait_for_transfers() {

@@ -1,5 +1,5 @@
-// The process's place in the fabric: the mapping, the process's slot, and the engine thread that keeps transfers going while
-// the program does not call verbs. Must never make anybody wait for the program.
+// The process's place in the fabric: the mapping, the process's slot, and the engine thread that keeps
+// transfers going while the program does not call verbs. Must never make anybody wait for the program.
 #pragma once
 
 #include <atomic>
@@ -21,8 +21,8 @@ std::uint64_t now_ns();  // CLOCK_MONOTONIC
 
 class Runtime {
  public:
-  // The process's runtime, made at the first call from VHCA_FABRIC and VHCA_NODE. nullptr (and a line on stderr, once) when they
-  // name no usable fabric, silently nullptr when VHCA_FABRIC is not set.
+  // The process's runtime, made at the first call from VHCA_FABRIC and VHCA_NODE. nullptr (and a line on
+  // stderr, once) when they name no usable fabric, silently nullptr when VHCA_FABRIC is not set.
   static Runtime* get();
 
   Fabric& fabric() { return *fabric_; }
@@ -33,7 +33,8 @@ class Runtime {
   // True in a forked child for everything that its parent made: the fabric knows the parent only.
   bool is_forked_copy() const { return forked_.load(std::memory_order_relaxed); }
 
-  // First context opened / last one closed: takes and gives back the process's slot, starts and stops the engine. 0 or an errno.
+  // First context opened / last one closed: takes and gives back the process's slot, starts and stops the
+  // engine. 0 or an errno.
   int add_user();
   void remove_user();
 
@@ -41,6 +42,8 @@ class Runtime {
   void remove_qp(Qp& qp);  // returns when no other thread holds it
   void add_cq(Cq& cq);
   void remove_cq(Cq& cq);
+  void add_srq(Srq& srq);
+  void remove_srq(Srq& srq);
 
   // Something is to be done for the QP at that time (kNever: nothing). Caller holds its send_lock.
   void schedule(Qp& qp, std::uint64_t due_ns);
@@ -49,8 +52,8 @@ class Runtime {
   void progress(std::uint64_t now);
   void progress_if_due();
 
-  // After this returns, no transfer that began before it is still using anything of this process (but those of stopped or dead
-  // initiators), our own initiators included. Used when a memory region goes.
+  // After this returns, no transfer that began before it is still using anything of this process (but those
+  // of stopped or dead initiators), our own initiators included. Used when a memory region goes.
   void wait_for_transfers();
 
  private:
@@ -77,6 +80,7 @@ class Runtime {
   std::vector<Qp*> qps_;
   std::vector<Qp*> active_;
   std::vector<Cq*> cqs_;
+  std::vector<Srq*> srqs_;
   std::atomic<std::uint64_t> next_due_{kNever};
   std::atomic<std::uint64_t> engine_wakes_ns_{0};  // when it will look again by itself
   std::atomic<std::uint64_t> polled_ns_{0};        // when the program polled last, roughly

@@ -4,7 +4,9 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
+#include "harness/vhca/async.h"
 #include "harness/vhca/completion.h"
 #include "harness/vhca/device.h"
 #include "harness/vhca/memory_region.h"
@@ -17,45 +19,61 @@ namespace {
 constexpr std::uint64_t kBusyRetryNs = 20'000;
 constexpr std::uint64_t kInfiniteRetryNs = 4'000'000;
 constexpr std::size_t kGatherBytes = 1024;
+constexpr std::uint64_t kAtomicBytes = 8;
 
-bool carries_data_to_peer(const SendEntry& e) { return e.opcode != IBV_WR_RDMA_READ; }
+bool carries_data_to_peer(const SendEntry& e) { return vhca::carries_data_to_peer(e.opcode); }
 
-Flow* flows_of(Qp& qp, const SendEntry& e) { return carries_data_to_peer(e) ? qp.write_flows : qp.read_flows; }
+bool is_datagram(const Qp& qp) { return qp.shared->type == IBV_QPT_UD; }
 
-// Gives every posted WR its place in the work of the two ports, from the first that has none.
-void reserve_time(Qp& qp, std::uint64_t now) {
-  for (; qp.send_timed != qp.send_head; ++qp.send_timed) {
+// The sending (0) and the receiving (1) port's direction that the message uses.
+const Flow& flow_of(const Qp& qp, const SendEntry& e, int side) {
+  static constexpr Flow kNowhere;
+  if (side == 1 && is_datagram(qp))
+    return e.datagram.port == kNoPort ? kNowhere : qp.datagram_flows[e.datagram.flow].flow;
+  return carries_data_to_peer(e) ? qp.write_flows[side] : qp.read_flows[side];
+}
+
+template <typename F>
+void for_each_flow(Qp& qp, F&& f) {
+  for (Flow* flows : {qp.write_flows, qp.read_flows})
+    for (int side = 0; side < 2; ++side) f(flows[side]);
+  for (DatagramFlow& to : qp.datagram_flows) f(to.flow);
+}
+
+// Gives every WR before `end` its place in the work of the two ports, from the first that has none.
+void reserve_time(Qp& qp, std::uint64_t end, std::uint64_t now) {
+  for (; qp.send_timed != end; ++qp.send_timed) {
     SendEntry& e = qp.send_entry(qp.send_timed);
-    Flow* flows = flows_of(qp, e);
     for (int side = 0; side < 2; ++side)
-      if (flows[side].paced())
-        e.begin_tag[side] = reserve(flows[side], e.length - e.placed, now) - (e.placed << kVirtualByteBits);
+      if (const Flow& flow = flow_of(qp, e, side); flow.paced())
+        e.begin_tag[side] = reserve(flow, e.length - e.placed, now) - (e.placed << kVirtualByteBits);
     e.served_ns = 0;
     e.not_before_ns = now;
   }
 }
 
-// Nothing moves until a timer: the ports serve others meanwhile, and all that waits is reserved anew afterwards.
+// Nothing moves until a timer: the ports serve others meanwhile, and all that waits is reserved anew
+// afterwards.
 void stall(Qp& qp, std::uint64_t now, std::uint64_t for_ns) {
-  for (Flow* flows : {qp.write_flows, qp.read_flows})
-    for (int side = 0; side < 2; ++side) cancel_rest(flows[side], now);
+  for_each_flow(qp, [now](Flow& flow) { cancel_rest(flow, now); });
   qp.send_timed = qp.send_next;
   qp.stalled_until_ns = now + for_ns;
 }
 
 // When the bytes up to `upto` of the message may be at their destination; later than now: not yet.
 std::uint64_t arrival_time(Qp& qp, SendEntry& e, std::uint64_t upto, std::uint64_t now) {
-  Flow* flows = flows_of(qp, e);
+  const Flow* flows[2] = {&flow_of(qp, e, 0), &flow_of(qp, e, 1)};
   const std::uint64_t travel = qp.own_latency_ns + (carries_data_to_peer(e) ? 0 : qp.peer_latency_ns);
-  if (!flows[0].paced() && !flows[1].paced()) {
+  if (!flows[0]->paced() && !flows[1]->paced()) {
     e.served_ns = e.not_before_ns;
     return e.served_ns + travel;
   }
   if (e.served_ns <= now) {  // also 0: not computed yet
     std::uint64_t served = 0;
     for (int side = 0; side < 2; ++side)
-      if (flows[side].paced())
-        served = std::max(served, time_of_tag(flows[side], e.begin_tag[side] + (upto << kVirtualByteBits), now));
+      if (flows[side]->paced())
+        served =
+            std::max(served, time_of_tag(*flows[side], e.begin_tag[side] + (upto << kVirtualByteBits), now));
     if (served != 0)
       e.served_ns = served;
     else if (e.served_ns == 0)
@@ -64,22 +82,33 @@ std::uint64_t arrival_time(Qp& qp, SendEntry& e, std::uint64_t upto, std::uint64
   return e.served_ns + travel;
 }
 
-void count(Qp& qp, const SendEntry& e) {
+// f(from, to): the ports whose counters the message changes; `to` is null for what reaches nobody.
+template <typename F>
+void with_ports(Qp& qp, const SendEntry& e, F&& f) {
   Fabric& fabric = qp.owner->runtime->fabric();
-  Port& own = fabric.ports[qp.shared->port];
-  Port& peer = fabric.ports[qp.shared->peer_port.load(std::memory_order_relaxed)];
-  Port& from = carries_data_to_peer(e) ? own : peer;
-  Port& to = carries_data_to_peer(e) ? peer : own;
-  from.tx_messages.fetch_add(1, std::memory_order_relaxed);
-  to.rx_messages.fetch_add(1, std::memory_order_relaxed);
+  Port* own = &fabric.ports[qp.shared->port];
+  const std::uint32_t number =
+      is_datagram(qp) ? e.datagram.port : qp.shared->peer_port.load(std::memory_order_relaxed);
+  Port* peer = e.dropped || number == kNoPort ? nullptr : &fabric.ports[number];
+  if (carries_data_to_peer(e))
+    f(own, peer);
+  else
+    f(peer, own);
+}
+
+void count(Qp& qp, const SendEntry& e) {
+  with_ports(qp, e, [&](Port* from, Port* to) {
+    if (from) from->tx_messages.fetch_add(1, std::memory_order_relaxed);
+    if (to) to->rx_messages.fetch_add(1, std::memory_order_relaxed);
+    if (e.dropped && from) from->dropped.fetch_add(1, std::memory_order_relaxed);
+  });
 }
 
 void count_bytes(Qp& qp, const SendEntry& e, std::uint64_t bytes) {
-  Fabric& fabric = qp.owner->runtime->fabric();
-  Port& own = fabric.ports[qp.shared->port];
-  Port& peer = fabric.ports[qp.shared->peer_port.load(std::memory_order_relaxed)];
-  (carries_data_to_peer(e) ? own : peer).tx_bytes.fetch_add(bytes, std::memory_order_relaxed);
-  (carries_data_to_peer(e) ? peer : own).rx_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  with_ports(qp, e, [&](Port* from, Port* to) {
+    if (from) from->tx_bytes.fetch_add(bytes, std::memory_order_relaxed);
+    if (to) to->rx_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  });
 }
 
 ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) {
@@ -89,6 +118,10 @@ ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) {
       return IBV_WC_RDMA_WRITE;
     case IBV_WR_RDMA_READ:
       return IBV_WC_RDMA_READ;
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+      return IBV_WC_COMP_SWAP;
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+      return IBV_WC_FETCH_ADD;
     default:
       return IBV_WC_SEND;
   }
@@ -102,31 +135,40 @@ void complete(Qp& qp, std::uint64_t index, ibv_wc_status status) {
   wc.status = status;
   wc.opcode = completion_opcode(e.opcode);
   wc.byte_len = static_cast<std::uint32_t>(e.length);
-  wc.qp_num = qp.qp_num;
+  wc.qp_num = qp.qp_base.qp_num;
   if (status != IBV_WC_SUCCESS) wc.vendor_err = status == IBV_WC_WR_FLUSH_ERR ? 0xf5 : 0x80u + status;
-  push_send_completion(cq_of(qp.send_cq), wc, qp, index);
+  push_send_completion(cq_of(qp.qp_base.send_cq), wc, qp, index);
 }
 
-// A fatal answer to the WR at send_next: what came before it is acknowledged by it, what comes after is flushed.
+// A fatal answer to the WR at send_next: what came before it is acknowledged by it, what comes after is
+// flushed.
 void fail(Qp& qp, ibv_wc_status status) {
   for (; qp.send_ack != qp.send_next; ++qp.send_ack) complete(qp, qp.send_ack, IBV_WC_SUCCESS);
   complete(qp, qp.send_next, status);
   qp.send_ack = ++qp.send_next;
+  if (!qp.is_reliable()) {  // only the send queue breaks: IBTA vol. 1, 10.3.1.6
+    std::uint32_t expected = IBV_QPS_RTS;
+    qp.shared->state.compare_exchange_strong(expected, IBV_QPS_SQE);
+    flush_send_queue(qp);
+    return;
+  }
   qp.shared->state.store(IBV_QPS_ERR);
   announce_receive(qp.owner->runtime->fabric(), *qp.shared, true, 0);
   flush_send_queue(qp);
+  if (qp.shared->srq != 0) push_qp_event(qp, IBV_EVENT_QP_LAST_WQE_REACHED);
 }
 
 // The WR's own buffers for [offset, offset + bytes); 0 pieces and false on a bad key.
-bool local_pieces(Qp& qp, const SendEntry& e, std::uint64_t index, std::uint64_t offset, std::uint64_t bytes, iovec* out,
-                  std::size_t& pieces) {
+bool local_pieces(Qp& qp, const SendEntry& e, std::uint64_t index, std::uint64_t offset, std::uint64_t bytes,
+                  iovec* out, std::size_t& pieces) {
   pieces = 0;
   if (e.is_inline) {
     out[pieces++] = {&qp.inline_data[(index & qp.send_mask) * qp.init.cap.max_inline_data + offset], bytes};
     return true;
   }
   Runtime& runtime = *qp.owner->runtime;
-  const std::uint32_t rights = carries_data_to_peer(e) ? 0 : static_cast<std::uint32_t>(IBV_ACCESS_LOCAL_WRITE);
+  const std::uint32_t rights =
+      carries_data_to_peer(e) ? 0 : static_cast<std::uint32_t>(IBV_ACCESS_LOCAL_WRITE);
   const ibv_sge* sge = &qp.send_sges[(index & qp.send_mask) * qp.init.cap.max_send_sge];
   for (std::uint32_t i = 0; i < e.sge_count && bytes != 0; ++i) {
     if (offset >= sge[i].length) {
@@ -134,7 +176,8 @@ bool local_pieces(Qp& qp, const SendEntry& e, std::uint64_t index, std::uint64_t
       continue;
     }
     const std::uint64_t take = std::min<std::uint64_t>(sge[i].length - offset, bytes);
-    void* at = resolve_key(runtime.fabric(), sge[i].lkey, runtime.self(), qp.shared->pd, sge[i].addr + offset, take, rights);
+    void* at = resolve_key(runtime.fabric(), sge[i].lkey, runtime.self(), qp.shared->pd, sge[i].addr + offset,
+                           take, rights);
     if (!at) return false;
     out[pieces++] = {at, take};
     offset = 0;
@@ -143,12 +186,14 @@ bool local_pieces(Qp& qp, const SendEntry& e, std::uint64_t index, std::uint64_t
   return true;
 }
 
-Answer place_piece(Qp& qp, SendEntry& e, std::uint64_t index, std::uint64_t bytes, std::uint64_t now, bool& bad_key) {
+Answer place_piece(Qp& qp, SendEntry& e, std::uint64_t index, std::uint64_t bytes, std::uint64_t now,
+                   bool& bad_key) {
   std::array<iovec, kMaxSge> local;
   std::size_t pieces = 0;
   bad_key = !local_pieces(qp, e, index, e.placed, bytes, local.data(), pieces);
   if (bad_key) return Answer::kLocalFault;
-  // Short messages leave from one buffer that lies like the destination, so that the copy moves whole aligned words.
+  // Short messages leave from one buffer that lies like the destination, so that the copy moves whole aligned
+  // words.
   alignas(64) char gather[kGatherBytes + 64];
   if (bytes != 0 && bytes <= kGatherBytes && carries_data_to_peer(e) && !e.is_inline) {
     char* at = gather + ((e.remote_address + e.placed) & 63);
@@ -160,7 +205,8 @@ Answer place_piece(Qp& qp, SendEntry& e, std::uint64_t index, std::uint64_t byte
     local[0] = {at, bytes};
     pieces = 1;
   }
-  return place(qp, {e, e.placed, bytes, e.placed == 0, e.placed + bytes == e.length, local.data(), pieces}, now);
+  return place(qp, {e, e.placed, bytes, e.placed == 0, e.placed + bytes == e.length, local.data(), pieces},
+               now);
 }
 
 void acknowledge(Qp& qp, std::uint64_t now) {
@@ -170,6 +216,10 @@ void acknowledge(Qp& qp, std::uint64_t now) {
   }
 }
 
+std::uint64_t longest_message(const Qp& qp) {
+  return is_datagram(qp) ? qp.owner->runtime->fabric().ports[qp.shared->port].mtu : kMaxMessageBytes;
+}
+
 // The timers of RC. True: the WR failed for good.
 bool handle_no_answer(Qp& qp, std::uint64_t now) {
   if (qp.attr.timeout == 0) {
@@ -177,7 +227,8 @@ bool handle_no_answer(Qp& qp, std::uint64_t now) {
     return false;
   }
   if (qp.waits_done > qp.attr.retry_cnt) {
-    qp.owner->runtime->fabric().ports[qp.shared->port].retry_exhausted.fetch_add(1, std::memory_order_relaxed);
+    qp.owner->runtime->fabric().ports[qp.shared->port].retry_exhausted.fetch_add(1,
+                                                                                 std::memory_order_relaxed);
     fail(qp, IBV_WC_RETRY_EXC_ERR);
     return true;
   }
@@ -209,35 +260,44 @@ void flush_send_queue(Qp& qp) {
   qp.send_next = qp.send_timed = qp.send_head;
   qp.stalled_until_ns = 0;
   const std::uint64_t now = now_ns();
-  for (Flow* flows : {qp.write_flows, qp.read_flows})
-    for (int side = 0; side < 2; ++side) cancel_rest(flows[side], now);
+  for_each_flow(qp, [now](Flow& flow) { cancel_rest(flow, now); });
 }
 
 std::uint64_t run_send_queue(Qp& qp, std::uint64_t now) {
   for (;;) {
     const std::uint32_t state = qp.state();
-    if (state == IBV_QPS_ERR) {
+    if (state == IBV_QPS_ERR || state == IBV_QPS_SQE) {
       flush_send_queue(qp);
       return kNever;
     }
-    if (state != IBV_QPS_RTS) return kNever;
+    if (state != IBV_QPS_RTS && state != IBV_QPS_SQD) return kNever;
     acknowledge(qp, now);
-    const std::uint64_t next_ack = qp.send_ack != qp.send_next ? qp.send_entry(qp.send_ack).complete_ns : kNever;
-    if (qp.send_next == qp.send_head) return next_ack;
+    const std::uint64_t end = state == IBV_QPS_SQD ? qp.drain_end : qp.send_head;
+    if (state == IBV_QPS_SQD && qp.send_ack == end && std::exchange(qp.drain_notify, false))
+      push_qp_event(qp, IBV_EVENT_SQ_DRAINED);
+    const std::uint64_t next_ack =
+        qp.send_ack != qp.send_next ? qp.send_entry(qp.send_ack).complete_ns : kNever;
+    if (qp.send_next == end) return next_ack;
     if (qp.stalled_until_ns > now) return std::min(qp.stalled_until_ns, next_ack);
     qp.stalled_until_ns = 0;
-    reserve_time(qp, now);
+    reserve_time(qp, end, now);
 
     SendEntry& e = qp.send_entry(qp.send_next);
     const std::uint64_t bytes = std::min(kPieceBytes, e.length - e.placed);
     const std::uint64_t arrival = arrival_time(qp, e, e.placed + bytes, now);
     if (arrival > now) return std::min(arrival, next_ack);
-    if (e.length > kMaxMessageBytes) {
+    if (e.length > longest_message(qp) || (is_atomic(e.opcode) && e.length != kAtomicBytes)) {
       fail(qp, IBV_WC_LOC_LEN_ERR);
       return kNever;
     }
     bool bad_key = false;
-    switch (place_piece(qp, e, qp.send_next, bytes, now, bad_key)) {
+    Answer answer = e.dropped ? Answer::kPlaced : place_piece(qp, e, qp.send_next, bytes, now, bad_key);
+    if (!qp.is_reliable() && answer != Answer::kPlaced && answer != Answer::kBusy &&
+        answer != Answer::kLocalFault) {
+      e.dropped = true;  // nobody says so; the rest of the message takes its time and goes nowhere
+      answer = Answer::kPlaced;
+    }
+    switch (answer) {
       case Answer::kPlaced:
         e.placed += bytes;
         e.served_ns = 0;
@@ -246,7 +306,10 @@ std::uint64_t run_send_queue(Qp& qp, std::uint64_t now) {
         count_bytes(qp, e, bytes);
         if (e.placed == e.length) {
           count(qp, e);
-          e.complete_ns = carries_data_to_peer(e) ? arrival + qp.peer_latency_ns : arrival;
+          // Without acknowledgements: when the data is gone from our memory, which is here when it has
+          // arrived.
+          e.complete_ns =
+              carries_data_to_peer(e) && qp.is_reliable() ? arrival + qp.peer_latency_ns : arrival;
           ++qp.send_next;
         }
         break;
@@ -275,60 +338,139 @@ std::uint64_t run_send_queue(Qp& qp, std::uint64_t now) {
   }
 }
 
+int begin_entry(Qp& qp, std::uint64_t index, ibv_wr_opcode opcode) {
+  if (index - qp.send_tail.load(std::memory_order_acquire) >= qp.init.cap.max_send_wr) return ENOMEM;
+  switch (opcode) {
+    case IBV_WR_SEND:
+    case IBV_WR_SEND_WITH_IMM:
+      break;
+    case IBV_WR_RDMA_WRITE:
+    case IBV_WR_RDMA_WRITE_WITH_IMM:
+      if (is_datagram(qp)) return EINVAL;
+      break;
+    case IBV_WR_RDMA_READ:
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+      if (!qp.is_reliable()) return EINVAL;
+      break;
+    default:
+      return EOPNOTSUPP;
+  }
+  SendEntry& e = qp.send_entry(index);
+  e = {};
+  e.opcode = opcode;
+  if (is_datagram(qp)) e.datagram.port = kNoPort;  // until it is given an address
+  return 0;
+}
+
+int set_datagram_target(Qp& qp, SendEntry& e, const ibv_ah* ah, std::uint32_t number, std::uint32_t qkey) {
+  if (!ah) return EINVAL;
+  const auto& to = *static_cast<const AddressHandle*>(ah);
+  DatagramTarget& target = e.datagram;
+  target = {};
+  target.source_port = qp.shared->port;
+  target.port = to.port;
+  target.number = number;
+  // A Q_Key with the highest bit set stands for the QP's own.
+  target.qkey = qkey >> 31 ? qp.shared->qkey.load(std::memory_order_relaxed) : qkey;
+  target.grh_word = 6u << 28 | static_cast<std::uint32_t>(to.attr.grh.traffic_class) << 20 |
+                    (to.attr.grh.flow_label & 0xfffff);
+  target.sl = to.attr.sl;
+  target.hop_limit = to.attr.grh.hop_limit;
+  target.source_gid = to.attr.grh.sgid_index;
+  target.target_gid = to.target_gid;
+  target.has_grh = to.attr.is_global != 0;
+  if (to.port == kNoPort) return 0;
+  std::size_t flow = 0;
+  while (flow < qp.datagram_flows.size() && qp.datagram_flows[flow].port != to.port) ++flow;
+  if (flow == qp.datagram_flows.size())
+    qp.datagram_flows.push_back(
+        {to.port, open_flow(qp.owner->runtime->fabric().ports[to.port].rx, qp.qp_base.qp_num)});
+  target.flow = static_cast<std::uint16_t>(flow);
+  return 0;
+}
+
+int set_inline_data(Qp& qp, std::uint64_t index, const void* data, std::size_t bytes) {
+  SendEntry& e = qp.send_entry(index);
+  if (e.length + bytes > qp.init.cap.max_inline_data) return EINVAL;
+  e.is_inline = true;
+  if (bytes != 0)
+    std::memcpy(&qp.inline_data[(index & qp.send_mask) * qp.init.cap.max_inline_data + e.length], data,
+                bytes);
+  e.length += bytes;
+  return 0;
+}
+
+int set_pieces(Qp& qp, std::uint64_t index, const ibv_sge* list, std::size_t count) {
+  if (count > qp.init.cap.max_send_sge) return EINVAL;
+  SendEntry& e = qp.send_entry(index);
+  e.sge_count = static_cast<std::uint32_t>(count);
+  for (std::size_t i = 0; i < count; ++i) e.length += list[i].length;
+  std::copy(
+      list, list + count,
+      qp.send_sges.begin() + static_cast<std::ptrdiff_t>((index & qp.send_mask) * qp.init.cap.max_send_sge));
+  return 0;
+}
+
+namespace {
+
+int add_request(Qp& qp, const ibv_send_wr& wr) {
+  if (const int error = begin_entry(qp, qp.send_head, wr.opcode)) return error;
+  SendEntry& e = qp.send_entry(qp.send_head);
+  e.wr_id = wr.wr_id;
+  e.flags = wr.send_flags;
+  e.imm_data = wr.imm_data;
+  if (is_datagram(qp)) {
+    if (const int error = set_datagram_target(qp, e, wr.wr.ud.ah, wr.wr.ud.remote_qpn, wr.wr.ud.remote_qkey))
+      return error;
+  } else if (is_atomic(wr.opcode)) {
+    e.remote_address = wr.wr.atomic.remote_addr;
+    e.rkey = wr.wr.atomic.rkey;
+    e.atomic = {wr.wr.atomic.compare_add, wr.wr.atomic.swap};
+  } else {
+    e.remote_address = wr.wr.rdma.remote_addr;
+    e.rkey = wr.wr.rdma.rkey;
+  }
+  if (wr.num_sge < 0) return EINVAL;
+  const auto pieces = static_cast<std::size_t>(wr.num_sge);
+  if (!(wr.send_flags & IBV_SEND_INLINE) || !carries_data_to_peer(e))
+    return set_pieces(qp, qp.send_head, wr.sg_list, pieces);
+  if (pieces > qp.init.cap.max_send_sge) return EINVAL;
+  e.is_inline = true;
+  for (std::size_t i = 0; i < pieces; ++i)
+    if (const int error = set_inline_data(qp, qp.send_head, reinterpret_cast<const void*>(wr.sg_list[i].addr),
+                                          wr.sg_list[i].length))
+      return error;
+  return 0;
+}
+
+}  // namespace
+
+int may_post(const Qp& qp) {
+  if (qp.owner->runtime->is_forked_copy()) return ENODEV;
+  const std::uint32_t state = qp.state();
+  return state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE || state == IBV_QPS_ERR
+             ? 0
+             : EINVAL;
+}
+
+void start_posted(Qp& qp) {
+  const std::uint64_t now = now_ns();
+  if (qp.stalled_until_ns == 0 && qp.state() == IBV_QPS_RTS) reserve_time(qp, qp.send_head, now);
+  qp.owner->runtime->schedule(qp, run_send_queue(qp, now));
+}
+
 int post_send(ibv_qp* ibqp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   Qp& qp = qp_of(ibqp);
-  Runtime& runtime = *qp.owner->runtime;
-  int error = 0;
   const std::lock_guard guard(qp.send_lock);
-  const std::uint32_t state = qp.state();
-  if (runtime.is_forked_copy())
-    error = ENODEV;
-  else if (state != IBV_QPS_RTS && state != IBV_QPS_ERR)
-    error = EINVAL;
+  int error = may_post(qp);
   for (; wr && error == 0; wr = wr->next) {
-    if (qp.send_head - qp.send_tail.load(std::memory_order_acquire) >= qp.init.cap.max_send_wr) {
-      error = ENOMEM;
-      break;
-    }
-    if (wr->opcode != IBV_WR_SEND && wr->opcode != IBV_WR_SEND_WITH_IMM && wr->opcode != IBV_WR_RDMA_WRITE &&
-        wr->opcode != IBV_WR_RDMA_WRITE_WITH_IMM && wr->opcode != IBV_WR_RDMA_READ) {
-      error = EOPNOTSUPP;
-      break;
-    }
-    if (wr->num_sge < 0 || static_cast<std::uint32_t>(wr->num_sge) > qp.init.cap.max_send_sge) {
-      error = EINVAL;
-      break;
-    }
-    SendEntry& e = qp.send_entry(qp.send_head);
-    e = {};
-    e.wr_id = wr->wr_id;
-    e.opcode = wr->opcode;
-    e.flags = wr->send_flags;
-    e.imm_data = wr->imm_data;
-    e.remote_address = wr->wr.rdma.remote_addr;
-    e.rkey = wr->wr.rdma.rkey;
-    e.sge_count = static_cast<std::uint32_t>(wr->num_sge);
-    for (int i = 0; i < wr->num_sge; ++i) e.length += wr->sg_list[i].length;
-    if ((wr->send_flags & IBV_SEND_INLINE) && wr->opcode != IBV_WR_RDMA_READ) {
-      if (e.length > qp.init.cap.max_inline_data) {
-        error = EINVAL;
-        break;
-      }
-      e.is_inline = true;
-      char* to = qp.inline_data.data() + (qp.send_head & qp.send_mask) * qp.init.cap.max_inline_data;
-      for (int i = 0; i < wr->num_sge; to += wr->sg_list[i].length, ++i)
-        std::memcpy(to, reinterpret_cast<const void*>(wr->sg_list[i].addr), wr->sg_list[i].length);
-    } else {
-      std::copy(wr->sg_list, wr->sg_list + wr->num_sge,
-                qp.send_sges.begin() + static_cast<std::ptrdiff_t>((qp.send_head & qp.send_mask) * qp.init.cap.max_send_sge));
-    }
+    error = add_request(qp, *wr);
+    if (error != 0) break;
     ++qp.send_head;
   }
   if (error != 0 && bad_wr) *bad_wr = wr;
-  if (runtime.is_forked_copy()) return error;
-  const std::uint64_t now = now_ns();
-  if (qp.stalled_until_ns == 0 && state == IBV_QPS_RTS) reserve_time(qp, now);
-  runtime.schedule(qp, run_send_queue(qp, now));
+  if (error != ENODEV) start_posted(qp);
   return error;
 }
 

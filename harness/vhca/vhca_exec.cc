@@ -1,7 +1,8 @@
 // vhca-exec: holds a virtual fabric, and runs programs on its nodes. Everything is gone when it ends.
 //
-//   vhca-exec --nodes 2 --nics 4 --rate 1Gbit/s --latency 5us                       prints what to put into the environment, and waits
-//   vhca-exec --nodes 2 -- ib_write_bw -d vhca0 -x 1 :: ib_write_bw -d vhca0 -x 1 localhost   one command per node, separated by ::
+//   vhca-exec --nodes 2 --nics 4 --rate 1Gbit/s --latency 5us                       prints what to put into
+//   the environment, and waits vhca-exec --nodes 2 -- ib_write_bw -d vhca0 -x 1 :: ib_write_bw -d vhca0 -x 1
+//   localhost   one command per node, separated by ::
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -23,7 +24,8 @@
 
 namespace {
 
-double number_with_unit(const std::string& text, std::initializer_list<std::pair<const char*, double>> units) {
+double number_with_unit(const std::string& text,
+                        std::initializer_list<std::pair<const char*, double>> units) {
   char* rest = nullptr;
   const double value = std::strtod(text.c_str(), &rest);
   while (*rest == ' ') ++rest;
@@ -36,12 +38,13 @@ double number_with_unit(const std::string& text, std::initializer_list<std::pair
 
 std::uint64_t parse_rate(const std::string& text) {
   if (text == "unlimited") return 0;
-  return static_cast<std::uint64_t>(
-      std::llround(number_with_unit(text, {{"bit/s", 1}, {"kbit/s", 1e3}, {"Mbit/s", 1e6}, {"Gbit/s", 1e9}})));
+  return static_cast<std::uint64_t>(std::llround(
+      number_with_unit(text, {{"bit/s", 1}, {"kbit/s", 1e3}, {"Mbit/s", 1e6}, {"Gbit/s", 1e9}})));
 }
 
 std::chrono::nanoseconds parse_latency(const std::string& text) {
-  return std::chrono::nanoseconds(std::llround(number_with_unit(text, {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}})));
+  return std::chrono::nanoseconds(
+      std::llround(number_with_unit(text, {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}})));
 }
 
 std::string library_folder() {
@@ -63,7 +66,8 @@ std::vector<std::vector<std::string>> split_commands(const std::vector<std::stri
   return commands;
 }
 
-pid_t start(const std::vector<std::string>& command, const std::string& node, const std::string& fabric, unsigned delay_ms) {
+pid_t start(const std::vector<std::string>& command, const std::string& node, const std::string& fabric,
+            unsigned delay_ms) {
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid != 0) return pid;
@@ -87,8 +91,8 @@ pid_t start(const std::vector<std::string>& command, const std::string& node, co
   ::_exit(127);
 }
 
-int run(const std::vector<std::vector<std::string>>& commands, const vhca::FabricSpec& spec, const std::string& fabric,
-        unsigned stagger_ms) {
+int run(const std::vector<std::vector<std::string>>& commands, const vhca::FabricSpec& spec,
+        const std::string& fabric, unsigned stagger_ms) {
   std::vector<pid_t> children;
   for (std::size_t i = 0; i < commands.size(); ++i)
     children.push_back(start(commands[i], spec.nodes[i % spec.nodes.size()].name, fabric,
@@ -107,27 +111,36 @@ int run(const std::vector<std::vector<std::string>>& commands, const vhca::Fabri
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"Holds a virtual RDMA fabric; runs one command per node (separated by ::), or waits until it is ended"};
+  CLI::App app{
+      "Holds a virtual RDMA fabric; runs one command per node (separated by ::), or waits until it is ended"};
   std::size_t nodes = 2, nics = 1;
-  std::string rate = "unlimited", latency = "0us";
+  std::string rate = "unlimited", latency = "0us", link = "ethernet";
+  vhca::FabricSpec spec;
   unsigned stagger_ms = 500;
   std::vector<std::string> words;
   app.add_option("--nodes", nodes, "nodes of the fabric, named node0, node1, ...")->capture_default_str();
   app.add_option("--nics", nics, "NICs of each node")->capture_default_str();
   app.add_option("--rate", rate, "rate of each port, such as '1 Gbit/s'")->capture_default_str();
   app.add_option("--latency", latency, "one-way latency of each port, such as '5 us'")->capture_default_str();
-  app.add_option("--stagger-ms", stagger_ms, "how much later each further command begins")->capture_default_str();
+  app.add_option("--link", link, "link layer of all ports: ethernet (RoCE) or infiniband")
+      ->check(CLI::IsMember({"ethernet", "infiniband"}))
+      ->capture_default_str();
+  app.add_option("--ports", spec.ports_per_nic, "ports of each NIC")->capture_default_str();
+  app.add_option("--mtu", spec.mtu, "active MTU of each port, in bytes")->capture_default_str();
+  app.add_option("--stagger-ms", stagger_ms, "how much later each further command begins")
+      ->capture_default_str();
   app.add_option("command", words, "command [:: command ...], the i-th on node i modulo the number of nodes");
   app.prefix_command(false);
   try {
     app.parse(argc, argv);
-    vhca::FabricSpec spec;
+    if (link == "infiniband") spec.link_layer = vhca::LinkLayer::kInfiniBand;
     for (std::size_t n = 0; n < nodes; ++n)
       spec.nodes.push_back({"node" + std::to_string(n),
                             std::vector<vhca::PortSpec>(nics, {parse_rate(rate), parse_latency(latency)})});
     const auto fabric = vhca::FabricHost::create(spec);
     if (!words.empty()) return run(split_commands(words), spec, fabric.path(), stagger_ms);
-    std::cout << "export VHCA_FABRIC=" << fabric.path() << " VHCA_NODE=node0 LD_LIBRARY_PATH=" << library_folder() << std::endl;
+    std::cout << "export VHCA_FABRIC=" << fabric.path()
+              << " VHCA_NODE=node0 LD_LIBRARY_PATH=" << library_folder() << std::endl;
     sigset_t wanted;
     ::sigemptyset(&wanted);
     for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&wanted, signal);

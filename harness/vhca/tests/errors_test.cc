@@ -1,4 +1,5 @@
-// What fails must fail as on hardware: with the right status, on the right side, and with everything behind it flushed in order.
+// What fails must fail as on hardware: with the right status, on the right side, and with everything behind
+// it flushed in order.
 #include <gtest/gtest.h>
 
 #include "harness/vhca/tests/verbs_fixture.h"
@@ -87,7 +88,8 @@ TEST_F(Errors, a_region_registered_at_another_iova_is_addressed_by_it) {
   run([] {
     Endpoint a({.nic = 0}), b({.nic = 1});
     connect(a, b);
-    ibv_mr* mr = ibv_reg_mr_iova(b.pd(), b.memory(), 4096, 0x1000, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    ibv_mr* mr =
+        ibv_reg_mr_iova(b.pd(), b.memory(), 4096, 0x1000, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
     VHCA_REQUIRE(mr != nullptr);
     const std::uint64_t memory = a.peer().memory;
     a.peer().memory = 0x1000;
@@ -152,7 +154,8 @@ TEST_F(Errors, moving_to_err_flushes_both_queues_in_order_and_later_posts_too) {
     Endpoint a({.nic = 0}), b({.nic = 1});
     connect(a, b);
     for (std::uint64_t i = 0; i < 3; ++i) a.post_recv(100 + i, 0, 8);
-    for (std::uint64_t i = 0; i < 5; ++i) a.post({.opcode = IBV_WR_SEND, .id = i, .bytes = 8});  // nobody receives: RNR
+    for (std::uint64_t i = 0; i < 5; ++i)
+      a.post({.opcode = IBV_WR_SEND, .id = i, .bytes = 8});  // nobody receives: RNR
     a.to_error();
     std::uint64_t next_send = 0, next_recv = 100;
     for (int i = 0; i < 8; ++i) {
@@ -195,7 +198,9 @@ TEST_F(Errors, a_reset_qp_forgets_and_can_be_connected_again) {
     attr.qp_state = IBV_QPS_INIT;
     attr.port_num = 1;
     attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
-    VHCA_REQUIRE_EQ(ibv_modify_qp(a.qp(), &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS), 0);
+    VHCA_REQUIRE_EQ(
+        ibv_modify_qp(a.qp(), &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
+        0);
     a.connect(b.address());
     b.post({.id = 9, .bytes = 8});
     b.expect(IBV_WC_SUCCESS, 9);
@@ -293,17 +298,29 @@ TEST_F(Errors, what_is_not_served_says_so) {
   run([] {
     Endpoint a({.nic = 0}), b({.nic = 1});
     connect(a, b);
-    VHCA_REQUIRE_EQ(a.try_post({.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .bytes = 8}), EOPNOTSUPP);
-    ibv_srq_init_attr srq{};
-    VHCA_REQUIRE(ibv_create_srq(a.pd(), &srq) == nullptr && errno == EOPNOTSUPP);
-    ibv_qp_init_attr ud{};
-    ud.send_cq = ud.recv_cq = a.cq();
-    ud.qp_type = IBV_QPT_UD;
-    VHCA_REQUIRE(ibv_create_qp(a.pd(), &ud) == nullptr && errno == EOPNOTSUPP);
+    VHCA_REQUIRE_EQ(a.try_post({.opcode = IBV_WR_SEND_WITH_INV, .bytes = 8}), EOPNOTSUPP);
+    ibv_qp_init_attr raw{};
+    raw.send_cq = raw.recv_cq = a.cq();
+    raw.qp_type = IBV_QPT_RAW_PACKET;
+    VHCA_REQUIRE(ibv_create_qp(a.pd(), &raw) == nullptr && errno == EOPNOTSUPP);
+    ibv_ah_attr multicast{};
+    multicast.is_global = 1;
+    multicast.port_num = 1;
+    multicast.grh.dgid.raw[0] = 0xff;
+    VHCA_REQUIRE(ibv_create_ah(a.pd(), &multicast) == nullptr && errno == EOPNOTSUPP);
     VHCA_REQUIRE(ibv_reg_dmabuf_mr(a.pd(), 0, 4096, 0, -1, 0) == nullptr && errno == EOPNOTSUPP);
     ibv_cq_init_attr_ex cq{};
     cq.cqe = 8;
+    cq.wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
     VHCA_REQUIRE(ibv_create_cq_ex(a.context(), &cq) == nullptr && errno == EOPNOTSUPP);
+    ibv_qp_init_attr_ex ex{};
+    ex.send_cq = ex.recv_cq = a.cq();
+    ex.pd = a.pd();
+    ex.qp_type = IBV_QPT_UD;
+    ex.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    ex.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE;
+    VHCA_REQUIRE(ibv_create_qp_ex(a.context(), &ex) == nullptr && errno == EOPNOTSUPP);
+    VHCA_REQUIRE(ibv_qp_to_qp_ex(a.qp()) == nullptr);
   });
 }
 

@@ -1,5 +1,5 @@
-// What the emulated tests share: processes on the nodes of a fabric, and an RC endpoint. The test program itself never opens a
-// device: all verbs happen in forked children, so that they can be stopped and killed.
+// What the emulated tests share: processes on the nodes of a fabric, and an RC endpoint. The test program
+// itself never opens a device: all verbs happen in forked children, so that they can be stopped and killed.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -39,19 +39,19 @@ struct Failure : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 // For children, where GoogleTest's assertions reach nobody.
-#define VHCA_REQUIRE(condition)                                                                       \
-  do {                                                                                                \
-    if (!(condition))                                                                                 \
+#define VHCA_REQUIRE(condition)                                                                              \
+  do {                                                                                                       \
+    if (!(condition))                                                                                        \
       throw ::vhca::test::Failure(std::string(__FILE__) + ":" + std::to_string(__LINE__) + ": " #condition); \
   } while (0)
-#define VHCA_REQUIRE_EQ(a, b)                                                                         \
-  do {                                                                                                \
-    const auto va = (a);                                                                              \
-    const auto vb = (b);                                                                              \
-    if (!(va == vb))                                                                                  \
+#define VHCA_REQUIRE_EQ(a, b)                                                                               \
+  do {                                                                                                      \
+    const auto va = (a);                                                                                    \
+    const auto vb = (b);                                                                                    \
+    if (!(va == vb))                                                                                        \
       throw ::vhca::test::Failure(std::string(__FILE__) + ":" + std::to_string(__LINE__) + ": " #a " is " + \
-                                  std::to_string(static_cast<long long>(va)) + ", not " +             \
-                                  std::to_string(static_cast<long long>(vb)));                        \
+                                  std::to_string(static_cast<long long>(va)) + ", not " +                   \
+                                  std::to_string(static_cast<long long>(vb)));                              \
   } while (0)
 
 // The line between two processes of a test.
@@ -60,12 +60,14 @@ class Wire {
   explicit Wire(int fd) : fd_(fd) {}
   template <typename T>
   void send(const T& value) const {
-    if (::send(fd_, &value, sizeof value, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof value)) throw Failure("wire: send");
+    if (::send(fd_, &value, sizeof value, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof value))
+      throw Failure("wire: send");
   }
   template <typename T>
   T receive() const {
     T value;
-    if (::recv(fd_, &value, sizeof value, MSG_WAITALL) != static_cast<ssize_t>(sizeof value)) throw Failure("wire: receive");
+    if (::recv(fd_, &value, sizeof value, MSG_WAITALL) != static_cast<ssize_t>(sizeof value))
+      throw Failure("wire: receive");
     return value;
   }
   int fd() const { return fd_; }
@@ -129,23 +131,39 @@ class Process {
   int code_ = -1;
 };
 
-inline FabricHost make_fabric(std::size_t nodes, std::size_t nics, std::uint64_t rate = 0,
-                              std::chrono::nanoseconds latency = std::chrono::nanoseconds(0)) {
+inline FabricSpec make_spec(std::size_t nodes, std::size_t nics, PortSpec port = {}) {
   FabricSpec spec;
   for (std::size_t n = 0; n < nodes; ++n)
-    spec.nodes.push_back({"node" + std::to_string(n), std::vector<PortSpec>(nics, {rate, latency})});
-  return FabricHost::create(spec);
+    spec.nodes.push_back({"node" + std::to_string(n), std::vector<PortSpec>(nics, port)});
+  return spec;
+}
+
+inline FabricHost make_fabric(std::size_t nodes, std::size_t nics, std::uint64_t rate = 0,
+                              std::chrono::nanoseconds latency = std::chrono::nanoseconds(0)) {
+  return FabricHost::create(make_spec(nodes, nics, {rate, latency}));
 }
 
 struct Address {
   std::uint32_t qp_num;
+  std::uint16_t lid;
   std::uint32_t rkey;
   std::uint64_t memory;
   union ibv_gid gid;
 };
 
+class Endpoint;
+
+inline constexpr std::uint32_t kQkey = 0x1234567;
+
 struct Options {
   int nic = 0;
+  ibv_qp_type type = IBV_QPT_RC;
+  std::uint8_t port = 1;
+  int gid_index = 1;                // -1: addressed by LID, without a GRH
+  std::uint32_t srq_wr = 0;         // > 0: with a shared receive queue of this size
+  std::uint64_t send_ops = 0;       // made with ibv_create_qp_ex and these operations
+  std::uint64_t walked_fields = 0;  // != 0: an extended CQ with these fields
+  const Endpoint* share = nullptr;  // only the QP is new, all else is that endpoint's
   std::size_t bytes = 1 << 20;
   std::uint32_t send_depth = 128;
   std::uint32_t recv_depth = 128;
@@ -154,8 +172,9 @@ struct Options {
   int cq_depth = 1024;
   bool all_signaled = true;
   bool channel = false;
-  int qp_access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-  int mr_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  int qp_access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+  int mr_access =
+      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
   std::uint8_t timeout = 12;
   std::uint8_t retry = 3;
   std::uint8_t rnr_retry = 7;
@@ -185,6 +204,18 @@ class Device {
 class Endpoint {
  public:
   explicit Endpoint(Options options = {}) : options_(options) {
+    if (options.share) {
+      const Endpoint& other = *options.share;
+      context_ = other.context_;
+      pd_ = other.pd_;
+      channel_ = other.channel_;
+      cq_ = other.cq_;
+      mr_ = other.mr_;
+      memory_ = other.memory_;
+      srq_ = other.srq_;
+      make_qp();
+      return;
+    }
     if (!options.context) {
       own_device_ = std::make_unique<Device>(options.nic);
       context_ = own_device_->get();
@@ -193,16 +224,33 @@ class Endpoint {
     }
     VHCA_REQUIRE((pd_ = ibv_alloc_pd(context_)) != nullptr);
     if (options.channel) VHCA_REQUIRE((channel_ = ibv_create_comp_channel(context_)) != nullptr);
-    VHCA_REQUIRE((cq_ = ibv_create_cq(context_, options.cq_depth, this, channel_, 0)) != nullptr);
+    if (options.walked_fields) {
+      ibv_cq_init_attr_ex init{};
+      init.cqe = static_cast<std::uint32_t>(options.cq_depth);
+      init.cq_context = this;
+      init.channel = channel_;
+      init.wc_flags = options.walked_fields;
+      VHCA_REQUIRE((walked_cq_ = ibv_create_cq_ex(context_, &init)) != nullptr);
+      cq_ = ibv_cq_ex_to_cq(walked_cq_);
+    } else {
+      VHCA_REQUIRE((cq_ = ibv_create_cq(context_, options.cq_depth, this, channel_, 0)) != nullptr);
+    }
     void* memory = nullptr;
     VHCA_REQUIRE_EQ(::posix_memalign(&memory, 4096, options.bytes), 0);
     memory_ = static_cast<char*>(memory);
     std::memset(memory_, 0, options.bytes);
     VHCA_REQUIRE((mr_ = ibv_reg_mr(pd_, memory_, options.bytes, options.mr_access)) != nullptr);
+    if (options.srq_wr) {
+      ibv_srq_init_attr init{this, {options.srq_wr, options.sge, 0}};
+      VHCA_REQUIRE((srq_ = ibv_create_srq(pd_, &init)) != nullptr);
+    }
     make_qp();
   }
   ~Endpoint() {
+    if (ah_) ibv_destroy_ah(ah_);
     if (qp_) ibv_destroy_qp(qp_);
+    if (options_.share) return;
+    if (srq_) ibv_destroy_srq(srq_);
     if (mr_) ibv_dereg_mr(mr_);
     if (cq_) ibv_destroy_cq(cq_);
     if (channel_) ibv_destroy_comp_channel(channel_);
@@ -213,17 +261,25 @@ class Endpoint {
   Endpoint& operator=(const Endpoint&) = delete;
 
   void make_qp() {
-    ibv_qp_init_attr init{};
+    ibv_qp_init_attr_ex init{};
     init.send_cq = init.recv_cq = cq_;
-    init.qp_type = IBV_QPT_RC;
+    init.srq = srq_;
+    init.pd = pd_;
+    init.comp_mask = IBV_QP_INIT_ATTR_PD | (options_.send_ops ? IBV_QP_INIT_ATTR_SEND_OPS_FLAGS : 0);
+    init.send_ops_flags = options_.send_ops;
+    init.qp_type = options_.type;
     init.sq_sig_all = options_.all_signaled;
     init.cap = {options_.send_depth, options_.recv_depth, options_.sge, options_.sge, options_.inline_bytes};
-    VHCA_REQUIRE((qp_ = ibv_create_qp(pd_, &init)) != nullptr);
+    VHCA_REQUIRE((qp_ = ibv_create_qp_ex(context_, &init)) != nullptr);
     ibv_qp_attr attr{};
     attr.qp_state = IBV_QPS_INIT;
-    attr.port_num = 1;
+    attr.port_num = options_.port;
+    attr.qkey = kQkey;
     attr.qp_access_flags = static_cast<unsigned>(options_.qp_access);
-    VHCA_REQUIRE_EQ(ibv_modify_qp(qp_, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS), 0);
+    VHCA_REQUIRE_EQ(ibv_modify_qp(qp_, &attr,
+                                  IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+                                      (options_.type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)),
+                    0);
   }
   void destroy_qp() {
     VHCA_REQUIRE_EQ(ibv_destroy_qp(qp_), 0);
@@ -231,26 +287,45 @@ class Endpoint {
   }
 
   Address address() const {
-    Address a{qp_->qp_num, mr_->rkey, reinterpret_cast<std::uintptr_t>(memory_), {}};
-    VHCA_REQUIRE_EQ(ibv_query_gid(context_, 1, 1, &a.gid), 0);
+    ibv_port_attr port{};
+    VHCA_REQUIRE_EQ(ibv_query_port(context_, options_.port, &port), 0);
+    Address a{qp_->qp_num, port.lid, mr_->rkey, reinterpret_cast<std::uintptr_t>(memory_), {}};
+    if (options_.gid_index >= 0)
+      VHCA_REQUIRE_EQ(ibv_query_gid(context_, options_.port, options_.gid_index, &a.gid), 0);
     return a;
+  }
+  ibv_ah_attr path_to(const Address& peer) const {
+    ibv_ah_attr path{};
+    path.port_num = options_.port;
+    path.dlid = peer.lid;
+    if (options_.gid_index < 0) return path;
+    path.is_global = 1;
+    path.grh.dgid = peer.gid;
+    path.grh.hop_limit = 7;
+    path.grh.sgid_index = static_cast<std::uint8_t>(options_.gid_index);
+    return path;
   }
   void connect(const Address& peer) {
     peer_ = peer;
+    const bool reliable = options_.type == IBV_QPT_RC;
     ibv_qp_attr attr{};
+    ibv_port_attr port{};
+    VHCA_REQUIRE_EQ(ibv_query_port(context_, options_.port, &port), 0);
     attr.qp_state = IBV_QPS_RTR;
-    attr.path_mtu = IBV_MTU_4096;
+    attr.path_mtu = port.active_mtu;
     attr.dest_qp_num = peer.qp_num;
     attr.max_dest_rd_atomic = 1;
     attr.min_rnr_timer = options_.min_rnr_timer;
-    attr.ah_attr.is_global = 1;
-    attr.ah_attr.port_num = 1;
-    attr.ah_attr.grh.dgid = peer.gid;
-    attr.ah_attr.grh.sgid_index = 1;
+    attr.ah_attr = path_to(peer);
+    const int path = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
     VHCA_REQUIRE_EQ(ibv_modify_qp(qp_, &attr,
-                                  IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                                      IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
+                                  IBV_QP_STATE | (options_.type == IBV_QPT_UD ? 0 : path) |
+                                      (reliable ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0)),
                     0);
+    if (options_.type == IBV_QPT_UD) {
+      if (ah_) ibv_destroy_ah(ah_);
+      VHCA_REQUIRE((ah_ = ibv_create_ah(pd_, &attr.ah_attr)) != nullptr);
+    }
     attr = {};
     attr.qp_state = IBV_QPS_RTS;
     attr.timeout = options_.timeout;
@@ -258,8 +333,10 @@ class Endpoint {
     attr.rnr_retry = options_.rnr_retry;
     attr.max_rd_atomic = 1;
     VHCA_REQUIRE_EQ(ibv_modify_qp(qp_, &attr,
-                                  IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-                                      IBV_QP_MAX_QP_RD_ATOMIC),
+                                  IBV_QP_STATE | IBV_QP_SQ_PSN |
+                                      (reliable ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                                                      IBV_QP_MAX_QP_RD_ATOMIC
+                                                : 0)),
                     0);
   }
   void connect_over(const Wire& wire) {
@@ -290,10 +367,13 @@ class Endpoint {
     std::uint32_t imm = 0;
     std::uint32_t rkey = 0;  // 0: the peer's
     std::uint32_t lkey = 0;  // 0: ours
+    std::uint64_t compare_add = 0;
+    std::uint64_t swap = 0;
+    std::uint32_t qkey = kQkey;
   };
   int try_post(const Work& work) {
-    ibv_sge sge{reinterpret_cast<std::uintptr_t>(memory_ + work.offset), static_cast<std::uint32_t>(work.bytes),
-                work.lkey ? work.lkey : mr_->lkey};
+    ibv_sge sge{reinterpret_cast<std::uintptr_t>(memory_ + work.offset),
+                static_cast<std::uint32_t>(work.bytes), work.lkey ? work.lkey : mr_->lkey};
     ibv_send_wr wr{};
     wr.wr_id = work.id;
     wr.sg_list = &sge;
@@ -301,20 +381,27 @@ class Endpoint {
     wr.opcode = work.opcode;
     wr.send_flags = work.flags;
     wr.imm_data = work.imm;
-    wr.wr.rdma.remote_addr = peer_.memory + work.remote_offset;
-    wr.wr.rdma.rkey = work.rkey ? work.rkey : peer_.rkey;
+    const std::uint64_t remote = peer_.memory + work.remote_offset;
+    const std::uint32_t rkey = work.rkey ? work.rkey : peer_.rkey;
+    if (options_.type == IBV_QPT_UD)
+      wr.wr.ud = {ah_, peer_.qp_num, work.qkey};
+    else if (work.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || work.opcode == IBV_WR_ATOMIC_CMP_AND_SWP)
+      wr.wr.atomic = {remote, work.compare_add, work.swap, rkey};
+    else
+      wr.wr.rdma = {remote, rkey};
     ibv_send_wr* bad = nullptr;
     return ibv_post_send(qp_, &wr, &bad);
   }
   void post(const Work& work) { VHCA_REQUIRE_EQ(try_post(work), 0); }
   int try_post_recv(std::uint64_t id, std::size_t offset, std::size_t bytes) {
-    ibv_sge sge{reinterpret_cast<std::uintptr_t>(memory_ + offset), static_cast<std::uint32_t>(bytes), mr_->lkey};
+    ibv_sge sge{reinterpret_cast<std::uintptr_t>(memory_ + offset), static_cast<std::uint32_t>(bytes),
+                mr_->lkey};
     ibv_recv_wr wr{};
     wr.wr_id = id;
     wr.sg_list = &sge;
     wr.num_sge = bytes ? 1 : 0;
     ibv_recv_wr* bad = nullptr;
-    return ibv_post_recv(qp_, &wr, &bad);
+    return srq_ ? ibv_post_srq_recv(srq_, &wr, &bad) : ibv_post_recv(qp_, &wr, &bad);
   }
   void post_recv(std::uint64_t id, std::size_t offset = 0, std::size_t bytes = 0) {
     VHCA_REQUIRE_EQ(try_post_recv(id, offset, bytes), 0);
@@ -345,6 +432,12 @@ class Endpoint {
   ibv_context* context() const { return context_; }
   ibv_qp* qp() const { return qp_; }
   ibv_cq* cq() const { return cq_; }
+  ibv_cq_ex* walked_cq() const { return walked_cq_; }
+  ibv_srq* srq() const { return srq_; }
+  ibv_ah* ah() const { return ah_; }
+  std::uint64_t& word(std::size_t offset) const {
+    return *reinterpret_cast<std::uint64_t*>(memory_ + offset);
+  }
   ibv_pd* pd() const { return pd_; }
   ibv_mr* mr() const { return mr_; }
   ibv_comp_channel* channel() const { return channel_; }
@@ -357,6 +450,9 @@ class Endpoint {
   ibv_pd* pd_ = nullptr;
   ibv_comp_channel* channel_ = nullptr;
   ibv_cq* cq_ = nullptr;
+  ibv_cq_ex* walked_cq_ = nullptr;
+  ibv_srq* srq_ = nullptr;
+  ibv_ah* ah_ = nullptr;
   ibv_mr* mr_ = nullptr;
   ibv_qp* qp_ = nullptr;
   char* memory_ = nullptr;

@@ -1,0 +1,15 @@
+// Fetch-and-add and compare-and-swap in another process's memory. They are atomic among all initiators of the
+// fabric (what verbs call IBV_ATOMIC_HCA, for all NICs of a process together), not with respect to the
+// target's own CPU.
+#pragma once
+
+#include "harness/vhca/responder.h"
+
+namespace vhca {
+
+// Carries `send` out on the aligned 8 bytes at `address` of process `owner`; `result` gets what was there
+// before. kPlaced, kBusy (another initiator is at it), kNoAnswer or kRemoteAccess.
+Answer carry_out_atomic(Runtime& runtime, ProcessId owner, void* address, const SendEntry& send,
+                        std::uint64_t& result, std::uint64_t now_ns);
+
+}  // namespace vhca
