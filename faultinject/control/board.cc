@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <cstddef>
 #include <cstring>
 
 namespace faultinject {
@@ -18,11 +19,52 @@ bool all_zero(const uint8_t gid[16]) {
   return std::all_of(gid, gid + 16, [](uint8_t byte) { return byte == 0; });
 }
 
+void raise_to(std::atomic<uint64_t>& value, uint64_t least) {
+  uint64_t seen = value.load();
+  while (seen < least && !value.compare_exchange_weak(seen, least)) {
+  }
+}
+
 void to_fired(FaultEntry& fault, uint64_t time_ns) {
   uint64_t none = 0;
   fault.triggered_ns.compare_exchange_strong(none, time_ns);
-  Phase armed = Phase::kArmed;
-  fault.phase.compare_exchange_strong(armed, Phase::kFired);
+  raise_to(fault.fired_ns,
+           time_ns);  // before it fires: nobody may take an earlier round's time for this one's
+  if (fault.phase.move(Phase::kArmed, Phase::kFired)) fault.times_fired.fetch_add(1);
+}
+
+// When the trigger of an armed fault is or was met by time alone; 0: not by time, or not yet known.
+uint64_t due_of(const Board& board, const FaultEntry& fault) {
+  const uint32_t round = fault.phase.round();
+  if (round > 0) return fault.every_ns != 0 ? fault.triggered_ns.load() + round * fault.every_ns : 0;
+  if (const uint64_t due = fault.due_ns.load(); due != 0) return due;
+  switch (fault.trigger) {
+    case TriggerKind::kNow:
+      return fault.armed_ns.load() + fault.phase_delay_ns;
+    case TriggerKind::kTime: {
+      const uint64_t start = fault.since_first_op ? board.first_op_ns.load() : board.start_ns.load();
+      return start != 0 ? start + fault.after_ns + fault.phase_delay_ns : 0;
+    }
+    case TriggerKind::kAfter: {
+      if (fault.after_fault == 0 || fault.after_fault > kMaxFaults) return 0;
+      const FaultEntry& other = board.faults[fault.after_fault - 1];
+      uint64_t when = 0;
+      switch (fault.after_state) {
+        case AfterState::kEffect:
+          when = other.t0_ns.load();
+          break;
+        case AfterState::kHealed:
+          when = other.phase.load() == Phase::kHealed ? other.healed_ns.load() : 0;
+          break;
+        case AfterState::kTriggered:
+          when = other.triggered_ns.load();
+          break;
+      }
+      return when != 0 ? when + fault.after_ns + fault.phase_delay_ns : 0;
+    }
+    default:
+      return 0;
+  }
 }
 
 }  // namespace
@@ -48,7 +90,8 @@ uint64_t name_hash(const char* name) {
 
 void ring(ProcessEntry& process) {
   process.doorbell.fetch_add(1);
-  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&process.doorbell), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&process.doorbell), FUTEX_WAKE, INT_MAX, nullptr, nullptr,
+          0);
 }
 
 void ring_all(Board& board) {
@@ -78,6 +121,10 @@ ProcessEntry* enroll(Board& board, int32_t pid) {
 
 bool meet_trigger(FaultEntry& fault, uint64_t now) {
   if (fault.phase.load() != Phase::kArmed) return false;
+  if (fault.rounds > 1 && fault.every_ns == 0) {  // met anew in each round, and without a random phase
+    to_fired(fault, now);
+    return true;
+  }
   uint64_t none = 0;
   if (!fault.due_ns.compare_exchange_strong(none, now + fault.phase_delay_ns)) return false;
   if (fault.phase_delay_ns == 0) to_fired(fault, now);
@@ -91,13 +138,42 @@ bool fire_now(FaultEntry& fault, uint64_t now) {
 }
 
 bool heal_now(FaultEntry& fault, uint64_t now) {
-  Phase phase = fault.phase.load();
-  while (phase == Phase::kArmed || phase == Phase::kFired) {
+  for (;;) {
+    const Phase phase = fault.phase.load();
+    if (phase != Phase::kArmed && phase != Phase::kFired) return false;
     uint64_t none = 0;
     fault.healed_ns.compare_exchange_strong(none, now);
-    if (fault.phase.compare_exchange_weak(phase, Phase::kHealed)) return true;
+    if (fault.phase.move(phase, Phase::kHealed)) return true;
   }
-  return false;
+}
+
+bool end_round(FaultEntry& fault, uint64_t now) {
+  const uint32_t round = fault.phase.round();
+  if (round + 1 < fault.rounds) return fault.phase.next_round(round);
+  return heal_now(fault, now);
+}
+
+void finish_round(FaultEntry& fault, uint64_t) {
+  const uint32_t round = fault.phase.round();
+  if (round + 1 < fault.rounds) fault.phase.next_round(round);
+}
+
+bool take_strike(FaultEntry& fault, bool& last) {
+  last = false;
+  if (fault.limit == kAllStrikes) return true;
+  const uint64_t round = fault.phase.round();
+  uint64_t word = fault.strikes.load();
+  uint64_t taken = 0;
+  do {
+    taken = word >> 32 == round ? word & 0xffffffff : 0;
+    if (word >> 32 > round || taken >= fault.limit) return false;
+  } while (!fault.strikes.compare_exchange_weak(word, round << 32 | (taken + 1)));
+  last = taken + 1 == fault.limit;
+  return true;
+}
+
+bool owner_is_gone(const Board& board) {
+  return board.owner_pid > 0 && kill(board.owner_pid, 0) != 0 && errno == ESRCH;
 }
 
 uint64_t advance(Board& board, uint64_t now, bool& changed) {
@@ -105,15 +181,8 @@ uint64_t advance(Board& board, uint64_t now, bool& changed) {
   const uint32_t count = std::min(board.fault_count.load(), kMaxFaults);
   for (uint32_t i = 0; i < count; i++) {
     FaultEntry& fault = board.faults[i];
-    Phase phase = fault.phase.load();
-    if (phase == Phase::kArmed) {
-      uint64_t due = fault.due_ns.load();
-      if (due == 0 && fault.trigger == TriggerKind::kTime) {
-        const uint64_t start = fault.since_first_op ? board.first_op_ns.load() : board.start_ns.load();
-        if (start != 0) due = start + fault.after_ns + fault.phase_delay_ns;
-      } else if (due == 0 && fault.trigger == TriggerKind::kNow) {
-        due = fault.armed_ns.load() + fault.phase_delay_ns;
-      }
+    if (fault.phase.load() == Phase::kArmed) {
+      const uint64_t due = due_of(board, fault);
       if (due == 0) continue;
       if (due > now) {
         next = std::min(next, due);
@@ -121,13 +190,15 @@ uint64_t advance(Board& board, uint64_t now, bool& changed) {
       }
       to_fired(fault, now);
       changed = true;
-      phase = fault.phase.load();
     }
-    if (phase == Phase::kFired && fault.duration_ns != 0) {
+    if (fault.phase.load() == Phase::kFired && fault.duration_ns != 0) {
+      // The first round lasts from its effect on, later ones from their firing on.
       const uint64_t t0 = fault.t0_ns.load();
-      const uint64_t end = (t0 != 0 ? t0 : fault.triggered_ns.load()) + fault.duration_ns;
+      const uint64_t from = fault.phase.round() == 0 && t0 != 0 ? t0 : fault.fired_ns.load();
+      const uint64_t end = from + fault.duration_ns;
       if (end <= now) {
-        changed |= heal_now(fault, now);
+        changed |= end_round(fault, now);
+        next = now;  // it may have become due anew, or others with it
       } else {
         next = std::min(next, end);
       }
@@ -160,14 +231,29 @@ void took_effect(FaultEntry& fault, uint64_t time_ns) {
   uint64_t t0 = fault.t0_ns.load();
   while ((t0 == 0 || time_ns < t0) && !fault.t0_ns.compare_exchange_weak(t0, time_ns)) {
   }
+  if (t0 != 0) return;
+  auto* first = reinterpret_cast<char*>(&fault - (fault.id - 1));
+  auto& board = *reinterpret_cast<Board*>(first - offsetof(Board, faults));
+  if (board.followers.load(std::memory_order_relaxed) != 0) ring_all(board);
 }
 
 bool claim(Board& board, uint64_t key) {
   if (key == 0) key = 1;
-  for (uint32_t i = 0, at = uint32_t(mix(key) % kMaxClaims); i < kMaxClaims; i++, at = (at + 1) % kMaxClaims) {
+  for (uint32_t i = 0, at = uint32_t(mix(key) % kMaxClaims); i < kMaxClaims;
+       i++, at = (at + 1) % kMaxClaims) {
     uint64_t holder = board.claims[at].load();
     if (holder == 0 && board.claims[at].compare_exchange_strong(holder, key)) return true;
     if (holder == key) return false;
+  }
+  return false;
+}
+
+bool claimed(const Board& board, uint64_t key) {
+  if (key == 0) key = 1;
+  for (uint32_t i = 0, at = uint32_t(mix(key) % kMaxClaims); i < kMaxClaims;
+       i++, at = (at + 1) % kMaxClaims) {
+    const uint64_t holder = board.claims[at].load();
+    if (holder == 0 || holder == key) return holder == key;
   }
   return false;
 }
@@ -192,7 +278,8 @@ void add_witness(Board& board, const WitnessFields& fields) {
 void add_address(Board& board, NicAddress owner, uint32_t port, uint32_t lid, const uint8_t gid[16]) {
   if (gid != nullptr ? all_zero(gid) : lid == 0) return;
   NicAddress known{};
-  if (find_address(board, gid, gid != nullptr ? 0 : lid, known) && known.node == owner.node && known.nic == owner.nic)
+  if (find_address(board, gid, gid != nullptr ? 0 : lid, known) && known.node == owner.node &&
+      known.nic == owner.nic)
     return;
   const uint32_t at = board.address_count.fetch_add(1);
   if (at >= kMaxAddresses) return;
@@ -214,7 +301,7 @@ bool find_address(const Board& board, const uint8_t* gid, uint32_t lid, NicAddre
     const bool same = for_lid ? lid != 0 && gid == nullptr && entry.lid == lid
                               : gid != nullptr && memcmp(entry.gid, gid, 16) == 0;
     if (!same) continue;
-    owner = {entry.node, entry.nic};
+    owner = {entry.node, entry.nic, entry.port};
     return true;
   }
   return false;

@@ -5,11 +5,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <utility>
 
 namespace faultinject {
 
 constexpr uint64_t kBoardMagic = 0x4452414f42494646;  // "FFIBOARD"
-constexpr uint32_t kBoardVersion = 1;
+constexpr uint32_t kBoardVersion = 2;
 constexpr uint32_t kMaxNodes = 256;
 constexpr uint32_t kMaxNics = 64;
 constexpr uint32_t kMaxFaults = 4096;
@@ -18,15 +19,49 @@ constexpr uint32_t kMaxAddresses = 16384;
 constexpr uint32_t kMaxClaims = 65536;
 constexpr uint32_t kMaxWitnesses = 65536;
 constexpr uint32_t kNameBytes = 32;
+constexpr uint32_t kMaxRateSteps = 16;
+constexpr uint64_t kAllStrikes = UINT64_MAX;
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free,
               "the board needs atomics that work between processes");
 
 enum class Phase : uint32_t { kEmpty, kArmed, kFired, kHealed };
 
-// Mirrors Trigger::Kind and QpSelector::Kind of plan/plan.h, which the preloaded library does not link.
-enum class TriggerKind : uint32_t { kManual, kNow, kTime, kEvent, kWr, kBytes };
+// The phase of a fault and the round it is in: a fault that repeats goes from kFired back to kArmed, a round
+// further. Both are one word, so that each step is taken by exactly one process.
+class PhaseWord {
+ public:
+  Phase load() const { return Phase(word_.load() & 0xff); }
+  uint32_t round() const { return uint32_t(word_.load() >> 8); }  // from 0
+  std::pair<Phase, uint32_t> both() const {
+    const uint64_t word = word_.load();
+    return {Phase(word & 0xff), uint32_t(word >> 8)};
+  }
+  void store(Phase phase) { word_.store(uint64_t(phase)); }
+  bool move(Phase from, Phase to) {  // within its round
+    uint64_t word = word_.load();
+    return Phase(word & 0xff) == from &&
+           word_.compare_exchange_strong(word, (word & ~uint64_t(0xff)) | uint64_t(to));
+  }
+  bool next_round(uint32_t round) {
+    uint64_t word = uint64_t(round) << 8 | uint64_t(Phase::kFired);
+    return word_.compare_exchange_strong(word, uint64_t(round + 1) << 8 | uint64_t(Phase::kArmed));
+  }
+
+ private:
+  std::atomic<uint64_t> word_;
+};
+
+// Mirrors Trigger::Kind, Trigger::Until and QpSelector::Kind of plan/plan.h, which the preloaded library does
+// not link.
+enum class TriggerKind : uint32_t { kManual, kNow, kTime, kEvent, kWr, kBytes, kProbability, kAfter };
+enum class AfterState : uint32_t { kEffect, kHealed, kTriggered };
 enum class SelectorKind : uint32_t { kBusiest, kAll, kRandom, kIndex };
+
+struct RateEntry {
+  uint64_t bits_per_s;  // 0: not limited
+  uint64_t lasts_ns;    // 0: it stays
+};
 
 struct FaultEntry {
   // Written once by arm(), before phase becomes kArmed; constant afterwards.
@@ -34,6 +69,13 @@ struct FaultEntry {
   uint32_t id;
   uint64_t node_mask[kMaxNodes / 64];  // the target is the product of both masks
   uint64_t nic_mask;
+  uint64_t peer_node_mask[kMaxNodes / 64];  // only queue pairs connected to these, where has_peer
+  uint64_t peer_nic_mask;
+  uint32_t has_peer;
+  uint32_t port;      // 0: all ports
+  uint32_t opcodes;   // a bit per ibv_wr_opcode; 0: all
+  uint32_t rounds;    // how often it fires; 0 counts as 1
+  uint64_t every_ns;  // 0: a round begins when the trigger is met again
   SelectorKind selector;
   uint32_t qp_index;
   TriggerKind trigger;
@@ -43,23 +85,42 @@ struct FaultEntry {
   uint32_t has_value, value_is_least;
   uint64_t value;
   uint64_t count;
+  uint64_t probability;  // of 2^64
+  uint32_t after_fault;  // id
+  AfterState after_state;
   uint64_t phase_delay_ns;  // drawn when armed
   uint64_t duration_ns;     // 0: until healed
   uint64_t seed;            // of the choices that processes make for this fault
-  uint32_t events, query, after_retries, reserved;
-  uint64_t rate_bits_per_s, delay_ns, jitter_ns, min_bytes;
+  uint32_t events, query, after_retries, receive;
+  uint32_t side, direction, refused_state;  // Side, Direction, FaultSpec::Refused
+  int32_t error, status, event_type, gid_index;
+  uint64_t limit;  // strikes per round; kAllStrikes: no limit
+  uint64_t rate_bits_per_s, delay_ns, jitter_ns, min_bytes, down_ns, up_ns, window_ns, depth;
+  uint32_t rate_steps;  // 0: rate_bits_per_s throughout
+  RateEntry schedule[kMaxRateSteps];
 
-  std::atomic<Phase> phase;           // kArmed -> kFired -> kHealed, or kArmed -> kHealed
+  PhaseWord phase;  // kArmed -> kFired -> kHealed, or kArmed -> kHealed; kFired -> kArmed for the next round
   std::atomic<uint64_t> armed_ns;
-  std::atomic<uint64_t> due_ns;       // trigger met: fires then
-  std::atomic<uint64_t> triggered_ns;
-  std::atomic<uint64_t> t0_ns;        // the least time anybody reported
+  std::atomic<uint64_t> due_ns;        // trigger met: fires then
+  std::atomic<uint64_t> triggered_ns;  // of the first round
+  std::atomic<uint64_t> fired_ns;      // of this round
+  std::atomic<uint64_t> t0_ns;         // the least time anybody reported
   std::atomic<uint64_t> healed_ns;
-  std::atomic<uint64_t> progress;     // kWr, kBytes
+  std::atomic<uint64_t> progress;  // kWr, kBytes
+  std::atomic<uint64_t> strikes;   // round << 32 | how often it has struck in that round
   std::atomic<uint64_t> witnesses;
+  std::atomic<uint32_t> times_fired;
 
   bool hits(uint32_t node, uint32_t nic) const {
-    return node < kMaxNodes && nic < kMaxNics && (node_mask[node / 64] >> (node % 64) & 1) && (nic_mask >> nic & 1);
+    return node < kMaxNodes && nic < kMaxNics && (node_mask[node / 64] >> (node % 64) & 1) &&
+           (nic_mask >> nic & 1);
+  }
+  bool hits_peer(uint32_t node, uint32_t nic) const {
+    return node < kMaxNodes && nic < kMaxNics && (peer_node_mask[node / 64] >> (node % 64) & 1) &&
+           (peer_nic_mask >> nic & 1);
+  }
+  bool takes_opcode(uint32_t opcode) const {
+    return opcodes == 0 || (opcode < 32 && (opcodes >> opcode & 1) != 0);
   }
 };
 
@@ -104,6 +165,8 @@ struct Board {
   uint32_t node_count;
   uint64_t bytes;
   uint64_t seed;
+  int32_t owner_pid;                // when it is gone nobody can heal: what is blocked then goes on
+  std::atomic<uint32_t> followers;  // faults that wait for another one
   std::atomic<uint64_t> start_ns;
   std::atomic<uint64_t> first_op_ns;  // 0: nobody has posted a send yet
   std::atomic<uint64_t> event_bits;   // bit hash(name) % 64 is set while a fault may wait for that event
@@ -140,8 +203,21 @@ bool meet_trigger(FaultEntry& fault, uint64_t now);
 // Fires now, whatever the trigger says. False unless the fault was armed.
 bool fire_now(FaultEntry& fault, uint64_t now);
 
-// Ends it. False if it had ended.
+// Ends it, with all the rounds that it has left. False if it had ended.
 bool heal_now(FaultEntry& fault, uint64_t now);
+
+// Ends this round: the fault is armed for the next one, or healed after the last. False if somebody else did.
+bool end_round(FaultEntry& fault, uint64_t now);
+
+// A fault that ends by itself has done all that it does in one round: armed for the next one, if there is
+// one.
+void finish_round(FaultEntry& fault, uint64_t now);
+
+// May it strike once more in this round? Counts that strike; `last` is set when it was the round's last.
+bool take_strike(FaultEntry& fault, bool& last);
+
+// Has the owner of the board gone without healing?
+bool owner_is_gone(const Board& board);
 
 // Lets time act on all faults: time triggers, random phases, durations. Returns the next moment at which it
 // could act again (UINT64_MAX: none). `changed` is set when a fault fired or healed.
@@ -153,11 +229,13 @@ bool offer_event(Board& board, const char* name, uint64_t value, uint64_t now);
 // The first send posted by anybody starts the clock of 'since: first_op'.
 void note_first_op(Board& board, uint64_t now);
 
-// t0 becomes the least of the times reported.
+// t0 becomes the least of the times reported. The entry must lie on a board: faults that wait for it are
+// woken.
 void took_effect(FaultEntry& fault, uint64_t time_ns);
 
-// True for exactly one caller per key.
+// True for exactly one caller per key. claimed(): has anybody called?
 bool claim(Board& board, uint64_t key);
+bool claimed(const Board& board, uint64_t key);
 
 struct WitnessFields {
   uint32_t fault_id;
@@ -170,7 +248,7 @@ struct WitnessFields {
 void add_witness(Board& board, const WitnessFields& fields);
 
 struct NicAddress {
-  uint32_t node, nic;
+  uint32_t node = 0, nic = 0, port = 0;
 };
 void add_address(Board& board, NicAddress owner, uint32_t port, uint32_t lid, const uint8_t gid[16]);
 // By GID if `gid` is not null and known, else by LID (not 0). False: not one of ours.

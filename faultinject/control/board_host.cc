@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "faultinject/control/board.h"
+#include "faultinject/plan/names.h"
 
 namespace faultinject {
 namespace {
@@ -21,11 +22,37 @@ namespace {
 
 std::string describe(Effect effect, uint64_t value) {
   switch (effect) {
-    case Effect::kWcShown: return "WC " + std::to_string(value) + " shown";
-    case Effect::kWcRewritten: return "WC rewritten to " + std::to_string(value);
-    case Effect::kWrWithheld: return "WR of " + std::to_string(value) + " bytes withheld";
-    case Effect::kWrSeen: return "WR of " + std::to_string(value) + " bytes seen";
-    default: return to_string(effect);
+    case Effect::kWcShown:
+      return "WC " + std::to_string(value) + " shown";
+    case Effect::kWcRewritten:
+      return "WC rewritten to " + std::to_string(value);
+    case Effect::kWrWithheld:
+      return "WR of " + std::to_string(value) + " bytes withheld";
+    case Effect::kWrSeen:
+      return "WR of " + std::to_string(value) + " bytes seen";
+    case Effect::kNextSeen:
+      return "the program's next completion there: " + status_name(int(value));
+    case Effect::kWcDropped:
+      return "WC " + status_name(int(value)) + " taken away";
+    case Effect::kWrSpoiled:
+      return "WR made to fail with " + status_name(int(value));
+    case Effect::kReordered:
+      return std::to_string(value) + " sends reordered";
+    case Effect::kPostRefused:
+    case Effect::kPollRefused:
+    case Effect::kRegistrationRefused:
+    case Effect::kModifyRefused:
+    case Effect::kCreateRefused:
+      return to_string(effect) + (" with " + errno_name(int(value)));
+    case Effect::kEventDelivered:
+      return event_name(int(value)) + " delivered";
+    case Effect::kLinkDown:
+    case Effect::kLinkUp:
+      return to_string(effect) + (", outage " + std::to_string(value));
+    case Effect::kGidHidden:
+      return value == UINT64_MAX ? "all GIDs gone" : "GID " + std::to_string(value) + " gone";
+    default:
+      return to_string(effect);
   }
 }
 
@@ -36,7 +63,7 @@ struct BoardHost::Impl {
   Board* board = nullptr;
   std::string path;
   std::vector<NodeShape> nodes;
-  mutable std::mutex mutex;        // of specs and of arm(); never held by an injected process
+  mutable std::mutex mutex;     // of specs and of arm(); never held by an injected process
   std::deque<FaultSpec> specs;  // a deque: spec() hands out references
 
   ~Impl() {
@@ -44,8 +71,25 @@ struct BoardHost::Impl {
     if (fd >= 0) close(fd);
   }
   FaultEntry& entry(uint32_t id) const {
-    if (id == 0 || id > board->fault_count.load()) throw std::out_of_range("no fault has the id " + std::to_string(id));
+    if (id == 0 || id > board->fault_count.load())
+      throw std::out_of_range("no fault has the id " + std::to_string(id));
     return board->faults[id - 1];
+  }
+  // The fault that `spec` comes after: the latest of that name, or by id.
+  uint32_t find(const FaultSpec& spec) const {
+    const std::string& wanted = spec.trigger.fault;
+    for (size_t i = specs.size(); i > 0; i--)
+      if (specs[i - 1].name == wanted) return uint32_t(i);
+    if (!wanted.empty() && wanted.size() < 8 && wanted.find_first_not_of("0123456789") == std::string::npos) {
+      const auto id = uint32_t(std::stoul(wanted));
+      if (id >= 1 && id <= specs.size()) return id;
+    }
+    std::vector<std::string> names;
+    for (const FaultSpec& each : specs) names.push_back(each.name);
+    const auto near = nearest(wanted, names);
+    throw PlanError(spec.file, spec.line, spec.column,
+                    "no fault called '" + wanted + "', and none of that id, was armed before this one" +
+                        (near ? "; did you mean '" + *near + "'?" : ""));
   }
   void let_time_act() const {
     bool changed = false;
@@ -70,7 +114,8 @@ BoardHost BoardHost::create(const std::vector<NodeShape>& nodes, uint64_t seed) 
       throw std::invalid_argument("the node name '" + node.name + "' must have 1 to " +
                                   std::to_string(kNameBytes - 1) + " characters");
     if (node.nics > kMaxNics)
-      throw std::invalid_argument("node '" + node.name + "' has more than " + std::to_string(kMaxNics) + " NICs");
+      throw std::invalid_argument("node '" + node.name + "' has more than " + std::to_string(kMaxNics) +
+                                  " NICs");
   }
   auto impl = std::make_unique<Impl>();
   impl->fd = memfd_create("faultinject", MFD_CLOEXEC);
@@ -91,6 +136,7 @@ BoardHost BoardHost::create(const std::vector<NodeShape>& nodes, uint64_t seed) 
     memcpy(board.nodes[i].name, nodes[i].name.c_str(), nodes[i].name.size());
     board.nodes[i].nics = nodes[i].nics;
   }
+  board.owner_pid = getpid();
   board.start_ns.store(monotonic_ns());
   std::atomic_thread_fence(std::memory_order_release);
   board.magic = kBoardMagic;
@@ -108,16 +154,32 @@ uint32_t BoardHost::arm(const FaultSpec& spec, TimeOrigin origin) {
   check_targets(spec, impl_->nodes);
   Board& board = *impl_->board;
   const std::lock_guard lock(impl_->mutex);
+  const uint32_t after_fault = spec.trigger.kind == Trigger::Kind::kAfter ? impl_->find(spec) : 0;
   const uint32_t index = board.fault_count.load();
-  if (index >= kMaxFaults) throw std::length_error("the fault board is full: " + std::to_string(kMaxFaults) + " faults were armed");
+  if (index >= kMaxFaults)
+    throw std::length_error("the fault board is full: " + std::to_string(kMaxFaults) + " faults were armed");
   FaultEntry& fault = board.faults[index];
   fault.kind = uint32_t(spec.kind);
   fault.id = index + 1;
   // Node and NIC patterns are independent of each other, so the target is the product of two masks.
   for (size_t node = 0; node < impl_->nodes.size(); node++)
-    if (pattern_matches(spec.target.node, impl_->nodes[node].name)) fault.node_mask[node / 64] |= uint64_t(1) << (node % 64);
+    if (pattern_matches(spec.target.node, impl_->nodes[node].name))
+      fault.node_mask[node / 64] |= uint64_t(1) << (node % 64);
   for (uint32_t nic = 0; nic < kMaxNics; nic++)
     if (pattern_matches(spec.target.nic, "nic" + std::to_string(nic))) fault.nic_mask |= uint64_t(1) << nic;
+  fault.port = spec.target.port;
+  if (!spec.target.peer_node.empty()) {
+    fault.has_peer = 1;
+    for (size_t node = 0; node < impl_->nodes.size(); node++)
+      if (pattern_matches(spec.target.peer_node, impl_->nodes[node].name))
+        fault.peer_node_mask[node / 64] |= uint64_t(1) << (node % 64);
+    for (uint32_t nic = 0; nic < kMaxNics; nic++)
+      if (pattern_matches(spec.target.peer_nic, "nic" + std::to_string(nic)))
+        fault.peer_nic_mask |= uint64_t(1) << nic;
+  }
+  fault.opcodes = spec.opcodes;
+  fault.rounds = spec.repeat;
+  fault.every_ns = uint64_t(spec.every.count());
   fault.selector = SelectorKind(spec.target.qp.kind);
   fault.qp_index = spec.target.qp.index;
   fault.trigger = TriggerKind(spec.trigger.kind);
@@ -128,10 +190,16 @@ uint32_t BoardHost::arm(const FaultSpec& spec, TimeOrigin origin) {
   fault.value = spec.trigger.value.value_or(0);
   fault.value_is_least = spec.trigger.event == "iteration";
   fault.count = spec.trigger.count;
+  // 2^64 itself does not fit: a probability of 1 is the largest number, and every draw lies below or at it.
+  fault.probability =
+      spec.trigger.probability >= 1 ? UINT64_MAX : uint64_t(spec.trigger.probability * 0x1p64);
+  fault.after_fault = after_fault;
+  fault.after_state = AfterState(spec.trigger.until);
   fault.seed = mix(board.seed ^ mix(fault.id));
   const auto up_to = uint64_t(spec.trigger.phase_up_to.count());
   fault.phase_delay_ns = up_to == 0 ? 0 : mix(fault.seed) % (up_to + 1);
-  if (origin == TimeOrigin::kArming && spec.trigger.kind == Trigger::Kind::kTime && !spec.trigger.since_first_op) {
+  if (origin == TimeOrigin::kArming && spec.trigger.kind == Trigger::Kind::kTime &&
+      !spec.trigger.since_first_op) {
     // 'now', so much later: no restart of the board's clock moves it.
     fault.trigger = TriggerKind::kNow;
     fault.phase_delay_ns += fault.after_ns;
@@ -144,9 +212,29 @@ uint32_t BoardHost::arm(const FaultSpec& spec, TimeOrigin origin) {
   fault.delay_ns = uint64_t(spec.delay.count());
   fault.jitter_ns = uint64_t(spec.jitter.count());
   fault.min_bytes = spec.min_bytes;
+  fault.receive = spec.receive;
+  fault.side = uint32_t(spec.side);
+  fault.direction = uint32_t(spec.direction);
+  fault.refused_state = uint32_t(spec.state);
+  fault.error = spec.error;
+  fault.status = spec.status;
+  fault.event_type = spec.event;
+  fault.gid_index = spec.gid_index;
+  fault.limit = spec.count;
+  fault.down_ns = uint64_t(spec.down.count());
+  fault.up_ns = uint64_t(spec.up.count());
+  fault.window_ns = uint64_t(spec.window.count());
+  fault.depth = spec.depth;
+  fault.rate_steps = uint32_t(std::min<size_t>(spec.rates.size(), kMaxRateSteps));
+  for (uint32_t i = 0; i < fault.rate_steps; i++)
+    fault.schedule[i] = {spec.rates[i].bits_per_s, uint64_t(spec.rates[i].lasts.count())};
+  if (spec.kind == FaultKind::kPortFlap && fault.duration_ns == 0 && spec.count != FaultSpec::kAll)
+    fault.duration_ns = spec.count * (fault.down_ns + fault.up_ns) - fault.up_ns;
+  if (after_fault != 0) board.followers.fetch_add(1);
   fault.armed_ns.store(monotonic_ns());
   fault.phase.store(Phase::kArmed);
-  if (fault.trigger == TriggerKind::kEvent) board.event_bits.fetch_or(uint64_t(1) << (name_hash(fault.event) % 64));
+  if (fault.trigger == TriggerKind::kEvent)
+    board.event_bits.fetch_or(uint64_t(1) << (name_hash(fault.event) % 64));
   impl_->specs.push_back(spec);
   board.fault_count.store(index + 1);
   impl_->let_time_act();
@@ -175,13 +263,20 @@ FaultState BoardHost::state(uint32_t id) const {
   FaultState state;
   switch (fault.phase.load()) {
     case Phase::kEmpty:
-    case Phase::kArmed: state.phase = FaultState::Phase::kArmed; break;
-    case Phase::kFired: state.phase = FaultState::Phase::kFired; break;
-    case Phase::kHealed: state.phase = FaultState::Phase::kHealed; break;
+    case Phase::kArmed:
+      state.phase = FaultState::Phase::kArmed;
+      break;
+    case Phase::kFired:
+      state.phase = FaultState::Phase::kFired;
+      break;
+    case Phase::kHealed:
+      state.phase = FaultState::Phase::kHealed;
+      break;
   }
   state.armed_ns = fault.armed_ns.load();
   state.triggered_ns = fault.triggered_ns.load();
   state.t0_ns = fault.t0_ns.load();
+  state.rounds = fault.times_fired.load();
   state.healed_ns = state.phase == FaultState::Phase::kHealed ? fault.healed_ns.load() : 0;
   state.witnesses = fault.witnesses.load();
   return state;
@@ -214,7 +309,8 @@ std::vector<Witness> BoardHost::witnesses() const {
     witness.what = describe(witness.effect, witness.value);
     all.push_back(std::move(witness));
   }
-  std::stable_sort(all.begin(), all.end(), [](const Witness& a, const Witness& b) { return a.time_ns < b.time_ns; });
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Witness& a, const Witness& b) { return a.time_ns < b.time_ns; });
   return all;
 }
 

@@ -8,6 +8,7 @@
 
 #include <set>
 #include <thread>
+#include <vector>
 
 #include "faultinject/control/board_host.h"
 
@@ -181,6 +182,140 @@ TEST_F(BoardTest, t0_is_the_earliest_effect_and_a_duration_counts_from_it) {
   EXPECT_TRUE(advance_to(500003000));
   EXPECT_EQ(entry.phase.load(), Phase::kHealed);
   EXPECT_EQ(entry.healed_ns.load(), 500003000u);
+}
+
+TEST_F(BoardTest, a_fault_repeats_at_its_interval_and_each_time_for_its_duration) {
+  FaultSpec timed = spec();
+  timed.trigger.kind = Trigger::Kind::kEvent;
+  timed.trigger.event = "x";
+  timed.repeat = 3;
+  timed.every = 2s;
+  timed.duration = 500ms;
+  const uint32_t id = host.arm(timed);
+  const FaultEntry& entry = board->faults[id - 1];
+  const uint64_t second = 1000000000, start = second;
+  ASSERT_TRUE(offer_event(*board, "x", 0, start));
+  for (uint64_t round = 0; round < 3; round++) {
+    const uint64_t from = start + round * 2 * second;
+    if (round > 0) {
+      EXPECT_FALSE(advance_to(from - 1)) << round;
+      EXPECT_FALSE(offer_event(*board, "x", 0, from - 1)) << "time decides from the second round on";
+      EXPECT_TRUE(advance_to(from));
+    }
+    EXPECT_EQ(entry.phase.load(), Phase::kFired) << round;
+    EXPECT_EQ(entry.phase.round(), round);
+    EXPECT_FALSE(advance_to(from + second / 2 - 1));
+    EXPECT_TRUE(advance_to(from + second / 2));
+    EXPECT_EQ(entry.phase.load(), round < 2 ? Phase::kArmed : Phase::kHealed);
+  }
+  EXPECT_EQ(entry.times_fired.load(), 3u);
+  EXPECT_FALSE(advance_to(start + 100 * second));
+}
+
+TEST_F(BoardTest, without_an_interval_each_round_waits_for_its_trigger_again) {
+  FaultSpec armed = spec();
+  armed.trigger.kind = Trigger::Kind::kEvent;
+  armed.trigger.event = "x";
+  armed.repeat = 2;
+  const uint32_t id = host.arm(armed);
+  FaultEntry& entry = board->faults[id - 1];
+  EXPECT_TRUE(offer_event(*board, "x", 0, 1000));
+  EXPECT_FALSE(offer_event(*board, "x", 0, 1500)) << "it is at work";
+  finish_round(entry, 2000);
+  EXPECT_EQ(entry.phase.load(), Phase::kArmed);
+  EXPECT_FALSE(advance_to(uint64_t(1) << 60));
+  EXPECT_TRUE(offer_event(*board, "x", 0, 3000));
+  finish_round(entry, 4000);
+  EXPECT_EQ(entry.phase.load(), Phase::kFired) << "the last round stays until it is healed";
+  EXPECT_EQ(host.state(id).rounds, 2u);
+}
+
+TEST_F(BoardTest, healing_between_two_rounds_ends_all_of_them) {
+  FaultSpec armed = spec();
+  armed.trigger.kind = Trigger::Kind::kEvent;
+  armed.trigger.event = "x";
+  armed.repeat = 5;
+  const uint32_t id = host.arm(armed);
+  FaultEntry& entry = board->faults[id - 1];
+  offer_event(*board, "x", 0, 1000);
+  finish_round(entry, 2000);
+  host.heal(id);
+  EXPECT_EQ(host.state(id).phase, FaultState::Phase::kHealed);
+  EXPECT_FALSE(offer_event(*board, "x", 0, 3000));
+  EXPECT_EQ(host.state(id).rounds, 1u);
+}
+
+TEST_F(BoardTest, strikes_are_counted_per_round_whoever_takes_them) {
+  FaultSpec armed = spec(FaultKind::kPostFail);
+  armed.trigger.kind = Trigger::Kind::kEvent;
+  armed.trigger.event = "x";
+  armed.repeat = 2;
+  armed.count = 3;
+  FaultEntry& entry = board->faults[host.arm(armed) - 1];
+  for (int round = 0; round < 2; round++) {
+    ASSERT_TRUE(offer_event(*board, "x", 0, 1000));
+    std::atomic<int> taken{0}, last{0};
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; t++)
+      threads.emplace_back([&] {
+        for (int i = 0; i < 100; i++) {
+          bool it_was_the_last = false;
+          taken += take_strike(entry, it_was_the_last);
+          last += it_was_the_last;
+        }
+      });
+    for (auto& thread : threads) thread.join();
+    EXPECT_EQ(taken.load(), 3) << round;
+    EXPECT_EQ(last.load(), 1) << round;
+    finish_round(entry, 2000);
+  }
+}
+
+TEST_F(BoardTest, one_fault_comes_after_another) {
+  FaultSpec first = spec(), second = spec(), third = spec();
+  first.name = "first";
+  second.trigger.kind = third.trigger.kind = Trigger::Kind::kAfter;
+  second.trigger.fault = "first";
+  second.trigger.after = 1us;
+  const uint32_t a = host.arm(first), b = host.arm(second);
+  third.trigger.fault = std::to_string(b);
+  third.trigger.until = Trigger::Until::kHealed;
+  const uint32_t c = host.arm(third);
+  fire_now(board->faults[a - 1], 1000);
+  EXPECT_FALSE(advance_to(5000)) << "it has touched nothing yet";
+  took_effect(board->faults[a - 1], 6000);
+  EXPECT_FALSE(advance_to(6999));
+  EXPECT_TRUE(advance_to(7000));
+  EXPECT_EQ(board->faults[b - 1].phase.load(), Phase::kFired);
+  EXPECT_EQ(board->faults[c - 1].phase.load(), Phase::kArmed);
+  heal_now(board->faults[b - 1], 8000);
+  EXPECT_TRUE(advance_to(8000));
+  EXPECT_EQ(board->faults[c - 1].phase.load(), Phase::kFired);
+  FaultSpec lost = spec();
+  lost.trigger.kind = Trigger::Kind::kAfter;
+  lost.trigger.fault = "frist";
+  try {
+    host.arm(lost);
+    FAIL();
+  } catch (const PlanError& error) {
+    EXPECT_NE(error.message().find("did you mean 'first'?"), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(BoardTest, a_target_has_a_port_a_peer_and_opcodes) {
+  FaultSpec narrow = spec(FaultKind::kNoop, "node1/nic0/port:2");
+  narrow.target.peer_node = "node0";
+  narrow.target.peer_nic = "nic1";
+  narrow.opcodes = 1u << 4;
+  const FaultEntry& entry = board->faults[host.arm(narrow) - 1];
+  EXPECT_EQ(entry.port, 2u);
+  EXPECT_TRUE(entry.hits_peer(0, 1));
+  EXPECT_FALSE(entry.hits_peer(0, 0));
+  EXPECT_FALSE(entry.hits_peer(1, 1));
+  EXPECT_TRUE(entry.takes_opcode(4));
+  EXPECT_FALSE(entry.takes_opcode(0));
+  EXPECT_FALSE(entry.takes_opcode(100));
+  EXPECT_TRUE(board->faults[host.arm(spec()) - 1].takes_opcode(100)) << "no opcode: all";
 }
 
 TEST_F(BoardTest, an_impossible_target_is_refused_when_armed) {

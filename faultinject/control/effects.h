@@ -8,8 +8,8 @@ namespace faultinject {
 
 enum class Effect : uint32_t {
   kNone,
-  kQpToErr,          // a real queue pair was moved to ERR
-  kQpConnectedDead,  // a queue pair reached RTS over a dead port and was cut off
+  kQpToErr,           // a real queue pair was moved to ERR
+  kQpConnectedDead,   // a queue pair reached RTS over a dead port and was cut off
   kPortErrDelivered,  // PORT_ERR was put before the program
   kPortActiveDelivered,
   kQpFatalDelivered,
@@ -19,6 +19,23 @@ enum class Effect : uint32_t {
   kWcRewritten,  // a successful completion was rewritten (value: the new status)
   kWrWithheld,   // a queue pair's first send WR was withheld (value: its bytes)
   kWrSeen,       // noop: a send WR passed by (value: its bytes)
+  kNextSeen,   // the first completion that the program saw of a queue pair after something else of this list
+               // (value: its status)
+  kWcDropped,  // a completion was taken away (value: its status)
+  kWrSpoiled,  // a send WR was made to fail (value: the status to come)
+  kReordered,  // sends went in another order than they were posted in (value: how many)
+  kPostRefused,  // value: the errno, as for the next three
+  kPollRefused,
+  kRegistrationRefused,
+  kModifyRefused,
+  kCreateRefused,
+  kEventDelivered,  // an async event was put before the program (value: its type)
+  kLinkDown,        // port_flap: an outage begins (value: which one, from 1)
+  kLinkUp,
+  kFrozen,  // the device answers no more
+  kThawed,
+  kGidHidden,  // an address of the port was lost (value: its row; UINT64_MAX: all)
+  kCqDead,     // a completion queue shows nothing any more
 };
 const char* to_string(Effect effect);  // e.g. "QP moved to ERR"
 

@@ -1,9 +1,9 @@
 // ack_lost: a message is delivered at the peer, but the acknowledgement never comes back.
 // The program sees: RETRY_EXC_ERR for a WR that the peer has received; for everything behind it WR_FLUSH_ERR,
-// delivered or not. At once (`report: at_once`, so that a test need not wait) or when the retries of the queue
-// pair are exhausted (`report: after_retries`).
-// Strikes the first successful send completion after the trigger whose WR carried at least `min_bytes` to the
-// peer, once per NIC. Work already posted: whatever the provider delivered is delivered. Heal: nothing to undo.
+// delivered or not. At once (`report: at_once`, so that a test need not wait) or when the retries of the
+// queue pair are exhausted (`report: after_retries`). Strikes the first successful send completion after the
+// trigger whose WR carried at least `min_bytes` to the peer, once per NIC. Work already posted: whatever the
+// provider delivered is delivered. Heal: nothing to undo.
 #include "faultinject/faults/kinds.h"
 #include "faultinject/preload/context.h"
 
@@ -16,8 +16,10 @@ bool carries_data_away(ibv_wr_opcode opcode) {
     case IBV_WR_RDMA_WRITE_WITH_IMM:
     case IBV_WR_SEND:
     case IBV_WR_SEND_WITH_IMM:
-    case IBV_WR_SEND_WITH_INV: return true;
-    default: return false;
+    case IBV_WR_SEND_WITH_INV:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -26,7 +28,8 @@ class AckLost : public Fault {
   using Fault::Fault;
 
   bool completing(Context& context, QueuePair& qp, const Sent* sent, ibv_wc& wc, uint64_t now) override {
-    if (done_ || sent == nullptr || !hits(context) || !qp.reliable || !selects(entry(), qp)) return true;
+    if (sent == nullptr || !hits(context, qp) || !qp.reliable || !selects(entry(), qp)) return true;
+    if (done_in_ == round + 1 || !entry().takes_opcode(sent->opcode)) return true;
     if (sent->bytes < entry().min_bytes || !carries_data_away(sent->opcode)) return true;
     if (entry().selector == SelectorKind::kRandom) {
       // A few that would do are let pass, how many the seed says.
@@ -34,13 +37,15 @@ class AckLost : public Fault {
       if (skipped_++ < to_skip_) return true;
     }
     const bool each = entry().selector == SelectorKind::kAll;
-    if (!each) done_ = true;
+    if (!each) done_in_ = round + 1;
     if (!each && !claim_nic(context, *this)) return true;
-    return context.lose_ack(qp, *this, wc, now, entry().after_retries != 0);
+    const bool shown = context.lose_ack(qp, *this, wc, now, entry().after_retries != 0);
+    if (!each) context.round_is_over(*this, now);
+    return shown;
   }
 
  private:
-  bool done_ = false;
+  uint32_t done_in_ = 0;  // the round, from 1
   uint64_t skipped_ = 0, to_skip_ = 0;
 };
 

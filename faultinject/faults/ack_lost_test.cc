@@ -45,7 +45,8 @@ TEST_F(AckLostTest, what_was_posted_behind_it_flushes_delivered_or_not) {
     EXPECT_EQ(a->poll(0, 1, 5000).at(0).status, kSuccess);
   }
   for (int i = 3; i <= 6; i++) a->must("post 0 write " + std::to_string(i) + " 4096 0");
-  ASSERT_TRUE(eventually([&] { return fabric.counters("node1", 0).rx_messages == 6; })) << "all were delivered";
+  ASSERT_TRUE(eventually([&] { return fabric.counters("node1", 0).rx_messages == 6; }))
+      << "all were delivered";
   const auto wcs = a->poll(0, 4, 5000);
   ASSERT_EQ(wcs.size(), 4u);
   for (size_t i = 0; i < 4; i++) {
@@ -71,7 +72,8 @@ TEST_F(AckLostTest, after_retries_it_is_shown_when_they_are_exhausted) {
   start(14, 1);
   a->must("set 0 55");
   a->must("post 0 write 1 4096 0");
-  ASSERT_TRUE(eventually([&] { return b->get(0) == 55 && a->poll(0, 1, 1).empty() && board.state(id).t0_ns != 0; }));
+  ASSERT_TRUE(
+      eventually([&] { return b->get(0) == 55 && a->poll(0, 1, 1).empty() && board.state(id).t0_ns != 0; }));
   EXPECT_EQ(a->qp_state(0), kRts);
   const auto wcs = a->poll(0, 1, 10000);
   ASSERT_EQ(wcs.size(), 1u);

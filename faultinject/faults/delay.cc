@@ -1,6 +1,6 @@
-// delay: every send WR of the port starts `delay` ± `jitter` later, in order within its queue pair.
-// The program sees: later completions, on both sides. Kept-back work fills its send queue as posted work would.
-// Work already posted: untouched. Heal: what is kept back goes at once, in order.
+// delay: every send WR of the port (or those of some opcodes) starts `delay` ± `jitter` later, in order
+// within its queue pair. The program sees: later completions, on both sides. Kept-back work fills its send
+// queue as posted work would. Work already posted: untouched. Heal: what is kept back goes at once, in order.
 #include <algorithm>
 
 #include "faultinject/faults/kinds.h"
@@ -13,9 +13,10 @@ class Delay : public Fault {
  public:
   explicit Delay(FaultEntry& entry) : Fault(entry), random_(entry.seed) {}
 
-  bool holds(const Context& context, const QueuePair&) const override { return hits(context); }
+  bool holds(const Context& context, const QueuePair& qp) const override { return hits(context, qp); }
 
   void held(Context& context, QueuePair& qp, HeldWr& wr, uint64_t now) override {
+    if (!entry().takes_opcode(wr.wr.opcode)) return;  // in order behind those that are delayed
     uint64_t wait = entry().delay_ns;
     if (entry().jitter_ns != 0) {
       if (!seeded_) random_ = context.choice(*this, qp), seeded_ = true;

@@ -57,7 +57,8 @@ TEST_F(DelayTest, what_is_kept_back_fills_the_send_queue) {
   start(14, 7, 4);
   int posted = 0;
   std::string answer;
-  while (posted < 1000 && (answer = a->ask("post 0 write " + std::to_string(posted) + " 8 0")) == "ok") posted++;
+  while (posted < 1000 && (answer = a->ask("post 0 write " + std::to_string(posted) + " 8 0")) == "ok")
+    posted++;
   EXPECT_EQ(answer, "errno " + std::to_string(ENOMEM));
   EXPECT_GE(posted, 4);
   EXPECT_LE(posted, 64);
@@ -81,6 +82,21 @@ TEST_F(DelayTest, kept_back_work_is_flushed_when_the_program_moves_to_err) {
     EXPECT_EQ(wcs[i].wr_id, i);
     EXPECT_EQ(wcs[i].status, kFlushed);
   }
+}
+
+TEST_F(DelayTest, only_the_opcode_and_what_stands_behind_it) {
+  const uint32_t id = arm("{target: node0/nic0, kind: delay, delay: 50 ms, opcode: read, at: now}");
+  start();
+  a->must("post 0 write 1 8 0");
+  ASSERT_EQ(a->poll(0, 1, 10000).size(), 1u);
+  EXPECT_EQ(board.state(id).t0_ns, 0u);
+  const uint64_t before = std::stoull(a->ask("now").substr(3));
+  a->must("post 0 read 2 8 0");
+  a->must("post 0 write 3 8 0");
+  const auto wcs = a->poll(0, 2, 10000);
+  ASSERT_EQ(wcs.size(), 2u);
+  EXPECT_EQ(wcs[0].wr_id, 2u);
+  EXPECT_GE(wcs[0].at_ns - before, 50 * kMs);
 }
 
 }  // namespace

@@ -6,10 +6,38 @@
 
 namespace faultinject {
 
+constexpr uint32_t kMostRecords = 256;
+
 bool Fault::hits(const Context& context) const { return entry_.hits(context.node(), context.nic()); }
 
+bool Fault::hits_here(const Context& context, const QueuePair& qp) const {
+  if (!hits(context) || (entry_.port != 0 && entry_.port != qp.port)) return false;
+  return entry_.has_peer == 0 || (qp.peer && entry_.hits_peer(qp.peer->node, qp.peer->nic));
+}
+
+bool Fault::hits_there(const Context& context, const QueuePair& qp) const {
+  if (!qp.peer || !entry_.hits(qp.peer->node, qp.peer->nic)) return false;
+  if (entry_.port != 0 && entry_.port != qp.peer->port) return false;
+  return entry_.has_peer == 0 || entry_.hits_peer(context.node(), context.nic());
+}
+
 bool Fault::hits(const Context& context, const QueuePair& qp) const {
-  return hits(context) || (reaches_peers() && qp.peer && entry_.hits(qp.peer->node, qp.peer->nic));
+  return hits_here(context, qp) || (reaches_peers() && hits_there(context, qp));
+}
+
+void Fault::struck(Context& context, Effect effect, uint32_t qp_num, uint64_t value, uint64_t now) {
+  took_effect(entry_, now);
+  if (recorded_ == kMostRecords) return;
+  recorded_++;
+  context.witness(*this, effect, qp_num, value, now);
+}
+
+bool Fault::strike_counted(Context& context, Effect effect, uint32_t qp_num, uint64_t value, uint64_t now) {
+  bool last = false;
+  if (entry_.phase.load() != Phase::kFired || !take_strike(entry_, last)) return false;
+  struck(context, effect, qp_num, value, now);
+  if (last) context.round_is_over(*this, now);
+  return true;
 }
 
 bool selects(const FaultEntry& entry, const QueuePair& qp) {
@@ -17,18 +45,57 @@ bool selects(const FaultEntry& entry, const QueuePair& qp) {
 }
 
 bool claim_nic(Context& context, const Fault& fault) {
-  return claim(context.board(), uint64_t(fault.id()) << 32 | uint64_t(context.node()) << 16 | context.nic());
+  return claim_nic(context, fault, context.node(), context.nic());
+}
+
+bool claim_nic(Context& context, const Fault& fault, uint32_t node, uint32_t nic) {
+  // 16 bits each for fault, round, node and NIC: more rounds than that share their claims.
+  return claim(context.board(), uint64_t(fault.id() & 0xffff) << 48 | uint64_t(fault.round & 0xffff) << 32 |
+                                    uint64_t(node) << 16 | nic);
 }
 
 std::unique_ptr<Fault> make_fault(FaultEntry& entry) {
   switch (FaultKind(entry.kind)) {
-    case FaultKind::kNoop: return make_noop(entry);
-    case FaultKind::kQpError: return make_qp_error(entry);
-    case FaultKind::kPortDown: return make_port_down(entry);
-    case FaultKind::kBlackhole: return make_blackhole(entry);
-    case FaultKind::kAckLost: return make_ack_lost(entry);
-    case FaultKind::kThrottle: return make_throttle(entry);
-    case FaultKind::kDelay: return make_delay(entry);
+    case FaultKind::kNoop:
+      return make_noop(entry);
+    case FaultKind::kQpError:
+      return make_qp_error(entry);
+    case FaultKind::kPortDown:
+      return make_port_down(entry);
+    case FaultKind::kBlackhole:
+      return make_blackhole(entry);
+    case FaultKind::kAckLost:
+      return make_ack_lost(entry);
+    case FaultKind::kThrottle:
+      return make_throttle(entry);
+    case FaultKind::kDelay:
+      return make_delay(entry);
+    case FaultKind::kPortFlap:
+      return make_port_flap(entry);
+    case FaultKind::kDeviceFatal:
+      return make_device_fatal(entry);
+    case FaultKind::kCqError:
+      return make_cq_error(entry);
+    case FaultKind::kDropCompletion:
+      return make_drop_completion(entry);
+    case FaultKind::kCompletionError:
+      return make_completion_error(entry);
+    case FaultKind::kReorder:
+      return make_reorder(entry);
+    case FaultKind::kPostFail:
+      return make_post_fail(entry);
+    case FaultKind::kPollFail:
+      return make_poll_fail(entry);
+    case FaultKind::kRegFail:
+      return make_reg_fail(entry);
+    case FaultKind::kConnectFail:
+      return make_connect_fail(entry);
+    case FaultKind::kGidChange:
+      return make_gid_change(entry);
+    case FaultKind::kAsyncEvent:
+      return make_async_event(entry);
+    case FaultKind::kFreeze:
+      return make_freeze(entry);
   }
   return nullptr;
 }

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <unordered_map>
 
 #include "faultinject/control/board.h"
 #include "faultinject/control/effects.h"
@@ -17,9 +18,21 @@
 namespace faultinject {
 
 class Context;
+struct CompletionQueue;
 struct QueuePair;
 struct HeldWr;
 struct Sent;
+
+// A call of the program that a fault may refuse.
+struct Call {
+  enum class What { kPostSend, kPostReceive, kPoll, kRegister, kModify, kCreate };
+  What what;
+  QueuePair* qp = nullptr;              // kPostSend, kPostReceive (nullptr: a shared receive queue), kModify
+  const Sent* sent = nullptr;           // kPostSend
+  const CompletionQueue* cq = nullptr;  // kPoll
+  const ibv_qp_attr* attributes = nullptr;  // kModify
+  int mask = 0;                             // kModify
+};
 
 class Fault {
  public:
@@ -28,6 +41,9 @@ class Fault {
   FaultEntry& entry() const { return entry_; }
   uint32_t id() const { return entry_.id; }
   bool begun = false;  // it has fired and begin() has been called; end() makes it false again
+  uint32_t round = 0;  // the round that was begun
+  std::unordered_map<uint64_t, uint64_t>
+      draws;  // trigger `probability`: WRs seen, by serial of their queue pair
 
   // Does it strike ports, so that it also concerns a queue pair whose *peer* is on the target?
   virtual bool reaches_peers() const { return false; }
@@ -38,31 +54,56 @@ class Fault {
   // A queue pair of this context reached RTS while the fault lasts.
   virtual void connected(Context&, QueuePair&, uint64_t /*now_ns*/) {}
 
-  // The program posts a send WR while the fault lasts, before it goes anywhere.
-  virtual void posting(Context&, QueuePair&, const Sent&, uint64_t /*now_ns*/) {}
+  // The program posts a send WR while the fault lasts, before it goes anywhere. `sent.spoiled` may be set.
+  virtual void posting(Context&, QueuePair&, Sent& /*sent*/, uint64_t /*now_ns*/) {}
+
+  // The errno with which a call of the program must fail, before anything is done; 0: not by this fault.
+  virtual int refuse(Context&, const Call&, uint64_t /*now_ns*/) { return 0; }
 
   // Must sends of this queue pair be kept back, and the one at the head of the queue until when? (now or
-  // earlier: it may go; kAskAgain: not before all other queue pairs have been asked.) held() is called once for
-  // each WR as it is kept back, went() when it has been posted.
+  // earlier: it may go; kAskAgain: not before all other queue pairs have been asked.) held() is called once
+  // for each WR as it is kept back, went() when it has been posted.
   static constexpr uint64_t kAskAgain = UINT64_MAX - 1;
+  static constexpr uint64_t kNotByTime = UINT64_MAX;  // not before the fault is healed
   virtual bool holds(const Context&, const QueuePair&) const { return false; }
   virtual void held(Context&, QueuePair&, HeldWr&, uint64_t /*now_ns*/) {}
   virtual uint64_t may_go_at(Context&, QueuePair&, HeldWr&, uint64_t now_ns) { return now_ns; }
   virtual void went(Context&, QueuePair&) {}
 
-  // A send completion is about to be shown; `sent` is its work request where it is known. The fault may
-  // rewrite it. False: it must not be shown now (the fault has seen to it that it will be).
-  virtual bool completing(Context&, QueuePair&, const Sent* /*sent*/, ibv_wc&, uint64_t /*now_ns*/) { return true; }
+  // A successful send completion is about to be shown; `sent` is its work request where it is known. The
+  // fault may rewrite it. False: it must not be shown now.
+  virtual bool completing(Context&, QueuePair&, const Sent* /*sent*/, ibv_wc&, uint64_t /*now_ns*/) {
+    return true;
+  }
+  // The same for a successful receive completion.
+  virtual bool received(Context&, QueuePair&, ibv_wc&, uint64_t /*now_ns*/) { return true; }
+
+  // Called whenever the injector's thread wakes while the fault lasts; returns when it must be called again.
+  virtual uint64_t tick(Context&, uint64_t /*now_ns*/) { return UINT64_MAX; }
+
+  // Is this row of the port's GID table empty now?
+  virtual bool hides_gid(const Context&, uint32_t /*port*/, uint32_t /*index*/) const { return false; }
+
+  bool hits(const Context& context) const;  // the context's own NIC is in the target
+  // Its NIC, or (reaches_peers) its peer's, with the target's port and peer.
+  bool hits(const Context& context, const QueuePair& qp) const;
+  bool hits_here(const Context& context, const QueuePair& qp) const;   // this end is on the target
+  bool hits_there(const Context& context, const QueuePair& qp) const;  // the peer's end is on the target
 
   // Healed. Called once, only if begin() was.
   virtual void end(Context&, uint64_t /*now_ns*/) {}
 
  protected:
-  bool hits(const Context& context) const;                        // the context's own NIC is in the target
-  bool hits(const Context& context, const QueuePair& qp) const;   // its NIC, or (reaches_peers) its peer's
+  // Something has happened to the program: t0, and a record (one that strikes again and again is recorded
+  // 256 times per process at most).
+  void struck(Context& context, Effect effect, uint32_t qp_num, uint64_t value, uint64_t now);
+  // The same for a fault with a `count`: false when all strikes of this round are taken, and then nothing is
+  // done. After its last strike the round is over.
+  bool strike_counted(Context& context, Effect effect, uint32_t qp_num, uint64_t value, uint64_t now);
 
  private:
   FaultEntry& entry_;
+  uint32_t recorded_ = 0;
 };
 
 // The class for a fault's kind; nullptr for a kind that this library does not know (a newer board).
@@ -72,8 +113,9 @@ std::unique_ptr<Fault> make_fault(FaultEntry& entry);
 // queue pairs; kBusiest and kRandom are decided among those that have had traffic.
 bool selects(const FaultEntry& entry, const QueuePair& qp);
 
-// True for the first process (and context) that asks for this fault and this NIC: one strike per NIC, not one
-// per process.
+// True for the first process (and context) that asks for this round of the fault and this NIC: one strike per
+// NIC, not one per process.
 bool claim_nic(Context& context, const Fault& fault);
+bool claim_nic(Context& context, const Fault& fault, uint32_t node, uint32_t nic);
 
 }  // namespace faultinject

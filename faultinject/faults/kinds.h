@@ -15,5 +15,18 @@ std::unique_ptr<Fault> make_blackhole(FaultEntry& entry);
 std::unique_ptr<Fault> make_ack_lost(FaultEntry& entry);
 std::unique_ptr<Fault> make_throttle(FaultEntry& entry);
 std::unique_ptr<Fault> make_delay(FaultEntry& entry);
+std::unique_ptr<Fault> make_port_flap(FaultEntry& entry);
+std::unique_ptr<Fault> make_device_fatal(FaultEntry& entry);
+std::unique_ptr<Fault> make_cq_error(FaultEntry& entry);
+std::unique_ptr<Fault> make_drop_completion(FaultEntry& entry);
+std::unique_ptr<Fault> make_completion_error(FaultEntry& entry);
+std::unique_ptr<Fault> make_reorder(FaultEntry& entry);
+std::unique_ptr<Fault> make_post_fail(FaultEntry& entry);
+std::unique_ptr<Fault> make_poll_fail(FaultEntry& entry);
+std::unique_ptr<Fault> make_reg_fail(FaultEntry& entry);
+std::unique_ptr<Fault> make_connect_fail(FaultEntry& entry);
+std::unique_ptr<Fault> make_gid_change(FaultEntry& entry);
+std::unique_ptr<Fault> make_async_event(FaultEntry& entry);
+std::unique_ptr<Fault> make_freeze(FaultEntry& entry);
 
 }  // namespace faultinject

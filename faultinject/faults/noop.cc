@@ -13,8 +13,15 @@ class Noop : public Fault {
  public:
   using Fault::Fault;
 
-  void posting(Context& context, QueuePair& qp, const Sent& sent, uint64_t now) override {
-    if (qp.serial == last_seen_ || !hits(context) || !selects(entry(), qp)) return;
+  void begin(Context&, uint64_t) override {
+    last_seen_ = 0;
+    seen_.clear();
+  }
+
+  void posting(Context& context, QueuePair& qp, Sent& sent, uint64_t now) override {
+    if (qp.serial == last_seen_ || !hits(context, qp) || !selects(entry(), qp) ||
+        !entry().takes_opcode(sent.opcode))
+      return;
     last_seen_ = qp.serial;
     if (!seen_.insert(qp.serial).second) return;
     took_effect(entry(), now);
@@ -23,7 +30,7 @@ class Noop : public Fault {
 
  private:
   uint64_t last_seen_ = 0;
-  std::unordered_set<uint64_t> seen_;  // one record per queue pair, not per WR
+  std::unordered_set<uint64_t> seen_;  // one record per queue pair and round, not per WR
 };
 
 }  // namespace

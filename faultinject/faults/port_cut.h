@@ -1,9 +1,9 @@
 // What port_down and blackhole have in common: every queue pair on the port, and every queue pair anywhere
 // that is connected to it, stops carrying data.
 //
-// Any provider can do this: the real queue pairs are moved to ERR, and the flushes that follow are hidden from
-// the program until the retries of its own settings would be exhausted (Context::cut). The price: a queue pair
-// that was cut stays broken when the fault heals, however short it was.
+// Any provider can do this: the real queue pairs are moved to ERR, and the flushes that follow are hidden
+// from the program until the retries of its own settings would be exhausted (Context::cut). The price: a
+// queue pair that was cut stays broken when the fault heals, however short it was.
 #pragma once
 
 #include "faultinject/faults/fault.h"

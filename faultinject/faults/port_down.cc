@@ -6,6 +6,7 @@
 // queue pairs work; those that were cut end in RETRY_EXC_ERR even if the flap was shorter than their retries.
 #include "faultinject/faults/kinds.h"
 #include "faultinject/faults/port_cut.h"
+#include "faultinject/faults/port_show.h"
 
 namespace faultinject {
 namespace {
@@ -15,28 +16,15 @@ class PortDown : public PortCut {
   using PortCut::PortCut;
 
   void begin(Context& context, uint64_t now) override {
-    if (hits(context) && entry().query != 0) context.show_port_down(true);
+    show_link(context, entry(), true);
     PortCut::begin(context, now);
-    if (!context.opening()) tell(context, IBV_EVENT_PORT_ERR, Effect::kPortErrDelivered);
+    const uint64_t told = monotonic_ns();
+    if (!context.opening() && tell_link(context, *this, true, told)) took_effect(entry(), told);
   }
 
   void end(Context& context, uint64_t) override {
-    if (hits(context) && entry().query != 0) context.show_port_down(false);
-    tell(context, IBV_EVENT_PORT_ACTIVE, Effect::kPortActiveDelivered);
-  }
-
- private:
-  void tell(Context& context, ibv_event_type type, Effect effect) {
-    if (!hits(context) || entry().events == 0) return;
-    const uint64_t now = monotonic_ns();
-    if (effect == Effect::kPortErrDelivered) took_effect(entry(), now);
-    for (uint32_t port = 1; port <= context.ports(); port++) {
-      ibv_async_event event{};
-      event.event_type = type;
-      event.element.port_num = int(port);
-      context.push_event(event);
-      context.witness(*this, effect, 0, port, now);
-    }
+    show_link(context, entry(), false);
+    tell_link(context, *this, false, monotonic_ns());
   }
 };
 

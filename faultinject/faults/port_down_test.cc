@@ -15,7 +15,8 @@ TEST_F(PortDownTest, the_node_is_told_and_other_nodes_are_not) {
   EXPECT_EQ(a->ask("event 0"), "none");
   EXPECT_EQ(a->port_state(), kPortActive);
   EXPECT_TRUE(witnessed(id, Effect::kPortErrDelivered, "node1"));
-  EXPECT_TRUE(eventually([&] { return witnessed(id, Effect::kQpToErr, "node0"); })) << "the peer is cut off too";
+  EXPECT_TRUE(eventually([&] { return witnessed(id, Effect::kQpToErr, "node0"); }))
+      << "the peer is cut off too";
   board.heal(id);
   EXPECT_EQ(b->ask("event 5000"), "event " + std::to_string(kEventPortActive));
   EXPECT_EQ(b->port_state(), kPortActive);

@@ -1,65 +1,98 @@
-// qp_error: a queue pair of the target fails by itself, as after a fatal error in the NIC.
-// The program sees: IBV_EVENT_QP_FATAL, then WR_FLUSH_ERR for all that was outstanding. Its peer is not
-// touched: the peer's sends run into RETRY_EXC_ERR by the provider's own timers.
-// Work already posted: flushed by the provider; part of it may have been delivered. Heal: nothing to undo.
-#include <algorithm>
-#include <vector>
-
+// qp_error: a queue pair fails by itself, as after a fatal error in its NIC. `side` says whose: the target's
+// own (local), that of its peer (remote), or both at one time. The program sees: IBV_EVENT_QP_FATAL, then
+// WR_FLUSH_ERR for all that was outstanding. The other end is not touched (but for `both`): its sends run
+// into RETRY_EXC_ERR by the provider's own timers. Work already posted: flushed by the provider; part of it
+// may have been delivered. Heal: nothing to undo.
 #include "faultinject/faults/kinds.h"
-#include "faultinject/preload/context.h"
+#include "faultinject/faults/qp_choice.h"
+#include "faultinject/plan/kind.h"
 
 namespace faultinject {
 namespace {
 
-class QpError : public Fault {
+// The end of a connection that a process marks for the process at the other end to strike.
+uint64_t mark(const Fault& fault, uint32_t node, uint32_t nic, uint32_t qp_num) {
+  return mix(mix(uint64_t(fault.id()) << 32 | fault.round) ^
+             (uint64_t(node) << 40 | uint64_t(nic) << 32 | qp_num)) |
+         1;
+}
+
+class LocalQpError : public QpStrike {
+ public:
+  using QpStrike::QpStrike;
+  bool strike(Context& context, QueuePair& qp, uint64_t now) override {
+    return context.strike(qp, *this, now, true);
+  }
+};
+
+// Either end may be the one whose process knows which queue pair is meant: the target's own knows its
+// indices, and whoever posts knows the traffic. It strikes its own end if that is wanted, and marks the other
+// one.
+class FarQpError : public Fault {
  public:
   using Fault::Fault;
+  bool reaches_peers() const override { return true; }
 
   void begin(Context& context, uint64_t now) override {
-    done_ = !hits(context);
-    if (done_) return;
-    std::vector<QueuePair*> candidates;
-    const bool by_traffic = entry().selector == SelectorKind::kBusiest || entry().selector == SelectorKind::kRandom;
-    context.each_qp([&](QueuePair& qp) {
-      if (qp.reliable && qp.connected && qp.life == QueuePair::Life::kWhole && selects(entry(), qp) &&
-          (!by_traffic || qp.posts > 0))
-        candidates.push_back(&qp);
-    });
-    if (candidates.empty()) return;  // then the next one that posts
-    if (!by_traffic) {
-      for (QueuePair* qp : candidates) done_ |= context.strike(*qp, *this, now, true);
-      return;
-    }
-    std::sort(candidates.begin(), candidates.end(), [](auto* a, auto* b) { return a->index < b->index; });
-    // By bytes: a queue pair that only carries a heartbeat may well have posted last.
-    QueuePair* chosen = *std::max_element(candidates.begin(), candidates.end(), [](auto* a, auto* b) {
-      return a->bytes_posted != b->bytes_posted ? a->bytes_posted < b->bytes_posted : a->last_post_ns < b->last_post_ns;
-    });
-    if (entry().selector == SelectorKind::kRandom)
-      chosen = candidates[context.choice(*this, *candidates[0]) % candidates.size()];
-    strike_once(context, *chosen, now);
+    done_ = false;
+    for (QueuePair* qp :
+         chosen_qps(context, *this, [&](const QueuePair& each) { return mine(context, each); }))
+      attempt(context, *qp, now);
   }
 
-  void posting(Context& context, QueuePair& qp, const Sent&, uint64_t now) override {
-    if (done_ || !qp.reliable || !qp.connected || !selects(entry(), qp)) return;
-    if (entry().selector == SelectorKind::kBusiest || entry().selector == SelectorKind::kRandom) {
-      strike_once(context, qp, now);
-    } else {
-      done_ = context.strike(qp, *this, now, true);
-    }
+  void posting(Context& context, QueuePair& qp, Sent& sent, uint64_t now) override {
+    if (!done_ && qp.reliable && qp.connected && mine(context, qp) && entry().takes_opcode(sent.opcode))
+      attempt(context, qp, now);
+    strike_if_marked(context, qp, now);
+  }
+
+  uint64_t tick(Context& context, uint64_t now) override {
+    context.each_qp([&](QueuePair& qp) { strike_if_marked(context, qp, now); });
+    return UINT64_MAX;
   }
 
  private:
-  void strike_once(Context& context, QueuePair& qp, uint64_t now) {
-    done_ = true;
-    if (claim_nic(context, *this)) context.strike(qp, *this, now, true);
+  bool both() const { return Side(entry().side) == Side::kBoth; }
+
+  // Can this process tell that this queue pair is meant? A number names a queue pair of the target's own NIC.
+  bool mine(const Context& context, const QueuePair& qp) const {
+    if (hits_here(context, qp)) return qp.peer && selects(entry(), qp);
+    return hits_there(context, qp) && entry().selector != SelectorKind::kIndex;
+  }
+
+  void attempt(Context& context, QueuePair& qp, uint64_t now) {
+    const bool here = hits_here(context, qp);
+    if (by_traffic(entry())) {
+      done_ = true;
+      const NicAddress target = here ? NicAddress{context.node(), context.nic()} : *qp.peer;
+      if (!claim_nic(context, *this, target.node, target.nic)) return;
+    }
+    if (here || both()) {  // the other end is to fail
+      claim(context.board(), mark(*this, qp.peer->node, qp.peer->nic, qp.peer_qp_num));
+      context.wake_everybody();
+    }
+    if (here && !both()) return;
+    // With `both` the round lasts until the other end has found its mark.
+    if (context.strike(qp, *this, now, true) && !both()) context.round_is_over(*this, now);
+  }
+
+  void strike_if_marked(Context& context, QueuePair& qp, uint64_t now) {
+    if (!qp.connected || qp.life != QueuePair::Life::kWhole || qp.serial == struck_) return;
+    if (!hits_here(context, qp) && !hits_there(context, qp)) return;
+    if (!claimed(context.board(), mark(*this, context.node(), context.nic(), qp.qp->qp_num))) return;
+    struck_ = qp.serial;
+    if (context.strike(qp, *this, now, true)) context.round_is_over(*this, now);
   }
 
   bool done_ = false;
+  uint64_t struck_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<Fault> make_qp_error(FaultEntry& entry) { return std::make_unique<QpError>(entry); }
+std::unique_ptr<Fault> make_qp_error(FaultEntry& entry) {
+  if (Side(entry.side) == Side::kLocal) return std::make_unique<LocalQpError>(entry);
+  return std::make_unique<FarQpError>(entry);
+}
 
 }  // namespace faultinject

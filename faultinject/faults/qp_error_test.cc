@@ -13,7 +13,8 @@ TEST_F(QpErrorTest, shows_qp_fatal_and_flushes_at_once) {
   for (int i = 10; i < 13; i++) a->must("recv 0 " + std::to_string(i));
   board.fire(id);
   ASSERT_TRUE(took_effect_within(id, 5000));
-  EXPECT_EQ(a->ask("event 5000"), "event " + std::to_string(kEventQpFatal) + " " + std::to_string(a->numbers[0]));
+  EXPECT_EQ(a->ask("event 5000"),
+            "event " + std::to_string(kEventQpFatal) + " " + std::to_string(a->numbers[0]));
   const auto wcs = a->poll(0, 3, 5000);
   ASSERT_EQ(wcs.size(), 3u);
   for (int i = 0; i < 3; i++) {
@@ -91,6 +92,75 @@ TEST_F(QpErrorTest, at_the_nth_wr_that_wr_itself_is_flushed) {
     ASSERT_EQ(wcs.size(), 1u);
     EXPECT_EQ(wcs[0].status, i < 4 ? kSuccess : kFlushed) << i;
   }
+}
+
+TEST_F(QpErrorTest, the_remote_side_fails_and_the_target_runs_into_its_own_retries) {
+  const uint32_t id = arm("{target: node1/nic0, kind: qp_error, side: remote, at: {wr: 1}}");
+  start(10, 1);
+  b->must("post 0 write 1 8 0");  // the target's own end knows which is meant
+  ASSERT_TRUE(eventually([&] { return witnessed(id, Effect::kQpToErr, "node0"); }));
+  EXPECT_EQ(a->ask("event 5000"),
+            "event " + std::to_string(kEventQpFatal) + " " + std::to_string(a->numbers[0]));
+  EXPECT_EQ(a->qp_state(0), kErr);
+  EXPECT_EQ(b->qp_state(0), kRts);
+  EXPECT_FALSE(witnessed(id, Effect::kQpToErr, "node1"));
+  ASSERT_EQ(b->poll(0, 1, 10000).size(), 1u);
+  b->must("post 0 write 2 8 0");
+  EXPECT_NE(b->poll(0, 1, 10000).at(0).status, kSuccess);
+}
+
+TEST_F(QpErrorTest, a_target_that_only_receives_is_known_by_the_posts_of_its_peers) {
+  const uint32_t remote = arm("{target: node1/nic0, kind: qp_error, side: remote, at: now}");
+  start();
+  a->must("post 0 write 1 8 0");
+  EXPECT_EQ(a->poll(0, 1, 10000).at(0).status, kFlushed);
+  EXPECT_TRUE(witnessed(remote, Effect::kQpToErr, "node0"));
+  EXPECT_EQ(b->ask("event 50"), "none");
+}
+
+TEST_F(QpErrorTest, both_sides_fail_at_one_time) {
+  const uint32_t id = arm("{target: node0/nic0, kind: qp_error, side: both, at: now}");
+  start();
+  EXPECT_EQ(b->ask("event 0"), "none");
+  a->must("post 0 write 1 8 0");
+  for (Agent* each : {a, b}) {
+    EXPECT_EQ(each->ask("event 10000"),
+              "event " + std::to_string(kEventQpFatal) + " " + std::to_string(each->numbers[0]));
+    EXPECT_EQ(each->qp_state(0), kErr);
+  }
+  EXPECT_EQ(a->poll(0, 1, 5000).at(0).status, kFlushed);
+  EXPECT_EQ(count(id, Effect::kQpToErr), 2u);
+}
+
+TEST_F(QpErrorTest, the_far_end_of_a_queue_pair_by_its_number) {
+  start();
+  for (int i = 1; i < 3; i++) {
+    a->make_qp(), b->make_qp();
+    ASSERT_NO_FATAL_FAILURE(connect(*a, i, *b, i));
+  }
+  const uint32_t id = arm("{target: node0/nic0/qp:1, kind: qp_error, side: remote, at: now}");
+  ASSERT_TRUE(took_effect_within(id, 10000));
+  EXPECT_TRUE(eventually([&] { return b->qp_state(1) == kErr; }));
+  for (int other : {0, 2}) EXPECT_EQ(b->qp_state(other), kRts);
+  EXPECT_EQ(count(id, Effect::kQpToErr), 1u);
+}
+
+TEST_F(QpErrorTest, every_third_wr_as_often_as_the_plan_says) {
+  const uint32_t id = arm("{target: node0/nic0, kind: qp_error, at: {wr: 3}, repeat: 2}");
+  start();
+  int failures = 0;
+  for (int i = 1, qp = 0; i <= 9; i++) {
+    a->must("post " + std::to_string(qp) + " write " + std::to_string(i) + " 8 0");
+    const bool failed = a->poll(qp, 1, 10000).at(0).status == kFlushed;
+    EXPECT_EQ(failed, i == 3 || i == 6) << i;
+    if (!failed) continue;
+    failures++;
+    qp = a->make_qp();
+    b->make_qp();
+    ASSERT_NO_FATAL_FAILURE(connect(*a, qp, *b, qp));
+  }
+  EXPECT_EQ(failures, 2);
+  EXPECT_EQ(board.state(id).rounds, 2u);
 }
 
 }  // namespace

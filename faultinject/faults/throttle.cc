@@ -1,6 +1,6 @@
-// throttle: the port carries at most `rate` in each direction, shared fairly by all queue pairs and processes.
-// The program sees: later completions. Kept-back work fills its send queue as posted work would.
-// Work already posted: goes at full rate. Heal: what is kept back goes at once, in order.
+// throttle: the port carries at most `rate` (or a schedule of `rates`) in each direction, shared fairly by
+// all queue pairs and processes. The program sees: later completions. Kept-back work fills its send queue as
+// posted work would. Work already posted: goes at full rate. Heal: what is kept back goes at once, in order.
 //
 // Out: sends and writes of the port's own queue pairs, and READs by queue pairs connected to it.
 // In: sends and writes of queue pairs connected to the port, in whichever injected process, and READs of the
@@ -17,10 +17,10 @@
 namespace faultinject {
 namespace {
 
-constexpr uint64_t kQuantumNs = 500000;         // how long one queue pair holds the port at most …
-constexpr uint64_t kLeastQuantumBytes = 1024;   // … unless that is less than a packet
+constexpr uint64_t kQuantumNs = 500000;        // how long one queue pair holds the port at most …
+constexpr uint64_t kLeastQuantumBytes = 1024;  // … unless that is less than a packet
 constexpr uint64_t kMostQuantumBytes = 1 << 18;
-constexpr uint64_t kCatchUpNs = 20000000;       // a late wake-up is made good, up to this
+constexpr uint64_t kCatchUpNs = 20000000;  // a late wake-up is made good, up to this
 
 class Throttle : public Fault {
  public:
@@ -38,11 +38,11 @@ class Throttle : public Fault {
     const bool reads = wr.wr.opcode == IBV_WR_RDMA_READ;  // its data flows the other way
     uint64_t at = now;
     Pace& pace = paces_[qp.serial];
-    if (hits(context)) {
+    if (hits_here(context, qp)) {
       PortEntry& port = context.board().ports[context.node()][context.nic()];
       at = std::max(at, pay(pace.own, port.busy_until_ns[reads ? 1 : 0], wr.bytes, now));
     }
-    if (qp.peer && entry().hits(qp.peer->node, qp.peer->nic)) {
+    if (hits_there(context, qp)) {
       PortEntry& port = context.board().ports[qp.peer->node][qp.peer->nic];
       at = std::max(at, pay(pace.peer, port.busy_until_ns[reads ? 0 : 1], wr.bytes, now));
     }
@@ -67,14 +67,33 @@ class Throttle : public Fault {
     Payment own, peer;
   };
 
-  uint64_t cost_ns(uint64_t bytes) const {
-    return uint64_t((unsigned __int128)(bytes) * 8 * 1000000000u / entry().rate_bits_per_s);
+  // The rate of the schedule at `now`; 0: not limited.
+  uint64_t rate_at(uint64_t now) const {
+    if (entry().rate_steps == 0) return entry().rate_bits_per_s;
+    uint64_t round_ns = 0;
+    for (uint32_t i = 0; i < entry().rate_steps; i++) {
+      if (entry().schedule[i].lasts_ns == 0) round_ns = UINT64_MAX;
+      if (round_ns != UINT64_MAX) round_ns += entry().schedule[i].lasts_ns;
+    }
+    const uint64_t from = entry().fired_ns.load();
+    uint64_t at = now > from ? now - from : 0;
+    at %= round_ns;
+    for (uint32_t i = 0; i + 1 < entry().rate_steps; i++) {
+      if (at < entry().schedule[i].lasts_ns) return entry().schedule[i].bits_per_s;
+      at -= entry().schedule[i].lasts_ns;
+    }
+    return entry().schedule[entry().rate_steps - 1].bits_per_s;
   }
 
   // Pays towards `bytes`; returns now when all is paid, else when to come again. At most one reservation per
   // call, even if its time has passed already: after a late wake-up the others must have their turns too.
   uint64_t pay(Payment& payment, std::atomic<uint64_t>& clock, uint64_t bytes, uint64_t now) {
-    const uint64_t quantum = std::clamp(uint64_t((unsigned __int128)(entry().rate_bits_per_s) * kQuantumNs / 8000000000u),
+    const uint64_t rate = rate_at(now);
+    if (rate == 0) {  // the schedule lets everything pass now
+      payment.turn_bytes = payment.last_turn_ns = 0;
+      return now;
+    }
+    const uint64_t quantum = std::clamp(uint64_t((unsigned __int128)(rate)*kQuantumNs / 8000000000u),
                                         kLeastQuantumBytes, kMostQuantumBytes);
     if (payment.turn_bytes != 0) {
       if (payment.turn_ns > now) return payment.turn_ns;
@@ -87,7 +106,7 @@ class Throttle : public Fault {
     // We come late by the wake-up latency of this machine; the port would not have waited for us.
     const uint64_t oldest = now > kCatchUpNs ? now - kCatchUpNs : 0;
     const uint64_t from = payment.last_turn_ns != 0 ? std::max(payment.last_turn_ns, oldest) : now;
-    const uint64_t cost = cost_ns(payment.turn_bytes);
+    const auto cost = uint64_t((unsigned __int128)(payment.turn_bytes) * 8 * 1000000000u / rate);
     uint64_t busy = clock.load(), end = 0;
     do {
       end = std::max(busy, from) + cost;

@@ -28,8 +28,8 @@ class ThrottleTest : public Nodes {
  protected:
   static double mbit(uint64_t bytes, uint64_t ns) { return double(bytes) * 8e3 / double(ns); }
 
-  // Streams until the port carries its rate. It must never carry more; on a machine that is starved of CPU it may
-  // carry less for once, so it is given three tries.
+  // Streams until the port carries its rate. It must never carry more; on a machine that is starved of CPU it
+  // may carry less for once, so it is given three tries.
   Streamed stream_at(double rate, const std::string& command) {
     Streamed run;
     for (int attempt = 0; attempt < 3; attempt++) {
@@ -111,6 +111,23 @@ TEST_F(ThrottleTest, a_killed_process_leaves_the_port_to_the_others) {
   ASSERT_TRUE(eventually([&] { return fabric.counters("node0", 0).tx_messages > 0; }));
   c.kill_it();
   stream_at(200, "stream 8 65536 700 0");
+}
+
+TEST_F(ThrottleTest, a_schedule_of_rates_is_followed_round_and_round) {
+  // Half the time at 100 Mbit/s, half at 300: 200 on the average of each whole round.
+  const uint32_t id =
+      arm("{target: node0/nic0, kind: throttle, at: now,"
+          " rates: [{rate: 100 Mbit/s, for: 250 ms}, {rate: 300 Mbit/s, for: 250 ms}]}");
+  start(18, 7);
+  stream_at(200, "stream 8 65536 2000 0");
+  EXPECT_TRUE(witnessed(id, Effect::kWrWithheld, "node0"));
+}
+
+TEST_F(ThrottleTest, the_last_rate_stays_where_it_has_no_end) {
+  arm("{target: node0/nic0, kind: throttle, at: now, rates: [{rate: unlimited, for: 1 ms}, {rate: 200 "
+      "Mbit/s}]}");
+  start(18, 7);
+  stream_at(200, "stream 8 65536 1500 0");
 }
 
 }  // namespace

@@ -18,14 +18,15 @@ class Node;
 
 namespace faultinject {
 
-const char* to_string(FaultKind kind);                               // "port_down"
-std::optional<FaultKind> fault_kind(std::string_view name);          // inverse
-const std::vector<std::string>& fault_kind_names();                  // in the order of the enum
+const char* to_string(FaultKind kind);                       // "port_down"
+std::optional<FaultKind> fault_kind(std::string_view name);  // inverse
+const std::vector<std::string>& fault_kind_names();          // in the order of the enum
 
-// Which queue pairs of a NIC, for the faults that strike queue pairs (qp_error, ack_lost, noop).
+// Which queue pairs of a NIC, for the faults that strike queue pairs.
 struct QpSelector {
   enum class Kind : uint32_t {
-    kBusiest,  // the one that has posted the most bytes since the fault was armed; with no post yet, the next one that posts
+    kBusiest,  // the one that has posted the most bytes since the fault was armed; with no post yet, the next
+               // one that posts
     kAll,
     kRandom,  // one of those with traffic, from the seed
     kIndex,   // the index-th RC queue pair created on that NIC in that process, from 0
@@ -39,8 +40,11 @@ struct QpSelector {
 struct Target {
   std::string node = "*";
   std::string nic = "*";
+  uint32_t port = 0;  // 0: all ports of the device
   QpSelector qp;
-  std::string text;  // as written
+  std::string peer_node,
+      peer_nic;      // only queue pairs connected to these (patterns); empty: whatever the peer
+  std::string text;  // as written, without the peer
 };
 
 struct Trigger {
@@ -51,28 +55,62 @@ struct Trigger {
     kEvent,   // faultinject_event(event, value); "iteration" N fires on the first value >= N
     kWr,      // at the count-th send WR posted on the target since arming (all its processes together)
     kBytes,   // at the WR that posts the count-th byte on the target since arming
+    kProbability,  // at each send WR of the target with `probability`, from the seed
+    kAfter,        // `after` later than another fault took effect, was healed, or was triggered
   };
+  enum class Until : uint32_t { kEffect, kHealed, kTriggered };
   Kind kind = Kind::kManual;
   std::chrono::nanoseconds after{0};
   bool since_first_op = false;
-  std::string event;               // kEvent; 'at: {iter: N}' is event "iteration", value N
-  std::optional<uint64_t> value;   // kEvent: only this value ("iteration": this value or more)
-  uint64_t count = 0;              // kWr, kBytes
+  std::string event;              // kEvent; 'at: {iter: N}' is event "iteration", value N
+  std::optional<uint64_t> value;  // kEvent: only this value ("iteration": this value or more)
+  uint64_t count = 0;             // kWr, kBytes
+  double probability = 0;         // kProbability, above 0 and up to 1
+  std::string fault;              // kAfter: the name of a fault armed before this one, or its id on the board
+  Until until = Until::kEffect;   // kAfter
   std::chrono::nanoseconds phase_up_to{0};  // a random delay in [0, phase_up_to], from the seed, is added
 };
 
+// One entry of a throttle's schedule. bits_per_s 0: not limited; lasts 0: it stays.
+struct RateStep {
+  uint64_t bits_per_s = 0;
+  std::chrono::nanoseconds lasts{0};
+};
+
 struct FaultSpec {
+  static constexpr uint64_t kAll = UINT64_MAX;
+  static constexpr size_t kMaxRates = 16;
+  enum class Refused : uint32_t { kAny, kRtr, kRts };
+
   std::string name;  // the plan's `name`, else "<kind> <target>"
   FaultKind kind = FaultKind::kNoop;
   Target target;
   Trigger trigger;
   std::optional<std::chrono::nanoseconds> duration;  // `for`: heals by itself that long after it took effect
+  uint32_t repeat = 1;                               // how often it fires in all
+  std::chrono::nanoseconds every{0};  // from one firing to the next; 0: when its trigger is met again
 
-  bool events = true;  // port_down: PORT_ERR and PORT_ACTIVE are delivered
-  bool query = true;   // port_down: ibv_query_port says DOWN
-  uint64_t rate_bits_per_s = 0;                // throttle
+  uint32_t opcodes = 0;  // a bit per ibv_wr_opcode: only these send WRs count and are struck; 0: all
+  uint64_t count =
+      1;  // how often it strikes per firing, over the whole target (port_flap: how often the link goes down)
+  bool events = true;        // port_down, port_flap, device_fatal, gid_change: async events are delivered
+  bool query = true;         // port_down, port_flap, device_fatal: ibv_query_port says DOWN
+  Side side = Side::kLocal;  // qp_error
+  Direction direction = Direction::kBoth;  // blackhole
+  bool receive = false;                    // `queue: recv`
+  int error = 0;                           // post_fail, poll_fail, reg_fail, connect_fail: errno
+  int status = 0;                          // completion_error: ibv_wc_status
+  int event = 0;                           // async_event: ibv_event_type
+  int gid_index = -1;                      // gid_change: the row; -1: all
+  Refused state = Refused::kAny;           // connect_fail
+  std::chrono::nanoseconds down{std::chrono::milliseconds(200)},
+      up{std::chrono::milliseconds(800)};                         // port_flap
+  std::chrono::nanoseconds window{std::chrono::milliseconds(1)};  // reorder: how long a send waits for others
+  uint64_t depth = 8;                                             // reorder: how many sends are mixed
+  std::vector<RateStep> rates;   // throttle: a schedule, from the firing on; begins anew after its last step
+  uint64_t rate_bits_per_s = 0;  // throttle; with a schedule its least
   std::chrono::nanoseconds delay{0}, jitter{0};  // delay
-  uint64_t min_bytes = 1024;                   // ack_lost: only work that carries at least so much
+  uint64_t min_bytes = 1024;                     // ack_lost: only work that carries at least so much
   bool after_retries = false;  // ack_lost: shown after the retry time (`report: after_retries`), not at once
 
   std::string file;  // where it was written; empty when made in code
@@ -96,31 +134,35 @@ class PlanError : public std::runtime_error {
 
 // One fault from a YAML mapping, e.g. {at: {iter: 60}, target: node1/nic0, kind: port_down}; `file` is for
 // messages only. Throws PlanError for unknown keys, kinds, units, and parameters that the kind does not have.
-//   at:    now | {time: 200 ms [, since: start|first_op]} | {iter: N} | {wr: N} | {bytes: 10 MiB}
-//   on:    <event name> | {event: name, value: N}
-//   phase: {up_to: 20 ms}      beside, or inside, at/on
-//   for: 500 ms    name: text    qp: all|busiest|random|N (or target …/qp:N)
-//   events, query (port_down)   rate (throttle)   delay, jitter (delay)   min_bytes, report (ack_lost)
+//   at:    now | {time: 200 ms [, since: start|first_op]} | {iter: N} | {wr: N} | {bytes: 10 MiB} |
+//   {probability: 0.01} on:    <event name> | {event: name, value: N} after: <fault name> | {fault: name,
+//   until: effect|healed|triggered, wait: 50 ms} phase: {up_to: 20 ms}      beside, or inside, at/on/after
+//   for: 500 ms    repeat: 5    every: 2 s    name: text
+//   qp: all|busiest|random|N (or target …/qp:N)    peer: 'node2/*'    opcode: write | [write, send]
+// The parameters of each kind are in faultinject/README.md.
 FaultSpec parse_fault(const YAML::Node& node, const std::string& file);
 
-// A sequence of such mappings. A null or absent node is an empty plan.
+// A sequence of such mappings. A null or absent node is an empty plan. 'after' names a fault that stands
+// before it in the sequence; a number is the id of one that is on the board already.
 std::vector<FaultSpec> parse_faults(const YAML::Node& node, const std::string& file);
 
-// "node1/nic0", "*/nic[0-1]/qp:3". Throws PlanError (with the place given).
+// "node1/nic0", "*/nic[0-1]/qp:3", "node1/nic0/port:2". Throws PlanError (with the place given).
 Target parse_target(std::string_view text, const std::string& file = {}, int line = 0, int column = 0);
 
 // Does `pattern` match the whole of `text`? ('*', '?', '[0-3]' with numbers or characters)
 bool pattern_matches(std::string_view pattern, std::string_view text);
 
 // Does the target contain this NIC, and this queue pair where it names one by index?
-bool matches(const Target& target, std::string_view node, uint32_t nic, std::optional<uint32_t> qp_index = {});
+bool matches(const Target& target, std::string_view node, uint32_t nic,
+             std::optional<uint32_t> qp_index = {});
 
 struct NodeShape {
   std::string name;
   uint32_t nics = 0;
 };
 
-// Throws PlanError unless at least one NIC of `nodes` is in the target; the message lists what there is.
+// Throws PlanError unless at least one NIC of `nodes` is in the target, and one in `peer` where there is one;
+// the message lists what there is.
 void check_targets(const FaultSpec& spec, const std::vector<NodeShape>& nodes);
 
 // The word of `known` nearest to `word` by edit distance, if any is near enough to be meant; for messages.

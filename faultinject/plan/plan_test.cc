@@ -47,21 +47,26 @@ TEST(Plan, every_trigger_is_understood) {
 }
 
 TEST(Plan, the_random_phase_stands_beside_or_inside_the_trigger) {
-  EXPECT_EQ(parse("{at: {iter: 6}, phase: {up_to: 20 ms}, target: '*/*', kind: noop}").trigger.phase_up_to, 20ms);
-  EXPECT_EQ(parse("{at: {iter: 6, phase: {up_to: 20 ms}}, target: '*/*', kind: noop}").trigger.phase_up_to, 20ms);
+  EXPECT_EQ(parse("{at: {iter: 6}, phase: {up_to: 20 ms}, target: '*/*', kind: noop}").trigger.phase_up_to,
+            20ms);
+  EXPECT_EQ(parse("{at: {iter: 6, phase: {up_to: 20 ms}}, target: '*/*', kind: noop}").trigger.phase_up_to,
+            20ms);
 }
 
 TEST(Plan, parameters_belong_to_their_kind) {
-  EXPECT_EQ(parse("{target: '*/nic0', kind: throttle, rate: 100 Mbit/s, for: 500 ms}").rate_bits_per_s, 100000000u);
+  EXPECT_EQ(parse("{target: '*/nic0', kind: throttle, rate: 100 Mbit/s, for: 500 ms}").rate_bits_per_s,
+            100000000u);
   EXPECT_EQ(parse("{target: '*/nic0', kind: throttle, rate: 100 Mbit/s, for: 500 ms}").duration, 500ms);
   const FaultSpec delay = parse("{target: '*/nic0', kind: delay, delay: 1 ms, jitter: 200 us}");
   EXPECT_EQ(delay.delay, 1ms);
   EXPECT_EQ(delay.jitter, 200us);
   EXPECT_FALSE(parse("{target: '*/nic0', kind: port_down, events: false}").events);
   const PlanError error = error_of("[{target: '*/nic0', kind: qp_error, rate: 1 Gbit/s}]");
-  EXPECT_NE(error.message().find("'rate' has no meaning for qp_error (it belongs to throttle)"), std::string::npos)
+  EXPECT_NE(error.message().find("'rate' has no meaning for qp_error (it belongs to throttle)"),
+            std::string::npos)
       << error.what();
-  EXPECT_NE(error_of("[{target: '*/nic0', kind: throttle}]").message().find("needs 'rate'"), std::string::npos);
+  EXPECT_NE(error_of("[{target: '*/nic0', kind: throttle}]").message().find("needs 'rate'"),
+            std::string::npos);
   EXPECT_NE(error_of("[{target: '*/nic0', kind: delay, delay: 1 ms, jitter: 2 ms}]").message().find("larger"),
             std::string::npos);
 }
@@ -83,25 +88,35 @@ TEST(Plan, an_unknown_key_is_an_error_with_a_suggestion) {
 }
 
 TEST(Plan, contradictions_are_errors) {
-  for (const char* text : {
-           "[{kind: noop}]", "[{target: '*/nic0'}]", "[{target: '*/nic0', kind: noop, at: later}]",
-           "[{target: '*/nic0', kind: noop, at: {iter: 1, wr: 2}}]", "[{target: '*/nic0', kind: noop, at: {}}]",
-           "[{target: '*/nic0', kind: noop, at: {iter: 1, since: start}}]",
-           "[{target: '*/nic0', kind: noop, at: {iter: 1}, on: x}]", "[{target: '*/nic0', kind: noop, for: 0 s}]",
-           "[{target: '*/nic0', kind: noop, phase: {up_to: 1 ms}}]", "[{target: '*/nic0', kind: noop, at: {wr: 0}}]",
-           "[{target: '*/nic0', kind: noop, at: {iter: -3}}]", "[{target: '*/nic0', kind: noop, at: {iter: 1.5}}]",
-           "[{target: '*/nic0', kind: port_down, events: maybe}]", "[{target: '*/nic0/qp:3', kind: port_down}]",
-           "[{target: '*/nic0/qp:3', kind: qp_error, qp: all}]", "[{target: '*/nic0', kind: qp_error, qp: al}]",
-           "{target: '*/nic0', kind: noop}", "[port_down]",
-           "[{target: '*/nic0', kind: ack_lost, report: later}]",
-           "[{target: '*/nic0', kind: throttle, rate: unlimited}]"})
+  for (const char* text : {"[{kind: noop}]",
+                           "[{target: '*/nic0'}]",
+                           "[{target: '*/nic0', kind: noop, at: later}]",
+                           "[{target: '*/nic0', kind: noop, at: {iter: 1, wr: 2}}]",
+                           "[{target: '*/nic0', kind: noop, at: {}}]",
+                           "[{target: '*/nic0', kind: noop, at: {iter: 1, since: start}}]",
+                           "[{target: '*/nic0', kind: noop, at: {iter: 1}, on: x}]",
+                           "[{target: '*/nic0', kind: noop, for: 0 s}]",
+                           "[{target: '*/nic0', kind: noop, phase: {up_to: 1 ms}}]",
+                           "[{target: '*/nic0', kind: noop, at: {wr: 0}}]",
+                           "[{target: '*/nic0', kind: noop, at: {iter: -3}}]",
+                           "[{target: '*/nic0', kind: noop, at: {iter: 1.5}}]",
+                           "[{target: '*/nic0', kind: port_down, events: maybe}]",
+                           "[{target: '*/nic0/qp:3', kind: port_down}]",
+                           "[{target: '*/nic0/qp:3', kind: qp_error, qp: all}]",
+                           "[{target: '*/nic0', kind: qp_error, qp: al}]",
+                           "{target: '*/nic0', kind: noop}",
+                           "[port_down]",
+                           "[{target: '*/nic0', kind: ack_lost, report: later}]",
+                           "[{target: '*/nic0', kind: throttle, rate: unlimited}]"})
     EXPECT_NE(error_of(text).message(), "no error") << text;
 }
 
 TEST(Plan, no_faults_is_an_empty_plan) {
   EXPECT_TRUE(parse_faults(YAML::Load("{}")["faults"], "plan.yaml").empty());
   EXPECT_TRUE(parse_faults(YAML::Load("~"), "plan.yaml").empty());
-  EXPECT_EQ(parse_faults(YAML::Load("[{target: '*/*', kind: noop}, {target: '*/*', kind: qp_error}]"), "p").size(), 2u);
+  EXPECT_EQ(
+      parse_faults(YAML::Load("[{target: '*/*', kind: noop}, {target: '*/*', kind: qp_error}]"), "p").size(),
+      2u);
 }
 
 TEST(Target, patterns_match_whole_names) {

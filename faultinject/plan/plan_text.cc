@@ -37,9 +37,9 @@ std::vector<FaultSpec> parse_plan(const std::string& text, const std::string& fi
                     "there is no fault in it; write e.g. - {at: now, target: node1/nic0, kind: port_down}");
   for (const FaultSpec& fault : faults)
     if (fault.trigger.kind == Trigger::Kind::kManual)
-      throw PlanError(
-          file, fault.line, fault.column,
-          "nothing triggers this fault; add 'at', e.g. 'at: now', or 'on', e.g. 'on: migration_started'");
+      throw PlanError(file, fault.line, fault.column,
+                      "nothing triggers this fault; add 'at', e.g. 'at: now', 'on', e.g. 'on: "
+                      "migration_started', or 'after'");
   return faults;
 }
 

@@ -48,7 +48,8 @@ std::string pattern_fault(std::string_view pattern) {
       const std::string_view high = dash == std::string_view::npos ? low : inside.substr(dash + 1);
       uint64_t from = 0, to = 0;
       const bool numbers = parse_number(low, from) && parse_number(high, to);
-      if (!numbers && (low.size() != 1 || high.size() != 1)) return "has a range that is neither [0-3] nor [a-c]";
+      if (!numbers && (low.size() != 1 || high.size() != 1))
+        return "has a range that is neither [0-3] nor [a-c]";
       if (numbers ? from > to : low[0] > high[0]) return "has a range that runs backwards";
       open = false;
     }
@@ -82,7 +83,8 @@ Target parse_target(std::string_view text, const std::string& file, int line, in
   const auto fail = [&](const std::string& why) -> PlanError {
     return PlanError(file, line, column,
                      "target '" + std::string(text) + "' " + why +
-                         "; write NODE/NIC or NODE/NIC/qp:N, e.g. 'node1/nic0', 'node*/nic[0-1]', '*/nic0/qp:3'");
+                         "; write NODE/NIC, with /port:N or /qp:N behind it where wanted, e.g. 'node1/nic0', "
+                         "'node*/nic[0-1]', '*/nic0/qp:3'");
   };
   Target target;
   target.text = std::string(text);
@@ -90,26 +92,45 @@ Target parse_target(std::string_view text, const std::string& file, int line, in
   if (slash == std::string_view::npos) throw fail("names no NIC");
   target.node = std::string(text.substr(0, slash));
   std::string_view rest = text.substr(slash + 1);
-  const size_t second = rest.find('/');
+  size_t second = rest.find('/');
   target.nic = std::string(rest.substr(0, second));
-  if (const std::string why = pattern_fault(target.node); !why.empty()) throw fail("has a node part that " + why);
-  if (const std::string why = pattern_fault(target.nic); !why.empty()) throw fail("has a NIC part that " + why);
+  if (const std::string why = pattern_fault(target.node); !why.empty())
+    throw fail("has a node part that " + why);
+  if (const std::string why = pattern_fault(target.nic); !why.empty())
+    throw fail("has a NIC part that " + why);
   if (target.nic != "*" && target.nic.rfind("nic", 0) != 0 && target.nic[0] != '?' && target.nic[0] != '[' &&
       target.nic[0] != '*')
     throw fail("has a NIC part '" + target.nic + "' that can match no NIC (NICs are called nic0, nic1, …)");
-  if (second != std::string_view::npos) {
-    const std::string_view qp = rest.substr(second + 1);
-    uint64_t index = 0;
-    if (qp == "qp:all" || qp == "qp:*") {
+  bool has_qp = false;
+  while (second != std::string_view::npos) {
+    rest = rest.substr(second + 1);
+    second = rest.find('/');
+    const std::string_view part = rest.substr(0, second);
+    uint64_t number = 0;
+    if (part.rfind("port:", 0) == 0) {
+      if (target.port != 0) throw fail("names two ports");
+      if (part != "port:*" && (!parse_number(part.substr(5), number) || number == 0 || number > 254))
+        throw fail("has a port '" + std::string(part.substr(5)) + "'; ports count from 1");
+      target.port = uint32_t(number);
+      continue;
+    }
+    if (part.rfind("qp:", 0) != 0)
+      throw fail("has a part '" + std::string(part) +
+                 "' that is not port:N, qp:N, qp:all, qp:random or qp:busiest");
+    if (has_qp) throw fail("names two queue pairs");
+    has_qp = true;
+    const std::string_view which = part.substr(3);
+    if (which == "all" || which == "*") {
       target.qp.kind = QpSelector::Kind::kAll;
-    } else if (qp == "qp:random") {
+    } else if (which == "random") {
       target.qp.kind = QpSelector::Kind::kRandom;
-    } else if (qp == "qp:busiest") {
+    } else if (which == "busiest") {
       target.qp.kind = QpSelector::Kind::kBusiest;
-    } else if (qp.rfind("qp:", 0) == 0 && parse_number(qp.substr(3), index) && index <= UINT32_MAX) {
-      target.qp = {QpSelector::Kind::kIndex, uint32_t(index)};
+    } else if (parse_number(which, number) && number <= UINT32_MAX) {
+      target.qp = {QpSelector::Kind::kIndex, uint32_t(number)};
     } else {
-      throw fail("has a third part '" + std::string(qp) + "' that is not qp:N, qp:all, qp:random or qp:busiest");
+      throw fail("has a part '" + std::string(part) +
+                 "' that is not port:N, qp:N, qp:all, qp:random or qp:busiest");
     }
   }
   return target;
@@ -122,32 +143,44 @@ bool matches(const Target& target, std::string_view node, uint32_t nic, std::opt
   return target.qp.index == *qp_index;
 }
 
-void check_targets(const FaultSpec& spec, const std::vector<NodeShape>& nodes) {
+namespace {
+
+void check_pattern(const FaultSpec& spec, const std::string& what, const std::string& node_pattern,
+                   const std::string& nic_pattern, const std::vector<NodeShape>& nodes) {
   std::vector<std::string> names;
   uint32_t most_nics = 0;
   bool node_found = false;
   for (const NodeShape& node : nodes) {
     names.push_back(node.name);
     most_nics = std::max(most_nics, node.nics);
-    if (!pattern_matches(spec.target.node, node.name)) continue;
+    if (!pattern_matches(node_pattern, node.name)) continue;
     node_found = true;
     for (uint32_t nic = 0; nic < node.nics; nic++)
-      if (matches(spec.target, node.name, nic)) return;
+      if (pattern_matches(nic_pattern, "nic" + std::to_string(nic))) return;
   }
   std::string list;
   for (size_t i = 0; i < names.size() && i < 8; i++) list += (i ? ", " : "") + names[i];
   if (names.size() > 8) list += ", … (" + std::to_string(names.size()) + " nodes)";
   std::string why;
   if (!node_found) {
-    why = "there is no node '" + spec.target.node + "' (there are: " + list + ")";
-    if (const auto near = nearest(spec.target.node, names)) why += "; did you mean '" + *near + "'?";
+    why = "there is no node '" + node_pattern + "' (there are: " + list + ")";
+    if (const auto near = nearest(node_pattern, names)) why += "; did you mean '" + *near + "'?";
   } else {
-    why = "no node that matches '" + spec.target.node + "' has a NIC '" + spec.target.nic + "' (there are: nic0";
+    why = "no node that matches '" + node_pattern + "' has a NIC '" + nic_pattern + "' (there are: nic0";
     if (most_nics > 1) why += " to nic" + std::to_string(most_nics - 1);
     why += ")";
     if (most_nics == 0) why = "the nodes have no NICs";
   }
-  throw PlanError(spec.file, spec.line, spec.column, "target '" + spec.target.text + "': " + why);
+  throw PlanError(spec.file, spec.line, spec.column, what + ": " + why);
+}
+
+}  // namespace
+
+void check_targets(const FaultSpec& spec, const std::vector<NodeShape>& nodes) {
+  check_pattern(spec, "target '" + spec.target.text + "'", spec.target.node, spec.target.nic, nodes);
+  if (spec.target.peer_node.empty()) return;
+  check_pattern(spec, "peer '" + spec.target.peer_node + "/" + spec.target.peer_nic + "'",
+                spec.target.peer_node, spec.target.peer_nic, nodes);
 }
 
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& known) {
@@ -161,7 +194,8 @@ std::optional<std::string> nearest(std::string_view word, const std::vector<std:
     for (size_t j = 0; j <= m; j++) d[0][j] = j;
     for (size_t i = 1; i <= n; i++)
       for (size_t j = 1; j <= m; j++) {
-        d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (word[i - 1] != candidate[j - 1])});
+        d[i][j] =
+            std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (word[i - 1] != candidate[j - 1])});
         if (i > 1 && j > 1 && word[i - 1] == candidate[j - 2] && word[i - 2] == candidate[j - 1])
           d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
       }

@@ -15,16 +15,27 @@ struct Unit {
   long double factor;
 };
 
-constexpr std::array kRates = {
-    Unit{"bit/s", 1},    Unit{"kbit/s", 1e3},  Unit{"Mbit/s", 1e6},       Unit{"Gbit/s", 1e9},
-    Unit{"Tbit/s", 1e12}, Unit{"bps", 1},      Unit{"kbps", 1e3},         Unit{"Mbps", 1e6},
-    Unit{"Gbps", 1e9},   Unit{"Tbps", 1e12},   Unit{"B/s", 8},            Unit{"kB/s", 8e3},
-    Unit{"MB/s", 8e6},   Unit{"GB/s", 8e9},    Unit{"KiB/s", 8.0L * 1024}, Unit{"MiB/s", 8.0L * (1 << 20)},
-    Unit{"GiB/s", 8.0L * (1 << 30)}};
-constexpr std::array kSizes = {Unit{"B", 1},           Unit{"kB", 1e3},         Unit{"MB", 1e6},
-                               Unit{"GB", 1e9},        Unit{"TB", 1e12},        Unit{"KiB", 1024},
-                               Unit{"MiB", 1 << 20},   Unit{"GiB", 1 << 30},    Unit{"TiB", 1099511627776.0L}};
-constexpr std::array kSpans = {Unit{"ns", 1},  Unit{"us", 1e3}, Unit{"µs", 1e3},  Unit{"ms", 1e6},
+constexpr std::array kRates = {Unit{"bit/s", 1},
+                               Unit{"kbit/s", 1e3},
+                               Unit{"Mbit/s", 1e6},
+                               Unit{"Gbit/s", 1e9},
+                               Unit{"Tbit/s", 1e12},
+                               Unit{"bps", 1},
+                               Unit{"kbps", 1e3},
+                               Unit{"Mbps", 1e6},
+                               Unit{"Gbps", 1e9},
+                               Unit{"Tbps", 1e12},
+                               Unit{"B/s", 8},
+                               Unit{"kB/s", 8e3},
+                               Unit{"MB/s", 8e6},
+                               Unit{"GB/s", 8e9},
+                               Unit{"KiB/s", 8.0L * 1024},
+                               Unit{"MiB/s", 8.0L * (1 << 20)},
+                               Unit{"GiB/s", 8.0L * (1 << 30)}};
+constexpr std::array kSizes = {Unit{"B", 1},         Unit{"kB", 1e3},      Unit{"MB", 1e6},
+                               Unit{"GB", 1e9},      Unit{"TB", 1e12},     Unit{"KiB", 1024},
+                               Unit{"MiB", 1 << 20}, Unit{"GiB", 1 << 30}, Unit{"TiB", 1099511627776.0L}};
+constexpr std::array kSpans = {Unit{"ns", 1},  Unit{"us", 1e3},   Unit{"µs", 1e3},  Unit{"ms", 1e6},
                                Unit{"s", 1e9}, Unit{"min", 60e9}, Unit{"h", 3600e9}};
 
 std::string_view trimmed(std::string_view text) {
@@ -57,7 +68,8 @@ uint64_t parse(std::string_view text, const std::array<Unit, N>& units, const ch
 
   size_t digits = 0;
   bool dot = false;
-  while (digits < all.size() && ((all[digits] >= '0' && all[digits] <= '9') || (all[digits] == '.' && !dot))) {
+  while (digits < all.size() &&
+         ((all[digits] >= '0' && all[digits] <= '9') || (all[digits] == '.' && !dot))) {
     if (all[digits] == '.') dot = true;
     digits++;
   }

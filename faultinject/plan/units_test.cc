@@ -59,9 +59,12 @@ TEST(Units, nonsense_is_refused) {
 }
 
 TEST(Units, what_is_formatted_reads_back_the_same) {
-  for (const uint64_t rate : {1ul, 1000ul, 100000000ul, 25000000000ul}) EXPECT_EQ(parse_rate(format_rate(rate)), rate);
-  for (const uint64_t bytes : {1ul, 4096ul, 16ul << 20, 4ul << 30}) EXPECT_EQ(parse_bytes(format_bytes(bytes)), bytes);
-  for (const std::chrono::nanoseconds span : std::initializer_list<std::chrono::nanoseconds>{1ns, 20us, 1500us, 2s})
+  for (const uint64_t rate : {1ul, 1000ul, 100000000ul, 25000000000ul})
+    EXPECT_EQ(parse_rate(format_rate(rate)), rate);
+  for (const uint64_t bytes : {1ul, 4096ul, 16ul << 20, 4ul << 30})
+    EXPECT_EQ(parse_bytes(format_bytes(bytes)), bytes);
+  for (const std::chrono::nanoseconds span :
+       std::initializer_list<std::chrono::nanoseconds>{1ns, 20us, 1500us, 2s})
     EXPECT_EQ(parse_duration(format_duration(span)), span);
 }
 

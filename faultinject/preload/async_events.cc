@@ -24,14 +24,27 @@ bool about_qp(const ibv_async_event& event) {
     case IBV_EVENT_SQ_DRAINED:
     case IBV_EVENT_PATH_MIG:
     case IBV_EVENT_PATH_MIG_ERR:
-    case IBV_EVENT_QP_LAST_WQE_REACHED: return true;
-    default: return false;
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+      return true;
+    default:
+      return false;
   }
 }
 
 bool same(const ibv_async_event& a, const ibv_async_event& b) {
   if (a.event_type != b.event_type) return false;
-  return about_qp(a) ? a.element.qp == b.element.qp : a.element.port_num == b.element.port_num;
+  if (about_qp(a)) return a.element.qp == b.element.qp;
+  switch (a.event_type) {
+    case IBV_EVENT_CQ_ERR:
+      return a.element.cq == b.element.cq;
+    case IBV_EVENT_SRQ_ERR:
+    case IBV_EVENT_SRQ_LIMIT_REACHED:
+      return a.element.srq == b.element.srq;
+    case IBV_EVENT_DEVICE_FATAL:
+      return true;
+    default:
+      return a.element.port_num == b.element.port_num;
+  }
 }
 
 bool readable(int fd) {
@@ -126,9 +139,9 @@ bool AsyncEvents::acknowledge(const ibv_async_event& event) {
   return true;
 }
 
-void AsyncEvents::forget(const ibv_qp* qp) {
+template <typename Gone>
+void AsyncEvents::forget_if(Gone gone) {
   const std::lock_guard lock(mutex_);
-  const auto gone = [&](const ibv_async_event& event) { return about_qp(event) && event.element.qp == qp; };
   for (auto it = waiting_.begin(); it != waiting_.end();) {
     if (!gone(*it)) {
       ++it;
@@ -138,6 +151,16 @@ void AsyncEvents::forget(const ibv_qp* qp) {
     uint64_t one = 0;
     [[maybe_unused]] const ssize_t taken = read(event_fd_, &one, sizeof one);
   }
+}
+
+void AsyncEvents::forget(const ibv_qp* qp) {
+  forget_if([&](const ibv_async_event& event) { return about_qp(event) && event.element.qp == qp; });
+}
+
+void AsyncEvents::forget(const ibv_cq* cq) {
+  forget_if([&](const ibv_async_event& event) {
+    return event.event_type == IBV_EVENT_CQ_ERR && event.element.cq == cq;
+  });
 }
 
 }  // namespace faultinject

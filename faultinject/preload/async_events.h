@@ -1,9 +1,9 @@
 // Real and synthetic async events of one context, seen by the program through one descriptor.
 //
 // ibv_context::async_fd becomes an epoll descriptor of ours that is readable while either a real or a
-// synthetic event waits, so that poll, epoll and O_NONBLOCK (set on the descriptor that the program sees) work
-// as before. The field holds the real descriptor again only while the real ibv_get_async_event reads an event
-// that is known to wait, and when the device is closed.
+// synthetic event waits, so that poll, epoll and O_NONBLOCK (set on the descriptor that the program sees)
+// work as before. The field holds the real descriptor again only while the real ibv_get_async_event reads an
+// event that is known to wait, and when the device is closed.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -29,13 +29,17 @@ class AsyncEvents {
   // True when the event was one of ours: the real acknowledgement must not count it.
   bool acknowledge(const ibv_async_event& event);
 
-  // Events of a queue pair that is gone are not delivered any more.
+  // Events of a queue pair or completion queue that is gone are not delivered any more.
   void forget(const ibv_qp* qp);
+  void forget(const ibv_cq* cq);
 
   // Before the real ibv_close_device, which closes the descriptor that it finds in the context.
   void close();
 
  private:
+  template <typename Gone>
+  void forget_if(Gone gone);
+
   ibv_context* context_;
   int real_fd_ = -1, shown_fd_ = -1, event_fd_ = -1;
   std::mutex mutex_, real_mutex_;

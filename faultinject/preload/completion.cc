@@ -20,17 +20,21 @@ constexpr uint64_t kKickId = 0xfa17146b1c4e11edu;
 bool Context::is_send(const QueuePair& qp, const CompletionQueue& cq, const ibv_wc& wc) const {
   if (qp.send_cq != qp.recv_cq) return &cq == qp.send_cq;
   if (wc.opcode != kOpcodeUnset) return (wc.opcode & IBV_WC_RECV) == 0;
-  return qp.sent.empty() ||
-         std::any_of(qp.sent.begin(), qp.sent.end(), [&](const Sent& sent) { return sent.wr_id == wc.wr_id; });
+  return qp.sent.empty() || std::any_of(qp.sent.begin(), qp.sent.end(),
+                                        [&](const Sent& sent) { return sent.wr_id == wc.wr_id; });
 }
 
 Sent Context::retire(QueuePair& qp, const ibv_wc& wc, bool& known) {
   // Completions come in order, so everything up to the first such WR is done; only a failure completes an
   // unsignaled one. A WR posted before tracking began is not in the list.
   const bool failed = wc.status != IBV_WC_SUCCESS;
-  const auto it = std::find_if(qp.sent.begin(), qp.sent.end(), [&](const Sent& sent) {
-    return sent.wr_id == wc.wr_id && (failed || sent.signaled);
-  });
+  auto it = qp.sent.end();
+  if (failed && wc.status != IBV_WC_WR_FLUSH_ERR)  // the one that we made to fail, if its number is no name
+    it = std::find_if(qp.sent.begin(), qp.sent.end(),
+                      [&](const Sent& sent) { return sent.wr_id == wc.wr_id && sent.spoiled != 0; });
+  if (it == qp.sent.end())
+    it = std::find_if(qp.sent.begin(), qp.sent.end(),
+                      [&](const Sent& sent) { return sent.wr_id == wc.wr_id && (failed || sent.signaled); });
   known = it != qp.sent.end();
   if (!known) return {};
   const Sent sent = *it;
@@ -41,7 +45,7 @@ Sent Context::retire(QueuePair& qp, const ibv_wc& wc, bool& known) {
 bool Context::process(CompletionQueue& cq, ibv_wc& wc, uint64_t now) {
   QueuePair* qp = find(wc.qp_num);
   if (qp == nullptr) return true;
-  if (wc.wr_id == kKickId && qp->kicks > 0 && wc.status != IBV_WC_SUCCESS) {
+  if (wc.wr_id == kKickId && qp->kicks > 0) {
     qp->kicks--;
     mode_dirty_ = true;
     return false;
@@ -50,14 +54,12 @@ bool Context::process(CompletionQueue& cq, ibv_wc& wc, uint64_t now) {
   const bool send = is_send(*qp, cq, wc);
   bool known = false;
   const Sent sent = send ? retire(*qp, wc, known) : Sent{};
-  if (send && qp->acks_lost && wc.status == IBV_WC_SUCCESS) wc.status = IBV_WC_WR_FLUSH_ERR;
+  if ((send ? qp->acks_lost : qp->receives_lost) && wc.status == IBV_WC_SUCCESS)
+    wc.status = IBV_WC_WR_FLUSH_ERR;
 
   switch (qp->life) {
     case QueuePair::Life::kWhole:
-      if (send && wc.status == IBV_WC_SUCCESS)
-        for (const auto& fault : faults_)
-          if (fault->begun && !fault->completing(*this, *qp, known ? &sent : nullptr, wc, now)) return false;
-      return true;
+      return process_whole(*qp, cq, wc, known ? &sent : nullptr, send, now);
     case QueuePair::Life::kCut:
       if (wc.status == IBV_WC_SUCCESS) return true;  // it arrived before the cut
       hide(*qp, cq, wc, send, now);
@@ -70,6 +72,38 @@ bool Context::process(CompletionQueue& cq, ibv_wc& wc, uint64_t now) {
         wc.vendor_err = kVendorRetryExceeded;
       }
       return true;
+  }
+  return true;
+}
+
+bool Context::process_whole(QueuePair& qp, CompletionQueue& cq, ibv_wc& wc, const Sent* sent, bool send,
+                            uint64_t now) {
+  if (wc.status != IBV_WC_SUCCESS) {
+    if (sent == nullptr || sent->spoiled == 0 || wc.status == IBV_WC_WR_FLUSH_ERR) return true;
+    wc.status = ibv_wc_status(sent->spoiled);
+    wc.vendor_err = 0;
+    qp.connected = false;
+    set_life(qp, QueuePair::Life::kBroken);
+    took_effect(board().faults[sent->spoiled_by - 1], now);
+    report(sent->spoiled_by, Effect::kWcRewritten, qp.qp->qp_num, wc.status, now);
+    return true;
+  }
+  if (send && qp.deaf_by != 0) {
+    if (qp.shown_at_ns == 0) {
+      FaultEntry& entry = board().faults[qp.deaf_by - 1];
+      took_effect(entry, now);
+      report(qp.deaf_by, Effect::kWcWithheld, qp.qp->qp_num, wc.status, now);
+      const uint64_t posted = sent != nullptr ? sent->posted_ns : 0;
+      due_at(qp, std::max(qp.deaf_from_ns, posted) + qp.retry_window_ns());
+    }
+    qp.hidden_sends.push_back({&cq, wc});
+    return false;
+  }
+  for (const auto& fault : faults_) {
+    if (!fault->begun) continue;
+    if (!(send ? fault->completing(*this, qp, sent, wc, now) : fault->received(*this, qp, wc, now)))
+      return false;
+    if (wc.status != IBV_WC_SUCCESS) return true;  // it is a failure now, and the others strike successes
   }
   return true;
 }
@@ -113,7 +147,8 @@ void Context::show_hidden(QueuePair& qp, bool program_moved_it) {
     }
     list->clear();
   }
-  report(program_moved_it ? Effect::kFlushShown : Effect::kWcShown, program_moved_it ? IBV_WC_WR_FLUSH_ERR : IBV_WC_RETRY_EXC_ERR);
+  report(program_moved_it ? Effect::kFlushShown : Effect::kWcShown,
+         program_moved_it ? IBV_WC_WR_FLUSH_ERR : IBV_WC_RETRY_EXC_ERR);
   kick(qp);
 }
 
@@ -121,8 +156,17 @@ void Context::show_due(uint64_t now) {
   if (now < next_due_ns_) return;
   uint64_t next = UINT64_MAX;
   for (auto& [pointer, qp] : qps_) {
-    if (qp->life != QueuePair::Life::kCut || qp->shown_at_ns == 0 || qp->dying) continue;
+    const bool deaf = qp->life == QueuePair::Life::kWhole && qp->deaf_by != 0;
+    if ((qp->life != QueuePair::Life::kCut && !deaf) || qp->shown_at_ns == 0 || qp->dying) continue;
     if (qp->shown_at_ns <= now) {
+      if (deaf) {  // its retries are exhausted; whatever it sent, delivered or not, counts as lost
+        set_life(*qp, QueuePair::Life::kCut);
+        qp->fault_id = qp->deaf_by;
+        qp->acks_lost = true;
+        move_to_err(*qp);
+        report(qp->deaf_by, Effect::kQpToErr, qp->qp->qp_num, 0, monotonic_ns());
+        release_all_held(*qp);
+      }
       drain(*qp->send_cq, now);
       if (qp->recv_cq != nullptr && qp->recv_cq != qp->send_cq) drain(*qp->recv_cq, now);
       show_hidden(*qp, false);
@@ -160,14 +204,27 @@ int Context::take_ready(CompletionQueue& cq, int entries, ibv_wc* wcs) {
 int Context::poll_cq(ibv_cq* pointer, int entries, ibv_wc* wcs) {
   const uint64_t now = monotonic_ns();
   const std::lock_guard lock(mutex_);
+  if (sync_due_) sync_locked(now);
   CompletionQueue& cq = *queue(pointer);
   pump_all(now);
+  if (frozen_ != 0) return 0;
+  const int refused = faults_.empty() ? 0 : refusal({.what = Call::What::kPoll, .cq = &cq}, now);
+  if (refused != 0) {
+    if (mode_dirty_) refresh_mode();
+    return -refused;
+  }
+  if (cq.dead != 0) {
+    drain(cq, now);
+    cq.ready.clear();
+    return 0;
+  }
+  show_due(now);
   if (cuts_ != 0) {
     // A receive queue may be polled alone: whether sends are outstanding is in the other queue.
     for (auto& [address, qp] : qps_)
-      if (qp->life == QueuePair::Life::kCut && qp->shown_at_ns == 0 && qp->send_cq != &cq && qp->recv_cq == &cq)
+      if (qp->life == QueuePair::Life::kCut && qp->shown_at_ns == 0 && qp->send_cq != &cq &&
+          qp->recv_cq == &cq)
         drain(*qp->send_cq, now);
-    show_due(now);
   }
   int shown = take_ready(cq, entries, wcs);
   while (shown < entries) {
@@ -188,8 +245,18 @@ int Context::poll_cq(ibv_cq* pointer, int entries, ibv_wc* wcs) {
     shown = kept;
     if (count < wanted) break;
   }
+  note_seen(wcs, shown);
   if (mode_dirty_) refresh_mode();
   return shown;
+}
+
+void Context::note_seen(const ibv_wc* wcs, int count) {
+  for (int i = 0; i < count && watched_ != 0; i++) {
+    QueuePair* qp = find(wcs[i].qp_num);
+    if (qp == nullptr || qp->next_seen_by == 0) continue;
+    report(qp->next_seen_by, Effect::kNextSeen, wcs[i].qp_num, wcs[i].status, monotonic_ns());
+    stop_watching(*qp);
+  }
 }
 
 int Context::review(ibv_cq* pointer, int count, ibv_wc* wcs) {
@@ -199,8 +266,14 @@ int Context::review(ibv_cq* pointer, int count, ibv_wc* wcs) {
   int kept = 0;
   for (int i = 0; i < count; i++) {
     ibv_wc wc = wcs[i];
-    if (process(cq, wc, now)) wcs[kept++] = wc;
+    if (!process(cq, wc, now)) continue;
+    if (frozen_ != 0) {
+      cq.ready.push_back(wc);
+    } else if (cq.dead == 0) {
+      wcs[kept++] = wc;
+    }
   }
+  note_seen(wcs, kept);
   if (mode_dirty_) refresh_mode();
   return kept;
 }
@@ -208,30 +281,40 @@ int Context::review(ibv_cq* pointer, int count, ibv_wc* wcs) {
 void Context::after_req_notify(ibv_cq* pointer) {
   const std::lock_guard lock(mutex_);
   CompletionQueue& cq = *queue(pointer);
-  if (cq.ready.empty()) return;
-  // There is something to show, and the real queue may be empty: raise an event through any queue pair in ERR.
-  for (auto& [address, qp] : qps_)
-    if (qp->life == QueuePair::Life::kBroken && (qp->send_cq == &cq || qp->recv_cq == &cq)) {
-      kick(*qp);
-      return;
-    }
+  if (!cq.ready.empty() && frozen_ == 0 && cq.dead == 0) wake_sleeper(cq);
 }
 
-// Completions that we show late find the program asleep on its completion channel. Work posted to a queue pair
-// in ERR is flushed at once, and that raises the provider's own event; its completion is swallowed.
+// There is something to show, and the real queue may be empty: raise an event through a queue pair.
+void Context::wake_sleeper(CompletionQueue& cq) {
+  if (cq.cq->channel == nullptr) return;
+  QueuePair* living = nullptr;
+  for (auto& [address, qp] : qps_) {
+    if (qp->dying || (qp->send_cq != &cq && qp->recv_cq != &cq)) continue;
+    if (qp->life == QueuePair::Life::kBroken) return kick(*qp);
+    if (qp->connected && qp->reliable && qp->send_cq == &cq) living = qp.get();
+  }
+  if (living != nullptr) kick(*living);
+}
+
+// Completions that we show late find the program asleep on its completion channel. Work posted to a queue
+// pair in ERR is flushed at once, and a write of no bytes over a living one touches nothing; either raises
+// the provider's own event, and its completion is swallowed.
 void Context::kick(QueuePair& qp) {
   if (qp.dying) return;
   if (qp.send_cq->cq->channel != nullptr) {
-    ibv_send_wr wr{}, *bad = nullptr;
+    ibv_send_wr wr{};
     wr.wr_id = kKickId;
     wr.opcode = IBV_WR_RDMA_WRITE;
     wr.send_flags = IBV_SEND_SIGNALED;
-    if (slot_.post_send(qp.qp, &wr, &bad) == 0) qp.kicks++;
+    if (real_post(qp, wr) == 0) qp.kicks++;
   }
-  if (qp.recv_cq != nullptr && qp.recv_cq != qp.send_cq && qp.recv_cq->cq->channel != nullptr && qp.qp->srq == nullptr) {
+  if (qp.life == QueuePair::Life::kWhole)
+    return;  // a receive posted to a living queue pair would take a message
+  if (qp.recv_cq != nullptr && qp.recv_cq != qp.send_cq && qp.recv_cq->cq->channel != nullptr &&
+      qp.qp->srq == nullptr) {
     ibv_recv_wr wr{}, *bad = nullptr;
     wr.wr_id = kKickId;
-    if (context_->ops.post_recv(qp.qp, &wr, &bad) == 0) qp.kicks++;
+    if (slot_.post_recv(qp.qp, &wr, &bad) == 0) qp.kicks++;
   }
 }
 

@@ -1,4 +1,5 @@
-// Objects, states and faults of a context. Posts are in send.cc, completions in completion.cc.
+// Objects, states and faults of a context. Posts are in send.cc, completions in completion.cc, what faults do
+// to queue pairs in strikes.cc.
 #include "faultinject/preload/context.h"
 
 #include <errno.h>
@@ -11,8 +12,15 @@
 
 namespace faultinject {
 
-Context::Context(Process& process, Slot& slot, ibv_context* context, uint32_t node, uint32_t nic, uint32_t ports)
-    : process_(process), slot_(slot), context_(context), node_(node), nic_(nic), ports_(ports), events_(context) {
+Context::Context(Process& process, Slot& slot, ibv_context* context, uint32_t node, uint32_t nic,
+                 uint32_t ports)
+    : process_(process),
+      slot_(slot),
+      context_(context),
+      node_(node),
+      nic_(nic),
+      ports_(ports),
+      events_(context) {
   first_op_seen_ = board().first_op_ns.load() != 0;
 }
 Context::~Context() = default;
@@ -20,8 +28,30 @@ Context::~Context() = default;
 Board& Context::board() const { return process_.board(); }
 
 void Context::witness(const Fault& fault, Effect effect, uint32_t qp_num, uint64_t value, uint64_t time_ns) {
-  add_witness(board(), {fault.id(), time_ns, process_.pid(), environment().rank, node_, nic_, qp_num,
-                        uint32_t(effect), value});
+  report(fault.id(), effect, qp_num, value, time_ns);
+  switch (effect) {  // the others say themselves what the program saw
+    case Effect::kQpToErr:
+    case Effect::kQpConnectedDead:
+    case Effect::kWcWithheld:
+    case Effect::kWrWithheld:
+    case Effect::kWcDropped:
+    case Effect::kPostRefused:
+      break;
+    default:
+      return;
+  }
+  QueuePair* qp = find(qp_num);
+  if (qp == nullptr) return;
+  if (qp->next_seen_by == 0) watched_++;
+  qp->next_seen_by = fault.id();
+  mode_dirty_ = true;
+}
+
+void Context::stop_watching(QueuePair& qp) {
+  if (qp.next_seen_by == 0) return;
+  qp.next_seen_by = 0;
+  watched_--;
+  mode_dirty_ = true;
 }
 
 uint64_t Context::choice(const Fault& fault, const QueuePair& qp) const {
@@ -32,9 +62,34 @@ uint64_t Context::choice(const Fault& fault, const QueuePair& qp) const {
   return x;
 }
 
-bool Context::shows_port_down() {
+void Context::report(uint32_t fault_id, Effect effect, uint32_t qp_num, uint64_t value, uint64_t time_ns) {
+  add_witness(board(), {fault_id, time_ns, process_.pid(), environment().rank, node_, nic_, qp_num,
+                        uint32_t(effect), value});
+}
+
+bool Context::shows_port_down(uint32_t port) {
   const std::lock_guard lock(mutex_);
-  return port_down_ > 0;
+  return port_down_[0] > 0 || (port < 256 && port_down_[port] > 0);
+}
+
+bool Context::hides_gid(uint32_t port, uint32_t index) {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(faults_.begin(), faults_.end(),
+                     [&](const auto& fault) { return fault->begun && fault->hides_gid(*this, port, index); });
+}
+
+int Context::refusal(const Call& call, uint64_t now) {
+  for (const auto& fault : faults_)
+    if (fault->begun)
+      if (const int error = fault->refuse(*this, call, now); error != 0) return error;
+  return 0;
+}
+
+int Context::admit(Call::What what) {
+  std::unique_lock lock(mutex_);
+  wait_until_thawed(lock);
+  if (sync_due_) sync_locked(monotonic_ns());
+  return faults_.empty() ? 0 : refusal({.what = what}, monotonic_ns());
 }
 
 // --- completion queues ---
@@ -56,7 +111,9 @@ void Context::add_cq(ibv_cq* cq) {
 }
 
 std::unique_ptr<CompletionQueue> Context::take_cq(ibv_cq* cq) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  wait_until_thawed(lock);
+  events_.forget(cq);
   const auto it = cqs_.find(cq);
   if (it == cqs_.end()) return nullptr;
   auto taken = std::move(it->second);
@@ -95,7 +152,8 @@ QueuePair& Context::insert(ibv_qp* pointer, const ibv_qp_init_attr& attributes) 
   qp->signal_all = attributes.sq_sig_all != 0;
   QueuePair& inserted = *qp;
   by_number_[pointer->qp_num] = qp.get();
-  if (QueuePair* old = find(pointer)) set_life(*old, QueuePair::Life::kWhole);  // dying, its address came again
+  if (QueuePair* old = find(pointer))
+    set_life(*old, QueuePair::Life::kWhole);  // dying, its address came again
   qps_[pointer] = std::move(qp);
   return inserted;
 }
@@ -117,9 +175,11 @@ QueuePair* Context::find_or_adopt(ibv_qp* pointer) {
 }
 
 uint64_t Context::begin_destroy(ibv_qp* pointer) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  wait_until_thawed(lock);
   QueuePair* qp = find(pointer);
   if (qp == nullptr) return 0;
+  stop_watching(*qp);
   drop_held(*qp);
   forget_completions(*qp);
   qp->dying = true;  // until the provider has taken its completions out of the queues
@@ -149,23 +209,41 @@ void Context::set_life(QueuePair& qp, QueuePair::Life life) {
   mode_dirty_ = true;
 }
 
+void Context::learn_address(QueuePair& qp, const ibv_qp_attr& attributes, int mask) {
+  if ((mask & IBV_QP_PORT) != 0) qp.port = attributes.port_num;
+  if ((mask & IBV_QP_DEST_QPN) != 0) qp.peer_qp_num = attributes.dest_qp_num;
+  if ((mask & IBV_QP_AV) == 0) return;
+  NicAddress peer{};
+  const bool global = attributes.ah_attr.is_global != 0;
+  if (find_address(board(), global ? attributes.ah_attr.grh.dgid.raw : nullptr, attributes.ah_attr.dlid,
+                   peer)) {
+    qp.peer = peer;
+  } else {
+    qp.peer.reset();
+  }
+}
+
 int Context::modify_qp(ibv_qp* pointer, ibv_qp_attr* attributes, int mask) {
   const auto real = FAULTINJECT_REAL(kModifyQp, ibv_modify_qp);
   if (real == nullptr) return ENOSYS;
+  std::unique_lock lock(mutex_);
+  wait_until_thawed(lock);
+  if (sync_due_) sync_locked(monotonic_ns());
+  if (!faults_.empty()) {
+    QueuePair& asked = *find_or_adopt(pointer);
+    learn_address(asked, *attributes, mask);  // a target may name the port or the peer
+    const int error = refusal(
+        {.what = Call::What::kModify, .qp = &asked, .attributes = attributes, .mask = mask}, monotonic_ns());
+    if (mode_dirty_) refresh_mode();
+    if (error != 0) return error;
+  }
+  lock.unlock();
   const int rc = real(pointer, attributes, mask);  // without the mutex: it may take long
   if (rc != 0) return rc;
   const uint64_t now = monotonic_ns();
-  const std::lock_guard lock(mutex_);
+  lock.lock();
   QueuePair& qp = *find_or_adopt(pointer);
-  if ((mask & IBV_QP_AV) != 0) {
-    NicAddress peer{};
-    const bool global = attributes->ah_attr.is_global != 0;
-    if (find_address(board(), global ? attributes->ah_attr.grh.dgid.raw : nullptr, attributes->ah_attr.dlid, peer)) {
-      qp.peer = peer;
-    } else {
-      qp.peer.reset();
-    }
-  }
+  learn_address(qp, *attributes, mask);
   if ((mask & IBV_QP_TIMEOUT) != 0) qp.timeout = attributes->timeout;
   if ((mask & IBV_QP_RETRY_CNT) != 0) qp.retry_count = attributes->retry_cnt;
   if ((mask & IBV_QP_STATE) == 0) return rc;
@@ -183,7 +261,7 @@ int Context::modify_qp(ibv_qp* pointer, ibv_qp_attr* attributes, int mask) {
     case IBV_QPS_ERR:
       // The real queue pair is in ERR by now, so all that was kept back flushes, and may be seen.
       release_all_held(qp);
-      if (qp.life == QueuePair::Life::kCut) {
+      if (qp.life == QueuePair::Life::kCut || !qp.hidden_sends.empty()) {
         drain(*qp.send_cq, now);
         if (qp.recv_cq != nullptr) drain(*qp.recv_cq, now);
         show_hidden(qp, true);
@@ -196,13 +274,16 @@ int Context::modify_qp(ibv_qp* pointer, ibv_qp_attr* attributes, int mask) {
       drop_held(qp);
       forget_completions(qp);
       set_life(qp, QueuePair::Life::kWhole);
-      qp.connected = qp.retry_error_due = qp.acks_lost = qp.posted_since_cut = false;
-      qp.shown_at_ns = qp.cut_ns = 0;
+      stop_watching(qp);
+      qp.connected = qp.retry_error_due = qp.acks_lost = qp.receives_lost = qp.posted_since_cut = false;
+      qp.shown_at_ns = qp.cut_ns = qp.deaf_from_ns = 0;
+      qp.deaf_by = qp.port = qp.peer_qp_num = 0;
       qp.kicks = 0;
       qp.sent.clear();
       qp.peer.reset();
       break;
-    default: break;
+    default:
+      break;
   }
   refresh_mode();
   return rc;
@@ -211,9 +292,12 @@ int Context::modify_qp(ibv_qp* pointer, ibv_qp_attr* attributes, int mask) {
 int Context::query_qp(ibv_qp* pointer, ibv_qp_attr* attributes, int mask, ibv_qp_init_attr* init) {
   const auto real = FAULTINJECT_REAL(kQueryQp, ibv_query_qp);
   if (real == nullptr) return ENOSYS;
+  std::unique_lock lock(mutex_);
+  wait_until_thawed(lock);
+  lock.unlock();
   const int rc = real(pointer, attributes, mask, init);
   if (rc != 0) return rc;
-  const std::lock_guard lock(mutex_);
+  lock.lock();
   const QueuePair* qp = find(pointer);
   if (qp != nullptr && qp->life == QueuePair::Life::kCut) {
     attributes->qp_state = IBV_QPS_RTS;
@@ -221,78 +305,6 @@ int Context::query_qp(ibv_qp* pointer, ibv_qp_attr* attributes, int mask, ibv_qp
     show_state(pointer, IBV_QPS_RTS);
   }
   return rc;
-}
-
-// --- what faults do ---
-
-bool Context::move_to_err(QueuePair& qp) {
-  const auto real = FAULTINJECT_REAL(kModifyQp, ibv_modify_qp);
-  ibv_qp_attr attributes{};
-  attributes.qp_state = IBV_QPS_ERR;
-  return real != nullptr && real(qp.qp, &attributes, IBV_QP_STATE) == 0;
-}
-
-bool Context::cut(QueuePair& qp, Fault& fault, uint64_t now, Effect effect) {
-  if (qp.life != QueuePair::Life::kWhole || !qp.connected || !qp.reliable) return false;
-  set_life(qp, QueuePair::Life::kCut);
-  qp.fault_id = fault.id();
-  qp.cut_ns = now;
-  qp.shown_at_ns = 0;
-  qp.posted_since_cut = false;
-  const uint64_t before = monotonic_ns();
-  if (!move_to_err(qp)) {
-    set_life(qp, QueuePair::Life::kWhole);
-    return false;
-  }
-  show_state(qp.qp, IBV_QPS_RTS);
-  took_effect(fault.entry(), before);
-  witness(fault, effect, qp.qp->qp_num, 0, before);
-  qp.cut_ns = before;
-  if (!qp.sent.empty()) due_at(qp, before + qp.retry_window_ns());
-  release_all_held(qp);
-  return true;
-}
-
-bool Context::strike(QueuePair& qp, Fault& fault, uint64_t, bool fatal_event) {
-  if (qp.life != QueuePair::Life::kWhole || !qp.connected) return false;
-  const uint64_t before = monotonic_ns();
-  if (!move_to_err(qp)) return false;
-  set_life(qp, QueuePair::Life::kBroken);
-  qp.fault_id = fault.id();
-  took_effect(fault.entry(), before);
-  witness(fault, Effect::kQpToErr, qp.qp->qp_num, 0, before);
-  release_all_held(qp);
-  if (fatal_event) {
-    ibv_async_event event{};
-    event.event_type = IBV_EVENT_QP_FATAL;
-    event.element.qp = qp.qp;
-    push_event(event);
-    witness(fault, Effect::kQpFatalDelivered, qp.qp->qp_num, 0, monotonic_ns());
-  }
-  return true;
-}
-
-bool Context::lose_ack(QueuePair& qp, Fault& fault, ibv_wc& wc, uint64_t now, bool after_retries) {
-  const uint64_t before = monotonic_ns();
-  move_to_err(qp);  // it may be there already; what counts is the completion
-  qp.fault_id = fault.id();
-  qp.acks_lost = true;
-  took_effect(fault.entry(), before);
-  release_all_held(qp);
-  if (!after_retries) {
-    set_life(qp, QueuePair::Life::kBroken);
-    wc.status = IBV_WC_RETRY_EXC_ERR;
-    wc.vendor_err = kVendorRetryExceeded;
-    witness(fault, Effect::kWcRewritten, qp.qp->qp_num, wc.status, before);
-    return true;
-  }
-  show_state(qp.qp, IBV_QPS_RTS);
-  set_life(qp, QueuePair::Life::kCut);
-  qp.cut_ns = now;
-  due_at(qp, now + qp.retry_window_ns());
-  witness(fault, Effect::kWcWithheld, qp.qp->qp_num, wc.status, before);
-  hide(qp, *qp.send_cq, wc, true, now);
-  return false;
 }
 
 // --- the board ---
@@ -303,7 +315,16 @@ void Context::sync(uint64_t now) {
   opening_ = false;
 }
 
+void Context::end_fault(Fault& fault, uint64_t now) {
+  fault.begun = false;
+  fault.end(*this, now);
+  if (watched_ == 0) return;
+  for (auto& [pointer, qp] : qps_)
+    if (qp->next_seen_by == fault.id()) stop_watching(*qp);
+}
+
 void Context::sync_locked(uint64_t now) {
+  sync_due_ = false;
   const uint32_t count = std::min(board().fault_count.load(), kMaxFaults);
   for (; faults_seen_ < count; faults_seen_++) {
     FaultEntry& entry = board().faults[faults_seen_];
@@ -311,15 +332,13 @@ void Context::sync_locked(uint64_t now) {
     if (auto fault = make_fault(entry)) faults_.push_back(std::move(fault));
   }
   for (const auto& fault : faults_) {
-    const Phase phase = fault->entry().phase.load();
-    if (phase == Phase::kFired && !fault->begun) {
-      fault->begun = true;
-      slot_.slow.store(1);  // before anything is touched; see the fast path of poll
-      fault->begin(*this, now);
-    } else if (phase == Phase::kHealed && fault->begun) {
-      fault->begun = false;
-      fault->end(*this, now);
-    }
+    const auto [phase, round] = fault->entry().phase.both();
+    if (fault->begun && (phase != Phase::kFired || fault->round != round)) end_fault(*fault, now);
+    if (phase != Phase::kFired || fault->begun) continue;
+    fault->begun = true;
+    fault->round = round;
+    slot_.slow.store(1);  // before anything is touched; see the fast path of poll
+    fault->begin(*this, now);
   }
   // One that heals only now, after the loop, still has its end() to come.
   std::erase_if(faults_, [](const auto& fault) {
@@ -330,7 +349,7 @@ void Context::sync_locked(uint64_t now) {
 }
 
 bool Context::needs_slow_path() const {
-  if (!first_op_seen_ || held_ != 0 || cuts_ != 0) return true;
+  if (!first_op_seen_ || held_ != 0 || cuts_ != 0 || frozen_ != 0) return true;
   for (const auto& fault : faults_) {
     if (fault->entry().hits(node_, nic_)) return true;
     if (!fault->reaches_peers()) continue;
@@ -340,7 +359,7 @@ bool Context::needs_slow_path() const {
   for (const auto& [pointer, qp] : qps_)
     if (qp->special()) return true;
   for (const auto& [pointer, cq] : cqs_)
-    if (!cq->ready.empty()) return true;
+    if (!cq->ready.empty() || cq->dead != 0) return true;
   return false;
 }
 
@@ -355,8 +374,12 @@ void Context::refresh_mode() {
 
 uint64_t Context::tick(uint64_t now) {
   const std::lock_guard lock(mutex_);
+  if (sync_due_) sync_locked(now);
+  uint64_t next = UINT64_MAX;
+  for (const auto& fault : faults_)
+    if (fault->begun) next = std::min(next, fault->tick(*this, now));
   show_due(now);
-  const uint64_t next = std::min(next_due_ns_, pump_all(now));
+  next = std::min({next, next_due_ns_, pump_all(now)});
   if (mode_dirty_) refresh_mode();
   return next;
 }

@@ -7,6 +7,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -29,20 +30,26 @@ class Context {
   Context(const Context&) = delete;
 
   // --- called by the exported functions and the patched operations ---
+  // May the program make a new object or register memory? 0, or the errno with which it must fail. Waits
+  // while the device is frozen, as do modify_qp, query_qp, begin_destroy and take_cq.
+  int admit(Call::What what);
   void add_cq(ibv_cq* cq);
-  std::unique_ptr<CompletionQueue> take_cq(ibv_cq* cq);      // before the real ibv_destroy_cq
-  void put_back(std::unique_ptr<CompletionQueue> cq);        // it failed
+  std::unique_ptr<CompletionQueue> take_cq(ibv_cq* cq);  // before the real ibv_destroy_cq
+  void put_back(std::unique_ptr<CompletionQueue> cq);    // it failed
   void add_qp(ibv_qp* qp, const ibv_qp_init_attr& attributes);
-  uint64_t begin_destroy(ibv_qp* qp);                           // returns the serial, 0 if unknown
+  uint64_t begin_destroy(ibv_qp* qp);  // returns the serial, 0 if unknown
   void end_destroy(ibv_qp* qp, uint64_t serial, bool destroyed);
   int modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask);
   int query_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask, ibv_qp_init_attr* init);
   int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad);
-  int poll_cq(ibv_cq* cq, int entries, ibv_wc* wcs);
+  int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad);
+  int post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad);
+  int poll_cq(ibv_cq* cq, int entries, ibv_wc* wcs);  // the number of completions, or a negative errno
   // Completions that a fast-path poll fetched while a fault began: what must not be shown is taken out.
   int review(ibv_cq* cq, int count, ibv_wc* wcs);
   void after_req_notify(ibv_cq* cq);
-  bool shows_port_down();
+  bool shows_port_down(uint32_t port);
+  bool hides_gid(uint32_t port, uint32_t index);
 
   // --- called by the injector's thread ---
   // Takes the board's faults up: what was armed, fired or healed since. Returns nothing; idempotent.
@@ -62,17 +69,39 @@ class Context {
     for (auto& [pointer, qp] : qps_)
       if (!qp->dying) visit(*qp);
   }
+  template <typename Visit>
+  void each_cq(Visit visit) {
+    for (auto& [pointer, cq] : cqs_) visit(*cq);
+  }
   // Traffic of the queue pair is lost from now on: its real queue pair goes to ERR, and the program sees
-  // nothing of it before the emulated retries are exhausted. True if it was done now.
-  bool cut(QueuePair& qp, Fault& fault, uint64_t now_ns, Effect effect = Effect::kQpToErr);
+  // nothing of it before the emulated retries are exhausted; they are counted from `since_ns` (0: from now)
+  // on. True if it was done now.
+  bool cut(QueuePair& qp, Fault& fault, uint64_t now_ns, Effect effect = Effect::kQpToErr,
+           uint64_t since_ns = 0);
   // The queue pair goes to ERR at once and the program sees its flushes. True if it was done now.
   bool strike(QueuePair& qp, Fault& fault, uint64_t now_ns, bool fatal_event);
-  // The delivered work of `wc` is reported as lost: now (wc is rewritten), or after the retries (false: do not
-  // show it). The real queue pair goes to ERR.
+  // The delivered work of `wc` is reported as lost: now (wc is rewritten), or after the retries (false: do
+  // not show it). The real queue pair goes to ERR.
   bool lose_ack(QueuePair& qp, Fault& fault, ibv_wc& wc, uint64_t now_ns, bool after_retries);
-  void push_event(const ibv_async_event& event) { events_.push(event); }
+  // A successful receive completion becomes a failure; the queue pair goes to ERR, and no receive behind it
+  // succeeds any more.
+  void fail_receive(QueuePair& qp, ibv_wc& wc, int status);
+  // From now on no acknowledgement comes back (QueuePair::deaf_by). undeafen(): they come back, all at once.
+  void deafen(QueuePair& qp, Fault& fault, uint64_t now_ns);
+  void undeafen(QueuePair& qp, const Fault& fault);
+  // The completion queue shows nothing any more; what is completed there is lost.
+  void kill(CompletionQueue& cq, bool dead);
+  // The device answers no more: no completion and no event is shown, and what the program asks of the device
+  // waits.
+  void freeze(bool frozen);
+  bool frozen() const { return frozen_ != 0; }
+  void push_event(const ibv_async_event& event);
   void witness(const Fault& fault, Effect effect, uint32_t qp_num, uint64_t value, uint64_t time_ns);
-  void show_port_down(bool down) { port_down_ += down ? 1 : -1; }
+  void show_port_down(bool down, uint32_t port) { port_down_[port] += down ? 1 : -1; }  // port 0: all
+  // The fault has done what it does in one round; the next call of the program finds it armed for the next
+  // one.
+  void round_is_over(Fault& fault, uint64_t now_ns);
+  void wake_everybody();
   uint64_t choice(const Fault& fault, const QueuePair& qp) const;  // a number from the seed
 
   AsyncEvents& events() { return events_; }
@@ -83,6 +112,7 @@ class Context {
   using QpMap = std::unordered_map<const ibv_qp*, std::unique_ptr<QueuePair>>;
 
   // With the mutex held, all of them.
+  void learn_address(QueuePair& qp, const ibv_qp_attr& attributes, int mask);
   QueuePair* find(const ibv_qp* qp);
   QueuePair* find(uint32_t qp_num);
   CompletionQueue* queue(ibv_cq* cq);
@@ -93,9 +123,14 @@ class Context {
   void refresh_mode();
   bool needs_slow_path() const;
 
+  void wait_until_thawed(std::unique_lock<std::mutex>& lock);
+  int refusal(const Call& call, uint64_t now_ns);
   bool move_to_err(QueuePair& qp);
-  void count_triggers(uint32_t wrs, uint64_t bytes, uint64_t now_ns);
-  int post_bounded(QueuePair& qp, ibv_send_wr* wr, ibv_send_wr** bad);
+  bool meets_trigger(Fault& fault, const QueuePair& qp, const Sent& sent);
+  void count_triggers(const QueuePair& qp, const Sent& sent, uint64_t now_ns);
+  int post_one(QueuePair& qp, const ibv_send_wr& wr, uint64_t now_ns);
+  int real_post(QueuePair& qp, ibv_send_wr& wr);
+  void end_fault(Fault& fault, uint64_t now_ns);
   bool must_hold(const QueuePair& qp) const;
   void hold(QueuePair& qp, const ibv_send_wr& wr, uint64_t bytes, uint64_t now_ns);
   uint64_t pump(QueuePair& qp, uint64_t now_ns);  // next moment at which its head may go
@@ -107,6 +142,12 @@ class Context {
   // False: hidden or dropped.
   bool process(CompletionQueue& cq, ibv_wc& wc, uint64_t now_ns);
   Sent retire(QueuePair& qp, const ibv_wc& wc, bool& known);
+  bool process_whole(QueuePair& qp, CompletionQueue& cq, ibv_wc& wc, const Sent* sent, bool send,
+                     uint64_t now_ns);
+  void note_seen(const ibv_wc* wcs, int count);
+  void stop_watching(QueuePair& qp);
+  void report(uint32_t fault_id, Effect effect, uint32_t qp_num, uint64_t value, uint64_t time_ns);
+  void wake_sleeper(CompletionQueue& cq);
   void hide(QueuePair& qp, CompletionQueue& cq, const ibv_wc& wc, bool send, uint64_t now_ns);
   void show_hidden(QueuePair& qp, bool program_moved_it);
   void drain(CompletionQueue& cq, uint64_t now_ns);
@@ -128,14 +169,20 @@ class Context {
   std::unordered_map<const ibv_cq*, std::unique_ptr<CompletionQueue>> cqs_;
   std::vector<std::unique_ptr<Fault>> faults_;
   uint32_t faults_seen_ = 0;
-  int port_down_ = 0;
+  int port_down_[256] = {};
+  uint32_t frozen_ = 0;  // faults that freeze the device
+  std::condition_variable thawed_;
+  std::vector<ibv_async_event> frozen_events_;
+  uint32_t watched_ = 0;   // queue pairs with next_seen_by
+  bool sync_due_ = false;  // a round ended in the middle of a hook
   bool first_op_seen_ = false;
-  uint32_t held_ = 0;               // WRs held back in this context
+  uint32_t held_ = 0;                  // WRs held back in this context
+  uint64_t pumped_ = 0;                // WRs let go so far
   uint64_t next_due_ns_ = UINT64_MAX;  // the least shown_at_ns of the queue pairs that are cut
-  uint32_t cuts_ = 0;               // queue pairs that are cut
+  uint32_t cuts_ = 0;                  // queue pairs that are cut
   uint64_t next_serial_ = 1;
-  bool opening_ = true;             // until the first sync() has ended
-  bool mode_dirty_ = false;         // what needs_slow_path() depends on has changed
+  bool opening_ = true;      // until the first sync() has ended
+  bool mode_dirty_ = false;  // what needs_slow_path() depends on has changed
 };
 
 }  // namespace faultinject

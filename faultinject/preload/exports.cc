@@ -3,6 +3,7 @@
 // child) it is the real function.
 #include <errno.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "faultinject/preload/process.h"
 #include "faultinject/preload/real.h"
@@ -16,6 +17,23 @@ using faultinject::Process;
 Context* context_of(const ibv_context* device) {
   faultinject::Slot* slot = faultinject::find_slot(device);
   return slot != nullptr ? slot->context.load(std::memory_order_acquire) : nullptr;
+}
+
+// May an object be made, or memory be registered? Sets errno if not. Waits while the device is frozen.
+bool admitted(const ibv_context* device, faultinject::Call::What what) {
+  Context* ours = context_of(device);
+  const int error = ours != nullptr ? ours->admit(what) : 0;
+  if (error != 0) errno = error;
+  return error == 0;
+}
+
+template <typename Function, typename... Arguments>
+ibv_mr* register_memory(Function* real, ibv_pd* pd, Arguments... arguments) {
+  if (real == nullptr) {
+    errno = ENOSYS;
+    return nullptr;
+  }
+  return admitted(pd->context, faultinject::Call::What::kRegister) ? real(pd, arguments...) : nullptr;
 }
 
 }  // namespace
@@ -48,12 +66,14 @@ int ibv_close_device(ibv_context* context) {
   return real(context);
 }
 
-ibv_cq* ibv_create_cq(ibv_context* context, int cqe, void* cq_context, ibv_comp_channel* channel, int vector) {
+ibv_cq* ibv_create_cq(ibv_context* context, int cqe, void* cq_context, ibv_comp_channel* channel,
+                      int vector) {
   const auto real = FAULTINJECT_REAL(kCreateCq, ibv_create_cq);
   if (real == nullptr) {
     errno = ENOSYS;
     return nullptr;
   }
+  if (!admitted(context, faultinject::Call::What::kCreate)) return nullptr;
   ibv_cq* cq = real(context, cqe, cq_context, channel, vector);
   Context* ours = cq != nullptr ? context_of(context) : nullptr;
   if (ours != nullptr) ours->add_cq(cq);
@@ -77,6 +97,7 @@ ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attributes) {
     errno = ENOSYS;
     return nullptr;
   }
+  if (!admitted(pd->context, faultinject::Call::What::kCreate)) return nullptr;
   ibv_qp* qp = real(pd, attributes);
   Context* ours = qp != nullptr ? context_of(pd->context) : nullptr;
   if (ours != nullptr) ours->add_qp(qp, *attributes);
@@ -115,7 +136,7 @@ int ibv_query_port(ibv_context* context, uint8_t port, _compat_ibv_port_attr* at
   if (real == nullptr) return ENOSYS;
   const int rc = real(context, port, attributes);
   Context* ours = context_of(context);
-  if (rc == 0 && ours != nullptr && ours->shows_port_down()) {
+  if (rc == 0 && ours != nullptr && ours->shows_port_down(port)) {
     auto* plain = reinterpret_cast<ibv_port_attr*>(attributes);
     plain->state = IBV_PORT_DOWN;
     plain->phys_state = 3;  // Disabled
@@ -135,6 +156,60 @@ void ibv_ack_async_event(ibv_async_event* event) {
   if (Process* process = Process::current(); process != nullptr && process->acknowledge(*event)) return;
   const auto real = FAULTINJECT_REAL(kAckAsyncEvent, ibv_ack_async_event);
   if (real != nullptr) real(event);
+}
+
+ibv_mr* ibv_reg_mr(ibv_pd* pd, void* address, size_t length, int access) {
+  return register_memory(FAULTINJECT_REAL(kRegMr, ibv_reg_mr), pd, address, length, access);
+}
+
+ibv_mr* ibv_reg_mr_iova(ibv_pd* pd, void* address, size_t length, uint64_t iova, int access) {
+  return register_memory(FAULTINJECT_REAL(kRegMrIova, ibv_reg_mr_iova), pd, address, length, iova, access);
+}
+
+ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* address, size_t length, uint64_t iova, unsigned access) {
+  return register_memory(FAULTINJECT_REAL(kRegMrIova2, ibv_reg_mr_iova2), pd, address, length, iova, access);
+}
+
+ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access) {
+  return register_memory(FAULTINJECT_REAL(kRegDmabufMr, ibv_reg_dmabuf_mr), pd, offset, length, iova, fd,
+                         access);
+}
+
+int ibv_query_gid(ibv_context* context, uint8_t port, int index, ibv_gid* gid) {
+  const auto real = FAULTINJECT_REAL(kQueryGid, ibv_query_gid);
+  if (real == nullptr) return -1;
+  const int rc = real(context, port, index, gid);
+  Context* ours = context_of(context);
+  if (rc == 0 && ours != nullptr && ours->hides_gid(port, uint32_t(index))) *gid = {};
+  return rc;
+}
+
+int _ibv_query_gid_ex(ibv_context* context, uint32_t port, uint32_t index, ibv_gid_entry* entry,
+                      uint32_t flags, size_t entry_size) {
+  const auto real = FAULTINJECT_REAL(kQueryGidEx, _ibv_query_gid_ex);
+  if (real == nullptr) return ENOSYS;
+  const int rc = real(context, port, index, entry, flags, entry_size);
+  Context* ours = context_of(context);
+  return rc == 0 && ours != nullptr && ours->hides_gid(port, index) ? ENODATA : rc;
+}
+
+// The table has rows of `entry_size`, each of which begins as ibv_gid_entry does.
+ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_t most, uint32_t flags,
+                             size_t entry_size) {
+  const auto real = FAULTINJECT_REAL(kQueryGidTable, _ibv_query_gid_table);
+  if (real == nullptr) return -ENOSYS;
+  const ssize_t count = real(context, entries, most, flags, entry_size);
+  Context* ours = context_of(context);
+  if (count <= 0 || ours == nullptr) return count;
+  auto* rows = reinterpret_cast<unsigned char*>(entries);
+  size_t kept = 0;
+  for (size_t i = 0; i < size_t(count); i++) {
+    const auto* row = reinterpret_cast<const ibv_gid_entry*>(rows + i * entry_size);
+    if (ours->hides_gid(row->port_num, row->gid_index)) continue;
+    if (kept != i) memmove(rows + kept * entry_size, rows + i * entry_size, entry_size);
+    kept++;
+  }
+  return ssize_t(kept);
 }
 
 }  // extern "C"

@@ -66,7 +66,8 @@ uint32_t nic_of(ibv_context* device) {
   ibv_device** list = get_list(&count);
   uint32_t nic = UINT32_MAX;
   for (int i = 0; list != nullptr && i < count && nic == UINT32_MAX; i++)
-    if (list[i] == device->device || strcmp(get_name(list[i]), get_name(device->device)) == 0) nic = uint32_t(i);
+    if (list[i] == device->device || strcmp(get_name(list[i]), get_name(device->device)) == 0)
+      nic = uint32_t(i);
   if (list != nullptr) free_list(list);
   return nic;
 }
@@ -107,7 +108,8 @@ Process* Process::current() { return g_process.load(std::memory_order_acquire); 
 
 Process* Process::current_or_new() {
   if (environment().board[0] == 0) return nullptr;
-  if (Process* process = current(); process != nullptr || g_tried.load(std::memory_order_acquire)) return process;
+  if (Process* process = current(); process != nullptr || g_tried.load(std::memory_order_acquire))
+    return process;
   const std::lock_guard lock(making());
   if (current() == nullptr && !g_tried.load()) {
     g_process.store(make(), std::memory_order_release);
@@ -143,7 +145,8 @@ Process* Process::make() {
     });
     // Before the provider's own destructors run under our thread's feet.
     atexit([] {
-      if (Process* process = current(); process != nullptr && process->pid_ == getpid()) process->stop_thread();
+      if (Process* process = current(); process != nullptr && process->pid_ == getpid())
+        process->stop_thread();
     });
   }
   // Kept for ever, reachable through g_process.

@@ -1,5 +1,5 @@
-// The injected process: the board it watches, the contexts it has opened, and the one thread that applies what
-// the board says. Made at the first ibv_open_device; a forked child starts anew at its own first one.
+// The injected process: the board it watches, the contexts it has opened, and the one thread that applies
+// what the board says. Made at the first ibv_open_device; a forked child starts anew at its own first one.
 #pragma once
 
 #include <infiniband/verbs.h>

@@ -23,6 +23,8 @@ struct Sent {
   uint64_t posted_ns = 0;
   ibv_wr_opcode opcode = IBV_WR_SEND;
   bool signaled = true;
+  int spoiled = 0;          // not 0: it was made to fail, and its completion is to have this status …
+  uint32_t spoiled_by = 0;  // … by this fault
 };
 
 // A send WR kept back, deep copied: its scatter list and its inline data are ours.
@@ -31,12 +33,14 @@ struct HeldWr {
   std::vector<ibv_sge> list;
   std::vector<uint8_t> inline_data;
   uint64_t bytes = 0;
+  uint64_t posted_ns = 0;
   uint64_t not_before_ns = 0;  // delay
 };
 
 struct CompletionQueue {
   ibv_cq* cq = nullptr;
   std::deque<ibv_wc> ready;  // processed; to be shown by the next polls, before anything newer
+  uint32_t dead = 0;         // faults that keep it from showing anything
 };
 
 // A completion that the program must not see yet.
@@ -46,7 +50,9 @@ struct HiddenWc {
 };
 
 // ibv_qp::state is what the program reads, without any lock; libibverbs has copied the real state there.
-inline void show_state(ibv_qp* qp, ibv_qp_state state) { __atomic_store_n(&qp->state, state, __ATOMIC_RELAXED); }
+inline void show_state(ibv_qp* qp, ibv_qp_state state) {
+  __atomic_store_n(&qp->state, state, __ATOMIC_RELAXED);
+}
 
 struct QueuePair {
   // What the program sees of its queue pair.
@@ -57,16 +63,18 @@ struct QueuePair {
   };
 
   ibv_qp* qp = nullptr;
-  uint64_t serial = 0;   // unique in the process: queue pair numbers and addresses come again
-  uint32_t index = 0;    // n-th RC queue pair of this NIC in this process
+  uint64_t serial = 0;  // unique in the process: queue pair numbers and addresses come again
+  uint32_t index = 0;   // n-th RC queue pair of this NIC in this process
   bool reliable = false;
-  bool dying = false;    // the program is in ibv_destroy_qp
+  bool dying = false;  // the program is in ibv_destroy_qp
   CompletionQueue *send_cq = nullptr, *recv_cq = nullptr;
   uint32_t max_send_wr = 0;
   bool signal_all = false;
 
   bool connected = false;  // RTS
+  uint32_t port = 0;
   std::optional<NicAddress> peer;
+  uint32_t peer_qp_num = 0;
   uint8_t timeout = 0, retry_count = 0;
 
   std::deque<Sent> sent;  // known only from when tracking began
@@ -74,24 +82,32 @@ struct QueuePair {
   uint64_t posts = 0, bytes_posted = 0, last_post_ns = 0;  // known only from when tracking began
 
   Life life = Life::kWhole;
-  uint32_t fault_id = 0;       // what cut it
+  uint32_t fault_id = 0;  // what cut it
   uint64_t cut_ns = 0;
-  uint64_t shown_at_ns = 0;    // kCut: when the emulated retries are exhausted; 0: nothing is outstanding
+  uint64_t shown_at_ns = 0;  // kCut: when the emulated retries are exhausted; 0: nothing is outstanding
   bool posted_since_cut = false;
   uint64_t first_wr_id_since_cut = 0;
   bool retry_error_due = false;  // kBroken: the next send completion is the one that shows RETRY_EXC_ERR
   bool acks_lost = false;        // successes of its send queue are not to be believed: they become flushes
+  bool receives_lost = false;    // the same for its receive queue
+  // What it sends arrives, and no acknowledgement comes back: its successes are hidden until its retries are
+  // exhausted, counted from the post or from deaf_from_ns.
+  uint32_t deaf_by = 0;  // fault
+  uint64_t deaf_from_ns = 0;
+  uint32_t next_seen_by = 0;  // the fault whose record waits for the next completion that the program sees
   std::vector<HiddenWc> hidden_sends, hidden_receives;
   uint32_t kicks = 0;  // wake-up work requests of ours that are out
 
-  // (retry_cnt + 1) · 4.096 µs · 2^timeout, as in the InfiniBand specification's C9-139 to C9-141; a timeout of 0 is 'for ever'.
+  // (retry_cnt + 1) · 4.096 µs · 2^timeout, as in the InfiniBand specification's C9-139 to C9-141; a timeout
+  // of 0 is 'for ever'.
   uint64_t retry_window_ns() const {
     if (timeout == 0) return UINT64_MAX / 4;
     return (uint64_t(retry_count) + 1) * (uint64_t(4096) << (timeout & 31));
   }
   // Does the injector have to look at its completions?
   bool special() const {
-    return life == Life::kCut || retry_error_due || acks_lost || kicks != 0 || dying;
+    return life == Life::kCut || retry_error_due || acks_lost || receives_lost || deaf_by != 0 ||
+           !hidden_sends.empty() || next_seen_by != 0 || kicks != 0 || dying;
   }
 };
 

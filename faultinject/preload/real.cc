@@ -22,8 +22,10 @@ constexpr unsigned kSymbols = unsigned(Symbol::kCount);
 constexpr const char* kNames[kSymbols] = {
     "ibv_open_device",     "ibv_close_device",     "ibv_create_qp",       "ibv_destroy_qp",
     "ibv_modify_qp",       "ibv_query_qp",         "ibv_create_cq",       "ibv_destroy_cq",
-    "ibv_query_port",      "ibv_get_async_event",  "ibv_ack_async_event", "ibv_get_device_list",
-    "ibv_free_device_list", "ibv_get_device_name", "ibv_query_device",    "ibv_query_gid"};
+    "ibv_query_port",      "ibv_get_async_event",  "ibv_ack_async_event", "ibv_reg_mr",
+    "ibv_reg_mr_iova",     "ibv_reg_mr_iova2",     "ibv_reg_dmabuf_mr",   "ibv_query_gid",
+    "_ibv_query_gid_ex",   "_ibv_query_gid_table", "ibv_get_device_list", "ibv_free_device_list",
+    "ibv_get_device_name", "ibv_query_device"};
 
 std::atomic<void*> g_real[kSymbols];
 Environment g_environment;
@@ -48,8 +50,8 @@ struct Search {
   void* dlvsym = nullptr;
 };
 
-// A sanitizer's runtime looks symbols up before it is ready to have its interceptors called, so on the way of a
-// look-up no function of the C library is called before the program's own start.
+// A sanitizer's runtime looks symbols up before it is ready to have its interceptors called, so on the way of
+// a look-up no function of the C library is called before the program's own start.
 bool same(const char* a, const char* b) {
   while (*a != 0 && *a == *b) a++, b++;
   return *a == *b;
@@ -70,7 +72,9 @@ void search_object(const link_map& object, Search& search) {
   const char* strings = nullptr;
   const uint32_t* gnu_hash = nullptr;
   // The loader has made these absolute, except where it keeps the section read-only.
-  const auto address = [&](ElfW(Addr) value) { return value < object.l_addr ? value + object.l_addr : value; };
+  const auto address = [&](ElfW(Addr) value) {
+    return value < object.l_addr ? value + object.l_addr : value;
+  };
   for (const ElfW(Dyn)* entry = object.l_ld; entry->d_tag != DT_NULL; entry++) {
     if (entry->d_tag == DT_SYMTAB) symbols = reinterpret_cast<const ElfW(Sym)*>(address(entry->d_un.d_ptr));
     if (entry->d_tag == DT_STRTAB) strings = reinterpret_cast<const char*>(address(entry->d_un.d_ptr));
@@ -88,7 +92,7 @@ void search_object(const link_map& object, Search& search) {
 }
 
 int index_of(const char* name, unsigned end) {
-  if (!begins(name, "ibv_")) return -1;
+  if (!begins(name, "ibv_") && !begins(name, "_ibv_")) return -1;
   for (unsigned i = 0; i < end; i++)
     if (same(kNames[i], name)) return int(i);
   return -1;
@@ -110,10 +114,12 @@ __attribute__((visibility("hidden"))) void* faultinject_real_dlvsym = nullptr;
 namespace {
 
 void find_lookups() {
-  // Idempotent, so that two threads may do it at once; each pointer is written last and only once set is used.
+  // Idempotent, so that two threads may do it at once; each pointer is written last and only once set is
+  // used.
   if (__atomic_load_n(&faultinject_real_dlvsym, __ATOMIC_ACQUIRE) != nullptr) return;
   Search search;
-  for (const link_map* object = _r_debug.r_map; object != nullptr; object = object->l_next) search_object(*object, search);
+  for (const link_map* object = _r_debug.r_map; object != nullptr; object = object->l_next)
+    search_object(*object, search);
   if (search.dlsym == nullptr || search.dlvsym == nullptr) abort();  // no C library that we know
   __atomic_store_n(&faultinject_real_dlsym, search.dlsym, __ATOMIC_RELEASE);
   __atomic_store_n(&faultinject_real_dlvsym, search.dlvsym, __ATOMIC_RELEASE);
@@ -132,7 +138,10 @@ void* ours(unsigned index) {
       reinterpret_cast<void*>(&ibv_modify_qp),       reinterpret_cast<void*>(&ibv_query_qp),
       reinterpret_cast<void*>(&ibv_create_cq),       reinterpret_cast<void*>(&ibv_destroy_cq),
       reinterpret_cast<void*>(&ibv_query_port),      reinterpret_cast<void*>(&ibv_get_async_event),
-      reinterpret_cast<void*>(&ibv_ack_async_event),
+      reinterpret_cast<void*>(&ibv_ack_async_event), reinterpret_cast<void*>(&ibv_reg_mr),
+      reinterpret_cast<void*>(&ibv_reg_mr_iova),     reinterpret_cast<void*>(&ibv_reg_mr_iova2),
+      reinterpret_cast<void*>(&ibv_reg_dmabuf_mr),   reinterpret_cast<void*>(&ibv_query_gid),
+      reinterpret_cast<void*>(&_ibv_query_gid_ex),   reinterpret_cast<void*>(&_ibv_query_gid_table),
   };
   static_assert(sizeof wrappers / sizeof wrappers[0] == unsigned(Symbol::kIntercepted));
   return wrappers[index];

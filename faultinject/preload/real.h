@@ -4,8 +4,10 @@
 
 #include <infiniband/verbs.h>
 
-// verbs.h hides the exported function behind an inline one.
+// verbs.h hides these exported functions behind inline ones.
 #undef ibv_query_port
+#undef ibv_reg_mr
+#undef ibv_reg_mr_iova
 
 namespace faultinject {
 
@@ -21,12 +23,18 @@ enum class Symbol : unsigned {
   kQueryPort,
   kGetAsyncEvent,
   kAckAsyncEvent,
+  kRegMr,
+  kRegMrIova,
+  kRegMrIova2,
+  kRegDmabufMr,
+  kQueryGid,
+  kQueryGidEx,
+  kQueryGidTable,
   kIntercepted,  // those above have a wrapper of ours; those below are only called
   kGetDeviceList = kIntercepted,
   kFreeDeviceList,
   kGetDeviceName,
   kQueryDevice,
-  kQueryGid,
   kCount,
 };
 

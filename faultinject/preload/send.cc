@@ -25,29 +25,53 @@ uint64_t bytes_of(const ibv_send_wr& wr) {
     case IBV_WR_ATOMIC_FETCH_AND_ADD:
       for (int i = 0; i < wr.num_sge; i++) bytes += wr.sg_list[i].length;
       break;
-    default: break;  // memory windows and the like carry nothing
+    default:
+      break;  // memory windows and the like carry nothing
   }
   return bytes;
 }
 
+// A WR that its own device will refuse when its turn comes, not earlier: its data lies where there is no
+// memory, under a key that nobody was given. So everything before it is done, nothing of it leaves, and what
+// is behind it is flushed, all by the provider itself.
+void spoil(ibv_send_wr& wr, ibv_sge& nowhere) {
+  nowhere.addr = 0;
+  nowhere.length = wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? 8 : 1;
+  nowhere.lkey = 0x0badbeef;
+  wr.sg_list = &nowhere;
+  wr.num_sge = 1;
+  wr.send_flags &= ~unsigned(IBV_SEND_INLINE);
+}
+
 constexpr uint64_t kFullQueueRetryNs = 50000;
+constexpr uint64_t kTurnRetryNs = 200000;
 
 }  // namespace
 
-void Context::count_triggers(uint32_t wrs, uint64_t bytes, uint64_t now) {
-  bool met = false;
-  for (const auto& fault : faults_) {
-    FaultEntry& entry = fault->entry();
-    if (fault->begun || !entry.hits(node_, nic_)) continue;
-    const bool by_wr = entry.trigger == TriggerKind::kWr;
-    if (!by_wr && entry.trigger != TriggerKind::kBytes) continue;
-    const uint64_t step = by_wr ? wrs : bytes;
-    const uint64_t before = entry.progress.fetch_add(step, std::memory_order_relaxed);
-    if (before < entry.count && before + step >= entry.count) met |= meet_trigger(entry, now);
+bool Context::meets_trigger(Fault& fault, const QueuePair& qp, const Sent& sent) {
+  FaultEntry& entry = fault.entry();
+  const bool by_count = entry.trigger == TriggerKind::kWr || entry.trigger == TriggerKind::kBytes;
+  if (!by_count && entry.trigger != TriggerKind::kProbability) return false;
+  if (!fault.hits_here(*this, qp) || !entry.takes_opcode(sent.opcode) || !selects(entry, qp)) return false;
+  const auto [phase, round] = entry.phase.both();
+  const bool waits = phase == Phase::kArmed && (round == 0 || entry.every_ns == 0);
+  if (by_count) {
+    // Counted while it is at work, too: a fault that repeats strikes at every count-th.
+    const uint64_t step = entry.trigger == TriggerKind::kWr ? 1 : sent.bytes;
+    const uint64_t now_at = entry.progress.fetch_add(step, std::memory_order_relaxed) + step;
+    return waits && now_at >= entry.count * (uint64_t(round) + 1);
   }
-  if (!met) return;
-  process_.wake_everybody();
-  sync_locked(now);  // here it takes effect before the WR that met the trigger
+  // A draw for each WR, of its place and number alone: the same seed and program meet it at the same WRs.
+  const uint64_t number = ++fault.draws[qp.serial];
+  return waits && mix(choice(fault, qp) ^ mix(number)) <= entry.probability;
+}
+
+void Context::count_triggers(const QueuePair& qp, const Sent& sent, uint64_t now) {
+  bool met = false;
+  for (const auto& fault : faults_)
+    if (meets_trigger(*fault, qp, sent)) met |= meet_trigger(fault->entry(), now);
+  if (met) process_.wake_everybody();
+  if (met || sync_due_) sync_locked(now);  // here it takes effect before the WR that met the trigger
 }
 
 int Context::post_send(ibv_qp* pointer, ibv_send_wr* wr, ibv_send_wr** bad) {
@@ -62,72 +86,91 @@ int Context::post_send(ibv_qp* pointer, ibv_send_wr* wr, ibv_send_wr** bad) {
     }
   }
   QueuePair& qp = *find_or_adopt(pointer);
-  uint32_t wrs = 0;
-  uint64_t bytes = 0;
-  for (const ibv_send_wr* each = wr; each != nullptr; each = each->next) {
-    wrs++;
-    bytes += bytes_of(*each);
-  }
-  if (!faults_.empty()) {
-    count_triggers(wrs, bytes, now);
-    for (const ibv_send_wr* each = wr; each != nullptr; each = each->next) {
-      const Sent sent{each->wr_id, bytes_of(*each), now, each->opcode, true};
-      for (const auto& fault : faults_)
-        if (fault->begun) fault->posting(*this, qp, sent, now);
-    }
-  }
-  qp.posts += wrs;
-  qp.bytes_posted += bytes;
-  qp.last_post_ns = now;
-  if (qp.life == QueuePair::Life::kCut && !qp.posted_since_cut && wr != nullptr) {
-    qp.posted_since_cut = true;
-    qp.first_wr_id_since_cut = wr->wr_id;
-    if (qp.shown_at_ns == 0) due_at(qp, now + qp.retry_window_ns());
-  }
-
-  const auto track = [&](const ibv_send_wr& each) {
-    const bool signaled = qp.signal_all || (each.send_flags & IBV_SEND_SIGNALED) != 0;
-    qp.sent.push_back({each.wr_id, bytes_of(each), now, each.opcode, signaled});
-    if (qp.sent.size() > uint64_t(qp.max_send_wr) * 2 + 16) qp.sent.pop_front();  // completions unseen by us
-  };
   int rc = 0;
-  if (qp.life == QueuePair::Life::kWhole && must_hold(qp)) {
-    for (ibv_send_wr* each = wr; each != nullptr; each = each->next) {
-      if (qp.sent.size() >= qp.max_send_wr) {  // kept back or not, it fills the program's send queue
-        *bad = each;
-        rc = ENOMEM;
-        break;
-      }
-      hold(qp, *each, bytes_of(*each), now);
-      track(*each);
-    }
+  for (ibv_send_wr* each = wr; each != nullptr && rc == 0; each = each->next) {
+    rc = post_one(qp, *each, now);
+    if (rc != 0) *bad = each;
+  }
+  if (!qp.held.empty()) {
     const uint64_t next = pump(qp, now);
     if (next != UINT64_MAX) process_.wake_by(next == Fault::kAskAgain ? now : next);
-  } else {
-    rc = qp.life == QueuePair::Life::kCut ? post_bounded(qp, wr, bad) : slot_.post_send(pointer, wr, bad);
-    const ibv_send_wr* end = rc == 0 ? nullptr : *bad;
-    for (const ibv_send_wr* each = wr; each != end && each != nullptr; each = each->next) track(*each);
   }
   if (mode_dirty_) refresh_mode();
   return rc;
 }
 
-// The real queue has room again as soon as we take its flushes; the program's has not, before it sees them.
-int Context::post_bounded(QueuePair& qp, ibv_send_wr* wr, ibv_send_wr** bad) {
-  const uint64_t used = qp.hidden_sends.size() + qp.sent.size();
-  uint64_t room = used < qp.max_send_wr ? qp.max_send_wr - used : 0;
-  ibv_send_wr* last = nullptr;
-  ibv_send_wr* rest = wr;
-  for (; rest != nullptr && room > 0; rest = rest->next, room--) last = rest;
-  if (rest == nullptr) return slot_.post_send(qp.qp, wr, bad);
-  if (last != nullptr) {
-    last->next = nullptr;
-    const int rc = slot_.post_send(qp.qp, wr, bad);
-    last->next = rest;
-    if (rc != 0) return rc;
+int Context::post_one(QueuePair& qp, const ibv_send_wr& original, uint64_t now) {
+  ibv_send_wr wr = original;
+  wr.next = nullptr;
+  const bool signaled = qp.signal_all || (wr.send_flags & IBV_SEND_SIGNALED) != 0;
+  Sent sent{wr.wr_id, bytes_of(wr), now, wr.opcode, signaled};
+  if (!faults_.empty()) {
+    count_triggers(qp, sent, now);
+    const int refused = refusal({.what = Call::What::kPostSend, .qp = &qp, .sent = &sent}, now);
+    if (refused != 0) return refused;
+    for (const auto& fault : faults_)
+      if (fault->begun) fault->posting(*this, qp, sent, now);
   }
-  *bad = rest;
-  return ENOMEM;
+  const bool cut = qp.life == QueuePair::Life::kCut;
+  const bool held = qp.life == QueuePair::Life::kWhole && must_hold(qp);
+  // The real queue has room again as soon as its completions are taken; the program's has not, before it sees
+  // them, and what is kept back fills it too.
+  if ((cut || held || qp.deaf_by != 0) && qp.hidden_sends.size() + qp.sent.size() >= qp.max_send_wr)
+    return ENOMEM;
+  ibv_sge nowhere{};
+  if (sent.spoiled != 0) spoil(wr, nowhere);
+  if (held) {
+    hold(qp, wr, sent.bytes, now);
+  } else if (const int rc = real_post(qp, wr); rc != 0) {
+    return rc;
+  }
+  qp.posts++;
+  qp.bytes_posted += sent.bytes;
+  qp.last_post_ns = now;
+  if (cut && !qp.posted_since_cut) {
+    qp.posted_since_cut = true;
+    qp.first_wr_id_since_cut = wr.wr_id;
+    if (qp.shown_at_ns == 0) due_at(qp, now + qp.retry_window_ns());
+  }
+  qp.sent.push_back(sent);
+  if (qp.sent.size() > uint64_t(qp.max_send_wr) * 2 + 16) qp.sent.pop_front();  // completions unseen by us
+  return 0;
+}
+
+int Context::real_post(QueuePair& qp, ibv_send_wr& wr) {
+  ibv_send_wr* bad = nullptr;
+  return slot_.post_send(qp.qp, &wr, &bad);
+}
+
+// Each receive goes alone, so that one of a list can be refused.
+int Context::post_recv(ibv_qp* pointer, ibv_recv_wr* wr, ibv_recv_wr** bad) {
+  const std::lock_guard lock(mutex_);
+  if (sync_due_) sync_locked(monotonic_ns());
+  QueuePair& qp = *find_or_adopt(pointer);
+  int rc = 0;
+  for (ibv_recv_wr* each = wr; each != nullptr && rc == 0; each = each->next) {
+    rc = refusal({.what = Call::What::kPostReceive, .qp = &qp}, monotonic_ns());
+    ibv_recv_wr one = *each, *unused = nullptr;
+    one.next = nullptr;
+    if (rc == 0) rc = slot_.post_recv(pointer, &one, &unused);
+    if (rc != 0) *bad = each;
+  }
+  if (mode_dirty_) refresh_mode();
+  return rc;
+}
+
+int Context::post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad) {
+  const std::lock_guard lock(mutex_);
+  if (sync_due_) sync_locked(monotonic_ns());
+  int rc = 0;
+  for (ibv_recv_wr* each = wr; each != nullptr && rc == 0; each = each->next) {
+    rc = refusal({.what = Call::What::kPostReceive}, monotonic_ns());
+    ibv_recv_wr one = *each, *unused = nullptr;
+    one.next = nullptr;
+    if (rc == 0) rc = slot_.post_srq_recv(srq, &one, &unused);
+    if (rc != 0) *bad = each;
+  }
+  return rc;
 }
 
 bool Context::must_hold(const QueuePair& qp) const {
@@ -141,6 +184,7 @@ void Context::hold(QueuePair& qp, const ibv_send_wr& wr, uint64_t bytes, uint64_
   held.wr = wr;
   held.wr.next = nullptr;
   held.bytes = bytes;
+  held.posted_ns = now;
   held.list.assign(wr.sg_list, wr.sg_list + wr.num_sge);
   if ((wr.send_flags & IBV_SEND_INLINE) != 0) {
     held.inline_data.resize(bytes);
@@ -164,9 +208,9 @@ uint64_t Context::pump(QueuePair& qp, uint64_t now) {
     for (const auto& fault : faults_)
       if (fault->begun && fault->holds(*this, qp)) at = std::max(at, fault->may_go_at(*this, qp, head, now));
     if (at > now) return at;
-    ibv_send_wr* bad = nullptr;
-    const int rc = slot_.post_send(qp.qp, &head.wr, &bad);
-    if (rc == ENOMEM) return now + kFullQueueRetryNs;  // work from before the fault still fills the real queue
+    const int rc = real_post(qp, head.wr);
+    if (rc == ENOMEM)
+      return now + kFullQueueRetryNs;  // work from before the fault still fills the real queue
     if (rc != 0) {
       // The program was told that the post succeeded; the provider's refusal can only be a completion now.
       ibv_wc wc{};
@@ -175,6 +219,7 @@ uint64_t Context::pump(QueuePair& qp, uint64_t now) {
       wc.qp_num = qp.qp->qp_num;
       qp.send_cq->ready.push_back(wc);
     }
+    pumped_++;
     for (const auto& fault : faults_)
       if (fault->begun) fault->went(*this, qp);
     qp.held.pop_front();
@@ -185,10 +230,11 @@ uint64_t Context::pump(QueuePair& qp, uint64_t now) {
 
 uint64_t Context::pump_all(uint64_t now) {
   // Round after round, so that no queue pair takes two turns in a row while another waits.
-  for (;;) {
+  for (uint32_t idle = 0;;) {
     uint64_t next = UINT64_MAX;
     bool again = false;
     if (held_ == 0) return next;
+    const uint64_t before = pumped_;
     for (auto& [pointer, qp] : qps_) {
       if (qp->held.empty()) continue;
       const uint64_t at = pump(*qp, now);
@@ -199,14 +245,16 @@ uint64_t Context::pump_all(uint64_t now) {
       }
     }
     if (!again) return next;
+    // Two rounds without any movement: it waits for one that waits for something else.
+    idle = pumped_ != before ? 0 : idle + 1;
+    if (idle == 2) return std::min(next, now + kTurnRetryNs);
   }
 }
 
 void Context::release_all_held(QueuePair& qp) {
   while (!qp.held.empty()) {
     HeldWr& head = qp.held.front();
-    ibv_send_wr* bad = nullptr;
-    if (slot_.post_send(qp.qp, &head.wr, &bad) != 0) {
+    if (real_post(qp, head.wr) != 0) {
       ibv_wc wc{};
       wc.wr_id = head.wr.wr_id;
       wc.status = IBV_WC_WR_FLUSH_ERR;

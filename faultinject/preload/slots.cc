@@ -1,5 +1,6 @@
 #include "faultinject/preload/slots.h"
 
+#include <errno.h>
 #include <stddef.h>
 
 #include <array>
@@ -19,6 +20,24 @@ int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad) {
     return slot.post_send(qp, wr, bad);
   Context* context = slot.context.load(std::memory_order_acquire);
   return context != nullptr ? context->post_send(qp, wr, bad) : slot.post_send(qp, wr, bad);
+}
+
+template <unsigned N>
+int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad) {
+  Slot& slot = g_slots[N];
+  if (slot.slow.load(std::memory_order_relaxed) == 0) [[likely]]
+    return slot.post_recv(qp, wr, bad);
+  Context* context = slot.context.load(std::memory_order_acquire);
+  return context != nullptr ? context->post_recv(qp, wr, bad) : slot.post_recv(qp, wr, bad);
+}
+
+template <unsigned N>
+int post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad) {
+  Slot& slot = g_slots[N];
+  if (slot.slow.load(std::memory_order_relaxed) == 0) [[likely]]
+    return slot.post_srq_recv(srq, wr, bad);
+  Context* context = slot.context.load(std::memory_order_acquire);
+  return context != nullptr ? context->post_srq_recv(srq, wr, bad) : slot.post_srq_recv(srq, wr, bad);
 }
 
 template <unsigned N>
@@ -53,7 +72,7 @@ int query_port(ibv_context* device, uint8_t port, ibv_port_attr* attributes, siz
   Slot& slot = g_slots[N];
   const int rc = slot.query_port(device, port, attributes, length);
   Context* context = slot.context.load(std::memory_order_acquire);
-  if (rc == 0 && context != nullptr && context->shows_port_down()) {
+  if (rc == 0 && context != nullptr && context->shows_port_down(port)) {
     attributes->state = IBV_PORT_DOWN;
     if (length > offsetof(ibv_port_attr, phys_state)) attributes->phys_state = 3;  // Disabled
   }
@@ -63,8 +82,12 @@ int query_port(ibv_context* device, uint8_t port, ibv_port_attr* attributes, siz
 template <unsigned N>
 ibv_qp* create_qp_ex(ibv_context* device, ibv_qp_init_attr_ex* attributes) {
   Slot& slot = g_slots[N];
-  ibv_qp* qp = slot.create_qp_ex(device, attributes);
   Context* context = slot.context.load(std::memory_order_acquire);
+  if (const int error = context != nullptr ? context->admit(Call::What::kCreate) : 0; error != 0) {
+    errno = error;
+    return nullptr;
+  }
+  ibv_qp* qp = slot.create_qp_ex(device, attributes);
   if (qp != nullptr && context != nullptr) {
     ibv_qp_init_attr plain{};
     plain.qp_context = attributes->qp_context;
@@ -82,14 +105,22 @@ ibv_qp* create_qp_ex(ibv_context* device, ibv_qp_init_attr_ex* attributes) {
 template <unsigned N>
 ibv_cq_ex* create_cq_ex(ibv_context* device, ibv_cq_init_attr_ex* attributes) {
   Slot& slot = g_slots[N];
-  ibv_cq_ex* cq = slot.create_cq_ex(device, attributes);
   Context* context = slot.context.load(std::memory_order_acquire);
-  if (cq != nullptr && context != nullptr) context->add_cq(ibv_cq_ex_to_cq(cq));
+  if (const int error = context != nullptr ? context->admit(Call::What::kCreate) : 0; error != 0) {
+    errno = error;
+    return nullptr;
+  }
+  ibv_cq_ex* cq = slot.create_cq_ex(device, attributes);
+  if (cq != nullptr && context != nullptr) {
+    context->add_cq(ibv_cq_ex_to_cq(cq));
+  }
   return cq;
 }
 
 struct Thunks {
   decltype(Slot::post_send) post_send;
+  decltype(Slot::post_recv) post_recv;
+  decltype(Slot::post_srq_recv) post_srq_recv;
   decltype(Slot::poll_cq) poll_cq;
   decltype(Slot::req_notify_cq) req_notify_cq;
   decltype(Slot::query_port) query_port;
@@ -99,7 +130,8 @@ struct Thunks {
 
 template <unsigned... N>
 constexpr std::array<Thunks, kSlots> make_thunks(std::integer_sequence<unsigned, N...>) {
-  return {Thunks{post_send<N>, poll_cq<N>, req_notify_cq<N>, query_port<N>, create_qp_ex<N>, create_cq_ex<N>}...};
+  return {Thunks{post_send<N>, post_recv<N>, post_srq_recv<N>, poll_cq<N>, req_notify_cq<N>, query_port<N>,
+                 create_qp_ex<N>, create_cq_ex<N>}...};
 }
 constexpr std::array<Thunks, kSlots> kThunks = make_thunks(std::make_integer_sequence<unsigned, kSlots>());
 
@@ -110,6 +142,8 @@ Slot* take_slot(ibv_context* device) {
     ibv_context* none = nullptr;
     if (!slot.device.compare_exchange_strong(none, device)) continue;
     slot.post_send = device->ops.post_send;
+    slot.post_recv = device->ops.post_recv;
+    slot.post_srq_recv = device->ops.post_srq_recv;
     slot.poll_cq = device->ops.poll_cq;
     slot.req_notify_cq = device->ops.req_notify_cq;
     // nullptr where the context is not an extended one, is too short, or does not serve the operation.
@@ -129,6 +163,8 @@ void patch(Slot& slot, Context& context) {
   const Thunks& thunks = kThunks[size_t(&slot - g_slots)];
   slot.context.store(&context, std::memory_order_release);
   device->ops.post_send = thunks.post_send;
+  device->ops.post_recv = thunks.post_recv;
+  device->ops.post_srq_recv = thunks.post_srq_recv;
   device->ops.poll_cq = thunks.poll_cq;
   device->ops.req_notify_cq = thunks.req_notify_cq;
   verbs_context* extended = verbs_get_ctx(device);
@@ -140,6 +176,8 @@ void patch(Slot& slot, Context& context) {
 void unpatch(Slot& slot) {
   ibv_context* device = slot.device.load();
   device->ops.post_send = slot.post_send;
+  device->ops.post_recv = slot.post_recv;
+  device->ops.post_srq_recv = slot.post_srq_recv;
   device->ops.poll_cq = slot.poll_cq;
   device->ops.req_notify_cq = slot.req_notify_cq;
   verbs_context* extended = verbs_get_ctx(device);

@@ -1,6 +1,6 @@
-// A small real verbs program that does what it is told, one line at a time on stdin, and answers with one line
-// on stdout. The tests run one per virtual node, with the injector preloaded. It is built twice: linked with
-// libibverbs, and bound at run time by dlopen and dlvsym, as NCCL does it.
+// A small real verbs program that does what it is told, one line at a time on stdin, and answers with one
+// line on stdout. The tests run one per virtual node, with the injector preloaded. It is built twice: linked
+// with libibverbs, and bound at run time by dlopen and dlvsym, as NCCL does it.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -42,6 +42,7 @@ extern "C" int ibv_query_port(ibv_context* device, uint8_t port, _compat_ibv_por
 #define V(name) (&::name)
 #endif
 #undef ibv_reg_mr
+#undef ibv_reg_mr_iova
 
 namespace {
 
@@ -91,7 +92,9 @@ std::string open_device(std::istringstream& in) {
   pd = V(ibv_alloc_pd)(context);
   buffer = static_cast<uint8_t*>(aligned_alloc(4096, kBufferBytes));
   memset(buffer, 0, kBufferBytes);
-  mr = V(ibv_reg_mr)(pd, buffer, kBufferBytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+  mr = V(ibv_reg_mr)(pd, buffer, kBufferBytes,
+                     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+  if (mr == nullptr) return "error reg_mr " + std::to_string(errno);
   ibv_gid gid{};
   V(ibv_query_gid)(context, 1, 1, &gid);
   std::ostringstream out;
@@ -106,7 +109,8 @@ std::string make_pair(std::istringstream& in) {
   in >> pair.timeout >> pair.retries >> depth >> queues >> sleeping;
   if (sleeping == "channel") pair.channel = V(ibv_create_comp_channel)(context);
   pair.send_cq = V(ibv_create_cq)(context, 4 * depth + 16, nullptr, pair.channel, 0);
-  pair.recv_cq = queues == "split" ? V(ibv_create_cq)(context, 4 * depth + 16, nullptr, pair.channel, 0) : pair.send_cq;
+  pair.recv_cq =
+      queues == "split" ? V(ibv_create_cq)(context, 4 * depth + 16, nullptr, pair.channel, 0) : pair.send_cq;
   ibv_qp_init_attr attributes{};
   attributes.send_cq = pair.send_cq;
   attributes.recv_cq = pair.recv_cq;
@@ -127,7 +131,8 @@ std::string to_init(Pair& pair) {
   attr.qp_state = IBV_QPS_INIT;
   attr.port_num = 1;
   attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-  const int rc = V(ibv_modify_qp)(pair.qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+  const int rc =
+      V(ibv_modify_qp)(pair.qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
   return rc == 0 ? "" : "error init " + std::to_string(rc);
 }
 
@@ -166,7 +171,8 @@ std::string connect(std::istringstream& in) {
   return rc == 0 ? "ok" : "error rts " + std::to_string(rc);
 }
 
-int post(Pair& pair, ibv_wr_opcode opcode, uint64_t wr_id, uint32_t bytes, uint64_t offset, bool signaled, bool inlined) {
+int post(Pair& pair, ibv_wr_opcode opcode, uint64_t wr_id, uint32_t bytes, uint64_t offset, bool signaled,
+         bool inlined) {
   ibv_sge piece{uint64_t(buffer) + offset, bytes, mr->lkey};
   ibv_send_wr wr{}, *bad = nullptr;
   wr.wr_id = wr_id;
@@ -268,6 +274,51 @@ std::string sleep_queue(std::istringstream& in) {
   }
 }
 
+// chain ID COUNT: a list of COUNT writes, wr_id 1 to COUNT; which one was refused.
+std::string chain(std::istringstream& in) {
+  size_t id = 0, count = 0;
+  in >> id >> count;
+  Pair& pair = pairs.at(id);
+  ibv_sge piece{uint64_t(buffer), 8, mr->lkey};
+  std::vector<ibv_send_wr> wrs(count);
+  for (size_t i = 0; i < count; i++) {
+    wrs[i].wr_id = i + 1;
+    wrs[i].next = i + 1 < count ? &wrs[i + 1] : nullptr;
+    wrs[i].sg_list = &piece;
+    wrs[i].num_sge = 1;
+    wrs[i].opcode = IBV_WR_RDMA_WRITE;
+    wrs[i].send_flags = IBV_SEND_SIGNALED;
+    wrs[i].wr.rdma.remote_addr = pair.remote_address;
+    wrs[i].wr.rdma.rkey = pair.remote_key;
+  }
+  ibv_send_wr* bad = nullptr;
+  const int rc = ibv_post_send(pair.qp, wrs.data(), &bad);
+  return rc == 0 ? "ok"
+                 : "errno " + std::to_string(rc) + " at " + std::to_string(bad != nullptr ? bad->wr_id : 0);
+}
+
+// register|register_iova|register_iova2|register_dmabuf: tries to, and forgets it.
+std::string try_to_register(const std::string& how) {
+  static uint8_t memory[4096];
+  const int access = IBV_ACCESS_LOCAL_WRITE;
+  errno = 0;
+  ibv_mr* made = how == "register" ? V(ibv_reg_mr)(pd, memory, sizeof memory, access)
+                 : how == "register_iova"
+                     ? V(ibv_reg_mr_iova)(pd, memory, sizeof memory, uint64_t(memory), access)
+                 : how == "register_iova2"
+                     ? V(ibv_reg_mr_iova2)(pd, memory, sizeof memory, uint64_t(memory), unsigned(access))
+                     : V(ibv_reg_dmabuf_mr)(pd, 0, sizeof memory, 0, -1, access);
+  if (made == nullptr) return "errno " + std::to_string(errno);
+  return V(ibv_dereg_mr)(made) == 0 ? "ok" : "error dereg";
+}
+
+std::string show_gid(std::istringstream& in) {
+  int index = 0;
+  in >> index;
+  ibv_gid gid{};
+  return V(ibv_query_gid)(context, 1, index, &gid) == 0 ? "ok " + hex(gid) : "error gid";
+}
+
 std::string wait_event(std::istringstream& in) {
   int ms = 0;
   in >> ms;
@@ -353,7 +404,8 @@ std::string stream(std::istringstream& in) {
   return out.str();
 }
 
-// hammer MS ID: one thread posts, two poll, one asks for states, until MS have passed. For data race detection.
+// hammer MS ID: one thread posts, two poll, one asks for states, until MS have passed. For data race
+// detection.
 std::string hammer(std::istringstream& in) {
   uint64_t ms = 0;
   size_t id = 0;
@@ -364,7 +416,8 @@ std::string hammer(std::istringstream& in) {
   std::vector<std::thread> threads;
   threads.emplace_back([&] {
     while (now_ns() < end) {
-      if (posted - completed < 8 && post(pair, IBV_WR_RDMA_WRITE, posted, 4096, 0, true, false) == 0) posted++;
+      if (posted - completed < 8 && post(pair, IBV_WR_RDMA_WRITE, posted, 4096, 0, true, false) == 0)
+        posted++;
       std::this_thread::yield();
     }
   });
@@ -411,6 +464,19 @@ std::string answer(const std::string& line) {
   if (command == "reset") return move_to(in, IBV_QPS_RESET);
   if (command == "stream") return stream(in);
   if (command == "hammer") return hammer(in);
+  if (command == "chain") return chain(in);
+  if (command.rfind("register", 0) == 0) return try_to_register(command);
+  if (command == "gid") return show_gid(in);
+  if (command == "poll_once") {
+    in >> id;
+    ibv_wc wc{};
+    return "ok " + std::to_string(ibv_poll_cq(pairs.at(id).send_cq, 1, &wc));
+  }
+  if (command == "create_cq") {
+    ibv_cq* cq = V(ibv_create_cq)(context, 16, nullptr, nullptr, 0);
+    if (cq == nullptr) return "errno " + std::to_string(errno);
+    return V(ibv_destroy_cq)(cq) == 0 ? "ok" : "error destroy_cq";
+  }
   if (command == "now") return "ok " + std::to_string(now_ns());
   if (command == "destroy") {
     in >> id;
@@ -468,6 +534,7 @@ std::string answer(const std::string& line) {
 }  // namespace
 
 int main() {
-  for (std::string line; std::getline(std::cin, line) && line != "quit";) std::cout << answer(line) << std::endl;
+  for (std::string line; std::getline(std::cin, line) && line != "quit";)
+    std::cout << answer(line) << std::endl;
   return 0;
 }

@@ -82,7 +82,8 @@ int Agent::wait_for_exit() {
 
 void Agent::tell(const std::string& line) {
   const std::string text = line + "\n";
-  if (write(to_, text.data(), text.size()) != ssize_t(text.size())) ADD_FAILURE() << "agent is gone: " << line;
+  if (write(to_, text.data(), text.size()) != ssize_t(text.size()))
+    ADD_FAILURE() << "agent is gone: " << line;
 }
 
 std::string Agent::hear() {
@@ -102,6 +103,11 @@ std::string Agent::hear() {
     }
     pending_.append(piece, size_t(got));
   }
+}
+
+bool Agent::is_silent(int ms) {
+  pollfd p{from_, POLLIN, 0};
+  return pending_.find('\n') == std::string::npos && ::poll(&p, 1, ms) == 0;
 }
 
 std::string Agent::ask(const std::string& line) {
@@ -146,11 +152,13 @@ std::vector<Completion> Agent::completions(const std::string& line) {
 }
 
 std::vector<Completion> Agent::poll(int qp, int count, int ms, const std::string& queue) {
-  return completions("poll " + std::to_string(qp) + " " + queue + " " + std::to_string(count) + " " + std::to_string(ms));
+  return completions("poll " + std::to_string(qp) + " " + queue + " " + std::to_string(count) + " " +
+                     std::to_string(ms));
 }
 
 std::vector<Completion> Agent::sleep(int qp, int count, int ms, const std::string& queue) {
-  return completions("sleep " + std::to_string(qp) + " " + queue + " " + std::to_string(count) + " " + std::to_string(ms));
+  return completions("sleep " + std::to_string(qp) + " " + queue + " " + std::to_string(count) + " " +
+                     std::to_string(ms));
 }
 
 int Agent::port_state() {
@@ -170,23 +178,23 @@ uint64_t Agent::get(uint64_t offset) {
 
 void connect(Agent& a, int qp_a, Agent& b, int qp_b) {
   const auto line = [](int qp, const Agent& peer, int peer_qp) {
-    return "connect " + std::to_string(qp) + " " + std::to_string(peer.numbers.at(size_t(peer_qp))) + " " + peer.gid + " " +
-           peer.address + " " + peer.key;
+    return "connect " + std::to_string(qp) + " " + std::to_string(peer.numbers.at(size_t(peer_qp))) + " " +
+           peer.gid + " " + peer.address + " " + peer.key;
   };
   ASSERT_EQ(a.ask(line(qp_a, b, qp_b)), "ok");
   ASSERT_EQ(b.ask(line(qp_b, a, qp_a)), "ok");
 }
 
 Nodes::Nodes(vhca::PortSpec port, int nics)
-    : fabric(vhca::FabricHost::create(
-          {{{"node0", std::vector<vhca::PortSpec>(size_t(nics), port)}, {"node1", std::vector<vhca::PortSpec>(size_t(nics), port)}}})),
+    : fabric(vhca::FabricHost::create({{{"node0", std::vector<vhca::PortSpec>(size_t(nics), port)},
+                                        {"node1", std::vector<vhca::PortSpec>(size_t(nics), port)}}})),
       board(BoardHost::create({{"node0", uint32_t(nics)}, {"node1", uint32_t(nics)}}, 42)),
       program(build_folder() + "/bin/faultinject_agent") {}
 
-std::vector<std::string> Nodes::environment(const std::string& node, const std::string& rank, bool injected) const {
-  std::vector<std::string> variables = {
-      "VHCA_FABRIC=" + fabric.path(), "VHCA_NODE=" + node,
-      "LD_LIBRARY_PATH=" + build_folder() + "/lib/vhca"};
+std::vector<std::string> Nodes::environment(const std::string& node, const std::string& rank,
+                                            bool injected) const {
+  std::vector<std::string> variables = {"VHCA_FABRIC=" + fabric.path(), "VHCA_NODE=" + node,
+                                        "LD_LIBRARY_PATH=" + build_folder() + "/lib/vhca"};
   // A sanitizer's runtime must come first of all.
   std::string preload = FAULTINJECT_SANITIZER_RUNTIME;
   if (injected) {
@@ -198,7 +206,8 @@ std::vector<std::string> Nodes::environment(const std::string& node, const std::
   if (!preload.empty()) variables.push_back("LD_PRELOAD=" + preload);
   // One agent forks with threads running and opens a device in the child.
   const char* options = getenv("TSAN_OPTIONS");
-  variables.push_back("TSAN_OPTIONS=die_after_fork=0" + (options != nullptr ? ":" + std::string(options) : ""));
+  variables.push_back("TSAN_OPTIONS=die_after_fork=0" +
+                      (options != nullptr ? ":" + std::string(options) : ""));
   return variables;
 }
 
@@ -212,7 +221,8 @@ void Nodes::start(int timeout, int retries, int depth, const std::string& queues
   b = &agent("node1", "1");
   ASSERT_NO_FATAL_FAILURE(a->open());
   ASSERT_NO_FATAL_FAILURE(b->open());
-  const int qp_a = a->make_qp(timeout, retries, depth, queues, more), qp_b = b->make_qp(timeout, retries, depth, queues, more);
+  const int qp_a = a->make_qp(timeout, retries, depth, queues, more),
+            qp_b = b->make_qp(timeout, retries, depth, queues, more);
   ASSERT_NO_FATAL_FAILURE(connect(*a, qp_a, *b, qp_b));
 }
 
@@ -226,6 +236,12 @@ bool Nodes::witnessed(uint32_t id, Effect effect, const std::string& node) const
   for (const Witness& witness : board.witnesses(id))
     if (witness.effect == effect && (node.empty() || witness.node == node)) return true;
   return false;
+}
+
+uint64_t Nodes::value(uint32_t id, Effect effect) const {
+  for (const Witness& witness : board.witnesses(id))
+    if (witness.effect == effect) return witness.value;
+  return UINT64_MAX;
 }
 
 size_t Nodes::count(uint32_t id, Effect effect) const {

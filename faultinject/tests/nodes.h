@@ -30,8 +30,9 @@ class Agent {
   // One line to it, one line from it; a failure of the test when it does not answer within 30 s.
   std::string ask(const std::string& line);
   void must(const std::string& line) { EXPECT_EQ(ask(line).substr(0, 2), "ok") << line; }
-  void tell(const std::string& line);   // the two halves of ask()
+  void tell(const std::string& line);  // the two halves of ask()
   std::string hear();
+  bool is_silent(int ms);  // it says nothing for so long
 
   void open(int nic = 0);
   // Makes a queue pair; its index. timeout and retries are the attributes of modify_qp.
@@ -59,18 +60,22 @@ class Agent {
 void connect(Agent& a, int qp_a, Agent& b, int qp_b);
 
 // ibv_wc_status and friends, by number, so that this header needs no verbs.
-constexpr int kSuccess = 0, kFlushed = 5, kRetryExceeded = 12;
+constexpr int kSuccess = 0, kFlushed = 5, kRemoteAccess = 10, kRetryExceeded = 12;
 constexpr int kPortActive = 4, kPortDown = 1, kRts = 3, kErr = 6;
-constexpr int kEventQpFatal = 1, kEventPortActive = 9, kEventPortErr = 10;
+constexpr int kEventCqErr = 0, kEventQpFatal = 1, kEventCommEst = 4, kEventDeviceFatal = 8,
+              kEventPortActive = 9, kEventPortErr = 10, kEventSmChange = 13, kEventGidChange = 18;
 constexpr uint64_t kMs = 1000000;
 
 // (retry + 1) · 4.096 us · 2^timeout
-constexpr uint64_t retry_window_ns(int timeout, int retries) { return uint64_t(retries + 1) * (4096ull << timeout); }
+constexpr uint64_t retry_window_ns(int timeout, int retries) {
+  return uint64_t(retries + 1) * (4096ull << timeout);
+}
 
 class Nodes : public ::testing::Test {
  protected:
   explicit Nodes(vhca::PortSpec port = {}, int nics = 2);
-  std::vector<std::string> environment(const std::string& node, const std::string& rank, bool injected = true) const;
+  std::vector<std::string> environment(const std::string& node, const std::string& rank,
+                                       bool injected = true) const;
   Agent& agent(const std::string& node, const std::string& rank, bool injected = true);
 
   // The usual: one agent and one device on each node, one connected pair.
@@ -80,6 +85,8 @@ class Nodes : public ::testing::Test {
   bool took_effect_within(uint32_t id, int ms) const;
   bool witnessed(uint32_t id, Effect effect, const std::string& node = "") const;
   size_t count(uint32_t id, Effect effect) const;
+  // The value of its first record of that effect; UINT64_MAX where there is none.
+  uint64_t value(uint32_t id, Effect effect) const;
 
   vhca::FabricHost fabric;
   BoardHost board;

@@ -80,7 +80,8 @@ TEST_F(ReachTest, a_killed_process_holds_up_nobody_and_leaves_nothing) {
   const uint32_t id = arm("{target: node1/nic0, kind: blackhole}");
   kill(a->pid(), SIGSTOP);
   board.fire(id);
-  EXPECT_TRUE(eventually([&] { return witnessed(id, Effect::kQpToErr, "node1"); })) << "a stopped peer is not waited for";
+  EXPECT_TRUE(eventually([&] { return witnessed(id, Effect::kQpToErr, "node1"); }))
+      << "a stopped peer is not waited for";
   a->kill_it();
   EXPECT_TRUE(eventually([&] { return board.processes() == 1; }));
   board.heal(id);
@@ -105,7 +106,8 @@ TEST_F(ReachTest, threads_of_the_program_and_the_injector_get_along) {
   a->tell("hammer 1500 0");
   for (int i = 0; i < 10; i++) {
     const uint32_t noop = arm("{target: 'node*/nic0', kind: noop, at: now}");
-    const uint32_t late = arm("{target: node0/nic0, kind: delay, delay: 1 ms, jitter: 1 ms, at: now, for: 20 ms}");
+    const uint32_t late =
+        arm("{target: node0/nic0, kind: delay, delay: 1 ms, jitter: 1 ms, at: now, for: 20 ms}");
     eventually([&] { return board.state(late).phase == FaultState::Phase::kHealed; }, 500);
     board.heal(noop);
     if (i == 5) board.heal(slow);

@@ -1,0 +1,88 @@
+// async_event: an async event of any type, and nothing else: the device tells of something that is not so.
+// Events of queue pairs (QP_FATAL, COMM_EST, …), of completion queues (CQ_ERR) and of shared receive queues
+// (SRQ_ERR, SRQ_LIMIT_REACHED) go to the selected queue pair, or to its send completion queue or shared
+// receive queue; events of a port (PORT_ERR, LID_CHANGE, …) come once for each port of the target;
+// DEVICE_FATAL comes once. The program sees: the event. Work already posted: untouched. Heal: nothing to
+// undo.
+#include "faultinject/faults/kinds.h"
+#include "faultinject/faults/qp_choice.h"
+
+namespace faultinject {
+namespace {
+
+class QpEvent : public QpStrike {
+ public:
+  using QpStrike::QpStrike;
+
+  bool strike(Context& context, QueuePair& qp, uint64_t now) override {
+    ibv_async_event event{};
+    event.event_type = ibv_event_type(entry().event_type);
+    switch (event.event_type) {
+      case IBV_EVENT_CQ_ERR:
+        if (qp.send_cq == nullptr) return false;
+        event.element.cq = qp.send_cq->cq;
+        break;
+      case IBV_EVENT_SRQ_ERR:
+      case IBV_EVENT_SRQ_LIMIT_REACHED:
+        if (qp.qp->srq == nullptr) return false;
+        event.element.srq = qp.qp->srq;
+        break;
+      default:
+        event.element.qp = qp.qp;
+    }
+    context.push_event(event);
+    struck(context, Effect::kEventDelivered, qp.qp->qp_num, event.event_type, now);
+    return true;
+  }
+};
+
+class DeviceEvent : public Fault {
+ public:
+  using Fault::Fault;
+
+  void begin(Context& context, uint64_t now) override {
+    if (!hits(context)) return;
+    const bool of_port = ibv_event_type(entry().event_type) != IBV_EVENT_DEVICE_FATAL;
+    for (uint32_t port = 1; port <= (of_port ? context.ports() : 1); port++) {
+      if (of_port && entry().port != 0 && entry().port != port) continue;
+      ibv_async_event event{};
+      event.event_type = ibv_event_type(entry().event_type);
+      if (of_port) event.element.port_num = int(port);
+      context.push_event(event);
+      struck(context, Effect::kEventDelivered, 0, event.event_type, now);
+    }
+  }
+
+  // A round ends on the thread, when every process has had its event.
+  uint64_t tick(Context& context, uint64_t now) override {
+    if (now < entry().fired_ns.load() + kLasts) return entry().fired_ns.load() + kLasts;
+    context.round_is_over(*this, now);
+    return UINT64_MAX;
+  }
+
+ private:
+  static constexpr uint64_t kLasts = 20000000;  // ns
+};
+
+}  // namespace
+
+std::unique_ptr<Fault> make_async_event(FaultEntry& entry) {
+  switch (ibv_event_type(entry.event_type)) {
+    case IBV_EVENT_CQ_ERR:
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+    case IBV_EVENT_COMM_EST:
+    case IBV_EVENT_SQ_DRAINED:
+    case IBV_EVENT_PATH_MIG:
+    case IBV_EVENT_PATH_MIG_ERR:
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+    case IBV_EVENT_SRQ_ERR:
+    case IBV_EVENT_SRQ_LIMIT_REACHED:
+      return std::make_unique<QpEvent>(entry);
+    default:
+      return std::make_unique<DeviceEvent>(entry);
+  }
+}
+
+}  // namespace faultinject

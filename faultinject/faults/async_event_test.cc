@@ -1,0 +1,53 @@
+#include "faultinject/tests/nodes.h"
+
+namespace faultinject::testing {
+namespace {
+
+class AsyncEventTest : public Nodes {};
+
+TEST_F(AsyncEventTest, a_port_event_comes_and_nothing_else_happens) {
+  start();
+  for (const auto& [name, type] : {std::pair{"PORT_ERR", kEventPortErr},
+                                   {"SM_CHANGE", kEventSmChange},
+                                   {"DEVICE_FATAL", kEventDeviceFatal},
+                                   {"GID_CHANGE", kEventGidChange}}) {
+    const uint32_t id =
+        arm("{target: node0/nic0, kind: async_event, event: " + std::string(name) + ", at: now}");
+    EXPECT_EQ(a->ask("event 5000"), "event " + std::to_string(type));
+    EXPECT_EQ(count(id, Effect::kEventDelivered), 1u) << name;
+  }
+  EXPECT_EQ(a->port_state(), kPortActive) << "the event lies";
+  EXPECT_EQ(b->ask("event 0"), "none");
+  a->must("post 0 write 1 8 0");
+  EXPECT_EQ(a->poll(0, 1, 5000).at(0).status, kSuccess);
+}
+
+TEST_F(AsyncEventTest, a_queue_pair_event_goes_to_the_selected_queue_pair) {
+  start();
+  a->make_qp(), b->make_qp();
+  ASSERT_NO_FATAL_FAILURE(connect(*a, 1, *b, 1));
+  arm("{target: node0/nic0/qp:1, kind: async_event, event: QP_FATAL, at: now}");
+  EXPECT_EQ(a->ask("event 5000"),
+            "event " + std::to_string(kEventQpFatal) + " " + std::to_string(a->numbers[1]));
+  EXPECT_EQ(a->qp_state(1), kRts);
+  arm("{target: node0/nic0, kind: async_event, event: COMM_EST, at: now}");
+  EXPECT_EQ(a->ask("event 50"), "none") << "none has posted yet";
+  a->must("post 0 write 1 8 0");
+  EXPECT_EQ(a->ask("event 5000"), "event " + std::to_string(kEventCommEst));
+  arm("{target: node0/nic0, kind: async_event, event: CQ_ERR, at: now}");
+  EXPECT_EQ(a->ask("event 5000"), "event " + std::to_string(kEventCqErr));
+  a->must("close");
+}
+
+TEST_F(AsyncEventTest, it_comes_as_often_as_the_plan_says) {
+  start();
+  const uint32_t id =
+      arm("{target: node0/nic0, kind: async_event, event: SM_CHANGE, at: now, repeat: 3, every: 60 ms}");
+  for (int i = 0; i < 3; i++)
+    EXPECT_EQ(a->ask("event 10000"), "event " + std::to_string(kEventSmChange)) << i;
+  EXPECT_EQ(a->ask("event 200"), "none");
+  EXPECT_EQ(board.state(id).rounds, 3u);
+}
+
+}  // namespace
+}  // namespace faultinject::testing

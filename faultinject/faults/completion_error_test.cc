@@ -1,0 +1,110 @@
+#include "faultinject/tests/nodes.h"
+
+namespace faultinject::testing {
+namespace {
+
+class CompletionErrorTest : public Nodes {};
+
+TEST_F(CompletionErrorTest, the_wr_fails_with_the_status_and_what_is_behind_it_is_flushed) {
+  const uint32_t id =
+      arm("{target: node0/nic0, kind: completion_error, status: REM_ACCESS_ERR, at: {wr: 3}}");
+  start();
+  a->must("set 0 4711");
+  EXPECT_EQ(a->ask("chain 0 5"), "ok");
+  const auto wcs = a->poll(0, 5, 10000);
+  ASSERT_EQ(wcs.size(), 5u);
+  for (size_t i = 0; i < 5; i++) EXPECT_EQ(wcs[i].wr_id, i + 1);
+  EXPECT_EQ(wcs[0].status, kSuccess);
+  EXPECT_EQ(wcs[1].status, kSuccess);
+  EXPECT_EQ(wcs[2].status, kRemoteAccess);
+  EXPECT_EQ(wcs[3].status, kFlushed);
+  EXPECT_EQ(wcs[4].status, kFlushed);
+  EXPECT_EQ(fabric.counters("node1", 0).rx_messages, 2u) << "nothing of the third or behind it has left";
+  EXPECT_EQ(a->qp_state(0), kErr);
+  EXPECT_EQ(value(id, Effect::kWcRewritten), uint64_t(kRemoteAccess));
+  EXPECT_NE(board.state(id).t0_ns, 0u);
+}
+
+TEST_F(CompletionErrorTest, an_unsignaled_wr_fails_too_and_earlier_unsignaled_ones_stay_silent) {
+  const uint32_t id = arm("{target: node0/nic0, kind: completion_error, status: REM_OP_ERR, at: {wr: 3}}");
+  start();
+  for (int i = 1; i <= 4; i++) a->must("post 0 write " + std::to_string(i) + " 8 0 unsignaled");
+  const auto wcs = a->poll(0, 2, 10000);
+  ASSERT_EQ(wcs.size(), 2u) << "the struck one, and the flush of the one behind it";
+  EXPECT_EQ(wcs[0].wr_id, 3u);
+  EXPECT_EQ(wcs[0].status, 11);
+  EXPECT_EQ(wcs[1].wr_id, 4u);
+  EXPECT_EQ(wcs[1].status, kFlushed);
+  EXPECT_TRUE(a->poll(0, 1, 50).empty());
+  EXPECT_EQ(fabric.counters("node1", 0).rx_messages, 2u) << "the silent ones did arrive";
+  EXPECT_TRUE(witnessed(id, Effect::kWrSpoiled, "node0"));
+}
+
+TEST_F(CompletionErrorTest, work_request_ids_may_all_be_the_same) {
+  arm("{target: node0/nic0, kind: completion_error, status: LOC_LEN_ERR, at: {wr: 2}}");
+  start();
+  a->must("post 0 write 0 8 0 unsignaled");
+  a->must("post 0 write 0 8 0 unsignaled");
+  a->must("post 0 write 0 8 0");
+  const auto wcs = a->poll(0, 2, 10000);
+  ASSERT_EQ(wcs.size(), 2u);
+  EXPECT_EQ(wcs[0].status, 1);
+  EXPECT_EQ(wcs[1].status, kFlushed);
+}
+
+TEST_F(CompletionErrorTest, only_the_opcode_and_only_so_many) {
+  const uint32_t id = arm(
+      "{target: node0/nic0, kind: completion_error, status: REM_OP_ERR, opcode: read, count: 2, at: now}");
+  start();
+  a->make_qp(), b->make_qp();
+  ASSERT_NO_FATAL_FAILURE(connect(*a, 1, *b, 1));
+  a->must("post 0 write 1 8 0");
+  EXPECT_EQ(a->poll(0, 1, 5000).at(0).status, kSuccess);
+  EXPECT_EQ(board.state(id).t0_ns, 0u);
+  for (int qp : {0, 1}) {
+    a->must("post " + std::to_string(qp) + " read 2 8 64");
+    EXPECT_EQ(a->poll(qp, 1, 5000).at(0).status, 11);
+  }
+  a->make_qp(), b->make_qp();
+  ASSERT_NO_FATAL_FAILURE(connect(*a, 2, *b, 2));
+  a->must("post 2 read 3 8 64");
+  EXPECT_EQ(a->poll(2, 1, 5000).at(0).status, kSuccess) << "both strikes are taken";
+  EXPECT_EQ(count(id, Effect::kWcRewritten), 2u);
+}
+
+TEST_F(CompletionErrorTest, a_receive_fails_and_the_queue_pair_with_it) {
+  const uint32_t id =
+      arm("{target: node1/nic0, kind: completion_error, status: LOC_LEN_ERR, queue: recv, at: now}");
+  start(14, 1, 16, "split");
+  for (int i = 1; i <= 3; i++) b->must("recv 0 " + std::to_string(i));
+  a->must("post 0 imm 7 8 0");
+  const auto wcs = b->poll(0, 3, 10000, "recv");
+  ASSERT_EQ(wcs.size(), 3u);
+  EXPECT_EQ(wcs[0].status, 1);
+  EXPECT_EQ(wcs[1].status, kFlushed);
+  EXPECT_EQ(wcs[2].status, kFlushed);
+  EXPECT_EQ(b->qp_state(0), kErr);
+  EXPECT_TRUE(witnessed(id, Effect::kWcRewritten, "node1"));
+}
+
+TEST_F(CompletionErrorTest, a_probability_strikes_again_and_again) {
+  const uint32_t id =
+      arm("{target: node0/nic0, kind: completion_error, status: REM_OP_ERR, at: {probability: 1}, repeat: 2, "
+          "every: 1 ms}");
+  start();
+  for (int round = 0; round < 2; round++) {
+    int status = kSuccess;
+    for (int i = 0; i < 200 && status == kSuccess; i++) {
+      a->must("post " + std::to_string(round) + " write 1 8 0");
+      status = a->poll(round, 1, 5000).at(0).status;
+    }
+    EXPECT_EQ(status, 11) << round;
+    a->make_qp(), b->make_qp();
+    ASSERT_NO_FATAL_FAILURE(connect(*a, round + 1, *b, round + 1));
+  }
+  EXPECT_EQ(board.state(id).rounds, 2u);
+  EXPECT_EQ(count(id, Effect::kWcRewritten), 2u);
+}
+
+}  // namespace
+}  // namespace faultinject::testing

@@ -1,0 +1,34 @@
+// connect_fail: ibv_modify_qp to RTR or RTS (`state: rtr`, `rts` or `any`) fails with `errno`, `count` times,
+// as when an address cannot be resolved. The program sees: the error; the queue pair stays in the state that
+// it was in. Work already posted, and queue pairs connected already: untouched. Heal: connecting works.
+#include "faultinject/control/board.h"
+#include "faultinject/faults/kinds.h"
+#include "faultinject/preload/context.h"
+
+namespace faultinject {
+namespace {
+
+enum class Refused : uint32_t { kAny, kRtr, kRts };  // FaultSpec::Refused
+
+class ConnectFail : public Fault {
+ public:
+  using Fault::Fault;
+
+  int refuse(Context& context, const Call& call, uint64_t now) override {
+    if (call.what != Call::What::kModify || (call.mask & IBV_QP_STATE) == 0) return 0;
+    const ibv_qp_state to = call.attributes->qp_state;
+    const auto wanted = Refused(entry().refused_state);
+    const bool struck_state =
+        (to == IBV_QPS_RTR && wanted != Refused::kRts) || (to == IBV_QPS_RTS && wanted != Refused::kRtr);
+    if (!struck_state || !hits(context, *call.qp) || !selects(entry(), *call.qp)) return 0;
+    return strike_counted(context, Effect::kModifyRefused, call.qp->qp->qp_num, uint64_t(entry().error), now)
+               ? entry().error
+               : 0;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Fault> make_connect_fail(FaultEntry& entry) { return std::make_unique<ConnectFail>(entry); }
+
+}  // namespace faultinject

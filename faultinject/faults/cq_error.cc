@@ -1,0 +1,52 @@
+// cq_error: a completion queue fails, as after an overrun.
+// The program sees: IBV_EVENT_CQ_ERR for the completion queue of the selected queue pair (`queue: send` or
+// `recv`), IBV_EVENT_QP_FATAL for every queue pair that completes there, and polls of it that find nothing.
+// Work already posted: its queue pairs go to ERR; what would be completed there is lost, what completes
+// elsewhere flushes. Heal: the queue shows again what comes from then on; its queue pairs stay in ERR.
+#include <vector>
+
+#include "faultinject/faults/kinds.h"
+#include "faultinject/faults/qp_choice.h"
+
+namespace faultinject {
+namespace {
+
+class CqError : public QpStrike {
+ public:
+  using QpStrike::QpStrike;
+
+  bool strike(Context& context, QueuePair& chosen, uint64_t now) override {
+    CompletionQueue* cq = entry().receive != 0 ? chosen.recv_cq : chosen.send_cq;
+    if (cq == nullptr) return false;
+    for (CompletionQueue* known : dead_)
+      if (known == cq) return false;
+    context.kill(*cq, true);
+    dead_.push_back(cq);
+    ibv_async_event event{};
+    event.event_type = IBV_EVENT_CQ_ERR;
+    event.element.cq = cq->cq;
+    context.push_event(event);
+    struck(context, Effect::kCqDead, chosen.qp->qp_num, 0, now);
+    context.each_qp([&](QueuePair& qp) {
+      if (qp.send_cq == cq || qp.recv_cq == cq) context.strike(qp, *this, now, true);
+    });
+    return true;
+  }
+
+  void end(Context& context, uint64_t) override {
+    context.each_cq([&](CompletionQueue& cq) {
+      for (CompletionQueue* dead : dead_)
+        if (dead == &cq) context.kill(cq, false);
+    });
+    dead_.clear();
+  }
+
+ private:
+  std::vector<CompletionQueue*> dead_;  // some may be destroyed by now
+};
+
+}  // namespace
+
+std::unique_ptr<Fault> make_cq_error(FaultEntry& entry) { return std::make_unique<CqError>(entry); }
+
+}  // namespace faultinject

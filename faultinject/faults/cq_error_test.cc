@@ -1,0 +1,48 @@
+#include "faultinject/tests/nodes.h"
+
+namespace faultinject::testing {
+namespace {
+
+class CqErrorTest : public Nodes {};
+
+TEST_F(CqErrorTest, the_queue_shows_nothing_any_more_and_its_queue_pairs_fail) {
+  start(14, 1, 16, "split");
+  a->make_qp(), b->make_qp();
+  ASSERT_NO_FATAL_FAILURE(connect(*a, 1, *b, 1));
+  for (int i = 1; i <= 2; i++) a->must("recv 0 " + std::to_string(i));
+  const uint32_t id = arm("{target: node0/nic0/qp:0, kind: cq_error}");
+  board.fire(id);
+  EXPECT_EQ(a->ask("event 5000"), "event " + std::to_string(kEventCqErr));
+  EXPECT_EQ(a->ask("event 5000"),
+            "event " + std::to_string(kEventQpFatal) + " " + std::to_string(a->numbers[0]));
+  EXPECT_EQ(a->qp_state(0), kErr);
+  a->must("post 0 write 7 8 0");
+  EXPECT_TRUE(a->poll(0, 1, 100).empty()) << "not even its flush";
+  const auto receives = a->poll(0, 2, 5000, "recv");
+  ASSERT_EQ(receives.size(), 2u) << "the other queue shows its flushes";
+  EXPECT_EQ(receives[0].status, kFlushed);
+  a->must("post 1 write 1 8 0");
+  EXPECT_EQ(a->poll(1, 1, 5000).at(0).status, kSuccess) << "another queue pair with queues of its own";
+  EXPECT_TRUE(witnessed(id, Effect::kCqDead, "node0"));
+  board.heal(id);
+  ASSERT_TRUE(eventually([&] {
+    a->must("post 0 write 8 8 0");
+    return !a->poll(0, 1, 50).empty();
+  })) << "it shows again what comes from then on";
+  a->must("close");
+}
+
+TEST_F(CqErrorTest, the_busiest_by_default_and_its_receive_queue_where_asked) {
+  start(14, 1, 16, "split");
+  const uint32_t id = arm("{target: node0/nic0, kind: cq_error, queue: recv, at: now}");
+  EXPECT_EQ(a->ask("event 50"), "none") << "none has posted";
+  a->must("recv 0 1");
+  a->must("post 0 write 1 8 0");
+  EXPECT_EQ(a->ask("event 5000"), "event " + std::to_string(kEventCqErr));
+  EXPECT_EQ(a->poll(0, 1, 5000).at(0).status, kFlushed) << "it failed before that WR";
+  EXPECT_TRUE(a->poll(0, 1, 50, "recv").empty());
+  EXPECT_EQ(count(id, Effect::kCqDead), 1u);
+}
+
+}  // namespace
+}  // namespace faultinject::testing

@@ -1,0 +1,117 @@
+#include <cerrno>
+
+#include "faultinject/tests/nodes.h"
+
+namespace faultinject::testing {
+namespace {
+
+class FreezeTest : public Nodes {};
+
+TEST_F(FreezeTest, no_call_fails_nothing_comes_and_heal_brings_everything) {
+  start(18, 7, 4);
+  const uint32_t id = arm("{target: node0/nic0, kind: freeze, at: now}");
+  ASSERT_TRUE(took_effect_within(id, 5000));
+  a->must("set 0 4711");
+  for (int i = 1; i <= 4; i++) a->must("post 0 write " + std::to_string(i) + " 8 0");
+  EXPECT_EQ(a->ask("post 0 write 5 8 0"), "errno " + std::to_string(ENOMEM))
+      << "the send queue is full, as ever";
+  EXPECT_TRUE(a->poll(0, 1, 100).empty());
+  EXPECT_EQ(b->get(0), 0u);
+  EXPECT_TRUE(witnessed(id, Effect::kFrozen, "node0"));
+  board.heal(id);
+  const auto wcs = a->poll(0, 4, 10000);
+  ASSERT_EQ(wcs.size(), 4u);
+  for (size_t i = 0; i < 4; i++) {
+    EXPECT_EQ(wcs[i].wr_id, i + 1);
+    EXPECT_EQ(wcs[i].status, kSuccess);
+  }
+  EXPECT_EQ(b->get(0), 4711u);
+  EXPECT_TRUE(witnessed(id, Effect::kThawed, "node0"));
+}
+
+TEST_F(FreezeTest, what_was_completed_before_is_shown_after_the_heal) {
+  start();
+  a->must("post 0 write 1 8 0");
+  ASSERT_TRUE(eventually([&] { return fabric.counters("node1", 0).rx_messages == 1; }));
+  const uint32_t id = arm("{target: node0/nic0, kind: freeze, at: now}");
+  ASSERT_TRUE(took_effect_within(id, 5000));
+  EXPECT_TRUE(a->poll(0, 1, 50).empty());
+  board.heal(id);
+  EXPECT_EQ(a->poll(0, 1, 10000).at(0).wr_id, 1u);
+}
+
+TEST_F(FreezeTest, modify_and_destroy_block_until_the_heal) {
+  start();
+  a->make_qp();
+  for (const char* command : {"err 0", "destroy 1", "create_cq", "register", "state 0"}) {
+    const uint32_t id = arm("{target: node0/nic0, kind: freeze, at: now}");
+    ASSERT_TRUE(took_effect_within(id, 5000));
+    a->tell(command);
+    EXPECT_TRUE(a->is_silent(150)) << command;
+    board.heal(id);
+    EXPECT_EQ(a->hear().substr(0, 2), "ok") << command;
+  }
+}
+
+TEST_F(FreezeTest, a_process_that_blocks_in_it_can_be_ended) {
+  start();
+  const uint32_t id = arm("{target: node0/nic0, kind: freeze, at: now}");
+  ASSERT_TRUE(took_effect_within(id, 5000));
+  a->tell("err 0");
+  EXPECT_TRUE(a->is_silent(50));
+  a->kill_it();
+  EXPECT_TRUE(eventually([&] { return board.processes() == 1; }));
+}
+
+TEST_F(FreezeTest, its_peer_waits_within_its_retries_and_fails_beyond_them) {
+  start(20, 7);                        // 34 s
+  a->make_qp(8, 0), b->make_qp(8, 0);  // 1 ms
+  ASSERT_NO_FATAL_FAILURE(connect(*a, 1, *b, 1));
+  const uint32_t id = arm("{target: node0/nic0, kind: freeze, at: now}");
+  ASSERT_TRUE(took_effect_within(id, 5000));
+  EXPECT_TRUE(eventually([&] {  // when it has reached that process, too
+    b->must("post 1 write 1 8 0");
+    const auto wcs = b->poll(1, 1, 10000);
+    return wcs.size() == 1 && wcs[0].status == kRetryExceeded;
+  }));
+  b->must("set 0 815");
+  b->must("post 0 write 2 8 0");
+  EXPECT_TRUE(b->poll(0, 1, 100).empty());
+  EXPECT_EQ(a->get(0), 0u);
+  board.heal(id);
+  const auto wcs = b->poll(0, 1, 10000);
+  ASSERT_EQ(wcs.size(), 1u);
+  EXPECT_EQ(wcs[0].status, kSuccess);
+  EXPECT_EQ(a->get(0), 815u);
+}
+
+TEST_F(FreezeTest, events_of_another_fault_on_a_frozen_port_come_after_the_heal) {
+  start(8, 0);
+  const uint32_t freeze = arm("{target: node0/nic0, kind: freeze, at: now}");
+  ASSERT_TRUE(took_effect_within(freeze, 5000));
+  const uint32_t down = arm("{target: node0/nic0, kind: port_down, at: now}");
+  ASSERT_TRUE(eventually([&] { return witnessed(down, Effect::kQpToErr, "node0"); }));
+  EXPECT_EQ(a->ask("event 50"), "none");
+  a->must("post 0 write 1 8 0");
+  EXPECT_TRUE(a->poll(0, 1, 100).empty()) << "a frozen device reports no failure either";
+  board.heal(freeze);
+  EXPECT_EQ(a->ask("event 5000"), "event " + std::to_string(kEventPortErr));
+  EXPECT_EQ(a->poll(0, 1, 10000).at(0).status, kRetryExceeded);
+  board.heal(down);
+  EXPECT_EQ(a->ask("event 5000"), "event " + std::to_string(kEventPortActive));
+}
+
+TEST_F(FreezeTest, a_program_asleep_on_its_channel_is_woken_by_the_heal) {
+  start(18, 7, 16, "shared", "channel");
+  a->must("post 0 write 1 8 0");
+  const uint32_t id = arm("{target: node0/nic0, kind: freeze, at: now}");
+  ASSERT_TRUE(took_effect_within(id, 5000));
+  a->tell("sleep 0 send 1 20000");
+  EXPECT_TRUE(a->is_silent(100));
+  board.heal(id);
+  const std::string answer = a->hear();
+  EXPECT_EQ(answer.substr(0, 7), "ok 1:0:") << answer;
+}
+
+}  // namespace
+}  // namespace faultinject::testing

@@ -1,0 +1,62 @@
+// gid_change: the port loses its addresses (one row of its GID table, or all), as when an IP address is
+// removed. The program sees: IBV_EVENT_GID_CHANGE (unless `events: false`); ibv_query_gid shows zeros for the
+// row, ibv_query_gid_ex ENODATA, ibv_query_gid_table leaves it out; ibv_modify_qp to RTR with that row as its
+// own address fails with EINVAL. Work already posted, and queue pairs connected already: untouched. Heal: the
+// rows are as before, and GID_CHANGE is delivered again.
+#include <errno.h>
+
+#include "faultinject/faults/kinds.h"
+#include "faultinject/preload/context.h"
+
+namespace faultinject {
+namespace {
+
+class GidChange : public Fault {
+ public:
+  using Fault::Fault;
+
+  void begin(Context& context, uint64_t now) override {
+    if (!hits(context)) return;
+    struck(context, Effect::kGidHidden, 0, entry().gid_index < 0 ? UINT64_MAX : uint64_t(entry().gid_index),
+           now);
+    if (!context.opening()) tell(context, now);
+  }
+
+  void end(Context& context, uint64_t now) override {
+    if (hits(context)) tell(context, now);
+  }
+
+  bool hides_gid(const Context& context, uint32_t port, uint32_t index) const override {
+    return hits(context) && (entry().port == 0 || entry().port == port) &&
+           (entry().gid_index < 0 || uint32_t(entry().gid_index) == index);
+  }
+
+  int refuse(Context& context, const Call& call, uint64_t now) override {
+    if (call.what != Call::What::kModify || (call.mask & IBV_QP_STATE) == 0 || (call.mask & IBV_QP_AV) == 0)
+      return 0;
+    const ibv_ah_attr& address = call.attributes->ah_attr;
+    if (call.attributes->qp_state != IBV_QPS_RTR || address.is_global == 0) return 0;
+    if (!hides_gid(context, call.qp->port, address.grh.sgid_index)) return 0;
+    struck(context, Effect::kModifyRefused, call.qp->qp->qp_num, EINVAL, now);
+    return EINVAL;
+  }
+
+ private:
+  void tell(Context& context, uint64_t now) {
+    if (entry().events == 0) return;
+    for (uint32_t port = 1; port <= context.ports(); port++) {
+      if (entry().port != 0 && entry().port != port) continue;
+      ibv_async_event event{};
+      event.event_type = IBV_EVENT_GID_CHANGE;
+      event.element.port_num = int(port);
+      context.push_event(event);
+      context.witness(*this, Effect::kEventDelivered, 0, IBV_EVENT_GID_CHANGE, now);
+    }
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Fault> make_gid_change(FaultEntry& entry) { return std::make_unique<GidChange>(entry); }
+
+}  // namespace faultinject

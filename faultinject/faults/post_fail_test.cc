@@ -1,0 +1,45 @@
+#include <cerrno>
+
+#include "faultinject/tests/nodes.h"
+
+namespace faultinject::testing {
+namespace {
+
+class PostFailTest : public Nodes {};
+
+TEST_F(PostFailTest, the_wr_is_refused_those_before_it_go_and_those_behind_it_do_not) {
+  const uint32_t id = arm("{target: node0/nic0, kind: post_fail, errno: EINVAL, at: {wr: 3}}");
+  start();
+  EXPECT_EQ(a->ask("chain 0 5"), "errno " + std::to_string(EINVAL) + " at 3");
+  const auto wcs = a->poll(0, 3, 200);
+  ASSERT_EQ(wcs.size(), 2u);
+  for (size_t i = 0; i < 2; i++) {
+    EXPECT_EQ(wcs[i].wr_id, i + 1);
+    EXPECT_EQ(wcs[i].status, kSuccess);
+  }
+  EXPECT_EQ(fabric.counters("node1", 0).rx_messages, 2u);
+  EXPECT_EQ(value(id, Effect::kPostRefused), uint64_t(EINVAL));
+  EXPECT_EQ(a->ask("post 0 write 9 8 0"), "ok") << "one refusal, and no more";
+  EXPECT_EQ(a->poll(0, 1, 5000).at(0).status, kSuccess);
+}
+
+TEST_F(PostFailTest, until_it_is_healed) {
+  const uint32_t id = arm("{target: node0/nic0, kind: post_fail, count: all, at: now}");
+  start();
+  for (int i = 0; i < 5; i++) EXPECT_EQ(a->ask("post 0 write 1 8 0"), "errno " + std::to_string(ENOMEM));
+  EXPECT_EQ(b->ask("post 0 write 1 8 0"), "ok") << "the other node is not the target";
+  board.heal(id);
+  EXPECT_TRUE(eventually([&] { return a->ask("post 0 write 1 8 0") == "ok"; }));
+}
+
+TEST_F(PostFailTest, of_receives) {
+  const uint32_t id = arm("{target: node0/nic0, kind: post_fail, queue: recv, count: 2, at: now}");
+  start();
+  EXPECT_EQ(a->ask("post 0 write 1 8 0"), "ok");
+  for (int i = 0; i < 2; i++) EXPECT_EQ(a->ask("recv 0 1"), "errno " + std::to_string(ENOMEM));
+  EXPECT_EQ(a->ask("recv 0 1"), "ok");
+  EXPECT_EQ(count(id, Effect::kPostRefused), 2u);
+}
+
+}  // namespace
+}  // namespace faultinject::testing

@@ -1,0 +1,87 @@
+// Which queue pairs a fault strikes that names them by a selector: those that carry traffic already, or the
+// next that posts. For faults that strike whole queue pairs once.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "faultinject/faults/fault.h"
+#include "faultinject/preload/context.h"
+
+namespace faultinject {
+
+inline bool by_traffic(const FaultEntry& entry) {
+  return entry.selector == SelectorKind::kBusiest || entry.selector == SelectorKind::kRandom;
+}
+
+// Those that can be struck now, in the order of their index. For the busiest and a random one: at most one,
+// and only among those that have posted.
+template <typename Eligible>
+std::vector<QueuePair*> chosen_qps(Context& context, const Fault& fault, Eligible eligible) {
+  const FaultEntry& entry = fault.entry();
+  std::vector<QueuePair*> candidates;
+  context.each_qp([&](QueuePair& qp) {
+    if (qp.reliable && qp.connected && qp.life == QueuePair::Life::kWhole && eligible(qp) &&
+        (!by_traffic(entry) || qp.posts > 0))
+      candidates.push_back(&qp);
+  });
+  std::sort(candidates.begin(), candidates.end(), [](auto* a, auto* b) { return a->index < b->index; });
+  if (candidates.empty() || !by_traffic(entry)) return candidates;
+  if (entry.selector == SelectorKind::kRandom)
+    return {candidates[context.choice(fault, *candidates[0]) % candidates.size()]};
+  // By bytes: a queue pair that only carries a heartbeat may well have posted last.
+  return {*std::max_element(candidates.begin(), candidates.end(), [](auto* a, auto* b) {
+    return a->bytes_posted != b->bytes_posted ? a->bytes_posted < b->bytes_posted
+                                              : a->last_post_ns < b->last_post_ns;
+  })};
+}
+
+// A fault that strikes one queue pair of each NIC (or all of them, or one by index) once in each round: at
+// begin() if there is one, else the next that posts.
+class QpStrike : public Fault {
+ public:
+  using Fault::Fault;
+
+  void begin(Context& context, uint64_t now) override {
+    done_ = false;
+    if (!hits(context)) {
+      done_ = true;
+      return;
+    }
+    bool any = false;
+    for (QueuePair* qp :
+         chosen_qps(context, *this, [&](const QueuePair& each) { return mine(context, each); }))
+      any |= attempt(context, *qp, now);
+    if (any) over(context, now);
+  }
+
+  void posting(Context& context, QueuePair& qp, Sent& sent, uint64_t now) override {
+    if (done_ || !qp.reliable || !qp.connected || !mine(context, qp) || !entry().takes_opcode(sent.opcode))
+      return;
+    if (attempt(context, qp, now)) over(context, now);
+  }
+
+ protected:
+  // True if it was struck.
+  virtual bool strike(Context&, QueuePair&, uint64_t now_ns) = 0;
+
+ private:
+  bool mine(const Context& context, const QueuePair& qp) const {
+    return hits(context, qp) && selects(entry(), qp);
+  }
+  bool attempt(Context& context, QueuePair& qp, uint64_t now) {
+    if (by_traffic(entry())) {
+      done_ = true;
+      if (!claim_nic(context, *this)) return false;
+    }
+    return strike(context, qp, now);
+  }
+  void over(Context& context, uint64_t now) {
+    done_ = true;
+    context.round_is_over(*this, now);
+  }
+
+  bool done_ = false;
+};
+
+}  // namespace faultinject

@@ -1,0 +1,129 @@
+#include <gtest/gtest.h>
+#include <yaml-cpp/yaml.h>
+
+#include <cerrno>
+
+#include "faultinject/plan/plan.h"
+
+namespace faultinject {
+namespace {
+
+using namespace std::chrono_literals;
+
+FaultSpec parse(const std::string& rest) {
+  return parse_fault(YAML::Load("{target: node1/nic0, " + rest + "}"), "plan.yaml");
+}
+
+std::string error_of(const std::string& rest, const std::string& target = "node1/nic0") {
+  try {
+    parse_fault(YAML::Load("{target: " + target + ", " + rest + "}"), "plan.yaml");
+  } catch (const PlanError& error) {
+    EXPECT_EQ(error.line(), 1);
+    EXPECT_GT(error.column(), 1) << error.what();
+    return error.message();
+  }
+  return "no error";
+}
+
+TEST(PlanParameters, every_kind_is_understood_with_what_it_needs) {
+  for (const std::string& kind : fault_kind_names()) {
+    std::string rest = "kind: " + kind;
+    if (kind == "throttle") rest += ", rate: 1 Gbit/s";
+    if (kind == "delay") rest += ", delay: 1 ms";
+    if (kind == "completion_error") rest += ", status: REM_OP_ERR";
+    if (kind == "async_event") rest += ", event: SM_CHANGE";
+    EXPECT_EQ(to_string(parse(rest).kind), kind);
+  }
+  EXPECT_EQ(fault_kind_names().size(), kFaultKinds);
+}
+
+TEST(PlanParameters, names_of_statuses_events_and_errors) {
+  EXPECT_EQ(parse("kind: completion_error, status: IBV_WC_REM_ACCESS_ERR").status, 10);
+  EXPECT_EQ(parse("kind: async_event, event: gid_change").event, 18);
+  EXPECT_EQ(parse("kind: reg_fail, errno: EINVAL").error, EINVAL);
+  EXPECT_EQ(parse("kind: reg_fail").error, ENOMEM);
+  EXPECT_EQ(parse("kind: connect_fail").error, ETIMEDOUT);
+  EXPECT_NE(error_of("kind: completion_error, status: REM_ACESS_ERR").find("did you mean 'REM_ACCESS_ERR'?"),
+            std::string::npos);
+  EXPECT_NE(error_of("kind: completion_error").find("needs 'status'"), std::string::npos);
+  EXPECT_NE(error_of("kind: completion_error, status: SUCCESS").find("no error"), std::string::npos);
+  EXPECT_NE(error_of("kind: async_event, event: PORT_ER").find("did you mean 'PORT_ERR'?"),
+            std::string::npos);
+  EXPECT_NE(error_of("kind: async_event, event: WQ_FATAL").find("out of reach"), std::string::npos);
+  EXPECT_NE(error_of("kind: post_fail, errno: ENOMAM").find("did you mean 'ENOMEM'?"), std::string::npos);
+}
+
+TEST(PlanParameters, sides_directions_and_queues) {
+  EXPECT_EQ(parse("kind: qp_error, side: both").side, Side::kBoth);
+  EXPECT_EQ(parse("kind: blackhole, direction: out").direction, Direction::kOut);
+  EXPECT_EQ(parse("kind: blackhole").direction, Direction::kBoth);
+  EXPECT_TRUE(parse("kind: drop_completion, queue: recv").receive);
+  EXPECT_EQ(parse("kind: connect_fail, state: rtr").state, FaultSpec::Refused::kRtr);
+  EXPECT_NE(error_of("kind: qp_error, side: remot").find("did you mean 'remote'?"), std::string::npos);
+  EXPECT_NE(error_of("kind: port_down, side: remote").find("belongs to qp_error"), std::string::npos);
+  EXPECT_NE(error_of("kind: drop_completion, queue: recv, opcode: send").find("no opcode"),
+            std::string::npos);
+}
+
+TEST(PlanParameters, a_port_a_peer_and_opcodes_narrow_the_target) {
+  EXPECT_EQ(parse_target("node1/nic0/port:2").port, 2u);
+  EXPECT_EQ(parse_target("node1/nic0/port:2/qp:7").qp.index, 7u);
+  EXPECT_EQ(parse_target("node1/nic0/port:*").port, 0u);
+  const FaultSpec narrow =
+      parse("kind: completion_error, status: REM_OP_ERR, peer: 'node*/nic1', opcode: [write, send]");
+  EXPECT_EQ(narrow.target.peer_node, "node*");
+  EXPECT_EQ(narrow.target.peer_nic, "nic1");
+  EXPECT_EQ(narrow.opcodes, 1u | 1u << 2);
+  EXPECT_EQ(parse("kind: delay, delay: 1 ms, opcode: read").opcodes, 1u << 4);
+  EXPECT_NE(error_of("kind: delay, delay: 1 ms, opcode: wirte").find("did you mean 'write'?"),
+            std::string::npos);
+  EXPECT_NE(error_of("kind: noop, peer: node2").find("names no NIC"), std::string::npos);
+  EXPECT_NE(error_of("kind: freeze", "node1/nic0/port:1").find("names no port"), std::string::npos);
+  EXPECT_NE(error_of("kind: port_down, peer: '*/*'").find("no meaning for port_down"), std::string::npos);
+  for (const char* text :
+       {"node1/nic0/port:0", "node1/nic0/port:1/port:2", "node1/nic0/qp:1/qp:2", "node1/nic0/prt:1"})
+    EXPECT_THROW(parse_target(text), PlanError) << text;
+}
+
+TEST(PlanParameters, a_peer_that_is_not_there_is_an_error) {
+  const std::vector<NodeShape> nodes = {{"node0", 2}, {"node1", 2}};
+  EXPECT_NO_THROW(check_targets(parse("kind: noop, peer: node0/nic1"), nodes));
+  EXPECT_THROW(check_targets(parse("kind: noop, peer: node2/nic1"), nodes), PlanError);
+  EXPECT_THROW(check_targets(parse("kind: noop, peer: node0/nic2"), nodes), PlanError);
+}
+
+TEST(PlanParameters, a_schedule_of_rates) {
+  const FaultSpec spec = parse(
+      "kind: throttle, rates: [{rate: 1 Gbit/s, for: 2 s}, {rate: unlimited, for: 1 s}, {rate: 100 Mbit/s}]");
+  ASSERT_EQ(spec.rates.size(), 3u);
+  EXPECT_EQ(spec.rates[0].lasts, 2s);
+  EXPECT_EQ(spec.rates[1].bits_per_s, 0u);
+  EXPECT_EQ(spec.rates[2].lasts.count(), 0);
+  EXPECT_EQ(spec.rate_bits_per_s, 100000000u);
+  EXPECT_NE(error_of("kind: throttle, rate: 1 Gbit/s, rates: [{rate: 1 Gbit/s}]").find("told twice"),
+            std::string::npos);
+  EXPECT_NE(error_of("kind: throttle, rates: []").find("is a list"), std::string::npos);
+  EXPECT_NE(error_of("kind: throttle, rates: [{rate: 1 Gbit/s}, {rate: 2 Gbit/s}]").find("only the last"),
+            std::string::npos);
+  EXPECT_NE(error_of("kind: throttle, rates: [{rate: unlimited, for: 1 s}]").find("throttles nothing"),
+            std::string::npos);
+  EXPECT_NE(error_of("kind: throttle, rates: [{rte: 1 Gbit/s}]").find("did you mean 'rate'?"),
+            std::string::npos);
+}
+
+TEST(PlanParameters, counts_and_times_of_flap_and_reorder) {
+  EXPECT_EQ(parse("kind: post_fail").count, 1u);
+  EXPECT_EQ(parse("kind: post_fail, count: all").count, FaultSpec::kAll);
+  const FaultSpec flap = parse("kind: port_flap, down: 50 ms, up: 1 s, count: 4");
+  EXPECT_EQ(flap.down, 50ms);
+  EXPECT_EQ(flap.up, 1s);
+  EXPECT_EQ(flap.count, 4u);
+  EXPECT_EQ(parse("kind: port_flap").count, 3u);
+  EXPECT_EQ(parse("kind: reorder, window: 5 ms, depth: 4").depth, 4u);
+  EXPECT_NE(error_of("kind: reorder, depth: 1").find("2 or more"), std::string::npos);
+  EXPECT_NE(error_of("kind: port_flap, down: 0 s").find("longer than 0"), std::string::npos);
+  EXPECT_NE(error_of("kind: post_fail, count: many").find("number or all"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace faultinject
