@@ -76,6 +76,21 @@ AsyncEvents::AsyncEvents(ibv_context* context) : context_(context) {
 
 AsyncEvents::~AsyncEvents() { close(); }
 
+void AsyncEvents::show_real(bool real) {
+  const std::lock_guard lock(shown_mutex_);
+  if (real_fd_ < 0 || event_fd_ < 0) return;
+  real_shown_ += real ? 1 : -1;
+  std::atomic_ref(context_->async_fd).store(real_shown_ > 0 ? real_fd_ : shown_fd_, std::memory_order_relaxed);
+}
+
+AsyncEvents::RealFd::RealFd(AsyncEvents* events) : events_(events) {
+  if (events_ != nullptr) events_->show_real(true);
+}
+
+AsyncEvents::RealFd::~RealFd() {
+  if (events_ != nullptr) events_->show_real(false);
+}
+
 void AsyncEvents::close() {
   const std::lock_guard lock(mutex_);
   if (event_fd_ < 0) return;
@@ -113,10 +128,8 @@ int AsyncEvents::get(ibv_async_event* event) {
     if (readable(real_fd_)) {
       const std::lock_guard lock(real_mutex_);
       if (readable(real_fd_)) {  // another thread may have taken it; with the lock nobody else can
-        std::atomic_ref(context_->async_fd).store(real_fd_, std::memory_order_relaxed);
-        const int rc = real_get(context_, event);
-        std::atomic_ref(context_->async_fd).store(shown_fd_, std::memory_order_relaxed);
-        return rc;
+        const RealFd shown(this);
+        return real_get(context_, event);
       }
     }
     const int flags = fcntl(shown_fd_, F_GETFL);

@@ -1,9 +1,10 @@
 // Real and synthetic async events of one context, seen by the program through one descriptor.
 //
 // ibv_context::async_fd becomes an epoll descriptor of ours that is readable while either a real or a
-// synthetic event waits, so that poll, epoll and O_NONBLOCK (set on the descriptor that the program sees)
-// work as before. The field holds the real descriptor again only while the real ibv_get_async_event reads an
-// event that is known to wait, and when the device is closed.
+// synthetic event waits, so that poll, epoll and O_NONBLOCK (set on the descriptor that the program sees) work
+// as before. The field holds the real descriptor again only while the real ibv_get_async_event reads an event
+// that is known to wait, while an object is created (the kernel is handed the field as the place for the object's
+// events, and refuses any other descriptor), and when the device is closed.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -33,16 +34,29 @@ class AsyncEvents {
   void forget(const ibv_qp* qp);
   void forget(const ibv_cq* cq);
 
+  // While one lives, the field holds the real descriptor. Several may live at once, in several threads.
+  class RealFd {
+   public:
+    explicit RealFd(AsyncEvents* events);  // nullptr: does nothing
+    RealFd(const RealFd&) = delete;
+    ~RealFd();
+
+   private:
+    AsyncEvents* events_;
+  };
+
   // Before the real ibv_close_device, which closes the descriptor that it finds in the context.
   void close();
 
  private:
   template <typename Gone>
   void forget_if(Gone gone);
+  void show_real(bool real);
 
   ibv_context* context_;
   int real_fd_ = -1, shown_fd_ = -1, event_fd_ = -1;
-  std::mutex mutex_, real_mutex_;
+  std::mutex mutex_, real_mutex_, shown_mutex_;
+  int real_shown_ = 0;  // RealFds that live; under shown_mutex_
   std::deque<ibv_async_event> waiting_;
   std::vector<ibv_async_event> unacknowledged_;
 };

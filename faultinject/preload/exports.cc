@@ -74,9 +74,10 @@ ibv_cq* ibv_create_cq(ibv_context* context, int cqe, void* cq_context, ibv_comp_
     return nullptr;
   }
   if (!admitted(context, faultinject::Call::What::kCreate)) return nullptr;
+  Context* ours = context_of(context);
+  const faultinject::AsyncEvents::RealFd shown(ours != nullptr ? &ours->events() : nullptr);
   ibv_cq* cq = real(context, cqe, cq_context, channel, vector);
-  Context* ours = cq != nullptr ? context_of(context) : nullptr;
-  if (ours != nullptr) ours->add_cq(cq);
+  if (cq != nullptr && ours != nullptr) ours->add_cq(cq);
   return cq;
 }
 
@@ -98,9 +99,10 @@ ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attributes) {
     return nullptr;
   }
   if (!admitted(pd->context, faultinject::Call::What::kCreate)) return nullptr;
+  Context* ours = context_of(pd->context);
+  const faultinject::AsyncEvents::RealFd shown(ours != nullptr ? &ours->events() : nullptr);
   ibv_qp* qp = real(pd, attributes);
-  Context* ours = qp != nullptr ? context_of(pd->context) : nullptr;
-  if (ours != nullptr) ours->add_qp(qp, *attributes);
+  if (qp != nullptr && ours != nullptr) ours->add_qp(qp, *attributes);
   return qp;
 }
 

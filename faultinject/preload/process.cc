@@ -56,12 +56,27 @@ Board* map_board() {
   return board;
 }
 
-// Which device of the node this is, in the order of ibv_get_device_list.
+constexpr uint32_t kNotOfThisNode = UINT32_MAX - 1;
+
+// The place of `name` in FAULTINJECT_NICS ("mlx5_2,mlx5_3"), where several nodes share a machine's devices.
+uint32_t named_nic(const char* name) {
+  uint32_t nic = 0;
+  const size_t length = strlen(name);
+  for (const char* at = environment().nics; *at != 0; nic++) {
+    const size_t part = strcspn(at, ",");
+    if (part == length && strncmp(at, name, part) == 0) return nic;
+    at += part + (at[part] == ',' ? 1 : 0);
+  }
+  return kNotOfThisNode;
+}
+
+// Which device of the node this is, in the order of ibv_get_device_list unless FAULTINJECT_NICS says which are its.
 uint32_t nic_of(ibv_context* device) {
   const auto get_list = FAULTINJECT_REAL(kGetDeviceList, ibv_get_device_list);
   const auto free_list = FAULTINJECT_REAL(kFreeDeviceList, ibv_free_device_list);
   const auto get_name = FAULTINJECT_REAL(kGetDeviceName, ibv_get_device_name);
   if (get_list == nullptr || free_list == nullptr || get_name == nullptr) return UINT32_MAX;
+  if (environment().nics[0] != 0) return named_nic(get_name(device->device));
   int count = 0;
   ibv_device** list = get_list(&count);
   uint32_t nic = UINT32_MAX;
@@ -213,6 +228,7 @@ void Process::wake_by(uint64_t time_ns) {
 
 void Process::opened(ibv_context* device) {
   const uint32_t nic = nic_of(device);
+  if (nic == kNotOfThisNode) return;
   if (nic >= kMaxNics) {
     say("an opened device is not in ibv_get_device_list, or beyond the 64th", "");
     return;

@@ -173,6 +173,7 @@ void read_environment() {
   copy(g_environment.board, sizeof g_environment.board, "FAULTINJECT_BOARD");
   copy(g_environment.node, sizeof g_environment.node, "FAULTINJECT_NODE");
   copy(g_environment.rank, sizeof g_environment.rank, "FAULTINJECT_RANK");
+  copy(g_environment.nics, sizeof g_environment.nics, "FAULTINJECT_NICS");
 }
 
 void* real_symbol(Symbol symbol) {

@@ -49,7 +49,7 @@ Function* real(Symbol symbol, Function*) {
 
 // The environment, copied when the library was loaded. Without a board nothing is intercepted.
 struct Environment {
-  char board[256], node[32], rank[24];
+  char board[256], node[32], rank[24], nics[1024];
 };
 const Environment& environment();
 void read_environment();  // done when the library is loaded; a program that links it in may do it again

@@ -87,6 +87,7 @@ ibv_qp* create_qp_ex(ibv_context* device, ibv_qp_init_attr_ex* attributes) {
     errno = error;
     return nullptr;
   }
+  const AsyncEvents::RealFd shown(context != nullptr ? &context->events() : nullptr);
   ibv_qp* qp = slot.create_qp_ex(device, attributes);
   if (qp != nullptr && context != nullptr) {
     ibv_qp_init_attr plain{};
@@ -110,6 +111,7 @@ ibv_cq_ex* create_cq_ex(ibv_context* device, ibv_cq_init_attr_ex* attributes) {
     errno = error;
     return nullptr;
   }
+  const AsyncEvents::RealFd shown(context != nullptr ? &context->events() : nullptr);
   ibv_cq_ex* cq = slot.create_cq_ex(device, attributes);
   if (cq != nullptr && context != nullptr) {
     context->add_cq(ibv_cq_ex_to_cq(cq));

@@ -27,6 +27,14 @@ struct RunArguments {
   bool plot = true;
   bool quiet = false;
   bool keep_going = false;
+  std::string fabric;   ///< overrides the scenarios'; empty: theirs
+  int slow_motion = 0;  ///< a power of two; 0: what the fabric needs
+};
+
+struct GuestArguments {
+  int nodes = 2, nics = 4;  ///< of the soft RoCE devices
+  std::string writable;     ///< folder that the command may write; empty: none
+  std::vector<std::string> command;
 };
 
 struct ExecArguments {
@@ -60,6 +68,8 @@ int plot_command(const std::vector<std::string>& results, const std::string& out
 int doctor_command(const Console& console);
 /// The program's exit status, 128 + signal when one ended it, 127 or 126 when it could not be started.
 int exec_command(const ExecArguments& arguments, const Console& console);
+/// The command's exit status, as exec_command().
+int guest_command(const GuestArguments& arguments, const Console& console);
 int inject_command(const InjectArguments& arguments, const Console& console);
 
 /// The whole program: parses the command line, runs the command, turns exceptions into exit codes.

@@ -86,7 +86,7 @@ std::pair<std::vector<const char*>, std::vector<std::string>> split_at_program(i
                                                                                const char* const* argv) {
   std::vector<const char*> own;
   std::vector<std::string> foreign;
-  const bool exec = argc > 1 && std::string_view(argv[1]) == "exec";
+  const bool exec = argc > 1 && (std::string_view(argv[1]) == "exec" || std::string_view(argv[1]) == "guest");
   bool behind = false;
   for (int i = 0; i < argc; ++i) {
     if (exec && !behind && std::string_view(argv[i]) == "--")

@@ -195,7 +195,7 @@ void print_plan(const Scenario& scenario, const Console& console) {
   for (int rank = 0; rank < scenario.fabric.ranks(); ++rank) {
     const int node = rank / scenario.fabric.ranks_per_node;
     console.out << "  rank " << rank << "  node" << node << "/rank" << rank % scenario.fabric.ranks_per_node
-                << "  NICs vhca0 … vhca" << scenario.fabric.nics_per_node - 1 << "\n";
+                << "  NICs nic0 … nic" << scenario.fabric.nics_per_node - 1 << "\n";
   }
   console.out << "\n"
               << bold(console, "Environment of the ranks") << " (besides devices, fault board and trace)\n";

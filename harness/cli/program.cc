@@ -73,6 +73,12 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
   run->add_option("--out", arguments.out, "Folder of the result (else results/runs/NAME-TIME)");
   run->add_option("--port", arguments.port,
                   "TCP port on the loopback for the ranks to meet at (else none is used)");
+  run->add_option("--fabric", arguments.fabric,
+                  "vhca, rxe, verbs or none instead of the scenarios' own; rxe runs them in a QEMU guest")
+      ->check(CLI::IsMember({"vhca", "rxe", "verbs", "none"}));
+  run->add_option("--slow-motion", arguments.slow_motion,
+                  "Times × N, rates / N, N a power of two (else 1, or what the rxe fabric needs)")
+      ->check(CLI::Range(1, 4096));
   run->add_flag("--dry-run", arguments.dry_run, "Print what would be run, and run nothing");
   run->add_flag("--no-plot", no_plot, "Make no picture");
   run->add_flag("--quiet", arguments.quiet, "No progress, only the report");
@@ -99,6 +105,13 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
   CLI::App* doctor =
       app.add_subcommand("doctor", "Say what this machine has and what would keep a run from working");
 
+  GuestArguments guest_arguments;
+  CLI::App* guest = app.add_subcommand("guest", "Run a command in a QEMU guest with soft RoCE devices");
+  guest->add_option("--nodes", guest_arguments.nodes, "Nodes (2)")->check(CLI::Range(1, 64));
+  guest->add_option("--nics", guest_arguments.nics, "NICs of each node (4): node0_nic0 …")->check(CLI::Range(1, 16));
+  guest->add_option("--write", guest_arguments.writable, "A folder that the command may write; all others it can read");
+  guest->footer("Example: r2bench guest -- ibv_devices");
+
   ExecOptions exec;
   exec.add_to(app);
   InjectOptions inject;
@@ -107,7 +120,7 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
   try {
     // What follows 'exec … --' is somebody else's command line: nothing of it is ours to read.
     const auto [own, foreign] = split_at_program(argc, argv);
-    exec.arguments.command = foreign;
+    exec.arguments.command = guest_arguments.command = foreign;
     app.parse(static_cast<int>(own.size()), own.data());
   } catch (const CLI::CallForHelp& help) {
     return app.exit(help, console.out, console.err);
@@ -138,6 +151,7 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
     if (validate->parsed()) return validate_command(validate_files, console);
     if (plot->parsed()) return plot_command(plot_results, plot_out, console);
     if (doctor->parsed()) return doctor_command(console);
+    if (guest->parsed()) return guest_command(guest_arguments, console);
     if (exec.command->parsed()) return exec_command(exec.finished(), console);
     if (inject.parsed()) return inject_command(inject.finished(), console);
     return kExitUsage;

@@ -7,7 +7,10 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/explain.h"
+#include "harness/cli/guest_run.h"
 #include "harness/cli/resources.h"
+#include "harness/fabric/rxe_fabric.h"
+#include "harness/fabric/slow_motion.h"
 #include "harness/report/progress.h"
 #include "harness/report/run_folder.h"
 #include "harness/report/story.h"
@@ -65,6 +68,28 @@ Verdict run_one(const RunArguments& arguments, const Scenario& scenario, size_t 
   return judged.verdict;
 }
 
+FabricKind kind_of(const std::string& name_of_kind) {
+  for (const FabricKind kind : {FabricKind::kVhca, FabricKind::kRxe, FabricKind::kVerbs, FabricKind::kNone})
+    if (name_of_kind == name(kind)) return kind;
+  throw UsageError("--fabric " + name_of_kind + ": choose vhca, rxe, verbs or none");
+}
+
+/// The fabric that the command line wants, and what a slow one makes of the scenario.
+void adapt(Scenario& scenario, const RunArguments& arguments) {
+  if (!arguments.fabric.empty()) {
+    scenario.fabric.kind = kind_of(arguments.fabric);
+    scenario.overrides["fabric.kind"] = arguments.fabric;
+  }
+  int factor = arguments.slow_motion;
+  if (factor == 0 && scenario.fabric.kind == FabricKind::kRxe)
+    factor = slow_motion_factor(scenario.fabric, kRxePayloadBitsPerSecond, kRxeUnlimitedSlowMotion);
+  try {
+    scenario = in_slow_motion(std::move(scenario), std::max(factor, 1));
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(error.what());
+  }
+}
+
 /// A failure outweighs a doubt, which outweighs a success.
 Verdict worse(Verdict a, Verdict b) {
   const auto weight = [](Verdict v) { return v == Verdict::kFail ? 2 : v == Verdict::kUnknown ? 1 : 0; };
@@ -86,6 +111,11 @@ int run_command(const RunArguments& arguments, const Runner& runner, const Conso
     }
   }
   if (!problems.empty()) throw ScenarioError(std::move(problems));
+  const bool in_guest = std::any_of(scenarios.begin(), scenarios.end(), [&](const Scenario& scenario) {
+    return arguments.fabric.empty() ? scenario.fabric.kind == FabricKind::kRxe : arguments.fabric == "rxe";
+  }) && !rxe_is_here();
+  if (in_guest && !arguments.dry_run) return run_scenarios_in_guest(arguments, scenarios, console);
+  for (Scenario& scenario : scenarios) adapt(scenario, arguments);
   if (arguments.dry_run) {
     for (const Scenario& scenario : scenarios) print_plan(scenario, console);
     return 0;

@@ -1,5 +1,6 @@
 #include "harness/fabric/device_fabric.h"
 
+#include "harness/fabric/rxe_fabric.h"
 #include "harness/fabric/verbs_fabric.h"
 #include "harness/fabric/vhca_fabric.h"
 
@@ -20,13 +21,13 @@ class NoFabric final : public DeviceFabric {
 
 std::string node_name(int node) { return "node" + std::to_string(node); }
 
-std::unique_ptr<DeviceFabric> make_fabric(const std::string& kind, const Fabric& shape, const std::string& lib_dir) {
+std::unique_ptr<DeviceFabric> make_fabric(const std::string& kind, const Fabric& shape,
+                                          const std::string& lib_dir) {
   if (kind == "vhca") return make_vhca_fabric(shape, lib_dir);
   if (kind == "verbs") return make_verbs_fabric(shape);
   if (kind == "none") return std::make_unique<NoFabric>();
-  if (kind == "rxe")
-    throw FabricError("the rxe fabric (soft RoCE in a small virtual machine) is not built yet; 'kind: vhca' runs here");
-  throw FabricError("there is no fabric '" + kind + "'; choose vhca, verbs or none");
+  if (kind == "rxe") return make_rxe_fabric(shape);
+  throw FabricError("there is no fabric '" + kind + "'; choose vhca, rxe, verbs or none");
 }
 
 }  // namespace r2bench

@@ -36,7 +36,9 @@ class DeviceFabric {
 /// "node0" …: the names of nodes in targets, environments and reports.
 std::string node_name(int node);
 
-/// `kind`: vhca, verbs, rxe or none. `lib_dir` is the build's lib folder. Throws FabricError, std::system_error.
-std::unique_ptr<DeviceFabric> make_fabric(const std::string& kind, const Fabric& shape, const std::string& lib_dir);
+/// `kind`: vhca, verbs, rxe or none. `lib_dir` is the build's lib folder. Throws FabricError,
+/// std::system_error.
+std::unique_ptr<DeviceFabric> make_fabric(const std::string& kind, const Fabric& shape,
+                                          const std::string& lib_dir);
 
 }  // namespace r2bench

@@ -31,13 +31,14 @@ class VerbsFabric final : public DeviceFabric {
 
   std::string evidence() const override { return "hardware"; }
   std::map<std::string, std::string> environment(int node) const override {
-    std::string list = "=";  // exact names, as NCCL reads them
-    for (const std::string& name : devices_[size_t(node)]) list += (list.size() > 1 ? "," : "") + name;
-    return {{"NCCL_IB_HCA", list}};
+    std::string list;
+    for (const std::string& name : devices_[size_t(node)]) list += (list.empty() ? "" : ",") + name;
+    return {{"NCCL_IB_HCA", "=" + list}, {"FAULTINJECT_NICS", list}, {"R2CC_NODE_NAME", node_name(node)}};
   }
   std::vector<std::string> library_folders() const override { return {}; }
   std::optional<uint64_t> carried_bytes(int node, int nic) const override {
-    const std::string folder = "/sys/class/infiniband/" + devices_[size_t(node)][size_t(nic)] + "/ports/1/counters/";
+    const std::string folder =
+        "/sys/class/infiniband/" + devices_[size_t(node)][size_t(nic)] + "/ports/1/counters/";
     uint64_t words = 0;
     for (const char* counter : {"port_xmit_data", "port_rcv_data"}) {
       uint64_t value = 0;
@@ -59,7 +60,8 @@ std::unique_ptr<DeviceFabric> make_verbs_fabric(const Fabric& shape) {
   if (found.size() < wanted)
     throw FabricError("the scenario wants " + std::to_string(shape.nodes) + " nodes with " +
                       std::to_string(shape.nics_per_node) + " NICs each on this host, which has " +
-                      std::to_string(found.size()) + " RDMA devices with an active port; 'kind: vhca' needs none");
+                      std::to_string(found.size()) +
+                      " RDMA devices with an active port; 'kind: vhca' needs none");
   std::vector<std::vector<std::string>> devices(size_t(shape.nodes));
   for (size_t i = 0; i < wanted; ++i) devices[i / size_t(shape.nics_per_node)].push_back(found[i]);
   return std::make_unique<VerbsFabric>(std::move(devices));

@@ -12,8 +12,9 @@ namespace {
 vhca::FabricSpec spec_of(const Fabric& shape) {
   vhca::FabricSpec spec;
   for (int n = 0; n < shape.nodes; ++n)
-    spec.nodes.push_back({node_name(n), std::vector<vhca::PortSpec>(
-                                            size_t(shape.nics_per_node), {shape.nic_rate_bits_per_s, shape.latency})});
+    spec.nodes.push_back(
+        {node_name(n), std::vector<vhca::PortSpec>(size_t(shape.nics_per_node),
+                                                   {shape.nic_rate_bits_per_s, shape.latency})});
   return spec;
 }
 
@@ -24,7 +25,8 @@ class VhcaFabric final : public DeviceFabric {
 
   std::string evidence() const override { return "emulated"; }
   std::map<std::string, std::string> environment(int node) const override {
-    return {{"VHCA_FABRIC", host_.path()}, {"VHCA_NODE", node_name(node)}, {"R2CC_NODE_NAME", node_name(node)}};
+    return {
+        {"VHCA_FABRIC", host_.path()}, {"VHCA_NODE", node_name(node)}, {"R2CC_NODE_NAME", node_name(node)}};
   }
   std::vector<std::string> library_folders() const override { return {folder_}; }
   std::optional<uint64_t> carried_bytes(int node, int nic) const override {
@@ -42,7 +44,8 @@ class VhcaFabric final : public DeviceFabric {
 std::unique_ptr<DeviceFabric> make_vhca_fabric(const Fabric& shape, const std::string& lib_dir) {
   const std::string folder = lib_dir + "/vhca";
   if (access((folder + "/libibverbs.so.1").c_str(), R_OK) != 0)
-    throw FabricError("the virtual HCA is missing: there is no " + folder + "/libibverbs.so.1; build it first");
+    throw FabricError("the virtual HCA is missing: there is no " + folder +
+                      "/libibverbs.so.1; build it first");
   try {
     return std::make_unique<VhcaFabric>(shape, folder);
   } catch (const std::invalid_argument& e) {

@@ -13,6 +13,12 @@ const char* name(FabricKind kind) {
   switch (kind) {
     case FabricKind::kVhca:
       return "vhca";
+    case FabricKind::kRxe:
+      return "rxe";
+    case FabricKind::kVerbs:
+      return "verbs";
+    case FabricKind::kNone:
+      return "none";
   }
   return "?";
 }

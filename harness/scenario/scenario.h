@@ -14,7 +14,8 @@
 
 namespace r2bench {
 
-enum class FabricKind { kVhca };
+/// kNone: no RDMA device, for net plugins over sockets.
+enum class FabricKind { kVhca, kRxe, kVerbs, kNone };
 
 /// The nodes and NICs of the job. All nodes are alike.
 struct Fabric {

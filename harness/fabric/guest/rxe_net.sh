@@ -1,0 +1,113 @@
+#!/bin/sh
+# The network of the rxe fabric: soft RoCE devices of several 'nodes' in one network namespace, any NIC to any NIC
+# through one bridge, as the README of harness/fabric tells. It changes this machine's routing rules: made for a virtual machine,
+# or for one that is yours alone. Needs root, iproute2 and the module rdma_rxe.
+#
+#   rxe_net.sh up NODES NICS          devices node0_nic0 …, each on an interface n0k0 with a switch port s0k0
+#   rxe_net.sh down                   takes them away, and gives the rule back
+#   rxe_net.sh shape DEV NETEM…       what tc's netem does to what leaves DEV: rate 10mbit, delay 1ms, loss 100%; none: nothing
+#   rxe_net.sh link DEV up|down       an interface or a switch port; routes that went with it come back
+set -eu
+export PATH="$PATH:/usr/sbin:/sbin"
+
+address() { echo "10.$2.$(($1 / 250)).$(($1 % 250 + 1))"; }
+table() { echo $((1000 + $1 * 64 + $2)); }
+
+make_net() {
+  nodes=$1 nics=$2
+  # A burst of all NICs at once must not be dropped between two of them (1000 packets a core otherwise).
+  echo 100000 >/proc/sys/net/core/netdev_max_backlog
+  for where in all default; do
+    echo 1 >/proc/sys/net/ipv4/conf/$where/accept_local
+    echo 0 >/proc/sys/net/ipv4/conf/$where/rp_filter
+    echo 1 >/proc/sys/net/ipv4/conf/$where/arp_ignore
+    echo 2 >/proc/sys/net/ipv4/conf/$where/arp_announce
+    [ ! -e /proc/sys/net/ipv6/conf/$where ] || echo 0 >/proc/sys/net/ipv6/conf/$where/accept_dad
+  done
+  {
+    # A packet to another 'node' of this machine leaves by its NIC: the table of local addresses comes after the NICs' own.
+    if ip rule show | grep -q '^0:'; then
+      echo "rule add pref 100 lookup local"
+      echo "rule del pref 0"
+    fi
+    echo "link add r2switch type bridge stp_state 0 mcast_snooping 0"
+    echo "link set r2switch mtu 4200 up"
+    each "$nodes" "$nics" | while read -r node nic; do
+      dev=n${node}k$nic
+      echo "link add $dev mtu 4200 type veth peer name s${node}k$nic mtu 4200"
+      echo "link set s${node}k$nic master r2switch up"
+      echo "addr add $(address "$node" "$nic")/8 dev $dev noprefixroute"
+      echo "link set $dev up"
+      echo "rule add pref 10 oif $dev lookup $(table "$node" "$nic")"
+      echo "route add 10.0.0.0/8 dev $dev src $(address "$node" "$nic") table $(table "$node" "$nic")"
+    done
+  } | ip -batch -
+  each "$nodes" "$nics" | while read -r node nic; do
+    echo "link add node${node}_nic$nic type rxe netdev n${node}k$nic"
+  done | rdma -b -
+}
+
+each() {  # NODES NICS: 'NODE NIC' a line
+  i=0
+  while [ $i -lt "$1" ]; do
+    j=0
+    while [ $j -lt "$2" ]; do
+      echo "$i $j"
+      j=$((j + 1))
+    done
+    i=$((i + 1))
+  done
+}
+
+numbers() {  # n3k1: '3 1'
+  echo "$1" | sed -n 's/^[ns]\([0-9][0-9]*\)k\([0-9][0-9]*\)$/\1 \2/p'
+}
+
+take_down() {
+  for path in /sys/class/infiniband/node*_nic*; do
+    [ ! -e "$path" ] || echo "link delete ${path##*/}"
+  done | rdma -b - || true
+  {
+    for path in /sys/class/net/n*k*; do
+      [ -e "$path" ] && [ -n "$(numbers "${path##*/}")" ] || continue
+      set -- $(numbers "${path##*/}")
+      echo "rule del pref 10 oif ${path##*/} lookup $(table "$1" "$2")"
+      echo "link del ${path##*/}"
+    done
+    [ ! -e /sys/class/net/r2switch ] || echo "link del r2switch"
+    if ip rule show | grep -q '^100:.*lookup local'; then
+      echo "rule add pref 0 lookup local"
+      echo "rule del pref 100"
+    fi
+  } | ip -force -batch - || true
+}
+
+case ${1:-} in
+  up)
+    take_down 2>/dev/null
+    make_net "$2" "$3"
+    ;;
+  down) take_down ;;
+  shape)
+    dev=$2
+    shift 2
+    if [ $# -eq 0 ]; then
+      tc qdisc del dev "$dev" root 2>/dev/null || true
+    else
+      tc qdisc replace dev "$dev" root netem limit 100000 "$@"
+    fi
+    ;;
+  link)
+    ip link set "$2" "$3"
+    case $2$3 in
+      n*up)
+        set -- $(numbers "$2")
+        ip route replace 10.0.0.0/8 dev "n$1k$2" src "$(address "$1" "$2")" table "$(table "$1" "$2")"
+        ;;
+    esac
+    ;;
+  *)
+    sed -n 's/^# \{0,1\}//p' "$0" | sed 1d >&2
+    exit 64
+    ;;
+esac

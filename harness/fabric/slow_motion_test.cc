@@ -1,0 +1,97 @@
+#include "harness/fabric/slow_motion.h"
+
+#include <gtest/gtest.h>
+
+#include "harness/scenario/load.h"
+
+namespace r2bench {
+namespace {
+
+using namespace std::chrono_literals;
+
+const char* const kText = R"(
+version: 1
+name: t
+fabric: {kind: vhca, nodes: 2, nics_per_node: 4, nic_rate: 1 Gbit/s, latency: 5 us}
+workload: {engine: cpu, op: allreduce, dtype: float32, bytes: 1 MiB, iters: 10}
+modes: [baseline, migrate]
+env: {NCCL_IB_TIMEOUT: 14, R2CC_STUCK_MS: 700}
+faults:
+  - {at: {time: 20 ms}, target: node1/nic0, kind: throttle, rate: 160 Mbit/s, for: 30 ms}
+  - {at: {iter: 6}, target: node1/nic1, kind: delay, delay: 1 ms, for: 10 ms}
+expect:
+  migrate:
+    recover_ms.max: "<= 2 * floor + wakeup + 50 ms"
+    retained_bw: ">= 0.95 * limit"
+    wrong_elements: 0
+)";
+
+Scenario slowed(int factor) { return in_slow_motion(parse_scenarios("t.yaml", kText).front(), factor); }
+
+const Expectation& about(const Scenario& scenario, const std::string& metric) {
+  for (const Expectation& expectation : scenario.expectations)
+    if (expectation.metric == metric) return expectation;
+  throw std::runtime_error("no expectation about " + metric);
+}
+
+double bound(const Expectation& expectation) {
+  const auto values = [](Quantity q) -> std::optional<double> {
+    return q == Quantity::kFloor ? 3.0 : q == Quantity::kWakeup ? 7.0 : 0.5;
+  };
+  return evaluate(std::get<Numeric>(expectation.condition).bound, values).value();
+}
+
+TEST(SlowMotion, is_the_least_power_of_two_that_fits) {
+  Fabric fabric;
+  fabric.nodes = 2, fabric.nics_per_node = 4, fabric.nic_rate_bits_per_s = 1'000'000'000;
+  EXPECT_EQ(slow_motion_factor(fabric, 8'000'000'000, 99), 1);
+  EXPECT_EQ(slow_motion_factor(fabric, 7'999'999'999, 99), 2);
+  EXPECT_EQ(slow_motion_factor(fabric, 500'000'000, 99), 16);
+  fabric.nic_rate_bits_per_s = 0;
+  EXPECT_EQ(slow_motion_factor(fabric, 1, 8), 8);
+}
+
+TEST(SlowMotion, divides_rates_and_multiplies_times) {
+  const Scenario slow = slowed(16);
+  EXPECT_EQ(slow.fabric.nic_rate_bits_per_s, 62'500'000u);
+  EXPECT_EQ(slow.fabric.latency, 80us);
+  EXPECT_EQ(slow.faults[0].trigger.after, 320ms);
+  EXPECT_EQ(slow.faults[0].duration, std::chrono::nanoseconds(480ms));
+  EXPECT_EQ(slow.faults[0].rate_bits_per_s, 10'000'000u);
+  EXPECT_EQ(slow.faults[1].delay, 16ms);
+  EXPECT_EQ(slow.timeouts.stall, slowed(1).timeouts.stall * 16);
+}
+
+TEST(SlowMotion, leaves_amounts_and_counts) {
+  const Scenario slow = slowed(16);
+  EXPECT_EQ(slow.workload.bytes, 1u << 20);
+  EXPECT_EQ(slow.workload.iters, 10);
+  EXPECT_EQ(slow.faults[1].trigger.value, 6u);
+}
+
+TEST(SlowMotion, slows_the_transports_own_timers_defaults_included) {
+  const Scenario slow = slowed(16);
+  EXPECT_EQ(slow.env.at("NCCL_IB_TIMEOUT"), "18");
+  EXPECT_EQ(slow.env.at("R2CC_STUCK_MS"), "11200");
+  EXPECT_EQ(slow.env.at("R2CC_SUSPECT_MS"), "64");  // the core's 4 ms
+  EXPECT_FALSE(slow.env.contains("NCCL_IB_RETRY_CNT"));
+  EXPECT_FALSE(slowed(1).env.contains("R2CC_SUSPECT_MS"));
+}
+
+TEST(SlowMotion, multiplies_only_the_milliseconds_of_an_expectation) {
+  const Scenario slow = slowed(16);
+  EXPECT_DOUBLE_EQ(bound(about(slowed(1), "recover_ms.max")), 2 * 3 + 7 + 50);
+  EXPECT_DOUBLE_EQ(bound(about(slow, "recover_ms.max")), 2 * 3 + 7 + 16 * 50);
+  EXPECT_DOUBLE_EQ(bound(about(slow, "retained_bw")), 0.95 * 0.5);
+  EXPECT_NE(about(slow, "recover_ms.max").wanted.find("× 16"), std::string::npos);
+  EXPECT_EQ(about(slow, "retained_bw").wanted, about(slowed(1), "retained_bw").wanted);
+}
+
+TEST(SlowMotion, says_that_it_is_and_refuses_what_is_no_power_of_two) {
+  EXPECT_EQ(slowed(16).overrides.at("slow_motion"), "16");
+  EXPECT_THROW(slowed(3), std::invalid_argument);
+  EXPECT_THROW(slowed(0), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace r2bench
