@@ -28,7 +28,7 @@ TEST_F(Exec, a_killed_commands_faults_are_healed) {
 }
 
 TEST_F(Exec, port_down_makes_ib_write_bw_fail_and_leaves_a_witness) {
-  SKIP_UNLESS_INSTALLED("ib_write_bw", "perftest");
+  FAIL_UNLESS_INSTALLED("ib_write_bw", "perftest");
   const std::string plan = file("plan.yaml",
                                 "faults:\n"
                                 "  - {at: {bytes: 4 MiB}, target: node1/nic0, kind: port_down}\n"
@@ -56,7 +56,7 @@ TEST_F(Exec, port_down_makes_ib_write_bw_fail_and_leaves_a_witness) {
 }
 
 TEST_F(Exec, inject_adds_lists_and_heals_under_a_running_program) {
-  SKIP_UNLESS_INSTALLED("ib_write_bw", "perftest");
+  FAIL_UNLESS_INSTALLED("ib_write_bw", "perftest");
   const Words write_bw = {"ib_write_bw", "-d", "vhca0", "-x", "1", "-D", "4", "-F"};
   Command& one = server({"--node", "node0", "--rate", "1 Gbit/s"}, write_bw);
   Command& other = client({"--node", "node1"}, write_bw);

@@ -43,8 +43,9 @@ inline bool installed(const std::string& program) {
     if (access((folder + "/" + program).c_str(), X_OK) == 0) return true;
   return false;
 }
-#define SKIP_UNLESS_INSTALLED(program, package) \
-  if (!installed(program)) GTEST_SKIP() << program << " is not installed (package " << package << ")"
+#define FAIL_UNLESS_INSTALLED(program, package) \
+  if (!installed(program))                      \
+  GTEST_FAIL() << program << " is not installed, so nothing was shown: apt-get install " << package
 
 template <typename Condition>
 bool eventually(Condition condition, int seconds = 20) {

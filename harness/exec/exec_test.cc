@@ -157,13 +157,16 @@ TEST_F(Exec, the_hosts_own_devices_get_the_injector_only) {
 }
 
 TEST_F(Exec, pingpong_between_two_commands) {
-  SKIP_UNLESS_INSTALLED("ibv_rc_pingpong", "ibverbs-utils");
-  const Words pingpong = {"ibv_rc_pingpong", "-c", "-d", "vhca0", "-g", "1"};
-  Command& one = server({"--node", "node0"}, pingpong);
-  Command& other = client({"--node", "node1"}, pingpong);
-  EXPECT_EQ(other.status(), 0) << other.output();
-  EXPECT_EQ(one.status(), 0) << one.output();
-  EXPECT_NE(other.output().find("usec/iter"), std::string::npos) << other.output();
+  FAIL_UNLESS_INSTALLED("ibv_rc_pingpong", "ibverbs-utils");
+  for (const char* program : {"ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong", "ibv_srq_pingpong"}) {
+    const Words pingpong = {program, "-c", "-d", "vhca0", "-g", "1"};
+    Command& one = server({"--node", "node0"}, pingpong);
+    Command& other = client({"--node", "node1"}, pingpong);
+    EXPECT_EQ(other.status(), 0) << other.output();
+    EXPECT_EQ(one.status(), 0) << one.output();
+    EXPECT_NE(other.output().find("usec/iter"), std::string::npos) << other.output();
+    EXPECT_EQ(other.output().find("invalid data"), std::string::npos) << other.output();
+  }
 }
 
 }  // namespace

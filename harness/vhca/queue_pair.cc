@@ -97,7 +97,7 @@ void to_reset(Qp& qp) {
   QpSlot& slot = *qp.shared;
   slot.state.store(IBV_QPS_RESET);
   qp.abandoned |= !wait_until_unused(runtime.fabric(), slot, runtime.self());
-  qp.send_head = qp.send_next = qp.send_timed = qp.send_ack = 0;
+  qp.send_head = qp.send_next = qp.send_timed = qp.send_ack = qp.drain_end = 0;
   qp.stalled_until_ns = 0;
   qp.waits_done = qp.rnr_done = 0;
   close_flows(qp);

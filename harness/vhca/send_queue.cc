@@ -147,8 +147,10 @@ void fail(Qp& qp, ibv_wc_status status) {
   complete(qp, qp.send_next, status);
   qp.send_ack = ++qp.send_next;
   if (!qp.is_reliable()) {  // only the send queue breaks: IBTA vol. 1, 10.3.1.6
-    std::uint32_t expected = IBV_QPS_RTS;
-    qp.shared->state.compare_exchange_strong(expected, IBV_QPS_SQE);
+    std::uint32_t expected = qp.state();
+    while ((expected == IBV_QPS_RTS || expected == IBV_QPS_SQD) &&
+           !qp.shared->state.compare_exchange_weak(expected, IBV_QPS_SQE)) {
+    }
     flush_send_queue(qp);
     return;
   }
@@ -257,7 +259,8 @@ bool handle_not_ready(Qp& qp, std::uint64_t now) {
 
 void flush_send_queue(Qp& qp) {
   for (; qp.send_ack != qp.send_head; ++qp.send_ack) complete(qp, qp.send_ack, IBV_WC_WR_FLUSH_ERR);
-  qp.send_next = qp.send_timed = qp.send_head;
+  qp.send_next = qp.send_timed = qp.drain_end = qp.send_head;
+  qp.drain_notify = false;
   qp.stalled_until_ns = 0;
   const std::uint64_t now = now_ns();
   for_each_flow(qp, [now](Flow& flow) { cancel_rest(flow, now); });
@@ -405,6 +408,8 @@ int set_pieces(Qp& qp, std::uint64_t index, const ibv_sge* list, std::size_t cou
   if (count > qp.init.cap.max_send_sge) return EINVAL;
   SendEntry& e = qp.send_entry(index);
   e.sge_count = static_cast<std::uint32_t>(count);
+  e.is_inline = false;
+  e.length = 0;
   for (std::size_t i = 0; i < count; ++i) e.length += list[i].length;
   std::copy(
       list, list + count,

@@ -226,6 +226,23 @@ TEST_F(Extended, a_drained_send_queue_holds_back_what_is_posted_later) {
   });
 }
 
+TEST_F(Extended, a_request_that_fails_while_draining_breaks_the_send_queue) {
+  run(make_fabric(1, 2, 80'000'000), [] {  // 4000 bytes take 0.4 ms
+    Endpoint a({.nic = 0, .type = IBV_QPT_UD}), b({.nic = 1, .type = IBV_QPT_UD});
+    connect(a, b);
+    for (std::uint64_t i = 0; i < 50; ++i) a.post({.opcode = IBV_WR_SEND, .id = i, .bytes = 4000});
+    a.post({.opcode = IBV_WR_SEND, .id = 50, .bytes = 4097});
+    ibv_qp_attr attr{};
+    attr.qp_state = IBV_QPS_SQD;
+    VHCA_REQUIRE_EQ(ibv_modify_qp(a.qp(), &attr, IBV_QP_STATE), 0);
+    a.post({.opcode = IBV_WR_SEND, .id = 51, .bytes = 8});
+    for (std::uint64_t i = 0; i < 50; ++i) a.expect(IBV_WC_SUCCESS, i);
+    a.expect(IBV_WC_LOC_LEN_ERR, 50);
+    a.expect(IBV_WC_WR_FLUSH_ERR, 51);
+    VHCA_REQUIRE_EQ(a.state(), IBV_QPS_SQE);
+  });
+}
+
 TEST_F(Extended, a_device_may_have_several_ports_with_gids_and_counters_of_their_own) {
   FabricSpec spec = make_spec(1, 2);
   spec.ports_per_nic = 2;

@@ -57,7 +57,7 @@ TEST_F(Agreement, bandwidth_of_sends) {
 }
 TEST_F(Agreement, rate_of_atomics) {
   const double wanted = 1e6 / 64 / 1e6;  // 8 bytes each
-  expect_agreement("--rate 1Mbit/s", "ib_atomic_bw -D 2", kMessageRate, wanted, 0.03 * wanted);
+  expect_agreement("--rate 1Mbit/s", "ib_atomic_bw -t 2048 -D 2", kMessageRate, wanted, 0.03 * wanted);
 }
 TEST_F(Agreement, latency) {
   for (const double us : {20.0, 200.0}) {
