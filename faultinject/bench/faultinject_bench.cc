@@ -1,6 +1,6 @@
 // What the injector costs per post and per poll. The operations behind it do nothing, so that all that is
-// measured is the way there: without the library, with it and nothing armed, and with faults armed and at work.
-// The library is linked in, not preloaded; the patched operations and the slow path are the same code.
+// measured is the way there: without the library, with it and nothing armed, and with faults armed and at
+// work. The library is linked in, not preloaded; the patched operations and the slow path are the same code.
 #include <benchmark/benchmark.h>
 #include <infiniband/verbs.h>
 #include <stdlib.h>
@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "faultinject/control/board_host.h"
+#include "faultinject/preload/extended.h"
 #include "faultinject/preload/process.h"
 #include "faultinject/preload/real.h"
 #include "faultinject/preload/slots.h"
@@ -162,6 +163,62 @@ void event_that_nobody_waits_for(benchmark::State& state) {
     if (process->board().event_bits.load(std::memory_order_relaxed) != 0) process->event("iteration", 1);
 }
 BENCHMARK(event_that_nobody_waits_for);
+
+}  // namespace
+
+namespace {
+
+// The extended interface of a device whose operations do nothing.
+struct ExtendedDevice {
+  ibv_qp_ex qp{};
+  ibv_cq_ex cq{};
+  explicit ExtendedDevice(ibv_context* context) {
+    qp.qp_base.context = cq.context = context;
+    qp.wr_start = [](ibv_qp_ex*) {};
+    qp.wr_rdma_write = [](ibv_qp_ex*, uint32_t, uint64_t) {};
+    qp.wr_set_sge = [](ibv_qp_ex*, uint32_t, uint64_t, uint32_t) {};
+    qp.wr_complete = [](ibv_qp_ex*) { return 0; };
+    cq.start_poll = [](ibv_cq_ex*, ibv_poll_cq_attr*) { return 0; };
+    cq.end_poll = [](ibv_cq_ex*) {};
+    cq.read_qp_num = [](ibv_cq_ex*) { return 17u; };
+  }
+};
+
+void post_and_poll_extended(benchmark::State& state, ExtendedDevice& device) {
+  ibv_poll_cq_attr attributes{};
+  for (auto _ : state) {
+    ibv_wr_start(&device.qp);
+    device.qp.wr_id = 1;
+    device.qp.wr_flags = IBV_SEND_SIGNALED;
+    ibv_wr_rdma_write(&device.qp, 1, 1);
+    ibv_wr_set_sge(&device.qp, 1, 1, 64);
+    benchmark::DoNotOptimize(ibv_wr_complete(&device.qp));
+    benchmark::DoNotOptimize(ibv_start_poll(&device.cq, &attributes));
+    benchmark::DoNotOptimize(ibv_wc_read_qp_num(&device.cq));
+    ibv_end_poll(&device.cq);
+  }
+}
+
+void extended_without_library(benchmark::State& state) {
+  FakeDevice plain;
+  ExtendedDevice device(plain.context());
+  benchmark::DoNotOptimize(&device);
+  post_and_poll_extended(state, device);
+}
+BENCHMARK(extended_without_library);
+
+void extended_nothing_armed(benchmark::State& state) {
+  Injected& injected = Injected::get();
+  ExtendedDevice device(injected.device.context());
+  Slot& slot = *find_slot(injected.device.context());
+  extended_adopt(&device.qp, slot);
+  extended_adopt(&device.cq, slot);
+  if (slot.slow.load() != 0) state.SkipWithError("the slow path is on");
+  post_and_poll_extended(state, device);
+  extended_take(&device.qp.qp_base);
+  extended_take(ibv_cq_ex_to_cq(&device.cq));
+}
+BENCHMARK(extended_nothing_armed);
 
 }  // namespace
 

@@ -27,12 +27,14 @@ TEST_F(BlackholeTest, in_what_the_port_sends_arrives_and_is_never_acknowledged) 
   start(14, 1);
   a->must("set 0 4711");
   a->must("post 0 write 1 8 0");
+  a->must("post 0 write 2 8 8 unsignaled");
   ASSERT_TRUE(eventually([&] { return b->get(0) == 4711u; })) << "its requests go out";
   EXPECT_EQ(a->qp_state(0), kRts);
-  const auto wcs = a->poll(0, 1, 10000);
-  ASSERT_EQ(wcs.size(), 1u);
+  const auto wcs = a->poll(0, 2, 10000);
+  ASSERT_EQ(wcs.size(), 2u);
   EXPECT_EQ(wcs[0].wr_id, 1u);
   EXPECT_EQ(wcs[0].status, kRetryExceeded);
+  EXPECT_EQ(wcs[1].status, kFlushed) << "delivered or not, it was not acknowledged";
   EXPECT_GE(wcs[0].at_ns - board.state(id).t0_ns, retry_window_ns(14, 1) - 5 * kMs);
   EXPECT_TRUE(witnessed(id, Effect::kWcWithheld, "node0"));
   b->must("set 64 99");

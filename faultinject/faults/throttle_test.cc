@@ -29,8 +29,8 @@ class ThrottleTest : public Nodes {
   static double mbit(uint64_t bytes, uint64_t ns) { return double(bytes) * 8e3 / double(ns); }
 
   // Streams until the port carries its rate. It must never carry more; on a machine that is starved of CPU it
-  // may carry less for once, so it is given three tries.
-  Streamed stream_at(double rate, const std::string& command) {
+  // may carry less for once, so it is given three tries; `least` is the share of the rate that will do.
+  Streamed stream_at(double rate, const std::string& command, double least = 0.95) {
     Streamed run;
     for (int attempt = 0; attempt < 3; attempt++) {
       run = parse(a->ask(command));
@@ -38,7 +38,7 @@ class ThrottleTest : public Nodes {
       for (const uint64_t each : run.bytes) bytes += each;
       const double got = mbit(bytes, run.took_ns);
       EXPECT_LT(got, rate * 1.05);
-      if (got > rate * 0.95) return run;
+      if (got > rate * least) return run;
     }
     ADD_FAILURE() << "never reached " << rate << " Mbit/s";
     return run;
@@ -119,7 +119,7 @@ TEST_F(ThrottleTest, a_schedule_of_rates_is_followed_round_and_round) {
       arm("{target: node0/nic0, kind: throttle, at: now,"
           " rates: [{rate: 100 Mbit/s, for: 250 ms}, {rate: 300 Mbit/s, for: 250 ms}]}");
   start(18, 7);
-  stream_at(200, "stream 8 65536 2000 0");
+  stream_at(200, "stream 8 65536 2000 0", 0.65);  // more than the lower rate alone
   EXPECT_TRUE(witnessed(id, Effect::kWrWithheld, "node0"));
 }
 
@@ -127,7 +127,7 @@ TEST_F(ThrottleTest, the_last_rate_stays_where_it_has_no_end) {
   arm("{target: node0/nic0, kind: throttle, at: now, rates: [{rate: unlimited, for: 1 ms}, {rate: 200 "
       "Mbit/s}]}");
   start(18, 7);
-  stream_at(200, "stream 8 65536 1500 0");
+  stream_at(200, "stream 8 65536 1500 0", 0.65);
 }
 
 }  // namespace

@@ -38,8 +38,21 @@ Sent Context::retire(QueuePair& qp, const ibv_wc& wc, bool& known) {
   known = it != qp.sent.end();
   if (!known) return {};
   const Sent sent = *it;
+  if (qp.deaf_by != 0 && qp.life != QueuePair::Life::kBroken) hide_silent(qp, size_t(it - qp.sent.begin()));
   qp.sent.erase(qp.sent.begin(), it + 1);
   return sent;
+}
+
+// Unsignaled WRs that were delivered and never acknowledged: they flush when the retries are exhausted.
+void Context::hide_silent(QueuePair& qp, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    if (qp.sent[i].signaled || qp.sent[i].posted_ns < qp.deaf_from_ns) continue;
+    ibv_wc wc{};
+    wc.wr_id = qp.sent[i].wr_id;
+    wc.status = IBV_WC_WR_FLUSH_ERR;
+    wc.qp_num = qp.qp->qp_num;
+    qp.hidden_sends.push_back({qp.send_cq, wc, true});
+  }
 }
 
 bool Context::process(CompletionQueue& cq, ibv_wc& wc, uint64_t now) {
@@ -89,12 +102,12 @@ bool Context::process_whole(QueuePair& qp, CompletionQueue& cq, ibv_wc& wc, cons
     return true;
   }
   if (send && qp.deaf_by != 0) {
-    if (qp.shown_at_ns == 0) {
+    if (qp.hidden_sends.empty()) {
       FaultEntry& entry = board().faults[qp.deaf_by - 1];
       took_effect(entry, now);
       report(qp.deaf_by, Effect::kWcWithheld, qp.qp->qp_num, wc.status, now);
       const uint64_t posted = sent != nullptr ? sent->posted_ns : 0;
-      due_at(qp, std::max(qp.deaf_from_ns, posted) + qp.retry_window_ns());
+      if (qp.shown_at_ns == 0) due_at(qp, std::max(qp.deaf_from_ns, posted) + qp.retry_window_ns());
     }
     qp.hidden_sends.push_back({&cq, wc});
     return false;
@@ -169,6 +182,10 @@ void Context::show_due(uint64_t now) {
       }
       drain(*qp->send_cq, now);
       if (qp->recv_cq != nullptr && qp->recv_cq != qp->send_cq) drain(*qp->recv_cq, now);
+      if (deaf) {
+        hide_silent(*qp, qp->sent.size());
+        qp->sent.clear();
+      }
       show_hidden(*qp, false);
     } else {
       next = std::min(next, qp->shown_at_ns);

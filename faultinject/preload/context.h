@@ -144,6 +144,7 @@ class Context {
   Sent retire(QueuePair& qp, const ibv_wc& wc, bool& known);
   bool process_whole(QueuePair& qp, CompletionQueue& cq, ibv_wc& wc, const Sent* sent, bool send,
                      uint64_t now_ns);
+  void hide_silent(QueuePair& qp, size_t count);  // the first `count` of qp.sent
   void note_seen(const ibv_wc* wcs, int count);
   void stop_watching(QueuePair& qp);
   void report(uint32_t fault_id, Effect effect, uint32_t qp_num, uint64_t value, uint64_t time_ns);

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "faultinject/preload/extended.h"
 #include "faultinject/preload/process.h"
 #include "faultinject/preload/real.h"
 #include "faultinject/preload/slots.h"
@@ -87,7 +88,9 @@ int ibv_destroy_cq(ibv_cq* cq) {
   Context* ours = context_of(cq->context);
   if (ours == nullptr) return real(cq);
   auto known = ours->take_cq(cq);
+  const auto extended = faultinject::extended_take(cq);
   const int rc = real(cq);
+  if (rc != 0) faultinject::extended_put_back(extended);
   if (rc != 0 && known != nullptr) ours->put_back(std::move(known));
   return rc;
 }
@@ -112,7 +115,9 @@ int ibv_destroy_qp(ibv_qp* qp) {
   Context* ours = context_of(qp->context);
   if (ours == nullptr) return real(qp);
   const uint64_t serial = ours->begin_destroy(qp);
+  const auto extended = faultinject::extended_take(qp);
   const int rc = real(qp);
+  if (rc != 0) faultinject::extended_put_back(extended);
   ours->end_destroy(qp, serial, rc == 0);
   return rc;
 }

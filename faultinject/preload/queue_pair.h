@@ -47,6 +47,7 @@ struct CompletionQueue {
 struct HiddenWc {
   CompletionQueue* cq = nullptr;
   ibv_wc wc{};
+  bool silent = false;  // of an unsignaled WR: there is one only if its queue pair fails
 };
 
 // ibv_qp::state is what the program reads, without any lock; libibverbs has copied the real state there.

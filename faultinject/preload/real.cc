@@ -25,7 +25,7 @@ constexpr const char* kNames[kSymbols] = {
     "ibv_query_port",      "ibv_get_async_event",  "ibv_ack_async_event", "ibv_reg_mr",
     "ibv_reg_mr_iova",     "ibv_reg_mr_iova2",     "ibv_reg_dmabuf_mr",   "ibv_query_gid",
     "_ibv_query_gid_ex",   "_ibv_query_gid_table", "ibv_get_device_list", "ibv_free_device_list",
-    "ibv_get_device_name", "ibv_query_device"};
+    "ibv_get_device_name", "ibv_query_device",     "ibv_qp_to_qp_ex"};
 
 std::atomic<void*> g_real[kSymbols];
 Environment g_environment;

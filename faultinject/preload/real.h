@@ -35,6 +35,7 @@ enum class Symbol : unsigned {
   kFreeDeviceList,
   kGetDeviceName,
   kQueryDevice,
+  kQpToQpEx,
   kCount,
 };
 

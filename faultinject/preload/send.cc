@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "faultinject/preload/context.h"
+#include "faultinject/preload/extended.h"
 #include "faultinject/preload/process.h"
 #include "faultinject/preload/slots.h"
 
@@ -132,12 +133,17 @@ int Context::post_one(QueuePair& qp, const ibv_send_wr& original, uint64_t now) 
     qp.first_wr_id_since_cut = wr.wr_id;
     if (qp.shown_at_ns == 0) due_at(qp, now + qp.retry_window_ns());
   }
+  if (qp.deaf_by != 0 && qp.shown_at_ns == 0 && qp.life == QueuePair::Life::kWhole)
+    due_at(qp, std::max(qp.deaf_from_ns, now) + qp.retry_window_ns());
   qp.sent.push_back(sent);
   if (qp.sent.size() > uint64_t(qp.max_send_wr) * 2 + 16) qp.sent.pop_front();  // completions unseen by us
   return 0;
 }
 
 int Context::real_post(QueuePair& qp, ibv_send_wr& wr) {
+  bool extended = false;
+  const int rc = extended_post(qp.qp, wr, extended);
+  if (extended) return rc;
   ibv_send_wr* bad = nullptr;
   return slot_.post_send(qp.qp, &wr, &bad);
 }

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "faultinject/preload/context.h"
+#include "faultinject/preload/extended.h"
+#include "faultinject/preload/real.h"
 
 namespace faultinject {
 namespace {
@@ -99,6 +101,11 @@ ibv_qp* create_qp_ex(ibv_context* device, ibv_qp_init_attr_ex* attributes) {
     plain.qp_type = attributes->qp_type;
     plain.sq_sig_all = attributes->sq_sig_all;
     context->add_qp(qp, plain);
+    const auto to_extended = FAULTINJECT_REAL(kQpToQpEx, ibv_qp_to_qp_ex);
+    const bool extended =
+        (attributes->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0 && to_extended != nullptr;
+    if (ibv_qp_ex* known = extended ? to_extended(qp) : nullptr; known != nullptr)
+      extended_adopt(known, slot);
   }
   return qp;
 }
@@ -115,6 +122,7 @@ ibv_cq_ex* create_cq_ex(ibv_context* device, ibv_cq_init_attr_ex* attributes) {
   ibv_cq_ex* cq = slot.create_cq_ex(device, attributes);
   if (cq != nullptr && context != nullptr) {
     context->add_cq(ibv_cq_ex_to_cq(cq));
+    extended_adopt(cq, slot);
   }
   return cq;
 }

@@ -101,7 +101,7 @@ void Context::undeafen(QueuePair& qp, const Fault& fault) {
   mode_dirty_ = true;
   if (qp.life != QueuePair::Life::kWhole || qp.hidden_sends.empty()) return;
   for (HiddenWc& hidden : qp.hidden_sends)
-    hidden.cq->ready.push_back(hidden.wc);
+    if (!hidden.silent) hidden.cq->ready.push_back(hidden.wc);
   qp.hidden_sends.clear();
   qp.shown_at_ns = 0;
   wake_sleeper(*qp.send_cq);

@@ -103,6 +103,16 @@ std::string trigger_in_words(const faultinject::Trigger& trigger) {
     case Kind::kBytes:
       text = "after " + faultinject::format_bytes(trigger.count) + " sent on its target";
       break;
+    case Kind::kProbability:
+      text = "at each send on its target with a probability of " + short_number(trigger.probability);
+      break;
+    case Kind::kAfter:
+      text = trigger.after.count() > 0 ? format_duration(trigger.after) + " after '" : "as soon as '";
+      text += trigger.fault;
+      text += trigger.until == faultinject::Trigger::Until::kHealed   ? "' is healed"
+              : trigger.until == faultinject::Trigger::Until::kEffect ? "' takes effect"
+                                                                      : "' is triggered";
+      break;
   }
   if (trigger.phase_up_to.count() > 0) {
     text += ", delayed at random by up to " + format_duration(trigger.phase_up_to);
@@ -123,6 +133,10 @@ std::string fault_in_words(const faultinject::FaultSpec& fault) {
   if (fault.kind == faultinject::FaultKind::kPortDown && !fault.events) text += ", without an event";
   text += ")";
   if (fault.duration) text += ", healed after " + format_duration(*fault.duration);
+  if (fault.repeat > 1) {
+    text += ", " + std::to_string(fault.repeat) + " times";
+    if (fault.every.count() > 0) text += ", every " + format_duration(fault.every);
+  }
   return text;
 }
 

@@ -33,7 +33,15 @@ const RankFault& rank_fault(const Scenario& scenario, const Firing& firing) {
   return scenario.rank_faults[firing.fault - scenario.faults.size()];
 }
 
-bool strikes_single_qps(FaultKind kind) { return kind == FaultKind::kQpError || kind == FaultKind::kAckLost; }
+bool strikes_single_qps(FaultKind kind) {
+  return kind == FaultKind::kQpError || kind == FaultKind::kAckLost || kind == FaultKind::kCompletionError ||
+         kind == FaultKind::kCqError;
+}
+
+bool takes_nic_away(FaultKind kind) {
+  return kind == FaultKind::kPortDown || kind == FaultKind::kBlackhole || kind == FaultKind::kPortFlap ||
+         kind == FaultKind::kDeviceFatal || kind == FaultKind::kFreeze;
+}
 
 int channels_of(const Scenario& scenario) {
   return scenario.workload.channels > 0 ? scenario.workload.channels : scenario.fabric.nics_per_node;
@@ -50,9 +58,7 @@ double limit_of(const Scenario& scenario, const Mode& mode, const std::vector<Fi
     if (firing.healed_ns != 0 && firing.healed_ns <= time_ns) continue;
     const auto& spec = scenario.faults[firing.fault];
     double left = 1;
-    if (spec.kind == FaultKind::kPortDown || spec.kind == FaultKind::kBlackhole ||
-        strikes_single_qps(spec.kind))
-      left = 0;
+    if (takes_nic_away(spec.kind) || strikes_single_qps(spec.kind)) left = 0;
     if (spec.kind == FaultKind::kThrottle && scenario.fabric.nic_rate_bits_per_s > 0)
       left = double(spec.rate_bits_per_s) / double(scenario.fabric.nic_rate_bits_per_s);
     for (const NicId& nic : firing.nics) {

@@ -123,6 +123,10 @@ void FaultDriver::arm_round(uint64_t now_ns) {
       pending_.push_back({firings_.size() - 1, spec, *spec.trigger.value});
       continue;
     }
+    if (waits_for_pending(spec.trigger)) {  // the board must know the other one first
+      pending_.push_back({firings_.size() - 1, spec, 0});
+      continue;
+    }
     const bool timed = spec.trigger.kind == Trigger::Kind::kTime;
     if (!first && (timed || spec.trigger.kind == Trigger::Kind::kNow)) {
       const int64_t offset = timed ? spec.trigger.after.count() - base_time : 0;
@@ -156,6 +160,12 @@ void FaultDriver::arm_round(uint64_t now_ns) {
   }
 }
 
+bool FaultDriver::waits_for_pending(const Trigger& trigger) const {
+  return trigger.kind == Trigger::Kind::kAfter && std::any_of(pending_.begin(), pending_.end(), [&](const Pending& p) {
+           return p.spec.name == trigger.fault && firings_[p.firing].board_id == 0;
+         });
+}
+
 uint64_t FaultDriver::random_phase_ns() {
   return uint64_t(std::uniform_real_distribution<double>(0, kStrikeWithin * double(collector_.operation_ns()))(random_));
 }
@@ -164,6 +174,12 @@ void FaultDriver::arm_pending(uint64_t now_ns) {
   for (Pending& pending : pending_) {
     Firing& firing = firings_[pending.firing];
     auto& trigger = pending.spec.trigger;
+    if (trigger.kind == Trigger::Kind::kAfter) {
+      if (waits_for_pending(trigger)) continue;
+      firing.board_id = board_.arm(pending.spec);
+      firing.armed_ns = now_ns;
+      continue;
+    }
     const uint64_t operation_ns = collector_.operation_ns();
     const bool near = collector_.begun_by_any() + 3 >= pending.iteration;
     if (near && (trigger.phase_up_to.count() > 0 || (operation_ns > 0 && operation_ns < kShortOperationNs))) {

@@ -63,6 +63,7 @@ class FaultDriver {
 
   void arm_round(uint64_t now_ns);
   void arm_pending(uint64_t now_ns);
+  bool waits_for_pending(const faultinject::Trigger& trigger) const;
   uint64_t random_phase_ns();
   void fire_due(uint64_t now_ns);
   void run_rank_faults(uint64_t now_ns);

@@ -128,6 +128,14 @@ void read_injected_fault(Document& document, const YAML::Node& entry, Scenario& 
                                          (suggestion.empty() ? "; there are " + list_of(known) : suggestion));
       }
     }
+    if (fault.trigger.kind == Kind::kAfter) {
+      std::vector<std::string> earlier;
+      for (const auto& other : scenario.faults) earlier.push_back(other.name);
+      if (std::find(earlier.begin(), earlier.end(), fault.trigger.fault) == earlier.end()) {
+        const std::string suggestion = did_you_mean(fault.trigger.fault, earlier);
+        document.report(entry["after"], "no fault before this one is called '" + fault.trigger.fault + "'" + suggestion);
+      }
+    }
     scenario.faults.push_back(std::move(fault));
   } catch (const faultinject::PlanError& error) {
     document.report_line(error.line(), error.column(), error.message());
