@@ -55,7 +55,7 @@ ibv_cq* ibv_create_cq(ibv_context* context, int cqe, void* cq_context, ibv_comp_
     return nullptr;
   }
   Context* ours = context_of(context);
-  const AsyncEvents::RealFd shown(ours != nullptr ? &ours->events() : nullptr);
+  const faultinject::AsyncEvents::RealFd shown(ours != nullptr ? &ours->events() : nullptr);
   ibv_cq* cq = real(context, cqe, cq_context, channel, vector);
   if (cq != nullptr && ours != nullptr) ours->add_cq(cq);
   return cq;
@@ -79,7 +79,7 @@ ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attributes) {
     return nullptr;
   }
   Context* ours = context_of(pd->context);
-  const AsyncEvents::RealFd shown(ours != nullptr ? &ours->events() : nullptr);
+  const faultinject::AsyncEvents::RealFd shown(ours != nullptr ? &ours->events() : nullptr);
   ibv_qp* qp = real(pd, attributes);
   if (qp != nullptr && ours != nullptr) ours->add_qp(qp, *attributes);
   return qp;

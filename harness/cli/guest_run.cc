@@ -66,7 +66,7 @@ std::string guest_image(const Console& console) {
     throw UsageError("the guest is made by a Python script: apt-get install --no-install-recommends python3");
   try {
     const std::string script = fabric_script("make_guest.py");
-    ScriptResult made = run_script({python->string(), script, "--check"}, 120);
+    ScriptResult made = run_script({python->string(), script, "--check"}, 900);
     if (made.exit_code == 3) {
       console.err << "r2bench: making the guest of the rxe fabric, once (its kernel's package is fetched)\n"
                   << std::flush;

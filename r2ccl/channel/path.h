@@ -92,6 +92,7 @@ class Path {
   ibv_wc_status probe_status = IBV_WC_SUCCESS;
 
  private:
+  void flush_again();
   Path() = default;
   static constexpr uint32_t kBothSentinels = 3;
 

@@ -15,6 +15,8 @@ table() { echo $((1000 + $1 * 64 + $2)); }
 
 make_net() {
   nodes=$1 nics=$2
+  # A burst of all NICs at once must not be dropped between two of them (1000 packets a core otherwise).
+  echo 100000 >/proc/sys/net/core/netdev_max_backlog
   for where in all default; do
     echo 1 >/proc/sys/net/ipv4/conf/$where/accept_local
     echo 0 >/proc/sys/net/ipv4/conf/$where/rp_filter
