@@ -48,7 +48,9 @@ done
 share() { mount_ -t 9p -o "$nine,rw,cache=none" "$1" "/host$2"; }
 job() {
   $B stty -F /dev/ttyS1 -onlcr -echo
-  $B setsid -c $B chroot /host "$@" </dev/ttyS1 >/dev/ttyS1 2>&1
+  # When the leader of the terminal's session ends, what is not sent yet is lost: stty waits for it (TCSADRAIN).
+  $B setsid -c $B sh -c 'trap : INT; /bin/busybox chroot /host "$@"; r=$?; /bin/busybox stty onlcr; exit $r' job "$@" \
+    </dev/ttyS1 >/dev/ttyS1 2>&1
   finish $?
 }
 . /sys/firmware/qemu_fw_cfg/by_name/opt/r2bench/job/raw

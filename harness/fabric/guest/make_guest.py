@@ -2,8 +2,8 @@
 """Makes what the rxe fabric's QEMU guest boots from: a kernel and an initramfs, from Debian packages only.
 
 Prints the folder, which holds `vmlinux`, `initrd.cpio` and `about.json`. The folder lies in the cache
-($XDG_CACHE_HOME or ~/.cache, then r2ccl/) and is named after all that went into it, so a newer kernel, another
-busybox or a change of these scripts makes a new one. It is made in a temporary folder and renamed: one that
+($XDG_CACHE_HOME or ~/.cache, then r2ccl/) and is named after all that went into it, so another busybox or a change of
+these scripts makes a new one, and a newer kernel does with --newest. It is made in a temporary folder and renamed: one that
 is there is whole, and two makers at once do not disturb each other.
 
 Exit status: 0, or 3 with one sentence on stderr that says what is missing and how to get it.
@@ -210,8 +210,8 @@ def make(cache, name, version, busybox, key):
         shutil.rmtree(work, ignore_errors=True)
 
 
-def newest_made(cache):
-    made = sorted(cache.glob("guest-*/about.json"), key=lambda path: path.stat().st_mtime)
+def newest_made(cache, digest):
+    made = sorted(cache.glob(f"guest-*-{digest}/about.json"), key=lambda path: path.stat().st_mtime)
     return made[-1].parent if made else None
 
 
@@ -219,21 +219,24 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cache", type=pathlib.Path, default=cache_folder())
     parser.add_argument("--check", action="store_true", help="make nothing; status 3 when it is not there yet")
+    parser.add_argument("--newest", action="store_true", help="ask apt for the newest kernel, although there is a guest")
     arguments = parser.parse_args()
     try:
         busybox = find_busybox()
+        parts = hashlib.sha256(busybox.read_bytes())
+        for script in ("make_guest.py", "init.sh"):
+            parts.update((HERE / script).read_bytes())
+        digest = parts.hexdigest()[:12]
+        made = newest_made(arguments.cache, digest)
+        if made and not arguments.newest:
+            print(made)
+            return 0
         package = newest_kernel_package()
         if package is None:
-            if newest := newest_made(arguments.cache):  # without package lists an older one does as well
-                print(newest)
-                return 0
             raise Missing(f"apt knows no {META_PACKAGE}, of which the guest's kernel is made; try: apt-get update "
                           "(the guest is made on Debian for x86-64)")
         name, version = package
-        digest = hashlib.sha256(busybox.read_bytes())
-        for script in ("make_guest.py", "init.sh"):
-            digest.update((HERE / script).read_bytes())
-        key = f"guest-{name.removeprefix('linux-image-')}-{version}-{digest.hexdigest()[:12]}"
+        key = f"guest-{name.removeprefix('linux-image-')}-{version}-{digest}"
         if not (arguments.cache / key / "about.json").exists():
             if arguments.check:
                 raise Missing(f"not made yet ({name} {version} will be fetched, 70 MB, at the first use)")
