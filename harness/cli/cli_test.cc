@@ -253,9 +253,29 @@ TEST_F(Program, validate_finds_what_does_not_fit) {
 TEST_F(Program, doctor_names_what_is_missing) {
   const int status = call({"doctor"});
   EXPECT_TRUE(status == 0 || status == 1);
-  for (const char* what : {"kernel", "locked memory", "R2CC_MODE", "NCCL_IB_TIMEOUT", "virtual HCA"}) {
+  for (const char* what : {"kernel", "locked memory", "R2CC_MODE", "NCCL_IB_TIMEOUT", "virtual HCA", "vhca", "rxe", "verbs", "GPUDirect"}) {
     EXPECT_NE(out.str().find(what), std::string::npos) << what;
   }
+}
+
+TEST_F(Program, doctor_is_about_the_fabric_that_is_asked_for) {
+  const int any = call({"doctor"}), verbs = call({"doctor", "--fabric", "verbs"});
+  EXPECT_TRUE(any == 0 || any == 1);
+  // Whatever this machine has: the status and the marked lines say the same.
+  const bool marked = out.str().find("✗") != std::string::npos;
+  EXPECT_EQ(verbs, marked ? 1 : 0) << out.str();
+  EXPECT_EQ(call({"doctor", "--fabric", "vcha"}), 64);
+}
+
+TEST_F(Program, another_fabric_and_slow_motion_reach_the_runner) {
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--no-plot", "--modes", "migrate", "--fabric", "verbs", "--slow-motion", "4"}), 0)
+      << err.str();
+  ASSERT_EQ(ran.size(), 1u);
+  EXPECT_EQ(ran[0].fabric.kind, FabricKind::kVerbs);
+  EXPECT_EQ(ran[0].fabric.nic_rate_bits_per_s, 250'000'000u);
+  EXPECT_EQ(ran[0].env.at("NCCL_IB_TIMEOUT"), "16");
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--slow-motion", "3"}), 64);
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--fabric", "vcha"}), 64);
 }
 
 }  // namespace

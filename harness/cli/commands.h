@@ -47,6 +47,14 @@ struct ExecArguments {
   std::vector<std::string> command;
 };
 
+struct ConformanceArguments {
+  std::vector<std::string> fabrics = {"vhca", "rxe"};
+  std::vector<std::string> cases;  ///< prefixes of their names; empty: all
+  bool faults = true;
+  std::string out;  ///< folder of the table; empty: results/runs/conformance-TIME
+  std::string raw;  ///< file for one fabric's result, without a table
+};
+
 struct InjectArguments {
   enum class Action { kAdd, kList, kRemove, kHeal };
   Action action = Action::kList;
@@ -65,9 +73,12 @@ int explain_command(const std::vector<std::string>& scenarios, const LoadOptions
                     const Console& console);
 int validate_command(const std::vector<std::string>& files, const Console& console);
 int plot_command(const std::vector<std::string>& results, const std::string& out, const Console& console);
-int doctor_command(const Console& console);
+/// 0 when scenarios can run on `fabric` (empty: vhca) and nothing of the build is missing, else 1.
+int doctor_command(const std::string& fabric, const Console& console);
 /// The program's exit status, 128 + signal when one ended it, 127 or 126 when it could not be started.
 int exec_command(const ExecArguments& arguments, const Console& console);
+/// 0; 1 when something differs that is not explained, or explained as wrong.
+int conformance_command(const ConformanceArguments& arguments, const Console& console);
 /// The command's exit status, as exec_command().
 int guest_command(const GuestArguments& arguments, const Console& console);
 int inject_command(const InjectArguments& arguments, const Console& console);

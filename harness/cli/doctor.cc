@@ -1,5 +1,4 @@
 // `r2bench doctor`: what this machine has, what the core is set to, and what would keep a run from working.
-#include <dlfcn.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -12,10 +11,9 @@
 #include "faultinject/plan/units.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/resources.h"
+#include "harness/fabric/readiness.h"
 #include "harness/report/format.h"
 #include "r2ccl/base/config.h"
-
-struct ibv_device;
 
 namespace r2bench {
 namespace {
@@ -74,27 +72,21 @@ void machine(Doctor& doctor) {
   }
 }
 
-void devices(Doctor& doctor) {
-  void* library = ::dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    doctor.line(Health::kNote, "RDMA devices",
-                "no libibverbs.so.1 on this system; the virtual HCA brings its own");
-    return;
+/// Each fabric with what it has and lacks; whether the wanted one (empty: any) can run.
+bool fabrics(Doctor& doctor, const std::string& wanted) {
+  const auto python = find_python();
+  bool ready = false;
+  for (const Readiness& fabric : {vhca_readiness((program_prefix() / "lib").string()),
+                                  rxe_readiness(python ? python->string() : std::string()), verbs_readiness()}) {
+    const bool matters = wanted.empty() ? fabric.fabric == "vhca" : fabric.fabric == wanted;
+    if (fabric.ready()) doctor.line(Health::kGood, fabric.fabric, "scenarios can run on it");
+    for (const std::string& missing : fabric.missing)
+      doctor.line(matters ? Health::kBad : Health::kNote, fabric.fabric, "cannot run: " + missing);
+    for (const std::string& fact : fabric.has) doctor.line(Health::kNote, "", fact);
+    ready = ready || (matters && fabric.ready());
   }
-  using GetList = ibv_device** (*)(int*);
-  using FreeList = void (*)(ibv_device**);
-  using GetName = const char* (*)(ibv_device*);
-  const auto get_list = reinterpret_cast<GetList>(::dlsym(library, "ibv_get_device_list"));
-  const auto free_list = reinterpret_cast<FreeList>(::dlsym(library, "ibv_free_device_list"));
-  const auto get_name = reinterpret_cast<GetName>(::dlsym(library, "ibv_get_device_name"));
-  int count = 0;
-  ibv_device** list = get_list != nullptr ? get_list(&count) : nullptr;
-  std::string names;
-  for (int i = 0; i < count && get_name != nullptr; ++i)
-    names += (i > 0 ? ", " : "") + std::string(get_name(list[i]));
-  doctor.line(Health::kNote, "RDMA devices",
-              count > 0 ? names : "none; scenarios with 'fabric: {kind: vhca}' need none");
-  if (list != nullptr && free_list != nullptr) free_list(list);
+  doctor.line(Health::kNote, "GPUDirect", gpu_direct());
+  return ready;
 }
 
 void parts(Doctor& doctor) {
@@ -143,17 +135,19 @@ void settings(Doctor& doctor) {
 
 }  // namespace
 
-int doctor_command(const Console& console) {
+int doctor_command(const std::string& fabric, const Console& console) {
   Doctor doctor(console);
   doctor.section("Machine");
   machine(doctor);
-  devices(doctor);
+  doctor.section("Fabrics");
+  const bool ready = fabrics(doctor, fabric);
   doctor.section("Parts of this build");
   parts(doctor);
   doctor.section("Settings of the core, as this environment gives them");
   settings(doctor);
-  console.out << (doctor.bad() ? "Something is missing: see the lines with ✗.\n" : "Ready to run.\n");
-  return doctor.bad() ? 1 : 0;
+  const bool good = ready && !doctor.bad();
+  console.out << (good ? "Ready to run.\n" : "Something is missing: see the lines with ✗.\n");
+  return good ? 0 : 1;
 }
 
 }  // namespace r2bench

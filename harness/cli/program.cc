@@ -104,6 +104,9 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
 
   CLI::App* doctor =
       app.add_subcommand("doctor", "Say what this machine has and what would keep a run from working");
+  std::string doctor_fabric;
+  doctor->add_option("--fabric", doctor_fabric, "The exit status is about this one (else vhca)")
+      ->check(CLI::IsMember({"vhca", "rxe", "verbs"}));
 
   GuestArguments guest_arguments;
   CLI::App* guest = app.add_subcommand("guest", "Run a command in a QEMU guest with soft RoCE devices");
@@ -111,6 +114,17 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
   guest->add_option("--nics", guest_arguments.nics, "NICs of each node (4): node0_nic0 …")->check(CLI::Range(1, 16));
   guest->add_option("--write", guest_arguments.writable, "A folder that the command may write; all others it can read");
   guest->footer("Example: r2bench guest -- ibv_devices");
+
+  ConformanceArguments conformance_arguments;
+  bool no_faults = false;
+  CLI::App* conformance = app.add_subcommand("conformance", "Run the verbs conformance suite and write the table of deviations");
+  conformance->add_option("--fabric", conformance_arguments.fabrics, "Fabrics, separated by commas (vhca,rxe)")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"vhca", "rxe", "verbs"}));
+  conformance->add_option("--case", conformance_arguments.cases, "Only cases whose names begin so")->allow_extra_args(false);
+  conformance->add_flag("--no-faults", no_faults, "Leave out what a program sees of faults");
+  conformance->add_option("--out", conformance_arguments.out, "Folder of the table (else results/runs/conformance-TIME)");
+  conformance->add_option("--raw", conformance_arguments.raw, "Only one fabric's result, as JSON into this file");
 
   ExecOptions exec;
   exec.add_to(app);
@@ -150,7 +164,11 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
     if (explain->parsed()) return explain_command(explain_files, explain_changes.load(), console);
     if (validate->parsed()) return validate_command(validate_files, console);
     if (plot->parsed()) return plot_command(plot_results, plot_out, console);
-    if (doctor->parsed()) return doctor_command(console);
+    if (doctor->parsed()) return doctor_command(doctor_fabric, console);
+    if (conformance->parsed()) {
+      conformance_arguments.faults = !no_faults;
+      return conformance_command(conformance_arguments, console);
+    }
     if (guest->parsed()) return guest_command(guest_arguments, console);
     if (exec.command->parsed()) return exec_command(exec.finished(), console);
     if (inject.parsed()) return inject_command(inject.finished(), console);

@@ -92,6 +92,10 @@ def main():
     parser.add_argument("--full", action="store_true", help="also its ends: exit statuses, kill -9, Ctrl-C")
     arguments = parser.parse_args()
     os.environ.pop("R2BENCH_RXE_HERE", None)
+    if subprocess.run([arguments.r2bench, "doctor", "--fabric", "rxe"], check=False, stdout=subprocess.PIPE).returncode != 0:
+        print(subprocess.run([arguments.r2bench, "doctor", "--fabric", "rxe"], check=False, stdout=subprocess.PIPE,
+                             text=True).stdout)
+        fail("the rxe fabric cannot run here; './r2bench test' installs what it needs")
     with tempfile.TemporaryDirectory() as folder:
         scenario_passes(arguments.r2bench, arguments.scenario, os.path.join(folder, "out"))
     if arguments.full:
