@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace r2bench::conformance {
 namespace {
 
@@ -18,7 +20,11 @@ json a_case(const std::string& name, const std::string& wanted, const std::strin
   return {{"case", name}, {"outcome", "ran"}, {"observations", json::array({observation})}};
 }
 /// nlohmann takes {x} for x itself with some compilers.
-json list(std::initializer_list<json> elements) { return json::array(elements); }
+json list(const std::vector<json>& elements) {
+  json all = json::array();
+  for (const json& element : elements) all.push_back(element);
+  return all;
+}
 json a_fault(const std::string& source, const std::string& completions) {
   return {{"fault", "port_down"}, {"source", source}, {"seen", {{"completions", completions}}}};
 }
