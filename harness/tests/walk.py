@@ -23,7 +23,11 @@ import sys
 import tempfile
 import time
 
-MIGRATING = {"qp_error", "port_down", "blackhole", "ack_lost"}  # kinds after which traffic has to move
+# Kinds after which traffic has to move, and those of them that have the whole NIC for a while.
+MIGRATING = {"qp_error", "port_down", "blackhole", "ack_lost", "completion_error", "cq_error", "device_fatal", "freeze"}
+LASTING = {"port_down", "blackhole", "device_fatal", "freeze"}
+USUAL = ["qp_error"] * 3 + ["port_down"] * 3 + ["blackhole"] * 2 + ["ack_lost", "throttle", "delay"]
+ALSO = ["completion_error", "cq_error", "device_fatal", "drop_completion", "freeze", "one_way", "poll_fail", "port_flap", "post_fail"]
 WITHIN_MS = 500.0
 MARGIN_MS = 250  # a healed NIC counts as bad for so long: paths over it are opened and proved again
 HEAD = """version: 1
@@ -41,7 +45,7 @@ faults:
 class Walk:
     """What one seed gives: a scenario's head and a list of (start, line) of its faults."""
 
-    def __init__(self, seed, faults):
+    def __init__(self, seed, faults, also=()):
         g = random.Random(seed)
         self.seed = seed
         nodes, nics = g.choice([2, 2, 3]), g.choice([2, 3, 4])
@@ -55,20 +59,29 @@ class Walk:
             # Often close together, so that one strikes the migration that another has caused.
             now += g.choice([0, 1, 3, 10, 30, 60, 100, 200])
             node, nic = g.randrange(nodes), g.randrange(nics)
-            kind = g.choice(["qp_error"] * 3 + ["port_down"] * 3 + ["blackhole"] * 2 + ["ack_lost", "throttle", "delay"])
+            kind = g.choice(USUAL + list(also))
             lasts = g.choice([5, 30, 60, 150])
             others_bad = all(until > now for i, until in enumerate(bad_until[node]) if i != nic)
             if kind in MIGRATING:
                 if others_bad:
                     continue
-                bad_until[node][nic] = max(bad_until[node][nic], now + MARGIN_MS + (lasts if kind in ("port_down", "blackhole") else 0))
+                bad_until[node][nic] = max(bad_until[node][nic], now + MARGIN_MS + (lasts if kind in LASTING else 0))
             extra = {"qp_error": lambda: ", qp: " + g.choice(["busiest", "all", "random"]),
                      "port_down": lambda: f", for: {lasts} ms" + g.choice(["", "", ", events: false"]),
                      "blackhole": lambda: f", for: {lasts} ms",
                      "ack_lost": lambda: "",
                      "throttle": lambda: f", rate: {g.choice([50, 200])} Mbit/s, for: {lasts} ms",
+                     "completion_error": lambda: ", status: " + g.choice(["REM_ACCESS_ERR", "LOC_PROT_ERR", "RETRY_EXC_ERR", "GENERAL_ERR"]),
+                     "cq_error": lambda: ", queue: " + g.choice(["send", "recv"]),
+                     "device_fatal": lambda: f", for: {lasts} ms",
+                     "drop_completion": lambda: "",
+                     "freeze": lambda: f", for: {lasts} ms",
+                     "one_way": lambda: f", direction: {g.choice(['in', 'out'])}, for: {lasts} ms",
+                     "poll_fail": lambda: "",
+                     "port_flap": lambda: ", down: 10 ms, up: 20 ms, count: 3",
+                     "post_fail": lambda: ", errno: " + g.choice(["ENOMEM", "EIO"]),
                      "delay": lambda: f", delay: {g.choice([100, 1000, 3000])} us, for: {lasts} ms"}[kind]()
-            self.faults.append((now, kind, f"node{node}/nic{nic}", extra))
+            self.faults.append((now, "blackhole" if kind == "one_way" else kind, f"node{node}/nic{nic}", extra))
         # Long enough for all of them at full rate, which no operation exceeds: nothing ends before its last fault.
         least_ms = max(0.3, kib * 8.192 / (mbits * nics * ranks) * (0.5 if op != "sendrecv" else 1))
         self.head = HEAD.format(seed=seed % (1 << 31), nodes=nodes, ranks=ranks, nics=nics, rate=f"{mbits} Mbit/s", op=op, kib=kib,
@@ -137,6 +150,7 @@ def main():
     parser.add_argument("--walks", type=int, default=20)
     parser.add_argument("--seed", type=int, default=None, help="of the first walk; the others follow it (default: from the clock)")
     parser.add_argument("--faults", type=int, default=40, help="in each walk")
+    parser.add_argument("--also", default="", help="more kinds of faults, separated by commas, or all: " + ", ".join(ALSO))
     parser.add_argument("--jobs", type=int, default=1, help="walks at a time")
     parser.add_argument("--minutes", type=float, default=None, help="start no walk after that")
     parser.add_argument("--least", type=int, default=1, help="faults that have to change a path, in all walks together")
@@ -147,6 +161,10 @@ def main():
     if not os.access(arguments.r2bench, os.X_OK) or arguments.walks < 1 or arguments.faults < 1 or arguments.jobs < 1:
         parser.print_usage(sys.stderr)
         return 64
+    also = ALSO if arguments.also == "all" else [kind for kind in arguments.also.split(",") if kind]
+    if set(also) - set(ALSO):
+        print("--also: " + ", ".join(sorted(set(also) - set(ALSO))) + " is none of " + ", ".join(ALSO), file=sys.stderr)
+        return 64
     first = int(time.time()) if arguments.seed is None else arguments.seed
     start = time.monotonic()
     total = {"walks": 0, "faults": 0, "path_changes": 0, "migrations": 0, "failed": 0}
@@ -155,7 +173,7 @@ def main():
     def one(seed):
         if arguments.minutes is not None and time.monotonic() - start > 60 * arguments.minutes:
             return None
-        walk = Walk(seed, arguments.faults)
+        walk = Walk(seed, arguments.faults, also)
         return walk, run(arguments.r2bench, walk, folder)
 
     with tempfile.TemporaryDirectory(prefix="r2bench-walk-") as folder:
@@ -185,7 +203,7 @@ def main():
         commit = subprocess.run(["git", "-C", os.path.dirname(os.path.abspath(__file__)), "rev-parse", "--short", "HEAD"],
                                 capture_output=True, text=True, check=False).stdout.strip()
         line = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "commit": commit, "fabric": "vhca", "first_seed": first,
-                "faults_per_walk": arguments.faults, "seconds": round(time.monotonic() - start), **total}
+                "faults_per_walk": arguments.faults, "also": also, "seconds": round(time.monotonic() - start), **total}
         with open(arguments.record, "a", encoding="utf-8") as handle:
             handle.write(json.dumps(line) + "\n")
     return 0 if not failures and total["path_changes"] >= arguments.least else 1
