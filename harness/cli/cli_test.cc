@@ -273,7 +273,7 @@ TEST_F(Program, another_fabric_and_slow_motion_reach_the_runner) {
   ASSERT_EQ(ran.size(), 1u);
   EXPECT_EQ(ran[0].fabric.kind, FabricKind::kVerbs);
   EXPECT_EQ(ran[0].fabric.nic_rate_bits_per_s, 250'000'000u);
-  EXPECT_EQ(ran[0].env.at("NCCL_IB_TIMEOUT"), "16");
+  EXPECT_EQ(ran[0].env.at("NCCL_IB_TIMEOUT"), "22");
   EXPECT_EQ(call({"run", "nic_down.yaml", "--slow-motion", "3"}), 64);
   EXPECT_EQ(call({"run", "nic_down.yaml", "--fabric", "vcha"}), 64);
 }

@@ -44,7 +44,6 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"key", "fabric: {nodes: 2, nics_per_nod: 4}", 3, 20,
              "unknown key 'nics_per_nod' in 'fabric'; did you mean 'nics_per_node'?"},
         Case{"kind", "fabric: {kind: vhcaa}", 3, 16, "unknown fabric 'vhcaa'; did you mean 'vhca'?"},
-        Case{"later", "fabric: {kind: rxe}", 3, 16, "fabric 'rxe' is not built yet"},
         Case{"type", "fabric: {nodes: two}", 3, 17, "'nodes' must be a whole number, but is 'two'"},
         Case{"fraction", "fabric: {nodes: 2.5}", 3, 17, "'nodes' must be a whole number"},
         Case{"range", "fabric: {nodes: 1000}", 3, 17, "'nodes' is 1000, but must be between 1 and 64"},

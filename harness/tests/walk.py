@@ -37,7 +37,7 @@ fabric: {{kind: vhca, nodes: {nodes}, ranks_per_node: {ranks}, nics_per_node: {n
 workload: {{engine: cpu, op: {op}, dtype: int32, bytes: {kib} KiB, iters: {iters}, warmup: 1, verify: true}}
 modes: [migrate]
 env: {{NCCL_IB_TIMEOUT: 14, R2CC_FAILBACK_MS: 5, R2CC_FAILBACK_MAX_MS: 50}}
-timeouts: {{job: 60 s, stall: 10 s}}
+timeouts: {{job: 170 s, stall: 10 s}}
 faults:
 """
 
@@ -83,7 +83,7 @@ class Walk:
                      "delay": lambda: f", delay: {g.choice([100, 1000, 3000])} us, for: {lasts} ms"}[kind]()
             self.faults.append((now, "blackhole" if kind == "one_way" else kind, f"node{node}/nic{nic}", extra))
         # Long enough for all of them at full rate, which no operation exceeds: nothing ends before its last fault.
-        least_ms = max(0.3, kib * 8.192 / (mbits * nics * ranks) * (0.5 if op != "sendrecv" else 1))
+        least_ms = max(1, kib * 8.192 / (mbits * nics * ranks) * (0.5 if op != "sendrecv" else 1))
         self.head = HEAD.format(seed=seed % (1 << 31), nodes=nodes, ranks=ranks, nics=nics, rate=f"{mbits} Mbit/s", op=op, kib=kib,
                                 iters=int((now + 300) / least_ms) + 1)
 

@@ -37,10 +37,26 @@ class Agreement : public Programs {
     const double wanted = bits_per_s / 8 / 1048576;
     expect_agreement("--rate " + rate, command + " -D 2", kAverage, wanted, 0.03 * wanted);
   }
+  // What the machine itself takes, measured just before over a port without latency, comes on top: on a crowded one
+  // that is more than the latency of any NIC.
   void expect_latency(const std::string& command, double one_way_us, double trips) {
-    const double wanted = one_way_us * trips;
-    expect_agreement("--latency " + std::to_string(static_cast<int>(one_way_us)) + "us", command + " -n 1000",
-                     kTypicalMicroseconds, wanted, std::max(10.0, 0.2 * wanted));
+    const double wanted = one_way_us * trips, tolerance = std::max(10.0, 0.2 * wanted);
+    const std::string all = command + " -n 1000 -x 1 -F";
+    const auto typical = [&](const std::string& fabric) {
+      const Pair pair = run_pair(fabric, all);
+      const std::vector<double> row = row_of(pair.client);
+      EXPECT_GT(row.size(), kTypicalMicroseconds) << all << '\n' << pair.client;
+      return row.size() > kTypicalMicroseconds ? row[kTypicalMicroseconds] : 0;
+    };
+    std::string seen;
+    for (int i = 0; i < kTries; ++i) {
+      const double floor = typical("--latency 0us");
+      const double took = typical("--latency " + std::to_string(static_cast<int>(one_way_us)) + "us");
+      seen += " " + std::to_string(took) + " (floor " + std::to_string(floor) + ")";
+      ASSERT_GE(took, wanted - tolerance) << all << ": " << seen;
+      if (took - floor <= wanted + tolerance) return;
+    }
+    ADD_FAILURE() << all << " never came within " << tolerance << " us of " << wanted << " us and the floor:" << seen;
   }
 };
 
