@@ -60,9 +60,9 @@ TEST_F(PortFlapTest, an_outage_longer_than_the_retries_ends_in_a_retry_error) {
 }
 
 TEST_F(PortFlapTest, two_faults_on_one_port_both_must_let_a_send_go) {
-  start(20, 7);
   const uint32_t flap = arm("{target: node0/nic0, kind: port_flap, down: 60 s, up: 1 s, count: 1, at: now}");
   const uint32_t late = arm("{target: node0/nic0, kind: delay, delay: 200 ms, at: now}");
+  start(20, 7);
   ASSERT_TRUE(eventually([&] { return witnessed(flap, Effect::kLinkDown, "node0"); }));
   a->must("post 0 write 1 8 0");
   ASSERT_TRUE(eventually(

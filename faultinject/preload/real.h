@@ -41,12 +41,14 @@ enum class Symbol : unsigned {
 
 void* real_symbol(Symbol symbol);
 
-// nullptr where the loaded libibverbs lacks it.
+// nullptr where the loaded libibverbs lacks it. Only the function's type is named: its address would be a symbol that
+// must be there when this library is loaded.
 template <typename Function>
-Function* real(Symbol symbol, Function*) {
+Function* real(Symbol symbol) {
   return reinterpret_cast<Function*>(real_symbol(symbol));
 }
-#define FAULTINJECT_REAL(symbol, function) ::faultinject::real(::faultinject::Symbol::symbol, &::function)
+#define FAULTINJECT_REAL(symbol, function) \
+  ::faultinject::real<decltype(::function)>(::faultinject::Symbol::symbol)
 
 // The environment, copied when the library was loaded. Without a board nothing is intercepted.
 struct Environment {
