@@ -121,6 +121,8 @@ TEST_F(Program, usage_errors_are_64) {
   EXPECT_EQ(call({"run", "nic_down.yaml", "--repeats", "0"}), 64);
   EXPECT_EQ(call({"run", "nic_down.yaml", "--modes", "migrat"}), 64);
   EXPECT_EQ(call({"run", "nic_down.yaml", "--set", "novalue"}), 64);
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--port", "99999"}), 64);
+  EXPECT_NE(err.str().find("65535"), std::string::npos) << err.str();
   EXPECT_EQ(call({"run", "nic_down.yaml", "--colour"}), 64);
   EXPECT_EQ(call({"plot", "nothing.json"}), 64);
   EXPECT_EQ(call({"--help"}), 0);

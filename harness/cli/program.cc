@@ -72,7 +72,8 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
   run_changes.add_to(*run);
   run->add_option("--out", arguments.out, "Folder of the result (else results/runs/NAME-TIME)");
   run->add_option("--port", arguments.port,
-                  "TCP port on the loopback for the ranks to meet at (else none is used)");
+                  "TCP port on the loopback for the ranks to meet at (else none is used)")
+      ->check(CLI::Range(1, 65535));
   run->add_option("--fabric", arguments.fabric,
                   "vhca, rxe, verbs or none instead of the scenarios' own; rxe runs them in a QEMU guest")
       ->check(CLI::IsMember({"vhca", "rxe", "verbs", "none"}));

@@ -1,6 +1,5 @@
 // How a job comes up (fabric, board, rings, processes with their environment) and what is said of one that
 // does not move.
-#include <dirent.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include <system_error>
 
 #include "harness/launch/injection.h"
+#include "harness/run/hang_evidence.h"
 #include "harness/run/job.h"
 #include "harness/workload/cpu/rank_config.h"
 #include "r2ccl/base/clock.h"
@@ -25,12 +25,8 @@ size_t number_or(const std::map<std::string, std::string>& environment, const ch
   return value > 0 ? size_t(value) : otherwise;
 }
 
-std::string first_line(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
+/// Between two looks at the threads of a job that hangs.
+constexpr std::chrono::milliseconds kBetweenLooks{200};
 
 }  // namespace
 
@@ -134,32 +130,19 @@ nlohmann::json Job::rank_config(const RankLink& rank) const {
   return config.to_json();
 }
 
-/// Where every thread of every rank is, as far as the kernel tells without special rights.
+/// Where every thread of every rank is: in one line; in full in hang.txt beside the ranks' logs.
 std::string Job::evidence_of_hang() const {
   std::ostringstream text;
+  std::vector<Suspect> suspects;
   for (const RankLink& rank : ranks_) {
+    suspects.push_back({rank.label(), rank.pid()});
     text << "; " << rank.label() << " has begun " << collector_->begun(size_t(rank.rank())) << " and ended "
-         << collector_->ended(size_t(rank.rank())) << " iterations";
-    const std::string tasks = "/proc/" + std::to_string(rank.pid()) + "/task";
-    DIR* folder = opendir(tasks.c_str());
-    if (!folder) {
-      text << " (gone)";
-      continue;
-    }
-    text << " (threads:";
-    while (const dirent* entry = readdir(folder)) {
-      if (entry->d_name[0] == '.') continue;
-      const std::string task = tasks + "/" + entry->d_name;
-      const std::string status = first_line(task + "/stat");
-      const size_t name_end = status.rfind(')');
-      const char state = name_end != std::string::npos && name_end + 2 < status.size() ? status[name_end + 2] : '?';
-      const std::string waits = first_line(task + "/wchan");
-      text << ' ' << first_line(task + "/comm") << ' ' << state;
-      if (!waits.empty() && waits != "0") text << ':' << waits;
-    }
-    closedir(folder);
-    text << ')';
+         << collector_->ended(size_t(rank.rank())) << " iterations (threads:" << threads_in_brief(rank.pid()) << ')';
   }
+  const std::string path = options_.out_dir + "/logs/" + log_prefix_ + "hang.txt";
+  std::ofstream file(path);
+  write_threads_in_full(file, suspects, kBetweenLooks);
+  if (file.flush()) text << "; more about each thread in " << path;
   return text.str();
 }
 

@@ -8,9 +8,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <sstream>
 #include <thread>
 
 #include "harness/run/runner.h"
@@ -251,6 +253,13 @@ TEST_F(Run, a_plugin_that_never_completes_is_a_hang_with_evidence) {
   EXPECT_EQ(mode.outcome, Outcome::kHang);
   EXPECT_NE(mode.error.find("nothing moved for 1000 ms"), std::string::npos) << mode.error;
   EXPECT_NE(mode.error.find("node0/rank0 has begun"), std::string::npos) << mode.error;
+  const size_t path = mode.error.find("more about each thread in ");
+  ASSERT_NE(path, std::string::npos) << mode.error;
+  std::ifstream file(mode.error.substr(path + std::strlen("more about each thread in ")));
+  std::stringstream evidence;
+  evidence << file.rdbuf();
+  EXPECT_NE(evidence.str().find("node1/rank0, pid "), std::string::npos) << evidence.str();
+  EXPECT_NE(evidence.str().find("by its own will"), std::string::npos) << evidence.str();
 }
 
 TEST_F(Run, a_plugin_call_that_never_returns_is_killed) {

@@ -98,7 +98,17 @@ uint64_t count_wrong(const RankConfig& config, const std::vector<ChannelPlan>& p
 }
 
 uint64_t elements_compared(const RankConfig& config) {
-  return config.op == Operation::kReduceScatter ? share(config) : elements(config);
+  switch (config.op) {
+    case Operation::kReduceScatter:
+      return share(config);
+    case Operation::kBroadcast:
+      return config.rank == 0 ? 0 : elements(config);
+    case Operation::kAllGather:
+    case Operation::kAllToAll:
+      return elements(config) - share(config);
+    default:
+      return elements(config);
+  }
 }
 
 }  // namespace r2bench
