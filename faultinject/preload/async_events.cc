@@ -80,7 +80,8 @@ void AsyncEvents::show_real(bool real) {
   const std::lock_guard lock(shown_mutex_);
   if (real_fd_ < 0 || event_fd_ < 0) return;
   real_shown_ += real ? 1 : -1;
-  std::atomic_ref(context_->async_fd).store(real_shown_ > 0 ? real_fd_ : shown_fd_, std::memory_order_relaxed);
+  std::atomic_ref(context_->async_fd)
+      .store(real_shown_ > 0 ? real_fd_ : shown_fd_, std::memory_order_relaxed);
 }
 
 AsyncEvents::RealFd::RealFd(AsyncEvents* events) : events_(events) {

@@ -70,7 +70,8 @@ uint32_t named_nic(const char* name) {
   return kNotOfThisNode;
 }
 
-// Which device of the node this is, in the order of ibv_get_device_list unless FAULTINJECT_NICS says which are its.
+// Which device of the node this is, in the order of ibv_get_device_list unless FAULTINJECT_NICS says which
+// are its.
 uint32_t nic_of(ibv_context* device) {
   const auto get_list = FAULTINJECT_REAL(kGetDeviceList, ibv_get_device_list);
   const auto free_list = FAULTINJECT_REAL(kFreeDeviceList, ibv_free_device_list);

@@ -41,8 +41,8 @@ enum class Symbol : unsigned {
 
 void* real_symbol(Symbol symbol);
 
-// nullptr where the loaded libibverbs lacks it. Only the function's type is named: its address would be a symbol that
-// must be there when this library is loaded.
+// nullptr where the loaded libibverbs lacks it. Only the function's type is named: its address would be a
+// symbol that must be there when this library is loaded.
 template <typename Function>
 Function* real(Symbol symbol) {
   return reinterpret_cast<Function*>(real_symbol(symbol));

@@ -344,7 +344,8 @@ std::string qp_state(std::istringstream& in) {
   ibv_qp_attr attr{};
   ibv_qp_init_attr init{};
   V(ibv_query_qp)(pairs.at(id).qp, &attr, IBV_QP_STATE, &init);
-  return "ok " + std::to_string(attr.qp_state) + " " + std::to_string(__atomic_load_n(&pairs.at(id).qp->state, __ATOMIC_RELAXED));
+  return "ok " + std::to_string(attr.qp_state) + " " +
+         std::to_string(__atomic_load_n(&pairs.at(id).qp->state, __ATOMIC_RELAXED));
 }
 
 std::string move_to(std::istringstream& in, ibv_qp_state state) {

@@ -255,7 +255,8 @@ TEST_F(Program, validate_finds_what_does_not_fit) {
 TEST_F(Program, doctor_names_what_is_missing) {
   const int status = call({"doctor"});
   EXPECT_TRUE(status == 0 || status == 1);
-  for (const char* what : {"kernel", "locked memory", "R2CC_MODE", "NCCL_IB_TIMEOUT", "virtual HCA", "vhca", "rxe", "verbs", "GPUDirect"}) {
+  for (const char* what : {"kernel", "locked memory", "R2CC_MODE", "NCCL_IB_TIMEOUT", "virtual HCA", "vhca",
+                           "rxe", "verbs", "GPUDirect"}) {
     EXPECT_NE(out.str().find(what), std::string::npos) << what;
   }
 }
@@ -270,7 +271,9 @@ TEST_F(Program, doctor_is_about_the_fabric_that_is_asked_for) {
 }
 
 TEST_F(Program, another_fabric_and_slow_motion_reach_the_runner) {
-  EXPECT_EQ(call({"run", "nic_down.yaml", "--no-plot", "--modes", "migrate", "--fabric", "verbs", "--slow-motion", "4"}), 0)
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--no-plot", "--modes", "migrate", "--fabric", "verbs",
+                  "--slow-motion", "4"}),
+            0)
       << err.str();
   ASSERT_EQ(ran.size(), 1u);
   EXPECT_EQ(ran[0].fabric.kind, FabricKind::kVerbs);

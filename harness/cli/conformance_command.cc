@@ -29,7 +29,8 @@ std::string today() {
 std::string commit() {
   const auto share = share_folder();
   if (!share || !fs::exists("/usr/bin/git")) return "unknown";
-  const ProcessResult said = run_helper({"/usr/bin/git", "-C", share->string(), "describe", "--always", "--dirty"}, 20);
+  const ProcessResult said =
+      run_helper({"/usr/bin/git", "-C", share->string(), "describe", "--always", "--dirty"}, 20);
   return said.exit_code == 0 ? said.output.substr(0, said.output.find('\n')) : "unknown";
 }
 
@@ -52,12 +53,15 @@ nlohmann::json here(const ConformanceArguments& arguments, const std::string& fa
 nlohmann::json in_guest(const ConformanceArguments& arguments, const fs::path& out, const Console& console,
                         const std::atomic<bool>& cancel) {
   const fs::path raw = out / "rxe.json";
-  std::vector<std::string> command = {fs::read_symlink("/proc/self/exe").string(), "conformance", "--fabric", "rxe", "--raw", raw.string()};
+  std::vector<std::string> command = {
+      fs::read_symlink("/proc/self/exe").string(), "conformance", "--fabric", "rxe", "--raw", raw.string()};
   for (const std::string& prefix : arguments.cases) command.insert(command.end(), {"--case", prefix});
   if (!arguments.faults) command.push_back("--no-faults");
   const int status = run_in_rxe_guest(command, out, console, cancel);
   std::ifstream file(raw);
-  if (status != 0 || !file) throw UsageError("the suite did not come to its end in the guest (status " + std::to_string(status) + ")");
+  if (status != 0 || !file)
+    throw UsageError("the suite did not come to its end in the guest (status " + std::to_string(status) +
+                     ")");
   nlohmann::json result = nlohmann::json::parse(file);
   fs::remove(raw);
   return result;
@@ -74,8 +78,9 @@ int conformance_command(const ConformanceArguments& arguments, const Console& co
     file << result.dump(1) << "\n";
     return file.flush() && !signals.cancel() ? 0 : kExitInternal;
   }
-  RunFolder folder = arguments.out.empty() ? RunFolder::create_fresh(fs::path("results") / "runs", "conformance")
-                                           : RunFolder::create(arguments.out);
+  RunFolder folder = arguments.out.empty()
+                         ? RunFolder::create_fresh(fs::path("results") / "runs", "conformance")
+                         : RunFolder::create(arguments.out);
   const fs::path out = fs::canonical(folder.path());
   std::vector<nlohmann::json> fabrics;
   for (const std::string& fabric : arguments.fabrics) {
@@ -86,12 +91,14 @@ int conformance_command(const ConformanceArguments& arguments, const Console& co
   std::string names;
   for (const std::string& fabric : arguments.fabrics) names += (names.empty() ? "" : ",") + fabric;
   const conformance::Table table = conformance::make_table(
-      std::move(fabrics), {{"command", "r2bench conformance --fabric " + names}, {"commit", commit()}, {"date", today()}});
+      std::move(fabrics),
+      {{"command", "r2bench conformance --fabric " + names}, {"commit", commit()}, {"date", today()}});
   folder.write("table.md", conformance::markdown(table));
   folder.write("table.json", conformance::json(table).dump(1) + "\n");
   folder.keep();
   console.out << table.observations << " observations, " << table.deviations.size() << " deviations, "
-              << table.unexplained() << " of them unexplained or not acceptable: " << (out / "table.md").string() << "\n";
+              << table.unexplained()
+              << " of them unexplained or not acceptable: " << (out / "table.md").string() << "\n";
   return table.unexplained() == 0 ? 0 : 1;
 }
 

@@ -76,8 +76,9 @@ void machine(Doctor& doctor) {
 bool fabrics(Doctor& doctor, const std::string& wanted) {
   const auto python = find_python();
   bool ready = false;
-  for (const Readiness& fabric : {vhca_readiness((program_prefix() / "lib").string()),
-                                  rxe_readiness(python ? python->string() : std::string()), verbs_readiness()}) {
+  for (const Readiness& fabric :
+       {vhca_readiness((program_prefix() / "lib").string()),
+        rxe_readiness(python ? python->string() : std::string()), verbs_readiness()}) {
     const bool matters = wanted.empty() ? fabric.fabric == "vhca" : fabric.fabric == wanted;
     if (fabric.ready()) doctor.line(Health::kGood, fabric.fabric, "scenarios can run on it");
     for (const std::string& missing : fabric.missing)

@@ -41,8 +41,8 @@ struct InjectOptions {
   CLI::App *command_ = nullptr, *add_ = nullptr, *remove_ = nullptr, *heal_ = nullptr, *heal_alone_ = nullptr;
 };
 
-/// The words of `exec` or `guest` before its '--', and the program's own behind it; all words are ours for other
-/// commands.
+/// The words of `exec` or `guest` before its '--', and the program's own behind it; all words are ours for
+/// other commands.
 std::pair<std::vector<const char*>, std::vector<std::string>> split_at_program(int argc,
                                                                                const char* const* argv);
 

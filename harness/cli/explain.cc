@@ -221,7 +221,8 @@ void print_plan(const Scenario& scenario, const Console& console) {
   console.out << "\n"
               << bold(console, "Bounds") << "\n  set-up " << format_duration(scenario.timeouts.setup)
               << ", no progress " << format_duration(scenario.timeouts.stall) << ", each job "
-              << format_duration(scenario.timeouts.job) << (scenario.repeats > 1 ? " and 20 s for each further fault" : "") << "\n";
+              << format_duration(scenario.timeouts.job)
+              << (scenario.repeats > 1 ? " and 20 s for each further fault" : "") << "\n";
 }
 
 }  // namespace r2bench

@@ -112,20 +112,27 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
   GuestArguments guest_arguments;
   CLI::App* guest = app.add_subcommand("guest", "Run a command in a QEMU guest with soft RoCE devices");
   guest->add_option("--nodes", guest_arguments.nodes, "Nodes (2)")->check(CLI::Range(1, 64));
-  guest->add_option("--nics", guest_arguments.nics, "NICs of each node (4): node0_nic0 …")->check(CLI::Range(1, 16));
-  guest->add_option("--write", guest_arguments.writable, "A folder that the command may write; all others it can read");
+  guest->add_option("--nics", guest_arguments.nics, "NICs of each node (4): node0_nic0 …")
+      ->check(CLI::Range(1, 16));
+  guest->add_option("--write", guest_arguments.writable,
+                    "A folder that the command may write; all others it can read");
   guest->footer("Example: r2bench guest -- ibv_devices");
 
   ConformanceArguments conformance_arguments;
   bool no_faults = false;
-  CLI::App* conformance = app.add_subcommand("conformance", "Run the verbs conformance suite and write the table of deviations");
-  conformance->add_option("--fabric", conformance_arguments.fabrics, "Fabrics, separated by commas (vhca,rxe)")
+  CLI::App* conformance =
+      app.add_subcommand("conformance", "Run the verbs conformance suite and write the table of deviations");
+  conformance
+      ->add_option("--fabric", conformance_arguments.fabrics, "Fabrics, separated by commas (vhca,rxe)")
       ->delimiter(',')
       ->check(CLI::IsMember({"vhca", "rxe", "verbs"}));
-  conformance->add_option("--case", conformance_arguments.cases, "Only cases whose names begin so")->allow_extra_args(false);
+  conformance->add_option("--case", conformance_arguments.cases, "Only cases whose names begin so")
+      ->allow_extra_args(false);
   conformance->add_flag("--no-faults", no_faults, "Leave out what a program sees of faults");
-  conformance->add_option("--out", conformance_arguments.out, "Folder of the table (else results/runs/conformance-TIME)");
-  conformance->add_option("--raw", conformance_arguments.raw, "Only one fabric's result, as JSON into this file");
+  conformance->add_option("--out", conformance_arguments.out,
+                          "Folder of the table (else results/runs/conformance-TIME)");
+  conformance->add_option("--raw", conformance_arguments.raw,
+                          "Only one fabric's result, as JSON into this file");
 
   ExecOptions exec;
   exec.add_to(app);
@@ -145,9 +152,11 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
     std::vector<std::string> commands;
     for (const CLI::App* command : app.get_subcommands({})) commands.push_back(command->get_name());
     const std::string word = argc > 1 ? argv[1] : "";
-    if (!word.empty() && word[0] != '-' && std::find(commands.begin(), commands.end(), word) == commands.end()) {
+    if (!word.empty() && word[0] != '-' &&
+        std::find(commands.begin(), commands.end(), word) == commands.end()) {
       const auto meant = faultinject::nearest(word, commands);
-      console.err << "r2bench: '" << word << "' is no command" << (meant ? "; did you mean '" + *meant + "'?" : "")
+      console.err << "r2bench: '" << word << "' is no command"
+                  << (meant ? "; did you mean '" + *meant + "'?" : "")
                   << "\nRun with --help for more information.\n";
       return kExitUsage;
     }

@@ -111,9 +111,13 @@ int run_command(const RunArguments& arguments, const Runner& runner, const Conso
     }
   }
   if (!problems.empty()) throw ScenarioError(std::move(problems));
-  const bool in_guest = std::any_of(scenarios.begin(), scenarios.end(), [&](const Scenario& scenario) {
-    return arguments.fabric.empty() ? scenario.fabric.kind == FabricKind::kRxe : arguments.fabric == "rxe";
-  }) && !rxe_is_here();
+  const bool in_guest = std::any_of(scenarios.begin(), scenarios.end(),
+                                    [&](const Scenario& scenario) {
+                                      return arguments.fabric.empty()
+                                                 ? scenario.fabric.kind == FabricKind::kRxe
+                                                 : arguments.fabric == "rxe";
+                                    }) &&
+                        !rxe_is_here();
   if (in_guest && !arguments.dry_run) return run_scenarios_in_guest(arguments, scenarios, console);
   for (Scenario& scenario : scenarios) adapt(scenario, arguments);
   if (arguments.dry_run) {

@@ -6,7 +6,8 @@
 namespace r2bench::conformance {
 namespace {
 
-constexpr size_t kGrh = 40;  // bytes in front of each received datagram (IBTA volume 1, 8.3; RoCE keeps the room)
+constexpr size_t kGrh =
+    40;  // bytes in front of each received datagram (IBTA volume 1, 8.3; RoCE keeps the room)
 
 void shared_receive_queue(Device& device_a, Device& device_b, Notes& notes) {
   if (device_b.limits().max_srq == 0) throw NotOffered("SRQ");
@@ -109,7 +110,8 @@ void datagram(Device& device_a, Device& device_b, Notes& notes) {
     notes.expect("byte_len, GRH included", "1040", std::to_string(received->byte_len));
     notes.expect_true("flagged IBV_WC_GRH", (received->wc_flags & IBV_WC_GRH) != 0);
     notes.expect_true("src_qp", received->src_qp == pair.a.qp()->qp_num);
-    notes.expect_true("data behind the GRH", std::memcmp(pair.a.memory(), pair.b.memory() + 4096 + kGrh, 1000) == 0);
+    notes.expect_true("data behind the GRH",
+                      std::memcmp(pair.a.memory(), pair.b.memory() + 4096 + kGrh, 1000) == 0);
   }
   require(pair.b.post_recv(2, 4096, 8192) == 0, "post_recv");
   notes.expect("send with a wrong Q_Key", "SUCCESS", send_datagram(pair.a, pair.b, 100, 0x9999));
@@ -122,7 +124,8 @@ void datagram_beyond_the_mtu(Device& device_a, Device& device_b, Notes& notes) {
   options.type = IBV_QPT_UD;
   Pair pair(device_a, device_b, options, options);
   const size_t mtu = size_t(128) << int(device_a.port().active_mtu);
-  notes.expect("a datagram of active_mtu + 1", "EINVAL|LOC_LEN_ERR|EMSGSIZE", send_datagram(pair.a, pair.b, mtu + 1, 0x1234));
+  notes.expect("a datagram of active_mtu + 1", "EINVAL|LOC_LEN_ERR|EMSGSIZE",
+               send_datagram(pair.a, pair.b, mtu + 1, 0x1234));
 }
 
 }  // namespace
@@ -137,7 +140,8 @@ std::vector<Case> datagram_cases() {
 
 std::vector<Case> all_cases() {
   std::vector<Case> all;
-  for (const auto& part : {state_cases(), transfer_cases(), error_cases(), event_cases(), limit_cases(), datagram_cases()})
+  for (const auto& part :
+       {state_cases(), transfer_cases(), error_cases(), event_cases(), limit_cases(), datagram_cases()})
     all.insert(all.end(), part.begin(), part.end());
   return all;
 }

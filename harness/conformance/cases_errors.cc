@@ -9,7 +9,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 /// Posts `work` and two more behind it; notes the three statuses and the states of both ends.
-void one_bad_of_three(Pair& pair, Notes& notes, Work work, const std::string& wanted, const std::string& responder) {
+void one_bad_of_three(Pair& pair, Notes& notes, Work work, const std::string& wanted,
+                      const std::string& responder) {
   work.id = 1;
   require(pair.a.post(work) == 0, "post");
   require(pair.a.post({.id = 2, .bytes = 8}) == 0, "post");
@@ -58,11 +59,13 @@ void no_write_access_of_the_qp(Device& device_a, Device& device_b, Notes& notes)
 void read_of_deregistered(Device& device_a, Device& device_b, Notes& notes) {
   Pair pair(device_a, device_b);
   std::vector<char> memory(4096);
-  ibv_mr* region = ibv_reg_mr(pair.b.pd(), memory.data(), memory.size(), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
+  ibv_mr* region =
+      ibv_reg_mr(pair.b.pd(), memory.data(), memory.size(), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
   require(region != nullptr, "ibv_reg_mr");
   const uint32_t key = region->rkey;
   notes.expect("ibv_dereg_mr", "0", errno_name(ibv_dereg_mr(region)));
-  one_bad_of_three(pair, notes, {.opcode = IBV_WR_RDMA_READ, .bytes = 64, .rkey = key}, "REM_ACCESS_ERR", "ERR");
+  one_bad_of_three(pair, notes, {.opcode = IBV_WR_RDMA_READ, .bytes = 64, .rkey = key}, "REM_ACCESS_ERR",
+                   "ERR");
 }
 
 void bad_lkey(Device& device_a, Device& device_b, Notes& notes) {
@@ -100,7 +103,8 @@ void rnr(Device& device_a, Device& device_b, Notes& notes) {
 void rnr_waits_for_a_receive(Device& device_a, Device& device_b, Notes& notes) {
   Pair pair(device_a, device_b, {.rnr_retry = 7});
   require(pair.a.post({.opcode = IBV_WR_SEND, .id = 1, .bytes = 64}) == 0, "post");
-  notes.expect_true("nothing completes without a receive (300 ms)", !pair.a.poll(std::chrono::milliseconds(300)));
+  notes.expect_true("nothing completes without a receive (300 ms)",
+                    !pair.a.poll(std::chrono::milliseconds(300)));
   require(pair.b.post_recv(2) == 0, "post_recv");
   notes.expect("then", "SUCCESS", status_name(pair.a.wait().status));
 }
@@ -150,7 +154,9 @@ void new_life_after_error(Device& device_a, Device& device_b, Notes& notes) {
     if (rc != 0) throw Broken("RESET: " + errno_name(rc));
     require(end->to_init() == 0, "INIT");
   }
-  require(pair.a.to_rtr(pair.b) == 0 && pair.b.to_rtr(pair.a) == 0 && pair.a.to_rts() == 0 && pair.b.to_rts() == 0, "connect again");
+  require(pair.a.to_rtr(pair.b) == 0 && pair.b.to_rtr(pair.a) == 0 && pair.a.to_rts() == 0 &&
+              pair.b.to_rts() == 0,
+          "connect again");
   require(pair.a.post({.id = 2, .bytes = 8}) == 0, "post");
   notes.expect("after RESET and a new connection", "SUCCESS", status_name(pair.a.wait().status));
 }

@@ -45,7 +45,10 @@ void solicited(Device& device_a, Device& device_b, Notes& notes) {
   require(pair.a.post({.opcode = IBV_WR_SEND, .id = 1, .bytes = 8}) == 0, "post");
   require(pair.a.wait().status == IBV_WC_SUCCESS, "send");
   notes.expect_true("no event without IBV_SEND_SOLICITED", !readable(pair.b.channel(), kNotNowMs));
-  require(pair.a.post({.opcode = IBV_WR_SEND, .id = 2, .bytes = 8, .flags = IBV_SEND_SIGNALED | IBV_SEND_SOLICITED}) == 0, "post");
+  require(
+      pair.a.post(
+          {.opcode = IBV_WR_SEND, .id = 2, .bytes = 8, .flags = IBV_SEND_SIGNALED | IBV_SEND_SOLICITED}) == 0,
+      "post");
   notes.expect_true("one with it", readable(pair.b.channel(), kSoonMs));
   if (readable(pair.b.channel(), 0)) take_event(pair.b);
 }
@@ -77,7 +80,8 @@ void cq_overrun(Device& device_a, Device& device_b, Notes& notes) {
 void communication_established(Device& device_a, Device& device_b, Notes& notes) {
   Endpoint a(device_a), b(device_b);
   device_b.events();
-  require(a.to_init() == 0 && b.to_init() == 0 && b.to_rtr(a) == 0 && a.to_rtr(b) == 0 && a.to_rts() == 0, "connect");
+  require(a.to_init() == 0 && b.to_init() == 0 && b.to_rtr(a) == 0 && a.to_rtr(b) == 0 && a.to_rts() == 0,
+          "connect");
   require(b.post_recv(1) == 0, "post_recv");
   require(a.post({.opcode = IBV_WR_SEND, .id = 1, .bytes = 8}) == 0, "post");
   require(a.wait().status == IBV_WC_SUCCESS, "send");

@@ -40,7 +40,8 @@ void inline_data(Device& device_a, Device& device_b, Notes& notes) {
   const uint32_t room = init.cap.max_inline_data;
   notes.expect_true("room for what was asked for", room >= 64);
   std::memset(pair.a.memory(), 'x', 64);
-  require(pair.a.post({.id = 1, .bytes = 64, .flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE, .lkey = 0}) == 0, "post inline");
+  require(pair.a.post({.id = 1, .bytes = 64, .flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE, .lkey = 0}) == 0,
+          "post inline");
   std::memset(pair.a.memory(), 'y', 64);  // inline data may be overwritten when the post has returned
   notes.expect("without a key", "SUCCESS", status_name(pair.a.wait().status));
   notes.expect("the data of the time of the post", std::string(64, 'x'), std::string(pair.b.memory(), 64));
@@ -61,7 +62,8 @@ void scatter_elements(Device& device_a, Device& device_b, Notes& notes) {
   request.wr.rdma.remote_addr = pair.b.address();
   request.wr.rdma.rkey = pair.b.mr()->rkey;
   ibv_send_wr* bad = nullptr;
-  notes.expect("more elements than max_send_sge", "EINVAL|ENOMEM", errno_name(ibv_post_send(pair.a.qp(), &request, &bad)));
+  notes.expect("more elements than max_send_sge", "EINVAL|ENOMEM",
+               errno_name(ibv_post_send(pair.a.qp(), &request, &bad)));
   notes.expect_true("bad_wr is the refused one", bad == &request);
 }
 
@@ -73,12 +75,14 @@ void create_beyond_the_device(Device& device_a, Device&, Notes& notes) {
   init.cap = {uint32_t(device_a.limits().max_qp_wr) + 1, 1, 1, 1, 0};
   errno = 0;
   ibv_qp* qp = ibv_create_qp(a.pd(), &init);
-  notes.expect("a queue pair deeper than max_qp_wr", "EINVAL|ENOMEM", qp == nullptr ? errno_name(errno) : "made");
+  notes.expect("a queue pair deeper than max_qp_wr", "EINVAL|ENOMEM",
+               qp == nullptr ? errno_name(errno) : "made");
   if (qp != nullptr) ibv_destroy_qp(qp);
   init.cap = {1, 1, uint32_t(device_a.limits().max_sge) + 1, 1, 0};
   errno = 0;
   qp = ibv_create_qp(a.pd(), &init);
-  notes.expect("with more than max_sge elements", "EINVAL|ENOMEM", qp == nullptr ? errno_name(errno) : "made");
+  notes.expect("with more than max_sge elements", "EINVAL|ENOMEM",
+               qp == nullptr ? errno_name(errno) : "made");
   if (qp != nullptr) ibv_destroy_qp(qp);
   errno = 0;
   ibv_cq* cq = ibv_create_cq(device_a.context(), 0, nullptr, nullptr, 0);
@@ -97,9 +101,11 @@ void memory_regions(Device& device_a, Device&, Notes& notes) {
   notes.expect("REMOTE_WRITE without LOCAL_WRITE", "EINVAL", region == nullptr ? errno_name(errno) : "made");
   if (region != nullptr) ibv_dereg_mr(region);
   region = ibv_reg_mr(a.pd(), a.memory() + 17, 3, 0);
-  notes.expect_true("three bytes at an odd address", region != nullptr && region->addr == a.memory() + 17 && region->length == 3);
+  notes.expect_true("three bytes at an odd address",
+                    region != nullptr && region->addr == a.memory() + 17 && region->length == 3);
   ibv_mr* second = ibv_reg_mr(a.pd(), a.memory() + 17, 3, 0);
-  notes.expect_true("the same memory twice has two keys", region != nullptr && second != nullptr && region->lkey != second->lkey);
+  notes.expect_true("the same memory twice has two keys",
+                    region != nullptr && second != nullptr && region->lkey != second->lkey);
   if (region != nullptr) ibv_dereg_mr(region);
   if (second != nullptr) ibv_dereg_mr(second);
   errno = 0;
@@ -128,10 +134,13 @@ void port_attributes(Device& device_a, Device&, Notes& notes) {
   notes.expect_true("active_mtu is no more than max_mtu", port.active_mtu <= port.max_mtu);
   notes.expect_true("there is a GID", device_a.gid().global.interface_id != 0);
   ibv_gid none{};
-  notes.expect_true("a GID beyond the table is refused", ibv_query_gid(device_a.context(), 1, port.gid_tbl_len, &none) != 0);
+  notes.expect_true("a GID beyond the table is refused",
+                    ibv_query_gid(device_a.context(), 1, port.gid_tbl_len, &none) != 0);
   ibv_port_attr other{};
   notes.expect_true("port 0 is refused", ibv_query_port(device_a.context(), 0, &other) != 0);
-  notes.expect_true("a port too many is refused", ibv_query_port(device_a.context(), uint8_t(device_a.limits().phys_port_cnt + 1), &other) != 0);
+  notes.expect_true(
+      "a port too many is refused",
+      ibv_query_port(device_a.context(), uint8_t(device_a.limits().phys_port_cnt + 1), &other) != 0);
 }
 
 }  // namespace

@@ -88,11 +88,13 @@ void flush_by_modify(Device& device_a, Device& device_b, Notes& notes) {
   notes.expect("a send posted in ERR", "WR_FLUSH_ERR", sent ? status_name(sent->status) : "never completes");
   require(pair.a.post_recv(10) == 0, "post_recv in ERR");
   auto received = pair.a.poll(std::chrono::seconds(2));
-  notes.expect("a receive posted in ERR", "WR_FLUSH_ERR", received ? status_name(received->status) : "never completes");
+  notes.expect("a receive posted in ERR", "WR_FLUSH_ERR",
+               received ? status_name(received->status) : "never completes");
   if (received) return;
   require(pair.a.to(IBV_QPS_ERR) == 0, "ERR again");
   received = pair.a.poll(std::chrono::seconds(5));
-  notes.expect("it, after another move to ERR", "WR_FLUSH_ERR", received ? status_name(received->status) : "never completes");
+  notes.expect("it, after another move to ERR", "WR_FLUSH_ERR",
+               received ? status_name(received->status) : "never completes");
 }
 
 void reset_forgets(Device& device_a, Device& device_b, Notes& notes) {
@@ -106,8 +108,11 @@ void query_tells_what_was_set(Device& device_a, Device& device_b, Notes& notes) 
   Pair pair(device_a, device_b, {.timeout = 15, .retry = 5, .rnr_retry = 4});
   ibv_qp_attr attributes{};
   ibv_qp_init_attr init{};
-  require(ibv_query_qp(pair.a.qp(), &attributes, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                                                     IBV_QP_DEST_QPN | IBV_QP_CAP, &init) == 0, "ibv_query_qp");
+  require(ibv_query_qp(pair.a.qp(), &attributes,
+                       IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_DEST_QPN |
+                           IBV_QP_CAP,
+                       &init) == 0,
+          "ibv_query_qp");
   notes.expect("timeout", "15", std::to_string(attributes.timeout));
   notes.expect("retry_cnt", "5", std::to_string(attributes.retry_cnt));
   notes.expect("rnr_retry", "4", std::to_string(attributes.rnr_retry));
@@ -118,13 +123,11 @@ void query_tells_what_was_set(Device& device_a, Device& device_b, Notes& notes) 
 }  // namespace
 
 std::vector<Case> state_cases() {
-  return {{"states.reset_to_rts", reset_to_rts},
-          {"states.forbidden_transitions", forbidden_transitions},
-          {"states.posting_by_state", posting_by_state},
-          {"states.sqd", sqd},
-          {"states.flush_by_modify", flush_by_modify},
-          {"states.reset_forgets", reset_forgets},
-          {"states.query", query_tells_what_was_set}};
+  return {
+      {"states.reset_to_rts", reset_to_rts},         {"states.forbidden_transitions", forbidden_transitions},
+      {"states.posting_by_state", posting_by_state}, {"states.sqd", sqd},
+      {"states.flush_by_modify", flush_by_modify},   {"states.reset_forgets", reset_forgets},
+      {"states.query", query_tells_what_was_set}};
 }
 
 }  // namespace r2bench::conformance

@@ -25,7 +25,8 @@ void write(Device& device_a, Device& device_b, Notes& notes) {
     const std::string size = std::to_string(bytes) + " B: ";
     notes.expect(size + "status", "SUCCESS", status_name(completion.status));
     notes.expect(size + "opcode", "RDMA_WRITE", opcode_name(completion.opcode));
-    notes.expect_true(size + "wr_id and qp_num", completion.wr_id == bytes && completion.qp_num == pair.a.qp()->qp_num);
+    notes.expect_true(size + "wr_id and qp_num",
+                      completion.wr_id == bytes && completion.qp_num == pair.a.qp()->qp_num);
     notes.expect_true(size + "data", same(pair.a, 0, pair.b, 3, bytes));
   }
   notes.expect_true("the target sees no completion", !pair.b.poll(std::chrono::milliseconds(100)));
@@ -35,13 +36,16 @@ void write_with_imm(Device& device_a, Device& device_b, Notes& notes) {
   Pair pair(device_a, device_b);
   require(pair.b.post_recv(5, 0, 0) == 0, "post_recv");
   fill(pair.a, 0, 10'000, 1);
-  require(pair.a.post({.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .id = 1, .bytes = 10'000, .imm = htonl(0xabcd)}) == 0, "post");
+  require(pair.a.post(
+              {.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .id = 1, .bytes = 10'000, .imm = htonl(0xabcd)}) == 0,
+          "post");
   const ibv_wc received = pair.b.wait(), sent = pair.a.wait();
   notes.expect("sender's status", "SUCCESS", status_name(sent.status));
   notes.expect("sender's opcode", "RDMA_WRITE", opcode_name(sent.opcode));
   notes.expect("receiver's status", "SUCCESS", status_name(received.status));
   notes.expect("receiver's opcode", "RECV_RDMA_WITH_IMM", opcode_name(received.opcode));
-  notes.expect_true("immediate", (received.wc_flags & IBV_WC_WITH_IMM) != 0 && received.imm_data == htonl(0xabcd));
+  notes.expect_true("immediate",
+                    (received.wc_flags & IBV_WC_WITH_IMM) != 0 && received.imm_data == htonl(0xabcd));
   notes.expect("byte_len", "10000", std::to_string(received.byte_len));
   notes.expect_true("the data is there at the completion", same(pair.a, 0, pair.b, 0, 10'000));
 }
@@ -53,13 +57,16 @@ void send(Device& device_a, Device& device_b, Notes& notes) {
   require(pair.a.post({.opcode = IBV_WR_SEND, .id = 1, .bytes = 6000}) == 0, "post");
   require(pair.a.post({.opcode = IBV_WR_SEND_WITH_IMM, .id = 2, .bytes = 0, .imm = htonl(77)}) == 0, "post");
   const ibv_wc first = pair.b.wait(), second = pair.b.wait(), sent = pair.a.wait();
-  notes.expect("sender's status and opcode", "SUCCESS SEND", status_name(sent.status) + " " + opcode_name(sent.opcode));
-  notes.expect("receiver's status and opcode", "SUCCESS RECV", status_name(first.status) + " " + opcode_name(first.opcode));
+  notes.expect("sender's status and opcode", "SUCCESS SEND",
+               status_name(sent.status) + " " + opcode_name(sent.opcode));
+  notes.expect("receiver's status and opcode", "SUCCESS RECV",
+               status_name(first.status) + " " + opcode_name(first.opcode));
   notes.expect("byte_len", "6000", std::to_string(first.byte_len));
   notes.expect_true("data", same(pair.a, 0, pair.b, 100, 6000));
   notes.expect_true("receives in order", first.wr_id == 5 && second.wr_id == 6);
   notes.expect("empty message's byte_len", "0", std::to_string(second.byte_len));
-  notes.expect_true("its immediate", (second.wc_flags & IBV_WC_WITH_IMM) != 0 && second.imm_data == htonl(77));
+  notes.expect_true("its immediate",
+                    (second.wc_flags & IBV_WC_WITH_IMM) != 0 && second.imm_data == htonl(77));
 }
 
 void read(Device& device_a, Device& device_b, Notes& notes) {
@@ -67,7 +74,8 @@ void read(Device& device_a, Device& device_b, Notes& notes) {
   fill(pair.b, 0, 70'000, 3);
   require(pair.a.post({.opcode = IBV_WR_RDMA_READ, .id = 1, .offset = 11, .bytes = 70'000}) == 0, "post");
   const ibv_wc completion = pair.a.wait();
-  notes.expect("status and opcode", "SUCCESS RDMA_READ", status_name(completion.status) + " " + opcode_name(completion.opcode));
+  notes.expect("status and opcode", "SUCCESS RDMA_READ",
+               status_name(completion.status) + " " + opcode_name(completion.opcode));
   notes.expect("byte_len", "70000", std::to_string(completion.byte_len));
   notes.expect_true("data", same(pair.a, 11, pair.b, 0, 70'000));
 }
@@ -98,15 +106,20 @@ void atomics(Device& device_a, Device& device_b, Notes& notes) {
     const ibv_wc completion = pair.a.wait();
     std::memcpy(&old, pair.a.memory() + own, 8);
     std::memcpy(&value, pair.b.memory() + at, 8);
-    return status_name(completion.status) + (completion.status == IBV_WC_SUCCESS ? " " + opcode_name(completion.opcode) : "");
+    return status_name(completion.status) +
+           (completion.status == IBV_WC_SUCCESS ? " " + opcode_name(completion.opcode) : "");
   };
-  notes.expect("fetch and add", "SUCCESS FETCH_ADD", run({.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .remote_offset = at, .compare_add = 2}));
+  notes.expect("fetch and add", "SUCCESS FETCH_ADD",
+               run({.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .remote_offset = at, .compare_add = 2}));
   notes.expect("old and new", "40 42", std::to_string(old) + " " + std::to_string(value));
-  notes.expect("compare and swap that fits", "SUCCESS COMP_SWAP", run({.opcode = IBV_WR_ATOMIC_CMP_AND_SWP, .remote_offset = at, .compare_add = 42, .swap = 7}));
+  notes.expect("compare and swap that fits", "SUCCESS COMP_SWAP",
+               run({.opcode = IBV_WR_ATOMIC_CMP_AND_SWP, .remote_offset = at, .compare_add = 42, .swap = 7}));
   notes.expect("old and new of it", "42 7", std::to_string(old) + " " + std::to_string(value));
-  notes.expect("compare and swap that does not", "SUCCESS COMP_SWAP", run({.opcode = IBV_WR_ATOMIC_CMP_AND_SWP, .remote_offset = at, .compare_add = 42, .swap = 9}));
+  notes.expect("compare and swap that does not", "SUCCESS COMP_SWAP",
+               run({.opcode = IBV_WR_ATOMIC_CMP_AND_SWP, .remote_offset = at, .compare_add = 42, .swap = 9}));
   notes.expect("old and new of that", "7 7", std::to_string(old) + " " + std::to_string(value));
-  notes.expect("unaligned", "REM_INV_REQ_ERR", run({.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .remote_offset = at + 3, .compare_add = 1}));
+  notes.expect("unaligned", "REM_INV_REQ_ERR",
+               run({.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .remote_offset = at + 3, .compare_add = 1}));
 }
 
 void completion_order(Device& device_a, Device& device_b, Notes& notes) {
@@ -158,7 +171,8 @@ void scatter_gather(Device& device_a, Device& device_b, Notes& notes) {
   Pair pair(device_a, device_b);
   fill(pair.a, 0, 100, 9);
   fill(pair.a, 5000, 300, 21);
-  ibv_sge parts[2] = {{pair.a.address(0), 100, pair.a.mr()->lkey}, {pair.a.address(5000), 300, pair.a.mr()->lkey}};
+  ibv_sge parts[2] = {{pair.a.address(0), 100, pair.a.mr()->lkey},
+                      {pair.a.address(5000), 300, pair.a.mr()->lkey}};
   ibv_send_wr request{};
   request.sg_list = parts;
   request.num_sge = 2;
@@ -169,7 +183,8 @@ void scatter_gather(Device& device_a, Device& device_b, Notes& notes) {
   ibv_send_wr* bad = nullptr;
   require(ibv_post_send(pair.a.qp(), &request, &bad) == 0, "post");
   notes.expect("status", "SUCCESS", status_name(pair.a.wait().status));
-  notes.expect_true("gathered in order", same(pair.a, 0, pair.b, 64, 100) && same(pair.a, 5000, pair.b, 164, 300));
+  notes.expect_true("gathered in order",
+                    same(pair.a, 0, pair.b, 64, 100) && same(pair.a, 5000, pair.b, 164, 300));
 }
 
 void send_with_invalidate(Device& device_a, Device& device_b, Notes& notes) {

@@ -81,8 +81,10 @@ Endpoint::Endpoint(Device& device, const EndpointOptions& options)
     require((pd_ = ibv_alloc_pd(device.context())) != nullptr, "ibv_alloc_pd");
     if (options.channel)
       require((channel_ = ibv_create_comp_channel(device.context())) != nullptr, "ibv_create_comp_channel");
-    require((cq_ = ibv_create_cq(device.context(), options.cq_depth, this, channel_, 0)) != nullptr, "ibv_create_cq");
-    require((mr_ = ibv_reg_mr(pd_, memory_.data(), memory_.size(), int(options.access))) != nullptr, "ibv_reg_mr");
+    require((cq_ = ibv_create_cq(device.context(), options.cq_depth, this, channel_, 0)) != nullptr,
+            "ibv_create_cq");
+    require((mr_ = ibv_reg_mr(pd_, memory_.data(), memory_.size(), int(options.access))) != nullptr,
+            "ibv_reg_mr");
     if (options.shared_receive) {
       ibv_srq_init_attr init{};
       init.attr = {options.recv_depth, options.sge, 0};
@@ -94,7 +96,8 @@ Endpoint::Endpoint(Device& device, const EndpointOptions& options)
     init.qp_type = options.type;
     init.send_cq = init.recv_cq = cq_;
     init.srq = srq_;
-    init.cap = {options.send_depth, srq_ != nullptr ? 0 : options.recv_depth, options.sge, options.sge, options.inline_bytes};
+    init.cap = {options.send_depth, srq_ != nullptr ? 0 : options.recv_depth, options.sge, options.sge,
+                options.inline_bytes};
     qp_ = ibv_create_qp(pd_, &init);
     if (qp_ == nullptr && errno == EOPNOTSUPP) throw NotOffered("this type of queue pair");
     require(qp_ != nullptr, "ibv_create_qp");

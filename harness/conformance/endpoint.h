@@ -1,5 +1,5 @@
-// Verbs objects for the cases: a device, and one end of a connection on it. Calls that every case needs throw Broken;
-// those that a case is about return what the verb returned.
+// Verbs objects for the cases: a device, and one end of a connection on it. Calls that every case needs throw
+// Broken; those that a case is about return what the verb returned.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -33,9 +33,10 @@ class Device {
   int gid_index() const { return gid_index_; }
   const std::string& name() const { return name_; }
 
-  /// Names of the async events that wait, or come within `patience` until `until` has been seen (empty: those that
-  /// wait now). Each is acknowledged.
-  std::vector<std::string> events(const std::string& until = "", std::chrono::milliseconds patience = {}) const;
+  /// Names of the async events that wait, or come within `patience` until `until` has been seen (empty: those
+  /// that wait now). Each is acknowledged.
+  std::vector<std::string> events(const std::string& until = "",
+                                  std::chrono::milliseconds patience = {}) const;
 
  private:
   std::string name_;

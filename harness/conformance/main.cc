@@ -1,11 +1,13 @@
-// r2bench-conformance: the verbs conformance suite. It knows verbs only; which fabric the two devices belong to, and who
-// breaks them, is the caller's business.
+// r2bench-conformance: the verbs conformance suite. It knows verbs only; which fabric the two devices belong
+// to, and who breaks them, is the caller's business.
 //
 //   r2bench-conformance --a DEVICE --b DEVICE [--case NAME-PREFIX]…              all cases
-//   r2bench-conformance --a DEVICE --b DEVICE --strike event|COMMAND [--slows]   what a program sees of one fault
+//   r2bench-conformance --a DEVICE --b DEVICE --strike event|COMMAND [--slows]   what a program sees of one
+//   fault
 //
-// Prints JSON on stdout, or writes it to the descriptor of --json-fd, where no provider's message gets in between.
-// 'event' strikes by faultinject_event("strike", 1), for a fault that waits for it; anything else is a shell command.
+// Prints JSON on stdout, or writes it to the descriptor of --json-fd, where no provider's message gets in
+// between. 'event' strikes by faultinject_event("strike", 1), for a fault that waits for it; anything else is
+// a shell command.
 #include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,8 +15,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <iostream>
 
@@ -59,14 +61,18 @@ nlohmann::json run_apart(const Case& which, const std::string& a, const std::str
   close(ends[1]);
   std::string text;
   std::array<char, 4096> buffer{};
-  for (ssize_t n; (n = read(ends[0], buffer.data(), buffer.size())) > 0;) text.append(buffer.data(), size_t(n));
+  for (ssize_t n; (n = read(ends[0], buffer.data(), buffer.size())) > 0;)
+    text.append(buffer.data(), size_t(n));
   close(ends[0]);
   int status = 0;
   waitpid(child, &status, 0);
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return nlohmann::json::parse(text);
   const std::string how = WIFSIGNALED(status) ? std::string("died of ") + strsignal(WTERMSIG(status))
                                               : "ended with status " + std::to_string(WEXITSTATUS(status));
-  return {{"case", which.name}, {"outcome", "broken"}, {"reason", how}, {"observations", nlohmann::json::array()}};
+  return {{"case", which.name},
+          {"outcome", "broken"},
+          {"reason", how},
+          {"observations", nlohmann::json::array()}};
 }
 
 void strike_by(const std::string& how) {
@@ -98,7 +104,8 @@ int program(int argc, char** argv) {
   app.add_option("--a", a, "Device that initiates")->required();
   app.add_option("--b", b, "Device that it reaches (it may be the same)")->required();
   app.add_option("--case", chosen, "Only cases whose names begin so");
-  app.add_option("--strike", strike, "What a program sees of one fault: 'event', or a shell command that makes it");
+  app.add_option("--strike", strike,
+                 "What a program sees of one fault: 'event', or a shell command that makes it");
   app.add_flag("--slows", options.slows_only, "The fault slows traffic and breaks nothing");
   int json_fd = STDOUT_FILENO;
   app.add_option("--json-fd", json_fd, "Descriptor for the JSON");
@@ -119,9 +126,10 @@ int program(int argc, char** argv) {
   }
   nlohmann::json results = nlohmann::json::array();
   for (const Case& which : all_cases()) {
-    const bool wanted = chosen.empty() || std::any_of(chosen.begin(), chosen.end(), [&](const std::string& prefix) {
-                          return which.name.starts_with(prefix);
-                        });
+    const bool wanted =
+        chosen.empty() || std::any_of(chosen.begin(), chosen.end(), [&](const std::string& prefix) {
+          return which.name.starts_with(prefix);
+        });
     if (!wanted) continue;
     if (list) {
       std::cout << which.name << "\n";

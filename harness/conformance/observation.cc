@@ -7,6 +7,7 @@
 namespace r2bench::conformance {
 
 std::string status_name(ibv_wc_status status) {
+  // clang-format off
   switch (status) {
     case IBV_WC_SUCCESS: return "SUCCESS";
     case IBV_WC_LOC_LEN_ERR: return "LOC_LEN_ERR";
@@ -27,6 +28,7 @@ std::string status_name(ibv_wc_status status) {
     case IBV_WC_GENERAL_ERR: return "GENERAL_ERR";
     default: return "status " + std::to_string(int(status));
   }
+  // clang-format on
 }
 
 std::string errno_name(int error) {
@@ -36,6 +38,7 @@ std::string errno_name(int error) {
 }
 
 std::string state_name(ibv_qp_state state) {
+  // clang-format off
   switch (state) {
     case IBV_QPS_RESET: return "RESET";
     case IBV_QPS_INIT: return "INIT";
@@ -46,9 +49,11 @@ std::string state_name(ibv_qp_state state) {
     case IBV_QPS_ERR: return "ERR";
     default: return "state " + std::to_string(int(state));
   }
+  // clang-format on
 }
 
 std::string event_name(ibv_event_type type) {
+  // clang-format off
   switch (type) {
     case IBV_EVENT_CQ_ERR: return "CQ_ERR";
     case IBV_EVENT_QP_FATAL: return "QP_FATAL";
@@ -68,9 +73,11 @@ std::string event_name(ibv_event_type type) {
     case IBV_EVENT_GID_CHANGE: return "GID_CHANGE";
     default: return "event " + std::to_string(int(type));
   }
+  // clang-format on
 }
 
 std::string opcode_name(ibv_wc_opcode opcode) {
+  // clang-format off
   switch (opcode) {
     case IBV_WC_SEND: return "SEND";
     case IBV_WC_RDMA_WRITE: return "RDMA_WRITE";
@@ -81,6 +88,7 @@ std::string opcode_name(ibv_wc_opcode opcode) {
     case IBV_WC_RECV_RDMA_WITH_IMM: return "RECV_RDMA_WITH_IMM";
     default: return "opcode " + std::to_string(int(opcode));
   }
+  // clang-format on
 }
 
 bool fits(const Observation& observation) {

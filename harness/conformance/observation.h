@@ -1,5 +1,6 @@
-// What a case of the conformance suite saw, beside what the InfiniBand specification or the verbs manual pages lead a
-// program to expect. A difference is no failure of the case: it is a deviation, which the table explains or not.
+// What a case of the conformance suite saw, beside what the InfiniBand specification or the verbs manual
+// pages lead a program to expect. A difference is no failure of the case: it is a deviation, which the table
+// explains or not.
 #pragma once
 
 #include <infiniband/verbs.h>

@@ -10,9 +10,9 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kBytes = 16384;
 constexpr int kDepth = 8;
-constexpr int kBefore = 100;       ///< completions before the strike
+constexpr int kBefore = 100;                 ///< completions before the strike
 constexpr std::chrono::seconds kEffect{20};  ///< a fault that shows nothing for so long shows nothing
-constexpr int kSlowed = 60;        ///< completions over which slowness is measured
+constexpr int kSlowed = 60;                  ///< completions over which slowness is measured
 
 /// "SUCCESS+ RETRY_EXC_ERR WR_FLUSH_ERR+": runs of more than one are '+', so that timing does not show.
 class Sequence {
@@ -28,7 +28,8 @@ class Sequence {
   std::string text() const {
     std::string text;
     for (size_t i = 0; i < names_.size(); ++i)
-      text += (i > 0 ? " " : "") + names_[i] + (many_[i] || names_[i] == "SUCCESS" || names_[i] == "WR_FLUSH_ERR" ? "+" : "");
+      text += (i > 0 ? " " : "") + names_[i] +
+              (many_[i] || names_[i] == "SUCCESS" || names_[i] == "WR_FLUSH_ERR" ? "+" : "");
     return text;
   }
 
@@ -58,7 +59,9 @@ nlohmann::json kinds(std::vector<std::string> events) {
 
 std::string port_state(const Device& device) {
   const ibv_port_state state = device.port().state;
-  return state == IBV_PORT_ACTIVE ? "ACTIVE" : state == IBV_PORT_DOWN ? "DOWN" : "state " + std::to_string(int(state));
+  return state == IBV_PORT_ACTIVE ? "ACTIVE"
+         : state == IBV_PORT_DOWN ? "DOWN"
+                                  : "state " + std::to_string(int(state));
 }
 
 }  // namespace
@@ -95,7 +98,8 @@ nlohmann::json what_a_program_sees(Device& device_a, Device& device_b, const Str
       sequence.add(status_name(completion->status));
       failed = completion->status != IBV_WC_SUCCESS;
     }
-    seen["first_error_ms"] = failed ? std::chrono::duration<double, std::milli>(Clock::now() - struck).count() : -1.0;
+    seen["first_error_ms"] =
+        failed ? std::chrono::duration<double, std::milli>(Clock::now() - struck).count() : -1.0;
     while (outstanding > 0) {
       const auto completion = pair.a.poll(std::chrono::seconds(5));
       if (!completion) break;

@@ -1,5 +1,6 @@
-// What a program sees of a fault: traffic from device A to device B, a strike in the middle of it, and the sequence of
-// completions and events that follow. Knows neither the injector nor the network: the strike is a function.
+// What a program sees of a fault: traffic from device A to device B, a strike in the middle of it, and the
+// sequence of completions and events that follow. Knows neither the injector nor the network: the strike is a
+// function.
 #pragma once
 
 #include <functional>
@@ -10,13 +11,13 @@
 namespace r2bench::conformance {
 
 struct StrikeOptions {
-  uint8_t timeout = 14, retry = 2;   ///< of the queue pair: 4.096 us * 2^timeout, retry_cnt
-  bool slows_only = false;           ///< rate and delay: traffic goes on; what is noted is by how much slower
-  std::function<void()> strike;      ///< returns when it has been asked for; it may take effect later
+  uint8_t timeout = 14, retry = 2;  ///< of the queue pair: 4.096 us * 2^timeout, retry_cnt
+  bool slows_only = false;          ///< rate and delay: traffic goes on; what is noted is by how much slower
+  std::function<void()> strike;     ///< returns when it has been asked for; it may take effect later
 };
 
-/// {"completions": "SUCCESS+ RETRY_EXC_ERR WR_FLUSH_ERR+", "events_a": […], "events_b": […], "state_a", "port_a", "port_b",
-/// "posted_after", "slower"}. Throws Broken.
+/// {"completions": "SUCCESS+ RETRY_EXC_ERR WR_FLUSH_ERR+", "events_a": […], "events_b": […], "state_a",
+/// "port_a", "port_b", "posted_after", "slower"}. Throws Broken.
 nlohmann::json what_a_program_sees(Device& a, Device& b, const StrikeOptions& options);
 
 }  // namespace r2bench::conformance

@@ -20,7 +20,8 @@
 namespace r2bench::conformance {
 namespace {
 
-constexpr std::chrono::minutes kProgramBound{45};  ///< the slowest fabric, on a machine that is busy with other things
+constexpr std::chrono::minutes kProgramBound{
+    45};  ///< the slowest fabric, on a machine that is busy with other things
 
 /// A fault as the injector makes it, and as a network does. Device A is node0/nic0, device B node0/nic1.
 struct Fault {
@@ -35,7 +36,9 @@ const std::vector<Fault>& faults() {
       {"port_down", "target: node0/nic0, kind: port_down", {"link n0k0 down"}},
       {"peer_port_down", "target: node0/nic1, kind: port_down", {"link n0k1 down"}},
       {"blackhole", "target: node0/nic0, kind: blackhole", {"shape n0k0 loss 100%", "shape s0k0 loss 100%"}},
-      {"peer_blackhole", "target: node0/nic1, kind: blackhole", {"shape n0k1 loss 100%", "shape s0k1 loss 100%"}},
+      {"peer_blackhole",
+       "target: node0/nic1, kind: blackhole",
+       {"shape n0k1 loss 100%", "shape s0k1 loss 100%"}},
       {"rate", "target: node0/nic0, kind: throttle, rate: 16 Mbit/s", {"shape n0k0 rate 16mbit"}, true},
       {"delay", "target: node0/nic0, kind: delay, delay: 40 ms", {"shape n0k0 delay 40ms"}, true},
   };
@@ -55,8 +58,10 @@ class Suite {
 
   nlohmann::json injected(const Fault& fault) {
     const auto fabric = make();
-    faultinject::BoardHost board = faultinject::BoardHost::create(std::vector<faultinject::NodeShape>{{node_name(0), 2u}}, 1);
-    board.arm(faultinject::parse_fault(YAML::Load("{on: strike, " + std::string(fault.injected) + "}"), "conformance"));
+    faultinject::BoardHost board =
+        faultinject::BoardHost::create(std::vector<faultinject::NodeShape>{{node_name(0), 2u}}, 1);
+    board.arm(faultinject::parse_fault(YAML::Load("{on: strike, " + std::string(fault.injected) + "}"),
+                                       "conformance"));
     nlohmann::json seen = run(*fabric, arguments_of(fault, "event"), &board);
     seen["witnesses"] = board.witnesses().size();
     if (board.witnesses().empty()) seen["broken"] = "the fault left no witness";
@@ -93,7 +98,8 @@ class Suite {
     return {list.substr(0, comma), list.substr(comma + 1)};
   }
 
-  nlohmann::json run(const DeviceFabric& fabric, const std::vector<std::string>& arguments, faultinject::BoardHost* board) {
+  nlohmann::json run(const DeviceFabric& fabric, const std::vector<std::string>& arguments,
+                     faultinject::BoardHost* board) {
     const auto memory = [](const char* name) {
       const int fd = memfd_create(name, MFD_CLOEXEC);
       if (fd < 0) throw std::system_error(errno, std::generic_category(), "memfd_create");
@@ -111,11 +117,13 @@ class Suite {
     spec.environment = current_environment();
     for (const auto& [name, value] : fabric.environment(0)) spec.environment[name] = value;
     if (board != nullptr) {
-      add_injection(spec.environment, {options_.lib_dir, fabric.library_folders(), board->path(), node_name(0), "conformance"});
+      add_injection(spec.environment,
+                    {options_.lib_dir, fabric.library_folders(), board->path(), node_name(0), "conformance"});
     } else {
       std::string folders;
       for (const std::string& folder : fabric.library_folders()) folders += folder + ":";
-      if (!folders.empty()) spec.environment["LD_LIBRARY_PATH"] = folders + spec.environment["LD_LIBRARY_PATH"];
+      if (!folders.empty())
+        spec.environment["LD_LIBRARY_PATH"] = folders + spec.environment["LD_LIBRARY_PATH"];
     }
     spec.output_fd = said.fd;
     spec.control_fd = json.fd;
@@ -130,7 +138,8 @@ class Suite {
       return nlohmann::json::parse(text);
     } catch (const nlohmann::json::exception&) {
       const std::string output = content(said.fd);
-      return {{"broken", "no result; it said: " + output.substr(output.size() - std::min<size_t>(output.size(), 400))}};
+      return {{"broken",
+               "no result; it said: " + output.substr(output.size() - std::min<size_t>(output.size(), 400))}};
     }
   }
 
@@ -148,7 +157,8 @@ class Suite {
 nlohmann::json environment() {
   utsname system{};
   uname(&system);
-  return {{"kernel", std::string(system.sysname) + " " + system.release}, {"machine", system.machine},
+  return {{"kernel", std::string(system.sysname) + " " + system.release},
+          {"machine", system.machine},
           {"cores", std::thread::hardware_concurrency()}};
 }
 
@@ -166,7 +176,8 @@ nlohmann::json run_suite(const SuiteOptions& options, const std::atomic<bool>& c
   for (const Fault& fault : faults()) {
     if (!options.faults || cancel) break;
     say(std::string(fault.name) + ", injected");
-    result["faults"].push_back({{"fault", fault.name}, {"source", "injected"}, {"seen", suite.injected(fault)}});
+    result["faults"].push_back(
+        {{"fault", fault.name}, {"source", "injected"}, {"seen", suite.injected(fault)}});
     if (options.fabric != "rxe" || cancel) continue;
     say(std::string(fault.name) + ", real");
     result["faults"].push_back({{"fault", fault.name}, {"source", "real"}, {"seen", suite.real(fault)}});

@@ -1,5 +1,5 @@
-// Runs the conformance program on one fabric: all cases, and what a program sees of each fault, injected and (where the
-// fabric has a network that can be broken) real.
+// Runs the conformance program on one fabric: all cases, and what a program sees of each fault, injected and
+// (where the fabric has a network that can be broken) real.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,8 @@ struct SuiteOptions {
   std::function<void(const std::string&)> progress;  ///< one line
 };
 
-/// {"fabric", "environment", "cases": […], "faults": [{"fault", "source", "seen"}]}. Throws FabricError, std::system_error.
+/// {"fabric", "environment", "cases": […], "faults": [{"fault", "source", "seen"}]}. Throws FabricError,
+/// std::system_error.
 nlohmann::json run_suite(const SuiteOptions& options, const std::atomic<bool>& cancel);
 
 }  // namespace r2bench::conformance

@@ -10,8 +10,11 @@
 namespace r2bench::conformance {
 namespace {
 
-const std::vector<const char*> kSeen = {"completions", "left_without_completion", "posted_after", "state_a", "port_a",
-                                        "port_b",      "events_a",                "events_b",     "slower"};
+const std::vector<const char*> kSeen = {"completions",  "left_without_completion",
+                                        "posted_after", "state_a",
+                                        "port_a",       "port_b",
+                                        "events_a",     "events_b",
+                                        "slower"};
 
 std::string text_of(const nlohmann::json& value) {
   if (value.is_string()) return value.get<std::string>();
@@ -35,7 +38,8 @@ void explain(Deviation& deviation, const std::vector<Explanation>& known) {
 void compare_cases(Table& table, const nlohmann::json& fabric, const std::vector<Explanation>& known) {
   const auto name = fabric.at("fabric").get<std::string>();
   if (!fabric.at("cases").is_array()) {
-    table.deviations.push_back({name, "cases", "the program", "ran", text_of(fabric.at("cases")), false, false, ""});
+    table.deviations.push_back(
+        {name, "cases", "the program", "ran", text_of(fabric.at("cases")), false, false, ""});
     return;
   }
   for (const auto& which : fabric.at("cases")) {
@@ -51,7 +55,14 @@ void compare_cases(Table& table, const nlohmann::json& fabric, const std::vector
       const Observation observation{seen.at("what").get<std::string>(), seen.at("wanted").get<std::string>(),
                                     seen.at("got").get<std::string>()};
       if (fits(observation)) continue;
-      Deviation deviation{name, which.at("case").get<std::string>(), observation.what, observation.wanted, observation.got, false, false, ""};
+      Deviation deviation{name,
+                          which.at("case").get<std::string>(),
+                          observation.what,
+                          observation.wanted,
+                          observation.got,
+                          false,
+                          false,
+                          ""};
       explain(deviation, known);
       table.deviations.push_back(deviation);
     }
@@ -59,8 +70,8 @@ void compare_cases(Table& table, const nlohmann::json& fabric, const std::vector
 }
 
 /// What was seen of `fault` on `fabric` from `source`; null when nobody looked.
-nlohmann::json seen(const std::vector<nlohmann::json>& fabrics, const std::string& fabric, const std::string& fault,
-                    const std::string& source) {
+nlohmann::json seen(const std::vector<nlohmann::json>& fabrics, const std::string& fabric,
+                    const std::string& fault, const std::string& source) {
   for (const auto& one : fabrics)
     if (one.at("fabric") == fabric)
       for (const auto& entry : one.at("faults"))
@@ -71,7 +82,8 @@ nlohmann::json seen(const std::vector<nlohmann::json>& fabrics, const std::strin
 void compare_faults(Table& table, const nlohmann::json& fabric, const std::vector<Explanation>& known) {
   for (const auto& entry : fabric.at("faults")) {
     const auto& got = entry.at("seen");
-    const std::string where = fabric.at("fabric").get<std::string>() + " " + entry.at("source").get<std::string>();
+    const std::string where =
+        fabric.at("fabric").get<std::string>() + " " + entry.at("source").get<std::string>();
     const std::string name = "faults." + entry.at("fault").get<std::string>();
     const auto add = [&](const std::string& what, const std::string& wanted, const std::string& value) {
       Deviation deviation{where, name, what, wanted, value, false, false, ""};
@@ -102,10 +114,12 @@ std::string cell(std::string text) {
 }  // namespace
 
 size_t Table::unexplained() const {
-  return size_t(std::count_if(deviations.begin(), deviations.end(), [](const Deviation& d) { return !d.explained || !d.acceptable; }));
+  return size_t(std::count_if(deviations.begin(), deviations.end(),
+                              [](const Deviation& d) { return !d.explained || !d.acceptable; }));
 }
 
-Table make_table(std::vector<nlohmann::json> fabrics, nlohmann::json provenance, const std::vector<Explanation>& known) {
+Table make_table(std::vector<nlohmann::json> fabrics, nlohmann::json provenance,
+                 const std::vector<Explanation>& known) {
   Table table;
   table.provenance = std::move(provenance);
   table.fabrics = std::move(fabrics);
@@ -119,37 +133,51 @@ Table make_table(std::vector<nlohmann::json> fabrics, nlohmann::json provenance,
 std::string markdown(const Table& table) {
   std::ostringstream out;
   out << "# Conformance\n\n";
-  for (const auto& [key, value] : table.provenance.items()) out << "* " << key << ": " << text_of(value) << "\n";
+  for (const auto& [key, value] : table.provenance.items())
+    out << "* " << key << ": " << text_of(value) << "\n";
   for (const auto& fabric : table.fabrics) {
     const auto& environment = fabric.at("environment");
-    out << "* " << fabric.at("fabric").get<std::string>() << ": " << (fabric.at("cases").is_array() ? fabric.at("cases").size() : 0)
-        << " cases, " << fabric.at("faults").size() << " faults; " << text_of(environment.at("kernel")) << ", "
+    out << "* " << fabric.at("fabric").get<std::string>() << ": "
+        << (fabric.at("cases").is_array() ? fabric.at("cases").size() : 0) << " cases, "
+        << fabric.at("faults").size() << " faults; " << text_of(environment.at("kernel")) << ", "
         << text_of(environment.at("machine")) << ", " << text_of(environment.at("cores")) << " cores\n";
   }
-  out << "\n" << table.observations << " observations, " << table.deviations.size() << " deviations, " << table.unexplained()
-      << " of them unexplained or not acceptable.\n\n## Deviations\n\n"
+  out << "\n"
+      << table.observations << " observations, " << table.deviations.size() << " deviations, "
+      << table.unexplained() << " of them unexplained or not acceptable.\n\n## Deviations\n\n"
       << "| test | fabric | what | wanted | got | acceptable | why |\n|---|---|---|---|---|---|---|\n";
   for (const Deviation& d : table.deviations)
-    out << "| " << d.name << " | " << d.fabric << " | " << cell(d.what) << " | " << cell(d.wanted) << " | " << cell(d.got) << " | "
-        << (!d.explained ? "?" : d.acceptable ? "yes" : "**no**") << " | " << cell(d.explained ? d.why : "not explained yet") << " |\n";
+    out << "| " << d.name << " | " << d.fabric << " | " << cell(d.what) << " | " << cell(d.wanted) << " | "
+        << cell(d.got) << " | "
+        << (!d.explained   ? "?"
+            : d.acceptable ? "yes"
+                           : "**no**")
+        << " | " << cell(d.explained ? d.why : "not explained yet") << " |\n";
   out << "\n## What a program sees of a fault\n\nFrom the first completion; '+' is one or more.\n\n"
-      << "| fault | source | completions | posted afterwards | QP | port A, B | events at A | events at B | slower |\n"
+      << "| fault | source | completions | posted afterwards | QP | port A, B | events at A | events at B | "
+         "slower |\n"
       << "|---|---|---|---|---|---|---|---|---|\n";
   std::vector<std::string> names;
   for (const auto& fabric : table.fabrics)
     for (const auto& entry : fabric.at("faults"))
-      if (const auto name = entry.at("fault").get<std::string>(); std::find(names.begin(), names.end(), name) == names.end())
+      if (const auto name = entry.at("fault").get<std::string>();
+          std::find(names.begin(), names.end(), name) == names.end())
         names.push_back(name);
   for (const std::string& name : names)
     for (const auto& fabric : table.fabrics)
       for (const auto& entry : fabric.at("faults")) {
         if (entry.at("fault") != name) continue;
         const auto& seen = entry.at("seen");
-        const auto value = [&](const char* key) { return seen.contains(key) ? cell(text_of(seen.at(key))) : std::string("–"); };
-        out << "| " << name << " | " << fabric.at("fabric").get<std::string>() << ", " << entry.at("source").get<std::string>() << " | "
-            << (seen.contains("broken") ? "broken: " + cell(text_of(seen.at("broken"))) : value("completions")) << " | "
-            << value("posted_after") << " | " << value("state_a") << " | " << value("port_a") << ", " << value("port_b") << " | "
-            << value("events_a") << " | " << value("events_b") << " | " << value("slower") << " |\n";
+        const auto value = [&](const char* key) {
+          return seen.contains(key) ? cell(text_of(seen.at(key))) : std::string("–");
+        };
+        out << "| " << name << " | " << fabric.at("fabric").get<std::string>() << ", "
+            << entry.at("source").get<std::string>() << " | "
+            << (seen.contains("broken") ? "broken: " + cell(text_of(seen.at("broken")))
+                                        : value("completions"))
+            << " | " << value("posted_after") << " | " << value("state_a") << " | " << value("port_a") << ", "
+            << value("port_b") << " | " << value("events_a") << " | " << value("events_b") << " | "
+            << value("slower") << " |\n";
       }
   out << "\n## Cases\n\n| case |";
   for (const auto& fabric : table.fabrics) out << " " << fabric.at("fabric").get<std::string>() << " |";
@@ -166,12 +194,14 @@ std::string markdown(const Table& table) {
       std::string text = "–";
       for (const auto& which : fabric.at("cases").is_array() ? fabric.at("cases") : nlohmann::json::array()) {
         if (which.at("case") != name) continue;
-        const auto differs = std::count_if(table.deviations.begin(), table.deviations.end(), [&](const Deviation& d) {
-          return d.fabric == fabric.at("fabric").get<std::string>() && d.name == name;
-        });
+        const auto differs =
+            std::count_if(table.deviations.begin(), table.deviations.end(), [&](const Deviation& d) {
+              return d.fabric == fabric.at("fabric").get<std::string>() && d.name == name;
+            });
         text = which.at("outcome") != "ran" ? which.at("outcome").get<std::string>()
-               : differs > 0                ? std::to_string(differs) + " of " + std::to_string(which.at("observations").size()) + " differ"
-                                            : "as expected (" + std::to_string(which.at("observations").size()) + ")";
+               : differs > 0                ? std::to_string(differs) + " of " +
+                                   std::to_string(which.at("observations").size()) + " differ"
+                             : "as expected (" + std::to_string(which.at("observations").size()) + ")";
       }
       out << " " << text << " |";
     }
@@ -183,8 +213,14 @@ std::string markdown(const Table& table) {
 nlohmann::json json(const Table& table) {
   nlohmann::json deviations = nlohmann::json::array();
   for (const Deviation& d : table.deviations)
-    deviations.push_back({{"fabric", d.fabric}, {"test", d.name}, {"what", d.what}, {"wanted", d.wanted}, {"got", d.got},
-                          {"explained", d.explained}, {"acceptable", d.acceptable}, {"why", d.why}});
+    deviations.push_back({{"fabric", d.fabric},
+                          {"test", d.name},
+                          {"what", d.what},
+                          {"wanted", d.wanted},
+                          {"got", d.got},
+                          {"explained", d.explained},
+                          {"acceptable", d.acceptable},
+                          {"why", d.why}});
   return {{"provenance", table.provenance}, {"fabrics", table.fabrics}, {"deviations", deviations}};
 }
 

@@ -1,5 +1,5 @@
-// The table of deviations: what differs from what the specification leads a program to expect, on which fabric, why, and
-// whether that is acceptable. Pure.
+// The table of deviations: what differs from what the specification leads a program to expect, on which
+// fabric, why, and whether that is acceptable. Pure.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -34,8 +34,8 @@ struct Table {
   size_t unexplained() const;
 };
 
-/// Compares each observation with what is wanted, and each injected fault with the real one on rxe (with the injected one
-/// of the other fabric where there is no real one).
+/// Compares each observation with what is wanted, and each injected fault with the real one on rxe (with the
+/// injected one of the other fabric where there is no real one).
 Table make_table(std::vector<nlohmann::json> fabrics, nlohmann::json provenance,
                  const std::vector<Explanation>& known = explanations());
 

@@ -36,10 +36,12 @@ TEST(ConformanceTable, what_is_as_wanted_is_no_deviation) {
 }
 
 TEST(ConformanceTable, an_explanation_is_for_its_fabric_and_case_only) {
-  const std::vector<Explanation> known = {{"rxe", "a", "status", true, "because"}, {"rxe", "b", "*", false, "a bug"}};
-  const Table table = make_table({fabric("vhca", list({a_case("a", "SUCCESS", "RETRY_EXC_ERR")})),
-                                  fabric("rxe", list({a_case("a", "SUCCESS", "FATAL_ERR"), a_case("b", "1", "2")}))},
-                                 {}, known);
+  const std::vector<Explanation> known = {{"rxe", "a", "status", true, "because"},
+                                          {"rxe", "b", "*", false, "a bug"}};
+  const Table table =
+      make_table({fabric("vhca", list({a_case("a", "SUCCESS", "RETRY_EXC_ERR")})),
+                  fabric("rxe", list({a_case("a", "SUCCESS", "FATAL_ERR"), a_case("b", "1", "2")}))},
+                 {}, known);
   ASSERT_EQ(table.deviations.size(), 3u);
   EXPECT_FALSE(table.deviations[0].explained);
   EXPECT_TRUE(table.deviations[1].acceptable);
@@ -49,7 +51,8 @@ TEST(ConformanceTable, an_explanation_is_for_its_fabric_and_case_only) {
 }
 
 TEST(ConformanceTable, a_case_that_did_not_run_is_one) {
-  const json broken = {{"case", "a"}, {"outcome", "broken"}, {"reason", "died"}, {"observations", json::array()}};
+  const json broken = {
+      {"case", "a"}, {"outcome", "broken"}, {"reason", "died"}, {"observations", json::array()}};
   const Table table = make_table({fabric("vhca", list({broken}))}, {}, {});
   ASSERT_EQ(table.deviations.size(), 1u);
   EXPECT_EQ(table.deviations[0].got, "broken: died");
@@ -58,7 +61,9 @@ TEST(ConformanceTable, a_case_that_did_not_run_is_one) {
 TEST(ConformanceTable, an_injected_fault_is_measured_by_the_real_one) {
   const Table table = make_table(
       {fabric("vhca", json::array(), list({a_fault("injected", "SUCCESS+ RETRY_EXC_ERR")})),
-       fabric("rxe", json::array(), list({a_fault("injected", "SUCCESS+ LOC_QP_OP_ERR"), a_fault("real", "SUCCESS+ LOC_QP_OP_ERR")}))},
+       fabric(
+           "rxe", json::array(),
+           list({a_fault("injected", "SUCCESS+ LOC_QP_OP_ERR"), a_fault("real", "SUCCESS+ LOC_QP_OP_ERR")}))},
       {}, {});
   ASSERT_EQ(table.deviations.size(), 1u);
   EXPECT_EQ(table.deviations[0].fabric, "vhca injected");
@@ -72,9 +77,11 @@ TEST(ConformanceTable, a_fault_without_a_witness_is_a_deviation) {
 }
 
 TEST(ConformanceTable, markdown_has_a_row_for_each_deviation_and_escapes_bars) {
-  const std::string text =
-      markdown(make_table({fabric("vhca", list({a_case("a", "EINVAL|ENOMEM", "0")}))}, {{"date", "today"}}, {}));
-  EXPECT_NE(text.find("| a | vhca | status | EINVAL\\|ENOMEM | 0 | ? | not explained yet |"), std::string::npos) << text;
+  const std::string text = markdown(
+      make_table({fabric("vhca", list({a_case("a", "EINVAL|ENOMEM", "0")}))}, {{"date", "today"}}, {}));
+  EXPECT_NE(text.find("| a | vhca | status | EINVAL\\|ENOMEM | 0 | ? | not explained yet |"),
+            std::string::npos)
+      << text;
   EXPECT_NE(text.find("1 of 1 differ"), std::string::npos);
   EXPECT_NE(text.find("* date: today"), std::string::npos);
 }

@@ -24,7 +24,8 @@ TEST(Guest, words_and_variables_arrive_as_they_are) {
   job.folder = "/";
   EXPECT_EQ(played(job, "job() { \"$@\"; }"), "<a b><it's><$HOME><\"><>");
   job.command = {"sh", "-c", "echo $TRICKY-$PLAIN-$R2BENCH_RXE_HERE; pwd"};
-  job.environment = {{"TRICKY", "';echo no"}, {"PLAIN", "x"}, {"BASH_FUNC_f%%", "() { :; }"}, {"PATH", "/nowhere"}};
+  job.environment = {
+      {"TRICKY", "';echo no"}, {"PLAIN", "x"}, {"BASH_FUNC_f%%", "() { :; }"}, {"PATH", "/nowhere"}};
   EXPECT_EQ(played(job, "job() { \"$@\"; }"), "';echo no-x-1\n/");
 }
 
@@ -52,10 +53,11 @@ TEST(Guest, devices_are_not_made_on_a_machine_that_did_not_allow_it) {
 }
 
 TEST(Guest, a_cache_that_holds_no_guest_is_told_with_the_way_to_get_one) {
-  const ScriptResult check =
-      run_script({"/usr/bin/python3", fabric_script("make_guest.py"), "--check", "--cache", "/nonexistent"}, 900);
+  const ScriptResult check = run_script(
+      {"/usr/bin/python3", fabric_script("make_guest.py"), "--check", "--cache", "/nonexistent"}, 900);
   EXPECT_EQ(check.exit_code, 3) << check.output;
-  EXPECT_TRUE(check.output.find("apt-get") != std::string::npos || check.output.find("not made yet") != std::string::npos)
+  EXPECT_TRUE(check.output.find("apt-get") != std::string::npos ||
+              check.output.find("not made yet") != std::string::npos)
       << check.output;
 }
 

@@ -40,7 +40,11 @@ double gbits_per_second(const ibv_port_attr& port) {
                       : port.active_speed == 32 ? 25
                       : port.active_speed == 64 ? 50
                                                 : 100;
-  const int lanes = port.active_width == 1 ? 1 : port.active_width == 2 ? 4 : port.active_width == 4 ? 8 : port.active_width == 8 ? 12 : 2;
+  const int lanes = port.active_width == 1   ? 1
+                    : port.active_width == 2 ? 4
+                    : port.active_width == 4 ? 8
+                    : port.active_width == 8 ? 12
+                                             : 2;
   return lane * lanes;
 }
 
@@ -70,12 +74,14 @@ std::string describe(ibv_device* device, int& active_devices) {
         if (ibv_query_gid(context, uint8_t(number), i, &gid) == 0 && gid.global.interface_id != 0) ++gids;
       }
       line << "port " << number << " " << ibv_port_state_str(port.state) << ", "
-           << (port.link_layer == IBV_LINK_LAYER_ETHERNET ? "RoCE" : "InfiniBand") << ", " << gbits_per_second(port)
-           << " Gbit/s, MTU " << (128 << int(port.active_mtu)) << ", " << gids << " GIDs; ";
+           << (port.link_layer == IBV_LINK_LAYER_ETHERNET ? "RoCE" : "InfiniBand") << ", "
+           << gbits_per_second(port) << " Gbit/s, MTU " << (128 << int(port.active_mtu)) << ", " << gids
+           << " GIDs; ";
     }
   }
   ibv_close_device(context);
-  line << "NUMA node " << first_word(fs::path("/sys/class/infiniband") / name / "device" / "numa_node", "unknown");
+  line << "NUMA node "
+       << first_word(fs::path("/sys/class/infiniband") / name / "device" / "numa_node", "unknown");
   active_devices += active ? 1 : 0;
   return line.str();
 }
@@ -96,11 +102,14 @@ Readiness rxe_readiness(const std::string& python) {
   if (!can_run("ip") || !can_run("rdma") || !can_run("tc"))
     result.missing.push_back(std::string("iproute2 (ip, tc, rdma): ") + kInstall + "iproute2");
   if (!fs::exists("/etc/libibverbs.d/rxe.driver"))
-    result.missing.push_back(std::string("the rxe provider of libibverbs: ") + kInstall + "ibverbs-providers");
+    result.missing.push_back(std::string("the rxe provider of libibverbs: ") + kInstall +
+                             "ibverbs-providers");
   const char* here = std::getenv(kRxeHereVariable);
   if (here != nullptr && std::string(here) == "1") {
-    result.has.push_back(std::string(kRxeHereVariable) + "=1: its devices are made right here, without a guest");
-    if (!fs::exists("/sys/module/rdma_rxe")) result.missing.push_back("the module rdma_rxe is not loaded: modprobe rdma_rxe");
+    result.has.push_back(std::string(kRxeHereVariable) +
+                         "=1: its devices are made right here, without a guest");
+    if (!fs::exists("/sys/module/rdma_rxe"))
+      result.missing.push_back("the module rdma_rxe is not loaded: modprobe rdma_rxe");
     if (geteuid() != 0) result.missing.push_back("root is needed to make its devices: sudo");
     return result;
   }
@@ -137,13 +146,15 @@ Readiness verbs_readiness() {
   for (int i = 0; list != nullptr && i < count; ++i) result.has.push_back(describe(list[i], active));
   if (list != nullptr) ibv_free_device_list(list);
   if (active < 2)
-    result.missing.push_back("a scenario of two nodes needs two RDMA devices with an active port, and this host has " +
-                             std::to_string(active) + (fs::exists("/sys/class/infiniband") ? "" : " (no RDMA driver is loaded)") +
-                             "; see: ibv_devinfo, rdma link");
+    result.missing.push_back(
+        "a scenario of two nodes needs two RDMA devices with an active port, and this host has " +
+        std::to_string(active) + (fs::exists("/sys/class/infiniband") ? "" : " (no RDMA driver is loaded)") +
+        "; see: ibv_devinfo, rdma link");
   rlimit limit{};
   getrlimit(RLIMIT_MEMLOCK, &limit);
   if (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < kUsefulLockedBytes)
-    result.missing.push_back("locked memory is limited to " + std::to_string(limit.rlim_cur >> 10) + " KiB: ulimit -l unlimited");
+    result.missing.push_back("locked memory is limited to " + std::to_string(limit.rlim_cur >> 10) +
+                             " KiB: ulimit -l unlimited");
   return result;
 }
 

@@ -1,4 +1,5 @@
-// What this machine has for each fabric, and what is missing with the command that mends it: for `r2bench doctor`.
+// What this machine has for each fabric, and what is missing with the command that mends it: for `r2bench
+// doctor`.
 #pragma once
 
 #include <string>
@@ -17,7 +18,8 @@ struct Readiness {
 Readiness vhca_readiness(const std::string& lib_dir);
 /// `python`: a path, empty when there is none. Makes nothing.
 Readiness rxe_readiness(const std::string& python);
-/// The host's own devices: names, links, rates, GIDs, NUMA nodes; two active ports are what a scenario needs at least.
+/// The host's own devices: names, links, rates, GIDs, NUMA nodes; two active ports are what a scenario needs
+/// at least.
 Readiness verbs_readiness();
 
 /// Whether NICs can reach GPU memory: "nvidia_peermem is loaded", "dma-buf (Linux 6.1, …)", or why not.

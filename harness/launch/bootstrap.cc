@@ -12,7 +12,9 @@
 namespace r2bench {
 namespace {
 
-[[noreturn]] void fail(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
+[[noreturn]] void fail(const std::string& what) {
+  throw std::system_error(errno, std::generic_category(), what);
+}
 
 std::string random_token() {
   unsigned char bytes[16];
@@ -44,7 +46,8 @@ Bootstrap::Bootstrap(size_t ranks, uint16_t port) : port_(port) {
   address.sin_family = AF_INET;
   address.sin_port = htons(port);
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 || listen(listener_, 64) != 0) {
+  if (bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 ||
+      listen(listener_, 64) != 0) {
     const int error = errno;
     close(listener_);
     errno = error;
@@ -81,7 +84,8 @@ void Bootstrap::accept_callers() {
   }
   for (MessageSocket& caller : callers_) {
     const auto message = caller.receive(std::chrono::milliseconds(0));
-    if (message && message->value("type", "") == "token") known_[message->value("token", "")] = std::move(caller);
+    if (message && message->value("type", "") == "token")
+      known_[message->value("token", "")] = std::move(caller);
   }
   std::erase_if(callers_, [](const MessageSocket& s) { return s.fd() < 0; });
 }

@@ -39,7 +39,7 @@ class Bootstrap {
   int listener_ = -1;
   uint16_t port_ = 0;
   std::vector<std::string> tokens_;
-  std::vector<MessageSocket> callers_;         ///< connected, token not read yet
+  std::vector<MessageSocket> callers_;          ///< connected, token not read yet
   std::map<std::string, MessageSocket> known_;  ///< by token
 };
 

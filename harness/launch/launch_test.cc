@@ -23,7 +23,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-std::string temporary_path(const char* name) { return testing::TempDir() + "r2bench_" + name + std::to_string(getpid()); }
+std::string temporary_path(const char* name) {
+  return testing::TempDir() + "r2bench_" + name + std::to_string(getpid());
+}
 
 std::string content(const std::string& path) {
   std::stringstream text;

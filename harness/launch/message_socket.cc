@@ -76,7 +76,8 @@ std::optional<nlohmann::json> MessageSocket::receive(std::chrono::milliseconds w
       }
     }
     if (fd_ < 0) return std::nullopt;
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
     pollfd ready{fd_, POLLIN, 0};
     const int polled = poll(&ready, 1, int(std::max<long>(0, long(left.count()))));
     if (polled == 0) return std::nullopt;

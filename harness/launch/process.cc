@@ -21,9 +21,11 @@ namespace {
 }
 
 /// Runs between fork and exec: only async-signal-safe calls.
-[[noreturn]] void become(const ProcessSpec& spec, char* const* argv, char* const* envp, pid_t parent, int status_fd) {
-  // A process group, not a session: the scheduler shares the CPUs out between sessions first (autogroup), and on a
-  // crowded machine a thread that hardly runs then waits seconds for its turn behind its own session's busy one.
+[[noreturn]] void become(const ProcessSpec& spec, char* const* argv, char* const* envp, pid_t parent,
+                         int status_fd) {
+  // A process group, not a session: the scheduler shares the CPUs out between sessions first (autogroup), and
+  // on a crowded machine a thread that hardly runs then waits seconds for its turn behind its own session's
+  // busy one.
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);  // it died before the line above
@@ -32,7 +34,8 @@ namespace {
   sigprocmask(SIG_SETMASK, &none, nullptr);
   for (int s : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGQUIT}) ::signal(s, SIG_DFL);
   // Above everything that is about to be overwritten.
-  const int output = fcntl(spec.output_fd, F_DUPFD, 10), control = spec.control_fd < 0 ? -1 : fcntl(spec.control_fd, F_DUPFD, 10);
+  const int output = fcntl(spec.output_fd, F_DUPFD, 10),
+            control = spec.control_fd < 0 ? -1 : fcntl(spec.control_fd, F_DUPFD, 10);
   const int status = fcntl(status_fd, F_DUPFD_CLOEXEC, 10), input = open("/dev/null", O_RDONLY);
   if (output < 0 || status < 0 || input < 0) report_and_exit(status_fd);
   dup2(input, 0);

@@ -15,8 +15,8 @@ struct ProcessSpec {
   std::string program;  ///< a path
   std::vector<std::string> arguments;
   std::map<std::string, std::string> environment;  ///< all of it
-  int output_fd = -1;   ///< becomes stdout and stderr
-  int control_fd = -1;  ///< becomes descriptor 3; every other descriptor is closed
+  int output_fd = -1;                              ///< becomes stdout and stderr
+  int control_fd = -1;                             ///< becomes descriptor 3; every other descriptor is closed
 };
 
 class Process {

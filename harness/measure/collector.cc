@@ -38,8 +38,12 @@ void Collector::take(uint32_t rank, const Event& event) {
     times[event.a] = event.time_ns;
   };
   switch (event.type) {
-    case EventType::kIteration: mark(iterations_[rank].begin_ns); return;
-    case EventType::kIterationDone: mark(iterations_[rank].end_ns); return;
+    case EventType::kIteration:
+      mark(iterations_[rank].begin_ns);
+      return;
+    case EventType::kIterationDone:
+      mark(iterations_[rank].end_ns);
+      return;
     case EventType::kSegmentDelivered: {
       segments_seen_ = true;
       segment_bytes_ += event.a;
@@ -56,7 +60,8 @@ void Collector::take(uint32_t rank, const Event& event) {
     case EventType::kPathOpened:
       remote_nic_[{rank, event.channel, uint32_t(event.a)}] = uint16_t(event.b);
       break;
-    default: break;
+    default:
+      break;
   }
   events_.push_back({rank, event});
 }
@@ -151,22 +156,34 @@ std::string describe(const Event& event) {
   switch (event.type) {
     case EventType::kFenceStarted:
       add("path " + number(event.b));
-      add(event.c == 1 ? "planned (failback)"
-                       : "by " + std::string(r2ccl::trace::name(DetectedBy(event.a))));
+      add(event.c == 1 ? "planned (failback)" : "by " + std::string(r2ccl::trace::name(DetectedBy(event.a))));
       break;
-    case EventType::kFenceDone: add("path " + number(event.a) + " in " + number(event.b) + " us"); break;
-    case EventType::kMigrationStarted: add("leaves path " + number(event.b) + ", epoch " + number(event.a)); break;
+    case EventType::kFenceDone:
+      add("path " + number(event.a) + " in " + number(event.b) + " us");
+      break;
+    case EventType::kMigrationStarted:
+      add("leaves path " + number(event.b) + ", epoch " + number(event.a));
+      break;
     case EventType::kReplayed:
       add(number(event.a) + " segments, " + number(event.b) + " bytes on path " + number(event.c));
       break;
     case EventType::kMigrationDone:
       add("left nic " + number(event.a) + ", path " + number(event.c) + ", epoch " + number(event.b));
       break;
-    case EventType::kNicDown: add("by " + std::string(r2ccl::trace::name(DetectedBy(event.a)))); break;
-    case EventType::kPathOpened: add("path " + number(event.a) + " to remote nic " + number(event.b)); break;
-    case EventType::kProbeFailed: add("path " + number(event.a)); break;
-    case EventType::kDuplicateDropped: add("message " + number(event.b)); break;
-    default: break;
+    case EventType::kNicDown:
+      add("by " + std::string(r2ccl::trace::name(DetectedBy(event.a))));
+      break;
+    case EventType::kPathOpened:
+      add("path " + number(event.a) + " to remote nic " + number(event.b));
+      break;
+    case EventType::kProbeFailed:
+      add("path " + number(event.a));
+      break;
+    case EventType::kDuplicateDropped:
+      add("message " + number(event.b));
+      break;
+    default:
+      break;
   }
   if (event.peer) add("peer " + number(event.peer));
   return text;

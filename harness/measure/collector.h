@@ -46,8 +46,8 @@ class Collector {
   uint64_t begun_by_any() const;
   uint64_t begun_by_all() const;
   uint64_t ended_by_all() const;
-  /// How long an operation takes, from its last begin to its last end: the shortest of the last three. 0: none
-  /// has ended.
+  /// How long an operation takes, from its last begin to its last end: the shortest of the last three. 0:
+  /// none has ended.
   uint64_t operation_ns() const;
   /// Begin of the first iteration of any rank; 0 when none has begun.
   uint64_t first_iteration_ns() const;
@@ -56,7 +56,8 @@ class Collector {
   /// Rare events, in the order in which they were read.
   const std::vector<RankEvent>& events() const { return events_; }
 
-  /// Everything so far, in order of time, up to `end_ns`. Segments where the plugin reports them, else messages.
+  /// Everything so far, in order of time, up to `end_ns`. Segments where the plugin reports them, else
+  /// messages.
   Record record(uint64_t end_ns) const;
 
  private:
@@ -73,7 +74,7 @@ class Collector {
   uint64_t segment_bytes_ = 0, message_bytes_ = 0;
   std::vector<Delivery> segments_, messages_;
   std::vector<Stream> segment_streams_, message_streams_;
-  std::map<uint64_t, uint32_t> segment_index_, message_index_;   // rank << 32 | channel
+  std::map<uint64_t, uint32_t> segment_index_, message_index_;               // rank << 32 | channel
   std::map<std::tuple<uint32_t, uint32_t, uint32_t>, uint16_t> remote_nic_;  // rank, channel, path id
   uint64_t lost_ = 0;
 };

@@ -32,8 +32,8 @@ double migrated_time(const std::vector<double>& capacity, const std::vector<int>
   for (int group : homeless) {
     size_t best = capacity.size();
     for (size_t k = 0; k < capacity.size(); ++k)
-      if (capacity[k] > 0 &&
-          (best == capacity.size() || (load[k] + group) / capacity[k] < (load[best] + group) / capacity[best]))
+      if (capacity[k] > 0 && (best == capacity.size() ||
+                              (load[k] + group) / capacity[k] < (load[best] + group) / capacity[best]))
         best = k;
     load[best] += group;
   }

@@ -7,8 +7,8 @@
 
 namespace r2bench {
 
-/// `capacity[node][nic]`: 1 healthy, 0 dead, between: throttled. `channels[nic]`: how many channels have their
-/// home on NIC k of every node. Returns the fraction of the healthy rate that is left, 0 … 1.
+/// `capacity[node][nic]`: 1 healthy, 0 dead, between: throttled. `channels[nic]`: how many channels have
+/// their home on NIC k of every node. Returns the fraction of the healthy rate that is left, 0 … 1.
 ///
 /// All channels carry the same bytes and an operation ends with its slowest channel, so the rate is
 /// 1 / max over NICs of (channels / capacity). Baseline: a dead NIC ends the job (0). Migrate: the channels

@@ -9,8 +9,8 @@
 namespace r2bench {
 namespace {
 
-constexpr double kGoodShare = 0.9;            // of the limit
-constexpr double kLeastWindowMs = 10;         // W = max(10 ms, 4 segment times)
+constexpr double kGoodShare = 0.9;     // of the limit
+constexpr double kLeastWindowMs = 10;  // W = max(10 ms, 4 segment times)
 constexpr double kWindowSegments = 4;
 
 double ms(uint64_t from_ns, uint64_t to_ns) { return (double(to_ns) - double(from_ns)) / 1e6; }
@@ -111,7 +111,8 @@ std::optional<uint64_t> first_good_interval(const Record& record, uint64_t from_
   while (true) {
     const uint64_t open_start = record.open.elapsed(start_ns);
     if (open_start + width > open_end) return std::nullopt;
-    while (end < all.size() && record.open.elapsed(all[end].time_ns) <= open_start + width) bytes += all[end++].bytes;
+    while (end < all.size() && record.open.elapsed(all[end].time_ns) <= open_start + width)
+      bytes += all[end++].bytes;
     if (double(bytes) >= need_bytes) return start_ns;
     if (first >= all.size() || all[first].time_ns > until_ns) return std::nullopt;
     start_ns = all[first].time_ns;
@@ -121,7 +122,8 @@ std::optional<uint64_t> first_good_interval(const Record& record, uint64_t from_
   }
 }
 
-double longest_gap_ms(const Record& record, const FaultWindow& window, const Affected& stream, uint64_t until_ns) {
+double longest_gap_ms(const Record& record, const FaultWindow& window, const Affected& stream,
+                      uint64_t until_ns) {
   uint64_t previous = stream.last_before->time_ns;
   double longest = 0;
   const auto gap = [&](uint64_t from, uint64_t to) {
@@ -185,7 +187,8 @@ void analyse_fault(const Record& record, const FaultWindow& window, FaultSample&
     const double bytes_per_ms = sample.before_gbps * 1e6 / 8;
     const double need = kGoodShare * window.limit * bytes_per_ms * sample.window_ms;
     if (need > 0)
-      sample.recovered_ns = first_good_interval(record, fence ? moved_ns : window.t0_ns, window.until_ns, sample.window_ms, need);
+      sample.recovered_ns = first_good_interval(record, fence ? moved_ns : window.t0_ns, window.until_ns,
+                                                sample.window_ms, need);
   }
   if (sample.recovered_ns) {
     sample.recover_ms = ms(record.open.elapsed(window.t0_ns), record.open.elapsed(*sample.recovered_ns));

@@ -25,9 +25,10 @@ Distribution summarize(std::vector<double> values) {
 }
 
 double student_t95(size_t degrees) {
-  static constexpr std::array<double, 30> kTable = {
-      6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812, 1.796, 1.782, 1.771, 1.761, 1.753,
-      1.746, 1.740, 1.734, 1.729, 1.725, 1.721, 1.717, 1.714, 1.711, 1.708, 1.706, 1.703, 1.701, 1.699, 1.697};
+  static constexpr std::array<double, 30> kTable = {6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860,
+                                                    1.833, 1.812, 1.796, 1.782, 1.771, 1.761, 1.753, 1.746,
+                                                    1.740, 1.734, 1.729, 1.725, 1.721, 1.717, 1.714, 1.711,
+                                                    1.708, 1.706, 1.703, 1.701, 1.699, 1.697};
   if (degrees == 0) return std::numeric_limits<double>::infinity();
   if (degrees <= kTable.size()) return kTable[degrees - 1];
   // Expansion of the quantile around the normal one (Abramowitz & Stegun 26.7.5), good to 1e-4 here.
@@ -72,6 +73,7 @@ Overhead paired_overhead(const std::vector<double>& with, const std::vector<doub
 }
 
 const char* name(Outcome outcome) {
+  // clang-format off
   switch (outcome) {
     case Outcome::kOk: return "ok";
     case Outcome::kError: return "error";
@@ -79,6 +81,7 @@ const char* name(Outcome outcome) {
     case Outcome::kKilled: return "killed";
     case Outcome::kCancelled: return "cancelled";
   }
+  // clang-format on
   return "unknown";
 }
 

@@ -20,7 +20,8 @@ double gbps(uint64_t bytes, uint64_t open_ns) { return open_ns ? 8.0 * double(by
 
 uint64_t bytes_between(const std::vector<Delivery>& deliveries, uint64_t begin_ns, uint64_t end_ns) {
   uint64_t sum = 0;
-  for (auto d = after(deliveries, begin_ns); d != deliveries.end() && d->time_ns <= end_ns; ++d) sum += d->bytes;
+  for (auto d = after(deliveries, begin_ns); d != deliveries.end() && d->time_ns <= end_ns; ++d)
+    sum += d->bytes;
   return sum;
 }
 
@@ -31,7 +32,8 @@ double rate_gbps(const Record& record, Interval window) {
   size_t whole = 0;
   Interval inner{UINT64_MAX, 0};
   for (const OperationSpan& operation : record.operations) {
-    if (!operation.complete || operation.span.begin_ns < window.begin_ns || operation.span.end_ns > window.end_ns)
+    if (!operation.complete || operation.span.begin_ns < window.begin_ns ||
+        operation.span.end_ns > window.end_ns)
       continue;
     ++whole;
     inner.begin_ns = std::min(inner.begin_ns, operation.span.begin_ns);
@@ -63,7 +65,8 @@ Timeline make_timeline(const Record& record, uint64_t start_ns, double bin_ms,
     });
     if (!near) continue;
     const Stream& stream = record.streams[d.stream];
-    timeline.raw.push_back({d.time_ns, d.bytes, stream.rx_node, d.rx_nic, stream.rank << 16 | stream.channel});
+    timeline.raw.push_back(
+        {d.time_ns, d.bytes, stream.rx_node, d.rx_nic, stream.rank << 16 | stream.channel});
   }
   return timeline;
 }

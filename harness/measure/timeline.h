@@ -1,5 +1,6 @@
-// Delivered payload over time, and what it tells about a fault: the recovery metrics of DESIGN.md, "Measuring".
-// Pure: it looks at records that were taken elsewhere, so every number is tested against an exact table.
+// Delivered payload over time, and what it tells about a fault: the recovery metrics of DESIGN.md,
+// "Measuring". Pure: it looks at records that were taken elsewhere, so every number is tested against an
+// exact table.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,7 @@ struct Delivery {
   uint32_t stream = 0;  ///< index into the streams
   uint16_t rx_nic = kNoNic;
   uint16_t tx_nic = kNoNic;
-  uint32_t path = 0;    ///< the plugin's id of the path; 0 when it has none
+  uint32_t path = 0;  ///< the plugin's id of the path; 0 when it has none
 };
 
 /// A NIC of the job.
@@ -54,8 +55,8 @@ struct Record {
   std::vector<Delivery> deliveries;  ///< in order of time
   std::vector<OperationSpan> operations;
   OpenTime open;
-  std::vector<FenceStart> fences;    ///< in order of time
-  uint64_t end_ns = 0;               ///< nothing was recorded after this
+  std::vector<FenceStart> fences;  ///< in order of time
+  uint64_t end_ns = 0;             ///< nothing was recorded after this
 };
 
 /// Bytes delivered in (begin, end].
@@ -71,10 +72,10 @@ struct FaultWindow {
   uint64_t t0_ns = 0;
   uint64_t before_from_ns = 0;   ///< the undisturbed time begins here …
   uint64_t before_until_ns = 0;  ///< … and ends here: this fault, or an earlier one that is still there
-  uint64_t until_ns = 0;        ///< its heal, the next fault or the end of the job
+  uint64_t until_ns = 0;         ///< its heal, the next fault or the end of the job
   std::vector<NicId> targets;
-  bool single_qp = false;       ///< it hits single QPs: only the streams that were fenced are affected
-  double limit = 1;             ///< fraction of the rate before that the mode can keep
+  bool single_qp = false;             ///< it hits single QPs: only the streams that were fenced are affected
+  double limit = 1;                   ///< fraction of the rate before that the mode can keep
   uint64_t path_rate_bits_per_s = 0;  ///< of one port; 0: unlimited, then the stream's own rate before counts
 };
 

@@ -88,8 +88,8 @@ std::string owner(const std::string& text, size_t begin, size_t end) {
   return "";
 }
 
-/// Whether the text names NIC `index` of a node that matches the pattern `node`, in one of the usual ways: vhca0,
-/// mlx5_0, nic0, NIC 0. A name of which nobody says whose it is counts.
+/// Whether the text names NIC `index` of a node that matches the pattern `node`, in one of the usual ways:
+/// vhca0, mlx5_0, nic0, NIC 0. A name of which nobody says whose it is counts.
 bool names_nic(const std::string& text, const std::string& node, const std::string& index) {
   for (size_t at = text.find(index); at != std::string::npos; at = text.find(index, at + 1)) {
     const size_t end = at + index.size();
@@ -269,17 +269,19 @@ std::vector<Expectation> expectations_of(const Scenario& scenario, const std::st
 void note_doubts(const Scenario& scenario, const ModeResult& mode, std::vector<std::string>& doubts) {
   if (!fault_was_seen(scenario, mode)) {
     doubts.push_back(
-        mode.faults_planned == 0 ? mode.mode + ": the job had ended before its first fault; without one it proves nothing"
-        : mode.mode + ": " + std::to_string(mode.faults_witnessed) + " of " +
-        std::to_string(mode.faults_planned) +
-        " planned faults were seen to take effect; what the job shows without them proves nothing");
+        mode.faults_planned == 0
+            ? mode.mode + ": the job had ended before its first fault; without one it proves nothing"
+            : mode.mode + ": " + std::to_string(mode.faults_witnessed) + " of " +
+                  std::to_string(mode.faults_planned) +
+                  " planned faults were seen to take effect; what the job shows without them proves nothing");
   }
   if (mode.trace_lost > 0) {
     doubts.push_back(
         mode.mode + ": " + std::to_string(mode.trace_lost) +
         " trace events were overwritten before they could be read; times and counts may be wrong");
   }
-  if (!mode.incomplete.empty()) doubts.push_back(mode.mode + ": not all faults were struck: " + mode.incomplete);
+  if (!mode.incomplete.empty())
+    doubts.push_back(mode.mode + ": not all faults were struck: " + mode.incomplete);
   if (mode.outcome == Outcome::kCancelled) doubts.push_back(mode.mode + ": the run was cut short");
 }
 

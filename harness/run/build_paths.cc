@@ -1,7 +1,7 @@
 #include "harness/run/build_paths.h"
 
-#include <climits>
 #include <unistd.h>
+#include <climits>
 
 namespace r2bench {
 

@@ -298,7 +298,8 @@ void fill_settings(const JobRecord& job, ModeResult& mode) {
   });
   if (config)
     for (const auto& entry : (*const_cast<r2ccl::Result<r2ccl::Config>&>(config)).entries())
-      if (entry.variable != "R2CC_STRICT_ACK" || job.mode->kind != ModeKind::kBaseline)  // means nothing there
+      if (entry.variable != "R2CC_STRICT_ACK" ||
+          job.mode->kind != ModeKind::kBaseline)  // means nothing there
         mode.settings[entry.variable] = entry.value;
   mode.settings["plugin"] = job.plugin;
   if (!job.added_faults.empty())

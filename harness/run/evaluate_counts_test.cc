@@ -179,7 +179,8 @@ TEST_F(Counts, without_a_fault_the_rate_is_that_of_the_whole_job) {
   job.record.streams = {{1, 0, 1, 0}};
   operation(1000, 1010);
   operation(1020, 1030);  // 10 ms in which nobody was to be served
-  for (double ms : {1005., 1010., 1025., 1030.}) job.record.deliveries.push_back({at(ms), 2'500'000, 0, 0, 0, 0});
+  for (double ms : {1005., 1010., 1025., 1030.})
+    job.record.deliveries.push_back({at(ms), 2'500'000, 0, 0, 0, 0});
   const Throughput t = result().throughput;
   EXPECT_DOUBLE_EQ(t.before_gbps, 4) << "10 MB in 20 ms";
   EXPECT_DOUBLE_EQ(t.limit, 1);

@@ -78,8 +78,7 @@ class EvaluateTest : public testing::Test {
     firing.fault = index;
     firing.repetition = repetition;
     firing.triggered_ns = firing.t0_ns = at(t0);
-    if (index < scenario.faults.size())
-      firing.nics = nics_of(scenario.faults[index].target, scenario.fabric);
+    if (index < scenario.faults.size()) firing.nics = nics_of(scenario.faults[index].target, scenario.fabric);
     job.firings.push_back(firing);
     return job.firings.back();
   }

@@ -53,7 +53,8 @@ TEST_F(Limit, faults_of_one_time_add_up_on_a_node_but_not_across_nodes) {
   const auto down = [](const char* target) { return fault(FaultKind::kPortDown, target); };
   EXPECT_DOUBLE_EQ(of(ModeKind::kBalance, {down("node1/nic0"), down("node0/nic1")}), 0.75);
   EXPECT_DOUBLE_EQ(of(ModeKind::kBalance, {down("node1/nic0"), down("node1/nic1")}), 0.5);
-  EXPECT_DOUBLE_EQ(of(ModeKind::kMigrate, {down("node1/nic0"), down("node1/nic1"), down("node1/nic2")}), 0.25);
+  EXPECT_DOUBLE_EQ(of(ModeKind::kMigrate, {down("node1/nic0"), down("node1/nic1"), down("node1/nic2")}),
+                   0.25);
   EXPECT_DOUBLE_EQ(of(ModeKind::kBalance, {down("node1/nic[0-2]")}), 0.25);
   const auto throttle = fault(FaultKind::kThrottle, "node1/nic0", kGbit / 2);
   EXPECT_DOUBLE_EQ(of(ModeKind::kBalance, {down("node1/nic0"), throttle}), 0.75) << "one NIC, at its worst";
@@ -305,7 +306,8 @@ TEST_F(Evaluate, of_a_round_the_last_fault_in_time_counts_wherever_the_scenario_
   run(1000, 1500, 100, 10);
   lose_nic0(1500, 2300);
   run(2300, 3500, 400, 40, 1);
-  const auto down = fault(FaultKind::kPortDown), throttle = fault(FaultKind::kThrottle, "node1/nic1", kGbit / 2);
+  const auto down = fault(FaultKind::kPortDown),
+             throttle = fault(FaultKind::kThrottle, "node1/nic1", kGbit / 2);
   for (size_t first : {0, 1}) {
     scenario.faults = first == 0 ? std::vector{down, throttle} : std::vector{throttle, down};
     job.firings.clear();

@@ -22,7 +22,8 @@ constexpr uint64_t kPhaseBoundNs = 30'000 * kNsPerMs;
 constexpr size_t kCarryingDeliveries = 4;
 // 'at: {iter: N}' means during iteration N: within this share of an operation's time from its begin.
 constexpr double kStrikeWithin = 0.6;
-// Operations shorter than this are over before we can act; there the injector's own trigger is the better one.
+// Operations shorter than this are over before we can act; there the injector's own trigger is the better
+// one.
 constexpr uint64_t kShortOperationNs = 6 * kNsPerMs;
 
 bool by_iteration(const Trigger& trigger) {
@@ -50,8 +51,9 @@ std::vector<NicId> nics_of(const faultinject::Target& target, const Fabric& fabr
   return nics;
 }
 
-FaultDriver::FaultDriver(const Scenario& scenario, size_t repeats, uint64_t seed, faultinject::BoardHost& board,
-                         std::vector<RankLink>& ranks, const Collector& collector, Note note)
+FaultDriver::FaultDriver(const Scenario& scenario, size_t repeats, uint64_t seed,
+                         faultinject::BoardHost& board, std::vector<RankLink>& ranks,
+                         const Collector& collector, Note note)
     : scenario_(scenario),
       repeats_(std::max<size_t>(repeats, 1)),
       random_(seed),
@@ -61,6 +63,7 @@ FaultDriver::FaultDriver(const Scenario& scenario, size_t repeats, uint64_t seed
       note_(std::move(note)) {}
 
 const char* FaultDriver::phase_name() const {
+  // clang-format off
   switch (phase_) {
     case Phase::kIdle: return "running";
     case Phase::kSteady: return "running";
@@ -69,6 +72,7 @@ const char* FaultDriver::phase_name() const {
     case Phase::kCarrying: return "healing";
     case Phase::kDone: return "running";
   }
+  // clang-format on
   return "running";
 }
 
@@ -101,7 +105,8 @@ void FaultDriver::arm_round(uint64_t now_ns) {
   int64_t base_time = INT64_MAX;
   for (const auto& spec : scenario_.faults) {
     if (by_iteration(spec.trigger)) base_iteration = std::min(base_iteration, *spec.trigger.value);
-    if (spec.trigger.kind == Trigger::Kind::kTime) base_time = std::min<int64_t>(base_time, spec.trigger.after.count());
+    if (spec.trigger.kind == Trigger::Kind::kTime)
+      base_time = std::min<int64_t>(base_time, spec.trigger.after.count());
     if (spec.trigger.kind == Trigger::Kind::kNow) base_time = 0;
   }
   for (const RankFault& fault : scenario_.rank_faults) {
@@ -148,26 +153,30 @@ void FaultDriver::arm_round(uint64_t now_ns) {
     RankFaultState state;
     state.firing = firings_.size();
     if (fault.at_iter)
-      state.due_iteration = first ? uint64_t(*fault.at_iter) : origin_iteration + (uint64_t(*fault.at_iter) - base_iteration);
+      state.due_iteration =
+          first ? uint64_t(*fault.at_iter) : origin_iteration + (uint64_t(*fault.at_iter) - base_iteration);
     else if (!first)
       state.due_ns = now_ns + phase_ns + uint64_t(fault.at_time->count() - base_time);
     // A rank that knows beforehand sleeps in exactly that iteration.
     state.told = fault.kind == RankFaultKind::kReceiverSleep && state.due_iteration != UINT64_MAX;
     if (state.told)
-      ranks_[size_t(firing.rank)].send({{"type", "sleep"}, {"ns", int64_t(fault.duration.count())}, {"at", state.due_iteration}});
+      ranks_[size_t(firing.rank)].send(
+          {{"type", "sleep"}, {"ns", int64_t(fault.duration.count())}, {"at", state.due_iteration}});
     firings_.push_back(firing);
     rank_faults_.push_back(state);
   }
 }
 
 bool FaultDriver::waits_for_pending(const Trigger& trigger) const {
-  return trigger.kind == Trigger::Kind::kAfter && std::any_of(pending_.begin(), pending_.end(), [&](const Pending& p) {
+  return trigger.kind == Trigger::Kind::kAfter &&
+         std::any_of(pending_.begin(), pending_.end(), [&](const Pending& p) {
            return p.spec.name == trigger.fault && firings_[p.firing].board_id == 0;
          });
 }
 
 uint64_t FaultDriver::random_phase_ns() {
-  return uint64_t(std::uniform_real_distribution<double>(0, kStrikeWithin * double(collector_.operation_ns()))(random_));
+  return uint64_t(
+      std::uniform_real_distribution<double>(0, kStrikeWithin * double(collector_.operation_ns()))(random_));
 }
 
 void FaultDriver::arm_pending(uint64_t now_ns) {
@@ -263,8 +272,10 @@ bool FaultDriver::round_over(uint64_t now_ns) const {
   const auto all = firings();
   uint64_t last_ns = phase_since_ns_;
   for (size_t i = round_begin_; i < all.size(); ++i) {
-    const bool heals = all[i].rank >= 0 ? scenario_.rank_faults[all[i].fault - scenario_.faults.size()].kind != RankFaultKind::kKill
-                                            : scenario_.faults[all[i].fault].duration.has_value();
+    const bool heals =
+        all[i].rank >= 0
+            ? scenario_.rank_faults[all[i].fault - scenario_.faults.size()].kind != RankFaultKind::kKill
+            : scenario_.faults[all[i].fault].duration.has_value();
     if (heals && all[i].healed_ns == 0) return false;
     last_ns = std::max(last_ns, all[i].healed_ns);
   }
@@ -286,7 +297,8 @@ bool FaultDriver::carries_again() const {
     for (const NicId& nic : firings_[i].nics)
       // A NIC on which no channel has its home never carried anything.
       if (collector_.deliveries_on(nic, healed_at_ns_) < kCarryingDeliveries &&
-          int(nic.nic) < (scenario_.workload.channels > 0 ? scenario_.workload.channels : scenario_.fabric.nics_per_node))
+          int(nic.nic) < (scenario_.workload.channels > 0 ? scenario_.workload.channels
+                                                          : scenario_.fabric.nics_per_node))
         return false;
   return true;
 }
@@ -296,8 +308,9 @@ uint64_t FaultDriver::own_healing_ns() const {
   const auto all = firings();
   uint64_t last_ns = phase_since_ns_;
   for (size_t i = round_begin_; i < all.size(); ++i) {
-    const auto duration = all[i].rank >= 0 ? scenario_.rank_faults[all[i].fault - scenario_.faults.size()].duration
-                                           : scenario_.faults[all[i].fault].duration.value_or(std::chrono::nanoseconds(0));
+    const auto duration = all[i].rank >= 0
+                              ? scenario_.rank_faults[all[i].fault - scenario_.faults.size()].duration
+                              : scenario_.faults[all[i].fault].duration.value_or(std::chrono::nanoseconds(0));
     if (all[i].t0_ns != 0) last_ns = std::max(last_ns, all[i].t0_ns + uint64_t(duration.count()));
   }
   return last_ns;
@@ -325,12 +338,12 @@ void FaultDriver::tick(uint64_t now_ns) {
   const bool too_long = now_ns > phase_since_ns_ + kPhaseBoundNs;
   switch (phase_) {
     case Phase::kArmed:
-      if (all_fired(last_t0))
-        move(Phase::kSettling, now_ns);
+      if (all_fired(last_t0)) move(Phase::kSettling, now_ns);
       // A first round may lie far ahead, but within the planned iterations; a later one was due at once.
       else if (repetition_ == 0 && collector_.ended_by_all() > uint64_t(scenario_.workload.iters))
         give_up("a fault had not struck by the last planned iteration");
-      else if (repetition_ > 0 && too_long) give_up("a fault of round " + std::to_string(repetition_ + 1) + " found nothing to strike");
+      else if (repetition_ > 0 && too_long)
+        give_up("a fault of round " + std::to_string(repetition_ + 1) + " found nothing to strike");
       break;
     case Phase::kSettling:
       if (round_over(now_ns)) {
@@ -346,11 +359,13 @@ void FaultDriver::tick(uint64_t now_ns) {
         steady_from_ns_ = now_ns;
         move(Phase::kSteady, now_ns);
       } else if (too_long) {
-        give_up("the target carried no traffic within 30 s of its healing in round " + std::to_string(repetition_ + 1));
+        give_up("the target carried no traffic within 30 s of its healing in round " +
+                std::to_string(repetition_ + 1));
       }
       break;
     case Phase::kSteady:
-      if (now_ns >= phase_since_ns_ + kSteadyNs && collector_.ended_by_all() >= phase_iterations_ + kSteadyIterations) {
+      if (now_ns >= phase_since_ns_ + kSteadyNs &&
+          collector_.ended_by_all() >= phase_iterations_ + kSteadyIterations) {
         ++repetition_;
         arm_round(now_ns);
         move(Phase::kArmed, now_ns);
@@ -359,7 +374,8 @@ void FaultDriver::tick(uint64_t now_ns) {
       }
       break;
     case Phase::kIdle:
-    case Phase::kDone: break;
+    case Phase::kDone:
+      break;
   }
 }
 

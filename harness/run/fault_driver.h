@@ -21,15 +21,15 @@ namespace r2bench {
 struct Firing {
   size_t fault = 0;  ///< index into faults, then rank_faults
   size_t repetition = 0;
-  uint32_t board_id = 0;          ///< 0: a rank fault, or not on the board yet
-  int rank = -1;                  ///< of a rank fault
+  uint32_t board_id = 0;  ///< 0: a rank fault, or not on the board yet
+  int rank = -1;          ///< of a rank fault
   uint64_t armed_ns = 0;
   uint64_t triggered_ns = 0;
   uint64_t t0_ns = 0;
   uint64_t healed_ns = 0;
   bool healed_by_driver = false;
-  uint64_t before_from_ns = 0;    ///< since when the job had run undisturbed
-  std::vector<NicId> nics;        ///< NICs that the fault strikes
+  uint64_t before_from_ns = 0;  ///< since when the job had run undisturbed
+  std::vector<NicId> nics;      ///< NICs that the fault strikes
 };
 
 /// A line for the event log and the live display.

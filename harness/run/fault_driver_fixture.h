@@ -93,9 +93,11 @@ class FaultDriverTest : public testing::Test {
     for (int r = 0; r < 2; ++r) ranks.emplace_back(r, r, node_name(r) + "/rank0");
   }
   FaultDriver& start(size_t repeats = 1, uint64_t seed = 1) {
-    driver = std::make_unique<FaultDriver>(
-        scenario, repeats, seed, board, ranks, collector,
-        [this](uint64_t, const std::string& name, const std::string& text) { notes.push_back(name + ": " + text); });
+    driver =
+        std::make_unique<FaultDriver>(scenario, repeats, seed, board, ranks, collector,
+                                      [this](uint64_t, const std::string& name, const std::string& text) {
+                                        notes.push_back(name + ": " + text);
+                                      });
     driver->arm_first();
     return *driver;
   }
@@ -104,8 +106,12 @@ class FaultDriverTest : public testing::Test {
     collector.drain();
     driver->tick(now);
   }
-  void begin(size_t rank, uint64_t iteration) { rings[rank].emit(now, EventType::kIteration, kNoNic, iteration); }
-  void end(size_t rank, uint64_t iteration) { rings[rank].emit(now, EventType::kIterationDone, kNoNic, iteration); }
+  void begin(size_t rank, uint64_t iteration) {
+    rings[rank].emit(now, EventType::kIteration, kNoNic, iteration);
+  }
+  void end(size_t rank, uint64_t iteration) {
+    rings[rank].emit(now, EventType::kIterationDone, kNoNic, iteration);
+  }
   /// Both ranks carry out the next `count` operations, without a tick.
   void run(uint64_t count, uint64_t operation_ns = kOperationNs) {
     for (; count > 0; --count, ++next) {

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -22,7 +23,8 @@ std::string first_line(const std::string& path) {
 std::vector<std::string> tasks_of(pid_t pid) {
   std::vector<std::string> tasks;
   std::error_code none;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task", none))
+  for (const auto& entry :
+       std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task", none))
     tasks.push_back(entry.path());
   return tasks;
 }
@@ -61,18 +63,29 @@ Doings doings_of(const std::string& task) {
   return doings;
 }
 
-void write_thread(std::ostream& out, const std::string& task, const Doings& before, std::chrono::milliseconds apart) {
+void write_thread(std::ostream& out, const std::string& task, const Doings& before,
+                  std::chrono::milliseconds apart) {
   const std::vector<std::string> fields = stat_of(task);
-  if (fields.empty()) return;
+  if (fields.size() < 39) return;
   const Doings now = doings_of(task);
   const long tick_ms = 1000 / sysconf(_SC_CLK_TCK);
-  out << "  " << std::filesystem::path(task).filename().string() << ' ' << first_line(task + "/comm") << ": state "
-      << fields[0] << ", waits in " << first_line(task + "/wchan") << ", syscall " << first_line(task + "/syscall")
-      << "\n    in " << apart.count() << " ms: user " << (now.user_ticks - before.user_ticks) * tick_ms << " ms, system "
-      << (now.system_ticks - before.system_ticks) * tick_ms << " ms, switches " << now.own_will - before.own_will
-      << " by its own will, " << now.against_it - before.against_it << " against it\n";
+  out << "  " << std::filesystem::path(task).filename().string() << ' ' << first_line(task + "/comm")
+      << ": state " << fields[0] << ", nice " << fields[16] << ", policy " << fields[38] << ", waits in "
+      << first_line(task + "/wchan") << ", syscall " << first_line(task + "/syscall") << "\n    in "
+      << apart.count() << " ms: user " << (now.user_ticks - before.user_ticks) * tick_ms << " ms, system "
+      << (now.system_ticks - before.system_ticks) * tick_ms << " ms, switches "
+      << now.own_will - before.own_will << " by its own will, " << now.against_it - before.against_it
+      << " against it\n";
   std::ifstream stack(task + "/stack");
   for (std::string line; std::getline(stack, line);) out << "    " << line << '\n';
+}
+
+std::vector<pid_t> processes() {
+  std::vector<pid_t> pids;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", none))
+    if (const pid_t pid = std::atoi(entry.path().filename().c_str()); pid > 0) pids.push_back(pid);
+  return pids;
 }
 
 }  // namespace
@@ -90,14 +103,25 @@ std::string threads_in_brief(pid_t pid) {
   return text.str();
 }
 
-void write_threads_in_full(std::ostream& out, const std::vector<Suspect>& suspects, std::chrono::milliseconds apart) {
+void write_threads_in_full(std::ostream& out, const std::vector<Suspect>& suspects,
+                           std::chrono::milliseconds apart) {
   std::map<std::string, Doings> before;
-  for (const Suspect& suspect : suspects)
-    for (const std::string& task : tasks_of(suspect.pid)) before[task] = doings_of(task);
+  for (const pid_t pid : processes())
+    for (const std::string& task : tasks_of(pid)) before[task] = doings_of(task);
   std::this_thread::sleep_for(apart);
   for (const Suspect& suspect : suspects) {
     out << suspect.label << ", pid " << suspect.pid << '\n';
     for (const std::string& task : tasks_of(suspect.pid)) write_thread(out, task, before[task], apart);
+  }
+  out << "everybody else who wants a CPU or waits uninterruptibly\n";
+  for (const pid_t pid : processes()) {
+    const auto is_it = [pid](const Suspect& suspect) { return suspect.pid == pid; };
+    if (std::any_of(suspects.begin(), suspects.end(), is_it)) continue;
+    for (const std::string& task : tasks_of(pid)) {
+      const std::vector<std::string> fields = stat_of(task);
+      if (!fields.empty() && (fields[0] == "R" || fields[0] == "D"))
+        write_thread(out, task, before[task], apart);
+    }
   }
 }
 

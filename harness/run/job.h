@@ -1,5 +1,5 @@
-// One job of one mode: starts the ranks, lets them run, breaks things on schedule, watches that it moves, ends
-// it, and hands over what was recorded. Whatever happens, no rank outlives the call.
+// One job of one mode: starts the ranks, lets them run, breaks things on schedule, watches that it moves,
+// ends it, and hands over what was recorded. Whatever happens, no rank outlives the call.
 #pragma once
 
 #include <atomic>
@@ -33,7 +33,7 @@ struct JobRecord {
   Record record;
   std::vector<RankEvent> trace;
   std::vector<std::string> labels;  ///< of the ranks
-  std::string gave_up;  ///< why the driver struck no more faults; else empty
+  std::string gave_up;              ///< why the driver struck no more faults; else empty
   uint64_t trace_lost = 0;
   std::vector<Firing> firings;
   std::vector<faultinject::Witness> witnesses;
@@ -41,15 +41,16 @@ struct JobRecord {
   std::vector<LoggedEvent> notes;   ///< the runner's own
   Distribution wakeup_ms;
   std::map<std::string, std::string> environment;  ///< of the ranks, without what concerns one rank only
-  std::string plugin;               ///< "r2ccl v11"
+  std::string plugin;                              ///< "r2ccl v11"
   std::string evidence;
   uint64_t start_ns = 0, end_ns = 0;
 };
 
 class Job {
  public:
-  Job(const Scenario& scenario, const Mode& mode, const RunOptions& options, const BuildPaths& paths, size_t repeats,
-      uint64_t seed, const std::string& log_prefix, const std::atomic<bool>& cancel, Progress progress);
+  Job(const Scenario& scenario, const Mode& mode, const RunOptions& options, const BuildPaths& paths,
+      size_t repeats, uint64_t seed, const std::string& log_prefix, const std::atomic<bool>& cancel,
+      Progress progress);
   ~Job();
 
   /// Runs it to its end. Throws UsageError and std::system_error before any rank has started only.
@@ -68,7 +69,8 @@ class Job {
   void grant(uint64_t now_ns);
   void end_with(Outcome outcome, const std::string& error, uint64_t time_ns);
   void move(Phase phase, uint64_t now_ns);
-  void note(uint64_t time_ns, const std::string& name, const std::string& text, const std::string& source = "runner");
+  void note(uint64_t time_ns, const std::string& name, const std::string& text,
+            const std::string& source = "runner");
   void report_progress(uint64_t now_ns, bool force);
   std::string evidence_of_hang() const;
   template <typename Predicate>

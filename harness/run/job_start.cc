@@ -50,8 +50,9 @@ void Job::start_ranks() {
     bootstrap_ = std::make_unique<Bootstrap>(ranks_.size(), options_.bootstrap_port);
   } catch (const std::system_error& e) {
     if (options_.bootstrap_port == 0) throw;
-    throw UsageError("TCP port " + std::to_string(options_.bootstrap_port) + " on the loopback cannot be used: " +
-                     e.code().message() + "; choose another port, or none");
+    throw UsageError("TCP port " + std::to_string(options_.bootstrap_port) +
+                     " on the loopback cannot be used: " + e.code().message() +
+                     "; choose another port, or none");
   }
 
   output_ = std::make_unique<OutputCapture>();
@@ -105,7 +106,8 @@ std::map<std::string, std::string> Job::rank_environment(const RankLink& rank) c
   environment["R2BENCH_RANK"] = std::to_string(rank.rank());
   if (bootstrap_) environment["R2BENCH_CONTROL"] = bootstrap_->control(size_t(rank.rank()));
   // The injector is always there, also without faults: its presence must not differ between the modes.
-  add_injection(environment, {paths_.lib_dir, fabric_->library_folders(), board_->path(), node_name(rank.node()), rank.label()});
+  add_injection(environment, {paths_.lib_dir, fabric_->library_folders(), board_->path(),
+                              node_name(rank.node()), rank.label()});
   return environment;
 }
 
@@ -126,7 +128,8 @@ nlohmann::json Job::rank_config(const RankLink& rank) const {
   config.registered = number_or(environment, "NCCL_LOCAL_REGISTER", 0) != 0;
   config.buffer_bytes = number_or(environment, "NCCL_BUFFSIZE", config.buffer_bytes);
   config.p2p_chunk_bytes = number_or(environment, "NCCL_P2P_NET_CHUNKSIZE", config.p2p_chunk_bytes);
-  config.setup_limit_ms = int(std::chrono::duration_cast<std::chrono::milliseconds>(scenario_.timeouts.setup).count());
+  config.setup_limit_ms =
+      int(std::chrono::duration_cast<std::chrono::milliseconds>(scenario_.timeouts.setup).count());
   return config.to_json();
 }
 
@@ -137,7 +140,8 @@ std::string Job::evidence_of_hang() const {
   for (const RankLink& rank : ranks_) {
     suspects.push_back({rank.label(), rank.pid()});
     text << "; " << rank.label() << " has begun " << collector_->begun(size_t(rank.rank())) << " and ended "
-         << collector_->ended(size_t(rank.rank())) << " iterations (threads:" << threads_in_brief(rank.pid()) << ')';
+         << collector_->ended(size_t(rank.rank())) << " iterations (threads:" << threads_in_brief(rank.pid())
+         << ')';
   }
   const std::string path = options_.out_dir + "/logs/" + log_prefix_ + "hang.txt";
   std::ofstream file(path);

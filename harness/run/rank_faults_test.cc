@@ -33,8 +33,10 @@ class RankFaults : public FaultDriverTest {
     peer.receive(1s);
   }
   /// Two hours: the driver stamps a signal with the machine's clock, which is an hour behind the test's.
-  RankFault& plan(RankFaultKind kind, std::optional<int> iteration, std::optional<std::chrono::nanoseconds> time = {}) {
-    scenario.rank_faults.push_back({"it", kind, 1, 0, iteration, time, kind == RankFaultKind::kKill ? 0h : 2h});
+  RankFault& plan(RankFaultKind kind, std::optional<int> iteration,
+                  std::optional<std::chrono::nanoseconds> time = {}) {
+    scenario.rank_faults.push_back(
+        {"it", kind, 1, 0, iteration, time, kind == RankFaultKind::kKill ? 0h : 2h});
     return scenario.rank_faults.back();
   }
   bool becomes(char state) {

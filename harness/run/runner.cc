@@ -84,14 +84,18 @@ void check_plugin_and_memory(const Scenario& scenario, const std::vector<const M
         const auto found = environment.find(variable);
         return found != environment.end() ? found->second.c_str() : std::getenv(variable);
       });
-      if (!config) throw UsageError(scenario.source_file + ": env of mode '" + mode->label + "': " + config.error().message);
+      if (!config)
+        throw UsageError(scenario.source_file + ": env of mode '" + mode->label +
+                         "': " + config.error().message);
     }
-  const double wanted = 2.0 * double(scenario.workload.bytes) * scenario.fabric.ranks();  // input and output of each rank
+  const double wanted =
+      2.0 * double(scenario.workload.bytes) * scenario.fabric.ranks();  // input and output of each rank
   const double memory = double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
   if (wanted > memory)
-    throw UsageError(scenario.source_file + ": workload.bytes is " + std::to_string(scenario.workload.bytes) + " for each of " +
-                     std::to_string(scenario.fabric.ranks()) + " ranks, input and output: more than the " +
-                     std::to_string(uint64_t(memory) >> 20) + " MiB of this machine");
+    throw UsageError(scenario.source_file + ": workload.bytes is " + std::to_string(scenario.workload.bytes) +
+                     " for each of " + std::to_string(scenario.fabric.ranks()) +
+                     " ranks, input and output: more than the " + std::to_string(uint64_t(memory) >> 20) +
+                     " MiB of this machine");
 }
 
 void check_shape(const Scenario& scenario) {
@@ -107,7 +111,8 @@ void check_shape(const Scenario& scenario) {
 }
 
 /// Each mode against the first baseline (or the first mode), pair by pair.
-std::vector<Overhead> overheads(const std::vector<const Mode*>& modes, const std::vector<std::vector<ModeResult>>& jobs) {
+std::vector<Overhead> overheads(const std::vector<const Mode*>& modes,
+                                const std::vector<std::vector<ModeResult>>& jobs) {
   std::vector<Overhead> result;
   size_t reference = 0;
   while (reference < modes.size() && modes[reference]->kind != ModeKind::kBaseline) ++reference;

@@ -17,7 +17,8 @@
 
 namespace r2bench {
 
-/// What the live line shows. Handed out about ten times a second while a job runs, and at each change of phase.
+/// What the live line shows. Handed out about ten times a second while a job runs, and at each change of
+/// phase.
 struct Progress {
   std::string mode;
   size_t mode_index = 0, mode_count = 0;
@@ -26,7 +27,7 @@ struct Progress {
   uint64_t iteration = 0;      ///< completed by every rank
   uint64_t iterations = 0;     ///< planned; 0 when it runs until all repetitions are through
   size_t repetition = 0, repeats = 0;
-  double gbps = 0;  ///< over the last 100 ms or so
+  double gbps = 0;   ///< over the last 100 ms or so
   std::string note;  ///< last event in words: "node1/nic0 port_down", "migrated in 3.1 ms (completion)"
   std::chrono::milliseconds elapsed{0};
 };
@@ -44,19 +45,21 @@ struct RunOptions {
   std::string fabric;
   /// TCP port on the loopback for the ranks' bootstrap; 0: no port at all (socket pairs).
   uint16_t bootstrap_port = 0;
-  std::optional<std::chrono::milliseconds> time_limit;  ///< per job; else the scenario's, and 20 s more for each repetition after the first
-  std::function<void(const Progress&)> progress;        ///< may be empty; called on the caller's thread
+  std::optional<std::chrono::milliseconds>
+      time_limit;  ///< per job; else the scenario's, and 20 s more for each repetition after the first
+  std::function<void(const Progress&)> progress;  ///< may be empty; called on the caller's thread
 };
 
-/// The user's mistake, or a machine that cannot run this: exit code 64. The text is one sentence for the user.
+/// The user's mistake, or a machine that cannot run this: exit code 64. The text is one sentence for the
+/// user.
 class UsageError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
 /// Runs everything on the caller's thread (which must outlive the call: the ranks die with it). When `cancel`
-/// becomes true the job is ended within a second and the result says cancelled. Throws UsageError for what the
-/// user can mend, std::system_error when the system refuses something it should not.
+/// becomes true the job is ended within a second and the result says cancelled. Throws UsageError for what
+/// the user can mend, std::system_error when the system refuses something it should not.
 RunResult run_scenario(const Scenario& scenario, const RunOptions& options, const std::atomic<bool>& cancel);
 
 }  // namespace r2bench

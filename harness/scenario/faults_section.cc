@@ -133,7 +133,8 @@ void read_injected_fault(Document& document, const YAML::Node& entry, Scenario& 
       for (const auto& other : scenario.faults) earlier.push_back(other.name);
       if (std::find(earlier.begin(), earlier.end(), fault.trigger.fault) == earlier.end()) {
         const std::string suggestion = did_you_mean(fault.trigger.fault, earlier);
-        document.report(entry["after"], "no fault before this one is called '" + fault.trigger.fault + "'" + suggestion);
+        document.report(entry["after"],
+                        "no fault before this one is called '" + fault.trigger.fault + "'" + suggestion);
       }
     }
     scenario.faults.push_back(std::move(fault));

@@ -82,7 +82,8 @@ Scenario read_sections(Document& document, const YAML::Node& root, const std::st
 
 void read_fabric(Document& document, const YAML::Node& node, Fabric& fabric) {
   MapReader map(document, node, "fabric");
-  if (const auto kind = choice_or_later(document, map, "kind", {"vhca", "rxe", "verbs", "none"}, {}, "fabric"))
+  if (const auto kind =
+          choice_or_later(document, map, "kind", {"vhca", "rxe", "verbs", "none"}, {}, "fabric"))
     fabric.kind = static_cast<FabricKind>(*kind);
   fabric.nodes = static_cast<int>(map.integer("nodes", 1, kMaxNodes).value_or(fabric.nodes));
   fabric.ranks_per_node =

@@ -38,7 +38,8 @@ std::uint64_t allocate_pages(Fabric& fabric, ProcessId owner, std::size_t bytes)
       first = 0;
       continue;
     }
-    raise_mark(fabric.pages_used, first + count);  // before the claim: what is claimed is always below the mark
+    raise_mark(fabric.pages_used,
+               first + count);  // before the claim: what is claimed is always below the mark
     const std::size_t got = claim_run(fabric, owner, first, count);
     if (got == count) {
       const std::uint64_t offset = kArenaOffset + first * kArenaPageBytes;

@@ -1,5 +1,6 @@
-// Completion queues. Send completions are made and polled in one process and lie in its own memory. Receive completions lie in
-// the receive rings of the QPs, where the initiator has written them; a CQ's slot only tells which rings to look into.
+// Completion queues. Send completions are made and polled in one process and lie in its own memory. Receive
+// completions lie in the receive rings of the QPs, where the initiator has written them; a CQ's slot only
+// tells which rings to look into.
 #pragma once
 
 #include "harness/vhca/objects.h"
@@ -22,7 +23,8 @@ void detach_receiver(Cq& cq, Qp& qp);
 // Removes what the QP left in the CQ (destroyed and reset QPs show no completions any more).
 void purge_completions(Cq& cq, const Qp& qp);
 
-// Tells a QP's receive CQ, in whichever process, that the ring has something for it. completions: how many were added.
+// Tells a QP's receive CQ, in whichever process, that the ring has something for it. completions: how many
+// were added.
 void announce_receive(Fabric& fabric, const QpSlot& qp, bool solicited, unsigned completions);
 
 // The owner's engine: turns a pending mark into a channel event.

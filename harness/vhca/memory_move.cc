@@ -20,7 +20,8 @@ namespace {
 constexpr std::uint64_t kCheckIntervalNs = 10'000'000;  // far shorter than any reuse of a pid
 constexpr std::size_t kShortCopy = 1024;
 
-// Walks two lists of pieces side by side: f(local, remote, bytes) for each stretch that is contiguous in both.
+// Walks two lists of pieces side by side: f(local, remote, bytes) for each stretch that is contiguous in
+// both.
 template <typename F>
 bool for_each_stretch(const iovec* local, const iovec* remote, std::size_t remote_count, F&& f) {
   std::size_t local_offset = 0;
@@ -31,8 +32,8 @@ bool for_each_stretch(const iovec* local, const iovec* remote, std::size_t remot
         local_offset = 0;
       }
       const std::size_t bytes = std::min(remote[r].iov_len - remote_offset, local->iov_len - local_offset);
-      if (!f(static_cast<char*>(local->iov_base) + local_offset, static_cast<char*>(remote[r].iov_base) + remote_offset,
-             bytes))
+      if (!f(static_cast<char*>(local->iov_base) + local_offset,
+             static_cast<char*>(remote[r].iov_base) + remote_offset, bytes))
         return false;
       local_offset += bytes;
       remote_offset += bytes;
@@ -47,7 +48,8 @@ std::size_t total(const iovec* list, std::size_t count) {
   return bytes;
 }
 
-// Whether our own pieces can be read (and, if they are the destination, written): tells whose fault an EFAULT was.
+// Whether our own pieces can be read (and, if they are the destination, written): tells whose fault an EFAULT
+// was.
 bool local_pieces_are_mapped(const iovec* local, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     for (std::size_t offset = 0; offset < local[i].iov_len;) {
@@ -64,9 +66,11 @@ bool local_pieces_are_mapped(const iovec* local, std::size_t count) {
 }  // namespace
 
 #if defined(__SANITIZE_THREAD__)
-__attribute__((no_sanitize("thread")))  // a NIC's writes are no data race: the program synchronises with the completion
+__attribute__((no_sanitize("thread")))  // a NIC's writes are no data race: the program synchronises with the
+                                        // completion
 #endif
-void copy_whole_words(void* to, const void* from, std::size_t bytes) {
+                                        void
+                                        copy_whole_words(void* to, const void* from, std::size_t bytes) {
   auto* d = static_cast<char*>(to);
   auto* s = static_cast<const char*>(from);
 #if !defined(__SANITIZE_THREAD__)
@@ -156,8 +160,8 @@ MoveStatus MemoryMover::move(MoveDirection direction, ProcessId other, iovec* lo
   return move_somehow(direction, other, pid, local, local_count, remote, remote_count);
 }
 
-MoveStatus MemoryMover::attach(MoveDirection direction, pid_t pid, const iovec* local, std::size_t local_count,
-                               const iovec* remote, std::size_t remote_count) {
+MoveStatus MemoryMover::attach(MoveDirection direction, pid_t pid, const iovec* local,
+                               std::size_t local_count, const iovec* remote, std::size_t remote_count) {
   const std::size_t wanted = total(remote, remote_count);
 #if defined(__SANITIZE_THREAD__)
   // Past the sanitizer's eyes: a NIC's access is no data race, the program synchronises with the completion.
@@ -172,12 +176,14 @@ MoveStatus MemoryMover::attach(MoveDirection direction, pid_t pid, const iovec* 
   if (moved >= 0 || errno == EFAULT)
     return local_pieces_are_mapped(local, local_count) ? MoveStatus::kRemoteFault : MoveStatus::kLocalFault;
   if (errno == ESRCH) return MoveStatus::kGone;
-  // A process on its way out may refuse for a moment before it is gone: that is no verdict on cross-memory attach.
+  // A process on its way out may refuse for a moment before it is gone: that is no verdict on cross-memory
+  // attach.
   const int error = errno;
   if (process_liveness(pid, 0) == Liveness::kDead) return MoveStatus::kGone;
   if (!attach_refused_.exchange(true))
     log_line("process_vm_%sv(pid %d) is refused (%s): going through /proc/PID/mem, at about half the speed",
-             direction == MoveDirection::kToRemote ? "write" : "read", static_cast<int>(pid), std::strerror(error));
+             direction == MoveDirection::kToRemote ? "write" : "read", static_cast<int>(pid),
+             std::strerror(error));
   return MoveStatus::kRefused;
 }
 
@@ -185,15 +191,19 @@ MoveStatus MemoryMover::through_proc(MoveDirection direction, ProcessId other, p
                                      std::size_t local_count, const iovec* remote, std::size_t remote_count) {
   char path[64];
   std::snprintf(path, sizeof path, "/proc/%d/mem", static_cast<int>(pid));
-  // Opened for each transfer: a kept descriptor would have to be tied to the process's life, and this way is slow as it is.
+  // Opened for each transfer: a kept descriptor would have to be tied to the process's life, and this way is
+  // slow as it is.
   const int fd = ::open(path, O_RDWR | O_CLOEXEC);
   if (fd < 0) {
     if (errno == ENOENT || errno == ESRCH) return MoveStatus::kGone;
     if (process_liveness(fabric_, other) == Liveness::kDead) return MoveStatus::kGone;
     if (!proc_refused_.exchange(true))
-      log_line("%s: %s. Data between processes goes through shared memory and the target's engine: slower, and a stopped process "
-               "cannot be written to. (Wanted: the same user, no seccomp filter against process_vm_writev, Yama ptrace_scope 0 or 1.)",
-               path, std::strerror(errno));
+      log_line(
+          "%s: %s. Data between processes goes through shared memory and the target's engine: slower, and a "
+          "stopped process "
+          "cannot be written to. (Wanted: the same user, no seccomp filter against process_vm_writev, Yama "
+          "ptrace_scope 0 or 1.)",
+          path, std::strerror(errno));
     return MoveStatus::kRefused;
   }
   (void)local_count;

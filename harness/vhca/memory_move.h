@@ -1,5 +1,5 @@
-// Moves bytes between this process and the process that owns the other end of a transfer, without that process's help. Must never
-// write into a process that merely has the number of a dead one.
+// Moves bytes between this process and the process that owns the other end of a transfer, without that
+// process's help. Must never write into a process that merely has the number of a dead one.
 #pragma once
 
 #include <sys/uio.h>
@@ -27,13 +27,14 @@ enum class MoveDirection { kToRemote, kFromRemote };
 // Both lists cover the same number of bytes. See README.md for what is promised on order and torn words.
 class MemoryMover {
  public:
-  // VHCA_MOVE=attach|proc|staging says where to begin; the default is attach. Each way falls back to the next when it is refused.
+  // VHCA_MOVE=attach|proc|staging says where to begin; the default is attach. Each way falls back to the next
+  // when it is refused.
   MemoryMover(Fabric& fabric, ProcessId self);
   MemoryMover(const MemoryMover&) = delete;
   MemoryMover& operator=(const MemoryMover&) = delete;
 
-  MoveStatus move(MoveDirection direction, ProcessId other, iovec* local, std::size_t local_count, iovec* remote,
-                  std::size_t remote_count, std::uint64_t now_ns);
+  MoveStatus move(MoveDirection direction, ProcessId other, iovec* local, std::size_t local_count,
+                  iovec* remote, std::size_t remote_count, std::uint64_t now_ns);
 
   // For transfers without data: is there still somebody at the other end?
   MoveStatus touch(ProcessId other);
@@ -46,12 +47,12 @@ class MemoryMover {
 
   MoveStatus check_beacon(ProcessId other, pid_t pid, const ProcessSlot& slot);
   // By the first way that is not refused.
-  MoveStatus move_somehow(MoveDirection direction, ProcessId other, pid_t pid, iovec* local, std::size_t local_count, iovec* remote,
-                          std::size_t remote_count);
-  MoveStatus attach(MoveDirection direction, pid_t pid, const iovec* local, std::size_t local_count, const iovec* remote,
-                    std::size_t remote_count);
-  MoveStatus through_proc(MoveDirection direction, ProcessId other, pid_t pid, const iovec* local, std::size_t local_count,
-                          const iovec* remote, std::size_t remote_count);
+  MoveStatus move_somehow(MoveDirection direction, ProcessId other, pid_t pid, iovec* local,
+                          std::size_t local_count, iovec* remote, std::size_t remote_count);
+  MoveStatus attach(MoveDirection direction, pid_t pid, const iovec* local, std::size_t local_count,
+                    const iovec* remote, std::size_t remote_count);
+  MoveStatus through_proc(MoveDirection direction, ProcessId other, pid_t pid, const iovec* local,
+                          std::size_t local_count, const iovec* remote, std::size_t remote_count);
 
   Fabric& fabric_;
   ProcessId self_;
@@ -61,8 +62,8 @@ class MemoryMover {
   std::array<Peer, kMaxProcesses> peers_;
 };
 
-// Copies in ascending order; 8-byte words that are aligned at the destination are written whole (short copies only; long
-// ones are left to memcpy, which moves aligned words whole on every CPU with 64-bit registers).
+// Copies in ascending order; 8-byte words that are aligned at the destination are written whole (short copies
+// only; long ones are left to memcpy, which moves aligned words whole on every CPU with 64-bit registers).
 void copy_whole_words(void* to, const void* from, std::size_t bytes);
 
 }  // namespace vhca

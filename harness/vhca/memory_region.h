@@ -10,10 +10,11 @@
 
 namespace vhca {
 
-// The address, in the owner's address space, of [address, address + bytes) as the key's holder names it; nullptr if the key
-// is not valid, not of that owner and PD, lacks a right (ibv_access_flags) or the range leaves the region. bytes > 0.
-void* resolve_key(const Fabric& fabric, std::uint32_t key, ProcessId owner, std::uint32_t pd, std::uint64_t address,
-                  std::uint64_t bytes, std::uint32_t rights);
+// The address, in the owner's address space, of [address, address + bytes) as the key's holder names it;
+// nullptr if the key is not valid, not of that owner and PD, lacks a right (ibv_access_flags) or the range
+// leaves the region. bytes > 0.
+void* resolve_key(const Fabric& fabric, std::uint32_t key, ProcessId owner, std::uint32_t pd,
+                  std::uint64_t address, std::uint64_t bytes, std::uint32_t rights);
 
 ibv_mr* register_memory(ibv_pd* pd, void* address, std::size_t length, std::uint64_t iova, int access);
 int deregister_memory(ibv_mr* mr);

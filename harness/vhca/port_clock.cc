@@ -11,7 +11,8 @@ __extension__ typedef unsigned __int128 Uint128;  // "__extension__": ISO C++ ha
 
 bool swap_clock(RateServer& server, const Clock& expected, const Clock& wanted) {
   const auto pack = [](const Clock& c) { return static_cast<Uint128>(c.virtual_bytes) << 64 | c.time_ns; };
-  return __sync_bool_compare_and_swap(reinterpret_cast<Uint128*>(&server.clock), pack(expected), pack(wanted));
+  return __sync_bool_compare_and_swap(reinterpret_cast<Uint128*>(&server.clock), pack(expected),
+                                      pack(wanted));
 }
 
 // May be a mixture of two states while someone changes it; then swap_clock refuses it.
@@ -32,15 +33,18 @@ void collect(RateServer& server, std::uint64_t v, Backlog& out) {
   for (std::uint32_t w = 0; w < words; ++w) {
     for (std::uint64_t bits = server.active[w].load(); bits != 0; bits &= bits - 1) {
       const std::uint32_t index = w * 64 + static_cast<std::uint32_t>(__builtin_ctzll(bits));
-      const auto left = static_cast<std::int64_t>(server.finish_tag[index].load(std::memory_order_relaxed) - v);
+      const auto left =
+          static_cast<std::int64_t>(server.finish_tag[index].load(std::memory_order_relaxed) - v);
       if (left > 0) out.left[out.count++] = left;
     }
   }
   std::sort(out.left.begin(), out.left.begin() + static_cast<std::ptrdiff_t>(out.count));
 }
 
-// Serves the backlog from clock.time_ns until `until_ns`, or until V has advanced by `until_v`, whichever comes first.
-Clock serve(const RateServer& server, Clock clock, const Backlog& backlog, std::uint64_t until_ns, std::int64_t until_v) {
+// Serves the backlog from clock.time_ns until `until_ns`, or until V has advanced by `until_v`, whichever
+// comes first.
+Clock serve(const RateServer& server, Clock clock, const Backlog& backlog, std::uint64_t until_ns,
+            std::int64_t until_v) {
   std::int64_t done = 0;  // advance of V so far
   for (std::size_t i = 0; i < backlog.count && clock.time_ns < until_ns && done < until_v; ++i) {
     const std::int64_t step = std::min(backlog.left[i], until_v) - done;
@@ -102,8 +106,8 @@ Clock advance(RateServer& server, std::uint64_t now_ns, Backlog& backlog) {
 
 void init_server(RateServer& server, std::uint64_t rate_bits_per_s, std::uint64_t now_ns) {
   // bits/s / 8 / 10^9 * 2^20, rounded.
-  server.rate = static_cast<std::uint64_t>(((static_cast<Uint128>(rate_bits_per_s) << kVirtualByteBits) + 4'000'000'000) /
-                                           8'000'000'000);
+  server.rate = static_cast<std::uint64_t>(
+      ((static_cast<Uint128>(rate_bits_per_s) << kVirtualByteBits) + 4'000'000'000) / 8'000'000'000);
   if (rate_bits_per_s != 0 && server.rate == 0) server.rate = 1;
   server.clock = {now_ns, 0};
 }
@@ -144,7 +148,8 @@ std::uint64_t reserve(const Flow& flow, std::uint64_t bytes, std::uint64_t now_n
   const std::uint64_t bit = 1ull << (flow.index % 64);
   std::atomic<std::uint64_t>& word = server.active[flow.index / 64];
   std::uint64_t begin = server.finish_tag[flow.index].load(std::memory_order_relaxed);
-  if (!(word.load(std::memory_order_relaxed) & bit) || static_cast<std::int64_t>(begin - clock.virtual_bytes) < 0)
+  if (!(word.load(std::memory_order_relaxed) & bit) ||
+      static_cast<std::int64_t>(begin - clock.virtual_bytes) < 0)
     begin = clock.virtual_bytes;
   server.finish_tag[flow.index].store(begin + (bytes << kVirtualByteBits));
   if (bytes != 0) word.fetch_or(bit);

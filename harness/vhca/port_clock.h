@@ -1,8 +1,9 @@
-// How the users of a port share its rate. Each direction of a port is a fluid server (generalised processor sharing, Parekh and
-// Gallager 1993): of n flows that have work, each is served at rate/n, whatever the size of its messages. The server keeps
-// virtual time V, the service that a flow with work throughout has had; a message that begins when V = s (or when the
-// flow's message before it ends) is finished when V has advanced by its size. So a message is reserved once, in one step,
-// and nobody has to run for time to pass: an engine that wakes late finds the right answer, and no bandwidth is lost.
+// How the users of a port share its rate. Each direction of a port is a fluid server (generalised processor
+// sharing, Parekh and Gallager 1993): of n flows that have work, each is served at rate/n, whatever the size
+// of its messages. The server keeps virtual time V, the service that a flow with work throughout has had; a
+// message that begins when V = s (or when the flow's message before it ends) is finished when V has advanced
+// by its size. So a message is reserved once, in one step, and nobody has to run for time to pass: an engine
+// that wakes late finds the right answer, and no bandwidth is lost.
 //
 // Must never lock: V and its time change by one 16-byte compare-and-swap; each flow's tag has one writer.
 #pragma once
@@ -18,7 +19,8 @@ inline constexpr unsigned kVirtualByteBits = 20;
 // rate_bits_per_s = 0: unlimited.
 void init_server(RateServer& server, std::uint64_t rate_bits_per_s, std::uint64_t now_ns);
 
-// One QP's use of one server. Index kNoFlow: the server has no limit, or there was no room (then it is not paced).
+// One QP's use of one server. Index kNoFlow: the server has no limit, or there was no room (then it is not
+// paced).
 struct Flow {
   static constexpr std::uint32_t kNoFlow = ~0u;
   RateServer* server = nullptr;
@@ -30,7 +32,8 @@ Flow open_flow(RateServer& server, std::uint32_t owner_qp);
 void close_flow(Flow& flow);
 void release_flows_of(RateServer& server, std::uint32_t owner_qp);
 
-// Appends `bytes` to the flow's work at time now; returns the tag at which they begin. They end at tag + bytes << kVirtualByteBits.
+// Appends `bytes` to the flow's work at time now; returns the tag at which they begin. They end at tag +
+// bytes << kVirtualByteBits.
 std::uint64_t reserve(const Flow& flow, std::uint64_t bytes, std::uint64_t now_ns);
 // Takes back the part of the flow's work that has not been served yet.
 void cancel_rest(const Flow& flow, std::uint64_t now_ns);

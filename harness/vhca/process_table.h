@@ -1,5 +1,5 @@
-// Who uses the fabric, who of them is still alive, and how to wake another process's engine. Must never take a live process
-// for a dead one.
+// Who uses the fabric, who of them is still alive, and how to wake another process's engine. Must never take
+// a live process for a dead one.
 #pragma once
 
 #include <sys/types.h>
@@ -20,11 +20,13 @@ std::optional<std::uint64_t> process_start_time(pid_t pid);
 Liveness process_liveness(pid_t pid, std::uint64_t start_time);
 Liveness process_liveness(const Fabric& fabric, ProcessId id);
 
-// Takes a slot for the calling process after reclaiming dead ones. 0 when all slots are taken by live processes.
+// Takes a slot for the calling process after reclaiming dead ones. 0 when all slots are taken by live
+// processes.
 ProcessId register_process(Fabric& fabric, std::uint32_t node, const std::uint64_t* beacon);
 void unregister_process(Fabric& fabric, ProcessId id);
 
-// Frees all that dead processes own. Any number of processes may do this at the same time, and may die while doing it.
+// Frees all that dead processes own. Any number of processes may do this at the same time, and may die while
+// doing it.
 void reclaim_dead_processes(Fabric& fabric);
 
 // Wakes the engine of a process; a system call only if it sleeps.

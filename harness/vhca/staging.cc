@@ -17,16 +17,19 @@ constexpr std::uint64_t kPatienceNs = 1'000'000'000;
 constexpr std::uint64_t kLookNs = 10'000'000;
 
 void copy_in(char* data, const iovec* list, std::size_t count) {
-  for (std::size_t i = 0; i < count; data += list[i].iov_len, ++i) copy_whole_words(data, list[i].iov_base, list[i].iov_len);
+  for (std::size_t i = 0; i < count; data += list[i].iov_len, ++i)
+    copy_whole_words(data, list[i].iov_base, list[i].iov_len);
 }
 void copy_out(const iovec* list, std::size_t count, const char* data) {
-  for (std::size_t i = 0; i < count; data += list[i].iov_len, ++i) copy_whole_words(list[i].iov_base, data, list[i].iov_len);
+  for (std::size_t i = 0; i < count; data += list[i].iov_len, ++i)
+    copy_whole_words(list[i].iov_base, data, list[i].iov_len);
 }
 
 }  // namespace
 
-MoveStatus move_staged(Fabric& fabric, ProcessId self, ProcessId other, MoveDirection direction, const iovec* local,
-                       std::size_t local_count, const iovec* remote, std::size_t remote_count) {
+MoveStatus move_staged(Fabric& fabric, ProcessId self, ProcessId other, MoveDirection direction,
+                       const iovec* local, std::size_t local_count, const iovec* remote,
+                       std::size_t remote_count) {
   StagingSlot& slot = fabric.staging[slot_of_process(self)];
   if (remote_count > kStagingPieces) return MoveStatus::kRefused;
   slot.state.store(kIdle);
@@ -54,7 +57,8 @@ MoveStatus move_staged(Fabric& fabric, ProcessId self, ProcessId other, MoveDire
     const bool dead = process_liveness(fabric, other) == Liveness::kDead;
     if (dead) return MoveStatus::kGone;
     std::uint32_t expected = kPosted;
-    if (now - start > kPatienceNs && slot.state.compare_exchange_strong(expected, kIdle)) return MoveStatus::kGone;
+    if (now - start > kPatienceNs && slot.state.compare_exchange_strong(expected, kIdle))
+      return MoveStatus::kGone;
   }
   if (!slot.to_target) copy_out(local, local_count, slot.data);
   slot.state.store(kIdle);
@@ -67,7 +71,8 @@ void serve_staged(Fabric& fabric, ProcessId self) {
     if (own.staged_requests[word].load(std::memory_order_relaxed) == 0) continue;
     for (std::uint64_t bits = own.staged_requests[word].exchange(0); bits != 0; bits &= bits - 1) {
       StagingSlot& slot = fabric.staging[word * 64 + static_cast<std::size_t>(std::countr_zero(bits))];
-      if (slot.target.load() != self || process_liveness(fabric, slot.owner.load()) == Liveness::kDead) continue;
+      if (slot.target.load() != self || process_liveness(fabric, slot.owner.load()) == Liveness::kDead)
+        continue;
       std::uint32_t expected = kPosted;
       if (!slot.state.compare_exchange_strong(expected, kRunning)) continue;
       char* data = slot.data;

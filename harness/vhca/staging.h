@@ -1,5 +1,6 @@
-// The last resort where the kernel lets no process touch another's memory: the data crosses in shared memory, and the target's engine moves
-// it to its place. Then the target must run to be written to; everything else stays as it is.
+// The last resort where the kernel lets no process touch another's memory: the data crosses in shared memory,
+// and the target's engine moves it to its place. Then the target must run to be written to; everything else
+// stays as it is.
 #pragma once
 
 #include <sys/uio.h>
@@ -11,10 +12,11 @@
 
 namespace vhca {
 
-// Moves up to kStagingBytes between `local` and `remote`, which lies in the process `other`. One at a time per process (the caller sees to it).
-// kGone also when the other engine does not answer within a second.
-MoveStatus move_staged(Fabric& fabric, ProcessId self, ProcessId other, MoveDirection direction, const iovec* local,
-                       std::size_t local_count, const iovec* remote, std::size_t remote_count);
+// Moves up to kStagingBytes between `local` and `remote`, which lies in the process `other`. One at a time
+// per process (the caller sees to it). kGone also when the other engine does not answer within a second.
+MoveStatus move_staged(Fabric& fabric, ProcessId self, ProcessId other, MoveDirection direction,
+                       const iovec* local, std::size_t local_count, const iovec* remote,
+                       std::size_t remote_count);
 
 // Carries out what others ask of this process. Any thread of it may call this at any time.
 void serve_staged(Fabric& fabric, ProcessId self);

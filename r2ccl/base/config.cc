@@ -18,35 +18,50 @@ struct Field {
 
 Field milliseconds(const char* variable, std::chrono::milliseconds Config::*member, long least, long most,
                    const char* meaning) {
-  return {variable, least, most, meaning,
+  return {variable,
+          least,
+          most,
+          meaning,
           [member](const Config& c) { return long((c.*member).count()); },
           [member](Config& c, long v) { c.*member = std::chrono::milliseconds(v); }};
 }
 
 Field integer(const char* variable, int Config::*member, long least, long most, const char* meaning) {
-  return {variable, least, most, meaning, [member](const Config& c) { return long(c.*member); },
+  return {variable,
+          least,
+          most,
+          meaning,
+          [member](const Config& c) { return long(c.*member); },
           [member](Config& c, long v) { c.*member = int(v); }};
 }
 
 const std::vector<Field>& fields() {
   static const std::vector<Field> all = {
-      {"R2CC_MODE", 0, 1, "0 baseline (no resilience), 1 live migration", [](const Config& c) { return long(c.mode); },
-       [](Config& c, long v) { c.mode = Mode(v); }},
+      {"R2CC_MODE", 0, 1, "0 baseline (no resilience), 1 live migration",
+       [](const Config& c) { return long(c.mode); }, [](Config& c, long v) { c.mode = Mode(v); }},
       {"R2CC_STRICT_ACK", 0, 1, "1: a send is done only when the receiver has said so",
        [](const Config& c) { return long(c.strict_ack); }, [](Config& c, long v) { c.strict_ack = v != 0; }},
       integer("NCCL_IB_TIMEOUT", &Config::ib_timeout, 1, 31, "QP timeout, 4.096 us * 2^n"),
       integer("NCCL_IB_RETRY_CNT", &Config::ib_retry_count, 0, 7, "QP transport retries"),
-      integer("NCCL_IB_GID_INDEX", &Config::gid_index, -1, 255, "GID table index; -1 picks RoCE v2 over IPv4"),
+      integer("NCCL_IB_GID_INDEX", &Config::gid_index, -1, 255,
+              "GID table index; -1 picks RoCE v2 over IPv4"),
       integer("NCCL_IB_TC", &Config::traffic_class, 0, 255, "traffic class"),
       integer("NCCL_IB_SL", &Config::service_level, 0, 15, "service level"),
-      milliseconds("R2CC_SUSPECT_MS", &Config::suspect_after, 1, 60000, "silence before a path is probed (adapts upward), ms"),
-      milliseconds("R2CC_PROBE_MS", &Config::probe_deadline, 1, 60000, "an unanswered probe this old: the path is dead (adapts upward), ms"),
-      milliseconds("R2CC_STUCK_MS", &Config::stuck_after, 10, 600000, "probes answer but a QP stands still: it is replaced, ms"),
+      milliseconds("R2CC_SUSPECT_MS", &Config::suspect_after, 1, 60000,
+                   "silence before a path is probed (adapts upward), ms"),
+      milliseconds("R2CC_PROBE_MS", &Config::probe_deadline, 1, 60000,
+                   "an unanswered probe this old: the path is dead (adapts upward), ms"),
+      milliseconds("R2CC_STUCK_MS", &Config::stuck_after, 10, 600000,
+                   "probes answer but a QP stands still: it is replaced, ms"),
       milliseconds("R2CC_FENCE_MS", &Config::fence_bound, 10, 60000, "bound for stopping a NIC, ms"),
-      milliseconds("R2CC_FAIL_BOUND_MS", &Config::fail_bound, 10, 3600000, "no path for this long is an error, ms"),
-      milliseconds("R2CC_FAILBACK_MS", &Config::failback_settle, 1, 600000, "a repaired rail must work this long before use, ms"),
-      milliseconds("R2CC_FAILBACK_MAX_MS", &Config::failback_ceiling, 1, 3600000, "longest wait of a flapping rail, ms"),
-      milliseconds("R2CC_CONNECT_MS", &Config::connect_bound, 100, 3600000, "bound for connection set-up, ms"),
+      milliseconds("R2CC_FAIL_BOUND_MS", &Config::fail_bound, 10, 3600000,
+                   "no path for this long is an error, ms"),
+      milliseconds("R2CC_FAILBACK_MS", &Config::failback_settle, 1, 600000,
+                   "a repaired rail must work this long before use, ms"),
+      milliseconds("R2CC_FAILBACK_MAX_MS", &Config::failback_ceiling, 1, 3600000,
+                   "longest wait of a flapping rail, ms"),
+      milliseconds("R2CC_CONNECT_MS", &Config::connect_bound, 100, 3600000,
+                   "bound for connection set-up, ms"),
   };
   return all;
 }
@@ -54,12 +69,14 @@ const std::vector<Field>& fields() {
 }  // namespace
 
 const char* name(Mode mode) {
+  // clang-format off
   switch (mode) {
     case Mode::kBaseline: return "baseline";
     case Mode::kMigrate: return "migrate";
     case Mode::kBalance: return "balance";
     case Mode::kAllReduce: return "allreduce";
   }
+  // clang-format on
   return "unknown";
 }
 
@@ -72,9 +89,10 @@ Result<Config> Config::from(const std::function<const char*(const char*)>& get) 
     errno = 0;
     const long value = std::strtol(text, &end, 10);
     if (*end != '\0' || errno != 0 || value < field.least || value > field.most)
-      return Error{ErrorCode::kInvalidConfig,
-                   std::string(field.variable) + "='" + text + "' is not a whole number from " +
-                       std::to_string(field.least) + " to " + std::to_string(field.most) + " (" + field.meaning + ")"};
+      return Error{ErrorCode::kInvalidConfig, std::string(field.variable) + "='" + text +
+                                                  "' is not a whole number from " +
+                                                  std::to_string(field.least) + " to " +
+                                                  std::to_string(field.most) + " (" + field.meaning + ")"};
     field.write(config, value);
   }
   for (const char* variable : {"NCCL_SOCKET_IFNAME", "R2CC_SOCKET_IFNAME"})

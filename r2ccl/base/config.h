@@ -21,23 +21,29 @@ const char* name(Mode mode);
 struct Config {
   using Milliseconds = std::chrono::milliseconds;
 
-  Mode mode = Mode::kMigrate;            ///< R2CC_MODE
-  bool strict_ack = true;                ///< R2CC_STRICT_ACK: a send is done only when the receiver has it
-  std::string socket_interface;          ///< R2CC_SOCKET_IFNAME, else NCCL_SOCKET_IFNAME: prefix of the control interface
-  std::string hca_filter;                ///< NCCL_IB_HCA: prefix list; '^' excludes, '=' means exact
-  int ib_timeout = 20;                   ///< NCCL_IB_TIMEOUT: 4.096 µs · 2^n
-  int ib_retry_count = 7;                ///< NCCL_IB_RETRY_CNT
-  int gid_index = -1;                    ///< NCCL_IB_GID_INDEX; -1: RoCE v2 IPv4 when there is one
-  int traffic_class = 0;                 ///< NCCL_IB_TC
-  int service_level = 0;                 ///< NCCL_IB_SL
-  Milliseconds suspect_after{4};         ///< R2CC_SUSPECT_MS: silence after which a path is probed (the least value; it adapts upward)
-  Milliseconds probe_deadline{8};        ///< R2CC_PROBE_MS: an unanswered probe of this age means the path is dead (the least value)
-  Milliseconds stuck_after{1000};        ///< R2CC_STUCK_MS: probes answer, but the QP makes no progress: it alone is fenced
-  Milliseconds fence_bound{500};         ///< R2CC_FENCE_MS: a NIC that cannot be stopped within this is unfenceable
-  Milliseconds fail_bound{2000};         ///< R2CC_FAIL_BOUND_MS: no path for this long is an error
-  Milliseconds failback_settle{200};     ///< R2CC_FAILBACK_MS: a repaired rail must carry probes this long
-  Milliseconds failback_ceiling{10000};  ///< R2CC_FAILBACK_MAX_MS: flapping rails wait twice as long each time, up to this
-  Milliseconds connect_bound{30000};     ///< R2CC_CONNECT_MS: a peer that does not answer at set-up for this long is an error
+  Mode mode = Mode::kMigrate;  ///< R2CC_MODE
+  bool strict_ack = true;      ///< R2CC_STRICT_ACK: a send is done only when the receiver has it
+  std::string
+      socket_interface;    ///< R2CC_SOCKET_IFNAME, else NCCL_SOCKET_IFNAME: prefix of the control interface
+  std::string hca_filter;  ///< NCCL_IB_HCA: prefix list; '^' excludes, '=' means exact
+  int ib_timeout = 20;     ///< NCCL_IB_TIMEOUT: 4.096 µs · 2^n
+  int ib_retry_count = 7;  ///< NCCL_IB_RETRY_CNT
+  int gid_index = -1;      ///< NCCL_IB_GID_INDEX; -1: RoCE v2 IPv4 when there is one
+  int traffic_class = 0;   ///< NCCL_IB_TC
+  int service_level = 0;   ///< NCCL_IB_SL
+  Milliseconds suspect_after{
+      4};  ///< R2CC_SUSPECT_MS: silence after which a path is probed (the least value; it adapts upward)
+  Milliseconds probe_deadline{
+      8};  ///< R2CC_PROBE_MS: an unanswered probe of this age means the path is dead (the least value)
+  Milliseconds stuck_after{
+      1000};  ///< R2CC_STUCK_MS: probes answer, but the QP makes no progress: it alone is fenced
+  Milliseconds fence_bound{500};  ///< R2CC_FENCE_MS: a NIC that cannot be stopped within this is unfenceable
+  Milliseconds fail_bound{2000};  ///< R2CC_FAIL_BOUND_MS: no path for this long is an error
+  Milliseconds failback_settle{200};  ///< R2CC_FAILBACK_MS: a repaired rail must carry probes this long
+  Milliseconds failback_ceiling{
+      10000};  ///< R2CC_FAILBACK_MAX_MS: flapping rails wait twice as long each time, up to this
+  Milliseconds connect_bound{
+      30000};  ///< R2CC_CONNECT_MS: a peer that does not answer at set-up for this long is an error
 
   /// Reads the environment through `get` (name -> value or nullptr). An unusable value is an error that
   /// names the variable, its value and what is accepted.

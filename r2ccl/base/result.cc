@@ -3,6 +3,7 @@
 namespace r2ccl {
 
 std::string_view name(ErrorCode code) {
+  // clang-format off
   switch (code) {
     case ErrorCode::kOk: return "ok";
     case ErrorCode::kInvalidConfig: return "invalid configuration";
@@ -22,10 +23,12 @@ std::string_view name(ErrorCode code) {
     case ErrorCode::kInvalidArgument: return "invalid argument";
     case ErrorCode::kAfterFork: return "called after fork";
   }
+  // clang-format on
   return "unknown";
 }
 
 std::string_view advice(ErrorCode code) {
+  // clang-format off
   switch (code) {
     case ErrorCode::kOk: return "";
     case ErrorCode::kInvalidConfig: return "Correct the named variable; the accepted values are in the message, and `r2bench doctor` prints all settings.";
@@ -45,6 +48,7 @@ std::string_view advice(ErrorCode code) {
     case ErrorCode::kInvalidArgument: return "This is a bug in the caller.";
     case ErrorCode::kAfterFork: return "Use the plugin only in the process that initialised it.";
   }
+  // clang-format on
   return "";
 }
 

@@ -12,22 +12,22 @@ namespace r2ccl {
 /// Everything that can go wrong, each with a sentence that tells the user what to do (see advice()).
 enum class ErrorCode {
   kOk = 0,
-  kInvalidConfig,      ///< an R2CC_* variable has a bad value
-  kNoDevice,           ///< no NIC with an active port
-  kVerbs,              ///< a libibverbs call failed
-  kMemoryLock,         ///< registration failed for lack of locked memory
-  kOutOfResources,     ///< the device has no more QPs, CQs or MRs
-  kSystem,             ///< a system call failed (sockets, threads)
-  kBadHandle,          ///< the connect handle is not one of ours
-  kVersionMismatch,    ///< the peer speaks another wire version
-  kModeMismatch,       ///< the peer runs another R2CC_MODE
-  kAuthentication,     ///< a control message was forged, replayed or truncated
-  kNicFailed,          ///< mode 0: the NIC failed, and nothing else was tried
-  kAllPathsDown,       ///< no path between the two nodes works
-  kPeerGone,           ///< the peer process ended
-  kUnfenceable,        ///< a NIC could not be stopped: replaying might corrupt memory
-  kInvalidArgument,    ///< the caller broke the interface's contract
-  kAfterFork,          ///< called in a forked child
+  kInvalidConfig,    ///< an R2CC_* variable has a bad value
+  kNoDevice,         ///< no NIC with an active port
+  kVerbs,            ///< a libibverbs call failed
+  kMemoryLock,       ///< registration failed for lack of locked memory
+  kOutOfResources,   ///< the device has no more QPs, CQs or MRs
+  kSystem,           ///< a system call failed (sockets, threads)
+  kBadHandle,        ///< the connect handle is not one of ours
+  kVersionMismatch,  ///< the peer speaks another wire version
+  kModeMismatch,     ///< the peer runs another R2CC_MODE
+  kAuthentication,   ///< a control message was forged, replayed or truncated
+  kNicFailed,        ///< mode 0: the NIC failed, and nothing else was tried
+  kAllPathsDown,     ///< no path between the two nodes works
+  kPeerGone,         ///< the peer process ended
+  kUnfenceable,      ///< a NIC could not be stopped: replaying might corrupt memory
+  kInvalidArgument,  ///< the caller broke the interface's contract
+  kAfterFork,        ///< called in a forked child
 };
 
 /// "kNicFailed" -> "NIC failed" etc.
@@ -43,7 +43,7 @@ struct Error {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit on purpose
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}      // NOLINT: implicit on purpose
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT
   bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }

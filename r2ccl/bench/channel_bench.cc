@@ -1,6 +1,6 @@
-// What a message costs: CPU time of both ends of a channel, in one thread of one process, over the virtual HCA
-// at unlimited rate. R2CC_MODE and R2CC_STRICT_ACK choose what is measured; `verbs` is the same message by bare
-// verbs calls on the same device, so that the difference is the channel's own cost.
+// What a message costs: CPU time of both ends of a channel, in one thread of one process, over the virtual
+// HCA at unlimited rate. R2CC_MODE and R2CC_STRICT_ACK choose what is measured; `verbs` is the same message
+// by bare verbs calls on the same device, so that the difference is the channel's own cost.
 //   R2CC_MODE=0 channel_bench; R2CC_MODE=1 channel_bench
 #include <benchmark/benchmark.h>
 #include <unistd.h>
@@ -21,7 +21,8 @@ namespace {
 using namespace r2ccl;
 
 [[noreturn]] void die(const Error& error) {
-  std::fprintf(stderr, "channel_bench: %s: %s\n", std::string(name(error.code)).c_str(), error.message.c_str());
+  std::fprintf(stderr, "channel_bench: %s: %s\n", std::string(name(error.code)).c_str(),
+               error.message.c_str());
   std::exit(70);
 }
 
@@ -96,11 +97,13 @@ void verbs_message(benchmark::State& state) {
   if (!in_region) die(in_region.error());
   ibv_wc completion;
   for (auto _ : state) {
-    if (from.data.post_write_imm(1, out.data(), bytes, out_region->lkey(), uint64_t(in.data()), in_region->rkey(), 7) != 0)
+    if (from.data.post_write_imm(1, out.data(), bytes, out_region->lkey(), uint64_t(in.data()),
+                                 in_region->rkey(), 7) != 0)
       state.SkipWithError("post failed");
     while (to.queue.poll({&completion, 1}) == 0) {
     }
-    if (completion.status != IBV_WC_SUCCESS || to.data.post_receive(completion.wr_id) != 0) state.SkipWithError("receive failed");
+    if (completion.status != IBV_WC_SUCCESS || to.data.post_receive(completion.wr_id) != 0)
+      state.SkipWithError("receive failed");
     while (from.queue.poll({&completion, 1}) == 0) {
     }
     if (completion.status != IBV_WC_SUCCESS) state.SkipWithError("send failed");
@@ -116,7 +119,8 @@ BENCHMARK(channel_message)->Arg(8)->Arg(64 << 10)->Arg(1 << 20)->UseRealTime();
 
 int main(int argc, char** argv) {
   // The virtual HCA's libibverbs must be bound at load: start over with it in front.
-  const std::string vhca = (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "../lib/vhca").string();
+  const std::string vhca =
+      (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "../lib/vhca").string();
   const char* path = std::getenv("LD_LIBRARY_PATH");
   if (!path || std::string(path).find(vhca) == std::string::npos) {
     setenv("LD_LIBRARY_PATH", (path && *path ? vhca + ":" + path : vhca).c_str(), 1);

@@ -54,7 +54,8 @@ void Channel::emit(trace::EventType type, int nic, uint64_t a, uint64_t b, uint6
 std::string Channel::peer_name() const { return peer_hello_.host[0] ? peer_hello_.host : "the peer"; }
 
 std::string Channel::rail_name(int local, int remote) const {
-  return "NIC " + nic_name(local) + " of " + core_.host + " to NIC " + peer_nic_name(remote) + " of " + peer_name();
+  return "NIC " + nic_name(local) + " of " + core_.host + " to NIC " + peer_nic_name(remote) + " of " +
+         peer_name();
 }
 
 // --- data path ------------------------------------------------------------------------------------------
@@ -116,7 +117,8 @@ void Channel::suspect(Path& path, ibv_wc_status status) {
 }
 
 void Channel::suspect_post(Path& path, int error) {
-  R2_WARN("NET/R2CCL: channel %u: posting on %s failed: %s", number_, rail_name(path).c_str(), std::strerror(error));
+  R2_WARN("NET/R2CCL: channel %u: posting on %s failed: %s", number_, rail_name(path).c_str(),
+          std::strerror(error));
   suspect(path, IBV_WC_GENERAL_ERR);
 }
 
@@ -132,7 +134,8 @@ void Channel::fail(Error error) {
 bool Channel::advance(Status to) {
   Status now = status();
   while (now != Status::kFailed && now != Status::kClosed)
-    if (status_.compare_exchange_weak(now, to, std::memory_order_release, std::memory_order_acquire)) return true;
+    if (status_.compare_exchange_weak(now, to, std::memory_order_release, std::memory_order_acquire))
+      return true;
   return false;
 }
 
@@ -157,9 +160,10 @@ Urgency Channel::step(const Tick& tick) {
     return Urgency::kIdle;
   }
   if (status() == Status::kConnecting && tick.now > created_ + nanoseconds(core_.config.connect_bound)) {
-    fail(Error{ErrorCode::kSystem, "channel " + std::to_string(number_) + ": no connection to " + peer_name() + " within " +
-                                       std::to_string(core_.config.connect_bound.count()) + " ms (R2CC_CONNECT_MS)" +
-                                       (failures_.empty() ? "" : "; " + what_failed())});
+    fail(Error{ErrorCode::kSystem,
+               "channel " + std::to_string(number_) + ": no connection to " + peer_name() + " within " +
+                   std::to_string(core_.config.connect_bound.count()) + " ms (R2CC_CONNECT_MS)" +
+                   (failures_.empty() ? "" : "; " + what_failed())});
     return Urgency::kBusy;
   }
   if (!greeted_) return Urgency::kBusy;
@@ -180,18 +184,20 @@ Urgency Channel::step(const Tick& tick) {
 }
 
 Urgency Channel::urgency(const Tick& tick) const {
-  const bool probing = std::any_of(paths_.begin(), paths_.end(),
-                                   [](const auto& path) { return path->probe_state() == ProbeState::kWaiting; });
+  const bool probing = std::any_of(paths_.begin(), paths_.end(), [](const auto& path) {
+    return path->probe_state() == ProbeState::kWaiting;
+  });
   if (phase_ == Phase::kFencing || (phase_ == Phase::kChoosing && probing)) return Urgency::kHot;
   if (phase_ == Phase::kChoosing || probing) return Urgency::kWatching;
-  return asked_at_progress_.load(std::memory_order_relaxed) != kNotAsked || phase_ != Phase::kRunning || opening_.path != 0 || probation_path_ != 0 || !buried_.empty() ||
+  return asked_at_progress_.load(std::memory_order_relaxed) != kNotAsked || phase_ != Phase::kRunning ||
+                 opening_.path != 0 || probation_path_ != 0 || !buried_.empty() ||
                  status() == Status::kConnecting || (sender_ && (!at_home() || lacks_standby(tick)))
              ? Urgency::kBusy
              : Urgency::kIdle;
 }
 
-// A peer that has closed brings nothing any more. What it delivered before may still lie in the completion queue;
-// whatever is lacking after that is an error, not something to wait for.
+// A peer that has closed brings nothing any more. What it delivered before may still lie in the completion
+// queue; whatever is lacking after that is an error, not something to wait for.
 Urgency Channel::step_after_peer_closed(const Tick& tick) {
   turn_.take();
   const TurnGuard guard(turn_);
@@ -220,8 +226,8 @@ void Channel::step_closing(const Tick& tick) {
   if (!torn_down_) {
     turn_.take();
     const TurnGuard guard(turn_);
-    // Our last word goes out before the QPs do: the peer must not take their end for a failure. A program that closes
-    // at once when it sees an error must not keep the reason from the peer.
+    // Our last word goes out before the QPs do: the peer must not take their end for a failure. A program
+    // that closes at once when it sees an error must not keep the reason from the peer.
     if (!closed_sent_ && status() == Status::kFailed)
       tell_failure();
     else if (!closed_sent_)
@@ -267,7 +273,8 @@ void Channel::peer_lost(const Tick& /*tick*/) {
   stream_.close();
   peer_lost_ = true;
   if (peer_closed_ || closed_sent_ || close_requested.load(std::memory_order_acquire)) return;
-  fail(Error{ErrorCode::kPeerGone, "channel " + std::to_string(number_) + ": the control connection to " + peer_name() +
+  fail(Error{ErrorCode::kPeerGone, "channel " + std::to_string(number_) + ": the control connection to " +
+                                       peer_name() +
                                        " closed: that process ended; its NICs are not to blame"});
 }
 
@@ -291,21 +298,25 @@ wire::Hello Channel::hello() const {
 }
 
 Result<void> Channel::check_hello(const wire::Hello& peer) const {
-  const std::string who = peer.host[0] ? std::string(peer.host, strnlen(peer.host, sizeof peer.host)) : "the peer";
+  const std::string who =
+      peer.host[0] ? std::string(peer.host, strnlen(peer.host, sizeof peer.host)) : "the peer";
   if (peer.magic != wire::kHandleMagic)
     return Error{ErrorCode::kBadHandle, who + " does not speak R2CCL's protocol"};
   if (peer.version != wire::kWireVersion)
-    return Error{ErrorCode::kVersionMismatch, who + " speaks wire version " + std::to_string(peer.version) + ", " + core_.host +
-                                                  " speaks " + std::to_string(wire::kWireVersion)};
+    return Error{ErrorCode::kVersionMismatch, who + " speaks wire version " + std::to_string(peer.version) +
+                                                  ", " + core_.host + " speaks " +
+                                                  std::to_string(wire::kWireVersion)};
   if (peer.mode != uint8_t(core_.config.mode))
-    return Error{ErrorCode::kModeMismatch, who + " runs R2CC_MODE=" + std::to_string(peer.mode) + ", " + core_.host +
+    return Error{ErrorCode::kModeMismatch, who + " runs R2CC_MODE=" + std::to_string(peer.mode) + ", " +
+                                               core_.host +
                                                " runs R2CC_MODE=" + std::to_string(int(core_.config.mode))};
   if ((peer.strict_ack != 0) != core_.strict_ack())
-    return Error{ErrorCode::kModeMismatch, who + " runs R2CC_STRICT_ACK=" + std::to_string(peer.strict_ack) + ", " +
-                                               core_.host + " the opposite"};
+    return Error{ErrorCode::kModeMismatch, who + " runs R2CC_STRICT_ACK=" + std::to_string(peer.strict_ack) +
+                                               ", " + core_.host + " the opposite"};
   if (peer.ring_lines != wire::kRingLines || peer.requests != uint32_t(kMaxRequests) || peer.nics == 0 ||
       peer.nics > wire::kMaxNics || peer.home_nic >= peer.nics)
-    return Error{ErrorCode::kVersionMismatch, who + " has other limits (requests, ring, NICs) than this plugin"};
+    return Error{ErrorCode::kVersionMismatch,
+                 who + " has other limits (requests, ring, NICs) than this plugin"};
   return {};
 }
 
@@ -338,7 +349,8 @@ void Channel::handle(const control::Message& message, const Tick& tick) {
     if (!words) return;
     words->text[sizeof words->text - 1] = '\0';
     closed_sent_ = true;  // nothing to tell a peer that told us
-    fail(Error{ErrorCode(words->code), (type == wire::Type::kRefuse ? "the connection was refused: " : "told by " + peer_name() + ": ") +
+    fail(Error{ErrorCode(words->code), (type == wire::Type::kRefuse ? "the connection was refused: "
+                                                                    : "told by " + peer_name() + ": ") +
                                            std::string(words->text)});
     emit(trace::EventType::kChannelFailed, home_nic_, words->code);
     return;
@@ -355,20 +367,39 @@ void Channel::handle(const control::Message& message, const Tick& tick) {
     }
     return;
   }
-  // Calls `method` with the payload as a T; a payload of another size is ignored (and was authenticated: a bug).
+  // Calls `method` with the payload as a T; a payload of another size is ignored (and was authenticated: a
+  // bug).
   const auto with = [&](auto sample, auto&& call) {
     if (auto payload = message.as<decltype(sample)>()) call(*payload);
   };
   switch (type) {
-    case wire::Type::kOpen: with(wire::Open{}, [&](const wire::Open& m) { on_open(m, tick); }); break;
-    case wire::Type::kOpened: with(wire::Opened{}, [&](const wire::Opened& m) { on_opened(m, tick); }); break;
-    case wire::Type::kProve: with(wire::PathMessage{}, [&](const wire::PathMessage& m) { on_prove(m.path, tick); }); break;
-    case wire::Type::kProved: with(wire::PathMessage{}, [&](const wire::PathMessage& m) { on_proved(m.path, tick); }); break;
-    case wire::Type::kDrop: with(wire::PathMessage{}, [&](const wire::PathMessage& m) { on_drop(m.path, tick); }); break;
-    case wire::Type::kMigrate: with(wire::Migrate{}, [&](const wire::Migrate& m) { on_migrate(m, tick); }); break;
-    case wire::Type::kFenced: with(wire::Fenced{}, [&](const wire::Fenced& m) { on_fenced(m, tick); }); break;
-    case wire::Type::kUse: with(wire::Use{}, [&](const wire::Use& m) { on_use(m, tick); }); break;
-    case wire::Type::kNic: with(wire::Nic{}, [&](const wire::Nic& m) { on_peer_nic(m, tick); }); break;
+    case wire::Type::kOpen:
+      with(wire::Open{}, [&](const wire::Open& m) { on_open(m, tick); });
+      break;
+    case wire::Type::kOpened:
+      with(wire::Opened{}, [&](const wire::Opened& m) { on_opened(m, tick); });
+      break;
+    case wire::Type::kProve:
+      with(wire::PathMessage{}, [&](const wire::PathMessage& m) { on_prove(m.path, tick); });
+      break;
+    case wire::Type::kProved:
+      with(wire::PathMessage{}, [&](const wire::PathMessage& m) { on_proved(m.path, tick); });
+      break;
+    case wire::Type::kDrop:
+      with(wire::PathMessage{}, [&](const wire::PathMessage& m) { on_drop(m.path, tick); });
+      break;
+    case wire::Type::kMigrate:
+      with(wire::Migrate{}, [&](const wire::Migrate& m) { on_migrate(m, tick); });
+      break;
+    case wire::Type::kFenced:
+      with(wire::Fenced{}, [&](const wire::Fenced& m) { on_fenced(m, tick); });
+      break;
+    case wire::Type::kUse:
+      with(wire::Use{}, [&](const wire::Use& m) { on_use(m, tick); });
+      break;
+    case wire::Type::kNic:
+      with(wire::Nic{}, [&](const wire::Nic& m) { on_peer_nic(m, tick); });
+      break;
     case wire::Type::kRemind:
       with(wire::Received{}, [&](const wire::Received&) {
         turn_.take();

@@ -1,6 +1,6 @@
-// One direction between two ranks: what both ends have in common. Its parts: the control connection, the set of
-// paths, the watchdog and the migration protocol (all run by the service thread), and the turn that keeps the
-// progress thread's data path apart from them. Sender and Receiver add the messages.
+// One direction between two ranks: what both ends have in common. Its parts: the control connection, the set
+// of paths, the watchdog and the migration protocol (all run by the service thread), and the turn that keeps
+// the progress thread's data path apart from them. Sender and Receiver add the messages.
 #pragma once
 
 #include <array>
@@ -118,8 +118,8 @@ class Channel {
   virtual void resume(const wire::Fenced& ledger) = 0;
   /// Is anything posted that a working QP would have completed by now? Needs the turn.
   virtual bool work_requests_open() const = 0;
-  /// Nothing has come for long although probes are answered: receiver: repeats what the sender may lack, which only a
-  /// working QP completes; sender: has the receiver say again what it has. Needs the turn.
+  /// Nothing has come for long although probes are answered: receiver: repeats what the sender may lack,
+  /// which only a working QP completes; sender: has the receiver say again what it has. Needs the turn.
   virtual void poke(Path& path) = 0;
   /// The sender has waited for long: the receiver says what it has. Needs the turn, on whatever path.
   virtual void reminded() {}
@@ -139,19 +139,24 @@ class Channel {
   void emit(trace::EventType type, int nic, uint64_t a = 0, uint64_t b = 0, uint64_t c = 0) const;
   Path* active() const { return active_; }
   Request* free_request(uint64_t message);
-  void count_progress() { progress_.store(progress_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
+  void count_progress() {
+    progress_.store(progress_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
   void opened_request() {
     if (!busy()) quiet_since_progress_ = kNotAsked;  // the time before does not count
     in_use_.store(in_use_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
-  /// A test() that found nothing new; needs the turn. The progress thread keeps the time itself while it polls, so that
-  /// the service thread sleeps while all is well; after some silence it asks for its help, once.
+  /// A test() that found nothing new; needs the turn. The progress thread keeps the time itself while it
+  /// polls, so that the service thread sleeps while all is well; after some silence it asks for its help,
+  /// once.
   void nothing_new() {
     if (++empty_tests_ % kEmptyTestsPerLook == 0 && core_.resilient()) look_at_silence();
   }
   /// The progress thread wants to post and cannot: time without a path counts.
   std::atomic<bool> wanted_{false};
-  void finished_request() { in_use_.store(in_use_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed); }
+  void finished_request() {
+    in_use_.store(in_use_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+  }
 
   Core& core_;
   Turn turn_;
@@ -201,7 +206,8 @@ class Channel {
   // watchdog and migration (migration.cc)
   void step_watchdog(const Tick& tick);
   bool stands_still(const Path& path);
-  void begin_migration(trace::DetectedBy by, const std::string& why, const Tick& tick, uint32_t planned_target = 0);
+  void begin_migration(trace::DetectedBy by, const std::string& why, const Tick& tick,
+                       uint32_t planned_target = 0);
   void start_fence(trace::DetectedBy by, bool planned, const Tick& tick, bool tell_peer);
   void step_migration(const Tick& tick);
   void fence_done(const Tick& tick);
@@ -222,7 +228,9 @@ class Channel {
   // closing (channel.cc)
   Urgency step_after_peer_closed(const Tick& tick);
   Urgency urgency(const Tick& tick) const;
-  bool at_home() const { return active_ && active_->local_nic() == home_nic_ && active_->remote_nic() == peer_home_nic_; }
+  bool at_home() const {
+    return active_ && active_->local_nic() == home_nic_ && active_->remote_nic() == peer_home_nic_;
+  }
   bool lacks_standby(const Tick& tick) const;
   void peer_lost(const Tick& tick);
   void step_closing(const Tick& tick);
@@ -256,8 +264,9 @@ class Channel {
 
   // paths
   std::vector<std::unique_ptr<Path>> paths_;
-  std::vector<std::unique_ptr<Path>> buried_;  // out of use; destroyed when there is time: drivers take long over it
-  uint64_t buried_since_ = 0;                  // now
+  std::vector<std::unique_ptr<Path>>
+      buried_;                 // out of use; destroyed when there is time: drivers take long over it
+  uint64_t buried_since_ = 0;  // now
   Path* active_ = nullptr;
   uint32_t next_path_ = 1;
   struct Opening {
@@ -268,14 +277,16 @@ class Channel {
   uint64_t next_standby_ = 0;
   uint32_t standby_failures_ = 0;
   uint64_t first_path_since_ = 0;
-  std::array<std::array<uint64_t, wire::kMaxNics>, wire::kMaxNics> not_before_{};  // per rail: when to try again
+  std::array<std::array<uint64_t, wire::kMaxNics>, wire::kMaxNics>
+      not_before_{};  // per rail: when to try again
   std::array<bool, wire::kMaxNics> peer_nic_down_{};
   struct Failure {
     int local, remote;
     std::string what;
     uint64_t at;  // now
   };
-  std::vector<Failure> failures_;  // the last of each rail since traffic flowed; for the error when no path is left
+  std::vector<Failure>
+      failures_;  // the last of each rail since traffic flowed; for the error when no path is left
   health::RailHealth home_rail_;
   uint32_t probation_path_ = 0;
 
@@ -283,7 +294,8 @@ class Channel {
   uint32_t empty_tests_ = 0;
   uint64_t quiet_since_progress_ = kNotAsked;  // the count at which it fell silent
   uint64_t quiet_for_ = 0, quiet_looked_ = 0;
-  std::atomic<uint64_t> asked_at_progress_{kNotAsked};  // the service thread is to watch: nothing has moved since this count
+  std::atomic<uint64_t> asked_at_progress_{
+      kNotAsked};  // the service thread is to watch: nothing has moved since this count
   std::atomic<bool> suspected_{false};
   uint64_t seen_progress_ = 0;
   uint64_t silence_ = 0;
@@ -306,9 +318,10 @@ class Channel {
   wire::Fenced peer_ledger_{};
   uint64_t migration_started_ = 0;  // now
   uint64_t phase_since_ = 0;        // alive
-  uint64_t no_path_for_ = 0;        // alive; accrues while something is wanted and no path can be had that carries anything
-  uint64_t used_at_ = 0;            // alive; when the active path became that
-  uint64_t searched_at_ = 0;        // alive; when it last did
+  uint64_t no_path_for_ =
+      0;  // alive; accrues while something is wanted and no path can be had that carries anything
+  uint64_t used_at_ = 0;      // alive; when the active path became that
+  uint64_t searched_at_ = 0;  // alive; when it last did
   uint64_t migrated_at_progress_ = 0;
   int left_nic_ = 0;
 };

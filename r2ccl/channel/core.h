@@ -22,7 +22,8 @@ struct Backup {
   int distance;
 };
 
-/// How the process's sending channels lie on its NICs at one moment. (Ports are full duplex, and senders choose.)
+/// How the process's sending channels lie on its NICs at one moment. (Ports are full duplex, and senders
+/// choose.)
 struct NicLoad {
   std::array<int, wire::kMaxNics> guests{};  ///< channels that use the NIC although it is not their own
   /// [a][s]: channels that use NIC a and would go to NIC s.
@@ -31,14 +32,14 @@ struct NicLoad {
 
 struct Core {
   Config config;
-  std::vector<verbs::Device> devices;      ///< at most wire::kMaxNics
-  std::vector<std::vector<Backup>> backups;  ///< per NIC: the others, nearest first
+  std::vector<verbs::Device> devices;           ///< at most wire::kMaxNics
+  std::vector<std::vector<Backup>> backups;     ///< per NIC: the others, nearest first
   std::array<bool, wire::kMaxNics> nic_down{};  ///< the port has said so; service thread only
   std::array<std::atomic<bool>, wire::kMaxNics> nic_unusable{};  ///< a buffer could not be registered on it
   std::string host;
   uint64_t process = 0;
-  std::function<void()> kick;              ///< wakes the service thread; any thread, never blocks
-  std::function<NicLoad()> load;           ///< service thread only
+  std::function<void()> kick;     ///< wakes the service thread; any thread, never blocks
+  std::function<NicLoad()> load;  ///< service thread only
 
   bool resilient() const { return config.mode != Mode::kBaseline; }
   bool strict_ack() const { return resilient() && config.strict_ack; }
@@ -58,8 +59,9 @@ class Registration {
   std::array<verbs::MemoryRegion, wire::kMaxNics> regions_;
 };
 
-/// Passes a lock-like turn between a channel's progress thread and the service thread. The progress thread never
-/// waits for it: when it does not get it, it does something else. Uncontended, a turn costs one atomic exchange.
+/// Passes a lock-like turn between a channel's progress thread and the service thread. The progress thread
+/// never waits for it: when it does not get it, it does something else. Uncontended, a turn costs one atomic
+/// exchange.
 class Turn {
  public:
   /// The progress thread: gives way when the service thread is waiting.

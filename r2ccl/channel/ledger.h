@@ -36,12 +36,14 @@ class ReceiveLedger {
     const uint64_t message = first_ + ((immediate.ticket - uint32_t(first_)) & wire::kTicketMask);
     if (message >= next_) {
       // Behind the window: a message that was complete already.
-      const bool past = ((uint32_t(first_) - immediate.ticket) & wire::kTicketMask) <= wire::kRingLines && first_ > 0;
+      const bool past =
+          ((uint32_t(first_) - immediate.ticket) & wire::kTicketMask) <= wire::kRingLines && first_ > 0;
       return {past ? Arrival::kDuplicate : Arrival::kUnknown, message};
     }
     Entry& entry = entries_[message % wire::kRingLines];
     const uint16_t bit = uint16_t(1u << immediate.segment);
-    if (immediate.segment >= immediate.segments || (entry.expected != 0 && entry.expected != immediate.segments))
+    if (immediate.segment >= immediate.segments ||
+        (entry.expected != 0 && entry.expected != immediate.segments))
       return {Arrival::kUnknown, message};
     if (entry.arrived & bit) return {Arrival::kDuplicate, message};
     entry.expected = uint8_t(immediate.segments);
@@ -95,11 +97,13 @@ class SendLedger {
   }
   /// The same, of which only the low bits are known.
   void confirmed_low(uint32_t up_to) {
-    if (const auto step = int32_t(up_to - uint32_t(confirmed_)); step > 0) confirmed(confirmed_ + uint32_t(step));
+    if (const auto step = int32_t(up_to - uint32_t(confirmed_)); step > 0)
+      confirmed(confirmed_ + uint32_t(step));
   }
   /// The receiver's ledger, read after its fence: `arrived` of `message` is here.
   void known_arrived(uint64_t message, uint16_t arrived) {
-    if (message < next_) entries_[message % wire::kRingLines].completed |= arrived & entries_[message % wire::kRingLines].all;
+    if (message < next_)
+      entries_[message % wire::kRingLines].completed |= arrived & entries_[message % wire::kRingLines].all;
   }
   /// Everything that is not known to have arrived must be sent again: what the NIC said counts for nothing
   /// once the receiver has spoken.
@@ -119,8 +123,8 @@ class SendLedger {
     const bool completed = message < released_ || entry.completed == entry.all;
     return completed && (!strict || message < confirmed_);
   }
-  /// No path carries anything before `up_to` any more (it was fenced, or the peer has closed), and the receiver
-  /// has it all: the NIC's own reports no longer matter.
+  /// No path carries anything before `up_to` any more (it was fenced, or the peer has closed), and the
+  /// receiver has it all: the NIC's own reports no longer matter.
   void released(uint64_t up_to) {
     confirmed(up_to);
     if (up_to > released_) released_ = up_to;

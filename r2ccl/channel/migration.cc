@@ -1,5 +1,6 @@
-// Watchdog and migration: suspicion, fence, exchange of ledgers, choice of another path (DESIGN.md, 'The channel',
-// points 4 to 6). One epoch is one migration; whoever notices starts it, and two that start the same one meet.
+// Watchdog and migration: suspicion, fence, exchange of ledgers, choice of another path (DESIGN.md, 'The
+// channel', points 4 to 6). One epoch is one migration; whoever notices starts it, and two that start the
+// same one meet.
 #include <algorithm>
 
 #include "r2ccl/base/clock.h"
@@ -21,7 +22,8 @@ uint64_t nanoseconds(std::chrono::milliseconds m) { return uint64_t(m.count()) *
 
 }  // namespace
 
-// The progress thread, between two looks of which it may have been off the CPU: capped steps, as on the 'alive' clock.
+// The progress thread, between two looks of which it may have been off the CPU: capped steps, as on the
+// 'alive' clock.
 void Channel::look_at_silence() {
   const uint64_t now = now_ns(), progress = progress_.load(std::memory_order_relaxed);
   if (progress != quiet_since_progress_) {
@@ -31,7 +33,9 @@ void Channel::look_at_silence() {
     quiet_for_ += std::min(now - quiet_looked_, kLongestLookNs);
   }
   quiet_looked_ = now;
-  if (quiet_for_ < nanoseconds(core_.config.suspect_after) || asked_at_progress_.load(std::memory_order_relaxed) == progress) return;
+  if (quiet_for_ < nanoseconds(core_.config.suspect_after) ||
+      asked_at_progress_.load(std::memory_order_relaxed) == progress)
+    return;
   asked_at_progress_.store(progress, std::memory_order_release);
   core_.kick();
 }
@@ -51,12 +55,14 @@ void Channel::step_watchdog(const Tick& tick) {
   if (asked_at_progress_.load(std::memory_order_acquire) == progress) {
     if (progress != seen_progress_) silence_ = 0;
     seen_progress_ = progress;
-    silence_ = std::max(silence_, nanoseconds(core_.config.suspect_after));  // so long the progress thread has waited
+    silence_ = std::max(silence_,
+                        nanoseconds(core_.config.suspect_after));  // so long the progress thread has waited
   }
   if (progress != seen_progress_ || !busy()) {
     asked_at_progress_.store(kNotAsked, std::memory_order_relaxed);
     if (progress != seen_progress_) stuck_bound_ = 0;
-    if (progress != seen_progress_ && silence_ > 0) usual_gap_ = std::max(silence_, usual_gap_ - usual_gap_ / 16);
+    if (progress != seen_progress_ && silence_ > 0)
+      usual_gap_ = std::max(silence_, usual_gap_ - usual_gap_ / 16);
     seen_progress_ = progress;
     silence_ = 0;
     next_probe_ = 0;
@@ -77,7 +83,9 @@ void Channel::step_watchdog(const Tick& tick) {
     if (active_) drain(*active_);
     if (!work_requests_open()) nothing_open_at_ = tick.alive;
   }
-  if (progress_.load(std::memory_order_relaxed) != seen_progress_ || suspected_.load(std::memory_order_acquire)) return;
+  if (progress_.load(std::memory_order_relaxed) != seen_progress_ ||
+      suspected_.load(std::memory_order_acquire))
+    return;
 
   Path& path = *active_;
   const uint64_t limit = std::max(nanoseconds(core_.config.probe_deadline), 4 * path.probe_slowest());
@@ -97,7 +105,8 @@ void Channel::step_watchdog(const Tick& tick) {
       on_socket(tick);
       if (peer_closed_ || phase_ != Phase::kRunning || &path != active_) return;
       emit(trace::EventType::kProbeFailed, path.local_nic(), path.id());
-      begin_migration(trace::DetectedBy::kWatchdog, "silent, and a probe failed: " + verbs::describe(path.probe_status), tick);
+      begin_migration(trace::DetectedBy::kWatchdog,
+                      "silent, and a probe failed: " + verbs::describe(path.probe_status), tick);
       break;
     case ProbeState::kAnswered:
       if (next_probe_ == 0) next_probe_ = tick.alive + probe_pause_;
@@ -107,16 +116,18 @@ void Channel::step_watchdog(const Tick& tick) {
         R2_INFO("NET/R2CCL: channel %u: %s has been quiet for %llu ms, but its NIC answers: waiting", number_,
                 peer_name().c_str(), static_cast<unsigned long long>(silence_ / kNsPerMs));
       }
-      if ((!poked_ || tick.alive >= next_probe_) && (sender_ || silence_ > nanoseconds(core_.config.stuck_after) / 4)) {
+      if ((!poked_ || tick.alive >= next_probe_) &&
+          (sender_ || silence_ > nanoseconds(core_.config.stuck_after) / 4)) {
         poked_ = true;
         turn_.take();
         const TurnGuard guard(turn_);
         if (active_ == &path && status() == Status::kReady) poke(path);
       }
-      // A message that is merely slow starts over on another path: each such migration makes the next one wait
-      // twice as long, so that a slow rail ends up being waited for.
-      if (const uint64_t stuck = std::max({nanoseconds(core_.config.stuck_after), stuck_bound_,
-                                             std::min(20 * usual_gap_, 4 * nanoseconds(core_.config.stuck_after))});
+      // A message that is merely slow starts over on another path: each such migration makes the next one
+      // wait twice as long, so that a slow rail ends up being waited for.
+      if (const uint64_t stuck =
+              std::max({nanoseconds(core_.config.stuck_after), stuck_bound_,
+                        std::min(20 * usual_gap_, 4 * nanoseconds(core_.config.stuck_after))});
           silence_ > stuck && tick.alive - nothing_open_at_ > stuck / 2 && stands_still(path)) {
         stuck_bound_ = 2 * stuck;
         begin_migration(trace::DetectedBy::kWatchdog, "its QP stands still although the rail works", tick);
@@ -136,13 +147,14 @@ bool Channel::stands_still(const Path& path) {
   return active_ == &path && work_requests_open();
 }
 
-void Channel::begin_migration(trace::DetectedBy by, const std::string& why, const Tick& tick, uint32_t planned_target) {
+void Channel::begin_migration(trace::DetectedBy by, const std::string& why, const Tick& tick,
+                              uint32_t planned_target) {
   if (phase_ != Phase::kRunning || !active_ || status() == Status::kFailed) return;
   const bool planned = planned_target != 0;
   if (!planned) {
     note_failure(active_->local_nic(), active_->remote_nic(), why);
-    R2_WARN("NET/R2CCL: channel %u: %s failed, detected by %s: %s; moving its traffic", number_, rail_name(*active_).c_str(),
-            trace::name(by).data(), why.c_str());
+    R2_WARN("NET/R2CCL: channel %u: %s failed, detected by %s: %s; moving its traffic", number_,
+            rail_name(*active_).c_str(), trace::name(by).data(), why.c_str());
   }
   ++epoch_;
   planned_target_ = planned_target;
@@ -201,8 +213,9 @@ void Channel::step_migration(const Tick& tick) {
     if (path->fenced()) {
       fence_done(tick);
     } else if (tick.alive - phase_since_ > nanoseconds(core_.config.fence_bound)) {
-      fail(Error{ErrorCode::kUnfenceable, rail_name(*path) + ": its QP was moved to ERR, but its flushes did not come within " +
-                                              std::to_string(core_.config.fence_bound.count()) + " ms (R2CC_FENCE_MS)"});
+      fail(Error{ErrorCode::kUnfenceable,
+                 rail_name(*path) + ": its QP was moved to ERR, but its flushes did not come within " +
+                     std::to_string(core_.config.fence_bound.count()) + " ms (R2CC_FENCE_MS)"});
     }
   }
   if (phase_ == Phase::kChoosing) choose_path(tick);
@@ -230,10 +243,12 @@ void Channel::on_migrate(const wire::Migrate& migrate, const Tick& tick) {
   if (phase_ == Phase::kRunning && active_ && active_->id() == migrate.path) {
     if (!migrate.planned)
       R2_INFO("NET/R2CCL: channel %u: %s says that %s failed (detected by %s); moving its traffic", number_,
-              peer_name().c_str(), rail_name(*active_).c_str(), trace::name(trace::DetectedBy(migrate.detected_by)).data());
+              peer_name().c_str(), rail_name(*active_).c_str(),
+              trace::name(trace::DetectedBy(migrate.detected_by)).data());
     if (!migrate.planned)
-      note_failure(active_->local_nic(), active_->remote_nic(),
-                   "the peer noticed, by " + std::string(trace::name(trace::DetectedBy(migrate.detected_by))));
+      note_failure(
+          active_->local_nic(), active_->remote_nic(),
+          "the peer noticed, by " + std::string(trace::name(trace::DetectedBy(migrate.detected_by))));
     planned_target_ = 0;
     start_fence(trace::DetectedBy::kPeer, migrate.planned != 0, tick, false);
     return;
@@ -261,13 +276,15 @@ void Channel::on_fenced(const wire::Fenced& fenced, const Tick& tick) {
 // The sender decides; the receiver has its word through paths that it drops.
 void Channel::choose_path(const Tick& tick) {
   if (planned_target_ != 0)
-    if (Path* path = find(planned_target_); path && path->state == PathState::kStandby) return use(*path, tick);
+    if (Path* path = find(planned_target_); path && path->state == PathState::kStandby)
+      return use(*path, tick);
   bool waiting = false;
   for (size_t i = 0; i < paths_.size();) {
     Path& path = *paths_[i];
     ++i;
     if (path.state != PathState::kStandby) continue;
-    if (core_.nic_unusable[size_t(path.local_nic())] || core_.nic_down[size_t(path.local_nic())] || peer_nic_down_[size_t(path.remote_nic())]) {
+    if (core_.nic_unusable[size_t(path.local_nic())] || core_.nic_down[size_t(path.local_nic())] ||
+        peer_nic_down_[size_t(path.remote_nic())]) {
       drop(path.id(), true), --i;
       continue;
     }
@@ -295,7 +312,8 @@ void Channel::choose_path(const Tick& tick) {
   if (waiting) return;
   if (opening_.path == 0) {
     int local = 0, remote = 0;
-    if (candidate(Purpose::kRescue, tick.now, local, remote)) start_opening(Purpose::kRescue, local, remote, tick);
+    if (candidate(Purpose::kRescue, tick.now, local, remote))
+      start_opening(Purpose::kRescue, local, remote, tick);
   }
 }
 
@@ -303,9 +321,11 @@ void Channel::begin_search(const Tick& tick) {
   searched_at_ = tick.alive;
   // A path that proved itself and broke at once, before it carried anything, was none: the bound goes on.
   const uint64_t progress = progress_.load(std::memory_order_relaxed);
-  if (progress != migrated_at_progress_ || tick.alive - used_at_ > 4 * nanoseconds(core_.config.probe_deadline)) {
+  if (progress != migrated_at_progress_ ||
+      tick.alive - used_at_ > 4 * nanoseconds(core_.config.probe_deadline)) {
     no_path_for_ = 0;
-    if (failures_.size() > 1) failures_.erase(failures_.begin(), failures_.end() - 1);  // the last is why we are here
+    if (failures_.size() > 1)
+      failures_.erase(failures_.begin(), failures_.end() - 1);  // the last is why we are here
   }
   migrated_at_progress_ = progress;
 }
@@ -323,18 +343,20 @@ std::string Channel::what_failed() const {
   const size_t first = failures_.size() > kFailuresTold ? failures_.size() - kFailuresTold : 0;
   for (size_t i = first; i < failures_.size(); ++i) {
     const Failure& failure = failures_[i];
-    text += (text.empty() ? "" : "; ") + failure.what + " (" + std::to_string((now_ns() - failure.at) / kNsPerMs) + " ms ago)";
+    text += (text.empty() ? "" : "; ") + failure.what + " (" +
+            std::to_string((now_ns() - failure.at) / kNsPerMs) + " ms ago)";
   }
   const auto add = [&](const std::string& what) { text += (text.empty() ? "" : "; ") + what; };
   for (size_t nic = 0; nic < core_.devices.size(); ++nic)
     if (core_.nic_down[nic]) add("the port of NIC " + nic_name(int(nic)) + " of " + core_.host + " is down");
   for (int nic = 0; nic < peer_hello_.nics; ++nic)
-    if (peer_nic_down_[size_t(nic)]) add("the port of NIC " + peer_nic_name(nic) + " of " + peer_name() + " is down");
+    if (peer_nic_down_[size_t(nic)])
+      add("the port of NIC " + peer_nic_name(nic) + " of " + peer_name() + " is down");
   return text.empty() ? "nothing" : text;
 }
 
-// Of the sender, who searches. A peer that is alive but silent is no failure: while it owes an answer for long, no time
-// counts; nor while nobody wants to send anything.
+// Of the sender, who searches. A peer that is alive but silent is no failure: while it owes an answer for
+// long, no time counts; nor while nobody wants to send anything.
 void Channel::count_pathless_time(const Tick& tick) {
   const uint64_t step = tick.alive - searched_at_;
   searched_at_ = tick.alive;
@@ -343,9 +365,10 @@ void Channel::count_pathless_time(const Tick& tick) {
                          (path && opening_.waiting_for_peer && tick.alive - path->since > kPromptAnswerNs);
   if (!peer_owes && (busy() || wanted_.load(std::memory_order_relaxed))) no_path_for_ += step;
   if (no_path_for_ <= nanoseconds(core_.config.fail_bound)) return;
-  fail(Error{ErrorCode::kAllPathsDown, "channel " + std::to_string(number_) + ": no path from " + core_.host + " to " + peer_name() +
-                                           " has worked for " + std::to_string(core_.config.fail_bound.count()) +
-                                           " ms (R2CC_FAIL_BOUND_MS); the peer process is alive. Seen: " + what_failed()});
+  fail(Error{ErrorCode::kAllPathsDown,
+             "channel " + std::to_string(number_) + ": no path from " + core_.host + " to " + peer_name() +
+                 " has worked for " + std::to_string(core_.config.fail_bound.count()) +
+                 " ms (R2CC_FAIL_BOUND_MS); the peer process is alive. Seen: " + what_failed()});
 }
 
 void Channel::use(Path& path, const Tick& tick) {
@@ -373,14 +396,14 @@ void Channel::use(Path& path, const Tick& tick) {
   if (first) {
     emit(trace::EventType::kChannelUp, path.local_nic());
     if (!home)
-      R2_WARN("NET/R2CCL: channel %u: its own rail does not work (%s); it starts on %s", number_, what_failed().c_str(),
-              rail_name(path).c_str());
+      R2_WARN("NET/R2CCL: channel %u: its own rail does not work (%s); it starts on %s", number_,
+              what_failed().c_str(), rail_name(path).c_str());
     if (!home && core_.resilient()) home_rail_.failed(tick.now);
     return;
   }
   emit(trace::EventType::kMigrationDone, path.local_nic(), uint64_t(left_nic_), epoch_, path.id());
-  R2_INFO("NET/R2CCL: channel %u: %s carries its traffic now, after %llu us", number_, rail_name(path).c_str(),
-          static_cast<unsigned long long>((now_ns() - migration_started_) / 1000));
+  R2_INFO("NET/R2CCL: channel %u: %s carries its traffic now, after %llu us", number_,
+          rail_name(path).c_str(), static_cast<unsigned long long>((now_ns() - migration_started_) / 1000));
   if (home) {
     if (home_rail_.state() != health::RailState::kUp) home_rail_.restored(tick.now);
     emit(trace::EventType::kFailback, path.local_nic());

@@ -21,18 +21,20 @@ class Request;       ///< one isend or irecv in flight
 
 /// What NCCL wants to know of a NIC.
 struct NicProperties {
-  std::string name;       ///< as in libibverbs
-  std::string pci_path;   ///< /sys path of the PCI device, empty when there is none
-  uint64_t guid = 0;      ///< unique per NIC
+  std::string name;      ///< as in libibverbs
+  std::string pci_path;  ///< /sys path of the PCI device, empty when there is none
+  uint64_t guid = 0;     ///< unique per NIC
   int port = 1;
-  int speed_mbps = 0;     ///< active speed × width, Mbit/s
+  int speed_mbps = 0;  ///< active speed × width, Mbit/s
   float latency_us = 0;
-  int max_channels = 0;   ///< NCCL's maxComms
+  int max_channels = 0;  ///< NCCL's maxComms
 };
 
-inline constexpr size_t kHandleBytes = 128;   ///< NCCL_NET_HANDLE_MAXSIZE
-inline constexpr int kMaxRequests = 32;       ///< requests in flight per channel (NCCL_NET_MAX_REQUESTS, maxRecvs 1)
-inline constexpr size_t kMaxMessageBytes = size_t{1} << 30;  ///< maxP2pBytes: test and iflush sizes are still int
+inline constexpr size_t kHandleBytes = 128;  ///< NCCL_NET_HANDLE_MAXSIZE
+inline constexpr int kMaxRequests =
+    32;  ///< requests in flight per channel (NCCL_NET_MAX_REQUESTS, maxRecvs 1)
+inline constexpr size_t kMaxMessageBytes = size_t{1}
+                                           << 30;  ///< maxP2pBytes: test and iflush sizes are still int
 
 struct TestOutcome {
   bool done = false;

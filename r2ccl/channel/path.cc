@@ -7,8 +7,9 @@
 
 namespace r2ccl {
 
-Result<std::unique_ptr<Path>> Path::create(uint32_t id, int local_nic, int remote_nic, const verbs::Device& device,
-                                           ChannelMemory& memory, size_t memory_bytes, bool with_probe) {
+Result<std::unique_ptr<Path>> Path::create(uint32_t id, int local_nic, int remote_nic,
+                                           const verbs::Device& device, ChannelMemory& memory,
+                                           size_t memory_bytes, bool with_probe) {
   std::unique_ptr<Path> path(new Path);
   path->id_ = id;
   path->local_nic_ = local_nic;
@@ -86,15 +87,16 @@ Result<void> Path::start_fence() {
 }
 
 void Path::flush_again() {
-  // A provider whose receive queue lies in memory shared with the kernel (rxe) rings no bell for a receive request:
-  // one that is posted in ERR is flushed at the next move to ERR only. Elsewhere this changes nothing.
+  // A provider whose receive queue lies in memory shared with the kernel (rxe) rings no bell for a receive
+  // request: one that is posted in ERR is flushed at the next move to ERR only. Elsewhere this changes
+  // nothing.
   static_cast<void>(data.to_error());
 }
 
 void Path::retry_sentinels() {
   if ((sentinels_missing_ & 1) &&
-      data.post_write(work(kWorkSentinel, 1), &channel_memory_->probe_landing, 8, memory_lkey, remote_.probe_word,
-                      remote_.probe_key, true) == 0)
+      data.post_write(work(kWorkSentinel, 1), &channel_memory_->probe_landing, 8, memory_lkey,
+                      remote_.probe_word, remote_.probe_key, true) == 0)
     sentinels_missing_ &= ~1u;
   if ((sentinels_missing_ & 2) && data.post_receive(work(kWorkSentinel, 2)) == 0) {
     sentinels_missing_ &= ~2u;
@@ -105,8 +107,8 @@ void Path::retry_sentinels() {
 void Path::probe(uint64_t now) {
   if (!probe_pair_ || probe_outstanding_) return;
   probe_sent_ = now;
-  const int error = probe_pair_.post_read(work(kWorkProbe, 0), &channel_memory_->probe_landing, 8, memory_lkey,
-                                          remote_.probe_word, remote_.probe_key);
+  const int error = probe_pair_.post_read(work(kWorkProbe, 0), &channel_memory_->probe_landing, 8,
+                                          memory_lkey, remote_.probe_word, remote_.probe_key);
   probe_outstanding_ = error == 0;
   probe_state_ = error == 0 ? ProbeState::kWaiting : ProbeState::kFailed;
 }

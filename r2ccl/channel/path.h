@@ -1,6 +1,7 @@
-// One path of a channel: an RC QP for data over one rail, and beside it a second QP that only ever reads eight
-// bytes of the peer, to learn whether the rail works when the first one is silent. A path is opened, proved,
-// used, fenced and destroyed; it is never used again after a fence (a late packet must not meet a reused QP).
+// One path of a channel: an RC QP for data over one rail, and beside it a second QP that only ever reads
+// eight bytes of the peer, to learn whether the rail works when the first one is silent. A path is opened,
+// proved, used, fenced and destroyed; it is never used again after a fence (a late packet must not meet a
+// reused QP).
 #pragma once
 
 #include <array>
@@ -17,11 +18,12 @@ namespace r2ccl {
 /// Memory of one channel that the peer's NIC touches, on pages of its own: fork and deregistration leave the
 /// neighbours alone.
 struct ChannelMemory {
-  wire::CtsLine lines[wire::kRingLines];  ///< sender: written by the receiver; receiver: where lines are built
-  alignas(64) uint64_t received;          ///< sender: 'received up to', written by the receiver
+  wire::CtsLine
+      lines[wire::kRingLines];    ///< sender: written by the receiver; receiver: where lines are built
+  alignas(64) uint64_t received;  ///< sender: 'received up to', written by the receiver
   alignas(64) uint64_t staged_received[256];  ///< receiver: values of `received` on their way
-  alignas(64) uint64_t probe_word;        ///< read by the peer's probes
-  alignas(64) uint64_t probe_landing;     ///< where our own probes land
+  alignas(64) uint64_t probe_word;            ///< read by the peer's probes
+  alignas(64) uint64_t probe_landing;         ///< where our own probes land
 };
 
 enum class PathState : uint8_t { kOpening, kProving, kStandby, kActive, kFencing };
@@ -32,16 +34,24 @@ enum class ProbeState : uint8_t { kIdle, kWaiting, kAnswered, kFailed };
 class Path {
  public:
   static constexpr uint32_t kSendDepth = 256;
-  /// Worst case of immediates: every open message in kMaxSegments pieces would need kRingLines × 16; a message
-  /// is one segment now. Twice the lines leaves room for a replay that meets the original.
+  /// Worst case of immediates: every open message in kMaxSegments pieces would need kRingLines × 16; a
+  /// message is one segment now. Twice the lines leaves room for a replay that meets the original.
   static constexpr uint32_t kReceiveDepth = 2 * wire::kRingLines;
   // What a work request was, in the upper half of its id.
-  enum WorkKind : uint32_t { kWorkData = 1, kWorkCts = 2, kWorkReceived = 3, kWorkReceive = 4, kWorkSentinel = 5, kWorkProbe = 6 };
+  enum WorkKind : uint32_t {
+    kWorkData = 1,
+    kWorkCts = 2,
+    kWorkReceived = 3,
+    kWorkReceive = 4,
+    kWorkSentinel = 5,
+    kWorkProbe = 6
+  };
   static uint64_t work(WorkKind kind, uint32_t detail) { return uint64_t(kind) << 32 | detail; }
 
   /// Makes both QPs on `device` and fills the receive queue.
-  static Result<std::unique_ptr<Path>> create(uint32_t id, int local_nic, int remote_nic, const verbs::Device& device,
-                                              ChannelMemory& memory, size_t memory_bytes, bool with_probe);
+  static Result<std::unique_ptr<Path>> create(uint32_t id, int local_nic, int remote_nic,
+                                              const verbs::Device& device, ChannelMemory& memory,
+                                              size_t memory_bytes, bool with_probe);
   Path(const Path&) = delete;
   Path& operator=(const Path&) = delete;
 
@@ -76,7 +86,7 @@ class Path {
   const wire::PathEnd& remote() const { return remote_; }
 
   PathState state = PathState::kOpening;
-  uint64_t since = 0;             ///< accrued time at which it entered the state
+  uint64_t since = 0;  ///< accrued time at which it entered the state
   // Members are destroyed from the last to the first: a QP goes before the CQ and the memory it uses.
   verbs::MemoryRegion memory;
   verbs::CompletionQueue queue;

@@ -1,5 +1,6 @@
-// The set of a channel's paths: opening (both ends make their half, each proves it by a real transfer), standing
-// by, dropping; and failback, which is a new path over the home rail that has to work for a settling time.
+// The set of a channel's paths: opening (both ends make their half, each proves it by a real transfer),
+// standing by, dropping; and failback, which is a new path over the home rail that has to work for a settling
+// time.
 #include <algorithm>
 
 #include "r2ccl/base/clock.h"
@@ -9,12 +10,12 @@
 namespace r2ccl {
 namespace {
 
-constexpr uint64_t kRetryRailNs = 50 * kNsPerMs;       // a rail that failed while another was sought
-constexpr uint64_t kRetryStandbyNs = 500 * kNsPerMs;   // doubled with each failure, up to 32 times
-constexpr uint64_t kLeaveBuriedNs = 100 * kNsPerMs;    // by then traffic flows again
+constexpr uint64_t kRetryRailNs = 50 * kNsPerMs;      // a rail that failed while another was sought
+constexpr uint64_t kRetryStandbyNs = 500 * kNsPerMs;  // doubled with each failure, up to 32 times
+constexpr uint64_t kLeaveBuriedNs = 100 * kNsPerMs;   // by then traffic flows again
 constexpr size_t kMostBuried = 8;
 constexpr uint64_t kProbationProbeNs = 5 * kNsPerMs;
-constexpr uint64_t kProveFactor = 4;                   // a first probe may take this many probe deadlines
+constexpr uint64_t kProveFactor = 4;  // a first probe may take this many probe deadlines
 
 uint64_t nanoseconds(std::chrono::milliseconds m) { return uint64_t(m.count()) * kNsPerMs; }
 
@@ -29,7 +30,8 @@ Path* Channel::find(uint32_t id) {
 // Takes a path out of use. Destroying QPs and taking registrations away can take a driver milliseconds, and a
 // migration, or the service thread's other channels, must not wait for it.
 void Channel::bury(uint32_t id) {
-  const auto it = std::find_if(paths_.begin(), paths_.end(), [id](const auto& path) { return path->id() == id; });
+  const auto it =
+      std::find_if(paths_.begin(), paths_.end(), [id](const auto& path) { return path->id() == id; });
   if (it == paths_.end()) return;
   buried_.push_back(std::move(*it));
   buried_since_ = now_ns();
@@ -38,17 +40,19 @@ void Channel::bury(uint32_t id) {
 
 void Channel::dig_one_grave(const Tick& tick) {
   // In a long search they must not pile up until the NIC has no room for new ones.
-  const bool now = buried_.size() > kMostBuried || (phase_ == Phase::kRunning && tick.now - buried_since_ >= kLeaveBuriedNs);
+  const bool now = buried_.size() > kMostBuried ||
+                   (phase_ == Phase::kRunning && tick.now - buried_since_ >= kLeaveBuriedNs);
   if (buried_.empty() || !now) return;
   buried_.pop_back();
 }
 
 void Channel::drop(uint32_t id, bool tell_peer) {
-  // In ERR before anybody hears of it: the peer may be about to use it, and whoever counts it out must be sure
-  // that nothing arrives over it any more.
+  // In ERR before anybody hears of it: the peer may be about to use it, and whoever counts it out must be
+  // sure that nothing arrives over it any more.
   if (Path* path = find(id))
     if (auto done = path->data.to_error(); !done)
-      R2_WARN("NET/R2CCL: channel %u: %s: %s", number_, rail_name(*path).c_str(), done.error().message.c_str());
+      R2_WARN("NET/R2CCL: channel %u: %s: %s", number_, rail_name(*path).c_str(),
+              done.error().message.c_str());
   if (tell_peer) send(wire::Type::kDrop, wire::PathMessage{id});
   if (id == probation_path_) {
     probation_path_ = 0;
@@ -68,9 +72,9 @@ void Channel::add_to(NicLoad& load) const {
   }
 }
 
-// Straight rails first, beginning with home; then every cross rail. A standby shares no NIC with the active path
-// unless there is no other way. Among NICs that are equally near, the one with the fewest guests: those that are there
-// already, and those that would leave the active NIC together with this channel.
+// Straight rails first, beginning with home; then every cross rail. A standby shares no NIC with the active
+// path unless there is no other way. Among NICs that are equally near, the one with the fewest guests: those
+// that are there already, and those that would leave the active NIC together with this channel.
 bool Channel::candidate(Purpose purpose, uint64_t now, int& local, int& remote) const {
   const int locals = int(core_.devices.size()), remotes = peer_hello_.nics;
   std::vector<Backup> order{{home_nic_, -1}};
@@ -86,7 +90,8 @@ bool Channel::candidate(Purpose purpose, uint64_t now, int& local, int& remote) 
     if (core_.nic_unusable[size_t(l)] || core_.nic_down[size_t(l)] || peer_nic_down_[size_t(r)]) return false;
     if (now < not_before_[size_t(l)][size_t(r)]) return false;
     if (!core_.resilient() && (l != home_nic_ || r != peer_home_nic_)) return false;
-    if (l == home_nic_ && r == peer_home_nic_ && purpose == Purpose::kStandby && home_rail_.state() != health::RailState::kUp)
+    if (l == home_nic_ && r == peer_home_nic_ && purpose == Purpose::kStandby &&
+        home_rail_.state() != health::RailState::kUp)
       return false;
     if (disjoint && active_ && (active_->local_nic() == l || active_->remote_nic() == r)) return false;
     return std::none_of(paths_.begin(), paths_.end(),
@@ -124,7 +129,8 @@ void Channel::start_opening(Purpose purpose, int local, int remote, const Tick& 
   if (!path) {
     not_before_[size_t(local)][size_t(remote)] = tick.now + kRetryRailNs;
     if (path.error().code == ErrorCode::kMemoryLock || path.error().code == ErrorCode::kOutOfResources) {
-      R2_WARN("NET/R2CCL: channel %u: %s. %s", number_, path.error().message.c_str(), advice(path.error().code).data());
+      R2_WARN("NET/R2CCL: channel %u: %s. %s", number_, path.error().message.c_str(),
+              advice(path.error().code).data());
     }
     return opening_failed(path.error().message, tick);
   }
@@ -139,13 +145,18 @@ void Channel::start_opening(Purpose purpose, int local, int remote, const Tick& 
 }
 
 void Channel::on_open(const wire::Open& open, const Tick& tick) {
-  if (sender_ || find(open.path) || open.receiver_nic >= core_.devices.size() || open.sender_nic >= peer_hello_.nics) return;
+  if (sender_ || find(open.path) || open.receiver_nic >= core_.devices.size() ||
+      open.sender_nic >= peer_hello_.nics)
+    return;
   wire::Opened answer{};
   answer.path = open.path;
   verbs::Device& device = core_.devices[open.receiver_nic];
-  if (!core_.nic_unusable[open.receiver_nic] && !core_.nic_down[open.receiver_nic] && device.refresh_port(core_.config)) {
-    auto path = Path::create(open.path, open.receiver_nic, open.sender_nic, device, *memory_, memory_bytes_, core_.resilient());
-    Result<void> connected = path ? (*path)->connect(device, open.end, core_.config) : Result<void>(path.error());
+  if (!core_.nic_unusable[open.receiver_nic] && !core_.nic_down[open.receiver_nic] &&
+      device.refresh_port(core_.config)) {
+    auto path = Path::create(open.path, open.receiver_nic, open.sender_nic, device, *memory_, memory_bytes_,
+                             core_.resilient());
+    Result<void> connected =
+        path ? (*path)->connect(device, open.end, core_.config) : Result<void>(path.error());
     if (connected) {
       answer.ok = 1;
       answer.end = (*path)->describe(device, *memory_);
@@ -153,7 +164,8 @@ void Channel::on_open(const wire::Open& open, const Tick& tick) {
       (*path)->since = tick.alive;
       paths_.push_back(std::move(*path));
     } else {
-      R2_INFO("NET/R2CCL: channel %u: path over %s: %s", number_, device.name().c_str(), connected.error().message.c_str());
+      R2_INFO("NET/R2CCL: channel %u: path over %s: %s", number_, device.name().c_str(),
+              connected.error().message.c_str());
     }
   }
   send(wire::Type::kOpened, answer);
@@ -162,7 +174,8 @@ void Channel::on_open(const wire::Open& open, const Tick& tick) {
 void Channel::on_opened(const wire::Opened& opened, const Tick& tick) {
   Path* path = find(opened.path);
   if (!sender_ || !path || opening_.path != opened.path) return;
-  if (!opened.ok) return opening_failed("the peer's NIC " + peer_nic_name(path->remote_nic()) + " is not available", tick);
+  if (!opened.ok)
+    return opening_failed("the peer's NIC " + peer_nic_name(path->remote_nic()) + " is not available", tick);
   const auto connected = path->connect(core_.devices[size_t(path->local_nic())], opened.end, core_.config);
   if (!connected) return opening_failed(connected.error().message, tick);
   if (!core_.resilient()) return opening_succeeded(tick);
@@ -184,7 +197,8 @@ void Channel::step_opening(const Tick& tick) {
   if (opening_.path == 0) {
     int local = 0, remote = 0;
     if (status() == Status::kConnecting) {
-      if (candidate(Purpose::kFirst, tick.now, local, remote)) start_opening(Purpose::kFirst, local, remote, tick);
+      if (candidate(Purpose::kFirst, tick.now, local, remote))
+        start_opening(Purpose::kFirst, local, remote, tick);
     } else if (lacks_standby(tick)) {
       if (candidate(Purpose::kStandby, tick.now, local, remote))
         start_opening(Purpose::kStandby, local, remote, tick);
@@ -274,7 +288,8 @@ void Channel::opening_failed(const std::string& why, const Tick& tick) {
     drop(path->id(), true);
   }
   if (opening.purpose == Purpose::kStandby) {
-    next_standby_ = tick.now + (standby_failures_ == 0 ? 0 : kRetryStandbyNs << std::min(standby_failures_, 5u));
+    next_standby_ =
+        tick.now + (standby_failures_ == 0 ? 0 : kRetryStandbyNs << std::min(standby_failures_, 5u));
     ++standby_failures_;
   } else if (opening.purpose == Purpose::kFailback) {
     home_rail_.try_failed(tick.now);
@@ -314,7 +329,8 @@ void Channel::nic_changed(int nic, bool up, const Tick& tick) {
 
 void Channel::queue_pair_failed(const ibv_qp* pair, const char* what, const Tick& tick) {
   if (!greeted_ || peer_closed_ || torn_down_ || !core_.resilient() || status() == Status::kFailed) return;
-  const auto it = std::find_if(paths_.begin(), paths_.end(), [pair](const auto& path) { return path->data.is(pair); });
+  const auto it =
+      std::find_if(paths_.begin(), paths_.end(), [pair](const auto& path) { return path->data.is(pair); });
   if (it == paths_.end() || (*it)->state == PathState::kFencing) return;
   Path& path = **it;
   if (&path == active_)
@@ -332,7 +348,8 @@ void Channel::on_peer_nic(const wire::Nic& change, const Tick& tick) {
     if (int(change.nic) == peer_home_nic_) home_rail_.hint_active(tick.now);
     next_standby_ = std::min(next_standby_, tick.now);
   } else if (active_ && active_->remote_nic() == int(change.nic)) {
-    begin_migration(trace::DetectedBy::kPeer, "the peer's NIC " + peer_nic_name(int(change.nic)) + " went down", tick);
+    begin_migration(trace::DetectedBy::kPeer,
+                    "the peer's NIC " + peer_nic_name(int(change.nic)) + " went down", tick);
   }
 }
 
@@ -342,12 +359,14 @@ void Channel::step_failback(const Tick& tick) {
   if (Path* path = probation_path_ ? find(probation_path_) : nullptr) {
     const ProbeState probe = path->poll_probe(tick.alive);
     const uint64_t limit = std::max(nanoseconds(core_.config.probe_deadline), 4 * path->probe_slowest());
-    if (probe == ProbeState::kFailed || (probe == ProbeState::kWaiting && path->probe_age(tick.alive) > limit))
+    if (probe == ProbeState::kFailed ||
+        (probe == ProbeState::kWaiting && path->probe_age(tick.alive) > limit))
       return drop(path->id(), true);
     if (probe == ProbeState::kWaiting) return;
     if (probe == ProbeState::kAnswered && home_rail_.settled(tick.now))
       return begin_migration(trace::DetectedBy::kNone, "its home rail works again", tick, path->id());
-    if (probe == ProbeState::kIdle || path->probe_age(tick.alive) >= kProbationProbeNs) path->probe(tick.alive);
+    if (probe == ProbeState::kIdle || path->probe_age(tick.alive) >= kProbationProbeNs)
+      path->probe(tick.alive);
     return;
   }
   if (opening_.path == 0 && home_rail_.should_try(tick.now) && !peer_nic_down_[size_t(peer_home_nic_)] &&

@@ -30,9 +30,9 @@ void Receiver::write_line(Path& path, uint64_t message) {
   const size_t slot = message % wire::kRingLines;
   const bool signal = must_signal(path);
   ++path.posted;
-  const int error = path.data.post_write(Path::work(Path::kWorkCts, path.posted), &memory_->lines[slot], sizeof(wire::CtsLine),
-                                         path.memory_lkey, path.remote().ring + slot * sizeof(wire::CtsLine),
-                                         path.remote().ring_key, signal);
+  const int error = path.data.post_write(
+      Path::work(Path::kWorkCts, path.posted), &memory_->lines[slot], sizeof(wire::CtsLine), path.memory_lkey,
+      path.remote().ring + slot * sizeof(wire::CtsLine), path.remote().ring_key, signal);
   if (error != 0) {
     --path.posted;
     suspect_post(path, error);
@@ -61,7 +61,8 @@ Result<Request*> Receiver::post(void* data, size_t bytes, Registration* registra
   line.address = uint64_t(data);
   line.bytes = uint32_t(bytes);
   line.received = uint32_t(ledger_.received());
-  for (int nic = 0; nic < int(core_.devices.size()); ++nic) line.keys[nic] = registration ? registration->rkey(nic) : 0;
+  for (int nic = 0; nic < int(core_.devices.size()); ++nic)
+    line.keys[nic] = registration ? registration->rkey(nic) : 0;
   line.check = wire::cts_check(line);
   opened_request();
   confirmed_ = ledger_.received();
@@ -72,24 +73,29 @@ Result<Request*> Receiver::post(void* data, size_t bytes, Registration* registra
 
 void Receiver::on_arrival(Path& path, const ibv_wc& completion) {
   // Given back at once: the queue never holds less than the worst case of what may still come.
-  if (const int error = path.data.post_receive(completion.wr_id); error != 0 && &path == active()) suspect_post(path, error);
+  if (const int error = path.data.post_receive(completion.wr_id); error != 0 && &path == active())
+    suspect_post(path, error);
   const auto outcome = ledger_.arrive(wire::decode(be32toh(completion.imm_data)), completion.byte_len);
   switch (outcome.arrival) {
     case Arrival::kSegment:
     case Arrival::kMessage:
-      emit(trace::EventType::kSegmentDelivered, path.local_nic(), completion.byte_len, outcome.message, path.id());
+      emit(trace::EventType::kSegmentDelivered, path.local_nic(), completion.byte_len, outcome.message,
+           path.id());
       break;
     case Arrival::kDuplicate:
       emit(trace::EventType::kDuplicateDropped, path.local_nic(), 0, outcome.message, path.id());
-      R2_WARN("NET/R2CCL: channel %u: message %llu arrived twice", number(), static_cast<unsigned long long>(outcome.message));
+      R2_WARN("NET/R2CCL: channel %u: message %llu arrived twice", number(),
+              static_cast<unsigned long long>(outcome.message));
       break;
     case Arrival::kUnknown:
-      fail(Error{ErrorCode::kInvalidArgument, "channel " + std::to_string(number()) + ": an immediate without a message arrived"});
+      fail(Error{ErrorCode::kInvalidArgument,
+                 "channel " + std::to_string(number()) + ": an immediate without a message arrived"});
       break;
   }
 }
 
-// Repeats everything the sender may be waiting for, should it have been lost; signaled, which shows whether the QP works.
+// Repeats everything the sender may be waiting for, should it have been lost; signaled, which shows whether
+// the QP works.
 void Receiver::poke(Path& path) {
   if (work_requests_open() || !path.send_queue_room(wire::kRingLines + 1)) return;
   for (uint64_t message = ledger_.received(); message < ledger_.next(); ++message)
@@ -99,7 +105,9 @@ void Receiver::poke(Path& path) {
   poke_ = path.posted;
 }
 
-bool Receiver::work_requests_open() const { return active() && poke_ != 0 && int32_t(active()->completed - poke_) < 0; }
+bool Receiver::work_requests_open() const {
+  return active() && poke_ != 0 && int32_t(active()->completed - poke_) < 0;
+}
 
 void Receiver::confirm(Path& path, bool signaled) {
   confirmed_ = ledger_.received();
@@ -108,9 +116,10 @@ void Receiver::confirm(Path& path, bool signaled) {
   staged = confirmed_;
   const bool signal = must_signal(path) || signaled;
   ++path.posted;
-  const int error = path.data.post_write(Path::work(Path::kWorkCts, path.posted), &staged, sizeof staged, path.memory_lkey,
-                                         path.remote().ring + offsetof(ChannelMemory, received) - offsetof(ChannelMemory, lines),
-                                         path.remote().ring_key, signal);
+  const int error = path.data.post_write(
+      Path::work(Path::kWorkCts, path.posted), &staged, sizeof staged, path.memory_lkey,
+      path.remote().ring + offsetof(ChannelMemory, received) - offsetof(ChannelMemory, lines),
+      path.remote().ring_key, signal);
   if (error != 0) {
     --path.posted;
     suspect_post(path, error);
@@ -139,8 +148,8 @@ Result<TestOutcome> Receiver::test(Request& request) {
     if (before == Status::kReady && active()) drain(*active());
     if (!ledger_.complete(request.message)) {
       if (status() == Status::kFailed) return error();
-      if (owes_confirmation() && ++tests_waited_ >= kTestsToWaitForLine && status() == Status::kReady && active() &&
-          active()->send_queue_room(1))
+      if (owes_confirmation() && ++tests_waited_ >= kTestsToWaitForLine && status() == Status::kReady &&
+          active() && active()->send_queue_room(1))
         confirm(*active());
       nothing_new();
       return TestOutcome{};

@@ -36,10 +36,10 @@ class Receiver final : public Channel {
   static constexpr uint32_t kTestsToWaitForLine = 16;
   static constexpr uint64_t kMessagesToWaitForLine = 4;
   ReceiveLedger ledger_;
-  uint64_t confirmed_ = 0;       // what the peer has been told on the active path
-  uint32_t tests_waited_ = 0;    // empty tests since a confirmation began to wait
-  uint32_t last_signaled_ = 0;   // Path::posted at the last signaled request
-  uint32_t poke_ = 0;            // Path::posted at the last poke; 0: none on this path
+  uint64_t confirmed_ = 0;      // what the peer has been told on the active path
+  uint32_t tests_waited_ = 0;   // empty tests since a confirmation began to wait
+  uint32_t last_signaled_ = 0;  // Path::posted at the last signaled request
+  uint32_t poke_ = 0;           // Path::posted at the last poke; 0: none on this path
 };
 
 }  // namespace r2ccl

@@ -39,12 +39,15 @@ Result<void> check_limits(const verbs::Device& device) {
   const ibv_device_attr& limits = device.limits();
   const auto need = [&](const char* what, int has, int wants) -> Result<void> {
     if (has >= wants) return {};
-    return Error{ErrorCode::kOutOfResources, "NIC " + device.name() + " offers " + what + " = " + std::to_string(has) +
-                                                 ", R2CCL needs " + std::to_string(wants) +
-                                                 "; exclude it with NCCL_IB_HCA=^" + device.name()};
+    return Error{ErrorCode::kOutOfResources,
+                 "NIC " + device.name() + " offers " + what + " = " + std::to_string(has) + ", R2CCL needs " +
+                     std::to_string(wants) + "; exclude it with NCCL_IB_HCA=^" + device.name()};
   };
-  if (auto ok = need("max_qp_wr", limits.max_qp_wr, int(std::max(Path::kSendDepth, Path::kReceiveDepth + 1))); !ok) return ok;
-  if (auto ok = need("max_cqe", limits.max_cqe, int(Path::kSendDepth + Path::kReceiveDepth + 8)); !ok) return ok;
+  if (auto ok = need("max_qp_wr", limits.max_qp_wr, int(std::max(Path::kSendDepth, Path::kReceiveDepth + 1)));
+      !ok)
+    return ok;
+  if (auto ok = need("max_cqe", limits.max_cqe, int(Path::kSendDepth + Path::kReceiveDepth + 8)); !ok)
+    return ok;
   if (auto ok = need("max_qp", limits.max_qp, 4); !ok) return ok;
   return need("max_mr", limits.max_mr, 8);
 }
@@ -64,7 +67,8 @@ class Runtime final : public Net {
     auto devices = verbs::Device::open_all(core.config);
     if (!devices) return devices.error();
     if (devices->size() > size_t(wire::kMaxNics)) {
-      R2_WARN("NET/R2CCL: %zu NICs found, the first %d are used; NCCL_IB_HCA chooses others", devices->size(), wire::kMaxNics);
+      R2_WARN("NET/R2CCL: %zu NICs found, the first %d are used; NCCL_IB_HCA chooses others", devices->size(),
+              wire::kMaxNics);
       devices->erase(devices->begin() + wire::kMaxNics, devices->end());
     }
     for (const auto& device : *devices)
@@ -87,8 +91,8 @@ class Runtime final : public Net {
     core.kick = [service = &runtime->service_] { service->kick(); };
     core.load = [service = &runtime->service_] { return service->load(); };
     if (auto started = runtime->service_.start(); !started) return started.error();
-    R2_INFO("NET/R2CCL: mode %s, %zu NICs, strict acknowledgement %s", name(core.config.mode), core.devices.size(),
-            core.strict_ack() ? "on" : "off");
+    R2_INFO("NET/R2CCL: mode %s, %zu NICs, strict acknowledgement %s", name(core.config.mode),
+            core.devices.size(), core.strict_ack() ? "on" : "off");
     return runtime;
   }
 
@@ -202,7 +206,8 @@ class Runtime final : public Net {
     return registrations_.remove(registration);
   }
 
-  Result<Request*> isend(Channel* channel, const void* data, size_t bytes, Registration* registration) override {
+  Result<Request*> isend(Channel* channel, const void* data, size_t bytes,
+                         Registration* registration) override {
     if (auto ok = postable(bytes, registration); !ok) return ok.error();
     return channel->post(const_cast<void*>(data), bytes, registration);
   }
@@ -253,8 +258,8 @@ class Runtime final : public Net {
   std::vector<std::shared_ptr<Channel>> channels_;
 };
 
-/// Ends the service thread when the library goes, before libibverbs does. The Runtime itself stays: NCCL's own
-/// threads may still be inside it.
+/// Ends the service thread when the library goes, before libibverbs does. The Runtime itself stays: NCCL's
+/// own threads may still be inside it.
 struct Shutdown {
   Runtime* runtime = nullptr;
   ~Shutdown() {
@@ -270,7 +275,8 @@ Result<Net*> Net::acquire(LogSink sink) {
   static Shutdown shutdown;
   const std::lock_guard lock(mutex);
   if (sink) set_log_sink(sink);
-  if (g_forked.load()) return Error{ErrorCode::kAfterFork, "the plugin was initialised before this process was forked"};
+  if (g_forked.load())
+    return Error{ErrorCode::kAfterFork, "the plugin was initialised before this process was forked"};
   if (!instance) {
     auto runtime = Runtime::create();
     if (!runtime) return runtime.error();

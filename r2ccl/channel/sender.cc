@@ -28,8 +28,9 @@ Result<std::shared_ptr<Sender>> Sender::start(Core& core, int nic, const wire::H
   if (handle.magic != wire::kHandleMagic)
     return Error{ErrorCode::kBadHandle, "the connect handle was not made by this plugin"};
   if (handle.version != wire::kWireVersion)
-    return Error{ErrorCode::kVersionMismatch, "the listening rank speaks wire version " + std::to_string(handle.version) +
-                                                  ", this one speaks " + std::to_string(wire::kWireVersion)};
+    return Error{ErrorCode::kVersionMismatch, "the listening rank speaks wire version " +
+                                                  std::to_string(handle.version) + ", this one speaks " +
+                                                  std::to_string(wire::kWireVersion)};
   auto fd = control::start_connect(handle.where);
   if (!fd) return fd.error();
   return std::shared_ptr<Sender>(new Sender(core, nic, control::Stream(std::move(*fd)), handle));
@@ -55,9 +56,10 @@ void Sender::handle_greeting(wire::Type type, const control::Message& message, c
 
 bool Sender::write(Path& path, const Request& request) {
   const uint32_t immediate = wire::encode({uint32_t(request.message), 0, 1});
-  const int error = path.data.post_write_imm(Path::work(Path::kWorkData, detail_of(request.message, 0)), request.data,
-                                             request.bytes, request.local_keys[size_t(path.local_nic())],
-                                             request.remote_address, request.remote_keys[size_t(path.remote_nic())], immediate);
+  const int error = path.data.post_write_imm(
+      Path::work(Path::kWorkData, detail_of(request.message, 0)), request.data, request.bytes,
+      request.local_keys[size_t(path.local_nic())], request.remote_address,
+      request.remote_keys[size_t(path.remote_nic())], immediate);
   if (error == 0) {
     ++path.posted;
     return true;
@@ -109,7 +111,9 @@ void Sender::on_data_sent(uint32_t detail) {
 
 void Sender::read_confirmation() {
   ledger_.confirmed(__atomic_load_n(&memory_->received, __ATOMIC_ACQUIRE));
-  for (wire::CtsLine line; read_line(memory_->lines[lines_read_ % wire::kRingLines], uint32_t(lines_read_) + 1, line); ++lines_read_)
+  for (wire::CtsLine line;
+       read_line(memory_->lines[lines_read_ % wire::kRingLines], uint32_t(lines_read_) + 1, line);
+       ++lines_read_)
     ledger_.confirmed_low(line.received);
 }
 
@@ -153,7 +157,8 @@ bool Sender::lacking() const {
 bool Sender::work_requests_open() const { return active() && active()->posted != active()->completed; }
 
 void Sender::resume(const wire::Fenced& ledger) {
-  // Behind the fence the NIC touches no buffer any more: what the receiver has is done, whatever was reported.
+  // Behind the fence the NIC touches no buffer any more: what the receiver has is done, whatever was
+  // reported.
   ledger_.released(ledger.first_incomplete);
   uint64_t segments = 0, bytes = 0;
   for (uint64_t message = ledger.first_incomplete; message < ledger_.next(); ++message) {
@@ -165,9 +170,10 @@ void Sender::resume(const wire::Fenced& ledger) {
     }
     const Request& request = requests_[message % wire::kRingLines];
     if (!request.in_use || request.message != message) {
-      fail(Error{ErrorCode::kNicFailed, "message " + std::to_string(message) + " of channel " + std::to_string(number()) +
-                                            " was given back before the receiver had it, and cannot be sent again: "
-                                            "R2CC_STRICT_ACK=0 allows this"});
+      fail(Error{ErrorCode::kNicFailed,
+                 "message " + std::to_string(message) + " of channel " + std::to_string(number()) +
+                     " was given back before the receiver had it, and cannot be sent again: "
+                     "R2CC_STRICT_ACK=0 allows this"});
       return;
     }
     ledger_.restart(message, arrived);

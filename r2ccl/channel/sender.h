@@ -1,5 +1,5 @@
-// The sending end: waits for clear-to-send lines in its ring, writes messages, and keeps each buffer until the
-// receiver has confirmed it, so that it can be written again over another path.
+// The sending end: waits for clear-to-send lines in its ring, writes messages, and keeps each buffer until
+// the receiver has confirmed it, so that it can be written again over another path.
 #pragma once
 
 #include "r2ccl/channel/channel.h"

@@ -35,8 +35,9 @@ constexpr long kHotPauseNs = 20'000;
 // epoll data: small numbers are ours, the rest are descriptors shifted past them.
 constexpr uint64_t kWake = 0, kListening = 1, kNic = 2, kStream = 1 << 16;
 
-// A short time slice makes the scheduler run this thread soon after it wakes, at the price of being interrupted
-// sooner; it hardly runs at all. Linux 6.12 and newer; others ignore or refuse it, which does no harm.
+// A short time slice makes the scheduler run this thread soon after it wakes, at the price of being
+// interrupted sooner; it hardly runs at all. Linux 6.12 and newer; others ignore or refuse it, which does no
+// harm.
 void ask_for_short_slices() {
   struct {
     uint32_t size, policy;
@@ -57,7 +58,8 @@ void ask_for_short_slices() {
 Result<void> Service::start() {
   epoll_ = control::Descriptor(epoll_create1(EPOLL_CLOEXEC));
   wake_ = control::Descriptor(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-  if (!epoll_ || !wake_) return Error{ErrorCode::kSystem, std::string("epoll or eventfd: ") + std::strerror(errno)};
+  if (!epoll_ || !wake_)
+    return Error{ErrorCode::kSystem, std::string("epoll or eventfd: ") + std::strerror(errno)};
   const auto watch_fd = [this](int fd, uint64_t data) {
     epoll_event event{};
     event.events = EPOLLIN;
@@ -88,7 +90,8 @@ void Service::stop() {
   stopping_.store(true, std::memory_order_release);
   kick();
   // A frozen driver may hold the thread: then it is left behind rather than the process kept from ending.
-  for (int waited_ms = 0; waited_ms < 3000 && !stopped_.load(std::memory_order_acquire); ++waited_ms) usleep(1000);
+  for (int waited_ms = 0; waited_ms < 3000 && !stopped_.load(std::memory_order_acquire); ++waited_ms)
+    usleep(1000);
   if (stopped_.load(std::memory_order_acquire))
     thread_.join();
   else
@@ -142,12 +145,14 @@ void Service::remove(uint64_t id) {
 // --- the thread -------------------------------------------------------------------------------------------
 
 int Service::timeout_ms(Urgency urgency) const {
+  // clang-format off
   switch (urgency) {
     case Urgency::kHot: return 0;
     case Urgency::kWatching: return 1;
     case Urgency::kBusy: return 2;
     case Urgency::kIdle: return 100;
   }
+  // clang-format on
   return 100;
 }
 
@@ -248,7 +253,8 @@ void Service::greet(uint64_t now) {
           if (candidate->id == id) listener = candidate;
       }
       if (!listener) return true;  // closed meanwhile, or a stranger
-      auto channel = std::make_shared<Receiver>(core_, listener->nic, std::move(pending.stream), listener->token);
+      auto channel =
+          std::make_shared<Receiver>(core_, listener->nic, std::move(pending.stream), listener->token);
       entries_.push_back({channel, listener});
       channel->on_socket({now, alive_});
       watch(entries_.back());
@@ -315,7 +321,8 @@ void Service::port_changed(size_t nic, bool up, const Tick& tick) {
   trace::Writer::instance().emit(up ? trace::EventType::kNicUp : trace::EventType::kNicDown, uint16_t(nic), 0,
                                  uint64_t(trace::DetectedBy::kEvent));
   R2_WARN("NET/R2CCL: port of NIC %s of %s %s", core_.devices[nic].name().c_str(), core_.host.c_str(),
-          up ? "is active again" : (core_.resilient() ? "went down" : "went down; R2CC_MODE=0 does nothing about it"));
+          up ? "is active again"
+             : (core_.resilient() ? "went down" : "went down; R2CC_MODE=0 does nothing about it"));
   for (Entry& entry : entries_) entry.channel->nic_changed(int(nic), up, tick);
 }
 

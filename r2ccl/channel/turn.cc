@@ -7,8 +7,8 @@
 
 namespace r2ccl {
 
-// A wake-up can be missed: give() looks at service_waits_ without a fence, to keep the fast path at one exchange.
-// The sleep is therefore short, and only bounds the harm.
+// A wake-up can be missed: give() looks at service_waits_ without a fence, to keep the fast path at one
+// exchange. The sleep is therefore short, and only bounds the harm.
 constexpr timespec kLongestSleep{0, 200'000};
 
 void Turn::take() noexcept {

@@ -1,5 +1,5 @@
-// What travels between two ends of a channel: the connect handle, the CTS line, the immediate, and the control
-// messages. Plain data of fixed layout, little-endian; kWireVersion changes with any of it.
+// What travels between two ends of a channel: the connect handle, the CTS line, the immediate, and the
+// control messages. Plain data of fixed layout, little-endian; kWireVersion changes with any of it.
 #pragma once
 
 #include <bit>
@@ -34,8 +34,8 @@ struct Handle {
 };
 static_assert(sizeof(Handle) <= kHandleBytes);
 
-/// One clear-to-send: message `head − 1` may be written to `address`. It counts only when head, tail and check
-/// agree, so that it may arrive in any order of bytes.
+/// One clear-to-send: message `head − 1` may be written to `address`. It counts only when head, tail and
+/// check agree, so that it may arrive in any order of bytes.
 struct alignas(64) CtsLine {
   uint32_t head;
   uint32_t check;
@@ -70,28 +70,30 @@ struct Immediate {
 };
 inline constexpr uint32_t kTicketMask = 0xffffff;
 inline constexpr uint32_t kMaxSegments = 16;
-inline uint32_t encode(const Immediate& i) { return (i.ticket & kTicketMask) << 8 | i.segment << 4 | (i.segments - 1); }
+inline uint32_t encode(const Immediate& i) {
+  return (i.ticket & kTicketMask) << 8 | i.segment << 4 | (i.segments - 1);
+}
 inline Immediate decode(uint32_t word) { return {word >> 8, word >> 4 & 0xf, (word & 0xf) + 1}; }
 
 // --- control messages -------------------------------------------------------------------------------------
 
 enum class Type : uint16_t {
-  kHello = 1,    ///< connector → acceptor: who I am
-  kWelcome,      ///< acceptor → connector: who I am, and the nonce that keys everything after
-  kRefuse,       ///< either: a sentence; the connection ends
-  kOpen,         ///< sender → receiver: make your half of a path
-  kOpened,       ///< receiver → sender: it is made, or why not
-  kProve,        ///< sender → receiver: my probe came back; try yours
-  kProved,       ///< receiver → sender: mine too, the path stands by
-  kDrop,         ///< either: this path is not to be used
-  kMigrate,      ///< either: I leave the active path; fence it
-  kFenced,       ///< either: nothing can arrive over it at my side; receiver: and this is my ledger
-  kUse,          ///< sender → receiver: this path is active now
-  kNic,          ///< either: one of my NICs went down or came back
-  kClose,        ///< either: I am done; receiver: and I have received this much
-  kFail,         ///< either: the channel has failed, with the reason
-  kRemind,       ///< sender → receiver: what have you received? One question at a time
-  kReceived,     ///< receiver → sender: this much
+  kHello = 1,  ///< connector → acceptor: who I am
+  kWelcome,    ///< acceptor → connector: who I am, and the nonce that keys everything after
+  kRefuse,     ///< either: a sentence; the connection ends
+  kOpen,       ///< sender → receiver: make your half of a path
+  kOpened,     ///< receiver → sender: it is made, or why not
+  kProve,      ///< sender → receiver: my probe came back; try yours
+  kProved,     ///< receiver → sender: mine too, the path stands by
+  kDrop,       ///< either: this path is not to be used
+  kMigrate,    ///< either: I leave the active path; fence it
+  kFenced,     ///< either: nothing can arrive over it at my side; receiver: and this is my ledger
+  kUse,        ///< sender → receiver: this path is active now
+  kNic,        ///< either: one of my NICs went down or came back
+  kClose,      ///< either: I am done; receiver: and I have received this much
+  kFail,       ///< either: the channel has failed, with the reason
+  kRemind,     ///< sender → receiver: what have you received? One question at a time
+  kReceived,   ///< receiver → sender: this much
 };
 
 struct Hello {  // also Welcome; the first two fields never move
@@ -100,13 +102,13 @@ struct Hello {  // also Welcome; the first two fields never move
   uint8_t mode;
   uint8_t strict_ack;
   uint64_t listener;
-  uint64_t process;       ///< random tag of the process
-  uint32_t requests;      ///< kMaxRequests
-  uint32_t ring_lines;    ///< kRingLines
+  uint64_t process;     ///< random tag of the process
+  uint32_t requests;    ///< kMaxRequests
+  uint32_t ring_lines;  ///< kRingLines
   uint8_t nics;
   uint8_t home_nic;
   uint8_t reserved[6];
-  control::Token nonce;   ///< Welcome only
+  control::Token nonce;  ///< Welcome only
   char host[64];
   char nic_names[kMaxNics][16];
 };
@@ -118,8 +120,8 @@ struct PathEnd {
   uint32_t probe_qp;
   uint32_t first_psn;
   uint32_t probe_key;
-  uint64_t probe_word;   ///< address of 8 readable bytes
-  uint64_t ring;         ///< sender: address of its CTS ring, kRingLines lines and then the word 'received up to'
+  uint64_t probe_word;  ///< address of 8 readable bytes
+  uint64_t ring;  ///< sender: address of its CTS ring, kRingLines lines and then the word 'received up to'
   uint32_t ring_key;
   uint32_t reserved;
 };
@@ -148,8 +150,8 @@ struct Migrate {
 struct Fenced {
   uint32_t epoch;
   uint32_t path;
-  uint64_t first_incomplete;          ///< receiver: everything before this message is here
-  uint16_t segments[kRingLines];      ///< receiver: what is here of message first_incomplete + i
+  uint64_t first_incomplete;      ///< receiver: everything before this message is here
+  uint16_t segments[kRingLines];  ///< receiver: what is here of message first_incomplete + i
 };
 struct Use {
   uint32_t epoch;
@@ -159,7 +161,8 @@ struct Nic {
   uint32_t nic;
   uint32_t up;
 };
-struct Received {  // also Close, where it is the receiver's word only, and Remind, where it is what the sender knows
+struct Received {     // also Close, where it is the receiver's word only, and Remind, where it is what the
+                      // sender knows
   uint64_t received;  ///< messages received in full
 };
 using Close = Received;

@@ -68,7 +68,8 @@ Result<bool> Decoder::next(std::vector<std::byte>& buffer, Message& out) {
   Header header;
   std::memcpy(&header, buffer.data(), sizeof header);
   if (header.magic != kMagic || header.payload_bytes > kMaxPayload)
-    return Error{ErrorCode::kAuthentication, "what arrived on the control connection is not a control message"};
+    return Error{ErrorCode::kAuthentication,
+                 "what arrived on the control connection is not a control message"};
   if (buffer.size() < sizeof header + header.payload_bytes) return false;
   const std::span<const std::byte> payload(buffer.data() + sizeof header, header.payload_bytes);
   uint8_t code[kCodeBytes];

@@ -31,7 +31,8 @@ struct Message {
   /// The payload as a plain struct. kAuthentication when the size differs: the peer speaks another language.
   template <typename T>
   Result<T> as() const {
-    if (payload.size() != sizeof(T)) return Error{ErrorCode::kAuthentication, "control message of an unexpected size"};
+    if (payload.size() != sizeof(T))
+      return Error{ErrorCode::kAuthentication, "control message of an unexpected size"};
     T out;
     __builtin_memcpy(&out, payload.data(), sizeof(T));
     return out;

@@ -85,21 +85,25 @@ Result<Endpoint> choose_address(const std::string& filter) {
       best_score = score;
     }
   }
-  Result<Endpoint> result = best ? Result<Endpoint>(from_sockaddr(best->ifa_addr))
-                                 : Result<Endpoint>(Error{ErrorCode::kSystem, "no network interface is up that matches '" +
-                                                                                  filter + "' (NCCL_SOCKET_IFNAME)"});
+  Result<Endpoint> result =
+      best ? Result<Endpoint>(from_sockaddr(best->ifa_addr))
+           : Result<Endpoint>(Error{ErrorCode::kSystem, "no network interface is up that matches '" + filter +
+                                                            "' (NCCL_SOCKET_IFNAME)"});
   freeifaddrs(list);
   return result;
 }
 
 // Descriptors of open streams, plus one: what a forked child must close. A fixed table, because a child of a
-// process with threads may touch nothing that a lock or the allocator guards. Streams beyond it stay open there.
+// process with threads may touch nothing that a lock or the allocator guards. Streams beyond it stay open
+// there.
 std::array<std::atomic<int>, 4096> g_streams{};
 
 }  // namespace
 
 void tune(int fd) {
-  const auto set = [fd](int level, int option, int value) { setsockopt(fd, level, option, &value, sizeof value); };
+  const auto set = [fd](int level, int option, int value) {
+    setsockopt(fd, level, option, &value, sizeof value);
+  };
   set(IPPROTO_TCP, TCP_NODELAY, 1);
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
   set(IPPROTO_TCP, TCP_KEEPIDLE, 2);
@@ -160,7 +164,8 @@ Result<Descriptor> listen_any(const std::string& interface_prefix, Endpoint& whe
   if (bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) return failure("bind");
   if (listen(fd.get(), SOMAXCONN) != 0) return failure("listen");
   length = sizeof address;
-  if (getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) return failure("getsockname");
+  if (getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0)
+    return failure("getsockname");
   where = from_sockaddr(reinterpret_cast<sockaddr*>(&address));
   return fd;
 }

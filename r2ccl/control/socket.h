@@ -30,7 +30,7 @@ class Descriptor {
 /// IPv4 or IPv6 address and port, as it travels in a handle.
 struct Endpoint {
   uint16_t family = 0;
-  uint16_t port = 0;      ///< network order
+  uint16_t port = 0;  ///< network order
   uint32_t scope = 0;
   uint8_t address[16]{};  ///< network order; IPv4 in the first four
 };
@@ -43,8 +43,8 @@ Result<Descriptor> listen_any(const std::string& interface_prefix, Endpoint& whe
 /// Starts a connection; it is established when the descriptor becomes writable.
 Result<Descriptor> start_connect(const Endpoint& where);
 
-/// Options of every control connection: no delay, and a dead host or network is noticed within about ten seconds.
-/// A stopped process is not affected: its kernel goes on acknowledging.
+/// Options of every control connection: no delay, and a dead host or network is noticed within about ten
+/// seconds. A stopped process is not affected: its kernel goes on acknowledging.
 void tune(int fd);
 
 /// Bytes on their way in and out of one connection.

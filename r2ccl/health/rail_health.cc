@@ -19,7 +19,8 @@ void RailHealth::failed(uint64_t now) {
 }
 
 void RailHealth::hint_active(uint64_t now) {
-  if (state_ == RailState::kDown && wait_ns_ <= policy_.first_wait_ns * 8) next_try_ = std::min(next_try_, now);
+  if (state_ == RailState::kDown && wait_ns_ <= policy_.first_wait_ns * 8)
+    next_try_ = std::min(next_try_, now);
 }
 
 void RailHealth::try_failed(uint64_t now) {

@@ -39,7 +39,9 @@ class RailHealth {
   void try_failed(uint64_t now);
   void try_succeeded(uint64_t now);
   /// True when probation is over: traffic may return.
-  bool settled(uint64_t now) const { return state_ == RailState::kProbation && now - since_ >= policy_.settle_ns; }
+  bool settled(uint64_t now) const {
+    return state_ == RailState::kProbation && now - since_ >= policy_.settle_ns;
+  }
   /// Traffic is back on it.
   void restored(uint64_t now);
 

@@ -1,5 +1,5 @@
-// Channels between two processes on the virtual fabric: every byte arrives, ends are clean, and what cannot work
-// is refused with a sentence. Faults are the business of the scenarios (harness/tests).
+// Channels between two processes on the virtual fabric: every byte arrives, ends are clean, and what cannot
+// work is refused with a sentence. Faults are the business of the scenarios (harness/tests).
 #include <vector>
 
 #include "r2ccl/channel/wire.h"
@@ -23,7 +23,8 @@ TEST_P(Channels, carry_every_byte_of_every_size) {
   EXPECT_EQ(receiver.wait(), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Modes, Channels, testing::Values(std::tuple("0", "1"), std::tuple("1", "1"), std::tuple("1", "0")));
+INSTANTIATE_TEST_SUITE_P(Modes, Channels,
+                         testing::Values(std::tuple("0", "1"), std::tuple("1", "1"), std::tuple("1", "0")));
 
 TEST(Channel, ranks_of_different_modes_refuse_each_other_with_a_sentence) {
   const auto fabric = make_fabric(2, 2);
@@ -111,7 +112,8 @@ TEST(Channel, a_peer_of_another_wire_version_is_refused_with_a_sentence) {
     auto result = net()->connect(0, handle.data());
     ASSERT_FALSE(result.ok());
     EXPECT_EQ(result.error().code, ErrorCode::kVersionMismatch);
-    EXPECT_NE(result.error().message.find("speaks wire version"), std::string::npos) << result.error().message;
+    EXPECT_NE(result.error().message.find("speaks wire version"), std::string::npos)
+        << result.error().message;
   });
   EXPECT_EQ(child.wait(), 0);
 }

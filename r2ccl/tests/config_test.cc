@@ -25,7 +25,10 @@ TEST(Config, without_any_variable_live_migration_with_strict_acknowledgement) {
 }
 
 TEST(Config, reads_what_is_set) {
-  auto config = with({{"R2CC_MODE", "0"}, {"NCCL_IB_TIMEOUT", "14"}, {"R2CC_FAIL_BOUND_MS", "500"}, {"NCCL_SOCKET_IFNAME", "lo"}});
+  auto config = with({{"R2CC_MODE", "0"},
+                      {"NCCL_IB_TIMEOUT", "14"},
+                      {"R2CC_FAIL_BOUND_MS", "500"},
+                      {"NCCL_SOCKET_IFNAME", "lo"}});
   ASSERT_TRUE(config.ok());
   EXPECT_EQ(config->mode, Mode::kBaseline);
   EXPECT_EQ(config->ib_timeout, 14);
@@ -34,12 +37,16 @@ TEST(Config, reads_what_is_set) {
 }
 
 TEST(Config, a_bad_value_is_refused_by_name) {
-  for (const auto& [name, value] : std::map<std::string, std::string>{
-           {"R2CC_MODE", "4"}, {"R2CC_STRICT_ACK", "yes"}, {"NCCL_IB_TIMEOUT", "20ms"}, {"R2CC_PROBE_MS", "-1"}, {"NCCL_IB_RETRY_CNT", "8"}}) {
+  for (const auto& [name, value] : std::map<std::string, std::string>{{"R2CC_MODE", "4"},
+                                                                      {"R2CC_STRICT_ACK", "yes"},
+                                                                      {"NCCL_IB_TIMEOUT", "20ms"},
+                                                                      {"R2CC_PROBE_MS", "-1"},
+                                                                      {"NCCL_IB_RETRY_CNT", "8"}}) {
     auto config = with({{name, value}});
     ASSERT_FALSE(config.ok()) << name;
     EXPECT_EQ(config.error().code, ErrorCode::kInvalidConfig);
-    EXPECT_NE(config.error().message.find(name + "='" + value + "'"), std::string::npos) << config.error().message;
+    EXPECT_NE(config.error().message.find(name + "='" + value + "'"), std::string::npos)
+        << config.error().message;
   }
 }
 

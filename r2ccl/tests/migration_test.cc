@@ -1,6 +1,6 @@
-// Migration under failures that come when they like: at once on both sides, at connect, in the middle of a migration, at
-// close. Queue pairs are broken from outside (saboteur.h); every byte is compared, and each test asserts that queue
-// pairs were broken at all.
+// Migration under failures that come when they like: at once on both sides, at connect, in the middle of a
+// migration, at close. Queue pairs are broken from outside (saboteur.h); every byte is compared, and each
+// test asserts that queue pairs were broken at all.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -24,7 +24,8 @@ constexpr uint64_t kMany = 4000;
 constexpr uint64_t kMany = 15000;
 #endif
 constexpr const char* kFiveSeconds = "5000";
-const Environment kQuickFailback{{"R2CC_FAILBACK_MS", "5"}, {"R2CC_FAILBACK_MAX_MS", "20"}, {"R2CC_FAIL_BOUND_MS", kFiveSeconds}};
+const Environment kQuickFailback{
+    {"R2CC_FAILBACK_MS", "5"}, {"R2CC_FAILBACK_MAX_MS", "20"}, {"R2CC_FAIL_BOUND_MS", kFiveSeconds}};
 
 /// What the proofs of a standby stay below, and any traffic does not: bytes that a NIC sends.
 constexpr uint64_t kNoMigration = 200'000;
@@ -192,8 +193,8 @@ TEST(Migration, all_nics_out_for_good_is_an_error_within_the_bound_that_names_th
 
 /// A pair that carries some messages, is idle until `meanwhile` has returned, and carries some more.
 template <typename Meanwhile>
-void carry_pause_carry(const vhca::FabricHost& fabric, const Environment& environment, std::chrono::milliseconds bound,
-                       Meanwhile meanwhile) {
+void carry_pause_carry(const vhca::FabricHost& fabric, const Environment& environment,
+                       std::chrono::milliseconds bound, Meanwhile meanwhile) {
   const auto pause = [](const Link& link) {
     char word = 1;
     link.send(&word, 1);
@@ -272,7 +273,8 @@ TEST(Migration, closing_in_the_middle_of_one_ends_both_sides_within_bounds) {
     auto reg = n.reg(channel, buffer.data(), buffer.size());
     ASSERT_TRUE(reg.ok());
     for (int i = 0; i < 4;) {  // stay open: the receiver never tests, the sender has nothing confirmed
-      auto request = sends ? n.isend(channel, buffer.data(), 4096, *reg) : n.irecv(channel, buffer.data() + i * 4096, 4096, *reg);
+      auto request = sends ? n.isend(channel, buffer.data(), 4096, *reg)
+                           : n.irecv(channel, buffer.data() + i * 4096, 4096, *reg);
       ASSERT_TRUE(request.ok()) << request.error().message;
       if (*request) ++i;
     }
@@ -330,7 +332,8 @@ TEST(Channel, a_peer_that_closes_while_receives_are_open_is_an_error_within_boun
       auto outcome = net()->test(open);
       if (!outcome) {
         EXPECT_EQ(outcome.error().code, ErrorCode::kPeerGone) << outcome.error().message;
-        EXPECT_NE(outcome.error().message.find("closed its end"), std::string::npos) << outcome.error().message;
+        EXPECT_NE(outcome.error().message.find("closed its end"), std::string::npos)
+            << outcome.error().message;
         break;
       }
       ASSERT_FALSE(outcome->done);
@@ -364,7 +367,8 @@ TEST(Channel, an_acknowledgement_does_not_wait_for_an_owner_who_tests_no_more) {
     uint64_t buffer[kMessages + 1] = {};
     auto reg = n->reg(channel, buffer, sizeof buffer);
     std::array<Request*, kMessages + 1> open{};
-    for (size_t i = 0; i < open.size(); ++i) open[i] = post_receive(*n, channel, &buffer[i], sizeof buffer[i], *reg);
+    for (size_t i = 0; i < open.size(); ++i)
+      open[i] = post_receive(*n, channel, &buffer[i], sizeof buffer[i], *reg);
     for (size_t i = 0; i < kMessages; ++i)
       for (bool done = false; !done;) {
         auto outcome = n->test(open[i]);
@@ -430,7 +434,8 @@ TEST(Channel, lost_lines_and_acknowledgements_are_repeated) {
   relay_handle(receiver, sender);
   EXPECT_EQ(sender.wait(120s), 0);
   EXPECT_EQ(receiver.wait(120s), 0);
-  EXPECT_LT(fabric.counters(0, 1).tx_bytes, kNoMigration) << "repeated by a migration, which is not the point";
+  EXPECT_LT(fabric.counters(0, 1).tx_bytes, kNoMigration)
+      << "repeated by a migration, which is not the point";
 }
 
 TEST(Channel, waiting_for_long_on_a_rail_that_works_is_no_failure) {

@@ -1,5 +1,6 @@
-// Test support: breaks queue pairs of a virtual fabric from outside, as a NIC would that had an internal error. The
-// programs are not asked and nothing is preloaded, so it works in forked children and under every sanitizer.
+// Test support: breaks queue pairs of a virtual fabric from outside, as a NIC would that had an internal
+// error. The programs are not asked and nothing is preloaded, so it works in forked children and under every
+// sanitizer.
 #pragma once
 
 #include <fcntl.h>
@@ -24,7 +25,9 @@ class Saboteur {
  public:
   explicit Saboteur(const vhca::FabricHost& fabric) {
     const int fd = open(fabric.path().c_str(), O_RDWR | O_CLOEXEC);
-    void* memory = fd < 0 ? MAP_FAILED : mmap(nullptr, vhca::kFabricBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    void* memory =
+        fd < 0 ? MAP_FAILED
+               : mmap(nullptr, vhca::kFabricBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
     close(fd);
     if (memory == MAP_FAILED) throw std::runtime_error("the fabric cannot be mapped");
     fabric_ = static_cast<vhca::Fabric*>(memory);
@@ -36,13 +39,16 @@ class Saboteur {
   Saboteur(const Saboteur&) = delete;
   Saboteur& operator=(const Saboteur&) = delete;
 
-  /// Breaks what lives on that NIC: every queue pair in RTR or RTS goes to ERR, with its event and its flushes. New ones work.
-  /// `least_depth`: only those whose receive queue holds so many (channels' data queue pairs: 16). Returns how many were broken.
+  /// Breaks what lives on that NIC: every queue pair in RTR or RTS goes to ERR, with its event and its
+  /// flushes. New ones work. `least_depth`: only those whose receive queue holds so many (channels' data
+  /// queue pairs: 16). Returns how many were broken.
   int strike(int node, int nic, uint32_t least_depth = 0) {
     const uint32_t port = fabric_->nodes[node].first_port + uint32_t(nic);
     int broken = 0;
     for (vhca::QpSlot& slot : fabric_->queue_pairs.used()) {
-      if (slot.owner.load() == 0 || slot.number.load() == 0 || slot.port != port || slot.recv_depth < least_depth) continue;
+      if (slot.owner.load() == 0 || slot.number.load() == 0 || slot.port != port ||
+          slot.recv_depth < least_depth)
+        continue;
       for (uint32_t from : {uint32_t(IBV_QPS_RTS), uint32_t(IBV_QPS_RTR)}) {
         if (!slot.state.compare_exchange_strong(from, IBV_QPS_ERR)) continue;
         ++broken;

@@ -1,5 +1,5 @@
-// Test support: a NIC that loses small writes and says nothing. For the rest of its life every n-th unsignaled RDMA WRITE of
-// this process is accepted and never carried out.
+// Test support: a NIC that loses small writes and says nothing. For the rest of its life every n-th
+// unsignaled RDMA WRITE of this process is accepted and never carried out.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -33,7 +33,8 @@ class Swallow {
  private:
   static int post(ibv_qp* pair, ibv_send_wr* work, ibv_send_wr** bad) {
     thread_local std::minstd_rand random(1);
-    const bool small_write = work->opcode == IBV_WR_RDMA_WRITE && !(work->send_flags & IBV_SEND_SIGNALED) && !work->next;
+    const bool small_write =
+        work->opcode == IBV_WR_RDMA_WRITE && !(work->send_flags & IBV_SEND_SIGNALED) && !work->next;
     if (small_write && random() % one_in_ == 0) {
       ++swallowed_;
       return 0;

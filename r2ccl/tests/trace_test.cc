@@ -47,7 +47,8 @@ TEST(TraceRing, many_writers_and_a_reader_at_once_tear_nothing) {
   for (uint64_t t = 1; t <= 3; ++t)
     writers.emplace_back([&, t] {
       Writer writer(reader.path());
-      for (uint64_t i = 0; i < kEach; ++i) writer.emit(EventType::kSegmentDelivered, uint16_t(t), uint32_t(i), i * t, i + t, i ^ t);
+      for (uint64_t i = 0; i < kEach; ++i)
+        writer.emit(EventType::kSegmentDelivered, uint16_t(t), uint32_t(i), i * t, i + t, i ^ t);
     });
   std::vector<Event> events;
   uint64_t lost = 0;

@@ -1,5 +1,5 @@
-// Test support: verified traffic over one channel, as NCCL's progress thread drives it. Messages of many sizes, each
-// with its own pattern, in slots that are used again as soon as test() says done.
+// Test support: verified traffic over one channel, as NCCL's progress thread drives it. Messages of many
+// sizes, each with its own pattern, in slots that are used again as soon as test() says done.
 #pragma once
 
 #include <array>
@@ -57,8 +57,8 @@ inline size_t size_of_message(uint64_t message) {
   return kSizes[message % std::size(kSizes)];
 }
 
-/// The first `bytes` bytes of message `message`: pieces of one table at a start that the number decides, and the
-/// number itself, so that no two messages in flight are alike.
+/// The first `bytes` bytes of message `message`: pieces of one table at a start that the number decides, and
+/// the number itself, so that no two messages in flight are alike.
 inline void fill_message(uint64_t message, uint8_t* data, size_t bytes) {
   static const std::vector<uint8_t> table = [] {
     std::vector<uint8_t> t(kLargest + 4096);
@@ -67,11 +67,12 @@ inline void fill_message(uint64_t message, uint8_t* data, size_t bytes) {
     return t;
   }();
   std::memcpy(data, table.data() + message * 61 % 4096, bytes);
-  for (size_t at = 0; at + sizeof message <= bytes; at += 4096) std::memcpy(data + at, &message, sizeof message);
+  for (size_t at = 0; at + sizeof message <= bytes; at += 4096)
+    std::memcpy(data + at, &message, sizeof message);
 }
 
-/// Receives messages number `first` up to `messages` (excluded) and compares every byte; also that nothing was written behind
-/// them.
+/// Receives messages number `first` up to `messages` (excluded) and compares every byte; also that nothing
+/// was written behind them.
 inline void receive_messages(Net& net, Channel* channel, uint64_t first, uint64_t messages) {
   std::vector<uint8_t> buffer(kOpen * kLargest), wanted(kLargest);
   auto reg = net.reg(channel, buffer.data(), buffer.size());
@@ -95,7 +96,8 @@ inline void receive_messages(Net& net, Channel* channel, uint64_t first, uint64_
         ASSERT_EQ(outcome->bytes, bytes) << "message " << done;
         const uint8_t* slot = buffer.data() + done % kOpen * kLargest;
         fill_message(done, wanted.data(), bytes);
-        ASSERT_EQ(std::memcmp(slot, wanted.data(), bytes), 0) << "message " << done << " of " << bytes << " bytes";
+        ASSERT_EQ(std::memcmp(slot, wanted.data(), bytes), 0)
+            << "message " << done << " of " << bytes << " bytes";
         for (size_t i = bytes; i < std::min(bytes + 64, kLargest); ++i)
           ASSERT_EQ(slot[i], 0xee) << "written beyond message " << done;
         ++done;
@@ -105,7 +107,8 @@ inline void receive_messages(Net& net, Channel* channel, uint64_t first, uint64_
   ASSERT_TRUE(net.dereg(channel, *reg).ok());
 }
 
-/// Sends messages number `first` up to `messages` (excluded); a slot is filled with other bytes as soon as its message is done.
+/// Sends messages number `first` up to `messages` (excluded); a slot is filled with other bytes as soon as
+/// its message is done.
 inline void send_messages(Net& net, Channel* channel, uint64_t first, uint64_t messages) {
   std::vector<uint8_t> buffer(kOpen * kLargest);
   auto reg = net.reg(channel, buffer.data(), buffer.size());
@@ -131,7 +134,8 @@ inline void send_messages(Net& net, Channel* channel, uint64_t first, uint64_t m
       ASSERT_TRUE(outcome.ok()) << outcome.error().message;
       if (outcome->done) {
         // At once, as NCCL's GPU might: whoever still reads the old bytes sends garbage.
-        std::memset(buffer.data() + done % kOpen * kLargest, 0x5a, std::min<size_t>(size_of_message(done), 4096));
+        std::memset(buffer.data() + done % kOpen * kLargest, 0x5a,
+                    std::min<size_t>(size_of_message(done), 4096));
         ++done;
       }
     }

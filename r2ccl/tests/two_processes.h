@@ -1,5 +1,6 @@
-// Test support: two processes on two nodes of a virtual fabric, each with its own Net. The fabric's library must be
-// first in LD_LIBRARY_PATH (ctest sets it). Failed expectations in a child are counted in its exit status.
+// Test support: two processes on two nodes of a virtual fabric, each with its own Net. The fabric's library
+// must be first in LD_LIBRARY_PATH (ctest sets it). Failed expectations in a child are counted in its exit
+// status.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -40,7 +41,8 @@ struct Link {
 inline vhca::FabricHost make_fabric(int nodes, int nics, uint64_t rate = 0) {
   vhca::FabricSpec spec;
   for (int n = 0; n < nodes; ++n)
-    spec.nodes.push_back({"node" + std::to_string(n), std::vector<vhca::PortSpec>(size_t(nics), vhca::PortSpec{rate, {}})});
+    spec.nodes.push_back(
+        {"node" + std::to_string(n), std::vector<vhca::PortSpec>(size_t(nics), vhca::PortSpec{rate, {}})});
   return vhca::FabricHost::create(spec);
 }
 
@@ -68,8 +70,10 @@ inline Child start(const vhca::FabricHost& fabric, int node, const Environment& 
                    const std::function<void(const Link&)>& body) {
   int ends[2];
   EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-  const timeval patience{.tv_sec = 60, .tv_usec = 0};  // whoever waits for a process that has died must not wait for ever
-  for (const int end : ends) EXPECT_EQ(setsockopt(end, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience), 0);
+  const timeval patience{.tv_sec = 60,
+                         .tv_usec = 0};  // whoever waits for a process that has died must not wait for ever
+  for (const int end : ends)
+    EXPECT_EQ(setsockopt(end, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience), 0);
   const pid_t pid = fork();
   if (pid == 0) {
     close(ends[0]);

@@ -25,8 +25,8 @@ struct DestroyTopology {
 using HwlocTopology = std::unique_ptr<hwloc_topology, DestroyTopology>;
 
 /// Packages, NUMA nodes and PCI devices only. Components that would start a GPU runtime or talk to a display
-/// inside somebody's training job are kept out; so is libpciaccess, which adds names and leaks them: without it
-/// hwloc reads the PCI devices from sysfs.
+/// inside somebody's training job are kept out; so is libpciaccess, which adds names and leaks them: without
+/// it hwloc reads the PCI devices from sysfs.
 HwlocTopology prepare() {
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) return nullptr;

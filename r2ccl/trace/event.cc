@@ -36,6 +36,7 @@ std::string_view name(EventType type) {
 }
 
 std::string_view name(DetectedBy by) {
+  // clang-format off
   switch (by) {
     case DetectedBy::kNone: return "none";
     case DetectedBy::kCompletion: return "completion";
@@ -43,6 +44,7 @@ std::string_view name(DetectedBy by) {
     case DetectedBy::kWatchdog: return "watchdog";
     case DetectedBy::kPeer: return "peer";
   }
+  // clang-format on
   return "none";
 }
 

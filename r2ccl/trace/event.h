@@ -12,26 +12,27 @@ namespace r2ccl::trace {
 enum class EventType : uint16_t {
   kNone = 0,
   // --- workload ---
-  kIteration = 1,         ///< an operation starts: a = iteration, b = bytes of the operation
-  kIterationDone = 2,     ///< it ended: a = iteration, b = elements that were wrong
-  kMessageReceived = 3,   ///< a receive request completed: channel, a = bytes, b = message number
+  kIteration = 1,        ///< an operation starts: a = iteration, b = bytes of the operation
+  kIterationDone = 2,    ///< it ended: a = iteration, b = elements that were wrong
+  kMessageReceived = 3,  ///< a receive request completed: channel, a = bytes, b = message number
   // --- channel, hot (never offered to fault triggers) ---
-  kSegmentDelivered = 16, ///< at the receiver: nic, channel, a = bytes, b = message number, c = path id
+  kSegmentDelivered = 16,  ///< at the receiver: nic, channel, a = bytes, b = message number, c = path id
   // --- channel, rare ---
-  kChannelUp = 32,        ///< nic = the channel's home NIC, channel, peer
-  kFenceStarted = 33,     ///< nic of the suspected path, a = DetectedBy, b = path id, c = 1 when it is a planned failback
-  kFenceDone = 34,        ///< a = path id, b = microseconds it took
-  kMigrationStarted = 35, ///< a = epoch, b = path id that is left
-  kReplayed = 36,         ///< at the sender: a = segments replayed, b = bytes replayed, c = path id now used
-  kMigrationDone = 37,    ///< nic = NIC now used, a = NIC that was left, b = epoch, c = path id now used
-  kNicDown = 38,          ///< nic, a = DetectedBy
-  kNicUp = 39,            ///< nic: it is trusted again
-  kFailback = 40,         ///< nic = home NIC that carries the channel again
-  kDuplicateDropped = 41, ///< a segment arrived twice: b = message number. Must never be seen
-  kPeerSlow = 42,         ///< the peer's NIC answers, the peer does not: no failure
-  kChannelFailed = 43,    ///< no path is left or the peer is gone: an error goes to NCCL
-  kPathOpened = 44,       ///< a path is proved and stands by: nic, a = path id, b = remote NIC
-  kProbeFailed = 45,      ///< nic, a = path id
+  kChannelUp = 32,  ///< nic = the channel's home NIC, channel, peer
+  kFenceStarted =
+      33,  ///< nic of the suspected path, a = DetectedBy, b = path id, c = 1 when it is a planned failback
+  kFenceDone = 34,         ///< a = path id, b = microseconds it took
+  kMigrationStarted = 35,  ///< a = epoch, b = path id that is left
+  kReplayed = 36,          ///< at the sender: a = segments replayed, b = bytes replayed, c = path id now used
+  kMigrationDone = 37,     ///< nic = NIC now used, a = NIC that was left, b = epoch, c = path id now used
+  kNicDown = 38,           ///< nic, a = DetectedBy
+  kNicUp = 39,             ///< nic: it is trusted again
+  kFailback = 40,          ///< nic = home NIC that carries the channel again
+  kDuplicateDropped = 41,  ///< a segment arrived twice: b = message number. Must never be seen
+  kPeerSlow = 42,          ///< the peer's NIC answers, the peer does not: no failure
+  kChannelFailed = 43,     ///< no path is left or the peer is gone: an error goes to NCCL
+  kPathOpened = 44,        ///< a path is proved and stands by: nic, a = path id, b = remote NIC
+  kProbeFailed = 45,       ///< nic, a = path id
 };
 
 /// Who noticed a failure first. Printed as `detected_by`.
@@ -39,16 +40,16 @@ enum class DetectedBy : uint8_t { kNone = 0, kCompletion = 1, kEvent = 2, kWatch
 
 /// One event, 64 bytes. `sequence` is written last (release): 0 means "being written".
 struct alignas(64) Event {
-  uint64_t sequence;   ///< 1-based position in the stream
-  uint64_t time_ns;    ///< CLOCK_MONOTONIC
+  uint64_t sequence;  ///< 1-based position in the stream
+  uint64_t time_ns;   ///< CLOCK_MONOTONIC
   EventType type;
-  uint16_t nic;        ///< index of the local NIC, 0xffff when none
-  uint32_t channel;    ///< number of the channel within its process
+  uint16_t nic;      ///< index of the local NIC, 0xffff when none
+  uint32_t channel;  ///< number of the channel within its process
   uint64_t a;
   uint64_t b;
   uint64_t c;
-  uint32_t peer;       ///< rank, node or process tag of the other side; 0 when unknown
-  uint32_t thread;     ///< kernel thread id of the writer
+  uint32_t peer;    ///< rank, node or process tag of the other side; 0 when unknown
+  uint32_t thread;  ///< kernel thread id of the writer
   uint64_t reserved;
 };
 static_assert(sizeof(Event) == 64);

@@ -23,7 +23,7 @@ constexpr uint64_t kMagic = 0x32676e6972633272;  // "r2cring2"
 /// Start of the mapped file; the events follow at the next cache line.
 struct alignas(64) Header {
   uint64_t magic;
-  uint64_t capacity;  // power of two
+  uint64_t capacity;                       // power of two
   alignas(64) std::atomic<uint64_t> next;  // sequence of the next event, from 1
   Event* events() { return reinterpret_cast<Event*>(this + 1); }
 };
@@ -34,7 +34,9 @@ namespace {
 // An Event's sequence is shared between processes; the rest is guarded by it, in the manner of a seqlock.
 std::atomic_ref<uint64_t> sequence_of(Event& event) { return std::atomic_ref<uint64_t>(event.sequence); }
 
-bool is_hot(EventType type) { return type == EventType::kMessageReceived || type == EventType::kSegmentDelivered; }
+bool is_hot(EventType type) {
+  return type == EventType::kMessageReceived || type == EventType::kSegmentDelivered;
+}
 
 uint32_t thread_id() {
   thread_local const uint32_t id = uint32_t(syscall(SYS_gettid));
@@ -57,7 +59,8 @@ Writer::Writer(const std::string& path) {
   if (path.empty()) return;
   const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0) {
-    R2_WARN("R2CC_TRACE: cannot open '%s': %s; no events will be recorded", path.c_str(), std::strerror(errno));
+    R2_WARN("R2CC_TRACE: cannot open '%s': %s; no events will be recorded", path.c_str(),
+            std::strerror(errno));
     return;
   }
   struct stat status {};
@@ -115,7 +118,8 @@ Reader Reader::create(size_t capacity) {
   if (reader.fd_ < 0 || ftruncate(reader.fd_, off_t(reader.mapped_)) != 0)
     throw std::system_error(errno, std::generic_category(), "cannot make a trace ring");
   void* memory = mmap(nullptr, reader.mapped_, PROT_READ | PROT_WRITE, MAP_SHARED, reader.fd_, 0);
-  if (memory == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "cannot map a trace ring");
+  if (memory == MAP_FAILED)
+    throw std::system_error(errno, std::generic_category(), "cannot map a trace ring");
   reader.header_ = static_cast<Header*>(memory);
   reader.header_->capacity = capacity;
   reader.header_->next.store(1, std::memory_order_relaxed);

@@ -13,6 +13,7 @@ namespace {
 
 // IBTA volume 1, PortInfo: active_speed and active_width are bit codes.
 int lane_mbps(int speed) {
+  // clang-format off
   switch (speed) {
     case 1: return 2500;
     case 2: return 5000;
@@ -23,8 +24,10 @@ int lane_mbps(int speed) {
     case 128: return 100000;
     default: return 10000;
   }
+  // clang-format on
 }
 int lanes(int width) {
+  // clang-format off
   switch (width) {
     case 1: return 1;
     case 2: return 4;
@@ -33,6 +36,7 @@ int lanes(int width) {
     case 16: return 2;
     default: return 4;
   }
+  // clang-format on
 }
 
 bool is_ipv4_mapped(const ibv_gid& gid) {
@@ -110,7 +114,8 @@ Result<std::vector<Device>> Device::open_all(const Config& config) {
     if (!selected(config.hca_filter, device.name_, 1)) continue;
     device.context_.reset(ibv_open_device(list[i]));
     if (!device.context_ || ibv_query_device(device.context_.get(), &device.limits_) != 0) {
-      R2_WARN("NET/R2CCL: NIC %s cannot be opened: %s; it is left out", device.name_.c_str(), std::strerror(errno));
+      R2_WARN("NET/R2CCL: NIC %s cannot be opened: %s; it is left out", device.name_.c_str(),
+              std::strerror(errno));
       continue;
     }
     bool active = false;
@@ -124,14 +129,16 @@ Result<std::vector<Device>> Device::open_all(const Config& config) {
     }
     device.pd_.reset(ibv_alloc_pd(device.context_.get()));
     if (!device.pd_) {
-      R2_WARN("NET/R2CCL: NIC %s: ibv_alloc_pd: %s; it is left out", device.name_.c_str(), std::strerror(errno));
+      R2_WARN("NET/R2CCL: NIC %s: ibv_alloc_pd: %s; it is left out", device.name_.c_str(),
+              std::strerror(errno));
       continue;
     }
     devices.push_back(std::move(device));
   }
   if (devices.empty())
-    return Error{ErrorCode::kNoDevice, "none of " + std::to_string(count) + " RDMA devices has an active port" +
-                                           (config.hca_filter.empty() ? "" : " and passes NCCL_IB_HCA=" + config.hca_filter)};
+    return Error{ErrorCode::kNoDevice,
+                 "none of " + std::to_string(count) + " RDMA devices has an active port" +
+                     (config.hca_filter.empty() ? "" : " and passes NCCL_IB_HCA=" + config.hca_filter)};
   return devices;
 }
 

@@ -13,7 +13,8 @@ Result<MemoryRegion> MemoryRegion::create(const Device& device, void* data, size
   region.region_.reset(ibv_reg_mr(device.pd(), data, bytes, kAccess));
   if (region.region_) return region;
   const int error = errno;
-  std::string text = "ibv_reg_mr of " + std::to_string(bytes) + " bytes on " + device.name() + ": " + std::strerror(error);
+  std::string text =
+      "ibv_reg_mr of " + std::to_string(bytes) + " bytes on " + device.name() + ": " + std::strerror(error);
   if (error != ENOMEM) return Error{ErrorCode::kVerbs, text};
   rlimit limit{};
   getrlimit(RLIMIT_MEMLOCK, &limit);

@@ -1,7 +1,7 @@
 #include "r2ccl/verbs/queue_pair.h"
 
-#include <algorithm>
 #include <endian.h>
+#include <algorithm>
 
 #include <cerrno>
 #include <cstring>
@@ -22,7 +22,8 @@ constexpr uint8_t kRnrRetry = 7;
 
 }  // namespace
 
-Result<QueuePair> QueuePair::create(const Device& device, const CompletionQueue& queue, const QueuePairLimits& limits) {
+Result<QueuePair> QueuePair::create(const Device& device, const CompletionQueue& queue,
+                                    const QueuePairLimits& limits) {
   ibv_qp_init_attr attributes{};
   attributes.send_cq = queue.get();
   attributes.recv_cq = queue.get();
@@ -93,7 +94,8 @@ Result<void> QueuePair::to_error() noexcept {
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_ERR;
   const int error = ibv_modify_qp(pair_.get(), &attributes, IBV_QP_STATE);
-  if (error != 0) return Error{ErrorCode::kVerbs, std::string("ibv_modify_qp to ERR: ") + std::strerror(error)};
+  if (error != 0)
+    return Error{ErrorCode::kVerbs, std::string("ibv_modify_qp to ERR: ") + std::strerror(error)};
   return {};
 }
 
@@ -117,15 +119,16 @@ int QueuePair::post_write_imm(uint64_t id, const void* data, uint32_t bytes, uin
   return post(request);
 }
 
-int QueuePair::post_write(uint64_t id, const void* data, uint32_t bytes, uint32_t lkey, uint64_t remote, uint32_t rkey,
-                          bool signaled) noexcept {
+int QueuePair::post_write(uint64_t id, const void* data, uint32_t bytes, uint32_t lkey, uint64_t remote,
+                          uint32_t rkey, bool signaled) noexcept {
   ibv_sge piece{uint64_t(data), bytes, lkey};
   ibv_send_wr request{};
   request.wr_id = id;
   request.sg_list = &piece;
   request.num_sge = 1;
   request.opcode = IBV_WR_RDMA_WRITE;
-  request.send_flags = (signaled ? unsigned(IBV_SEND_SIGNALED) : 0u) | (bytes <= inline_bytes_ ? unsigned(IBV_SEND_INLINE) : 0u);
+  request.send_flags = (signaled ? unsigned(IBV_SEND_SIGNALED) : 0u) |
+                       (bytes <= inline_bytes_ ? unsigned(IBV_SEND_INLINE) : 0u);
   request.wr.rdma.remote_addr = remote;
   request.wr.rdma.rkey = rkey;
   return post(request);

@@ -25,19 +25,23 @@ class QueuePair {
  public:
   QueuePair() = default;
   /// Creates an RC QP in INIT with remote read and write allowed. Both directions complete into `queue`.
-  static Result<QueuePair> create(const Device& device, const CompletionQueue& queue, const QueuePairLimits& limits);
+  static Result<QueuePair> create(const Device& device, const CompletionQueue& queue,
+                                  const QueuePairLimits& limits);
 
   /// INIT → RTR → RTS. `our_psn` is what the other end was told.
-  Result<void> connect(const Device& device, const RemoteQueuePair& remote, uint32_t our_psn, const Config& config);
-  /// Any state → ERR. When it returns, the NIC places nothing more through this QP and flushes what is posted.
+  Result<void> connect(const Device& device, const RemoteQueuePair& remote, uint32_t our_psn,
+                       const Config& config);
+  /// Any state → ERR. When it returns, the NIC places nothing more through this QP and flushes what is
+  /// posted.
   Result<void> to_error() noexcept;
 
   /// Each returns 0 or an errno; the QP is left as it was.
-  int post_write_imm(uint64_t id, const void* data, uint32_t bytes, uint32_t lkey, uint64_t remote, uint32_t rkey,
-                     uint32_t immediate) noexcept;
+  int post_write_imm(uint64_t id, const void* data, uint32_t bytes, uint32_t lkey, uint64_t remote,
+                     uint32_t rkey, uint32_t immediate) noexcept;
   int post_write(uint64_t id, const void* data, uint32_t bytes, uint32_t lkey, uint64_t remote, uint32_t rkey,
                  bool signaled) noexcept;
-  int post_read(uint64_t id, void* data, uint32_t bytes, uint32_t lkey, uint64_t remote, uint32_t rkey) noexcept;
+  int post_read(uint64_t id, void* data, uint32_t bytes, uint32_t lkey, uint64_t remote,
+                uint32_t rkey) noexcept;
   /// A receive without a buffer: it takes an immediate.
   int post_receive(uint64_t id) noexcept;
 

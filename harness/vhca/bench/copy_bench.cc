@@ -19,8 +19,9 @@ constexpr std::uint64_t kTurnNs = 50'000'000;
 constexpr int kTurns = 5;
 constexpr std::size_t kSizes[] = {64 << 10, 256 << 10, 1 << 20, 16 << 20};
 
-// CPU time of all threads of this process. At an unlimited rate all work is done by the thread that posts, so on a machine that does
-// nothing else this is the wall clock; on a busy one it leaves out the time that others had the CPU.
+// CPU time of all threads of this process. At an unlimited rate all work is done by the thread that posts, so
+// on a machine that does nothing else this is the wall clock; on a busy one it leaves out the time that
+// others had the CPU.
 std::uint64_t cpu_ns() {
   timespec t;
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);

@@ -57,7 +57,8 @@ TEST(Liveness, a_stopped_target_still_answers_read_write_and_send) {
 
 TEST(Liveness, a_killed_peer_ends_in_retry_exhaustion_for_every_operation) {
   const auto fabric = make_fabric(2, 1);
-  for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_SEND, IBV_WR_RDMA_WRITE_WITH_IMM}) {
+  for (const ibv_wr_opcode opcode :
+       {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_SEND, IBV_WR_RDMA_WRITE_WITH_IMM}) {
     for (const std::size_t bytes : {std::size_t{0}, std::size_t{4096}}) {
       Process target(fabric, "node1", [](const Wire& wire) { serve_until_killed(wire); });
       Process initiator(fabric, "node0", [&](const Wire& wire) {
@@ -183,7 +184,8 @@ TEST(Liveness, closing_everything_gives_everything_back) {
   EXPECT_EQ(process.wait(), 0);
 }
 
-// The owner moves its QP to ERR while a remote process writes into it as fast as it can: from then on the memory must not change.
+// The owner moves its QP to ERR while a remote process writes into it as fast as it can: from then on the
+// memory must not change.
 TEST(Liveness, nothing_is_placed_after_the_move_to_err_has_returned) {
   const auto fabric = make_fabric(2, 1);
   for (int round = 0; round < 30; ++round) {

@@ -43,7 +43,8 @@ TEST_F(PortClock, flows_with_work_share_equally_whatever_their_messages) {
   const std::uint64_t b = reserve(big, 10'000'000, kStart);
   std::uint64_t s = 0;
   for (int i = 0; i < 1000; ++i) s = reserve(small, 1'000, kStart);
-  // 1 MB of the small flow at half the rate: 16 ms; the big one: 8 MB more at the whole rate behind 2 MB in 16 ms.
+  // 1 MB of the small flow at half the rate: 16 ms; the big one: 8 MB more at the whole rate behind 2 MB in
+  // 16 ms.
   EXPECT_NEAR(static_cast<double>(time_of_tag(small, end_of(s, 1'000), kStart) - kStart), 16e6, 1000);
   EXPECT_NEAR(static_cast<double>(time_of_tag(big, end_of(b, 10'000'000), kStart) - kStart), 88e6, 1000);
 }
@@ -62,7 +63,8 @@ TEST_F(PortClock, a_late_look_finds_what_would_have_been_found_in_time) {
   const std::uint64_t tb = reserve(b, 125'000, kStart);    // done after 2 ms, sharing
   (void)tb;
   // Nobody looks for 10.9 ms; a needs 11 ms in all.
-  EXPECT_NEAR(static_cast<double>(time_of_tag(a, end_of(ta, 1'250'000), kStart + 10'900'000) - kStart), 11e6, 10);
+  EXPECT_NEAR(static_cast<double>(time_of_tag(a, end_of(ta, 1'250'000), kStart + 10'900'000) - kStart), 11e6,
+              10);
   EXPECT_EQ(time_of_tag(a, end_of(ta, 1'250'000), kStart + 11'000'010), 0u);
 }
 
@@ -80,7 +82,8 @@ TEST_F(PortClock, cancelled_work_leaves_the_rate_to_others) {
   reserve(b, 125'000'000, kStart);
   cancel_rest(b, kStart + 2'000'000);
   // 2 ms at half the rate, the rest alone: 11 ms.
-  EXPECT_NEAR(static_cast<double>(time_of_tag(a, end_of(ta, 1'250'000), kStart + 2'000'000) - kStart), 11e6, 10);
+  EXPECT_NEAR(static_cast<double>(time_of_tag(a, end_of(ta, 1'250'000), kStart + 2'000'000) - kStart), 11e6,
+              10);
   const std::uint64_t tb = reserve(b, 8, kStart + 2'000'000);
   EXPECT_LT(time_of_tag(b, end_of(tb, 8), kStart + 2'000'000) - kStart, 2'001'000u);
 }
@@ -109,7 +112,8 @@ TEST_F(PortClock, slow_rates_are_kept_within_a_thousandth) {
   EXPECT_NEAR(static_cast<double>(time_of_tag(f, end_of(begin, 125'000), kStart) - kStart), 1e9, 1e6);
 }
 
-// Many threads reserve and look at the same time: the whole must take exactly as long as the bytes need, never less.
+// Many threads reserve and look at the same time: the whole must take exactly as long as the bytes need,
+// never less.
 TEST_F(PortClock, users_at_the_same_time_get_together_what_the_rate_gives) {
   constexpr int kThreads = 4, kMessages = 2000;
   std::vector<Flow> flows;
@@ -119,7 +123,8 @@ TEST_F(PortClock, users_at_the_same_time_get_together_what_the_rate_gives) {
   for (int i = 0; i < kThreads; ++i)
     threads.emplace_back([&, i] {
       for (int k = 0; k < kMessages; ++k) {
-        const std::uint64_t now = kStart + static_cast<std::uint64_t>(k);  // all work is there at the beginning
+        const std::uint64_t now =
+            kStart + static_cast<std::uint64_t>(k);  // all work is there at the beginning
         last[static_cast<std::size_t>(i)] = reserve(flows[static_cast<std::size_t>(i)], 1250, now);
         time_of_tag(flows[static_cast<std::size_t>(i)], last[static_cast<std::size_t>(i)], now);
       }
@@ -127,8 +132,8 @@ TEST_F(PortClock, users_at_the_same_time_get_together_what_the_rate_gives) {
   for (auto& t : threads) t.join();
   std::uint64_t end = 0;
   for (int i = 0; i < kThreads; ++i)
-    end = std::max(end, time_of_tag(flows[static_cast<std::size_t>(i)], end_of(last[static_cast<std::size_t>(i)], 1250),
-                                    kStart + kMessages));
+    end = std::max(end, time_of_tag(flows[static_cast<std::size_t>(i)],
+                                    end_of(last[static_cast<std::size_t>(i)], 1250), kStart + kMessages));
   const double wanted = kThreads * kMessages * 1250 * 8.0;
   EXPECT_NEAR(static_cast<double>(end - kStart), wanted, wanted * 0.001);
 }

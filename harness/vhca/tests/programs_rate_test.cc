@@ -37,8 +37,8 @@ class Agreement : public Programs {
     const double wanted = bits_per_s / 8 / 1048576;
     expect_agreement("--rate " + rate, command + " -D 2", kAverage, wanted, 0.03 * wanted);
   }
-  // What the machine itself takes, measured just before over a port without latency, comes on top: on a crowded one
-  // that is more than the latency of any NIC.
+  // What the machine itself takes, measured just before over a port without latency, comes on top: on a
+  // crowded one that is more than the latency of any NIC.
   void expect_latency(const std::string& command, double one_way_us, double trips) {
     const double wanted = one_way_us * trips, tolerance = std::max(10.0, 0.2 * wanted);
     const std::string all = command + " -n 1000 -x 1 -F";
@@ -56,7 +56,8 @@ class Agreement : public Programs {
       ASSERT_GE(took, wanted - tolerance) << all << ": " << seen;
       if (took - floor <= wanted + tolerance) return;
     }
-    ADD_FAILURE() << all << " never came within " << tolerance << " us of " << wanted << " us and the floor:" << seen;
+    ADD_FAILURE() << all << " never came within " << tolerance << " us of " << wanted
+                  << " us and the floor:" << seen;
   }
 };
 

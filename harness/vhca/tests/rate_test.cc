@@ -1,5 +1,5 @@
-// Ports carry what they are said to carry, whoever uses them; and share it fairly. Measured by the counters of the ports over about a
-// second, against the clock of the same run.
+// Ports carry what they are said to carry, whoever uses them; and share it fairly. Measured by the counters
+// of the ports over about a second, against the clock of the same run.
 #include <gtest/gtest.h>
 
 #include <dirent.h>
@@ -18,7 +18,8 @@ constexpr std::uint64_t kGbit = 1'000'000'000;
 struct Load {
   ibv_wr_opcode opcode = IBV_WR_RDMA_WRITE;
   std::size_t bytes = 65536;
-  int outstanding = 64;  // 34 ms of a 1 Gbit/s port: a program that is not scheduled for longer would lose on hardware, too
+  int outstanding =
+      64;  // 34 ms of a 1 Gbit/s port: a program that is not scheduled for longer would lose on hardware, too
   int qps = 1;
   bool polls = true;  // else it sleeps on a completion channel
 };
@@ -92,10 +93,13 @@ void pass(std::uint64_t ms) {
   ::nanosleep(&t, nullptr);
 }
 
-// Gbit/s through the node's first port, over about a second; the median of three, because bytes are counted when they are copied: on a
-// machine full of other work a window can begin or end while the copying process waits for a core.
+// Gbit/s through the node's first port, over about a second; the median of three, because bytes are counted
+// when they are copied: on a machine full of other work a window can begin or end while the copying process
+// waits for a core.
 double measure_tx(const FabricHost& fabric, std::size_t node, bool rx = false) {
-  const auto read = [&] { return rx ? fabric.counters(node, 0).rx_bytes : fabric.counters(node, 0).tx_bytes; };
+  const auto read = [&] {
+    return rx ? fabric.counters(node, 0).rx_bytes : fabric.counters(node, 0).tx_bytes;
+  };
   std::vector<double> rates;
   for (int i = 0; i < 3; ++i) {
     const std::uint64_t t0 = now_ns(), b0 = read();
@@ -135,7 +139,8 @@ TEST(Rate, one_qp_gets_the_whole_port) {
 
 TEST(Rate, four_qps_of_two_processes_get_the_port_together_and_a_quarter_each) {
   const auto fabric = make_fabric(2, 1, kGbit);
-  Pair one(fabric, {.bytes = 1 << 20, .outstanding = 4, .qps = 2}), two(fabric, {.bytes = 16384, .outstanding = 64, .qps = 2});
+  Pair one(fabric, {.bytes = 1 << 20, .outstanding = 4, .qps = 2}),
+      two(fabric, {.bytes = 16384, .outstanding = 64, .qps = 2});
   one.start();
   two.start();
   pass(100);
@@ -223,7 +228,8 @@ TEST(Rate, eight_busy_ports_cost_the_engine_less_than_a_third_of_a_core_beside_t
       VHCA_REQUIRE_EQ(::process_vm_writev(target_pid, &local, 1, &remote, 1, 0), 262144);
     }
     ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu1);
-    const double copying = static_cast<double>(cpu1.tv_sec - cpu0.tv_sec) + static_cast<double>(cpu1.tv_nsec - cpu0.tv_nsec) / 1e9;
+    const double copying = static_cast<double>(cpu1.tv_sec - cpu0.tv_sec) +
+                           static_cast<double>(cpu1.tv_nsec - cpu0.tv_nsec) / 1e9;
 
     for (const auto& e : all)
       for (std::uint64_t i = 0; i < 16; ++i) e->post({.id = i, .bytes = 1 << 20});
@@ -246,8 +252,8 @@ TEST(Rate, eight_busy_ports_cost_the_engine_less_than_a_third_of_a_core_beside_t
     const double engine = (engine_seconds() - before) / seconds;
     const double moved = static_cast<double>(bytes) / seconds;
     const double copy_share = copying * moved / (4000.0 * 262144);
-    std::printf("8 ports: %.2f GB/s, engine %.1f %% of a core, of which copying about %.1f %%\n", moved / 1e9, engine * 100,
-                copy_share * 100);
+    std::printf("8 ports: %.2f GB/s, engine %.1f %% of a core, of which copying about %.1f %%\n", moved / 1e9,
+                engine * 100, copy_share * 100);
     VHCA_REQUIRE(moved > 0.9e9);
     VHCA_REQUIRE(engine < 0.33 + 1.5 * copy_share);
   });

@@ -64,7 +64,8 @@ TEST_P(Threads, may_post_poll_and_receive_on_one_pair_at_once) {
                         constexpr std::uint64_t kCount = 2000;
                         run_threads({
                             [&] {
-                              for (std::uint64_t i = 0; i < kCount;) i += a.try_post({.opcode = IBV_WR_SEND, .id = i, .bytes = 64}) == 0;
+                              for (std::uint64_t i = 0; i < kCount;)
+                                i += a.try_post({.opcode = IBV_WR_SEND, .id = i, .bytes = 64}) == 0;
                             },
                             [&] {
                               for (std::uint64_t i = 0; i < kCount; ++i) a.expect(IBV_WC_SUCCESS, i);
@@ -86,12 +87,14 @@ TEST_P(Threads, may_move_a_qp_to_err_while_others_use_it) {
                       [] {
                         Device left(0), right(1);
                         for (int round = 0; round < 20; ++round) {
-                          Endpoint a({.timeout = 1, .retry = 0, .context = left.get()}), b({.context = right.get()});
+                          Endpoint a({.timeout = 1, .retry = 0, .context = left.get()}),
+                              b({.context = right.get()});
                           connect(a, b);
                           std::atomic<std::uint64_t> polled{0};
                           run_threads({
                               [&] {
-                                // Until an error comes back: every request must show exactly one completion, in order.
+                                // Until an error comes back: every request must show exactly one completion,
+                                // in order.
                                 std::uint64_t posted = 0, next = 0;
                                 bool failed = false;
                                 while (!failed || next < posted) {

@@ -22,12 +22,13 @@ int run_alone(const FabricHost& fabric, const std::function<void()>& body) {
 }
 
 // Target side first: sizes around the piece size, with and without immediate.
-void exercise_all_operations(const std::function<void(std::size_t)>& prepare_receive, Endpoint& me,
-                             const std::function<ibv_wc()>& far_completion,
-                             const std::function<bool(std::size_t offset, std::size_t bytes, unsigned seed)>& far_holds) {
+void exercise_all_operations(
+    const std::function<void(std::size_t)>& prepare_receive, Endpoint& me,
+    const std::function<ibv_wc()>& far_completion,
+    const std::function<bool(std::size_t offset, std::size_t bytes, unsigned seed)>& far_holds) {
   unsigned seed = 1;
-  for (const std::size_t bytes : {std::size_t{1}, std::size_t{8}, std::size_t{4096}, std::size_t{262144}, std::size_t{262145},
-                                  std::size_t{1000003}}) {
+  for (const std::size_t bytes : {std::size_t{1}, std::size_t{8}, std::size_t{4096}, std::size_t{262144},
+                                  std::size_t{262145}, std::size_t{1000003}}) {
     fill(me.memory(), bytes, ++seed);
     me.post({.opcode = IBV_WR_RDMA_WRITE, .id = bytes, .bytes = bytes});
     VHCA_REQUIRE_EQ(me.expect(IBV_WC_SUCCESS, bytes).opcode, IBV_WC_RDMA_WRITE);
@@ -70,7 +71,8 @@ TEST(Transfer, every_operation_moves_every_byte_within_a_process) {
                       [] {
                         Endpoint a({.nic = 0}), b({.nic = 1});
                         connect(a, b);
-                        exercise_all_operations([&](std::size_t bytes) { b.post_recv(9, 0, bytes); }, a, [&] { return b.wait(); },
+                        exercise_all_operations([&](std::size_t bytes) { b.post_recv(9, 0, bytes); }, a,
+                                                [&] { return b.wait(); },
                                                 [&](std::size_t at, std::size_t bytes, unsigned seed) {
                                                   return holds(b.memory() + at, bytes, seed);
                                                 });
@@ -130,38 +132,40 @@ TEST(Transfer, every_operation_moves_every_byte_between_processes) {
 
 TEST(Transfer, scatters_and_gathers_in_order) {
   const auto fabric = make_fabric(1, 2);
-  EXPECT_EQ(run_alone(fabric,
-                      [] {
-                        Endpoint a({.nic = 0}), b({.nic = 1});
-                        connect(a, b);
-                        const auto sge = [](const Endpoint& e, std::size_t offset, std::uint32_t bytes) {
-                          return ibv_sge{reinterpret_cast<std::uintptr_t>(e.memory() + offset), bytes, e.mr()->lkey};
-                        };
-                        ibv_sge into[3] = {sge(b, 5000, 3), sge(b, 6000, 0), sge(b, 7000, 300'000)};
-                        ibv_recv_wr recv{};
-                        recv.wr_id = 5;
-                        recv.sg_list = into;
-                        recv.num_sge = 3;
-                        ibv_recv_wr* bad_recv;
-                        VHCA_REQUIRE_EQ(ibv_post_recv(b.qp(), &recv, &bad_recv), 0);
-                        fill(a.memory(), 1 << 20, 3);
-                        ibv_sge from[2] = {sge(a, 100, 200'001), sge(a, 300'000, 7)};
-                        ibv_send_wr send{};
-                        send.wr_id = 6;
-                        send.sg_list = from;
-                        send.num_sge = 2;
-                        send.opcode = IBV_WR_SEND;
-                        ibv_send_wr* bad_send;
-                        VHCA_REQUIRE_EQ(ibv_post_send(a.qp(), &send, &bad_send), 0);
-                        a.expect(IBV_WC_SUCCESS, 6);
-                        VHCA_REQUIRE_EQ(b.expect(IBV_WC_SUCCESS, 5).byte_len, 200'008);
-                        std::string sent(a.memory() + 100, 200'001);
-                        sent.append(a.memory() + 300'000, 7);
-                        std::string got(b.memory() + 5000, 3);
-                        got.append(b.memory() + 7000, 200'005);
-                        VHCA_REQUIRE(sent == got);
-                      }),
-            0);
+  EXPECT_EQ(
+      run_alone(
+          fabric,
+          [] {
+            Endpoint a({.nic = 0}), b({.nic = 1});
+            connect(a, b);
+            const auto sge = [](const Endpoint& e, std::size_t offset, std::uint32_t bytes) {
+              return ibv_sge{reinterpret_cast<std::uintptr_t>(e.memory() + offset), bytes, e.mr()->lkey};
+            };
+            ibv_sge into[3] = {sge(b, 5000, 3), sge(b, 6000, 0), sge(b, 7000, 300'000)};
+            ibv_recv_wr recv{};
+            recv.wr_id = 5;
+            recv.sg_list = into;
+            recv.num_sge = 3;
+            ibv_recv_wr* bad_recv;
+            VHCA_REQUIRE_EQ(ibv_post_recv(b.qp(), &recv, &bad_recv), 0);
+            fill(a.memory(), 1 << 20, 3);
+            ibv_sge from[2] = {sge(a, 100, 200'001), sge(a, 300'000, 7)};
+            ibv_send_wr send{};
+            send.wr_id = 6;
+            send.sg_list = from;
+            send.num_sge = 2;
+            send.opcode = IBV_WR_SEND;
+            ibv_send_wr* bad_send;
+            VHCA_REQUIRE_EQ(ibv_post_send(a.qp(), &send, &bad_send), 0);
+            a.expect(IBV_WC_SUCCESS, 6);
+            VHCA_REQUIRE_EQ(b.expect(IBV_WC_SUCCESS, 5).byte_len, 200'008);
+            std::string sent(a.memory() + 100, 200'001);
+            sent.append(a.memory() + 300'000, 7);
+            std::string got(b.memory() + 5000, 3);
+            got.append(b.memory() + 7000, 200'005);
+            VHCA_REQUIRE(sent == got);
+          }),
+      0);
 }
 
 TEST(Transfer, inline_data_may_change_as_soon_as_it_is_posted) {

@@ -11,7 +11,8 @@ namespace {
 // Every word of a line repeats one byte eight times: a torn word would mix two.
 bool is_whole(std::uint64_t word) { return word == (word & 0xff) * 0x0101010101010101ull; }
 
-// The target polls the words while the initiator overwrites them. `offset` shifts the source against the destination.
+// The target polls the words while the initiator overwrites them. `offset` shifts the source against the
+// destination.
 void stress(std::size_t bytes, std::size_t source_offset, unsigned flags) {
   // Within a long message the reader meets the writer only now and then.
   const std::uint64_t wanted_changes = bytes > 1024 ? 2'000 : 20'000;
@@ -21,7 +22,8 @@ void stress(std::size_t bytes, std::size_t source_offset, unsigned flags) {
     me.connect_over(wire);
     auto* words = reinterpret_cast<volatile std::uint64_t*>(me.memory());
     const std::size_t count = bytes / 8;
-    // Until enough has been seen to change under our eyes; where both processes share one busy core that takes a while.
+    // Until enough has been seen to change under our eyes; where both processes share one busy core that
+    // takes a while.
     const std::uint64_t end = now_ns() + 20'000'000'000;
     std::uint64_t changes = 0, last = 0;
     while (changes < wanted_changes) {
@@ -71,7 +73,8 @@ TEST(Words, a_completion_is_never_ahead_of_its_data) {
       me.post_recv(i + 100);
       // The data of the message with this number lies in its own slot of 16.
       const auto* slot = reinterpret_cast<const std::uint32_t*>(me.memory() + (i % 16) * 4096);
-      for (const std::size_t at : {std::size_t{0}, std::size_t{512}, std::size_t{1023}}) VHCA_REQUIRE_EQ(slot[at], i);
+      for (const std::size_t at : {std::size_t{0}, std::size_t{512}, std::size_t{1023}})
+        VHCA_REQUIRE_EQ(slot[at], i);
       if (i % 16 == 15) wire.send('a');
     }
   });
@@ -81,7 +84,10 @@ TEST(Words, a_completion_is_never_ahead_of_its_data) {
     for (std::uint64_t i = 0; i < 20'000; ++i) {
       auto* slot = reinterpret_cast<std::uint32_t*>(me.memory() + (i % 16) * 4096);
       std::fill(slot, slot + 1024, static_cast<std::uint32_t>(i));
-      me.post({.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .id = i, .offset = (i % 16) * 4096, .bytes = 4096,
+      me.post({.opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+               .id = i,
+               .offset = (i % 16) * 4096,
+               .bytes = 4096,
                .remote_offset = (i % 16) * 4096});
       me.expect(IBV_WC_SUCCESS, i);
       if (i % 16 == 15) wire.receive<char>();

@@ -41,7 +41,8 @@ int main() {
   std::string token;
   const int fd = where ? control_socket(where, token) : -1;
   if (fd < 0) {
-    fprintf(stderr, "r2bench-cpu-rank is started by r2bench; R2BENCH_CONTROL is '%s'\n", where ? where : "not set");
+    fprintf(stderr, "r2bench-cpu-rank is started by r2bench; R2BENCH_CONTROL is '%s'\n",
+            where ? where : "not set");
     return 64;
   }
   signal(SIGPIPE, SIG_IGN);

@@ -11,9 +11,11 @@
 namespace r2bench {
 
 Memory::Memory(size_t bytes) : size_(std::max<size_t>(bytes, 4096)) {
-  void* memory = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  void* memory =
+      mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   if (memory == MAP_FAILED)
-    throw std::system_error(errno, std::generic_category(), "cannot allocate " + std::to_string(size_) + " bytes");
+    throw std::system_error(errno, std::generic_category(),
+                            "cannot allocate " + std::to_string(size_) + " bytes");
   data_ = static_cast<char*>(memory);
 }
 

@@ -14,12 +14,33 @@ using namespace r2ccl::nccl_abi;  // NOLINT: the whole file speaks this interfac
 constexpr unsigned char kPoison = 0xa5;
 
 /// What differs between the versions.
-template <int Version> struct Abi;
-template <> struct Abi<8> { using Net = ncclNet_v8_t; using Properties = ncclNetProperties_v8_t; };
-template <> struct Abi<9> { using Net = ncclNet_v9_t; using Properties = ncclNetProperties_v9_t; };
-template <> struct Abi<10> { using Net = ncclNet_v10_t; using Properties = ncclNetProperties_v10_t; };
-template <> struct Abi<11> { using Net = ncclNet_v11_t; using Properties = ncclNetProperties_v11_t; };
-template <> struct Abi<12> { using Net = ncclNet_v12_t; using Properties = ncclNetProperties_v12_t; };
+template <int Version>
+struct Abi;
+template <>
+struct Abi<8> {
+  using Net = ncclNet_v8_t;
+  using Properties = ncclNetProperties_v8_t;
+};
+template <>
+struct Abi<9> {
+  using Net = ncclNet_v9_t;
+  using Properties = ncclNetProperties_v9_t;
+};
+template <>
+struct Abi<10> {
+  using Net = ncclNet_v10_t;
+  using Properties = ncclNetProperties_v10_t;
+};
+template <>
+struct Abi<11> {
+  using Net = ncclNet_v11_t;
+  using Properties = ncclNetProperties_v11_t;
+};
+template <>
+struct Abi<12> {
+  using Net = ncclNet_v12_t;
+  using Properties = ncclNetProperties_v12_t;
+};
 
 /// True when every byte still holds the poison.
 template <typename T>
@@ -83,7 +104,8 @@ class Adapter final : public NetPlugin {
       require(!untouched(p.maxP2pBytes), "maxP2pBytes");
       require(!untouched(p.maxCollBytes), "maxCollBytes");
       if (p.maxP2pBytes == 0 || p.maxP2pBytes > NCCL_MAX_NET_SIZE_BYTES)
-        throw PluginError(where + "gave maxP2pBytes " + std::to_string(p.maxP2pBytes) + ", which NCCL refuses");
+        throw PluginError(where + "gave maxP2pBytes " + std::to_string(p.maxP2pBytes) +
+                          ", which NCCL refuses");
       result.max_message_bytes = p.maxP2pBytes;
     }
     if constexpr (Version >= 11) require(!untouched(p.maxMultiRequestSize), "maxMultiRequestSize");
@@ -185,6 +207,7 @@ std::unique_ptr<NetPlugin> adapt(void* library) {
 }
 
 std::unique_ptr<NetPlugin> adapt(void* library, int version) {
+  // clang-format off
   switch (version) {
     case 8: return adapt<8>(library);
     case 9: return adapt<9>(library);
@@ -193,6 +216,7 @@ std::unique_ptr<NetPlugin> adapt(void* library, int version) {
     case 12: return adapt<12>(library);
     default: return nullptr;
   }
+  // clang-format on
 }
 
 void* open_library(const std::string& name, std::string& said) {
@@ -209,10 +233,12 @@ void* open_library(const std::string& name, std::string& said) {
 std::unique_ptr<NetPlugin> load_net_plugin(const std::string& name, int abi) {
   std::string said;
   void* library = open_library(name, said);
-  if (!library && name.find('/') == std::string::npos) library = open_library("libnccl-net-" + name + ".so", said);
+  if (!library && name.find('/') == std::string::npos)
+    library = open_library("libnccl-net-" + name + ".so", said);
   if (!library) throw PluginError("the net plugin '" + name + "' cannot be loaded: " + said);
   if (abi != 0) {
-    if (abi < 8 || abi > 12) throw PluginError("net plugin versions 8 to 12 are known, not " + std::to_string(abi));
+    if (abi < 8 || abi > 12)
+      throw PluginError("net plugin versions 8 to 12 are known, not " + std::to_string(abi));
     if (auto plugin = adapt(library, abi)) return plugin;
     throw PluginError("the net plugin '" + name + "' does not export ncclNetPlugin_v" + std::to_string(abi));
   }
@@ -223,6 +249,7 @@ std::unique_ptr<NetPlugin> load_net_plugin(const std::string& name, int abi) {
 
 std::string describe(ncclResult_t status) {
   const char* text = "unknown";
+  // clang-format off
   switch (status) {
     case ncclSuccess: text = "ncclSuccess"; break;
     case ncclUnhandledCudaError: text = "ncclUnhandledCudaError"; break;
@@ -233,6 +260,7 @@ std::string describe(ncclResult_t status) {
     case ncclRemoteError: text = "ncclRemoteError"; break;
     case ncclInProgress: text = "ncclInProgress"; break;
   }
+  // clang-format on
   return std::string(text) + " (" + std::to_string(int(status)) + ")";
 }
 

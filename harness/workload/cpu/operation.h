@@ -39,7 +39,8 @@ void copy_own_chunk(const RankConfig& config, const char* input, char* output);
 /// the inputs of iteration `iteration` gives; what it must leave alone counts too, by byte.
 uint64_t count_wrong(const RankConfig& config, const std::vector<ChannelPlan>& plan, const char* output,
                      uint64_t iteration, uint64_t operation);
-/// Elements that it looks at and that came from other ranks: what never travels is compared too, but proves nothing.
+/// Elements that it looks at and that came from other ranks: what never travels is compared too, but proves
+/// nothing.
 uint64_t elements_compared(const RankConfig& config);
 
 }  // namespace r2bench

@@ -10,8 +10,8 @@
 namespace r2bench {
 
 /// ncclDebugLogger_t. INFO and below only with NCCL_DEBUG=INFO or TRACE in the environment.
-void plugin_logger(r2ccl::nccl_abi::ncclDebugLogLevel level, unsigned long subsystems, const char* file, int line,
-                   const char* format, ...) __attribute__((format(printf, 5, 6)));
+void plugin_logger(r2ccl::nccl_abi::ncclDebugLogLevel level, unsigned long subsystems, const char* file,
+                   int line, const char* format, ...) __attribute__((format(printf, 5, 6)));
 
 /// The WARN lines so far: the first 20 and the last 20.
 std::vector<std::string> plugin_warnings();

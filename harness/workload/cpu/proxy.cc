@@ -76,7 +76,8 @@ bool ProgressThread::run(std::vector<Channel>& channels, Next next) {
   return open_ == nullptr;
 }
 
-void ProgressThread::sleep_once(std::chrono::nanoseconds duration, std::function<void(uint64_t, uint64_t)> note) {
+void ProgressThread::sleep_once(std::chrono::nanoseconds duration,
+                                std::function<void(uint64_t, uint64_t)> note) {
   std::lock_guard lock(mutex_);
   sleep_for_ = duration;
   sleep_note_ = std::move(note);

@@ -41,18 +41,21 @@ class ProgressThread {
   /// Ends the thread; an open operation is left as it is.
   ~ProgressThread();
 
-  /// Called by the progress thread when all channels have finished an operation. Starts the next one on them and
-  /// returns true, or returns false.
+  /// Called by the progress thread when all channels have finished an operation. Starts the next one on them
+  /// and returns true, or returns false.
   using Next = std::function<bool()>;
 
-  /// Opens an operation on all channels and waits until all have finished it, and those that `next` adds to it: they
-  /// follow back to back, as operations do that are queued on a stream. An error of the plugin ends the thread's work
-  /// for good, as it does in NCCL: throws ChannelError, then and on every later call. Returns false when stop() came first.
+  /// Opens an operation on all channels and waits until all have finished it, and those that `next` adds to
+  /// it: they follow back to back, as operations do that are queued on a stream. An error of the plugin ends
+  /// the thread's work for good, as it does in NCCL: throws ChannelError, then and on every later call.
+  /// Returns false when stop() came first.
   bool run(std::vector<Channel>& channels, Next next);
   /// Makes run() return false soon. Final.
   void stop();
-  /// Stops polling for `duration`, between two polls: a receiver that sleeps. Asleep since / until, for `note`.
-  void sleep_once(std::chrono::nanoseconds duration, std::function<void(uint64_t from_ns, uint64_t to_ns)> note);
+  /// Stops polling for `duration`, between two polls: a receiver that sleeps. Asleep since / until, for
+  /// `note`.
+  void sleep_once(std::chrono::nanoseconds duration,
+                  std::function<void(uint64_t from_ns, uint64_t to_ns)> note);
 
  private:
   void loop();

@@ -3,10 +3,22 @@
 namespace r2bench {
 
 nlohmann::json RankConfig::to_json() const {
-  return {{"type", "config"}, {"rank", rank}, {"ranks", ranks}, {"label", label}, {"plugin", plugin},
-          {"plugin_abi", plugin_abi}, {"op", int(op)}, {"dtype", int(dtype)}, {"bytes", bytes},
-          {"channels", channels}, {"warmup", warmup}, {"verify", verify}, {"registered", registered},
-          {"buffer_bytes", buffer_bytes}, {"p2p_chunk_bytes", p2p_chunk_bytes}, {"setup_limit_ms", setup_limit_ms}};
+  return {{"type", "config"},
+          {"rank", rank},
+          {"ranks", ranks},
+          {"label", label},
+          {"plugin", plugin},
+          {"plugin_abi", plugin_abi},
+          {"op", int(op)},
+          {"dtype", int(dtype)},
+          {"bytes", bytes},
+          {"channels", channels},
+          {"warmup", warmup},
+          {"verify", verify},
+          {"registered", registered},
+          {"buffer_bytes", buffer_bytes},
+          {"p2p_chunk_bytes", p2p_chunk_bytes},
+          {"setup_limit_ms", setup_limit_ms}};
 }
 
 RankConfig RankConfig::from_json(const nlohmann::json& json) {

@@ -11,18 +11,18 @@ namespace r2bench {
 struct RankConfig {
   int rank = 0;
   int ranks = 2;
-  std::string label;       ///< node0/rank0
-  std::string plugin;      ///< as in NCCL_NET_PLUGIN
+  std::string label;   ///< node0/rank0
+  std::string plugin;  ///< as in NCCL_NET_PLUGIN
   int plugin_abi = 0;
   Operation op = Operation::kAllReduce;
   DataType dtype = DataType::kFloat32;
   size_t bytes = 0;
-  int channels = 0;        ///< 0: one per device
+  int channels = 0;  ///< 0: one per device
   int warmup = 0;
   bool verify = true;
   /// Like NCCL with registered user buffers: SendRecv goes straight from and to the user's memory.
   bool registered = false;
-  size_t buffer_bytes = 4u << 20;     ///< NCCL_BUFFSIZE: slots of one connection, 8 steps
+  size_t buffer_bytes = 4u << 20;       ///< NCCL_BUFFSIZE: slots of one connection, 8 steps
   size_t p2p_chunk_bytes = 128u << 10;  ///< NCCL_P2P_NET_CHUNKSIZE: one message of a SendRecv
   int setup_limit_ms = 60'000;
 

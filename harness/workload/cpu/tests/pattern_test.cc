@@ -21,7 +21,8 @@ class Pattern : public testing::TestWithParam<DataType> {
   /// What an AllReduce over the given contributions gives.
   std::vector<char> sum(const std::vector<std::vector<char>>& parts) const {
     std::vector<char> total = parts[0];
-    for (size_t i = 1; i < parts.size(); ++i) add(GetParam(), total.data(), total.data(), parts[i].data(), kCount);
+    for (size_t i = 1; i < parts.size(); ++i)
+      add(GetParam(), total.data(), total.data(), parts[i].data(), kCount);
     return total;
   }
   uint64_t wrong(const std::vector<char>& data, uint32_t ranks, uint64_t iteration) const {
@@ -48,7 +49,8 @@ TEST_P(Pattern, a_stale_contribution_makes_every_element_wrong) {
 
 TEST_P(Pattern, misplaced_data_is_wrong_nearly_everywhere) {
   std::vector<char> total = sum({input(0, 7), input(1, 7)});
-  std::memmove(total.data(), total.data() + 64 * element_size(GetParam()), total.size() - 64 * element_size(GetParam()));
+  std::memmove(total.data(), total.data() + 64 * element_size(GetParam()),
+               total.size() - 64 * element_size(GetParam()));
   EXPECT_GT(wrong(total, 2, 7), (kCount - 64) * 9 / 10);
 }
 
@@ -67,10 +69,12 @@ TEST_P(Pattern, poison_is_never_right) {
 
 TEST_P(Pattern, copies_are_compared_with_their_markers) {
   std::vector<char> data = input(1, 7);
-  for (size_t m = 0; m < 5; ++m) mark_message(GetParam(), data.data() + m * 1000 * element_size(GetParam()), 35 + m);
+  for (size_t m = 0; m < 5; ++m)
+    mark_message(GetParam(), data.data() + m * 1000 * element_size(GetParam()), 35 + m);
   EXPECT_EQ(count_wrong_copies(GetParam(), data.data(), 0, kCount, 1, 7, 1000, 35), 0u);
   EXPECT_EQ(count_wrong_copies(GetParam(), data.data(), 0, kCount, 1, 7, 1000, 36), 5u);  // the markers only
-  EXPECT_EQ(count_wrong_copies(GetParam(), data.data(), 0, kCount, 2, 7, 1000, 35), kCount - 5);  // another sender
+  EXPECT_EQ(count_wrong_copies(GetParam(), data.data(), 0, kCount, 2, 7, 1000, 35),
+            kCount - 5);  // another sender
 }
 
 TEST_P(Pattern, markers_can_be_read_back_and_data_is_none) {
@@ -80,12 +84,13 @@ TEST_P(Pattern, markers_can_be_read_back_and_data_is_none) {
     EXPECT_EQ(read_marker(GetParam(), &storage), int64_t(number) % marker_modulus(GetParam()));
   }
   const std::vector<char> data = input(0, 3);
-  for (size_t k = 0; k < kCount; ++k) ASSERT_EQ(read_marker(GetParam(), &data[k * element_size(GetParam())]), -1);
+  for (size_t k = 0; k < kCount; ++k)
+    ASSERT_EQ(read_marker(GetParam(), &data[k * element_size(GetParam())]), -1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, Pattern,
-                         testing::Values(DataType::kInt8, DataType::kInt32, DataType::kInt64, DataType::kFloat32,
-                                         DataType::kFloat64));
+                         testing::Values(DataType::kInt8, DataType::kInt32, DataType::kInt64,
+                                         DataType::kFloat32, DataType::kFloat64));
 
 }  // namespace
 }  // namespace r2bench

@@ -100,7 +100,8 @@ bool advance(Comm& comm) {
     Request& r = *comm.queue.front();
     const bool in_header = r.moved < sizeof(r.header);
     if (comm.sending && r.moved == 0) r.header = r.size;
-    char* at = in_header ? reinterpret_cast<char*>(&r.header) + r.moved : r.data + (r.moved - sizeof(r.header));
+    char* at =
+        in_header ? reinterpret_cast<char*>(&r.header) + r.moved : r.data + (r.moved - sizeof(r.header));
     size_t want = in_header ? sizeof(r.header) - r.moved : r.header - (r.moved - sizeof(r.header));
     if (want > 0) {
       if (comm.sending && rate > 0 && !in_header) {
@@ -279,31 +280,75 @@ extern const ncclNet_v11_t ncclNetPlugin_v11;
 extern const ncclNet_v12_t ncclNetPlugin_v12;
 
 const ncclNet_v8_t ncclNetPlugin_v8 = {
-    "testnet", init, devices, properties<ncclNetProperties_v8_t>, listen_on, connect_to, accept_from, reg,
-    reg_dma_buf, dereg,
+    "testnet",
+    init,
+    devices,
+    properties<ncclNetProperties_v8_t>,
+    listen_on,
+    connect_to,
+    accept_from,
+    reg,
+    reg_dma_buf,
+    dereg,
     [](void* c, void* d, int n, int, void*, void** r) { return start(c, d, size_t(n), true, r); },
-    [](void* c, int, void** d, int* n, int*, void**, void** r) { return start(c, d[0], size_t(n[0]), false, r); },
-    flush, test, close_comm, close_comm, close_listener, nullptr, nullptr};
+    [](void* c, int, void** d, int* n, int*, void**, void** r) {
+      return start(c, d[0], size_t(n[0]), false, r);
+    },
+    flush,
+    test,
+    close_comm,
+    close_comm,
+    close_listener,
+    nullptr,
+    nullptr};
 
 const ncclNet_v9_t ncclNetPlugin_v9 = {
-    "testnet", init, devices, properties<ncclNetProperties_v9_t>, listen_on, connect_to, accept_from, reg,
-    reg_dma_buf, dereg,
+    "testnet",
+    init,
+    devices,
+    properties<ncclNetProperties_v9_t>,
+    listen_on,
+    connect_to,
+    accept_from,
+    reg,
+    reg_dma_buf,
+    dereg,
     [](void* c, void* d, size_t n, int, void*, void** r) { return start(c, d, n, true, r); },
     [](void* c, int, void** d, size_t* n, int*, void**, void** r) { return start(c, d[0], n[0], false, r); },
-    flush, test, close_comm, close_comm, close_listener, nullptr, nullptr, nullptr};
+    flush,
+    test,
+    close_comm,
+    close_comm,
+    close_listener,
+    nullptr,
+    nullptr,
+    nullptr};
 
 const ncclNet_v10_t ncclNetPlugin_v10 = {
-    "testnet", [](ncclDebugLogger_t logger, ncclProfilerCallback_t) { return init(logger); }, devices,
-    properties<ncclNetProperties_v10_t>, listen_on,
+    "testnet",
+    [](ncclDebugLogger_t logger, ncclProfilerCallback_t) { return init(logger); },
+    devices,
+    properties<ncclNetProperties_v10_t>,
+    listen_on,
     [](int device, ncclNetCommConfig_t*, void* handle, void** comm, ncclNetDeviceHandle_t** offload) {
       return connect_to(device, handle, comm, offload);
     },
-    accept_from, reg, reg_dma_buf, dereg,
+    accept_from,
+    reg,
+    reg_dma_buf,
+    dereg,
     [](void* c, void* d, size_t n, int, void*, void*, void** r) { return start(c, d, n, true, r); },
     [](void* c, int, void** d, size_t* n, int*, void**, void**, void** r) {
       return start(c, d[0], n[0], false, r);
     },
-    flush, test, close_comm, close_comm, close_listener, nullptr, nullptr, nullptr};
+    flush,
+    test,
+    close_comm,
+    close_comm,
+    close_listener,
+    nullptr,
+    nullptr,
+    nullptr};
 
 }  // extern "C"
 
@@ -313,25 +358,38 @@ int g_context;  // its address is the context: calls that lose it are refused
 
 template <typename Net, typename Properties>
 constexpr Net in_context() {
-  return {"testnet",
-          [](void** context, uint64_t, ncclNetCommConfig_t*, ncclDebugLogger_t logger, ncclProfilerCallback_t) {
-            *context = &g_context;
-            return init(logger);
-          },
-          devices, properties<Properties>,
-          [](void* context, int device, void* handle, void** listener) {
-            return context == &g_context ? listen_on(device, handle, listener) : ncclInvalidArgument;
-          },
-          [](void* context, int device, void* handle, void** comm, ncclNetDeviceHandle_t** offload) {
-            return context == &g_context ? connect_to(device, handle, comm, offload) : ncclInvalidArgument;
-          },
-          accept_from, reg, reg_dma_buf, dereg,
-          [](void* c, void* d, size_t n, int, void*, void*, void** r) { return start(c, d, n, true, r); },
-          [](void* c, int, void** d, size_t* n, int*, void**, void**, void** r) {
-            return start(c, d[0], n[0], false, r);
-          },
-          flush, test, close_comm, close_comm, close_listener, nullptr, nullptr, nullptr,
-          [](void* context) { return context == &g_context ? ncclSuccess : ncclInvalidArgument; }, nullptr};
+  return {
+      "testnet",
+      [](void** context, uint64_t, ncclNetCommConfig_t*, ncclDebugLogger_t logger, ncclProfilerCallback_t) {
+        *context = &g_context;
+        return init(logger);
+      },
+      devices,
+      properties<Properties>,
+      [](void* context, int device, void* handle, void** listener) {
+        return context == &g_context ? listen_on(device, handle, listener) : ncclInvalidArgument;
+      },
+      [](void* context, int device, void* handle, void** comm, ncclNetDeviceHandle_t** offload) {
+        return context == &g_context ? connect_to(device, handle, comm, offload) : ncclInvalidArgument;
+      },
+      accept_from,
+      reg,
+      reg_dma_buf,
+      dereg,
+      [](void* c, void* d, size_t n, int, void*, void*, void** r) { return start(c, d, n, true, r); },
+      [](void* c, int, void** d, size_t* n, int*, void**, void**, void** r) {
+        return start(c, d[0], n[0], false, r);
+      },
+      flush,
+      test,
+      close_comm,
+      close_comm,
+      close_listener,
+      nullptr,
+      nullptr,
+      nullptr,
+      [](void* context) { return context == &g_context ? ncclSuccess : ncclInvalidArgument; },
+      nullptr};
 }
 
 }  // namespace
