@@ -90,6 +90,9 @@ class Channel {
   void nic_changed(int nic, bool up, const Tick& tick);
   /// A local queue pair, perhaps one of this channel's, is in ERR by itself: nobody may be using it just now.
   void queue_pair_failed(const ibv_qp* pair, const char* what, const Tick& tick);
+  /// An asynchronous event says that a completion queue reports nothing any more. Ignored when it is not this
+  /// channel's.
+  void completion_queue_failed(const ibv_cq* queue, const Tick& tick);
   /// Counts itself in.
   void add_to(NicLoad& load) const;
   /// True when nothing of it is left but the memory.
@@ -198,6 +201,7 @@ class Channel {
   void on_opened(const wire::Opened& opened, const Tick& tick);
   void on_prove(uint32_t id, const Tick& tick);
   void on_proved(uint32_t id, const Tick& tick);
+  void path_failed(Path& path, const char* what, const Tick& tick);
   void on_drop(uint32_t id, const Tick& tick);
   void step_receiver_proofs(const Tick& tick);
   void on_peer_nic(const wire::Nic& nic, const Tick& tick);

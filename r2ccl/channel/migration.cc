@@ -13,6 +13,7 @@ namespace {
 constexpr uint64_t kFirstProbePauseNs = 8 * kNsPerMs;
 constexpr uint64_t kLongestProbePauseNs = 100 * kNsPerMs;
 constexpr size_t kFailuresTold = 8;
+constexpr uint64_t kFlushShare = 5;  // flushes have this part of the fence's bound; then the QP is destroyed
 constexpr uint64_t kBarNs = 50 * kNsPerMs;
 constexpr uint64_t kLongestLookNs = kNsPerMs;
 constexpr uint64_t kPromptAnswerNs = 20 * kNsPerMs;
@@ -209,6 +210,18 @@ void Channel::step_migration(const Tick& tick) {
       const TurnGuard guard(turn_);
       path->retry_sentinels();
       drain(*path);
+    }
+    if (!path->fenced() &&
+        (path->reports_nothing ||
+         tick.alive - phase_since_ > nanoseconds(core_.config.fence_bound) / kFlushShare)) {
+      R2_INFO("NET/R2CCL: channel %u: %s: no flushes after %llu ms; destroying its QP instead", number_,
+              rail_name(*path).c_str(),
+              static_cast<unsigned long long>((tick.alive - phase_since_) / kNsPerMs));
+      turn_.take();
+      const TurnGuard guard(turn_);
+      drain(*path);
+      if (auto done = path->fence_by_destroying(); !done)
+        R2_WARN("NET/R2CCL: channel %u: %s", number_, done.error().message.c_str());
     }
     if (path->fenced()) {
       fence_done(tick);

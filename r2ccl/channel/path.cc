@@ -70,9 +70,15 @@ Result<void> Path::connect(const verbs::Device& device, const wire::PathEnd& rem
   return {};
 }
 
+Result<void> Path::fence_by_destroying() {
+  state = PathState::kFencing;
+  return data.destroy();
+}
+
 Result<void> Path::start_fence() {
   state = PathState::kFencing;
-  if (auto done = data.to_error(); !done) return done;
+  if (reports_nothing) return data.destroy();
+  if (auto done = data.to_error(); !done) return data.destroy() ? Result<void>() : done;
   // Flushes come in order on each queue (IBTA volume 1, 10.8.6): when a sentinel is back, everything that
   // was posted before it is back too, and what had arrived has been reported.
   const int send = data.post_write(work(kWorkSentinel, 1), &channel_memory_->probe_landing, 8, memory_lkey,
@@ -94,6 +100,7 @@ void Path::flush_again() {
 }
 
 void Path::retry_sentinels() {
+  if (!data) return;
   if ((sentinels_missing_ & 1) &&
       data.post_write(work(kWorkSentinel, 1), &channel_memory_->probe_landing, 8, memory_lkey,
                       remote_.probe_word, remote_.probe_key, true) == 0)

@@ -64,7 +64,12 @@ class Path {
   void sentinel(uint32_t which) { sentinels_ |= which; }
   /// Posts a sentinel for which there was no room before.
   void retry_sentinels();
-  bool fenced() const { return sentinels_ == kBothSentinels; }
+  /// The other way to fence, for a NIC that does not report flushes: without a QP nothing arrives either.
+  /// What it had not reported counts as missing and is replayed. An error leaves things as they were.
+  Result<void> fence_by_destroying();
+  bool fenced() const { return !data || sentinels_ == kBothSentinels; }
+  /// Its completion queue is known to report nothing any more: no flush is worth waiting for.
+  bool reports_nothing = false;
 
   // --- probing; only the service thread ---
   /// Posts a probe unless one is under way. `now` is any clock that the caller accrues.

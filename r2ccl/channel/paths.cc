@@ -328,11 +328,22 @@ void Channel::nic_changed(int nic, bool up, const Tick& tick) {
 }
 
 void Channel::queue_pair_failed(const ibv_qp* pair, const char* what, const Tick& tick) {
-  if (!greeted_ || peer_closed_ || torn_down_ || !core_.resilient() || status() == Status::kFailed) return;
   const auto it =
       std::find_if(paths_.begin(), paths_.end(), [pair](const auto& path) { return path->data.is(pair); });
-  if (it == paths_.end() || (*it)->state == PathState::kFencing) return;
-  Path& path = **it;
+  if (it != paths_.end()) path_failed(**it, what, tick);
+}
+
+void Channel::completion_queue_failed(const ibv_cq* queue, const Tick& tick) {
+  const auto it = std::find_if(paths_.begin(), paths_.end(),
+                               [queue](const auto& path) { return path->queue.get() == queue; });
+  if (it == paths_.end()) return;
+  (*it)->reports_nothing = true;
+  path_failed(**it, "its completion queue failed", tick);
+}
+
+void Channel::path_failed(Path& path, const char* what, const Tick& tick) {
+  if (!greeted_ || peer_closed_ || torn_down_ || !core_.resilient() || status() == Status::kFailed) return;
+  if (path.state == PathState::kFencing) return;
   if (&path == active_)
     begin_migration(trace::DetectedBy::kEvent, what, tick);
   else if (path.id() == opening_.path)

@@ -292,7 +292,8 @@ void Service::read_async_events(size_t nic, const Tick& tick) {
   ibv_async_event event;
   while (ibv_get_async_event(device.context(), &event) == 0) {
     const ibv_event_type type = event.event_type;
-    const ibv_qp* pair = event.element.qp;  // after the acknowledgement only to be compared
+    const ibv_qp* pair = event.element.qp;  // after the acknowledgement only to be compared, as the next
+    const ibv_cq* queue = event.element.cq;
     ibv_ack_async_event(&event);
     switch (type) {
       case IBV_EVENT_PORT_ERR:
@@ -305,6 +306,9 @@ void Service::read_async_events(size_t nic, const Tick& tick) {
       case IBV_EVENT_QP_REQ_ERR:
       case IBV_EVENT_QP_ACCESS_ERR:
         queue_pair_failed(pair, type, tick);
+        break;
+      case IBV_EVENT_CQ_ERR:
+        for (Entry& entry : entries_) entry.channel->completion_queue_failed(queue, tick);
         break;
       case IBV_EVENT_PORT_ACTIVE:
         if (event.element.port_num == device.port()) port_changed(nic, true, tick);

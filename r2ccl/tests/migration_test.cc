@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <optional>
 #include <random>
 
 #include "r2ccl/channel/channel.h"
+#include "r2ccl/tests/mute.h"
 #include "r2ccl/tests/saboteur.h"
 #include "r2ccl/tests/swallow.h"
 #include "r2ccl/tests/traffic.h"
@@ -81,6 +83,60 @@ TEST(Migration, survives_failures_at_random_moments_on_any_nic_of_either_side) {
   saboteur.stop();
   EXPECT_GE(saboteur.broken(), 20);
 }
+
+/// Both ends, or one, never see a flush: their fences are destroyed queue pairs.
+void survive_without_flushes(bool mute_receiver, bool mute_sender) {
+  const auto fabric = make_fabric(2, 3);
+  Saboteur saboteur(fabric);
+  const Environment environment{
+      {"R2CC_FENCE_MS", "100"}, {"R2CC_FAILBACK_MS", "5"}, {"R2CC_FAILBACK_MAX_MS", "20"}};
+  const Child receiver = start(fabric, 1, environment, [=](const Link& link) {
+    Net* n = net();
+    Listener* listener = nullptr;
+    Channel* channel = accept_one(*n, 0, link, listener);
+    ASSERT_NE(channel, nullptr);
+    std::optional<Mute> mute;
+    if (mute_receiver) mute.emplace(channel->core());
+    receive_messages(*n, channel, 0, kMany / 4);
+    if (mute) {
+      EXPECT_GE(mute->hidden(), 10u);
+    }
+    EXPECT_TRUE(n->close(channel).ok());
+    EXPECT_TRUE(n->close(listener).ok());
+  });
+  const Child sender = start(fabric, 0, environment, [=](const Link& link) {
+    Net* n = net();
+    Channel* channel = connect_one(*n, 0, link);
+    ASSERT_NE(channel, nullptr);
+    std::optional<Mute> mute;
+    if (mute_sender) mute.emplace(channel->core());
+    send_messages(*n, channel, 0, kMany / 4);
+    if (mute) {
+      EXPECT_GE(mute->hidden(), 2u);
+    }
+    EXPECT_TRUE(n->close(channel).ok());
+  });
+  relay_handle(receiver, sender);
+  wait_for_traffic(fabric, 0, 0, 1 << 20);
+  saboteur.start([random = std::minstd_rand(99)](Saboteur& s) mutable {
+    s.strike(int(random() % 2), int(random() % 3));
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 60));
+  });
+  EXPECT_EQ(sender.wait(120s), 0);
+  EXPECT_EQ(receiver.wait(120s), 0);
+  saboteur.stop();
+  EXPECT_GE(saboteur.broken(), 4);
+}
+
+TEST(Migration, a_receiver_whose_nic_reports_no_flush_fences_by_destroying) {
+  survive_without_flushes(true, false);
+}
+
+TEST(Migration, a_sender_whose_nic_reports_no_flush_fences_by_destroying) {
+  survive_without_flushes(false, true);
+}
+
+TEST(Migration, nobody_s_nic_reports_a_flush) { survive_without_flushes(true, true); }
 
 TEST(Migration, one_nic_that_always_fails_is_left_alone) {
   const auto fabric = make_fabric(2, 2);

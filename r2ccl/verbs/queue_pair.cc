@@ -99,6 +99,13 @@ Result<void> QueuePair::to_error() noexcept {
   return {};
 }
 
+Result<void> QueuePair::destroy() noexcept {
+  if (const int error = ibv_destroy_qp(pair_.get()); error != 0)
+    return Error{ErrorCode::kVerbs, std::string("ibv_destroy_qp: ") + std::strerror(error)};
+  pair_.release();
+  return {};
+}
+
 int QueuePair::post(ibv_send_wr& request) noexcept {
   ibv_send_wr* bad = nullptr;
   return ibv_post_send(pair_.get(), &request, &bad);

@@ -34,6 +34,9 @@ class QueuePair {
   /// Any state → ERR. When it returns, the NIC places nothing more through this QP and flushes what is
   /// posted.
   Result<void> to_error() noexcept;
+  /// When it returns, the NIC places nothing more through this QP, and what it had not reported is never
+  /// reported. On an error the QP is as it was; else it is gone, and only operator bool may be called.
+  Result<void> destroy() noexcept;
 
   /// Each returns 0 or an errno; the QP is left as it was.
   int post_write_imm(uint64_t id, const void* data, uint32_t bytes, uint32_t lkey, uint64_t remote,
