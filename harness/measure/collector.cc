@@ -137,8 +137,12 @@ Record Collector::record(uint64_t end_ns) const {
   record.open = OpenTime(std::move(open));
   for (const RankEvent& e : events_) {
     if (e.event.type != EventType::kFenceStarted || e.event.c == 1 || e.event.time_ns > end_ns) continue;
-    FenceStart fence{e.event.time_ns, ranks_[e.rank].node, e.event.nic, std::nullopt,
-                     std::string(r2ccl::trace::name(DetectedBy(e.event.a)))};
+    FenceStart fence{e.event.time_ns,
+                     ranks_[e.rank].node,
+                     e.event.nic,
+                     std::nullopt,
+                     std::string(r2ccl::trace::name(DetectedBy(e.event.a))),
+                     uint32_t(e.event.b)};
     const auto stream = segment_index_.find(uint64_t(e.rank) << 32 | e.event.channel);
     if (segments_seen_ && stream != segment_index_.end()) fence.stream = stream->second;
     record.fences.push_back(std::move(fence));

@@ -25,6 +25,7 @@ bool hits(const FaultWindow& window, const Stream& stream, const Delivery& d) {
 /// What one affected stream did around the fault.
 struct Affected {
   const Delivery* last_before = nullptr;
+  uint32_t left_path = 0;  ///< that was fenced; 0 when it is not known: then the one of last_before
   std::vector<const Delivery*> after;  ///< in (t0, until]
   const Delivery* first_moved = nullptr;
 };
@@ -39,12 +40,17 @@ std::map<uint32_t, Affected> affected_streams(const Record& record, const FaultW
   for (uint32_t s = 0; s < last.size(); ++s)
     if (last[s] && hits(window, record.streams[s], *last[s])) streams[s].last_before = last[s];
   if (window.single_qp) {
-    // Of all streams on the NIC only some use the QP that was hit: those that were fenced, when any was.
+    // Of all streams on the NIC only some use the QP that was hit: those that were fenced on it, when any
+    // was. One that has come back to the NIC just before t0 may have delivered nothing over it yet.
     std::map<uint32_t, Affected> fenced;
-    for (const FenceStart& fence : record.fences)
-      if (fence.stream && fence.time_ns >= window.t0_ns && fence.time_ns <= window.until_ns &&
-          streams.count(*fence.stream))
-        fenced[*fence.stream] = streams[*fence.stream];
+    for (const FenceStart& fence : record.fences) {
+      if (!fence.stream || fence.time_ns < window.t0_ns || fence.time_ns > window.until_ns) continue;
+      const uint32_t s = *fence.stream;
+      const bool here = std::any_of(window.targets.begin(), window.targets.end(),
+                                    [&](const NicId& target) { return target.nic == fence.nic; });
+      if ((here || streams.count(s)) && last[s] && !fenced.count(s))
+        fenced[s] = {last[s], fence.path, {}, nullptr};
+    }
     if (!fenced.empty()) streams = std::move(fenced);
   }
   for (const Delivery& d : record.deliveries) {
@@ -54,8 +60,10 @@ std::map<uint32_t, Affected> affected_streams(const Record& record, const FaultW
     if (found == streams.end()) continue;
     Affected& stream = found->second;
     stream.after.push_back(&d);
-    const bool moved = d.path != stream.last_before->path || d.rx_nic != stream.last_before->rx_nic ||
-                       d.tx_nic != stream.last_before->tx_nic;
+    const bool moved = stream.left_path != 0
+                           ? d.path != stream.left_path
+                           : d.path != stream.last_before->path || d.rx_nic != stream.last_before->rx_nic ||
+                                 d.tx_nic != stream.last_before->tx_nic;
     if (moved && !stream.first_moved) stream.first_moved = &d;
   }
   return streams;

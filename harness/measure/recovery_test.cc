@@ -197,6 +197,31 @@ TEST(Recovery, of_a_single_qp_only_the_fenced_stream_is_affected) {
   EXPECT_DOUBLE_EQ(*sample.recover_ms, 5);
 }
 
+TEST(Recovery, of_a_single_qp_that_has_delivered_nothing_since_its_failback_is_measured) {
+  Synthetic job;
+  job.record.streams = {{1, 0, 1, 0}, {1, 1, 1, 0}};
+  // Stream 1 was away on NIC 1 and has just come back to NIC 0, on path 4, where its queue pair fails at
+  // once.
+  for (uint64_t t = 10; t <= 500; t += 10) {
+    job.deliver(t, 0, 0, 1);
+    job.deliver(t, 1, 1, 2);
+  }
+  job.record.fences.push_back({506 * kMs, 1, 0, 1, "completion", 4});
+  job.deliver(507, 1, 0, 4);  // what was under way when it was fenced
+  for (uint64_t t = 510; t <= 2000; t += 10) {
+    job.deliver(t, 0, 0, 1);
+    job.deliver(t, 1, 1, 5);
+  }
+  FaultWindow window = nic0_down(505);
+  window.limit = 1;
+  window.single_qp = true;
+  FaultSample sample;
+  analyse_fault(job.record, window, sample);
+  ASSERT_TRUE(sample.migrate_ms);
+  EXPECT_DOUBLE_EQ(*sample.migrate_ms, 4);
+  EXPECT_TRUE(sample.recover_ms);
+}
+
 TEST(Rate, takes_whole_operations_when_it_can) {
   Synthetic job;
   job.open({{0, 100 * kMs}, {100 * kMs, 200 * kMs}, {200 * kMs, 300 * kMs}});

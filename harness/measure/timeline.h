@@ -47,6 +47,7 @@ struct FenceStart {
   uint16_t nic = kNoNic;
   std::optional<uint32_t> stream;  ///< when the receiver of that stream fenced it
   std::string detected_by;
+  uint32_t path = 0;  ///< the plugin's id of the path that is left; 0 when it has none
 };
 
 /// Everything that was recorded of a job.
