@@ -231,6 +231,8 @@ def footer_of(result):
     wakeups = [w for w in wakeups if w is not None]
     if wakeups:
         parts.append(f"wake-up p99 {max(wakeups):.2g} ms")
+    if result["workload"].get("verify"):
+        parts.append("nothing travels while results are compared, between operations")
     parts += [f"verdict {result['verdict']}", result["started_at"]]
     return "\n".join(textwrap.wrap(" · ".join(parts), 150))
 

@@ -126,6 +126,8 @@ TEST_F(Program, usage_errors_are_64) {
   EXPECT_EQ(call({"run", "nic_down.yaml", "--colour"}), 64);
   EXPECT_EQ(call({"plot", "nothing.json"}), 64);
   EXPECT_EQ(call({"--help"}), 0);
+  EXPECT_EQ(call({"--version"}), 0);
+  EXPECT_NE(out.str().find("built from commit "), std::string::npos) << out.str();
   EXPECT_TRUE(ran.empty());
 }
 

@@ -10,6 +10,7 @@
 #include "harness/cli/exit_codes.h"
 #include "harness/control/control_socket.h"
 #include "harness/report/run_folder.h"
+#include "harness/run/revision.h"
 
 namespace r2bench {
 namespace {
@@ -59,6 +60,7 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
       "r2bench breaks network cards under a running job, measures what it cost, and says pass or fail.");
   app.name("r2bench");
   app.require_subcommand(1);
+  app.set_version_flag("--version", std::string("r2bench, built from commit ") + build_revision());
   app.footer(
       "Exit status: 0 pass, 1 an expectation failed, 2 unknown, 64 usage or bad scenario, 70 internal "
       "error.\n"
@@ -144,10 +146,8 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
     const auto [own, foreign] = split_at_program(argc, argv);
     exec.arguments.command = guest_arguments.command = foreign;
     app.parse(static_cast<int>(own.size()), own.data());
-  } catch (const CLI::CallForHelp& help) {
-    return app.exit(help, console.out, console.err);
-  } catch (const CLI::CallForAllHelp& help) {
-    return app.exit(help, console.out, console.err);
+  } catch (const CLI::Success& told) {  // --help and --version
+    return app.exit(told, console.out, console.err);
   } catch (const CLI::ParseError& error) {
     std::vector<std::string> commands;
     for (const CLI::App* command : app.get_subcommands({})) commands.push_back(command->get_name());

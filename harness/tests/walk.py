@@ -200,8 +200,8 @@ def main():
             print(f"seed {walk.seed} fails with {len(faults)} of its {len(walk.faults)} faults: {file}", flush=True)
     print("walks {walks}, failed {failed}, faults {faults}, path changes {path_changes}, migrations of ends {migrations}".format(**total))
     if arguments.record:
-        commit = subprocess.run(["git", "-C", os.path.dirname(os.path.abspath(__file__)), "rev-parse", "--short", "HEAD"],
-                                capture_output=True, text=True, check=False).stdout.strip()
+        version = subprocess.run([arguments.r2bench, "--version"], capture_output=True, text=True, check=False).stdout.split()
+        commit = version[-1] if version else "unknown"
         line = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "commit": commit, "fabric": "vhca", "first_seed": first,
                 "faults_per_walk": arguments.faults, "also": also, "seconds": round(time.monotonic() - start), **total}
         with open(arguments.record, "a", encoding="utf-8") as handle:
