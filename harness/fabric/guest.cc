@@ -58,7 +58,7 @@ class File {
 
 File memory_file(const char* name) { return File(memfd_create(name, MFD_CLOEXEC)); }
 
-std::string quoted(const std::string& word) {
+std::string shell_quoted(const std::string& word) {
   std::string text = "'";
   for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return text + "'";
@@ -148,8 +148,8 @@ std::string find_qemu() {
 std::string guest_script(const GuestJob& job) {
   std::string text;
   for (size_t i = 0; i < job.writable.size(); ++i)
-    text += "share share" + std::to_string(i) + " " + quoted(job.writable[i]) + "\n";
-  std::string inner = "cd " + quoted(job.folder) +
+    text += "share share" + std::to_string(i) + " " + shell_quoted(job.writable[i]) + "\n";
+  std::string inner = "cd " + shell_quoted(job.folder) +
                       " && exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
                       " HOME=/run TMPDIR=/dev/shm " +
                       std::string(kRxeHereVariable) + "=1";
@@ -159,10 +159,10 @@ std::string guest_script(const GuestJob& job) {
       return std::isalnum(c) || c == '_';
     });
     if (plain && name != "PATH" && name != "HOME" && name != "TMPDIR" && name != kRxeHereVariable)
-      inner += " " + quoted(name + "=" + value);
+      inner += " " + shell_quoted(name + "=" + value);
   }
-  for (const std::string& word : job.command) inner += " " + quoted(word);
-  return text + "job /bin/sh -c " + quoted(inner) + "\n";
+  for (const std::string& word : job.command) inner += " " + shell_quoted(word);
+  return text + "job /bin/sh -c " + shell_quoted(inner) + "\n";
 }
 
 int run_in_guest(const GuestJob& job, const std::function<void(std::string_view)>& output,
