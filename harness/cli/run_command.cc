@@ -10,6 +10,7 @@
 #include "harness/cli/guest_run.h"
 #include "harness/cli/resources.h"
 #include "harness/fabric/rxe_fabric.h"
+#include "harness/fabric/shorter.h"
 #include "harness/fabric/slow_motion.h"
 #include "harness/report/progress.h"
 #include "harness/report/run_folder.h"
@@ -85,6 +86,10 @@ void adapt(Scenario& scenario, const RunArguments& arguments) {
     factor = slow_motion_factor(scenario.fabric, kRxePayloadBitsPerSecond, kRxeUnlimitedSlowMotion);
   try {
     scenario = in_slow_motion(std::move(scenario), std::max(factor, 1));
+    int divisor = arguments.shorter;
+    if (divisor == 0 && scenario.fabric.kind == FabricKind::kRxe)
+      divisor = shorter_divisor(scenario, kRxeModeBudget);
+    scenario = shorter(std::move(scenario), std::max(divisor, 1));
   } catch (const std::invalid_argument& error) {
     throw UsageError(error.what());
   }

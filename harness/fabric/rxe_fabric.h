@@ -2,6 +2,7 @@
 // bridge.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -20,6 +21,8 @@ std::string rxe_device(int node, int nic);
 /// motion. Measured under software emulation: two busy cores carry the traffic of both nodes and the ranks
 /// themselves.
 inline constexpr unsigned long kRxePayloadBitsPerSecond = 160'000'000;
+/// What one mode of a scenario may take there; beyond it a scenario gets fewer iterations.
+inline constexpr std::chrono::seconds kRxeModeBudget{180};
 /// The slow motion of a scenario whose NICs have no rate, and so claim no speed: only timers are stretched.
 inline constexpr int kRxeUnlimitedSlowMotion = 16;
 
