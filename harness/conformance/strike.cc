@@ -12,7 +12,9 @@ constexpr size_t kBytes = 16384;
 constexpr int kDepth = 8;
 constexpr int kBefore = 100;                 ///< completions before the strike
 constexpr std::chrono::seconds kEffect{20};  ///< a fault that shows nothing for so long shows nothing
-constexpr int kSlowed = 60;                  ///< completions over which slowness is measured
+constexpr std::chrono::milliseconds kStall{
+    150};                    ///< between two completions, when a fault of 300 ms is in the way
+constexpr int kSlowed = 60;  ///< completions over which slowness is measured
 
 /// "SUCCESS+ RETRY_EXC_ERR WR_FLUSH_ERR+": runs of more than one are '+', so that timing does not show.
 class Sequence {
@@ -90,11 +92,15 @@ nlohmann::json what_a_program_sees(Device& device_a, Device& device_b, const Str
   } else {
     const auto struck = Clock::now();
     bool failed = false;
+    auto last = struck;
+    Clock::duration longest{};
     while (!failed && Clock::now() - struck < kEffect) {
       while (outstanding < kDepth && pair.a.post({.bytes = kBytes}) == 0) ++outstanding;
       const auto completion = pair.a.poll(std::chrono::milliseconds(100));
       if (!completion) continue;
       --outstanding;
+      longest = std::max(longest, Clock::now() - last);
+      last = Clock::now();
       sequence.add(status_name(completion->status));
       failed = completion->status != IBV_WC_SUCCESS;
     }
@@ -106,6 +112,7 @@ nlohmann::json what_a_program_sees(Device& device_a, Device& device_b, const Str
       --outstanding;
       sequence.add(status_name(completion->status));
     }
+    if (options.passes) seen["stalled"] = longest >= kStall ? "yes" : "no";
     seen["completions"] = sequence.text();
     seen["left_without_completion"] = outstanding == 0 ? "none" : "some";
     const int rc = pair.a.post({.bytes = kBytes});
