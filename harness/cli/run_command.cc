@@ -85,7 +85,8 @@ uint64_t rxe_payload(const std::atomic<bool>& cancel) {
   options.bin_dir = (program_prefix() / "bin").string();
   options.lib_dir = (program_prefix() / "lib").string();
   try {
-    return uint64_t(kRxePayloadShare * conformance::measure_carried(options, cancel));
+    return std::max(uint64_t(kRxePayloadShare * conformance::measure_carried(options, cancel)),
+                    uint64_t(kRxeLeastPayloadBitsPerSecond));
   } catch (const FabricError& error) {
     if (cancel) return kRxePayloadBitsPerSecond;  // nothing will be run
     throw UsageError(error.what());

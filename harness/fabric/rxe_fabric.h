@@ -23,6 +23,8 @@ std::string rxe_device(int node, int nic);
 inline constexpr unsigned long kRxePayloadBitsPerSecond = 160'000'000;
 /// The part of what was measured that NICs may send: the ranks want the CPU as well, which may get busier.
 inline constexpr double kRxePayloadShare = 0.25;
+/// And no less than this, or a machine that is crowded for a moment makes a run of hours.
+inline constexpr unsigned long kRxeLeastPayloadBitsPerSecond = 40'000'000;
 /// What one mode of a scenario may take there; beyond it a scenario gets fewer iterations.
 inline constexpr std::chrono::seconds kRxeModeBudget{180};
 /// The slow motion of a scenario whose NICs have no rate, and so claim no speed: only timers are stretched.
