@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "faultinject/control/board_host.h"
+#include "harness/conformance/strike.h"
 #include "harness/fabric/device_fabric.h"
 #include "harness/fabric/rxe_fabric.h"
 #include "harness/fabric/scripts.h"
@@ -31,7 +32,11 @@ struct Fault {
   const char* injected;           ///< without its trigger
   std::vector<std::string> real;  ///< arguments of rxe_net.sh, one call each; 'sleep N' waits between two
   enum { kBreaks, kSlows, kPasses } what = kBreaks;
+  unsigned slowed_ms = 0;  ///< kSlows: the least time of what is timed
 };
+
+constexpr unsigned kRateMs = unsigned(8'000 * kMessageBytes * kSlowedCompletions / 16'000'000);
+constexpr unsigned kDelayMs = 40 * kSlowedCompletions / kInFlight;
 
 const std::vector<Fault>& faults() {
   static const std::vector<Fault> all = {
@@ -50,8 +55,13 @@ const std::vector<Fault>& faults() {
       {"rate",
        "target: node0/nic0, kind: throttle, rate: 16 Mbit/s",
        {"shape n0k0 rate 16mbit"},
-       Fault::kSlows},
-      {"delay", "target: node0/nic0, kind: delay, delay: 40 ms", {"shape n0k0 delay 40ms"}, Fault::kSlows},
+       Fault::kSlows,
+       kRateMs},
+      {"delay",
+       "target: node0/nic0, kind: delay, delay: 40 ms",
+       {"shape n0k0 delay 40ms"},
+       Fault::kSlows,
+       kDelayMs},
   };
   return all;
 }
@@ -109,7 +119,8 @@ class Suite {
 
   static std::vector<std::string> arguments_of(const Fault& fault, const std::string& strike) {
     std::vector<std::string> arguments = {"--strike", strike};
-    if (fault.what == Fault::kSlows) arguments.push_back("--slows");
+    if (fault.what == Fault::kSlows)
+      arguments.insert(arguments.end(), {"--slowed-to", std::to_string(fault.slowed_ms)});
     if (fault.what == Fault::kPasses) arguments.push_back("--passes");
     return arguments;
   }
