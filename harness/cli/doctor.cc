@@ -86,6 +86,9 @@ bool fabrics(Doctor& doctor, const std::string& wanted) {
     for (const std::string& fact : fabric.has) doctor.line(Health::kNote, "", fact);
     ready = ready || (matters && fabric.ready());
   }
+  const std::vector<std::string> all_gpus = gpus();
+  for (const std::string& gpu : all_gpus) doctor.line(Health::kNote, "GPU", gpu);
+  if (all_gpus.empty()) doctor.line(Health::kNote, "GPU", "none");
   doctor.line(Health::kNote, "GPUDirect", gpu_direct());
   return ready;
 }

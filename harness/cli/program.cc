@@ -82,6 +82,10 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
   run->add_option("--slow-motion", arguments.slow_motion,
                   "Times × N, rates / N, N a power of two (else 1, or what the rxe fabric needs)")
       ->check(CLI::Range(1, 4096));
+  run->add_option(
+         "--shorter", arguments.shorter,
+         "Iterations / N, and those at which something happens (else 1, or what the rxe fabric needs)")
+      ->check(CLI::Range(1, 1000));
   run->add_flag("--dry-run", arguments.dry_run, "Print what would be run, and run nothing");
   run->add_flag("--no-plot", no_plot, "Make no picture");
   run->add_flag("--quiet", arguments.quiet, "No progress, only the report");

@@ -2,14 +2,18 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <ostream>
 
+#include "faultinject/plan/units.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/explain.h"
 #include "harness/cli/guest_run.h"
 #include "harness/cli/resources.h"
+#include "harness/conformance/suite.h"
 #include "harness/fabric/rxe_fabric.h"
+#include "harness/fabric/shorter.h"
 #include "harness/fabric/slow_motion.h"
 #include "harness/report/progress.h"
 #include "harness/report/run_folder.h"
@@ -74,17 +78,40 @@ FabricKind kind_of(const std::string& name_of_kind) {
   throw UsageError("--fabric " + name_of_kind + ": choose vhca, rxe, verbs or none");
 }
 
-/// The fabric that the command line wants, and what a slow one makes of the scenario.
-void adapt(Scenario& scenario, const RunArguments& arguments) {
+/// What the soft RoCE devices of this machine may send in all, measured now.
+uint64_t rxe_payload(const std::atomic<bool>& cancel) {
+  conformance::SuiteOptions options;
+  options.fabric = name(FabricKind::kRxe);
+  options.bin_dir = (program_prefix() / "bin").string();
+  options.lib_dir = (program_prefix() / "lib").string();
+  try {
+    return std::max(uint64_t(kRxePayloadShare * conformance::measure_carried(options, cancel)),
+                    uint64_t(kRxeLeastPayloadBitsPerSecond));
+  } catch (const FabricError& error) {
+    if (cancel) return kRxePayloadBitsPerSecond;  // nothing will be run
+    throw UsageError(error.what());
+  }
+}
+
+/// The fabric that the command line wants, and what a slow one makes of the scenario. `payload`: what a slow
+/// one may send in all, bits per second.
+void adapt(Scenario& scenario, const RunArguments& arguments, const std::function<uint64_t()>& payload) {
   if (!arguments.fabric.empty()) {
     scenario.fabric.kind = kind_of(arguments.fabric);
     scenario.overrides["fabric.kind"] = arguments.fabric;
   }
   int factor = arguments.slow_motion;
-  if (factor == 0 && scenario.fabric.kind == FabricKind::kRxe)
-    factor = slow_motion_factor(scenario.fabric, kRxePayloadBitsPerSecond, kRxeUnlimitedSlowMotion);
+  if (factor == 0 && scenario.fabric.kind == FabricKind::kRxe) {
+    const uint64_t bits_per_s = payload();
+    factor = slow_motion_factor(scenario.fabric, bits_per_s, kRxeUnlimitedSlowMotion);
+    scenario.overrides["slow_motion.payload"] = faultinject::format_rate(bits_per_s);
+  }
   try {
     scenario = in_slow_motion(std::move(scenario), std::max(factor, 1));
+    int divisor = arguments.shorter;
+    if (divisor == 0 && scenario.fabric.kind == FabricKind::kRxe)
+      divisor = shorter_divisor(scenario, kRxeModeBudget);
+    scenario = shorter(std::move(scenario), std::max(divisor, 1));
   } catch (const std::invalid_argument& error) {
     throw UsageError(error.what());
   }
@@ -119,12 +146,19 @@ int run_command(const RunArguments& arguments, const Runner& runner, const Conso
                                     }) &&
                         !rxe_is_here();
   if (in_guest && !arguments.dry_run) return run_scenarios_in_guest(arguments, scenarios, console);
-  for (Scenario& scenario : scenarios) adapt(scenario, arguments);
+  const Signals signals;
+  uint64_t measured = 0;
+  const auto payload = [&] {
+    if (!rxe_is_here() || arguments.dry_run) return uint64_t(kRxePayloadBitsPerSecond);
+    if (measured == 0) measured = rxe_payload(signals.cancel());
+    return measured;
+  };
+  for (Scenario& scenario : scenarios) adapt(scenario, arguments, payload);
+  if (signals.caught() != 0) return kExitSignal + signals.caught();
   if (arguments.dry_run) {
     for (const Scenario& scenario : scenarios) print_plan(scenario, console);
     return 0;
   }
-  const Signals signals;
   Verdict verdict = Verdict::kPass;
   std::vector<std::pair<std::string, Verdict>> all;
   for (const Scenario& scenario : scenarios) {

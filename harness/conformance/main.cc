@@ -20,6 +20,7 @@
 #include <cstring>
 #include <iostream>
 
+#include "harness/conformance/carry.h"
 #include "harness/conformance/cases.h"
 #include "harness/conformance/strike.h"
 
@@ -106,13 +107,20 @@ int program(int argc, char** argv) {
   app.add_option("--case", chosen, "Only cases whose names begin so");
   app.add_option("--strike", strike,
                  "What a program sees of one fault: 'event', or a shell command that makes it");
-  app.add_flag("--slows", options.slows_only, "The fault slows traffic and breaks nothing");
+  unsigned slowed_ms = 0;
+  app.add_option("--slowed-to", slowed_ms,
+                 "The fault breaks nothing, and traffic that is timed takes so many milliseconds at least");
+  app.add_flag("--passes", options.passes, "The fault is over before the retries are; traffic goes on");
+  unsigned carry_ms = 0;
+  app.add_option("--carry", carry_ms, "Only measure how much the two carry in so many milliseconds");
   int json_fd = STDOUT_FILENO;
   app.add_option("--json-fd", json_fd, "Descriptor for the JSON");
   bool list = false;
   app.add_flag("--list", list, "Only print the names of the cases");
   CLI11_PARSE(app, argc, argv);
-  if (options.slows_only) options.timeout = 18;  // what is slow must not look dead
+  options.slowed_to = std::chrono::milliseconds(slowed_ms);
+  if (slowed_ms > 0) options.timeout = 18;                      // what is slow must not look dead
+  if (options.passes) options.timeout = 19, options.retry = 6;  // 15 s
   if (!strike.empty()) {
     options.strike = [&] { strike_by(strike); };
     try {
@@ -122,6 +130,12 @@ int program(int argc, char** argv) {
       print({{"broken", reason.what()}}, json_fd);
       return 1;
     }
+    return 0;
+  }
+  if (carry_ms > 0) {
+    Device device_a(a), device_b(b);
+    print({{"bits_per_s", carried_bits_per_s(device_a, device_b, std::chrono::milliseconds(carry_ms))}},
+          json_fd);
     return 0;
   }
   nlohmann::json results = nlohmann::json::array();

@@ -8,11 +8,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kBytes = 16384;
-constexpr int kDepth = 8;
-constexpr int kBefore = 100;                 ///< completions before the strike
+constexpr double kSharp = 0.9;  ///< of the time that a fault prescribes: bursts and rounding are no deviation
+constexpr int kBefore = 100;    ///< completions before the strike
 constexpr std::chrono::seconds kEffect{20};  ///< a fault that shows nothing for so long shows nothing
-constexpr int kSlowed = 60;                  ///< completions over which slowness is measured
+constexpr std::chrono::milliseconds kStall{
+    150};  ///< between two completions, when a fault of 300 ms is in the way
 
 /// "SUCCESS+ RETRY_EXC_ERR WR_FLUSH_ERR+": runs of more than one are '+', so that timing does not show.
 class Sequence {
@@ -41,7 +41,7 @@ class Sequence {
 double seconds_for(Endpoint& a, int completions, Sequence& sequence, int& outstanding) {
   const auto start = Clock::now();
   for (int i = 0; i < completions; ++i) {
-    while (outstanding < kDepth && a.post({.bytes = kBytes}) == 0) ++outstanding;
+    while (outstanding < kInFlight && a.post({.bytes = kMessageBytes}) == 0) ++outstanding;
     const ibv_wc completion = a.wait();
     --outstanding;
     sequence.add(status_name(completion.status));
@@ -79,22 +79,27 @@ nlohmann::json what_a_program_sees(Device& device_a, Device& device_b, const Str
   options.strike();
 
   nlohmann::json seen;
-  if (options.slows_only) {
+  if (options.slowed_to.count() > 0) {
     Sequence skipped;
-    seconds_for(pair.a, kDepth, skipped, outstanding);  // those that were under way
-    const double after = seconds_for(pair.a, kSlowed, sequence, outstanding);
-    const double ratio = (after / kSlowed) / (before / kBefore);
-    seen["slower"] = ratio > 2 ? "yes" : "no";
+    seconds_for(pair.a, kInFlight, skipped, outstanding);  // those that were under way
+    const double after = seconds_for(pair.a, kSlowedCompletions, sequence, outstanding);
+    const double ratio = (after / kSlowedCompletions) / (before / kBefore);
+    seen["slower"] =
+        after >= kSharp * std::chrono::duration<double>(options.slowed_to).count() ? "yes" : "no";
     seen["slower_by"] = ratio;
     seen["completions"] = sequence.text();
   } else {
     const auto struck = Clock::now();
     bool failed = false;
+    auto last = struck;
+    Clock::duration longest{};
     while (!failed && Clock::now() - struck < kEffect) {
-      while (outstanding < kDepth && pair.a.post({.bytes = kBytes}) == 0) ++outstanding;
+      while (outstanding < kInFlight && pair.a.post({.bytes = kMessageBytes}) == 0) ++outstanding;
       const auto completion = pair.a.poll(std::chrono::milliseconds(100));
       if (!completion) continue;
       --outstanding;
+      longest = std::max(longest, Clock::now() - last);
+      last = Clock::now();
       sequence.add(status_name(completion->status));
       failed = completion->status != IBV_WC_SUCCESS;
     }
@@ -106,9 +111,10 @@ nlohmann::json what_a_program_sees(Device& device_a, Device& device_b, const Str
       --outstanding;
       sequence.add(status_name(completion->status));
     }
+    if (options.passes) seen["stalled"] = longest >= kStall ? "yes" : "no";
     seen["completions"] = sequence.text();
     seen["left_without_completion"] = outstanding == 0 ? "none" : "some";
-    const int rc = pair.a.post({.bytes = kBytes});
+    const int rc = pair.a.post({.bytes = kMessageBytes});
     const auto late = rc == 0 ? pair.a.poll(std::chrono::seconds(3)) : std::nullopt;
     seen["posted_after"] = rc != 0 ? errno_name(rc) : late ? status_name(late->status) : "no completion";
   }

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "faultinject/control/board_host.h"
+#include "harness/conformance/strike.h"
 #include "harness/fabric/device_fabric.h"
 #include "harness/fabric/rxe_fabric.h"
 #include "harness/fabric/scripts.h"
@@ -23,13 +24,19 @@ namespace {
 constexpr std::chrono::minutes kProgramBound{
     45};  ///< the slowest fabric, on a machine that is busy with other things
 
+constexpr int kCarryMs = 2000;
+
 /// A fault as the injector makes it, and as a network does. Device A is node0/nic0, device B node0/nic1.
 struct Fault {
   const char* name;
   const char* injected;           ///< without its trigger
-  std::vector<std::string> real;  ///< arguments of rxe_net.sh, one call each
-  bool slows = false;
+  std::vector<std::string> real;  ///< arguments of rxe_net.sh, one call each; 'sleep N' waits between two
+  enum { kBreaks, kSlows, kPasses } what = kBreaks;
+  unsigned slowed_ms = 0;  ///< kSlows: the least time of what is timed
 };
+
+constexpr unsigned kRateMs = unsigned(8'000 * kMessageBytes * kSlowedCompletions / 16'000'000);
+constexpr unsigned kDelayMs = 40 * kSlowedCompletions / kInFlight;
 
 const std::vector<Fault>& faults() {
   static const std::vector<Fault> all = {
@@ -39,8 +46,22 @@ const std::vector<Fault>& faults() {
       {"peer_blackhole",
        "target: node0/nic1, kind: blackhole",
        {"shape n0k1 loss 100%", "shape s0k1 loss 100%"}},
-      {"rate", "target: node0/nic0, kind: throttle, rate: 16 Mbit/s", {"shape n0k0 rate 16mbit"}, true},
-      {"delay", "target: node0/nic0, kind: delay, delay: 40 ms", {"shape n0k0 delay 40ms"}, true},
+      {"blackhole_in", "target: node0/nic0, kind: blackhole, direction: in", {"shape s0k0 loss 100%"}},
+      {"blackhole_out", "target: node0/nic0, kind: blackhole, direction: out", {"shape n0k0 loss 100%"}},
+      {"peer_port_flap",
+       "target: node0/nic1, kind: port_flap, down: 300 ms, count: 1",
+       {"link n0k1 down", "sleep 0.3", "link n0k1 up"},
+       Fault::kPasses},
+      {"rate",
+       "target: node0/nic0, kind: throttle, rate: 16 Mbit/s",
+       {"shape n0k0 rate 16mbit"},
+       Fault::kSlows,
+       kRateMs},
+      {"delay",
+       "target: node0/nic0, kind: delay, delay: 40 ms",
+       {"shape n0k0 delay 40ms"},
+       Fault::kSlows,
+       kDelayMs},
   };
   return all;
 }
@@ -72,8 +93,20 @@ class Suite {
     const auto fabric = make();
     std::string command;
     for (const std::string& words : fault.real)
-      command += (command.empty() ? "" : " && ") + ("'" + fabric_script("rxe_net.sh") + "' " + words);
+      command += (command.empty() ? "" : " && ") +
+                 (words.starts_with("sleep") ? words : "'" + fabric_script("rxe_net.sh") + "' " + words);
+    // What passes must find traffic while it lasts.
+    if (fault.what == Fault::kPasses) command = "{ " + command + "; } </dev/null >/dev/null 2>&1 &";
     return run(*fabric, arguments_of(fault, command), nullptr);
+  }
+
+  double carried() {
+    const auto fabric = make();
+    const nlohmann::json seen = run(*fabric, {"--carry", std::to_string(kCarryMs)}, nullptr);
+    if (!seen.contains("bits_per_s"))
+      throw FabricError("what the fabric " + options_.fabric +
+                        " carries cannot be measured: " + seen.value("broken", seen.dump()));
+    return seen.at("bits_per_s").get<double>();
   }
 
  private:
@@ -86,7 +119,9 @@ class Suite {
 
   static std::vector<std::string> arguments_of(const Fault& fault, const std::string& strike) {
     std::vector<std::string> arguments = {"--strike", strike};
-    if (fault.slows) arguments.push_back("--slows");
+    if (fault.what == Fault::kSlows)
+      arguments.insert(arguments.end(), {"--slowed-to", std::to_string(fault.slowed_ms)});
+    if (fault.what == Fault::kPasses) arguments.push_back("--passes");
     return arguments;
   }
 
@@ -183,6 +218,10 @@ nlohmann::json run_suite(const SuiteOptions& options, const std::atomic<bool>& c
     result["faults"].push_back({{"fault", fault.name}, {"source", "real"}, {"seen", suite.real(fault)}});
   }
   return result;
+}
+
+double measure_carried(const SuiteOptions& options, const std::atomic<bool>& cancel) {
+  return Suite(options, cancel).carried();
 }
 
 }  // namespace r2bench::conformance

@@ -22,4 +22,8 @@ struct SuiteOptions {
 /// std::system_error.
 nlohmann::json run_suite(const SuiteOptions& options, const std::atomic<bool>& cancel);
 
+/// What two NICs of one node carry on that fabric right now, both ways, in bits of payload per second; takes
+/// some seconds. `cases` and `faults` do not matter. Throws FabricError, std::system_error.
+double measure_carried(const SuiteOptions& options, const std::atomic<bool>& cancel);
+
 }  // namespace r2bench::conformance

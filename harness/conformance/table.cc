@@ -14,7 +14,7 @@ const std::vector<const char*> kSeen = {"completions",  "left_without_completion
                                         "posted_after", "state_a",
                                         "port_a",       "port_b",
                                         "events_a",     "events_b",
-                                        "slower"};
+                                        "slower",       "stalled"};
 
 std::string text_of(const nlohmann::json& value) {
   if (value.is_string()) return value.get<std::string>();
@@ -155,7 +155,7 @@ std::string markdown(const Table& table) {
         << " | " << cell(d.explained ? d.why : "not explained yet") << " |\n";
   out << "\n## What a program sees of a fault\n\nFrom the first completion; '+' is one or more.\n\n"
       << "| fault | source | completions | posted afterwards | QP | port A, B | events at A | events at B | "
-         "slower |\n"
+         "slower, stalled |\n"
       << "|---|---|---|---|---|---|---|---|---|\n";
   std::vector<std::string> names;
   for (const auto& fabric : table.fabrics)
@@ -177,7 +177,7 @@ std::string markdown(const Table& table) {
                                         : value("completions"))
             << " | " << value("posted_after") << " | " << value("state_a") << " | " << value("port_a") << ", "
             << value("port_b") << " | " << value("events_a") << " | " << value("events_b") << " | "
-            << value("slower") << " |\n";
+            << value("slower") << ", " << value("stalled") << " |\n";
       }
   out << "\n## Cases\n\n| case |";
   for (const auto& fabric : table.fabrics) out << " " << fabric.at("fabric").get<std::string>() << " |";

@@ -5,6 +5,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -156,6 +157,22 @@ Readiness verbs_readiness() {
     result.missing.push_back("locked memory is limited to " + std::to_string(limit.rlim_cur >> 10) +
                              " KiB: ulimit -l unlimited");
   return result;
+}
+
+std::vector<std::string> gpus(const std::string& root) {
+  std::vector<std::string> found;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(fs::path(root) / "proc/driver/nvidia/gpus", none)) {
+    const std::string bus = entry.path().filename().string();
+    std::string model = "of unknown model";
+    std::ifstream information(entry.path() / "information");
+    for (std::string line; std::getline(information, line);)
+      if (line.rfind("Model:", 0) == 0) model = line.substr(line.find_first_not_of(" \t", 6));
+    found.push_back(bus + " " + model + ", NUMA node " +
+                    first_word(fs::path(root) / "sys/bus/pci/devices" / bus / "numa_node", "unknown"));
+  }
+  std::sort(found.begin(), found.end());
+  return found;
 }
 
 std::string gpu_direct() {

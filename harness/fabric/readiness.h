@@ -22,6 +22,9 @@ Readiness rxe_readiness(const std::string& python);
 /// at least.
 Readiness verbs_readiness();
 
+/// NVIDIA GPUs, one fact a line: "0000:3b:00.0 NVIDIA H100, NUMA node 0". `root` is where /proc and /sys lie.
+std::vector<std::string> gpus(const std::string& root = "/");
+
 /// Whether NICs can reach GPU memory: "nvidia_peermem is loaded", "dma-buf (Linux 6.1, …)", or why not.
 std::string gpu_direct();
 

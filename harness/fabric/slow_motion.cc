@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <stdexcept>
+#include <type_traits>
+#include <utility>
 
 #include "r2ccl/base/config.h"
 
@@ -25,6 +27,79 @@ std::string slowed(const std::string& variable, const std::string& value, int fa
   return std::to_string(
       std::min(std::stoi(value) + std::countr_zero(unsigned(factor)), kMaxTransportTimeout));
 }
+
+/// All that a FaultSpec or a Timeouts is made of, field by field. A structured binding names every field of
+/// its structure: one that is added there does not compile here before somebody has said what it is. Times
+/// are known by their type; a 64-bit number must be called a Rate or an Amount; the rest is no quantity.
+class Slower {
+ public:
+  explicit Slower(int factor) : factor_(factor) {}
+
+  struct Rate {
+    uint64_t& bits_per_s;
+  };
+  struct Amount {
+    uint64_t& unchanged;
+  };
+
+  template <typename... Fields>
+  void all(Fields&&... fields) const {
+    (one(std::forward<Fields>(fields)), ...);
+  }
+
+  void one(std::chrono::nanoseconds& time) const { time *= factor_; }
+  void one(std::optional<std::chrono::nanoseconds>& time) const {
+    if (time) *time *= factor_;
+  }
+  void one(const Rate& rate) const {  // 0 is unlimited, and nothing else may become it
+    if (rate.bits_per_s != 0) rate.bits_per_s = std::max<uint64_t>(rate.bits_per_s / uint64_t(factor_), 1);
+  }
+  void one(const Amount&) const {}
+  void one(uint64_t&) const = delete;
+  void one(std::optional<uint64_t>&) const {}  // the value of an event
+  template <typename Field>
+  requires(std::is_same_v<Field, std::string> || std::is_same_v<Field, faultinject::Target> ||
+           std::is_enum_v<Field> || std::is_same_v<Field, bool> || std::is_same_v<Field, int> ||
+           std::is_same_v<Field, std::optional<int>> || std::is_same_v<Field, uint32_t> ||
+           std::is_same_v<Field, double>) void one(Field&) const {
+  }  // names, places, choices, counts, a probability
+
+  void one(faultinject::RateStep& step) const {
+    auto& [bits_per_s, lasts] = step;
+    all(Rate{bits_per_s}, lasts);
+  }
+  void one(std::vector<faultinject::RateStep>& steps) const {
+    for (faultinject::RateStep& step : steps) one(step);
+  }
+  void one(faultinject::Trigger& trigger) const {
+    auto& [kind, after, since_first_op, event, value, count, probability, fault, until, phase_up_to] =
+        trigger;
+    all(kind, after, since_first_op, event, value, Amount{count}, probability, fault, until, phase_up_to);
+  }
+  void one(faultinject::FaultSpec& fault) const {
+    auto& [name, kind, target, trigger, duration, repeat, every, opcodes, count, events, query, side,
+           direction, receive, error, status, event, gid_index, state, down, up, window, depth, rates,
+           rate_bits_per_s, delay, jitter, min_bytes, after_retries, file, line, column] = fault;
+    all(name, kind, target, trigger, duration, repeat, every, opcodes, Amount{count}, events, query, side,
+        direction, receive, error, status, event, gid_index, state, down, up, window, Amount{depth}, rates,
+        Rate{rate_bits_per_s}, delay, jitter, Amount{min_bytes}, after_retries, file, line, column);
+  }
+  void one(RankFault& fault) const {
+    auto& [name, kind, node, local_rank, at_iter, at_time, duration] = fault;
+    all(name, kind, node, local_rank, at_iter, at_time, duration);
+  }
+  void one(Fabric& fabric) const {
+    auto& [kind, nodes, ranks_per_node, nics_per_node, nic_rate_bits_per_s, latency] = fabric;
+    all(kind, nodes, ranks_per_node, nics_per_node, Rate{nic_rate_bits_per_s}, latency);
+  }
+  void one(Timeouts& timeouts) const {
+    auto& [setup, stall, job] = timeouts;
+    all(setup, stall, job);
+  }
+
+ private:
+  int factor_;
+};
 
 void slow_environment(std::map<std::string, std::string>& environment, int factor) {
   for (auto& [variable, value] : environment)
@@ -61,23 +136,11 @@ Scenario in_slow_motion(Scenario scenario, int factor) {
   if (factor < 1 || factor > kMaxFactor || !std::has_single_bit(unsigned(factor)))
     throw std::invalid_argument("slow motion is by a power of two, up to " + std::to_string(kMaxFactor));
   if (factor == 1) return scenario;
-  const uint64_t by = uint64_t(factor);
-  scenario.fabric.nic_rate_bits_per_s /= by;
-  scenario.fabric.latency *= factor;
-  for (faultinject::FaultSpec& fault : scenario.faults) {
-    fault.trigger.after *= factor;
-    fault.trigger.phase_up_to *= factor;
-    if (fault.duration) *fault.duration *= factor;
-    fault.rate_bits_per_s /= by;
-    fault.delay *= factor;
-    fault.jitter *= factor;
-  }
-  for (RankFault& fault : scenario.rank_faults) {
-    if (fault.at_time) *fault.at_time *= factor;
-    fault.duration *= factor;
-  }
-  for (auto* bound : {&scenario.timeouts.setup, &scenario.timeouts.stall, &scenario.timeouts.job})
-    *bound *= factor;
+  const Slower slower(factor);
+  slower.one(scenario.fabric);
+  for (faultinject::FaultSpec& fault : scenario.faults) slower.one(fault);
+  for (RankFault& fault : scenario.rank_faults) slower.one(fault);
+  slower.one(scenario.timeouts);
 
   const auto defaults = r2ccl::Config::from([](const char*) -> const char* { return nullptr; });
   slow_environment(scenario.env, factor);

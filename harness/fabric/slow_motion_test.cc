@@ -62,6 +62,52 @@ TEST(SlowMotion, divides_rates_and_multiplies_times) {
   EXPECT_EQ(slow.timeouts.stall, slowed(1).timeouts.stall * 16);
 }
 
+/// Every time and rate that a fault can be given in YAML; the structured bindings of slow_motion.cc see to
+/// the fields that will be added.
+TEST(SlowMotion, slows_every_time_and_rate_of_every_fault) {
+  const std::string text = std::string(kText).replace(std::string(kText).find("faults:"), 7, R"(faults:
+  - {name: flap, at: {time: 1 ms}, target: node1/nic0, kind: port_flap, down: 3 ms, up: 5 ms, repeat: 2, every: 70 ms, for: 30 ms}
+  - {after: {fault: flap, until: effect, wait: 11 ms}, phase: {up_to: 13 ms}, target: node1/nic0, kind: reorder, window: 17 ms, depth: 4}
+  - {at: now, target: node1/nic0, kind: throttle, rates: [{rate: 160 Mbit/s, for: 19 ms}, {rate: 80 Mbit/s}]}
+  - {at: {wr: 9}, target: node1/nic0, kind: delay, delay: 23 ms, jitter: 7 ms}
+  - {at: {bytes: 64 KiB}, target: node1/nic0, kind: ack_lost, min_bytes: 2 KiB})");
+  const auto at = [&](int factor) {
+    return in_slow_motion(parse_scenarios("t.yaml", text).front(), factor).faults;
+  };
+  const auto faults = at(16), plain = at(1);
+  EXPECT_EQ(faults[0].down, 48ms);
+  EXPECT_EQ(faults[0].up, 80ms);
+  EXPECT_EQ(faults[0].every, 1120ms);
+  EXPECT_EQ(faults[0].duration, std::chrono::nanoseconds(480ms));
+  EXPECT_EQ(faults[0].count, plain[0].count);
+  EXPECT_EQ(faults[0].repeat, 2u);
+  EXPECT_EQ(faults[1].trigger.after, 176ms);
+  EXPECT_EQ(faults[1].trigger.phase_up_to, 208ms);
+  EXPECT_EQ(faults[1].window, 272ms);
+  EXPECT_EQ(faults[1].depth, 4u);
+  ASSERT_EQ(faults[2].rates.size(), 2u);
+  EXPECT_EQ(faults[2].rates[0].bits_per_s, 10'000'000u);
+  EXPECT_EQ(faults[2].rates[0].lasts, 304ms);
+  EXPECT_EQ(faults[2].rates[1].bits_per_s, 5'000'000u);
+  EXPECT_EQ(faults[2].rate_bits_per_s, 5'000'000u);
+  EXPECT_EQ(faults[3].delay, 368ms);
+  EXPECT_EQ(faults[3].jitter, 112ms);
+  EXPECT_EQ(faults[3].trigger.count, 9u);
+  EXPECT_EQ(faults[4].trigger.count, 64u << 10);
+  EXPECT_EQ(faults[4].min_bytes, 2u << 10);
+}
+
+TEST(SlowMotion, slows_what_the_harness_does_to_ranks) {
+  const std::string text = std::string(kText).replace(std::string(kText).find("faults:"), 7, R"(faults:
+  - {at: {time: 30 ms}, target: node1/rank0, kind: sigstop, for: 40 ms})");
+  const Scenario slow = in_slow_motion(parse_scenarios("t.yaml", text).front(), 16);
+  ASSERT_EQ(slow.rank_faults.size(), 1u);
+  EXPECT_EQ(slow.rank_faults[0].at_time, std::chrono::nanoseconds(480ms));
+  EXPECT_EQ(slow.rank_faults[0].duration, 640ms);
+  EXPECT_EQ(slow.timeouts.job, slowed(1).timeouts.job * 16);
+  EXPECT_EQ(slow.timeouts.setup, slowed(1).timeouts.setup * 16);
+}
+
 TEST(SlowMotion, leaves_amounts_and_counts) {
   const Scenario slow = slowed(16);
   EXPECT_EQ(slow.workload.bytes, 1u << 20);

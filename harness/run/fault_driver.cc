@@ -17,7 +17,8 @@ constexpr uint64_t kSettleNs = 300 * kNsPerMs;
 constexpr uint64_t kSettleIterations = 4;
 constexpr uint64_t kSteadyNs = 250 * kNsPerMs;
 constexpr uint64_t kSteadyIterations = 3;
-// And no phase of it lasts longer than this (beside the faults' own durations), whatever the plugin does.
+// And no phase of it lasts longer than this (beside the faults' own durations), whatever the plugin does; or
+// than two of the scenario's stalls, where its time passes more slowly.
 constexpr uint64_t kPhaseBoundNs = 30'000 * kNsPerMs;
 constexpr size_t kCarryingDeliveries = 4;
 // 'at: {iter: N}' means during iteration N: within this share of an operation's time from its begin.
@@ -335,7 +336,8 @@ void FaultDriver::tick(uint64_t now_ns) {
     note_(now_ns, "gave_up", why);
     move(Phase::kDone, now_ns);
   };
-  const bool too_long = now_ns > phase_since_ns_ + kPhaseBoundNs;
+  const uint64_t bound_ns = std::max(kPhaseBoundNs, 2 * uint64_t(scenario_.timeouts.stall.count()));
+  const bool too_long = now_ns > phase_since_ns_ + bound_ns;
   switch (phase_) {
     case Phase::kArmed:
       if (all_fired(last_t0)) move(Phase::kSettling, now_ns);
@@ -350,7 +352,7 @@ void FaultDriver::tick(uint64_t now_ns) {
         if (last_round) return move(Phase::kDone, now_ns);
         heal_round(now_ns);
         move(Phase::kCarrying, now_ns);
-      } else if (now_ns > own_healing_ns() + kPhaseBoundNs) {
+      } else if (now_ns > own_healing_ns() + bound_ns) {
         give_up("the job did not go on after round " + std::to_string(repetition_ + 1));
       }
       break;
@@ -359,8 +361,8 @@ void FaultDriver::tick(uint64_t now_ns) {
         steady_from_ns_ = now_ns;
         move(Phase::kSteady, now_ns);
       } else if (too_long) {
-        give_up("the target carried no traffic within 30 s of its healing in round " +
-                std::to_string(repetition_ + 1));
+        give_up("the target carried no traffic within " + std::to_string(bound_ns / (1000 * kNsPerMs)) +
+                " s of its healing in round " + std::to_string(repetition_ + 1));
       }
       break;
     case Phase::kSteady:

@@ -328,6 +328,14 @@ TEST_F(GivesUp, a_job_that_does_not_go_on) {
   EXPECT_FALSE(healed(1));
 }
 
+TEST_F(GivesUp, later_where_the_scenarios_time_passes_more_slowly) {
+  scenario.timeouts.stall = std::chrono::seconds(15 * 64);
+  begin_settling();
+  tick(kBound + 1);
+  EXPECT_FALSE(driver->done());
+  expect_at(63 * kBound - 1, "the job did not go on after round 1");
+}
+
 TEST_F(GivesUp, a_target_that_carries_nothing_any_more) {
   begin_settling();
   settle();
