@@ -111,6 +111,16 @@ void break_target(Fabric& fabric, QpSlot& qp, ibv_event_type event, unsigned com
   ring_doorbell(fabric, qp.owner.load());
 }
 
+// IBTA vol. 1, 11.6.3.1: the first message that arrives before the owner has gone to RTS tells it that the
+// peer has. Raised once, whatever becomes of that message.
+void establish(Fabric& fabric, QpSlot& qp) {
+  if (qp.state.load(std::memory_order_relaxed) != IBV_QPS_RTR || qp.type == IBV_QPT_UD ||
+      qp.established.exchange(1) != 0)
+    return;
+  qp.async_flags.fetch_or(1u << IBV_EVENT_COMM_EST);
+  ring_doorbell(fabric, qp.owner.load());
+}
+
 struct Receive {
   RecvEntry* entry;
   std::uint64_t index;
@@ -178,6 +188,7 @@ Answer place(Qp& initiator, const Piece& piece, std::uint64_t now_ns) {
   if (target.busy()) return Answer::kBusy;
   if (!target.held()) return Answer::kNoAnswer;
   QpSlot& qp = target.slot();
+  establish(fabric, qp);
   const SendEntry& send = piece.send;
   const ProcessId owner = qp.owner.load();
   const bool is_send = send.opcode == IBV_WR_SEND || send.opcode == IBV_WR_SEND_WITH_IMM;
