@@ -303,6 +303,38 @@ Answer place(Qp& initiator, const Piece& piece, std::uint64_t now_ns) {
   return Answer::kPlaced;
 }
 
+Answer place_whole(Qp& initiator, const SendEntry* const* sends, std::size_t count, iovec* local,
+                   std::size_t local_count, std::uint64_t now_ns) {
+  Runtime& runtime = *initiator.owner->runtime;
+  Fabric& fabric = runtime.fabric();
+  Target target(fabric, initiator, *sends[0], runtime.self());
+  if (!target.held()) return target.busy() ? Answer::kBusy : Answer::kNoAnswer;
+  QpSlot& qp = target.slot();
+  const ProcessId owner = qp.owner.load();
+  const bool is_read = sends[0]->opcode == IBV_WR_RDMA_READ;
+  const std::uint32_t right = is_read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
+  if (!(qp.access.load(std::memory_order_relaxed) & right) || count > kMaxPieces)
+    return Answer::kRemoteInvalid;
+  std::array<iovec, kMaxPieces> remote;
+  std::size_t remote_count = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const SendEntry& send = *sends[i];
+    auto* at = static_cast<char*>(
+        resolve_key(fabric, send.rkey, owner, qp.pd, send.remote_address, send.length, right));
+    if (!at) return Answer::kRemoteAccess;
+    iovec* const before = remote_count != 0 ? &remote[remote_count - 1] : nullptr;
+    if (before && static_cast<char*>(before->iov_base) + before->iov_len == at)
+      before->iov_len += send.length;
+    else
+      remote[remote_count++] = {at, send.length};
+  }
+  establish(fabric, qp);
+  const MoveStatus status =
+      runtime.mover().move(is_read ? MoveDirection::kFromRemote : MoveDirection::kToRemote, owner, local,
+                           local_count, remote.data(), remote_count, now_ns);
+  return status == MoveStatus::kOk ? Answer::kPlaced : Answer::kRemoteOperation;
+}
+
 std::uint64_t rnr_timer_ns(std::uint32_t code) {
   // IBTA vol. 1, table "encoding for RNR NAK timer field", in units of 10 microseconds.
   static constexpr std::uint32_t kTable[32] = {
