@@ -168,6 +168,9 @@ int req_notify_cq(ibv_cq* ibcq, int solicited_only) {
   } else {
     cq.shared->armed.store(1);
   }
+  Runtime& runtime = *cq.owner->runtime;
+  // It is going to sleep.
+  if (!runtime.is_forked_copy() && runtime.gathers()) runtime.progress(now_ns(), true);
   return 0;
 }
 

@@ -221,8 +221,7 @@ void Runtime::schedule(Qp& qp, std::uint64_t due_ns) {
       active_.push_back(&qp);
       qp.is_active = true;
     }
-    if (due_ns < next_due_.load(std::memory_order_relaxed))
-      next_due_.store(due_ns, std::memory_order_relaxed);
+    if (due_ns < next_due_.load(std::memory_order_relaxed)) next_due_.store(due_ns);
   }
   const std::uint64_t engine_wakes = engine_wakes_ns_.load();
   if (due_ns >= engine_wakes) return;
@@ -240,8 +239,7 @@ void Runtime::gather(Qp& qp, std::uint64_t due_ns) {
       active_.push_back(&qp);
       qp.is_active = true;
     }
-    if (due_ns < next_due_.load(std::memory_order_relaxed))
-      next_due_.store(due_ns, std::memory_order_relaxed);
+    if (due_ns < next_due_.load(std::memory_order_relaxed)) next_due_.store(due_ns);
   }
   if (due_ns < engine_wakes_ns_.load()) ring_doorbell(*fabric_, self_);
 }
@@ -301,7 +299,7 @@ void Runtime::progress(std::uint64_t now, bool gathered) {
 }
 
 std::uint64_t Runtime::sleep_until(std::uint64_t now, std::uint64_t woke_ns) const {
-  std::uint64_t due = next_due_.load(std::memory_order_relaxed);
+  std::uint64_t due = next_due_.load();
   if (due == kNever) return now + kHeartbeatNs;
   if (now - polled_ns_.load(std::memory_order_relaxed) < kPolledRecentlyNs) due += kPollerGraceNs;
   due = std::max(due, woke_ns + kLeastSleepNs);
@@ -316,8 +314,9 @@ void Runtime::run_engine() {
   std::uint64_t woke = 0, looked = 0;
   while (!stop_.load()) {
     const std::uint64_t now = now_ns();
-    const std::uint64_t until = sleep_until(now, woke);
+    std::uint64_t until = sleep_until(now, woke);
     engine_wakes_ns_.store(until);
+    until = std::min(until, sleep_until(now, woke));  // who scheduled in between saw no sleeper to wake
     slot.engine_sleeps.store(1);
     if (until > now && slot.doorbell.load() == seen && !stop_.load()) {
       const timespec deadline{static_cast<time_t>(until / 1'000'000'000),

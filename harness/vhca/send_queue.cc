@@ -203,7 +203,8 @@ std::size_t count_together(Qp& qp, std::uint64_t end, std::uint64_t now) {
 }
 
 // Whether what was just posted may wait for more of its kind. Only for a program that has not come back yet
-// for what it had posted before: it will, and it is not waiting for this one alone.
+// for what it had posted before, and that has to come back for this: it will, and it is not waiting for this
+// one alone.
 bool may_wait_for_more(Qp& qp) {
   if (qp.send_next == qp.send_tail.load(std::memory_order_relaxed) || qp.stalled_until_ns != 0 ||
       qp.own_latency_ns != 0 || qp.peer_latency_ns != 0 || qp.state() != IBV_QPS_RTS ||
@@ -215,7 +216,8 @@ bool may_wait_for_more(Qp& qp) {
   for (std::uint64_t i = qp.send_next; i != qp.send_head; ++i) {
     const SendEntry& e = qp.send_entry(i);
     bytes += e.length;
-    if (!may_share_a_copy(e) || e.opcode != opcode || bytes >= kTogetherBytes || is_paced(qp, e))
+    const bool signaled = qp.init.sq_sig_all || (e.flags & IBV_SEND_SIGNALED);
+    if (!signaled || !may_share_a_copy(e) || e.opcode != opcode || bytes >= kTogetherBytes || is_paced(qp, e))
       return false;
   }
   return bytes != 0;

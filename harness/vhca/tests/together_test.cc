@@ -8,15 +8,17 @@
 namespace vhca::test {
 namespace {
 
-constexpr std::size_t kBytes = 40'000;  // of a message: large, and no multiple of anything
+constexpr std::size_t kBytes = 40'000;  // of a message: large, and no multiple of a page
 constexpr std::size_t kRoom = 16 * kBytes;
 
 void pattern(char* at, std::size_t bytes, unsigned seed) {
-  for (std::size_t i = 0; i < bytes; ++i) at[i] = static_cast<char>(i * 7 + i / 251 + seed);
+  auto* const words = reinterpret_cast<std::uint64_t*>(at);
+  for (std::size_t i = 0; i < bytes / 8; ++i) words[i] = (i + seed) * 0x9e3779b97f4a7c15;
 }
 bool has_pattern(const char* at, std::size_t bytes, unsigned seed) {
-  for (std::size_t i = 0; i < bytes; ++i)
-    if (at[i] != static_cast<char>(i * 7 + i / 251 + seed)) return false;
+  const auto* const words = reinterpret_cast<const std::uint64_t*>(at);
+  for (std::size_t i = 0; i < bytes / 8; ++i)
+    if (words[i] != (i + seed) * 0x9e3779b97f4a7c15) return false;
   return true;
 }
 
@@ -51,7 +53,7 @@ TEST(Together, several_wait_for_a_poll_and_arrive_with_it) {
   Process process(fabric, "node0", [&](const Wire&) {
     Both both;
     bool waited = false;
-    for (unsigned round = 0; round < 200; ++round) {
+    for (unsigned round = 0; round < 50; ++round) {
       pattern(both.a.memory(), kRoom, round);
       const std::uint64_t before = messages_of(fabric);
       post_ahead(both.a, 8);
@@ -102,14 +104,37 @@ TEST(Together, a_sleeper_on_the_channel_is_not_kept_waiting) {
       both.a.post({.id = 0, .bytes = 8});
       VHCA_REQUIRE_EQ(ibv_req_notify_cq(both.a.cq(), 0), 0);
       const std::uint64_t before = messages_of(fabric);
-      both.a.post({.id = 1, .bytes = kBytes});
+      both.a.post({.id = 1, .bytes = kBytes});  // while it is armed
       VHCA_REQUIRE_EQ(messages_of(fabric), before + 1);
       ibv_cq* cq = nullptr;
       void* context = nullptr;
       VHCA_REQUIRE_EQ(ibv_get_cq_event(both.a.channel(), &cq, &context), 0);
       ibv_ack_cq_events(cq, 1);
+      post_ahead(both.a, 3);
+      VHCA_REQUIRE_EQ(ibv_req_notify_cq(both.a.cq(), 0), 0);  // behind what waits
+      VHCA_REQUIRE_EQ(messages_of(fabric), before + 4);
       both.a.expect(IBV_WC_SUCCESS, 0);
       both.a.expect(IBV_WC_SUCCESS, 1);
+      for (std::uint64_t i = 0; i < 3; ++i) both.a.expect(IBV_WC_SUCCESS, i);
+      both.a.post({.id = 9, .bytes = 8});  // fires if the engine was faster than the arming
+      VHCA_REQUIRE_EQ(ibv_get_cq_event(both.a.channel(), &cq, &context), 0);
+      ibv_ack_cq_events(cq, 1);
+      both.a.expect(IBV_WC_SUCCESS, 9);
+    }
+  });
+  EXPECT_EQ(process.wait(), 0);
+}
+
+TEST(Together, what_gives_no_completion_waits_for_nothing) {
+  const auto fabric = make_fabric(1, 2);
+  Process process(fabric, "node0", [&](const Wire&) {
+    Both both({.all_signaled = false});
+    for (int round = 0; round < 50; ++round) {
+      both.a.post({.id = 0, .bytes = 8});
+      const std::uint64_t before = messages_of(fabric);
+      both.a.post({.id = 1, .bytes = kBytes, .flags = 0});
+      VHCA_REQUIRE_EQ(messages_of(fabric), before + 1);
+      both.a.expect(IBV_WC_SUCCESS, 0);
     }
   });
   EXPECT_EQ(process.wait(), 0);
