@@ -24,10 +24,8 @@ constexpr const char* kLinkOfSoftRoce =
 const std::vector<Explanation>& explanations() {
   static const std::vector<Explanation> all = {
       {"vhca", "transfer.send_with_invalidate", "outcome", true,
-       "there are no memory windows and no keys that a peer may take away; the device does not announce "
-       "the operation"},
-      {"vhca", "events.communication_established", "a message in RTR", false,
-       "the event is not raised; only programs that connect through a connection manager wait for it"},
+       "there are no memory windows and no keys that a peer may take away; the device does not announce the "
+       "operation"},
       {"vhca", "limits.memory_regions", "memory that is not mapped", true,
        "memory is not pinned, so a registration looks at no page; what uses the region fails with "
        "LOC_PROT_ERR or REM_ACCESS_ERR"},

@@ -87,12 +87,16 @@ void push_qp_event(Qp& qp, ibv_event_type type) {
 }
 
 bool deliver_pending_async_events(Qp& qp) {
-  const std::uint32_t flags = qp.shared->async_flags.exchange(0);
+  std::uint32_t flags = qp.shared->async_flags.exchange(0);
+  const bool any = flags != 0;
+  // What happened first is told first: a QP that broke was established before.
+  if (flags >> IBV_EVENT_COMM_EST & 1) push_qp_event(qp, IBV_EVENT_COMM_EST);
+  flags &= ~(1u << IBV_EVENT_COMM_EST);
   for (unsigned type = 0; type < 32; ++type) {
     if (!(flags >> type & 1)) continue;
     push_qp_event(qp, static_cast<ibv_event_type>(type));
   }
-  return flags != 0;
+  return any;
 }
 
 int get_async_event(ibv_context* handle, ibv_async_event* event) {

@@ -33,7 +33,7 @@ void push_channel_event(Cq& cq) {
   if (!cq.channel) return;
   auto& channel = *static_cast<Channel*>(cq.channel);
   const std::lock_guard guard(channel.lock);
-  channel.events.push_back(&cq);
+  add_channel_event(channel, cq);
   raise_eventfd(channel.fd);
 }
 
@@ -139,11 +139,15 @@ int poll_cq(ibv_cq* ibcq, int count, ibv_wc* wc) {
   Runtime& runtime = *cq.owner->runtime;
   if (runtime.is_forked_copy()) return -1;
   runtime.progress_if_due();
-  int taken;
-  {
+  const auto take = [&] {
     const std::lock_guard guard(cq.lock);
-    taken = take_sent(cq, count, wc);
-    if (taken < count) taken += take_all_received(runtime, cq, count - taken, wc + taken);
+    const int sent = take_sent(cq, count, wc);
+    return sent < count ? sent + take_all_received(runtime, cq, count - sent, wc + sent) : sent;
+  };
+  int taken = take();
+  if (taken == 0 && runtime.gathers()) {
+    runtime.progress(now_ns(), true);
+    taken = take();
   }
   thread_local unsigned empty_polls = 0;
   if (taken != 0) {
@@ -164,6 +168,9 @@ int req_notify_cq(ibv_cq* ibcq, int solicited_only) {
   } else {
     cq.shared->armed.store(1);
   }
+  Runtime& runtime = *cq.owner->runtime;
+  // It is going to sleep.
+  if (!runtime.is_forked_copy() && runtime.gathers()) runtime.progress(now_ns(), true);
   return 0;
 }
 

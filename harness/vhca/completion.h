@@ -34,6 +34,9 @@ void recover_lost_signals(Cq& cq);
 // Once after the queue ran over: the event, and all its QPs to ERR. True if it did. The caller wakes the QPs.
 bool report_overrun(Cq& cq);
 
+// One more event of that CQ for whoever reads the channel. The caller holds the channel's lock.
+void add_channel_event(Channel& channel, Cq& cq);
+
 ibv_comp_channel* create_channel(ibv_context* context);
 int destroy_channel(ibv_comp_channel* channel);
 int get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context);

@@ -28,7 +28,24 @@ void resize_ring(Cq& cq, int cqe) {
   cq.shared->capacity.store(static_cast<std::uint32_t>(cqe));
 }
 
+void append_to_channel(Channel& channel, Cq& cq) {
+  cq.next_with_events = nullptr;
+  (channel.last_with_events ? channel.last_with_events->next_with_events : channel.first_with_events) = &cq;
+  channel.last_with_events = &cq;
+}
+
+void unlink_from_channel(Channel& channel, Cq& cq) {
+  Cq* before = nullptr;
+  for (Cq* each = channel.first_with_events; each != &cq; each = each->next_with_events) before = each;
+  (before ? before->next_with_events : channel.first_with_events) = cq.next_with_events;
+  if (channel.last_with_events == &cq) channel.last_with_events = before;
+}
+
 }  // namespace
+
+void add_channel_event(Channel& channel, Cq& cq) {
+  if (cq.unread_events++ == 0) append_to_channel(channel, cq);
+}
 
 ibv_cq* create_cq(ibv_context* handle, int cqe, void* cq_context, ibv_comp_channel* channel) {
   Context& context = Context::of(handle);
@@ -93,8 +110,8 @@ int destroy_cq(ibv_cq* ibcq) {
     auto& channel = *static_cast<Channel*>(cq.channel);
     {
       const std::lock_guard guard(channel.lock);
-      const std::size_t dropped = std::erase(channel.events, &cq);
-      for (std::size_t i = 0; i < dropped; ++i) lower_eventfd_if_raised(channel.fd);
+      if (cq.unread_events != 0) unlink_from_channel(channel, cq);
+      for (; cq.unread_events != 0; --cq.unread_events) lower_eventfd_if_raised(channel.fd);
       --channel.refcnt;
     }
     pthread_mutex_lock(&cq.mutex);
@@ -135,9 +152,10 @@ int get_cq_event(ibv_comp_channel* handle, ibv_cq** cq, void** cq_context) {
     std::uint64_t one;
     if (::read(channel.fd, &one, sizeof one) != sizeof one) return -1;
     const std::lock_guard guard(channel.lock);
-    if (channel.events.empty()) continue;  // its CQ was destroyed in between
-    Cq& first = *channel.events.front();
-    channel.events.pop_front();
+    if (!channel.first_with_events) continue;  // its CQ was destroyed in between
+    Cq& first = *channel.first_with_events;
+    unlink_from_channel(channel, first);
+    if (--first.unread_events != 0) append_to_channel(channel, first);
     pthread_mutex_lock(&first.mutex);
     ++first.events_reported;
     pthread_mutex_unlock(&first.mutex);

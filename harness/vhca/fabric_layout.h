@@ -13,7 +13,7 @@
 namespace vhca {
 
 inline constexpr std::uint64_t kFabricMagic = 0x3142'4146'4143'4856;  // "VHCAFAB1"
-inline constexpr std::uint32_t kLayoutVersion = 5;
+inline constexpr std::uint32_t kLayoutVersion = 6;
 
 inline constexpr std::size_t kMaxNodes = 64;
 inline constexpr std::size_t kMaxNicsPerNode = 16;
@@ -133,6 +133,7 @@ struct alignas(64) QpSlot {
   // looked at a second time; whoever moves the QP to ERR waits until it is 0 or its holder is dead.
   std::atomic<std::uint64_t> responder;    // low half: that id; high half: counts the holds
   std::atomic<std::uint32_t> async_flags;  // 1 << ibv_event_type, set by others, taken by the owner's engine
+  std::atomic<std::uint32_t> established;  // 1: IBV_EVENT_COMM_EST was raised since INIT; it is raised once
   std::atomic<std::uint32_t> access;       // ibv_access_flags
   std::atomic<std::uint32_t> peer_number;
   std::atomic<std::uint32_t> peer_port;

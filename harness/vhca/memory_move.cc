@@ -113,7 +113,18 @@ MoveStatus MemoryMover::move_somehow(MoveDirection direction, ProcessId other, p
     if (status != MoveStatus::kRefused) return status;
   }
   const std::lock_guard guard(staging_lock_);
-  return move_staged(fabric_, self_, other, direction, local, local_count, remote, remote_count);
+  if (remote_count <= kStagingPieces && total(remote, remote_count) <= kStagingBytes)
+    return move_staged(fabric_, self_, other, direction, local, local_count, remote, remote_count);
+  MoveStatus status = MoveStatus::kOk;
+  for_each_stretch(local, remote, remote_count, [&](char* ours, char* theirs, std::size_t bytes) {
+    for (std::size_t done = 0; done < bytes && status == MoveStatus::kOk; done += kStagingBytes) {
+      const std::size_t some = std::min(bytes - done, kStagingBytes);
+      const iovec here{ours + done, some}, there{theirs + done, some};
+      status = move_staged(fabric_, self_, other, direction, &here, 1, &there, 1);
+    }
+    return status == MoveStatus::kOk;
+  });
+  return status;
 }
 
 MoveStatus MemoryMover::check_beacon(ProcessId other, pid_t pid, const ProcessSlot& slot) {

@@ -1,37 +1,12 @@
 #include "harness/vhca/memory_region.h"
 
-#include <sys/mman.h>
-
 #include <cerrno>
-#include <cstdlib>
 #include <memory>
 
+#include "harness/vhca/huge_pages.h"
 #include "harness/vhca/runtime.h"
 
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25  // Linux 6.1
-#endif
-
 namespace vhca {
-namespace {
-
-// VHCA_HUGE_PAGES=1: the kernel's copy between processes looks up each page, so it is half again as fast on
-// huge ones. Not the default: registering then takes as long as copying the region, and fills what the
-// program never touched. Best effort.
-void use_huge_pages(void* address, std::size_t length) {
-  static const bool wanted = [] {
-    const char* value = std::getenv("VHCA_HUGE_PAGES");
-    return value && value[0] == '1';
-  }();
-  constexpr std::uintptr_t kHuge = 2 << 20;
-  const std::uintptr_t begin = (reinterpret_cast<std::uintptr_t>(address) + kHuge - 1) & ~(kHuge - 1);
-  const std::uintptr_t end = (reinterpret_cast<std::uintptr_t>(address) + length) & ~(kHuge - 1);
-  if (!wanted || end <= begin) return;
-  ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
-  ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_COLLAPSE);
-}
-
-}  // namespace
 
 void* resolve_key(const Fabric& fabric, std::uint32_t key, ProcessId owner, std::uint32_t pd,
                   std::uint64_t address, std::uint64_t bytes, std::uint32_t rights) {
@@ -70,7 +45,9 @@ ibv_mr* register_memory(ibv_pd* ibpd, void* address, std::size_t length, std::ui
     errno = ENOMEM;
     return nullptr;
   }
-  use_huge_pages(address, length);
+  const Context& context = Context::of(pd.context);
+  if (wants_huge_pages(runtime.fabric().ports[context.first_port].rate_bits_per_s == 0))
+    use_huge_pages(address, length);
   MrSlot& slot = runtime.fabric().memory_regions[table_index];
   constexpr std::uint32_t kGenerations = 1u << (32 - kMrSlotBits);
   std::uint32_t generation = (slot.generation.fetch_add(1) + 1) % kGenerations;

@@ -52,9 +52,12 @@ struct Mr : ibv_mr {
 
 struct Cq;
 
+// CQs with events that nobody has read are a list through the CQs themselves: the engine adds to it, and must
+// not allocate (a thread's first allocation maps an arena of its own).
 struct Channel : ibv_comp_channel {
   std::mutex lock;
-  std::deque<Cq*> events;  // each stands for one count in the eventfd `fd`
+  Cq* first_with_events = nullptr;
+  Cq* last_with_events = nullptr;
 };
 
 struct Qp;
@@ -82,6 +85,9 @@ struct Cq : ibv_cq_ex {
   std::uint32_t events_reported = 0;        // guarded by the ibv_cq's mutex
   std::uint32_t async_events_reported = 0;  // likewise
   bool overrun_reported = false;
+  // Guarded by the channel's lock. Each event stands for one count in the channel's eventfd.
+  std::size_t unread_events = 0;
+  Cq* next_with_events = nullptr;
   std::size_t next_receiver_word = 0;
   std::mutex walk_lock;  // from ibv_start_poll to ibv_end_poll
   ibv_wc walked{};       // what ibv_wc_read_* speak of
@@ -197,6 +203,8 @@ struct Qp : ibv_qp_ex {
 
   // Runtime's bookkeeping.
   std::atomic<std::uint64_t> due_ns{~0ull};
+  std::atomic<bool> gathers{
+      false};  // what is posted waits for more of its kind; run when a poller finds nothing
   bool is_active = false;
   int pins = 0;
   std::uint32_t async_events_reported = 0;  // guarded by the ibv_qp's mutex

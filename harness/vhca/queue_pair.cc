@@ -303,6 +303,7 @@ int modify_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask) {
     if ((mask & IBV_QP_AV) && from == IBV_QPS_SQD && qp.send_ack != qp.drain_end)
       return EBUSY;  // not drained yet
     take_values(qp, *attr, mask);
+    if (to == IBV_QPS_RTR) qp.shared->established.store(0);
     if (to == IBV_QPS_RTS && from == IBV_QPS_RTR) open_flows(qp);
     if ((mask & IBV_QP_AV) && from == IBV_QPS_SQD) open_flows(qp);
     if (to == IBV_QPS_SQD && from == IBV_QPS_RTS) {

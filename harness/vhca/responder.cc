@@ -111,6 +111,16 @@ void break_target(Fabric& fabric, QpSlot& qp, ibv_event_type event, unsigned com
   ring_doorbell(fabric, qp.owner.load());
 }
 
+// IBTA vol. 1, 11.6.3.1: the first message that arrives before the owner has gone to RTS tells it that the
+// peer has. Raised once, whatever becomes of that message.
+void establish(Fabric& fabric, QpSlot& qp) {
+  if (qp.state.load(std::memory_order_relaxed) != IBV_QPS_RTR || qp.type == IBV_QPT_UD ||
+      qp.established.exchange(1) != 0)
+    return;
+  qp.async_flags.fetch_or(1u << IBV_EVENT_COMM_EST);
+  ring_doorbell(fabric, qp.owner.load());
+}
+
 struct Receive {
   RecvEntry* entry;
   std::uint64_t index;
@@ -178,6 +188,7 @@ Answer place(Qp& initiator, const Piece& piece, std::uint64_t now_ns) {
   if (target.busy()) return Answer::kBusy;
   if (!target.held()) return Answer::kNoAnswer;
   QpSlot& qp = target.slot();
+  establish(fabric, qp);
   const SendEntry& send = piece.send;
   const ProcessId owner = qp.owner.load();
   const bool is_send = send.opcode == IBV_WR_SEND || send.opcode == IBV_WR_SEND_WITH_IMM;
@@ -290,6 +301,38 @@ Answer place(Qp& initiator, const Piece& piece, std::uint64_t now_ns) {
   if (piece.last && receive.entry)
     complete_receive(fabric, qp, receive, IBV_WC_SUCCESS, piece, initiator.qp_base.qp_num);
   return Answer::kPlaced;
+}
+
+Answer place_whole(Qp& initiator, const SendEntry* const* sends, std::size_t count, iovec* local,
+                   std::size_t local_count, std::uint64_t now_ns) {
+  Runtime& runtime = *initiator.owner->runtime;
+  Fabric& fabric = runtime.fabric();
+  Target target(fabric, initiator, *sends[0], runtime.self());
+  if (!target.held()) return target.busy() ? Answer::kBusy : Answer::kNoAnswer;
+  QpSlot& qp = target.slot();
+  const ProcessId owner = qp.owner.load();
+  const bool is_read = sends[0]->opcode == IBV_WR_RDMA_READ;
+  const std::uint32_t right = is_read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
+  if (!(qp.access.load(std::memory_order_relaxed) & right) || count > kMaxPieces)
+    return Answer::kRemoteInvalid;
+  std::array<iovec, kMaxPieces> remote;
+  std::size_t remote_count = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const SendEntry& send = *sends[i];
+    auto* at = static_cast<char*>(
+        resolve_key(fabric, send.rkey, owner, qp.pd, send.remote_address, send.length, right));
+    if (!at) return Answer::kRemoteAccess;
+    iovec* const before = remote_count != 0 ? &remote[remote_count - 1] : nullptr;
+    if (before && static_cast<char*>(before->iov_base) + before->iov_len == at)
+      before->iov_len += send.length;
+    else
+      remote[remote_count++] = {at, send.length};
+  }
+  establish(fabric, qp);
+  const MoveStatus status =
+      runtime.mover().move(is_read ? MoveDirection::kFromRemote : MoveDirection::kToRemote, owner, local,
+                           local_count, remote.data(), remote_count, now_ns);
+  return status == MoveStatus::kOk ? Answer::kPlaced : Answer::kRemoteOperation;
 }
 
 std::uint64_t rnr_timer_ns(std::uint32_t code) {

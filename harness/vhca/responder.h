@@ -44,6 +44,12 @@ struct Piece {
 
 Answer place(Qp& initiator, const Piece& piece, std::uint64_t now_ns);
 
+// Several whole messages of one QP in one copy: WRITEs without immediate data only, or READs only. `local`
+// has the buffers of all of them, in order. Anything but kPlaced says only that it did not work: the target
+// knows nothing of it, and the initiator has to place them one by one.
+Answer place_whole(Qp& initiator, const SendEntry* const* sends, std::size_t count, iovec* local,
+                   std::size_t local_count, std::uint64_t now_ns);
+
 // For an RNR: the timer that the target asks for.
 std::uint64_t rnr_timer_ns(std::uint32_t code);
 

@@ -175,6 +175,7 @@ void Runtime::remove_user() {
 void Runtime::add_qp(Qp& qp) {
   const std::lock_guard guard(lock_);
   qps_.push_back(&qp);
+  active_.reserve(qps_.capacity());  // pollers and the engine add to it, and must not allocate
 }
 
 void Runtime::remove_qp(Qp& qp) {
@@ -220,13 +221,27 @@ void Runtime::schedule(Qp& qp, std::uint64_t due_ns) {
       active_.push_back(&qp);
       qp.is_active = true;
     }
-    if (due_ns < next_due_.load(std::memory_order_relaxed))
-      next_due_.store(due_ns, std::memory_order_relaxed);
+    if (due_ns < next_due_.load(std::memory_order_relaxed)) next_due_.store(due_ns);
   }
   const std::uint64_t engine_wakes = engine_wakes_ns_.load();
   if (due_ns >= engine_wakes) return;
   const bool polls = now_ns() - polled_ns_.load(std::memory_order_relaxed) < kPolledRecentlyNs;
   if (due_ns + (polls ? kPollerGraceNs : 0) < engine_wakes) ring_doorbell(*fabric_, self_);
+}
+
+void Runtime::gather(Qp& qp, std::uint64_t due_ns) {
+  {
+    const std::lock_guard guard(lock_);
+    qp.gathers.store(true, std::memory_order_relaxed);
+    gathers_.store(true, std::memory_order_relaxed);
+    qp.due_ns.store(due_ns, std::memory_order_relaxed);
+    if (!qp.is_active) {
+      active_.push_back(&qp);
+      qp.is_active = true;
+    }
+    if (due_ns < next_due_.load(std::memory_order_relaxed)) next_due_.store(due_ns);
+  }
+  if (due_ns < engine_wakes_ns_.load()) ring_doorbell(*fabric_, self_);
 }
 
 void Runtime::progress_if_due() {
@@ -238,13 +253,15 @@ void Runtime::progress_if_due() {
   if (due <= now) progress(now);
 }
 
-void Runtime::progress(std::uint64_t now) {
+void Runtime::progress(std::uint64_t now, bool gathered) {
   std::array<Qp*, kBatch> batch;
   std::size_t count = 0;
   {
     const std::lock_guard guard(lock_);
     for (Qp* qp : active_) {
-      if (qp->due_ns.load(std::memory_order_relaxed) > now) continue;
+      if (qp->due_ns.load(std::memory_order_relaxed) > now &&
+          !(gathered && qp->gathers.load(std::memory_order_relaxed)))
+        continue;
       ++qp->pins;
       batch[count++] = qp;
       if (count == kBatch) break;
@@ -263,7 +280,9 @@ void Runtime::progress(std::uint64_t now) {
   for (std::size_t i = 0; i < count; ++i) --batch[i]->pins;
   std::uint64_t next = kNever;
   std::size_t kept = 0;
+  bool any_gathers = false;
   for (Qp* qp : active_) {
+    any_gathers |= qp->gathers.load(std::memory_order_relaxed);
     const std::uint64_t due = qp->due_ns.load(std::memory_order_relaxed);
     if (due == kNever) {
       qp->is_active = false;
@@ -276,10 +295,11 @@ void Runtime::progress(std::uint64_t now) {
   // The QPs that were served go to the end, so that a full batch cannot starve the rest.
   if (count == kBatch && kept > kBatch) std::rotate(active_.begin(), active_.begin() + kBatch, active_.end());
   next_due_.store(next, std::memory_order_relaxed);
+  gathers_.store(any_gathers, std::memory_order_relaxed);
 }
 
 std::uint64_t Runtime::sleep_until(std::uint64_t now, std::uint64_t woke_ns) const {
-  std::uint64_t due = next_due_.load(std::memory_order_relaxed);
+  std::uint64_t due = next_due_.load();
   if (due == kNever) return now + kHeartbeatNs;
   if (now - polled_ns_.load(std::memory_order_relaxed) < kPolledRecentlyNs) due += kPollerGraceNs;
   due = std::max(due, woke_ns + kLeastSleepNs);
@@ -294,8 +314,9 @@ void Runtime::run_engine() {
   std::uint64_t woke = 0, looked = 0;
   while (!stop_.load()) {
     const std::uint64_t now = now_ns();
-    const std::uint64_t until = sleep_until(now, woke);
+    std::uint64_t until = sleep_until(now, woke);
     engine_wakes_ns_.store(until);
+    until = std::min(until, sleep_until(now, woke));  // who scheduled in between saw no sleeper to wake
     slot.engine_sleeps.store(1);
     if (until > now && slot.doorbell.load() == seen && !stop_.load()) {
       const timespec deadline{static_cast<time_t>(until / 1'000'000'000),

@@ -48,8 +48,14 @@ class Runtime {
   // Something is to be done for the QP at that time (kNever: nothing). Caller holds its send_lock.
   void schedule(Qp& qp, std::uint64_t due_ns);
 
-  // Runs what is due. Called by the engine and by everybody who polls.
-  void progress(std::uint64_t now);
+  // The QP has work that may wait until a poller finds nothing to poll, or until that time. Caller holds its
+  // send_lock.
+  void gather(Qp& qp, std::uint64_t due_ns);
+
+  // Runs what is due, with `gathered` what waits for more as well. Called by the engine and by everybody who
+  // polls.
+  void progress(std::uint64_t now, bool gathered = false);
+  bool gathers() const { return gathers_.load(std::memory_order_relaxed); }
   void progress_if_due();
 
   // After this returns, no transfer that began before it is still using anything of this process (but those
@@ -81,6 +87,7 @@ class Runtime {
   std::vector<Qp*> active_;
   std::vector<Cq*> cqs_;
   std::vector<Srq*> srqs_;
+  std::atomic<bool> gathers_{false};  // some QP does, or did lately
   std::atomic<std::uint64_t> next_due_{kNever};
   std::atomic<std::uint64_t> engine_wakes_ns_{0};  // when it will look again by itself
   std::atomic<std::uint64_t> polled_ns_{0};        // when the program polled last, roughly

@@ -9,16 +9,17 @@
 #include "harness/vhca/async.h"
 #include "harness/vhca/completion.h"
 #include "harness/vhca/device.h"
-#include "harness/vhca/memory_region.h"
 #include "harness/vhca/responder.h"
 #include "harness/vhca/runtime.h"
+#include "harness/vhca/send_data.h"
 
 namespace vhca {
 namespace {
 
 constexpr std::uint64_t kBusyRetryNs = 20'000;
 constexpr std::uint64_t kInfiniteRetryNs = 4'000'000;
-constexpr std::size_t kGatherBytes = 1024;
+constexpr std::uint64_t kGatherNs = 500'000;
+constexpr std::uint64_t kUnpacedPieceBytes = 1 << 20;
 constexpr std::uint64_t kAtomicBytes = 8;
 
 bool carries_data_to_peer(const SendEntry& e) { return vhca::carries_data_to_peer(e.opcode); }
@@ -31,6 +32,10 @@ const Flow& flow_of(const Qp& qp, const SendEntry& e, int side) {
   if (side == 1 && is_datagram(qp))
     return e.datagram.port == kNoPort ? kNowhere : qp.datagram_flows[e.datagram.flow].flow;
   return carries_data_to_peer(e) ? qp.write_flows[side] : qp.read_flows[side];
+}
+
+bool is_paced(const Qp& qp, const SendEntry& e) {
+  return flow_of(qp, e, 0).paced() || flow_of(qp, e, 1).paced();
 }
 
 template <typename F>
@@ -64,7 +69,7 @@ void stall(Qp& qp, std::uint64_t now, std::uint64_t for_ns) {
 std::uint64_t arrival_time(Qp& qp, SendEntry& e, std::uint64_t upto, std::uint64_t now) {
   const Flow* flows[2] = {&flow_of(qp, e, 0), &flow_of(qp, e, 1)};
   const std::uint64_t travel = qp.own_latency_ns + (carries_data_to_peer(e) ? 0 : qp.peer_latency_ns);
-  if (!flows[0]->paced() && !flows[1]->paced()) {
+  if (!is_paced(qp, e)) {
     e.served_ns = e.not_before_ns;
     return e.served_ns + travel;
   }
@@ -160,62 +165,62 @@ void fail(Qp& qp, ibv_wc_status status) {
   if (qp.shared->srq != 0) push_qp_event(qp, IBV_EVENT_QP_LAST_WQE_REACHED);
 }
 
-// The WR's own buffers for [offset, offset + bytes); 0 pieces and false on a bad key.
-bool local_pieces(Qp& qp, const SendEntry& e, std::uint64_t index, std::uint64_t offset, std::uint64_t bytes,
-                  iovec* out, std::size_t& pieces) {
-  pieces = 0;
-  if (e.is_inline) {
-    out[pieces++] = {&qp.inline_data[(index & qp.send_mask) * qp.init.cap.max_inline_data + offset], bytes};
-    return true;
-  }
-  Runtime& runtime = *qp.owner->runtime;
-  const std::uint32_t rights =
-      carries_data_to_peer(e) ? 0 : static_cast<std::uint32_t>(IBV_ACCESS_LOCAL_WRITE);
-  const ibv_sge* sge = &qp.send_sges[(index & qp.send_mask) * qp.init.cap.max_send_sge];
-  for (std::uint32_t i = 0; i < e.sge_count && bytes != 0; ++i) {
-    if (offset >= sge[i].length) {
-      offset -= sge[i].length;
-      continue;
-    }
-    const std::uint64_t take = std::min<std::uint64_t>(sge[i].length - offset, bytes);
-    void* at = resolve_key(runtime.fabric(), sge[i].lkey, runtime.self(), qp.shared->pd, sge[i].addr + offset,
-                           take, rights);
-    if (!at) return false;
-    out[pieces++] = {at, take};
-    offset = 0;
-    bytes -= take;
-  }
-  return true;
-}
-
-Answer place_piece(Qp& qp, SendEntry& e, std::uint64_t index, std::uint64_t bytes, std::uint64_t now,
-                   bool& bad_key) {
-  std::array<iovec, kMaxSge> local;
-  std::size_t pieces = 0;
-  bad_key = !local_pieces(qp, e, index, e.placed, bytes, local.data(), pieces);
-  if (bad_key) return Answer::kLocalFault;
-  // Short messages leave from one buffer that lies like the destination, so that the copy moves whole aligned
-  // words.
-  alignas(64) char gather[kGatherBytes + 64];
-  if (bytes != 0 && bytes <= kGatherBytes && carries_data_to_peer(e) && !e.is_inline) {
-    char* at = gather + ((e.remote_address + e.placed) & 63);
-    std::size_t filled = 0;
-    for (std::size_t i = 0; i < pieces; ++i) {
-      copy_whole_words(at + filled, local[i].iov_base, local[i].iov_len);
-      filled += local[i].iov_len;
-    }
-    local[0] = {at, bytes};
-    pieces = 1;
-  }
-  return place(qp, {e, e.placed, bytes, e.placed == 0, e.placed + bytes == e.length, local.data(), pieces},
-               now);
-}
-
 void acknowledge(Qp& qp, std::uint64_t now) {
   for (; qp.send_ack != qp.send_next; ++qp.send_ack) {
     if (qp.send_entry(qp.send_ack).complete_ns > now) return;
     complete(qp, qp.send_ack, IBV_WC_SUCCESS);
   }
+}
+
+// `bytes` more of the WR at send_next have got there at `arrival`.
+void note_placed(Qp& qp, SendEntry& e, std::uint64_t bytes, std::uint64_t arrival) {
+  e.placed += bytes;
+  e.served_ns = 0;
+  qp.waits_done = 0;
+  qp.rnr_done = 0;
+  count_bytes(qp, e, bytes);
+  if (e.placed != e.length) return;
+  count(qp, e);
+  // Without acknowledgements: when the data is gone from our memory, which is here when it has arrived.
+  e.complete_ns = carries_data_to_peer(e) && qp.is_reliable() ? arrival + qp.peer_latency_ns : arrival;
+  ++qp.send_next;
+}
+
+// How many of the WRs from send_next on may go in one copy, of those before `end` that are due.
+std::size_t count_together(Qp& qp, std::uint64_t end, std::uint64_t now) {
+  const SendEntry& first = qp.send_entry(qp.send_next);
+  std::uint64_t bytes = 0;
+  std::size_t pieces = 0, count = 0;
+  for (std::uint64_t i = qp.send_next; i != end && count < kTogetherMessages; ++i, ++count) {
+    SendEntry& e = qp.send_entry(i);
+    bytes += e.length;
+    pieces += e.sge_count;
+    if (!may_share_a_copy(e) || e.opcode != first.opcode || bytes > kTogetherBytes ||
+        pieces > kTogetherPieces || is_paced(qp, e) || arrival_time(qp, e, e.length, now) > now)
+      break;
+  }
+  return count;
+}
+
+// Whether what was just posted may wait for more of its kind. Only for a program that has not come back yet
+// for what it had posted before, and that has to come back for this: it will, and it is not waiting for this
+// one alone.
+bool may_wait_for_more(Qp& qp) {
+  if (qp.send_next == qp.send_tail.load(std::memory_order_relaxed) || qp.stalled_until_ns != 0 ||
+      qp.own_latency_ns != 0 || qp.peer_latency_ns != 0 || qp.state() != IBV_QPS_RTS ||
+      cq_of(qp.qp_base.send_cq).shared->armed.load(std::memory_order_relaxed) != 0)
+    return false;
+  if (qp.send_head - qp.send_next >= kTogetherMessages) return false;
+  const ibv_wr_opcode opcode = qp.send_entry(qp.send_next).opcode;
+  std::uint64_t bytes = 0;
+  for (std::uint64_t i = qp.send_next; i != qp.send_head; ++i) {
+    const SendEntry& e = qp.send_entry(i);
+    bytes += e.length;
+    const bool signaled = qp.init.sq_sig_all || (e.flags & IBV_SEND_SIGNALED);
+    if (!signaled || !may_share_a_copy(e) || e.opcode != opcode || bytes >= kTogetherBytes || is_paced(qp, e))
+      return false;
+  }
+  return bytes != 0;
 }
 
 std::uint64_t longest_message(const Qp& qp) {
@@ -267,6 +272,8 @@ void flush_send_queue(Qp& qp) {
 }
 
 std::uint64_t run_send_queue(Qp& qp, std::uint64_t now) {
+  qp.gathers.store(false, std::memory_order_relaxed);
+  bool one_by_one = false;
   for (;;) {
     const std::uint32_t state = qp.state();
     if (state == IBV_QPS_ERR || state == IBV_QPS_SQE) {
@@ -285,8 +292,18 @@ std::uint64_t run_send_queue(Qp& qp, std::uint64_t now) {
     qp.stalled_until_ns = 0;
     reserve_time(qp, end, now);
 
+    if (const std::size_t several = one_by_one ? 0 : count_together(qp, end, now); several > 1) {
+      one_by_one = !place_together(qp, qp.send_next, several, now);
+      for (std::size_t i = 0; i < several && !one_by_one; ++i) {
+        SendEntry& e = qp.send_entry(qp.send_next);
+        note_placed(qp, e, e.length, arrival_time(qp, e, e.length, now));
+      }
+      now = now_ns();
+      continue;
+    }
     SendEntry& e = qp.send_entry(qp.send_next);
-    const std::uint64_t bytes = std::min(kPieceBytes, e.length - e.placed);
+    const bool paced = is_paced(qp, e);
+    const std::uint64_t bytes = std::min(paced ? kPieceBytes : kUnpacedPieceBytes, e.length - e.placed);
     const std::uint64_t arrival = arrival_time(qp, e, e.placed + bytes, now);
     if (arrival > now) return std::min(arrival, next_ack);
     if (e.length > longest_message(qp) || (is_atomic(e.opcode) && e.length != kAtomicBytes)) {
@@ -302,19 +319,7 @@ std::uint64_t run_send_queue(Qp& qp, std::uint64_t now) {
     }
     switch (answer) {
       case Answer::kPlaced:
-        e.placed += bytes;
-        e.served_ns = 0;
-        qp.waits_done = 0;
-        qp.rnr_done = 0;
-        count_bytes(qp, e, bytes);
-        if (e.placed == e.length) {
-          count(qp, e);
-          // Without acknowledgements: when the data is gone from our memory, which is here when it has
-          // arrived.
-          e.complete_ns =
-              carries_data_to_peer(e) && qp.is_reliable() ? arrival + qp.peer_latency_ns : arrival;
-          ++qp.send_next;
-        }
+        note_placed(qp, e, bytes, arrival);
         break;
       case Answer::kBusy:
         return now + kBusyRetryNs;
@@ -337,7 +342,7 @@ std::uint64_t run_send_queue(Qp& qp, std::uint64_t now) {
         fail(qp, IBV_WC_LOC_PROT_ERR);
         return kNever;
     }
-    if (qp.write_flows[0].paced() || qp.write_flows[1].paced() || bytes == kPieceBytes) now = now_ns();
+    if (paced || bytes >= kPieceBytes) now = now_ns();
   }
 }
 
@@ -462,6 +467,10 @@ int may_post(const Qp& qp) {
 void start_posted(Qp& qp) {
   const std::uint64_t now = now_ns();
   if (qp.stalled_until_ns == 0 && qp.state() == IBV_QPS_RTS) reserve_time(qp, qp.send_head, now);
+  if (may_wait_for_more(qp)) {
+    if (!qp.gathers.load(std::memory_order_relaxed)) qp.owner->runtime->gather(qp, now + kGatherNs);
+    return;
+  }
   qp.owner->runtime->schedule(qp, run_send_queue(qp, now));
 }
 

@@ -222,17 +222,15 @@ TEST_F(Errors, no_receive_ends_in_rnr_after_the_stated_retries) {
   EXPECT_EQ(fabric_.counters("node0", 0).rnr_naks, 4u);
 }
 TEST_F(Errors, rnr_retry_7_waits_until_a_receive_comes) {
-  run([] {
+  run([this] {
     Endpoint a({.nic = 0, .rnr_retry = 7}), b({.nic = 1});
     connect(a, b);
     a.post({.opcode = IBV_WR_SEND, .id = 1, .bytes = 8});
-    const std::uint64_t end = now_ns() + 30'000'000;
-    while (now_ns() < end) VHCA_REQUIRE(a.nothing_to_poll());
+    while (fabric_.counters("node0", 0).rnr_naks <= 10) VHCA_REQUIRE(a.nothing_to_poll());
     b.post_recv(2, 0, 8);
     a.expect(IBV_WC_SUCCESS, 1);
     b.expect(IBV_WC_SUCCESS, 2);
   });
-  EXPECT_GT(fabric_.counters("node0", 0).rnr_naks, 10u);
 }
 
 TEST_F(Errors, a_peer_that_is_not_ready_to_receive_ends_in_retry_exhaustion_at_the_stated_time) {

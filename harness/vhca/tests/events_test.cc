@@ -143,6 +143,100 @@ TEST(Events, a_qp_that_its_peer_broke_flushes_what_it_was_sending) {
   EXPECT_EQ(process.wait(), 0);
 }
 
+// The QP's next async event; none: IBV_EVENT_CLIENT_REREGISTER, which nobody raises here.
+ibv_event_type next_event(const Endpoint& e, int timeout_ms) {
+  if (!readable(e.context()->async_fd, timeout_ms)) return IBV_EVENT_CLIENT_REREGISTER;
+  ibv_async_event event;
+  VHCA_REQUIRE_EQ(ibv_get_async_event(e.context(), &event), 0);
+  VHCA_REQUIRE(event.element.qp == e.qp());
+  ibv_ack_async_event(&event);
+  return event.event_type;
+}
+constexpr ibv_event_type kNoEvent = IBV_EVENT_CLIENT_REREGISTER;
+
+void is_established_once(ibv_qp_type type) {
+  const auto fabric = make_fabric(2, 1);
+  Process target(fabric, "node1", [&](const Wire& wire) {
+    Endpoint me({.type = type});
+    wire.send(me.address());
+    me.to_rtr(wire.receive<Address>());
+    VHCA_REQUIRE_EQ(next_event(me, 0), kNoEvent);
+    wire.send('r');
+    VHCA_REQUIRE_EQ(next_event(me, 20'000), IBV_EVENT_COMM_EST);  // of the first of three
+    wire.receive<char>();
+    VHCA_REQUIRE_EQ(next_event(me, 200), kNoEvent);
+    me.to_rts();
+    wire.send('r');
+    wire.receive<char>();
+    VHCA_REQUIRE_EQ(next_event(me, 200), kNoEvent);
+  });
+  Process initiator(fabric, "node0", [&](const Wire& wire) {
+    Endpoint me({.type = type});
+    wire.send(me.address());
+    me.connect(wire.receive<Address>());
+    for (const int messages : {3, 1}) {
+      wire.receive<char>();
+      for (int i = 0; i < messages; ++i) {
+        me.post({.id = 1, .bytes = 8});
+        me.expect(IBV_WC_SUCCESS, 1);
+      }
+      wire.send('s');
+    }
+  });
+  const auto address = target.wire().receive<Address>();
+  target.wire().send(initiator.wire().receive<Address>());
+  initiator.wire().send(address);
+  for (int i = 0; i < 2; ++i) {
+    initiator.wire().send(target.wire().receive<char>());
+    target.wire().send(initiator.wire().receive<char>());
+  }
+  EXPECT_EQ(target.wait(), 0);
+  EXPECT_EQ(initiator.wait(), 0);
+}
+
+TEST(Events, the_first_message_in_rtr_establishes_a_reliable_connection) { is_established_once(IBV_QPT_RC); }
+TEST(Events, the_first_message_in_rtr_establishes_an_unreliable_connection) {
+  is_established_once(IBV_QPT_UC);
+}
+
+TEST(Events, datagrams_establish_nothing_and_nor_do_messages_in_rts) {
+  const auto fabric = make_fabric(1, 2);
+  Process process(fabric, "node0", [](const Wire&) {
+    Endpoint a({.nic = 0, .type = IBV_QPT_UD}), b({.nic = 1, .type = IBV_QPT_UD});
+    a.connect(b.address());
+    b.to_rtr(a.address());
+    b.post_recv(1, 0, 100);
+    a.post({.opcode = IBV_WR_SEND, .id = 1, .bytes = 8});
+    b.expect(IBV_WC_SUCCESS, 1);
+    Endpoint c({.nic = 0}), d({.nic = 1});
+    connect(c, d);
+    c.post({.id = 1, .bytes = 8});
+    c.expect(IBV_WC_SUCCESS, 1);
+    VHCA_REQUIRE_EQ(next_event(b, 200), kNoEvent);
+    VHCA_REQUIRE_EQ(next_event(d, 0), kNoEvent);
+  });
+  EXPECT_EQ(process.wait(), 0);
+}
+
+TEST(Events, each_life_of_a_qp_is_established_anew_and_before_it_breaks) {
+  const auto fabric = make_fabric(1, 2);
+  Process process(fabric, "node0", [](const Wire&) {
+    Endpoint b({.nic = 1});
+    for (int life = 0; life < 3; ++life) {
+      Endpoint a({.nic = 0});
+      a.connect(b.address());
+      b.to_rtr(a.address());
+      // The very message that establishes it breaks it.
+      a.post({.id = 1, .bytes = 8, .rkey = 0x55555555});
+      a.expect(IBV_WC_REM_ACCESS_ERR, 1);
+      VHCA_REQUIRE_EQ(next_event(b, 20'000), IBV_EVENT_COMM_EST);
+      VHCA_REQUIRE_EQ(next_event(b, 20'000), IBV_EVENT_QP_ACCESS_ERR);
+      b.to_init_again();
+    }
+  });
+  EXPECT_EQ(process.wait(), 0);
+}
+
 TEST(Events, destroying_a_queue_removes_its_unread_events) {
   const auto fabric = make_fabric(1, 2);
   Process process(fabric, "node0", [](const Wire&) {

@@ -2,8 +2,10 @@
 // go on.
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <random>
 
+#include "harness/vhca/tests/leftovers.h"
 #include "harness/vhca/tests/shared_page.h"
 
 namespace vhca::test {
@@ -69,7 +71,10 @@ void do_everything(Stage& stage, int who) {
 }
 
 void kill_again_and_again(std::uint64_t rate, std::chrono::nanoseconds latency, int kills) {
-  const FabricHost fabric = make_fabric(4, 2, rate, latency);
+  std::optional<FabricHost> held = make_fabric(4, 2, rate, latency);
+  const FabricHost& fabric = *held;
+  const MemoryIdentity memory = MemoryIdentity::of(fabric.path());
+  ASSERT_NE(memory.inode, 0u);
   SharedPage<Stage> stage;
   Process one(fabric, "node2", [&](const Wire& wire) { go_on(wire, *stage.operator->(), true); });
   Process other(fabric, "node3", [&](const Wire& wire) { go_on(wire, *stage.operator->(), false); });
@@ -77,6 +82,7 @@ void kill_again_and_again(std::uint64_t rate, std::chrono::nanoseconds latency, 
   ASSERT_TRUE(eventually([&] { return stage->bystander_rounds.load() > 0; }));
   const FabricHost::Usage before = fabric.usage();
   EXPECT_EQ(before.processes, 2u);
+  EXPECT_EQ(users_of(memory).size(), 3u);  // the two and this one; so the look sees what there is
 
   std::mt19937 random(4711);
   int killed = 0, in_traffic = 0;
@@ -98,6 +104,7 @@ void kill_again_and_again(std::uint64_t rate, std::chrono::nanoseconds latency, 
     ::nanosleep(&a_moment, nullptr);
     in_traffic += stage->operations[first].load() > 0;
     for (const int i : {first, 1 - first}) {
+      EXPECT_FALSE(maps_text(victims[i]->pid(), "/dev/shm/"));  // nothing there that could stay
       victims[i]->signal(SIGKILL);
       EXPECT_EQ(victims[i]->wait(), 128 + SIGKILL);
       ++killed;
@@ -127,6 +134,11 @@ void kill_again_and_again(std::uint64_t rate, std::chrono::nanoseconds latency, 
   EXPECT_EQ(after.processes + after.queue_pairs + after.completion_queues + after.memory_regions +
                 after.arena_bytes,
             0u);
+  EXPECT_EQ(users_of(memory), std::vector<pid_t>{::getpid()});
+  held.reset();
+  EXPECT_TRUE(users_of(memory).empty());  // and so the kernel has freed it
+  EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);
+  EXPECT_EQ(errno, ECHILD);
 }
 
 TEST(Kill, of_any_process_leaves_nothing_behind) { kill_again_and_again(0, std::chrono::nanoseconds(0), 60); }

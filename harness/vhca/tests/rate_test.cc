@@ -303,11 +303,15 @@ TEST(Rate, the_latency_is_added_once_per_way) {
       VHCA_REQUIRE(best >= 4'000'000);
       VHCA_REQUIRE(best < 4'400'000);
     }
-    // A second message does not wait for the first one's acknowledgement.
-    const std::uint64_t start = now_ns();
-    for (std::uint64_t i = 0; i < 20; ++i) me.post({.id = i, .bytes = 8});
-    for (std::uint64_t i = 0; i < 20; ++i) me.expect(IBV_WC_SUCCESS, i);
-    VHCA_REQUIRE(now_ns() - start < 3 * 4'000'000);
+    // A second message does not wait for the first one's acknowledgement: else 20 took 80 ms.
+    std::uint64_t best = ~0ull;
+    for (int attempt = 0; attempt < 20; ++attempt) {
+      const std::uint64_t start = now_ns();
+      for (std::uint64_t i = 0; i < 20; ++i) me.post({.id = i, .bytes = 8});
+      for (std::uint64_t i = 0; i < 20; ++i) me.expect(IBV_WC_SUCCESS, i);
+      best = std::min(best, now_ns() - start);
+    }
+    VHCA_REQUIRE(best < 3 * 4'000'000);
   });
   introduce(target, prober);
   EXPECT_EQ(prober.wait(), 0);

@@ -271,6 +271,9 @@ class Endpoint {
     init.sq_sig_all = options_.all_signaled;
     init.cap = {options_.send_depth, options_.recv_depth, options_.sge, options_.sge, options_.inline_bytes};
     VHCA_REQUIRE((qp_ = ibv_create_qp_ex(context_, &init)) != nullptr);
+    to_init();
+  }
+  void to_init() {
     ibv_qp_attr attr{};
     attr.qp_state = IBV_QPS_INIT;
     attr.port_num = options_.port;
@@ -280,6 +283,12 @@ class Endpoint {
                                   IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
                                       (options_.type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)),
                     0);
+  }
+  void to_init_again() {
+    ibv_qp_attr attr{};
+    attr.qp_state = IBV_QPS_RESET;
+    VHCA_REQUIRE_EQ(ibv_modify_qp(qp_, &attr, IBV_QP_STATE), 0);
+    to_init();
   }
   void destroy_qp() {
     VHCA_REQUIRE_EQ(ibv_destroy_qp(qp_), 0);
@@ -306,6 +315,10 @@ class Endpoint {
     return path;
   }
   void connect(const Address& peer) {
+    to_rtr(peer);
+    to_rts();
+  }
+  void to_rtr(const Address& peer) {
     peer_ = peer;
     const bool reliable = options_.type == IBV_QPT_RC;
     ibv_qp_attr attr{};
@@ -326,7 +339,10 @@ class Endpoint {
       if (ah_) ibv_destroy_ah(ah_);
       VHCA_REQUIRE((ah_ = ibv_create_ah(pd_, &attr.ah_attr)) != nullptr);
     }
-    attr = {};
+  }
+  void to_rts() {
+    const bool reliable = options_.type == IBV_QPT_RC;
+    ibv_qp_attr attr{};
     attr.qp_state = IBV_QPS_RTS;
     attr.timeout = options_.timeout;
     attr.retry_cnt = options_.retry;

@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""ib_write_bw at an unlimited rate beside one thread's memcpy into memory that two processes share, in one run.
+
+    harness/vhca/bench/write_bw.py build/release [--turns 3] [--out FILE.json]
+
+perftest polls for all its completions, so its client's CPU time is what the copy takes: bytes per CPU second of the
+client leaves out the time that others had the CPU, and what its set-up takes (two runs of different length are
+subtracted). memcpy's figure is vhca_copy_bench's, in CPU time too. The best of several turns counts for both. Ends with
+1 when a ratio is below --at-least.
+"""
+import argparse
+import datetime
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+SIZES = (64 << 10, 256 << 10, 1 << 20, 4 << 20)
+BYTES = 4 << 30  # of the longer run
+PORT = str(20000 + os.getpid() % 20000)
+
+
+def listens(port):
+    wanted = f":{int(port):04X} "
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with open(table) as lines:
+            if any(wanted in line and line.split()[3] == "0A" for line in lines):
+                return True
+    return False
+
+
+def environment_of(holder):
+    environment = dict(os.environ)
+    for pair in holder.stdout.readline().split()[1:]:
+        name, value = pair.split("=", 1)
+        environment[name] = value
+    return environment
+
+
+def client_seconds(build, size, iterations):
+    holder = subprocess.Popen([f"{build}/bin/vhca-exec", "--nodes", "2"], stdout=subprocess.PIPE, text=True)
+    try:
+        environment = environment_of(holder)
+        command = ["ib_write_bw", "-F", "-d", "vhca0", "-x", "1", "-s", str(size), "-n", str(iterations), "-p", PORT]
+        server = subprocess.Popen(command, env=environment | {"VHCA_NODE": "node1"}, stdout=subprocess.DEVNULL)
+        while not listens(PORT):
+            if server.poll() is not None:
+                sys.exit("write_bw.py: ib_write_bw did not start (package perftest)")
+            time.sleep(0.02)
+        client = subprocess.Popen(command + ["localhost"], env=environment, stdout=subprocess.DEVNULL)
+        _, status, used = os.wait4(client.pid, 0)
+        server.wait()
+        if status != 0 or server.returncode != 0:
+            sys.exit(f"write_bw.py: ib_write_bw -s {size} failed")
+        return used.ru_utime + used.ru_stime
+    finally:
+        holder.terminate()
+        holder.wait()
+
+
+def write_rate(build, size):
+    short = BYTES // 16 // size
+    took = client_seconds(build, size, short + BYTES // size) - client_seconds(build, size, short)
+    return BYTES / took / 1e9
+
+
+def memcpy_rate(build):
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        subprocess.run([f"{build}/bin/vhca_copy_bench", "--benchmark_filter=/65536$", f"--benchmark_out={file.name}"],
+                       check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        return max(b["memcpy_GBps"] for b in json.load(open(file.name))["benchmarks"])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--at-least", type=float, default=0)
+    parser.add_argument("--out")
+    arguments = parser.parse_args()
+    memcpy, writes = 0.0, dict.fromkeys(SIZES, 0.0)
+    for _ in range(arguments.turns):
+        memcpy = max(memcpy, memcpy_rate(arguments.build))
+        for size in SIZES:
+            writes[size] = max(writes[size], write_rate(arguments.build, size))
+    rows = [{"bytes": size, "memcpy_GBps": round(memcpy, 2), "ib_write_bw_GBps": round(rate, 2),
+             "ratio": round(rate / memcpy, 3)} for size, rate in writes.items()]
+    for row in rows:
+        print("{bytes:>10} bytes: memcpy {memcpy_GBps:6.2f} GB/s, ib_write_bw {ib_write_bw_GBps:6.2f} GB/s, "
+              "ratio {ratio:.2f}".format(**row))
+    if arguments.out:
+        cpu = re.search(r"model name\s*: (.*)", open("/proc/cpuinfo").read())
+        with open(arguments.out, "w") as file:
+            json.dump({"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+                       "turns": arguments.turns, "cpu": cpu and cpu[1], "cores": os.cpu_count(),
+                       "kernel": platform.release(), "load": os.getloadavg(), "measured": "CPU time",
+                       "rows": rows}, file, indent=1)
+            file.write("\n")
+    return 0 if all(row["ratio"] >= arguments.at_least for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
