@@ -55,6 +55,17 @@ TEST_F(ThrottleTest, the_port_carries_the_rate_and_no_more) {
   EXPECT_GT(mbit(free.bytes.at(0), free.took_ns), 400) << "healed";
 }
 
+TEST_F(ThrottleTest, of_two_on_one_port_the_smaller_rate_holds) {
+  const uint32_t fast = arm("{target: node0/nic0, kind: throttle, rate: 300 Mbit/s, at: now}");
+  const uint32_t slow = arm("{target: node0/nic0, kind: throttle, rate: 150 Mbit/s, at: now}");
+  start(18, 7);
+  EXPECT_TRUE(stream_at(150, "stream 8 65536 1000 0").ordered);
+  EXPECT_TRUE(witnessed(fast, Effect::kWrWithheld, "node0"));
+  EXPECT_TRUE(witnessed(slow, Effect::kWrWithheld, "node0"));
+  board.heal(slow);
+  EXPECT_TRUE(stream_at(300, "stream 8 65536 1000 0").ordered) << "the other one is still there";
+}
+
 TEST_F(ThrottleTest, it_holds_for_what_comes_in_too) {
   arm("{target: node1/nic0, kind: throttle, rate: 200 Mbit/s, at: now}");
   start(18, 7);

@@ -185,9 +185,10 @@ void connect(Agent& a, int qp_a, Agent& b, int qp_b) {
   ASSERT_EQ(b.ask(line(qp_b, a, qp_a)), "ok");
 }
 
-Nodes::Nodes(vhca::PortSpec port, int nics)
-    : fabric(vhca::FabricHost::create({{{"node0", std::vector<vhca::PortSpec>(size_t(nics), port)},
-                                        {"node1", std::vector<vhca::PortSpec>(size_t(nics), port)}}})),
+Nodes::Nodes(vhca::PortSpec port, int nics, size_t ports)
+    : fabric(vhca::FabricHost::create({.nodes = {{"node0", std::vector<vhca::PortSpec>(size_t(nics), port)},
+                                                 {"node1", std::vector<vhca::PortSpec>(size_t(nics), port)}},
+                                       .ports_per_nic = ports})),
       board(BoardHost::create({{"node0", uint32_t(nics)}, {"node1", uint32_t(nics)}}, 42)),
       program(build_folder() + "/bin/faultinject_agent") {}
 
