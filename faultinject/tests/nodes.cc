@@ -196,8 +196,9 @@ std::vector<std::string> Nodes::environment(const std::string& node, const std::
                                             bool injected) const {
   std::vector<std::string> variables = {"VHCA_FABRIC=" + fabric.path(), "VHCA_NODE=" + node,
                                         "LD_LIBRARY_PATH=" + build_folder() + "/lib/vhca"};
-  // A sanitizer's runtime must come first of all.
-  std::string preload = FAULTINJECT_SANITIZER_RUNTIME;
+  // A sanitizer's runtime must come first of all: of this build, or of the programs that it is to drive.
+  const char* runtime = getenv("FAULTINJECT_SANITIZER_RUNTIME");
+  std::string preload = runtime != nullptr ? runtime : FAULTINJECT_SANITIZER_RUNTIME;
   if (injected) {
     preload += (preload.empty() ? "" : ":") + build_folder() + "/lib/libfaultinject.so";
     variables.push_back("FAULTINJECT_BOARD=" + board.path());
