@@ -275,6 +275,18 @@ void add_witness(Board& board, const WitnessFields& fields) {
   entry.ready.store(1, std::memory_order_release);
 }
 
+ClockEntry& clocks_of(Board& board, uint32_t fault_id, NicAddress port) {
+  const uint64_t key =
+      uint64_t(fault_id) << 32 | uint64_t(port.node) << 16 | uint64_t(port.nic) << 8 | (port.port & 0xff);
+  uint32_t at = uint32_t(mix(key) % kMaxClocks);
+  for (uint32_t i = 0; i < kMaxClocks; i++, at = (at + 1) % kMaxClocks) {
+    uint64_t holder = board.clocks[at].key.load();
+    if (holder == key) break;
+    if (holder == 0 && (board.clocks[at].key.compare_exchange_strong(holder, key) || holder == key)) break;
+  }
+  return board.clocks[at];
+}
+
 void add_address(Board& board, NicAddress owner, uint32_t port, uint32_t lid, const uint8_t gid[16]) {
   if (gid != nullptr ? all_zero(gid) : lid == 0) return;
   NicAddress known{};

@@ -10,13 +10,14 @@
 namespace faultinject {
 
 constexpr uint64_t kBoardMagic = 0x4452414f42494646;  // "FFIBOARD"
-constexpr uint32_t kBoardVersion = 2;
+constexpr uint32_t kBoardVersion = 3;
 constexpr uint32_t kMaxNodes = 256;
 constexpr uint32_t kMaxNics = 64;
 constexpr uint32_t kMaxFaults = 4096;
 constexpr uint32_t kMaxProcesses = 1024;
 constexpr uint32_t kMaxAddresses = 16384;
 constexpr uint32_t kMaxClaims = 65536;
+constexpr uint32_t kMaxClocks = 65536;
 constexpr uint32_t kMaxWitnesses = 65536;
 constexpr uint32_t kNameBytes = 32;
 constexpr uint32_t kMaxRateSteps = 16;
@@ -142,8 +143,9 @@ struct AddressEntry {
   uint8_t gid[16];  // all zero: an entry for a LID
 };
 
-// The virtual clocks of a throttled port: until when its bandwidth is given away. [0] out, [1] in.
-struct PortEntry {
+// The virtual clocks of one port under one throttle: until when its bandwidth is given away. [0] out, [1] in.
+struct ClockEntry {
+  std::atomic<uint64_t> key;  // 0: free
   std::atomic<uint64_t> busy_until_ns[2];
 };
 
@@ -175,10 +177,10 @@ struct Board {
   std::atomic<uint64_t> witness_count;  // claimed; those beyond kMaxWitnesses are lost
   NodeEntry nodes[kMaxNodes];
   ProcessEntry processes[kMaxProcesses];
-  PortEntry ports[kMaxNodes][kMaxNics];
   FaultEntry faults[kMaxFaults];
   AddressEntry addresses[kMaxAddresses];
   std::atomic<uint64_t> claims[kMaxClaims];
+  ClockEntry clocks[kMaxClocks];
   WitnessEntry log[kMaxWitnesses];
 };
 
@@ -250,6 +252,10 @@ void add_witness(Board& board, const WitnessFields& fields);
 struct NicAddress {
   uint32_t node = 0, nic = 0, port = 0;
 };
+// The clocks of a port under a fault, the same for all processes. Where the table is full, several share
+// some.
+ClockEntry& clocks_of(Board& board, uint32_t fault_id, NicAddress port);
+
 void add_address(Board& board, NicAddress owner, uint32_t port, uint32_t lid, const uint8_t gid[16]);
 // By GID if `gid` is not null and known, else by LID (not 0). False: not one of ours.
 bool find_address(const Board& board, const uint8_t* gid, uint32_t lid, NicAddress& owner);

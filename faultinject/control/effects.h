@@ -20,7 +20,7 @@ enum class Effect : uint32_t {
   kWrWithheld,   // a queue pair's first send WR was withheld (value: its bytes)
   kWrSeen,       // noop: a send WR passed by (value: its bytes)
   kNextSeen,   // the first completion that the program saw of a queue pair after something else of this list
-               // (value: its status)
+               // (value: its status); after a move to ERR also the first one that failed
   kWcDropped,  // a completion was taken away (value: its status)
   kWrSpoiled,  // a send WR was made to fail (value: the status to come)
   kReordered,  // sends went in another order than they were posted in (value: how many)

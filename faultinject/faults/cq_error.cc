@@ -28,7 +28,7 @@ class CqError : public QpStrike {
     context.push_event(event);
     struck(context, Effect::kCqDead, chosen.qp->qp_num, 0, now);
     context.each_qp([&](QueuePair& qp) {
-      if (qp.send_cq == cq || qp.recv_cq == cq) context.strike(qp, *this, now, true);
+      if (qp.send_cq == cq || qp.recv_cq == cq) context.strike(qp, *this, now, true, true);
     });
     return true;
   }

@@ -20,7 +20,7 @@ class DeviceFatal : public Fault {
   void begin(Context& context, uint64_t now) override {
     if (!hits(context)) return;
     show_link(context, entry(), true);
-    context.each_qp([&](QueuePair& qp) { context.strike(qp, *this, now, false); });
+    context.each_qp([&](QueuePair& qp) { context.strike(qp, *this, now, false, true); });
     if (context.opening() || entry().events == 0) return;
     ibv_async_event event{};
     event.event_type = IBV_EVENT_DEVICE_FATAL;

@@ -37,6 +37,29 @@ TEST_F(DeviceFatalTest, everything_flushes_nothing_new_can_be_made_and_heal_ends
   EXPECT_EQ(a->qp_state(0), kErr) << "the old one stays where it is";
 }
 
+TEST_F(DeviceFatalTest, a_queue_pair_that_is_not_connected_yet_flushes_too) {
+  start();
+  a->make_qp(), a->make_qp();
+  a->must("init 1");
+  a->must("recv 1 5");
+  EXPECT_EQ(a->qp_state(1), kInit);
+  const uint32_t id = arm("{target: node0/nic0, kind: device_fatal, at: now}");
+  EXPECT_EQ(a->ask("event 5000"), "event " + std::to_string(kEventDeviceFatal));
+  const auto wcs = a->poll(1, 1, 10000, "recv");
+  ASSERT_EQ(wcs.size(), 1u);
+  EXPECT_EQ(wcs[0].status, kFlushed);
+  EXPECT_EQ(a->qp_state(1), kErr);
+  EXPECT_EQ(a->qp_state(2), kReset) << "there is nothing to break in RESET";
+  EXPECT_EQ(count(id, Effect::kQpToErr), 2u) << "the connected one, and that one";
+  board.heal(id);
+  ASSERT_TRUE(eventually([&] { return a->port_state() == kPortActive; }));
+  a->must("reset 1");
+  b->make_qp();
+  ASSERT_NO_FATAL_FAILURE(connect(*a, 1, *b, 1));
+  a->must("post 1 write 1 8 0");
+  EXPECT_EQ(a->poll(1, 1, 10000).at(0).status, kSuccess);
+}
+
 TEST_F(DeviceFatalTest, its_peer_runs_into_its_own_retries) {
   start(10, 1);
   const uint32_t id = arm("{target: node0/nic0, kind: device_fatal, at: now}");

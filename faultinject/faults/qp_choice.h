@@ -14,6 +14,9 @@ inline bool by_traffic(const FaultEntry& entry) {
   return entry.selector == SelectorKind::kBusiest || entry.selector == SelectorKind::kRandom;
 }
 
+// Can it send, or only receive? A program that sends nothing may leave its queue pair in RTR for good.
+inline bool in_use(const QueuePair& qp) { return qp.connected || shown_state(qp.qp) == IBV_QPS_RTR; }
+
 // Those that can be struck now, in the order of their index. For the busiest and a random one: at most one,
 // and only among those that have posted.
 template <typename Eligible>
@@ -21,7 +24,7 @@ std::vector<QueuePair*> chosen_qps(Context& context, const Fault& fault, Eligibl
   const FaultEntry& entry = fault.entry();
   std::vector<QueuePair*> candidates;
   context.each_qp([&](QueuePair& qp) {
-    if (qp.reliable && qp.connected && qp.life == QueuePair::Life::kWhole && eligible(qp) &&
+    if (qp.reliable && in_use(qp) && qp.life == QueuePair::Life::kWhole && eligible(qp) &&
         (!by_traffic(entry) || qp.posts > 0))
       candidates.push_back(&qp);
   });

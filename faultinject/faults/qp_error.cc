@@ -21,7 +21,7 @@ class LocalQpError : public QpStrike {
  public:
   using QpStrike::QpStrike;
   bool strike(Context& context, QueuePair& qp, uint64_t now) override {
-    return context.strike(qp, *this, now, true);
+    return context.strike(qp, *this, now, true, true);
   }
 };
 
@@ -73,15 +73,15 @@ class FarQpError : public Fault {
     }
     if (here && !both()) return;
     // With `both` the round lasts until the other end has found its mark.
-    if (context.strike(qp, *this, now, true) && !both()) context.round_is_over(*this, now);
+    if (context.strike(qp, *this, now, true, true) && !both()) context.round_is_over(*this, now);
   }
 
   void strike_if_marked(Context& context, QueuePair& qp, uint64_t now) {
-    if (!qp.connected || qp.life != QueuePair::Life::kWhole || qp.serial == struck_) return;
+    if (!in_use(qp) || qp.life != QueuePair::Life::kWhole || qp.serial == struck_) return;
     if (!hits_here(context, qp) && !hits_there(context, qp)) return;
     if (!claimed(context.board(), mark(*this, context.node(), context.nic(), qp.qp->qp_num))) return;
     struck_ = qp.serial;
-    if (context.strike(qp, *this, now, true)) context.round_is_over(*this, now);
+    if (context.strike(qp, *this, now, true, true)) context.round_is_over(*this, now);
   }
 
   bool done_ = false;

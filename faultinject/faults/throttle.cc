@@ -4,10 +4,10 @@
 //
 // Out: sends and writes of the port's own queue pairs, and READs by queue pairs connected to it.
 // In: sends and writes of queue pairs connected to the port, in whichever injected process, and READs of the
-// port's own. Each direction has a virtual clock on the board. A queue pair pays for the WR at its head in
-// quanta: it reserves the clock's next stretch, waits until that has passed, and reserves again. As each has
-// one reservation at a time, the clock goes round among all of them, whatever the size of their WRs and
-// whatever their process; one that is killed costs the others one quantum.
+// port's own. Each direction has a virtual clock on the board, for each throttle. A queue pair pays for the
+// WR at its head in quanta: it reserves the clock's next stretch, waits until that has passed, and reserves
+// again. As each has one reservation at a time, the clock goes round among all of them, whatever the size of
+// their WRs and whatever their process; one that is killed costs the others one quantum.
 #include <algorithm>
 #include <unordered_map>
 
@@ -39,12 +39,13 @@ class Throttle : public Fault {
     uint64_t at = now;
     Pace& pace = paces_[qp.serial];
     if (hits_here(context, qp)) {
-      PortEntry& port = context.board().ports[context.node()][context.nic()];
-      at = std::max(at, pay(pace.own, port.busy_until_ns[reads ? 1 : 0], wr.bytes, now));
+      if (pace.own_port == nullptr)
+        pace.own_port = &clocks_of(context.board(), id(), {context.node(), context.nic(), qp.port});
+      at = std::max(at, pay(pace.own, pace.own_port->busy_until_ns[reads ? 1 : 0], wr.bytes, now));
     }
     if (hits_there(context, qp)) {
-      PortEntry& port = context.board().ports[qp.peer->node][qp.peer->nic];
-      at = std::max(at, pay(pace.peer, port.busy_until_ns[reads ? 0 : 1], wr.bytes, now));
+      if (pace.peer_port == nullptr) pace.peer_port = &clocks_of(context.board(), id(), *qp.peer);
+      at = std::max(at, pay(pace.peer, pace.peer_port->busy_until_ns[reads ? 0 : 1], wr.bytes, now));
     }
     return at;
   }
@@ -65,6 +66,7 @@ class Throttle : public Fault {
   };
   struct Pace {
     Payment own, peer;
+    ClockEntry *own_port = nullptr, *peer_port = nullptr;
   };
 
   // The rate of the schedule at `now`; 0: not limited.

@@ -271,8 +271,11 @@ void Context::note_seen(const ibv_wc* wcs, int count) {
   for (int i = 0; i < count && watched_ != 0; i++) {
     QueuePair* qp = find(wcs[i].qp_num);
     if (qp == nullptr || qp->next_seen_by == 0) continue;
-    report(qp->next_seen_by, Effect::kNextSeen, wcs[i].qp_num, wcs[i].status, monotonic_ns());
-    stop_watching(*qp);
+    const bool success = wcs[i].status == IBV_WC_SUCCESS;
+    if (!success || !qp->success_seen)
+      report(qp->next_seen_by, Effect::kNextSeen, wcs[i].qp_num, wcs[i].status, monotonic_ns());
+    qp->success_seen = success;
+    if (!success || !qp->failure_due) stop_watching(*qp);
   }
 }
 

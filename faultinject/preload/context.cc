@@ -44,6 +44,8 @@ void Context::witness(const Fault& fault, Effect effect, uint32_t qp_num, uint64
   if (qp == nullptr) return;
   if (qp->next_seen_by == 0) watched_++;
   qp->next_seen_by = fault.id();
+  qp->failure_due = effect == Effect::kQpToErr || effect == Effect::kQpConnectedDead;
+  qp->success_seen = false;
   mode_dirty_ = true;
 }
 
@@ -319,8 +321,9 @@ void Context::end_fault(Fault& fault, uint64_t now) {
   fault.begun = false;
   fault.end(*this, now);
   if (watched_ == 0) return;
+  // A queue pair that was broken is not mended by that: what its program sees of it is still to be told.
   for (auto& [pointer, qp] : qps_)
-    if (qp->next_seen_by == fault.id()) stop_watching(*qp);
+    if (qp->next_seen_by == fault.id() && !qp->failure_due) stop_watching(*qp);
 }
 
 void Context::sync_locked(uint64_t now) {

@@ -78,8 +78,9 @@ class Context {
   // on. True if it was done now.
   bool cut(QueuePair& qp, Fault& fault, uint64_t now_ns, Effect effect = Effect::kQpToErr,
            uint64_t since_ns = 0);
-  // The queue pair goes to ERR at once and the program sees its flushes. True if it was done now.
-  bool strike(QueuePair& qp, Fault& fault, uint64_t now_ns, bool fatal_event);
+  // The queue pair goes to ERR at once and the program sees its flushes; one in RTS, or (in_any_state) in any
+  // state but RESET and ERR. True if it was done now.
+  bool strike(QueuePair& qp, Fault& fault, uint64_t now_ns, bool fatal_event, bool in_any_state = false);
   // The delivered work of `wc` is reported as lost: now (wc is rewritten), or after the retries (false: do
   // not show it). The real queue pair goes to ERR.
   bool lose_ack(QueuePair& qp, Fault& fault, ibv_wc& wc, uint64_t now_ns, bool after_retries);

@@ -55,6 +55,8 @@ inline void show_state(ibv_qp* qp, ibv_qp_state state) {
   __atomic_store_n(&qp->state, state, __ATOMIC_RELAXED);
 }
 
+inline ibv_qp_state shown_state(const ibv_qp* qp) { return __atomic_load_n(&qp->state, __ATOMIC_RELAXED); }
+
 struct QueuePair {
   // What the program sees of its queue pair.
   enum class Life {
@@ -96,6 +98,8 @@ struct QueuePair {
   uint32_t deaf_by = 0;  // fault
   uint64_t deaf_from_ns = 0;
   uint32_t next_seen_by = 0;  // the fault whose record waits for the next completion that the program sees
+  bool failure_due = false;   // … and, where that one is a success, for the first failure, too
+  bool success_seen = false;
   std::vector<HiddenWc> hidden_sends, hidden_receives;
   uint32_t kicks = 0;  // wake-up work requests of ours that are out
 

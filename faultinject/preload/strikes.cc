@@ -36,8 +36,11 @@ bool Context::cut(QueuePair& qp, Fault& fault, uint64_t now, Effect effect, uint
   return true;
 }
 
-bool Context::strike(QueuePair& qp, Fault& fault, uint64_t, bool fatal_event) {
-  if (qp.life != QueuePair::Life::kWhole || !qp.connected) return false;
+bool Context::strike(QueuePair& qp, Fault& fault, uint64_t, bool fatal_event, bool in_any_state) {
+  if (qp.life != QueuePair::Life::kWhole) return false;
+  const ibv_qp_state state = shown_state(qp.qp);
+  const bool alive = in_any_state ? state != IBV_QPS_RESET && state != IBV_QPS_ERR : qp.connected;
+  if (!alive) return false;
   const uint64_t before = monotonic_ns();
   if (!move_to_err(qp)) return false;
   set_life(qp, QueuePair::Life::kBroken);

@@ -1,6 +1,7 @@
 // A small real verbs program that does what it is told, one line at a time on stdin, and answers with one
 // line on stdout. The tests run one per virtual node, with the injector preloaded. It is built twice: linked
-// with libibverbs, and bound at run time by dlopen and dlvsym, as NCCL does it.
+// with libibverbs, and bound at run time by dlopen and dlvsym, as NCCL does it. With AGENT_EXTENDED in its
+// environment the linked one posts through ibv_qp_ex and polls through ibv_cq_ex.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -69,6 +70,94 @@ ibv_mr* mr = nullptr;
 uint8_t* buffer = nullptr;
 std::vector<Pair> pairs;
 
+#ifdef AGENT_BINDS_AT_RUN_TIME
+constexpr bool kExtended = false;
+ibv_cq* create_extended_cq(int, ibv_comp_channel*) { return nullptr; }
+ibv_qp* create_extended_qp(const ibv_qp_init_attr&) { return nullptr; }
+#else
+const bool kExtended = getenv("AGENT_EXTENDED") != nullptr;
+
+ibv_cq* create_extended_cq(int entries, ibv_comp_channel* channel) {
+  ibv_cq_init_attr_ex attributes{};
+  attributes.cqe = uint32_t(entries);
+  attributes.channel = channel;
+  attributes.wc_flags = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_QP_NUM | IBV_WC_EX_WITH_IMM;
+  ibv_cq_ex* cq = ibv_create_cq_ex(context, &attributes);
+  return cq != nullptr ? ibv_cq_ex_to_cq(cq) : nullptr;
+}
+
+ibv_qp* create_extended_qp(const ibv_qp_init_attr& plain) {
+  ibv_qp_init_attr_ex attributes{};
+  attributes.send_cq = plain.send_cq;
+  attributes.recv_cq = plain.recv_cq;
+  attributes.cap = plain.cap;
+  attributes.qp_type = plain.qp_type;
+  attributes.srq = plain.srq;
+  attributes.pd = pd;
+  attributes.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+  attributes.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
+                              IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_SEND;
+  return ibv_create_qp_ex(context, &attributes);
+}
+#endif
+
+ibv_cq* create_cq(int entries, ibv_comp_channel* channel) {
+  return kExtended ? create_extended_cq(entries, channel)
+                   : V(ibv_create_cq)(context, entries, nullptr, channel, 0);
+}
+
+// What ibv_poll_cq does, by either interface.
+int poll_cq(ibv_cq* plain, int entries, ibv_wc* wcs) {
+  if (!kExtended) return ibv_poll_cq(plain, entries, wcs);
+  if (entries == 0) return 0;
+  auto* cq = reinterpret_cast<ibv_cq_ex*>(plain);  // both begin alike, as ibv_cq_ex_to_cq() has it
+  ibv_poll_cq_attr attributes{};
+  int rc = ibv_start_poll(cq, &attributes);
+  if (rc != 0) return rc == ENOENT ? 0 : -rc;
+  int count = 0;
+  do {
+    ibv_wc& wc = wcs[count++];
+    wc = {};
+    wc.wr_id = cq->wr_id;
+    wc.status = cq->status;
+    wc.qp_num = ibv_wc_read_qp_num(cq);
+  } while (count < entries && (rc = ibv_next_poll(cq)) == 0);
+  ibv_end_poll(cq);
+  return count;
+}
+
+#ifdef AGENT_BINDS_AT_RUN_TIME
+int post_extended(ibv_qp*, const ibv_send_wr&) { return ENOSYS; }
+#else
+int post_extended(ibv_qp* plain, const ibv_send_wr& wr) {
+  ibv_qp_ex* qp = ibv_qp_to_qp_ex(plain);
+  ibv_wr_start(qp);
+  qp->wr_id = wr.wr_id;
+  qp->wr_flags = wr.send_flags & ~unsigned(IBV_SEND_INLINE);
+  const uint32_t key = wr.wr.rdma.rkey;
+  const uint64_t address = wr.wr.rdma.remote_addr;
+  switch (wr.opcode) {
+    case IBV_WR_RDMA_WRITE_WITH_IMM:
+      ibv_wr_rdma_write_imm(qp, key, address, wr.imm_data);
+      break;
+    case IBV_WR_RDMA_READ:
+      ibv_wr_rdma_read(qp, key, address);
+      break;
+    case IBV_WR_SEND:
+      ibv_wr_send(qp);
+      break;
+    default:
+      ibv_wr_rdma_write(qp, key, address);
+  }
+  if ((wr.send_flags & IBV_SEND_INLINE) != 0) {
+    ibv_wr_set_inline_data(qp, reinterpret_cast<void*>(wr.sg_list->addr), wr.sg_list->length);
+  } else {
+    ibv_wr_set_sge_list(qp, size_t(wr.num_sge), wr.sg_list);
+  }
+  return ibv_wr_complete(qp);
+}
+#endif
+
 std::string hex(const ibv_gid& gid) {
   char text[33];
   for (int i = 0; i < 16; i++) snprintf(text + 2 * i, 3, "%02x", gid.raw[i]);
@@ -108,9 +197,8 @@ std::string make_pair(std::istringstream& in) {
   std::string queues, sleeping;
   in >> pair.timeout >> pair.retries >> depth >> queues >> sleeping;
   if (sleeping == "channel") pair.channel = V(ibv_create_comp_channel)(context);
-  pair.send_cq = V(ibv_create_cq)(context, 4 * depth + 16, nullptr, pair.channel, 0);
-  pair.recv_cq =
-      queues == "split" ? V(ibv_create_cq)(context, 4 * depth + 16, nullptr, pair.channel, 0) : pair.send_cq;
+  pair.send_cq = create_cq(4 * depth + 16, pair.channel);
+  pair.recv_cq = queues == "split" ? create_cq(4 * depth + 16, pair.channel) : pair.send_cq;
   ibv_qp_init_attr attributes{};
   attributes.send_cq = pair.send_cq;
   attributes.recv_cq = pair.recv_cq;
@@ -119,7 +207,14 @@ std::string make_pair(std::istringstream& in) {
   attributes.cap.max_recv_wr = uint32_t(depth);
   attributes.cap.max_send_sge = attributes.cap.max_recv_sge = 2;
   attributes.cap.max_inline_data = 64;
-  pair.qp = V(ibv_create_qp)(pd, &attributes);
+  if (sleeping == "srq") {
+    ibv_srq_init_attr shared{};
+    shared.attr.max_wr = 16;
+    shared.attr.max_sge = 1;
+    attributes.srq = V(ibv_create_srq)(pd, &shared);
+    if (attributes.srq == nullptr) return "error create_srq " + std::to_string(errno);
+  }
+  pair.qp = kExtended ? create_extended_qp(attributes) : V(ibv_create_qp)(pd, &attributes);
   if (pair.qp == nullptr) return "error create_qp " + std::to_string(errno);
   pairs.push_back(pair);
   return "ok " + std::to_string(pairs.size() - 1) + " " + std::to_string(pair.qp->qp_num) + " " +
@@ -183,7 +278,7 @@ int post(Pair& pair, ibv_wr_opcode opcode, uint64_t wr_id, uint32_t bytes, uint6
   wr.imm_data = uint32_t(wr_id);
   wr.wr.rdma.remote_addr = pair.remote_address + offset;
   wr.wr.rdma.rkey = pair.remote_key;
-  return ibv_post_send(pair.qp, &wr, &bad);
+  return kExtended ? post_extended(pair.qp, wr) : ibv_post_send(pair.qp, &wr, &bad);
 }
 
 std::string send(std::istringstream& in) {
@@ -233,7 +328,7 @@ std::string poll_queue(std::istringstream& in) {
   int seen = 0;
   do {
     ibv_wc wcs[4];
-    const int count = ibv_poll_cq(cq, std::min(4, wanted - seen), wcs);
+    const int count = poll_cq(cq, std::min(4, wanted - seen), wcs);
     if (count < 0) return "error poll";
     for (int i = 0; i < count; i++) {
       if (wcs[i].qp_num != pairs.at(id).qp->qp_num) continue;
@@ -260,7 +355,7 @@ std::string sleep_queue(std::istringstream& in) {
   for (;;) {
     ibv_req_notify_cq(cq, 0);
     ibv_wc wc;
-    while (seen < wanted && ibv_poll_cq(cq, 1, &wc) > 0) {
+    while (seen < wanted && poll_cq(cq, 1, &wc) > 0) {
       seen++;
       out << " " << wc.wr_id << ":" << int(wc.status) << ":" << now_ns();
     }
@@ -332,9 +427,11 @@ std::string wait_event(std::istringstream& in) {
   return text;
 }
 
-std::string port_state() {
+std::string port_state(std::istringstream& in) {
+  int port = 1;
+  in >> port;
   ibv_port_attr attr{};
-  const int rc = ibv_query_port(context, 1, &attr);
+  const int rc = ibv_query_port(context, uint8_t(in ? port : 1), &attr);
   return rc == 0 ? "ok " + std::to_string(attr.state) + " " + std::to_string(attr.phys_state) : "error";
 }
 
@@ -377,7 +474,7 @@ std::string stream(std::istringstream& in) {
              post(*flow.pair, IBV_WR_RDMA_WRITE, flow.posted, bytes, 0, true, false) == 0)
         flow.posted++;
       ibv_wc wcs[8];
-      const int count = ibv_poll_cq(flow.pair->send_cq, 8, wcs);
+      const int count = poll_cq(flow.pair->send_cq, 8, wcs);
       for (int i = 0; i < count; i++) {
         if (wcs[i].status != IBV_WC_SUCCESS) return "error status " + std::to_string(wcs[i].status);
         flow.ordered = flow.ordered && wcs[i].wr_id == flow.done;
@@ -392,7 +489,7 @@ std::string stream(std::istringstream& in) {
     uint64_t done = flow.done;
     while (done < flow.posted && now_ns() < give_up) {
       ibv_wc wc;
-      if (ibv_poll_cq(flow.pair->send_cq, 1, &wc) == 1) {
+      if (poll_cq(flow.pair->send_cq, 1, &wc) == 1) {
         flow.ordered = flow.ordered && wc.wr_id == done;
         done++;
       }
@@ -426,7 +523,7 @@ std::string hammer(std::istringstream& in) {
     threads.emplace_back([&] {
       while (now_ns() < end || posted != completed) {
         ibv_wc wcs[4];
-        const int count = ibv_poll_cq(pair.send_cq, 4, wcs);
+        const int count = poll_cq(pair.send_cq, 4, wcs);
         for (int k = 0; k < count; k++) failed += wcs[k].status != IBV_WC_SUCCESS;
         if (count > 0) completed += uint64_t(count);
         if (now_ns() > end + 5000000000ull) break;
@@ -454,12 +551,17 @@ std::string answer(const std::string& line) {
   if (command == "open") return open_device(in);
   if (command == "qp") return make_pair(in);
   if (command == "connect") return connect(in);
+  if (command == "init") {
+    in >> id;
+    const std::string error = to_init(pairs.at(id));
+    return error.empty() ? "ok" : error;
+  }
   if (command == "post") return send(in);
   if (command == "recv") return receive(in);
   if (command == "poll") return poll_queue(in);
   if (command == "sleep") return sleep_queue(in);
   if (command == "event") return wait_event(in);
-  if (command == "port") return port_state();
+  if (command == "port") return port_state(in);
   if (command == "state") return qp_state(in);
   if (command == "err") return move_to(in, IBV_QPS_ERR);
   if (command == "reset") return move_to(in, IBV_QPS_RESET);
@@ -471,17 +573,19 @@ std::string answer(const std::string& line) {
   if (command == "poll_once") {
     in >> id;
     ibv_wc wc{};
-    return "ok " + std::to_string(ibv_poll_cq(pairs.at(id).send_cq, 1, &wc));
+    return "ok " + std::to_string(poll_cq(pairs.at(id).send_cq, 1, &wc));
   }
   if (command == "create_cq") {
-    ibv_cq* cq = V(ibv_create_cq)(context, 16, nullptr, nullptr, 0);
+    ibv_cq* cq = create_cq(16, nullptr);
     if (cq == nullptr) return "errno " + std::to_string(errno);
     return V(ibv_destroy_cq)(cq) == 0 ? "ok" : "error destroy_cq";
   }
   if (command == "now") return "ok " + std::to_string(now_ns());
   if (command == "destroy") {
     in >> id;
-    return V(ibv_destroy_qp)(pairs.at(id).qp) == 0 ? "ok" : "error";
+    if (V(ibv_destroy_qp)(pairs.at(id).qp) != 0) return "error";
+    pairs.at(id).qp = nullptr;
+    return "ok";
   }
   if (command == "set") {
     in >> a >> b;

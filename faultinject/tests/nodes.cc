@@ -185,9 +185,10 @@ void connect(Agent& a, int qp_a, Agent& b, int qp_b) {
   ASSERT_EQ(b.ask(line(qp_b, a, qp_a)), "ok");
 }
 
-Nodes::Nodes(vhca::PortSpec port, int nics)
-    : fabric(vhca::FabricHost::create({{{"node0", std::vector<vhca::PortSpec>(size_t(nics), port)},
-                                        {"node1", std::vector<vhca::PortSpec>(size_t(nics), port)}}})),
+Nodes::Nodes(vhca::PortSpec port, int nics, size_t ports)
+    : fabric(vhca::FabricHost::create({.nodes = {{"node0", std::vector<vhca::PortSpec>(size_t(nics), port)},
+                                                 {"node1", std::vector<vhca::PortSpec>(size_t(nics), port)}},
+                                       .ports_per_nic = ports})),
       board(BoardHost::create({{"node0", uint32_t(nics)}, {"node1", uint32_t(nics)}}, 42)),
       program(build_folder() + "/bin/faultinject_agent") {}
 
@@ -195,8 +196,9 @@ std::vector<std::string> Nodes::environment(const std::string& node, const std::
                                             bool injected) const {
   std::vector<std::string> variables = {"VHCA_FABRIC=" + fabric.path(), "VHCA_NODE=" + node,
                                         "LD_LIBRARY_PATH=" + build_folder() + "/lib/vhca"};
-  // A sanitizer's runtime must come first of all.
-  std::string preload = FAULTINJECT_SANITIZER_RUNTIME;
+  // A sanitizer's runtime must come first of all: of this build, or of the programs that it is to drive.
+  const char* runtime = getenv("FAULTINJECT_SANITIZER_RUNTIME");
+  std::string preload = runtime != nullptr ? runtime : FAULTINJECT_SANITIZER_RUNTIME;
   if (injected) {
     preload += (preload.empty() ? "" : ":") + build_folder() + "/lib/libfaultinject.so";
     variables.push_back("FAULTINJECT_BOARD=" + board.path());

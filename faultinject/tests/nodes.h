@@ -61,7 +61,7 @@ void connect(Agent& a, int qp_a, Agent& b, int qp_b);
 
 // ibv_wc_status and friends, by number, so that this header needs no verbs.
 constexpr int kSuccess = 0, kFlushed = 5, kRemoteAccess = 10, kRetryExceeded = 12;
-constexpr int kPortActive = 4, kPortDown = 1, kRts = 3, kErr = 6;
+constexpr int kPortActive = 4, kPortDown = 1, kReset = 0, kInit = 1, kRts = 3, kErr = 6;
 constexpr int kEventCqErr = 0, kEventQpFatal = 1, kEventCommEst = 4, kEventDeviceFatal = 8,
               kEventPortActive = 9, kEventPortErr = 10, kEventSmChange = 13, kEventGidChange = 18;
 constexpr uint64_t kMs = 1000000;
@@ -73,7 +73,7 @@ constexpr uint64_t retry_window_ns(int timeout, int retries) {
 
 class Nodes : public ::testing::Test {
  protected:
-  explicit Nodes(vhca::PortSpec port = {}, int nics = 2);
+  explicit Nodes(vhca::PortSpec port = {}, int nics = 2, size_t ports = 1);
   std::vector<std::string> environment(const std::string& node, const std::string& rank,
                                        bool injected = true) const;
   Agent& agent(const std::string& node, const std::string& rank, bool injected = true);

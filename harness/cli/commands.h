@@ -59,10 +59,11 @@ struct ConformanceArguments {
 struct InjectArguments {
   enum class Action { kAdd, kList, kRemove, kHeal };
   Action action = Action::kList;
-  std::string name;   ///< empty: the only one that runs
-  std::string fault;  ///< kAdd: YAML text, or @file
-  uint32_t id = 0;    ///< kRemove
-  bool json = false;  ///< kList
+  std::string name;      ///< empty: the only one that runs
+  std::string fault;     ///< kAdd: YAML text, or @file
+  uint32_t id = 0;       ///< kRemove
+  bool json = false;     ///< kList
+  bool effects = false;  ///< kList
 };
 
 /// run_scenario(), or a test's own.

@@ -63,6 +63,9 @@ void InjectOptions::add_to(CLI::App& app) {
       ->required();
   CLI::App* list = with_name(command_->add_subcommand("list", "What was armed, and what became of it"));
   list->add_flag("--json", arguments.json, "As JSON, times in ns of CLOCK_MONOTONIC");
+  list->add_flag(
+      "--effects", arguments.effects,
+      "With everything that each did so far: when, to which queue pair, and what the program saw next");
   remove_ =
       with_name(command_->add_subcommand("remove", "Heal one fault, or take it back before it strikes"));
   remove_->add_option("id", arguments.id, "From `add` or `list`")->required();

@@ -1,5 +1,6 @@
 // `r2bench inject add|list|remove|heal`: acts on the fault board of whatever runs, a fabric of `exec` or a
 // job of `run`.
+#include <cstdint>
 #include <fstream>
 #include <ostream>
 #include <sstream>
@@ -74,7 +75,14 @@ int inject_command(const InjectArguments& arguments, const Console& console) {
     case InjectArguments::Action::kList: {
       const nlohmann::json what = ask(owner, {{"type", "what"}});
       nlohmann::json answer = ask(owner, {{"type", "list"}});
+      nlohmann::json story;
+      if (arguments.effects) {
+        std::vector<uint32_t> ids;
+        for (const nlohmann::json& fault : answer.at("faults")) ids.push_back(fault.at("id").get<uint32_t>());
+        story = collect_story(owner, name, ids);
+      }
       if (arguments.json) {
+        if (arguments.effects) answer["faults"] = story.at("faults");
         answer["name"] = name;
         answer.update(what);
         console.out << answer.dump(2) << "\n";
@@ -89,6 +97,7 @@ int inject_command(const InjectArguments& arguments, const Console& console) {
       } else {
         print_list(answer, console);
       }
+      if (arguments.effects) tell(story, SIZE_MAX, console.out);
       break;
     }
     case InjectArguments::Action::kRemove: {

@@ -30,7 +30,12 @@ namespace r2bench::test {
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 
-// A program that is built without a sanitizer cannot load a library that needs one.
+// A program that is built without a sanitizer can load a library that needs one only where the runtime is
+// preloaded; whoever builds this says which file that is.
+#ifndef R2BENCH_SANITIZER_RUNTIME
+#define R2BENCH_SANITIZER_RUNTIME ""
+#endif
+inline const std::string kSanitizerRuntime = R2BENCH_SANITIZER_RUNTIME;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool kSanitized = true;
 #else
@@ -115,7 +120,11 @@ class Command {
       dup2(input[0], 0);
       dup2(file, 1);
       dup2(file, 2);
-      setenv("ASAN_OPTIONS", "detect_leaks=0", 1);  // of shells, not of ours
+      // Leaks: of shells, not of ours. The injector comes before the runtime here, and needs nothing of it so
+      // early.
+      setenv("ASAN_OPTIONS", "detect_leaks=0:verify_asan_link_order=0", 1);
+      setenv("TSAN_OPTIONS", "die_after_fork=0", 1);
+      if (!kSanitizerRuntime.empty()) setenv("LD_PRELOAD", kSanitizerRuntime.c_str(), 1);
       std::vector<char*> argv{const_cast<char*>(program.c_str())};
       for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
       argv.push_back(nullptr);
@@ -176,7 +185,8 @@ inline const char* const kStay =
 class Exec : public testing::Test {
  protected:
   void SetUp() override {
-    if (kSanitized) GTEST_SKIP() << "the libraries are built with a sanitizer, the programs are not";
+    if (kSanitized && kSanitizerRuntime.empty())
+      GTEST_SKIP() << "the libraries are built with a sanitizer, the programs are not";
     static int count = 0;
     name = "exec-test-" + std::to_string(getpid()) + "-" + std::to_string(count++);
     std::string pattern = (fs::temp_directory_path() / "exec_test_XXXXXX").string();

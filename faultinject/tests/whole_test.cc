@@ -1,0 +1,176 @@
+// What all faults have in common, on real programs: every name that a plan may use does what it says; targets
+// are as wide as their patterns; several faults come in the order that the plan gives; and heal puts
+// everything back, whatever was injected.
+#include "faultinject/plan/names.h"
+#include "faultinject/tests/nodes.h"
+
+namespace faultinject::testing {
+namespace {
+
+class WholeTest : public Nodes {
+ protected:
+  void expect_healthy(int qp) {
+    a->must("post " + std::to_string(qp) + " write 1 8 0");
+    const auto wcs = a->poll(qp, 1, 10000);
+    ASSERT_EQ(wcs.size(), 1u);
+    EXPECT_EQ(wcs[0].status, kSuccess);
+  }
+};
+
+TEST_F(WholeTest, every_async_event_comes_by_its_name) {
+  start(14, 1, 16, "shared", "srq");
+  int shown = 0;
+  for (const std::string& name : event_names()) {
+    if (name == "WQ_FATAL") continue;  // of work queues, which no program here has
+    const uint32_t id = arm("{target: node0/nic0, kind: async_event, event: " + name + ", at: now}");
+    if (count(id, Effect::kEventDelivered) == 0) {  // of a queue pair: it waits for one that posts
+      a->must("post 0 write 1 8 0");
+      EXPECT_EQ(a->poll(0, 1, 10000).at(0).status, kSuccess) << name;
+    }
+    const std::string wanted = "event " + std::to_string(*event_number(name));
+    EXPECT_EQ(a->ask("event 10000").substr(0, wanted.size()), wanted) << name;
+    EXPECT_EQ(count(id, Effect::kEventDelivered), 1u) << name;
+    shown++;
+  }
+  EXPECT_EQ(shown, 19);
+  EXPECT_EQ(b->ask("event 0"), "none");
+  expect_healthy(0);
+}
+
+TEST_F(WholeTest, a_completion_fails_with_every_status_by_its_name) {
+  struct Armed {
+    std::string name;
+    uint32_t id;
+  };
+  std::vector<Armed> all;  // each strikes the first of two WRs; armed first, so that no post is faster
+  for (const std::string& name : status_names()) {
+    if (*status_number(name) == kSuccess || *status_number(name) == kFlushed) continue;
+    const std::string at = "at: {wr: " + std::to_string(2 * all.size() + 1) + "}";
+    all.push_back(
+        {name, arm("{target: node0/nic0, kind: completion_error, status: " + name + ", " + at + "}")});
+  }
+  EXPECT_GT(all.size(), 15u);
+  start();
+  int qp = 0;
+  for (const auto& [name, id] : all) {
+    a->must("post " + std::to_string(qp) + " write 1 8 0 unsignaled");
+    a->must("post " + std::to_string(qp) + " write 2 8 0");
+    const auto wcs = a->poll(qp, 2, 10000);
+    ASSERT_EQ(wcs.size(), 2u) << name;
+    EXPECT_EQ(wcs[0].wr_id, 1u);
+    EXPECT_EQ(wcs[0].status, *status_number(name)) << name;
+    EXPECT_EQ(wcs[1].status, kFlushed);
+    EXPECT_EQ(count(id, Effect::kWcRewritten), 1u) << name;
+    qp = a->make_qp();
+    b->make_qp();
+    ASSERT_NO_FATAL_FAILURE(connect(*a, qp, *b, qp));
+  }
+  expect_healthy(qp);
+}
+
+TEST_F(WholeTest, three_faults_strike_in_exactly_the_order_of_the_plan) {
+  const uint32_t first = arm("{name: first, target: node0/nic0, kind: drop_completion, at: {wr: 3}}");
+  const uint32_t second =
+      arm("{name: second, target: node0/nic0, kind: post_fail, errno: EIO, after: first}");
+  const uint32_t third =
+      arm("{target: node0/nic0, kind: async_event, event: SM_CHANGE, after: {fault: second, wait: 30 ms}}");
+  start();
+  for (int i = 1; i <= 2; i++) {
+    a->must("post 0 write " + std::to_string(i) + " 8 0");
+    EXPECT_EQ(a->poll(0, 1, 10000).at(0).wr_id, uint64_t(i));
+  }
+  EXPECT_EQ(board.state(second).t0_ns, 0u) << "its turn has not come";
+  a->must("post 0 write 3 8 0");
+  EXPECT_TRUE(a->poll(0, 1, 100).empty()) << "the first one took it";
+  ASSERT_TRUE(eventually([&] { return board.state(second).triggered_ns != 0; }));
+  EXPECT_EQ(board.state(third).triggered_ns, 0u) << "the second one has touched nothing yet";
+  EXPECT_TRUE(eventually([&] { return a->ask("post 0 write 4 8 0") == "errno " + std::to_string(EIO); }));
+  EXPECT_EQ(a->ask("event 10000"), "event " + std::to_string(kEventSmChange));
+  const uint64_t t0[] = {board.state(first).t0_ns, board.state(second).t0_ns, board.state(third).t0_ns};
+  EXPECT_LT(t0[0], t0[1]);
+  EXPECT_LE(t0[1] + 30 * kMs, t0[2]);
+}
+
+TEST_F(WholeTest, a_pattern_strikes_what_it_matches_and_nothing_else) {
+  start();
+  const uint32_t other = arm("{target: 'node*/nic[1-3]', kind: post_fail, count: all, at: now}");
+  expect_healthy(0);
+  EXPECT_EQ(board.state(other).t0_ns, 0u) << "nobody uses those";
+  const uint32_t all = arm("{target: 'node*/nic[0-1]', kind: post_fail, errno: EIO, count: all, at: now}");
+  for (Agent* each : {a, b})
+    EXPECT_TRUE(
+        eventually([&] { return each->ask("post 0 write 1 8 0") == "errno " + std::to_string(EIO); }));
+  EXPECT_TRUE(witnessed(all, Effect::kPostRefused, "node0"));
+  EXPECT_TRUE(witnessed(all, Effect::kPostRefused, "node1"));
+}
+
+class TwoPortsTest : public Nodes {
+ protected:
+  TwoPortsTest() : Nodes({}, 1, 2) {}
+};
+
+TEST_F(TwoPortsTest, a_fault_of_one_port_leaves_the_other_alone) {
+  start(10, 1);  // its queue pairs use port 1
+  const uint32_t second = arm("{target: node0/nic0/port:2, kind: port_down, at: now}");
+  EXPECT_EQ(a->ask("event 5000"), "event " + std::to_string(kEventPortErr));
+  EXPECT_EQ(a->ask("event 50"), "none") << "of one port only";
+  EXPECT_EQ(a->ask("port 2").substr(0, 4), "ok " + std::to_string(kPortDown));
+  EXPECT_EQ(a->ask("port 1").substr(0, 4), "ok " + std::to_string(kPortActive));
+  a->must("post 0 write 1 8 0");
+  EXPECT_EQ(a->poll(0, 1, 10000).at(0).status, kSuccess);
+  EXPECT_EQ(count(second, Effect::kQpToErr), 0u);
+  const uint32_t first = arm("{target: node0/nic0/port:1, kind: port_down, at: now}");
+  ASSERT_TRUE(eventually([&] { return witnessed(first, Effect::kQpToErr, "node0"); }));
+  a->must("post 0 write 2 8 0");
+  EXPECT_EQ(a->poll(0, 1, 10000).at(0).status, kRetryExceeded);
+  board.heal_all();
+  for (const char* port : {"port 1", "port 2"})
+    EXPECT_TRUE(eventually([&] { return a->ask(port).substr(0, 4) == "ok " + std::to_string(kPortActive); }));
+}
+
+TEST_F(WholeTest, heal_puts_everything_back_whatever_was_injected) {
+  start();
+  const std::vector<std::string> lasting = {"kind: noop",
+                                            "kind: port_down",
+                                            "kind: blackhole",
+                                            "kind: blackhole, direction: in",
+                                            "kind: port_flap, down: 20 ms, up: 20 ms, count: 1000",
+                                            "kind: throttle, rate: 1 Mbit/s",
+                                            "kind: delay, delay: 10 s",
+                                            "kind: reorder, window: 10 s",
+                                            "kind: device_fatal",
+                                            "kind: cq_error, qp: all",
+                                            "kind: completion_error, status: REM_OP_ERR, count: all",
+                                            "kind: drop_completion, count: all",
+                                            "kind: post_fail, count: all",
+                                            "kind: poll_fail, count: all",
+                                            "kind: reg_fail, count: all",
+                                            "kind: connect_fail, count: all",
+                                            "kind: gid_change",
+                                            "kind: ack_lost, min_bytes: 1 B",
+                                            "kind: qp_error",
+                                            "kind: async_event, event: SM_CHANGE",
+                                            "kind: freeze"};
+  for (const std::string& one : lasting) arm("{target: '*/*', at: now, " + one + "}");
+  ASSERT_TRUE(eventually([&] { return board.state(uint32_t(lasting.size())).t0_ns != 0; })) << "it is frozen";
+  board.heal_all();
+  for (uint32_t id = 1; id <= board.armed(); id++)
+    EXPECT_EQ(board.state(id).phase, FaultState::Phase::kHealed) << lasting[id - 1];
+  for (Agent* each : {a, b}) {
+    EXPECT_TRUE(eventually([&] { return each->port_state() == kPortActive; }));
+    EXPECT_EQ(each->ask("register"), "ok");
+    EXPECT_EQ(each->ask("create_cq"), "ok");
+    EXPECT_EQ(each->ask("gid 1"), "ok " + each->gid) << "the address is back";
+  }
+  const int qp = a->make_qp();
+  EXPECT_EQ(b->make_qp(), qp);
+  ASSERT_NO_FATAL_FAILURE(connect(*a, qp, *b, qp));
+  for (int i = 0; i < 100; i++) expect_healthy(qp);
+  // Nothing is armed, so nothing may be in the way: not even the old queue pair, once it is gone.
+  a->must("destroy 0");
+  a->must("close");
+  EXPECT_EQ(a->wait_for_exit(), 0);
+}
+
+}  // namespace
+}  // namespace faultinject::testing

@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""Runs perftest and ibv_rc_pingpong under port_down, qp_error and blackhole on the virtual HCA, and writes what
+everybody said: one transcript and one witness log per program and fault, and a table over all of them.
+
+    harness/programs/record.py build/release/bin/r2bench --out results/reference/perftest_faults
+
+Exit status: 0 when every program failed in its own words and its log agrees, 1 otherwise.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import platform
+import re
+import shlex
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+PERFTEST = "-d vhca0 -x 1 -F -n 100000"
+PROGRAMS = {
+    "ib_write_bw": f"ib_write_bw {PERFTEST}",
+    "ib_send_bw": f"ib_send_bw {PERFTEST}",
+    "ib_read_bw": f"ib_read_bw {PERFTEST}",
+    "ib_send_lat": "ib_send_lat -d vhca0 -x 1 -F -n 1000000",
+    "ibv_rc_pingpong": "ibv_rc_pingpong -d vhca0 -g 1 -n 1000000",
+}
+FAULTS = ["port_down", "qp_error", "blackhole"]
+SEEN = "the program's next completion there: "
+STATUS = {"SUCCESS": 0, "WR_FLUSH_ERR": 5, "RETRY_EXC_ERR": 12}
+BOUND = 700  # seconds; a machine may stand still for minutes
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def listens(port):
+    wanted = f":{port:04X}"
+    for name in ("tcp", "tcp6"):
+        for line in pathlib.Path("/proc/net", name).read_text().splitlines()[1:]:
+            words = line.split()
+            if words[1].endswith(wanted) and words[3] == "0A":
+                return True
+    return False
+
+
+def broken(r2bench, program, fault, out):
+    """One pair of commands. Returns the row of the table, and whether it is as it should be."""
+    with tempfile.TemporaryDirectory() as folder:
+        plan = pathlib.Path(folder, "plan.yaml")
+        plan.write_text(f"- {{at: {{wr: 500}}, target: node1/nic0, kind: {fault}}}\n")
+        witness = out / f"{program}_{fault}.json"
+        port = free_port()
+        common = [r2bench, "exec", "--name", f"record-{os.getpid()}"]
+        words = shlex.split(PROGRAMS[program]) + ["-p", str(port)]
+        first = common + ["--node", "node0", "--rate", "1 Gbit/s", "--"] + words
+        second = common + ["--node", "node1", "--plan", str(plan), "--witness", str(witness), "--"]
+        second += words + ["localhost"]
+        server_says = pathlib.Path(folder, "server")
+        with server_says.open("wb") as file:
+            server = subprocess.Popen(first, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT)
+        try:
+            until = time.monotonic() + BOUND
+            while not listens(port):
+                if server.poll() is not None or time.monotonic() > until:
+                    sys.exit(f"{program}: its server does not listen\n{server_says.read_text()}")
+                time.sleep(0.01)
+            client = subprocess.run(second, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                    stderr=subprocess.STDOUT, text=True, timeout=BOUND, check=False)
+            try:
+                server.wait(3)
+                ended = f"{server.returncode}"
+            except subprocess.TimeoutExpired:
+                server.terminate()
+                server.wait(BOUND)
+                ended = "it waits for messages that no longer come; ended by SIGTERM"
+        finally:
+            if server.poll() is None:
+                server.kill()
+                server.wait()
+
+        def typed(command):
+            text = shlex.join(command).replace(r2bench, "r2bench").replace(str(plan), "plan.yaml")
+            return text.replace(str(witness), witness.name)
+
+        printed = re.search(r"Failed status (?:(\d+): wr_id \d+ syndrom 0x\w+|.*\((\d+)\) for wr_id \d+)",
+                            client.stdout)
+        record = json.loads(witness.read_text())["faults"][0]
+        seen = [effect["what"][len(SEEN):] for effect in record["effects"]
+                if effect["node"] == "node1" and effect["what"].startswith(SEEN)]
+        shown = [effect["time_ns"] for effect in record["effects"]
+                 if effect["node"] == "node1" and effect["what"].startswith(SEEN)]
+        after = (shown[-1] - record["t0_ns"]) / 1e6 if shown else None
+        number = int(printed[1] or printed[2]) if printed else None
+        good = (0 < client.returncode < 64 and record["took_effect"] and seen != []
+                and STATUS.get(seen[-1]) == number)
+
+        story = client.stdout.replace(str(plan), "plan.yaml")
+        (out / f"{program}_{fault}.txt").write_text(
+            f"$ cat plan.yaml\n{plan.read_text()}\n"
+            f"$ {typed(first)}\n{server_says.read_text()}[exit status: {ended}]\n\n"
+            f"$ {typed(second)}\n{story}[exit status: {client.returncode}]\n")
+        after_text = f"{after:.1f} ms" if after is not None else "-"
+        row = (f"| [`{program}`]({program}_{fault}.txt) | {fault} | {client.returncode} | "
+               f"`{printed[0] if printed else '-'}` | {', '.join(seen) or '-'} | {after_text} |")
+        return row, good
+
+
+def output(*command):
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    except FileNotFoundError:
+        return ""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("r2bench", help="the program, such as build/release/bin/r2bench")
+    parser.add_argument("--out", required=True, type=pathlib.Path, help="folder for the transcripts")
+    parser.add_argument("--only", help="a regular expression: these programs and faults (program_fault) only")
+    arguments = parser.parse_args()
+    r2bench = str(pathlib.Path(arguments.r2bench).resolve())
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    rows, bad = [], []
+    for program in PROGRAMS:
+        for fault in FAULTS:
+            if arguments.only and not re.search(arguments.only, f"{program}_{fault}"):
+                continue
+            row, good = broken(r2bench, program, fault, arguments.out)
+            print(row, flush=True)
+            rows.append(row)
+            if not good:
+                bad.append(f"{program} under {fault}")
+    root = pathlib.Path(__file__).resolve().parents[2]
+    commit = output("git", "-C", str(root), "rev-parse", "--short", "HEAD") or "unknown"
+    if output("git", "-C", str(root), "status", "--porcelain", "--untracked-files=no", "--", ":!results"):
+        commit += ", with changes"
+    packages = output("dpkg-query", "-W", "-f", "${Package} ${Version}, ", "perftest", "ibverbs-utils").rstrip(", ")
+    (arguments.out / "README.md").write_text(
+        "# Programs that nobody here wrote, under faults\n\n"
+        "Written by `harness/programs/record.py build/release/bin/r2bench --out results/reference/perftest_faults`: "
+        f"{time.strftime('%Y-%m-%d', time.gmtime())}, commit {commit}, {packages or 'packages unknown'}, "
+        f"Linux {platform.release()}, virtual HCA at 1 Gbit/s, evidence `emulated`.\n\n"
+        "Both programs set timeout 14 and 7 retries, so their retries last 537 ms. The fault strikes the client's NIC at its\n"
+        "500th send. The last two columns are from the injector's log: what the client polled of that queue pair\n"
+        "after the fault had taken effect, and how long after t0 it polled the failure. Each row links to the transcript; the "
+        "log itself is beside it (`.json`).\n\n"
+        "| program | fault | exit status | it said | the log: it saw | after |\n|---|---|---|---|---|---|\n"
+        + "\n".join(rows) + "\n")
+    for each in bad:
+        print(f"not as it should be: {each}", file=sys.stderr)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
