@@ -34,7 +34,8 @@ Channel::Channel(Core& core, bool sender, int home_nic, control::Stream stream, 
       decoder_(control::direction_key(token, control::Token{}, !sender)),
       created_(now_ns()),
       home_rail_({nanoseconds(core.config.failback_settle), kFirstFailbackWaitNs,
-                  nanoseconds(core.config.failback_ceiling)}) {
+                  nanoseconds(core.config.failback_ceiling)}),
+      end_(sender) {
   memory_bytes_ = (sizeof(ChannelMemory) + 4095) / 4096 * 4096;
   void* memory = mmap(nullptr, memory_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
@@ -187,9 +188,10 @@ Urgency Channel::urgency(const Tick& tick) const {
   const bool probing = std::any_of(paths_.begin(), paths_.end(), [](const auto& path) {
     return path->probe_state() == ProbeState::kWaiting;
   });
-  if (phase_ == Phase::kFencing || (phase_ == Phase::kChoosing && probing)) return Urgency::kHot;
-  if (phase_ == Phase::kChoosing || probing) return Urgency::kWatching;
-  return asked_at_progress_.load(std::memory_order_relaxed) != kNotAsked || phase_ != Phase::kRunning ||
+  const Phase phase = end_.phase();
+  if (phase == Phase::kFencing || (phase == Phase::kChoosing && probing)) return Urgency::kHot;
+  if (phase == Phase::kChoosing || probing) return Urgency::kWatching;
+  return asked_at_progress_.load(std::memory_order_relaxed) != kNotAsked || phase != Phase::kRunning ||
                  opening_.path != 0 || probation_path_ != 0 || !buried_.empty() ||
                  status() == Status::kConnecting || (sender_ && (!at_home() || lacks_standby(tick)))
              ? Urgency::kBusy
@@ -201,7 +203,7 @@ Urgency Channel::urgency(const Tick& tick) const {
 Urgency Channel::step_after_peer_closed(const Tick& tick) {
   turn_.take();
   const TurnGuard guard(turn_);
-  if (Path* path = active_ ? active_ : find(fencing_path_)) drain(*path);
+  if (Path* path = active_ ? active_ : find(end_.leaving())) drain(*path);
   if (!lacking()) {
     lacking_since_ = 0;
     return Urgency::kIdle;
@@ -409,9 +411,15 @@ void Channel::handle(const control::Message& message, const Tick& tick) {
       break;
     case wire::Type::kReceived:
       with(wire::Received{}, [&](const wire::Received& m) {
-        turn_.take();
-        const TurnGuard guard(turn_);
-        told_received(m.received);
+        bool lost = false;
+        {
+          turn_.take();
+          const TurnGuard guard(turn_);
+          lost = told_received(m.received);
+        }
+        if (lost)
+          begin_migration(trace::DetectedBy::kWatchdog,
+                          "its NIC reported messages that the receiver never saw", tick);
       });
       break;
     case wire::Type::kClose:

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "r2ccl/channel/protocol.h"
 #include "r2ccl/channel/wire.h"
 #include "r2ccl/verbs/completion_queue.h"
 #include "r2ccl/verbs/memory_region.h"
@@ -25,8 +26,6 @@ struct ChannelMemory {
   alignas(64) uint64_t probe_word;            ///< read by the peer's probes
   alignas(64) uint64_t probe_landing;         ///< where our own probes land
 };
-
-enum class PathState : uint8_t { kOpening, kProving, kStandby, kActive, kFencing };
 
 /// What became of a probe.
 enum class ProbeState : uint8_t { kIdle, kWaiting, kAnswered, kFailed };

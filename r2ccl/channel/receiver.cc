@@ -161,9 +161,7 @@ Result<TestOutcome> Receiver::test(Request& request) {
 }
 
 void Receiver::fill_ledger(wire::Fenced& fenced) const {
-  fenced.first_incomplete = ledger_.received();
-  for (uint64_t message = ledger_.received(); message < ledger_.next(); ++message)
-    fenced.segments[message - ledger_.received()] = ledger_.segments(message);
+  fenced.first_incomplete = ledger_.report(fenced.segments);
 }
 
 void Receiver::resume(const wire::Fenced& /*ledger*/) {
