@@ -67,12 +67,12 @@ Request* Channel::free_request(uint64_t message) {
   return &request;
 }
 
-void Channel::drain(Path& path) {
-  std::array<ibv_wc, 16> completions;
+bool Channel::drain(Path& path) {
+  std::array<ibv_wc, kBatch> completions;
   const int count = path.queue.poll(completions);
   if (count < 0) {
     if (&path == active_) suspect(path, IBV_WC_FATAL_ERR);
-    return;
+    return false;
   }
   for (int i = 0; i < count; ++i) {
     const ibv_wc& completion = completions[size_t(i)];
@@ -102,6 +102,7 @@ void Channel::drain(Path& path) {
     }
   }
   if (count > 0) after_drain(path);
+  return size_t(count) == completions.size();
 }
 
 void Channel::suspect(Path& path, ibv_wc_status status) {

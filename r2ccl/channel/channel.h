@@ -102,8 +102,9 @@ class Channel {
   Channel(Core& core, bool sender, int home_nic, control::Stream stream, const control::Token& token);
 
   // --- for Sender and Receiver ---
-  /// Handles up to a batch of completions of `path`; needs the turn.
-  void drain(Path& path);
+  static constexpr size_t kBatch = 16;  ///< completions handled at once
+  /// Handles up to a batch of completions of `path`; needs the turn. True: there may be more.
+  bool drain(Path& path);
   virtual void on_data_sent(uint32_t /*detail*/) {}
   virtual void on_arrival(Path& /*path*/, const ibv_wc& /*completion*/) {}
   /// After a batch: acknowledge, and so on.
