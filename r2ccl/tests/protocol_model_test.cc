@@ -66,7 +66,8 @@ const Bounds kEach[] = {
     {.messages = 3, .paths = 4, .breaks = 1, .lost_completions = 1, .lost_immediates = 1, .lost_writes = 1},
     {.messages = 2, .segments = 2, .paths = 3, .breaks = 1, .lost_immediates = 1, .lost_writes = 2},
     {.messages = 2, .paths = 2, .breaks = 2, .frozen = 1},
-    {.messages = 2, .paths = 3, .standby = true, .breaks = 1, .frozen = 2, .destroy_fences = true},
+    {.messages = 2, .paths = 3, .standby = true, .breaks = 1, .frozen = 1, .destroy_fences = true},
+    {.messages = 2, .paths = 5, .breaks = 1, .lost_immediates = 1, .frozen = 2, .destroy_fences = true},
 };
 const Bounds kDeep[] = {
     {.messages = 3, .paths = 4, .standby = true, .breaks = 3},
@@ -75,6 +76,7 @@ const Bounds kDeep[] = {
     {.messages = 4, .paths = 3, .breaks = 2, .duplicates = 1},
     {.messages = 2, .paths = 4, .breaks = 1, .early = 2, .duplicates = 1},
     {.messages = 3, .paths = 5, .breaks = 2, .lost_completions = 1, .lost_immediates = 1, .lost_writes = 2},
+    {.messages = 2, .paths = 4, .standby = true, .breaks = 1, .frozen = 2, .destroy_fences = true},
 };
 const Bounds kOneBreak{.messages = 2, .paths = 2, .breaks = 1};
 const Bounds kTwoBreaks{.messages = 2, .paths = 3, .breaks = 2, .duplicates = 1};

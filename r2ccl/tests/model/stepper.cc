@@ -84,6 +84,18 @@ bool Model::Stepper::may_poke() {
   return path != 0 && !link(path).broken && open_messages(kReceiver) && link(path).writes == 0;
 }
 
+bool Model::Stepper::may_poll(int end, int path) {
+  const Link& l = link(path);
+  return !l.half[end].frozen && l.taken[end] < (end == kSender ? l.acknowledged : l.delivered);
+}
+
+bool Model::Stepper::stands_still() {
+  const int path = running(kSender) ? active(kSender) : 0;
+  if (path == 0 || !open_messages(kSender) || !holds(Rule::kStandstill)) return false;
+  const Link& l = link(path);
+  return l.stands_still || (l.half[kSender].frozen && l.taken[kSender] < std::popcount(l.posted));
+}
+
 bool Model::Stepper::all_broken() const {
   return std::all_of(w.link.begin(), w.link.begin() + bounds_.paths, [](const Link& l) { return l.broken; });
 }
@@ -110,6 +122,7 @@ void Model::Stepper::confirm() {
 
 void Model::Stepper::poll(int end, int path) {
   Link& l = link(path);
+  if (l.half[end].frozen) return;
   if (end == kReceiver) {
     for (; l.taken[kReceiver] < l.delivered; ++l.taken[kReceiver]) {
       const int index = nth(l.posted, l.taken[kReceiver]);

@@ -26,6 +26,8 @@ class Model::Stepper {
   bool may_land(int path);
   bool may_remind();
   bool may_poke();
+  bool may_poll(int end, int path);
+  bool stands_still();
   bool all_broken() const;
 
   // --- the application and the data path ---

@@ -71,7 +71,7 @@ std::string Model::words(const World& world) const {
     case Event::kBreak:
       return "FAULT: " + path + " breaks: nothing is acknowledged any more";
     case Event::kFreeze:
-      return "FAULT: the " + who + "'s NIC freezes on " + path + ": flushes will not come";
+      return "FAULT: the " + who + "'s NIC freezes on " + path + ": it reports nothing any more";
     case Event::kNotice:
       return who + ": notices that " + path + " is broken, and leaves it";
     case Event::kNoReason:

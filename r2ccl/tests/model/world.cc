@@ -52,11 +52,8 @@ size_t Model::expand(const World& world, std::vector<World>& next) const {
     own_step({Event::kConfirm, kReceiver, u8(now.active(kReceiver)), u8(int(world.received.received()))},
              [](Stepper& s, World&) { s.confirm(); });
   for (const int end : {kSender, kReceiver})
-    if (const int path = now.active(end); alive[end] && path != 0) {
-      const Link& l = world.link[size_t(path - 1)];
-      if (l.taken[end] < (end == kSender ? l.acknowledged : l.delivered))
-        own_step({Event::kPoll, u8(end), u8(path)}, [=](Stepper& s, World&) { s.poll(end, path); });
-    }
+    if (const int path = now.active(end); alive[end] && path != 0 && now.may_poll(end, path))
+      own_step({Event::kPoll, u8(end), u8(path)}, [=](Stepper& s, World&) { s.poll(end, path); });
 
   // --- the NIC
   for (int path = 1; path <= bounds_.paths; ++path) {
@@ -233,10 +230,10 @@ size_t Model::expand(const World& world, std::vector<World>& next) const {
       ++w.poked;
       s.poke();
     });
-  if (const int path = now.running(kSender) ? now.active(kSender) : 0;
-      quiet && alive[kSender] && path != 0 && without_ != Rule::kStandstill &&
-      world.link[size_t(path - 1)].stands_still && now.open_messages(kSender))
+  if (quiet && alive[kSender] && now.stands_still()) {
+    const int path = now.active(kSender);
     own_step({Event::kStandstill, kSender, u8(path)}, [=](Stepper& s, World&) { s.leave(kSender, path); });
+  }
   return own;
 }
 
