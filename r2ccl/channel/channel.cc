@@ -34,7 +34,8 @@ Channel::Channel(Core& core, bool sender, int home_nic, control::Stream stream, 
       decoder_(control::direction_key(token, control::Token{}, !sender)),
       created_(now_ns()),
       home_rail_({nanoseconds(core.config.failback_settle), kFirstFailbackWaitNs,
-                  nanoseconds(core.config.failback_ceiling)}) {
+                  nanoseconds(core.config.failback_ceiling)}),
+      end_(sender) {
   memory_bytes_ = (sizeof(ChannelMemory) + 4095) / 4096 * 4096;
   void* memory = mmap(nullptr, memory_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
@@ -66,13 +67,13 @@ Request* Channel::free_request(uint64_t message) {
   return &request;
 }
 
-void Channel::drain(Path& path) {
-  if (!path.data) return;  // fenced by destroying it: what it has not reported yet will be replayed
-  std::array<ibv_wc, 16> completions;
+bool Channel::drain(Path& path) {
+  if (!path.data) return false;  // fenced by destroying it: what it has not reported yet will be replayed
+  std::array<ibv_wc, kBatch> completions;
   const int count = path.queue.poll(completions);
   if (count < 0) {
     if (&path == active_) suspect(path, IBV_WC_FATAL_ERR);
-    return;
+    return false;
   }
   for (int i = 0; i < count; ++i) {
     const ibv_wc& completion = completions[size_t(i)];
@@ -102,6 +103,7 @@ void Channel::drain(Path& path) {
     }
   }
   if (count > 0) after_drain(path);
+  return size_t(count) == completions.size();
 }
 
 void Channel::suspect(Path& path, ibv_wc_status status) {
@@ -188,9 +190,10 @@ Urgency Channel::urgency(const Tick& tick) const {
   const bool probing = std::any_of(paths_.begin(), paths_.end(), [](const auto& path) {
     return path->probe_state() == ProbeState::kWaiting;
   });
-  if (phase_ == Phase::kFencing || (phase_ == Phase::kChoosing && probing)) return Urgency::kHot;
-  if (phase_ == Phase::kChoosing || probing) return Urgency::kWatching;
-  return asked_at_progress_.load(std::memory_order_relaxed) != kNotAsked || phase_ != Phase::kRunning ||
+  const Phase phase = end_.phase();
+  if (phase == Phase::kFencing || (phase == Phase::kChoosing && probing)) return Urgency::kHot;
+  if (phase == Phase::kChoosing || probing) return Urgency::kWatching;
+  return asked_at_progress_.load(std::memory_order_relaxed) != kNotAsked || phase != Phase::kRunning ||
                  opening_.path != 0 || probation_path_ != 0 || !buried_.empty() ||
                  status() == Status::kConnecting || (sender_ && (!at_home() || lacks_standby(tick)))
              ? Urgency::kBusy
@@ -202,7 +205,7 @@ Urgency Channel::urgency(const Tick& tick) const {
 Urgency Channel::step_after_peer_closed(const Tick& tick) {
   turn_.take();
   const TurnGuard guard(turn_);
-  if (Path* path = active_ ? active_ : find(fencing_path_)) drain(*path);
+  if (Path* path = active_ ? active_ : find(end_.leaving())) drain(*path);
   if (!lacking()) {
     lacking_since_ = 0;
     return Urgency::kIdle;
@@ -410,9 +413,15 @@ void Channel::handle(const control::Message& message, const Tick& tick) {
       break;
     case wire::Type::kReceived:
       with(wire::Received{}, [&](const wire::Received& m) {
-        turn_.take();
-        const TurnGuard guard(turn_);
-        told_received(m.received);
+        bool lost = false;
+        {
+          turn_.take();
+          const TurnGuard guard(turn_);
+          lost = told_received(m.received);
+        }
+        if (lost)
+          begin_migration(trace::DetectedBy::kWatchdog,
+                          "its NIC reported messages that the receiver never saw", tick);
       });
       break;
     case wire::Type::kClose:

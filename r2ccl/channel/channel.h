@@ -13,6 +13,7 @@
 
 #include "r2ccl/channel/core.h"
 #include "r2ccl/channel/path.h"
+#include "r2ccl/channel/protocol.h"
 #include "r2ccl/channel/wire.h"
 #include "r2ccl/control/frame.h"
 #include "r2ccl/control/socket.h"
@@ -104,8 +105,9 @@ class Channel {
   Channel(Core& core, bool sender, int home_nic, control::Stream stream, const control::Token& token);
 
   // --- for Sender and Receiver ---
-  /// Handles up to a batch of completions of `path`; needs the turn.
-  void drain(Path& path);
+  static constexpr size_t kBatch = 16;  ///< completions handled at once
+  /// Handles up to a batch of completions of `path`; needs the turn. True: there may be more.
+  bool drain(Path& path);
   virtual void on_data_sent(uint32_t /*detail*/) {}
   virtual void on_arrival(Path& /*path*/, const ibv_wc& /*completion*/) {}
   /// After a batch: acknowledge, and so on.
@@ -126,8 +128,8 @@ class Channel {
   virtual void poke(Path& path) = 0;
   /// The sender has waited for long: the receiver says what it has. Needs the turn, on whatever path.
   virtual void reminded() {}
-  /// The receiver's answer. Needs the turn.
-  virtual void told_received(uint64_t /*up_to*/) {}
+  /// The receiver's answer. True: the active path has lost something without a word. Needs the turn.
+  virtual bool told_received(uint64_t /*up_to*/) { return false; }
   /// Is a request open that what has been seen so far does not complete? Needs the turn.
   virtual bool lacking() const = 0;
   virtual wire::Close closing_words() const = 0;
@@ -184,7 +186,6 @@ class Channel {
   static constexpr uint64_t kNotAsked = ~uint64_t{0};
   void look_at_silence();
 
-  enum class Phase : uint8_t { kRunning, kFencing, kWaitingForPeer, kChoosing };
   enum class Purpose : uint8_t { kFirst, kStandby, kRescue, kFailback };
 
   // paths (paths.cc)
@@ -213,6 +214,8 @@ class Channel {
   void begin_migration(trace::DetectedBy by, const std::string& why, const Tick& tick,
                        uint32_t planned_target = 0);
   void start_fence(trace::DetectedBy by, bool planned, const Tick& tick, bool tell_peer);
+  void fence_given_up(const Tick& tick);
+  Path* exhume(uint32_t id);
   void step_migration(const Tick& tick);
   void fence_done(const Tick& tick);
   void choose_path(const Tick& tick);
@@ -313,12 +316,7 @@ class Channel {
   uint64_t nothing_open_at_ = 0;  // alive; when no work request was last seen open
 
   // migration
-  Phase phase_ = Phase::kRunning;
-  uint32_t epoch_ = 0;
-  uint32_t fencing_path_ = 0;
-  uint32_t planned_target_ = 0;
-  bool own_fenced_ = false;
-  bool peer_fenced_ = false;
+  MigrationEnd end_;
   wire::Fenced peer_ledger_{};
   uint64_t migration_started_ = 0;  // now
   uint64_t phase_since_ = 0;        // alive

@@ -2,8 +2,10 @@
 // what has arrived; the sender's says what was posted, what the NIC reported and what the receiver confirmed.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include "r2ccl/channel/wire.h"
 
@@ -16,12 +18,13 @@ enum class Arrival : uint8_t {
   kUnknown,    ///< no open message has this ticket, or the segment counts disagree
 };
 
-/// The receiver's half: messages in the order of their irecv.
-class ReceiveLedger {
+/// The receiver's half: messages in the order of their irecv. kWindow: how many may be open, a power of two.
+template <uint32_t kWindow>
+class ReceiveLedgerOf {
  public:
-  /// Opens the next message and returns its number. The caller keeps at most kRingLines open.
+  /// Opens the next message and returns its number. The caller keeps at most kWindow open.
   uint64_t open() {
-    Entry& entry = entries_[next_ % wire::kRingLines];
+    Entry& entry = entries_[next_ % kWindow];
     entry = Entry{};
     return next_++;
   }
@@ -36,11 +39,10 @@ class ReceiveLedger {
     const uint64_t message = first_ + ((immediate.ticket - uint32_t(first_)) & wire::kTicketMask);
     if (message >= next_) {
       // Behind the window: a message that was complete already.
-      const bool past =
-          ((uint32_t(first_) - immediate.ticket) & wire::kTicketMask) <= wire::kRingLines && first_ > 0;
+      const bool past = ((uint32_t(first_) - immediate.ticket) & wire::kTicketMask) <= kWindow && first_ > 0;
       return {past ? Arrival::kDuplicate : Arrival::kUnknown, message};
     }
-    Entry& entry = entries_[message % wire::kRingLines];
+    Entry& entry = entries_[message % kWindow];
     const uint16_t bit = uint16_t(1u << immediate.segment);
     if (immediate.segment >= immediate.segments ||
         (entry.expected != 0 && entry.expected != immediate.segments))
@@ -51,7 +53,7 @@ class ReceiveLedger {
     entry.bytes += bytes;
     if (entry.arrived != full(entry.expected)) return {Arrival::kSegment, message};
     entry.complete = true;
-    while (first_ < next_ && entries_[first_ % wire::kRingLines].complete) ++first_;
+    while (first_ < next_ && entries_[first_ % kWindow].complete) ++first_;
     return {Arrival::kMessage, message};
   }
 
@@ -59,11 +61,19 @@ class ReceiveLedger {
   uint64_t received() const { return first_; }
   uint64_t next() const { return next_; }
   bool complete(uint64_t message) const {
-    return message < first_ || (message < next_ && entries_[message % wire::kRingLines].complete);
+    return message < first_ || (message < next_ && entries_[message % kWindow].complete);
   }
-  uint64_t bytes(uint64_t message) const { return entries_[message % wire::kRingLines].bytes; }
+  uint64_t bytes(uint64_t message) const { return entries_[message % kWindow].bytes; }
   /// Which segments of an open message are here.
-  uint16_t segments(uint64_t message) const { return entries_[message % wire::kRingLines].arrived; }
+  uint16_t segments(uint64_t message) const { return entries_[message % kWindow].arrived; }
+
+  /// What the sender must know for its replay: the first message that is not complete (returned), and what
+  /// is here of it and of each one behind it.
+  uint64_t report(std::span<uint16_t, kWindow> segments) const {
+    for (uint64_t message = first_; message < next_; ++message)
+      segments[message - first_] = entries_[message % kWindow].arrived;
+    return first_;
+  }
 
   static uint16_t full(uint32_t segments) { return uint16_t((1u << segments) - 1); }
 
@@ -74,22 +84,23 @@ class ReceiveLedger {
     uint8_t expected = 0;
     bool complete = false;
   };
-  std::array<Entry, wire::kRingLines> entries_{};
+  std::array<Entry, kWindow> entries_{};
   uint64_t first_ = 0;  // lowest message that is not complete
   uint64_t next_ = 0;
 };
 
 /// The sender's half: messages in the order of their isend.
-class SendLedger {
+template <uint32_t kWindow>
+class SendLedgerOf {
  public:
   uint64_t open(uint32_t segments) {
-    entries_[next_ % wire::kRingLines] = Entry{ReceiveLedger::full(segments), 0};
+    entries_[next_ % kWindow] = Entry{ReceiveLedgerOf<kWindow>::full(segments), 0};
     return next_++;
   }
   /// The NIC reports that a segment has been delivered.
   void completed(uint64_t message, uint32_t segment) {
-    if (message < next_ && next_ - message <= wire::kRingLines)
-      entries_[message % wire::kRingLines].completed |= uint16_t(1u << segment);
+    if (message < next_ && next_ - message <= kWindow)
+      entries_[message % kWindow].completed |= uint16_t(1u << segment);
   }
   /// The receiver confirms everything before `up_to`. Never goes back; never beyond what was sent.
   void confirmed(uint64_t up_to) {
@@ -100,26 +111,25 @@ class SendLedger {
     if (const auto step = int32_t(up_to - uint32_t(confirmed_)); step > 0)
       confirmed(confirmed_ + uint32_t(step));
   }
-  /// The receiver's ledger, read after its fence: `arrived` of `message` is here.
-  void known_arrived(uint64_t message, uint16_t arrived) {
-    if (message < next_)
-      entries_[message % wire::kRingLines].completed |= arrived & entries_[message % wire::kRingLines].all;
+  /// The receiver's report, made behind both fences: it has everything before `first`, and segments[i] of
+  /// message first + i. From here on what the NIC said before counts for nothing.
+  void take_report(uint64_t first, std::span<const uint16_t> segments) {
+    released(std::max(first, confirmed_));
+    for (uint64_t message = first; message < next_; ++message) {
+      Entry& entry = entries_[message % kWindow];
+      entry.completed = message - first < segments.size() ? segments[message - first] & entry.all : 0;
+    }
   }
-  /// Everything that is not known to have arrived must be sent again: what the NIC said counts for nothing
-  /// once the receiver has spoken.
-  uint16_t missing(uint64_t message, uint16_t arrived) const {
-    const Entry& entry = entries_[message % wire::kRingLines];
-    return message < confirmed_ ? 0 : uint16_t(entry.all & ~arrived);
-  }
-  /// Before a replay: the NIC's reports of this message are void but for what the receiver has.
-  void restart(uint64_t message, uint16_t arrived) {
-    Entry& entry = entries_[message % wire::kRingLines];
-    entry.completed = arrived & entry.all;
+  /// The segments that must be sent (again): neither the receiver nor, since its last report, the NIC has
+  /// said that they are there.
+  uint16_t missing(uint64_t message) const {
+    const Entry& entry = entries_[message % kWindow];
+    return message < confirmed_ ? 0 : uint16_t(entry.all & ~entry.completed);
   }
   /// May the buffer of `message` be given back? With strict acknowledgement only the receiver's word counts
   /// in addition to the NIC's.
   bool done(uint64_t message, bool strict) const {
-    const Entry& entry = entries_[message % wire::kRingLines];
+    const Entry& entry = entries_[message % kWindow];
     const bool completed = message < released_ || entry.completed == entry.all;
     return completed && (!strict || message < confirmed_);
   }
@@ -131,16 +141,25 @@ class SendLedger {
   }
   uint64_t next() const { return next_; }
   uint64_t confirmed() const { return confirmed_; }
+  /// The first message that the NIC has not reported in full.
+  uint64_t reported() const {
+    uint64_t message = std::max(confirmed_, released_);
+    while (message < next_ && missing(message) == 0) ++message;
+    return message;
+  }
 
  private:
   struct Entry {
     uint16_t all = 0;
     uint16_t completed = 0;
   };
-  std::array<Entry, wire::kRingLines> entries_{};
+  std::array<Entry, kWindow> entries_{};
   uint64_t next_ = 0;
   uint64_t confirmed_ = 0;
   uint64_t released_ = 0;
 };
+
+using ReceiveLedger = ReceiveLedgerOf<wire::kRingLines>;
+using SendLedger = SendLedgerOf<wire::kRingLines>;
 
 }  // namespace r2ccl

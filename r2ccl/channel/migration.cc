@@ -46,10 +46,10 @@ void Channel::look_at_silence() {
 void Channel::step_watchdog(const Tick& tick) {
   const uint64_t step = tick.alive - last_alive_;
   last_alive_ = tick.alive;
-  if (phase_ != Phase::kRunning || !active_) return;
+  if (end_.phase() != Phase::kRunning || !active_) return;
   if (suspected_.load(std::memory_order_acquire)) {
     on_socket(tick);  // a peer that closed has said so before its QPs went
-    if (phase_ != Phase::kRunning || peer_closed_ || !active_ || status() == Status::kFailed) return;
+    if (end_.phase() != Phase::kRunning || peer_closed_ || !active_ || status() == Status::kFailed) return;
     return begin_migration(trace::DetectedBy::kCompletion, verbs::describe(active_->last_status), tick);
   }
   const uint64_t progress = progress_.load(std::memory_order_relaxed);
@@ -97,14 +97,14 @@ void Channel::step_watchdog(const Tick& tick) {
     case ProbeState::kWaiting:
       if (path.probe_age(tick.alive) > limit) {
         on_socket(tick);
-        if (peer_closed_ || phase_ != Phase::kRunning || &path != active_) return;
+        if (peer_closed_ || end_.phase() != Phase::kRunning || &path != active_) return;
         emit(trace::EventType::kProbeFailed, path.local_nic(), path.id());
         begin_migration(trace::DetectedBy::kWatchdog, "silent, and a probe is not answered", tick);
       }
       break;
     case ProbeState::kFailed:
       on_socket(tick);
-      if (peer_closed_ || phase_ != Phase::kRunning || &path != active_) return;
+      if (peer_closed_ || end_.phase() != Phase::kRunning || &path != active_) return;
       emit(trace::EventType::kProbeFailed, path.local_nic(), path.id());
       begin_migration(trace::DetectedBy::kWatchdog,
                       "silent, and a probe failed: " + verbs::describe(path.probe_status), tick);
@@ -150,15 +150,14 @@ bool Channel::stands_still(const Path& path) {
 
 void Channel::begin_migration(trace::DetectedBy by, const std::string& why, const Tick& tick,
                               uint32_t planned_target) {
-  if (phase_ != Phase::kRunning || !active_ || status() == Status::kFailed) return;
+  if (end_.phase() != Phase::kRunning || !active_ || status() == Status::kFailed) return;
   const bool planned = planned_target != 0;
   if (!planned) {
     note_failure(active_->local_nic(), active_->remote_nic(), why);
     R2_WARN("NET/R2CCL: channel %u: %s failed, detected by %s: %s; moving its traffic", number_,
             rail_name(*active_).c_str(), trace::name(by).data(), why.c_str());
   }
-  ++epoch_;
-  planned_target_ = planned_target;
+  end_.leave(active_->id(), planned_target);
   start_fence(by, planned, tick, true);
 }
 
@@ -167,17 +166,14 @@ void Channel::start_fence(trace::DetectedBy by, bool planned, const Tick& tick, 
   const TurnGuard guard(turn_);
   Path& path = *active_;
   if (!advance(Status::kMigrating)) return;
-  phase_ = Phase::kFencing;
   phase_since_ = tick.alive;
   migration_started_ = tick.now;
-  own_fenced_ = peer_fenced_ = false;
   begin_search(tick);
-  fencing_path_ = path.id();
   left_nic_ = path.local_nic();
   emit(trace::EventType::kFenceStarted, path.local_nic(), uint64_t(by), path.id(), planned);
-  emit(trace::EventType::kMigrationStarted, path.local_nic(), epoch_, path.id());
+  emit(trace::EventType::kMigrationStarted, path.local_nic(), end_.epoch(), path.id());
   // After the event, so that who noticed first is on record first; before the fence, which takes longer.
-  if (tell_peer) send(wire::Type::kMigrate, wire::Migrate{epoch_, path.id(), uint32_t(by), planned});
+  if (tell_peer) send(wire::Type::kMigrate, wire::Migrate{end_.epoch(), path.id(), uint32_t(by), planned});
   if (!planned) {
     not_before_[size_t(path.local_nic())][size_t(path.remote_nic())] = tick.now + bar_ns();
     if (path.local_nic() == home_nic_ && path.remote_nic() == peer_home_nic_) home_rail_.failed(tick.now);
@@ -198,20 +194,20 @@ void Channel::start_fence(trace::DetectedBy by, bool planned, const Tick& tick, 
 }
 
 void Channel::step_migration(const Tick& tick) {
-  if (phase_ == Phase::kRunning && sender_)  // answers that came after the choice was made
+  if (end_.phase() == Phase::kRunning && sender_)  // answers that came after the choice was made
     for (auto& path : paths_)
       if (path->state == PathState::kStandby && path->id() != probation_path_ &&
           path->poll_probe(tick.alive) != ProbeState::kWaiting)
         path->forget_probe();
-  if (phase_ == Phase::kFencing) {
-    Path* path = find(fencing_path_);
+  if (end_.phase() == Phase::kFencing) {
+    Path* path = find(end_.leaving());
     turn_.take();
     {
       const TurnGuard guard(turn_);
       path->retry_sentinels();
       drain(*path);
     }
-    if (!path->fenced() &&
+    if (!path->fenced() && !path->destroying_failed &&
         (path->reports_nothing ||
          tick.alive - phase_since_ > nanoseconds(core_.config.fence_bound) / kFlushShare)) {
       R2_INFO("NET/R2CCL: channel %u: %s: no flushes after %llu ms; destroying its QP instead", number_,
@@ -231,29 +227,28 @@ void Channel::step_migration(const Tick& tick) {
                      std::to_string(core_.config.fence_bound.count()) + " ms (R2CC_FENCE_MS)"});
     }
   }
-  if (phase_ == Phase::kChoosing) choose_path(tick);
-  if (phase_ != Phase::kRunning && sender_) count_pathless_time(tick);
+  if (end_.phase() == Phase::kChoosing) choose_path(tick);
+  if (end_.phase() != Phase::kRunning && sender_) count_pathless_time(tick);
 }
 
 void Channel::fence_done(const Tick& tick) {
   turn_.take();
   const TurnGuard guard(turn_);
-  emit(trace::EventType::kFenceDone, left_nic_, fencing_path_, (now_ns() - migration_started_) / 1000);
-  bury(fencing_path_);
-  own_fenced_ = true;
+  emit(trace::EventType::kFenceDone, left_nic_, end_.leaving(), (now_ns() - migration_started_) / 1000);
+  bury(end_.leaving());
   wire::Fenced fenced{};
-  fenced.epoch = epoch_;
-  fenced.path = fencing_path_;
+  fenced.epoch = end_.epoch();
+  fenced.path = end_.leaving();
   fill_ledger(fenced);
   send(wire::Type::kFenced, fenced);
-  phase_ = sender_ && peer_fenced_ ? Phase::kChoosing : Phase::kWaitingForPeer;
+  end_.fenced();
   phase_since_ = tick.alive;
 }
 
 void Channel::on_migrate(const wire::Migrate& migrate, const Tick& tick) {
-  if (migrate.epoch <= epoch_) return;  // both noticed at once: one migration
-  epoch_ = migrate.epoch;
-  if (phase_ == Phase::kRunning && active_ && active_->id() == migrate.path) {
+  const Verdict verdict = end_.peer_leaves(migrate.epoch, migrate.path, active_ ? active_->id() : 0);
+  if (verdict == Verdict::kOld) return;
+  if (verdict == Verdict::kFenceActive) {
     if (!migrate.planned)
       R2_INFO("NET/R2CCL: channel %u: %s says that %s failed (detected by %s); moving its traffic", number_,
               peer_name().c_str(), rail_name(*active_).c_str(),
@@ -262,25 +257,32 @@ void Channel::on_migrate(const wire::Migrate& migrate, const Tick& tick) {
       note_failure(
           active_->local_nic(), active_->remote_nic(),
           "the peer noticed, by " + std::string(trace::name(trace::DetectedBy(migrate.detected_by))));
-    planned_target_ = 0;
     start_fence(trace::DetectedBy::kPeer, migrate.planned != 0, tick, false);
     return;
   }
-  // The path is gone at our side already (and in ERR, see drop()): there is nothing to fence.
+  fence_given_up(tick);
+}
+
+// The peer may have used a path that this end has given up meanwhile: moved to ERR (see drop()), but what its
+// NIC had taken in by then is over only when the sentinels are back, or the queue pair is destroyed.
+void Channel::fence_given_up(const Tick& tick) {
   if (!advance(Status::kMigrating)) return;
-  fencing_path_ = migrate.path;
+  phase_since_ = tick.alive;
   migration_started_ = tick.now;
-  peer_fenced_ = false;
   begin_search(tick);
-  fence_done(tick);
+  Path* path = exhume(end_.leaving());
+  if (!path) return fence_done(tick);
+  left_nic_ = path->local_nic();
+  turn_.take();
+  const TurnGuard guard(turn_);
+  if (auto started = path->start_fence(); !started)
+    fail(Error{ErrorCode::kUnfenceable, rail_name(*path) + ": " + started.error().message});
 }
 
 void Channel::on_fenced(const wire::Fenced& fenced, const Tick& tick) {
-  if (fenced.epoch != epoch_ || phase_ == Phase::kRunning) return;
-  peer_fenced_ = true;
+  if (!end_.peer_has_fenced(fenced.epoch)) return;
   peer_ledger_ = fenced;
-  if (sender_ && own_fenced_) {
-    phase_ = Phase::kChoosing;
+  if (end_.phase() == Phase::kChoosing) {
     phase_since_ = tick.alive;
     choose_path(tick);
   }
@@ -288,9 +290,8 @@ void Channel::on_fenced(const wire::Fenced& fenced, const Tick& tick) {
 
 // The sender decides; the receiver has its word through paths that it drops.
 void Channel::choose_path(const Tick& tick) {
-  if (planned_target_ != 0)
-    if (Path* path = find(planned_target_); path && path->state == PathState::kStandby)
-      return use(*path, tick);
+  if (end_.target() != 0)
+    if (Path* path = find(end_.target()); path && path->state == PathState::kStandby) return use(*path, tick);
   bool waiting = false;
   for (size_t i = 0; i < paths_.size();) {
     Path& path = *paths_[i];
@@ -374,7 +375,7 @@ void Channel::count_pathless_time(const Tick& tick) {
   const uint64_t step = tick.alive - searched_at_;
   searched_at_ = tick.alive;
   const Path* path = opening_.path != 0 ? find(opening_.path) : nullptr;
-  const bool peer_owes = phase_ == Phase::kWaitingForPeer ||
+  const bool peer_owes = end_.phase() == Phase::kWaitingForPeer ||
                          (path && opening_.waiting_for_peer && tick.alive - path->since > kPromptAnswerNs);
   if (!peer_owes && (busy() || wanted_.load(std::memory_order_relaxed))) no_path_for_ += step;
   if (no_path_for_ <= nanoseconds(core_.config.fail_bound)) return;
@@ -388,14 +389,14 @@ void Channel::use(Path& path, const Tick& tick) {
   const bool first = status() == Status::kConnecting;
   const bool home = path.local_nic() == home_nic_ && path.remote_nic() == peer_home_nic_;
   // Said before the replay is posted: what then fails on this path is a matter of the next epoch.
-  if (sender_) send(wire::Type::kUse, wire::Use{epoch_, path.id()});
+  if (sender_) send(wire::Type::kUse, wire::Use{end_.epoch(), path.id()});
   {
     turn_.take();
     const TurnGuard guard(turn_);
     path.state = PathState::kActive;
     path.forget_probe();
     active_ = &path;
-    phase_ = Phase::kRunning;
+    end_.running();
     silence_ = 0;
     poked_ = false;
     wanted_.store(false, std::memory_order_relaxed);
@@ -414,7 +415,7 @@ void Channel::use(Path& path, const Tick& tick) {
     if (!home && core_.resilient()) home_rail_.failed(tick.now);
     return;
   }
-  emit(trace::EventType::kMigrationDone, path.local_nic(), uint64_t(left_nic_), epoch_, path.id());
+  emit(trace::EventType::kMigrationDone, path.local_nic(), uint64_t(left_nic_), end_.epoch(), path.id());
   R2_INFO("NET/R2CCL: channel %u: %s carries its traffic now, after %llu us", number_,
           rail_name(path).c_str(), static_cast<unsigned long long>((now_ns() - migration_started_) / 1000));
   if (home) {
@@ -426,17 +427,18 @@ void Channel::use(Path& path, const Tick& tick) {
 }
 
 void Channel::on_use(const wire::Use& message, const Tick& tick) {
-  if (sender_ || message.epoch != epoch_) return;
-  if (phase_ == Phase::kRunning && status() != Status::kConnecting) return;
   Path* path = find(message.path);
-  if (path && path->state == PathState::kStandby) return use(*path, tick);
-  if (status() == Status::kConnecting) return;
-  // We have just given this path up: the next epoch, with nothing to fence at our side.
-  ++epoch_;
-  planned_target_ = 0;
-  fencing_path_ = message.path;
-  send(wire::Type::kMigrate, wire::Migrate{epoch_, message.path, uint32_t(trace::DetectedBy::kPeer), 0});
-  fence_done(tick);
+  switch (end_.peer_uses(message.epoch, message.path, path && path->state == PathState::kStandby,
+                         status() != Status::kConnecting)) {
+    case Verdict::kUse:
+      return use(*path, tick);
+    case Verdict::kFenceGivenUp:
+      send(wire::Type::kMigrate,
+           wire::Migrate{end_.epoch(), message.path, uint32_t(trace::DetectedBy::kPeer), 0});
+      return fence_given_up(tick);
+    default:
+      return;
+  }
 }
 
 }  // namespace r2ccl

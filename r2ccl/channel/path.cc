@@ -72,11 +72,14 @@ Result<void> Path::connect(const verbs::Device& device, const wire::PathEnd& rem
 
 Result<void> Path::fence_by_destroying() {
   state = PathState::kFencing;
-  return data.destroy();
+  auto done = data.destroy();
+  destroying_failed = !done;
+  return done;
 }
 
 Result<void> Path::start_fence() {
   state = PathState::kFencing;
+  if (!data) return {};
   if (reports_nothing) return data.destroy();
   if (auto done = data.to_error(); !done) return data.destroy() ? Result<void>() : done;
   // Flushes come in order on each queue (IBTA volume 1, 10.8.6): when a sentinel is back, everything that

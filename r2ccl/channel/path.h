@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "r2ccl/channel/protocol.h"
 #include "r2ccl/channel/wire.h"
 #include "r2ccl/verbs/completion_queue.h"
 #include "r2ccl/verbs/memory_region.h"
@@ -25,8 +26,6 @@ struct ChannelMemory {
   alignas(64) uint64_t probe_word;            ///< read by the peer's probes
   alignas(64) uint64_t probe_landing;         ///< where our own probes land
 };
-
-enum class PathState : uint8_t { kOpening, kProving, kStandby, kActive, kFencing };
 
 /// What became of a probe.
 enum class ProbeState : uint8_t { kIdle, kWaiting, kAnswered, kFailed };
@@ -70,6 +69,8 @@ class Path {
   bool fenced() const { return !data || sentinels_ == kBothSentinels; }
   /// Its completion queue is known to report nothing any more: no flush is worth waiting for.
   bool reports_nothing = false;
+  /// The driver refuses to destroy it: it is not asked again.
+  bool destroying_failed = false;
 
   // --- probing; only the service thread ---
   /// Posts a probe unless one is under way. `now` is any clock that the caller accrues.

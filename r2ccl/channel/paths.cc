@@ -38,10 +38,21 @@ void Channel::bury(uint32_t id) {
   paths_.erase(it);
 }
 
+// A buried path that is still there, to be fenced after all; or one of those in use. nullptr when its queue
+// pair is destroyed: then it brings nothing any more.
+Path* Channel::exhume(uint32_t id) {
+  const auto it =
+      std::find_if(buried_.begin(), buried_.end(), [id](const auto& path) { return path->id() == id; });
+  if (it == buried_.end()) return find(id);
+  paths_.push_back(std::move(*it));
+  buried_.erase(it);
+  return paths_.back().get();
+}
+
 void Channel::dig_one_grave(const Tick& tick) {
   // In a long search they must not pile up until the NIC has no room for new ones.
   const bool now = buried_.size() > kMostBuried ||
-                   (phase_ == Phase::kRunning && tick.now - buried_since_ >= kLeaveBuriedNs);
+                   (end_.phase() == Phase::kRunning && tick.now - buried_since_ >= kLeaveBuriedNs);
   if (buried_.empty() || !now) return;
   buried_.pop_back();
 }
@@ -187,7 +198,7 @@ void Channel::on_opened(const wire::Opened& opened, const Tick& tick) {
 
 // It is time to open one.
 bool Channel::lacks_standby(const Tick& tick) const {
-  return core_.resilient() && phase_ == Phase::kRunning && tick.now >= next_standby_ &&
+  return core_.resilient() && end_.phase() == Phase::kRunning && tick.now >= next_standby_ &&
          std::none_of(paths_.begin(), paths_.end(), [this](const auto& path) {
            return path->state == PathState::kStandby && path->id() != probation_path_;
          });
@@ -300,8 +311,15 @@ void Channel::on_drop(uint32_t id, const Tick& tick) {
   Path* path = find(id);
   if (!path) return;
   if (opening_.path == id) return opening_failed("the peer gave it up", tick);
-  if (path == active_) return begin_migration(trace::DetectedBy::kPeer, "the peer gave the path up", tick);
-  if (path->state != PathState::kFencing) drop(id, false);
+  switch (after_drop(path->state)) {
+    case AfterDrop::kNothing:
+      break;
+    case AfterDrop::kLeave:
+      begin_migration(trace::DetectedBy::kPeer, "the peer gave the path up", tick);
+      break;
+    case AfterDrop::kDrop:
+      drop(id, false);
+  }
 }
 
 void Channel::nic_changed(int nic, bool up, const Tick& tick) {
@@ -365,7 +383,7 @@ void Channel::on_peer_nic(const wire::Nic& change, const Tick& tick) {
 }
 
 void Channel::step_failback(const Tick& tick) {
-  if (phase_ != Phase::kRunning || !active_) return;
+  if (end_.phase() != Phase::kRunning || !active_) return;
   if (at_home()) return;
   if (Path* path = probation_path_ ? find(probation_path_) : nullptr) {
     const ProbeState probe = path->poll_probe(tick.alive);

@@ -134,9 +134,11 @@ void Receiver::after_drain(Path& path) {
   if (!may_wait) confirm(path);
 }
 
-// Over TCP: the word must not hang on the queue pair that it may be missing because of.
+// Over TCP: the word must not hang on the queue pair that it may be missing because of. Everything is looked
+// for first: the sender draws conclusions from what is lacking.
 void Receiver::reminded() {
-  if (active()) drain(*active());
+  for (uint32_t handled = 0; handled < Path::kReceiveDepth + Path::kSendDepth; handled += kBatch)
+    if (!active() || !drain(*active())) break;
   send(wire::Type::kReceived, wire::Received{ledger_.received()});
 }
 
@@ -161,9 +163,7 @@ Result<TestOutcome> Receiver::test(Request& request) {
 }
 
 void Receiver::fill_ledger(wire::Fenced& fenced) const {
-  fenced.first_incomplete = ledger_.received();
-  for (uint64_t message = ledger_.received(); message < ledger_.next(); ++message)
-    fenced.segments[message - ledger_.received()] = ledger_.segments(message);
+  fenced.first_incomplete = ledger_.report(fenced.segments);
 }
 
 void Receiver::resume(const wire::Fenced& /*ledger*/) {

@@ -118,14 +118,13 @@ void Sender::read_confirmation() {
 }
 
 void Sender::poke(Path& /*path*/) {
-  if (!core_.strict_ack() || reminded_) return;
-  reminded_ = true;
-  send(wire::Type::kRemind, wire::Received{ledger_.confirmed()});
+  if (core_.strict_ack() && reminder_.ask(ledger_.reported()))
+    send(wire::Type::kRemind, wire::Received{ledger_.confirmed()});
 }
 
-void Sender::told_received(uint64_t up_to) {
-  reminded_ = false;
+bool Sender::told_received(uint64_t up_to) {
   ledger_.confirmed(up_to);
+  return reminder_.answered(up_to);
 }
 
 Result<TestOutcome> Sender::test(Request& request) {
@@ -159,15 +158,11 @@ bool Sender::work_requests_open() const { return active() && active()->posted !=
 void Sender::resume(const wire::Fenced& ledger) {
   // Behind the fence the NIC touches no buffer any more: what the receiver has is done, whatever was
   // reported.
-  ledger_.released(ledger.first_incomplete);
+  ledger_.take_report(ledger.first_incomplete, ledger.segments);
+  reminder_.moved();
   uint64_t segments = 0, bytes = 0;
   for (uint64_t message = ledger.first_incomplete; message < ledger_.next(); ++message) {
-    const uint64_t offset = message - ledger.first_incomplete;
-    const uint16_t arrived = offset < wire::kRingLines ? ledger.segments[offset] : 0;
-    if (ledger_.missing(message, arrived) == 0) {
-      ledger_.known_arrived(message, arrived);
-      continue;
-    }
+    if (ledger_.missing(message) == 0) continue;
     const Request& request = requests_[message % wire::kRingLines];
     if (!request.in_use || request.message != message) {
       fail(Error{ErrorCode::kNicFailed,
@@ -176,7 +171,6 @@ void Sender::resume(const wire::Fenced& ledger) {
                      "R2CC_STRICT_ACK=0 allows this"});
       return;
     }
-    ledger_.restart(message, arrived);
     if (!write(*active(), request)) break;  // the next migration sends it
     ++segments;
     bytes += request.bytes;

@@ -27,12 +27,12 @@ class Sender final : public Channel {
   bool write(Path& path, const Request& request);
   void read_confirmation();
   void poke(Path& path) override;
-  void told_received(uint64_t up_to) override;
+  bool told_received(uint64_t up_to) override;
 
   static constexpr uint32_t kEmptyPostsPerLook = 64;
   SendLedger ledger_;
   uint64_t lines_read_ = 0;  // what lines before this one say of messages received has been taken in
-  bool reminded_ = false;    // and not answered yet: a stopped peer's connection must not fill up
+  Reminder reminder_;
   uint32_t empty_posts_ = 0;
 };
 

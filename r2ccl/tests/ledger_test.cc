@@ -70,6 +70,19 @@ TEST(ReceiveLedger, tells_a_duplicate_from_a_stranger) {
   EXPECT_EQ(ledger.arrive(whole(5), 1).arrival, Arrival::kUnknown) << "no such irecv";
 }
 
+TEST(ReceiveLedger, reports_what_is_here_of_everything_that_is_open) {
+  ReceiveLedger ledger;
+  for (int i = 0; i < 4; ++i) ledger.open();
+  ledger.arrive(whole(0), 1);
+  ledger.arrive({1, 1, 2}, 1);
+  ledger.arrive(whole(2), 1);
+  std::array<uint16_t, wire::kRingLines> segments{};
+  EXPECT_EQ(ledger.report(segments), 1u);
+  EXPECT_EQ(segments[0], 0b10);
+  EXPECT_EQ(segments[1], 1);
+  EXPECT_EQ(segments[2], 0);
+}
+
 TEST(ReceiveLedger, tickets_wrap_after_2_to_the_24_messages) {
   ReceiveLedger ledger;
   for (uint64_t message = 0; message < (1u << 24) + 100; ++message) {
@@ -105,18 +118,38 @@ TEST(SendLedger, the_receivers_word_alone_does_not_free_a_buffer_the_nic_still_r
 TEST(SendLedger, replays_only_what_the_receiver_misses) {
   SendLedger ledger;
   const uint64_t message = ledger.open(4);
-  EXPECT_EQ(ledger.missing(message, 0b0101), 0b1010);
-  EXPECT_EQ(ledger.missing(message, 0b1111), 0);
+  const uint64_t behind = ledger.open(1);
+  const uint16_t some[] = {0b0101, 1}, all[] = {0b1111, 1}, none[] = {0, 0};
+  ledger.take_report(message, some);
+  EXPECT_EQ(ledger.missing(message), 0b1010);
+  EXPECT_EQ(ledger.missing(behind), 0) << "it is there, although not in its turn";
+  ledger.take_report(message, all);
+  EXPECT_EQ(ledger.missing(message), 0);
   ledger.confirmed(1);
-  EXPECT_EQ(ledger.missing(message, 0), 0) << "confirmed messages are never sent again";
+  ledger.take_report(1, none);
+  EXPECT_EQ(ledger.missing(message), 0) << "confirmed messages are never sent again";
+  EXPECT_EQ(ledger.missing(behind), 1);
 }
 
-TEST(SendLedger, what_the_nic_said_counts_for_nothing_after_a_restart) {
+TEST(SendLedger, knows_how_far_the_nic_has_reported_without_a_gap) {
+  SendLedger ledger;
+  for (int i = 0; i < 3; ++i) ledger.open(1);
+  ledger.completed(1, 0);
+  EXPECT_EQ(ledger.reported(), 0u);
+  ledger.completed(0, 0);
+  EXPECT_EQ(ledger.reported(), 2u);
+  ledger.confirmed(2);
+  ledger.completed(2, 0);
+  EXPECT_EQ(ledger.reported(), 3u);
+}
+
+TEST(SendLedger, what_the_nic_said_counts_for_nothing_after_the_receivers_report) {
   SendLedger ledger;
   const uint64_t message = ledger.open(2);
   ledger.completed(message, 0);
   ledger.completed(message, 1);
-  ledger.restart(message, 0b01);
+  const uint16_t arrived[] = {0b01};
+  ledger.take_report(message, arrived);
   ledger.confirmed(1);
   EXPECT_FALSE(ledger.done(message, true));
   ledger.completed(message, 1);
@@ -137,9 +170,9 @@ TEST(SendLedger, a_confirmation_never_goes_back_nor_beyond_what_was_sent) {
 TEST(SendLedger, a_message_whose_acknowledgement_was_lost_is_done_when_the_fence_shows_that_it_arrived) {
   SendLedger ledger;
   ledger.open(1);
-  ledger.released(1);  // the NIC reported an error, or nothing; the receiver has it
+  ledger.take_report(1, {});  // the NIC reported an error, or nothing; the receiver has it
   EXPECT_TRUE(ledger.done(0, true));
-  EXPECT_EQ(ledger.missing(0, 0), 0);
+  EXPECT_EQ(ledger.missing(0), 0);
 }
 
 TEST(SendLedger, a_peer_that_closed_releases_what_it_received) {

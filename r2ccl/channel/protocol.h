@@ -1,0 +1,148 @@
+// One end's part in the migration protocol: epochs, whose fence is still missing, and what follows from each
+// control message. Pure: no verbs, no clock, no threads. Channel carries out what it says; the explorer in
+// tests/model drives the same code through every order of events. PROTOCOL.md gives the reason of each rule.
+#pragma once
+
+#include <cstdint>
+
+namespace r2ccl {
+
+enum class PathState : uint8_t { kOpening, kProving, kStandby, kActive, kFencing };
+
+enum class Phase : uint8_t {
+  kRunning,         ///< the active path carries traffic; or there was none yet
+  kFencing,         ///< the path that is left is not fenced here
+  kWaitingForPeer,  ///< fenced here; sender: not there. Receiver: until the sender uses another path
+  kChoosing,        ///< sender: fenced on both sides, the receiver's ledger is here
+};
+
+/// What a control message asks of the end that gets it.
+enum class Verdict : uint8_t {
+  kOld,           ///< nothing: it is of another epoch, or was said before
+  kFenceActive,   ///< to leave the active path and fence it
+  kFenceGivenUp,  ///< to fence what is left of a path that this end has given up or never used
+  kUse,           ///< to take the path into use
+};
+
+class MigrationEnd {
+ public:
+  explicit MigrationEnd(bool sender) : sender_(sender) {}
+
+  Phase phase() const { return phase_; }
+  uint32_t epoch() const { return epoch_; }
+  /// The path that is left in this epoch.
+  uint32_t leaving() const { return leaving_; }
+  /// Where a planned migration goes; 0: to whatever works.
+  uint32_t target() const { return target_; }
+  bool peer_fenced() const { return peer_fenced_; }
+
+  /// This end leaves `path`, its active one: the next epoch. The caller fences the path and tells the peer.
+  void leave(uint32_t path, uint32_t target = 0) { enter(epoch_ + 1, path, target); }
+
+  /// The peer leaves `path`. `active`: this end's active path, 0 when it has none. Both may have noticed at
+  /// once; that is one migration.
+  Verdict peer_leaves(uint32_t epoch, uint32_t path, uint32_t active) {
+    if (epoch <= epoch_) return Verdict::kOld;
+    const bool ours = phase_ == Phase::kRunning && active == path;
+    enter(epoch, path, 0);
+    return ours ? Verdict::kFenceActive : Verdict::kFenceGivenUp;
+  }
+
+  /// The path that was left is fenced at this end. The caller tells the peer (receiver: with its ledger).
+  void fenced() { phase_ = sender_ && peer_fenced_ ? Phase::kChoosing : Phase::kWaitingForPeer; }
+
+  /// The peer says that it has fenced. True: it counts, and so does the ledger that comes with it.
+  bool peer_has_fenced(uint32_t epoch) {
+    if (epoch != epoch_ || phase_ == Phase::kRunning) return false;
+    peer_fenced_ = true;
+    if (sender_ && phase_ == Phase::kWaitingForPeer) phase_ = Phase::kChoosing;
+    return true;
+  }
+
+  /// The sender uses `path`, which stands by at this end or does not. `connected`: some path has been in use
+  /// before. After kFenceGivenUp the caller tells the peer that it leaves the path: a new epoch.
+  Verdict peer_uses(uint32_t epoch, uint32_t path, bool stands_by, bool connected) {
+    if (sender_ || epoch != epoch_ || (phase_ == Phase::kRunning && connected)) return Verdict::kOld;
+    if (stands_by) return Verdict::kUse;
+    if (!connected) return Verdict::kOld;  // the sender hears of it through our kDrop
+    enter(epoch_ + 1, path, 0);
+    return Verdict::kFenceGivenUp;
+  }
+
+  /// Traffic flows over another path.
+  void running() { phase_ = Phase::kRunning; }
+
+ private:
+  void enter(uint32_t epoch, uint32_t path, uint32_t target) {
+    epoch_ = epoch;
+    leaving_ = path;
+    target_ = target;
+    phase_ = Phase::kFencing;
+    peer_fenced_ = false;
+  }
+
+  bool sender_;
+  Phase phase_ = Phase::kRunning;
+  bool peer_fenced_ = false;
+  uint32_t epoch_ = 0;
+  uint32_t leaving_ = 0;
+  uint32_t target_ = 0;
+};
+
+/// The peer has given up a path that is in `state` here.
+enum class AfterDrop : uint8_t {
+  kNothing,  ///< it is being fenced already
+  kLeave,    ///< it is the active one: migrate
+  kDrop,     ///< give it up, too
+};
+inline AfterDrop after_drop(PathState state) {
+  switch (state) {
+    case PathState::kFencing:
+      return AfterDrop::kNothing;
+    case PathState::kActive:
+      return AfterDrop::kLeave;
+    default:
+      return AfterDrop::kDrop;
+  }
+}
+
+/// The sender's question 'what have you received?': one at a time, so that a stopped peer's connection does
+/// not fill up. It also finds the path that has lost something without a word: the NIC had reported messages
+/// before the question, and the receiver, who looked for them, says for the second time running that it
+/// lacks them.
+class Reminder {
+ public:
+  /// True: ask now. Everything before message `reported` has been reported by the NIC.
+  bool ask(uint64_t reported) {
+    if (asked_) return false;
+    asked_ = true;
+    reported_ = reported;
+    return true;
+  }
+  /// The answer. True: the path has lost something.
+  bool answered(uint64_t received) {
+    asked_ = false;
+    const bool lacks = received < reported_;
+    const bool again = lacks && lacked_ && received == received_;
+    lacked_ = lacks;
+    received_ = received;
+    return again;
+  }
+  /// What was asked before says nothing of the path that carries the traffic now.
+  void moved() {
+    reported_ = 0;
+    lacked_ = false;
+  }
+  bool asked() const { return asked_; }
+  bool lacked() const { return lacked_; }
+  uint64_t reported() const { return reported_; }
+  uint64_t received() const { return received_; }
+
+ private:
+  bool asked_ = false;
+  bool lacked_ = false;
+  uint64_t reported_ = 0;
+  uint64_t received_ = 0;
+};
+
+}  // namespace r2ccl

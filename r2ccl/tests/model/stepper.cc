@@ -1,0 +1,482 @@
+#include "r2ccl/tests/model/stepper.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace r2ccl::model {
+namespace {
+
+PathState state_of(Life life) {
+  switch (life) {
+    case Life::kOpening:
+      return PathState::kOpening;
+    case Life::kActive:
+      return PathState::kActive;
+    case Life::kFencing:
+      return PathState::kFencing;
+    default:
+      return PathState::kStandby;
+  }
+}
+
+bool takes_in(Pair pair) { return pair == Pair::kReady || pair == Pair::kError; }
+
+}  // namespace
+
+// --- questions
+// ----------------------------------------------------------------------------------------------
+
+int Model::Stepper::nth(uint8_t mask, int n) {
+  for (; n > 0; --n) mask = uint8_t(mask & (mask - 1));
+  return std::countr_zero(mask);
+}
+
+int Model::Stepper::in_life(int end, Life life) {
+  for (int path = 1; path <= bounds_.paths; ++path)
+    if (half(end, path).life == life) return path;
+  return 0;
+}
+
+bool Model::Stepper::open_messages(int end) const {
+  if (end == kSender) return w.given_back != (1u << w.sent.next()) - 1;
+  return w.received.received() < w.received.next();
+}
+
+bool Model::Stepper::may_post() {
+  const int message = int(w.sent.next());
+  if (!running(kSender) || !active(kSender) || message >= messages()) return false;
+  if (message >= int(kWindow) && !(w.given_back >> (message - int(kWindow)) & 1)) return false;
+  return w.ring[size_t(message) % kWindow] == message + 1;
+}
+
+bool Model::Stepper::may_receive() {
+  const int message = int(w.received.next());
+  if (!running(kReceiver) || !active(kReceiver) || message >= messages()) return false;
+  return message < int(kWindow) || (w.completed >> (message - int(kWindow)) & 1);
+}
+
+bool Model::Stepper::may_confirm() {
+  return running(kReceiver) && active(kReceiver) && holds(Rule::kStrictAck) && w.received.received() > w.told;
+}
+
+bool Model::Stepper::may_deliver(int path) {
+  const Link& l = link(path);
+  return l.delivered < std::popcount(l.posted) && takes_in(l.half[kReceiver].pair);
+}
+
+bool Model::Stepper::may_acknowledge(int path) {
+  const Link& l = link(path);
+  return !l.broken && l.acknowledged < l.delivered && takes_in(l.half[kSender].pair);
+}
+
+bool Model::Stepper::may_land(int path) {
+  return link(path).writes > 0 && takes_in(link(path).half[kSender].pair);
+}
+
+bool Model::Stepper::may_remind() {
+  const int path = running(kSender) ? active(kSender) : 0;
+  return path != 0 && !link(path).broken && open_messages(kSender) && !w.reminder.asked() &&
+         holds(Rule::kRepeatWord) && holds(Rule::kStrictAck);
+}
+
+bool Model::Stepper::may_poke() {
+  const int path = running(kReceiver) ? active(kReceiver) : 0;
+  return path != 0 && !link(path).broken && open_messages(kReceiver) && link(path).writes == 0;
+}
+
+bool Model::Stepper::may_poll(int end, int path) {
+  const Link& l = link(path);
+  return !l.half[end].frozen && l.taken[end] < (end == kSender ? l.acknowledged : l.delivered);
+}
+
+bool Model::Stepper::stands_still() {
+  const int path = running(kSender) ? active(kSender) : 0;
+  if (path == 0 || !open_messages(kSender) || !holds(Rule::kStandstill)) return false;
+  const Link& l = link(path);
+  return l.stands_still || (l.half[kSender].frozen && l.taken[kSender] < std::popcount(l.posted));
+}
+
+bool Model::Stepper::all_broken() const {
+  return std::all_of(w.link.begin(), w.link.begin() + bounds_.paths, [](const Link& l) { return l.broken; });
+}
+
+// --- the application and the data path
+// ----------------------------------------------------------------------
+
+void Model::Stepper::post() {
+  const int message = int(w.sent.open(uint32_t(bounds_.segments)));
+  link(active(kSender)).posted |= bits(message);
+  moved();
+}
+
+void Model::Stepper::receive() {
+  const int message = int(w.received.open());
+  w.told = uint8_t(w.received.received());
+  write(link(active(kReceiver)), line(message, w.told));
+}
+
+void Model::Stepper::confirm() {
+  w.told = uint8_t(w.received.received());
+  write(link(active(kReceiver)), word(w.told));
+}
+
+void Model::Stepper::poll(int end, int path) {
+  Link& l = link(path);
+  if (l.half[end].frozen) return;
+  if (end == kReceiver) {
+    for (; l.taken[kReceiver] < l.delivered; ++l.taken[kReceiver]) {
+      const int index = nth(l.posted, l.taken[kReceiver]);
+      if (!(l.lost_immediates >> index & 1)) arrive(index);
+    }
+    return;
+  }
+  for (; l.taken[kSender] < l.acknowledged; ++l.taken[kSender]) {
+    const int index = nth(l.posted, l.taken[kSender]);
+    if (l.lost_completions >> index & 1)
+      l.stands_still = true;
+    else
+      w.sent.completed(uint64_t(message_of(index)), uint32_t(index % bounds_.segments));
+  }
+}
+
+void Model::Stepper::arrive(int index) {
+  const int message = message_of(index);
+  moved();
+  const auto outcome = w.received.arrive(
+      {uint32_t(message), uint32_t(index % bounds_.segments), uint32_t(bounds_.segments)}, 1);
+  switch (outcome.arrival) {
+    case Arrival::kSegment:
+      break;
+    case Arrival::kMessage:
+      if ((w.in_memory & bits(message)) != bits(message))
+        violate("a receive was reported before its data was there");
+      w.completed |= uint8_t(1u << message);
+      break;
+    case Arrival::kDuplicate:
+      violate("a segment was delivered twice");
+      break;
+    case Arrival::kUnknown:
+      violate("an immediate without a message arrived");
+  }
+}
+
+void Model::Stepper::remind() {
+  if (w.reminder.ask(w.sent.reported())) say(kReceiver, {Say::kRemind});
+}
+
+void Model::Stepper::poke() {
+  Link& l = link(active(kReceiver));
+  if (holds(Rule::kRepeatLines)) write_open_lines(l);
+  confirm();
+}
+
+void Model::Stepper::write(Link& l, uint8_t what) {
+  if (l.writes == kMaxWrites) return violate("the model's bound: kMaxWrites");
+  l.write[l.writes++] = what;
+}
+
+void Model::Stepper::write_open_lines(Link& l) {
+  for (uint64_t message = w.received.received(); message < w.received.next(); ++message)
+    if (!w.received.complete(message)) write(l, line(int(message), 0));
+}
+
+// --- the NIC
+// ------------------------------------------------------------------------------------------------
+
+void Model::Stepper::land_in_memory(int index) {
+  if (w.completed >> message_of(index) & 1)
+    violate("a receive buffer was written after its receive had been reported");
+  w.in_memory |= uint8_t(1u << index);
+}
+
+void Model::Stepper::deliver(int path, bool mute) {
+  Link& l = link(path);
+  const int index = nth(l.posted, l.delivered++);
+  land_in_memory(index);
+  if (mute) l.lost_immediates |= uint8_t(1u << index);
+}
+
+void Model::Stepper::deliver_stale(int path) {
+  Link& l = link(path);
+  const int index = nth(l.stale, 0);
+  l.stale &= uint8_t(l.stale - 1);
+  land_in_memory(index);
+  if (!w.violation) arrive(index);
+}
+
+void Model::Stepper::acknowledge(int path, bool mute) {
+  Link& l = link(path);
+  const int index = nth(l.posted, l.acknowledged++);
+  if (mute) l.lost_completions |= uint8_t(1u << index);
+}
+
+void Model::Stepper::land(int path, bool vanish) {
+  Link& l = link(path);
+  const uint8_t what = l.write[0];
+  std::copy(l.write.begin() + 1, l.write.begin() + l.writes, l.write.begin());
+  l.write[--l.writes] = 0;
+  if (vanish) return;
+  if (const int message = (what >> 4) - 1; message >= 0)
+    w.ring[size_t(message) % kWindow] = uint8_t(message + 1);
+  w.sent.confirmed(what & 0xf);
+}
+
+// --- migration
+// ----------------------------------------------------------------------------------------------
+
+void Model::Stepper::say(int to, const Control& message) {
+  Queue& queue = w.to[to];
+  if (queue.count == kMaxControl) return violate("the model's bound: kMaxControl");
+  queue.item[queue.count++] = message;
+}
+
+void Model::Stepper::leave(int end, int path, int target) {
+  w.end[end].leave(uint32_t(path), uint32_t(target));
+  say(1 - end, {Say::kMigrate, uint8_t(w.end[end].epoch()), uint8_t(path)});
+  start_fence(end, path);
+}
+
+void Model::Stepper::start_fence(int end, int path) {
+  Half& h = half(end, path);
+  if (!holds(end == kReceiver ? Rule::kReceiverFence : Rule::kSenderFence)) {
+    h.life = Life::kBuried;
+    return finish_fence(end);
+  }
+  h.pair = Pair::kError;
+  if (!holds(end == kReceiver ? Rule::kReceiverSentinel : Rule::kSenderSentinel)) {
+    h.life = Life::kBuried;
+    return finish_fence(end);
+  }
+  h.life = Life::kFencing;
+}
+
+void Model::Stepper::fence_given_up(int end, int path) {
+  Half& h = half(end, path);
+  if (h.pair == Pair::kNone || h.pair == Pair::kDead || !holds(Rule::kGivenUpFence)) return finish_fence(end);
+  start_fence(end, path);
+}
+
+void Model::Stepper::fence_done(int end) {
+  const int path = int(w.end[end].leaving());
+  poll(end, path);
+  half(end, path).life = Life::kGone;
+  half(end, path).pair = Pair::kDead;
+  finish_fence(end);
+}
+
+void Model::Stepper::fence_destroyed(int end) {
+  Link& l = link(int(w.end[end].leaving()));
+  l.half[end].life = Life::kGone;
+  l.half[end].pair = Pair::kDead;
+  finish_fence(end);
+}
+
+void Model::Stepper::finish_fence(int end) {
+  Control fenced{Say::kFenced, uint8_t(w.end[end].epoch()), uint8_t(w.end[end].leaving())};
+  if (end == kReceiver) {
+    std::array<uint16_t, kWindow> segments{};
+    fenced.number = uint8_t(w.received.report(segments));
+    std::copy(segments.begin(), segments.end(), fenced.segments.begin());
+  }
+  say(1 - end, fenced);
+  w.end[end].fenced();
+}
+
+void Model::Stepper::choose() {
+  if (const int target = int(w.end[kSender].target());
+      target != 0 && half(kSender, target).life == Life::kStandby)
+    return use(kSender, target);
+  for (int path = 1; path <= bounds_.paths; ++path) {
+    if (half(kSender, path).life != Life::kStandby) continue;
+    if (!link(path).broken) return use(kSender, path);
+    drop(kSender, path, true);
+  }
+}
+
+void Model::Stepper::use(int end, int path) {
+  if (end == kSender) say(kReceiver, {Say::kUse, uint8_t(w.end[kSender].epoch()), uint8_t(path)});
+  half(end, path).life = Life::kActive;
+  w.end[end].running();
+  moved();
+  Link& l = link(path);
+  if (end == kReceiver) {
+    if (!w.connected) {
+      w.connected = true;
+      return;
+    }
+    if (holds(Rule::kRepeatLines)) write_open_lines(l);
+    w.told = 0;
+    if (may_confirm()) confirm();
+    return;
+  }
+  if (holds(Rule::kReceiverIsRight)) {
+    std::array<uint16_t, kWindow> segments{};
+    std::copy(w.report.begin(), w.report.end(), segments.begin());
+    w.sent.take_report(w.report_first, segments);
+  }
+  w.reminder.moved();
+  release();
+  for (uint64_t message = w.report_first; message < w.sent.next(); ++message) {
+    const uint16_t missing = w.sent.missing(message);
+    if (missing == 0) continue;
+    if (w.given_back >> message & 1)
+      return violate("a message that the receiver lacks was given back, and cannot be sent again");
+    for (int segment = 0; segment < bounds_.segments; ++segment)
+      if (missing >> segment & 1) l.posted |= bit(int(message), segment);
+  }
+}
+
+void Model::Stepper::open() {
+  int path = w.next_path;
+  if (!holds(Rule::kNewQueuePairs) && in_life(kSender, Life::kGone) != 0) {
+    path = in_life(kSender, Life::kGone);
+    Link& l = link(path);
+    Link fresh;
+    for (int n = l.delivered; n < std::popcount(l.posted); ++n)
+      fresh.stale |= uint8_t(1u << nth(l.posted, n));
+    fresh.half[kReceiver] = l.half[kReceiver];
+    l = fresh;
+  } else {
+    ++w.next_path;
+  }
+  half(kSender, path).life = Life::kOpening;
+  half(kSender, path).pair = Pair::kReady;
+  w.opening = uint8_t(path);
+  say(kReceiver, {Say::kOpen, 0, uint8_t(path)});
+}
+
+void Model::Stepper::drop(int end, int path, bool tell) {
+  Half& h = half(end, path);
+  if (h.pair == Pair::kReady) h.pair = Pair::kError;
+  h.life = Life::kBuried;
+  if (end == kSender && w.opening == path) w.opening = 0;
+  if (tell) say(1 - end, {Say::kDrop, 0, uint8_t(path)});
+}
+
+void Model::Stepper::hear(int end, Control m) {
+  if (w.failed[end]) return;
+  MigrationEnd& self = w.end[end];
+  Half* h = m.path != 0 ? &half(end, m.path) : nullptr;
+  switch (m.say) {
+    case Say::kMigrate:
+      switch (self.peer_leaves(holds(Rule::kMigrateEpoch) ? m.epoch : self.epoch() + 1, m.path,
+                               uint32_t(active(end)))) {
+        case Verdict::kFenceActive:
+          return start_fence(end, m.path);
+        case Verdict::kFenceGivenUp:
+          return fence_given_up(end, m.path);
+        default:
+          return;
+      }
+    case Say::kFenced:
+      if (!self.peer_has_fenced(holds(Rule::kFencedEpoch) ? m.epoch : self.epoch())) return;
+      if (end == kSender) {
+        w.report_first = m.number;
+        w.report = m.segments;
+      }
+      return;
+    case Say::kUse:
+      switch (self.peer_uses(holds(Rule::kUseEpoch) ? m.epoch : self.epoch(), m.path,
+                             h->life == Life::kStandby, w.connected)) {
+        case Verdict::kUse:
+          return use(end, m.path);
+        case Verdict::kFenceGivenUp:
+          say(1 - end, {Say::kMigrate, uint8_t(self.epoch()), m.path});
+          return fence_given_up(end, m.path);
+        default:
+          return;
+      }
+    case Say::kDrop:
+      if (h->life == Life::kNever || h->life == Life::kBuried || h->life == Life::kGone) return;
+      if (end == kSender && w.opening == m.path) return drop(end, m.path, true);
+      switch (after_drop(state_of(h->life))) {
+        case AfterDrop::kLeave:
+          if (running(end)) leave(end, m.path);
+          return;
+        case AfterDrop::kDrop:
+          return drop(end, m.path, false);
+        default:
+          return;
+      }
+    case Say::kOpen:
+      if (h->life != Life::kNever && holds(Rule::kNewQueuePairs)) return;
+      *h = {Life::kStandby, Pair::kReady, false};
+      return say(kSender, {Say::kOpened, 0, m.path});
+    case Say::kOpened:
+      if (w.opening != m.path) return;
+      if (link(m.path).broken) return drop(end, m.path, true);
+      h->life = Life::kStandby;
+      w.opening = 0;
+      return;
+    case Say::kRemind:
+      if (const int path = active(end)) poll(end, path);
+      return say(kSender, {Say::kReceived, 0, 0, uint8_t(w.received.received())});
+    case Say::kReceived:
+      w.sent.confirmed(m.number);
+      if (w.reminder.answered(m.number) && holds(Rule::kDisbelief) && running(end))
+        if (const int path = active(end)) leave(end, path);
+      return;
+    case Say::kFail:
+      w.failed[end] = true;
+      return;
+    case Say::kNothing:
+      return;
+  }
+}
+
+void Model::Stepper::fail(int end, bool excused) {
+  if (!excused) violate("an error although a path lives");
+  w.failed[end] = true;
+  say(1 - end, {Say::kFail});
+}
+
+// --- after every step
+// ---------------------------------------------------------------------------------------
+
+void Model::Stepper::release() {
+  for (int message = 0; message < int(w.sent.next()); ++message) {
+    if (w.given_back >> message & 1) continue;
+    const bool done = holds(Rule::kNicReport) ? w.sent.done(uint64_t(message), holds(Rule::kStrictAck))
+                                              : uint64_t(message) < w.sent.confirmed();
+    if (!done) continue;
+    w.given_back |= uint8_t(1u << message);
+    moved();
+    if (holds(Rule::kStrictAck) && !(w.completed >> message & 1))
+      violate("a send was reported before the receiver had the message");
+    for (int path = 1; path <= bounds_.paths; ++path) {
+      const Link& l = link(path);
+      if (!takes_in(l.half[kSender].pair)) continue;
+      for (int n = l.acknowledged; n < std::popcount(l.posted); ++n)
+        if (message_of(nth(l.posted, n)) == message)
+          violate("a send buffer was given back while a NIC may still read it");
+    }
+  }
+}
+
+void Model::Stepper::settle() {
+  release();
+  for (int path = 1; path <= bounds_.paths; ++path) {
+    Link& l = link(path);
+    const bool dead[2] = {l.half[kSender].pair == Pair::kDead, l.half[kReceiver].pair == Pair::kDead};
+    if (dead[kSender]) {
+      l.writes = 0;
+      l.write = {};
+      l.acknowledged = l.taken[kSender] = l.delivered;
+      l.stands_still = false;
+    }
+    if (dead[kReceiver]) l.taken[kReceiver] = l.delivered;
+    if (dead[kSender] && dead[kReceiver] && holds(Rule::kNewQueuePairs)) {
+      const Link gone{{l.half[0], l.half[1]}, l.broken};
+      l = gone;
+    }
+    while (l.taken[kSender] > 0 && l.taken[kReceiver] > 0) {
+      const auto lowest = uint8_t(l.posted & -l.posted);
+      l.posted &= uint8_t(~lowest);
+      l.lost_completions &= uint8_t(~lowest);
+      l.lost_immediates &= uint8_t(~lowest);
+      --l.taken[kSender], --l.taken[kReceiver], --l.delivered, --l.acknowledged;
+    }
+  }
+}
+
+}  // namespace r2ccl::model

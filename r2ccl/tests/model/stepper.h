@@ -1,0 +1,93 @@
+// What one step does to the world: the parts of Channel, Sender and Receiver that carry out the protocol's
+// decisions, and the NIC.
+#pragma once
+
+#include "r2ccl/tests/model/world.h"
+
+namespace r2ccl::model {
+
+class Model::Stepper {
+ public:
+  Stepper(const Bounds& bounds, Rule without, World& world) : bounds_(bounds), without_(without), w(world) {}
+
+  // --- questions ---
+  Link& link(int path) { return w.link[size_t(path - 1)]; }
+  Half& half(int end, int path) { return link(path).half[end]; }
+  bool holds(Rule rule) const { return without_ != rule; }
+  bool running(int end) const { return w.end[end].phase() == Phase::kRunning; }
+  int in_life(int end, Life life);  ///< the first such path, 0: none
+  int active(int end) { return in_life(end, Life::kActive); }
+  bool open_messages(int end) const;
+  bool may_post();
+  bool may_receive();
+  bool may_confirm();
+  bool may_deliver(int path);
+  bool may_acknowledge(int path);
+  bool may_land(int path);
+  bool may_remind();
+  bool may_poke();
+  bool may_poll(int end, int path);
+  bool stands_still();
+  bool all_broken() const;
+
+  // --- the application and the data path ---
+  void post();
+  void receive();
+  void confirm();
+  void poll(int end, int path);
+  void remind();
+  void poke();
+
+  // --- the NIC ---
+  void deliver(int path, bool mute);
+  void deliver_stale(int path);
+  void acknowledge(int path, bool mute);
+  void land(int path, bool vanish);
+
+  // --- migration ---
+  void leave(int end, int path, int target = 0);
+  void fence_done(int end);
+  void fence_destroyed(int end);
+  void choose();
+  void open();
+  void drop(int end, int path, bool tell);
+  void hear(int end, Control message);
+  void fail(int end, bool excused);
+
+  /// After every step: what the application notices at once; and one form for states that are alike.
+  void settle();
+
+ private:
+  void violate(const char* what) {
+    if (!w.violation) w.violation = what;
+  }
+  int messages() const { return bounds_.messages; }
+  uint8_t bit(int message, int segment) const {
+    return uint8_t(1u << (message * bounds_.segments + segment));
+  }
+  uint8_t bits(int message) const {
+    return uint8_t(((1u << bounds_.segments) - 1) << (message * bounds_.segments));
+  }
+  int message_of(int index) const { return index / bounds_.segments; }
+  static int nth(uint8_t mask, int n);  ///< index of the n-th bit that is set
+  void arrive(int index);
+  void land_in_memory(int index);
+  void write(Link& link, uint8_t what);
+  void write_open_lines(Link& link);
+  void say(int to, const Control& message);
+  void start_fence(int end, int path);
+  void fence_given_up(int end, int path);
+  void finish_fence(int end);
+  void use(int end, int path);
+  void release();
+  void moved() { w.asked = w.poked = 0; }
+
+  const Bounds& bounds_;
+  Rule without_;
+  World& w;
+};
+
+inline uint8_t line(int message, int received) { return uint8_t((message + 1) << 4 | received); }
+inline uint8_t word(int received) { return uint8_t(received); }
+
+}  // namespace r2ccl::model

@@ -1,0 +1,154 @@
+// Steps and bounds in words, so that a counterexample can be read.
+#include <string>
+
+#include "r2ccl/tests/model/world.h"
+
+namespace r2ccl::model {
+namespace {
+
+std::string text(const Control& m) {
+  const std::string of = "path " + std::to_string(m.path), epoch = "epoch " + std::to_string(m.epoch);
+  switch (m.say) {
+    case Say::kMigrate:
+      return "'I leave " + of + "' (" + epoch + ")";
+    case Say::kFenced: {
+      std::string has;
+      for (const uint8_t segments : m.segments) has += ' ' + std::to_string(segments);
+      return "'" + of + " is fenced; everything before message " + std::to_string(m.number) +
+             " is here, and segments" + has + " of those behind' (" + epoch + ")";
+    }
+    case Say::kUse:
+      return "'I use " + of + "' (" + epoch + ")";
+    case Say::kDrop:
+      return "'I give " + of + " up'";
+    case Say::kOpen:
+      return "'open " + of + "'";
+    case Say::kOpened:
+      return "'" + of + " is open'";
+    case Say::kRemind:
+      return "'what have you received?'";
+    case Say::kReceived:
+      return "'I have received everything before message " + std::to_string(m.number) + "'";
+    case Say::kFail:
+      return "'I have failed'";
+    case Say::kNothing:
+      break;
+  }
+  return "nothing";
+}
+
+}  // namespace
+
+std::string Model::words(const World& world) const {
+  const Step& s = world.last;
+  const std::string who = s.end == kSender ? "sender" : "receiver", path = "path " + std::to_string(s.path),
+                    number = std::to_string(s.number);
+  switch (s.event) {
+    case Event::kNone:
+      return "start";
+    case Event::kPost:
+      return "sender: writes message " + number + " over " + path;
+    case Event::kReceive:
+      return "receiver: irecv of message " + number + ", its line goes out over " + path;
+    case Event::kPoll:
+      return who + ": polls " + path;
+    case Event::kConfirm:
+      return "receiver: 'received up to " + number + "' goes out over " + path;
+    case Event::kDeliver:
+      return "NIC: the next segment on " + path + " arrives";
+    case Event::kDeliverMute:
+      return "FAULT: the next segment on " + path + " arrives, but its immediate does not";
+    case Event::kDeliverStale:
+      return "NIC: a late packet of an earlier life of " + path + " arrives";
+    case Event::kAcknowledge:
+      return "NIC: the sender's NIC reports a segment on " + path;
+    case Event::kAcknowledgeMute:
+      return "FAULT: the sender's NIC loses the completion of a segment on " + path;
+    case Event::kLand:
+      return "NIC: a line or a word arrives at the sender over " + path;
+    case Event::kVanish:
+      return "FAULT: a line or a word vanishes on " + path;
+    case Event::kBreak:
+      return "FAULT: " + path + " breaks: nothing is acknowledged any more";
+    case Event::kFreeze:
+      return "FAULT: the " + who + "'s NIC freezes on " + path + ": it reports nothing any more";
+    case Event::kNotice:
+      return who + ": notices that " + path + " is broken, and leaves it";
+    case Event::kNoReason:
+      return "FAULT: " + who + ": leaves " + path + " without a reason";
+    case Event::kPlan:
+      return "sender: leaves " + path + " for path " + number + ", as planned";
+    case Event::kFenced:
+      return who + ": the sentinels of " + path + " are back: fenced";
+    case Event::kUnfenceable:
+      return who + ": " + path + " cannot be fenced: fails";
+    case Event::kDestroyed:
+      return who + ": the queue pair of " + path + " is destroyed, and what was not polled with it: fenced";
+    case Event::kChoose:
+      return "sender: uses a path that stands by, and replays what is missing";
+    case Event::kNoPath:
+      return "sender: there is no path: fails";
+    case Event::kOpen:
+      return "sender: opens a path";
+    case Event::kGiveUp:
+      return who + ": gives " + path + " up, which stood by";
+    case Event::kGiveUpForNothing:
+      return "FAULT: " + who + ": gives " + path + " up, which stood by and works";
+    case Event::kBury:
+      return who + ": the queue pair of " + path + " is destroyed";
+    case Event::kHear:
+      return who + ": hears " + text(s.control) + (s.number != 0 ? " (FAULT: it will come once more)" : "");
+    case Event::kHearAgain:
+      return who + ": hears once more " + text(s.control);
+    case Event::kRemind:
+      return "sender: has waited for long, and asks";
+    case Event::kPoke:
+      return "receiver: has waited for long, and repeats its lines and its word over " + path;
+    case Event::kStandstill:
+      return "sender: its work on " + path + " stands still: leaves it";
+  }
+  return "?";
+}
+
+std::string describe(const Bounds& b) {
+  std::string out = std::to_string(b.messages) + " messages of " + std::to_string(b.segments) + " segment" +
+                    (b.segments > 1 ? "s" : "") + ", " + std::to_string(b.paths) + " paths" +
+                    (b.standby ? ", one standing by" : "");
+  const auto add = [&](int count, const char* what) {
+    if (count > 0) out += ", " + std::to_string(count) + " " + what;
+  };
+  add(b.breaks, "breaks");
+  add(b.early, "hasty");
+  add(b.planned, "planned");
+  add(b.lost_immediates, "lost immediates");
+  add(b.lost_completions, "lost completions");
+  add(b.lost_writes, "lost writes");
+  add(b.duplicates, "duplicates");
+  add(b.frozen, b.destroy_fences ? "frozen NICs (destroyed)" : "frozen NICs");
+  return out;
+}
+
+const char* name(Rule rule) {
+  static constexpr const char* kNames[] = {"none",
+                                           "receiver_fence",
+                                           "sender_fence",
+                                           "receiver_sentinel",
+                                           "sender_sentinel",
+                                           "given_up_fence",
+                                           "new_queue_pairs",
+                                           "strict_ack",
+                                           "nic_report",
+                                           "receiver_is_right",
+                                           "migrate_epoch",
+                                           "fenced_epoch",
+                                           "use_epoch",
+                                           "order",
+                                           "repeat_lines",
+                                           "repeat_word",
+                                           "disbelief",
+                                           "standstill",
+                                           "watchdog"};
+  return kNames[size_t(rule)];
+}
+
+}  // namespace r2ccl::model

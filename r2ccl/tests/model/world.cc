@@ -1,0 +1,315 @@
+#include "r2ccl/tests/model/world.h"
+
+#include "r2ccl/tests/model/stepper.h"
+
+namespace r2ccl::model {
+namespace {
+
+// Timeouts that find nothing new in a row: two answers condemn a path, and one more shows that nothing else
+// comes of it.
+constexpr int kMostAsked = 3;
+
+}  // namespace
+
+// The sender has just begun to use its first path, and the receiver is to hear of it.
+World Model::initial() const {
+  World world;
+  Link& first = world.link[0];
+  first.half[kSender] = {Life::kActive, Pair::kReady, false};
+  first.half[kReceiver] = {Life::kStandby, Pair::kReady, false};
+  world.to[kReceiver].item[0] = {Say::kUse, 0, 1};
+  world.to[kReceiver].count = 1;
+  return world;
+}
+
+size_t Model::expand(const World& world, std::vector<World>& next) const {
+  World scratch = world;
+  Stepper now(bounds_, without_, scratch);  // for questions only
+  size_t own = 0;
+  const auto step = [&](const Step& what, auto&& act) {
+    World& w = next.emplace_back(world);
+    w.violation = nullptr;
+    w.last = what;
+    Stepper stepper(bounds_, without_, w);
+    act(stepper, w);
+    stepper.settle();
+  };
+  const auto own_step = [&](const Step& what, auto&& act) {
+    ++own;
+    step(what, act);
+  };
+  const auto u8 = [](int number) { return uint8_t(number); };
+  const bool alive[2] = {!world.failed[kSender], !world.failed[kReceiver]};
+
+  // --- the application and the data path
+  if (alive[kSender] && now.may_post())
+    own_step({Event::kPost, kSender, u8(now.active(kSender)), u8(int(world.sent.next()))},
+             [](Stepper& s, World&) { s.post(); });
+  if (alive[kReceiver] && now.may_receive())
+    own_step({Event::kReceive, kReceiver, u8(now.active(kReceiver)), u8(int(world.received.next()))},
+             [](Stepper& s, World&) { s.receive(); });
+  if (alive[kReceiver] && now.may_confirm())
+    own_step({Event::kConfirm, kReceiver, u8(now.active(kReceiver)), u8(int(world.received.received()))},
+             [](Stepper& s, World&) { s.confirm(); });
+  for (const int end : {kSender, kReceiver})
+    if (const int path = now.active(end); alive[end] && path != 0 && now.may_poll(end, path))
+      own_step({Event::kPoll, u8(end), u8(path)}, [=](Stepper& s, World&) { s.poll(end, path); });
+
+  // --- the NIC
+  for (int path = 1; path <= bounds_.paths; ++path) {
+    const Link& l = world.link[size_t(path - 1)];
+    const Step at{Event::kNone, 0, u8(path)};
+    const auto event = [&](Event e) {
+      Step s = at;
+      s.event = e;
+      return s;
+    };
+    if (now.may_deliver(path)) {
+      own_step(event(Event::kDeliver), [=](Stepper& s, World&) { s.deliver(path, false); });
+      if (world.lost_immediates < bounds_.lost_immediates)
+        step(event(Event::kDeliverMute), [=](Stepper& s, World& w) {
+          ++w.lost_immediates;
+          s.deliver(path, true);
+        });
+    }
+    if (l.stale != 0 && l.half[kReceiver].pair == Pair::kReady)
+      own_step(event(Event::kDeliverStale), [=](Stepper& s, World&) { s.deliver_stale(path); });
+    if (now.may_acknowledge(path)) {
+      own_step(event(Event::kAcknowledge), [=](Stepper& s, World&) { s.acknowledge(path, false); });
+      if (world.lost_completions < bounds_.lost_completions)
+        step(event(Event::kAcknowledgeMute), [=](Stepper& s, World& w) {
+          ++w.lost_completions;
+          s.acknowledge(path, true);
+        });
+    }
+    if (now.may_land(path)) {
+      own_step(event(Event::kLand), [=](Stepper& s, World&) { s.land(path, false); });
+      if (world.lost_writes < bounds_.lost_writes)
+        step(event(Event::kVanish), [=](Stepper& s, World& w) {
+          ++w.lost_writes;
+          s.land(path, true);
+        });
+    }
+    const Life life = l.half[kSender].life;
+    if (!l.broken && world.breaks < bounds_.breaks &&
+        (life == Life::kOpening || life == Life::kStandby || life == Life::kActive))
+      step(event(Event::kBreak), [=](Stepper&, World& w) {
+        ++w.breaks;
+        w.link[size_t(path - 1)].broken = true;
+      });
+    for (const int end : {kSender, kReceiver}) {
+      const Half& h = l.half[end];
+      Step here = at;
+      here.end = u8(end);
+      if (h.life == Life::kActive && !h.frozen && world.frozen < bounds_.frozen) {
+        here.event = Event::kFreeze;
+        step(here, [=](Stepper&, World& w) {
+          ++w.frozen;
+          w.link[size_t(path - 1)].half[end].frozen = true;
+        });
+      }
+      if (h.life == Life::kBuried) {
+        here.event = Event::kBury;
+        own_step(here, [=](Stepper&, World& w) {
+          w.link[size_t(path - 1)].half[end].life = Life::kGone;
+          w.link[size_t(path - 1)].half[end].pair = Pair::kDead;
+        });
+      }
+      if (h.life == Life::kStandby && alive[end] && (l.broken || world.early < bounds_.early)) {
+        here.event = l.broken ? Event::kGiveUp : Event::kGiveUpForNothing;
+        const bool fault = !l.broken;
+        const auto give_up = [=](Stepper& s, World& w) {
+          if (fault) ++w.early;
+          s.drop(end, path, true);
+        };
+        if (fault)
+          step(here, give_up);
+        else
+          own_step(here, give_up);
+      }
+    }
+  }
+
+  // --- migration
+  for (const int end : {kSender, kReceiver}) {
+    if (!alive[end]) continue;
+    if (const int path = now.running(end) ? now.active(end) : 0) {
+      if (world.link[size_t(path - 1)].broken && now.open_messages(end) && without_ != Rule::kWatchdog)
+        own_step({Event::kNotice, u8(end), u8(path)}, [=](Stepper& s, World&) { s.leave(end, path); });
+      if (world.early < bounds_.early)
+        step({Event::kNoReason, u8(end), u8(path)}, [=](Stepper& s, World& w) {
+          ++w.early;
+          s.leave(end, path);
+        });
+      if (const int target = now.in_life(kSender, Life::kStandby);
+          end == kSender && target != 0 && world.planned < bounds_.planned)
+        step({Event::kPlan, u8(end), u8(path), u8(target)}, [=](Stepper& s, World& w) {
+          ++w.planned;
+          s.leave(end, path, target);
+        });
+    }
+    if (world.end[end].phase() == Phase::kFencing) {
+      const int path = int(world.end[end].leaving());
+      const Half& h = world.link[size_t(path - 1)].half[end];
+      const Step at{Event::kFenced, u8(end), u8(path)};
+      if (h.life == Life::kFencing && !h.frozen) {
+        own_step(at, [=](Stepper& s, World&) { s.fence_done(end); });
+      } else if (h.life == Life::kFencing && bounds_.destroy_fences) {
+        own_step({Event::kDestroyed, u8(end), u8(path)}, [=](Stepper& s, World&) { s.fence_destroyed(end); });
+      } else if (h.life == Life::kFencing) {
+        own_step({Event::kUnfenceable, u8(end), u8(path)}, [=](Stepper& s, World&) { s.fail(end, true); });
+      }
+    }
+  }
+  if (alive[kSender]) {
+    const bool choosing = world.end[kSender].phase() == Phase::kChoosing;
+    const int standby = now.in_life(kSender, Life::kStandby);
+    const bool reopens = without_ == Rule::kNewQueuePairs && now.in_life(kSender, Life::kGone) != 0;
+    const bool can_open = world.opening == 0 && standby == 0 && (world.next_path <= bounds_.paths || reopens);
+    if (choosing && standby != 0)
+      own_step({Event::kChoose, kSender}, [](Stepper& s, World&) { s.choose(); });
+    else if (choosing && can_open)
+      own_step({Event::kOpen, kSender}, [](Stepper& s, World&) { s.open(); });
+    else if (choosing && world.opening == 0)
+      own_step({Event::kNoPath, kSender}, [](Stepper& s, World&) { s.fail(kSender, s.all_broken()); });
+    else if (bounds_.standby && can_open && now.running(kSender))
+      own_step({Event::kOpen, kSender}, [](Stepper& s, World&) { s.open(); });
+  }
+
+  // --- the control connection
+  for (const int end : {kSender, kReceiver}) {
+    const Queue& queue = world.to[end];
+    const int reach = without_ == Rule::kOrder ? queue.count : (queue.count > 0 ? 1 : 0);
+    for (int at = 0; at < reach; ++at) {
+      const Control message = queue.item[size_t(at)];
+      const auto take = [=](World& w) {
+        Queue& q = w.to[end];
+        for (int i = at; i + 1 < q.count; ++i) q.item[size_t(i)] = q.item[size_t(i + 1)];
+        q.item[--q.count] = {};
+      };
+      own_step({Event::kHear, u8(end), message.path, 0, message}, [=](Stepper& s, World& w) {
+        take(w);
+        s.hear(end, message);
+      });
+      if (world.duplicates < bounds_.duplicates && world.again.say == Say::kNothing &&
+          message.say != Say::kOpen && message.say != Say::kOpened && message.say != Say::kFail)
+        step({Event::kHear, u8(end), message.path, 1, message}, [=](Stepper& s, World& w) {
+          ++w.duplicates;
+          w.again = message;
+          w.again_to = u8(end);
+          take(w);
+          s.hear(end, message);
+        });
+    }
+  }
+  if (world.again.say != Say::kNothing)
+    own_step({Event::kHearAgain, world.again_to, world.again.path, 0, world.again}, [](Stepper& s, World& w) {
+      const Control message = w.again;
+      w.again = {};
+      s.hear(w.again_to, message);
+    });
+
+  // --- timeouts: when nothing else happens; or too early, which counts as a fault
+  const bool quiet = own == 0, hasty = world.early < bounds_.early;
+  const auto timeout = [&](const Step& what, auto&& act) {
+    if (quiet)
+      own_step(what, act);
+    else
+      step(what, [&](Stepper& s, World& w) {
+        ++w.early;
+        act(s, w);
+      });
+  };
+  if ((quiet || hasty) && alive[kSender] && now.may_remind() && world.asked < kMostAsked)
+    timeout({Event::kRemind, kSender}, [](Stepper& s, World& w) {
+      ++w.asked;
+      s.remind();
+    });
+  if ((quiet || hasty) && alive[kReceiver] && now.may_poke() && world.poked < 1 + bounds_.lost_writes)
+    timeout({Event::kPoke, kReceiver, u8(now.active(kReceiver))}, [](Stepper& s, World& w) {
+      ++w.poked;
+      s.poke();
+    });
+  if (quiet && alive[kSender] && now.stands_still()) {
+    const int path = now.active(kSender);
+    own_step({Event::kStandstill, kSender, u8(path)}, [=](Stepper& s, World&) { s.leave(kSender, path); });
+  }
+  return own;
+}
+
+const char* Model::at_end(const World& world) const {
+  if (world.failed[kSender] || world.failed[kReceiver])
+    return world.failed[kSender] && world.failed[kReceiver]
+               ? nullptr
+               : "one end has failed, and the other waits for ever";
+  const auto all = uint8_t((1u << bounds_.messages) - 1);
+  if (world.completed != all || world.given_back != all)
+    return "messages are open, and nothing happens any more";
+  for (const MigrationEnd& end : world.end)
+    if (end.phase() != Phase::kRunning) return "a migration does not end";
+  return nullptr;
+}
+
+size_t Model::bytes(const World& world, uint8_t* out) const {
+  uint8_t* at = out;
+  const auto put = [&at](auto value) { *at++ = uint8_t(value); };
+  for (const int e : {kSender, kReceiver}) {
+    const MigrationEnd& end = world.end[e];
+    put(uint8_t(end.phase()) | end.peer_fenced() << 3 | world.failed[e] << 4);
+    put(end.epoch());
+    const bool running = end.phase() == Phase::kRunning;
+    put(running ? 0 : end.leaving());
+    put(running ? 0 : end.target());
+    const Queue& queue = world.to[e];
+    put(queue.count);
+    for (int i = 0; i < queue.count; ++i) {
+      const Control& m = queue.item[size_t(i)];
+      for (const auto value : {uint8_t(m.say), m.epoch, m.path, m.number}) put(value);
+      for (const uint8_t value : m.segments) put(value);
+    }
+  }
+  put(world.sent.next());
+  put(world.sent.confirmed());
+  for (uint64_t message = 0; message < world.sent.next(); ++message)
+    put(world.given_back >> message & 1 ? 0 : 0x80 | world.sent.missing(message));
+  put(world.received.next());
+  put(world.received.received());
+  for (uint64_t message = world.received.received(); message < world.received.next(); ++message)
+    put(world.received.segments(message));
+  put(world.reminder.asked() | world.reminder.lacked() << 1);
+  put(world.reminder.reported());
+  put(world.reminder.lacked() ? world.reminder.received() : 0);
+  put(world.connected);
+  put(world.given_back);
+  put(world.completed);
+  put(world.in_memory);
+  put(world.told);
+  for (const uint8_t value : world.ring) put(value);
+  put(world.report_first);
+  for (const uint8_t value : world.report) put(value);
+  put(world.opening);
+  put(world.next_path);
+  put(world.asked);
+  put(world.poked);
+  put(world.again.say);
+  if (world.again.say != Say::kNothing) {
+    for (const auto value : {world.again.epoch, world.again.path, world.again.number, world.again_to})
+      put(value);
+    for (const uint8_t value : world.again.segments) put(value);
+  }
+  for (const auto value : {world.breaks, world.lost_completions, world.lost_immediates, world.lost_writes,
+                           world.early, world.planned, world.duplicates, world.frozen})
+    put(value);
+  for (int path = 1; path <= bounds_.paths; ++path) {
+    const Link& l = world.link[size_t(path - 1)];
+    for (const Half& h : l.half) put(uint8_t(h.life) | uint8_t(h.pair) << 3 | h.frozen << 6);
+    put(l.broken | l.stands_still << 1);
+    for (const auto value : {l.posted, l.delivered, l.acknowledged, l.taken[0], l.taken[1],
+                             l.lost_completions, l.lost_immediates, l.stale, l.writes})
+      put(value);
+    for (int i = 0; i < l.writes; ++i) put(l.write[size_t(i)]);
+  }
+  return size_t(at - out);
+}
+
+}  // namespace r2ccl::model

@@ -1,0 +1,216 @@
+// The model that the explorer explores: both ends of one channel, the queue pairs between them and the
+// control connection. The decisions are the real code's (MigrationEnd, Reminder, the ledgers, after_drop());
+// what is modelled here is what carries them out, and an environment that does its worst.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "r2ccl/channel/ledger.h"
+#include "r2ccl/channel/protocol.h"
+
+namespace r2ccl::model {
+
+inline constexpr int kMaxMessages = 4;
+inline constexpr int kMaxPaths = 6;
+inline constexpr uint32_t kWindow = 2;  ///< lines in the ring: the third message meets the first one's slot
+inline constexpr int kMaxWrites = 12;   ///< lines and words on their way over one path
+inline constexpr int kMaxControl = 8;   ///< control messages on their way in one direction
+
+/// How far the exploration goes. Faults: at most so many of each in one run.
+struct Bounds {
+  int messages = 2;
+  int segments = 1;      ///< per message
+  int paths = 2;         ///< that can be opened, one after the other or side by side
+  bool standby = false;  ///< a second path is kept open
+  int breaks = 0;  ///< a path: no acknowledgement comes back any more; what is on its way arrives or does not
+  int lost_completions = 0;  ///< of the sender: the work was done
+  int lost_immediates = 0;   ///< the data is there, the sender's NIC reports it, the receiver hears nothing
+  int lost_writes = 0;       ///< a clear-to-send line or acknowledgement vanishes without an error
+  int early = 0;             ///< timeouts that come too early, and paths that are left without a reason
+  int planned = 0;           ///< migrations to a path that stands by (failback)
+  int duplicates = 0;        ///< a control message of the migration comes once more, at any later time
+  int frozen = 0;            ///< a NIC that reports nothing any more, not even flushes
+  bool destroy_fences =
+      false;  ///< a frozen NIC's queue pair is destroyed instead, unseen completions with it
+};
+
+/// A rule of the protocol, as PROTOCOL.md numbers them. The exploration without one must find why it is
+/// there.
+enum class Rule : uint8_t {
+  kNone,
+  kReceiverFence,     ///< nothing is replayed before the receiver has fenced
+  kSenderFence,       ///< nor before the sender has
+  kReceiverSentinel,  ///< a queue pair is fenced when its sentinels are back, not when the move to ERR
+                      ///< returns
+  kSenderSentinel,
+  kGivenUpFence,     ///< a path that one end has given up is fenced there, too, when the other has used it
+  kNewQueuePairs,    ///< a path is never used again
+  kStrictAck,        ///< a buffer is given back after the receiver's word only
+  kNicReport,        ///< … and not before the NIC has done with it
+  kReceiverIsRight,  ///< replayed is what the receiver lacks, whatever the NIC reported
+  kMigrateEpoch,     ///< epochs on kMigrate, kFenced, kUse
+  kFencedEpoch,
+  kUseEpoch,
+  kOrder,        ///< the control connection keeps the order
+  kRepeatLines,  ///< the receiver repeats its lines on another path and when it waits for long
+  kRepeatWord,   ///< a sender that waits for long asks
+  kDisbelief,    ///< a receiver that lacks twice what the NIC reported condemns the path
+  kStandstill,   ///< work that stands still condemns the queue pair
+  kWatchdog,     ///< an end with open messages notices a dead path
+};
+
+enum class Life : uint8_t { kNever, kOpening, kStandby, kActive, kFencing, kBuried, kGone };
+enum class Pair : uint8_t {
+  kNone,
+  kReady,
+  kError,  ///< the move to ERR has returned; what the NIC had taken in may still be carried out
+  kDead,   ///< its sentinels are back, or it is destroyed
+};
+
+/// One end's half of a path.
+struct Half {
+  Life life = Life::kNever;
+  Pair pair = Pair::kNone;
+  bool frozen = false;
+};
+
+/// One RC connection. A queue pair carries out its work in order, so that counters say what has become of it.
+struct Link {
+  Half half[2];  ///< [0] the sender's, [1] the receiver's
+  bool broken = false;
+  bool stands_still = false;     ///< sender: a completion was lost, and no other can make up for it
+  uint8_t posted = 0;            ///< segments, one bit each; they go out in ascending order
+  uint8_t delivered = 0;         ///< how many of them are in the receiver's memory
+  uint8_t acknowledged = 0;      ///< … and how many the sender's NIC knows of
+  uint8_t taken[2] = {0, 0};     ///< completions that the sender, arrivals that the receiver has polled
+  uint8_t lost_completions = 0;  ///< of the posted: bits
+  uint8_t lost_immediates = 0;
+  uint8_t stale = 0;  ///< segments of an earlier life (kNewQueuePairs): still in the network
+  uint8_t writes = 0;
+  std::array<uint8_t, kMaxWrites> write{};  ///< see line() and word()
+};
+
+enum class Say : uint8_t {
+  kNothing,
+  kMigrate,
+  kFenced,
+  kUse,
+  kDrop,
+  kOpen,
+  kOpened,
+  kRemind,
+  kReceived,
+  kFail
+};
+
+struct Control {
+  Say say = Say::kNothing;
+  uint8_t epoch = 0;
+  uint8_t path = 0;
+  uint8_t number = 0;  ///< kFenced: first incomplete message; kReceived: messages received
+  std::array<uint8_t, kWindow> segments{};
+};
+
+struct Queue {
+  uint8_t count = 0;
+  std::array<Control, kMaxControl> item{};
+};
+
+enum class Event : uint8_t {
+  kNone,
+  kPost,
+  kReceive,
+  kPoll,
+  kConfirm,
+  kDeliver,
+  kDeliverMute,
+  kDeliverStale,
+  kAcknowledge,
+  kAcknowledgeMute,
+  kLand,
+  kVanish,
+  kBreak,
+  kFreeze,
+  kNotice,
+  kNoReason,
+  kPlan,
+  kFenced,
+  kUnfenceable,
+  kDestroyed,
+  kChoose,
+  kNoPath,
+  kOpen,
+  kGiveUp,
+  kGiveUpForNothing,
+  kBury,
+  kHear,
+  kHearAgain,
+  kRemind,
+  kPoke,
+  kStandstill,
+};
+struct Step {
+  Event event = Event::kNone;
+  uint8_t end = 0;
+  uint8_t path = 0;
+  uint8_t number = 0;
+  Control control;
+};
+
+inline constexpr int kSender = 0, kReceiver = 1;
+
+struct World {
+  MigrationEnd end[2] = {MigrationEnd(true), MigrationEnd(false)};
+  SendLedgerOf<kWindow> sent;
+  ReceiveLedgerOf<kWindow> received;
+  Reminder reminder;
+  bool connected = false;  ///< the receiver has used a path
+  bool failed[2] = {false, false};
+  uint8_t given_back = 0;               ///< messages whose send buffer is the application's again: bits
+  uint8_t completed = 0;                ///< messages whose receive was reported: bits
+  uint8_t in_memory = 0;                ///< segments that have been written: bits
+  uint8_t told = 0;                     ///< 'received up to', as the receiver last wrote it
+  std::array<uint8_t, kWindow> ring{};  ///< the sender's: message + 1 of each line
+  uint8_t report_first = 0;             ///< the receiver's ledger at the sender
+  std::array<uint8_t, kWindow> report{};
+  uint8_t opening = 0;  ///< path that the sender is opening
+  uint8_t next_path = 2;
+  uint8_t asked = 0, poked = 0;  ///< timeouts since something moved
+  Queue to[2];
+  Control again;  ///< a duplicate, and whom it reaches
+  uint8_t again_to = 0;
+  uint8_t breaks = 0, lost_completions = 0, lost_immediates = 0, lost_writes = 0, early = 0, planned = 0,
+          duplicates = 0, frozen = 0;  ///< faults so far
+  std::array<Link, kMaxPaths> link;    ///< path i + 1
+
+  const char* violation = nullptr;
+  Step last;
+};
+
+class Model {
+ public:
+  using State = World;
+  static constexpr size_t kMaxBytes = 512;
+
+  explicit Model(const Bounds& bounds, Rule without = Rule::kNone) : bounds_(bounds), without_(without) {}
+
+  World initial() const;
+  size_t expand(const World& world, std::vector<World>& next) const;
+  size_t bytes(const World& world, uint8_t* out) const;
+  const char* at_end(const World& world) const;
+  std::string words(const World& world) const;
+
+ private:
+  class Stepper;
+  Bounds bounds_;
+  Rule without_;
+};
+
+/// One line of text.
+std::string describe(const Bounds& bounds);
+const char* name(Rule rule);
+
+}  // namespace r2ccl::model

@@ -1,0 +1,144 @@
+// The migration protocol of one end, step by step. How two ends of it get along is protocol_model_test's
+// matter.
+#include "r2ccl/channel/protocol.h"
+
+#include <gtest/gtest.h>
+
+namespace r2ccl {
+namespace {
+
+TEST(MigrationEnd, the_sender_chooses_only_when_both_ends_have_fenced_in_either_order) {
+  for (const bool peer_first : {true, false}) {
+    MigrationEnd sender(true);
+    sender.leave(7);
+    EXPECT_EQ(sender.phase(), Phase::kFencing);
+    EXPECT_EQ(sender.leaving(), 7u);
+    if (peer_first) {
+      EXPECT_TRUE(sender.peer_has_fenced(sender.epoch()));
+    }
+    EXPECT_EQ(sender.phase(), Phase::kFencing);
+    sender.fenced();
+    EXPECT_EQ(sender.phase(), peer_first ? Phase::kChoosing : Phase::kWaitingForPeer);
+    if (!peer_first) {
+      EXPECT_TRUE(sender.peer_has_fenced(sender.epoch()));
+    }
+    EXPECT_EQ(sender.phase(), Phase::kChoosing);
+    sender.running();
+    EXPECT_FALSE(sender.peer_has_fenced(sender.epoch())) << "said before";
+  }
+}
+
+TEST(MigrationEnd, the_receiver_waits_for_a_path_however_many_have_fenced) {
+  MigrationEnd receiver(false);
+  receiver.leave(1);
+  receiver.fenced();
+  EXPECT_TRUE(receiver.peer_has_fenced(1));
+  EXPECT_EQ(receiver.phase(), Phase::kWaitingForPeer);
+  EXPECT_EQ(receiver.peer_uses(1, 2, true, true), Verdict::kUse);
+}
+
+TEST(MigrationEnd, two_ends_that_notice_at_once_make_one_epoch) {
+  MigrationEnd sender(true), receiver(false);
+  sender.leave(1);
+  receiver.leave(1);
+  EXPECT_EQ(sender.peer_leaves(receiver.epoch(), 1, 0), Verdict::kOld);
+  EXPECT_EQ(receiver.peer_leaves(sender.epoch(), 1, 0), Verdict::kOld);
+  EXPECT_EQ(sender.epoch(), 1u);
+}
+
+TEST(MigrationEnd, a_path_that_the_peer_leaves_is_fenced_whether_it_is_active_here_or_not) {
+  MigrationEnd active(false), given_up(false);
+  EXPECT_EQ(active.peer_leaves(1, 4, 4), Verdict::kFenceActive);
+  EXPECT_EQ(given_up.peer_leaves(1, 4, 0), Verdict::kFenceGivenUp);
+  EXPECT_EQ(given_up.phase(), Phase::kFencing);
+  EXPECT_EQ(given_up.leaving(), 4u);
+}
+
+TEST(MigrationEnd, using_a_path_that_the_receiver_has_given_up_begins_the_next_epoch) {
+  MigrationEnd receiver(false);
+  receiver.leave(1);
+  receiver.fenced();
+  EXPECT_EQ(receiver.peer_uses(1, 2, false, true), Verdict::kFenceGivenUp);
+  EXPECT_EQ(receiver.epoch(), 2u);
+  EXPECT_EQ(receiver.leaving(), 2u);
+  EXPECT_EQ(receiver.peer_uses(1, 3, true, true), Verdict::kOld) << "of the epoch before";
+}
+
+TEST(MigrationEnd, a_first_path_that_was_given_up_is_the_senders_matter) {
+  MigrationEnd receiver(false);
+  EXPECT_EQ(receiver.peer_uses(0, 1, false, false), Verdict::kOld);
+  EXPECT_EQ(receiver.epoch(), 0u);
+  EXPECT_EQ(receiver.peer_leaves(1, 1, 0), Verdict::kFenceGivenUp);
+  receiver.fenced();
+  EXPECT_EQ(receiver.peer_uses(1, 2, true, false), Verdict::kUse);
+}
+
+TEST(MigrationEnd, messages_of_another_epoch_count_for_nothing) {
+  MigrationEnd sender(true);
+  sender.leave(1);
+  sender.fenced();
+  EXPECT_FALSE(sender.peer_has_fenced(2));
+  EXPECT_FALSE(sender.peer_has_fenced(0));
+  EXPECT_EQ(sender.phase(), Phase::kWaitingForPeer);
+  EXPECT_EQ(sender.peer_uses(1, 1, true, true), Verdict::kOld) << "only the sender uses";
+}
+
+TEST(MigrationEnd, a_planned_target_is_forgotten_with_the_next_epoch) {
+  MigrationEnd sender(true);
+  sender.leave(1, 5);
+  EXPECT_EQ(sender.target(), 5u);
+  sender.fenced();
+  sender.peer_has_fenced(1);
+  sender.running();
+  sender.leave(5);
+  EXPECT_EQ(sender.target(), 0u);
+}
+
+TEST(Reminder, asks_one_question_at_a_time) {
+  Reminder reminder;
+  EXPECT_TRUE(reminder.ask(0));
+  EXPECT_FALSE(reminder.ask(0));
+  EXPECT_FALSE(reminder.answered(0));
+  EXPECT_TRUE(reminder.ask(0));
+}
+
+TEST(Reminder, condemns_a_path_when_the_receiver_lacks_twice_what_the_nic_reported) {
+  Reminder reminder;
+  reminder.ask(3);
+  EXPECT_FALSE(reminder.answered(2)) << "it may be on its way from the NIC";
+  reminder.ask(3);
+  EXPECT_TRUE(reminder.answered(2));
+}
+
+TEST(Reminder, a_receiver_that_gets_on_is_believed) {
+  Reminder reminder;
+  for (uint64_t received = 0; received < 4; ++received) {
+    reminder.ask(9);
+    EXPECT_FALSE(reminder.answered(received)) << received;
+  }
+  reminder.ask(3);
+  EXPECT_FALSE(reminder.answered(3)) << "it has everything";
+  reminder.ask(4);
+  EXPECT_FALSE(reminder.answered(3));
+}
+
+TEST(Reminder, what_was_asked_over_another_path_says_nothing_of_this_one) {
+  Reminder reminder;
+  reminder.ask(3);
+  reminder.answered(2);
+  reminder.ask(3);
+  reminder.moved();
+  EXPECT_FALSE(reminder.answered(2));
+  reminder.ask(3);
+  EXPECT_FALSE(reminder.answered(2)) << "for the first time on this path";
+}
+
+TEST(AfterDrop, a_path_that_is_fenced_already_is_left_alone) {
+  EXPECT_EQ(after_drop(PathState::kFencing), AfterDrop::kNothing);
+  EXPECT_EQ(after_drop(PathState::kActive), AfterDrop::kLeave);
+  for (const PathState state : {PathState::kOpening, PathState::kProving, PathState::kStandby})
+    EXPECT_EQ(after_drop(state), AfterDrop::kDrop);
+}
+
+}  // namespace
+}  // namespace r2ccl
