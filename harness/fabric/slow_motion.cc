@@ -19,11 +19,23 @@ bool is_milliseconds(const std::string& variable) {
   return variable.starts_with("R2CC_") && variable.ends_with("_MS");
 }
 
+bool core_takes(const std::string& variable, long long value) {
+  const std::string text = std::to_string(value);
+  return bool(r2ccl::Config::from(
+      [&](const char* name) -> const char* { return variable == name ? text.c_str() : nullptr; }));
+}
+
 std::string slowed(const std::string& variable, const std::string& value, int factor) {
   // What is no number is left for the core to refuse.
   if (value.empty() || value.find_first_not_of("0123456789") != std::string::npos || value.size() > 9)
     return value;
-  if (variable != kTransportTimeout) return std::to_string(std::stoll(value) * factor);
+  if (variable != kTransportTimeout) {
+    const long long own = std::stoll(value);
+    long long slow = own * factor;
+    // Some bounds are bounded themselves. What the core did not take before is left for it to refuse.
+    while (slow > own && core_takes(variable, own) && !core_takes(variable, slow)) slow /= 2;
+    return std::to_string(slow);
+  }
   return std::to_string(
       std::min(std::stoi(value) + std::countr_zero(unsigned(factor)), kMaxTransportTimeout));
 }

@@ -14,7 +14,8 @@ int slow_motion_factor(const Fabric& fabric, uint64_t payload_bits_per_s, int un
 
 /// Divided: the NICs' rate and every rate of a fault. Multiplied: latency, every time of a fault, timeouts,
 /// numbers of milliseconds in expectations (a factor of floor, wakeup or limit is none), the transport's
-/// timeout (by its exponent) and every R2CC_*_MS, the core's defaults included. Unchanged: bytes, counts,
+/// timeout (by its exponent) and every R2CC_*_MS, the core's defaults included (halved again
+/// while the core does not take so much). Unchanged: bytes, counts,
 /// ratios. `factor` is a power of two, 1 changes nothing. What was changed stands in `overrides` and in each
 /// expectation's `wanted`.
 Scenario in_slow_motion(Scenario scenario, int factor);

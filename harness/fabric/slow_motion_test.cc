@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/scenario/load.h"
+#include "r2ccl/base/config.h"
 
 namespace r2bench {
 namespace {
@@ -122,6 +123,20 @@ TEST(SlowMotion, slows_the_transports_own_timers_defaults_included) {
   EXPECT_EQ(slow.env.at("R2CC_SUSPECT_MS"), "64");  // the core's 4 ms
   EXPECT_FALSE(slow.env.contains("NCCL_IB_RETRY_CNT"));
   EXPECT_FALSE(slowed(1).env.contains("R2CC_SUSPECT_MS"));
+}
+
+TEST(SlowMotion, stays_within_what_the_core_takes) {
+  const auto taken = [](const Scenario& scenario) {
+    return r2ccl::Config::from([&](const char* name) -> const char* {
+      const auto found = scenario.env.find(name);
+      return found == scenario.env.end() ? nullptr : found->second.c_str();
+    });
+  };
+  EXPECT_EQ(slowed(64).env.at("R2CC_FENCE_MS"), "32000");
+  EXPECT_EQ(slowed(256).env.at("R2CC_FENCE_MS"),
+            "32000");  // no more than 60 s, and still a power of two of its own
+  EXPECT_EQ(slowed(256).env.at("R2CC_SUSPECT_MS"), "1024");
+  for (int factor = 1; factor <= 4096; factor *= 2) EXPECT_TRUE(bool(taken(slowed(factor)))) << factor;
 }
 
 TEST(SlowMotion, multiplies_only_the_milliseconds_of_an_expectation) {
