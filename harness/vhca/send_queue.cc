@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uint64_t kBusyRetryNs = 20'000;
 constexpr std::uint64_t kInfiniteRetryNs = 4'000'000;
-constexpr std::uint64_t kGatherNs = 500'000;
+constexpr std::uint64_t kGatherNs = 1'000'000;
 constexpr std::uint64_t kUnpacedPieceBytes = 1 << 20;
 constexpr std::uint64_t kAtomicBytes = 8;
 
