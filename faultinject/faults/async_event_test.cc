@@ -31,10 +31,12 @@ TEST_F(AsyncEventTest, a_queue_pair_event_goes_to_the_selected_queue_pair) {
             "event " + std::to_string(kEventQpFatal) + " " + std::to_string(a->numbers[1]));
   EXPECT_EQ(a->qp_state(1), kRts);
   arm("{target: node0/nic0, kind: async_event, event: COMM_EST, at: now}");
+  EXPECT_EQ(a->ask("create_cq"), "ok") << "its process knows of the fault from here on";
   EXPECT_EQ(a->ask("event 50"), "none") << "none has posted yet";
   a->must("post 0 write 1 8 0");
   EXPECT_EQ(a->ask("event 5000"), "event " + std::to_string(kEventCommEst));
   arm("{target: node0/nic0, kind: async_event, event: CQ_ERR, at: now}");
+  EXPECT_EQ(a->ask("create_cq"), "ok");
   EXPECT_EQ(a->ask("event 5000"), "event " + std::to_string(kEventCqErr));
   a->must("close");
 }

@@ -35,6 +35,7 @@ TEST_F(CqErrorTest, the_queue_shows_nothing_any_more_and_its_queue_pairs_fail) {
 TEST_F(CqErrorTest, the_busiest_by_default_and_its_receive_queue_where_asked) {
   start(14, 1, 16, "split");
   const uint32_t id = arm("{target: node0/nic0, kind: cq_error, queue: recv, at: now}");
+  EXPECT_EQ(a->ask("create_cq"), "ok") << "its process knows of the fault from here on";
   EXPECT_EQ(a->ask("event 50"), "none") << "none has posted";
   a->must("recv 0 1");
   a->must("post 0 write 1 8 0");

@@ -89,8 +89,8 @@ int Context::refusal(const Call& call, uint64_t now) {
 
 int Context::admit(Call::What what) {
   std::unique_lock lock(mutex_);
+  catch_up();
   wait_until_thawed(lock);
-  if (sync_due_) sync_locked(monotonic_ns());
   return faults_.empty() ? 0 : refusal({.what = what}, monotonic_ns());
 }
 
@@ -229,8 +229,8 @@ int Context::modify_qp(ibv_qp* pointer, ibv_qp_attr* attributes, int mask) {
   const auto real = FAULTINJECT_REAL(kModifyQp, ibv_modify_qp);
   if (real == nullptr) return ENOSYS;
   std::unique_lock lock(mutex_);
+  catch_up();
   wait_until_thawed(lock);
-  if (sync_due_) sync_locked(monotonic_ns());
   if (!faults_.empty()) {
     QueuePair& asked = *find_or_adopt(pointer);
     learn_address(asked, *attributes, mask);  // a target may name the port or the peer
@@ -349,6 +349,11 @@ void Context::sync_locked(uint64_t now) {
   });
   pump_all(now);  // what a healed fault kept back goes at once
   refresh_mode();
+}
+
+void Context::catch_up() {
+  if (sync_due_ || !faults_.empty() || board().fault_count.load() != faults_seen_)
+    sync_locked(monotonic_ns());
 }
 
 bool Context::needs_slow_path() const {

@@ -121,6 +121,9 @@ class Context {
   QueuePair& insert(ibv_qp* qp, const ibv_qp_init_attr& attributes);
   void set_life(QueuePair& qp, QueuePair::Life life);
   void sync_locked(uint64_t now_ns);
+  // What was armed, fired or healed before a call that may take its time holds for that call, even where the
+  // injector's thread has not woken yet.
+  void catch_up();
   void refresh_mode();
   bool needs_slow_path() const;
 
