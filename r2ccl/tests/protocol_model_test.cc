@@ -36,7 +36,12 @@ class Protocol : public ::testing::TestWithParam<Bounds> {};
 TEST_P(Protocol, every_run_ends_with_everything_delivered_once) { expect_that_it_holds(GetParam()); }
 
 class DeepProtocol : public ::testing::TestWithParam<Bounds> {};
-TEST_P(DeepProtocol, every_run_ends_with_everything_delivered_once) { expect_that_it_holds(GetParam()); }
+TEST_P(DeepProtocol, every_run_ends_with_everything_delivered_once) {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "one thread and no pointers: what a sanitizer can find, it finds within the smaller bounds";
+#endif
+  expect_that_it_holds(GetParam());
+}
 
 struct Without {
   Rule rule;
