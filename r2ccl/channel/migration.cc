@@ -215,7 +215,8 @@ void Channel::step_migration(const Tick& tick) {
               static_cast<unsigned long long>((tick.alive - phase_since_) / kNsPerMs));
       turn_.take();
       const TurnGuard guard(turn_);
-      drain(*path);
+      while (drain(*path)) {  // what it did report need not be written again
+      }
       if (auto done = path->fence_by_destroying(); !done)
         R2_WARN("NET/R2CCL: channel %u: %s", number_, done.error().message.c_str());
     }
