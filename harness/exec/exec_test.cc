@@ -4,6 +4,7 @@
 #include <set>
 
 #include "harness/exec/exec_fixture.h"
+#include "harness/vhca/tests/leftovers.h"
 
 namespace r2bench::test {
 namespace {
@@ -111,13 +112,93 @@ TEST_F(Exec, nothing_is_left_when_all_were_killed_the_first_one_first) {
   EXPECT_TRUE(eventually([&] { return !listens(name); }));
 }
 
+// Three commands whose programs have the fabric's memory mapped, in every order of leaving, each of them
+// killed or ending in peace: 48 ways.
+TEST_F(Exec, the_fabric_goes_with_the_last_one_whoever_is_killed_in_whatever_order) {
+  FAIL_UNLESS_INSTALLED("ib_write_bw", "perftest");
+  int kills = 0;
+  std::vector<size_t> order = {0, 1, 2};
+  do {
+    for (unsigned killed = 0; killed < 8; ++killed) {  // one bit for each
+      SCOPED_TRACE("order " + std::to_string(order[0]) + std::to_string(order[1]) + std::to_string(order[2]) +
+                   ", killed " + std::to_string(killed));
+      std::vector<Command*> all;
+      std::vector<std::string> ports;
+      for (size_t i = 0; i < 3; ++i) {
+        // A server that waits for its client: it has opened its device by then.
+        ports.push_back(std::to_string(20000 + (getpid() * 3 + int(i)) % 20000));
+        all.push_back(&exec({"--node", i == 1 ? "node1" : "node0"},
+                            {"sh", "-c",
+                             "echo fabric=$VHCA_FABRIC; ib_write_bw -d vhca0 -x 1 -p " + ports.back() +
+                                 " & echo child=$!; read line; kill $!; wait; exit 0"}));
+        ASSERT_TRUE(all.back()->says("child=")) << all.back()->output();
+      }
+      const std::string path = value_of(all[0]->output(), "fabric");
+      const auto memory = vhca::test::MemoryIdentity::of(path);
+      ASSERT_NE(memory.inode, 0u) << path;
+      for (Command* command : all) {
+        const pid_t child = atoi(value_of(command->output(), "child").c_str());
+        ASSERT_TRUE(eventually([&] {
+          const auto users = vhca::test::users_of(memory);
+          return std::find(users.begin(), users.end(), child) != users.end();
+        })) << command->output();
+      }
+      for (size_t left = 3; left-- > 0;) {
+        const size_t leaving = order[2 - left];
+        Command& command = *all[leaving];
+        const pid_t child = atoi(value_of(command.output(), "child").c_str());
+        if (killed >> leaving & 1) {
+          command.signal(SIGKILL);
+          EXPECT_EQ(command.status(), 137);
+          ++kills;
+        } else {
+          command.release();
+          EXPECT_EQ(command.status(), 0) << command.output();
+        }
+        EXPECT_TRUE(eventually([&] { return !alive(child); })) << "a program outlives its command";
+        if (left > 0) {
+          EXPECT_TRUE(listens(name)) << left << " are left";
+          EXPECT_EQ(exec({"--node", "node0"}, {"sh", "-c", "test $VHCA_FABRIC = " + path}).status(), 0)
+              << "another fabric";
+        }
+      }
+      EXPECT_TRUE(eventually([&] { return !listens(name); }));
+      EXPECT_TRUE(eventually([&] { return vhca::test::users_of(memory).empty(); })) << "its memory is left";
+      EXPECT_TRUE(eventually([&] { return processes_with(name).empty(); })) << "a process was left behind";
+      ASSERT_FALSE(HasFailure());
+      commands.clear();
+      for (const auto& output : fs::directory_iterator(folder)) fs::remove(output);  // they are appended to
+    }
+  } while (std::next_permutation(order.begin(), order.end()));
+  EXPECT_EQ(kills, 6 * 8 * 3 / 2);
+}
+
 TEST_F(Exec, nothing_is_left_after_100_kills_of_anything_at_any_moment) {
   std::mt19937 random(1);
   const std::string program =
       "98765." + std::to_string(getpid());  // a number of seconds that nobody else sleeps
+  int fabrics_seen = 0;
+  // What the holders of this name have: the fabric and the board.
+  const auto memories_of_holders = [&] {
+    std::vector<vhca::test::MemoryIdentity> memories;
+    for (const pid_t pid : processes_with(name))
+      for (int fd = 3; fd < 32; ++fd) {
+        const std::string path = "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(fd);
+        std::error_code none;
+        if (!fs::read_symlink(path, none).string().starts_with("/memfd:")) continue;
+        const auto memory = vhca::test::MemoryIdentity::of(path);
+        if (memory.inode != 0) memories.push_back(memory);  // else it has ended meanwhile
+      }
+    return memories;
+  };
   for (int round = 0; round < 100; ++round) {
     for (const char* node : {"node0", "node1"}) exec({"--node", node}, {"sleep", program});
+    if (round % 4 == 0) {
+      ASSERT_TRUE(eventually([&] { return processes_with(program).size() >= 2; }));
+    }
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 30'000));
+    const auto memories = memories_of_holders();
+    fabrics_seen += !memories.empty();
     // The commands, the holder and the programs, as far as there are any yet.
     std::vector<pid_t> victims = processes_with(name);
     for (const pid_t pid : processes_with(program))
@@ -132,7 +213,10 @@ TEST_F(Exec, nothing_is_left_after_100_kills_of_anything_at_any_moment) {
         << "round " << round << ": " << processes_with(name).size() << " and "
         << processes_with(program).size();
     ASSERT_FALSE(listens(name)) << "round " << round;
+    for (const auto& memory : memories)
+      ASSERT_TRUE(eventually([&] { return vhca::test::users_of(memory).empty(); })) << "round " << round;
   }
+  EXPECT_GE(fabrics_seen, 25);  // whose programs ran; of the others it depends
 }
 
 TEST_F(Exec, a_holder_that_is_killed_ends_no_program) {
