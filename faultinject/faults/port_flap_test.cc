@@ -7,7 +7,8 @@ class PortFlapTest : public Nodes {};
 
 TEST_F(PortFlapTest, the_link_goes_down_and_up_so_often_and_the_node_is_told_each_time) {
   start(20, 7);
-  const uint32_t id = arm("{target: node1/nic0, kind: port_flap, down: 60 ms, up: 60 ms, count: 3, at: now}");
+  const uint32_t id =
+      arm("{target: node1/nic0, kind: port_flap, down: 400 ms, up: 400 ms, count: 3, at: now}");
   for (int i = 0; i < 3; i++) {
     EXPECT_EQ(b->ask("event 10000"), "event " + std::to_string(kEventPortErr)) << i;
     EXPECT_EQ(b->ask("event 10000"), "event " + std::to_string(kEventPortActive)) << i;
