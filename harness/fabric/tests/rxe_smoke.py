@@ -170,16 +170,18 @@ def nothing_is_left(r2bench, scenario, folder, number):
     home.mkdir()
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
     before = content(cache / "r2ccl")
-    running = subprocess.Popen(run_command(r2bench, scenario, out), cwd=home, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                               env={**os.environ, "HOME": str(home), "TMPDIR": str(home), "XDG_CACHE_HOME": str(cache)})
+    said = folder / f"said{number}"
+    with said.open("w") as output:
+        running = subprocess.Popen(run_command(r2bench, scenario, out), cwd=home, stdout=output, stderr=output,
+                                   env={**os.environ, "HOME": str(home), "TMPDIR": str(home), "XDG_CACHE_HOME": str(cache)})
     # The ranks' logs lie in the result's folder as soon as they have started: the job is under way then.
-    wait_for(lambda: any(path.stat().st_size for path in out.rglob("*.log")) or running.poll() is not None, "the ranks' first words")
+    wait_for(lambda: any(out.rglob("*.log")) or running.poll() is not None, "the ranks' start")
     if running.poll() is not None:
-        fail(f"the run that was to be ended in its middle ended by itself with status {running.returncode}")
+        fail(f"the run that was to be ended in its middle ended by itself with status {running.returncode}: {said.read_text()}")
     pids = family(running.pid)
     if not guests_of(running.pid):
         fail("a run with ranks and without a guest")
-    if elsewhere := {path for path in open_for_writing(pids) if not path.startswith(str(out))}:
+    if elsewhere := {path for path in open_for_writing(pids) if not path.startswith(str(out)) and path != str(said)}:
         fail(f"a run has files open for writing outside of its result: {elsewhere}")
     if locks := locks_of(pids):
         fail(f"a run holds locks: {locks}")
