@@ -138,6 +138,9 @@ TEST_F(Program, exec_and_inject_say_what_is_wrong_before_anything_starts) {
   EXPECT_EQ(call({"exec", "--node", "node0", "--nics", "0", "--", "true"}), 64);
   EXPECT_EQ(call({"exec", "--node", "node0", "--rate", "5", "--", "true"}), 64);
   EXPECT_EQ(call({"exec", "--node", "node0", "--latency", "5 parsec", "--", "true"}), 64);
+  EXPECT_EQ(call({"exec", "--node", "node0", "--link", "token_ring", "--", "true"}), 64);
+  EXPECT_EQ(call({"exec", "--node", "node0", "--ports", "5", "--", "true"}), 64);
+  EXPECT_EQ(call({"exec", "--node", "node0", "--mtu", "1500", "--", "true"}), 64);
   EXPECT_EQ(call({"exec", "--node", "node0", "--witness", "w.json", "--", "true"}), 64);
   EXPECT_EQ(call({"inject"}), 64);
   EXPECT_EQ(call({"inject", "add"}), 64);

@@ -26,6 +26,11 @@ void ExecOptions::add_to(CLI::App& app) {
   has_rate_ =
       command->add_option("--rate", rate_, "Of each NIC, in each direction, such as '1 Gbit/s'; unlimited");
   has_latency_ = command->add_option("--latency", latency_, "One way, of each NIC, such as '5 us'");
+  has_link_ = command->add_option("--link", link_, "Link layer of all ports: ethernet (RoCE) or infiniband")
+                  ->check(CLI::IsMember({"ethernet", "infiniband"}));
+  has_ports_ = command->add_option("--ports", ports_, "Ports of each NIC")->check(CLI::Range(1, 4));
+  has_mtu_ = command->add_option("--mtu", mtu_, "Active MTU of each port, in bytes")
+                 ->check(CLI::IsMember({256, 512, 1024, 2048, 4096}));
   has_seed_ = command->add_option("--seed", seed_, "Of everything random in the faults (1 unless told)");
   command->add_option("--name", arguments.name, "Of the fabric that is joined or made")
       ->capture_default_str();
@@ -40,6 +45,10 @@ ExecArguments ExecOptions::finished() {
   if (has_nodes_->count() > 0) wanted.nodes = nodes_;
   if (has_nics_->count() > 0) wanted.nics = nics_;
   if (has_seed_->count() > 0) wanted.seed = seed_;
+  if (has_link_->count() > 0)
+    wanted.link = link_ == "infiniband" ? LinkLayer::kInfiniBand : LinkLayer::kEthernet;
+  if (has_ports_->count() > 0) wanted.ports = ports_;
+  if (has_mtu_->count() > 0) wanted.mtu = mtu_;
   try {
     if (has_rate_->count() > 0) wanted.rate_bits_per_s = faultinject::parse_rate(rate_);
     if (has_latency_->count() > 0) wanted.latency = faultinject::parse_duration(latency_);

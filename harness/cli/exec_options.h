@@ -23,11 +23,12 @@ struct ExecOptions {
   ExecArguments finished();
 
  private:
-  std::string fabric_, rate_, latency_;
-  int nodes_ = 0, nics_ = 0;
+  std::string fabric_, rate_, latency_, link_;
+  int nodes_ = 0, nics_ = 0, ports_ = 0, mtu_ = 0;
   uint64_t seed_ = 0;
   CLI::Option *has_fabric_ = nullptr, *has_nodes_ = nullptr, *has_nics_ = nullptr, *has_rate_ = nullptr,
-              *has_latency_ = nullptr, *has_seed_ = nullptr;
+              *has_latency_ = nullptr, *has_seed_ = nullptr, *has_link_ = nullptr, *has_ports_ = nullptr,
+              *has_mtu_ = nullptr;
 };
 
 struct InjectOptions {

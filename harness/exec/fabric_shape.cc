@@ -30,13 +30,19 @@ FabricShape shape_of(const WantedShape& wanted) {
   if (shape.kind != "vhca" && shape.kind != "none")
     throw std::invalid_argument("there is no fabric '" + shape.kind +
                                 "' for exec; choose vhca, or none (the devices that this host has)");
-  if (shape.kind == "none" && (wanted.rate_bits_per_s || wanted.latency))
+  if (shape.kind == "none" &&
+      (wanted.rate_bits_per_s || wanted.latency || wanted.link || wanted.ports || wanted.mtu))
     throw std::invalid_argument(
-        "--rate and --latency are those of virtual NICs; with --fabric none the devices have their own");
+        "--rate, --latency, --link, --ports and --mtu are those of virtual NICs; with --fabric none the "
+        "devices "
+        "have their own");
   shape.fabric.nodes = wanted.nodes.value_or(2);
   shape.fabric.nics_per_node = wanted.nics.value_or(4);
   shape.fabric.nic_rate_bits_per_s = wanted.rate_bits_per_s.value_or(0);
   shape.fabric.latency = wanted.latency.value_or(std::chrono::nanoseconds(0));
+  shape.ports.link = wanted.link.value_or(shape.ports.link);
+  shape.ports.per_nic = wanted.ports.value_or(shape.ports.per_nic);
+  shape.ports.mtu = wanted.mtu.value_or(shape.ports.mtu);
   shape.seed = wanted.seed.value_or(1);
   return shape;
 }
@@ -48,7 +54,12 @@ std::string describe(const FabricShape& shape) {
   if (shape.kind == "none") return text;
   text += ", " + rate_text(shape.fabric.nic_rate_bits_per_s);
   if (shape.fabric.nic_rate_bits_per_s == 0) text += " rate";
-  return text + ", " + faultinject::format_duration(shape.fabric.latency);
+  text += ", " + faultinject::format_duration(shape.fabric.latency);
+  const VirtualPorts usual;
+  if (shape.ports.link != usual.link) text += std::string(", ") + name(shape.ports.link);
+  if (shape.ports.per_nic != usual.per_nic) text += ", " + count_text(shape.ports.per_nic, "port") + " each";
+  if (shape.ports.mtu != usual.mtu) text += ", MTU " + std::to_string(shape.ports.mtu);
+  return text;
 }
 
 std::string mismatch(const WantedShape& wanted, const FabricShape& there) {
@@ -66,6 +77,9 @@ std::string mismatch(const WantedShape& wanted, const FabricShape& there) {
   if (wanted.latency)
     differs("--latency", faultinject::format_duration(*wanted.latency),
             faultinject::format_duration(there.fabric.latency));
+  if (wanted.link) differs("--link", name(*wanted.link), name(there.ports.link));
+  if (wanted.ports) differs("--ports", std::to_string(*wanted.ports), std::to_string(there.ports.per_nic));
+  if (wanted.mtu) differs("--mtu", std::to_string(*wanted.mtu), std::to_string(there.ports.mtu));
   if (wanted.seed) differs("--seed", std::to_string(*wanted.seed), std::to_string(there.seed));
   return text;
 }
@@ -85,6 +99,9 @@ nlohmann::json to_json(const FabricShape& shape) {
           {"nics", shape.fabric.nics_per_node},
           {"rate_bits_per_s", shape.fabric.nic_rate_bits_per_s},
           {"latency_ns", shape.fabric.latency.count()},
+          {"link", name(shape.ports.link)},
+          {"ports", shape.ports.per_nic},
+          {"mtu", shape.ports.mtu},
           {"seed", shape.seed}};
 }
 
@@ -95,6 +112,11 @@ FabricShape shape_from(const nlohmann::json& json) {
   shape.fabric.nics_per_node = json.at("nics").get<int>();
   shape.fabric.nic_rate_bits_per_s = json.at("rate_bits_per_s").get<uint64_t>();
   shape.fabric.latency = std::chrono::nanoseconds(json.at("latency_ns").get<int64_t>());
+  shape.ports.link = json.at("link").get<std::string>() == name(LinkLayer::kInfiniBand)
+                         ? LinkLayer::kInfiniBand
+                         : LinkLayer::kEthernet;
+  shape.ports.per_nic = json.at("ports").get<int>();
+  shape.ports.mtu = json.at("mtu").get<int>();
   shape.seed = json.at("seed").get<uint64_t>();
   return shape;
 }

@@ -20,6 +20,21 @@ TEST(FabricShape, what_is_not_asked_for_has_a_default) {
   EXPECT_EQ(shape.nodes().back().name, "node2");
 }
 
+TEST(FabricShape, link_ports_and_mtu_are_told_where_they_are_not_as_usual) {
+  WantedShape wanted;
+  wanted.link = LinkLayer::kInfiniBand;
+  wanted.ports = 2;
+  wanted.mtu = 2048;
+  const FabricShape shape = shape_of(wanted);
+  EXPECT_EQ(describe(shape),
+            "vhca, 2 nodes with 4 NICs each, unlimited rate, 0 ns, infiniband, 2 ports each, MTU 2048");
+  EXPECT_EQ(mismatch(wanted, shape_from(to_json(shape))), "");
+  EXPECT_EQ(
+      mismatch(wanted, shape_of({})),
+      "--link infiniband was asked for, but it has ethernet; --ports 2 was asked for, but it has 1; --mtu "
+      "2048 was asked for, but it has 4096");
+}
+
 TEST(FabricShape, only_what_was_asked_for_can_differ) {
   const FabricShape there = shape_of(gigabit());
   EXPECT_EQ(mismatch({}, there), "");
@@ -37,6 +52,12 @@ TEST(FabricShape, the_hosts_own_devices_have_no_rate_of_ours) {
   EXPECT_THROW(shape_of(wanted), std::invalid_argument);
   wanted.rate_bits_per_s.reset();
   wanted.latency.reset();
+  for (const auto& set : {+[](WantedShape& w) { w.link = LinkLayer::kEthernet; },
+                          +[](WantedShape& w) { w.ports = 1; }, +[](WantedShape& w) { w.mtu = 4096; }}) {
+    WantedShape one = wanted;
+    set(one);
+    EXPECT_THROW(shape_of(one), std::invalid_argument);
+  }
   EXPECT_EQ(describe(shape_of(wanted)), "the host's devices, 3 nodes with 4 NICs each");
   wanted.kind = "rxe";
   EXPECT_THROW(shape_of(wanted), std::invalid_argument);
