@@ -1,3 +1,5 @@
+#include <chrono>
+
 #include "faultinject/tests/nodes.h"
 
 namespace faultinject::testing {
@@ -94,7 +96,9 @@ TEST_F(CompletionErrorTest, a_probability_strikes_again_and_again) {
   start();
   for (int round = 0; round < 2; round++) {
     int status = kSuccess;
-    for (int i = 0; i < 200 && status == kSuccess; i++) {
+    // The second round begins when the injector's thread gets a CPU.
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (status == kSuccess && std::chrono::steady_clock::now() < deadline) {
       a->must("post " + std::to_string(round) + " write 1 8 0");
       status = a->poll(round, 1, 5000).at(0).status;
     }

@@ -511,6 +511,7 @@ std::string hammer(std::istringstream& in) {
   Pair& pair = pairs.at(id);
   const uint64_t end = now_ns() + ms * 1000000;
   std::atomic<uint64_t> posted{0}, completed{0}, failed{0};
+  std::atomic<bool> all_posted{false};
   std::vector<std::thread> threads;
   threads.emplace_back([&] {
     while (now_ns() < end) {
@@ -518,10 +519,11 @@ std::string hammer(std::istringstream& in) {
         posted++;
       std::this_thread::yield();
     }
+    all_posted = true;
   });
   for (int i = 0; i < 2; i++)
     threads.emplace_back([&] {
-      while (now_ns() < end || posted != completed) {
+      while (!all_posted || posted != completed) {
         ibv_wc wcs[4];
         const int count = poll_cq(pair.send_cq, 4, wcs);
         for (int k = 0; k < count; k++) failed += wcs[k].status != IBV_WC_SUCCESS;
