@@ -23,7 +23,7 @@ def perftest(arguments, injected):
     """Gbit/s of one run."""
     name = f"injector-overhead-{os.getpid()}"
     tool = ["ib_write_bw", "-d", "vhca0", "-x", "1", "-s", str(arguments.bytes), "-D", str(arguments.seconds), "-F", "--report_gbits",
-            "-p", str(20000 + os.getpid() % 20000)]
+            "-p", str(20000 + os.getpid() % 12000)]
     if not injected:
         tool = ["env", "-u", "LD_PRELOAD", *tool]
     start = [os.path.join(arguments.build, "bin", "r2bench"), "exec", "--quiet", "--nics", "1", "--name", name, "--node"]

@@ -59,7 +59,7 @@ class Killed : public BrokenPrograms {
   int millis(int most) { return int(random() % unsigned(most)); }
   static void wait_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
-  std::string program_port = std::to_string(40000 + getpid() % 20000);
+  std::string program_port = std::to_string(20000 + getpid() % 12000);
   std::vector<pid_t> programs() const {
     std::vector<pid_t> found;
     for (const pid_t pid : processes_with(program_port))
@@ -140,7 +140,7 @@ TEST_F(Killed, nothing_is_left_after_100_kills_of_whatever_is_injected_or_inject
         Command& command = what == 0   ? inject_command({"add", fault(round + 1)})
                            : what == 1 ? inject_command({"list", "--json", "--effects"})
                                        : inject_command({"heal"});
-        std::this_thread::sleep_for(std::chrono::microseconds(random() % 12000));
+        std::this_thread::sleep_for(std::chrono::microseconds(random() % 20000));
         command.signal(SIGKILL);
         killed[victim] += command.status(kBoundSeconds) == 137;
         break;

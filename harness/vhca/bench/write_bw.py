@@ -20,7 +20,7 @@ import time
 
 SIZES = (64 << 10, 256 << 10, 1 << 20, 4 << 20)
 BYTES = 48 << 20  # of one run
-PORT = str(20000 + os.getpid() % 20000)
+PORT = str(20000 + os.getpid() % 12000)
 
 
 def listens(port):

@@ -41,7 +41,7 @@ inline std::string vhca_exec() {
 }
 
 // A port of its own for each test process, so that tests in parallel do not meet.
-inline std::string tcp_port() { return std::to_string(20000 + ::getpid() % 20000); }
+inline std::string tcp_port() { return std::to_string(20000 + ::getpid() % 12000); }
 
 class Programs : public ::testing::Test {
  protected:
