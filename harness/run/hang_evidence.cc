@@ -20,12 +20,19 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
+/// Paths of what is in a folder of /proc; what vanishes meanwhile ends the list, and is no error.
+std::vector<std::filesystem::path> entries_of(const std::string& folder) {
+  std::vector<std::filesystem::path> paths;
+  std::error_code gone;
+  std::filesystem::directory_iterator entry(folder, gone);
+  for (; !gone && entry != std::filesystem::directory_iterator(); entry.increment(gone))
+    paths.push_back(entry->path());
+  return paths;
+}
+
 std::vector<std::string> tasks_of(pid_t pid) {
   std::vector<std::string> tasks;
-  std::error_code none;
-  for (const auto& entry :
-       std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task", none))
-    tasks.push_back(entry.path());
+  for (const auto& path : entries_of("/proc/" + std::to_string(pid) + "/task")) tasks.push_back(path);
   return tasks;
 }
 
@@ -82,9 +89,8 @@ void write_thread(std::ostream& out, const std::string& task, const Doings& befo
 
 std::vector<pid_t> processes() {
   std::vector<pid_t> pids;
-  std::error_code none;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc", none))
-    if (const pid_t pid = std::atoi(entry.path().filename().c_str()); pid > 0) pids.push_back(pid);
+  for (const auto& path : entries_of("/proc"))
+    if (const pid_t pid = std::atoi(path.filename().c_str()); pid > 0) pids.push_back(pid);
   return pids;
 }
 
