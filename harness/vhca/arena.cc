@@ -42,6 +42,7 @@ std::uint64_t allocate_pages(Fabric& fabric, ProcessId owner, std::size_t bytes)
                first + count);  // before the claim: what is claimed is always below the mark
     const std::size_t got = claim_run(fabric, owner, first, count);
     if (got == count) {
+      taken_over();
       const std::uint64_t offset = kArenaOffset + first * kArenaPageBytes;
       std::memset(at_offset<char>(fabric, offset), 0, count * kArenaPageBytes);
       return offset;

@@ -10,10 +10,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "harness/vhca/handover.h"
+
 namespace vhca {
 
 inline constexpr std::uint64_t kFabricMagic = 0x3142'4146'4143'4856;  // "VHCAFAB1"
-inline constexpr std::uint32_t kLayoutVersion = 6;
+inline constexpr std::uint32_t kLayoutVersion = 7;
 
 inline constexpr std::size_t kMaxNodes = 64;
 inline constexpr std::size_t kMaxNicsPerNode = 16;
@@ -142,9 +144,9 @@ struct alignas(64) QpSlot {
   // SRQ only. What a holder is about to take: index + 1 in the SRQ; 0 = nothing. Tells the next holder
   // whether one that was killed had taken it. See shared_receive.h.
   std::atomic<std::uint64_t> srq_intent;
-  std::uint32_t type;  // ibv_qp_type
-  std::uint32_t srq;   // slot + 1; 0 = a receive queue of its own
-  std::uint32_t port;
+  std::atomic<std::uint32_t> type;  // ibv_qp_type; this and `port` are read before the hold
+  std::atomic<std::uint32_t> port;
+  std::uint32_t srq;  // slot + 1; 0 = a receive queue of its own
   std::uint32_t pd;
   std::uint32_t recv_pd;      // whose keys the receive requests use
   std::uint32_t recv_cq;      // slot
@@ -252,8 +254,10 @@ struct SlotTable {
         const std::size_t i = (start + k) % size;
         ProcessId expected = 0;
         if (slots[i].owner.load(std::memory_order_relaxed) == 0 &&
-            slots[i].owner.compare_exchange_strong(expected, owner))
+            slots[i].owner.compare_exchange_strong(expected, owner)) {
+          taken_over();
           return i;
+        }
       }
       if (size == n) return n;
       size = size + 64 < n ? size + 64 : n;

@@ -72,6 +72,7 @@ class Target {
   void release() {
     if (!held_) return;
     held_ = false;
+    end_of_use();
     std::uint64_t ours = hold_;
     slot_.responder.compare_exchange_strong(ours, hold_ & ~kHolderMask);
   }
