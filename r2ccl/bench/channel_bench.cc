@@ -82,14 +82,13 @@ void verbs_message(benchmark::State& state) {
   Config config = must(Config::from_environment());
   static std::vector<verbs::Device> devices = must(verbs::Device::open_all(config));
   verbs::Device& device = devices[0];
-  static ChannelMemory memory[2];
-  auto one = Path::create(1, 0, 0, device, memory[0], sizeof memory[0], false);
-  auto two = Path::create(1, 0, 0, device, memory[1], sizeof memory[1], false);
+  auto one = Path::create(1, 0, 0, device, ChannelMemory::make(), false);
+  auto two = Path::create(1, 0, 0, device, ChannelMemory::make(), false);
   if (!one) die(one.error());
   if (!two) die(two.error());
   Path &from = **one, &to = **two;
-  if (auto ok = from.connect(device, to.describe(device, memory[1]), config); !ok) die(ok.error());
-  if (auto ok = to.connect(device, from.describe(device, memory[0]), config); !ok) die(ok.error());
+  if (auto ok = from.connect(device, to.describe(device), config); !ok) die(ok.error());
+  if (auto ok = to.connect(device, from.describe(device), config); !ok) die(ok.error());
   static std::vector<char> out(4 << 20), in(4 << 20);
   auto out_region = verbs::MemoryRegion::create(device, out.data(), out.size());
   auto in_region = verbs::MemoryRegion::create(device, in.data(), in.size());

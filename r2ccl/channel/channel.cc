@@ -1,11 +1,8 @@
 #include "r2ccl/channel/channel.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <new>
 
 #include "r2ccl/base/clock.h"
 #include "r2ccl/base/log.h"
@@ -25,6 +22,7 @@ uint64_t nanoseconds(std::chrono::milliseconds m) { return uint64_t(m.count()) *
 
 Channel::Channel(Core& core, bool sender, int home_nic, control::Stream stream, const control::Token& token)
     : core_(core),
+      memory_(ChannelMemory::make()),
       sender_(sender),
       number_(g_next_number.fetch_add(1)),
       home_nic_(home_nic),
@@ -35,17 +33,12 @@ Channel::Channel(Core& core, bool sender, int home_nic, control::Stream stream, 
       created_(now_ns()),
       home_rail_({nanoseconds(core.config.failback_settle), kFirstFailbackWaitNs,
                   nanoseconds(core.config.failback_ceiling)}),
-      end_(sender) {
-  memory_bytes_ = (sizeof(ChannelMemory) + 4095) / 4096 * 4096;
-  void* memory = mmap(nullptr, memory_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) throw std::bad_alloc();
-  memory_ = new (memory) ChannelMemory{};
-}
+      end_(sender) {}
 
+// Nearly always nothing is left to do: see begin_closing().
 Channel::~Channel() {
-  paths_.clear();
-  buried_.clear();
-  munmap(memory_, memory_bytes_);
+  for (auto* paths : {&paths_, &buried_})
+    for (auto& path : *paths) lay_to_rest(std::move(path));
 }
 
 void Channel::emit(trace::EventType type, int nic, uint64_t a, uint64_t b, uint64_t c) const {
@@ -146,15 +139,15 @@ void Channel::close_and_wait() {
   std::unique_lock lock(close_mutex_);
   close_requested.store(true, std::memory_order_release);
   core_.kick();
-  // The service thread destroys the QPs; a frozen driver may keep it. The memory then stays with the thread.
+  // The NICs' workers destroy the QPs. One whose driver does not answer is not waited for: see graves_closed().
   if (!close_done_.wait_for(lock, std::chrono::seconds(5), [this] { return torn_down_; }))
-    R2_WARN("NET/R2CCL: channel %u could not be torn down within 5 s: a driver does not answer", number_);
+    R2_WARN("NET/R2CCL: channel %u could not be torn down within 5 s", number_);
 }
 
 // --- service thread -------------------------------------------------------------------------------------
 
 Urgency Channel::step(const Tick& tick) {
-  if (close_requested.load(std::memory_order_acquire) || torn_down_) {
+  if (close_requested.load(std::memory_order_acquire) || closing_) {
     step_closing(tick);
     return Urgency::kBusy;
   }
@@ -171,6 +164,7 @@ Urgency Channel::step(const Tick& tick) {
   }
   if (!greeted_) return Urgency::kBusy;
   if (peer_closed_) return step_after_peer_closed(tick);
+  step_makings(tick);
   if (sender_)
     step_opening(tick);
   else
@@ -205,7 +199,7 @@ Urgency Channel::urgency(const Tick& tick) const {
 Urgency Channel::step_after_peer_closed(const Tick& tick) {
   turn_.take();
   const TurnGuard guard(turn_);
-  if (Path* path = active_ ? active_ : find(end_.leaving())) drain(*path);
+  if (Path* path = active_ ? active_ : find(end_.leaving()); path && !path->in_hand()) drain(*path);
   if (!lacking()) {
     lacking_since_ = 0;
     return Urgency::kIdle;
@@ -226,24 +220,45 @@ void Channel::tell_failure() {
   emit(trace::EventType::kChannelFailed, home_nic_, uint64_t(error_.code));
 }
 
+void Channel::begin_closing(const Tick& tick) {
+  turn_.take();
+  const TurnGuard guard(turn_);
+  // Our last word goes out before the QPs do: the peer must not take their end for a failure. A program that
+  // closes at once when it sees an error must not keep the reason from the peer.
+  if (!closed_sent_ && status() == Status::kFailed)
+    tell_failure();
+  else if (!closed_sent_)
+    send(wire::Type::kClose, closing_words());
+  closed_sent_ = true;
+  closing_ = true;
+  close_since_ = tick.now;
+  active_ = nullptr;
+  opening_ = {};
+  for (auto* paths : {&paths_, &buried_}) {
+    for (auto& path : *paths) lay_to_rest(std::move(path));
+    paths->clear();
+  }
+  const std::lock_guard lock(close_mutex_);
+  status_.store(Status::kClosed, std::memory_order_release);
+}
+
+// Are the queue pairs gone, as far as they can go?
+bool Channel::graves_closed() const {
+  return std::all_of(graves_.begin(), graves_.end(), [this](const Grave& grave) {
+    return grave.job->done() || core_.workers->stuck(grave.nic);
+  });
+}
+
 void Channel::step_closing(const Tick& tick) {
+  if (!closing_) begin_closing(tick);
+  step_makings(tick);
   if (!torn_down_) {
-    turn_.take();
-    const TurnGuard guard(turn_);
-    // Our last word goes out before the QPs do: the peer must not take their end for a failure. A program
-    // that closes at once when it sees an error must not keep the reason from the peer.
-    if (!closed_sent_ && status() == Status::kFailed)
-      tell_failure();
-    else if (!closed_sent_)
-      send(wire::Type::kClose, closing_words());
-    closed_sent_ = true;
-    close_since_ = tick.now;
-    active_ = nullptr;
-    opening_ = {};
-    paths_.clear();
-    buried_.clear();
+    if (!graves_closed()) return;
+    for (const Grave& grave : graves_)
+      if (!grave.job->done() || grave.refused->load())
+        R2_WARN("NET/R2CCL: channel %u: NIC %s did not let go of a queue pair; it may still touch its buffers",
+                number_, nic_name(grave.nic).c_str());
     const std::lock_guard lock(close_mutex_);
-    status_.store(Status::kClosed, std::memory_order_release);
     torn_down_ = true;
     close_done_.notify_all();
   }
@@ -363,7 +378,7 @@ void Channel::handle(const control::Message& message, const Tick& tick) {
     handle_greeting(type, message, tick);
     return;
   }
-  if (torn_down_ || status() == Status::kFailed) {
+  if (closing_ || status() == Status::kFailed) {
     if (type == wire::Type::kClose) {
       turn_.take();
       const TurnGuard guard(turn_);

@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -165,8 +166,7 @@ class Channel {
 
   Core& core_;
   Turn turn_;
-  ChannelMemory* memory_ = nullptr;
-  size_t memory_bytes_ = 0;
+  const std::shared_ptr<ChannelMemory> memory_;
   std::array<Request, wire::kRingLines> requests_;
 
   // --- control messages (channel.cc) ---
@@ -187,15 +187,25 @@ class Channel {
   void look_at_silence();
 
   enum class Purpose : uint8_t { kFirst, kStandby, kRescue, kFailback };
+  struct Making;
+  struct Grave;
 
   // paths (paths.cc)
   Path* find(uint32_t id);
+  void hand(Path& path, const char* call, Result<void> (Path::*work)());
   void bury(uint32_t id);
   void dig_one_grave(const Tick& tick);
+  void lay_to_rest(std::unique_ptr<Path> path);
+  const Grave* grave_of(uint32_t id) const;
   void drop(uint32_t id, bool tell_peer);
+  bool is_making(uint32_t id) const;
+  void make(std::shared_ptr<Making> making);
+  void step_makings(const Tick& tick);
   bool candidate(Purpose purpose, uint64_t now, int& local, int& remote) const;
   void start_opening(Purpose purpose, int local, int remote, const Tick& tick);
   void step_opening(const Tick& tick);
+  void half_made(Making& making, const Tick& tick);
+  void connected(Path& path, const Tick& tick);
   void opening_failed(const std::string& why, const Tick& tick);
   void opening_succeeded(const Tick& tick);
   void on_open(const wire::Open& open, const Tick& tick);
@@ -217,6 +227,8 @@ class Channel {
   void fence_given_up(const Tick& tick);
   Path* exhume(uint32_t id);
   void step_migration(const Tick& tick);
+  void step_fence(const Tick& tick);
+  void unfenceable(const std::string& why);
   void fence_done(const Tick& tick);
   void choose_path(const Tick& tick);
   void use(Path& path, const Tick& tick);
@@ -241,6 +253,8 @@ class Channel {
   bool lacks_standby(const Tick& tick) const;
   void peer_lost(const Tick& tick);
   void step_closing(const Tick& tick);
+  void begin_closing(const Tick& tick);
+  bool graves_closed() const;
   void tell_failure();
 
   const bool sender_;
@@ -261,6 +275,7 @@ class Channel {
   bool peer_closed_ = false;
   bool peer_lost_ = false;
   bool closed_sent_ = false;
+  bool closing_ = false;
   bool finished_ = false;
   uint64_t close_since_ = 0;
   uint64_t lacking_since_ = 0;
@@ -274,12 +289,35 @@ class Channel {
   std::vector<std::unique_ptr<Path>>
       buried_;                 // out of use; destroyed when there is time: drivers take long over it
   uint64_t buried_since_ = 0;  // now
+  // A path that is being destroyed.
+  struct Grave {
+    uint32_t path;
+    int nic;
+    JobPtr job;
+    std::shared_ptr<std::atomic<bool>> refused;  // the driver would not; what is left of it stays for good
+  };
+  std::vector<Grave> graves_;
+  // One end's half of a path, while the NIC's worker makes it.
+  struct Making {
+    uint32_t path = 0;
+    int local = 0, remote = 0;
+    std::optional<wire::PathEnd> peer_end;  // receiver: to be connected at once
+    bool unwanted = false;
+    JobPtr job;
+    // the worker's, until the job is done
+    Result<std::unique_ptr<Path>> made{std::unique_ptr<Path>()};
+    wire::PathEnd end{};
+  };
+  std::vector<std::shared_ptr<Making>> makings_;
   Path* active_ = nullptr;
   uint32_t next_path_ = 1;
   struct Opening {
     uint32_t path = 0;  // 0: none under way
     Purpose purpose = Purpose::kFirst;
-    bool waiting_for_peer = false;
+    int local = 0, remote = 0;
+    bool connecting = false;        // both halves are made
+    bool waiting_for_peer = false;  // for its half, or for its probe
+    uint64_t since = 0;             // alive; when it began to wait for what it waits for
   } opening_;
   uint64_t next_standby_ = 0;
   uint32_t standby_failures_ = 0;

@@ -5,10 +5,12 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "r2ccl/base/config.h"
+#include "r2ccl/channel/nic_workers.h"
 #include "r2ccl/channel/wire.h"
 #include "r2ccl/trace/ring.h"
 #include "r2ccl/verbs/device.h"
@@ -38,6 +40,7 @@ struct Core {
   std::array<std::atomic<bool>, wire::kMaxNics> nic_unusable{};  ///< a buffer could not be registered on it
   std::string host;
   uint64_t process = 0;
+  std::unique_ptr<NicWorkers> workers;  ///< who makes the driver calls that may take long
   std::function<void()> kick;     ///< wakes the service thread; any thread, never blocks
   std::function<NicLoad()> load;  ///< service thread only
 

@@ -180,10 +180,8 @@ void Channel::start_fence(trace::DetectedBy by, bool planned, const Tick& tick, 
   }
   active_ = nullptr;
   suspected_.store(false, std::memory_order_release);
-  if (auto started = path.start_fence(); !started) {
-    fail(Error{ErrorCode::kUnfenceable, rail_name(path) + ": " + started.error().message});
-    return;
-  }
+  path.state = PathState::kFencing;
+  hand(path, "ibv_modify_qp to ERR", &Path::start_fence);
   if (sender_)  // whether the others still work is known by the time the ledgers have been exchanged
     for (auto& other : paths_)
       if (other->state == PathState::kStandby) {
@@ -199,37 +197,61 @@ void Channel::step_migration(const Tick& tick) {
       if (path->state == PathState::kStandby && path->id() != probation_path_ &&
           path->poll_probe(tick.alive) != ProbeState::kWaiting)
         path->forget_probe();
-  if (end_.phase() == Phase::kFencing) {
-    Path* path = find(end_.leaving());
-    turn_.take();
-    {
-      const TurnGuard guard(turn_);
-      path->retry_sentinels();
-      drain(*path);
-    }
-    if (!path->fenced() && !path->destroying_failed &&
-        (path->reports_nothing ||
-         tick.alive - phase_since_ > nanoseconds(core_.config.fence_bound) / kFlushShare)) {
-      R2_INFO("NET/R2CCL: channel %u: %s: no flushes after %llu ms; destroying its QP instead", number_,
-              rail_name(*path).c_str(),
-              static_cast<unsigned long long>((tick.alive - phase_since_) / kNsPerMs));
-      turn_.take();
-      const TurnGuard guard(turn_);
-      while (drain(*path)) {  // what it did report need not be written again
-      }
-      if (auto done = path->fence_by_destroying(); !done)
-        R2_WARN("NET/R2CCL: channel %u: %s", number_, done.error().message.c_str());
-    }
-    if (path->fenced()) {
-      fence_done(tick);
-    } else if (tick.alive - phase_since_ > nanoseconds(core_.config.fence_bound)) {
-      fail(Error{ErrorCode::kUnfenceable,
-                 rail_name(*path) + ": its QP was moved to ERR, but its flushes did not come within " +
-                     std::to_string(core_.config.fence_bound.count()) + " ms (R2CC_FENCE_MS)"});
-    }
-  }
+  if (end_.phase() == Phase::kFencing) step_fence(tick);
+  if (status() == Status::kFailed) return;
   if (end_.phase() == Phase::kChoosing) choose_path(tick);
   if (end_.phase() != Phase::kRunning && sender_) count_pathless_time(tick);
+}
+
+void Channel::unfenceable(const std::string& why) {
+  fail(Error{ErrorCode::kUnfenceable, "channel " + std::to_string(number_) + ": " + why +
+                                          "; what its NIC still holds may be written later, so its messages "
+                                          "cannot be sent again"});
+}
+
+void Channel::step_fence(const Tick& tick) {
+  const uint64_t waited = tick.alive - phase_since_;
+  const bool too_long = waited > nanoseconds(core_.config.fence_bound);
+  const std::string bound = std::to_string(core_.config.fence_bound.count()) + " ms (R2CC_FENCE_MS)";
+  Path* path = find(end_.leaving());
+  if (!path) {  // it was given up before, and is being destroyed
+    const Grave* grave = grave_of(end_.leaving());
+    if (!grave || (grave->job->done() && !grave->refused->load())) return fence_done(tick);
+    if (too_long)
+      unfenceable("a path over NIC " + nic_name(grave->nic) + ": " +
+                  (grave->job->done() ? "the driver refuses to destroy its QP"
+                                      : core_.workers->explain(grave->nic, *grave->job, waited)));
+    return;
+  }
+  if (path->in_hand()) {
+    if (too_long)
+      unfenceable(rail_name(*path) + ": " + core_.workers->explain(path->local_nic(), *path->job, waited));
+    return;
+  }
+  if (!path->outcome && !path->destroying_failed)
+    return unfenceable(rail_name(*path) + ": " + path->outcome.error().message);
+  {
+    turn_.take();
+    const TurnGuard guard(turn_);
+    const bool flush = path->retry_sentinels();
+    drain(*path);
+    if (flush) hand(*path, "ibv_modify_qp to ERR", &Path::flush_again);
+  }
+  if (path->in_hand()) return;
+  if (path->fenced()) return fence_done(tick);
+  if (too_long)
+    return unfenceable(rail_name(*path) + ": its QP was moved to ERR, but its flushes did not come within " +
+                       bound + (path->destroying_failed ? ", and " + path->outcome.error().message : ""));
+  if (path->destroying_failed ||
+      (!path->reports_nothing && waited <= nanoseconds(core_.config.fence_bound) / kFlushShare))
+    return;
+  R2_INFO("NET/R2CCL: channel %u: %s: no flushes after %llu ms; destroying its QP instead", number_,
+          rail_name(*path).c_str(), static_cast<unsigned long long>(waited / kNsPerMs));
+  turn_.take();
+  const TurnGuard guard(turn_);
+  while (drain(*path)) {  // what it did report need not be written again
+  }
+  hand(*path, "ibv_destroy_qp", &Path::fence_by_destroying);
 }
 
 void Channel::fence_done(const Tick& tick) {
@@ -272,12 +294,10 @@ void Channel::fence_given_up(const Tick& tick) {
   migration_started_ = tick.now;
   begin_search(tick);
   Path* path = exhume(end_.leaving());
-  if (!path) return fence_done(tick);
+  if (!path) return step_fence(tick);
   left_nic_ = path->local_nic();
-  turn_.take();
-  const TurnGuard guard(turn_);
-  if (auto started = path->start_fence(); !started)
-    fail(Error{ErrorCode::kUnfenceable, rail_name(*path) + ": " + started.error().message});
+  path->state = PathState::kFencing;
+  hand(*path, "ibv_modify_qp to ERR", &Path::start_fence);
 }
 
 void Channel::on_fenced(const wire::Fenced& fenced, const Tick& tick) {
@@ -375,9 +395,9 @@ std::string Channel::what_failed() const {
 void Channel::count_pathless_time(const Tick& tick) {
   const uint64_t step = tick.alive - searched_at_;
   searched_at_ = tick.alive;
-  const Path* path = opening_.path != 0 ? find(opening_.path) : nullptr;
   const bool peer_owes = end_.phase() == Phase::kWaitingForPeer ||
-                         (path && opening_.waiting_for_peer && tick.alive - path->since > kPromptAnswerNs);
+                         (opening_.path != 0 && opening_.waiting_for_peer &&
+                          tick.alive - opening_.since > kPromptAnswerNs);
   if (!peer_owes && (busy() || wanted_.load(std::memory_order_relaxed))) no_path_for_ += step;
   if (no_path_for_ <= nanoseconds(core_.config.fail_bound)) return;
   fail(Error{ErrorCode::kAllPathsDown,

@@ -1,20 +1,29 @@
 #include "r2ccl/channel/path.h"
 
 #include <sodium.h>
+#include <sys/mman.h>
 
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 namespace r2ccl {
 
+std::shared_ptr<ChannelMemory> ChannelMemory::make() {
+  void* memory =
+      mmap(nullptr, kChannelMemoryBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  return {new (memory) ChannelMemory{}, [](ChannelMemory* mapped) { munmap(mapped, kChannelMemoryBytes); }};
+}
+
 Result<std::unique_ptr<Path>> Path::create(uint32_t id, int local_nic, int remote_nic,
-                                           const verbs::Device& device, ChannelMemory& memory,
-                                           size_t memory_bytes, bool with_probe) {
+                                           const verbs::Device& device, std::shared_ptr<ChannelMemory> memory,
+                                           bool with_probe) {
   std::unique_ptr<Path> path(new Path);
   path->id_ = id;
   path->local_nic_ = local_nic;
   path->remote_nic_ = remote_nic;
-  path->channel_memory_ = &memory;
+  path->channel_memory = std::move(memory);
   auto queue = verbs::CompletionQueue::create(device, int(kSendDepth + kReceiveDepth + 8));
   if (!queue) return queue.error();
   path->queue = std::move(*queue);
@@ -25,7 +34,7 @@ Result<std::unique_ptr<Path>> Path::create(uint32_t id, int local_nic, int remot
   auto pair = verbs::QueuePair::create(device, path->queue, limits);
   if (!pair) return pair.error();
   path->data = std::move(*pair);
-  auto region = verbs::MemoryRegion::create(device, &memory, memory_bytes);
+  auto region = verbs::MemoryRegion::create(device, path->channel_memory.get(), kChannelMemoryBytes);
   if (!region) return region.error();
   path->memory = std::move(*region);
   path->memory_lkey = path->memory.lkey();
@@ -46,16 +55,16 @@ Result<std::unique_ptr<Path>> Path::create(uint32_t id, int local_nic, int remot
   return path;
 }
 
-wire::PathEnd Path::describe(const verbs::Device& device, const ChannelMemory& memory) const {
+wire::PathEnd Path::describe(const verbs::Device& device) const {
   wire::PathEnd end{};
   end.address = device.address();
   end.data_qp = data.number();
   end.probe_qp = probe_pair_ ? probe_pair_.number() : 0;
   end.first_psn = first_psn_;
-  end.probe_key = this->memory.rkey();
-  end.probe_word = uint64_t(&memory.probe_word);
-  end.ring = uint64_t(memory.lines);
-  end.ring_key = this->memory.rkey();
+  end.probe_key = memory.rkey();
+  end.probe_word = uint64_t(&channel_memory->probe_word);
+  end.ring = uint64_t(channel_memory->lines);
+  end.ring_key = memory.rkey();
   return end;
 }
 
@@ -71,53 +80,51 @@ Result<void> Path::connect(const verbs::Device& device, const wire::PathEnd& rem
 }
 
 Result<void> Path::fence_by_destroying() {
-  state = PathState::kFencing;
   auto done = data.destroy();
   destroying_failed = !done;
   return done;
 }
 
+Result<void> Path::destroy() {
+  if (data)
+    if (auto done = data.destroy(); !done) return done;
+  return probe_pair_ ? probe_pair_.destroy() : Result<void>();
+}
+
 Result<void> Path::start_fence() {
-  state = PathState::kFencing;
   if (!data) return {};
   if (reports_nothing) return data.destroy();
   if (auto done = data.to_error(); !done) return data.destroy() ? Result<void>() : done;
   // Flushes come in order on each queue (IBTA volume 1, 10.8.6): when a sentinel is back, everything that
   // was posted before it is back too, and what had arrived has been reported.
-  const int send = data.post_write(work(kWorkSentinel, 1), &channel_memory_->probe_landing, 8, memory_lkey,
+  const int send = data.post_write(work(kWorkSentinel, 1), &channel_memory->probe_landing, 8, memory_lkey,
                                    remote_.probe_word, remote_.probe_key, true);
   const int receive = data.post_receive(work(kWorkSentinel, 2));
   // A queue that is full of flushed requests has no room yet: its own last flush then does the same service,
   // and the caller polls until both queues are empty; so try again from there.
   if (send != 0) sentinels_missing_ |= 1;
   if (receive != 0) sentinels_missing_ |= 2;
-  flush_again();
+  static_cast<void>(flush_again());
   return {};
 }
 
-void Path::flush_again() {
-  // A provider whose receive queue lies in memory shared with the kernel (rxe) rings no bell for a receive
-  // request: one that is posted in ERR is flushed at the next move to ERR only. Elsewhere this changes
-  // nothing.
-  static_cast<void>(data.to_error());
-}
-
-void Path::retry_sentinels() {
-  if (!data) return;
+bool Path::retry_sentinels() {
+  if (!data) return false;
   if ((sentinels_missing_ & 1) &&
-      data.post_write(work(kWorkSentinel, 1), &channel_memory_->probe_landing, 8, memory_lkey,
+      data.post_write(work(kWorkSentinel, 1), &channel_memory->probe_landing, 8, memory_lkey,
                       remote_.probe_word, remote_.probe_key, true) == 0)
     sentinels_missing_ &= ~1u;
   if ((sentinels_missing_ & 2) && data.post_receive(work(kWorkSentinel, 2)) == 0) {
     sentinels_missing_ &= ~2u;
-    flush_again();
+    return true;
   }
+  return false;
 }
 
 void Path::probe(uint64_t now) {
   if (!probe_pair_ || probe_outstanding_) return;
   probe_sent_ = now;
-  const int error = probe_pair_.post_read(work(kWorkProbe, 0), &channel_memory_->probe_landing, 8,
+  const int error = probe_pair_.post_read(work(kWorkProbe, 0), &channel_memory->probe_landing, 8,
                                           memory_lkey, remote_.probe_word, remote_.probe_key);
   probe_outstanding_ = error == 0;
   probe_state_ = error == 0 ? ProbeState::kWaiting : ProbeState::kFailed;

@@ -1,13 +1,15 @@
 // One path of a channel: an RC QP for data over one rail, and beside it a second QP that only ever reads
 // eight bytes of the peer, to learn whether the rail works when the first one is silent. A path is opened,
 // proved, used, fenced and destroyed; it is never used again after a fence (a late packet must not meet a
-// reused QP).
+// reused QP). The calls that a driver may keep are made by its NIC's worker, one at a time; while a path is in
+// those hands nobody else touches its data queue pair or completion queue.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <memory>
 
+#include "r2ccl/channel/nic_workers.h"
 #include "r2ccl/channel/protocol.h"
 #include "r2ccl/channel/wire.h"
 #include "r2ccl/verbs/completion_queue.h"
@@ -25,7 +27,12 @@ struct ChannelMemory {
   alignas(64) uint64_t staged_received[256];  ///< receiver: values of `received` on their way
   alignas(64) uint64_t probe_word;            ///< read by the peer's probes
   alignas(64) uint64_t probe_landing;         ///< where our own probes land
+
+  /// Throws std::bad_alloc.
+  static std::shared_ptr<ChannelMemory> make();
 };
+/// What is registered: whole pages.
+inline constexpr size_t kChannelMemoryBytes = (sizeof(ChannelMemory) + 4095) / 4096 * 4096;
 
 /// What became of a probe.
 enum class ProbeState : uint8_t { kIdle, kWaiting, kAnswered, kFailed };
@@ -47,25 +54,39 @@ class Path {
   };
   static uint64_t work(WorkKind kind, uint32_t detail) { return uint64_t(kind) << 32 | detail; }
 
+  // --- driver calls, by the NIC's worker (or before anybody else knows the path) ---
   /// Makes both QPs on `device` and fills the receive queue.
   static Result<std::unique_ptr<Path>> create(uint32_t id, int local_nic, int remote_nic,
-                                              const verbs::Device& device, ChannelMemory& memory,
-                                              size_t memory_bytes, bool with_probe);
+                                              const verbs::Device& device,
+                                              std::shared_ptr<ChannelMemory> memory, bool with_probe);
   Path(const Path&) = delete;
   Path& operator=(const Path&) = delete;
 
-  wire::PathEnd describe(const verbs::Device& device, const ChannelMemory& memory) const;
+  wire::PathEnd describe(const verbs::Device& device) const;
   Result<void> connect(const verbs::Device& device, const wire::PathEnd& remote, const Config& config);
 
   /// Starts to fence: the QP goes to ERR and a sentinel is posted behind everything on both queues.
   Result<void> start_fence();
-  /// A flushed sentinel has been polled.
-  void sentinel(uint32_t which) { sentinels_ |= which; }
-  /// Posts a sentinel for which there was no room before.
-  void retry_sentinels();
   /// The other way to fence, for a NIC that does not report flushes: without a QP nothing arrives either.
   /// What it had not reported counts as missing and is replayed. An error leaves things as they were.
   Result<void> fence_by_destroying();
+  /// A provider whose receive queue lies in memory shared with the kernel (rxe) rings no bell for a receive
+  /// request: one that is posted in ERR is flushed at the next move to ERR only. Elsewhere it changes nothing.
+  Result<void> flush_again() { return data ? data.to_error() : Result<void>(); }
+  /// Nobody wants it any more: it goes to ERR, so that nothing more arrives.
+  Result<void> give_up() { return data ? data.to_error() : Result<void>(); }
+  /// Both queue pairs. An error leaves what could not be destroyed.
+  Result<void> destroy();
+
+  /// The last job, and what came of it. The service thread's, but for `outcome` while the job is not done.
+  JobPtr job;
+  Result<void> outcome;
+  bool in_hand() const { return job && !job->done(); }
+
+  /// A flushed sentinel has been polled.
+  void sentinel(uint32_t which) { sentinels_ |= which; }
+  /// Posts a sentinel for which there was no room before. True: flush_again() must follow.
+  bool retry_sentinels();
   bool fenced() const { return !data || sentinels_ == kBothSentinels; }
   /// Its completion queue is known to report nothing any more: no flush is worth waiting for.
   bool reports_nothing = false;
@@ -94,6 +115,7 @@ class Path {
   PathState state = PathState::kOpening;
   uint64_t since = 0;  ///< accrued time at which it entered the state
   // Members are destroyed from the last to the first: a QP goes before the CQ and the memory it uses.
+  std::shared_ptr<ChannelMemory> channel_memory;
   verbs::MemoryRegion memory;
   verbs::CompletionQueue queue;
   verbs::QueuePair data;
@@ -108,7 +130,6 @@ class Path {
   ibv_wc_status probe_status = IBV_WC_SUCCESS;
 
  private:
-  void flush_again();
   Path() = default;
   static constexpr uint32_t kBothSentinels = 3;
 
@@ -121,7 +142,6 @@ class Path {
   uint32_t sentinels_missing_ = 0;
   verbs::CompletionQueue probe_queue_;
   verbs::QueuePair probe_pair_;
-  ChannelMemory* channel_memory_ = nullptr;
   ProbeState probe_state_ = ProbeState::kIdle;
   uint64_t probe_sent_ = 0;
   uint64_t probe_slowest_ = 0;

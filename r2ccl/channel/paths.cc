@@ -14,6 +14,7 @@ constexpr uint64_t kRetryRailNs = 50 * kNsPerMs;      // a rail that failed whil
 constexpr uint64_t kRetryStandbyNs = 500 * kNsPerMs;  // doubled with each failure, up to 32 times
 constexpr uint64_t kLeaveBuriedNs = 100 * kNsPerMs;   // by then traffic flows again
 constexpr size_t kMostBuried = 8;
+constexpr size_t kMostMakings = 8;
 constexpr uint64_t kProbationProbeNs = 5 * kNsPerMs;
 constexpr uint64_t kProveFactor = 4;  // a first probe may take this many probe deadlines
 
@@ -25,6 +26,11 @@ Path* Channel::find(uint32_t id) {
   for (auto& path : paths_)
     if (path->id() == id) return path.get();
   return nullptr;
+}
+
+void Channel::hand(Path& path, const char* call, Result<void> (Path::*work)()) {
+  path.job = core_.workers->give(path.local_nic(), call,
+                                 [it = &path, work] { it->outcome = (it->*work)(); });
 }
 
 // Takes a path out of use. Destroying QPs and taking registrations away can take a driver milliseconds, and a
@@ -53,17 +59,36 @@ void Channel::dig_one_grave(const Tick& tick) {
   // In a long search they must not pile up until the NIC has no room for new ones.
   const bool now = buried_.size() > kMostBuried ||
                    (end_.phase() == Phase::kRunning && tick.now - buried_since_ >= kLeaveBuriedNs);
+  std::erase_if(graves_,
+                [](const Grave& grave) { return grave.job->done() && !grave.refused->load(); });
   if (buried_.empty() || !now) return;
+  lay_to_rest(std::move(buried_.back()));
   buried_.pop_back();
 }
 
+// Has a path destroyed. A queue pair that the driver will not give up keeps everything it may touch.
+void Channel::lay_to_rest(std::unique_ptr<Path> path) {
+  Grave grave{path->id(), path->local_nic(), nullptr, std::make_shared<std::atomic<bool>>(false)};
+  auto work = [held = std::shared_ptr<Path>(std::move(path)), refused = grave.refused]() mutable {
+    if (auto done = held->destroy(); !done) {
+      R2_WARN("NET/R2CCL: a queue pair stays: %s", done.error().message.c_str());
+      refused->store(true);
+      [[maybe_unused]] auto* kept = new std::shared_ptr<Path>(held);
+    }
+    held.reset();
+  };
+  grave.job = core_.workers->give_later(grave.nic, "ibv_destroy_qp", std::move(work));
+  graves_.push_back(std::move(grave));
+}
+
+const Channel::Grave* Channel::grave_of(uint32_t id) const {
+  const auto it =
+      std::find_if(graves_.begin(), graves_.end(), [id](const Grave& grave) { return grave.path == id; });
+  return it == graves_.end() ? nullptr : &*it;
+}
+
 void Channel::drop(uint32_t id, bool tell_peer) {
-  // In ERR before anybody hears of it: the peer may be about to use it, and whoever counts it out must be
-  // sure that nothing arrives over it any more.
-  if (Path* path = find(id))
-    if (auto done = path->data.to_error(); !done)
-      R2_WARN("NET/R2CCL: channel %u: %s: %s", number_, rail_name(*path).c_str(),
-              done.error().message.c_str());
+  if (Path* path = find(id)) hand(*path, "ibv_modify_qp to ERR", &Path::give_up);
   if (tell_peer) send(wire::Type::kDrop, wire::PathMessage{id});
   if (id == probation_path_) {
     probation_path_ = 0;
@@ -74,13 +99,14 @@ void Channel::drop(uint32_t id, bool tell_peer) {
 
 void Channel::add_to(NicLoad& load) const {
   if (active_ && active_->local_nic() != home_nic_) ++load.guests[size_t(active_->local_nic())];
-  for (const auto& path : paths_) {
-    const bool opening = path->id() == opening_.path;
-    if (!active_ && opening && opening_.purpose == Purpose::kRescue) ++load.guests[size_t(path->local_nic())];
-    if (active_ && path->id() != probation_path_ &&
-        (path->state == PathState::kStandby || (opening && opening_.purpose == Purpose::kStandby)))
-      ++load.behind[size_t(active_->local_nic())][size_t(path->local_nic())];
-  }
+  const auto goes_to = [&](int nic) {
+    if (active_) ++load.behind[size_t(active_->local_nic())][size_t(nic)];
+  };
+  for (const auto& path : paths_)
+    if (path->id() != probation_path_ && path->state == PathState::kStandby) goes_to(path->local_nic());
+  if (opening_.path == 0) return;
+  if (!active_ && opening_.purpose == Purpose::kRescue) ++load.guests[size_t(opening_.local)];
+  if (opening_.purpose == Purpose::kStandby) goes_to(opening_.local);
 }
 
 // Straight rails first, beginning with home; then every cross rail. A standby shares no NIC with the active
@@ -98,7 +124,9 @@ bool Channel::candidate(Purpose purpose, uint64_t now, int& local, int& remote) 
     return a.distance != b.distance ? a.distance < b.distance : would_carry(a.nic) < would_carry(b.nic);
   });
   const auto usable = [&](int l, int r, bool disjoint) {
-    if (core_.nic_unusable[size_t(l)] || core_.nic_down[size_t(l)] || peer_nic_down_[size_t(r)]) return false;
+    if (core_.nic_unusable[size_t(l)] || core_.nic_down[size_t(l)] || peer_nic_down_[size_t(r)] ||
+        core_.workers->stuck(l))
+      return false;
     if (now < not_before_[size_t(l)][size_t(r)]) return false;
     if (!core_.resilient() && (l != home_nic_ || r != peer_home_nic_)) return false;
     if (l == home_nic_ && r == peer_home_nic_ && purpose == Purpose::kStandby &&
@@ -128,72 +156,136 @@ bool Channel::candidate(Purpose purpose, uint64_t now, int& local, int& remote) 
   return false;
 }
 
-void Channel::start_opening(Purpose purpose, int local, int remote, const Tick& tick) {
-  opening_ = {next_path_++, purpose, true};
-  verbs::Device& device = core_.devices[size_t(local)];
-  if (!device.refresh_port(core_.config)) {
-    not_before_[size_t(local)][size_t(remote)] = tick.now + kRetryRailNs;
-    note_failure(local, remote, "its port is not active");
-    return opening_failed("port of NIC " + nic_name(local) + " is not active", tick);
-  }
-  auto path = Path::create(opening_.path, local, remote, device, *memory_, memory_bytes_, core_.resilient());
-  if (!path) {
-    not_before_[size_t(local)][size_t(remote)] = tick.now + kRetryRailNs;
-    if (path.error().code == ErrorCode::kMemoryLock || path.error().code == ErrorCode::kOutOfResources) {
-      R2_WARN("NET/R2CCL: channel %u: %s. %s", number_, path.error().message.c_str(),
-              advice(path.error().code).data());
-    }
-    return opening_failed(path.error().message, tick);
-  }
-  wire::Open open{};
-  open.path = opening_.path;
-  open.sender_nic = uint8_t(local);
-  open.receiver_nic = uint8_t(remote);
-  open.end = (*path)->describe(device, *memory_);
-  (*path)->since = tick.alive;
-  paths_.push_back(std::move(*path));
-  send(wire::Type::kOpen, open);
+bool Channel::is_making(uint32_t id) const {
+  return std::any_of(makings_.begin(), makings_.end(),
+                     [id](const auto& making) { return making->path == id && !making->unwanted; });
 }
 
-void Channel::on_open(const wire::Open& open, const Tick& tick) {
-  if (sender_ || find(open.path) || open.receiver_nic >= core_.devices.size() ||
+// The NIC's worker makes this end's half: the port is read anew, the queue pairs are made, and connected when
+// the other half is known.
+void Channel::make(std::shared_ptr<Making> making) {
+  auto work = [making, &core = core_, memory = memory_] {
+    verbs::Device& device = core.devices[size_t(making->local)];
+    if (!device.refresh_port(core.config)) {
+      making->made = Error{ErrorCode::kVerbs, "its port is not active"};
+      return;
+    }
+    making->made =
+        Path::create(making->path, making->local, making->remote, device, memory, core.resilient());
+    if (!making->made) return;
+    Path& path = **making->made;
+    if (making->peer_end)
+      if (auto connected = path.connect(device, *making->peer_end, core.config); !connected) {
+        making->made = connected.error();
+        return;
+      }
+    making->end = path.describe(device);
+  };
+  making->job = core_.workers->give(making->local, "ibv_create_qp", std::move(work));
+  makings_.push_back(std::move(making));
+}
+
+void Channel::step_makings(const Tick& tick) {
+  for (size_t i = 0; i < makings_.size();) {
+    if (!makings_[i]->job->done()) {
+      ++i;
+      continue;
+    }
+    const std::shared_ptr<Making> making = makings_[i];
+    makings_.erase(makings_.begin() + std::ptrdiff_t(i));
+    if (!making->unwanted && !closing_)
+      half_made(*making, tick);
+    else if (making->made)
+      lay_to_rest(std::move(*making->made));
+  }
+}
+
+void Channel::start_opening(Purpose purpose, int local, int remote, const Tick& tick) {
+  opening_ = {next_path_++, purpose, local, remote, false, false, tick.alive};
+  auto making = std::make_shared<Making>();
+  making->path = opening_.path;
+  making->local = local;
+  making->remote = remote;
+  make(std::move(making));
+}
+
+void Channel::on_open(const wire::Open& open, const Tick& /*tick*/) {
+  if (sender_ || find(open.path) || is_making(open.path) || open.receiver_nic >= core_.devices.size() ||
       open.sender_nic >= peer_hello_.nics)
     return;
-  wire::Opened answer{};
-  answer.path = open.path;
-  verbs::Device& device = core_.devices[open.receiver_nic];
-  if (!core_.nic_unusable[open.receiver_nic] && !core_.nic_down[open.receiver_nic] &&
-      device.refresh_port(core_.config)) {
-    auto path = Path::create(open.path, open.receiver_nic, open.sender_nic, device, *memory_, memory_bytes_,
-                             core_.resilient());
-    Result<void> connected =
-        path ? (*path)->connect(device, open.end, core_.config) : Result<void>(path.error());
-    if (connected) {
-      answer.ok = 1;
-      answer.end = (*path)->describe(device, *memory_);
-      (*path)->state = core_.resilient() ? PathState::kProving : PathState::kStandby;
-      (*path)->since = tick.alive;
-      paths_.push_back(std::move(*path));
-    } else {
-      R2_INFO("NET/R2CCL: channel %u: path over %s: %s", number_, device.name().c_str(),
-              connected.error().message.c_str());
+  if (core_.nic_unusable[open.receiver_nic] || core_.nic_down[open.receiver_nic] ||
+      core_.workers->stuck(open.receiver_nic) || makings_.size() >= kMostMakings) {
+    wire::Opened answer{};
+    answer.path = open.path;
+    send(wire::Type::kOpened, answer);
+    return;
+  }
+  auto making = std::make_shared<Making>();
+  making->path = open.path;
+  making->local = open.receiver_nic;
+  making->remote = open.sender_nic;
+  making->peer_end = open.end;
+  make(std::move(making));
+}
+
+void Channel::half_made(Making& making, const Tick& tick) {
+  if (making.made) (*making.made)->since = tick.alive;
+  if (sender_) {
+    if (!making.made) {
+      const Error& error = making.made.error();
+      if (error.code == ErrorCode::kMemoryLock || error.code == ErrorCode::kOutOfResources)
+        R2_WARN("NET/R2CCL: channel %u: %s. %s", number_, error.message.c_str(), advice(error.code).data());
+      return opening_failed(error.message, tick);
     }
+    wire::Open open{};
+    open.path = making.path;
+    open.sender_nic = uint8_t(making.local);
+    open.receiver_nic = uint8_t(making.remote);
+    open.end = making.end;
+    paths_.push_back(std::move(*making.made));
+    opening_.waiting_for_peer = true;
+    opening_.since = tick.alive;
+    send(wire::Type::kOpen, open);
+    return;
+  }
+  wire::Opened answer{};
+  answer.path = making.path;
+  if (making.made) {
+    answer.ok = 1;
+    answer.end = making.end;
+    (*making.made)->state = core_.resilient() ? PathState::kProving : PathState::kStandby;
+    paths_.push_back(std::move(*making.made));
+  } else {
+    R2_INFO("NET/R2CCL: channel %u: path over %s: %s", number_, nic_name(making.local).c_str(),
+            making.made.error().message.c_str());
   }
   send(wire::Type::kOpened, answer);
 }
 
 void Channel::on_opened(const wire::Opened& opened, const Tick& tick) {
   Path* path = find(opened.path);
-  if (!sender_ || !path || opening_.path != opened.path) return;
+  if (!sender_ || !path || opening_.path != opened.path || !opening_.waiting_for_peer ||
+      path->state != PathState::kOpening)
+    return;
   if (!opened.ok)
     return opening_failed("the peer's NIC " + peer_nic_name(path->remote_nic()) + " is not available", tick);
-  const auto connected = path->connect(core_.devices[size_t(path->local_nic())], opened.end, core_.config);
-  if (!connected) return opening_failed(connected.error().message, tick);
-  if (!core_.resilient()) return opening_succeeded(tick);
-  path->state = PathState::kProving;
-  path->since = tick.alive;
   opening_.waiting_for_peer = false;
-  path->probe(tick.alive);
+  opening_.connecting = true;
+  opening_.since = tick.alive;
+  path->job = core_.workers->give(path->local_nic(), "ibv_modify_qp to RTS",
+                                  [path, &core = core_, end = opened.end] {
+                                    path->outcome = path->connect(core.devices[size_t(path->local_nic())],
+                                                                  end, core.config);
+                                  });
+}
+
+void Channel::connected(Path& path, const Tick& tick) {
+  if (!path.outcome) return opening_failed(path.outcome.error().message, tick);
+  opening_.connecting = false;
+  if (!core_.resilient()) return opening_succeeded(tick);
+  path.state = PathState::kProving;
+  path.since = tick.alive;
+  path.probe(tick.alive);
 }
 
 // It is time to open one.
@@ -219,11 +311,22 @@ void Channel::step_opening(const Tick& tick) {
     return;
   }
   Path* path = find(opening_.path);
-  if (!path) return opening_failed("it was dropped", tick);
-  if (path->state != PathState::kProving || opening_.waiting_for_peer) return;
+  const bool driver_is_late = tick.alive - opening_.since > nanoseconds(core_.config.fence_bound);
+  if (!path) {
+    if (!is_making(opening_.path)) return opening_failed("it was dropped", tick);
+    if (driver_is_late) opening_failed("the driver of NIC " + nic_name(opening_.local) + " does not answer", tick);
+    return;
+  }
+  if (opening_.waiting_for_peer) return;
+  if (opening_.connecting) {
+    if (!path->in_hand()) return connected(*path, tick);
+    if (driver_is_late) opening_failed("the driver of NIC " + nic_name(opening_.local) + " does not answer", tick);
+    return;
+  }
   switch (path->poll_probe(tick.alive)) {
     case ProbeState::kAnswered:
       opening_.waiting_for_peer = true;
+      opening_.since = path->since;
       send(wire::Type::kProve, wire::PathMessage{path->id()});
       break;
     case ProbeState::kFailed:
@@ -292,12 +395,12 @@ void Channel::opening_succeeded(const Tick& tick) {
 void Channel::opening_failed(const std::string& why, const Tick& tick) {
   const Opening opening = opening_;
   opening_ = {};
-  if (Path* path = find(opening.path)) {
-    R2_INFO("NET/R2CCL: channel %u: no path over %s: %s", number_, rail_name(*path).c_str(), why.c_str());
-    note_failure(path->local_nic(), path->remote_nic(), why);
-    not_before_[size_t(path->local_nic())][size_t(path->remote_nic())] = tick.now + kRetryRailNs;
-    drop(path->id(), true);
-  }
+  R2_INFO("NET/R2CCL: channel %u: no path over %s: %s", number_,
+          rail_name(opening.local, opening.remote).c_str(), why.c_str());
+  note_failure(opening.local, opening.remote, why);
+  not_before_[size_t(opening.local)][size_t(opening.remote)] = tick.now + kRetryRailNs;
+  for (auto& making : makings_) making->unwanted |= making->path == opening.path;
+  if (find(opening.path)) drop(opening.path, true);
   if (opening.purpose == Purpose::kStandby) {
     next_standby_ =
         tick.now + (standby_failures_ == 0 ? 0 : kRetryStandbyNs << std::min(standby_failures_, 5u));
@@ -308,6 +411,8 @@ void Channel::opening_failed(const std::string& why, const Tick& tick) {
 }
 
 void Channel::on_drop(uint32_t id, const Tick& tick) {
+  if (!sender_)
+    for (auto& making : makings_) making->unwanted |= making->path == id;
   Path* path = find(id);
   if (!path) return;
   if (opening_.path == id) return opening_failed("the peer gave it up", tick);
@@ -323,7 +428,7 @@ void Channel::on_drop(uint32_t id, const Tick& tick) {
 }
 
 void Channel::nic_changed(int nic, bool up, const Tick& tick) {
-  if (!greeted_ || peer_closed_ || torn_down_ || !core_.resilient() || status() == Status::kFailed) return;
+  if (!greeted_ || peer_closed_ || closing_ || !core_.resilient() || status() == Status::kFailed) return;
   if (up) {
     send(wire::Type::kNic, wire::Nic{uint32_t(nic), 1});
     if (nic == home_nic_) home_rail_.hint_active(tick.now);
@@ -333,21 +438,20 @@ void Channel::nic_changed(int nic, bool up, const Tick& tick) {
   if (active_ && active_->local_nic() == nic)
     begin_migration(trace::DetectedBy::kEvent, "port of NIC " + nic_name(nic) + " went down", tick);
   send(wire::Type::kNic, wire::Nic{uint32_t(nic), 0});
+  if (opening_.path != 0 && opening_.local == nic) opening_failed("its port went down", tick);
   for (size_t i = 0; i < paths_.size();) {  // those that only stood by
     Path& path = *paths_[i];
-    if (path.local_nic() != nic || path.state == PathState::kFencing) {
+    if (path.local_nic() != nic || path.state == PathState::kFencing)
       ++i;
-    } else if (path.id() == opening_.path) {
-      opening_failed("its port went down", tick);
-    } else {
+    else
       drop(path.id(), true);
-    }
   }
 }
 
 void Channel::queue_pair_failed(const ibv_qp* pair, const char* what, const Tick& tick) {
-  const auto it =
-      std::find_if(paths_.begin(), paths_.end(), [pair](const auto& path) { return path->data.is(pair); });
+  const auto it = std::find_if(paths_.begin(), paths_.end(), [pair](const auto& path) {
+    return !path->in_hand() && path->data.is(pair);
+  });
   if (it != paths_.end()) path_failed(**it, what, tick);
 }
 
@@ -360,7 +464,7 @@ void Channel::completion_queue_failed(const ibv_cq* queue, const Tick& tick) {
 }
 
 void Channel::path_failed(Path& path, const char* what, const Tick& tick) {
-  if (!greeted_ || peer_closed_ || torn_down_ || !core_.resilient() || status() == Status::kFailed) return;
+  if (!greeted_ || peer_closed_ || closing_ || !core_.resilient() || status() == Status::kFailed) return;
   if (path.state == PathState::kFencing) return;
   if (&path == active_)
     begin_migration(trace::DetectedBy::kEvent, what, tick);

@@ -89,6 +89,7 @@ class Runtime final : public Net {
     core.host = node && *node ? node : host;
     randombytes_buf(&core.process, sizeof core.process);
     core.kick = [service = &runtime->service_] { service->kick(); };
+    core.workers = std::make_unique<NicWorkers>(std::move(names), core.kick);
     core.load = [service = &runtime->service_] { return service->load(); };
     if (auto started = runtime->service_.start(); !started) return started.error();
     R2_INFO("NET/R2CCL: mode %s, %zu NICs, strict acknowledgement %s", name(core.config.mode),
@@ -96,7 +97,10 @@ class Runtime final : public Net {
     return runtime;
   }
 
-  void stop() { service_.stop(); }
+  void stop() {
+    service_.stop();
+    core_.workers->stop();
+  }
 
   int devices() const override { return int(core_.devices.size()); }
 

@@ -187,7 +187,9 @@ void Service::run() {
     take_adopted();
     if (!pending_.empty()) greet(now);
     look_at_downed_ports(tick);
+    core_.workers->look(alive_, uint64_t(core_.config.fence_bound.count()) * kNsPerMs);
     urgency = step_channels(tick);
+    if (core_.workers->open_jobs()) urgency = std::max(urgency, Urgency::kBusy);
     if (!pending_.empty()) urgency = std::max(urgency, Urgency::kWatching);
     if (urgency == Urgency::kHot && count <= 0) {
       const timespec pause{0, kHotPauseNs};
@@ -336,10 +338,21 @@ void Service::queue_pair_failed(const ibv_qp* pair, ibv_event_type event, const 
 
 // An event may be lost; a port that was said to be down is looked at now and then.
 void Service::look_at_downed_ports(const Tick& tick) {
+  for (size_t nic = 0; nic < core_.devices.size(); ++nic) {
+    std::shared_ptr<PortLook>& look = port_looks_[nic];
+    if (!look || !look->job->done()) continue;
+    if (look->active && core_.nic_down[nic]) port_changed(nic, true, tick);
+    look = nullptr;
+  }
   if (tick.now < next_port_look_) return;
   next_port_look_ = tick.now + kPortLookNs;
-  for (size_t nic = 0; nic < core_.devices.size(); ++nic)
-    if (core_.nic_down[nic] && core_.devices[nic].refresh_port(core_.config)) port_changed(nic, true, tick);
+  for (size_t nic = 0; nic < core_.devices.size(); ++nic) {
+    if (!core_.nic_down[nic] || port_looks_[nic]) continue;
+    auto look = port_looks_[nic] = std::make_shared<PortLook>();
+    look->job = core_.workers->give(int(nic), "ibv_query_port", [look, nic, &core = core_] {
+      look->active = core.devices[nic].refresh_port(core.config);
+    });
+  }
 }
 
 }  // namespace r2ccl

@@ -2,6 +2,7 @@
 // events, watchdogs, fences, set-up. It sleeps while nothing is open.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -87,6 +88,12 @@ class Service {
   std::vector<Pending> pending_;
   uint64_t alive_ = 0;
   uint64_t next_port_look_ = 0;
+  // Is a port that was said to be down active again? The NIC's worker finds out.
+  struct PortLook {
+    JobPtr job;
+    bool active = false;  // the worker's, until the job is done
+  };
+  std::array<std::shared_ptr<PortLook>, wire::kMaxNics> port_looks_;
 };
 
 }  // namespace r2ccl

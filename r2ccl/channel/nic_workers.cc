@@ -1,0 +1,165 @@
+#include "r2ccl/channel/nic_workers.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+#include "r2ccl/base/clock.h"
+#include "r2ccl/base/log.h"
+
+namespace r2ccl {
+
+// Outlives NicWorkers in the hands of a thread that does not come back.
+struct NicWorkers::Worker {
+  std::string name;
+  int number = 0;
+  NicWorkers* owner = nullptr;  // while not `stopping`
+
+  std::mutex mutex;  // guards the following
+  std::condition_variable changed;
+  std::deque<JobPtr> jobs, later;
+  JobPtr current;
+  uint64_t count = 0;  // of jobs begun
+  std::thread thread;
+  bool stopping = false;
+  bool ended = false;
+
+  std::atomic<bool> stuck{false};
+  // the service thread's
+  uint64_t seen_count = 0;
+  uint64_t seen_since = 0;
+};
+
+NicWorkers::NicWorkers(std::vector<std::string> names, std::function<void()> when_done)
+    : when_done_(std::move(when_done)) {
+  for (size_t nic = 0; nic < names.size(); ++nic) {
+    workers_.push_back(std::make_shared<Worker>());
+    workers_.back()->name = std::move(names[nic]);
+    workers_.back()->number = int(nic);
+    workers_.back()->owner = this;
+  }
+}
+
+JobPtr NicWorkers::give(int nic, const char* call, std::function<void()> work) {
+  return enqueue(nic, call, std::move(work), false);
+}
+
+JobPtr NicWorkers::give_later(int nic, const char* call, std::function<void()> work) {
+  return enqueue(nic, call, std::move(work), true);
+}
+
+JobPtr NicWorkers::enqueue(int nic, const char* call, std::function<void()> work, bool later) {
+  const std::shared_ptr<Worker>& worker = workers_[size_t(nic)];
+  auto job = std::make_shared<Job>();
+  job->call_ = call;
+  job->work_ = std::move(work);
+  const std::lock_guard lock(worker->mutex);
+  if (worker->stopping) return job;  // the process ends: never done, and nobody waits
+  if (!worker->thread.joinable()) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are the application's
+    try {
+      worker->thread = std::thread([worker] { run(worker); });
+    } catch (const std::system_error& error) {
+      pthread_sigmask(SIG_SETMASK, &before, nullptr);
+      R2_WARN("NET/R2CCL: no thread for the driver of NIC %s (%s); its calls are made here",
+              worker->name.c_str(), error.what());
+      job->work_();
+      job->work_ = nullptr;
+      job->done_.store(true, std::memory_order_release);
+      return job;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+  open_.fetch_add(1, std::memory_order_relaxed);
+  (later ? worker->later : worker->jobs).push_back(job);
+  worker->changed.notify_one();
+  return job;
+}
+
+void NicWorkers::run(const std::shared_ptr<Worker>& worker) {
+  pthread_setname_np(pthread_self(), ("r2ccl-nic" + std::to_string(worker->number)).c_str());
+  std::unique_lock lock(worker->mutex);
+  for (;;) {
+    worker->changed.wait(
+        lock, [&] { return worker->stopping || !worker->jobs.empty() || !worker->later.empty(); });
+    if (worker->stopping) break;
+    auto& queue = worker->jobs.empty() ? worker->later : worker->jobs;
+    const JobPtr job = std::move(queue.front());
+    queue.pop_front();
+    worker->current = job;
+    ++worker->count;
+    lock.unlock();
+    job->work_();
+    job->work_ = nullptr;  // what it holds is let go here, not by whoever asks
+    job->done_.store(true, std::memory_order_release);
+    lock.lock();
+    worker->current = nullptr;
+    if (worker->stopping) break;
+    worker->owner->open_.fetch_sub(1, std::memory_order_relaxed);
+    worker->owner->when_done_();
+  }
+  worker->ended = true;
+  worker->changed.notify_all();
+}
+
+void NicWorkers::look(uint64_t alive, uint64_t bound_ns) {
+  for (const auto& worker : workers_) {
+    const std::lock_guard lock(worker->mutex);
+    if (!worker->current || worker->count != worker->seen_count) {
+      worker->seen_count = worker->count;
+      worker->seen_since = alive;
+      if (worker->stuck.exchange(false, std::memory_order_relaxed))
+        R2_WARN("NET/R2CCL: the driver of NIC %s answers again", worker->name.c_str());
+    } else if (alive - worker->seen_since > bound_ns &&
+               !worker->stuck.exchange(true, std::memory_order_relaxed)) {
+      R2_WARN("NET/R2CCL: the driver of NIC %s has not returned from %s for %llu ms; the NIC is left alone",
+              worker->name.c_str(), worker->current->call_,
+              static_cast<unsigned long long>((alive - worker->seen_since) / kNsPerMs));
+    }
+  }
+}
+
+bool NicWorkers::stuck(int nic) const noexcept {
+  return workers_[size_t(nic)]->stuck.load(std::memory_order_relaxed);
+}
+
+std::string NicWorkers::explain(int nic, const Job& job, uint64_t waited_ns) const {
+  const std::shared_ptr<Worker>& worker = workers_[size_t(nic)];
+  const std::lock_guard lock(worker->mutex);
+  const std::string call = worker->current.get() == &job || !worker->current
+                               ? std::string(job.call_)
+                               : std::string(worker->current->call_) + ", before " + job.call_;
+  return "the driver of NIC " + worker->name + " has not returned from " + call + " for " +
+         std::to_string(waited_ns / kNsPerMs) + " ms";
+}
+
+void NicWorkers::stop() {
+  for (const auto& worker : workers_) {
+    const std::lock_guard lock(worker->mutex);
+    worker->stopping = true;
+    worker->changed.notify_all();
+  }
+  for (const auto& worker : workers_) {
+    if (!worker->thread.joinable()) continue;
+    {
+      std::unique_lock lock(worker->mutex);
+      worker->changed.wait_for(lock, std::chrono::milliseconds(kStopBoundMs),
+                               [&] { return worker->ended || worker->current == nullptr; });
+      if (worker->current) {  // its driver has it
+        worker->thread.detach();
+        continue;
+      }
+    }
+    worker->thread.join();
+  }
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,69 @@
+// One thread per NIC makes the calls that a driver may take long over, or never return from: making,
+// connecting, stopping and destroying queue pairs, and reading the port. The service thread gives it jobs and
+// looks at what became of them, so a NIC whose driver does not answer holds up nobody but the channels that
+// need its answer. Posting and polling are not calls of this kind.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace r2ccl {
+
+/// One driver call, or a few in a row.
+class Job {
+ public:
+  /// True: the work is over, and what it has written may be read.
+  bool done() const noexcept { return done_.load(std::memory_order_acquire); }
+
+ private:
+  friend class NicWorkers;
+  const char* call_ = "";
+  std::function<void()> work_;  // gone once it is done
+  std::atomic<bool> done_{false};
+};
+using JobPtr = std::shared_ptr<Job>;
+
+class NicWorkers {
+ public:
+  /// `names`: of the NICs, for the log. `when_done` is called by a worker after each job; it must not block.
+  NicWorkers(std::vector<std::string> names, std::function<void()> when_done);
+  ~NicWorkers() { stop(); }
+  NicWorkers(const NicWorkers&) = delete;
+  NicWorkers& operator=(const NicWorkers&) = delete;
+
+  /// Any thread. The jobs of one NIC are done one at a time and in order, by a thread that starts with the
+  /// first of them. `call` is a literal that names what may take long. `work` must not throw.
+  JobPtr give(int nic, const char* call, std::function<void()> work);
+  /// The same, after all jobs of give().
+  JobPtr give_later(int nic, const char* call, std::function<void()> work);
+
+  /// The service thread, again and again while open_jobs(): finds out which NICs do not answer. `alive` is a
+  /// clock that stands while this process does; a NIC is stuck after `bound_ns` of it with one job.
+  void look(uint64_t alive, uint64_t bound_ns);
+  /// Any thread.
+  bool open_jobs() const noexcept { return open_.load(std::memory_order_relaxed) > 0; }
+  /// Any thread: the driver of this NIC has kept a call for longer than the bound, and still does.
+  bool stuck(int nic) const noexcept;
+  /// "the driver of NIC mlx5_0 has not returned from ibv_modify_qp for 503 ms", or "… from the calls before
+  /// ibv_…" where `job` has not begun. The service thread.
+  std::string explain(int nic, const Job& job, uint64_t waited_ns) const;
+
+  /// No more jobs are begun. A thread that its driver does not let go is left behind after `kStopBoundMs`.
+  void stop();
+
+ private:
+  static constexpr int kStopBoundMs = 1000;
+  struct Worker;
+  JobPtr enqueue(int nic, const char* call, std::function<void()> work, bool later);
+  static void run(const std::shared_ptr<Worker>& worker);
+
+  std::vector<std::shared_ptr<Worker>> workers_;
+  std::atomic<int> open_{0};
+  std::function<void()> when_done_;
+};
+
+}  // namespace r2ccl
