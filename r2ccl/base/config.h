@@ -38,7 +38,9 @@ struct Config {
   Milliseconds stuck_after{
       1000};  ///< R2CC_STUCK_MS: probes answer, but the QP makes no progress: it alone is fenced
   Milliseconds fence_bound{500};  ///< R2CC_FENCE_MS: a NIC that cannot be stopped within this is unfenceable
-  Milliseconds fail_bound{2000};  ///< R2CC_FAIL_BOUND_MS: no path for this long is an error
+  Milliseconds register_bound{
+      30000};  ///< R2CC_REGISTER_MS: a NIC that has not registered a buffer within this is left
+  Milliseconds fail_bound{2000};      ///< R2CC_FAIL_BOUND_MS: no path for this long is an error
   Milliseconds failback_settle{200};  ///< R2CC_FAILBACK_MS: a repaired rail must carry probes this long
   Milliseconds failback_ceiling{
       10000};  ///< R2CC_FAILBACK_MAX_MS: flapping rails wait twice as long each time, up to this

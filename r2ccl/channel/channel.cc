@@ -139,7 +139,8 @@ void Channel::close_and_wait() {
   std::unique_lock lock(close_mutex_);
   close_requested.store(true, std::memory_order_release);
   core_.kick();
-  // The NICs' workers destroy the QPs. One whose driver does not answer is not waited for: see graves_closed().
+  // The NICs' workers destroy the QPs. One whose driver does not answer is not waited for: see
+  // graves_closed().
   if (!close_done_.wait_for(lock, std::chrono::seconds(5), [this] { return torn_down_; }))
     R2_WARN("NET/R2CCL: channel %u could not be torn down within 5 s", number_);
 }
@@ -256,8 +257,9 @@ void Channel::step_closing(const Tick& tick) {
     if (!graves_closed()) return;
     for (const Grave& grave : graves_)
       if (!grave.job->done() || grave.refused->load())
-        R2_WARN("NET/R2CCL: channel %u: NIC %s did not let go of a queue pair; it may still touch its buffers",
-                number_, nic_name(grave.nic).c_str());
+        R2_WARN(
+            "NET/R2CCL: channel %u: NIC %s did not let go of a queue pair; it may still touch its buffers",
+            number_, nic_name(grave.nic).c_str());
     const std::lock_guard lock(close_mutex_);
     torn_down_ = true;
     close_done_.notify_all();

@@ -40,7 +40,9 @@ struct Core {
   std::array<std::atomic<bool>, wire::kMaxNics> nic_unusable{};  ///< a buffer could not be registered on it
   std::string host;
   uint64_t process = 0;
-  std::unique_ptr<NicWorkers> workers;  ///< who makes the driver calls that may take long
+  /// Who makes the driver calls that may take long. Registering memory may take seconds and be no failure,
+  /// and nobody's fence must wait for it: those calls have workers of their own.
+  std::unique_ptr<NicWorkers> workers, registrars;
   std::function<void()> kick;     ///< wakes the service thread; any thread, never blocks
   std::function<NicLoad()> load;  ///< service thread only
 

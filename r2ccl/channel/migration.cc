@@ -395,9 +395,9 @@ std::string Channel::what_failed() const {
 void Channel::count_pathless_time(const Tick& tick) {
   const uint64_t step = tick.alive - searched_at_;
   searched_at_ = tick.alive;
-  const bool peer_owes = end_.phase() == Phase::kWaitingForPeer ||
-                         (opening_.path != 0 && opening_.waiting_for_peer &&
-                          tick.alive - opening_.since > kPromptAnswerNs);
+  const bool peer_owes =
+      end_.phase() == Phase::kWaitingForPeer ||
+      (opening_.path != 0 && opening_.waiting_for_peer && tick.alive - opening_.since > kPromptAnswerNs);
   if (!peer_owes && (busy() || wanted_.load(std::memory_order_relaxed))) no_path_for_ += step;
   if (no_path_for_ <= nanoseconds(core_.config.fail_bound)) return;
   fail(Error{ErrorCode::kAllPathsDown,

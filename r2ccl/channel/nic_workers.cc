@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -14,15 +15,21 @@
 #include "r2ccl/base/log.h"
 
 namespace r2ccl {
+namespace {
+
+constexpr std::chrono::milliseconds kLookForStuck{5};
+
+}  // namespace
 
 // Outlives NicWorkers in the hands of a thread that does not come back.
 struct NicWorkers::Worker {
   std::string name;
-  int number = 0;
+  std::string thread_name;
   NicWorkers* owner = nullptr;  // while not `stopping`
 
-  std::mutex mutex;  // guards the following
-  std::condition_variable changed;
+  std::mutex mutex;                  // guards the following
+  std::condition_variable changed;   // something to do, or to stop
+  std::condition_variable finished;  // a job is done
   std::deque<JobPtr> jobs, later;
   JobPtr current;
   uint64_t count = 0;  // of jobs begun
@@ -36,12 +43,13 @@ struct NicWorkers::Worker {
   uint64_t seen_since = 0;
 };
 
-NicWorkers::NicWorkers(std::vector<std::string> names, std::function<void()> when_done)
-    : when_done_(std::move(when_done)) {
+NicWorkers::NicWorkers(const char* thread_name, std::vector<std::string> names,
+                       std::function<void()> when_done)
+    : thread_name_(thread_name), when_done_(std::move(when_done)) {
   for (size_t nic = 0; nic < names.size(); ++nic) {
     workers_.push_back(std::make_shared<Worker>());
     workers_.back()->name = std::move(names[nic]);
-    workers_.back()->number = int(nic);
+    workers_.back()->thread_name = thread_name_ + std::to_string(nic);
     workers_.back()->owner = this;
   }
 }
@@ -85,11 +93,11 @@ JobPtr NicWorkers::enqueue(int nic, const char* call, std::function<void()> work
 }
 
 void NicWorkers::run(const std::shared_ptr<Worker>& worker) {
-  pthread_setname_np(pthread_self(), ("r2ccl-nic" + std::to_string(worker->number)).c_str());
+  pthread_setname_np(pthread_self(), worker->thread_name.c_str());
   std::unique_lock lock(worker->mutex);
   for (;;) {
-    worker->changed.wait(
-        lock, [&] { return worker->stopping || !worker->jobs.empty() || !worker->later.empty(); });
+    worker->changed.wait(lock,
+                         [&] { return worker->stopping || !worker->jobs.empty() || !worker->later.empty(); });
     if (worker->stopping) break;
     auto& queue = worker->jobs.empty() ? worker->later : worker->jobs;
     const JobPtr job = std::move(queue.front());
@@ -102,12 +110,23 @@ void NicWorkers::run(const std::shared_ptr<Worker>& worker) {
     job->done_.store(true, std::memory_order_release);
     lock.lock();
     worker->current = nullptr;
+    worker->finished.notify_all();
     if (worker->stopping) break;
     worker->owner->open_.fetch_sub(1, std::memory_order_relaxed);
     worker->owner->when_done_();
   }
   worker->ended = true;
-  worker->changed.notify_all();
+  worker->finished.notify_all();
+}
+
+bool NicWorkers::wait(int nic, const Job& job) {
+  const std::shared_ptr<Worker>& worker = workers_[size_t(nic)];
+  std::unique_lock lock(worker->mutex);
+  while (!job.done()) {
+    if (worker->stopping || worker->stuck.load(std::memory_order_relaxed)) return false;
+    worker->finished.wait_for(lock, kLookForStuck);
+  }
+  return true;
 }
 
 void NicWorkers::look(uint64_t alive, uint64_t bound_ns) {
@@ -151,8 +170,8 @@ void NicWorkers::stop() {
     if (!worker->thread.joinable()) continue;
     {
       std::unique_lock lock(worker->mutex);
-      worker->changed.wait_for(lock, std::chrono::milliseconds(kStopBoundMs),
-                               [&] { return worker->ended || worker->current == nullptr; });
+      worker->finished.wait_for(lock, std::chrono::milliseconds(kStopBoundMs),
+                                [&] { return worker->ended || !worker->current; });
       if (worker->current) {  // its driver has it
         worker->thread.detach();
         continue;

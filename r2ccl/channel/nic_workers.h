@@ -29,8 +29,9 @@ using JobPtr = std::shared_ptr<Job>;
 
 class NicWorkers {
  public:
-  /// `names`: of the NICs, for the log. `when_done` is called by a worker after each job; it must not block.
-  NicWorkers(std::vector<std::string> names, std::function<void()> when_done);
+  /// `names`: of the NICs, for the log. `thread_name`: up to 12 letters. `when_done` is called by a worker
+  /// after each job; it must not block.
+  NicWorkers(const char* thread_name, std::vector<std::string> names, std::function<void()> when_done);
   ~NicWorkers() { stop(); }
   NicWorkers(const NicWorkers&) = delete;
   NicWorkers& operator=(const NicWorkers&) = delete;
@@ -41,6 +42,9 @@ class NicWorkers {
   /// The same, after all jobs of give().
   JobPtr give_later(int nic, const char* call, std::function<void()> work);
 
+  /// Any thread but a worker and the service thread: waits for a job of this NIC. False: the NIC is stuck, or
+  /// the process ends; the job may still be done at any time.
+  bool wait(int nic, const Job& job);
   /// The service thread, again and again while open_jobs(): finds out which NICs do not answer. `alive` is a
   /// clock that stands while this process does; a NIC is stuck after `bound_ns` of it with one job.
   void look(uint64_t alive, uint64_t bound_ns);
@@ -61,6 +65,7 @@ class NicWorkers {
   JobPtr enqueue(int nic, const char* call, std::function<void()> work, bool later);
   static void run(const std::shared_ptr<Worker>& worker);
 
+  const char* thread_name_;
   std::vector<std::shared_ptr<Worker>> workers_;
   std::atomic<int> open_{0};
   std::function<void()> when_done_;

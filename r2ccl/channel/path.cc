@@ -124,8 +124,8 @@ bool Path::retry_sentinels() {
 void Path::probe(uint64_t now) {
   if (!probe_pair_ || probe_outstanding_) return;
   probe_sent_ = now;
-  const int error = probe_pair_.post_read(work(kWorkProbe, 0), &channel_memory->probe_landing, 8,
-                                          memory_lkey, remote_.probe_word, remote_.probe_key);
+  const int error = probe_pair_.post_read(work(kWorkProbe, 0), &channel_memory->probe_landing, 8, memory_lkey,
+                                          remote_.probe_word, remote_.probe_key);
   probe_outstanding_ = error == 0;
   probe_state_ = error == 0 ? ProbeState::kWaiting : ProbeState::kFailed;
 }

@@ -1,8 +1,8 @@
 // One path of a channel: an RC QP for data over one rail, and beside it a second QP that only ever reads
 // eight bytes of the peer, to learn whether the rail works when the first one is silent. A path is opened,
 // proved, used, fenced and destroyed; it is never used again after a fence (a late packet must not meet a
-// reused QP). The calls that a driver may keep are made by its NIC's worker, one at a time; while a path is in
-// those hands nobody else touches its data queue pair or completion queue.
+// reused QP). The calls that a driver may keep are made by its NIC's worker, one at a time; while a path is
+// in those hands nobody else touches its data queue pair or completion queue.
 #pragma once
 
 #include <array>
@@ -71,7 +71,8 @@ class Path {
   /// What it had not reported counts as missing and is replayed. An error leaves things as they were.
   Result<void> fence_by_destroying();
   /// A provider whose receive queue lies in memory shared with the kernel (rxe) rings no bell for a receive
-  /// request: one that is posted in ERR is flushed at the next move to ERR only. Elsewhere it changes nothing.
+  /// request: one that is posted in ERR is flushed at the next move to ERR only. Elsewhere it changes
+  /// nothing.
   Result<void> flush_again() { return data ? data.to_error() : Result<void>(); }
   /// Nobody wants it any more: it goes to ERR, so that nothing more arrives.
   Result<void> give_up() { return data ? data.to_error() : Result<void>(); }

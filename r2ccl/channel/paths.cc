@@ -29,8 +29,7 @@ Path* Channel::find(uint32_t id) {
 }
 
 void Channel::hand(Path& path, const char* call, Result<void> (Path::*work)()) {
-  path.job = core_.workers->give(path.local_nic(), call,
-                                 [it = &path, work] { it->outcome = (it->*work)(); });
+  path.job = core_.workers->give(path.local_nic(), call, [it = &path, work] { it->outcome = (it->*work)(); });
 }
 
 // Takes a path out of use. Destroying QPs and taking registrations away can take a driver milliseconds, and a
@@ -59,8 +58,7 @@ void Channel::dig_one_grave(const Tick& tick) {
   // In a long search they must not pile up until the NIC has no room for new ones.
   const bool now = buried_.size() > kMostBuried ||
                    (end_.phase() == Phase::kRunning && tick.now - buried_since_ >= kLeaveBuriedNs);
-  std::erase_if(graves_,
-                [](const Grave& grave) { return grave.job->done() && !grave.refused->load(); });
+  std::erase_if(graves_, [](const Grave& grave) { return grave.job->done() && !grave.refused->load(); });
   if (buried_.empty() || !now) return;
   lay_to_rest(std::move(buried_.back()));
   buried_.pop_back();
@@ -272,11 +270,10 @@ void Channel::on_opened(const wire::Opened& opened, const Tick& tick) {
   opening_.waiting_for_peer = false;
   opening_.connecting = true;
   opening_.since = tick.alive;
-  path->job = core_.workers->give(path->local_nic(), "ibv_modify_qp to RTS",
-                                  [path, &core = core_, end = opened.end] {
-                                    path->outcome = path->connect(core.devices[size_t(path->local_nic())],
-                                                                  end, core.config);
-                                  });
+  path->job =
+      core_.workers->give(path->local_nic(), "ibv_modify_qp to RTS", [path, &core = core_, end = opened.end] {
+        path->outcome = path->connect(core.devices[size_t(path->local_nic())], end, core.config);
+      });
 }
 
 void Channel::connected(Path& path, const Tick& tick) {
@@ -314,13 +311,15 @@ void Channel::step_opening(const Tick& tick) {
   const bool driver_is_late = tick.alive - opening_.since > nanoseconds(core_.config.fence_bound);
   if (!path) {
     if (!is_making(opening_.path)) return opening_failed("it was dropped", tick);
-    if (driver_is_late) opening_failed("the driver of NIC " + nic_name(opening_.local) + " does not answer", tick);
+    if (driver_is_late)
+      opening_failed("the driver of NIC " + nic_name(opening_.local) + " does not answer", tick);
     return;
   }
   if (opening_.waiting_for_peer) return;
   if (opening_.connecting) {
     if (!path->in_hand()) return connected(*path, tick);
-    if (driver_is_late) opening_failed("the driver of NIC " + nic_name(opening_.local) + " does not answer", tick);
+    if (driver_is_late)
+      opening_failed("the driver of NIC " + nic_name(opening_.local) + " does not answer", tick);
     return;
   }
   switch (path->poll_probe(tick.alive)) {
@@ -449,9 +448,8 @@ void Channel::nic_changed(int nic, bool up, const Tick& tick) {
 }
 
 void Channel::queue_pair_failed(const ibv_qp* pair, const char* what, const Tick& tick) {
-  const auto it = std::find_if(paths_.begin(), paths_.end(), [pair](const auto& path) {
-    return !path->in_hand() && path->data.is(pair);
-  });
+  const auto it = std::find_if(paths_.begin(), paths_.end(),
+                               [pair](const auto& path) { return !path->in_hand() && path->data.is(pair); });
   if (it != paths_.end()) path_failed(**it, what, tick);
 }
 
@@ -503,7 +501,7 @@ void Channel::step_failback(const Tick& tick) {
     return;
   }
   if (opening_.path == 0 && home_rail_.should_try(tick.now) && !peer_nic_down_[size_t(peer_home_nic_)] &&
-      !core_.nic_down[size_t(home_nic_)]) {
+      !core_.nic_down[size_t(home_nic_)] && !core_.workers->stuck(home_nic_)) {
     home_rail_.trying();
     start_opening(Purpose::kFailback, home_nic_, peer_home_nic_, tick);
   }

@@ -10,28 +10,62 @@ Result<Registration*> Registrations::add(void* data, size_t bytes, int home_nic)
   const std::lock_guard lock(mutex_);
   auto [it, fresh] = ranges_.try_emplace(range);
   if (fresh) {
-    it->second = std::make_unique<Registration>();
+    it->second = std::make_shared<Registration>();
     it->second->first_ = range.first;
     it->second->last_ = range.second;
   }
-  Registration& registration = *it->second;
-  for (int nic = 0; nic < int(core_.devices.size()); ++nic) {
-    if (registration.regions_[size_t(nic)] || (!core_.resilient() && nic != home_nic)) continue;
-    auto region = verbs::MemoryRegion::create(core_.devices[size_t(nic)], data, bytes);
-    if (!region && nic != home_nic) {  // one NIC less to fall back on, which is no reason to end the job
-      if (!core_.nic_unusable[size_t(nic)].exchange(true))
-        R2_WARN("NET/R2CCL: %s; this NIC is no backup any more. %s", region.error().message.c_str(),
-                advice(region.error().code).data());
+  if (auto filled = fill(*it->second, data, bytes, home_nic); !filled) {
+    if (fresh) {
+      empty(it->second);
+      ranges_.erase(it);
+    }
+    return filled.error();
+  }
+  ++it->second->users_;
+  return it->second.get();
+}
+
+Result<void> Registrations::fill(Registration& registration, void* data, size_t bytes, int home_nic) {
+  struct Attempt {
+    JobPtr job;
+    Result<verbs::MemoryRegion> region{verbs::MemoryRegion()};  // the worker's, until the job is done
+  };
+  std::vector<std::shared_ptr<Attempt>> attempts(core_.devices.size());
+  for (size_t nic = 0; nic < attempts.size(); ++nic) {
+    if (registration.regions_[nic] || (!core_.resilient() && int(nic) != home_nic)) continue;
+    auto attempt = attempts[nic] = std::make_shared<Attempt>();
+    const auto work = [attempt, &device = core_.devices[nic], data, bytes] {
+      attempt->region = verbs::MemoryRegion::create(device, data, bytes);
+    };
+    if (core_.resilient())
+      attempt->job = core_.registrars->give(int(nic), "ibv_reg_mr", work);
+    else
+      work();
+  }
+  Result<void> outcome;
+  bool somewhere = false;
+  for (size_t nic = 0; nic < attempts.size(); ++nic) {
+    if (!attempts[nic]) continue;
+    Attempt& attempt = *attempts[nic];
+    const bool answered = !attempt.job || core_.registrars->wait(int(nic), *attempt.job);
+    if (answered && attempt.region) {
+      registration.regions_[nic] = std::move(*attempt.region);
+      somewhere = true;
       continue;
     }
-    if (!region) {
-      if (fresh) ranges_.erase(it);
-      return region.error();
+    const Error error = answered ? attempt.region.error()
+                                 : Error{ErrorCode::kVerbs, "ibv_reg_mr on " + core_.devices[nic].name() +
+                                                                ": its driver does not answer"};
+    if (int(nic) == home_nic) outcome = error;
+    if (int(nic) == home_nic && answered) continue;
+    if (!core_.nic_unusable[nic].exchange(true)) {  // one NIC less is no reason to end
+      R2_WARN("NET/R2CCL: %s; this NIC is not used any more. %s", error.message.c_str(),
+              advice(error.code).data());
+      core_.kick();
     }
-    registration.regions_[size_t(nic)] = std::move(*region);
   }
-  ++registration.users_;
-  return &registration;
+  if (!outcome && somewhere && core_.nic_unusable[size_t(home_nic)]) return {};
+  return outcome;
 }
 
 Result<void> Registrations::remove(Registration* registration) {
@@ -40,8 +74,26 @@ Result<void> Registrations::remove(Registration* registration) {
   const auto it = ranges_.find({registration->first_, registration->last_});
   if (it == ranges_.end() || it->second.get() != registration)
     return Error{ErrorCode::kInvalidArgument, "a registration was given back twice"};
-  if (--registration->users_ == 0) ranges_.erase(it);
+  if (--registration->users_ > 0) return {};
+  const std::shared_ptr<Registration> last = std::move(it->second);
+  ranges_.erase(it);
+  empty(last);
   return {};
+}
+
+// When it returns, no NIC knows the memory any more, but for those whose driver does not answer.
+void Registrations::empty(const std::shared_ptr<Registration>& registration) {
+  std::vector<JobPtr> jobs(core_.devices.size());
+  for (size_t nic = 0; nic < jobs.size(); ++nic) {
+    if (!registration->regions_[nic]) continue;
+    const auto work = [registration, nic] { registration->regions_[nic] = {}; };
+    if (core_.resilient())
+      jobs[nic] = core_.registrars->give(int(nic), "ibv_dereg_mr", work);
+    else
+      work();
+  }
+  for (size_t nic = 0; nic < jobs.size(); ++nic)
+    if (jobs[nic]) static_cast<void>(core_.registrars->wait(int(nic), *jobs[nic]));
 }
 
 }  // namespace r2ccl

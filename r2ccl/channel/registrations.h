@@ -14,15 +14,19 @@ class Registrations {
  public:
   explicit Registrations(Core& core) : core_(core) {}
   /// Registers [data, data + bytes), or counts one more user of the same range. In mode 0 only `home_nic`
-  /// needs it. Error kMemoryLock or kVerbs.
+  /// needs it; else the NICs' workers do it, all at once, and a NIC whose driver does not answer is done
+  /// without, which makes it unusable to all channels. Error kMemoryLock or kVerbs.
   Result<Registration*> add(void* data, size_t bytes, int home_nic);
   /// One user less; the last one takes the registration away.
   Result<void> remove(Registration* registration);
 
  private:
+  Result<void> fill(Registration& registration, void* data, size_t bytes, int home_nic);
+  void empty(const std::shared_ptr<Registration>& registration);
+
   Core& core_;
   std::mutex mutex_;
-  std::map<std::pair<uintptr_t, uintptr_t>, std::unique_ptr<Registration>> ranges_;
+  std::map<std::pair<uintptr_t, uintptr_t>, std::shared_ptr<Registration>> ranges_;
 };
 
 }  // namespace r2ccl

@@ -89,7 +89,8 @@ class Runtime final : public Net {
     core.host = node && *node ? node : host;
     randombytes_buf(&core.process, sizeof core.process);
     core.kick = [service = &runtime->service_] { service->kick(); };
-    core.workers = std::make_unique<NicWorkers>(std::move(names), core.kick);
+    core.workers = std::make_unique<NicWorkers>("r2ccl-nic", names, core.kick);
+    core.registrars = std::make_unique<NicWorkers>("r2ccl-reg", std::move(names), [] {});
     core.load = [service = &runtime->service_] { return service->load(); };
     if (auto started = runtime->service_.start(); !started) return started.error();
     R2_INFO("NET/R2CCL: mode %s, %zu NICs, strict acknowledgement %s", name(core.config.mode),
@@ -100,6 +101,7 @@ class Runtime final : public Net {
   void stop() {
     service_.stop();
     core_.workers->stop();
+    core_.registrars->stop();
   }
 
   int devices() const override { return int(core_.devices.size()); }

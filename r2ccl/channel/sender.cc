@@ -87,6 +87,11 @@ Result<Request*> Sender::post(void* data, size_t bytes, Registration* registrati
     lines_read_ = message + 1;
     ledger_.confirmed_low(line.received);
   }
+  const auto lacks_key = [&](int nic) { return registration && bytes > 0 && registration->lkey(nic) == 0; };
+  if (lacks_key(path->local_nic())) {  // the channel is about to leave this NIC
+    wanted_.store(true, std::memory_order_relaxed);
+    return nullptr;
+  }
   request->channel = this;
   request->message = message;
   request->in_use = true;

@@ -35,6 +35,8 @@ constexpr long kHotPauseNs = 20'000;
 // epoll data: small numbers are ours, the rest are descriptors shifted past them.
 constexpr uint64_t kWake = 0, kListening = 1, kNic = 2, kStream = 1 << 16;
 
+uint64_t nanoseconds(std::chrono::milliseconds m) { return uint64_t(m.count()) * kNsPerMs; }
+
 // A short time slice makes the scheduler run this thread soon after it wakes, at the price of being
 // interrupted sooner; it hardly runs at all. Linux 6.12 and newer; others ignore or refuse it, which does no
 // harm.
@@ -187,9 +189,12 @@ void Service::run() {
     take_adopted();
     if (!pending_.empty()) greet(now);
     look_at_downed_ports(tick);
-    core_.workers->look(alive_, uint64_t(core_.config.fence_bound.count()) * kNsPerMs);
+    leave_unusable_nics(tick);
+    core_.workers->look(alive_, nanoseconds(core_.config.fence_bound));
+    core_.registrars->look(alive_, nanoseconds(core_.config.register_bound));
     urgency = step_channels(tick);
-    if (core_.workers->open_jobs()) urgency = std::max(urgency, Urgency::kBusy);
+    if (core_.workers->open_jobs() || core_.registrars->open_jobs())
+      urgency = std::max(urgency, Urgency::kBusy);
     if (!pending_.empty()) urgency = std::max(urgency, Urgency::kWatching);
     if (urgency == Urgency::kHot && count <= 0) {
       const timespec pause{0, kHotPauseNs};
@@ -329,6 +334,7 @@ void Service::port_changed(size_t nic, bool up, const Tick& tick) {
   R2_WARN("NET/R2CCL: port of NIC %s of %s %s", core_.devices[nic].name().c_str(), core_.host.c_str(),
           up ? "is active again"
              : (core_.resilient() ? "went down" : "went down; R2CC_MODE=0 does nothing about it"));
+  if (left_[nic]) return;
   for (Entry& entry : entries_) entry.channel->nic_changed(int(nic), up, tick);
 }
 
@@ -352,6 +358,15 @@ void Service::look_at_downed_ports(const Tick& tick) {
     look->job = core_.workers->give(int(nic), "ibv_query_port", [look, nic, &core = core_] {
       look->active = core.devices[nic].refresh_port(core.config);
     });
+  }
+}
+
+// Some buffer is not registered with them, so no channel can rely on them, whatever their ports say.
+void Service::leave_unusable_nics(const Tick& tick) {
+  for (size_t nic = 0; nic < core_.devices.size(); ++nic) {
+    if (left_[nic] || !core_.nic_unusable[nic]) continue;
+    left_[nic] = true;
+    for (Entry& entry : entries_) entry.channel->nic_changed(int(nic), false, tick);
   }
 }
 

@@ -69,6 +69,7 @@ class Service {
   void port_changed(size_t nic, bool up, const Tick& tick);
   void queue_pair_failed(const ibv_qp* pair, ibv_event_type event, const Tick& tick);
   void look_at_downed_ports(const Tick& tick);
+  void leave_unusable_nics(const Tick& tick);
   Urgency step_channels(const Tick& tick);
 
   Core& core_;
@@ -88,6 +89,7 @@ class Service {
   std::vector<Pending> pending_;
   uint64_t alive_ = 0;
   uint64_t next_port_look_ = 0;
+  std::array<bool, wire::kMaxNics> left_{};  // NICs that are unusable, and known to be
   // Is a port that was said to be down active again? The NIC's worker finds out.
   struct PortLook {
     JobPtr job;
