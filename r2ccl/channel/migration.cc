@@ -217,14 +217,14 @@ void Channel::step_fence(const Tick& tick) {
   if (!path) {  // it was given up before, and is being destroyed
     const Grave* grave = grave_of(end_.leaving());
     if (!grave || (grave->job->done() && !grave->refused->load())) return fence_done(tick);
-    if (too_long)
+    if (too_long && (grave->job->done() || core_.workers->stuck(grave->nic)))
       unfenceable("a path over NIC " + nic_name(grave->nic) + ": " +
                   (grave->job->done() ? "the driver refuses to destroy its QP"
                                       : core_.workers->explain(grave->nic, *grave->job, waited)));
     return;
   }
   if (path->in_hand()) {
-    if (too_long)
+    if (too_long && core_.workers->stuck(path->local_nic()))  // and not merely busy with others' jobs
       unfenceable(rail_name(*path) + ": " + core_.workers->explain(path->local_nic(), *path->job, waited));
     return;
   }

@@ -1,11 +1,15 @@
 #include "r2ccl/channel/nic_workers.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdio>
+#include <cstring>
 #include <deque>
 #include <mutex>
 #include <system_error>
@@ -18,6 +22,21 @@ namespace r2ccl {
 namespace {
 
 constexpr std::chrono::milliseconds kLookForStuck{5};
+constexpr int kPatience = 7;
+
+// Does the thread run, or want to? (proc_pid_stat(5): the state follows the name in brackets.)
+bool is_runnable(pid_t tid) {
+  char path[64], text[256];
+  std::snprintf(path, sizeof path, "/proc/self/task/%d/stat", int(tid));
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const ssize_t got = read(fd, text, sizeof text - 1);
+  close(fd);
+  if (got <= 0) return false;
+  text[got] = '\0';
+  const char* bracket = std::strrchr(text, ')');
+  return bracket && bracket[1] == ' ' && bracket[2] == 'R';
+}
 
 }  // namespace
 
@@ -34,6 +53,7 @@ struct NicWorkers::Worker {
   JobPtr current;
   uint64_t count = 0;  // of jobs begun
   std::thread thread;
+  pid_t tid = 0;
   bool stopping = false;
   bool ended = false;
 
@@ -41,6 +61,7 @@ struct NicWorkers::Worker {
   // the service thread's
   uint64_t seen_count = 0;
   uint64_t seen_since = 0;
+  int patience = 0;
 };
 
 NicWorkers::NicWorkers(const char* thread_name, std::vector<std::string> names,
@@ -95,6 +116,7 @@ JobPtr NicWorkers::enqueue(int nic, const char* call, std::function<void()> work
 void NicWorkers::run(const std::shared_ptr<Worker>& worker) {
   pthread_setname_np(pthread_self(), worker->thread_name.c_str());
   std::unique_lock lock(worker->mutex);
+  worker->tid = pid_t(syscall(SYS_gettid));
   for (;;) {
     worker->changed.wait(lock,
                          [&] { return worker->stopping || !worker->jobs.empty() || !worker->later.empty(); });
@@ -135,10 +157,16 @@ void NicWorkers::look(uint64_t alive, uint64_t bound_ns) {
     if (!worker->current || worker->count != worker->seen_count) {
       worker->seen_count = worker->count;
       worker->seen_since = alive;
+      worker->patience = kPatience;
       if (worker->stuck.exchange(false, std::memory_order_relaxed))
         R2_WARN("NET/R2CCL: the driver of NIC %s answers again", worker->name.c_str());
-    } else if (alive - worker->seen_since > bound_ns &&
-               !worker->stuck.exchange(true, std::memory_order_relaxed)) {
+    } else if (alive - worker->seen_since > bound_ns && !worker->stuck.load(std::memory_order_relaxed)) {
+      if (worker->patience > 0 && is_runnable(worker->tid)) {
+        --worker->patience;
+        worker->seen_since = alive;
+        continue;
+      }
+      worker->stuck.store(true, std::memory_order_relaxed);
       R2_WARN("NET/R2CCL: the driver of NIC %s has not returned from %s for %llu ms; the NIC is left alone",
               worker->name.c_str(), worker->current->call_,
               static_cast<unsigned long long>((alive - worker->seen_since) / kNsPerMs));

@@ -308,7 +308,7 @@ void Channel::step_opening(const Tick& tick) {
     return;
   }
   Path* path = find(opening_.path);
-  const bool driver_is_late = tick.alive - opening_.since > nanoseconds(core_.config.fence_bound);
+  const bool driver_is_late = core_.workers->stuck(opening_.local);
   if (!path) {
     if (!is_making(opening_.path)) return opening_failed("it was dropped", tick);
     if (driver_is_late)

@@ -50,7 +50,7 @@ double seconds_since(Clock::time_point start) {
 // breaks; while its fence is held, the other one's breaks, too, and has to move.
 void two_channels(int frozen_node) {
   const auto fabric = make_fabric(2, 3);
-  const Environment environment{{"R2CC_REGISTER_MS", "300"}};
+  const Environment environment{{"R2CC_REGISTER_MS", "500"}};
   const uint64_t kBefore = 20, kAll = 1500;
   const auto freeze_and_report = [](const Link& link) {
     FrozenDriver::freeze(0);
@@ -133,20 +133,27 @@ TEST(Freeze, a_receiver_whose_driver_keeps_its_fence_fails_alone) { two_channels
 TEST(Freeze, a_nic_on_which_no_queue_pair_can_be_made_is_passed_over) {
   const auto fabric = make_fabric(2, 3);
   const Environment brief{
-      {"R2CC_FENCE_MS", "100"}, {"R2CC_REGISTER_MS", "100"}, {"R2CC_FAILBACK_MAX_MS", "100000"}};
-  const Child receiver = start(fabric, 1, brief, [](const Link& link) { receive_all(link, 600); });
-  const Child sender = start(fabric, 0, brief, [](const Link& link) {
+      {"R2CC_FENCE_MS", "100"}, {"R2CC_REGISTER_MS", "500"}, {"R2CC_FAILBACK_MS", "100000"}};
+  const uint64_t kAll = 1500, kRound = 100;
+  const auto moved = [&] { return fabric.counters(0, 2).tx_bytes > 1'000'000; };
+  const Child receiver = start(fabric, 1, brief, [&](const Link& link) { receive_all(link, kAll); });
+  const Child sender = start(fabric, 0, brief, [&](const Link& link) {
     Net* n = net();
     FrozenDriver::freeze(1, FrozenDriver::kCreate);
     Channel* channel = connect_one(*n, 0, link);
     ASSERT_NE(channel, nullptr);
-    send_messages(*n, channel, 0, 100);
+    send_messages(*n, channel, 0, kRound);
     ASSERT_TRUE(eventually([] { return FrozenDriver::held() > 0; })) << "the backup next to it is not tried";
     ASSERT_TRUE(eventually([&] { return channel->core().workers->stuck(1); }));
     FrozenDriver::freeze(1, FrozenDriver::kAll);  // what is registered from now on must do without it
-    say(link);
-    wait_for_word(link);
-    send_messages(*n, channel, 100, 600);
+    uint64_t done = kRound;
+    for (; !moved() && done < 10 * kRound; done += kRound) {  // a slow machine may find its own NIC again
+      say(link);
+      wait_for_word(link);
+      send_messages(*n, channel, done, done + kRound);
+    }
+    EXPECT_TRUE(moved());
+    send_messages(*n, channel, done, kAll);
     EXPECT_GT(FrozenDriver::held(), 0);
     const auto start = Clock::now();
     EXPECT_TRUE(n->close(channel).ok());
@@ -154,13 +161,10 @@ TEST(Freeze, a_nic_on_which_no_queue_pair_can_be_made_is_passed_over) {
     FrozenDriver::thaw();
   });
   relay_handle(receiver, sender);
-  wait_for_word(sender.link);
   Saboteur saboteur(fabric);
-  EXPECT_GT(saboteur.strike(0, 0, 16), 0);
-  say(sender.link);
+  for (char word; sender.link.receive(&word, 1); say(sender.link)) saboteur.strike(0, 0, 16);
   EXPECT_EQ(sender.wait(120s), 0);
   EXPECT_EQ(receiver.wait(120s), 0);
-  EXPECT_GT(fabric.counters(0, 2).tx_bytes, 1'000'000u) << "it did not move to the third NIC";
   EXPECT_LT(fabric.counters(0, 1).tx_bytes, 1'000'000u);
 }
 
@@ -223,7 +227,7 @@ TEST(Freeze, a_queue_pair_that_cannot_be_destroyed_holds_nobody_up_and_its_nic_i
 // It has left its own NIC, which then takes no buffers any more: it goes on without.
 TEST(Freeze, buffers_that_a_nic_does_not_take_are_sent_over_the_others) {
   const auto fabric = make_fabric(2, 2);
-  const Environment brief{{"R2CC_REGISTER_MS", "100"}, {"R2CC_FAILBACK_MS", "100000"}};
+  const Environment brief{{"R2CC_REGISTER_MS", "500"}, {"R2CC_FAILBACK_MS", "100000"}};
   const uint64_t kAll = 1500, kRound = 100;
   const auto moved = [&] { return fabric.counters(0, 1).tx_bytes > 1'000'000; };
   const Child receiver = start(fabric, 1, brief, [&](const Link& link) { receive_all(link, kAll); });

@@ -112,7 +112,7 @@ inline void receive_messages(Net& net, Channel* channel, uint64_t first, uint64_
 inline void send_messages(Net& net, Channel* channel, uint64_t first, uint64_t messages) {
   std::vector<uint8_t> buffer(kOpen * kLargest);
   auto reg = net.reg(channel, buffer.data(), buffer.size());
-  ASSERT_TRUE(reg.ok());
+  ASSERT_TRUE(reg.ok()) << reg.error().message;
   std::array<Request*, kOpen> open{};
   uint64_t posted = first, done = first;
   bool filled = false;
