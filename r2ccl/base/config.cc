@@ -55,6 +55,8 @@ const std::vector<Field>& fields() {
                    "probes answer but a QP stands still: it is replaced, ms"),
       milliseconds("R2CC_REGISTER_MS", &Config::register_bound, 10, 600000,
                    "a NIC that takes longer to register a buffer is left, ms"),
+      milliseconds("R2CC_CONTROL_MS", &Config::control_bound, 10, 600000,
+                   "a peer whose process cannot be reached over TCP for so long is gone, ms"),
       milliseconds("R2CC_FENCE_MS", &Config::fence_bound, 10, 60000, "bound for stopping a NIC, ms"),
       milliseconds("R2CC_FAIL_BOUND_MS", &Config::fail_bound, 10, 3600000,
                    "no path for this long is an error, ms"),

@@ -40,6 +40,8 @@ struct Config {
   Milliseconds fence_bound{500};  ///< R2CC_FENCE_MS: a NIC that cannot be stopped within this is unfenceable
   Milliseconds register_bound{
       30000};  ///< R2CC_REGISTER_MS: a NIC that has not registered a buffer within this is left
+  Milliseconds control_bound{
+      5000};  ///< R2CC_CONTROL_MS: a peer whose process cannot be reached over TCP for this long is gone
   Milliseconds fail_bound{2000};      ///< R2CC_FAIL_BOUND_MS: no path for this long is an error
   Milliseconds failback_settle{200};  ///< R2CC_FAILBACK_MS: a repaired rail must carry probes this long
   Milliseconds failback_ceiling{

@@ -23,13 +23,10 @@ uint64_t nanoseconds(std::chrono::milliseconds m) { return uint64_t(m.count()) *
 Channel::Channel(Core& core, bool sender, int home_nic, control::Stream stream, const control::Token& token)
     : core_(core),
       memory_(ChannelMemory::make()),
+      link_(std::move(stream), token, sender),
       sender_(sender),
       number_(g_next_number.fetch_add(1)),
       home_nic_(home_nic),
-      stream_(std::move(stream)),
-      token_(token),
-      encoder_(control::direction_key(token, control::Token{}, sender)),
-      decoder_(control::direction_key(token, control::Token{}, !sender)),
       created_(now_ns()),
       home_rail_({nanoseconds(core.config.failback_settle), kFirstFailbackWaitNs,
                   nanoseconds(core.config.failback_ceiling)}),
@@ -154,7 +151,8 @@ Urgency Channel::step(const Tick& tick) {
   }
   if (status() == Status::kFailed) {
     if (!closed_sent_) tell_failure();
-    return Urgency::kIdle;
+    if (outage_.lasts) step_outage(tick);
+    return outage_.lasts ? Urgency::kBusy : Urgency::kIdle;
   }
   if (status() == Status::kConnecting && tick.now > created_ + nanoseconds(core_.config.connect_bound)) {
     fail(Error{ErrorCode::kSystem,
@@ -164,6 +162,8 @@ Urgency Channel::step(const Tick& tick) {
     return Urgency::kBusy;
   }
   if (!greeted_) return Urgency::kBusy;
+  if (outage_.lasts) step_outage(tick);
+  if (status() == Status::kFailed) return Urgency::kBusy;
   if (peer_closed_) return step_after_peer_closed(tick);
   step_makings(tick);
   if (sender_)
@@ -189,7 +189,7 @@ Urgency Channel::urgency(const Tick& tick) const {
   if (phase == Phase::kFencing || (phase == Phase::kChoosing && probing)) return Urgency::kHot;
   if (phase == Phase::kChoosing || probing) return Urgency::kWatching;
   return asked_at_progress_.load(std::memory_order_relaxed) != kNotAsked || phase != Phase::kRunning ||
-                 opening_.path != 0 || probation_path_ != 0 || !buried_.empty() ||
+                 outage_.lasts || opening_.path != 0 || probation_path_ != 0 || !buried_.empty() ||
                  status() == Status::kConnecting || (sender_ && (!at_home() || lacks_standby(tick)))
              ? Urgency::kBusy
              : Urgency::kIdle;
@@ -264,39 +264,36 @@ void Channel::step_closing(const Tick& tick) {
     torn_down_ = true;
     close_done_.notify_all();
   }
-  if (!stream_.open() || peer_closed_ || tick.now - close_since_ > kLingerNs) {
-    stream_.flush();
-    stream_.close();
+  if (outage_.lasts) step_outage(tick);
+  if ((!link_.open() && !outage_.lasts) || peer_closed_ || tick.now - close_since_ > kLingerNs) {
+    if (link_.open()) link_.flush();
+    link_.close();
     finished_ = true;
   }
 }
 
 void Channel::on_socket(const Tick& tick) {
-  if (!stream_.open()) return;
-  const bool alive = stream_.fill();
+  if (!link_.open()) return;
+  const bool alive = link_.fill();
   control::Message message;
   for (;;) {
-    Result<bool> next = decoder_.next(stream_.incoming, message);
+    Result<bool> next = link_.next(message);
     if (!next) {
       R2_WARN("NET/R2CCL: channel %u: %s; the connection is closed", number_, next.error().message.c_str());
-      stream_.close();
-      fail(next.error());
-      break;
+      if (!greeted_ || !core_.resilient()) {
+        link_.close();
+        fail(next.error());
+      } else {
+        connection_broke(tick);
+      }
+      return;
     }
     if (!*next) break;
     handle(message, tick);
-    if (!stream_.open()) return;
+    if (!link_.open()) return;
   }
-  if (stream_.open() && (!alive || !stream_.flush())) peer_lost(tick);
-}
-
-void Channel::peer_lost(const Tick& /*tick*/) {
-  stream_.close();
-  peer_lost_ = true;
-  if (peer_closed_ || closed_sent_ || close_requested.load(std::memory_order_acquire)) return;
-  fail(Error{ErrorCode::kPeerGone, "channel " + std::to_string(number_) + ": the control connection to " +
-                                       peer_name() +
-                                       " closed: that process ended; its NICs are not to blame"});
+  if (outage_.lasts && link_.up()) connection_restored();
+  if (!alive || !link_.flush()) connection_broke(tick);
 }
 
 // --- control messages -----------------------------------------------------------------------------------
@@ -312,6 +309,8 @@ wire::Hello Channel::hello() const {
   hello.ring_lines = wire::kRingLines;
   hello.nics = uint8_t(core_.devices.size());
   hello.home_nic = uint8_t(home_nic_);
+  hello.channel = number_;
+  if (auto where = core_.endpoint(); where) hello.where = *where;
   std::strncpy(hello.host, core_.host.c_str(), sizeof hello.host - 1);
   for (size_t i = 0; i < core_.devices.size(); ++i)
     std::strncpy(hello.nic_names[i], core_.devices[i].name().c_str(), sizeof hello.nic_names[i] - 1);
@@ -347,11 +346,6 @@ void Channel::greeted(const wire::Hello& peer) {
   for (auto& name : peer_hello_.nic_names) name[sizeof name - 1] = '\0';
   peer_home_nic_ = peer.home_nic;
   greeted_ = true;
-}
-
-void Channel::rekey(const control::Token& nonce) {
-  encoder_.rekey(control::direction_key(token_, nonce, sender_));
-  decoder_.rekey(control::direction_key(token_, nonce, !sender_));
 }
 
 void Channel::refuse(const Error& error) {

@@ -1,4 +1,5 @@
-// One direction between two ranks: what both ends have in common. Its parts: the control connection, the set
+// One direction between two ranks: what both ends have in common. Its parts: the control connection (and what
+// happens when it breaks), the set
 // of paths, the watchdog and the migration protocol (all run by the service thread), and the turn that keeps
 // the progress thread's data path apart from them. Sender and Receiver add the messages.
 #pragma once
@@ -16,8 +17,7 @@
 #include "r2ccl/channel/path.h"
 #include "r2ccl/channel/protocol.h"
 #include "r2ccl/channel/wire.h"
-#include "r2ccl/control/frame.h"
-#include "r2ccl/control/socket.h"
+#include "r2ccl/control/link.h"
 #include "r2ccl/health/rail_health.h"
 
 namespace r2ccl {
@@ -82,8 +82,12 @@ class Channel {
   virtual Result<TestOutcome> test(Request& request) = 0;
 
   // --- service thread ---
-  int fd() const { return stream_.fd(); }
-  bool wants_to_write() const { return stream_.wants_to_write(); }
+  int fd() const { return link_.fd(); }
+  bool wants_to_write() const { return link_.wants_to_write(); }
+  /// Changes whenever fd() is another connection.
+  uint32_t connection() const { return link_.generation(); }
+  /// The peer has connected anew. False: it is not our peer, and nothing has changed.
+  bool reconnected(control::Stream stream, const Tick& tick);
   /// Reads and handles control messages, writes what is queued.
   void on_socket(const Tick& tick);
   /// Watchdog, probes, fences, opening of paths, failback. Says how soon it wants to be called again.
@@ -177,9 +181,9 @@ class Channel {
   wire::Hello hello() const;
   Result<void> check_hello(const wire::Hello& hello) const;
   void greeted(const wire::Hello& hello);
-  void rekey(const control::Token& nonce);
   void refuse(const Error& error);
   bool greeted_ = false;
+  control::Link link_;
 
  private:
   static constexpr uint32_t kEmptyTestsPerLook = 8;
@@ -251,7 +255,12 @@ class Channel {
     return active_ && active_->local_nic() == home_nic_ && active_->remote_nic() == peer_home_nic_;
   }
   bool lacks_standby(const Tick& tick) const;
-  void peer_lost(const Tick& tick);
+  void connection_broke(const Tick& tick);
+  void connection_restored();
+  void step_outage(const Tick& tick);
+  void reached_peer(const Tick& tick);
+  void not_reached(const Tick& tick);
+  void peer_gone(const std::string& why);
   void step_closing(const Tick& tick);
   void begin_closing(const Tick& tick);
   bool graves_closed() const;
@@ -267,13 +276,18 @@ class Channel {
   std::atomic<uint64_t> progress_{0};
 
   // control connection
-  control::Stream stream_;
-  control::Token token_;
-  control::Encoder encoder_;
-  control::Decoder decoder_;
   wire::Hello peer_hello_{};
   bool peer_closed_ = false;
-  bool peer_lost_ = false;
+  // The connection is broken: who is to be reached, and since when not.
+  struct Outage {
+    bool lasts = false;
+    uint64_t since = 0;     // alive; of what lasts now: the peer's process reached, or not
+    uint64_t began = 0;     // now
+    uint64_t next_try = 0;  // now
+    bool reached = false;
+    uint32_t turned_away = 0;        // connections that stood and were closed, running
+    control::Descriptor connection;  // being made; the receiver keeps it, to learn of the process's end
+  } outage_;
   bool closed_sent_ = false;
   bool closing_ = false;
   bool finished_ = false;
@@ -368,9 +382,7 @@ class Channel {
 
 template <typename T>
 void Channel::send(wire::Type type, const T& message) {
-  if (!stream_.open()) return;
-  encoder_.append(uint16_t(type), std::as_bytes(std::span(&message, 1)), stream_.outgoing);
-  stream_.flush();
+  link_.say(uint16_t(type), std::as_bytes(std::span(&message, 1)));
 }
 
 }  // namespace r2ccl

@@ -45,6 +45,7 @@ struct Core {
   std::unique_ptr<NicWorkers> workers, registrars;
   std::function<void()> kick;     ///< wakes the service thread; any thread, never blocks
   std::function<NicLoad()> load;  ///< service thread only
+  std::function<Result<control::Endpoint>()> endpoint;  ///< where peers reach this process; any thread
 
   bool resilient() const { return config.mode != Mode::kBaseline; }
   bool strict_ack() const { return resilient() && config.strict_ack; }

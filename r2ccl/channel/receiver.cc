@@ -23,7 +23,7 @@ void Receiver::handle_greeting(wire::Type type, const control::Message& message,
   wire::Hello welcome = hello();
   welcome.nonce = control::random_token();
   send(wire::Type::kWelcome, welcome);
-  rekey(welcome.nonce);
+  link_.rekey(welcome.nonce);
 }
 
 void Receiver::write_line(Path& path, uint64_t message) {

@@ -91,6 +91,7 @@ class Runtime final : public Net {
     core.kick = [service = &runtime->service_] { service->kick(); };
     core.workers = std::make_unique<NicWorkers>("r2ccl-nic", names, core.kick);
     core.registrars = std::make_unique<NicWorkers>("r2ccl-reg", std::move(names), [] {});
+    core.endpoint = [service = &runtime->service_] { return service->endpoint(); };
     core.load = [service = &runtime->service_] { return service->load(); };
     if (auto started = runtime->service_.start(); !started) return started.error();
     R2_INFO("NET/R2CCL: mode %s, %zu NICs, strict acknowledgement %s", name(core.config.mode),

@@ -51,7 +51,7 @@ void Sender::handle_greeting(wire::Type type, const control::Message& message, c
   }
   if (auto agreed = check_hello(*welcome); !agreed) return refuse(agreed.error());
   greeted(*welcome);
-  rekey(welcome->nonce);
+  link_.rekey(welcome->nonce);
 }
 
 bool Sender::write(Path& path, const Request& request) {

@@ -28,7 +28,7 @@ namespace {
 constexpr uint64_t kLongestStepNs = 2 * kNsPerMs;
 constexpr uint64_t kHelloBoundNs = 10'000 * kNsPerMs;
 constexpr uint64_t kPortLookNs = 500 * kNsPerMs;
-constexpr size_t kHelloFrameBytes = 32 + sizeof(wire::Hello);
+constexpr size_t kHelloFrameBytes = control::kHeaderBytes + sizeof(wire::Hello);
 constexpr size_t kMostPending = 4096;
 constexpr long kHotPauseNs = 20'000;
 
@@ -126,6 +126,7 @@ Result<control::Endpoint> Service::endpoint() {
     auto fd = control::listen_any(core_.config.socket_interface, endpoint_);
     if (!fd) return fd.error();
     listening_ = std::move(*fd);
+    control::close_in_child(listening_);
     epoll_event event{};
     event.events = EPOLLIN;
     event.data.u64 = kListening;
@@ -219,13 +220,16 @@ void Service::take_adopted() {
 void Service::watch(Entry& entry) {
   const int fd = entry.channel->fd();
   const bool writing = entry.channel->wants_to_write();
-  if (fd == entry.watched_fd && writing == entry.watched_for_writing) return;
+  const uint32_t connection = entry.channel->connection();
+  const bool same = fd == entry.watched_fd && connection == entry.watched_connection;
+  if (same && writing == entry.watched_for_writing) return;
   epoll_event event{};
   event.events = EPOLLIN | (writing ? unsigned(EPOLLOUT) : 0u);
   event.data.u64 = kStream + uint64_t(fd);
   // A closed descriptor has left the set by itself.
-  if (fd >= 0) epoll_ctl(epoll_.get(), fd == entry.watched_fd ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &event);
+  if (fd >= 0) epoll_ctl(epoll_.get(), same ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &event);
   entry.watched_fd = fd;
+  entry.watched_connection = connection;
   entry.watched_for_writing = writing;
 }
 
@@ -250,25 +254,40 @@ void Service::accept_all(uint64_t now) {
 void Service::greet(uint64_t now) {
   std::erase_if(pending_, [&](Pending& pending) {
     const bool open = pending.stream.fill();
-    if (pending.stream.incoming.size() >= kHelloFrameBytes) {
-      uint64_t id;
-      std::memcpy(&id, pending.stream.incoming.data() + 32 + offsetof(wire::Hello, listener), sizeof id);
-      std::shared_ptr<Listener> listener;
-      {
-        const std::lock_guard lock(mutex_);
-        for (auto& candidate : listeners_)
-          if (candidate->id == id) listener = candidate;
-      }
-      if (!listener) return true;  // closed meanwhile, or a stranger
-      auto channel =
-          std::make_shared<Receiver>(core_, listener->nic, std::move(pending.stream), listener->token);
-      entries_.push_back({channel, listener});
-      channel->on_socket({now, alive_});
-      watch(entries_.back());
-      return true;
-    }
+    if (control::Link::asked(pending.stream.incoming)) return resume(pending);
+    if (pending.stream.incoming.size() >= kHelloFrameBytes) return meet(pending);
     return !open || now - pending.since > kHelloBoundNs;
   });
+}
+
+// Done with it, in any case.
+bool Service::meet(Pending& pending) {
+  uint64_t id;
+  std::memcpy(&id, pending.stream.incoming.data() + control::kHeaderBytes + offsetof(wire::Hello, listener),
+              sizeof id);
+  std::shared_ptr<Listener> listener;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto& candidate : listeners_)
+      if (candidate->id == id) listener = candidate;
+  }
+  if (!listener) return true;  // closed meanwhile, or a stranger
+  auto channel = std::make_shared<Receiver>(core_, listener->nic, std::move(pending.stream), listener->token);
+  entries_.push_back({channel, listener});
+  channel->on_socket({now_ns(), alive_});
+  watch(entries_.back());
+  return true;
+}
+
+// A peer whose connection broke. A stranger finds nothing changed.
+bool Service::resume(Pending& pending) {
+  const auto wanted = control::Link::asked(pending.stream.incoming);
+  const auto entry = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& candidate) {
+    return !candidate.channel->is_sender() && candidate.channel->number() == wanted->channel;
+  });
+  if (wanted->process != core_.process || entry == entries_.end()) return true;
+  if (entry->channel->reconnected(std::move(pending.stream), {now_ns(), alive_})) watch(*entry);
+  return true;
 }
 
 Urgency Service::step_channels(const Tick& tick) {

@@ -56,6 +56,7 @@ class Service {
     std::shared_ptr<Channel> channel;
     std::shared_ptr<Listener> listener;  // receivers, until they are ready
     int watched_fd = -1;
+    uint32_t watched_connection = 0;
     bool watched_for_writing = false;
   };
 
@@ -65,6 +66,8 @@ class Service {
   void watch(Entry& entry);
   void accept_all(uint64_t now);
   void greet(uint64_t now);
+  bool meet(Pending& pending);
+  bool resume(Pending& pending);
   void read_async_events(size_t nic, const Tick& tick);
   void port_changed(size_t nic, bool up, const Tick& tick);
   void queue_pair_failed(const ibv_qp* pair, ibv_event_type event, const Tick& tick);

@@ -16,7 +16,7 @@ namespace r2ccl::wire {
 
 static_assert(std::endian::native == std::endian::little, "the wire format is little-endian");
 
-inline constexpr uint16_t kWireVersion = 2;
+inline constexpr uint16_t kWireVersion = 3;
 inline constexpr uint32_t kHandleMagic = 0x4c434332;  // "2CCL"
 inline constexpr int kMaxNics = 8;                    ///< NICs of one node that a channel may use
 inline constexpr uint32_t kRingLines = 64;            ///< CTS lines: more than requests can be open
@@ -107,8 +107,10 @@ struct Hello {  // also Welcome; the first two fields never move
   uint32_t ring_lines;  ///< kRingLines
   uint8_t nics;
   uint8_t home_nic;
-  uint8_t reserved[6];
-  control::Token nonce;  ///< Welcome only
+  uint8_t reserved[2];
+  uint32_t channel;         ///< its number in its own process
+  control::Endpoint where;  ///< where its process listens
+  control::Token nonce;     ///< Welcome only
   char host[64];
   char nic_names[kMaxNics][16];
 };

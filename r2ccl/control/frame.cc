@@ -16,7 +16,7 @@ struct Header {
   uint64_t counter;
   uint8_t code[kCodeBytes];
 };
-static_assert(sizeof(Header) == 32);
+static_assert(sizeof(Header) == kHeaderBytes);
 
 // BLAKE2b with a key is a MAC (RFC 7693, section 2.9).
 void authenticate(const Token& key, const Header& header, std::span<const std::byte> payload,
@@ -56,7 +56,7 @@ void Encoder::append(uint16_t type, std::span<const std::byte> payload, std::vec
   if (!payload.empty()) std::memcpy(out.data() + at + sizeof header, payload.data(), payload.size());
 }
 
-uint16_t Decoder::peek_type(std::span<const std::byte> buffer) const {
+uint16_t Decoder::peek_type(std::span<const std::byte> buffer) {
   if (buffer.size() < sizeof(Header)) return 0;
   Header header;
   std::memcpy(&header, buffer.data(), sizeof header);

@@ -15,6 +15,7 @@ namespace r2ccl::control {
 
 inline constexpr size_t kTokenBytes = 32;
 inline constexpr size_t kCodeBytes = 16;
+inline constexpr size_t kHeaderBytes = 32;
 inline constexpr size_t kMaxPayload = 4096;
 using Token = std::array<uint8_t, kTokenBytes>;
 
@@ -58,7 +59,7 @@ class Decoder {
   explicit Decoder(const Token& key) : key_(key) {}
   void rekey(const Token& key) { key_ = key; }
   /// The type of the next frame before it is authenticated, when its header has arrived (0: not yet).
-  uint16_t peek_type(std::span<const std::byte> buffer) const;
+  static uint16_t peek_type(std::span<const std::byte> buffer);
   /// Takes one message off the front of `buffer` (bytes are erased from it). true: `out` is filled;
   /// false: more bytes are needed. kAuthentication: forged, replayed, oversized; the stream is useless.
   Result<bool> next(std::vector<std::byte>& buffer, Message& out);

@@ -4,6 +4,7 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -112,12 +113,14 @@ void tune(int fd) {
   set(IPPROTO_TCP, TCP_USER_TIMEOUT, 10'000);
 }
 
-Stream::Stream(Descriptor fd) : fd_(std::move(fd)) {
+void close_in_child(const Descriptor& fd) {
   for (auto& slot : g_streams) {
     int empty = 0;
-    if (slot.compare_exchange_strong(empty, fd_.get() + 1)) return;
+    if (slot.compare_exchange_strong(empty, fd.get() + 1)) return;
   }
 }
+
+Stream::Stream(Descriptor fd) : fd_(std::move(fd)) { close_in_child(fd_); }
 
 void Stream::close() {
   if (!fd_) return;
@@ -170,15 +173,29 @@ Result<Descriptor> listen_any(const std::string& interface_prefix, Endpoint& whe
   return fd;
 }
 
-Result<Descriptor> start_connect(const Endpoint& where) {
+Result<Descriptor> start_connect(const Endpoint& where, bool* refused) {
+  if (refused) *refused = false;
   Descriptor fd(socket(where.family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return failure("socket");
   tune(fd.get());
   sockaddr_storage address;
   const socklen_t length = to_sockaddr(where, address);
-  if (connect(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 && errno != EINPROGRESS)
+  if (connect(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 && errno != EINPROGRESS) {
+    if (refused) *refused = errno == ECONNREFUSED;
     return Error{ErrorCode::kSystem, "connect to " + text(where) + ": " + std::strerror(errno)};
+  }
   return fd;
+}
+
+Reach reach(const Descriptor& connection) {
+  int error = 0;
+  socklen_t length = sizeof error;
+  if (getsockopt(connection.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) return Reach::kBroken;
+  if (error != 0) return error == ECONNREFUSED ? Reach::kRefused : Reach::kBroken;
+  pollfd look{connection.get(), POLLOUT | POLLRDHUP, 0};
+  if (poll(&look, 1, 0) <= 0) return Reach::kPending;
+  if (look.revents & (POLLERR | POLLHUP | POLLRDHUP)) return Reach::kBroken;
+  return Reach::kReached;
 }
 
 bool Stream::flush() {

@@ -40,8 +40,22 @@ std::string text(const Endpoint& endpoint);
 /// Listens on an ephemeral port of the interface whose name starts with `interface_prefix` ('=' exact, '^'
 /// excludes; empty: the first one that is up and not loopback or docker, loopback if there is no other).
 Result<Descriptor> listen_any(const std::string& interface_prefix, Endpoint& where);
-/// Starts a connection; it is established when the descriptor becomes writable.
-Result<Descriptor> start_connect(const Endpoint& where);
+/// Starts a connection; it is established when the descriptor becomes writable. With `refused`: whether it
+/// was refused at once, because nobody listens there.
+Result<Descriptor> start_connect(const Endpoint& where, bool* refused = nullptr);
+
+/// What has become of a connection.
+enum class Reach : uint8_t {
+  kPending,  ///< it is being made
+  kReached,  ///< it stands: somebody's kernel answers for a process that listens
+  kRefused,  ///< the host answers, and no process listens there
+  kBroken,   ///< anything else
+};
+Reach reach(const Descriptor& connection);
+
+/// In a forked child this descriptor is closed, too (a listening socket that lives on there would answer for
+/// its dead parent).
+void close_in_child(const Descriptor& fd);
 
 /// Options of every control connection: no delay, and a dead host or network is noticed within about ten
 /// seconds. A stopped process is not affected: its kernel goes on acknowledging.

@@ -6,7 +6,7 @@
 namespace r2ccl::trace {
 namespace {
 
-constexpr std::array<std::pair<EventType, std::string_view>, 18> kNames{{
+constexpr std::array<std::pair<EventType, std::string_view>, 19> kNames{{
     {EventType::kIteration, "iteration"},
     {EventType::kIterationDone, "iteration_done"},
     {EventType::kMessageReceived, "message_received"},
@@ -22,6 +22,7 @@ constexpr std::array<std::pair<EventType, std::string_view>, 18> kNames{{
     {EventType::kFailback, "failback"},
     {EventType::kDuplicateDropped, "duplicate_dropped"},
     {EventType::kPeerSlow, "peer_slow"},
+    {EventType::kControlRestored, "control_restored"},
     {EventType::kChannelFailed, "channel_failed"},
     {EventType::kPathOpened, "path_opened"},
     {EventType::kProbeFailed, "probe_failed"},

@@ -33,6 +33,7 @@ enum class EventType : uint16_t {
   kChannelFailed = 43,     ///< no path is left or the peer is gone: an error goes to NCCL
   kPathOpened = 44,        ///< a path is proved and stands by: nic, a = path id, b = remote NIC
   kProbeFailed = 45,       ///< nic, a = path id
+  kControlRestored = 46,   ///< the control connection had broken; a = microseconds without it
 };
 
 /// Who noticed a failure first. Printed as `detected_by`.

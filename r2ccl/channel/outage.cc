@@ -1,0 +1,113 @@
+// A control connection that breaks while both processes live. Data goes on meanwhile, and what a migration
+// has to say waits. The sender connects again; each end also learns from trying whether the other process
+// still exists, because a process that ended refuses connections at once.
+#include <algorithm>
+
+#include "r2ccl/base/clock.h"
+#include "r2ccl/base/log.h"
+#include "r2ccl/channel/channel.h"
+
+namespace r2ccl {
+namespace {
+
+constexpr uint64_t kRetryNs = 50 * kNsPerMs;
+constexpr uint64_t kConnectNs = 1000 * kNsPerMs;  // a connection that takes longer to make is tried again
+constexpr uint32_t kMostTurnedAway = 8;
+// How many times the bound a process may be silent that can be reached: it may be stopped.
+constexpr uint64_t kReachedFactor = 6;
+
+}  // namespace
+
+void Channel::connection_broke(const Tick& tick) {
+  const bool was_asking = link_.asking();
+  link_.close();
+  const bool closing = closed_sent_ || close_requested.load(std::memory_order_acquire);
+  if (peer_closed_ || (closing && !link_.resumable())) return;
+  if (!core_.resilient() || !link_.resumable()) return peer_gone("closed: that process ended");
+  if (outage_.lasts) {
+    if (was_asking && ++outage_.turned_away >= kMostTurnedAway && !closing)
+      peer_gone("is closed each time: that process has given the channel up");
+    return not_reached(tick);
+  }
+  outage_ = Outage{};
+  outage_.lasts = true;
+  outage_.since = tick.alive;
+  outage_.began = outage_.next_try = tick.now;
+  step_outage(tick);
+}
+
+void Channel::peer_gone(const std::string& why) {
+  if (closed_sent_ || close_requested.load(std::memory_order_acquire)) return;
+  fail(Error{ErrorCode::kPeerGone, "channel " + std::to_string(number_) + ": the control connection to " +
+                                       peer_name() + " " + why + "; its NICs are not to blame"});
+}
+
+// The next try is due after a while.
+void Channel::not_reached(const Tick& tick) {
+  outage_.connection = control::Descriptor();
+  outage_.next_try = tick.now + kRetryNs;
+  if (outage_.reached) outage_.since = tick.alive;
+  outage_.reached = false;
+}
+
+void Channel::step_outage(const Tick& tick) {
+  if (link_.open()) return reached_peer(tick);  // asking
+  const uint64_t bound = uint64_t(core_.config.control_bound.count()) * kNsPerMs;
+  if (outage_.connection) {
+    switch (control::reach(outage_.connection)) {
+      case control::Reach::kReached:
+        return reached_peer(tick);
+      case control::Reach::kRefused:
+        outage_.lasts = false;
+        return peer_gone("closed: that process ended");
+      case control::Reach::kBroken:
+        not_reached(tick);
+        break;
+      case control::Reach::kPending:
+        if (tick.now > outage_.next_try + kConnectNs) not_reached(tick);
+        break;
+    }
+  } else if (tick.now >= outage_.next_try) {
+    bool refused = false;
+    auto connection = control::start_connect(peer_hello_.where, &refused);
+    if (refused) {
+      outage_.lasts = false;
+      return peer_gone("closed: that process ended");
+    }
+    if (connection) outage_.connection = std::move(*connection);
+    outage_.next_try = tick.now + (connection ? 0 : kRetryNs);
+  }
+  if (tick.alive - outage_.since > bound)
+    peer_gone("closed, and its process could not be reached for " +
+              std::to_string(core_.config.control_bound.count()) + " ms (R2CC_CONTROL_MS)");
+}
+
+// The process exists, or its kernel says so. The sender asks to go on; the receiver waits for it to.
+void Channel::reached_peer(const Tick& tick) {
+  if (!outage_.reached) {
+    outage_.reached = true;
+    outage_.since = tick.alive;
+  }
+  if (sender_ && !link_.open())
+    link_.ask(control::Stream(std::move(outage_.connection)), peer_hello_.process, peer_hello_.channel);
+  if (tick.alive - outage_.since > kReachedFactor * uint64_t(core_.config.control_bound.count()) * kNsPerMs)
+    peer_gone("closed, and its process, which can be reached, has not taken it up again");
+}
+
+bool Channel::reconnected(control::Stream stream, const Tick& tick) {
+  if (sender_ || !greeted_ || !core_.resilient() || !link_.accept(std::move(stream))) return false;
+  if (!outage_.lasts) outage_.began = tick.now;  // the sender noticed first
+  connection_restored();
+  on_socket(tick);
+  return true;
+}
+
+void Channel::connection_restored() {
+  outage_.lasts = false;
+  outage_.connection = control::Descriptor();
+  emit(trace::EventType::kControlRestored, home_nic_, (now_ns() - outage_.began) / 1000);
+  R2_INFO("NET/R2CCL: channel %u: the control connection to %s had broken, and is restored after %llu us",
+          number_, peer_name().c_str(), static_cast<unsigned long long>((now_ns() - outage_.began) / 1000));
+}
+
+}  // namespace r2ccl

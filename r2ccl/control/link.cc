@@ -1,0 +1,125 @@
+#include "r2ccl/control/link.h"
+
+#include <cstring>
+#include <utility>
+
+namespace r2ccl::control {
+namespace {
+
+template <typename T>
+std::span<const std::byte> bytes_of(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+}  // namespace
+
+// Counter 0 of the keys that rekey() sets is never used by a message: the first one of each end was said
+// before. So it is free for the two frames with which a connection begins anew.
+
+Link::Link(Stream stream, const Token& token, bool connector)
+    : stream_(std::move(stream)),
+      token_(token),
+      connector_(connector),
+      out_key_(direction_key(token, Token{}, connector)),
+      in_key_(direction_key(token, Token{}, !connector)),
+      encoder_(out_key_),
+      decoder_(in_key_) {}
+
+void Link::rekey(const Token& nonce) {
+  out_key_ = direction_key(token_, nonce, connector_);
+  in_key_ = direction_key(token_, nonce, !connector_);
+  encoder_.rekey(out_key_);
+  decoder_.rekey(in_key_);
+  resumable_ = true;
+}
+
+void Link::say(uint16_t type, std::span<const std::byte> payload) {
+  if (!resumable_ && !open()) return;
+  std::vector<std::byte> frame;
+  encoder_.append(type, payload, frame);
+  unseen_.push_back(std::move(frame));
+  if (!up()) return;
+  stream_.outgoing.insert(stream_.outgoing.end(), unseen_.back().begin(), unseen_.back().end());
+  stream_.flush();
+}
+
+Result<bool> Link::next(Message& out) {
+  if (asking_ && !hear_answer()) {
+    if (asking_) return false;
+    return Error{ErrorCode::kAuthentication, "a resumed control connection did not begin as it must"};
+  }
+  for (;;) {
+    auto got = decoder_.next(stream_.incoming, out);
+    if (!got || !*got) return got;
+    ++heard_;
+    uint64_t seen;
+    const bool is_ours = out.type == kSeen && out.payload.size() == sizeof seen;
+    if (is_ours) {
+      std::memcpy(&seen, out.payload.data(), sizeof seen);
+      forget_seen(seen);
+    }
+    if (heard_ - told_ >= kTellEvery) {
+      told_ = heard_;
+      say(kSeen, bytes_of(heard_));
+    }
+    if (!is_ours) return true;
+  }
+}
+
+void Link::forget_seen(uint64_t count) {
+  for (; first_unseen_ < count && !unseen_.empty(); ++first_unseen_) unseen_.pop_front();
+}
+
+void Link::repeat_unseen() {
+  for (const auto& frame : unseen_)
+    stream_.outgoing.insert(stream_.outgoing.end(), frame.begin(), frame.end());
+  stream_.flush();
+}
+
+void Link::ask(Stream stream, uint64_t process, uint32_t channel) {
+  stream_ = std::move(stream);
+  ++generation_;
+  asking_ = true;
+  const Resume resume{process, channel, 0, ++attempt_, heard_};
+  Encoder(out_key_).append(kResume, bytes_of(resume), stream_.outgoing);
+  stream_.flush();
+}
+
+// True: messages follow. False: not yet (still asking), or never.
+bool Link::hear_answer() {
+  Message message;
+  auto got = Decoder(in_key_).next(stream_.incoming, message);
+  if (got && !*got) return false;
+  asking_ = false;
+  if (!got || message.type != kResumed) return false;
+  const auto answer = message.as<Resumed>();
+  if (!answer || answer.value().attempt != attempt_) return false;
+  forget_seen(answer.value().seen);
+  repeat_unseen();
+  return true;
+}
+
+std::optional<Link::Resume> Link::asked(std::span<const std::byte> incoming) {
+  if (incoming.size() < kResumeBytes || Decoder::peek_type(incoming) != kResume) return std::nullopt;
+  Resume resume;
+  std::memcpy(&resume, incoming.data() + kHeaderBytes, sizeof resume);
+  return resume;
+}
+
+bool Link::accept(Stream stream) {
+  if (!resumable_ || connector_) return false;
+  Message message;
+  auto got = Decoder(in_key_).next(stream.incoming, message);
+  if (!got || !*got || message.type != kResume) return false;
+  const auto resume = message.as<Resume>();
+  if (!resume || resume.value().attempt <= attempt_) return false;
+  attempt_ = resume.value().attempt;
+  stream_ = std::move(stream);
+  ++generation_;
+  forget_seen(resume.value().seen);
+  Encoder(out_key_).append(kResumed, bytes_of(Resumed{attempt_, heard_}), stream_.outgoing);
+  repeat_unseen();
+  return true;
+}
+
+}  // namespace r2ccl::control

@@ -1,0 +1,204 @@
+// Control connections that break: while all is well, while a rail fails, and for good.
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/resource.h>
+
+#include "r2ccl/channel/channel.h"
+#include "r2ccl/tests/saboteur.h"
+#include "r2ccl/tests/traffic.h"
+
+namespace r2ccl {
+namespace {
+
+using namespace testing_support;
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+/// Breaks every TCP connection of this process that stands, as a middlebox would. Returns how many.
+int cut_connections() {
+  int cut = 0;
+  for (int fd = 3; fd < 256; ++fd) {
+    sockaddr_storage peer;
+    socklen_t length = sizeof peer;
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) != 0) continue;
+    if (peer.ss_family != AF_INET && peer.ss_family != AF_INET6) continue;
+    cut += shutdown(fd, SHUT_RDWR) == 0;
+  }
+  return cut;
+}
+
+/// Cuts again and again while it lives.
+class Cutter {
+ public:
+  explicit Cutter(std::chrono::milliseconds pause)
+      : thread_([this, pause] {
+          while (!stopping_) {
+            std::this_thread::sleep_for(pause);
+            cut_ += cut_connections();
+          }
+        }) {}
+  ~Cutter() { stop(); }
+  int stop() {
+    stopping_ = true;
+    if (thread_.joinable()) thread_.join();
+    return cut_;
+  }
+
+ private:
+  std::atomic<bool> stopping_{false};
+  std::atomic<int> cut_{0};
+  std::thread thread_;
+};
+
+void receive_while(const Link& link, uint64_t messages, std::chrono::milliseconds pause) {
+  Net* n = net();
+  Listener* listener = nullptr;
+  Channel* channel = accept_one(*n, 0, link, listener);
+  ASSERT_NE(channel, nullptr);
+  Cutter cutter(pause);
+  receive_messages(*n, channel, 0, messages);
+  EXPECT_GT(cutter.stop(), 0);
+  EXPECT_TRUE(n->close(channel).ok());
+  EXPECT_TRUE(n->close(listener).ok());
+}
+
+void send_while(const Link& link, uint64_t messages, std::chrono::milliseconds pause) {
+  Net* n = net();
+  Channel* channel = connect_one(*n, 0, link);
+  ASSERT_NE(channel, nullptr);
+  Cutter cutter(pause);
+  send_messages(*n, channel, 0, messages);
+  EXPECT_GT(cutter.stop(), 0);
+  EXPECT_TRUE(n->close(channel).ok());
+}
+
+TEST(Outage, data_goes_on_and_the_connection_comes_back) {
+  const auto fabric = make_fabric(2, 2);
+  const Child receiver = start(fabric, 1, {}, [](const Link& link) { receive_all(link, 3000); });
+  const Child sender = start(fabric, 0, {}, [](const Link& link) { send_while(link, 3000, 20ms); });
+  relay_handle(receiver, sender);
+  EXPECT_EQ(sender.wait(120s), 0);
+  EXPECT_EQ(receiver.wait(120s), 0);
+}
+
+// Rails fail at random moments on both sides, and both sides' connections are cut every few milliseconds:
+// many migrations lose their connection in the middle.
+TEST(Outage, migrations_survive_the_loss_of_their_connection) {
+  const auto fabric = make_fabric(2, 3);
+  const Environment quick{{"R2CC_FAILBACK_MS", "5"}, {"R2CC_FAIL_BOUND_MS", "20000"}};
+  const uint64_t messages = 3000;
+  const Child receiver =
+      start(fabric, 1, quick, [&](const Link& link) { receive_while(link, messages, 7ms); });
+  const Child sender = start(fabric, 0, quick, [&](const Link& link) { send_while(link, messages, 11ms); });
+  relay_handle(receiver, sender);
+  Saboteur saboteur(fabric);
+  std::mt19937 random(7);
+  saboteur.start([&](Saboteur& s) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(3 + random() % 15));
+    s.strike(int(random() % 2), int(random() % 3), 16);
+  });
+  EXPECT_EQ(sender.wait(120s), 0);
+  saboteur.stop();
+  EXPECT_EQ(receiver.wait(120s), 0);
+  EXPECT_GT(saboteur.broken(), 10);
+}
+
+/// Ends in an error of a dead peer that comes soon; `what` is found in it.
+void expect_gone(Net& net, Channel* channel, const std::string& what) {
+  const auto start = Clock::now();
+  while (channel->status() != Status::kFailed && Clock::now() < start + 60s) std::this_thread::sleep_for(1ms);
+  ASSERT_EQ(channel->status(), Status::kFailed);
+  EXPECT_EQ(channel->error().code, ErrorCode::kPeerGone);
+  EXPECT_NE(channel->error().message.find(what), std::string::npos) << channel->error().message;
+  EXPECT_TRUE(net.close(channel).ok());
+}
+
+TEST(Outage, a_killed_sender_is_told_from_a_broken_connection) {
+  const auto fabric = make_fabric(2, 2);
+  const Child receiver = start(fabric, 1, {}, [](const Link& link) {
+    Net* n = net();
+    Listener* listener = nullptr;
+    Channel* channel = accept_one(*n, 0, link, listener);
+    ASSERT_NE(channel, nullptr);
+    receive_messages(*n, channel, 0, 50);
+    expect_gone(*n, channel, "that process ended");
+    EXPECT_TRUE(n->close(listener).ok());
+  });
+  const Child sender = start(fabric, 0, {}, [](const Link& link) {
+    Net* n = net();
+    Channel* channel = connect_one(*n, 0, link);
+    ASSERT_NE(channel, nullptr);
+    send_messages(*n, channel, 0, 50);
+    raise(SIGKILL);
+  });
+  relay_handle(receiver, sender);
+  EXPECT_EQ(sender.wait(60s), 128 + SIGKILL);
+  EXPECT_EQ(receiver.wait(90s), 0);
+}
+
+// A child of the dead process lives on, with copies of what was open at its birth: it must not answer.
+TEST(Outage, a_killed_receiver_with_a_living_child_is_gone_all_the_same) {
+  const auto fabric = make_fabric(2, 2);
+  const Child receiver = start(fabric, 1, {}, [](const Link& link) {
+    Net* n = net();
+    Listener* listener = nullptr;
+    Channel* channel = accept_one(*n, 0, link, listener);
+    ASSERT_NE(channel, nullptr);
+    receive_messages(*n, channel, 0, 50);
+    const pid_t child = fork();
+    if (child == 0) {
+      sleep(20);
+      _exit(0);
+    }
+    link.send(&child, sizeof child);
+    raise(SIGKILL);
+  });
+  const Child sender = start(fabric, 0, {}, [](const Link& link) {
+    Net* n = net();
+    Channel* channel = connect_one(*n, 0, link);
+    ASSERT_NE(channel, nullptr);
+    send_messages(*n, channel, 0, 50);
+    expect_gone(*n, channel, "that process ended");
+  });
+  relay_handle(receiver, sender);
+  pid_t grandchild = 0;
+  ASSERT_TRUE(receiver.link.receive(&grandchild, sizeof grandchild));
+  const auto start = Clock::now();
+  EXPECT_EQ(receiver.wait(60s), 128 + SIGKILL);
+  EXPECT_EQ(sender.wait(60s), 0);
+  EXPECT_LT(Clock::now() - start, 15s);
+  EXPECT_EQ(kill(grandchild, SIGKILL), 0) << "it should have been there all the time";
+}
+
+// Neither can connect again: for want of descriptors, as it were of a network.
+TEST(Outage, a_peer_that_cannot_be_reached_is_an_error_within_the_bound) {
+  const auto fabric = make_fabric(2, 2);
+  const Environment brief{{"R2CC_CONTROL_MS", "300"}};
+  const Child receiver = start(fabric, 1, brief, [](const Link& link) {
+    Net* n = net();
+    Listener* listener = nullptr;
+    Channel* channel = accept_one(*n, 0, link, listener);
+    ASSERT_NE(channel, nullptr);
+    receive_messages(*n, channel, 0, 50);
+    expect_gone(*n, channel, "");
+    EXPECT_TRUE(n->close(listener).ok());
+  });
+  const Child sender = start(fabric, 0, brief, [](const Link& link) {
+    Net* n = net();
+    Channel* channel = connect_one(*n, 0, link);
+    ASSERT_NE(channel, nullptr);
+    send_messages(*n, channel, 0, 50);
+    rlimit none{};
+    ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &none), 0);
+    none.rlim_cur = 3;
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+    EXPECT_GT(cut_connections(), 0);
+    expect_gone(*n, channel, "could not be reached for 300 ms");
+  });
+  relay_handle(receiver, sender);
+  EXPECT_EQ(sender.wait(60s), 0);
+  EXPECT_EQ(receiver.wait(60s), 0);
+}
+
+}  // namespace
+}  // namespace r2ccl
