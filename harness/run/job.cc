@@ -22,6 +22,7 @@ constexpr uint64_t kProgressNs = 100 * kNsPerMs;
 constexpr uint64_t kAbortGraceNs = 1'000 * kNsPerMs;  // others may see the error themselves
 constexpr uint64_t kAbortBoundNs = 6'000 * kNsPerMs;  // then they are killed
 constexpr uint64_t kCloseBoundNs = 10'000 * kNsPerMs;
+constexpr uint64_t kCloseOneNs = 20 * kNsPerMs;  // and for each pair of ranks, which share the machine
 constexpr uint64_t kRoundNs = 20'000 * kNsPerMs;
 constexpr uint64_t kGrantAheadNs = 250 * kNsPerMs;
 
@@ -205,8 +206,13 @@ void Job::advance_phase(uint64_t now_ns) {
       bool all_ended = true;
       for (RankLink& rank : ranks_) all_ended = all_ended && rank.ended();
       if (all_ended) move(Phase::kOver, now_ns);
-      if (now_ns > phase_since_ns_ + kCloseBoundNs)
-        end_with(Outcome::kHang, "a rank did not close within 10 s" + evidence_of_hang(), now_ns);
+      const uint64_t bound =
+          kCloseBoundNs + ranks_.size() * ranks_.size() * kCloseOneNs;  // with many channels
+      if (now_ns > phase_since_ns_ + bound)
+        end_with(Outcome::kHang,
+                 "a rank did not close within " + std::to_string(bound / (1000 * kNsPerMs)) + " s" +
+                     evidence_of_hang(),
+                 now_ns);
       break;
     }
     case Phase::kAborting: {

@@ -15,7 +15,7 @@
 namespace vhca {
 
 inline constexpr std::uint64_t kFabricMagic = 0x3142'4146'4143'4856;  // "VHCAFAB1"
-inline constexpr std::uint32_t kLayoutVersion = 7;
+inline constexpr std::uint32_t kLayoutVersion = 8;
 
 inline constexpr std::size_t kMaxNodes = 64;
 inline constexpr std::size_t kMaxNicsPerNode = 16;
@@ -23,9 +23,9 @@ inline constexpr std::size_t kMaxPortsPerNic = 4;
 inline constexpr std::size_t kMaxPorts = 512;
 inline constexpr std::size_t kMaxProcesses = 512;
 inline constexpr std::uint32_t kProcessSlotBits = 9;
-inline constexpr std::size_t kMaxQueuePairs = 8192;
-inline constexpr std::uint32_t kQpSlotBits = 13;
-inline constexpr std::size_t kMaxCompletionQueues = 8192;
+inline constexpr std::size_t kMaxQueuePairs = 32768;
+inline constexpr std::uint32_t kQpSlotBits = 15;
+inline constexpr std::size_t kMaxCompletionQueues = 32768;
 inline constexpr std::size_t kMaxSharedReceiveQueues = 1024;
 inline constexpr std::size_t kMaxMemoryRegions = 1 << 17;
 inline constexpr std::uint32_t kMrSlotBits = 17;

@@ -47,6 +47,8 @@ const std::vector<Field>& fields() {
               "GID table index; -1 picks RoCE v2 over IPv4"),
       integer("NCCL_IB_TC", &Config::traffic_class, 0, 255, "traffic class"),
       integer("NCCL_IB_SL", &Config::service_level, 0, 15, "service level"),
+      integer("R2CC_STANDBYS", &Config::standbys, 0, 100000,
+              "backup paths that a process keeps open for its sends"),
       milliseconds("R2CC_SUSPECT_MS", &Config::suspect_after, 1, 60000,
                    "silence before a path is probed (adapts upward), ms"),
       milliseconds("R2CC_PROBE_MS", &Config::probe_deadline, 1, 60000,

@@ -31,6 +31,8 @@ struct Config {
   int gid_index = -1;      ///< NCCL_IB_GID_INDEX; -1: RoCE v2 IPv4 when there is one
   int traffic_class = 0;   ///< NCCL_IB_TC
   int service_level = 0;   ///< NCCL_IB_SL
+  int standbys = 32;  ///< R2CC_STANDBYS: paths that a process keeps ready for its sends; a channel without
+                      ///< one opens it when it must
   Milliseconds suspect_after{
       4};  ///< R2CC_SUSPECT_MS: silence after which a path is probed (the least value; it adapts upward)
   Milliseconds probe_deadline{

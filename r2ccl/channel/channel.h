@@ -101,6 +101,8 @@ class Channel {
   void completion_queue_failed(const ibv_cq* queue, const Tick& tick);
   /// Counts itself in.
   void add_to(NicLoad& load) const;
+  /// Paths that it has opened besides the active one.
+  int standbys() const;
   /// True when nothing of it is left but the memory.
   bool finished() const { return finished_; }
   bool busy() const { return in_use_.load(std::memory_order_relaxed) > 0; }
@@ -335,6 +337,7 @@ class Channel {
   } opening_;
   uint64_t next_standby_ = 0;
   uint32_t standby_failures_ = 0;
+  bool resources_told_ = false;  // the log knows that there are not enough
   uint64_t first_path_since_ = 0;
   std::array<std::array<uint64_t, wire::kMaxNics>, wire::kMaxNics>
       not_before_{};  // per rail: when to try again

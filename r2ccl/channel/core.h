@@ -34,8 +34,9 @@ struct NicLoad {
 
 struct Core {
   Config config;
-  std::vector<verbs::Device> devices;           ///< at most wire::kMaxNics
-  std::vector<std::vector<Backup>> backups;     ///< per NIC: the others, nearest first
+  std::vector<verbs::Device> devices;        ///< at most wire::kMaxNics
+  std::vector<std::vector<Backup>> backups;  ///< per NIC: the others, nearest first
+  int standbys = 0;  ///< open or being opened for this process's sends; service thread only
   std::array<bool, wire::kMaxNics> nic_down{};  ///< the port has said so; service thread only
   std::array<std::atomic<bool>, wire::kMaxNics> nic_unusable{};  ///< a buffer could not be registered on it
   std::string host;

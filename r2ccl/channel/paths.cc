@@ -2,6 +2,7 @@
 // standing by, dropping; and failback, which is a new path over the home rail that has to work for a settling
 // time.
 #include <algorithm>
+#include <utility>
 
 #include "r2ccl/base/clock.h"
 #include "r2ccl/base/log.h"
@@ -105,6 +106,13 @@ void Channel::add_to(NicLoad& load) const {
   if (opening_.path == 0) return;
   if (!active_ && opening_.purpose == Purpose::kRescue) ++load.guests[size_t(opening_.local)];
   if (opening_.purpose == Purpose::kStandby) goes_to(opening_.local);
+}
+
+int Channel::standbys() const {
+  if (!sender_ || !active_) return 0;
+  return int(std::count_if(paths_.begin(), paths_.end(),
+                           [](const auto& path) { return path->state == PathState::kStandby; })) +
+         (opening_.path != 0 && opening_.purpose == Purpose::kStandby);
 }
 
 // Straight rails first, beginning with home; then every cross rail. A standby shares no NIC with the active
@@ -231,7 +239,8 @@ void Channel::half_made(Making& making, const Tick& tick) {
   if (sender_) {
     if (!making.made) {
       const Error& error = making.made.error();
-      if (error.code == ErrorCode::kMemoryLock || error.code == ErrorCode::kOutOfResources)
+      const bool scarce = error.code == ErrorCode::kMemoryLock || error.code == ErrorCode::kOutOfResources;
+      if (scarce && !std::exchange(resources_told_, true))
         R2_WARN("NET/R2CCL: channel %u: %s. %s", number_, error.message.c_str(), advice(error.code).data());
       return opening_failed(error.message, tick);
     }
@@ -288,6 +297,7 @@ void Channel::connected(Path& path, const Tick& tick) {
 // It is time to open one.
 bool Channel::lacks_standby(const Tick& tick) const {
   return core_.resilient() && end_.phase() == Phase::kRunning && tick.now >= next_standby_ &&
+         core_.standbys < core_.config.standbys &&
          std::none_of(paths_.begin(), paths_.end(), [this](const auto& path) {
            return path->state == PathState::kStandby && path->id() != probation_path_;
          });
@@ -300,10 +310,12 @@ void Channel::step_opening(const Tick& tick) {
       if (candidate(Purpose::kFirst, tick.now, local, remote))
         start_opening(Purpose::kFirst, local, remote, tick);
     } else if (lacks_standby(tick)) {
-      if (candidate(Purpose::kStandby, tick.now, local, remote))
+      if (candidate(Purpose::kStandby, tick.now, local, remote)) {
+        ++core_.standbys;
         start_opening(Purpose::kStandby, local, remote, tick);
-      else
+      } else {
         next_standby_ = tick.now + kRetryStandbyNs;
+      }
     }
     return;
   }

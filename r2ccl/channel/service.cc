@@ -292,6 +292,8 @@ bool Service::resume(Pending& pending) {
 
 Urgency Service::step_channels(const Tick& tick) {
   Urgency urgency = Urgency::kIdle;
+  core_.standbys = 0;
+  for (const Entry& entry : entries_) core_.standbys += entry.channel->standbys();
   for (Entry& entry : entries_) {
     Channel& channel = *entry.channel;
     urgency = std::max(urgency, channel.step(tick));

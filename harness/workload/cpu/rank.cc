@@ -19,7 +19,8 @@ using r2ccl::trace::Writer;
 
 namespace {
 constexpr uint16_t kNoNicIndex = 0xffff;
-constexpr auto kCloseBound = 3s;  // as long as an application would wait in ncclCommAbort
+constexpr auto kCloseBound = 3s;  // as long as an application would wait in ncclCommAbort, and …
+constexpr auto kCloseOne = 50ms;  // … for each channel: they are closed one after the other
 }  // namespace
 
 Rank::Rank(MessageSocket socket) : socket_(std::move(socket)) {}
@@ -309,6 +310,7 @@ void Rank::report_correctness(const char* type) {
 void Rank::close_all() {
   if (progress_) progress_->stop();
   if (!plugin_ || !service_) return;
+  const auto bound = kCloseBound + int(channels_.size()) * kCloseOne;
   const bool closed = service_->run_for(
       [this] {
         for (Channel& channel : channels_) channel.close();
@@ -318,10 +320,10 @@ void Rank::close_all() {
           fprintf(stderr, "%s: %s\n", config_.label.c_str(), e.what());
         }
       },
-      kCloseBound);
+      bound);
   if (closed) return;
   fprintf(stderr, "%s: the plugin did not close within %lld s\n", config_.label.c_str(),
-          (long long)std::chrono::seconds(kCloseBound).count());
+          (long long)std::chrono::duration_cast<std::chrono::seconds>(bound).count());
   say({{"type", "stuck_close"}});
   fflush(nullptr);
   _exit(kRankPluginError);
