@@ -63,6 +63,7 @@ TEST_F(ReorderTest, two_holding_faults_on_one_port_do_not_wait_for_each_other) {
   arm("{target: node0/nic0, kind: throttle, rate: 100 Mbit/s, at: {wr: 1}}");
   arm("{target: node0/nic0, kind: delay, delay: 2 ms, jitter: 2 ms, at: {wr: 1}}");
   const uint32_t id = arm("{target: node0/nic0, kind: reorder, depth: 4, window: 10 s, at: {wr: 1}}");
+  EXPECT_EQ(a->ask("create_cq"), "ok") << "its process knows of all three from here on";
   for (int i = 0; i < 8; i++) {
     a->must("post 0 write " + std::to_string(i) + " 4096 0");
     a->must("post 1 write " + std::to_string(i) + " 4096 0");

@@ -298,6 +298,18 @@ int Context::review(ibv_cq* pointer, int count, ibv_wc* wcs) {
   return kept;
 }
 
+void Context::keep(ibv_cq* pointer, ibv_wc wc) {
+  const uint64_t now = monotonic_ns();
+  const std::lock_guard lock(mutex_);
+  if (sync_due_) sync_locked(now);
+  CompletionQueue& cq = *queue(pointer);
+  if (process(cq, wc, now) && cq.dead == 0) {
+    cq.ready.push_back(wc);
+    mode_dirty_ = true;
+  }
+  if (mode_dirty_) refresh_mode();
+}
+
 void Context::after_req_notify(ibv_cq* pointer) {
   const std::lock_guard lock(mutex_);
   CompletionQueue& cq = *queue(pointer);

@@ -255,7 +255,7 @@ int Context::modify_qp(ibv_qp* pointer, ibv_qp_attr* attributes, int mask) {
       if (!qp.connected) {
         qp.connected = true;
         if (std::any_of(faults_.begin(), faults_.end(), [](const auto& fault) { return fault->begun; }))
-          slot_.slow.store(1);
+          slot_.raise();
         for (const auto& fault : faults_)
           if (fault->begun) fault->connected(*this, qp, now);
       }
@@ -340,7 +340,7 @@ void Context::sync_locked(uint64_t now) {
     if (phase != Phase::kFired || fault->begun) continue;
     fault->begun = true;
     fault->round = round;
-    slot_.slow.store(1);  // before anything is touched; see the fast path of poll
+    slot_.raise();  // before anything is touched; see the fast path of poll
     fault->begin(*this, now);
   }
   // One that heals only now, after the loop, still has its end() to come.
@@ -373,11 +373,11 @@ bool Context::needs_slow_path() const {
 
 void Context::refresh_mode() {
   mode_dirty_ = false;
-  const uint32_t slow = needs_slow_path() ? 1 : 0;
-  if (slot_.slow.load() == slow) return;
-  if (slow == 0)
-    for (auto& [pointer, qp] : qps_) qp->sent.clear();  // from here on it would be out of date
-  slot_.slow.store(slow);
+  const bool slow = needs_slow_path();
+  if (slow == (slot_.slow.load() != 0)) return;
+  if (slow) return slot_.raise();
+  for (auto& [pointer, qp] : qps_) qp->sent.clear();  // from here on it would be out of date
+  slot_.lower();
 }
 
 uint64_t Context::tick(uint64_t now) {

@@ -47,6 +47,8 @@ class Context {
   int poll_cq(ibv_cq* cq, int entries, ibv_wc* wcs);  // the number of completions, or a negative errno
   // Completions that a fast-path poll fetched while a fault began: what must not be shown is taken out.
   int review(ibv_cq* cq, int count, ibv_wc* wcs);
+  // The same for one that the next poll is to show, behind what waits there already.
+  void keep(ibv_cq* cq, ibv_wc wc);
   void after_req_notify(ibv_cq* cq);
   bool shows_port_down(uint32_t port);
   bool hides_gid(uint32_t port, uint32_t index);

@@ -1,8 +1,16 @@
 // Polls through ibv_cq_ex. A run, from start_poll to end_poll, begins as the provider's or as ours; one of
 // the provider's that fetched something while a fault began becomes ours on the spot, as a fast poll does.
+// Only start_poll and next_poll are ours all the time: the other functions that the program finds in its
+// completion queue are the provider's own, but during a run of ours. What a run shows lies in the completion
+// queue itself, so there is one at a time: while one of ours is under way the gate is shut (slots.h), and
+// before the first behind a gate that was open, all runs of the provider's have ended (run_alone).
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 #include <time.h>
+
+#include <array>
+#include <utility>
 
 #include "faultinject/preload/context.h"
 #include "faultinject/preload/extended.h"
@@ -14,10 +22,12 @@ namespace faultinject {
 struct ExtendedCq {
   const void* key = nullptr;
   Slot* slot = nullptr;
-  ibv_cq_ex real{};  // the provider's function pointers
-  std::mutex mutex;  // held during a run of ours
-  std::atomic<bool> ours{false};
-  ibv_wc wc{};  // what it shows now
+  ibv_cq_ex real{};    // the provider's function pointers
+  ibv_cq_ex ours{};    // those of a run of ours
+  ibv_cq_ex before{};  // what such a run found
+  std::mutex mutex;    // held during a run of ours
+  uint64_t alone = 0;  // the slot's `openings` for which no run of the provider's is under way
+  ibv_wc wc{};         // what a run of ours shows now
 };
 
 namespace {
@@ -26,6 +36,14 @@ namespace {
 PointerTable<ExtendedCq, 32768>& g_cqs = *std::make_unique<PointerTable<ExtendedCq, 32768>>().release();
 
 ExtendedCq& state(ibv_cq_ex* cq) { return *g_cqs.find(cq); }
+
+// All functions but start_poll, which other threads may be reading.
+void copy_functions(ibv_cq_ex& to, const ibv_cq_ex& from) {
+  constexpr size_t kFirst = offsetof(ibv_cq_ex, next_poll);
+  static_assert(offsetof(ibv_cq_ex, start_poll) < kFirst);
+  memcpy(reinterpret_cast<char*>(&to) + kFirst, reinterpret_cast<const char*>(&from) + kFirst,
+         sizeof from - kFirst);
+}
 
 void show(ExtendedCq& mine, ibv_cq_ex* cq, const ibv_wc& wc) {
   mine.wc = wc;
@@ -62,103 +80,132 @@ int fetch(ExtendedCq& mine, ibv_cq_ex* cq, Context& context) {
   return 0;
 }
 
-// A fault began while the provider fetched. Its run ends; what it fetched goes through the fault's hands.
-int take_over(ExtendedCq& mine, ibv_cq_ex* cq, Context& context) {
-  ibv_wc wc = read_real(mine.real, cq);
-  mine.real.end_poll(cq);
-  mine.mutex.lock();
-  mine.ours.store(true, std::memory_order_relaxed);
-  if (context.review(ibv_cq_ex_to_cq(cq), 1, &wc) == 0) return fetch(mine, cq, context);
-  show(mine, cq, wc);
-  return 0;
+// Another thread that found the gate open may be in the middle of a run of the provider's still. One of our
+// own begins when all others have ended; what it fetches is for the poll that follows.
+void run_alone(ExtendedCq& mine, ibv_cq_ex* cq, Context& context) {
+  const uint64_t openings = mine.slot->openings.load();
+  if (mine.alone == openings) return;
+  ibv_poll_cq_attr attributes{};
+  if (mine.real.start_poll(cq, &attributes) == 0) {
+    const ibv_wc wc = read_real(mine.real, cq);
+    mine.real.end_poll(cq);
+    context.keep(ibv_cq_ex_to_cq(cq), wc);
+  }
+  mine.alone = openings;
 }
 
-void end_ours(ExtendedCq& mine) {
-  mine.ours.store(false, std::memory_order_relaxed);
+void end_ours(ExtendedCq& mine, ibv_cq_ex* cq) {
+  copy_functions(*cq, mine.before);
+  mine.slot->run_ends();
   mine.mutex.unlock();
 }
 
-int start_poll(ibv_cq_ex* cq, ibv_poll_cq_attr* attributes) {
-  ExtendedCq& mine = state(cq);
-  int rc = 0;
-  if (mine.slot->slow.load(std::memory_order_relaxed) == 0) [[likely]] {
-    rc = mine.real.start_poll(cq, attributes);
-    if (rc != 0 || mine.slot->slow.load(std::memory_order_acquire) == 0) [[likely]]
-      return rc;
-    Context* context = mine.slot->context.load(std::memory_order_acquire);
-    if (context == nullptr) return rc;
-    rc = take_over(mine, cq, *context);
-  } else {
-    Context* context = mine.slot->context.load(std::memory_order_acquire);
-    if (context == nullptr) return mine.real.start_poll(cq, attributes);
-    mine.mutex.lock();
-    mine.ours.store(true, std::memory_order_relaxed);
-    rc = fetch(mine, cq, *context);
-  }
-  if (rc != 0) end_ours(mine);  // then the program calls no end_poll
+// 0, and a run of ours is under way; or there is none.
+int start_ours(ExtendedCq& mine, ibv_cq_ex* cq, Context& context) {
+  mine.mutex.lock();
+  mine.slot->run_begins();
+  run_alone(mine, cq, context);
+  copy_functions(mine.before, *cq);
+  copy_functions(*cq, mine.ours);
+  const int rc = fetch(mine, cq, context);
+  if (rc != 0) end_ours(mine, cq);  // then the program calls no end_poll
   return rc;
 }
 
-int next_poll(ibv_cq_ex* cq) {
-  ExtendedCq& mine = state(cq);
-  Context* context = nullptr;
-  if (mine.ours.load(std::memory_order_relaxed)) {
-    context = mine.slot->context.load(std::memory_order_acquire);
-    return context != nullptr ? fetch(mine, cq, *context) : ENOENT;
+// A fault began while the provider fetched. Its run ends; what it fetched goes through the fault's hands.
+void give_up(ExtendedCq& mine, ibv_cq_ex* cq, Context& context) {
+  const ibv_wc wc = read_real(mine.real, cq);
+  mine.real.end_poll(cq);
+  context.keep(ibv_cq_ex_to_cq(cq), wc);
+}
+
+int start_poll(ExtendedCq* known, Slot& slot, decltype(ibv_cq_ex::start_poll) real, ibv_cq_ex* cq,
+               ibv_poll_cq_attr* attributes) {
+  const bool open = slot.gate.load(std::memory_order_relaxed) == 0;
+  if (open) [[likely]] {
+    const int rc = real(cq, attributes);
+    if (rc != 0 || slot.gate.load(std::memory_order_acquire) == 0) [[likely]]
+      return rc;
   }
-  const int rc = mine.real.next_poll(cq);
-  if (rc != 0 || mine.slot->slow.load(std::memory_order_acquire) == 0) [[likely]]
+  Context* context = slot.context.load(std::memory_order_acquire);
+  if (context == nullptr) return open ? 0 : real(cq, attributes);
+  ExtendedCq& mine = known != nullptr ? *known : state(cq);
+  if (open) give_up(mine, cq, *context);
+  return start_ours(mine, cq, *context);
+}
+
+int next_poll(ExtendedCq* known, Slot& slot, decltype(ibv_cq_ex::next_poll) real, ibv_cq_ex* cq) {
+  const int rc = real(cq);
+  if (rc != 0 || slot.gate.load(std::memory_order_acquire) == 0) [[likely]]
     return rc;
-  context = mine.slot->context.load(std::memory_order_acquire);
-  return context != nullptr ? take_over(mine, cq, *context) : rc;
+  Context* context = slot.context.load(std::memory_order_acquire);
+  if (context == nullptr) return rc;
+  ExtendedCq& mine = known != nullptr ? *known : state(cq);
+  give_up(mine, cq, *context);
+  mine.mutex.lock();
+  slot.run_begins();
+  run_alone(mine, cq, *context);
+  copy_functions(mine.before, *cq);
+  copy_functions(*cq, mine.ours);
+  return fetch(mine, cq, *context);
 }
 
-void end_poll(ibv_cq_ex* cq) {
+// One for each slot, which knows the provider's functions; and one for a completion queue that has others.
+template <unsigned N>
+int start_poll_of(ibv_cq_ex* cq, ibv_poll_cq_attr* attributes) {
+  Slot& slot = g_slots[N];
+  return start_poll(nullptr, slot, slot.start_poll.load(std::memory_order_relaxed), cq, attributes);
+}
+template <unsigned N>
+int next_poll_of(ibv_cq_ex* cq) {
+  Slot& slot = g_slots[N];
+  return next_poll(nullptr, slot, slot.next_poll.load(std::memory_order_relaxed), cq);
+}
+int start_poll_of_its_own(ibv_cq_ex* cq, ibv_poll_cq_attr* attributes) {
   ExtendedCq& mine = state(cq);
-  if (!mine.ours.load(std::memory_order_relaxed)) [[likely]]
-    return mine.real.end_poll(cq);
-  end_ours(mine);
+  return start_poll(&mine, *mine.slot, mine.real.start_poll, cq, attributes);
+}
+int next_poll_of_its_own(ibv_cq_ex* cq) {
+  ExtendedCq& mine = state(cq);
+  return next_poll(&mine, *mine.slot, mine.real.next_poll, cq);
 }
 
-bool is_ours(const ExtendedCq& mine) { return mine.ours.load(std::memory_order_relaxed); }
+struct Polls {
+  decltype(ibv_cq_ex::start_poll) start;
+  decltype(ibv_cq_ex::next_poll) next;
+};
+template <unsigned... N>
+constexpr std::array<Polls, kSlots> polls(std::integer_sequence<unsigned, N...>) {
+  return {Polls{start_poll_of<N>, next_poll_of<N>}...};
+}
+constexpr auto kPolls = polls(std::make_integer_sequence<unsigned, kSlots>());
 
-// A part of the completion that is shown: ours, or the provider's.
-#define FAULTINJECT_READ(type, name, value)                  \
-  type name(ibv_cq_ex* cq) {                                 \
-    ExtendedCq& mine = state(cq);                            \
-    return is_ours(mine) ? type(value) : mine.real.name(cq); \
-  }
-FAULTINJECT_READ(ibv_wc_opcode, read_opcode, mine.wc.opcode)
-FAULTINJECT_READ(uint32_t, read_vendor_err, mine.wc.vendor_err)
-FAULTINJECT_READ(uint32_t, read_byte_len, mine.wc.byte_len)
-FAULTINJECT_READ(__be32, read_imm_data, mine.wc.imm_data)
-FAULTINJECT_READ(uint32_t, read_qp_num, mine.wc.qp_num)
-FAULTINJECT_READ(uint32_t, read_src_qp, mine.wc.src_qp)
-FAULTINJECT_READ(unsigned, read_wc_flags, mine.wc.wc_flags)
-FAULTINJECT_READ(uint32_t, read_slid, mine.wc.slid)
-FAULTINJECT_READ(uint8_t, read_sl, mine.wc.sl)
-FAULTINJECT_READ(uint8_t, read_dlid_path_bits, mine.wc.dlid_path_bits)
+// The functions of a run of ours.
+int next_of_ours(ibv_cq_ex* cq) {
+  ExtendedCq& mine = state(cq);
+  Context* context = mine.slot->context.load(std::memory_order_acquire);
+  return context != nullptr ? fetch(mine, cq, *context) : ENOENT;
+}
+void end_poll(ibv_cq_ex* cq) { end_ours(state(cq), cq); }
+ibv_wc_opcode read_opcode(ibv_cq_ex* cq) { return state(cq).wc.opcode; }
+uint32_t read_vendor_err(ibv_cq_ex* cq) { return state(cq).wc.vendor_err; }
+uint32_t read_byte_len(ibv_cq_ex* cq) { return state(cq).wc.byte_len; }
+__be32 read_imm_data(ibv_cq_ex* cq) { return state(cq).wc.imm_data; }
+uint32_t read_qp_num(ibv_cq_ex* cq) { return state(cq).wc.qp_num; }
+uint32_t read_src_qp(ibv_cq_ex* cq) { return state(cq).wc.src_qp; }
+unsigned read_wc_flags(ibv_cq_ex* cq) { return state(cq).wc.wc_flags; }
+uint32_t read_slid(ibv_cq_ex* cq) { return state(cq).wc.slid; }
+uint8_t read_sl(ibv_cq_ex* cq) { return state(cq).wc.sl; }
+uint8_t read_dlid_path_bits(ibv_cq_ex* cq) { return state(cq).wc.dlid_path_bits; }
 // An ibv_wc has none of these: the time is that of the read.
-FAULTINJECT_READ(uint64_t, read_completion_ts, monotonic_ns())
-FAULTINJECT_READ(uint16_t, read_cvlan, 0)
-FAULTINJECT_READ(uint32_t, read_flow_tag, 0)
-#undef FAULTINJECT_READ
-
-uint64_t read_completion_wallclock_ns(ibv_cq_ex* cq) {
-  ExtendedCq& mine = state(cq);
-  if (!is_ours(mine)) return mine.real.read_completion_wallclock_ns(cq);
+uint64_t read_completion_ts(ibv_cq_ex*) { return monotonic_ns(); }
+uint16_t read_cvlan(ibv_cq_ex*) { return 0; }
+uint32_t read_flow_tag(ibv_cq_ex*) { return 0; }
+void read_tm_info(ibv_cq_ex*, ibv_wc_tm_info* info) { *info = {}; }
+uint64_t read_completion_wallclock_ns(ibv_cq_ex*) {
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);
   return uint64_t(now.tv_sec) * 1000000000u + uint64_t(now.tv_nsec);
-}
-
-void read_tm_info(ibv_cq_ex* cq, ibv_wc_tm_info* info) {
-  ExtendedCq& mine = state(cq);
-  if (is_ours(mine)) {
-    *info = {};
-  } else {
-    mine.real.read_tm_info(cq, info);
-  }
 }
 
 template <typename Function>
@@ -173,25 +220,30 @@ void extended_adopt(ibv_cq_ex* cq, Slot& slot) {
   mine->key = cq;
   mine->slot = &slot;
   memcpy(&mine->real, cq, sizeof *cq);
-  if (!g_cqs.insert(std::move(mine))) return;
-  replace(cq->start_poll, &start_poll);
-  replace(cq->next_poll, &next_poll);
-  replace(cq->end_poll, &end_poll);
-  replace(cq->read_opcode, &read_opcode);
-  replace(cq->read_vendor_err, &read_vendor_err);
-  replace(cq->read_byte_len, &read_byte_len);
-  replace(cq->read_imm_data, &read_imm_data);
-  replace(cq->read_qp_num, &read_qp_num);
-  replace(cq->read_src_qp, &read_src_qp);
-  replace(cq->read_wc_flags, &read_wc_flags);
-  replace(cq->read_slid, &read_slid);
-  replace(cq->read_sl, &read_sl);
-  replace(cq->read_dlid_path_bits, &read_dlid_path_bits);
-  replace(cq->read_completion_ts, &read_completion_ts);
-  replace(cq->read_cvlan, &read_cvlan);
-  replace(cq->read_flow_tag, &read_flow_tag);
-  replace(cq->read_tm_info, &read_tm_info);
-  replace(cq->read_completion_wallclock_ns, &read_completion_wallclock_ns);
+  mine->ours = mine->real;
+  ibv_cq_ex& ours = mine->ours;
+  replace(ours.next_poll, &next_of_ours);
+  replace(ours.end_poll, &end_poll);
+  replace(ours.read_opcode, &read_opcode);
+  replace(ours.read_vendor_err, &read_vendor_err);
+  replace(ours.read_byte_len, &read_byte_len);
+  replace(ours.read_imm_data, &read_imm_data);
+  replace(ours.read_qp_num, &read_qp_num);
+  replace(ours.read_src_qp, &read_src_qp);
+  replace(ours.read_wc_flags, &read_wc_flags);
+  replace(ours.read_slid, &read_slid);
+  replace(ours.read_sl, &read_sl);
+  replace(ours.read_dlid_path_bits, &read_dlid_path_bits);
+  replace(ours.read_completion_ts, &read_completion_ts);
+  replace(ours.read_cvlan, &read_cvlan);
+  replace(ours.read_flow_tag, &read_flow_tag);
+  replace(ours.read_tm_info, &read_tm_info);
+  replace(ours.read_completion_wallclock_ns, &read_completion_wallclock_ns);
+  if (cq->start_poll == nullptr || !g_cqs.insert(std::move(mine))) return;
+  const bool usual =
+      is_the_slots(slot.start_poll, cq->start_poll) && is_the_slots(slot.next_poll, cq->next_poll);
+  cq->start_poll = usual ? kPolls[slot_number(slot)].start : &start_poll_of_its_own;
+  replace(cq->next_poll, usual ? kPolls[slot_number(slot)].next : &next_poll_of_its_own);
 }
 
 std::shared_ptr<ExtendedCq> extended_take(const ibv_cq* cq) { return g_cqs.take(cq); }

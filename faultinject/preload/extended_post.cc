@@ -1,10 +1,16 @@
 // Posts through ibv_qp_ex. A batch, from wr_start to wr_complete, is either the provider's or ours from its
-// begin to its end, whatever begins or heals meanwhile.
+// begin to its end, whatever begins or heals meanwhile. Only wr_start is ours all the time: the other
+// functions that the program finds in its queue pair are the provider's own, but while a batch of ours is
+// written down. Such a batch holds the provider's own lock (an empty batch of the provider's, given up in the
+// end), so no other thread is in the middle of one when the functions change.
 #include <errno.h>
 #include <sched.h>
+#include <stddef.h>
 #include <string.h>
 
+#include <array>
 #include <deque>
+#include <utility>
 #include <vector>
 
 #include "faultinject/preload/context.h"
@@ -23,10 +29,12 @@ struct Recorded {
 struct ExtendedQp {
   const void* key = nullptr;
   Slot* slot = nullptr;
-  ibv_qp_ex real{};  // the provider's function pointers
-  std::mutex
-      mutex;  // held while a batch of ours is written down, and while wr_id and wr_flags are in our use
-  bool ours = false;  // the batch that is under way
+  ibv_qp_ex real{};       // the provider's function pointers
+  ibv_qp_ex recording{};  // those of a batch of ours
+  ibv_qp_ex before{};     // what such a batch found
+  // Held while a batch of ours is written down, and while wr_id and wr_flags are in our use; taken before the
+  // provider's lock.
+  std::mutex mutex;
   std::deque<Recorded> batch;
 };
 
@@ -37,54 +45,81 @@ PointerTable<ExtendedQp, 32768>& g_qps = *std::make_unique<PointerTable<Extended
 
 ExtendedQp& state(ibv_qp_ex* qp) { return *g_qps.find(qp); }
 
-void wr_start(ibv_qp_ex* qp) {
-  ExtendedQp& mine = state(qp);
-  if (mine.slot->slow.load(std::memory_order_relaxed) == 0 || mine.slot->context.load() == nullptr) [[likely]]
-    return mine.real.wr_start(qp);
+// All functions but wr_start, which other threads may be reading.
+void copy_functions(ibv_qp_ex& to, const ibv_qp_ex& from) {
+  constexpr size_t kFirst = offsetof(ibv_qp_ex, wr_atomic_cmp_swp), kStart = offsetof(ibv_qp_ex, wr_start),
+                   kBehind = offsetof(ibv_qp_ex, wr_complete);
+  static_assert(kFirst < kStart && kStart < kBehind && kBehind < offsetof(ibv_qp_ex, wr_abort));
+  auto* bytes = reinterpret_cast<char*>(&to);
+  const auto* source = reinterpret_cast<const char*>(&from);
+  memcpy(bytes + kFirst, source + kFirst, kStart - kFirst);
+  memcpy(bytes + kBehind, source + kBehind, sizeof from - kBehind);
+}
+
+void start_slowly(ExtendedQp& mine, ibv_qp_ex* qp) {
+  if (mine.slot->context.load(std::memory_order_acquire) == nullptr) return mine.real.wr_start(qp);
   mine.mutex.lock();
-  mine.ours = true;
+  mine.real.wr_start(qp);
+  copy_functions(mine.before, *qp);
+  copy_functions(*qp, mine.recording);
+}
+
+// One for each slot, which knows the provider's function; and one for a queue pair that has another.
+template <unsigned N>
+void wr_start(ibv_qp_ex* qp) {
+  Slot& slot = g_slots[N];
+  if (slot.slow.load(std::memory_order_relaxed) == 0) [[likely]]
+    return slot.wr_start.load(std::memory_order_relaxed)(qp);
+  start_slowly(state(qp), qp);
+}
+void wr_start_of_its_own(ibv_qp_ex* qp) {
+  ExtendedQp& mine = state(qp);
+  if (mine.slot->slow.load(std::memory_order_relaxed) == 0) [[likely]]
+    return mine.real.wr_start(qp);
+  start_slowly(mine, qp);
+}
+
+template <unsigned... N>
+constexpr std::array<decltype(ibv_qp_ex::wr_start), kSlots> starts(std::integer_sequence<unsigned, N...>) {
+  return {wr_start<N>...};
+}
+constexpr auto kStarts = starts(std::make_integer_sequence<unsigned, kSlots>());
+
+std::deque<Recorded> end_batch(ExtendedQp& mine, ibv_qp_ex* qp) {
+  std::deque<Recorded> batch = std::move(mine.batch);  // its elements stay where they are
   mine.batch.clear();
+  copy_functions(*qp, mine.before);
+  mine.real.wr_abort(qp);
+  mine.mutex.unlock();  // before any context's mutex
+  return batch;
 }
 
 int wr_complete(ibv_qp_ex* qp) {
   ExtendedQp& mine = state(qp);
-  if (!mine.ours) [[likely]]
-    return mine.real.wr_complete(qp);
-  for (size_t i = 0; i < mine.batch.size(); i++) {
-    Recorded& each = mine.batch[i];
-    each.wr.next = i + 1 < mine.batch.size() ? &mine.batch[i + 1].wr : nullptr;
+  std::deque<Recorded> batch = end_batch(mine, qp);
+  for (size_t i = 0; i < batch.size(); i++) {
+    Recorded& each = batch[i];
+    each.wr.next = i + 1 < batch.size() ? &batch[i + 1].wr : nullptr;
     if ((each.wr.send_flags & IBV_SEND_INLINE) != 0)
       each.list.assign(1, ibv_sge{uint64_t(each.bytes.data()), uint32_t(each.bytes.size()), 0});
     each.wr.sg_list = each.list.data();
     each.wr.num_sge = int(each.list.size());
   }
-  const std::deque<Recorded> batch = std::move(mine.batch);  // its elements stay where they are
-  mine.batch.clear();
-  mine.ours = false;
-  mine.mutex.unlock();  // before any context's mutex
   Context* context = mine.slot->context.load(std::memory_order_acquire);
   if (batch.empty() || context == nullptr) return 0;
   ibv_send_wr* bad = nullptr;
-  return context->post_send(&qp->qp_base, const_cast<ibv_send_wr*>(&batch.front().wr), &bad);
+  return context->post_send(&qp->qp_base, &batch.front().wr, &bad);
 }
 
-void wr_abort(ibv_qp_ex* qp) {
-  ExtendedQp& mine = state(qp);
-  if (!mine.ours) return mine.real.wr_abort(qp);
-  mine.batch.clear();
-  mine.ours = false;
-  mine.mutex.unlock();
-}
+void wr_abort(ibv_qp_ex* qp) { end_batch(state(qp), qp); }
 
-// A new WR in the batch of ours, or nullptr when the batch is the provider's.
-ibv_send_wr* begin(ExtendedQp& mine, ibv_qp_ex* qp, ibv_wr_opcode opcode) {
-  if (!mine.ours) [[likely]]
-    return nullptr;
-  ibv_send_wr& wr = mine.batch.emplace_back().wr;
+// A new WR in the batch.
+ibv_send_wr& begin(ibv_qp_ex* qp, ibv_wr_opcode opcode) {
+  ibv_send_wr& wr = state(qp).batch.emplace_back().wr;
   wr.wr_id = qp->wr_id;
   wr.send_flags = qp->wr_flags & ~unsigned(IBV_SEND_INLINE);
   wr.opcode = opcode;
-  return &wr;
+  return wr;
 }
 
 void to_memory(ibv_send_wr& wr, uint32_t rkey, uint64_t address) {
@@ -93,96 +128,61 @@ void to_memory(ibv_send_wr& wr, uint32_t rkey, uint64_t address) {
 }
 
 void wr_rdma_write(ibv_qp_ex* qp, uint32_t rkey, uint64_t address) {
-  ExtendedQp& mine = state(qp);
-  ibv_send_wr* wr = begin(mine, qp, IBV_WR_RDMA_WRITE);
-  if (wr == nullptr) return mine.real.wr_rdma_write(qp, rkey, address);
-  to_memory(*wr, rkey, address);
+  ibv_send_wr& wr = begin(qp, IBV_WR_RDMA_WRITE);
+  to_memory(wr, rkey, address);
 }
 void wr_rdma_write_imm(ibv_qp_ex* qp, uint32_t rkey, uint64_t address, __be32 imm) {
-  ExtendedQp& mine = state(qp);
-  ibv_send_wr* wr = begin(mine, qp, IBV_WR_RDMA_WRITE_WITH_IMM);
-  if (wr == nullptr) return mine.real.wr_rdma_write_imm(qp, rkey, address, imm);
-  to_memory(*wr, rkey, address);
-  wr->imm_data = imm;
+  ibv_send_wr& wr = begin(qp, IBV_WR_RDMA_WRITE_WITH_IMM);
+  to_memory(wr, rkey, address);
+  wr.imm_data = imm;
 }
 void wr_rdma_read(ibv_qp_ex* qp, uint32_t rkey, uint64_t address) {
-  ExtendedQp& mine = state(qp);
-  ibv_send_wr* wr = begin(mine, qp, IBV_WR_RDMA_READ);
-  if (wr == nullptr) return mine.real.wr_rdma_read(qp, rkey, address);
-  to_memory(*wr, rkey, address);
+  ibv_send_wr& wr = begin(qp, IBV_WR_RDMA_READ);
+  to_memory(wr, rkey, address);
 }
 void wr_atomic_cmp_swp(ibv_qp_ex* qp, uint32_t rkey, uint64_t address, uint64_t compare, uint64_t swap) {
-  ExtendedQp& mine = state(qp);
-  ibv_send_wr* wr = begin(mine, qp, IBV_WR_ATOMIC_CMP_AND_SWP);
-  if (wr == nullptr) return mine.real.wr_atomic_cmp_swp(qp, rkey, address, compare, swap);
-  wr->wr.atomic = {address, compare, swap, rkey};
+  ibv_send_wr& wr = begin(qp, IBV_WR_ATOMIC_CMP_AND_SWP);
+  wr.wr.atomic = {address, compare, swap, rkey};
 }
 void wr_atomic_fetch_add(ibv_qp_ex* qp, uint32_t rkey, uint64_t address, uint64_t add) {
-  ExtendedQp& mine = state(qp);
-  ibv_send_wr* wr = begin(mine, qp, IBV_WR_ATOMIC_FETCH_AND_ADD);
-  if (wr == nullptr) return mine.real.wr_atomic_fetch_add(qp, rkey, address, add);
-  wr->wr.atomic = {address, add, 0, rkey};
+  ibv_send_wr& wr = begin(qp, IBV_WR_ATOMIC_FETCH_AND_ADD);
+  wr.wr.atomic = {address, add, 0, rkey};
 }
-void wr_send(ibv_qp_ex* qp) {
-  ExtendedQp& mine = state(qp);
-  if (begin(mine, qp, IBV_WR_SEND) == nullptr) mine.real.wr_send(qp);
-}
+void wr_send(ibv_qp_ex* qp) { begin(qp, IBV_WR_SEND); }
 void wr_send_imm(ibv_qp_ex* qp, __be32 imm) {
-  ExtendedQp& mine = state(qp);
-  ibv_send_wr* wr = begin(mine, qp, IBV_WR_SEND_WITH_IMM);
-  if (wr == nullptr) return mine.real.wr_send_imm(qp, imm);
-  wr->imm_data = imm;
+  ibv_send_wr& wr = begin(qp, IBV_WR_SEND_WITH_IMM);
+  wr.imm_data = imm;
 }
 void wr_send_inv(ibv_qp_ex* qp, uint32_t rkey) {
-  ExtendedQp& mine = state(qp);
-  ibv_send_wr* wr = begin(mine, qp, IBV_WR_SEND_WITH_INV);
-  if (wr == nullptr) return mine.real.wr_send_inv(qp, rkey);
-  wr->invalidate_rkey = rkey;
+  ibv_send_wr& wr = begin(qp, IBV_WR_SEND_WITH_INV);
+  wr.invalidate_rkey = rkey;
 }
 void wr_send_tso(ibv_qp_ex* qp, void* header, uint16_t size, uint16_t mss) {
-  ExtendedQp& mine = state(qp);
-  ibv_send_wr* wr = begin(mine, qp, IBV_WR_TSO);
-  if (wr == nullptr) return mine.real.wr_send_tso(qp, header, size, mss);
-  wr->tso = {header, size, mss};
+  ibv_send_wr& wr = begin(qp, IBV_WR_TSO);
+  wr.tso = {header, size, mss};
 }
 void wr_local_inv(ibv_qp_ex* qp, uint32_t rkey) {
-  ExtendedQp& mine = state(qp);
-  ibv_send_wr* wr = begin(mine, qp, IBV_WR_LOCAL_INV);
-  if (wr == nullptr) return mine.real.wr_local_inv(qp, rkey);
-  wr->invalidate_rkey = rkey;
+  ibv_send_wr& wr = begin(qp, IBV_WR_LOCAL_INV);
+  wr.invalidate_rkey = rkey;
 }
 void wr_bind_mw(ibv_qp_ex* qp, ibv_mw* window, uint32_t rkey, const ibv_mw_bind_info* info) {
-  ExtendedQp& mine = state(qp);
-  ibv_send_wr* wr = begin(mine, qp, IBV_WR_BIND_MW);
-  if (wr == nullptr) return mine.real.wr_bind_mw(qp, window, rkey, info);
-  wr->bind_mw.mw = window;
-  wr->bind_mw.rkey = rkey;
-  wr->bind_mw.bind_info = *info;
+  ibv_send_wr& wr = begin(qp, IBV_WR_BIND_MW);
+  wr.bind_mw.mw = window;
+  wr.bind_mw.rkey = rkey;
+  wr.bind_mw.bind_info = *info;
 }
 
 void wr_set_ud_addr(ibv_qp_ex* qp, ibv_ah* ah, uint32_t number, uint32_t key) {
-  ExtendedQp& mine = state(qp);
-  if (!mine.ours) [[likely]]
-    return mine.real.wr_set_ud_addr(qp, ah, number, key);
-  mine.batch.back().wr.wr.ud = {ah, number, key};
+  state(qp).batch.back().wr.wr.ud = {ah, number, key};
 }
 void wr_set_xrc_srqn(ibv_qp_ex* qp, uint32_t number) {
-  ExtendedQp& mine = state(qp);
-  if (!mine.ours) [[likely]]
-    return mine.real.wr_set_xrc_srqn(qp, number);
-  mine.batch.back().wr.qp_type.xrc.remote_srqn = number;
+  state(qp).batch.back().wr.qp_type.xrc.remote_srqn = number;
 }
 void wr_set_sge_list(ibv_qp_ex* qp, size_t count, const ibv_sge* list) {
-  ExtendedQp& mine = state(qp);
-  if (!mine.ours) [[likely]]
-    return mine.real.wr_set_sge_list(qp, count, list);
-  mine.batch.back().list.assign(list, list + count);
+  state(qp).batch.back().list.assign(list, list + count);
 }
 void wr_set_sge(ibv_qp_ex* qp, uint32_t lkey, uint64_t address, uint32_t length) {
-  ExtendedQp& mine = state(qp);
-  if (!mine.ours) [[likely]]
-    return mine.real.wr_set_sge(qp, lkey, address, length);
-  mine.batch.back().list.assign(1, ibv_sge{address, length, lkey});
+  state(qp).batch.back().list.assign(1, ibv_sge{address, length, lkey});
 }
 void append(Recorded& recorded, const void* data, size_t length) {
   const auto* bytes = static_cast<const uint8_t*>(data);
@@ -190,16 +190,10 @@ void append(Recorded& recorded, const void* data, size_t length) {
   recorded.wr.send_flags |= IBV_SEND_INLINE;
 }
 void wr_set_inline_data(ibv_qp_ex* qp, void* data, size_t length) {
-  ExtendedQp& mine = state(qp);
-  if (!mine.ours) [[likely]]
-    return mine.real.wr_set_inline_data(qp, data, length);
-  append(mine.batch.back(), data, length);
+  append(state(qp).batch.back(), data, length);
 }
 void wr_set_inline_data_list(ibv_qp_ex* qp, size_t count, const ibv_data_buf* list) {
-  ExtendedQp& mine = state(qp);
-  if (!mine.ours) [[likely]]
-    return mine.real.wr_set_inline_data_list(qp, count, list);
-  for (size_t i = 0; i < count; i++) append(mine.batch.back(), list[i].addr, list[i].length);
+  for (size_t i = 0; i < count; i++) append(state(qp).batch.back(), list[i].addr, list[i].length);
 }
 
 // What the provider left out stays out: it does not serve it on this queue pair.
@@ -298,27 +292,30 @@ void extended_adopt(ibv_qp_ex* qp, Slot& slot) {
   mine->key = qp;
   mine->slot = &slot;
   memcpy(&mine->real, qp, sizeof *qp);
-  if (!g_qps.insert(std::move(mine))) return;  // too many: its work passes by unseen
-  replace(qp->wr_start, &wr_start);
-  replace(qp->wr_complete, &wr_complete);
-  replace(qp->wr_abort, &wr_abort);
-  replace(qp->wr_rdma_write, &wr_rdma_write);
-  replace(qp->wr_rdma_write_imm, &wr_rdma_write_imm);
-  replace(qp->wr_rdma_read, &wr_rdma_read);
-  replace(qp->wr_atomic_cmp_swp, &wr_atomic_cmp_swp);
-  replace(qp->wr_atomic_fetch_add, &wr_atomic_fetch_add);
-  replace(qp->wr_send, &wr_send);
-  replace(qp->wr_send_imm, &wr_send_imm);
-  replace(qp->wr_send_inv, &wr_send_inv);
-  replace(qp->wr_send_tso, &wr_send_tso);
-  replace(qp->wr_local_inv, &wr_local_inv);
-  replace(qp->wr_bind_mw, &wr_bind_mw);
-  replace(qp->wr_set_ud_addr, &wr_set_ud_addr);
-  replace(qp->wr_set_xrc_srqn, &wr_set_xrc_srqn);
-  replace(qp->wr_set_sge, &wr_set_sge);
-  replace(qp->wr_set_sge_list, &wr_set_sge_list);
-  replace(qp->wr_set_inline_data, &wr_set_inline_data);
-  replace(qp->wr_set_inline_data_list, &wr_set_inline_data_list);
+  mine->recording = mine->real;
+  ibv_qp_ex& ours = mine->recording;
+  replace(ours.wr_complete, &wr_complete);
+  replace(ours.wr_abort, &wr_abort);
+  replace(ours.wr_rdma_write, &wr_rdma_write);
+  replace(ours.wr_rdma_write_imm, &wr_rdma_write_imm);
+  replace(ours.wr_rdma_read, &wr_rdma_read);
+  replace(ours.wr_atomic_cmp_swp, &wr_atomic_cmp_swp);
+  replace(ours.wr_atomic_fetch_add, &wr_atomic_fetch_add);
+  replace(ours.wr_send, &wr_send);
+  replace(ours.wr_send_imm, &wr_send_imm);
+  replace(ours.wr_send_inv, &wr_send_inv);
+  replace(ours.wr_send_tso, &wr_send_tso);
+  replace(ours.wr_local_inv, &wr_local_inv);
+  replace(ours.wr_bind_mw, &wr_bind_mw);
+  replace(ours.wr_set_ud_addr, &wr_set_ud_addr);
+  replace(ours.wr_set_xrc_srqn, &wr_set_xrc_srqn);
+  replace(ours.wr_set_sge, &wr_set_sge);
+  replace(ours.wr_set_sge_list, &wr_set_sge_list);
+  replace(ours.wr_set_inline_data, &wr_set_inline_data);
+  replace(ours.wr_set_inline_data_list, &wr_set_inline_data_list);
+  if (qp->wr_start == nullptr || !g_qps.insert(std::move(mine))) return;  // too many: it passes by unseen
+  qp->wr_start =
+      is_the_slots(slot.wr_start, qp->wr_start) ? kStarts[slot_number(slot)] : &wr_start_of_its_own;
 }
 
 std::shared_ptr<ExtendedQp> extended_take(const ibv_qp* qp) { return g_qps.take(qp); }
@@ -349,9 +346,9 @@ int extended_post(ibv_qp* pointer, const ibv_send_wr& wr, bool& known) {
     if (pointer->qp_type == IBV_QPT_XRC_SEND) mine->real.wr_set_xrc_srqn(qp, wr.qp_type.xrc.remote_srqn);
     put_data(mine->real, qp, wr);
   }
-  const int rc = mine->real.wr_complete(qp);
-  qp->wr_id = wr_id;
+  qp->wr_id = wr_id;  // read by the operation already, and the program's own once the provider's lock is free
   qp->wr_flags = flags;
+  const int rc = mine->real.wr_complete(qp);
   mine->mutex.unlock();
   return rc;
 }

@@ -2,8 +2,8 @@
 //
 // Programs such as NCCL dlopen libibverbs and bind it with dlsym or dlvsym, where a preloaded ibv_open_device
 // is never seen. So dlsym and dlvsym are exported too. Both must look to the real ones as if the program had
-// called them (RTLD_NEXT means 'after the caller'), so each is a few instructions that ask find_wrapper() and
-// otherwise *jump* to the real function with the program's return address still on the stack.
+// called them (RTLD_NEXT means 'after the caller'), so each is a few instructions (lookups.cc) that ask
+// find_wrapper() and otherwise *jump* to the real function with the program's return address on the stack.
 #include "faultinject/preload/real.h"
 
 #include <dlfcn.h>
@@ -213,79 +213,3 @@ __attribute__((visibility("hidden"), used)) void* faultinject_find_dlvsym(void* 
 }
 
 }  // extern "C"
-
-#if defined(__x86_64__)
-__asm__(
-    ".text\n"
-    ".globl dlsym\n.type dlsym,@function\n"
-    "dlsym:\n"
-    "  .cfi_startproc\n"
-    "  endbr64\n"
-    "  pushq %rdi\n  .cfi_adjust_cfa_offset 8\n"
-    "  pushq %rsi\n  .cfi_adjust_cfa_offset 8\n"
-    "  subq $8, %rsp\n  .cfi_adjust_cfa_offset 8\n"
-    "  call faultinject_find_dlsym\n"
-    "  addq $8, %rsp\n  .cfi_adjust_cfa_offset -8\n"
-    "  popq %rsi\n  .cfi_adjust_cfa_offset -8\n"
-    "  popq %rdi\n  .cfi_adjust_cfa_offset -8\n"
-    "  testq %rax, %rax\n"
-    "  jne 1f\n"
-    "  jmp *faultinject_real_dlsym(%rip)\n"
-    "1: ret\n"
-    "  .cfi_endproc\n"
-    ".size dlsym, .-dlsym\n"
-    ".globl dlvsym\n.type dlvsym,@function\n"
-    "dlvsym:\n"
-    "  .cfi_startproc\n"
-    "  endbr64\n"
-    "  pushq %rdi\n  .cfi_adjust_cfa_offset 8\n"
-    "  pushq %rsi\n  .cfi_adjust_cfa_offset 8\n"
-    "  pushq %rdx\n  .cfi_adjust_cfa_offset 8\n"
-    "  call faultinject_find_dlvsym\n"
-    "  popq %rdx\n  .cfi_adjust_cfa_offset -8\n"
-    "  popq %rsi\n  .cfi_adjust_cfa_offset -8\n"
-    "  popq %rdi\n  .cfi_adjust_cfa_offset -8\n"
-    "  testq %rax, %rax\n"
-    "  jne 1f\n"
-    "  jmp *faultinject_real_dlvsym(%rip)\n"
-    "1: ret\n"
-    "  .cfi_endproc\n"
-    ".size dlvsym, .-dlvsym\n");
-#elif defined(__aarch64__)
-__asm__(
-    ".text\n"
-    ".globl dlsym\n.type dlsym,%function\n"
-    "dlsym:\n"
-    "  stp x29, x30, [sp, #-32]!\n"
-    "  stp x0, x1, [sp, #16]\n"
-    "  bl faultinject_find_dlsym\n"
-    "  mov x9, x0\n"
-    "  ldp x0, x1, [sp, #16]\n"
-    "  ldp x29, x30, [sp], #32\n"
-    "  cbnz x9, 1f\n"
-    "  adrp x9, faultinject_real_dlsym\n"
-    "  ldr x9, [x9, :lo12:faultinject_real_dlsym]\n"
-    "  br x9\n"
-    "1: mov x0, x9\n"
-    "  ret\n"
-    ".size dlsym, .-dlsym\n"
-    ".globl dlvsym\n.type dlvsym,%function\n"
-    "dlvsym:\n"
-    "  stp x29, x30, [sp, #-48]!\n"
-    "  stp x0, x1, [sp, #16]\n"
-    "  str x2, [sp, #32]\n"
-    "  bl faultinject_find_dlvsym\n"
-    "  mov x9, x0\n"
-    "  ldp x0, x1, [sp, #16]\n"
-    "  ldr x2, [sp, #32]\n"
-    "  ldp x29, x30, [sp], #48\n"
-    "  cbnz x9, 1f\n"
-    "  adrp x9, faultinject_real_dlvsym\n"
-    "  ldr x9, [x9, :lo12:faultinject_real_dlvsym]\n"
-    "  br x9\n"
-    "1: mov x0, x9\n"
-    "  ret\n"
-    ".size dlvsym, .-dlvsym\n");
-#else
-#error "dlsym must be entered with the caller's return address: write these lines for your processor"
-#endif

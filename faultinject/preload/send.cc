@@ -97,6 +97,7 @@ int Context::post_send(ibv_qp* pointer, ibv_send_wr* wr, ibv_send_wr** bad) {
     if (next != UINT64_MAX) process_.wake_by(next == Fault::kAskAgain ? now : next);
   }
   if (mode_dirty_) refresh_mode();
+  if (slot_.slow.load() == 0) qp.sent.clear();  // tracking ended while this post was on its way here
   return rc;
 }
 

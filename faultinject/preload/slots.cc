@@ -11,9 +11,10 @@
 #include "faultinject/preload/real.h"
 
 namespace faultinject {
-namespace {
 
 Slot g_slots[kSlots];
+
+namespace {
 
 template <unsigned N>
 int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad) {
@@ -145,6 +146,12 @@ constexpr std::array<Thunks, kSlots> make_thunks(std::integer_sequence<unsigned,
 }
 constexpr std::array<Thunks, kSlots> kThunks = make_thunks(std::make_integer_sequence<unsigned, kSlots>());
 
+void abandon(Slot& slot) {
+  slot.gate.store(0);
+  slot.slow.store(0);
+  slot.context.store(nullptr);
+}
+
 }  // namespace
 
 Slot* take_slot(ibv_context* device) {
@@ -170,7 +177,7 @@ Slot* take_slot(ibv_context* device) {
 
 void patch(Slot& slot, Context& context) {
   ibv_context* device = slot.device.load();
-  const Thunks& thunks = kThunks[size_t(&slot - g_slots)];
+  const Thunks& thunks = kThunks[slot_number(slot)];
   slot.context.store(&context, std::memory_order_release);
   device->ops.post_send = thunks.post_send;
   device->ops.post_recv = thunks.post_recv;
@@ -194,8 +201,10 @@ void unpatch(Slot& slot) {
   if (slot.query_port != nullptr) extended->query_port = slot.query_port;
   if (slot.create_qp_ex != nullptr) extended->create_qp_ex = slot.create_qp_ex;
   if (slot.create_cq_ex != nullptr) extended->create_cq_ex = slot.create_cq_ex;
-  slot.slow.store(0);
-  slot.context.store(nullptr);
+  abandon(slot);
+  slot.wr_start.store(nullptr);
+  slot.start_poll.store(nullptr);
+  slot.next_poll.store(nullptr);
   slot.device.store(nullptr);
 }
 
@@ -206,10 +215,7 @@ Slot* find_slot(const ibv_context* device) {
 }
 
 void abandon_all_slots() {
-  for (Slot& slot : g_slots) {
-    slot.slow.store(0);
-    slot.context.store(nullptr);
-  }
+  for (Slot& slot : g_slots) abandon(slot);
 }
 
 }  // namespace faultinject

@@ -1,12 +1,13 @@
 // A device in memory for the extended interface: what is posted through it is written down and completed in
 // order, at once. A WR whose data lies where there is no memory fails, and what is behind it flushes, as on
-// any device.
+// any device. As with any provider a batch, and a run of polls, hold a lock from their begin to their end.
 #pragma once
 
 #include <errno.h>
 #include <infiniband/verbs.h>
 
 #include <deque>
+#include <mutex>
 #include <vector>
 
 namespace faultinject::testing {
@@ -20,8 +21,10 @@ struct FakeDevice {
   std::vector<ibv_send_wr> posted;  // everything that reached the device
   std::vector<uint64_t> data;       // the first data address of each, or what was inline there
   std::deque<ibv_wc> completions;
+  ibv_wc shown{};  // by the run that is under way
   bool failed = false;
-  bool batching = false;
+  std::mutex post_lock, poll_lock, data_lock;  // the last one: of what is above
+  uint64_t whole_batches = 0;                  // those of several WRs
   std::vector<ibv_send_wr> batch;
   std::vector<ibv_sge> pieces;  // of the batch, one per WR
 
@@ -40,7 +43,7 @@ struct FakeDevice {
     qp.qp_base.qp_num = 17;
     qp.qp_base.qp_type = IBV_QPT_RC;
     qp.qp_base.send_cq = qp.qp_base.recv_cq = ibv_cq_ex_to_cq(&cq);
-    qp.wr_start = [](ibv_qp_ex* q) { of(q).batching = true; };
+    qp.wr_start = [](ibv_qp_ex* q) { of(q).post_lock.lock(); };
     qp.wr_rdma_write = [](ibv_qp_ex* q, uint32_t, uint64_t) { of(q).begin(IBV_WR_RDMA_WRITE); };
     qp.wr_rdma_read = [](ibv_qp_ex* q, uint32_t, uint64_t) { of(q).begin(IBV_WR_RDMA_READ); };
     qp.wr_send_imm = [](ibv_qp_ex* q, __be32 imm) { of(q).begin(IBV_WR_SEND_WITH_IMM).imm_data = imm; };
@@ -55,22 +58,23 @@ struct FakeDevice {
     };
     qp.wr_complete = [](ibv_qp_ex* q) {
       FakeDevice& fake = of(q);
+      fake.whole_batches += fake.batch.size() > 1;
       for (size_t i = 0; i < fake.batch.size(); i++) fake.execute(fake.batch[i], fake.pieces[i]);
       fake.end_batch();
       return 0;
     };
     qp.wr_abort = [](ibv_qp_ex* q) { of(q).end_batch(); };
-    cq.start_poll = [](ibv_cq_ex* c, ibv_poll_cq_attr*) { return of(c).show(); };
-    cq.next_poll = [](ibv_cq_ex* c) {
-      of(c).completions.pop_front();
-      return of(c).show();
+    cq.start_poll = [](ibv_cq_ex* c, ibv_poll_cq_attr*) {
+      of(c).poll_lock.lock();
+      const int rc = of(c).take();
+      if (rc != 0) of(c).poll_lock.unlock();
+      return rc;
     };
-    cq.end_poll = [](ibv_cq_ex* c) {
-      if (!of(c).completions.empty()) of(c).completions.pop_front();
-    };
-    cq.read_qp_num = [](ibv_cq_ex* c) { return of(c).completions.front().qp_num; };
-    cq.read_opcode = [](ibv_cq_ex* c) { return of(c).completions.front().opcode; };
-    cq.read_byte_len = [](ibv_cq_ex* c) { return of(c).completions.front().byte_len; };
+    cq.next_poll = [](ibv_cq_ex* c) { return of(c).take(); };
+    cq.end_poll = [](ibv_cq_ex* c) { of(c).poll_lock.unlock(); };
+    cq.read_qp_num = [](ibv_cq_ex* c) { return of(c).shown.qp_num; };
+    cq.read_opcode = [](ibv_cq_ex* c) { return of(c).shown.opcode; };
+    cq.read_byte_len = [](ibv_cq_ex* c) { return of(c).shown.byte_len; };
   }
   FakeDevice(const FakeDevice&) = delete;
   ibv_context* context() { return &extended.context; }
@@ -90,9 +94,10 @@ struct FakeDevice {
   void end_batch() {
     batch.clear();
     pieces.clear();
-    batching = false;
+    post_lock.unlock();
   }
   void execute(const ibv_send_wr& wr, const ibv_sge& piece) {
+    const std::lock_guard guard(data_lock);
     posted.push_back(wr);
     data.push_back(piece.addr);
     ibv_wc wc{};
@@ -105,10 +110,13 @@ struct FakeDevice {
     failed = failed || nowhere;
     if (wc.status != IBV_WC_SUCCESS || (wr.send_flags & IBV_SEND_SIGNALED) != 0) completions.push_back(wc);
   }
-  int show() {
+  int take() {
+    const std::lock_guard guard(data_lock);
     if (completions.empty()) return ENOENT;
-    cq.wr_id = completions.front().wr_id;
-    cq.status = completions.front().status;
+    shown = completions.front();
+    completions.pop_front();
+    cq.wr_id = shown.wr_id;
+    cq.status = shown.status;
     return 0;
   }
   static int post_send(ibv_qp* q, ibv_send_wr* wr, ibv_send_wr**) {
@@ -118,6 +126,7 @@ struct FakeDevice {
   }
   static int poll_cq(ibv_cq* c, int entries, ibv_wc* wcs) {
     auto* fake = static_cast<FakeDevice*>(c->cq_context);
+    const std::scoped_lock guard(fake->poll_lock, fake->data_lock);
     int count = 0;
     for (; count < entries && !fake->completions.empty(); count++) {
       wcs[count] = fake->completions.front();

@@ -33,6 +33,7 @@ struct RunArguments {
 };
 
 struct GuestArguments {
+  int guests = 1;           ///< 2: a node in each
   int nodes = 2, nics = 4;  ///< of the soft RoCE devices
   std::string writable;     ///< folder that the command may write; empty: none
   std::vector<std::string> command;

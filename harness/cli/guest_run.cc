@@ -16,7 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMakeSeconds = 1800;  // a slow network fetches 70 MB
+constexpr int kMemoryOfOneOfTwo = 1024;  // MiB
+constexpr int kMakeSeconds = 1800;       // a slow network fetches 70 MB
 
 std::string program_path() { return fs::read_symlink("/proc/self/exe").string(); }
 
@@ -81,8 +82,9 @@ std::string guest_image(const Console& console) {
   }
 }
 
-int run_in_rxe_guest(const std::vector<std::string>& command, const fs::path& writable,
-                     const Console& console, const std::atomic<bool>& cancel) {
+namespace {
+
+GuestJob job_for(const std::vector<std::string>& command, const fs::path& writable, const Console& console) {
   if (find_qemu().empty())
     throw UsageError("the rxe fabric needs QEMU: apt-get install --no-install-recommends qemu-system-x86");
   GuestJob job;
@@ -93,10 +95,60 @@ int run_in_rxe_guest(const std::vector<std::string>& command, const fs::path& wr
   if (!console.colour) job.environment.insert_or_assign("NO_COLOR", std::string(1, '1'));
   job.folder = fs::current_path().string();
   if (!writable.empty()) job.writable.push_back(fs::canonical(writable).string());
+  return job;
+}
+
+/// Whole lines only, each with its node in front.
+class LabelledLines {
+ public:
+  LabelledLines(std::ostream& out, std::string label) : out_(out), label_(std::move(label)) {}
+  void add(std::string_view text) {
+    pending_ += text;
+    for (size_t end; (end = pending_.find('\n')) != std::string::npos; pending_.erase(0, end + 1))
+      out_ << label_ << pending_.substr(0, end + 1);
+    out_ << std::flush;
+  }
+  void finish() {
+    if (!pending_.empty()) out_ << label_ << pending_ << "\n" << std::flush;
+    pending_.clear();
+  }
+
+ private:
+  std::ostream& out_;
+  std::string label_, pending_;
+};
+
+}  // namespace
+
+int run_in_rxe_guest(const std::vector<std::string>& command, const fs::path& writable,
+                     const Console& console, const std::atomic<bool>& cancel) {
+  const GuestJob job = job_for(command, writable, console);
   try {
     return run_in_guest(
         job, [&](std::string_view text) { console.out << text << std::flush; }, cancel);
   } catch (const FabricError& error) {
+    throw UsageError(error.what());
+  }
+}
+
+int run_in_two_rxe_guests(const std::array<std::vector<std::string>, 2>& commands, const fs::path& writable,
+                          const Console& console, const std::atomic<bool>& cancel) {
+  std::array<GuestJob, 2> jobs;
+  std::vector<LabelledLines> lines;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    jobs[i] = job_for(commands[i], writable, console);
+    jobs[i].memory_mib = kMemoryOfOneOfTwo;
+    for (int node = 0; node < 2; ++node)  // rxe_net.sh's addresses of the machines themselves
+      jobs[i].hosts[node_name(node)] = "192.168.77." + std::to_string(node + 1);
+    lines.emplace_back(console.out, node_name(int(i)) + " | ");
+  }
+  try {
+    const auto statuses = run_in_two_guests(
+        jobs, [&](size_t guest, std::string_view text) { lines[guest].add(text); }, cancel);
+    for (LabelledLines& one : lines) one.finish();
+    return statuses[0] != 0 ? statuses[0] : statuses[1];
+  } catch (const FabricError& error) {
+    for (LabelledLines& one : lines) one.finish();
     throw UsageError(error.what());
   }
 }

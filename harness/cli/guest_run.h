@@ -1,6 +1,7 @@
 // What runs in the rxe fabric's guest: scenarios of `run`, the command of `guest`, the conformance suite.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <filesystem>
 #include <string>
@@ -21,6 +22,12 @@ std::string guest_image(const Console& console);
 /// a folder that exists, or empty. Returns its exit status. Throws UsageError.
 int run_in_rxe_guest(const std::vector<std::string>& command, const std::filesystem::path& writable,
                      const Console& console, const std::atomic<bool>& cancel);
+
+/// The same for one command in each of two guests (run_in_two_guests); in each the other is known as node0 or
+/// node1. Each line that is printed says whose it is. Returns the first status that is not 0.
+int run_in_two_rxe_guests(const std::array<std::vector<std::string>, 2>& commands,
+                          const std::filesystem::path& writable, const Console& console,
+                          const std::atomic<bool>& cancel);
 
 /// `run --fabric rxe` outside of the guest: the same command in it, its results in the same folder, its exit
 /// status.

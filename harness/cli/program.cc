@@ -117,12 +117,20 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
 
   GuestArguments guest_arguments;
   CLI::App* guest = app.add_subcommand("guest", "Run a command in a QEMU guest with soft RoCE devices");
+  guest
+      ->add_option("--guests", guest_arguments.guests,
+                   "2: two guests, joined by an Ethernet, with a node in each; '::' between their commands")
+      ->check(CLI::Range(1, 2));
   guest->add_option("--nodes", guest_arguments.nodes, "Nodes (2)")->check(CLI::Range(1, 64));
   guest->add_option("--nics", guest_arguments.nics, "NICs of each node (4): node0_nic0 …")
       ->check(CLI::Range(1, 16));
   guest->add_option("--write", guest_arguments.writable,
                     "A folder that the command may write; all others it can read");
-  guest->footer("Example: r2bench guest -- ibv_devices");
+  guest->footer(
+      "Examples: r2bench guest -- ibv_devices\n"
+      "  r2bench guest --guests 2 -- ib_write_bw -d node0_nic0 -x 1 :: sh -c 'sleep 3; ib_write_bw -d "
+      "node1_nic0 -x 1 "
+      "node0'");
 
   ConformanceArguments conformance_arguments;
   bool no_faults = false;

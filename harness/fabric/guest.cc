@@ -12,6 +12,8 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
+#include <memory>
 #include <sstream>
 #include <system_error>
 #include <utility>
@@ -25,15 +27,18 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kCancelGrace{15};  ///< from Ctrl-C in the guest to its end by force
+constexpr std::chrono::seconds kAloneGrace{120};  ///< for one of two guests when the other has failed
 constexpr int kGuestFailed = 125;                 ///< init.sh could not start the command
+constexpr char kBarrier = '\x1d';                 ///< what init.sh's `barrier` says and nobody else does
 
 class File {
  public:
-  explicit File(int fd) : fd_(fd) {
-    if (fd_ < 0) throw std::system_error(errno, std::generic_category(), "a file for the guest");
-  }
+  explicit File(int fd) : fd_(fd) {}
   File(File&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  File& operator=(File&&) = delete;
+  File& operator=(File&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
   ~File() { close(); }
   void close() {
     if (fd_ >= 0) ::close(std::exchange(fd_, -1));
@@ -56,7 +61,11 @@ class File {
   int fd_;
 };
 
-File memory_file(const char* name) { return File(memfd_create(name, MFD_CLOEXEC)); }
+File memory_file(const char* name) {
+  const int fd = memfd_create(name, MFD_CLOEXEC);
+  if (fd < 0) throw std::system_error(errno, std::generic_category(), "a file for the guest");
+  return File(fd);
+}
 
 std::string shell_quoted(const std::string& word) {
   std::string text = "'";
@@ -76,6 +85,13 @@ std::string last_lines(const std::string& text, size_t count) {
   for (size_t i = lines.size() > count ? lines.size() - count : 0; i < lines.size(); ++i)
     result += "\n  " + lines[i];
   return result.empty() ? " nothing" : result;
+}
+
+/// The wire's end is the first descriptor that the process inherits.
+void add_wire(std::vector<std::string>& arguments, size_t end) {
+  arguments.insert(arguments.end(),
+                   {"-netdev", "socket,id=wire,fd=" + std::to_string(Process::kFirstInherited), "-device",
+                    "virtio-net-pci,netdev=wire,romfile=,mac=52:54:00:72:32:0" + std::to_string(end)});
 }
 
 std::vector<std::string> qemu_arguments(const GuestJob& job, const File& script, const File& console,
@@ -149,6 +165,8 @@ std::string guest_script(const GuestJob& job) {
   std::string text;
   for (size_t i = 0; i < job.writable.size(); ++i)
     text += "share share" + std::to_string(i) + " " + shell_quoted(job.writable[i]) + "\n";
+  for (const auto& [name, address] : job.hosts)
+    text += "host " + shell_quoted(name) + " " + shell_quoted(address) + "\n";
   std::string inner = "cd " + shell_quoted(job.folder) +
                       " && exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
                       " HOME=/run TMPDIR=/dev/shm " +
@@ -165,59 +183,182 @@ std::string guest_script(const GuestJob& job) {
   return text + "job /bin/sh -c " + shell_quoted(inner) + "\n";
 }
 
-int run_in_guest(const GuestJob& job, const std::function<void(std::string_view)>& output,
-                 const std::atomic<bool>& cancel) {
+namespace {
+
+/// One QEMU process and its ends of everything.
+class Guest {
+ public:
+  /// `wire`: one end of a pair of sockets, or -1; `end`: which.
+  Guest(const std::string& qemu, const GuestJob& job, int wire, size_t end)
+      : script_(memory_file("guest-job")),
+        console_(memory_file("guest-console")),
+        status_(memory_file("guest-status")),
+        said_(memory_file("qemu-output")),
+        tty_(-1) {
+    const std::string text = (wire >= 0 ? "barrier\n" : "") + guest_script(job);
+    if (write(script_.get(), text.data(), text.size()) != ssize_t(text.size()))
+      throw std::system_error(errno, std::generic_category(), "the guest's job");
+    std::array<int, 2> pair = sockets(SOCK_STREAM);
+    tty_ = File(pair[0]);
+    const File far_tty(pair[1]);
+    ProcessSpec spec;
+    spec.program = qemu;
+    spec.arguments = qemu_arguments(job, script_, console_, status_);
+    if (wire >= 0) {
+      add_wire(spec.arguments, end);
+      spec.inherited = {wire};
+    }
+    spec.environment = current_environment();
+    spec.environment.erase("LD_PRELOAD");
+    spec.environment.erase("LD_LIBRARY_PATH");
+    spec.output_fd = said_.get();
+    spec.control_fd = far_tty.get();
+    process_ = std::make_unique<Process>(spec);
+  }
+
+  static std::array<int, 2> sockets(int type) {
+    std::array<int, 2> pair{};
+    if (socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, pair.data()) != 0)
+      throw std::system_error(errno, std::generic_category(), "socketpair");
+    return pair;
+  }
+
+  bool open() const { return tty_.get() >= 0; }
+  int tty() const { return tty_.get(); }
+  bool over() { return !open() && process_->ended(); }
+  bool ended() { return process_->ended().has_value(); }
+
+  /// What it has printed since; nothing when its end is closed.
+  void read_some(const std::function<void(std::string_view)>& output) {
+    std::array<char, 16384> buffer{};
+    const ssize_t n = read(tty_.get(), buffer.data(), buffer.size());
+    if (n > 0) output({buffer.data(), size_t(n)});
+    if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN)) tty_.close();
+  }
+  void type(const char* keys) {
+    if (open()) [[maybe_unused]]
+      const ssize_t n = send(tty_.get(), keys, strlen(keys), MSG_NOSIGNAL);
+  }
+  void kill() {
+    process_->kill();
+    tty_.close();
+    killed_ = true;
+  }
+
+  /// To be asked when it is over. `cancelled`: the user's wish ended it, unless it says itself how it ended.
+  int result(bool cancelled) const {
+    const std::string code = status_.content();
+    if (killed_) return 128 + SIGINT;
+    if (code.size() == 1 && uint8_t(code[0]) != kGuestFailed) return uint8_t(code[0]);
+    if (cancelled) return 128 + SIGINT;  // it had not booted far enough to hear it
+    throw FabricError("the guest ended without a result. QEMU said:" + last_lines(said_.content(), 3) +
+                      "\nIts console said:" + last_lines(console_.content(), 8));
+  }
+  bool failed() const {
+    const std::string code = status_.content();
+    return code.size() != 1 || code[0] != 0;
+  }
+
+ private:
+  File script_, console_, status_, said_, tty_;
+  std::unique_ptr<Process> process_;
+  bool killed_ = false;
+};
+
+/// Time that passes while we look: a pause of this process counts as one look.
+class Patience {
+ public:
+  explicit Patience(Clock::duration most) : left_(most) {}
+  bool spent() {
+    const auto now = Clock::now();
+    if (last_ != Clock::time_point{}) left_ -= std::min<Clock::duration>(now - last_, kLook * 2);
+    last_ = now;
+    return left_ <= Clock::duration::zero();
+  }
+  static constexpr std::chrono::milliseconds kLook{50};
+
+ private:
+  Clock::duration left_;
+  Clock::time_point last_{};
+};
+
+void wait_for_words(std::vector<std::unique_ptr<Guest>>& guests,
+                    const std::function<void(size_t, std::string_view)>& output) {
+  std::vector<pollfd> waits;
+  std::vector<size_t> whose;
+  for (size_t i = 0; i < guests.size(); ++i) {
+    if (!guests[i]->open()) continue;
+    waits.push_back({guests[i]->tty(), POLLIN, 0});
+    whose.push_back(i);
+  }
+  if (poll(waits.data(), waits.size(), int(Patience::kLook.count())) <= 0) return;
+  for (size_t w = 0; w < waits.size(); ++w)
+    if (waits[w].revents != 0)
+      guests[whose[w]]->read_some([&](std::string_view text) { output(whose[w], text); });
+}
+
+/// Their exit statuses.
+std::vector<int> watch(std::vector<std::unique_ptr<Guest>>& guests,
+                       const std::function<void(size_t, std::string_view)>& output,
+                       const std::atomic<bool>& cancel) {
+  std::vector<bool> arrived(guests.size());  // at the barrier
+  bool together = guests.size() == 1, asked = false;
+  Patience grace(kCancelGrace), alone(kAloneGrace);
+  const auto hear = [&](size_t guest, std::string_view text) {
+    const size_t at = arrived[guest] || together ? std::string_view::npos : text.find(kBarrier);
+    if (at == std::string_view::npos) return output(guest, text);
+    output(guest, text.substr(0, at));
+    output(guest, text.substr(at + 1));
+    arrived[guest] = true;
+  };
+  while (std::any_of(guests.begin(), guests.end(), [](const auto& guest) { return !guest->over(); })) {
+    wait_for_words(guests, hear);
+    if (!together && std::all_of(arrived.begin(), arrived.end(), [](bool one) { return one; })) {
+      together = true;
+      for (const auto& guest : guests) guest->type("\n");
+    }
+    const bool one_failed = std::any_of(guests.begin(), guests.end(),
+                                        [](const auto& guest) { return guest->over() && guest->failed(); });
+    if (!asked && (cancel || (one_failed && alone.spent()))) {
+      asked = true;
+      for (const auto& guest : guests) guest->type("\x03");  // the guest's terminal makes it SIGINT
+    }
+    if (asked && grace.spent())
+      for (const auto& guest : guests)
+        if (!guest->over()) guest->kill();
+  }
+  std::vector<int> results;
+  for (const auto& guest : guests) results.push_back(guest->result(asked));
+  return results;
+}
+
+std::string qemu_or_throw() {
   const std::string qemu = find_qemu();
   if (qemu.empty())
     throw FabricError("the guest needs QEMU: apt-get install --no-install-recommends qemu-system-x86");
-  File script = memory_file("guest-job"), console = memory_file("guest-console"),
-       status = memory_file("guest-status"), said = memory_file("qemu-output");
-  const std::string text = guest_script(job);
-  if (write(script.get(), text.data(), text.size()) != ssize_t(text.size()))
-    throw std::system_error(errno, std::generic_category(), "the guest's job");
-  std::array<int, 2> pair{};
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) != 0)
-    throw std::system_error(errno, std::generic_category(), "socketpair");
-  File tty(pair[0]), far_tty(pair[1]);
+  return qemu;
+}
 
-  ProcessSpec spec;
-  spec.program = qemu;
-  spec.arguments = qemu_arguments(job, script, console, status);
-  spec.environment = current_environment();
-  spec.environment.erase("LD_PRELOAD");
-  spec.environment.erase("LD_LIBRARY_PATH");
-  spec.output_fd = said.get();
-  spec.control_fd = far_tty.get();
-  Process process(spec);
-  far_tty.close();
+}  // namespace
 
-  bool asked = false, open = true;
-  Clock::time_point kill_at{};
-  while (open || !process.ended()) {
-    pollfd wait{tty.get(), POLLIN, 0};
-    const int ready = poll(&wait, open ? 1 : 0, 50);
-    if (ready > 0) {
-      std::array<char, 16384> buffer{};
-      const ssize_t n = read(tty.get(), buffer.data(), buffer.size());
-      if (n > 0) output({buffer.data(), size_t(n)});
-      if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN)) open = false;
-    }
-    if (cancel && !asked) {
-      asked = true;
-      kill_at = Clock::now() + kCancelGrace;
-      [[maybe_unused]] const ssize_t n =
-          send(tty.get(), "\x03", 1, MSG_NOSIGNAL);  // the guest's terminal makes it SIGINT
-    }
-    if (asked && Clock::now() > kill_at) {
-      process.kill();
-      return 128 + SIGINT;
-    }
-  }
-  const std::string code = status.content();
-  if (code.size() == 1 && uint8_t(code[0]) != kGuestFailed) return uint8_t(code[0]);
-  if (asked) return 128 + SIGINT;  // it had not booted far enough to hear it
-  throw FabricError("the guest ended without a result. QEMU said:" + last_lines(said.content(), 3) +
-                    "\nIts console said:" + last_lines(console.content(), 8));
+int run_in_guest(const GuestJob& job, const std::function<void(std::string_view)>& output,
+                 const std::atomic<bool>& cancel) {
+  std::vector<std::unique_ptr<Guest>> guests;
+  guests.push_back(std::make_unique<Guest>(qemu_or_throw(), job, -1, 0));
+  return watch(
+      guests, [&](size_t, std::string_view text) { output(text); }, cancel)[0];
+}
+
+std::array<int, 2> run_in_two_guests(const std::array<GuestJob, 2>& jobs,
+                                     const std::function<void(size_t, std::string_view)>& output,
+                                     const std::atomic<bool>& cancel) {
+  const std::string qemu = qemu_or_throw();
+  const auto ends = Guest::sockets(SOCK_STREAM);
+  const File wires[2] = {File(ends[0]), File(ends[1])};
+  std::vector<std::unique_ptr<Guest>> guests;
+  for (size_t i = 0; i < 2; ++i) guests.push_back(std::make_unique<Guest>(qemu, jobs[i], wires[i].get(), i));
+  const std::vector<int> results = watch(guests, output, cancel);
+  return {results[0], results[1]};
 }
 
 }  // namespace r2bench

@@ -4,6 +4,7 @@
 // dies.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <map>
@@ -20,6 +21,7 @@ struct GuestJob {
       environment;                    ///< all of it but PATH, HOME and TMPDIR, which the guest sets
   std::string folder;                 ///< where the command starts; absolute
   std::vector<std::string> writable;  ///< absolute folders, which exist; all others are read-only there
+  std::map<std::string, std::string> hosts;  ///< names that the command finds besides the host's, by address
   int cores = 2;
   int memory_mib = 2048;
 };
@@ -31,6 +33,13 @@ struct GuestJob {
 /// console's last lines.
 int run_in_guest(const GuestJob& job, const std::function<void(std::string_view)>& output,
                  const std::atomic<bool>& cancel);
+
+/// The same for two guests that a virtual Ethernet joins: each has the other at the far end of its `eth0`,
+/// and nothing else. Both commands start when both guests have booted. `output` says which one printed. When
+/// one has failed, the other has two more minutes of its own. Returns their exit statuses.
+std::array<int, 2> run_in_two_guests(const std::array<GuestJob, 2>& jobs,
+                                     const std::function<void(size_t guest, std::string_view)>& output,
+                                     const std::atomic<bool>& cancel);
 
 /// The path of qemu-system-x86_64; empty when it is not installed.
 std::string find_qemu();

@@ -36,6 +36,10 @@ namespace {
   // Above everything that is about to be overwritten.
   const int output = fcntl(spec.output_fd, F_DUPFD, 10),
             control = spec.control_fd < 0 ? -1 : fcntl(spec.control_fd, F_DUPFD, 10);
+  int inherited[Process::kMostInherited];
+  const auto count = int(spec.inherited.size());
+  for (int i = 0; i < count; ++i)
+    if ((inherited[i] = fcntl(spec.inherited[size_t(i)], F_DUPFD, 10)) < 0) report_and_exit(status_fd);
   const int status = fcntl(status_fd, F_DUPFD_CLOEXEC, 10), input = open("/dev/null", O_RDONLY);
   if (output < 0 || status < 0 || input < 0) report_and_exit(status_fd);
   dup2(input, 0);
@@ -45,8 +49,10 @@ namespace {
   dup2(status, 4);
   fcntl(4, F_SETFD, FD_CLOEXEC);
   if (control < 0) ::close(Process::kControlFd);
-  if (syscall(SYS_close_range, 5u, ~0u, 0u) != 0)
-    for (int fd = 5; fd < 65536; ++fd) ::close(fd);
+  for (int i = 0; i < count; ++i) dup2(inherited[i], Process::kFirstInherited + i);
+  const int behind = Process::kFirstInherited + count;
+  if (syscall(SYS_close_range, unsigned(behind), ~0u, 0u) != 0)
+    for (int fd = behind; fd < 65536; ++fd) ::close(fd);
   execve(spec.program.c_str(), argv, envp);
   report_and_exit(4);
 }
@@ -54,6 +60,9 @@ namespace {
 }  // namespace
 
 Process::Process(const ProcessSpec& spec) {
+  static_assert(kFirstInherited + kMostInherited <= 10);  // become() keeps its own from 10 on
+  if (spec.inherited.size() > kMostInherited)
+    throw std::system_error(EMFILE, std::generic_category(), "too many descriptors for " + spec.program);
   std::vector<char*> argv{const_cast<char*>(spec.program.c_str())}, envp;
   for (const auto& argument : spec.arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);

@@ -16,12 +16,16 @@ struct ProcessSpec {
   std::vector<std::string> arguments;
   std::map<std::string, std::string> environment;  ///< all of it
   int output_fd = -1;                              ///< becomes stdout and stderr
-  int control_fd = -1;                             ///< becomes descriptor 3; every other descriptor is closed
+  int control_fd = -1;                             ///< becomes descriptor 3
+  std::vector<int>
+      inherited;  ///< become kFirstInherited and so on, kMostInherited at most; all others are closed
 };
 
 class Process {
  public:
   static constexpr int kControlFd = 3;
+  static constexpr int kFirstInherited = 5;
+  static constexpr size_t kMostInherited = 4;
 
   /// Starts it. Throws std::system_error when it cannot be executed.
   explicit Process(const ProcessSpec& spec);

@@ -2,8 +2,9 @@
 # Process 1 of the rxe fabric's guest. Mounts the host's root read-only, runs the one job that QEMU hands over, and
 # ends the virtual machine with the job's exit status. Only busybox is here; the job runs in the host's root.
 #
-# The job is a shell script in fw_cfg (opt/r2bench/job). It is first read with `share` and `job` defined below, and
-# calls them: `share TAG PATH` mounts a folder of the host for writing, `job COMMAND…` runs the command on ttyS1.
+# The job is a shell script in fw_cfg (opt/r2bench/job). It is first read with the functions below defined, and calls
+# them: `share TAG PATH` mounts a folder of the host for writing, `host NAME ADDRESS` gives a name to an address,
+# `barrier` says on ttyS1 that this guest is up and waits for a line, `job COMMAND…` runs the command on ttyS1.
 B=/bin/busybox
 $B mount -t proc proc /proc
 $B mount -t sysfs sys /sys
@@ -46,6 +47,16 @@ for process in /proc/[0-9]*; do
 done
 
 share() { mount_ -t 9p -o "$nine,rw,cache=none" "$1" "/host$2"; }
+host() {
+  [ -e /hosts ] || { $B cat /host/etc/hosts >/hosts; mount_ -o bind /hosts /host/etc/hosts; }
+  echo "$2 $1" >>/hosts
+}
+barrier() {
+  exec 4<>/dev/ttyS1  # what comes while nobody has it open is lost
+  $B stty -onlcr -echo <&4
+  printf '\035' >&4
+  read -r _ <&4
+}
 job() {
   $B stty -F /dev/ttyS1 -onlcr -echo
   # When the leader of the terminal's session ends, what is not sent yet is lost: stty waits for it (TCSADRAIN).

@@ -27,7 +27,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 META_PACKAGE = "linux-image-amd64"
 # What the init script loads, each after what it depends on. crc32_generic alone: the accelerated one is slower
 # under emulation, and rxe takes the best that is there.
-MODULES = """qemu_fw_cfg virtio_pci 9pnet_virtio 9p crc32c_generic crc32_generic veth bridge sch_netem sch_tbf
+MODULES = """qemu_fw_cfg virtio_pci virtio_net 9pnet_virtio 9p crc32c_generic crc32_generic veth bridge sch_netem sch_tbf
              ib_uverbs rdma_ucm rdma_rxe""".split()
 
 

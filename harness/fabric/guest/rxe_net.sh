@@ -4,6 +4,7 @@
 # or for one that is yours alone. Needs root, iproute2 and the module rdma_rxe.
 #
 #   rxe_net.sh up NODES NICS          devices node0_nic0 …, each on an interface n0k0 with a switch port s0k0
+#   rxe_net.sh up-one NODE NICS UPLINK   one node's only; the other nodes are behind that interface, which joins the switch
 #   rxe_net.sh down                   takes them away, and gives the rule back
 #   rxe_net.sh shape DEV NETEM…       what tc's netem does to what leaves DEV: rate 10mbit, delay 1ms, loss 100%; none: nothing
 #   rxe_net.sh link DEV up|down       an interface or a switch port; routes that went with it come back
@@ -11,10 +12,11 @@ set -eu
 export PATH="$PATH:/usr/sbin:/sbin"
 
 address() { echo "10.$2.$(($1 / 250)).$(($1 % 250 + 1))"; }
+switch_address() { echo "192.168.77.$(($1 + 1))"; }  # of a machine that has one node; its NICs may fail, this does not
 table() { echo $((1000 + $1 * 64 + $2)); }
 
-make_net() {
-  nodes=$1 nics=$2
+make_net() {  # FIRST_NODE LAST_NODE NICS [UPLINK]
+  first=$1 last=$2 nics=$3 uplink=${4:-}
   # A burst of all NICs at once must not be dropped between two of them (1000 packets a core otherwise).
   echo 100000 >/proc/sys/net/core/netdev_max_backlog
   for where in all default; do
@@ -32,9 +34,14 @@ make_net() {
     fi
     echo "link add r2switch type bridge stp_state 0 mcast_snooping 0"
     echo "link set r2switch mtu 4200 up"
-    each "$nodes" "$nics" | while read -r node nic; do
+    if [ -n "$uplink" ]; then
+      echo "link set $uplink mtu 4200 master r2switch up"
+      echo "addr add $(switch_address "$first")/24 dev r2switch"
+    fi
+    each "$first" "$last" "$nics" | while read -r node nic; do
       dev=n${node}k$nic
-      echo "link add $dev mtu 4200 type veth peer name s${node}k$nic mtu 4200"
+      # A hardware address of its own on every machine: two that boot alike draw the same random ones.
+      echo "link add $dev mtu 4200 address $(printf 02:72:32:%02x:%02x:01 "$node" "$nic") type veth peer name s${node}k$nic mtu 4200 address $(printf 02:72:32:%02x:%02x:02 "$node" "$nic")"
       echo "link set s${node}k$nic master r2switch up"
       echo "addr add $(address "$node" "$nic")/8 dev $dev noprefixroute"
       echo "link set $dev up"
@@ -42,16 +49,16 @@ make_net() {
       echo "route add 10.0.0.0/8 dev $dev src $(address "$node" "$nic") table $(table "$node" "$nic")"
     done
   } | ip -batch -
-  each "$nodes" "$nics" | while read -r node nic; do
+  each "$first" "$last" "$nics" | while read -r node nic; do
     echo "link add node${node}_nic$nic type rxe netdev n${node}k$nic"
   done | rdma -b -
 }
 
-each() {  # NODES NICS: 'NODE NIC' a line
-  i=0
-  while [ $i -lt "$1" ]; do
+each() {  # FIRST_NODE LAST_NODE NICS: 'NODE NIC' a line
+  i=$1
+  while [ "$i" -le "$2" ]; do
     j=0
-    while [ $j -lt "$2" ]; do
+    while [ $j -lt "$3" ]; do
       echo "$i $j"
       j=$((j + 1))
     done
@@ -85,7 +92,11 @@ take_down() {
 case ${1:-} in
   up)
     take_down 2>/dev/null
-    make_net "$2" "$3"
+    make_net 0 $(($2 - 1)) "$3"
+    ;;
+  up-one)
+    take_down 2>/dev/null
+    make_net "$2" "$2" "$3" "$4"
     ;;
   down) take_down ;;
   shape)

@@ -211,6 +211,7 @@ def main():
     parser.add_argument("--full", action="store_true",
                         help="also two runs at once, and the ends of a run: exit statuses, kill -9, Ctrl-C")
     arguments = parser.parse_args()
+    arguments.r2bench, arguments.scenario = map(os.path.abspath, (arguments.r2bench, arguments.scenario))
     if not on_debian() and os.environ.get("R2BENCH_RXE_HERE") != "1":
         print("skipped: the guest is made of Debian's kernel package, and this is not Debian")
         return 77
