@@ -238,6 +238,7 @@ void Channel::step_closing(const Tick& tick) {
       send(wire::Type::kClose, closing_words());
     closed_sent_ = true;
     close_since_ = tick.now;
+    emit(trace::EventType::kChannelClosing, home_nic_);
     active_ = nullptr;
     opening_ = {};
     paths_.clear();

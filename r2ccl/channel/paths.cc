@@ -130,6 +130,7 @@ bool Channel::candidate(Purpose purpose, uint64_t now, int& local, int& remote) 
 
 void Channel::start_opening(Purpose purpose, int local, int remote, const Tick& tick) {
   opening_ = {next_path_++, purpose, true};
+  emit(trace::EventType::kPathOpening, local, opening_.path, uint64_t(remote));
   verbs::Device& device = core_.devices[size_t(local)];
   if (!device.refresh_port(core_.config)) {
     not_before_[size_t(local)][size_t(remote)] = tick.now + kRetryRailNs;

@@ -188,12 +188,14 @@ void Service::run() {
     if (!pending_.empty()) greet(now);
     look_at_downed_ports(tick);
     urgency = step_channels(tick);
+    if (metrics_) metrics_->write(now);
     if (!pending_.empty()) urgency = std::max(urgency, Urgency::kWatching);
     if (urgency == Urgency::kHot && count <= 0) {
       const timespec pause{0, kHotPauseNs};
       nanosleep(&pause, nullptr);
     }
   }
+  if (metrics_) metrics_->write(now_ns(), true);
   stopped_.store(true, std::memory_order_release);
 }
 

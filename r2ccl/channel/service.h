@@ -12,6 +12,7 @@
 #include "r2ccl/channel/channel.h"
 #include "r2ccl/channel/receiver.h"
 #include "r2ccl/control/socket.h"
+#include "r2ccl/trace/metrics.h"
 
 namespace r2ccl {
 
@@ -35,6 +36,8 @@ class Service {
   Result<void> start();
   /// Ends the thread, within a bound. Idempotent.
   void stop();
+  /// Before start(): the thread writes them when they have changed, and when it ends.
+  void set_metrics(trace::Metrics& metrics) { metrics_ = &metrics; }
   /// Any thread; never blocks.
   void kick() noexcept;
   /// Service thread only.
@@ -87,6 +90,7 @@ class Service {
   std::vector<Pending> pending_;
   uint64_t alive_ = 0;
   uint64_t next_port_look_ = 0;
+  trace::Metrics* metrics_ = nullptr;
 };
 
 }  // namespace r2ccl

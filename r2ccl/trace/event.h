@@ -33,6 +33,8 @@ enum class EventType : uint16_t {
   kChannelFailed = 43,     ///< no path is left or the peer is gone: an error goes to NCCL
   kPathOpened = 44,        ///< a path is proved and stands by: nic, a = path id, b = remote NIC
   kProbeFailed = 45,       ///< nic, a = path id
+  kPathOpening = 46,     ///< at the sender: its half of a path is made next: nic, a = path id, b = remote NIC
+  kChannelClosing = 47,  ///< nic = the channel's home NIC: its queue pairs go next, whatever is open
 };
 
 /// Who noticed a failure first. Printed as `detected_by`.

@@ -15,6 +15,7 @@
 
 #include "r2ccl/base/clock.h"
 #include "r2ccl/base/log.h"
+#include "r2ccl/trace/metrics.h"
 
 namespace r2ccl::trace {
 
@@ -97,16 +98,20 @@ Writer& Writer::instance() {
 
 void Writer::emit(EventType type, uint16_t nic, uint32_t channel, uint64_t a, uint64_t b, uint64_t c,
                   uint32_t peer) noexcept {
+  const uint64_t now = header_ ? now_ns() : 0;
   if (header_) {
     const uint64_t sequence = header_->next.fetch_add(1, std::memory_order_relaxed);
     Event& slot = header_->events()[sequence & (header_->capacity - 1)];
-    Event event{sequence, now_ns(), type, nic, channel, a, b, c, peer, thread_id(), 0};
+    Event event{sequence, now, type, nic, channel, a, b, c, peer, thread_id(), 0};
     sequence_of(slot).store(0, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_release);
     copy_payload(payload(slot), payload(event));
     sequence_of(slot).store(sequence, std::memory_order_release);
   }
-  if (fault_hook_ && !is_hot(type)) fault_hook_(name(type).data(), a);
+  if (is_hot(type)) return;
+  if (Metrics* metrics = metrics_.load(std::memory_order_acquire))
+    metrics->count({0, now ? now : now_ns(), type, nic, channel, a, b, c, peer, thread_id(), 0});
+  if (fault_hook_) fault_hook_(name(type).data(), a);
 }
 
 Reader Reader::create(size_t capacity) {
