@@ -400,7 +400,7 @@ void Channel::step_failback(const Tick& tick) {
     return;
   }
   if (opening_.path == 0 && home_rail_.should_try(tick.now) && !peer_nic_down_[size_t(peer_home_nic_)] &&
-      !core_.nic_down[size_t(home_nic_)]) {
+      !core_.nic_down[size_t(home_nic_)] && !core_.nic_unusable[size_t(home_nic_)]) {
     home_rail_.trying();
     start_opening(Purpose::kFailback, home_nic_, peer_home_nic_, tick);
   }

@@ -1,5 +1,8 @@
 #include "r2ccl/channel/registrations.h"
 
+#include <algorithm>
+#include <optional>
+
 #include "r2ccl/base/log.h"
 
 namespace r2ccl {
@@ -15,21 +18,30 @@ Result<Registration*> Registrations::add(void* data, size_t bytes, int home_nic)
     it->second->last_ = range.second;
   }
   Registration& registration = *it->second;
+  std::optional<Error> refused;
   for (int nic = 0; nic < int(core_.devices.size()); ++nic) {
     if (registration.regions_[size_t(nic)] || (!core_.resilient() && nic != home_nic)) continue;
     auto region = verbs::MemoryRegion::create(core_.devices[size_t(nic)], data, bytes);
-    if (!region && nic != home_nic) {  // one NIC less to fall back on, which is no reason to end the job
-      if (!core_.nic_unusable[size_t(nic)].exchange(true))
-        R2_WARN("NET/R2CCL: %s; this NIC is no backup any more. %s", region.error().message.c_str(),
-                advice(region.error().code).data());
-      continue;
-    }
     if (!region) {
-      if (fresh) ranges_.erase(it);
-      return region.error();
+      if (!refused || nic == home_nic) refused = region.error();
+      continue;
     }
     registration.regions_[size_t(nic)] = std::move(*region);
   }
+  const bool on_none = std::none_of(registration.regions_.begin(), registration.regions_.end(),
+                                    [](const verbs::MemoryRegion& region) { return bool(region); });
+  if (refused && (on_none || !core_.resilient())) {
+    if (fresh) ranges_.erase(it);
+    return *refused;
+  }
+  // One NIC less, be it the channel's own, is no reason to end the job: what is on its way over it fails
+  // there, and moves.
+  for (int nic = 0; nic < int(core_.devices.size()); ++nic)
+    if (core_.resilient() && !registration.regions_[size_t(nic)] &&
+        !core_.nic_unusable[size_t(nic)].exchange(true))
+      R2_WARN("NET/R2CCL: a buffer cannot be registered on NIC %s, which carries nothing any more: %s. %s",
+              core_.devices[size_t(nic)].name().c_str(), refused->message.c_str(),
+              advice(refused->code).data());
   ++registration.users_;
   return &registration;
 }
