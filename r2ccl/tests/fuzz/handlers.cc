@@ -331,7 +331,7 @@ class Play {
 
 std::vector<std::byte> payload(std::span<const uint8_t> from, size_t bytes) {
   std::vector<std::byte> out(bytes);
-  if (!from.empty()) std::memcpy(out.data(), from.data(), std::min(from.size(), bytes));
+  if (!from.empty() && bytes > 0) std::memcpy(out.data(), from.data(), std::min(from.size(), bytes));
   return out;
 }
 
