@@ -40,9 +40,9 @@ enum class EventType : uint16_t {
 /// Who noticed a failure first. Printed as `detected_by`.
 enum class DetectedBy : uint8_t { kNone = 0, kCompletion = 1, kEvent = 2, kWatchdog = 3, kPeer = 4 };
 
-/// One event, 64 bytes. `sequence` is written last (release): 0 means "being written".
+/// One event, 64 bytes. `sequence` is written last (release).
 struct alignas(64) Event {
-  uint64_t sequence;  ///< 1-based position in the stream
+  uint64_t sequence;  ///< 1-based position in the stream; in the ring also 0 (empty) and ~0 (being written)
   uint64_t time_ns;   ///< CLOCK_MONOTONIC
   EventType type;
   uint16_t nic;      ///< index of the local NIC, 0xffff when none

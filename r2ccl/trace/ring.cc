@@ -44,6 +44,7 @@ uint32_t thread_id() {
   return id;
 }
 
+constexpr uint64_t kBeingWritten = ~uint64_t{0};
 constexpr size_t kPayloadWords = sizeof(Event) / sizeof(uint64_t) - 1;
 
 // Payload words are copied one by one with relaxed atomics: a reader may look while a writer laps it.
@@ -103,10 +104,16 @@ void Writer::emit(EventType type, uint16_t nic, uint32_t channel, uint64_t a, ui
     const uint64_t sequence = header_->next.fetch_add(1, std::memory_order_relaxed);
     Event& slot = header_->events()[sequence & (header_->capacity - 1)];
     Event event{sequence, now, type, nic, channel, a, b, c, peer, thread_id(), 0};
-    sequence_of(slot).store(0, std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_release);
-    copy_payload(payload(slot), payload(event));
-    sequence_of(slot).store(sequence, std::memory_order_release);
+    // Two writers never fill one slot at once: one that was off the CPU while the others went round finds it
+    // taken, or younger than its own event, which is lost then. (Readers count it.)
+    uint64_t before = sequence_of(slot).load(std::memory_order_relaxed);
+    if (before < sequence &&
+        sequence_of(slot).compare_exchange_strong(before, kBeingWritten, std::memory_order_acquire,
+                                                  std::memory_order_relaxed)) {
+      std::atomic_thread_fence(std::memory_order_release);
+      copy_payload(payload(slot), payload(event));
+      sequence_of(slot).store(sequence, std::memory_order_release);
+    }
   }
   if (is_hot(type)) return;
   if (Metrics* metrics = metrics_.load(std::memory_order_acquire))
@@ -160,7 +167,7 @@ uint64_t Reader::drain(std::vector<Event>& out) {
     Event& slot = header_->events()[next_ & (header_->capacity - 1)];
     Event copy;
     const uint64_t before = sequence_of(slot).load(std::memory_order_acquire);
-    if (before < next_) {
+    if (before < next_ || before == kBeingWritten) {
       // Not yet published. A writer that was killed in between leaves its slot so for ever: once the ring
       // has moved on by a quarter, it is counted as lost.
       if (end - next_ < header_->capacity / 4) break;
