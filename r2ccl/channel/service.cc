@@ -188,7 +188,7 @@ void Service::run() {
     if (!pending_.empty()) greet(now);
     look_at_downed_ports(tick);
     urgency = step_channels(tick);
-    if (metrics_) metrics_->write(now);
+    if (metrics_ && urgency != Urgency::kHot) metrics_->write(now);  // a fence does not wait for a file
     if (!pending_.empty()) urgency = std::max(urgency, Urgency::kWatching);
     if (urgency == Urgency::kHot && count <= 0) {
       const timespec pause{0, kHotPauseNs};
