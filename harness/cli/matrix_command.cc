@@ -68,7 +68,7 @@ int matrix_command(const MatrixArguments& arguments, const Console& console) {
       {"ended", now_utc()}};
   for (const auto& [fact, value] : machine_facts()) provenance[fact] = value;
   folder.write("matrix.md", matrix::markdown(runs, provenance));
-  folder.write("matrix.json", matrix::to_json(runs, provenance).dump(1) + "\n");
+  folder.write("matrix.json", matrix::json_text(matrix::to_json(runs, provenance)));
   std::error_code ignored;
   fs::remove(folder.path() / "failed", ignored);  // when it is empty
   folder.keep();

@@ -82,8 +82,12 @@ std::string totals(const std::vector<CellRun>& runs) {
   return text.str();
 }
 
-std::string without_line_ends(std::string text) {
+/// A reason as one line. What is left out of a long one (where each thread was) is in the cell's folder and
+/// in the JSON.
+std::string in_brief(std::string text) {
+  constexpr size_t kLongest = 200;
   std::replace(text.begin(), text.end(), '\n', ' ');
+  if (text.size() > kLongest) text = text.substr(0, text.find_last_of(' ', kLongest)) + " …";
   return text;
 }
 
@@ -91,10 +95,20 @@ void failures(const std::vector<CellRun>& runs, const char* bullet, std::ostring
   for (const CellRun& run : runs)
     if (run.result.verdict == CellVerdict::kFail || run.result.verdict == CellVerdict::kMissed)
       text << bullet << run.cell.name() << ": " << name(run.result.verdict) << ": "
-           << without_line_ends(run.result.why) << "\n";
+           << in_brief(run.result.why) << "\n";
 }
 
 }  // namespace
+
+std::string json_text(nlohmann::ordered_json json) {
+  const nlohmann::ordered_json cells = json["cells"];
+  json.erase("cells");
+  std::string text = json.dump(1);
+  text.resize(text.size() - 2);  // the end of the object, on a line of its own
+  text += ",\n \"cells\": [";
+  for (size_t i = 0; i < cells.size(); ++i) text += (i > 0 ? ",\n  " : "\n  ") + cells[i].dump();
+  return text + "\n ]\n}\n";
+}
 
 MatrixCounts count(const std::vector<CellRun>& runs) {
   MatrixCounts counts;
@@ -195,7 +209,7 @@ nlohmann::ordered_json to_json(const std::vector<CellRun>& runs, const nlohmann:
         {"struck", r.struck},      {"attempts", r.attempts},     {"migrations", r.migrations},
         {"replayed", r.replayed},  {"checked", r.checked},       {"wrong", r.wrong},
         {"lost", r.lost},          {"duplicated", r.duplicated}};
-    if (!r.why.empty()) cell["why"] = r.why;
+    if (!r.why.empty()) cell["why"] = in_brief(r.why);
     if (r.outcome == "error") cell["error_ms"] = double(int64_t(r.error_ms * 10)) / 10;
     json["cells"].push_back(std::move(cell));
   }

@@ -24,4 +24,7 @@ std::string markdown(const std::vector<CellRun>& runs, const nlohmann::ordered_j
 /// matrix.json: schema_version, provenance, counts, cells.
 nlohmann::ordered_json to_json(const std::vector<CellRun>& runs, const nlohmann::ordered_json& provenance);
 
+/// Its text: one line per cell.
+std::string json_text(nlohmann::ordered_json json);
+
 }  // namespace r2bench::matrix

@@ -210,6 +210,7 @@ TEST_F(Verdict, is_counted_and_told) {
   EXPECT_EQ(json["counts"]["fail"], 1);
   EXPECT_EQ(json["cells"].size(), 2u);
   EXPECT_EQ(json["cells"][1]["wrong"], 7);
+  EXPECT_EQ(nlohmann::ordered_json::parse(json_text(json)), json);
 }
 
 }  // namespace

@@ -17,10 +17,10 @@ std::string why_empty(const FaultRow& fault, Moment moment) {
   if (fault.at_registration && moment != Moment::kConnect && moment != Moment::kReplay)
     return "nothing is registered or connected then: that happens at set-up, and when another path is opened";
   if (moment == Moment::kClose &&
-      any_of(fault,
-             {"noop", "ack_lost", "throttle", "delay", "reorder", "completion_error", "drop_completion_send",
-              "drop_completion_recv", "post_fail", "post_fail_recv", "blackhole_in", "blackhole_out"}))
-    return "it strikes what is posted or completes; an end closes when nothing is, any more";
+      any_of(fault, {"noop", "ack_lost", "throttle", "delay", "reorder", "completion_error",
+                     "drop_completion_send", "drop_completion_recv", "post_fail", "post_fail_recv",
+                     "poll_fail", "blackhole_in", "blackhole_out"}))
+    return "it strikes what is posted, polled or completed; an end closes when nothing is, any more";
   if (fault.name == "reorder" && (moment == Moment::kLastSegment || moment == Moment::kReplay))
     return "it lets two queue pairs' sends change places; here only one has something to send";
   return "";
