@@ -82,8 +82,7 @@ std::string totals(const std::vector<CellRun>& runs) {
   return text.str();
 }
 
-/// A reason as one line. What is left out of a long one (where each thread was) is in the cell's folder and
-/// in the JSON.
+/// A reason as one line. What is left out of a long one (where each thread was) is in the cell's folder.
 std::string in_brief(std::string text) {
   constexpr size_t kLongest = 200;
   std::replace(text.begin(), text.end(), '\n', ' ');
