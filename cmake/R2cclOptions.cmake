@@ -14,6 +14,7 @@ option(R2CCL_BUILD_TESTS "Build the tests" ON)
 option(R2CCL_BUILD_BENCH "Build the Google Benchmark programs" ON)
 option(R2CCL_CCACHE "Compile through ccache where it is present" ON)
 option(R2CCL_CLANG_TIDY "Run clang-tidy while compiling" OFF)
+option(R2CCL_FUZZ "Build the fuzz targets for libFuzzer, and everything they use with its coverage (clang only)" OFF)
 set(R2CCL_SANITIZE "" CACHE STRING "Sanitizers, as in -fsanitize= (address,undefined or thread)")
 
 if(R2CCL_CCACHE)
@@ -35,6 +36,10 @@ if(R2CCL_SANITIZE)
 else()
   # A shared library that lacks a symbol must fail here, not in somebody's job.
   string(APPEND CMAKE_SHARED_LINKER_FLAGS " -Wl,--no-undefined")
+endif()
+
+if(R2CCL_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link -fno-sanitize-recover=undefined)
 endif()
 
 # Everything that is loaded or started at run time lies in two folders, so that one relative path finds it

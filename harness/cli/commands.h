@@ -57,6 +57,14 @@ struct ConformanceArguments {
   std::string raw;  ///< file for one fabric's result, without a table
 };
 
+struct MatrixArguments {
+  std::vector<std::string> only;  ///< patterns of cells; empty: all
+  int jobs = 0;                   ///< cells at a time; 0: one per core
+  uint64_t seed = 1;
+  std::string out;  ///< folder of the tables; empty: results/runs/matrix-TIME
+  bool list = false;
+};
+
 struct InjectArguments {
   enum class Action { kAdd, kList, kRemove, kHeal };
   Action action = Action::kList;
@@ -82,6 +90,8 @@ int doctor_command(const std::string& fabric, const Console& console);
 int exec_command(const ExecArguments& arguments, const Console& console);
 /// 0; 1 when something differs that is not explained, or explained as wrong.
 int conformance_command(const ConformanceArguments& arguments, const Console& console);
+/// 0: every cell holds; 1: one fails; 2: a fault missed its moment, however often it was tried.
+int matrix_command(const MatrixArguments& arguments, const Console& console);
 /// The command's exit status, as exec_command().
 int guest_command(const GuestArguments& arguments, const Console& console);
 int inject_command(const InjectArguments& arguments, const Console& console);

@@ -148,6 +148,20 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
   conformance->add_option("--raw", conformance_arguments.raw,
                           "Only one fabric's result, as JSON into this file");
 
+  MatrixArguments matrix_arguments;
+  CLI::App* matrix = app.add_subcommand(
+      "matrix", "Break every kind of thing at every moment of every kind of job: the fault matrix");
+  matrix
+      ->add_option("--only", matrix_arguments.only,
+                   "Only cells FAULT/MOMENT/OPERATION/SIDE that match, such as 'port_down/*/SendRecv/*'")
+      ->allow_extra_args(false);
+  matrix->add_option("--jobs", matrix_arguments.jobs, "Cells at a time (one per core)")
+      ->check(CLI::Range(1, 256));
+  matrix->add_option("--seed", matrix_arguments.seed, "Seed of everything random (1)");
+  matrix->add_option("--out", matrix_arguments.out, "Folder of the tables (else results/runs/matrix-TIME)");
+  matrix->add_flag("--list", matrix_arguments.list,
+                   "Print the cells, with the reasons of empty ones, and run nothing");
+
   ExecOptions exec;
   exec.add_to(app);
   InjectOptions inject;
@@ -191,6 +205,7 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
       conformance_arguments.faults = !no_faults;
       return conformance_command(conformance_arguments, console);
     }
+    if (matrix->parsed()) return matrix_command(matrix_arguments, console);
     if (guest->parsed()) return guest_command(guest_arguments, console);
     if (exec.command->parsed()) return exec_command(exec.finished(), console);
     if (inject.parsed()) return inject_command(inject.finished(), console);

@@ -187,7 +187,7 @@ void Job::advance_phase(uint64_t now_ns) {
       break;
     case Phase::kWarming:
       if (all_ranks([](const RankLink& r) { return r.warm; })) {
-        driver_->arm_first();
+        if (!scenario_.arm_at_start) driver_->arm_first();
         move(Phase::kRunning, now_ns);
         grant(now_ns);
       }

@@ -72,6 +72,7 @@ void Job::start_ranks() {
   driver_ = std::make_unique<FaultDriver>(
       scenario_, repeats_, seed_, *board_, ranks_, *collector_,
       [this](uint64_t time, const std::string& what, const std::string& text) { note(time, what, text); });
+  if (scenario_.arm_at_start) driver_->arm_first();
   control_ = std::make_unique<JobControl>(
       *board_, nodes, "scenario '" + scenario_.name + "' of r2bench run, mode " + mode_.label,
       [this](uint64_t time, const std::string& what, const std::string& text) { note(time, what, text); });

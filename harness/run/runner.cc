@@ -29,35 +29,6 @@ std::string utc_now() {
   return text;
 }
 
-std::map<std::string, std::string> machine() {
-  std::map<std::string, std::string> facts;
-  utsname system{};
-  if (uname(&system) == 0) {
-    facts["kernel"] = std::string(system.sysname) + " " + system.release;
-    facts["machine"] = system.machine;
-  }
-  facts["cores"] = std::to_string(std::thread::hardware_concurrency());
-  std::ifstream cpu("/proc/cpuinfo");
-  for (std::string line; std::getline(cpu, line);)
-    if (line.rfind("model name", 0) == 0) {
-      facts["cpu"] = line.substr(std::min(line.size(), line.find(':') + 2));
-      break;
-    }
-  facts["revision"] = build_revision();
-  facts["compiler"] = "g++ " __VERSION__;
-#ifdef NDEBUG
-  facts["build"] = "optimised, without assertions";
-#else
-  facts["build"] = "with assertions";
-#endif
-#if defined(__SANITIZE_ADDRESS__)
-  facts["sanitizer"] = "address";
-#elif defined(__SANITIZE_THREAD__)
-  facts["sanitizer"] = "thread";
-#endif
-  return facts;
-}
-
 std::vector<const Mode*> chosen_modes(const Scenario& scenario, const RunOptions& options) {
   std::vector<const Mode*> modes;
   if (options.modes.empty())
@@ -137,6 +108,35 @@ std::vector<Overhead> overheads(const std::vector<const Mode*>& modes,
 
 }  // namespace
 
+std::map<std::string, std::string> machine_facts() {
+  std::map<std::string, std::string> facts;
+  utsname system{};
+  if (uname(&system) == 0) {
+    facts["kernel"] = std::string(system.sysname) + " " + system.release;
+    facts["machine"] = system.machine;
+  }
+  facts["cores"] = std::to_string(std::thread::hardware_concurrency());
+  std::ifstream cpu("/proc/cpuinfo");
+  for (std::string line; std::getline(cpu, line);)
+    if (line.rfind("model name", 0) == 0) {
+      facts["cpu"] = line.substr(std::min(line.size(), line.find(':') + 2));
+      break;
+    }
+  facts["revision"] = build_revision();
+  facts["compiler"] = "g++ " __VERSION__;
+#ifdef NDEBUG
+  facts["build"] = "optimised, without assertions";
+#else
+  facts["build"] = "with assertions";
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+  facts["sanitizer"] = "address";
+#elif defined(__SANITIZE_THREAD__)
+  facts["sanitizer"] = "thread";
+#endif
+  return facts;
+}
+
 RunResult run_scenario(const Scenario& scenario, const RunOptions& options, const std::atomic<bool>& cancel) {
   const std::vector<const Mode*> modes = chosen_modes(scenario, options);
   check_shape(scenario);
@@ -148,7 +148,7 @@ RunResult run_scenario(const Scenario& scenario, const RunOptions& options, cons
   result.seed = options.seed.value_or(scenario.seed);
   result.repeats = options.repeats > 0 ? options.repeats : size_t(std::max(scenario.repeats, 1));
   result.started_at = utc_now();
-  result.environment = machine();
+  result.environment = machine_facts();
 
   const size_t pairs = size_t(std::max(scenario.pairs, 0)), rounds = std::max<size_t>(pairs, 1);
   std::vector<std::vector<ModeResult>> jobs(modes.size());

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -56,6 +57,9 @@ class UsageError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+
+/// Where a run happens: kernel, cpu, cores, revision, compiler, build, sanitizer.
+std::map<std::string, std::string> machine_facts();
 
 /// Runs everything on the caller's thread (which must outlive the call: the ranks die with it). When `cancel`
 /// becomes true the job is ended within a second and the result says cancelled. Throws UsageError for what

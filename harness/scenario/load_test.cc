@@ -63,6 +63,12 @@ TEST(Load, defaults_stand_where_the_file_is_silent) {
   EXPECT_EQ(s.repeats, 1);
 }
 
+TEST(Load, faults_are_armed_when_all_are_warm_unless_the_file_says_before) {
+  EXPECT_FALSE(parse_scenarios("x.yaml", kNicDown).front().arm_at_start);
+  EXPECT_TRUE(parse_scenarios("x.yaml", std::string(kNicDown) + "arm: start\n").front().arm_at_start);
+  EXPECT_THROW(parse_scenarios("x.yaml", std::string(kNicDown) + "arm: soon\n"), ScenarioError);
+}
+
 TEST(Load, unlimited_is_a_rate) {
   EXPECT_EQ(parse_scenarios("x.yaml", "version: 1\nmodes: [migrate]\nfabric: {nic_rate: unlimited}\n")[0]
                 .fabric.nic_rate_bits_per_s,

@@ -98,6 +98,7 @@ struct Scenario {
   std::vector<Mode> modes;
   std::map<std::string, std::string> env;  ///< for every rank in every mode
   std::vector<faultinject::FaultSpec> faults;
+  bool arm_at_start = false;  ///< faults are armed before the ranks start, not when all of them are warm
   std::vector<RankFault> rank_faults;
   std::vector<Expectation> expectations;
   Timeouts timeouts;

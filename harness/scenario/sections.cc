@@ -74,6 +74,7 @@ Scenario read_sections(Document& document, const YAML::Node& root, const std::st
   }
   read_modes(document, map.get("modes"), options, scenario, file_labels);
   read_faults(document, map.get("faults"), scenario);
+  scenario.arm_at_start = map.choice("arm", {"warm", "start"}, "moment to arm faults at").value_or(0) == 1;
   read_expectations(document, map.get("expect"), file_labels, scenario);
   map.finish();
   if (document.ok()) check_whole(document, root, scenario);

@@ -103,6 +103,7 @@ Result<Config> Config::from(const std::function<const char*(const char*)>& get) 
   }
   for (const char* variable : {"NCCL_SOCKET_IFNAME", "R2CC_SOCKET_IFNAME"})
     if (const char* text = get(variable); text && *text) config.socket_interface = text;
+  if (const char* text = get("R2CC_METRICS")) config.metrics_file = text;
   if (const char* text = get("NCCL_IB_HCA"); text && *text) config.hca_filter = text;
   return config;
 }
@@ -116,6 +117,8 @@ std::vector<Config::Entry> Config::entries() const {
   for (const Field& field : fields())
     out.push_back({field.variable, std::to_string(field.read(*this)), field.meaning});
   out.push_back({"R2CC_SOCKET_IFNAME", socket_interface, "prefix of the interface for control connections"});
+  out.push_back({"R2CC_METRICS", metrics_file,
+                 "file for counters in Prometheus' text format (%p: process id), once a second"});
   out.push_back({"NCCL_IB_HCA", hca_filter, "which devices to use ('^' excludes, '=' exact names)"});
   return out;
 }

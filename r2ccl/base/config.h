@@ -24,13 +24,14 @@ struct Config {
   Mode mode = Mode::kMigrate;  ///< R2CC_MODE
   bool strict_ack = true;      ///< R2CC_STRICT_ACK: a send is done only when the receiver has it
   std::string
-      socket_interface;    ///< R2CC_SOCKET_IFNAME, else NCCL_SOCKET_IFNAME: prefix of the control interface
-  std::string hca_filter;  ///< NCCL_IB_HCA: prefix list; '^' excludes, '=' means exact
-  int ib_timeout = 20;     ///< NCCL_IB_TIMEOUT: 4.096 µs · 2^n
-  int ib_retry_count = 7;  ///< NCCL_IB_RETRY_CNT
-  int gid_index = -1;      ///< NCCL_IB_GID_INDEX; -1: RoCE v2 IPv4 when there is one
-  int traffic_class = 0;   ///< NCCL_IB_TC
-  int service_level = 0;   ///< NCCL_IB_SL
+      socket_interface;      ///< R2CC_SOCKET_IFNAME, else NCCL_SOCKET_IFNAME: prefix of the control interface
+  std::string metrics_file;  ///< R2CC_METRICS: where counters go as Prometheus text; empty: nowhere
+  std::string hca_filter;    ///< NCCL_IB_HCA: prefix list; '^' excludes, '=' means exact
+  int ib_timeout = 20;       ///< NCCL_IB_TIMEOUT: 4.096 µs · 2^n
+  int ib_retry_count = 7;    ///< NCCL_IB_RETRY_CNT
+  int gid_index = -1;        ///< NCCL_IB_GID_INDEX; -1: RoCE v2 IPv4 when there is one
+  int traffic_class = 0;     ///< NCCL_IB_TC
+  int service_level = 0;     ///< NCCL_IB_SL
   int standbys = 32;  ///< R2CC_STANDBYS: paths that a process keeps ready for its sends; a channel without
                       ///< one opens it when it must
   Milliseconds suspect_after{

@@ -233,6 +233,7 @@ void Channel::begin_closing(const Tick& tick) {
   closed_sent_ = true;
   closing_ = true;
   close_since_ = tick.now;
+  emit(trace::EventType::kChannelClosing, home_nic_);
   active_ = nullptr;
   opening_ = {};
   for (auto* paths : {&paths_, &buried_}) {

@@ -112,10 +112,11 @@ class SendLedgerOf {
       confirmed(confirmed_ + uint32_t(step));
   }
   /// The receiver's report, made behind both fences: it has everything before `first`, and segments[i] of
-  /// message first + i. From here on what the NIC said before counts for nothing.
+  /// message first + i. From here on what the NIC said before counts for nothing. (A report of messages that
+  /// do not exist yet says nothing.)
   void take_report(uint64_t first, std::span<const uint16_t> segments) {
     released(std::max(first, confirmed_));
-    for (uint64_t message = first; message < next_; ++message) {
+    for (uint64_t message = std::max(first, confirmed_); message < next_; ++message) {
       Entry& entry = entries_[message % kWindow];
       entry.completed = message - first < segments.size() ? segments[message - first] & entry.all : 0;
     }
@@ -137,7 +138,7 @@ class SendLedgerOf {
   /// receiver has it all: the NIC's own reports no longer matter.
   void released(uint64_t up_to) {
     confirmed(up_to);
-    if (up_to > released_) released_ = up_to;
+    if (up_to > released_ && up_to <= next_) released_ = up_to;
   }
   uint64_t next() const { return next_; }
   uint64_t confirmed() const { return confirmed_; }

@@ -208,6 +208,7 @@ void Channel::step_makings(const Tick& tick) {
 
 void Channel::start_opening(Purpose purpose, int local, int remote, const Tick& tick) {
   opening_ = {next_path_++, purpose, local, remote, false, false, tick.alive};
+  emit(trace::EventType::kPathOpening, local, opening_.path, uint64_t(remote));
   auto making = std::make_shared<Making>();
   making->path = opening_.path;
   making->local = local;
@@ -513,7 +514,8 @@ void Channel::step_failback(const Tick& tick) {
     return;
   }
   if (opening_.path == 0 && home_rail_.should_try(tick.now) && !peer_nic_down_[size_t(peer_home_nic_)] &&
-      !core_.nic_down[size_t(home_nic_)] && !core_.workers->stuck(home_nic_)) {
+      !core_.nic_down[size_t(home_nic_)] && !core_.nic_unusable[size_t(home_nic_)] &&
+      !core_.workers->stuck(home_nic_)) {
     home_rail_.trying();
     start_opening(Purpose::kFailback, home_nic_, peer_home_nic_, tick);
   }

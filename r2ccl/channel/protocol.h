@@ -43,7 +43,7 @@ class MigrationEnd {
   /// once; that is one migration.
   Verdict peer_leaves(uint32_t epoch, uint32_t path, uint32_t active) {
     if (epoch <= epoch_) return Verdict::kOld;
-    const bool ours = phase_ == Phase::kRunning && active == path;
+    const bool ours = phase_ == Phase::kRunning && active != 0 && active == path;
     enter(epoch, path, 0);
     return ours ? Verdict::kFenceActive : Verdict::kFenceGivenUp;
   }

@@ -1,5 +1,8 @@
 #include "r2ccl/channel/registrations.h"
 
+#include <algorithm>
+#include <optional>
+
 #include "r2ccl/base/log.h"
 
 namespace r2ccl {
@@ -42,30 +45,33 @@ Result<void> Registrations::fill(Registration& registration, void* data, size_t 
     else
       work();
   }
-  Result<void> outcome;
-  bool somewhere = false;
+  std::vector<std::optional<Error>> refused(attempts.size());
+  const Error* reason = nullptr;
   for (size_t nic = 0; nic < attempts.size(); ++nic) {
     if (!attempts[nic]) continue;
     Attempt& attempt = *attempts[nic];
     const bool answered = !attempt.job || core_.registrars->wait(int(nic), *attempt.job);
     if (answered && attempt.region) {
       registration.regions_[nic] = std::move(*attempt.region);
-      somewhere = true;
       continue;
     }
-    const Error error = answered ? attempt.region.error()
-                                 : Error{ErrorCode::kVerbs, "ibv_reg_mr on " + core_.devices[nic].name() +
-                                                                ": its driver does not answer"};
-    if (int(nic) == home_nic) outcome = error;
-    if (int(nic) == home_nic && answered) continue;
-    if (!core_.nic_unusable[nic].exchange(true)) {  // one NIC less is no reason to end
-      R2_WARN("NET/R2CCL: %s; this NIC is not used any more. %s", error.message.c_str(),
-              advice(error.code).data());
-      core_.kick();
-    }
+    refused[nic] = answered ? attempt.region.error()
+                            : Error{ErrorCode::kVerbs, "ibv_reg_mr on " + core_.devices[nic].name() +
+                                                           ": its driver does not answer"};
+    if (!reason || int(nic) == home_nic) reason = &*refused[nic];
   }
-  if (!outcome && somewhere && core_.nic_unusable[size_t(home_nic)]) return {};
-  return outcome;
+  const bool on_none = std::none_of(registration.regions_.begin(), registration.regions_.end(),
+                                    [](const verbs::MemoryRegion& region) { return bool(region); });
+  if (reason && (on_none || !core_.resilient())) return *reason;
+  // One NIC less, be it the channel's own, is no reason to end the job: the channels leave it.
+  for (size_t nic = 0; nic < refused.size(); ++nic) {
+    if (!refused[nic] || core_.nic_unusable[nic].exchange(true)) continue;
+    R2_WARN("NET/R2CCL: a buffer cannot be registered on NIC %s, which carries nothing any more: %s. %s",
+            core_.devices[nic].name().c_str(), refused[nic]->message.c_str(),
+            advice(refused[nic]->code).data());
+    core_.kick();
+  }
+  return {};
 }
 
 Result<void> Registrations::remove(Registration* registration) {

@@ -13,9 +13,9 @@ namespace r2ccl {
 class Registrations {
  public:
   explicit Registrations(Core& core) : core_(core) {}
-  /// Registers [data, data + bytes), or counts one more user of the same range. In mode 0 only `home_nic`
-  /// needs it; else the NICs' workers do it, all at once, and a NIC whose driver does not answer is done
-  /// without, which makes it unusable to all channels. Error kMemoryLock or kVerbs.
+  /// Registers [data, data + bytes), or counts one more user of the same range, on every NIC that takes it,
+  /// all at once; one that does not, or whose driver does not answer, carries nothing of this process any
+  /// more. In mode 0 only `home_nic` needs it. Error kMemoryLock or kVerbs.
   Result<Registration*> add(void* data, size_t bytes, int home_nic);
   /// One user less; the last one takes the registration away.
   Result<void> remove(Registration* registration);

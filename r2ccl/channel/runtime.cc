@@ -90,10 +90,15 @@ class Runtime final : public Net {
     randombytes_buf(&core.process, sizeof core.process);
     core.kick = [service = &runtime->service_] { service->kick(); };
     core.workers = std::make_unique<NicWorkers>("r2ccl-nic", names, core.kick);
-    core.registrars = std::make_unique<NicWorkers>("r2ccl-reg", std::move(names), [] {});
+    core.registrars = std::make_unique<NicWorkers>("r2ccl-reg", names, [] {});
     core.endpoint = [service = &runtime->service_] { return service->endpoint(); };
     core.load = [service = &runtime->service_] { return service->load(); };
+    if (!core.config.metrics_file.empty()) {
+      runtime->metrics_.emplace(core.config.metrics_file, names);
+      runtime->service_.set_metrics(*runtime->metrics_);
+    }
     if (auto started = runtime->service_.start(); !started) return started.error();
+    if (runtime->metrics_) trace::Writer::instance().feed(*runtime->metrics_);
     R2_INFO("NET/R2CCL: mode %s, %zu NICs, strict acknowledgement %s", name(core.config.mode),
             core.devices.size(), core.strict_ack() ? "on" : "off");
     return runtime;
@@ -258,6 +263,7 @@ class Runtime final : public Net {
 
   Core core_;
   std::optional<topology::Topology> topology_;
+  std::optional<trace::Metrics> metrics_;  // the trace writer knows it, too: it stays as long as the Runtime
   Service service_;
   Registrations registrations_;
   std::mutex mutex_;  // guards the following

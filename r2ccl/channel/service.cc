@@ -196,12 +196,14 @@ void Service::run() {
     urgency = step_channels(tick);
     if (core_.workers->open_jobs() || core_.registrars->open_jobs())
       urgency = std::max(urgency, Urgency::kBusy);
+    if (metrics_ && urgency != Urgency::kHot) metrics_->write(now);  // a fence does not wait for a file
     if (!pending_.empty()) urgency = std::max(urgency, Urgency::kWatching);
     if (urgency == Urgency::kHot && count <= 0) {
       const timespec pause{0, kHotPauseNs};
       nanosleep(&pause, nullptr);
     }
   }
+  if (metrics_) metrics_->write(now_ns(), true);
   stopped_.store(true, std::memory_order_release);
 }
 

@@ -13,6 +13,7 @@
 #include "r2ccl/channel/channel.h"
 #include "r2ccl/channel/receiver.h"
 #include "r2ccl/control/socket.h"
+#include "r2ccl/trace/metrics.h"
 
 namespace r2ccl {
 
@@ -36,6 +37,8 @@ class Service {
   Result<void> start();
   /// Ends the thread, within a bound. Idempotent.
   void stop();
+  /// Before start(): the thread writes them when they have changed, and when it ends.
+  void set_metrics(trace::Metrics& metrics) { metrics_ = &metrics; }
   /// Any thread; never blocks.
   void kick() noexcept;
   /// Service thread only.
@@ -99,6 +102,7 @@ class Service {
     bool active = false;  // the worker's, until the job is done
   };
   std::array<std::shared_ptr<PortLook>, wire::kMaxNics> port_looks_;
+  trace::Metrics* metrics_ = nullptr;
 };
 
 }  // namespace r2ccl

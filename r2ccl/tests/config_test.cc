@@ -28,12 +28,14 @@ TEST(Config, reads_what_is_set) {
   auto config = with({{"R2CC_MODE", "0"},
                       {"NCCL_IB_TIMEOUT", "14"},
                       {"R2CC_FAIL_BOUND_MS", "500"},
+                      {"R2CC_METRICS", "/run/r2ccl-%p.prom"},
                       {"NCCL_SOCKET_IFNAME", "lo"}});
   ASSERT_TRUE(config.ok());
   EXPECT_EQ(config->mode, Mode::kBaseline);
   EXPECT_EQ(config->ib_timeout, 14);
   EXPECT_EQ(config->fail_bound.count(), 500);
   EXPECT_EQ(config->socket_interface, "lo");
+  EXPECT_EQ(config->metrics_file, "/run/r2ccl-%p.prom");
 }
 
 TEST(Config, a_bad_value_is_refused_by_name) {

@@ -93,6 +93,18 @@ TEST(ReceiveLedger, tickets_wrap_after_2_to_the_24_messages) {
   }
 }
 
+TEST(SendLedger, words_about_messages_that_do_not_exist_yet_say_nothing) {
+  SendLedger ledger;
+  ledger.open(1);
+  ledger.take_report(100, {});
+  ledger.released(200);
+  EXPECT_EQ(ledger.confirmed(), 0u);
+  EXPECT_EQ(ledger.reported(), 0u);
+  const uint64_t next = ledger.open(1);
+  EXPECT_FALSE(ledger.done(next, false));
+  EXPECT_EQ(ledger.missing(next), 1u);
+}
+
 TEST(SendLedger, a_buffer_is_given_back_only_after_the_receivers_word) {
   SendLedger ledger;
   const uint64_t message = ledger.open(1);

@@ -54,6 +54,11 @@ TEST(MigrationEnd, a_path_that_the_peer_leaves_is_fenced_whether_it_is_active_he
   EXPECT_EQ(given_up.leaving(), 4u);
 }
 
+TEST(MigrationEnd, a_peer_that_leaves_no_path_is_not_taken_to_mean_the_one_that_an_end_does_not_have) {
+  MigrationEnd end(false);
+  EXPECT_EQ(end.peer_leaves(1, 0, 0), Verdict::kFenceGivenUp);
+}
+
 TEST(MigrationEnd, using_a_path_that_the_receiver_has_given_up_begins_the_next_epoch) {
   MigrationEnd receiver(false);
   receiver.leave(1);

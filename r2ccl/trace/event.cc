@@ -6,7 +6,7 @@
 namespace r2ccl::trace {
 namespace {
 
-constexpr std::array<std::pair<EventType, std::string_view>, 19> kNames{{
+constexpr std::array<std::pair<EventType, std::string_view>, 21> kNames{{
     {EventType::kIteration, "iteration"},
     {EventType::kIterationDone, "iteration_done"},
     {EventType::kMessageReceived, "message_received"},
@@ -26,6 +26,8 @@ constexpr std::array<std::pair<EventType, std::string_view>, 19> kNames{{
     {EventType::kChannelFailed, "channel_failed"},
     {EventType::kPathOpened, "path_opened"},
     {EventType::kProbeFailed, "probe_failed"},
+    {EventType::kPathOpening, "path_opening"},
+    {EventType::kChannelClosing, "channel_closing"},
 }};
 
 }  // namespace

@@ -33,15 +33,17 @@ enum class EventType : uint16_t {
   kChannelFailed = 43,     ///< no path is left or the peer is gone: an error goes to NCCL
   kPathOpened = 44,        ///< a path is proved and stands by: nic, a = path id, b = remote NIC
   kProbeFailed = 45,       ///< nic, a = path id
-  kControlRestored = 46,   ///< the control connection had broken; a = microseconds without it
+  kPathOpening = 46,     ///< at the sender: its half of a path is made next: nic, a = path id, b = remote NIC
+  kChannelClosing = 47,  ///< nic = the channel's home NIC: its queue pairs go next, whatever is open
+  kControlRestored = 48,  ///< the control connection had broken; a = microseconds without it
 };
 
 /// Who noticed a failure first. Printed as `detected_by`.
 enum class DetectedBy : uint8_t { kNone = 0, kCompletion = 1, kEvent = 2, kWatchdog = 3, kPeer = 4 };
 
-/// One event, 64 bytes. `sequence` is written last (release): 0 means "being written".
+/// One event, 64 bytes. `sequence` is written last (release).
 struct alignas(64) Event {
-  uint64_t sequence;  ///< 1-based position in the stream
+  uint64_t sequence;  ///< 1-based position in the stream; in the ring also 0 (empty) and ~0 (being written)
   uint64_t time_ns;   ///< CLOCK_MONOTONIC
   EventType type;
   uint16_t nic;      ///< index of the local NIC, 0xffff when none

@@ -15,6 +15,7 @@
 
 #include "r2ccl/base/clock.h"
 #include "r2ccl/base/log.h"
+#include "r2ccl/trace/metrics.h"
 
 namespace r2ccl::trace {
 
@@ -43,6 +44,7 @@ uint32_t thread_id() {
   return id;
 }
 
+constexpr uint64_t kBeingWritten = ~uint64_t{0};
 constexpr size_t kPayloadWords = sizeof(Event) / sizeof(uint64_t) - 1;
 
 // Payload words are copied one by one with relaxed atomics: a reader may look while a writer laps it.
@@ -97,16 +99,26 @@ Writer& Writer::instance() {
 
 void Writer::emit(EventType type, uint16_t nic, uint32_t channel, uint64_t a, uint64_t b, uint64_t c,
                   uint32_t peer) noexcept {
+  const uint64_t now = header_ ? now_ns() : 0;
   if (header_) {
     const uint64_t sequence = header_->next.fetch_add(1, std::memory_order_relaxed);
     Event& slot = header_->events()[sequence & (header_->capacity - 1)];
-    Event event{sequence, now_ns(), type, nic, channel, a, b, c, peer, thread_id(), 0};
-    sequence_of(slot).store(0, std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_release);
-    copy_payload(payload(slot), payload(event));
-    sequence_of(slot).store(sequence, std::memory_order_release);
+    Event event{sequence, now, type, nic, channel, a, b, c, peer, thread_id(), 0};
+    // Two writers never fill one slot at once: one that was off the CPU while the others went round finds it
+    // taken, or younger than its own event, which is lost then. (Readers count it.)
+    uint64_t before = sequence_of(slot).load(std::memory_order_relaxed);
+    if (before < sequence &&
+        sequence_of(slot).compare_exchange_strong(before, kBeingWritten, std::memory_order_acquire,
+                                                  std::memory_order_relaxed)) {
+      std::atomic_thread_fence(std::memory_order_release);
+      copy_payload(payload(slot), payload(event));
+      sequence_of(slot).store(sequence, std::memory_order_release);
+    }
   }
-  if (fault_hook_ && !is_hot(type)) fault_hook_(name(type).data(), a);
+  if (is_hot(type)) return;
+  if (Metrics* metrics = metrics_.load(std::memory_order_acquire))
+    metrics->count({0, now ? now : now_ns(), type, nic, channel, a, b, c, peer, thread_id(), 0});
+  if (fault_hook_) fault_hook_(name(type).data(), a);
 }
 
 Reader Reader::create(size_t capacity) {
@@ -155,7 +167,7 @@ uint64_t Reader::drain(std::vector<Event>& out) {
     Event& slot = header_->events()[next_ & (header_->capacity - 1)];
     Event copy;
     const uint64_t before = sequence_of(slot).load(std::memory_order_acquire);
-    if (before < next_) {
+    if (before < next_ || before == kBeingWritten) {
       // Not yet published. A writer that was killed in between leaves its slot so for ever: once the ring
       // has moved on by a quarter, it is counted as lost.
       if (end - next_ < header_->capacity / 4) break;

@@ -2,6 +2,7 @@
 // never waits for a reader; a reader that falls behind learns how many events it lost.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -31,11 +32,14 @@ class Writer {
             uint32_t peer = 0) noexcept;
 
   bool enabled() const noexcept { return header_ != nullptr; }
+  /// From now on `metrics` counts the rare events, too. It must outlive the writer.
+  void feed(class Metrics& metrics) noexcept { metrics_.store(&metrics, std::memory_order_release); }
 
  private:
   struct Header* header_ = nullptr;
   size_t mapped_ = 0;
   void (*fault_hook_)(const char*, uint64_t) = nullptr;
+  std::atomic<class Metrics*> metrics_{nullptr};
 };
 
 /// Creates a ring and reads it while writers are at work.

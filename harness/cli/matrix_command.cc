@@ -1,0 +1,82 @@
+// `r2bench matrix`: every fault × moment × operation × end, as one table.
+#include <algorithm>
+#include <ctime>
+#include <ostream>
+#include <thread>
+
+#include "harness/cli/commands.h"
+#include "harness/cli/exit_codes.h"
+#include "harness/matrix/matrix_report.h"
+#include "harness/report/run_folder.h"
+#include "harness/run/revision.h"
+
+namespace r2bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string now_utc() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+}  // namespace
+
+int matrix_command(const MatrixArguments& arguments, const Console& console) {
+  const std::vector<matrix::Cell> cells = matrix::chosen(arguments.only);
+  if (arguments.list) {
+    for (const matrix::Cell& cell : cells) {
+      const std::string why = matrix::why_empty(*cell.fault, cell.moment);
+      console.out << cell.name() << (why.empty() ? "" : "  empty: " + why) << "\n";
+    }
+    return 0;
+  }
+  RunFolder folder = arguments.out.empty() ? RunFolder::create_fresh(fs::path("results") / "runs", "matrix")
+                                           : RunFolder::create(arguments.out);
+  const Signals signals;
+  matrix::MatrixOptions options;
+  options.jobs =
+      arguments.jobs > 0 ? size_t(arguments.jobs) : std::max(1u, std::thread::hardware_concurrency());
+  options.seed = arguments.seed;
+  options.out_dir = folder.path().string();
+  const std::string started = now_utc();
+  const auto runs = matrix::run_cells(
+      cells, options,
+      [&](const matrix::CellRun& run, size_t done, size_t all) {
+        const bool bad = run.result.verdict == matrix::CellVerdict::kFail ||
+                         run.result.verdict == matrix::CellVerdict::kMissed;
+        if (console.live) console.out << "\r\033[K";
+        if (bad)
+          console.out << run.cell.name() << ": " << name(run.result.verdict) << ": " << run.result.why
+                      << "\n";
+        if (console.live) console.out << done << " of " << all << "  " << run.cell.name();
+        console.out << std::flush;
+      },
+      signals.cancel());
+  if (console.live) console.out << "\r\033[K";
+  std::string only;
+  for (const std::string& pattern : arguments.only) only += " --only '" + pattern + "'";
+  nlohmann::ordered_json provenance = {
+      {"command", "r2bench matrix" + only + " --seed " + std::to_string(options.seed) + " --jobs " +
+                      std::to_string(options.jobs)},
+      {"evidence", "emulated"},
+      {"started", started},
+      {"ended", now_utc()}};
+  for (const auto& [fact, value] : machine_facts()) provenance[fact] = value;
+  folder.write("matrix.md", matrix::markdown(runs, provenance));
+  folder.write("matrix.json", matrix::json_text(matrix::to_json(runs, provenance)));
+  std::error_code ignored;
+  fs::remove(folder.path() / "failed", ignored);  // when it is empty
+  folder.keep();
+  console.out << matrix::table(runs) << "Files: " << folder.path().string()
+              << "/  (matrix.md, matrix.json)\n";
+  if (signals.caught() != 0) return kExitSignal + signals.caught();
+  const matrix::MatrixCounts counts = matrix::count(runs);
+  return counts.fail > 0 ? 1 : counts.missed > 0 ? 2 : 0;
+}
+
+}  // namespace r2bench

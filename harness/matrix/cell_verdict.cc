@@ -1,0 +1,219 @@
+#include "harness/matrix/cell_verdict.h"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "harness/matrix/cell_scenario.h"
+
+namespace r2bench::matrix {
+namespace {
+
+using r2ccl::trace::EventType;
+
+/// An error must have been reported so soon after the fault: the longest bounds of the core (2 s without a
+/// path, half a second for a fence), what a busy machine adds, and the runner's own second.
+constexpr double kErrorBoundMs = 15'000;
+
+std::string ms(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f ms", value);
+  return text;
+}
+double ms_between(uint64_t from_ns, uint64_t to_ns) { return (double(to_ns) - double(from_ns)) / 1e6; }
+
+/// Deliveries at a node up to that time. Node 1 is the receiver of the messages in question.
+size_t delivered(const JobRecord& job, uint64_t until_ns, uint16_t node = 1) {
+  return size_t(
+      std::count_if(job.record.deliveries.begin(), job.record.deliveries.end(), [&](const Delivery& d) {
+        return job.record.streams[d.stream].rx_node == node && d.time_ns <= until_ns;
+      }));
+}
+
+template <typename Matches>
+std::optional<uint64_t> first_event(const JobRecord& job, Matches matches) {
+  std::optional<uint64_t> first;
+  for (const RankEvent& event : job.trace)
+    if (matches(event) && (!first || event.event.time_ns < *first)) first = event.event.time_ns;
+  return first;
+}
+
+const Firing* firing_of(const Scenario& scenario, const JobRecord& job, const std::string& name) {
+  for (const Firing& firing : job.firings)
+    if (firing.fault < scenario.faults.size() && scenario.faults[firing.fault].name == name) return &firing;
+  return nullptr;
+}
+
+/// Why `time` is not within the cell's moment; empty: it is. `late`: effects that come with the next call may
+/// follow the moment by one message.
+std::string not_in_moment(const Cell& cell, const Scenario& scenario, const JobRecord& job, uint64_t time,
+                          int late) {
+  const Firing* clock = firing_of(scenario, job, kClockFault);
+  const int message = message_of(cell.moment, cell.op);
+  switch (cell.moment) {
+    case Moment::kConnect: {
+      const auto opening =
+          first_event(job, [](const RankEvent& e) { return e.event.type == EventType::kPathOpening; });
+      if (!opening || time < *opening) return "no path was being opened yet";
+      size_t up = 0;
+      for (const RankEvent& e : job.trace)
+        up += e.event.type == EventType::kChannelUp && e.event.time_ns < time;
+      const auto begun =
+          first_event(job, [](const RankEvent& e) { return e.event.type == EventType::kIteration; });
+      if (begun && time >= *begun && !late) return "the first operation had begun";
+      if (up >= 4 && !late) return "every channel was up";
+      return "";
+    }
+    case Moment::kFirstMessage:
+    case Moment::kMidMessage:
+    case Moment::kLastSegment: {
+      if (!clock || clock->t0_ns == 0) return "message " + std::to_string(message) + " was never posted";
+      if (time < clock->t0_ns) return "message " + std::to_string(message) + " was not posted yet";
+      const size_t there = delivered(job, time);
+      if (there >= size_t(message) + size_t(late))
+        return "message " + std::to_string(message) + " had arrived (" + std::to_string(there) +
+               " were there)";
+      return "";
+    }
+    case Moment::kReplay: {
+      const Firing* provoker = firing_of(scenario, job, kProvokerFault);
+      if (!provoker || provoker->t0_ns == 0) return "no migration was provoked";
+      // Both ends lost a queue pair to send with: whichever replays first.
+      const RankEvent* replay = nullptr;
+      for (const RankEvent& e : job.trace)
+        if (e.event.type == EventType::kReplayed && e.event.a > 0 && e.event.time_ns >= provoker->t0_ns &&
+            (!replay || e.event.time_ns < replay->event.time_ns))
+          replay = &e;
+      if (!replay) return "nothing was replayed";
+      if (time < replay->event.time_ns) return "the replay had not been posted";
+      const auto receiver = uint16_t(replay->rank == 0 ? 1 : 0);
+      if (delivered(job, time, receiver) > delivered(job, replay->event.time_ns, receiver) + size_t(late))
+        return "the replay had arrived";
+      return "";
+    }
+    case Moment::kFailback: {
+      const auto planned = first_event(
+          job, [](const RankEvent& e) { return e.event.type == EventType::kFenceStarted && e.event.c != 0; });
+      if (!planned) return "no failback was begun";
+      if (time < *planned) return "the failback had not begun";
+      if (delivered(job, time) > delivered(job, *planned) + 1 + size_t(late)) return "the failback was over";
+      return "";
+    }
+    case Moment::kClose: {
+      const auto closing =
+          first_event(job, [](const RankEvent& e) { return e.event.type == EventType::kChannelClosing; });
+      if (!closing || time < *closing) return "no end was closing";
+      return "";
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+const char* name(CellVerdict verdict) {
+  // clang-format off
+  switch (verdict) {
+    case CellVerdict::kPass: return "pass";
+    case CellVerdict::kFail: return "fail";
+    case CellVerdict::kMissed: return "missed";
+    case CellVerdict::kEmpty: return "empty";
+  }
+  // clang-format on
+  return "unknown";
+}
+
+CellResult judge(const Cell& cell, const Scenario& scenario, const JobRecord& job) {
+  CellResult result;
+  result.outcome = r2bench::name(job.outcome);
+  result.wrong = job.correctness.wrong_elements + job.correctness.size_errors;
+  result.lost = job.correctness.lost;
+  result.duplicated = job.correctness.duplicated;
+  result.checked = job.correctness.checked_elements;
+  result.seconds = ms_between(job.start_ns, job.end_ns) / 1e3;
+  for (const RankEvent& event : job.trace) {
+    if (event.event.type == EventType::kMigrationStarted) ++result.migrations;
+    if (event.event.type == EventType::kFenceStarted && event.event.c != 0) --result.migrations;
+    if (event.event.type == EventType::kReplayed) result.replayed += event.event.a;
+    if (event.event.type == EventType::kDuplicateDropped) ++result.duplicated;
+  }
+
+  const auto verdict = [&](CellVerdict is, const std::string& why) {
+    result.verdict = is;
+    result.why = why;
+    return result;
+  };
+  // Wrong data has no excuse, whatever was struck or missed; nor has a hang.
+  if (result.wrong != 0)
+    return verdict(CellVerdict::kFail, std::to_string(result.wrong) + " elements were wrong");
+  if (result.lost != 0)
+    return verdict(CellVerdict::kFail, std::to_string(result.lost) + " messages were lost");
+  if (result.duplicated != 0)
+    return verdict(CellVerdict::kFail, std::to_string(result.duplicated) + " segments came twice");
+  if (job.outcome == Outcome::kHang || job.outcome == Outcome::kKilled)
+    return verdict(CellVerdict::kFail, job.error);
+  if (job.outcome == Outcome::kCancelled) return verdict(CellVerdict::kMissed, "cancelled");
+  if (job.trace_lost > 0) return verdict(CellVerdict::kMissed, "events of the trace were lost");
+
+  uint64_t first_t0 = 0;
+  std::string missed, never_fired;
+  for (const Firing& firing : job.firings) {
+    const auto& spec = scenario.faults[firing.fault];
+    if (spec.name.rfind(kCellFault, 0) != 0) continue;
+    if (firing.triggered_ns == 0) {
+      never_fired = spec.name + " was never fired";
+      continue;
+    }
+    if (firing.t0_ns == 0) {
+      missed = spec.name + " was fired and found nothing to strike";
+      continue;
+    }
+    const int late = cell.fault->messages_late;
+    std::string why = not_in_moment(cell, scenario, job, firing.triggered_ns, 0);
+    if (why.empty()) why = not_in_moment(cell, scenario, job, firing.t0_ns, late);
+    if (!why.empty()) {
+      missed = spec.name + " came at the wrong moment: " + why;
+      continue;
+    }
+    ++result.struck;
+    first_t0 = first_t0 == 0 ? firing.t0_ns : std::min(first_t0, firing.t0_ns);
+  }
+  // Where one end's fault keeps the other end from ever connecting, or the other end may have taken its
+  // queue pairs down already, one of the two is enough.
+  const bool one_is_enough = cell.moment == Moment::kConnect || cell.moment == Moment::kClose;
+  if (one_is_enough && result.struck > 0) missed.clear();
+  if (!never_fired.empty()) missed = never_fired;
+  const Expectation wanted = expected(cell);
+  const bool ended_well = job.outcome == Outcome::kOk;
+  // An error that nobody expects is a failure even when the fault missed its moment.
+  if (!ended_well && wanted.outcome == Expected::kSurvives)
+    return verdict(CellVerdict::kFail, "the job ended in an error: " + job.error);
+  if (!missed.empty()) return verdict(CellVerdict::kMissed, missed);
+
+  if (wanted.outcome == Expected::kExplainedError && !ended_well) {
+    result.error_ms = ms_between(first_t0, job.error_ns);
+    if (result.error_ms > kErrorBoundMs)
+      return verdict(CellVerdict::kFail,
+                     "its error came " + ms(result.error_ms) + " after the fault: " + job.error);
+    if (job.error.find("vhca") == std::string::npos)
+      return verdict(CellVerdict::kFail, "its error names no NIC: " + job.error);
+    return verdict(CellVerdict::kPass, job.error);
+  }
+  uint64_t ended = 0;
+  for (const RankResult& rank : job.ranks) ended += rank.iterations;
+  const uint64_t all = uint64_t(scenario.workload.iters) * uint64_t(scenario.fabric.ranks());
+  if (ended != all || result.checked == 0)
+    return verdict(CellVerdict::kFail, std::to_string(ended) + " of " + std::to_string(all) +
+                                           " operations ended, and " + std::to_string(result.checked) +
+                                           " elements were compared");
+  const bool in_traffic = cell.moment != Moment::kConnect && cell.moment != Moment::kClose;
+  if (cell.fault->effect == FaultRow::Effect::kBreaks && in_traffic && result.migrations == 0)
+    return verdict(CellVerdict::kFail, "the path was broken, and nothing migrated");
+  const size_t provoked = cell.moment == Moment::kReplay || cell.moment == Moment::kFailback ? 4 : 0;
+  if (cell.fault->name == "noop" && result.migrations > provoked)
+    return verdict(CellVerdict::kFail,
+                   std::to_string(result.migrations) + " ends migrated although nothing was broken");
+  return verdict(CellVerdict::kPass, "");
+}
+
+}  // namespace r2bench::matrix

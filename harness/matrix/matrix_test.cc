@@ -1,0 +1,217 @@
+// The matrix without its jobs: that every cell can be written down, and that a cell holds only when its fault
+// struck in its moment and everything came out right.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "harness/matrix/cell_scenario.h"
+#include "harness/matrix/matrix_report.h"
+#include "harness/run/runner.h"
+#include "harness/scenario/load.h"
+
+namespace r2bench::matrix {
+namespace {
+
+using r2ccl::trace::EventType;
+
+const FaultRow& row(const std::string& name) {
+  for (const FaultRow& fault : fault_rows())
+    if (fault.name == name) return fault;
+  throw std::out_of_range(name);
+}
+
+TEST(Matrix, has_every_kind_of_fault_at_every_moment_of_every_operation_at_every_end) {
+  std::set<std::string> names, kinds;
+  for (const Cell& cell : all_cells()) EXPECT_TRUE(names.insert(cell.name()).second) << cell.name();
+  EXPECT_EQ(names.size(), fault_rows().size() * 7 * 3 * 3);
+  for (const FaultRow& fault : fault_rows())
+    kinds.insert(fault.parameters.substr(6, fault.parameters.find(',') - 6));
+  for (const std::string& kind : faultinject::fault_kind_names())
+    EXPECT_TRUE(kinds.count(kind)) << kind << " has no row";
+}
+
+TEST(Matrix, writes_a_scenario_for_each_cell_that_r2bench_run_takes) {
+  for (const Cell& cell : all_cells()) {
+    if (!why_empty(*cell.fault, cell.moment).empty()) continue;
+    const auto scenarios = parse_scenarios("cell.yaml", scenario_text(cell, 5));
+    ASSERT_EQ(scenarios.size(), 1u);
+    const Scenario& scenario = scenarios.front();
+    EXPECT_TRUE(scenario.arm_at_start);
+    EXPECT_EQ(scenario.workload.op, cell.op);
+    size_t own = 0;
+    for (const auto& fault : scenario.faults) {
+      faultinject::check_targets(fault, {{"node0", 2}, {"node1", 2}});
+      own += fault.name.rfind(kCellFault, 0) == 0;
+    }
+    EXPECT_EQ(own, cell.side == Side::kBoth ? 2u : 1u) << cell.name();
+  }
+}
+
+TEST(Matrix, takes_patterns_and_says_when_one_names_nothing) {
+  EXPECT_EQ(chosen({}).size(), all_cells().size());
+  EXPECT_EQ(chosen({"port_down/*/SendRecv/*"}).size(), 7u * 3);
+  EXPECT_EQ(chosen({"port_down"}).size(), 7u * 3 * 3);
+  EXPECT_EQ(chosen({"port_down/replay", "port_down/replay/AllReduce/both"}).size(), 9u);
+  EXPECT_THROW(chosen({"port_dwon/*"}), UsageError);
+  EXPECT_THROW(chosen({"port_down/*/*/*/*"}), UsageError);
+}
+
+TEST(Matrix, no_moment_is_without_a_fault_and_no_fault_without_a_moment) {
+  for (const FaultRow& fault : fault_rows())
+    EXPECT_TRUE(std::any_of(moments().begin(), moments().end(), [&](Moment moment) {
+      return why_empty(fault, moment).empty();
+    })) << fault.name;
+  for (const Moment moment : moments())
+    EXPECT_GE(std::count_if(fault_rows().begin(), fault_rows().end(),
+                            [&](const FaultRow& fault) { return why_empty(fault, moment).empty(); }),
+              10)
+        << name(moment);
+}
+
+/// A job in which message 3 was on its way when `cell-node0` struck, and which then ended well after a
+/// migration.
+class Verdict : public testing::Test {
+ protected:
+  Verdict() {
+    job.outcome = Outcome::kOk;
+    job.correctness.checked_elements = 1000;
+    job.record.streams = {{1, 0, 1, 0}, {0, 0, 0, 1}};
+    for (const uint64_t time : {100, 200, 400, 500}) {
+      Delivery delivery;
+      delivery.time_ns = time;
+      job.record.deliveries.push_back(delivery);
+    }
+    for (size_t i = 0; i < 2; ++i) {
+      Firing firing;
+      firing.fault = i;
+      firing.triggered_ns = firing.t0_ns = 250 + i * 10;
+      job.firings.push_back(firing);
+      RankResult rank;
+      rank.iterations = uint64_t(scenario.workload.iters);
+      job.ranks.push_back(rank);
+    }
+    event(EventType::kMigrationStarted, 265);
+    job.end_ns = 1000;
+  }
+  void event(EventType type, uint64_t time, uint64_t a = 0, uint64_t c = 0, uint32_t rank = 0) {
+    RankEvent event;
+    event.rank = rank;
+    event.event.type = type;
+    event.event.time_ns = time;
+    event.event.a = a;
+    event.event.c = c;
+    job.trace.push_back(event);
+  }
+  CellVerdict verdict() { return judge(cell, scenario, job).verdict; }
+
+  Cell cell{&row("port_down"), Moment::kMidMessage, Operation::kSendRecv, Side::kSender};
+  Scenario scenario = parse_scenarios("cell.yaml", scenario_text(cell, 1)).front();
+  JobRecord job;
+};
+
+TEST_F(Verdict, passes_when_the_fault_struck_in_its_moment_and_everything_is_right) {
+  const CellResult result = judge(cell, scenario, job);
+  EXPECT_EQ(result.verdict, CellVerdict::kPass) << result.why;
+  EXPECT_EQ(result.struck, 1);
+  EXPECT_EQ(result.migrations, 1u);
+}
+
+TEST_F(Verdict, fails_on_wrong_lost_or_doubled_data_whatever_the_fault_did) {
+  job.firings[1].t0_ns = 0;
+  for (uint64_t Correctness::*count : {&Correctness::wrong_elements, &Correctness::lost,
+                                       &Correctness::duplicated, &Correctness::size_errors}) {
+    job.correctness.*count = 1;
+    EXPECT_EQ(verdict(), CellVerdict::kFail);
+    job.correctness.*count = 0;
+  }
+  EXPECT_EQ(verdict(), CellVerdict::kMissed);
+  event(EventType::kDuplicateDropped, 300);
+  EXPECT_EQ(verdict(), CellVerdict::kFail);
+}
+
+TEST_F(Verdict, is_missed_without_a_witness_or_at_another_moment) {
+  job.firings[1].t0_ns = 450;  // message 3 had arrived
+  EXPECT_EQ(verdict(), CellVerdict::kMissed);
+  job.firings[1].t0_ns = 240;  // it was not posted
+  EXPECT_EQ(verdict(), CellVerdict::kMissed);
+  job.firings[1].t0_ns = job.firings[1].triggered_ns = 0;
+  EXPECT_EQ(verdict(), CellVerdict::kMissed);
+  job.firings[1].t0_ns = job.firings[1].triggered_ns = 260;
+  EXPECT_EQ(verdict(), CellVerdict::kPass);
+  job.firings[0].t0_ns = 0;  // the clock
+  EXPECT_EQ(verdict(), CellVerdict::kMissed);
+}
+
+TEST_F(Verdict, of_an_error_or_a_hang_is_failure_where_a_path_was_left) {
+  job.outcome = Outcome::kError;
+  EXPECT_EQ(verdict(), CellVerdict::kFail);
+  job.outcome = Outcome::kHang;
+  EXPECT_EQ(verdict(), CellVerdict::kFail);
+  job.outcome = Outcome::kCancelled;
+  EXPECT_EQ(verdict(), CellVerdict::kMissed);
+}
+
+TEST_F(Verdict, wants_a_migration_where_a_path_broke_and_all_operations) {
+  job.trace.clear();
+  EXPECT_EQ(verdict(), CellVerdict::kFail);
+  event(EventType::kMigrationStarted, 265);
+  EXPECT_EQ(verdict(), CellVerdict::kPass);
+  --job.ranks[0].iterations;
+  EXPECT_EQ(verdict(), CellVerdict::kFail);
+  ++job.ranks[0].iterations;
+  job.correctness.checked_elements = 0;
+  EXPECT_EQ(verdict(), CellVerdict::kFail) << "nothing was compared";
+}
+
+TEST_F(Verdict, of_nothing_broken_wants_that_nothing_migrated) {
+  cell.fault = &row("noop");
+  EXPECT_EQ(verdict(), CellVerdict::kFail);
+  job.trace.clear();
+  EXPECT_EQ(verdict(), CellVerdict::kPass);
+}
+
+TEST_F(Verdict, of_a_replay_wants_that_it_was_on_its_way) {
+  cell.moment = Moment::kReplay;
+  scenario = parse_scenarios("cell.yaml", scenario_text(cell, 1)).front();
+  job.firings.push_back(job.firings[1]);
+  job.firings[2].fault = 2;
+  job.firings[2].triggered_ns = job.firings[2].t0_ns = 300;
+  EXPECT_EQ(verdict(), CellVerdict::kMissed) << "no replay";
+  event(EventType::kReplayed, 290, 0);
+  EXPECT_EQ(verdict(), CellVerdict::kMissed) << "a replay of nothing";
+  event(EventType::kReplayed, 291, 1);
+  EXPECT_EQ(verdict(), CellVerdict::kPass);
+  job.firings[2].t0_ns = 410;
+  EXPECT_EQ(verdict(), CellVerdict::kMissed) << "it had arrived";
+}
+
+TEST_F(Verdict, is_counted_and_told) {
+  std::vector<CellRun> runs = {{cell, judge(cell, scenario, job)}};
+  job.correctness.wrong_elements = 7;
+  Cell bad = cell;
+  bad.side = Side::kBoth;
+  runs.push_back({bad, judge(bad, scenario, job)});
+  runs.push_back({{&row("reg_fail"), Moment::kClose, Operation::kSendRecv, Side::kSender}, {}});
+  runs.back().result.verdict = CellVerdict::kEmpty;
+  runs.back().result.why = "nothing is registered";
+  const MatrixCounts counts = count(runs);
+  EXPECT_EQ(counts.pass, 1u);
+  EXPECT_EQ(counts.fail, 1u);
+  EXPECT_EQ(counts.empty, 1u);
+  const std::string text = table(runs);
+  EXPECT_NE(text.find("1/2!"), std::string::npos) << text;
+  EXPECT_NE(text.find("port_down/mid_message/SendRecv/both: fail: 7 elements were wrong"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("a  nothing is registered"), std::string::npos) << text;
+  const std::string page = markdown(runs, {{"revision", "abc"}});
+  EXPECT_NE(page.find("| `port_down` |"), std::string::npos) << page;
+  EXPECT_NE(page.find("revision abc"), std::string::npos) << page;
+  const auto json = to_json(runs, {{"revision", "abc"}});
+  EXPECT_EQ(json["counts"]["fail"], 1);
+  EXPECT_EQ(json["cells"].size(), 2u);
+  EXPECT_EQ(json["cells"][1]["wrong"], 7);
+  EXPECT_EQ(nlohmann::ordered_json::parse(json_text(json)), json);
+}
+
+}  // namespace
+}  // namespace r2bench::matrix

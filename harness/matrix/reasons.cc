@@ -1,0 +1,38 @@
+// Which cells are empty, and which cannot be survived: each with its reason, said once for a fault and a
+// moment.
+#include <algorithm>
+
+#include "harness/matrix/cell.h"
+
+namespace r2bench::matrix {
+namespace {
+
+bool any_of(const FaultRow& fault, std::initializer_list<const char*> names) {
+  return std::any_of(names.begin(), names.end(), [&](const char* name) { return fault.name == name; });
+}
+
+}  // namespace
+
+std::string why_empty(const FaultRow& fault, Moment moment) {
+  if (fault.at_registration && moment != Moment::kConnect && moment != Moment::kReplay)
+    return "nothing is registered or connected then: that happens at set-up, and when another path is opened";
+  if (moment == Moment::kClose &&
+      any_of(fault, {"noop", "ack_lost", "throttle", "delay", "reorder", "completion_error",
+                     "drop_completion_send", "drop_completion_recv", "post_fail", "post_fail_recv",
+                     "poll_fail", "blackhole_in", "blackhole_out"}))
+    return "it strikes what is posted, polled or completed; an end closes when nothing is, any more";
+  if (fault.name == "reorder" && (moment == Moment::kLastSegment || moment == Moment::kReplay))
+    return "it lets two queue pairs' sends change places; here only one has something to send";
+  return "";
+}
+
+Expectation expected(const Cell& cell) {
+  if (cell.fault->name == "freeze_for_ever")
+    return {Expected::kExplainedError,
+            "a NIC whose driver calls never return can be neither fenced nor closed: survival, or an error "
+            "within its bound that "
+            "names the NIC"};
+  return {};
+}
+
+}  // namespace r2bench::matrix

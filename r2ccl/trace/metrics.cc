@@ -1,0 +1,225 @@
+#include "r2ccl/trace/metrics.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "r2ccl/base/log.h"
+#include "r2ccl/base/result.h"
+
+namespace r2ccl::trace {
+namespace {
+
+constexpr uint64_t kLeastPauseNs = 1'000'000'000;
+
+std::string expanded(const std::string& path) {
+  std::string out;
+  for (size_t i = 0; i < path.size(); ++i) {
+    const char next = path[i] == '%' && i + 1 < path.size() ? path[i + 1] : '\0';
+    if (next == 'p') out += std::to_string(getpid());
+    if (next == '%') out += '%';
+    if (next == 'p' || next == '%')
+      ++i;
+    else
+      out += path[i];
+  }
+  return out;
+}
+
+// The text format's rule for the value of a label.
+std::string escaped(std::string_view value) {
+  std::string out;
+  for (const char c : value) {
+    if (c == '\\' || c == '"') out += '\\';
+    out += c == '\n' ? std::string("\\n") : std::string(1, c);
+  }
+  return out;
+}
+
+std::string label(const char* name, std::string_view value) {
+  return std::string(name) + "=\"" + escaped(value) + "\"";
+}
+
+void family(std::string& out, const char* name, const char* type, const char* help) {
+  out += "# HELP " + std::string(name) + " " + help + "\n# TYPE " + name + " " + type + "\n";
+}
+
+void single(std::string& out, const char* name, const char* type, const char* help,
+            const std::string& value) {
+  family(out, name, type, help);
+  out += std::string(name) + " " + value + "\n";
+}
+
+void labelled(std::string& out, const char* name, const char* help,
+              const std::map<std::string, uint64_t>& counts) {
+  family(out, name, "counter", help);
+  for (const auto& [labels, count] : counts)
+    out += std::string(name) + "{" + labels + "} " + std::to_string(count) + "\n";
+}
+
+std::string seconds(uint64_t ns) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%llu.%09llu", static_cast<unsigned long long>(ns / 1'000'000'000),
+                static_cast<unsigned long long>(ns % 1'000'000'000));
+  return text;
+}
+
+bool write_all(int fd, const std::string& text) {
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t n = ::write(fd, text.data() + done, text.size() - done);
+    if (n < 0 && errno != EINTR) return false;
+    if (n > 0) done += size_t(n);
+  }
+  return true;
+}
+
+}  // namespace
+
+Metrics::Metrics(const std::string& path, std::vector<std::string> nics)
+    : path_(expanded(path)), nics_(std::move(nics)) {
+  // A series that begins at 0 shows its first increase; one that begins at 1 does not.
+  for (size_t i = 0; i < nics_.size(); ++i) {
+    const Labels one = nic(uint16_t(i));
+    for (Counts* counts :
+         {&port_failures_, &probe_failures_, &migrations_, &failbacks_, &paths_opened_, &slow_peers_})
+      (*counts)[one] = 0;
+    for (const DetectedBy by :
+         {DetectedBy::kCompletion, DetectedBy::kEvent, DetectedBy::kWatchdog, DetectedBy::kPeer})
+      failures_[one + "," + label("detected_by", name(by))] = 0;
+  }
+}
+
+Metrics::Labels Metrics::nic(uint16_t index) const {
+  return label("nic", index < nics_.size() ? std::string_view(nics_[index]) : "none");
+}
+
+void Metrics::count(const Event& event) noexcept {
+  try {
+    const std::lock_guard lock(mutex_);
+    count_locked(event);
+  } catch (const std::bad_alloc&) {  // a count that is too low harms nobody; an exception here would
+  }
+}
+
+void Metrics::count_locked(const Event& event) {
+  const auto add = [&](Counts& counts) { ++counts[nic(event.nic)]; };
+  const auto path_again = [&] {
+    if (const auto it = without_path_since_.find(event.channel); it != without_path_since_.end()) {
+      without_path_ns_ += event.time_ns - it->second;
+      without_path_since_.erase(it);
+    }
+  };
+  switch (event.type) {
+    case EventType::kChannelUp:
+      ++channels_;
+      break;
+    case EventType::kFenceStarted:
+      if (event.c == 0) ++failures_[nic(event.nic) + "," + label("detected_by", name(DetectedBy(event.a)))];
+      without_path_since_.try_emplace(event.channel, event.time_ns);
+      break;
+    case EventType::kMigrationDone:
+      add(migrations_);
+      path_again();
+      break;
+    case EventType::kFailback:
+      add(failbacks_);
+      break;
+    case EventType::kReplayed:
+      replayed_segments_ += event.a;
+      replayed_bytes_ += event.b;
+      break;
+    case EventType::kNicDown:
+      add(port_failures_);
+      break;
+    case EventType::kProbeFailed:
+      add(probe_failures_);
+      break;
+    case EventType::kPathOpened:
+      add(paths_opened_);
+      break;
+    case EventType::kPeerSlow:
+      add(slow_peers_);
+      break;
+    case EventType::kDuplicateDropped:
+      ++duplicates_;
+      break;
+    case EventType::kChannelFailed:
+      ++failed_[label("reason", r2ccl::name(ErrorCode(event.a)))];
+      path_again();
+      break;
+    case EventType::kChannelClosing:  // given up in the middle of a migration: it wants no path any more
+      path_again();
+      break;
+    default:
+      return;
+  }
+  changed_ = true;
+}
+
+std::string Metrics::text(uint64_t now) const {
+  const std::lock_guard lock(mutex_);
+  uint64_t without = without_path_ns_;
+  for (const auto& [channel, since] : without_path_since_) without += now > since ? now - since : 0;
+  std::string out;
+  const auto counter = [&](const char* name, const char* help, const std::string& value) {
+    single(out, name, "counter", help, value);
+  };
+  counter("r2ccl_channels_connected_total", "Channel ends that were connected.", std::to_string(channels_));
+  labelled(out, "r2ccl_path_failures_total",
+           "Paths that a channel left because they failed, by the local NIC and by how it was noticed.",
+           failures_);
+  labelled(out, "r2ccl_port_failures_total", "Times that a NIC's port was said to be down.", port_failures_);
+  labelled(out, "r2ccl_probe_failures_total", "Probes of a silent path that failed or were not answered.",
+           probe_failures_);
+  labelled(out, "r2ccl_migrations_total",
+           "Migrations of a channel's traffic that ended, by the NIC that carries it since.", migrations_);
+  labelled(out, "r2ccl_failbacks_total", "Migrations that brought a channel back to its own NIC.",
+           failbacks_);
+  labelled(out, "r2ccl_paths_opened_total", "Paths that were opened and proved by a transfer.",
+           paths_opened_);
+  labelled(out, "r2ccl_slow_peer_waits_total",
+           "Silences that turned out to be a slow or stopped peer, not a failure: false alarms.",
+           slow_peers_);
+  counter("r2ccl_replayed_bytes_total", "Bytes that were sent again over another path.",
+          std::to_string(replayed_bytes_));
+  counter("r2ccl_replayed_segments_total", "Segments that were sent again over another path.",
+          std::to_string(replayed_segments_));
+  counter("r2ccl_duplicates_dropped_total", "Segments that arrived twice. Anything but 0 is a defect.",
+          std::to_string(duplicates_));
+  counter("r2ccl_without_path_seconds_total",
+          "Time that channels spent without a path, failbacks included, added up.", seconds(without));
+  single(out, "r2ccl_channels_without_path", "gauge", "Channels that have no path at this moment.",
+         std::to_string(without_path_since_.size()));
+  labelled(out, "r2ccl_channels_failed_total", "Channels that ended with an error, by its kind.", failed_);
+  return out;
+}
+
+void Metrics::write(uint64_t now, bool at_once) noexcept {
+  if (written_ && !at_once && now - written_at_ < kLeastPauseNs) return;
+  try {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!changed_ && without_path_since_.empty()) return;
+      changed_ = false;
+    }
+    written_at_ = now;
+    written_ = true;
+    // Beside it, so that the renaming is one step; in a name that no collector reads (they take *.prom).
+    const std::string part = path_ + ".part" + std::to_string(getpid());
+    const int fd = open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    const bool whole = fd >= 0 && write_all(fd, text(now));
+    if (fd >= 0) close(fd);
+    if (whole && rename(part.c_str(), path_.c_str()) == 0) return;
+    const int error = errno;
+    if (fd >= 0) unlink(part.c_str());
+    if (failed_to_write_) return;
+    failed_to_write_ = true;
+    R2_WARN("R2CC_METRICS: '%s' cannot be written: %s", path_.c_str(), std::strerror(error));
+  } catch (const std::bad_alloc&) {  // the next second tries again
+  }
+}
+
+}  // namespace r2ccl::trace
