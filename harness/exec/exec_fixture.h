@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "harness/control/control_socket.h"
+#include "harness/vhca/tests/free_port.h"
 
 namespace r2bench::test {
 
@@ -236,8 +237,11 @@ class Exec : public testing::Test {
     std::ofstream(folder + "/" + its_name) << text;
     return folder + "/" + its_name;
   }
-  /// Below the ports that the kernel hands out by itself.
-  std::string port() { return std::to_string(20000 + getpid() % 12000); }
+  /// One for all tests of the process.
+  std::string port() {
+    static const int port = vhca::test::free_tcp_port();
+    return std::to_string(port);
+  }
   /// perftest's server on node0, ready for its client.
   Command& server(const Words& options, const Words& program) {
     Words all = program;

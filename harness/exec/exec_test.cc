@@ -126,7 +126,7 @@ TEST_F(Exec, the_fabric_goes_with_the_last_one_whoever_is_killed_in_whatever_ord
       std::vector<std::string> ports;
       for (size_t i = 0; i < 3; ++i) {
         // A server that waits for its client: it has opened its device by then.
-        ports.push_back(std::to_string(20000 + (getpid() * 3 + int(i)) % 12000));
+        ports.push_back(std::to_string(vhca::test::free_tcp_port()));
         all.push_back(&exec({"--node", i == 1 ? "node1" : "node0"},
                             {"sh", "-c",
                              "echo fabric=$VHCA_FABRIC; ib_write_bw -d vhca0 -x 1 -p " + ports.back() +

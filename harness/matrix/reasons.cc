@@ -21,6 +21,10 @@ std::string why_empty(const FaultRow& fault, Moment moment) {
                      "drop_completion_send", "drop_completion_recv", "post_fail", "post_fail_recv",
                      "poll_fail", "blackhole_in", "blackhole_out"}))
     return "it strikes what is posted, polled or completed; an end closes when nothing is, any more";
+  if (moment == Moment::kConnect && fault.name == "drop_completion_recv")
+    return "nothing is received before the first message: paths are proved by reads";
+  if (moment == Moment::kConnect && fault.name == "ack_lost")
+    return "it strikes a message's acknowledgement; what goes over the wire before the first one is smaller";
   if (fault.name == "reorder" && (moment == Moment::kLastSegment || moment == Moment::kReplay))
     return "it lets two queue pairs' sends change places; here only one has something to send";
   return "";

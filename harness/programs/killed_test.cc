@@ -8,6 +8,7 @@
 #include <random>
 
 #include "harness/programs/broken_programs.h"
+#include "harness/vhca/tests/free_port.h"
 
 namespace r2bench::test {
 namespace {
@@ -59,7 +60,7 @@ class Killed : public BrokenPrograms {
   int millis(int most) { return int(random() % unsigned(most)); }
   static void wait_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
-  std::string program_port = std::to_string(20000 + getpid() % 12000);
+  std::string program_port = std::to_string(vhca::test::free_tcp_port());
   std::vector<pid_t> programs() const {
     std::vector<pid_t> found;
     for (const pid_t pid : processes_with(program_port))

@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/vhca/tests/free_port.h"
+
 namespace vhca::test {
 
 struct Output {
@@ -41,7 +43,10 @@ inline std::string vhca_exec() {
 }
 
 // A port of its own for each test process, so that tests in parallel do not meet.
-inline std::string tcp_port() { return std::to_string(20000 + ::getpid() % 12000); }
+inline std::string tcp_port() {
+  static const int port = vhca::test::free_tcp_port();
+  return std::to_string(port);
+}
 
 class Programs : public ::testing::Test {
  protected:
