@@ -60,6 +60,8 @@ const char* to_string(Effect effect) {
       return "GID gone";
     case Effect::kCqDead:
       return "CQ dead";
+    case Effect::kDatagramLost:
+      return "datagram lost";
   }
   return "unknown";
 }

@@ -34,8 +34,10 @@ enum class Effect : uint32_t {
   kLinkUp,
   kFrozen,  // the device answers no more
   kThawed,
-  kGidHidden,  // an address of the port was lost (value: its row; UINT64_MAX: all)
-  kCqDead,     // a completion queue shows nothing any more
+  kGidHidden,     // an address of the port was lost (value: its row; UINT64_MAX: all)
+  kCqDead,        // a completion queue shows nothing any more
+  kDatagramLost,  // a send of an unreliable queue pair went nowhere (value: its bytes); the first 256 per
+                  // process
 };
 const char* to_string(Effect effect);  // e.g. "QP moved to ERR"
 

@@ -28,12 +28,18 @@ class OneWay : public Stall {
     if (hits(context, qp) && !loses_requests(context, qp)) context.deafen(qp, *this, now);
   }
 
+  void posting(Context& context, QueuePair& qp, Sent& sent, uint64_t now) override {
+    if (!qp.reliable && hits(context, qp) && loses_requests(context, qp)) lose(context, qp, sent, now);
+  }
+
   void end(Context& context, uint64_t) override {
     context.each_qp([&](QueuePair& qp) { context.undeafen(qp, *this); });
   }
 
  protected:
-  bool stalls(const Context& context, const QueuePair& qp) const override { return hits(context, qp); }
+  bool stalls(const Context& context, const QueuePair& qp) const override {
+    return qp.reliable && hits(context, qp);
+  }
 
   // Where only the way back is blocked, requests arrive; but what they fetch does not.
   bool stalls_wr(const Context& context, const QueuePair& qp, const HeldWr& wr) const override {

@@ -32,6 +32,11 @@ void Fault::struck(Context& context, Effect effect, uint32_t qp_num, uint64_t va
   context.witness(*this, effect, qp_num, value, now);
 }
 
+void Fault::lose(Context& context, const QueuePair& qp, Sent& sent, uint64_t now) {
+  sent.lost = true;
+  struck(context, Effect::kDatagramLost, qp.qp->qp_num, sent.bytes, now);
+}
+
 bool Fault::strike_counted(Context& context, Effect effect, uint32_t qp_num, uint64_t value, uint64_t now) {
   bool last = false;
   if (entry_.phase.load() != Phase::kFired || !take_strike(entry_, last)) return false;

@@ -54,7 +54,11 @@ class Fault {
   // A queue pair of this context reached RTS while the fault lasts.
   virtual void connected(Context&, QueuePair&, uint64_t /*now_ns*/) {}
 
-  // The program posts a send WR while the fault lasts, before it goes anywhere. `sent.spoiled` may be set.
+  // The same for RTR, from where on it receives.
+  virtual void receives(Context&, QueuePair&, uint64_t /*now_ns*/) {}
+
+  // The program posts a send WR while the fault lasts, before it goes anywhere. `sent.spoiled` and
+  // `sent.lost` may be set.
   virtual void posting(Context&, QueuePair&, Sent& /*sent*/, uint64_t /*now_ns*/) {}
 
   // The errno with which a call of the program must fail, before anything is done; 0: not by this fault.
@@ -97,8 +101,10 @@ class Fault {
   // Something has happened to the program: t0, and a record (one that strikes again and again is recorded
   // 256 times per process at most).
   void struck(Context& context, Effect effect, uint32_t qp_num, uint64_t value, uint64_t now);
-  // The same for a fault with a `count`: false when all strikes of this round are taken, and then nothing is
-  // done. After its last strike the round is over.
+  // The send is of an unreliable queue pair and goes nowhere.
+  void lose(Context& context, const QueuePair& qp, Sent& sent, uint64_t now);
+  // The same as struck() for a fault with a `count`: false when all strikes of this round are taken, and then
+  // nothing is done. After its last strike the round is over.
   bool strike_counted(Context& context, Effect effect, uint32_t qp_num, uint64_t value, uint64_t now);
 
  private:

@@ -3,7 +3,8 @@
 //
 // Any provider can do this: the real queue pairs are moved to ERR, and the flushes that follow are hidden
 // from the program until the retries of its own settings would be exhausted (Context::cut). The price: a
-// queue pair that was cut stays broken when the fault heals, however short it was.
+// queue pair that was cut stays broken when the fault heals, however short it was. Unreliable queue pairs
+// notice nothing, as on hardware: their sends complete, and nothing of them arrives.
 #pragma once
 
 #include "faultinject/faults/fault.h"
@@ -25,6 +26,11 @@ class PortCut : public Fault {
   // As on hardware, connecting over a dead port succeeds: no packet is needed for it.
   void connected(Context& context, QueuePair& qp, uint64_t now) override {
     if (hits(context, qp)) context.cut(qp, *this, now, Effect::kQpConnectedDead);
+  }
+  void receives(Context& context, QueuePair& qp, uint64_t now) override { connected(context, qp, now); }
+
+  void posting(Context& context, QueuePair& qp, Sent& sent, uint64_t now) override {
+    if (!qp.reliable && hits(context, qp)) lose(context, qp, sent, now);
   }
 };
 

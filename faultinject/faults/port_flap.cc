@@ -21,13 +21,16 @@ class PortFlap : public Stall {
     const uint64_t next = follow(context, now);
     return std::min(next, Stall::tick(context, now));
   }
+  void posting(Context& context, QueuePair& qp, Sent& sent, uint64_t now) override {
+    if (down_ && !qp.reliable && hits(context, qp)) lose(context, qp, sent, now);
+  }
   void end(Context& context, uint64_t now) override {
     if (down_) set(context, false, now);
   }
 
  protected:
   bool stalls(const Context& context, const QueuePair& qp) const override {
-    return down_ && hits(context, qp);
+    return down_ && qp.reliable && hits(context, qp);
   }
 
  private:

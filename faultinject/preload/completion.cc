@@ -67,6 +67,10 @@ bool Context::process(CompletionQueue& cq, ibv_wc& wc, uint64_t now) {
   const bool send = is_send(*qp, cq, wc);
   bool known = false;
   const Sent sent = send ? retire(*qp, wc, known) : Sent{};
+  // What went nowhere went as another operation (lose_datagram in send.cc).
+  if (known && sent.lost && wc.status == IBV_WC_SUCCESS)
+    wc.opcode =
+        sent.opcode == IBV_WR_SEND || sent.opcode == IBV_WR_SEND_WITH_IMM ? IBV_WC_SEND : IBV_WC_RDMA_WRITE;
   if ((send ? qp->acks_lost : qp->receives_lost) && wc.status == IBV_WC_SUCCESS)
     wc.status = IBV_WC_WR_FLUSH_ERR;
 
@@ -174,6 +178,7 @@ void Context::show_due(uint64_t now) {
     if (qp->shown_at_ns <= now) {
       if (deaf) {  // its retries are exhausted; whatever it sent, delivered or not, counts as lost
         set_life(*qp, QueuePair::Life::kCut);
+        qp->cut_in = IBV_QPS_RTS;
         qp->fault_id = qp->deaf_by;
         qp->acks_lost = true;
         move_to_err(*qp);

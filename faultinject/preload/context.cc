@@ -146,6 +146,7 @@ QueuePair& Context::insert(ibv_qp* pointer, const ibv_qp_init_attr& attributes) 
   auto qp = std::make_unique<QueuePair>();
   qp->qp = pointer;
   qp->serial = next_serial_++;
+  qp->type = attributes.qp_type;
   qp->reliable = attributes.qp_type == IBV_QPT_RC;
   if (qp->reliable) qp->index = process_.next_qp_index(nic_);
   qp->send_cq = queue(attributes.send_cq);
@@ -158,6 +159,21 @@ QueuePair& Context::insert(ibv_qp* pointer, const ibv_qp_init_attr& attributes) 
     set_life(*old, QueuePair::Life::kWhole);  // dying, its address came again
   qps_[pointer] = std::move(qp);
   return inserted;
+}
+
+void Context::add_ah(const ibv_ah* ah, const ibv_ah_attr& attributes) {
+  const std::lock_guard lock(mutex_);
+  NicAddress to{};
+  if (!find_address(board(), attributes.is_global != 0 ? attributes.grh.dgid.raw : nullptr, attributes.dlid,
+                    to))
+    return;
+  ahs_[ah] = to;
+  refresh_mode();
+}
+
+void Context::forget_ah(const ibv_ah* ah) {
+  const std::lock_guard lock(mutex_);
+  if (ahs_.erase(ah) != 0) refresh_mode();
 }
 
 void Context::add_qp(ibv_qp* qp, const ibv_qp_init_attr& attributes) {
@@ -225,6 +241,10 @@ void Context::learn_address(QueuePair& qp, const ibv_qp_attr& attributes, int ma
   }
 }
 
+bool Context::some_fault_is_at_work() const {
+  return std::any_of(faults_.begin(), faults_.end(), [](const auto& fault) { return fault->begun; });
+}
+
 int Context::modify_qp(ibv_qp* pointer, ibv_qp_attr* attributes, int mask) {
   const auto real = FAULTINJECT_REAL(kModifyQp, ibv_modify_qp);
   if (real == nullptr) return ENOSYS;
@@ -239,6 +259,7 @@ int Context::modify_qp(ibv_qp* pointer, ibv_qp_attr* attributes, int mask) {
     if (mode_dirty_) refresh_mode();
     if (error != 0) return error;
   }
+  if (QueuePair* qp = find(pointer); qp != nullptr && goes_on_dead(*qp, *attributes, mask)) return 0;
   lock.unlock();
   const int rc = real(pointer, attributes, mask);  // without the mutex: it may take long
   if (rc != 0) return rc;
@@ -251,11 +272,15 @@ int Context::modify_qp(ibv_qp* pointer, ibv_qp_attr* attributes, int mask) {
   if ((mask & IBV_QP_STATE) == 0) return rc;
 
   switch (attributes->qp_state) {
+    case IBV_QPS_RTR:
+      if (some_fault_is_at_work()) slot_.raise();
+      for (const auto& fault : faults_)
+        if (fault->begun) fault->receives(*this, qp, now);
+      break;
     case IBV_QPS_RTS:
       if (!qp.connected) {
         qp.connected = true;
-        if (std::any_of(faults_.begin(), faults_.end(), [](const auto& fault) { return fault->begun; }))
-          slot_.raise();
+        if (some_fault_is_at_work()) slot_.raise();
         for (const auto& fault : faults_)
           if (fault->begun) fault->connected(*this, qp, now);
       }
@@ -291,6 +316,20 @@ int Context::modify_qp(ibv_qp* pointer, ibv_qp_attr* attributes, int mask) {
   return rc;
 }
 
+// Cut in RTR, so that nothing reached it, and now to RTS: that succeeds over a dead port, while the real
+// queue pair stays where it is.
+bool Context::goes_on_dead(QueuePair& qp, const ibv_qp_attr& attributes, int mask) {
+  if (qp.life != QueuePair::Life::kCut || qp.cut_in != IBV_QPS_RTR || (mask & IBV_QP_STATE) == 0 ||
+      attributes.qp_state != IBV_QPS_RTS)
+    return false;
+  if ((mask & IBV_QP_TIMEOUT) != 0) qp.timeout = attributes.timeout;
+  if ((mask & IBV_QP_RETRY_CNT) != 0) qp.retry_count = attributes.retry_cnt;
+  qp.connected = true;
+  qp.cut_in = IBV_QPS_RTS;
+  show_state(qp.qp, qp.cut_in);
+  return true;
+}
+
 int Context::query_qp(ibv_qp* pointer, ibv_qp_attr* attributes, int mask, ibv_qp_init_attr* init) {
   const auto real = FAULTINJECT_REAL(kQueryQp, ibv_query_qp);
   if (real == nullptr) return ENOSYS;
@@ -302,9 +341,9 @@ int Context::query_qp(ibv_qp* pointer, ibv_qp_attr* attributes, int mask, ibv_qp
   lock.lock();
   const QueuePair* qp = find(pointer);
   if (qp != nullptr && qp->life == QueuePair::Life::kCut) {
-    attributes->qp_state = IBV_QPS_RTS;
-    attributes->cur_qp_state = IBV_QPS_RTS;
-    show_state(pointer, IBV_QPS_RTS);
+    attributes->qp_state = qp->cut_in;
+    attributes->cur_qp_state = qp->cut_in;
+    show_state(pointer, qp->cut_in);
   }
   return rc;
 }
@@ -363,6 +402,8 @@ bool Context::needs_slow_path() const {
     if (!fault->reaches_peers()) continue;
     for (const auto& [pointer, qp] : qps_)
       if (qp->peer && fault->entry().hits(qp->peer->node, qp->peer->nic)) return true;
+    for (const auto& [pointer, to] : ahs_)
+      if (fault->entry().hits(to.node, to.nic)) return true;
   }
   for (const auto& [pointer, qp] : qps_)
     if (qp->special()) return true;

@@ -36,6 +36,9 @@ class Context {
   void add_cq(ibv_cq* cq);
   std::unique_ptr<CompletionQueue> take_cq(ibv_cq* cq);  // before the real ibv_destroy_cq
   void put_back(std::unique_ptr<CompletionQueue> cq);    // it failed
+  // Where datagrams go that are sent by it.
+  void add_ah(const ibv_ah* ah, const ibv_ah_attr& attributes);
+  void forget_ah(const ibv_ah* ah);
   void add_qp(ibv_qp* qp, const ibv_qp_init_attr& attributes);
   uint64_t begin_destroy(ibv_qp* qp);  // returns the serial, 0 if unknown
   void end_destroy(ibv_qp* qp, uint64_t serial, bool destroyed);
@@ -131,6 +134,8 @@ class Context {
 
   void wait_until_thawed(std::unique_lock<std::mutex>& lock);
   int refusal(const Call& call, uint64_t now_ns);
+  bool some_fault_is_at_work() const;
+  bool goes_on_dead(QueuePair& qp, const ibv_qp_attr& attributes, int mask);
   bool move_to_err(QueuePair& qp);
   bool meets_trigger(Fault& fault, const QueuePair& qp, const Sent& sent);
   void count_triggers(const QueuePair& qp, const Sent& sent, uint64_t now_ns);
@@ -174,6 +179,7 @@ class Context {
   QpMap qps_;
   std::unordered_map<uint32_t, QueuePair*> by_number_;
   std::unordered_map<const ibv_cq*, std::unique_ptr<CompletionQueue>> cqs_;
+  std::unordered_map<const ibv_ah*, NicAddress> ahs_;  // those that lead to a NIC of the board
   std::vector<std::unique_ptr<Fault>> faults_;
   uint32_t faults_seen_ = 0;
   int port_down_[256] = {};

@@ -95,6 +95,40 @@ int ibv_destroy_cq(ibv_cq* cq) {
   return rc;
 }
 
+ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attributes) {
+  const auto real = FAULTINJECT_REAL(kCreateAh, ibv_create_ah);
+  if (real == nullptr) {
+    errno = ENOSYS;
+    return nullptr;
+  }
+  ibv_ah* ah = real(pd, attributes);
+  Context* ours = ah != nullptr ? context_of(pd->context) : nullptr;
+  if (ours != nullptr) ours->add_ah(ah, *attributes);
+  return ah;
+}
+
+ibv_ah* ibv_create_ah_from_wc(ibv_pd* pd, ibv_wc* wc, ibv_grh* grh, uint8_t port) {
+  const auto real = FAULTINJECT_REAL(kCreateAhFromWc, ibv_create_ah_from_wc);
+  if (real == nullptr) {
+    errno = ENOSYS;
+    return nullptr;
+  }
+  ibv_ah* ah = real(pd, wc, grh, port);
+  Context* ours = ah != nullptr ? context_of(pd->context) : nullptr;
+  const auto init = FAULTINJECT_REAL(kInitAhFromWc, ibv_init_ah_from_wc);
+  ibv_ah_attr attributes{};
+  if (ours != nullptr && init != nullptr && init(pd->context, port, wc, grh, &attributes) == 0)
+    ours->add_ah(ah, attributes);
+  return ah;
+}
+
+int ibv_destroy_ah(ibv_ah* ah) {
+  const auto real = FAULTINJECT_REAL(kDestroyAh, ibv_destroy_ah);
+  if (real == nullptr) return ENOSYS;
+  if (Context* ours = context_of(ah->context)) ours->forget_ah(ah);
+  return real(ah);
+}
+
 ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attributes) {
   const auto real = FAULTINJECT_REAL(kCreateQp, ibv_create_qp);
   if (real == nullptr) {

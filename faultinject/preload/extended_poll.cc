@@ -35,7 +35,11 @@ namespace {
 // Never destroyed: the program may use verbs until its very end.
 PointerTable<ExtendedCq, 32768>& g_cqs = *std::make_unique<PointerTable<ExtendedCq, 32768>>().release();
 
-ExtendedCq& state(ibv_cq_ex* cq) { return *g_cqs.find(cq); }
+ExtendedCq& state(ibv_cq_ex* cq) {
+  ExtendedCq* known = g_cqs.find(cq);
+  if (known == nullptr) __builtin_unreachable();  // its functions are ours, so it was adopted
+  return *known;
+}
 
 // All functions but start_poll, which other threads may be reading.
 void copy_functions(ibv_cq_ex& to, const ibv_cq_ex& from) {

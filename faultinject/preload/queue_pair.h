@@ -23,6 +23,7 @@ struct Sent {
   uint64_t posted_ns = 0;
   ibv_wr_opcode opcode = IBV_WR_SEND;
   bool signaled = true;
+  bool lost = false;        // of an unreliable queue pair: it goes nowhere, and completes all the same
   int spoiled = 0;          // not 0: it was made to fail, and its completion is to have this status …
   uint32_t spoiled_by = 0;  // … by this fault
 };
@@ -68,6 +69,7 @@ struct QueuePair {
   ibv_qp* qp = nullptr;
   uint64_t serial = 0;  // unique in the process: queue pair numbers and addresses come again
   uint32_t index = 0;   // n-th RC queue pair of this NIC in this process
+  ibv_qp_type type = IBV_QPT_RC;
   bool reliable = false;
   bool dying = false;  // the program is in ibv_destroy_qp
   CompletionQueue *send_cq = nullptr, *recv_cq = nullptr;
@@ -87,6 +89,7 @@ struct QueuePair {
   Life life = Life::kWhole;
   uint32_t fault_id = 0;  // what cut it
   uint64_t cut_ns = 0;
+  ibv_qp_state cut_in = IBV_QPS_RTS;  // RTR or RTS: the state that the program sees while it is cut
   uint64_t shown_at_ns = 0;  // kCut: when the emulated retries are exhausted; 0: nothing is outstanding
   bool posted_since_cut = false;
   uint64_t first_wr_id_since_cut = 0;

@@ -20,12 +20,13 @@ namespace {
 
 constexpr unsigned kSymbols = unsigned(Symbol::kCount);
 constexpr const char* kNames[kSymbols] = {
-    "ibv_open_device",     "ibv_close_device",     "ibv_create_qp",       "ibv_destroy_qp",
-    "ibv_modify_qp",       "ibv_query_qp",         "ibv_create_cq",       "ibv_destroy_cq",
-    "ibv_query_port",      "ibv_get_async_event",  "ibv_ack_async_event", "ibv_reg_mr",
-    "ibv_reg_mr_iova",     "ibv_reg_mr_iova2",     "ibv_reg_dmabuf_mr",   "ibv_query_gid",
-    "_ibv_query_gid_ex",   "_ibv_query_gid_table", "ibv_get_device_list", "ibv_free_device_list",
-    "ibv_get_device_name", "ibv_query_device",     "ibv_qp_to_qp_ex"};
+    "ibv_open_device",   "ibv_close_device",     "ibv_create_qp",        "ibv_destroy_qp",
+    "ibv_modify_qp",     "ibv_query_qp",         "ibv_create_cq",        "ibv_destroy_cq",
+    "ibv_query_port",    "ibv_get_async_event",  "ibv_ack_async_event",  "ibv_reg_mr",
+    "ibv_reg_mr_iova",   "ibv_reg_mr_iova2",     "ibv_reg_dmabuf_mr",    "ibv_query_gid",
+    "_ibv_query_gid_ex", "_ibv_query_gid_table", "ibv_create_ah",        "ibv_create_ah_from_wc",
+    "ibv_destroy_ah",    "ibv_get_device_list",  "ibv_free_device_list", "ibv_get_device_name",
+    "ibv_query_device",  "ibv_qp_to_qp_ex",      "ibv_init_ah_from_wc"};
 
 std::atomic<void*> g_real[kSymbols];
 Environment g_environment;
@@ -142,6 +143,8 @@ void* ours(unsigned index) {
       reinterpret_cast<void*>(&ibv_reg_mr_iova),     reinterpret_cast<void*>(&ibv_reg_mr_iova2),
       reinterpret_cast<void*>(&ibv_reg_dmabuf_mr),   reinterpret_cast<void*>(&ibv_query_gid),
       reinterpret_cast<void*>(&_ibv_query_gid_ex),   reinterpret_cast<void*>(&_ibv_query_gid_table),
+      reinterpret_cast<void*>(&ibv_create_ah),       reinterpret_cast<void*>(&ibv_create_ah_from_wc),
+      reinterpret_cast<void*>(&ibv_destroy_ah),
   };
   static_assert(sizeof wrappers / sizeof wrappers[0] == unsigned(Symbol::kIntercepted));
   return wrappers[index];

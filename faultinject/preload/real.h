@@ -30,12 +30,16 @@ enum class Symbol : unsigned {
   kQueryGid,
   kQueryGidEx,
   kQueryGidTable,
+  kCreateAh,
+  kCreateAhFromWc,
+  kDestroyAh,
   kIntercepted,  // those above have a wrapper of ours; those below are only called
   kGetDeviceList = kIntercepted,
   kFreeDeviceList,
   kGetDeviceName,
   kQueryDevice,
   kQpToQpEx,
+  kInitAhFromWc,
   kCount,
 };
 

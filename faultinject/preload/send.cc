@@ -44,6 +44,22 @@ void spoil(ibv_send_wr& wr, ibv_sge& nowhere) {
   wr.send_flags &= ~unsigned(IBV_SEND_INLINE);
 }
 
+// A send of an unreliable queue pair that its device carries out, in its turn and with its completion, and of
+// which nothing arrives. A datagram goes to a queue pair that nobody has, with a key that none has; over a
+// connection goes a write of no bytes, which takes no receive and is checked against no key.
+void lose_datagram(ibv_send_wr& wr, ibv_qp_type type) {
+  constexpr uint32_t kNobody = 0xfffffe, kNoKey = 0x2badbeef;
+  if (type == IBV_QPT_UD) {
+    wr.wr.ud.remote_qpn = kNobody;
+    wr.wr.ud.remote_qkey = kNoKey;
+    return;
+  }
+  wr.opcode = IBV_WR_RDMA_WRITE;
+  wr.num_sge = 0;
+  wr.sg_list = nullptr;
+  wr.send_flags &= ~unsigned(IBV_SEND_INLINE);
+}
+
 constexpr uint64_t kFullQueueRetryNs = 50000;
 constexpr uint64_t kTurnRetryNs = 200000;
 
@@ -107,6 +123,10 @@ int Context::post_one(QueuePair& qp, const ibv_send_wr& original, uint64_t now) 
   const bool signaled = qp.signal_all || (wr.send_flags & IBV_SEND_SIGNALED) != 0;
   Sent sent{wr.wr_id, bytes_of(wr), now, wr.opcode, signaled};
   if (!faults_.empty()) {
+    if (qp.type == IBV_QPT_UD) {  // each datagram has a peer of its own
+      const auto to = ahs_.find(wr.wr.ud.ah);
+      qp.peer = to != ahs_.end() ? std::optional(to->second) : std::nullopt;
+    }
     count_triggers(qp, sent, now);
     const int refused = refusal({.what = Call::What::kPostSend, .qp = &qp, .sent = &sent}, now);
     if (refused != 0) return refused;
@@ -121,6 +141,7 @@ int Context::post_one(QueuePair& qp, const ibv_send_wr& original, uint64_t now) 
     return ENOMEM;
   ibv_sge nowhere{};
   if (sent.spoiled != 0) spoil(wr, nowhere);
+  if (sent.lost) lose_datagram(wr, qp.type);
   if (held) {
     hold(qp, wr, sent.bytes, now);
   } else if (const int rc = real_post(qp, wr); rc != 0) {

@@ -16,7 +16,9 @@ bool Context::move_to_err(QueuePair& qp) {
 }
 
 bool Context::cut(QueuePair& qp, Fault& fault, uint64_t now, Effect effect, uint64_t since) {
-  if (qp.life != QueuePair::Life::kWhole || !qp.connected || !qp.reliable) return false;
+  if (qp.life != QueuePair::Life::kWhole || !qp.reliable) return false;
+  if (!qp.connected && shown_state(qp.qp) != IBV_QPS_RTR) return false;
+  qp.cut_in = qp.connected ? IBV_QPS_RTS : IBV_QPS_RTR;
   set_life(qp, QueuePair::Life::kCut);
   qp.fault_id = fault.id();
   qp.cut_ns = now;
@@ -27,7 +29,7 @@ bool Context::cut(QueuePair& qp, Fault& fault, uint64_t now, Effect effect, uint
     set_life(qp, QueuePair::Life::kWhole);
     return false;
   }
-  show_state(qp.qp, IBV_QPS_RTS);
+  show_state(qp.qp, qp.cut_in);
   took_effect(fault.entry(), before);
   witness(fault, effect, qp.qp->qp_num, 0, before);
   qp.cut_ns = since != 0 ? since : before;
@@ -73,6 +75,7 @@ bool Context::lose_ack(QueuePair& qp, Fault& fault, ibv_wc& wc, uint64_t now, bo
     return true;
   }
   show_state(qp.qp, IBV_QPS_RTS);
+  qp.cut_in = IBV_QPS_RTS;
   set_life(qp, QueuePair::Life::kCut);
   qp.cut_ns = now;
   due_at(qp, now + qp.retry_window_ns());

@@ -61,8 +61,11 @@ struct Pair {
   ibv_comp_channel* channel = nullptr;
   int timeout = 14, retries = 7;
   uint64_t remote_address = 0;
-  uint32_t remote_key = 0;
+  uint32_t remote_key = 0, remote_number = 0;
+  ibv_ah* ah = nullptr;  // UD
 };
+
+constexpr uint32_t kDatagramKey = 0x11111111;
 
 ibv_context* context = nullptr;
 ibv_pd* pd = nullptr;
@@ -95,8 +98,10 @@ ibv_qp* create_extended_qp(const ibv_qp_init_attr& plain) {
   attributes.srq = plain.srq;
   attributes.pd = pd;
   attributes.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-  attributes.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
-                              IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_SEND;
+  attributes.send_ops_flags = IBV_QP_EX_WITH_SEND;
+  if (plain.qp_type != IBV_QPT_UD)
+    attributes.send_ops_flags |= IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
+  if (plain.qp_type == IBV_QPT_RC) attributes.send_ops_flags |= IBV_QP_EX_WITH_RDMA_READ;
   return ibv_create_qp_ex(context, &attributes);
 }
 #endif
@@ -149,6 +154,8 @@ int post_extended(ibv_qp* plain, const ibv_send_wr& wr) {
     default:
       ibv_wr_rdma_write(qp, key, address);
   }
+  if (plain->qp_type == IBV_QPT_UD)
+    ibv_wr_set_ud_addr(qp, wr.wr.ud.ah, wr.wr.ud.remote_qpn, wr.wr.ud.remote_qkey);
   if ((wr.send_flags & IBV_SEND_INLINE) != 0) {
     ibv_wr_set_inline_data(qp, reinterpret_cast<void*>(wr.sg_list->addr), wr.sg_list->length);
   } else {
@@ -196,13 +203,14 @@ std::string make_pair(std::istringstream& in) {
   int depth = 0;
   std::string queues, sleeping;
   in >> pair.timeout >> pair.retries >> depth >> queues >> sleeping;
+  const ibv_qp_type type = sleeping == "uc" ? IBV_QPT_UC : sleeping == "ud" ? IBV_QPT_UD : IBV_QPT_RC;
   if (sleeping == "channel") pair.channel = V(ibv_create_comp_channel)(context);
   pair.send_cq = create_cq(4 * depth + 16, pair.channel);
   pair.recv_cq = queues == "split" ? create_cq(4 * depth + 16, pair.channel) : pair.send_cq;
   ibv_qp_init_attr attributes{};
   attributes.send_cq = pair.send_cq;
   attributes.recv_cq = pair.recv_cq;
-  attributes.qp_type = IBV_QPT_RC;
+  attributes.qp_type = type;
   attributes.cap.max_send_wr = uint32_t(depth);
   attributes.cap.max_recv_wr = uint32_t(depth);
   attributes.cap.max_send_sge = attributes.cap.max_recv_sge = 2;
@@ -225,20 +233,39 @@ std::string to_init(Pair& pair) {
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_INIT;
   attr.port_num = 1;
-  attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-  const int rc =
-      V(ibv_modify_qp)(pair.qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+  attr.qkey = kDatagramKey;
+  attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
+  if (pair.qp->qp_type == IBV_QPT_RC) attr.qp_access_flags |= IBV_ACCESS_REMOTE_READ;
+  const int more = pair.qp->qp_type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS;
+  const int rc = V(ibv_modify_qp)(pair.qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | more);
   return rc == 0 ? "" : "error init " + std::to_string(rc);
 }
 
+std::string to_rts(Pair& pair) {
+  const bool reliable = pair.qp->qp_type == IBV_QPT_RC;
+  ibv_qp_attr attr{};
+  attr.qp_state = IBV_QPS_RTS;
+  attr.timeout = uint8_t(pair.timeout);
+  attr.retry_cnt = uint8_t(pair.retries);
+  attr.rnr_retry = 7;
+  attr.max_rd_atomic = 4;
+  const int more =
+      reliable ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC : 0;
+  const int rc = V(ibv_modify_qp)(pair.qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN | more);
+  return rc == 0 ? "ok" : "error rts " + std::to_string(rc);
+}
+
+// connect ID NUMBER GID ADDRESS KEY [receive]: to RTS, or only to RTR.
 std::string connect(std::istringstream& in) {
   size_t id = 0;
   uint32_t number = 0;
-  std::string gid;
+  std::string gid, only;
   in >> id >> number >> gid;
   Pair& pair = pairs.at(id);
-  in >> pair.remote_address >> pair.remote_key;
+  in >> pair.remote_address >> pair.remote_key >> only;
+  pair.remote_number = number;
   if (const std::string error = to_init(pair); !error.empty()) return error;
+  const ibv_qp_type type = pair.qp->qp_type;
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_RTR;
   attr.path_mtu = IBV_MTU_1024;
@@ -250,20 +277,17 @@ std::string connect(std::istringstream& in) {
   attr.ah_attr.grh.sgid_index = 1;
   attr.ah_attr.grh.hop_limit = 64;
   attr.ah_attr.port_num = 1;
-  int rc = V(ibv_modify_qp)(pair.qp, &attr,
-                            IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                                IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+  if (type == IBV_QPT_UD) {
+    ibv_ah_attr to = attr.ah_attr;
+    pair.ah = V(ibv_create_ah)(pd, &to);
+    if (pair.ah == nullptr) return "error create_ah " + std::to_string(errno);
+  }
+  const int reliable = type == IBV_QPT_RC ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0;
+  const int connected =
+      type == IBV_QPT_UD ? 0 : IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | reliable;
+  const int rc = V(ibv_modify_qp)(pair.qp, &attr, IBV_QP_STATE | connected);
   if (rc != 0) return "error rtr " + std::to_string(rc);
-  attr = {};
-  attr.qp_state = IBV_QPS_RTS;
-  attr.timeout = uint8_t(pair.timeout);
-  attr.retry_cnt = uint8_t(pair.retries);
-  attr.rnr_retry = 7;
-  attr.max_rd_atomic = 4;
-  rc = V(ibv_modify_qp)(pair.qp, &attr,
-                        IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-                            IBV_QP_MAX_QP_RD_ATOMIC);
-  return rc == 0 ? "ok" : "error rts " + std::to_string(rc);
+  return only == "receive" ? "ok" : to_rts(pair);
 }
 
 int post(Pair& pair, ibv_wr_opcode opcode, uint64_t wr_id, uint32_t bytes, uint64_t offset, bool signaled,
@@ -278,6 +302,7 @@ int post(Pair& pair, ibv_wr_opcode opcode, uint64_t wr_id, uint32_t bytes, uint6
   wr.imm_data = uint32_t(wr_id);
   wr.wr.rdma.remote_addr = pair.remote_address + offset;
   wr.wr.rdma.rkey = pair.remote_key;
+  if (pair.qp->qp_type == IBV_QPT_UD) wr.wr.ud = {pair.ah, pair.remote_number, kDatagramKey};
   return kExtended ? post_extended(pair.qp, wr) : ibv_post_send(pair.qp, &wr, &bad);
 }
 
@@ -558,6 +583,10 @@ std::string answer(const std::string& line) {
     const std::string error = to_init(pairs.at(id));
     return error.empty() ? "ok" : error;
   }
+  if (command == "rts") {
+    in >> id;
+    return to_rts(pairs.at(id));
+  }
   if (command == "post") return send(in);
   if (command == "recv") return receive(in);
   if (command == "poll") return poll_queue(in);
@@ -627,6 +656,7 @@ std::string answer(const std::string& line) {
   if (command == "close") {
     for (Pair& pair : pairs) {
       if (pair.qp != nullptr) V(ibv_destroy_qp)(pair.qp);
+      if (pair.ah != nullptr) V(ibv_destroy_ah)(pair.ah);
       V(ibv_destroy_cq)(pair.send_cq);
       if (pair.recv_cq != pair.send_cq) V(ibv_destroy_cq)(pair.recv_cq);
     }
