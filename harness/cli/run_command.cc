@@ -98,6 +98,10 @@ uint64_t rxe_payload(const std::atomic<bool>& cancel) {
 void adapt(Scenario& scenario, const RunArguments& arguments, const std::function<uint64_t()>& payload) {
   if (!arguments.fabric.empty()) {
     scenario.fabric.kind = kind_of(arguments.fabric);
+    if (scenario.fabric.kind != FabricKind::kVhca && scenario.fabric.ports != VirtualPorts{})
+      throw UsageError("--fabric " + arguments.fabric + ": " + scenario.name +
+                       " wants a link layer, ports or an MTU of virtual NICs; those of " + arguments.fabric +
+                       " have their own");
     scenario.overrides["fabric.kind"] = arguments.fabric;
   }
   int factor = arguments.slow_motion;

@@ -40,9 +40,9 @@ FabricShape shape_of(const WantedShape& wanted) {
   shape.fabric.nics_per_node = wanted.nics.value_or(4);
   shape.fabric.nic_rate_bits_per_s = wanted.rate_bits_per_s.value_or(0);
   shape.fabric.latency = wanted.latency.value_or(std::chrono::nanoseconds(0));
-  shape.ports.link = wanted.link.value_or(shape.ports.link);
-  shape.ports.per_nic = wanted.ports.value_or(shape.ports.per_nic);
-  shape.ports.mtu = wanted.mtu.value_or(shape.ports.mtu);
+  shape.fabric.ports.link = wanted.link.value_or(shape.fabric.ports.link);
+  shape.fabric.ports.per_nic = wanted.ports.value_or(shape.fabric.ports.per_nic);
+  shape.fabric.ports.mtu = wanted.mtu.value_or(shape.fabric.ports.mtu);
   shape.seed = wanted.seed.value_or(1);
   return shape;
 }
@@ -56,9 +56,10 @@ std::string describe(const FabricShape& shape) {
   if (shape.fabric.nic_rate_bits_per_s == 0) text += " rate";
   text += ", " + faultinject::format_duration(shape.fabric.latency);
   const VirtualPorts usual;
-  if (shape.ports.link != usual.link) text += std::string(", ") + name(shape.ports.link);
-  if (shape.ports.per_nic != usual.per_nic) text += ", " + count_text(shape.ports.per_nic, "port") + " each";
-  if (shape.ports.mtu != usual.mtu) text += ", MTU " + std::to_string(shape.ports.mtu);
+  if (shape.fabric.ports.link != usual.link) text += std::string(", ") + name(shape.fabric.ports.link);
+  if (shape.fabric.ports.per_nic != usual.per_nic)
+    text += ", " + count_text(shape.fabric.ports.per_nic, "port") + " each";
+  if (shape.fabric.ports.mtu != usual.mtu) text += ", MTU " + std::to_string(shape.fabric.ports.mtu);
   return text;
 }
 
@@ -77,9 +78,10 @@ std::string mismatch(const WantedShape& wanted, const FabricShape& there) {
   if (wanted.latency)
     differs("--latency", faultinject::format_duration(*wanted.latency),
             faultinject::format_duration(there.fabric.latency));
-  if (wanted.link) differs("--link", name(*wanted.link), name(there.ports.link));
-  if (wanted.ports) differs("--ports", std::to_string(*wanted.ports), std::to_string(there.ports.per_nic));
-  if (wanted.mtu) differs("--mtu", std::to_string(*wanted.mtu), std::to_string(there.ports.mtu));
+  if (wanted.link) differs("--link", name(*wanted.link), name(there.fabric.ports.link));
+  if (wanted.ports)
+    differs("--ports", std::to_string(*wanted.ports), std::to_string(there.fabric.ports.per_nic));
+  if (wanted.mtu) differs("--mtu", std::to_string(*wanted.mtu), std::to_string(there.fabric.ports.mtu));
   if (wanted.seed) differs("--seed", std::to_string(*wanted.seed), std::to_string(there.seed));
   return text;
 }
@@ -99,9 +101,9 @@ nlohmann::json to_json(const FabricShape& shape) {
           {"nics", shape.fabric.nics_per_node},
           {"rate_bits_per_s", shape.fabric.nic_rate_bits_per_s},
           {"latency_ns", shape.fabric.latency.count()},
-          {"link", name(shape.ports.link)},
-          {"ports", shape.ports.per_nic},
-          {"mtu", shape.ports.mtu},
+          {"link", name(shape.fabric.ports.link)},
+          {"ports", shape.fabric.ports.per_nic},
+          {"mtu", shape.fabric.ports.mtu},
           {"seed", shape.seed}};
 }
 
@@ -112,11 +114,11 @@ FabricShape shape_from(const nlohmann::json& json) {
   shape.fabric.nics_per_node = json.at("nics").get<int>();
   shape.fabric.nic_rate_bits_per_s = json.at("rate_bits_per_s").get<uint64_t>();
   shape.fabric.latency = std::chrono::nanoseconds(json.at("latency_ns").get<int64_t>());
-  shape.ports.link = json.at("link").get<std::string>() == name(LinkLayer::kInfiniBand)
-                         ? LinkLayer::kInfiniBand
-                         : LinkLayer::kEthernet;
-  shape.ports.per_nic = json.at("ports").get<int>();
-  shape.ports.mtu = json.at("mtu").get<int>();
+  shape.fabric.ports.link = json.at("link").get<std::string>() == name(LinkLayer::kInfiniBand)
+                                ? LinkLayer::kInfiniBand
+                                : LinkLayer::kEthernet;
+  shape.fabric.ports.per_nic = json.at("ports").get<int>();
+  shape.fabric.ports.mtu = json.at("mtu").get<int>();
   shape.seed = json.at("seed").get<uint64_t>();
   return shape;
 }

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "faultinject/plan/plan.h"
-#include "harness/fabric/vhca_fabric.h"
 #include "harness/scenario/scenario.h"
 
 namespace r2bench {
@@ -28,8 +27,7 @@ struct WantedShape {
 
 struct FabricShape {
   std::string kind = "vhca";
-  Fabric fabric;  ///< nodes, nics_per_node, nic_rate_bits_per_s, latency
-  VirtualPorts ports;
+  Fabric fabric;      ///< nodes, nics_per_node, nic_rate_bits_per_s, latency, ports
   uint64_t seed = 1;  ///< of the fault board
 
   std::vector<faultinject::NodeShape> nodes() const;

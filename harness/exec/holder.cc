@@ -155,8 +155,7 @@ void become_holder(int starter_fd, const std::string& name, const FabricShape& s
                    const std::string& lib_dir) {
   const int starter = detach(starter_fd);
   try {
-    auto fabric = shape.kind == "vhca" ? make_vhca_fabric(shape.fabric, lib_dir, shape.ports)
-                                       : make_fabric(shape.kind, shape.fabric, lib_dir);
+    auto fabric = make_fabric(shape.kind, shape.fabric, lib_dir);
     auto board = faultinject::BoardHost::create(shape.nodes(), shape.seed);
     const int listener = listen_at(name);
     if (listener < 0) {

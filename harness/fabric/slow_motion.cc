@@ -101,9 +101,10 @@ class Slower {
     all(name, kind, node, local_rank, at_iter, at_time, duration);
   }
   void one(Fabric& fabric) const {
-    auto& [kind, nodes, ranks_per_node, nics_per_node, nic_rate_bits_per_s, latency] = fabric;
-    all(kind, nodes, ranks_per_node, nics_per_node, Rate{nic_rate_bits_per_s}, latency);
+    auto& [kind, nodes, ranks_per_node, nics_per_node, nic_rate_bits_per_s, latency, ports] = fabric;
+    all(kind, nodes, ranks_per_node, nics_per_node, Rate{nic_rate_bits_per_s}, latency, ports);
   }
+  void one(VirtualPorts&) const {}  // neither times nor rates
   void one(Timeouts& timeouts) const {
     auto& [setup, stall, job] = timeouts;
     all(setup, stall, job);

@@ -9,7 +9,8 @@
 namespace r2bench {
 namespace {
 
-vhca::FabricSpec spec_of(const Fabric& shape, const VirtualPorts& ports) {
+vhca::FabricSpec spec_of(const Fabric& shape) {
+  const VirtualPorts& ports = shape.ports;
   vhca::FabricSpec spec;
   spec.link_layer =
       ports.link == LinkLayer::kInfiniBand ? vhca::LinkLayer::kInfiniBand : vhca::LinkLayer::kEthernet;
@@ -24,8 +25,8 @@ vhca::FabricSpec spec_of(const Fabric& shape, const VirtualPorts& ports) {
 
 class VhcaFabric final : public DeviceFabric {
  public:
-  VhcaFabric(const Fabric& shape, const VirtualPorts& ports, std::string folder)
-      : host_(vhca::FabricHost::create(spec_of(shape, ports))), folder_(std::move(folder)) {}
+  VhcaFabric(const Fabric& shape, std::string folder)
+      : host_(vhca::FabricHost::create(spec_of(shape))), folder_(std::move(folder)) {}
 
   std::string evidence() const override { return "emulated"; }
   std::map<std::string, std::string> environment(int node) const override {
@@ -45,16 +46,13 @@ class VhcaFabric final : public DeviceFabric {
 
 }  // namespace
 
-const char* name(LinkLayer link) { return link == LinkLayer::kInfiniBand ? "infiniband" : "ethernet"; }
-
-std::unique_ptr<DeviceFabric> make_vhca_fabric(const Fabric& shape, const std::string& lib_dir,
-                                               const VirtualPorts& ports) {
+std::unique_ptr<DeviceFabric> make_vhca_fabric(const Fabric& shape, const std::string& lib_dir) {
   const std::string folder = lib_dir + "/vhca";
   if (access((folder + "/libibverbs.so.1").c_str(), R_OK) != 0)
     throw FabricError("the virtual HCA is missing: there is no " + folder +
                       "/libibverbs.so.1; build it first");
   try {
-    return std::make_unique<VhcaFabric>(shape, ports, folder);
+    return std::make_unique<VhcaFabric>(shape, folder);
   } catch (const std::invalid_argument& e) {
     throw FabricError(std::string("the fabric cannot be made: ") + e.what());
   }

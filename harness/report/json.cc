@@ -174,6 +174,10 @@ Json to_json(const Report& report) {
                     {"nics_per_node", report.scenario.fabric.nics_per_node},
                     {"nic_rate_bits_per_s", report.scenario.fabric.nic_rate_bits_per_s},
                     {"latency_ns", report.scenario.fabric.latency.count()}};
+  if (report.scenario.fabric.kind == FabricKind::kVhca) {
+    const VirtualPorts& ports = report.scenario.fabric.ports;
+    json["fabric"].update({{"link", name(ports.link)}, {"ports_per_nic", ports.per_nic}, {"mtu", ports.mtu}});
+  }
   json["workload"] = {
       {"engine", name(report.scenario.workload.engine)}, {"op", name(report.scenario.workload.op)},
       {"dtype", name(report.scenario.workload.dtype)},   {"bytes", report.scenario.workload.bytes},

@@ -148,15 +148,29 @@ std::vector<StoryLine> tell(const Scenario& scenario, const RunResult& result) {
   return lines;
 }
 
+namespace {
+
+/// ", infiniband, 2 ports each, MTU 2048": what is not as usual.
+std::string unusual_ports(const VirtualPorts& ports) {
+  const VirtualPorts usual;
+  std::string text;
+  if (ports.link != usual.link) text += std::string(", ") + name(ports.link);
+  if (ports.per_nic != usual.per_nic) text += ", " + counted(ports.per_nic, "port") + " each";
+  if (ports.mtu != usual.mtu) text += ", MTU " + std::to_string(ports.mtu);
+  return text;
+}
+
+}  // namespace
+
 std::string headline(const Scenario& scenario) {
   const Fabric& fabric = scenario.fabric;
   const Workload& work = scenario.workload;
   return counted(fabric.nodes, "node") + " × " + counted(fabric.ranks_per_node, "rank") + " × " +
          counted(fabric.nics_per_node, "NIC") + " of " +
          faultinject::format_rate(fabric.nic_rate_bits_per_s) +
-         (fabric.nic_rate_bits_per_s == 0 ? " rate" : "") + " (" + name(fabric.kind) + ") · " +
-         name(work.op) + " of " + faultinject::format_bytes(work.bytes) + " " + name(work.dtype) + " × " +
-         std::to_string(work.iters);
+         (fabric.nic_rate_bits_per_s == 0 ? " rate" : "") + " (" + name(fabric.kind) +
+         unusual_ports(fabric.ports) + ") · " + name(work.op) + " of " +
+         faultinject::format_bytes(work.bytes) + " " + name(work.dtype) + " × " + std::to_string(work.iters);
 }
 
 std::string meaning_of_kind(const std::string& kind, Tense tense) {

@@ -53,6 +53,14 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"lonely", "fabric: {nodes: 1}", 3, 17, "one rank alone sends nothing"},
         Case{"nested", "fabric:\n  nodes: {a: 1}", 4, 10, "'nodes' must be a single value, but is a map"},
         Case{"twice", "fabric: {nodes: 2, nodes: 3}", 3, 20, "'nodes' is given twice in 'fabric'"},
+        Case{"link", "fabric: {link: infinband}", 3, 16,
+             "unknown link layer 'infinband'; did you mean 'infiniband'?"},
+        Case{"ports", "fabric: {ports_per_nic: 5}", 3, 25,
+             "'ports_per_nic' is 5, but must be between 1 and 4"},
+        Case{"mtu", "fabric: {mtu: 1500}", 3, 15,
+             "'mtu' is 1500, but a port has 256, 512, 1024, 2048 or 4096 bytes"},
+        Case{"mtu_elsewhere", "fabric: {kind: rxe, mtu: 1024}", 3, 26,
+             "'mtu' is for virtual NICs (kind: vhca); those of rxe have their own"},
         Case{"empty", "fabric: {nodes: }", 3, 17, "'nodes' must be a single value, but is empty"}),
     [](const auto& info) { return std::string(info.param.name); });
 

@@ -12,7 +12,7 @@ constexpr const char* kNicDown = R"(version: 1
 name: nic_down
 description: one NIC dies
 seed: 42
-fabric: {kind: vhca, nodes: 2, ranks_per_node: 1, nics_per_node: 4, nic_rate: 1 Gbit/s, latency: 5 us}
+fabric: {kind: vhca, nodes: 2, ranks_per_node: 1, nics_per_node: 4, nic_rate: 1 Gbit/s, latency: 5 us, link: infiniband, ports_per_nic: 2, mtu: 2048}
 workload: {engine: cpu, op: allreduce, dtype: float64, bytes: 16 MiB, iters: 200, verify: true, channels: 4}
 modes: [baseline, {mode: migrate, label: noack, env: {R2CC_STRICT_ACK: 0}}]
 env: {NCCL_IB_TIMEOUT: 14}
@@ -32,6 +32,7 @@ TEST(Load, reads_what_a_file_says) {
   EXPECT_EQ(s.name, "nic_down");
   EXPECT_EQ(s.seed, 42u);
   EXPECT_EQ(s.fabric.nics_per_node, 4);
+  EXPECT_EQ(s.fabric.ports, (VirtualPorts{LinkLayer::kInfiniBand, 2, 2048}));
   EXPECT_EQ(s.fabric.nic_rate_bits_per_s, 1'000'000'000u);
   EXPECT_EQ(s.fabric.latency, std::chrono::microseconds(5));
   EXPECT_EQ(s.workload.op, Operation::kAllReduce);

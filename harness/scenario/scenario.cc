@@ -9,6 +9,8 @@ const Mode* Scenario::find_mode(const std::string& label) const {
   return nullptr;
 }
 
+const char* name(LinkLayer link) { return link == LinkLayer::kInfiniBand ? "infiniband" : "ethernet"; }
+
 const char* name(FabricKind kind) {
   switch (kind) {
     case FabricKind::kVhca:

@@ -17,6 +17,17 @@ namespace r2bench {
 /// kNone: no RDMA device, for net plugins over sockets.
 enum class FabricKind { kVhca, kRxe, kVerbs, kNone };
 
+enum class LinkLayer { kEthernet, kInfiniBand };
+
+/// What all ports of virtual NICs are like, besides rate and latency. Other NICs have their own.
+struct VirtualPorts {
+  LinkLayer link = LinkLayer::kEthernet;
+  int per_nic = 1;  ///< 1 … 4
+  int mtu = 4096;   ///< bytes: 256, 512, 1024, 2048 or 4096
+
+  bool operator==(const VirtualPorts&) const = default;
+};
+
 /// The nodes and NICs of the job. All nodes are alike.
 struct Fabric {
   FabricKind kind = FabricKind::kVhca;
@@ -25,6 +36,7 @@ struct Fabric {
   int nics_per_node = 4;
   uint64_t nic_rate_bits_per_s = 0;     ///< 0 = unlimited
   std::chrono::nanoseconds latency{0};  ///< one way, per port
+  VirtualPorts ports;                   ///< kVhca
 
   int ranks() const { return nodes * ranks_per_node; }
 };
@@ -111,6 +123,7 @@ struct Scenario {
 };
 
 // Names as they stand in the YAML and in results.
+const char* name(LinkLayer link);
 const char* name(FabricKind kind);
 const char* name(Engine engine);
 const char* name(Operation op);

@@ -12,6 +12,7 @@ namespace {
 constexpr int kMaxNodes = 64;
 constexpr int kMaxRanksPerNode = 16;
 constexpr int kMaxNics = 16;
+constexpr int kMaxPorts = 4;
 
 bool good_name(const std::string& text) {
   return !text.empty() && text.size() <= 64 && text.front() != '.' && text.front() != '-' &&
@@ -95,6 +96,18 @@ void read_fabric(Document& document, const YAML::Node& node, Fabric& fabric) {
       map.parsed<uint64_t>("nic_rate", faultinject::parse_rate).value_or(fabric.nic_rate_bits_per_s);
   fabric.latency =
       map.parsed<std::chrono::nanoseconds>("latency", faultinject::parse_duration).value_or(fabric.latency);
+  if (const auto link = map.choice("link", {"ethernet", "infiniband"}, "link layer"))
+    fabric.ports.link = static_cast<LinkLayer>(*link);
+  fabric.ports.per_nic =
+      static_cast<int>(map.integer("ports_per_nic", 1, kMaxPorts).value_or(fabric.ports.per_nic));
+  fabric.ports.mtu = static_cast<int>(map.integer("mtu", 256, 4096).value_or(fabric.ports.mtu));
+  if ((fabric.ports.mtu & (fabric.ports.mtu - 1)) != 0)
+    document.report(map.get("mtu"), "'mtu' is " + std::to_string(fabric.ports.mtu) +
+                                        ", but a port has 256, 512, 1024, 2048 or 4096 bytes");
+  for (const char* key : {"link", "ports_per_nic", "mtu"})
+    if (fabric.kind != FabricKind::kVhca && map.has(key))
+      document.report(map.get(key), "'" + std::string(key) + "' is for virtual NICs (kind: vhca); those of " +
+                                        name(fabric.kind) + " have their own");
   if (fabric.ranks() < 2 && node.IsDefined()) {
     document.report(map.has("nodes") ? map.get("nodes") : node,
                     "one rank alone sends nothing; 'nodes' times 'ranks_per_node' must be at least 2");
