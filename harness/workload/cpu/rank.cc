@@ -20,7 +20,7 @@ using r2ccl::trace::Writer;
 namespace {
 constexpr uint16_t kNoNicIndex = 0xffff;
 constexpr auto kCloseBound = 3s;  // as long as an application would wait in ncclCommAbort, and …
-constexpr auto kCloseOne = 50ms;  // … for each channel: they are closed one after the other
+constexpr auto kCloseOne = 200ms;  // … for each channel: they are closed one after the other
 }  // namespace
 
 Rank::Rank(MessageSocket socket) : socket_(std::move(socket)) {}
