@@ -3,6 +3,7 @@
 
 #include <time.h>
 
+#include <chrono>
 #include <cstdint>
 
 namespace r2ccl {
@@ -14,5 +15,7 @@ inline uint64_t now_ns() noexcept {
 }
 
 inline constexpr uint64_t kNsPerMs = 1'000'000;
+
+constexpr uint64_t nanoseconds(std::chrono::milliseconds m) { return uint64_t(m.count()) * kNsPerMs; }
 
 }  // namespace r2ccl

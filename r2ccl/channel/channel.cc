@@ -16,8 +16,6 @@ constexpr uint64_t kFirstFailbackWaitNs = 100 * kNsPerMs;
 // How long a closed channel keeps its control connection, so that the peer can read our last word.
 constexpr uint64_t kLingerNs = 2000 * kNsPerMs;
 
-uint64_t nanoseconds(std::chrono::milliseconds m) { return uint64_t(m.count()) * kNsPerMs; }
-
 }  // namespace
 
 Channel::Channel(Core& core, bool sender, int home_nic, control::Stream stream, const control::Token& token)

@@ -1,4 +1,4 @@
-// Watchdog and migration: suspicion, fence, exchange of ledgers, choice of another path (DESIGN.md, 'The
+// Migration: fence, exchange of ledgers, choice of another path (DESIGN.md, 'The
 // channel', points 4 to 6). One epoch is one migration; whoever notices starts it, and two that start the
 // same one meet.
 #include <algorithm>
@@ -10,143 +10,12 @@
 namespace r2ccl {
 namespace {
 
-constexpr uint64_t kFirstProbePauseNs = 8 * kNsPerMs;
-constexpr uint64_t kLongestProbePauseNs = 100 * kNsPerMs;
 constexpr size_t kFailuresTold = 8;
 constexpr uint64_t kFlushShare = 5;  // flushes have this part of the fence's bound; then the QP is destroyed
 constexpr uint64_t kBarNs = 50 * kNsPerMs;
-constexpr uint64_t kLongestLookNs = kNsPerMs;
 constexpr uint64_t kPromptAnswerNs = 20 * kNsPerMs;
-constexpr uint64_t kSlowPeerNs = 1000 * kNsPerMs;  // silence after which the log says so, once
-
-uint64_t nanoseconds(std::chrono::milliseconds m) { return uint64_t(m.count()) * kNsPerMs; }
 
 }  // namespace
-
-// The progress thread, between two looks of which it may have been off the CPU: capped steps, as on the
-// 'alive' clock.
-void Channel::look_at_silence() {
-  const uint64_t now = now_ns(), progress = progress_.load(std::memory_order_relaxed);
-  if (progress != quiet_since_progress_) {
-    quiet_since_progress_ = progress;
-    quiet_for_ = 0;
-  } else {
-    quiet_for_ += std::min(now - quiet_looked_, kLongestLookNs);
-  }
-  quiet_looked_ = now;
-  if (quiet_for_ < nanoseconds(core_.config.suspect_after) ||
-      asked_at_progress_.load(std::memory_order_relaxed) == progress)
-    return;
-  asked_at_progress_.store(progress, std::memory_order_release);
-  core_.kick();
-}
-
-// Silence on the active path leads to a probe, and only a probe's failure, or a QP that stands still while
-// probes pass, to a migration. A stopped or slow peer answers probes: its NIC needs no CPU for that.
-void Channel::step_watchdog(const Tick& tick) {
-  const uint64_t step = tick.alive - last_alive_;
-  last_alive_ = tick.alive;
-  if (end_.phase() != Phase::kRunning || !active_) return;
-  if (suspected_.load(std::memory_order_acquire)) {
-    on_socket(tick);  // a peer that closed has said so before its QPs went
-    if (end_.phase() != Phase::kRunning || peer_closed_ || !active_ || status() == Status::kFailed) return;
-    return begin_migration(trace::DetectedBy::kCompletion, verbs::describe(active_->last_status), tick);
-  }
-  const uint64_t progress = progress_.load(std::memory_order_relaxed);
-  if (asked_at_progress_.load(std::memory_order_acquire) == progress) {
-    if (progress != seen_progress_) silence_ = 0;
-    seen_progress_ = progress;
-    silence_ = std::max(silence_,
-                        nanoseconds(core_.config.suspect_after));  // so long the progress thread has waited
-  }
-  if (progress != seen_progress_ || !busy()) {
-    asked_at_progress_.store(kNotAsked, std::memory_order_relaxed);
-    if (progress != seen_progress_) stuck_bound_ = 0;
-    if (progress != seen_progress_ && silence_ > 0)
-      usual_gap_ = std::max(silence_, usual_gap_ - usual_gap_ / 16);
-    seen_progress_ = progress;
-    silence_ = 0;
-    next_probe_ = 0;
-    probe_pause_ = kFirstProbePauseNs;
-    slow_peer_told_ = poked_ = false;
-    nothing_open_at_ = tick.alive;
-    active_->poll_probe(tick.alive);
-    active_->forget_probe();
-    return;
-  }
-  silence_ += step;
-  const uint64_t least = nanoseconds(core_.config.suspect_after);
-  if (silence_ < std::clamp(usual_gap_ + usual_gap_ / 4, least, 2 * least)) return;
-
-  {  // the owner may be asleep: look on its behalf before suspecting anybody
-    turn_.take();
-    const TurnGuard guard(turn_);
-    if (active_) drain(*active_);
-    if (!work_requests_open()) nothing_open_at_ = tick.alive;
-  }
-  if (progress_.load(std::memory_order_relaxed) != seen_progress_ ||
-      suspected_.load(std::memory_order_acquire))
-    return;
-
-  Path& path = *active_;
-  const uint64_t limit = std::max(nanoseconds(core_.config.probe_deadline), 4 * path.probe_slowest());
-  switch (path.poll_probe(tick.alive)) {
-    case ProbeState::kIdle:
-      path.probe(tick.alive);
-      break;
-    case ProbeState::kWaiting:
-      if (path.probe_age(tick.alive) > limit) {
-        on_socket(tick);
-        if (peer_closed_ || end_.phase() != Phase::kRunning || &path != active_) return;
-        emit(trace::EventType::kProbeFailed, path.local_nic(), path.id());
-        begin_migration(trace::DetectedBy::kWatchdog, "silent, and a probe is not answered", tick);
-      }
-      break;
-    case ProbeState::kFailed:
-      on_socket(tick);
-      if (peer_closed_ || end_.phase() != Phase::kRunning || &path != active_) return;
-      emit(trace::EventType::kProbeFailed, path.local_nic(), path.id());
-      begin_migration(trace::DetectedBy::kWatchdog,
-                      "silent, and a probe failed: " + verbs::describe(path.probe_status), tick);
-      break;
-    case ProbeState::kAnswered:
-      if (next_probe_ == 0) next_probe_ = tick.alive + probe_pause_;
-      if (silence_ > kSlowPeerNs && !slow_peer_told_) {
-        slow_peer_told_ = true;
-        emit(trace::EventType::kPeerSlow, path.local_nic());
-        R2_INFO("NET/R2CCL: channel %u: %s has been quiet for %llu ms, but its NIC answers: waiting", number_,
-                peer_name().c_str(), static_cast<unsigned long long>(silence_ / kNsPerMs));
-      }
-      if ((!poked_ || tick.alive >= next_probe_) &&
-          (sender_ || silence_ > nanoseconds(core_.config.stuck_after) / 4)) {
-        poked_ = true;
-        turn_.take();
-        const TurnGuard guard(turn_);
-        if (active_ == &path && status() == Status::kReady) poke(path);
-      }
-      // A message that is merely slow starts over on another path: each such migration makes the next one
-      // wait twice as long, so that a slow rail ends up being waited for.
-      if (const uint64_t stuck =
-              std::max({nanoseconds(core_.config.stuck_after), stuck_bound_,
-                        std::min(20 * usual_gap_, 4 * nanoseconds(core_.config.stuck_after))});
-          silence_ > stuck && tick.alive - nothing_open_at_ > stuck / 2 && stands_still(path)) {
-        stuck_bound_ = 2 * stuck;
-        begin_migration(trace::DetectedBy::kWatchdog, "its QP stands still although the rail works", tick);
-      } else if (tick.alive >= next_probe_) {
-        path.forget_probe();
-        path.probe(tick.alive);
-        probe_pause_ = std::min(2 * probe_pause_, kLongestProbePauseNs);
-        next_probe_ = 0;
-      }
-      break;
-  }
-}
-
-bool Channel::stands_still(const Path& path) {
-  turn_.take();
-  const TurnGuard guard(turn_);
-  return active_ == &path && work_requests_open();
-}
 
 void Channel::begin_migration(trace::DetectedBy by, const std::string& why, const Tick& tick,
                               uint32_t planned_target) {

@@ -52,7 +52,7 @@ void Channel::not_reached(const Tick& tick) {
 
 void Channel::step_outage(const Tick& tick) {
   if (link_.open()) return reached_peer(tick);  // asking
-  const uint64_t bound = uint64_t(core_.config.control_bound.count()) * kNsPerMs;
+  const uint64_t bound = nanoseconds(core_.config.control_bound);
   if (outage_.connection) {
     switch (control::reach(outage_.connection)) {
       case control::Reach::kReached:
@@ -90,7 +90,7 @@ void Channel::reached_peer(const Tick& tick) {
   }
   if (sender_ && !link_.open())
     link_.ask(control::Stream(std::move(outage_.connection)), peer_hello_.process, peer_hello_.channel);
-  if (tick.alive - outage_.since > kReachedFactor * uint64_t(core_.config.control_bound.count()) * kNsPerMs)
+  if (tick.alive - outage_.since > kReachedFactor * nanoseconds(core_.config.control_bound))
     peer_gone("closed, and its process, which can be reached, has not taken it up again");
 }
 

@@ -35,8 +35,6 @@ constexpr long kHotPauseNs = 20'000;
 // epoll data: small numbers are ours, the rest are descriptors shifted past them.
 constexpr uint64_t kWake = 0, kListening = 1, kNic = 2, kStream = 1 << 16;
 
-uint64_t nanoseconds(std::chrono::milliseconds m) { return uint64_t(m.count()) * kNsPerMs; }
-
 // A short time slice makes the scheduler run this thread soon after it wakes, at the price of being
 // interrupted sooner; it hardly runs at all. Linux 6.12 and newer; others ignore or refuse it, which does no
 // harm.

@@ -1,0 +1,280 @@
+// How a path comes to be: each end has its NIC's worker make its half, the sender connects when it knows the
+// other one, and both prove it by a real transfer.
+#include <algorithm>
+#include <utility>
+
+#include "r2ccl/base/clock.h"
+#include "r2ccl/base/log.h"
+#include "r2ccl/channel/channel.h"
+
+namespace r2ccl {
+namespace {
+
+constexpr uint64_t kRetryRailNs = 50 * kNsPerMs;      // a rail that failed while another was sought
+constexpr uint64_t kRetryStandbyNs = 500 * kNsPerMs;  // doubled with each failure, up to 32 times
+constexpr size_t kMostMakings = 8;
+constexpr uint64_t kProveFactor = 4;  // a first probe may take this many probe deadlines
+
+}  // namespace
+
+bool Channel::is_making(uint32_t id) const {
+  return std::any_of(makings_.begin(), makings_.end(),
+                     [id](const auto& making) { return making->path == id && !making->unwanted; });
+}
+
+// The NIC's worker makes this end's half: the port is read anew, the queue pairs are made, and connected when
+// the other half is known.
+void Channel::make(std::shared_ptr<Making> making) {
+  auto work = [making, &core = core_, memory = memory_] {
+    verbs::Device& device = core.devices[size_t(making->local)];
+    if (!device.refresh_port(core.config)) {
+      making->made = Error{ErrorCode::kVerbs, "its port is not active"};
+      return;
+    }
+    making->made =
+        Path::create(making->path, making->local, making->remote, device, memory, core.resilient());
+    if (!making->made) return;
+    Path& path = **making->made;
+    if (making->peer_end)
+      if (auto connected = path.connect(device, *making->peer_end, core.config); !connected) {
+        making->made = connected.error();
+        return;
+      }
+    making->end = path.describe(device);
+  };
+  making->job = core_.workers->give(making->local, "ibv_create_qp", std::move(work));
+  makings_.push_back(std::move(making));
+}
+
+void Channel::step_makings(const Tick& tick) {
+  for (size_t i = 0; i < makings_.size();) {
+    if (!makings_[i]->job->done()) {
+      ++i;
+      continue;
+    }
+    const std::shared_ptr<Making> making = makings_[i];
+    makings_.erase(makings_.begin() + std::ptrdiff_t(i));
+    if (!making->unwanted && !closing_)
+      half_made(*making, tick);
+    else if (making->made)
+      lay_to_rest(std::move(*making->made));
+  }
+}
+
+void Channel::start_opening(Purpose purpose, int local, int remote, const Tick& tick) {
+  opening_ = {next_path_++, purpose, local, remote, false, false, tick.alive};
+  emit(trace::EventType::kPathOpening, local, opening_.path, uint64_t(remote));
+  auto making = std::make_shared<Making>();
+  making->path = opening_.path;
+  making->local = local;
+  making->remote = remote;
+  make(std::move(making));
+}
+
+void Channel::on_open(const wire::Open& open, const Tick& /*tick*/) {
+  if (sender_ || find(open.path) || is_making(open.path) || open.receiver_nic >= core_.devices.size() ||
+      open.sender_nic >= peer_hello_.nics)
+    return;
+  if (core_.nic_unusable[open.receiver_nic] || core_.nic_down[open.receiver_nic] ||
+      core_.workers->stuck(open.receiver_nic) || makings_.size() >= kMostMakings) {
+    wire::Opened answer{};
+    answer.path = open.path;
+    send(wire::Type::kOpened, answer);
+    return;
+  }
+  auto making = std::make_shared<Making>();
+  making->path = open.path;
+  making->local = open.receiver_nic;
+  making->remote = open.sender_nic;
+  making->peer_end = open.end;
+  make(std::move(making));
+}
+
+void Channel::half_made(Making& making, const Tick& tick) {
+  if (making.made) (*making.made)->since = tick.alive;
+  if (sender_) {
+    if (!making.made) {
+      const Error& error = making.made.error();
+      const bool scarce = error.code == ErrorCode::kMemoryLock || error.code == ErrorCode::kOutOfResources;
+      if (scarce && !std::exchange(resources_told_, true))
+        R2_WARN("NET/R2CCL: channel %u: %s. %s", number_, error.message.c_str(), advice(error.code).data());
+      return opening_failed(error.message, tick);
+    }
+    wire::Open open{};
+    open.path = making.path;
+    open.sender_nic = uint8_t(making.local);
+    open.receiver_nic = uint8_t(making.remote);
+    open.end = making.end;
+    paths_.push_back(std::move(*making.made));
+    opening_.waiting_for_peer = true;
+    opening_.since = tick.alive;
+    send(wire::Type::kOpen, open);
+    return;
+  }
+  wire::Opened answer{};
+  answer.path = making.path;
+  if (making.made) {
+    answer.ok = 1;
+    answer.end = making.end;
+    (*making.made)->state = core_.resilient() ? PathState::kProving : PathState::kStandby;
+    paths_.push_back(std::move(*making.made));
+  } else {
+    R2_INFO("NET/R2CCL: channel %u: path over %s: %s", number_, nic_name(making.local).c_str(),
+            making.made.error().message.c_str());
+  }
+  send(wire::Type::kOpened, answer);
+}
+
+void Channel::on_opened(const wire::Opened& opened, const Tick& tick) {
+  Path* path = find(opened.path);
+  if (!sender_ || !path || opening_.path != opened.path || !opening_.waiting_for_peer ||
+      path->state != PathState::kOpening)
+    return;
+  if (!opened.ok)
+    return opening_failed("the peer's NIC " + peer_nic_name(path->remote_nic()) + " is not available", tick);
+  opening_.waiting_for_peer = false;
+  opening_.connecting = true;
+  opening_.since = tick.alive;
+  path->job =
+      core_.workers->give(path->local_nic(), "ibv_modify_qp to RTS", [path, &core = core_, end = opened.end] {
+        path->outcome = path->connect(core.devices[size_t(path->local_nic())], end, core.config);
+      });
+}
+
+void Channel::connected(Path& path, const Tick& tick) {
+  if (!path.outcome) return opening_failed(path.outcome.error().message, tick);
+  opening_.connecting = false;
+  if (!core_.resilient()) return opening_succeeded(tick);
+  path.state = PathState::kProving;
+  path.since = tick.alive;
+  path.probe(tick.alive);
+}
+
+// It is time to open one.
+bool Channel::lacks_standby(const Tick& tick) const {
+  return core_.resilient() && end_.phase() == Phase::kRunning && tick.now >= next_standby_ &&
+         core_.standbys < core_.config.standbys &&
+         std::none_of(paths_.begin(), paths_.end(), [this](const auto& path) {
+           return path->state == PathState::kStandby && path->id() != probation_path_;
+         });
+}
+
+void Channel::step_opening(const Tick& tick) {
+  if (opening_.path == 0) {
+    int local = 0, remote = 0;
+    if (status() == Status::kConnecting) {
+      if (candidate(Purpose::kFirst, tick.now, local, remote))
+        start_opening(Purpose::kFirst, local, remote, tick);
+    } else if (lacks_standby(tick)) {
+      if (candidate(Purpose::kStandby, tick.now, local, remote)) {
+        ++core_.standbys;
+        start_opening(Purpose::kStandby, local, remote, tick);
+      } else {
+        next_standby_ = tick.now + kRetryStandbyNs;
+      }
+    }
+    return;
+  }
+  Path* path = find(opening_.path);
+  const bool driver_is_late = core_.workers->stuck(opening_.local);
+  if (!path) {
+    if (!is_making(opening_.path)) return opening_failed("it was dropped", tick);
+    if (driver_is_late)
+      opening_failed("the driver of NIC " + nic_name(opening_.local) + " does not answer", tick);
+    return;
+  }
+  if (opening_.waiting_for_peer) return;
+  if (opening_.connecting) {
+    if (!path->in_hand()) return connected(*path, tick);
+    if (driver_is_late)
+      opening_failed("the driver of NIC " + nic_name(opening_.local) + " does not answer", tick);
+    return;
+  }
+  switch (path->poll_probe(tick.alive)) {
+    case ProbeState::kAnswered:
+      opening_.waiting_for_peer = true;
+      opening_.since = path->since;
+      send(wire::Type::kProve, wire::PathMessage{path->id()});
+      break;
+    case ProbeState::kFailed:
+      opening_failed(verbs::describe(path->probe_status), tick);
+      break;
+    default:
+      if (path->probe_age(tick.alive) > kProveFactor * nanoseconds(core_.config.probe_deadline))
+        opening_failed("a first transfer did not come back", tick);
+  }
+}
+
+void Channel::on_prove(uint32_t id, const Tick& tick) {
+  Path* path = find(id);
+  if (sender_ || !path || path->state != PathState::kProving) return;
+  path->since = tick.alive;
+  path->probe(tick.alive);
+  step_receiver_proofs(tick);
+}
+
+void Channel::step_receiver_proofs(const Tick& tick) {
+  for (auto& path : paths_) {
+    if (path->state != PathState::kProving || path->probe_state() == ProbeState::kIdle) continue;
+    switch (path->poll_probe(tick.alive)) {
+      case ProbeState::kAnswered:
+        path->state = PathState::kStandby;
+        path->forget_probe();
+        send(wire::Type::kProved, wire::PathMessage{path->id()});
+        break;
+      case ProbeState::kWaiting:
+        if (path->probe_age(tick.alive) <= kProveFactor * nanoseconds(core_.config.probe_deadline)) break;
+        [[fallthrough]];
+      default:
+        return drop(path->id(), true);
+    }
+  }
+}
+
+void Channel::on_proved(uint32_t id, const Tick& tick) {
+  if (sender_ && opening_.path == id && find(id)) opening_succeeded(tick);
+}
+
+void Channel::opening_succeeded(const Tick& tick) {
+  Path* path = find(opening_.path);
+  const Purpose purpose = opening_.purpose;
+  opening_ = {};
+  path->state = PathState::kStandby;
+  path->since = tick.alive;
+  path->forget_probe();
+  emit(trace::EventType::kPathOpened, path->local_nic(), path->id(), uint64_t(path->remote_nic()));
+  switch (purpose) {
+    case Purpose::kFirst:
+      use(*path, tick);
+      break;
+    case Purpose::kStandby:
+      standby_failures_ = 0;
+      break;
+    case Purpose::kRescue:
+      break;  // choose_path() finds it
+    case Purpose::kFailback:
+      probation_path_ = path->id();
+      home_rail_.try_succeeded(tick.now);
+      break;
+  }
+}
+
+void Channel::opening_failed(const std::string& why, const Tick& tick) {
+  const Opening opening = opening_;
+  opening_ = {};
+  R2_INFO("NET/R2CCL: channel %u: no path over %s: %s", number_,
+          rail_name(opening.local, opening.remote).c_str(), why.c_str());
+  note_failure(opening.local, opening.remote, why);
+  not_before_[size_t(opening.local)][size_t(opening.remote)] = tick.now + kRetryRailNs;
+  for (auto& making : makings_) making->unwanted |= making->path == opening.path;
+  if (find(opening.path)) drop(opening.path, true);
+  if (opening.purpose == Purpose::kStandby) {
+    next_standby_ =
+        tick.now + (standby_failures_ == 0 ? 0 : kRetryStandbyNs << std::min(standby_failures_, 5u));
+    ++standby_failures_;
+  } else if (opening.purpose == Purpose::kFailback) {
+    home_rail_.try_failed(tick.now);
+  }
+}
+
+}  // namespace r2ccl
