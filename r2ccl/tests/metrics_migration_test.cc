@@ -53,11 +53,11 @@ TEST(Metrics, of_both_ends_tell_of_a_migration_while_the_job_runs) {
   const Environment environment{{"R2CC_METRICS", folder + "/%p.prom"}};
   const auto file = [folder] { return folder + "/" + std::to_string(getpid()) + ".prom"; };
   const Child receiver = start(fabric, 1, environment, [&](const Link& link) {
-    receive_all(link, 1500);
+    receive_with(link, 0, [&](Net& n, Channel* channel) { receive_rounds(n, channel, link); });
     expect_a_migration(file(), false);
   });
   const Child sender = start(fabric, 0, environment, [&](const Link& link) {
-    send_all(link, 1500);
+    send_with(link, 0, [&](Net& n, Channel* channel) { send_rounds(n, channel, link); });
     expect_a_migration(file(), true);
   });
   relay_handle(receiver, sender);
@@ -66,6 +66,7 @@ TEST(Metrics, of_both_ends_tell_of_a_migration_while_the_job_runs) {
     std::this_thread::yield();
   saboteur.strike(0, 0);
   EXPECT_GE(saboteur.broken(), 1);
+  run_rounds(receiver, sender, [rounds = 0]() mutable { return ++rounds >= 3; });
   EXPECT_EQ(sender.wait(std::chrono::seconds(100)), 0);
   EXPECT_EQ(receiver.wait(std::chrono::seconds(100)), 0);
   std::filesystem::remove_all(folder);

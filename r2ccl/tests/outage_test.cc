@@ -50,33 +50,31 @@ class Cutter {
   std::thread thread_;
 };
 
-void receive_while(const Link& link, uint64_t messages, std::chrono::milliseconds pause) {
-  Net* n = net();
-  Listener* listener = nullptr;
-  Channel* channel = accept_one(*n, 0, link, listener);
-  ASSERT_NE(channel, nullptr);
-  Cutter cutter(pause);
-  receive_messages(*n, channel, 0, messages);
-  EXPECT_GT(cutter.stop(), 0);
-  EXPECT_TRUE(n->close(channel).ok());
-  EXPECT_TRUE(n->close(listener).ok());
+void receive_while(const Link& link, std::chrono::milliseconds pause) {
+  receive_with(link, 0, [&](Net& n, Channel* channel) {
+    Cutter cutter(pause);
+    receive_rounds(n, channel, link);
+    EXPECT_GT(cutter.stop(), 0);
+  });
 }
 
-void send_while(const Link& link, uint64_t messages, std::chrono::milliseconds pause) {
-  Net* n = net();
-  Channel* channel = connect_one(*n, 0, link);
-  ASSERT_NE(channel, nullptr);
-  Cutter cutter(pause);
-  send_messages(*n, channel, 0, messages);
-  EXPECT_GT(cutter.stop(), 0);
-  EXPECT_TRUE(n->close(channel).ok());
+void send_while(const Link& link, std::chrono::milliseconds pause) {
+  send_with(link, 0, [&](Net& n, Channel* channel) {
+    Cutter cutter(pause);
+    send_rounds(n, channel, link);
+    EXPECT_GT(cutter.stop(), 0);
+  });
 }
 
 TEST(Outage, data_goes_on_and_the_connection_comes_back) {
   const auto fabric = make_fabric(2, 2);
-  const Child receiver = start(fabric, 1, {}, [](const Link& link) { receive_all(link, 3000); });
-  const Child sender = start(fabric, 0, {}, [](const Link& link) { send_while(link, 3000, 20ms); });
+  const Child receiver = start(fabric, 1, {}, [](const Link& link) {
+    receive_with(link, 0, [&](Net& n, Channel* channel) { receive_rounds(n, channel, link); });
+  });
+  const Child sender = start(fabric, 0, {}, [](const Link& link) { send_while(link, 20ms); });
   relay_handle(receiver, sender);
+  const auto end = Clock::now() + 300ms;
+  run_rounds(receiver, sender, [&] { return Clock::now() > end; });
   EXPECT_EQ(sender.wait(120s), 0);
   EXPECT_EQ(receiver.wait(120s), 0);
 }
@@ -86,21 +84,20 @@ TEST(Outage, data_goes_on_and_the_connection_comes_back) {
 TEST(Outage, migrations_survive_the_loss_of_their_connection) {
   const auto fabric = make_fabric(2, 3);
   const Environment quick{{"R2CC_FAILBACK_MS", "5"}, {"R2CC_FAIL_BOUND_MS", "20000"}};
-  const uint64_t messages = 3000;
-  const Child receiver =
-      start(fabric, 1, quick, [&](const Link& link) { receive_while(link, messages, 7ms); });
-  const Child sender = start(fabric, 0, quick, [&](const Link& link) { send_while(link, messages, 11ms); });
+  const Child receiver = start(fabric, 1, quick, [](const Link& link) { receive_while(link, 7ms); });
+  const Child sender = start(fabric, 0, quick, [](const Link& link) { send_while(link, 11ms); });
   relay_handle(receiver, sender);
   Saboteur saboteur(fabric);
-  std::mt19937 random(7);
-  saboteur.start([&](Saboteur& s) {
+  saboteur.start([random = std::mt19937(7)](Saboteur& s) mutable {
     std::this_thread::sleep_for(std::chrono::milliseconds(3 + random() % 15));
     s.strike(int(random() % 2), int(random() % 3), 16);
   });
+  const auto end = Clock::now() + 300ms;
+  run_rounds(receiver, sender, [&] { return Clock::now() > end && saboteur.broken() > 20; });
   EXPECT_EQ(sender.wait(120s), 0);
   saboteur.stop();
   EXPECT_EQ(receiver.wait(120s), 0);
-  EXPECT_GT(saboteur.broken(), 10);
+  EXPECT_GT(saboteur.broken(), 20);
 }
 
 /// Ends in an error of a dead peer that comes soon; `what` is found in it.

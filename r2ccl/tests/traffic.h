@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <vector>
 
 #include "r2ccl/tests/two_processes.h"
@@ -143,25 +144,76 @@ inline void send_messages(Net& net, Channel* channel, uint64_t first, uint64_t m
   ASSERT_TRUE(net.dereg(channel, *reg).ok());
 }
 
-/// A receiver's whole life on `device`: accept, receive, close.
-inline void receive_all(const Link& link, uint64_t messages, int device = 0) {
+// Rounds. How much a fault test sends must not depend on how fast the machine is: the children send and
+// receive round after round, and between two rounds the parent, which sees what was broken, says whether that
+// is enough.
+
+/// A child's side: a round is done; does the parent want one more?
+inline bool one_more_round(const Link& link) {
+  char word = 'r';
+  link.send(&word, 1);
+  return link.receive(&word, 1) && word == '+';
+}
+
+/// The parent's side: rounds until `enough`, or until a child has ended.
+inline void run_rounds(const Child& receiver, const Child& sender, const std::function<bool()>& enough) {
+  for (;;) {
+    char word;
+    for (const Child* child : {&receiver, &sender})
+      if (!child->link.receive(&word, 1)) return;
+    word = enough() ? '.' : '+';
+    for (const Child* child : {&receiver, &sender})
+      if (::send(child->link.fd, &word, 1, MSG_NOSIGNAL) != 1) return;
+    if (word == '.') return;
+  }
+}
+
+/// Messages of a round.
+constexpr uint64_t kRound = 500;
+
+inline void receive_rounds(Net& net, Channel* channel, const Link& link) {
+  uint64_t first = 0;
+  do {
+    receive_messages(net, channel, first, first + kRound);
+    first += kRound;
+  } while (!testing::Test::HasFailure() && one_more_round(link));
+}
+
+inline void send_rounds(Net& net, Channel* channel, const Link& link) {
+  uint64_t first = 0;
+  do {
+    send_messages(net, channel, first, first + kRound);
+    first += kRound;
+  } while (!testing::Test::HasFailure() && one_more_round(link));
+}
+
+/// A receiver's whole life on `device`: accept, what `carry` does, close.
+inline void receive_with(const Link& link, int device, const std::function<void(Net&, Channel*)>& carry) {
   Net* n = net();
   ASSERT_NE(n, nullptr);
   Listener* listener = nullptr;
   Channel* channel = accept_one(*n, device, link, listener);
   ASSERT_NE(channel, nullptr);
-  receive_messages(*n, channel, 0, messages);
+  carry(*n, channel);
   EXPECT_TRUE(n->close(channel).ok());
   EXPECT_TRUE(n->close(listener).ok());
 }
 
-inline void send_all(const Link& link, uint64_t messages, int device = 0) {
+inline void send_with(const Link& link, int device, const std::function<void(Net&, Channel*)>& carry) {
   Net* n = net();
   ASSERT_NE(n, nullptr);
   Channel* channel = connect_one(*n, device, link);
   ASSERT_NE(channel, nullptr);
-  send_messages(*n, channel, 0, messages);
+  carry(*n, channel);
   EXPECT_TRUE(n->close(channel).ok());
+}
+
+inline void receive_all(const Link& link, uint64_t messages, int device = 0) {
+  receive_with(link, device, [&](Net& n, Channel* channel) { receive_messages(n, channel, 0, messages); });
+}
+
+inline void send_all(const Link& link, uint64_t messages, int device = 0) {
+  send_with(link, device, [&](Net& n, Channel* channel) { send_messages(n, channel, 0, messages); });
 }
 
 }  // namespace r2ccl::testing_support
