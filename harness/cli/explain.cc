@@ -20,7 +20,7 @@ const char* meaning(ModeKind kind) {
     case ModeKind::kMigrate:
       return "live migration: a backup NIC takes over a dead NIC's traffic";
     case ModeKind::kBalance:
-      return "each message is spread over the healthy NICs";
+      return "after a failure messages are spread over all NICs, as each can carry";
     case ModeKind::kAllReduce:
       return "the AllReduce itself is planned around the degraded node";
   }

@@ -10,10 +10,10 @@ namespace {
 const std::vector<std::string> kModeNames = {"baseline", "migrate", "balance", "allreduce"};
 
 /// Which of R2CC_MODE's modes the core has by now.
-bool built(ModeKind kind) { return kind == ModeKind::kBaseline || kind == ModeKind::kMigrate; }
+bool built(ModeKind kind) { return kind != ModeKind::kAllReduce; }
 
 std::string not_built(const std::string& name) {
-  return "mode '" + name + "' is not built yet; this version has baseline and migrate";
+  return "mode '" + name + "' is not built yet; this version has baseline, migrate and balance";
 }
 
 std::optional<ModeKind> kind_from(const std::string& word) {

@@ -37,7 +37,7 @@ Field integer(const char* variable, int Config::*member, long least, long most, 
 
 const std::vector<Field>& fields() {
   static const std::vector<Field> all = {
-      {"R2CC_MODE", 0, 1, "0 baseline (no resilience), 1 live migration",
+      {"R2CC_MODE", 0, 2, "0 baseline (no resilience), 1 live migration, 2 balance",
        [](const Config& c) { return long(c.mode); }, [](Config& c, long v) { c.mode = Mode(v); }},
       {"R2CC_STRICT_ACK", 0, 1, "1: a send is done only when the receiver has said so",
        [](const Config& c) { return long(c.strict_ack); }, [](Config& c, long v) { c.strict_ack = v != 0; }},

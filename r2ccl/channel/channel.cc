@@ -60,7 +60,7 @@ bool Channel::drain(Path& path) {
   std::array<ibv_wc, kBatch> completions;
   const int count = path.queue.poll(completions);
   if (count < 0) {
-    if (&path == active_) suspect(path, IBV_WC_FATAL_ERR);
+    if (carries(path)) suspect(path, IBV_WC_FATAL_ERR);
     return false;
   }
   for (int i = 0; i < count; ++i) {
@@ -70,13 +70,13 @@ bool Channel::drain(Path& path) {
     if (kind == Path::kWorkSentinel) {
       path.sentinel(detail);
     } else if (completion.status != IBV_WC_SUCCESS) {
-      if (&path == active_) suspect(path, completion.status);
+      if (carries(path)) suspect(path, completion.status);
     } else {
       switch (kind) {
         case Path::kWorkData:
           ++path.completed;
           count_progress();
-          on_data_sent(detail);
+          on_data_sent(path, detail);
           break;
         case Path::kWorkCts:
           path.completed = detail;
@@ -95,7 +95,7 @@ bool Channel::drain(Path& path) {
 }
 
 void Channel::suspect(Path& path, ibv_wc_status status) {
-  if (suspected_.load(std::memory_order_relaxed) || peer_closed_) return;
+  if (path.condemned || peer_closed_) return;
   path.last_status = status;
   if (!core_.resilient()) {
     fail(Error{ErrorCode::kNicFailed, rail_name(path) + ": " + verbs::describe(status) + " on channel " +
@@ -103,6 +103,7 @@ void Channel::suspect(Path& path, ibv_wc_status status) {
     return;
   }
   if (!advance(Status::kMigrating)) return;
+  path.condemned = {trace::DetectedBy::kCompletion, verbs::describe(status)};
   suspected_.store(true, std::memory_order_release);
   core_.kick();
 }
@@ -174,6 +175,7 @@ Urgency Channel::step(const Tick& tick) {
     if (status() == Status::kFailed || peer_closed_) return Urgency::kBusy;
     step_migration(tick);
     if (sender_) step_failback(tick);
+    if (sender_ && core_.balances()) step_balance(tick);
     dig_one_grave(tick);
   }
   return urgency(tick);
@@ -184,7 +186,7 @@ Urgency Channel::urgency(const Tick& tick) const {
     return path->probe_state() == ProbeState::kWaiting;
   });
   const Phase phase = end_.phase();
-  if (phase == Phase::kFencing || (phase == Phase::kChoosing && probing)) return Urgency::kHot;
+  if (phase == Phase::kFencing || suspected_.load(std::memory_order_relaxed) || (phase == Phase::kChoosing && probing)) return Urgency::kHot;
   if (phase == Phase::kChoosing || probing) return Urgency::kWatching;
   return asked_at_progress_.load(std::memory_order_relaxed) != kNotAsked || phase != Phase::kRunning ||
                  outage_.lasts || opening_.path != 0 || probation_path_ != 0 || !buried_.empty() ||
@@ -199,6 +201,7 @@ Urgency Channel::step_after_peer_closed(const Tick& tick) {
   turn_.take();
   const TurnGuard guard(turn_);
   if (Path* path = active_ ? active_ : find(end_.leaving()); path && !path->in_hand()) drain(*path);
+  for (Path* lane : lanes_) drain(*lane);
   if (!lacking()) {
     lacking_since_ = 0;
     return Urgency::kIdle;
@@ -233,6 +236,7 @@ void Channel::begin_closing(const Tick& tick) {
   close_since_ = tick.now;
   emit(trace::EventType::kChannelClosing, home_nic_);
   active_ = nullptr;
+  lanes_.clear();
   opening_ = {};
   for (auto* paths : {&paths_, &buried_}) {
     for (auto& path : *paths) lay_to_rest(std::move(path));
@@ -414,6 +418,12 @@ void Channel::handle(const control::Message& message, const Tick& tick) {
     case wire::Type::kNic:
       with(wire::Nic{}, [&](const wire::Nic& m) { on_peer_nic(m, tick); });
       break;
+    case wire::Type::kLane:
+      with(wire::PathMessage{}, [&](const wire::PathMessage& m) { on_lane(m.path); });
+      break;
+    case wire::Type::kRest:
+      with(wire::PathMessage{}, [&](const wire::PathMessage& m) { on_rest(m.path); });
+      break;
     case wire::Type::kRemind:
       with(wire::Received{}, [&](const wire::Received&) {
         turn_.take();
@@ -423,14 +433,14 @@ void Channel::handle(const control::Message& message, const Tick& tick) {
       break;
     case wire::Type::kReceived:
       with(wire::Received{}, [&](const wire::Received& m) {
-        bool lost = false;
+        Path* lost = nullptr;
         {
           turn_.take();
           const TurnGuard guard(turn_);
           lost = told_received(m.received);
         }
         if (lost)
-          begin_migration(trace::DetectedBy::kWatchdog,
+          begin_migration(*lost, trace::DetectedBy::kWatchdog,
                           "its NIC reported messages that the receiver never saw", tick);
       });
       break;

@@ -10,9 +10,11 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "r2ccl/balance/shares.h"
 #include "r2ccl/channel/core.h"
 #include "r2ccl/channel/path.h"
 #include "r2ccl/channel/protocol.h"
@@ -58,6 +60,14 @@ class Request {
   std::array<uint32_t, wire::kMaxNics> local_keys{};
   uint64_t remote_address = 0;
   std::array<uint32_t, wire::kMaxNics> remote_keys{};
+  /// Sender: which part travels on which path, as segment 0, 1 …
+  struct Part {
+    uint32_t path = 0;
+    uint32_t offset = 0;
+    uint32_t bytes = 0;
+  };
+  uint32_t segments = 1;
+  std::array<Part, wire::kMaxNics> parts{};
 };
 
 class Channel {
@@ -101,6 +111,8 @@ class Channel {
   void completion_queue_failed(const ibv_cq* queue, const Tick& tick);
   /// Counts itself in.
   void add_to(NicLoad& load) const;
+  /// A sender that has had traffic of late: it counts as demand on its home NIC.
+  bool in_demand(const Tick& tick) const { return sender_ && moved_at_ != 0 && tick.now - moved_at_ < kDemandNs; }
   /// Paths that it has opened besides the active one.
   int standbys() const;
   /// True when nothing of it is left but the memory.
@@ -115,28 +127,31 @@ class Channel {
   static constexpr size_t kBatch = 16;  ///< completions handled at once
   /// Handles up to a batch of completions of `path`; needs the turn. True: there may be more.
   bool drain(Path& path);
-  virtual void on_data_sent(uint32_t /*detail*/) {}
+  virtual void on_data_sent(Path& /*path*/, uint32_t /*detail*/) {}
   virtual void on_arrival(Path& /*path*/, const ibv_wc& /*completion*/) {}
   /// After a batch: acknowledge, and so on.
   virtual void after_drain(Path& /*path*/) {}
-  /// The first error on the active path: nothing is posted any more, the service thread takes over.
+  /// The first error on a path that carries traffic: nothing is posted any more, the service thread takes
+  /// over.
   void suspect(Path& path, ibv_wc_status status);
   void suspect_post(Path& path, int error);
   void fail(Error error);
 
   /// Its part in migration. The receiver fills in what it has.
   virtual void fill_ledger(wire::Fenced& /*fenced*/) const {}
-  /// Takes up the traffic on active(): the sender replays what `ledger` lacks; the receiver repeats its CTS.
-  virtual void resume(const wire::Fenced& ledger) = 0;
-  /// Is anything posted that a working QP would have completed by now? Needs the turn.
-  virtual bool work_requests_open() const = 0;
+  /// A path has been fenced, and active() carries on: the sender replays what `ledger` lacks of what no path
+  /// carries; the receiver repeats its CTS. `moved`: active() is another path than before.
+  virtual void resume(const wire::Fenced& ledger, bool moved) = 0;
+  /// A path with something posted that a working QP would have completed by now; or nullptr. Needs the turn.
+  virtual Path* standing_still() const = 0;
+  bool work_requests_open() const { return standing_still() != nullptr; }
   /// Nothing has come for long although probes are answered: receiver: repeats what the sender may lack,
   /// which only a working QP completes; sender: has the receiver say again what it has. Needs the turn.
   virtual void poke(Path& path) = 0;
   /// The sender has waited for long: the receiver says what it has. Needs the turn, on whatever path.
   virtual void reminded() {}
-  /// The receiver's answer. True: the active path has lost something without a word. Needs the turn.
-  virtual bool told_received(uint64_t /*up_to*/) { return false; }
+  /// The receiver's answer. Not nullptr: that path has lost something without a word. Needs the turn.
+  virtual Path* told_received(uint64_t /*up_to*/) { return nullptr; }
   /// Is a request open that what has been seen so far does not complete? Needs the turn.
   virtual bool lacking() const = 0;
   virtual wire::Close closing_words() const = 0;
@@ -150,6 +165,17 @@ class Channel {
 
   void emit(trace::EventType type, int nic, uint64_t a = 0, uint64_t b = 0, uint64_t c = 0) const;
   Path* active() const { return active_; }
+  /// Paths that carry pieces beside active(). Needs the turn.
+  const std::vector<Path*>& lanes() const { return lanes_; }
+  bool carries(const Path& path) const {
+    return path.state == PathState::kActive || path.state == PathState::kLane;
+  }
+  Path* carrying(uint32_t id) const;
+  /// The lanes have changed, or what each is to carry: share[i] of lane i, the active path being number 0.
+  /// Needs the turn.
+  virtual void spread(std::span<const double> /*share*/) {}
+  /// Is everything over that a lane has carried? Needs the turn.
+  virtual bool rests(const Path& /*path*/) const { return false; }
   Request* free_request(uint64_t message);
   void count_progress() {
     progress_.store(progress_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -189,10 +215,11 @@ class Channel {
 
  private:
   static constexpr uint32_t kEmptyTestsPerLook = 8;
+  static constexpr uint64_t kDemandNs = 1'000'000'000;
   static constexpr uint64_t kNotAsked = ~uint64_t{0};
   void look_at_silence();
 
-  enum class Purpose : uint8_t { kFirst, kStandby, kRescue, kFailback };
+  enum class Purpose : uint8_t { kFirst, kStandby, kRescue, kFailback, kLane };
   struct Making;
   struct Grave;
 
@@ -224,12 +251,26 @@ class Channel {
   void on_peer_nic(const wire::Nic& nic, const Tick& tick);
   void step_failback(const Tick& tick);
 
-  // watchdog and migration (migration.cc)
+  // lanes (lanes.cc)
+  void step_balance(const Tick& tick);
+  bool usable_rail(int local, int remote, uint64_t now) const;
+  void start_lane(Path& path);
+  bool rest_lane(Path& lane);
+  void remove_lane(const Path& path);
+  void on_lane(uint32_t id);
+  void on_rest(uint32_t id);
+  void apply_shares(const std::array<int, balance::kMaxRails>& partner);
+
+  // watchdog and migration (watchdog.cc, migration.cc)
   void step_watchdog(const Tick& tick);
-  bool stands_still(const Path& path);
-  void begin_migration(trace::DetectedBy by, const std::string& why, const Tick& tick,
+  bool probe_lanes(const Tick& tick);
+  Path* stands_still();
+  /// A path that carries traffic has failed: it is left now, or as soon as the migration under way is over.
+  void condemn(Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick);
+  void begin_migration(Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick,
                        uint32_t planned_target = 0);
-  void start_fence(trace::DetectedBy by, bool planned, const Tick& tick, bool tell_peer);
+  void start_fence(Path& path, trace::DetectedBy by, bool planned, const Tick& tick, bool tell_peer);
+  void look_for_suspects();
   void fence_given_up(const Tick& tick);
   Path* exhume(uint32_t id);
   void step_migration(const Tick& tick);
@@ -326,6 +367,7 @@ class Channel {
   };
   std::vector<std::shared_ptr<Making>> makings_;
   Path* active_ = nullptr;
+  std::vector<Path*> lanes_;  // changed by the service thread, with the turn
   uint32_t next_path_ = 1;
   struct Opening {
     uint32_t path = 0;  // 0: none under way
@@ -351,6 +393,14 @@ class Channel {
       failures_;  // the last of each rail since traffic flowed; for the error when no path is left
   health::RailHealth home_rail_;
   uint32_t probation_path_ = 0;
+
+  // balance (sender)
+  uint64_t next_balance_ = 0;  // now
+  uint64_t balanced_progress_ = 0;
+  uint64_t moved_at_ = 0;  // now; when progress was last seen
+  balance::PerRail shares_{};
+  bool spread_ = false;  // some traffic is meant to leave its home
+  std::array<std::array<uint8_t, wire::kMaxNics>, wire::kMaxNics> lane_failures_{};  // running
 
   // watchdog; first the progress thread's part
   uint32_t empty_tests_ = 0;

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "r2ccl/balance/meter.h"
+#include "r2ccl/balance/shares.h"
 #include "r2ccl/base/config.h"
 #include "r2ccl/channel/nic_workers.h"
 #include "r2ccl/channel/wire.h"
@@ -48,6 +50,13 @@ struct Core {
   std::function<NicLoad()> load;  ///< service thread only
   std::function<Result<control::Endpoint>()> endpoint;  ///< where peers reach this process; any thread
 
+  /// Mode 2 and up. What each NIC carries; the rest is the service thread's: what it can carry, and the sending
+  /// channels that have their home there and have had traffic of late.
+  std::array<balance::NicMeter, wire::kMaxNics> meters;
+  balance::Capacities capacities;
+  balance::PerRail demand{};
+
+  bool balances() const { return config.mode >= Mode::kBalance; }
   bool resilient() const { return config.mode != Mode::kBaseline; }
   bool strict_ack() const { return resilient() && config.strict_ack; }
 };

@@ -111,15 +111,31 @@ class SendLedgerOf {
     if (const auto step = int32_t(up_to - uint32_t(confirmed_)); step > 0)
       confirmed(confirmed_ + uint32_t(step));
   }
-  /// The receiver's report, made behind both fences: it has everything before `first`, and segments[i] of
-  /// message first + i. From here on what the NIC said before counts for nothing. (A report of messages that
-  /// do not exist yet says nothing.)
-  void take_report(uint64_t first, std::span<const uint16_t> segments) {
-    released(std::max(first, confirmed_));
-    for (uint64_t message = std::max(first, confirmed_); message < next_; ++message) {
+  /// The receiver's report, made behind both fences of a path: it has everything before `first`, and
+  /// segments[i] of message first + i. For what the path carried, what the NIC said before counts for nothing
+  /// from here on. live(message): the segments that other paths carry, which are not fenced: there the NIC's
+  /// word stays, is not replaced by the report, and is waited for. (A report of messages that do not exist yet
+  /// says nothing.)
+  template <typename Live>
+  void take_report(uint64_t first, std::span<const uint16_t> segments, Live live) {
+    if (first > next_) return;
+    const uint64_t here = std::max(first, confirmed_);  // the receiver has everything before this one
+    confirmed(here);
+    // What has left the window was received: its slot was used again.
+    released_ = std::max(released_, std::min(here, next_ > kWindow ? next_ - kWindow : 0));
+    for (uint64_t message = released_; message < next_; ++message) {
       Entry& entry = entries_[message % kWindow];
-      entry.completed = message - first < segments.size() ? segments[message - first] & entry.all : 0;
+      const auto elsewhere = uint16_t(live(message) & entry.all);
+      uint16_t arrived = entry.all;
+      if (message >= here)
+        arrived = message - first < segments.size() ? uint16_t(segments[message - first] & entry.all) : 0;
+      entry.completed = uint16_t((entry.completed & elsewhere) | (arrived & ~elsewhere));
     }
+    const auto complete = [this](const Entry& entry) { return entry.completed == entry.all; };
+    while (released_ < std::min(here, next_) && complete(entries_[released_ % kWindow])) ++released_;
+  }
+  void take_report(uint64_t first, std::span<const uint16_t> segments) {
+    take_report(first, segments, [](uint64_t) { return uint16_t{0}; });
   }
   /// The segments that must be sent (again): neither the receiver nor, since its last report, the NIC has
   /// said that they are there.
@@ -142,9 +158,11 @@ class SendLedgerOf {
   }
   uint64_t next() const { return next_; }
   uint64_t confirmed() const { return confirmed_; }
+  /// Nothing before this one can be missing.
+  uint64_t first_held() const { return std::max(confirmed_, released_); }
   /// The first message that the NIC has not reported in full.
   uint64_t reported() const {
-    uint64_t message = std::max(confirmed_, released_);
+    uint64_t message = first_held();
     while (message < next_ && missing(message) == 0) ++message;
     return message;
   }

@@ -2,6 +2,7 @@
 // channel', points 4 to 6). One epoch is one migration; whoever notices starts it, and two that start the
 // same one meet.
 #include <algorithm>
+#include <utility>
 
 #include "r2ccl/base/clock.h"
 #include "r2ccl/base/log.h"
@@ -17,23 +18,38 @@ constexpr uint64_t kPromptAnswerNs = 20 * kNsPerMs;
 
 }  // namespace
 
-void Channel::begin_migration(trace::DetectedBy by, const std::string& why, const Tick& tick,
+void Channel::condemn(Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick) {
+  if (end_.phase() == Phase::kRunning) return begin_migration(path, by, why, tick);
+  turn_.take();
+  const TurnGuard guard(turn_);
+  if (!carries(path)) return;
+  if (!path.condemned) path.condemned = {by, why};
+  suspected_.store(true, std::memory_order_release);
+}
+
+// Needs the turn.
+void Channel::look_for_suspects() {
+  const bool any = std::any_of(paths_.begin(), paths_.end(),
+                               [this](const auto& path) { return carries(*path) && path->condemned; });
+  suspected_.store(any, std::memory_order_release);
+}
+
+void Channel::begin_migration(Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick,
                               uint32_t planned_target) {
   if (end_.phase() != Phase::kRunning || !active_ || status() == Status::kFailed) return;
   const bool planned = planned_target != 0;
   if (!planned) {
-    note_failure(active_->local_nic(), active_->remote_nic(), why);
+    note_failure(path.local_nic(), path.remote_nic(), why);
     R2_WARN("NET/R2CCL: channel %u: %s failed, detected by %s: %s; moving its traffic", number_,
-            rail_name(*active_).c_str(), trace::name(by).data(), why.c_str());
+            rail_name(path).c_str(), trace::name(by).data(), why.c_str());
   }
-  end_.leave(active_->id(), planned_target);
-  start_fence(by, planned, tick, true);
+  end_.leave(path.id(), planned_target);
+  start_fence(path, by, planned, tick, true);
 }
 
-void Channel::start_fence(trace::DetectedBy by, bool planned, const Tick& tick, bool tell_peer) {
+void Channel::start_fence(Path& path, trace::DetectedBy by, bool planned, const Tick& tick, bool tell_peer) {
   turn_.take();
   const TurnGuard guard(turn_);
-  Path& path = *active_;
   if (!advance(Status::kMigrating)) return;
   phase_since_ = tick.alive;
   migration_started_ = tick.now;
@@ -47,13 +63,16 @@ void Channel::start_fence(trace::DetectedBy by, bool planned, const Tick& tick, 
     not_before_[size_t(path.local_nic())][size_t(path.remote_nic())] = tick.now + bar_ns();
     if (path.local_nic() == home_nic_ && path.remote_nic() == peer_home_nic_) home_rail_.failed(tick.now);
   }
-  active_ = nullptr;
-  suspected_.store(false, std::memory_order_release);
+  if (&path == active_) active_ = nullptr;
   path.state = PathState::kFencing;
+  path.condemned.reset();
+  if (core_.balances()) core_.meters[size_t(path.local_nic())].abandoned(std::exchange(path.metered, 0), tick.now);
+  remove_lane(path);
+  look_for_suspects();
   hand(path, "ibv_modify_qp to ERR", &Path::start_fence);
   if (sender_)  // whether the others still work is known by the time the ledgers have been exchanged
     for (auto& other : paths_)
-      if (other->state == PathState::kStandby) {
+      if (!active_ && (other->state == PathState::kStandby || other->state == PathState::kLane)) {
         other->poll_probe(tick.alive);
         other->forget_probe();
         other->probe(tick.alive);
@@ -138,18 +157,22 @@ void Channel::fence_done(const Tick& tick) {
 }
 
 void Channel::on_migrate(const wire::Migrate& migrate, const Tick& tick) {
-  const Verdict verdict = end_.peer_leaves(migrate.epoch, migrate.path, active_ ? active_->id() : 0);
+  Path* path = carrying(migrate.path);
+  const Verdict verdict = end_.peer_leaves(migrate.epoch, migrate.path, path != nullptr);
   if (verdict == Verdict::kOld) return;
+  const std::string why =
+      "the peer noticed, by " + std::string(trace::name(trace::DetectedBy(migrate.detected_by)));
+  if (verdict == Verdict::kOther) {
+    if (path) condemn(*path, trace::DetectedBy::kPeer, why, tick);
+    return;
+  }
   if (verdict == Verdict::kFenceActive) {
     if (!migrate.planned)
       R2_INFO("NET/R2CCL: channel %u: %s says that %s failed (detected by %s); moving its traffic", number_,
-              peer_name().c_str(), rail_name(*active_).c_str(),
+              peer_name().c_str(), rail_name(*path).c_str(),
               trace::name(trace::DetectedBy(migrate.detected_by)).data());
-    if (!migrate.planned)
-      note_failure(
-          active_->local_nic(), active_->remote_nic(),
-          "the peer noticed, by " + std::string(trace::name(trace::DetectedBy(migrate.detected_by))));
-    start_fence(trace::DetectedBy::kPeer, migrate.planned != 0, tick, false);
+    if (!migrate.planned) note_failure(path->local_nic(), path->remote_nic(), why);
+    start_fence(*path, trace::DetectedBy::kPeer, migrate.planned != 0, tick, false);
     return;
   }
   fence_given_up(tick);
@@ -170,7 +193,7 @@ void Channel::fence_given_up(const Tick& tick) {
 }
 
 void Channel::on_fenced(const wire::Fenced& fenced, const Tick& tick) {
-  if (!end_.peer_has_fenced(fenced.epoch)) return;
+  if (!end_.peer_has_fenced(fenced.epoch, fenced.path)) return;
   peer_ledger_ = fenced;
   if (end_.phase() == Phase::kChoosing) {
     phase_since_ = tick.alive;
@@ -180,16 +203,18 @@ void Channel::on_fenced(const wire::Fenced& fenced, const Tick& tick) {
 
 // The sender decides; the receiver has its word through paths that it drops.
 void Channel::choose_path(const Tick& tick) {
+  if (active_) return use(*active_, tick);  // it was a lane that failed
   if (end_.target() != 0)
     if (Path* path = find(end_.target()); path && path->state == PathState::kStandby) return use(*path, tick);
   bool waiting = false;
   for (size_t i = 0; i < paths_.size();) {
     Path& path = *paths_[i];
     ++i;
-    if (path.state != PathState::kStandby) continue;
+    const bool lane = path.state == PathState::kLane;
+    if (path.state != PathState::kStandby && !lane) continue;
     if (core_.nic_unusable[size_t(path.local_nic())] || core_.nic_down[size_t(path.local_nic())] ||
         peer_nic_down_[size_t(path.remote_nic())]) {
-      drop(path.id(), true), --i;
+      if (!lane) drop(path.id(), true), --i;
       continue;
     }
     const uint64_t limit = std::max(nanoseconds(core_.config.probe_deadline), 4 * path.probe_slowest());
@@ -209,7 +234,10 @@ void Channel::choose_path(const Tick& tick) {
       case ProbeState::kFailed:
         note_failure(path.local_nic(), path.remote_nic(), "a probe is not answered");
         not_before_[size_t(path.local_nic())][size_t(path.remote_nic())] = tick.now + bar_ns();
-        drop(path.id(), true), --i;
+        if (lane)
+          condemn(path, trace::DetectedBy::kWatchdog, "a probe is not answered", tick);
+        else
+          drop(path.id(), true), --i;
         break;
     }
   }
@@ -277,12 +305,14 @@ void Channel::count_pathless_time(const Tick& tick) {
 
 void Channel::use(Path& path, const Tick& tick) {
   const bool first = status() == Status::kConnecting;
+  const bool moved = &path != active_;
   const bool home = path.local_nic() == home_nic_ && path.remote_nic() == peer_home_nic_;
   // Said before the replay is posted: what then fails on this path is a matter of the next epoch.
   if (sender_) send(wire::Type::kUse, wire::Use{end_.epoch(), path.id()});
   {
     turn_.take();
     const TurnGuard guard(turn_);
+    remove_lane(path);
     path.state = PathState::kActive;
     path.forget_probe();
     active_ = &path;
@@ -293,7 +323,8 @@ void Channel::use(Path& path, const Tick& tick) {
     used_at_ = tick.alive;
     seen_progress_ = progress_.load(std::memory_order_relaxed);
     if (path.id() == probation_path_) probation_path_ = 0;
-    if (!first) resume(peer_ledger_);
+    if (!first) resume(peer_ledger_, moved);
+    look_for_suspects();
     if (status() == Status::kFailed) return;
     if (!suspected_.load(std::memory_order_relaxed) && !advance(Status::kReady)) return;
   }
@@ -308,7 +339,8 @@ void Channel::use(Path& path, const Tick& tick) {
   emit(trace::EventType::kMigrationDone, path.local_nic(), uint64_t(left_nic_), end_.epoch(), path.id());
   R2_INFO("NET/R2CCL: channel %u: %s carries its traffic now, after %llu us", number_,
           rail_name(path).c_str(), static_cast<unsigned long long>((now_ns() - migration_started_) / 1000));
-  if (home) {
+  next_balance_ = tick.now;
+  if (home && moved) {
     if (home_rail_.state() != health::RailState::kUp) home_rail_.restored(tick.now);
     emit(trace::EventType::kFailback, path.local_nic());
     emit(trace::EventType::kNicUp, path.local_nic());
@@ -318,7 +350,8 @@ void Channel::use(Path& path, const Tick& tick) {
 
 void Channel::on_use(const wire::Use& message, const Tick& tick) {
   Path* path = find(message.path);
-  switch (end_.peer_uses(message.epoch, message.path, path && path->state == PathState::kStandby,
+  switch (end_.peer_uses(message.epoch, message.path,
+                         path && (path->state == PathState::kStandby || carries(*path)),
                          status() != Status::kConnecting)) {
     case Verdict::kUse:
       return use(*path, tick);

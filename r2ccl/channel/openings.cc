@@ -153,7 +153,7 @@ void Channel::connected(Path& path, const Tick& tick) {
 // It is time to open one.
 bool Channel::lacks_standby(const Tick& tick) const {
   return core_.resilient() && end_.phase() == Phase::kRunning && tick.now >= next_standby_ &&
-         core_.standbys < core_.config.standbys &&
+         core_.standbys < core_.config.standbys && lanes_.empty() &&
          std::none_of(paths_.begin(), paths_.end(), [this](const auto& path) {
            return path->state == PathState::kStandby && path->id() != probation_path_;
          });
@@ -250,6 +250,10 @@ void Channel::opening_succeeded(const Tick& tick) {
     case Purpose::kStandby:
       standby_failures_ = 0;
       break;
+    case Purpose::kLane:
+      lane_failures_[size_t(path->local_nic())][size_t(path->remote_nic())] = 0;
+      next_balance_ = tick.now;
+      break;
     case Purpose::kRescue:
       break;  // choose_path() finds it
     case Purpose::kFailback:
@@ -272,6 +276,10 @@ void Channel::opening_failed(const std::string& why, const Tick& tick) {
     next_standby_ =
         tick.now + (standby_failures_ == 0 ? 0 : kRetryStandbyNs << std::min(standby_failures_, 5u));
     ++standby_failures_;
+  } else if (opening.purpose == Purpose::kLane) {
+    uint8_t& failures = lane_failures_[size_t(opening.local)][size_t(opening.remote)];
+    not_before_[size_t(opening.local)][size_t(opening.remote)] = tick.now + (kRetryRailNs << std::min<int>(failures, 7));
+    if (failures < 255) ++failures;
   } else if (opening.purpose == Purpose::kFailback) {
     home_rail_.try_failed(tick.now);
   }

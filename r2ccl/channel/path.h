@@ -8,10 +8,14 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "r2ccl/channel/nic_workers.h"
 #include "r2ccl/channel/protocol.h"
 #include "r2ccl/channel/wire.h"
+#include "r2ccl/trace/event.h"
 #include "r2ccl/verbs/completion_queue.h"
 #include "r2ccl/verbs/memory_region.h"
 #include "r2ccl/verbs/queue_pair.h"
@@ -39,9 +43,10 @@ enum class ProbeState : uint8_t { kIdle, kWaiting, kAnswered, kFailed };
 
 class Path {
  public:
-  static constexpr uint32_t kSendDepth = 256;
-  /// Worst case of immediates: every open message in kMaxSegments pieces would need kRingLines × 16; a
-  /// message is one segment now. Twice the lines leaves room for a replay that meets the original.
+  /// Worst case: every open message in a piece per NIC, all replayed onto this path; and lines or words.
+  static constexpr uint32_t kSendDepth = uint32_t(kMaxRequests) * wire::kMaxNics + wire::kRingLines;
+  /// A path carries a piece of each open message, twice over where a replay meets the original. More than that
+  /// come only when paths die one upon the other; then a NIC waits for the queue to be filled again (RNR).
   static constexpr uint32_t kReceiveDepth = 2 * wire::kRingLines;
   // What a work request was, in the upper half of its id.
   enum WorkKind : uint32_t {
@@ -108,6 +113,8 @@ class Path {
     probe_state_ = probe_outstanding_ ? ProbeState::kWaiting : ProbeState::kIdle;
   }
 
+  /// Is one of its queue pairs the object that an asynchronous event names?
+  bool has(const ibv_qp* pair) const { return data.is(pair) || probe_pair_.is(pair); }
   uint32_t id() const { return id_; }
   int local_nic() const { return local_nic_; }
   int remote_nic() const { return remote_nic_; }
@@ -127,6 +134,15 @@ class Path {
   bool send_queue_room(uint32_t wanted = 1) const { return posted - completed + wanted <= kSendDepth - 2; }
   /// The last failed completion, for the log.
   ibv_wc_status last_status = IBV_WC_SUCCESS;
+  /// Balance, sender: bytes of each write by its number, and how many of those under way the NIC's meter counts.
+  std::vector<uint32_t> sizes;
+  int metered = 0;
+  /// It carries traffic and is to be left, and why. Needs the turn.
+  struct Condemned {
+    trace::DetectedBy by;
+    std::string why;
+  };
+  std::optional<Condemned> condemned;
   /// The same of a probe; service thread only.
   ibv_wc_status probe_status = IBV_WC_SUCCESS;
 

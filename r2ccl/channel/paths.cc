@@ -16,6 +16,13 @@ constexpr uint64_t kProbationProbeNs = 5 * kNsPerMs;
 
 }  // namespace
 
+Path* Channel::carrying(uint32_t id) const {
+  if (active_ && active_->id() == id) return active_;
+  for (Path* lane : lanes_)
+    if (lane->id() == id) return lane;
+  return nullptr;
+}
+
 Path* Channel::find(uint32_t id) {
   for (auto& path : paths_)
     if (path->id() == id) return path.get();
@@ -165,7 +172,7 @@ void Channel::on_drop(uint32_t id, const Tick& tick) {
     case AfterDrop::kNothing:
       break;
     case AfterDrop::kLeave:
-      begin_migration(trace::DetectedBy::kPeer, "the peer gave the path up", tick);
+      condemn(*path, trace::DetectedBy::kPeer, "the peer gave the path up", tick);
       break;
     case AfterDrop::kDrop:
       drop(id, false);
@@ -180,13 +187,14 @@ void Channel::nic_changed(int nic, bool up, const Tick& tick) {
     next_standby_ = std::min(next_standby_, tick.now);
     return;
   }
-  if (active_ && active_->local_nic() == nic)
-    begin_migration(trace::DetectedBy::kEvent, "port of NIC " + nic_name(nic) + " went down", tick);
+  for (auto& path : paths_)
+    if (carries(*path) && path->local_nic() == nic)
+      condemn(*path, trace::DetectedBy::kEvent, "port of NIC " + nic_name(nic) + " went down", tick);
   send(wire::Type::kNic, wire::Nic{uint32_t(nic), 0});
   if (opening_.path != 0 && opening_.local == nic) opening_failed("its port went down", tick);
   for (size_t i = 0; i < paths_.size();) {  // those that only stood by
     Path& path = *paths_[i];
-    if (path.local_nic() != nic || path.state == PathState::kFencing)
+    if (path.local_nic() != nic || path.state == PathState::kFencing || carries(path))
       ++i;
     else
       drop(path.id(), true);
@@ -195,7 +203,7 @@ void Channel::nic_changed(int nic, bool up, const Tick& tick) {
 
 void Channel::queue_pair_failed(const ibv_qp* pair, const char* what, const Tick& tick) {
   const auto it = std::find_if(paths_.begin(), paths_.end(),
-                               [pair](const auto& path) { return !path->in_hand() && path->data.is(pair); });
+                               [pair](const auto& path) { return !path->in_hand() && path->has(pair); });
   if (it != paths_.end()) path_failed(**it, what, tick);
 }
 
@@ -210,8 +218,8 @@ void Channel::completion_queue_failed(const ibv_cq* queue, const Tick& tick) {
 void Channel::path_failed(Path& path, const char* what, const Tick& tick) {
   if (!greeted_ || peer_closed_ || closing_ || !core_.resilient() || status() == Status::kFailed) return;
   if (path.state == PathState::kFencing) return;
-  if (&path == active_)
-    begin_migration(trace::DetectedBy::kEvent, what, tick);
+  if (carries(path))
+    condemn(path, trace::DetectedBy::kEvent, what, tick);
   else if (path.id() == opening_.path)
     opening_failed(what, tick);
   else
@@ -224,10 +232,12 @@ void Channel::on_peer_nic(const wire::Nic& change, const Tick& tick) {
   if (change.up) {
     if (int(change.nic) == peer_home_nic_) home_rail_.hint_active(tick.now);
     next_standby_ = std::min(next_standby_, tick.now);
-  } else if (active_ && active_->remote_nic() == int(change.nic)) {
-    begin_migration(trace::DetectedBy::kPeer,
-                    "the peer's NIC " + peer_nic_name(int(change.nic)) + " went down", tick);
+    return;
   }
+  for (auto& path : paths_)
+    if (carries(*path) && path->remote_nic() == int(change.nic))
+      condemn(*path, trace::DetectedBy::kPeer,
+              "the peer's NIC " + peer_nic_name(int(change.nic)) + " went down", tick);
 }
 
 void Channel::step_failback(const Tick& tick) {
@@ -241,7 +251,7 @@ void Channel::step_failback(const Tick& tick) {
       return drop(path->id(), true);
     if (probe == ProbeState::kWaiting) return;
     if (probe == ProbeState::kAnswered && home_rail_.settled(tick.now))
-      return begin_migration(trace::DetectedBy::kNone, "its home rail works again", tick, path->id());
+      return begin_migration(*active_, trace::DetectedBy::kNone, "its home rail works again", tick, path->id());
     if (probe == ProbeState::kIdle || path->probe_age(tick.alive) >= kProbationProbeNs)
       path->probe(tick.alive);
     return;

@@ -7,7 +7,14 @@
 
 namespace r2ccl {
 
-enum class PathState : uint8_t { kOpening, kProving, kStandby, kActive, kFencing };
+enum class PathState : uint8_t {
+  kOpening,
+  kProving,
+  kStandby,
+  kActive,   ///< carries everything: lines and words, and messages
+  kLane,     ///< carries pieces of messages beside the active one (balance)
+  kFencing,
+};
 
 enum class Phase : uint8_t {
   kRunning,         ///< the active path carries traffic; or there was none yet
@@ -21,6 +28,7 @@ enum class Verdict : uint8_t {
   kOld,           ///< nothing: it is of another epoch, or was said before
   kFenceActive,   ///< to leave the active path and fence it
   kFenceGivenUp,  ///< to fence what is left of a path that this end has given up or never used
+  kOther,         ///< at the sender: to leave that path, too, when this migration is over
   kUse,           ///< to take the path into use
 };
 
@@ -39,11 +47,14 @@ class MigrationEnd {
   /// This end leaves `path`, its active one: the next epoch. The caller fences the path and tells the peer.
   void leave(uint32_t path, uint32_t target = 0) { enter(epoch_ + 1, path, target); }
 
-  /// The peer leaves `path`. `active`: this end's active path, 0 when it has none. Both may have noticed at
-  /// once; that is one migration.
-  Verdict peer_leaves(uint32_t epoch, uint32_t path, uint32_t active) {
-    if (epoch <= epoch_) return Verdict::kOld;
-    const bool ours = phase_ == Phase::kRunning && active != 0 && active == path;
+  /// The peer leaves `path`. `carries`: it is this end's active path, or one of its lanes. Both may have
+  /// noticed at once; that is one migration. With lanes they may have noticed different failures: then both
+  /// leave the sender's path first, and the receiver's (the sender condemns it, on kOther) in the next epoch.
+  Verdict peer_leaves(uint32_t epoch, uint32_t path, bool carries) {
+    const bool at_once = epoch == epoch_ && phase_ != Phase::kRunning && path != leaving_;
+    if (at_once && sender_) return Verdict::kOther;
+    if (epoch <= epoch_ && !at_once) return Verdict::kOld;
+    const bool ours = carries && (phase_ == Phase::kRunning || at_once);
     enter(epoch, path, 0);
     return ours ? Verdict::kFenceActive : Verdict::kFenceGivenUp;
   }
@@ -52,8 +63,8 @@ class MigrationEnd {
   void fenced() { phase_ = sender_ && peer_fenced_ ? Phase::kChoosing : Phase::kWaitingForPeer; }
 
   /// The peer says that it has fenced. True: it counts, and so does the ledger that comes with it.
-  bool peer_has_fenced(uint32_t epoch) {
-    if (epoch != epoch_ || phase_ == Phase::kRunning) return false;
+  bool peer_has_fenced(uint32_t epoch, uint32_t path) {
+    if (epoch != epoch_ || path != leaving_ || phase_ == Phase::kRunning) return false;
     peer_fenced_ = true;
     if (sender_ && phase_ == Phase::kWaitingForPeer) phase_ = Phase::kChoosing;
     return true;
@@ -92,7 +103,7 @@ class MigrationEnd {
 /// The peer has given up a path that is in `state` here.
 enum class AfterDrop : uint8_t {
   kNothing,  ///< it is being fenced already
-  kLeave,    ///< it is the active one: migrate
+  kLeave,    ///< it carries traffic: migrate
   kDrop,     ///< give it up, too
 };
 inline AfterDrop after_drop(PathState state) {
@@ -100,6 +111,7 @@ inline AfterDrop after_drop(PathState state) {
     case PathState::kFencing:
       return AfterDrop::kNothing;
     case PathState::kActive:
+    case PathState::kLane:
       return AfterDrop::kLeave;
     default:
       return AfterDrop::kDrop;

@@ -73,7 +73,7 @@ Result<Request*> Receiver::post(void* data, size_t bytes, Registration* registra
 
 void Receiver::on_arrival(Path& path, const ibv_wc& completion) {
   // Given back at once: the queue never holds less than the worst case of what may still come.
-  if (const int error = path.data.post_receive(completion.wr_id); error != 0 && &path == active())
+  if (const int error = path.data.post_receive(completion.wr_id); error != 0 && carries(path))
     suspect_post(path, error);
   const auto outcome = ledger_.arrive(wire::decode(be32toh(completion.imm_data)), completion.byte_len);
   switch (outcome.arrival) {
@@ -105,8 +105,8 @@ void Receiver::poke(Path& path) {
   poke_ = path.posted;
 }
 
-bool Receiver::work_requests_open() const {
-  return active() && poke_ != 0 && int32_t(active()->completed - poke_) < 0;
+Path* Receiver::standing_still() const {
+  return active() && poke_ != 0 && int32_t(active()->completed - poke_) < 0 ? active() : nullptr;
 }
 
 void Receiver::confirm(Path& path, bool signaled) {
@@ -129,16 +129,25 @@ void Receiver::confirm(Path& path, bool signaled) {
 }
 
 void Receiver::after_drain(Path& path) {
-  if (&path != active() || !owes_confirmation() || !path.send_queue_room(1)) return;
+  if (!carries(path) || !active() || !owes_confirmation() || !active()->send_queue_room(1)) return;
   const bool may_wait = lacking() && ledger_.received() - confirmed_ < kMessagesToWaitForLine;
-  if (!may_wait) confirm(path);
+  if (!may_wait) confirm(*active());
+}
+
+// As far as there is something to be had.
+void Receiver::drain_all() {
+  const auto empty = [this](Path* path) {
+    for (uint32_t handled = 0; handled < Path::kReceiveDepth + Path::kSendDepth; handled += kBatch)
+      if (!path || !drain(*path)) return;
+  };
+  empty(active());
+  for (Path* lane : lanes()) empty(lane);
 }
 
 // Over TCP: the word must not hang on the queue pair that it may be missing because of. Everything is looked
 // for first: the sender draws conclusions from what is lacking.
 void Receiver::reminded() {
-  for (uint32_t handled = 0; handled < Path::kReceiveDepth + Path::kSendDepth; handled += kBatch)
-    if (!active() || !drain(*active())) break;
+  drain_all();
   send(wire::Type::kReceived, wire::Received{ledger_.received()});
 }
 
@@ -147,7 +156,10 @@ Result<TestOutcome> Receiver::test(Request& request) {
   if (!turn_.try_take()) return TestOutcome{};
   const TurnGuard guard(turn_);
   if (!ledger_.complete(request.message)) {
-    if (before == Status::kReady && active()) drain(*active());
+    if (before == Status::kReady && active()) {
+      drain(*active());
+      for (Path* lane : lanes()) drain(*lane);
+    }
     if (!ledger_.complete(request.message)) {
       if (status() == Status::kFailed) return error();
       if (owes_confirmation() && ++tests_waited_ >= kTestsToWaitForLine && status() == Status::kReady &&
@@ -166,9 +178,9 @@ void Receiver::fill_ledger(wire::Fenced& fenced) const {
   fenced.first_incomplete = ledger_.report(fenced.segments);
 }
 
-void Receiver::resume(const wire::Fenced& /*ledger*/) {
+void Receiver::resume(const wire::Fenced& /*ledger*/, bool moved) {
   Path& path = *active();
-  last_signaled_ = path.posted;
+  if (moved) last_signaled_ = path.posted;
   poke_ = 0;
   for (uint64_t message = ledger_.received(); message < ledger_.next() && &path == active(); ++message)
     if (!ledger_.complete(message)) write_line(path, message);

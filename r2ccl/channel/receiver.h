@@ -21,14 +21,15 @@ class Receiver final : public Channel {
   void after_drain(Path& path) override;
   void reminded() override;
   void fill_ledger(wire::Fenced& fenced) const override;
-  void resume(const wire::Fenced& ledger) override;
-  bool work_requests_open() const override;
+  void resume(const wire::Fenced& ledger, bool moved) override;
+  Path* standing_still() const override;
   void poke(Path& path) override;
   bool lacking() const override { return ledger_.received() < ledger_.next(); }
   wire::Close closing_words() const override { return {ledger_.received()}; }
   void peer_closed(const wire::Close&) override {}
   void write_line(Path& path, uint64_t message);
   void confirm(Path& path, bool signaled = false);
+  void drain_all();
   bool owes_confirmation() const { return core_.strict_ack() && ledger_.received() > confirmed_; }
   bool must_signal(const Path& path) const { return path.posted - last_signaled_ >= 8; }
 

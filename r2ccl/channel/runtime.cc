@@ -76,6 +76,9 @@ class Runtime final : public Net {
     core.devices = std::move(*devices);
     std::vector<std::string> names;
     for (const auto& device : core.devices) names.push_back(device.name());
+    std::vector<double> nominal;
+    for (const auto& device : core.devices) nominal.push_back(std::max(1, device.speed_mbps()));
+    core.capacities = balance::Capacities(nominal);
     runtime->topology_.emplace(topology::Topology::of_machine(names));
     for (int nic = 0; nic < int(names.size()); ++nic) {
       core.backups.emplace_back();

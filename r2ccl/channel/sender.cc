@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "r2ccl/base/clock.h"
 #include "r2ccl/base/log.h"
 
 namespace r2ccl {
@@ -54,18 +55,70 @@ void Sender::handle_greeting(wire::Type type, const control::Message& message, c
   link_.rekey(welcome->nonce);
 }
 
-bool Sender::write(Path& path, const Request& request) {
-  const uint32_t immediate = wire::encode({uint32_t(request.message), 0, 1});
+bool Sender::write(Path& path, const Request& request, uint32_t segment) {
+  const Request::Part& part = request.parts[segment];
+  const uint32_t immediate = wire::encode({uint32_t(request.message), segment, request.segments});
   const int error = path.data.post_write_imm(
-      Path::work(Path::kWorkData, detail_of(request.message, 0)), request.data, request.bytes,
-      request.local_keys[size_t(path.local_nic())], request.remote_address,
+      Path::work(Path::kWorkData, detail_of(request.message, segment)), request.data + part.offset, part.bytes,
+      request.local_keys[size_t(path.local_nic())], request.remote_address + part.offset,
       request.remote_keys[size_t(path.remote_nic())], immediate);
   if (error == 0) {
+    if (core_.balances()) {
+      if (path.sizes.empty()) path.sizes.resize(Path::kSendDepth);
+      path.sizes[path.posted % Path::kSendDepth] = part.bytes;
+      path.metered += core_.meters[size_t(path.local_nic())].posted(part.bytes, now_ns);
+    }
     ++path.posted;
     return true;
   }
   suspect_post(path, error);
   return false;
+}
+
+// Which part of the message goes over which path. False: some queue is full, not now.
+bool Sender::divide(Request& request, Path& active, const Registration* registration) {
+  request.segments = 1;
+  request.parts[0] = {active.id(), 0, request.bytes};
+  if (spread_over_.empty() || request.bytes == 0) return true;
+  for (const Path* path : spread_over_)
+    if (!path->send_queue_room()) return false;
+  std::array<balance::Piece, balance::kMaxRails> pieces;
+  const size_t count = splitter_.split(request.remote_address, request.bytes, pieces);
+  const auto keys_for = [&](const balance::Piece& piece) {
+    const Path& path = *spread_over_[piece.lane];
+    return registration->lkey(path.local_nic()) != 0 && request.remote_keys[size_t(path.remote_nic())] != 0;
+  };
+  // A NIC that could not register this buffer is about to be left; until then its part goes with the rest.
+  if (!std::all_of(pieces.begin(), pieces.begin() + count, keys_for)) return true;
+  request.segments = uint32_t(count);
+  for (size_t i = 0; i < count; ++i)
+    request.parts[i] = {spread_over_[pieces[i].lane]->id(), pieces[i].offset, pieces[i].bytes};
+  return true;
+}
+
+void Sender::spread(std::span<const double> share) {
+  spread_over_.clear();
+  if (share.empty()) return;
+  std::vector<double> used;
+  const auto add = [&](Path* path, double part) {
+    if (!path || part <= 0) return;
+    spread_over_.push_back(path);
+    used.push_back(part);
+  };
+  add(active(), share[0]);
+  for (size_t i = 0; i < lanes().size() && i + 1 < share.size(); ++i) add(lanes()[i], share[i + 1]);
+  if (spread_over_.size() == 1 && spread_over_[0] == active()) spread_over_.clear();
+  splitter_.set(used);
+}
+
+bool Sender::rests(const Path& path) const {
+  if (path.posted != path.completed) return false;
+  for (const Request& request : requests_) {
+    if (request.message >= ledger_.next() || request.message < ledger_.confirmed()) continue;
+    for (uint32_t i = 0; i < request.segments; ++i)
+      if (request.in_use && request.parts[i].path == path.id()) return false;
+  }
+  return true;
 }
 
 Result<Request*> Sender::post(void* data, size_t bytes, Registration* registration) {
@@ -92,26 +145,30 @@ Result<Request*> Sender::post(void* data, size_t bytes, Registration* registrati
     wanted_.store(true, std::memory_order_relaxed);
     return nullptr;
   }
-  request->channel = this;
-  request->message = message;
-  request->in_use = true;
   request->data = static_cast<uint8_t*>(data);
   request->bytes = uint32_t(std::min<size_t>(bytes, line.bytes));
   for (int nic = 0; nic < int(core_.devices.size()); ++nic)
     request->local_keys[size_t(nic)] = registration ? registration->lkey(nic) : 0;
   request->remote_address = line.address;
   std::copy(std::begin(line.keys), std::end(line.keys), request->remote_keys.begin());
-  ledger_.open(1);
+  if (!divide(*request, *path, registration)) return nullptr;
+  request->channel = this;
+  request->message = message;
+  request->in_use = true;
+  ledger_.open(request->segments);
   opened_request();
-  write(*path, *request);  // when it fails the message is replayed after the migration
+  for (uint32_t i = 0; i < request->segments; ++i)  // one that fails is replayed after its path's migration
+    if (Path* on = carrying(request->parts[i].path)) write(*on, *request, i);
   return request;
 }
 
-void Sender::on_data_sent(uint32_t detail) {
+void Sender::on_data_sent(Path& path, uint32_t detail) {
+  if (path.metered > 0)  // a queue pair completes its work in order
+    path.metered -= core_.meters[size_t(path.local_nic())].done(
+        path.sizes[(path.completed - 1) % Path::kSendDepth], now_ns);
   // The newest message with these low bits: messages in flight span far less than 2^24.
   const uint64_t last = ledger_.next() - 1;
-  const uint64_t message = last - ((last - (detail >> 8)) & 0xffffff);
-  ledger_.completed(message, detail & 0xff);
+  ledger_.completed(last - ((last - (detail >> 8)) & 0xffffff), detail & 0xff);
 }
 
 void Sender::read_confirmation() {
@@ -127,9 +184,19 @@ void Sender::poke(Path& /*path*/) {
     send(wire::Type::kRemind, wire::Received{ledger_.confirmed()});
 }
 
-bool Sender::told_received(uint64_t up_to) {
+// Which of the paths that carried the first message that is lacking has lost it is not known: one after the other is
+// left, until the message is there.
+Path* Sender::told_received(uint64_t up_to) {
   ledger_.confirmed(up_to);
-  return reminder_.answered(up_to);
+  if (!reminder_.answered(up_to) || !active()) return nullptr;
+  const Request& request = requests_[up_to % wire::kRingLines];
+  if (request.message != up_to || !request.in_use) return active();
+  for (uint32_t i = 0; i < request.segments; ++i)
+    if (Path* path = carrying(request.parts[(i + disbelieved_) % request.segments].path)) {
+      ++disbelieved_;
+      return path;
+    }
+  return active();
 }
 
 Result<TestOutcome> Sender::test(Request& request) {
@@ -140,6 +207,8 @@ Result<TestOutcome> Sender::test(Request& request) {
   read_confirmation();
   if (!ledger_.done(request.message, strict) && before == Status::kReady && active()) {
     drain(*active());
+    for (Path* lane : lanes())
+      if (lane->posted != lane->completed) drain(*lane);
     read_confirmation();
   }
   if (!ledger_.done(request.message, strict)) {
@@ -158,27 +227,61 @@ bool Sender::lacking() const {
   });
 }
 
-bool Sender::work_requests_open() const { return active() && active()->posted != active()->completed; }
+Path* Sender::standing_still() const {
+  if (active() && active()->posted != active()->completed) return active();
+  for (Path* lane : lanes())
+    if (lane->posted != lane->completed) return lane;
+  return nullptr;
+}
 
-void Sender::resume(const wire::Fenced& ledger) {
-  // Behind the fence the NIC touches no buffer any more: what the receiver has is done, whatever was
-  // reported.
-  ledger_.take_report(ledger.first_incomplete, ledger.segments);
+// Where a segment that has lost its path goes: to the one that has the least to do, where the buffer is registered.
+Path* Sender::replay_on(const Request& request) const {
+  const auto load = [](const Path* path) { return path->posted - path->completed; };
+  const auto can = [&](const Path* path) {
+    return path && !path->condemned && path->send_queue_room() &&
+           (request.bytes == 0 || (request.local_keys[size_t(path->local_nic())] != 0 &&
+                                   request.remote_keys[size_t(path->remote_nic())] != 0));
+  };
+  Path* best = active();
+  for (Path* lane : spread_over_)
+    if (can(lane) && (!can(best) || load(lane) < load(best))) best = lane;
+  return best;
+}
+
+void Sender::resume(const wire::Fenced& ledger, bool /*moved*/) {
+  // Behind the fence the NIC touches no buffer any more: what the receiver has of what that path carried is
+  // done, whatever was reported.
+  ledger_.take_report(ledger.first_incomplete, ledger.segments, [this](uint64_t message) {
+    const Request& request = requests_[message % wire::kRingLines];
+    uint16_t live = 0;
+    if (request.message == message)
+      for (uint32_t i = 0; i < request.segments; ++i)
+        if (carrying(request.parts[i].path)) live |= uint16_t(1u << i);
+    return live;
+  });
   reminder_.moved();
   uint64_t segments = 0, bytes = 0;
-  for (uint64_t message = ledger.first_incomplete; message < ledger_.next(); ++message) {
-    if (ledger_.missing(message) == 0) continue;
-    const Request& request = requests_[message % wire::kRingLines];
-    if (!request.in_use || request.message != message) {
-      fail(Error{ErrorCode::kNicFailed,
-                 "message " + std::to_string(message) + " of channel " + std::to_string(number()) +
-                     " was given back before the receiver had it, and cannot be sent again: "
-                     "R2CC_STRICT_ACK=0 allows this"});
-      return;
+  for (uint64_t message = ledger_.first_held(); message < ledger_.next(); ++message) {
+    const uint16_t missing = ledger_.missing(message);
+    if (missing == 0) continue;
+    Request& request = requests_[message % wire::kRingLines];
+    const bool held = request.in_use && request.message == message;
+    for (uint32_t i = 0; i < wire::kMaxSegments; ++i) {
+      if (!(missing & 1u << i)) continue;
+      if (held && carrying(request.parts[i].path)) continue;  // on its way over a path that works
+      if (!held) {
+        fail(Error{ErrorCode::kNicFailed,
+                   "message " + std::to_string(message) + " of channel " + std::to_string(number()) +
+                       " was given back before the receiver had it, and cannot be sent again: "
+                       "R2CC_STRICT_ACK=0 allows this"});
+        return;
+      }
+      Path* path = replay_on(request);
+      request.parts[i].path = path->id();  // should it fail, too, then this is sent when that one has been left
+      if (path->condemned || !write(*path, request, i)) continue;
+      ++segments;
+      bytes += request.parts[i].bytes;
     }
-    if (!write(*active(), request)) break;  // the next migration sends it
-    ++segments;
-    bytes += request.bytes;
   }
   // Messages that the receiver has in full but out of order are confirmed by its own word later.
   emit(trace::EventType::kReplayed, active()->local_nic(), segments, bytes, active()->id());

@@ -18,22 +18,29 @@ class Sender final : public Channel {
  private:
   Sender(Core& core, int nic, control::Stream stream, const wire::Handle& handle);
   void handle_greeting(wire::Type type, const control::Message& message, const Tick& tick) override;
-  void on_data_sent(uint32_t detail) override;
-  void resume(const wire::Fenced& ledger) override;
-  bool work_requests_open() const override;
+  void on_data_sent(Path& path, uint32_t detail) override;
+  void resume(const wire::Fenced& ledger, bool moved) override;
+  Path* standing_still() const override;
+  void spread(std::span<const double> share) override;
+  bool rests(const Path& path) const override;
   bool lacking() const override;
   wire::Close closing_words() const override { return {}; }
   void peer_closed(const wire::Close& close) override { ledger_.released(close.received); }
-  bool write(Path& path, const Request& request);
+  bool write(Path& path, const Request& request, uint32_t segment);
+  bool divide(Request& request, Path& active, const Registration* registration);
+  Path* replay_on(const Request& request) const;
   void read_confirmation();
   void poke(Path& path) override;
-  bool told_received(uint64_t up_to) override;
+  Path* told_received(uint64_t up_to) override;
 
   static constexpr uint32_t kEmptyPostsPerLook = 64;
   SendLedger ledger_;
   uint64_t lines_read_ = 0;  // what lines before this one say of messages received has been taken in
   Reminder reminder_;
+  balance::Splitter splitter_;
+  std::vector<Path*> spread_over_;  // the splitter's lanes: a path each; empty: all goes over the active path
   uint32_t empty_posts_ = 0;
+  uint32_t disbelieved_ = 0;
 };
 
 }  // namespace r2ccl

@@ -28,6 +28,7 @@ namespace {
 constexpr uint64_t kLongestStepNs = 2 * kNsPerMs;
 constexpr uint64_t kHelloBoundNs = 10'000 * kNsPerMs;
 constexpr uint64_t kPortLookNs = 500 * kNsPerMs;
+constexpr int kRateLookMs = 10;
 constexpr size_t kHelloFrameBytes = control::kHeaderBytes + sizeof(wire::Hello);
 constexpr size_t kMostPending = 4096;
 constexpr long kHotPauseNs = 20'000;
@@ -165,7 +166,8 @@ void Service::run() {
   Urgency urgency = Urgency::kBusy;
   while (!stopping_.load(std::memory_order_acquire)) {
     epoll_event events[64];
-    const int count = epoll_wait(epoll_.get(), events, 64, timeout_ms(urgency));
+    const int timeout = rates_wanted_ ? std::min(timeout_ms(urgency), kRateLookMs) : timeout_ms(urgency);
+    const int count = epoll_wait(epoll_.get(), events, 64, timeout);
     const uint64_t now = now_ns();
     alive_ += std::min(now - last, kLongestStepNs);
     last = now;
@@ -192,6 +194,7 @@ void Service::run() {
     core_.workers->look(alive_, nanoseconds(core_.config.fence_bound));
     core_.registrars->look(alive_, nanoseconds(core_.config.register_bound));
     urgency = step_channels(tick);
+    if (core_.balances()) look_at_rates(tick);
     if (core_.workers->open_jobs() || core_.registrars->open_jobs())
       urgency = std::max(urgency, Urgency::kBusy);
     if (metrics_ && urgency != Urgency::kHot) metrics_->write(now);  // a fence does not wait for a file
@@ -350,6 +353,7 @@ void Service::read_async_events(size_t nic, const Tick& tick) {
 void Service::port_changed(size_t nic, bool up, const Tick& tick) {
   if (core_.nic_down[nic] == !up) return;
   core_.nic_down[nic] = !up;
+  core_.capacities.forget(nic);
   trace::Writer::instance().emit(up ? trace::EventType::kNicUp : trace::EventType::kNicDown, uint16_t(nic), 0,
                                  uint64_t(trace::DetectedBy::kEvent));
   R2_WARN("NET/R2CCL: port of NIC %s of %s %s", core_.devices[nic].name().c_str(), core_.host.c_str(),
@@ -388,6 +392,35 @@ void Service::leave_unusable_nics(const Tick& tick) {
     if (left_[nic] || !core_.nic_unusable[nic]) continue;
     left_[nic] = true;
     for (Entry& entry : entries_) entry.channel->nic_changed(int(nic), false, tick);
+  }
+}
+
+// What each NIC carries, and where traffic has its home: while there is traffic.
+void Service::look_at_rates(const Tick& tick) {
+  if (tick.now < next_rate_look_) return;
+  next_rate_look_ = tick.now + kRateLookMs * kNsPerMs;
+  core_.demand = {};
+  rates_wanted_ = false;
+  for (const Entry& entry : entries_)
+    if (entry.channel->in_demand(tick)) {
+      ++core_.demand[size_t(entry.channel->home_nic())];
+      rates_wanted_ = true;
+    }
+  if (!rates_wanted_) return;
+  for (size_t nic = 0; nic < core_.devices.size(); ++nic) {
+    const bool before = core_.capacities.gray(nic);
+    core_.capacities.take(nic, core_.meters[nic].read(), tick.now);
+    const bool gray = core_.capacities.gray(nic);
+    if (gray == before) continue;
+    const auto part = int(1000 * core_.capacities.relative(nic));
+    trace::Writer::instance().emit(gray ? trace::EventType::kNicGray : trace::EventType::kNicWell, uint16_t(nic), 0,
+                                   uint64_t(part));
+    if (gray)
+      R2_WARN("NET/R2CCL: NIC %s of %s carries %d %% of what its neighbours do; the others take over the rest",
+              core_.devices[nic].name().c_str(), core_.host.c_str(), part / 10);
+    else
+      R2_INFO("NET/R2CCL: NIC %s of %s carries as much as its neighbours again", core_.devices[nic].name().c_str(),
+              core_.host.c_str());
   }
 }
 

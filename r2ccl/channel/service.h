@@ -76,6 +76,7 @@ class Service {
   void queue_pair_failed(const ibv_qp* pair, ibv_event_type event, const Tick& tick);
   void look_at_downed_ports(const Tick& tick);
   void leave_unusable_nics(const Tick& tick);
+  void look_at_rates(const Tick& tick);
   Urgency step_channels(const Tick& tick);
 
   Core& core_;
@@ -95,6 +96,8 @@ class Service {
   std::vector<Pending> pending_;
   uint64_t alive_ = 0;
   uint64_t next_port_look_ = 0;
+  uint64_t next_rate_look_ = 0;
+  bool rates_wanted_ = false;
   std::array<bool, wire::kMaxNics> left_{};  // NICs that are unusable, and known to be
   // Is a port that was said to be down active again? The NIC's worker finds out.
   struct PortLook {

@@ -43,7 +43,17 @@ void Channel::step_watchdog(const Tick& tick) {
   if (suspected_.load(std::memory_order_acquire)) {
     on_socket(tick);  // a peer that closed has said so before its QPs went
     if (end_.phase() != Phase::kRunning || peer_closed_ || !active_ || status() == Status::kFailed) return;
-    return begin_migration(trace::DetectedBy::kCompletion, verbs::describe(active_->last_status), tick);
+    Path* path = nullptr;
+    std::optional<Path::Condemned> reason;
+    {
+      turn_.take();
+      const TurnGuard guard(turn_);
+      look_for_suspects();
+      for (auto& it : paths_)
+        if (!path && carries(*it) && it->condemned) path = it.get(), reason = it->condemned;
+    }
+    if (path) begin_migration(*path, reason->by, reason->why, tick);
+    return;
   }
   const uint64_t progress = progress_.load(std::memory_order_relaxed);
   if (asked_at_progress_.load(std::memory_order_acquire) == progress) {
@@ -63,8 +73,11 @@ void Channel::step_watchdog(const Tick& tick) {
     probe_pause_ = kFirstProbePauseNs;
     slow_peer_told_ = poked_ = false;
     nothing_open_at_ = tick.alive;
-    active_->poll_probe(tick.alive);
-    active_->forget_probe();
+    for (auto& path : paths_)
+      if (carries(*path)) {
+        path->poll_probe(tick.alive);
+        path->forget_probe();
+      }
     return;
   }
   silence_ += step;
@@ -75,12 +88,14 @@ void Channel::step_watchdog(const Tick& tick) {
     turn_.take();
     const TurnGuard guard(turn_);
     if (active_) drain(*active_);
+    for (Path* lane : lanes_) drain(*lane);
     if (!work_requests_open()) nothing_open_at_ = tick.alive;
   }
   if (progress_.load(std::memory_order_relaxed) != seen_progress_ ||
       suspected_.load(std::memory_order_acquire))
     return;
 
+  if (!probe_lanes(tick)) return;
   Path& path = *active_;
   const uint64_t limit = std::max(nanoseconds(core_.config.probe_deadline), 4 * path.probe_slowest());
   switch (path.poll_probe(tick.alive)) {
@@ -92,14 +107,14 @@ void Channel::step_watchdog(const Tick& tick) {
         on_socket(tick);
         if (peer_closed_ || end_.phase() != Phase::kRunning || &path != active_) return;
         emit(trace::EventType::kProbeFailed, path.local_nic(), path.id());
-        begin_migration(trace::DetectedBy::kWatchdog, "silent, and a probe is not answered", tick);
+        begin_migration(path, trace::DetectedBy::kWatchdog, "silent, and a probe is not answered", tick);
       }
       break;
     case ProbeState::kFailed:
       on_socket(tick);
       if (peer_closed_ || end_.phase() != Phase::kRunning || &path != active_) return;
       emit(trace::EventType::kProbeFailed, path.local_nic(), path.id());
-      begin_migration(trace::DetectedBy::kWatchdog,
+      begin_migration(path, trace::DetectedBy::kWatchdog,
                       "silent, and a probe failed: " + verbs::describe(path.probe_status), tick);
       break;
     case ProbeState::kAnswered:
@@ -122,9 +137,9 @@ void Channel::step_watchdog(const Tick& tick) {
       if (const uint64_t stuck =
               std::max({nanoseconds(core_.config.stuck_after), stuck_bound_,
                         std::min(20 * usual_gap_, 4 * nanoseconds(core_.config.stuck_after))});
-          silence_ > stuck && tick.alive - nothing_open_at_ > stuck / 2 && stands_still(path)) {
+          silence_ > stuck && tick.alive - nothing_open_at_ > stuck / 2 && stands_still()) {
         stuck_bound_ = 2 * stuck;
-        begin_migration(trace::DetectedBy::kWatchdog, "its QP stands still although the rail works", tick);
+        begin_migration(*stands_still(), trace::DetectedBy::kWatchdog, "its QP stands still although the rail works", tick);
       } else if (tick.alive >= next_probe_) {
         path.forget_probe();
         path.probe(tick.alive);
@@ -135,10 +150,37 @@ void Channel::step_watchdog(const Tick& tick) {
   }
 }
 
-bool Channel::stands_still(const Path& path) {
+Path* Channel::stands_still() {
   turn_.take();
   const TurnGuard guard(turn_);
-  return active_ == &path && work_requests_open();
+  return active_ ? standing_still() : nullptr;
+}
+
+// Of a silent channel. False: a lane is being left.
+bool Channel::probe_lanes(const Tick& tick) {
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    Path& lane = *lanes_[i];
+    const uint64_t limit = std::max(nanoseconds(core_.config.probe_deadline), 4 * lane.probe_slowest());
+    const ProbeState probe = lane.poll_probe(tick.alive);
+    if (probe == ProbeState::kIdle) lane.probe(tick.alive);
+    if (probe == ProbeState::kAnswered && lane.probe_age(tick.alive) > kLongestProbePauseNs) {
+      lane.forget_probe();
+      lane.probe(tick.alive);
+    }
+    if (probe != ProbeState::kFailed &&
+        !(probe == ProbeState::kWaiting && lane.probe_age(tick.alive) > limit))
+      continue;
+    on_socket(tick);
+    if (peer_closed_ || end_.phase() != Phase::kRunning || i >= lanes_.size() || lanes_[i] != &lane) return false;
+    emit(trace::EventType::kProbeFailed, lane.local_nic(), lane.id());
+    begin_migration(lane, trace::DetectedBy::kWatchdog,
+                    probe == ProbeState::kFailed
+                        ? "silent, and a probe failed: " + verbs::describe(lane.probe_status)
+                        : "silent, and a probe is not answered",
+                    tick);
+    return false;
+  }
+  return true;
 }
 
 }  // namespace r2ccl

@@ -16,7 +16,7 @@ namespace r2ccl::wire {
 
 static_assert(std::endian::native == std::endian::little, "the wire format is little-endian");
 
-inline constexpr uint16_t kWireVersion = 3;
+inline constexpr uint16_t kWireVersion = 4;
 inline constexpr uint32_t kHandleMagic = 0x4c434332;  // "2CCL"
 inline constexpr int kMaxNics = 8;                    ///< NICs of one node that a channel may use
 inline constexpr uint32_t kRingLines = 64;            ///< CTS lines: more than requests can be open
@@ -94,6 +94,8 @@ enum class Type : uint16_t {
   kFail,       ///< either: the channel has failed, with the reason
   kRemind,     ///< sender → receiver: what have you received? One question at a time
   kReceived,   ///< receiver → sender: this much
+  kLane,       ///< sender → receiver: I use this path, which stands by, beside the active one
+  kRest,       ///< sender → receiver: no longer; everything that it carried has been confirmed
 };
 
 struct Hello {  // also Welcome; the first two fields never move
@@ -140,7 +142,7 @@ struct Opened {
   uint32_t ok;
   PathEnd end;
 };
-struct PathMessage {  // Prove, Proved, Drop
+struct PathMessage {  // Prove, Proved, Drop, Lane, Rest
   uint32_t path;
 };
 struct Migrate {

@@ -39,7 +39,7 @@ TEST(Config, reads_what_is_set) {
 }
 
 TEST(Config, a_bad_value_is_refused_by_name) {
-  for (const auto& [name, value] : std::map<std::string, std::string>{{"R2CC_MODE", "4"},
+  for (const auto& [name, value] : std::map<std::string, std::string>{{"R2CC_MODE", "3"},
                                                                       {"R2CC_STRICT_ACK", "yes"},
                                                                       {"NCCL_IB_TIMEOUT", "20ms"},
                                                                       {"R2CC_PROBE_MS", "-1"},

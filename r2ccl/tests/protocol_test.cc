@@ -14,17 +14,17 @@ TEST(MigrationEnd, the_sender_chooses_only_when_both_ends_have_fenced_in_either_
     EXPECT_EQ(sender.phase(), Phase::kFencing);
     EXPECT_EQ(sender.leaving(), 7u);
     if (peer_first) {
-      EXPECT_TRUE(sender.peer_has_fenced(sender.epoch()));
+      EXPECT_TRUE(sender.peer_has_fenced(sender.epoch(), sender.leaving()));
     }
     EXPECT_EQ(sender.phase(), Phase::kFencing);
     sender.fenced();
     EXPECT_EQ(sender.phase(), peer_first ? Phase::kChoosing : Phase::kWaitingForPeer);
     if (!peer_first) {
-      EXPECT_TRUE(sender.peer_has_fenced(sender.epoch()));
+      EXPECT_TRUE(sender.peer_has_fenced(sender.epoch(), sender.leaving()));
     }
     EXPECT_EQ(sender.phase(), Phase::kChoosing);
     sender.running();
-    EXPECT_FALSE(sender.peer_has_fenced(sender.epoch())) << "said before";
+    EXPECT_FALSE(sender.peer_has_fenced(sender.epoch(), sender.leaving())) << "said before";
   }
 }
 
@@ -32,7 +32,7 @@ TEST(MigrationEnd, the_receiver_waits_for_a_path_however_many_have_fenced) {
   MigrationEnd receiver(false);
   receiver.leave(1);
   receiver.fenced();
-  EXPECT_TRUE(receiver.peer_has_fenced(1));
+  EXPECT_TRUE(receiver.peer_has_fenced(1, receiver.leaving()));
   EXPECT_EQ(receiver.phase(), Phase::kWaitingForPeer);
   EXPECT_EQ(receiver.peer_uses(1, 2, true, true), Verdict::kUse);
 }
@@ -41,22 +41,43 @@ TEST(MigrationEnd, two_ends_that_notice_at_once_make_one_epoch) {
   MigrationEnd sender(true), receiver(false);
   sender.leave(1);
   receiver.leave(1);
-  EXPECT_EQ(sender.peer_leaves(receiver.epoch(), 1, 0), Verdict::kOld);
-  EXPECT_EQ(receiver.peer_leaves(sender.epoch(), 1, 0), Verdict::kOld);
+  EXPECT_EQ(sender.peer_leaves(receiver.epoch(), 1, false), Verdict::kOld);
+  EXPECT_EQ(receiver.peer_leaves(sender.epoch(), 1, false), Verdict::kOld);
   EXPECT_EQ(sender.epoch(), 1u);
+}
+
+TEST(MigrationEnd, two_ends_that_notice_different_failures_leave_the_senders_first) {
+  MigrationEnd sender(true), receiver(false);
+  sender.leave(1);
+  receiver.leave(2);
+  receiver.fenced();
+  EXPECT_EQ(sender.peer_leaves(1, 2, true), Verdict::kOther);
+  EXPECT_FALSE(sender.peer_has_fenced(1, 2)) << "that is not the path that this end leaves";
+  EXPECT_EQ(receiver.peer_leaves(1, 1, true), Verdict::kFenceActive);
+  EXPECT_EQ(receiver.leaving(), 1u);
+  EXPECT_EQ(receiver.phase(), Phase::kFencing);
+  EXPECT_EQ(receiver.peer_leaves(1, 1, true), Verdict::kOld) << "said before";
+  sender.fenced();
+  receiver.fenced();
+  EXPECT_TRUE(sender.peer_has_fenced(1, 1));
+  sender.running();
+  EXPECT_EQ(receiver.peer_uses(1, 3, true, true), Verdict::kUse);
+  receiver.running();
+  sender.leave(2);
+  EXPECT_EQ(receiver.peer_leaves(2, 2, false), Verdict::kFenceGivenUp);
 }
 
 TEST(MigrationEnd, a_path_that_the_peer_leaves_is_fenced_whether_it_is_active_here_or_not) {
   MigrationEnd active(false), given_up(false);
-  EXPECT_EQ(active.peer_leaves(1, 4, 4), Verdict::kFenceActive);
-  EXPECT_EQ(given_up.peer_leaves(1, 4, 0), Verdict::kFenceGivenUp);
+  EXPECT_EQ(active.peer_leaves(1, 4, true), Verdict::kFenceActive);
+  EXPECT_EQ(given_up.peer_leaves(1, 4, false), Verdict::kFenceGivenUp);
   EXPECT_EQ(given_up.phase(), Phase::kFencing);
   EXPECT_EQ(given_up.leaving(), 4u);
 }
 
 TEST(MigrationEnd, a_peer_that_leaves_no_path_is_not_taken_to_mean_the_one_that_an_end_does_not_have) {
   MigrationEnd end(false);
-  EXPECT_EQ(end.peer_leaves(1, 0, 0), Verdict::kFenceGivenUp);
+  EXPECT_EQ(end.peer_leaves(1, 0, false), Verdict::kFenceGivenUp);
 }
 
 TEST(MigrationEnd, using_a_path_that_the_receiver_has_given_up_begins_the_next_epoch) {
@@ -73,7 +94,7 @@ TEST(MigrationEnd, a_first_path_that_was_given_up_is_the_senders_matter) {
   MigrationEnd receiver(false);
   EXPECT_EQ(receiver.peer_uses(0, 1, false, false), Verdict::kOld);
   EXPECT_EQ(receiver.epoch(), 0u);
-  EXPECT_EQ(receiver.peer_leaves(1, 1, 0), Verdict::kFenceGivenUp);
+  EXPECT_EQ(receiver.peer_leaves(1, 1, false), Verdict::kFenceGivenUp);
   receiver.fenced();
   EXPECT_EQ(receiver.peer_uses(1, 2, true, false), Verdict::kUse);
 }
@@ -82,8 +103,8 @@ TEST(MigrationEnd, messages_of_another_epoch_count_for_nothing) {
   MigrationEnd sender(true);
   sender.leave(1);
   sender.fenced();
-  EXPECT_FALSE(sender.peer_has_fenced(2));
-  EXPECT_FALSE(sender.peer_has_fenced(0));
+  EXPECT_FALSE(sender.peer_has_fenced(2, 1));
+  EXPECT_FALSE(sender.peer_has_fenced(0, 1));
   EXPECT_EQ(sender.phase(), Phase::kWaitingForPeer);
   EXPECT_EQ(sender.peer_uses(1, 1, true, true), Verdict::kOld) << "only the sender uses";
 }
@@ -93,7 +114,7 @@ TEST(MigrationEnd, a_planned_target_is_forgotten_with_the_next_epoch) {
   sender.leave(1, 5);
   EXPECT_EQ(sender.target(), 5u);
   sender.fenced();
-  sender.peer_has_fenced(1);
+  sender.peer_has_fenced(1, 1);
   sender.running();
   sender.leave(5);
   EXPECT_EQ(sender.target(), 0u);

@@ -6,7 +6,7 @@
 namespace r2ccl::trace {
 namespace {
 
-constexpr std::array<std::pair<EventType, std::string_view>, 21> kNames{{
+constexpr std::array<std::pair<EventType, std::string_view>, 25> kNames{{
     {EventType::kIteration, "iteration"},
     {EventType::kIterationDone, "iteration_done"},
     {EventType::kMessageReceived, "message_received"},
@@ -23,6 +23,10 @@ constexpr std::array<std::pair<EventType, std::string_view>, 21> kNames{{
     {EventType::kDuplicateDropped, "duplicate_dropped"},
     {EventType::kPeerSlow, "peer_slow"},
     {EventType::kControlRestored, "control_restored"},
+    {EventType::kLaneUp, "lane_up"},
+    {EventType::kLaneRests, "lane_rests"},
+    {EventType::kNicGray, "nic_gray"},
+    {EventType::kNicWell, "nic_well"},
     {EventType::kChannelFailed, "channel_failed"},
     {EventType::kPathOpened, "path_opened"},
     {EventType::kProbeFailed, "probe_failed"},

@@ -149,6 +149,8 @@ size_t size_of(wire::Type type) {
     case wire::Type::kProve:
     case wire::Type::kProved:
     case wire::Type::kDrop:
+    case wire::Type::kLane:
+    case wire::Type::kRest:
       return sizeof(wire::PathMessage);
     case wire::Type::kMigrate:
       return sizeof(wire::Migrate);

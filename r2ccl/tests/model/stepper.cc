@@ -360,7 +360,7 @@ void Model::Stepper::hear(int end, Control m) {
   switch (m.say) {
     case Say::kMigrate:
       switch (self.peer_leaves(holds(Rule::kMigrateEpoch) ? m.epoch : self.epoch() + 1, m.path,
-                               uint32_t(active(end)))) {
+                               m.path != 0 && active(end) == m.path)) {
         case Verdict::kFenceActive:
           return start_fence(end, m.path);
         case Verdict::kFenceGivenUp:
@@ -369,7 +369,9 @@ void Model::Stepper::hear(int end, Control m) {
           return;
       }
     case Say::kFenced:
-      if (!self.peer_has_fenced(holds(Rule::kFencedEpoch) ? m.epoch : self.epoch())) return;
+      if (!self.peer_has_fenced(holds(Rule::kFencedEpoch) ? m.epoch : self.epoch(),
+                                holds(Rule::kFencedEpoch) ? uint32_t(m.path) : self.leaving()))
+        return;
       if (end == kSender) {
         w.report_first = m.number;
         w.report = m.segments;

@@ -1,0 +1,101 @@
+// What each NIC really carries, learnt from completions alone: no probe traffic, no clock read for small messages.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace r2ccl::balance {
+
+/// Counts of one NIC, written by whoever posts and polls. Several threads may.
+class NicMeter {
+ public:
+  static constexpr uint32_t kLeastBytes = 16 << 10;  ///< smaller writes say more of latency than of rate
+
+  /// A write of `bytes` goes to the NIC; `now` is read only when nothing else is under way there. Returns how many
+  /// writes more count as under way: 0 or 1.
+  template <typename Now>
+  int posted(uint32_t bytes, Now now) noexcept {
+    if (bytes < kLeastBytes) return 0;
+    if (open_.fetch_add(1, std::memory_order_relaxed) != 0) return 1;
+    const uint64_t since = idle_since_.load(std::memory_order_relaxed), at = now();
+    if (since != 0 && at > since) idle_ns_.fetch_add(at - since, std::memory_order_relaxed);
+    return 1;
+  }
+  /// It is done. Returns how many fewer are under way: 0 or 1.
+  template <typename Now>
+  int done(uint32_t bytes, Now now) noexcept {
+    if (bytes < kLeastBytes) return 0;
+    const uint64_t at = now();
+    bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    completions_.fetch_add(1, std::memory_order_relaxed);
+    last_done_.store(at, std::memory_order_relaxed);
+    if (open_.fetch_sub(1, std::memory_order_relaxed) == 1) idle_since_.store(at, std::memory_order_relaxed);
+    return 1;
+  }
+  /// `writes` of them will never be reported.
+  void abandoned(int writes, uint64_t now) noexcept {
+    if (writes > 0 && open_.fetch_sub(writes, std::memory_order_relaxed) == writes)
+      idle_since_.store(now, std::memory_order_relaxed);
+  }
+
+  struct Reading {
+    uint64_t bytes = 0, completions = 0;
+    uint64_t idle_ns = 0;    ///< since the first post, without what lasts now
+    uint64_t last_done = 0;  ///< time of the last completion
+  };
+  Reading read() const noexcept {
+    return {bytes_.load(std::memory_order_relaxed), completions_.load(std::memory_order_relaxed),
+            idle_ns_.load(std::memory_order_relaxed), last_done_.load(std::memory_order_relaxed)};
+  }
+
+ private:
+  std::atomic<uint64_t> bytes_{0}, completions_{0}, idle_ns_{0}, last_done_{0}, idle_since_{0};
+  std::atomic<int32_t> open_{0};
+};
+
+/// What the NICs of a node can carry beside each other, relative to their nominal rates: 1 until shown otherwise.
+/// Pure; time is passed in. A NIC is slow ('gray') when it carries clearly less, while it has work, than its
+/// neighbours do at the same time, several times running; lateness of this process slows all NICs alike and so shows in
+/// none.
+class Capacities {
+ public:
+  static constexpr size_t kMaxNics = 8;
+  static constexpr uint64_t kWindowNs = 50'000'000;   ///< least busy time of a sample
+  static constexpr uint64_t kWindowWrites = 4;        ///< and least completions
+  static constexpr uint64_t kFreshNs = 1'000'000'000;  ///< samples older than this are not compared
+  static constexpr double kGray = 0.85, kWell = 0.93;
+  static constexpr int kSlowSamples = 3, kWellSamples = 2;
+
+  /// `nominal[i]`: rate of NIC i in any unit, > 0.
+  explicit Capacities(std::span<const double> nominal);
+  Capacities() = default;
+
+  /// Takes a reading of NIC `nic`'s meter at time `now`.
+  void take(size_t nic, const NicMeter::Reading& reading, uint64_t now);
+  /// Relative to its nominal rate, 0 … 1.
+  double relative(size_t nic) const { return nics_[nic].gray ? nics_[nic].level : 1.0; }
+  bool gray(size_t nic) const { return nics_[nic].gray; }
+  /// In the unit of `nominal`.
+  double capacity(size_t nic) const { return nics_[nic].nominal * relative(nic); }
+  /// Forget what was measured on it: it was away.
+  void forget(size_t nic);
+
+ private:
+  struct Nic {
+    double nominal = 1;
+    NicMeter::Reading last{};
+    double sample = 0;  // relative to nominal
+    uint64_t sampled_at = 0;
+    int low = 0, well = 0;  // samples running
+    double level = 1;       // smoothed
+    bool gray = false;
+  };
+  double usual(uint64_t now) const;
+  size_t count_ = 0;
+  std::array<Nic, kMaxNics> nics_{};
+};
+
+}  // namespace r2ccl::balance

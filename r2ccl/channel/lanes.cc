@@ -1,0 +1,158 @@
+// Balance: lanes beside the active path, over other rails, that carry pieces of messages. The sender decides alone, from
+// what each NIC can carry and what traffic has its home where; the receiver only has to know which paths to look at.
+// While everything stays at home there are no lanes.
+#include <algorithm>
+
+#include "r2ccl/balance/shares.h"
+#include "r2ccl/base/clock.h"
+#include "r2ccl/base/log.h"
+#include "r2ccl/channel/channel.h"
+
+namespace r2ccl {
+namespace {
+
+constexpr uint64_t kBalanceNs = 10 * kNsPerMs;
+constexpr double kLeastShare = 0.01;     // not worth a lane
+constexpr double kAtHome = 0.999;        // as good as everything
+constexpr uint64_t kRestAfterNs = 1000 * kNsPerMs;
+
+}  // namespace
+
+bool Channel::usable_rail(int local, int remote, uint64_t now) const {
+  const bool home = local == home_nic_ && remote == peer_home_nic_;
+  return !core_.nic_unusable[size_t(local)] && !core_.nic_down[size_t(local)] && !peer_nic_down_[size_t(remote)] &&
+         !core_.workers->stuck(local) && now >= not_before_[size_t(local)][size_t(remote)] &&
+         // It comes back by failback, which waits until it has proved itself.
+         (!home || home_rail_.state() == health::RailState::kUp);
+}
+
+void Channel::step_balance(const Tick& tick) {
+  if (const uint64_t progress = progress_.load(std::memory_order_relaxed); progress != balanced_progress_) {
+    balanced_progress_ = progress;
+    moved_at_ = tick.now;
+  }
+  if (tick.now < next_balance_ || end_.phase() != Phase::kRunning || !active_ || status() != Status::kReady ||
+      !in_demand(tick))
+    return;
+  next_balance_ = tick.now + kBalanceNs;
+  const size_t locals = core_.devices.size(), remotes = peer_hello_.nics;
+  std::array<bool, balance::kMaxRails> local_usable{}, remote_usable{};
+  for (size_t l = 0; l < locals; ++l)
+    local_usable[l] = !core_.nic_unusable[l] && !core_.nic_down[l] && !core_.workers->stuck(int(l));
+  // Straight is what has the same distance from home on both sides.
+  const auto real = [&](int r) { return int((size_t(r) + remotes * locals + size_t(peer_home_nic_) - size_t(home_nic_)) % remotes); };
+  for (size_t r = 0; r < remotes; ++r) remote_usable[r] = !peer_nic_down_[size_t(real(int(r)))];
+  auto partner = balance::pair_nics({local_usable.data(), locals}, {remote_usable.data(), remotes});
+  balance::PerRail capacity{};
+  for (size_t l = 0; l < locals; ++l) {
+    if (partner[l] < 0) continue;
+    partner[l] = real(partner[l]);
+    const bool ours = std::any_of(paths_.begin(), paths_.end(), [&](const auto& path) {
+      return carries(*path) && path->local_nic() == int(l) && path->remote_nic() == partner[l];
+    });
+    if (ours || usable_rail(int(l), partner[l], tick.now)) capacity[l] = core_.capacities.capacity(l);
+  }
+  shares_ = balance::shares({capacity.data(), locals}, {core_.demand.data(), locals}, size_t(home_nic_));
+  const bool spread = !(at_home() && shares_[size_t(home_nic_)] > kAtHome);
+  if (!spread && !spread_ && lanes_.empty()) return;
+  spread_ = spread;
+  for (size_t l = 0; l < locals; ++l) {
+    if (shares_[l] < kLeastShare || partner[l] < 0) continue;
+    Path* path = nullptr;
+    for (auto& candidate : paths_)
+      if (candidate->local_nic() == int(l) && candidate->remote_nic() == partner[l] &&
+          candidate->id() != probation_path_)
+        path = candidate.get();
+    if (path && path->state == PathState::kStandby)
+      start_lane(*path);
+    else if (!path && opening_.path == 0 && usable_rail(int(l), partner[l], tick.now))
+      start_opening(Purpose::kLane, int(l), partner[l], tick);
+  }
+  apply_shares(partner);
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    Path& lane = *lanes_[i];
+    if (shares_[size_t(lane.local_nic())] >= kLeastShare && partner[size_t(lane.local_nic())] == lane.remote_nic())
+      lane.since = tick.now;
+    else if (tick.now - lane.since > kRestAfterNs && rest_lane(lane))
+      --i;
+  }
+}
+
+// What each path carries of its rail's share; rails without a path yet leave theirs to the others.
+void Channel::apply_shares(const std::array<int, balance::kMaxRails>& partner) {
+  turn_.take();
+  const TurnGuard guard(turn_);
+  std::vector<double> share;
+  double sum = 0;
+  const auto add = [&](const Path& path) {
+    const auto nic = size_t(path.local_nic());
+    share.push_back(partner[nic] == path.remote_nic() && shares_[nic] >= kLeastShare ? shares_[nic] : 0);
+    sum += share.back();
+  };
+  add(*active_);
+  for (const Path* lane : lanes_) add(*lane);
+  if (sum <= 0) share.clear();
+  for (double& part : share) part /= sum;
+  spread(share);
+}
+
+void Channel::start_lane(Path& path) {
+  {
+    turn_.take();
+    const TurnGuard guard(turn_);
+    path.state = PathState::kLane;
+    lanes_.push_back(&path);
+  }
+  path.since = now_ns();
+  path.forget_probe();
+  send(wire::Type::kLane, wire::PathMessage{path.id()});
+  emit(trace::EventType::kLaneUp, path.local_nic(), path.id(), uint64_t(path.remote_nic()),
+       uint64_t(1000 * shares_[size_t(path.local_nic())]));
+}
+
+// A lane that nobody needs stands by again; one is enough of those.
+bool Channel::rest_lane(Path& lane) {
+  if (!core_.strict_ack()) return false;  // else nobody knows when the last piece has been seen
+  {
+    turn_.take();
+    const TurnGuard guard(turn_);
+    if (!rests(lane)) return false;
+    lane.state = PathState::kStandby;
+    remove_lane(lane);
+  }
+  send(wire::Type::kRest, wire::PathMessage{lane.id()});
+  emit(trace::EventType::kLaneRests, lane.local_nic(), lane.id());
+  const bool another = std::any_of(paths_.begin(), paths_.end(), [&](const auto& path) {
+    return path.get() != &lane && path->state == PathState::kStandby && path->id() != probation_path_;
+  });
+  if (another) drop(lane.id(), true);
+  next_balance_ = 0;  // the others' shares stand for a lane fewer
+  return true;
+}
+
+// Needs the turn. Until the shares are computed anew everything goes over the active path.
+void Channel::remove_lane(const Path& path) {
+  std::erase(lanes_, &path);
+  spread({});
+}
+
+void Channel::on_lane(uint32_t id) {
+  Path* path = find(id);
+  if (sender_ || !path || path->state != PathState::kStandby) return;  // given up: the sender hears of it, and leaves it
+  turn_.take();
+  const TurnGuard guard(turn_);
+  path->state = PathState::kLane;
+  lanes_.push_back(path);
+}
+
+void Channel::on_rest(uint32_t id) {
+  Path* path = find(id);
+  if (sender_ || !path || path->state != PathState::kLane) return;
+  turn_.take();
+  const TurnGuard guard(turn_);
+  if (path->condemned) return;  // the sender is being told
+  path->state = PathState::kStandby;
+  std::erase(lanes_, path);
+}
+
+}  // namespace r2ccl
