@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Random walks: jobs under many random faults, each job from a seed; a failing one is shrunk to the faults that it needs.
 
-A walk is one verified job in mode 1 with some dozen faults (queue pairs, ports with and without events, blackholes, lost
+A walk is one verified job in mode 1 or 2 (--mode) with some dozen faults (queue pairs, ports with and without events, blackholes, lost
 acknowledgements, throttles, delays) at random moments on random NICs of either node, often several at a time; at
 every moment each node keeps one NIC that nothing is the matter with. Asserted: the job ends well, every element is right,
 nothing is lost, nothing comes twice, nothing hangs. Counted: faults after which traffic left the NIC, within half a
@@ -35,7 +35,7 @@ name: walk
 seed: {seed}
 fabric: {{kind: vhca, nodes: {nodes}, ranks_per_node: {ranks}, nics_per_node: {nics}, nic_rate: {rate}}}
 workload: {{engine: cpu, op: {op}, dtype: int32, bytes: {kib} KiB, iters: {iters}, warmup: 1, verify: true}}
-modes: [migrate]
+modes: [{mode}]
 env: {{NCCL_IB_TIMEOUT: 14, R2CC_FAILBACK_MS: 5, R2CC_FAILBACK_MAX_MS: 50}}
 timeouts: {{job: 170 s, stall: 10 s}}
 faults:
@@ -45,7 +45,7 @@ faults:
 class Walk:
     """What one seed gives: a scenario's head and a list of (start, line) of its faults."""
 
-    def __init__(self, seed, faults, also=()):
+    def __init__(self, seed, faults, also=(), mode="migrate"):
         g = random.Random(seed)
         self.seed = seed
         nodes, nics = g.choice([2, 2, 3]), g.choice([2, 3, 4])
@@ -84,7 +84,7 @@ class Walk:
             self.faults.append((now, "blackhole" if kind == "one_way" else kind, f"node{node}/nic{nic}", extra))
         # Long enough for all of them at full rate, which no operation exceeds: nothing ends before its last fault.
         least_ms = max(1, kib * 8.192 / (mbits * nics * ranks) * (0.5 if op != "sendrecv" else 1))
-        self.head = HEAD.format(seed=seed % (1 << 31), nodes=nodes, ranks=ranks, nics=nics, rate=f"{mbits} Mbit/s", op=op, kib=kib,
+        self.head = HEAD.format(seed=seed % (1 << 31), nodes=nodes, ranks=ranks, nics=nics, rate=f"{mbits} Mbit/s", op=op, kib=kib, mode=mode,
                                 iters=int((now + 300) / least_ms) + 1)
 
     def text(self, faults=None):
@@ -151,6 +151,7 @@ def main():
     parser.add_argument("--seed", type=int, default=None, help="of the first walk; the others follow it (default: from the clock)")
     parser.add_argument("--faults", type=int, default=40, help="in each walk")
     parser.add_argument("--also", default="", help="more kinds of faults, separated by commas, or all: " + ", ".join(ALSO))
+    parser.add_argument("--mode", default="migrate", choices=["migrate", "balance"])
     parser.add_argument("--jobs", type=int, default=1, help="walks at a time")
     parser.add_argument("--minutes", type=float, default=None, help="start no walk after that")
     parser.add_argument("--least", type=int, default=1, help="faults that have to change a path, in all walks together")
@@ -173,7 +174,7 @@ def main():
     def one(seed):
         if arguments.minutes is not None and time.monotonic() - start > 60 * arguments.minutes:
             return None
-        walk = Walk(seed, arguments.faults, also)
+        walk = Walk(seed, arguments.faults, also, arguments.mode)
         return walk, run(arguments.r2bench, walk, folder)
 
     with tempfile.TemporaryDirectory(prefix="r2bench-walk-") as folder:
@@ -203,7 +204,7 @@ def main():
         version = subprocess.run([arguments.r2bench, "--version"], capture_output=True, text=True, check=False).stdout.split()
         commit = version[-1] if version else "unknown"
         line = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "commit": commit, "fabric": "vhca", "first_seed": first,
-                "faults_per_walk": arguments.faults, "also": also, "seconds": round(time.monotonic() - start), **total}
+                "faults_per_walk": arguments.faults, "also": also, "mode": arguments.mode, "seconds": round(time.monotonic() - start), **total}
         with open(arguments.record, "a", encoding="utf-8") as handle:
             handle.write(json.dumps(line) + "\n")
     return 0 if not failures and total["path_changes"] >= arguments.least else 1

@@ -1,6 +1,7 @@
 #include "r2ccl/balance/meter.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <vector>
 
@@ -10,34 +11,63 @@ Capacities::Capacities(std::span<const double> nominal) : count_(std::min(nomina
   for (size_t nic = 0; nic < count_; ++nic) nics_[nic].nominal = nominal[nic];
 }
 
-void Capacities::take(size_t nic, const NicMeter::Reading& reading, uint64_t now) {
-  Nic& it = nics_[nic];
-  if (it.last.last_done == 0) {
-    it.last = reading;
+Capacities::Span Capacities::since(const Nic& nic, const NicMeter::Reading& reading) {
+  if (!nic.known || reading.last_done <= nic.from.last_done) return {};
+  const uint64_t span = reading.last_done - nic.from.last_done;
+  return {reading.bytes - nic.from.bytes, reading.completions - nic.from.completions,
+          span - std::min(span, reading.idle_ns - nic.from.idle_ns)};
+}
+
+bool Capacities::take(std::span<const NicMeter::Reading> readings, uint64_t now) {
+  if (began_ == 0) began_ = now;
+  bool all = true;
+  uint64_t busiest = 0;
+  for (size_t nic = 0; nic < count_; ++nic) {
+    if (!nics_[nic].known && readings[nic].last_done != 0) {
+      nics_[nic].from = readings[nic];
+      nics_[nic].known = true;
+    }
+    const Span span = since(nics_[nic], readings[nic]);
+    if (span.writes == 0) continue;
+    all = all && span.writes >= kWrites;
+    busiest = std::max(busiest, span.busy);
+  }
+  const bool long_enough = now - began_ >= kLongestNs;
+  if (!long_enough && !(all && busiest >= kIntervalNs)) return false;
+  std::vector<double> rates, well_busy;
+  std::array<double, kMaxNics> rate{}, busy{};
+  double most_busy = 0;
+  for (size_t nic = 0; nic < count_; ++nic) {
+    const Span span = since(nics_[nic], readings[nic]);
+    nics_[nic].from = readings[nic];
+    if (span.writes == 0 || span.busy < kIntervalNs / 10) continue;
+    rates.push_back(rate[nic] = double(span.bytes) / double(span.busy) / nics_[nic].nominal);
+    busy[nic] = double(span.busy) / double(now - began_);
+    most_busy = std::max(most_busy, busy[nic]);
+    if (!nics_[nic].gray) well_busy.push_back(busy[nic]);
+  }
+  began_ = now;
+  if (rates.size() < 2) return true;  // there is nobody to compare with
+  const double others = usual(rates), others_busy = well_busy.empty() ? 0 : usual(well_busy);
+  for (size_t nic = 0; nic < count_; ++nic)
+    if (rate[nic] > 0)
+      judge(nics_[nic], std::min(1.0, rate[nic] / others), busy[nic], most_busy, others_busy);
+  return true;
+}
+
+void Capacities::judge(Nic& nic, double relative, double busy, double most_busy, double others_busy) {
+  if (nic.gray) {
+    if (others_busy > 0) nic.level *= std::pow(std::clamp(others_busy / busy, 0.5, 2.0), 0.7);
+    nic.level = std::clamp(nic.level, kLeastLevel, 1.0);
+    nic.well = nic.level > kWell ? nic.well + 1 : 0;
+    nic.gray = nic.well < kWellIntervals;
+    nic.low = 0;
     return;
   }
-  const uint64_t writes = reading.completions - it.last.completions;
-  if (writes < kWindowWrites || reading.last_done <= it.last.last_done) return;
-  const uint64_t span = reading.last_done - it.last.last_done;
-  const uint64_t idle = std::min(span, reading.idle_ns - it.last.idle_ns);
-  const uint64_t busy = span - idle;
-  if (busy < kWindowNs) return;
-  const double rate = double(reading.bytes - it.last.bytes) / double(busy);
-  it.last = reading;
-  it.sample = rate / it.nominal;
-  it.sampled_at = now;
-  const double usual_rate = usual(now);
-  if (usual_rate <= 0) return;
-  const double relative = std::min(1.0, it.sample / usual_rate);
-  it.low = relative < kGray ? it.low + 1 : 0;
-  it.well = relative > kWell ? it.well + 1 : 0;
-  if (!it.gray) {
-    it.level = it.low == 1 ? relative : (it.level + relative) / 2;
-    it.gray = it.low >= kSlowSamples;
-  } else {
-    it.level = (it.level + relative) / 2;
-    if (it.well >= kWellSamples) it.gray = false;
-  }
+  nic.low = relative < kGray && busy >= kBusiest * most_busy ? nic.low + 1 : 0;
+  nic.level = nic.low <= 1 ? relative : (nic.level + relative) / 2;
+  nic.gray = nic.low >= kSlowIntervals;
+  nic.well = 0;
 }
 
 void Capacities::forget(size_t nic) {
@@ -46,14 +76,11 @@ void Capacities::forget(size_t nic) {
   nics_[nic].nominal = nominal;
 }
 
-// The upper quartile of what NICs do these days; 0 when there is only one to look at.
-double Capacities::usual(uint64_t now) const {
-  std::vector<double> fresh;
-  for (size_t nic = 0; nic < count_; ++nic)
-    if (nics_[nic].sampled_at != 0 && now - nics_[nic].sampled_at < kFreshNs) fresh.push_back(nics_[nic].sample);
-  if (fresh.size() < 2) return 0;
-  const auto quartile = fresh.end() - 1 - std::ptrdiff_t(fresh.size() - 1) / 4;
-  std::nth_element(fresh.begin(), quartile, fresh.end());
+// The upper quartile: slow NICs do not count for what is usual, and neither does the luckiest.
+double Capacities::usual(std::span<const double> samples) {
+  std::vector<double> sorted(samples.begin(), samples.end());
+  const auto quartile = sorted.end() - 1 - std::ptrdiff_t(sorted.size() - 1) / 4;
+  std::nth_element(sorted.begin(), quartile, sorted.end());
   return *quartile;
 }
 

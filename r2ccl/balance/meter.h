@@ -1,4 +1,5 @@
-// What each NIC really carries, learnt from completions alone: no probe traffic, no clock read for small messages.
+// What each NIC really carries, learnt from completions alone: no probe traffic, no clock read for small
+// messages.
 #pragma once
 
 #include <array>
@@ -14,8 +15,8 @@ class NicMeter {
  public:
   static constexpr uint32_t kLeastBytes = 16 << 10;  ///< smaller writes say more of latency than of rate
 
-  /// A write of `bytes` goes to the NIC; `now` is read only when nothing else is under way there. Returns how many
-  /// writes more count as under way: 0 or 1.
+  /// A write of `bytes` goes to the NIC; `now` is read only when nothing else is under way there. Returns how
+  /// many writes more count as under way: 0 or 1.
   template <typename Now>
   int posted(uint32_t bytes, Now now) noexcept {
     if (bytes < kLeastBytes) return 0;
@@ -56,45 +57,58 @@ class NicMeter {
   std::atomic<int32_t> open_{0};
 };
 
-/// What the NICs of a node can carry beside each other, relative to their nominal rates: 1 until shown otherwise.
-/// Pure; time is passed in. A NIC is slow ('gray') when it carries clearly less, while it has work, than its
-/// neighbours do at the same time, several times running; lateness of this process slows all NICs alike and so shows in
-/// none.
+/// What the NICs of a node can carry beside each other, relative to their nominal rates: 1 until shown
+/// otherwise. Pure; time is passed in. A NIC is slow ('gray') when, several intervals running, it has work
+/// for as long as any other or longer, and carries clearly less meanwhile than its neighbours do; lateness of
+/// this process slows all NICs alike and so shows in none. From then on its level is tuned until it has work
+/// for as long as the others: the rate of a NIC that gets only small pieces says more of latency than of what
+/// it could carry, and would sink with its share.
 class Capacities {
  public:
   static constexpr size_t kMaxNics = 8;
-  static constexpr uint64_t kWindowNs = 50'000'000;   ///< least busy time of a sample
-  static constexpr uint64_t kWindowWrites = 4;        ///< and least completions
-  static constexpr uint64_t kFreshNs = 1'000'000'000;  ///< samples older than this are not compared
+  static constexpr uint64_t kIntervalNs =
+      50'000'000;  ///< for which some NIC has work in an interval, at least
+  static constexpr uint64_t kLongestNs =
+      1'000'000'000;                      ///< an interval ends then, with those that have anything
+  static constexpr uint64_t kWrites = 3;  ///< and least completions
   static constexpr double kGray = 0.85, kWell = 0.93;
-  static constexpr int kSlowSamples = 3, kWellSamples = 2;
+  static constexpr int kSlowIntervals = 3, kWellIntervals = 2;
+  static constexpr double kBusiest = 0.9;  ///< part of the most time that any NIC has work
+  static constexpr double kLeastLevel = 0.02;
 
+  Capacities() = default;
   /// `nominal[i]`: rate of NIC i in any unit, > 0.
   explicit Capacities(std::span<const double> nominal);
-  Capacities() = default;
 
-  /// Takes a reading of NIC `nic`'s meter at time `now`.
-  void take(size_t nic, const NicMeter::Reading& reading, uint64_t now);
+  /// Takes readings of all NICs' meters at time `now`, any time and often. Returns whether an interval has
+  /// ended.
+  bool take(std::span<const NicMeter::Reading> readings, uint64_t now);
   /// Relative to its nominal rate, 0 … 1.
   double relative(size_t nic) const { return nics_[nic].gray ? nics_[nic].level : 1.0; }
   bool gray(size_t nic) const { return nics_[nic].gray; }
   /// In the unit of `nominal`.
   double capacity(size_t nic) const { return nics_[nic].nominal * relative(nic); }
-  /// Forget what was measured on it: it was away.
+  double nominal(size_t nic) const { return nics_[nic].nominal; }
+  /// Forgets what was measured on it: it was away.
   void forget(size_t nic);
 
  private:
   struct Nic {
     double nominal = 1;
-    NicMeter::Reading last{};
-    double sample = 0;  // relative to nominal
-    uint64_t sampled_at = 0;
-    int low = 0, well = 0;  // samples running
+    NicMeter::Reading from{};  // at the interval's beginning
+    bool known = false;
+    int low = 0, well = 0;  // intervals running
     double level = 1;       // smoothed
     bool gray = false;
   };
-  double usual(uint64_t now) const;
+  struct Span {
+    uint64_t bytes = 0, writes = 0, busy = 0;
+  };
+  static Span since(const Nic& nic, const NicMeter::Reading& reading);
+  static double usual(std::span<const double> samples);
+  static void judge(Nic& nic, double relative, double busy, double most_busy, double others_busy);
   size_t count_ = 0;
+  uint64_t began_ = 0;
   std::array<Nic, kMaxNics> nics_{};
 };
 

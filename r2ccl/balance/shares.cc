@@ -13,9 +13,9 @@ PerRail shares(std::span<const double> capacity, std::span<const double> demand,
   if (total_capacity <= 0) return out;
   const auto part = [&](size_t rail) { return total_demand * capacity[rail] / total_capacity; };
   const bool at_home = home < rails && capacity[home] > 0;
-  const double keep = !at_home                                       ? 0
-                      : demand[home] <= 0 || total_demand <= 0        ? 1
-                                                                      : std::min(1.0, part(home) / demand[home]);
+  const double keep = !at_home                                 ? 0
+                      : demand[home] <= 0 || total_demand <= 0 ? 1
+                                                               : std::min(1.0, part(home) / demand[home]);
   PerRail room{};
   double all_room = 0;
   for (size_t rail = 0; rail < rails; ++rail) {
@@ -23,7 +23,8 @@ PerRail shares(std::span<const double> capacity, std::span<const double> demand,
     room[rail] = std::max(0.0, part(rail) - demand[rail]);
     all_room += room[rail];
   }
-  if (all_room <= 1e-9 * total_demand || total_demand <= 0) {  // nobody has room: in proportion to the capacities
+  if (all_room <= 1e-9 * total_demand ||
+      total_demand <= 0) {  // nobody has room: in proportion to the capacities
     if (at_home && keep > 1 - 1e-9) {
       out[home] = 1;
       return out;
@@ -42,7 +43,8 @@ PerRail shares(std::span<const double> capacity, std::span<const double> demand,
   return out;
 }
 
-std::array<int, kMaxRails> pair_nics(std::span<const bool> local_usable, std::span<const bool> remote_usable) {
+std::array<int, kMaxRails> pair_nics(std::span<const bool> local_usable,
+                                     std::span<const bool> remote_usable) {
   std::array<int, kMaxRails> partner;
   partner.fill(-1);
   std::array<bool, kMaxRails> taken{};
@@ -88,7 +90,8 @@ size_t Splitter::split(uint64_t address, uint32_t bytes, std::span<Piece, kMaxRa
   size_t used = 0;
   double sum = 0;
   for (; used < lanes_ && credit_[order[used]] > 0; ++used) sum += credit_[order[used]];
-  while (used > 1 && credit_[order[used - 1]] * bytes < double(kLeastPiece) * sum) sum -= credit_[order[--used]];
+  while (used > 1 && credit_[order[used - 1]] * bytes < double(kLeastPiece) * sum)
+    sum -= credit_[order[--used]];
   if (used <= 1) return whole(order[0]);
   std::sort(order.begin(), order.begin() + used);  // in the order of the lanes
   size_t count = 0;

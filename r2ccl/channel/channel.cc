@@ -186,7 +186,9 @@ Urgency Channel::urgency(const Tick& tick) const {
     return path->probe_state() == ProbeState::kWaiting;
   });
   const Phase phase = end_.phase();
-  if (phase == Phase::kFencing || suspected_.load(std::memory_order_relaxed) || (phase == Phase::kChoosing && probing)) return Urgency::kHot;
+  if (phase == Phase::kFencing || (phase == Phase::kRunning && suspected_.load(std::memory_order_relaxed)) ||
+      (phase == Phase::kChoosing && probing))
+    return Urgency::kHot;
   if (phase == Phase::kChoosing || probing) return Urgency::kWatching;
   return asked_at_progress_.load(std::memory_order_relaxed) != kNotAsked || phase != Phase::kRunning ||
                  outage_.lasts || opening_.path != 0 || probation_path_ != 0 || !buried_.empty() ||
@@ -237,6 +239,8 @@ void Channel::begin_closing(const Tick& tick) {
   emit(trace::EventType::kChannelClosing, home_nic_);
   active_ = nullptr;
   lanes_.clear();
+  spread({});
+  for (auto& path : paths_) abandon(*path);
   opening_ = {};
   for (auto* paths : {&paths_, &buried_}) {
     for (auto& path : *paths) lay_to_rest(std::move(path));

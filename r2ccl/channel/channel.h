@@ -112,7 +112,9 @@ class Channel {
   /// Counts itself in.
   void add_to(NicLoad& load) const;
   /// A sender that has had traffic of late: it counts as demand on its home NIC.
-  bool in_demand(const Tick& tick) const { return sender_ && moved_at_ != 0 && tick.now - moved_at_ < kDemandNs; }
+  bool in_demand(const Tick& tick) const {
+    return sender_ && moved_at_ != 0 && tick.now - moved_at_ < kDemandNs;
+  }
   /// Paths that it has opened besides the active one.
   int standbys() const;
   /// True when nothing of it is left but the memory.
@@ -265,6 +267,8 @@ class Channel {
   void step_watchdog(const Tick& tick);
   bool probe_lanes(const Tick& tick);
   Path* stands_still();
+  uint64_t stuck_bound() const;
+  void abandon(Path& path);
   /// A path that carries traffic has failed: it is left now, or as soon as the migration under way is over.
   void condemn(Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick);
   void begin_migration(Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick,

@@ -50,8 +50,8 @@ struct Core {
   std::function<NicLoad()> load;  ///< service thread only
   std::function<Result<control::Endpoint>()> endpoint;  ///< where peers reach this process; any thread
 
-  /// Mode 2 and up. What each NIC carries; the rest is the service thread's: what it can carry, and the sending
-  /// channels that have their home there and have had traffic of late.
+  /// Mode 2 and up. What each NIC carries; the rest is the service thread's: what it can carry, and the
+  /// sending channels that have their home there and have had traffic of late.
   std::array<balance::NicMeter, wire::kMaxNics> meters;
   balance::Capacities capacities;
   balance::PerRail demand{};

@@ -1,7 +1,8 @@
-// Balance: lanes beside the active path, over other rails, that carry pieces of messages. The sender decides alone, from
-// what each NIC can carry and what traffic has its home where; the receiver only has to know which paths to look at.
-// While everything stays at home there are no lanes.
+// Balance: lanes beside the active path, over other rails, that carry pieces of messages. The sender decides
+// alone, from what each NIC can carry and what traffic has its home where; the receiver only has to know
+// which paths to look at. While everything stays at home there are no lanes.
 #include <algorithm>
+#include <utility>
 
 #include "r2ccl/balance/shares.h"
 #include "r2ccl/base/clock.h"
@@ -12,16 +13,17 @@ namespace r2ccl {
 namespace {
 
 constexpr uint64_t kBalanceNs = 10 * kNsPerMs;
-constexpr double kLeastShare = 0.01;     // not worth a lane
-constexpr double kAtHome = 0.999;        // as good as everything
+constexpr double kLeastShare = 0.01;  // not worth a lane
+constexpr double kAtHome = 0.999;     // as good as everything
 constexpr uint64_t kRestAfterNs = 1000 * kNsPerMs;
 
 }  // namespace
 
 bool Channel::usable_rail(int local, int remote, uint64_t now) const {
   const bool home = local == home_nic_ && remote == peer_home_nic_;
-  return !core_.nic_unusable[size_t(local)] && !core_.nic_down[size_t(local)] && !peer_nic_down_[size_t(remote)] &&
-         !core_.workers->stuck(local) && now >= not_before_[size_t(local)][size_t(remote)] &&
+  return !core_.nic_unusable[size_t(local)] && !core_.nic_down[size_t(local)] &&
+         !peer_nic_down_[size_t(remote)] && !core_.workers->stuck(local) &&
+         now >= not_before_[size_t(local)][size_t(remote)] &&
          // It comes back by failback, which waits until it has proved itself.
          (!home || home_rail_.state() == health::RailState::kUp);
 }
@@ -40,19 +42,29 @@ void Channel::step_balance(const Tick& tick) {
   for (size_t l = 0; l < locals; ++l)
     local_usable[l] = !core_.nic_unusable[l] && !core_.nic_down[l] && !core_.workers->stuck(int(l));
   // Straight is what has the same distance from home on both sides.
-  const auto real = [&](int r) { return int((size_t(r) + remotes * locals + size_t(peer_home_nic_) - size_t(home_nic_)) % remotes); };
+  const auto real = [&](int r) {
+    return int((size_t(r) + remotes * locals + size_t(peer_home_nic_) - size_t(home_nic_)) % remotes);
+  };
   for (size_t r = 0; r < remotes; ++r) remote_usable[r] = !peer_nic_down_[size_t(real(int(r)))];
   auto partner = balance::pair_nics({local_usable.data(), locals}, {remote_usable.data(), remotes});
   balance::PerRail capacity{};
+  bool impaired = false;
   for (size_t l = 0; l < locals; ++l) {
+    if (partner[l] >= 0) partner[l] = real(partner[l]);
+    impaired = impaired || partner[l] < 0 || core_.capacities.gray(l);
     if (partner[l] < 0) continue;
-    partner[l] = real(partner[l]);
     const bool ours = std::any_of(paths_.begin(), paths_.end(), [&](const auto& path) {
       return carries(*path) && path->local_nic() == int(l) && path->remote_nic() == partner[l];
     });
     if (ours || usable_rail(int(l), partner[l], tick.now)) capacity[l] = core_.capacities.capacity(l);
+    impaired = impaired || capacity[l] <= 0;
   }
-  shares_ = balance::shares({capacity.data(), locals}, {core_.demand.data(), locals}, size_t(home_nic_));
+  if (!impaired && at_home()) {  // all is well: NCCL has spread its channels over the NICs
+    shares_ = {};
+    shares_[size_t(home_nic_)] = 1;
+  } else {
+    shares_ = balance::shares({capacity.data(), locals}, {core_.demand.data(), locals}, size_t(home_nic_));
+  }
   const bool spread = !(at_home() && shares_[size_t(home_nic_)] > kAtHome);
   if (!spread && !spread_ && lanes_.empty()) return;
   spread_ = spread;
@@ -71,7 +83,8 @@ void Channel::step_balance(const Tick& tick) {
   apply_shares(partner);
   for (size_t i = 0; i < lanes_.size(); ++i) {
     Path& lane = *lanes_[i];
-    if (shares_[size_t(lane.local_nic())] >= kLeastShare && partner[size_t(lane.local_nic())] == lane.remote_nic())
+    if (shares_[size_t(lane.local_nic())] >= kLeastShare &&
+        partner[size_t(lane.local_nic())] == lane.remote_nic())
       lane.since = tick.now;
     else if (tick.now - lane.since > kRestAfterNs && rest_lane(lane))
       --i;
@@ -116,7 +129,7 @@ bool Channel::rest_lane(Path& lane) {
   {
     turn_.take();
     const TurnGuard guard(turn_);
-    if (!rests(lane)) return false;
+    if (lane.condemned || !rests(lane)) return false;
     lane.state = PathState::kStandby;
     remove_lane(lane);
   }
@@ -130,6 +143,11 @@ bool Channel::rest_lane(Path& lane) {
   return true;
 }
 
+// What it has under way will not be reported. Needs the turn.
+void Channel::abandon(Path& path) {
+  core_.meters[size_t(path.local_nic())].abandoned(std::exchange(path.metered, 0), now_ns());
+}
+
 // Needs the turn. Until the shares are computed anew everything goes over the active path.
 void Channel::remove_lane(const Path& path) {
   std::erase(lanes_, &path);
@@ -138,7 +156,8 @@ void Channel::remove_lane(const Path& path) {
 
 void Channel::on_lane(uint32_t id) {
   Path* path = find(id);
-  if (sender_ || !path || path->state != PathState::kStandby) return;  // given up: the sender hears of it, and leaves it
+  if (sender_ || !path || path->state != PathState::kStandby)
+    return;  // given up: the sender hears of it, and leaves it
   turn_.take();
   const TurnGuard guard(turn_);
   path->state = PathState::kLane;

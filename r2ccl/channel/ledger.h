@@ -114,8 +114,8 @@ class SendLedgerOf {
   /// The receiver's report, made behind both fences of a path: it has everything before `first`, and
   /// segments[i] of message first + i. For what the path carried, what the NIC said before counts for nothing
   /// from here on. live(message): the segments that other paths carry, which are not fenced: there the NIC's
-  /// word stays, is not replaced by the report, and is waited for. (A report of messages that do not exist yet
-  /// says nothing.)
+  /// word stays, is not replaced by the report, and is waited for. (A report of messages that do not exist
+  /// yet says nothing.)
   template <typename Live>
   void take_report(uint64_t first, std::span<const uint16_t> segments, Live live) {
     if (first > next_) return;

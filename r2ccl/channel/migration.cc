@@ -2,7 +2,6 @@
 // channel', points 4 to 6). One epoch is one migration; whoever notices starts it, and two that start the
 // same one meet.
 #include <algorithm>
-#include <utility>
 
 #include "r2ccl/base/clock.h"
 #include "r2ccl/base/log.h"
@@ -66,7 +65,7 @@ void Channel::start_fence(Path& path, trace::DetectedBy by, bool planned, const 
   if (&path == active_) active_ = nullptr;
   path.state = PathState::kFencing;
   path.condemned.reset();
-  if (core_.balances()) core_.meters[size_t(path.local_nic())].abandoned(std::exchange(path.metered, 0), tick.now);
+  abandon(path);
   remove_lane(path);
   look_for_suspects();
   hand(path, "ibv_modify_qp to ERR", &Path::start_fence);
@@ -163,7 +162,10 @@ void Channel::on_migrate(const wire::Migrate& migrate, const Tick& tick) {
   const std::string why =
       "the peer noticed, by " + std::string(trace::name(trace::DetectedBy(migrate.detected_by)));
   if (verdict == Verdict::kOther) {
-    if (path) condemn(*path, trace::DetectedBy::kPeer, why, tick);
+    if (path)
+      condemn(*path, trace::DetectedBy::kPeer, why, tick);
+    else if (Path* other = find(migrate.path); other && other->state == PathState::kStandby)
+      drop(migrate.path, true);
     return;
   }
   if (verdict == Verdict::kFenceActive) {
@@ -211,7 +213,7 @@ void Channel::choose_path(const Tick& tick) {
     Path& path = *paths_[i];
     ++i;
     const bool lane = path.state == PathState::kLane;
-    if (path.state != PathState::kStandby && !lane) continue;
+    if ((path.state != PathState::kStandby && !lane) || path.condemned) continue;
     if (core_.nic_unusable[size_t(path.local_nic())] || core_.nic_down[size_t(path.local_nic())] ||
         peer_nic_down_[size_t(path.remote_nic())]) {
       if (!lane) drop(path.id(), true), --i;

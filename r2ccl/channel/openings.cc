@@ -278,7 +278,8 @@ void Channel::opening_failed(const std::string& why, const Tick& tick) {
     ++standby_failures_;
   } else if (opening.purpose == Purpose::kLane) {
     uint8_t& failures = lane_failures_[size_t(opening.local)][size_t(opening.remote)];
-    not_before_[size_t(opening.local)][size_t(opening.remote)] = tick.now + (kRetryRailNs << std::min<int>(failures, 7));
+    not_before_[size_t(opening.local)][size_t(opening.remote)] =
+        tick.now + (kRetryRailNs << std::min<int>(failures, 7));
     if (failures < 255) ++failures;
   } else if (opening.purpose == Purpose::kFailback) {
     home_rail_.try_failed(tick.now);

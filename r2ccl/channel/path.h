@@ -45,8 +45,9 @@ class Path {
  public:
   /// Worst case: every open message in a piece per NIC, all replayed onto this path; and lines or words.
   static constexpr uint32_t kSendDepth = uint32_t(kMaxRequests) * wire::kMaxNics + wire::kRingLines;
-  /// A path carries a piece of each open message, twice over where a replay meets the original. More than that
-  /// come only when paths die one upon the other; then a NIC waits for the queue to be filled again (RNR).
+  /// A path carries a piece of each open message, twice over where a replay meets the original. More than
+  /// that come only when paths die one upon the other; then a NIC waits for the queue to be filled again
+  /// (RNR).
   static constexpr uint32_t kReceiveDepth = 2 * wire::kRingLines;
   // What a work request was, in the upper half of its id.
   enum WorkKind : uint32_t {
@@ -134,7 +135,8 @@ class Path {
   bool send_queue_room(uint32_t wanted = 1) const { return posted - completed + wanted <= kSendDepth - 2; }
   /// The last failed completion, for the log.
   ibv_wc_status last_status = IBV_WC_SUCCESS;
-  /// Balance, sender: bytes of each write by its number, and how many of those under way the NIC's meter counts.
+  /// Balance, sender: bytes of each write by its number, and how many of those under way the NIC's meter
+  /// counts.
   std::vector<uint32_t> sizes;
   int metered = 0;
   /// It carries traffic and is to be left, and why. Needs the turn.

@@ -139,8 +139,9 @@ bool Channel::candidate(Purpose purpose, uint64_t now, int& local, int& remote) 
         home_rail_.state() != health::RailState::kUp)
       return false;
     if (disjoint && active_ && (active_->local_nic() == l || active_->remote_nic() == r)) return false;
-    return std::none_of(paths_.begin(), paths_.end(),
-                        [&](const auto& path) { return path->local_nic() == l && path->remote_nic() == r; });
+    return std::none_of(paths_.begin(), paths_.end(), [&](const auto& path) {
+      return path->local_nic() == l && path->remote_nic() == r && !path->condemned;
+    });
   };
   for (const bool disjoint : {true, false}) {
     for (int k = 0; k < locals; ++k) {  // straight
@@ -169,7 +170,8 @@ void Channel::on_drop(uint32_t id, const Tick& tick) {
   if (!path) return;
   if (opening_.path == id) return opening_failed("the peer gave it up", tick);
   switch (after_drop(path->state)) {
-    case AfterDrop::kNothing:
+    case AfterDrop::kNothing:  // unless this end has yielded to the other's migration
+      if (path->state == PathState::kFencing && id != end_.leaving()) bury(id);
       break;
     case AfterDrop::kLeave:
       condemn(*path, trace::DetectedBy::kPeer, "the peer gave the path up", tick);
@@ -251,7 +253,8 @@ void Channel::step_failback(const Tick& tick) {
       return drop(path->id(), true);
     if (probe == ProbeState::kWaiting) return;
     if (probe == ProbeState::kAnswered && home_rail_.settled(tick.now))
-      return begin_migration(*active_, trace::DetectedBy::kNone, "its home rail works again", tick, path->id());
+      return begin_migration(*active_, trace::DetectedBy::kNone, "its home rail works again", tick,
+                             path->id());
     if (probe == ProbeState::kIdle || path->probe_age(tick.alive) >= kProbationProbeNs)
       path->probe(tick.alive);
     return;

@@ -11,8 +11,8 @@ enum class PathState : uint8_t {
   kOpening,
   kProving,
   kStandby,
-  kActive,   ///< carries everything: lines and words, and messages
-  kLane,     ///< carries pieces of messages beside the active one (balance)
+  kActive,  ///< carries everything: lines and words, and messages
+  kLane,    ///< carries pieces of messages beside the active one (balance)
   kFencing,
 };
 

@@ -182,10 +182,12 @@ void Receiver::resume(const wire::Fenced& /*ledger*/, bool moved) {
   Path& path = *active();
   if (moved) last_signaled_ = path.posted;
   poke_ = 0;
-  for (uint64_t message = ledger_.received(); message < ledger_.next() && &path == active(); ++message)
-    if (!ledger_.complete(message)) write_line(path, message);
+  // Where nothing has moved the lines are on their way, and repeated for good measure.
+  if (moved || path.send_queue_room(wire::kRingLines + 1))
+    for (uint64_t message = ledger_.received(); message < ledger_.next() && &path == active(); ++message)
+      if (!ledger_.complete(message)) write_line(path, message);
   confirmed_ = 0;
-  if (core_.strict_ack() && ledger_.received() > 0) confirm(path);
+  if (core_.strict_ack() && ledger_.received() > 0 && path.send_queue_room(1)) confirm(path);
 }
 
 }  // namespace r2ccl

@@ -59,8 +59,8 @@ bool Sender::write(Path& path, const Request& request, uint32_t segment) {
   const Request::Part& part = request.parts[segment];
   const uint32_t immediate = wire::encode({uint32_t(request.message), segment, request.segments});
   const int error = path.data.post_write_imm(
-      Path::work(Path::kWorkData, detail_of(request.message, segment)), request.data + part.offset, part.bytes,
-      request.local_keys[size_t(path.local_nic())], request.remote_address + part.offset,
+      Path::work(Path::kWorkData, detail_of(request.message, segment)), request.data + part.offset,
+      part.bytes, request.local_keys[size_t(path.local_nic())], request.remote_address + part.offset,
       request.remote_keys[size_t(path.remote_nic())], immediate);
   if (error == 0) {
     if (core_.balances()) {
@@ -79,7 +79,7 @@ bool Sender::write(Path& path, const Request& request, uint32_t segment) {
 bool Sender::divide(Request& request, Path& active, const Registration* registration) {
   request.segments = 1;
   request.parts[0] = {active.id(), 0, request.bytes};
-  if (spread_over_.empty() || request.bytes == 0) return true;
+  if (spread_over_.empty() || request.bytes == 0 || !registration) return true;
   for (const Path* path : spread_over_)
     if (!path->send_queue_room()) return false;
   std::array<balance::Piece, balance::kMaxRails> pieces;
@@ -184,8 +184,8 @@ void Sender::poke(Path& /*path*/) {
     send(wire::Type::kRemind, wire::Received{ledger_.confirmed()});
 }
 
-// Which of the paths that carried the first message that is lacking has lost it is not known: one after the other is
-// left, until the message is there.
+// Which of the paths that carried the first message that is lacking has lost it is not known: one after the
+// other is left, until the message is there.
 Path* Sender::told_received(uint64_t up_to) {
   ledger_.confirmed(up_to);
   if (!reminder_.answered(up_to) || !active()) return nullptr;
@@ -234,7 +234,8 @@ Path* Sender::standing_still() const {
   return nullptr;
 }
 
-// Where a segment that has lost its path goes: to the one that has the least to do, where the buffer is registered.
+// Where a segment that has lost its path goes: to the one that has the least to do, where the buffer is
+// registered.
 Path* Sender::replay_on(const Request& request) const {
   const auto load = [](const Path* path) { return path->posted - path->completed; };
   const auto can = [&](const Path* path) {
@@ -243,7 +244,7 @@ Path* Sender::replay_on(const Request& request) const {
                                    request.remote_keys[size_t(path->remote_nic())] != 0));
   };
   Path* best = active();
-  for (Path* lane : spread_over_)
+  for (Path* lane : lanes())
     if (can(lane) && (!can(best) || load(lane) < load(best))) best = lane;
   return best;
 }
@@ -277,7 +278,8 @@ void Sender::resume(const wire::Fenced& ledger, bool /*moved*/) {
         return;
       }
       Path* path = replay_on(request);
-      request.parts[i].path = path->id();  // should it fail, too, then this is sent when that one has been left
+      request.parts[i].path =
+          path->id();  // should it fail, too, then this is sent when that one has been left
       if (path->condemned || !write(*path, request, i)) continue;
       ++segments;
       bytes += request.parts[i].bytes;

@@ -407,20 +407,32 @@ void Service::look_at_rates(const Tick& tick) {
       rates_wanted_ = true;
     }
   if (!rates_wanted_) return;
+  // What other processes send is not seen: a NIC that is home to none of ours counts as busy as those that
+  // are.
+  double sum = 0, homes = 0;
+  for (const double demand : core_.demand) sum += demand, homes += demand > 0;
+  for (double& demand : core_.demand)
+    if (demand == 0) demand = sum / homes;
+  std::array<balance::NicMeter::Reading, wire::kMaxNics> readings;
+  std::array<bool, wire::kMaxNics> before{};
   for (size_t nic = 0; nic < core_.devices.size(); ++nic) {
-    const bool before = core_.capacities.gray(nic);
-    core_.capacities.take(nic, core_.meters[nic].read(), tick.now);
+    readings[nic] = core_.meters[nic].read();
+    before[nic] = core_.capacities.gray(nic);
+  }
+  if (!core_.capacities.take(readings, tick.now)) return;
+  for (size_t nic = 0; nic < core_.devices.size(); ++nic) {
     const bool gray = core_.capacities.gray(nic);
-    if (gray == before) continue;
+    if (gray == before[nic]) continue;
     const auto part = int(1000 * core_.capacities.relative(nic));
-    trace::Writer::instance().emit(gray ? trace::EventType::kNicGray : trace::EventType::kNicWell, uint16_t(nic), 0,
-                                   uint64_t(part));
+    trace::Writer::instance().emit(gray ? trace::EventType::kNicGray : trace::EventType::kNicWell,
+                                   uint16_t(nic), 0, uint64_t(part));
     if (gray)
-      R2_WARN("NET/R2CCL: NIC %s of %s carries %d %% of what its neighbours do; the others take over the rest",
-              core_.devices[nic].name().c_str(), core_.host.c_str(), part / 10);
+      R2_WARN(
+          "NET/R2CCL: NIC %s of %s carries %d %% of what its neighbours do; the others take over the rest",
+          core_.devices[nic].name().c_str(), core_.host.c_str(), part / 10);
     else
-      R2_INFO("NET/R2CCL: NIC %s of %s carries as much as its neighbours again", core_.devices[nic].name().c_str(),
-              core_.host.c_str());
+      R2_INFO("NET/R2CCL: NIC %s of %s carries as much as its neighbours again",
+              core_.devices[nic].name().c_str(), core_.host.c_str());
   }
 }
 

@@ -52,7 +52,8 @@ void Channel::step_watchdog(const Tick& tick) {
       for (auto& it : paths_)
         if (!path && carries(*it) && it->condemned) path = it.get(), reason = it->condemned;
     }
-    if (path) begin_migration(*path, reason->by, reason->why, tick);
+    if (path) return begin_migration(*path, reason->by, reason->why, tick);
+    if (!suspected_.load(std::memory_order_relaxed)) advance(Status::kReady);
     return;
   }
   const uint64_t progress = progress_.load(std::memory_order_relaxed);
@@ -134,12 +135,12 @@ void Channel::step_watchdog(const Tick& tick) {
       }
       // A message that is merely slow starts over on another path: each such migration makes the next one
       // wait twice as long, so that a slow rail ends up being waited for.
-      if (const uint64_t stuck =
-              std::max({nanoseconds(core_.config.stuck_after), stuck_bound_,
-                        std::min(20 * usual_gap_, 4 * nanoseconds(core_.config.stuck_after))});
-          silence_ > stuck && tick.alive - nothing_open_at_ > stuck / 2 && stands_still()) {
-        stuck_bound_ = 2 * stuck;
-        begin_migration(*stands_still(), trace::DetectedBy::kWatchdog, "its QP stands still although the rail works", tick);
+      if (Path* still = nullptr; silence_ > stuck_bound() &&
+                                 tick.alive - nothing_open_at_ > stuck_bound() / 2 &&
+                                 (still = stands_still()) != nullptr) {
+        stuck_bound_ = 2 * stuck_bound();
+        begin_migration(*still, trace::DetectedBy::kWatchdog, "its QP stands still although the rail works",
+                        tick);
       } else if (tick.alive >= next_probe_) {
         path.forget_probe();
         path.probe(tick.alive);
@@ -148,6 +149,11 @@ void Channel::step_watchdog(const Tick& tick) {
       }
       break;
   }
+}
+
+uint64_t Channel::stuck_bound() const {
+  const uint64_t least = nanoseconds(core_.config.stuck_after);
+  return std::max({least, stuck_bound_, std::min(20 * usual_gap_, 4 * least)});
 }
 
 Path* Channel::stands_still() {
@@ -171,7 +177,8 @@ bool Channel::probe_lanes(const Tick& tick) {
         !(probe == ProbeState::kWaiting && lane.probe_age(tick.alive) > limit))
       continue;
     on_socket(tick);
-    if (peer_closed_ || end_.phase() != Phase::kRunning || i >= lanes_.size() || lanes_[i] != &lane) return false;
+    if (peer_closed_ || end_.phase() != Phase::kRunning || i >= lanes_.size() || lanes_[i] != &lane)
+      return false;
     emit(trace::EventType::kProbeFailed, lane.local_nic(), lane.id());
     begin_migration(lane, trace::DetectedBy::kWatchdog,
                     probe == ProbeState::kFailed

@@ -36,8 +36,8 @@ enum class EventType : uint16_t {
   kPathOpening = 46,     ///< at the sender: its half of a path is made next: nic, a = path id, b = remote NIC
   kChannelClosing = 47,  ///< nic = the channel's home NIC: its queue pairs go next, whatever is open
   kControlRestored = 48,  ///< the control connection had broken; a = microseconds without it
-  kLaneUp = 49,     ///< at the sender: pieces of messages go over this path, too: nic, a = path id, b = remote NIC,
-                    ///< c = thousandths of the channel's traffic that the rail is to carry
+  kLaneUp = 49,  ///< at the sender: pieces of messages go over this path, too: nic, a = path id, b = remote
+                 ///< NIC, c = thousandths of the channel's traffic that the rail is to carry
   kLaneRests = 50,  ///< no longer: nic, a = path id
   kNicGray = 51,    ///< nic carries clearly less than its neighbours: a = thousandths of what it should
   kNicWell = 52,    ///< nic carries as much as its neighbours again

@@ -1,0 +1,175 @@
+// Balance between two processes: pieces of messages over several NICs at once, while NICs fail.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "r2ccl/channel/channel.h"
+#include "r2ccl/tests/saboteur.h"
+#include "r2ccl/tests/traffic.h"
+
+namespace r2ccl {
+namespace {
+
+using namespace testing_support;
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+constexpr int kNics = 4;
+const Environment kBalance{{"R2CC_MODE", "2"},
+                           {"R2CC_FAILBACK_MS", "5"},
+                           {"R2CC_FAILBACK_MAX_MS", "20"},
+                           {"R2CC_FAIL_BOUND_MS", "20000"}};
+
+struct Pair {
+  explicit Pair(const vhca::FabricHost& fabric, const Environment& environment = kBalance)
+      : receiver(start(fabric, 1, environment,
+                       [](const Link& link) {
+                         receive_with(link, 0, [&](Net& n, Channel* c) { receive_rounds(n, c, link); });
+                       })),
+        sender(start(fabric, 0, environment, [](const Link& link) {
+          send_with(link, 0, [&](Net& n, Channel* c) { send_rounds(n, c, link); });
+        })) {
+    relay_handle(receiver, sender);
+  }
+  void expect_exact(const std::function<bool()>& enough) const {
+    run_rounds(receiver, sender, enough);
+    EXPECT_EQ(sender.wait(120s), 0);
+    EXPECT_EQ(receiver.wait(120s), 0);
+  }
+  Child receiver, sender;
+};
+
+std::array<uint64_t, kNics> sent(const vhca::FabricHost& fabric) {
+  std::array<uint64_t, kNics> bytes{};
+  for (size_t nic = 0; nic < kNics; ++nic) bytes[nic] = fabric.counters(0, nic).tx_bytes;
+  return bytes;
+}
+
+/// Until every NIC but `dead` has sent `bytes` more than in `from`, or for long enough.
+std::function<bool()> until_all_carry(const vhca::FabricHost& fabric, size_t dead,
+                                      std::array<uint64_t, kNics> from, uint64_t bytes) {
+  return [&fabric, dead, from, bytes, end = Clock::now() + 60s] {
+    const auto now = sent(fabric);
+    bool all = true;
+    for (size_t nic = 0; nic < kNics; ++nic) all = all && (nic == dead || now[nic] - from[nic] >= bytes);
+    return all || Clock::now() > end;
+  };
+}
+
+TEST(Lanes, without_a_fault_nothing_leaves_its_home) {
+  const auto fabric = make_fabric(2, kNics);
+  const Pair pair(fabric);
+  pair.expect_exact([rounds = 0]() mutable { return ++rounds >= 10; });
+  const auto bytes = sent(fabric);
+  for (size_t nic = 1; nic < kNics; ++nic) EXPECT_LT(bytes[nic], bytes[0] / 100) << "NIC " << nic;
+}
+
+TEST(Lanes, the_traffic_of_a_dead_nic_is_shared_by_all_others) {
+  const auto fabric = make_fabric(2, kNics);
+  const Pair pair(fabric);
+  Saboteur saboteur(fabric);
+  saboteur.start([](Saboteur& s) {  // whatever is opened on it breaks
+    s.strike(0, 0);
+    std::this_thread::sleep_for(100us);
+  });
+  std::array<uint64_t, kNics> from{};
+  pair.expect_exact([&, phase = 0, carried = until_all_carry(fabric, 0, sent(fabric), 16 << 20)]() mutable {
+    if (!carried()) return false;
+    if (phase++ == 0) {  // all lanes are up: now they are compared
+      from = sent(fabric);
+      carried = until_all_carry(fabric, 0, from, 256 << 20);
+      return false;
+    }
+    return true;
+  });
+  saboteur.stop();
+  EXPECT_GE(saboteur.broken(), 2);
+  const auto now = sent(fabric);
+  uint64_t least = ~uint64_t{0}, most = 0;
+  for (size_t nic = 1; nic < kNics; ++nic) {
+    least = std::min(least, now[nic] - from[nic]);
+    most = std::max(most, now[nic] - from[nic]);
+  }
+  EXPECT_GE(double(least), 0.8 * double(most)) << least << " and " << most << " bytes";
+}
+
+TEST(Lanes, lanes_that_fail_at_random_moments_lose_nothing) {
+  const auto fabric = make_fabric(2, kNics);
+  const Pair pair(fabric);
+  Saboteur saboteur(fabric);
+  saboteur.start([random = std::minstd_rand(815)](Saboteur& s) mutable {
+    s.strike(0, 0);  // home stays dead, so that lanes are wanted
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 4000));
+    if (random() % 3 == 0) s.strike(int(random() % 2), 1 + int(random() % (kNics - 1)), 16);
+  });
+  const auto from = sent(fabric);
+  pair.expect_exact([&, carried = until_all_carry(fabric, 0, from, 64 << 20)] {
+    return carried() && saboteur.broken() >= 150;
+  });
+  saboteur.stop();
+  EXPECT_GE(saboteur.broken(), 150);
+  const auto now = sent(fabric);
+  for (size_t nic = 1; nic < kNics; ++nic)
+    EXPECT_GE(now[nic] - from[nic], 64u << 20) << "NIC " << nic << " carried nothing";
+}
+
+// Both ends notice different failures at the same time.
+TEST(Lanes, two_lanes_that_fail_at_once_on_different_sides_lose_nothing) {
+  const auto fabric = make_fabric(2, kNics);
+  const Pair pair(fabric);
+  Saboteur saboteur(fabric);
+  saboteur.start([random = std::minstd_rand(4)](Saboteur& s) mutable {
+    s.strike(0, 0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 12));
+    const int first = 1 + int(random() % (kNics - 1)), second = 1 + int(random() % (kNics - 1));
+    s.strike(0, first, 16);
+    s.strike(1, second, 16);
+  });
+  const auto from = sent(fabric);
+  pair.expect_exact([&, carried = until_all_carry(fabric, 0, from, 64 << 20)] {
+    return carried() && saboteur.broken() >= 150;
+  });
+  saboteur.stop();
+  EXPECT_GE(saboteur.broken(), 150);
+}
+
+TEST(Lanes, when_home_is_back_everything_returns_to_it) {
+  const auto fabric = make_fabric(2, kNics);
+  const Pair pair(fabric);
+  Saboteur saboteur(fabric);
+  std::atomic<bool> home_is_dead{true};
+  saboteur.start([&](Saboteur& s) {
+    if (home_is_dead) s.strike(0, 0);
+    std::this_thread::sleep_for(100us);
+  });
+  enum { kSpread, kReturning, kBack } phase = kSpread;
+  auto carried = until_all_carry(fabric, 0, sent(fabric), 32 << 20);
+  std::array<uint64_t, kNics> from{};
+  auto until = Clock::now();
+  pair.expect_exact([&] {
+    switch (phase) {
+      case kSpread:
+        if (!carried()) return false;
+        home_is_dead = false;
+        from = sent(fabric);
+        until = Clock::now() + 60s;
+        phase = kReturning;
+        return false;
+      case kReturning: {  // rounds in which the others carry next to nothing
+        const auto now = sent(fabric);
+        const uint64_t home = now[0] - from[0];
+        uint64_t others = 0;
+        for (size_t nic = 1; nic < kNics; ++nic) others += now[nic] - from[nic];
+        from = now;
+        if (home > 100 * others) phase = kBack;
+        return phase == kBack || Clock::now() > until;
+      }
+      default:
+        return true;
+    }
+  });
+  EXPECT_EQ(phase, kBack);
+}
+
+}  // namespace
+}  // namespace r2ccl
