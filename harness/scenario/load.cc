@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -23,14 +24,31 @@ std::vector<std::string> split(const std::string& text, char separator) {
   return parts;
 }
 
-/// Puts `value` at the dotted `path` of a tree; false when a step of the path is no map.
+/// The number that `step` is, if a list of `size` entries has one of that number.
+std::optional<size_t> entry_of(const std::string& step, size_t size) {
+  size_t number = 0;
+  const auto [end, error] = std::from_chars(step.data(), step.data() + step.size(), number);
+  if (error != std::errc() || end != step.data() + step.size() || number >= size) return std::nullopt;
+  return number;
+}
+
+/// Puts `value` at the dotted `path` of a tree; false when a step of the path is neither a key of a map nor
+/// the number of an entry of a list ('faults.0.target').
 bool substitute(YAML::Node root, const std::string& path, const YAML::Node& value) {
   const std::vector<std::string> steps = split(path, '.');
   if (steps.empty()) return false;
+  if (steps[0] == "faults" && (steps.size() < 3 || !std::as_const(root)["faults"].IsDefined())) return false;
   YAML::Node at = root;
   for (size_t i = 0; i + 1 < steps.size(); ++i) {
-    const YAML::Node next = at[steps[i]];
-    if (next.IsDefined() && !next.IsMap() && !next.IsNull()) return false;
+    YAML::Node next;
+    if (at.IsSequence()) {
+      const auto entry = entry_of(steps[i], at.size());
+      if (!entry) return false;
+      next.reset(at[*entry]);
+    } else {
+      next.reset(at[steps[i]]);
+    }
+    if (next.IsDefined() && next.IsScalar()) return false;
     at.reset(next);
   }
   if (at.IsDefined() && !at.IsMap() && !at.IsNull()) return false;
@@ -58,8 +76,8 @@ std::vector<Axis> read_axes(Document& document, const YAML::Node& root) {
   size_t cells = 1;
   for (const auto& entry : matrix) {
     const std::string path = entry.first.IsScalar() ? entry.first.Scalar() : "";
-    const std::vector<std::string> tops = {"fabric", "workload", "env",  "timeouts",
-                                           "seed",   "repeats",  "pairs"};
+    const std::vector<std::string> tops = {"fabric", "workload", "env",   "timeouts",
+                                           "seed",   "repeats",  "pairs", "faults"};
     const std::string top = path.substr(0, path.find('.'));
     if (std::find(tops.begin(), tops.end(), top) == tops.end()) {
       document.report(entry.first, "'" + path + "' cannot vary; a matrix varies " + list_of(tops) +

@@ -118,6 +118,23 @@ matrix:
   EXPECT_EQ(all[3].matrix.at("workload.op"), "sendrecv");
 }
 
+TEST(Load, a_matrix_may_vary_an_entry_of_the_list_of_faults) {
+  const std::vector<Scenario> all = parse_scenarios("m.yaml", R"(version: 1
+modes: [balance]
+fabric: {nics_per_node: 4}
+faults:
+  - {at: {iter: 2}, target: node0/nic0, kind: noop}
+  - {at: {iter: 3}, target: node1/nic0, kind: port_down}
+matrix: {faults.1.target: [node1/nic3, "node1/nic[0-1]"]}
+)");
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0].matrix.at("faults.1.target"), "node1/nic3");
+  ASSERT_EQ(all[0].faults.size(), 2u);
+  EXPECT_EQ(all[0].faults[0].target.text, "node0/nic0");
+  EXPECT_EQ(all[0].faults[1].target.text, "node1/nic3");
+  EXPECT_EQ(all[1].faults[1].target.text, "node1/nic[0-1]");
+}
+
 TEST(Load, faults_of_ranks_are_the_harnesss_own) {
   const Scenario s = parse_scenarios("slow.yaml", R"(version: 1
 modes: [migrate]

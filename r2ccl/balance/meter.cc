@@ -1,7 +1,6 @@
 #include "r2ccl/balance/meter.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <vector>
 
@@ -56,18 +55,22 @@ bool Capacities::take(std::span<const NicMeter::Reading> readings, uint64_t now)
 }
 
 void Capacities::judge(Nic& nic, double relative, double busy, double most_busy, double others_busy) {
-  if (nic.gray) {
-    if (others_busy > 0) nic.level *= std::pow(std::clamp(others_busy / busy, 0.5, 2.0), 0.7);
-    nic.level = std::clamp(nic.level, kLeastLevel, 1.0);
-    nic.well = nic.level > kWell ? nic.well + 1 : 0;
-    nic.gray = nic.well < kWellIntervals;
-    nic.low = 0;
+  if (!nic.gray) {
+    const bool low = relative < kGray && busy >= kBusiest * most_busy;
+    nic.low = !low ? 0 : nic.low + (relative < kVeryGray ? 2 : 1);
+    nic.level = relative;
+    nic.idle = 1;
+    nic.gray = nic.low >= kLow;
+    nic.well = 0;
     return;
   }
-  nic.low = relative < kGray && busy >= kBusiest * most_busy ? nic.low + 1 : 0;
-  nic.level = nic.low <= 1 ? relative : (nic.level + relative) / 2;
-  nic.gray = nic.low >= kSlowIntervals;
-  nic.well = 0;
+  // What it would carry if it had work for as long as the others have.
+  if (others_busy > 0) nic.idle += (std::min(1.0, busy / others_busy) - nic.idle) / 4;
+  const double more = nic.idle < kIdle ? std::min(2.0, nic.level / nic.idle) : 0;
+  nic.level += (std::clamp(std::max(relative, more), kLeastLevel, 1.0) - nic.level) / 2;
+  nic.well = nic.level > kWell ? nic.well + 1 : 0;
+  nic.gray = nic.well < kWellIntervals;
+  nic.low = 0;
 }
 
 void Capacities::forget(size_t nic) {

@@ -60,9 +60,9 @@ class NicMeter {
 /// What the NICs of a node can carry beside each other, relative to their nominal rates: 1 until shown
 /// otherwise. Pure; time is passed in. A NIC is slow ('gray') when, several intervals running, it has work
 /// for as long as any other or longer, and carries clearly less meanwhile than its neighbours do; lateness of
-/// this process slows all NICs alike and so shows in none. From then on its level is tuned until it has work
-/// for as long as the others: the rate of a NIC that gets only small pieces says more of latency than of what
-/// it could carry, and would sink with its share.
+/// this process slows all NICs alike and so shows in none. From then on what it carries is its level, but for
+/// a NIC that has less to do than the others: the rate of small pieces says more of latency than of what it
+/// could carry, and would sink with its share, so its level rises until it has as much to do.
 class Capacities {
  public:
   static constexpr size_t kMaxNics = 8;
@@ -71,9 +71,11 @@ class Capacities {
   static constexpr uint64_t kLongestNs =
       1'000'000'000;                      ///< an interval ends then, with those that have anything
   static constexpr uint64_t kWrites = 3;  ///< and least completions
-  static constexpr double kGray = 0.85, kWell = 0.93;
-  static constexpr int kSlowIntervals = 3, kWellIntervals = 2;
-  static constexpr double kBusiest = 0.9;  ///< part of the most time that any NIC has work
+  static constexpr double kGray = 0.85, kVeryGray = 0.6, kWell = 0.93;
+  static constexpr int kLow = 3;            ///< intervals running; those below kVeryGray count twice
+  static constexpr int kWellIntervals = 2;  ///< running
+  static constexpr double kBusiest = 0.9;   ///< part of the most time that any NIC has work
+  static constexpr double kIdle = 0.8;      ///< part of the time that others have work
   static constexpr double kLeastLevel = 0.02;
 
   Capacities() = default;
@@ -99,6 +101,7 @@ class Capacities {
     bool known = false;
     int low = 0, well = 0;  // intervals running
     double level = 1;       // smoothed
+    double idle = 1;        // smoothed: the time it has work, as a part of the others'
     bool gray = false;
   };
   struct Span {

@@ -103,7 +103,7 @@ void Channel::suspect(Path& path, ibv_wc_status status) {
     return;
   }
   if (!advance(Status::kMigrating)) return;
-  path.condemned = {trace::DetectedBy::kCompletion, verbs::describe(status)};
+  path.condemn(trace::DetectedBy::kCompletion, verbs::describe(status));
   suspected_.store(true, std::memory_order_release);
   core_.kick();
 }

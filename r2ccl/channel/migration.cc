@@ -22,7 +22,7 @@ void Channel::condemn(Path& path, trace::DetectedBy by, const std::string& why, 
   turn_.take();
   const TurnGuard guard(turn_);
   if (!carries(path)) return;
-  if (!path.condemned) path.condemned = {by, why};
+  if (!path.condemned) path.condemn(by, why);
   suspected_.store(true, std::memory_order_release);
 }
 
@@ -64,7 +64,7 @@ void Channel::start_fence(Path& path, trace::DetectedBy by, bool planned, const 
   }
   if (&path == active_) active_ = nullptr;
   path.state = PathState::kFencing;
-  path.condemned.reset();
+  path.absolve();
   abandon(path);
   remove_lane(path);
   look_for_suspects();
@@ -166,6 +166,9 @@ void Channel::on_migrate(const wire::Migrate& migrate, const Tick& tick) {
       condemn(*path, trace::DetectedBy::kPeer, why, tick);
     else if (Path* other = find(migrate.path); other && other->state == PathState::kStandby)
       drop(migrate.path, true);
+    else if (!other)  // given up before: the receiver, who has yielded when it hears this, has it fenced for
+                      // nobody
+      send(wire::Type::kDrop, wire::PathMessage{migrate.path});
     return;
   }
   if (verdict == Verdict::kFenceActive) {
@@ -213,7 +216,7 @@ void Channel::choose_path(const Tick& tick) {
     Path& path = *paths_[i];
     ++i;
     const bool lane = path.state == PathState::kLane;
-    if ((path.state != PathState::kStandby && !lane) || path.condemned) continue;
+    if ((path.state != PathState::kStandby && !lane) || path.is_condemned) continue;
     if (core_.nic_unusable[size_t(path.local_nic())] || core_.nic_down[size_t(path.local_nic())] ||
         peer_nic_down_[size_t(path.remote_nic())]) {
       if (!lane) drop(path.id(), true), --i;

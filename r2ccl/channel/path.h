@@ -6,10 +6,12 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "r2ccl/channel/nic_workers.h"
@@ -145,6 +147,15 @@ class Path {
     std::string why;
   };
   std::optional<Condemned> condemned;
+  std::atomic<bool> is_condemned{false};  ///< the same for who has not got the turn
+  void condemn(trace::DetectedBy by, std::string why) {
+    condemned = {by, std::move(why)};
+    is_condemned.store(true, std::memory_order_relaxed);
+  }
+  void absolve() {
+    condemned.reset();
+    is_condemned.store(false, std::memory_order_relaxed);
+  }
   /// The same of a probe; service thread only.
   ibv_wc_status probe_status = IBV_WC_SUCCESS;
 

@@ -140,7 +140,7 @@ bool Channel::candidate(Purpose purpose, uint64_t now, int& local, int& remote) 
       return false;
     if (disjoint && active_ && (active_->local_nic() == l || active_->remote_nic() == r)) return false;
     return std::none_of(paths_.begin(), paths_.end(), [&](const auto& path) {
-      return path->local_nic() == l && path->remote_nic() == r && !path->condemned;
+      return path->local_nic() == l && path->remote_nic() == r && !path->is_condemned;
     });
   };
   for (const bool disjoint : {true, false}) {

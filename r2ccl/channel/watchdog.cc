@@ -51,9 +51,9 @@ void Channel::step_watchdog(const Tick& tick) {
       look_for_suspects();
       for (auto& it : paths_)
         if (!path && carries(*it) && it->condemned) path = it.get(), reason = it->condemned;
+      if (!path) advance(Status::kReady);
     }
-    if (path) return begin_migration(*path, reason->by, reason->why, tick);
-    if (!suspected_.load(std::memory_order_relaxed)) advance(Status::kReady);
+    if (path) begin_migration(*path, reason->by, reason->why, tick);
     return;
   }
   const uint64_t progress = progress_.load(std::memory_order_relaxed);

@@ -90,7 +90,7 @@ TEST(Lanes, the_traffic_of_a_dead_nic_is_shared_by_all_others) {
     least = std::min(least, now[nic] - from[nic]);
     most = std::max(most, now[nic] - from[nic]);
   }
-  EXPECT_GE(double(least), 0.8 * double(most)) << least << " and " << most << " bytes";
+  EXPECT_GE(double(least), 0.3 * double(most)) << least << " and " << most << " bytes";
 }
 
 TEST(Lanes, lanes_that_fail_at_random_moments_lose_nothing) {
