@@ -151,7 +151,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"env_value", "env: {A: [1]}", 3, 7, "'env' holds names with single values"},
         Case{"timeout", "timeouts: {stall: 0 s}", 3, 19, "'stall' must be longer than 0"},
         Case{"matrix_key", "matrix: {modes: [a]}", 3, 10, "'modes' cannot vary"},
-        Case{"matrix_entry", "matrix: {faults.2.target: [node1/nic0]}", 3, 27, "'faults.2.target'"},
+        Case{"matrix_entry", "matrix: {faults.2.target: [node1/nic0]}", 3, 28, "'faults.2.target'"},
         Case{"matrix_list", "matrix: {workload.bytes: 1 MiB}", 3, 26, "must be a list of values"},
         Case{"matrix_value", "matrix: {workload.bytes: [1 MiB, 7]}", 3, 34, "'bytes'"},
         Case{"pairs_faults", "pairs: 3\nfaults: [{at: {iter: 1}, target: node1/nic0, kind: noop}]", 3, 8,

@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""retained.py on the reference results of k_of_8_nics and on made-up ones."""
+
+import glob
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SAMPLES = sorted(glob.glob(os.path.join(HERE, "..", "results", "reference", "k_of_8_nics", "*", "result.json")))
+sys.path.insert(0, HERE)
+
+import retained  # noqa: E402
+
+
+def program(*arguments):
+    return subprocess.run([sys.executable, os.path.join(HERE, "retained.py"), *arguments], capture_output=True, text=True, check=False)
+
+
+class Retained(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def changed(self, change, name="result.json"):
+        with open(SAMPLES[0], encoding="utf-8") as file:
+            result = json.load(file)
+        change(result)
+        path = os.path.join(self.folder, name)
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(result, file)
+        return path
+
+    def test_patterns_name_nics(self):
+        self.assertEqual(retained.numbers("nic3"), {3})
+        self.assertEqual(retained.numbers("nic[0-2,5]"), {0, 1, 2, 5})
+        self.assertIsNone(retained.numbers("nic*"))
+
+    def test_the_reference_has_one_to_seven_lost_nics_in_both_modes(self):
+        self.assertEqual(len(SAMPLES), 7)
+        modes, shared, nics = retained.load(SAMPLES)
+        self.assertEqual(nics, 8)
+        self.assertEqual(shared[3], "allreduce")
+        for mode in ("migrate", "balance"):
+            self.assertEqual(sorted(modes[mode]), [1, 2, 3, 4, 5, 6, 7])
+        for lost, points in modes["balance"].items():
+            self.assertAlmostEqual(points[0][1], (8 - lost) / 8)
+
+    def test_the_program_draws_them(self):
+        done = program("--out", self.folder, *SAMPLES)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for kind, least in (("png", 20000), ("pdf", 5000)):
+            self.assertGreater(os.path.getsize(os.path.join(self.folder, "retained." + kind)), least)
+
+    def test_results_of_different_jobs_do_not_mix(self):
+        other = self.changed(lambda result: result["workload"].update(op="alltoall"))
+        done = program("--out", self.folder, SAMPLES[0], other)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("another job", done.stderr)
+
+    def test_a_run_with_a_wrong_element_counts_for_nothing(self):
+        def spoil(result):
+            for run in result["runs"]:
+                run["metrics"]["correctness"]["exact"] = False
+        done = program("--out", self.folder, self.changed(spoil))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no result has a retained bandwidth", done.stderr)
+
+    def test_a_missing_file_is_an_error_in_one_line(self):
+        done = program("/nonexistent/result.json")
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(len(done.stderr.strip().splitlines()), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
