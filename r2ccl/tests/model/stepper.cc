@@ -111,8 +111,9 @@ bool Model::Stepper::may_start_lane(int path) {
 bool Model::Stepper::may_rest(int path) {
   const Link& l = link(path);
   if (!running(kSender) || suspected(kSender) || w.rests >= bounds_.rests ||
-      half(kSender, path).life != Life::kLane || l.taken[kSender] < l.posted || l.stands_still)
+      half(kSender, path).life != Life::kLane)
     return false;
+  if (holds(Rule::kRestReported) && (l.taken[kSender] < l.posted || l.stands_still)) return false;
   if (!holds(Rule::kRestConfirmed)) return true;
   for (uint64_t message = w.sent.confirmed(); message < w.sent.next(); ++message)
     for (int segment = 0; segment < bounds_.segments; ++segment)
@@ -355,6 +356,7 @@ uint16_t Model::Stepper::live(int message) {
 
 void Model::Stepper::use(int end, int path, unsigned pick) {
   if (end == kSender) say(kReceiver, {Say::kUse, uint8_t(w.end[kSender].epoch()), uint8_t(path)});
+  if (const int before = active(end); before != 0 && before != path) violate("two active paths at one end");
   half(end, path).life = Life::kActive;
   w.end[end].running();
   moved();
@@ -378,11 +380,19 @@ void Model::Stepper::use(int end, int path, unsigned pick) {
   }
   w.reminder.moved();
   release();
-  std::array<uint8_t, kMaxPaths> over{uint8_t(path)};
-  unsigned ways = 1;
+  struct Way {
+    int path;
+    bool refused;
+  };
+  std::array<Way, 2 * kMaxPaths> over{};
+  unsigned ways = 0;
+  const auto add = [&](int to) {
+    over[ways++] = {to, false};
+    if (bounds_.lanes > 0 && link(to).broken) over[ways++] = {to, true};
+  };
+  add(path);
   for (int lane = 1; lane <= bounds_.paths; ++lane)
-    if (half(kSender, lane).life == Life::kLane && !half(kSender, lane).condemned)
-      over[ways++] = uint8_t(lane);
+    if (half(kSender, lane).life == Life::kLane && !half(kSender, lane).condemned) add(lane);
   for (uint64_t message = w.report_first; message < w.sent.next(); ++message) {
     const uint16_t missing = w.sent.missing(message), carried = live(int(message));
     for (int segment = 0; segment < bounds_.segments; ++segment) {
@@ -392,9 +402,10 @@ void Model::Stepper::use(int end, int path, unsigned pick) {
         return violate("a message that the receiver lacks was given back, and cannot be sent again");
       const int index = index_of(int(message), segment);
       if (!holds(Rule::kSegmentsOfPath) && w.unwritten >> index & 1) continue;
-      picked_[size_t(index)] = over[pick % ways];
-      put(index, over[pick % ways], false);
+      const Way& way = over[pick % ways];
       pick /= ways, picks_ *= ways;
+      picked_[size_t(index)] = uint8_t(way.path);
+      put(index, way.path, way.refused);
     }
   }
 }
@@ -418,8 +429,7 @@ void Model::Stepper::open() {
     path = in_life(kSender, Life::kGone);
     Link& l = link(path);
     Link fresh;
-    for (int n = l.delivered; n < l.posted; ++n)
-      fresh.stale |= uint8_t(1u << nth(l, n));
+    for (int n = l.delivered; n < l.posted; ++n) fresh.stale |= uint8_t(1u << nth(l, n));
     fresh.half[kReceiver] = l.half[kReceiver];
     l = fresh;
   } else {
@@ -453,14 +463,17 @@ void Model::Stepper::hear(int end, Control m) {
         case Verdict::kFenceGivenUp:
           return fence_given_up(end, m.path);
         case Verdict::kOther:
-          return condemn(end, m.path);
+          if (carries(end, m.path)) return condemn(end, m.path);
+          if (!holds(Rule::kYielded)) return;
+          if (h->life == Life::kStandby) return drop(end, m.path, true);
+          return say(1 - end, {Say::kDrop, 0, m.path});
         default:
           return;
       }
     case Say::kFenced:
-      if (!self.peer_has_fenced(holds(Rule::kFencedEpoch) ? m.epoch : self.epoch(),
-                                holds(Rule::kFencedEpoch) && holds(Rule::kFencedPath) ? uint32_t(m.path)
-                                                                                      : self.leaving()))
+      if (!self.peer_has_fenced(
+              holds(Rule::kFencedEpoch) ? m.epoch : self.epoch(),
+              holds(Rule::kFencedEpoch) && holds(Rule::kFencedPath) ? uint32_t(m.path) : self.leaving()))
         return;
       if (end == kSender) {
         w.report_first = m.number;
@@ -480,6 +493,7 @@ void Model::Stepper::hear(int end, Control m) {
       }
     case Say::kDrop:
       if (h->life == Life::kNever || h->life == Life::kBuried || h->life == Life::kGone) return;
+      if (h->life == Life::kFencing && self.leaving() != m.path) h->life = Life::kBuried;
       if (end == kSender && w.opening == m.path) return drop(end, m.path, true);
       switch (after_drop(state_of(h->life))) {
         case AfterDrop::kLeave:

@@ -46,7 +46,8 @@ std::string spread(const Step& s, int first, int count) {
   std::string out;
   for (int i = 0; i < count; ++i)
     if (s.on[size_t(i)] != 0)
-      out += (out.empty() ? "" : ", ") + std::to_string(first + i) + " over path " + std::to_string(s.on[size_t(i)]);
+      out += (out.empty() ? "" : ", ") + std::to_string(first + i) + " over path " +
+             std::to_string(s.on[size_t(i)]);
   return out;
 }
 
@@ -127,6 +128,8 @@ std::string Model::words(const World& world) const {
       return "sender: its work on " + path + " stands still: leaves it";
     case Event::kCondemn:
       return who + ": hears from its NIC that " + path + " is broken, and will leave it next";
+    case Event::kCondemnForNothing:
+      return "FAULT: " + who + ": will leave " + path + " next without a reason";
     case Event::kLeaveCondemned:
       return who + ": leaves " + path + ", as it meant to";
     case Event::kStartLane:
@@ -181,9 +184,12 @@ const char* name(Rule rule) {
                                            "nic_word_on_lanes",
                                            "sender_first",
                                            "fenced_path",
+                                           "rest_reported",
                                            "rest_confirmed",
                                            "segments_of_the_path",
-                                           "lane_given_up"};
+                                           "lane_given_up",
+                                           "yielded",
+                                           "rest_once"};
   return kNames[size_t(rule)];
 }
 

@@ -165,7 +165,8 @@ size_t Model::expand(const World& world, std::vector<World>& next) const {
       if (!now.carries(end, path)) continue;
       const bool condemned = now.half(end, path).condemned;
       if (condemned)
-        own_step({Event::kLeaveCondemned, u8(end), u8(path)}, [=](Stepper& s, World&) { s.leave(end, path); });
+        own_step({Event::kLeaveCondemned, u8(end), u8(path)},
+                 [=](Stepper& s, World&) { s.leave(end, path); });
       else if (world.link[size_t(path - 1)].broken && now.open_messages(end) && without_ != Rule::kWatchdog)
         own_step({Event::kNotice, u8(end), u8(path)}, [=](Stepper& s, World&) { s.leave(end, path); });
       if (world.early < bounds_.early && !condemned)
@@ -180,9 +181,16 @@ size_t Model::expand(const World& world, std::vector<World>& next) const {
           s.leave(end, path, target);
         });
     }
-    for (int path = 1; path <= bounds_.paths && !now.running(end); ++path)  // what asynchronous events say
-      if (now.carries(end, path) && world.link[size_t(path - 1)].broken && !now.half(end, path).condemned)
-        step({Event::kCondemn, u8(end), u8(path)}, [=](Stepper& s, World&) { s.condemn(end, path); });
+    for (int path = 1; path <= bounds_.paths && !now.running(end); ++path) {  // what asynchronous events say
+      if (!now.carries(end, path) || now.half(end, path).condemned) continue;
+      const bool broken = world.link[size_t(path - 1)].broken;
+      if (broken || world.early < bounds_.early)
+        step({broken ? Event::kCondemn : Event::kCondemnForNothing, u8(end), u8(path)},
+             [=](Stepper& s, World& w) {
+               if (!broken) ++w.early;
+               s.condemn(end, path);
+             });
+    }
     if (world.end[end].phase() == Phase::kFencing) {
       const int path = int(world.end[end].leaving());
       const Half& h = world.link[size_t(path - 1)].half[end];
@@ -210,8 +218,9 @@ size_t Model::expand(const World& world, std::vector<World>& next) const {
       choice[choices++] = u8(target);
     } else {
       for (int path = 1; path <= bounds_.paths; ++path)
-        if (const Life life = now.half(kSender, path).life;
-            (life == Life::kStandby || life == Life::kLane) && !now.link(path).broken)
+        if (const Life life = now.half(kSender, path).life; (life == Life::kStandby || life == Life::kLane) &&
+                                                            !now.link(path).broken &&
+                                                            !now.half(kSender, path).condemned)
           choice[choices++] = u8(path);
     }
     if (choosing && choices == 0 && standby != 0) choice[choices++] = 0;
@@ -226,8 +235,7 @@ size_t Model::expand(const World& world, std::vector<World>& next) const {
             w.last.on = s.picked();
           });
       }
-    }
-    else if (choosing && can_open)
+    } else if (choosing && can_open)
       own_step({Event::kOpen, kSender}, [](Stepper& s, World&) { s.open(); });
     else if (choosing && world.opening == 0)
       own_step({Event::kNoPath, kSender}, [](Stepper& s, World&) { s.fail(kSender, s.all_broken()); });
@@ -257,7 +265,8 @@ size_t Model::expand(const World& world, std::vector<World>& next) const {
         s.hear(end, message);
       });
       if (world.duplicates < bounds_.duplicates && world.again.say == Say::kNothing &&
-          message.say != Say::kOpen && message.say != Say::kOpened && message.say != Say::kFail)
+          message.say != Say::kOpen && message.say != Say::kOpened && message.say != Say::kFail &&
+          (message.say != Say::kRest || without_ == Rule::kRestOnce))
         step({Event::kHear, u8(end), message.path, 1, message}, [=](Stepper& s, World& w) {
           ++w.duplicates;
           w.again = message;
@@ -313,8 +322,11 @@ const char* Model::at_end(const World& world) const {
     if (end.phase() != Phase::kRunning) return "a migration does not end";
   for (int path = 1; path <= bounds_.paths && bounds_.lanes > 0; ++path) {
     const Half(&half)[2] = world.link[size_t(path - 1)].half;
-    const auto carries = [&](int end) { return half[end].life == Life::kActive || half[end].life == Life::kLane; };
-    if (carries(kSender) && !carries(kReceiver)) return "the sender uses a path that the receiver does not look at";
+    const auto carries = [&](int end) {
+      return half[end].life == Life::kActive || half[end].life == Life::kLane;
+    };
+    if (carries(kSender) && !carries(kReceiver))
+      return "the sender uses a path that the receiver does not look at";
     if (half[kSender].life == Life::kFencing || half[kReceiver].life == Life::kFencing)
       return "half of a path is left behind";
   }
@@ -391,7 +403,8 @@ size_t Model::bytes(const World& world, uint8_t* out) const {
     put(value);
   for (int path = 1; path <= bounds_.paths; ++path) {
     const Link& l = world.link[size_t(path - 1)];
-    for (const Half& h : l.half) put(uint8_t(h.life) | uint8_t(h.pair) << 3 | h.frozen << 6 | h.condemned << 7);
+    for (const Half& h : l.half)
+      put(uint8_t(h.life) | uint8_t(h.pair) << 3 | h.frozen << 6 | h.condemned << 7);
     put(l.broken | l.stands_still << 1);
     for (const auto value : {l.posted, l.delivered, l.acknowledged, l.taken[0], l.taken[1],
                              l.lost_completions, l.lost_immediates, l.stale, l.writes})

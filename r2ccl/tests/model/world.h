@@ -19,7 +19,7 @@ inline constexpr int kMaxSegments = 4;  ///< of one message
 inline constexpr int kMaxPieces = 8;    ///< segments of all messages
 inline constexpr uint32_t kWindow = 2;  ///< lines in the ring: the third message meets the first one's slot
 inline constexpr int kMaxWrites = 12;   ///< lines and words on their way over one path
-inline constexpr int kMaxControl = 8;   ///< control messages on their way in one direction
+inline constexpr int kMaxControl = 10;  ///< control messages on their way in one direction
 
 /// How far the exploration goes. Faults: at most so many of each in one run.
 struct Bounds {
@@ -27,8 +27,8 @@ struct Bounds {
   int segments = 1;      ///< per message
   int paths = 2;         ///< that can be opened, one after the other or side by side
   bool standby = false;  ///< another path is kept open, which carries nothing
-  int lanes = 0;  ///< paths that carry pieces beside the active one, at most: so many do from the beginning
-  int rests = 0;  ///< how often a lane goes back to standing by
+  int lanes = 0;   ///< paths that carry pieces beside the active one, at most: so many do from the beginning
+  int rests = 0;   ///< how often a lane goes back to standing by
   int breaks = 0;  ///< a path: no acknowledgement comes back any more; what is on its way arrives or does not
   int lost_completions = 0;  ///< of the sender: the work was done
   int lost_immediates = 0;   ///< the data is there, the sender's NIC reports it, the receiver hears nothing
@@ -58,19 +58,23 @@ enum class Rule : uint8_t {
   kMigrateEpoch,     ///< epochs on kMigrate, kFenced, kUse
   kFencedEpoch,
   kUseEpoch,
-  kOrder,        ///< the control connection keeps the order
-  kRepeatLines,  ///< the receiver repeats its lines on another path and when it waits for long
-  kRepeatWord,   ///< a sender that waits for long asks
-  kDisbelief,    ///< a receiver that lacks twice what the NIC reported condemns the path
-  kStandstill,   ///< work that stands still condemns the queue pair
-  kWatchdog,     ///< an end with open messages notices a dead path
+  kOrder,           ///< the control connection keeps the order
+  kRepeatLines,     ///< the receiver repeats its lines on another path and when it waits for long
+  kRepeatWord,      ///< a sender that waits for long asks
+  kDisbelief,       ///< a receiver that lacks twice what the NIC reported condemns the path
+  kStandstill,      ///< work that stands still condemns the queue pair
+  kWatchdog,        ///< an end with open messages notices a dead path
   kLiveSegments,    ///< lanes: what a path carries that is not left is not replayed
   kNicWordOnLanes,  ///< … and there the NIC's word is waited for, whatever the receiver has
   kSenderFirst,     ///< two ends that leave different paths in one epoch leave the sender's
   kFencedPath,      ///< kFenced counts only for the path that this end leaves
-  kRestConfirmed,   ///< a lane rests when all that it carried is confirmed
+  kRestReported,    ///< a lane rests when its NIC has reported all that it carried
+  kRestConfirmed,   ///< a lane rests when all that is confirmed, too
   kSegmentsOfPath,  ///< replayed is what a path was to carry, written or not
   kLaneGivenUp,     ///< a lane that the receiver has given up is left
+  kYielded,   ///< the sender says that a path is given up that the receiver was about to leave, and that
+              ///< it does not use itself
+  kRestOnce,  ///< kRest comes once
 };
 
 enum class Life : uint8_t { kNever, kOpening, kStandby, kActive, kFencing, kBuried, kGone, kLane };
@@ -167,6 +171,7 @@ enum class Event : uint8_t {
   kPoke,
   kStandstill,
   kCondemn,
+  kCondemnForNothing,
   kLeaveCondemned,
   kStartLane,
   kRestLane,
@@ -199,7 +204,7 @@ struct World {
   std::array<uint8_t, kWindow> report{};
   uint8_t opening = 0;  ///< path that the sender is opening
   uint8_t next_path = 2;
-  uint8_t asked = 0, poked = 0;  ///< timeouts since something moved
+  uint8_t asked = 0, poked = 0;               ///< timeouts since something moved
   std::array<uint8_t, kMaxPieces> carrier{};  ///< sender: the path of each segment, 0: none that matters
   uint8_t unwritten = 0;                      ///< segments that their path did not take: bits
   uint8_t disbelieved = 0;
