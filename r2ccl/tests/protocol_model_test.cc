@@ -74,6 +74,49 @@ const Bounds kEach[] = {
     {.messages = 2, .paths = 3, .standby = true, .breaks = 1, .frozen = 1, .destroy_fences = true},
     {.messages = 2, .paths = 5, .breaks = 1, .lost_immediates = 1, .frozen = 2, .destroy_fences = true},
 };
+// Lanes beside the active path; they use up paths in the same way. A lost immediate costs as many paths as
+// its message has segments: the sender does not know which of them has lost it.
+const Bounds kLanes[] = {
+    {.messages = 2, .paths = 3, .lanes = 1, .breaks = 2},
+    {.messages = 1, .segments = 2, .paths = 3, .lanes = 1, .breaks = 2},
+    {.messages = 1, .paths = 4, .lanes = 2, .breaks = 2},
+    {.messages = 2, .paths = 3, .lanes = 1, .breaks = 1, .early = 1},
+    {.messages = 2, .paths = 3, .standby = true, .lanes = 1, .breaks = 1, .planned = 1},
+    {.messages = 2, .paths = 3, .lanes = 1, .breaks = 1, .duplicates = 1},
+    {.messages = 2, .paths = 4, .lanes = 1, .rests = 1, .breaks = 1, .duplicates = 1},
+    {.messages = 1, .paths = 4, .lanes = 1, .rests = 1, .breaks = 1, .early = 1},
+    {.messages = 2,
+     .paths = 5,
+     .lanes = 1,
+     .breaks = 1,
+     .lost_completions = 1,
+     .lost_immediates = 1,
+     .lost_writes = 1},
+    {.messages = 1, .segments = 2, .paths = 4, .lanes = 2, .breaks = 1, .lost_immediates = 1},
+    {.messages = 1,
+     .segments = 2,
+     .paths = 5,
+     .lanes = 1,
+     .breaks = 1,
+     .lost_completions = 1,
+     .lost_immediates = 1},
+    {.messages = 2, .paths = 3, .lanes = 1, .breaks = 1, .frozen = 1},
+    {.messages = 2, .paths = 4, .lanes = 1, .breaks = 1, .frozen = 1, .destroy_fences = true},
+};
+const Bounds kDeepLanes[] = {
+    {.messages = 2, .paths = 4, .lanes = 2, .breaks = 2},
+    {.messages = 1, .segments = 2, .paths = 4, .lanes = 2, .breaks = 2},
+    {.messages = 1, .paths = 4, .lanes = 2, .breaks = 3},
+    {.messages = 1, .segments = 3, .paths = 4, .lanes = 2, .breaks = 1},
+    {.messages = 2, .segments = 2, .paths = 3, .lanes = 1, .breaks = 1},
+    {.messages = 3, .paths = 3, .lanes = 1, .breaks = 2},
+    {.messages = 2, .paths = 4, .lanes = 1, .breaks = 3},
+    {.messages = 1, .segments = 2, .paths = 4, .lanes = 1, .breaks = 1, .early = 2},
+    {.messages = 2, .paths = 3, .lanes = 1, .breaks = 1, .early = 1, .duplicates = 1},
+    {.messages = 2, .paths = 4, .lanes = 1, .rests = 1, .breaks = 2},
+    {.messages = 1, .paths = 5, .lanes = 1, .rests = 1, .breaks = 2, .early = 1},
+    {.messages = 2, .segments = 2, .paths = 4, .lanes = 1, .breaks = 1, .lost_immediates = 1},
+};
 const Bounds kDeep[] = {
     {.messages = 3, .paths = 4, .standby = true, .breaks = 3},
     {.messages = 2, .paths = 4, .standby = true, .breaks = 2, .early = 1},
@@ -88,6 +131,9 @@ const Bounds kTwoBreaks{.messages = 2, .paths = 3, .breaks = 2, .duplicates = 1}
 const Bounds kWithStandby{.messages = 2, .paths = 3, .standby = true, .breaks = 2};
 const Bounds kFailback{.messages = 2, .paths = 2, .standby = true, .planned = 1};
 const Bounds kMute{.messages = 2, .paths = 2, .lost_immediates = 1};
+const Bounds kLaneBreak{.messages = 1, .paths = 2, .lanes = 1, .breaks = 1};
+const Bounds kLaneBreaks{.messages = 1, .paths = 3, .lanes = 1, .breaks = 2};
+const Bounds kLaneRests{.messages = 1, .paths = 3, .standby = true, .lanes = 1, .rests = 1, .breaks = 1};
 
 const Without kRules[] = {
     {Rule::kReceiverFence, "written after its receive had been reported", kOneBreak},
@@ -103,17 +149,35 @@ const Without kRules[] = {
      "nothing happens any more",
      {.messages = 2, .paths = 2, .breaks = 1, .duplicates = 1}},
     {Rule::kFencedEpoch, "written after its receive had been reported", kTwoBreaks},
-    {Rule::kUseEpoch, "an error although a path lives", kTwoBreaks},
+    {Rule::kUseEpoch, "given back while a NIC may still read it", kTwoBreaks},
     {Rule::kOrder, "nothing happens any more", kOneBreak},
     {Rule::kRepeatLines, "nothing happens any more", kOneBreak},
     {Rule::kRepeatWord, "nothing happens any more", {.messages = 2, .paths = 1, .lost_writes = 1}},
     {Rule::kDisbelief, "nothing happens any more", kMute},
     {Rule::kStandstill, "nothing happens any more", {.messages = 2, .paths = 2, .lost_completions = 1}},
     {Rule::kWatchdog, "nothing happens any more", kOneBreak},
+    {Rule::kLiveSegments, "written after its receive had been reported", kLaneBreak},
+    {Rule::kNicWordOnLanes, "given back while a NIC may still read it", kLaneBreak},
+    {Rule::kSenderFirst, "nothing happens any more", kLaneBreaks},
+    {Rule::kFencedPath, "written after its receive had been reported", kLaneBreaks},
+    {Rule::kSegmentsOfPath, "nothing happens any more", kLaneBreak},
+    {Rule::kLaneGivenUp,
+     "a path that the receiver does not look at",
+     {.messages = 1, .paths = 2, .lanes = 1, .early = 1}},
+    {Rule::kRestReported, "given back while a NIC may still read it", kLaneRests},
+    {Rule::kRestConfirmed, "written after its receive had been reported", kLaneRests},
+    {Rule::kRestOnce,
+     "a path that the receiver does not look at",
+     {.messages = 1, .paths = 2, .lanes = 1, .rests = 1, .duplicates = 1}},
+    {Rule::kYielded,
+     "half of a path is left behind",
+     {.messages = 1, .paths = 3, .lanes = 1, .rests = 1, .breaks = 2}},
 };
 
 INSTANTIATE_TEST_SUITE_P(Model, Protocol, ::testing::ValuesIn(kEach));
+INSTANTIATE_TEST_SUITE_P(Lanes, Protocol, ::testing::ValuesIn(kLanes));
 INSTANTIATE_TEST_SUITE_P(Model, DeepProtocol, ::testing::ValuesIn(kDeep));
+INSTANTIATE_TEST_SUITE_P(Lanes, DeepProtocol, ::testing::ValuesIn(kDeepLanes));
 INSTANTIATE_TEST_SUITE_P(Model, Rules, ::testing::ValuesIn(kRules),
                          [](const auto& info) { return std::string(name(info.param.rule)); });
 

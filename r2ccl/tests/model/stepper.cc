@@ -12,6 +12,8 @@ PathState state_of(Life life) {
       return PathState::kOpening;
     case Life::kActive:
       return PathState::kActive;
+    case Life::kLane:
+      return PathState::kLane;
     case Life::kFencing:
       return PathState::kFencing;
     default:
@@ -26,15 +28,26 @@ bool takes_in(Pair pair) { return pair == Pair::kReady || pair == Pair::kError; 
 // --- questions
 // ----------------------------------------------------------------------------------------------
 
-int Model::Stepper::nth(uint8_t mask, int n) {
-  for (; n > 0; --n) mask = uint8_t(mask & (mask - 1));
-  return std::countr_zero(mask);
-}
-
 int Model::Stepper::in_life(int end, Life life) {
   for (int path = 1; path <= bounds_.paths; ++path)
     if (half(end, path).life == life) return path;
   return 0;
+}
+
+bool Model::Stepper::carries(int end, int path) {
+  return half(end, path).life == Life::kActive || half(end, path).life == Life::kLane;
+}
+
+bool Model::Stepper::suspected(int end) {
+  for (int path = 1; path <= bounds_.paths; ++path)
+    if (carries(end, path) && half(end, path).condemned) return true;
+  return false;
+}
+
+int Model::Stepper::lanes(int end) {
+  int count = 0;
+  for (int path = 1; path <= bounds_.paths; ++path) count += half(end, path).life == Life::kLane;
+  return count;
 }
 
 bool Model::Stepper::open_messages(int end) const {
@@ -44,14 +57,15 @@ bool Model::Stepper::open_messages(int end) const {
 
 bool Model::Stepper::may_post() {
   const int message = int(w.sent.next());
-  if (!running(kSender) || !active(kSender) || message >= messages()) return false;
+  if (!running(kSender) || !active(kSender) || suspected(kSender) || message >= messages()) return false;
   if (message >= int(kWindow) && !(w.given_back >> (message - int(kWindow)) & 1)) return false;
   return w.ring[size_t(message) % kWindow] == message + 1;
 }
 
 bool Model::Stepper::may_receive() {
   const int message = int(w.received.next());
-  if (!running(kReceiver) || !active(kReceiver) || message >= messages()) return false;
+  if (!running(kReceiver) || !active(kReceiver) || suspected(kReceiver) || message >= messages())
+    return false;
   return message < int(kWindow) || (w.completed >> (message - int(kWindow)) & 1);
 }
 
@@ -61,7 +75,7 @@ bool Model::Stepper::may_confirm() {
 
 bool Model::Stepper::may_deliver(int path) {
   const Link& l = link(path);
-  return l.delivered < std::popcount(l.posted) && takes_in(l.half[kReceiver].pair);
+  return l.delivered < l.posted && takes_in(l.half[kReceiver].pair);
 }
 
 bool Model::Stepper::may_acknowledge(int path) {
@@ -89,11 +103,29 @@ bool Model::Stepper::may_poll(int end, int path) {
   return !l.half[end].frozen && l.taken[end] < (end == kSender ? l.acknowledged : l.delivered);
 }
 
-bool Model::Stepper::stands_still() {
-  const int path = running(kSender) ? active(kSender) : 0;
-  if (path == 0 || !open_messages(kSender) || !holds(Rule::kStandstill)) return false;
+bool Model::Stepper::may_start_lane(int path) {
+  return running(kSender) && active(kSender) && !suspected(kSender) && lanes(kSender) < bounds_.lanes &&
+         half(kSender, path).life == Life::kStandby;
+}
+
+bool Model::Stepper::may_rest(int path) {
   const Link& l = link(path);
-  return l.stands_still || (l.half[kSender].frozen && l.taken[kSender] < std::popcount(l.posted));
+  if (!running(kSender) || suspected(kSender) || w.rests >= bounds_.rests ||
+      half(kSender, path).life != Life::kLane)
+    return false;
+  if (holds(Rule::kRestReported) && (l.taken[kSender] < l.posted || l.stands_still)) return false;
+  if (!holds(Rule::kRestConfirmed)) return true;
+  for (uint64_t message = w.sent.confirmed(); message < w.sent.next(); ++message)
+    for (int segment = 0; segment < bounds_.segments; ++segment)
+      if (w.carrier[size_t(index_of(int(message), segment))] == path) return false;
+  return true;
+}
+
+bool Model::Stepper::stands_still(int path) {
+  if (!running(kSender) || !carries(kSender, path) || !open_messages(kSender) || !holds(Rule::kStandstill))
+    return false;
+  const Link& l = link(path);
+  return l.stands_still || (l.half[kSender].frozen && l.taken[kSender] < l.posted);
 }
 
 bool Model::Stepper::all_broken() const {
@@ -103,10 +135,25 @@ bool Model::Stepper::all_broken() const {
 // --- the application and the data path
 // ----------------------------------------------------------------------
 
-void Model::Stepper::post() {
+void Model::Stepper::post(const std::array<uint8_t, kMaxPieces>& on, bool refused) {
   const int message = int(w.sent.open(uint32_t(bounds_.segments)));
-  link(active(kSender)).posted |= bits(message);
+  for (int segment = 0; segment < bounds_.segments; ++segment)
+    put(index_of(message, segment), on[size_t(segment)], refused && link(on[size_t(segment)]).broken);
   moved();
+}
+
+// The sender gives a segment to a path, which refuses it when it is about to be left.
+void Model::Stepper::put(int index, int path, bool refused) {
+  w.carrier[size_t(index)] = uint8_t(path);
+  w.unwritten &= uint8_t(~(1u << index));
+  Half& h = half(kSender, path);
+  if (refused) h.condemned = true;
+  if (h.condemned) {
+    w.unwritten |= uint8_t(1u << index);
+    return;
+  }
+  Link& l = link(path);
+  l.queue |= uint64_t(index) << 4 * l.posted++;
 }
 
 void Model::Stepper::receive() {
@@ -125,13 +172,13 @@ void Model::Stepper::poll(int end, int path) {
   if (l.half[end].frozen) return;
   if (end == kReceiver) {
     for (; l.taken[kReceiver] < l.delivered; ++l.taken[kReceiver]) {
-      const int index = nth(l.posted, l.taken[kReceiver]);
+      const int index = nth(l, l.taken[kReceiver]);
       if (!(l.lost_immediates >> index & 1)) arrive(index);
     }
     return;
   }
   for (; l.taken[kSender] < l.acknowledged; ++l.taken[kSender]) {
-    const int index = nth(l.posted, l.taken[kSender]);
+    const int index = nth(l, l.taken[kSender]);
     if (l.lost_completions >> index & 1)
       l.stands_still = true;
     else
@@ -191,14 +238,14 @@ void Model::Stepper::land_in_memory(int index) {
 
 void Model::Stepper::deliver(int path, bool mute) {
   Link& l = link(path);
-  const int index = nth(l.posted, l.delivered++);
+  const int index = nth(l, l.delivered++);
   land_in_memory(index);
   if (mute) l.lost_immediates |= uint8_t(1u << index);
 }
 
 void Model::Stepper::deliver_stale(int path) {
   Link& l = link(path);
-  const int index = nth(l.stale, 0);
+  const int index = std::countr_zero(l.stale);
   l.stale &= uint8_t(l.stale - 1);
   land_in_memory(index);
   if (!w.violation) arrive(index);
@@ -206,7 +253,7 @@ void Model::Stepper::deliver_stale(int path) {
 
 void Model::Stepper::acknowledge(int path, bool mute) {
   Link& l = link(path);
-  const int index = nth(l.posted, l.acknowledged++);
+  const int index = nth(l, l.acknowledged++);
   if (mute) l.lost_completions |= uint8_t(1u << index);
 }
 
@@ -238,6 +285,7 @@ void Model::Stepper::leave(int end, int path, int target) {
 
 void Model::Stepper::start_fence(int end, int path) {
   Half& h = half(end, path);
+  h.condemned = false;
   if (!holds(end == kReceiver ? Rule::kReceiverFence : Rule::kSenderFence)) {
     h.life = Life::kBuried;
     return finish_fence(end);
@@ -282,19 +330,33 @@ void Model::Stepper::finish_fence(int end) {
   w.end[end].fenced();
 }
 
-void Model::Stepper::choose() {
-  if (const int target = int(w.end[kSender].target());
-      target != 0 && half(kSender, target).life == Life::kStandby)
-    return use(kSender, target);
-  for (int path = 1; path <= bounds_.paths; ++path) {
-    if (half(kSender, path).life != Life::kStandby) continue;
-    if (!link(path).broken) return use(kSender, path);
-    drop(kSender, path, true);
-  }
+void Model::Stepper::condemn(int end, int path) {
+  if (!carries(end, path)) return;
+  if (running(end)) return leave(end, path);
+  half(end, path).condemned = true;
 }
 
-void Model::Stepper::use(int end, int path) {
+void Model::Stepper::choose(int path, unsigned pick) {
+  for (int other = 1; other <= bounds_.paths && other != path; ++other) {
+    if (!link(other).broken) continue;
+    if (half(kSender, other).life == Life::kStandby) drop(kSender, other, true);
+  }
+  if (path != 0) use(kSender, path, pick);
+}
+
+// Segments of `message` that paths carry which are not left.
+uint16_t Model::Stepper::live(int message) {
+  uint16_t live = 0;
+  if (!(w.given_back >> message & 1))
+    for (int segment = 0; segment < bounds_.segments; ++segment)
+      if (const int path = w.carrier[size_t(index_of(message, segment))]; path != 0 && carries(kSender, path))
+        live |= uint16_t(1u << segment);
+  return live;
+}
+
+void Model::Stepper::use(int end, int path, unsigned pick) {
   if (end == kSender) say(kReceiver, {Say::kUse, uint8_t(w.end[kSender].epoch()), uint8_t(path)});
+  if (const int before = active(end); before != 0 && before != path) violate("two active paths at one end");
   half(end, path).life = Life::kActive;
   w.end[end].running();
   moved();
@@ -312,18 +374,53 @@ void Model::Stepper::use(int end, int path) {
   if (holds(Rule::kReceiverIsRight)) {
     std::array<uint16_t, kWindow> segments{};
     std::copy(w.report.begin(), w.report.end(), segments.begin());
-    w.sent.take_report(w.report_first, segments);
+    w.sent.take_report(w.report_first, segments, [this](uint64_t message) {
+      return holds(Rule::kNicWordOnLanes) ? live(int(message)) : uint16_t{0};
+    });
   }
   w.reminder.moved();
   release();
+  struct Way {
+    int path;
+    bool refused;
+  };
+  std::array<Way, 2 * kMaxPaths> over{};
+  unsigned ways = 0;
+  const auto add = [&](int to) {
+    over[ways++] = {to, false};
+    if (bounds_.lanes > 0 && link(to).broken) over[ways++] = {to, true};
+  };
+  add(path);
+  for (int lane = 1; lane <= bounds_.paths; ++lane)
+    if (half(kSender, lane).life == Life::kLane && !half(kSender, lane).condemned) add(lane);
   for (uint64_t message = w.report_first; message < w.sent.next(); ++message) {
-    const uint16_t missing = w.sent.missing(message);
-    if (missing == 0) continue;
-    if (w.given_back >> message & 1)
-      return violate("a message that the receiver lacks was given back, and cannot be sent again");
-    for (int segment = 0; segment < bounds_.segments; ++segment)
-      if (missing >> segment & 1) l.posted |= bit(int(message), segment);
+    const uint16_t missing = w.sent.missing(message), carried = live(int(message));
+    for (int segment = 0; segment < bounds_.segments; ++segment) {
+      if (!(missing >> segment & 1)) continue;
+      if (holds(Rule::kLiveSegments) && carried >> segment & 1) continue;
+      if (w.given_back >> message & 1)
+        return violate("a message that the receiver lacks was given back, and cannot be sent again");
+      const int index = index_of(int(message), segment);
+      if (!holds(Rule::kSegmentsOfPath) && w.unwritten >> index & 1) continue;
+      const Way& way = over[pick % ways];
+      pick /= ways, picks_ *= ways;
+      picked_[size_t(index)] = uint8_t(way.path);
+      put(index, way.path, way.refused);
+    }
   }
+}
+
+void Model::Stepper::start_lane(int path) {
+  half(kSender, path).life = Life::kLane;
+  say(kReceiver, {Say::kLane, 0, uint8_t(path)});
+}
+
+void Model::Stepper::rest_lane(int path) {
+  ++w.rests;
+  const bool another = in_life(kSender, Life::kStandby) != 0;
+  half(kSender, path).life = Life::kStandby;
+  say(kReceiver, {Say::kRest, 0, uint8_t(path)});
+  if (another) drop(kSender, path, true);
 }
 
 void Model::Stepper::open() {
@@ -332,8 +429,7 @@ void Model::Stepper::open() {
     path = in_life(kSender, Life::kGone);
     Link& l = link(path);
     Link fresh;
-    for (int n = l.delivered; n < std::popcount(l.posted); ++n)
-      fresh.stale |= uint8_t(1u << nth(l.posted, n));
+    for (int n = l.delivered; n < l.posted; ++n) fresh.stale |= uint8_t(1u << nth(l, n));
     fresh.half[kReceiver] = l.half[kReceiver];
     l = fresh;
   } else {
@@ -359,18 +455,25 @@ void Model::Stepper::hear(int end, Control m) {
   Half* h = m.path != 0 ? &half(end, m.path) : nullptr;
   switch (m.say) {
     case Say::kMigrate:
+      if (!holds(Rule::kSenderFirst) && m.epoch == self.epoch()) return;
       switch (self.peer_leaves(holds(Rule::kMigrateEpoch) ? m.epoch : self.epoch() + 1, m.path,
-                               m.path != 0 && active(end) == m.path)) {
+                               h && carries(end, m.path))) {
         case Verdict::kFenceActive:
           return start_fence(end, m.path);
         case Verdict::kFenceGivenUp:
           return fence_given_up(end, m.path);
+        case Verdict::kOther:
+          if (carries(end, m.path)) return condemn(end, m.path);
+          if (!holds(Rule::kYielded)) return;
+          if (h->life == Life::kStandby) return drop(end, m.path, true);
+          return say(1 - end, {Say::kDrop, 0, m.path});
         default:
           return;
       }
     case Say::kFenced:
-      if (!self.peer_has_fenced(holds(Rule::kFencedEpoch) ? m.epoch : self.epoch(),
-                                holds(Rule::kFencedEpoch) ? uint32_t(m.path) : self.leaving()))
+      if (!self.peer_has_fenced(
+              holds(Rule::kFencedEpoch) ? m.epoch : self.epoch(),
+              holds(Rule::kFencedEpoch) && holds(Rule::kFencedPath) ? uint32_t(m.path) : self.leaving()))
         return;
       if (end == kSender) {
         w.report_first = m.number;
@@ -379,7 +482,7 @@ void Model::Stepper::hear(int end, Control m) {
       return;
     case Say::kUse:
       switch (self.peer_uses(holds(Rule::kUseEpoch) ? m.epoch : self.epoch(), m.path,
-                             h->life == Life::kStandby, w.connected)) {
+                             h->life == Life::kStandby || carries(end, m.path), w.connected)) {
         case Verdict::kUse:
           return use(end, m.path);
         case Verdict::kFenceGivenUp:
@@ -390,10 +493,11 @@ void Model::Stepper::hear(int end, Control m) {
       }
     case Say::kDrop:
       if (h->life == Life::kNever || h->life == Life::kBuried || h->life == Life::kGone) return;
+      if (h->life == Life::kFencing && self.leaving() != m.path) h->life = Life::kBuried;
       if (end == kSender && w.opening == m.path) return drop(end, m.path, true);
       switch (after_drop(state_of(h->life))) {
         case AfterDrop::kLeave:
-          if (running(end)) leave(end, m.path);
+          if (h->life == Life::kActive || holds(Rule::kLaneGivenUp)) condemn(end, m.path);
           return;
         case AfterDrop::kDrop:
           return drop(end, m.path, false);
@@ -411,12 +515,19 @@ void Model::Stepper::hear(int end, Control m) {
       w.opening = 0;
       return;
     case Say::kRemind:
-      if (const int path = active(end)) poll(end, path);
+      for (int path = 1; path <= bounds_.paths; ++path)
+        if (carries(end, path)) poll(end, path);
       return say(kSender, {Say::kReceived, 0, 0, uint8_t(w.received.received())});
     case Say::kReceived:
       w.sent.confirmed(m.number);
-      if (w.reminder.answered(m.number) && holds(Rule::kDisbelief) && running(end))
-        if (const int path = active(end)) leave(end, path);
+      if (!w.reminder.answered(m.number) || !holds(Rule::kDisbelief) || !active(end)) return;
+      if (const int path = lost_on(m.number); running(end)) leave(end, path);
+      return;
+    case Say::kLane:
+      if (h->life == Life::kStandby) h->life = Life::kLane;
+      return;
+    case Say::kRest:
+      if (h->life == Life::kLane && !h->condemned) h->life = Life::kStandby;
       return;
     case Say::kFail:
       w.failed[end] = true;
@@ -424,6 +535,19 @@ void Model::Stepper::hear(int end, Control m) {
     case Say::kNothing:
       return;
   }
+}
+
+// The path that is taken to have lost something of `message`: one after the other of those that carry it.
+int Model::Stepper::lost_on(int message) {
+  if (message < int(w.sent.next()) && !(w.given_back >> message & 1))
+    for (int i = 0; i < bounds_.segments; ++i) {
+      const int segment = (i + w.disbelieved) % bounds_.segments;
+      const int path = w.carrier[size_t(index_of(message, segment))];
+      if (path == 0 || !carries(kSender, path)) continue;
+      w.disbelieved = uint8_t((w.disbelieved + 1) % bounds_.segments);
+      return path;
+    }
+  return active(kSender);
 }
 
 void Model::Stepper::fail(int end, bool excused) {
@@ -448,8 +572,8 @@ void Model::Stepper::release() {
     for (int path = 1; path <= bounds_.paths; ++path) {
       const Link& l = link(path);
       if (!takes_in(l.half[kSender].pair)) continue;
-      for (int n = l.acknowledged; n < std::popcount(l.posted); ++n)
-        if (message_of(nth(l.posted, n)) == message)
+      for (int n = l.acknowledged; n < l.posted; ++n)
+        if (message_of(nth(l, n)) == message)
           violate("a send buffer was given back while a NIC may still read it");
     }
   }
@@ -457,6 +581,12 @@ void Model::Stepper::release() {
 
 void Model::Stepper::settle() {
   release();
+  for (int index = 0; index < int(w.sent.next()) * bounds_.segments; ++index) {
+    uint8_t& carrier = w.carrier[size_t(index)];
+    const bool over = w.given_back >> message_of(index) & 1;
+    if (over) w.unwritten &= uint8_t(~(1u << index));
+    if (over || (carrier != 0 && half(kSender, carrier).pair != Pair::kReady)) carrier = 0;
+  }
   for (int path = 1; path <= bounds_.paths; ++path) {
     Link& l = link(path);
     const bool dead[2] = {l.half[kSender].pair == Pair::kDead, l.half[kReceiver].pair == Pair::kDead};
@@ -472,11 +602,11 @@ void Model::Stepper::settle() {
       l = gone;
     }
     while (l.taken[kSender] > 0 && l.taken[kReceiver] > 0) {
-      const auto lowest = uint8_t(l.posted & -l.posted);
-      l.posted &= uint8_t(~lowest);
-      l.lost_completions &= uint8_t(~lowest);
-      l.lost_immediates &= uint8_t(~lowest);
-      --l.taken[kSender], --l.taken[kReceiver], --l.delivered, --l.acknowledged;
+      const auto first = uint8_t(1u << nth(l, 0));
+      l.queue >>= 4;
+      l.lost_completions &= uint8_t(~first);
+      l.lost_immediates &= uint8_t(~first);
+      --l.posted, --l.taken[kSender], --l.taken[kReceiver], --l.delivered, --l.acknowledged;
     }
   }
 }

@@ -17,6 +17,9 @@ class Model::Stepper {
   bool running(int end) const { return w.end[end].phase() == Phase::kRunning; }
   int in_life(int end, Life life);  ///< the first such path, 0: none
   int active(int end) { return in_life(end, Life::kActive); }
+  bool carries(int end, int path);
+  bool suspected(int end);  ///< a path that carries is condemned: nothing is posted
+  int lanes(int end);       ///< how many there are
   bool open_messages(int end) const;
   bool may_post();
   bool may_receive();
@@ -27,11 +30,14 @@ class Model::Stepper {
   bool may_remind();
   bool may_poke();
   bool may_poll(int end, int path);
-  bool stands_still();
+  bool may_start_lane(int path);
+  bool may_rest(int path);
+  bool stands_still(int path);
   bool all_broken() const;
 
   // --- the application and the data path ---
-  void post();
+  /// `on`: the path of each segment; a broken one may refuse.
+  void post(const std::array<uint8_t, kMaxPieces>& on, bool refused);
   void receive();
   void confirm();
   void poll(int end, int path);
@@ -48,7 +54,13 @@ class Model::Stepper {
   void leave(int end, int path, int target = 0);
   void fence_done(int end);
   void fence_destroyed(int end);
-  void choose();
+  /// `path` carries from here on, 0: none was found. `pick`: which paths the replayed segments go over.
+  void choose(int path, unsigned pick);
+  unsigned picks() const { return picks_; }  ///< how many values of `pick` the last choose() told apart
+  std::array<uint8_t, kMaxPieces> picked() const { return picked_; }
+  void condemn(int end, int path);
+  void start_lane(int path);
+  void rest_lane(int path);
   void open();
   void drop(int end, int path, bool tell);
   void hear(int end, Control message);
@@ -62,14 +74,15 @@ class Model::Stepper {
     if (!w.violation) w.violation = what;
   }
   int messages() const { return bounds_.messages; }
-  uint8_t bit(int message, int segment) const {
-    return uint8_t(1u << (message * bounds_.segments + segment));
-  }
+  int index_of(int message, int segment) const { return message * bounds_.segments + segment; }
   uint8_t bits(int message) const {
     return uint8_t(((1u << bounds_.segments) - 1) << (message * bounds_.segments));
   }
   int message_of(int index) const { return index / bounds_.segments; }
-  static int nth(uint8_t mask, int n);  ///< index of the n-th bit that is set
+  static int nth(const Link& link, int n) { return int(link.queue >> 4 * n & 0xf); }
+  void put(int index, int path, bool refused);
+  uint16_t live(int message);
+  int lost_on(int message);
   void arrive(int index);
   void land_in_memory(int index);
   void write(Link& link, uint8_t what);
@@ -78,13 +91,15 @@ class Model::Stepper {
   void start_fence(int end, int path);
   void fence_given_up(int end, int path);
   void finish_fence(int end);
-  void use(int end, int path);
+  void use(int end, int path, unsigned pick = 0);
   void release();
   void moved() { w.asked = w.poked = 0; }
 
   const Bounds& bounds_;
   Rule without_;
   World& w;
+  unsigned picks_ = 1;
+  std::array<uint8_t, kMaxPieces> picked_{};
 };
 
 inline uint8_t line(int message, int received) { return uint8_t((message + 1) << 4 | received); }

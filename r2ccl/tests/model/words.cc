@@ -31,10 +31,24 @@ std::string text(const Control& m) {
       return "'I have received everything before message " + std::to_string(m.number) + "'";
     case Say::kFail:
       return "'I have failed'";
+    case Say::kLane:
+      return "'I use " + of + ", too'";
+    case Say::kRest:
+      return "'" + of + " rests'";
     case Say::kNothing:
       break;
   }
   return "nothing";
+}
+
+// Which segment goes over which path, where that is a choice.
+std::string spread(const Step& s, int first, int count) {
+  std::string out;
+  for (int i = 0; i < count; ++i)
+    if (s.on[size_t(i)] != 0)
+      out += (out.empty() ? "" : ", ") + std::to_string(first + i) + " over path " +
+             std::to_string(s.on[size_t(i)]);
+  return out;
 }
 
 }  // namespace
@@ -47,7 +61,9 @@ std::string Model::words(const World& world) const {
     case Event::kNone:
       return "start";
     case Event::kPost:
-      return "sender: writes message " + number + " over " + path;
+      if (bounds_.lanes == 0) return "sender: writes message " + number + " over " + path;
+      return "sender: writes message " + number + ": segments " + spread(s, 0, bounds_.segments) +
+             (s.refused ? "; FAULT: the broken path takes nothing any more" : "");
     case Event::kReceive:
       return "receiver: irecv of message " + number + ", its line goes out over " + path;
     case Event::kPoll:
@@ -85,7 +101,11 @@ std::string Model::words(const World& world) const {
     case Event::kDestroyed:
       return who + ": the queue pair of " + path + " is destroyed, and what was not polled with it: fenced";
     case Event::kChoose:
-      return "sender: uses a path that stands by, and replays what is missing";
+      if (bounds_.lanes == 0) return "sender: uses a path that stands by, and replays what is missing";
+      if (s.path == 0) return "sender: gives up the path that stood by, which is broken";
+      if (const std::string again = spread(s, 0, bounds_.messages * bounds_.segments); !again.empty())
+        return "sender: uses " + path + ", and replays segments (of all) " + again;
+      return "sender: uses " + path + "; there is nothing to replay";
     case Event::kNoPath:
       return "sender: there is no path: fails";
     case Event::kOpen:
@@ -106,6 +126,16 @@ std::string Model::words(const World& world) const {
       return "receiver: has waited for long, and repeats its lines and its word over " + path;
     case Event::kStandstill:
       return "sender: its work on " + path + " stands still: leaves it";
+    case Event::kCondemn:
+      return who + ": hears from its NIC that " + path + " is broken, and will leave it next";
+    case Event::kCondemnForNothing:
+      return "FAULT: " + who + ": will leave " + path + " next without a reason";
+    case Event::kLeaveCondemned:
+      return who + ": leaves " + path + ", as it meant to";
+    case Event::kStartLane:
+      return "sender: lets " + path + " carry, too";
+    case Event::kRestLane:
+      return "sender: lets " + path + " rest";
   }
   return "?";
 }
@@ -113,10 +143,12 @@ std::string Model::words(const World& world) const {
 std::string describe(const Bounds& b) {
   std::string out = std::to_string(b.messages) + " messages of " + std::to_string(b.segments) + " segment" +
                     (b.segments > 1 ? "s" : "") + ", " + std::to_string(b.paths) + " paths" +
-                    (b.standby ? ", one standing by" : "");
+                    (b.standby ? ", one standing by" : "") +
+                    (b.lanes > 0 ? ", lanes: " + std::to_string(b.lanes) : "");
   const auto add = [&](int count, const char* what) {
     if (count > 0) out += ", " + std::to_string(count) + " " + what;
   };
+  add(b.rests, "rests");
   add(b.breaks, "breaks");
   add(b.early, "hasty");
   add(b.planned, "planned");
@@ -147,7 +179,17 @@ const char* name(Rule rule) {
                                            "repeat_word",
                                            "disbelief",
                                            "standstill",
-                                           "watchdog"};
+                                           "watchdog",
+                                           "live_segments",
+                                           "nic_word_on_lanes",
+                                           "sender_first",
+                                           "fenced_path",
+                                           "rest_reported",
+                                           "rest_confirmed",
+                                           "segments_of_the_path",
+                                           "lane_given_up",
+                                           "yielded",
+                                           "rest_once"};
   return kNames[size_t(rule)];
 }
 

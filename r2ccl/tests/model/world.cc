@@ -11,14 +11,20 @@ constexpr int kMostAsked = 3;
 
 }  // namespace
 
-// The sender has just begun to use its first path, and the receiver is to hear of it.
+// The sender has just begun to use its first path and its lanes, and the receiver is to hear of it.
 World Model::initial() const {
   World world;
   Link& first = world.link[0];
-  first.half[kSender] = {Life::kActive, Pair::kReady, false};
-  first.half[kReceiver] = {Life::kStandby, Pair::kReady, false};
-  world.to[kReceiver].item[0] = {Say::kUse, 0, 1};
-  world.to[kReceiver].count = 1;
+  first.half[kSender] = {Life::kActive, Pair::kReady};
+  first.half[kReceiver] = {Life::kStandby, Pair::kReady};
+  Queue& words = world.to[kReceiver];
+  words.item[words.count++] = {Say::kUse, 0, 1};
+  for (int i = 0; i < bounds_.lanes; ++i) {
+    Link& lane = world.link[size_t(1 + i)];
+    lane.half[kSender] = {Life::kLane, Pair::kReady};
+    lane.half[kReceiver] = {Life::kStandby, Pair::kReady};
+    words.item[words.count++] = {Say::kLane, 0, world.next_path++};
+  }
   return world;
 }
 
@@ -42,9 +48,29 @@ size_t Model::expand(const World& world, std::vector<World>& next) const {
   const bool alive[2] = {!world.failed[kSender], !world.failed[kReceiver]};
 
   // --- the application and the data path
-  if (alive[kSender] && now.may_post())
-    own_step({Event::kPost, kSender, u8(now.active(kSender)), u8(int(world.sent.next()))},
-             [](Stepper& s, World&) { s.post(); });
+  if (alive[kSender] && now.may_post()) {  // every segment over any path that carries
+    std::array<uint8_t, kMaxPaths> over{u8(now.active(kSender))};
+    size_t ways = 1, all = 1;
+    bool broken = now.link(over[0]).broken;
+    for (int path = 1; path <= bounds_.paths; ++path)
+      if (now.half(kSender, path).life == Life::kLane) {
+        over[ways++] = u8(path);
+        broken |= now.link(path).broken;
+      }
+    for (int segment = 0; segment < bounds_.segments; ++segment) all *= ways;
+    for (const bool refused : {false, true})
+      for (size_t pick = 0; pick < all && (!refused || (broken && bounds_.lanes > 0)); ++pick) {
+        Step what{Event::kPost, kSender, over[0], u8(int(world.sent.next()))};
+        what.refused = refused;
+        bool some = !refused;
+        size_t rest = pick;
+        for (int segment = 0; segment < bounds_.segments; ++segment, rest /= ways) {
+          what.on[size_t(segment)] = over[rest % ways];
+          some |= now.link(over[rest % ways]).broken;
+        }
+        if (some) own_step(what, [=](Stepper& s, World&) { s.post(what.on, what.refused); });
+      }
+  }
   if (alive[kReceiver] && now.may_receive())
     own_step({Event::kReceive, kReceiver, u8(now.active(kReceiver)), u8(int(world.received.next()))},
              [](Stepper& s, World&) { s.receive(); });
@@ -52,8 +78,9 @@ size_t Model::expand(const World& world, std::vector<World>& next) const {
     own_step({Event::kConfirm, kReceiver, u8(now.active(kReceiver)), u8(int(world.received.received()))},
              [](Stepper& s, World&) { s.confirm(); });
   for (const int end : {kSender, kReceiver})
-    if (const int path = now.active(end); alive[end] && path != 0 && now.may_poll(end, path))
-      own_step({Event::kPoll, u8(end), u8(path)}, [=](Stepper& s, World&) { s.poll(end, path); });
+    for (int path = 1; path <= bounds_.paths; ++path)
+      if (alive[end] && now.carries(end, path) && now.may_poll(end, path))
+        own_step({Event::kPoll, u8(end), u8(path)}, [=](Stepper& s, World&) { s.poll(end, path); });
 
   // --- the NIC
   for (int path = 1; path <= bounds_.paths; ++path) {
@@ -92,7 +119,7 @@ size_t Model::expand(const World& world, std::vector<World>& next) const {
     }
     const Life life = l.half[kSender].life;
     if (!l.broken && world.breaks < bounds_.breaks &&
-        (life == Life::kOpening || life == Life::kStandby || life == Life::kActive))
+        (life == Life::kOpening || life == Life::kStandby || now.carries(kSender, path)))
       step(event(Event::kBreak), [=](Stepper&, World& w) {
         ++w.breaks;
         w.link[size_t(path - 1)].broken = true;
@@ -101,7 +128,7 @@ size_t Model::expand(const World& world, std::vector<World>& next) const {
       const Half& h = l.half[end];
       Step here = at;
       here.end = u8(end);
-      if (h.life == Life::kActive && !h.frozen && world.frozen < bounds_.frozen) {
+      if (now.carries(end, path) && !h.frozen && world.frozen < bounds_.frozen) {
         here.event = Event::kFreeze;
         step(here, [=](Stepper&, World& w) {
           ++w.frozen;
@@ -133,20 +160,36 @@ size_t Model::expand(const World& world, std::vector<World>& next) const {
   // --- migration
   for (const int end : {kSender, kReceiver}) {
     if (!alive[end]) continue;
-    if (const int path = now.running(end) ? now.active(end) : 0) {
-      if (world.link[size_t(path - 1)].broken && now.open_messages(end) && without_ != Rule::kWatchdog)
+    const int active = now.running(end) ? now.active(end) : 0;
+    for (int path = 1; path <= bounds_.paths && active != 0; ++path) {
+      if (!now.carries(end, path)) continue;
+      const bool condemned = now.half(end, path).condemned;
+      if (condemned)
+        own_step({Event::kLeaveCondemned, u8(end), u8(path)},
+                 [=](Stepper& s, World&) { s.leave(end, path); });
+      else if (world.link[size_t(path - 1)].broken && now.open_messages(end) && without_ != Rule::kWatchdog)
         own_step({Event::kNotice, u8(end), u8(path)}, [=](Stepper& s, World&) { s.leave(end, path); });
-      if (world.early < bounds_.early)
+      if (world.early < bounds_.early && !condemned)
         step({Event::kNoReason, u8(end), u8(path)}, [=](Stepper& s, World& w) {
           ++w.early;
           s.leave(end, path);
         });
       if (const int target = now.in_life(kSender, Life::kStandby);
-          end == kSender && target != 0 && world.planned < bounds_.planned)
+          end == kSender && path == active && target != 0 && world.planned < bounds_.planned)
         step({Event::kPlan, u8(end), u8(path), u8(target)}, [=](Stepper& s, World& w) {
           ++w.planned;
           s.leave(end, path, target);
         });
+    }
+    for (int path = 1; path <= bounds_.paths && !now.running(end); ++path) {  // what asynchronous events say
+      if (!now.carries(end, path) || now.half(end, path).condemned) continue;
+      const bool broken = world.link[size_t(path - 1)].broken;
+      if (broken || world.early < bounds_.early)
+        step({broken ? Event::kCondemn : Event::kCondemnForNothing, u8(end), u8(path)},
+             [=](Stepper& s, World& w) {
+               if (!broken) ++w.early;
+               s.condemn(end, path);
+             });
     }
     if (world.end[end].phase() == Phase::kFencing) {
       const int path = int(world.end[end].leaving());
@@ -166,14 +209,44 @@ size_t Model::expand(const World& world, std::vector<World>& next) const {
     const int standby = now.in_life(kSender, Life::kStandby);
     const bool reopens = without_ == Rule::kNewQueuePairs && now.in_life(kSender, Life::kGone) != 0;
     const bool can_open = world.opening == 0 && standby == 0 && (world.next_path <= bounds_.paths || reopens);
-    if (choosing && standby != 0)
-      own_step({Event::kChoose, kSender}, [](Stepper& s, World&) { s.choose(); });
-    else if (choosing && can_open)
+    std::array<uint8_t, kMaxPaths> choice{};
+    size_t choices = 0;
+    if (const int active = now.active(kSender)) {
+      choice[choices++] = u8(active);  // a lane was left
+    } else if (const int target = int(world.end[kSender].target());
+               target != 0 && now.half(kSender, target).life == Life::kStandby) {
+      choice[choices++] = u8(target);
+    } else {
+      for (int path = 1; path <= bounds_.paths; ++path)
+        if (const Life life = now.half(kSender, path).life; (life == Life::kStandby || life == Life::kLane) &&
+                                                            !now.link(path).broken &&
+                                                            !now.half(kSender, path).condemned)
+          choice[choices++] = u8(path);
+    }
+    if (choosing && choices == 0 && standby != 0) choice[choices++] = 0;
+    if (choosing && choices > 0) {
+      for (size_t i = 0; i < choices; ++i) {
+        Step what{Event::kChoose, kSender, choice[i]};
+        unsigned picks = 1;
+        for (unsigned pick = 0; pick < picks; ++pick)
+          own_step(what, [&](Stepper& s, World& w) {
+            s.choose(what.path, pick);
+            picks = s.picks();
+            w.last.on = s.picked();
+          });
+      }
+    } else if (choosing && can_open)
       own_step({Event::kOpen, kSender}, [](Stepper& s, World&) { s.open(); });
     else if (choosing && world.opening == 0)
       own_step({Event::kNoPath, kSender}, [](Stepper& s, World&) { s.fail(kSender, s.all_broken()); });
     else if (bounds_.standby && can_open && now.running(kSender))
       own_step({Event::kOpen, kSender}, [](Stepper& s, World&) { s.open(); });
+    for (int path = 1; path <= bounds_.paths; ++path) {
+      if (now.may_start_lane(path))
+        step({Event::kStartLane, kSender, u8(path)}, [=](Stepper& s, World&) { s.start_lane(path); });
+      if (now.may_rest(path))
+        step({Event::kRestLane, kSender, u8(path)}, [=](Stepper& s, World&) { s.rest_lane(path); });
+    }
   }
 
   // --- the control connection
@@ -192,7 +265,8 @@ size_t Model::expand(const World& world, std::vector<World>& next) const {
         s.hear(end, message);
       });
       if (world.duplicates < bounds_.duplicates && world.again.say == Say::kNothing &&
-          message.say != Say::kOpen && message.say != Say::kOpened && message.say != Say::kFail)
+          message.say != Say::kOpen && message.say != Say::kOpened && message.say != Say::kFail &&
+          (message.say != Say::kRest || without_ == Rule::kRestOnce))
         step({Event::kHear, u8(end), message.path, 1, message}, [=](Stepper& s, World& w) {
           ++w.duplicates;
           w.again = message;
@@ -230,10 +304,9 @@ size_t Model::expand(const World& world, std::vector<World>& next) const {
       ++w.poked;
       s.poke();
     });
-  if (quiet && alive[kSender] && now.stands_still()) {
-    const int path = now.active(kSender);
-    own_step({Event::kStandstill, kSender, u8(path)}, [=](Stepper& s, World&) { s.leave(kSender, path); });
-  }
+  for (int path = 1; path <= bounds_.paths; ++path)
+    if (quiet && alive[kSender] && now.stands_still(path))
+      own_step({Event::kStandstill, kSender, u8(path)}, [=](Stepper& s, World&) { s.leave(kSender, path); });
   return own;
 }
 
@@ -247,6 +320,16 @@ const char* Model::at_end(const World& world) const {
     return "messages are open, and nothing happens any more";
   for (const MigrationEnd& end : world.end)
     if (end.phase() != Phase::kRunning) return "a migration does not end";
+  for (int path = 1; path <= bounds_.paths && bounds_.lanes > 0; ++path) {
+    const Half(&half)[2] = world.link[size_t(path - 1)].half;
+    const auto carries = [&](int end) {
+      return half[end].life == Life::kActive || half[end].life == Life::kLane;
+    };
+    if (carries(kSender) && !carries(kReceiver))
+      return "the sender uses a path that the receiver does not look at";
+    if (half[kSender].life == Life::kFencing || half[kReceiver].life == Life::kFencing)
+      return "half of a path is left behind";
+  }
   return nullptr;
 }
 
@@ -270,6 +353,24 @@ size_t Model::bytes(const World& world, uint8_t* out) const {
   }
   put(world.sent.next());
   put(world.sent.confirmed());
+  if (bounds_.lanes > 0) {
+    put(world.unwritten);
+    put(world.disbelieved);
+    put(world.rests);
+    const auto segments = uint64_t(bounds_.segments);
+    for (uint64_t message = 0; message < world.sent.next(); ++message) {
+      uint8_t completed = 0;  // asked of the ledger itself: would the message be done without this one?
+      for (uint64_t segment = 0; segment < segments && !(world.given_back >> message & 1); ++segment) {
+        auto rest = world.sent;
+        for (uint64_t other = 0; other < segments; ++other)
+          if (other != segment) rest.completed(message, uint32_t(other));
+        completed |= uint8_t(rest.done(message, false) << segment);
+      }
+      put(completed);
+      for (uint64_t segment = 0; segment < segments; ++segment)
+        put(world.carrier[size_t(message * segments + segment)]);
+    }
+  }
   for (uint64_t message = 0; message < world.sent.next(); ++message)
     put(world.given_back >> message & 1 ? 0 : 0x80 | world.sent.missing(message));
   put(world.received.next());
@@ -302,11 +403,13 @@ size_t Model::bytes(const World& world, uint8_t* out) const {
     put(value);
   for (int path = 1; path <= bounds_.paths; ++path) {
     const Link& l = world.link[size_t(path - 1)];
-    for (const Half& h : l.half) put(uint8_t(h.life) | uint8_t(h.pair) << 3 | h.frozen << 6);
+    for (const Half& h : l.half)
+      put(uint8_t(h.life) | uint8_t(h.pair) << 3 | h.frozen << 6 | h.condemned << 7);
     put(l.broken | l.stands_still << 1);
     for (const auto value : {l.posted, l.delivered, l.acknowledged, l.taken[0], l.taken[1],
                              l.lost_completions, l.lost_immediates, l.stale, l.writes})
       put(value);
+    for (int i = 0; i < l.posted; ++i) put(l.queue >> 4 * i & 0xf);
     for (int i = 0; i < l.writes; ++i) put(l.write[size_t(i)]);
   }
   return size_t(at - out);

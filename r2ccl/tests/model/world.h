@@ -15,16 +15,20 @@ namespace r2ccl::model {
 
 inline constexpr int kMaxMessages = 4;
 inline constexpr int kMaxPaths = 6;
+inline constexpr int kMaxSegments = 4;  ///< of one message
+inline constexpr int kMaxPieces = 8;    ///< segments of all messages
 inline constexpr uint32_t kWindow = 2;  ///< lines in the ring: the third message meets the first one's slot
 inline constexpr int kMaxWrites = 12;   ///< lines and words on their way over one path
-inline constexpr int kMaxControl = 8;   ///< control messages on their way in one direction
+inline constexpr int kMaxControl = 10;  ///< control messages on their way in one direction
 
 /// How far the exploration goes. Faults: at most so many of each in one run.
 struct Bounds {
   int messages = 2;
   int segments = 1;      ///< per message
   int paths = 2;         ///< that can be opened, one after the other or side by side
-  bool standby = false;  ///< a second path is kept open
+  bool standby = false;  ///< another path is kept open, which carries nothing
+  int lanes = 0;   ///< paths that carry pieces beside the active one, at most: so many do from the beginning
+  int rests = 0;   ///< how often a lane goes back to standing by
   int breaks = 0;  ///< a path: no acknowledgement comes back any more; what is on its way arrives or does not
   int lost_completions = 0;  ///< of the sender: the work was done
   int lost_immediates = 0;   ///< the data is there, the sender's NIC reports it, the receiver hears nothing
@@ -54,15 +58,26 @@ enum class Rule : uint8_t {
   kMigrateEpoch,     ///< epochs on kMigrate, kFenced, kUse
   kFencedEpoch,
   kUseEpoch,
-  kOrder,        ///< the control connection keeps the order
-  kRepeatLines,  ///< the receiver repeats its lines on another path and when it waits for long
-  kRepeatWord,   ///< a sender that waits for long asks
-  kDisbelief,    ///< a receiver that lacks twice what the NIC reported condemns the path
-  kStandstill,   ///< work that stands still condemns the queue pair
-  kWatchdog,     ///< an end with open messages notices a dead path
+  kOrder,           ///< the control connection keeps the order
+  kRepeatLines,     ///< the receiver repeats its lines on another path and when it waits for long
+  kRepeatWord,      ///< a sender that waits for long asks
+  kDisbelief,       ///< a receiver that lacks twice what the NIC reported condemns the path
+  kStandstill,      ///< work that stands still condemns the queue pair
+  kWatchdog,        ///< an end with open messages notices a dead path
+  kLiveSegments,    ///< lanes: what a path carries that is not left is not replayed
+  kNicWordOnLanes,  ///< … and there the NIC's word is waited for, whatever the receiver has
+  kSenderFirst,     ///< two ends that leave different paths in one epoch leave the sender's
+  kFencedPath,      ///< kFenced counts only for the path that this end leaves
+  kRestReported,    ///< a lane rests when its NIC has reported all that it carried
+  kRestConfirmed,   ///< a lane rests when all that is confirmed, too
+  kSegmentsOfPath,  ///< replayed is what a path was to carry, written or not
+  kLaneGivenUp,     ///< a lane that the receiver has given up is left
+  kYielded,   ///< the sender says that a path is given up that the receiver was about to leave, and that
+              ///< it does not use itself
+  kRestOnce,  ///< kRest comes once
 };
 
-enum class Life : uint8_t { kNever, kOpening, kStandby, kActive, kFencing, kBuried, kGone };
+enum class Life : uint8_t { kNever, kOpening, kStandby, kActive, kFencing, kBuried, kGone, kLane };
 enum class Pair : uint8_t {
   kNone,
   kReady,
@@ -75,6 +90,7 @@ struct Half {
   Life life = Life::kNever;
   Pair pair = Pair::kNone;
   bool frozen = false;
+  bool condemned = false;  ///< it carries, and is left as soon as the migration under way is over
 };
 
 /// One RC connection. A queue pair carries out its work in order, so that counters say what has become of it.
@@ -82,7 +98,8 @@ struct Link {
   Half half[2];  ///< [0] the sender's, [1] the receiver's
   bool broken = false;
   bool stands_still = false;     ///< sender: a completion was lost, and no other can make up for it
-  uint8_t posted = 0;            ///< segments, one bit each; they go out in ascending order
+  uint64_t queue = 0;            ///< segments that were posted, four bits each, in their order
+  uint8_t posted = 0;            ///< how many
   uint8_t delivered = 0;         ///< how many of them are in the receiver's memory
   uint8_t acknowledged = 0;      ///< … and how many the sender's NIC knows of
   uint8_t taken[2] = {0, 0};     ///< completions that the sender, arrivals that the receiver has polled
@@ -103,7 +120,9 @@ enum class Say : uint8_t {
   kOpened,
   kRemind,
   kReceived,
-  kFail
+  kFail,
+  kLane,
+  kRest
 };
 
 struct Control {
@@ -151,6 +170,11 @@ enum class Event : uint8_t {
   kRemind,
   kPoke,
   kStandstill,
+  kCondemn,
+  kCondemnForNothing,
+  kLeaveCondemned,
+  kStartLane,
+  kRestLane,
 };
 struct Step {
   Event event = Event::kNone;
@@ -158,6 +182,8 @@ struct Step {
   uint8_t path = 0;
   uint8_t number = 0;
   Control control;
+  std::array<uint8_t, kMaxPieces> on{};  ///< with lanes: the paths that segments are given to
+  bool refused = false;                  ///< and those that are broken do not take them
 };
 
 inline constexpr int kSender = 0, kReceiver = 1;
@@ -178,7 +204,11 @@ struct World {
   std::array<uint8_t, kWindow> report{};
   uint8_t opening = 0;  ///< path that the sender is opening
   uint8_t next_path = 2;
-  uint8_t asked = 0, poked = 0;  ///< timeouts since something moved
+  uint8_t asked = 0, poked = 0;               ///< timeouts since something moved
+  std::array<uint8_t, kMaxPieces> carrier{};  ///< sender: the path of each segment, 0: none that matters
+  uint8_t unwritten = 0;                      ///< segments that their path did not take: bits
+  uint8_t disbelieved = 0;
+  uint8_t rests = 0;  ///< so far
   Queue to[2];
   Control again;  ///< a duplicate, and whom it reaches
   uint8_t again_to = 0;
