@@ -54,9 +54,8 @@ class MigrationEnd {
     const bool at_once = epoch == epoch_ && phase_ != Phase::kRunning && path != leaving_;
     if (at_once && sender_) return Verdict::kOther;
     if (epoch <= epoch_ && !at_once) return Verdict::kOld;
-    const bool ours = carries && (phase_ == Phase::kRunning || at_once);
     enter(epoch, path, 0);
-    return ours ? Verdict::kFenceActive : Verdict::kFenceGivenUp;
+    return carries ? Verdict::kFenceActive : Verdict::kFenceGivenUp;
   }
 
   /// The path that was left is fenced at this end. The caller tells the peer (receiver: with its ledger).

@@ -75,6 +75,14 @@ TEST(MigrationEnd, a_path_that_the_peer_leaves_is_fenced_whether_it_is_active_he
   EXPECT_EQ(given_up.leaving(), 4u);
 }
 
+TEST(MigrationEnd, a_lane_that_the_peer_leaves_is_fenced_as_one_also_in_the_middle_of_another_migration) {
+  MigrationEnd receiver(false);
+  receiver.leave(1);
+  EXPECT_EQ(receiver.peer_leaves(2, 5, true), Verdict::kFenceActive) << "or it would stay among the lanes";
+  EXPECT_EQ(receiver.leaving(), 5u);
+  EXPECT_EQ(receiver.peer_leaves(3, 6, false), Verdict::kFenceGivenUp);
+}
+
 TEST(MigrationEnd, a_peer_that_leaves_no_path_is_not_taken_to_mean_the_one_that_an_end_does_not_have) {
   MigrationEnd end(false);
   EXPECT_EQ(end.peer_leaves(1, 0, false), Verdict::kFenceGivenUp);

@@ -300,6 +300,7 @@ void Model::Stepper::start_fence(int end, int path) {
 
 void Model::Stepper::fence_given_up(int end, int path) {
   Half& h = half(end, path);
+  if (carries(end, path)) violate("a path that carries is fenced as one that was given up");
   if (h.pair == Pair::kNone || h.pair == Pair::kDead || !holds(Rule::kGivenUpFence)) return finish_fence(end);
   start_fence(end, path);
 }
