@@ -1,6 +1,7 @@
 #include "r2ccl/channel/sender.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "r2ccl/base/clock.h"
@@ -97,18 +98,23 @@ bool Sender::divide(Request& request, Path& active, const Registration* registra
 }
 
 void Sender::spread(std::span<const double> share) {
-  spread_over_.clear();
-  if (share.empty()) return;
-  std::vector<double> used;
+  std::vector<Path*> over;
+  std::vector<double> parts;
   const auto add = [&](Path* path, double part) {
     if (!path || part <= 0) return;
-    spread_over_.push_back(path);
-    used.push_back(part);
+    over.push_back(path);
+    parts.push_back(part);
   };
-  add(active(), share[0]);
+  if (!share.empty()) add(active(), share[0]);
   for (size_t i = 0; i < lanes().size() && i + 1 < share.size(); ++i) add(lanes()[i], share[i + 1]);
-  if (spread_over_.size() == 1 && spread_over_[0] == active()) spread_over_.clear();
-  splitter_.set(used);
+  if (over.size() == 1 && over[0] == active()) over.clear();
+  // What changes hardly at all is left alone: who is behind its share by less than a piece keeps that credit.
+  const auto alike = [](double a, double b) { return std::abs(a - b) < kSameShare; };
+  if (over == spread_over_ && std::equal(parts.begin(), parts.end(), parts_.begin(), parts_.end(), alike))
+    return;
+  spread_over_ = std::move(over);
+  parts_ = std::move(parts);
+  splitter_.set(parts_);
 }
 
 bool Sender::rests(const Path& path) const {

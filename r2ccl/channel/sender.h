@@ -38,6 +38,8 @@ class Sender final : public Channel {
   uint64_t lines_read_ = 0;  // what lines before this one say of messages received has been taken in
   Reminder reminder_;
   balance::Splitter splitter_;
+  static constexpr double kSameShare = 0.01;
+  std::vector<double> parts_;       // of the splitter's lanes
   std::vector<Path*> spread_over_;  // the splitter's lanes: a path each; empty: all goes over the active path
   uint32_t empty_posts_ = 0;
   uint32_t disbelieved_ = 0;
