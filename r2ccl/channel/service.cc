@@ -28,7 +28,7 @@ namespace {
 constexpr uint64_t kLongestStepNs = 2 * kNsPerMs;
 constexpr uint64_t kHelloBoundNs = 10'000 * kNsPerMs;
 constexpr uint64_t kPortLookNs = 500 * kNsPerMs;
-constexpr int kRateLookMs = 10;
+constexpr int kRateLookMs = 25;
 constexpr size_t kHelloFrameBytes = control::kHeaderBytes + sizeof(wire::Hello);
 constexpr size_t kMostPending = 4096;
 constexpr long kHotPauseNs = 20'000;
