@@ -8,10 +8,6 @@
 namespace vhca {
 namespace {
 
-// Smaller blocks keep their memory: the kernel punches holes into one file one at a time, and a job of many
-// processes that end together would wait for that.
-constexpr std::size_t kPunchBytes = std::size_t{1} << 20;
-
 std::size_t pages_for(std::size_t bytes) { return (bytes + kArenaPageBytes - 1) / kArenaPageBytes; }
 
 // Claims as much of the run as is free; returns how many pages it got.
@@ -61,12 +57,8 @@ std::uint64_t allocate_pages(Fabric& fabric, ProcessId owner, std::size_t bytes)
 void free_pages(Fabric& fabric, ProcessId owner, std::uint64_t offset, std::size_t bytes) {
   const std::size_t count = std::max<std::size_t>(1, pages_for(bytes));
   // While the pages are still ours: afterwards they may be someone else's.
-  if (bytes >= kPunchBytes) ::madvise(at_offset<char>(fabric, offset), count * kArenaPageBytes, MADV_REMOVE);
-  const std::size_t first = (offset - kArenaOffset) / kArenaPageBytes;
-  release_run(fabric, owner, first, count);
-  // Found again first, so that what keeps its memory does not spread over the arena.
-  if (bytes < kPunchBytes && first < fabric.next_page.load() % kArenaPages)
-    fabric.next_page.store(static_cast<std::uint32_t>(first));
+  ::madvise(at_offset<char>(fabric, offset), count * kArenaPageBytes, MADV_REMOVE);
+  release_run(fabric, owner, (offset - kArenaOffset) / kArenaPageBytes, count);
 }
 
 void release_all_pages(Fabric& fabric, ProcessId owner) {

@@ -12,7 +12,7 @@ namespace vhca {
 
 // Offset in the fabric of `bytes` zeroed bytes that belong to `owner`; 0 when there is no room.
 std::uint64_t allocate_pages(Fabric& fabric, ProcessId owner, std::size_t bytes);
-// Gives back what allocate_pages returned for the same size; of large blocks the memory itself, too.
+// Gives back what allocate_pages returned for the same size, the memory itself included.
 void free_pages(Fabric& fabric, ProcessId owner, std::uint64_t offset, std::size_t bytes);
 void release_all_pages(Fabric& fabric, ProcessId owner);
 

@@ -94,11 +94,15 @@ bool release_property(Fabric& fabric, ProcessId id) {
 
 void reclaim_slot(Fabric& fabric, ProcessSlot& slot, std::uint64_t claim) {
   const ProcessId id = slot.id.load();
+  // Another process may have been here first, and the slot may be a living one's by now: an id is written
+  // after the claim.
+  if (slot.claim.load() != claim) return;
   if (id != 0 && !release_property(fabric, id)) return;
   // The id goes first: a slot that is free never shows an old id. Both steps may be repeated by another
   // process.
   ProcessId expected_id = id;
   slot.id.compare_exchange_strong(expected_id, 0);
+  if (slot.claim.load() != claim) return;
   slot.start_time.store(0);  // else the next owner would look dead until it has written its own
   slot.claim.compare_exchange_strong(claim, 0);
 }

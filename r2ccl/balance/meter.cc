@@ -39,18 +39,21 @@ bool Capacities::take(std::span<const NicMeter::Reading> readings, uint64_t now)
   for (size_t nic = 0; nic < count_; ++nic) {
     const Span span = since(nics_[nic], readings[nic]);
     nics_[nic].from = readings[nic];
+    busy[nic] = double(span.busy) / double(now - began_);
     if (span.writes == 0 || span.busy < kIntervalNs / 10) continue;
     rates.push_back(rate[nic] = double(span.bytes) / double(span.busy) / nics_[nic].nominal);
-    busy[nic] = double(span.busy) / double(now - began_);
     most_busy = std::max(most_busy, busy[nic]);
     if (!nics_[nic].gray) well_busy.push_back(busy[nic]);
   }
   began_ = now;
-  if (rates.size() < 2) return true;  // there is nobody to compare with
-  const double others = usual(rates), others_busy = well_busy.empty() ? 0 : usual(well_busy);
-  for (size_t nic = 0; nic < count_; ++nic)
-    if (rate[nic] > 0)
-      judge(nics_[nic], std::min(1.0, rate[nic] / others), busy[nic], most_busy, others_busy);
+  const double others = rates.size() < 2 ? 0 : usual(rates);  // 0: there is nobody to compare with
+  const double others_busy = well_busy.empty() ? 0 : usual(well_busy);
+  for (size_t nic = 0; nic < count_; ++nic) {
+    const double relative = others > 0 ? std::min(1.0, rate[nic] / others) : 0;
+    if (relative > 0 ||
+        nics_[nic].gray)  // one that is gray and gets next to nothing must not stay so for that
+      judge(nics_[nic], relative, busy[nic], most_busy, others_busy);
+  }
   return true;
 }
 
@@ -66,7 +69,7 @@ void Capacities::judge(Nic& nic, double relative, double busy, double most_busy,
   }
   // What it would carry if it had work for as long as the others have.
   if (others_busy > 0) nic.idle += (std::min(1.0, busy / others_busy) - nic.idle) / 4;
-  const double more = nic.idle < kIdle ? std::min(2.0, nic.level / nic.idle) : 0;
+  const double more = nic.idle < kIdle ? nic.level * std::min(2.0, 1 / nic.idle) : 0;
   nic.level += (std::clamp(std::max(relative, more), kLeastLevel, 1.0) - nic.level) / 2;
   nic.well = nic.level > kWell ? nic.well + 1 : 0;
   nic.gray = nic.well < kWellIntervals;

@@ -236,6 +236,19 @@ TEST(Capacities, a_nic_that_has_little_to_do_is_not_slow) {
   EXPECT_FALSE(node.capacities.gray(2));
 }
 
+// … also when it gets next to nothing: what once was a failure does not keep it out for ever.
+TEST(Capacities, a_gray_nic_that_gets_next_to_nothing_is_tried_again) {
+  for (const double busy : {0.0, 0.001, 0.05}) {
+    Node node(4);
+    node.rate[2] = 0.05;
+    node.run(1000);
+    ASSERT_TRUE(node.capacities.gray(2));
+    node.busy[2] = busy;
+    node.run(3000);
+    EXPECT_FALSE(node.capacities.gray(2)) << busy;
+  }
+}
+
 TEST(Capacities, bursts_idle_nics_and_a_slow_process_are_no_failure) {
   Node node(4);
   for (int burst = 0; burst < 600; ++burst) {  // a minute
