@@ -51,7 +51,8 @@ void Channel::step_balance(const Tick& tick) {
   bool impaired = false;
   for (size_t l = 0; l < locals; ++l) {
     if (partner[l] >= 0) partner[l] = real(partner[l]);
-    impaired = impaired || partner[l] < 0 || core_.capacities.gray(l);
+    // A peer with fewer NICs leaves some of ours without a partner: that is no failure.
+    impaired = impaired || (partner[l] < 0 && l < remotes) || core_.capacities.gray(l);
     if (partner[l] < 0) continue;
     const bool ours = std::any_of(paths_.begin(), paths_.end(), [&](const auto& path) {
       return carries(*path) && path->local_nic() == int(l) && path->remote_nic() == partner[l];
