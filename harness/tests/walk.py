@@ -33,7 +33,7 @@ MARGIN_MS = 250  # a healed NIC counts as bad for so long: paths over it are ope
 HEAD = """version: 1
 name: walk
 seed: {seed}
-fabric: {{kind: vhca, nodes: {nodes}, ranks_per_node: {ranks}, nics_per_node: {nics}, nic_rate: {rate}}}
+fabric: {{kind: {fabric}, nodes: {nodes}, ranks_per_node: {ranks}, nics_per_node: {nics}, nic_rate: {rate}}}
 workload: {{engine: cpu, op: {op}, dtype: int32, bytes: {kib} KiB, iters: {iters}, warmup: 1, verify: true}}
 modes: [{mode}]
 env: {{NCCL_IB_TIMEOUT: 14, R2CC_FAILBACK_MS: 5, R2CC_FAILBACK_MAX_MS: 50}}
@@ -45,13 +45,15 @@ faults:
 class Walk:
     """What one seed gives: a scenario's head and a list of (start, line) of its faults."""
 
-    def __init__(self, seed, faults, also=(), mode="migrate"):
+    def __init__(self, seed, faults, also=(), mode="migrate", fabric="vhca"):
         g = random.Random(seed)
         self.seed = seed
         nodes, nics = g.choice([2, 2, 3]), g.choice([2, 3, 4])
         ranks = g.choice([1, 1, 2]) if nodes == 2 else 1
         op = g.choice(["allreduce", "allreduce", "sendrecv", "alltoall", "allgather"])
         mbits, kib = g.choice([500, 1000]), g.choice([120, 1200, 2400]) * nodes * ranks
+        if fabric == "rxe":  # as much as the guest carries, so that the job ends soon after its last fault
+            mbits, kib = mbits // 8, kib // 8
         self.faults = []
         bad_until = [[0] * nics for _ in range(nodes)]
         now = 20
@@ -84,7 +86,7 @@ class Walk:
             self.faults.append((now, "blackhole" if kind == "one_way" else kind, f"node{node}/nic{nic}", extra))
         # Long enough for all of them at full rate, which no operation exceeds: nothing ends before its last fault.
         least_ms = max(1, kib * 8.192 / (mbits * nics * ranks) * (0.5 if op != "sendrecv" else 1))
-        self.head = HEAD.format(seed=seed % (1 << 31), nodes=nodes, ranks=ranks, nics=nics, rate=f"{mbits} Mbit/s", op=op, kib=kib, mode=mode,
+        self.head = HEAD.format(seed=seed % (1 << 31), fabric=fabric, nodes=nodes, ranks=ranks, nics=nics, rate=f"{mbits} Mbit/s", op=op, kib=kib, mode=mode,
                                 iters=int((now + 300) / least_ms) + 1)
 
     def text(self, faults=None):
@@ -93,16 +95,16 @@ class Walk:
                                    for at, kind, target, extra in (self.faults if faults is None else faults))
 
 
-def run(r2bench, walk, folder, faults=None):
-    """Runs it. Returns (None or what is wrong, path-changing faults, migrations)."""
+def run(r2bench, walk, folder, faults=None, slower=1):
+    """Runs it, `slower` times slower (--slow-motion). Returns (None or what is wrong, path-changing faults, migrations)."""
     faults = walk.faults if faults is None else faults
     with tempfile.TemporaryDirectory(dir=folder) as place:
         file, out = os.path.join(place, "walk.yaml"), os.path.join(place, "out")
         with open(file, "w", encoding="utf-8") as handle:
             handle.write(walk.text(faults))
         try:
-            done = subprocess.run([r2bench, "run", file, "--quiet", "--no-plot", "--out", out], stdout=subprocess.PIPE,
-                                  stderr=subprocess.STDOUT, text=True, timeout=180, check=False)
+            done = subprocess.run([r2bench, "run", file, "--quiet", "--no-plot", "--out", out] + (["--slow-motion", str(slower)] if slower > 1 else []),
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=180 * slower, check=False)
         except subprocess.TimeoutExpired:
             return "r2bench itself hangs", 0, 0
         if not os.path.exists(os.path.join(out, "result.json")):
@@ -121,14 +123,14 @@ def run(r2bench, walk, folder, faults=None):
             continue
         node, nic = fault["target"].split("/")
         own = [e for e in fences if e["source"].startswith(node + "/") and e["nic"] == int(nic[3:])
-               and 0 <= e["at_ms"] - fault["t0_at_ms"] <= WITHIN_MS and not e.get("taken")]
+               and 0 <= e["at_ms"] - fault["t0_at_ms"] <= WITHIN_MS * slower and not e.get("taken")]
         if own:  # each migration explains one fault
             own[0]["taken"] = True
             counted += 1
     return None, counted, len(fences)
 
 
-def shrink(r2bench, walk, folder, tries):
+def shrink(r2bench, walk, folder, tries, slower=1):
     """Fewer and fewer faults that still fail, by halves and then one by one."""
     faults, size = list(walk.faults), len(walk.faults) // 2
     while size >= 1 and tries > 0:
@@ -136,7 +138,7 @@ def shrink(r2bench, walk, folder, tries):
         while at < len(faults) and tries > 0:
             fewer = faults[:at] + faults[at + size:]
             tries -= 1
-            if fewer and run(r2bench, walk, folder, fewer)[0]:
+            if fewer and run(r2bench, walk, folder, fewer, slower)[0]:
                 faults = fewer
             else:
                 at += size
@@ -152,6 +154,8 @@ def main():
     parser.add_argument("--faults", type=int, default=40, help="in each walk")
     parser.add_argument("--also", default="", help="more kinds of faults, separated by commas, or all: " + ", ".join(ALSO))
     parser.add_argument("--mode", default="migrate", choices=["migrate", "balance"])
+    parser.add_argument("--fabric", default="vhca", choices=["vhca", "rxe"])
+    parser.add_argument("--slower", type=int, default=None, help="all times of a walk times N (default: 1; 16 on rxe, whose guest is slow)")
     parser.add_argument("--jobs", type=int, default=1, help="walks at a time")
     parser.add_argument("--minutes", type=float, default=None, help="start no walk after that")
     parser.add_argument("--least", type=int, default=1, help="faults that have to change a path, in all walks together")
@@ -166,6 +170,7 @@ def main():
     if set(also) - set(ALSO):
         print("--also: " + ", ".join(sorted(set(also) - set(ALSO))) + " is none of " + ", ".join(ALSO), file=sys.stderr)
         return 64
+    slower = arguments.slower or (16 if arguments.fabric == "rxe" else 1)
     first = int(time.time()) if arguments.seed is None else arguments.seed
     start = time.monotonic()
     total = {"walks": 0, "faults": 0, "path_changes": 0, "migrations": 0, "failed": 0}
@@ -174,8 +179,8 @@ def main():
     def one(seed):
         if arguments.minutes is not None and time.monotonic() - start > 60 * arguments.minutes:
             return None
-        walk = Walk(seed, arguments.faults, also, arguments.mode)
-        return walk, run(arguments.r2bench, walk, folder)
+        walk = Walk(seed, arguments.faults, also, arguments.mode, arguments.fabric)
+        return walk, run(arguments.r2bench, walk, folder, slower=slower)
 
     with tempfile.TemporaryDirectory(prefix="r2bench-walk-") as folder:
         with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
@@ -194,7 +199,7 @@ def main():
                     print(wrong, flush=True)
                     failures.append(walk)
         for walk in failures:
-            faults = shrink(arguments.r2bench, walk, folder, arguments.tries)
+            faults = shrink(arguments.r2bench, walk, folder, arguments.tries, slower)
             file = os.path.join(arguments.keep, f"walk-{walk.seed}.yaml")
             with open(file, "w", encoding="utf-8") as handle:
                 handle.write(walk.text(faults))
@@ -203,7 +208,7 @@ def main():
     if arguments.record:
         version = subprocess.run([arguments.r2bench, "--version"], capture_output=True, text=True, check=False).stdout.split()
         commit = version[-1] if version else "unknown"
-        line = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "commit": commit, "fabric": "vhca", "first_seed": first,
+        line = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "commit": commit, "fabric": arguments.fabric, "slower": slower, "first_seed": first,
                 "faults_per_walk": arguments.faults, "also": also, "mode": arguments.mode, "seconds": round(time.monotonic() - start), **total}
         with open(arguments.record, "a", encoding="utf-8") as handle:
             handle.write(json.dumps(line) + "\n")
