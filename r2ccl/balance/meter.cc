@@ -13,11 +13,13 @@ Capacities::Capacities(std::span<const double> nominal) : count_(std::min(nomina
 Capacities::Span Capacities::since(const Nic& nic, const NicMeter::Reading& reading) {
   if (!nic.known || reading.last_done <= nic.from.last_done) return {};
   const uint64_t span = reading.last_done - nic.from.last_done;
-  return {reading.bytes - nic.from.bytes, reading.completions - nic.from.completions,
+  return {reading.bytes - nic.from.bytes, reading.work - nic.from.work,
+          reading.completions - nic.from.completions,
           span - std::min(span, reading.idle_ns - nic.from.idle_ns)};
 }
 
-bool Capacities::take(std::span<const NicMeter::Reading> readings, uint64_t now) {
+bool Capacities::take(std::span<const NicMeter::Reading> readings, uint64_t now,
+                      std::span<const double> part) {
   if (began_ == 0) began_ = now;
   bool all = true;
   uint64_t busiest = 0;
@@ -33,23 +35,31 @@ bool Capacities::take(std::span<const NicMeter::Reading> readings, uint64_t now)
   }
   const bool long_enough = now - began_ >= kLongestNs;
   if (!long_enough && !(all && busiest >= kIntervalNs)) return false;
-  std::vector<double> rates, well_busy;
-  std::array<double, kMaxNics> rate{}, busy{};
+  std::vector<double> rates, whole_rates, well_busy;
+  std::array<double, kMaxNics> rate{}, busy{}, parts{};
   double most_busy = 0;
   for (size_t nic = 0; nic < count_; ++nic) {
     const Span span = since(nics_[nic], readings[nic]);
     nics_[nic].from = readings[nic];
     busy[nic] = double(span.busy) / double(now - began_);
     if (span.writes == 0 || span.busy < kIntervalNs / 10) continue;
-    rates.push_back(rate[nic] = double(span.bytes) / double(span.busy) / nics_[nic].nominal);
+    const double usual_cost = double(span.busy) * nics_[nic].nominal;
+    parts[nic] = nic < part.size() ? std::clamp(part[nic], kLeastLevel, 1.0) : 1.0;
+    rates.push_back(double(span.bytes) / usual_cost);
+    whole_rates.push_back(double(span.bytes) / usual_cost / parts[nic]);
+    rate[nic] = double(span.work) / usual_cost;
     most_busy = std::max(most_busy, busy[nic]);
     if (!nics_[nic].gray) well_busy.push_back(busy[nic]);
   }
   began_ = now;
-  const double others = rates.size() < 2 ? 0 : usual(rates);  // 0: there is nobody to compare with
+  const bool comparable = rates.size() >= 2;
+  const double others = comparable ? usual(rates) : 0, whole_others = comparable ? usual(whole_rates) : 0;
   const double others_busy = well_busy.empty() ? 0 : usual(well_busy);
   for (size_t nic = 0; nic < count_; ++nic) {
-    const double relative = others > 0 ? std::min(1.0, rate[nic] / others) : 0;
+    const double relative =
+        others <= 0 || rate[nic] <= 0
+            ? 0
+            : std::min(1.0, std::max(rate[nic] / others, rate[nic] / parts[nic] / whole_others));
     if (relative > 0 ||
         nics_[nic].gray)  // one that is gray and gets next to nothing must not stay so for that
       judge(nics_[nic], relative, busy[nic], most_busy, others_busy);

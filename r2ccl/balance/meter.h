@@ -25,12 +25,14 @@ class NicMeter {
     if (since != 0 && at > since) idle_ns_.fetch_add(at - since, std::memory_order_relaxed);
     return 1;
   }
-  /// It is done. Returns how many fewer are under way: 0 or 1.
+  /// It is done, and was as much work for the NIC as `work` bytes of memory near to it. Returns how many
+  /// fewer are under way: 0 or 1.
   template <typename Now>
-  int done(uint32_t bytes, Now now) noexcept {
+  int done(uint32_t bytes, uint64_t work, Now now) noexcept {
     if (bytes < kLeastBytes) return 0;
     const uint64_t at = now();
     bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    work_.fetch_add(work, std::memory_order_relaxed);
     completions_.fetch_add(1, std::memory_order_relaxed);
     last_done_.store(at, std::memory_order_relaxed);
     if (open_.fetch_sub(1, std::memory_order_relaxed) == 1) idle_since_.store(at, std::memory_order_relaxed);
@@ -43,17 +45,18 @@ class NicMeter {
   }
 
   struct Reading {
-    uint64_t bytes = 0, completions = 0;
+    uint64_t bytes = 0, work = 0, completions = 0;
     uint64_t idle_ns = 0;    ///< since the first post, without what lasts now
     uint64_t last_done = 0;  ///< time of the last completion
   };
   Reading read() const noexcept {
-    return {bytes_.load(std::memory_order_relaxed), completions_.load(std::memory_order_relaxed),
-            idle_ns_.load(std::memory_order_relaxed), last_done_.load(std::memory_order_relaxed)};
+    return {bytes_.load(std::memory_order_relaxed), work_.load(std::memory_order_relaxed),
+            completions_.load(std::memory_order_relaxed), idle_ns_.load(std::memory_order_relaxed),
+            last_done_.load(std::memory_order_relaxed)};
   }
 
  private:
-  std::atomic<uint64_t> bytes_{0}, completions_{0}, idle_ns_{0}, last_done_{0}, idle_since_{0};
+  std::atomic<uint64_t> bytes_{0}, work_{0}, completions_{0}, idle_ns_{0}, last_done_{0}, idle_since_{0};
   std::atomic<int32_t> open_{0};
 };
 
@@ -63,6 +66,10 @@ class NicMeter {
 /// this process slows all NICs alike and so shows in none. From then on what it carries is its level, but for
 /// a NIC that has less to do than the others: the rate of small pieces says more of latency than of what it
 /// could carry, and would sink with its share, so its level rises until it has as much to do.
+///
+/// Two things are guesses: what crossing sockets costs a NIC, and that NICs shared with other processes serve
+/// all alike. Neither may make a NIC look slow: what is usual is taken without them, and each NIC gets the
+/// better of the two.
 class Capacities {
  public:
   static constexpr size_t kMaxNics = 8;
@@ -82,9 +89,9 @@ class Capacities {
   /// `nominal[i]`: rate of NIC i in any unit, > 0.
   explicit Capacities(std::span<const double> nominal);
 
-  /// Takes readings of all NICs' meters at time `now`, any time and often. Returns whether an interval has
-  /// ended.
-  bool take(std::span<const NicMeter::Reading> readings, uint64_t now);
+  /// Takes readings of all NICs' meters at time `now`, any time and often. `part[i]`: of the work that NIC i
+  /// has, how much is this process's, as far as is known; empty: all. Returns whether an interval has ended.
+  bool take(std::span<const NicMeter::Reading> readings, uint64_t now, std::span<const double> part = {});
   /// Relative to its nominal rate, 0 … 1.
   double relative(size_t nic) const { return nics_[nic].gray ? nics_[nic].level : 1.0; }
   bool gray(size_t nic) const { return nics_[nic].gray; }
@@ -105,7 +112,7 @@ class Capacities {
     bool gray = false;
   };
   struct Span {
-    uint64_t bytes = 0, writes = 0, busy = 0;
+    uint64_t bytes = 0, work = 0, writes = 0, busy = 0;
   };
   static Span since(const Nic& nic, const NicMeter::Reading& reading);
   static double usual(std::span<const double> samples);

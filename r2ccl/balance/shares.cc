@@ -1,45 +1,132 @@
 #include "r2ccl/balance/shares.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 
 namespace r2ccl::balance {
+namespace {
 
-PerRail shares(std::span<const double> capacity, std::span<const double> demand, size_t home) {
-  PerRail out{};
-  const size_t rails = capacity.size();
-  const double total_capacity = std::accumulate(capacity.begin(), capacity.end(), 0.0);
-  const double total_demand = std::accumulate(demand.begin(), demand.end(), 0.0);
-  if (total_capacity <= 0) return out;
-  const auto part = [&](size_t rail) { return total_demand * capacity[rail] / total_capacity; };
-  const bool at_home = home < rails && capacity[home] > 0;
-  const double keep = !at_home                                 ? 0
-                      : demand[home] <= 0 || total_demand <= 0 ? 1
-                                                               : std::min(1.0, part(home) / demand[home]);
-  PerRail room{};
+constexpr int kHalvings = 40;
+constexpr double kNothing = 1e-9;  // part of all demand
+
+bool is_far(const Group& group, size_t rail) { return group.far >> rail & 1; }
+
+double all(const Demand& demand) {
+  double sum = 0;
+  for (size_t g = 0; g < demand.count; ++g)
+    sum += std::accumulate(demand.groups[g].demand.begin(), demand.groups[g].demand.end(), 0.0);
+  return sum;
+}
+
+/// Who carries what when every rail works for `time`.
+struct Placing {
+  std::array<PerRail, kMaxGroups> home{};   // stays there
+  std::array<PerRail, kMaxGroups> moved{};  // comes to the rail from others
+  double left = 0;                          // does not fit
+
+  Placing(const Rails& rails, const Demand& demand, double time);
+
+ private:
+  /// As much of `rest` as fits goes to the rails of one side, in proportion to their room.
+  static void fill(PerRail& room, double& rest, PerRail& moved, uint8_t side, double cost);
+};
+
+void Placing::fill(PerRail& room, double& rest, PerRail& moved, uint8_t side, double cost) {
   double all_room = 0;
-  for (size_t rail = 0; rail < rails; ++rail) {
-    if (rail == home || capacity[rail] <= 0) continue;
-    room[rail] = std::max(0.0, part(rail) - demand[rail]);
-    all_room += room[rail];
+  for (size_t rail = 0; rail < kMaxRails; ++rail)
+    if (side >> rail & 1) all_room += room[rail];
+  if (all_room <= 0 || rest <= 0) return;
+  const double taken = std::min(rest, all_room / cost);
+  for (size_t rail = 0; rail < kMaxRails; ++rail) {
+    if (!(side >> rail & 1)) continue;
+    const double part = taken * room[rail] / all_room;
+    moved[rail] += part;
+    room[rail] = std::max(0.0, room[rail] - part * cost);
   }
-  if (all_room <= 1e-9 * total_demand ||
-      total_demand <= 0) {  // nobody has room: in proportion to the capacities
-    if (at_home && keep > 1 - 1e-9) {
-      out[home] = 1;
-      return out;
+  rest -= taken;
+}
+
+Placing::Placing(const Rails& rails, const Demand& demand, double time) {
+  PerRail room{};
+  std::array<double, kMaxGroups> rest{};
+  for (size_t rail = 0; rail < kMaxRails; ++rail) {
+    if (rail < rails.capacity.size()) room[rail] = time * rails.capacity[rail];
+    double wanted = 0;
+    for (size_t g = 0; g < demand.count; ++g)
+      if (!is_far(demand.groups[g], rail)) wanted += demand.groups[g].demand[rail];
+    const double fits = wanted > room[rail] ? room[rail] / wanted : 1;
+    room[rail] -= std::min(room[rail], wanted * fits);
+    for (size_t g = 0; g < demand.count; ++g) {
+      const double own = demand.groups[g].demand[rail];
+      if (!is_far(demand.groups[g], rail)) home[g][rail] = own * fits;
+      rest[g] += own - home[g][rail];
     }
-    room = {};
-    all_room = 0;
-    for (size_t rail = 0; rail < rails; ++rail)
-      if (rail != home) all_room += room[rail] = capacity[rail];
   }
-  if (all_room <= 0) {  // home is all there is
-    out[home] = 1;
-    return out;
+  // Who has the least choice is served first.
+  std::array<uint8_t, kMaxGroups> order{};
+  std::iota(order.begin(), order.end(), uint8_t{0});
+  std::stable_sort(order.begin(), order.begin() + demand.count, [&](uint8_t a, uint8_t b) {
+    return std::popcount(demand.groups[a].far) > std::popcount(demand.groups[b].far);
+  });
+  for (size_t k = 0; k < demand.count; ++k)
+    fill(room, rest[order[k]], moved[order[k]], uint8_t(~demand.groups[order[k]].far), 1);
+  for (size_t k = 0; k < demand.count; ++k)
+    fill(room, rest[order[k]], moved[order[k]], demand.groups[order[k]].far, rails.far_cost);
+  left = std::accumulate(rest.begin(), rest.end(), 0.0);
+}
+
+}  // namespace
+
+size_t Demand::group(uint8_t far) {
+  for (size_t g = 0; g < count; ++g)
+    if (groups[g].far == far) return g;
+  if (count == kMaxGroups) return count - 1;
+  groups[count] = {far, {}};
+  return count++;
+}
+
+void Demand::add(uint8_t far, size_t home, double amount) { groups[group(far)].demand[home] += amount; }
+
+double Demand::on(size_t home) const {
+  double sum = 0;
+  for (size_t g = 0; g < count; ++g) sum += groups[g].demand[home];
+  return sum;
+}
+
+double time_of(const Rails& rails, const Demand& demand) {
+  const double wanted = all(demand);
+  const double capacity = std::accumulate(rails.capacity.begin(), rails.capacity.end(), 0.0);
+  if (capacity <= 0) return 0;
+  const auto fits = [&](double time) { return Placing(rails, demand, time).left <= kNothing * wanted; };
+  double low = 0;
+  for (size_t rail = 0; rail < rails.nominal.size(); ++rail)
+    if (rails.nominal[rail] > 0) low = std::max(low, demand.on(rail) / rails.nominal[rail]);
+  if (fits(low)) return low;
+  double high = std::max(low, wanted / capacity) * 2;
+  while (!fits(high)) high *= 2;
+  for (int i = 0; i < kHalvings; ++i) {
+    const double middle = (low + high) / 2;
+    (fits(middle) ? high : low) = middle;
   }
-  for (size_t rail = 0; rail < rails; ++rail) out[rail] = (1 - keep) * room[rail] / all_room;
-  if (at_home) out[home] = keep;
+  return high;
+}
+
+PerRail shares(const Rails& rails, Demand demand, uint8_t far, size_t home) {
+  PerRail out{};
+  if (home >= kMaxRails) home = kMaxRails - 1;
+  const size_t own = demand.group(far);
+  double& wanted = demand.groups[own].demand[home];
+  if (wanted <= 0) wanted = std::max(1e-6 * all(demand), 1e-12);
+  const double time = time_of(rails, demand);
+  if (time <= 0) return out;
+  const Placing placing(rails, demand, time);
+  const double at_home = placing.home[own][home] / wanted;
+  const double moved = std::accumulate(placing.moved[own].begin(), placing.moved[own].end(), 0.0);
+  if (moved > 0)
+    for (size_t rail = 0; rail < kMaxRails; ++rail)
+      out[rail] = (1 - at_home) * placing.moved[own][rail] / moved;
+  out[home] += moved > 0 ? at_home : 1;
   return out;
 }
 
@@ -62,55 +149,6 @@ std::array<int, kMaxRails> pair_nics(std::span<const bool> local_usable,
     partner[nic] = int(next);
   }
   return partner;
-}
-
-void Splitter::set(std::span<const double> shares) {
-  lanes_ = std::min(shares.size(), kMaxRails);
-  share_ = {};
-  credit_ = {};
-  std::copy_n(shares.begin(), lanes_, share_.begin());
-}
-
-size_t Splitter::split(uint64_t address, uint32_t bytes, std::span<Piece, kMaxRails> pieces) {
-  const auto whole = [&](size_t lane) {
-    credit_[lane] -= bytes;
-    pieces[0] = {uint8_t(lane), 0, bytes};
-    return size_t{1};
-  };
-  for (size_t lane = 0; lane < lanes_; ++lane) credit_[lane] += share_[lane] * bytes;
-  std::array<uint8_t, kMaxRails> order;
-  std::iota(order.begin(), order.end(), uint8_t{0});
-  if (bytes < kWhole) {  // on the best lane
-    const auto best = std::max_element(share_.begin(), share_.begin() + std::max<size_t>(lanes_, 1));
-    return whole(size_t(best - share_.begin()));
-  }
-  std::stable_sort(order.begin(), order.begin() + lanes_,
-                   [&](uint8_t a, uint8_t b) { return credit_[a] > credit_[b]; });
-  // Fewer lanes until each piece is worth the trouble; who gets none now has more credit next time.
-  size_t used = 0;
-  double sum = 0;
-  for (; used < lanes_ && credit_[order[used]] > 0; ++used) sum += credit_[order[used]];
-  while (used > 1 && credit_[order[used - 1]] * bytes < double(kLeastPiece) * sum)
-    sum -= credit_[order[--used]];
-  if (used <= 1) return whole(order[0]);
-  std::sort(order.begin(), order.begin() + used);  // in the order of the lanes
-  size_t count = 0;
-  uint32_t offset = 0;
-  double until = 0;
-  for (size_t k = 0; k < used; ++k) {
-    const uint8_t lane = order[k];
-    until += credit_[lane] / sum * bytes;
-    uint32_t end = bytes;
-    if (k + 1 < used) {
-      const uint64_t cut = (address + uint64_t(until)) / kGrain * kGrain;
-      end = uint32_t(std::clamp<uint64_t>(cut > address ? cut - address : 0, offset, bytes));
-    }
-    if (end == offset) continue;
-    pieces[count++] = {lane, offset, end - offset};
-    offset = end;
-  }
-  for (size_t k = 0; k < count; ++k) credit_[pieces[k].lane] -= pieces[k].bytes;
-  return count;
 }
 
 }  // namespace r2ccl::balance

@@ -1,5 +1,5 @@
-// How the traffic between two nodes is spread over their rails: in proportion to what each can carry, and
-// moving no more of it than that takes. Pure: no verbs, no clock.
+// How the traffic between two nodes is spread over their rails: so that the busiest is done as early as can
+// be, and moving no more of it than that takes. Pure: no verbs, no clock.
 #pragma once
 
 #include <array>
@@ -12,45 +12,49 @@ namespace r2ccl::balance {
 inline constexpr size_t kMaxRails = 8;
 using PerRail = std::array<double, kMaxRails>;
 
-/// The share of each rail, in the sum 1, in the traffic of a channel whose home is rail `home`.
+/// Traffic whose memory lies alike: on the same side of the same rails.
+struct Group {
+  uint8_t far = 0;   ///< bit i: rail i is reached across sockets, at one end or the other
+  PerRail demand{};  ///< how much of it has its home on rail i, usable or not, in any unit
+};
+inline constexpr size_t kMaxGroups = 8;
+
+/// All traffic of the node, as far as it is known: of all its processes.
+struct Demand {
+  size_t count = 0;
+  std::array<Group, kMaxGroups> groups{};
+
+  /// Adds to the group with that `far`; to the last one when there are too many.
+  void add(uint8_t far, size_t home, double amount);
+  /// Index of the group with that `far`, made when there is none.
+  size_t group(uint8_t far);
+  double on(size_t home) const;
+};
+
+/// What the rails can carry.
+struct Rails {
+  std::span<const double> capacity;  ///< in any unit; 0: it cannot be used
+  std::span<const double> nominal;   ///< when nothing is the matter, same unit
+  double far_cost = 1;               ///< ≥ 1: how much of its capacity a byte takes that crosses sockets
+};
+
+/// The time in which all of `demand` can be carried, in units of demand / capacity: of the best assignment,
+/// but not below what the busiest rail takes when nothing is the matter and everything is at home. 0 when no
+/// rail is usable.
+double time_of(const Rails& rails, const Demand& demand);
+
+/// The share of each rail, in the sum 1, in the traffic of a channel of that group whose home is rail `home`.
 ///
-/// `capacity[i]`: what rail i can carry, in any unit; 0: it cannot be used. `demand[i]`: how much traffic has
-/// its home on rail i, usable or not, in any unit. Every rail is to carry load in proportion to its capacity.
-/// Traffic stays at home as far as home's part allows; what is too much there goes to the rails that have
-/// room left beside their own traffic, in proportion to that room. All channels compute the same from the
-/// same numbers, so nothing has to be agreed. All 0 when no rail is usable.
-PerRail shares(std::span<const double> capacity, std::span<const double> demand, size_t home);
+/// Near traffic stays at home as far as home carries it within time_of(); the rest goes to the rails on its
+/// side that have room, in proportion to that, and what is still too much crosses sockets. This is the
+/// optimum of the linear program 'minimise the time of the busiest rail' where the groups' near sides are
+/// disjoint or everything is near, as those of sockets are; elsewhere it may be missed by a little. All
+/// channels compute the same from the same numbers, so nothing has to be agreed. All 0 when no rail is
+/// usable.
+PerRail shares(const Rails& rails, Demand demand, uint8_t far, size_t home);
 
 /// Which remote NIC each usable local NIC works with: the straight one (the same number) where both are
 /// usable; what is left over on both sides is paired in order (cross rails). -1: none.
 std::array<int, kMaxRails> pair_nics(std::span<const bool> local_usable, std::span<const bool> remote_usable);
-
-/// A part of a message that travels on one lane.
-struct Piece {
-  uint8_t lane = 0;
-  uint32_t offset = 0;  ///< bytes
-  uint32_t bytes = 0;
-};
-
-/// Cuts messages into pieces so that each lane carries its share of the bytes in the long run, with no more
-/// pieces than that needs.
-class Splitter {
- public:
-  static constexpr uint32_t kWhole = 64 << 10;       ///< smaller messages are not cut: bytes
-  static constexpr uint32_t kLeastPiece = 16 << 10;  ///< bytes
-  static constexpr uint32_t kGrain = 128;            ///< pieces begin at such addresses
-
-  /// `shares[i]`: of lane i, in the sum 1.
-  void set(std::span<const double> shares);
-  size_t lanes() const { return lanes_; }
-  /// Cuts `bytes` bytes that will lie at `address` of the receiver. Returns how many pieces there are, at
-  /// least 1; they cover the message without gap or overlap, in order, each on a lane of its own.
-  size_t split(uint64_t address, uint32_t bytes, std::span<Piece, kMaxRails> pieces);
-
- private:
-  size_t lanes_ = 0;
-  PerRail share_{};
-  PerRail credit_{};  // bytes that a lane is behind its share
-};
 
 }  // namespace r2ccl::balance

@@ -49,6 +49,11 @@ const std::vector<Field>& fields() {
       integer("NCCL_IB_SL", &Config::service_level, 0, 15, "service level"),
       integer("R2CC_STANDBYS", &Config::standbys, 0, 100000,
               "backup paths that a process keeps open for its sends"),
+      integer("R2CC_MEMORY_NODE", &Config::memory_node, -1, 1023,
+              "NUMA node of all buffers; -1: the kernel is asked"),
+      integer(
+          "R2CC_CROSS_SOCKET", &Config::cross_socket, 0, 100,
+          "percent of its rate that a NIC carries across sockets; 0: not known, 50 once traffic is spread"),
       milliseconds("R2CC_SUSPECT_MS", &Config::suspect_after, 1, 60000,
                    "silence before a path is probed (adapts upward), ms"),
       milliseconds("R2CC_PROBE_MS", &Config::probe_deadline, 1, 60000,
@@ -103,6 +108,8 @@ Result<Config> Config::from(const std::function<const char*(const char*)>& get) 
   }
   for (const char* variable : {"NCCL_SOCKET_IFNAME", "R2CC_SOCKET_IFNAME"})
     if (const char* text = get(variable); text && *text) config.socket_interface = text;
+  if (const char* text = get("R2CC_TOPOLOGY")) config.topology_file = text;
+  if (const char* text = get("R2CC_NODE_SCOPE")) config.node_scope = text;
   if (const char* text = get("R2CC_METRICS")) config.metrics_file = text;
   if (const char* text = get("NCCL_IB_HCA"); text && *text) config.hca_filter = text;
   return config;
@@ -119,6 +126,11 @@ std::vector<Config::Entry> Config::entries() const {
   out.push_back({"R2CC_SOCKET_IFNAME", socket_interface, "prefix of the interface for control connections"});
   out.push_back({"R2CC_METRICS", metrics_file,
                  "file for counters in Prometheus' text format (%p: process id), once a second"});
+  out.push_back(
+      {"R2CC_TOPOLOGY", topology_file,
+       "file with the machine's topology as 'lstopo --of xml' writes it, instead of what it shows"});
+  out.push_back({"R2CC_NODE_SCOPE", node_scope,
+                 "processes of one host with different values count as being on different nodes"});
   out.push_back({"NCCL_IB_HCA", hca_filter, "which devices to use ('^' excludes, '=' exact names)"});
   return out;
 }

@@ -26,12 +26,18 @@ struct Config {
   std::string
       socket_interface;      ///< R2CC_SOCKET_IFNAME, else NCCL_SOCKET_IFNAME: prefix of the control interface
   std::string metrics_file;  ///< R2CC_METRICS: where counters go as Prometheus text; empty: nowhere
-  std::string hca_filter;    ///< NCCL_IB_HCA: prefix list; '^' excludes, '=' means exact
-  int ib_timeout = 20;       ///< NCCL_IB_TIMEOUT: 4.096 µs · 2^n
-  int ib_retry_count = 7;    ///< NCCL_IB_RETRY_CNT
-  int gid_index = -1;        ///< NCCL_IB_GID_INDEX; -1: RoCE v2 IPv4 when there is one
-  int traffic_class = 0;     ///< NCCL_IB_TC
-  int service_level = 0;     ///< NCCL_IB_SL
+  std::string
+      topology_file;       ///< R2CC_TOPOLOGY: the machine as `lstopo --of xml` writes it; empty: look at it
+  std::string node_scope;  ///< R2CC_NODE_SCOPE: processes of one host with different ones share no NICs
+  std::string hca_filter;  ///< NCCL_IB_HCA: prefix list; '^' excludes, '=' means exact
+  int ib_timeout = 20;     ///< NCCL_IB_TIMEOUT: 4.096 µs · 2^n
+  int ib_retry_count = 7;  ///< NCCL_IB_RETRY_CNT
+  int gid_index = -1;      ///< NCCL_IB_GID_INDEX; -1: RoCE v2 IPv4 when there is one
+  int traffic_class = 0;   ///< NCCL_IB_TC
+  int service_level = 0;   ///< NCCL_IB_SL
+  int memory_node = -1;    ///< R2CC_MEMORY_NODE: NUMA node of all buffers; -1: the kernel is asked
+  int cross_socket = 0;    ///< R2CC_CROSS_SOCKET: percent of its rate that a NIC carries from or to memory on
+                           ///< another socket; 0: not known
   int standbys = 32;  ///< R2CC_STANDBYS: paths that a process keeps ready for its sends; a channel without
                       ///< one opens it when it must
   Milliseconds suspect_after{
@@ -56,6 +62,10 @@ struct Config {
   /// names the variable, its value and what is accepted.
   static Result<Config> from(const std::function<const char*(const char*)>& get);
   static Result<Config> from_environment();
+
+  /// How much of a NIC's capacity a byte takes whose memory is on another socket: ≥ 1.
+  double far_cost() const { return 100.0 / (cross_socket > 0 ? cross_socket : kAssumedCrossSocket); }
+  static constexpr int kAssumedCrossSocket = 50;
 
   /// Name, value and meaning of each setting, for `r2bench doctor`.
   struct Entry {

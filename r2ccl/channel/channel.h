@@ -86,6 +86,8 @@ class Channel {
   bool is_sender() const { return sender_; }
   Core& core() { return core_; }
   int home_nic() const { return home_nic_; }
+  /// Bit l: traffic on the straight rail of local NIC l crosses sockets, at one end or the other.
+  uint8_t far_rails() const;
 
   // --- progress thread; kNicFailed, kAllPathsDown, kPeerGone … when the channel has failed ---
   virtual Result<Request*> post(void* data, size_t bytes, Registration* registration) = 0;
@@ -178,6 +180,15 @@ class Channel {
   virtual void spread(std::span<const double> /*share*/) {}
   /// Is everything over that a lane has carried? Needs the turn.
   virtual bool rests(const Path& /*path*/) const { return false; }
+  /// Bit i: what is being sent lies across sockets from NIC i, here and at the peer.
+  void memory_is_far(uint8_t local_nics, uint8_t peer_nics) {
+    far_nics_.store(uint16_t(local_nics | peer_nics << 8), std::memory_order_relaxed);
+  }
+  bool is_far(int local, int remote) const {
+    const unsigned far = far_nics_.load(std::memory_order_relaxed);
+    return (far >> local | far >> (8 + remote)) & 1;
+  }
+  bool is_far(const Path& path) const { return is_far(path.local_nic(), path.remote_nic()); }
   Request* free_request(uint64_t message);
   void count_progress() {
     progress_.store(progress_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -256,6 +267,7 @@ class Channel {
   // lanes (lanes.cc)
   void step_balance(const Tick& tick);
   bool usable_rail(int local, int remote, uint64_t now) const;
+  int straight(int local) const;
   void start_lane(Path& path);
   bool rest_lane(Path& lane);
   void remove_lane(const Path& path);
@@ -321,6 +333,7 @@ class Channel {
   Error error_;
   std::atomic<uint32_t> in_use_{0};
   std::atomic<uint64_t> progress_{0};
+  std::atomic<uint16_t> far_nics_{0};
 
   // control connection
   wire::Hello peer_hello_{};

@@ -50,11 +50,14 @@ struct Core {
   std::function<NicLoad()> load;  ///< service thread only
   std::function<Result<control::Endpoint>()> endpoint;  ///< where peers reach this process; any thread
 
+  /// Bit i: memory at that address is across sockets from NIC i, as far as is known. Any thread.
+  std::function<uint8_t(const void*)> far_nics = [](const void*) { return uint8_t{0}; };
+
   /// Mode 2 and up. What each NIC carries; the rest is the service thread's: what it can carry, and the
-  /// sending channels that have their home there and have had traffic of late.
+  /// sending channels of the node that have their home there and have had traffic of late.
   std::array<balance::NicMeter, wire::kMaxNics> meters;
   balance::Capacities capacities;
-  balance::PerRail demand{};
+  balance::Demand demand;
 
   bool balances() const { return config.mode >= Mode::kBalance; }
   bool resilient() const { return config.mode != Mode::kBaseline; }
@@ -66,12 +69,15 @@ class Registration {
  public:
   uint32_t lkey(int nic) const { return regions_[size_t(nic)] ? regions_[size_t(nic)].lkey() : 0; }
   uint32_t rkey(int nic) const { return regions_[size_t(nic)] ? regions_[size_t(nic)].rkey() : 0; }
+  /// Bit i: it lies across sockets from NIC i.
+  uint8_t far_nics() const { return far_nics_; }
 
  private:
   friend class Registrations;
   uintptr_t first_ = 0;
   uintptr_t last_ = 0;
   int users_ = 0;
+  uint8_t far_nics_ = 0;
   std::array<verbs::MemoryRegion, wire::kMaxNics> regions_;
 };
 

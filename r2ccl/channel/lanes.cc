@@ -28,6 +28,20 @@ bool Channel::usable_rail(int local, int remote, uint64_t now) const {
          (!home || home_rail_.state() == health::RailState::kUp);
 }
 
+// The peer's NIC that works with `local` when nothing is the matter: at the same distance from home on both
+// sides.
+int Channel::straight(int local) const {
+  const size_t locals = core_.devices.size(), remotes = peer_hello_.nics;
+  return int((size_t(local) + remotes * locals + size_t(peer_home_nic_) - size_t(home_nic_)) % remotes);
+}
+
+uint8_t Channel::far_rails() const {
+  uint8_t far = 0;
+  for (size_t l = 0; l < core_.devices.size(); ++l)
+    if (is_far(int(l), straight(int(l)))) far |= uint8_t(1u << l);
+  return far;
+}
+
 void Channel::step_balance(const Tick& tick) {
   if (const uint64_t progress = progress_.load(std::memory_order_relaxed); progress != balanced_progress_) {
     balanced_progress_ = progress;
@@ -41,16 +55,15 @@ void Channel::step_balance(const Tick& tick) {
   std::array<bool, balance::kMaxRails> local_usable{}, remote_usable{};
   for (size_t l = 0; l < locals; ++l)
     local_usable[l] = !core_.nic_unusable[l] && !core_.nic_down[l] && !core_.workers->stuck(int(l));
-  // Straight is what has the same distance from home on both sides.
-  const auto real = [&](int r) {
-    return int((size_t(r) + remotes * locals + size_t(peer_home_nic_) - size_t(home_nic_)) % remotes);
-  };
-  for (size_t r = 0; r < remotes; ++r) remote_usable[r] = !peer_nic_down_[size_t(real(int(r)))];
+  for (size_t r = 0; r < remotes; ++r) remote_usable[r] = !peer_nic_down_[size_t(straight(int(r)))];
   auto partner = balance::pair_nics({local_usable.data(), locals}, {remote_usable.data(), remotes});
-  balance::PerRail capacity{};
+  balance::PerRail capacity{}, nominal{};
   bool impaired = false;
+  uint8_t far = 0;
   for (size_t l = 0; l < locals; ++l) {
-    if (partner[l] >= 0) partner[l] = real(partner[l]);
+    if (partner[l] >= 0) partner[l] = straight(partner[l]);
+    nominal[l] = core_.capacities.nominal(l);
+    if (is_far(int(l), partner[l] >= 0 ? partner[l] : straight(int(l)))) far |= uint8_t(1u << l);
     // A peer with fewer NICs leaves some of ours without a partner: that is no failure.
     impaired = impaired || (partner[l] < 0 && l < remotes) || core_.capacities.gray(l);
     if (partner[l] < 0) continue;
@@ -60,11 +73,14 @@ void Channel::step_balance(const Tick& tick) {
     if (ours || usable_rail(int(l), partner[l], tick.now)) capacity[l] = core_.capacities.capacity(l);
     impaired = impaired || capacity[l] <= 0;
   }
+  // What crossing sockets costs is a reason to spread only when it is known.
+  impaired = impaired || (far != 0 && core_.config.cross_socket > 0);
   if (!impaired && at_home()) {  // all is well: NCCL has spread its channels over the NICs
     shares_ = {};
     shares_[size_t(home_nic_)] = 1;
   } else {
-    shares_ = balance::shares({capacity.data(), locals}, {core_.demand.data(), locals}, size_t(home_nic_));
+    shares_ = balance::shares({{capacity.data(), locals}, {nominal.data(), locals}, core_.config.far_cost()},
+                              core_.demand, far, size_t(home_nic_));
   }
   const bool spread = !(at_home() && shares_[size_t(home_nic_)] > kAtHome);
   if (!spread && !spread_ && lanes_.empty()) return;

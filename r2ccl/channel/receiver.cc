@@ -63,6 +63,7 @@ Result<Request*> Receiver::post(void* data, size_t bytes, Registration* registra
   line.received = uint32_t(ledger_.received());
   for (int nic = 0; nic < int(core_.devices.size()); ++nic)
     line.keys[nic] = registration ? registration->rkey(nic) : 0;
+  line.far_nics = registration ? registration->far_nics() : 0;
   line.check = wire::cts_check(line);
   opened_request();
   confirmed_ = ledger_.received();

@@ -16,6 +16,7 @@ Result<Registration*> Registrations::add(void* data, size_t bytes, int home_nic)
     it->second = std::make_shared<Registration>();
     it->second->first_ = range.first;
     it->second->last_ = range.second;
+    it->second->far_nics_ = core_.far_nics(data);
   }
   if (auto filled = fill(*it->second, data, bytes, home_nic); !filled) {
     if (fresh) {

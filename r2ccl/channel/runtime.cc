@@ -79,7 +79,7 @@ class Runtime final : public Net {
     std::vector<double> nominal;
     for (const auto& device : core.devices) nominal.push_back(std::max(1, device.speed_mbps()));
     core.capacities = balance::Capacities(nominal);
-    runtime->topology_.emplace(topology::Topology::of_machine(names));
+    if (auto looked = runtime->look_at_topology(names); !looked) return looked.error();
     for (int nic = 0; nic < int(names.size()); ++nic) {
       core.backups.emplace_back();
       for (const int other : runtime->topology_->backup_order(nic))
@@ -237,6 +237,26 @@ class Runtime final : public Net {
 
  private:
   Runtime() : service_(core_), registrations_(core_) {}
+
+  Result<void> look_at_topology(const std::vector<std::string>& names) {
+    const std::string& file = core_.config.topology_file;
+    auto found = file.empty() ? Result<topology::Topology>(topology::Topology::of_machine(names))
+                              : topology::Topology::from_file(file, names);
+    if (!found) return found.error();
+    topology_.emplace(std::move(*found));
+    core_.far_nics = [this](const void* memory) {
+      uint8_t far = 0;
+      const int told = core_.config.memory_node;
+      bool known = false;
+      for (int nic = 0; nic < devices() && !known; ++nic) known = topology_->numa_node(nic) >= 0;
+      if (!core_.balances() || !known) return far;
+      const int node = told >= 0 ? told : topology::numa_node_of(memory);
+      for (int nic = 0; nic < devices(); ++nic)
+        if (topology_->from_memory(node, nic) == topology::Distance::kCross) far |= uint8_t(1u << nic);
+      return far;
+    };
+    return {};
+  }
 
   static Error after_fork() {
     return Error{ErrorCode::kAfterFork, "the plugin was initialised before this process was forked"};

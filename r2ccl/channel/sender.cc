@@ -156,6 +156,7 @@ Result<Request*> Sender::post(void* data, size_t bytes, Registration* registrati
   for (int nic = 0; nic < int(core_.devices.size()); ++nic)
     request->local_keys[size_t(nic)] = registration ? registration->lkey(nic) : 0;
   request->remote_address = line.address;
+  if (core_.balances()) memory_is_far(registration ? registration->far_nics() : 0, uint8_t(line.far_nics));
   std::copy(std::begin(line.keys), std::end(line.keys), request->remote_keys.begin());
   if (!divide(*request, *path, registration)) return nullptr;
   request->channel = this;
@@ -170,11 +171,15 @@ Result<Request*> Sender::post(void* data, size_t bytes, Registration* registrati
 
 void Sender::on_data_sent(Path& path, uint32_t detail) {
   if (path.metered > 0)  // a queue pair completes its work in order
-    path.metered -= core_.meters[size_t(path.local_nic())].done(
-        path.sizes[(path.completed - 1) % Path::kSendDepth], now_ns);
+    count_work(path, path.sizes[(path.completed - 1) % Path::kSendDepth]);
   // The newest message with these low bits: messages in flight span far less than 2^24.
   const uint64_t last = ledger_.next() - 1;
   ledger_.completed(last - ((last - (detail >> 8)) & 0xffffff), detail & 0xff);
+}
+
+void Sender::count_work(Path& path, uint32_t bytes) {
+  const double cost = is_far(path) ? core_.config.far_cost() : 1;
+  path.metered -= core_.meters[size_t(path.local_nic())].done(bytes, uint64_t(cost * bytes), now_ns);
 }
 
 void Sender::read_confirmation() {

@@ -2,6 +2,7 @@
 // the receiver has confirmed it, so that it can be written again over another path.
 #pragma once
 
+#include "r2ccl/balance/splitter.h"
 #include "r2ccl/channel/channel.h"
 #include "r2ccl/channel/ledger.h"
 
@@ -29,6 +30,7 @@ class Sender final : public Channel {
   bool write(Path& path, const Request& request, uint32_t segment);
   bool divide(Request& request, Path& active, const Registration* registration);
   Path* replay_on(const Request& request) const;
+  void count_work(Path& path, uint32_t bytes);
   void read_confirmation();
   void poke(Path& path) override;
   Path* told_received(uint64_t up_to) override;

@@ -57,6 +57,11 @@ void ask_for_short_slices() {
 }  // namespace
 
 Result<void> Service::start() {
+  if (core_.balances()) {
+    std::vector<uint64_t> guids;
+    for (const auto& device : core_.devices) guids.push_back(device.guid() + device.port());
+    node_demand_.emplace(core_.config.node_scope, core_.process, std::move(guids));
+  }
   epoll_ = control::Descriptor(epoll_create1(EPOLL_CLOEXEC));
   wake_ = control::Descriptor(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!epoll_ || !wake_)
@@ -399,27 +404,35 @@ void Service::leave_unusable_nics(const Tick& tick) {
 void Service::look_at_rates(const Tick& tick) {
   if (tick.now < next_rate_look_) return;
   next_rate_look_ = tick.now + kRateLookMs * kNsPerMs;
-  core_.demand = {};
+  balance::Demand own;
   rates_wanted_ = false;
   for (const Entry& entry : entries_)
     if (entry.channel->in_demand(tick)) {
-      ++core_.demand[size_t(entry.channel->home_nic())];
+      own.add(entry.channel->far_rails(), size_t(entry.channel->home_nic()), 1);
       rates_wanted_ = true;
     }
-  if (!rates_wanted_) return;
-  // What other processes send is not seen: a NIC that is home to none of ours counts as busy as those that
-  // are.
-  double sum = 0, homes = 0;
-  for (const double demand : core_.demand) sum += demand, homes += demand > 0;
-  for (double& demand : core_.demand)
-    if (demand == 0) demand = sum / homes;
+  if (!rates_wanted_) {
+    node_demand_->tend();
+    return;
+  }
+  core_.demand = node_demand_->exchange(own, tick.now);
+  std::array<double, wire::kMaxNics> part{};
+  for (size_t nic = 0; nic < core_.devices.size(); ++nic)
+    part[nic] = core_.demand.on(nic) > 0 ? own.on(nic) / core_.demand.on(nic) : 1;
+  // Where others are not seen, a NIC that is home to none of ours counts as busy as those that are.
+  if (!node_demand_->sees_others()) {
+    double sum = 0, homes = 0;
+    for (size_t nic = 0; nic < core_.devices.size(); ++nic) sum += own.on(nic), homes += own.on(nic) > 0;
+    for (size_t nic = 0; nic < core_.devices.size(); ++nic)
+      if (own.on(nic) <= 0) core_.demand.groups[0].demand[nic] += sum / homes;
+  }
   std::array<balance::NicMeter::Reading, wire::kMaxNics> readings;
   std::array<bool, wire::kMaxNics> before{};
   for (size_t nic = 0; nic < core_.devices.size(); ++nic) {
     readings[nic] = core_.meters[nic].read();
     before[nic] = core_.capacities.gray(nic);
   }
-  if (!core_.capacities.take(readings, tick.now)) return;
+  if (!core_.capacities.take(readings, tick.now, part)) return;
   for (size_t nic = 0; nic < core_.devices.size(); ++nic) {
     const bool gray = core_.capacities.gray(nic);
     if (gray == before[nic]) continue;

@@ -6,11 +6,13 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <unordered_map>
 #include <vector>
 
 #include "r2ccl/channel/channel.h"
+#include "r2ccl/channel/node_demand.h"
 #include "r2ccl/channel/receiver.h"
 #include "r2ccl/control/socket.h"
 #include "r2ccl/trace/metrics.h"
@@ -98,6 +100,7 @@ class Service {
   uint64_t next_port_look_ = 0;
   uint64_t next_rate_look_ = 0;
   bool rates_wanted_ = false;
+  std::optional<NodeDemand> node_demand_;
   std::array<bool, wire::kMaxNics> left_{};  // NICs that are unusable, and known to be
   // Is a port that was said to be down active again? The NIC's worker finds out.
   struct PortLook {

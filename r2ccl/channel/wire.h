@@ -16,7 +16,7 @@ namespace r2ccl::wire {
 
 static_assert(std::endian::native == std::endian::little, "the wire format is little-endian");
 
-inline constexpr uint16_t kWireVersion = 4;
+inline constexpr uint16_t kWireVersion = 5;
 inline constexpr uint32_t kHandleMagic = 0x4c434332;  // "2CCL"
 inline constexpr int kMaxNics = 8;                    ///< NICs of one node that a channel may use
 inline constexpr uint32_t kRingLines = 64;            ///< CTS lines: more than requests can be open
@@ -43,7 +43,7 @@ struct alignas(64) CtsLine {
   uint32_t bytes;
   uint32_t received;        ///< low bits of 'received up to', as of this line
   uint32_t keys[kMaxNics];  ///< remote key per NIC of the receiver
-  uint32_t reserved;
+  uint32_t far_nics;        ///< bit i: `address` is across sockets from the receiver's NIC i
   uint32_t tail;
 };
 static_assert(sizeof(CtsLine) == 64);

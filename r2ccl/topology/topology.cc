@@ -7,8 +7,12 @@
 
 #include <algorithm>
 #include <climits>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
 #include <mutex>
 #include <utility>
 
@@ -45,6 +49,23 @@ HwlocTopology prepare() {
 
 hwloc_obj_t find(hwloc_topology_t topology, const std::string& bus_id) {
   return bus_id.empty() ? nullptr : hwloc_get_pcidev_by_busidstring(topology, bus_id.c_str());
+}
+
+/// The PCI device of a verbs device.
+hwloc_obj_t find_device(hwloc_topology_t topology, const std::string& name) {
+  for (hwloc_obj_t device = nullptr; (device = hwloc_get_next_osdev(topology, device)) != nullptr;) {
+    if (device->attr->osdev.type != HWLOC_OBJ_OSDEV_OPENFABRICS || name != device->name) continue;
+    hwloc_obj_t above = device->parent;
+    while (above && above->type != HWLOC_OBJ_PCI_DEVICE) above = above->parent;
+    return above;
+  }
+  return nullptr;
+}
+
+bool load_xml(hwloc_topology_t topology, const std::string& xml) {
+  return xml.size() < INT_MAX &&
+         hwloc_topology_set_xmlbuffer(topology, xml.c_str(), static_cast<int>(xml.size()) + 1) == 0 &&
+         hwloc_topology_load(topology) == 0;
 }
 
 /// The NUMA node of a PCI device, -1 when it hangs on the whole machine or on several nodes.
@@ -138,6 +159,7 @@ struct Topology::State {
   std::vector<std::string> bus_ids;
   std::vector<int> numa_nodes;
   std::vector<Distance> matrix;
+  std::map<int, int> packages;  // of each NUMA node
   std::once_flag looked;
 
   void measure(hwloc_topology_t topology) {
@@ -147,6 +169,10 @@ struct Topology::State {
       std::transform(bus_ids.begin(), bus_ids.end(), devices.begin(),
                      [&](const std::string& id) { return find(topology, id); });
     }
+    for (hwloc_obj_t node = nullptr;
+         topology && (node = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, node)) != nullptr;)
+      if (const hwloc_obj_t package = hwloc_get_ancestor_obj_by_type(topology, HWLOC_OBJ_PACKAGE, node))
+        packages[static_cast<int>(node->os_index)] = static_cast<int>(package->logical_index);
     for (size_t a = 0; a < count; ++a) {
       if (devices[a]) numa_nodes[a] = numa_node_of_device(topology, devices[a]);
       for (size_t b = 0; b < count; ++b) {
@@ -173,6 +199,39 @@ struct Topology::State {
         matrix(bus_ids.size() * bus_ids.size(), Distance::kUnknown) {}
 };
 
+Result<Topology> Topology::from_file(const std::string& file, const std::vector<std::string>& nic_names,
+                                     const std::string& sysfs) {
+  const auto refuse = [&](const std::string& why) {
+    return Error{ErrorCode::kInvalidConfig, "R2CC_TOPOLOGY=" + file + ": " + why};
+  };
+  std::ifstream in(file);
+  std::string xml{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  if (!in || xml.empty()) return refuse("cannot be read");
+  const HwlocTopology topology = prepare();
+  if (!topology) return Error{ErrorCode::kSystem, "hwloc_topology_init failed"};
+  hwloc_topology_set_type_filter(topology.get(), HWLOC_OBJ_OS_DEVICE, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+  if (!load_xml(topology.get(), xml))
+    return refuse("hwloc cannot read it; 'lstopo --of xml' writes such a file");
+  std::vector<std::string> paths, ids(nic_names.size());
+  for (size_t nic = 0; nic < nic_names.size(); ++nic) {
+    paths.push_back(pci_path_of(nic_names[nic], sysfs));
+    const hwloc_obj_t found = find_device(topology.get(), nic_names[nic]);
+    if (!found) continue;
+    char id[32];
+    const auto& at = found->attr->pcidev;
+    std::snprintf(id, sizeof id, "%04x:%02x:%02x.%01x", unsigned(at.domain), at.bus, at.dev, at.func);
+    ids[nic] = id;
+  }
+  if (!nic_names.empty() &&
+      std::all_of(ids.begin(), ids.end(), [](const std::string& id) { return id.empty(); }))
+    return refuse("it has no OpenFabrics device " + nic_names.front() +
+                  ", nor any other NIC of this process");
+  auto state = std::make_unique<State>(std::move(ids));
+  state->pci_paths = std::move(paths);
+  std::call_once(state->looked, [&] { state->measure(topology.get()); });
+  return Topology(std::move(state));
+}
+
 Topology::Topology(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Topology::Topology(Topology&&) noexcept = default;
 Topology& Topology::operator=(Topology&&) noexcept = default;
@@ -193,11 +252,8 @@ Topology Topology::of_machine(const std::vector<std::string>& nic_names, const s
 Result<Topology> Topology::from_xml(const std::string& xml, const std::vector<std::string>& bus_ids) {
   const HwlocTopology topology = prepare();
   if (!topology) return Error{ErrorCode::kSystem, "hwloc_topology_init failed"};
-  if (xml.size() >= INT_MAX ||
-      hwloc_topology_set_xmlbuffer(topology.get(), xml.c_str(), static_cast<int>(xml.size()) + 1) != 0 ||
-      hwloc_topology_load(topology.get()) != 0) {
+  if (!load_xml(topology.get(), xml))
     return Error{ErrorCode::kInvalidArgument, "hwloc cannot read this topology XML"};
-  }
   auto state = std::make_unique<State>(bus_ids);
   std::call_once(state->looked, [&] { state->measure(topology.get()); });
   return Topology(std::move(state));
@@ -223,7 +279,10 @@ Distance Topology::between(int a, int b) const {
 Distance Topology::from_memory(int numa_node, int nic) const {
   const int home = this->numa_node(nic);
   if (home < 0 || numa_node < 0) return Distance::kUnknown;
-  return home == numa_node ? Distance::kSameSocket : Distance::kCross;
+  const auto here = state_->packages.find(home), there = state_->packages.find(numa_node);
+  const bool same_package =
+      here != state_->packages.end() && there != state_->packages.end() && here->second == there->second;
+  return home == numa_node || same_package ? Distance::kSameSocket : Distance::kCross;
 }
 
 std::vector<int> Topology::backup_order(int nic) const {

@@ -51,6 +51,13 @@ class Topology {
   /// for none. Error kInvalidArgument when hwloc cannot read it.
   static Result<Topology> from_xml(const std::string& xml, const std::vector<std::string>& bus_ids);
 
+  /// The same from a file, instead of what the machine shows; NICs are found in it by the name of their
+  /// OpenFabrics device, and their PCI paths are still the machine's. A NIC that is not in it is at an
+  /// unknown distance. Error kInvalidConfig, which names the file, when it cannot be read or has none of the
+  /// NICs.
+  static Result<Topology> from_file(const std::string& file, const std::vector<std::string>& nic_names,
+                                    const std::string& sysfs = "/sys");
+
   Topology(Topology&&) noexcept;
   Topology& operator=(Topology&&) noexcept;
   ~Topology();
@@ -61,7 +68,7 @@ class Topology {
   /// -1 when unknown.
   int numa_node(int nic) const;
   Distance between(int a, int b) const;
-  /// From memory on that NUMA node: kSameSocket, kCross or kUnknown.
+  /// From memory on that NUMA node: kSameSocket (the node or another one of its package), kCross or kUnknown.
   Distance from_memory(int numa_node, int nic) const;
   /// All other NICs, the best stand-in first.
   std::vector<int> backup_order(int nic) const;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -86,6 +87,43 @@ TEST(TopologyTest, knows_the_numa_node_of_a_nic_and_its_distance_from_memory) {
   EXPECT_EQ(t.from_memory(1, kPortB), Distance::kCross);
   EXPECT_EQ(t.from_memory(-1, kPortB), Distance::kUnknown);
   EXPECT_EQ(t.from_memory(0, kStranger), Distance::kUnknown);
+}
+
+TEST(TopologyTest, a_file_takes_the_place_of_the_machine) {
+  char folder[] = "/tmp/r2ccl-topology-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  const std::string file = std::string(folder) + "/machine.xml";
+  std::string xml = kTwoSockets;
+  const auto name_it = [&](const std::string& bus_id, const std::string& name) {
+    const size_t at = xml.find("pci_busid=\"" + bus_id + "\"");
+    const size_t end = xml.find("/>", at);
+    ASSERT_NE(end, std::string::npos);
+    xml.replace(end, 2,
+                "><object type=\"OSDev\" gp_index=\"9" + bus_id.substr(5, 2) + "\" name=\"" + name +
+                    "\" osdev_type=\"3\"/></object>");
+  };
+  name_it("0000:03:00.0", "mlx5_0");
+  name_it("0000:81:00.0", "mlx5_1");
+  std::ofstream(file) << xml;
+  {
+    auto t = Topology::from_file(file, {"mlx5_1", "mlx5_0", "other"}, folder);
+    ASSERT_TRUE(t.ok()) << t.error().message;
+    EXPECT_EQ(t->numa_node(0), 1);
+    EXPECT_EQ(t->numa_node(1), 0);
+    EXPECT_EQ(t->numa_node(2), -1);
+    EXPECT_EQ(t->between(0, 1), Distance::kCross);
+    EXPECT_EQ(t->pci_path(0), "");
+  }
+  const auto none = Topology::from_file(file, {"mlx5_7"}, folder);
+  ASSERT_FALSE(none.ok());
+  EXPECT_NE(none.error().message.find(file), std::string::npos) << none.error().message;
+  EXPECT_NE(none.error().message.find("mlx5_7"), std::string::npos) << none.error().message;
+  const auto missing = Topology::from_file(file + ".not", {"mlx5_0"}, folder);
+  ASSERT_FALSE(missing.ok());
+  EXPECT_EQ(missing.error().code, ErrorCode::kInvalidConfig);
+  std::ofstream(file) << "<topology><object type=";
+  EXPECT_FALSE(Topology::from_file(file, {"mlx5_0"}, folder).ok());
+  std::filesystem::remove_all(folder);
 }
 
 TEST(TopologyTest, stand_ins_come_from_near_to_far) {

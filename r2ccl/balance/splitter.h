@@ -1,0 +1,40 @@
+// Cuts messages into the parts that travel on several lanes. Pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "r2ccl/balance/shares.h"
+
+namespace r2ccl::balance {
+
+/// A part of a message that travels on one lane.
+struct Piece {
+  uint8_t lane = 0;
+  uint32_t offset = 0;  ///< bytes
+  uint32_t bytes = 0;
+};
+
+/// Cuts messages into pieces so that each lane carries its share of the bytes in the long run, with no more
+/// pieces than that needs.
+class Splitter {
+ public:
+  static constexpr uint32_t kWhole = 64 << 10;       ///< smaller messages are not cut: bytes
+  static constexpr uint32_t kLeastPiece = 16 << 10;  ///< bytes
+  static constexpr uint32_t kGrain = 128;            ///< pieces begin at such addresses
+
+  /// `shares[i]`: of lane i, in the sum 1.
+  void set(std::span<const double> shares);
+  size_t lanes() const { return lanes_; }
+  /// Cuts `bytes` bytes that will lie at `address` of the receiver. Returns how many pieces there are, at
+  /// least 1; they cover the message without gap or overlap, in order, each on a lane of its own.
+  size_t split(uint64_t address, uint32_t bytes, std::span<Piece, kMaxRails> pieces);
+
+ private:
+  size_t lanes_ = 0;
+  PerRail share_{};
+  PerRail credit_{};  // bytes that a lane is behind its share
+};
+
+}  // namespace r2ccl::balance
