@@ -441,7 +441,7 @@ void Channel::handle(const control::Message& message, const Tick& tick) {
         {
           turn_.take();
           const TurnGuard guard(turn_);
-          lost = told_received(m.received);
+          lost = told_received(m.received, uint16_t(m.segments));
         }
         if (lost)
           begin_migration(*lost, trace::DetectedBy::kWatchdog,

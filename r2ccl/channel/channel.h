@@ -154,8 +154,9 @@ class Channel {
   virtual void poke(Path& path) = 0;
   /// The sender has waited for long: the receiver says what it has. Needs the turn, on whatever path.
   virtual void reminded() {}
-  /// The receiver's answer. Not nullptr: that path has lost something without a word. Needs the turn.
-  virtual Path* told_received(uint64_t /*up_to*/) { return nullptr; }
+  /// The receiver's answer, with what it has of the next message. Not nullptr: that path has lost something
+  /// without a word. Needs the turn.
+  virtual Path* told_received(uint64_t /*up_to*/, uint16_t /*segments*/) { return nullptr; }
   /// Is a request open that what has been seen so far does not complete? Needs the turn.
   virtual bool lacking() const = 0;
   virtual wire::Close closing_words() const = 0;

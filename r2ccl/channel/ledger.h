@@ -64,8 +64,10 @@ class ReceiveLedgerOf {
     return message < first_ || (message < next_ && entries_[message % kWindow].complete);
   }
   uint64_t bytes(uint64_t message) const { return entries_[message % kWindow].bytes; }
-  /// Which segments of an open message are here.
-  uint16_t segments(uint64_t message) const { return entries_[message % kWindow].arrived; }
+  /// Bit i: segment i of that message, which is not complete, is here.
+  uint16_t segments(uint64_t message) const {
+    return message >= first_ && message < next_ ? entries_[message % kWindow].arrived : 0;
+  }
 
   /// What the sender must know for its replay: the first message that is not complete (returned), and what
   /// is here of it and of each one behind it.

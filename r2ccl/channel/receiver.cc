@@ -149,7 +149,7 @@ void Receiver::drain_all() {
 // for first: the sender draws conclusions from what is lacking.
 void Receiver::reminded() {
   drain_all();
-  send(wire::Type::kReceived, wire::Received{ledger_.received()});
+  send(wire::Type::kReceived, wire::Received{ledger_.received(), ledger_.segments(ledger_.received())});
 }
 
 Result<TestOutcome> Receiver::test(Request& request) {

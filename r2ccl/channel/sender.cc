@@ -192,21 +192,18 @@ void Sender::read_confirmation() {
 
 void Sender::poke(Path& /*path*/) {
   if (core_.strict_ack() && reminder_.ask(ledger_.reported()))
-    send(wire::Type::kRemind, wire::Received{ledger_.confirmed()});
+    send(wire::Type::kRemind, wire::Received{ledger_.confirmed(), 0});
 }
 
-// Which of the paths that carried the first message that is lacking has lost it is not known: one after the
-// other is left, until the message is there.
-Path* Sender::told_received(uint64_t up_to) {
+// A segment that its NIC has reported and the receiver lacks was lost by the path that carried it.
+Path* Sender::told_received(uint64_t up_to, uint16_t segments) {
   ledger_.confirmed(up_to);
   if (!reminder_.answered(up_to) || !active()) return nullptr;
   const Request& request = requests_[up_to % wire::kRingLines];
   if (request.message != up_to || !request.in_use) return active();
   for (uint32_t i = 0; i < request.segments; ++i)
-    if (Path* path = carrying(request.parts[(i + disbelieved_) % request.segments].path)) {
-      ++disbelieved_;
-      return path;
-    }
+    if (!(segments >> i & 1))
+      if (Path* path = carrying(request.parts[i].path)) return path;
   return active();
 }
 

@@ -33,7 +33,7 @@ class Sender final : public Channel {
   void count_work(Path& path, uint32_t bytes);
   void read_confirmation();
   void poke(Path& path) override;
-  Path* told_received(uint64_t up_to) override;
+  Path* told_received(uint64_t up_to, uint16_t segments) override;
 
   static constexpr uint32_t kEmptyPostsPerLook = 64;
   SendLedger ledger_;
@@ -44,7 +44,6 @@ class Sender final : public Channel {
   std::vector<double> parts_;       // of the splitter's lanes
   std::vector<Path*> spread_over_;  // the splitter's lanes: a path each; empty: all goes over the active path
   uint32_t empty_posts_ = 0;
-  uint32_t disbelieved_ = 0;
 };
 
 }  // namespace r2ccl

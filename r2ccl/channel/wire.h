@@ -168,6 +168,7 @@ struct Nic {
 struct Received {     // also Close, where it is the receiver's word only, and Remind, where it is what the
                       // sender knows
   uint64_t received;  ///< messages received in full
+  uint64_t segments;  ///< Received only: bit i: segment i of the next one is here
 };
 using Close = Received;
 struct Sentence {

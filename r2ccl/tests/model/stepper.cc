@@ -518,11 +518,15 @@ void Model::Stepper::hear(int end, Control m) {
     case Say::kRemind:
       for (int path = 1; path <= bounds_.paths; ++path)
         if (carries(end, path)) poll(end, path);
-      return say(kSender, {Say::kReceived, 0, 0, uint8_t(w.received.received())});
+      return say(kSender, {Say::kReceived,
+                           0,
+                           0,
+                           uint8_t(w.received.received()),
+                           {uint8_t(w.received.segments(w.received.received()))}});
     case Say::kReceived:
       w.sent.confirmed(m.number);
       if (!w.reminder.answered(m.number) || !holds(Rule::kDisbelief) || !active(end)) return;
-      if (const int path = lost_on(m.number); running(end)) leave(end, path);
+      if (const int path = lost_on(m.number, m.segments[0]); running(end)) leave(end, path);
       return;
     case Say::kLane:
       if (h->life == Life::kStandby) h->life = Life::kLane;
@@ -538,14 +542,13 @@ void Model::Stepper::hear(int end, Control m) {
   }
 }
 
-// The path that is taken to have lost something of `message`: one after the other of those that carry it.
-int Model::Stepper::lost_on(int message) {
+// The path that has lost a segment of `message` that has not arrived.
+int Model::Stepper::lost_on(int message, unsigned arrived) {
   if (message < int(w.sent.next()) && !(w.given_back >> message & 1))
-    for (int i = 0; i < bounds_.segments; ++i) {
-      const int segment = (i + w.disbelieved) % bounds_.segments;
+    for (int segment = 0; segment < bounds_.segments; ++segment) {
+      if (arrived >> segment & 1) continue;
       const int path = w.carrier[size_t(index_of(message, segment))];
       if (path == 0 || !carries(kSender, path)) continue;
-      w.disbelieved = uint8_t((w.disbelieved + 1) % bounds_.segments);
       return path;
     }
   return active(kSender);

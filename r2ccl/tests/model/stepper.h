@@ -82,7 +82,7 @@ class Model::Stepper {
   static int nth(const Link& link, int n) { return int(link.queue >> 4 * n & 0xf); }
   void put(int index, int path, bool refused);
   uint16_t live(int message);
-  int lost_on(int message);
+  int lost_on(int message, unsigned arrived);
   void arrive(int index);
   void land_in_memory(int index);
   void write(Link& link, uint8_t what);

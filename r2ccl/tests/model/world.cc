@@ -355,7 +355,6 @@ size_t Model::bytes(const World& world, uint8_t* out) const {
   put(world.sent.confirmed());
   if (bounds_.lanes > 0) {
     put(world.unwritten);
-    put(world.disbelieved);
     put(world.rests);
     const auto segments = uint64_t(bounds_.segments);
     for (uint64_t message = 0; message < world.sent.next(); ++message) {

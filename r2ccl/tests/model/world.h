@@ -129,7 +129,8 @@ struct Control {
   Say say = Say::kNothing;
   uint8_t epoch = 0;
   uint8_t path = 0;
-  uint8_t number = 0;  ///< kFenced: first incomplete message; kReceived: messages received
+  uint8_t number = 0;  ///< kFenced: first incomplete message; kReceived: messages received, and of the next
+                       ///< one segments[0]
   std::array<uint8_t, kWindow> segments{};
 };
 
@@ -207,8 +208,7 @@ struct World {
   uint8_t asked = 0, poked = 0;               ///< timeouts since something moved
   std::array<uint8_t, kMaxPieces> carrier{};  ///< sender: the path of each segment, 0: none that matters
   uint8_t unwritten = 0;                      ///< segments that their path did not take: bits
-  uint8_t disbelieved = 0;
-  uint8_t rests = 0;  ///< so far
+  uint8_t rests = 0;                          ///< so far
   Queue to[2];
   Control again;  ///< a duplicate, and whom it reaches
   uint8_t again_to = 0;
