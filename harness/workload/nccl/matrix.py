@@ -21,10 +21,13 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 OPS = ["allreduce", "allgather", "reducescatter", "alltoall", "sendrecv"]
 
 
-def plan(kind, ops, iters, extra=""):
-    """One fault in each operation, a third of the way through; the target alternates between NICs and nodes."""
+def plan(kind, ops, iters, extra="", lasting=False):
+    """One fault in each operation, a third of the way through; the target alternates between NICs and nodes. `lasting`:
+    one alone, soon after the beginning, for good."""
     if kind is None:
         return None
+    if lasting:
+        return f"- {{at: {{iter: 4}}, target: node1/nic0, kind: {kind}{extra}}}\n"
     lines = []
     for k in range(ops):
         at = k * (iters + 2) + 2 + iters // 3
@@ -50,7 +53,7 @@ def run_case(case, arguments):
     folder = tempfile.mkdtemp(prefix="r2ccl-nccl-")
     ranks = []
     try:
-        faults = plan(case.get("fault"), case["ops"].count(",") + 1, arguments.iters, case.get("extra", ""))
+        faults = plan(case.get("fault"), case["ops"].count(",") + 1, arguments.iters, case.get("extra", ""), case.get("lasting", False))
         plan_file = os.path.join(folder, "plan.yaml")
         if faults:
             with open(plan_file, "w", encoding="utf-8") as file:
@@ -60,7 +63,7 @@ def run_case(case, arguments):
         for rank in range(case["nodes"] * case["gpus"]):
             node = rank // case["gpus"]
             command = [os.path.join(arguments.build, "bin", "r2bench"), "exec", "--fabric", "vhca", "--name", case["name"],
-                       "--nodes", str(case["nodes"]), "--nics", "2", "--rate", arguments.rate, "--node", f"node{node}"]
+                       "--nodes", str(case["nodes"]), "--nics", str(case.get("nics", 2)), "--rate", case.get("rate", arguments.rate), "--node", f"node{node}"]
             if rank == 0 and faults:
                 command += ["--plan", plan_file, "--witness", os.path.join(folder, "witness.json")]
             command += ["--", sys.executable, os.path.join(HERE, "collectives.py"), "--ops", case["ops"], "--iters", str(arguments.iters),
@@ -127,8 +130,9 @@ def judge(outcome):
     else:
         text += "  " + next((r["error"].splitlines()[0][:120] for r in ranks if r and r["error"]), "no result")
     struck = [f.get("t0_ns") for f in (outcome["witness"] or {}).get("faults", [])]
-    fired = not case.get("fault") or (len(struck) == case["ops"].count(",") + 1 and all(struck))
-    survives = case["net"] == "r2ccl" and case["mode"] == 1 or not case.get("fault")
+    strikes = 1 if case.get("lasting") else case["ops"].count(",") + 1
+    fired = not case.get("fault") or (len(struck) == strikes and all(struck))
+    survives = case["net"] == "r2ccl" and case["mode"] >= 1 or not case.get("fault")
     if survives:
         return whole and wrong == 0 and fired and all(c == 0 for c in outcome["exit"]), text
     # Without resilience: a network that failed says so, and the job ends by itself.
@@ -158,6 +162,18 @@ def cases(gpus, other_nccl):
         add("port_down_single_gpu_nodes", fault="port_down", extra=heal, nodes=shapes[1][0], gpus=shapes[1][1])
     if other_nccl:
         add("port_down_other_nccl", fault="port_down", extra=heal, env={"LD_PRELOAD": other_nccl})
+    # Balance: the same faults, and four NICs of which one is lost or slow from the fifth operation on. Operations of the
+    # second kind have it throughout: their median tells what is left.
+    add("healthy_balance", mode=2)
+    add("port_down_balance", mode=2, fault="port_down", extra=heal)
+    add("blackhole_balance", mode=2, fault="blackhole", extra=heal)
+    add("qp_error_balance", mode=2, fault="qp_error", extra=", qp: all")
+    add("graphs_balance", mode=2, fault="port_down", extra=heal, ops="allreduce,allgather,reducescatter", args=["--graph", "--two"])
+    four = {"nics": 4, "rate": "5 Gbit/s", "ops": "allreduce,allreduce"}
+    add("four_nics_migrate", **four)
+    for mode, label in ((1, "migrate"), (2, "balance")):
+        add(f"one_of_four_lost_{label}", mode=mode, fault="port_down", lasting=True, **four)
+        add(f"one_of_four_slow_{label}", mode=mode, fault="throttle", extra=", rate: 1250 Mbit/s", lasting=True, **four)
     add("port_down_baseline", fault="port_down", mode=0, ops="allreduce")
     add("port_down_nccl_ib", fault="port_down", net="ib", ops="allreduce")
     return found
