@@ -86,6 +86,11 @@ int validate_command(const std::vector<std::string>& files, const Console& conso
 int plot_command(const std::vector<std::string>& results, const std::string& out, const Console& console);
 /// 0 when scenarios can run on `fabric` (empty: vhca) and nothing of the build is missing, else 1.
 int doctor_command(const std::string& fabric, const Console& console);
+/// What `doctor --topology` draws: at most one of the two is given; none: this machine.
+struct TopologyArguments {
+  std::string xml, scenario;
+};
+int topology_command(const TopologyArguments& arguments, const Console& console);
 /// The program's exit status, 128 + signal when one ended it, 127 or 126 when it could not be started.
 int exec_command(const ExecArguments& arguments, const Console& console);
 /// 0; 1 when something differs that is not explained, or explained as wrong.

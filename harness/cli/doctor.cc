@@ -11,6 +11,7 @@
 #include "faultinject/plan/units.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/resources.h"
+#include "harness/cli/topology_view.h"
 #include "harness/fabric/readiness.h"
 #include "harness/report/format.h"
 #include "r2ccl/base/config.h"
@@ -138,6 +139,21 @@ void settings(Doctor& doctor) {
 }
 
 }  // namespace
+
+int topology_command(const TopologyArguments& arguments, const Console& console) {
+  const TopologySource source = !arguments.xml.empty()        ? topology_of_file(arguments.xml)
+                                : !arguments.scenario.empty() ? topology_of_scenario(arguments.scenario)
+                                                              : topology_of_machine();
+  if (draw_topology(source, console.columns, console.out) > 0) return 0;
+  console.out << "No RDMA NIC"
+              << (arguments.xml.empty()
+                      ? " on this machine. Load its driver (ls /sys/class/infiniband), or draw another "
+                        "one: --xml FILE, as `lstopo --of xml FILE` writes it there, or --scenario FILE "
+                        "(scenarios/numa_far.yaml).\n"
+                      : " in this file. Was it written where the NICs are, and with I/O devices "
+                        "(lstopo --whole-io --of xml)?\n");
+  return 0;
+}
 
 int doctor_command(const std::string& fabric, const Console& console) {
   Doctor doctor(console);

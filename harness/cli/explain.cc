@@ -45,6 +45,20 @@ std::string environment_of(const Scenario& scenario, const Mode& mode) {
   return text;
 }
 
+/// The NICs of a rank; with a topology in the order in which its channels take them.
+std::string nics_in_words(const Scenario& scenario, int local_rank) {
+  const Fabric& fabric = scenario.fabric;
+  if (!fabric.topology) return "nic0 … nic" + std::to_string(fabric.nics_per_node - 1);
+  std::string text;
+  const std::vector<int> nics = nics_from_near(fabric, local_rank);
+  for (size_t i = 0; i < nics.size(); ++i) {
+    const bool far = socket_of_nic(fabric, nics[i]) != socket_of_rank(fabric, local_rank);
+    text += (i == 0 ? "" : " ") + std::string("nic") + std::to_string(nics[i]) + (far ? " (far)" : "");
+  }
+  return text + ", memory on socket " + std::to_string(socket_of_rank(fabric, local_rank)) + ", channels " +
+         std::to_string(channels_of(scenario, local_rank));
+}
+
 void print_faults(const Scenario& scenario, const Console& console) {
   console.out << "\n" << bold(console, "Faults") << "\n";
   if (scenario.faults.empty() && scenario.rank_faults.empty()) console.out << "  none\n";
@@ -181,6 +195,9 @@ void print_explanation(const Scenario& scenario, const Console& console) {
       std::string("Every rank does ") + std::to_string(work.iters) + " " + name(work.op) + " operations of " +
           faultinject::format_bytes(work.bytes) + " through the net plugin '" + work.plugin + "', after " +
           std::to_string(work.warmup) + " that are not counted. " +
+          (work.groups == Groups::kLocalRank ? "Only ranks of the same place in their nodes talk to each "
+                                               "other; all begin each operation together. "
+                                             : "") +
           (work.verify ? "Every element of every result is compared." : "The results are not compared."));
   print_wrapped(
       console, "  ",
@@ -209,7 +226,7 @@ void print_plan(const Scenario& scenario, const Console& console) {
   for (int rank = 0; rank < scenario.fabric.ranks(); ++rank) {
     const int node = rank / scenario.fabric.ranks_per_node;
     console.out << "  rank " << rank << "  node" << node << "/rank" << rank % scenario.fabric.ranks_per_node
-                << "  NICs nic0 … nic" << scenario.fabric.nics_per_node - 1 << "\n";
+                << "  NICs " << nics_in_words(scenario, rank % scenario.fabric.ranks_per_node) << "\n";
   }
   console.out << "\n"
               << bold(console, "Environment of the ranks") << " (besides devices, fault board and trace)\n";

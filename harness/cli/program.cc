@@ -114,6 +114,17 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
   std::string doctor_fabric;
   doctor->add_option("--fabric", doctor_fabric, "The exit status is about this one (else vhca)")
       ->check(CLI::IsMember({"vhca", "rxe", "verbs"}));
+  bool draw = false;
+  TopologyArguments topology_arguments;
+  CLI::Option* topology_flag = doctor->add_flag(
+      "--topology", draw, "Draw sockets, switches, GPUs and NICs, and how far they are from each other");
+  CLI::Option* topology_xml = doctor
+                                  ->add_option("--xml", topology_arguments.xml,
+                                               "Of the machine in this file, as `lstopo --of xml` writes it")
+                                  ->needs(topology_flag);
+  doctor->add_option("--scenario", topology_arguments.scenario, "Of a node that this scenario declares")
+      ->needs(topology_flag)
+      ->excludes(topology_xml);
 
   GuestArguments guest_arguments;
   CLI::App* guest = app.add_subcommand("guest", "Run a command in a QEMU guest with soft RoCE devices");
@@ -200,6 +211,7 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
     if (explain->parsed()) return explain_command(explain_files, explain_changes.load(), console);
     if (validate->parsed()) return validate_command(validate_files, console);
     if (plot->parsed()) return plot_command(plot_results, plot_out, console);
+    if (doctor->parsed() && draw) return topology_command(topology_arguments, console);
     if (doctor->parsed()) return doctor_command(doctor_fabric, console);
     if (conformance->parsed()) {
       conformance_arguments.faults = !no_faults;

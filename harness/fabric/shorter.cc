@@ -56,7 +56,7 @@ std::chrono::duration<double> expected_time(const Scenario& scenario) {
   const Fabric& fabric = scenario.fabric;
   if (fabric.nic_rate_bits_per_s == 0) return {};
   // What a node sends for one operation; a ring passes twice where it reduces and gathers.
-  const double ranks = fabric.ranks();
+  const double ranks = communicator_of(scenario, 0).size;
   const double passes = scenario.workload.op == Operation::kAllReduce ? 2 * (ranks - 1) / ranks : 1;
   const double each = passes * 8 * double(scenario.workload.bytes) * fabric.ranks_per_node /
                       (double(fabric.nic_rate_bits_per_s) * fabric.nics_per_node);

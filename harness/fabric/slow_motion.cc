@@ -101,10 +101,12 @@ class Slower {
     all(name, kind, node, local_rank, at_iter, at_time, duration);
   }
   void one(Fabric& fabric) const {
-    auto& [kind, nodes, ranks_per_node, nics_per_node, nic_rate_bits_per_s, latency, ports] = fabric;
-    all(kind, nodes, ranks_per_node, nics_per_node, Rate{nic_rate_bits_per_s}, latency, ports);
+    auto& [kind, nodes, ranks_per_node, nics_per_node, nic_rate_bits_per_s, latency, ports, topology] =
+        fabric;
+    all(kind, nodes, ranks_per_node, nics_per_node, Rate{nic_rate_bits_per_s}, latency, ports, topology);
   }
   void one(VirtualPorts&) const {}  // neither times nor rates
+  void one(std::optional<NodeTopology>&) const {}
   void one(Timeouts& timeouts) const {
     auto& [setup, stall, job] = timeouts;
     all(setup, stall, job);

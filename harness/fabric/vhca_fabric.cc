@@ -16,10 +16,12 @@ vhca::FabricSpec spec_of(const Fabric& shape) {
       ports.link == LinkLayer::kInfiniBand ? vhca::LinkLayer::kInfiniBand : vhca::LinkLayer::kEthernet;
   spec.ports_per_nic = size_t(ports.per_nic);
   spec.mtu = uint32_t(ports.mtu);
-  for (int n = 0; n < shape.nodes; ++n)
-    spec.nodes.push_back(
-        {node_name(n), std::vector<vhca::PortSpec>(size_t(shape.nics_per_node),
-                                                   {shape.nic_rate_bits_per_s, shape.latency})});
+  if (shape.topology) spec.cross_percent = unsigned(shape.topology->cross_percent);
+  std::vector<vhca::PortSpec> nics;
+  for (int nic = 0; nic < shape.nics_per_node; ++nic)
+    nics.push_back(
+        {shape.nic_rate_bits_per_s, shape.latency, shape.topology ? socket_of_nic(shape, nic) : -1});
+  for (int n = 0; n < shape.nodes; ++n) spec.nodes.push_back({node_name(n), nics});
   return spec;
 }
 

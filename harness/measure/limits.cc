@@ -1,74 +1,165 @@
 #include "harness/measure/limits.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 namespace r2bench {
 namespace {
 
-double busiest(const std::vector<double>& load, const std::vector<double>& capacity) {
-  double worst = 0;
-  for (size_t k = 0; k < load.size(); ++k)
-    if (load[k] > 0) worst = std::max(worst, load[k] / capacity[k]);
-  return worst;
-}
+constexpr size_t kMaxSteps = 100'000;  // of the search; what it has found by then is good enough
 
-/// One node under live migration: time of the busiest NIC, in units of one channel on a healthy NIC.
-/// 0 when no NIC is left.
-double migrated_time(const std::vector<double>& capacity, const std::vector<int>& channels) {
-  std::vector<double> load(capacity.size(), 0);
-  std::vector<int> homeless;
-  bool any_left = false;
-  for (size_t k = 0; k < capacity.size(); ++k) {
-    if (capacity[k] > 0) {
-      load[k] = channels[k];
-      any_left = true;
-    } else if (channels[k] > 0) {
-      homeless.push_back(channels[k]);
+/// One node: where the channels of dead NICs go, so that the busiest NIC is done as early as possible. Exact
+/// for what real nodes look like (a search that leaves out what cannot be better or is the same again).
+class Migration {
+ public:
+  Migration(const std::vector<double>& capacity, const NodeLoad& load) : capacity_(capacity), load_(load) {
+    for (size_t k = 0; k < capacity.size(); ++k) {
+      double own = 0;
+      for (size_t s = 0; s < load.demand[k].size(); ++s) own += cost(k, s) * load.demand[k][s];
+      if (capacity[k] > 0)
+        left_.push_back({k, own});
+      else if (own > 0)
+        homeless_.push_back(load.demand[k]);
+    }
+    std::sort(homeless_.rbegin(), homeless_.rend());
+  }
+
+  /// Time of the busiest NIC; infinite when no NIC is left.
+  double time() {
+    if (left_.empty()) return std::numeric_limits<double>::infinity();
+    double now = 0;
+    for (const Left& nic : left_) now = std::max(now, nic.load / capacity_[nic.nic]);
+    place(0, now);
+    return best_;
+  }
+
+ private:
+  struct Left {
+    size_t nic;
+    double load;
+  };
+
+  double cost(size_t nic, size_t socket) const {
+    return load_.nic_socket[nic] == int(socket) ? 1 : load_.far_cost;
+  }
+
+  void place(size_t group, double busiest) {
+    if (busiest >= best_ || ++steps_ > kMaxSteps) return;
+    if (group == homeless_.size()) {
+      best_ = busiest;
+      return;
+    }
+    struct Choice {
+      double time;
+      size_t at;
+      double more;
+    };
+    std::vector<Choice> choices;
+    for (size_t k = 0; k < left_.size(); ++k) {
+      const bool seen = std::any_of(left_.begin(), left_.begin() + std::ptrdiff_t(k),
+                                    [&](const Left& other) { return alike(other, left_[k]); });
+      if (seen) continue;
+      double more = 0;
+      for (size_t s = 0; s < homeless_[group].size(); ++s)
+        more += cost(left_[k].nic, s) * homeless_[group][s];
+      choices.push_back({(left_[k].load + more) / capacity_[left_[k].nic], k, more});
+    }
+    std::stable_sort(choices.begin(), choices.end(),
+                     [](const Choice& a, const Choice& b) { return a.time < b.time; });
+    for (const Choice& choice : choices) {
+      left_[choice.at].load += choice.more;
+      place(group + 1, std::max(busiest, choice.time));
+      left_[choice.at].load -= choice.more;
     }
   }
-  if (!any_left) return 0;
-  std::sort(homeless.rbegin(), homeless.rend());
-  for (int group : homeless) {
-    size_t best = capacity.size();
-    for (size_t k = 0; k < capacity.size(); ++k)
-      if (capacity[k] > 0 && (best == capacity.size() ||
-                              (load[k] + group) / capacity[k] < (load[best] + group) / capacity[best]))
-        best = k;
-    load[best] += group;
+  bool alike(const Left& a, const Left& b) const {
+    return a.load == b.load && capacity_[a.nic] == capacity_[b.nic] &&
+           load_.nic_socket[a.nic] == load_.nic_socket[b.nic];
   }
-  return busiest(load, capacity);
+
+  const std::vector<double>& capacity_;
+  const NodeLoad& load_;
+  std::vector<Left> left_;
+  std::vector<std::vector<double>> homeless_;  // by socket
+  double best_ = std::numeric_limits<double>::infinity();
+  size_t steps_ = 0;
+};
+
+std::vector<double> by_socket(const NodeLoad& load) {
+  std::vector<double> sum;
+  for (const auto& nic : load.demand) {
+    sum.resize(std::max(sum.size(), nic.size()), 0.0);
+    for (size_t s = 0; s < nic.size(); ++s) sum[s] += nic[s];
+  }
+  return sum;
+}
+
+bool some_live_far(const NodeLoad& load) {
+  for (size_t k = 0; k < load.demand.size(); ++k)
+    for (size_t s = 0; s < load.demand[k].size(); ++s)
+      if (load.demand[k][s] > 0 && load.nic_socket[k] != int(s)) return true;
+  return false;
 }
 
 }  // namespace
 
+double least_time(const std::vector<double>& demand, const std::vector<double>& capacity,
+                  const std::vector<int>& nic_socket, double far_cost) {
+  size_t sockets = demand.size();
+  for (const int socket : nic_socket) sockets = std::max(sockets, size_t(socket) + 1);
+  std::vector<double> wanted(sockets, 0.0), near(sockets, 0.0);
+  std::copy(demand.begin(), demand.end(), wanted.begin());
+  for (size_t k = 0; k < capacity.size(); ++k) near[size_t(nic_socket[k])] += std::max(capacity[k], 0.0);
+  const double all = std::accumulate(near.begin(), near.end(), 0.0);
+  const double work = std::accumulate(wanted.begin(), wanted.end(), 0.0);
+  if (work <= 0) return 0;
+  if (all <= 0) return std::numeric_limits<double>::infinity();
+
+  // In time T socket s serves near[s] * T of its own; what is too much goes far, into what others have left
+  // over. The balance of the two grows with T and is linear between the moments at which a socket is done
+  // with its own.
+  const auto balance = [&](double time) {
+    double sum = 0;
+    for (size_t s = 0; s < sockets; ++s) {
+      const double room = near[s] * time - wanted[s];
+      sum += room > 0 ? room / far_cost : room;
+    }
+    return sum;
+  };
+  std::vector<double> moments = {0};
+  for (size_t s = 0; s < sockets; ++s)
+    if (near[s] > 0) moments.push_back(wanted[s] / near[s]);
+  std::sort(moments.begin(), moments.end());
+  double from = 0;
+  for (const double moment : moments) {
+    if (balance(moment) >= 0) {
+      const double low = balance(from), high = balance(moment);
+      return high > low ? from + (moment - from) * -low / (high - low) : moment;
+    }
+    from = moment;
+  }
+  // All that have NICs are done with their own: each of them has room from here on.
+  return from - balance(from) * far_cost / all;
+}
+
 double bandwidth_limit(ModeKind mode, const std::vector<std::vector<double>>& capacity,
-                       const std::vector<int>& channels) {
-  const double healthy = busiest(std::vector<double>(channels.begin(), channels.end()),
-                                 std::vector<double>(channels.size(), 1.0));
+                       const NodeLoad& load) {
+  const bool alone = mode == ModeKind::kBaseline || mode == ModeKind::kMigrate;
+  const auto time_of = [&](const std::vector<double>& node) {
+    return alone ? Migration(node, load).time()
+                 : least_time(by_socket(load), node, load.nic_socket, load.far_cost);
+  };
+  const std::vector<double> whole(load.demand.size(), 1.0);
+  const double healthy = alone || some_live_far(load) ? time_of(whole) : Migration(whole, load).time();
   if (healthy == 0) return 1;
   double limit = 1;
   for (const auto& node : capacity) {
-    const bool dead = std::any_of(node.begin(), node.end(), [](double c) { return c <= 0; });
-    double kept = 0;
-    if (mode == ModeKind::kBaseline && dead) return 0;
-    if (mode == ModeKind::kBaseline || mode == ModeKind::kMigrate) {
-      const double time = migrated_time(node, channels);
-      kept = time > 0 ? healthy / time : 0;
-    } else {
-      const double total = std::accumulate(node.begin(), node.end(), 0.0);
-      const double all = double(std::accumulate(channels.begin(), channels.end(), 0));
-      kept = total > 0 ? healthy * total / all : 0;
-    }
-    limit = std::min(limit, kept);
+    if (mode == ModeKind::kBaseline && std::any_of(node.begin(), node.end(), [](double c) { return c <= 0; }))
+      return 0;
+    limit = std::min(limit, healthy / time_of(node));
   }
   return limit;
-}
-
-std::vector<int> channels_per_nic(int channels, int nics) {
-  std::vector<int> per_nic(size_t(nics), 0);
-  for (int c = 0; c < channels; ++c) ++per_nic[size_t(c % nics)];
-  return per_nic;
 }
 
 }  // namespace r2bench

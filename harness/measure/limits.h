@@ -7,17 +7,34 @@
 
 namespace r2bench {
 
-/// `capacity[node][nic]`: 1 healthy, 0 dead, between: throttled. `channels[nic]`: how many channels have
-/// their home on NIC k of every node. Returns the fraction of the healthy rate that is left, 0 … 1.
-///
-/// All channels carry the same bytes and an operation ends with its slowest channel, so the rate is
-/// 1 / max over NICs of (channels / capacity). Baseline: a dead NIC ends the job (0). Migrate: the channels
-/// of a dead NIC move together to one healthy NIC of the node, chosen as well as it can be; a slow NIC keeps
-/// its own. Balance and AllReduce: everything is shared, so the sum of the capacities counts.
-double bandwidth_limit(ModeKind mode, const std::vector<std::vector<double>>& capacity,
-                       const std::vector<int>& channels);
+/// What the channels of one node ask of its NICs, where memory and NICs are on sockets. All nodes are alike.
+struct NodeLoad {
+  std::vector<int> nic_socket;
+  double far_cost =
+      1;  ///< time of a byte between a NIC and memory of another socket, in that of a near one; >= 1
+  /// `demand[nic][socket]`: bytes of the channels that have their home on this NIC and their memory on that
+  /// socket, in any unit. Each NIC has an entry for every socket.
+  std::vector<std::vector<double>> demand;
+};
 
-/// Channels per NIC when channel c lives on NIC c mod nics, as NCCL spreads them.
-std::vector<int> channels_per_nic(int channels, int nics);
+/// `capacity[node][nic]`: 1 healthy, 0 dead, between: throttled. Returns the fraction of the healthy rate
+/// that is left, 0 … 1.
+///
+/// An operation ends with its slowest channel, so the rate is 1 / the time of the busiest NIC. Baseline: a
+/// dead NIC ends the job (0). Migrate: the channels of a dead NIC move together to one healthy NIC of the
+/// node, chosen as well as it can be; a slow NIC keeps its own. Balance and AllReduce: everything is shared,
+/// least_time(). Healthy is what the mode does without a failure: channels at home; Balance and AllReduce
+/// share then too if some channel lives on a far NIC (else nothing calls for it).
+double bandwidth_limit(ModeKind mode, const std::vector<std::vector<double>>& capacity, const NodeLoad& load);
+
+/// Time of the busiest NIC when the demand of each socket is divided over all NICs as well as it can be: the
+/// optimum of the linear program
+///     minimise T   so that   sum over i of x[s][i] = demand[s],   sum over s of cost[s][i] * x[s][i] <=
+///     capacity[i] * T,
+/// x >= 0, cost = 1 on the NIC's own socket and far_cost >= 1 elsewhere. With one cost for all that is far,
+/// near first and what is too much to wherever there is room is exact. Infinite when there is demand and no
+/// NIC is left.
+double least_time(const std::vector<double>& demand, const std::vector<double>& capacity,
+                  const std::vector<int>& nic_socket, double far_cost);
 
 }  // namespace r2bench

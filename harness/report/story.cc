@@ -169,8 +169,10 @@ std::string headline(const Scenario& scenario) {
          counted(fabric.nics_per_node, "NIC") + " of " +
          faultinject::format_rate(fabric.nic_rate_bits_per_s) +
          (fabric.nic_rate_bits_per_s == 0 ? " rate" : "") + " (" + name(fabric.kind) +
-         unusual_ports(fabric.ports) + ") · " + name(work.op) + " of " +
-         faultinject::format_bytes(work.bytes) + " " + name(work.dtype) + " × " + std::to_string(work.iters);
+         unusual_ports(fabric.ports) + (fabric.topology ? ", " + in_words(*fabric.topology) : "") + ") · " +
+         name(work.op) + " of " + faultinject::format_bytes(work.bytes) + " " + name(work.dtype) + " × " +
+         std::to_string(work.iters) +
+         (work.groups == Groups::kLocalRank ? " among ranks of the same place" : "");
 }
 
 std::string meaning_of_kind(const std::string& kind, Tense tense) {

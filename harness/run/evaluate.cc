@@ -43,8 +43,24 @@ bool takes_nic_away(FaultKind kind) {
          kind == FaultKind::kDeviceFatal || kind == FaultKind::kFreeze;
 }
 
-int channels_of(const Scenario& scenario) {
-  return scenario.workload.channels > 0 ? scenario.workload.channels : scenario.fabric.nics_per_node;
+/// What the ranks of a node ask of its NICs: each the same in all, divided equally over its channels.
+NodeLoad load_of(const Scenario& scenario) {
+  const Fabric& fabric = scenario.fabric;
+  NodeLoad load;
+  if (fabric.topology) load.far_cost = 100.0 / fabric.topology->cross_percent;
+  const int sockets = fabric.topology ? fabric.topology->sockets : 1;
+  for (int nic = 0; nic < fabric.nics_per_node; ++nic) {
+    load.nic_socket.push_back(socket_of_nic(fabric, nic));
+    load.demand.emplace_back(size_t(sockets), 0.0);
+  }
+  for (int rank = 0; rank < fabric.ranks_per_node; ++rank) {
+    const std::vector<int> nics = nics_from_near(fabric, rank);
+    const int channels = channels_of(scenario, rank);
+    for (int c = 0; c < channels; ++c)
+      load.demand[size_t(nics[size_t(c) % nics.size()])][size_t(socket_of_rank(fabric, rank))] +=
+          1.0 / channels;
+  }
+  return load;
 }
 
 /// What is left of each NIC while `firing` and the other faults of its time act. A NIC that lost a queue pair
@@ -66,8 +82,7 @@ double limit_of(const Scenario& scenario, const Mode& mode, const std::vector<Fi
       c = std::min(c, std::min(left, 1.0));
     }
   }
-  return bandwidth_limit(mode.kind, capacity,
-                         channels_per_nic(channels_of(scenario), scenario.fabric.nics_per_node));
+  return bandwidth_limit(mode.kind, capacity, load_of(scenario));
 }
 
 FaultSample identity(const Scenario& scenario, const Firing& firing) {
@@ -237,7 +252,7 @@ void fill_row(const Scenario& scenario, const JobRecord& job, ModeResult& mode) 
       break;
   }
   const Operation op = scenario.workload.op;
-  const double n = scenario.fabric.ranks();
+  const double n = communicator_of(scenario, 0).size;
   if (in_chunks(op)) row.count /= uint64_t(n);  // as nccl-tests prints it: of one rank
   row.redop = reduces(op) ? "sum" : "none";
   row.root = op == Operation::kBroadcast ? 0 : -1;

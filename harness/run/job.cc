@@ -45,6 +45,11 @@ Job::Job(const Scenario& scenario, const Mode& mode, const RunOptions& options, 
 
 Job::~Job() = default;  // RankLink's processes are killed with it
 
+RankLink& Job::peer_of(const RankLink& rank, int shift) {
+  const Communicator group = communicator_of(scenario_, rank.rank());
+  return ranks_[size_t(group.rank_at(group.position + shift))];
+}
+
 template <typename Predicate>
 bool Job::all_ranks(Predicate predicate) const {
   return std::all_of(ranks_.begin(), ranks_.end(), predicate);
@@ -152,6 +157,12 @@ void Job::grant(uint64_t now_ns) {
     if (final) wanted = granted_;
     if (driver_->done() && !final) wanted = std::max(wanted, planned);
   }
+  if (in_step()) {
+    uint64_t prepared = UINT64_MAX;
+    for (const RankLink& rank : ranks_) prepared = std::min(prepared, rank.prepared);
+    final = final && prepared >= wanted;
+    wanted = std::min(wanted, prepared);
+  }
   if (wanted <= granted_ && !final) return;
   granted_ = std::max(granted_, wanted);
   final_ = final;
@@ -163,7 +174,7 @@ void Job::advance_phase(uint64_t now_ns) {
     case Phase::kStarting:
       if (all_ranks([](const RankLink& r) { return !r.handles.is_null(); })) {
         for (RankLink& rank : ranks_) {
-          RankLink& next = ranks_[size_t(rank.rank() + 1) % ranks_.size()];
+          RankLink& next = peer_of(rank, 1);
           if (rank.handles.size() != next.handles.size())
             return end_with(Outcome::kError,
                             rank.label() + " and " + next.label() + " see different numbers of NICs (" +
@@ -174,7 +185,7 @@ void Job::advance_phase(uint64_t now_ns) {
         for (RankLink& rank : ranks_) {
           nlohmann::json handles = nlohmann::json::array();
           for (size_t c = 0; c < rank.shifts.size(); ++c)
-            handles.push_back(ranks_[(size_t(rank.rank()) + rank.shifts[c]) % ranks_.size()].handles[c]);
+            handles.push_back(peer_of(rank, int(rank.shifts[c])).handles[c]);
           rank.send({{"type", "handles"}, {"handles", std::move(handles)}});
         }
         for (RankLink& rank : ranks_) rank.handles = nullptr;

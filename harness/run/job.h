@@ -62,6 +62,10 @@ class Job {
   void start_ranks();
   std::map<std::string, std::string> rank_environment(const RankLink& rank) const;
   nlohmann::json rank_config(const RankLink& rank) const;
+  /// The rank so many places on in the ring of `rank`'s group.
+  RankLink& peer_of(const RankLink& rank, int shift);
+  /// Several groups of ranks, which must begin each operation together.
+  bool in_step() const { return communicator_of(scenario_, 0).size < scenario_.fabric.ranks(); }
   void tick(uint64_t now_ns);
   void advance_phase(uint64_t now_ns);
   void look_at_ranks(uint64_t now_ns);
@@ -72,6 +76,7 @@ class Job {
   void note(uint64_t time_ns, const std::string& name, const std::string& text,
             const std::string& source = "runner");
   void report_progress(uint64_t now_ns, bool force);
+  void write_topology();
   std::string evidence_of_hang() const;
   template <typename Predicate>
   bool all_ranks(Predicate predicate) const;
@@ -93,6 +98,7 @@ class Job {
   std::unique_ptr<Bootstrap> bootstrap_;
   std::unique_ptr<OutputCapture> output_;
   std::vector<std::string> log_paths_;
+  std::string topology_path_;  ///< empty: the scenario declares none
   std::vector<RankLink> ranks_;
   std::unique_ptr<FaultDriver> driver_;
   std::unique_ptr<JobControl> control_;

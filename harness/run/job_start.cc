@@ -4,10 +4,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <system_error>
 
+#include "harness/fabric/topology_xml.h"
 #include "harness/launch/injection.h"
 #include "harness/run/hang_evidence.h"
 #include "harness/run/job.h"
@@ -25,6 +27,12 @@ size_t number_or(const std::map<std::string, std::string>& environment, const ch
   return value > 0 ? size_t(value) : otherwise;
 }
 
+/// "0.05" for 5.
+std::string fraction(int percent) {
+  const std::string digits = std::to_string(percent);
+  return percent == 100 ? "1" : "0." + std::string(2 - digits.size(), '0') + digits;
+}
+
 /// Between two looks at the threads of a job that hangs.
 constexpr std::chrono::milliseconds kBetweenLooks{200};
 
@@ -40,7 +48,8 @@ void Job::start_ranks() {
 
   std::vector<RankPlace> places;
   for (int r = 0; r < shape.ranks(); ++r) {
-    const int node = r / shape.ranks_per_node, previous = (r + shape.ranks() - 1) % shape.ranks();
+    const Communicator group = communicator_of(scenario_, r);
+    const int node = r / shape.ranks_per_node, previous = group.rank_at(group.position - 1);
     const std::string label = node_name(node) + "/rank" + std::to_string(r % shape.ranks_per_node);
     places.push_back({label, uint16_t(node), uint16_t(previous / shape.ranks_per_node)});
     ranks_.emplace_back(r, node, label);
@@ -55,6 +64,7 @@ void Job::start_ranks() {
                      "; choose another port, or none");
   }
 
+  write_topology();
   output_ = std::make_unique<OutputCapture>();
   const std::string folder = options_.out_dir + "/logs";
   if (mkdir(folder.c_str(), 0755) != 0 && errno != EEXIST)
@@ -96,10 +106,28 @@ void Job::start_ranks() {
   output_->start();
 }
 
+/// The node's topology beside the result, where the ranks and a curious user can read it.
+void Job::write_topology() {
+  if (!scenario_.fabric.topology) return;
+  topology_path_ = std::filesystem::absolute(options_.out_dir + "/topology.xml").string();
+  std::ofstream file(topology_path_);
+  file << topology_xml(scenario_.fabric);
+  if (!file.flush())
+    throw UsageError("the topology cannot be written to " + topology_path_ + ": " +
+                     std::system_category().message(errno));
+}
+
 std::map<std::string, std::string> Job::rank_environment(const RankLink& rank) const {
   auto environment = current_environment();
   environment["NCCL_SOCKET_IFNAME"] = "lo";
   for (const auto& [variable, value] : fabric_->environment(rank.node())) environment[variable] = value;
+  if (const auto& topology = scenario_.fabric.topology) {
+    const std::string memory =
+        std::to_string(socket_of_rank(scenario_.fabric, rank.rank() % scenario_.fabric.ranks_per_node));
+    environment["VHCA_MEMORY_NODE"] = environment["R2CC_MEMORY_NODE"] = memory;
+    environment["R2CC_TOPOLOGY"] = topology_path_;
+    environment["R2CC_CROSS_SOCKET"] = fraction(topology->cross_percent);
+  }
   for (const auto& [variable, value] : scenario_.env) environment[variable] = value;
   for (const auto& [variable, value] : mode_.env) environment[variable] = value;
   environment["R2CC_MODE"] = std::to_string(int(mode_.kind));
@@ -115,8 +143,8 @@ std::map<std::string, std::string> Job::rank_environment(const RankLink& rank) c
 nlohmann::json Job::rank_config(const RankLink& rank) const {
   const auto environment = rank_environment(rank);
   RankConfig config;
-  config.rank = rank.rank();
-  config.ranks = int(ranks_.size());
+  config.group = communicator_of(scenario_, rank.rank());
+  config.in_step = in_step();
   config.label = rank.label();
   config.plugin = scenario_.workload.plugin;
   config.plugin_abi = scenario_.workload.plugin_abi;
@@ -124,6 +152,11 @@ nlohmann::json Job::rank_config(const RankLink& rank) const {
   config.dtype = scenario_.workload.dtype;
   config.bytes = scenario_.workload.bytes;
   config.channels = scenario_.workload.channels;
+  if (scenario_.fabric.topology) {
+    const int local_rank = rank.rank() % scenario_.fabric.ranks_per_node;
+    config.channels = channels_of(scenario_, local_rank);
+    config.devices = nics_from_near(scenario_.fabric, local_rank);
+  }
   config.warmup = scenario_.workload.warmup;
   config.verify = scenario_.workload.verify;
   config.registered = number_or(environment, "NCCL_LOCAL_REGISTER", 0) != 0;

@@ -34,6 +34,8 @@ void RankLink::take(const nlohmann::json& message) {
     shifts = message["shifts"].get<std::vector<size_t>>();
   } else if (type == "ready") {
     ready = true;
+  } else if (type == "prepared") {
+    prepared = message.value("iteration", uint64_t{0}) + 1;
   } else if (type == "warm") {
     warm = true;
   } else if (type == "wakeup") {

@@ -34,6 +34,8 @@ class RankLink {
   /// waitpid's status.
   std::optional<int> ended() { return process_ ? process_->ended() : std::nullopt; }
 
+  uint64_t prepared =
+      0;  ///< operations that it is ready to begin, or has begun; only where groups keep in step
   bool hello = false, ready = false, warm = false, finished = false, aborted = false;
   bool has_error = false;
   std::string error, error_kind;

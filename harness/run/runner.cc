@@ -69,8 +69,12 @@ void check_plugin_and_memory(const Scenario& scenario, const std::vector<const M
                      " MiB of this machine");
 }
 
-void check_shape(const Scenario& scenario) {
+void check_shape(const Scenario& scenario, const RunOptions& options) {
   if (scenario.fabric.ranks() < 2) throw UsageError("a job needs two ranks or more; the scenario has one");
+  if (scenario.fabric.topology && !options.fabric.empty() && options.fabric != name(FabricKind::kVhca))
+    throw UsageError(
+        "the scenario declares a topology, which only virtual NICs follow; run it on vhca, or without "
+        "'fabric.topology'");
   std::vector<faultinject::NodeShape> nodes;
   for (int n = 0; n < scenario.fabric.nodes; ++n)
     nodes.push_back({node_name(n), uint32_t(scenario.fabric.nics_per_node)});
@@ -139,7 +143,7 @@ std::map<std::string, std::string> machine_facts() {
 
 RunResult run_scenario(const Scenario& scenario, const RunOptions& options, const std::atomic<bool>& cancel) {
   const std::vector<const Mode*> modes = chosen_modes(scenario, options);
-  check_shape(scenario);
+  check_shape(scenario, options);
   check_plugin_and_memory(scenario, modes);
   const BuildPaths paths = find_build(options);
   RunResult result;
@@ -149,6 +153,8 @@ RunResult run_scenario(const Scenario& scenario, const RunOptions& options, cons
   result.repeats = options.repeats > 0 ? options.repeats : size_t(std::max(scenario.repeats, 1));
   result.started_at = utc_now();
   result.environment = machine_facts();
+  if (scenario.fabric.topology) result.environment["topology"] = in_words(*scenario.fabric.topology);
+  if (scenario.workload.groups != Groups::kAll) result.environment["groups"] = name(scenario.workload.groups);
 
   const size_t pairs = size_t(std::max(scenario.pairs, 0)), rounds = std::max<size_t>(pairs, 1);
   std::vector<std::vector<ModeResult>> jobs(modes.size());

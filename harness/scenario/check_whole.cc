@@ -45,13 +45,19 @@ void check_whole(Document& document, const YAML::Node& root, const Scenario& sce
   const bool has_faults = !scenario.faults.empty() || !scenario.rank_faults.empty();
   const YAML::Node pairs = std::as_const(root)["pairs"];
   const YAML::Node repeats = std::as_const(root)["repeats"];
-  if (const uint64_t unit = uint64_t(scenario.fabric.ranks()) * uint64_t(size_of(scenario.workload.dtype));
+  const int together = communicator_of(scenario, 0).size;
+  if (together < 2)
+    document.report(
+        std::as_const(root)["workload"]["groups"],
+        "with one node a group of local ranks is one rank alone, which sends nothing; take more 'nodes', or "
+        "'groups: all'");
+  if (const uint64_t unit = uint64_t(together) * uint64_t(size_of(scenario.workload.dtype));
       in_chunks(scenario.workload.op) && scenario.workload.bytes % unit != 0) {
     const YAML::Node workload = std::as_const(root)["workload"];
     document.report(workload["bytes"].IsDefined() ? workload["bytes"] : workload["op"],
                     "every rank owns an equal chunk of " + std::string(name(scenario.workload.op)) +
                         ", but " + std::to_string(scenario.workload.bytes) + " bytes are no multiple of " +
-                        std::to_string(scenario.fabric.ranks()) + " ranks × " +
+                        std::to_string(together) + " ranks × " +
                         std::to_string(size_of(scenario.workload.dtype)) + " bytes");
   }
   if (scenario.pairs > 0 && has_faults) {

@@ -67,6 +67,8 @@ const char* name(DataType type) {
   return "?";
 }
 
+const char* name(Groups groups) { return groups == Groups::kLocalRank ? "local_rank" : "all"; }
+
 const char* name(ModeKind kind) {
   switch (kind) {
     case ModeKind::kBaseline:

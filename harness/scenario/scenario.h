@@ -11,6 +11,7 @@
 
 #include "faultinject/plan/plan.h"
 #include "harness/scenario/expectation.h"
+#include "harness/scenario/topology.h"
 
 namespace r2bench {
 
@@ -34,9 +35,10 @@ struct Fabric {
   int nodes = 2;
   int ranks_per_node = 1;
   int nics_per_node = 4;
-  uint64_t nic_rate_bits_per_s = 0;     ///< 0 = unlimited
-  std::chrono::nanoseconds latency{0};  ///< one way, per port
-  VirtualPorts ports;                   ///< kVhca
+  uint64_t nic_rate_bits_per_s = 0;      ///< 0 = unlimited
+  std::chrono::nanoseconds latency{0};   ///< one way, per port
+  VirtualPorts ports;                    ///< kVhca
+  std::optional<NodeTopology> topology;  ///< kVhca
 
   int ranks() const { return nodes * ranks_per_node; }
 };
@@ -48,6 +50,8 @@ inline bool in_chunks(Operation op) {
   return op == Operation::kAllGather || op == Operation::kReduceScatter || op == Operation::kAllToAll;
 }
 inline bool reduces(Operation op) { return op == Operation::kAllReduce || op == Operation::kReduceScatter; }
+/// Which ranks do an operation together: all of the job, or those of the same place in their nodes.
+enum class Groups { kAll, kLocalRank };
 enum class DataType { kInt8, kInt32, kInt64, kFloat32, kFloat64 };
 
 /// What the ranks do: `iters` verified operations of `bytes` each, after `warmup` that are not counted.
@@ -58,7 +62,8 @@ struct Workload {
   uint64_t bytes = 16u << 20;  ///< per rank and operation; a multiple of the data type's size
   int iters = 200;
   int warmup = 5;
-  int channels = 0;              ///< 0 = one per NIC
+  int channels = 0;  ///< 0 = one per NIC, with a topology one per NIC of the rank's socket
+  Groups groups = Groups::kAll;
   bool verify = true;            ///< compare every element of every operation
   std::string plugin = "r2ccl";  ///< name as in NCCL_NET_PLUGIN (x -> libnccl-net-x.so) or a path
   int plugin_abi = 0;            ///< 8 … 12; 0 = the highest that the plugin has
@@ -128,6 +133,7 @@ const char* name(FabricKind kind);
 const char* name(Engine engine);
 const char* name(Operation op);
 const char* name(DataType type);
+const char* name(Groups groups);
 const char* name(ModeKind kind);
 const char* name(RankFaultKind kind);
 /// Bytes of one element.

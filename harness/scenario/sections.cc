@@ -108,6 +108,7 @@ void read_fabric(Document& document, const YAML::Node& node, Fabric& fabric) {
     if (fabric.kind != FabricKind::kVhca && map.has(key))
       document.report(map.get(key), "'" + std::string(key) + "' is for virtual NICs (kind: vhca); those of " +
                                         name(fabric.kind) + " have their own");
+  read_topology(document, map.get("topology"), map.has("nics_per_node"), fabric);
   if (fabric.ranks() < 2 && node.IsDefined()) {
     document.report(map.has("nodes") ? map.get("nodes") : node,
                     "one rank alone sends nothing; 'nodes' times 'ranks_per_node' must be at least 2");
@@ -140,6 +141,8 @@ void read_workload(Document& document, const YAML::Node& node, Workload& workloa
   workload.iters = static_cast<int>(map.integer("iters", 1, 100'000'000).value_or(workload.iters));
   workload.warmup = static_cast<int>(map.integer("warmup", 0, 1'000'000).value_or(workload.warmup));
   workload.channels = static_cast<int>(map.integer("channels", 1, 64).value_or(workload.channels));
+  if (const auto groups = map.choice("groups", {"all", "local_rank"}, "way to group ranks"))
+    workload.groups = static_cast<Groups>(*groups);
   workload.verify = map.boolean("verify").value_or(workload.verify);
   workload.plugin = map.text("plugin").value_or(workload.plugin);
   if (workload.plugin.empty()) document.report(map.get("plugin"), "'plugin' is empty");

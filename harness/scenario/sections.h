@@ -15,6 +15,8 @@ Scenario read_sections(Document& document, const YAML::Node& root, const std::st
                        const LoadOptions& options);
 
 void read_fabric(Document& document, const YAML::Node& node, Fabric& fabric);
+/// `nics_are_given`: the file says how many NICs a node has; else a preset does.
+void read_topology(Document& document, const YAML::Node& node, bool nics_are_given, Fabric& fabric);
 void read_workload(Document& document, const YAML::Node& node, Workload& workload);
 void read_timeouts(Document& document, const YAML::Node& node, Timeouts& timeouts);
 void read_modes(Document& document, const YAML::Node& node, const LoadOptions& options, Scenario& scenario,

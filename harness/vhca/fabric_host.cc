@@ -30,6 +30,9 @@ void check(const FabricSpec& spec) {
   if (spec.mtu < 256 || spec.mtu > 4096 || !std::has_single_bit(spec.mtu))
     throw std::invalid_argument("an MTU is 256, 512, 1024, 2048 or 4096 bytes, not " +
                                 std::to_string(spec.mtu));
+  if (spec.cross_percent < 1 || spec.cross_percent > 100)
+    throw std::invalid_argument("across NUMA nodes a port carries 1 to 100 % of its rate, not " +
+                                std::to_string(spec.cross_percent) + " %");
   std::size_t ports = 0;
   for (std::size_t i = 0; i < spec.nodes.size(); ++i) {
     const NodeSpec& node = spec.nodes[i];
@@ -46,6 +49,10 @@ void check(const FabricSpec& spec) {
     for (const PortSpec& nic : node.nics) {
       if (nic.latency.count() < 0)
         throw std::invalid_argument("node '" + node.name + "': a latency is negative");
+      if (nic.memory_node < -1 || nic.memory_node >= static_cast<int>(kMaxMemoryNodes))
+        throw std::invalid_argument("node '" + node.name + "': a NIC is on NUMA node " +
+                                    std::to_string(nic.memory_node) + "; they are 0 to " +
+                                    std::to_string(kMaxMemoryNodes - 1));
       if (nic.rate_bits_per_s > 10'000'000'000'000ull)
         throw std::invalid_argument("node '" + node.name + "': a rate is above 10 Tbit/s");
     }
@@ -78,6 +85,9 @@ void lay_out(Fabric& fabric, const FabricSpec& spec) {
         port.number = k + 1;
         port.lid = spec.link_layer == LinkLayer::kInfiniBand ? fabric.port_count : 0;
         port.mtu = spec.mtu;
+        port.memory_node = node.nics[i].memory_node < 0
+                               ? kNoMemoryNode
+                               : static_cast<std::uint32_t>(node.nics[i].memory_node);
         port.rate_bits_per_s = node.nics[i].rate_bits_per_s;
         port.latency_ns = static_cast<std::uint64_t>(node.nics[i].latency.count());
         port.guid = 0x02c2'ccff'fe00'0000ull | k << 16 | n << 8 | i;  // locally administered
@@ -87,6 +97,7 @@ void lay_out(Fabric& fabric, const FabricSpec& spec) {
     }
   }
   fabric.is_infiniband = spec.link_layer == LinkLayer::kInfiniBand;
+  fabric.cross_percent = spec.cross_percent;
   fabric.bytes = kFabricBytes;
   fabric.version = kLayoutVersion;
   fabric.magic = kFabricMagic;

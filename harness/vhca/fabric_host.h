@@ -18,6 +18,7 @@ enum class LinkLayer { kEthernet, kInfiniBand };
 struct PortSpec {
   std::uint64_t rate_bits_per_s = 0;
   std::chrono::nanoseconds latency{0};
+  int memory_node = -1;  // the NUMA node it hangs on, 0..63; -1: no matter
 };
 
 struct NodeSpec {
@@ -31,6 +32,9 @@ struct FabricSpec {
   std::size_t ports_per_nic = 1;  // 1..4
   std::uint32_t mtu =
       4096;  // bytes, one of 256, 512, 1024, 2048, 4096: the most that a datagram or a QP's path_mtu may be
+  // 1..100: what a port carries of its rate to and from a process whose memory is on another NUMA node than
+  // the port's. A process says where its memory is in VHCA_MEMORY_NODE; one that does not is everywhere near.
+  unsigned cross_percent = 100;
 };
 
 // What one port has carried since the fabric was made: payload bytes and messages (WRs; READ responses count

@@ -15,7 +15,7 @@
 namespace vhca {
 
 inline constexpr std::uint64_t kFabricMagic = 0x3142'4146'4143'4856;  // "VHCAFAB1"
-inline constexpr std::uint32_t kLayoutVersion = 8;
+inline constexpr std::uint32_t kLayoutVersion = 9;
 
 inline constexpr std::size_t kMaxNodes = 64;
 inline constexpr std::size_t kMaxNicsPerNode = 16;
@@ -42,6 +42,8 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free &&
 
 using ProcessId = std::uint32_t;  // generation << kProcessSlotBits | slot; 0 = nobody
 inline constexpr std::uint32_t kNoPort = ~0u;
+inline constexpr std::uint32_t kNoMemoryNode = ~0u;  // of a port or process: nobody said where it is
+inline constexpr std::uint32_t kMaxMemoryNodes = 64;
 inline constexpr std::size_t slot_of_process(ProcessId id) { return id & (kMaxProcesses - 1); }
 
 // One direction of one port, shared by the flows (one per QP and direction) that use it. See port_clock.h.
@@ -61,9 +63,10 @@ struct RateServer {
 struct alignas(64) Port {
   std::uint32_t node;
   std::uint32_t nic;
-  std::uint32_t number;  // within the NIC, from 1
-  std::uint32_t lid;     // 0 on Ethernet
-  std::uint32_t mtu;     // bytes
+  std::uint32_t number;       // within the NIC, from 1
+  std::uint32_t lid;          // 0 on Ethernet
+  std::uint32_t mtu;          // bytes
+  std::uint32_t memory_node;  // the NUMA node it hangs on, or kNoMemoryNode
   std::uint64_t rate_bits_per_s;
   std::uint64_t latency_ns;
   std::uint64_t guid;  // host order
@@ -95,6 +98,7 @@ struct alignas(128) ProcessSlot {
   std::atomic<std::uint64_t> beacon_address;  // in that process: an 8-byte word that holds beacon_value
   std::atomic<std::uint64_t> beacon_value;
   std::uint32_t node;
+  std::uint32_t memory_node;  // NUMA node of all its memory, or kNoMemoryNode
   std::atomic<std::uint64_t>
       staged_requests[kMaxProcesses / 64];  // slots of processes that want data moved here; see staging.h
   // Low half: who carries out an atomic operation in this process's memory right now; high half: counts the
@@ -272,6 +276,7 @@ struct Fabric {
   std::uint32_t node_count;
   std::uint32_t port_count;
   std::uint32_t is_infiniband;  // link layer of all ports; else Ethernet (RoCE)
+  std::uint32_t cross_percent;  // what a port carries of its rate from or to memory of another NUMA node
   std::uint64_t bytes;
   std::atomic<std::uint32_t> next_pd;
   std::atomic<std::uint32_t> next_page;     // where to look for free pages first

@@ -158,6 +158,7 @@ struct SendEntry {
 
 struct DatagramFlow {
   std::uint32_t port;
+  std::uint32_t percent;  // of the port's rate that it can get
   Flow flow;
 };
 

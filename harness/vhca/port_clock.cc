@@ -112,14 +112,14 @@ void init_server(RateServer& server, std::uint64_t rate_bits_per_s, std::uint64_
   server.clock = {now_ns, 0};
 }
 
-Flow open_flow(RateServer& server, std::uint32_t owner_qp) {
+Flow open_flow(RateServer& server, std::uint32_t owner_qp, std::uint32_t percent) {
   if (server.rate == 0) return {};
   for (std::uint32_t i = 0; i < kFlowsPerServer; ++i) {
     std::uint32_t expected = 0;
     if (server.flow_owner[i].load(std::memory_order_relaxed) != 0) continue;
     if (!server.flow_owner[i].compare_exchange_strong(expected, owner_qp)) continue;
     raise_mark(server.words_used, i / 64 + 1);
-    return {&server, i};
+    return {&server, i, (100ull << kVirtualByteBits) / percent};
   }
   return {};
 }
@@ -151,7 +151,7 @@ std::uint64_t reserve(const Flow& flow, std::uint64_t bytes, std::uint64_t now_n
   if (!(word.load(std::memory_order_relaxed) & bit) ||
       static_cast<std::int64_t>(begin - clock.virtual_bytes) < 0)
     begin = clock.virtual_bytes;
-  server.finish_tag[flow.index].store(begin + (bytes << kVirtualByteBits));
+  server.finish_tag[flow.index].store(begin + flow.work_of(bytes));
   if (bytes != 0) word.fetch_or(bit);
   return begin;
 }

@@ -25,15 +25,26 @@ struct Flow {
   static constexpr std::uint32_t kNoFlow = ~0u;
   RateServer* server = nullptr;
   std::uint32_t index = kNoFlow;
+  std::uint64_t per_byte = 1ull << kVirtualByteBits;  // what a byte of it costs the server
+  std::uint64_t work_of(std::uint64_t bytes) const { return bytes * per_byte; }
   bool paced() const { return index != kNoFlow; }
 };
 
-Flow open_flow(RateServer& server, std::uint32_t owner_qp);
+// `percent` of the server's rate is what it gives this flow when nobody else wants any (1..100): its bytes
+// take so much more of the server's time, at the cost of all who share it.
+Flow open_flow(RateServer& server, std::uint32_t owner_qp, std::uint32_t percent = 100);
 void close_flow(Flow& flow);
 void release_flows_of(RateServer& server, std::uint32_t owner_qp);
 
+// What a port gives, in percent of its rate, to data of memory on that NUMA node.
+inline std::uint32_t percent_of_rate(const Fabric& fabric, const Port& port, std::uint32_t memory_node) {
+  return port.memory_node == memory_node || port.memory_node == kNoMemoryNode || memory_node == kNoMemoryNode
+             ? 100
+             : fabric.cross_percent;
+}
+
 // Appends `bytes` to the flow's work at time now; returns the tag at which they begin. They end at tag +
-// bytes << kVirtualByteBits.
+// work_of(bytes).
 std::uint64_t reserve(const Flow& flow, std::uint64_t bytes, std::uint64_t now_ns);
 // Takes back the part of the flow's work that has not been served yet.
 void cancel_rest(const Flow& flow, std::uint64_t now_ns);

@@ -137,7 +137,8 @@ Liveness process_liveness(const Fabric& fabric, ProcessId id) {
   return process_liveness(static_cast<pid_t>(claim >> 32), slot.start_time.load());
 }
 
-ProcessId register_process(Fabric& fabric, std::uint32_t node, const std::uint64_t* beacon) {
+ProcessId register_process(Fabric& fabric, std::uint32_t node, std::uint32_t memory_node,
+                           const std::uint64_t* beacon) {
   reclaim_dead_processes(fabric);
   for (std::size_t i = 0; i < kMaxProcesses; ++i) {
     ProcessSlot& slot = fabric.processes[i];
@@ -147,6 +148,7 @@ ProcessId register_process(Fabric& fabric, std::uint32_t node, const std::uint64
     if (!slot.claim.compare_exchange_strong(expected, claim)) continue;
     slot.start_time.store(process_start_time(::getpid()).value_or(0));
     slot.node = node;
+    slot.memory_node = memory_node;
     slot.beacon_address.store(reinterpret_cast<std::uintptr_t>(beacon));
     slot.beacon_value.store(*beacon);
     slot.engine_sleeps.store(0);
@@ -176,6 +178,13 @@ void ring_doorbell(Fabric& fabric, ProcessId id) {
   if (slot.engine_sleeps.load() != 0)
     ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&slot.doorbell), FUTEX_WAKE, 1, nullptr, nullptr,
               0);
+}
+
+std::uint32_t memory_node_of_owner(Fabric& fabric, std::uint32_t qp_number) {
+  const QpSlot& qp = fabric.queue_pairs[qp_number & (kMaxQueuePairs - 1)];
+  if (qp_number == 0 || qp.number.load(std::memory_order_acquire) != qp_number) return kNoMemoryNode;
+  const ProcessSlot* owner = find_process(fabric, qp.owner.load(std::memory_order_relaxed));
+  return owner ? owner->memory_node : kNoMemoryNode;
 }
 
 ProcessSlot* find_process(Fabric& fabric, ProcessId id) {

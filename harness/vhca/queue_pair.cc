@@ -10,6 +10,7 @@
 #include "harness/vhca/async.h"
 #include "harness/vhca/completion.h"
 #include "harness/vhca/device.h"
+#include "harness/vhca/process_table.h"
 #include "harness/vhca/qp_transitions.h"
 #include "harness/vhca/responder.h"
 #include "harness/vhca/runtime.h"
@@ -59,16 +60,19 @@ void open_flows(Qp& qp) {
   Fabric& fabric = qp.owner->runtime->fabric();
   const std::uint32_t number = qp.qp_base.qp_num;
   Port& own = fabric.ports[qp.shared->port];
-  qp.write_flows[0] = open_flow(own.tx, number);
+  const std::uint32_t own_percent = percent_of_rate(fabric, own, qp.owner->runtime->memory_node());
+  qp.write_flows[0] = open_flow(own.tx, number, own_percent);
   qp.own_latency_ns = own.latency_ns;
   const std::uint32_t peer_port = qp.shared->peer_port.load();
   if (qp.shared->type == IBV_QPT_UD || peer_port == kNoPort) return;
   Port& peer = fabric.ports[peer_port];
-  qp.write_flows[1] = open_flow(peer.rx, number);
+  const std::uint32_t peer_percent =
+      percent_of_rate(fabric, peer, memory_node_of_owner(fabric, qp.shared->peer_number.load()));
+  qp.write_flows[1] = open_flow(peer.rx, number, peer_percent);
   qp.peer_latency_ns = peer.latency_ns;
   if (!qp.is_reliable()) return;
-  qp.read_flows[0] = open_flow(peer.tx, number);
-  qp.read_flows[1] = open_flow(own.rx, number);
+  qp.read_flows[0] = open_flow(peer.tx, number, peer_percent);
+  qp.read_flows[1] = open_flow(own.rx, number, own_percent);
 }
 
 // Requests of the SRQ that are in the QP's ring and that nobody will poll.

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -60,6 +61,15 @@ std::string node_names(const Fabric& fabric) {
   return names;
 }
 
+// VHCA_MEMORY_NODE; false when it is no number of a NUMA node.
+bool read_memory_node(std::uint32_t& node) {
+  const char* text = std::getenv("VHCA_MEMORY_NODE");
+  if (!text) return true;
+  const char* end = text + std::strlen(text);
+  const auto [read, error] = std::from_chars(text, end, node);
+  return error == std::errc() && read == end && node < kMaxMemoryNodes;
+}
+
 }  // namespace
 
 std::uint64_t now_ns() {
@@ -97,6 +107,12 @@ std::unique_ptr<Runtime> Runtime::open() {
   const char* path = std::getenv("VHCA_FABRIC");
   if (!path || !*path) return nullptr;
   const char* node_name = std::getenv("VHCA_NODE");
+  std::uint32_t memory_node = kNoMemoryNode;
+  if (!read_memory_node(memory_node)) {
+    log_line("VHCA_MEMORY_NODE=%s is no NUMA node (0 to %u). There are no devices.",
+             std::getenv("VHCA_MEMORY_NODE"), kMaxMemoryNodes - 1);
+    return nullptr;
+  }
   const int fd = ::open(path, O_RDWR | O_CLOEXEC);
   if (fd < 0) {
     log_line("VHCA_FABRIC=%s cannot be opened: %s. There are no devices.", path, std::strerror(errno));
@@ -131,6 +147,7 @@ std::unique_ptr<Runtime> Runtime::open() {
     std::unique_ptr<Runtime> runtime(new Runtime);
     runtime->fabric_ = fabric;
     runtime->node_ = i;
+    runtime->memory_node_ = memory_node;
     return runtime;
   }
   log_line("VHCA_NODE%s%s names no node of the fabric in VHCA_FABRIC (%s). There are no devices.",
@@ -146,7 +163,7 @@ int Runtime::add_user() {
   ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
   if (::getrandom(&beacon_, sizeof beacon_, GRND_NONBLOCK) != sizeof beacon_) beacon_ = now_ns();
   beacon_ ^= static_cast<std::uint64_t>(::getpid()) << 40;
-  self_ = register_process(*fabric_, node_, &beacon_);
+  self_ = register_process(*fabric_, node_, memory_node_, &beacon_);
   if (self_ == 0) {
     users_ = 0;
     log_line("all %zu process slots of the fabric are taken", kMaxProcesses);

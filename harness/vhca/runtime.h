@@ -21,13 +21,16 @@ std::uint64_t now_ns();  // CLOCK_MONOTONIC
 
 class Runtime {
  public:
-  // The process's runtime, made at the first call from VHCA_FABRIC and VHCA_NODE. nullptr (and a line on
-  // stderr, once) when they name no usable fabric, silently nullptr when VHCA_FABRIC is not set.
+  // The process's runtime, made at the first call from VHCA_FABRIC, VHCA_NODE and VHCA_MEMORY_NODE. nullptr
+  // (and a line on stderr, once) when they name no usable fabric, silently nullptr when VHCA_FABRIC is not
+  // set.
   static Runtime* get();
 
   Fabric& fabric() { return *fabric_; }
   const Node& node() const { return fabric_->nodes[node_]; }
   std::uint32_t node_index() const { return node_; }
+  // NUMA node of this process's memory (VHCA_MEMORY_NODE), or kNoMemoryNode.
+  std::uint32_t memory_node() const { return memory_node_; }
   ProcessId self() const { return self_; }
   MemoryMover& mover() { return *mover_; }
   // True in a forked child for everything that its parent made: the fabric knows the parent only.
@@ -73,6 +76,7 @@ class Runtime {
 
   Fabric* fabric_ = nullptr;
   std::uint32_t node_ = 0;
+  std::uint32_t memory_node_ = kNoMemoryNode;
   ProcessId self_ = 0;
   std::unique_ptr<MemoryMover> mover_;
   std::atomic<bool> forked_{false};

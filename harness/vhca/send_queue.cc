@@ -9,6 +9,7 @@
 #include "harness/vhca/async.h"
 #include "harness/vhca/completion.h"
 #include "harness/vhca/device.h"
+#include "harness/vhca/process_table.h"
 #include "harness/vhca/responder.h"
 #include "harness/vhca/runtime.h"
 #include "harness/vhca/send_data.h"
@@ -51,7 +52,7 @@ void reserve_time(Qp& qp, std::uint64_t end, std::uint64_t now) {
     SendEntry& e = qp.send_entry(qp.send_timed);
     for (int side = 0; side < 2; ++side)
       if (const Flow& flow = flow_of(qp, e, side); flow.paced())
-        e.begin_tag[side] = reserve(flow, e.length - e.placed, now) - (e.placed << kVirtualByteBits);
+        e.begin_tag[side] = reserve(flow, e.length - e.placed, now) - flow.work_of(e.placed);
     e.served_ns = 0;
     e.not_before_ns = now;
   }
@@ -78,7 +79,7 @@ std::uint64_t arrival_time(Qp& qp, SendEntry& e, std::uint64_t upto, std::uint64
     for (int side = 0; side < 2; ++side)
       if (flows[side]->paced())
         served =
-            std::max(served, time_of_tag(*flows[side], e.begin_tag[side] + (upto << kVirtualByteBits), now));
+            std::max(served, time_of_tag(*flows[side], e.begin_tag[side] + flows[side]->work_of(upto), now));
     if (served != 0)
       e.served_ns = served;
     else if (e.served_ns == 0)
@@ -389,11 +390,14 @@ int set_datagram_target(Qp& qp, SendEntry& e, const ibv_ah* ah, std::uint32_t nu
   target.target_gid = to.target_gid;
   target.has_grh = to.attr.is_global != 0;
   if (to.port == kNoPort) return 0;
-  std::size_t flow = 0;
-  while (flow < qp.datagram_flows.size() && qp.datagram_flows[flow].port != to.port) ++flow;
-  if (flow == qp.datagram_flows.size())
-    qp.datagram_flows.push_back(
-        {to.port, open_flow(qp.owner->runtime->fabric().ports[to.port].rx, qp.qp_base.qp_num)});
+  Fabric& fabric = qp.owner->runtime->fabric();
+  Port& there = fabric.ports[to.port];
+  const std::uint32_t percent = percent_of_rate(fabric, there, memory_node_of_owner(fabric, number));
+  const auto is_it = [&](const DatagramFlow& f) { return f.port == to.port && f.percent == percent; };
+  const auto flow =
+      std::find_if(qp.datagram_flows.begin(), qp.datagram_flows.end(), is_it) - qp.datagram_flows.begin();
+  if (flow == std::ssize(qp.datagram_flows))
+    qp.datagram_flows.push_back({to.port, percent, open_flow(there.rx, qp.qp_base.qp_num, percent)});
   target.flow = static_cast<std::uint16_t>(flow);
   return 0;
 }

@@ -330,7 +330,7 @@ TEST_F(Errors, objects_in_use_cannot_be_destroyed) {
   });
 }
 
-int devices_seen(const char* fabric, const char* node, std::string& said) {
+int devices_seen(const char* fabric, const char* node, std::string& said, const char* memory = nullptr) {
   int out[2];
   if (::pipe(out) != 0) return -1;
   const pid_t pid = ::fork();
@@ -341,6 +341,7 @@ int devices_seen(const char* fabric, const char* node, std::string& said) {
       ::setenv("VHCA_NODE", node, 1);
     else
       ::unsetenv("VHCA_NODE");
+    if (memory) ::setenv("VHCA_MEMORY_NODE", memory, 1);
     int count = -1;
     ibv_device** list = ibv_get_device_list(&count);
     ::_exit(list ? count : 99);
@@ -368,6 +369,12 @@ TEST_F(Errors, a_bad_environment_names_the_variable_and_shows_no_devices) {
   EXPECT_EQ(devices_seen("", "node0", said), 0);
   EXPECT_EQ(said, "");
   EXPECT_EQ(devices_seen(fabric_.path().c_str(), "node1", said), 2);
+  EXPECT_EQ(said, "");
+  for (const char* bad : {"64", "-1", "1x", ""}) {
+    EXPECT_EQ(devices_seen(fabric_.path().c_str(), "node1", said, bad), 0);
+    EXPECT_NE(said.find(std::string("VHCA_MEMORY_NODE=") + bad), std::string::npos) << said;
+  }
+  EXPECT_EQ(devices_seen(fabric_.path().c_str(), "node1", said, "63"), 2);
   EXPECT_EQ(said, "");
 }
 

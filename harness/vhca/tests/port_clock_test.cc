@@ -49,6 +49,14 @@ TEST_F(PortClock, flows_with_work_share_equally_whatever_their_messages) {
   EXPECT_NEAR(static_cast<double>(time_of_tag(big, end_of(b, 10'000'000), kStart) - kStart), 88e6, 1000);
 }
 
+TEST_F(PortClock, a_flow_that_gets_part_of_the_rate_takes_so_much_more_of_the_servers_time) {
+  const Flow near = flow(), far = open_flow(*server_, next_owner_++, 25);
+  const std::uint64_t f = reserve(far, 125'000, kStart), n = reserve(near, 125'000, kStart);
+  // Half of the server each until the near one is served: 2 ms; the far one has 3 ms left then.
+  EXPECT_NEAR(static_cast<double>(time_of_tag(near, n + near.work_of(125'000), kStart) - kStart), 2e6, 100);
+  EXPECT_NEAR(static_cast<double>(time_of_tag(far, f + far.work_of(125'000), kStart) - kStart), 5e6, 100);
+}
+
 TEST_F(PortClock, a_short_message_does_not_wait_for_long_ones_of_others) {
   const Flow big = flow(), other = flow(), small = flow();
   reserve(big, 100'000'000, kStart);

@@ -38,8 +38,8 @@ Channel::Channel(NetPlugin& plugin, const RankConfig& config, int index, int shi
 }
 
 void Channel::fail(const char* call, NetPlugin::Status status, bool sending) const {
-  const int next = (config_.rank + shift_) % config_.ranks,
-            previous = (config_.rank + config_.ranks - shift_) % config_.ranks;
+  const uint32_t next = config_.job_rank(config_.rank() + shift_),
+                 previous = config_.job_rank(config_.rank() - shift_);
   throw ChannelError(std::string(call) + " on channel " + std::to_string(index_) + " of " + config_.label +
                      " (NIC " + device_name_ + ", " +
                      (sending ? "to rank " + std::to_string(next) : "from rank " + std::to_string(previous)) +

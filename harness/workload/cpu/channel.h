@@ -79,7 +79,7 @@ class Channel {
   size_t element() const { return element_size(config_.dtype); }
   bool direct() const { return config_.registered && sends_from_user_buffers(config_.op); }
   /// Straight from where it came: an inner rank of a broadcast.
-  bool sends_what_it_received() const { return config_.op == Operation::kBroadcast && config_.rank != 0; }
+  bool sends_what_it_received() const { return config_.op == Operation::kBroadcast && config_.rank() != 0; }
   char* slot_memory(const Memory& buffer, uint64_t message) const {
     return buffer.data() + message % slots_ * slot_bytes_;
   }

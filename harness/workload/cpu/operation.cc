@@ -11,11 +11,14 @@ namespace {
 constexpr size_t kChannelAlign = 64;  // elements
 
 size_t elements(const RankConfig& config) { return config.bytes / element_size(config.dtype); }
-size_t share(const RankConfig& config) { return elements(config) / size_t(config.ranks); }
+size_t share(const RankConfig& config) { return elements(config) / size_t(config.ranks()); }
+Contributors contributors(const RankConfig& config) {
+  return {uint32_t(config.ranks()), uint32_t(config.group.first), uint32_t(config.group.step)};
+}
 size_t ring_slice(const RankConfig& config) { return config.buffer_bytes / 4 / element_size(config.dtype); }
 
 std::vector<Lane> lanes_of(const RankConfig& config, int shift, Part part) {
-  const int rank = config.rank, ranks = config.ranks;
+  const int rank = config.rank(), ranks = config.ranks();
   const auto chunk_part = [&](int of) {
     return Part{size_t((of + ranks) % ranks) * share(config) + part.first, part.count};
   };
@@ -46,7 +49,7 @@ size_t message_elements(const RankConfig& config) {
 std::vector<ChannelPlan> plan_channels(const RankConfig& config, int channels) {
   std::vector<ChannelPlan> plan;
   const size_t whole = in_chunks(config.op) ? share(config) : elements(config);
-  for (int shift = 1; shift < (config.op == Operation::kAllToAll ? config.ranks : 2); ++shift)
+  for (int shift = 1; shift < (config.op == Operation::kAllToAll ? config.ranks() : 2); ++shift)
     for (int c = 0; c < channels; ++c) {
       const Part part = channel_part(whole, c, channels, kChannelAlign);
       plan.push_back({shift, part, lanes_of(config, shift, part)});
@@ -55,41 +58,41 @@ std::vector<ChannelPlan> plan_channels(const RankConfig& config, int channels) {
 }
 
 void copy_own_chunk(const RankConfig& config, const char* input, char* output) {
-  if (config.op == Operation::kBroadcast && config.rank == 0) std::memcpy(output, input, config.bytes);
+  if (config.op == Operation::kBroadcast && config.rank() == 0) std::memcpy(output, input, config.bytes);
   if (config.op != Operation::kAllToAll) return;
-  const size_t bytes = share(config) * element_size(config.dtype), at = bytes * size_t(config.rank);
+  const size_t bytes = share(config) * element_size(config.dtype), at = bytes * size_t(config.rank());
   std::memcpy(output + at, input + at, bytes);
 }
 
 uint64_t count_wrong(const RankConfig& config, const std::vector<ChannelPlan>& plan, const char* output,
                      uint64_t iteration, uint64_t operation) {
-  const size_t element = element_size(config.dtype), chunk = share(config), rank = size_t(config.rank);
+  const size_t element = element_size(config.dtype), chunk = share(config), rank = size_t(config.rank());
   uint64_t wrong = 0;
   switch (config.op) {
     case Operation::kAllReduce:
-      return count_wrong_sums(config.dtype, output, 0, elements(config), uint32_t(config.ranks), iteration);
+      return count_wrong_sums(config.dtype, output, 0, elements(config), contributors(config), iteration);
     case Operation::kBroadcast:
-      return count_wrong_values(config.dtype, output, 0, elements(config), 0, iteration);
+      return count_wrong_values(config.dtype, output, 0, elements(config), config.job_rank(0), iteration);
     case Operation::kReduceScatter: {
       const size_t begin = rank * chunk * element, end = begin + chunk * element;
-      return count_wrong_sums(config.dtype, output + begin, rank * chunk, chunk, uint32_t(config.ranks),
+      return count_wrong_sums(config.dtype, output + begin, rank * chunk, chunk, contributors(config),
                               iteration) +
              count_touched(output, begin) + count_touched(output + end, config.bytes - end);
     }
     case Operation::kAllGather:
-      for (size_t from = 0; from < size_t(config.ranks); ++from)
+      for (size_t from = 0; from < size_t(config.ranks()); ++from)
         wrong += count_wrong_values(config.dtype, output + from * chunk * element, from * chunk, chunk,
-                                    uint32_t(from), iteration);
+                                    config.job_rank(int(from)), iteration);
       return wrong;
     case Operation::kAllToAll:
-      for (size_t from = 0; from < size_t(config.ranks); ++from)
+      for (size_t from = 0; from < size_t(config.ranks()); ++from)
         wrong += count_wrong_values(config.dtype, output + from * chunk * element, rank * chunk, chunk,
-                                    uint32_t(from), iteration);
+                                    config.job_rank(int(from)), iteration);
       return wrong;
     case Operation::kSendRecv:
       break;
   }
-  const uint32_t sender = uint32_t((config.rank + config.ranks - 1) % config.ranks);
+  const uint32_t sender = config.job_rank(config.rank() - 1);
   for (const ChannelPlan& channel : plan)
     wrong += count_wrong_copies(config.dtype, output + channel.part.first * element, channel.part.first,
                                 channel.part.count, sender, iteration, message_elements(config),
@@ -102,7 +105,7 @@ uint64_t elements_compared(const RankConfig& config) {
     case Operation::kReduceScatter:
       return share(config);
     case Operation::kBroadcast:
-      return config.rank == 0 ? 0 : elements(config);
+      return config.rank() == 0 ? 0 : elements(config);
     case Operation::kAllGather:
     case Operation::kAllToAll:
       return elements(config) - share(config);

@@ -26,7 +26,7 @@ struct ChannelPlan {
   std::vector<Lane> lanes;
 };
 
-/// The channels of `config.rank`: `channels` of them towards each rank it sends to.
+/// The channels of the rank: `channels` of them towards each rank it sends to.
 std::vector<ChannelPlan> plan_channels(const RankConfig& config, int channels);
 
 /// Elements of one message of a point-to-point operation.

@@ -32,7 +32,7 @@ struct Ops {
     for (size_t k = 0; k < count; ++k) out[k] = T(value(base + uint32_t(k), t, i));
   }
 
-  static uint64_t wrong_sums(const void* data, size_t first, size_t count, uint32_t ranks,
+  static uint64_t wrong_sums(const void* data, size_t first, size_t count, Contributors ranks,
                              uint64_t iteration) {
     const T* in = static_cast<const T*>(data);
     const uint32_t i = uint32_t(iteration);
@@ -43,8 +43,8 @@ struct Ops {
       const size_t n = count - done < kBlock ? count - done : kBlock;
       std::memset(sums, 0, sizeof(sums));
       const uint32_t base = uint32_t(first + done);
-      for (uint32_t rank = 0; rank < ranks; ++rank) {
-        const uint32_t t = term(rank);
+      for (uint32_t member = 0; member < ranks.count; ++member) {
+        const uint32_t t = term(ranks.first + member * ranks.step);
         for (size_t k = 0; k < n; ++k) sums[k] += value(base + uint32_t(k), t, i);
       }
       uint32_t bad = 0;
@@ -135,7 +135,7 @@ uint64_t count_wrong_values(DataType type, const void* data, size_t first, size_
   return dispatch(type, [&](auto ops) { return ops.wrong_values(data, first, count, sender, iteration); });
 }
 
-uint64_t count_wrong_sums(DataType type, const void* data, size_t first, size_t count, uint32_t ranks,
+uint64_t count_wrong_sums(DataType type, const void* data, size_t first, size_t count, Contributors ranks,
                           uint64_t iteration) {
   return dispatch(type, [&](auto ops) { return ops.wrong_sums(data, first, count, ranks, iteration); });
 }

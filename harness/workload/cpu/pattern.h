@@ -19,8 +19,15 @@ void fill_input(DataType type, void* data, size_t first, size_t count, uint32_t 
 /// What cannot be a result. Written over outputs before each operation.
 void poison(void* data, size_t bytes);
 
-/// How many of `count` elements differ from the sum over `ranks` ranks of their inputs.
-uint64_t count_wrong_sums(DataType type, const void* data, size_t first, size_t count, uint32_t ranks,
+/// Whose inputs are added up: ranks first, first + step, …
+struct Contributors {
+  uint32_t count = 0;
+  uint32_t first = 0;
+  uint32_t step = 1;
+};
+
+/// How many of `count` elements differ from the sum over `ranks` of their inputs.
+uint64_t count_wrong_sums(DataType type, const void* data, size_t first, size_t count, Contributors ranks,
                           uint64_t iteration);
 
 /// How many differ from the input of rank `sender`. `first` is the index of data[0] in the sender's buffer.

@@ -19,7 +19,7 @@ using r2ccl::trace::Writer;
 
 namespace {
 constexpr uint16_t kNoNicIndex = 0xffff;
-constexpr auto kCloseBound = 3s;  // as long as an application would wait in ncclCommAbort, and …
+constexpr auto kCloseBound = 3s;   // as long as an application would wait in ncclCommAbort, and …
 constexpr auto kCloseOne = 200ms;  // … for each channel: they are closed one after the other
 }  // namespace
 
@@ -102,7 +102,7 @@ int Rank::run() {
   try {
     wait_for([&] { return !config_message_.is_null(); });
     config_ = RankConfig::from_json(config_message_);
-    prctl(PR_SET_NAME, ("r2bench:" + std::to_string(config_.rank)).c_str());
+    prctl(PR_SET_NAME, ("r2bench:" + std::to_string(config_.job_rank(config_.rank()))).c_str());
     service_ = std::make_unique<ServiceThread>();
     {
       auto progress = std::make_unique<ProgressThread>();
@@ -173,7 +173,12 @@ void Rank::set_up() {
   plan_ = plan_channels(config_, channels);
   nlohmann::json shifts = nlohmann::json::array();
   for (size_t c = 0; c < plan_.size(); ++c) {
-    const int device = int(c) % channels % count;
+    const int turn = int(c) % channels;
+    const int device =
+        config_.devices.empty() ? turn % count : config_.devices[size_t(turn) % config_.devices.size()];
+    if (device >= count)
+      throw PluginError("the net plugin offers " + std::to_string(count) + " devices, but channel " +
+                        std::to_string(c) + " is meant for device " + std::to_string(device));
     channels_.emplace_back(*plugin_, config_, int(c), plan_[c].shift, device, devices_[size_t(device)].name);
     shifts.push_back(plan_[c].shift);
   }
@@ -214,11 +219,16 @@ void Rank::connect(std::vector<std::vector<unsigned char>>& handles) {
 }
 
 void Rank::iterate() {
-  for (int w = 0; w < config_.warmup; ++w) operate(std::nullopt, uint64_t(w));
+  for (int w = 0; w < config_.warmup; ++w) {
+    prepare(uint64_t(w));
+    operate(std::nullopt, uint64_t(w));
+  }
   say({{"type", "warm"}, {"time_ns", r2ccl::now_ns()}});
   // Here and not in the runner: what counts is how late a thread wakes that shares a process with a busy one.
   ticker_ = std::make_unique<Ticker>();
   for (uint64_t i = 0;;) {
+    prepare(uint64_t(config_.warmup) + i);
+    if (config_.in_step) say({{"type", "prepared"}, {"iteration", i}});
     wait_for([&] { return i < granted_ || final_; });
     if (!begin(i)) return;
     i = operate(i, uint64_t(config_.warmup) + i);
@@ -238,7 +248,6 @@ uint64_t Rank::operate(std::optional<uint64_t> number, uint64_t data_iteration) 
     for (size_t c = 0; c < channels_.size(); ++c) channels_[c].start(plan_[c].lanes, user);
     if (number) Writer::instance().emit(EventType::kIteration, kNoNicIndex, 0, *number, config_.bytes);
   };
-  prepare(data_iteration);
   start();
   const bool whole = progress_->run(channels_, [&] {
     // The moment counts; what the comparison finds comes by message, so that it stays off the timeline.
@@ -257,7 +266,7 @@ void Rank::prepare(uint64_t data_iteration) {
   const size_t elements = config_.bytes / element_size(config_.dtype);
   const size_t element = element_size(config_.dtype);
   if (config_.verify || operations_ == 0) {
-    fill_input(config_.dtype, input_.data(), 0, elements, uint32_t(config_.rank), data_iteration);
+    fill_input(config_.dtype, input_.data(), 0, elements, config_.job_rank(config_.rank()), data_iteration);
     if (config_.op == Operation::kSendRecv)
       for (const ChannelPlan& channel : plan_)
         for (size_t m = 0; m * message_elements(config_) < channel.part.count; ++m)

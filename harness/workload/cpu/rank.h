@@ -41,8 +41,8 @@ class Rank {
   void iterate();
   /// May counted operation `number` begin? Takes what was planned for it (a sleep) into account.
   bool begin(uint64_t number);
-  /// One operation: buffers, run, compare. Without verification all that may begin, back to back. A warm-up
-  /// has no number and leaves no trace. Returns the number after the last one.
+  /// One operation on prepared buffers: run, compare. Without verification all that may begin, back to back.
+  /// A warm-up has no number and leaves no trace. Returns the number after the last one.
   uint64_t operate(std::optional<uint64_t> number, uint64_t data_iteration);
   /// Fills and poisons the buffers.
   void prepare(uint64_t data_iteration);

@@ -1,11 +1,12 @@
 #include "harness/workload/cpu/rank_config.h"
 
+#include <array>
+
 namespace r2bench {
 
 nlohmann::json RankConfig::to_json() const {
   return {{"type", "config"},
-          {"rank", rank},
-          {"ranks", ranks},
+          {"group", {group.size, group.position, group.first, group.step}},
           {"label", label},
           {"plugin", plugin},
           {"plugin_abi", plugin_abi},
@@ -13,6 +14,8 @@ nlohmann::json RankConfig::to_json() const {
           {"dtype", int(dtype)},
           {"bytes", bytes},
           {"channels", channels},
+          {"devices", devices},
+          {"in_step", in_step},
           {"warmup", warmup},
           {"verify", verify},
           {"registered", registered},
@@ -23,8 +26,8 @@ nlohmann::json RankConfig::to_json() const {
 
 RankConfig RankConfig::from_json(const nlohmann::json& json) {
   RankConfig c;
-  c.rank = json.at("rank");
-  c.ranks = json.at("ranks");
+  const auto group = json.at("group").get<std::array<int, 4>>();
+  c.group = {group[0], group[1], group[2], group[3]};
   c.label = json.at("label");
   c.plugin = json.at("plugin");
   c.plugin_abi = json.at("plugin_abi");
@@ -32,6 +35,8 @@ RankConfig RankConfig::from_json(const nlohmann::json& json) {
   c.dtype = DataType(json.at("dtype").get<int>());
   c.bytes = json.at("bytes");
   c.channels = json.at("channels");
+  c.devices = json.at("devices").get<std::vector<int>>();
+  c.in_step = json.at("in_step");
   c.warmup = json.at("warmup");
   c.verify = json.at("verify");
   c.registered = json.at("registered");

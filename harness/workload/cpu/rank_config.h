@@ -9,8 +9,7 @@
 namespace r2bench {
 
 struct RankConfig {
-  int rank = 0;
-  int ranks = 2;
+  Communicator group{2, 0, 0, 1};
   std::string label;   ///< node0/rank0
   std::string plugin;  ///< as in NCCL_NET_PLUGIN
   int plugin_abi = 0;
@@ -18,6 +17,11 @@ struct RankConfig {
   DataType dtype = DataType::kFloat32;
   size_t bytes = 0;
   int channels = 0;  ///< 0: one per device
+  /// In the order in which channels take them; empty: as the plugin has them.
+  std::vector<int> devices;
+  /// An operation begins only when every rank of the job is ready for it: several groups must not run apart,
+  /// as they do not where ranks of one node exchange something, too.
+  bool in_step = false;
   int warmup = 0;
   bool verify = true;
   /// Like NCCL with registered user buffers: SendRecv goes straight from and to the user's memory.
@@ -25,6 +29,10 @@ struct RankConfig {
   size_t buffer_bytes = 4u << 20;       ///< NCCL_BUFFSIZE: slots of one connection, 8 steps
   size_t p2p_chunk_bytes = 128u << 10;  ///< NCCL_P2P_NET_CHUNKSIZE: one message of a SendRecv
   int setup_limit_ms = 60'000;
+
+  int rank() const { return group.position; }  ///< within the group
+  int ranks() const { return group.size; }
+  uint32_t job_rank(int of) const { return uint32_t(group.rank_at(of)); }  ///< of any place in the group
 
   nlohmann::json to_json() const;
   static RankConfig from_json(const nlohmann::json& json);

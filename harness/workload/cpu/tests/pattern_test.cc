@@ -26,7 +26,7 @@ class Pattern : public testing::TestWithParam<DataType> {
     return total;
   }
   uint64_t wrong(const std::vector<char>& data, uint32_t ranks, uint64_t iteration) const {
-    return count_wrong_sums(GetParam(), data.data(), 0, kCount, ranks, iteration);
+    return count_wrong_sums(GetParam(), data.data(), 0, kCount, {uint32_t(ranks)}, iteration);
   }
 };
 
