@@ -61,7 +61,8 @@ struct MatrixArguments {
   std::vector<std::string> only;  ///< patterns of cells; empty: all
   int jobs = 0;                   ///< cells at a time; 0: one per core
   uint64_t seed = 1;
-  std::string out;  ///< folder of the tables; empty: results/runs/matrix-TIME
+  std::string mode = "migrate";  ///< or balance
+  std::string out;               ///< folder of the tables; empty: results/runs/matrix-TIME
   bool list = false;
 };
 

@@ -42,6 +42,7 @@ int matrix_command(const MatrixArguments& arguments, const Console& console) {
   options.jobs =
       arguments.jobs > 0 ? size_t(arguments.jobs) : std::max(1u, std::thread::hardware_concurrency());
   options.seed = arguments.seed;
+  options.mode = arguments.mode;
   options.out_dir = folder.path().string();
   const std::string started = now_utc();
   const auto runs = matrix::run_cells(
@@ -61,8 +62,8 @@ int matrix_command(const MatrixArguments& arguments, const Console& console) {
   std::string only;
   for (const std::string& pattern : arguments.only) only += " --only '" + pattern + "'";
   nlohmann::ordered_json provenance = {
-      {"command", "r2bench matrix" + only + " --seed " + std::to_string(options.seed) + " --jobs " +
-                      std::to_string(options.jobs)},
+      {"command", "r2bench matrix --mode " + options.mode + only + " --seed " + std::to_string(options.seed) +
+                      " --jobs " + std::to_string(options.jobs)},
       {"evidence", "emulated"},
       {"started", started},
       {"ended", now_utc()}};

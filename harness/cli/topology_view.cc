@@ -214,10 +214,11 @@ TopologySource topology_of_machine() {
   hwloc_free_xmlbuffer(topology.get(), buffer);
   if (const char* text = std::getenv("R2CC_CROSS_SOCKET")) {
     char* end = nullptr;
-    const double share = std::strtod(text, &end);
-    if (end == text || *end != '\0' || !(share > 0 && share <= 1))
-      throw UsageError("R2CC_CROSS_SOCKET is '" + std::string(text) + "', but must be above 0 and at most 1");
-    source.cross_socket = share;
+    const long percent = std::strtol(text, &end, 10);
+    if (end == text || *end != '\0' || percent < 0 || percent > 100)
+      throw UsageError("R2CC_CROSS_SOCKET is '" + std::string(text) +
+                       "', but must be percent, from 0 to 100");
+    if (percent > 0) source.cross_socket = double(percent) / 100;
   }
   for (const Device& device : find_devices(topology.get())) {
     std::string rate;
@@ -301,8 +302,8 @@ size_t draw_topology(const TopologySource& source, size_t columns, std::ostream&
     if (!line.empty()) out << line << "\n";
   for (const std::string& line : table.rows("  ")) out << line << "\n";
   if (!source.cross_socket)
-    out << "  What crossing sockets costs is not known; R2CC_CROSS_SOCKET says what a lane carries then "
-           "(0.5: half)\n";
+    out << "  What crossing sockets costs is not known; R2CC_CROSS_SOCKET says what part of its rate "
+           "a NIC carries then (percent)\n";
 
   out << "\nWho stands in for a NIC, the best first\n";
   for (size_t n = 0; n < nics.size(); ++n) {

@@ -32,8 +32,10 @@ class VhcaFabric final : public DeviceFabric {
 
   std::string evidence() const override { return "emulated"; }
   std::map<std::string, std::string> environment(int node) const override {
-    return {
-        {"VHCA_FABRIC", host_.path()}, {"VHCA_NODE", node_name(node)}, {"R2CC_NODE_NAME", node_name(node)}};
+    return {{"VHCA_FABRIC", host_.path()},
+            {"VHCA_NODE", node_name(node)},
+            {"R2CC_NODE_NAME", node_name(node)},
+            {"R2CC_NODE_SCOPE", node_name(node) + "@" + host_.path()}};
   }
   std::vector<std::string> library_folders() const override { return {folder_}; }
   std::optional<uint64_t> carried_bytes(int node, int nic) const override {

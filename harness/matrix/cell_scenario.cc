@@ -66,7 +66,7 @@ int message_of(Moment moment, Operation op) {
   return 0;
 }
 
-std::string scenario_text(const Cell& cell, uint64_t seed) {
+std::string scenario_text(const Cell& cell, uint64_t seed, const std::string& mode) {
   // Bytes of an operation such that each message is kMessageKiB.
   const int kib = kMessageKiB * (cell.op == Operation::kAllReduce  ? 4
                                  : cell.op == Operation::kAllToAll ? 2
@@ -79,7 +79,8 @@ std::string scenario_text(const Cell& cell, uint64_t seed) {
       kRate + "}\nworkload: {engine: cpu, op: " + std::string(r2bench::name(cell.op)) +
       ", dtype: int32, bytes: " + std::to_string(kib) +
       " KiB, iters: " + std::to_string(operations_of(cell.moment, cell.op)) +
-      ", warmup: 0, channels: 1, verify: true}\nmodes: [migrate]\n"
+      ", warmup: 0, channels: 1, verify: true}\nmodes: [" + mode +
+      "]\n"
       "env: {NCCL_IB_TIMEOUT: 14, R2CC_FAILBACK_MS: 5, R2CC_FAILBACK_MAX_MS: 50, R2CC_CONNECT_MS: 20000, "
       "NCCL_P2P_NET_CHUNKSIZE: " +
       std::to_string(kMessageKiB * 1024) + "}\ntimeouts: {setup: 40 s, stall: 30 s, job: 120 s}\nfaults:\n";

@@ -21,6 +21,7 @@ int message_of(Moment moment, Operation op);
 int messages_per_operation(Operation op);
 int operations_of(Moment moment, Operation op);
 
-std::string scenario_text(const Cell& cell, uint64_t seed);
+/// `mode`: migrate or balance, as in a scenario.
+std::string scenario_text(const Cell& cell, uint64_t seed, const std::string& mode = "migrate");
 
 }  // namespace r2bench::matrix

@@ -11,8 +11,8 @@ namespace {
 
 using r2ccl::trace::EventType;
 
-/// An error must have been reported so soon after the fault: the longest bounds of the core (20 s to connect, 2 s
-/// without a path, half a second for a fence), what a busy machine adds, and the runner's own second.
+/// An error must have been reported so soon after the fault: the longest bounds of the core (20 s to connect,
+/// 2 s without a path, half a second for a fence), what a busy machine adds, and the runner's own second.
 constexpr double kErrorBoundMs = 30'000;
 
 std::string ms(double value) {

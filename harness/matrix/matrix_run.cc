@@ -27,7 +27,7 @@ CellResult attempt(const Cell& cell, const MatrixOptions& options, const BuildPa
                    const std::atomic<bool>& cancel) {
   const fs::path folder = fs::path(options.out_dir) / "failed" / folder_name(cell);
   fs::create_directories(folder);
-  const std::string text = scenario_text(cell, seed);
+  const std::string text = scenario_text(cell, seed, options.mode);
   std::ofstream(folder / "cell.yaml") << text;
   const Scenario scenario = parse_scenarios((folder / "cell.yaml").string(), text).front();
   RunOptions run;

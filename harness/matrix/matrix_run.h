@@ -11,10 +11,11 @@
 namespace r2bench::matrix {
 
 struct MatrixOptions {
-  size_t jobs = 2;      ///< cells at a time
-  uint64_t seed = 1;    ///< of every cell
-  int attempts = 10;    ///< of a cell whose fault misses its moment
-  std::string out_dir;  ///< exists; what a failed cell leaves goes to <out_dir>/failed/<cell>/
+  size_t jobs = 2;               ///< cells at a time
+  uint64_t seed = 1;             ///< of every cell
+  std::string mode = "migrate";  ///< or balance
+  int attempts = 10;             ///< of a cell whose fault misses its moment
+  std::string out_dir;           ///< exists; what a failed cell leaves goes to <out_dir>/failed/<cell>/
 };
 
 struct CellRun {

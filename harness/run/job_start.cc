@@ -27,12 +27,6 @@ size_t number_or(const std::map<std::string, std::string>& environment, const ch
   return value > 0 ? size_t(value) : otherwise;
 }
 
-/// "0.05" for 5.
-std::string fraction(int percent) {
-  const std::string digits = std::to_string(percent);
-  return percent == 100 ? "1" : "0." + std::string(2 - digits.size(), '0') + digits;
-}
-
 /// Between two looks at the threads of a job that hangs.
 constexpr std::chrono::milliseconds kBetweenLooks{200};
 
@@ -126,7 +120,7 @@ std::map<std::string, std::string> Job::rank_environment(const RankLink& rank) c
         std::to_string(socket_of_rank(scenario_.fabric, rank.rank() % scenario_.fabric.ranks_per_node));
     environment["VHCA_MEMORY_NODE"] = environment["R2CC_MEMORY_NODE"] = memory;
     environment["R2CC_TOPOLOGY"] = topology_path_;
-    environment["R2CC_CROSS_SOCKET"] = fraction(topology->cross_percent);
+    environment["R2CC_CROSS_SOCKET"] = std::to_string(topology->cross_percent);
   }
   for (const auto& [variable, value] : scenario_.env) environment[variable] = value;
   for (const auto& [variable, value] : mode_.env) environment[variable] = value;
