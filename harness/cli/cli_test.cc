@@ -283,7 +283,8 @@ TEST_F(Program, doctor_draws_the_topology_of_a_scenario) {
     const size_t at = text.find("  " + first + " ");
     return text.substr(at, text.find('\n', at) - at);
   };
-  EXPECT_NE(row("gpu0").find("switch ×1  switch ×1  cross ×2.50  cross ×2.50"), std::string::npos) << text;
+  EXPECT_NE(row("gpu0").find("switch ×1    switch ×1    cross ×2.50  cross ×2.50"), std::string::npos)
+      << text;
   EXPECT_NE(row("NUMA node 1").find("cross ×2.50  cross ×2.50  socket ×1    socket ×1"), std::string::npos)
       << text;
 }

@@ -21,6 +21,23 @@ class Limit : public EvaluateTest {
   }
 };
 
+TEST_F(Limit, of_far_memory_is_what_a_linear_program_gives) {
+  scenario.fabric.nics_per_node = 8;
+  scenario.fabric.ranks_per_node = 2;
+  scenario.fabric.topology = NodeTopology{"", 2, 4, 4, 50};
+  scenario.workload.groups = Groups::kLocalRank;
+  const auto lost = {fault(FaultKind::kPortDown, "node1/nic[0-2]")};
+  EXPECT_DOUBLE_EQ(of(ModeKind::kBalance, lost), 0.5);
+  EXPECT_DOUBLE_EQ(of(ModeKind::kMigrate, lost), 1.0 / 3);
+  scenario.fabric.topology->cross_percent = 100;
+  EXPECT_DOUBLE_EQ(of(ModeKind::kBalance, lost), 5.0 / 8);
+  scenario.fabric.ranks_per_node = 1;  // four channels on near NICs: the far ones are idle
+  EXPECT_DOUBLE_EQ(of(ModeKind::kBalance, lost), 1);
+  EXPECT_DOUBLE_EQ(of(ModeKind::kMigrate, lost), 1);
+  scenario.workload.channels = 8;
+  EXPECT_DOUBLE_EQ(of(ModeKind::kMigrate, lost), 0.5);
+}
+
 TEST_F(Limit, a_lost_nic_or_queue_pair_costs_a_nic_in_each_mode) {
   for (FaultKind kind :
        {FaultKind::kPortDown, FaultKind::kBlackhole, FaultKind::kQpError, FaultKind::kAckLost}) {

@@ -15,6 +15,7 @@
 #include <sstream>
 #include <thread>
 
+#include "harness/fabric/topology_xml.h"
 #include "harness/run/runner.h"
 
 namespace r2bench {
@@ -149,6 +150,84 @@ TEST_F(Run, the_other_operations_are_exact_for_several_ranks_with_and_without_re
         const double factor = op == Operation::kBroadcast ? 1 : double(ranks - 1) / ranks;
         EXPECT_NEAR(mode.row.busbw, mode.row.algbw * factor, 1e-9);
       }
+}
+
+TEST_F(Run, groups_of_local_ranks_are_exact_among_themselves) {
+  scenario_.workload.groups = Groups::kLocalRank;
+  scenario_.fabric.ranks_per_node = 2;
+  for (Operation op : {Operation::kAllReduce, Operation::kSendRecv, Operation::kAllGather,
+                       Operation::kReduceScatter, Operation::kBroadcast, Operation::kAllToAll})
+    for (int nodes : {2, 3}) {
+      SCOPED_TRACE(std::string(name(op)) + " " + std::to_string(nodes));
+      scenario_.workload.op = op;
+      scenario_.workload.bytes = 12 * 30'011;
+      scenario_.fabric.nodes = nodes;
+      const ModeResult mode = run();
+      const uint64_t whole = 3 * 30'011, n = uint64_t(nodes), share = whole / n;
+      const uint64_t group = op == Operation::kReduceScatter ? n * share
+                             : op == Operation::kBroadcast   ? (n - 1) * whole
+                             : in_chunks(op)                 ? n * (whole - share)
+                                                             : n * whole;
+      expect_exact_together(mode, 2 * n, 6, 2 * group);
+      EXPECT_EQ(mode.row.iterations, 5u);
+      const double ranks = nodes;
+      const double factor = op == Operation::kAllReduce ? 2 * (ranks - 1) / ranks
+                            : in_chunks(op)             ? (ranks - 1) / ranks
+                                                        : 1;
+      EXPECT_NEAR(mode.row.busbw, mode.row.algbw * factor, 1e-9);
+    }
+}
+
+TEST_F(Run, one_changed_byte_in_one_group_is_seen) {
+  scenario_.workload.groups = Groups::kLocalRank;
+  scenario_.fabric.ranks_per_node = 2;
+  scenario_.workload.op = Operation::kSendRecv;
+  misbehave("corrupt:3:3");  // message 3 of each of its two channels
+  const ModeResult mode = run();
+  EXPECT_EQ(mode.outcome, Outcome::kOk) << mode.error;
+  EXPECT_EQ(mode.correctness.wrong_elements, 2u);
+  EXPECT_EQ(mode.correctness.lost + mode.correctness.duplicated, 0u);
+}
+
+/// A rank of one group is gone: the other group does not run on alone.
+TEST_F(Run, groups_keep_in_step) {
+  scenario_.workload.groups = Groups::kLocalRank;
+  scenario_.fabric.ranks_per_node = 2;
+  scenario_.workload.iters = 100'000;
+  scenario_.rank_faults = {{"kill", RankFaultKind::kKill, 1, 0, 3, std::nullopt, 0ns}};
+  const ModeResult mode = run();
+  EXPECT_EQ(mode.faults_witnessed, 1u);
+  uint64_t least = UINT64_MAX, most = 0;
+  for (const RankResult& rank : mode.ranks) {
+    least = std::min(least, rank.iterations);
+    most = std::max(most, rank.iterations);
+  }
+  EXPECT_GE(least, 3u);
+  EXPECT_LE(most, least + 1);
+}
+
+TEST_F(Run, ranks_are_told_where_they_are) {
+  options_.fabric = "vhca";
+  scenario_.fabric.ranks_per_node = 2;
+  scenario_.fabric.nics_per_node = 2;
+  scenario_.fabric.nic_rate_bits_per_s = 1'000'000'000;
+  scenario_.fabric.topology = NodeTopology{"", 2, 1, 1, 5};
+  scenario_.workload.channels = 1;
+  scenario_.env["TESTNET_SHOW"] = "1";
+  const ModeResult mode = run();
+  EXPECT_EQ(mode.outcome, Outcome::kOk) << mode.error;
+  for (int rank = 0; rank < 4; ++rank) {
+    std::ifstream log(out_ + "/logs/baseline-rank" + std::to_string(rank) + ".log");
+    const std::string text((std::istreambuf_iterator<char>(log)), {});
+    const std::string node = std::to_string(rank % 2);
+    for (const std::string& line :
+         {"R2CC_MEMORY_NODE=" + node, "VHCA_MEMORY_NODE=" + node, std::string("R2CC_CROSS_SOCKET=0.05"),
+          "R2CC_TOPOLOGY=" + std::filesystem::absolute(out_ + "/topology.xml").string()})
+      EXPECT_NE(text.find(line + "\n"), std::string::npos) << line << " is not in\n" << text;
+  }
+  std::ifstream file(out_ + "/topology.xml");
+  const std::string xml((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_EQ(xml, topology_xml(scenario_.fabric));
 }
 
 TEST_F(Run, one_changed_byte_of_the_other_operations_is_seen) {
@@ -372,6 +451,9 @@ TEST_F(Run, what_the_user_can_mend_is_a_usage_error) {
   options_.fabric = "rxe";
   EXPECT_THROW(run_scenario(scenario_, options_, cancel), UsageError);
   options_.fabric = "none";
+  scenario_.fabric.topology.emplace();
+  EXPECT_THROW(run_scenario(scenario_, options_, cancel), UsageError);
+  scenario_.fabric.topology.reset();
   options_.out_dir = "/proc/nowhere";
   EXPECT_THROW(run_scenario(scenario_, options_, cancel), UsageError);
 }

@@ -265,6 +265,10 @@ ncclResult_t close_listener(void* listener) {
   return ncclSuccess;
 }
 ncclResult_t init(ncclDebugLogger_t logger) {
+  if (std::getenv("TESTNET_SHOW") != nullptr)
+    for (const char* variable :
+         {"R2CC_TOPOLOGY", "R2CC_MEMORY_NODE", "R2CC_CROSS_SOCKET", "VHCA_MEMORY_NODE"})
+      if (const char* value = std::getenv(variable)) std::fprintf(stderr, "%s=%s\n", variable, value);
   g_logger = logger;
   return ncclSuccess;
 }
