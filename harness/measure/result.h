@@ -139,7 +139,7 @@ struct RankResult {
   int signal = 0;
   std::string error;                  ///< what the rank said when it ended in an error; names the NIC
   std::vector<std::string> warnings;  ///< WARN lines of the plugin, bounded
-  std::string log_path;               ///< its stdout and stderr
+  std::string log_path;               ///< its stdout and stderr, within the run's folder: logs/migrate-rank0.log
   uint64_t iterations = 0;
 };
 
