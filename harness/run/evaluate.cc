@@ -258,6 +258,9 @@ void count_events(const JobRecord& job, ModeResult& mode) {
     if (e.event.type == EventType::kFenceStarted && e.event.c != 1) ++mode.migrations;
     if (e.event.type == EventType::kFailback) ++mode.failbacks;
     if (e.event.type == EventType::kPeerSlow) ++mode.peer_slow;
+    if (e.event.type == EventType::kNicGray) ++mode.gray_nics;
+    if (e.event.type == EventType::kNicWell) ++mode.well_nics;
+    if (e.event.type == EventType::kLaneUp) ++mode.lanes;
     if (e.event.type == EventType::kDuplicateDropped) ++mode.correctness.duplicated;
     LoggedEvent logged;
     logged.time_ns = e.event.time_ns;
@@ -360,6 +363,9 @@ ModeResult pool(const std::vector<const ModeResult*>& jobs) {
     all.migrations += job.migrations;
     all.failbacks += job.failbacks;
     all.peer_slow += job.peer_slow;
+    all.gray_nics += job.gray_nics;
+    all.well_nics += job.well_nics;
+    all.lanes += job.lanes;
     all.trace_lost += job.trace_lost;
     if (all.incomplete.empty()) all.incomplete = job.incomplete;
     all.duration_s += job.duration_s;
