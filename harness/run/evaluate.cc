@@ -181,6 +181,13 @@ void measure_faults(const Scenario& scenario, const JobRecord& job, ModeResult& 
   mode.blackout_ms = summarize(std::move(blackout));
 }
 
+/// What makes a NIC slow or late lasts: its rate can be measured whether or not something was in flight when
+/// it began. (A NIC whose traffic Balance has spread need not have carried its channel's last piece.)
+bool rate_counts(const FaultSample& sample) {
+  return sample.sampled || sample.kind == faultinject::to_string(FaultKind::kThrottle) ||
+         sample.kind == faultinject::to_string(FaultKind::kDelay);
+}
+
 void measure_throughput(const JobRecord& job, ModeResult& mode) {
   std::vector<double> before, after, retained;
   double limit = 1;
@@ -190,7 +197,7 @@ void measure_throughput(const JobRecord& job, ModeResult& mode) {
   // Of each round the last fault that had a settled window: then everything that was planned is broken.
   std::map<size_t, const FaultSample*> last;
   for (const FaultSample& sample : mode.faults) {
-    if (!sample.sampled || sample.after_gbps <= 0 || sample.before_gbps <= 0) continue;
+    if (!rate_counts(sample) || sample.after_gbps <= 0 || sample.before_gbps <= 0) continue;
     const FaultSample*& latest = last[sample.repetition];
     if (!latest || sample.t0_ns >= latest->t0_ns) latest = &sample;
   }
