@@ -139,7 +139,7 @@ struct RankResult {
   int signal = 0;
   std::string error;                  ///< what the rank said when it ended in an error; names the NIC
   std::vector<std::string> warnings;  ///< WARN lines of the plugin, bounded
-  std::string log_path;               ///< its stdout and stderr
+  std::string log_path;  ///< its stdout and stderr, within the run's folder: logs/migrate-rank0.log
   uint64_t iterations = 0;
 };
 
@@ -165,6 +165,9 @@ struct ModeResult {
   size_t migrations = 0;   ///< migrations that were not planned failbacks (all ranks)
   size_t failbacks = 0;
   size_t peer_slow = 0;
+  size_t gray_nics = 0;  ///< times that a rank found a NIC to carry clearly less than its neighbours
+  size_t well_nics = 0;  ///< times that it found such a NIC to carry as much again
+  size_t lanes = 0;      ///< lanes that Balance took into use (all ranks)
   NcclTestsRow row;
   std::vector<double> iteration_ms;  ///< one per completed iteration, warm-up excluded
   Timeline timeline;

@@ -85,6 +85,9 @@ Json metrics_of(const RunResult& result, const ModeResult& mode) {
                       {"migrations", mode.migrations},
                       {"failbacks", mode.failbacks},
                       {"peer_slow", mode.peer_slow}};
+  json["balance"] = nullptr;
+  if (mode.r2cc_mode == int(ModeKind::kBalance))
+    json["balance"] = {{"gray_nics", mode.gray_nics}, {"well_nics", mode.well_nics}, {"lanes", mode.lanes}};
   json["overhead_pct"] = nullptr;
   for (const Overhead& overhead : result.overheads) {
     if (overhead.mode != mode.mode) continue;

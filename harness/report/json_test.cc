@@ -58,6 +58,19 @@ TEST(ResultJson, says_null_for_what_is_not_known) {
   EXPECT_DOUBLE_EQ(json["runs"][1]["faults"][0]["t0_at_ms"], 2040.5);
 }
 
+TEST(ResultJson, says_what_balance_did_and_nothing_of_it_in_other_modes) {
+  Scenario scenario = sample_scenario();
+  RunResult result = sample_result();
+  result.modes[1].r2cc_mode = 2;
+  result.modes[1].gray_nics = 3;
+  result.modes[1].well_nics = 2;
+  result.modes[1].lanes = 14;
+  const Json json = written(scenario, result);
+  EXPECT_EQ(joined(schema_mismatches(schema(), json)), "");
+  EXPECT_TRUE(json["runs"][0]["metrics"]["balance"].is_null());
+  EXPECT_EQ(json["runs"][1]["metrics"]["balance"], (Json{{"gray_nics", 3}, {"well_nics", 2}, {"lanes", 14}}));
+}
+
 TEST(ResultJson, survives_broken_utf8_in_an_error) {
   RunResult result = sample_result();
   result.modes[0].error = "vhca0: \xff\xfe";

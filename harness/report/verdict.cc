@@ -184,6 +184,9 @@ Value value_of(const RunResult& result, const ModeResult& mode, const std::strin
   if (metric == "lost") return Value::of_count(mode.correctness.lost);
   if (metric == "migrations") return Value::of_count(mode.migrations);
   if (metric == "failbacks") return Value::of_count(mode.failbacks);
+  if (metric == "gray_nics") return Value::of_count(mode.gray_nics);
+  if (metric == "well_nics") return Value::of_count(mode.well_nics);
+  if (metric == "lanes") return Value::of_count(mode.lanes);
   if (metric == "settled") return Value::of_word(mode.throughput.settled ? "yes" : "no");
   if (metric == "retained_bw") {
     if (!mode.throughput.settled) return Value::none("no settled window after the fault");

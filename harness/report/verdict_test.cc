@@ -49,6 +49,20 @@ TEST_F(VerdictTest, bandwidth_is_held_against_the_modes_limit) {
   EXPECT_EQ(of("migrate.retained_bw").verdict, Verdict::kUnknown);
 }
 
+TEST_F(VerdictTest, a_nic_that_is_found_gray_without_a_reason_fails) {
+  for (const char* metric : {"gray_nics", "well_nics", "lanes"})
+    scenario.expectations.push_back(
+        {"migrate", metric, "0", 0, 0, parse_condition(*find_metric(metric), "0")});
+  EXPECT_EQ(verdict(), Verdict::kPass);
+  migrate().gray_nics = 1;
+  EXPECT_EQ(of("migrate.gray_nics").verdict, Verdict::kFail);
+  EXPECT_EQ(of("migrate.gray_nics").got, "1");
+  EXPECT_EQ(of("migrate.lanes").verdict, Verdict::kPass);
+  migrate().lanes = 2;
+  EXPECT_EQ(of("migrate.lanes").verdict, Verdict::kFail);
+  EXPECT_EQ(verdict(), Verdict::kFail);
+}
+
 TEST_F(VerdictTest, a_recovery_that_never_came_fails) {
   migrate().faults_sampled = 2;
   const Judgement judgement = of("migrate.recover_ms.max");

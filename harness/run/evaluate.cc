@@ -196,6 +196,13 @@ void measure_faults(const Scenario& scenario, const JobRecord& job, ModeResult& 
   mode.blackout_ms = summarize(std::move(blackout));
 }
 
+/// What makes a NIC slow or late lasts: its rate can be measured whether or not something was in flight when
+/// it began. (A NIC whose traffic Balance has spread need not have carried its channel's last piece.)
+bool rate_counts(const FaultSample& sample) {
+  return sample.sampled || sample.kind == faultinject::to_string(FaultKind::kThrottle) ||
+         sample.kind == faultinject::to_string(FaultKind::kDelay);
+}
+
 void measure_throughput(const JobRecord& job, ModeResult& mode) {
   std::vector<double> before, after, retained;
   double limit = 1;
@@ -205,7 +212,7 @@ void measure_throughput(const JobRecord& job, ModeResult& mode) {
   // Of each round the last fault that had a settled window: then everything that was planned is broken.
   std::map<size_t, const FaultSample*> last;
   for (const FaultSample& sample : mode.faults) {
-    if (!sample.sampled || sample.after_gbps <= 0 || sample.before_gbps <= 0) continue;
+    if (!rate_counts(sample) || sample.after_gbps <= 0 || sample.before_gbps <= 0) continue;
     const FaultSample*& latest = last[sample.repetition];
     if (!latest || sample.t0_ns >= latest->t0_ns) latest = &sample;
   }
@@ -273,6 +280,9 @@ void count_events(const JobRecord& job, ModeResult& mode) {
     if (e.event.type == EventType::kFenceStarted && e.event.c != 1) ++mode.migrations;
     if (e.event.type == EventType::kFailback) ++mode.failbacks;
     if (e.event.type == EventType::kPeerSlow) ++mode.peer_slow;
+    if (e.event.type == EventType::kNicGray) ++mode.gray_nics;
+    if (e.event.type == EventType::kNicWell) ++mode.well_nics;
+    if (e.event.type == EventType::kLaneUp) ++mode.lanes;
     if (e.event.type == EventType::kDuplicateDropped) ++mode.correctness.duplicated;
     LoggedEvent logged;
     logged.time_ns = e.event.time_ns;
@@ -375,6 +385,9 @@ ModeResult pool(const std::vector<const ModeResult*>& jobs) {
     all.migrations += job.migrations;
     all.failbacks += job.failbacks;
     all.peer_slow += job.peer_slow;
+    all.gray_nics += job.gray_nics;
+    all.well_nics += job.well_nics;
+    all.lanes += job.lanes;
     all.trace_lost += job.trace_lost;
     if (all.incomplete.empty()) all.incomplete = job.incomplete;
     all.duration_s += job.duration_s;

@@ -79,6 +79,19 @@ TEST_F(Counts, a_segment_that_arrived_twice_is_a_duplicate_on_top_of_those_that_
   EXPECT_FALSE(evaluated.correctness.exact());
 }
 
+TEST_F(Counts, what_balance_did_is_counted_over_all_ranks) {
+  emit(EventType::kNicGray);
+  emit(EventType::kNicGray, 0, 1);
+  emit(EventType::kNicWell, 5, 1);
+  for (int i = 0; i < 3; ++i) emit(EventType::kLaneUp, 1);
+  emit(EventType::kLaneRests, 6);
+  const ModeResult evaluated = result();
+  EXPECT_EQ(evaluated.gray_nics, 2u);
+  EXPECT_EQ(evaluated.well_nics, 1u);
+  EXPECT_EQ(evaluated.lanes, 3u);
+  EXPECT_EQ(evaluated.migrations, 0u);
+}
+
 TEST_F(Counts, planned_fences_are_no_migrations) {
   emit(EventType::kFenceStarted);
   emit(EventType::kFenceStarted, 0, 1);
@@ -239,6 +252,9 @@ TEST_F(Pool, counts_are_added_up) {
   a.migrations = 5, b.migrations = 50;
   a.failbacks = 6, b.failbacks = 60;
   a.peer_slow = 7, b.peer_slow = 70;
+  a.gray_nics = 1, b.gray_nics = 10;
+  a.well_nics = 2, b.well_nics = 20;
+  a.lanes = 3, b.lanes = 30;
   a.trace_lost = 8, b.trace_lost = 80;
   a.duration_s = 9, b.duration_s = 90;
   const ModeResult all = pool({&a, &b});
@@ -256,6 +272,9 @@ TEST_F(Pool, counts_are_added_up) {
   EXPECT_EQ(all.migrations, 55u);
   EXPECT_EQ(all.failbacks, 66u);
   EXPECT_EQ(all.peer_slow, 77u);
+  EXPECT_EQ(all.gray_nics, 11u);
+  EXPECT_EQ(all.well_nics, 22u);
+  EXPECT_EQ(all.lanes, 33u);
   EXPECT_EQ(all.trace_lost, 88u);
   EXPECT_DOUBLE_EQ(all.duration_s, 99);
 }

@@ -336,6 +336,22 @@ TEST_F(Evaluate, of_a_round_the_last_fault_in_time_counts_wherever_the_scenario_
   }
 }
 
+TEST_F(Evaluate, a_nic_that_became_slow_between_two_operations_is_no_sample_but_its_rate_counts) {
+  run(1000, 1500, 100, 10);
+  run(1600, 2600, 200, 20);
+  scenario.faults = {fault(FaultKind::kThrottle, "node1/nic0", kGbit / 2), fault(FaultKind::kPortDown)};
+  strike(1550);
+  const ModeResult slow = result();
+  EXPECT_EQ(slow.faults[0].why_not_sampled, "no operation was open");
+  EXPECT_EQ(slow.faults_sampled, 0u);
+  EXPECT_TRUE(slow.throughput.settled);
+  EXPECT_DOUBLE_EQ(slow.throughput.retained, 0.5);
+  EXPECT_DOUBLE_EQ(slow.throughput.limit, 0.5);
+  job.firings.clear();
+  strike(1550, 1);
+  EXPECT_FALSE(result().throughput.settled) << "nobody knows what a NIC that was lost then did";
+}
+
 TEST_F(Evaluate, without_a_settled_window_only_the_rate_before_the_first_fault_is_known) {
   run(1000, 1500, 100, 10);
   never_recover(1500, 3000);

@@ -136,7 +136,7 @@ void Job::look_at_ranks(uint64_t now_ns) {
     } else if (phase_ != Phase::kClosing || WEXITSTATUS(*status) != kRankOk) {
       end_with(Outcome::kError,
                rank.label() + " ended unexpectedly with exit code " + std::to_string(WEXITSTATUS(*status)) +
-                   "; its output is in " + log_paths_[size_t(rank.rank())],
+                   "; its output is in " + log_paths_[size_t(rank.rank())] + " of the run's folder",
                now_ns);
     }
   }

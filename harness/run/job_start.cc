@@ -20,6 +20,7 @@ namespace r2bench {
 namespace {
 
 constexpr size_t kRingEvents = 1 << 17;
+const std::string kLogFolder = "logs/";
 
 size_t number_or(const std::map<std::string, std::string>& environment, const char* name, size_t otherwise) {
   const auto found = environment.find(name);
@@ -60,14 +61,14 @@ void Job::start_ranks() {
 
   write_topology();
   output_ = std::make_unique<OutputCapture>();
-  const std::string folder = options_.out_dir + "/logs";
+  const std::string folder = options_.out_dir + "/" + kLogFolder;
   if (mkdir(folder.c_str(), 0755) != 0 && errno != EEXIST)
     throw UsageError("the folder " + folder + " cannot be made: " + std::system_category().message(errno));
   std::vector<int> outputs;
   for (const RankLink& rank : ranks_) {
-    log_paths_.push_back(folder + "/" + log_prefix_ + "rank" + std::to_string(rank.rank()) + ".log");
+    log_paths_.push_back(kLogFolder + log_prefix_ + "rank" + std::to_string(rank.rank()) + ".log");
     try {
-      outputs.push_back(output_->add(log_paths_.back()));
+      outputs.push_back(output_->add(options_.out_dir + "/" + log_paths_.back()));
     } catch (const std::system_error& e) {
       for (int fd : outputs) close(fd);
       throw UsageError(e.what());
@@ -171,10 +172,10 @@ std::string Job::evidence_of_hang() const {
          << collector_->ended(size_t(rank.rank())) << " iterations (threads:" << threads_in_brief(rank.pid())
          << ')';
   }
-  const std::string path = options_.out_dir + "/logs/" + log_prefix_ + "hang.txt";
-  std::ofstream file(path);
+  const std::string path = kLogFolder + log_prefix_ + "hang.txt";
+  std::ofstream file(options_.out_dir + "/" + path);
   write_threads_in_full(file, suspects, kBetweenLooks);
-  if (file.flush()) text << "; more about each thread in " << path;
+  if (file.flush()) text << "; more about each thread in " << path << " of the run's folder";
   return text.str();
 }
 

@@ -102,6 +102,16 @@ TEST_F(Run, all_reduce_is_exact_over_every_version_of_the_interface) {
   }
 }
 
+TEST_F(Run, logs_are_named_relative_to_the_folder_and_lie_there) {
+  scenario_.workload.plugin = "nonexistent";  // of which each rank has something to say
+  const ModeResult mode = run();
+  ASSERT_EQ(mode.ranks.size(), 2u);
+  for (const RankResult& rank : mode.ranks) {
+    EXPECT_EQ(rank.log_path, "logs/baseline-rank" + std::to_string(rank.rank) + ".log");
+    EXPECT_TRUE(std::filesystem::is_regular_file(out_ + "/" + rank.log_path));
+  }
+}
+
 TEST_F(Run, the_highest_version_is_taken_unless_told) {
   EXPECT_EQ(run().settings.at("plugin"), "testnet v12");
 }
@@ -341,9 +351,10 @@ TEST_F(Run, a_plugin_that_never_completes_is_a_hang_with_evidence) {
   EXPECT_EQ(mode.outcome, Outcome::kHang);
   EXPECT_NE(mode.error.find("nothing moved for 1000 ms"), std::string::npos) << mode.error;
   EXPECT_NE(mode.error.find("node0/rank0 has begun"), std::string::npos) << mode.error;
-  const size_t path = mode.error.find("more about each thread in ");
-  ASSERT_NE(path, std::string::npos) << mode.error;
-  std::ifstream file(mode.error.substr(path + std::strlen("more about each thread in ")));
+  const std::string path = "logs/baseline-hang.txt";
+  EXPECT_NE(mode.error.find("more about each thread in " + path + " of the run's folder"), std::string::npos)
+      << mode.error;
+  std::ifstream file(out_ + "/" + path);
   std::stringstream evidence;
   evidence << file.rdbuf();
   EXPECT_NE(evidence.str().find("node1/rank0, pid "), std::string::npos) << evidence.str();

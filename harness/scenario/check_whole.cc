@@ -1,4 +1,6 @@
 // What no section can see by itself: combinations that cannot run, or that could never be judged.
+#include <algorithm>
+
 #include "harness/scenario/sections.h"
 
 namespace r2bench {
@@ -14,6 +16,11 @@ bool needs_fault(const std::string& metric) {
          metric == "error_names_nic";
 }
 
+/// Metrics that are 0 whatever happens in the modes that do not spread anything.
+bool needs_balance(const std::string& metric) {
+  return metric == "gray_nics" || metric == "well_nics" || metric == "lanes";
+}
+
 bool needs_pairs(const std::string& metric) { return metric == "overhead_pct" || metric == "busbw_loss_pct"; }
 
 void check_expectation(Document& document, const Scenario& scenario, const Expectation& expectation) {
@@ -24,6 +31,14 @@ void check_expectation(Document& document, const Scenario& scenario, const Expec
   if (needs_fault(expectation.metric) && !has_faults) {
     report("'" + expectation.metric +
            "' needs a fault, but this scenario has none; it could never be judged");
+  }
+  if (needs_balance(expectation.metric) &&
+      std::none_of(scenario.modes.begin(), scenario.modes.end(), [&](const Mode& mode) {
+        return mode.kind == ModeKind::kBalance &&
+               (expectation.mode == "all" || expectation.mode == mode.label);
+      })) {
+    report("'" + expectation.metric +
+           "' counts what mode balance does; in any other mode it could never be anything but 0");
   }
   if (!needs_pairs(expectation.metric)) return;
   if (scenario.pairs == 0) {

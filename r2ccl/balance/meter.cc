@@ -92,10 +92,12 @@ void Capacities::forget(size_t nic) {
   nics_[nic].nominal = nominal;
 }
 
-// The upper quartile: slow NICs do not count for what is usual, and neither does the luckiest.
+// The upper quartile, of three and more not the greatest: slow NICs do not count for what is usual, and
+// neither does the luckiest, or one wrong reading.
 double Capacities::usual(std::span<const double> samples) {
   std::vector<double> sorted(samples.begin(), samples.end());
-  const auto quartile = sorted.end() - 1 - std::ptrdiff_t(sorted.size() - 1) / 4;
+  const size_t above = sorted.size() < 3 ? 0 : std::max<size_t>(1, (sorted.size() - 1) / 4);
+  const auto quartile = sorted.end() - 1 - std::ptrdiff_t(above);
   std::nth_element(sorted.begin(), quartile, sorted.end());
   return *quartile;
 }

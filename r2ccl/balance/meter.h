@@ -34,7 +34,8 @@ class NicMeter {
     bytes_.fetch_add(bytes, std::memory_order_relaxed);
     work_.fetch_add(work, std::memory_order_relaxed);
     completions_.fetch_add(1, std::memory_order_relaxed);
-    last_done_.store(at, std::memory_order_relaxed);
+    idle_until_done_.store(idle_ns_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    last_done_.store(at, std::memory_order_release);
     if (open_.fetch_sub(1, std::memory_order_relaxed) == 1) idle_since_.store(at, std::memory_order_relaxed);
     return 1;
   }
@@ -46,17 +47,26 @@ class NicMeter {
 
   struct Reading {
     uint64_t bytes = 0, work = 0, completions = 0;
-    uint64_t idle_ns = 0;    ///< since the first post, without what lasts now
+    uint64_t idle_ns = 0;    ///< from the first post to the last completion: what follows is the next span's
     uint64_t last_done = 0;  ///< time of the last completion
   };
+  /// All of one moment, unless completions keep coming in between: then nearly so.
   Reading read() const noexcept {
-    return {bytes_.load(std::memory_order_relaxed), work_.load(std::memory_order_relaxed),
-            completions_.load(std::memory_order_relaxed), idle_ns_.load(std::memory_order_relaxed),
-            last_done_.load(std::memory_order_relaxed)};
+    Reading reading;
+    for (int i = 0; i < 4; ++i) {
+      reading.last_done = last_done_.load(std::memory_order_acquire);
+      reading.bytes = bytes_.load(std::memory_order_relaxed);
+      reading.work = work_.load(std::memory_order_relaxed);
+      reading.completions = completions_.load(std::memory_order_relaxed);
+      reading.idle_ns = idle_until_done_.load(std::memory_order_acquire);
+      if (last_done_.load(std::memory_order_relaxed) == reading.last_done) break;
+    }
+    return reading;
   }
 
  private:
   std::atomic<uint64_t> bytes_{0}, work_{0}, completions_{0}, idle_ns_{0}, last_done_{0}, idle_since_{0};
+  std::atomic<uint64_t> idle_until_done_{0};
   std::atomic<int32_t> open_{0};
 };
 

@@ -5,11 +5,16 @@
 
 namespace r2ccl::balance {
 
-void Splitter::set(std::span<const double> shares) {
+void Splitter::set(std::span<const LaneShare> shares) {
   lanes_ = std::min(shares.size(), kMaxRails);
-  share_ = {};
-  credit_ = {};
-  std::copy_n(shares.begin(), lanes_, share_.begin());
+  share_ = credit_ = small_share_ = small_credit_ = {};
+  double swift = 0;
+  for (size_t lane = 0; lane < lanes_; ++lane) {
+    share_[lane] = shares[lane].share;
+    if (!shares[lane].slow) swift += share_[lane];
+  }
+  for (size_t lane = 0; lane < lanes_; ++lane)
+    small_share_[lane] = swift <= 0 ? share_[lane] : shares[lane].slow ? 0 : share_[lane] / swift;
 }
 
 size_t Splitter::split(uint64_t address, uint32_t bytes, std::span<Piece, kMaxRails> pieces) {
@@ -18,13 +23,17 @@ size_t Splitter::split(uint64_t address, uint32_t bytes, std::span<Piece, kMaxRa
     pieces[0] = {uint8_t(lane), 0, bytes};
     return size_t{1};
   };
+  if (bytes < kWhole) {
+    for (size_t lane = 0; lane < lanes_; ++lane) small_credit_[lane] += small_share_[lane] * bytes;
+    const auto most =
+        std::max_element(small_credit_.begin(), small_credit_.begin() + std::max<size_t>(lanes_, 1));
+    *most -= bytes;
+    pieces[0] = {uint8_t(most - small_credit_.begin()), 0, bytes};
+    return 1;
+  }
   for (size_t lane = 0; lane < lanes_; ++lane) credit_[lane] += share_[lane] * bytes;
   std::array<uint8_t, kMaxRails> order;
   std::iota(order.begin(), order.end(), uint8_t{0});
-  if (bytes < kWhole) {  // on the best lane
-    const auto best = std::max_element(share_.begin(), share_.begin() + std::max<size_t>(lanes_, 1));
-    return whole(size_t(best - share_.begin()));
-  }
   std::stable_sort(order.begin(), order.begin() + lanes_,
                    [&](uint8_t a, uint8_t b) { return credit_[a] > credit_[b]; });
   // Fewer lanes until each piece is worth the trouble; who gets none now has more credit next time.

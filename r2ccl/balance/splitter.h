@@ -16,16 +16,22 @@ struct Piece {
   uint32_t bytes = 0;
 };
 
+/// What a lane is to carry.
+struct LaneShare {
+  double share = 0;   ///< of the bytes, in the sum 1
+  bool slow = false;  ///< its rail takes longer for a message than others do
+};
+
 /// Cuts messages into pieces so that each lane carries its share of the bytes in the long run, with no more
-/// pieces than that needs.
+/// pieces than that needs. Small messages are not cut and stay away from slow lanes: an operation waits for
+/// the last of them.
 class Splitter {
  public:
   static constexpr uint32_t kWhole = 64 << 10;       ///< smaller messages are not cut: bytes
   static constexpr uint32_t kLeastPiece = 16 << 10;  ///< bytes
   static constexpr uint32_t kGrain = 128;            ///< pieces begin at such addresses
 
-  /// `shares[i]`: of lane i, in the sum 1.
-  void set(std::span<const double> shares);
+  void set(std::span<const LaneShare> shares);
   size_t lanes() const { return lanes_; }
   /// Cuts `bytes` bytes that will lie at `address` of the receiver. Returns how many pieces there are, at
   /// least 1; they cover the message without gap or overlap, in order, each on a lane of its own.
@@ -35,6 +41,7 @@ class Splitter {
   size_t lanes_ = 0;
   PerRail share_{};
   PerRail credit_{};  // bytes that a lane is behind its share
+  PerRail small_share_{}, small_credit_{};
 };
 
 }  // namespace r2ccl::balance

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "r2ccl/balance/shares.h"
+#include "r2ccl/balance/splitter.h"
 #include "r2ccl/channel/core.h"
 #include "r2ccl/channel/path.h"
 #include "r2ccl/channel/protocol.h"
@@ -176,9 +177,9 @@ class Channel {
     return path.state == PathState::kActive || path.state == PathState::kLane;
   }
   Path* carrying(uint32_t id) const;
-  /// The lanes have changed, or what each is to carry: share[i] of lane i, the active path being number 0.
+  /// The lanes have changed, or what each is to carry: shares[i] of lane i, the active path being number 0.
   /// Needs the turn.
-  virtual void spread(std::span<const double> /*share*/) {}
+  virtual void spread(std::span<const balance::LaneShare> /*shares*/) {}
   /// Is everything over that a lane has carried? Needs the turn.
   virtual bool rests(const Path& /*path*/) const { return false; }
   /// Bit i: what is being sent lies across sockets from NIC i, here and at the peer.

@@ -112,18 +112,19 @@ void Channel::step_balance(const Tick& tick) {
 void Channel::apply_shares(const std::array<int, balance::kMaxRails>& partner) {
   turn_.take();
   const TurnGuard guard(turn_);
-  std::vector<double> share;
+  std::vector<balance::LaneShare> parts;
   double sum = 0;
   const auto add = [&](const Path& path) {
     const auto nic = size_t(path.local_nic());
-    share.push_back(partner[nic] == path.remote_nic() && shares_[nic] >= kLeastShare ? shares_[nic] : 0);
-    sum += share.back();
+    const bool wanted = partner[nic] == path.remote_nic() && shares_[nic] >= kLeastShare;
+    parts.push_back({wanted ? shares_[nic] : 0, core_.capacities.gray(nic) || is_far(path)});
+    sum += parts.back().share;
   };
   add(*active_);
   for (const Path* lane : lanes_) add(*lane);
-  if (sum <= 0) share.clear();
-  for (double& part : share) part /= sum;
-  spread(share);
+  if (sum <= 0) parts.clear();
+  for (balance::LaneShare& part : parts) part.share /= sum;
+  spread(parts);
 }
 
 void Channel::start_lane(Path& path) {

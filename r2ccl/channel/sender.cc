@@ -97,19 +97,21 @@ bool Sender::divide(Request& request, Path& active, const Registration* registra
   return true;
 }
 
-void Sender::spread(std::span<const double> share) {
+void Sender::spread(std::span<const balance::LaneShare> shares) {
   std::vector<Path*> over;
-  std::vector<double> parts;
-  const auto add = [&](Path* path, double part) {
-    if (!path || part <= 0) return;
+  std::vector<balance::LaneShare> parts;
+  const auto add = [&](Path* path, const balance::LaneShare& part) {
+    if (!path || part.share <= 0) return;
     over.push_back(path);
     parts.push_back(part);
   };
-  if (!share.empty()) add(active(), share[0]);
-  for (size_t i = 0; i < lanes().size() && i + 1 < share.size(); ++i) add(lanes()[i], share[i + 1]);
+  if (!shares.empty()) add(active(), shares[0]);
+  for (size_t i = 0; i < lanes().size() && i + 1 < shares.size(); ++i) add(lanes()[i], shares[i + 1]);
   if (over.size() == 1 && over[0] == active()) over.clear();
   // What changes hardly at all is left alone: who is behind its share by less than a piece keeps that credit.
-  const auto alike = [](double a, double b) { return std::abs(a - b) < kSameShare; };
+  const auto alike = [](const balance::LaneShare& a, const balance::LaneShare& b) {
+    return std::abs(a.share - b.share) < kSameShare && a.slow == b.slow;
+  };
   if (over == spread_over_ && std::equal(parts.begin(), parts.end(), parts_.begin(), parts_.end(), alike))
     return;
   spread_over_ = std::move(over);

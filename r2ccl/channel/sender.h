@@ -22,7 +22,7 @@ class Sender final : public Channel {
   void on_data_sent(Path& path, uint32_t detail) override;
   void resume(const wire::Fenced& ledger, bool moved) override;
   Path* standing_still() const override;
-  void spread(std::span<const double> share) override;
+  void spread(std::span<const balance::LaneShare> shares) override;
   bool rests(const Path& path) const override;
   bool lacking() const override;
   wire::Close closing_words() const override { return {}; }
@@ -41,7 +41,7 @@ class Sender final : public Channel {
   Reminder reminder_;
   balance::Splitter splitter_;
   static constexpr double kSameShare = 0.01;
-  std::vector<double> parts_;       // of the splitter's lanes
+  std::vector<balance::LaneShare> parts_;  // of the splitter's lanes
   std::vector<Path*> spread_over_;  // the splitter's lanes: a path each; empty: all goes over the active path
   uint32_t empty_posts_ = 0;
 };

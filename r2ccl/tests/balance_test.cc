@@ -180,6 +180,12 @@ TEST(PairNics, straight_where_both_live_and_the_rest_crosswise) {
   EXPECT_EQ(pair_nics(many, few)[1], -1) << "nobody is left for it";
 }
 
+std::vector<LaneShare> lanes(const std::vector<double>& shares) {
+  std::vector<LaneShare> out;
+  for (const double share : shares) out.push_back({share, false});
+  return out;
+}
+
 /// Cuts `messages` messages of `bytes` and checks each; returns the bytes per lane.
 std::vector<double> cut(Splitter& splitter, size_t messages, uint32_t bytes, uint64_t address,
                         size_t* most = nullptr) {
@@ -209,34 +215,50 @@ std::vector<double> cut(Splitter& splitter, size_t messages, uint32_t bytes, uin
 TEST(Splitter, every_byte_travels_once_and_each_lane_carries_its_share) {
   std::mt19937 random(11);
   for (int round = 0; round < 300; ++round) {
-    const size_t lanes = 1 + random() % kMaxRails;
-    std::vector<double> share(lanes);
+    const size_t count = 1 + random() % kMaxRails;
+    std::vector<double> share(count);
     for (double& s : share) s = double(random() % 100);
-    share[random() % lanes] += 1;
+    share[random() % count] += 1;
     const double all = std::accumulate(share.begin(), share.end(), 0.0);
     for (double& s : share) s /= all;
     Splitter splitter;
-    splitter.set(share);
+    splitter.set(lanes(share));
     const uint32_t bytes = Splitter::kWhole + uint32_t(random() % (2 << 20));
     const auto carried = cut(splitter, 200, bytes, random() * 4ull);
-    for (size_t lane = 0; lane < lanes; ++lane)
+    for (size_t lane = 0; lane < count; ++lane)
       EXPECT_NEAR(carried[lane] / (200.0 * bytes), share[lane], 0.01)
           << "round " << round << ", lane " << lane;
   }
 }
 
-TEST(Splitter, small_messages_stay_whole_on_the_best_lane) {
+TEST(Splitter, small_messages_stay_whole_and_away_from_slow_lanes) {
   Splitter splitter;
-  splitter.set(std::vector<double>{0.2, 0.5, 0.3});
+  splitter.set(lanes({0.2, 0.5, 0.3}));
   size_t most = 0;
-  const auto carried = cut(splitter, 100, Splitter::kWhole - 1, 0, &most);
+  const uint32_t small = Splitter::kWhole - 1;
+  auto carried = cut(splitter, 1000, small, 0, &most);
   EXPECT_EQ(most, 1u);
-  EXPECT_EQ(carried[0] + carried[2], 0);
+  for (size_t lane = 0; lane < 3; ++lane)
+    EXPECT_NEAR(carried[lane] / (1000.0 * small), (std::array{0.2, 0.5, 0.3}[lane]), 0.01);
+  // The largest share may well be that of a slow lane: it is home.
+  const std::vector<LaneShare> slow{{0.2, false}, {0.5, true}, {0.3, false}};
+  splitter.set(slow);
+  carried = cut(splitter, 1000, small, 0, &most);
+  EXPECT_EQ(most, 1u);
+  EXPECT_EQ(carried[1], 0);
+  EXPECT_NEAR(carried[0] / (1000.0 * small), 0.4, 0.01);
+  // It is not made up for with large ones.
+  carried = cut(splitter, 100, 1 << 20, 0);
+  EXPECT_NEAR(carried[1] / 100 / (1 << 20), 0.5, 0.02);
+  const std::vector<LaneShare> all_slow{{0.5, true}, {0.5, true}};
+  splitter.set(all_slow);
+  carried = cut(splitter, 1000, small, 0);
+  EXPECT_NEAR(carried[1] / (1000.0 * small), 0.5, 0.01);
 }
 
 TEST(Splitter, no_more_pieces_than_are_needed) {
   Splitter splitter;
-  splitter.set(std::vector<double>(8, 1.0 / 8));
+  splitter.set(lanes(std::vector<double>(8, 1.0 / 8)));
   size_t most = 0;
   cut(splitter, 100, Splitter::kWhole, 64, &most);
   EXPECT_LE(most, 4u) << "64 KiB are not cut into pieces below 16 KiB";
@@ -244,7 +266,7 @@ TEST(Splitter, no_more_pieces_than_are_needed) {
 
 TEST(Splitter, empty_messages_and_a_single_lane) {
   Splitter splitter;
-  splitter.set(std::vector<double>{1});
+  splitter.set(lanes({1}));
   cut(splitter, 3, 1 << 20, 5);
   std::array<Piece, kMaxRails> pieces;
   EXPECT_EQ(splitter.split(0, 0, pieces), 1u);
@@ -446,7 +468,28 @@ TEST(NicMeter, counts_what_is_busy_and_what_is_idle) {
   EXPECT_EQ(reading.last_done, 9000u);
   clock = 10000;
   EXPECT_EQ(meter.posted(1 << 20, now), 1);
+  clock = 11000;
+  meter.done(1 << 20, 1 << 20, now);
   EXPECT_EQ(meter.read().idle_ns, 6000u) << "abandoned writes do not keep a NIC busy";
+}
+
+TEST(NicMeter, counts_idle_time_to_the_span_in_which_it_lies) {
+  NicMeter meter;
+  uint64_t clock = 1000;
+  const auto now = [&] { return clock; };
+  meter.posted(1 << 20, now);
+  clock = 2000;
+  meter.done(1 << 20, 1 << 20, now);
+  clock = 9000;  // 7000 idle behind the last completion; what is posted now is still under way
+  meter.posted(1 << 20, now);
+  const NicMeter::Reading first = meter.read();
+  EXPECT_EQ(first.last_done, 2000u);
+  EXPECT_EQ(first.idle_ns, 0u) << "from 1000 to 2000 it was busy, all the time";
+  clock = 10000;
+  meter.done(1 << 20, 1 << 20, now);
+  const NicMeter::Reading second = meter.read();
+  EXPECT_EQ(second.last_done - first.last_done, 8000u);
+  EXPECT_EQ(second.idle_ns - first.idle_ns, 7000u) << "and here 1000 of 8000";
 }
 
 }  // namespace

@@ -53,7 +53,9 @@ TEST(Metrics, begin_with_every_series_at_zero) {
   EXPECT_EQ(text["r2ccl_path_failures_total{nic=\"mlx5_1\",detected_by=\"watchdog\"}"], 0);
   EXPECT_EQ(text["r2ccl_migrations_total{nic=\"mlx5_0\"}"], 0);
   EXPECT_EQ(text["r2ccl_without_path_seconds_total"], 0);
-  EXPECT_GE(text.types().size(), 14u);
+  EXPECT_EQ(text["r2ccl_nic_gray{nic=\"mlx5_1\"}"], 0);
+  EXPECT_EQ(text["r2ccl_gray_failures_total{nic=\"mlx5_0\"}"], 0);
+  EXPECT_GE(text.types().size(), 19u);
 }
 
 TEST(Metrics, tell_one_migration_as_it_happened) {
@@ -98,6 +100,43 @@ TEST(Metrics, a_channel_that_ends_without_a_path_waits_for_none_any_more) {
   EXPECT_EQ(text["r2ccl_channels_failed_total{reason=\"all paths down\"}"], 1);
   EXPECT_EQ(text["r2ccl_channels_without_path"], 0);
   EXPECT_EQ(text["r2ccl_without_path_seconds_total"], 3);
+}
+
+TEST(Metrics, tell_which_nic_is_gray_and_what_balance_did) {
+  Metrics metrics("unused", {"a", "b"});
+  metrics.count(event(EventType::kNicGray, 1, 0, kSecond, 250));
+  metrics.count(event(EventType::kLaneUp, 0, 3, kSecond, 1, 0, 300));
+  metrics.count(event(EventType::kLaneUp, 0, 4, kSecond, 2, 0, 300));
+  metrics.count(event(EventType::kLaneRests, 0, 3, 2 * kSecond, 1));
+  PrometheusText text(metrics.text(2 * kSecond));
+  EXPECT_EQ(text["r2ccl_gray_failures_total{nic=\"b\"}"], 1);
+  EXPECT_EQ(text.sum("r2ccl_gray_failures_total"), 1);
+  EXPECT_EQ(text["r2ccl_nic_gray{nic=\"b\"}"], 1);
+  EXPECT_EQ(text.sum("r2ccl_nic_gray"), 1);
+  EXPECT_EQ(text["r2ccl_lanes_started_total{nic=\"a\"}"], 2);
+  EXPECT_EQ(text["r2ccl_lanes_rested_total{nic=\"a\"}"], 1);
+  EXPECT_EQ(text["r2ccl_lanes_rested_total{nic=\"b\"}"], 0);
+  EXPECT_EQ(text.sum("r2ccl_path_failures_total"), 0) << "being slow is no failure of a path";
+  metrics.count(event(EventType::kNicWell, 1, 0, 3 * kSecond, 1000));
+  text = PrometheusText(metrics.text(3 * kSecond));
+  EXPECT_EQ(text["r2ccl_gray_recoveries_total{nic=\"b\"}"], 1);
+  EXPECT_EQ(text["r2ccl_gray_failures_total{nic=\"b\"}"], 1);
+  EXPECT_EQ(text.sum("r2ccl_nic_gray"), 0);
+}
+
+TEST(Metrics, a_port_that_was_away_is_gray_no_more) {
+  for (const EventType type : {EventType::kNicDown, EventType::kNicUp}) {
+    Metrics metrics("unused", {"a", "b"});
+    metrics.count(event(EventType::kNicGray, 0, 0, kSecond, 250));
+    metrics.count(event(EventType::kNicGray, 1, 0, kSecond, 250));
+    metrics.count(event(EventType::kNicUp, 0, 5, 2 * kSecond));  // a channel's failback: it may well be gray
+    EXPECT_EQ(PrometheusText(metrics.text(0))["r2ccl_nic_gray{nic=\"a\"}"], 1);
+    metrics.count(event(type, 0, 0, 2 * kSecond, uint64_t(DetectedBy::kEvent)));
+    const PrometheusText text(metrics.text(2 * kSecond));
+    EXPECT_EQ(text["r2ccl_nic_gray{nic=\"a\"}"], 0);
+    EXPECT_EQ(text["r2ccl_nic_gray{nic=\"b\"}"], 1);
+    EXPECT_EQ(text.sum("r2ccl_gray_recoveries_total"), 0);
+  }
 }
 
 TEST(Metrics, name_what_they_cannot_know_and_escape_what_they_must) {

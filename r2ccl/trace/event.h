@@ -26,7 +26,7 @@ enum class EventType : uint16_t {
   kReplayed = 36,          ///< at the sender: a = segments replayed, b = bytes replayed, c = path id now used
   kMigrationDone = 37,     ///< nic = NIC now used, a = NIC that was left, b = epoch, c = path id now used
   kNicDown = 38,           ///< nic, a = DetectedBy
-  kNicUp = 39,             ///< nic: it is trusted again
+  kNicUp = 39,             ///< nic: it is trusted again; a = DetectedBy when its port is active again, else 0
   kFailback = 40,          ///< nic = home NIC that carries the channel again
   kDuplicateDropped = 41,  ///< a segment arrived twice: b = message number. Must never be seen
   kPeerSlow = 42,          ///< the peer's NIC answers, the peer does not: no failure

@@ -54,8 +54,8 @@ void single(std::string& out, const char* name, const char* type, const char* he
 }
 
 void labelled(std::string& out, const char* name, const char* help,
-              const std::map<std::string, uint64_t>& counts) {
-  family(out, name, "counter", help);
+              const std::map<std::string, uint64_t>& counts, const char* type = "counter") {
+  family(out, name, type, help);
   for (const auto& [labels, count] : counts)
     out += std::string(name) + "{" + labels + "} " + std::to_string(count) + "\n";
 }
@@ -83,8 +83,8 @@ Metrics::Metrics(const std::string& path, std::vector<std::string> nics)
   // A series that begins at 0 shows its first increase; one that begins at 1 does not.
   for (size_t i = 0; i < nics_.size(); ++i) {
     const Labels one = nic(uint16_t(i));
-    for (Counts* counts :
-         {&port_failures_, &probe_failures_, &migrations_, &failbacks_, &paths_opened_, &slow_peers_})
+    for (Counts* counts : {&port_failures_, &probe_failures_, &migrations_, &failbacks_, &paths_opened_,
+                           &slow_peers_, &lanes_started_, &lanes_rested_, &gray_, &well_, &gray_now_})
       (*counts)[one] = 0;
     for (const DetectedBy by :
          {DetectedBy::kCompletion, DetectedBy::kEvent, DetectedBy::kWatchdog, DetectedBy::kPeer})
@@ -133,6 +133,25 @@ void Metrics::count_locked(const Event& event) {
       break;
     case EventType::kNicDown:
       add(port_failures_);
+      gray_now_[nic(event.nic)] = 0;  // what was measured on it is forgotten
+      break;
+    case EventType::kNicUp:
+      if (event.a == 0) return;  // a path over it, not its port
+      gray_now_[nic(event.nic)] = 0;
+      break;
+    case EventType::kNicGray:
+      add(gray_);
+      gray_now_[nic(event.nic)] = 1;
+      break;
+    case EventType::kNicWell:
+      add(well_);
+      gray_now_[nic(event.nic)] = 0;
+      break;
+    case EventType::kLaneUp:
+      add(lanes_started_);
+      break;
+    case EventType::kLaneRests:
+      add(lanes_rested_);
       break;
     case EventType::kProbeFailed:
       add(probe_failures_);
@@ -183,6 +202,16 @@ std::string Metrics::text(uint64_t now) const {
   labelled(out, "r2ccl_slow_peer_waits_total",
            "Silences that turned out to be a slow or stopped peer, not a failure: false alarms.",
            slow_peers_);
+  labelled(out, "r2ccl_gray_failures_total",
+           "Times that a NIC was found to carry clearly less than its neighbours.", gray_);
+  labelled(out, "r2ccl_gray_recoveries_total",
+           "Times that such a NIC was found to carry as much as its neighbours again.", well_);
+  labelled(out, "r2ccl_nic_gray", "1 while a NIC is taken to carry clearly less than its neighbours.",
+           gray_now_, "gauge");
+  labelled(out, "r2ccl_lanes_started_total",
+           "Lanes that were taken into use: paths that carry pieces of messages beside the active one.",
+           lanes_started_);
+  labelled(out, "r2ccl_lanes_rested_total", "Lanes that were no longer needed.", lanes_rested_);
   counter("r2ccl_replayed_bytes_total", "Bytes that were sent again over another path.",
           std::to_string(replayed_bytes_));
   counter("r2ccl_replayed_segments_total", "Segments that were sent again over another path.",

@@ -42,7 +42,8 @@ class Metrics {
 
   mutable std::mutex mutex_;  // guards the following
   Counts failures_, port_failures_, probe_failures_, migrations_, failbacks_, paths_opened_, slow_peers_,
-      failed_;
+      lanes_started_, lanes_rested_, gray_, well_, failed_;
+  Counts gray_now_;  // by NIC: 1 when it is gray
   uint64_t channels_ = 0, replayed_bytes_ = 0, replayed_segments_ = 0, duplicates_ = 0;
   uint64_t without_path_ns_ = 0;                     // of outages that are over
   std::map<uint32_t, uint64_t> without_path_since_;  // channel: since when (CLOCK_MONOTONIC, ns)
