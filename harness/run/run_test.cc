@@ -231,7 +231,7 @@ TEST_F(Run, ranks_are_told_where_they_are) {
     const std::string text((std::istreambuf_iterator<char>(log)), {});
     const std::string node = std::to_string(rank % 2);
     for (const std::string& line :
-         {"R2CC_MEMORY_NODE=" + node, "VHCA_MEMORY_NODE=" + node, std::string("R2CC_CROSS_SOCKET=0.05"),
+         {"R2CC_MEMORY_NODE=" + node, "VHCA_MEMORY_NODE=" + node, std::string("R2CC_CROSS_SOCKET=5"),
           "R2CC_TOPOLOGY=" + std::filesystem::absolute(out_ + "/topology.xml").string()})
       EXPECT_NE(text.find(line + "\n"), std::string::npos) << line << " is not in\n" << text;
   }
