@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <utility>
 
 namespace r2ccl::balance {
 namespace {
 
-constexpr int kHalvings = 40;
+constexpr int kHalvings = 24;
 constexpr double kNothing = 1e-9;  // part of all demand
 
 bool is_far(const Group& group, size_t rail) { return group.far >> rail & 1; }
@@ -66,9 +67,10 @@ Placing::Placing(const Rails& rails, const Demand& demand, double time) {
   // Who has the least choice is served first.
   std::array<uint8_t, kMaxGroups> order{};
   std::iota(order.begin(), order.end(), uint8_t{0});
-  std::stable_sort(order.begin(), order.begin() + demand.count, [&](uint8_t a, uint8_t b) {
-    return std::popcount(demand.groups[a].far) > std::popcount(demand.groups[b].far);
-  });
+  const auto choice = [&](uint8_t group) { return std::popcount(demand.groups[group].far); };
+  for (size_t k = 1; k < demand.count; ++k)
+    for (size_t i = k; i > 0 && choice(order[i]) > choice(order[i - 1]); --i)
+      std::swap(order[i], order[i - 1]);
   for (size_t k = 0; k < demand.count; ++k)
     fill(room, rest[order[k]], moved[order[k]], uint8_t(~demand.groups[order[k]].far), 1);
   for (size_t k = 0; k < demand.count; ++k)

@@ -16,6 +16,7 @@ using PerRail = std::array<double, kMaxRails>;
 struct Group {
   uint8_t far = 0;   ///< bit i: rail i is reached across sockets, at one end or the other
   PerRail demand{};  ///< how much of it has its home on rail i, usable or not, in any unit
+  bool operator==(const Group&) const = default;
 };
 inline constexpr size_t kMaxGroups = 8;
 
@@ -29,6 +30,7 @@ struct Demand {
   /// Index of the group with that `far`, made when there is none.
   size_t group(uint8_t far);
   double on(size_t home) const;
+  bool operator==(const Demand&) const = default;
 };
 
 /// What the rails can carry.

@@ -418,6 +418,13 @@ class Channel {
   uint64_t balanced_progress_ = 0;
   uint64_t moved_at_ = 0;  // now; when progress was last seen
   balance::PerRail shares_{};
+  // What shares were last computed from, and what came out.
+  struct Computed {
+    balance::PerRail capacity{};
+    uint8_t far = 0;
+    uint64_t demand_version = ~uint64_t{0};
+    balance::PerRail shares{};
+  } computed_;
   bool spread_ = false;  // some traffic is meant to leave its home
   std::array<std::array<uint8_t, wire::kMaxNics>, wire::kMaxNics> lane_failures_{};  // running
 

@@ -58,6 +58,7 @@ struct Core {
   std::array<balance::NicMeter, wire::kMaxNics> meters;
   balance::Capacities capacities;
   balance::Demand demand;
+  uint64_t demand_version = 0;  ///< rises when it changes
 
   bool balances() const { return config.mode >= Mode::kBalance; }
   bool resilient() const { return config.mode != Mode::kBaseline; }

@@ -79,8 +79,13 @@ void Channel::step_balance(const Tick& tick) {
     shares_ = {};
     shares_[size_t(home_nic_)] = 1;
   } else {
-    shares_ = balance::shares({{capacity.data(), locals}, {nominal.data(), locals}, core_.config.far_cost()},
-                              core_.demand, far, size_t(home_nic_));
+    if (computed_.demand_version != core_.demand_version || computed_.far != far ||
+        computed_.capacity != capacity)
+      computed_ = {
+          capacity, far, core_.demand_version,
+          balance::shares({{capacity.data(), locals}, {nominal.data(), locals}, core_.config.far_cost()},
+                          core_.demand, far, size_t(home_nic_))};
+    shares_ = computed_.shares;
   }
   const bool spread = !(at_home() && shares_[size_t(home_nic_)] > kAtHome);
   if (!spread && !spread_ && lanes_.empty()) return;

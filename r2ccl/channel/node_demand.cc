@@ -13,8 +13,11 @@ namespace r2ccl {
 namespace {
 
 constexpr uint32_t kLayout = 1;
-constexpr uint64_t kStaleNs = 1000 * kNsPerMs;  // its process has ended, or sends nothing
-constexpr double kMostDemand = 1e9;             // of a group on a NIC; more is no sensible number
+constexpr uint64_t kStaleNs = 1000 * kNsPerMs;
+constexpr double kMostDemand = 1e4;  // of a group on a NIC; more is no sensible number
+
+/// Its process has ended, or sends nothing. A time to come is another clock's, or nonsense.
+bool stale(uint64_t written, uint64_t now) { return written + kStaleNs < now || written > now + kStaleNs; }
 
 }  // namespace
 
@@ -56,7 +59,7 @@ NodeDemand::Slot* NodeDemand::own_slot(uint64_t now) {
   for (size_t i = 0; i < Table::kSlots; ++i) {
     uint64_t holder = slots[i].process.load();
     const uint64_t written = slots[i].written.load();
-    const bool free = holder == 0 || (written < now && now - written > kStaleNs);
+    const bool free = holder == 0 || holder == process_ || stale(written, now);
     if (!free || !slots[i].process.compare_exchange_strong(holder, process_)) continue;
     slot_ = int(i);
     return &slots[i];
@@ -82,7 +85,7 @@ balance::Demand NodeDemand::exchange(const balance::Demand& own, uint64_t now) {
   if (!page_) return all;
   for (Slot& slot : static_cast<Table*>(page_->memory())->slots) {
     const uint64_t written = slot.written.load();
-    if (&slot == mine || slot.process.load() == 0 || (written < now && now - written > kStaleNs)) continue;
+    if (&slot == mine || slot.process.load() == 0 || stale(written, now)) continue;
     ++processes_;
     std::array<int, balance::kMaxRails> here;  // what this process calls its NICs
     for (size_t nic = 0; nic < here.size(); ++nic) {

@@ -16,7 +16,6 @@ Result<Registration*> Registrations::add(void* data, size_t bytes, int home_nic)
     it->second = std::make_shared<Registration>();
     it->second->first_ = range.first;
     it->second->last_ = range.second;
-    it->second->far_nics_ = core_.far_nics(data);
   }
   if (auto filled = fill(*it->second, data, bytes, home_nic); !filled) {
     if (fresh) {
@@ -25,6 +24,7 @@ Result<Registration*> Registrations::add(void* data, size_t bytes, int home_nic)
     }
     return filled.error();
   }
+  if (fresh) it->second->far_nics_ = core_.far_nics(data);  // now that it is pinned; before, it may not exist
   ++it->second->users_;
   return it->second.get();
 }

@@ -246,10 +246,11 @@ class Runtime final : public Net {
     topology_.emplace(std::move(*found));
     core_.far_nics = [this](const void* memory) {
       uint8_t far = 0;
+      if (!core_.balances()) return far;
       const int told = core_.config.memory_node;
       bool known = false;
       for (int nic = 0; nic < devices() && !known; ++nic) known = topology_->numa_node(nic) >= 0;
-      if (!core_.balances() || !known) return far;
+      if (!known) return far;
       const int node = told >= 0 ? told : topology::numa_node_of(memory);
       for (int nic = 0; nic < devices(); ++nic)
         if (topology_->from_memory(node, nic) == topology::Distance::kCross) far |= uint8_t(1u << nic);

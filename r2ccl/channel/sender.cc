@@ -158,7 +158,8 @@ Result<Request*> Sender::post(void* data, size_t bytes, Registration* registrati
   for (int nic = 0; nic < int(core_.devices.size()); ++nic)
     request->local_keys[size_t(nic)] = registration ? registration->lkey(nic) : 0;
   request->remote_address = line.address;
-  if (core_.balances()) memory_is_far(registration ? registration->far_nics() : 0, uint8_t(line.far_nics));
+  if (core_.balances() && registration && request->bytes > 0)
+    memory_is_far(registration->far_nics(), uint8_t(line.far_nics));
   std::copy(std::begin(line.keys), std::end(line.keys), request->remote_keys.begin());
   if (!divide(*request, *path, registration)) return nullptr;
   request->channel = this;

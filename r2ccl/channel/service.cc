@@ -17,6 +17,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <utility>
 
 #include "r2ccl/base/clock.h"
 #include "r2ccl/base/log.h"
@@ -59,7 +60,7 @@ void ask_for_short_slices() {
 Result<void> Service::start() {
   if (core_.balances()) {
     std::vector<uint64_t> guids;
-    for (const auto& device : core_.devices) guids.push_back(device.guid() + device.port());
+    for (const auto& device : core_.devices) guids.push_back(device.guid() ^ uint64_t(device.port()) << 56);
     node_demand_.emplace(core_.config.node_scope, core_.process, std::move(guids));
   }
   epoll_ = control::Descriptor(epoll_create1(EPOLL_CLOEXEC));
@@ -98,10 +99,12 @@ void Service::stop() {
   // A frozen driver may hold the thread: then it is left behind rather than the process kept from ending.
   for (int waited_ms = 0; waited_ms < 3000 && !stopped_.load(std::memory_order_acquire); ++waited_ms)
     usleep(1000);
-  if (stopped_.load(std::memory_order_acquire))
+  if (stopped_.load(std::memory_order_acquire)) {
     thread_.join();
-  else
+    node_demand_.reset();  // others would wait to be let in
+  } else {
     thread_.detach();
+  }
 }
 
 void Service::kick() noexcept {
@@ -415,7 +418,7 @@ void Service::look_at_rates(const Tick& tick) {
     node_demand_->tend();
     return;
   }
-  core_.demand = node_demand_->exchange(own, tick.now);
+  const balance::Demand before_demand = std::exchange(core_.demand, node_demand_->exchange(own, tick.now));
   std::array<double, wire::kMaxNics> part{};
   for (size_t nic = 0; nic < core_.devices.size(); ++nic)
     part[nic] = core_.demand.on(nic) > 0 ? own.on(nic) / core_.demand.on(nic) : 1;
@@ -424,8 +427,9 @@ void Service::look_at_rates(const Tick& tick) {
     double sum = 0, homes = 0;
     for (size_t nic = 0; nic < core_.devices.size(); ++nic) sum += own.on(nic), homes += own.on(nic) > 0;
     for (size_t nic = 0; nic < core_.devices.size(); ++nic)
-      if (own.on(nic) <= 0) core_.demand.groups[0].demand[nic] += sum / homes;
+      if (core_.demand.on(nic) <= 0) core_.demand.add(0, nic, sum / homes);
   }
+  if (core_.demand != before_demand) ++core_.demand_version;
   std::array<balance::NicMeter::Reading, wire::kMaxNics> readings;
   std::array<bool, wire::kMaxNics> before{};
   for (size_t nic = 0; nic < core_.devices.size(); ++nic) {

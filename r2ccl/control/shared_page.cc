@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -17,25 +18,35 @@ namespace {
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;  // so that nobody's access can fault
 
-/// The abstract address of that name; it says whose it is, so that users do not meet.
+/// The abstract address of that name; it says whose it is, so that users do not meet. What does not fit is
+/// mixed (FNV-1a).
 socklen_t address_of(const std::string& name, sockaddr_un& address) {
   address = {};
   address.sun_family = AF_UNIX;
-  const std::string text = "r2ccl/" + std::to_string(getuid()) + "/" + name;
-  const size_t length = std::min(text.size(), sizeof address.sun_path - 1);
-  std::memcpy(address.sun_path + 1, text.data(), length);
-  return socklen_t(offsetof(sockaddr_un, sun_path) + 1 + length);
+  std::string text = "r2ccl/" + std::to_string(geteuid()) + "/" + name;
+  constexpr size_t kRoom = sizeof address.sun_path - 1;
+  if (text.size() > kRoom) {
+    uint64_t mix = 0xcbf29ce484222325;
+    for (const char c : text) mix = (mix ^ uint8_t(c)) * 0x100000001b3;
+    char digits[17];
+    std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(mix));
+    text = text.substr(0, kRoom - 16) + digits;
+  }
+  std::memcpy(address.sun_path + 1, text.data(), text.size());
+  return socklen_t(offsetof(sockaddr_un, sun_path) + 1 + text.size());
 }
 
 Descriptor new_socket() {
   return Descriptor(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
 
+constexpr size_t kMostAtOnce = 16, kMostGuests = 256;
+
 /// Anybody may take an abstract name.
 bool same_user(int fd) {
   ucred peer{};
   socklen_t length = sizeof peer;
-  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == getuid();
+  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
 }
 
 bool give(int to, int fd) {
@@ -55,7 +66,7 @@ bool give(int to, int fd) {
   return sendmsg(to, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
 }
 
-/// What has come: a descriptor, nothing yet (kNothing), or the end (kEnd).
+/// What has come: a descriptor, nothing yet (kNothing), or something that is no page (kEnd).
 constexpr int kNothing = -1, kEnd = -2;
 int take(int from) {
   char byte = 0;
@@ -65,15 +76,18 @@ int take(int from) {
   message.msg_iov = &data;
   message.msg_iovlen = 1;
   message.msg_control = control;
-  message.msg_controllen = sizeof control;
+  message.msg_controllen = CMSG_LEN(sizeof(int));  // with room for more the kernel would install more
   const ssize_t got = recvmsg(from, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (got < 0) return errno == EAGAIN || errno == EINTR ? kNothing : kEnd;
   const cmsghdr* header = CMSG_FIRSTHDR(&message);
-  if (got == 0 || !header || header->cmsg_type != SCM_RIGHTS || header->cmsg_len != CMSG_LEN(sizeof(int)))
-    return kEnd;
-  int fd;
-  std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
-  return fd;
+  Descriptor file;
+  if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
+      header->cmsg_len == CMSG_LEN(sizeof(int))) {
+    int fd;
+    std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
+    file = Descriptor(fd);
+  }
+  return got > 0 && file ? file.release() : kEnd;
 }
 
 }  // namespace
@@ -134,7 +148,8 @@ void SharedPage::let_in() {
     const ssize_t got = recv(guest.fd(), &byte, 1, MSG_DONTWAIT);  // nobody has anything to say
     return got >= 0 || (errno != EAGAIN && errno != EINTR);
   });
-  while (true) {
+  // Anybody may connect, and nobody may keep this thread or take all descriptors of the process.
+  for (size_t i = 0; i < kMostAtOnce && guests_.size() < kMostGuests; ++i) {
     Descriptor guest(accept4(socket_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!guest) return;
     if (same_user(guest.get()) && give(guest.get(), file_.get())) guests_.emplace_back(std::move(guest));
@@ -161,15 +176,13 @@ bool SharedPage::receive() {
   Descriptor file(got);
   struct stat theirs {
   }, ours{};
-  const bool whole = fstat(file.get(), &theirs) == 0 && size_t(theirs.st_size) == bytes_ &&
-                     fstat(file_.get(), &ours) == 0 && (fcntl(file.get(), F_GET_SEALS) & kSeals) == kSeals;
-  if (!whole) {
-    socket_.close();
-    return false;
-  }
-  joined_ = true;
-  if (theirs.st_dev == ours.st_dev && theirs.st_ino == ours.st_ino) return false;
-  return map(std::move(file));
+  const int seals = fcntl(file.get(), F_GET_SEALS);  // first: only a memfd has any
+  const bool whole = seals >= 0 && (seals & kSeals) == kSeals && fstat(file.get(), &theirs) == 0 &&
+                     size_t(theirs.st_size) == bytes_ && fstat(file_.get(), &ours) == 0;
+  const bool same = whole && theirs.st_dev == ours.st_dev && theirs.st_ino == ours.st_ino;
+  joined_ = whole && (same || map(std::move(file)));
+  if (!joined_) socket_.close();  // another time, perhaps
+  return joined_ && !same;
 }
 
 bool SharedPage::map(Descriptor fd) {

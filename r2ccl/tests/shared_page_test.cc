@@ -1,8 +1,10 @@
 // Processes share a page and each other's demand, whoever of them is killed, and nothing is left of it.
 #include "r2ccl/control/shared_page.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -10,6 +12,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <string>
@@ -102,16 +106,23 @@ TEST(SharedPage, everybody_meets_and_outlives_whoever_let_them_in) {
   EXPECT_FALSE(abstract_name_exists(name)) << "nothing is left";
 }
 
-TEST(SharedPage, who_gives_something_else_is_left_alone) {
-  const std::string name = unique("bad-");
+/// A socket that serves under `name`.
+int serve(const std::string& name) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  const std::string text = "r2ccl/" + std::to_string(getuid()) + "/" + name;
+  const std::string text = "r2ccl/" + std::to_string(geteuid()) + "/" + name;
   text.copy(address.sun_path + 1, text.size());
-  const auto length = socklen_t(offsetof(sockaddr_un, sun_path) + 1 + text.size());
   const int listening = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  ASSERT_EQ(bind(listening, reinterpret_cast<sockaddr*>(&address), length), 0);
-  ASSERT_EQ(listen(listening, 8), 0);
+  EXPECT_EQ(bind(listening, reinterpret_cast<sockaddr*>(&address),
+                 socklen_t(offsetof(sockaddr_un, sun_path) + 1 + text.size())),
+            0);
+  EXPECT_EQ(listen(listening, 8), 0);
+  return listening;
+}
+
+TEST(SharedPage, who_gives_something_else_is_left_alone) {
+  const std::string name = unique("bad-");
+  const int listening = serve(name);
   auto page = control::SharedPage::make(name, kBytes);
   ASSERT_TRUE(page.ok());
   word(*page, 0) = 7;
@@ -132,6 +143,75 @@ TEST(SharedPage, who_gives_something_else_is_left_alone) {
     page->tend();
     return page->joined();
   }));
+}
+
+void give(int to, const std::vector<int>& files) {
+  char byte = 0;
+  iovec data{&byte, 1};
+  std::vector<char> control(CMSG_SPACE(files.size() * sizeof(int)));
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(files.size() * sizeof(int));
+  std::memcpy(CMSG_DATA(header), files.data(), files.size() * sizeof(int));
+  EXPECT_EQ(sendmsg(to, &message, MSG_NOSIGNAL), 1);
+}
+
+size_t open_descriptors() {
+  size_t count = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) ++count;
+  return count;
+}
+
+TEST(SharedPage, what_could_be_cut_short_or_not_be_written_is_not_taken) {
+  const std::string name = unique("files-");
+  const int listening = serve(name);
+  char path[] = "/tmp/r2ccl-page-XXXXXX";
+  const int file = mkstemp(path);
+  unlink(path);
+  ASSERT_EQ(ftruncate(file, kBytes), 0);
+  const auto page_with = [](unsigned seals) {
+    const int fd = memfd_create("page", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    EXPECT_EQ(ftruncate(fd, kBytes), 0);
+    EXPECT_EQ(fcntl(fd, F_ADD_SEALS, seals), 0);
+    return fd;
+  };
+  const int unsealed = page_with(F_SEAL_SHRINK);
+  const int readable = page_with(F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
+  const std::vector<std::vector<int>> gifts{
+      {file}, {unsealed}, {readable}, {file, file}, {readable, file, file}};
+  auto page = control::SharedPage::make(name, kBytes);
+  ASSERT_TRUE(page.ok());
+  word(*page, 0) = 7;
+  const size_t before = open_descriptors();
+  int given = 0;
+  for (int i = 0; i < 400; ++i) {
+    page->tend();
+    if (const int guest = accept(listening, nullptr, nullptr); guest >= 0) {
+      give(guest, gifts[size_t(given++) % gifts.size()]);
+      close(guest);
+    }
+    ASSERT_FALSE(page->joined()) << given;
+  }
+  EXPECT_GE(given, 50);
+  EXPECT_LE(open_descriptors(), before + 2) << "none is kept";
+  EXPECT_EQ(word(*page, 0), 7u);
+  for (const int fd : {file, unsealed, readable, listening}) close(fd);
+}
+
+TEST(SharedPage, names_that_differ_only_at_a_far_end_do_not_meet) {
+  const std::string longer = unique("long-") + std::string(200, 'x');
+  auto a = control::SharedPage::make(longer + "a", kBytes),
+       b = control::SharedPage::make(longer + "b", kBytes);
+  for (int i = 0; i < 10; ++i) a->tend(), b->tend();
+  EXPECT_TRUE(a->joined() && b->joined());
+  word(*a, 0) = 1;
+  EXPECT_EQ(word(*b, 0), 0u);
 }
 
 balance::Demand one(uint8_t far, size_t home, double amount) {

@@ -11,9 +11,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <mutex>
+#include <sstream>
 #include <utility>
 
 #include "r2ccl/topology/pci_path.h"
@@ -54,7 +54,8 @@ hwloc_obj_t find(hwloc_topology_t topology, const std::string& bus_id) {
 /// The PCI device of a verbs device.
 hwloc_obj_t find_device(hwloc_topology_t topology, const std::string& name) {
   for (hwloc_obj_t device = nullptr; (device = hwloc_get_next_osdev(topology, device)) != nullptr;) {
-    if (device->attr->osdev.type != HWLOC_OBJ_OSDEV_OPENFABRICS || name != device->name) continue;
+    if (device->attr->osdev.type != HWLOC_OBJ_OSDEV_OPENFABRICS || !device->name || name != device->name)
+      continue;
     hwloc_obj_t above = device->parent;
     while (above && above->type != HWLOC_OBJ_PCI_DEVICE) above = above->parent;
     return above;
@@ -205,7 +206,9 @@ Result<Topology> Topology::from_file(const std::string& file, const std::vector<
     return Error{ErrorCode::kInvalidConfig, "R2CC_TOPOLOGY=" + file + ": " + why};
   };
   std::ifstream in(file);
-  std::string xml{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  std::ostringstream text;
+  if (in) text << in.rdbuf();  // a folder opens, and then cannot be read
+  const std::string xml = std::move(text).str();
   if (!in || xml.empty()) return refuse("cannot be read");
   const HwlocTopology topology = prepare();
   if (!topology) return Error{ErrorCode::kSystem, "hwloc_topology_init failed"};

@@ -121,6 +121,13 @@ TEST(TopologyTest, a_file_takes_the_place_of_the_machine) {
   const auto missing = Topology::from_file(file + ".not", {"mlx5_0"}, folder);
   ASSERT_FALSE(missing.ok());
   EXPECT_EQ(missing.error().code, ErrorCode::kInvalidConfig);
+  const auto folder_itself = Topology::from_file(folder, {"mlx5_0"}, folder);
+  ASSERT_FALSE(folder_itself.ok());
+  EXPECT_NE(folder_itself.error().message.find(folder), std::string::npos) << folder_itself.error().message;
+  name_it("0000:06:00.0", "nameless");
+  xml.replace(xml.find(" name=\"nameless\""), std::string(" name=\"nameless\"").size(), "");
+  std::ofstream(file) << xml;
+  EXPECT_TRUE(Topology::from_file(file, {"mlx5_0"}, folder).ok()) << "a device without a name is nobody's";
   std::ofstream(file) << "<topology><object type=";
   EXPECT_FALSE(Topology::from_file(file, {"mlx5_0"}, folder).ok());
   std::filesystem::remove_all(folder);
