@@ -49,9 +49,10 @@ def smooth(times, values, opens, bin_ms, width_ms):
         return [], []
     step = max(1, round(width_ms / bin_ms)) if bin_ms > 0 else 1
     xs, ys = [], []
+    enough = 0.25 * step * sum(opens) / len(opens)  # a moment at the job's end says nothing of a rate
     for i in range(0, len(times), step):
         weight = sum(opens[i:i + step])
-        if weight > 0.02 * step:
+        if weight > enough:
             xs.append(times[i] + bin_ms * min(step, len(times) - i) / 2)
             ys.append(sum(v * o for v, o in zip(values[i:i + step], opens[i:i + step])) / weight)
     return xs, ys

@@ -356,7 +356,10 @@ ModeResult evaluate(const Scenario& scenario, const JobRecord& job) {
       job.record.operations.empty() ? job.record.end_ns : job.record.operations.front().span.begin_ns;
   std::vector<uint64_t> marks;
   for (const FaultSample& sample : mode.faults)
-    if (sample.witnessed) marks.push_back(sample.t0_ns);
+    if (sample.witnessed)  // to the recovery and behind it
+      for (uint64_t at = sample.t0_ns, end = at + uint64_t(sample.recover_ms.value_or(0) * 1e6);
+           at <= end + kRawAroundNs / 2; at += kRawAroundNs)
+        marks.push_back(at);
   const double span_ms = double(job.record.end_ns - start) / 1e6;
   mode.timeline =
       make_timeline(job.record, start, std::clamp(span_ms / 1000, 5.0, 100.0), marks, kRawAroundNs, kMaxRaw);

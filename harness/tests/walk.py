@@ -52,8 +52,8 @@ class Walk:
         ranks = g.choice([1, 1, 2]) if nodes == 2 else 1
         op = g.choice(["allreduce", "allreduce", "sendrecv", "alltoall", "allgather"])
         mbits, kib = g.choice([500, 1000]), g.choice([120, 1200, 2400]) * nodes * ranks
-        if fabric == "rxe":  # as much as the guest carries, so that the job ends soon after its last fault
-            mbits, kib = mbits // 8, kib // 8
+        if fabric == "rxe":  # as much as the guest carries, so that the job ends soon after its last fault; a NIC does not reach itself there
+            mbits, kib, ranks = mbits // 8, kib // 8, 1
         self.faults = []
         bad_until = [[0] * nics for _ in range(nodes)]
         now = 20
