@@ -75,11 +75,23 @@ void Capacities::judge(Nic& nic, double relative, double busy, double most_busy,
     nic.idle = 1;
     nic.gray = nic.low >= kLow;
     nic.well = 0;
+    ++nic.well_for;
+    if (nic.gray) {
+      nic.patience = nic.before && nic.well_for < kForgiven ? std::min(2 * nic.patience, kMostPatience) : 1;
+      nic.before = true;
+      nic.well_for = nic.waited = 0;
+    }
     return;
   }
   // What it would carry if it had work for as long as the others have.
   if (others_busy > 0) nic.idle += (std::min(1.0, busy / others_busy) - nic.idle) / 4;
-  const double more = nic.idle < kIdle ? nic.level * std::min(2.0, 1 / nic.idle) : 0;
+  double more = 0;
+  if (nic.idle < kIdle && ++nic.waited >= nic.patience) {
+    more = nic.level * std::min(2.0, 1 / nic.idle);
+    nic.waited = 0;
+  } else if (relative <= 0) {
+    return;  // nothing to learn from
+  }
   nic.level += (std::clamp(std::max(relative, more), kLeastLevel, 1.0) - nic.level) / 2;
   nic.well = nic.level > kWell ? nic.well + 1 : 0;
   nic.gray = nic.well < kWellIntervals;

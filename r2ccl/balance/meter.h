@@ -94,6 +94,7 @@ class Capacities {
   static constexpr double kBusiest = 0.9;   ///< part of the most time that any NIC has work
   static constexpr double kIdle = 0.8;      ///< part of the time that others have work
   static constexpr double kLeastLevel = 0.02;
+  static constexpr int kMostPatience = 64, kForgiven = 200;  ///< intervals
 
   Capacities() = default;
   /// `nominal[i]`: rate of NIC i in any unit, > 0.
@@ -120,6 +121,10 @@ class Capacities {
     double level = 1;       // smoothed
     double idle = 1;        // smoothed: the time it has work, as a part of the others'
     bool gray = false;
+    // One that turns out slow again each time it is tried is tried ever less often.
+    int well_for = 0;  // intervals since it was last gray
+    bool before = false;
+    int patience = 1, waited = 0;  // intervals
   };
   struct Span {
     uint64_t bytes = 0, work = 0, writes = 0, busy = 0;

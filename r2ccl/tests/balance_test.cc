@@ -426,6 +426,33 @@ TEST(Capacities, what_crosses_sockets_is_slower_and_no_gray_nic) {
   EXPECT_NEAR(slower.relative(2), 0.5, 0.01);
 }
 
+TEST(Capacities, one_that_is_slow_whenever_it_has_work_is_tried_ever_less_often) {
+  Capacities capacities{std::vector<double>(4, 1)};
+  Meters meters(4);
+  int found = 0, early = 0;
+  bool before = false;
+  for (int i = 0; i < 3000; ++i) {  // five minutes; while it is gray it gets nothing
+    const NicMeter::Reading quiet = meters.readings[0];
+    meters.pass({0.3, 1, 1, 1}, {});
+    if (before) meters.readings[0] = quiet;
+    capacities.take(meters.readings, meters.now);
+    found += capacities.gray(0) && !before;
+    if (i == 300) early = found;
+    before = capacities.gray(0);
+  }
+  EXPECT_GE(found, 3) << "it is tried";
+  EXPECT_LE(found, 25);
+  EXPECT_LT(found - early, 9 * early) << "and less often in the end";
+  // Well for good: it is believed, if late.
+  for (int i = 0; i < 1000; ++i) {
+    const NicMeter::Reading quiet = meters.readings[0];
+    meters.pass({1, 1, 1, 1}, {});
+    if (capacities.gray(0)) meters.readings[0] = quiet;
+    capacities.take(meters.readings, meters.now);
+  }
+  EXPECT_FALSE(capacities.gray(0));
+}
+
 TEST(Capacities, a_nic_shared_with_another_process_is_no_gray_nic_unless_it_is_slow) {
   const std::vector<double> nominal(4, 1), part{0.5, 1, 1, 1};
   Capacities capacities{nominal};
