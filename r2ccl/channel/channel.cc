@@ -176,8 +176,8 @@ Urgency Channel::step(const Tick& tick) {
     step_migration(tick);
     if (sender_) step_failback(tick);
     if (sender_ && core_.balances()) step_balance(tick);
-    dig_one_grave(tick);
   }
+  dig_one_grave(tick);
   return urgency(tick);
 }
 
@@ -352,6 +352,7 @@ void Channel::greeted(const wire::Hello& peer) {
   peer_hello_.host[sizeof peer_hello_.host - 1] = '\0';
   for (auto& name : peer_hello_.nic_names) name[sizeof name - 1] = '\0';
   peer_home_nic_ = peer.home_nic;
+  probe_times_ = core_.probe_times(peer.process);
   greeted_ = true;
 }
 

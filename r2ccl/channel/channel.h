@@ -280,6 +280,9 @@ class Channel {
   // watchdog and migration (watchdog.cc, migration.cc)
   void step_watchdog(const Tick& tick);
   bool probe_lanes(const Tick& tick);
+  ProbeState look_at_probe(Path& path, const Tick& tick);
+  uint64_t probe_limit(const Path& path) const;
+  uint64_t first_probe_limit(const Path& path) const;
   Path* stands_still();
   uint64_t stuck_bound() const;
   void abandon(Path& path);
@@ -363,8 +366,7 @@ class Channel {
   // paths
   std::vector<std::unique_ptr<Path>> paths_;
   std::vector<std::unique_ptr<Path>>
-      buried_;                 // out of use; destroyed when there is time: drivers take long over it
-  uint64_t buried_since_ = 0;  // now
+      buried_;  // out of use; destroyed when there is time: drivers take long over it
   // A path that is being destroyed.
   struct Grave {
     uint32_t path;
@@ -441,6 +443,9 @@ class Channel {
   uint64_t usual_gap_ = 0;
   uint64_t next_probe_ = 0;
   uint64_t probe_pause_ = 0;
+  std::shared_ptr<health::ProbeTimes> probe_times_;  // shared by the channels to one process
+  unsigned silent_leaves_ = 0;  // since anything arrived anywhere, which silent_at_progress_ tells
+  uint64_t silent_at_progress_ = kNotAsked;
   uint64_t stuck_bound_ = 0;  // doubled by each migration of a QP that stood still, until something arrives
   bool slow_peer_told_ = false;
   bool poked_ = false;

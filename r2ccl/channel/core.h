@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "r2ccl/base/config.h"
 #include "r2ccl/channel/nic_workers.h"
 #include "r2ccl/channel/wire.h"
+#include "r2ccl/health/probe_times.h"
 #include "r2ccl/trace/ring.h"
 #include "r2ccl/verbs/device.h"
 #include "r2ccl/verbs/memory_region.h"
@@ -49,6 +51,17 @@ struct Core {
   std::function<void()> kick;     ///< wakes the service thread; any thread, never blocks
   std::function<NicLoad()> load;  ///< service thread only
   std::function<Result<control::Endpoint>()> endpoint;  ///< where peers reach this process; any thread
+
+  /// What probes of the rails to a process have taken, for all channels to it; service thread only.
+  std::shared_ptr<health::ProbeTimes> probe_times(uint64_t peer_process) {
+    auto known = probe_times_of_peers[peer_process].lock();
+    if (known) return known;
+    std::erase_if(probe_times_of_peers, [](const auto& entry) { return entry.second.expired(); });
+    known = std::make_shared<health::ProbeTimes>();
+    probe_times_of_peers[peer_process] = known;
+    return known;
+  }
+  std::map<uint64_t, std::weak_ptr<health::ProbeTimes>> probe_times_of_peers;
 
   /// Bit i: memory at that address is across sockets from NIC i, as far as is known. Any thread.
   std::function<uint8_t(const void*)> far_nics = [](const void*) { return uint8_t{0}; };

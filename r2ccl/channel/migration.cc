@@ -38,6 +38,11 @@ void Channel::begin_migration(Path& path, trace::DetectedBy by, const std::strin
   if (end_.phase() != Phase::kRunning || !active_ || status() == Status::kFailed) return;
   const bool planned = planned_target != 0;
   if (!planned) {
+    if (by == trace::DetectedBy::kWatchdog) {
+      const uint64_t progress = progress_.load(std::memory_order_relaxed);
+      silent_leaves_ = progress == silent_at_progress_ ? silent_leaves_ + 1 : 1;
+      silent_at_progress_ = progress;
+    }
     note_failure(path.local_nic(), path.remote_nic(), why);
     R2_WARN("NET/R2CCL: channel %u: %s failed, detected by %s: %s; moving its traffic", number_,
             rail_name(path).c_str(), trace::name(by).data(), why.c_str());
@@ -72,7 +77,7 @@ void Channel::start_fence(Path& path, trace::DetectedBy by, bool planned, const 
   if (sender_)  // whether the others still work is known by the time the ledgers have been exchanged
     for (auto& other : paths_)
       if (!active_ && (other->state == PathState::kStandby || other->state == PathState::kLane)) {
-        other->poll_probe(tick.alive);
+        look_at_probe(*other, tick);
         other->forget_probe();
         other->probe(tick.alive);
       }
@@ -82,7 +87,7 @@ void Channel::step_migration(const Tick& tick) {
   if (end_.phase() == Phase::kRunning && sender_)  // answers that came after the choice was made
     for (auto& path : paths_)
       if (path->state == PathState::kStandby && path->id() != probation_path_ &&
-          path->poll_probe(tick.alive) != ProbeState::kWaiting)
+          look_at_probe(*path, tick) != ProbeState::kWaiting)
         path->forget_probe();
   if (end_.phase() == Phase::kFencing) step_fence(tick);
   if (status() == Status::kFailed) return;
@@ -222,8 +227,7 @@ void Channel::choose_path(const Tick& tick) {
       if (!lane) drop(path.id(), true), --i;
       continue;
     }
-    const uint64_t limit = std::max(nanoseconds(core_.config.probe_deadline), 4 * path.probe_slowest());
-    switch (path.poll_probe(tick.alive)) {
+    switch (look_at_probe(path, tick)) {
       case ProbeState::kAnswered:
         return use(path, tick);
       case ProbeState::kIdle:
@@ -231,7 +235,7 @@ void Channel::choose_path(const Tick& tick) {
         waiting = true;
         break;
       case ProbeState::kWaiting:
-        if (path.probe_age(tick.alive) <= limit) {
+        if (path.probe_age(tick.alive) <= probe_limit(path)) {
           waiting = true;
           break;
         }

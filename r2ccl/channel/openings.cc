@@ -150,6 +150,10 @@ void Channel::connected(Path& path, const Tick& tick) {
   path.probe(tick.alive);
 }
 
+uint64_t Channel::first_probe_limit(const Path& path) const {
+  return std::max(kProveFactor * nanoseconds(core_.config.probe_deadline), probe_limit(path));
+}
+
 // It is time to open one.
 bool Channel::lacks_standby(const Tick& tick) const {
   return core_.resilient() && end_.phase() == Phase::kRunning && tick.now >= next_standby_ &&
@@ -190,7 +194,7 @@ void Channel::step_opening(const Tick& tick) {
       opening_failed("the driver of NIC " + nic_name(opening_.local) + " does not answer", tick);
     return;
   }
-  switch (path->poll_probe(tick.alive)) {
+  switch (look_at_probe(*path, tick)) {
     case ProbeState::kAnswered:
       opening_.waiting_for_peer = true;
       opening_.since = path->since;
@@ -200,7 +204,7 @@ void Channel::step_opening(const Tick& tick) {
       opening_failed(verbs::describe(path->probe_status), tick);
       break;
     default:
-      if (path->probe_age(tick.alive) > kProveFactor * nanoseconds(core_.config.probe_deadline))
+      if (path->probe_age(tick.alive) > first_probe_limit(*path))
         opening_failed("a first transfer did not come back", tick);
   }
 }
@@ -216,14 +220,14 @@ void Channel::on_prove(uint32_t id, const Tick& tick) {
 void Channel::step_receiver_proofs(const Tick& tick) {
   for (auto& path : paths_) {
     if (path->state != PathState::kProving || path->probe_state() == ProbeState::kIdle) continue;
-    switch (path->poll_probe(tick.alive)) {
+    switch (look_at_probe(*path, tick)) {
       case ProbeState::kAnswered:
         path->state = PathState::kStandby;
         path->forget_probe();
         send(wire::Type::kProved, wire::PathMessage{path->id()});
         break;
       case ProbeState::kWaiting:
-        if (path->probe_age(tick.alive) <= kProveFactor * nanoseconds(core_.config.probe_deadline)) break;
+        if (path->probe_age(tick.alive) <= first_probe_limit(*path)) break;
         [[fallthrough]];
       default:
         return drop(path->id(), true);

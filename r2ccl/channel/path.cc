@@ -139,9 +139,8 @@ ProbeState Path::poll_probe(uint64_t now) {
   const bool stale = stale_;
   stale_ = false;
   if (count > 0 && completion.status == IBV_WC_SUCCESS) {
+    probe_took_ = std::max<uint64_t>(now - probe_sent_, 1);
     if (stale) return probe_state_ = ProbeState::kIdle;
-    const uint64_t took = now - probe_sent_;
-    probe_slowest_ = took > probe_slowest_ ? took : probe_slowest_ - (probe_slowest_ - took) / 16;
     probe_state_ = ProbeState::kAnswered;
   } else {
     if (count > 0) probe_status = completion.status;

@@ -108,8 +108,12 @@ class Path {
   ProbeState poll_probe(uint64_t now);
   ProbeState probe_state() const { return probe_state_; }
   uint64_t probe_age(uint64_t now) const { return now - probe_sent_; }
-  /// Longest answer seen of late.
-  uint64_t probe_slowest() const { return probe_slowest_; }
+  /// How long the answer took that came last, if it was not told yet and says something: a queue pair that
+  /// has waited for `resend_ns` sends again, and what then comes back may be the answer to that.
+  std::optional<uint64_t> told_time(uint64_t resend_ns) {
+    const uint64_t took = std::exchange(probe_took_, 0);
+    return took > 0 && took < resend_ns ? std::optional(took) : std::nullopt;
+  }
   /// The answer no longer matters. One that is still under way stays so: a QP holds one READ at a time.
   void forget_probe() {
     stale_ = probe_outstanding_;
@@ -124,7 +128,8 @@ class Path {
   const wire::PathEnd& remote() const { return remote_; }
 
   PathState state = PathState::kOpening;
-  uint64_t since = 0;  ///< accrued time at which it entered the state
+  uint64_t since = 0;       ///< accrued time at which it entered the state
+  uint64_t keep_until = 0;  ///< out of use: when it may be destroyed
   // Members are destroyed from the last to the first: a QP goes before the CQ and the memory it uses.
   std::shared_ptr<ChannelMemory> channel_memory;
   verbs::MemoryRegion memory;
@@ -174,7 +179,7 @@ class Path {
   verbs::QueuePair probe_pair_;
   ProbeState probe_state_ = ProbeState::kIdle;
   uint64_t probe_sent_ = 0;
-  uint64_t probe_slowest_ = 0;
+  uint64_t probe_took_ = 0;  // of an answer that told_time() has not told
   bool probe_outstanding_ = false;
   bool stale_ = false;  // the answer that is under way was asked for before, and says nothing of now
 };

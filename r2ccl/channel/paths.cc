@@ -10,7 +10,9 @@
 namespace r2ccl {
 namespace {
 
-constexpr uint64_t kLeaveBuriedNs = 100 * kNsPerMs;  // by then traffic flows again
+// How long a path out of use is left as it is: traffic is to flow again first, and a probe that was given up
+// may still be answered, at either end.
+constexpr uint64_t kLeastBuriedNs = 100 * kNsPerMs, kLongestBuriedNs = 4000 * kNsPerMs;
 constexpr size_t kMostBuried = 8;
 constexpr uint64_t kProbationProbeNs = 5 * kNsPerMs;
 
@@ -40,7 +42,8 @@ void Channel::bury(uint32_t id) {
       std::find_if(paths_.begin(), paths_.end(), [id](const auto& path) { return path->id() == id; });
   if (it == paths_.end()) return;
   buried_.push_back(std::move(*it));
-  buried_since_ = now_ns();
+  buried_.back()->keep_until =
+      now_ns() + std::clamp(nanoseconds(core_.config.fail_bound) / 4, kLeastBuriedNs, kLongestBuriedNs);
   paths_.erase(it);
 }
 
@@ -56,13 +59,15 @@ Path* Channel::exhume(uint32_t id) {
 }
 
 void Channel::dig_one_grave(const Tick& tick) {
+  for (auto& path : buried_) look_at_probe(*path, tick);
+  std::erase_if(graves_, [](const Grave& grave) { return grave.job->done() && !grave.refused->load(); });
+  if (buried_.empty()) return;
   // In a long search they must not pile up until the NIC has no room for new ones.
   const bool now = buried_.size() > kMostBuried ||
-                   (end_.phase() == Phase::kRunning && tick.now - buried_since_ >= kLeaveBuriedNs);
-  std::erase_if(graves_, [](const Grave& grave) { return grave.job->done() && !grave.refused->load(); });
-  if (buried_.empty() || !now) return;
-  lay_to_rest(std::move(buried_.back()));
-  buried_.pop_back();
+                   (end_.phase() == Phase::kRunning && tick.now >= buried_.front()->keep_until);
+  if (!now) return;
+  lay_to_rest(std::move(buried_.front()));
+  buried_.erase(buried_.begin());
 }
 
 // Has a path destroyed. A queue pair that the driver will not give up keeps everything it may touch.
@@ -246,10 +251,9 @@ void Channel::step_failback(const Tick& tick) {
   if (end_.phase() != Phase::kRunning || !active_) return;
   if (at_home()) return;
   if (Path* path = probation_path_ ? find(probation_path_) : nullptr) {
-    const ProbeState probe = path->poll_probe(tick.alive);
-    const uint64_t limit = std::max(nanoseconds(core_.config.probe_deadline), 4 * path->probe_slowest());
+    const ProbeState probe = look_at_probe(*path, tick);
     if (probe == ProbeState::kFailed ||
-        (probe == ProbeState::kWaiting && path->probe_age(tick.alive) > limit))
+        (probe == ProbeState::kWaiting && path->probe_age(tick.alive) > probe_limit(*path)))
       return drop(path->id(), true);
     if (probe == ProbeState::kWaiting) return;
     if (probe == ProbeState::kAnswered && home_rail_.settled(tick.now))

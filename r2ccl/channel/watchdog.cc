@@ -12,6 +12,7 @@ namespace {
 constexpr uint64_t kFirstProbePauseNs = 8 * kNsPerMs;
 constexpr uint64_t kLongestProbePauseNs = 100 * kNsPerMs;
 constexpr uint64_t kLongestLookNs = kNsPerMs;
+constexpr uint64_t kLongestProbeShare = 4;  // no probe is waited for longer than this part of the fail bound
 constexpr uint64_t kSlowPeerNs = 1000 * kNsPerMs;  // silence after which the log says so, once
 
 }  // namespace
@@ -76,7 +77,7 @@ void Channel::step_watchdog(const Tick& tick) {
     nothing_open_at_ = tick.alive;
     for (auto& path : paths_)
       if (carries(*path)) {
-        path->poll_probe(tick.alive);
+        look_at_probe(*path, tick);
         path->forget_probe();
       }
     return;
@@ -98,13 +99,12 @@ void Channel::step_watchdog(const Tick& tick) {
 
   if (!probe_lanes(tick)) return;
   Path& path = *active_;
-  const uint64_t limit = std::max(nanoseconds(core_.config.probe_deadline), 4 * path.probe_slowest());
-  switch (path.poll_probe(tick.alive)) {
+  switch (look_at_probe(path, tick)) {
     case ProbeState::kIdle:
       path.probe(tick.alive);
       break;
     case ProbeState::kWaiting:
-      if (path.probe_age(tick.alive) > limit) {
+      if (path.probe_age(tick.alive) > probe_limit(path)) {
         on_socket(tick);
         if (peer_closed_ || end_.phase() != Phase::kRunning || &path != active_) return;
         emit(trace::EventType::kProbeFailed, path.local_nic(), path.id());
@@ -151,6 +151,21 @@ void Channel::step_watchdog(const Tick& tick) {
   }
 }
 
+ProbeState Channel::look_at_probe(Path& path, const Tick& tick) {
+  const ProbeState state = path.poll_probe(tick.alive);
+  const uint64_t resend = uint64_t{4096} << core_.config.ib_timeout;
+  if (const auto took = path.told_time(resend))
+    probe_times_->answered(path.local_nic(), path.remote_nic(), *took);
+  return state;
+}
+
+uint64_t Channel::probe_limit(const Path& path) const {
+  const bool nothing_since = progress_.load(std::memory_order_relaxed) == silent_at_progress_;
+  return probe_times_->deadline(path.local_nic(), path.remote_nic(), nanoseconds(core_.config.probe_deadline),
+                                nanoseconds(core_.config.fail_bound) / kLongestProbeShare,
+                                nothing_since ? silent_leaves_ : 0);
+}
+
 uint64_t Channel::stuck_bound() const {
   const uint64_t least = nanoseconds(core_.config.stuck_after);
   return std::max({least, stuck_bound_, std::min(20 * usual_gap_, 4 * least)});
@@ -166,15 +181,14 @@ Path* Channel::stands_still() {
 bool Channel::probe_lanes(const Tick& tick) {
   for (size_t i = 0; i < lanes_.size(); ++i) {
     Path& lane = *lanes_[i];
-    const uint64_t limit = std::max(nanoseconds(core_.config.probe_deadline), 4 * lane.probe_slowest());
-    const ProbeState probe = lane.poll_probe(tick.alive);
+    const ProbeState probe = look_at_probe(lane, tick);
     if (probe == ProbeState::kIdle) lane.probe(tick.alive);
     if (probe == ProbeState::kAnswered && lane.probe_age(tick.alive) > kLongestProbePauseNs) {
       lane.forget_probe();
       lane.probe(tick.alive);
     }
     if (probe != ProbeState::kFailed &&
-        !(probe == ProbeState::kWaiting && lane.probe_age(tick.alive) > limit))
+        !(probe == ProbeState::kWaiting && lane.probe_age(tick.alive) > probe_limit(lane)))
       continue;
     on_socket(tick);
     if (peer_closed_ || end_.phase() != Phase::kRunning || i >= lanes_.size() || lanes_[i] != &lane)

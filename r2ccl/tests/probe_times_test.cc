@@ -1,0 +1,50 @@
+// How long a probe may stay away before the rail counts as dead.
+#include "r2ccl/health/probe_times.h"
+
+#include <gtest/gtest.h>
+
+namespace r2ccl::health {
+namespace {
+
+constexpr uint64_t kLeast = 8, kMost = 500;
+
+TEST(ProbeTimes, a_rail_that_nothing_is_known_of_has_the_least_deadline) {
+  EXPECT_EQ(ProbeTimes().deadline(0, 0, kLeast, kMost, 0), kLeast);
+}
+
+TEST(ProbeTimes, a_late_answer_counts_for_its_rail_alone) {
+  ProbeTimes times;
+  times.answered(1, 2, 30);
+  EXPECT_EQ(times.deadline(1, 2, kLeast, kMost, 0), 120u);
+  EXPECT_EQ(times.deadline(2, 1, kLeast, kMost, 0), kLeast);
+}
+
+TEST(ProbeTimes, no_deadline_is_longer_than_the_most_nor_shorter_than_the_least) {
+  ProbeTimes times;
+  times.answered(0, 0, 400);
+  EXPECT_EQ(times.deadline(0, 0, kLeast, kMost, 0), kMost);
+  EXPECT_EQ(times.deadline(0, 0, kLeast, kMost, 63), kMost);
+  EXPECT_EQ(times.deadline(0, 0, 700, kMost, 0), 700u);
+}
+
+TEST(ProbeTimes, quick_answers_make_it_forget) {
+  ProbeTimes times;
+  times.answered(0, 0, 1000);
+  uint64_t before = times.slowest(0, 0);
+  for (int i = 0; i < 100; ++i) {
+    times.answered(0, 0, 0);
+    EXPECT_LE(times.slowest(0, 0), before);
+    before = times.slowest(0, 0);
+  }
+  EXPECT_EQ(times.deadline(0, 0, kLeast, kMost * 100, 0), 4 * before);
+  EXPECT_LT(before, 20u);
+}
+
+TEST(ProbeTimes, each_path_left_for_silence_without_anything_in_between_doubles_it) {
+  const ProbeTimes times;
+  EXPECT_EQ(times.deadline(0, 0, kLeast, kMost, 1), 16u);
+  EXPECT_EQ(times.deadline(0, 0, kLeast, kMost, 3), 64u);
+}
+
+}  // namespace
+}  // namespace r2ccl::health
