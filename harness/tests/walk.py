@@ -8,7 +8,7 @@ nothing is lost, nothing comes twice, nothing hangs. Counted: faults after which
 second, by an unplanned migration.
 
 `--record FILE` adds a line per run of this script to a JSON Lines file, so that counts are cumulative. The same seed
-gives the same plan; the moments are wall-clock time.
+gives the same plan; the moments are wall-clock time. Ctrl-C and SIGTERM end the walks under way, which then do not count, and record the others.
 
 Exit status: 0 every walk passed and at least --least faults counted, 1 otherwise, 64 bad arguments.
 """
@@ -18,9 +18,11 @@ import concurrent.futures
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 # Kinds after which traffic has to move, and those of them that have the whole NIC for a while.
@@ -95,6 +97,41 @@ class Walk:
                                    for at, kind, target, extra in (self.faults if faults is None else faults))
 
 
+class Jobs:
+    """Programs that threads of this one run, and that a signal ends."""
+    stopped = threading.Event()
+    lock = threading.Lock()
+    running = set()
+
+    @classmethod
+    def run(cls, command, seconds):
+        """(exit status, what it said); the status is None when it hangs and had to be killed."""
+        with cls.lock:
+            if cls.stopped.is_set():
+                return None, ""
+            # Of a session of its own, so that Ctrl-C in a terminal reaches it through stop() alone.
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+            cls.running.add(process)
+        try:
+            said, _ = process.communicate(timeout=seconds)
+            return process.returncode, said
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return None, process.communicate()[0]
+        finally:
+            with cls.lock:
+                cls.running.discard(process)
+
+    @classmethod
+    def stop(cls, *_):
+        cls.stopped.set()
+        for process in list(cls.running):
+            process.terminate()  # r2bench ends its job, and leaves nothing behind
+
+
+STOPPED = "stopped"
+
+
 def run(r2bench, walk, folder, faults=None, slower=1):
     """Runs it, `slower` times slower (--slow-motion). Returns (None or what is wrong, path-changing faults, migrations)."""
     faults = walk.faults if faults is None else faults
@@ -102,20 +139,21 @@ def run(r2bench, walk, folder, faults=None, slower=1):
         file, out = os.path.join(place, "walk.yaml"), os.path.join(place, "out")
         with open(file, "w", encoding="utf-8") as handle:
             handle.write(walk.text(faults))
-        try:
-            done = subprocess.run([r2bench, "run", file, "--quiet", "--no-plot", "--out", out] + (["--slow-motion", str(slower)] if slower > 1 else []),
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=180 * slower, check=False)
-        except subprocess.TimeoutExpired:
+        command = [r2bench, "run", file, "--quiet", "--no-plot", "--out", out] + (["--slow-motion", str(slower)] if slower > 1 else [])
+        status, said = Jobs.run(command, 180 * slower)
+        if Jobs.stopped.is_set():
+            return STOPPED, 0, 0
+        if status is None:
             return "r2bench itself hangs", 0, 0
         if not os.path.exists(os.path.join(out, "result.json")):
-            return f"no result, exit status {done.returncode}\n{done.stdout}", 0, 0
+            return f"no result, exit status {status}\n{said}", 0, 0
         with open(os.path.join(out, "result.json"), encoding="utf-8") as handle:
             mode = json.load(handle)["runs"][0]
         with open(os.path.join(out, "events.jsonl"), encoding="utf-8") as handle:
             events = [json.loads(line) for line in handle]
     correctness = mode["metrics"]["correctness"]
     if mode["outcome"] != "ok" or not correctness["exact"]:
-        return f"{mode['outcome']}, {correctness}\n{done.stdout}", 0, 0
+        return f"{mode['outcome']}, {correctness}\n{said}", 0, 0
     fences = [e for e in events if e["event"] == "fence_started" and e["c"] == 0]
     counted = 0
     for fault in mode["faults"]:
@@ -177,17 +215,19 @@ def main():
     failures = []
 
     def one(seed):
-        if arguments.minutes is not None and time.monotonic() - start > 60 * arguments.minutes:
+        if Jobs.stopped.is_set() or (arguments.minutes is not None and time.monotonic() - start > 60 * arguments.minutes):
             return None
         walk = Walk(seed, arguments.faults, also, arguments.mode, arguments.fabric)
         return walk, run(arguments.r2bench, walk, folder, slower=slower)
 
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, Jobs.stop)
     with tempfile.TemporaryDirectory(prefix="r2bench-walk-") as folder:
         with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-            for result in pool.map(one, range(first, first + arguments.walks)):
-                if result is None:
+            for future in concurrent.futures.as_completed([pool.submit(one, seed) for seed in range(first, first + arguments.walks)]):
+                if future.result() is None or future.result()[1][0] is STOPPED:
                     continue
-                walk, (wrong, counted, migrations) = result
+                walk, (wrong, counted, migrations) = future.result()
                 total["walks"] += 1
                 total["faults"] += len(walk.faults)
                 total["path_changes"] += counted
@@ -198,7 +238,7 @@ def main():
                 if wrong:
                     print(wrong, flush=True)
                     failures.append(walk)
-        for walk in failures:
+        for walk in failures if not Jobs.stopped.is_set() else []:
             faults = shrink(arguments.r2bench, walk, folder, arguments.tries, slower)
             file = os.path.join(arguments.keep, f"walk-{walk.seed}.yaml")
             with open(file, "w", encoding="utf-8") as handle:
