@@ -9,9 +9,13 @@
 namespace r2bench {
 namespace {
 
-constexpr double kGoodShare = 0.9;     // of the limit
-constexpr double kLeastWindowMs = 10;  // W = max(10 ms, 4 segment times)
+constexpr double kGoodShare = 0.9;  // of the limit
+// W = max(10 ms, 4 segment times, one operation at the limit): an operation need not load its NICs evenly
+// (under live migration it ends with the NIC that carries two channels), so that only a whole one has the
+// mode's rate.
+constexpr double kLeastWindowMs = 10;
 constexpr double kWindowSegments = 4;
+constexpr double kLeastLimit = 0.1;
 
 double ms(uint64_t from_ns, uint64_t to_ns) { return (double(to_ns) - double(from_ns)) / 1e6; }
 
@@ -99,8 +103,11 @@ void set_floor(const Record& record, const FaultWindow& window, const std::map<u
   for (const auto& [stream, sum] : bytes)
     if (open_before) own_rate = std::max(own_rate, 8e9 * double(sum) / double(open_before));
   const double rate = window.path_rate_bits_per_s ? double(window.path_rate_bits_per_s) : own_rate;
-  sample.floor_ms = rate > 0 ? 8e3 * segment / rate : 0;
-  sample.window_ms = std::max(kLeastWindowMs, kWindowSegments * sample.floor_ms);
+  // The path that takes over has its own traffic beside: a segment gets the limit's part of its rate.
+  const double limit = window.limit > 0 ? std::clamp(window.limit, kLeastLimit, 1.0) : 1;
+  sample.floor_ms = rate > 0 ? 8e3 * segment / (rate * limit) : 0;
+  sample.window_ms =
+      std::max({kLeastWindowMs, kWindowSegments * sample.floor_ms * limit, window.operation_ms / limit});
 }
 
 /// Start of the first interval of W open time, at or after `from_ns`, that carries enough; it may start at

@@ -67,13 +67,35 @@ TEST(Recovery, every_mark_of_a_migration_is_exact) {
   EXPECT_EQ(sample.detected_by, "completion");
   EXPECT_DOUBLE_EQ(*sample.migrate_ms, 13);  // 507 -> 520
   EXPECT_EQ(*sample.migrated_ns, 520 * kMs);
-  EXPECT_DOUBLE_EQ(sample.floor_ms, 10);
+  EXPECT_DOUBLE_EQ(sample.floor_ms, 20);
   EXPECT_DOUBLE_EQ(sample.window_ms, 40);
   // From 520 on each 40 ms carry 4 segments = the full limit; not earlier, as stream 0 had not moved.
   EXPECT_DOUBLE_EQ(*sample.recover_ms, 15);
   EXPECT_DOUBLE_EQ(*sample.blackout_ms, 20);  // stream 0: 500 -> 520
   EXPECT_NEAR(sample.before_gbps, 2 * 0.8 * 500 / 505, 1e-9);
   EXPECT_NEAR(sample.after_gbps, 0.8, 1e-9);
+}
+
+// Under live migration an operation ends with one NIC busy: here three quarters of the bytes are there when
+// half of each 160 ms has passed.
+TEST(Recovery, an_interval_is_no_shorter_than_an_operation_at_the_limit) {
+  Synthetic job;
+  job.steady(10, 500);
+  job.fence(507, 0, "completion");
+  for (uint64_t round = 520; round < 2000; round += 160)
+    for (uint64_t t = 10; t <= 160; t += 10) {
+      if (t % 20 == 0 && round + t >= 620) job.deliver(round + t, 0, 1, 3);
+      if (t <= 80) job.deliver(round + t, 1, 1, 2);
+    }
+  FaultWindow window = nic0_down(505);
+  FaultSample sample;
+  analyse_fault(job.record, window, sample);
+  EXPECT_DOUBLE_EQ(sample.window_ms, 40);
+  EXPECT_DOUBLE_EQ(sample.recover_ms.value_or(0), 155) << "it waited for the next operation";
+  window.operation_ms = 80;
+  analyse_fault(job.record, window, sample);
+  EXPECT_DOUBLE_EQ(sample.window_ms, 160);
+  EXPECT_DOUBLE_EQ(sample.recover_ms.value_or(0), 115) << "when stream 0 had moved";
 }
 
 TEST(Recovery, a_job_that_limps_recovers_only_when_the_rate_is_back) {

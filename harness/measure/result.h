@@ -71,7 +71,7 @@ struct FaultSample {
   std::optional<double> recover_ms;   ///< t0 -> start of the first good interval W (DESIGN.md)
   std::optional<double> blackout_ms;  ///< longest gap between segments on an affected channel
   std::string detected_by;            ///< completion, event, watchdog, peer; empty when nothing was fenced
-  double floor_ms = 0;                ///< one segment at the rate of its path
+  double floor_ms = 0;                ///< one segment at the rate that the limit leaves its path
   double window_ms = 0;               ///< the W that was used
   double limit = 1;                   ///< of this fault: fraction of the rate before
   double before_gbps = 0;

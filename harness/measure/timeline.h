@@ -77,6 +77,7 @@ struct FaultWindow {
   std::vector<NicId> targets;
   bool single_qp = false;             ///< it hits single QPs: only the streams that were fenced are affected
   double limit = 1;                   ///< fraction of the rate before that the mode can keep
+  double operation_ms = 0;            ///< mean whole operation before the fault; 0: there was none
   uint64_t path_rate_bits_per_s = 0;  ///< of one port; 0: unlimited, then the stream's own rate before counts
 };
 

@@ -19,7 +19,7 @@ using r2ccl::trace::EventType;
 namespace {
 
 // A fault that is over sooner than this, beside W and the floor, cannot show whether the rate would have come
-// back: so much, or two operations at the rate that is left.
+// back: so much, or an operation at the rate that is left.
 constexpr double kUnmeasurableMarginMs = 100;
 constexpr size_t kMaxEvents = 20'000;
 constexpr size_t kMaxRaw = 50'000;
@@ -162,12 +162,12 @@ void measure_faults(const Scenario& scenario, const JobRecord& job, ModeResult& 
     window.single_qp = strikes_single_qps(spec.kind);
     window.limit = limit_of(scenario, *job.mode, job.firings, firing.t0_ns);
     window.path_rate_bits_per_s = scenario.fabric.nic_rate_bits_per_s;
+    window.operation_ms = operation_ms(job.record, window.before_until_ns);
     analyse_fault(job.record, window, sample);
     const double open_ms =
         double(job.record.open.elapsed(window.until_ns) - job.record.open.elapsed(window.t0_ns)) / 1e6;
     const double margin_ms =
-        std::max(kUnmeasurableMarginMs,
-                 2 * operation_ms(job.record, window.before_until_ns) / std::max(window.limit, 0.1));
+        std::max(kUnmeasurableMarginMs, window.operation_ms / std::max(window.limit, 0.1));
     if (sample.sampled && !sample.recover_ms && open_ms < sample.window_ms + sample.floor_ms + margin_ms &&
         (superseded || (firing.healed_ns && !firing.healed_by_driver))) {
       sample.sampled = false;

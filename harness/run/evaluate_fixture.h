@@ -2,7 +2,7 @@
 //
 // Two nodes with two NICs of 1 Gbit/s, two streams from node0 to node1, one per NIC, in segments of 10 ms.
 // Healthy: a segment per stream every 10 ms, operations of 100 ms, 2 Gbit/s. One NIC less: 20 ms, 200 ms,
-// 1 Gbit/s. So floor = 10 ms, W = 4 segments = 40 ms.
+// 1 Gbit/s. So floor = 20 ms (a segment at half the port's rate), W = an operation = 200 ms.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -103,8 +103,8 @@ TEST_F(Evaluate, a_fault_in_the_middle_of_an_operation_is_measured) {
   const FaultSample& sample = evaluated.faults.at(0);
   EXPECT_TRUE(sample.sampled) << sample.why_not_sampled;
   EXPECT_EQ(sample.kind + " " + sample.target, "port_down node1/nic0");
-  EXPECT_DOUBLE_EQ(evaluated.floor_ms, 10);
-  EXPECT_DOUBLE_EQ(sample.window_ms, 40);
+  EXPECT_DOUBLE_EQ(evaluated.floor_ms, 20);
+  EXPECT_DOUBLE_EQ(sample.window_ms, 200);
   EXPECT_EQ(evaluated.detect_ms.n, 1u);
   EXPECT_DOUBLE_EQ(evaluated.detect_ms.max, 5);
   EXPECT_DOUBLE_EQ(evaluated.migrate_ms.max, 30);
@@ -148,7 +148,7 @@ TEST_F(Evaluate, what_was_delivered_before_the_first_operation_is_no_measure_of_
   run(1000, 1500, 100, 10);
   lose_nic0(1500, 2700);
   strike(1555);
-  EXPECT_DOUBLE_EQ(result().floor_ms, 10);
+  EXPECT_DOUBLE_EQ(result().floor_ms, 20);
 }
 
 TEST_F(Evaluate, a_signal_to_a_rank_strikes_no_nic) {
@@ -192,8 +192,8 @@ TEST_F(Evaluate, a_job_that_ended_early_is_not_blamed_for_faults_it_did_not_live
   EXPECT_EQ(result().faults_planned, 1u) << "fired, but never seen";
 }
 
-/// A fault can show that the rate does not come back only within W + floor + max(100 ms, two operations at
-/// the rate that is left): with operations of 100 ms and a limit of 1/2 that is 40 + 10 + 400 ms.
+/// A fault can show that the rate does not come back only within W + floor + max(100 ms, an operation at
+/// the rate that is left): with operations of 100 ms and a limit of 1/2 that is 200 + 20 + 200 ms.
 class TooShort : public EvaluateTest {
  protected:
   TooShort() {
@@ -209,9 +209,9 @@ class TooShort : public EvaluateTest {
 };
 
 TEST_F(TooShort, a_fault_that_healed_before_it_could_be_measured_is_no_sample) {
-  EXPECT_EQ(why_healed_after(449.9), "it was healed before it could be measured");
+  EXPECT_EQ(why_healed_after(419.9), "it was healed before it could be measured");
   EXPECT_EQ(result().recover_ms.n, 0u);
-  EXPECT_EQ(why_healed_after(450), "");
+  EXPECT_EQ(why_healed_after(420), "");
   EXPECT_EQ(result().recover_ms.n, 1u);
 }
 
@@ -219,21 +219,21 @@ TEST_F(TooShort, with_short_operations_a_tenth_of_a_second_is_asked_for) {
   job.record = {job.record.streams};
   run(1000, 1500, 10, 10);
   never_recover(1500, 4000);
-  EXPECT_EQ(why_healed_after(149.9), "it was healed before it could be measured");
-  EXPECT_EQ(why_healed_after(150), "");
+  EXPECT_EQ(why_healed_after(159.9), "it was healed before it could be measured");
+  EXPECT_EQ(why_healed_after(160), "");
 }
 
 TEST_F(TooShort, how_long_an_operation_takes_is_taken_from_those_before_the_fault) {
   job.record.operations.back() = {5, {at(1500), at(2400)}, true};
-  deliver(0, 1980, 1990, 10, 0);  // was in flight, but that was all
-  EXPECT_EQ(why_healed_after(449.9), "it was healed before it could be measured");
-  EXPECT_EQ(why_healed_after(450), "");
+  deliver(0, 1960, 1970, 10, 0);  // was in flight, but that was all
+  EXPECT_EQ(why_healed_after(419.9), "it was healed before it could be measured");
+  EXPECT_EQ(why_healed_after(420), "");
 }
 
-TEST_F(TooShort, without_any_bandwidth_left_twenty_operations_are_asked_for) {
+TEST_F(TooShort, without_any_bandwidth_left_ten_operations_are_asked_for) {
   mode.kind = ModeKind::kBaseline;
-  EXPECT_EQ(why_healed_after(2049.9), "it was healed before it could be measured");
-  EXPECT_EQ(why_healed_after(2050), "");
+  EXPECT_EQ(why_healed_after(1109.9), "it was healed before it could be measured");
+  EXPECT_EQ(why_healed_after(1110), "");
 }
 
 TEST_F(TooShort, the_drivers_own_healing_came_when_the_round_was_over) {
@@ -242,9 +242,9 @@ TEST_F(TooShort, the_drivers_own_healing_came_when_the_round_was_over) {
 }
 
 TEST_F(TooShort, a_fault_that_was_soon_followed_by_another_is_no_sample) {
-  strike(1555 + 449.9, 1);
+  strike(1555 + 419.9, 1);
   EXPECT_EQ(result().faults[0].why_not_sampled, "the next fault came before it could be measured");
-  job.firings[1].t0_ns = at(1555 + 450);
+  job.firings[1].t0_ns = at(1555 + 420);
   EXPECT_EQ(result().faults[0].why_not_sampled, "");
   job.firings[1].t0_ns = at(1555);
   EXPECT_EQ(result().faults[0].why_not_sampled, "") << "at the same moment: neither follows the other";
@@ -254,7 +254,7 @@ TEST_F(TooShort, one_that_recovered_all_the_same_is_a_sample) {
   job.record = {job.record.streams};
   run(1000, 1500, 100, 10);
   lose_nic0(1500, 2700);
-  EXPECT_EQ(why_healed_after(200), "");
+  EXPECT_EQ(why_healed_after(300), "");
   EXPECT_DOUBLE_EQ(result().recover_ms.max, 35);
 }
 

@@ -98,7 +98,7 @@ class Job {
   std::unique_ptr<Bootstrap> bootstrap_;
   std::unique_ptr<OutputCapture> output_;
   std::vector<std::string> log_paths_;  // within the run's folder
-  std::string topology_path_;  ///< empty: the scenario declares none
+  std::string topology_path_;           ///< empty: the scenario declares none
   std::vector<RankLink> ranks_;
   std::unique_ptr<FaultDriver> driver_;
   std::unique_ptr<JobControl> control_;
