@@ -24,12 +24,18 @@ size_t Collector::drain() {
   return count;
 }
 
-uint32_t Collector::stream_of(uint32_t rank, uint32_t channel, bool segments) {
+uint32_t Collector::stream_of(uint32_t rank, uint32_t channel, bool segments, uint32_t tx_process) {
   auto& index = segments ? segment_index_ : message_index_;
   auto& streams = segments ? segment_streams_ : message_streams_;
   const auto [entry, added] = index.try_emplace(uint64_t(rank) << 32 | channel, uint32_t(streams.size()));
-  if (added) streams.push_back({rank, channel, ranks_[rank].node, ranks_[rank].tx_node});
+  if (added) streams.push_back({rank, channel, ranks_[rank].node, ranks_[rank].tx_node, tx_process});
   return entry->second;
+}
+
+// The sender may have told its name after the receiver has told of its first segment.
+uint16_t Collector::tx_node(const Stream& stream) const {
+  const auto known = node_of_process_.find(stream.tx_process);
+  return stream.tx_process != 0 && known != node_of_process_.end() ? known->second : stream.tx_node;
 }
 
 void Collector::take(uint32_t rank, const Event& event) {
@@ -48,15 +54,19 @@ void Collector::take(uint32_t rank, const Event& event) {
       segments_seen_ = true;
       segment_bytes_ += event.a;
       const auto remote = remote_nic_.find({rank, event.channel, uint32_t(event.c)});
-      segments_.push_back({event.time_ns, uint32_t(event.a), stream_of(rank, event.channel, true), event.nic,
-                           remote == remote_nic_.end() ? kNoNic : remote->second, uint32_t(event.c)});
+      segments_.push_back({event.time_ns, uint32_t(event.a), stream_of(rank, event.channel, true, event.peer),
+                           event.nic, remote == remote_nic_.end() ? kNoNic : remote->second,
+                           uint32_t(event.c)});
       return;
     }
     case EventType::kMessageReceived:
       message_bytes_ += event.a;
       messages_.push_back(
-          {event.time_ns, uint32_t(event.a), stream_of(rank, event.channel, false), event.nic, kNoNic, 0});
+          {event.time_ns, uint32_t(event.a), stream_of(rank, event.channel, false, 0), event.nic, kNoNic, 0});
       return;
+    case EventType::kChannelUp:
+      node_of_process_[uint32_t(event.a)] = ranks_[rank].node;
+      break;
     case EventType::kPathOpened:
       remote_nic_[{rank, event.channel, uint32_t(event.a)}] = uint16_t(event.b);
       break;
@@ -118,7 +128,7 @@ size_t Collector::deliveries_on(NicId nic, uint64_t since_ns) const {
     if (d->time_ns <= since_ns) continue;
     const Stream& stream = streams[d->stream];
     const uint16_t tx_nic = d->tx_nic == kNoNic ? d->rx_nic : d->tx_nic;
-    if (nic == NicId{stream.rx_node, d->rx_nic} || nic == NicId{stream.tx_node, tx_nic}) ++count;
+    if (nic == NicId{stream.rx_node, d->rx_nic} || nic == NicId{tx_node(stream), tx_nic}) ++count;
   }
   return count;
 }
@@ -127,6 +137,7 @@ Record Collector::record(uint64_t end_ns) const {
   Record record;
   record.end_ns = end_ns;
   record.streams = segments_seen_ ? segment_streams_ : message_streams_;
+  for (Stream& stream : record.streams) stream.tx_node = tx_node(stream);
   record.deliveries = deliveries();
   std::erase_if(record.deliveries, [&](const Delivery& d) { return d.time_ns > end_ns; });
   std::stable_sort(record.deliveries.begin(), record.deliveries.end(),

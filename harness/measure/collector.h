@@ -14,7 +14,8 @@
 
 namespace r2bench {
 
-/// Where a rank lives, and on which node the rank that sends to it.
+/// Where a rank lives, and on which node the rank that sends to it: of a ring, or as far as the plugin's
+/// events do not say.
 struct RankPlace {
   std::string label;  ///< node0/rank0
   uint16_t node = 0;
@@ -62,7 +63,8 @@ class Collector {
 
  private:
   void take(uint32_t rank, const r2ccl::trace::Event& event);
-  uint32_t stream_of(uint32_t rank, uint32_t channel, bool segments);
+  uint32_t stream_of(uint32_t rank, uint32_t channel, bool segments, uint32_t tx_process);
+  uint16_t tx_node(const Stream& stream) const;
   const std::vector<Delivery>& deliveries() const { return segments_seen_ ? segments_ : messages_; }
 
   std::vector<RankPlace> ranks_;
@@ -76,6 +78,7 @@ class Collector {
   std::vector<Stream> segment_streams_, message_streams_;
   std::map<uint64_t, uint32_t> segment_index_, message_index_;               // rank << 32 | channel
   std::map<std::tuple<uint32_t, uint32_t, uint32_t>, uint16_t> remote_nic_;  // rank, channel, path id
+  std::map<uint32_t, uint16_t> node_of_process_;
   uint64_t lost_ = 0;
 };
 

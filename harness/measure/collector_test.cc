@@ -42,6 +42,22 @@ TEST(Collector, knows_both_ends_of_a_path) {
   EXPECT_EQ(job.collector.deliveries_on({0, 0}, 0), 0u);
 }
 
+// In an AlltoAll a rank hears from all others: which stream is whose, the plugin's events say.
+TEST(Collector, learns_the_sender_of_a_stream_from_the_names_of_processes) {
+  Collector collector({{"node0/rank0", 0, 2}, {"node1/rank1", 1, 0}, {"node2/rank2", 2, 1}}, 1 << 10);
+  Writer receiver(collector.ring_path(0)), sender(collector.ring_path(1));
+  receiver.emit(EventType::kSegmentDelivered, 0, 7, 10, 0, 1, /*peer*/ 1111);
+  receiver.emit(EventType::kSegmentDelivered, 0, 8, 10, 0, 1, /*peer*/ 2222);
+  collector.drain();
+  sender.emit(EventType::kChannelUp, 0, 3, /*itself*/ 1111);
+  collector.drain();
+  const Record record = collector.record(UINT64_MAX);
+  ASSERT_EQ(record.streams.size(), 2u);
+  EXPECT_EQ(record.streams[0].tx_node, 1);
+  EXPECT_EQ(record.streams[1].tx_node, 2) << "not known: as in a ring";
+  EXPECT_EQ(collector.deliveries_on({1, 0}, 0), 1u);
+}
+
 TEST(Collector, leaves_planned_fences_out_of_the_record) {
   Job job;
   job.rank0.emit(EventType::kFenceStarted, 0, 0, uint64_t(DetectedBy::kNone), 1, /*planned*/ 1);

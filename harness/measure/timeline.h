@@ -21,6 +21,7 @@ struct Stream {
   uint32_t channel = 0;  ///< number within the receiver's process
   uint16_t rx_node = 0;
   uint16_t tx_node = 0;
+  uint32_t tx_process = 0;  ///< as the plugin's events name the sender; 0: they do not
 };
 
 /// Payload that has arrived.

@@ -338,7 +338,7 @@ void Channel::use(Path& path, const Tick& tick) {
     if (!suspected_.load(std::memory_order_relaxed) && !advance(Status::kReady)) return;
   }
   if (first) {
-    emit(trace::EventType::kChannelUp, path.local_nic());
+    emit(trace::EventType::kChannelUp, path.local_nic(), uint32_t(core_.process));
     if (!home)
       R2_WARN("NET/R2CCL: channel %u: its own rail does not work (%s); it starts on %s", number_,
               what_failed().c_str(), rail_name(path).c_str());

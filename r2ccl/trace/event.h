@@ -18,7 +18,8 @@ enum class EventType : uint16_t {
   // --- channel, hot (never offered to fault triggers) ---
   kSegmentDelivered = 16,  ///< at the receiver: nic, channel, a = bytes, b = message number, c = path id
   // --- channel, rare ---
-  kChannelUp = 32,  ///< nic = the channel's home NIC, channel, peer
+  kChannelUp =
+      32,  ///< nic = the channel's home NIC, channel, peer; a = this process, as its peers' events call it
   kFenceStarted =
       33,  ///< nic of the suspected path, a = DetectedBy, b = path id, c = 1 when it is a planned failback
   kFenceDone = 34,         ///< a = path id, b = microseconds it took
