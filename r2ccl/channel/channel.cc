@@ -298,7 +298,7 @@ void Channel::on_socket(const Tick& tick) {
   if (!link_.open()) return;
   const size_t had = link_.waiting();
   const bool alive = link_.fill();
-  if (link_.waiting() != had) heard_at_ = tick.alive;
+  if (link_.waiting() != had) set_up_.heard_at = tick.alive;
   control::Message message;
   for (;;) {
     Result<bool> next = link_.next(message);

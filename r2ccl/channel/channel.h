@@ -360,10 +360,12 @@ class Channel {
     uint32_t refused = 0;            // connections that were refused, running
     control::Descriptor connection;  // being made; the receiver keeps it, to learn of the process's end
   } outage_;
-  uint32_t breaks_ = 0;                // connections that broke in set-up
-  std::string no_connection_because_;  // what the system said last in set-up
-  uint64_t heard_at_ = 0;  // alive; sender in set-up: when its connection last began or brought something
-  uint64_t patience_ = kFirstPatienceNs;  // … and how long it may bring nothing
+  struct SetUp {
+    uint32_t breaks = 0;     // connections that broke
+    std::string last_error;  // why one could not even be begun
+    uint64_t heard_at = 0;   // alive; sender: when its connection last began or brought something
+    uint64_t patience = kFirstPatienceNs;  // … and how long it may bring nothing
+  } set_up_;
   bool closed_sent_ = false;
   bool closing_ = false;
   bool finished_ = false;

@@ -31,8 +31,8 @@ void Channel::connection_broke(const Tick& tick) {
   if (peer_closed_ || (closing && !link_.resumable())) return;
   if (!link_.resumable() && !setting_up()) return;  // it has failed
   if (!core_.resilient() || (!link_.resumable() && !sender_)) return peer_gone("closed: that process ended");
-  breaks_ += setting_up();
-  heard_at_ = 0;
+  set_up_.breaks += setting_up();
+  set_up_.heard_at = 0;
   if (outage_.lasts) {
     if (was_asking && !setting_up() && ++outage_.turned_away >= kMostTurnedAway && !closing)
       peer_gone("is closed each time: that process has given the channel up");
@@ -72,9 +72,10 @@ void Channel::look_after_set_up(const Tick& tick) {
     if (!outage_.lasts) connection_broke(tick);  // there has been none yet
     return;
   }
-  if (heard_at_ == 0) heard_at_ = tick.alive;
-  if (tick.alive - heard_at_ <= patience_) return;
-  patience_ = std::min(2 * patience_, kMostPatienceNs);
+  const bool waiting = !greeted_ || link_.asking() || opening_.waiting_for_peer;
+  if (set_up_.heard_at == 0 || !waiting) set_up_.heard_at = tick.alive;
+  if (tick.alive - set_up_.heard_at <= set_up_.patience) return;
+  set_up_.patience = std::min(2 * set_up_.patience, kMostPatienceNs);
   R2_INFO("NET/R2CCL: channel %u: the control connection to %s brings nothing; it is made anew", number_,
           peer_name().c_str());
   connection_broke(tick);
@@ -83,10 +84,11 @@ void Channel::look_after_set_up(const Tick& tick) {
 std::string Channel::too_late() const {
   std::string what = "channel " + std::to_string(number_) + ": no connection to " + peer_name() + " within " +
                      std::to_string(core_.config.connect_bound.count()) + " ms (R2CC_CONNECT_MS)";
-  if (breaks_ > 0) what += "; its control connection broke " + std::to_string(breaks_) + " times";
+  if (set_up_.breaks > 0)
+    what += "; its control connection broke " + std::to_string(set_up_.breaks) + " times";
   if (outage_.lasts)
     what += outage_.reached ? ", its process can be reached" : ", its process cannot be reached";
-  if (!no_connection_because_.empty()) what += "; " + no_connection_because_;
+  if (!set_up_.last_error.empty()) what += "; " + set_up_.last_error;
   if (!failures_.empty()) what += "; " + what_failed();
   return what;
 }
@@ -114,7 +116,7 @@ void Channel::step_outage(const Tick& tick) {
     if (connection)
       outage_.connection = std::move(*connection);
     else if (setting_up())
-      no_connection_because_ = connection.error().message;
+      set_up_.last_error = connection.error().message;
     outage_.next_try = tick.now + (connection ? 0 : kRetryNs);
   }
   if (!setting_up() && tick.alive - outage_.since > bound)

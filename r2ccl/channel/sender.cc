@@ -53,9 +53,9 @@ void Sender::handle_greeting(wire::Type type, const control::Message& message, c
     fail(Error{ErrorCode::kAuthentication, "the peer answered with something other than a welcome"});
     return;
   }
+  link_.rekey(welcome->nonce);
   if (auto agreed = check_hello(*welcome); !agreed) return refuse(agreed.error());
   greeted(*welcome);
-  link_.rekey(welcome->nonce);
 }
 
 bool Sender::write(Path& path, const Request& request, uint32_t segment) {

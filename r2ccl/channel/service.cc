@@ -295,7 +295,10 @@ bool Service::meet(Pending& pending) {
   }
   if (!listener) return true;  // closed long ago, or a stranger
   const auto first = control::Link::first(pending.stream.incoming, listener->token);
-  if (!first || first->message.type != uint16_t(wire::Type::kHello)) return true;
+  if (!first || first->message.type != uint16_t(wire::Type::kHello)) {
+    R2_INFO("NET/R2CCL: somebody asked for a listener without having its token");
+    return true;
+  }
   const auto hello = first->message.as<wire::Hello>();
   if (!hello) return true;
   const auto [found, is_new] = listener->guests.try_emplace({hello.value().process, hello.value().channel});
