@@ -20,7 +20,7 @@ constexpr uint32_t kMostTurnedAway = 8;
 // How many times the bound a process may be silent that can be reached: it may be stopped.
 constexpr uint64_t kReachedFactor = 6;
 // In set-up: that many refusals running mean that nobody is there.
-constexpr uint32_t kMostRefused = 20;
+constexpr uint32_t kMostRefused = 40;
 
 }  // namespace
 

@@ -54,16 +54,27 @@ struct Plan {
 
 class Middleman {
  public:
-  /// Listens, and passes nothing on until it is told where to. To be made behind the last fork.
+  /// Has an address where connections are refused until open() is called. To be made behind the last fork.
   Middleman() {
-    auto fd = control::listen_any("lo", where_);
-    if (!fd) throw std::runtime_error(fd.error().message);
-    door_ = std::move(*fd);
+    door_ = control::Descriptor(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof address;
+    auto* plain = reinterpret_cast<sockaddr*>(&address);
+    if (bind(door_.get(), plain, length) != 0 || getsockname(door_.get(), plain, &length) != 0)
+      throw std::runtime_error("no port for the middle man");
+    where_.family = AF_INET;
+    where_.port = address.sin_port;
+    std::memcpy(where_.address, &address.sin_addr, sizeof address.sin_addr);
+  }
+  void open() {
+    if (listen(door_.get(), SOMAXCONN) != 0) throw std::runtime_error("the middle man cannot listen");
     thread_ = std::thread([this] { run(); });
   }
   ~Middleman() {
     stopping_ = true;
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
   }
   Middleman(const Middleman&) = delete;
   Middleman& operator=(const Middleman&) = delete;

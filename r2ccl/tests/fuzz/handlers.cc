@@ -53,7 +53,7 @@ struct End {
     core.process = uint64_t(host[0]);
     core.kick = [] {};
     core.load = [] { return NicLoad{}; };
-    // Nobody connects anew here: what would come of it is link_test's and outage_test's.
+    // Nobody who has been greeted connects anew here: what would come of it is link_test's and outage_test's.
     core.endpoint = [] { return Result<control::Endpoint>(Error{ErrorCode::kSystem, "nowhere"}); };
     const std::vector<std::string> names(kNics, "nic");
     core.workers = std::make_unique<NicWorkers>("fuzz-nic", names, [] {});
