@@ -303,7 +303,8 @@ void Channel::on_socket(const Tick& tick) {
   for (;;) {
     Result<bool> next = link_.next(message);
     if (!next) {
-      R2_WARN("NET/R2CCL: channel %u: %s; the connection is closed", number_, next.error().message.c_str());
+      if (greeted_ || set_up_.breaks == 0)
+        R2_WARN("NET/R2CCL: channel %u: %s; the connection is closed", number_, next.error().message.c_str());
       if (core_.resilient() && (sender_ || greeted_)) {
         connection_broke(tick);
       } else {
