@@ -478,6 +478,9 @@ TEST(Greeting, a_refusal_that_is_lost_is_said_again) {
   ASSERT_TRUE(pair.set_up({{Deed::kClose, false, 0}, {Deed::kReset, false, 100}, {Deed::kClose, true, 10}}));
   EXPECT_EQ(pair.sender.wait(120s), 0);
   EXPECT_EQ(pair.middleman->deeds(), 3);
+  const auto recorded = pair.middleman->heard();
+  ASSERT_EQ(recorded.size(), 4u);
+  expect_silence(pair.handle, {recorded[0], recorded[1], recorded[3]});
   close(pair.receiver.link.fd);
   EXPECT_EQ(pair.receiver.wait(120s), 0);
 }
