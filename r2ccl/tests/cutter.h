@@ -10,6 +10,8 @@
 
 namespace r2ccl::testing_support {
 
+using namespace std::chrono_literals;
+
 /// Breaks every TCP connection of this process that stands, as a middlebox would. Returns how many.
 inline int cut_connections() {
   int cut = 0;
@@ -23,13 +25,14 @@ inline int cut_connections() {
   return cut;
 }
 
-/// Cuts again and again while it lives.
+/// Cuts again and again while it lives; each pause is `growth` times as long as the one before.
 class Cutter {
  public:
-  explicit Cutter(std::chrono::milliseconds pause)
-      : thread_([this, pause] {
-          while (!stopping_) {
-            std::this_thread::sleep_for(pause);
+  explicit Cutter(std::chrono::milliseconds pause, int growth = 1)
+      : thread_([this, pause, growth]() mutable {
+          for (; !stopping_; pause *= growth) {
+            for (auto slept = 0ms; slept < pause && !stopping_; slept += 1ms)
+              std::this_thread::sleep_for(1ms);
             cut_ += cut_connections();
           }
         }) {}
