@@ -40,7 +40,17 @@ void Channel::emit(trace::EventType type, int nic, uint64_t a, uint64_t b, uint6
   trace::Writer::instance().emit(type, uint16_t(nic), number_, a, b, c, uint32_t(peer_hello_.process));
 }
 
-std::string Channel::peer_name() const { return peer_hello_.host[0] ? peer_hello_.host : "the peer"; }
+wire::Sentence sentence(const Error& error) {
+  wire::Sentence words{};
+  words.code = uint32_t(error.code);
+  std::strncpy(words.text, error.message.c_str(), sizeof words.text - 1);
+  return words;
+}
+
+std::string Channel::peer_name() const {
+  if (peer_hello_.host[0]) return peer_hello_.host;
+  return peer_hello_.where.port ? "the peer at " + control::text(peer_hello_.where) : "the peer";
+}
 
 std::string Channel::rail_name(int local, int remote) const {
   return "NIC " + nic_name(local) + " of " + core_.host + " to NIC " + peer_nic_name(remote) + " of " +
@@ -150,18 +160,17 @@ Urgency Channel::step(const Tick& tick) {
   }
   if (status() == Status::kFailed) {
     if (!closed_sent_) tell_failure();
+    if (!greeted_) outage_ = Outage{};
     if (outage_.lasts) step_outage(tick);
     return outage_.lasts ? Urgency::kBusy : Urgency::kIdle;
   }
-  if (status() == Status::kConnecting && tick.now > created_ + nanoseconds(core_.config.connect_bound)) {
-    fail(Error{ErrorCode::kSystem,
-               "channel " + std::to_string(number_) + ": no connection to " + peer_name() + " within " +
-                   std::to_string(core_.config.connect_bound.count()) + " ms (R2CC_CONNECT_MS)" +
-                   (failures_.empty() ? "" : "; " + what_failed())});
+  if (setting_up() && tick.now > created_ + nanoseconds(core_.config.connect_bound)) {
+    fail(Error{ErrorCode::kSystem, too_late()});
     return Urgency::kBusy;
   }
-  if (!greeted_) return Urgency::kBusy;
+  if (setting_up()) look_after_set_up(tick);
   if (outage_.lasts) step_outage(tick);
+  if (!greeted_) return Urgency::kBusy;
   if (status() == Status::kFailed) return Urgency::kBusy;
   if (peer_closed_) return step_after_peer_closed(tick);
   step_makings(tick);
@@ -200,6 +209,11 @@ Urgency Channel::urgency(const Tick& tick) const {
 // A peer that has closed brings nothing any more. What it delivered before may still lie in the completion
 // queue; whatever is lacking after that is an error, not something to wait for.
 Urgency Channel::step_after_peer_closed(const Tick& tick) {
+  if (setting_up()) {
+    fail(Error{ErrorCode::kPeerGone, "channel " + std::to_string(number_) + ": " + peer_name() +
+                                         " closed its end while the connection was being made"});
+    return Urgency::kBusy;
+  }
   turn_.take();
   const TurnGuard guard(turn_);
   if (Path* path = active_ ? active_ : find(end_.leaving()); path && !path->in_hand()) drain(*path);
@@ -217,10 +231,7 @@ Urgency Channel::step_after_peer_closed(const Tick& tick) {
 
 void Channel::tell_failure() {
   closed_sent_ = true;
-  wire::Sentence words{};
-  words.code = uint32_t(error_.code);
-  std::strncpy(words.text, error_.message.c_str(), sizeof words.text - 1);
-  send(wire::Type::kFail, words);
+  if (greeted_) send(wire::Type::kFail, sentence(error_));
   emit(trace::EventType::kChannelFailed, home_nic_, uint64_t(error_.code));
 }
 
@@ -231,11 +242,15 @@ void Channel::begin_closing(const Tick& tick) {
   // closes at once when it sees an error must not keep the reason from the peer.
   if (!closed_sent_ && status() == Status::kFailed)
     tell_failure();
-  else if (!closed_sent_)
+  else if (!closed_sent_ && greeted_)
     send(wire::Type::kClose, closing_words());
   closed_sent_ = true;
   closing_ = true;
   close_since_ = tick.now;
+  if (sender_ && !greeted_) {  // it has no keys to say anything with
+    outage_ = Outage{};
+    link_.close();
+  }
   emit(trace::EventType::kChannelClosing, home_nic_);
   active_ = nullptr;
   lanes_.clear();
@@ -281,17 +296,20 @@ void Channel::step_closing(const Tick& tick) {
 
 void Channel::on_socket(const Tick& tick) {
   if (!link_.open()) return;
+  const size_t had = link_.waiting();
   const bool alive = link_.fill();
+  if (link_.waiting() != had) set_up_.heard_at = tick.alive;
   control::Message message;
   for (;;) {
     Result<bool> next = link_.next(message);
     if (!next) {
-      R2_WARN("NET/R2CCL: channel %u: %s; the connection is closed", number_, next.error().message.c_str());
-      if (!greeted_ || !core_.resilient()) {
+      if (greeted_ || set_up_.breaks == 0)
+        R2_WARN("NET/R2CCL: channel %u: %s; the connection is closed", number_, next.error().message.c_str());
+      if (core_.resilient() && (sender_ || greeted_)) {
+        connection_broke(tick);
+      } else {
         link_.close();
         fail(next.error());
-      } else {
-        connection_broke(tick);
       }
       return;
     }
@@ -299,7 +317,7 @@ void Channel::on_socket(const Tick& tick) {
     handle(message, tick);
     if (!link_.open()) return;
   }
-  if (outage_.lasts && link_.up()) connection_restored();
+  if (outage_.lasts && greeted_ && link_.up()) connection_restored();
   if (!alive || !link_.flush()) connection_broke(tick);
 }
 
@@ -357,10 +375,7 @@ void Channel::greeted(const wire::Hello& peer) {
 }
 
 void Channel::refuse(const Error& error) {
-  wire::Sentence words{};
-  words.code = uint32_t(error.code);
-  std::strncpy(words.text, error.message.c_str(), sizeof words.text - 1);
-  send(wire::Type::kRefuse, words);
+  send(wire::Type::kRefuse, sentence(error));
   closed_sent_ = true;
   fail(error);
 }

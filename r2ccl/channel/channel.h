@@ -99,7 +99,8 @@ class Channel {
   bool wants_to_write() const { return link_.wants_to_write(); }
   /// Changes whenever fd() is another connection.
   uint32_t connection() const { return link_.generation(); }
-  /// The peer has connected anew. False: it is not our peer, and nothing has changed.
+  /// The peer has connected anew, and `stream` begins with what it says then: its wish to go on, or its hello
+  /// again. False: it is not our peer, or says old things, and nothing has changed.
   bool reconnected(control::Stream stream, const Tick& tick);
   /// Reads and handles control messages, writes what is queued.
   void on_socket(const Tick& tick);
@@ -225,6 +226,8 @@ class Channel {
   Result<void> check_hello(const wire::Hello& hello) const;
   void greeted(const wire::Hello& hello);
   void refuse(const Error& error);
+  /// A sender, before it is greeted: where its peer listens.
+  void peer_listens(const control::Endpoint& where) { peer_hello_.where = where; }
   bool greeted_ = false;
   control::Link link_;
 
@@ -232,6 +235,8 @@ class Channel {
   static constexpr uint32_t kEmptyTestsPerLook = 8;
   static constexpr uint64_t kDemandNs = 1'000'000'000;
   static constexpr uint64_t kNotAsked = ~uint64_t{0};
+  static constexpr uint64_t kFirstPatienceNs = 2'000'000'000;
+  static constexpr uint64_t kMostPatienceNs = 8'000'000'000;
   void look_at_silence();
 
   enum class Purpose : uint8_t { kFirst, kStandby, kRescue, kFailback, kLane };
@@ -321,6 +326,10 @@ class Channel {
   bool lacks_standby(const Tick& tick) const;
   void connection_broke(const Tick& tick);
   void connection_restored();
+  void look_after_set_up(const Tick& tick);
+  void refused(const Tick& tick);
+  bool setting_up() const { return status() == Status::kConnecting; }
+  std::string too_late() const;
   void step_outage(const Tick& tick);
   void reached_peer(const Tick& tick);
   void not_reached(const Tick& tick);
@@ -341,7 +350,7 @@ class Channel {
   std::atomic<uint16_t> far_nics_{0};
 
   // control connection
-  wire::Hello peer_hello_{};
+  wire::Hello peer_hello_{};  // a sender knows from the beginning where its peer listens
   bool peer_closed_ = false;
   // The connection is broken: who is to be reached, and since when not.
   struct Outage {
@@ -351,8 +360,15 @@ class Channel {
     uint64_t next_try = 0;  // now
     bool reached = false;
     uint32_t turned_away = 0;        // connections that stood and were closed, running
+    uint32_t refused = 0;            // connections that were refused, running
     control::Descriptor connection;  // being made; the receiver keeps it, to learn of the process's end
   } outage_;
+  struct SetUp {
+    uint32_t breaks = 0;     // connections that broke
+    std::string last_error;  // why one could not even be begun
+    uint64_t heard_at = 0;   // alive; sender: when its connection last began or brought something
+    uint64_t patience = kFirstPatienceNs;  // … and how long it may bring nothing
+  } set_up_;
   bool closed_sent_ = false;
   bool closing_ = false;
   bool finished_ = false;
@@ -463,6 +479,9 @@ class Channel {
   uint64_t migrated_at_progress_ = 0;
   int left_nic_ = 0;
 };
+
+/// An error as it travels.
+wire::Sentence sentence(const Error& error);
 
 template <typename T>
 void Channel::send(wire::Type type, const T& message) {

@@ -1,6 +1,10 @@
 // A control connection that breaks while both processes live. Data goes on meanwhile, and what a migration
 // has to say waits. The sender connects again; each end also learns from trying whether the other process
 // still exists, because a process that ended refuses connections at once.
+//
+// In set-up the same, from the first byte on: a sender that has no welcome yet says its hello again over the
+// next connection. Nothing but R2CC_CONNECT_MS bounds it then as long as the peer's process lives, a
+// connection that stands and brings nothing is given up for another one, and a single refusal proves no end.
 #include <algorithm>
 
 #include "r2ccl/base/clock.h"
@@ -15,6 +19,8 @@ constexpr uint64_t kConnectNs = 1000 * kNsPerMs;  // a connection that takes lon
 constexpr uint32_t kMostTurnedAway = 8;
 // How many times the bound a process may be silent that can be reached: it may be stopped.
 constexpr uint64_t kReachedFactor = 6;
+// In set-up: that many refusals running mean that nobody is there.
+constexpr uint32_t kMostRefused = 40;
 
 }  // namespace
 
@@ -23,9 +29,12 @@ void Channel::connection_broke(const Tick& tick) {
   link_.close();
   const bool closing = closed_sent_ || close_requested.load(std::memory_order_acquire);
   if (peer_closed_ || (closing && !link_.resumable())) return;
-  if (!core_.resilient() || !link_.resumable()) return peer_gone("closed: that process ended");
+  if (!link_.resumable() && !setting_up()) return;  // it has failed
+  if (!core_.resilient() || (!link_.resumable() && !sender_)) return peer_gone("closed: that process ended");
+  set_up_.breaks += setting_up();
+  set_up_.heard_at = 0;
   if (outage_.lasts) {
-    if (was_asking && ++outage_.turned_away >= kMostTurnedAway && !closing)
+    if (was_asking && !setting_up() && ++outage_.turned_away >= kMostTurnedAway && !closing)
       peer_gone("is closed each time: that process has given the channel up");
     return not_reached(tick);
   }
@@ -50,6 +59,40 @@ void Channel::not_reached(const Tick& tick) {
   outage_.reached = false;
 }
 
+void Channel::refused(const Tick& tick) {
+  if (setting_up() && ++outage_.refused < kMostRefused) return not_reached(tick);
+  outage_.lasts = false;
+  peer_gone(setting_up() ? "is refused each time: that process ended" : "closed: that process ended");
+}
+
+// While a channel is set up nothing else notices that its connection carries nothing.
+void Channel::look_after_set_up(const Tick& tick) {
+  if (!sender_ || !core_.resilient()) return;
+  if (!link_.open()) {
+    if (!outage_.lasts) connection_broke(tick);  // there has been none yet
+    return;
+  }
+  const bool waiting = !greeted_ || link_.asking() || opening_.waiting_for_peer;
+  if (set_up_.heard_at == 0 || !waiting) set_up_.heard_at = tick.alive;
+  if (tick.alive - set_up_.heard_at <= set_up_.patience) return;
+  set_up_.patience = std::min(2 * set_up_.patience, kMostPatienceNs);
+  R2_INFO("NET/R2CCL: channel %u: the control connection to %s brings nothing; it is made anew", number_,
+          peer_name().c_str());
+  connection_broke(tick);
+}
+
+std::string Channel::too_late() const {
+  std::string what = "channel " + std::to_string(number_) + ": no connection to " + peer_name() + " within " +
+                     std::to_string(core_.config.connect_bound.count()) + " ms (R2CC_CONNECT_MS)";
+  if (set_up_.breaks > 0)
+    what += "; its control connection broke " + std::to_string(set_up_.breaks) + " times";
+  if (outage_.lasts)
+    what += outage_.reached ? ", its process can be reached" : ", its process cannot be reached";
+  if (!set_up_.last_error.empty()) what += "; " + set_up_.last_error;
+  if (!failures_.empty()) what += "; " + what_failed();
+  return what;
+}
+
 void Channel::step_outage(const Tick& tick) {
   if (link_.open()) return reached_peer(tick);  // asking
   const uint64_t bound = nanoseconds(core_.config.control_bound);
@@ -58,8 +101,7 @@ void Channel::step_outage(const Tick& tick) {
       case control::Reach::kReached:
         return reached_peer(tick);
       case control::Reach::kRefused:
-        outage_.lasts = false;
-        return peer_gone("closed: that process ended");
+        return refused(tick);
       case control::Reach::kBroken:
         not_reached(tick);
         break;
@@ -68,16 +110,16 @@ void Channel::step_outage(const Tick& tick) {
         break;
     }
   } else if (tick.now >= outage_.next_try) {
-    bool refused = false;
-    auto connection = control::start_connect(peer_hello_.where, &refused);
-    if (refused) {
-      outage_.lasts = false;
-      return peer_gone("closed: that process ended");
-    }
-    if (connection) outage_.connection = std::move(*connection);
+    bool was_refused = false;
+    auto connection = control::start_connect(peer_hello_.where, &was_refused);
+    if (was_refused) return refused(tick);
+    if (connection)
+      outage_.connection = std::move(*connection);
+    else if (setting_up())
+      set_up_.last_error = connection.error().message;
     outage_.next_try = tick.now + (connection ? 0 : kRetryNs);
   }
-  if (tick.alive - outage_.since > bound)
+  if (!setting_up() && tick.alive - outage_.since > bound)
     peer_gone("closed, and its process could not be reached for " +
               std::to_string(core_.config.control_bound.count()) + " ms (R2CC_CONTROL_MS)");
 }
@@ -87,10 +129,16 @@ void Channel::reached_peer(const Tick& tick) {
   if (!outage_.reached) {
     outage_.reached = true;
     outage_.since = tick.alive;
+    outage_.refused = 0;
   }
-  if (sender_ && !link_.open())
-    link_.ask(control::Stream(std::move(outage_.connection)), peer_hello_.process, peer_hello_.channel);
-  if (tick.alive - outage_.since > kReachedFactor * nanoseconds(core_.config.control_bound))
+  if (sender_ && !link_.open()) {
+    control::Stream stream(std::move(outage_.connection));
+    if (link_.resumable())
+      link_.ask(std::move(stream), peer_hello_.process, peer_hello_.channel);
+    else
+      link_.begin_again(std::move(stream));
+  }
+  if (!setting_up() && tick.alive - outage_.since > kReachedFactor * nanoseconds(core_.config.control_bound))
     peer_gone("closed, and its process, which can be reached, has not taken it up again");
 }
 

@@ -34,12 +34,14 @@ Result<std::shared_ptr<Sender>> Sender::start(Core& core, int nic, const wire::H
                                                   std::to_string(handle.version) + ", this one speaks " +
                                                   std::to_string(wire::kWireVersion)};
   auto fd = control::start_connect(handle.where);
-  if (!fd) return fd.error();
-  return std::shared_ptr<Sender>(new Sender(core, nic, control::Stream(std::move(*fd)), handle));
+  if (!fd && !core.resilient()) return fd.error();
+  control::Stream stream = fd ? control::Stream(std::move(*fd)) : control::Stream();
+  return std::shared_ptr<Sender>(new Sender(core, nic, std::move(stream), handle));
 }
 
 Sender::Sender(Core& core, int nic, control::Stream stream, const wire::Handle& handle)
     : Channel(core, true, nic, std::move(stream), handle.token) {
+  peer_listens(handle.where);
   wire::Hello words = hello();
   words.listener = handle.listener;
   send(wire::Type::kHello, words);
@@ -51,9 +53,9 @@ void Sender::handle_greeting(wire::Type type, const control::Message& message, c
     fail(Error{ErrorCode::kAuthentication, "the peer answered with something other than a welcome"});
     return;
   }
+  link_.rekey(welcome->nonce);
   if (auto agreed = check_hello(*welcome); !agreed) return refuse(agreed.error());
   greeted(*welcome);
-  link_.rekey(welcome->nonce);
 }
 
 bool Sender::write(Path& path, const Request& request, uint32_t segment) {

@@ -10,7 +10,7 @@ namespace r2ccl {
 
 class Sender final : public Channel {
  public:
-  /// Connects to where `handle` says.
+  /// Connects to where `handle` says; should that fail at first, it is tried again by step().
   static Result<std::shared_ptr<Sender>> start(Core& core, int nic, const wire::Handle& handle);
 
   Result<Request*> post(void* data, size_t bytes, Registration* registration) override;

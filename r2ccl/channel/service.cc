@@ -34,6 +34,14 @@ constexpr size_t kHelloFrameBytes = control::kHeaderBytes + sizeof(wire::Hello);
 constexpr size_t kMostPending = 4096;
 constexpr long kHotPauseNs = 20'000;
 
+// What a hello is answered with that cannot be taken. The sender does not know the keys of any channel yet.
+void refuse(control::Stream& stream, const control::Token& token, const Error& error) {
+  const wire::Sentence words = sentence(error);
+  control::Encoder(control::direction_key(token, {}, false))
+      .append(uint16_t(wire::Type::kRefuse), std::as_bytes(std::span(&words, 1)), stream.outgoing);
+  stream.flush();
+}
+
 // epoll data: small numbers are ours, the rest are descriptors shifted past them.
 constexpr uint64_t kWake = 0, kListening = 1, kNic = 2, kStream = 1 << 16;
 
@@ -148,8 +156,11 @@ void Service::add(std::shared_ptr<Listener> listener) {
 }
 
 void Service::remove(uint64_t id) {
+  const uint64_t now = now_ns();
   const std::lock_guard lock(mutex_);
-  std::erase_if(listeners_, [id](const auto& listener) { return listener->id == id; });
+  for (auto& listener : listeners_)
+    if (listener->id == id) listener->forget_at = now + nanoseconds(core_.config.connect_bound);
+  std::erase_if(listeners_, [now](const auto& listener) { return listener->forget_at <= now; });
 }
 
 // --- the thread -------------------------------------------------------------------------------------------
@@ -223,7 +234,7 @@ void Service::take_adopted() {
     adopted.swap(adopted_);
   }
   for (auto& channel : adopted) {
-    entries_.push_back({std::move(channel), nullptr});
+    entries_.push_back({std::move(channel), nullptr, nullptr});
     watch(entries_.back());
   }
 }
@@ -260,8 +271,8 @@ void Service::accept_all(uint64_t now) {
   }
 }
 
-// A connection becomes a channel when its hello is here and names a listener; whether it may is for the
-// channel to say, which knows the token.
+// A connection becomes a channel when its hello is here, names a listener, and was said by somebody who has
+// its token.
 void Service::greet(uint64_t now) {
   std::erase_if(pending_, [&](Pending& pending) {
     const bool open = pending.stream.fill();
@@ -282,12 +293,45 @@ bool Service::meet(Pending& pending) {
     for (auto& candidate : listeners_)
       if (candidate->id == id) listener = candidate;
   }
-  if (!listener) return true;  // closed meanwhile, or a stranger
-  auto channel = std::make_shared<Receiver>(core_, listener->nic, std::move(pending.stream), listener->token);
-  entries_.push_back({channel, listener});
-  channel->on_socket({now_ns(), alive_});
-  watch(entries_.back());
+  if (!listener) return true;  // closed long ago, or a stranger
+  const auto first = control::Link::first(pending.stream.incoming, listener->token);
+  if (!first || first->message.type != uint16_t(wire::Type::kHello)) {
+    R2_INFO("NET/R2CCL: somebody asked for a listener without having its token");
+    return true;
+  }
+  const auto hello = first->message.as<wire::Hello>();
+  if (!hello) return true;
+  const auto [found, is_new] = listener->guests.try_emplace({hello.value().process, hello.value().channel});
+  Listener::Guest& guest = found->second;
+  if (!is_new && first->attempt <= guest.attempt) return true;  // an old hello changes nothing
+  guest.attempt = first->attempt;
+  if (is_new && listener->is_closed()) guest.refuse = nobody_listens();
+  if (guest.refuse) {
+    refuse(pending.stream, listener->token, *guest.refuse);
+  } else if (!is_new) {
+    meet_again(pending, guest);
+  } else {
+    auto channel =
+        std::make_shared<Receiver>(core_, listener->nic, std::move(pending.stream), listener->token);
+    guest.channel = channel;
+    entries_.push_back({channel, listener, &guest});
+    channel->on_socket({now_ns(), alive_});
+    watch(entries_.back());
+  }
   return true;
+}
+
+// The sender has not heard the answer to its hello. If it is known to have heard it, nothing changes.
+void Service::meet_again(Pending& pending, const Listener::Guest& guest) {
+  const std::shared_ptr<Channel> channel = guest.channel.lock();
+  const auto entry = std::find_if(entries_.begin(), entries_.end(),
+                                  [&](const Entry& candidate) { return candidate.channel == channel; });
+  if (entry == entries_.end()) return;
+  if (channel->reconnected(std::move(pending.stream), {now_ns(), alive_})) watch(*entry);
+}
+
+Error Service::nobody_listens() const {
+  return Error{ErrorCode::kPeerGone, core_.host + " has closed the listener; nobody accepts there any more"};
 }
 
 // A peer whose connection broke. A stranger finds nothing changed.
@@ -308,22 +352,28 @@ Urgency Service::step_channels(const Tick& tick) {
   for (Entry& entry : entries_) {
     Channel& channel = *entry.channel;
     urgency = std::max(urgency, channel.step(tick));
-    if (entry.listener && channel.status() != Status::kConnecting) {
-      if (channel.status() == Status::kFailed && channel.error().code == ErrorCode::kAuthentication) {
-        channel.close_requested.store(true);  // a stranger is not the listener's business
-      } else {
-        const std::lock_guard lock(entry.listener->mutex);
-        if (entry.listener->closed)
-          channel.close_requested.store(true);
-        else
-          entry.listener->arrived.push_back(entry.channel);
-      }
-      entry.listener.reset();
-    }
+    if (entry.listener) settle(entry);
     watch(entry);
   }
   std::erase_if(entries_, [](const Entry& entry) { return entry.channel->finished(); });
   return urgency;
+}
+
+// A receiver that is ready, or never will be, goes to whoever listens; one that nobody takes ends.
+void Service::settle(Entry& entry) {
+  const std::shared_ptr<Listener> listener = entry.listener;
+  Channel& channel = *entry.channel;
+  const Status status = channel.status();
+  const std::lock_guard lock(listener->mutex);
+  if (status == Status::kConnecting && !listener->closed) return;
+  if (status == Status::kConnecting) entry.guest->refuse = nobody_listens();
+  if (status == Status::kFailed) entry.guest->refuse = channel.error();
+  const bool stranger = status == Status::kFailed && channel.error().code == ErrorCode::kAuthentication;
+  if (stranger || listener->closed)
+    channel.close_requested.store(true);
+  else
+    listener->arrived.push_back(entry.channel);
+  entry.listener.reset();
 }
 
 void Service::read_async_events(size_t nic, const Tick& tick) {

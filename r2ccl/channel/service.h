@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -22,12 +23,28 @@ namespace r2ccl {
 /// Where a peer may connect to.
 class Listener {
  public:
+  /// A sending channel, by its process and its number there.
+  using Sender = std::pair<uint64_t, uint32_t>;
+  /// A sender whose hello has been taken: however often it says it, it has one channel.
+  struct Guest {
+    std::weak_ptr<Channel> channel;
+    uint64_t attempt = 0;         ///< of the last hello
+    std::optional<Error> refuse;  ///< set-up is over, and this is why it came to nothing
+  };
+
+  bool is_closed() {
+    const std::lock_guard lock(mutex);
+    return closed;
+  }
+
   uint64_t id = 0;
   int nic = 0;
   control::Token token{};
   std::mutex mutex;
   std::vector<std::shared_ptr<Channel>> arrived;  ///< ready, or failed with a reason
   bool closed = false;                            ///< nobody will take what arrives
+  std::map<Sender, Guest> guests;                 ///< service thread only
+  uint64_t forget_at = ~uint64_t{0};              ///< the service's: when nobody asks for it any more
 };
 
 class Service {
@@ -50,6 +67,7 @@ class Service {
   /// Where peers connect to; made on the first call.
   Result<control::Endpoint> endpoint();
   void add(std::shared_ptr<Listener> listener);
+  /// Any thread: whoever asks for it from now on is told that it is closed.
   void remove(uint64_t listener);
 
  private:
@@ -60,6 +78,7 @@ class Service {
   struct Entry {
     std::shared_ptr<Channel> channel;
     std::shared_ptr<Listener> listener;  // receivers, until they are ready
+    Listener::Guest* guest = nullptr;    // … and whose they are
     int watched_fd = -1;
     uint32_t watched_connection = 0;
     bool watched_for_writing = false;
@@ -72,7 +91,10 @@ class Service {
   void accept_all(uint64_t now);
   void greet(uint64_t now);
   bool meet(Pending& pending);
+  void meet_again(Pending& pending, const Listener::Guest& guest);
   bool resume(Pending& pending);
+  void settle(Entry& entry);
+  Error nobody_listens() const;
   void read_async_events(size_t nic, const Tick& tick);
   void port_changed(size_t nic, bool up, const Tick& tick);
   void queue_pair_failed(const ibv_qp* pair, ibv_event_type event, const Tick& tick);

@@ -16,7 +16,7 @@ namespace r2ccl::wire {
 
 static_assert(std::endian::native == std::endian::little, "the wire format is little-endian");
 
-inline constexpr uint16_t kWireVersion = 5;
+inline constexpr uint16_t kWireVersion = 6;
 inline constexpr uint32_t kHandleMagic = 0x4c434332;  // "2CCL"
 inline constexpr int kMaxNics = 8;                    ///< NICs of one node that a channel may use
 inline constexpr uint32_t kRingLines = 64;            ///< CTS lines: more than requests can be open
@@ -78,7 +78,7 @@ inline Immediate decode(uint32_t word) { return {word >> 8, word >> 4 & 0xf, (wo
 // --- control messages -------------------------------------------------------------------------------------
 
 enum class Type : uint16_t {
-  kHello = 1,  ///< connector → acceptor: who I am
+  kHello = 1,  ///< connector → acceptor: who I am; said again over another connection until the answer comes
   kWelcome,    ///< acceptor → connector: who I am, and the nonce that keys everything after
   kRefuse,     ///< either: a sentence; the connection ends
   kOpen,       ///< sender → receiver: make your half of a path

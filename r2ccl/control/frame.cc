@@ -63,6 +63,13 @@ uint16_t Decoder::peek_type(std::span<const std::byte> buffer) {
   return header.type;
 }
 
+uint64_t Decoder::peek_counter(std::span<const std::byte> buffer) {
+  if (buffer.size() < sizeof(Header)) return 0;
+  Header header;
+  std::memcpy(&header, buffer.data(), sizeof header);
+  return header.counter;
+}
+
 Result<bool> Decoder::next(std::vector<std::byte>& buffer, Message& out) {
   if (buffer.size() < sizeof(Header)) return false;
   Header header;

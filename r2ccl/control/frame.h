@@ -43,30 +43,34 @@ struct Message {
 /// Makes the frames of one direction.
 class Encoder {
  public:
-  explicit Encoder(const Token& key) : key_(key) {}
+  /// `counter`: of its first frame.
+  explicit Encoder(const Token& key, uint64_t counter = 0) : key_(key), counter_(counter) {}
   void rekey(const Token& key) { key_ = key; }
   /// Appends one frame to `out`. payload.size() ≤ kMaxPayload.
   void append(uint16_t type, std::span<const std::byte> payload, std::vector<std::byte>& out);
 
  private:
   Token key_;
-  uint64_t counter_ = 0;
+  uint64_t counter_;
 };
 
 /// Takes the frames of one direction apart.
 class Decoder {
  public:
-  explicit Decoder(const Token& key) : key_(key) {}
+  /// `counter`: of the first frame that it takes.
+  explicit Decoder(const Token& key, uint64_t counter = 0) : key_(key), counter_(counter) {}
   void rekey(const Token& key) { key_ = key; }
   /// The type of the next frame before it is authenticated, when its header has arrived (0: not yet).
   static uint16_t peek_type(std::span<const std::byte> buffer);
+  /// Its counter, likewise.
+  static uint64_t peek_counter(std::span<const std::byte> buffer);
   /// Takes one message off the front of `buffer` (bytes are erased from it). true: `out` is filled;
   /// false: more bytes are needed. kAuthentication: forged, replayed, oversized; the stream is useless.
   Result<bool> next(std::vector<std::byte>& buffer, Message& out);
 
  private:
   Token key_;
-  uint64_t counter_ = 0;
+  uint64_t counter_;
 };
 
 }  // namespace r2ccl::control

@@ -34,7 +34,7 @@ void Link::rekey(const Token& nonce) {
 }
 
 void Link::say(uint16_t type, std::span<const std::byte> payload) {
-  if (!resumable_ && !open()) return;
+  if (!resumable_ && !open() && !unseen_.empty()) return;
   std::vector<std::byte> frame;
   encoder_.append(type, payload, frame);
   unseen_.push_back(std::move(frame));
@@ -48,10 +48,12 @@ Result<bool> Link::next(Message& out) {
     if (asking_) return false;
     return Error{ErrorCode::kAuthentication, "a resumed control connection did not begin as it must"};
   }
+  if (!connector_ && heard_ == 0) return hear_first(out);
   for (;;) {
     auto got = decoder_.next(stream_.incoming, out);
     if (!got || !*got) return got;
     ++heard_;
+    answered_ = resumable_;
     uint64_t seen;
     const bool is_ours = out.type == kSeen && out.payload.size() == sizeof seen;
     if (is_ours) {
@@ -66,6 +68,17 @@ Result<bool> Link::next(Message& out) {
   }
 }
 
+// Numbered by its connection; from then on frames are counted.
+Result<bool> Link::hear_first(Message& out) {
+  const uint64_t attempt = Decoder::peek_counter(stream_.incoming);
+  auto got = Decoder(in_key_, attempt).next(stream_.incoming, out);
+  if (!got || !*got) return got;
+  attempt_ = attempt;
+  heard_ = 1;
+  decoder_ = Decoder(in_key_, heard_);
+  return true;
+}
+
 void Link::forget_seen(uint64_t count) {
   for (; first_unseen_ < count && !unseen_.empty(); ++first_unseen_) unseen_.pop_front();
 }
@@ -73,6 +86,16 @@ void Link::forget_seen(uint64_t count) {
 void Link::repeat_unseen() {
   for (const auto& frame : unseen_)
     stream_.outgoing.insert(stream_.outgoing.end(), frame.begin(), frame.end());
+  stream_.flush();
+}
+
+void Link::begin_again(Stream stream) {
+  if (!connector_ || resumable_ || unseen_.empty()) return;
+  stream_ = std::move(stream);
+  ++generation_;
+  const auto& first = unseen_.front();
+  Encoder(out_key_, ++attempt_)
+      .append(Decoder::peek_type(first), std::span(first).subspan(kHeaderBytes), stream_.outgoing);
   stream_.flush();
 }
 
@@ -106,19 +129,43 @@ std::optional<Link::Resume> Link::asked(std::span<const std::byte> incoming) {
   return resume;
 }
 
+std::optional<Link::First> Link::first(std::span<const std::byte> incoming, const Token& token) {
+  std::vector<std::byte> copy(incoming.begin(), incoming.end());
+  First first{Decoder::peek_counter(incoming), {}};
+  auto got = Decoder(direction_key(token, Token{}, true), first.attempt).next(copy, first.message);
+  if (!got || !*got) return std::nullopt;
+  return first;
+}
+
 bool Link::accept(Stream stream) {
   if (!resumable_ || connector_) return false;
+  if (!(asked(stream.incoming) ? take_resume(stream) : take_first_again(stream))) return false;
+  stream_ = std::move(stream);
+  ++generation_;
+  repeat_unseen();
+  return true;
+}
+
+bool Link::take_resume(Stream& stream) {
   Message message;
   auto got = Decoder(in_key_).next(stream.incoming, message);
   if (!got || !*got || message.type != kResume) return false;
   const auto resume = message.as<Resume>();
   if (!resume || resume.value().attempt <= attempt_) return false;
   attempt_ = resume.value().attempt;
-  stream_ = std::move(stream);
-  ++generation_;
+  answered_ = true;
   forget_seen(resume.value().seen);
-  Encoder(out_key_).append(kResumed, bytes_of(Resumed{attempt_, heard_}), stream_.outgoing);
-  repeat_unseen();
+  Encoder(out_key_).append(kResumed, bytes_of(Resumed{attempt_, heard_}), stream.outgoing);
+  return true;
+}
+
+// What is unseen then begins with the answer.
+bool Link::take_first_again(Stream& stream) {
+  const auto again = first(stream.incoming, token_);
+  if (answered_ || !again || again->attempt <= attempt_) return false;
+  attempt_ = again->attempt;
+  stream.incoming.erase(stream.incoming.begin(),
+                        stream.incoming.begin() + long(kHeaderBytes + again->message.payload.size()));
   return true;
 }
 

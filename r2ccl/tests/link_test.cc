@@ -168,5 +168,183 @@ TEST(Link, before_both_have_agreed_on_keys_nothing_is_resumed) {
   EXPECT_FALSE(acceptor.accept(std::move(ends.one)));
 }
 
+// What is said before both have agreed on keys: the connector's first message, and the answer.
+class Greeting : public ::testing::Test {
+ protected:
+  Greeting() : Greeting(connect()) {}
+  explicit Greeting(Ends ends)
+      : connector(std::move(ends.one), token, true), acceptor(std::move(ends.two), token, false) {
+    connector.say(kHello, std::as_bytes(std::span(&hello, 1)));
+  }
+
+  /// The acceptor hears the first message and answers it.
+  void answer() { answer(acceptor); }
+  void answer(Link& other) {
+    EXPECT_EQ(hear(other), kHello);
+    other.say(kWelcome, std::as_bytes(std::span(&nonce, 1)));
+    other.rekey(nonce);
+  }
+  void hear_answer() {
+    EXPECT_EQ(hear(connector), kWelcome);
+    connector.rekey(nonce);
+  }
+  static uint16_t hear(Link& link) {
+    link.fill();
+    Message message;
+    auto got = link.next(message);
+    EXPECT_TRUE(got.ok());
+    return got && *got ? message.type : uint16_t{0};
+  }
+  /// Bytes of the connector's next connection, and where its other end is.
+  Stream say_again() {
+    Ends ends = connect();
+    connector.begin_again(std::move(ends.one));
+    ends.two.fill();
+    return std::move(ends.two);
+  }
+  static Stream stream_of(const std::vector<std::byte>& bytes) {
+    Ends ends = connect();
+    ends.two.incoming = bytes;
+    return std::move(ends.two);
+  }
+  /// Both go on as if nothing had been.
+  void expect_conversation() { expect_conversation(acceptor); }
+  void expect_conversation(Link& other) {
+    for (const uint16_t type : {uint16_t{10}, uint16_t{11}}) {
+      connector.say(type, {});
+      EXPECT_EQ(hear(other), type);
+      other.say(type, {});
+      EXPECT_EQ(hear(connector), type);
+    }
+  }
+
+  static constexpr uint16_t kHello = 1, kWelcome = 2;
+  const uint64_t hello = 0x1234567890;
+  const Token token = random_token();
+  const Token nonce = random_token();
+  Link connector, acceptor;
+};
+
+TEST_F(Greeting, a_lost_answer_comes_again_with_what_followed) {
+  answer();
+  acceptor.say(20, {});
+  connector.fill();
+  EXPECT_GT(connector.waiting(), kHeaderBytes);
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    ASSERT_TRUE(acceptor.accept(say_again()));
+    EXPECT_EQ(connector.waiting(), 0u) << "half an answer of the last connection is no part of this one";
+  }
+  hear_answer();
+  EXPECT_EQ(hear(connector), 20);
+  expect_conversation();
+}
+
+TEST_F(Greeting, a_first_message_that_was_lost_is_the_first_over_the_next_connection) {
+  say_again();
+  Stream third = say_again();
+  const auto first = Link::first(third.incoming, token);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->attempt, 2u);
+  EXPECT_EQ(first->message.as<uint64_t>().value(), hello);
+  Link other(std::move(third), token, false);
+  answer(other);
+  hear_answer();
+  expect_conversation(other);
+}
+
+TEST_F(Greeting, the_connection_may_break_when_the_answer_has_just_come) {
+  answer();
+  hear_answer();
+  acceptor.say(20, {});
+  connector.close();
+  connector.say(21, {});
+  Ends ends = connect();
+  connector.ask(std::move(ends.one), 1, 2);
+  ends.two.fill();
+  ASSERT_TRUE(acceptor.accept(std::move(ends.two)));
+  EXPECT_EQ(hear(connector), 20);
+  EXPECT_EQ(hear(acceptor), 21);
+  expect_conversation();
+}
+
+TEST_F(Greeting, an_old_first_message_changes_nothing) {
+  answer();
+  Stream second = say_again();
+  const std::vector<std::byte> recorded = second.incoming;
+  ASSERT_TRUE(acceptor.accept(std::move(second)));
+  const uint32_t before = acceptor.generation();
+  EXPECT_FALSE(acceptor.accept(stream_of(recorded)));
+  EXPECT_EQ(acceptor.generation(), before);
+  hear_answer();
+  expect_conversation();
+}
+
+TEST_F(Greeting, once_the_connector_is_known_to_have_the_answer_no_first_message_is_taken) {
+  answer();
+  const std::vector<std::byte> never_arrived = say_again().incoming;
+  ASSERT_TRUE(acceptor.accept(say_again()));
+  hear_answer();
+  const uint32_t before = acceptor.generation();
+  Encoder forger(direction_key(token, Token{}, true), 1000);  // whoever has the token
+  std::vector<std::byte> later;
+  forger.append(kHello, std::as_bytes(std::span(&hello, 1)), later);
+  connector.say(10, {});
+  EXPECT_EQ(hear(acceptor), 10);
+  EXPECT_FALSE(acceptor.accept(stream_of(never_arrived)));
+  EXPECT_FALSE(acceptor.accept(stream_of(later)));
+  EXPECT_EQ(acceptor.generation(), before);
+  expect_conversation();
+}
+
+TEST_F(Greeting, a_wish_to_go_on_shows_that_the_answer_has_come) {
+  answer();
+  hear_answer();
+  connector.close();
+  Ends ends = connect();
+  connector.ask(std::move(ends.one), 1, 2);
+  ends.two.fill();
+  ASSERT_TRUE(acceptor.accept(std::move(ends.two)));
+  Encoder forger(direction_key(token, Token{}, true), 1000);
+  std::vector<std::byte> later;
+  forger.append(kHello, std::as_bytes(std::span(&hello, 1)), later);
+  EXPECT_FALSE(acceptor.accept(stream_of(later)));
+  hear(connector);
+  expect_conversation();
+}
+
+TEST_F(Greeting, a_forged_or_truncated_first_message_changes_nothing) {
+  answer();
+  const std::vector<std::byte> again = say_again().incoming;
+  const uint32_t before = acceptor.generation();
+  for (size_t at = 0; at < again.size(); ++at) {
+    std::vector<std::byte> forged = again;
+    forged[at] ^= std::byte{1};
+    EXPECT_FALSE(acceptor.accept(stream_of(forged))) << "byte " << at;
+    EXPECT_FALSE(Link::first(forged, token)) << "byte " << at;
+    EXPECT_FALSE(acceptor.accept(stream_of({again.begin(), again.begin() + long(at)}))) << at << " bytes";
+  }
+  Encoder stranger(direction_key(random_token(), Token{}, true), 1000);
+  std::vector<std::byte> other_token;
+  stranger.append(kHello, std::as_bytes(std::span(&hello, 1)), other_token);
+  EXPECT_FALSE(acceptor.accept(stream_of(other_token)));
+  EXPECT_EQ(acceptor.generation(), before);
+  ASSERT_TRUE(acceptor.accept(say_again()));
+  hear_answer();
+  expect_conversation();
+}
+
+TEST_F(Greeting, a_connector_says_its_first_message_even_if_there_has_never_been_a_connection) {
+  Link late(Stream(), token, true);
+  late.say(kHello, std::as_bytes(std::span(&hello, 1)));
+  late.say(5, {});  // nobody could understand it
+  Ends ends = connect();
+  late.begin_again(std::move(ends.one));
+  ends.two.fill();
+  const auto first = Link::first(ends.two.incoming, token);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->message.type, kHello);
+  EXPECT_EQ(ends.two.incoming.size(), kHeaderBytes + sizeof hello);
+}
+
 }  // namespace
 }  // namespace r2ccl::control

@@ -1,9 +1,9 @@
 // Control connections that break: while all is well, while a rail fails, and for good.
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/resource.h>
 
 #include "r2ccl/channel/channel.h"
+#include "r2ccl/tests/cutter.h"
 #include "r2ccl/tests/saboteur.h"
 #include "r2ccl/tests/traffic.h"
 
@@ -13,42 +13,6 @@ namespace {
 using namespace testing_support;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
-
-/// Breaks every TCP connection of this process that stands, as a middlebox would. Returns how many.
-int cut_connections() {
-  int cut = 0;
-  for (int fd = 3; fd < 256; ++fd) {
-    sockaddr_storage peer;
-    socklen_t length = sizeof peer;
-    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) != 0) continue;
-    if (peer.ss_family != AF_INET && peer.ss_family != AF_INET6) continue;
-    cut += shutdown(fd, SHUT_RDWR) == 0;
-  }
-  return cut;
-}
-
-/// Cuts again and again while it lives.
-class Cutter {
- public:
-  explicit Cutter(std::chrono::milliseconds pause)
-      : thread_([this, pause] {
-          while (!stopping_) {
-            std::this_thread::sleep_for(pause);
-            cut_ += cut_connections();
-          }
-        }) {}
-  ~Cutter() { stop(); }
-  int stop() {
-    stopping_ = true;
-    if (thread_.joinable()) thread_.join();
-    return cut_;
-  }
-
- private:
-  std::atomic<bool> stopping_{false};
-  std::atomic<int> cut_{0};
-  std::thread thread_;
-};
 
 void receive_while(const Link& link, std::chrono::milliseconds pause) {
   receive_with(link, 0, [&](Net& n, Channel* channel) {

@@ -53,7 +53,7 @@ struct End {
     core.process = uint64_t(host[0]);
     core.kick = [] {};
     core.load = [] { return NicLoad{}; };
-    // Nobody connects anew here: what would come of it is link_test's and outage_test's.
+    // Nobody who has been greeted connects anew here: what would come of it is link_test's and outage_test's.
     core.endpoint = [] { return Result<control::Endpoint>(Error{ErrorCode::kSystem, "nowhere"}); };
     const std::vector<std::string> names(kNics, "nic");
     core.workers = std::make_unique<NicWorkers>("fuzz-nic", names, [] {});
@@ -93,10 +93,11 @@ struct World {
 /// His connection to one end.
 class Wire {
  public:
-  Wire(control::Stream stream, bool end_is_sender)
+  /// `said`: messages that the end has from him already.
+  Wire(control::Stream stream, bool end_is_sender, uint64_t said = 0)
       : end_is_sender_(end_is_sender),
         stream_(std::move(stream)),
-        to_(control::direction_key(kToken, {}, !end_is_sender)),
+        to_(control::direction_key(kToken, {}, !end_is_sender), said),
         from_(control::direction_key(kToken, {}, end_is_sender)) {}
 
   void rekey(const control::Token& nonce) {
@@ -108,8 +109,15 @@ class Wire {
     if (!stream_.open()) return std::nullopt;
     if (!stream_.fill() && stream_.incoming.empty()) return std::nullopt;
     control::Message message;
+    if (end_is_sender_ && !heard_) {  // a sender's hello is numbered by its connection
+      attempt_ = control::Decoder::peek_counter(stream_.incoming);
+      from_ = control::Decoder(control::direction_key(kToken, {}, true), attempt_);
+    }
     auto next = from_.next(stream_.incoming, message);
     FUZZ_CHECK(next.ok() || !honest);  // what an end says, its peer understands
+    if (next.ok() && *next && end_is_sender_ && !heard_)
+      from_ = control::Decoder(control::direction_key(kToken, {}, true), 1);
+    heard_ |= next.ok() && *next;
     if (!next) stream_.close();
     return next.ok() && *next ? std::optional(std::move(message)) : std::nullopt;
   }
@@ -129,9 +137,12 @@ class Wire {
     stream_.flush();
   }
   void hang_up() { stream_.close(); }
+  uint64_t attempt() const { return attempt_; }
 
  private:
   bool end_is_sender_;
+  bool heard_ = false;
+  uint64_t attempt_ = 0;
   control::Stream stream_;
   control::Encoder to_;
   control::Decoder from_;
@@ -182,17 +193,12 @@ class Play {
     auto sender = Sender::start(world.sender->core, 0, handle);
     FUZZ_CHECK(sender.ok());
     sender_ = std::move(*sender);
-    int fd = -1;
-    while ((fd = accept4(world.listening.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)) < 0)
-      FUZZ_CHECK(errno == EAGAIN || errno == EINTR);
-    const linger at_once{.l_onoff = 1, .l_linger = 0};  // thousands of these a second: none may linger
-    FUZZ_CHECK(setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once) == 0);
-    to_sender_.emplace(control::Stream(control::Descriptor(fd)), true);
-    int ends[2];
-    FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
-    to_receiver_.emplace(control::Stream(control::Descriptor(ends[0])), false);
-    receiver_ = std::make_shared<Receiver>(world.receiver->core, 0,
-                                           control::Stream(control::Descriptor(ends[1])), kToken);
+    control::Descriptor fd;
+    while (!(fd = admit())) FUZZ_CHECK(errno == EAGAIN || errno == EINTR);
+    to_sender_.emplace(control::Stream(std::move(fd)), true);
+    auto [his, receivers] = pair();
+    to_receiver_.emplace(std::move(his), false);
+    receiver_ = std::make_shared<Receiver>(world.receiver->core, 0, std::move(receivers), kToken);
   }
 
   // The ends' queue pairs go before the next play begins, whatever became of this one.
@@ -210,6 +216,7 @@ class Play {
       FUZZ_CHECK(channel->finished());
       channel->close_and_wait();
     }
+    while (admit()) continue;  // the next play's sender is the next to be met
     for (auto* end : {world_.sender.get(), world_.receiver.get()}) {
       end->core.nic_down.fill(false);
       for (auto& unusable : end->core.nic_unusable) unusable.store(false);
@@ -220,6 +227,11 @@ class Play {
     for (Channel* channel : {static_cast<Channel*>(sender_.get()), static_cast<Channel*>(receiver_.get())}) {
       channel->on_socket(tick());
       channel->step(tick());
+    }
+    if (control::Descriptor fd = admit()) {  // the sender, which has no welcome, has connected anew
+      to_sender_.emplace(control::Stream(std::move(fd)), true);
+      greeted_ = false;
+      begun_again_ = true;
     }
     let_workers_finish();
   }
@@ -238,8 +250,10 @@ class Play {
     return message;
   }
   void hand_on(bool from_sender, const control::Message& message) {
-    wire(!from_sender).say(message);
     last_[from_sender] = message;
+    if (from_sender && message.type == uint16_t(wire::Type::kHello) && begun_again_)
+      return begin_again(message);
+    wire(!from_sender).say(message);
     if (message.type == uint16_t(wire::Type::kWelcome) && !from_sender && !greeted_)
       if (auto welcome = message.as<wire::Hello>(); welcome) {
         greeted_ = true;
@@ -301,6 +315,7 @@ class Play {
     channel.core().nic_down[size_t(nic)] = !up;
     channel.nic_changed(nic, up, tick());
   }
+  void hang_up(bool on_sender) { wire(on_sender).hang_up(); }
   void lie() { honest_ = false; }
 
   /// What was posted arrives, when he has done nothing but pass things on and no NIC was said to be down.
@@ -320,6 +335,27 @@ class Play {
   }
 
  private:
+  /// Whoever has connected; empty: nobody, and errno says why.
+  control::Descriptor admit() const {
+    control::Descriptor fd(accept4(world_.listening.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!fd) return fd;
+    const linger at_once{.l_onoff = 1, .l_linger = 0};  // thousands of these a second: none may linger
+    FUZZ_CHECK(setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once) == 0);
+    return fd;
+  }
+  static std::pair<control::Stream, control::Stream> pair() {
+    int ends[2];
+    FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
+    return {control::Stream(control::Descriptor(ends[0])), control::Stream(control::Descriptor(ends[1]))};
+  }
+  /// The receiver gets a hello over a connection of its own, as its service would hand it on.
+  void begin_again(const control::Message& hello) {
+    auto [his, receivers] = pair();
+    control::Encoder(control::direction_key(kToken, {}, true), to_sender_->attempt())
+        .append(hello.type, hello.payload, receivers.incoming);
+    if (receiver_->reconnected(std::move(receivers), tick())) to_receiver_.emplace(std::move(his), false, 1);
+  }
+
   // So that an input does the same each time.
   void let_workers_finish() {
     for (auto* end : {world_.sender.get(), world_.receiver.get()})
@@ -343,7 +379,7 @@ class Play {
   std::shared_ptr<Receiver> receiver_;
   std::optional<Wire> to_sender_, to_receiver_;
   std::optional<control::Message> last_[2];
-  bool greeted_ = false, honest_ = true;
+  bool greeted_ = false, honest_ = true, begun_again_ = false;
   std::deque<Open> open_;
   uint64_t posted_ = 0;
 };
@@ -424,7 +460,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
       }
       default:
         play.lie();
-        play.blurt(sender, input.bytes(input.byte()));
+        if (choice & 0x40)
+          play.hang_up(sender);
+        else
+          play.blurt(sender, input.bytes(input.byte()));
     }
   }
   play.everything_arrives();

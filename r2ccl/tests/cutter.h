@@ -1,0 +1,52 @@
+// Test support: breaks the TCP connections of this process, as a middle box would that has forgotten them.
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+namespace r2ccl::testing_support {
+
+using namespace std::chrono_literals;
+
+/// Breaks every TCP connection of this process that stands, as a middlebox would. Returns how many.
+inline int cut_connections() {
+  int cut = 0;
+  for (int fd = 3; fd < 256; ++fd) {
+    sockaddr_storage peer;
+    socklen_t length = sizeof peer;
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) != 0) continue;
+    if (peer.ss_family != AF_INET && peer.ss_family != AF_INET6) continue;
+    cut += shutdown(fd, SHUT_RDWR) == 0;
+  }
+  return cut;
+}
+
+/// Cuts again and again while it lives; each pause is `growth` times as long as the one before.
+class Cutter {
+ public:
+  explicit Cutter(std::chrono::milliseconds pause, int growth = 1)
+      : thread_([this, pause, growth]() mutable {
+          for (; !stopping_; pause *= growth) {
+            for (auto slept = 0ms; slept < pause && !stopping_; slept += 1ms)
+              std::this_thread::sleep_for(1ms);
+            cut_ += cut_connections();
+          }
+        }) {}
+  ~Cutter() { stop(); }
+  int stop() {
+    stopping_ = true;
+    if (thread_.joinable()) thread_.join();
+    return cut_;
+  }
+
+ private:
+  std::atomic<bool> stopping_{false};
+  std::atomic<int> cut_{0};
+  std::thread thread_;
+};
+
+}  // namespace r2ccl::testing_support
