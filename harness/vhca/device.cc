@@ -102,6 +102,11 @@ union ibv_gid port_gid(const Port& port, int index) {
   return gid;
 }
 
+std::span<const std::uint16_t> partition_keys(const Port& port) {
+  static constexpr std::uint16_t kKeys[] = {0xffff, 0x8001};
+  return {kKeys, port.lid != 0 ? 2u : 1u};
+}
+
 ibv_device** get_device_list(int* count) {
   if (count) *count = 0;
   Runtime* runtime = Runtime::get();
@@ -190,7 +195,7 @@ int query_device(ibv_context* handle, ibv_device_attr* attr) {
   attr->max_srq_wr = kMaxSrqWr;
   attr->max_srq_sge = kMaxSge;
   attr->max_ah = 1 << 16;
-  attr->max_pkeys = 1;
+  attr->max_pkeys = static_cast<std::uint16_t>(partition_keys(port).size());
   attr->local_ca_ack_delay = 0;
   attr->phys_port_cnt = static_cast<std::uint8_t>(Context::of(handle).port_count);
   return 0;
@@ -205,7 +210,7 @@ int query_port(ibv_context* handle, std::uint8_t number, ibv_port_attr* out, std
   attr.active_mtu = static_cast<ibv_mtu>(std::countr_zero(port.mtu) - 7);  // IBV_MTU_256 is 1
   attr.gid_tbl_len = gid_count(port);
   attr.max_msg_sz = static_cast<std::uint32_t>(kMaxMessageBytes);
-  attr.pkey_tbl_len = 1;
+  attr.pkey_tbl_len = static_cast<std::uint16_t>(partition_keys(port).size());
   attr.max_vl_num = 1;
   attr.phys_state = 5;  // LinkUp
   if (port.lid != 0) {

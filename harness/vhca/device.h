@@ -4,6 +4,7 @@
 #include <infiniband/verbs.h>
 
 #include <cstdint>
+#include <span>
 
 #include "harness/vhca/fabric_layout.h"
 #include "harness/vhca/objects.h"
@@ -22,6 +23,8 @@ inline constexpr std::uint32_t kMaxSrqWr = 16384;
 // / 256>.<node % 256 + 1>.
 union ibv_gid port_gid(const Port& port, int index);
 int gid_count(const Port& port);
+// The port's table, in host order: the default partition, and on InfiniBand a second one.
+std::span<const std::uint16_t> partition_keys(const Port& port);
 const Port& port_of(ibv_context* context, std::uint32_t number);
 bool has_port(ibv_context* context, std::uint32_t number);
 

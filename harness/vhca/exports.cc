@@ -102,16 +102,23 @@ int ibv_query_gid_type(struct ibv_context* context, uint8_t port, unsigned index
   return 0;
 }
 int ibv_query_pkey(struct ibv_context* context, uint8_t port, int index, __be16* pkey) {
-  if (!vhca::has_port(context, port) || index != 0) {
-    errno = EINVAL;
-    return -1;
+  if (vhca::has_port(context, port)) {
+    const auto keys = vhca::partition_keys(vhca::port_of(context, port));
+    if (index >= 0 && static_cast<size_t>(index) < keys.size()) {
+      *pkey = htobe16(keys[static_cast<size_t>(index)]);
+      return 0;
+    }
   }
-  *pkey = 0xffff;
-  return 0;
+  errno = EINVAL;
+  return -1;
 }
+// With or without the membership bit.
 int ibv_get_pkey_index(struct ibv_context* context, uint8_t port, __be16 pkey) {
-  if (vhca::has_port(context, port) && (pkey | 0x0080) == 0xffff)
-    return 0;  // with or without the membership bit, in network order
+  if (vhca::has_port(context, port)) {
+    const auto keys = vhca::partition_keys(vhca::port_of(context, port));
+    for (size_t i = 0; i < keys.size(); ++i)
+      if (((keys[i] ^ be16toh(pkey)) & 0x7fff) == 0) return static_cast<int>(i);
+  }
   errno = EINVAL;
   return -1;
 }

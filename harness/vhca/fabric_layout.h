@@ -15,7 +15,7 @@
 namespace vhca {
 
 inline constexpr std::uint64_t kFabricMagic = 0x3142'4146'4143'4856;  // "VHCAFAB1"
-inline constexpr std::uint32_t kLayoutVersion = 9;
+inline constexpr std::uint32_t kLayoutVersion = 10;
 
 inline constexpr std::size_t kMaxNodes = 64;
 inline constexpr std::size_t kMaxNicsPerNode = 16;
@@ -145,6 +145,7 @@ struct alignas(64) QpSlot {
   std::atomic<std::uint32_t> peer_port;
   std::atomic<std::uint32_t> min_rnr_timer;
   std::atomic<std::uint32_t> qkey;
+  std::atomic<std::uint32_t> pkey_index;  // in the table that all ports of the fabric have
   // SRQ only. What a holder is about to take: index + 1 in the SRQ; 0 = nothing. Tells the next holder
   // whether one that was killed had taken it. See shared_receive.h.
   std::atomic<std::uint64_t> srq_intent;

@@ -127,9 +127,9 @@ void to_reset(Qp& qp) {
 
 int check_values(const Qp& qp, const ibv_qp_attr& attr, int mask) {
   if ((mask & IBV_QP_PORT) && !has_port(qp.qp_base.context, attr.port_num)) return EINVAL;
-  if ((mask & IBV_QP_PKEY_INDEX) && attr.pkey_index != 0) return EINVAL;
   const Fabric& fabric = qp.owner->runtime->fabric();
   const Port& port = fabric.ports[qp.shared->port];
+  if ((mask & IBV_QP_PKEY_INDEX) && attr.pkey_index >= partition_keys(port).size()) return EINVAL;
   if ((mask & IBV_QP_PATH_MTU) && (attr.path_mtu < IBV_MTU_256 || 128u << attr.path_mtu > port.mtu))
     return EINVAL;
   if ((mask & IBV_QP_TIMEOUT) && attr.timeout > 31) return EINVAL;
@@ -157,7 +157,10 @@ void take_values(Qp& qp, const ibv_qp_attr& attr, int mask) {
     qp.attr.qkey = attr.qkey;
     slot.qkey.store(attr.qkey);
   }
-  if (mask & IBV_QP_PKEY_INDEX) qp.attr.pkey_index = attr.pkey_index;
+  if (mask & IBV_QP_PKEY_INDEX) {
+    qp.attr.pkey_index = attr.pkey_index;
+    slot.pkey_index.store(attr.pkey_index);
+  }
   if (mask & IBV_QP_ACCESS_FLAGS) {
     qp.attr.qp_access_flags = attr.qp_access_flags;
     slot.access.store(attr.qp_access_flags);
@@ -220,6 +223,7 @@ ibv_qp* create_qp(ibv_pd* ibpd, ibv_qp_init_attr* init) {
   slot.peer_port.store(~0u);
   slot.min_rnr_timer.store(0);
   slot.qkey.store(0);
+  slot.pkey_index.store(0);
   slot.srq_intent.store(0);
   slot.type = init->qp_type;
   slot.srq = srq ? static_cast<std::uint32_t>(srq->slot) + 1 : 0;

@@ -87,7 +87,8 @@ class Target {
   bool answers(const Qp& initiator, const SendEntry& send) const {
     const QpSlot& own = *initiator.shared;
     if (slot_.number.load() != number_of(initiator, send) || !receives(slot_.state.load()) ||
-        slot_.type != own.type)
+        slot_.type != own.type ||
+        slot_.pkey_index.load(std::memory_order_relaxed) != own.pkey_index.load(std::memory_order_relaxed))
       return false;
     if (own.type == IBV_QPT_UD)
       return slot_.port == send.datagram.port &&

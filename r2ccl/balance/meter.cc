@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 namespace r2ccl::balance {
@@ -98,10 +99,16 @@ void Capacities::judge(Nic& nic, double relative, double busy, double most_busy,
   nic.low = 0;
 }
 
+bool Capacities::at_most(size_t nic, double rate) {
+  const double most = std::min(1.0, rate / nics_[nic].nominal);
+  return std::exchange(nics_[nic].most, most) != most;
+}
+
 void Capacities::forget(size_t nic) {
-  const double nominal = nics_[nic].nominal;
-  nics_[nic] = {};
-  nics_[nic].nominal = nominal;
+  Nic blank;
+  blank.nominal = nics_[nic].nominal;
+  blank.most = nics_[nic].most;
+  nics_[nic] = blank;
 }
 
 // The upper quartile, of three and more not the greatest: slow NICs do not count for what is usual, and

@@ -104,17 +104,23 @@ class Capacities {
   /// has, how much is this process's, as far as is known; empty: all. Returns whether an interval has ended.
   bool take(std::span<const NicMeter::Reading> readings, uint64_t now, std::span<const double> part = {});
   /// Relative to its nominal rate, 0 … 1.
-  double relative(size_t nic) const { return nics_[nic].gray ? nics_[nic].level : 1.0; }
-  bool gray(size_t nic) const { return nics_[nic].gray; }
+  double relative(size_t nic) const {
+    return std::min(nics_[nic].gray ? nics_[nic].level : 1.0, nics_[nic].most);
+  }
+  bool gray(size_t nic) const { return nics_[nic].gray || nics_[nic].most < kGray; }
   /// In the unit of `nominal`.
   double capacity(size_t nic) const { return nics_[nic].nominal * relative(nic); }
   double nominal(size_t nic) const { return nics_[nic].nominal; }
+  /// Its port says that it now carries `rate`, in the unit of `nominal` and > 0: known without measuring. The
+  /// nominal rate stays what traffic was spread by. Returns whether that is news.
+  bool at_most(size_t nic, double rate);
   /// Forgets what was measured on it: it was away.
   void forget(size_t nic);
 
  private:
   struct Nic {
     double nominal = 1;
+    double most = 1;           // of that, by what its port says
     NicMeter::Reading from{};  // at the interval's beginning
     bool known = false;
     int low = 0, well = 0;  // intervals running

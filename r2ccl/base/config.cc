@@ -44,7 +44,13 @@ const std::vector<Field>& fields() {
       integer("NCCL_IB_TIMEOUT", &Config::ib_timeout, 1, 31, "QP timeout, 4.096 us * 2^n"),
       integer("NCCL_IB_RETRY_CNT", &Config::ib_retry_count, 0, 7, "QP transport retries"),
       integer("NCCL_IB_GID_INDEX", &Config::gid_index, -1, 255,
-              "GID table index; -1 picks RoCE v2 over IPv4"),
+              "GID table index; -1 chooses by version, family and range"),
+      integer("NCCL_IB_ROCE_VERSION_NUM", &Config::roce_version, 1, 2, "RoCE version of the GID"),
+      integer("NCCL_IB_PKEY", &Config::pkey_index, 0, 65535, "index in the table of partition keys"),
+      {"NCCL_IB_PCI_RELAXED_ORDERING", 0, 2,
+       "NICs may write a message's parts in any order: 0 no, 1 yes, 2 where possible",
+       [](const Config& c) { return long(c.relaxed_ordering); },
+       [](Config& c, long v) { c.relaxed_ordering = RelaxedOrdering(v); }},
       integer("NCCL_IB_TC", &Config::traffic_class, 0, 255, "traffic class"),
       integer("NCCL_IB_SL", &Config::service_level, 0, 15, "service level"),
       integer("R2CC_STANDBYS", &Config::standbys, 0, 100000,
@@ -77,6 +83,25 @@ const std::vector<Field>& fields() {
   return all;
 }
 
+Error refusal(const char* variable, const char* text, const std::string& why) {
+  return Error{ErrorCode::kInvalidConfig, std::string(variable) + "='" + text + "' " + why};
+}
+
+/// NCCL_IB_ADDR_FAMILY and NCCL_IB_ADDR_RANGE.
+Result<AddressRange> read_address_range(const char* family_text, const char* range_text) {
+  AddressFamily family = AddressFamily::kIpv4;
+  if (family_text && *family_text) {
+    if (family_text == std::string(name(AddressFamily::kIpv6)))
+      family = AddressFamily::kIpv6;
+    else if (family_text != std::string(name(AddressFamily::kIpv4)))
+      return refusal("NCCL_IB_ADDR_FAMILY", family_text, "is neither AF_INET nor AF_INET6");
+  }
+  if (!range_text || !*range_text) return AddressRange(family);
+  auto range = AddressRange::parse(family, range_text);
+  if (!range) return refusal("NCCL_IB_ADDR_RANGE", range_text, range.error().message);
+  return range;
+}
+
 }  // namespace
 
 const char* name(Mode mode) {
@@ -100,10 +125,9 @@ Result<Config> Config::from(const std::function<const char*(const char*)>& get) 
     errno = 0;
     const long value = std::strtol(text, &end, 10);
     if (*end != '\0' || errno != 0 || value < field.least || value > field.most)
-      return Error{ErrorCode::kInvalidConfig, std::string(field.variable) + "='" + text +
-                                                  "' is not a whole number from " +
-                                                  std::to_string(field.least) + " to " +
-                                                  std::to_string(field.most) + " (" + field.meaning + ")"};
+      return refusal(field.variable, text,
+                     "is not a whole number from " + std::to_string(field.least) + " to " +
+                         std::to_string(field.most) + " (" + field.meaning + ")");
     field.write(config, value);
   }
   for (const char* variable : {"NCCL_SOCKET_IFNAME", "R2CC_SOCKET_IFNAME"})
@@ -112,6 +136,11 @@ Result<Config> Config::from(const std::function<const char*(const char*)>& get) 
   if (const char* text = get("R2CC_NODE_SCOPE")) config.node_scope = text;
   if (const char* text = get("R2CC_METRICS")) config.metrics_file = text;
   if (const char* text = get("NCCL_IB_HCA"); text && *text) config.hca_filter = text;
+  const char* const range_text = get("NCCL_IB_ADDR_RANGE");
+  auto range = read_address_range(get("NCCL_IB_ADDR_FAMILY"), range_text);
+  if (!range) return range.error();
+  config.address_range = *range;
+  if (range_text) config.address_range_text = range_text;
   return config;
 }
 
@@ -131,6 +160,9 @@ std::vector<Config::Entry> Config::entries() const {
        "file with the machine's topology as 'lstopo --of xml' writes it, instead of what it shows"});
   out.push_back({"R2CC_NODE_SCOPE", node_scope,
                  "processes of one host with different values count as being on different nodes"});
+  out.push_back({"NCCL_IB_ADDR_FAMILY", name(address_range.family()), "family of the GID's address"});
+  out.push_back(
+      {"NCCL_IB_ADDR_RANGE", address_range_text, "where the GID's address should lie (10.1.0.0/16)"});
   out.push_back({"NCCL_IB_HCA", hca_filter, "which devices to use ('^' excludes, '=' exact names)"});
   return out;
 }

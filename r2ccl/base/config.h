@@ -8,12 +8,17 @@
 #include <utility>
 #include <vector>
 
+#include "r2ccl/base/address_range.h"
 #include "r2ccl/base/result.h"
 
 namespace r2ccl {
 
 /// R2CC_MODE, with upstream's numbers.
 enum class Mode : uint8_t { kBaseline = 0, kMigrate = 1, kBalance = 2, kAllReduce = 3 };
+
+/// NCCL_IB_PCI_RELAXED_ORDERING, with NCCL's numbers: whether NICs may write parts of a message in another
+/// order than they arrived in.
+enum class RelaxedOrdering : uint8_t { kOff = 0, kOn = 1, kWherePossible = 2 };
 
 /// "baseline", "migrate", "balance" or "allreduce".
 const char* name(Mode mode);
@@ -32,14 +37,19 @@ struct Config {
   std::string hca_filter;  ///< NCCL_IB_HCA: prefix list; '^' excludes, '=' means exact
   int ib_timeout = 20;     ///< NCCL_IB_TIMEOUT: 4.096 µs · 2^n
   int ib_retry_count = 7;  ///< NCCL_IB_RETRY_CNT
-  int gid_index = -1;      ///< NCCL_IB_GID_INDEX; -1: RoCE v2 IPv4 when there is one
-  int traffic_class = 0;   ///< NCCL_IB_TC
-  int service_level = 0;   ///< NCCL_IB_SL
-  int memory_node = -1;    ///< R2CC_MEMORY_NODE: NUMA node of all buffers; -1: the kernel is asked
-  int cross_socket = 0;    ///< R2CC_CROSS_SOCKET: percent of its rate that a NIC carries from or to memory on
-                           ///< another socket; 0: not known
-  int standbys = 32;  ///< R2CC_STANDBYS: paths that a process keeps ready for its sends; a channel without
-                      ///< one opens it when it must
+  int gid_index = -1;      ///< NCCL_IB_GID_INDEX; -1: chosen by the next two (verbs/gid.h)
+  int roce_version = 2;    ///< NCCL_IB_ROCE_VERSION_NUM
+  AddressRange address_range;  ///< NCCL_IB_ADDR_FAMILY, NCCL_IB_ADDR_RANGE: where the GID should lie
+  std::string address_range_text;
+  int pkey_index = 0;  ///< NCCL_IB_PKEY: index in the port's table of partition keys
+  RelaxedOrdering relaxed_ordering = RelaxedOrdering::kOff;  ///< of buffers, never of what the core polls
+  int traffic_class = 0;                                     ///< NCCL_IB_TC
+  int service_level = 0;                                     ///< NCCL_IB_SL
+  int memory_node = -1;  ///< R2CC_MEMORY_NODE: NUMA node of all buffers; -1: the kernel is asked
+  int cross_socket = 0;  ///< R2CC_CROSS_SOCKET: percent of its rate that a NIC carries from or to memory on
+                         ///< another socket; 0: not known
+  int standbys = 32;     ///< R2CC_STANDBYS: paths that a process keeps ready for its sends; a channel without
+                         ///< one opens it when it must
   Milliseconds suspect_after{
       4};  ///< R2CC_SUSPECT_MS: silence after which a path is probed (the least value; it adapts upward)
   Milliseconds probe_deadline{

@@ -254,6 +254,7 @@ class Channel {
   bool is_making(uint32_t id) const;
   void make(std::shared_ptr<Making> making);
   void step_makings(const Tick& tick);
+  void take_speed(int nic, int mbps);
   bool candidate(Purpose purpose, uint64_t now, int& local, int& remote) const;
   void start_opening(Purpose purpose, int local, int remote, const Tick& tick);
   void step_opening(const Tick& tick);
@@ -400,6 +401,7 @@ class Channel {
     JobPtr job;
     // the worker's, until the job is done
     Result<std::unique_ptr<Path>> made{std::unique_ptr<Path>()};
+    int speed_mbps = 0;  // of the port; 0: not known
     wire::PathEnd end{};
   };
   std::vector<std::shared_ptr<Making>> makings_;

@@ -31,6 +31,7 @@ void Channel::make(std::shared_ptr<Making> making) {
       making->made = Error{ErrorCode::kVerbs, "its port is not active"};
       return;
     }
+    making->speed_mbps = device.speed_mbps();
     making->made =
         Path::create(making->path, making->local, making->remote, device, memory, core.resilient());
     if (!making->made) return;
@@ -46,6 +47,14 @@ void Channel::make(std::shared_ptr<Making> making) {
   makings_.push_back(std::move(making));
 }
 
+// A cable or a switch may come back slower than it went.
+void Channel::take_speed(int nic, int mbps) {
+  if (!core_.capacities.at_most(size_t(nic), mbps)) return;
+  R2_WARN("NET/R2CCL: the port of NIC %s of %s now runs at %d Mbit/s; when this process began it was %.0f",
+          core_.devices[size_t(nic)].name().c_str(), core_.host.c_str(), mbps,
+          core_.capacities.nominal(size_t(nic)));
+}
+
 void Channel::step_makings(const Tick& tick) {
   for (size_t i = 0; i < makings_.size();) {
     if (!makings_[i]->job->done()) {
@@ -54,6 +63,7 @@ void Channel::step_makings(const Tick& tick) {
     }
     const std::shared_ptr<Making> making = makings_[i];
     makings_.erase(makings_.begin() + std::ptrdiff_t(i));
+    if (making->speed_mbps > 0) take_speed(making->local, making->speed_mbps);
     if (!making->unwanted && !closing_)
       half_made(*making, tick);
     else if (making->made)

@@ -39,7 +39,7 @@ Result<void> Registrations::fill(Registration& registration, void* data, size_t 
     if (registration.regions_[nic] || (!core_.resilient() && int(nic) != home_nic)) continue;
     auto attempt = attempts[nic] = std::make_shared<Attempt>();
     const auto work = [attempt, &device = core_.devices[nic], data, bytes] {
-      attempt->region = verbs::MemoryRegion::create(device, data, bytes);
+      attempt->region = verbs::MemoryRegion::create_buffer(device, data, bytes);
     };
     if (core_.resilient())
       attempt->job = core_.registrars->give(int(nic), "ibv_reg_mr", work);

@@ -329,6 +329,39 @@ TEST(Capacities, a_slow_nic_is_found_within_250_ms_and_its_rate_with_it) {
   }
 }
 
+TEST(Capacities, a_port_that_says_it_is_slower_is_believed_at_once) {
+  const std::vector<double> nominal{100'000, 100'000};
+  Capacities capacities(nominal);
+  EXPECT_FALSE(capacities.at_most(1, 100'000)) << "no news";
+  EXPECT_TRUE(capacities.at_most(1, 50'000));
+  EXPECT_FALSE(capacities.at_most(1, 50'000));
+  EXPECT_DOUBLE_EQ(capacities.capacity(1), 50'000);
+  EXPECT_DOUBLE_EQ(capacities.nominal(1), 100'000) << "what traffic was spread by";
+  EXPECT_TRUE(capacities.gray(1));
+  EXPECT_FALSE(capacities.gray(0));
+  capacities.forget(1);
+  EXPECT_DOUBLE_EQ(capacities.capacity(1), 50'000) << "its port has not taken it back";
+  EXPECT_TRUE(capacities.at_most(1, 200'000));
+  EXPECT_DOUBLE_EQ(capacities.capacity(1), 100'000);
+  EXPECT_FALSE(capacities.gray(1));
+}
+
+TEST(Capacities, what_is_measured_counts_beside_what_the_port_says) {
+  Node node(4);
+  node.capacities.at_most(2, 0.5);
+  node.rate[2] = 0.25;
+  node.balance(2000, 0.1);
+  EXPECT_NEAR(node.capacities.relative(2), 0.25, 0.05);
+  node.rate[2] = 0.5;
+  node.balance(3000, 0.1);
+  EXPECT_NEAR(node.capacities.relative(2), 0.5, 0.05);
+  node.capacities.at_most(2, 1);
+  node.rate[2] = 1;
+  node.balance(3000, 0.1);
+  EXPECT_FALSE(node.capacities.gray(2));
+  EXPECT_DOUBLE_EQ(node.capacities.relative(2), 1);
+}
+
 // The rate of a NIC that gets only small pieces says little; it must not lose the rest of its share for that.
 TEST(Capacities, a_nic_that_has_little_to_do_is_not_slow) {
   Node node(4);

@@ -43,6 +43,9 @@ TEST(Config, a_bad_value_is_refused_by_name) {
                                                                       {"R2CC_STRICT_ACK", "yes"},
                                                                       {"NCCL_IB_TIMEOUT", "20ms"},
                                                                       {"R2CC_PROBE_MS", "-1"},
+                                                                      {"NCCL_IB_PKEY", "65536"},
+                                                                      {"NCCL_IB_ROCE_VERSION_NUM", "3"},
+                                                                      {"NCCL_IB_PCI_RELAXED_ORDERING", "on"},
                                                                       {"NCCL_IB_RETRY_CNT", "8"}}) {
     auto config = with({{name, value}});
     ASSERT_FALSE(config.ok()) << name;
@@ -50,6 +53,55 @@ TEST(Config, a_bad_value_is_refused_by_name) {
     EXPECT_NE(config.error().message.find(name + "='" + value + "'"), std::string::npos)
         << config.error().message;
   }
+}
+
+TEST(Config, reads_where_the_gid_should_lie) {
+  const AddressBytes ten_one{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 1, 200, 3};
+  const AddressBytes ten_two{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 2, 0, 3};
+  const AddressBytes six{0xfd, 0, 0, 1, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7};
+  auto config = with({});
+  ASSERT_TRUE(config.ok());
+  EXPECT_TRUE(config->address_range.contains(ten_one));
+  EXPECT_FALSE(config->address_range.contains(six));
+
+  config = with({{"NCCL_IB_ADDR_RANGE", "10.1.77.0/16"}});
+  ASSERT_TRUE(config.ok());
+  EXPECT_TRUE(config->address_range.contains(ten_one));
+  EXPECT_FALSE(config->address_range.contains(ten_two));
+  config = with({{"NCCL_IB_ADDR_RANGE", "10.1.192.0/18"}});
+  ASSERT_TRUE(config.ok());
+  EXPECT_TRUE(config->address_range.contains(ten_one));
+  config = with({{"NCCL_IB_ADDR_RANGE", "10.1.128.0/18"}});
+  ASSERT_TRUE(config.ok());
+  EXPECT_FALSE(config->address_range.contains(ten_one)) << "bits in the middle of a byte";
+
+  config = with({{"NCCL_IB_ADDR_FAMILY", "AF_INET6"}});
+  ASSERT_TRUE(config.ok());
+  EXPECT_TRUE(config->address_range.contains(six));
+  EXPECT_FALSE(config->address_range.contains(ten_one));
+  config = with({{"NCCL_IB_ADDR_FAMILY", "AF_INET6"}, {"NCCL_IB_ADDR_RANGE", "fd00:1:8000::/33"}});
+  ASSERT_TRUE(config.ok());
+  EXPECT_TRUE(config->address_range.contains(six));
+  config = with({{"NCCL_IB_ADDR_FAMILY", "AF_INET6"}, {"NCCL_IB_ADDR_RANGE", "fd00:1::/33"}});
+  ASSERT_TRUE(config.ok());
+  EXPECT_FALSE(config->address_range.contains(six));
+}
+
+TEST(Config, a_bad_address_range_is_refused_with_what_is_accepted) {
+  for (const char* value :
+       {"10.1.0.0", "10.1.0.0/33", "10.1.0.0/-1", "10.1.0.0/8x", "10.1.0/8", "fd00::/8", "/8"}) {
+    auto config = with({{"NCCL_IB_ADDR_RANGE", value}});
+    ASSERT_FALSE(config.ok()) << value;
+    EXPECT_EQ(config.error().code, ErrorCode::kInvalidConfig);
+    EXPECT_EQ(config.error().message,
+              std::string("NCCL_IB_ADDR_RANGE='") + value +
+                  "' is not an address of AF_INET, '/' and a number of bits from 0 to 32");
+  }
+  EXPECT_FALSE(with({{"NCCL_IB_ADDR_FAMILY", "AF_INET6"}, {"NCCL_IB_ADDR_RANGE", "10.0.0.0/8"}}).ok());
+  EXPECT_FALSE(with({{"NCCL_IB_ADDR_FAMILY", "AF_INET6"}, {"NCCL_IB_ADDR_RANGE", "fd00::/129"}}).ok());
+  auto config = with({{"NCCL_IB_ADDR_FAMILY", "inet"}});
+  ASSERT_FALSE(config.ok());
+  EXPECT_EQ(config.error().message, "NCCL_IB_ADDR_FAMILY='inet' is neither AF_INET nor AF_INET6");
 }
 
 TEST(Config, an_empty_value_is_the_default) {

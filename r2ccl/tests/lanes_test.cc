@@ -64,6 +64,64 @@ TEST(Lanes, without_a_fault_nothing_leaves_its_home) {
   for (size_t nic = 1; nic < kNics; ++nic) EXPECT_LT(bytes[nic], bytes[0] / 100) << "NIC " << nic;
 }
 
+/// From now on that NIC's port says that it runs at a quarter of its speed.
+struct SlowPort {
+  explicit SlowPort(const verbs::Device& device) {
+    verbs_context* verbs = verbs_get_ctx(device.context());
+    real_ = verbs->query_port;
+    // The NIC's worker reads it when it makes paths.
+    __atomic_store_n(&verbs->query_port, &query, __ATOMIC_RELAXED);
+  }
+  static int query(ibv_context* context, uint8_t port, ibv_port_attr* attributes, size_t size) {
+    const int error = real_(context, port, attributes, size);
+    if (attributes->active_width != 2) ADD_FAILURE() << "not a port of four lanes";
+    attributes->active_width = 1;
+    ++asked_;
+    return error;
+  }
+  inline static decltype(verbs_context::query_port) real_ = nullptr;
+  inline static std::atomic<int> asked_{0};
+};
+
+// Unlimited virtual ports carry as much as before, so nothing is measured: the port's word alone moves
+// traffic.
+TEST(Lanes, a_port_that_comes_back_slower_gets_less) {
+  const auto fabric = make_fabric(2, kNics);
+  const Child receiver = start(fabric, 1, kBalance, [](const Link& link) {
+    receive_with(link, 0, [&](Net& n, Channel* c) { receive_rounds(n, c, link); });
+  });
+  const Child sender = start(fabric, 0, kBalance, [](const Link& link) {
+    send_with(link, 0, [&](Net& n, Channel* c) {
+      const SlowPort slow(c->core().devices[0]);
+      send_rounds(n, c, link);
+      EXPECT_GE(slow.asked_, 1);
+    });
+  });
+  relay_handle(receiver, sender);
+  Saboteur saboteur(fabric);
+  // Struck in the second round; from the first one in which home carries something again, ten more.
+  std::array<uint64_t, kNics> before{}, from{};
+  int rounds = 0, at_home = 0;
+  const auto end = Clock::now() + 60s;
+  run_rounds(receiver, sender, [&] {
+    const auto now = sent(fabric);
+    const bool carries = now[0] - before[0] > 5'000'000;
+    before = now;
+    if (++rounds == 2) saboteur.strike(0, 0);
+    if (rounds > 3 && carries && ++at_home == 1) from = now;
+    return at_home > 10 || Clock::now() > end;
+  });
+  EXPECT_EQ(sender.wait(120s), 0);
+  EXPECT_EQ(receiver.wait(120s), 0);
+  EXPECT_GE(saboteur.broken(), 1);
+  ASSERT_GT(at_home, 10);
+  // A quarter each, by what they are said to carry; all of it at home, had the port said nothing.
+  const auto now = sent(fabric);
+  uint64_t all = 0;
+  for (size_t nic = 0; nic < kNics; ++nic) all += now[nic] - from[nic];
+  for (size_t nic = 0; nic < kNics; ++nic) EXPECT_GT(now[nic] - from[nic], all / 10) << "NIC " << nic;
+}
+
 TEST(Lanes, the_traffic_of_a_dead_nic_is_shared_by_all_others) {
   const auto fabric = make_fabric(2, kNics);
   const Pair pair(fabric);

@@ -2,11 +2,13 @@
 
 #include <endian.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <string_view>
 
 #include "r2ccl/base/log.h"
+#include "r2ccl/verbs/gid.h"
 
 namespace r2ccl::verbs {
 namespace {
@@ -39,25 +41,13 @@ int lanes(int width) {
   // clang-format on
 }
 
-bool is_ipv4_mapped(const ibv_gid& gid) {
-  static const uint8_t prefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-  return std::memcmp(gid.raw, prefix, sizeof prefix) == 0;
-}
-
-// RoCE v2 over IPv4 first, then any RoCE v2, then whatever index 0 is.
-int choose_gid(ibv_context* context, uint8_t port, const ibv_port_attr& attributes) {
-  int best = 0, best_score = -1;
-  for (int i = 0; i < attributes.gid_tbl_len; ++i) {
+std::vector<ibv_gid_entry> gid_table(ibv_context* context, uint8_t port, int length) {
+  std::vector<ibv_gid_entry> table;
+  for (int i = 0; i < length; ++i) {
     ibv_gid_entry entry{};
-    if (ibv_query_gid_ex(context, port, uint32_t(i), &entry, 0) != 0) continue;
-    int score = 0;
-    if (entry.gid_type == IBV_GID_TYPE_ROCE_V2) score = is_ipv4_mapped(entry.gid) ? 2 : 1;
-    if (score > best_score) {
-      best = i;
-      best_score = score;
-    }
+    if (ibv_query_gid_ex(context, port, uint32_t(i), &entry, 0) == 0) table.push_back(entry);
   }
-  return best;
+  return table;
 }
 
 /// NCCL_IB_HCA: "mlx5_0,mlx5_1" prefixes, "=name" exact, "^" excludes; ":port" is matched when given.
@@ -92,13 +82,58 @@ bool Device::refresh_port(const Config& config) {
   ibv_port_attr attributes{};
   if (ibv_query_port(context_.get(), port_, &attributes) != 0) return false;
   if (attributes.state != IBV_PORT_ACTIVE) return false;
-  gid_index_ = config.gid_index >= 0 ? config.gid_index : choose_gid(context_.get(), port_, attributes);
+  gid_table_length_ = attributes.gid_tbl_len;
+  pkey_table_length_ = attributes.pkey_tbl_len;
+  GidChoice gid;  // InfiniBand addresses by LID, and its first GID is the port's
+  if (attributes.link_layer == IBV_LINK_LAYER_ETHERNET) {
+    if (config.gid_index >= 0)
+      gid.index = config.gid_index;
+    else
+      gid = choose_gid(gid_table(context_.get(), port_, attributes.gid_tbl_len), config);
+  }
+  gid_index_ = gid.index;
+  gid_as_asked_ = gid.as_asked;
   address_.link_layer = attributes.link_layer;
   address_.mtu = uint8_t(attributes.active_mtu);
   address_.lid = attributes.lid;
   if (ibv_query_gid(context_.get(), port_, gid_index_, &address_.gid) != 0) address_.gid = ibv_gid{};
   speed_mbps_ = lane_mbps(attributes.active_speed) * lanes(attributes.active_width);
   return true;
+}
+
+Result<void> Device::check_indices(const Config& config) {
+  const auto refuse = [this](const char* variable, int index, const char* table, int length) {
+    return Error{ErrorCode::kInvalidConfig, std::string(variable) + "='" + std::to_string(index) +
+                                                "': the table of " + table + " of NIC " + name_ + " has " +
+                                                std::to_string(length) + " entries, numbered from 0"};
+  };
+  if (address_.link_layer == IBV_LINK_LAYER_ETHERNET && config.gid_index >= gid_table_length_)
+    return refuse("NCCL_IB_GID_INDEX", config.gid_index, "GIDs", gid_table_length_);
+  if (config.pkey_index > 0 && config.pkey_index >= pkey_table_length_)
+    return refuse("NCCL_IB_PKEY", config.pkey_index, "partition keys", pkey_table_length_);
+  pkey_index_ = uint16_t(config.pkey_index);
+  if (!gid_as_asked_)
+    R2_WARN(
+        "NET/R2CCL: no GID of NIC %s is of RoCE version %d and in NCCL_IB_ADDR_RANGE='%s' (%s); GID %d is "
+        "used",
+        name_.c_str(), config.roce_version, config.address_range_text.c_str(),
+        r2ccl::name(config.address_range.family()), gid_index_);
+  return {};
+}
+
+// Registers a few bytes. Old kernels ignore the flag, some providers refuse it.
+void Device::try_relaxed_ordering(const Config& config) {
+  if (config.relaxed_ordering == RelaxedOrdering::kOff) return;
+  alignas(4096) std::array<uint8_t, 4096> page;
+  const std::unique_ptr<ibv_mr, Deleter<&ibv_dereg_mr>> region(
+      ibv_reg_mr_iova2(pd_.get(), page.data(), page.size(), uintptr_t(page.data()),
+                       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING));
+  relaxed_ordering_ = region != nullptr;
+  if (!region && config.relaxed_ordering == RelaxedOrdering::kOn)
+    R2_WARN(
+        "NET/R2CCL: NIC %s takes no memory with relaxed ordering (%s): NCCL_IB_PCI_RELAXED_ORDERING=1 has no "
+        "effect on it",
+        name_.c_str(), std::strerror(errno));
 }
 
 Result<std::vector<Device>> Device::open_all(const Config& config) {
@@ -127,12 +162,14 @@ Result<std::vector<Device>> Device::open_all(const Config& config) {
       R2_WARN("NET/R2CCL: NIC %s has no active port; it is left out", device.name_.c_str());
       continue;
     }
+    if (auto fine = device.check_indices(config); !fine) return fine.error();
     device.pd_.reset(ibv_alloc_pd(device.context_.get()));
     if (!device.pd_) {
       R2_WARN("NET/R2CCL: NIC %s: ibv_alloc_pd: %s; it is left out", device.name_.c_str(),
               std::strerror(errno));
       continue;
     }
+    device.try_relaxed_ordering(config);
     devices.push_back(std::move(device));
   }
   if (devices.empty())

@@ -36,7 +36,8 @@ class Device {
   Device& operator=(Device&&) = default;
 
   /// Opens every usable NIC, in the order of ibv_get_device_list, after NCCL_IB_HCA. A device without an
-  /// active port is skipped with a log line. Error kNoDevice when none is left.
+  /// active port is skipped with a log line. Error kNoDevice when none is left, kInvalidConfig when
+  /// NCCL_IB_GID_INDEX or NCCL_IB_PKEY names what a port does not have.
   static Result<std::vector<Device>> open_all(const Config& config);
 
   const std::string& name() const { return name_; }
@@ -45,6 +46,9 @@ class Device {
   ibv_context* context() const { return context_.get(); }
   ibv_pd* pd() const { return pd_.get(); }
   int gid_index() const { return gid_index_; }
+  uint16_t pkey_index() const { return pkey_index_; }
+  /// NCCL_IB_PCI_RELAXED_ORDERING asks for it, and the provider takes it.
+  bool relaxed_ordering() const { return relaxed_ordering_; }
   const ibv_device_attr& limits() const { return limits_; }
   /// Active speed × width in Mbit/s.
   int speed_mbps() const { return speed_mbps_; }
@@ -55,6 +59,9 @@ class Device {
 
  private:
   Device() = default;
+  /// Error kInvalidConfig when a setting names an entry that the port's tables do not have.
+  Result<void> check_indices(const Config& config);
+  void try_relaxed_ordering(const Config& config);
 
   std::unique_ptr<ibv_context, Deleter<&ibv_close_device>> context_;
   std::unique_ptr<ibv_pd, Deleter<&ibv_dealloc_pd>> pd_;
@@ -62,6 +69,11 @@ class Device {
   uint64_t guid_ = 0;
   uint8_t port_ = 1;
   int gid_index_ = 0;
+  bool gid_as_asked_ = true;
+  uint16_t pkey_index_ = 0;
+  bool relaxed_ordering_ = false;
+  int gid_table_length_ = 0;
+  int pkey_table_length_ = 0;
   int speed_mbps_ = 0;
   ibv_device_attr limits_{};
   PortAddress address_;

@@ -7,12 +7,12 @@
 
 namespace r2ccl::verbs {
 
-Result<MemoryRegion> MemoryRegion::create(const Device& device, void* data, size_t bytes) {
-  MemoryRegion region;
-  constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-  region.region_.reset(ibv_reg_mr(device.pd(), data, bytes, kAccess));
-  if (region.region_) return region;
-  const int error = errno;
+namespace {
+
+constexpr unsigned kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+constexpr unsigned kRelaxed = IBV_ACCESS_RELAXED_ORDERING;
+
+Error refusal(const Device& device, size_t bytes, int error) {
   std::string text =
       "ibv_reg_mr of " + std::to_string(bytes) + " bytes on " + device.name() + ": " + std::strerror(error);
   if (error != ENOMEM) return Error{ErrorCode::kVerbs, text};
@@ -21,6 +21,23 @@ Result<MemoryRegion> MemoryRegion::create(const Device& device, void* data, size
   if (limit.rlim_cur != RLIM_INFINITY)
     text += "; RLIMIT_MEMLOCK is " + std::to_string(limit.rlim_cur / 1024) + " KiB";
   return Error{ErrorCode::kMemoryLock, text};
+}
+
+}  // namespace
+
+Result<MemoryRegion> MemoryRegion::create(const Device& device, void* data, size_t bytes) {
+  MemoryRegion region;
+  region.region_.reset(ibv_reg_mr(device.pd(), data, bytes, kAccess));
+  if (!region.region_) return refusal(device, bytes, errno);
+  return region;
+}
+
+Result<MemoryRegion> MemoryRegion::create_buffer(const Device& device, void* data, size_t bytes) {
+  if (!device.relaxed_ordering()) return create(device, data, bytes);
+  MemoryRegion region;
+  region.region_.reset(ibv_reg_mr_iova2(device.pd(), data, bytes, uintptr_t(data), kAccess | kRelaxed));
+  if (!region.region_) return refusal(device, bytes, errno);
+  return region;
 }
 
 }  // namespace r2ccl::verbs

@@ -10,8 +10,12 @@ namespace r2ccl::verbs {
 class MemoryRegion {
  public:
   MemoryRegion() = default;
-  /// Registers [data, data + bytes) for local and remote access. Error kMemoryLock (ENOMEM) or kVerbs.
+  /// Registers [data, data + bytes) for local and remote access, for the NIC to write in the order in which
+  /// the writes come. Error kMemoryLock (ENOMEM) or kVerbs.
   static Result<MemoryRegion> create(const Device& device, void* data, size_t bytes);
+  /// The same for a message buffer: where Device::relaxed_ordering() says so, its bytes may be written in any
+  /// order. (What is polled must not be registered so.)
+  static Result<MemoryRegion> create_buffer(const Device& device, void* data, size_t bytes);
 
   uint32_t lkey() const { return region_->lkey; }
   uint32_t rkey() const { return region_->rkey; }

@@ -44,6 +44,7 @@ Result<QueuePair> QueuePair::create(const Device& device, const CompletionQueue&
 
   ibv_qp_attr init{};
   init.qp_state = IBV_QPS_INIT;
+  init.pkey_index = device.pkey_index();
   init.port_num = device.port();
   init.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
   const int error = ibv_modify_qp(pair.pair_.get(), &init,

@@ -292,6 +292,41 @@ TEST_F(Errors, a_completion_queue_that_runs_over_is_an_event_and_breaks_its_qps)
   });
 }
 
+TEST_F(Errors, a_partition_key_that_the_port_does_not_have_is_refused) {
+  for (const LinkLayer link : {LinkLayer::kEthernet, LinkLayer::kInfiniBand}) {
+    FabricSpec spec;
+    spec.nodes = {{"node0", {PortSpec{}}}};
+    spec.link_layer = link;
+    fabric_ = FabricHost::create(spec);
+    run([keys = link == LinkLayer::kInfiniBand ? 2 : 1] {
+      Endpoint a({.nic = 0});
+      ibv_port_attr port{};
+      VHCA_REQUIRE_EQ(ibv_query_port(a.context(), 1, &port), 0);
+      VHCA_REQUIRE_EQ(int(port.pkey_tbl_len), keys);
+      ibv_qp_init_attr init{};
+      init.send_cq = init.recv_cq = a.cq();
+      init.qp_type = IBV_QPT_RC;
+      ibv_qp* qp = ibv_create_qp(a.pd(), &init);
+      VHCA_REQUIRE(qp != nullptr);
+      ibv_qp_attr attr{};
+      attr.qp_state = IBV_QPS_INIT;
+      attr.port_num = 1;
+      constexpr int kInit = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+      attr.pkey_index = uint16_t(keys);
+      VHCA_REQUIRE_EQ(ibv_modify_qp(qp, &attr, kInit), EINVAL);
+      __be16 key = 0;
+      VHCA_REQUIRE_EQ(ibv_query_pkey(a.context(), 1, keys, &key), -1);
+      for (int index = 0; index < keys; ++index) {
+        VHCA_REQUIRE_EQ(ibv_query_pkey(a.context(), 1, index, &key), 0);
+        VHCA_REQUIRE_EQ(ibv_get_pkey_index(a.context(), 1, key), index);
+        attr.pkey_index = uint16_t(index);
+        VHCA_REQUIRE_EQ(ibv_modify_qp(qp, &attr, kInit), 0);
+      }
+      VHCA_REQUIRE_EQ(ibv_destroy_qp(qp), 0);
+    });
+  }
+}
+
 TEST_F(Errors, what_is_not_served_says_so) {
   run([] {
     Endpoint a({.nic = 0}), b({.nic = 1});
