@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <cstdlib>
+#include <thread>
 #include <utility>
 
 #include "harness/vhca/fabric_host.h"
@@ -28,14 +30,20 @@ vhca::FabricSpec spec_of(const Fabric& shape) {
 class VhcaFabric final : public DeviceFabric {
  public:
   VhcaFabric(const Fabric& shape, std::string folder)
-      : host_(vhca::FabricHost::create(spec_of(shape))), folder_(std::move(folder)) {}
+      : host_(vhca::FabricHost::create(spec_of(shape))), folder_(std::move(folder)) {
+    // Where the copy is the limit; on a crowded machine they cost more than they bring (vhca/huge_pages.h).
+    huge_pages_ = shape.nic_rate_bits_per_s == 0 && !std::getenv("VHCA_HUGE_PAGES") &&
+                  unsigned(shape.ranks()) <= std::thread::hardware_concurrency();
+  }
 
   std::string evidence() const override { return "emulated"; }
   std::map<std::string, std::string> environment(int node) const override {
-    return {{"VHCA_FABRIC", host_.path()},
-            {"VHCA_NODE", node_name(node)},
-            {"R2CC_NODE_NAME", node_name(node)},
-            {"R2CC_NODE_SCOPE", node_name(node) + "@" + host_.path()}};
+    std::map<std::string, std::string> variables{{"VHCA_FABRIC", host_.path()},
+                                                 {"VHCA_NODE", node_name(node)},
+                                                 {"R2CC_NODE_NAME", node_name(node)},
+                                                 {"R2CC_NODE_SCOPE", node_name(node) + "@" + host_.path()}};
+    if (huge_pages_) variables["VHCA_HUGE_PAGES"] = "1";
+    return variables;
   }
   std::vector<std::string> library_folders() const override { return {folder_}; }
   std::optional<uint64_t> carried_bytes(int node, int nic) const override {
@@ -46,6 +54,7 @@ class VhcaFabric final : public DeviceFabric {
  private:
   vhca::FabricHost host_;
   std::string folder_;
+  bool huge_pages_ = false;
 };
 
 }  // namespace

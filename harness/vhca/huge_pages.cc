@@ -33,12 +33,6 @@ struct CloseFile {
 };
 using File = std::unique_ptr<std::FILE, CloseFile>;
 
-bool turned_off() {
-  const File file(std::fopen("/sys/kernel/mm/transparent_hugepage/enabled", "re"));
-  char text[64];
-  return !file || !std::fgets(text, sizeof text, file.get()) || std::strstr(text, "[never]") != nullptr;
-}
-
 // Private anonymous memory: nobody else has it, and no file is behind it. A line of /proc/self/maps
 // (proc(5)).
 bool is_anonymous(const char* line, std::uintptr_t& begin, std::uintptr_t& end) {
@@ -67,11 +61,9 @@ bool collapse(std::uintptr_t begin, std::uintptr_t end, std::uint64_t until_ns) 
 
 }  // namespace
 
-bool wants_huge_pages(bool port_is_unlimited) {
+bool wants_huge_pages() {
   static const char* const told = std::getenv("VHCA_HUGE_PAGES");
-  if (told && *told) return told[0] != '0';
-  static const bool off = turned_off();
-  return port_is_unlimited && !off;
+  return told && *told && told[0] != '0';
 }
 
 void use_huge_pages(void* address, std::size_t length) {

@@ -6,9 +6,9 @@
 
 namespace vhca {
 
-// VHCA_HUGE_PAGES=1: always, 0: never. Unless told: for ports without a rate, where the copy is the limit,
-// and unless the machine's owner has turned transparent huge pages off.
-bool wants_huge_pages(bool port_is_unlimited);
+// VHCA_HUGE_PAGES=1. Only when told, because MADV_COLLAPSE first waits for every core of the machine, with
+// the process's mmap lock taken: seconds on a machine with more to do than cores, and no driver is that slow.
+bool wants_huge_pages();
 
 // Moves what the program has filled already of the region to huge pages: whole 2 MiB blocks of private
 // anonymous memory that can be written, of which something is there. That costs a copy, once; after half a

@@ -45,9 +45,7 @@ ibv_mr* register_memory(ibv_pd* ibpd, void* address, std::size_t length, std::ui
     errno = ENOMEM;
     return nullptr;
   }
-  const Context& context = Context::of(pd.context);
-  if (wants_huge_pages(runtime.fabric().ports[context.first_port].rate_bits_per_s == 0))
-    use_huge_pages(address, length);
+  if (wants_huge_pages()) use_huge_pages(address, length);
   MrSlot& slot = runtime.fabric().memory_regions[table_index];
   constexpr std::uint32_t kGenerations = 1u << (32 - kMrSlotBits);
   std::uint32_t generation = (slot.generation.fetch_add(1) + 1) % kGenerations;

@@ -139,6 +139,7 @@ int run(double at_least) {
 }  // namespace vhca::test
 
 int main(int argc, char** argv) {
+  ::setenv("VHCA_HUGE_PAGES", "1", 0);
   // The virtual HCA's libibverbs must be bound at load: start over with it in front.
   const std::string vhca =
       (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "../lib/vhca").string();

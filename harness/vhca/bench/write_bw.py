@@ -33,7 +33,7 @@ def listens(port):
 
 
 def environment_of(holder):
-    environment = dict(os.environ)
+    environment = {"VHCA_HUGE_PAGES": "1", **os.environ}
     for pair in holder.stdout.readline().split()[1:]:
         name, value = pair.split("=", 1)
         environment[name] = value
