@@ -161,8 +161,9 @@ struct ibv_mr* ibv_reg_mr_iova2(struct ibv_pd* pd, void* address, size_t length,
                                 unsigned access) {
   return guarded([&] { return vhca::register_memory(pd, address, length, iova, static_cast<int>(access)); });
 }
-struct ibv_mr* ibv_reg_dmabuf_mr(struct ibv_pd*, uint64_t, size_t, uint64_t, int, int) {
-  return refuse<ibv_mr>();
+struct ibv_mr* ibv_reg_dmabuf_mr(struct ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd,
+                                 int access) {
+  return guarded([&] { return vhca::register_dma_buf(pd, offset, length, iova, fd, access); });
 }
 int ibv_rereg_mr(struct ibv_mr*, int, struct ibv_pd*, void*, size_t, int) {
   errno = EOPNOTSUPP;

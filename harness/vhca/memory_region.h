@@ -17,6 +17,11 @@ void* resolve_key(const Fabric& fabric, std::uint32_t key, ProcessId owner, std:
                   std::uint64_t address, std::uint64_t bytes, std::uint32_t rights);
 
 ibv_mr* register_memory(ibv_pd* pd, void* address, std::size_t length, std::uint64_t iova, int access);
+// [offset, offset + length) of a dma-buf: of any descriptor that can be mapped. Errors as a kernel gives
+// them: EBADF, EINVAL (no length, beyond the end, not at the same place of a page as the iova, not mappable,
+// rights), and EOPNOTSUPP with VHCA_DMABUF=0, which stands for a device without it.
+ibv_mr* register_dma_buf(ibv_pd* pd, std::uint64_t offset, std::size_t length, std::uint64_t iova, int fd,
+                         int access);
 int deregister_memory(ibv_mr* mr);
 
 }  // namespace vhca

@@ -48,6 +48,9 @@ struct Pd : ibv_pd {
 
 struct Mr : ibv_mr {
   std::size_t slot = 0;
+  // Of a dma-buf: where its pages are mapped for as long as the region lives.
+  void* mapping = nullptr;
+  std::size_t mapped = 0;
 };
 
 struct Cq;

@@ -41,7 +41,8 @@ struct Config {
   int roce_version = 2;    ///< NCCL_IB_ROCE_VERSION_NUM
   AddressRange address_range;  ///< NCCL_IB_ADDR_FAMILY, NCCL_IB_ADDR_RANGE: where the GID should lie
   std::string address_range_text;
-  int pkey_index = 0;  ///< NCCL_IB_PKEY: index in the port's table of partition keys
+  int pkey_index = 0;       ///< NCCL_IB_PKEY: index in the port's table of partition keys
+  bool gpu_direct = false;  ///< R2CC_GPU_DIRECT: GPU memory is offered to NCCL
   RelaxedOrdering relaxed_ordering = RelaxedOrdering::kOff;  ///< of buffers, never of what the core polls
   int traffic_class = 0;                                     ///< NCCL_IB_TC
   int service_level = 0;                                     ///< NCCL_IB_SL

@@ -26,6 +26,7 @@ enum class ErrorCode {
   kAllPathsDown,     ///< no path between the two nodes works
   kPeerGone,         ///< the peer process ended
   kUnfenceable,      ///< a NIC could not be stopped: replaying might corrupt memory
+  kGpuMemory,        ///< a GPU's memory cannot be flushed
   kInvalidArgument,  ///< the caller broke the interface's contract
   kAfterFork,        ///< called in a forked child
 };

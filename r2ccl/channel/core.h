@@ -85,12 +85,12 @@ class Registration {
   uint32_t rkey(int nic) const { return regions_[size_t(nic)] ? regions_[size_t(nic)].rkey() : 0; }
   /// Bit i: it lies across sockets from NIC i.
   uint8_t far_nics() const { return far_nics_; }
+  bool on_gpu() const { return on_gpu_; }
 
  private:
   friend class Registrations;
-  uintptr_t first_ = 0;
-  uintptr_t last_ = 0;
   int users_ = 0;
+  bool on_gpu_ = false;
   uint8_t far_nics_ = 0;
   std::array<verbs::MemoryRegion, wire::kMaxNics> regions_;
 };

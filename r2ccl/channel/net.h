@@ -19,6 +19,18 @@ class Channel;       ///< one direction between two ranks: NCCL's send comm or r
 class Registration;  ///< a buffer registered on every NIC that may carry it
 class Request;       ///< one isend or irecv in flight
 
+/// What a buffer's memory is, and how NICs get at it.
+struct BufferMemory {
+  enum class Kind : uint8_t {
+    kHost,
+    kGpu,     ///< by its address alone: the kernel has a module that knows the GPU's memory
+    kDmaBuf,  ///< GPU memory by a descriptor
+  };
+  Kind kind = Kind::kHost;
+  int fd = -1;          ///< kDmaBuf; stays the caller's, who may close it after reg()
+  uint64_t offset = 0;  ///< kDmaBuf: bytes of it before the buffer
+};
+
 /// What NCCL wants to know of a NIC.
 struct NicProperties {
   std::string name;      ///< as in libibverbs
@@ -27,7 +39,9 @@ struct NicProperties {
   int port = 1;
   int speed_mbps = 0;  ///< active speed × width, Mbit/s
   float latency_us = 0;
-  int max_channels = 0;  ///< NCCL's maxComms
+  int max_channels = 0;     ///< NCCL's maxComms
+  bool gpu_memory = false;  ///< reg() takes BufferMemory::Kind::kGpu
+  bool dma_buf = false;     ///< … and kDmaBuf
 };
 
 inline constexpr size_t kHandleBytes = 128;  ///< NCCL_NET_HANDLE_MAXSIZE
@@ -61,13 +75,18 @@ class Net {
   virtual Result<void> close(Listener* listener) = 0;
   virtual Result<void> close(Channel* channel) = 0;
 
-  /// Registers [data, data+bytes) of host memory. Registrations of one range are shared.
-  virtual Result<Registration*> reg(Channel* channel, void* data, size_t bytes) = 0;
+  /// Registers [data, data+bytes). Registrations of one range of the same memory are shared. Memory of a GPU
+  /// (error kInvalidArgument unless it is offered) is never looked at through `data`.
+  virtual Result<Registration*> reg(Channel* channel, void* data, size_t bytes,
+                                    const BufferMemory& memory = {}) = 0;
   virtual Result<void> dereg(Channel* channel, Registration* registration) = 0;
 
   /// nullptr: cannot be taken now, call again.
   virtual Result<Request*> isend(Channel* channel, const void* data, size_t bytes, Registration* reg) = 0;
   virtual Result<Request*> irecv(Channel* channel, void* data, size_t bytes, Registration* reg) = 0;
+  /// Makes a message that was received into `data` visible to the GPU that owns the memory; nothing to do for
+  /// host memory. Error kGpuMemory: see GpuFlush.
+  virtual Result<void> flush(const void* data, const Registration* registration) = 0;
   /// The request is gone once `done` is reported. An error means that no path is left (see docs of Error).
   virtual Result<TestOutcome> test(Request* request) = 0;
 };

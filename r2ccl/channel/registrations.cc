@@ -1,48 +1,100 @@
 #include "r2ccl/channel/registrations.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <optional>
 
 #include "r2ccl/base/log.h"
 
 namespace r2ccl {
 
-Result<Registration*> Registrations::add(void* data, size_t bytes, int home_nic) {
-  const auto first = reinterpret_cast<uintptr_t>(data);
-  const std::pair<uintptr_t, uintptr_t> range{first, first + bytes};
-  const std::lock_guard lock(mutex_);
-  auto [it, fresh] = ranges_.try_emplace(range);
-  if (fresh) {
-    it->second = std::make_shared<Registration>();
-    it->second->first_ = range.first;
-    it->second->last_ = range.second;
+namespace {
+
+/// A descriptor of its own: a driver that is late may still look at it when the caller has closed the other.
+class Descriptor {
+ public:
+  explicit Descriptor(int of) : fd_(fcntl(of, F_DUPFD_CLOEXEC, 0)) {}
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
   }
-  if (auto filled = fill(*it->second, data, bytes, home_nic); !filled) {
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+}  // namespace
+
+Result<Registrations::Identity> Registrations::identity(void* data, size_t bytes,
+                                                        const BufferMemory& memory) {
+  const auto first = reinterpret_cast<uintptr_t>(data);
+  Identity identity{memory.kind, first, first + bytes, 0, 0, 0};
+  if (memory.kind != BufferMemory::Kind::kDmaBuf) return identity;
+  struct stat status {};
+  if (fstat(memory.fd, &status) != 0)
+    return Error{ErrorCode::kSystem,
+                 "the dma-buf's descriptor " + std::to_string(memory.fd) + ": " + std::strerror(errno)};
+  identity.device = status.st_dev;
+  identity.inode = status.st_ino;
+  identity.offset = memory.offset;
+  return identity;
+}
+
+Result<Registration*> Registrations::add(void* data, size_t bytes, const BufferMemory& memory, int home_nic) {
+  auto identified = identity(data, bytes, memory);
+  if (!identified) return identified.error();
+  const std::lock_guard lock(mutex_);
+  auto [it, fresh] = ranges_.try_emplace(*identified);
+  if (fresh) it->second = std::make_shared<Registration>();
+  if (auto filled = fill(*it->second, data, bytes, memory, home_nic); !filled) {
     if (fresh) {
       empty(it->second);
       ranges_.erase(it);
     }
     return filled.error();
   }
-  if (fresh) it->second->far_nics_ = core_.far_nics(data);  // now that it is pinned; before, it may not exist
+  if (fresh) {
+    it->second->on_gpu_ = memory.kind != BufferMemory::Kind::kHost;
+    // Now that it is pinned; before, it may not exist. Where a GPU's memory is the kernel cannot say.
+    if (!it->second->on_gpu_) it->second->far_nics_ = core_.far_nics(data);
+  }
   ++it->second->users_;
   return it->second.get();
 }
 
-Result<void> Registrations::fill(Registration& registration, void* data, size_t bytes, int home_nic) {
+Result<void> Registrations::fill(Registration& registration, void* data, size_t bytes,
+                                 const BufferMemory& memory, int home_nic) {
   struct Attempt {
     JobPtr job;
     Result<verbs::MemoryRegion> region{verbs::MemoryRegion()};  // the worker's, until the job is done
   };
+  const bool by_descriptor = memory.kind == BufferMemory::Kind::kDmaBuf;
+  const char* const call = by_descriptor ? "ibv_reg_dmabuf_mr" : "ibv_reg_mr";
+  std::shared_ptr<Descriptor> descriptor;
+  if (by_descriptor) {
+    descriptor = std::make_shared<Descriptor>(memory.fd);
+    if (descriptor->get() < 0)
+      return Error{ErrorCode::kSystem, std::string("dup of a dma-buf's descriptor: ") + std::strerror(errno)};
+  }
   std::vector<std::shared_ptr<Attempt>> attempts(core_.devices.size());
   for (size_t nic = 0; nic < attempts.size(); ++nic) {
     if (registration.regions_[nic] || (!core_.resilient() && int(nic) != home_nic)) continue;
     auto attempt = attempts[nic] = std::make_shared<Attempt>();
-    const auto work = [attempt, &device = core_.devices[nic], data, bytes] {
-      attempt->region = verbs::MemoryRegion::create_buffer(device, data, bytes);
+    const auto work = [attempt, &device = core_.devices[nic], data, bytes, descriptor,
+                       offset = memory.offset] {
+      attempt->region = descriptor ? verbs::MemoryRegion::create_from_dma_buf(device, descriptor->get(),
+                                                                              offset, data, bytes)
+                                   : verbs::MemoryRegion::create_buffer(device, data, bytes);
     };
     if (core_.resilient())
-      attempt->job = core_.registrars->give(int(nic), "ibv_reg_mr", work);
+      attempt->job = core_.registrars->give(int(nic), call, work);
     else
       work();
   }
@@ -56,9 +108,10 @@ Result<void> Registrations::fill(Registration& registration, void* data, size_t 
       registration.regions_[nic] = std::move(*attempt.region);
       continue;
     }
-    refused[nic] = answered ? attempt.region.error()
-                            : Error{ErrorCode::kVerbs, "ibv_reg_mr on " + core_.devices[nic].name() +
-                                                           ": its driver does not answer"};
+    refused[nic] = answered
+                       ? attempt.region.error()
+                       : Error{ErrorCode::kVerbs, std::string(call) + " on " + core_.devices[nic].name() +
+                                                      ": its driver does not answer"};
     if (!reason || int(nic) == home_nic) reason = &*refused[nic];
   }
   const bool on_none = std::none_of(registration.regions_.begin(), registration.regions_.end(),
@@ -78,9 +131,9 @@ Result<void> Registrations::fill(Registration& registration, void* data, size_t 
 Result<void> Registrations::remove(Registration* registration) {
   if (!registration) return {};
   const std::lock_guard lock(mutex_);
-  const auto it = ranges_.find({registration->first_, registration->last_});
-  if (it == ranges_.end() || it->second.get() != registration)
-    return Error{ErrorCode::kInvalidArgument, "a registration was given back twice"};
+  const auto it = std::find_if(ranges_.begin(), ranges_.end(),
+                               [=](const auto& entry) { return entry.second.get() == registration; });
+  if (it == ranges_.end()) return Error{ErrorCode::kInvalidArgument, "a registration was given back twice"};
   if (--registration->users_ > 0) return {};
   const std::shared_ptr<Registration> last = std::move(it->second);
   ranges_.erase(it);

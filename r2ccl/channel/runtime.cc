@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "r2ccl/base/log.h"
+#include "r2ccl/channel/gpu_flush.h"
 #include "r2ccl/channel/net.h"
 #include "r2ccl/channel/registrations.h"
 #include "r2ccl/channel/sender.h"
@@ -74,6 +75,9 @@ class Runtime final : public Net {
     for (const auto& device : *devices)
       if (auto ok = check_limits(device); !ok) return ok.error();
     core.devices = std::move(*devices);
+    runtime->dma_bufs_ =
+        core.config.gpu_direct && std::all_of(core.devices.begin(), core.devices.end(),
+                                              [](const auto& nic) { return nic.takes_dma_bufs(); });
     std::vector<std::string> names;
     for (const auto& device : core.devices) names.push_back(device.name());
     std::vector<double> nominal;
@@ -124,6 +128,8 @@ class Runtime final : public Net {
     out.port = nic.port();
     out.speed_mbps = nic.speed_mbps();
     out.max_channels = std::max(1, nic.limits().max_qp / 4);
+    out.gpu_memory = core_.config.gpu_direct;
+    out.dma_buf = dma_bufs_;
     return out;
   }
 
@@ -212,9 +218,19 @@ class Runtime final : public Net {
     return {};
   }
 
-  Result<Registration*> reg(Channel* channel, void* data, size_t bytes) override {
+  Result<Registration*> reg(Channel* channel, void* data, size_t bytes, const BufferMemory& memory) override {
     if (auto ok = usable(0); !ok) return ok.error();
-    return registrations_.add(data, bytes, channel->home_nic());
+    if ((memory.kind == BufferMemory::Kind::kGpu && !core_.config.gpu_direct) ||
+        (memory.kind == BufferMemory::Kind::kDmaBuf && !dma_bufs_))
+      return Error{ErrorCode::kInvalidArgument,
+                   "only host memory can be registered: R2CC_GPU_DIRECT=1 offers GPU memory, and dma-bufs "
+                   "where all NICs take them"};
+    return registrations_.add(data, bytes, memory, channel->home_nic());
+  }
+  Result<void> flush(const void* data, const Registration* registration) override {
+    if (g_forked.load(std::memory_order_relaxed)) return after_fork();
+    if (!registration || !registration->on_gpu()) return {};
+    return gpu_flush_.flush(data);
   }
   Result<void> dereg(Channel* /*channel*/, Registration* registration) override {
     if (g_forked.load(std::memory_order_relaxed)) return {};
@@ -290,7 +306,9 @@ class Runtime final : public Net {
   std::optional<trace::Metrics> metrics_;  // the trace writer knows it, too: it stays as long as the Runtime
   Service service_;
   Registrations registrations_;
-  std::mutex mutex_;  // guards the following
+  GpuFlush gpu_flush_;
+  bool dma_bufs_ = false;  // offered: every NIC takes them
+  std::mutex mutex_;       // guards the following
   std::vector<std::shared_ptr<Listener>> listeners_;
   std::vector<std::shared_ptr<Channel>> channels_;
 };

@@ -65,6 +65,7 @@ ncclResult_t to_nccl(ErrorCode code) {
     case ErrorCode::kOutOfResources:
     case ErrorCode::kSystem:
     case ErrorCode::kUnfenceable:
+    case ErrorCode::kGpuMemory:
       return ncclSystemError;
   }
   return ncclInternalError;
@@ -235,19 +236,21 @@ ncclResult_t accept(void* listen_comm, void** recv_comm, ncclNetDeviceHandle_t**
 ncclResult_t reg_mr(void* comm, void* data, size_t bytes, int type, void** registration) {
   return with_net("regMr", [&](Net& net) {
     *registration = nullptr;
-    if (type != NCCL_PTR_HOST) {
-      return refuse(ErrorCode::kInvalidArgument, "regMr: only host memory can be registered");
-    }
-    return answer(net.reg(static_cast<Channel*>(comm), data, bytes), registration);
+    BufferMemory memory;
+    if (type == NCCL_PTR_CUDA)
+      memory.kind = BufferMemory::Kind::kGpu;
+    else if (type != NCCL_PTR_HOST)
+      return refuse(ErrorCode::kInvalidArgument, "regMr: neither host memory nor a GPU's");
+    return answer(net.reg(static_cast<Channel*>(comm), data, bytes, memory), registration);
   });
 }
 
-// Not offered in ptrSupport, so NCCL does not call it; a refusal is safer than a NULL pointer.
-ncclResult_t reg_mr_dma_buf(void* /*comm*/, void* /*data*/, size_t /*bytes*/, int /*type*/,
-                            uint64_t /*offset*/, int /*fd*/, void** registration) {
-  return guarded("regMrDmaBuf", [&] {
+ncclResult_t reg_mr_dma_buf(void* comm, void* data, size_t bytes, int /*type*/, uint64_t offset, int fd,
+                            void** registration) {
+  return with_net("regMrDmaBuf", [&](Net& net) {
     *registration = nullptr;
-    return refuse(ErrorCode::kInvalidArgument, "regMrDmaBuf: only host memory can be registered");
+    const BufferMemory memory{BufferMemory::Kind::kDmaBuf, fd, offset};
+    return answer(net.reg(static_cast<Channel*>(comm), data, bytes, memory), registration);
   });
 }
 
@@ -279,11 +282,18 @@ ncclResult_t irecv(void* recv_comm, int count, void** data, size_t bytes, void**
   });
 }
 
-// Received host memory is visible when test says done: there is nothing to flush.
-ncclResult_t iflush(void* /*recv_comm*/, int /*count*/, void** /*data*/, int* /*bytes*/,
-                    void** /*registrations*/, void** request) {
-  *request = nullptr;
-  return ncclSuccess;
+// Nothing is left to be tested: it is done when this returns.
+ncclResult_t iflush(void* /*recv_comm*/, int count, void** data, int* bytes, void** registrations,
+                    void** request) {
+  return with_net("iflush", [&](Net& net) {
+    *request = nullptr;
+    for (int i = 0; i < count; ++i) {
+      if (bytes[i] == 0) continue;
+      if (auto flushed = net.flush(data[i], static_cast<Registration*>(registrations[i])); !flushed)
+        return report(flushed.error());
+    }
+    return ncclSuccess;
+  });
 }
 
 ncclResult_t test(void* request, int* done, int* bytes) {

@@ -71,7 +71,8 @@ void fill_properties_v8(const NicProperties& nic, Properties* out) {
   out->name = const_cast<char*>(nic.name.c_str());
   out->pciPath = nic.pci_path.empty() ? nullptr : const_cast<char*>(nic.pci_path.c_str());
   out->guid = nic.guid;
-  out->ptrSupport = nccl_abi::NCCL_PTR_HOST;
+  out->ptrSupport = nccl_abi::NCCL_PTR_HOST | (nic.gpu_memory ? nccl_abi::NCCL_PTR_CUDA : 0) |
+                    (nic.dma_buf ? nccl_abi::NCCL_PTR_DMABUF : 0);
   out->regIsGlobal = 1;  // the core registers for the process, on every NIC
   out->speed = nic.speed_mbps;
   out->port = nic.port;

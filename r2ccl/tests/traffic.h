@@ -2,6 +2,9 @@
 // sizes, each with its own pattern, in slots that are used again as soon as test() says done.
 #pragma once
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -72,20 +75,71 @@ inline void fill_message(uint64_t message, uint8_t* data, size_t bytes) {
     std::memcpy(data + at, &message, sizeof message);
 }
 
+/// Where messages lie, and what NCCL would say of it: host memory, or a GPU's by a descriptor. For the latter
+/// a memfd is the dma-buf, and the address that NCCL passes is one that cannot be read or written: whoever
+/// looks through it ends the test.
+class Slots {
+ public:
+  enum class Kind { kHost, kDmaBuf };
+  Slots(Kind kind, size_t bytes) : kind_(kind), bytes_(bytes) {
+    if (kind == Kind::kHost) {
+      view_ = static_cast<uint8_t*>(map(PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+      address_ = view_;
+      return;
+    }
+    fd_ = memfd_create("slots", MFD_CLOEXEC);
+    EXPECT_EQ(ftruncate(fd_, off_t(kBefore + bytes)), 0);
+    view_ = static_cast<uint8_t*>(map(PROT_READ | PROT_WRITE, MAP_SHARED, fd_, kBefore));
+    address_ = static_cast<uint8_t*>(map(PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  }
+  ~Slots() {
+    munmap(view_, bytes_);
+    if (kind_ != Kind::kHost) munmap(address_, bytes_);
+    if (fd_ >= 0) close(fd_);
+  }
+  Slots(const Slots&) = delete;
+  Slots& operator=(const Slots&) = delete;
+
+  Result<Registration*> reg(Net& net, Channel* channel) {
+    if (kind_ == Kind::kHost) return net.reg(channel, address_, bytes_);
+    auto registered = net.reg(channel, address_, bytes_, {BufferMemory::Kind::kDmaBuf, fd_, kBefore});
+    close(fd_);  // as NCCL does
+    fd_ = -1;
+    return registered;
+  }
+  uint8_t* view(size_t at) const { return view_ + at; }        ///< what is in it
+  uint8_t* address(size_t at) const { return address_ + at; }  ///< what NCCL calls it
+
+ private:
+  static constexpr size_t kBefore = 3 * 4096;
+  void* map(int protection, int flags, int fd, size_t offset) const {
+    void* mapped = mmap(nullptr, bytes_, protection, flags | MAP_NORESERVE, fd, off_t(offset));
+    EXPECT_NE(mapped, MAP_FAILED);
+    return mapped;
+  }
+  Kind kind_;
+  size_t bytes_;
+  int fd_ = -1;
+  uint8_t* view_ = nullptr;
+  uint8_t* address_ = nullptr;
+};
+
 /// Receives messages number `first` up to `messages` (excluded) and compares every byte; also that nothing
 /// was written behind them.
-inline void receive_messages(Net& net, Channel* channel, uint64_t first, uint64_t messages) {
-  std::vector<uint8_t> buffer(kOpen * kLargest), wanted(kLargest);
-  auto reg = net.reg(channel, buffer.data(), buffer.size());
+inline void receive_messages(Net& net, Channel* channel, uint64_t first, uint64_t messages,
+                             Slots::Kind kind = Slots::Kind::kHost) {
+  Slots buffer(kind, kOpen * kLargest);
+  std::vector<uint8_t> wanted(kLargest);
+  auto reg = buffer.reg(net, channel);
   ASSERT_TRUE(reg.ok());
   std::array<Request*, kOpen> open{};
   uint64_t posted = first, done = first;
   while (done < messages) {
     if (posted < messages && posted < done + kOpen) {
-      uint8_t* slot = buffer.data() + posted % kOpen * kLargest;
+      const size_t slot = posted % kOpen * kLargest;
       const size_t bytes = size_of_message(posted);
-      std::memset(slot, 0xee, std::min(bytes + 64, kLargest));
-      auto request = net.irecv(channel, slot, kLargest, *reg);
+      std::memset(buffer.view(slot), 0xee, std::min(bytes + 64, kLargest));
+      auto request = net.irecv(channel, buffer.address(slot), kLargest, *reg);
       ASSERT_TRUE(request.ok()) << request.error().message;
       if (*request) open[posted++ % kOpen] = *request;
     }
@@ -95,7 +149,7 @@ inline void receive_messages(Net& net, Channel* channel, uint64_t first, uint64_
       if (outcome->done) {
         const size_t bytes = size_of_message(done);
         ASSERT_EQ(outcome->bytes, bytes) << "message " << done;
-        const uint8_t* slot = buffer.data() + done % kOpen * kLargest;
+        const uint8_t* slot = buffer.view(done % kOpen * kLargest);
         fill_message(done, wanted.data(), bytes);
         ASSERT_EQ(std::memcmp(slot, wanted.data(), bytes), 0)
             << "message " << done << " of " << bytes << " bytes";
@@ -110,9 +164,10 @@ inline void receive_messages(Net& net, Channel* channel, uint64_t first, uint64_
 
 /// Sends messages number `first` up to `messages` (excluded); a slot is filled with other bytes as soon as
 /// its message is done.
-inline void send_messages(Net& net, Channel* channel, uint64_t first, uint64_t messages) {
-  std::vector<uint8_t> buffer(kOpen * kLargest);
-  auto reg = net.reg(channel, buffer.data(), buffer.size());
+inline void send_messages(Net& net, Channel* channel, uint64_t first, uint64_t messages,
+                          Slots::Kind kind = Slots::Kind::kHost) {
+  Slots buffer(kind, kOpen * kLargest);
+  auto reg = buffer.reg(net, channel);
   ASSERT_TRUE(reg.ok()) << reg.error().message;
   std::array<Request*, kOpen> open{};
   uint64_t posted = first, done = first;
@@ -120,10 +175,10 @@ inline void send_messages(Net& net, Channel* channel, uint64_t first, uint64_t m
   while (done < messages) {
     if (posted < messages && posted < done + kOpen) {
       const size_t bytes = size_of_message(posted);
-      uint8_t* slot = buffer.data() + posted % kOpen * kLargest;
-      if (!filled) fill_message(posted, slot, bytes);
+      const size_t slot = posted % kOpen * kLargest;
+      if (!filled) fill_message(posted, buffer.view(slot), bytes);
       filled = true;
-      auto request = net.isend(channel, slot, bytes, *reg);
+      auto request = net.isend(channel, buffer.address(slot), bytes, *reg);
       ASSERT_TRUE(request.ok()) << request.error().message;
       if (*request) {
         open[posted++ % kOpen] = *request;
@@ -135,7 +190,7 @@ inline void send_messages(Net& net, Channel* channel, uint64_t first, uint64_t m
       ASSERT_TRUE(outcome.ok()) << outcome.error().message;
       if (outcome->done) {
         // At once, as NCCL's GPU might: whoever still reads the old bytes sends garbage.
-        std::memset(buffer.data() + done % kOpen * kLargest, 0x5a,
+        std::memset(buffer.view(done % kOpen * kLargest), 0x5a,
                     std::min<size_t>(size_of_message(done), 4096));
         ++done;
       }
@@ -171,18 +226,19 @@ inline void run_rounds(const Child& receiver, const Child& sender, const std::fu
 /// Messages of a round.
 constexpr uint64_t kRound = 500;
 
-inline void receive_rounds(Net& net, Channel* channel, const Link& link) {
+inline void receive_rounds(Net& net, Channel* channel, const Link& link,
+                           Slots::Kind kind = Slots::Kind::kHost) {
   uint64_t first = 0;
   do {
-    receive_messages(net, channel, first, first + kRound);
+    receive_messages(net, channel, first, first + kRound, kind);
     first += kRound;
   } while (!testing::Test::HasFailure() && one_more_round(link));
 }
 
-inline void send_rounds(Net& net, Channel* channel, const Link& link) {
+inline void send_rounds(Net& net, Channel* channel, const Link& link, Slots::Kind kind = Slots::Kind::kHost) {
   uint64_t first = 0;
   do {
-    send_messages(net, channel, first, first + kRound);
+    send_messages(net, channel, first, first + kRound, kind);
     first += kRound;
   } while (!testing::Test::HasFailure() && one_more_round(link));
 }

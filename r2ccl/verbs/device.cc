@@ -136,6 +136,12 @@ void Device::try_relaxed_ordering(const Config& config) {
         name_.c_str(), std::strerror(errno));
 }
 
+// A descriptor that cannot be one: whoever gets as far as looking at it knows the call.
+bool Device::takes_dma_bufs() const {
+  const std::unique_ptr<ibv_mr, Deleter<&ibv_dereg_mr>> none(ibv_reg_dmabuf_mr(pd_.get(), 0, 0, 0, -1, 0));
+  return none || (errno != EOPNOTSUPP && errno != EPROTONOSUPPORT);
+}
+
 Result<std::vector<Device>> Device::open_all(const Config& config) {
   int count = 0;
   ibv_device** list = ibv_get_device_list(&count);

@@ -52,6 +52,8 @@ class Device {
   const ibv_device_attr& limits() const { return limits_; }
   /// Active speed × width in Mbit/s.
   int speed_mbps() const { return speed_mbps_; }
+  /// The provider and the kernel know ibv_reg_dmabuf_mr. A driver call, bounded by nothing.
+  bool takes_dma_bufs() const;
   const PortAddress& address() const { return address_; }
 
   /// Reads the port again. Returns true when it is active.

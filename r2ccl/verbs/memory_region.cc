@@ -12,9 +12,9 @@ namespace {
 constexpr unsigned kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
 constexpr unsigned kRelaxed = IBV_ACCESS_RELAXED_ORDERING;
 
-Error refusal(const Device& device, size_t bytes, int error) {
-  std::string text =
-      "ibv_reg_mr of " + std::to_string(bytes) + " bytes on " + device.name() + ": " + std::strerror(error);
+Error refusal(const char* call, const Device& device, size_t bytes, int error) {
+  std::string text = std::string(call) + " of " + std::to_string(bytes) + " bytes on " + device.name() +
+                     ": " + std::strerror(error);
   if (error != ENOMEM) return Error{ErrorCode::kVerbs, text};
   rlimit limit{};
   getrlimit(RLIMIT_MEMLOCK, &limit);
@@ -28,7 +28,7 @@ Error refusal(const Device& device, size_t bytes, int error) {
 Result<MemoryRegion> MemoryRegion::create(const Device& device, void* data, size_t bytes) {
   MemoryRegion region;
   region.region_.reset(ibv_reg_mr(device.pd(), data, bytes, kAccess));
-  if (!region.region_) return refusal(device, bytes, errno);
+  if (!region.region_) return refusal("ibv_reg_mr", device, bytes, errno);
   return region;
 }
 
@@ -36,7 +36,16 @@ Result<MemoryRegion> MemoryRegion::create_buffer(const Device& device, void* dat
   if (!device.relaxed_ordering()) return create(device, data, bytes);
   MemoryRegion region;
   region.region_.reset(ibv_reg_mr_iova2(device.pd(), data, bytes, uintptr_t(data), kAccess | kRelaxed));
-  if (!region.region_) return refusal(device, bytes, errno);
+  if (!region.region_) return refusal("ibv_reg_mr", device, bytes, errno);
+  return region;
+}
+
+Result<MemoryRegion> MemoryRegion::create_from_dma_buf(const Device& device, int fd, uint64_t offset,
+                                                       const void* data, size_t bytes) {
+  const unsigned access = device.relaxed_ordering() ? kAccess | kRelaxed : kAccess;
+  MemoryRegion region;
+  region.region_.reset(ibv_reg_dmabuf_mr(device.pd(), offset, bytes, uintptr_t(data), fd, int(access)));
+  if (!region.region_) return refusal("ibv_reg_dmabuf_mr", device, bytes, errno);
   return region;
 }
 

@@ -17,6 +17,10 @@ class MemoryRegion {
   /// order. (What is polled must not be registered so.)
   static Result<MemoryRegion> create_buffer(const Device& device, void* data, size_t bytes);
 
+  /// The same for [offset, offset + bytes) of a dma-buf, which work requests name from `data` on.
+  static Result<MemoryRegion> create_from_dma_buf(const Device& device, int fd, uint64_t offset,
+                                                  const void* data, size_t bytes);
+
   uint32_t lkey() const { return region_->lkey; }
   uint32_t rkey() const { return region_->rkey; }
   explicit operator bool() const { return region_ != nullptr; }

@@ -50,9 +50,10 @@ Result<Channel*> FakeNet::accept(Listener*) {
   return ready ? &channel : nullptr;
 }
 
-Result<Registration*> FakeNet::reg(Channel*, void* data, size_t bytes) {
+Result<Registration*> FakeNet::reg(Channel*, void* data, size_t bytes, const BufferMemory& memory) {
   enter();
   if (fail_) return *fail_;
+  last_memory = memory;
   registration = Registration();
   registration.data = data;
   registration.bytes = bytes;
@@ -75,6 +76,13 @@ Result<Request*> FakeNet::irecv(Channel*, void*, size_t bytes, Registration*) {
   ++posted;
   last_bytes = bytes;
   return &request;
+}
+
+Result<void> FakeNet::flush(const void* data, const Registration* reg) {
+  enter();
+  if (fail_) return *fail_;
+  flushed.emplace_back(data, reg);
+  return {};
 }
 
 Result<TestOutcome> FakeNet::test(Request* asked) {

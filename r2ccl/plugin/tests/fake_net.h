@@ -2,6 +2,8 @@
 #pragma once
 
 #include <functional>
+#include <utility>
+#include <vector>
 
 #include "r2ccl/channel/net.h"
 
@@ -37,10 +39,11 @@ class FakeNet : public Net {
   Result<Channel*> accept(Listener* listener) override;
   Result<void> close(Listener*) override { return fail_ ? Result<void>(*fail_) : Result<void>(); }
   Result<void> close(Channel*) override { return fail_ ? Result<void>(*fail_) : Result<void>(); }
-  Result<Registration*> reg(Channel* channel, void* data, size_t bytes) override;
+  Result<Registration*> reg(Channel* channel, void* data, size_t bytes, const BufferMemory& memory) override;
   Result<void> dereg(Channel*, Registration*) override { return {}; }
   Result<Request*> isend(Channel* channel, const void* data, size_t bytes, Registration* reg) override;
   Result<Request*> irecv(Channel* channel, void* data, size_t bytes, Registration* reg) override;
+  Result<void> flush(const void* data, const Registration* reg) override;
   Result<TestOutcome> test(Request* request) override;
 
   void reset() {
@@ -49,6 +52,8 @@ class FakeNet : public Net {
     before_call = nullptr;
     posted = 0;
     last_bytes = 0;
+    flushed.clear();
+    last_memory = {};
   }
   /// Every call from now on returns this error.
   void fail_with(const Error* error) { fail_ = error; }
@@ -57,6 +62,8 @@ class FakeNet : public Net {
   std::function<void()> before_call;  ///< may throw
   int posted = 0;                     ///< isend and irecv calls that arrived here
   size_t last_bytes = 0;
+  std::vector<std::pair<const void*, const Registration*>> flushed;
+  BufferMemory last_memory;
   Listener listener;
   Channel channel;
   Registration registration;

@@ -1,8 +1,11 @@
 // One rank of the two-process tests: loads the built plugin as NCCL does and moves a few messages through it.
 //   plugin_peer send|receive|init VERSION LIBRARY
-// Descriptor 3 leads to the other rank (for the connect handle). Exit 0: everything was as it should be.
+// PEER_MEMORY=dma-buf: with memory that is registered by a descriptor and needs flushes.
+// PEER_MEMORY=no-driver: likewise, and there is nobody to flush it. Descriptor 3 leads to the other rank (for
+// the connect handle). Exit 0: everything was as it should be.
 #include <dlfcn.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -60,6 +63,49 @@ unsigned char expected_byte(size_t message, size_t at) {
   return static_cast<unsigned char>(message * 31 + at * 7 + 1);
 }
 
+bool on_gpu() { return std::getenv("PEER_MEMORY") != nullptr; }
+
+/// Where messages lie. A GPU's memory is a memfd here, and its address cannot be read or written.
+class Memory {
+ public:
+  template <typename Net>
+  Memory(const Net& net, void* comm) {
+    if (!on_gpu()) {
+      view_ = address_ = map(PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      good(net.regMr(comm, address_, kLargest, NCCL_PTR_HOST, &registration_), "regMr");
+      return;
+    }
+    constexpr off_t kBefore = 8192;
+    const int fd = memfd_create("memory", MFD_CLOEXEC);
+    check(fd >= 0 && ftruncate(fd, kBefore + static_cast<off_t>(kLargest)) == 0, "no memfd");
+    view_ = map(PROT_READ | PROT_WRITE, MAP_SHARED, fd, kBefore);
+    address_ = map(PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    good(net.regMrDmaBuf(comm, address_, kLargest, NCCL_PTR_CUDA, kBefore, fd, &registration_),
+         "regMrDmaBuf");
+    close(fd);
+  }
+  unsigned char* view() const { return view_; }
+  void* address() const { return address_; }
+  void* registration() const { return registration_; }
+
+ private:
+  static unsigned char* map(int protection, int flags, int fd, off_t offset) {
+    void* mapped = mmap(nullptr, kLargest, protection, flags, fd, offset);
+    check(mapped != MAP_FAILED, "no memory");
+    return static_cast<unsigned char*>(mapped);
+  }
+  unsigned char* view_ = nullptr;
+  unsigned char* address_ = nullptr;
+  void* registration_ = nullptr;
+};
+
+/// What libcuda.so.1, which is a fake one, was asked for. 0 when nobody has loaded it.
+template <typename T>
+T cuda_says(const char* name) {
+  void* cuda = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  return cuda ? reinterpret_cast<T (*)()>(dlsym(cuda, name))() : T{};
+}
+
 template <typename V>
 class Rank {
  public:
@@ -72,7 +118,9 @@ class Rank {
     good(net.getProperties(0, &first), "getProperties");
     good(net.getProperties(1, &second), "getProperties");
     check(std::strcmp(first.name, second.name) != 0 && first.guid != second.guid, "NICs are not told apart");
-    check(first.speed > 0 && first.maxComms > 0 && first.ptrSupport == NCCL_PTR_HOST, "bad properties");
+    check(first.speed > 0 && first.maxComms > 0 && true, "bad properties");
+    check(first.ptrSupport == (on_gpu() ? NCCL_PTR_HOST | NCCL_PTR_CUDA | NCCL_PTR_DMABUF : NCCL_PTR_HOST),
+          "another kind of memory is offered");
   }
 
   void receive() {
@@ -87,28 +135,38 @@ class Rank {
     });
     good(plugin_.net.closeListen(listener), "closeListen");
 
-    std::vector<unsigned char> memory(kLargest);
-    void* registration = nullptr;
-    good(plugin_.net.regMr(comm, memory.data(), memory.size(), NCCL_PTR_HOST, &registration), "regMr");
+    const Memory memory(plugin_.net, comm);
+    void* registration = memory.registration();
+    int flushes = 0;
     for (size_t message = 0; message < kSizes.size(); ++message) {
-      std::memset(memory.data(), 0, memory.size());
+      std::memset(memory.view(), 0, kLargest);
       void* request = nullptr;
       until("irecv", [&] {
         request = reinterpret_cast<void*>(NCCL_NET_OPTIONAL_RECV_COMPLETION);
-        good(plugin_.irecv(comm, memory.data(), static_cast<int64_t>(memory.size()), registration, &request),
+        good(plugin_.irecv(comm, memory.address(), static_cast<int64_t>(kLargest), registration, &request),
              "irecv");
         return request != nullptr;
       });
       check(finish(request) == kSizes[message], "received another size than was sent");
       for (size_t at = 0; at < kLargest; ++at) {
         const unsigned char wanted = at < kSizes[message] ? expected_byte(message, at) : 0;
-        if (memory[at] != wanted)
+        if (memory.view()[at] != wanted)
           give_up("message " + std::to_string(message) + ": byte " + std::to_string(at) + " is wrong");
       }
-      void* data = memory.data();
+      void* data = memory.address();
       int bytes = static_cast<int>(kSizes[message]);
-      good(plugin_.net.iflush(comm, 1, &data, &bytes, &registration, &request), "iflush");
-      check(request == nullptr, "host memory asked for a flush");
+      const ncclResult_t flushed = plugin_.net.iflush(comm, 1, &data, &bytes, &registration, &request);
+      check(request == nullptr, "a flush leaves something to test");
+      if (on_gpu() && std::getenv("PEER_MEMORY") == std::string("no-driver") && bytes > 0) {
+        check(flushed == ncclSystemError, "a flush without a driver");
+        continue;
+      }
+      good(flushed, "iflush");
+      flushes += on_gpu() && bytes > 0;
+      check(cuda_says<int>("fake_cuda_flushes") == flushes, "flushed too often, or too rarely");
+      if (on_gpu() && bytes > 0)
+        check(cuda_says<uint64_t>("fake_cuda_last_pointer") == reinterpret_cast<uint64_t>(data),
+              "the wrong memory was flushed");
     }
     good(plugin_.net.deregMr(comm, registration), "deregMr");
     good(plugin_.net.closeRecv(comm), "closeRecv");
@@ -123,16 +181,15 @@ class Rank {
       good(plugin_.connect(0, handle, &comm), "connect");
       return comm != nullptr;
     });
-    std::vector<unsigned char> memory(kLargest);
-    void* registration = nullptr;
-    good(plugin_.net.regMr(comm, memory.data(), memory.size(), NCCL_PTR_HOST, &registration), "regMr");
+    const Memory memory(plugin_.net, comm);
+    void* registration = memory.registration();
     for (size_t message = 0; message < kSizes.size(); ++message) {
-      for (size_t at = 0; at < kSizes[message]; ++at) memory[at] = expected_byte(message, at);
+      for (size_t at = 0; at < kSizes[message]; ++at) memory.view()[at] = expected_byte(message, at);
       void* request = nullptr;
       until("isend", [&] {
-        good(
-            plugin_.isend(comm, memory.data(), static_cast<int64_t>(kSizes[message]), registration, &request),
-            "isend");
+        good(plugin_.isend(comm, memory.address(), static_cast<int64_t>(kSizes[message]), registration,
+                           &request),
+             "isend");
         return request != nullptr;
       });
       finish(request);

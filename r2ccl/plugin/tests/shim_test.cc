@@ -200,18 +200,51 @@ TYPED_TEST(Shim, refuses_grouped_receives) {
   EXPECT_EQ(this->core_.posted, 0);
 }
 
-TYPED_TEST(Shim, registers_host_memory_only) {
+TYPED_TEST(Shim, says_what_memory_is_registered) {
   const auto& net = this->plugin_.net;
   void* registration = kPreset;
   EXPECT_EQ(net.regMr(this->comm_, this->buffer_, 64, NCCL_PTR_HOST, &registration), ncclSuccess);
   EXPECT_EQ(registration, &this->core_.registration);
+  EXPECT_EQ(this->core_.last_memory.kind, BufferMemory::Kind::kHost);
   EXPECT_EQ(net.deregMr(this->comm_, registration), ncclSuccess);
+  EXPECT_EQ(net.regMr(this->comm_, this->buffer_, 64, NCCL_PTR_CUDA, &registration), ncclSuccess);
+  EXPECT_EQ(this->core_.last_memory.kind, BufferMemory::Kind::kGpu);
+  EXPECT_EQ(net.regMrDmaBuf(this->comm_, this->buffer_, 64, NCCL_PTR_CUDA, 4096, 3, &registration),
+            ncclSuccess);
+  EXPECT_EQ(this->core_.last_memory.kind, BufferMemory::Kind::kDmaBuf);
+  EXPECT_EQ(this->core_.last_memory.offset, 4096u);
+  EXPECT_EQ(this->core_.last_memory.fd, 3);
   registration = kPreset;
-  EXPECT_NE(net.regMr(this->comm_, this->buffer_, 64, NCCL_PTR_CUDA, &registration), ncclSuccess);
+  EXPECT_EQ(net.regMr(this->comm_, this->buffer_, 64, 8, &registration), ncclInvalidArgument);
   EXPECT_EQ(registration, nullptr);
-  registration = kPreset;
-  EXPECT_NE(net.regMrDmaBuf(this->comm_, this->buffer_, 64, NCCL_PTR_CUDA, 0, 3, &registration), ncclSuccess);
-  EXPECT_EQ(registration, nullptr);
+}
+
+TYPED_TEST(Shim, a_refused_registration_leaves_null) {
+  const Error error{ErrorCode::kInvalidArgument, "only host memory"};
+  this->core_.fail_with(&error);
+  const auto& net = this->plugin_.net;
+  for (const bool by_descriptor : {false, true}) {
+    void* registration = kPreset;
+    const ncclResult_t result =
+        by_descriptor ? net.regMrDmaBuf(this->comm_, this->buffer_, 64, NCCL_PTR_CUDA, 0, 3, &registration)
+                      : net.regMr(this->comm_, this->buffer_, 64, NCCL_PTR_CUDA, &registration);
+    EXPECT_EQ(result, ncclInvalidArgument);
+    EXPECT_EQ(registration, nullptr);
+  }
+}
+
+TYPED_TEST(Shim, offers_the_memory_that_the_core_offers) {
+  const auto offered = [](bool gpu, bool dma_buf) {
+    NicProperties nic;
+    nic.gpu_memory = gpu;
+    nic.dma_buf = dma_buf;
+    typename TypeParam::Properties properties;
+    plugin::fill_properties_v8(nic, &properties);
+    return properties.ptrSupport;
+  };
+  EXPECT_EQ(offered(false, false), NCCL_PTR_HOST);
+  EXPECT_EQ(offered(true, false), NCCL_PTR_HOST | NCCL_PTR_CUDA);
+  EXPECT_EQ(offered(true, true), NCCL_PTR_HOST | NCCL_PTR_CUDA | NCCL_PTR_DMABUF);
 }
 
 TYPED_TEST(Shim, test_reports_done_and_bytes) {
@@ -228,13 +261,26 @@ TYPED_TEST(Shim, test_reports_done_and_bytes) {
   EXPECT_EQ(this->plugin_.net.test(request, &done, nullptr), ncclSuccess);
 }
 
-TYPED_TEST(Shim, host_memory_needs_no_flush) {
+TYPED_TEST(Shim, a_flush_is_over_when_it_returns) {
   void* request = kPreset;
   void* data[1] = {this->buffer_};
   int bytes[1] = {8};
-  void* registrations[1] = {nullptr};
+  void* registrations[1] = {&this->core_.registration};
   EXPECT_EQ(this->plugin_.net.iflush(this->comm_, 1, data, bytes, registrations, &request), ncclSuccess);
+  EXPECT_EQ(request, nullptr) << "nothing to test";
+  ASSERT_EQ(this->core_.flushed.size(), 1u);
+  EXPECT_EQ(this->core_.flushed[0].first, this->buffer_);
+  EXPECT_EQ(this->core_.flushed[0].second, &this->core_.registration);
+  bytes[0] = 0;
+  EXPECT_EQ(this->plugin_.net.iflush(this->comm_, 1, data, bytes, registrations, &request), ncclSuccess);
+  EXPECT_EQ(this->core_.flushed.size(), 1u) << "an empty message";
+  bytes[0] = 8;
+  request = kPreset;
+  const Error error{ErrorCode::kGpuMemory, "no driver, seen by v" + std::to_string(TypeParam::kNumber)};
+  this->core_.fail_with(&error);
+  EXPECT_EQ(this->plugin_.net.iflush(this->comm_, 1, data, bytes, registrations, &request), ncclSystemError);
   EXPECT_EQ(request, nullptr);
+  EXPECT_EQ(lines_with(std::string(advice(ErrorCode::kGpuMemory))), 1u);
 }
 
 TYPED_TEST(Shim, logs_an_error_once_with_its_advice) {

@@ -1,4 +1,5 @@
 // The built library between two processes, over the virtual HCA: each version's calls from init to close.
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <spawn.h>
@@ -25,13 +26,18 @@ fs::path build_folder() { return fs::canonical("/proc/self/exe").parent_path().p
 /// Starts plugin_peer on `node` ("" = no fabric at all). Its descriptor 3 is `socket`, its stderr goes to
 /// `log`.
 pid_t start(const std::string& role, int version, const std::string& node, const std::string& fabric,
-            int socket, const std::string& log) {
+            int socket, const std::string& log, const std::string& memory = "") {
   std::vector<std::string> environment;
   for (char** entry = environ; *entry; ++entry) {
     const std::string text(*entry);
     if (text.rfind("LD_LIBRARY_PATH=", 0) != 0 && text.rfind("VHCA_", 0) != 0) environment.push_back(text);
   }
-  environment.push_back("LD_LIBRARY_PATH=" + (build_folder() / "lib/vhca").string());
+  const std::string cuda = memory == "dma-buf" ? ":" + (build_folder() / "lib/fake_cuda").string() : "";
+  environment.push_back("LD_LIBRARY_PATH=" + (build_folder() / "lib/vhca").string() + cuda);
+  if (!memory.empty()) {
+    environment.push_back("PEER_MEMORY=" + memory);
+    environment.push_back("R2CC_GPU_DIRECT=1");
+  }
   environment.push_back("NCCL_SOCKET_IFNAME=lo");
   environment.push_back("PEER_VERBOSE=1");
   if (!node.empty()) {
@@ -81,20 +87,23 @@ class TwoProcesses : public ::testing::TestWithParam<std::tuple<int, int>> {
     folder_ = made;
   }
   void TearDown() override { fs::remove_all(folder_); }
+  /// A rank of each version; the receiver's log.
+  std::string carry(const std::string& memory);
   std::string folder_;
 };
 
-TEST_P(TwoProcesses, messages_arrive_whole_and_in_order) {
+std::string TwoProcesses::carry(const std::string& memory) {
   const auto [sender_version, receiver_version] = GetParam();
   const vhca::NodeSpec node0{"node0", {vhca::PortSpec{}, vhca::PortSpec{}}};
   const vhca::NodeSpec node1{"node1", {vhca::PortSpec{}, vhca::PortSpec{}}};
   const vhca::FabricHost fabric = vhca::FabricHost::create({{node0, node1}});
   int pair[2];
-  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+  EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
 
   const std::string receiver_log = folder_ + "/receiver", sender_log = folder_ + "/sender";
-  const pid_t receiver = start("receive", receiver_version, "node1", fabric.path(), pair[1], receiver_log);
-  const pid_t sender = start("send", sender_version, "node0", fabric.path(), pair[0], sender_log);
+  const pid_t receiver =
+      start("receive", receiver_version, "node1", fabric.path(), pair[1], receiver_log, memory);
+  const pid_t sender = start("send", sender_version, "node0", fabric.path(), pair[0], sender_log, memory);
   close(pair[0]);
   close(pair[1]);
   EXPECT_EQ(finish(sender), 0) << read_file(sender_log);
@@ -102,6 +111,21 @@ TEST_P(TwoProcesses, messages_arrive_whole_and_in_order) {
   EXPECT_GE(fabric.counters("node0", 0).tx_bytes, size_t{2} << 20)
       << "the payload went another way than NIC 0";
   EXPECT_EQ(fabric.usage().queue_pairs, 0u) << "something was left behind";
+  return read_file(receiver_log);
+}
+
+TEST_P(TwoProcesses, messages_arrive_whole_and_in_order) { carry(""); }
+
+TEST_P(TwoProcesses, messages_by_dma_buf_arrive_whole_and_are_flushed) { carry("dma-buf"); }
+
+TEST_P(TwoProcesses, a_flush_without_a_driver_fails_and_the_log_says_why) {
+  if (void* real = dlopen("libcuda.so.1", RTLD_LAZY)) {
+    dlclose(real);
+    GTEST_SKIP() << "this machine has a CUDA driver";
+  }
+  const std::string log = carry("no-driver");
+  EXPECT_NE(log.find("the CUDA driver is not there: libcuda.so.1"), std::string::npos) << log;
+  EXPECT_NE(log.find("R2CC_GPU_DIRECT=0"), std::string::npos) << log;
 }
 
 INSTANTIATE_TEST_SUITE_P(SameVersion, TwoProcesses,

@@ -59,7 +59,7 @@ struct End {
     core.workers = std::make_unique<NicWorkers>("fuzz-nic", names, [] {});
     core.registrars = std::make_unique<NicWorkers>("fuzz-reg", names, [] {});
     registrations = std::make_unique<Registrations>(core);
-    auto made = registrations->add(memory.data(), memory.size(), 0);
+    auto made = registrations->add(memory.data(), memory.size(), {}, 0);
     FUZZ_CHECK(made.ok());
     registration = *made;
   }
