@@ -65,7 +65,7 @@ const std::vector<Field>& fields() {
       milliseconds("R2CC_SUSPECT_MS", &Config::suspect_after, 1, 60000,
                    "silence before a path is probed (adapts upward), ms"),
       milliseconds("R2CC_PROBE_MS", &Config::probe_deadline, 1, 60000,
-                   "an unanswered probe this old: the path is dead (adapts upward), ms"),
+                   "an unanswered probe this old: the path is dead (adapts upward, to a quarter of R2CC_FAIL_BOUND_MS and 2 s at most), ms"),
       milliseconds("R2CC_STUCK_MS", &Config::stuck_after, 10, 600000,
                    "probes answer but a QP stands still: it is replaced, ms"),
       milliseconds("R2CC_REGISTER_MS", &Config::register_bound, 10, 600000,

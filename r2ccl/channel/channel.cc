@@ -161,7 +161,12 @@ Urgency Channel::step(const Tick& tick) {
   if (status() == Status::kFailed) {
     if (!closed_sent_) tell_failure();
     if (!greeted_) outage_ = Outage{};
-    if (outage_.lasts) step_outage(tick);
+    if (outage_.lasts)
+      step_outage(tick);  // the peer is to learn the reason, for as long as it may wait for it
+    if (outage_.lasts && tick.now - outage_.began > nanoseconds(core_.config.control_bound)) {
+      outage_.lasts = false;
+      link_.close();
+    }
     return outage_.lasts ? Urgency::kBusy : Urgency::kIdle;
   }
   if (setting_up() && tick.now > created_ + nanoseconds(core_.config.connect_bound)) {

@@ -256,6 +256,7 @@ class Channel {
   void step_makings(const Tick& tick);
   void take_speed(int nic, int mbps);
   bool candidate(Purpose purpose, uint64_t now, int& local, int& remote) const;
+  void rail_failed(int local, int remote, uint64_t not_before);
   void start_opening(Purpose purpose, int local, int remote, const Tick& tick);
   void step_opening(const Tick& tick);
   void half_made(Making& making, const Tick& tick);
@@ -287,8 +288,8 @@ class Channel {
   void step_watchdog(const Tick& tick);
   bool probe_lanes(const Tick& tick);
   ProbeState look_at_probe(Path& path, const Tick& tick);
-  uint64_t probe_limit(const Path& path) const;
-  uint64_t first_probe_limit(const Path& path) const;
+  uint64_t probe_limit(const Path& path, const Tick& tick) const;
+  uint64_t first_probe_limit(const Path& path, const Tick& tick) const;
   Path* stands_still();
   uint64_t stuck_bound() const;
   void abandon(Path& path);
@@ -361,6 +362,7 @@ class Channel {
     uint64_t next_try = 0;  // now
     bool reached = false;
     uint32_t turned_away = 0;        // connections that stood and were closed, running
+    uint64_t turned_away_since = 0;  // alive
     uint32_t refused = 0;            // connections that were refused, running
     control::Descriptor connection;  // being made; the receiver keeps it, to learn of the process's end
   } outage_;
@@ -422,6 +424,9 @@ class Channel {
   uint64_t first_path_since_ = 0;
   std::array<std::array<uint64_t, wire::kMaxNics>, wire::kMaxNics>
       not_before_{};  // per rail: when to try again
+  // Per rail: how often it failed since traffic flowed. A search goes to those first that it has not seen
+  // fail.
+  std::array<std::array<uint16_t, wire::kMaxNics>, wire::kMaxNics> rail_failures_{};
   std::array<bool, wire::kMaxNics> peer_nic_down_{};
   struct Failure {
     int local, remote;

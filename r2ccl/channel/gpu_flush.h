@@ -1,6 +1,8 @@
-// Makes what NICs have written into a GPU's memory visible to that GPU, from the host: so it does not matter
-// which NICs wrote, or whether they still live. It needs the CUDA driver of the process (libcuda, 11.3 or
-// later), looked for when the first flush is asked for and not before.
+// Orders what NICs have written into a GPU's memory before what that GPU reads, from the host: so it does not
+// matter which NICs wrote, or whether they still live. It is a fence at the GPU: writes that are still under
+// way to it (between PCIe switches) are not waited for, as a read through the NIC would; unverified on
+// hardware. It needs the CUDA driver of the process (libcuda, 11.3 or later), looked for when the first flush
+// is asked for and not before.
 #pragma once
 
 #include <array>

@@ -64,7 +64,7 @@ void Channel::start_fence(Path& path, trace::DetectedBy by, bool planned, const 
   // After the event, so that who noticed first is on record first; before the fence, which takes longer.
   if (tell_peer) send(wire::Type::kMigrate, wire::Migrate{end_.epoch(), path.id(), uint32_t(by), planned});
   if (!planned) {
-    not_before_[size_t(path.local_nic())][size_t(path.remote_nic())] = tick.now + bar_ns();
+    rail_failed(path.local_nic(), path.remote_nic(), tick.now + bar_ns());
     if (path.local_nic() == home_nic_ && path.remote_nic() == peer_home_nic_) home_rail_.failed(tick.now);
   }
   if (&path == active_) active_ = nullptr;
@@ -84,11 +84,11 @@ void Channel::start_fence(Path& path, trace::DetectedBy by, bool planned, const 
 }
 
 void Channel::step_migration(const Tick& tick) {
-  if (end_.phase() == Phase::kRunning && sender_)  // answers that came after the choice was made
-    for (auto& path : paths_)
-      if (path->state == PathState::kStandby && path->id() != probation_path_ &&
-          look_at_probe(*path, tick) != ProbeState::kWaiting)
-        path->forget_probe();
+  // Whatever the phase: how long an answer took is counted up to this look.
+  for (auto& path : paths_)
+    if (look_at_probe(*path, tick) != ProbeState::kWaiting && sender_ && end_.phase() == Phase::kRunning &&
+        path->state == PathState::kStandby && path->id() != probation_path_)
+      path->forget_probe();  // it came after the choice was made
   if (end_.phase() == Phase::kFencing) step_fence(tick);
   if (status() == Status::kFailed) return;
   if (end_.phase() == Phase::kChoosing) choose_path(tick);
@@ -235,14 +235,14 @@ void Channel::choose_path(const Tick& tick) {
         waiting = true;
         break;
       case ProbeState::kWaiting:
-        if (path.probe_age(tick.alive) <= probe_limit(path)) {
+        if (path.probe_age(tick.alive) <= probe_limit(path, tick)) {
           waiting = true;
           break;
         }
         [[fallthrough]];
       case ProbeState::kFailed:
         note_failure(path.local_nic(), path.remote_nic(), "a probe is not answered");
-        not_before_[size_t(path.local_nic())][size_t(path.remote_nic())] = tick.now + bar_ns();
+        rail_failed(path.local_nic(), path.remote_nic(), tick.now + bar_ns());
         if (lane)
           condemn(path, trace::DetectedBy::kWatchdog, "a probe is not answered", tick);
         else
@@ -265,6 +265,7 @@ void Channel::begin_search(const Tick& tick) {
   if (progress != migrated_at_progress_ ||
       tick.alive - used_at_ > 4 * nanoseconds(core_.config.probe_deadline)) {
     no_path_for_ = 0;
+    rail_failures_ = {};
     if (failures_.size() > 1)
       failures_.erase(failures_.begin(), failures_.end() - 1);  // the last is why we are here
   }

@@ -160,8 +160,17 @@ void Channel::connected(Path& path, const Tick& tick) {
   path.probe(tick.alive);
 }
 
-uint64_t Channel::first_probe_limit(const Path& path) const {
-  return std::max(kProveFactor * nanoseconds(core_.config.probe_deadline), probe_limit(path));
+// In a search the rails that have not been seen to fail share the time that is left.
+uint64_t Channel::first_probe_limit(const Path& path, const Tick& tick) const {
+  const uint64_t least = kProveFactor * nanoseconds(core_.config.probe_deadline);
+  const uint64_t limit = std::max(least, probe_limit(path, tick));
+  if (end_.phase() == Phase::kRunning && status() != Status::kConnecting) return limit;
+  uint64_t untried = 1;
+  for (size_t l = 0; l < core_.devices.size(); ++l)
+    for (size_t r = 0; r < peer_hello_.nics; ++r)
+      untried += rail_failures_[l][r] == 0 && !core_.nic_down[l] && !peer_nic_down_[r];
+  const uint64_t bound = nanoseconds(core_.config.fail_bound);
+  return std::max(least, std::min(limit, (bound - std::min(bound, no_path_for_)) / untried));
 }
 
 // It is time to open one.
@@ -214,7 +223,7 @@ void Channel::step_opening(const Tick& tick) {
       opening_failed(verbs::describe(path->probe_status), tick);
       break;
     default:
-      if (path->probe_age(tick.alive) > first_probe_limit(*path))
+      if (path->probe_age(tick.alive) > first_probe_limit(*path, tick))
         opening_failed("a first transfer did not come back", tick);
   }
 }
@@ -237,7 +246,7 @@ void Channel::step_receiver_proofs(const Tick& tick) {
         send(wire::Type::kProved, wire::PathMessage{path->id()});
         break;
       case ProbeState::kWaiting:
-        if (path->probe_age(tick.alive) <= first_probe_limit(*path)) break;
+        if (path->probe_age(tick.alive) <= first_probe_limit(*path, tick)) break;
         [[fallthrough]];
       default:
         return drop(path->id(), true);
@@ -263,6 +272,7 @@ void Channel::opening_succeeded(const Tick& tick) {
       break;
     case Purpose::kStandby:
       standby_failures_ = 0;
+      rail_failures_ = {};
       break;
     case Purpose::kLane:
       lane_failures_[size_t(path->local_nic())][size_t(path->remote_nic())] = 0;
@@ -283,7 +293,7 @@ void Channel::opening_failed(const std::string& why, const Tick& tick) {
   R2_INFO("NET/R2CCL: channel %u: no path over %s: %s", number_,
           rail_name(opening.local, opening.remote).c_str(), why.c_str());
   note_failure(opening.local, opening.remote, why);
-  not_before_[size_t(opening.local)][size_t(opening.remote)] = tick.now + kRetryRailNs;
+  rail_failed(opening.local, opening.remote, tick.now + kRetryRailNs);
   for (auto& making : makings_) making->unwanted |= making->path == opening.path;
   if (find(opening.path)) drop(opening.path, true);
   if (opening.purpose == Purpose::kStandby) {

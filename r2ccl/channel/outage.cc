@@ -16,7 +16,9 @@ namespace {
 
 constexpr uint64_t kRetryNs = 50 * kNsPerMs;
 constexpr uint64_t kConnectNs = 1000 * kNsPerMs;  // a connection that takes longer to make is tried again
+// Closed so often running, and for so long: that is no network that keeps breaking connections.
 constexpr uint32_t kMostTurnedAway = 8;
+constexpr uint64_t kTurnedAwayNs = 2000 * kNsPerMs;
 // How many times the bound a process may be silent that can be reached: it may be stopped.
 constexpr uint64_t kReachedFactor = 6;
 // In set-up: that many refusals running mean that nobody is there.
@@ -34,7 +36,11 @@ void Channel::connection_broke(const Tick& tick) {
   set_up_.breaks += setting_up();
   set_up_.heard_at = 0;
   if (outage_.lasts) {
-    if (was_asking && !setting_up() && ++outage_.turned_away >= kMostTurnedAway && !closing)
+    if (was_asking && !setting_up()) {
+      if (outage_.turned_away++ == 0) outage_.turned_away_since = tick.alive;
+    }
+    if (outage_.turned_away >= kMostTurnedAway && tick.alive - outage_.turned_away_since >= kTurnedAwayNs &&
+        !closing)
       peer_gone("is closed each time: that process has given the channel up");
     return not_reached(tick);
   }

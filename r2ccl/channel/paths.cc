@@ -120,9 +120,10 @@ int Channel::standbys() const {
          (opening_.path != 0 && opening_.purpose == Purpose::kStandby);
 }
 
-// Straight rails first, beginning with home; then every cross rail. A standby shares no NIC with the active
-// path unless there is no other way. Among NICs that are equally near, the one with the fewest guests: those
-// that are there already, and those that would leave the active NIC together with this channel.
+// Rails that have not failed since traffic flowed before those that have, straight ones first, beginning with
+// home; then every cross rail. A standby shares no NIC with the active path unless there is no other way.
+// Among NICs that are equally near, the one with the fewest guests: those that are there already, and those
+// that would leave the active NIC together with this channel.
 bool Channel::candidate(Purpose purpose, uint64_t now, int& local, int& remote) const {
   const int locals = int(core_.devices.size()), remotes = peer_hello_.nics;
   std::vector<Backup> order{{home_nic_, -1}};
@@ -148,24 +149,40 @@ bool Channel::candidate(Purpose purpose, uint64_t now, int& local, int& remote) 
       return path->local_nic() == l && path->remote_nic() == r && !path->is_condemned;
     });
   };
+  // Dead rails are often all those of one NIC, here or there: where those two failed less is looked first.
+  std::array<unsigned, wire::kMaxNics> local_failures{}, remote_failures{};
+  for (int l = 0; l < locals; ++l)
+    for (int r = 0; r < remotes; ++r) {
+      local_failures[size_t(l)] += rail_failures_[size_t(l)][size_t(r)];
+      remote_failures[size_t(r)] += rail_failures_[size_t(l)][size_t(r)];
+    }
+  bool found = false;
+  std::pair<unsigned, unsigned> least{};
+  const auto consider = [&](int l, int r, bool disjoint) {
+    if (!usable(l, r, disjoint)) return;
+    const std::pair<unsigned, unsigned> failures{rail_failures_[size_t(l)][size_t(r)],
+                                                 local_failures[size_t(l)] + remote_failures[size_t(r)]};
+    if (found && failures >= least) return;
+    found = true, least = failures, local = l, remote = r;
+  };
   for (const bool disjoint : {true, false}) {
     for (int k = 0; k < locals; ++k) {  // straight
-      const int l = order[size_t(k)].nic, r = (peer_home_nic_ + l - home_nic_ + locals * remotes) % remotes;
-      if (usable(l, r, disjoint)) {
-        local = l, remote = r;
-        return true;
-      }
+      const int l = order[size_t(k)].nic;
+      consider(l, (peer_home_nic_ + l - home_nic_ + locals * remotes) % remotes, disjoint);
     }
+    if (found && least.first == 0) return true;
     for (int k = 0; k < locals; ++k)  // cross
-      for (int j = 0; j < remotes; ++j) {
-        const int l = order[size_t(k)].nic, r = (peer_home_nic_ + j) % remotes;
-        if (usable(l, r, disjoint)) {
-          local = l, remote = r;
-          return true;
-        }
-      }
+      for (int j = 0; j < remotes; ++j)
+        consider(order[size_t(k)].nic, (peer_home_nic_ + j) % remotes, disjoint);
+    if (found) return true;
   }
   return false;
+}
+
+void Channel::rail_failed(int local, int remote, uint64_t not_before) {
+  not_before_[size_t(local)][size_t(remote)] = not_before;
+  uint16_t& failures = rail_failures_[size_t(local)][size_t(remote)];
+  if (failures < UINT16_MAX) ++failures;
 }
 
 void Channel::on_drop(uint32_t id, const Tick& tick) {
@@ -253,7 +270,7 @@ void Channel::step_failback(const Tick& tick) {
   if (Path* path = probation_path_ ? find(probation_path_) : nullptr) {
     const ProbeState probe = look_at_probe(*path, tick);
     if (probe == ProbeState::kFailed ||
-        (probe == ProbeState::kWaiting && path->probe_age(tick.alive) > probe_limit(*path)))
+        (probe == ProbeState::kWaiting && path->probe_age(tick.alive) > probe_limit(*path, tick)))
       return drop(path->id(), true);
     if (probe == ProbeState::kWaiting) return;
     if (probe == ProbeState::kAnswered && home_rail_.settled(tick.now))

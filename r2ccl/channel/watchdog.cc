@@ -12,6 +12,7 @@ namespace {
 constexpr uint64_t kFirstProbePauseNs = 8 * kNsPerMs;
 constexpr uint64_t kLongestProbePauseNs = 100 * kNsPerMs;
 constexpr uint64_t kLongestLookNs = kNsPerMs;
+constexpr uint64_t kLongestProbeNs = 2000 * kNsPerMs;
 constexpr uint64_t kLongestProbeShare = 4;  // no probe is waited for longer than this part of the fail bound
 constexpr uint64_t kSlowPeerNs = 1000 * kNsPerMs;  // silence after which the log says so, once
 
@@ -104,7 +105,7 @@ void Channel::step_watchdog(const Tick& tick) {
       path.probe(tick.alive);
       break;
     case ProbeState::kWaiting:
-      if (path.probe_age(tick.alive) > probe_limit(path)) {
+      if (path.probe_age(tick.alive) > probe_limit(path, tick)) {
         on_socket(tick);
         if (peer_closed_ || end_.phase() != Phase::kRunning || &path != active_) return;
         emit(trace::EventType::kProbeFailed, path.local_nic(), path.id());
@@ -155,15 +156,15 @@ ProbeState Channel::look_at_probe(Path& path, const Tick& tick) {
   const ProbeState state = path.poll_probe(tick.alive);
   const uint64_t resend = uint64_t{4096} << core_.config.ib_timeout;
   if (const auto took = path.told_time(resend))
-    probe_times_->answered(path.local_nic(), path.remote_nic(), *took);
+    probe_times_->answered(path.local_nic(), path.remote_nic(), *took, tick.alive);
   return state;
 }
 
-uint64_t Channel::probe_limit(const Path& path) const {
+uint64_t Channel::probe_limit(const Path& path, const Tick& tick) const {
   const bool nothing_since = progress_.load(std::memory_order_relaxed) == silent_at_progress_;
+  const uint64_t most = std::min(nanoseconds(core_.config.fail_bound) / kLongestProbeShare, kLongestProbeNs);
   return probe_times_->deadline(path.local_nic(), path.remote_nic(), nanoseconds(core_.config.probe_deadline),
-                                nanoseconds(core_.config.fail_bound) / kLongestProbeShare,
-                                nothing_since ? silent_leaves_ : 0);
+                                most, nothing_since ? silent_leaves_ : 0, tick.alive);
 }
 
 uint64_t Channel::stuck_bound() const {
@@ -188,7 +189,7 @@ bool Channel::probe_lanes(const Tick& tick) {
       lane.probe(tick.alive);
     }
     if (probe != ProbeState::kFailed &&
-        !(probe == ProbeState::kWaiting && lane.probe_age(tick.alive) > probe_limit(lane)))
+        !(probe == ProbeState::kWaiting && lane.probe_age(tick.alive) > probe_limit(lane, tick)))
       continue;
     on_socket(tick);
     if (peer_closed_ || end_.phase() != Phase::kRunning || i >= lanes_.size() || lanes_[i] != &lane)

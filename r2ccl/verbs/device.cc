@@ -1,5 +1,6 @@
 #include "r2ccl/verbs/device.h"
 
+#include <dlfcn.h>
 #include <endian.h>
 
 #include <array>
@@ -136,9 +137,16 @@ void Device::try_relaxed_ordering(const Config& config) {
         name_.c_str(), std::strerror(errno));
 }
 
+DmaBufRegistration* dma_buf_registration() {
+  static auto* const found = reinterpret_cast<DmaBufRegistration*>(dlsym(RTLD_DEFAULT, "ibv_reg_dmabuf_mr"));
+  return found;
+}
+
 // A descriptor that cannot be one: whoever gets as far as looking at it knows the call.
 bool Device::takes_dma_bufs() const {
-  const std::unique_ptr<ibv_mr, Deleter<&ibv_dereg_mr>> none(ibv_reg_dmabuf_mr(pd_.get(), 0, 0, 0, -1, 0));
+  auto* const register_it = dma_buf_registration();
+  if (!register_it) return false;
+  const std::unique_ptr<ibv_mr, Deleter<&ibv_dereg_mr>> none(register_it(pd_.get(), 0, 0, 0, -1, 0));
   return none || (errno != EOPNOTSUPP && errno != EPROTONOSUPPORT);
 }
 

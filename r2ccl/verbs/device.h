@@ -22,6 +22,11 @@ struct Deleter {
   }
 };
 
+/// ibv_reg_dmabuf_mr, looked for at run time: rdma-core has it since version 34, and the plugin loads
+/// without. nullptr in an older one.
+using DmaBufRegistration = ibv_mr*(ibv_pd*, uint64_t, size_t, uint64_t, int, int);
+DmaBufRegistration* dma_buf_registration();
+
 /// What a peer must know to reach a port.
 struct PortAddress {
   uint8_t link_layer = IBV_LINK_LAYER_ETHERNET;

@@ -44,7 +44,9 @@ Result<MemoryRegion> MemoryRegion::create_from_dma_buf(const Device& device, int
                                                        const void* data, size_t bytes) {
   const unsigned access = device.relaxed_ordering() ? kAccess | kRelaxed : kAccess;
   MemoryRegion region;
-  region.region_.reset(ibv_reg_dmabuf_mr(device.pd(), offset, bytes, uintptr_t(data), fd, int(access)));
+  auto* const register_it = dma_buf_registration();
+  if (!register_it) return refusal("ibv_reg_dmabuf_mr", device, bytes, EOPNOTSUPP);
+  region.region_.reset(register_it(device.pd(), offset, bytes, uintptr_t(data), fd, int(access)));
   if (!region.region_) return refusal("ibv_reg_dmabuf_mr", device, bytes, errno);
   return region;
 }

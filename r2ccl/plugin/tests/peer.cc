@@ -118,7 +118,7 @@ class Rank {
     good(net.getProperties(0, &first), "getProperties");
     good(net.getProperties(1, &second), "getProperties");
     check(std::strcmp(first.name, second.name) != 0 && first.guid != second.guid, "NICs are not told apart");
-    check(first.speed > 0 && first.maxComms > 0 && true, "bad properties");
+    check(first.speed > 0 && first.maxComms > 0, "bad properties");
     check(first.ptrSupport == (on_gpu() ? NCCL_PTR_HOST | NCCL_PTR_CUDA | NCCL_PTR_DMABUF : NCCL_PTR_HOST),
           "another kind of memory is offered");
   }
