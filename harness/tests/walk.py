@@ -124,10 +124,9 @@ class Jobs:
 
     @classmethod
     def stop(cls, *_):
-        with cls.lock:  # which the main thread, that signals interrupt, takes nowhere else
-            cls.stopped.set()
-            for process in cls.running:
-                process.terminate()  # r2bench ends its job, and leaves nothing behind
+        cls.stopped.set()
+        for process in list(cls.running):
+            process.terminate()  # r2bench ends its job, and leaves nothing behind
 
 
 STOPPED = "stopped"
