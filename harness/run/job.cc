@@ -7,6 +7,7 @@
 #include <cstring>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "harness/workload/cpu/rank_config.h"
 #include "r2ccl/base/clock.h"
@@ -18,6 +19,8 @@ using r2ccl::kNsPerMs;
 namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(2);
+constexpr uint64_t kMostStepNs = 100 * kNsPerMs;  // of the awake clock
+constexpr uint64_t kLateNs = 1'000 * kNsPerMs;
 constexpr uint64_t kProgressNs = 100 * kNsPerMs;
 constexpr uint64_t kAbortGraceNs = 1'000 * kNsPerMs;  // others may see the error themselves
 constexpr uint64_t kAbortBoundNs = 6'000 * kNsPerMs;  // then they are killed
@@ -66,15 +69,16 @@ void Job::note(uint64_t time_ns, const std::string& name, const std::string& tex
   progress_.note = name + (text.empty() ? "" : ": " + text);
 }
 
-void Job::move(Phase phase, uint64_t now_ns) {
+void Job::move(Phase phase) {
   phase_ = phase;
-  phase_since_ns_ = now_ns;
-  last_moved_ns_ = now_ns;
+  phase_since_ns_ = awake_ns_;
+  last_moved_ns_ = awake_ns_;
 }
 
 JobRecord Job::run() {
   start_ranks();
-  move(Phase::kStarting, start_ns_);
+  ticked_ns_ = start_ns_;
+  move(Phase::kStarting);
   while (phase_ != Phase::kOver) {
     tick(r2ccl::now_ns());
     std::this_thread::sleep_for(kTick);
@@ -83,6 +87,13 @@ JobRecord Job::run() {
 }
 
 void Job::tick(uint64_t now_ns) {
+  // A machine that lets us not run (a debugger, a laptop's lid, a scheduler that starves us) lets the ranks
+  // not run either, so that such a pause is nobody's silence.
+  const uint64_t step = now_ns - std::exchange(ticked_ns_, now_ns);
+  awake_ns_ += std::min(step, kMostStepNs);
+  if (step >= kLateNs)
+    note(now_ns, "runner_paused",
+         "this program itself did not run for " + std::to_string(step / kNsPerMs) + " ms");
   bool moved = collector_->drain() > 0 && collector_->delivered_bytes() != last_bytes_;
   last_bytes_ = collector_->delivered_bytes();
   for (RankLink& rank : ranks_) {
@@ -106,7 +117,7 @@ void Job::end_with(Outcome outcome, const std::string& error, uint64_t time_ns) 
     error_ns_ = time_ns;
     note(time_ns, name(outcome), error);
   }
-  if (phase_ < Phase::kAborting) move(Phase::kAborting, r2ccl::now_ns());
+  if (phase_ < Phase::kAborting) move(Phase::kAborting);
 }
 
 void Job::look_at_ranks(uint64_t now_ns) {
@@ -193,33 +204,33 @@ void Job::advance_phase(uint64_t now_ns) {
       if (all_ranks([](const RankLink& r) { return r.ready; })) {
         bootstrap_.reset();
         for (RankLink& rank : ranks_) rank.send({{"type", "start"}});
-        move(Phase::kWarming, now_ns);
+        move(Phase::kWarming);
       }
       break;
     case Phase::kWarming:
       if (all_ranks([](const RankLink& r) { return r.warm; })) {
         if (!scenario_.arm_at_start) driver_->arm_first();
-        move(Phase::kRunning, now_ns);
+        move(Phase::kRunning);
         grant(now_ns);
       }
       break;
     case Phase::kRunning:
       grant(now_ns);
-      if (final_) move(Phase::kStopping, now_ns);
+      if (final_) move(Phase::kStopping);
       break;
     case Phase::kStopping:
       if (all_ranks([](const RankLink& r) { return r.finished; })) {
         for (RankLink& rank : ranks_) rank.send({{"type", "close"}});
-        move(Phase::kClosing, now_ns);
+        move(Phase::kClosing);
       }
       break;
     case Phase::kClosing: {
       bool all_ended = true;
       for (RankLink& rank : ranks_) all_ended = all_ended && rank.ended();
-      if (all_ended) move(Phase::kOver, now_ns);
+      if (all_ended) move(Phase::kOver);
       const uint64_t bound =
           kCloseBoundNs + ranks_.size() * ranks_.size() * kCloseOneNs;  // with many channels
-      if (now_ns > phase_since_ns_ + bound)
+      if (awake_ns_ > phase_since_ns_ + bound)
         end_with(Outcome::kHang,
                  "a rank did not close within " + std::to_string(bound / (1000 * kNsPerMs)) + " s" +
                      evidence_of_hang(),
@@ -231,18 +242,18 @@ void Job::advance_phase(uint64_t now_ns) {
       for (RankLink& rank : ranks_) all_ended = all_ended && rank.ended();
       if (driver_) driver_->release();
       const bool at_once = outcome_ == Outcome::kCancelled || outcome_ == Outcome::kHang;
-      if (!told_to_abort_ && (now_ns > phase_since_ns_ + kAbortGraceNs || at_once)) {
+      if (!told_to_abort_ && (awake_ns_ > phase_since_ns_ + kAbortGraceNs || at_once)) {
         told_to_abort_ = true;
         for (RankLink& rank : ranks_) rank.send({{"type", "abort"}});
       }
       // Those that hang, and those that a user no longer waits for, get half a second to say their last
       // words.
-      if (all_ended || now_ns > phase_since_ns_ + (at_once ? kAbortGraceNs / 2 : kAbortBoundNs)) {
+      if (all_ended || awake_ns_ > phase_since_ns_ + (at_once ? kAbortGraceNs / 2 : kAbortBoundNs)) {
         for (RankLink& rank : ranks_) {
           if (!rank.ended()) note(now_ns, "killed", rank.label() + " had not ended by itself");
           rank.process().signal(SIGKILL);
         }
-        move(Phase::kOver, now_ns);
+        move(Phase::kOver);
       }
       break;
     }
@@ -254,17 +265,17 @@ void Job::advance_phase(uint64_t now_ns) {
 void Job::watch(uint64_t now_ns, bool moved) {
   if (phase_ == Phase::kOver || phase_ == Phase::kAborting) return;
   if (cancel_) return end_with(Outcome::kCancelled, "cancelled", now_ns);
-  if (moved || (driver_ && driver_->pausing(now_ns))) last_moved_ns_ = now_ns;
+  if (moved || (driver_ && driver_->pausing(now_ns))) last_moved_ns_ = awake_ns_;
   const Timeouts& bounds = scenario_.timeouts;
   // The scenario's bound is meant for one round of faults; each further one may wait for its failback.
   const uint64_t job_ns =
       options_.time_limit ? ns(*options_.time_limit) : ns(bounds.job) + (repeats_ - 1) * kRoundNs;
-  if (phase_ == Phase::kStarting && now_ns > phase_since_ns_ + ns(bounds.setup))
+  if (phase_ == Phase::kStarting && awake_ns_ > phase_since_ns_ + ns(bounds.setup))
     end_with(Outcome::kHang,
              "set-up took longer than " + std::to_string(ns(bounds.setup) / 1'000'000'000) + " s" +
                  evidence_of_hang(),
              now_ns);
-  else if (phase_ != Phase::kStarting && now_ns > last_moved_ns_ + ns(bounds.stall))
+  else if (phase_ != Phase::kStarting && awake_ns_ > last_moved_ns_ + ns(bounds.stall))
     end_with(Outcome::kHang,
              "nothing moved for " + std::to_string(ns(bounds.stall) / 1'000'000) + " ms" + evidence_of_hang(),
              now_ns);

@@ -72,7 +72,7 @@ class Job {
   void watch(uint64_t now_ns, bool moved);
   void grant(uint64_t now_ns);
   void end_with(Outcome outcome, const std::string& error, uint64_t time_ns);
-  void move(Phase phase, uint64_t now_ns);
+  void move(Phase phase);
   void note(uint64_t time_ns, const std::string& name, const std::string& text,
             const std::string& source = "runner");
   void report_progress(uint64_t now_ns, bool force);
@@ -105,9 +105,11 @@ class Job {
   std::unique_ptr<Ticker> ticker_;
 
   Phase phase_ = Phase::kStarting;
-  uint64_t phase_since_ns_ = 0;
   uint64_t start_ns_ = 0;
-  uint64_t last_moved_ns_ = 0;
+  uint64_t ticked_ns_ = 0;
+  uint64_t awake_ns_ = 0;        ///< how long this program has run: bounds of silence count by it
+  uint64_t phase_since_ns_ = 0;  ///< awake
+  uint64_t last_moved_ns_ = 0;   ///< awake
   uint64_t last_bytes_ = 0;
   uint64_t granted_ = 0;
   bool final_ = false;

@@ -4,7 +4,8 @@
 Each round starts `r2bench run` on a small scenario with a fault in it, waits a random time, and sends a random signal to a
 random process of the job (r2bench itself included). Asserted each time: within the bound every process of the job is
 gone, the exit status is one that r2bench documents, and nothing of ours is left in /dev/shm, in the temporary folder or
-among the sockets. The seed is printed; the same seed gives the same rounds (not the same moments).
+among the sockets. In the last round all processes stand still for longer than the scenario's stall bound, as on a machine that
+was suspended: the job has to end well. The seed is printed; the same seed gives the same rounds (not the same moments).
 """
 
 import argparse
@@ -24,7 +25,7 @@ fabric: {{kind: vhca, nodes: 2, ranks_per_node: 1, nics_per_node: 2, nic_rate: 1
 workload: {{engine: cpu, op: {op}, dtype: float32, bytes: 2 MiB, iters: 40, warmup: 2, verify: true}}
 modes: [baseline, migrate]
 env: {{NCCL_IB_TIMEOUT: 13}}
-timeouts: {{job: 20 s, stall: 5 s}}
+timeouts: {{job: 20 s, stall: {stall} s}}
 faults:
   - {{at: {{iter: 12}}, target: node1/nic0, kind: {kind}}}
 expect:
@@ -32,6 +33,7 @@ expect:
   baseline: {{outcome: error}}
   migrate: {{outcome: ok, correctness: exact}}
 """
+STALL = 4  # seconds
 BOUND = 20  # seconds, from the signal to the end of the last process
 MARK = "R2BENCH_CHAOS_ROUND"
 
@@ -74,32 +76,45 @@ def kill_all(mark):
             pass
 
 
-def play(r2bench, number, generator, folder):
+def play(r2bench, number, generator, folder, suspend=False):
     """One round; returns (what is wrong or None, what was done). Leaves nothing running, however it ends."""
     mark = f"{MARK}={os.getpid()}-{number}"
     try:
-        return play_marked(r2bench, number, generator, folder, mark)
+        return play_marked(r2bench, number, generator, folder, mark, suspend)
     finally:
         kill_all(mark.encode())
 
 
-def play_marked(r2bench, number, generator, folder, mark):
+def suspend_all(mark):
+    """Everything stands still for longer than the scenario's stall bound."""
+    pids = sorted(processes(mark))
+    for number, pause in ((signal.SIGSTOP, STALL + 2), (signal.SIGCONT, 0)):
+        for pid in pids:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                pass
+        time.sleep(pause)
+    return f"{len(pids)} processes suspended for {STALL + 2} s"
+
+
+def play_marked(r2bench, number, generator, folder, mark, suspend):
     scenario = os.path.join(folder, f"chaos{number}.yaml")
     out = os.path.join(folder, f"out{number}")
     temporary = os.path.join(folder, f"tmp{number}")
     os.mkdir(temporary)
     with open(scenario, "w", encoding="utf-8") as file:
-        file.write(SCENARIO.format(seed=generator.randrange(1 << 30), op=generator.choice(["allreduce", "sendrecv"]),
+        file.write(SCENARIO.format(stall=STALL, seed=generator.randrange(1 << 30), op=generator.choice(["allreduce", "sendrecv"]),
                                    kind=generator.choice(["port_down", "blackhole", "qp_error, qp: all"])))
     before = leftovers(temporary)
     name, value = mark.split("=")
     job = subprocess.Popen([r2bench, "run", scenario, "--no-plot", "--out", out], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                           text=True, start_new_session=True, env={**os.environ, name: value, "TMPDIR": temporary})
-    time.sleep(generator.choice([0.02, 0.2, 1, 3]) * generator.random())
-    alive = processes(mark.encode())
+                           text=True, preexec_fn=os.setpgrp, env={**os.environ, name: value, "TMPDIR": temporary})
+    time.sleep(0.6 if suspend else generator.choice([0.02, 0.2, 1, 3]) * generator.random())
     kind = generator.choice([signal.SIGKILL] * 4 + [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGSTOP])
-    done = "the job had ended"
+    done = suspend_all(mark.encode()) if suspend else "the job had ended"
     victim = None
+    alive = {} if suspend else processes(mark.encode())
     if alive:
         victim = job.pid if kind in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) else generator.choice(sorted(alive))
         done = f"{kind.name} to {victim} ({alive.get(victim, 'r2bench')[:60]})"
@@ -107,7 +122,7 @@ def play_marked(r2bench, number, generator, folder, mark):
             os.kill(victim, kind)
         except ProcessLookupError:
             done += ", which had just ended"
-    if kind == signal.SIGSTOP and victim == job.pid:  # nobody could report: it only has to go on afterwards
+    if victim == job.pid and kind == signal.SIGSTOP:  # nobody could report: it only has to go on afterwards
         time.sleep(0.5)
         os.kill(victim, signal.SIGCONT)
     deadline = time.monotonic() + BOUND + (10 if kind == signal.SIGSTOP else 0)
@@ -123,7 +138,7 @@ def play_marked(r2bench, number, generator, folder, mark):
     left = processes(mark.encode())
     if left:
         return f"left behind: {left}", done
-    allowed = {0, 1, 2}
+    allowed = {0} if suspend else {0, 1, 2}
     if kind == signal.SIGKILL and victim == job.pid:
         allowed.add(-signal.SIGKILL)
     if kind in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -145,7 +160,8 @@ def main():
     failed = 0
     with tempfile.TemporaryDirectory(prefix="r2bench-chaos-") as folder:
         for number in range(arguments.rounds):
-            wrong, done = play(arguments.r2bench, number, random.Random(arguments.seed * 1000 + number), folder)
+            wrong, done = play(arguments.r2bench, number, random.Random(arguments.seed * 1000 + number), folder,
+                               suspend=number == arguments.rounds - 1)
             print(f"round {number}: {done}" + (f"\n  WRONG: {wrong}" if wrong else ""), flush=True)
             failed += wrong is not None
     print(f"{arguments.rounds} rounds, seed {arguments.seed}: {failed} failed")

@@ -18,6 +18,7 @@ import concurrent.futures
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -109,8 +110,9 @@ class Jobs:
         with cls.lock:
             if cls.stopped.is_set():
                 return None, ""
-            # Of a session of its own, so that Ctrl-C in a terminal reaches it through stop() alone.
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+            # Of a process group of its own, so that Ctrl-C in a terminal reaches it through stop() alone. Not of a session: between
+            # sessions Linux shares the cores by group, and since 6.18 a group that calls sched_yield may not run for seconds.
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=os.setpgrp)
             cls.running.add(process)
         try:
             said, _ = process.communicate(timeout=seconds)
@@ -132,8 +134,9 @@ class Jobs:
 STOPPED = "stopped"
 
 
-def run(r2bench, walk, folder, faults=None, slower=1):
-    """Runs it, `slower` times slower (--slow-motion). Returns (None or what is wrong, path-changing faults, migrations)."""
+def run(r2bench, walk, folder, faults=None, slower=1, keep=None):
+    """Runs it, `slower` times slower (--slow-motion). Returns (None or what is wrong, path-changing faults, migrations); a folder of a run
+    that goes wrong is kept as keep/walk-SEED-run."""
     faults = walk.faults if faults is None else faults
     with tempfile.TemporaryDirectory(dir=folder) as place:
         file, out = os.path.join(place, "walk.yaml"), os.path.join(place, "out")
@@ -143,14 +146,27 @@ def run(r2bench, walk, folder, faults=None, slower=1):
         status, said = Jobs.run(command, 180 * slower)
         if Jobs.stopped.is_set():
             return STOPPED, 0, 0
-        if status is None:
-            return "r2bench itself hangs", 0, 0
-        if not os.path.exists(os.path.join(out, "result.json")):
-            return f"no result, exit status {status}\n{said}", 0, 0
-        with open(os.path.join(out, "result.json"), encoding="utf-8") as handle:
-            mode = json.load(handle)["runs"][0]
-        with open(os.path.join(out, "events.jsonl"), encoding="utf-8") as handle:
-            events = [json.loads(line) for line in handle]
+        try:
+            found = judge(status, said, out, slower)
+        except (OSError, ValueError) as broken:  # a result that is cut off
+            found = f"exit status {status}, {broken}\n{said}", 0, 0
+        if found[0] and keep and os.path.isdir(out):
+            kept = os.path.join(keep, f"walk-{walk.seed}-run")
+            shutil.rmtree(kept, ignore_errors=True)
+            shutil.move(out, kept)
+        return found
+
+
+def judge(status, said, out, slower):
+    """run()'s answer, from r2bench's exit status (None: killed), what it printed and its folder."""
+    if status is None:
+        return "r2bench itself hangs", 0, 0
+    if not os.path.exists(os.path.join(out, "result.json")):
+        return f"no result, exit status {status}\n{said}", 0, 0
+    with open(os.path.join(out, "result.json"), encoding="utf-8") as handle:
+        mode = json.load(handle)["runs"][0]
+    with open(os.path.join(out, "events.jsonl"), encoding="utf-8") as handle:
+        events = [json.loads(line) for line in handle]
     correctness = mode["metrics"]["correctness"]
     if mode["outcome"] != "ok" or not correctness["exact"]:
         return f"{mode['outcome']}, {correctness}\n{said}", 0, 0
@@ -198,7 +214,7 @@ def main():
     parser.add_argument("--minutes", type=float, default=None, help="start no walk after that")
     parser.add_argument("--least", type=int, default=1, help="faults that have to change a path, in all walks together")
     parser.add_argument("--record", help="JSON Lines file to which a line with the counts is added")
-    parser.add_argument("--keep", default=".", help="folder for the scenario of a failing walk")
+    parser.add_argument("--keep", default=".", help="folder for the scenario of a failing walk and the folder of its run")
     parser.add_argument("--tries", type=int, default=60, help="runs that shrinking may take")
     arguments = parser.parse_args()
     if not os.access(arguments.r2bench, os.X_OK) or arguments.walks < 1 or arguments.faults < 1 or arguments.jobs < 1:
@@ -218,7 +234,7 @@ def main():
         if Jobs.stopped.is_set() or (arguments.minutes is not None and time.monotonic() - start > 60 * arguments.minutes):
             return None
         walk = Walk(seed, arguments.faults, also, arguments.mode, arguments.fabric)
-        return walk, run(arguments.r2bench, walk, folder, slower=slower)
+        return walk, run(arguments.r2bench, walk, folder, slower=slower, keep=arguments.keep)
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, Jobs.stop)

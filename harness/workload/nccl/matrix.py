@@ -69,7 +69,7 @@ def run_case(case, arguments):
             command += ["--", sys.executable, os.path.join(HERE, "collectives.py"), "--ops", case["ops"], "--iters", str(arguments.iters),
                         "--bytes", str(arguments.bytes), "--timeout", "40", *case.get("args", [])]
             with open(os.path.join(folder, f"rank{rank}.log"), "w", encoding="utf-8") as log:
-                ranks.append(subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+                ranks.append(subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, preexec_fn=os.setpgrp,
                                               env={**env, "RANK": str(rank), "LOCAL_RANK": str(rank % arguments.gpus),
                                                    "NCCL_HOSTID": f"{case['name']}-node{node}"}))
             if rank == 0:
