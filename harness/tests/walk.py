@@ -33,11 +33,12 @@ USUAL = ["qp_error"] * 3 + ["port_down"] * 3 + ["blackhole"] * 2 + ["ack_lost", 
 ALSO = ["completion_error", "cq_error", "device_fatal", "drop_completion", "freeze", "one_way", "poll_fail", "port_flap", "post_fail"]
 WITHIN_MS = 500.0
 MARGIN_MS = 250  # a healed NIC counts as bad for so long: paths over it are opened and proved again
+SMALL_MS = 0.05  # what an operation of a few bytes takes at least, or nearly
 HEAD = """version: 1
 name: walk
 seed: {seed}
 fabric: {{kind: {fabric}, nodes: {nodes}, ranks_per_node: {ranks}, nics_per_node: {nics}, nic_rate: {rate}}}
-workload: {{engine: cpu, op: {op}, dtype: int32, bytes: {kib} KiB, iters: {iters}, warmup: 1, verify: true}}
+workload: {{engine: cpu, op: {op}, dtype: int32, bytes: {size}, iters: {iters}, warmup: 1, verify: true}}
 modes: [{mode}]
 env: {{NCCL_IB_TIMEOUT: 14, R2CC_FAILBACK_MS: 5, R2CC_FAILBACK_MAX_MS: 50}}
 timeouts: {{job: 170 s, stall: 10 s}}
@@ -48,7 +49,7 @@ faults:
 class Walk:
     """What one seed gives: a scenario's head and a list of (start, line) of its faults."""
 
-    def __init__(self, seed, faults, also=(), mode="migrate", fabric="vhca"):
+    def __init__(self, seed, faults, also=(), mode="migrate", fabric="vhca", small=False):
         g = random.Random(seed)
         self.seed = seed
         nodes, nics = g.choice([2, 2, 3]), g.choice([2, 3, 4])
@@ -57,6 +58,9 @@ class Walk:
         mbits, kib = g.choice([500, 1000]), g.choice([120, 1200, 2400]) * nodes * ranks
         if fabric == "rxe":  # as much as the guest carries, so that the job ends soon after its last fault; a NIC does not reach itself there
             mbits, kib, ranks = mbits // 8, kib // 8, 1
+        size = f"{kib} KiB"
+        if small:  # a message of an operation among n ranks is an n-th of it
+            size = f"{g.choice([8, 64, 200]) * nodes * ranks} B"
         self.faults = []
         bad_until = [[0] * nics for _ in range(nodes)]
         now = 20
@@ -88,8 +92,8 @@ class Walk:
                      "delay": lambda: f", delay: {g.choice([100, 1000, 3000])} us, for: {lasts} ms"}[kind]()
             self.faults.append((now, "blackhole" if kind == "one_way" else kind, f"node{node}/nic{nic}", extra))
         # Long enough for all of them at full rate, which no operation exceeds: nothing ends before its last fault.
-        least_ms = max(1, kib * 8.192 / (mbits * nics * ranks) * (0.5 if op != "sendrecv" else 1))
-        self.head = HEAD.format(seed=seed % (1 << 31), fabric=fabric, nodes=nodes, ranks=ranks, nics=nics, rate=f"{mbits} Mbit/s", op=op, kib=kib, mode=mode,
+        least_ms = SMALL_MS if small else max(1, kib * 8.192 / (mbits * nics * ranks) * (0.5 if op != "sendrecv" else 1))
+        self.head = HEAD.format(seed=seed % (1 << 31), fabric=fabric, nodes=nodes, ranks=ranks, nics=nics, rate=f"{mbits} Mbit/s", op=op, size=size, mode=mode,
                                 iters=int((now + 300) / least_ms) + 1)
 
     def text(self, faults=None):
@@ -209,6 +213,7 @@ def main():
     parser.add_argument("--also", default="", help="more kinds of faults, separated by commas, or all: " + ", ".join(ALSO))
     parser.add_argument("--mode", default="migrate", choices=["migrate", "balance"])
     parser.add_argument("--fabric", default="vhca", choices=["vhca", "rxe"])
+    parser.add_argument("--small", action="store_true", help="messages of 8 to 200 bytes, which are sent from copies")
     parser.add_argument("--slower", type=int, default=None, help="all times of a walk times N (default: 1; 16 on rxe, whose guest is slow)")
     parser.add_argument("--jobs", type=int, default=1, help="walks at a time")
     parser.add_argument("--minutes", type=float, default=None, help="start no walk after that")
@@ -233,7 +238,7 @@ def main():
     def one(seed):
         if Jobs.stopped.is_set() or (arguments.minutes is not None and time.monotonic() - start > 60 * arguments.minutes):
             return None
-        walk = Walk(seed, arguments.faults, also, arguments.mode, arguments.fabric)
+        walk = Walk(seed, arguments.faults, also, arguments.mode, arguments.fabric, arguments.small)
         return walk, run(arguments.r2bench, walk, folder, slower=slower, keep=arguments.keep)
 
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -265,7 +270,7 @@ def main():
         version = subprocess.run([arguments.r2bench, "--version"], capture_output=True, text=True, check=False).stdout.split()
         commit = version[-1] if version else "unknown"
         line = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "commit": commit, "fabric": arguments.fabric, "slower": slower, "first_seed": first,
-                "faults_per_walk": arguments.faults, "also": also, "mode": arguments.mode, "seconds": round(time.monotonic() - start), **total}
+                "faults_per_walk": arguments.faults, "also": also, "mode": arguments.mode, "small": arguments.small, "seconds": round(time.monotonic() - start), **total}
         with open(arguments.record, "a", encoding="utf-8") as handle:
             handle.write(json.dumps(line) + "\n")
     return 0 if not failures and total["path_changes"] >= arguments.least else 1

@@ -15,6 +15,9 @@ std::atomic<uint32_t> g_next_number{0};
 constexpr uint64_t kFirstFailbackWaitNs = 100 * kNsPerMs;
 // How long a closed channel keeps its control connection, so that the peer can read our last word.
 constexpr uint64_t kLingerNs = 2000 * kNsPerMs;
+// How long one that is closed waits for the receiver's word on messages that were sent from copies; and again
+// while something is being sent once more.
+constexpr uint64_t kSettleNs = 100 * kNsPerMs;
 
 }  // namespace
 
@@ -154,7 +157,8 @@ void Channel::close_and_wait() {
 // --- service thread -------------------------------------------------------------------------------------
 
 Urgency Channel::step(const Tick& tick) {
-  if (close_requested.load(std::memory_order_acquire) || closing_) {
+  const bool closes = closing_ || close_requested.load(std::memory_order_acquire);
+  if (closes && !settles(tick)) {
     step_closing(tick);
     return Urgency::kBusy;
   }
@@ -192,7 +196,7 @@ Urgency Channel::step(const Tick& tick) {
     if (sender_ && core_.balances()) step_balance(tick);
   }
   dig_one_grave(tick);
-  return urgency(tick);
+  return closes ? Urgency::kWatching : urgency(tick);
 }
 
 Urgency Channel::urgency(const Tick& tick) const {
@@ -205,8 +209,9 @@ Urgency Channel::urgency(const Tick& tick) const {
     return Urgency::kHot;
   if (phase == Phase::kChoosing || probing) return Urgency::kWatching;
   return asked_at_progress_.load(std::memory_order_relaxed) != kNotAsked || phase != Phase::kRunning ||
-                 outage_.lasts || opening_.path != 0 || probation_path_ != 0 || !buried_.empty() ||
-                 status() == Status::kConnecting || (sender_ && (!at_home() || lacks_standby(tick)))
+                 awaited_ || outage_.lasts || opening_.path != 0 || probation_path_ != 0 ||
+                 !buried_.empty() || status() == Status::kConnecting ||
+                 (sender_ && (!at_home() || lacks_standby(tick)))
              ? Urgency::kBusy
              : Urgency::kIdle;
 }
@@ -268,6 +273,20 @@ void Channel::begin_closing(const Tick& tick) {
   }
   const std::lock_guard lock(close_mutex_);
   status_.store(Status::kClosed, std::memory_order_release);
+}
+
+// The program has its buffers of small messages back before the receiver has said that it has them; what was
+// lost of those since can be sent again for as long as this channel lives.
+bool Channel::settles(const Tick& tick) {
+  if (closing_ || !greeted_ || peer_closed_ || outage_.lasts || status() == Status::kFailed) return false;
+  if (settles_since_ == 0) settles_since_ = tick.now, settles_until_ = tick.now + kSettleNs;
+  turn_.take();
+  const TurnGuard guard(turn_);
+  if (misses() || end_.phase() != Phase::kRunning)
+    settles_until_ = std::min(tick.now + kSettleNs, settles_since_ + kLingerNs);
+  if (tick.now > settles_until_ || busy() || !unconfirmed()) return false;
+  reminded();
+  return true;
 }
 
 // Are the queue pairs gone, as far as they can go?
@@ -339,6 +358,7 @@ wire::Hello Channel::hello() const {
   hello.ring_lines = wire::kRingLines;
   hello.nics = uint8_t(core_.devices.size());
   hello.home_nic = uint8_t(home_nic_);
+  hello.copied_bytes = uint16_t(core_.copied_bytes());
   hello.channel = number_;
   if (auto where = core_.endpoint(); where) hello.where = *where;
   std::strncpy(hello.host, core_.host.c_str(), sizeof hello.host - 1);

@@ -61,6 +61,8 @@ class Request {
   std::array<uint32_t, wire::kMaxNics> local_keys{};
   uint64_t remote_address = 0;
   std::array<uint32_t, wire::kMaxNics> remote_keys{};
+  /// Sender: `data` is in the channel's own memory, and stays there when the request is long given back.
+  bool copied = false;
   /// Sender: which part travels on which path, as segment 0, 1 …
   struct Part {
     uint32_t path = 0;
@@ -152,10 +154,16 @@ class Channel {
   virtual Path* standing_still() const = 0;
   bool work_requests_open() const { return standing_still() != nullptr; }
   /// Nothing has come for long although probes are answered: receiver: repeats what the sender may lack,
-  /// which only a working QP completes; sender: has the receiver say again what it has. Needs the turn.
-  virtual void poke(Path& path) = 0;
-  /// The sender has waited for long: the receiver says what it has. Needs the turn, on whatever path.
-  virtual void reminded() {}
+  /// which only a working QP completes (when `patient`, that is after some more silence), and asks the sender
+  /// to ask; sender: has the receiver say again what it has. Needs the turn.
+  virtual void poke(Path& path, bool patient) = 0;
+  /// The sender has waited for long: the receiver says what it has. The receiver has: the sender asks what it
+  /// has got of messages that nobody waits for here. Needs the turn, on whatever path.
+  virtual void reminded() = 0;
+  /// Is something not confirmed yet that was sent? Needs the turn.
+  virtual bool unconfirmed() { return false; }
+  /// Has the receiver said that it lacks what the NIC had reported? Needs the turn.
+  virtual bool misses() const { return false; }
   /// The receiver's answer, with what it has of the next message. Not nullptr: that path has lost something
   /// without a word. Needs the turn.
   virtual Path* told_received(uint64_t /*up_to*/, uint16_t /*segments*/) { return nullptr; }
@@ -165,6 +173,7 @@ class Channel {
   virtual void peer_closed(const wire::Close& close) = 0;
   /// Up to 64 names for messages: the peer's host and process.
   std::string peer_name() const;
+  uint32_t peer_copied_bytes() const { return peer_hello_.copied_bytes; }
   std::string nic_name(int nic) const { return core_.devices[size_t(nic)].name(); }
   std::string peer_nic_name(int nic) const { return peer_hello_.nic_names[nic]; }
   std::string rail_name(int local, int remote) const;
@@ -208,6 +217,9 @@ class Channel {
   }
   /// The progress thread wants to post and cannot: time without a path counts.
   std::atomic<bool> wanted_{false};
+  /// Sender: the receiver waits, and what was sent is not confirmed, whether or not somebody waits for that
+  /// here. Service thread only.
+  bool awaited_ = false;
   void finished_request() {
     in_use_.store(in_use_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
   }
@@ -337,6 +349,7 @@ class Channel {
   void not_reached(const Tick& tick);
   void peer_gone(const std::string& why);
   void step_closing(const Tick& tick);
+  bool settles(const Tick& tick);
   void begin_closing(const Tick& tick);
   bool graves_closed() const;
   void tell_failure();
@@ -374,6 +387,8 @@ class Channel {
   } set_up_;
   bool closed_sent_ = false;
   bool closing_ = false;
+  uint64_t settles_since_ = 0;  // now; the program has closed it, and the receiver may lack something
+  uint64_t settles_until_ = 0;
   bool finished_ = false;
   uint64_t close_since_ = 0;
   uint64_t lacking_since_ = 0;

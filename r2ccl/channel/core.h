@@ -76,6 +76,8 @@ struct Core {
   bool balances() const { return config.mode >= Mode::kBalance; }
   bool resilient() const { return config.mode != Mode::kBaseline; }
   bool strict_ack() const { return resilient() && config.strict_ack; }
+  /// Messages up to so many bytes are sent from a copy, which the processor makes: not of a GPU's memory.
+  uint32_t copied_bytes() const { return strict_ack() && !config.gpu_direct ? wire::kCopiedBytes : 0; }
 };
 
 /// A buffer on every NIC that may carry it.

@@ -33,6 +33,8 @@ struct ChannelMemory {
   alignas(64) uint64_t staged_received[256];  ///< receiver: values of `received` on their way
   alignas(64) uint64_t probe_word;            ///< read by the peer's probes
   alignas(64) uint64_t probe_landing;         ///< where our own probes land
+  /// Sender: small messages, each kept until its slot comes round again; the receiver has it by then.
+  alignas(64) uint8_t copies[wire::kRingLines][wire::kCopiedBytes];
 
   /// Throws std::bad_alloc.
   static std::shared_ptr<ChannelMemory> make();

@@ -78,8 +78,12 @@ void Receiver::on_arrival(Path& path, const ibv_wc& completion) {
     suspect_post(path, error);
   const auto outcome = ledger_.arrive(wire::decode(be32toh(completion.imm_data)), completion.byte_len);
   switch (outcome.arrival) {
-    case Arrival::kSegment:
     case Arrival::kMessage:
+      if (const uint64_t bytes = ledger_.bytes(outcome.message);
+          bytes > peer_copied_bytes() || peer_copied_bytes() == 0)
+        waited_for_ = std::max(waited_for_, outcome.message + 1);
+      [[fallthrough]];
+    case Arrival::kSegment:
       emit(trace::EventType::kSegmentDelivered, path.local_nic(), completion.byte_len, outcome.message,
            path.id());
       break;
@@ -97,7 +101,9 @@ void Receiver::on_arrival(Path& path, const ibv_wc& completion) {
 
 // Repeats everything the sender may be waiting for, should it have been lost; signaled, which shows whether
 // the QP works.
-void Receiver::poke(Path& path) {
+void Receiver::poke(Path& path, bool patient) {
+  if (lacking() && peer_copied_bytes() > 0) send(wire::Type::kRemind, wire::Received{ledger_.received(), 0});
+  if (!patient) return;
   if (work_requests_open() || !path.send_queue_room(wire::kRingLines + 1)) return;
   for (uint64_t message = ledger_.received(); message < ledger_.next(); ++message)
     if (!ledger_.complete(message)) write_line(path, message);

@@ -23,14 +23,16 @@ class Receiver final : public Channel {
   void fill_ledger(wire::Fenced& fenced) const override;
   void resume(const wire::Fenced& ledger, bool moved) override;
   Path* standing_still() const override;
-  void poke(Path& path) override;
+  void poke(Path& path, bool patient) override;
   bool lacking() const override { return ledger_.received() < ledger_.next(); }
   wire::Close closing_words() const override { return {ledger_.received()}; }
   void peer_closed(const wire::Close&) override {}
   void write_line(Path& path, uint64_t message);
   void confirm(Path& path, bool signaled = false);
   void drain_all();
-  bool owes_confirmation() const { return core_.strict_ack() && ledger_.received() > confirmed_; }
+  bool owes_confirmation() const {
+    return core_.strict_ack() && ledger_.received() > confirmed_ && waited_for_ > confirmed_;
+  }
   bool must_signal(const Path& path) const { return path.posted - last_signaled_ >= 8; }
 
   // How long a confirmation waits for a line to travel in, while messages are open and therefore tested for.
@@ -38,6 +40,7 @@ class Receiver final : public Channel {
   static constexpr uint64_t kMessagesToWaitForLine = 4;
   ReceiveLedger ledger_;
   uint64_t confirmed_ = 0;      // what the peer has been told on the active path
+  uint64_t waited_for_ = 0;     // the sender waits for its confirmation of a message before this one
   uint32_t tests_waited_ = 0;   // empty tests since a confirmation began to wait
   uint32_t last_signaled_ = 0;  // Path::posted at the last signaled request
   uint32_t poke_ = 0;           // Path::posted at the last poke; 0: none on this path

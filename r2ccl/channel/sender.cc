@@ -63,8 +63,8 @@ bool Sender::write(Path& path, const Request& request, uint32_t segment) {
   const uint32_t immediate = wire::encode({uint32_t(request.message), segment, request.segments});
   const int error = path.data.post_write_imm(
       Path::work(Path::kWorkData, detail_of(request.message, segment)), request.data + part.offset,
-      part.bytes, request.local_keys[size_t(path.local_nic())], request.remote_address + part.offset,
-      request.remote_keys[size_t(path.remote_nic())], immediate);
+      part.bytes, request.copied ? path.memory_lkey : request.local_keys[size_t(path.local_nic())],
+      request.remote_address + part.offset, request.remote_keys[size_t(path.remote_nic())], immediate);
   if (error == 0) {
     if (core_.balances()) {
       if (path.sizes.empty()) path.sizes.resize(Path::kSendDepth);
@@ -89,7 +89,8 @@ bool Sender::divide(Request& request, Path& active, const Registration* registra
   const size_t count = splitter_.split(request.remote_address, request.bytes, pieces);
   const auto keys_for = [&](const balance::Piece& piece) {
     const Path& path = *spread_over_[piece.lane];
-    return registration->lkey(path.local_nic()) != 0 && request.remote_keys[size_t(path.remote_nic())] != 0;
+    return (request.copied || registration->lkey(path.local_nic()) != 0) &&
+           request.remote_keys[size_t(path.remote_nic())] != 0;
   };
   // A NIC that could not register this buffer is about to be left; until then its part goes with the rest.
   if (!std::all_of(pieces.begin(), pieces.begin() + count, keys_for)) return true;
@@ -126,7 +127,7 @@ bool Sender::rests(const Path& path) const {
   for (const Request& request : requests_) {
     if (request.message >= ledger_.next() || request.message < ledger_.confirmed()) continue;
     for (uint32_t i = 0; i < request.segments; ++i)
-      if (request.in_use && request.parts[i].path == path.id()) return false;
+      if (holds(request, request.message) && request.parts[i].path == path.id()) return false;
   }
   return true;
 }
@@ -150,13 +151,14 @@ Result<Request*> Sender::post(void* data, size_t bytes, Registration* registrati
     lines_read_ = message + 1;
     ledger_.confirmed_low(line.received);
   }
+  request->bytes = uint32_t(std::min<size_t>(bytes, line.bytes));
+  request->copied = request->bytes <= core_.copied_bytes() && core_.copied_bytes() > 0;
   const auto lacks_key = [&](int nic) { return registration && bytes > 0 && registration->lkey(nic) == 0; };
-  if (lacks_key(path->local_nic())) {  // the channel is about to leave this NIC
+  if (!request->copied && lacks_key(path->local_nic())) {  // the channel is about to leave this NIC
     wanted_.store(true, std::memory_order_relaxed);
     return nullptr;
   }
   request->data = static_cast<uint8_t*>(data);
-  request->bytes = uint32_t(std::min<size_t>(bytes, line.bytes));
   for (int nic = 0; nic < int(core_.devices.size()); ++nic)
     request->local_keys[size_t(nic)] = registration ? registration->lkey(nic) : 0;
   request->remote_address = line.address;
@@ -164,6 +166,12 @@ Result<Request*> Sender::post(void* data, size_t bytes, Registration* registrati
     memory_is_far(registration->far_nics(), uint8_t(line.far_nics));
   std::copy(std::begin(line.keys), std::end(line.keys), request->remote_keys.begin());
   if (!divide(*request, *path, registration)) return nullptr;
+  if (request->copied) {
+    // The one before in this slot was received: there would be no line else.
+    uint8_t* copy = memory_->copies[message % wire::kRingLines];
+    if (request->bytes > 0) std::memcpy(copy, data, request->bytes);
+    request->data = copy;
+  }
   request->channel = this;
   request->message = message;
   request->in_use = true;
@@ -195,9 +203,29 @@ void Sender::read_confirmation() {
     ledger_.confirmed_low(line.received);
 }
 
-void Sender::poke(Path& /*path*/) {
+void Sender::poke(Path& /*path*/, bool /*patient*/) {
   if (core_.strict_ack() && reminder_.ask(ledger_.reported()))
     send(wire::Type::kRemind, wire::Received{ledger_.confirmed(), 0});
+}
+
+void Sender::drain_all() {
+  drain(*active());
+  for (Path* lane : lanes())
+    if (lane->posted != lane->completed) drain(*lane);
+}
+
+bool Sender::unconfirmed() {
+  read_confirmation();
+  return core_.strict_ack() && ledger_.confirmed() < ledger_.next();
+}
+
+// The receiver waits. Should it wait for a message of which the program has its buffer back, then nobody but
+// the watchdog looks for it here, and for what became of the work that was to bring it.
+void Sender::reminded() {
+  awaited_ = unconfirmed();
+  if (!awaited_ || status() != Status::kReady || !active()) return;
+  drain_all();
+  if (ledger_.reported() > ledger_.confirmed() && active()) poke(*active(), true);
 }
 
 // A segment that its NIC has reported and the receiver lacks was lost by the path that carried it.
@@ -205,7 +233,7 @@ Path* Sender::told_received(uint64_t up_to, uint16_t segments) {
   ledger_.confirmed(up_to);
   if (!reminder_.answered(up_to) || !active()) return nullptr;
   const Request& request = requests_[up_to % wire::kRingLines];
-  if (request.message != up_to || !request.in_use) return active();
+  if (!holds(request, up_to)) return active();
   for (uint32_t i = 0; i < request.segments; ++i)
     if (!(segments >> i & 1))
       if (Path* path = carrying(request.parts[i].path)) return path;
@@ -216,12 +244,10 @@ Result<TestOutcome> Sender::test(Request& request) {
   const Status before = status();
   if (!turn_.try_take()) return TestOutcome{};
   const TurnGuard guard(turn_);
-  const bool strict = core_.strict_ack();
+  const bool strict = waits_for_word(request);
   read_confirmation();
   if (!ledger_.done(request.message, strict) && before == Status::kReady && active()) {
-    drain(*active());
-    for (Path* lane : lanes())
-      if (lane->posted != lane->completed) drain(*lane);
+    drain_all();
     read_confirmation();
   }
   if (!ledger_.done(request.message, strict)) {
@@ -236,7 +262,7 @@ Result<TestOutcome> Sender::test(Request& request) {
 
 bool Sender::lacking() const {
   return std::any_of(requests_.begin(), requests_.end(), [this](const Request& request) {
-    return request.in_use && !ledger_.done(request.message, core_.strict_ack());
+    return request.in_use && !ledger_.done(request.message, waits_for_word(request));
   });
 }
 
@@ -253,7 +279,7 @@ Path* Sender::replay_on(const Request& request) const {
   const auto load = [](const Path* path) { return path->posted - path->completed; };
   const auto can = [&](const Path* path) {
     return path && !path->condemned && path->send_queue_room() &&
-           (request.bytes == 0 || (request.local_keys[size_t(path->local_nic())] != 0 &&
+           (request.bytes == 0 || ((request.copied || request.local_keys[size_t(path->local_nic())] != 0) &&
                                    request.remote_keys[size_t(path->remote_nic())] != 0));
   };
   Path* best = active();
@@ -279,7 +305,7 @@ void Sender::resume(const wire::Fenced& ledger, bool /*moved*/) {
     const uint16_t missing = ledger_.missing(message);
     if (missing == 0) continue;
     Request& request = requests_[message % wire::kRingLines];
-    const bool held = request.in_use && request.message == message;
+    const bool held = holds(request, message);
     for (uint32_t i = 0; i < wire::kMaxSegments; ++i) {
       if (!(missing & 1u << i)) continue;
       if (held && carrying(request.parts[i].path)) continue;  // on its way over a path that works

@@ -1,5 +1,5 @@
 // The sending end: waits for clear-to-send lines in its ring, writes messages, and keeps each buffer until
-// the receiver has confirmed it, so that it can be written again over another path.
+// the receiver has confirmed it, so that it can be written again over another path; of small messages a copy.
 #pragma once
 
 #include "r2ccl/balance/splitter.h"
@@ -32,7 +32,16 @@ class Sender final : public Channel {
   Path* replay_on(const Request& request) const;
   void count_work(Path& path, uint32_t bytes);
   void read_confirmation();
-  void poke(Path& path) override;
+  void poke(Path& path, bool patient) override;
+  void reminded() override;
+  bool unconfirmed() override;
+  bool misses() const override { return reminder_.lacked(); }
+  void drain_all();
+  bool waits_for_word(const Request& request) const { return core_.strict_ack() && !request.copied; }
+  /// Can it still be sent?
+  bool holds(const Request& request, uint64_t message) const {
+    return request.message == message && (request.in_use || request.copied);
+  }
   Path* told_received(uint64_t up_to, uint16_t segments) override;
 
   static constexpr uint32_t kEmptyPostsPerLook = 64;

@@ -65,7 +65,12 @@ void Channel::step_watchdog(const Tick& tick) {
     silence_ = std::max(silence_,
                         nanoseconds(core_.config.suspect_after));  // so long the progress thread has waited
   }
-  if (progress != seen_progress_ || !busy()) {
+  if (awaited_) {
+    turn_.take();
+    const TurnGuard guard(turn_);
+    awaited_ = unconfirmed();
+  }
+  if (progress != seen_progress_ || !(busy() || awaited_)) {
     asked_at_progress_.store(kNotAsked, std::memory_order_relaxed);
     if (progress != seen_progress_) stuck_bound_ = 0;
     if (progress != seen_progress_ && silence_ > 0)
@@ -127,12 +132,12 @@ void Channel::step_watchdog(const Tick& tick) {
         R2_INFO("NET/R2CCL: channel %u: %s has been quiet for %llu ms, but its NIC answers: waiting", number_,
                 peer_name().c_str(), static_cast<unsigned long long>(silence_ / kNsPerMs));
       }
-      if ((!poked_ || tick.alive >= next_probe_) &&
-          (sender_ || silence_ > nanoseconds(core_.config.stuck_after) / 4)) {
+      if (!poked_ || tick.alive >= next_probe_) {
         poked_ = true;
         turn_.take();
         const TurnGuard guard(turn_);
-        if (active_ == &path && status() == Status::kReady) poke(path);
+        if (active_ == &path && status() == Status::kReady)
+          poke(path, silence_ > nanoseconds(core_.config.stuck_after) / 4);
       }
       // A message that is merely slow starts over on another path: each such migration makes the next one
       // wait twice as long, so that a slow rail ends up being waited for.

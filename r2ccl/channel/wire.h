@@ -16,10 +16,11 @@ namespace r2ccl::wire {
 
 static_assert(std::endian::native == std::endian::little, "the wire format is little-endian");
 
-inline constexpr uint16_t kWireVersion = 6;
+inline constexpr uint16_t kWireVersion = 7;
 inline constexpr uint32_t kHandleMagic = 0x4c434332;  // "2CCL"
 inline constexpr int kMaxNics = 8;                    ///< NICs of one node that a channel may use
 inline constexpr uint32_t kRingLines = 64;            ///< CTS lines: more than requests can be open
+inline constexpr uint32_t kCopiedBytes = 256;         ///< messages up to this size may be sent from a copy
 
 /// What NCCL carries from listen() to connect(). The last word belongs to the connecting side.
 struct Handle {
@@ -92,10 +93,11 @@ enum class Type : uint16_t {
   kNic,        ///< either: one of my NICs went down or came back
   kClose,      ///< either: I am done; receiver: and I have received this much
   kFail,       ///< either: the channel has failed, with the reason
-  kRemind,     ///< sender → receiver: what have you received? One question at a time
-  kReceived,   ///< receiver → sender: this much
-  kLane,       ///< sender → receiver: I use this path, which stands by, beside the active one
-  kRest,       ///< sender → receiver: no longer; everything that it carried has been confirmed
+  kRemind,    ///< sender → receiver: what have you received? One question at a time. Receiver → sender: I
+              ///< wait for a message; ask, should your NIC have reported it
+  kReceived,  ///< receiver → sender: this much
+  kLane,      ///< sender → receiver: I use this path, which stands by, beside the active one
+  kRest,      ///< sender → receiver: no longer; everything that it carried has been confirmed
 };
 
 struct Hello {  // also Welcome; the first two fields never move
@@ -109,8 +111,9 @@ struct Hello {  // also Welcome; the first two fields never move
   uint32_t ring_lines;  ///< kRingLines
   uint8_t nics;
   uint8_t home_nic;
-  uint8_t reserved[2];
-  uint32_t channel;         ///< its number in its own process
+  uint16_t copied_bytes;  ///< sender: messages up to this size go from copies, so that nobody waits for their
+                          ///< confirmation; 0: none does
+  uint32_t channel;       ///< its number in its own process
   control::Endpoint where;  ///< where its process listens
   control::Token nonce;     ///< Welcome only
   char host[64];

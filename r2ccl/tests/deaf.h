@@ -1,6 +1,6 @@
 // Test support: a NIC that loses arrivals and says nothing. For the rest of its life every n-th immediate
-// that reaches this process is taken away: the data is in memory and the sender's NIC has its
-// acknowledgement.
+// that reaches this process is taken away, or the first few of those: the data is in memory and the sender's
+// NIC has its acknowledgement.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -17,8 +17,9 @@ class Deaf {
 #if defined(__SANITIZE_THREAD__)
   __attribute__((no_sanitize("thread")))
 #endif
-  Deaf(Core& core, unsigned one_in) {
+  Deaf(Core& core, unsigned one_in, unsigned most = ~0u) {
     one_in_ = one_in;
+    most_ = most;
     for (const verbs::Device& device : core.devices) {
       ibv_context_ops& ops = device.context()->ops;
       real_ = ops.poll_cq;
@@ -36,7 +37,7 @@ class Deaf {
     for (int i = 0; i < count; ++i) {
       const bool arrival =
           completions[i].status == IBV_WC_SUCCESS && completions[i].opcode == IBV_WC_RECV_RDMA_WITH_IMM;
-      if (arrival && ++arrivals_ % one_in_ == 0)
+      if (arrival && missed_ < most_ && ++arrivals_ % one_in_ == 0)
         ++missed_;
       else
         completions[kept++] = completions[i];
@@ -45,6 +46,7 @@ class Deaf {
   }
   inline static int (*real_)(ibv_cq*, int, ibv_wc*) = nullptr;
   inline static unsigned one_in_ = 0;
+  inline static unsigned most_ = 0;
   inline static std::atomic<unsigned> arrivals_{0};
   inline static std::atomic<unsigned> missed_{0};
 };

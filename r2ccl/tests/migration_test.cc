@@ -415,17 +415,18 @@ TEST(Channel, a_peer_that_closes_while_receives_are_open_is_an_error_within_boun
 
 TEST(Channel, an_acknowledgement_does_not_wait_for_an_owner_who_tests_no_more) {
   const auto fabric = make_fabric(2, 2);
-  constexpr int kMessages = 6;  // one receive more stays open, and nobody tests it
+  constexpr size_t kBytes = 2 * wire::kCopiedBytes;  // smaller ones are not waited for
+  constexpr int kMessages = 6;                       // one receive more stays open, and nobody tests it
   const Child receiver = start(fabric, 1, {}, [](const Link& link) {
     Net* n = net();
     Listener* listener = nullptr;
     Channel* channel = accept_one(*n, 0, link, listener);
     ASSERT_NE(channel, nullptr);
-    uint64_t buffer[kMessages + 1] = {};
-    auto reg = n->reg(channel, buffer, sizeof buffer);
+    std::array<std::array<uint8_t, kBytes>, kMessages + 1> buffer{};
+    auto reg = n->reg(channel, buffer.data(), sizeof buffer);
     std::array<Request*, kMessages + 1> open{};
     for (size_t i = 0; i < open.size(); ++i)
-      open[i] = post_receive(*n, channel, &buffer[i], sizeof buffer[i], *reg);
+      open[i] = post_receive(*n, channel, buffer[i].data(), kBytes, *reg);
     for (size_t i = 0; i < kMessages; ++i)
       for (bool done = false; !done;) {
         auto outcome = n->test(open[i]);
@@ -441,12 +442,12 @@ TEST(Channel, an_acknowledgement_does_not_wait_for_an_owner_who_tests_no_more) {
     Net* n = net();
     Channel* channel = connect_one(*n, 0, link);
     ASSERT_NE(channel, nullptr);
-    uint64_t word = 1;
-    auto reg = n->reg(channel, &word, sizeof word);
+    const std::array<uint8_t, kBytes> words{1};
+    auto reg = n->reg(channel, const_cast<uint8_t*>(words.data()), kBytes);
     for (int i = 0; i < kMessages; ++i) {
       Request* request = nullptr;
       while (!request) {
-        auto posted = n->isend(channel, &word, sizeof word, *reg);
+        auto posted = n->isend(channel, const_cast<uint8_t*>(words.data()), kBytes, *reg);
         ASSERT_TRUE(posted.ok()) << posted.error().message;
         request = *posted;
       }

@@ -103,6 +103,44 @@ const Bounds kLanes[] = {
     {.messages = 2, .paths = 3, .lanes = 1, .breaks = 1, .frozen = 1},
     {.messages = 2, .paths = 4, .lanes = 1, .breaks = 1, .frozen = 1, .destroy_fences = true},
 };
+// Small messages: their buffers are given back before the receiver has said that it has them. A lost
+// immediate is noticed by nobody but the receiver.
+const Bounds kCopies[] = {
+    {.messages = 3, .copies = true, .paths = 3, .standby = true, .breaks = 2},
+    {.messages = 2, .copies = true, .paths = 3, .standby = true, .breaks = 1, .early = 1},
+    {.messages = 2, .copies = true, .paths = 3, .breaks = 1, .early = 1, .duplicates = 1},
+    {.messages = 3,
+     .copies = true,
+     .paths = 4,
+     .breaks = 1,
+     .lost_completions = 1,
+     .lost_immediates = 1,
+     .lost_writes = 1},
+    {.messages = 2, .copies = true, .paths = 4, .breaks = 1, .lost_immediates = 2, .duplicates = 1},
+    {.messages = 2, .copies = true, .paths = 2, .breaks = 2, .frozen = 1},
+    {.messages = 2,
+     .copies = true,
+     .paths = 5,
+     .breaks = 1,
+     .lost_immediates = 1,
+     .frozen = 2,
+     .destroy_fences = true},
+    {.messages = 2, .copies = true, .paths = 3, .lanes = 1, .breaks = 2},
+    {.messages = 2, .copies = true, .paths = 4, .lanes = 1, .rests = 1, .breaks = 1, .duplicates = 1},
+    {.messages = 2, .copies = true, .paths = 4, .lanes = 1, .breaks = 1, .lost_immediates = 1},
+};
+const Bounds kDeepCopies[] = {
+    {.messages = 4, .copies = true, .paths = 4, .breaks = 2, .lost_immediates = 1},
+    {.messages = 2, .copies = true, .paths = 4, .standby = true, .breaks = 2, .early = 1},
+    {.messages = 2,
+     .copies = true,
+     .paths = 5,
+     .lanes = 1,
+     .breaks = 1,
+     .lost_completions = 1,
+     .lost_immediates = 1,
+     .lost_writes = 1},
+};
 const Bounds kDeepLanes[] = {
     {.messages = 2, .paths = 4, .lanes = 2, .breaks = 2},
     {.messages = 1, .segments = 2, .paths = 4, .lanes = 2, .breaks = 2},
@@ -131,6 +169,7 @@ const Bounds kTwoBreaks{.messages = 2, .paths = 3, .breaks = 2, .duplicates = 1}
 const Bounds kWithStandby{.messages = 2, .paths = 3, .standby = true, .breaks = 2};
 const Bounds kFailback{.messages = 2, .paths = 2, .standby = true, .planned = 1};
 const Bounds kMute{.messages = 2, .paths = 2, .lost_immediates = 1};
+const Bounds kMuteCopies{.messages = 2, .copies = true, .paths = 2, .lost_immediates = 1};
 const Bounds kLaneBreak{.messages = 1, .paths = 2, .lanes = 1, .breaks = 1};
 const Bounds kLaneBreaks{.messages = 1, .paths = 3, .lanes = 1, .breaks = 2};
 const Bounds kLaneRests{.messages = 1, .paths = 3, .standby = true, .lanes = 1, .rests = 1, .breaks = 1};
@@ -169,6 +208,11 @@ const Without kRules[] = {
     {Rule::kRestOnce,
      "a path that the receiver does not look at",
      {.messages = 1, .paths = 2, .lanes = 1, .rests = 1, .duplicates = 1}},
+    {Rule::kCopyKept, "was given back, and cannot be sent again", kMuteCopies},
+    {Rule::kAwaited,
+     "nothing happens any more",
+     {.messages = 2, .copies = true, .paths = 4, .lost_immediates = 1, .frozen = 2, .destroy_fences = true}},
+    {Rule::kAskToAsk, "nothing happens any more", kMuteCopies},
     {Rule::kYielded,
      "half of a path is left behind",
      {.messages = 1, .paths = 3, .lanes = 1, .rests = 1, .breaks = 2}},
@@ -176,6 +220,8 @@ const Without kRules[] = {
 
 INSTANTIATE_TEST_SUITE_P(Model, Protocol, ::testing::ValuesIn(kEach));
 INSTANTIATE_TEST_SUITE_P(Lanes, Protocol, ::testing::ValuesIn(kLanes));
+INSTANTIATE_TEST_SUITE_P(Copies, Protocol, ::testing::ValuesIn(kCopies));
+INSTANTIATE_TEST_SUITE_P(Copies, DeepProtocol, ::testing::ValuesIn(kDeepCopies));
 INSTANTIATE_TEST_SUITE_P(Model, DeepProtocol, ::testing::ValuesIn(kDeep));
 INSTANTIATE_TEST_SUITE_P(Lanes, DeepProtocol, ::testing::ValuesIn(kDeepLanes));
 INSTANTIATE_TEST_SUITE_P(Model, Rules, ::testing::ValuesIn(kRules),

@@ -31,6 +31,7 @@ struct Link {
     size_t got = 0;
     while (got < bytes) {
       const ssize_t n = read(fd, static_cast<char*>(data) + got, bytes - got);
+      if (n < 0 && errno == EINTR) continue;  // it was stopped meanwhile
       if (n <= 0) return false;
       got += size_t(n);
     }

@@ -51,7 +51,7 @@ int Model::Stepper::lanes(int end) {
 }
 
 bool Model::Stepper::open_messages(int end) const {
-  if (end == kSender) return w.given_back != (1u << w.sent.next()) - 1;
+  if (end == kSender) return w.given_back != (1u << w.sent.next()) - 1 || w.awaited;
   return w.received.received() < w.received.next();
 }
 
@@ -70,7 +70,7 @@ bool Model::Stepper::may_receive() {
 }
 
 bool Model::Stepper::may_confirm() {
-  return running(kReceiver) && active(kReceiver) && holds(Rule::kStrictAck) && w.received.received() > w.told;
+  return running(kReceiver) && active(kReceiver) && strict() && w.received.received() > w.told;
 }
 
 bool Model::Stepper::may_deliver(int path) {
@@ -215,6 +215,7 @@ void Model::Stepper::poke() {
   Link& l = link(active(kReceiver));
   if (holds(Rule::kRepeatLines)) write_open_lines(l);
   confirm();
+  if (bounds_.copies && holds(Rule::kAskToAsk)) say(kSender, {Say::kAsk});
 }
 
 void Model::Stepper::write(Link& l, uint8_t what) {
@@ -348,7 +349,7 @@ void Model::Stepper::choose(int path, unsigned pick) {
 // Segments of `message` that paths carry which are not left.
 uint16_t Model::Stepper::live(int message) {
   uint16_t live = 0;
-  if (!(w.given_back >> message & 1))
+  if (kept(message))
     for (int segment = 0; segment < bounds_.segments; ++segment)
       if (const int path = w.carrier[size_t(index_of(message, segment))]; path != 0 && carries(kSender, path))
         live |= uint16_t(1u << segment);
@@ -369,7 +370,7 @@ void Model::Stepper::use(int end, int path, unsigned pick) {
     }
     if (holds(Rule::kRepeatLines)) write_open_lines(l);
     w.told = 0;
-    if (may_confirm()) confirm();
+    if (holds(Rule::kStrictAck) && w.received.received() > 0) confirm();
     return;
   }
   if (holds(Rule::kReceiverIsRight)) {
@@ -399,7 +400,7 @@ void Model::Stepper::use(int end, int path, unsigned pick) {
     for (int segment = 0; segment < bounds_.segments; ++segment) {
       if (!(missing >> segment & 1)) continue;
       if (holds(Rule::kLiveSegments) && carried >> segment & 1) continue;
-      if (w.given_back >> message & 1)
+      if (!kept(int(message)))
         return violate("a message that the receiver lacks was given back, and cannot be sent again");
       const int index = index_of(int(message), segment);
       if (!holds(Rule::kSegmentsOfPath) && w.unwritten >> index & 1) continue;
@@ -523,6 +524,13 @@ void Model::Stepper::hear(int end, Control m) {
                            0,
                            uint8_t(w.received.received()),
                            {uint8_t(w.received.segments(w.received.received()))}});
+    case Say::kAsk:
+      w.awaited = holds(Rule::kAwaited);
+      if (!running(end) || !active(end) || suspected(end)) return;
+      for (int path = 1; path <= bounds_.paths; ++path)
+        if (carries(end, path)) poll(end, path);
+      if (w.sent.reported() > w.sent.confirmed()) remind();
+      return;
     case Say::kReceived:
       w.sent.confirmed(m.number);
       if (!w.reminder.answered(m.number) || !holds(Rule::kDisbelief) || !active(end)) return;
@@ -544,7 +552,7 @@ void Model::Stepper::hear(int end, Control m) {
 
 // The path that has lost a segment of `message` that has not arrived.
 int Model::Stepper::lost_on(int message, unsigned arrived) {
-  if (message < int(w.sent.next()) && !(w.given_back >> message & 1))
+  if (message < int(w.sent.next()) && kept(message))
     for (int segment = 0; segment < bounds_.segments; ++segment) {
       if (arrived >> segment & 1) continue;
       const int path = w.carrier[size_t(index_of(message, segment))];
@@ -566,12 +574,12 @@ void Model::Stepper::fail(int end, bool excused) {
 void Model::Stepper::release() {
   for (int message = 0; message < int(w.sent.next()); ++message) {
     if (w.given_back >> message & 1) continue;
-    const bool done = holds(Rule::kNicReport) ? w.sent.done(uint64_t(message), holds(Rule::kStrictAck))
+    const bool done = holds(Rule::kNicReport) ? w.sent.done(uint64_t(message), strict())
                                               : uint64_t(message) < w.sent.confirmed();
     if (!done) continue;
     w.given_back |= uint8_t(1u << message);
     moved();
-    if (holds(Rule::kStrictAck) && !(w.completed >> message & 1))
+    if (strict() && !(w.completed >> message & 1))
       violate("a send was reported before the receiver had the message");
     for (int path = 1; path <= bounds_.paths; ++path) {
       const Link& l = link(path);
@@ -585,9 +593,10 @@ void Model::Stepper::release() {
 
 void Model::Stepper::settle() {
   release();
+  w.awaited = w.awaited && w.sent.confirmed() < w.sent.next();
   for (int index = 0; index < int(w.sent.next()) * bounds_.segments; ++index) {
     uint8_t& carrier = w.carrier[size_t(index)];
-    const bool over = w.given_back >> message_of(index) & 1;
+    const bool over = !kept(message_of(index));
     if (over) w.unwritten &= uint8_t(~(1u << index));
     if (over || (carrier != 0 && half(kSender, carrier).pair != Pair::kReady)) carrier = 0;
   }

@@ -18,6 +18,8 @@ class Model::Stepper {
   int in_life(int end, Life life);  ///< the first such path, 0: none
   int active(int end) { return in_life(end, Life::kActive); }
   bool carries(int end, int path);
+  bool strict() const { return holds(Rule::kStrictAck) && !bounds_.copies; }
+  bool kept(int message) const { return model::kept(bounds_, without_, w, uint64_t(message)); }
   bool suspected(int end);  ///< a path that carries is condemned: nothing is posted
   int lanes(int end);       ///< how many there are
   bool open_messages(int end) const;

@@ -35,6 +35,8 @@ std::string text(const Control& m) {
       return "'I use " + of + ", too'";
     case Say::kRest:
       return "'" + of + " rests'";
+    case Say::kAsk:
+      return "'I wait: ask me'";
     case Say::kNothing:
       break;
   }
@@ -142,8 +144,8 @@ std::string Model::words(const World& world) const {
 
 std::string describe(const Bounds& b) {
   std::string out = std::to_string(b.messages) + " messages of " + std::to_string(b.segments) + " segment" +
-                    (b.segments > 1 ? "s" : "") + ", " + std::to_string(b.paths) + " paths" +
-                    (b.standby ? ", one standing by" : "") +
+                    (b.segments > 1 ? "s" : "") + (b.copies ? " from copies, " : ", ") +
+                    std::to_string(b.paths) + " paths" + (b.standby ? ", one standing by" : "") +
                     (b.lanes > 0 ? ", lanes: " + std::to_string(b.lanes) : "");
   const auto add = [&](int count, const char* what) {
     if (count > 0) out += ", " + std::to_string(count) + " " + what;
@@ -189,7 +191,10 @@ const char* name(Rule rule) {
                                            "segments_of_the_path",
                                            "lane_given_up",
                                            "yielded",
-                                           "rest_once"};
+                                           "rest_once",
+                                           "copy_kept",
+                                           "ask_to_ask",
+                                           "awaited"};
   return kNames[size_t(rule)];
 }
 

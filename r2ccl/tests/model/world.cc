@@ -299,7 +299,8 @@ size_t Model::expand(const World& world, std::vector<World>& next) const {
       ++w.asked;
       s.remind();
     });
-  if ((quiet || hasty) && alive[kReceiver] && now.may_poke() && world.poked < 1 + bounds_.lost_writes)
+  if ((quiet || hasty) && alive[kReceiver] && now.may_poke() &&
+      world.poked < 1 + bounds_.copies + bounds_.lost_writes)
     timeout({Event::kPoke, kReceiver, u8(now.active(kReceiver))}, [](Stepper& s, World& w) {
       ++w.poked;
       s.poke();
@@ -335,6 +336,7 @@ const char* Model::at_end(const World& world) const {
 
 size_t Model::bytes(const World& world, uint8_t* out) const {
   uint8_t* at = out;
+  const auto kept = [&](uint64_t message) { return model::kept(bounds_, without_, world, message); };
   const auto put = [&at](auto value) { *at++ = uint8_t(value); };
   for (const int e : {kSender, kReceiver}) {
     const MigrationEnd& end = world.end[e];
@@ -359,7 +361,7 @@ size_t Model::bytes(const World& world, uint8_t* out) const {
     const auto segments = uint64_t(bounds_.segments);
     for (uint64_t message = 0; message < world.sent.next(); ++message) {
       uint8_t completed = 0;  // asked of the ledger itself: would the message be done without this one?
-      for (uint64_t segment = 0; segment < segments && !(world.given_back >> message & 1); ++segment) {
+      for (uint64_t segment = 0; segment < segments && kept(message); ++segment) {
         auto rest = world.sent;
         for (uint64_t other = 0; other < segments; ++other)
           if (other != segment) rest.completed(message, uint32_t(other));
@@ -371,7 +373,7 @@ size_t Model::bytes(const World& world, uint8_t* out) const {
     }
   }
   for (uint64_t message = 0; message < world.sent.next(); ++message)
-    put(world.given_back >> message & 1 ? 0 : 0x80 | world.sent.missing(message));
+    put(kept(message) ? 0x80 | world.sent.missing(message) : 0);
   put(world.received.next());
   put(world.received.received());
   for (uint64_t message = world.received.received(); message < world.received.next(); ++message)
@@ -389,6 +391,7 @@ size_t Model::bytes(const World& world, uint8_t* out) const {
   for (const uint8_t value : world.report) put(value);
   put(world.opening);
   put(world.next_path);
+  put(world.awaited);
   put(world.asked);
   put(world.poked);
   put(world.again.say);

@@ -25,6 +25,7 @@ inline constexpr int kMaxControl = 10;  ///< control messages on their way in on
 struct Bounds {
   int messages = 2;
   int segments = 1;      ///< per message
+  bool copies = false;   ///< messages are sent from copies: a buffer is given back when the NIC has reported
   int paths = 2;         ///< that can be opened, one after the other or side by side
   bool standby = false;  ///< another path is kept open, which carries nothing
   int lanes = 0;   ///< paths that carry pieces beside the active one, at most: so many do from the beginning
@@ -75,6 +76,9 @@ enum class Rule : uint8_t {
   kYielded,   ///< the sender says that a path is given up that the receiver was about to leave, and that
               ///< it does not use itself
   kRestOnce,  ///< kRest comes once
+  kCopyKept,  ///< copies: what was given back is kept until the receiver has it
+  kAskToAsk,  ///< … and a receiver that waits for long has the sender ask
+  kAwaited,   ///< … which then watches as if its program waited, too
 };
 
 enum class Life : uint8_t { kNever, kOpening, kStandby, kActive, kFencing, kBuried, kGone, kLane };
@@ -122,7 +126,8 @@ enum class Say : uint8_t {
   kReceived,
   kFail,
   kLane,
-  kRest
+  kRest,
+  kAsk,
 };
 
 struct Control {
@@ -209,6 +214,7 @@ struct World {
   std::array<uint8_t, kMaxPieces> carrier{};  ///< sender: the path of each segment, 0: none that matters
   uint8_t unwritten = 0;                      ///< segments that their path did not take: bits
   uint8_t rests = 0;                          ///< so far
+  bool awaited = false;  ///< the receiver has asked the sender to ask, and what was sent is not confirmed
   Queue to[2];
   Control again;  ///< a duplicate, and whom it reaches
   uint8_t again_to = 0;
@@ -219,6 +225,12 @@ struct World {
   const char* violation = nullptr;
   Step last;
 };
+
+/// Can the sender send `message` (again)?
+inline bool kept(const Bounds& bounds, Rule without, const World& world, uint64_t message) {
+  return !(world.given_back >> message & 1) ||
+         (bounds.copies && without != Rule::kCopyKept && message >= world.sent.confirmed());
+}
 
 class Model {
  public:
