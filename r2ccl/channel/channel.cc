@@ -34,10 +34,7 @@ Channel::Channel(Core& core, bool sender, int home_nic, control::Stream stream, 
       end_(sender) {}
 
 // Nearly always nothing is left to do: see begin_closing().
-Channel::~Channel() {
-  for (auto* paths : {&paths_, &buried_})
-    for (auto& path : *paths) lay_to_rest(std::move(path));
-}
+Channel::~Channel() { destroy_paths(); }
 
 void Channel::emit(trace::EventType type, int nic, uint64_t a, uint64_t b, uint64_t c) const {
   trace::Writer::instance().emit(type, uint16_t(nic), number_, a, b, c, uint32_t(peer_hello_.process));
@@ -149,7 +146,7 @@ void Channel::close_and_wait() {
   close_requested.store(true, std::memory_order_release);
   core_.kick();
   // The NICs' workers destroy the QPs. One whose driver does not answer is not waited for: see
-  // graves_closed().
+  // Graveyard::closed().
   if (!close_done_.wait_for(lock, std::chrono::seconds(5), [this] { return torn_down_; }))
     R2_WARN("NET/R2CCL: channel %u could not be torn down within 5 s", number_);
 }
@@ -195,7 +192,8 @@ Urgency Channel::step(const Tick& tick) {
     if (sender_) step_failback(tick);
     if (sender_ && core_.balances()) step_balance(tick);
   }
-  dig_one_grave(tick);
+  for (auto& path : graveyard_.buried()) look_at_probe(*path, tick);
+  graveyard_.dig(*core_.workers, tick.now, end_.phase() == Phase::kRunning);
   return closes ? Urgency::kWatching : urgency(tick);
 }
 
@@ -208,9 +206,8 @@ Urgency Channel::urgency(const Tick& tick) const {
       (phase == Phase::kChoosing && probing))
     return Urgency::kHot;
   if (phase == Phase::kChoosing || probing) return Urgency::kWatching;
-  return asked_at_progress_.load(std::memory_order_relaxed) != kNotAsked || phase != Phase::kRunning ||
-                 awaited_ || outage_.lasts || opening_.path != 0 || probation_path_ != 0 ||
-                 !buried_.empty() || status() == Status::kConnecting ||
+  return quiet_.asks() || phase != Phase::kRunning || awaited_ || outage_.lasts || opening_.path != 0 ||
+                 probation_path_ != 0 || !graveyard_.buried().empty() || status() == Status::kConnecting ||
                  (sender_ && (!at_home() || lacks_standby(tick)))
              ? Urgency::kBusy
              : Urgency::kIdle;
@@ -267,10 +264,7 @@ void Channel::begin_closing(const Tick& tick) {
   spread({});
   for (auto& path : paths_) abandon(*path);
   opening_ = {};
-  for (auto* paths : {&paths_, &buried_}) {
-    for (auto& path : *paths) lay_to_rest(std::move(path));
-    paths->clear();
-  }
+  destroy_paths();
   const std::lock_guard lock(close_mutex_);
   status_.store(Status::kClosed, std::memory_order_release);
 }
@@ -289,19 +283,12 @@ bool Channel::settles(const Tick& tick) {
   return true;
 }
 
-// Are the queue pairs gone, as far as they can go?
-bool Channel::graves_closed() const {
-  return std::all_of(graves_.begin(), graves_.end(), [this](const Grave& grave) {
-    return grave.job->done() || core_.workers->stuck(grave.nic);
-  });
-}
-
 void Channel::step_closing(const Tick& tick) {
   if (!closing_) begin_closing(tick);
   step_makings(tick);
   if (!torn_down_) {
-    if (!graves_closed()) return;
-    for (const Grave& grave : graves_)
+    if (!graveyard_.closed(*core_.workers)) return;
+    for (const Graveyard::Grave& grave : graveyard_.graves())
       if (!grave.job->done() || grave.refused->load())
         R2_WARN(
             "NET/R2CCL: channel %u: NIC %s did not let go of a queue pair; it may still touch its buffers",

@@ -1,6 +1,6 @@
 // One direction between two ranks: what both ends have in common. Its parts: the control connection (and what
-// happens when it breaks), the set
-// of paths, the watchdog and the migration protocol (all run by the service thread), and the turn that keeps
+// happens when it breaks: outage.cc), the set of paths (paths.cc, openings.cc, lanes.cc), the watchdog and
+// the migration protocol (watchdog.cc, migration.cc), all run by the service thread; and the turn that keeps
 // the progress thread's data path apart from them. Sender and Receiver add the messages.
 #pragma once
 
@@ -17,61 +17,17 @@
 #include "r2ccl/balance/shares.h"
 #include "r2ccl/balance/splitter.h"
 #include "r2ccl/channel/core.h"
+#include "r2ccl/channel/graveyard.h"
 #include "r2ccl/channel/path.h"
 #include "r2ccl/channel/protocol.h"
+#include "r2ccl/channel/quiet.h"
+#include "r2ccl/channel/rail_record.h"
+#include "r2ccl/channel/request.h"
 #include "r2ccl/channel/wire.h"
 #include "r2ccl/control/link.h"
 #include "r2ccl/health/rail_health.h"
 
 namespace r2ccl {
-
-/// The service thread's two clocks: `now` is CLOCK_MONOTONIC; `alive` advances only while this thread really
-/// runs, in capped steps, so that our own pause makes nobody suspect.
-struct Tick {
-  uint64_t now;
-  uint64_t alive;
-};
-
-/// How soon a channel wants the service thread to look again.
-enum class Urgency : uint8_t {
-  kIdle,      ///< only when something happens
-  kBusy,      ///< at the next tick: requests are open
-  kWatching,  ///< at a short tick: a probe is under way
-  kHot,       ///< at once: a fence is under way
-};
-
-/// What the progress thread may do with the channel.
-enum class Status : uint8_t {
-  kConnecting,  ///< nothing yet
-  kReady,       ///< data flows over the active path
-  kMigrating,   ///< nothing may be posted; requests stay open
-  kFailed,      ///< error() says why
-  kClosed,
-};
-
-class Request {
- public:
-  Channel* channel = nullptr;
-  uint64_t message = 0;
-  bool in_use = false;
-  // Sender: what is sent, and where to. Receiver: where it goes.
-  uint8_t* data = nullptr;
-  uint32_t bytes = 0;
-  // Copied: NCCL may take a registration away while a migration still knows the message.
-  std::array<uint32_t, wire::kMaxNics> local_keys{};
-  uint64_t remote_address = 0;
-  std::array<uint32_t, wire::kMaxNics> remote_keys{};
-  /// Sender: `data` is in the channel's own memory, and stays there when the request is long given back.
-  bool copied = false;
-  /// Sender: which part travels on which path, as segment 0, 1 …
-  struct Part {
-    uint32_t path = 0;
-    uint32_t offset = 0;
-    uint32_t bytes = 0;
-  };
-  uint32_t segments = 1;
-  std::array<Part, wire::kMaxNics> parts{};
-};
 
 class Channel {
  public:
@@ -206,14 +162,12 @@ class Channel {
     progress_.store(progress_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
   void opened_request() {
-    if (!busy()) quiet_since_progress_ = kNotAsked;  // the time before does not count
+    if (!busy()) quiet_.begin();
     in_use_.store(in_use_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
-  /// A test() that found nothing new; needs the turn. The progress thread keeps the time itself while it
-  /// polls, so that the service thread sleeps while all is well; after some silence it asks for its help,
-  /// once.
+  /// A test() that found nothing new; needs the turn.
   void nothing_new() {
-    if (++empty_tests_ % kEmptyTestsPerLook == 0 && core_.resilient()) look_at_silence();
+    if (quiet_.empty_test() && core_.resilient()) look_at_silence();
   }
   /// The progress thread wants to post and cannot: time without a path counts.
   std::atomic<bool> wanted_{false};
@@ -244,31 +198,24 @@ class Channel {
   control::Link link_;
 
  private:
-  static constexpr uint32_t kEmptyTestsPerLook = 8;
   static constexpr uint64_t kDemandNs = 1'000'000'000;
-  static constexpr uint64_t kNotAsked = ~uint64_t{0};
   static constexpr uint64_t kFirstPatienceNs = 2'000'000'000;
   static constexpr uint64_t kMostPatienceNs = 8'000'000'000;
   void look_at_silence();
 
   enum class Purpose : uint8_t { kFirst, kStandby, kRescue, kFailback, kLane };
   struct Making;
-  struct Grave;
 
   // paths (paths.cc)
   Path* find(uint32_t id);
   void hand(Path& path, const char* call, Result<void> (Path::*work)());
   void bury(uint32_t id);
-  void dig_one_grave(const Tick& tick);
-  void lay_to_rest(std::unique_ptr<Path> path);
-  const Grave* grave_of(uint32_t id) const;
   void drop(uint32_t id, bool tell_peer);
   bool is_making(uint32_t id) const;
   void make(std::shared_ptr<Making> making);
   void step_makings(const Tick& tick);
   void take_speed(int nic, int mbps);
   bool candidate(Purpose purpose, uint64_t now, int& local, int& remote) const;
-  void rail_failed(int local, int remote, uint64_t not_before);
   void start_opening(Purpose purpose, int local, int remote, const Tick& tick);
   void step_opening(const Tick& tick);
   void half_made(Making& making, const Tick& tick);
@@ -351,7 +298,7 @@ class Channel {
   void step_closing(const Tick& tick);
   bool settles(const Tick& tick);
   void begin_closing(const Tick& tick);
-  bool graves_closed() const;
+  void destroy_paths();
   void tell_failure();
 
   const bool sender_;
@@ -399,16 +346,7 @@ class Channel {
 
   // paths
   std::vector<std::unique_ptr<Path>> paths_;
-  std::vector<std::unique_ptr<Path>>
-      buried_;  // out of use; destroyed when there is time: drivers take long over it
-  // A path that is being destroyed.
-  struct Grave {
-    uint32_t path;
-    int nic;
-    JobPtr job;
-    std::shared_ptr<std::atomic<bool>> refused;  // the driver would not; what is left of it stays for good
-  };
-  std::vector<Grave> graves_;
+  Graveyard graveyard_;
   // One end's half of a path, while the NIC's worker makes it.
   struct Making {
     uint32_t path = 0;
@@ -437,19 +375,8 @@ class Channel {
   uint32_t standby_failures_ = 0;
   bool resources_told_ = false;  // the log knows that there are not enough
   uint64_t first_path_since_ = 0;
-  std::array<std::array<uint64_t, wire::kMaxNics>, wire::kMaxNics>
-      not_before_{};  // per rail: when to try again
-  // Per rail: how often it failed since traffic flowed. A search goes to those first that it has not seen
-  // fail.
-  std::array<std::array<uint16_t, wire::kMaxNics>, wire::kMaxNics> rail_failures_{};
+  RailRecord rails_;
   std::array<bool, wire::kMaxNics> peer_nic_down_{};
-  struct Failure {
-    int local, remote;
-    std::string what;
-    uint64_t at;  // now
-  };
-  std::vector<Failure>
-      failures_;  // the last of each rail since traffic flowed; for the error when no path is left
   health::RailHealth home_rail_;
   uint32_t probation_path_ = 0;
 
@@ -468,12 +395,8 @@ class Channel {
   bool spread_ = false;  // some traffic is meant to leave its home
   std::array<std::array<uint8_t, wire::kMaxNics>, wire::kMaxNics> lane_failures_{};  // running
 
-  // watchdog; first the progress thread's part
-  uint32_t empty_tests_ = 0;
-  uint64_t quiet_since_progress_ = kNotAsked;  // the count at which it fell silent
-  uint64_t quiet_for_ = 0, quiet_looked_ = 0;
-  std::atomic<uint64_t> asked_at_progress_{
-      kNotAsked};  // the service thread is to watch: nothing has moved since this count
+  // watchdog
+  Quiet quiet_;
   std::atomic<bool> suspected_{false};
   uint64_t seen_progress_ = 0;
   uint64_t silence_ = 0;
@@ -483,7 +406,7 @@ class Channel {
   uint64_t probe_pause_ = 0;
   std::shared_ptr<health::ProbeTimes> probe_times_;  // shared by the channels to one process
   unsigned silent_leaves_ = 0;  // since anything arrived anywhere, which silent_at_progress_ tells
-  uint64_t silent_at_progress_ = kNotAsked;
+  uint64_t silent_at_progress_ = ~uint64_t{0};
   uint64_t stuck_bound_ = 0;  // doubled by each migration of a QP that stood still, until something arrives
   bool slow_peer_told_ = false;
   bool poked_ = false;

@@ -23,7 +23,7 @@ bool Channel::usable_rail(int local, int remote, uint64_t now) const {
   const bool home = local == home_nic_ && remote == peer_home_nic_;
   return !core_.nic_unusable[size_t(local)] && !core_.nic_down[size_t(local)] &&
          !peer_nic_down_[size_t(remote)] && !core_.workers->stuck(local) &&
-         now >= not_before_[size_t(local)][size_t(remote)] &&
+         !rails_.barred(local, remote, now) &&
          // It comes back by failback, which waits until it has proved itself.
          (!home || home_rail_.state() == health::RailState::kUp);
 }

@@ -64,7 +64,7 @@ void Channel::start_fence(Path& path, trace::DetectedBy by, bool planned, const 
   // After the event, so that who noticed first is on record first; before the fence, which takes longer.
   if (tell_peer) send(wire::Type::kMigrate, wire::Migrate{end_.epoch(), path.id(), uint32_t(by), planned});
   if (!planned) {
-    rail_failed(path.local_nic(), path.remote_nic(), tick.now + bar_ns());
+    rails_.failed(path.local_nic(), path.remote_nic(), tick.now + bar_ns());
     if (path.local_nic() == home_nic_ && path.remote_nic() == peer_home_nic_) home_rail_.failed(tick.now);
   }
   if (&path == active_) active_ = nullptr;
@@ -107,7 +107,7 @@ void Channel::step_fence(const Tick& tick) {
   const std::string bound = std::to_string(core_.config.fence_bound.count()) + " ms (R2CC_FENCE_MS)";
   Path* path = find(end_.leaving());
   if (!path) {  // it was given up before, and is being destroyed
-    const Grave* grave = grave_of(end_.leaving());
+    const Graveyard::Grave* grave = graveyard_.grave_of(end_.leaving());
     if (!grave || (grave->job->done() && !grave->refused->load())) return fence_done(tick);
     if (too_long && (grave->job->done() || core_.workers->stuck(grave->nic)))
       unfenceable("a path over NIC " + nic_name(grave->nic) + ": " +
@@ -242,7 +242,7 @@ void Channel::choose_path(const Tick& tick) {
         [[fallthrough]];
       case ProbeState::kFailed:
         note_failure(path.local_nic(), path.remote_nic(), "a probe is not answered");
-        rail_failed(path.local_nic(), path.remote_nic(), tick.now + bar_ns());
+        rails_.failed(path.local_nic(), path.remote_nic(), tick.now + bar_ns());
         if (lane)
           condemn(path, trace::DetectedBy::kWatchdog, "a probe is not answered", tick);
         else
@@ -265,9 +265,8 @@ void Channel::begin_search(const Tick& tick) {
   if (progress != migrated_at_progress_ ||
       tick.alive - used_at_ > 4 * nanoseconds(core_.config.probe_deadline)) {
     no_path_for_ = 0;
-    rail_failures_ = {};
-    if (failures_.size() > 1)
-      failures_.erase(failures_.begin(), failures_.end() - 1);  // the last is why we are here
+    rails_.forget_counts();
+    rails_.forget_older_notes();
   }
   migrated_at_progress_ = progress;
 }
@@ -276,15 +275,15 @@ void Channel::begin_search(const Tick& tick) {
 uint64_t Channel::bar_ns() const { return std::min(kBarNs, nanoseconds(core_.config.fail_bound) / 8); }
 
 void Channel::note_failure(int local, int remote, const std::string& why) {
-  std::erase_if(failures_, [&](const Failure& f) { return f.local == local && f.remote == remote; });
-  failures_.push_back({local, remote, rail_name(local, remote) + ": " + why, now_ns()});
+  rails_.note({local, remote, rail_name(local, remote) + ": " + why, now_ns()});
 }
 
 std::string Channel::what_failed() const {
   std::string text;
-  const size_t first = failures_.size() > kFailuresTold ? failures_.size() - kFailuresTold : 0;
-  for (size_t i = first; i < failures_.size(); ++i) {
-    const Failure& failure = failures_[i];
+  const auto& failures = rails_.notes();
+  const size_t first = failures.size() > kFailuresTold ? failures.size() - kFailuresTold : 0;
+  for (size_t i = first; i < failures.size(); ++i) {
+    const RailRecord::Failure& failure = failures[i];
     text += (text.empty() ? "" : "; ") + failure.what + " (" +
             std::to_string((now_ns() - failure.at) / kNsPerMs) + " ms ago)";
   }

@@ -67,7 +67,7 @@ void Channel::step_makings(const Tick& tick) {
     if (!making->unwanted && !closing_)
       half_made(*making, tick);
     else if (making->made)
-      lay_to_rest(std::move(*making->made));
+      graveyard_.destroy(*core_.workers, std::move(*making->made));
   }
 }
 
@@ -168,7 +168,7 @@ uint64_t Channel::first_probe_limit(const Path& path, const Tick& tick) const {
   uint64_t untried = 1;
   for (size_t l = 0; l < core_.devices.size(); ++l)
     for (size_t r = 0; r < peer_hello_.nics; ++r)
-      untried += rail_failures_[l][r] == 0 && !core_.nic_down[l] && !peer_nic_down_[r];
+      untried += rails_.count(int(l), int(r)) == 0 && !core_.nic_down[l] && !peer_nic_down_[r];
   const uint64_t bound = nanoseconds(core_.config.fail_bound);
   return std::max(least, std::min(limit, (bound - std::min(bound, no_path_for_)) / untried));
 }
@@ -272,7 +272,7 @@ void Channel::opening_succeeded(const Tick& tick) {
       break;
     case Purpose::kStandby:
       standby_failures_ = 0;
-      rail_failures_ = {};
+      rails_.forget_counts();
       break;
     case Purpose::kLane:
       lane_failures_[size_t(path->local_nic())][size_t(path->remote_nic())] = 0;
@@ -293,7 +293,7 @@ void Channel::opening_failed(const std::string& why, const Tick& tick) {
   R2_INFO("NET/R2CCL: channel %u: no path over %s: %s", number_,
           rail_name(opening.local, opening.remote).c_str(), why.c_str());
   note_failure(opening.local, opening.remote, why);
-  rail_failed(opening.local, opening.remote, tick.now + kRetryRailNs);
+  rails_.failed(opening.local, opening.remote, tick.now + kRetryRailNs);
   for (auto& making : makings_) making->unwanted |= making->path == opening.path;
   if (find(opening.path)) drop(opening.path, true);
   if (opening.purpose == Purpose::kStandby) {
@@ -302,8 +302,7 @@ void Channel::opening_failed(const std::string& why, const Tick& tick) {
     ++standby_failures_;
   } else if (opening.purpose == Purpose::kLane) {
     uint8_t& failures = lane_failures_[size_t(opening.local)][size_t(opening.remote)];
-    not_before_[size_t(opening.local)][size_t(opening.remote)] =
-        tick.now + (kRetryRailNs << std::min<int>(failures, 7));
+    rails_.bar(opening.local, opening.remote, tick.now + (kRetryRailNs << std::min<int>(failures, 7)));
     if (failures < 255) ++failures;
   } else if (opening.purpose == Purpose::kFailback) {
     home_rail_.try_failed(tick.now);

@@ -95,7 +95,7 @@ std::string Channel::too_late() const {
   if (outage_.lasts)
     what += outage_.reached ? ", its process can be reached" : ", its process cannot be reached";
   if (!set_up_.last_error.empty()) what += "; " + set_up_.last_error;
-  if (!failures_.empty()) what += "; " + what_failed();
+  if (!rails_.notes().empty()) what += "; " + what_failed();
   return what;
 }
 

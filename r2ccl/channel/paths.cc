@@ -13,7 +13,6 @@ namespace {
 // How long a path out of use is left as it is: traffic is to flow again first, and a probe that was given up
 // may still be answered, at either end.
 constexpr uint64_t kLeastBuriedNs = 100 * kNsPerMs, kLongestBuriedNs = 4000 * kNsPerMs;
-constexpr size_t kMostBuried = 8;
 constexpr uint64_t kProbationProbeNs = 5 * kNsPerMs;
 
 }  // namespace
@@ -35,60 +34,28 @@ void Channel::hand(Path& path, const char* call, Result<void> (Path::*work)()) {
   path.job = core_.workers->give(path.local_nic(), call, [it = &path, work] { it->outcome = (it->*work)(); });
 }
 
-// Takes a path out of use. Destroying QPs and taking registrations away can take a driver milliseconds, and a
-// migration, or the service thread's other channels, must not wait for it.
+// Takes a path out of use.
 void Channel::bury(uint32_t id) {
   const auto it =
       std::find_if(paths_.begin(), paths_.end(), [id](const auto& path) { return path->id() == id; });
   if (it == paths_.end()) return;
-  buried_.push_back(std::move(*it));
-  buried_.back()->keep_until =
-      now_ns() + std::clamp(nanoseconds(core_.config.fail_bound) / 4, kLeastBuriedNs, kLongestBuriedNs);
+  const uint64_t kept =
+      std::clamp(nanoseconds(core_.config.fail_bound) / 4, kLeastBuriedNs, kLongestBuriedNs);
+  graveyard_.bury(std::move(*it), now_ns() + kept);
   paths_.erase(it);
 }
 
 // A buried path that is still there, to be fenced after all; or one of those in use. nullptr when its queue
 // pair is destroyed: then it brings nothing any more.
 Path* Channel::exhume(uint32_t id) {
-  const auto it =
-      std::find_if(buried_.begin(), buried_.end(), [id](const auto& path) { return path->id() == id; });
-  if (it == buried_.end()) return find(id);
-  paths_.push_back(std::move(*it));
-  buried_.erase(it);
-  return paths_.back().get();
+  if (auto path = graveyard_.exhume(id)) return paths_.emplace_back(std::move(path)).get();
+  return find(id);
 }
 
-void Channel::dig_one_grave(const Tick& tick) {
-  for (auto& path : buried_) look_at_probe(*path, tick);
-  std::erase_if(graves_, [](const Grave& grave) { return grave.job->done() && !grave.refused->load(); });
-  if (buried_.empty()) return;
-  // In a long search they must not pile up until the NIC has no room for new ones.
-  const bool now = buried_.size() > kMostBuried ||
-                   (end_.phase() == Phase::kRunning && tick.now >= buried_.front()->keep_until);
-  if (!now) return;
-  lay_to_rest(std::move(buried_.front()));
-  buried_.erase(buried_.begin());
-}
-
-// Has a path destroyed. A queue pair that the driver will not give up keeps everything it may touch.
-void Channel::lay_to_rest(std::unique_ptr<Path> path) {
-  Grave grave{path->id(), path->local_nic(), nullptr, std::make_shared<std::atomic<bool>>(false)};
-  auto work = [held = std::shared_ptr<Path>(std::move(path)), refused = grave.refused]() mutable {
-    if (auto done = held->destroy(); !done) {
-      R2_WARN("NET/R2CCL: a queue pair stays: %s", done.error().message.c_str());
-      refused->store(true);
-      [[maybe_unused]] auto* kept = new std::shared_ptr<Path>(held);
-    }
-    held.reset();
-  };
-  grave.job = core_.workers->give_later(grave.nic, "ibv_destroy_qp", std::move(work));
-  graves_.push_back(std::move(grave));
-}
-
-const Channel::Grave* Channel::grave_of(uint32_t id) const {
-  const auto it =
-      std::find_if(graves_.begin(), graves_.end(), [id](const Grave& grave) { return grave.path == id; });
-  return it == graves_.end() ? nullptr : &*it;
+void Channel::destroy_paths() {
+  for (auto& path : paths_) graveyard_.destroy(*core_.workers, std::move(path));
+  paths_.clear();
+  graveyard_.destroy_all(*core_.workers);
 }
 
 void Channel::drop(uint32_t id, bool tell_peer) {
@@ -139,7 +106,7 @@ bool Channel::candidate(Purpose purpose, uint64_t now, int& local, int& remote) 
     if (core_.nic_unusable[size_t(l)] || core_.nic_down[size_t(l)] || peer_nic_down_[size_t(r)] ||
         core_.workers->stuck(l))
       return false;
-    if (now < not_before_[size_t(l)][size_t(r)]) return false;
+    if (rails_.barred(l, r, now)) return false;
     if (!core_.resilient() && (l != home_nic_ || r != peer_home_nic_)) return false;
     if (l == home_nic_ && r == peer_home_nic_ && purpose == Purpose::kStandby &&
         home_rail_.state() != health::RailState::kUp)
@@ -149,19 +116,11 @@ bool Channel::candidate(Purpose purpose, uint64_t now, int& local, int& remote) 
       return path->local_nic() == l && path->remote_nic() == r && !path->is_condemned;
     });
   };
-  // Dead rails are often all those of one NIC, here or there: where those two failed less is looked first.
-  std::array<unsigned, wire::kMaxNics> local_failures{}, remote_failures{};
-  for (int l = 0; l < locals; ++l)
-    for (int r = 0; r < remotes; ++r) {
-      local_failures[size_t(l)] += rail_failures_[size_t(l)][size_t(r)];
-      remote_failures[size_t(r)] += rail_failures_[size_t(l)][size_t(r)];
-    }
   bool found = false;
   std::pair<unsigned, unsigned> least{};
   const auto consider = [&](int l, int r, bool disjoint) {
     if (!usable(l, r, disjoint)) return;
-    const std::pair<unsigned, unsigned> failures{rail_failures_[size_t(l)][size_t(r)],
-                                                 local_failures[size_t(l)] + remote_failures[size_t(r)]};
+    const std::pair<unsigned, unsigned> failures{rails_.count(l, r), rails_.count_near(l, r)};
     if (found && failures >= least) return;
     found = true, least = failures, local = l, remote = r;
   };
@@ -177,12 +136,6 @@ bool Channel::candidate(Purpose purpose, uint64_t now, int& local, int& remote) 
     if (found) return true;
   }
   return false;
-}
-
-void Channel::rail_failed(int local, int remote, uint64_t not_before) {
-  not_before_[size_t(local)][size_t(remote)] = not_before;
-  uint16_t& failures = rail_failures_[size_t(local)][size_t(remote)];
-  if (failures < UINT16_MAX) ++failures;
 }
 
 void Channel::on_drop(uint32_t id, const Tick& tick) {

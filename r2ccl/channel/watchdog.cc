@@ -11,29 +11,16 @@ namespace {
 
 constexpr uint64_t kFirstProbePauseNs = 8 * kNsPerMs;
 constexpr uint64_t kLongestProbePauseNs = 100 * kNsPerMs;
-constexpr uint64_t kLongestLookNs = kNsPerMs;
 constexpr uint64_t kLongestProbeNs = 2000 * kNsPerMs;
 constexpr uint64_t kLongestProbeShare = 4;  // no probe is waited for longer than this part of the fail bound
 constexpr uint64_t kSlowPeerNs = 1000 * kNsPerMs;  // silence after which the log says so, once
 
 }  // namespace
 
-// The progress thread, between two looks of which it may have been off the CPU: capped steps, as on the
-// 'alive' clock.
 void Channel::look_at_silence() {
-  const uint64_t now = now_ns(), progress = progress_.load(std::memory_order_relaxed);
-  if (progress != quiet_since_progress_) {
-    quiet_since_progress_ = progress;
-    quiet_for_ = 0;
-  } else {
-    quiet_for_ += std::min(now - quiet_looked_, kLongestLookNs);
-  }
-  quiet_looked_ = now;
-  if (quiet_for_ < nanoseconds(core_.config.suspect_after) ||
-      asked_at_progress_.load(std::memory_order_relaxed) == progress)
-    return;
-  asked_at_progress_.store(progress, std::memory_order_release);
-  core_.kick();
+  if (quiet_.look(now_ns(), progress_.load(std::memory_order_relaxed),
+                  nanoseconds(core_.config.suspect_after)))
+    core_.kick();
 }
 
 // Silence on the active path leads to a probe, and only a probe's failure, or a QP that stands still while
@@ -59,7 +46,7 @@ void Channel::step_watchdog(const Tick& tick) {
     return;
   }
   const uint64_t progress = progress_.load(std::memory_order_relaxed);
-  if (asked_at_progress_.load(std::memory_order_acquire) == progress) {
+  if (quiet_.asks_at(progress)) {
     if (progress != seen_progress_) silence_ = 0;
     seen_progress_ = progress;
     silence_ = std::max(silence_,
@@ -71,7 +58,7 @@ void Channel::step_watchdog(const Tick& tick) {
     awaited_ = unconfirmed();
   }
   if (progress != seen_progress_ || !(busy() || awaited_)) {
-    asked_at_progress_.store(kNotAsked, std::memory_order_relaxed);
+    quiet_.helped();
     if (progress != seen_progress_) stuck_bound_ = 0;
     if (progress != seen_progress_ && silence_ > 0)
       usual_gap_ = std::max(silence_, usual_gap_ - usual_gap_ / 16);

@@ -1,0 +1,54 @@
+// Paths out of use. Destroying queue pairs and taking registrations away can take a driver milliseconds, and
+// neither a migration nor the service thread's other channels must wait for it: a path is buried, kept for a
+// while (a probe that was given up may still be answered, and the peer may have to be fenced after all), and
+// then destroyed by its NIC's worker. The service thread's.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "r2ccl/channel/nic_workers.h"
+#include "r2ccl/channel/path.h"
+
+namespace r2ccl {
+
+class Graveyard {
+ public:
+  using PathPtr = std::unique_ptr<Path>;
+  /// A path that is being destroyed.
+  struct Grave {
+    uint32_t path;
+    int nic;
+    JobPtr job;
+    std::shared_ptr<std::atomic<bool>> refused;  ///< the driver would not; what is left of it stays for good
+  };
+
+  /// Keeps `path` until `keep_until` (CLOCK_MONOTONIC, ns), or until dig() finds too many.
+  void bury(PathPtr path, uint64_t keep_until);
+  /// Takes out one that is still whole; nullptr: it is not here, or is being destroyed.
+  PathPtr exhume(uint32_t id);
+  /// Paths that are still whole, the oldest first.
+  const std::vector<PathPtr>& buried() const { return buried_; }
+  /// Begins to destroy the oldest, when its time is over and `calm` (a search for a path needs the workers),
+  /// or when they pile up until the NIC might have no room for new ones.
+  void dig(NicWorkers& workers, uint64_t now, bool calm);
+  /// Begins to destroy `path` now. A queue pair that the driver will not give up keeps everything it may
+  /// touch.
+  void destroy(NicWorkers& workers, PathPtr path);
+  void destroy_all(NicWorkers& workers);
+  /// nullptr: none of that number is being destroyed (any more).
+  const Grave* grave_of(uint32_t id) const;
+  /// Those under way, and those that were refused.
+  const std::vector<Grave>& graves() const { return graves_; }
+  /// Are all gone, as far as they can go? A NIC that is stuck is not waited for.
+  bool closed(const NicWorkers& workers) const;
+
+ private:
+  static constexpr size_t kMostBuried = 8;
+  std::vector<PathPtr> buried_;
+  std::vector<Grave> graves_;
+};
+
+}  // namespace r2ccl

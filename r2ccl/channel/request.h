@@ -1,0 +1,62 @@
+// What NCCL's progress thread holds of a channel, and what the service thread goes by when it calls one.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "r2ccl/channel/wire.h"
+
+namespace r2ccl {
+
+class Channel;
+
+/// The service thread's two clocks: `now` is CLOCK_MONOTONIC; `alive` advances only while this thread really
+/// runs, in capped steps, so that our own pause makes nobody suspect.
+struct Tick {
+  uint64_t now;
+  uint64_t alive;
+};
+
+/// How soon a channel wants the service thread to look again.
+enum class Urgency : uint8_t {
+  kIdle,      ///< only when something happens
+  kBusy,      ///< at the next tick: requests are open
+  kWatching,  ///< at a short tick: a probe is under way
+  kHot,       ///< at once: a fence is under way
+};
+
+/// What the progress thread may do with the channel.
+enum class Status : uint8_t {
+  kConnecting,  ///< nothing yet
+  kReady,       ///< data flows over the active path
+  kMigrating,   ///< nothing may be posted; requests stay open
+  kFailed,      ///< error() says why
+  kClosed,
+};
+
+/// One message, from isend or irecv to the test that says done.
+class Request {
+ public:
+  Channel* channel = nullptr;
+  uint64_t message = 0;
+  bool in_use = false;
+  // Sender: what is sent, and where to. Receiver: where it goes.
+  uint8_t* data = nullptr;
+  uint32_t bytes = 0;
+  // Copied: NCCL may take a registration away while a migration still knows the message.
+  std::array<uint32_t, wire::kMaxNics> local_keys{};
+  uint64_t remote_address = 0;
+  std::array<uint32_t, wire::kMaxNics> remote_keys{};
+  /// Sender: `data` is in the channel's own memory, and stays there when the request is long given back.
+  bool copied = false;
+  /// Sender: which part travels on which path, as segment 0, 1 …
+  struct Part {
+    uint32_t path = 0;
+    uint32_t offset = 0;
+    uint32_t bytes = 0;
+  };
+  uint32_t segments = 1;
+  std::array<Part, wire::kMaxNics> parts{};
+};
+
+}  // namespace r2ccl
