@@ -71,6 +71,7 @@ void Job::note(uint64_t time_ns, const std::string& name, const std::string& tex
 
 void Job::move(Phase phase) {
   phase_ = phase;
+  phase_at_ns_ = r2ccl::now_ns();
   phase_since_ns_ = awake_ns_;
   last_moved_ns_ = awake_ns_;
 }
@@ -371,7 +372,7 @@ JobRecord Job::collect() {
   job.error_ns = error_ns_;
   // After an error the job only falls apart: what is measured ends with it.
   const uint64_t measured_until =
-      outcome_ == Outcome::kOk ? phase_since_ns_ : (error_ns_ ? error_ns_ : job.end_ns);
+      outcome_ == Outcome::kOk ? phase_at_ns_ : (error_ns_ ? error_ns_ : job.end_ns);
   job.record = collector_->record(std::min(measured_until, job.end_ns));
   job.trace = collector_->events();
   job.trace_lost = collector_->lost();

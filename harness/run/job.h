@@ -108,7 +108,8 @@ class Job {
   uint64_t start_ns_ = 0;
   uint64_t ticked_ns_ = 0;
   uint64_t awake_ns_ = 0;        ///< how long this program has run: bounds of silence count by it
-  uint64_t phase_since_ns_ = 0;  ///< awake
+  uint64_t phase_at_ns_ = 0;     ///< when the phase began
+  uint64_t phase_since_ns_ = 0;  ///< the same, awake
   uint64_t last_moved_ns_ = 0;   ///< awake
   uint64_t last_bytes_ = 0;
   uint64_t granted_ = 0;

@@ -95,7 +95,7 @@ def suspend_all(mark):
             except ProcessLookupError:
                 pass
         time.sleep(pause)
-    return f"{len(pids)} processes suspended for {STALL + 2} s"
+    return len(pids)
 
 
 def play_marked(r2bench, number, generator, folder, mark, suspend):
@@ -112,7 +112,10 @@ def play_marked(r2bench, number, generator, folder, mark, suspend):
                            text=True, preexec_fn=os.setpgrp, env={**os.environ, name: value, "TMPDIR": temporary})
     time.sleep(0.6 if suspend else generator.choice([0.02, 0.2, 1, 3]) * generator.random())
     kind = generator.choice([signal.SIGKILL] * 4 + [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGSTOP])
-    done = suspend_all(mark.encode()) if suspend else "the job had ended"
+    done = "the job had ended"
+    if suspend:
+        suspended = suspend_all(mark.encode())
+        done = f"{suspended} processes suspended for {STALL + 2} s"
     victim = None
     alive = {} if suspend else processes(mark.encode())
     if alive:
@@ -125,6 +128,8 @@ def play_marked(r2bench, number, generator, folder, mark, suspend):
     if victim == job.pid and kind == signal.SIGSTOP:  # nobody could report: it only has to go on afterwards
         time.sleep(0.5)
         os.kill(victim, signal.SIGCONT)
+    if suspend and suspended < 3:
+        return "the job had ended, or not begun, when it was to be suspended", done
     deadline = time.monotonic() + BOUND + (10 if kind == signal.SIGSTOP else 0)
     try:
         text, _ = job.communicate(timeout=max(1, deadline - time.monotonic()))
@@ -141,7 +146,7 @@ def play_marked(r2bench, number, generator, folder, mark, suspend):
     allowed = {0} if suspend else {0, 1, 2}
     if kind == signal.SIGKILL and victim == job.pid:
         allowed.add(-signal.SIGKILL)
-    if kind in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    if not suspend and kind in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         allowed |= {128 + kind, -kind}  # the latter before its handlers stand
     if job.returncode not in allowed:
         return f"exit status {job.returncode}:\n{text}", done

@@ -33,7 +33,7 @@ USUAL = ["qp_error"] * 3 + ["port_down"] * 3 + ["blackhole"] * 2 + ["ack_lost", 
 ALSO = ["completion_error", "cq_error", "device_fatal", "drop_completion", "freeze", "one_way", "poll_fail", "port_flap", "post_fail"]
 WITHIN_MS = 500.0
 MARGIN_MS = 250  # a healed NIC counts as bad for so long: paths over it are opened and proved again
-SMALL_MS = 0.05  # what an operation of a few bytes takes at least, or nearly
+SMALL_MS = 0.01  # what an operation of a few bytes takes at least, or nearly
 HEAD = """version: 1
 name: walk
 seed: {seed}
@@ -44,6 +44,10 @@ env: {{NCCL_IB_TIMEOUT: 14, R2CC_FAILBACK_MS: 5, R2CC_FAILBACK_MAX_MS: 50}}
 timeouts: {{job: 170 s, stall: 10 s}}
 faults:
 """
+
+
+# Before Python 3.11 only by a function that runs between fork and exec, which threads make risky.
+OWN_GROUP = {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
 
 
 class Walk:
@@ -116,7 +120,7 @@ class Jobs:
                 return None, ""
             # Of a process group of its own, so that Ctrl-C in a terminal reaches it through stop() alone. Not of a session: between
             # sessions Linux shares the cores by group, and since 6.18 a group that calls sched_yield may not run for seconds.
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=os.setpgrp)
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **OWN_GROUP)
             cls.running.add(process)
         try:
             said, _ = process.communicate(timeout=seconds)

@@ -104,6 +104,15 @@ bool Channel::drain(Path& path) {
   return size_t(count) == completions.size();
 }
 
+void Channel::drain_to_the_end() {
+  const auto empty = [this](Path* path) {
+    for (uint32_t handled = 0; handled < Path::kReceiveDepth + Path::kSendDepth; handled += kBatch)
+      if (!path || !drain(*path)) return;
+  };
+  empty(active_);
+  for (Path* lane : lanes_) empty(lane);
+}
+
 void Channel::suspect(Path& path, ibv_wc_status status) {
   if (path.condemned || peer_closed_) return;
   path.last_status = status;
@@ -161,6 +170,7 @@ Urgency Channel::step(const Tick& tick) {
   }
   if (status() == Status::kFailed) {
     if (!closed_sent_) tell_failure();
+    if (!active_ && end_.epoch() == 0) give_set_up_up(tick);  // it has never been used
     if (!greeted_) outage_ = Outage{};
     if (outage_.lasts)
       step_outage(tick);  // the peer is to learn the reason, for as long as it may wait for it
@@ -236,6 +246,14 @@ Urgency Channel::step_after_peer_closed(const Tick& tick) {
   return Urgency::kBusy;
 }
 
+// It failed before it carried anything: perhaps NCCL never asks for it again, so that nobody closes it.
+void Channel::give_set_up_up(const Tick& tick) {
+  for (auto& making : makings_) making->unwanted = true;
+  step_makings(tick);
+  destroy_paths();
+  opening_ = {};
+}
+
 void Channel::tell_failure() {
   closed_sent_ = true;
   if (greeted_) send(wire::Type::kFail, sentence(error_));
@@ -272,14 +290,17 @@ void Channel::begin_closing(const Tick& tick) {
 // The program has its buffers of small messages back before the receiver has said that it has them; what was
 // lost of those since can be sent again for as long as this channel lives.
 bool Channel::settles(const Tick& tick) {
-  if (closing_ || !greeted_ || peer_closed_ || outage_.lasts || status() == Status::kFailed) return false;
-  if (settles_since_ == 0) settles_since_ = tick.now, settles_until_ = tick.now + kSettleNs;
+  if (closing_ || !greeted_ || peer_closed_ || status() == Status::kFailed) return false;
   turn_.take();
   const TurnGuard guard(turn_);
-  if (misses() || end_.phase() != Phase::kRunning)
-    settles_until_ = std::min(tick.now + kSettleNs, settles_since_ + kLingerNs);
-  if (tick.now > settles_until_ || busy() || !unconfirmed()) return false;
-  reminded();
+  if (busy() || !unconfirmed() || core_.unanswered.contains(peer_hello_.process)) return false;
+  if (settles_since_ == 0) settles_since_ = tick.now, settles_until_ = tick.now + kSettleNs;
+  if (misses()) settles_until_ = std::min(tick.now + kSettleNs, settles_since_ + kLingerNs);
+  if (tick.now > settles_until_) {
+    core_.unanswered.insert(peer_hello_.process);  // its other channels, which are closed next, do not wait
+    return false;
+  }
+  reminded(0);
   return true;
 }
 
@@ -457,10 +478,10 @@ void Channel::handle(const control::Message& message, const Tick& tick) {
       with(wire::PathMessage{}, [&](const wire::PathMessage& m) { on_rest(m.path); });
       break;
     case wire::Type::kRemind:
-      with(wire::Received{}, [&](const wire::Received&) {
+      with(wire::Received{}, [&](const wire::Received& m) {
         turn_.take();
         const TurnGuard guard(turn_);
-        reminded();
+        reminded(m.received);
       });
       break;
     case wire::Type::kReceived:
@@ -471,6 +492,7 @@ void Channel::handle(const control::Message& message, const Tick& tick) {
           const TurnGuard guard(turn_);
           lost = told_received(m.received, uint16_t(m.segments));
         }
+        core_.unanswered.erase(peer_hello_.process);
         if (lost)
           begin_migration(*lost, trace::DetectedBy::kWatchdog,
                           "its NIC reported messages that the receiver never saw", tick);

@@ -91,6 +91,8 @@ class Channel {
   static constexpr size_t kBatch = 16;  ///< completions handled at once
   /// Handles up to a batch of completions of `path`; needs the turn. True: there may be more.
   bool drain(Path& path);
+  /// Of all paths that carry, as far as there is something to be had; needs the turn.
+  void drain_to_the_end();
   virtual void on_data_sent(Path& /*path*/, uint32_t /*detail*/) {}
   virtual void on_arrival(Path& /*path*/, const ibv_wc& /*completion*/) {}
   /// After a batch: acknowledge, and so on.
@@ -113,9 +115,11 @@ class Channel {
   /// which only a working QP completes (when `patient`, that is after some more silence), and asks the sender
   /// to ask; sender: has the receiver say again what it has. Needs the turn.
   virtual void poke(Path& path, bool patient) = 0;
-  /// The sender has waited for long: the receiver says what it has. The receiver has: the sender asks what it
-  /// has got of messages that nobody waits for here. Needs the turn, on whatever path.
-  virtual void reminded() = 0;
+  /// The peer has waited for long. The receiver says what it has; the sender takes in that it has everything
+  /// before message `received`, and asks. Needs the turn, on whatever path.
+  virtual void reminded(uint64_t received) = 0;
+  /// The receiver's ledger is here, behind its fence. Needs the turn.
+  virtual void learn(const wire::Fenced& /*fenced*/) {}
   /// Is something not confirmed yet that was sent? Needs the turn.
   virtual bool unconfirmed() { return false; }
   /// Has the receiver said that it lacks what the NIC had reported? Needs the turn.
@@ -299,6 +303,7 @@ class Channel {
   bool settles(const Tick& tick);
   void begin_closing(const Tick& tick);
   void destroy_paths();
+  void give_set_up_up(const Tick& tick);
   void tell_failure();
 
   const bool sender_;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -62,6 +63,8 @@ struct Core {
     return known;
   }
   std::map<uint64_t, std::weak_ptr<health::ProbeTimes>> probe_times_of_peers;
+  std::set<uint64_t> unanswered;  ///< peer processes that a channel waited for in vain when it was closed;
+                                  ///< service thread only
 
   /// Bit i: memory at that address is across sockets from NIC i, as far as is known. Any thread.
   std::function<uint8_t(const void*)> far_nics = [](const void*) { return uint8_t{0}; };

@@ -205,6 +205,11 @@ void Channel::fence_given_up(const Tick& tick) {
 void Channel::on_fenced(const wire::Fenced& fenced, const Tick& tick) {
   if (!end_.peer_has_fenced(fenced.epoch, fenced.path)) return;
   peer_ledger_ = fenced;
+  {
+    turn_.take();
+    const TurnGuard guard(turn_);
+    learn(fenced);
+  }
   if (end_.phase() == Phase::kChoosing) {
     phase_since_ = tick.alive;
     choose_path(tick);
@@ -304,7 +309,13 @@ void Channel::count_pathless_time(const Tick& tick) {
   const bool peer_owes =
       end_.phase() == Phase::kWaitingForPeer ||
       (opening_.path != 0 && opening_.waiting_for_peer && tick.alive - opening_.since > kPromptAnswerNs);
-  if (!peer_owes && (busy() || wanted_.load(std::memory_order_relaxed))) no_path_for_ += step;
+  const auto receiver_waits = [this] {  // behind its fence, what is not confirmed has not arrived
+    turn_.take();
+    const TurnGuard guard(turn_);
+    return end_.phase() == Phase::kChoosing && unconfirmed();
+  };
+  if (!peer_owes && (busy() || wanted_.load(std::memory_order_relaxed) || receiver_waits()))
+    no_path_for_ += step;
   if (no_path_for_ <= nanoseconds(core_.config.fail_bound)) return;
   fail(Error{ErrorCode::kAllPathsDown,
              "channel " + std::to_string(number_) + ": no path from " + core_.host + " to " + peer_name() +

@@ -53,6 +53,11 @@ void Channel::connection_broke(const Tick& tick) {
 
 void Channel::peer_gone(const std::string& why) {
   if (closed_sent_ || close_requested.load(std::memory_order_acquire)) return;
+  {  // what it has brought before is not lost
+    turn_.take();
+    const TurnGuard guard(turn_);
+    if (active_ && !active_->in_hand()) drain_to_the_end();
+  }
   fail(Error{ErrorCode::kPeerGone, "channel " + std::to_string(number_) + ": the control connection to " +
                                        peer_name() + " " + why + "; its NICs are not to blame"});
 }
@@ -109,10 +114,13 @@ void Channel::step_outage(const Tick& tick) {
       case control::Reach::kRefused:
         return refused(tick);
       case control::Reach::kBroken:
+        outage_.refused = 0;
         not_reached(tick);
         break;
       case control::Reach::kPending:
-        if (tick.now > outage_.next_try + kConnectNs) not_reached(tick);
+        if (tick.now <= outage_.next_try + kConnectNs) break;
+        outage_.refused = 0;
+        not_reached(tick);
         break;
     }
   } else if (tick.now >= outage_.next_try) {

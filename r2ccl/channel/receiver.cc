@@ -102,7 +102,10 @@ void Receiver::on_arrival(Path& path, const ibv_wc& completion) {
 // Repeats everything the sender may be waiting for, should it have been lost; signaled, which shows whether
 // the QP works.
 void Receiver::poke(Path& path, bool patient) {
-  if (lacking() && peer_copied_bytes() > 0) send(wire::Type::kRemind, wire::Received{ledger_.received(), 0});
+  if (lacking() && peer_copied_bytes() > 0 && !asked_to_ask_) {
+    asked_to_ask_ = true;
+    send(wire::Type::kRemind, wire::Received{ledger_.received(), 0});
+  }
   if (!patient) return;
   if (work_requests_open() || !path.send_queue_room(wire::kRingLines + 1)) return;
   for (uint64_t message = ledger_.received(); message < ledger_.next(); ++message)
@@ -141,20 +144,11 @@ void Receiver::after_drain(Path& path) {
   if (!may_wait) confirm(*active());
 }
 
-// As far as there is something to be had.
-void Receiver::drain_all() {
-  const auto empty = [this](Path* path) {
-    for (uint32_t handled = 0; handled < Path::kReceiveDepth + Path::kSendDepth; handled += kBatch)
-      if (!path || !drain(*path)) return;
-  };
-  empty(active());
-  for (Path* lane : lanes()) empty(lane);
-}
-
 // Over TCP: the word must not hang on the queue pair that it may be missing because of. Everything is looked
 // for first: the sender draws conclusions from what is lacking.
-void Receiver::reminded() {
-  drain_all();
+void Receiver::reminded(uint64_t /*received*/) {
+  asked_to_ask_ = false;
+  drain_to_the_end();
   send(wire::Type::kReceived, wire::Received{ledger_.received(), ledger_.segments(ledger_.received())});
 }
 

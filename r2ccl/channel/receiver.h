@@ -19,7 +19,7 @@ class Receiver final : public Channel {
   void handle_greeting(wire::Type type, const control::Message& message, const Tick& tick) override;
   void on_arrival(Path& path, const ibv_wc& completion) override;
   void after_drain(Path& path) override;
-  void reminded() override;
+  void reminded(uint64_t received) override;
   void fill_ledger(wire::Fenced& fenced) const override;
   void resume(const wire::Fenced& ledger, bool moved) override;
   Path* standing_still() const override;
@@ -29,7 +29,6 @@ class Receiver final : public Channel {
   void peer_closed(const wire::Close&) override {}
   void write_line(Path& path, uint64_t message);
   void confirm(Path& path, bool signaled = false);
-  void drain_all();
   bool owes_confirmation() const {
     return core_.strict_ack() && ledger_.received() > confirmed_ && waited_for_ > confirmed_;
   }
@@ -43,6 +42,7 @@ class Receiver final : public Channel {
   uint64_t waited_for_ = 0;     // the sender waits for its confirmation of a message before this one
   uint32_t tests_waited_ = 0;   // empty tests since a confirmation began to wait
   uint32_t last_signaled_ = 0;  // Path::posted at the last signaled request
+  bool asked_to_ask_ = false;   // one at a time: a stopped peer's connection must not fill up
   uint32_t poke_ = 0;           // Path::posted at the last poke; 0: none on this path
 };
 

@@ -167,6 +167,9 @@ Result<Request*> Sender::post(void* data, size_t bytes, Registration* registrati
   std::copy(std::begin(line.keys), std::end(line.keys), request->remote_keys.begin());
   if (!divide(*request, *path, registration)) return nullptr;
   if (request->copied) {
+    // What says that the message is there may have been a plain load: where loads may be late, the copy must
+    // not be made of what was there before.
+    std::atomic_thread_fence(std::memory_order_acquire);
     // The one before in this slot was received: there would be no line else.
     uint8_t* copy = memory_->copies[message % wire::kRingLines];
     if (request->bytes > 0) std::memcpy(copy, data, request->bytes);
@@ -221,12 +224,18 @@ bool Sender::unconfirmed() {
 
 // The receiver waits. Should it wait for a message of which the program has its buffer back, then nobody but
 // the watchdog looks for it here, and for what became of the work that was to bring it.
-void Sender::reminded() {
+void Sender::reminded(uint64_t received) {
+  ledger_.confirmed(received);
+  const bool ready = status() == Status::kReady && active();
+  if (ready) drain_all();
   awaited_ = unconfirmed();
-  if (!awaited_ || status() != Status::kReady || !active()) return;
-  drain_all();
-  if (ledger_.reported() > ledger_.confirmed() && active()) poke(*active(), true);
+  // In any case: the receiver says nothing more before it has heard a question. Without a path that carries
+  // it is one that condemns none.
+  if (reminder_.ask(ready ? ledger_.reported() : 0))
+    send(wire::Type::kRemind, wire::Received{ledger_.confirmed(), 0});
 }
+
+void Sender::learn(const wire::Fenced& fenced) { ledger_.confirmed(fenced.first_incomplete); }
 
 // A segment that its NIC has reported and the receiver lacks was lost by the path that carried it.
 Path* Sender::told_received(uint64_t up_to, uint16_t segments) {

@@ -33,8 +33,9 @@ class Sender final : public Channel {
   void count_work(Path& path, uint32_t bytes);
   void read_confirmation();
   void poke(Path& path, bool patient) override;
-  void reminded() override;
+  void reminded(uint64_t received) override;
   bool unconfirmed() override;
+  void learn(const wire::Fenced& fenced) override;
   bool misses() const override { return reminder_.lacked(); }
   void drain_all();
   bool waits_for_word(const Request& request) const { return core_.strict_ack() && !request.copied; }

@@ -1,9 +1,12 @@
 // Small messages: they are sent from a copy, so that the program has its buffer back as soon as the NIC has
 // done with it, and nothing is lost all the same.
 #include <gtest/gtest.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 
 #include "r2ccl/channel/channel.h"
 #include "r2ccl/tests/deaf.h"
+#include "r2ccl/tests/saboteur.h"
 #include "r2ccl/tests/traffic.h"
 
 namespace r2ccl {
@@ -155,6 +158,182 @@ TEST(Copies, what_the_receiver_never_saw_is_sent_again_though_nobody_waits_for_i
 
 TEST(Copies, what_the_receiver_never_saw_is_sent_again_though_the_channel_is_closed) {
   lose_an_immediate(true);
+}
+
+// The same, and then no path works any more: the receiver waits for what the sender's program thinks is sent.
+TEST(Copies, what_cannot_be_sent_again_for_lack_of_a_path_is_an_error_at_both_ends) {
+  const auto fabric = make_fabric(2, 2);
+  Saboteur saboteur(fabric);
+  const Environment impatient{{"R2CC_SUSPECT_MS", "2"}, {"R2CC_FAIL_BOUND_MS", "500"}};
+  const auto error_of = [](Request* request) {
+    for (const auto until = std::chrono::steady_clock::now() + 20s; std::chrono::steady_clock::now() < until;)
+      if (auto outcome = net()->test(request); !outcome) return outcome.error().message;
+    return std::string("none within 20 s");
+  };
+  const Child receiver = start(fabric, 1, impatient, [&](const Link& link) {
+    Listener* listener = nullptr;
+    Channel* channel = accept_one(*net(), 0, link, listener);
+    ASSERT_NE(channel, nullptr);
+    const Deaf deaf(channel->core(), 1);  // what is sent again between two strikes is lost as well
+    std::array<uint8_t, kSmall> buffer{};
+    auto reg = net()->reg(channel, buffer.data(), buffer.size());
+    Request* open = post_receive(*net(), channel, buffer.data(), buffer.size(), *reg);
+    ASSERT_NE(open, nullptr);
+    EXPECT_NE(error_of(open).find("no path"), std::string::npos) << error_of(open);
+    EXPECT_GE(deaf.missed(), 1u);
+    EXPECT_TRUE(net()->close(channel).ok());
+    EXPECT_TRUE(net()->close(listener).ok());
+  });
+  const Child sender = start(fabric, 0, impatient, [](const Link& link) {
+    Sending sending(link);
+    ASSERT_NE(sending.channel, nullptr);
+    EXPECT_TRUE(sending.done(sending.post(1, kSmall), 10s));
+    char word = 1;
+    link.send(&word, 1);
+    EXPECT_TRUE(link.receive(&word, 1));
+    EXPECT_EQ(sending.channel->status(), Status::kFailed);
+    EXPECT_TRUE(net()->close(sending.channel).ok());
+  });
+  relay_handle(receiver, sender);
+  char word = 0;
+  EXPECT_TRUE(sender.link.receive(&word, 1));
+  saboteur.start([](Saboteur& s) {
+    for (const int nic : {0, 1}) s.strike(0, nic);
+  });
+  EXPECT_EQ(receiver.wait(), 0);
+  sender.link.send(&word, 1);
+  EXPECT_EQ(sender.wait(), 0);
+  EXPECT_GE(saboteur.broken(), 1);
+}
+
+// A receiver that waits asks; a sender that is stopped answers when it goes on. Its connection must not fill
+// up meanwhile.
+TEST(Copies, a_stopped_sender_is_asked_once) {
+  const auto fabric = make_fabric(2, 2);
+  const Environment impatient{{"R2CC_SUSPECT_MS", "2"}, {"R2CC_STUCK_MS", "100"}};
+  const Child receiver = start(fabric, 1, impatient, [](const Link& link) {
+    Listener* listener = nullptr;
+    Channel* channel = accept_one(*net(), 0, link, listener);
+    ASSERT_NE(channel, nullptr);
+    const auto said = [channel] {
+      tcp_info info{};
+      socklen_t length = sizeof info;
+      EXPECT_EQ(getsockopt(channel->fd(), IPPROTO_TCP, TCP_INFO, &info, &length), 0);
+      return info.tcpi_bytes_acked;
+    };
+    std::array<uint8_t, kSmall> buffer{};
+    auto reg = net()->reg(channel, buffer.data(), buffer.size());
+    Request* open = post_receive(*net(), channel, buffer.data(), buffer.size(), *reg);
+    char word = 1;
+    link.send(&word, 1);
+    EXPECT_TRUE(link.receive(&word, 1));  // the sender is stopped
+    const auto before = said();
+    const auto wait_until = [&](auto when) {
+      auto outcome = net()->test(open);
+      for (; !outcome->done && std::chrono::steady_clock::now() < when; outcome = net()->test(open))
+        ASSERT_TRUE(outcome.ok()) << outcome.error().message;
+    };
+    wait_until(std::chrono::steady_clock::now() + 2s);
+    EXPECT_GT(said(), before) << "nothing was asked: the test shows nothing";
+    EXPECT_LE(said() - before, 2 * (control::kHeaderBytes + sizeof(wire::Received) + 64));
+    link.send(&word, 1);
+    wait_until(std::chrono::steady_clock::now() + 20s);
+    EXPECT_EQ(buffer, (std::array<uint8_t, kSmall>{1})) << "not received";
+    EXPECT_TRUE(net()->close(channel).ok());
+    EXPECT_TRUE(net()->close(listener).ok());
+  });
+  const Child sender = start(fabric, 0, impatient, [](const Link& link) {
+    Sending sending(link);
+    ASSERT_NE(sending.channel, nullptr);
+    char word = 0;
+    EXPECT_TRUE(link.receive(&word, 1));
+    EXPECT_TRUE(sending.done(sending.post(1, 1), 10s));
+    EXPECT_TRUE(net()->close(sending.channel).ok());
+  });
+  relay_handle(receiver, sender);
+  char word = 1;
+  ASSERT_TRUE(receiver.link.receive(&word, 1));
+  ASSERT_EQ(kill(sender.pid, SIGSTOP), 0);
+  receiver.link.send(&word, 1);
+  EXPECT_TRUE(receiver.link.receive(&word, 1));
+  ASSERT_EQ(kill(sender.pid, SIGCONT), 0);
+  sender.link.send(&word, 1);
+  EXPECT_EQ(sender.wait(), 0);
+  EXPECT_EQ(receiver.wait(), 0);
+}
+
+// Nobody has looked at what lies in the completion queue when the sender's process is gone without a word.
+TEST(Copies, what_a_process_sent_before_it_ended_is_received) {
+  const auto fabric = make_fabric(2, 2);
+  const Child receiver = start(fabric, 1, {}, [](const Link& link) {
+    Listener* listener = nullptr;
+    Channel* channel = accept_one(*net(), 0, link, listener);
+    ASSERT_NE(channel, nullptr);
+    receive(channel, {kSmall}, [&] {
+      char word = 1;
+      link.send(&word, 1);
+      EXPECT_TRUE(link.receive(&word, 1));  // the sender has ended
+      while (channel->status() != Status::kFailed) std::this_thread::sleep_for(1ms);
+    });
+    EXPECT_TRUE(net()->close(channel).ok());
+    EXPECT_TRUE(net()->close(listener).ok());
+  });
+  const Child sender = start(fabric, 0, {}, [](const Link& link) {
+    Sending sending(link);
+    ASSERT_NE(sending.channel, nullptr);
+    EXPECT_TRUE(sending.done(sending.post(1, kSmall), 10s));
+    _exit(::testing::Test::HasFailure() ? 1 : 0);
+  });
+  relay_handle(receiver, sender);
+  char word = 1;
+  ASSERT_TRUE(receiver.link.receive(&word, 1));
+  EXPECT_EQ(sender.wait(), 0);
+  receiver.link.send(&word, 1);
+  EXPECT_EQ(receiver.wait(), 0);
+}
+
+TEST(Copies, closing_does_not_wait_long_for_a_receiver_that_is_stopped) {
+  const auto fabric = make_fabric(2, 2);
+  static constexpr int kChannels = 20;
+  const Child receiver = start(fabric, 1, {}, [](const Link& link) {
+    Listener* listener = nullptr;
+    std::vector<Channel*> channels;
+    std::array<uint8_t, kSmall> buffer{};
+    for (int i = 0; i < kChannels; ++i) {
+      channels.push_back(accept_one(*net(), 0, link, listener));
+      ASSERT_NE(channels.back(), nullptr);
+      auto reg = net()->reg(channels.back(), buffer.data(), buffer.size());
+      ASSERT_NE(post_receive(*net(), channels.back(), buffer.data(), buffer.size(), *reg), nullptr);
+      EXPECT_TRUE(net()->close(listener).ok());
+    }
+    char word = 1;
+    link.send(&word, 1);
+    EXPECT_TRUE(link.receive(&word, 1));
+    for (Channel* channel : channels) EXPECT_TRUE(net()->close(channel).ok());
+  });
+  const Child sender = start(fabric, 0, {}, [](const Link& link) {
+    std::vector<Sending> sending;
+    sending.reserve(kChannels);  // they stay where they are registered
+    for (int i = 0; i < kChannels; ++i) {
+      sending.emplace_back(link);
+      ASSERT_NE(sending.back().channel, nullptr);
+    }
+    char word = 1;
+    EXPECT_TRUE(link.receive(&word, 1));  // the receiver is stopped
+    for (Sending& one : sending) EXPECT_TRUE(one.done(one.post(1, kSmall), 10s));
+    const auto begin = std::chrono::steady_clock::now();
+    for (Sending& one : sending) EXPECT_TRUE(net()->close(one.channel).ok());
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, kChannels * 100ms);
+  });
+  for (int i = 0; i < kChannels; ++i) relay_handle(receiver, sender);
+  char word = 1;
+  ASSERT_TRUE(receiver.link.receive(&word, 1));
+  ASSERT_EQ(kill(receiver.pid, SIGSTOP), 0);
+  sender.link.send(&word, 1);
+  EXPECT_EQ(sender.wait(), 0);
+  ASSERT_EQ(kill(receiver.pid, SIGCONT), 0);
+  receiver.link.send(&word, 1);
+  EXPECT_EQ(receiver.wait(), 0);
 }
 
 }  // namespace

@@ -471,6 +471,52 @@ TEST(Greeting, a_listener_that_is_closed_in_set_up_ends_it_at_the_sender) {
   EXPECT_EQ(pair.receiver.wait(120s), 0);
 }
 
+// NCCL asks no more for a connection whose communicator it has given up, and then nobody closes it.
+TEST(Greeting, what_never_comes_about_keeps_no_queue_pairs) {
+  const auto fabric = make_fabric(2, 2, 0, 10s);  // no probe comes back in time
+  const Environment hasty{{"R2CC_CONNECT_MS", "500"}};
+  const auto ask_for_a_while = [](const auto& ask) {
+    for (const auto until = std::chrono::steady_clock::now() + 200ms;
+         std::chrono::steady_clock::now() < until;)
+      EXPECT_EQ(*ask(), nullptr) << "connected";
+  };
+  const auto wait = [](const Link& link) {
+    char word = 1;
+    link.send(&word, 1);
+    EXPECT_TRUE(link.receive(&word, 1));
+  };
+  const Child receiver = start(fabric, 1, hasty, [&](const Link& link) {
+    std::array<std::byte, kHandleBytes> handle{};
+    auto listener = net()->listen(0, handle.data());
+    ASSERT_TRUE(listener.ok());
+    link.send(handle.data(), handle.size());
+    ask_for_a_while([&] { return net()->accept(*listener); });
+    wait(link);
+  });
+  const Child sender = start(fabric, 0, hasty, [&](const Link& link) {
+    std::array<std::byte, kHandleBytes> handle{};
+    ASSERT_TRUE(link.receive(handle.data(), handle.size()));
+    ask_for_a_while([&] { return net()->connect(0, handle.data()); });
+    wait(link);
+  });
+  relay_handle(receiver, sender);
+  const auto until = std::chrono::steady_clock::now() + 20s;
+  const auto wait_for = [&](bool some) {
+    while ((fabric.usage().queue_pairs > 0) != some && std::chrono::steady_clock::now() < until)
+      std::this_thread::sleep_for(1ms);
+    EXPECT_EQ(fabric.usage().queue_pairs > 0, some);
+  };
+  wait_for(true);
+  char word;
+  EXPECT_TRUE(receiver.link.receive(&word, 1));
+  EXPECT_TRUE(sender.link.receive(&word, 1));
+  wait_for(false);
+  for (const Child* child : {&receiver, &sender}) {
+    child->link.send(&word, 1);
+    EXPECT_EQ(child->wait(), 0);
+  }
+}
+
 TEST(Greeting, a_refusal_that_is_lost_is_said_again) {
   Pair pair(
       {{"R2CC_MODE", "2"}, {"R2CC_CONNECT_MS", "600000"}},

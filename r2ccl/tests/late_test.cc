@@ -16,13 +16,6 @@ using namespace std::chrono_literals;
 
 constexpr auto kOneWay = 25ms;  // a round trip is more than four times the least probe deadline
 
-vhca::FabricHost late_fabric() {
-  vhca::FabricSpec spec;
-  for (const char* name : {"node0", "node1"})
-    spec.nodes.push_back({name, std::vector<vhca::PortSpec>(2, vhca::PortSpec{0, kOneWay})});
-  return vhca::FabricHost::create(spec);
-}
-
 /// In the child: what its counters say, once they say that the channel is there.
 PrometheusText counters_of(const std::string& path) {
   const auto deadline = std::chrono::steady_clock::now() + 60s;
@@ -45,7 +38,7 @@ TEST(Late, a_network_that_answers_late_is_no_dead_one) {
   const std::string folder =
       std::filesystem::temp_directory_path() / ("r2ccl-late-" + std::to_string(getpid()));
   std::filesystem::create_directory(folder);
-  const auto fabric = late_fabric();
+  const auto fabric = make_fabric(2, 2, 0, kOneWay);
   const Environment environment{{"R2CC_METRICS", folder + "/%p.prom"}, {"R2CC_FAILBACK_MS", "50"}};
   const auto check = [folder] {
     std::this_thread::sleep_for(1200ms);  // the file is written once a second

@@ -39,11 +39,12 @@ struct Link {
   }
 };
 
-inline vhca::FabricHost make_fabric(int nodes, int nics, uint64_t rate = 0) {
+inline vhca::FabricHost make_fabric(int nodes, int nics, uint64_t rate = 0,
+                                    std::chrono::nanoseconds one_way = {}) {
   vhca::FabricSpec spec;
   for (int n = 0; n < nodes; ++n)
-    spec.nodes.push_back(
-        {"node" + std::to_string(n), std::vector<vhca::PortSpec>(size_t(nics), vhca::PortSpec{rate, {}})});
+    spec.nodes.push_back({"node" + std::to_string(n),
+                          std::vector<vhca::PortSpec>(size_t(nics), vhca::PortSpec{rate, one_way})});
   return vhca::FabricHost::create(spec);
 }
 

@@ -215,7 +215,9 @@ void Model::Stepper::poke() {
   Link& l = link(active(kReceiver));
   if (holds(Rule::kRepeatLines)) write_open_lines(l);
   confirm();
-  if (bounds_.copies && holds(Rule::kAskToAsk)) say(kSender, {Say::kAsk});
+  if (!bounds_.copies || !holds(Rule::kAskToAsk) || w.asked_to_ask) return;
+  w.asked_to_ask = true;
+  say(kSender, {Say::kAsk, 0, 0, uint8_t(w.received.received())});
 }
 
 void Model::Stepper::write(Link& l, uint8_t what) {
@@ -480,6 +482,7 @@ void Model::Stepper::hear(int end, Control m) {
       if (end == kSender) {
         w.report_first = m.number;
         w.report = m.segments;
+        w.sent.confirmed(m.number);
       }
       return;
     case Say::kUse:
@@ -517,6 +520,7 @@ void Model::Stepper::hear(int end, Control m) {
       w.opening = 0;
       return;
     case Say::kRemind:
+      w.asked_to_ask = false;
       for (int path = 1; path <= bounds_.paths; ++path)
         if (carries(end, path)) poll(end, path);
       return say(kSender, {Say::kReceived,
@@ -524,13 +528,15 @@ void Model::Stepper::hear(int end, Control m) {
                            0,
                            uint8_t(w.received.received()),
                            {uint8_t(w.received.segments(w.received.received()))}});
-    case Say::kAsk:
-      w.awaited = holds(Rule::kAwaited);
-      if (!running(end) || !active(end) || suspected(end)) return;
-      for (int path = 1; path <= bounds_.paths; ++path)
+    case Say::kAsk: {
+      w.sent.confirmed(m.number);
+      const bool ready = running(end) && active(end) && !suspected(end);
+      for (int path = 1; path <= bounds_.paths && ready; ++path)
         if (carries(end, path)) poll(end, path);
-      if (w.sent.reported() > w.sent.confirmed()) remind();
+      w.awaited = holds(Rule::kAwaited);
+      if (w.reminder.ask(ready ? w.sent.reported() : 0)) say(kReceiver, {Say::kRemind});
       return;
+    }
     case Say::kReceived:
       w.sent.confirmed(m.number);
       if (!w.reminder.answered(m.number) || !holds(Rule::kDisbelief) || !active(end)) return;

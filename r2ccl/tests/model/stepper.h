@@ -23,6 +23,11 @@ class Model::Stepper {
   bool suspected(int end);  ///< a path that carries is condemned: nothing is posted
   int lanes(int end);       ///< how many there are
   bool open_messages(int end) const;
+  /// The sender, behind both fences, has more to send, or again.
+  bool receiver_waits() const {
+    return int(w.sent.next()) < bounds_.messages ||
+           (holds(Rule::kLackingCounts) && w.sent.confirmed() < w.sent.next());
+  }
   bool may_post();
   bool may_receive();
   bool may_confirm();

@@ -36,7 +36,7 @@ std::string text(const Control& m) {
     case Say::kRest:
       return "'" + of + " rests'";
     case Say::kAsk:
-      return "'I wait: ask me'";
+      return "'I have received everything before message " + std::to_string(m.number) + ", and wait: ask me'";
     case Say::kNothing:
       break;
   }
@@ -194,6 +194,7 @@ const char* name(Rule rule) {
                                            "rest_once",
                                            "copy_kept",
                                            "ask_to_ask",
+                                           "lacking_counts",
                                            "awaited"};
   return kNames[size_t(rule)];
 }

@@ -1,5 +1,7 @@
 #include "r2ccl/tests/model/world.h"
 
+#include <algorithm>
+
 #include "r2ccl/tests/model/stepper.h"
 
 namespace r2ccl::model {
@@ -237,7 +239,7 @@ size_t Model::expand(const World& world, std::vector<World>& next) const {
       }
     } else if (choosing && can_open)
       own_step({Event::kOpen, kSender}, [](Stepper& s, World&) { s.open(); });
-    else if (choosing && world.opening == 0)
+    else if (choosing && world.opening == 0 && (now.open_messages(kSender) || now.receiver_waits()))
       own_step({Event::kNoPath, kSender}, [](Stepper& s, World&) { s.fail(kSender, s.all_broken()); });
     else if (bounds_.standby && can_open && now.running(kSender))
       own_step({Event::kOpen, kSender}, [](Stepper& s, World&) { s.open(); });
@@ -319,8 +321,10 @@ const char* Model::at_end(const World& world) const {
   const auto all = uint8_t((1u << bounds_.messages) - 1);
   if (world.completed != all || world.given_back != all)
     return "messages are open, and nothing happens any more";
+  const bool dead = std::all_of(world.link.begin(), world.link.begin() + bounds_.paths,
+                                [](const Link& link) { return link.broken; });
   for (const MigrationEnd& end : world.end)
-    if (end.phase() != Phase::kRunning) return "a migration does not end";
+    if (end.phase() != Phase::kRunning && !dead) return "a migration does not end";
   for (int path = 1; path <= bounds_.paths && bounds_.lanes > 0; ++path) {
     const Half(&half)[2] = world.link[size_t(path - 1)].half;
     const auto carries = [&](int end) {
@@ -391,7 +395,7 @@ size_t Model::bytes(const World& world, uint8_t* out) const {
   for (const uint8_t value : world.report) put(value);
   put(world.opening);
   put(world.next_path);
-  put(world.awaited);
+  put(world.awaited | world.asked_to_ask << 1);
   put(world.asked);
   put(world.poked);
   put(world.again.say);

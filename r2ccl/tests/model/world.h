@@ -73,12 +73,13 @@ enum class Rule : uint8_t {
   kRestConfirmed,   ///< a lane rests when all that is confirmed, too
   kSegmentsOfPath,  ///< replayed is what a path was to carry, written or not
   kLaneGivenUp,     ///< a lane that the receiver has given up is left
-  kYielded,   ///< the sender says that a path is given up that the receiver was about to leave, and that
-              ///< it does not use itself
-  kRestOnce,  ///< kRest comes once
-  kCopyKept,  ///< copies: what was given back is kept until the receiver has it
-  kAskToAsk,  ///< … and a receiver that waits for long has the sender ask
-  kAwaited,   ///< … which then watches as if its program waited, too
+  kYielded,        ///< the sender says that a path is given up that the receiver was about to leave, and that
+                   ///< it does not use itself
+  kRestOnce,       ///< kRest comes once
+  kCopyKept,       ///< copies: what was given back is kept until the receiver has it
+  kAskToAsk,       ///< … and a receiver that waits for long has the sender ask
+  kLackingCounts,  ///< … and time without a path counts while the receiver lacks what was given back
+  kAwaited,        ///< … which then watches as if its program waited, too
 };
 
 enum class Life : uint8_t { kNever, kOpening, kStandby, kActive, kFencing, kBuried, kGone, kLane };
@@ -214,6 +215,7 @@ struct World {
   std::array<uint8_t, kMaxPieces> carrier{};  ///< sender: the path of each segment, 0: none that matters
   uint8_t unwritten = 0;                      ///< segments that their path did not take: bits
   uint8_t rests = 0;                          ///< so far
+  bool asked_to_ask = false;                  ///< … and has not heard the question yet
   bool awaited = false;  ///< the receiver has asked the sender to ask, and what was sent is not confirmed
   Queue to[2];
   Control again;  ///< a duplicate, and whom it reaches
