@@ -214,7 +214,7 @@ const Without kRules[] = {
      {.messages = 2, .copies = true, .paths = 4, .lost_immediates = 1, .frozen = 2, .destroy_fences = true}},
     {Rule::kLackingCounts,
      "nothing happens any more",
-     {.messages = 1, .copies = true, .paths = 2, .breaks = 2, .lost_immediates = 1}},
+     {.messages = 1, .copies = true, .paths = 2, .breaks = 2, .lost_immediates = 1, .runs_out = true}},
     {Rule::kAskToAsk, "nothing happens any more", kMuteCopies},
     {Rule::kYielded,
      "half of a path is left behind",

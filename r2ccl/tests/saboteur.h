@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <random>
 #include <stdexcept>
@@ -62,6 +63,11 @@ class Saboteur {
     }
     broken_ += broken;
     return broken;
+  }
+
+  /// What leaves that NIC takes so much longer: of queue pairs that are connected from now on.
+  void make_late(int node, int nic, std::chrono::nanoseconds latency) {
+    fabric_->ports[fabric_->nodes[node].first_port + uint32_t(nic)].latency_ns = uint64_t(latency.count());
   }
 
   /// From now on, until stop(), `work` is called again and again by a thread of its own.

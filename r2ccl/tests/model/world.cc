@@ -240,7 +240,8 @@ size_t Model::expand(const World& world, std::vector<World>& next) const {
     } else if (choosing && can_open)
       own_step({Event::kOpen, kSender}, [](Stepper& s, World&) { s.open(); });
     else if (choosing && world.opening == 0 && (now.open_messages(kSender) || now.receiver_waits()))
-      own_step({Event::kNoPath, kSender}, [](Stepper& s, World&) { s.fail(kSender, s.all_broken()); });
+      own_step({Event::kNoPath, kSender},
+               [this](Stepper& s, World&) { s.fail(kSender, bounds_.runs_out || s.all_broken()); });
     else if (bounds_.standby && can_open && now.running(kSender))
       own_step({Event::kOpen, kSender}, [](Stepper& s, World&) { s.open(); });
     for (int path = 1; path <= bounds_.paths; ++path) {

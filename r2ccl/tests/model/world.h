@@ -37,6 +37,7 @@ struct Bounds {
   int early = 0;             ///< timeouts that come too early, and paths that are left without a reason
   int planned = 0;           ///< migrations to a path that stands by (failback)
   int duplicates = 0;        ///< a control message of the migration comes once more, at any later time
+  bool runs_out = false;     ///< an error is none that comes when every path has been used up
   int frozen = 0;            ///< a NIC that reports nothing any more, not even flushes
   bool destroy_fences =
       false;  ///< a frozen NIC's queue pair is destroyed instead, unseen completions with it
