@@ -322,8 +322,8 @@ const char* Model::at_end(const World& world) const {
   const auto all = uint8_t((1u << bounds_.messages) - 1);
   if (world.completed != all || world.given_back != all)
     return "messages are open, and nothing happens any more";
-  const bool dead = std::all_of(world.link.begin(), world.link.begin() + bounds_.paths,
-                                [](const Link& link) { return link.broken; });
+  const bool dead = bounds_.runs_out || std::all_of(world.link.begin(), world.link.begin() + bounds_.paths,
+                                                    [](const Link& link) { return link.broken; });
   for (const MigrationEnd& end : world.end)
     if (end.phase() != Phase::kRunning && !dead) return "a migration does not end";
   for (int path = 1; path <= bounds_.paths && bounds_.lanes > 0; ++path) {
