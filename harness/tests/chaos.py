@@ -9,6 +9,7 @@ was suspended: the job has to end well. The seed is printed; the same seed gives
 """
 
 import argparse
+import json
 import os
 import random
 import re
@@ -110,7 +111,11 @@ def play_marked(r2bench, number, generator, folder, mark, suspend):
     name, value = mark.split("=")
     job = subprocess.Popen([r2bench, "run", scenario, "--no-plot", "--out", out], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                            text=True, preexec_fn=os.setpgrp, env={**os.environ, name: value, "TMPDIR": temporary})
-    time.sleep(0.6 if suspend else generator.choice([0.02, 0.2, 1, 3]) * generator.random())
+    for _ in range(200 if suspend else 0):  # until both ranks are there
+        if len(processes(mark.encode())) >= 3:
+            break
+        time.sleep(0.05)
+    time.sleep(0.3 if suspend else generator.choice([0.02, 0.2, 1, 3]) * generator.random())
     kind = generator.choice([signal.SIGKILL] * 4 + [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGSTOP])
     done = "the job had ended"
     if suspend:
@@ -129,6 +134,7 @@ def play_marked(r2bench, number, generator, folder, mark, suspend):
         time.sleep(0.5)
         os.kill(victim, signal.SIGCONT)
     if suspend and suspended < 3:
+        job.communicate()
         return "the job had ended, or not begun, when it was to be suspended", done
     deadline = time.monotonic() + BOUND + (10 if kind == signal.SIGSTOP else 0)
     try:
@@ -150,6 +156,11 @@ def play_marked(r2bench, number, generator, folder, mark, suspend):
         allowed |= {128 + kind, -kind}  # the latter before its handlers stand
     if job.returncode not in allowed:
         return f"exit status {job.returncode}:\n{text}", done
+    if suspend:
+        with open(os.path.join(out, "result.json"), encoding="utf-8") as file:
+            rate = [run["metrics"]["throughput"]["before_gbps"] for run in json.load(file)["runs"] if run["mode"] == "migrate"]
+        if len(rate) != 1 or not rate[0]:
+            return f"the rate before the fault is {rate}: nothing was measured", done
     after = leftovers(temporary) - before
     if after:
         return f"left behind: {sorted(after)}", done

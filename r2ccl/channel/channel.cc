@@ -104,12 +104,12 @@ bool Channel::drain(Path& path) {
   return size_t(count) == completions.size();
 }
 
-void Channel::drain_to_the_end() {
+void Channel::drain_to_the_end(Path* first) {
   const auto empty = [this](Path* path) {
     for (uint32_t handled = 0; handled < Path::kReceiveDepth + Path::kSendDepth; handled += kBatch)
       if (!path || !drain(*path)) return;
   };
-  empty(active_);
+  empty(first);
   for (Path* lane : lanes_) empty(lane);
 }
 
@@ -293,11 +293,13 @@ bool Channel::settles(const Tick& tick) {
   if (closing_ || !greeted_ || peer_closed_ || status() == Status::kFailed) return false;
   turn_.take();
   const TurnGuard guard(turn_);
-  if (busy() || !unconfirmed() || core_.unanswered.contains(peer_hello_.process)) return false;
+  if (busy() || !unconfirmed() || core_.left_unanswered(peer_hello_.process, tick.now)) return false;
   if (settles_since_ == 0) settles_since_ = tick.now, settles_until_ = tick.now + kSettleNs;
-  if (misses()) settles_until_ = std::min(tick.now + kSettleNs, settles_since_ + kLingerNs);
+  if (misses() || end_.phase() != Phase::kRunning)
+    settles_until_ = std::min(tick.now + kSettleNs, settles_since_ + kLingerNs);
   if (tick.now > settles_until_) {
-    core_.unanswered.insert(peer_hello_.process);  // its other channels, which are closed next, do not wait
+    // Its other channels, which are closed next, do not wait.
+    if (!answered_) core_.unanswered[peer_hello_.process] = tick.now;
     return false;
   }
   reminded(0);
@@ -430,6 +432,10 @@ void Channel::handle(const control::Message& message, const Tick& tick) {
     handle_greeting(type, message, tick);
     return;
   }
+  if (type == wire::Type::kReceived) {
+    answered_ = true;
+    core_.unanswered.erase(peer_hello_.process);
+  }
   if (closing_ || status() == Status::kFailed) {
     if (type == wire::Type::kClose) {
       turn_.take();
@@ -492,7 +498,6 @@ void Channel::handle(const control::Message& message, const Tick& tick) {
           const TurnGuard guard(turn_);
           lost = told_received(m.received, uint16_t(m.segments));
         }
-        core_.unanswered.erase(peer_hello_.process);
         if (lost)
           begin_migration(*lost, trace::DetectedBy::kWatchdog,
                           "its NIC reported messages that the receiver never saw", tick);

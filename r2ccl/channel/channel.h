@@ -91,8 +91,8 @@ class Channel {
   static constexpr size_t kBatch = 16;  ///< completions handled at once
   /// Handles up to a batch of completions of `path`; needs the turn. True: there may be more.
   bool drain(Path& path);
-  /// Of all paths that carry, as far as there is something to be had; needs the turn.
-  void drain_to_the_end();
+  /// Of `first` (may be nullptr) and of all lanes, as far as there is something to be had; needs the turn.
+  void drain_to_the_end(Path* first);
   virtual void on_data_sent(Path& /*path*/, uint32_t /*detail*/) {}
   virtual void on_arrival(Path& /*path*/, const ibv_wc& /*completion*/) {}
   /// After a batch: acknowledge, and so on.
@@ -341,6 +341,7 @@ class Channel {
   bool closing_ = false;
   uint64_t settles_since_ = 0;  // now; the program has closed it, and the receiver may lack something
   uint64_t settles_until_ = 0;
+  bool answered_ = false;  // the receiver, a question, ever
   bool finished_ = false;
   uint64_t close_since_ = 0;
   uint64_t lacking_since_ = 0;

@@ -7,7 +7,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -63,8 +62,13 @@ struct Core {
     return known;
   }
   std::map<uint64_t, std::weak_ptr<health::ProbeTimes>> probe_times_of_peers;
-  std::set<uint64_t> unanswered;  ///< peer processes that a channel waited for in vain when it was closed;
-                                  ///< service thread only
+  /// Peer processes that a channel waited for in vain when it was closed, and when that was (CLOCK_MONOTONIC,
+  /// ns); service thread only.
+  std::map<uint64_t, uint64_t> unanswered;
+  bool left_unanswered(uint64_t peer_process, uint64_t now) const {
+    const auto it = unanswered.find(peer_process);
+    return it != unanswered.end() && now - it->second < 10'000'000'000;
+  }
 
   /// Bit i: memory at that address is across sockets from NIC i, as far as is known. Any thread.
   std::function<uint8_t(const void*)> far_nics = [](const void*) { return uint8_t{0}; };

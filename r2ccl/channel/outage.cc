@@ -53,13 +53,13 @@ void Channel::connection_broke(const Tick& tick) {
 
 void Channel::peer_gone(const std::string& why) {
   if (closed_sent_ || close_requested.load(std::memory_order_acquire)) return;
-  {  // what it has brought before is not lost
-    turn_.take();
-    const TurnGuard guard(turn_);
-    if (active_ && !active_->in_hand()) drain_to_the_end();
-  }
+  turn_.take();
+  const TurnGuard guard(turn_);
   fail(Error{ErrorCode::kPeerGone, "channel " + std::to_string(number_) + ": the control connection to " +
                                        peer_name() + " " + why + "; its NICs are not to blame"});
+  // What it has brought before is not lost. (Who tests meanwhile does not get the turn.)
+  Path* path = active_ ? active_ : find(end_.leaving());
+  drain_to_the_end(path && !path->in_hand() ? path : nullptr);
 }
 
 // The next try is due after a while.

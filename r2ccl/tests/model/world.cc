@@ -325,7 +325,8 @@ const char* Model::at_end(const World& world) const {
   const bool dead = bounds_.runs_out || std::all_of(world.link.begin(), world.link.begin() + bounds_.paths,
                                                     [](const Link& link) { return link.broken; });
   for (const MigrationEnd& end : world.end)
-    if (end.phase() != Phase::kRunning && !dead) return "a migration does not end";
+    if (end.phase() != Phase::kRunning && (!dead || end.phase() == Phase::kFencing))
+      return "a migration does not end";
   for (int path = 1; path <= bounds_.paths && bounds_.lanes > 0; ++path) {
     const Half(&half)[2] = world.link[size_t(path - 1)].half;
     const auto carries = [&](int end) {
