@@ -294,7 +294,11 @@ bool Channel::settles(const Tick& tick) {
   turn_.take();
   const TurnGuard guard(turn_);
   if (busy() || !unconfirmed() || core_.left_unanswered(peer_hello_.process, tick.now)) return false;
-  if (settles_since_ == 0) settles_since_ = tick.now, settles_until_ = tick.now + kSettleNs;
+  if (settles_since_ == 0) {
+    settles_since_ = tick.now;
+    settles_until_ = tick.now + kSettleNs;
+    answered_ = false;
+  }
   if (misses() || end_.phase() != Phase::kRunning)
     settles_until_ = std::min(tick.now + kSettleNs, settles_since_ + kLingerNs);
   if (tick.now > settles_until_) {

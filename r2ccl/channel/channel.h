@@ -341,7 +341,7 @@ class Channel {
   bool closing_ = false;
   uint64_t settles_since_ = 0;  // now; the program has closed it, and the receiver may lack something
   uint64_t settles_until_ = 0;
-  bool answered_ = false;  // the receiver, a question, ever
+  bool answered_ = false;  // the receiver, a question, since then
   bool finished_ = false;
   uint64_t close_since_ = 0;
   uint64_t lacking_since_ = 0;
