@@ -33,7 +33,7 @@ USUAL = ["qp_error"] * 3 + ["port_down"] * 3 + ["blackhole"] * 2 + ["ack_lost", 
 ALSO = ["completion_error", "cq_error", "device_fatal", "drop_completion", "freeze", "one_way", "poll_fail", "port_flap", "post_fail"]
 WITHIN_MS = 500.0
 MARGIN_MS = 250  # a healed NIC counts as bad for so long: paths over it are opened and proved again
-SMALL_MS = 0.01  # what an operation of a few bytes takes at least, or nearly
+SMALL_MS = 0.03  # of an operation of a few bytes: on a fast machine it takes less, and a walk ends before its last faults; on two cores ten times as much
 HEAD = """version: 1
 name: walk
 seed: {seed}
