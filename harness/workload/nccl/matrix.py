@@ -189,14 +189,15 @@ def main():
     parser.add_argument("--limit", type=float, default=150, help="seconds for one case")
     parser.add_argument("--other-nccl", default="", help="libnccl.so.2 of another version, for one more case")
     parser.add_argument("--only", default="", help="cases whose name contains this, or one of these (commas)")
+    parser.add_argument("--skip", default="", help="cases whose name contains this, or one of these, are left out (with --only too)")
     parser.add_argument("--out", default="nccl_matrix.json")
     arguments = parser.parse_args()
     arguments.build = os.path.abspath(arguments.build)
-    wanted = [word for word in arguments.only.split(",") if word]
+    wanted, unwanted = ([word for word in words.split(",") if word] for words in (arguments.only, arguments.skip))
     results, good = [], True
     default_nccl = set()
     for number, case in enumerate(cases(arguments.gpus, arguments.other_nccl)):
-        if wanted and not any(word in case["name"] for word in wanted):
+        if wanted and not any(word in case["name"] for word in wanted) or any(word in case["name"] for word in unwanted):
             continue
         outcome = run_case(case | {"port": 29500 + number}, arguments)
         fine, text = judge(outcome)
