@@ -67,6 +67,9 @@ struct alignas(64) Port {
   std::uint32_t lid;          // 0 on Ethernet
   std::uint32_t mtu;          // bytes
   std::uint32_t memory_node;  // the NUMA node it hangs on, or kNoMemoryNode
+  // Bytes; 0: all. Larger packets of RC vanish on their way to and from this port without a word, as in a
+  // switch whose MTU is smaller than the ports'.
+  std::atomic<std::uint32_t> narrow;
   std::uint64_t rate_bits_per_s;
   std::uint64_t latency_ns;
   std::uint64_t guid;  // host order

@@ -93,6 +93,12 @@ class Target {
     if (own.type == IBV_QPT_UD)
       return slot_.port == send.datagram.port &&
              slot_.qkey.load(std::memory_order_relaxed) == send.datagram.qkey;
+    const Fabric& fabric = initiator.owner->runtime->fabric();
+    const auto packet = std::uint32_t(std::min<std::uint64_t>(send.length, 128u << initiator.attr.path_mtu));
+    for (const Port* port : {&fabric.ports[own.port], &fabric.ports[slot_.port]})
+      if (const std::uint32_t passes = port->narrow.load(std::memory_order_relaxed);
+          passes != 0 && packet > passes)
+        return false;
     return slot_.peer_number.load(std::memory_order_relaxed) == initiator.qp_base.qp_num &&
            slot_.port == own.peer_port.load(std::memory_order_relaxed) &&
            slot_.peer_port.load(std::memory_order_relaxed) == own.port;

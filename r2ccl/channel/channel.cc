@@ -104,13 +104,12 @@ bool Channel::drain(Path& path) {
   return size_t(count) == completions.size();
 }
 
-void Channel::drain_to_the_end(Path* first) {
-  const auto empty = [this](Path* path) {
+void Channel::drain_all() {
+  for (auto& path : paths_) {
+    if ((!carries(*path) && path->state != PathState::kFencing) || path->in_hand()) continue;
     for (uint32_t handled = 0; handled < Path::kReceiveDepth + Path::kSendDepth; handled += kBatch)
-      if (!path || !drain(*path)) return;
-  };
-  empty(first);
-  for (Path* lane : lanes_) empty(lane);
+      if (!drain(*path)) break;
+  }
 }
 
 void Channel::suspect(Path& path, ibv_wc_status status) {
@@ -156,14 +155,20 @@ void Channel::close_and_wait() {
   core_.kick();
   // The NICs' workers destroy the QPs. One whose driver does not answer is not waited for: see
   // Graveyard::closed().
-  if (!close_done_.wait_for(lock, std::chrono::seconds(5), [this] { return torn_down_; }))
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  while (!close_done_.wait_for(lock, std::chrono::milliseconds(50), [this] { return torn_down_; })) {
+    if (core_.ended.load(std::memory_order_acquire)) return;  // the process exits: nobody is there to do it
+    if (std::chrono::steady_clock::now() < deadline) continue;
     R2_WARN("NET/R2CCL: channel %u could not be torn down within 5 s", number_);
+    return;
+  }
 }
 
 // --- service thread -------------------------------------------------------------------------------------
 
 Urgency Channel::step(const Tick& tick) {
   const bool closes = closing_ || close_requested.load(std::memory_order_acquire);
+  if (closes || status() == Status::kFailed) core_.incidents.gave_up(this);
   if (closes && !settles(tick)) {
     step_closing(tick);
     return Urgency::kBusy;
@@ -184,6 +189,7 @@ Urgency Channel::step(const Tick& tick) {
     fail(Error{ErrorCode::kSystem, too_late()});
     return Urgency::kBusy;
   }
+  if (!gone_.empty()) peer_gone(gone_);
   if (setting_up()) look_after_set_up(tick);
   if (outage_.lasts) step_outage(tick);
   if (!greeted_) return Urgency::kBusy;
@@ -233,8 +239,7 @@ Urgency Channel::step_after_peer_closed(const Tick& tick) {
   }
   turn_.take();
   const TurnGuard guard(turn_);
-  if (Path* path = active_ ? active_ : find(end_.leaving()); path && !path->in_hand()) drain(*path);
-  for (Path* lane : lanes_) drain(*lane);
+  drain_all();
   if (!lacking()) {
     lacking_since_ = 0;
     return Urgency::kIdle;
@@ -302,8 +307,9 @@ bool Channel::settles(const Tick& tick) {
   if (misses() || end_.phase() != Phase::kRunning)
     settles_until_ = std::min(tick.now + kSettleNs, settles_since_ + kLingerNs);
   if (tick.now > settles_until_) {
-    // Its other channels, which are closed next, do not wait.
-    if (!answered_) core_.unanswered[peer_hello_.process] = tick.now;
+    // Its other channels, which are closed next, do not wait. Where the connection is broken its process is
+    // not to blame.
+    if (!answered_ && link_.up()) core_.unanswered[peer_hello_.process] = tick.now;
     return false;
   }
   reminded(0);
@@ -426,9 +432,12 @@ void Channel::handle(const control::Message& message, const Tick& tick) {
     if (!words) return;
     words->text[sizeof words->text - 1] = '\0';
     closed_sent_ = true;  // nothing to tell a peer that told us
-    fail(Error{ErrorCode(words->code), (type == wire::Type::kRefuse ? "the connection was refused: "
-                                                                    : "told by " + peer_name() + ": ") +
-                                           std::string(words->text)});
+    const bool known =
+        words->code > uint32_t(ErrorCode::kOk) && words->code <= uint32_t(ErrorCode::kAfterFork);
+    fail(Error{
+        known ? ErrorCode(words->code) : ErrorCode::kSystem,
+        (type == wire::Type::kRefuse ? "the connection was refused: " : "told by " + peer_name() + ": ") +
+            std::string(words->text)});
     emit(trace::EventType::kChannelFailed, home_nic_, words->code);
     return;
   }

@@ -91,8 +91,8 @@ class Channel {
   static constexpr size_t kBatch = 16;  ///< completions handled at once
   /// Handles up to a batch of completions of `path`; needs the turn. True: there may be more.
   bool drain(Path& path);
-  /// Of `first` (may be nullptr) and of all lanes, as far as there is something to be had; needs the turn.
-  void drain_to_the_end(Path* first);
+  /// All that can be had of paths that carry or are being fenced, and in nobody's hands; needs the turn.
+  void drain_all();
   virtual void on_data_sent(Path& /*path*/, uint32_t /*detail*/) {}
   virtual void on_arrival(Path& /*path*/, const ibv_wc& /*completion*/) {}
   /// After a batch: acknowledge, and so on.
@@ -227,6 +227,7 @@ class Channel {
   void opening_failed(const std::string& why, const Tick& tick);
   void opening_succeeded(const Tick& tick);
   void on_open(const wire::Open& open, const Tick& tick);
+  void refuse_path(uint32_t id, const std::string& why);
   void on_opened(const wire::Opened& opened, const Tick& tick);
   void on_prove(uint32_t id, const Tick& tick);
   void on_proved(uint32_t id, const Tick& tick);
@@ -296,6 +297,7 @@ class Channel {
   bool setting_up() const { return status() == Status::kConnecting; }
   std::string too_late() const;
   void step_outage(const Tick& tick);
+  void look_at_age(const Tick& tick);
   void reached_peer(const Tick& tick);
   void not_reached(const Tick& tick);
   void peer_gone(const std::string& why);
@@ -326,11 +328,14 @@ class Channel {
     uint64_t began = 0;     // now
     uint64_t next_try = 0;  // now
     bool reached = false;
+    bool stands = false;             // `connection` does
     uint32_t turned_away = 0;        // connections that stood and were closed, running
     uint64_t turned_away_since = 0;  // alive
     uint32_t refused = 0;            // connections that were refused, running
     control::Descriptor connection;  // being made; the receiver keeps it, to learn of the process's end
   } outage_;
+  std::string gone_;  // why the peer's process is known to have ended, while a path is in a worker's hands
+  uint64_t gone_since_ = 0;  // now
   struct SetUp {
     uint32_t breaks = 0;     // connections that broke
     std::string last_error;  // why one could not even be begun

@@ -13,6 +13,7 @@
 #include "r2ccl/balance/meter.h"
 #include "r2ccl/balance/shares.h"
 #include "r2ccl/base/config.h"
+#include "r2ccl/channel/incidents.h"
 #include "r2ccl/channel/nic_workers.h"
 #include "r2ccl/channel/wire.h"
 #include "r2ccl/health/probe_times.h"
@@ -48,8 +49,9 @@ struct Core {
   /// Who makes the driver calls that may take long. Registering memory may take seconds and be no failure,
   /// and nobody's fence must wait for it: those calls have workers of their own.
   std::unique_ptr<NicWorkers> workers, registrars;
-  std::function<void()> kick;     ///< wakes the service thread; any thread, never blocks
-  std::function<NicLoad()> load;  ///< service thread only
+  std::atomic<bool> ended{false};  ///< the service thread has: the process exits
+  std::function<void()> kick;      ///< wakes the service thread; any thread, never blocks
+  std::function<NicLoad()> load;   ///< service thread only
   std::function<Result<control::Endpoint>()> endpoint;  ///< where peers reach this process; any thread
 
   /// What probes of the rails to a process have taken, for all channels to it; service thread only.
@@ -69,6 +71,8 @@ struct Core {
     const auto it = unanswered.find(peer_process);
     return it != unanswered.end() && now - it->second < 10'000'000'000;
   }
+
+  Incidents incidents;  ///< service thread only
 
   /// Bit i: memory at that address is across sockets from NIC i, as far as is known. Any thread.
   std::function<uint8_t(const void*)> far_nics = [](const void*) { return uint8_t{0}; };

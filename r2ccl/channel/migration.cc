@@ -44,8 +44,10 @@ void Channel::begin_migration(Path& path, trace::DetectedBy by, const std::strin
       silent_at_progress_ = progress;
     }
     note_failure(path.local_nic(), path.remote_nic(), why);
-    R2_WARN("NET/R2CCL: channel %u: %s failed, detected by %s: %s; moving its traffic", number_,
+    R2_INFO("NET/R2CCL: channel %u: %s failed, detected by %s: %s; moving its traffic", number_,
             rail_name(path).c_str(), trace::name(by).data(), why.c_str());
+    core_.incidents.left(this, path.local_nic(), rail_name(path), std::string(trace::name(by)), why,
+                         tick.now);
   }
   end_.leave(path.id(), planned_target);
   start_fence(path, by, planned, tick, true);
@@ -79,7 +81,7 @@ void Channel::start_fence(Path& path, trace::DetectedBy by, bool planned, const 
       if (!active_ && (other->state == PathState::kStandby || other->state == PathState::kLane)) {
         look_at_probe(*other, tick);
         other->forget_probe();
-        other->probe(tick.alive);
+        other->prove(tick.alive);
       }
 }
 
@@ -236,7 +238,7 @@ void Channel::choose_path(const Tick& tick) {
       case ProbeState::kAnswered:
         return use(path, tick);
       case ProbeState::kIdle:
-        path.probe(tick.alive);
+        path.prove(tick.alive);
         waiting = true;
         break;
       case ProbeState::kWaiting:
@@ -357,6 +359,7 @@ void Channel::use(Path& path, const Tick& tick) {
     return;
   }
   emit(trace::EventType::kMigrationDone, path.local_nic(), uint64_t(left_nic_), end_.epoch(), path.id());
+  core_.incidents.went_on(this, rail_name(path), now_ns());
   R2_INFO("NET/R2CCL: channel %u: %s carries its traffic now, after %llu us", number_,
           rail_name(path).c_str(), static_cast<unsigned long long>((now_ns() - migration_started_) / 1000));
   next_balance_ = tick.now;

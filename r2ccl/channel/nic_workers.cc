@@ -151,8 +151,9 @@ bool NicWorkers::wait(int nic, const Job& job) {
   return true;
 }
 
-void NicWorkers::look(uint64_t alive, uint64_t bound_ns) {
-  for (const auto& worker : workers_) {
+void NicWorkers::look(uint64_t alive, const std::function<uint64_t(int)>& bound_ns) {
+  for (size_t nic = 0; nic < workers_.size(); ++nic) {
+    const auto& worker = workers_[nic];
     const std::lock_guard lock(worker->mutex);
     if (!worker->current || worker->count != worker->seen_count) {
       worker->seen_count = worker->count;
@@ -160,7 +161,8 @@ void NicWorkers::look(uint64_t alive, uint64_t bound_ns) {
       worker->patience = kPatience;
       if (worker->stuck.exchange(false, std::memory_order_relaxed))
         R2_WARN("NET/R2CCL: the driver of NIC %s answers again", worker->name.c_str());
-    } else if (alive - worker->seen_since > bound_ns && !worker->stuck.load(std::memory_order_relaxed)) {
+    } else if (alive - worker->seen_since > bound_ns(int(nic)) &&
+               !worker->stuck.load(std::memory_order_relaxed)) {
       if (worker->patience > 0 && is_runnable(worker->tid)) {
         --worker->patience;
         worker->seen_since = alive;

@@ -46,9 +46,9 @@ class NicWorkers {
   /// the process ends; the job may still be done at any time.
   bool wait(int nic, const Job& job);
   /// The service thread, again and again while open_jobs(): finds out which NICs do not answer. `alive` is a
-  /// clock that stands while this process does; a NIC is stuck after `bound_ns` of it with one job, or eight
-  /// times as much while the worker merely wants a CPU.
-  void look(uint64_t alive, uint64_t bound_ns);
+  /// clock that stands while this process does; a NIC is stuck after `bound_ns(nic)` of it with one job, or
+  /// eight times as much while the worker merely wants a CPU.
+  void look(uint64_t alive, const std::function<uint64_t(int)>& bound_ns);
   /// Any thread.
   bool open_jobs() const noexcept { return open_.load(std::memory_order_relaxed) > 0; }
   /// Any thread: the driver of this NIC has kept a call for longer than the bound, and still does.

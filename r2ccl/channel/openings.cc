@@ -57,11 +57,15 @@ void Channel::take_speed(int nic, int mbps) {
 
 void Channel::step_makings(const Tick& tick) {
   for (size_t i = 0; i < makings_.size();) {
-    if (!makings_[i]->job->done()) {
+    const std::shared_ptr<Making> making = makings_[i];
+    if (!making->job->done()) {
+      if (!sender_ && !making->unwanted && core_.workers->stuck(making->local)) {
+        making->unwanted = true;
+        refuse_path(making->path, "the driver of NIC " + nic_name(making->local) + " does not answer");
+      }
       ++i;
       continue;
     }
-    const std::shared_ptr<Making> making = makings_[i];
     makings_.erase(makings_.begin() + std::ptrdiff_t(i));
     if (making->speed_mbps > 0) take_speed(making->local, making->speed_mbps);
     if (!making->unwanted && !closing_)
@@ -86,12 +90,8 @@ void Channel::on_open(const wire::Open& open, const Tick& /*tick*/) {
       open.sender_nic >= peer_hello_.nics)
     return;
   if (core_.nic_unusable[open.receiver_nic] || core_.nic_down[open.receiver_nic] ||
-      core_.workers->stuck(open.receiver_nic) || makings_.size() >= kMostMakings) {
-    wire::Opened answer{};
-    answer.path = open.path;
-    send(wire::Type::kOpened, answer);
-    return;
-  }
+      core_.workers->stuck(open.receiver_nic) || makings_.size() >= kMostMakings)
+    return refuse_path(open.path, "NIC " + nic_name(open.receiver_nic) + " is not to be used");
   auto making = std::make_shared<Making>();
   making->path = open.path;
   making->local = open.receiver_nic;
@@ -121,17 +121,22 @@ void Channel::half_made(Making& making, const Tick& tick) {
     send(wire::Type::kOpen, open);
     return;
   }
+  if (!making.made) return refuse_path(making.path, making.made.error().message);
   wire::Opened answer{};
   answer.path = making.path;
-  if (making.made) {
-    answer.ok = 1;
-    answer.end = making.end;
-    (*making.made)->state = core_.resilient() ? PathState::kProving : PathState::kStandby;
-    paths_.push_back(std::move(*making.made));
-  } else {
-    R2_INFO("NET/R2CCL: channel %u: path over %s: %s", number_, nic_name(making.local).c_str(),
-            making.made.error().message.c_str());
-  }
+  answer.ok = 1;
+  answer.end = making.end;
+  (*making.made)->state = core_.resilient() ? PathState::kProving : PathState::kStandby;
+  paths_.push_back(std::move(*making.made));
+  send(wire::Type::kOpened, answer);
+}
+
+// A sender that waits for this end's half looks for another rail: it has no bound of its own for that, since
+// a process that is stopped does not answer either.
+void Channel::refuse_path(uint32_t id, const std::string& why) {
+  R2_INFO("NET/R2CCL: channel %u: this end makes no path %u: %s", number_, id, why.c_str());
+  wire::Opened answer{};
+  answer.path = id;
   send(wire::Type::kOpened, answer);
 }
 
@@ -157,7 +162,7 @@ void Channel::connected(Path& path, const Tick& tick) {
   if (!core_.resilient()) return opening_succeeded(tick);
   path.state = PathState::kProving;
   path.since = tick.alive;
-  path.probe(tick.alive);
+  path.prove(tick.alive);
 }
 
 // In a search the rails that have not been seen to fail share the time that is left.
@@ -232,7 +237,7 @@ void Channel::on_prove(uint32_t id, const Tick& tick) {
   Path* path = find(id);
   if (sender_ || !path || path->state != PathState::kProving) return;
   path->since = tick.alive;
-  path->probe(tick.alive);
+  path->prove(tick.alive);
   step_receiver_proofs(tick);
 }
 

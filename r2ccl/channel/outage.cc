@@ -53,18 +53,25 @@ void Channel::connection_broke(const Tick& tick) {
 
 void Channel::peer_gone(const std::string& why) {
   if (closed_sent_ || close_requested.load(std::memory_order_acquire)) return;
+  // What it has brought before is not lost. (Who tests meanwhile does not get the turn.) A path that is in a
+  // worker's hands is waited for.
+  const bool in_hand = std::any_of(paths_.begin(), paths_.end(), [](const auto& path) {
+    return path->state == PathState::kFencing && path->in_hand();
+  });
+  if (gone_.empty()) gone_since_ = now_ns();
+  gone_ = why;
+  if (in_hand && now_ns() - gone_since_ < nanoseconds(core_.config.fence_bound)) return;
   turn_.take();
   const TurnGuard guard(turn_);
   fail(Error{ErrorCode::kPeerGone, "channel " + std::to_string(number_) + ": the control connection to " +
                                        peer_name() + " " + why + "; its NICs are not to blame"});
-  // What it has brought before is not lost. (Who tests meanwhile does not get the turn.)
-  Path* path = active_ ? active_ : find(end_.leaving());
-  drain_to_the_end(path && !path->in_hand() ? path : nullptr);
+  drain_all();
 }
 
 // The next try is due after a while.
 void Channel::not_reached(const Tick& tick) {
   outage_.connection = control::Descriptor();
+  outage_.stands = false;
   outage_.next_try = tick.now + kRetryNs;
   if (outage_.reached) outage_.since = tick.alive;
   outage_.reached = false;
@@ -106,16 +113,22 @@ std::string Channel::too_late() const {
 
 void Channel::step_outage(const Tick& tick) {
   if (link_.open()) return reached_peer(tick);  // asking
-  const uint64_t bound = nanoseconds(core_.config.control_bound);
   if (outage_.connection) {
     switch (control::reach(outage_.connection)) {
       case control::Reach::kReached:
+        outage_.stands = true;
         return reached_peer(tick);
       case control::Reach::kRefused:
         return refused(tick);
       case control::Reach::kBroken:
         outage_.refused = 0;
-        not_reached(tick);
+        if (outage_.stands) {  // a peer that hears nothing closes it: it was reached all the same
+          outage_.stands = false;
+          outage_.connection = control::Descriptor();
+          outage_.next_try = tick.now + kRetryNs;
+        } else {
+          not_reached(tick);
+        }
         break;
       case control::Reach::kPending:
         if (tick.now <= outage_.next_try + kConnectNs) break;
@@ -133,7 +146,15 @@ void Channel::step_outage(const Tick& tick) {
       set_up_.last_error = connection.error().message;
     outage_.next_try = tick.now + (connection ? 0 : kRetryNs);
   }
-  if (!setting_up() && tick.alive - outage_.since > bound)
+  look_at_age(tick);
+}
+
+void Channel::look_at_age(const Tick& tick) {
+  const uint64_t bound = nanoseconds(core_.config.control_bound);
+  if (setting_up() || tick.alive - outage_.since <= (outage_.reached ? kReachedFactor : 1) * bound) return;
+  if (outage_.reached)
+    peer_gone("closed, and its process, which can be reached, has not taken it up again");
+  else
     peer_gone("closed, and its process could not be reached for " +
               std::to_string(core_.config.control_bound.count()) + " ms (R2CC_CONTROL_MS)");
 }
@@ -152,8 +173,7 @@ void Channel::reached_peer(const Tick& tick) {
     else
       link_.begin_again(std::move(stream));
   }
-  if (!setting_up() && tick.alive - outage_.since > kReachedFactor * nanoseconds(core_.config.control_bound))
-    peer_gone("closed, and its process, which can be reached, has not taken it up again");
+  look_at_age(tick);
 }
 
 bool Channel::reconnected(control::Stream stream, const Tick& tick) {

@@ -1,5 +1,6 @@
 // One path of a channel: an RC QP for data over one rail, and beside it a second QP that only ever reads
-// eight bytes of the peer, to learn whether the rail works when the first one is silent. A path is opened,
+// a word of the peer, to learn whether the rail works when the first one is silent, or a whole packet, to
+// prove that it carries those: where the MTU of a switch is too small, words pass. A path is opened,
 // proved, used, fenced and destroyed; it is never used again after a fence (a late packet must not meet a
 // reused QP). The calls that a driver may keep are made by its NIC's worker, one at a time; while a path is
 // in those hands nobody else touches its data queue pair or completion queue.
@@ -7,6 +8,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -31,8 +33,9 @@ struct ChannelMemory {
       lines[wire::kRingLines];    ///< sender: written by the receiver; receiver: where lines are built
   alignas(64) uint64_t received;  ///< sender: 'received up to', written by the receiver
   alignas(64) uint64_t staged_received[256];  ///< receiver: values of `received` on their way
-  alignas(64) uint64_t probe_word;            ///< read by the peer's probes
-  alignas(64) uint64_t probe_landing;         ///< where our own probes land
+  alignas(64) uint64_t probe_word;            ///< read by the peer's probes …
+  uint64_t more_to_probe[511];                ///< … and, where they prove a path, with all of this
+  alignas(64) uint64_t probe_landing[512];    ///< where our own probes land
   /// Sender: small messages, each kept until its slot comes round again; the receiver has it by then.
   alignas(64) uint8_t copies[wire::kRingLines][wire::kCopiedBytes];
 
@@ -40,6 +43,7 @@ struct ChannelMemory {
   static std::shared_ptr<ChannelMemory> make();
 };
 /// What is registered: whole pages.
+static_assert(offsetof(ChannelMemory, probe_landing) - offsetof(ChannelMemory, probe_word) == 4096);
 inline constexpr size_t kChannelMemoryBytes = (sizeof(ChannelMemory) + 4095) / 4096 * 4096;
 
 /// What became of a probe.
@@ -100,13 +104,16 @@ class Path {
   bool retry_sentinels();
   bool fenced() const { return !data || sentinels_ == kBothSentinels; }
   /// Its completion queue is known to report nothing any more: no flush is worth waiting for.
-  bool reports_nothing = false;
+  std::atomic<bool> reports_nothing{false};
   /// The driver refuses to destroy it: it is not asked again.
   bool destroying_failed = false;
 
   // --- probing; only the service thread ---
+  /// A packet of the largest MTU that there is.
+  static constexpr uint32_t kProofBytes = 4096;
   /// Posts a probe unless one is under way. `now` is any clock that the caller accrues.
-  void probe(uint64_t now);
+  void probe(uint64_t now, uint32_t bytes = 8);
+  void prove(uint64_t now) { probe(now, kProofBytes); }
   ProbeState poll_probe(uint64_t now);
   ProbeState probe_state() const { return probe_state_; }
   uint64_t probe_age(uint64_t now) const { return now - probe_sent_; }

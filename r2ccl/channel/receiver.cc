@@ -148,7 +148,7 @@ void Receiver::after_drain(Path& path) {
 // for first: the sender draws conclusions from what is lacking.
 void Receiver::reminded(uint64_t /*received*/) {
   asked_to_ask_ = false;
-  drain_to_the_end(active());
+  drain_all();
   send(wire::Type::kReceived, wire::Received{ledger_.received(), ledger_.segments(ledger_.received())});
 }
 

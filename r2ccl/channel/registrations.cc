@@ -86,6 +86,8 @@ Result<void> Registrations::fill(Registration& registration, void* data, size_t 
   std::vector<std::shared_ptr<Attempt>> attempts(core_.devices.size());
   for (size_t nic = 0; nic < attempts.size(); ++nic) {
     if (registration.regions_[nic] || (!core_.resilient() && int(nic) != home_nic)) continue;
+    // It carries nothing any more; and who uses this registration already may be reading its keys.
+    if (core_.resilient() && core_.nic_unusable[nic]) continue;
     auto attempt = attempts[nic] = std::make_shared<Attempt>();
     const auto work = [attempt, &device = core_.devices[nic], data, bytes, descriptor,
                        offset = memory.offset] {
@@ -117,6 +119,7 @@ Result<void> Registrations::fill(Registration& registration, void* data, size_t 
   const bool on_none = std::none_of(registration.regions_.begin(), registration.regions_.end(),
                                     [](const verbs::MemoryRegion& region) { return bool(region); });
   if (reason && (on_none || !core_.resilient())) return *reason;
+  if (on_none) return Error{ErrorCode::kVerbs, "no NIC of this process takes buffers any more"};
   // One NIC less, be it the channel's own, is no reason to end the job: the channels leave it.
   for (size_t nic = 0; nic < refused.size(); ++nic) {
     if (!refused[nic] || core_.nic_unusable[nic].exchange(true)) continue;

@@ -335,6 +335,7 @@ void Sender::resume(const wire::Fenced& ledger, bool /*moved*/) {
   }
   // Messages that the receiver has in full but out of order are confirmed by its own word later.
   emit(trace::EventType::kReplayed, active()->local_nic(), segments, bytes, active()->id());
+  core().incidents.replayed(this, segments);
 }
 
 }  // namespace r2ccl

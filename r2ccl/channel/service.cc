@@ -28,6 +28,7 @@ namespace {
 // The 'alive' clock advances at most this much per round: a round that took longer was our own pause.
 constexpr uint64_t kLongestStepNs = 2 * kNsPerMs;
 constexpr uint64_t kHelloBoundNs = 10'000 * kNsPerMs;
+constexpr uint64_t kListenAgainNs = 50 * kNsPerMs;
 constexpr uint64_t kPortLookNs = 500 * kNsPerMs;
 constexpr int kRateLookMs = 25;
 constexpr size_t kHelloFrameBytes = control::kHeaderBytes + sizeof(wire::Hello);
@@ -113,6 +114,7 @@ void Service::stop() {
   } else {
     thread_.detach();
   }
+  core_.ended.store(true, std::memory_order_release);
 }
 
 void Service::kick() noexcept {
@@ -142,12 +144,16 @@ Result<control::Endpoint> Service::endpoint() {
     if (!fd) return fd.error();
     listening_ = std::move(*fd);
     control::close_in_child(listening_);
-    epoll_event event{};
-    event.events = EPOLLIN;
-    event.data.u64 = kListening;
-    epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listening_.get(), &event);
+    watch_listening();
   }
   return endpoint_;
+}
+
+void Service::watch_listening() {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = kListening;
+  epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listening_.get(), &event);
 }
 
 void Service::add(std::shared_ptr<Listener> listener) {
@@ -207,22 +213,34 @@ void Service::run() {
       }
     }
     take_adopted();
+    if (listen_again_ != 0 && now >= listen_again_) {
+      listen_again_ = 0;
+      watch_listening();
+    }
     if (!pending_.empty()) greet(now);
     look_at_downed_ports(tick);
     leave_unusable_nics(tick);
-    core_.workers->look(alive_, nanoseconds(core_.config.fence_bound));
-    core_.registrars->look(alive_, nanoseconds(core_.config.register_bound));
+    core_.workers->look(alive_, [this](int) { return nanoseconds(core_.config.fence_bound); });
+    // Registering much memory takes its time; where other calls do not return either, it is not that.
+    core_.registrars->look(alive_, [this](int nic) {
+      const uint64_t usual = nanoseconds(core_.config.register_bound);
+      return core_.workers->stuck(nic) ? std::min(usual, nanoseconds(core_.config.fail_bound)) : usual;
+    });
     urgency = step_channels(tick);
+    for (const std::string& line : core_.incidents.due(now)) R2_WARN("NET/R2CCL: %s", line.c_str());
+    if (core_.incidents.open()) urgency = std::max(urgency, Urgency::kBusy);
     if (core_.balances()) look_at_rates(tick);
     if (core_.workers->open_jobs() || core_.registrars->open_jobs())
       urgency = std::max(urgency, Urgency::kBusy);
     if (metrics_ && urgency != Urgency::kHot) metrics_->write(now);  // a fence does not wait for a file
     if (!pending_.empty()) urgency = std::max(urgency, Urgency::kWatching);
+    if (listen_again_ != 0) urgency = std::max(urgency, Urgency::kBusy);
     if (urgency == Urgency::kHot && count <= 0) {
       const timespec pause{0, kHotPauseNs};
       nanosleep(&pause, nullptr);
     }
   }
+  for (const std::string& line : core_.incidents.due(Incidents::kAll)) R2_WARN("NET/R2CCL: %s", line.c_str());
   if (metrics_) metrics_->write(now_ns(), true);
   stopped_.store(true, std::memory_order_release);
 }
@@ -262,7 +280,17 @@ void Service::accept_all(uint64_t now) {
       const std::lock_guard lock(mutex_);
       fd = accept4(listening_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     }
-    if (fd < 0) return;
+    if (fd < 0) {
+      // The connection stays where it is, and epoll would say so without end.
+      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+        if (!std::exchange(scarce_told_, true))
+          R2_WARN("NET/R2CCL: a connection cannot be accepted: %s; it is tried again. Raise 'ulimit -n'.",
+                  std::strerror(errno));
+        epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listening_.get(), nullptr);
+        listen_again_ = now + kListenAgainNs;
+      }
+      return;
+    }
     control::tune(fd);
     if (pending_.size() < kMostPending)
       pending_.push_back({control::Stream(control::Descriptor(fd)), now});
@@ -414,11 +442,12 @@ void Service::port_changed(size_t nic, bool up, const Tick& tick) {
   core_.capacities.forget(nic);
   trace::Writer::instance().emit(up ? trace::EventType::kNicUp : trace::EventType::kNicDown, uint16_t(nic), 0,
                                  uint64_t(trace::DetectedBy::kEvent));
+  if (!left_[nic])
+    for (Entry& entry : entries_) entry.channel->nic_changed(int(nic), up, tick);
+  if (!up && core_.incidents.open(int(nic))) return;  // which is told when it is over
   R2_WARN("NET/R2CCL: port of NIC %s of %s %s", core_.devices[nic].name().c_str(), core_.host.c_str(),
           up ? "is active again"
              : (core_.resilient() ? "went down" : "went down; R2CC_MODE=0 does nothing about it"));
-  if (left_[nic]) return;
-  for (Entry& entry : entries_) entry.channel->nic_changed(int(nic), up, tick);
 }
 
 void Service::queue_pair_failed(const ibv_qp* pair, ibv_event_type event, const Tick& tick) {

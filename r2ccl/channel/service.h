@@ -88,6 +88,7 @@ class Service {
   int timeout_ms(Urgency urgency) const;
   void take_adopted();
   void watch(Entry& entry);
+  void watch_listening();
   void accept_all(uint64_t now);
   void greet(uint64_t now);
   bool meet(Pending& pending);
@@ -107,6 +108,8 @@ class Service {
   std::thread thread_;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> stopped_{false};
+  uint64_t listen_again_ = 0;  // now; when it cannot accept for lack of descriptors
+  bool scarce_told_ = false;
   control::Descriptor epoll_;
   control::Descriptor wake_;
   std::mutex mutex_;  // guards the following

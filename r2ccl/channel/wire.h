@@ -16,7 +16,7 @@ namespace r2ccl::wire {
 
 static_assert(std::endian::native == std::endian::little, "the wire format is little-endian");
 
-inline constexpr uint16_t kWireVersion = 7;
+inline constexpr uint16_t kWireVersion = 8;
 inline constexpr uint32_t kHandleMagic = 0x4c434332;  // "2CCL"
 inline constexpr int kMaxNics = 8;                    ///< NICs of one node that a channel may use
 inline constexpr uint32_t kRingLines = 64;            ///< CTS lines: more than requests can be open

@@ -6,7 +6,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <thread>
+#include <utility>
 
 namespace r2ccl::testing_support {
 
@@ -25,15 +27,22 @@ inline int cut_connections() {
   return cut;
 }
 
-/// Cuts again and again while it lives; each pause is `growth` times as long as the one before.
+/// Cuts again and again while it lives; each pause is `growth` times as long as the one before. A pause ends
+/// when `now` begins to hold: in the middle of a migration, say.
 class Cutter {
  public:
-  explicit Cutter(std::chrono::milliseconds pause, int growth = 1)
-      : thread_([this, pause, growth]() mutable {
-          for (; !stopping_; pause *= growth) {
-            for (auto slept = 0ms; slept < pause && !stopping_; slept += 1ms)
-              std::this_thread::sleep_for(1ms);
-            cut_ += cut_connections();
+  explicit Cutter(
+      std::chrono::milliseconds pause, int growth = 1, std::function<bool()> now = [] { return false; })
+      : thread_([this, pause, growth, now = std::move(now)]() mutable {
+          for (bool held = false; !stopping_; pause *= growth) {
+            bool begins = false;
+            for (auto slept = 0us; slept < pause && !stopping_ && !begins; slept += 100us) {
+              std::this_thread::sleep_for(100us);
+              begins = !std::exchange(held, now()) && held;
+            }
+            const int cut = cut_connections();
+            cut_ += cut;
+            if (held) cut_then_ += cut;
           }
         }) {}
   ~Cutter() { stop(); }
@@ -42,10 +51,11 @@ class Cutter {
     if (thread_.joinable()) thread_.join();
     return cut_;
   }
+  int cut_then() const { return cut_then_; }  ///< while `now` held
 
  private:
   std::atomic<bool> stopping_{false};
-  std::atomic<int> cut_{0};
+  std::atomic<int> cut_{0}, cut_then_{0};
   std::thread thread_;
 };
 

@@ -168,6 +168,132 @@ TEST(Freeze, a_nic_on_which_no_queue_pair_can_be_made_is_passed_over) {
   EXPECT_LT(fabric.counters(0, 1).tx_bytes, 1'000'000u);
 }
 
+// The sender waits for the other half of the path without a bound of its own: its peer may be stopped.
+TEST(Freeze, a_nic_of_the_receiver_on_which_no_queue_pair_can_be_made_is_passed_over_at_connect) {
+  const auto fabric = make_fabric(2, 2);
+  const Environment brief{{"R2CC_FENCE_MS", "100"}, {"R2CC_REGISTER_MS", "500"}};
+  const Child receiver = start(fabric, 1, brief, [&](const Link& link) {
+    Net* n = net();
+    FrozenDriver::freeze(0, FrozenDriver::kCreate);
+    Listener* listener = nullptr;
+    const auto start = Clock::now();
+    Channel* channel = accept_one(*n, 0, link, listener);
+    ASSERT_NE(channel, nullptr);
+    EXPECT_LT(seconds_since(start), 5.0);
+    receive_messages(*n, channel, 0, 200);
+    EXPECT_GT(FrozenDriver::held(), 0);
+    EXPECT_TRUE(n->close(channel).ok());
+    EXPECT_TRUE(n->close(listener).ok());
+    FrozenDriver::thaw();
+  });
+  const Child sender = start(fabric, 0, brief, [&](const Link& link) {
+    Net* n = net();
+    Channel* channel = connect_one(*n, 0, link);
+    ASSERT_NE(channel, nullptr);
+    send_messages(*n, channel, 0, 200);
+    EXPECT_TRUE(n->close(channel).ok());
+  });
+  relay_handle(receiver, sender);
+  EXPECT_EQ(sender.wait(60s), 0);
+  EXPECT_EQ(receiver.wait(60s), 0);
+  EXPECT_GT(fabric.counters(1, 1).rx_bytes, 1'000'000u);
+}
+
+TEST(Freeze, a_nic_of_the_receiver_on_which_no_queue_pair_can_be_made_keeps_no_migration_up) {
+  const auto fabric = make_fabric(2, 3);
+  const Environment brief{
+      {"R2CC_FENCE_MS", "300"}, {"R2CC_REGISTER_MS", "500"}, {"R2CC_FAILBACK_MS", "100000"}};
+  const uint64_t kAll = 1500, kRound = 100;
+  const auto moved = [&] { return fabric.counters(0, 2).tx_bytes > 1'000'000; };
+  const Child receiver = start(fabric, 1, brief, [&](const Link& link) {
+    Net* n = net();
+    FrozenDriver::freeze(1, FrozenDriver::kCreate);  // of the standby, which is being opened meanwhile
+    Listener* listener = nullptr;
+    Channel* channel = accept_one(*n, 0, link, listener);
+    ASSERT_NE(channel, nullptr);
+    receive_messages(*n, channel, 0, kAll);
+    EXPECT_GT(FrozenDriver::held(), 0);
+    EXPECT_TRUE(n->close(channel).ok());
+    EXPECT_TRUE(n->close(listener).ok());
+    FrozenDriver::thaw();
+  });
+  const Child sender = start(fabric, 0, brief, [&](const Link& link) {
+    Net* n = net();
+    Channel* channel = connect_one(*n, 0, link);
+    ASSERT_NE(channel, nullptr);
+    uint64_t done = 0;
+    for (; !moved() && done < 10 * kRound; done += kRound) {  // a slow machine may find its own NIC again
+      say(link);
+      wait_for_word(link);
+      send_messages(*n, channel, done, done + kRound);
+    }
+    EXPECT_TRUE(moved());
+    send_messages(*n, channel, done, kAll);
+    EXPECT_TRUE(n->close(channel).ok());
+  });
+  relay_handle(receiver, sender);
+  Saboteur saboteur(fabric);
+  for (char word; sender.link.receive(&word, 1); say(sender.link)) saboteur.strike(0, 0, 16);
+  EXPECT_EQ(sender.wait(60s), 0);
+  EXPECT_EQ(receiver.wait(60s), 0);
+}
+
+// The message lies in the completion queue, which the worker has in hand while the driver does not answer.
+TEST(Freeze, what_a_process_sent_before_it_ended_is_received_though_its_path_is_being_fenced) {
+  const auto fabric = make_fabric(2, 2);
+  const Child receiver = start(fabric, 1, {{"R2CC_FENCE_MS", "2000"}}, [](const Link& link) {
+    Net* n = net();
+    Listener* listener = nullptr;
+    Channel* channel = accept_one(*n, 0, link, listener);
+    ASSERT_NE(channel, nullptr);
+    std::vector<uint8_t> buffer(4096);
+    auto reg = n->reg(channel, buffer.data(), buffer.size());
+    ASSERT_TRUE(reg.ok());
+    Request* open = post_receive(*n, channel, buffer.data(), 64, *reg);
+    ASSERT_NE(open, nullptr);
+    wait_for_word(link);  // it has been sent
+    FrozenDriver::freeze(0, FrozenDriver::kModify);
+    say(link);  // and now its queue pair breaks
+    ASSERT_TRUE(eventually([] { return FrozenDriver::held() > 0; }));
+    say(link);  // … and the sender ends
+    wait_for_word(link);
+    std::this_thread::sleep_for(200ms);  // the end is noticed
+    FrozenDriver::thaw();
+    ASSERT_TRUE(eventually([&] { return channel->status() == Status::kFailed; }));
+    EXPECT_EQ(until_failure(*n, open).message, "the message arrived");
+    EXPECT_EQ(buffer[0], 7);
+    EXPECT_TRUE(n->close(channel).ok());
+    EXPECT_TRUE(n->dereg(channel, *reg).ok());
+    EXPECT_TRUE(n->close(listener).ok());
+  });
+  const Child sender = start(fabric, 0, {}, [](const Link& link) {
+    Net* n = net();
+    Channel* channel = connect_one(*n, 0, link);
+    ASSERT_NE(channel, nullptr);
+    std::vector<uint8_t> buffer(4096, 7);
+    auto reg = n->reg(channel, buffer.data(), buffer.size());
+    ASSERT_TRUE(reg.ok());
+    Result<Request*> request = nullptr;
+    while (request && !*request) request = n->isend(channel, buffer.data(), 64, *reg);
+    ASSERT_TRUE(request.ok());
+    EXPECT_EQ(until_failure(*n, *request).message, "the message arrived");
+    say(link);
+    wait_for_word(link);
+    _exit(::testing::Test::HasFailure() ? 1 : 0);
+  });
+  relay_handle(receiver, sender);
+  wait_for_word(sender.link);
+  say(receiver.link);
+  wait_for_word(receiver.link);
+  Saboteur saboteur(fabric);
+  EXPECT_GT(saboteur.strike(1, 0, 16), 0);
+  wait_for_word(receiver.link);
+  say(sender.link);
+  EXPECT_EQ(sender.wait(60s), 0);
+  say(receiver.link);
+  EXPECT_EQ(receiver.wait(60s), 0);
+}
+
 // All rounds of messages are sent by one call each, which registers its buffer before and gives it back
 // after: the driver answers by then.
 TEST(Freeze, a_queue_pair_that_cannot_be_destroyed_holds_nobody_up_and_its_nic_is_used_again_later) {

@@ -14,19 +14,25 @@ using namespace testing_support;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-void receive_while(const Link& link, std::chrono::milliseconds pause) {
+void receive_while(const Link& link, std::chrono::milliseconds pause, bool migrations = false) {
   receive_with(link, 0, [&](Net& n, Channel* channel) {
-    Cutter cutter(pause);
+    Cutter cutter(pause, 1, [&] { return migrations && channel->status() == Status::kMigrating; });
     receive_rounds(n, channel, link);
     EXPECT_GT(cutter.stop(), 0);
+    if (migrations) {
+      EXPECT_GT(cutter.cut_then(), 0) << "in the middle of a migration";
+    }
   });
 }
 
-void send_while(const Link& link, std::chrono::milliseconds pause) {
+void send_while(const Link& link, std::chrono::milliseconds pause, bool migrations = false) {
   send_with(link, 0, [&](Net& n, Channel* channel) {
-    Cutter cutter(pause);
+    Cutter cutter(pause, 1, [&] { return migrations && channel->status() == Status::kMigrating; });
     send_rounds(n, channel, link);
     EXPECT_GT(cutter.stop(), 0);
+    if (migrations) {
+      EXPECT_GT(cutter.cut_then(), 0) << "in the middle of a migration";
+    }
   });
 }
 
@@ -48,8 +54,8 @@ TEST(Outage, data_goes_on_and_the_connection_comes_back) {
 TEST(Outage, migrations_survive_the_loss_of_their_connection) {
   const auto fabric = make_fabric(2, 3);
   const Environment quick{{"R2CC_FAILBACK_MS", "5"}, {"R2CC_FAIL_BOUND_MS", "20000"}};
-  const Child receiver = start(fabric, 1, quick, [](const Link& link) { receive_while(link, 7ms); });
-  const Child sender = start(fabric, 0, quick, [](const Link& link) { send_while(link, 11ms); });
+  const Child receiver = start(fabric, 1, quick, [](const Link& link) { receive_while(link, 7ms, true); });
+  const Child sender = start(fabric, 0, quick, [](const Link& link) { send_while(link, 11ms, true); });
   relay_handle(receiver, sender);
   Saboteur saboteur(fabric);
   saboteur.start([random = std::mt19937(7)](Saboteur& s) mutable {
@@ -157,6 +163,74 @@ TEST(Outage, a_peer_that_cannot_be_reached_is_an_error_within_the_bound) {
     expect_gone(*n, channel, "could not be reached for 300 ms");
   });
   relay_handle(receiver, sender);
+  EXPECT_EQ(sender.wait(60s), 0);
+  EXPECT_EQ(receiver.wait(60s), 0);
+}
+
+// A receiver waits for its sender to connect again, and has no other word from it when that one's end is gone
+// while its process lives on. The process closes what the receiver connects to it, ten seconds later each
+// time.
+TEST(Outage, a_sender_that_has_given_the_channel_up_unheard_is_an_error_though_its_process_lives) {
+  const auto fabric = make_fabric(2, 2);
+  const Environment brief{{"R2CC_CONTROL_MS", "1700"}};
+  const Child receiver = start(fabric, 1, brief, [](const Link& link) {
+    Net* n = net();
+    Listener* listener = nullptr;
+    Channel* channel = accept_one(*n, 0, link, listener);
+    ASSERT_NE(channel, nullptr);
+    receive_messages(*n, channel, 0, 50);
+    expect_gone(*n, channel, "has not taken it up again");
+    char word = 1;
+    link.send(&word, 1);
+    EXPECT_TRUE(n->close(listener).ok());
+  });
+  const Child sender = start(fabric, 0, brief, [](const Link& link) {
+    Net* n = net();
+    Channel* channel = connect_one(*n, 0, link);
+    ASSERT_NE(channel, nullptr);
+    send_messages(*n, channel, 0, 50);
+    rlimit limit{};
+    ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    const rlim_t usual = std::exchange(limit.rlim_cur, 3);
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    EXPECT_GT(cut_connections(), 0);
+    expect_gone(*n, channel, "could not be reached for 1700 ms");
+    std::this_thread::sleep_for(2s);  // for as long it would still tell the peer why
+    limit.rlim_cur = usual;
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    char word = 0;
+    EXPECT_TRUE(link.receive(&word, 1));
+  });
+  relay_handle(receiver, sender);
+  char word = 0;
+  ASSERT_TRUE(receiver.link.receive(&word, 1));
+  sender.link.send(&word, 1);
+  EXPECT_EQ(sender.wait(60s), 0);
+  EXPECT_EQ(receiver.wait(60s), 0);
+}
+
+// Handlers that were registered before the plugin was loaded run after its service thread has ended.
+TEST(Outage, channels_that_are_closed_when_the_process_exits_do_not_keep_it) {
+  static Net* n = nullptr;
+  static std::vector<Channel*> channels;
+  const auto fabric = make_fabric(2, 2);
+  const auto end = [](const Link& link, bool receives) {
+    std::atexit([] {
+      const auto start = Clock::now();
+      for (Channel* channel : channels) static_cast<void>(n->close(channel));
+      if (Clock::now() - start > 4s) _exit(9);
+    });
+    n = net();
+    for (int i = 0; i < 4; ++i) {
+      Listener* listener = nullptr;
+      channels.push_back(receives ? accept_one(*n, 0, link, listener) : connect_one(*n, 0, link));
+      ASSERT_NE(channels.back(), nullptr);
+    }
+    std::exit(::testing::Test::HasFailure() ? 1 : 0);
+  };
+  const Child receiver = start(fabric, 1, {}, [&](const Link& link) { end(link, true); });
+  const Child sender = start(fabric, 0, {}, [&](const Link& link) { end(link, false); });
+  for (int i = 0; i < 4; ++i) relay_handle(receiver, sender);
   EXPECT_EQ(sender.wait(60s), 0);
   EXPECT_EQ(receiver.wait(60s), 0);
 }

@@ -70,6 +70,17 @@ class Saboteur {
     fabric_->ports[fabric_->nodes[node].first_port + uint32_t(nic)].latency_ns = uint64_t(latency.count());
   }
 
+  /// Packets of more than `bytes` vanish there without a word.
+  void make_narrow(int node, int nic, uint32_t bytes) {
+    fabric_->ports[fabric_->nodes[node].first_port + uint32_t(nic)].narrow = bytes;
+  }
+
+  /// The port's MTU is another one, as its administrator may decide: queue pairs that are connected from now
+  /// on cannot have a larger one.
+  void set_mtu(int node, int nic, uint32_t bytes) {
+    fabric_->ports[fabric_->nodes[node].first_port + uint32_t(nic)].mtu = bytes;
+  }
+
   /// From now on, until stop(), `work` is called again and again by a thread of its own.
   void start(std::function<void(Saboteur&)> work) {
     stopping_ = false;

@@ -26,7 +26,9 @@ using Environment = std::map<std::string, std::string>;
 /// One end of the out-of-band link that carries handles between the processes.
 struct Link {
   int fd = -1;
-  void send(const void* data, size_t bytes) const { ASSERT_EQ(write(fd, data, bytes), ssize_t(bytes)); }
+  void send(const void* data, size_t bytes) const {
+    ASSERT_EQ(::send(fd, data, bytes, MSG_NOSIGNAL), ssize_t(bytes));
+  }
   bool receive(void* data, size_t bytes) const {
     size_t got = 0;
     while (got < bytes) {
