@@ -4,13 +4,22 @@
 A walk is one verified job in mode 1 or 2 (--mode) with some dozen faults (queue pairs, ports with and without events, blackholes, lost
 acknowledgements, throttles, delays) at random moments on random NICs of either node, often several at a time; at
 every moment each node keeps one NIC that nothing is the matter with. Asserted: the job ends well, every element is right,
-nothing is lost, nothing comes twice, nothing hangs. Counted: faults after which traffic left the NIC, within half a
-second, by an unplanned migration.
+nothing is lost, nothing comes twice, nothing hangs.
+
+Counted as path changes: faults that an unplanned fence on the struck NIC answers within half a second, when the migration which that
+fence belongs to had payload in flight. What the events tell of that is the sender's `replayed`: at least one segment was written
+again on another path. A lost acknowledgement leaves nothing to write again, since the receiver's ledger has the segment: it
+counts when the struck node's own end found it by an error completion, which only a work request of its own can have. Each fence explains
+one fault, the nearest before it on its NIC, and each fault counts once. A fence at a receiver is joined to its sender's by epoch, path and
+NIC; where several fit, all of them must have replayed something. So migrations of idle paths, and those whose segments had all arrived, are not counted.
 
 `--record FILE` adds a line per run of this script to a JSON Lines file, so that counts are cumulative. The same seed
-gives the same plan; the moments are wall-clock time. Ctrl-C and SIGTERM end the walks under way, which then do not count, and record the others.
+gives the same plan; the moments are wall-clock time. With --minutes no walk is started after that time, and those under way go on
+to their end, which their own bound sets. Ctrl-C and SIGTERM end the walks under way: they are counted as `interrupted`, with their seeds.
+One of them that had run for more than three times the longest finished walk (before any has finished: for longer than its stall bound) might
+have been a hang: it is counted as `overdue`, too, its scenario is kept and the exit status is 1.
 
-Exit status: 0 every walk passed and at least --least faults counted, 1 otherwise, 64 bad arguments.
+Exit status: 0 every walk passed, none was overdue and at least --least faults counted, 1 otherwise, 64 bad arguments.
 """
 
 import argparse
@@ -33,6 +42,10 @@ USUAL = ["qp_error"] * 3 + ["port_down"] * 3 + ["blackhole"] * 2 + ["ack_lost", 
 ALSO = ["completion_error", "cq_error", "device_fatal", "drop_completion", "freeze", "one_way", "poll_fail", "port_flap", "post_fail"]
 WITHIN_MS = 500.0
 MARGIN_MS = 250  # a healed NIC counts as bad for so long: paths over it are opened and proved again
+STALL_S = 10
+COUNTING = "replayed"  # what a path change is, for readers of records; where a record does not say it, any unplanned fence counted
+OVERDUE = 3  # times the longest finished walk
+COMPLETION = 1  # DetectedBy, r2ccl/trace/event.h
 SMALL_MS = 0.03  # of an operation of a few bytes: on a fast machine it takes less, and a walk ends before its last faults; on two cores ten times as much
 HEAD = """version: 1
 name: walk
@@ -41,7 +54,7 @@ fabric: {{kind: {fabric}, nodes: {nodes}, ranks_per_node: {ranks}, nics_per_node
 workload: {{engine: cpu, op: {op}, dtype: int32, bytes: {size}, iters: {iters}, warmup: 1, verify: true}}
 modes: [{mode}]
 env: {{NCCL_IB_TIMEOUT: 14, R2CC_FAILBACK_MS: 5, R2CC_FAILBACK_MAX_MS: 50}}
-timeouts: {{job: 170 s, stall: 10 s}}
+timeouts: {{job: 170 s, stall: {stall} s}}
 faults:
 """
 
@@ -97,7 +110,7 @@ class Walk:
             self.faults.append((now, "blackhole" if kind == "one_way" else kind, f"node{node}/nic{nic}", extra))
         # Long enough for all of them at full rate, which no operation exceeds: nothing ends before its last fault.
         least_ms = SMALL_MS if small else max(1, kib * 8.192 / (mbits * nics * ranks) * (0.5 if op != "sendrecv" else 1))
-        self.head = HEAD.format(seed=seed % (1 << 31), fabric=fabric, nodes=nodes, ranks=ranks, nics=nics, rate=f"{mbits} Mbit/s", op=op, size=size, mode=mode,
+        self.head = HEAD.format(seed=seed % (1 << 31), fabric=fabric, nodes=nodes, ranks=ranks, nics=nics, rate=f"{mbits} Mbit/s", op=op, size=size, mode=mode, stall=STALL_S,
                                 iters=int((now + 300) / least_ms) + 1)
 
     def text(self, faults=None):
@@ -178,18 +191,51 @@ def judge(status, said, out, slower):
     correctness = mode["metrics"]["correctness"]
     if mode["outcome"] != "ok" or not correctness["exact"]:
         return f"{mode['outcome']}, {correctness}\n{said}", 0, 0
-    fences = [e for e in events if e["event"] == "fence_started" and e["c"] == 0]
-    counted = 0
-    for fault in mode["faults"]:
-        if fault["kind"] not in MIGRATING or not fault["witnessed"] or fault["t0_at_ms"] is None:
+    return None, path_changes(mode["faults"], events, WITHIN_MS * slower), sum(e["event"] == "fence_started" and e["c"] == 0 for e in events)
+
+
+def path_changes(faults, events, within_ms):
+    """How many faults an unplanned fence answers whose migration had payload in flight; see above."""
+    struck = [f for f in faults if f["kind"] in MIGRATING and f["witnessed"] and f["t0_at_ms"] is not None]
+    answered = set()
+    for fence in migrations(events):
+        if fence["planned"]:
             continue
-        node, nic = fault["target"].split("/")
-        own = [e for e in fences if e["source"].startswith(node + "/") and e["nic"] == int(nic[3:])
-               and 0 <= e["at_ms"] - fault["t0_at_ms"] <= WITHIN_MS * slower and not e.get("taken")]
-        if own:  # each migration explains one fault
-            own[0]["taken"] = True
-            counted += 1
-    return None, counted, len(fences)
+        before = [(f["t0_at_ms"], i) for i, f in enumerate(struck) if f["target"] == f"{fence['node']}/nic{fence['nic']}"
+                  and 0 <= fence["at_ms"] - f["t0_at_ms"] <= within_ms]
+        if not before:
+            continue
+        nearest = max(before)[1]
+        if fence["replayed"] > 0 or (struck[nearest]["kind"] == "ack_lost" and fence["by"] == COMPLETION):
+            answered.add(nearest)
+    return len(answered)
+
+
+def migrations(events):
+    """The fences of `events` in order of time: node, nic, planned, at_ms, by, and how many segments their migration replayed."""
+    fences, open_at, remote = [], {}, {}  # `open_at`: each end's latest fence; `remote`: a sender's path -> NIC at its other end
+    for event in events:
+        end = event["source"], event.get("channel")
+        kind = event["event"]
+        if kind == "path_opening":
+            remote[end, event["a"]] = event["b"]
+        elif kind == "fence_started":
+            open_at[end] = {"end": end, "node": end[0].split("/")[0], "nic": event["nic"], "planned": event["c"] != 0, "at_ms": event["at_ms"],
+                            "by": event["a"], "path": event["b"], "epoch": None, "sender": False, "replayed": 0}
+            fences.append(open_at[end])
+        elif kind == "migration_started" and end in open_at:
+            open_at[end]["epoch"] = event["a"]
+        elif kind == "replayed" and end in open_at:  # by the sender's end alone
+            open_at[end] |= {"sender": True, "replayed": event["a"]}
+    senders = {end for end, _ in remote} | {fence["end"] for fence in fences if fence["sender"]}
+    for fence in fences:
+        if fence["end"] in senders:
+            continue
+        # Epoch and path are the channel's own numbers, so other channels may have the same: those close in time and with that NIC at the other end.
+        fitting = [f for f in fences if f["end"] in senders and f["node"] != fence["node"] and (f["epoch"], f["path"]) == (fence["epoch"], fence["path"])
+                   and abs(f["at_ms"] - fence["at_ms"]) <= WITHIN_MS and remote.get((f["end"], f["path"]), fence["nic"]) == fence["nic"]]
+        fence["replayed"] = min((f["replayed"] for f in fitting), default=0)
+    return fences
 
 
 def shrink(r2bench, walk, folder, tries, slower=1):
@@ -200,7 +246,10 @@ def shrink(r2bench, walk, folder, tries, slower=1):
         while at < len(faults) and tries > 0:
             fewer = faults[:at] + faults[at + size:]
             tries -= 1
-            if fewer and run(r2bench, walk, folder, fewer, slower)[0]:
+            wrong = run(r2bench, walk, folder, fewer, slower)[0] if fewer else None
+            if wrong is STOPPED:
+                return faults
+            if wrong:
                 faults = fewer
             else:
                 at += size
@@ -236,48 +285,65 @@ def main():
     slower = arguments.slower or (16 if arguments.fabric == "rxe" else 1)
     first = int(time.time()) if arguments.seed is None else arguments.seed
     start = time.monotonic()
-    total = {"walks": 0, "faults": 0, "path_changes": 0, "migrations": 0, "failed": 0}
-    failures = []
+    total = {"walks": 0, "faults": 0, "path_changes": 0, "migrations": 0, "failed": 0, "interrupted": 0, "overdue": 0}
+    failures, interrupted = [], {}
+    longest = 0.0  # seconds of a finished walk
 
     def one(seed):
         if Jobs.stopped.is_set() or (arguments.minutes is not None and time.monotonic() - start > 60 * arguments.minutes):
             return None
         walk = Walk(seed, arguments.faults, also, arguments.mode, arguments.fabric, arguments.small)
-        return walk, run(arguments.r2bench, walk, folder, slower=slower, keep=arguments.keep)
+        began = time.monotonic()
+        found = run(arguments.r2bench, walk, folder, slower=slower, keep=arguments.keep)
+        return walk, found, time.monotonic() - began
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, Jobs.stop)
     with tempfile.TemporaryDirectory(prefix="r2bench-walk-") as folder:
         with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
             for future in concurrent.futures.as_completed([pool.submit(one, seed) for seed in range(first, first + arguments.walks)]):
-                if future.result() is None or future.result()[1][0] is STOPPED:
+                if future.result() is None:
+                    continue  # not started
+                walk, (wrong, counted, migrated), seconds = future.result()
+                if wrong is STOPPED:
+                    interrupted[walk.seed] = walk, seconds
                     continue
-                walk, (wrong, counted, migrations) = future.result()
+                longest = max(longest, seconds)
                 total["walks"] += 1
                 total["faults"] += len(walk.faults)
                 total["path_changes"] += counted
-                total["migrations"] += migrations
+                total["migrations"] += migrated
                 total["failed"] += wrong is not None
                 print(f"seed {walk.seed}: {'FAILED' if wrong else 'exact'}, {counted} of {len(walk.faults)} faults changed a path, "
-                      f"{migrations} ends migrated", flush=True)
+                      f"{migrated} ends migrated", flush=True)
                 if wrong:
                     print(wrong, flush=True)
                     failures.append(walk)
+        for walk, seconds in interrupted.values():
+            total["interrupted"] += 1
+            if seconds <= (OVERDUE * longest if longest > 0 else STALL_S * slower):
+                continue
+            total["overdue"] += 1
+            file = os.path.join(arguments.keep, f"walk-{walk.seed}.yaml")
+            with open(file, "w", encoding="utf-8") as handle:
+                handle.write(walk.text())
+            print(f"seed {walk.seed} was interrupted after {seconds:.0f} s, when the longest finished walk had taken {longest:.0f} s: {file}", flush=True)
         for walk in failures if not Jobs.stopped.is_set() else []:
             faults = shrink(arguments.r2bench, walk, folder, arguments.tries, slower)
             file = os.path.join(arguments.keep, f"walk-{walk.seed}.yaml")
             with open(file, "w", encoding="utf-8") as handle:
                 handle.write(walk.text(faults))
             print(f"seed {walk.seed} fails with {len(faults)} of its {len(walk.faults)} faults: {file}", flush=True)
-    print("walks {walks}, failed {failed}, faults {faults}, path changes {path_changes}, migrations of ends {migrations}".format(**total))
+    print("walks {walks}, failed {failed}, interrupted {interrupted}, overdue {overdue}, faults {faults}, path changes {path_changes}, "
+          "migrations of ends {migrations}".format(**total))
     if arguments.record:
         version = subprocess.run([arguments.r2bench, "--version"], capture_output=True, text=True, check=False).stdout.split()
         commit = version[-1] if version else "unknown"
         line = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "commit": commit, "fabric": arguments.fabric, "slower": slower, "first_seed": first,
-                "faults_per_walk": arguments.faults, "also": also, "mode": arguments.mode, "small": arguments.small, "seconds": round(time.monotonic() - start), **total}
+                "faults_per_walk": arguments.faults, "also": also, "mode": arguments.mode, "small": arguments.small, "cores": len(os.sched_getaffinity(0)), "counting": COUNTING, "seconds": round(time.monotonic() - start), **total, "interrupted_seeds": sorted(interrupted)}
         with open(arguments.record, "a", encoding="utf-8") as handle:
             handle.write(json.dumps(line) + "\n")
-    return 0 if not failures and total["path_changes"] >= arguments.least else 1
+    return 0 if not failures and total["overdue"] == 0 and total["path_changes"] >= arguments.least else 1
 
 
 if __name__ == "__main__":

@@ -1,13 +1,9 @@
 // What connections cost a process: queue pairs, memory, threads, CPU while nothing happens. The README states
 // these numbers; here they are upper bounds.
-#include <dirent.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-
-#include <fstream>
-#include <string>
 
 #include "r2ccl/channel/path.h"
+#include "r2ccl/tests/cost.h"
 #include "r2ccl/tests/traffic.h"
 
 namespace r2ccl {
@@ -18,43 +14,11 @@ using namespace std::chrono_literals;
 
 constexpr int kFew = 8, kMany = 48, kStandbys = 32;  // R2CC_STANDBYS
 
-long kib_of(const char* what) {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);)
-    if (line.rfind(what, 0) == 0) return std::stol(line.substr(line.find(':') + 1));
-  return -1;
-}
-
-int threads() {
-  int count = 0;
-  DIR* tasks = opendir("/proc/self/task");
-  if (!tasks) return -1;
-  while (const dirent* entry = readdir(tasks)) count += entry->d_name[0] != '.';
-  closedir(tasks);
-  return count;
-}
-
-double cpu_seconds() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return double(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-         double(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
-}
-
-void say(const Link& link) { link.send("!", 1); }
-void wait_for_word(const Link& link) {
-  char word;
-  EXPECT_TRUE(link.receive(&word, 1));
-}
-
 // One process sends over many channels to another. All cost is counted in the sender; the receiver mirrors
 // it.
 TEST(Budget, of_a_process_with_many_channels) {
   const auto fabric = make_fabric(2, 2);
-  // QPs of both processes: an active path and, for the first of them, a standby; each with a probe's pair.
-  const auto queue_pairs = [](int channels) {
-    return size_t(2 * 2 * (channels + std::min(channels, kStandbys)));
-  };
+  const auto queue_pairs = [](int channels) { return queue_pairs_of_both(channels, kStandbys); };
   const auto settled = [&](int channels) {
     const auto until = std::chrono::steady_clock::now() + 60s;
     while (fabric.usage().queue_pairs != queue_pairs(channels) && std::chrono::steady_clock::now() < until)
@@ -79,24 +43,26 @@ TEST(Budget, of_a_process_with_many_channels) {
     };
     connect_up_to(0, kFew);
     settled(kFew);
-    const long few_own = kib_of("RssAnon"), few_rings = kib_of("RssShmem");
-    const int threads_with_few = threads();
+    const Cost few = Cost::of(getpid());
     connect_up_to(kFew, kMany);
     settled(kMany);
-    const long own = (kib_of("RssAnon") - few_own) / (kMany - kFew);
-    const long rings = (kib_of("RssShmem") - few_rings) / (kMany - kFew);
-    EXPECT_GT(few_own, 0);
-    EXPECT_LE(own + rings, 512) << "KiB a channel end, the queues of the virtual HCA included";
-    EXPECT_EQ(threads(), threads_with_few) << "no thread belongs to a channel";
-    const double before = cpu_seconds();
+    const Cost many = Cost::of(getpid());
+    const long own = (many.own_kib - few.own_kib) / (kMany - kFew);
+    const long rings = (many.shared_kib - few.shared_kib) / (kMany - kFew);
+    EXPECT_GT(few.own_kib, 0);
+    EXPECT_LE(own + rings, 512 * kSanitizerFactor)
+        << "KiB a channel end, the queues of the virtual HCA included";
+    EXPECT_EQ(many.threads, few.threads) << "no thread belongs to a channel";
     std::this_thread::sleep_for(4s);
-    const double idle = cpu_seconds() - before;
-    EXPECT_LE(idle, 0.2) << "seconds of CPU in four seconds without traffic";
+    const Cost later = Cost::of(getpid());
+    const double idle = later.cpu_seconds - many.cpu_seconds;
+    const double device = later.device_cpu_seconds - many.device_cpu_seconds;
+    EXPECT_LE(idle + device, 0.04 * kSanitizerFactor)
+        << "seconds of CPU in four seconds without traffic: 1 %";
     std::printf(
         "a channel end: %ld KiB, and %ld KiB shared with the fabric; pinned for the peer: %zu bytes; %d "
-        "threads; idle: "
-        "%.2f %% of a CPU\n",
-        own, rings, kChannelMemoryBytes, threads(), idle / 4 * 100);
+        "threads; idle: %.2f %% of a CPU, and %.2f %% for the virtual HCA\n",
+        own, rings, kChannelMemoryBytes, many.threads, idle / 4 * 100, device / 4 * 100);
     say(link);
   });
   for (int i = 0; i < kMany; ++i) relay_handle(receiver, sender);

@@ -6,8 +6,11 @@ environment's business (NCCL_NET_PLUGIN, NCCL_NET …), and which ranks are a 'n
 whole numbers, so that sums are exact in float32. Before each counted operation it offers the event "iteration" with a
 running number to the fault injector, where one is preloaded, so that plans can say `at: {iter: N}`.
 
+With --abort-at N a thread of its own aborts all communicators --abort-after milliseconds into operation N, while the main thread waits for that
+operation; it says so first, in a line of JSON with the time. The process then ends as any other does: by returning from main().
+
 Prints one line of JSON at the end: per operation the wrong elements, iterations, and times. Exit status: 0 all
-elements are right, 1 some are wrong, 3 NCCL failed.
+elements are right, 1 some are wrong, 3 NCCL failed, 4 its communicators were aborted as told, 5 they could not be (why is in the JSON).
 """
 
 import argparse
@@ -17,12 +20,61 @@ import json
 import os
 import statistics
 import sys
+import threading
 import time
 
 import torch
 import torch.distributed as dist
 
 OPERATIONS = ("allreduce", "allgather", "reducescatter", "alltoall", "sendrecv")
+
+
+class Aborted(Exception):
+    """The communicators were aborted, as told."""
+
+
+def abort_function():
+    """What aborts all communicators of this process: PyTorch's own function (2.6 and later), or the backend's method. An
+    AttributeError that says so where this PyTorch has neither; asked before the job begins."""
+    c10d = dist.distributed_c10d
+    whole = getattr(c10d, "_abort_process_group", None)
+    if whole is not None:
+        return whole
+    backend = c10d._get_default_group()._get_backend(torch.device("cuda"))  # pylint: disable=protected-access
+    for name in ("abort", "_abort"):
+        if hasattr(backend, name):
+            return getattr(backend, name)
+    raise AttributeError(f"PyTorch {torch.__version__} has neither distributed_c10d._abort_process_group nor ProcessGroupNCCL.abort")
+
+
+class Abort:
+    """--abort-at: one abort, from a thread of its own."""
+
+    def __init__(self, rank, delay_ms):
+        self.rank, self.delay_ms = rank, delay_ms
+        self.function = abort_function()
+        self.begun, self.thread, self.error = threading.Event(), None, None
+        self.waiting = False  # the main thread is in the operation
+
+    def start(self):
+        self.thread = threading.Thread(target=self.run, name="abort", daemon=True)
+        self.thread.start()
+
+    def run(self):
+        time.sleep(self.delay_ms / 1e3)
+        print(json.dumps({"aborting": self.rank, "monotonic": time.monotonic(), "in_operation": self.waiting}), flush=True)
+        self.begun.set()
+        try:
+            self.function()
+        except Exception as error:  # pylint: disable=broad-except  # whatever it is belongs into the result
+            self.error = f"{type(error).__name__}: {error}"
+
+    def finish(self):
+        """Raises Aborted once the abort has returned; TimeoutError when it does not."""
+        self.thread.join(15)
+        if self.thread.is_alive():
+            raise TimeoutError("the abort has not returned after 15 s")
+        raise Aborted
 
 
 def values(count, rank, iteration, device):
@@ -39,6 +91,7 @@ class Job:
         self.count = arguments.bytes // 4 // self.ranks * self.ranks
         self.arguments = arguments
         self.iteration = 0
+        self.abort = None
         try:
             self.event = ctypes.CDLL(None).faultinject_event
             self.event.argtypes = [ctypes.c_char_p, ctypes.c_uint64]
@@ -102,12 +155,23 @@ class Job:
             if i >= 2:
                 if self.event is not None:
                     self.event(b"iteration", self.iteration)
+            aborting = self.abort is not None and self.iteration == self.arguments.abort_at
+            if aborting:
+                self.abort.waiting = True
+                self.abort.start()
             begin = time.monotonic()
-            if replay is not None:
-                replay.replay()
-            else:
-                self.run(op, data, out, group)
-            torch.cuda.synchronize()
+            try:
+                if replay is not None:
+                    replay.replay()
+                else:
+                    self.run(op, data, out, group)
+                torch.cuda.synchronize()
+            except Exception:
+                if not aborting or not self.abort.begun.is_set():
+                    raise
+            if aborting:
+                self.abort.waiting = False
+                self.abort.finish()
             if i >= 2:
                 times.append(time.monotonic() - begin)
             wrong += int((out != wanted).sum().item())
@@ -132,6 +196,8 @@ def main():
     parser.add_argument("--iters", type=int, default=40, help="timed operations of each kind")
     parser.add_argument("--graph", action="store_true", help="also each collective from a CUDA graph")
     parser.add_argument("--two", action="store_true", help="also AllReduce on two communicators in turn")
+    parser.add_argument("--abort-at", type=int, default=None, metavar="N", help="abort the communicators in the operation with this number")
+    parser.add_argument("--abort-after", type=float, default=300, metavar="MS", help="so long after it has begun")
     parser.add_argument("--timeout", type=float, default=60, help="seconds after which PyTorch gives an operation up")
     arguments = parser.parse_args()
     job = Job(arguments)
@@ -141,6 +207,8 @@ def main():
     status = 0
     try:
         dist.init_process_group("nccl", timeout=datetime.timedelta(seconds=arguments.timeout), device_id=job.device)
+        if arguments.abort_at is not None:
+            job.abort = Abort(job.rank, arguments.abort_after)
         for op in arguments.ops.split(","):
             result["results"].append(job.measure(op, None))
             if arguments.graph and op in ("allreduce", "allgather", "reducescatter"):
@@ -150,12 +218,21 @@ def main():
             for name, group in (("allreduce_first", None), ("allreduce_second", second), ("allreduce_first", None)):
                 result["results"].append(job.measure("allreduce", group) | {"op": name})
         status = 1 if any(r["wrong"] for r in result["results"]) else 0
+        if arguments.abort_at is not None:
+            result["error"], status = f"there is no operation {arguments.abort_at} to abort in", 5
+    except Aborted:
+        status = 4
+        result["aborted"] = True
+        if job.abort.error:
+            result["error"], status = f"the abort failed: {job.abort.error}", 5
     except Exception as error:  # pylint: disable=broad-except  # whatever NCCL says is a result
         result["error"] = f"{type(error).__name__}: {error}"
-        status = 3
+        status = 5 if arguments.abort_at is not None else 3
     print(json.dumps(result), flush=True)
-    if status == 3:
+    if status in (3, 5):
         os._exit(status)  # destroying a broken communicator may wait for ever
+    if status == 4:
+        return status  # there is nothing left to destroy; everything else ends as always, which is what is tried
     dist.destroy_process_group()
     return status
 

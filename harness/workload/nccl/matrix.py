@@ -2,8 +2,9 @@
 """Unmodified NCCL on GPUs over virtual NICs, with and without R2CCL, under the same faults: one call, one JSON file.
 
 Needs a machine with GPUs, PyTorch and a build of this project. Each case is a job of several 'nodes' on this host
-(NCCL_HOSTID), each with its own virtual NICs, started through `r2bench exec`. Every element is compared. Exit status: 0
-all cases came out as they should, 1 not.
+(NCCL_HOSTID), each with its own virtual NICs, started through `r2bench exec`. Every element is compared. A case that
+survives a fault which has to move traffic must also have moved some: by the plugin's counters (R2CC_METRICS), or its log where a
+process left none. Exit status: 0 all cases came out as they should, 1 not.
 """
 
 import argparse
@@ -19,20 +20,71 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 OPS = ["allreduce", "allgather", "reducescatter", "alltoall", "sendrecv"]
+MOVING = {"port_down", "port_flap", "blackhole", "qp_error"}  # kinds after which traffic has to move in modes 1 and 2
+ABORT_BOUND_S = 20  # from the abort of its communicators to a process's end
+ABORTED = 4  # collectives.py's exit status then
+MOVED = "moving its traffic"  # the plugin's words; r2ccl/README.md
 
 
-def plan(kind, ops, iters, extra="", lasting=False):
-    """One fault in each operation, a third of the way through; the target alternates between NICs and nodes. `lasting`:
-    one alone, soon after the beginning, for good."""
+def struck_iteration(k, iters):
+    """The iteration in which the k-th operation's fault strikes: a third of the way through."""
+    return k * (iters + 2) + 2 + iters // 3
+
+
+def plan(kind, ops, iters, extra="", lasting=False, abort=False):
+    """Lines of a fault plan. One fault in each operation; the target alternates between NICs and nodes. `lasting`: one alone, soon after the
+    beginning, for good. `abort`: one alone, for good, and as soon as a channel begins to leave that NIC its node's other one falls silent: the
+    migration finds no path, and is under way when the communicators are aborted."""
     if kind is None:
-        return None
+        return []
     if lasting:
-        return f"- {{at: {{iter: 4}}, target: node1/nic0, kind: {kind}{extra}}}\n"
-    lines = []
-    for k in range(ops):
-        at = k * (iters + 2) + 2 + iters // 3
-        lines.append(f"- {{at: {{iter: {at}}}, phase: {{up_to: 8 ms}}, target: node{k % 2}/nic{k // 2 % 2}, kind: {kind}{extra}}}")
-    return "\n".join(lines) + "\n"
+        return [f"- {{at: {{iter: 4}}, target: node1/nic0, kind: {kind}{extra}}}"]
+    if abort:
+        return [f"- {{name: first, at: {{iter: {struck_iteration(0, iters)}}}, phase: {{up_to: 8 ms}}, target: node1/nic0, kind: {kind}{extra}}}",
+                "- {after: first, target: node1/nic1, kind: blackhole}"]
+    return [f"- {{at: {{iter: {struck_iteration(k, iters)}}}, phase: {{up_to: 8 ms}}, target: node{k % 2}/nic{k // 2 % 2}, kind: {kind}{extra}}}"
+            for k in range(ops)]
+
+
+def plan_of(case, iters):
+    return plan(case.get("fault"), case["ops"].count(",") + 1, iters, case.get("extra", ""), case.get("lasting", False), case.get("abort", False))
+
+
+def said(command, **options):
+    """What a program prints, or 'unknown' when it is not there or fails."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, **options)
+        return done.stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+
+
+def host_facts(build):
+    """Where and with what this was measured."""
+    commit = said(["git", "rev-parse", "HEAD"], cwd=HERE)
+    changed = said(["git", "status", "--porcelain", "--untracked-files=no"], cwd=HERE) if commit != "unknown" else ""
+    gpus = said(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"])
+    rows = [[word.strip() for word in line.split(",")] for line in gpus.splitlines()] if gpus != "unknown" else []
+    return {"kernel": platform.release(), "cpus": os.cpu_count(), "cpus_usable": len(os.sched_getaffinity(0)),
+            "commit": commit + ("-dirty" if changed else ""), "build": said([os.path.join(build, "bin", "r2bench"), "--version"]),
+            "gpus": [row[0] for row in rows] or "unknown", "driver": sorted({row[-1] for row in rows}) or "unknown",
+            "pytorch": said([sys.executable, "-c", "import torch; print(torch.__version__, 'CUDA', torch.version.cuda)"])}
+
+
+def counters(folder):
+    """Sums of the plugin's counters over all processes, without labels; and how many processes left some."""
+    sums, files = {}, 0
+    for name in sorted(os.listdir(folder)):
+        if not name.endswith(".prom"):
+            continue
+        files += 1
+        with open(os.path.join(folder, name), encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("r2ccl_") and len(line.split()) == 2:
+                    series, value = line.split()
+                    key = series.split("{")[0]
+                    sums[key] = sums.get(key, 0) + float(value)
+    return sums, files
 
 
 def environment(case, arguments, folder):
@@ -42,7 +94,8 @@ def environment(case, arguments, folder):
            "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(case["port"]),
            "WORLD_SIZE": str(case["nodes"] * case["gpus"])}
     if case["net"] == "r2ccl":
-        env |= {"NCCL_NET_PLUGIN": os.path.join(lib, "libnccl-net-r2ccl.so"), "NCCL_NET": "R2CCL", "R2CC_MODE": str(case["mode"])}
+        env |= {"NCCL_NET_PLUGIN": os.path.join(lib, "libnccl-net-r2ccl.so"), "NCCL_NET": "R2CCL", "R2CC_MODE": str(case["mode"]),
+                "R2CC_METRICS": os.path.join(folder, "counters-%p.prom")}
     else:  # NCCL's own transport; what it needs on virtual NICs is in harness/vhca/README.md
         env |= {"NCCL_NET": "IB", "NCCL_NET_PLUGIN": "none", "NCCL_IB_GID_INDEX": "1", "NCCL_IB_MERGE_NICS": "0",
                 "NCCL_GIN_TYPE": "2", "NCCL_GIN_ENABLE": "0"}
@@ -53,11 +106,11 @@ def run_case(case, arguments):
     folder = tempfile.mkdtemp(prefix="r2ccl-nccl-")
     ranks = []
     try:
-        faults = plan(case.get("fault"), case["ops"].count(",") + 1, arguments.iters, case.get("extra", ""), case.get("lasting", False))
+        faults = plan_of(case, arguments.iters)
         plan_file = os.path.join(folder, "plan.yaml")
         if faults:
             with open(plan_file, "w", encoding="utf-8") as file:
-                file.write(faults)
+                file.write("\n".join(faults) + "\n")
         env = {**os.environ, **environment(case, arguments, folder)}
         begin = time.monotonic()
         for rank in range(case["nodes"] * case["gpus"]):
@@ -68,6 +121,8 @@ def run_case(case, arguments):
                 command += ["--plan", plan_file, "--witness", os.path.join(folder, "witness.json")]
             command += ["--", sys.executable, os.path.join(HERE, "collectives.py"), "--ops", case["ops"], "--iters", str(arguments.iters),
                         "--bytes", str(arguments.bytes), "--timeout", "40", *case.get("args", [])]
+            if case.get("abort"):
+                command += ["--abort-at", str(struck_iteration(0, arguments.iters))]
             with open(os.path.join(folder, f"rank{rank}.log"), "w", encoding="utf-8") as log:
                 ranks.append(subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, preexec_fn=os.setpgrp,
                                               env={**env, "RANK": str(rank), "LOCAL_RANK": str(rank % arguments.gpus),
@@ -77,7 +132,9 @@ def run_case(case, arguments):
         deadline = begin + arguments.limit
         killed = False
         first_end = None
+        ended = [None] * len(ranks)
         while any(p.poll() is None for p in ranks):
+            ended = [at or (time.monotonic() if p.poll() is not None else None) for at, p in zip(ended, ranks)]
             if first_end is None and any(p.poll() not in (None, 0) for p in ranks):
                 first_end = time.monotonic()
             late = first_end is not None and time.monotonic() > first_end + 60
@@ -90,18 +147,26 @@ def run_case(case, arguments):
             time.sleep(0.05)
         for p in ranks:
             p.wait()
+        ended = [at or time.monotonic() for at in ended]
         outcome = {"case": {k: v for k, v in case.items() if k != "port"}, "seconds": round(time.monotonic() - begin, 1),
-                   "killed": killed, "exit": [p.returncode for p in ranks], "ranks": [], "plugin_log": [], "tails": []}
+                   "killed": killed, "exit": [p.returncode for p in ranks], "ranks": [], "plugin_log": [], "tails": [], "moved_lines": 0, "aborts": []}
+        outcome["counters"], outcome["processes_counted"] = counters(folder)
         for rank in range(len(ranks)):
             with open(os.path.join(folder, f"rank{rank}.log"), encoding="utf-8", errors="replace") as log:
                 text = log.read()
             lines = [line for line in text.splitlines() if line.startswith('{"rank"')]
             outcome["ranks"].append(json.loads(lines[-1]) if lines else None)
+            aborts = [json.loads(line) for line in text.splitlines() if line.startswith('{"aborting"')]
+            if aborts:
+                outcome["aborts"].append({"rank": rank, "in_operation": aborts[-1]["in_operation"],
+                                          "seconds_to_end": round(ended[rank] - aborts[-1]["monotonic"], 2)})
             outcome["tails"].append([line for line in text.splitlines() if not line.startswith('{"rank"')][-25:])
         for name in sorted(os.listdir(folder)):
             if name.startswith("nccl."):
                 with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as log:
-                    outcome["plugin_log"] += [line.strip() for line in log if "R2CCL" in line or "WARN" in line][:60]
+                    lines = [line.strip() for line in log if "R2CCL" in line or "WARN" in line]
+                outcome["plugin_log"] += lines[:60]
+                outcome["moved_lines"] += sum(MOVED in line for line in lines)
         try:
             with open(os.path.join(folder, "witness.json"), encoding="utf-8") as file:
                 outcome["witness"] = json.load(file)
@@ -116,7 +181,16 @@ def run_case(case, arguments):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def judge(outcome):
+def moved(outcome):
+    """(did traffic leave a path that failed, and find another one; in words): by the counters where every process left some, else by the log,
+    which tells of migrations that began."""
+    if outcome["processes_counted"] < len(outcome["exit"]):
+        return outcome["moved_lines"] >= 1, f"migrations begun {outcome['moved_lines']} (no counters)"
+    left, ended, again = (int(outcome["counters"].get(f"r2ccl_{name}_total", 0)) for name in ("path_failures", "migrations", "replayed_segments"))
+    return left >= 1 and ended >= 1, f"paths left {left}, migrations {ended}, segments sent again {again}"
+
+
+def judge(outcome, iters):
     """(as it should be, one line)"""
     case = outcome["case"]
     ranks = outcome["ranks"]
@@ -130,11 +204,25 @@ def judge(outcome):
     else:
         text += "  " + next((r["error"].splitlines()[0][:120] for r in ranks if r and r["error"]), "no result")
     struck = [f.get("t0_ns") for f in (outcome["witness"] or {}).get("faults", [])]
-    strikes = 1 if case.get("lasting") else case["ops"].count(",") + 1
-    fired = not case.get("fault") or (len(struck) == strikes and all(struck))
-    survives = case["net"] == "r2ccl" and case["mode"] >= 1 or not case.get("fault")
-    if survives:
-        return whole and wrong == 0 and fired and all(c == 0 for c in outcome["exit"]), text
+    fired = len(struck) == len(plan_of(case, iters)) and all(struck)
+    resilient = case["net"] == "r2ccl" and case["mode"] >= 1
+    if not fired:
+        text += "  (a fault did not strike)"
+    if case.get("abort"):
+        # The process ends by itself, as any other does, while its channels look for a path. What it had compared by then is right.
+        slowest = max((a["seconds_to_end"] for a in outcome["aborts"]), default=None)
+        text += f"  ended at most {slowest} s after the abort"
+        return (fired and wrong == 0 and not outcome["killed"] and len(outcome["aborts"]) == len(ranks)
+                and all(a["in_operation"] and a["seconds_to_end"] <= ABORT_BOUND_S for a in outcome["aborts"])
+                and outcome["moved_lines"] >= 1 and all(r and r.get("aborted") and not r["error"] for r in ranks)
+                and all(c == ABORTED for c in outcome["exit"])), text
+    if resilient or not case.get("fault"):
+        fine = whole and wrong == 0 and fired and all(c == 0 for c in outcome["exit"])
+        if resilient and case.get("fault") in MOVING:
+            traffic_moved, words = moved(outcome)
+            text += "  " + words
+            fine = fine and traffic_moved
+        return fine, text
     # Without resilience: a network that failed says so, and the job ends by itself.
     told = [line for line in outcome["plugin_log"] if "NIC failed" in line or "IBV_WC_RETRY_EXC_ERR" in line]
     return fired and bool(told) and not outcome["killed"] and wrong == 0 and not whole, text
@@ -154,14 +242,24 @@ def cases(gpus, other_nccl):
     add("healthy_nccl_ib", net="ib")
     add("port_down", fault="port_down", extra=heal)
     add("port_down_ll", fault="port_down", extra=heal, env={"NCCL_PROTO": "LL"})
+    add("port_flap", fault="port_flap", extra=", down: 30 ms, up: 60 ms, count: 3")
+    add("port_down_lost", fault="port_down", lasting=True)
     add("blackhole_simple", fault="blackhole", extra=heal, env={"NCCL_PROTO": "Simple"})
+    add("blackhole_ll", fault="blackhole", extra=heal, env={"NCCL_PROTO": "LL"})
     add("blackhole_tree", fault="blackhole", extra=heal, env={"NCCL_ALGO": "allreduce:tree"}, ops="allreduce,allreduce")
     add("qp_error", fault="qp_error", extra=", qp: all")
     add("graphs_two_communicators", fault="port_down", extra=heal, ops="allreduce,allgather,reducescatter", args=["--graph", "--two"])
     if len(shapes) > 1:
-        add("port_down_single_gpu_nodes", fault="port_down", extra=heal, nodes=shapes[1][0], gpus=shapes[1][1])
+        single = {"nodes": shapes[1][0], "gpus": shapes[1][1]}
+        add("port_down_single_gpu_nodes", fault="port_down", extra=heal, **single)
+        add("blackhole_single_gpu_nodes", fault="blackhole", extra=heal, **single)
+        add("qp_error_single_gpu_nodes", fault="qp_error", extra=", qp: all", **single)
     if other_nccl:
         add("port_down_other_nccl", fault="port_down", extra=heal, env={"LD_PRELOAD": other_nccl})
+        add("blackhole_other_nccl", fault="blackhole", extra=heal, env={"LD_PRELOAD": other_nccl})
+    # PyTorch's own watchdog would end the process for the same failure.
+    add("abort_in_migration", fault="port_down", abort=True, ops="allreduce",
+        env={"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0", "R2CC_FAIL_BOUND_MS": "60000"})
     # Balance: the same faults, and four NICs of which one is lost or slow from the fifth operation on. Operations of the
     # second kind have it throughout: their median tells what is left.
     add("healthy_balance", mode=2)
@@ -176,6 +274,8 @@ def cases(gpus, other_nccl):
         add(f"one_of_four_slow_{label}", mode=mode, fault="throttle", extra=", rate: 1250 Mbit/s", lasting=True, **four)
     add("port_down_baseline", fault="port_down", mode=0, ops="allreduce")
     add("port_down_nccl_ib", fault="port_down", net="ib", ops="allreduce")
+    add("blackhole_baseline", fault="blackhole", mode=0, ops="allreduce")
+    add("blackhole_nccl_ib", fault="blackhole", net="ib", ops="allreduce")
     return found
 
 
@@ -196,11 +296,12 @@ def main():
     wanted, unwanted = ([word for word in words.split(",") if word] for words in (arguments.only, arguments.skip))
     results, good = [], True
     default_nccl = set()
+    host = host_facts(arguments.build)
     for number, case in enumerate(cases(arguments.gpus, arguments.other_nccl)):
         if wanted and not any(word in case["name"] for word in wanted) or any(word in case["name"] for word in unwanted):
             continue
         outcome = run_case(case | {"port": 29500 + number}, arguments)
-        fine, text = judge(outcome)
+        fine, text = judge(outcome, arguments.iters)
         versions = {r["nccl"] for r in outcome["ranks"] if r}
         if "other_nccl" in case["name"] and versions & default_nccl:
             fine, text = False, text + "  (the same NCCL as the other cases)"
@@ -211,7 +312,7 @@ def main():
         results.append(outcome)
         print(("ok   " if fine else "BAD  ") + text, flush=True)
         with open(arguments.out, "w", encoding="utf-8") as file:
-            json.dump({"host": {"kernel": platform.release(), "cpus": os.cpu_count()}, "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            json.dump({"host": host, "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                        "rate": arguments.rate, "bytes": arguments.bytes, "iters": arguments.iters, "cases": results}, file, indent=1)
     return 0 if good else 1
 

@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+"""walk.py without jobs: that shrinking finds the faults that a failure needs, what counts as a path change, what an interruption leaves.
+
+r2bench is a small program here that fails exactly when all given faults are in the scenario, or never ends.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+import unittest
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import walk  # noqa: E402  pylint: disable=wrong-import-position
+
+WALK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "walk.py")
+FAKE = """\
+    #!{python} -SE
+    import json, os, sys, time
+    if sys.argv[1] == "--version":
+        print("r2bench 1 0123456789")
+        sys.exit(0)
+    with open({runs!r}, "a") as runs:
+        runs.write("run\\n")
+    with open(sys.argv[2]) as file:
+        lines = [line.strip() for line in file if line.strip().startswith("- ")]
+    if any("seed: " + seed in open(sys.argv[2]).read() for seed in {hanging!r}):
+        time.sleep(100)
+    fails = bool({needed!r}) and all(fault in lines for fault in {needed!r})
+    out = sys.argv[sys.argv.index("--out") + 1]
+    os.makedirs(out)
+    correctness = {{"exact": not fails, "wrong_elements": int(fails)}}
+    with open(os.path.join(out, "result.json"), "w") as file:
+        json.dump({{"runs": [{{"outcome": "ok", "metrics": {{"correctness": correctness}}, "faults": []}}]}}, file)
+    open(os.path.join(out, "events.jsonl"), "w").close()
+    sys.exit(1 if fails else 0)
+"""
+
+
+class Fake:
+    """A program in the place of r2bench, in a folder of its own. It fails when all of `needed` are in the scenario, and hangs with the seeds `hanging`."""
+
+    def __init__(self, needed=(), hanging=()):
+        self.folder = tempfile.TemporaryDirectory(prefix="r2bench-walk-test-")
+        self.path, self.runs_file = (os.path.join(self.folder.name, name) for name in ("fake", "runs"))
+        with open(self.path, "w", encoding="utf-8") as file:
+            file.write(textwrap.dedent(FAKE).format(python=sys.executable, runs=self.runs_file, needed=list(needed), hanging=[str(seed) for seed in hanging]))
+        os.chmod(self.path, 0o755)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.folder.cleanup()
+
+    def runs(self):
+        with open(self.runs_file, encoding="utf-8") as file:
+            return len(file.readlines())
+
+
+def lines_of(job, faults):
+    return [line.strip() for line in job.text(faults).splitlines() if line.strip().startswith("- ")]
+
+
+class Shrinking(unittest.TestCase):
+    def test_finds_exactly_the_two_faults_that_a_failure_needs(self):
+        for seed, pair in ((1, (0, 39)), (3, (19, 20)), (4, (7, 31))):
+            with self.subTest(seed=seed, pair=pair):
+                job = walk.Walk(seed, 40)
+                needed = [job.faults[i] for i in pair]
+                with Fake(needed=lines_of(job, needed)) as fake, tempfile.TemporaryDirectory() as folder:
+                    self.assertEqual(walk.shrink(fake.path, job, folder, tries=60), needed)
+                    self.assertLessEqual(fake.runs(), 60)
+
+    def test_keeps_the_faults_when_tries_run_out(self):
+        job = walk.Walk(1, 40)
+        with Fake(needed=lines_of(job, [job.faults[3], job.faults[30]])) as fake, tempfile.TemporaryDirectory() as folder:
+            left = walk.shrink(fake.path, job, folder, tries=3)
+            self.assertEqual(fake.runs(), 3)
+        self.assertTrue({job.faults[3], job.faults[30]} <= set(left))
+
+
+def fault(at, kind="port_down", target="node0/nic0", witnessed=True):
+    return {"kind": kind, "target": target, "t0_at_ms": at, "witnessed": witnessed}
+
+
+def migration(at, replayed, end=("node0/rank0", 1), nic=0, path=1, epoch=1, planned=0, by=2):
+    """The events of a migration at one end; `replayed` None: a receiver's."""
+    source, channel = end
+    own = {"source": source, "channel": channel, "nic": nic}
+    events = [own | {"at_ms": at, "event": "fence_started", "a": by, "b": path, "c": planned},
+              own | {"at_ms": at, "event": "migration_started", "a": epoch, "b": path, "c": 0}]
+    if replayed is not None:
+        events.append(own | {"at_ms": at + 1, "event": "replayed", "a": replayed, "b": 4096 * replayed, "c": path + 1})
+    return events
+
+
+def count(faults, *migrations):
+    return walk.path_changes(faults, sorted(sum(migrations, []), key=lambda e: e["at_ms"]), 500)
+
+
+class Counting(unittest.TestCase):
+    def test_a_fence_whose_sender_replays_counts(self):
+        self.assertEqual(count([fault(10)], migration(12, 3)), 1)
+
+    def test_an_idle_path_does_not(self):
+        self.assertEqual(count([fault(10)], migration(12, 0)), 0)
+
+    def test_planned_early_late_and_other_ones_do_not(self):
+        self.assertEqual(count([fault(10)], migration(12, 3, planned=1)), 0)
+        self.assertEqual(count([fault(10)], migration(9, 3)), 0)
+        self.assertEqual(count([fault(10)], migration(511, 3)), 0)
+        self.assertEqual(count([fault(10)], migration(12, 3, nic=1)), 0)
+        self.assertEqual(count([fault(10)], migration(12, 3, end=("node1/rank1", 1))), 0)
+        self.assertEqual(count([fault(10, kind="throttle")], migration(12, 3)), 0)
+        self.assertEqual(count([fault(10, witnessed=False)], migration(12, 3)), 0)
+
+    def test_a_fence_explains_the_nearest_fault_before_it_and_no_other(self):
+        self.assertEqual(count([fault(10), fault(20)], migration(22, 3)), 1)
+        # Two ends of channels that one fault struck: still one fault, and not the earlier one.
+        self.assertEqual(count([fault(10), fault(20)], migration(22, 3), migration(23, 2, end=("node0/rank0", 2))), 1)
+        self.assertEqual(count([fault(10), fault(20)], migration(12, 3), migration(23, 2, end=("node0/rank0", 2))), 2)
+
+    def test_a_receivers_fence_is_joined_to_its_senders(self):
+        receiver = migration(12, None, end=("node0/rank0", 4))
+        sender = ("node1/rank1", 7)
+        self.assertEqual(count([fault(10)], receiver, migration(12.1, 2, end=sender)), 1)
+        self.assertEqual(count([fault(10)], receiver, migration(12.1, 0, end=sender)), 0)
+        self.assertEqual(count([fault(10)], receiver, migration(12.1, 2, end=sender, epoch=2)), 0)
+        self.assertEqual(count([fault(10)], receiver), 0)
+        elsewhere = [{"source": sender[0], "channel": sender[1], "nic": 0, "at_ms": 0, "event": "path_opening", "a": 1, "b": 1, "c": 0}]
+        self.assertEqual(count([fault(10)], receiver, elsewhere, migration(12.1, 2, end=sender)), 0)
+
+    def test_where_several_senders_fit_all_must_have_replayed(self):
+        receiver = migration(12, None, end=("node0/rank0", 4))
+        a, b = ("node1/rank1", 7), ("node1/rank1", 8)
+        self.assertEqual(count([fault(10)], receiver, migration(12.1, 2, end=a), migration(12.2, 0, end=b)), 0)
+        self.assertEqual(count([fault(10)], receiver, migration(12.1, 2, end=a), migration(12.2, 1, end=b)), 1)
+
+    def test_a_lost_acknowledgement_is_answered_by_the_ledger(self):
+        lost = [fault(10, kind="ack_lost")]
+        self.assertEqual(count(lost, migration(12, 0, by=walk.COMPLETION)), 1)
+        self.assertEqual(count(lost, migration(12, 0, by=4)), 0)  # the peer's word tells nothing of this end's work requests
+
+
+class Interrupting(unittest.TestCase):
+    def interrupt(self, seed, hanging, after_lines):
+        """(exit status, last line, record) of three walks of which some never end, and a SIGTERM."""
+        with Fake(hanging=hanging) as fake:
+            record = os.path.join(fake.folder.name, "record.jsonl")
+            command = [sys.executable, WALK, fake.path, "--walks", "3", "--seed", str(seed), "--jobs", "3", "--least", "0", "--record", record,
+                       "--keep", fake.folder.name]
+            began = time.monotonic()
+            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+                lines = [process.stdout.readline() for _ in range(after_lines)]
+                if after_lines == 0:
+                    while not os.path.exists(fake.runs_file) or fake.runs() < 3:
+                        time.sleep(0.02)
+                else:
+                    time.sleep(1 + 3 * (time.monotonic() - began))  # more than three times what the finished ones took
+                process.send_signal(signal.SIGTERM)
+                lines += process.stdout.readlines()
+                status = process.wait(timeout=30)
+            with open(record, encoding="utf-8") as file:
+                kept = [name for name in os.listdir(fake.folder.name) if name.startswith("walk-")]
+                return status, lines[-1], json.loads(file.read()), kept
+
+    def test_walks_under_way_are_counted(self):
+        status, last, record, kept = self.interrupt(70001, hanging=(70001, 70002, 70003), after_lines=0)
+        self.assertEqual((status, record["walks"], record["interrupted"], record["overdue"]), (0, 0, 3, 0))
+        self.assertEqual(record["interrupted_seeds"], [70001, 70002, 70003])
+        self.assertIn("interrupted 3", last)
+        self.assertEqual(kept, [])
+        self.assertEqual(record["cores"], len(os.sched_getaffinity(0)))
+        self.assertEqual(record["commit"], "0123456789")
+
+    def test_one_that_takes_far_longer_than_the_others_is_not_lost(self):
+        status, last, record, kept = self.interrupt(70001, hanging=(70002,), after_lines=2)
+        self.assertEqual((status, record["walks"], record["interrupted"], record["overdue"]), (1, 2, 1, 1))
+        self.assertIn("overdue 1", last)
+        self.assertEqual(kept, ["walk-70002.yaml"])
+
+
+if __name__ == "__main__":
+    unittest.main()
