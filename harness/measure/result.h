@@ -50,6 +50,14 @@ struct Throughput {
   bool settled = false;    ///< there was a settled window (then after_gbps and retained are measured)
 };
 
+/// The rate once everything was repaired, against the rate before the first fault; medians of operations.
+struct Restored {
+  std::optional<double> ratio;  ///< nullopt: `why_not`
+  std::string why_not;
+  double before_ms = 0, after_ms = 0;  ///< median time of an operation; 0 when there was none
+  size_t operations_before = 0, operations_after = 0;
+};
+
 /// One firing of one fault.
 struct FaultSample {
   size_t fault = 0;             ///< index into Scenario::faults (harness-level faults included)
@@ -152,6 +160,7 @@ struct ModeResult {
   std::vector<RankResult> ranks;
   Correctness correctness;
   Throughput throughput;
+  Restored restored;
   std::vector<FaultSample> faults;
   size_t faults_planned = 0;
   size_t faults_witnessed = 0;

@@ -75,6 +75,13 @@ Json metrics_of(const RunResult& result, const ModeResult& mode) {
                         {"retained", when(t.settled, t.retained)},
                         {"limit", t.limit},
                         {"settled", t.settled}};
+  const Restored& r = mode.restored;
+  json["restored"] = {{"ratio", number_or_null(r.ratio)},
+                      {"why_not", r.why_not.empty() ? Json(nullptr) : Json(r.why_not)},
+                      {"before_ms", when(r.operations_before > 0, r.before_ms)},
+                      {"after_ms", when(r.operations_after > 0, r.after_ms)},
+                      {"operations_before", r.operations_before},
+                      {"operations_after", r.operations_after}};
   json["recovery"] = {{"detect_ms", distribution(mode.detect_ms)},
                       {"migrate_ms", distribution(mode.migrate_ms)},
                       {"recover_ms", distribution(mode.recover_ms)},

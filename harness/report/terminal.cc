@@ -132,6 +132,7 @@ class Page {
                  {"floor", "(ms)"},
                  {"retained", "(of 1)"},
                  {"limit", "(of 1)"},
+                 {"restored", "(of 1)"},
                  {"migrations", ""},
                  {"noticed by", "", Align::kLeft}});
     for (const ModeResult& mode : modes) {
@@ -146,8 +147,9 @@ class Page {
                  (mode.faults_unrecovered > 0 ? "never" : summary(mode.recover_ms)),
                  summary(mode.blackout_ms), mode.floor_ms > 0 ? short_number(mode.floor_ms) : kNone,
                  mode.throughput.settled ? short_number(mode.throughput.retained) : kNone,
-                 sampled ? short_number(mode.throughput.limit) : kNone, std::to_string(mode.migrations),
-                 by.empty() ? kNone : by});
+                 sampled ? short_number(mode.throughput.limit) : kNone,
+                 mode.restored.ratio ? fixed(*mode.restored.ratio, 3) : kNone,
+                 std::to_string(mode.migrations), by.empty() ? kNone : by});
     }
     print(table);
   }

@@ -192,6 +192,14 @@ Value value_of(const RunResult& result, const ModeResult& mode, const std::strin
     if (!mode.throughput.settled) return Value::none("no settled window after the fault");
     return Value::of(mode.throughput.retained, short_number(mode.throughput.retained));
   }
+  if (metric == "restored") {
+    const Restored& r = mode.restored;
+    if (!r.ratio) return Value::none(r.why_not.empty() ? "not measured" : r.why_not);
+    return Value::of(*r.ratio, fixed(*r.ratio, 3) + " (median of " + std::to_string(r.operations_after) +
+                                   " operations: " + milliseconds(r.after_ms) + ", of " +
+                                   std::to_string(r.operations_before) +
+                                   " before: " + milliseconds(r.before_ms) + ")");
+  }
   if (metric == "overhead_pct") return overhead(result, mode, false);
   if (metric == "busbw_loss_pct") return overhead(result, mode, true);
   return Value::none("not measured");

@@ -49,6 +49,18 @@ TEST_F(VerdictTest, bandwidth_is_held_against_the_modes_limit) {
   EXPECT_EQ(of("migrate.retained_bw").verdict, Verdict::kUnknown);
 }
 
+TEST_F(VerdictTest, a_rate_that_does_not_come_back_after_failback_fails) {
+  scenario.expectations.push_back(
+      {"migrate", "restored", ">= 0.98", 0, 0, parse_condition(*find_metric("restored"), ">= 0.98")});
+  EXPECT_EQ(of("migrate.restored").verdict, Verdict::kUnknown) << "the NIC never came back";
+  EXPECT_EQ(of("migrate.restored").got, "port_down node1/nic0 was still there when the job ended");
+  migrate().restored = {0.981, "", 34.0, 34.66, 40, 60};
+  EXPECT_EQ(of("migrate.restored").verdict, Verdict::kPass);
+  EXPECT_EQ(of("migrate.restored").got, "0.981 (median of 60 operations: 34.7 ms, of 40 before: 34.0 ms)");
+  migrate().restored = {0.979, "", 34.0, 34.73, 40, 60};
+  EXPECT_EQ(of("migrate.restored").verdict, Verdict::kFail);
+}
+
 TEST_F(VerdictTest, a_nic_that_is_found_gray_without_a_reason_fails) {
   for (const char* metric : {"gray_nics", "well_nics", "lanes"})
     scenario.expectations.push_back(
