@@ -86,6 +86,15 @@ struct FaultSample {
   double after_gbps = 0;  ///< settled rate, 0 when the window was empty
 };
 
+/// CPU time of all ranks, from the beginning of the first counted operation to the end of the last one, all
+/// threads but those that fill and compare the buffers; and the payload delivered in that time.
+struct CpuUse {
+  double seconds = 0;  ///< 0: not known
+  double gbytes = 0;   ///< 10^9 bytes
+  bool known() const { return seconds > 0 && gbytes > 0; }
+  double per_gb() const { return known() ? seconds / gbytes : 0; }
+};
+
 /// One line of nccl-tests' table: out of place. Times in µs, bandwidths in GB/s (10^9 bytes).
 struct NcclTestsRow {
   uint64_t size_bytes = 0;
@@ -149,6 +158,7 @@ struct RankResult {
   std::vector<std::string> warnings;  ///< WARN lines of the plugin, bounded
   std::string log_path;  ///< its stdout and stderr, within the run's folder: logs/migrate-rank0.log
   uint64_t iterations = 0;
+  double cpu_s = 0;  ///< CPU time of the counted operations (CpuUse); 0: the rank did not say
 };
 
 /// One job of one mode (a run of all its ranks from start to end).
@@ -177,6 +187,7 @@ struct ModeResult {
   size_t gray_nics = 0;  ///< times that a rank found a NIC to carry clearly less than its neighbours
   size_t well_nics = 0;  ///< times that it found such a NIC to carry as much again
   size_t lanes = 0;      ///< lanes that Balance took into use (all ranks)
+  CpuUse cpu;
   NcclTestsRow row;
   std::vector<double> iteration_ms;  ///< one per completed iteration, warm-up excluded
   Timeline timeline;
@@ -197,6 +208,10 @@ struct Overhead {
   double loss_mean_pct = 0;  ///< the same for the loss of busbw: 100·(1 − busbw with / busbw without)
   double loss_upper95_pct = 0;
   std::vector<double> each_pct;
+  size_t cpu_pairs = 0;  ///< of which the CPU time is known on both sides
+  double cpu_mean_pct =
+      0;  ///< the same for CPU time per byte: 100·(s/GB with / s/GB without − 1); below 0: less than without
+  double cpu_upper95_pct = 0;
 };
 
 struct RunResult {

@@ -95,6 +95,9 @@ Json metrics_of(const RunResult& result, const ModeResult& mode) {
   json["balance"] = nullptr;
   if (mode.r2cc_mode == int(ModeKind::kBalance))
     json["balance"] = {{"gray_nics", mode.gray_nics}, {"well_nics", mode.well_nics}, {"lanes", mode.lanes}};
+  json["cpu"] = {{"seconds", when(mode.cpu.known(), mode.cpu.seconds)},
+                 {"gbytes", when(mode.cpu.known(), mode.cpu.gbytes)},
+                 {"s_per_gb", when(mode.cpu.known(), mode.cpu.per_gb())}};
   json["overhead_pct"] = nullptr;
   for (const Overhead& overhead : result.overheads) {
     if (overhead.mode != mode.mode) continue;
@@ -104,6 +107,9 @@ Json metrics_of(const RunResult& result, const ModeResult& mode) {
                             {"upper95", overhead.upper95_pct},
                             {"busbw_loss_mean", overhead.loss_mean_pct},
                             {"busbw_loss_upper95", overhead.loss_upper95_pct},
+                            {"cpu_pairs", overhead.cpu_pairs},
+                            {"cpu_loss_mean", when(overhead.cpu_pairs > 0, overhead.cpu_mean_pct)},
+                            {"cpu_loss_upper95", when(overhead.cpu_pairs > 1, overhead.cpu_upper95_pct)},
                             {"each", overhead.each_pct}};
   }
   json["faults"] = {{"planned", mode.faults_planned},
@@ -202,6 +208,7 @@ Json to_json(const Report& report) {
                             {"outcome", name(job.outcome)},
                             {"time_us", when(job.row.iterations > 0, job.row.time_us)},
                             {"busbw_gbytes", when(job.row.iterations > 0, job.row.busbw)},
+                            {"cpu_s_per_gb", when(job.cpu.known(), job.cpu.per_gb())},
                             {"wrong", job.row.wrong}});
   }
   json["expectations"] = Json::array();

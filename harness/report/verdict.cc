@@ -168,6 +168,17 @@ Value overhead(const RunResult& result, const ModeResult& mode, bool busbw) {
   return Value::none("no pair was measured");
 }
 
+Value cpu_loss(const RunResult& result, const ModeResult& mode) {
+  for (const Overhead& overhead : result.overheads) {
+    if (overhead.mode != mode.mode) continue;
+    if (overhead.cpu_pairs < 2) return Value::none("the CPU time of fewer than two pairs is known");
+    return Value::of(overhead.cpu_upper95_pct, fixed(overhead.cpu_upper95_pct, 2) + " % (mean " +
+                                                   fixed(overhead.cpu_mean_pct, 2) + " %, " +
+                                                   std::to_string(overhead.cpu_pairs) + " pairs)");
+  }
+  return Value::none("no pair was measured");
+}
+
 Value value_of(const RunResult& result, const ModeResult& mode, const std::string& metric) {
   if (const size_t dot = metric.find('.'); dot != std::string::npos) {
     const Distribution* values = family(mode, metric.substr(0, dot));
@@ -202,6 +213,11 @@ Value value_of(const RunResult& result, const ModeResult& mode, const std::strin
   }
   if (metric == "overhead_pct") return overhead(result, mode, false);
   if (metric == "busbw_loss_pct") return overhead(result, mode, true);
+  if (metric == "cpu_loss_pct") return cpu_loss(result, mode);
+  if (metric == "cpu_per_gb") {
+    if (!mode.cpu.known()) return Value::none("the CPU time is not known");
+    return Value::of(mode.cpu.per_gb(), short_number(mode.cpu.per_gb()) + " s/GB");
+  }
   return Value::none("not measured");
 }
 

@@ -220,11 +220,33 @@ TEST(Overhead, is_judged_by_its_upper_bound) {
                                    Numeric{Comparison::kLessEqual, Sum{{Term{false, {3.0}}}}}});
   RunResult result = sample_result();
   result.modes[0].outcome = Outcome::kOk;
-  result.overheads.push_back({"migrate", "baseline", 20, 1.0, 3.5, 0.9, 2.9, {}});
+  result.overheads.push_back({"migrate", "baseline", 20, 1.0, 3.5, 0.9, 2.9, {}, 0, 0, 0});
   EXPECT_EQ(judge(scenario, result).verdict, Verdict::kFail);
   result.overheads[0].upper95_pct = 2.9;
   EXPECT_EQ(judge(scenario, result).verdict, Verdict::kPass);
   result.overheads[0].pairs = 1;
+  EXPECT_EQ(judge(scenario, result).verdict, Verdict::kUnknown);
+}
+
+TEST(Overhead, of_cpu_time_is_judged_by_its_upper_bound) {
+  Scenario scenario = sample_scenario();
+  scenario.faults.clear();
+  scenario.expectations = {
+      {"migrate", "cpu_loss_pct", "<= 5 %", 0, 0, parse_condition(*find_metric("cpu_loss_pct"), "<= 5 %")},
+      {"migrate", "cpu_per_gb", "< 2", 0, 0, parse_condition(*find_metric("cpu_per_gb"), "< 2")},
+      {"baseline", "outcome", "error", 0, 0, Word{false, "error"}}};
+  RunResult result = sample_result();
+  result.overheads.push_back({"migrate", "baseline", 20, 0, 0, 0, 0, {}, 20, 4.0, 5.1});
+  result.modes[1].cpu = {3, 1.6};
+  EXPECT_EQ(judge(scenario, result).verdict, Verdict::kFail);
+  result.overheads[0].cpu_upper95_pct = 4.9;
+  EXPECT_EQ(judge(scenario, result).verdict, Verdict::kPass);
+  result.modes[1].cpu = {3, 1.4};
+  EXPECT_EQ(judge(scenario, result).verdict, Verdict::kFail);
+  result.modes[1].cpu = {};
+  EXPECT_EQ(judge(scenario, result).verdict, Verdict::kUnknown);
+  result.modes[1].cpu = {3, 1.6};
+  result.overheads[0].cpu_pairs = 1;
   EXPECT_EQ(judge(scenario, result).verdict, Verdict::kUnknown);
 }
 

@@ -273,6 +273,18 @@ void measure_restored(const Scenario& scenario, const JobRecord& job, ModeResult
     mode.restored = restored(job.record.operations, rounds.begin()->second.struck_ns, repaired);
 }
 
+/// Known of a job that ended well and whose every delivery was seen.
+void measure_cpu(const JobRecord& job, ModeResult& mode) {
+  if (job.outcome != Outcome::kOk || job.trace_lost > 0 || job.first_iteration_ns == 0) return;
+  CpuUse cpu;
+  for (const RankResult& rank : job.ranks) {
+    if (rank.cpu_s <= 0) return;
+    cpu.seconds += rank.cpu_s;
+  }
+  cpu.gbytes = double(bytes_between(job.record.deliveries, job.first_iteration_ns, job.record.end_ns)) / 1e9;
+  if (cpu.known()) mode.cpu = cpu;
+}
+
 void fill_row(const Scenario& scenario, const JobRecord& job, ModeResult& mode) {
   NcclTestsRow& row = mode.row;
   row.size_bytes = scenario.workload.bytes;
@@ -386,6 +398,7 @@ ModeResult evaluate(const Scenario& scenario, const JobRecord& job) {
   measure_faults(scenario, job, mode);
   measure_throughput(job, mode);
   measure_restored(scenario, job, mode);
+  measure_cpu(job, mode);
   fill_row(scenario, job, mode);
   fill_settings(job, mode);
 
@@ -431,6 +444,8 @@ ModeResult pool(const std::vector<const ModeResult*>& jobs) {
     all.trace_lost += job.trace_lost;
     if (all.incomplete.empty()) all.incomplete = job.incomplete;
     all.duration_s += job.duration_s;
+    all.cpu.seconds += job.cpu.seconds;
+    all.cpu.gbytes += job.cpu.gbytes;
     all.row.wrong += job.row.wrong;
     all.row.iterations += job.row.iterations;
     if (all.row.time_us <= 0) {

@@ -21,7 +21,9 @@ bool needs_balance(const std::string& metric) {
   return metric == "gray_nics" || metric == "well_nics" || metric == "lanes";
 }
 
-bool needs_pairs(const std::string& metric) { return metric == "overhead_pct" || metric == "busbw_loss_pct"; }
+bool needs_pairs(const std::string& metric) {
+  return metric == "overhead_pct" || metric == "busbw_loss_pct" || metric == "cpu_loss_pct";
+}
 
 void check_expectation(Document& document, const Scenario& scenario, const Expectation& expectation) {
   const bool has_faults = !scenario.faults.empty() || !scenario.rank_faults.empty();

@@ -56,6 +56,13 @@ std::vector<MetricInfo> make_metrics() {
        {},
        "bus bandwidth lost to resilience without a fault, against the first mode: upper 95 % bound over the "
        "pairs"},
+      {"cpu_loss_pct",
+       Unit::kPercent,
+       {},
+       "CPU time per byte that resilience takes without a fault, against the first mode: upper 95 % bound "
+       "over "
+       "the pairs"},
+      {"cpu_per_gb", Unit::kNone, {}, "CPU seconds of all ranks per 10^9 bytes delivered"},
   };
   struct Family {
     const char* name;
