@@ -166,7 +166,8 @@ struct ModeResult {
   std::string mode;  ///< the scenario's name of it: baseline, migrate …
   int r2cc_mode = 0;
   Outcome outcome = Outcome::kOk;
-  std::string error;  ///< the first error in time, with the rank that saw it; names the NIC
+  std::string error;               ///< the first error in time, with the rank that saw it; names the NIC
+  std::optional<double> error_ms;  ///< from the last fault that had taken effect before it to that error
   std::vector<RankResult> ranks;
   Correctness correctness;
   Throughput throughput;

@@ -141,6 +141,7 @@ Json run_of(const RunResult& result, const ModeResult& mode) {
   json["r2cc_mode"] = mode.r2cc_mode;
   json["outcome"] = name(mode.outcome);
   json["error"] = mode.error.empty() ? Json(nullptr) : Json(mode.error);
+  json["error_ms"] = number_or_null(mode.error_ms);
   json["duration_s"] = mode.duration_s;
   const NcclTestsRow& row = mode.row;
   json["row"] = {{"size_bytes", row.size_bytes},

@@ -239,7 +239,7 @@ class Page {
   static std::string wanted(const Judgement& j) {
     if (!j.wanted_value || j.wanted.find_first_of("abcdefghijklmnopqrstuvwxyz") == std::string::npos)
       return j.wanted;
-    const bool time = j.metric.find("_ms.") != std::string::npos;
+    const bool time = j.metric.find("_ms") != std::string::npos;
     const bool names = j.wanted.find("floor") != std::string::npos ||
                        j.wanted.find("wakeup") != std::string::npos ||
                        j.wanted.find("limit") != std::string::npos;

@@ -177,6 +177,39 @@ TEST_F(VerdictTest, the_same_nic_of_another_node_is_another_nic) {
   EXPECT_EQ(of("baseline.error_names_nic").verdict, Verdict::kPass) << "unless the fault struck them all";
 }
 
+TEST_F(VerdictTest, an_error_must_name_every_nic_of_a_fault_that_struck_several) {
+  baseline().faults[0].target = "node1/nic[0-1]";
+  baseline().error = "node0/rank0: NIC vhca0 of node1 is down";
+  EXPECT_EQ(of("baseline.error_names_nic").verdict, Verdict::kFail);
+  baseline().error += "; NIC vhca1 of node0 is down";
+  EXPECT_EQ(of("baseline.error_names_nic").verdict, Verdict::kFail) << "of the other node";
+  baseline().error += "; NIC vhca1 of node1 is down";
+  EXPECT_EQ(of("baseline.error_names_nic").verdict, Verdict::kPass);
+  baseline().faults[0].target = "node1/nic*";
+  EXPECT_EQ(of("baseline.error_names_nic").verdict, Verdict::kFail) << "there are four";
+}
+
+TEST_F(VerdictTest, an_error_comes_in_time_and_says_what_is_expected) {
+  const auto expect = [&](const char* metric, const char* wanted) {
+    scenario.expectations.push_back(
+        {"baseline", metric, wanted, 0, 0, parse_condition(*find_metric(metric), wanted)});
+  };
+  expect("error_ms", ">= 2 s");
+  expect("error_says", "retry counter … on channel");
+  EXPECT_EQ(of("baseline.error_ms").verdict, Verdict::kUnknown);
+  EXPECT_EQ(of("baseline.error_says").verdict, Verdict::kPass);
+  baseline().error_ms = 2001;
+  EXPECT_EQ(of("baseline.error_ms").verdict, Verdict::kPass);
+  EXPECT_EQ(of("baseline.error_ms").got, "2001 ms");
+  baseline().error_ms = 1999;
+  EXPECT_EQ(of("baseline.error_ms").verdict, Verdict::kFail);
+  baseline().error = "on channel 0: retry counter exceeded";
+  EXPECT_EQ(of("baseline.error_says").verdict, Verdict::kFail) << "in another order";
+  EXPECT_EQ(of("baseline.error_says").detail, baseline().error);
+  baseline().error = "";
+  EXPECT_EQ(of("baseline.error_says").verdict, Verdict::kUnknown);
+}
+
 TEST_F(VerdictTest, lost_trace_events_make_it_unknown) {
   migrate().trace_lost = 3;
   EXPECT_EQ(verdict(), Verdict::kUnknown);

@@ -273,6 +273,14 @@ void measure_restored(const Scenario& scenario, const JobRecord& job, ModeResult
     mode.restored = restored(job.record.operations, rounds.begin()->second.struck_ns, repaired);
 }
 
+void time_error(const JobRecord& job, ModeResult& mode) {
+  if (job.outcome != Outcome::kError || job.error_ns == 0) return;
+  uint64_t last_ns = 0;
+  for (const Firing& firing : job.firings)
+    if (firing.t0_ns <= job.error_ns) last_ns = std::max(last_ns, firing.t0_ns);
+  if (last_ns != 0) mode.error_ms = double(job.error_ns - last_ns) / 1e6;
+}
+
 /// Known of a job that ended well and whose every delivery was seen.
 void measure_cpu(const JobRecord& job, ModeResult& mode) {
   if (job.outcome != Outcome::kOk || job.trace_lost > 0 || job.first_iteration_ns == 0) return;
@@ -399,6 +407,7 @@ ModeResult evaluate(const Scenario& scenario, const JobRecord& job) {
   measure_throughput(job, mode);
   measure_restored(scenario, job, mode);
   measure_cpu(job, mode);
+  time_error(job, mode);
   fill_row(scenario, job, mode);
   fill_settings(job, mode);
 

@@ -291,6 +291,21 @@ TEST_F(Evaluate, before_ends_with_the_first_fault_of_the_round_and_begins_after_
   EXPECT_DOUBLE_EQ(result().faults[1].before_gbps, 1);
 }
 
+TEST_F(Evaluate, an_error_is_timed_from_the_last_fault_before_it) {
+  run(1000, 1500, 100, 10);
+  scenario.faults.push_back(fault(FaultKind::kPortDown, "node1/nic1"));
+  strike(1555);
+  strike(1600, 1);
+  EXPECT_FALSE(result().error_ms) << "there was none";
+  job.outcome = Outcome::kError;
+  job.error_ns = at(3650);
+  EXPECT_DOUBLE_EQ(result().error_ms.value_or(0), 2050);
+  job.firings[1].t0_ns = at(3700);
+  EXPECT_DOUBLE_EQ(result().error_ms.value_or(0), 2095) << "what strikes later is not its cause";
+  job.firings.clear();
+  EXPECT_FALSE(result().error_ms);
+}
+
 // --- throughput --------------------------------------------------------------------------------------------
 
 TEST_F(Evaluate, the_retained_rate_stands_beside_its_limit) {

@@ -13,7 +13,7 @@ bool needs_fault(const std::string& metric) {
   return has_prefix(metric, "detect_ms") || has_prefix(metric, "migrate_ms") ||
          has_prefix(metric, "recover_ms") || has_prefix(metric, "blackout_ms") || metric == "detected_by" ||
          metric == "fault_witness" || metric == "retained_bw" || metric == "settled" ||
-         metric == "restored" || metric == "error_names_nic";
+         metric == "restored" || metric == "error_names_nic" || metric == "error_ms";
 }
 
 /// Metrics that are 0 whatever happens in the modes that do not spread anything.

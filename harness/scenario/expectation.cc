@@ -19,6 +19,12 @@ std::vector<MetricInfo> make_metrics() {
        {"exact", "wrong"},
        "whether every element was right and no segment was lost or delivered twice"},
       {"error_names_nic", Unit::kNone, {"yes", "no"}, "whether the job's error names the NIC that failed"},
+      {"error_ms", Unit::kMilliseconds, {}, "from the last fault before it to the job's error"},
+      {"error_says",
+       Unit::kNone,
+       {},
+       "words of the job's error, in this order; … stands for anything between them",
+       true},
       {"detected_by",
        Unit::kNone,
        {"completion", "event", "watchdog", "peer"},
@@ -115,8 +121,9 @@ class Parser {
  public:
   Parser(const MetricInfo& metric, const std::string& text) : metric_(metric), text_(text) {}
 
-  std::variant<Numeric, Word> parse() {
+  Condition parse() {
     skip_space();
+    if (metric_.text) return parse_text();
     if (at_end()) fail("nothing is expected here; write for example " + example());
     if (!metric_.words.empty()) return parse_word();
     Numeric numeric;
@@ -166,6 +173,25 @@ class Parser {
     if (take(">")) return Comparison::kGreater;
     if (take("=")) fail_at(position_ - 1, "'=' is no comparison; write '=='");
     return std::nullopt;
+  }
+
+  Text parse_text() {
+    static constexpr std::string_view kAnything = "…";
+    const auto trimmed = [](std::string piece) {
+      const char* space = " \t\n";
+      piece.erase(0, std::min(piece.find_first_not_of(space), piece.size()));
+      piece.erase(piece.find_last_not_of(space) + 1);
+      return piece;
+    };
+    Text text;
+    for (size_t from = position_; from <= text_.size();) {
+      const size_t end = std::min(text_.find(kAnything, from), text_.size());
+      if (std::string piece = trimmed(text_.substr(from, end - from)); !piece.empty())
+        text.pieces.push_back(std::move(piece));
+      from = end + kAnything.size();
+    }
+    if (text.pieces.empty()) fail("no words are expected here; write some that must be said");
+    return text;
   }
 
   Word parse_word() {
@@ -308,7 +334,7 @@ const MetricInfo* find_metric(const std::string& name) {
   return nullptr;
 }
 
-std::variant<Numeric, Word> parse_condition(const MetricInfo& metric, const std::string& text) {
+Condition parse_condition(const MetricInfo& metric, const std::string& text) {
   return Parser(metric, text).parse();
 }
 
@@ -328,6 +354,16 @@ std::optional<double> evaluate(const Sum& sum, const QuantityValue& value) {
     total += product;
   }
   return total;
+}
+
+bool holds(const std::string& said, const Text& text) {
+  size_t at = 0;
+  for (const std::string& piece : text.pieces) {
+    at = said.find(piece, at);
+    if (at == std::string::npos) return false;
+    at += piece.size();
+  }
+  return true;
 }
 
 bool compare(double got, Comparison comparison, double bound) {
