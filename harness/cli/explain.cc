@@ -180,6 +180,7 @@ std::string expectation_in_words(const Expectation& expectation) {
     operator_found = true;
     break;
   }
+  if (metric != nullptr && metric->text) return "the job's error must say \"" + wanted + "\"";
   if (!operator_found && metric != nullptr && metric->words.empty()) wanted = "exactly " + wanted;
   return expectation.metric + " must be " + wanted + (metric != nullptr ? " (" + metric->meaning + ")" : "");
 }

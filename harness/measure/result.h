@@ -50,6 +50,14 @@ struct Throughput {
   bool settled = false;    ///< there was a settled window (then after_gbps and retained are measured)
 };
 
+/// The rate once everything was repaired, against the rate before the first fault; medians of operations.
+struct Restored {
+  std::optional<double> ratio;  ///< nullopt: `why_not`
+  std::string why_not;
+  double before_ms = 0, after_ms = 0;  ///< median time of an operation; 0 when there was none
+  size_t operations_before = 0, operations_after = 0;
+};
+
 /// One firing of one fault.
 struct FaultSample {
   size_t fault = 0;             ///< index into Scenario::faults (harness-level faults included)
@@ -76,6 +84,15 @@ struct FaultSample {
   double limit = 1;                   ///< of this fault: fraction of the rate before
   double before_gbps = 0;
   double after_gbps = 0;  ///< settled rate, 0 when the window was empty
+};
+
+/// CPU time of all ranks, from the beginning of the first counted operation to the end of the last one, all
+/// threads but those that fill and compare the buffers; and the payload delivered in that time.
+struct CpuUse {
+  double seconds = 0;  ///< 0: not known
+  double gbytes = 0;   ///< 10^9 bytes
+  bool known() const { return seconds > 0 && gbytes > 0; }
+  double per_gb() const { return known() ? seconds / gbytes : 0; }
 };
 
 /// One line of nccl-tests' table: out of place. Times in µs, bandwidths in GB/s (10^9 bytes).
@@ -141,6 +158,7 @@ struct RankResult {
   std::vector<std::string> warnings;  ///< WARN lines of the plugin, bounded
   std::string log_path;  ///< its stdout and stderr, within the run's folder: logs/migrate-rank0.log
   uint64_t iterations = 0;
+  double cpu_s = 0;  ///< CPU time of the counted operations (CpuUse); 0: the rank did not say
 };
 
 /// One job of one mode (a run of all its ranks from start to end).
@@ -148,10 +166,12 @@ struct ModeResult {
   std::string mode;  ///< the scenario's name of it: baseline, migrate …
   int r2cc_mode = 0;
   Outcome outcome = Outcome::kOk;
-  std::string error;  ///< the first error in time, with the rank that saw it; names the NIC
+  std::string error;               ///< the first error in time, with the rank that saw it; names the NIC
+  std::optional<double> error_ms;  ///< from the last fault that had taken effect before it to that error
   std::vector<RankResult> ranks;
   Correctness correctness;
   Throughput throughput;
+  Restored restored;
   std::vector<FaultSample> faults;
   size_t faults_planned = 0;
   size_t faults_witnessed = 0;
@@ -168,6 +188,7 @@ struct ModeResult {
   size_t gray_nics = 0;  ///< times that a rank found a NIC to carry clearly less than its neighbours
   size_t well_nics = 0;  ///< times that it found such a NIC to carry as much again
   size_t lanes = 0;      ///< lanes that Balance took into use (all ranks)
+  CpuUse cpu;
   NcclTestsRow row;
   std::vector<double> iteration_ms;  ///< one per completed iteration, warm-up excluded
   Timeline timeline;
@@ -188,6 +209,10 @@ struct Overhead {
   double loss_mean_pct = 0;  ///< the same for the loss of busbw: 100·(1 − busbw with / busbw without)
   double loss_upper95_pct = 0;
   std::vector<double> each_pct;
+  size_t cpu_pairs = 0;  ///< of which the CPU time is known on both sides
+  double cpu_mean_pct =
+      0;  ///< the same for CPU time per byte: 100·(s/GB with / s/GB without − 1); below 0: less than without
+  double cpu_upper95_pct = 0;
 };
 
 struct RunResult {

@@ -72,6 +72,13 @@ Overhead paired_overhead(const std::vector<double>& with, const std::vector<doub
   return overhead;
 }
 
+void add_cpu_loss(Overhead& overhead, const std::vector<double>& with, const std::vector<double>& without) {
+  const Overhead cpu = paired_overhead(with, without);
+  overhead.cpu_pairs = cpu.pairs;
+  overhead.cpu_mean_pct = cpu.mean_pct;
+  overhead.cpu_upper95_pct = cpu.upper95_pct;
+}
+
 const char* name(Outcome outcome) {
   // clang-format off
   switch (outcome) {

@@ -27,6 +27,10 @@ MeanBound mean_upper95(const std::vector<double>& values);
 /// `with[i]` and `without[i]` are the two halves of pair i: seconds (or any time) per operation.
 /// Fills everything but the labels. Throws std::invalid_argument when the lengths differ or a value is not
 /// above 0.
+/// (cpu_* apart: add_cpu_loss.)
 Overhead paired_overhead(const std::vector<double>& with, const std::vector<double>& without);
+
+/// Fills cpu_pairs, cpu_mean_pct and cpu_upper95_pct from CPU time per byte of pairs. Throws as above.
+void add_cpu_loss(Overhead& overhead, const std::vector<double>& with, const std::vector<double>& without);
 
 }  // namespace r2bench

@@ -56,5 +56,15 @@ TEST(Statistics, overhead_is_taken_pair_by_pair) {
   EXPECT_THROW(paired_overhead({0}, {1}), std::invalid_argument);
 }
 
+TEST(Statistics, cpu_loss_is_taken_pair_by_pair_and_leaves_the_rest_alone) {
+  Overhead overhead = paired_overhead({1.02, 0.51, 2.04}, {1.0, 0.5, 2.0});
+  add_cpu_loss(overhead, {3.3, 2.0}, {3.0, 2.0});  // 10 % and none: s = 7.07, t(1) = 6.314
+  EXPECT_EQ(overhead.pairs, 3u);
+  EXPECT_NEAR(overhead.mean_pct, 2.0, 1e-9);
+  EXPECT_EQ(overhead.cpu_pairs, 2u);
+  EXPECT_NEAR(overhead.cpu_mean_pct, 5.0, 1e-9);
+  EXPECT_NEAR(overhead.cpu_upper95_pct, 5.0 + 6.314 * 5, 1e-6);
+}
+
 }  // namespace
 }  // namespace r2bench

@@ -73,7 +73,7 @@ TEST(Golden, terminal_with_several_faults_and_pairs) {
     d->n = 20;
     d->max *= 3;
   }
-  result.overheads.push_back({"migrate", "baseline", 20, 0.61, 1.24, 0.6, 1.22, {}});
+  result.overheads.push_back({"migrate", "baseline", 20, 0.61, 1.24, 0.6, 1.22, {}, 20, 2.5, 4.1});
   expect_golden("several.txt", written(TerminalReporter(), sample_scenario(), result));
 }
 TEST(Golden, junit) {

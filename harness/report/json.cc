@@ -75,6 +75,13 @@ Json metrics_of(const RunResult& result, const ModeResult& mode) {
                         {"retained", when(t.settled, t.retained)},
                         {"limit", t.limit},
                         {"settled", t.settled}};
+  const Restored& r = mode.restored;
+  json["restored"] = {{"ratio", number_or_null(r.ratio)},
+                      {"why_not", r.why_not.empty() ? Json(nullptr) : Json(r.why_not)},
+                      {"before_ms", when(r.operations_before > 0, r.before_ms)},
+                      {"after_ms", when(r.operations_after > 0, r.after_ms)},
+                      {"operations_before", r.operations_before},
+                      {"operations_after", r.operations_after}};
   json["recovery"] = {{"detect_ms", distribution(mode.detect_ms)},
                       {"migrate_ms", distribution(mode.migrate_ms)},
                       {"recover_ms", distribution(mode.recover_ms)},
@@ -88,6 +95,9 @@ Json metrics_of(const RunResult& result, const ModeResult& mode) {
   json["balance"] = nullptr;
   if (mode.r2cc_mode == int(ModeKind::kBalance))
     json["balance"] = {{"gray_nics", mode.gray_nics}, {"well_nics", mode.well_nics}, {"lanes", mode.lanes}};
+  json["cpu"] = {{"seconds", when(mode.cpu.known(), mode.cpu.seconds)},
+                 {"gbytes", when(mode.cpu.known(), mode.cpu.gbytes)},
+                 {"s_per_gb", when(mode.cpu.known(), mode.cpu.per_gb())}};
   json["overhead_pct"] = nullptr;
   for (const Overhead& overhead : result.overheads) {
     if (overhead.mode != mode.mode) continue;
@@ -97,6 +107,9 @@ Json metrics_of(const RunResult& result, const ModeResult& mode) {
                             {"upper95", overhead.upper95_pct},
                             {"busbw_loss_mean", overhead.loss_mean_pct},
                             {"busbw_loss_upper95", overhead.loss_upper95_pct},
+                            {"cpu_pairs", overhead.cpu_pairs},
+                            {"cpu_loss_mean", when(overhead.cpu_pairs > 0, overhead.cpu_mean_pct)},
+                            {"cpu_loss_upper95", when(overhead.cpu_pairs > 1, overhead.cpu_upper95_pct)},
                             {"each", overhead.each_pct}};
   }
   json["faults"] = {{"planned", mode.faults_planned},
@@ -128,6 +141,7 @@ Json run_of(const RunResult& result, const ModeResult& mode) {
   json["r2cc_mode"] = mode.r2cc_mode;
   json["outcome"] = name(mode.outcome);
   json["error"] = mode.error.empty() ? Json(nullptr) : Json(mode.error);
+  json["error_ms"] = number_or_null(mode.error_ms);
   json["duration_s"] = mode.duration_s;
   const NcclTestsRow& row = mode.row;
   json["row"] = {{"size_bytes", row.size_bytes},
@@ -195,6 +209,7 @@ Json to_json(const Report& report) {
                             {"outcome", name(job.outcome)},
                             {"time_us", when(job.row.iterations > 0, job.row.time_us)},
                             {"busbw_gbytes", when(job.row.iterations > 0, job.row.busbw)},
+                            {"cpu_s_per_gb", when(job.cpu.known(), job.cpu.per_gb())},
                             {"wrong", job.row.wrong}});
   }
   json["expectations"] = Json::array();

@@ -43,7 +43,7 @@ TEST(ResultJson, follows_its_schema_when_nothing_is_known) {
   result.modes.emplace_back();
   result.modes[0].mode = "migrate";
   result.modes[0].faults.emplace_back();
-  result.overheads.push_back({"migrate", "baseline", 2, 1, 2, 1, 2, {0.5, 1.5}});
+  result.overheads.push_back({"migrate", "baseline", 2, 1, 2, 1, 2, {0.5, 1.5}, 0, 0, 0});
   result.jobs.emplace_back();
   EXPECT_EQ(joined(schema_mismatches(schema(), written(scenario, result))), "");
 }
@@ -69,6 +69,17 @@ TEST(ResultJson, says_what_balance_did_and_nothing_of_it_in_other_modes) {
   EXPECT_EQ(joined(schema_mismatches(schema(), json)), "");
   EXPECT_TRUE(json["runs"][0]["metrics"]["balance"].is_null());
   EXPECT_EQ(json["runs"][1]["metrics"]["balance"], (Json{{"gray_nics", 3}, {"well_nics", 2}, {"lanes", 14}}));
+}
+
+TEST(ResultJson, says_what_cpu_time_a_byte_took) {
+  RunResult result = sample_result();
+  result.modes[1].cpu = {3, 1.5};
+  result.overheads.push_back({"migrate", "baseline", 20, 1, 2, 1, 2, {}, 19, 2.5, 4.1});
+  const Json json = written(sample_scenario(), result);
+  EXPECT_EQ(joined(schema_mismatches(schema(), json)), "");
+  EXPECT_TRUE(json["runs"][0]["metrics"]["cpu"]["s_per_gb"].is_null());
+  EXPECT_EQ(json["runs"][1]["metrics"]["cpu"], (Json{{"seconds", 3.0}, {"gbytes", 1.5}, {"s_per_gb", 2.0}}));
+  EXPECT_DOUBLE_EQ(json["runs"][1]["metrics"]["overhead_pct"]["cpu_loss_upper95"], 4.1);
 }
 
 TEST(ResultJson, survives_broken_utf8_in_an_error) {

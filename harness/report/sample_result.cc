@@ -123,6 +123,8 @@ RunResult sample_result() {
   migrate.floor_ms = 4.19;
   migrate.migrations = 2;
   migrate.throughput = {7.8, 3.95, 0.506, 0.5, true};
+  baseline.restored.why_not = migrate.restored.why_not =
+      "port_down node1/nic0 was still there when the job ended";
   migrate.duration_s = 12.2;
   migrate.events.push_back({fault.t0_ns, "injector", "fault_fired", "port_down node1/nic0", 0, -1, 1, 0, 0});
   migrate.events.push_back(

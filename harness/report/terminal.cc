@@ -92,6 +92,7 @@ class Page {
                  {"time", "(us)"},
                  {"algbw", "(GB/s)"},
                  {"busbw", "(GB/s)"},
+                 {"cpu", "(s/GB)"},
                  {"#wrong", ""},
                  {"iterations", ""},
                  {"before", "(Gbit/s)"},
@@ -103,6 +104,7 @@ class Page {
       table.add({mode.mode, std::to_string(row.size_bytes), std::to_string(row.count), row.type, row.redop,
                  std::to_string(row.root), measured ? fixed(row.time_us, 1) : kNone,
                  measured ? fixed(row.algbw, 2) : kNone, measured ? fixed(row.busbw, 2) : kNone,
+                 mode.cpu.known() ? short_number(mode.cpu.per_gb()) : kNone,
                  mode.correctness.checked_elements > 0 ? std::to_string(row.wrong) : "N/A",
                  std::to_string(row.iterations), t.before_gbps > 0 ? short_number(t.before_gbps) : kNone,
                  t.settled ? short_number(t.after_gbps) : kNone});
@@ -132,6 +134,7 @@ class Page {
                  {"floor", "(ms)"},
                  {"retained", "(of 1)"},
                  {"limit", "(of 1)"},
+                 {"restored", "(of 1)"},
                  {"migrations", ""},
                  {"noticed by", "", Align::kLeft}});
     for (const ModeResult& mode : modes) {
@@ -146,8 +149,9 @@ class Page {
                  (mode.faults_unrecovered > 0 ? "never" : summary(mode.recover_ms)),
                  summary(mode.blackout_ms), mode.floor_ms > 0 ? short_number(mode.floor_ms) : kNone,
                  mode.throughput.settled ? short_number(mode.throughput.retained) : kNone,
-                 sampled ? short_number(mode.throughput.limit) : kNone, std::to_string(mode.migrations),
-                 by.empty() ? kNone : by});
+                 sampled ? short_number(mode.throughput.limit) : kNone,
+                 mode.restored.ratio ? fixed(*mode.restored.ratio, 3) : kNone,
+                 std::to_string(mode.migrations), by.empty() ? kNone : by});
     }
     print(table);
   }
@@ -162,10 +166,14 @@ class Page {
                  {"time", "mean %"},
                  {"time", "upper 95 %"},
                  {"busbw loss", "mean %"},
-                 {"busbw loss", "upper 95 %"}});
+                 {"busbw loss", "upper 95 %"},
+                 {"cpu loss", "mean %"},
+                 {"cpu loss", "upper 95 %"}});
     for (const Overhead& o : report_.result.overheads) {
       table.add({o.mode, o.against, std::to_string(o.pairs), fixed(o.mean_pct, 2), fixed(o.upper95_pct, 2),
-                 fixed(o.loss_mean_pct, 2), fixed(o.loss_upper95_pct, 2)});
+                 fixed(o.loss_mean_pct, 2), fixed(o.loss_upper95_pct, 2),
+                 o.cpu_pairs > 0 ? fixed(o.cpu_mean_pct, 2) : kNone,
+                 o.cpu_pairs > 1 ? fixed(o.cpu_upper95_pct, 2) : kNone});
     }
     print(table);
   }
@@ -231,7 +239,7 @@ class Page {
   static std::string wanted(const Judgement& j) {
     if (!j.wanted_value || j.wanted.find_first_of("abcdefghijklmnopqrstuvwxyz") == std::string::npos)
       return j.wanted;
-    const bool time = j.metric.find("_ms.") != std::string::npos;
+    const bool time = j.metric.find("_ms") != std::string::npos;
     const bool names = j.wanted.find("floor") != std::string::npos ||
                        j.wanted.find("wakeup") != std::string::npos ||
                        j.wanted.find("limit") != std::string::npos;

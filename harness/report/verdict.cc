@@ -106,27 +106,34 @@ bool names_nic(const std::string& text, const std::string& node, const std::stri
   return false;
 }
 
-/// "0" of "node1/nic0", "" when the target names no single NIC.
-std::string nic_index(const std::string& target) {
-  const size_t at = target.rfind("nic");
-  if (at == std::string::npos) return "";
-  size_t end = at + 3;
-  while (end < target.size() && std::isdigit(static_cast<unsigned char>(target[end]))) ++end;
-  return target.substr(at + 3, end - at - 3);
+/// The numbers of the NICs that a target names: "0" of "node1/nic0" and of "node1/nic0/qp:2", all of
+/// "*/nic*".
+std::vector<std::string> nic_indices(const std::string& target, const Fabric& fabric) {
+  std::vector<std::string> indices;
+  const size_t from = std::min(target.find('/'), target.size());
+  const std::string nic = target.substr(std::min(from + 1, target.size()));
+  const std::string pattern = nic.substr(0, nic.find('/'));
+  for (int i = 0; i < fabric.nics_per_node; ++i)
+    if (faultinject::pattern_matches(pattern, "nic" + std::to_string(i)))
+      indices.push_back(std::to_string(i));
+  return indices;
 }
 
-Value error_names_nic(const ModeResult& mode) {
+/// Of a fault that struck several NICs all have to be named; one fault of several will do.
+Value error_names_nic(const Scenario& scenario, const ModeResult& mode) {
   if (mode.error.empty()) return Value::none("there is no error");
   bool any = false;
   for (const FaultSample& sample : mode.faults) {
-    const std::string index = sample.witnessed ? nic_index(sample.target) : "";
-    if (index.empty()) continue;
+    if (!sample.witnessed) continue;
+    const std::vector<std::string> indices = nic_indices(sample.target, scenario.fabric);
+    if (indices.empty()) continue;
     any = true;
     const std::string node = sample.target.substr(0, sample.target.find('/'));
-    if (names_nic(mode.error, node, index)) return Value::of_word("yes", mode.error);
+    if (std::all_of(indices.begin(), indices.end(),
+                    [&](const std::string& index) { return names_nic(mode.error, node, index); }))
+      return Value::of_word("yes", mode.error);
   }
-  return any ? Value::of_word("no", mode.error)
-             : Value::none("no witnessed fault has a single NIC as its target");
+  return any ? Value::of_word("no", mode.error) : Value::none("no witnessed fault has a NIC as its target");
 }
 
 Value detected_by(const ModeResult& mode) {
@@ -168,7 +175,19 @@ Value overhead(const RunResult& result, const ModeResult& mode, bool busbw) {
   return Value::none("no pair was measured");
 }
 
-Value value_of(const RunResult& result, const ModeResult& mode, const std::string& metric) {
+Value cpu_loss(const RunResult& result, const ModeResult& mode) {
+  for (const Overhead& overhead : result.overheads) {
+    if (overhead.mode != mode.mode) continue;
+    if (overhead.cpu_pairs < 2) return Value::none("the CPU time of fewer than two pairs is known");
+    return Value::of(overhead.cpu_upper95_pct, fixed(overhead.cpu_upper95_pct, 2) + " % (mean " +
+                                                   fixed(overhead.cpu_mean_pct, 2) + " %, " +
+                                                   std::to_string(overhead.cpu_pairs) + " pairs)");
+  }
+  return Value::none("no pair was measured");
+}
+
+Value value_of(const Scenario& scenario, const RunResult& result, const ModeResult& mode,
+               const std::string& metric) {
   if (const size_t dot = metric.find('.'); dot != std::string::npos) {
     const Distribution* values = family(mode, metric.substr(0, dot));
     return values == nullptr ? Value::none("not measured")
@@ -176,7 +195,13 @@ Value value_of(const RunResult& result, const ModeResult& mode, const std::strin
   }
   if (metric == "outcome") return Value::of_word(name(mode.outcome), mode.error);
   if (metric == "correctness") return correctness(mode);
-  if (metric == "error_names_nic") return error_names_nic(mode);
+  if (metric == "error_names_nic") return error_names_nic(scenario, mode);
+  if (metric == "error_says")
+    return mode.error.empty() ? Value::none("there is no error") : Value::of_word(mode.error);
+  if (metric == "error_ms") {
+    if (!mode.error_ms) return Value::none("there is no error after a fault");
+    return Value::of(*mode.error_ms, milliseconds(*mode.error_ms));
+  }
   if (metric == "detected_by") return detected_by(mode);
   if (metric == "fault_witness") return Value::of_count(mode.faults_witnessed);
   if (metric == "wrong_elements") return Value::of_count(mode.correctness.wrong_elements);
@@ -192,8 +217,21 @@ Value value_of(const RunResult& result, const ModeResult& mode, const std::strin
     if (!mode.throughput.settled) return Value::none("no settled window after the fault");
     return Value::of(mode.throughput.retained, short_number(mode.throughput.retained));
   }
+  if (metric == "restored") {
+    const Restored& r = mode.restored;
+    if (!r.ratio) return Value::none(r.why_not.empty() ? "not measured" : r.why_not);
+    return Value::of(*r.ratio, fixed(*r.ratio, 3) + " (median of " + std::to_string(r.operations_after) +
+                                   " operations: " + milliseconds(r.after_ms) + ", of " +
+                                   std::to_string(r.operations_before) +
+                                   " before: " + milliseconds(r.before_ms) + ")");
+  }
   if (metric == "overhead_pct") return overhead(result, mode, false);
   if (metric == "busbw_loss_pct") return overhead(result, mode, true);
+  if (metric == "cpu_loss_pct") return cpu_loss(result, mode);
+  if (metric == "cpu_per_gb") {
+    if (!mode.cpu.known()) return Value::none("the CPU time is not known");
+    return Value::of(mode.cpu.per_gb(), short_number(mode.cpu.per_gb()) + " s/GB");
+  }
   return Value::none("not measured");
 }
 
@@ -230,7 +268,7 @@ Judgement judge_one(const Scenario& scenario, const RunResult& result, const Mod
   judgement.metric = expectation.metric;
   judgement.wanted = expectation.wanted;
   judgement.line = expectation.line;
-  const Value value = value_of(result, mode, expectation.metric);
+  const Value value = value_of(scenario, result, mode, expectation.metric);
   judgement.got = value.text;
   judgement.got_value = value.number;
   judgement.detail = value.detail;
@@ -238,6 +276,11 @@ Judgement judge_one(const Scenario& scenario, const RunResult& result, const Mod
   if (const Word* word = std::get_if<Word>(&expectation.condition)) {
     if (!value.word) return judgement;
     met = (*value.word == word->word) != word->negated;
+  } else if (const Text* text = std::get_if<Text>(&expectation.condition)) {
+    if (!value.word) return judgement;
+    met = holds(*value.word, *text);
+    judgement.got = met ? "it says so" : "it does not say so";
+    judgement.detail = *value.word;
   } else {
     const Numeric& numeric = std::get<Numeric>(expectation.condition);
     judgement.wanted_value = evaluate(numeric.bound, [&](Quantity q) { return quantity(mode, q); });

@@ -49,6 +49,18 @@ TEST_F(VerdictTest, bandwidth_is_held_against_the_modes_limit) {
   EXPECT_EQ(of("migrate.retained_bw").verdict, Verdict::kUnknown);
 }
 
+TEST_F(VerdictTest, a_rate_that_does_not_come_back_after_failback_fails) {
+  scenario.expectations.push_back(
+      {"migrate", "restored", ">= 0.98", 0, 0, parse_condition(*find_metric("restored"), ">= 0.98")});
+  EXPECT_EQ(of("migrate.restored").verdict, Verdict::kUnknown) << "the NIC never came back";
+  EXPECT_EQ(of("migrate.restored").got, "port_down node1/nic0 was still there when the job ended");
+  migrate().restored = {0.981, "", 34.0, 34.66, 40, 60};
+  EXPECT_EQ(of("migrate.restored").verdict, Verdict::kPass);
+  EXPECT_EQ(of("migrate.restored").got, "0.981 (median of 60 operations: 34.7 ms, of 40 before: 34.0 ms)");
+  migrate().restored = {0.979, "", 34.0, 34.73, 40, 60};
+  EXPECT_EQ(of("migrate.restored").verdict, Verdict::kFail);
+}
+
 TEST_F(VerdictTest, a_nic_that_is_found_gray_without_a_reason_fails) {
   for (const char* metric : {"gray_nics", "well_nics", "lanes"})
     scenario.expectations.push_back(
@@ -165,6 +177,39 @@ TEST_F(VerdictTest, the_same_nic_of_another_node_is_another_nic) {
   EXPECT_EQ(of("baseline.error_names_nic").verdict, Verdict::kPass) << "unless the fault struck them all";
 }
 
+TEST_F(VerdictTest, an_error_must_name_every_nic_of_a_fault_that_struck_several) {
+  baseline().faults[0].target = "node1/nic[0-1]";
+  baseline().error = "node0/rank0: NIC vhca0 of node1 is down";
+  EXPECT_EQ(of("baseline.error_names_nic").verdict, Verdict::kFail);
+  baseline().error += "; NIC vhca1 of node0 is down";
+  EXPECT_EQ(of("baseline.error_names_nic").verdict, Verdict::kFail) << "of the other node";
+  baseline().error += "; NIC vhca1 of node1 is down";
+  EXPECT_EQ(of("baseline.error_names_nic").verdict, Verdict::kPass);
+  baseline().faults[0].target = "node1/nic*";
+  EXPECT_EQ(of("baseline.error_names_nic").verdict, Verdict::kFail) << "there are four";
+}
+
+TEST_F(VerdictTest, an_error_comes_in_time_and_says_what_is_expected) {
+  const auto expect = [&](const char* metric, const char* wanted) {
+    scenario.expectations.push_back(
+        {"baseline", metric, wanted, 0, 0, parse_condition(*find_metric(metric), wanted)});
+  };
+  expect("error_ms", ">= 2 s");
+  expect("error_says", "retry counter … on channel");
+  EXPECT_EQ(of("baseline.error_ms").verdict, Verdict::kUnknown);
+  EXPECT_EQ(of("baseline.error_says").verdict, Verdict::kPass);
+  baseline().error_ms = 2001;
+  EXPECT_EQ(of("baseline.error_ms").verdict, Verdict::kPass);
+  EXPECT_EQ(of("baseline.error_ms").got, "2001 ms");
+  baseline().error_ms = 1999;
+  EXPECT_EQ(of("baseline.error_ms").verdict, Verdict::kFail);
+  baseline().error = "on channel 0: retry counter exceeded";
+  EXPECT_EQ(of("baseline.error_says").verdict, Verdict::kFail) << "in another order";
+  EXPECT_EQ(of("baseline.error_says").detail, baseline().error);
+  baseline().error = "";
+  EXPECT_EQ(of("baseline.error_says").verdict, Verdict::kUnknown);
+}
+
 TEST_F(VerdictTest, lost_trace_events_make_it_unknown) {
   migrate().trace_lost = 3;
   EXPECT_EQ(verdict(), Verdict::kUnknown);
@@ -208,11 +253,33 @@ TEST(Overhead, is_judged_by_its_upper_bound) {
                                    Numeric{Comparison::kLessEqual, Sum{{Term{false, {3.0}}}}}});
   RunResult result = sample_result();
   result.modes[0].outcome = Outcome::kOk;
-  result.overheads.push_back({"migrate", "baseline", 20, 1.0, 3.5, 0.9, 2.9, {}});
+  result.overheads.push_back({"migrate", "baseline", 20, 1.0, 3.5, 0.9, 2.9, {}, 0, 0, 0});
   EXPECT_EQ(judge(scenario, result).verdict, Verdict::kFail);
   result.overheads[0].upper95_pct = 2.9;
   EXPECT_EQ(judge(scenario, result).verdict, Verdict::kPass);
   result.overheads[0].pairs = 1;
+  EXPECT_EQ(judge(scenario, result).verdict, Verdict::kUnknown);
+}
+
+TEST(Overhead, of_cpu_time_is_judged_by_its_upper_bound) {
+  Scenario scenario = sample_scenario();
+  scenario.faults.clear();
+  scenario.expectations = {
+      {"migrate", "cpu_loss_pct", "<= 5 %", 0, 0, parse_condition(*find_metric("cpu_loss_pct"), "<= 5 %")},
+      {"migrate", "cpu_per_gb", "< 2", 0, 0, parse_condition(*find_metric("cpu_per_gb"), "< 2")},
+      {"baseline", "outcome", "error", 0, 0, Word{false, "error"}}};
+  RunResult result = sample_result();
+  result.overheads.push_back({"migrate", "baseline", 20, 0, 0, 0, 0, {}, 20, 4.0, 5.1});
+  result.modes[1].cpu = {3, 1.6};
+  EXPECT_EQ(judge(scenario, result).verdict, Verdict::kFail);
+  result.overheads[0].cpu_upper95_pct = 4.9;
+  EXPECT_EQ(judge(scenario, result).verdict, Verdict::kPass);
+  result.modes[1].cpu = {3, 1.4};
+  EXPECT_EQ(judge(scenario, result).verdict, Verdict::kFail);
+  result.modes[1].cpu = {};
+  EXPECT_EQ(judge(scenario, result).verdict, Verdict::kUnknown);
+  result.modes[1].cpu = {3, 1.6};
+  result.overheads[0].cpu_pairs = 1;
   EXPECT_EQ(judge(scenario, result).verdict, Verdict::kUnknown);
 }
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "harness/measure/limits.h"
+#include "harness/measure/restored.h"
 #include "harness/measure/statistics.h"
 #include "r2ccl/base/clock.h"
 #include "r2ccl/base/config.h"
@@ -237,6 +238,61 @@ void measure_throughput(const JobRecord& job, ModeResult& mode) {
   }
 }
 
+/// The rate after the last failback of each round, once its faults act no more.
+void measure_restored(const Scenario& scenario, const JobRecord& job, ModeResult& mode) {
+  struct Round {
+    uint64_t struck_ns = UINT64_MAX, healed_ns = 0;
+    std::string not_healed;  // the name of such a fault
+  };
+  std::map<size_t, Round> rounds;
+  for (const Firing& firing : job.firings) {
+    if (firing.t0_ns == 0 || firing.t0_ns > job.record.end_ns) continue;
+    Round& round = rounds[firing.repetition];
+    round.struck_ns = std::min(round.struck_ns, firing.t0_ns);
+    // A queue pair that broke is replaced, whether or not its fault counts as healed.
+    if (!is_rank_fault(scenario, firing) && scenario.faults[firing.fault].kind == FaultKind::kQpError)
+      continue;
+    if (firing.healed_ns == 0 || firing.healed_ns > job.record.end_ns)
+      round.not_healed = identity(scenario, firing).name;
+    round.healed_ns = std::max(round.healed_ns, firing.healed_ns);
+  }
+  std::string why = "there was no fault";
+  std::vector<Interval> repaired;
+  for (auto round = rounds.begin(); round != rounds.end(); ++round) {
+    const auto next = std::next(round);
+    const uint64_t until_ns = next == rounds.end() ? job.record.end_ns : next->second.struck_ns;
+    const auto& [struck_ns, healed_ns, not_healed] = round->second;
+    if (!not_healed.empty())
+      why = not_healed + " was still there when the job ended";
+    else if (const auto home_ns = home_since(job.trace, until_ns, why))
+      repaired.push_back({std::max(*home_ns, healed_ns), until_ns});
+  }
+  if (repaired.empty())
+    mode.restored.why_not = why;
+  else
+    mode.restored = restored(job.record.operations, rounds.begin()->second.struck_ns, repaired);
+}
+
+void time_error(const JobRecord& job, ModeResult& mode) {
+  if (job.outcome != Outcome::kError || job.error_ns == 0) return;
+  uint64_t last_ns = 0;
+  for (const Firing& firing : job.firings)
+    if (firing.t0_ns <= job.error_ns) last_ns = std::max(last_ns, firing.t0_ns);
+  if (last_ns != 0) mode.error_ms = double(job.error_ns - last_ns) / 1e6;
+}
+
+/// Known of a job that ended well and whose every delivery was seen.
+void measure_cpu(const JobRecord& job, ModeResult& mode) {
+  if (job.outcome != Outcome::kOk || job.trace_lost > 0 || job.first_iteration_ns == 0) return;
+  CpuUse cpu;
+  for (const RankResult& rank : job.ranks) {
+    if (rank.cpu_s <= 0) return;
+    cpu.seconds += rank.cpu_s;
+  }
+  cpu.gbytes = double(bytes_between(job.record.deliveries, job.first_iteration_ns, job.record.end_ns)) / 1e9;
+  if (cpu.known()) mode.cpu = cpu;
+}
+
 void fill_row(const Scenario& scenario, const JobRecord& job, ModeResult& mode) {
   NcclTestsRow& row = mode.row;
   row.size_bytes = scenario.workload.bytes;
@@ -349,6 +405,9 @@ ModeResult evaluate(const Scenario& scenario, const JobRecord& job) {
   count_events(job, mode);
   measure_faults(scenario, job, mode);
   measure_throughput(job, mode);
+  measure_restored(scenario, job, mode);
+  measure_cpu(job, mode);
+  time_error(job, mode);
   fill_row(scenario, job, mode);
   fill_settings(job, mode);
 
@@ -394,6 +453,8 @@ ModeResult pool(const std::vector<const ModeResult*>& jobs) {
     all.trace_lost += job.trace_lost;
     if (all.incomplete.empty()) all.incomplete = job.incomplete;
     all.duration_s += job.duration_s;
+    all.cpu.seconds += job.cpu.seconds;
+    all.cpu.gbytes += job.cpu.gbytes;
     all.row.wrong += job.row.wrong;
     all.row.iterations += job.row.iterations;
     if (all.row.time_us <= 0) {

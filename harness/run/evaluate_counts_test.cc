@@ -212,6 +212,27 @@ TEST_F(Counts, the_timeline_begins_with_the_first_operation_in_a_thousand_bins_o
   EXPECT_DOUBLE_EQ(result().timeline.bin_ms, 100);
 }
 
+TEST_F(Counts, cpu_time_is_that_of_all_ranks_for_what_was_delivered_in_the_counted_operations) {
+  operation(1000, 2000);
+  job.first_iteration_ns = at(990);
+  job.record.streams = {{1, 0, 1, 0}};
+  for (double ms : {900.0, 995.0, 1500.0, 1900.0})  // the first is of a warm-up
+    job.record.deliveries.push_back({at(ms), 500'000'000, 0, 0, 0, 1});
+  job.ranks.resize(2);
+  job.ranks[0].cpu_s = 1;
+  EXPECT_FALSE(result().cpu.known()) << "one rank did not say";
+  job.ranks[1].cpu_s = 2;
+  const CpuUse cpu = result().cpu;
+  EXPECT_DOUBLE_EQ(cpu.seconds, 3);
+  EXPECT_DOUBLE_EQ(cpu.gbytes, 1.5);
+  EXPECT_DOUBLE_EQ(cpu.per_gb(), 2);
+  job.trace_lost = 1;
+  EXPECT_FALSE(result().cpu.known()) << "not every delivery was seen";
+  job.trace_lost = 0;
+  job.outcome = Outcome::kError;
+  EXPECT_FALSE(result().cpu.known());
+}
+
 TEST_F(Counts, settings_are_those_that_the_ranks_ran_with) {
   job.environment = {{"NCCL_IB_TIMEOUT", "14"}, {"HOME", "/nowhere"}};
   job.plugin = "r2ccl v11";
@@ -256,6 +277,7 @@ TEST_F(Pool, counts_are_added_up) {
   a.well_nics = 2, b.well_nics = 20;
   a.lanes = 3, b.lanes = 30;
   a.trace_lost = 8, b.trace_lost = 80;
+  a.cpu = {3, 2}, b.cpu = {30, 20};
   a.duration_s = 9, b.duration_s = 90;
   const ModeResult all = pool({&a, &b});
   EXPECT_EQ(all.correctness.wrong_elements, 11u);
@@ -276,6 +298,8 @@ TEST_F(Pool, counts_are_added_up) {
   EXPECT_EQ(all.well_nics, 22u);
   EXPECT_EQ(all.lanes, 33u);
   EXPECT_EQ(all.trace_lost, 88u);
+  EXPECT_DOUBLE_EQ(all.cpu.seconds, 33);
+  EXPECT_DOUBLE_EQ(all.cpu.gbytes, 22);
   EXPECT_DOUBLE_EQ(all.duration_s, 99);
 }
 

@@ -291,6 +291,21 @@ TEST_F(Evaluate, before_ends_with_the_first_fault_of_the_round_and_begins_after_
   EXPECT_DOUBLE_EQ(result().faults[1].before_gbps, 1);
 }
 
+TEST_F(Evaluate, an_error_is_timed_from_the_last_fault_before_it) {
+  run(1000, 1500, 100, 10);
+  scenario.faults.push_back(fault(FaultKind::kPortDown, "node1/nic1"));
+  strike(1555);
+  strike(1600, 1);
+  EXPECT_FALSE(result().error_ms) << "there was none";
+  job.outcome = Outcome::kError;
+  job.error_ns = at(3650);
+  EXPECT_DOUBLE_EQ(result().error_ms.value_or(0), 2050);
+  job.firings[1].t0_ns = at(3700);
+  EXPECT_DOUBLE_EQ(result().error_ms.value_or(0), 2095) << "what strikes later is not its cause";
+  job.firings.clear();
+  EXPECT_FALSE(result().error_ms);
+}
+
 // --- throughput --------------------------------------------------------------------------------------------
 
 TEST_F(Evaluate, the_retained_rate_stands_beside_its_limit) {
@@ -317,6 +332,68 @@ TEST_F(Evaluate, rounds_are_averaged_as_ratios) {
   EXPECT_DOUBLE_EQ(t.before_gbps, 3);
   EXPECT_DOUBLE_EQ(t.after_gbps, 2.5);
   EXPECT_DOUBLE_EQ(t.limit, 0.5);
+}
+
+class AfterFailback : public EvaluateTest {
+ protected:
+  AfterFailback() {
+    run(0, 1500, 100, 10);
+    lose_nic0(1500, 2700);
+    strike(1555).healed_ns = at(2100);
+    said(EventType::kMigrationStarted, 1560, 1);
+    said(EventType::kMigrationDone, 1590, 2);
+    said(EventType::kMigrationStarted, 2680, 2);
+    said(EventType::kMigrationDone, 2690, 3);
+    said(EventType::kFailback, 2695, 0);
+  }
+  using EventType = r2ccl::trace::EventType;
+  void said(EventType type, double ms, uint64_t path) {
+    r2ccl::trace::Event event{};
+    event.type = type;
+    event.time_ns = at(ms);
+    event.b = event.c = path;
+    job.trace.push_back({1, event});
+  }
+};
+
+TEST_F(AfterFailback, the_rate_is_held_against_the_rate_before_the_first_fault) {
+  run(2700, 4700, 100, 10);
+  const Restored restored = result().restored;
+  ASSERT_TRUE(restored.ratio) << restored.why_not;
+  EXPECT_DOUBLE_EQ(*restored.ratio, 1);
+  EXPECT_EQ(restored.operations_before, 15u);
+  EXPECT_EQ(restored.operations_after, 20u);
+}
+
+TEST_F(AfterFailback, a_job_that_stays_slow_shows) {
+  run(2700, 4700, 200, 20);
+  EXPECT_DOUBLE_EQ(result().restored.ratio.value_or(0), 0.5);
+}
+
+TEST_F(AfterFailback, a_nic_that_never_comes_back_leaves_nothing_to_compare) {
+  run(2700, 4700, 200, 20);
+  job.trace.resize(2);
+  EXPECT_EQ(result().restored.why_not, "no channel went back to a repaired NIC");
+  job.firings[0].healed_ns = 0;
+  EXPECT_EQ(result().restored.why_not, "the fault was still there when the job ended");
+  EXPECT_FALSE(result().restored.ratio);
+}
+
+TEST_F(AfterFailback, nothing_counts_before_the_last_fault_is_healed) {
+  run(2700, 4700, 100, 10);
+  strike(2900).healed_ns = at(3800);
+  EXPECT_EQ(result().restored.why_not, "only 9 operations after the last failback; 10 are wanted");
+}
+
+TEST_F(AfterFailback, rounds_count_together) {
+  run(2700, 3300, 100, 10);
+  strike(3300, 0, 1);
+  operation(3300, 4000);
+  EXPECT_EQ(result().restored.why_not, "only 6 operations after the last failback; 10 are wanted");
+  job.firings[1].healed_ns = at(3500);
+  run(4000, 4600, 100, 10);
+  EXPECT_DOUBLE_EQ(result().restored.ratio.value_or(0), 1);
+  EXPECT_EQ(result().restored.operations_after, 12u);
 }
 
 TEST_F(Evaluate, of_a_round_the_last_fault_in_time_counts_wherever_the_scenario_lists_it) {

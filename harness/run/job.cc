@@ -346,6 +346,7 @@ JobRecord Job::collect() {
     result.error = rank.error;
     result.warnings = rank.warnings;
     result.log_path = log_paths_[size_t(rank.rank())];
+    result.cpu_s = double(rank.cpu_ns) / 1e9;
     result.iterations = collector_->ended(size_t(rank.rank()));
     job.correctness.wrong_elements += rank.correctness.wrong_elements;
     job.correctness.duplicated += rank.correctness.duplicated;
@@ -374,6 +375,7 @@ JobRecord Job::collect() {
   const uint64_t measured_until =
       outcome_ == Outcome::kOk ? phase_at_ns_ : (error_ns_ ? error_ns_ : job.end_ns);
   job.record = collector_->record(std::min(measured_until, job.end_ns));
+  job.first_iteration_ns = collector_->first_iteration_ns();
   job.trace = collector_->events();
   job.trace_lost = collector_->lost();
   if (driver_) {

@@ -44,6 +44,7 @@ struct JobRecord {
   std::string plugin;                              ///< "r2ccl v11"
   std::string evidence;
   uint64_t start_ns = 0, end_ns = 0;
+  uint64_t first_iteration_ns = 0;  ///< begin of the first counted operation of any rank; 0: there was none
 };
 
 class Job {

@@ -94,15 +94,19 @@ std::vector<Overhead> overheads(const std::vector<const Mode*>& modes,
   if (reference == modes.size()) reference = 0;
   for (size_t m = 0; m < modes.size(); ++m) {
     if (m == reference) continue;
-    std::vector<double> with, without;
+    std::vector<double> with, without, cpu_with, cpu_without;
     for (size_t p = 0; p < std::min(jobs[m].size(), jobs[reference].size()); ++p) {
       const ModeResult &a = jobs[m][p], &b = jobs[reference][p];
       if (a.outcome != Outcome::kOk || b.outcome != Outcome::kOk) continue;
       if (a.row.time_us <= 0 || b.row.time_us <= 0) continue;
       with.push_back(a.row.time_us);
       without.push_back(b.row.time_us);
+      if (!a.cpu.known() || !b.cpu.known()) continue;
+      cpu_with.push_back(a.cpu.per_gb());
+      cpu_without.push_back(b.cpu.per_gb());
     }
     Overhead overhead = paired_overhead(with, without);
+    add_cpu_loss(overhead, cpu_with, cpu_without);
     overhead.mode = modes[m]->label;
     overhead.against = modes[reference]->label;
     result.push_back(std::move(overhead));

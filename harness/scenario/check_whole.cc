@@ -13,7 +13,7 @@ bool needs_fault(const std::string& metric) {
   return has_prefix(metric, "detect_ms") || has_prefix(metric, "migrate_ms") ||
          has_prefix(metric, "recover_ms") || has_prefix(metric, "blackout_ms") || metric == "detected_by" ||
          metric == "fault_witness" || metric == "retained_bw" || metric == "settled" ||
-         metric == "error_names_nic";
+         metric == "restored" || metric == "error_names_nic" || metric == "error_ms";
 }
 
 /// Metrics that are 0 whatever happens in the modes that do not spread anything.
@@ -21,7 +21,9 @@ bool needs_balance(const std::string& metric) {
   return metric == "gray_nics" || metric == "well_nics" || metric == "lanes";
 }
 
-bool needs_pairs(const std::string& metric) { return metric == "overhead_pct" || metric == "busbw_loss_pct"; }
+bool needs_pairs(const std::string& metric) {
+  return metric == "overhead_pct" || metric == "busbw_loss_pct" || metric == "cpu_loss_pct";
+}
 
 void check_expectation(Document& document, const Scenario& scenario, const Expectation& expectation) {
   const bool has_faults = !scenario.faults.empty() || !scenario.rank_faults.empty();

@@ -19,6 +19,12 @@ std::vector<MetricInfo> make_metrics() {
        {"exact", "wrong"},
        "whether every element was right and no segment was lost or delivered twice"},
       {"error_names_nic", Unit::kNone, {"yes", "no"}, "whether the job's error names the NIC that failed"},
+      {"error_ms", Unit::kMilliseconds, {}, "from the last fault before it to the job's error"},
+      {"error_says",
+       Unit::kNone,
+       {},
+       "words of the job's error, in this order; … stands for anything between them",
+       true},
       {"detected_by",
        Unit::kNone,
        {"completion", "event", "watchdog", "peer"},
@@ -39,6 +45,10 @@ std::vector<MetricInfo> make_metrics() {
        "times that a rank found such a NIC to carry as much again (mode balance)"},
       {"lanes", Unit::kNone, {}, "lanes beside active paths that were taken into use (mode balance)"},
       {"retained_bw", Unit::kNone, {}, "settled rate after the fault, as a share of the rate before it"},
+      {"restored",
+       Unit::kNone,
+       {},
+       "rate after the last failback, as a share of the rate before the first fault: medians of operations"},
       {"settled",
        Unit::kNone,
        {"yes", "no"},
@@ -52,6 +62,13 @@ std::vector<MetricInfo> make_metrics() {
        {},
        "bus bandwidth lost to resilience without a fault, against the first mode: upper 95 % bound over the "
        "pairs"},
+      {"cpu_loss_pct",
+       Unit::kPercent,
+       {},
+       "CPU time per byte that resilience takes without a fault, against the first mode: upper 95 % bound "
+       "over "
+       "the pairs"},
+      {"cpu_per_gb", Unit::kNone, {}, "CPU seconds of all ranks per 10^9 bytes delivered"},
   };
   struct Family {
     const char* name;
@@ -104,8 +121,9 @@ class Parser {
  public:
   Parser(const MetricInfo& metric, const std::string& text) : metric_(metric), text_(text) {}
 
-  std::variant<Numeric, Word> parse() {
+  Condition parse() {
     skip_space();
+    if (metric_.text) return parse_text();
     if (at_end()) fail("nothing is expected here; write for example " + example());
     if (!metric_.words.empty()) return parse_word();
     Numeric numeric;
@@ -155,6 +173,25 @@ class Parser {
     if (take(">")) return Comparison::kGreater;
     if (take("=")) fail_at(position_ - 1, "'=' is no comparison; write '=='");
     return std::nullopt;
+  }
+
+  Text parse_text() {
+    static constexpr std::string_view kAnything = "…";
+    const auto trimmed = [](std::string piece) {
+      const char* space = " \t\n";
+      piece.erase(0, std::min(piece.find_first_not_of(space), piece.size()));
+      piece.erase(piece.find_last_not_of(space) + 1);
+      return piece;
+    };
+    Text text;
+    for (size_t from = position_; from <= text_.size();) {
+      const size_t end = std::min(text_.find(kAnything, from), text_.size());
+      if (std::string piece = trimmed(text_.substr(from, end - from)); !piece.empty())
+        text.pieces.push_back(std::move(piece));
+      from = end + kAnything.size();
+    }
+    if (text.pieces.empty()) fail("no words are expected here; write some that must be said");
+    return text;
   }
 
   Word parse_word() {
@@ -297,7 +334,7 @@ const MetricInfo* find_metric(const std::string& name) {
   return nullptr;
 }
 
-std::variant<Numeric, Word> parse_condition(const MetricInfo& metric, const std::string& text) {
+Condition parse_condition(const MetricInfo& metric, const std::string& text) {
   return Parser(metric, text).parse();
 }
 
@@ -317,6 +354,16 @@ std::optional<double> evaluate(const Sum& sum, const QuantityValue& value) {
     total += product;
   }
   return total;
+}
+
+bool holds(const std::string& said, const Text& text) {
+  size_t at = 0;
+  for (const std::string& piece : text.pieces) {
+    at = said.find(piece, at);
+    if (at == std::string::npos) return false;
+    at += piece.size();
+  }
+  return true;
 }
 
 bool compare(double got, Comparison comparison, double bound) {

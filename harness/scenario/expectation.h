@@ -48,13 +48,20 @@ struct Word {
   std::string word;
 };
 
+/// What a text must hold: these pieces, in this order, with anything between them.
+struct Text {
+  std::vector<std::string> pieces;
+};
+
+using Condition = std::variant<Numeric, Word, Text>;
+
 struct Expectation {
   std::string mode;    ///< a mode's label, or "all"
   std::string metric;  ///< e.g. "recover_ms.max"
   std::string wanted;  ///< the right side as written
   int line = 0;        ///< in the scenario file, from 1
   int column = 0;
-  std::variant<Numeric, Word> condition;
+  Condition condition;
 };
 
 /// The metrics that an expectation may name.
@@ -63,6 +70,7 @@ struct MetricInfo {
   Unit unit = Unit::kNone;
   std::vector<std::string> words;  ///< not empty: the metric is one of these words
   std::string meaning;             ///< one sentence for `explain`
+  bool text = false;               ///< it is said in free words, of which some are expected
 };
 const std::vector<MetricInfo>& metrics();
 const MetricInfo* find_metric(const std::string& name);
@@ -73,12 +81,13 @@ struct ExpressionError {
   std::string message;
 };
 /// Parses the right side of `metric: "text"`. Throws ExpressionError.
-std::variant<Numeric, Word> parse_condition(const MetricInfo& metric, const std::string& text);
+Condition parse_condition(const MetricInfo& metric, const std::string& text);
 
 /// Value of the names; nullopt = not known in this run.
 using QuantityValue = std::function<std::optional<double>(Quantity)>;
 /// nullopt when one of the names has no value.
 std::optional<double> evaluate(const Sum& sum, const QuantityValue& value);
+bool holds(const std::string& said, const Text& text);
 bool compare(double got, Comparison comparison, double bound);
 
 const char* name(Quantity quantity);

@@ -85,6 +85,19 @@ TEST(Expectation, words_may_be_negated) {
   EXPECT_FALSE(std::get<Word>(parse_condition(*find_metric("outcome"), "error")).negated);
 }
 
+TEST(Expectation, a_text_holds_its_pieces_in_their_order) {
+  const auto text = [](const std::string& wanted) {
+    return std::get<Text>(parse_condition(*find_metric("error_says"), wanted));
+  };
+  EXPECT_EQ(text("is down").pieces, (std::vector<std::string>{"is down"}));
+  EXPECT_EQ(text(" NIC a … ms ago …").pieces, (std::vector<std::string>{"NIC a", "ms ago"}));
+  EXPECT_TRUE(holds("the NIC a broke, 3 ms ago", text("NIC a … ms ago")));
+  EXPECT_FALSE(holds("3 ms ago the NIC a broke", text("NIC a … ms ago")));
+  EXPECT_FALSE(holds("once", text("once … once"))) << "each piece is there for itself";
+  EXPECT_EQ(error_of("error_says", " … ").message,
+            "no words are expected here; write some that must be said");
+}
+
 TEST(Expectation, a_time_needs_its_unit) {
   const ExpressionError error = error_of("detect_ms.p50", "<= 20");
   EXPECT_EQ(error.column, 3u);

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 
 #include "harness/workload/cpu/pattern.h"
 #include "harness/workload/cpu/plugin_log.h"
@@ -242,12 +243,24 @@ bool Rank::begin(uint64_t number) {
   return true;
 }
 
+uint64_t Rank::cpu_beside_this_thread_ns() {
+  const auto read = [](clockid_t clock) {
+    timespec used{};
+    clock_gettime(clock, &used);
+    return uint64_t(used.tv_sec) * 1'000'000'000 + uint64_t(used.tv_nsec);
+  };
+  // This thread's first: what it uses in between is counted, not subtracted, and the sum never falls below 0.
+  const uint64_t own = read(CLOCK_THREAD_CPUTIME_ID);
+  return read(CLOCK_PROCESS_CPUTIME_ID) - own;
+}
+
 uint64_t Rank::operate(std::optional<uint64_t> number, uint64_t data_iteration) {
   const UserBuffers user{input_.data(), output_.data()};
   const auto start = [&] {
     for (size_t c = 0; c < channels_.size(); ++c) channels_[c].start(plan_[c].lanes, user);
     if (number) Writer::instance().emit(EventType::kIteration, kNoNicIndex, 0, *number, config_.bytes);
   };
+  if (number && !cpu_from_ns_) cpu_from_ns_ = cpu_beside_this_thread_ns();
   start();
   const bool whole = progress_->run(channels_, [&] {
     // The moment counts; what the comparison finds comes by message, so that it stays off the timeline.
@@ -258,6 +271,7 @@ uint64_t Rank::operate(std::optional<uint64_t> number, uint64_t data_iteration) 
     return true;
   });
   if (!whole) throw Aborted{};
+  if (number) cpu_ns_ = cpu_beside_this_thread_ns() - *cpu_from_ns_;
   if (config_.verify) verify(data_iteration, operations_ - 1);
   return number.value_or(0);
 }
@@ -310,6 +324,7 @@ void Rank::report_correctness(const char* type) {
   say({{"type", type},
        {"wrong", wrong_},
        {"checked", checked_},
+       {"cpu_ns", cpu_ns_},
        {"checked_iterations", checked_iterations_},
        {"duplicated", faults.duplicated},
        {"lost", faults.lost},

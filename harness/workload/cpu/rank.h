@@ -46,6 +46,9 @@ class Rank {
   uint64_t operate(std::optional<uint64_t> number, uint64_t data_iteration);
   /// Fills and poisons the buffers.
   void prepare(uint64_t data_iteration);
+  /// CPU time of this process so far, user and system, without that of the calling thread: the main thread
+  /// fills and compares the buffers, and no transport costs that.
+  static uint64_t cpu_beside_this_thread_ns();
   void verify(uint64_t data_iteration, uint64_t first_message);
   void report_correctness(const char* type);
   void sleep_once(std::chrono::nanoseconds duration);
@@ -77,7 +80,9 @@ class Rank {
   uint64_t operations_ = 0;  ///< warm-ups included
   uint64_t wrong_ = 0, checked_ = 0, checked_iterations_ = 0;
   uint64_t reported_wrong_ = 0;
-  std::unique_ptr<Ticker> ticker_;  // from the first counted operation to the last
+  std::optional<uint64_t> cpu_from_ns_;  ///< when the first counted operation began
+  uint64_t cpu_ns_ = 0;                  ///< from then to the end of the last one
+  std::unique_ptr<Ticker> ticker_;       // from the first counted operation to the last
 };
 
 }  // namespace r2bench

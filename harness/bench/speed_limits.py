@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+"""How fast faults were noticed and recovered from over many runs, and whether that is within the limits.
+
+Takes result.json files, folders that hold such files (at any depth), and .jsonl files that this program wrote. Runs that were cut
+short count, too: of each run those faults that were measured. A fault whose rate never came back counts as one that took for
+ever, but for the last one of a run that was cut short. Faults are put together by kind and mode; mode baseline is left out. A
+port that went down silently is of kind port_down as well: give such runs to a call of their own.
+
+The limits, where 'floor' is the fault's own floor_ms and 'wake-up' the p99 of its run:
+  qp_error, port_down   detected after: p50 <= 0.5 ms, p99 <= wake-up + 2 ms
+                        recovered after: p50 <= floor + 2 ms, p99 <= floor + wake-up + 15 ms
+  blackhole             recovered after: p99 <= floor + wake-up + 30 ms
+Percentiles are nearest-rank. What a limit allows is subtracted from each fault before the percentile is taken, so that runs of different floors can
+be put together. p99 of fewer than 100 faults is the worst of them.
+
+Exit status: 0 every limit is met, 1 one is not (or an element was wrong), 64 there is nothing to judge.
+"""
+
+import argparse
+import json
+import math
+import os
+import sys
+
+WANTED = 200
+# What a time may be beside what is its own: (the time, percentile, is the floor allowed, is the wake-up, and so many ms).
+LIMITS = {
+    "qp_error": [("detect", 50, False, False, 0.5), ("detect", 99, False, True, 2.0),
+                 ("recover", 50, True, False, 2.0), ("recover", 99, True, True, 15.0)],
+    "blackhole": [("recover", 99, True, True, 30.0)],
+}
+LIMITS["port_down"] = LIMITS["qp_error"]
+KEYS = ["name", "kind", "target", "detected_by", "detect_ms", "migrate_ms", "recover_ms", "blackout_ms", "floor_ms", "window_ms",
+        "limit", "before_gbps", "after_gbps", "witnessed", "sampled", "why_not_sampled"]
+
+
+class Unreadable(Exception):
+    """One sentence."""
+
+
+def percentile(values, percent):
+    """The smallest value that at least so many percent do not exceed."""
+    ordered = sorted(values)
+    return ordered[max(1, math.ceil(percent * len(ordered) / 100)) - 1]
+
+
+def runs_of_result(path):
+    """Each mode of a result.json as {seed, mode, outcome, correctness, wakeup, faults}."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            result = json.load(file)
+        return [{"seed": result["seed"], "mode": run["mode"], "outcome": run["outcome"], "r2cc_mode": run["r2cc_mode"],
+                 "correctness": run["metrics"]["correctness"], "wakeup": run["metrics"]["recovery"]["wakeup_p99_ms"],
+                 "faults": [{key: fault[key] for key in KEYS} for fault in run["faults"]]} for run in result["runs"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise Unreadable(f"{path} is no result of a run: {error!r}") from error
+
+
+def runs_of_lines(path):
+    """What write_lines() wrote."""
+    runs = []
+    try:
+        with open(path, encoding="utf-8") as file:
+            for line in file:
+                entry = json.loads(line)
+                if "run" in entry:
+                    runs.append({"mode": "?", "r2cc_mode": 1, **entry["run"], "faults": []})
+                else:
+                    runs[-1]["faults"].append({key: entry[key] for key in KEYS})
+    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+        raise Unreadable(f"{path} does not hold a fault a line: {error!r}") from error
+    return runs
+
+
+def gather(arguments):
+    runs = []
+    for argument in arguments:
+        if os.path.isdir(argument):
+            found = sorted(os.path.join(folder, "result.json") for folder, _, files in os.walk(argument) if "result.json" in files)
+            if not found:
+                raise Unreadable(f"there is no result.json in {argument}")
+        else:
+            found = [argument]
+        for path in found:
+            runs += runs_of_lines(path) if path.endswith(".jsonl") else runs_of_result(path)
+    return [run for run in runs if run["r2cc_mode"] != 0]
+
+
+def write_lines(runs, path):
+    with open(path, "w", encoding="utf-8") as file:
+        for run in runs:
+            head = {key: run[key] for key in ("seed", "mode", "r2cc_mode", "outcome", "correctness", "wakeup")}
+            file.write(json.dumps({"run": head}) + "\n")
+            for fault in run["faults"]:
+                file.write(json.dumps({"seed": run["seed"], "mode": run["mode"], **fault}) + "\n")
+
+
+def measured(run):
+    """The faults of a run that were measured. A time that never came is infinite."""
+    faults = [fault for fault in run["faults"] if fault["witnessed"] and fault["sampled"]]
+    if run["outcome"] == "cancelled" and faults and faults[-1] is run["faults"][-1] and faults[-1]["recover_ms"] is None:
+        faults.pop()  # it was not waited for
+    for fault in faults:
+        yield {"detect": math.inf if fault["detect_ms"] is None else fault["detect_ms"],
+               "recover": math.inf if fault["recover_ms"] is None else fault["recover_ms"],
+               "floor": fault["floor_ms"], "limit": fault["limit"], "wakeup": run["wakeup"]}
+
+
+def groups_of(runs, port_floor):
+    groups = {}
+    for run in runs:
+        kinds = {fault["kind"] for fault in run["faults"]}
+        if kinds and run["wakeup"] is None:
+            raise Unreadable(f"the wake-up latency of a run of {', '.join(sorted(kinds))} (seed {run['seed']}) is not known")
+        for kind in kinds:
+            of_kind = dict(run, faults=[fault for fault in run["faults"] if fault["kind"] == kind])
+            # Whether the last fault was cut short is a matter of the whole run.
+            if of_kind["faults"][-1] is not run["faults"][-1]:
+                of_kind["outcome"] = "ok"
+            groups.setdefault((kind, run["mode"]), []).extend(measured(of_kind))
+    if port_floor:
+        for faults in groups.values():
+            for fault in faults:
+                fault["floor"] *= min(1.0, max(0.1, fault["limit"]))
+    return {key: faults for key, faults in sorted(groups.items()) if faults}
+
+
+def judge(kind, faults):
+    """(what is wanted, what came of it, whether that is within) for each limit of the kind."""
+    judged = []
+    for time, percent, floor, wakeup, allowed in LIMITS.get(kind, []):
+        over = percentile([fault[time] - (fault["floor"] if floor else 0) - (fault["wakeup"] if wakeup else 0) for fault in faults],
+                          percent)
+        own = "".join(f"{name} + " for name, used in (("floor", floor), ("wake-up", wakeup)) if used)
+        beside = own.removesuffix(" + ").replace(" + ", " and ")
+        got = f"{over:.2f} ms" + (f" beside {beside}" if beside else "")
+        judged.append((f"{time} p{percent} <= {own}{allowed:g} ms", got, over <= allowed))
+    return judged
+
+
+def report(groups, out):
+    """Prints the table and the limits. Whether all of them are met."""
+    rows = [["kind", "mode", "faults", "detect p50", "p99", "max", "recover p50", "p90", "p99", "floor", "wake-up p99"]]
+    for (kind, mode), faults in groups.items():
+        detect, recover = [f["detect"] for f in faults], [f["recover"] for f in faults]
+        rows.append([kind, mode, str(len(faults))] + [f"{value:.2f}" for value in (
+            percentile(detect, 50), percentile(detect, 99), max(detect), percentile(recover, 50), percentile(recover, 90),
+            percentile(recover, 99), max(f["floor"] for f in faults), max(f["wakeup"] for f in faults))])
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(cell.ljust(width) if column < 2 else cell.rjust(width)
+                        for column, (cell, width) in enumerate(zip(row, widths))), file=out)
+    print("times in ms; floor and wake-up: the largest of the group\n", file=out)
+    met = True
+    for (kind, mode), faults in groups.items():
+        if kind not in LIMITS:
+            print(f"{kind}, {mode}: no limit is stated", file=out)
+            continue
+        for wanted, got, within in judge(kind, faults):
+            met = met and within
+            print(f"{'met    ' if within else 'NOT MET'}  {kind}, {mode}: {wanted}: {got}", file=out)
+        if len(faults) < WANTED:
+            print(f"few      {kind}, {mode}: {len(faults)} faults; {WANTED} are wanted", file=out)
+    for kind in sorted(set(LIMITS) - {kind for kind, _ in groups}):
+        print(f"few      {kind}: none; {WANTED} are wanted", file=out)
+    return met
+
+
+def main(arguments=None, out=sys.stdout):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", nargs="+", metavar="FOLDER_OR_FILE", help="result.json, .jsonl, or a folder with such results")
+    parser.add_argument("--jsonl", metavar="OUT", help="write one line for each run and each of its faults")
+    parser.add_argument("--floor", choices=["limit", "port"], default="limit",
+                        help="limit: a segment at the limit's part of the port's rate (floor_ms, the default); port: at all of it")
+    options = parser.parse_args(arguments)
+    try:
+        runs = gather(options.results)
+        groups = groups_of(runs, options.floor == "port")
+        if not groups:
+            raise Unreadable("no fault was measured")
+        if options.jsonl:
+            write_lines(runs, options.jsonl)
+    except (Unreadable, OSError) as error:
+        print(error, file=sys.stderr)
+        return 64
+    met = report(groups, out)
+    wrong = [run for run in runs if not run["correctness"]["exact"]]
+    for run in wrong:
+        print(f"NOT MET  mode {run['mode']}, seed {run['seed']}: not every element was right, or none was compared", file=out)
+    return 0 if met and not wrong else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""What harness/bench/speed_limits.py makes of results that are made by hand."""
+
+import io
+import json
+import os
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "bench"))
+import speed_limits  # noqa: E402
+
+
+def fault(kind="port_down", detect=0.1, recover=17.0, floor=16.0, **other):
+    return {"name": f"{kind} node1/nic0", "kind": kind, "target": "node1/nic0", "detected_by": "event", "detect_ms": detect,
+            "migrate_ms": 16.0, "recover_ms": recover, "blackout_ms": 20.0, "floor_ms": floor, "window_ms": 64.0, "limit": 0.5,
+            "before_gbps": 7.8, "after_gbps": 3.9, "witnessed": True, "sampled": True, "why_not_sampled": None, **other}
+
+
+def run(faults, mode="migrate", outcome="ok", wakeup=0.5, exact=True):
+    return {"mode": mode, "r2cc_mode": 0 if mode == "baseline" else 1, "outcome": outcome, "faults": faults,
+            "metrics": {"correctness": {"exact": exact}, "recovery": {"wakeup_p99_ms": wakeup}}}
+
+
+class SpeedLimits(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def write(self, *runs, name="a", seed=1):
+        os.makedirs(os.path.join(self.folder, name), exist_ok=True)
+        path = os.path.join(self.folder, name, "result.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"seed": seed, "runs": runs}, file)
+        return path
+
+    def call(self, *arguments):
+        out = io.StringIO()
+        status = speed_limits.main(list(arguments) or [self.folder], out)
+        return status, out.getvalue()
+
+    def test_percentiles_are_values_that_were_measured(self):
+        self.assertEqual(speed_limits.percentile([3, 1, 2], 50), 2)
+        self.assertEqual(speed_limits.percentile([1, 2], 50), 1)
+        self.assertEqual(speed_limits.percentile(range(1, 201), 99), 198)
+        self.assertEqual(speed_limits.percentile([7], 99), 7)
+
+    def test_faults_of_many_results_are_put_together_by_kind_and_mode(self):
+        self.write(run([fault()] * 120), run([fault()] * 3, mode="balance"), run([fault(recover=None)], mode="baseline"))
+        self.write(run([fault()] * 80 + [fault("qp_error")] * 2), name="b/c", seed=2)
+        status, said = self.call()
+        self.assertEqual(status, 0, said)
+        self.assertRegex(said, r"port_down +migrate +200 +0\.10 +0\.10 +0\.10 +17\.00 +17\.00 +17\.00 +16\.00 +0\.50\n")
+        self.assertRegex(said, r"port_down +balance +3 ")
+        self.assertNotIn("baseline", said)
+        self.assertNotIn("few      port_down, migrate", said)
+        self.assertIn("few      qp_error, migrate: 2 faults; 200 are wanted", said)
+        self.assertIn("few      blackhole: none; 200 are wanted", said)
+
+    def test_each_limit_can_be_missed(self):
+        def missing(faults, **of_run):
+            self.write(run(faults, **of_run))
+            status, said = self.call()
+            self.assertEqual(status, 1 if "NOT MET" in said else 0, said)
+            return [line.split(": ")[1] for line in said.splitlines() if line.startswith("NOT MET")]
+
+        good = [fault() for _ in range(98)]
+        self.assertEqual(missing(good), [])
+        self.assertEqual(missing([fault(detect=0.5)] * 9), [])
+        self.assertEqual(missing([fault(detect=0.51)] * 9), ["detect p50 <= 0.5 ms"])
+        self.assertEqual(missing(good + [fault(detect=2.6)]), ["detect p99 <= wake-up + 2 ms"])
+        self.assertEqual(missing(good + [fault(detect=2.6)], wakeup=0.7), [])
+        self.assertEqual(missing([fault(recover=18.0)] * 9), [])
+        self.assertEqual(missing([fault(recover=18.1)] * 9), ["recover p50 <= floor + 2 ms"])
+        self.assertEqual(missing(good + [fault(recover=31.6)]), ["recover p99 <= floor + wake-up + 15 ms"])
+        self.assertEqual(missing(good + [fault(recover=31.6, floor=16.2)]), [], "its own floor counts")
+        self.assertEqual(missing(good + [fault(recover=31.6)] + good), [], "1 of 197")
+        late = [fault("blackhole", detect=12.0, recover=46.4)]
+        self.assertEqual(missing(late), [])
+        self.assertEqual(missing([fault("blackhole", detect=12.0, recover=46.6)]), ["recover p99 <= floor + wake-up + 30 ms"])
+
+    def test_a_floor_at_the_whole_rate_of_the_port_can_be_asked_for(self):
+        self.write(run([fault()] * 9))
+        self.assertEqual(self.call()[0], 0)
+        status, said = self.call("--floor", "port", self.folder)
+        self.assertEqual(status, 1)
+        self.assertIn("NOT MET  port_down, migrate: recover p50 <= floor + 2 ms: 9.00 ms beside floor", said)
+
+    def test_only_what_was_measured_counts(self):
+        not_sampled = fault(recover=None, sampled=False, why_not_sampled="no operation was open")
+        self.write(run([fault(), not_sampled, fault(witnessed=False), fault()]))
+        self.assertRegex(self.call()[1], r"port_down +migrate +2 ")
+
+    def test_a_fault_that_never_recovered_takes_for_ever(self):
+        self.write(run([fault()] * 3 + [fault(recover=None)] * 2))
+        status, said = self.call()
+        self.assertEqual(status, 1)
+        self.assertIn("inf", said)
+        self.write(run([fault()] * 3 + [fault(recover=None, detect=None)]))
+        self.assertEqual(self.call()[0], 1)
+
+    def test_a_run_that_was_cut_short_did_not_wait_for_its_last_fault(self):
+        cut = [fault()] * 3 + [fault(recover=None)]
+        self.write(run(cut, outcome="cancelled"))
+        status, said = self.call()
+        self.assertEqual(status, 0, said)
+        self.assertRegex(said, r"port_down +migrate +3 ")
+        self.write(run([fault(recover=None)] + [fault("qp_error")], outcome="cancelled"))
+        self.assertEqual(self.call()[0], 1, "another fault came later")
+        self.write(run(cut + [fault(witnessed=False)], outcome="cancelled"))
+        self.assertEqual(self.call()[0], 1, "the next one was armed: it had been waited for")
+        self.write(run(cut, outcome="error"))
+        self.assertEqual(self.call()[0], 1)
+
+    def test_wrong_data_is_no_speed(self):
+        self.write(run([fault()] * 3, exact=False))
+        status, said = self.call()
+        self.assertEqual(status, 1)
+        self.assertIn("not every element was right", said)
+
+    def test_lines_are_read_as_the_results_were(self):
+        self.write(run([fault()] * 3 + [fault(recover=None)], outcome="cancelled"), run([fault("blackhole")] * 2, mode="balance"))
+        lines = os.path.join(self.folder, "faults.jsonl")
+        first = self.call("--jsonl", lines, self.folder)
+        with open(lines, encoding="utf-8") as file:
+            self.assertEqual(len(file.readlines()), 2 + 4 + 2)
+        self.assertEqual(self.call(lines), first)
+
+    def test_what_cannot_be_judged_is_said(self):
+        quiet, sys.stderr = sys.stderr, io.StringIO()
+        try:
+            self.assertEqual(self.call()[0], 64, "no result")
+            self.write(run([], mode="migrate"))
+            self.assertEqual(self.call()[0], 64, "no fault")
+            path = self.write()
+            with open(path, "w", encoding="utf-8") as file:
+                file.write("{")
+            self.assertEqual(self.call(path)[0], 64, "half a file")
+            self.assertEqual(self.call(os.path.join(self.folder, "none.json"))[0], 64)
+        finally:
+            sys.stderr = quiet
+
+
+if __name__ == "__main__":
+    unittest.main()
