@@ -14,6 +14,7 @@ std::atomic<uint32_t> g_next_number{0};
 
 constexpr uint64_t kFirstFailbackWaitNs = 100 * kNsPerMs;
 // How long a closed channel keeps its control connection, so that the peer can read our last word.
+constexpr uint64_t kNearNs = 150 * kNsPerMs;  // more than the service thread sleeps at a time
 constexpr uint64_t kLingerNs = 2000 * kNsPerMs;
 // How long one that is closed waits for the receiver's word on messages that were sent from copies; and again
 // while something is being sent once more.
@@ -218,13 +219,15 @@ Urgency Channel::urgency(const Tick& tick) const {
     return path->probe_state() == ProbeState::kWaiting;
   });
   const Phase phase = end_.phase();
+  const bool failback_is_near =
+      sender_ && !at_home() && home_may_work() && home_rail_.should_try_soon(tick.now, kNearNs);
   if (phase == Phase::kFencing || (phase == Phase::kRunning && suspected_.load(std::memory_order_relaxed)) ||
       (phase == Phase::kChoosing && probing))
     return Urgency::kHot;
   if (phase == Phase::kChoosing || probing) return Urgency::kWatching;
   return quiet_.asks() || phase != Phase::kRunning || awaited_ || outage_.lasts || opening_.path != 0 ||
                  probation_path_ != 0 || !graveyard_.buried().empty() || status() == Status::kConnecting ||
-                 (sender_ && (!at_home() || lacks_standby(tick)))
+                 failback_is_near || (sender_ && lacks_standby(tick))
              ? Urgency::kBusy
              : Urgency::kIdle;
 }

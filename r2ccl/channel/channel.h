@@ -235,6 +235,8 @@ class Channel {
   void on_drop(uint32_t id, const Tick& tick);
   void step_receiver_proofs(const Tick& tick);
   void on_peer_nic(const wire::Nic& nic, const Tick& tick);
+  /// Nothing is known to be the matter with either NIC of the home rail.
+  bool home_may_work() const;
   void step_failback(const Tick& tick);
 
   // lanes (lanes.cc)
@@ -388,6 +390,7 @@ class Channel {
   uint64_t first_path_since_ = 0;
   RailRecord rails_;
   std::array<bool, wire::kMaxNics> peer_nic_down_{};
+  std::array<uint64_t, wire::kMaxNics> peer_nic_down_at_{};  // when it was heard
   health::RailHealth home_rail_;
   uint32_t probation_path_ = 0;
 

@@ -42,7 +42,8 @@ struct Core {
   std::vector<verbs::Device> devices;        ///< at most wire::kMaxNics
   std::vector<std::vector<Backup>> backups;  ///< per NIC: the others, nearest first
   int standbys = 0;  ///< open or being opened for this process's sends; service thread only
-  std::array<bool, wire::kMaxNics> nic_down{};  ///< the port has said so; service thread only
+  std::array<bool, wire::kMaxNics> nic_down{};         ///< the port has said so; service thread only
+  std::array<uint64_t, wire::kMaxNics> nic_down_at{};  ///< … when (CLOCK_MONOTONIC, ns)
   std::array<std::atomic<bool>, wire::kMaxNics> nic_unusable{};  ///< a buffer could not be registered on it
   std::string host;
   uint64_t process = 0;

@@ -287,19 +287,22 @@ void Channel::note_failure(int local, int remote, const std::string& why) {
 
 std::string Channel::what_failed() const {
   std::string text;
+  const uint64_t now = now_ns();
+  const auto add = [&](const std::string& what, uint64_t at) {
+    text += (text.empty() ? "" : "; ") + what + " (" + std::to_string((now - at) / kNsPerMs) + " ms ago)";
+  };
   const auto& failures = rails_.notes();
-  const size_t first = failures.size() > kFailuresTold ? failures.size() - kFailuresTold : 0;
-  for (size_t i = first; i < failures.size(); ++i) {
-    const RailRecord::Failure& failure = failures[i];
-    text += (text.empty() ? "" : "; ") + failure.what + " (" +
-            std::to_string((now_ns() - failure.at) / kNsPerMs) + " ms ago)";
-  }
-  const auto add = [&](const std::string& what) { text += (text.empty() ? "" : "; ") + what; };
+  for (size_t i = failures.size() > kFailuresTold ? failures.size() - kFailuresTold : 0; i < failures.size();
+       ++i)
+    add(failures[i].what, failures[i].at);
   for (size_t nic = 0; nic < core_.devices.size(); ++nic)
-    if (core_.nic_down[nic]) add("the port of NIC " + nic_name(int(nic)) + " of " + core_.host + " is down");
-  for (int nic = 0; nic < peer_hello_.nics; ++nic)
-    if (peer_nic_down_[size_t(nic)])
-      add("the port of NIC " + peer_nic_name(nic) + " of " + peer_name() + " is down");
+    if (core_.nic_down[nic])
+      add("the port of NIC " + nic_name(int(nic)) + " of " + core_.host + " went down",
+          core_.nic_down_at[nic]);
+  for (size_t nic = 0; nic < peer_hello_.nics; ++nic)
+    if (peer_nic_down_[nic])
+      add("the port of NIC " + peer_nic_name(int(nic)) + " of " + peer_name() + " went down",
+          peer_nic_down_at_[nic]);
   return text.empty() ? "nothing" : text;
 }
 

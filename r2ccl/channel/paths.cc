@@ -206,6 +206,7 @@ void Channel::path_failed(Path& path, const char* what, const Tick& tick) {
 void Channel::on_peer_nic(const wire::Nic& change, const Tick& tick) {
   if (change.nic >= peer_hello_.nics) return;
   peer_nic_down_[change.nic] = change.up == 0;
+  peer_nic_down_at_[change.nic] = now_ns();
   if (change.up) {
     if (int(change.nic) == peer_home_nic_) home_rail_.hint_active(tick.now);
     next_standby_ = std::min(next_standby_, tick.now);
@@ -215,6 +216,11 @@ void Channel::on_peer_nic(const wire::Nic& change, const Tick& tick) {
     if (carries(*path) && path->remote_nic() == int(change.nic))
       condemn(*path, trace::DetectedBy::kPeer,
               "the peer's NIC " + peer_nic_name(int(change.nic)) + " went down", tick);
+}
+
+bool Channel::home_may_work() const {
+  return !peer_nic_down_[size_t(peer_home_nic_)] && !core_.nic_down[size_t(home_nic_)] &&
+         !core_.nic_unusable[size_t(home_nic_)] && !core_.workers->stuck(home_nic_);
 }
 
 void Channel::step_failback(const Tick& tick) {
@@ -233,9 +239,7 @@ void Channel::step_failback(const Tick& tick) {
       path->probe(tick.alive);
     return;
   }
-  if (opening_.path == 0 && home_rail_.should_try(tick.now) && !peer_nic_down_[size_t(peer_home_nic_)] &&
-      !core_.nic_down[size_t(home_nic_)] && !core_.nic_unusable[size_t(home_nic_)] &&
-      !core_.workers->stuck(home_nic_)) {
+  if (opening_.path == 0 && home_rail_.should_try(tick.now) && home_may_work()) {
     home_rail_.trying();
     start_opening(Purpose::kFailback, home_nic_, peer_home_nic_, tick);
   }

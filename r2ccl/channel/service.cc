@@ -439,6 +439,7 @@ void Service::read_async_events(size_t nic, const Tick& tick) {
 void Service::port_changed(size_t nic, bool up, const Tick& tick) {
   if (core_.nic_down[nic] == !up) return;
   core_.nic_down[nic] = !up;
+  core_.nic_down_at[nic] = tick.now;
   core_.capacities.forget(nic);
   trace::Writer::instance().emit(up ? trace::EventType::kNicUp : trace::EventType::kNicDown, uint16_t(nic), 0,
                                  uint64_t(trace::DetectedBy::kEvent));

@@ -34,6 +34,8 @@ class RailHealth {
   void hint_active(uint64_t now);
   /// True when a new path should be opened over it now.
   bool should_try(uint64_t now) const { return state_ == RailState::kDown && now >= next_try_; }
+  /// It will within so long (ns).
+  bool should_try_soon(uint64_t now, uint64_t ns) const { return should_try(now + ns); }
   void trying() { state_ = RailState::kTrying; }
   /// The try failed, or probation was broken.
   void try_failed(uint64_t now);

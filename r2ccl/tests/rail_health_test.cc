@@ -84,6 +84,18 @@ TEST(RailHealth, a_hint_while_it_is_up_changes_nothing) {
   EXPECT_FALSE(rail.should_try(1000));
 }
 
+TEST(RailHealth, says_that_a_try_is_near) {
+  RailHealth rail(kPolicy);
+  EXPECT_FALSE(rail.should_try_soon(0, ~0ull / 2)) << "it works";
+  rail.failed(0);
+  const uint64_t wait = rail.wait_ns();
+  EXPECT_FALSE(rail.should_try_soon(0, wait - 1));
+  EXPECT_TRUE(rail.should_try_soon(0, wait));
+  EXPECT_TRUE(rail.should_try_soon(wait, 0));
+  rail.trying();
+  EXPECT_FALSE(rail.should_try_soon(wait, wait)) << "it is being tried";
+}
+
 TEST(RailHealth, it_never_gives_up) {
   RailHealth rail(kPolicy);
   rail.failed(0);
