@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <vector>
 
 #include "harness/measure/timeline.h"
 
@@ -10,9 +11,10 @@ namespace r2bench {
 namespace {
 
 constexpr double kGoodShare = 0.9;  // of the limit
-// W = max(10 ms, 4 segment times, one operation at the limit): an operation need not load its NICs evenly
-// (under live migration it ends with the NIC that carries two channels), so that only a whole one has the
-// mode's rate.
+// W = max(10 ms, 4 segment times, one operation): an operation need not load its NICs evenly (under live
+// migration it ends with the NIC that carries two channels), so that only a whole one has the mode's rate. As
+// long as they take afterwards, and at most as long as at the limit: a W of one operation and a part would
+// tell again in which part of an operation it began.
 constexpr double kLeastWindowMs = 10;
 constexpr double kWindowSegments = 4;
 constexpr double kLeastLimit = 0.1;
@@ -86,8 +88,20 @@ const FenceStart* answering_fence(const Record& record, const FaultWindow& windo
   return first;
 }
 
+/// Median of the complete operations that lie wholly within; 0 when there are fewer than two.
+double median_operation_ms(const Record& record, uint64_t from_ns, uint64_t until_ns) {
+  std::vector<double> times;
+  for (const OperationSpan& operation : record.operations)
+    if (operation.complete && operation.span.begin_ns >= from_ns && operation.span.end_ns <= until_ns)
+      times.push_back(ms(operation.span.begin_ns, operation.span.end_ns));
+  if (times.size() < 2) return 0;
+  const auto middle = times.begin() + std::ptrdiff_t(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
+}
+
 void set_floor(const Record& record, const FaultWindow& window, const std::map<uint32_t, Affected>& streams,
-               FaultSample& sample) {
+               uint64_t moved_ns, FaultSample& sample) {
   uint32_t segment = 0;  // the largest that an affected stream carries
   double own_rate = 0;   // bits/s of the fastest affected stream before the fault
   const uint64_t open_before = record.open.elapsed(window.before_until_ns) -
@@ -106,8 +120,10 @@ void set_floor(const Record& record, const FaultWindow& window, const std::map<u
   // The path that takes over has its own traffic beside: a segment gets the limit's part of its rate.
   const double limit = window.limit > 0 ? std::clamp(window.limit, kLeastLimit, 1.0) : 1;
   sample.floor_ms = rate > 0 ? 8e3 * segment / (rate * limit) : 0;
-  sample.window_ms =
-      std::max({kLeastWindowMs, kWindowSegments * sample.floor_ms * limit, window.operation_ms / limit});
+  double operation_ms = window.operation_ms / limit;
+  if (const double after = median_operation_ms(record, moved_ns, window.until_ns); after > 0)
+    operation_ms = std::min(operation_ms, after);
+  sample.window_ms = std::max({kLeastWindowMs, kWindowSegments * sample.floor_ms * limit, operation_ms});
 }
 
 /// Start of the first interval of W open time, at or after `from_ns`, that carries enough; it may start at
@@ -178,7 +194,6 @@ void analyse_fault(const Record& record, const FaultWindow& window, FaultSample&
   const auto streams = affected_streams(record, window);
   sample.why_not_sampled = why_not_in_flight(record, window, streams);
   sample.sampled = sample.why_not_sampled.empty();
-  set_floor(record, window, streams, sample);
   sample.before_gbps = rate_gbps(record, {window.before_from_ns, window.before_until_ns});
 
   const FenceStart* fence = answering_fence(record, window);
@@ -188,6 +203,7 @@ void analyse_fault(const Record& record, const FaultWindow& window, FaultSample&
     if (stream.first_moved) moved_ns = std::max(moved_ns, stream.first_moved->time_ns);
     all_moved = all_moved && stream.first_moved;
   }
+  set_floor(record, window, streams, moved_ns, sample);
   if (fence) {
     sample.detected_ns = fence->time_ns;
     sample.detect_ms = ms(window.t0_ns, fence->time_ns);

@@ -98,6 +98,27 @@ TEST(Recovery, an_interval_is_no_shorter_than_an_operation_at_the_limit) {
   EXPECT_DOUBLE_EQ(sample.recover_ms.value_or(0), 115) << "when stream 0 had moved";
 }
 
+// The same, where operations take less than at the limit: an interval of one and a part has the slow half of
+// an operation twice, or its fast one, by where it begins.
+TEST(Recovery, an_interval_is_no_longer_than_operations_take_afterwards) {
+  Synthetic job;
+  job.steady(10, 500);
+  job.fence(507, 0, "completion");
+  for (uint64_t round = 520; round + 120 <= 2000; round += 120) {
+    for (uint64_t t = 10; t <= 120; t += 10) {
+      if (t % 20 == 0 && round + t >= 620) job.deliver(round + t, 0, 1, 3);
+      if (t <= 60) job.deliver(round + t, 1, 1, 2);
+    }
+    job.record.operations.push_back({round, {round * kMs, (round + 120) * kMs}, true});
+  }
+  FaultWindow window = nic0_down(505);
+  window.operation_ms = 80;
+  FaultSample sample;
+  analyse_fault(job.record, window, sample);
+  EXPECT_DOUBLE_EQ(sample.window_ms, 120);
+  EXPECT_DOUBLE_EQ(sample.recover_ms.value_or(0), 115) << "when stream 0 had moved";
+}
+
 TEST(Recovery, a_job_that_limps_recovers_only_when_the_rate_is_back) {
   Synthetic job;
   job.steady(10, 500);

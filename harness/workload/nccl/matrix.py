@@ -190,6 +190,12 @@ def moved(outcome):
     return left >= 1 and ended >= 1, f"paths left {left}, migrations {ended}, segments sent again {again}"
 
 
+def path_was_left(outcome):
+    """Whether a migration began; where the communicator was aborted in the middle of it, none ended."""
+    counted = outcome.get("counters", {}).get("r2ccl_path_failures_total", 0) >= 1
+    return counted or any(" failed: " in line for line in outcome["plugin_log"])
+
+
 def judge(outcome, iters):
     """(as it should be, one line)"""
     case = outcome["case"]
@@ -214,7 +220,7 @@ def judge(outcome, iters):
         text += f"  ended at most {slowest} s after the abort"
         return (fired and wrong == 0 and not outcome["killed"] and len(outcome["aborts"]) == len(ranks)
                 and all(a["in_operation"] and a["seconds_to_end"] <= ABORT_BOUND_S for a in outcome["aborts"])
-                and outcome["moved_lines"] >= 1 and all(r and r.get("aborted") and not r["error"] for r in ranks)
+                and path_was_left(outcome) and all(r and r.get("aborted") and not r["error"] for r in ranks)
                 and all(c == ABORTED for c in outcome["exit"])), text
     if resilient or not case.get("fault"):
         fine = whole and wrong == 0 and fired and all(c == 0 for c in outcome["exit"])

@@ -100,7 +100,8 @@ class Judge(unittest.TestCase):
         self.assertFalse(fine(name, aborts=aborts[:3]))
         self.assertFalse(fine(name, aborts=aborts[:3] + [aborts[3] | {"seconds_to_end": 20.5}]))
         self.assertFalse(fine(name, aborts=aborts[:3] + [aborts[3] | {"in_operation": False}]))
-        self.assertFalse(fine(name, moved_lines=0))
+        self.assertFalse(fine(name, counters={"r2ccl_path_failures_total": 0.0}))  # no migration had begun
+        self.assertTrue(fine(name, counters={}, plugin_log=["NET/R2CCL: NIC a of x to NIC a of y failed: silent; 2 channels without another way"]))
         self.assertFalse(fine(name, witness={"faults": [{"t0_ns": 1}]}))
         late = outcome(name)
         late["ranks"][1]["error"] = "the abort failed: …"
