@@ -27,21 +27,9 @@ namespace {
 
 // The 'alive' clock advances at most this much per round: a round that took longer was our own pause.
 constexpr uint64_t kLongestStepNs = 2 * kNsPerMs;
-constexpr uint64_t kHelloBoundNs = 10'000 * kNsPerMs;
-constexpr uint64_t kListenAgainNs = 50 * kNsPerMs;
 constexpr uint64_t kPortLookNs = 500 * kNsPerMs;
 constexpr int kRateLookMs = 25;
-constexpr size_t kHelloFrameBytes = control::kHeaderBytes + sizeof(wire::Hello);
-constexpr size_t kMostPending = 4096;
 constexpr long kHotPauseNs = 20'000;
-
-// What a hello is answered with that cannot be taken. The sender does not know the keys of any channel yet.
-void refuse(control::Stream& stream, const control::Token& token, const Error& error) {
-  const wire::Sentence words = sentence(error);
-  control::Encoder(control::direction_key(token, {}, false))
-      .append(uint16_t(wire::Type::kRefuse), std::as_bytes(std::span(&words, 1)), stream.outgoing);
-  stream.flush();
-}
 
 // epoll data: small numbers are ours, the rest are descriptors shifted past them.
 constexpr uint64_t kWake = 0, kListening = 1, kNic = 2, kStream = 1 << 16;
@@ -273,106 +261,6 @@ void Service::watch(Entry& entry) {
   entry.watched_for_writing = writing;
 }
 
-void Service::accept_all(uint64_t now) {
-  for (;;) {
-    int fd;
-    {
-      const std::lock_guard lock(mutex_);
-      fd = accept4(listening_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    }
-    if (fd < 0) {
-      // The connection stays where it is, and epoll would say so without end.
-      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-        if (!std::exchange(scarce_told_, true))
-          R2_WARN("NET/R2CCL: a connection cannot be accepted: %s; it is tried again. Raise 'ulimit -n'.",
-                  std::strerror(errno));
-        epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listening_.get(), nullptr);
-        listen_again_ = now + kListenAgainNs;
-      }
-      return;
-    }
-    control::tune(fd);
-    if (pending_.size() < kMostPending)
-      pending_.push_back({control::Stream(control::Descriptor(fd)), now});
-    else
-      close(fd);
-  }
-}
-
-// A connection becomes a channel when its hello is here, names a listener, and was said by somebody who has
-// its token.
-void Service::greet(uint64_t now) {
-  std::erase_if(pending_, [&](Pending& pending) {
-    const bool open = pending.stream.fill();
-    if (control::Link::asked(pending.stream.incoming)) return resume(pending);
-    if (pending.stream.incoming.size() >= kHelloFrameBytes) return meet(pending);
-    return !open || now - pending.since > kHelloBoundNs;
-  });
-}
-
-// Done with it, in any case.
-bool Service::meet(Pending& pending) {
-  uint64_t id;
-  std::memcpy(&id, pending.stream.incoming.data() + control::kHeaderBytes + offsetof(wire::Hello, listener),
-              sizeof id);
-  std::shared_ptr<Listener> listener;
-  {
-    const std::lock_guard lock(mutex_);
-    for (auto& candidate : listeners_)
-      if (candidate->id == id) listener = candidate;
-  }
-  if (!listener) return true;  // closed long ago, or a stranger
-  const auto first = control::Link::first(pending.stream.incoming, listener->token);
-  if (!first || first->message.type != uint16_t(wire::Type::kHello)) {
-    R2_INFO("NET/R2CCL: somebody asked for a listener without having its token");
-    return true;
-  }
-  const auto hello = first->message.as<wire::Hello>();
-  if (!hello) return true;
-  const auto [found, is_new] = listener->guests.try_emplace({hello.value().process, hello.value().channel});
-  Listener::Guest& guest = found->second;
-  if (!is_new && first->attempt <= guest.attempt) return true;  // an old hello changes nothing
-  guest.attempt = first->attempt;
-  if (is_new && listener->is_closed()) guest.refuse = nobody_listens();
-  if (guest.refuse) {
-    refuse(pending.stream, listener->token, *guest.refuse);
-  } else if (!is_new) {
-    meet_again(pending, guest);
-  } else {
-    auto channel =
-        std::make_shared<Receiver>(core_, listener->nic, std::move(pending.stream), listener->token);
-    guest.channel = channel;
-    entries_.push_back({channel, listener, &guest});
-    channel->on_socket({now_ns(), alive_});
-    watch(entries_.back());
-  }
-  return true;
-}
-
-// The sender has not heard the answer to its hello. If it is known to have heard it, nothing changes.
-void Service::meet_again(Pending& pending, const Listener::Guest& guest) {
-  const std::shared_ptr<Channel> channel = guest.channel.lock();
-  const auto entry = std::find_if(entries_.begin(), entries_.end(),
-                                  [&](const Entry& candidate) { return candidate.channel == channel; });
-  if (entry == entries_.end()) return;
-  if (channel->reconnected(std::move(pending.stream), {now_ns(), alive_})) watch(*entry);
-}
-
-Error Service::nobody_listens() const {
-  return Error{ErrorCode::kPeerGone, core_.host + " has closed the listener; nobody accepts there any more"};
-}
-
-// A peer whose connection broke. A stranger finds nothing changed.
-bool Service::resume(Pending& pending) {
-  const auto wanted = control::Link::asked(pending.stream.incoming);
-  const auto entry = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& candidate) {
-    return !candidate.channel->is_sender() && candidate.channel->number() == wanted->channel;
-  });
-  if (wanted->process != core_.process || entry == entries_.end()) return true;
-  if (entry->channel->reconnected(std::move(pending.stream), {now_ns(), alive_})) watch(*entry);
-  return true;
-}
-
 Urgency Service::step_channels(const Tick& tick) {
   Urgency urgency = Urgency::kIdle;
   core_.standbys = 0;
@@ -385,23 +273,6 @@ Urgency Service::step_channels(const Tick& tick) {
   }
   std::erase_if(entries_, [](const Entry& entry) { return entry.channel->finished(); });
   return urgency;
-}
-
-// A receiver that is ready, or never will be, goes to whoever listens; one that nobody takes ends.
-void Service::settle(Entry& entry) {
-  const std::shared_ptr<Listener> listener = entry.listener;
-  Channel& channel = *entry.channel;
-  const Status status = channel.status();
-  const std::lock_guard lock(listener->mutex);
-  if (status == Status::kConnecting && !listener->closed) return;
-  if (status == Status::kConnecting) entry.guest->refuse = nobody_listens();
-  if (status == Status::kFailed) entry.guest->refuse = channel.error();
-  const bool stranger = status == Status::kFailed && channel.error().code == ErrorCode::kAuthentication;
-  if (stranger || listener->closed)
-    channel.close_requested.store(true);
-  else
-    listener->arrived.push_back(entry.channel);
-  entry.listener.reset();
 }
 
 void Service::read_async_events(size_t nic, const Tick& tick) {
