@@ -172,7 +172,9 @@ struct Qp : ibv_qp_ex {
   ibv_qp_init_attr init{};
   ibv_qp_attr attr{};        // as modified, for query_qp
   bool is_extended = false;  // made with send_ops_flags
-  bool abandoned = false;    // someone stopped in the middle of a write into it: its ring must not be reused
+  // RC: the life of the peer's QP in which it answered us first; 0: not yet. In another one its sequence
+  // numbers are others than ours.
+  std::uint32_t peer_life = 0;
 
   // Send side. Guarded by send_lock, but send_tail (written when completions are polled).
   std::mutex send_lock;
@@ -204,6 +206,9 @@ struct Qp : ibv_qp_ex {
   std::mutex recv_lock;
   std::uint64_t recv_head = 0;              // next to be posted
   std::atomic<std::uint64_t> recv_tail{0};  // next to be polled
+  // In ERR: who is placing something through it, and since when. Guarded by the recv CQ's lock.
+  std::uint64_t held_by = 0;
+  std::uint64_t held_since_ns = 0;
 
   // Runtime's bookkeeping.
   std::atomic<std::uint64_t> due_ns{~0ull};

@@ -155,7 +155,7 @@ void fail(Qp& qp, ibv_wc_status status) {
   if (!qp.is_reliable()) {  // only the send queue breaks: IBTA vol. 1, 10.3.1.6
     std::uint32_t expected = qp.state();
     while ((expected == IBV_QPS_RTS || expected == IBV_QPS_SQD) &&
-           !qp.shared->state.compare_exchange_weak(expected, IBV_QPS_SQE)) {
+           !qp.shared->state.compare_exchange_strong(expected, IBV_QPS_SQE)) {
     }
     flush_send_queue(qp);
     return;
@@ -209,7 +209,7 @@ std::size_t count_together(Qp& qp, std::uint64_t end, std::uint64_t now) {
 bool may_wait_for_more(Qp& qp) {
   if (qp.send_next == qp.send_tail.load(std::memory_order_relaxed) || qp.stalled_until_ns != 0 ||
       qp.own_latency_ns != 0 || qp.peer_latency_ns != 0 || qp.state() != IBV_QPS_RTS ||
-      cq_of(qp.qp_base.send_cq).shared->armed.load(std::memory_order_relaxed) != 0)
+      (cq_of(qp.qp_base.send_cq).shared->notify.load(std::memory_order_relaxed) & kArmedMask) != 0)
     return false;
   if (qp.send_head - qp.send_next >= kTogetherMessages) return false;
   const ibv_wr_opcode opcode = qp.send_entry(qp.send_next).opcode;
