@@ -10,6 +10,7 @@
 #include "harness/vhca/async.h"
 #include "harness/vhca/completion.h"
 #include "harness/vhca/device.h"
+#include "harness/vhca/pacing.h"
 #include "harness/vhca/process_table.h"
 #include "harness/vhca/qp_transitions.h"
 #include "harness/vhca/responder.h"
@@ -75,6 +76,11 @@ void open_flows(Qp& qp) {
   qp.read_flows[1] = open_flow(own.rx, number, own_percent);
 }
 
+void connect_flows(Qp& qp) {
+  open_flows(qp);
+  set_window(qp);
+}
+
 // Requests of the SRQ that are in the QP's ring and that nobody will poll.
 void give_up_taken(Qp& qp, Fabric& fabric) {
   QpSlot& slot = *qp.shared;
@@ -109,9 +115,10 @@ int to_reset(Qp& qp) {
                                  : slot.recv_ring;
   if (ring == 0) return ENOMEM;
   qp.peer_life = 0;
-  qp.send_head = qp.send_next = qp.send_timed = qp.send_ack = qp.drain_end = 0;
+  qp.send_head = qp.send_next = qp.send_ack = qp.drain_end = 0;
   qp.stalled_until_ns = 0;
   qp.waits_done = qp.rnr_done = 0;
+  cancel_reservations(qp, now_ns());
   close_flows(qp);
   purge_completions(cq_of(qp.qp_base.send_cq), qp);
   purge_completions(cq_of(qp.qp_base.recv_cq), qp);
@@ -323,8 +330,8 @@ int modify_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask) {
       return EBUSY;  // not drained yet
     take_values(qp, *attr, mask);
     if (to == IBV_QPS_RTR) qp.shared->established.store(0);
-    if (to == IBV_QPS_RTS && from == IBV_QPS_RTR) open_flows(qp);
-    if ((mask & IBV_QP_AV) && from == IBV_QPS_SQD) open_flows(qp);
+    if (to == IBV_QPS_RTS && from == IBV_QPS_RTR) connect_flows(qp);
+    if ((mask & IBV_QP_AV) && from == IBV_QPS_SQD) connect_flows(qp);
     if (to == IBV_QPS_SQD && from == IBV_QPS_RTS) {
       qp.drain_end = qp.send_head;
       qp.drain_notify = (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) && attr->en_sqd_async_notify;
