@@ -60,6 +60,15 @@ TEST_F(Recheck, an_expectation_is_held_against_what_was_got) {
   EXPECT_NE(said().find("migrate.fault_witness: is said to be met"), std::string::npos) << said();
 }
 
+TEST_F(Recheck, slow_motion_is_no_contradiction) {
+  expectation("migrate.recover_ms.max")["wanted"] = "<= 50 ms (ms × 16: slow motion)";
+  expectation("migrate.recover_ms.max")["wanted_value"] = 800;
+  expectation("migrate.recover_ms.max")["got_value"] = 600;
+  EXPECT_EQ(said(), "");
+  expectation("migrate.recover_ms.max")["got_value"] = 801;
+  EXPECT_NE(said().find("migrate.recover_ms.max: is said to be met"), std::string::npos) << said();
+}
+
 TEST_F(Recheck, and_what_was_got_against_the_metrics) {
   json["runs"][1]["metrics"]["faults"]["witnessed"] = 0;
   EXPECT_EQ(said(), "migrate.fault_witness: got 1.0, but the run's metrics say 0\n");
