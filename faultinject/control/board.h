@@ -10,7 +10,7 @@
 namespace faultinject {
 
 constexpr uint64_t kBoardMagic = 0x4452414f42494646;  // "FFIBOARD"
-constexpr uint32_t kBoardVersion = 3;
+constexpr uint32_t kBoardVersion = 4;
 constexpr uint32_t kMaxNodes = 256;
 constexpr uint32_t kMaxNics = 64;
 constexpr uint32_t kMaxFaults = 4096;
@@ -97,6 +97,8 @@ struct FaultEntry {
   int32_t error, status, event_type, gid_index;
   uint64_t limit;  // strikes per round; kAllStrikes: no limit
   uint64_t rate_bits_per_s, delay_ns, jitter_ns, min_bytes, down_ns, up_ns, window_ns, depth;
+  uint64_t notice_ns, settle_ns;             // device_removed
+  uint32_t descriptor_end, late_completions;  // DescriptorEnd
   uint32_t rate_steps;  // 0: rate_bits_per_s throughout
   RateEntry schedule[kMaxRateSteps];
 

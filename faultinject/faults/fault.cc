@@ -101,6 +101,9 @@ std::unique_ptr<Fault> make_fault(FaultEntry& entry) {
       return make_async_event(entry);
     case FaultKind::kFreeze:
       return make_freeze(entry);
+    case FaultKind::kDeviceRemoved:
+    case FaultKind::kDeviceInternalError:
+      return make_device_removed(entry);
   }
   return nullptr;
 }

@@ -139,6 +139,15 @@ int Context::post_one(QueuePair& qp, const ibv_send_wr& original, uint64_t now) 
   // them, and what is kept back fills it too.
   if ((cut || held || qp.deaf_by != 0) && qp.hidden_sends.size() + qp.sent.size() >= qp.max_send_wr)
     return ENOMEM;
+  if (removal_.stage != DeviceRemoval::Stage::kPresent) {
+    removal_goes_on(now);
+    // Nobody takes its completions any more, so its queue fills up.
+    if (removal_.hides_completions() && qp.sent.size() >= qp.max_send_wr) return ENOMEM;
+    if (removal_.is_dead()) {
+      qp.sent.push_back(sent);
+      return 0;
+    }
+  }
   ibv_sge nowhere{};
   if (sent.spoiled != 0) spoil(wr, nowhere);
   if (sent.lost) lose_datagram(wr, qp.type);
@@ -174,6 +183,8 @@ int Context::real_post(QueuePair& qp, ibv_send_wr& wr) {
 int Context::post_recv(ibv_qp* pointer, ibv_recv_wr* wr, ibv_recv_wr** bad) {
   const std::lock_guard lock(mutex_);
   if (sync_due_) sync_locked(monotonic_ns());
+  removal_goes_on(monotonic_ns());
+  if (removal_.is_dead()) return 0;
   QueuePair& qp = *find_or_adopt(pointer);
   int rc = 0;
   for (ibv_recv_wr* each = wr; each != nullptr && rc == 0; each = each->next) {
@@ -190,6 +201,8 @@ int Context::post_recv(ibv_qp* pointer, ibv_recv_wr* wr, ibv_recv_wr** bad) {
 int Context::post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad) {
   const std::lock_guard lock(mutex_);
   if (sync_due_) sync_locked(monotonic_ns());
+  removal_goes_on(monotonic_ns());
+  if (removal_.is_dead()) return 0;
   int rc = 0;
   for (ibv_recv_wr* each = wr; each != nullptr && rc == 0; each = each->next) {
     rc = refusal({.what = Call::What::kPostReceive}, monotonic_ns());
