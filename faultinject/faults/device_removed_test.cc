@@ -46,7 +46,7 @@ TEST_F(DeviceRemovedTest, commands_fail_at_once_and_writes_land_until_the_queue_
   EXPECT_EQ(wc.status, kRetryExceeded);
   EXPECT_GT(landed, 0u) << "an EIO says nothing of what still lands";
   ASSERT_TRUE(witnessed(id, Effect::kQpToErr, "node0"));
-  EXPECT_GE(time_of(id, Effect::kQpToErr), board.state(id).t0_ns + 700 * kMs);
+  EXPECT_GE(time_of(id, Effect::kQpToErr), time_of(id, Effect::kDeviceGone) + 700 * kMs);
   EXPECT_LT(a->get(0), value) << "of what failed after their death nothing has landed";
   EXPECT_FALSE(witnessed(id, Effect::kQpToErr, "node1")) << "the peer is left to its own timers";
 }
@@ -121,7 +121,8 @@ TEST_F(DeviceRemovedTest, the_async_descriptor_ends_only_after_the_queue_pairs) 
   EXPECT_EQ(a->ask("event 10000"), kFatal);
   ASSERT_TRUE(eventually([&] { return witnessed(id, Effect::kDescriptorEnded, "node0"); }));
   EXPECT_GE(time_of(id, Effect::kDescriptorEnded), time_of(id, Effect::kQpToErr));
-  EXPECT_GE(time_of(id, Effect::kDescriptorEnded), board.state(id).t0_ns + 600 * kMs);
+  EXPECT_GE(time_of(id, Effect::kQpToErr), time_of(id, Effect::kDeviceGone) + 300 * kMs);
+  EXPECT_GE(time_of(id, Effect::kDescriptorEnded), time_of(id, Effect::kQpToErr) + 300 * kMs);
   const std::string error = "ok " + std::to_string(EPOLLERR) + " " + std::to_string(POLLERR);
   for (int i = 0; i < 3; i++) EXPECT_EQ(a->ask("watched 5000"), error) << "for ever, in a set of old, too";
   EXPECT_EQ(a->ask("try_event"), kIo);
@@ -214,8 +215,8 @@ TEST_F(DeviceRemovedTest, an_internal_error_lets_modify_and_destroy_succeed_and_
 }
 
 TEST_F(DeviceRemovedTest, a_stream_that_is_polled_loses_no_completion_of_before) {
-  start(10, 1, 64);
   const uint32_t id = arm("{target: node0/nic0, kind: device_removed, window: 0 ms, at: {wr: 200}}");
+  start(10, 1, 64);
   size_t shown = 0;
   for (int i = 1; i <= 300; i++) {
     a->must("post 0 write " + std::to_string(i) + " 8 0");

@@ -38,10 +38,7 @@ void Context::remove_device(Fault& fault, uint64_t now) {
   removal_.late_completions = entry.late_completions != 0;
   removal_.events = entry.events != 0;
   removal_.end = entry.descriptor_end;
-  const uint64_t fired = entry.fired_ns.load();  // one instant for all processes
-  removal_.fails_ns = (fired != 0 ? fired : now) + entry.notice_ns;
-  removal_.dies_ns = removal_.fails_ns + entry.window_ns;
-  removal_.ends_ns = removal_.dies_ns + entry.settle_ns;
+  removal_.fails_ns = now + entry.notice_ns;
   removal_.stage = DeviceRemoval::Stage::kAnnounced;
   mode_dirty_ = true;
   if (opening_) {  // it is not there any more; ibv_open_device says so
@@ -62,7 +59,9 @@ uint64_t Context::removal_goes_on(uint64_t now) {
   if (removal_.stage == Stage::kAnnounced && now >= removal_.fails_ns) {
     FaultEntry& entry = board().faults[removal_.fault_id - 1];
     removal_.stage = Stage::kFailing;
+    // From here on, not from when it was planned: a process that is late keeps its window.
     const uint64_t then = monotonic_ns();
+    removal_.dies_ns = then + entry.window_ns;
     took_effect(entry, then);
     report(removal_.fault_id, Effect::kDeviceGone, 0, 0, then);
     if (removal_.hides_completions()) stop_completions(now);
@@ -95,6 +94,7 @@ void Context::kill_queue_pairs(uint64_t now) {
     if (!move_to_err(*qp)) continue;
     report(removal_.fault_id, Effect::kQpToErr, qp->qp->qp_num, 0, monotonic_ns());
   }
+  removal_.ends_ns = monotonic_ns() + board().faults[removal_.fault_id - 1].settle_ns;
 }
 
 bool Context::is_removed() {
