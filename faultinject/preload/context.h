@@ -117,7 +117,7 @@ class Context {
   void show_port_down(bool down, uint32_t port) { port_down_[port] += down ? 1 : -1; }  // port 0: all
   // The fault has done what it does in one round; the next call of the program finds it armed for the next
   // one.
-  void round_is_over(Fault& fault, uint64_t now_ns);
+  void round_is_over(Fault& fault, uint32_t round);
   void wake_everybody();
   uint64_t choice(const Fault& fault, const QueuePair& qp) const;  // a number from the seed
 
@@ -155,7 +155,7 @@ class Context {
   bool some_fault_is_at_work() const;
   bool goes_on_dead(QueuePair& qp, const ibv_qp_attr& attributes, int mask);
   bool move_to_err(QueuePair& qp);
-  bool meets_trigger(Fault& fault, const QueuePair& qp, const Sent& sent);
+  bool meets_trigger(Fault& fault, const QueuePair& qp, const Sent& sent, uint64_t now_ns);
   void count_triggers(const QueuePair& qp, const Sent& sent, uint64_t now_ns);
   int post_one(QueuePair& qp, const ibv_send_wr& wr, uint64_t now_ns);
   int real_post(QueuePair& qp, ibv_send_wr& wr);
