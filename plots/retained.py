@@ -20,7 +20,7 @@ try:
 except ImportError:
     sys.exit(3)
 
-DOWN = {"port_down", "device_fatal", "blackhole"}
+DOWN = {"port_down", "device_fatal", "device_removed", "device_internal_error", "blackhole"}
 
 
 def numbers(pattern):

@@ -25,17 +25,18 @@ void raise_to(std::atomic<uint64_t>& value, uint64_t least) {
   }
 }
 
-void to_fired(FaultEntry& fault, uint64_t time_ns) {
+bool to_fired(FaultEntry& fault, PhaseAndRound seen, uint64_t time_ns) {
   uint64_t none = 0;
   fault.triggered_ns.compare_exchange_strong(none, time_ns);
   raise_to(fault.fired_ns,
            time_ns);  // before it fires: nobody may take an earlier round's time for this one's
-  if (fault.phase.move(Phase::kArmed, Phase::kFired)) fault.times_fired.fetch_add(1);
+  const bool fired = fault.phase.move(seen, Phase::kFired);
+  if (fired) fault.times_fired.fetch_add(1);
+  return fired;
 }
 
-// When the trigger of an armed fault is or was met by time alone; 0: not by time, or not yet known.
-uint64_t due_of(const Board& board, const FaultEntry& fault) {
-  const uint32_t round = fault.phase.round();
+// When the trigger of a fault armed for `round` is or was met by time alone; 0: not by time, or not yet known.
+uint64_t due_of(const Board& board, const FaultEntry& fault, uint32_t round) {
   if (round > 0) return fault.every_ns != 0 ? fault.triggered_ns.load() + round * fault.every_ns : 0;
   if (const uint64_t due = fault.due_ns.load(); due != 0) return due;
   switch (fault.trigger) {
@@ -119,49 +120,46 @@ ProcessEntry* enroll(Board& board, int32_t pid) {
   return nullptr;
 }
 
-bool meet_trigger(FaultEntry& fault, uint64_t now) {
-  if (fault.phase.load() != Phase::kArmed) return false;
-  if (fault.rounds > 1 && fault.every_ns == 0) {  // met anew in each round, and without a random phase
-    to_fired(fault, now);
-    return true;
-  }
+bool meet_trigger(FaultEntry& fault, PhaseAndRound seen, uint64_t now) {
+  if (seen.phase != Phase::kArmed) return false;
+  // Met anew in each round, and without a random phase.
+  if (fault.rounds > 1 && fault.every_ns == 0) return to_fired(fault, seen, now);
   uint64_t none = 0;
   if (!fault.due_ns.compare_exchange_strong(none, now + fault.phase_delay_ns)) return false;
-  if (fault.phase_delay_ns == 0) to_fired(fault, now);
+  if (fault.phase_delay_ns == 0) to_fired(fault, seen, now);
   return true;
 }
 
 bool fire_now(FaultEntry& fault, uint64_t now) {
-  if (fault.phase.load() != Phase::kArmed) return false;
-  to_fired(fault, now);
-  return true;
+  const PhaseAndRound seen = fault.phase.both();
+  return seen.phase == Phase::kArmed && to_fired(fault, seen, now);
 }
 
 bool heal_now(FaultEntry& fault, uint64_t now) {
   for (;;) {
-    const Phase phase = fault.phase.load();
-    if (phase != Phase::kArmed && phase != Phase::kFired) return false;
+    const PhaseAndRound seen = fault.phase.both();
+    if (seen.phase != Phase::kArmed && seen.phase != Phase::kFired) return false;
     uint64_t none = 0;
     fault.healed_ns.compare_exchange_strong(none, now);
-    if (fault.phase.move(phase, Phase::kHealed)) return true;
+    if (fault.phase.move(seen, Phase::kHealed)) return true;
   }
 }
 
-bool end_round(FaultEntry& fault, uint64_t now) {
-  const uint32_t round = fault.phase.round();
-  if (round + 1 < fault.rounds) return fault.phase.next_round(round);
-  return heal_now(fault, now);
+bool end_round(FaultEntry& fault, PhaseAndRound seen, uint64_t now) {
+  if (seen.round + 1 < fault.rounds) return fault.phase.next_round(seen);
+  uint64_t none = 0;
+  fault.healed_ns.compare_exchange_strong(none, now);
+  return fault.phase.move(seen, Phase::kHealed);  // or it is healed: there is no later round
 }
 
-void finish_round(FaultEntry& fault, uint64_t) {
-  const uint32_t round = fault.phase.round();
-  if (round + 1 < fault.rounds) fault.phase.next_round(round);
+void finish_round(FaultEntry& fault, uint32_t round) {
+  if (round + 1 < fault.rounds) fault.phase.next_round({Phase::kFired, round});
 }
 
-bool take_strike(FaultEntry& fault, bool& last) {
+bool take_strike(FaultEntry& fault, uint32_t in_round, bool& last) {
   last = false;
   if (fault.limit == kAllStrikes) return true;
-  const uint64_t round = fault.phase.round();
+  const uint64_t round = in_round;
   uint64_t word = fault.strikes.load();
   uint64_t taken = 0;
   do {
@@ -181,23 +179,24 @@ uint64_t advance(Board& board, uint64_t now, bool& changed) {
   const uint32_t count = std::min(board.fault_count.load(), kMaxFaults);
   for (uint32_t i = 0; i < count; i++) {
     FaultEntry& fault = board.faults[i];
-    if (fault.phase.load() == Phase::kArmed) {
-      const uint64_t due = due_of(board, fault);
+    PhaseAndRound seen = fault.phase.both();
+    if (seen.phase == Phase::kArmed) {
+      const uint64_t due = due_of(board, fault, seen.round);
       if (due == 0) continue;
       if (due > now) {
         next = std::min(next, due);
         continue;
       }
-      to_fired(fault, now);
-      changed = true;
+      changed |= to_fired(fault, seen, now);
+      seen = fault.phase.both();
     }
-    if (fault.phase.load() == Phase::kFired && fault.duration_ns != 0) {
+    if (seen.phase == Phase::kFired && fault.duration_ns != 0) {
       // The first round lasts from its effect on, later ones from their firing on.
       const uint64_t t0 = fault.t0_ns.load();
-      const uint64_t from = fault.phase.round() == 0 && t0 != 0 ? t0 : fault.fired_ns.load();
+      const uint64_t from = seen.round == 0 && t0 != 0 ? t0 : fault.fired_ns.load();
       const uint64_t end = from + fault.duration_ns;
       if (end <= now) {
-        changed |= end_round(fault, now);
+        changed |= end_round(fault, seen, now);
         next = now;  // it may have become due anew, or others with it
       } else {
         next = std::min(next, end);
@@ -214,10 +213,11 @@ bool offer_event(Board& board, const char* name, uint64_t value, uint64_t now) {
   const uint32_t count = std::min(board.fault_count.load(), kMaxFaults);
   for (uint32_t i = 0; i < count; i++) {
     FaultEntry& fault = board.faults[i];
-    if (fault.phase.load() != Phase::kArmed || fault.trigger != TriggerKind::kEvent) continue;
+    const PhaseAndRound seen = fault.phase.both();
+    if (seen.phase != Phase::kArmed || fault.trigger != TriggerKind::kEvent) continue;
     if (strncmp(fault.event, name, kNameBytes) != 0) continue;
     if (fault.has_value && (fault.value_is_least ? value < fault.value : value != fault.value)) continue;
-    met |= meet_trigger(fault, now);
+    met |= meet_trigger(fault, seen, now);
   }
   return met;
 }

@@ -5,12 +5,11 @@
 
 #include <atomic>
 #include <cstdint>
-#include <utility>
 
 namespace faultinject {
 
 constexpr uint64_t kBoardMagic = 0x4452414f42494646;  // "FFIBOARD"
-constexpr uint32_t kBoardVersion = 3;
+constexpr uint32_t kBoardVersion = 4;
 constexpr uint32_t kMaxNodes = 256;
 constexpr uint32_t kMaxNics = 64;
 constexpr uint32_t kMaxFaults = 4096;
@@ -28,28 +27,32 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t
 
 enum class Phase : uint32_t { kEmpty, kArmed, kFired, kHealed };
 
-// The phase of a fault and the round it is in: a fault that repeats goes from kFired back to kArmed, a round
-// further. Both are one word, so that each step is taken by exactly one process.
+// The phase of a fault and the round it is in (from 0): a fault that repeats goes from kFired back to kArmed, a
+// round further. Both are one word. Whoever decides anything reads it once, and moves it only from what was
+// read: so each step is taken by exactly one process, and by none that decided for an earlier round.
+struct PhaseAndRound {
+  Phase phase;
+  uint32_t round;
+};
+
 class PhaseWord {
  public:
-  Phase load() const { return Phase(word_.load() & 0xff); }
-  uint32_t round() const { return uint32_t(word_.load() >> 8); }  // from 0
-  std::pair<Phase, uint32_t> both() const {
+  PhaseAndRound both() const {
     const uint64_t word = word_.load();
     return {Phase(word & 0xff), uint32_t(word >> 8)};
   }
+  Phase load() const { return both().phase; }
   void store(Phase phase) { word_.store(uint64_t(phase)); }
-  bool move(Phase from, Phase to) {  // within its round
-    uint64_t word = word_.load();
-    return Phase(word & 0xff) == from &&
-           word_.compare_exchange_strong(word, (word & ~uint64_t(0xff)) | uint64_t(to));
-  }
-  bool next_round(uint32_t round) {
-    uint64_t word = uint64_t(round) << 8 | uint64_t(Phase::kFired);
-    return word_.compare_exchange_strong(word, uint64_t(round + 1) << 8 | uint64_t(Phase::kArmed));
-  }
+  bool move(PhaseAndRound seen, Phase to) { return exchange(seen, {to, seen.round}); }
+  bool next_round(PhaseAndRound seen) { return exchange(seen, {Phase::kArmed, seen.round + 1}); }
 
  private:
+  static uint64_t word_of(PhaseAndRound both) { return uint64_t(both.round) << 8 | uint64_t(both.phase); }
+  bool exchange(PhaseAndRound seen, PhaseAndRound to) {
+    uint64_t word = word_of(seen);
+    return word_.compare_exchange_strong(word, word_of(to));
+  }
+
   std::atomic<uint64_t> word_;
 };
 
@@ -97,6 +100,8 @@ struct FaultEntry {
   int32_t error, status, event_type, gid_index;
   uint64_t limit;  // strikes per round; kAllStrikes: no limit
   uint64_t rate_bits_per_s, delay_ns, jitter_ns, min_bytes, down_ns, up_ns, window_ns, depth;
+  uint64_t notice_ns, settle_ns;             // device_removed
+  uint32_t descriptor_end, late_completions;  // DescriptorEnd
   uint32_t rate_steps;  // 0: rate_bits_per_s throughout
   RateEntry schedule[kMaxRateSteps];
 
@@ -198,9 +203,9 @@ void wait_for_ring(ProcessEntry& process, uint32_t seen, uint64_t deadline_ns);
 // A free slot for this process (slots of dead processes are taken over), or nullptr.
 ProcessEntry* enroll(Board& board, int32_t pid);
 
-// The trigger of an armed fault is met at `now`: it fires after its random phase, or at once when that is 0.
-// False if it was met before.
-bool meet_trigger(FaultEntry& fault, uint64_t now);
+// The trigger of a fault that was seen armed is met at `now`: it fires after its random phase, or at once when
+// that is 0. False if it was met before, or if the fault is no longer as it was seen.
+bool meet_trigger(FaultEntry& fault, PhaseAndRound seen, uint64_t now);
 
 // Fires now, whatever the trigger says. False unless the fault was armed.
 bool fire_now(FaultEntry& fault, uint64_t now);
@@ -208,15 +213,15 @@ bool fire_now(FaultEntry& fault, uint64_t now);
 // Ends it, with all the rounds that it has left. False if it had ended.
 bool heal_now(FaultEntry& fault, uint64_t now);
 
-// Ends this round: the fault is armed for the next one, or healed after the last. False if somebody else did.
-bool end_round(FaultEntry& fault, uint64_t now);
+// Ends the round that was seen at work: the fault is armed for the next one, or healed after the last. False if
+// somebody else did.
+bool end_round(FaultEntry& fault, PhaseAndRound seen, uint64_t now);
 
-// A fault that ends by itself has done all that it does in one round: armed for the next one, if there is
-// one.
-void finish_round(FaultEntry& fault, uint64_t now);
+// A fault that ends by itself has done all that it does in `round`: armed for the next one, if there is one.
+void finish_round(FaultEntry& fault, uint32_t round);
 
-// May it strike once more in this round? Counts that strike; `last` is set when it was the round's last.
-bool take_strike(FaultEntry& fault, bool& last);
+// May it strike once more in `round`? Counts that strike; `last` is set when it was the round's last.
+bool take_strike(FaultEntry& fault, uint32_t round, bool& last);
 
 // Has the owner of the board gone without healing?
 bool owner_is_gone(const Board& board);

@@ -43,6 +43,7 @@ std::string describe(Effect effect, uint64_t value) {
     case Effect::kRegistrationRefused:
     case Effect::kModifyRefused:
     case Effect::kCreateRefused:
+    case Effect::kCommandRefused:
       return to_string(effect) + (" with " + errno_name(int(value)));
     case Effect::kEventDelivered:
       return event_name(int(value)) + " delivered";
@@ -225,6 +226,10 @@ uint32_t BoardHost::arm(const FaultSpec& spec, TimeOrigin origin) {
   fault.up_ns = uint64_t(spec.up.count());
   fault.window_ns = uint64_t(spec.window.count());
   fault.depth = spec.depth;
+  fault.notice_ns = uint64_t(spec.removal.notice.count());
+  fault.settle_ns = uint64_t(spec.removal.settle.count());
+  fault.descriptor_end = uint32_t(spec.removal.end);
+  fault.late_completions = spec.removal.late_completions;
   fault.rate_steps = uint32_t(std::min<size_t>(spec.rates.size(), kMaxRateSteps));
   for (uint32_t i = 0; i < fault.rate_steps; i++)
     fault.schedule[i] = {spec.rates[i].bits_per_s, uint64_t(spec.rates[i].lasts.count())};

@@ -62,6 +62,14 @@ const char* to_string(Effect effect) {
       return "CQ dead";
     case Effect::kDatagramLost:
       return "datagram lost";
+    case Effect::kDeviceGone:
+      return "device gone";
+    case Effect::kCommandRefused:
+      return "a command refused";
+    case Effect::kCommandIgnored:
+      return "a command ignored";
+    case Effect::kDescriptorEnded:
+      return "async descriptor ended";
   }
   return "unknown";
 }

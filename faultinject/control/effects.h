@@ -38,6 +38,10 @@ enum class Effect : uint32_t {
   kCqDead,        // a completion queue shows nothing any more
   kDatagramLost,  // a send of an unreliable queue pair went nowhere (value: its bytes); the first 256 per
                   // process
+  kDeviceGone,       // from here on the device carries out no command
+  kCommandRefused,   // another command than those above failed (value: the errno)
+  kCommandIgnored,   // modify_qp or destroy succeeded without touching the device
+  kDescriptorEnded,  // the async descriptor polls as POLLERR
 };
 const char* to_string(Effect effect);  // e.g. "QP moved to ERR"
 

@@ -40,7 +40,7 @@ class AckLost : public Fault {
     if (!each) done_in_ = round + 1;
     if (!each && !claim_nic(context, *this)) return true;
     const bool shown = context.lose_ack(qp, *this, wc, now, entry().after_retries != 0);
-    if (!each) context.round_is_over(*this, now);
+    if (!each) context.round_is_over(*this, round);
     return shown;
   }
 

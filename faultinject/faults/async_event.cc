@@ -56,7 +56,7 @@ class DeviceEvent : public Fault {
   // A round ends on the thread, when every process has had its event.
   uint64_t tick(Context& context, uint64_t now) override {
     if (now < entry().fired_ns.load() + kLasts) return entry().fired_ns.load() + kLasts;
-    context.round_is_over(*this, now);
+    context.round_is_over(*this, round);
     return UINT64_MAX;
   }
 

@@ -35,12 +35,13 @@ class CompletionError : public Fault {
         !selects(entry(), qp))
       return;
     bool last = false;
-    if (entry().phase.load() != Phase::kFired || !take_strike(entry(), last)) return;
+    const auto [phase, seen] = entry().phase.both();
+    if (phase != Phase::kFired || !take_strike(entry(), seen, last)) return;
     sent.spoiled = entry().status;
     sent.spoiled_by = id();
     // Its effect, and t0, is the completion.
     context.witness(*this, Effect::kWrSpoiled, qp.qp->qp_num, uint64_t(entry().status), now);
-    if (last) context.round_is_over(*this, now);
+    if (last) context.round_is_over(*this, seen);
   }
 
   bool received(Context& context, QueuePair& qp, ibv_wc& wc, uint64_t now) override {

@@ -39,9 +39,10 @@ void Fault::lose(Context& context, const QueuePair& qp, Sent& sent, uint64_t now
 
 bool Fault::strike_counted(Context& context, Effect effect, uint32_t qp_num, uint64_t value, uint64_t now) {
   bool last = false;
-  if (entry_.phase.load() != Phase::kFired || !take_strike(entry_, last)) return false;
+  const auto [phase, seen] = entry_.phase.both();
+  if (phase != Phase::kFired || !take_strike(entry_, seen, last)) return false;
   struck(context, effect, qp_num, value, now);
-  if (last) context.round_is_over(*this, now);
+  if (last) context.round_is_over(*this, seen);
   return true;
 }
 
@@ -101,6 +102,9 @@ std::unique_ptr<Fault> make_fault(FaultEntry& entry) {
       return make_async_event(entry);
     case FaultKind::kFreeze:
       return make_freeze(entry);
+    case FaultKind::kDeviceRemoved:
+    case FaultKind::kDeviceInternalError:
+      return make_device_removed(entry);
   }
   return nullptr;
 }

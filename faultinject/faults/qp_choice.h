@@ -81,7 +81,7 @@ class QpStrike : public Fault {
   }
   void over(Context& context, uint64_t now) {
     done_ = true;
-    context.round_is_over(*this, now);
+    context.round_is_over(*this, round);
   }
 
   bool done_ = false;

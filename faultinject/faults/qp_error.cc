@@ -73,7 +73,7 @@ class FarQpError : public Fault {
     }
     if (here && !both()) return;
     // With `both` the round lasts until the other end has found its mark.
-    if (context.strike(qp, *this, now, true, true) && !both()) context.round_is_over(*this, now);
+    if (context.strike(qp, *this, now, true, true) && !both()) context.round_is_over(*this, round);
   }
 
   void strike_if_marked(Context& context, QueuePair& qp, uint64_t now) {
@@ -81,7 +81,7 @@ class FarQpError : public Fault {
     if (!hits_here(context, qp) && !hits_there(context, qp)) return;
     if (!claimed(context.board(), mark(*this, context.node(), context.nic(), qp.qp->qp_num))) return;
     struck_ = qp.serial;
-    if (context.strike(qp, *this, now, true, true)) context.round_is_over(*this, now);
+    if (context.strike(qp, *this, now, true, true)) context.round_is_over(*this, round);
   }
 
   bool done_ = false;

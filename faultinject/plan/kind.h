@@ -27,11 +27,17 @@ enum class FaultKind : uint32_t {
   kGidChange,        // the port loses its addresses: GID_CHANGE, empty GID rows
   kAsyncEvent,       // an async event of any type, and nothing else
   kFreeze,           // the device stops answering and no call fails
+  kDeviceRemoved,    // every command fails with EIO at once; the queue pairs die `window` later
+  kDeviceInternalError,  // modify and destroy succeed without touching the device; the rest as above
 };
-constexpr uint32_t kFaultKinds = 20;
+constexpr uint32_t kFaultKinds = 22;
 
 // qp_error: whose end of the connection. blackhole: which packets, as the target's port sees them.
 enum class Side : uint32_t { kLocal, kRemote, kBoth };
 enum class Direction : uint32_t { kIn, kOut, kBoth };
+
+// device_removed: what the async descriptor shows once the queue pairs are dead. Linux up to 5.6 closes its
+// event queue (POLLERR, EIO); later ones queue a last DEVICE_FATAL and leave it open.
+enum class DescriptorEnd : uint32_t { kPollErr, kFatal };
 
 }  // namespace faultinject

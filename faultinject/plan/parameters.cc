@@ -16,7 +16,8 @@ struct Parameter {
 
 const std::vector<Parameter>& parameters() {
   static const std::vector<Parameter> all = {
-      {"events", {Kind::kPortDown, Kind::kPortFlap, Kind::kDeviceFatal, Kind::kGidChange}},
+      {"events", {Kind::kPortDown, Kind::kPortFlap, Kind::kDeviceFatal, Kind::kGidChange,
+                  Kind::kDeviceRemoved, Kind::kDeviceInternalError}},
       {"query", {Kind::kPortDown, Kind::kPortFlap, Kind::kDeviceFatal}},
       {"rate", {Kind::kThrottle}},
       {"rates", {Kind::kThrottle}},
@@ -28,7 +29,11 @@ const std::vector<Parameter>& parameters() {
       {"direction", {Kind::kBlackhole}},
       {"down", {Kind::kPortFlap}},
       {"up", {Kind::kPortFlap}},
-      {"window", {Kind::kReorder}},
+      {"window", {Kind::kReorder, Kind::kDeviceRemoved, Kind::kDeviceInternalError}},
+      {"notice", {Kind::kDeviceRemoved}},
+      {"settle", {Kind::kDeviceRemoved}},
+      {"end", {Kind::kDeviceRemoved}},
+      {"completions", {Kind::kDeviceRemoved, Kind::kDeviceInternalError}},
       {"depth", {Kind::kReorder}},
       {"status", {Kind::kCompletionError}},
       {"queue", {Kind::kDropCompletion, Kind::kCompletionError, Kind::kPostFail, Kind::kCqError}},
@@ -56,7 +61,8 @@ const std::vector<Parameter>& parameters() {
 // Kinds that strike a device, not a port of it.
 bool strikes_device(Kind kind) {
   return kind == Kind::kDeviceFatal || kind == Kind::kFreeze || kind == Kind::kRegFail ||
-         kind == Kind::kPollFail || kind == Kind::kCqError;
+         kind == Kind::kPollFail || kind == Kind::kCqError || kind == Kind::kDeviceRemoved ||
+         kind == Kind::kDeviceInternalError;
 }
 
 bool takes(Kind kind, const char* key) {
@@ -137,6 +143,21 @@ void parse_throttle(const Mapping& fault, const std::string& file, FaultSpec& sp
   if (!fault.has("rate")) fault.place("kind").fail("throttle needs 'rate', e.g. rate: 100 Mbit/s");
   spec.rate_bits_per_s = fault.quantity("rate", parse_rate);
   if (spec.rate_bits_per_s == 0) fault.place("rate").fail("an unlimited rate throttles nothing");
+}
+
+void parse_removal(const Mapping& fault, FaultSpec& spec) {
+  spec.window = fault.has("window") ? fault.span("window") : std::chrono::milliseconds(20);
+  if (fault.has("notice")) {
+    spec.removal.notice = fault.span("notice");
+    if (!spec.events)
+      fault.place("notice").fail("'notice' is the time from DEVICE_FATAL on, and 'events: false' has none");
+  }
+  if (fault.has("settle")) spec.removal.settle = fault.span("settle");
+  if (fault.has("end")) spec.removal.end = DescriptorEnd(fault.choice("end", {"pollerr", "fatal"}));
+  if (spec.removal.end == DescriptorEnd::kFatal && !spec.events)
+    fault.place("end").fail("'end: fatal' is an event, and 'events: false' has none");
+  if (fault.has("completions"))
+    spec.removal.late_completions = fault.choice("completions", {"none", "window"}) == 1;
 }
 
 int default_error(Kind kind) {
@@ -224,6 +245,10 @@ void parse_parameters(const Mapping& fault, const std::string& file, FaultSpec& 
       if (fault.has("window")) spec.window = fault.span("window");
       if (fault.has("depth")) spec.depth = fault.number("depth", 2);
       if (spec.window.count() == 0) fault.place("window").fail("'window' must be longer than 0");
+      break;
+    case Kind::kDeviceRemoved:
+    case Kind::kDeviceInternalError:
+      parse_removal(fault, spec);
       break;
     case Kind::kCompletionError:
       if (!fault.has("status"))

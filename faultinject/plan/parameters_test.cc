@@ -125,5 +125,29 @@ TEST(PlanParameters, counts_and_times_of_flap_and_reorder) {
   EXPECT_NE(error_of("kind: post_fail, count: many").find("number or all"), std::string::npos);
 }
 
+TEST(PlanParameters, times_of_a_removal) {
+  const FaultSpec usual = parse("kind: device_removed");
+  EXPECT_EQ(usual.window, 20ms);
+  EXPECT_EQ(usual.removal.notice, 0ms);
+  EXPECT_EQ(usual.removal.end, DescriptorEnd::kPollErr);
+  EXPECT_FALSE(usual.removal.late_completions);
+  const FaultSpec all = parse(
+      "kind: device_removed, notice: 5 ms, window: 0 ms, settle: 1 ms, end: fatal, completions: window");
+  EXPECT_EQ(all.removal.notice, 5ms);
+  EXPECT_EQ(all.window, 0ms);
+  EXPECT_EQ(all.removal.settle, 1ms);
+  EXPECT_EQ(all.removal.end, DescriptorEnd::kFatal);
+  EXPECT_TRUE(all.removal.late_completions);
+  EXPECT_EQ(parse("kind: device_internal_error, window: 3 ms").window, 3ms);
+  EXPECT_NE(error_of("kind: device_internal_error, end: pollerr").find("no meaning"), std::string::npos);
+  EXPECT_NE(error_of("kind: device_removed, end: eof").find("pollerr or fatal"), std::string::npos);
+  EXPECT_NE(error_of("kind: device_removed, events: false, notice: 1 ms").find("DEVICE_FATAL"),
+            std::string::npos);
+  EXPECT_NE(error_of("kind: device_removed, events: false, end: fatal").find("is an event"),
+            std::string::npos);
+  EXPECT_NE(error_of("kind: device_fatal, window: 1 ms").find("no meaning"), std::string::npos);
+  EXPECT_NE(error_of("kind: device_removd").find("did you mean 'device_removed'?"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace faultinject

@@ -14,7 +14,7 @@ const std::vector<std::string> kKindNames = {
     "noop",        "qp_error",  "port_down",    "blackhole", "ack_lost",        "throttle",
     "delay",       "port_flap", "device_fatal", "cq_error",  "drop_completion", "completion_error",
     "reorder",     "post_fail", "poll_fail",    "reg_fail",  "connect_fail",    "gid_change",
-    "async_event", "freeze"};
+    "async_event", "freeze",    "device_removed", "device_internal_error"};
 
 }  // namespace
 

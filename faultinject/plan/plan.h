@@ -77,6 +77,14 @@ struct RateStep {
   std::chrono::nanoseconds lasts{0};
 };
 
+// device_removed; device_internal_error has only the last one.
+struct Removal {
+  std::chrono::nanoseconds notice{0};  // how long before the first EIO DEVICE_FATAL comes
+  std::chrono::nanoseconds settle{0};  // from the queue pairs' death to the descriptor's end
+  DescriptorEnd end = DescriptorEnd::kPollErr;
+  bool late_completions = false;  // completions of the window are still shown
+};
+
 struct FaultSpec {
   static constexpr uint64_t kAll = UINT64_MAX;
   static constexpr size_t kMaxRates = 16;
@@ -93,7 +101,7 @@ struct FaultSpec {
   uint32_t opcodes = 0;  // a bit per ibv_wr_opcode: only these send WRs count and are struck; 0: all
   uint64_t count =
       1;  // how often it strikes per firing, over the whole target (port_flap: how often the link goes down)
-  bool events = true;        // port_down, port_flap, device_fatal, gid_change: async events are delivered
+  bool events = true;        // port_down, port_flap, device_*, gid_change: async events are delivered
   bool query = true;         // port_down, port_flap, device_fatal: ibv_query_port says DOWN
   Side side = Side::kLocal;  // qp_error
   Direction direction = Direction::kBoth;  // blackhole
@@ -105,7 +113,10 @@ struct FaultSpec {
   Refused state = Refused::kAny;           // connect_fail
   std::chrono::nanoseconds down{std::chrono::milliseconds(200)},
       up{std::chrono::milliseconds(800)};                         // port_flap
-  std::chrono::nanoseconds window{std::chrono::milliseconds(1)};  // reorder: how long a send waits for others
+  // reorder: how long a send waits for others. device_removed, device_internal_error: from the first EIO to
+  // the death of the queue pairs (default there: 20 ms).
+  std::chrono::nanoseconds window{std::chrono::milliseconds(1)};
+  Removal removal;
   uint64_t depth = 8;                                             // reorder: how many sends are mixed
   std::vector<RateStep> rates;   // throttle: a schedule, from the firing on; begins anew after its last step
   uint64_t rate_bits_per_s = 0;  // throttle; with a schedule its least

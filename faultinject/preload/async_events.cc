@@ -1,14 +1,18 @@
 #include "faultinject/preload/async_events.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 #include "faultinject/preload/real.h"
 
@@ -50,6 +54,35 @@ bool same(const ibv_async_event& a, const ibv_async_event& b) {
 bool readable(int fd) {
   pollfd p{fd, POLLIN, 0};
   return poll(&p, 1, 0) > 0 && (p.revents & POLLIN) != 0;
+}
+
+// Which epoll sets of this process have `fd`, and with what interest. The kernel tells of it in
+// /proc/self/fdinfo; a set that is no descriptor of this process any more is not found.
+std::vector<std::pair<int, epoll_event>> epoll_sets_with(int fd) {
+  std::vector<std::pair<int, epoll_event>> found;
+  DIR* folder = opendir("/proc/self/fdinfo");
+  if (folder == nullptr) return found;
+  while (const dirent* entry = readdir(folder)) {
+    const int set = atoi(entry->d_name);
+    char path[64], line[256];
+    snprintf(path, sizeof path, "/proc/self/fdinfo/%d", set);
+    FILE* file = entry->d_name[0] != '.' ? fopen(path, "re") : nullptr;
+    if (file == nullptr) continue;
+    while (fgets(line, sizeof line, file) != nullptr) {
+      int target = -1;
+      unsigned events = 0;
+      unsigned long long data = 0;
+      if (sscanf(line, "tfd: %d events: %x data: %llx", &target, &events, &data) != 3 || target != fd)
+        continue;
+      epoll_event interest{};
+      interest.events = events;
+      interest.data.u64 = data;
+      found.emplace_back(set, interest);
+    }
+    fclose(file);
+  }
+  closedir(folder);
+  return found;
 }
 
 }  // namespace
@@ -102,9 +135,33 @@ void AsyncEvents::close() {
   waiting_.clear();
 }
 
+void AsyncEvents::end() {
+  const std::lock_guard lock(mutex_);
+  if (event_fd_ < 0 || ending_) return;
+  ending_ = true;
+  if (waiting_.empty()) end_descriptor();
+}
+
+void AsyncEvents::end_descriptor() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return;
+  const auto sets = epoll_sets_with(shown_fd_);
+  ended_ = true;
+  // Who sleeps in poll() on the old description is woken, and finds the new one when it comes again.
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(event_fd_, &one, sizeof one);
+  const int flags = fcntl(shown_fd_, F_GETFL);
+  ::close(ends[0]);
+  if (flags >= 0 && (flags & O_NONBLOCK) != 0) fcntl(ends[1], F_SETFL, O_NONBLOCK);
+  dup3(ends[1], shown_fd_, O_CLOEXEC);
+  ::close(ends[1]);
+  // A set forgets a description with its last descriptor.
+  for (auto [set, interest] : sets) epoll_ctl(set, EPOLL_CTL_ADD, shown_fd_, &interest);
+}
+
 void AsyncEvents::push(const ibv_async_event& event) {
   const std::lock_guard lock(mutex_);
-  if (event_fd_ < 0) return;
+  if (event_fd_ < 0 || ending_) return;
   waiting_.push_back(event);
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = write(event_fd_, &one, sizeof one);
@@ -123,7 +180,12 @@ int AsyncEvents::get(ibv_async_event* event) {
         *event = waiting_.front();
         waiting_.pop_front();
         unacknowledged_.push_back(*event);
+        if (ending_ && waiting_.empty() && !ended_) end_descriptor();
         return 0;
+      }
+      if (ended_) {
+        errno = EIO;
+        return -1;
       }
     }
     if (readable(real_fd_)) {
@@ -165,6 +227,7 @@ void AsyncEvents::forget_if(Gone gone) {
     uint64_t one = 0;
     [[maybe_unused]] const ssize_t taken = read(event_fd_, &one, sizeof one);
   }
+  if (ending_ && waiting_.empty() && !ended_) end_descriptor();
 }
 
 void AsyncEvents::forget(const ibv_qp* qp) {

@@ -63,7 +63,7 @@ bool Context::process(CompletionQueue& cq, ibv_wc& wc, uint64_t now) {
     mode_dirty_ = true;
     return false;
   }
-  if (qp->dying && qp->life != QueuePair::Life::kWhole) return false;
+  if (qp->destroyed || (qp->dying && qp->life != QueuePair::Life::kWhole)) return false;
   const bool send = is_send(*qp, cq, wc);
   bool known = false;
   const Sent sent = send ? retire(*qp, wc, known) : Sent{};
@@ -240,6 +240,18 @@ int Context::poll_cq(ibv_cq* pointer, int entries, ibv_wc* wcs) {
     cq.ready.clear();
     return 0;
   }
+  if (removal_.stage != DeviceRemoval::Stage::kPresent) {
+    removal_goes_on(now);
+    if (removal_.hides_completions()) {
+      ibv_wc unseen[16];
+      while (slot_.poll_cq(pointer, 16, unseen) == 16) {
+      }
+      const int shown = take_ready(cq, entries, wcs);
+      note_seen(wcs, shown);
+      if (mode_dirty_) refresh_mode();
+      return shown;
+    }
+  }
   show_due(now);
   if (cuts_ != 0) {
     // A receive queue may be polled alone: whether sends are outstanding is in the other queue.
@@ -303,11 +315,12 @@ int Context::review(ibv_cq* pointer, int count, ibv_wc* wcs) {
   return kept;
 }
 
-void Context::keep(ibv_cq* pointer, ibv_wc wc) {
+void Context::keep(ibv_cq* pointer, ibv_wc wc, bool late) {
   const uint64_t now = monotonic_ns();
   const std::lock_guard lock(mutex_);
   if (sync_due_) sync_locked(now);
   CompletionQueue& cq = *queue(pointer);
+  if (late && removal_.hides_completions()) return;
   if (process(cq, wc, now) && cq.dead == 0) {
     cq.ready.push_back(wc);
     mode_dirty_ = true;

@@ -91,6 +91,10 @@ int Context::admit(Call::What what) {
   std::unique_lock lock(mutex_);
   catch_up();
   wait_until_thawed(lock);
+  if (takes_no_commands()) {
+    note_command(what == Call::What::kRegister ? Effect::kRegistrationRefused : Effect::kCreateRefused, 0, EIO);
+    return EIO;
+  }
   return faults_.empty() ? 0 : refusal({.what = what}, monotonic_ns());
 }
 
@@ -251,6 +255,7 @@ int Context::modify_qp(ibv_qp* pointer, ibv_qp_attr* attributes, int mask) {
   std::unique_lock lock(mutex_);
   catch_up();
   wait_until_thawed(lock);
+  if (takes_no_commands()) return modify_without_device(pointer, *attributes, mask);
   if (!faults_.empty()) {
     QueuePair& asked = *find_or_adopt(pointer);
     learn_address(asked, *attributes, mask);  // a target may name the port or the peer
@@ -334,7 +339,12 @@ int Context::query_qp(ibv_qp* pointer, ibv_qp_attr* attributes, int mask, ibv_qp
   const auto real = FAULTINJECT_REAL(kQueryQp, ibv_query_qp);
   if (real == nullptr) return ENOSYS;
   std::unique_lock lock(mutex_);
+  catch_up();
   wait_until_thawed(lock);
+  if (takes_no_commands()) {
+    note_command(Effect::kCommandRefused, pointer->qp_num, EIO);
+    return EIO;
+  }
   lock.unlock();
   const int rc = real(pointer, attributes, mask, init);
   if (rc != 0) return rc;
@@ -397,6 +407,7 @@ void Context::catch_up() {
 
 bool Context::needs_slow_path() const {
   if (!first_op_seen_ || held_ != 0 || cuts_ != 0 || frozen_ != 0) return true;
+  if (removal_.stage != DeviceRemoval::Stage::kPresent) return true;
   for (const auto& fault : faults_) {
     if (fault->entry().hits(node_, nic_)) return true;
     if (!fault->reaches_peers()) continue;
@@ -427,8 +438,12 @@ uint64_t Context::tick(uint64_t now) {
   uint64_t next = UINT64_MAX;
   for (const auto& fault : faults_)
     if (fault->begun) next = std::min(next, fault->tick(*this, now));
-  show_due(now);
-  next = std::min({next, next_due_ns_, pump_all(now)});
+  next = std::min(next, removal_goes_on(now));
+  if (!removal_.hides_completions()) {
+    show_due(now);
+    next = std::min(next, next_due_ns_);
+  }
+  next = std::min(next, pump_all(now));
   if (mode_dirty_) refresh_mode();
   return next;
 }

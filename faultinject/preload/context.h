@@ -11,12 +11,14 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
 #include "faultinject/faults/fault.h"
 #include "faultinject/preload/async_events.h"
 #include "faultinject/preload/queue_pair.h"
+#include "faultinject/preload/removal.h"
 
 namespace faultinject {
 
@@ -50,10 +52,17 @@ class Context {
   int poll_cq(ibv_cq* cq, int entries, ibv_wc* wcs);  // the number of completions, or a negative errno
   // Completions that a fast-path poll fetched while a fault began: what must not be shown is taken out.
   int review(ibv_cq* cq, int count, ibv_wc* wcs);
-  // The same for one that the next poll is to show, behind what waits there already.
-  void keep(ibv_cq* cq, ibv_wc wc);
+  // The same for one that the next poll is to show, behind what waits there already; `late`: it was fetched
+  // when the fault had begun for certain.
+  void keep(ibv_cq* cq, ibv_wc wc, bool late);
   void after_req_notify(ibv_cq* cq);
   bool shows_port_down(uint32_t port);
+  // A command that makes, changes and destroys nothing that we keep: 0, or the errno with which it must fail.
+  int command();
+  // What a destroy must return without being carried out; nullopt: carry it out.
+  std::optional<int> destroy_without_device(Undestroyed::Kind kind, void* object);
+  std::vector<Undestroyed> take_undestroyed();  // when the device is closed
+  bool is_removed();
   bool hides_gid(uint32_t port, uint32_t index);
 
   // --- called by the injector's thread ---
@@ -101,12 +110,14 @@ class Context {
   // waits.
   void freeze(bool frozen);
   bool frozen() const { return frozen_ != 0; }
+  // The device is gone, by and by (removal.h). Its program never gets it back.
+  void remove_device(Fault& fault, uint64_t now_ns);
   void push_event(const ibv_async_event& event);
   void witness(const Fault& fault, Effect effect, uint32_t qp_num, uint64_t value, uint64_t time_ns);
   void show_port_down(bool down, uint32_t port) { port_down_[port] += down ? 1 : -1; }  // port 0: all
   // The fault has done what it does in one round; the next call of the program finds it armed for the next
   // one.
-  void round_is_over(Fault& fault, uint64_t now_ns);
+  void round_is_over(Fault& fault, uint32_t round);
   void wake_everybody();
   uint64_t choice(const Fault& fault, const QueuePair& qp) const;  // a number from the seed
 
@@ -132,12 +143,19 @@ class Context {
   void refresh_mode();
   bool needs_slow_path() const;
 
+  uint64_t removal_goes_on(uint64_t now_ns);  // the next moment at which it will
+  void stop_completions(uint64_t now_ns);
+  void kill_queue_pairs(uint64_t now_ns);
+  bool takes_no_commands();
+  void note_command(Effect effect, uint32_t qp_num, uint64_t value);
+  int modify_without_device(ibv_qp* qp, const ibv_qp_attr& attributes, int mask);
+
   void wait_until_thawed(std::unique_lock<std::mutex>& lock);
   int refusal(const Call& call, uint64_t now_ns);
   bool some_fault_is_at_work() const;
   bool goes_on_dead(QueuePair& qp, const ibv_qp_attr& attributes, int mask);
   bool move_to_err(QueuePair& qp);
-  bool meets_trigger(Fault& fault, const QueuePair& qp, const Sent& sent);
+  bool meets_trigger(Fault& fault, const QueuePair& qp, const Sent& sent, uint64_t now_ns);
   void count_triggers(const QueuePair& qp, const Sent& sent, uint64_t now_ns);
   int post_one(QueuePair& qp, const ibv_send_wr& wr, uint64_t now_ns);
   int real_post(QueuePair& qp, ibv_send_wr& wr);
@@ -183,6 +201,8 @@ class Context {
   std::vector<std::unique_ptr<Fault>> faults_;
   uint32_t faults_seen_ = 0;
   int port_down_[256] = {};
+  DeviceRemoval removal_;
+  std::vector<Undestroyed> undestroyed_;
   uint32_t frozen_ = 0;  // faults that freeze the device
   std::condition_variable thawed_;
   std::vector<ibv_async_event> frozen_events_;
@@ -197,5 +217,8 @@ class Context {
   bool opening_ = true;      // until the first sync() has ended
   bool mode_dirty_ = false;  // what needs_slow_path() depends on has changed
 };
+
+// Destroys what the program could not, in the order in which they stand. After the context is unpatched.
+void destroy_for_real(const std::vector<Undestroyed>& objects);
 
 }  // namespace faultinject

@@ -28,6 +28,22 @@ bool admitted(const ibv_context* device, faultinject::Call::What what) {
   return error == 0;
 }
 
+// The errno with which a command must fail that makes and destroys nothing that we keep; 0: none.
+int command(const ibv_context* device) {
+  Context* ours = context_of(device);
+  return ours != nullptr ? ours->command() : 0;
+}
+
+// A destroy: by the real function, unless the device is gone.
+template <typename Object>
+int destroy(int (*real)(Object*), const ibv_context* device, faultinject::Undestroyed::Kind kind,
+            Object* object) {
+  if (real == nullptr) return ENOSYS;
+  Context* ours = context_of(device);
+  const auto rc = ours != nullptr ? ours->destroy_without_device(kind, object) : std::nullopt;
+  return rc ? *rc : real(object);
+}
+
 template <typename Function, typename... Arguments>
 ibv_mr* register_memory(Function* real, ibv_pd* pd, Arguments... arguments) {
   if (real == nullptr) {
@@ -56,14 +72,20 @@ ibv_context* ibv_open_device(ibv_device* device) {
   }
   ibv_context* context = real(device);
   if (context == nullptr) return nullptr;
-  if (Process* process = Process::current_or_new()) process->opened(context);
+  Process* process = Process::current_or_new();
+  if (process != nullptr) process->opened(context);
+  if (Context* ours = context_of(context); ours != nullptr && ours->is_removed()) {
+    ibv_close_device(context);
+    errno = ENODEV;
+    return nullptr;
+  }
   return context;
 }
 
 int ibv_close_device(ibv_context* context) {
   const auto real = FAULTINJECT_REAL(kCloseDevice, ibv_close_device);
   if (real == nullptr) return ENOSYS;
-  if (Process* process = Process::current()) process->closing(context);
+  if (Process* process = Process::current()) faultinject::destroy_for_real(process->closing(context));
   return real(context);
 }
 
@@ -87,6 +109,7 @@ int ibv_destroy_cq(ibv_cq* cq) {
   if (real == nullptr) return ENOSYS;
   Context* ours = context_of(cq->context);
   if (ours == nullptr) return real(cq);
+  if (const auto rc = ours->destroy_without_device(faultinject::Undestroyed::Kind::kCq, cq)) return *rc;
   auto known = ours->take_cq(cq);
   const auto extended = faultinject::extended_take(cq);
   const int rc = real(cq);
@@ -99,6 +122,10 @@ ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attributes) {
   const auto real = FAULTINJECT_REAL(kCreateAh, ibv_create_ah);
   if (real == nullptr) {
     errno = ENOSYS;
+    return nullptr;
+  }
+  if (const int error = command(pd->context); error != 0) {
+    errno = error;
     return nullptr;
   }
   ibv_ah* ah = real(pd, attributes);
@@ -148,6 +175,7 @@ int ibv_destroy_qp(ibv_qp* qp) {
   if (real == nullptr) return ENOSYS;
   Context* ours = context_of(qp->context);
   if (ours == nullptr) return real(qp);
+  if (const auto rc = ours->destroy_without_device(faultinject::Undestroyed::Kind::kQp, qp)) return *rc;
   const uint64_t serial = ours->begin_destroy(qp);
   const auto extended = faultinject::extended_take(qp);
   const int rc = real(qp);
@@ -175,6 +203,7 @@ int ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask, ibv_qp_init_attr
 int ibv_query_port(ibv_context* context, uint8_t port, _compat_ibv_port_attr* attributes) {
   const auto real = FAULTINJECT_REAL(kQueryPort, ibv_query_port);
   if (real == nullptr) return ENOSYS;
+  if (const int error = command(context); error != 0) return error;
   const int rc = real(context, port, attributes);
   Context* ours = context_of(context);
   if (rc == 0 && ours != nullptr && ours->shows_port_down(port)) {
@@ -199,6 +228,43 @@ void ibv_ack_async_event(ibv_async_event* event) {
   if (real != nullptr) real(event);
 }
 
+int ibv_dereg_mr(ibv_mr* mr) {
+  return destroy(FAULTINJECT_REAL(kDeregMr, ibv_dereg_mr), mr->context, faultinject::Undestroyed::Kind::kMr,
+                 mr);
+}
+
+ibv_pd* ibv_alloc_pd(ibv_context* context) {
+  const auto real = FAULTINJECT_REAL(kAllocPd, ibv_alloc_pd);
+  const int error = real == nullptr ? ENOSYS : command(context);
+  if (error == 0) return real(context);
+  errno = error;
+  return nullptr;
+}
+
+int ibv_dealloc_pd(ibv_pd* pd) {
+  return destroy(FAULTINJECT_REAL(kDeallocPd, ibv_dealloc_pd), pd->context,
+                 faultinject::Undestroyed::Kind::kPd, pd);
+}
+
+ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* attributes) {
+  const auto real = FAULTINJECT_REAL(kCreateSrq, ibv_create_srq);
+  const int error = real == nullptr ? ENOSYS : command(pd->context);
+  if (error == 0) return real(pd, attributes);
+  errno = error;
+  return nullptr;
+}
+
+int ibv_destroy_srq(ibv_srq* srq) {
+  return destroy(FAULTINJECT_REAL(kDestroySrq, ibv_destroy_srq), srq->context,
+                 faultinject::Undestroyed::Kind::kSrq, srq);
+}
+
+int ibv_query_device(ibv_context* context, ibv_device_attr* attributes) {
+  const auto real = FAULTINJECT_REAL(kQueryDevice, ibv_query_device);
+  const int error = real == nullptr ? ENOSYS : command(context);
+  return error == 0 ? real(context, attributes) : error;
+}
+
 ibv_mr* ibv_reg_mr(ibv_pd* pd, void* address, size_t length, int access) {
   return register_memory(FAULTINJECT_REAL(kRegMr, ibv_reg_mr), pd, address, length, access);
 }
@@ -219,6 +285,10 @@ ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, uint64_t offset, size_t length, uint64_t i
 int ibv_query_gid(ibv_context* context, uint8_t port, int index, ibv_gid* gid) {
   const auto real = FAULTINJECT_REAL(kQueryGid, ibv_query_gid);
   if (real == nullptr) return -1;
+  if (const int error = command(context); error != 0) {
+    errno = error;
+    return -1;
+  }
   const int rc = real(context, port, index, gid);
   Context* ours = context_of(context);
   if (rc == 0 && ours != nullptr && ours->hides_gid(port, uint32_t(index))) *gid = {};
@@ -229,6 +299,7 @@ int _ibv_query_gid_ex(ibv_context* context, uint32_t port, uint32_t index, ibv_g
                       uint32_t flags, size_t entry_size) {
   const auto real = FAULTINJECT_REAL(kQueryGidEx, _ibv_query_gid_ex);
   if (real == nullptr) return ENOSYS;
+  if (const int error = command(context); error != 0) return error;
   const int rc = real(context, port, index, entry, flags, entry_size);
   Context* ours = context_of(context);
   return rc == 0 && ours != nullptr && ours->hides_gid(port, index) ? ENODATA : rc;
@@ -239,6 +310,7 @@ ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_
                              size_t entry_size) {
   const auto real = FAULTINJECT_REAL(kQueryGidTable, _ibv_query_gid_table);
   if (real == nullptr) return -ENOSYS;
+  if (const int error = command(context); error != 0) return -error;
   const ssize_t count = real(context, entries, most, flags, entry_size);
   Context* ours = context_of(context);
   if (count <= 0 || ours == nullptr) return count;

@@ -93,7 +93,7 @@ void run_alone(ExtendedCq& mine, ibv_cq_ex* cq, Context& context) {
   if (mine.real.start_poll(cq, &attributes) == 0) {
     const ibv_wc wc = read_real(mine.real, cq);
     mine.real.end_poll(cq);
-    context.keep(ibv_cq_ex_to_cq(cq), wc);
+    context.keep(ibv_cq_ex_to_cq(cq), wc, true);
   }
   mine.alone = openings;
 }
@@ -120,7 +120,7 @@ int start_ours(ExtendedCq& mine, ibv_cq_ex* cq, Context& context) {
 void give_up(ExtendedCq& mine, ibv_cq_ex* cq, Context& context) {
   const ibv_wc wc = read_real(mine.real, cq);
   mine.real.end_poll(cq);
-  context.keep(ibv_cq_ex_to_cq(cq), wc);
+  context.keep(ibv_cq_ex_to_cq(cq), wc, false);
 }
 
 int start_poll(ExtendedCq* known, Slot& slot, decltype(ibv_cq_ex::start_poll) real, ibv_cq_ex* cq,

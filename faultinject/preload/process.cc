@@ -247,16 +247,18 @@ void Process::opened(ibv_context* device) {
   context.sync(monotonic_ns());
 }
 
-void Process::closing(ibv_context* device) {
+std::vector<Undestroyed> Process::closing(ibv_context* device) {
   const std::lock_guard lock(mutex_);
   for (auto it = contexts_.begin(); it != contexts_.end(); ++it) {
     if ((*it)->device() != device) continue;
     if (Slot* slot = find_slot(device)) unpatch(*slot);
     (*it)->events().close();
+    auto undestroyed = (*it)->take_undestroyed();
     closed_.push_back(std::move(*it));
     contexts_.erase(it);
-    return;
+    return undestroyed;
   }
+  return {};
 }
 
 bool Process::acknowledge(const ibv_async_event& event) {

@@ -26,7 +26,8 @@ class Process {
   // The program has opened a device: learn its place and its addresses, patch it. Never fails: what cannot be
   // injected is passed through, with one line on stderr.
   void opened(ibv_context* device);
-  void closing(ibv_context* device);  // before the real ibv_close_device
+  // Before the real ibv_close_device. What is still to be destroyed (removal.h).
+  std::vector<Undestroyed> closing(ibv_context* device);
 
   bool acknowledge(const ibv_async_event& event);  // true: it was a synthetic one
 

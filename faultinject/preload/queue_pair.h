@@ -72,6 +72,7 @@ struct QueuePair {
   ibv_qp_type type = IBV_QPT_RC;
   bool reliable = false;
   bool dying = false;  // the program is in ibv_destroy_qp
+  bool destroyed = false;  // for the program; its device has not heard of it (removal.h)
   CompletionQueue *send_cq = nullptr, *recv_cq = nullptr;
   uint32_t max_send_wr = 0;
   bool signal_all = false;

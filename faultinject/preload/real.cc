@@ -25,8 +25,9 @@ constexpr const char* kNames[kSymbols] = {
     "ibv_query_port",    "ibv_get_async_event",  "ibv_ack_async_event",  "ibv_reg_mr",
     "ibv_reg_mr_iova",   "ibv_reg_mr_iova2",     "ibv_reg_dmabuf_mr",    "ibv_query_gid",
     "_ibv_query_gid_ex", "_ibv_query_gid_table", "ibv_create_ah",        "ibv_create_ah_from_wc",
-    "ibv_destroy_ah",    "ibv_get_device_list",  "ibv_free_device_list", "ibv_get_device_name",
-    "ibv_query_device",  "ibv_qp_to_qp_ex",      "ibv_init_ah_from_wc"};
+    "ibv_destroy_ah",    "ibv_query_device",     "ibv_alloc_pd",         "ibv_dealloc_pd",
+    "ibv_dereg_mr",      "ibv_create_srq",       "ibv_destroy_srq",      "ibv_get_device_list",
+    "ibv_free_device_list", "ibv_get_device_name", "ibv_qp_to_qp_ex",   "ibv_init_ah_from_wc"};
 
 std::atomic<void*> g_real[kSymbols];
 Environment g_environment;
@@ -144,7 +145,10 @@ void* ours(unsigned index) {
       reinterpret_cast<void*>(&ibv_reg_dmabuf_mr),   reinterpret_cast<void*>(&ibv_query_gid),
       reinterpret_cast<void*>(&_ibv_query_gid_ex),   reinterpret_cast<void*>(&_ibv_query_gid_table),
       reinterpret_cast<void*>(&ibv_create_ah),       reinterpret_cast<void*>(&ibv_create_ah_from_wc),
-      reinterpret_cast<void*>(&ibv_destroy_ah),
+      reinterpret_cast<void*>(&ibv_destroy_ah),      reinterpret_cast<void*>(&ibv_query_device),
+      reinterpret_cast<void*>(&ibv_alloc_pd),        reinterpret_cast<void*>(&ibv_dealloc_pd),
+      reinterpret_cast<void*>(&ibv_dereg_mr),        reinterpret_cast<void*>(&ibv_create_srq),
+      reinterpret_cast<void*>(&ibv_destroy_srq),
   };
   static_assert(sizeof wrappers / sizeof wrappers[0] == unsigned(Symbol::kIntercepted));
   return wrappers[index];
@@ -177,6 +181,7 @@ void read_environment() {
   copy(g_environment.node, sizeof g_environment.node, "FAULTINJECT_NODE");
   copy(g_environment.rank, sizeof g_environment.rank, "FAULTINJECT_RANK");
   copy(g_environment.nics, sizeof g_environment.nics, "FAULTINJECT_NICS");
+  g_environment.destroys_disassociated = getenv("RDMAV_ALLOW_DISASSOC_DESTROY") != nullptr;
 }
 
 void* real_symbol(Symbol symbol) {

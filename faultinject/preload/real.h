@@ -33,11 +33,16 @@ enum class Symbol : unsigned {
   kCreateAh,
   kCreateAhFromWc,
   kDestroyAh,
+  kQueryDevice,
+  kAllocPd,
+  kDeallocPd,
+  kDeregMr,
+  kCreateSrq,
+  kDestroySrq,
   kIntercepted,  // those above have a wrapper of ours; those below are only called
   kGetDeviceList = kIntercepted,
   kFreeDeviceList,
   kGetDeviceName,
-  kQueryDevice,
   kQpToQpEx,
   kInitAhFromWc,
   kCount,
@@ -57,6 +62,7 @@ Function* real(Symbol symbol) {
 // The environment, copied when the library was loaded. Without a board nothing is intercepted.
 struct Environment {
   char board[256], node[32], rank[24], nics[1024];
+  bool destroys_disassociated;  // RDMAV_ALLOW_DISASSOC_DESTROY, which libibverbs reads
 };
 const Environment& environment();
 void read_environment();  // done when the library is loaded; a program that links it in may do it again

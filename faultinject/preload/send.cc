@@ -65,28 +65,28 @@ constexpr uint64_t kTurnRetryNs = 200000;
 
 }  // namespace
 
-bool Context::meets_trigger(Fault& fault, const QueuePair& qp, const Sent& sent) {
+bool Context::meets_trigger(Fault& fault, const QueuePair& qp, const Sent& sent, uint64_t now) {
   FaultEntry& entry = fault.entry();
   const bool by_count = entry.trigger == TriggerKind::kWr || entry.trigger == TriggerKind::kBytes;
   if (!by_count && entry.trigger != TriggerKind::kProbability) return false;
   if (!fault.hits_here(*this, qp) || !entry.takes_opcode(sent.opcode) || !selects(entry, qp)) return false;
-  const auto [phase, round] = entry.phase.both();
-  const bool waits = phase == Phase::kArmed && (round == 0 || entry.every_ns == 0);
+  const PhaseAndRound seen = entry.phase.both();
+  const bool waits = seen.phase == Phase::kArmed && (seen.round == 0 || entry.every_ns == 0);
   if (by_count) {
     // Counted while it is at work, too: a fault that repeats strikes at every count-th.
     const uint64_t step = entry.trigger == TriggerKind::kWr ? 1 : sent.bytes;
     const uint64_t now_at = entry.progress.fetch_add(step, std::memory_order_relaxed) + step;
-    return waits && now_at >= entry.count * (uint64_t(round) + 1);
+    return waits && now_at >= entry.count * (uint64_t(seen.round) + 1) && meet_trigger(entry, seen, now);
   }
   // A draw for each WR, of its place and number alone: the same seed and program meet it at the same WRs.
   const uint64_t number = ++fault.draws[qp.serial];
-  return waits && mix(choice(fault, qp) ^ mix(number)) <= entry.probability;
+  return waits && mix(choice(fault, qp) ^ mix(number)) <= entry.probability && meet_trigger(entry, seen, now);
 }
 
 void Context::count_triggers(const QueuePair& qp, const Sent& sent, uint64_t now) {
   bool met = false;
   for (const auto& fault : faults_)
-    if (meets_trigger(*fault, qp, sent)) met |= meet_trigger(fault->entry(), now);
+    met |= meets_trigger(*fault, qp, sent, now);
   if (met) process_.wake_everybody();
   if (met || sync_due_) sync_locked(now);  // here it takes effect before the WR that met the trigger
 }
@@ -139,6 +139,15 @@ int Context::post_one(QueuePair& qp, const ibv_send_wr& original, uint64_t now) 
   // them, and what is kept back fills it too.
   if ((cut || held || qp.deaf_by != 0) && qp.hidden_sends.size() + qp.sent.size() >= qp.max_send_wr)
     return ENOMEM;
+  if (removal_.stage != DeviceRemoval::Stage::kPresent) {
+    removal_goes_on(now);
+    // Nobody takes its completions any more, so its queue fills up.
+    if (removal_.hides_completions() && qp.sent.size() >= qp.max_send_wr) return ENOMEM;
+    if (removal_.is_dead()) {
+      qp.sent.push_back(sent);
+      return 0;
+    }
+  }
   ibv_sge nowhere{};
   if (sent.spoiled != 0) spoil(wr, nowhere);
   if (sent.lost) lose_datagram(wr, qp.type);
@@ -174,6 +183,8 @@ int Context::real_post(QueuePair& qp, ibv_send_wr& wr) {
 int Context::post_recv(ibv_qp* pointer, ibv_recv_wr* wr, ibv_recv_wr** bad) {
   const std::lock_guard lock(mutex_);
   if (sync_due_) sync_locked(monotonic_ns());
+  removal_goes_on(monotonic_ns());
+  if (removal_.is_dead()) return 0;
   QueuePair& qp = *find_or_adopt(pointer);
   int rc = 0;
   for (ibv_recv_wr* each = wr; each != nullptr && rc == 0; each = each->next) {
@@ -190,6 +201,8 @@ int Context::post_recv(ibv_qp* pointer, ibv_recv_wr* wr, ibv_recv_wr** bad) {
 int Context::post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad) {
   const std::lock_guard lock(mutex_);
   if (sync_due_) sync_locked(monotonic_ns());
+  removal_goes_on(monotonic_ns());
+  if (removal_.is_dead()) return 0;
   int rc = 0;
   for (ibv_recv_wr* each = wr; each != nullptr && rc == 0; each = each->next) {
     rc = refusal({.what = Call::What::kPostReceive}, monotonic_ns());

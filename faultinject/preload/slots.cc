@@ -73,8 +73,9 @@ int req_notify_cq(ibv_cq* cq, int solicited_only) {
 template <unsigned N>
 int query_port(ibv_context* device, uint8_t port, ibv_port_attr* attributes, size_t length) {
   Slot& slot = g_slots[N];
-  const int rc = slot.query_port(device, port, attributes, length);
   Context* context = slot.context.load(std::memory_order_acquire);
+  if (const int error = context != nullptr ? context->command() : 0; error != 0) return error;
+  const int rc = slot.query_port(device, port, attributes, length);
   if (rc == 0 && context != nullptr && context->shows_port_down(port)) {
     attributes->state = IBV_PORT_DOWN;
     if (length > offsetof(ibv_port_attr, phys_state)) attributes->phys_state = 3;  // Disabled

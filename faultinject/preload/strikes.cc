@@ -148,9 +148,9 @@ void Context::push_event(const ibv_async_event& event) {
   }
 }
 
-void Context::round_is_over(Fault& fault, uint64_t now) {
-  finish_round(fault.entry(), now);
-  if (fault.entry().phase.load() == Phase::kFired) return;  // it was the last round
+void Context::round_is_over(Fault& fault, uint32_t round) {
+  finish_round(fault.entry(), round);
+  if (round + 1 >= fault.entry().rounds) return;  // it was the last round
   sync_due_ = true;
   process_.wake_everybody();
 }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -452,12 +453,47 @@ std::string wait_event(std::istringstream& in) {
   return text;
 }
 
+// watch: puts the async descriptor into an epoll set, once. watched MS: what that set, and poll(), say of it:
+// "ok EVENTS REVENTS", both 0 when nothing comes within MS.
+int epoll_set = -1;
+
+std::string watch() {
+  epoll_set = epoll_create1(EPOLL_CLOEXEC);
+  epoll_event interest{};
+  interest.events = EPOLLIN;
+  interest.data.u64 = 0x1234567890abcdef;
+  return epoll_ctl(epoll_set, EPOLL_CTL_ADD, context->async_fd, &interest) == 0 ? "ok" : "error epoll_ctl";
+}
+
+std::string watched(std::istringstream& in) {
+  int ms = 0;
+  in >> ms;
+  epoll_event event{};
+  if (epoll_wait(epoll_set, &event, 1, ms) > 0 && event.data.u64 != 0x1234567890abcdef) return "error data";
+  pollfd p{context->async_fd, POLLIN, 0};
+  ::poll(&p, 1, 0);
+  return "ok " + std::to_string(event.events) + " " + std::to_string(p.revents);
+}
+
+std::string reopen(std::istringstream& in) {
+  size_t nic = 0;
+  in >> nic;
+  ibv_device** list = V(ibv_get_device_list)(nullptr);
+  errno = 0;
+  ibv_context* second = V(ibv_open_device)(list[nic]);
+  const int error = errno;
+  V(ibv_free_device_list)(list);
+  if (second == nullptr) return "errno " + std::to_string(error);
+  return V(ibv_close_device)(second) == 0 ? "ok" : "error close";
+}
+
 std::string port_state(std::istringstream& in) {
   int port = 1;
   in >> port;
   ibv_port_attr attr{};
   const int rc = ibv_query_port(context, uint8_t(in ? port : 1), &attr);
-  return rc == 0 ? "ok " + std::to_string(attr.state) + " " + std::to_string(attr.phys_state) : "error";
+  return rc == 0 ? "ok " + std::to_string(attr.state) + " " + std::to_string(attr.phys_state)
+                 : "errno " + std::to_string(rc);
 }
 
 std::string qp_state(std::istringstream& in) {
@@ -465,7 +501,8 @@ std::string qp_state(std::istringstream& in) {
   in >> id;
   ibv_qp_attr attr{};
   ibv_qp_init_attr init{};
-  V(ibv_query_qp)(pairs.at(id).qp, &attr, IBV_QP_STATE, &init);
+  const int rc = V(ibv_query_qp)(pairs.at(id).qp, &attr, IBV_QP_STATE, &init);
+  if (rc != 0) return "errno " + std::to_string(rc);
   return "ok " + std::to_string(attr.qp_state) + " " +
          std::to_string(__atomic_load_n(&pairs.at(id).qp->state, __ATOMIC_RELAXED));
 }
@@ -592,6 +629,23 @@ std::string answer(const std::string& line) {
   if (command == "poll") return poll_queue(in);
   if (command == "sleep") return sleep_queue(in);
   if (command == "event") return wait_event(in);
+  if (command == "watch") return watch();
+  if (command == "watched") return watched(in);
+  if (command == "reopen") return reopen(in);
+  if (command == "device") {
+    ibv_device_attr attr{};
+    const int rc = V(ibv_query_device)(context, &attr);
+    return rc == 0 ? "ok" : "errno " + std::to_string(rc);
+  }
+  if (command == "alloc_pd") {
+    ibv_pd* more = V(ibv_alloc_pd)(context);
+    if (more == nullptr) return "errno " + std::to_string(errno);
+    return V(ibv_dealloc_pd)(more) == 0 ? "ok" : "error dealloc_pd";
+  }
+  if (command == "dereg") {
+    const int rc = V(ibv_dereg_mr)(mr);
+    return rc == 0 ? "ok" : "errno " + std::to_string(rc);
+  }
   if (command == "port") return port_state(in);
   if (command == "state") return qp_state(in);
   if (command == "err") return move_to(in, IBV_QPS_ERR);
@@ -614,7 +668,8 @@ std::string answer(const std::string& line) {
   if (command == "now") return "ok " + std::to_string(now_ns());
   if (command == "destroy") {
     in >> id;
-    if (V(ibv_destroy_qp)(pairs.at(id).qp) != 0) return "error";
+    const int rc = V(ibv_destroy_qp)(pairs.at(id).qp);
+    if (rc != 0) return "errno " + std::to_string(rc);
     pairs.at(id).qp = nullptr;
     return "ok";
   }

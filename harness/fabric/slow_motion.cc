@@ -88,13 +88,17 @@ class Slower {
         trigger;
     all(kind, after, since_first_op, event, value, Amount{count}, probability, fault, until, phase_up_to);
   }
+  void one(faultinject::Removal& removal) const {
+    auto& [notice, settle, end, late_completions] = removal;
+    all(notice, settle, end, late_completions);
+  }
   void one(faultinject::FaultSpec& fault) const {
     auto& [name, kind, target, trigger, duration, repeat, every, opcodes, count, events, query, side,
-           direction, receive, error, status, event, gid_index, state, down, up, window, depth, rates,
-           rate_bits_per_s, delay, jitter, min_bytes, after_retries, file, line, column] = fault;
+           direction, receive, error, status, event, gid_index, state, down, up, window, removal, depth,
+           rates, rate_bits_per_s, delay, jitter, min_bytes, after_retries, file, line, column] = fault;
     all(name, kind, target, trigger, duration, repeat, every, opcodes, Amount{count}, events, query, side,
-        direction, receive, error, status, event, gid_index, state, down, up, window, Amount{depth}, rates,
-        Rate{rate_bits_per_s}, delay, jitter, Amount{min_bytes}, after_retries, file, line, column);
+        direction, receive, error, status, event, gid_index, state, down, up, window, removal, Amount{depth},
+        rates, Rate{rate_bits_per_s}, delay, jitter, Amount{min_bytes}, after_retries, file, line, column);
   }
   void one(RankFault& fault) const {
     auto& [name, kind, node, local_rank, at_iter, at_time, duration] = fault;

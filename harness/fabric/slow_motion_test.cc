@@ -71,7 +71,8 @@ TEST(SlowMotion, slows_every_time_and_rate_of_every_fault) {
   - {after: {fault: flap, until: effect, wait: 11 ms}, phase: {up_to: 13 ms}, target: node1/nic0, kind: reorder, window: 17 ms, depth: 4}
   - {at: now, target: node1/nic0, kind: throttle, rates: [{rate: 160 Mbit/s, for: 19 ms}, {rate: 80 Mbit/s}]}
   - {at: {wr: 9}, target: node1/nic0, kind: delay, delay: 23 ms, jitter: 7 ms}
-  - {at: {bytes: 64 KiB}, target: node1/nic0, kind: ack_lost, min_bytes: 2 KiB})");
+  - {at: {bytes: 64 KiB}, target: node1/nic0, kind: ack_lost, min_bytes: 2 KiB}
+  - {at: now, target: node1/nic0, kind: device_removed, notice: 2 ms, window: 6 ms, settle: 9 ms})");
   const auto at = [&](int factor) {
     return in_slow_motion(parse_scenarios("t.yaml", text).front(), factor).faults;
   };
@@ -96,6 +97,9 @@ TEST(SlowMotion, slows_every_time_and_rate_of_every_fault) {
   EXPECT_EQ(faults[3].trigger.count, 9u);
   EXPECT_EQ(faults[4].trigger.count, 64u << 10);
   EXPECT_EQ(faults[4].min_bytes, 2u << 10);
+  EXPECT_EQ(faults[5].removal.notice, 32ms);
+  EXPECT_EQ(faults[5].window, 96ms);
+  EXPECT_EQ(faults[5].removal.settle, 144ms);
 }
 
 TEST(SlowMotion, slows_what_the_harness_does_to_ranks) {

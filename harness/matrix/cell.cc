@@ -88,6 +88,8 @@ const std::vector<FaultRow>& fault_rows() {
       {"freeze", "kind: freeze, for: 300 ms", Effect::kMayBreak},
       {"freeze_for_ever", "kind: freeze", Effect::kBreaks},
       {"device_fatal", "kind: device_fatal", Effect::kBreaks},
+      {"device_removed", "kind: device_removed", Effect::kBreaks},
+      {"device_internal_error", "kind: device_internal_error", Effect::kBreaks},
       {"cq_error_send", "kind: cq_error, queue: send, qp: busiest", Effect::kBreaks, 2},
       {"cq_error_recv", "kind: cq_error, queue: recv, qp: busiest", Effect::kBreaks, 2},
       {"completion_error", "kind: completion_error, status: REM_ACCESS_ERR", Effect::kMayBreak, 2},

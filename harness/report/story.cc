@@ -204,6 +204,8 @@ std::string meaning_of_kind(const std::string& kind, Tense tense) {
       {"gid_change", "lost its addresses", "loses its addresses"},
       {"async_event", "told of something that is not so", "tells of something that is not so"},
       {"freeze", "stopped answering", "stops answering"},
+      {"device_removed", "was removed", "is removed"},
+      {"device_internal_error", "had an internal error", "has an internal error"},
       {"sigstop", "was stopped, its NICs alive", "is stopped, its NICs alive"},
       {"receiver_sleep", "slept without polling", "sleeps without polling"},
       {"kill", "was killed", "is killed"},
