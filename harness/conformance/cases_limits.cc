@@ -92,6 +92,26 @@ void create_beyond_the_device(Device& device_a, Device&, Notes& notes) {
   cq = ibv_create_cq(device_a.context(), device_a.limits().max_cqe + 1, nullptr, nullptr, 0);
   notes.expect("one larger than max_cqe", "EINVAL|ENOMEM", cq == nullptr ? errno_name(errno) : "made");
   if (cq != nullptr) ibv_destroy_cq(cq);
+  errno = 0;
+  cq = ibv_create_cq(device_a.context(), 16, nullptr, nullptr, device_a.context()->num_comp_vectors);
+  notes.expect("a completion vector that the device has not", "EINVAL",
+               cq == nullptr ? errno_name(errno) : "made");
+  if (cq != nullptr) ibv_destroy_cq(cq);
+  cq = ibv_create_cq(device_a.context(), 16, nullptr, nullptr, device_a.context()->num_comp_vectors - 1);
+  notes.expect_true("its last one is taken", cq != nullptr);
+  if (cq != nullptr) ibv_destroy_cq(cq);
+}
+
+void gid_table(Device& device_a, Device&, Notes& notes) {
+  std::vector<ibv_gid_entry> entries(4096);
+  const ssize_t all = ibv_query_gid_table(device_a.context(), entries.data(), entries.size(), 0);
+  if (all == -EOPNOTSUPP || all == -ENOSYS) throw NotOffered("ibv_query_gid_table");
+  notes.expect_true("there are entries", all > 0);
+  if (all <= 0) return;
+  notes.expect_true("room for all of them is enough",
+                    ibv_query_gid_table(device_a.context(), entries.data(), size_t(all), 0) == all);
+  const ssize_t rc = ibv_query_gid_table(device_a.context(), entries.data(), size_t(all) - 1, 0);
+  notes.expect("room for one less", "EINVAL", rc < 0 ? errno_name(int(-rc)) : "filled");
 }
 
 void memory_regions(Device& device_a, Device&, Notes& notes) {
@@ -151,6 +171,7 @@ std::vector<Case> limit_cases() {
           {"limits.inline_data", inline_data},
           {"limits.scatter_elements", scatter_elements},
           {"limits.create_beyond_the_device", create_beyond_the_device},
+          {"limits.gid_table", gid_table},
           {"limits.memory_regions", memory_regions},
           {"limits.objects_in_use", objects_in_use},
           {"limits.foreign_protection_domain", foreign_protection_domain},

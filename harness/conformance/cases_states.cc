@@ -27,6 +27,7 @@ void forbidden_transitions(Device& device_a, Device& device_b, Notes& notes) {
   require(b.to_init() == 0, "INIT of the peer");
   notes.expect("RESET to RTR", "EINVAL", errno_name(a.to_rtr(b)));
   notes.expect("RESET to RTS", "EINVAL", errno_name(a.to_rts()));
+  notes.expect("RESET to ERR", "EINVAL", errno_name(a.to(IBV_QPS_ERR)));
   require(a.to_init() == 0, "INIT");
   notes.expect("INIT to RTS", "EINVAL", errno_name(a.to_rts()));
   notes.expect("INIT to RTR without an address", "EINVAL", errno_name(a.to(IBV_QPS_RTR)));

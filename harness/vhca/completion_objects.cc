@@ -47,14 +47,15 @@ void add_channel_event(Channel& channel, Cq& cq) {
   if (cq.unread_events++ == 0) append_to_channel(channel, cq);
 }
 
-ibv_cq* create_cq(ibv_context* handle, int cqe, void* cq_context, ibv_comp_channel* channel) {
+ibv_cq* create_cq(ibv_context* handle, int cqe, void* cq_context, ibv_comp_channel* channel,
+                  int comp_vector) {
   Context& context = Context::of(handle);
   Runtime& runtime = *context.runtime;
   if (runtime.is_forked_copy()) {
     errno = ENODEV;
     return nullptr;
   }
-  if (cqe < 1 || cqe > kMaxCqe) {
+  if (cqe < 1 || cqe > kMaxCqe || comp_vector < 0 || comp_vector >= handle->num_comp_vectors) {
     errno = EINVAL;
     return nullptr;
   }

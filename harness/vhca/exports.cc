@@ -85,10 +85,12 @@ ssize_t _ibv_query_gid_table(struct ibv_context* context, struct ibv_gid_entry* 
   if (flags != 0) return -EOPNOTSUPP;
   std::size_t count = 0;
   for (std::uint32_t port = 1; vhca::has_port(context, port); ++port)
-    for (int i = 0; i < vhca::gid_count(vhca::port_of(context, port)) && count < max_entries; ++i, ++count)
+    for (int i = 0; i < vhca::gid_count(vhca::port_of(context, port)); ++i, ++count) {
+      if (count == max_entries) return -EINVAL;  // the kernel gives all of them or none
       vhca::query_gid_entry(context, port, static_cast<std::uint32_t>(i),
                             reinterpret_cast<ibv_gid_entry*>(reinterpret_cast<char*>(entries) + count * size),
                             size);
+    }
   return static_cast<ssize_t>(count);
 }
 // enum ibv_gid_type_sysfs: 0 InfiniBand or RoCE v1, 1 RoCE v2.
@@ -185,8 +187,8 @@ struct ibv_comp_channel* ibv_create_comp_channel(struct ibv_context* context) {
 }
 int ibv_destroy_comp_channel(struct ibv_comp_channel* channel) { return vhca::destroy_channel(channel); }
 struct ibv_cq* ibv_create_cq(struct ibv_context* context, int cqe, void* cq_context,
-                             struct ibv_comp_channel* channel, int) {
-  return guarded([&] { return vhca::create_cq(context, cqe, cq_context, channel); });
+                             struct ibv_comp_channel* channel, int comp_vector) {
+  return guarded([&] { return vhca::create_cq(context, cqe, cq_context, channel, comp_vector); });
 }
 int ibv_resize_cq(struct ibv_cq* cq, int cqe) {
   try {

@@ -51,7 +51,8 @@ ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* init) {
     errno = EOPNOTSUPP;
     return nullptr;
   }
-  ibv_cq* made = create_cq(context, static_cast<int>(init->cqe), init->cq_context, init->channel);
+  ibv_cq* made = create_cq(context, static_cast<int>(init->cqe), init->cq_context, init->channel,
+                           static_cast<int>(init->comp_vector));
   if (!made) return nullptr;
   Cq& cq = cq_of(made);
   cq.start_poll = start_poll;

@@ -92,12 +92,14 @@ void wr_set_inline_data_list(ibv_qp_ex* handle, std::size_t count, const ibv_dat
 
 void wr_start(ibv_qp_ex* handle) {
   Qp& qp = qp_of(handle);
-  qp.send_lock.lock();
+  // A forked child takes no lock: a thread of its parent may have held it.
+  if (!qp.owner->runtime->is_forked_copy()) qp.send_lock.lock();
   qp.built_head = qp.send_head;
   qp.build_error = may_post(qp);
 }
 int wr_complete(ibv_qp_ex* handle) {
   Qp& qp = qp_of(handle);
+  if (qp.owner->runtime->is_forked_copy()) return ENODEV;
   const std::unique_lock guard(qp.send_lock, std::adopt_lock);
   const int error = qp.build_error;
   if (error != 0) return error;
@@ -105,7 +107,10 @@ int wr_complete(ibv_qp_ex* handle) {
   start_posted(qp);
   return 0;
 }
-void wr_abort(ibv_qp_ex* handle) { qp_of(handle).send_lock.unlock(); }
+void wr_abort(ibv_qp_ex* handle) {
+  Qp& qp = qp_of(handle);
+  if (!qp.owner->runtime->is_forked_copy()) qp.send_lock.unlock();
+}
 
 }  // namespace
 

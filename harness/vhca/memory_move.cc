@@ -171,7 +171,11 @@ MoveStatus MemoryMover::move(MoveDirection direction, ProcessId other, iovec* lo
   }
   // After the checks: each is a system call, from which a stopped process comes back late.
   if (!hold.is_valid()) return MoveStatus::kGone;
-  return move_somehow(direction, other, pid, local, local_count, remote, remote_count);
+  const MoveStatus status = move_somehow(direction, other, pid, local, local_count, remote, remote_count);
+  // Or the process runs another program by now, whose memory is elsewhere.
+  return status == MoveStatus::kRemoteFault && check_beacon(other, pid, *slot) == MoveStatus::kGone
+             ? MoveStatus::kGone
+             : status;
 }
 
 MoveStatus MemoryMover::attach(MoveDirection direction, pid_t pid, const iovec* local,

@@ -4,6 +4,7 @@
 #include <linux/futex.h>
 #include <signal.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -64,8 +65,23 @@ std::uint64_t start_time_of(const ProcessSlot& slot, std::uint64_t claim) {
   return (word >> kTagShift << kTagShift) == tag_of(claim) ? word << kTagBits >> kTagBits : 0;
 }
 
+// The process runs another program now: pid and start time are the same, its memory is gone, and with it
+// every thread that could still be copying. False where its memory cannot be read.
+bool has_executed_another_program(const ProcessSlot& slot, std::uint64_t claim) {
+  const ProcessId id = slot.id.load();
+  const std::uint64_t wanted = slot.beacon_value.load();
+  std::uint64_t word = 0;
+  iovec here{&word, sizeof word};
+  iovec there{reinterpret_cast<void*>(slot.beacon_address.load()), sizeof word};
+  if (id == 0) return false;  // not complete yet
+  const ssize_t got = ::process_vm_readv(static_cast<pid_t>(claim >> 32), &here, 1, &there, 1, 0);
+  const bool other = got == static_cast<ssize_t>(sizeof word) ? word != wanted : errno == EFAULT;
+  return other && slot.id.load() == id && slot.claim.load() == claim;
+}
+
 Liveness liveness_of(const ProcessSlot& slot, std::uint64_t claim) {
-  return process_liveness(static_cast<pid_t>(claim >> 32), start_time_of(slot, claim));
+  const Liveness life = process_liveness(static_cast<pid_t>(claim >> 32), start_time_of(slot, claim));
+  return life != Liveness::kDead && has_executed_another_program(slot, claim) ? Liveness::kDead : life;
 }
 
 template <typename Slot, std::size_t n>

@@ -49,6 +49,7 @@ constexpr Step kSteps[] = {
 
 int check_transition(ibv_qp_type type, ibv_qp_state from, ibv_qp_state to, int mask) {
   const int given = mask & ~(IBV_QP_STATE | IBV_QP_CUR_STATE);
+  if (from == IBV_QPS_RESET && to == IBV_QPS_ERR) return EINVAL;  // the kernel's table has no such step
   if (to == IBV_QPS_ERR || to == IBV_QPS_RESET) return given == 0 && (mask & IBV_QP_STATE) ? 0 : EINVAL;
   if (from == to && given == 0 && !(mask & IBV_QP_STATE)) return EINVAL;
   const int service = type - IBV_QPT_RC;

@@ -404,12 +404,13 @@ int post_recv(ibv_qp* ibqp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   Qp& qp = qp_of(ibqp);
   Runtime& runtime = *qp.owner->runtime;
   QpSlot& slot = *qp.shared;
+  if (runtime.is_forked_copy()) {  // before the lock, which a thread of the parent may have held
+    if (bad_wr) *bad_wr = wr;
+    return ENODEV;
+  }
   int error = 0;
   const std::lock_guard guard(qp.recv_lock);
-  if (runtime.is_forked_copy())
-    error = ENODEV;
-  else if (qp.state() == IBV_QPS_RESET || slot.srq != 0)
-    error = EINVAL;
+  if (qp.state() == IBV_QPS_RESET || slot.srq != 0) error = EINVAL;
   for (; wr && error == 0; wr = wr->next) {
     if (qp.recv_head - qp.recv_tail.load(std::memory_order_acquire) >= qp.init.cap.max_recv_wr) {
       error = ENOMEM;
@@ -428,7 +429,7 @@ int post_recv(ibv_qp* ibqp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   }
   if (error != 0 && bad_wr) *bad_wr = wr;
   // Whoever moves it to ERR announces what is posted before; what is posted after is announced here.
-  if (error != ENODEV && slot.state.load() == IBV_QPS_ERR) announce_receive(runtime.fabric(), slot, true, 0);
+  if (slot.state.load() == IBV_QPS_ERR) announce_receive(runtime.fabric(), slot, true, 0);
   return error;
 }
 

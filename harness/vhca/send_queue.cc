@@ -430,6 +430,10 @@ void start_posted(Qp& qp) {
 
 int post_send(ibv_qp* ibqp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   Qp& qp = qp_of(ibqp);
+  if (qp.owner->runtime->is_forked_copy()) {  // before the lock, which a thread of the parent may have held
+    if (bad_wr) *bad_wr = wr;
+    return ENODEV;
+  }
   const std::lock_guard guard(qp.send_lock);
   int error = may_post(qp);
   for (; wr && error == 0; wr = wr->next) {
@@ -438,7 +442,7 @@ int post_send(ibv_qp* ibqp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
     ++qp.send_head;
   }
   if (error != 0 && bad_wr) *bad_wr = wr;
-  if (error != ENODEV) start_posted(qp);
+  start_posted(qp);
   return error;
 }
 

@@ -199,7 +199,11 @@ int post_srq_recv(ibv_srq* ibsrq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   Srq& srq = srq_of(ibsrq);
   Runtime& runtime = *srq.owner->runtime;
   SrqSlot& slot = *srq.shared;
-  int error = runtime.is_forked_copy() ? ENODEV : 0;
+  if (runtime.is_forked_copy()) {  // before the lock, which a thread of the parent may have held
+    if (bad_wr) *bad_wr = wr;
+    return ENODEV;
+  }
+  int error = 0;
   const std::lock_guard guard(srq.post_lock);
   for (; wr && error == 0; wr = wr->next) {
     if (srq.posted - srq.freed.load(std::memory_order_acquire) >= srq.max_wr) {

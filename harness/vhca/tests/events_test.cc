@@ -252,6 +252,10 @@ TEST(Events, destroying_a_queue_removes_its_unread_events) {
     VHCA_REQUIRE(qp != nullptr);
     VHCA_REQUIRE_EQ(ibv_req_notify_cq(cq, 0), 0);
     ibv_qp_attr attr{};
+    attr.qp_state = IBV_QPS_INIT;
+    attr.port_num = 1;
+    VHCA_REQUIRE_EQ(
+        ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS), 0);
     attr.qp_state = IBV_QPS_ERR;
     VHCA_REQUIRE_EQ(ibv_modify_qp(qp, &attr, IBV_QP_STATE), 0);
     ibv_destroy_qp(qp);

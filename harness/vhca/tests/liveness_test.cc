@@ -78,6 +78,72 @@ TEST(Liveness, a_killed_peer_ends_in_retry_exhaustion_for_every_operation) {
   }
 }
 
+// Same pid, same start time, other memory.
+TEST(Liveness, a_process_that_executes_another_program_is_dead_at_once) {
+  const auto fabric = make_fabric(2, 1);
+  for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_SEND}) {
+    Process target(fabric, "node1", [](const Wire& wire) {
+      Endpoint me;
+      for (std::uint64_t i = 0; i < 100; ++i) me.post_recv(i, 0, 4096);
+      me.connect_over(wire);
+      wire.receive<char>();
+      ::execl("/bin/sleep", "sleep", "1000", nullptr);
+    });
+    Process initiator(fabric, "node0", [&](const Wire& wire) {
+      Endpoint me({.timeout = 10, .retry = 2});
+      me.connect_over(wire);
+      me.post({.opcode = opcode, .id = 1, .bytes = 4096});
+      me.expect(IBV_WC_SUCCESS, 1);
+      wire.send('d');
+      wire.receive<char>();
+      me.post({.opcode = opcode, .id = 2, .bytes = 4096});
+      me.expect(IBV_WC_RETRY_EXC_ERR, 2);
+      wire.send('d');
+      wire.receive<char>();
+    });
+    introduce(target, initiator);
+    initiator.wire().receive<char>();
+    target.wire().send('x');
+    char end;
+    ASSERT_EQ(::recv(target.wire().fd(), &end, 1, 0), 0);  // closed by exec
+    initiator.wire().send('g');
+    ASSERT_EQ(::recv(initiator.wire().fd(), &end, 1, 0), 1) << "opcode " << opcode;
+    EXPECT_EQ(fabric.usage().processes, 1u);
+    EXPECT_EQ(fabric.usage().queue_pairs, 1u);
+    initiator.wire().send('g');
+    EXPECT_EQ(initiator.wait(), 0);
+  }
+}
+
+// A thread of the parent may be posting at the moment of the fork: its locks are taken for ever in the child.
+TEST(Liveness, a_forked_child_is_told_so_by_a_post_that_waits_for_no_lock) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the thread sanitizer does not allow a fork under a lock that another thread holds";
+#endif
+  const auto fabric = make_fabric(1, 2);
+  Process process(fabric, "node0", [](const Wire&) {
+    Endpoint a({.nic = 0, .send_ops = IBV_QP_EX_WITH_RDMA_WRITE}), b({.nic = 1});
+    connect(a, b);
+    ibv_qp_ex* const ex = ibv_qp_to_qp_ex(a.qp());
+    ibv_wr_start(ex);  // takes the lock of the send queue
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(10);
+      int code = a.try_post({.id = 1, .bytes = 8}) == ENODEV && a.try_post_recv(1, 0, 8) == ENODEV ? 0 : 1;
+      ibv_wr_start(ex);
+      if (ibv_wr_complete(ex) != ENODEV) code = 2;
+      ::_exit(code);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    VHCA_REQUIRE_EQ(status, 0);
+    ibv_wr_abort(ex);
+    a.post({.id = 3, .bytes = 8});
+    a.expect(IBV_WC_SUCCESS, 3);
+  });
+  EXPECT_EQ(process.wait(), 0);
+}
+
 TEST(Liveness, a_zombie_is_dead) {
   const auto fabric = make_fabric(2, 1);
   Process target(fabric, "node1", [](const Wire& wire) { serve_until_killed(wire); });
