@@ -64,6 +64,7 @@ struct Pair {
   uint64_t remote_address = 0;
   uint32_t remote_key = 0, remote_number = 0;
   ibv_ah* ah = nullptr;  // UD
+  bool only_receives_sends = false;  // no access for anybody's writes and reads
 };
 
 constexpr uint32_t kDatagramKey = 0x11111111;
@@ -202,8 +203,9 @@ std::string open_device(std::istringstream& in) {
 std::string make_pair(std::istringstream& in) {
   Pair pair;
   int depth = 0;
-  std::string queues, sleeping;
-  in >> pair.timeout >> pair.retries >> depth >> queues >> sleeping;
+  std::string queues, sleeping, access;
+  in >> pair.timeout >> pair.retries >> depth >> queues >> sleeping >> access;
+  pair.only_receives_sends = access == "no_access";
   const ibv_qp_type type = sleeping == "uc" ? IBV_QPT_UC : sleeping == "ud" ? IBV_QPT_UD : IBV_QPT_RC;
   if (sleeping == "channel") pair.channel = V(ibv_create_comp_channel)(context);
   pair.send_cq = create_cq(4 * depth + 16, pair.channel);
@@ -237,6 +239,7 @@ std::string to_init(Pair& pair) {
   attr.qkey = kDatagramKey;
   attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
   if (pair.qp->qp_type == IBV_QPT_RC) attr.qp_access_flags |= IBV_ACCESS_REMOTE_READ;
+  if (pair.only_receives_sends) attr.qp_access_flags = 0;
   const int more = pair.qp->qp_type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS;
   const int rc = V(ibv_modify_qp)(pair.qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | more);
   return rc == 0 ? "" : "error init " + std::to_string(rc);
