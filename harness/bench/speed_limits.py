@@ -2,7 +2,7 @@
 """How fast faults were noticed and recovered from over many runs, and whether that is within the limits.
 
 Takes result.json files, folders that hold such files (at any depth), and .jsonl files that this program wrote. Runs that were cut
-short count, too: of each run those faults that were measured. A fault whose rate never came back counts as one that took for
+short count, too, unless something had failed by then: of each run those faults that were measured. A fault whose rate never came back counts as one that took for
 ever, but for the last one of a run that was cut short. Faults are put together by kind and mode; mode baseline is left out. A
 port that went down silently is of kind port_down as well: give such runs to a call of their own.
 
@@ -13,7 +13,13 @@ The limits, where 'floor' is the fault's own floor_ms and 'wake-up' the p99 of i
 Percentiles are nearest-rank. What a limit allows is subtracted from each fault before the percentile is taken, so that runs of different floors can
 be put together. p99 of fewer than 100 faults is the worst of them.
 
-Exit status: 0 every limit is met, 1 one is not (or an element was wrong), 64 there is nothing to judge.
+Exit status:
+  0   every limit is met
+  1   one is not; or a run ended in an error, a hang or a death, has the verdict fail, or an element was wrong
+  2   it cannot be told: a run has the verdict unknown without having been cut short, or lost trace events, or does not say (records of older
+      versions); there are fewer faults of a kind and mode than --wanted; more than --dropped of those that took effect were not measured
+  64  there is nothing to judge
+A failure outweighs what cannot be told. The faults of all runs are in the table, whatever is the matter with them.
 """
 
 import argparse
@@ -22,7 +28,8 @@ import math
 import os
 import sys
 
-WANTED = 200
+WANTED = 200  # faults of a kind and mode
+DROPPED = 5.0  # percent of those that took effect
 # What a time may be beside what is its own: (the time, percentile, is the floor allowed, is the wake-up, and so many ms).
 LIMITS = {
     "qp_error": [("detect", 50, False, False, 0.5), ("detect", 99, False, True, 2.0),
@@ -45,12 +52,12 @@ def percentile(values, percent):
 
 
 def runs_of_result(path):
-    """Each mode of a result.json as {seed, mode, outcome, correctness, wakeup, faults}."""
+    """Each mode of a result.json as {seed, mode, outcome, verdict, trace_lost, correctness, wakeup, faults}. The verdict is that of all modes."""
     try:
         with open(path, encoding="utf-8") as file:
             result = json.load(file)
         return [{"seed": result["seed"], "mode": run["mode"], "outcome": run["outcome"], "r2cc_mode": run["r2cc_mode"],
-                 "correctness": run["metrics"]["correctness"], "wakeup": run["metrics"]["recovery"]["wakeup_p99_ms"],
+                 "verdict": result["verdict"], "trace_lost": run["trace_lost"], "correctness": run["metrics"]["correctness"], "wakeup": run["metrics"]["recovery"]["wakeup_p99_ms"],
                  "faults": [{key: fault[key] for key in KEYS} for fault in run["faults"]]} for run in result["runs"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Unreadable(f"{path} is no result of a run: {error!r}") from error
@@ -64,7 +71,7 @@ def runs_of_lines(path):
             for line in file:
                 entry = json.loads(line)
                 if "run" in entry:
-                    runs.append({"mode": "?", "r2cc_mode": 1, **entry["run"], "faults": []})
+                    runs.append({"mode": "?", "r2cc_mode": 1, "verdict": None, "trace_lost": None, **entry["run"], "faults": []})
                 else:
                     runs[-1]["faults"].append({key: entry[key] for key in KEYS})
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
@@ -89,7 +96,7 @@ def gather(arguments):
 def write_lines(runs, path):
     with open(path, "w", encoding="utf-8") as file:
         for run in runs:
-            head = {key: run[key] for key in ("seed", "mode", "r2cc_mode", "outcome", "correctness", "wakeup")}
+            head = {key: run[key] for key in ("seed", "mode", "r2cc_mode", "outcome", "verdict", "trace_lost", "correctness", "wakeup")}
             file.write(json.dumps({"run": head}) + "\n")
             for fault in run["faults"]:
                 file.write(json.dumps({"seed": run["seed"], "mode": run["mode"], **fault}) + "\n")
@@ -138,8 +145,43 @@ def judge(kind, faults):
     return judged
 
 
-def report(groups, out):
-    """Prints the table and the limits. Whether all of them are met."""
+def failures_of(run):
+    """What went wrong in a run, beside its times: one phrase each."""
+    if run["outcome"] not in ("ok", "cancelled"):
+        yield f"it ended as {run['outcome']}"
+    if run["verdict"] == "fail":
+        yield "its verdict is fail"
+    if not run["correctness"]["exact"]:
+        yield "not every element was right, or none was compared"
+
+
+def doubts_of(run):
+    """Why a run's times cannot be relied on: one phrase each."""
+    if run["verdict"] is None or run["trace_lost"] is None:
+        yield "the record does not say its verdict, or whether trace events were lost"
+    elif run["verdict"] == "unknown" and run["outcome"] != "cancelled":
+        yield "its verdict is unknown"
+    if run["trace_lost"]:
+        yield f"{run['trace_lost']} trace events were lost"
+
+
+def dropped_of(runs):
+    """(kind, mode) -> (faults that took effect, how many of them were not measured, their reasons)."""
+    groups = {}
+    for run in runs:
+        for fault in run["faults"]:
+            if not fault["witnessed"]:
+                continue
+            entry = groups.setdefault((fault["kind"], run["mode"]), [0, 0, {}])
+            entry[0] += 1
+            if not fault["sampled"]:
+                entry[1] += 1
+                entry[2][fault["why_not_sampled"]] = entry[2].get(fault["why_not_sampled"], 0) + 1
+    return groups
+
+
+def report(groups, wanted_faults, out):
+    """Prints the table and the limits. (Whether all of them are met, whether there were faults enough.)"""
     rows = [["kind", "mode", "faults", "detect p50", "p99", "max", "recover p50", "p90", "p99", "floor", "wake-up p99"]]
     for (kind, mode), faults in groups.items():
         detect, recover = [f["detect"] for f in faults], [f["recover"] for f in faults]
@@ -151,7 +193,7 @@ def report(groups, out):
         print("  ".join(cell.ljust(width) if column < 2 else cell.rjust(width)
                         for column, (cell, width) in enumerate(zip(row, widths))), file=out)
     print("times in ms; floor and wake-up: the largest of the group\n", file=out)
-    met = True
+    met = enough = True
     for (kind, mode), faults in groups.items():
         if kind not in LIMITS:
             print(f"{kind}, {mode}: no limit is stated", file=out)
@@ -159,11 +201,12 @@ def report(groups, out):
         for wanted, got, within in judge(kind, faults):
             met = met and within
             print(f"{'met    ' if within else 'NOT MET'}  {kind}, {mode}: {wanted}: {got}", file=out)
-        if len(faults) < WANTED:
-            print(f"few      {kind}, {mode}: {len(faults)} faults; {WANTED} are wanted", file=out)
+        if len(faults) < wanted_faults:
+            enough = False
+            print(f"few      {kind}, {mode}: {len(faults)} faults; {wanted_faults} are wanted", file=out)
     for kind in sorted(set(LIMITS) - {kind for kind, _ in groups}):
-        print(f"few      {kind}: none; {WANTED} are wanted", file=out)
-    return met
+        print(f"none     {kind}: its limits were not looked at", file=out)
+    return met, enough
 
 
 def main(arguments=None, out=sys.stdout):
@@ -172,6 +215,9 @@ def main(arguments=None, out=sys.stdout):
     parser.add_argument("--jsonl", metavar="OUT", help="write one line for each run and each of its faults")
     parser.add_argument("--floor", choices=["limit", "port"], default="limit",
                         help="limit: a segment at the limit's part of the port's rate (floor_ms, the default); port: at all of it")
+    parser.add_argument("--wanted", type=int, default=WANTED, metavar="N", help=f"faults of each kind and mode (default: {WANTED})")
+    parser.add_argument("--dropped", type=float, default=DROPPED, metavar="PERCENT",
+                        help=f"of the faults of a kind and mode that took effect, how many may not have been measured (default: {DROPPED:g})")
     options = parser.parse_args(arguments)
     try:
         runs = gather(options.results)
@@ -183,11 +229,21 @@ def main(arguments=None, out=sys.stdout):
     except (Unreadable, OSError) as error:
         print(error, file=sys.stderr)
         return 64
-    met = report(groups, out)
-    wrong = [run for run in runs if not run["correctness"]["exact"]]
-    for run in wrong:
-        print(f"NOT MET  mode {run['mode']}, seed {run['seed']}: not every element was right, or none was compared", file=out)
-    return 0 if met and not wrong else 1
+    met, known = report(groups, options.wanted, out)
+    for run in runs:
+        for phrase in failures_of(run):
+            met = False
+            print(f"NOT MET  mode {run['mode']}, seed {run['seed']}: {phrase}", file=out)
+        for phrase in doubts_of(run):
+            known = False
+            print(f"unknown  mode {run['mode']}, seed {run['seed']}: {phrase}", file=out)
+    for (kind, mode), (witnessed, dropped, reasons) in sorted(dropped_of(runs).items()):
+        if 100 * dropped <= options.dropped * witnessed:
+            continue
+        known = False
+        why = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items(), key=str))
+        print(f"unknown  {kind}, {mode}: {dropped} of {witnessed} faults were not measured, more than {options.dropped:g} %: {why}", file=out)
+    return 1 if not met else 0 if known else 2
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "harness/cli/commands.h"
@@ -251,6 +252,16 @@ TEST_F(Program, every_scenario_of_the_house_is_valid_and_expects_something) {
     }
   }
   EXPECT_GE(count, 9u);
+}
+
+TEST_F(Program, validate_finds_a_verdict_that_does_not_follow) {
+  ASSERT_EQ(call({"run", "nic_down.yaml", "--no-plot", "--out", "result"}), 0);
+  std::ifstream file("result/result.json");
+  nlohmann::json edited = nlohmann::json::parse(file);
+  for (nlohmann::json& expectation : edited["expectations"]) expectation["ok"] = false;
+  std::ofstream("edited.json") << edited;
+  EXPECT_EQ(call({"validate", "edited.json"}), 64);
+  EXPECT_NE(err.str().find("edited.json: verdict: 'pass', but 'fail' follows"), std::string::npos) << err.str();
 }
 
 TEST_F(Program, validate_finds_what_does_not_fit) {

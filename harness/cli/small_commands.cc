@@ -9,6 +9,7 @@
 #include "harness/cli/explain.h"
 #include "harness/cli/resources.h"
 #include "harness/report/format.h"
+#include "harness/report/recheck.h"
 #include "harness/report/schema.h"
 
 namespace r2bench {
@@ -104,8 +105,10 @@ int validate_command(const std::vector<std::string>& files, const Console& conso
       }
       continue;
     }
-    const std::vector<std::string> mismatches =
-        schema_mismatches(read_json(share_or_throw() / "results" / "schema.json"), read_json(file));
+    const nlohmann::json result = read_json(file);
+    std::vector<std::string> mismatches =
+        schema_mismatches(read_json(share_or_throw() / "results" / "schema.json"), result);
+    if (mismatches.empty()) mismatches = conclusion_mismatches(result);
     for (const std::string& mismatch : mismatches) console.err << file.string() << ": " << mismatch << "\n";
     if (mismatches.empty()) console.out << file.string() << ": good\n";
     if (!mismatches.empty()) status = kExitUsage;

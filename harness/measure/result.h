@@ -161,6 +161,12 @@ struct RankResult {
   double cpu_s = 0;  ///< CPU time of the counted operations (CpuUse); 0: the rank did not say
 };
 
+/// What all ranks did in one round of the faults (--repeats): from its arming to that of the next. The first
+/// one begins with the job, the last one ends with it.
+struct RoundCounts {
+  size_t migrations = 0, failbacks = 0, gray_nics = 0, well_nics = 0, lanes = 0;  ///< as in ModeResult
+};
+
 /// One job of one mode (a run of all its ranks from start to end).
 struct ModeResult {
   std::string mode;  ///< the scenario's name of it: baseline, migrate …
@@ -182,17 +188,20 @@ struct ModeResult {
   std::map<std::string, size_t> detected_by;                    ///< how often by which
   double floor_ms = 0;                                          ///< largest over the samples
   Distribution wakeup_ms;  ///< the ticker's: how late a sleeping thread wakes on this machine, now
-  size_t migrations = 0;   ///< migrations that were not planned failbacks (all ranks)
+  /// Fences that no failback had planned, at either end: a channel that leaves a path counts twice.
+  size_t migrations = 0;
   size_t failbacks = 0;
   size_t peer_slow = 0;
   size_t gray_nics = 0;  ///< times that a rank found a NIC to carry clearly less than its neighbours
   size_t well_nics = 0;  ///< times that it found such a NIC to carry as much again
   size_t lanes = 0;      ///< lanes that Balance took into use (all ranks)
+  std::vector<RoundCounts> rounds;  ///< one without repeats; of several jobs those of each
   CpuUse cpu;
   NcclTestsRow row;
   std::vector<double> iteration_ms;  ///< one per completed iteration, warm-up excluded
   Timeline timeline;
   std::vector<LoggedEvent> events;
+  size_t events_left_out = 0;  ///< behind the last one of `events`, for want of room; all are counted above
   std::string incomplete;   ///< why not all planned faults were struck; else empty. Makes a verdict unknown
   uint64_t trace_lost = 0;  ///< trace events overwritten before they were read; > 0 makes a verdict unknown
   std::map<std::string, std::string> settings;  ///< detection settings and environment of the ranks

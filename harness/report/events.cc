@@ -24,6 +24,8 @@ void EventsReporter::write(const Report& report, std::ostream& out) const {
       json["c"] = event.c;
       out << json.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
     }
+    if (mode.events_left_out > 0)
+      out << Json{{"mode", mode.mode}, {"event", kEventsLeftOut}, {"a", mode.events_left_out}}.dump() << "\n";
   }
 }
 

@@ -159,6 +159,14 @@ Json run_of(const RunResult& result, const ModeResult& mode) {
   for (const FaultSample& sample : mode.faults) json["faults"].push_back(fault(mode, sample));
   json["wakeup_ms"] = distribution(mode.wakeup_ms);
   json["trace_lost"] = mode.trace_lost;
+  json["events"] = {{"written", mode.events.size()}, {"left_out", mode.events_left_out}};
+  json["rounds"] = Json::array();
+  for (const RoundCounts& round : mode.rounds)
+    json["rounds"].push_back({{"migrations", round.migrations},
+                              {"failbacks", round.failbacks},
+                              {"gray_nics", round.gray_nics},
+                              {"well_nics", round.well_nics},
+                              {"lanes", round.lanes}});
   json["settings"] = mode.settings;
   json["ranks"] = ranks_of(mode);
   json["iteration_ms"] = mode.iteration_ms;
@@ -221,6 +229,7 @@ Json to_json(const Report& report) {
          {"got", j.got},
          {"detail", j.detail.empty() ? Json(nullptr) : Json(j.detail)},
          {"got_value", number_or_null(j.got_value)},
+         {"got_word", j.got_word ? Json(*j.got_word) : Json(nullptr)},
          {"ok", j.verdict == Verdict::kUnknown ? Json(nullptr) : Json(j.verdict == Verdict::kPass)},
          {"implied", j.implied},
          {"line", j.line}});

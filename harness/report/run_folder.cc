@@ -9,7 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <sstream>
+#include <ostream>
+#include <streambuf>
 
 namespace r2bench {
 namespace {
@@ -54,6 +55,35 @@ struct File {
   ~File() {
     if (fd >= 0) ::close(fd);
   }
+};
+
+/// Writes to a file descriptor, and remembers the first error.
+class FileBuffer : public std::streambuf {
+ public:
+  explicit FileBuffer(int fd) : fd_(fd) { setp(room_.data(), room_.data() + room_.size()); }
+  int error() const { return error_; }
+
+ private:
+  int_type overflow(int_type next) override {
+    if (sync() != 0) return traits_type::eof();
+    if (!traits_type::eq_int_type(next, traits_type::eof())) sputc(traits_type::to_char_type(next));
+    return traits_type::not_eof(next);
+  }
+  int sync() override {
+    for (const char* at = pbase(); at < pptr() && error_ == 0;) {
+      const ssize_t count = ::write(fd_, at, size_t(pptr() - at));
+      if (count >= 0)
+        at += count;
+      else if (errno != EINTR)
+        error_ = errno;
+    }
+    setp(room_.data(), room_.data() + room_.size());
+    return error_ == 0 ? 0 : -1;
+  }
+
+  int fd_;
+  int error_ = 0;
+  std::array<char, 1 << 16> room_;
 };
 
 }  // namespace
@@ -141,6 +171,10 @@ void RunFolder::prove(uint64_t needed) const {
 }
 
 void RunFolder::write(const std::string& file_name, const std::string& content) const {
+  write(file_name, [&](std::ostream& out) { out << content; });
+}
+
+void RunFolder::write(const std::string& file_name, const std::function<void(std::ostream&)>& content) const {
   const fs::path path = path_ / file_name;
   const fs::path part = path_ / ("." + file_name + ".part");
   const auto fail = [&](int error) {
@@ -150,12 +184,11 @@ void RunFolder::write(const std::string& file_name, const std::string& content) 
   {
     const File file{::open(part.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666)};
     if (file.fd < 0) fail(errno);
-    for (size_t done = 0; done < content.size();) {
-      const ssize_t count = ::write(file.fd, content.data() + done, content.size() - done);
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) fail(errno);
-      done += static_cast<size_t>(count);
-    }
+    FileBuffer buffer(file.fd);
+    std::ostream out(&buffer);
+    content(out);
+    out.flush();
+    if (buffer.error() != 0) fail(buffer.error());
   }
   if (::rename(part.c_str(), path.c_str()) != 0) fail(errno);
 }
@@ -163,9 +196,7 @@ void RunFolder::write(const std::string& file_name, const std::string& content) 
 std::vector<std::string> RunFolder::write_reports(const Report& report) const {
   std::vector<std::string> names;
   for (const auto& reporter : file_reporters()) {
-    std::ostringstream text;
-    reporter->write(report, text);
-    write(reporter->file_name(), text.str());
+    write(reporter->file_name(), [&](std::ostream& out) { reporter->write(report, out); });
     names.push_back(reporter->file_name());
   }
   return names;

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <iosfwd>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -37,6 +39,8 @@ class RunFolder {
 
   /// Writes a file as a whole or not at all. Throws OutputError.
   void write(const std::string& file_name, const std::string& content) const;
+  /// The same, piece by piece: what is written need not fit into memory.
+  void write(const std::string& file_name, const std::function<void(std::ostream&)>& content) const;
   /// Every format of file_reporters(); returns the names written.
   std::vector<std::string> write_reports(const Report& report) const;
 

@@ -20,7 +20,8 @@ struct Judgement {
   std::optional<double> wanted_value;  ///< the right side in numbers, when it is an expression
   std::string got;                     ///< in words, with unit; why not, when it is unknown
   std::optional<double> got_value;
-  std::string detail;  ///< the job's error where it explains `got`; may be empty
+  std::optional<std::string> got_word;  ///< of a metric that is one of some words, or free words
+  std::string detail;                   ///< the job's error where it explains `got`; may be empty
   Verdict verdict = Verdict::kUnknown;
   bool implied =
       false;     ///< not in the file: a job is expected to end well unless the scenario says otherwise

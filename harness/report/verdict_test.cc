@@ -223,6 +223,80 @@ TEST_F(VerdictTest, a_run_that_was_cut_short_is_unknown) {
   EXPECT_EQ(verdict(), Verdict::kUnknown);
 }
 
+TEST_F(VerdictTest, ctrl_c_does_not_erase_a_failure_that_is_proven) {
+  baseline().outcome = Outcome::kOk;  // an error was expected of it, and it is through
+  migrate().outcome = Outcome::kCancelled;
+  result.cancelled = true;
+  EXPECT_EQ(verdict(), Verdict::kFail);
+  baseline().outcome = Outcome::kError;
+  EXPECT_EQ(verdict(), Verdict::kUnknown);
+  migrate().recover_ms.max = 1000;  // the rest of the job may have been better
+  EXPECT_EQ(verdict(), Verdict::kUnknown);
+  migrate().correctness.wrong_elements = 1;
+  EXPECT_EQ(verdict(), Verdict::kFail);
+}
+
+TEST_F(VerdictTest, a_count_that_is_too_high_already_is_proven_when_a_run_is_cut_short) {
+  scenario.expectations.push_back(
+      {"migrate", "migrations", "<= 2", 0, 0, parse_condition(*find_metric("migrations"), "<= 2")});
+  migrate().outcome = Outcome::kCancelled;
+  result.cancelled = true;
+  EXPECT_EQ(of("migrate.migrations").verdict, Verdict::kUnknown);
+  migrate().migrations = 3;
+  EXPECT_EQ(of("migrate.migrations").verdict, Verdict::kFail);
+  scenario.expectations.back().condition = parse_condition(*find_metric("migrations"), ">= 4");
+  EXPECT_EQ(of("migrate.migrations").verdict, Verdict::kUnknown) << "there may have come more";
+}
+
+TEST_F(VerdictTest, each_round_has_to_meet_an_expectation_of_a_count) {
+  const auto expect = [&](const char* wanted) {
+    scenario.expectations = {
+        {"migrate", "migrations", wanted, 0, 0, parse_condition(*find_metric("migrations"), wanted)}};
+    return of("migrate.migrations");
+  };
+  migrate().migrations = 40;
+  migrate().rounds.assign(20, {2});
+  EXPECT_EQ(expect("2").verdict, Verdict::kPass);
+  EXPECT_EQ(expect("2").got, "2 in each of 20 rounds");
+  EXPECT_EQ(expect("40").verdict, Verdict::kFail);
+  migrate().rounds[6].migrations = 0;
+  EXPECT_EQ(expect(">= 1").verdict, Verdict::kFail) << "38 in the other rounds do not make up for it";
+  EXPECT_EQ(expect(">= 1").got, "0 … 2 in 20 rounds, 0 in round 7");
+  EXPECT_EQ(expect(">= 1").got_value, 0);
+  EXPECT_EQ(expect("<= 2").verdict, Verdict::kPass);
+}
+
+TEST_F(VerdictTest, each_round_has_to_see_its_faults) {
+  FaultSample second = migrate().faults[0];
+  second.repetition = 1;
+  second.witnessed = false;
+  migrate().faults.push_back(second);
+  migrate().faults[0].witnessed = true;
+  migrate().faults_planned = 2;
+  const auto witness = [&] { return of("migrate.fault_witness").got; };
+  EXPECT_EQ(witness(), "0 … 1 in 2 rounds, 0 in round 2, but the fault was not seen");
+  migrate().faults[1].witnessed = true;
+  migrate().faults_witnessed = 2;
+  EXPECT_EQ(witness(), "1 in each of 2 rounds");
+}
+
+TEST_F(VerdictTest, where_nothing_was_compared_nothing_is_known_to_be_right) {
+  for (const char* metric : {"wrong_elements", "duplicated", "lost"}) {
+    scenario.expectations = {{"migrate", metric, "0", 0, 0, parse_condition(*find_metric(metric), "0")}};
+    const std::string name = std::string("migrate.") + metric;
+    EXPECT_EQ(of(name).verdict, Verdict::kPass);
+    migrate().correctness.checked_elements = 0;
+    EXPECT_EQ(of(name).verdict, Verdict::kUnknown);
+    EXPECT_EQ(of(name).got, "no element was compared");
+    migrate().correctness.checked_elements = 1;
+  }
+  migrate().correctness.checked_elements = 0;
+  migrate().correctness.duplicated = 1;  // the plugin said so
+  scenario.expectations = {
+      {"migrate", "duplicated", "0", 0, 0, parse_condition(*find_metric("duplicated"), "0")}};
+  EXPECT_EQ(of("migrate.duplicated").verdict, Verdict::kFail);
+}
+
 TEST_F(VerdictTest, a_scenario_that_expects_nothing_has_no_verdict) {
   scenario.expectations.clear();
   baseline().outcome = Outcome::kOk;

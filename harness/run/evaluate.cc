@@ -22,7 +22,6 @@ namespace {
 // A fault that is over sooner than this, beside W and the floor, cannot show whether the rate would have come
 // back: so much, or an operation at the rate that is left.
 constexpr double kUnmeasurableMarginMs = 100;
-constexpr size_t kMaxEvents = 20'000;
 constexpr size_t kMaxRaw = 50'000;
 constexpr uint64_t kRawAroundNs = 300 * kNsPerMs;
 
@@ -331,14 +330,39 @@ void fill_row(const Scenario& scenario, const JobRecord& job, ModeResult& mode) 
   row.busbw = row.algbw * (op == Operation::kAllReduce ? 2 * (n - 1) / n : in_chunks(op) ? (n - 1) / n : 1);
 }
 
+/// When each round of the faults was armed; the first one begins with the job.
+std::vector<uint64_t> round_starts(const JobRecord& job) {
+  std::vector<uint64_t> starts = {0};
+  for (const Firing& firing : job.firings) {
+    const uint64_t armed_ns = firing.armed_ns ? firing.armed_ns : firing.t0_ns;
+    if (firing.repetition == 0 || armed_ns == 0) continue;
+    if (firing.repetition >= starts.size()) starts.resize(firing.repetition + 1, UINT64_MAX);
+    starts[firing.repetition] = std::min(starts[firing.repetition], armed_ns);
+  }
+  return starts;
+}
+
+/// Adds what the event counts to its round and to the whole.
+void count_event(const r2ccl::trace::Event& event, RoundCounts& round, ModeResult& mode) {
+  const auto count = [&](EventType type, size_t RoundCounts::*of_round, size_t ModeResult::*whole) {
+    if (event.type != type) return;
+    ++(round.*of_round);
+    ++(mode.*whole);
+  };
+  if (event.c != 1) count(EventType::kFenceStarted, &RoundCounts::migrations, &ModeResult::migrations);
+  count(EventType::kFailback, &RoundCounts::failbacks, &ModeResult::failbacks);
+  count(EventType::kNicGray, &RoundCounts::gray_nics, &ModeResult::gray_nics);
+  count(EventType::kNicWell, &RoundCounts::well_nics, &ModeResult::well_nics);
+  count(EventType::kLaneUp, &RoundCounts::lanes, &ModeResult::lanes);
+}
+
 void count_events(const JobRecord& job, ModeResult& mode) {
+  const std::vector<uint64_t> starts = round_starts(job);
+  mode.rounds.resize(starts.size());
   for (const RankEvent& e : job.trace) {
-    if (e.event.type == EventType::kFenceStarted && e.event.c != 1) ++mode.migrations;
-    if (e.event.type == EventType::kFailback) ++mode.failbacks;
+    const auto next = std::upper_bound(starts.begin() + 1, starts.end(), e.event.time_ns);
+    count_event(e.event, mode.rounds[size_t(next - starts.begin()) - 1], mode);
     if (e.event.type == EventType::kPeerSlow) ++mode.peer_slow;
-    if (e.event.type == EventType::kNicGray) ++mode.gray_nics;
-    if (e.event.type == EventType::kNicWell) ++mode.well_nics;
-    if (e.event.type == EventType::kLaneUp) ++mode.lanes;
     if (e.event.type == EventType::kDuplicateDropped) ++mode.correctness.duplicated;
     LoggedEvent logged;
     logged.time_ns = e.event.time_ns;
@@ -369,7 +393,10 @@ void count_events(const JobRecord& job, ModeResult& mode) {
   mode.events.insert(mode.events.end(), job.notes.begin(), job.notes.end());
   std::stable_sort(mode.events.begin(), mode.events.end(),
                    [](const LoggedEvent& a, const LoggedEvent& b) { return a.time_ns < b.time_ns; });
-  if (mode.events.size() > kMaxEvents) mode.events.resize(kMaxEvents);
+  if (mode.events.size() > job.most_events) {
+    mode.events_left_out = mode.events.size() - job.most_events;
+    mode.events.resize(job.most_events);
+  }
 }
 
 void fill_settings(const JobRecord& job, ModeResult& mode) {
@@ -450,6 +477,7 @@ ModeResult pool(const std::vector<const ModeResult*>& jobs) {
     all.gray_nics += job.gray_nics;
     all.well_nics += job.well_nics;
     all.lanes += job.lanes;
+    all.rounds.insert(all.rounds.end(), job.rounds.begin(), job.rounds.end());
     all.trace_lost += job.trace_lost;
     if (all.incomplete.empty()) all.incomplete = job.incomplete;
     all.duration_s += job.duration_s;

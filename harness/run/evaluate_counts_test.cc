@@ -132,11 +132,41 @@ TEST_F(Counts, events_of_ranks_injector_and_runner_are_one_log_in_order_of_time)
   EXPECT_EQ(events[3].source + " " + events[3].name, "node1/rank0 failback");
 }
 
-TEST_F(Counts, a_log_without_end_is_cut) {
-  for (int i = 0; i < 20'001; ++i) emit(EventType::kPeerSlow, i);
+TEST_F(Counts, a_log_that_is_too_long_says_how_much_is_left_out) {
+  for (int i = 0; i < 30'001; ++i) emit(EventType::kPeerSlow, i);
+  EXPECT_EQ(result().events.size(), 30'001u);
+  EXPECT_EQ(result().events_left_out, 0u);
+  job.most_events = 20'000;
   const ModeResult evaluated = result();
   EXPECT_EQ(evaluated.events.size(), 20'000u);
-  EXPECT_EQ(evaluated.peer_slow, 20'001u) << "but all are counted";
+  EXPECT_EQ(evaluated.events_left_out, 10'001u);
+  EXPECT_EQ(evaluated.peer_slow, 30'001u) << "but all are counted";
+}
+
+TEST_F(Counts, each_round_counts_what_happened_from_its_arming_on) {
+  scenario.faults.emplace_back();
+  for (size_t round = 0; round < 3; ++round) {
+    Firing firing;
+    firing.repetition = round;
+    firing.armed_ns = at(1000 * double(round) + 100);
+    firing.t0_ns = firing.triggered_ns = at(1000 * double(round) + 500);
+    job.firings.push_back(firing);
+  }
+  emit(EventType::kFenceStarted, 50);  // before the first: a false alarm, and the first round's
+  emit(EventType::kFenceStarted, 510);
+  emit(EventType::kFailback, 900);
+  emit(EventType::kFenceStarted, 1510);
+  emit(EventType::kFailback, 1900);
+  emit(EventType::kLaneUp, 2200);
+  const ModeResult evaluated = result();
+  ASSERT_EQ(evaluated.rounds.size(), 3u);
+  EXPECT_EQ(evaluated.rounds[0].migrations, 2u);
+  EXPECT_EQ(evaluated.rounds[0].failbacks, 1u);
+  EXPECT_EQ(evaluated.rounds[1].migrations, 1u);
+  EXPECT_EQ(evaluated.rounds[1].failbacks, 1u);
+  EXPECT_EQ(evaluated.rounds[2].migrations, 0u);
+  EXPECT_EQ(evaluated.rounds[2].lanes, 1u);
+  EXPECT_EQ(evaluated.migrations, 3u);
 }
 
 TEST_F(Counts, the_nccl_tests_row_of_an_all_reduce) {

@@ -39,6 +39,7 @@ struct JobRecord {
   std::vector<faultinject::Witness> witnesses;
   std::set<uint32_t> added_faults;  ///< on the board, not the scenario's: `r2bench inject`
   std::vector<LoggedEvent> notes;   ///< the runner's own
+  size_t most_events = 1'000'000;   ///< that the log keeps
   Distribution wakeup_ms;
   std::map<std::string, std::string> environment;  ///< of the ranks, without what concerns one rank only
   std::string plugin;                              ///< "r2ccl v11"

@@ -18,8 +18,8 @@ def fault(kind="port_down", detect=0.1, recover=17.0, floor=16.0, **other):
             "before_gbps": 7.8, "after_gbps": 3.9, "witnessed": True, "sampled": True, "why_not_sampled": None, **other}
 
 
-def run(faults, mode="migrate", outcome="ok", wakeup=0.5, exact=True):
-    return {"mode": mode, "r2cc_mode": 0 if mode == "baseline" else 1, "outcome": outcome, "faults": faults,
+def run(faults, mode="migrate", outcome="ok", wakeup=0.5, exact=True, trace_lost=0):
+    return {"mode": mode, "r2cc_mode": 0 if mode == "baseline" else 1, "outcome": outcome, "faults": faults, "trace_lost": trace_lost,
             "metrics": {"correctness": {"exact": exact}, "recovery": {"wakeup_p99_ms": wakeup}}}
 
 
@@ -29,16 +29,16 @@ class SpeedLimits(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
 
-    def write(self, *runs, name="a", seed=1):
+    def write(self, *runs, name="a", seed=1, verdict="pass"):
         os.makedirs(os.path.join(self.folder, name), exist_ok=True)
         path = os.path.join(self.folder, name, "result.json")
         with open(path, "w", encoding="utf-8") as file:
-            json.dump({"seed": seed, "runs": runs}, file)
+            json.dump({"seed": seed, "verdict": verdict, "runs": runs}, file)
         return path
 
-    def call(self, *arguments):
+    def call(self, *arguments, wanted="1", dropped="100"):
         out = io.StringIO()
-        status = speed_limits.main(list(arguments) or [self.folder], out)
+        status = speed_limits.main(["--wanted", wanted, "--dropped", dropped, *(arguments or [self.folder])], out)
         return status, out.getvalue()
 
     def test_percentiles_are_values_that_were_measured(self):
@@ -50,19 +50,20 @@ class SpeedLimits(unittest.TestCase):
     def test_faults_of_many_results_are_put_together_by_kind_and_mode(self):
         self.write(run([fault()] * 120), run([fault()] * 3, mode="balance"), run([fault(recover=None)], mode="baseline"))
         self.write(run([fault()] * 80 + [fault("qp_error")] * 2), name="b/c", seed=2)
-        status, said = self.call()
-        self.assertEqual(status, 0, said)
+        status, said = self.call(wanted="200")
+        self.assertEqual(status, 2, said)
         self.assertRegex(said, r"port_down +migrate +200 +0\.10 +0\.10 +0\.10 +17\.00 +17\.00 +17\.00 +16\.00 +0\.50\n")
         self.assertRegex(said, r"port_down +balance +3 ")
         self.assertNotIn("baseline", said)
         self.assertNotIn("few      port_down, migrate", said)
         self.assertIn("few      qp_error, migrate: 2 faults; 200 are wanted", said)
-        self.assertIn("few      blackhole: none; 200 are wanted", said)
+        self.assertIn("none     blackhole: its limits were not looked at", said)
+        self.assertEqual(self.call(wanted="2")[0], 0)
 
     def test_each_limit_can_be_missed(self):
         def missing(faults, **of_run):
             self.write(run(faults, **of_run))
-            status, said = self.call()
+            status, said = self.call(wanted="1")
             self.assertEqual(status, 1 if "NOT MET" in said else 0, said)
             return [line.split(": ")[1] for line in said.splitlines() if line.startswith("NOT MET")]
 
@@ -120,8 +121,67 @@ class SpeedLimits(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("not every element was right", said)
 
+    def test_a_run_that_failed_is_no_speed_however_fast_its_faults_were(self):
+        for outcome in ("hang", "error", "killed"):
+            self.write(run([fault()] * 3, outcome=outcome))
+            status, said = self.call()
+            self.assertEqual(status, 1)
+            self.assertIn(f"NOT MET  mode migrate, seed 1: it ended as {outcome}", said)
+        self.write(run([fault()] * 3), verdict="fail")
+        status, said = self.call()
+        self.assertEqual(status, 1)
+        self.assertIn("NOT MET  mode migrate, seed 1: its verdict is fail", said)
+        self.write(run([fault()] * 3, outcome="cancelled"), verdict="fail")
+        self.assertEqual(self.call()[0], 1)
+
+    def test_what_a_run_does_not_know_is_not_known_here(self):
+        self.write(run([fault()] * 3), verdict="unknown")
+        status, said = self.call()
+        self.assertEqual(status, 2)
+        self.assertIn("unknown  mode migrate, seed 1: its verdict is unknown", said)
+        self.write(run([fault()] * 3, outcome="cancelled"), verdict="unknown")
+        self.assertEqual(self.call()[0], 0, "which every run has that was cut short")
+        self.write(run([fault()] * 3, trace_lost=7))
+        status, said = self.call()
+        self.assertEqual(status, 2)
+        self.assertIn("7 trace events were lost", said)
+        self.write(run([fault(detect=9.0)] * 3, trace_lost=7))
+        self.assertEqual(self.call()[0], 1, "a failure outweighs a doubt")
+
+    def test_too_few_faults_prove_nothing(self):
+        self.write(run([fault()] * 199))
+        self.assertEqual(speed_limits.main([self.folder], io.StringIO()), 2, "200 are wanted unless told")
+        self.write(run([fault()] * 200))
+        self.assertEqual(speed_limits.main([self.folder], io.StringIO()), 0)
+        self.assertEqual(self.call(wanted="201")[0], 2)
+
+    def test_faults_that_were_not_measured_are_told_with_their_reasons(self):
+        late = fault(sampled=False, why_not_sampled="no operation was open")
+        self.write(run([fault()] * 95 + [late] * 5))
+        self.assertEqual(self.call(dropped="5")[0], 0)
+        self.write(run([fault()] * 94 + [late] * 6))
+        status, said = self.call(dropped="5")
+        self.assertEqual(status, 2)
+        self.assertIn("unknown  port_down, migrate: 6 of 100 faults were not measured, more than 5 %: 6 no operation was open", said)
+        self.write(run([fault()] * 94 + [late] * 6))
+        self.assertEqual(self.call(dropped="6")[0], 0)
+
+    def test_lines_of_older_versions_do_not_say_enough(self):
+        self.write(run([fault()] * 3))
+        lines = os.path.join(self.folder, "faults.jsonl")
+        self.assertEqual(self.call("--jsonl", lines, self.folder)[0], 0)
+        with open(lines, encoding="utf-8") as file:
+            entries = [json.loads(line) for line in file]
+        del entries[0]["run"]["verdict"], entries[0]["run"]["trace_lost"]
+        with open(lines, "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(entry) + "\n" for entry in entries)
+        status, said = self.call(lines)
+        self.assertEqual(status, 2)
+        self.assertIn("the record does not say its verdict", said)
+
     def test_lines_are_read_as_the_results_were(self):
-        self.write(run([fault()] * 3 + [fault(recover=None)], outcome="cancelled"), run([fault("blackhole")] * 2, mode="balance"))
+        self.write(run([fault()] * 3 + [fault(recover=None)], outcome="cancelled"), run([fault("blackhole")] * 2, mode="balance", trace_lost=1),
+                   verdict="unknown")
         lines = os.path.join(self.folder, "faults.jsonl")
         first = self.call("--jsonl", lines, self.folder)
         with open(lines, encoding="utf-8") as file:

@@ -3,8 +3,10 @@
 
 A walk is one verified job in mode 1 or 2 (--mode) with some dozen faults (queue pairs, ports with and without events, blackholes, lost
 acknowledgements, throttles, delays) at random moments on random NICs of either node, often several at a time; at
-every moment each node keeps one NIC that nothing is the matter with. Asserted: the job ends well, every element is right,
-nothing is lost, nothing comes twice, nothing hangs.
+every moment each node keeps one NIC that nothing is the matter with. Asserted, by the verdict of r2bench: the job ends well, every
+element is right, nothing is lost, nothing comes twice, nothing hangs. A walk is `unknown`, and none of its faults counts, when its verdict
+is unknown for another reason than faults that did not take effect (a lost acknowledgement, where nothing was under way): trace events were lost,
+say, or its log of events is not whole.
 
 Counted as path changes: faults that an unplanned fence on the struck NIC answers within half a second, when the migration which that
 fence belongs to had payload in flight. What the events tell of that is the sender's `replayed`: at least one segment was written
@@ -19,7 +21,8 @@ to their end, which their own bound sets. Ctrl-C and SIGTERM end the walks under
 One of them that had run for more than three times the longest finished walk (before any has finished: for longer than its stall bound) might
 have been a hang: it is counted as `overdue`, too, its scenario is kept and the exit status is 1.
 
-Exit status: 0 every walk passed, none was overdue and at least --least faults counted, 1 otherwise, 64 bad arguments.
+Exit status: 0 every walk passed, none was overdue and at least --least faults counted, 1 a walk failed or was overdue, or fewer faults
+counted although all walks were judged, 2 a walk was unknown, 64 bad arguments.
 """
 
 import argparse
@@ -55,6 +58,7 @@ workload: {{engine: cpu, op: {op}, dtype: int32, bytes: {size}, iters: {iters}, 
 modes: [{mode}]
 env: {{NCCL_IB_TIMEOUT: 14, R2CC_FAILBACK_MS: 5, R2CC_FAILBACK_MAX_MS: 50}}
 timeouts: {{job: 170 s, stall: {stall} s}}
+expect: {{all: {{outcome: ok, correctness: exact, wrong_elements: 0, lost: 0, duplicated: 0}}}}
 faults:
 """
 
@@ -155,6 +159,10 @@ class Jobs:
 STOPPED = "stopped"
 
 
+class Unknown(str):
+    """Why a walk cannot be judged."""
+
+
 def run(r2bench, walk, folder, faults=None, slower=1, keep=None):
     """Runs it, `slower` times slower (--slow-motion). Returns (None or what is wrong, path-changing faults, migrations); a folder of a run
     that goes wrong is kept as keep/walk-SEED-run."""
@@ -185,13 +193,30 @@ def judge(status, said, out, slower):
     if not os.path.exists(os.path.join(out, "result.json")):
         return f"no result, exit status {status}\n{said}", 0, 0
     with open(os.path.join(out, "result.json"), encoding="utf-8") as handle:
-        mode = json.load(handle)["runs"][0]
+        result = json.load(handle)
+    mode = result["runs"][0]
     with open(os.path.join(out, "events.jsonl"), encoding="utf-8") as handle:
         events = [json.loads(line) for line in handle]
     correctness = mode["metrics"]["correctness"]
-    if mode["outcome"] != "ok" or not correctness["exact"]:
-        return f"{mode['outcome']}, {correctness}\n{said}", 0, 0
+    if mode["outcome"] != "ok" or not correctness["exact"] or result["verdict"] == "fail":
+        return f"{mode['outcome']}, verdict {result['verdict']}, {correctness}\n{said}", 0, 0
+    doubt = doubt_of(result, mode)
+    if doubt:
+        return Unknown(f"{doubt}\n{said}"), 0, 0
     return None, path_changes(mode["faults"], events, WITHIN_MS * slower), sum(e["event"] == "fence_started" and e["c"] == 0 for e in events)
+
+
+def doubt_of(result, mode):
+    """Why a run that did not fail proves nothing, or its events cannot be counted; else None."""
+    if mode["trace_lost"]:
+        return f"{mode['trace_lost']} trace events were lost"
+    if mode["events"]["left_out"]:
+        return f"{mode['events']['left_out']} events are not in events.jsonl"
+    # One doubt is that of faults that were not seen to take effect; of those there may be some.
+    unseen = mode["metrics"]["faults"]["witnessed"] < mode["metrics"]["faults"]["planned"]
+    if result["verdict"] != "pass" and (not unseen or len(result["doubts"]) > 1):
+        return f"verdict {result['verdict']}: {'; '.join(result['doubts'])}"
+    return None
 
 
 def path_changes(faults, events, within_ms):
@@ -249,7 +274,7 @@ def shrink(r2bench, walk, folder, tries, slower=1):
             wrong = run(r2bench, walk, folder, fewer, slower)[0] if fewer else None
             if wrong is STOPPED:
                 return faults
-            if wrong:
+            if wrong and not isinstance(wrong, Unknown):
                 faults = fewer
             else:
                 at += size
@@ -285,7 +310,7 @@ def main():
     slower = arguments.slower or (16 if arguments.fabric == "rxe" else 1)
     first = int(time.time()) if arguments.seed is None else arguments.seed
     start = time.monotonic()
-    total = {"walks": 0, "faults": 0, "path_changes": 0, "migrations": 0, "failed": 0, "interrupted": 0, "overdue": 0}
+    total = {"walks": 0, "faults": 0, "path_changes": 0, "migrations": 0, "failed": 0, "unknown": 0, "interrupted": 0, "overdue": 0}
     failures, interrupted = [], {}
     longest = 0.0  # seconds of a finished walk
 
@@ -313,12 +338,15 @@ def main():
                 total["faults"] += len(walk.faults)
                 total["path_changes"] += counted
                 total["migrations"] += migrated
-                total["failed"] += wrong is not None
-                print(f"seed {walk.seed}: {'FAILED' if wrong else 'exact'}, {counted} of {len(walk.faults)} faults changed a path, "
+                unknown = isinstance(wrong, Unknown)
+                total["unknown"] += unknown
+                total["failed"] += wrong is not None and not unknown
+                print(f"seed {walk.seed}: {'UNKNOWN' if unknown else 'FAILED' if wrong else 'exact'}, {counted} of {len(walk.faults)} faults changed a path, "
                       f"{migrated} ends migrated", flush=True)
                 if wrong:
                     print(wrong, flush=True)
-                    failures.append(walk)
+                    if not unknown:
+                        failures.append(walk)
         for walk, seconds in interrupted.values():
             total["interrupted"] += 1
             if seconds <= (OVERDUE * longest if longest > 0 else STALL_S * slower):
@@ -334,7 +362,7 @@ def main():
             with open(file, "w", encoding="utf-8") as handle:
                 handle.write(walk.text(faults))
             print(f"seed {walk.seed} fails with {len(faults)} of its {len(walk.faults)} faults: {file}", flush=True)
-    print("walks {walks}, failed {failed}, interrupted {interrupted}, overdue {overdue}, faults {faults}, path changes {path_changes}, "
+    print("walks {walks}, failed {failed}, unknown {unknown}, interrupted {interrupted}, overdue {overdue}, faults {faults}, path changes {path_changes}, "
           "migrations of ends {migrations}".format(**total))
     if arguments.record:
         version = subprocess.run([arguments.r2bench, "--version"], capture_output=True, text=True, check=False).stdout.split()
@@ -343,7 +371,9 @@ def main():
                 "faults_per_walk": arguments.faults, "also": also, "mode": arguments.mode, "small": arguments.small, "cores": len(os.sched_getaffinity(0)), "counting": COUNTING, "seconds": round(time.monotonic() - start), **total, "interrupted_seeds": sorted(interrupted)}
         with open(arguments.record, "a", encoding="utf-8") as handle:
             handle.write(json.dumps(line) + "\n")
-    return 0 if not failures and total["overdue"] == 0 and total["path_changes"] >= arguments.least else 1
+    if failures or total["overdue"] or (total["path_changes"] < arguments.least and not total["unknown"]):
+        return 1
+    return 2 if total["unknown"] else 0
 
 
 if __name__ == "__main__":

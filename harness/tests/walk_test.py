@@ -34,22 +34,32 @@ FAKE = """\
     fails = bool({needed!r}) and all(fault in lines for fault in {needed!r})
     out = sys.argv[sys.argv.index("--out") + 1]
     os.makedirs(out)
-    correctness = {{"exact": not fails, "wrong_elements": int(fails)}}
+    result = json.loads({result!r})
+    if fails:
+        result["verdict"] = "fail"
+        result["runs"][0]["metrics"]["correctness"] = {{"exact": False, "wrong_elements": 1}}
     with open(os.path.join(out, "result.json"), "w") as file:
-        json.dump({{"runs": [{{"outcome": "ok", "metrics": {{"correctness": correctness}}, "faults": []}}]}}, file)
+        json.dump(result, file)
     open(os.path.join(out, "events.jsonl"), "w").close()
     sys.exit(1 if fails else 0)
 """
 
 
+def result(verdict="pass", doubts=(), planned=40, witnessed=40, trace_lost=0, left_out=0, exact=True):
+    return {"verdict": verdict, "doubts": list(doubts),
+            "runs": [{"outcome": "ok", "faults": [], "trace_lost": trace_lost, "events": {"written": 0, "left_out": left_out},
+                      "metrics": {"correctness": {"exact": exact}, "faults": {"planned": planned, "witnessed": witnessed}}}]}
+
+
 class Fake:
     """A program in the place of r2bench, in a folder of its own. It fails when all of `needed` are in the scenario, and hangs with the seeds `hanging`."""
 
-    def __init__(self, needed=(), hanging=()):
+    def __init__(self, needed=(), hanging=(), says=None):
         self.folder = tempfile.TemporaryDirectory(prefix="r2bench-walk-test-")
         self.path, self.runs_file = (os.path.join(self.folder.name, name) for name in ("fake", "runs"))
         with open(self.path, "w", encoding="utf-8") as file:
-            file.write(textwrap.dedent(FAKE).format(python=sys.executable, runs=self.runs_file, needed=list(needed), hanging=[str(seed) for seed in hanging]))
+            file.write(textwrap.dedent(FAKE).format(python=sys.executable, runs=self.runs_file, needed=list(needed), hanging=[str(seed) for seed in hanging],
+                                                            result=json.dumps(says or result())))
         os.chmod(self.path, 0o755)
 
     def __enter__(self):
@@ -146,6 +156,45 @@ class Counting(unittest.TestCase):
         lost = [fault(10, kind="ack_lost")]
         self.assertEqual(count(lost, migration(12, 0, by=walk.COMPLETION)), 1)
         self.assertEqual(count(lost, migration(12, 0, by=4)), 0)  # the peer's word tells nothing of this end's work requests
+
+
+class Judging(unittest.TestCase):
+    def judged(self, of_run):
+        with tempfile.TemporaryDirectory() as out:
+            with open(os.path.join(out, "result.json"), "w", encoding="utf-8") as file:
+                json.dump(of_run, file)
+            with open(os.path.join(out, "events.jsonl"), "w", encoding="utf-8") as file:
+                file.writelines(json.dumps({"mode": "migrate", "time_ns": 0} | event) + "\n" for event in migration(12, 3))
+            return walk.judge(0, "", out, 1)
+
+    def test_a_verdict_counts(self):
+        self.assertEqual(self.judged(result()), (None, 0, 1))
+        wrong, changes, migrated = self.judged(result(verdict="fail"))
+        self.assertIn("verdict fail", wrong)
+        self.assertNotIsInstance(wrong, walk.Unknown)
+        self.assertEqual((changes, migrated), (0, 0))
+
+    def test_faults_that_struck_nothing_are_no_doubt(self):
+        self.assertEqual(self.judged(result(verdict="unknown", doubts=["38 of 40"], witnessed=38))[0], None)
+
+    def test_any_other_doubt_is_one(self):
+        for of_run, said in ((result(verdict="unknown", doubts=["it gave up"]), "it gave up"),
+                             (result(verdict="unknown", doubts=["38 of 40", "it gave up"], witnessed=38), "it gave up"),
+                             (result(verdict="unknown", doubts=["lost", "38"], witnessed=38, trace_lost=5), "5 trace events were lost"),
+                             (result(left_out=9), "9 events are not in events.jsonl")):
+            wrong, changes, migrated = self.judged(of_run)
+            self.assertIsInstance(wrong, walk.Unknown)
+            self.assertIn(said, wrong)
+            self.assertEqual((changes, migrated), (0, 0))
+
+    def test_the_exit_status_tells_failed_from_unknown(self):
+        for says, wanted, words in ((result(), 0, "failed 0, unknown 0"), (result(verdict="fail"), 1, "failed 2, unknown 0"),
+                                    (result(trace_lost=1), 2, "failed 0, unknown 2")):
+            with Fake(says=says) as fake:
+                done = subprocess.run([sys.executable, WALK, fake.path, "--walks", "2", "--seed", "1", "--least", "0", "--tries", "0",
+                                       "--keep", fake.folder.name], capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, wanted, done.stdout + done.stderr)
+            self.assertIn(words, done.stdout)
 
 
 class Interrupting(unittest.TestCase):

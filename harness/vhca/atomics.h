@@ -9,7 +9,8 @@ namespace vhca {
 
 // Carries `send` out on the aligned 8 bytes at `address` of process `owner`; `result` gets what was there
 // before. kPlaced, kBusy (another initiator is at it), kNoAnswer or kRemoteAccess.
-Answer carry_out_atomic(Runtime& runtime, ProcessId owner, void* address, const SendEntry& send,
-                        std::uint64_t& result, std::uint64_t now_ns);
+// Nothing is written once the hold of the target QP has been revoked.
+Answer carry_out_atomic(Runtime& runtime, ProcessId owner, void* address, const Hold& target,
+                        const SendEntry& send, std::uint64_t& result, std::uint64_t now_ns);
 
 }  // namespace vhca

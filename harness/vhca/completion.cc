@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "harness/vhca/async.h"
+#include "harness/vhca/pause_point.h"
 #include "harness/vhca/process_table.h"
 #include "harness/vhca/responder.h"
 #include "harness/vhca/runtime.h"
@@ -21,12 +22,15 @@ void mark_ready(CqSlot& slot, std::size_t bit) {
   slot.ready_summary.fetch_or(1ull << (bit / 64));
 }
 
-// Whether an armed CQ fires for this completion; disarms it then.
-bool take_arm(CqSlot& slot, bool solicited) {
-  std::uint32_t armed = slot.armed.load();
-  while (armed == 1 || (armed == 2 && solicited))
-    if (slot.armed.compare_exchange_weak(armed, 0)) return true;
-  return false;
+// Whether an armed CQ fires for this completion; disarms it then. `left`: kEventPending leaves the event to
+// the owner's engine.
+bool take_arm(CqSlot& slot, bool solicited, std::uint32_t left = 0) {
+  std::uint32_t seen = slot.notify.load();
+  for (;;) {
+    const std::uint32_t armed = seen & kArmedMask;
+    if (armed != kArmedForAny && !(armed == kArmedForSolicited && solicited)) return false;
+    if (slot.notify.compare_exchange_weak(seen, (seen & ~kArmedMask) | left)) return true;
+  }
 }
 
 void push_channel_event(Cq& cq) {
@@ -68,7 +72,7 @@ int take_received(Runtime& runtime, Cq& cq, Qp& qp, int count, ibv_wc* wc, bool&
   again = false;
   // In this order: once the state is ERR and nobody is at it, the ring cannot get another completion.
   const bool flushing = slot.state.load() == IBV_QPS_ERR;
-  const bool at_rest = flushing && responder_is_free(fabric, slot);
+  const bool at_rest = flushing && is_at_rest(fabric, qp);
   const std::uint64_t completed = slot.recv_completed.load(std::memory_order_acquire);
   std::uint64_t tail = qp.recv_tail.load(std::memory_order_relaxed);
   int taken = 0;
@@ -77,19 +81,25 @@ int take_received(Runtime& runtime, Cq& cq, Qp& qp, int count, ibv_wc* wc, bool&
   if (taken != 0) cq.shared->outstanding.fetch_sub(taken, std::memory_order_relaxed);
   if (tail < completed || (flushing && !at_rest)) again = true;
   if (at_rest && !again) {
-    if (slot.srq != 0) finish_taking(fabric, slot);
+    if (slot.srq != 0) finish_taking(fabric, slot, true);
     const std::uint64_t posted = slot.recv_posted.load(std::memory_order_acquire);
-    for (; taken < count && tail < posted; ++tail) {
-      ibv_wc& flushed = wc[taken++];
-      flushed = {};
-      flushed.wr_id = qp.recv_entry(fabric, tail).wr_id;
-      flushed.status = IBV_WC_WR_FLUSH_ERR;
-      flushed.opcode = IBV_WC_RECV;
-      flushed.vendor_err = 0xf5;
-      flushed.qp_num = qp.qp_base.qp_num;
+    // Flushed first, told afterwards: a holder that was revoked may still want to complete the first of them.
+    const std::uint64_t flushed_to = std::min(posted, tail + static_cast<std::uint64_t>(count - taken));
+    std::uint64_t expected = completed;
+    if (flushed_to > tail && !slot.recv_completed.compare_exchange_strong(expected, flushed_to)) {
+      again = true;
+    } else {
+      for (; tail < flushed_to; ++tail) {
+        ibv_wc& flushed = wc[taken++];
+        flushed = {};
+        flushed.wr_id = qp.recv_entry(fabric, tail).wr_id;
+        flushed.status = IBV_WC_WR_FLUSH_ERR;
+        flushed.opcode = IBV_WC_RECV;
+        flushed.vendor_err = 0xf5;
+        flushed.qp_num = qp.qp_base.qp_num;
+      }
+      again = tail < posted;
     }
-    if (tail > completed) slot.recv_completed.store(tail);
-    again = tail < posted;
   }
   if (taken != 0 && slot.srq != 0)
     srq_of(qp.qp_base.srq).freed.fetch_add(static_cast<unsigned>(taken), std::memory_order_release);
@@ -162,12 +172,14 @@ int poll_cq(ibv_cq* ibcq, int count, ibv_wc* wc) {
 int req_notify_cq(ibv_cq* ibcq, int solicited_only) {
   Cq& cq = cq_of(ibcq);
   // "Any" stays "any" when solicited-only is asked for on top of it.
-  if (solicited_only) {
-    std::uint32_t expected = 0;
-    cq.shared->armed.compare_exchange_strong(expected, 2);
-  } else {
-    cq.shared->armed.store(1);
-  }
+  std::uint32_t seen = cq.shared->notify.load(), armed;
+  do {
+    armed = seen & kArmedMask;
+    if (!solicited_only)
+      armed = kArmedForAny;
+    else if (armed == 0)
+      armed = kArmedForSolicited;
+  } while (!cq.shared->notify.compare_exchange_weak(seen, (seen & ~kArmedMask) | armed));
   Runtime& runtime = *cq.owner->runtime;
   // It is going to sleep.
   if (!runtime.is_forked_copy() && runtime.gathers()) runtime.progress(now_ns(), true);
@@ -223,13 +235,14 @@ void announce_receive(Fabric& fabric, const QpSlot& qp, bool solicited, unsigned
     cq.overrun.store(1);
   mark_ready(cq, qp.recv_cq_bit);
   const bool overrun = cq.overrun.load(std::memory_order_relaxed) == 1;
-  if (!take_arm(cq, solicited) && !overrun) return;
-  cq.event_pending.store(1);
+  if (!take_arm(cq, solicited, kEventPending) && !overrun) return;
+  VHCA_PAUSE_POINT(disarmed);
   ring_doorbell(fabric, qp.owner.load());
 }
 
 void deliver_pending_cq_event(Cq& cq) {
-  if (cq.shared->event_pending.load() != 0 && cq.shared->event_pending.exchange(0) != 0)
+  if ((cq.shared->notify.load() & kEventPending) &&
+      (cq.shared->notify.fetch_and(~kEventPending) & kEventPending))
     push_channel_event(cq);
 }
 
@@ -238,8 +251,12 @@ void recover_lost_signals(Cq& cq) {
   {
     const std::lock_guard guard(cq.lock);
     for (std::size_t i = 0; i < cq.receivers.size(); ++i) {
-      const Qp* qp = cq.receivers[i];
-      if (!qp || qp->shared->recv_completed.load() <= qp->recv_tail.load()) continue;
+      Qp* qp = cq.receivers[i];
+      if (!qp) continue;
+      const std::uint64_t tail = qp->recv_tail.load();
+      const bool flushes = qp->state() == IBV_QPS_ERR && qp->shared->recv_posted.load() > tail &&
+                           is_at_rest(cq.owner->runtime->fabric(), *qp);
+      if (!flushes && qp->shared->recv_completed.load() <= tail) continue;
       mark_ready(*cq.shared, i);
       found = true;
     }

@@ -75,8 +75,7 @@ ibv_cq* create_cq(ibv_context* handle, int cqe, void* cq_context, ibv_comp_chann
   cq->slot = index;
   cq->shared = &runtime.fabric().completion_queues[index];
   CqSlot& slot = *cq->shared;
-  slot.armed.store(0);
-  slot.event_pending.store(0);
+  slot.notify.store(0);
   slot.overrun.store(0);
   slot.outstanding.store(0);
   slot.ready_summary.store(0);

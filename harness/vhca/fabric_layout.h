@@ -15,7 +15,7 @@
 namespace vhca {
 
 inline constexpr std::uint64_t kFabricMagic = 0x3142'4146'4143'4856;  // "VHCAFAB1"
-inline constexpr std::uint32_t kLayoutVersion = 10;
+inline constexpr std::uint32_t kLayoutVersion = 11;
 
 inline constexpr std::size_t kMaxNodes = 64;
 inline constexpr std::size_t kMaxNicsPerNode = 16;
@@ -92,12 +92,15 @@ struct Node {
 };
 
 struct alignas(128) ProcessSlot {
-  // pid << 32 | 1 while taken: the pid is part of the word that claims the slot, so a process that dies right
-  // after the claim is still recognised as dead.
+  // pid << 32 | generation << 1 | 1 while taken: the pid is part of the word that claims the slot, so a
+  // process that dies right after the claim is still recognised as dead. No two claims have the same
+  // generation.
   std::atomic<std::uint64_t> claim;
   std::atomic<std::uint32_t> generation;
-  std::atomic<ProcessId> id;                  // 0 until the slot is complete
-  std::atomic<std::uint64_t> start_time;      // /proc/pid/stat field 22; 0 = not known yet
+  std::atomic<ProcessId> id;  // 0 until the slot is complete
+  // /proc/pid/stat field 22, under the low 16 bits of the claim that it belongs to; for another claim it is
+  // not known yet.
+  std::atomic<std::uint64_t> start_time;
   std::atomic<std::uint64_t> beacon_address;  // in that process: an 8-byte word that holds beacon_value
   std::atomic<std::uint64_t> beacon_value;
   std::uint32_t node;
@@ -133,14 +136,61 @@ struct RecvEntry {
   RecvSge sge[];  // max_recv_sge of them
 };
 
+// The state of a QP (ibv_qp_state) and the number of its life in one word; RESET begins a new life. So
+// whoever has found the QP in one life cannot change the next one.
+class QpState {
+ public:
+  static std::uint32_t state_of(std::uint32_t word) { return word & kStateMask; }
+  static std::uint32_t life_of(std::uint32_t word) { return word >> kStateBits; }
+
+  std::uint32_t word(std::memory_order order = std::memory_order_seq_cst) const { return word_.load(order); }
+  std::uint32_t load(std::memory_order order = std::memory_order_seq_cst) const {
+    return state_of(word_.load(order));
+  }
+  // The word must still be `seen`, which becomes what it is if it is not.
+  bool change(std::uint32_t& seen, std::uint32_t state) {
+    return word_.compare_exchange_strong(seen, (seen & ~kStateMask) | state);
+  }
+  // From that state, in whichever life; `expected` becomes the state if it is another one.
+  bool compare_exchange_strong(std::uint32_t& expected, std::uint32_t state) {
+    std::uint32_t seen = word_.load();
+    while (state_of(seen) == expected)
+      if (change(seen, state)) return true;
+    expected = state_of(seen);
+    return false;
+  }
+  // The owner only.
+  void store(std::uint32_t state) {
+    for (std::uint32_t seen = word_.load(); !change(seen, state);) {
+    }
+  }
+  // RESET. The owner only. No life is number 0.
+  void begin_life() {
+    std::uint32_t seen = word_.load(), next;
+    do {
+      next = (life_of(seen) + 1) << kStateBits;
+      if (next == 0) next = 1u << kStateBits;
+    } while (!word_.compare_exchange_strong(seen, next));
+  }
+
+ private:
+  static constexpr std::uint32_t kStateBits = 4;
+  static constexpr std::uint32_t kStateMask = (1u << kStateBits) - 1;
+  std::atomic<std::uint32_t> word_;
+};
+
 struct alignas(64) QpSlot {
   std::atomic<ProcessId> owner;
   std::atomic<std::uint32_t> generation;
   std::atomic<std::uint32_t> number;  // 0 while not alive
-  std::atomic<std::uint32_t> state;   // ibv_qp_state
+  QpState state;
   // Id of the process that is placing data or a completion through this QP right now. Taken before `state` is
-  // looked at a second time; whoever moves the QP to ERR waits until it is 0 or its holder is dead.
-  std::atomic<std::uint64_t> responder;    // low half: that id; high half: counts the holds
+  // looked at a second time; whoever moves the QP to ERR waits until it is 0 or its holder is dead, and
+  // revokes the hold of one that is stopped.
+  std::atomic<std::uint64_t> responder;  // low half: that id; high half: counts the holds
+  // A hold that the owner has revoked while its holder lives; 0 when the holder has found out. Until then it
+  // may still write to the receive ring that it had found, and the slot is not given away.
+  std::atomic<std::uint64_t> revoked;
   std::atomic<std::uint32_t> async_flags;  // 1 << ibv_event_type, set by others, taken by the owner's engine
   std::atomic<std::uint32_t> established;  // 1: IBV_EVENT_COMM_EST was raised since INIT; it is raised once
   std::atomic<std::uint32_t> access;       // ibv_access_flags
@@ -163,8 +213,18 @@ struct alignas(64) QpSlot {
   std::uint32_t recv_stride;
   std::uint64_t recv_ring;  // offset in the fabric
   std::uint32_t max_recv_sge;
-  alignas(64) std::atomic<std::uint64_t> recv_posted;     // by the owner
-  alignas(64) std::atomic<std::uint64_t> recv_completed;  // by the initiator that holds `responder`
+  // No index comes back in the life of the slot's owner, not even after RESET: a step from index to index + 1
+  // (compare-and-swap) by a holder that was revoked meanwhile fails.
+  alignas(64) std::atomic<std::uint64_t> recv_posted;  // by the owner; with an SRQ by the holder
+  alignas(
+      64) std::atomic<std::uint64_t> recv_completed;  // by the holder of `responder`; flushed: by the owner
+};
+
+// An initiator's hold of a target QP: the word that it has put into QpSlot::responder.
+struct Hold {
+  const std::atomic<std::uint64_t>& responder;
+  std::uint64_t word;
+  bool is_valid() const { return responder.load() == word; }
 };
 
 // A receive request of an SRQ. It moves into the ring of the QP that takes it.
@@ -188,11 +248,18 @@ struct alignas(64) SrqSlot {
   alignas(64) std::atomic<std::uint64_t> taken;   // by whoever takes or sees that one was taken
 };
 
+// CqSlot::notify: what the CQ is armed for, and whether the owner's engine must tell the channel.
+inline constexpr std::uint32_t kArmedForAny = 1;
+inline constexpr std::uint32_t kArmedForSolicited = 2;
+inline constexpr std::uint32_t kArmedMask = 3;
+inline constexpr std::uint32_t kEventPending = 4;
+
 struct alignas(64) CqSlot {
   std::atomic<ProcessId> owner;
   std::atomic<std::uint32_t> capacity;
-  std::atomic<std::uint32_t> armed;          // 0 no, 1 any completion, 2 solicited only
-  std::atomic<std::uint32_t> event_pending;  // the owner's engine must tell the channel
+  // kArmed… below. One word: a completion disarms the CQ and leaves the event to be delivered in one step, so
+  // that an initiator which dies right after it takes no event with it.
+  std::atomic<std::uint32_t> notify;
   std::atomic<std::uint32_t> overrun;
   std::atomic<std::int64_t>
       outstanding;  // completions not polled; may be too low after a kill, never too high

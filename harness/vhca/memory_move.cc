@@ -147,7 +147,8 @@ MoveStatus MemoryMover::touch(ProcessId other) {
 }
 
 MoveStatus MemoryMover::move(MoveDirection direction, ProcessId other, iovec* local, std::size_t local_count,
-                             iovec* remote, std::size_t remote_count, std::uint64_t now_ns) {
+                             iovec* remote, std::size_t remote_count, const Hold& hold,
+                             std::uint64_t now_ns) {
   if (other == self_) {
     for_each_stretch(local, remote, remote_count, [&](char* ours, char* theirs, std::size_t bytes) {
       if (direction == MoveDirection::kToRemote)
@@ -168,6 +169,8 @@ MoveStatus MemoryMover::move(MoveDirection direction, ProcessId other, iovec* lo
     peer.checked_ns.store(now_ns, std::memory_order_relaxed);
     peer.id.store(other, std::memory_order_relaxed);
   }
+  // After the checks: each is a system call, from which a stopped process comes back late.
+  if (!hold.is_valid()) return MoveStatus::kGone;
   return move_somehow(direction, other, pid, local, local_count, remote, remote_count);
 }
 

@@ -33,8 +33,9 @@ class MemoryMover {
   MemoryMover(const MemoryMover&) = delete;
   MemoryMover& operator=(const MemoryMover&) = delete;
 
+  // kGone as well when `hold`, under which the caller may do it, was revoked before the copy began.
   MoveStatus move(MoveDirection direction, ProcessId other, iovec* local, std::size_t local_count,
-                  iovec* remote, std::size_t remote_count, std::uint64_t now_ns);
+                  iovec* remote, std::size_t remote_count, const Hold& hold, std::uint64_t now_ns);
 
   // For transfers without data: is there still somebody at the other end?
   MoveStatus touch(ProcessId other);

@@ -140,8 +140,11 @@ struct SendEntry {
   std::uint64_t wr_id;
   std::uint64_t remote_address;
   std::uint64_t length;
-  std::uint64_t placed;         // bytes that are at their destination
-  std::uint64_t begin_tag[2];   // where it begins in the work of the sending and the receiving port
+  std::uint64_t placed;  // bytes that are at their destination
+  // Of the sending (0) and the receiving (1) port: the bytes of it that have their place in the port's work,
+  // and where the message would begin there if all of it followed the last of them.
+  std::uint64_t reserved[2];
+  std::uint64_t begin_tag[2];
   std::uint64_t not_before_ns;  // without pacing: when it may be placed
   std::uint64_t
       served_ns;  // when the ports have served the next piece, as known at the last look; 0 = not known
@@ -159,6 +162,14 @@ struct SendEntry {
   };
 };
 
+// What a QP has reserved in the work of one side's ports. See pacing.h.
+struct ReservedSide {
+  std::uint64_t next = 0;     // the first WR that has not got its whole place
+  std::uint64_t touched = 0;  // the first whose `reserved` says nothing yet
+  std::uint64_t bytes = 0;    // reserved and not placed
+  bool bounded = true;
+};
+
 struct DatagramFlow {
   std::uint32_t port;
   std::uint32_t percent;  // of the port's rate that it can get
@@ -172,7 +183,9 @@ struct Qp : ibv_qp_ex {
   ibv_qp_init_attr init{};
   ibv_qp_attr attr{};        // as modified, for query_qp
   bool is_extended = false;  // made with send_ops_flags
-  bool abandoned = false;    // someone stopped in the middle of a write into it: its ring must not be reused
+  // RC: the life of the peer's QP in which it answered us first; 0: not yet. In another one its sequence
+  // numbers are others than ours.
+  std::uint32_t peer_life = 0;
 
   // Send side. Guarded by send_lock, but send_tail (written when completions are polled).
   std::mutex send_lock;
@@ -180,15 +193,19 @@ struct Qp : ibv_qp_ex {
   std::vector<ibv_sge> send_sges;
   std::vector<char> inline_data;
   std::uint64_t send_mask = 0;
-  std::uint64_t send_head = 0;   // next to be posted
-  std::uint64_t send_next = 0;   // next to be placed
-  std::uint64_t send_timed = 0;  // next to get its place in the ports' work
-  std::uint64_t send_ack = 0;    // next to be completed
+  std::uint64_t send_head = 0;  // next to be posted
+  std::uint64_t send_next = 0;  // next to be placed
+  std::uint64_t send_ack = 0;   // next to be completed
   std::atomic<std::uint64_t> send_tail{0};
   std::uint64_t peer_latency_ns = 0;
   std::uint64_t own_latency_ns = 0;
-  Flow write_flows[2];  // own port's tx, peer's rx
-  Flow read_flows[2];   // peer's tx, own port's rx
+  ReservedSide reserved[2];  // at the sending and the receiving ports
+  std::uint64_t window_bytes = 0;
+  std::uint64_t in_flight_bytes = 0;  // the most that both sides have served and that is not there yet
+  bool is_paced = false;              // some port that it uses has a rate
+  std::uint64_t balanced_ns = 0;      // when the two sides were compared last
+  Flow write_flows[2];                // own port's tx, peer's rx
+  Flow read_flows[2];                 // peer's tx, own port's rx
   std::uint32_t rnr_done = 0;
   std::uint32_t waits_done = 0;
   std::uint64_t stalled_until_ns = 0;        // RNR or retry timer; 0 = none
@@ -204,6 +221,9 @@ struct Qp : ibv_qp_ex {
   std::mutex recv_lock;
   std::uint64_t recv_head = 0;              // next to be posted
   std::atomic<std::uint64_t> recv_tail{0};  // next to be polled
+  // In ERR: who is placing something through it, and since when. Guarded by the recv CQ's lock.
+  std::uint64_t held_by = 0;
+  std::uint64_t held_since_ns = 0;
 
   // Runtime's bookkeeping.
   std::atomic<std::uint64_t> due_ns{~0ull};

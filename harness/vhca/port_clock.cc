@@ -165,6 +165,22 @@ void cancel_rest(const Flow& flow, std::uint64_t now_ns) {
   flow.server->active[flow.index / 64].fetch_and(~(1ull << (flow.index % 64)));
 }
 
+std::uint64_t unserved_bytes(const Flow& flow, std::uint64_t now_ns) {
+  RateServer& server = *flow.server;
+  Backlog backlog;
+  const Clock clock = advance(server, now_ns, backlog);
+  if (!(server.active[flow.index / 64].load() >> (flow.index % 64) & 1)) return 0;
+  const auto left = static_cast<std::int64_t>(server.finish_tag[flow.index].load() - clock.virtual_bytes);
+  return left <= 0 ? 0 : (static_cast<std::uint64_t>(left) + flow.per_byte - 1) / flow.per_byte;
+}
+
+std::uint64_t served_bytes(const Flow& flow, std::uint64_t begin_tag, std::uint64_t now_ns) {
+  Backlog backlog;
+  const auto done =
+      static_cast<std::int64_t>(advance(*flow.server, now_ns, backlog).virtual_bytes - begin_tag);
+  return done <= 0 ? 0 : static_cast<std::uint64_t>(done) / flow.per_byte;
+}
+
 std::uint64_t time_of_tag(const Flow& flow, std::uint64_t tag, std::uint64_t now_ns) {
   RateServer& server = *flow.server;
   Backlog backlog;

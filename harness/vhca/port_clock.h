@@ -49,6 +49,11 @@ std::uint64_t reserve(const Flow& flow, std::uint64_t bytes, std::uint64_t now_n
 // Takes back the part of the flow's work that has not been served yet.
 void cancel_rest(const Flow& flow, std::uint64_t now_ns);
 
+// Bytes of the flow's work that have not been served yet; of a message that begins at `begin_tag`, those that
+// have.
+std::uint64_t unserved_bytes(const Flow& flow, std::uint64_t now_ns);
+std::uint64_t served_bytes(const Flow& flow, std::uint64_t begin_tag, std::uint64_t now_ns);
+
 // When the flow will be served up to `tag` if nothing else is posted; 0 if it has been by now.
 std::uint64_t time_of_tag(const Flow& flow, std::uint64_t tag, std::uint64_t now_ns);
 

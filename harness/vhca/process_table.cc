@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "harness/vhca/arena.h"
+#include "harness/vhca/pause_point.h"
 #include "harness/vhca/port_clock.h"
 
 namespace vhca {
@@ -52,8 +53,19 @@ StatResult read_stat(pid_t pid, ProcStat& stat) {
   return StatResult::kRead;
 }
 
-bool slot_is_dead(const ProcessSlot& slot, std::uint64_t claim) {
-  return process_liveness(static_cast<pid_t>(claim >> 32), slot.start_time.load()) == Liveness::kDead;
+constexpr unsigned kTagBits = 16;
+constexpr unsigned kTagShift = 64 - kTagBits;
+
+std::uint64_t tag_of(std::uint64_t claim) { return claim << kTagShift; }
+
+// Start time of whoever made that claim, 0 if it has not written it yet.
+std::uint64_t start_time_of(const ProcessSlot& slot, std::uint64_t claim) {
+  const std::uint64_t word = slot.start_time.load();
+  return (word >> kTagShift << kTagShift) == tag_of(claim) ? word << kTagBits >> kTagBits : 0;
+}
+
+Liveness liveness_of(const ProcessSlot& slot, std::uint64_t claim) {
+  return process_liveness(static_cast<pid_t>(claim >> 32), start_time_of(slot, claim));
 }
 
 template <typename Slot, std::size_t n>
@@ -65,22 +77,39 @@ void release_owned(SlotTable<Slot, n>& table, ProcessId id) {
   }
 }
 
+// Key or number of the dead process's slot. It is read before the owner is: an id that has gone from a slot
+// never comes back, so what was read is the dead process's. Others may have reclaimed the slot since, and a
+// living process may have it, with another key: then the compare-and-swap does nothing.
+template <typename Slot>
+std::uint32_t owned_by(const Slot& slot, const std::atomic<std::uint32_t>& word, ProcessId id) {
+  const std::uint32_t seen = word.load();
+  return slot.owner.load() == id ? seen : 0;
+}
+
 // False: an initiator that lives still holds one of its QPs. Then nothing that it may be writing to is given
 // away yet; the next look finds it gone. New holds are impossible: the QP's number is taken away first.
 bool release_property(Fabric& fabric, ProcessId id) {
   bool unused = true;
   // Numbers and keys first: nobody must find a QP or MR whose memory is already someone else's.
   for (MrSlot& mr : fabric.memory_regions.used())
-    if (mr.owner.load(std::memory_order_relaxed) == id) mr.key.store(0);
+    if (std::uint32_t key = owned_by(mr, mr.key, id)) {
+      VHCA_PAUSE_POINT(key_seen);
+      mr.key.compare_exchange_strong(key, 0);
+    }
   for (QpSlot& qp : fabric.queue_pairs.used()) {
-    if (qp.owner.load(std::memory_order_relaxed) != id) continue;
-    const std::uint32_t number = qp.number.exchange(0);
-    const auto holder = static_cast<ProcessId>(qp.responder.load() & 0xffffffffu);
-    if (holder != 0 && holder != id && process_liveness(fabric, holder) != Liveness::kDead) unused = false;
-    if (number == 0) continue;
-    for (std::size_t p = 0; p < fabric.port_count; ++p) {
-      release_flows_of(fabric.ports[p].tx, number);
-      release_flows_of(fabric.ports[p].rx, number);
+    if (std::uint32_t number = owned_by(qp, qp.number, id)) {
+      // Before the number goes: whoever ends this after we were killed has to find them.
+      for (std::size_t p = 0; p < fabric.port_count; ++p) {
+        release_flows_of(fabric.ports[p].tx, number);
+        release_flows_of(fabric.ports[p].rx, number);
+      }
+      VHCA_PAUSE_POINT(number_seen);
+      qp.number.compare_exchange_strong(number, 0);
+    }
+    if (qp.owner.load() != id) continue;
+    for (const std::uint64_t word : {qp.responder.load(), qp.revoked.load()}) {
+      const auto holder = static_cast<ProcessId>(word & 0xffffffffu);
+      if (holder != 0 && holder != id && process_liveness(fabric, holder) != Liveness::kDead) unused = false;
     }
   }
   if (!unused) return false;
@@ -98,12 +127,11 @@ void reclaim_slot(Fabric& fabric, ProcessSlot& slot, std::uint64_t claim) {
   // after the claim.
   if (slot.claim.load() != claim) return;
   if (id != 0 && !release_property(fabric, id)) return;
+  VHCA_PAUSE_POINT(property_released);
   // The id goes first: a slot that is free never shows an old id. Both steps may be repeated by another
-  // process.
+  // process; ids and claims do not come back.
   ProcessId expected_id = id;
   slot.id.compare_exchange_strong(expected_id, 0);
-  if (slot.claim.load() != claim) return;
-  slot.start_time.store(0);  // else the next owner would look dead until it has written its own
   slot.claim.compare_exchange_strong(claim, 0);
 }
 
@@ -134,7 +162,7 @@ Liveness process_liveness(const Fabric& fabric, ProcessId id) {
   const ProcessSlot& slot = fabric.processes[slot_of_process(id)];
   const std::uint64_t claim = slot.claim.load();
   if (id == 0 || claim == 0 || slot.id.load() != id) return Liveness::kDead;
-  return process_liveness(static_cast<pid_t>(claim >> 32), slot.start_time.load());
+  return liveness_of(slot, claim);
 }
 
 ProcessId register_process(Fabric& fabric, std::uint32_t node, std::uint32_t memory_node,
@@ -143,16 +171,16 @@ ProcessId register_process(Fabric& fabric, std::uint32_t node, std::uint32_t mem
   for (std::size_t i = 0; i < kMaxProcesses; ++i) {
     ProcessSlot& slot = fabric.processes[i];
     std::uint64_t expected = 0;
-    const std::uint64_t claim =
-        static_cast<std::uint64_t>(::getpid()) << 32 | (slot.generation.load() << 1 & 0xffffffffu) | 1;
+    if (slot.claim.load() != 0) continue;
+    const std::uint32_t generation = slot.generation.fetch_add(1) + 1;
+    const std::uint64_t claim = static_cast<std::uint64_t>(::getpid()) << 32 | (generation << 1 | 1);
     if (!slot.claim.compare_exchange_strong(expected, claim)) continue;
-    slot.start_time.store(process_start_time(::getpid()).value_or(0));
+    slot.start_time.store(tag_of(claim) | process_start_time(::getpid()).value_or(0) << kTagBits >> kTagBits);
     slot.node = node;
     slot.memory_node = memory_node;
     slot.beacon_address.store(reinterpret_cast<std::uintptr_t>(beacon));
     slot.beacon_value.store(*beacon);
     slot.engine_sleeps.store(0);
-    const std::uint32_t generation = slot.generation.fetch_add(1) + 1;
     const ProcessId id = generation << kProcessSlotBits | static_cast<ProcessId>(i);
     slot.id.store(id);
     return id;
@@ -168,7 +196,7 @@ void unregister_process(Fabric& fabric, ProcessId id) {
 void reclaim_dead_processes(Fabric& fabric) {
   for (ProcessSlot& slot : fabric.processes) {
     const std::uint64_t claim = slot.claim.load();
-    if (claim != 0 && slot_is_dead(slot, claim)) reclaim_slot(fabric, slot, claim);
+    if (claim != 0 && liveness_of(slot, claim) == Liveness::kDead) reclaim_slot(fabric, slot, claim);
   }
 }
 

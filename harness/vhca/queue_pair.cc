@@ -10,6 +10,7 @@
 #include "harness/vhca/async.h"
 #include "harness/vhca/completion.h"
 #include "harness/vhca/device.h"
+#include "harness/vhca/pacing.h"
 #include "harness/vhca/process_table.h"
 #include "harness/vhca/qp_transitions.h"
 #include "harness/vhca/responder.h"
@@ -75,11 +76,16 @@ void open_flows(Qp& qp) {
   qp.read_flows[1] = open_flow(own.rx, number, own_percent);
 }
 
+void connect_flows(Qp& qp) {
+  open_flows(qp);
+  set_window(qp);
+}
+
 // Requests of the SRQ that are in the QP's ring and that nobody will poll.
 void give_up_taken(Qp& qp, Fabric& fabric) {
   QpSlot& slot = *qp.shared;
   if (slot.srq == 0) return;
-  finish_taking(fabric, slot);
+  finish_taking(fabric, slot, true);
   srq_of(qp.qp_base.srq).freed.fetch_add(slot.recv_posted.load() - qp.recv_tail.load());
 }
 
@@ -88,22 +94,31 @@ void to_error(Qp& qp) {
   {
     const std::lock_guard guard(qp.send_lock);
     qp.shared->state.store(IBV_QPS_ERR);
-    qp.abandoned |= !wait_until_unused(runtime.fabric(), *qp.shared, runtime.self());
+    wait_until_unused(runtime.fabric(), *qp.shared, runtime.self());
     flush_send_queue(qp);
   }
   announce_receive(runtime.fabric(), *qp.shared, true, 0);
   if (qp.shared->srq != 0) push_qp_event(qp, IBV_EVENT_QP_LAST_WQE_REACHED);
 }
 
-void to_reset(Qp& qp) {
+int to_reset(Qp& qp) {
   Runtime& runtime = *qp.owner->runtime;
+  Fabric& fabric = runtime.fabric();
   const std::lock_guard guard(qp.send_lock);
   QpSlot& slot = *qp.shared;
-  slot.state.store(IBV_QPS_RESET);
-  qp.abandoned |= !wait_until_unused(runtime.fabric(), slot, runtime.self());
-  qp.send_head = qp.send_next = qp.send_timed = qp.send_ack = qp.drain_end = 0;
+  slot.state.begin_life();
+  wait_until_unused(fabric, slot, runtime.self());
+  // An initiator that is stopped in the middle may write its completion into the ring when it goes on: that
+  // one stays as it is until this process ends.
+  const std::uint64_t ring = is_still_written_to(fabric, slot)
+                                 ? allocate_pages(fabric, runtime.self(), recv_ring_bytes(slot))
+                                 : slot.recv_ring;
+  if (ring == 0) return ENOMEM;
+  qp.peer_life = 0;
+  qp.send_head = qp.send_next = qp.send_ack = qp.drain_end = 0;
   qp.stalled_until_ns = 0;
   qp.waits_done = qp.rnr_done = 0;
+  cancel_reservations(qp, now_ns());
   close_flows(qp);
   purge_completions(cq_of(qp.qp_base.send_cq), qp);
   purge_completions(cq_of(qp.qp_base.recv_cq), qp);
@@ -112,17 +127,19 @@ void to_reset(Qp& qp) {
     Cq& cq = cq_of(qp.qp_base.recv_cq);
     const std::lock_guard cq_guard(cq.lock);  // against a poller in the middle of this ring
     const std::lock_guard recv_guard(qp.recv_lock);
+    give_up_taken(qp, fabric);
+    const std::uint64_t begin = slot.recv_posted.load() + 1;  // no index comes back
+    slot.recv_posted.store(begin);
     cq.shared->outstanding.fetch_sub(
-        static_cast<std::int64_t>(slot.recv_completed.load() - qp.recv_tail.load()));
-    give_up_taken(qp, runtime.fabric());
-    slot.recv_posted.store(0);
-    slot.recv_completed.store(0);
-    qp.recv_tail.store(0);
-    qp.recv_head = 0;
+        static_cast<std::int64_t>(slot.recv_completed.exchange(begin) - qp.recv_tail.load()));
+    qp.recv_tail.store(begin);
+    qp.recv_head = begin;
+    slot.recv_ring = ring;
   }
   slot.peer_number.store(0);
   slot.async_flags.store(0);
   qp.attr = {};
+  return 0;
 }
 
 int check_values(const Qp& qp, const ibv_qp_attr& attr, int mask) {
@@ -190,6 +207,9 @@ void take_values(Qp& qp, const ibv_qp_attr& attr, int mask) {
   }
 }
 
+// Programs may look at ibv_qp::state, and several threads may change it.
+void show_state(ibv_qp& ibqp, ibv_qp_state state) { __atomic_store_n(&ibqp.state, state, __ATOMIC_RELAXED); }
+
 }  // namespace
 
 ibv_qp* create_qp(ibv_pd* ibpd, ibv_qp_init_attr* init) {
@@ -215,8 +235,9 @@ ibv_qp* create_qp(ibv_pd* ibpd, ibv_qp_init_attr* init) {
   init->cap.max_send_sge = std::max(1u, init->cap.max_send_sge);
   init->cap.max_recv_sge = std::max(1u, init->cap.max_recv_sge);
 
-  slot.state.store(IBV_QPS_RESET);
+  slot.state.begin_life();
   slot.responder.store(slot.responder.load() & ~0xffffffffull);
+  slot.revoked.store(0);
   slot.async_flags.store(0);
   slot.access.store(0);
   slot.peer_number.store(0);
@@ -287,11 +308,6 @@ ibv_qp* create_qp(ibv_pd* ibpd, ibv_qp_init_attr* init) {
   return &qp.release()->qp_base;
 }
 
-// Programs may look at ibv_qp::state, and several threads may change it.
-static void show_state(ibv_qp& ibqp, ibv_qp_state state) {
-  __atomic_store_n(&ibqp.state, state, __ATOMIC_RELAXED);
-}
-
 int modify_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask) {
   Qp& qp = qp_of(ibqp);
   Runtime& runtime = *qp.owner->runtime;
@@ -305,15 +321,17 @@ int modify_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask) {
   if (to == IBV_QPS_ERR) {
     if (from != IBV_QPS_ERR) to_error(qp);
   } else if (to == IBV_QPS_RESET) {
-    to_reset(qp);
+    const int error = to_reset(qp);
+    show_state(*ibqp, static_cast<ibv_qp_state>(qp.state()));
+    return error;
   } else {
     const std::lock_guard guard(qp.send_lock);
     if ((mask & IBV_QP_AV) && from == IBV_QPS_SQD && qp.send_ack != qp.drain_end)
       return EBUSY;  // not drained yet
     take_values(qp, *attr, mask);
     if (to == IBV_QPS_RTR) qp.shared->established.store(0);
-    if (to == IBV_QPS_RTS && from == IBV_QPS_RTR) open_flows(qp);
-    if ((mask & IBV_QP_AV) && from == IBV_QPS_SQD) open_flows(qp);
+    if (to == IBV_QPS_RTS && from == IBV_QPS_RTR) connect_flows(qp);
+    if ((mask & IBV_QP_AV) && from == IBV_QPS_SQD) connect_flows(qp);
     if (to == IBV_QPS_SQD && from == IBV_QPS_RTS) {
       qp.drain_end = qp.send_head;
       qp.drain_notify = (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) && attr->en_sqd_async_notify;
@@ -359,11 +377,11 @@ int destroy_qp(ibv_qp* ibqp) {
   Fabric& fabric = runtime.fabric();
   QpSlot& slot = *qp->shared;
   slot.number.store(0);
-  slot.state.store(IBV_QPS_RESET);
+  slot.state.begin_life();
   runtime.remove_qp(*qp);
   {
     const std::lock_guard guard(qp->send_lock);
-    qp->abandoned |= !wait_until_unused(fabric, slot, runtime.self());
+    wait_until_unused(fabric, slot, runtime.self());
     close_flows(*qp);
   }
   detach_receiver(cq_of(qp->qp_base.recv_cq), *qp);
@@ -373,7 +391,7 @@ int destroy_qp(ibv_qp* ibqp) {
           static_cast<std::int64_t>(slot.recv_completed.load() - qp->recv_tail.load()));
   give_up_taken(*qp, fabric);
   forget_async_events(*qp);
-  if (!qp->abandoned) {  // else its ring and slot stay taken until this process ends
+  if (!is_still_written_to(fabric, slot)) {  // else its ring and slot stay taken until this process ends
     free_pages(fabric, runtime.self(), slot.recv_ring, recv_ring_bytes(slot));
     slot.owner.store(0);
   }

@@ -11,6 +11,7 @@
 #include "harness/vhca/completion.h"
 #include "harness/vhca/device.h"
 #include "harness/vhca/memory_region.h"
+#include "harness/vhca/pause_point.h"
 #include "harness/vhca/process_table.h"
 #include "harness/vhca/runtime.h"
 #include "harness/vhca/shared_receive.h"
@@ -61,6 +62,13 @@ class Target {
     // Again, now that the owner has to wait for us if it wants to change its mind.
     if (!answers(initiator, send)) release();
   }
+
+  // Of what is held: nothing is changed in another life.
+  std::uint32_t life() const { return life_; }
+  // False: we were stopped, and the owner has gone on without us. What we had found may be gone.
+  bool still_held() const { return hold().is_valid(); }
+  Hold hold() const { return {slot_.responder, hold_}; }
+
   ~Target() { release(); }
   Target(const Target&) = delete;
   Target& operator=(const Target&) = delete;
@@ -74,7 +82,9 @@ class Target {
     held_ = false;
     end_of_use();
     std::uint64_t ours = hold_;
-    slot_.responder.compare_exchange_strong(ours, hold_ & ~kHolderMask);
+    if (slot_.responder.compare_exchange_strong(ours, hold_ & ~kHolderMask)) return;
+    ours = hold_;
+    slot_.revoked.compare_exchange_strong(ours, 0);
   }
 
  private:
@@ -84,10 +94,12 @@ class Target {
                : initiator.shared->peer_number.load(std::memory_order_relaxed);
   }
 
-  bool answers(const Qp& initiator, const SendEntry& send) const {
+  bool answers(const Qp& initiator, const SendEntry& send) {
     const QpSlot& own = *initiator.shared;
-    if (slot_.number.load() != number_of(initiator, send) || !receives(slot_.state.load()) ||
-        slot_.type != own.type ||
+    const std::uint32_t word = slot_.state.word();
+    life_ = QpState::life_of(word);
+    if (slot_.number.load() != number_of(initiator, send) || !receives(QpState::state_of(word)) ||
+        slot_.type != own.type || (initiator.peer_life != 0 && initiator.peer_life != life_) ||
         slot_.pkey_index.load(std::memory_order_relaxed) != own.pkey_index.load(std::memory_order_relaxed))
       return false;
     if (own.type == IBV_QPT_UD)
@@ -106,15 +118,26 @@ class Target {
 
   QpSlot& slot_;
   std::uint64_t hold_ = 0;
+  std::uint32_t life_ = 0;
   bool held_ = false;
   bool busy_ = false;
 };
 
-// The target's QP breaks: as hardware does after it has sent a NAK. The caller holds it.
-void break_target(Fabric& fabric, QpSlot& qp, ibv_event_type event, unsigned completions) {
+// The target's QP breaks: as hardware does after it has sent a NAK. The caller holds it. Not if its owner has
+// moved it to RESET meanwhile. The state first: were the initiator killed in between, the owner's engine
+// would still find out by the state.
+void break_target(Fabric& fabric, Target& target, ibv_event_type event, unsigned completions) {
+  QpSlot& qp = target.slot();
+  std::uint32_t seen = qp.state.word();
+  do {
+    if (QpState::life_of(seen) != target.life() || !receives(QpState::state_of(seen))) {
+      if (completions != 0) announce_receive(fabric, qp, true, completions);
+      return;
+    }
+    VHCA_PAUSE_POINT(breaking);
+  } while (!qp.state.change(seen, IBV_QPS_ERR));
   const std::uint32_t last = qp.srq != 0 ? 1u << IBV_EVENT_QP_LAST_WQE_REACHED : 0;
   qp.async_flags.fetch_or(1u << event | last);
-  qp.state.store(IBV_QPS_ERR);
   announce_receive(fabric, qp, true, completions);
   ring_doorbell(fabric, qp.owner.load());
 }
@@ -134,7 +157,8 @@ struct Receive {
   std::uint64_t index;
 };
 
-void complete_receive(Fabric& fabric, QpSlot& qp, const Receive& receive, ibv_wc_status status,
+// False: the hold was revoked while we were stopped, and the request is not ours to complete any more.
+bool complete_receive(Fabric& fabric, QpSlot& qp, const Receive& receive, ibv_wc_status status,
                       const Piece& piece, std::uint32_t source_qp) {
   const SendEntry& send = piece.send;
   const bool is_write = send.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
@@ -154,8 +178,10 @@ void complete_receive(Fabric& fabric, QpSlot& qp, const Receive& receive, ibv_wc
     entry.slid = static_cast<std::uint16_t>(fabric.ports[send.datagram.source_port].lid);
     entry.sl = send.datagram.sl;
   }
-  qp.recv_completed.store(receive.index + 1, std::memory_order_release);
+  std::uint64_t expected = receive.index;
+  if (!qp.recv_completed.compare_exchange_strong(expected, receive.index + 1)) return false;
   if (status == IBV_WC_SUCCESS) announce_receive(fabric, qp, (send.flags & IBV_SEND_SOLICITED) != 0, 1);
+  return true;
 }
 
 // The part of a receive work request's buffers that a piece of a SEND falls into. Count of pieces, -1 on a
@@ -196,6 +222,7 @@ Answer place(Qp& initiator, const Piece& piece, std::uint64_t now_ns) {
   if (target.busy()) return Answer::kBusy;
   if (!target.held()) return Answer::kNoAnswer;
   QpSlot& qp = target.slot();
+  if (initiator.is_reliable()) initiator.peer_life = target.life();
   establish(fabric, qp);
   const SendEntry& send = piece.send;
   const ProcessId owner = qp.owner.load();
@@ -215,14 +242,18 @@ Answer place(Qp& initiator, const Piece& piece, std::uint64_t now_ns) {
       return Answer::kNotReady;
     }
     receive.entry = &recv_entry_of(fabric, qp, receive.index);
+    // Index, request and ring are of the life that we hold: its owner ends none before it has revoked the
+    // hold.
+    if (!target.still_held()) return Answer::kNoAnswer;
   }
 
   std::array<iovec, kMaxPieces> remote;
   std::size_t remote_count = 0;
   if (is_send) {
     if (send.length + header > capacity_of(*receive.entry)) {
-      complete_receive(fabric, qp, receive, IBV_WC_LOC_LEN_ERR, piece, initiator.qp_base.qp_num);
-      break_target(fabric, qp, IBV_EVENT_QP_REQ_ERR, 1);
+      if (!complete_receive(fabric, qp, receive, IBV_WC_LOC_LEN_ERR, piece, initiator.qp_base.qp_num))
+        return Answer::kNoAnswer;
+      break_target(fabric, target, IBV_EVENT_QP_REQ_ERR, 1);
       return Answer::kRemoteInvalid;
     }
     // A datagram lies behind the room for a GRH, whether there is one or not.
@@ -230,23 +261,24 @@ Answer place(Qp& initiator, const Piece& piece, std::uint64_t now_ns) {
     const int count = receive_pieces(fabric, qp, *receive.entry, piece.offset + (with_grh ? 0 : header),
                                      piece.bytes + (with_grh ? header : 0), remote);
     if (count < 0) {
-      complete_receive(fabric, qp, receive, IBV_WC_LOC_PROT_ERR, piece, initiator.qp_base.qp_num);
-      break_target(fabric, qp, IBV_EVENT_QP_FATAL, 1);
+      if (!complete_receive(fabric, qp, receive, IBV_WC_LOC_PROT_ERR, piece, initiator.qp_base.qp_num))
+        return Answer::kNoAnswer;
+      break_target(fabric, target, IBV_EVENT_QP_FATAL, 1);
       return Answer::kRemoteOperation;
     }
     remote_count = static_cast<std::size_t>(count);
   } else if (is_atomic(send.opcode)) {
     if (!(qp.access.load(std::memory_order_relaxed) & IBV_ACCESS_REMOTE_ATOMIC) ||
         (send.remote_address & 7) != 0) {
-      break_target(fabric, qp, IBV_EVENT_QP_REQ_ERR, 0);
+      break_target(fabric, target, IBV_EVENT_QP_REQ_ERR, 0);
       return Answer::kRemoteInvalid;
     }
     void* word =
         resolve_key(fabric, send.rkey, owner, qp.pd, send.remote_address, 8, IBV_ACCESS_REMOTE_ATOMIC);
     std::uint64_t before = 0;
-    const Answer answer =
-        word ? carry_out_atomic(runtime, owner, word, send, before, now_ns) : Answer::kRemoteAccess;
-    if (answer == Answer::kRemoteAccess) break_target(fabric, qp, IBV_EVENT_QP_ACCESS_ERR, 0);
+    const Answer answer = word ? carry_out_atomic(runtime, owner, word, target.hold(), send, before, now_ns)
+                               : Answer::kRemoteAccess;
+    if (answer == Answer::kRemoteAccess) break_target(fabric, target, IBV_EVENT_QP_ACCESS_ERR, 0);
     if (answer == Answer::kPlaced) {
       auto* from = reinterpret_cast<char*>(&before);
       for (std::size_t i = 0; i < piece.local_count; from += piece.local[i++].iov_len)
@@ -257,14 +289,14 @@ Answer place(Qp& initiator, const Piece& piece, std::uint64_t now_ns) {
     const bool naks = initiator.is_reliable();
     const std::uint32_t right = is_read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
     if (!(qp.access.load(std::memory_order_relaxed) & right)) {
-      if (naks) break_target(fabric, qp, IBV_EVENT_QP_REQ_ERR, 0);
+      if (naks) break_target(fabric, target, IBV_EVENT_QP_REQ_ERR, 0);
       return Answer::kRemoteInvalid;
     }
     if (send.length != 0) {
       // The whole range, with the first piece and with every other: the region may go in between.
       void* base = resolve_key(fabric, send.rkey, owner, qp.pd, send.remote_address, send.length, right);
       if (!base) {
-        if (naks) break_target(fabric, qp, IBV_EVENT_QP_ACCESS_ERR, 0);
+        if (naks) break_target(fabric, target, IBV_EVENT_QP_ACCESS_ERR, 0);
         return Answer::kRemoteAccess;
       }
       remote[0] = {static_cast<char*>(base) + piece.offset, piece.bytes};
@@ -288,7 +320,7 @@ Answer place(Qp& initiator, const Piece& piece, std::uint64_t now_ns) {
       remote_count == 0
           ? runtime.mover().touch(owner)
           : runtime.mover().move(is_read ? MoveDirection::kFromRemote : MoveDirection::kToRemote, owner,
-                                 local, local_count, remote.data(), remote_count, now_ns);
+                                 local, local_count, remote.data(), remote_count, target.hold(), now_ns);
   switch (status) {
     case MoveStatus::kOk:
       break;
@@ -299,16 +331,19 @@ Answer place(Qp& initiator, const Piece& piece, std::uint64_t now_ns) {
       return Answer::kLocalFault;
     case MoveStatus::kRemoteFault:
       if (is_send) {
-        complete_receive(fabric, qp, receive, IBV_WC_LOC_PROT_ERR, piece, initiator.qp_base.qp_num);
-        break_target(fabric, qp, IBV_EVENT_QP_FATAL, 1);
+        if (!complete_receive(fabric, qp, receive, IBV_WC_LOC_PROT_ERR, piece, initiator.qp_base.qp_num))
+          return Answer::kNoAnswer;
+        break_target(fabric, target, IBV_EVENT_QP_FATAL, 1);
         return Answer::kRemoteOperation;
       }
-      if (initiator.is_reliable()) break_target(fabric, qp, IBV_EVENT_QP_ACCESS_ERR, 0);
+      if (initiator.is_reliable()) break_target(fabric, target, IBV_EVENT_QP_ACCESS_ERR, 0);
       return Answer::kRemoteAccess;
   }
-  if (piece.last && receive.entry)
-    complete_receive(fabric, qp, receive, IBV_WC_SUCCESS, piece, initiator.qp_base.qp_num);
-  return Answer::kPlaced;
+  if (piece.last && receive.entry &&
+      !complete_receive(fabric, qp, receive, IBV_WC_SUCCESS, piece, initiator.qp_base.qp_num))
+    return Answer::kNoAnswer;
+  // Whoever is not heard is not acknowledged: the owner had gone on before.
+  return target.still_held() ? Answer::kPlaced : Answer::kNoAnswer;
 }
 
 Answer place_whole(Qp& initiator, const SendEntry* const* sends, std::size_t count, iovec* local,
@@ -336,11 +371,12 @@ Answer place_whole(Qp& initiator, const SendEntry* const* sends, std::size_t cou
     else
       remote[remote_count++] = {at, send.length};
   }
+  if (initiator.is_reliable()) initiator.peer_life = target.life();
   establish(fabric, qp);
   const MoveStatus status =
       runtime.mover().move(is_read ? MoveDirection::kFromRemote : MoveDirection::kToRemote, owner, local,
-                           local_count, remote.data(), remote_count, now_ns);
-  return status == MoveStatus::kOk ? Answer::kPlaced : Answer::kRemoteOperation;
+                           local_count, remote.data(), remote_count, target.hold(), now_ns);
+  return status == MoveStatus::kOk && target.still_held() ? Answer::kPlaced : Answer::kRemoteOperation;
 }
 
 std::uint64_t rnr_timer_ns(std::uint32_t code) {
@@ -360,22 +396,59 @@ bool responder_is_free(Fabric& fabric, QpSlot& qp) {
   return holder_of(qp.responder.load()) == 0;
 }
 
-bool wait_until_unused(Fabric& fabric, QpSlot& qp, ProcessId self) {
+// Takes the hold from a holder that does not let go. Not while another one that lives has not found out that
+// it has lost its own.
+static void revoke_hold(Fabric& fabric, QpSlot& qp, std::uint64_t word) {
+  std::uint64_t before = qp.revoked.load();
+  if (holder_of(before) != 0 && process_liveness(fabric, holder_of(before)) != Liveness::kDead) return;
+  if (!qp.revoked.compare_exchange_strong(before, word)) return;
+  std::uint64_t expected = word;
+  if (!qp.responder.compare_exchange_strong(expected, word & ~kHolderMask)) {
+    expected = word;
+    qp.revoked.compare_exchange_strong(expected, 0);  // it has let go by itself
+  }
+}
+
+void wait_until_unused(Fabric& fabric, QpSlot& qp, ProcessId self) {
   const std::uint64_t start = now_ns();
   std::uint64_t looked = start;
   for (;;) {
     const std::uint64_t word = qp.responder.load();
     const ProcessId holder = holder_of(word);
-    if (holder == 0) return true;
+    if (holder == 0) return;
     const std::uint64_t now = now_ns();
     if (now - start > kSpinNs) nap();  // the holder may need this very CPU
     if (holder == self || now - looked < kLookAtHolderNs) continue;
     looked = now;
     const Liveness life = process_liveness(fabric, holder);
-    if (life == Liveness::kDead && responder_is_free(fabric, qp)) return true;
-    if (life == Liveness::kStopped && now - start > kStoppedHolderNs) return false;
-    if (now - start > kLongestWaitNs) return false;
+    if (life == Liveness::kDead && responder_is_free(fabric, qp)) return;
+    if (now - start > (life == Liveness::kStopped ? kStoppedHolderNs : kLongestWaitNs)) {
+      revoke_hold(fabric, qp, word);
+      return;
+    }
   }
+}
+
+bool is_at_rest(Fabric& fabric, Qp& qp) {
+  QpSlot& slot = *qp.shared;
+  const std::uint64_t word = slot.responder.load();
+  if (holder_of(word) == 0) return true;
+  const std::uint64_t now = now_ns();
+  if (qp.held_by != word) {
+    qp.held_by = word;
+    qp.held_since_ns = now;
+  }
+  const Liveness life = process_liveness(fabric, holder_of(word));
+  if (life == Liveness::kDead) return responder_is_free(fabric, slot);
+  if (now - qp.held_since_ns > (life == Liveness::kStopped ? kStoppedHolderNs : kLongestWaitNs))
+    revoke_hold(fabric, slot, word);
+  return holder_of(slot.responder.load()) == 0;
+}
+
+bool is_still_written_to(const Fabric& fabric, const QpSlot& qp) {
+  for (const std::uint64_t word : {qp.responder.load(), qp.revoked.load()})
+    if (holder_of(word) != 0 && process_liveness(fabric, holder_of(word)) != Liveness::kDead) return true;
+  return false;
 }
 
 void wait_until_unused_once(Fabric& fabric, QpSlot& qp, ProcessId self) {

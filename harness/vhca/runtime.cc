@@ -377,14 +377,18 @@ void Runtime::look_at_shared_flags(bool heartbeat) {
     if (!report_overrun(*cq)) continue;
     for (Qp* qp : qps_) {
       if (qp->qp_base.send_cq != cq->handle_as_cq() && qp->qp_base.recv_cq != cq->handle_as_cq()) continue;
-      qp->shared->state.store(IBV_QPS_ERR);
+      // One in RESET stays there, also one that its owner moves there at this moment.
+      std::uint32_t seen = qp->shared->state.word();
+      while (QpState::state_of(seen) != IBV_QPS_RESET && !qp->shared->state.change(seen, IBV_QPS_ERR)) {
+      }
       activate(*qp);
     }
   }
   for (Srq* srq : srqs_) deliver_limit_event(*srq);
   for (Qp* qp : qps_)
-    if (deliver_pending_async_events(*qp))
-      activate(*qp);  // an initiator broke it: what it was sending is to be flushed
+    // An initiator broke it: what it was sending is to be flushed. One that was killed then may have told
+    // nobody.
+    if (deliver_pending_async_events(*qp) || (heartbeat && qp->state() == IBV_QPS_ERR)) activate(*qp);
 }
 
 void Runtime::wait_for_transfers() {

@@ -9,6 +9,7 @@
 #include "harness/vhca/async.h"
 #include "harness/vhca/completion.h"
 #include "harness/vhca/device.h"
+#include "harness/vhca/pacing.h"
 #include "harness/vhca/process_table.h"
 #include "harness/vhca/responder.h"
 #include "harness/vhca/runtime.h"
@@ -25,67 +26,11 @@ constexpr std::uint64_t kAtomicBytes = 8;
 
 bool carries_data_to_peer(const SendEntry& e) { return vhca::carries_data_to_peer(e.opcode); }
 
-bool is_datagram(const Qp& qp) { return qp.shared->type == IBV_QPT_UD; }
-
-// The sending (0) and the receiving (1) port's direction that the message uses.
-const Flow& flow_of(const Qp& qp, const SendEntry& e, int side) {
-  static constexpr Flow kNowhere;
-  if (side == 1 && is_datagram(qp))
-    return e.datagram.port == kNoPort ? kNowhere : qp.datagram_flows[e.datagram.flow].flow;
-  return carries_data_to_peer(e) ? qp.write_flows[side] : qp.read_flows[side];
-}
-
-bool is_paced(const Qp& qp, const SendEntry& e) {
-  return flow_of(qp, e, 0).paced() || flow_of(qp, e, 1).paced();
-}
-
-template <typename F>
-void for_each_flow(Qp& qp, F&& f) {
-  for (Flow* flows : {qp.write_flows, qp.read_flows})
-    for (int side = 0; side < 2; ++side) f(flows[side]);
-  for (DatagramFlow& to : qp.datagram_flows) f(to.flow);
-}
-
-// Gives every WR before `end` its place in the work of the two ports, from the first that has none.
-void reserve_time(Qp& qp, std::uint64_t end, std::uint64_t now) {
-  for (; qp.send_timed != end; ++qp.send_timed) {
-    SendEntry& e = qp.send_entry(qp.send_timed);
-    for (int side = 0; side < 2; ++side)
-      if (const Flow& flow = flow_of(qp, e, side); flow.paced())
-        e.begin_tag[side] = reserve(flow, e.length - e.placed, now) - flow.work_of(e.placed);
-    e.served_ns = 0;
-    e.not_before_ns = now;
-  }
-}
-
 // Nothing moves until a timer: the ports serve others meanwhile, and all that waits is reserved anew
 // afterwards.
 void stall(Qp& qp, std::uint64_t now, std::uint64_t for_ns) {
-  for_each_flow(qp, [now](Flow& flow) { cancel_rest(flow, now); });
-  qp.send_timed = qp.send_next;
+  cancel_reservations(qp, now);
   qp.stalled_until_ns = now + for_ns;
-}
-
-// When the bytes up to `upto` of the message may be at their destination; later than now: not yet.
-std::uint64_t arrival_time(Qp& qp, SendEntry& e, std::uint64_t upto, std::uint64_t now) {
-  const Flow* flows[2] = {&flow_of(qp, e, 0), &flow_of(qp, e, 1)};
-  const std::uint64_t travel = qp.own_latency_ns + (carries_data_to_peer(e) ? 0 : qp.peer_latency_ns);
-  if (!is_paced(qp, e)) {
-    e.served_ns = e.not_before_ns;
-    return e.served_ns + travel;
-  }
-  if (e.served_ns <= now) {  // also 0: not computed yet
-    std::uint64_t served = 0;
-    for (int side = 0; side < 2; ++side)
-      if (flows[side]->paced())
-        served =
-            std::max(served, time_of_tag(*flows[side], e.begin_tag[side] + flows[side]->work_of(upto), now));
-    if (served != 0)
-      e.served_ns = served;
-    else if (e.served_ns == 0)
-      e.served_ns = now;
-  }
-  return e.served_ns + travel;
 }
 
 // f(from, to): the ports whose counters the message changes; `to` is null for what reaches nobody.
@@ -155,7 +100,7 @@ void fail(Qp& qp, ibv_wc_status status) {
   if (!qp.is_reliable()) {  // only the send queue breaks: IBTA vol. 1, 10.3.1.6
     std::uint32_t expected = qp.state();
     while ((expected == IBV_QPS_RTS || expected == IBV_QPS_SQD) &&
-           !qp.shared->state.compare_exchange_weak(expected, IBV_QPS_SQE)) {
+           !qp.shared->state.compare_exchange_strong(expected, IBV_QPS_SQE)) {
     }
     flush_send_queue(qp);
     return;
@@ -175,6 +120,7 @@ void acknowledge(Qp& qp, std::uint64_t now) {
 
 // `bytes` more of the WR at send_next have got there at `arrival`.
 void note_placed(Qp& qp, SendEntry& e, std::uint64_t bytes, std::uint64_t arrival) {
+  forget_reservation(qp, bytes);
   e.placed += bytes;
   e.served_ns = 0;
   qp.waits_done = 0;
@@ -209,7 +155,7 @@ std::size_t count_together(Qp& qp, std::uint64_t end, std::uint64_t now) {
 bool may_wait_for_more(Qp& qp) {
   if (qp.send_next == qp.send_tail.load(std::memory_order_relaxed) || qp.stalled_until_ns != 0 ||
       qp.own_latency_ns != 0 || qp.peer_latency_ns != 0 || qp.state() != IBV_QPS_RTS ||
-      cq_of(qp.qp_base.send_cq).shared->armed.load(std::memory_order_relaxed) != 0)
+      (cq_of(qp.qp_base.send_cq).shared->notify.load(std::memory_order_relaxed) & kArmedMask) != 0)
     return false;
   if (qp.send_head - qp.send_next >= kTogetherMessages) return false;
   const ibv_wr_opcode opcode = qp.send_entry(qp.send_next).opcode;
@@ -265,11 +211,10 @@ bool handle_not_ready(Qp& qp, std::uint64_t now) {
 
 void flush_send_queue(Qp& qp) {
   for (; qp.send_ack != qp.send_head; ++qp.send_ack) complete(qp, qp.send_ack, IBV_WC_WR_FLUSH_ERR);
-  qp.send_next = qp.send_timed = qp.drain_end = qp.send_head;
+  qp.send_next = qp.drain_end = qp.send_head;
   qp.drain_notify = false;
   qp.stalled_until_ns = 0;
-  const std::uint64_t now = now_ns();
-  for_each_flow(qp, [now](Flow& flow) { cancel_rest(flow, now); });
+  cancel_reservations(qp, now_ns());
 }
 
 std::uint64_t run_send_queue(Qp& qp, std::uint64_t now) {
@@ -306,7 +251,10 @@ std::uint64_t run_send_queue(Qp& qp, std::uint64_t now) {
     const bool paced = is_paced(qp, e);
     const std::uint64_t bytes = std::min(paced ? kPieceBytes : kUnpacedPieceBytes, e.length - e.placed);
     const std::uint64_t arrival = arrival_time(qp, e, e.placed + bytes, now);
-    if (arrival > now) return std::min(arrival, next_ack);
+    if (arrival > now) {
+      const std::uint64_t look = balance_reservations(qp, end, now);
+      return std::min({arrival, next_ack, look});
+    }
     if (e.length > longest_message(qp) || (is_atomic(e.opcode) && e.length != kAtomicBytes)) {
       fail(qp, IBV_WC_LOC_LEN_ERR);
       return kNever;
@@ -396,8 +344,10 @@ int set_datagram_target(Qp& qp, SendEntry& e, const ibv_ah* ah, std::uint32_t nu
   const auto is_it = [&](const DatagramFlow& f) { return f.port == to.port && f.percent == percent; };
   const auto flow =
       std::find_if(qp.datagram_flows.begin(), qp.datagram_flows.end(), is_it) - qp.datagram_flows.begin();
-  if (flow == std::ssize(qp.datagram_flows))
+  if (flow == std::ssize(qp.datagram_flows)) {
     qp.datagram_flows.push_back({to.port, percent, open_flow(there.rx, qp.qp_base.qp_num, percent)});
+    set_window(qp);
+  }
   target.flow = static_cast<std::uint16_t>(flow);
   return 0;
 }

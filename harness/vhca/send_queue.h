@@ -28,7 +28,4 @@ std::uint64_t run_send_queue(Qp& qp, std::uint64_t now);
 // All that is left is completed with WR_FLUSH_ERR, in order. The caller holds send_lock; the state is ERR.
 void flush_send_queue(Qp& qp);
 
-// Placed under one hold of the target, so that its owner never waits longer than one such copy.
-inline constexpr std::uint64_t kPieceBytes = 256 * 1024;
-
 }  // namespace vhca

@@ -8,6 +8,7 @@
 #include "harness/vhca/arena.h"
 #include "harness/vhca/async.h"
 #include "harness/vhca/device.h"
+#include "harness/vhca/pause_point.h"
 #include "harness/vhca/process_table.h"
 #include "harness/vhca/runtime.h"
 
@@ -58,14 +59,22 @@ std::size_t ring_bytes(const SrqSlot& slot) { return static_cast<std::size_t>(sl
 
 }  // namespace
 
-void finish_taking(Fabric& fabric, QpSlot& qp) {
+void finish_taking(Fabric& fabric, QpSlot& qp, bool for_owner) {
   const std::uint64_t intent = qp.srq_intent.load();
   if (intent == 0) return;
   SrqSlot& srq = fabric.shared_receive_queues[qp.srq - 1];
-  const std::uint64_t completed = qp.recv_completed.load();
-  const bool taken =
-      entry_of(fabric, srq, intent - 1).claim.load() == ((intent - 1) << kTakerBits | taker_id(fabric, qp));
-  if (taken && qp.recv_posted.load() == completed) qp.recv_posted.store(completed + 1);
+  const std::uint64_t index = intent - 1;
+  const std::uint64_t mine = index << kTakerBits | taker_id(fabric, qp);
+  std::atomic<std::uint64_t>& claim = entry_of(fabric, srq, index).claim;
+  std::uint64_t seen = claim.load();
+  if (for_owner && qp.revoked.load() != 0 && seen == index << kTakerBits &&
+      claim.compare_exchange_strong(seen, mine))
+    seen = mine;
+  if (seen == mine) {
+    std::uint64_t completed = qp.recv_completed.load();
+    qp.recv_posted.compare_exchange_strong(completed, completed + 1);
+    move_on(srq, index);
+  }
   qp.srq_intent.store(0);
 }
 
@@ -76,13 +85,19 @@ bool take_shared_receive(Fabric& fabric, QpSlot& qp) {
     if (index == srq.posted.load(std::memory_order_acquire)) return false;
     SrqEntry& entry = entry_of(fabric, srq, index);
     std::uint64_t claim = entry.claim.load(std::memory_order_acquire);
-    if (claim >> kTakerBits != index) continue;  // somebody was faster, and has gone on
+    if (claim >> kTakerBits != index) {
+      // It was taken, given back, and posted anew. Whoever took it has gone on, or was killed before that.
+      move_on(srq, index);
+      continue;
+    }
     if ((claim & kTakerMask) == 0) {
-      const std::uint64_t completed = qp.recv_completed.load(std::memory_order_relaxed);
+      std::uint64_t completed = qp.recv_completed.load(std::memory_order_relaxed);
       copy_request(entry, srq.max_sge, recv_entry_of(fabric, qp, completed));
       qp.srq_intent.store(index + 1);
       if (entry.claim.compare_exchange_strong(claim, claim | taker_id(fabric, qp))) {
-        qp.recv_posted.store(completed + 1);
+        VHCA_PAUSE_POINT(claimed);
+        // Fails if our hold was revoked: then the owner has done it, or has gone on to another life.
+        qp.recv_posted.compare_exchange_strong(completed, completed + 1);
         qp.srq_intent.store(0);
         move_on(srq, index);
         look_at_limit(fabric, srq);

@@ -17,8 +17,10 @@ int post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
 // The caller holds the QP, which has an SRQ and no request of its own: moves one there. False: the SRQ is
 // empty.
 bool take_shared_receive(Fabric& fabric, QpSlot& qp);
-// Ends what a killed holder began. The caller holds the QP, or owns it while nobody can hold it any more.
-void finish_taking(Fabric& fabric, QpSlot& qp);
+// Ends what a killed holder began. The caller holds the QP, or owns it while nobody can hold it any more
+// (`for_owner`): then a holder whose hold was revoked may still be about to take the request, so it is taken
+// for it.
+void finish_taking(Fabric& fabric, QpSlot& qp, bool for_owner = false);
 
 // The owner's engine: turns a reached limit into an event.
 void deliver_limit_event(Srq& srq);

@@ -200,6 +200,37 @@ TEST(Rate, two_senders_to_one_port_get_its_receive_rate_together) {
   EXPECT_NEAR(measure_tx(fabric, 0), 0.5, 0.03);
 }
 
+// node0 sends to node1, into which three others send as well, and to node2 beside it: what node1 does not
+// take is node2's, at every moment.
+TEST(Rate, a_port_whose_work_waits_for_a_busy_one_carries_its_rate_and_no_more) {
+  const auto fabric = make_fabric(6, 1, kGbit);
+  const Load load{.bytes = 1 << 20, .outstanding = 64};
+  Process busy(fabric, "node1", [](const Wire& w) { accept_all(w, 4); });
+  Process idle(fabric, "node2", [](const Wire& w) { accept_all(w, 1); });
+  std::vector<std::unique_ptr<Process>> senders;
+  for (const char* node : {"node0", "node0", "node3", "node4", "node5"}) {
+    senders.push_back(std::make_unique<Process>(fabric, node, [load](const Wire& w) { initiate(w, load); }));
+    introduce(senders.size() == 1 ? idle : busy, *senders.back());
+    senders.back()->wire().receive<char>();
+  }
+  for (auto& s : senders) s->wire().send('g');
+  pass(100);
+  for (int i = 0; i < 4; ++i) {
+    const auto read = [&](std::size_t node, bool rx) {
+      const PortCounters counters = fabric.counters(node, 0);
+      return static_cast<double>(rx ? counters.rx_bytes : counters.tx_bytes) * 8;
+    };
+    const std::uint64_t t0 = now_ns();
+    const double out0 = read(0, false), in0 = read(1, true), beside0 = read(2, true);
+    pass(500);
+    const double out1 = read(0, false), in1 = read(1, true), beside1 = read(2, true);
+    const auto ns = static_cast<double>(now_ns() - t0);
+    EXPECT_NEAR((out1 - out0) / ns, 1.0, 0.06) << i;
+    EXPECT_NEAR((in1 - in0) / ns, 1.0, 0.06) << i;
+    EXPECT_NEAR((beside1 - beside0) / ns, 0.75, 0.06) << i;
+  }
+}
+
 // Eight ports at 1 Gbit/s move 1 GB/s; what that copy alone costs is measured in the same run.
 TEST(Rate, eight_busy_ports_cost_the_engine_less_than_a_third_of_a_core_beside_the_copying) {
   constexpr int kPorts = 8;

@@ -26,7 +26,8 @@ Channel::Channel(NetPlugin& plugin, const RankConfig& config, int index, int shi
       index_(index),
       shift_(shift),
       device_(device),
-      device_name_(device_name) {
+      device_name_(device_name),
+      check_(config, shift) {
   const size_t step = config.buffer_bytes / kSteps;
   if (!point_to_point(config.op)) {
     slot_bytes_ = step * kStepsPerSlice;
@@ -103,6 +104,7 @@ void Channel::start(const std::vector<Lane>& lanes, const UserBuffers& user) {
       send_steps_ += step.sends;
     }
   }
+  check_.set_steps(receive_steps_);
   user_ = user;
   operation_first_receive_ = posted_;
   operation_first_send_ = filled_;
@@ -152,28 +154,14 @@ bool Channel::test_receives() {
     if (status != ncclSuccess) fail("test of a receive", status, false);
     if (!done) break;
     const Step& step = receive_steps_[received_ - operation_first_receive_];
-    if (slot.bytes != step.count * element()) ++faults_.size_errors;
-    if (config_.verify && config_.op == Operation::kSendRecv) check_marker(slot.data, slot.bytes);
+    if (slot.bytes != step.count * element()) ++size_errors_;
+    if (config_.verify) check_.on_message(slot.data, slot.bytes);
     Writer::instance().emit(EventType::kMessageReceived, uint16_t(device_), uint32_t(index_), slot.bytes,
                             received_);
     ++received_;
     moved = true;
   }
   return moved;
-}
-
-/// The first element of each message of a SendRecv is its number: a message that came twice or never shifts
-/// all that follow, so the shift is counted once.
-void Channel::check_marker(const char* data, size_t bytes) {
-  if (bytes < element()) return;
-  const int64_t found = read_marker(config_.dtype, data);
-  if (found < 0) return;  // not a marker at all: the comparison of the elements counts it
-  const int64_t modulus = marker_modulus(config_.dtype);
-  int64_t difference = (found - (int64_t(received_) + marker_shift_) % modulus + 2 * modulus) % modulus;
-  if (difference > modulus / 2) difference -= modulus;
-  if (difference < 0) faults_.duplicated += uint64_t(-difference);
-  if (difference > 0) faults_.lost += uint64_t(difference);
-  marker_shift_ += difference;
 }
 
 bool Channel::run_steps() {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "harness/workload/cpu/memory.h"
+#include "harness/workload/cpu/message_check.h"
 #include "harness/workload/cpu/net_plugin.h"
 #include "harness/workload/cpu/operation.h"
 #include "harness/workload/cpu/pattern.h"
@@ -18,8 +19,8 @@ namespace r2bench {
 
 /// What receivers saw that no element tells.
 struct StreamFaults {
-  uint64_t duplicated = 0;   ///< messages that came again
-  uint64_t lost = 0;         ///< messages that were skipped
+  uint64_t duplicated = 0;   ///< messages that came again (0 where nothing is verified)
+  uint64_t lost = 0;         ///< messages that were skipped (likewise)
   uint64_t size_errors = 0;  ///< receives of another size than was sent
 };
 
@@ -54,7 +55,7 @@ class Channel {
   bool progress();
   bool finished() const;
 
-  const StreamFaults& stream_faults() const { return faults_; }
+  StreamFaults stream_faults() const { return {check_.duplicated(), check_.lost(), size_errors_}; }
   uint64_t messages_received() const { return received_; }
 
  private:
@@ -75,7 +76,6 @@ class Channel {
   bool run_steps();
   bool post_sends();
   bool test_sends();
-  void check_marker(const char* data, size_t bytes);
   size_t element() const { return element_size(config_.dtype); }
   bool direct() const { return config_.registered && sends_from_user_buffers(config_.op); }
   /// Straight from where it came: an inner rank of a broadcast.
@@ -106,8 +106,8 @@ class Channel {
   uint64_t posted_ = 0, received_ = 0, consumed_ = 0;  ///< of receives
   uint64_t filled_ = 0, sent_ = 0, completed_ = 0;     ///< of sends
   Slot receives_[kMaxSlots], sends_[kMaxSlots];
-  StreamFaults faults_;
-  int64_t marker_shift_ = 0;  ///< how far the peer's numbers have run away from ours
+  uint64_t size_errors_ = 0;
+  MessageCheck check_;
 };
 
 }  // namespace r2bench

@@ -64,40 +64,47 @@ void copy_own_chunk(const RankConfig& config, const char* input, char* output) {
   std::memcpy(output + at, input + at, bytes);
 }
 
-uint64_t count_wrong(const RankConfig& config, const std::vector<ChannelPlan>& plan, const char* output,
-                     uint64_t iteration, uint64_t operation) {
+size_t content_of(const RankConfig& config, int shift, const Step& step, std::vector<uint32_t>& ranks) {
+  if (!point_to_point(config.op)) {
+    for (int i = 0; i < step.addends; ++i) ranks.push_back(config.job_rank(step.origin + i));
+    return step.first;
+  }
+  const int size = config.ranks(), sender = (config.rank() - shift + size) % size;
+  ranks.push_back(config.job_rank(sender));
+  if (config.op == Operation::kSendRecv) return step.first;
+  // In the sender's buffer it lies in this rank's chunk, here in the sender's.
+  return step.first + size_t(config.rank()) * share(config) - size_t(sender) * share(config);
+}
+
+uint64_t count_wrong(const RankConfig& config, const char* output, uint64_t operation) {
   const size_t element = element_size(config.dtype), chunk = share(config), rank = size_t(config.rank());
   uint64_t wrong = 0;
   switch (config.op) {
     case Operation::kAllReduce:
-      return count_wrong_sums(config.dtype, output, 0, elements(config), contributors(config), iteration);
+      return count_wrong_sums(config.dtype, output, 0, elements(config), contributors(config), operation);
     case Operation::kBroadcast:
-      return count_wrong_values(config.dtype, output, 0, elements(config), config.job_rank(0), iteration);
+      return count_wrong_values(config.dtype, output, 0, elements(config), config.job_rank(0), operation);
     case Operation::kReduceScatter: {
       const size_t begin = rank * chunk * element, end = begin + chunk * element;
       return count_wrong_sums(config.dtype, output + begin, rank * chunk, chunk, contributors(config),
-                              iteration) +
+                              operation) +
              count_touched(output, begin) + count_touched(output + end, config.bytes - end);
     }
     case Operation::kAllGather:
       for (size_t from = 0; from < size_t(config.ranks()); ++from)
         wrong += count_wrong_values(config.dtype, output + from * chunk * element, from * chunk, chunk,
-                                    config.job_rank(int(from)), iteration);
+                                    config.job_rank(int(from)), operation);
       return wrong;
     case Operation::kAllToAll:
       for (size_t from = 0; from < size_t(config.ranks()); ++from)
         wrong += count_wrong_values(config.dtype, output + from * chunk * element, rank * chunk, chunk,
-                                    config.job_rank(int(from)), iteration);
+                                    config.job_rank(int(from)), operation);
       return wrong;
     case Operation::kSendRecv:
       break;
   }
-  const uint32_t sender = config.job_rank(config.rank() - 1);
-  for (const ChannelPlan& channel : plan)
-    wrong += count_wrong_copies(config.dtype, output + channel.part.first * element, channel.part.first,
-                                channel.part.count, sender, iteration, message_elements(config),
-                                operation * channel.lanes[0].size());
-  return wrong;
+  return count_wrong_values(config.dtype, output, 0, elements(config), config.job_rank(config.rank() - 1),
+                            operation);
 }
 
 uint64_t elements_compared(const RankConfig& config) {

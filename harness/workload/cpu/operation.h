@@ -35,10 +35,13 @@ size_t message_elements(const RankConfig& config);
 /// What never travels: copies the rank's own chunk to its output.
 void copy_own_chunk(const RankConfig& config, const char* input, char* output);
 
-/// How many elements of `output` are not what the operation number `operation` (from 0, warm-ups included) on
-/// the inputs of iteration `iteration` gives; what it must leave alone counts too, by byte.
-uint64_t count_wrong(const RankConfig& config, const std::vector<ChannelPlan>& plan, const char* output,
-                     uint64_t iteration, uint64_t operation);
+/// What the message of a receiving step carries, on a channel of this shift: adds the job's ranks whose inputs are
+/// summed to `ranks`, and returns the first element of the inputs.
+size_t content_of(const RankConfig& config, int shift, const Step& step, std::vector<uint32_t>& ranks);
+
+/// How many elements of `output` are not what `operation` (data_operation) gives; what it must leave alone counts
+/// too, by byte.
+uint64_t count_wrong(const RankConfig& config, const char* output, uint64_t operation);
 /// Elements that it looks at and that came from other ranks: what never travels is compared too, but proves
 /// nothing.
 uint64_t elements_compared(const RankConfig& config);

@@ -2,20 +2,70 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <type_traits>
 
 namespace r2bench {
 namespace {
 
-constexpr int64_t kValues = 64;  // inputs are 1 … 64: sums stay exact in float32 up to 2^18 ranks
+/// What an operation's data depends on beside element and rank.
+struct OperationKey {
+  uint32_t offset;
+  uint32_t factor;  ///< odd
+};
 
-/// 1 … 64. The top bits of a multiplicative hash change with every element and with every shift of the data;
-/// the iteration moves all of them, so that a stale buffer is wrong everywhere.
-inline uint32_t value(uint32_t element, uint32_t rank_term, uint32_t iteration) {
-  return 1 + ((((element * 2654435761u + rank_term) >> 26) + iteration) & (kValues - 1));
+/// A bijection of 64 bits without visible structure (the finaliser of SplitMix64).
+uint64_t mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
 }
-inline uint32_t term(uint32_t rank) { return rank * 0x9e3779b9u ^ 0x5bd1e995u; }
+OperationKey key_of(uint64_t operation) {
+  const uint64_t x = mix(operation + 0x9e3779b97f4a7c15u);
+  return {uint32_t(x), uint32_t(x >> 32) | 1};
+}
+/// A rank's own odd factor in this operation.
+uint32_t factor_of(uint32_t rank, uint64_t operation) {
+  return uint32_t(mix(mix(operation ^ 0xd1342543de82ef95u) + rank) >> 16) | 1;
+}
+
+/// What an element is for all ranks. The shifts make it non-linear: without them the elements of a shifted buffer
+/// would lie a constant apart, and sums over the ranks would be equal for some shifts.
+inline uint32_t hash_of(uint32_t element, OperationKey key) {
+  uint32_t x = element * 2654435761u + key.offset;
+  x = (x ^ (x >> 16)) * key.factor;
+  return x ^ (x >> 15);
+}
+
+/// A contribution, never 0: 1 … 2^14, so that the sum of 2^10 ranks is exact in float32; of int8, whose sums wrap,
+/// 1 … 255, as many as there are.
+template <typename T>
+inline int32_t value(uint32_t hash, uint32_t rank_factor) {
+  const uint32_t x = hash * rank_factor;
+  if constexpr (sizeof(T) == 1) {
+    const int32_t byte = int32_t(x >> 24);
+    return byte + (byte == 0);
+  } else {
+    return 1 + int32_t(x >> 18);
+  }
+}
+
+/// Calls `f`, compiled for AVX2 where the machine has it: SSE2 alone has no multiplication of 32-bit integers.
+#if defined(__x86_64__)
+template <typename F>
+[[gnu::target("avx2"), gnu::flatten]] auto with_avx2(F f) {
+  return f();
+}
+template <typename F>
+auto vectorised(F f) {
+  static const bool has_avx2 = __builtin_cpu_supports("avx2");
+  return has_avx2 ? with_avx2(f) : f();
+}
+#else
+template <typename F>
+auto vectorised(F f) {
+  return f();
+}
+#endif
 
 /// Integers are summed as unsigned, so that they wrap alike everywhere.
 template <typename T>
@@ -26,67 +76,58 @@ template <typename T>
 struct Ops {
   static constexpr size_t kSize = sizeof(T);
 
-  static void fill(void* data, size_t first, size_t count, uint32_t rank, uint64_t iteration) {
+  static void fill(void* data, size_t first, size_t count, uint32_t rank, uint64_t operation) {
     T* out = static_cast<T*>(data);
-    const uint32_t t = term(rank), i = uint32_t(iteration), base = uint32_t(first);
-    for (size_t k = 0; k < count; ++k) out[k] = T(value(base + uint32_t(k), t, i));
+    const OperationKey key = key_of(operation);
+    const uint32_t factor = factor_of(rank, operation), base = uint32_t(first);
+    vectorised([=] {
+      for (size_t k = 0; k < count; ++k) out[k] = T(value<T>(hash_of(base + uint32_t(k), key), factor));
+    });
   }
 
   static uint64_t wrong_sums(const void* data, size_t first, size_t count, Contributors ranks,
-                             uint64_t iteration) {
+                             uint64_t operation) {
     const T* in = static_cast<const T*>(data);
-    const uint32_t i = uint32_t(iteration);
-    uint64_t wrong = 0;
-    constexpr size_t kBlock = 1024;
-    uint32_t sums[kBlock];
-    for (size_t done = 0; done < count; done += kBlock) {
-      const size_t n = count - done < kBlock ? count - done : kBlock;
-      std::memset(sums, 0, sizeof(sums));
-      const uint32_t base = uint32_t(first + done);
-      for (uint32_t member = 0; member < ranks.count; ++member) {
-        const uint32_t t = term(ranks.first + member * ranks.step);
-        for (size_t k = 0; k < n; ++k) sums[k] += value(base + uint32_t(k), t, i);
+    const OperationKey key = key_of(operation);
+    return vectorised([=] {
+      uint64_t wrong = 0;
+      constexpr size_t kBlock = 1024;
+      uint32_t hashes[kBlock];
+      int32_t sums[kBlock];
+      for (size_t done = 0; done < count; done += kBlock) {
+        const size_t n = count - done < kBlock ? count - done : kBlock;
+        const uint32_t base = uint32_t(first + done);
+        for (size_t k = 0; k < n; ++k) {
+          hashes[k] = hash_of(base + uint32_t(k), key);
+          sums[k] = 0;
+        }
+        for (uint32_t member = 0; member < ranks.count; ++member) {
+          const uint32_t factor = factor_of(ranks.first + member * ranks.step, operation);
+          for (size_t k = 0; k < n; ++k) sums[k] += value<T>(hashes[k], factor);
+        }
+        uint32_t bad = 0;
+        for (size_t k = 0; k < n; ++k) bad += in[done + k] != T(sums[k]);
+        wrong += bad;
       }
-      uint32_t bad = 0;
-      for (size_t k = 0; k < n; ++k) bad += in[done + k] != T(sums[k]);
-      wrong += bad;
-    }
-    return wrong;
+      return wrong;
+    });
   }
 
   static uint64_t wrong_values(const void* data, size_t first, size_t count, uint32_t sender,
-                               uint64_t iteration) {
-    const T* in = static_cast<const T*>(data);
-    const uint32_t t = term(sender), i = uint32_t(iteration), base = uint32_t(first);
-    uint64_t wrong = 0;
-    for (size_t k = 0; k < count; ++k) wrong += in[k] != T(value(base + uint32_t(k), t, i));
-    return wrong;
+                               uint64_t operation) {
+    return wrong_sums(data, first, count, {1, sender, 1}, operation);
   }
 
-  static uint64_t wrong_copies(const void* data, size_t first, size_t count, uint32_t sender,
-                               uint64_t iteration, size_t per_message, uint64_t first_message) {
-    const T* in = static_cast<const T*>(data);
-    const uint32_t t = term(sender), i = uint32_t(iteration), base = uint32_t(first);
-    uint64_t wrong = wrong_values(data, first, count, sender, iteration);
-    // The markers were compared as data: put that right.
-    for (size_t start = 0, m = 0; start < count; start += per_message, ++m) {
-      wrong -= in[start] != T(value(base + uint32_t(start), t, i));
-      T expected;
-      mark(&expected, first_message + m);
-      wrong += in[start] != expected;
+  static void fill_sums(void* data, size_t first, size_t count, std::span<const uint32_t> ranks,
+                        uint64_t operation) {
+    T* out = static_cast<T*>(data);
+    const OperationKey key = key_of(operation);
+    std::fill_n(out, count, T(0));
+    for (const uint32_t rank : ranks) {
+      const uint32_t factor = factor_of(rank, operation);
+      for (size_t k = 0; k < count; ++k)
+        out[k] = T(Sum<T>(out[k]) + Sum<T>(value<T>(hash_of(uint32_t(first + k), key), factor)));
     }
-    return wrong;
-  }
-
-  static constexpr int64_t modulus() { return sizeof(T) == 1 ? 60 : 1 << 20; }
-  static void mark(void* element, uint64_t number) {
-    *static_cast<T*>(element) = T(kValues + 1 + int64_t(number % uint64_t(modulus())));
-  }
-  static int64_t read(const void* element) {
-    const T found = *static_cast<const T*>(element);
-    if (!(found >= T(kValues + 1)) || !(found < T(kValues + modulus()) + T(1))) return -1;
-    const int64_t number = int64_t(found) - kValues - 1;
-    return T(number + kValues + 1) == found ? number : -1;
   }
 
   static void add(void* to, const void* a, const void* b, size_t count) {
@@ -119,8 +160,8 @@ size_t element_size(DataType type) {
   return dispatch(type, [](auto ops) { return ops.kSize; });
 }
 
-void fill_input(DataType type, void* data, size_t first, size_t count, uint32_t rank, uint64_t iteration) {
-  dispatch(type, [&](auto ops) { ops.fill(data, first, count, rank, iteration); });
+void fill_input(DataType type, void* data, size_t first, size_t count, uint32_t rank, uint64_t operation) {
+  dispatch(type, [&](auto ops) { ops.fill(data, first, count, rank, operation); });
 }
 
 void poison(void* data, size_t bytes) { std::memset(data, 0xff, bytes); }  // NaN, or -1
@@ -131,32 +172,18 @@ uint64_t count_touched(const void* data, size_t bytes) {
 }
 
 uint64_t count_wrong_values(DataType type, const void* data, size_t first, size_t count, uint32_t sender,
-                            uint64_t iteration) {
-  return dispatch(type, [&](auto ops) { return ops.wrong_values(data, first, count, sender, iteration); });
+                            uint64_t operation) {
+  return dispatch(type, [&](auto ops) { return ops.wrong_values(data, first, count, sender, operation); });
 }
 
 uint64_t count_wrong_sums(DataType type, const void* data, size_t first, size_t count, Contributors ranks,
-                          uint64_t iteration) {
-  return dispatch(type, [&](auto ops) { return ops.wrong_sums(data, first, count, ranks, iteration); });
+                          uint64_t operation) {
+  return dispatch(type, [&](auto ops) { return ops.wrong_sums(data, first, count, ranks, operation); });
 }
 
-uint64_t count_wrong_copies(DataType type, const void* data, size_t first, size_t count, uint32_t sender,
-                            uint64_t iteration, size_t elements_per_message, uint64_t first_message) {
-  return dispatch(type, [&](auto ops) {
-    return ops.wrong_copies(data, first, count, sender, iteration, elements_per_message, first_message);
-  });
-}
-
-void mark_message(DataType type, void* element, uint64_t number) {
-  dispatch(type, [&](auto ops) { ops.mark(element, number); });
-}
-
-int64_t read_marker(DataType type, const void* element) {
-  return dispatch(type, [&](auto ops) { return ops.read(element); });
-}
-
-int64_t marker_modulus(DataType type) {
-  return dispatch(type, [](auto ops) { return ops.modulus(); });
+void fill_sums(DataType type, void* data, size_t first, size_t count, std::span<const uint32_t> ranks,
+               uint64_t operation) {
+  dispatch(type, [&](auto ops) { ops.fill_sums(data, first, count, ranks, operation); });
 }
 
 void add(DataType type, void* to, const void* a, const void* b, size_t count) {

@@ -221,18 +221,18 @@ void Rank::connect(std::vector<std::vector<unsigned char>>& handles) {
 
 void Rank::iterate() {
   for (int w = 0; w < config_.warmup; ++w) {
-    prepare(uint64_t(w));
-    operate(std::nullopt, uint64_t(w));
+    prepare();
+    operate(std::nullopt);
   }
   say({{"type", "warm"}, {"time_ns", r2ccl::now_ns()}});
   // Here and not in the runner: what counts is how late a thread wakes that shares a process with a busy one.
   ticker_ = std::make_unique<Ticker>();
   for (uint64_t i = 0;;) {
-    prepare(uint64_t(config_.warmup) + i);
+    prepare();
     if (config_.in_step) say({{"type", "prepared"}, {"iteration", i}});
     wait_for([&] { return i < granted_ || final_; });
     if (!begin(i)) return;
-    i = operate(i, uint64_t(config_.warmup) + i);
+    i = operate(i);
   }
 }
 
@@ -254,7 +254,7 @@ uint64_t Rank::cpu_beside_this_thread_ns() {
   return read(CLOCK_PROCESS_CPUTIME_ID) - own;
 }
 
-uint64_t Rank::operate(std::optional<uint64_t> number, uint64_t data_iteration) {
+uint64_t Rank::operate(std::optional<uint64_t> number) {
   const UserBuffers user{input_.data(), output_.data()};
   const auto start = [&] {
     for (size_t c = 0; c < channels_.size(); ++c) channels_[c].start(plan_[c].lanes, user);
@@ -272,28 +272,22 @@ uint64_t Rank::operate(std::optional<uint64_t> number, uint64_t data_iteration) 
   });
   if (!whole) throw Aborted{};
   if (number) cpu_ns_ = cpu_beside_this_thread_ns() - *cpu_from_ns_;
-  if (config_.verify) verify(data_iteration, operations_ - 1);
+  if (config_.verify) verify(operations_ - 1);
   return number.value_or(0);
 }
 
-void Rank::prepare(uint64_t data_iteration) {
+void Rank::prepare() {
   const size_t elements = config_.bytes / element_size(config_.dtype);
-  const size_t element = element_size(config_.dtype);
   if (config_.verify || operations_ == 0) {
-    fill_input(config_.dtype, input_.data(), 0, elements, config_.job_rank(config_.rank()), data_iteration);
-    if (config_.op == Operation::kSendRecv)
-      for (const ChannelPlan& channel : plan_)
-        for (size_t m = 0; m * message_elements(config_) < channel.part.count; ++m)
-          mark_message(config_.dtype,
-                       input_.data() + (channel.part.first + m * message_elements(config_)) * element,
-                       operations_ * channel.lanes[0].size() + m);
+    fill_input(config_.dtype, input_.data(), 0, elements, config_.job_rank(config_.rank()),
+               data_operation(config_.seed, operations_));
     poison(output_.data(), output_.size());
     copy_own_chunk(config_, input_.data(), output_.data());
   }
 }
 
-void Rank::verify(uint64_t data_iteration, uint64_t operation) {
-  const uint64_t wrong = count_wrong(config_, plan_, output_.data(), data_iteration, operation);
+void Rank::verify(uint64_t operation) {
+  const uint64_t wrong = count_wrong(config_, output_.data(), data_operation(config_.seed, operation));
   wrong_ += wrong;
   checked_ += elements_compared(config_);
   ++checked_iterations_;

@@ -43,13 +43,14 @@ class Rank {
   bool begin(uint64_t number);
   /// One operation on prepared buffers: run, compare. Without verification all that may begin, back to back.
   /// A warm-up has no number and leaves no trace. Returns the number after the last one.
-  uint64_t operate(std::optional<uint64_t> number, uint64_t data_iteration);
-  /// Fills and poisons the buffers.
-  void prepare(uint64_t data_iteration);
+  uint64_t operate(std::optional<uint64_t> number);
+  /// Fills and poisons the buffers for the next operation.
+  void prepare();
   /// CPU time of this process so far, user and system, without that of the calling thread: the main thread
   /// fills and compares the buffers, and no transport costs that.
   static uint64_t cpu_beside_this_thread_ns();
-  void verify(uint64_t data_iteration, uint64_t first_message);
+  /// Of operation number `operation`, warm-ups included.
+  void verify(uint64_t operation);
   void report_correctness(const char* type);
   void sleep_once(std::chrono::nanoseconds duration);
   void close_all();

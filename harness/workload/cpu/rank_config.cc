@@ -18,6 +18,7 @@ nlohmann::json RankConfig::to_json() const {
           {"in_step", in_step},
           {"warmup", warmup},
           {"verify", verify},
+          {"seed", seed},
           {"registered", registered},
           {"buffer_bytes", buffer_bytes},
           {"p2p_chunk_bytes", p2p_chunk_bytes},
@@ -39,6 +40,7 @@ RankConfig RankConfig::from_json(const nlohmann::json& json) {
   c.in_step = json.at("in_step");
   c.warmup = json.at("warmup");
   c.verify = json.at("verify");
+  c.seed = json.at("seed");
   c.registered = json.at("registered");
   c.buffer_bytes = json.at("buffer_bytes");
   c.p2p_chunk_bytes = json.at("p2p_chunk_bytes");

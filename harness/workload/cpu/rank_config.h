@@ -24,6 +24,7 @@ struct RankConfig {
   bool in_step = false;
   int warmup = 0;
   bool verify = true;
+  uint64_t seed = 0;  ///< of the data
   /// Like NCCL with registered user buffers: SendRecv goes straight from and to the user's memory.
   bool registered = false;
   size_t buffer_bytes = 4u << 20;       ///< NCCL_BUFFSIZE: slots of one connection, 8 steps

@@ -16,6 +16,12 @@ constexpr Step kSend{false, true, false, false}, kSendStore{false, true, false, 
     kReceiveStoreSend{true, true, false, true}, kReceiveReduceStore{true, false, true, true},
     kReceiveStore{true, false, false, true};
 
+Step of_ranks(Step kind, size_t addends, size_t origin, size_t ranks) {
+  kind.addends = int(addends);
+  kind.origin = int(origin % ranks);
+  return kind;
+}
+
 /// One chunk as NCCL cuts it: two slices, of which the second may be shorter or empty.
 void add_chunk(Lane& lane, Step kind, size_t first, size_t count) {
   const size_t slice = align_up(divide_up(count, kSlicesPerChunk), kAlign);
@@ -40,15 +46,16 @@ Lane ring_all_reduce(int rank, int ranks, Part part, size_t slice) {
   const size_t full_chunk = slice * kSlicesPerChunk;
   for (size_t loop = part.first; loop < end;) {
     const size_t chunk = std::min(full_chunk, align_up(divide_up(end - loop, n), kAlign));
-    const auto add = [&](size_t index, Step kind) {
+    const auto add = [&](size_t index, Step kind, size_t addends) {
       const size_t first = std::min(end, loop + index % n * chunk);
-      add_chunk(lane, kind, first, std::min(chunk, end - first));
+      add_chunk(lane, of_ranks(kind, addends, index + 1, n), first, std::min(chunk, end - first));
     };
-    add(r + n - 1, kSend);
-    for (size_t j = 2; j < n; ++j) add(r + n - j, kReceiveReduceSend);
-    add(r, kReceiveReduceStoreSend);
-    for (size_t j = 1; j + 1 < n; ++j) add(r + n - j, kReceiveStoreSend);
-    add(r + 1, kReceiveStore);
+    // The rank behind chunk i begins its sum.
+    add(r + n - 1, kSend, 0);
+    for (size_t j = 2; j < n; ++j) add(r + n - j, kReceiveReduceSend, j - 1);
+    add(r, kReceiveReduceStoreSend, n - 1);
+    for (size_t j = 1; j + 1 < n; ++j) add(r + n - j, kReceiveStoreSend, n);
+    add(r + 1, kReceiveStore, n);
     loop += chunk * n;
   }
   return lane;
@@ -59,7 +66,8 @@ Lane ring_all_gather(int rank, int ranks, size_t share, Part part, size_t slice)
   const size_t n = size_t(ranks), r = size_t(rank), chunk = slice * kSlicesPerChunk;
   for (size_t at = 0; at < part.count; at += chunk) {
     const auto add = [&](size_t index, Step kind) {
-      add_chunk(lane, kind, index % n * share + part.first + at, std::min(chunk, part.count - at));
+      add_chunk(lane, of_ranks(kind, 1, index, n), index % n * share + part.first + at,
+                std::min(chunk, part.count - at));
     };
     add(r, kSendStore);
     for (size_t j = 1; j + 1 < n; ++j) add(r + n - j, kReceiveStoreSend);
@@ -72,12 +80,13 @@ Lane ring_reduce_scatter(int rank, int ranks, size_t share, Part part, size_t sl
   Lane lane;
   const size_t n = size_t(ranks), r = size_t(rank), chunk = slice * kSlicesPerChunk;
   for (size_t at = 0; at < part.count; at += chunk) {
-    const auto add = [&](size_t index, Step kind) {
-      add_chunk(lane, kind, index % n * share + part.first + at, std::min(chunk, part.count - at));
+    const auto add = [&](size_t index, Step kind, size_t addends) {
+      add_chunk(lane, of_ranks(kind, addends, index + 1, n), index % n * share + part.first + at,
+                std::min(chunk, part.count - at));
     };
-    add(r + n - 1, kSend);
-    for (size_t j = 2; j < n; ++j) add(r + n - j, kReceiveReduceSend);
-    add(r, kReceiveReduceStore);
+    add(r + n - 1, kSend, 0);
+    for (size_t j = 2; j < n; ++j) add(r + n - j, kReceiveReduceSend, j - 1);
+    add(r, kReceiveReduceStore, n - 1);
   }
   return lane;
 }
@@ -85,7 +94,8 @@ Lane ring_reduce_scatter(int rank, int ranks, size_t share, Part part, size_t sl
 Lane ring_broadcast(int rank, int ranks, Part part, size_t slice) {
   Lane lane;
   const size_t chunk = slice * kSlicesPerChunk;
-  const Step kind = rank == 0 ? kSend : rank + 1 < ranks ? kReceiveStoreSend : kReceiveStore;
+  const Step kind =
+      of_ranks(rank == 0 ? kSend : rank + 1 < ranks ? kReceiveStoreSend : kReceiveStore, 1, 0, size_t(ranks));
   for (size_t at = 0; at < part.count; at += chunk)
     add_chunk(lane, kind, part.first + at, std::min(chunk, part.count - at));
   return lane;

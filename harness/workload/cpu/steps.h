@@ -16,6 +16,8 @@ struct Step {
   bool stores = false;   ///< the result goes to the output buffer
   size_t first = 0;
   size_t count = 0;  ///< may be 0: NCCL sends empty slices too
+  /// Of what is received, in a ring: the sum of the inputs of so many ranks, from the one at place `origin` on.
+  int addends = 0, origin = 0;
 };
 
 /// Steps that must be done in this order. Steps of different lanes are independent.
@@ -39,8 +41,8 @@ Lane ring_reduce_scatter(int rank, int ranks, size_t share, Part part, size_t sl
 /// Of one part, from rank 0, which only sends.
 Lane ring_broadcast(int rank, int ranks, Part part, size_t slice);
 
-/// Messages of `message` elements from `from` of the input, and into `to` of the output, equally long: one
-/// lane sends, the other receives. An empty part is one empty message.
+/// Messages of `message` elements from `from` of the input, and into `to` of the output, equally long (nothing is said
+/// of addends): one lane sends, the other receives. An empty part is one empty message.
 std::vector<Lane> send_recv(Part from, Part to, size_t message);
 
 }  // namespace r2bench

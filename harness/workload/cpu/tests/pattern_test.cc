@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <tuple>
 #include <vector>
 
 namespace r2bench {
@@ -43,15 +44,12 @@ TEST_P(Pattern, a_doubled_contribution_makes_every_element_wrong) {
   EXPECT_EQ(wrong(sum({input(0, 7), input(1, 7), input(2, 7), input(1, 7)}), 3, 7), kCount);
 }
 
-TEST_P(Pattern, a_stale_contribution_makes_every_element_wrong) {
-  EXPECT_EQ(wrong(sum({input(0, 7), input(1, 6), input(2, 7)}), 3, 7), kCount);
+TEST_P(Pattern, a_stale_contribution_makes_nearly_every_element_wrong) {
+  EXPECT_GE(wrong(sum({input(0, 7), input(1, 6), input(2, 7)}), 3, 7), kCount * 99 / 100);
 }
 
-TEST_P(Pattern, misplaced_data_is_wrong_nearly_everywhere) {
-  std::vector<char> total = sum({input(0, 7), input(1, 7)});
-  std::memmove(total.data(), total.data() + 64 * element_size(GetParam()),
-               total.size() - 64 * element_size(GetParam()));
-  EXPECT_GT(wrong(total, 2, 7), (kCount - 64) * 9 / 10);
+TEST_P(Pattern, another_seed_gives_other_data) {
+  EXPECT_GE(wrong(sum({input(0, 7), input(1, 7)}), 2, data_operation(1, 7)), kCount * 99 / 100);
 }
 
 TEST_P(Pattern, one_changed_element_counts_once) {
@@ -60,33 +58,85 @@ TEST_P(Pattern, one_changed_element_counts_once) {
   EXPECT_EQ(wrong(total, 2, 7), 1u);
 }
 
-TEST_P(Pattern, poison_is_never_right) {
+TEST_P(Pattern, poison_is_right_in_one_byte_of_256_at_most) {
   std::vector<char> data(bytes());
   poison(data.data(), data.size());
-  EXPECT_EQ(wrong(data, 3, 7), kCount);
-  EXPECT_EQ(count_wrong_copies(GetParam(), data.data(), 0, kCount, 1, 7, 1000, 0), kCount);
+  EXPECT_GE(wrong(data, 3, 7), GetParam() == DataType::kInt8 ? kCount * 99 / 100 : kCount);
+  EXPECT_EQ(count_touched(data.data(), data.size()), 0u);
 }
 
-TEST_P(Pattern, copies_are_compared_with_their_markers) {
-  std::vector<char> data = input(1, 7);
-  for (size_t m = 0; m < 5; ++m)
-    mark_message(GetParam(), data.data() + m * 1000 * element_size(GetParam()), 35 + m);
-  EXPECT_EQ(count_wrong_copies(GetParam(), data.data(), 0, kCount, 1, 7, 1000, 35), 0u);
-  EXPECT_EQ(count_wrong_copies(GetParam(), data.data(), 0, kCount, 1, 7, 1000, 36), 5u);  // the markers only
-  EXPECT_EQ(count_wrong_copies(GetParam(), data.data(), 0, kCount, 2, 7, 1000, 35),
-            kCount - 5);  // another sender
+TEST_P(Pattern, values_are_those_of_one_contribution) {
+  EXPECT_EQ(count_wrong_values(GetParam(), input(5, 7).data(), 0, kCount, 5, 7), 0u);
+  EXPECT_GE(count_wrong_values(GetParam(), input(5, 7).data(), 0, kCount, 4, 7), kCount * 99 / 100);
 }
 
-TEST_P(Pattern, markers_can_be_read_back_and_data_is_none) {
-  double storage = 0;  // room for any type
-  for (uint64_t number : {0, 1, 59, 60, 12345}) {
-    mark_message(GetParam(), &storage, number);
-    EXPECT_EQ(read_marker(GetParam(), &storage), int64_t(number) % marker_modulus(GetParam()));
+TEST_P(Pattern, sums_of_any_part_are_what_adding_up_gives) {
+  const std::vector<char> total = sum({input(3, 9), input(1, 9)});
+  std::vector<char> part(100 * element_size(GetParam()));
+  const uint32_t ranks[] = {1, 3};
+  fill_sums(GetParam(), part.data(), 4000, 100, ranks, 9);
+  EXPECT_EQ(std::memcmp(part.data(), total.data() + 4000 * element_size(GetParam()), part.size()), 0);
+}
+
+TEST_P(Pattern, sums_over_as_many_ranks_as_a_job_can_have_are_exact) {
+  std::vector<char> total = input(0, 7);
+  for (uint32_t rank = 1; rank < 1024; ++rank)
+    add(GetParam(), total.data(), total.data(), input(rank, 7).data(), kCount);
+  EXPECT_EQ(wrong(total, 1024, 7), 0u);
+}
+
+/// How much of an AllReduce's result differs from that of another operation, or from itself shifted: what the
+/// comparison can catch of a plugin that delivers the wrong buffer.
+class Caught : public testing::TestWithParam<std::tuple<DataType, uint32_t>> {
+ protected:
+  static constexpr size_t kWindow = 16384;
+  std::vector<char> result(size_t first, uint64_t operation) const {
+    const auto [type, ranks] = GetParam();
+    std::vector<char> total(kWindow * element_size(type)), one(total.size());
+    for (uint32_t rank = 0; rank < ranks; ++rank) {
+      fill_input(type, rank ? one.data() : total.data(), first, kWindow, rank, operation);
+      if (rank) add(type, total.data(), total.data(), one.data(), kWindow);
+    }
+    return total;
   }
-  const std::vector<char> data = input(0, 3);
-  for (size_t k = 0; k < kCount; ++k)
-    ASSERT_EQ(read_marker(GetParam(), &data[k * element_size(GetParam())]), -1);
+  double share_that_differs(const std::vector<char>& a, const std::vector<char>& b) const {
+    const size_t size = element_size(std::get<0>(GetParam()));
+    size_t differ = 0;
+    for (size_t at = 0; at < a.size(); at += size) differ += std::memcmp(&a[at], &b[at], size) != 0;
+    return double(differ) / double(kWindow);
+  }
+};
+
+TEST_P(Caught, nearly_all_of_a_shifted_buffer_differs_whatever_the_shift) {
+  std::vector<uint32_t> shifts = {50549};
+  for (uint32_t shift = 1; shift <= 64; ++shift) shifts.push_back(shift);
+  for (int power = 7; power < 32; ++power) shifts.push_back(uint32_t{1} << power);
+  // By which multiplicative hashes all but repeat themselves.
+  for (uint64_t a = 55, b = 89; a < (uint64_t{1} << 32); std::tie(a, b) = std::pair(b, a + b))
+    shifts.push_back(uint32_t(a));
+  uint32_t random = 12345;
+  for (int i = 0; i < 40; ++i) shifts.push_back((random = random * 1664525 + 1013904223) >> (i % 20));
+  const std::vector<char> right = result(0, 100);
+  for (const uint32_t shift : shifts)
+    EXPECT_GE(share_that_differs(right, result(shift, 100)), 0.99) << "shifted by " << shift;
 }
+
+TEST_P(Caught, nearly_all_of_an_earlier_operations_buffer_differs) {
+  const std::vector<char> right = result(0, 300);
+  for (uint64_t back : {1, 2, 3, 4, 7, 8, 16, 32, 63, 64, 65, 128, 255, 256})
+    EXPECT_GE(share_that_differs(right, result(0, 300 - back)), 0.99) << back << " operations old";
+}
+
+TEST_P(Caught, nearly_all_of_a_buffer_that_is_stale_and_shifted_differs) {
+  const std::vector<char> right = result(0, 300);
+  for (uint32_t shift : {1, 2, 16, 1024, 4096, 50549, 65536, 131072})
+    EXPECT_GE(share_that_differs(right, result(shift, 299)), 0.99) << "shifted by " << shift;
+}
+
+INSTANTIATE_TEST_SUITE_P(TypesAndRanks, Caught,
+                         testing::Combine(testing::Values(DataType::kInt8, DataType::kInt32, DataType::kInt64,
+                                                          DataType::kFloat32, DataType::kFloat64),
+                                          testing::Values(1u, 2u, 3u, 8u, 64u)));
 
 INSTANTIATE_TEST_SUITE_P(Types, Pattern,
                          testing::Values(DataType::kInt8, DataType::kInt32, DataType::kInt64,

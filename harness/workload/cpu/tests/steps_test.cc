@@ -34,6 +34,9 @@ std::vector<std::vector<uint64_t>> simulate(const std::vector<Lane>& lanes, size
         const auto received = wire[r].front();
         wire[r].pop_front();
         EXPECT_EQ(received.size(), step.count);
+        uint64_t said = 0;
+        for (int i = 0; i < step.addends; ++i) said += contribution(size_t(step.origin + i) % ranks);
+        for (const uint64_t contributions : received) EXPECT_EQ(contributions, said);
         for (size_t k = 0; k < step.count; ++k)
           value[k] = step.reduces ? value[k] + received[k] : received[k];
       }

@@ -2,9 +2,11 @@
 // harness is proved against a plugin that is none of ours. On request it misbehaves in one exact way:
 //   TESTNET_FAULT=<what>:<rank>:<n>   in the rank R2BENCH_RANK == <rank>, at its n-th message (from 0)
 //     corrupt   one byte of the n-th received message is changed      drop       the n-th send never leaves
-//     duplicate the n-th send leaves twice                            error      test fails from then on
+//     shift     the n-th received message begins an element late      duplicate  the n-th send leaves twice
+//     stale     the n-th receive completes, its buffer as it was      error      test fails from then on
 //     hang      nothing completes from then on                        stuck      test never returns
 //     crash     the process kills itself
+// An element has TESTNET_ELEMENT bytes (4 unless told).
 //   TESTNET_BUSY=1         every second isend and irecv returns a NULL request
 //   TESTNET_UNSET=1        getProperties forgets maxP2pBytes
 //   TESTNET_DEVICES=n      2 unless told
@@ -67,6 +69,7 @@ struct Request {
   bool done = false;
   int times = 1;
   long number = 0;  // of the message in its comm
+  std::string before;  // what the buffer held when a receive was posted that will be stale
 };
 
 struct Comm {
@@ -142,6 +145,7 @@ ncclResult_t start(void* comm_pointer, void* data, size_t size, bool sending, vo
     r->done = true;
   } else {
     if (sending && fault().is("duplicate", message)) r->times = 2;
+    if (!sending && fault().is("stale", message)) r->before.assign(r->data, size);
     comm.queue.push_back(r);
   }
   *request = r;
@@ -161,6 +165,10 @@ ncclResult_t test(void* request, int* done, int* size) {
   if (!r->done && !advance(comm)) return fail("the peer closed the connection");
   if (!r->done) return ncclSuccess;
   if (!comm.sending && fault().is("corrupt", message) && r->size > 0) r->data[r->size / 2 / 4 * 4] ^= 1;
+  if (!comm.sending && fault().is("stale", message)) std::memcpy(r->data, r->before.data(), r->size);
+  const size_t element = size_t(number("TESTNET_ELEMENT", 4));
+  if (!comm.sending && fault().is("shift", message) && r->size > element)
+    std::memmove(r->data + element, r->data, r->size - element);
   if (size) *size = int(r->size);
   *done = 1;
   delete r;

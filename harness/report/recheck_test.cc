@@ -1,0 +1,99 @@
+#include "harness/report/recheck.h"
+
+#include <gtest/gtest.h>
+
+#include "harness/report/json.h"
+#include "harness/report/sample_result.h"
+
+namespace r2bench {
+namespace {
+
+class Recheck : public testing::Test {
+ protected:
+  static nlohmann::json good() {
+    const Scenario scenario = sample_scenario();
+    const RunResult result = sample_result();
+    const Judged judged = judge(scenario, result);
+    return nlohmann::json::parse(to_json({scenario, result, judged}).dump());
+  }
+  nlohmann::json& expectation(const std::string& name) {
+    for (nlohmann::json& e : json["expectations"])
+      if (e["name"] == name) return e;
+    throw std::out_of_range(name);
+  }
+  std::string said() const {
+    std::string text;
+    for (const std::string& line : conclusion_mismatches(json)) text += line + "\n";
+    return text;
+  }
+  nlohmann::json json = good();
+};
+
+TEST_F(Recheck, what_judge_concluded_follows) { EXPECT_EQ(said(), ""); }
+
+TEST_F(Recheck, a_verdict_that_was_edited_does_not) {
+  for (nlohmann::json& e : json["expectations"]) e["ok"] = false;
+  EXPECT_NE(said().find("verdict: 'pass', but 'fail' follows from the expectations and doubts"),
+            std::string::npos)
+      << said();
+  EXPECT_NE(said().find("migrate.correctness: is said to be not met"), std::string::npos) << said();
+}
+
+TEST_F(Recheck, nor_does_one_that_overlooks_a_doubt_or_what_is_unknown) {
+  json["doubts"] = {"3 trace events were overwritten"};
+  EXPECT_EQ(said(), "verdict: 'pass', but 'unknown' follows from the expectations and doubts\n");
+  json = good();
+  expectation("migrate.correctness")["ok"] = nullptr;
+  EXPECT_EQ(said(), "verdict: 'pass', but 'unknown' follows from the expectations and doubts\n");
+}
+
+TEST_F(Recheck, an_expectation_is_held_against_what_was_got) {
+  expectation("migrate.recover_ms.max")["got_value"] = 55.1;  // 55.03 are allowed
+  EXPECT_NE(said().find("migrate.recover_ms.max: is said to be met"), std::string::npos) << said();
+  expectation("migrate.recover_ms.max")["got_value"] = nullptr;  // it never came
+  EXPECT_NE(said().find("migrate.recover_ms.max: is said to be met"), std::string::npos) << said();
+  json = good();
+  expectation("migrate.correctness")["got_word"] = "wrong";
+  EXPECT_NE(said().find("migrate.correctness: is said to be met"), std::string::npos) << said();
+  json = good();
+  expectation("migrate.fault_witness")["wanted"] = ">= 2";
+  EXPECT_NE(said().find("migrate.fault_witness: is said to be met"), std::string::npos) << said();
+}
+
+TEST_F(Recheck, slow_motion_is_no_contradiction) {
+  expectation("migrate.recover_ms.max")["wanted"] = "<= 50 ms (ms × 16: slow motion)";
+  expectation("migrate.recover_ms.max")["wanted_value"] = 800;
+  expectation("migrate.recover_ms.max")["got_value"] = 600;
+  EXPECT_EQ(said(), "");
+  expectation("migrate.recover_ms.max")["got_value"] = 801;
+  EXPECT_NE(said().find("migrate.recover_ms.max: is said to be met"), std::string::npos) << said();
+}
+
+TEST_F(Recheck, and_what_was_got_against_the_metrics) {
+  json["runs"][1]["metrics"]["faults"]["witnessed"] = 0;
+  EXPECT_EQ(said(), "migrate.fault_witness: got 1.0, but the run's metrics say 0\n");
+  json = good();
+  json["runs"][1]["outcome"] = "hang";
+  EXPECT_EQ(said(), "migrate.outcome: got 'ok', but the run's outcome is 'hang'\n");
+}
+
+TEST_F(Recheck, every_run_has_an_expectation_of_its_outcome) {
+  json["expectations"] = nlohmann::json::array();
+  EXPECT_EQ(said(),
+            "baseline: nothing is expected of its outcome\nmigrate: nothing is expected of its outcome\n");
+}
+
+TEST_F(Recheck, a_failure_that_was_proven_before_ctrl_c_is_a_failure) {
+  json["cancelled"] = true;
+  json["doubts"] = {"the run was ended before it was through"};
+  nlohmann::json& migrations = expectation("migrate.recover_ms.max");
+  migrations["ok"] = false;
+  migrations["got_value"] = 99;
+  json["verdict"] = "unknown";
+  EXPECT_EQ(said(), "verdict: 'unknown', but 'fail' follows from the expectations and doubts\n");
+  for (nlohmann::json& e : json["expectations"]) e.erase("got_word");
+  EXPECT_EQ(said(), "") << "an older result";
+}
+
+}  // namespace
+}  // namespace r2bench

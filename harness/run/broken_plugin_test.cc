@@ -1,0 +1,101 @@
+// What becomes of data that a broken net plugin delivers (harness/workload/cpu/tests/test_plugin.cc): stale, shifted,
+// corrupted, dropped or duplicated. The verdict is fail, and the expectations that are not met say what it was.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <set>
+
+#include "harness/report/verdict.h"
+#include "harness/run/runner.h"
+
+namespace r2bench {
+namespace {
+
+using namespace std::chrono_literals;
+
+struct Breakage {
+  const char* fault;
+  std::set<std::string> not_met;
+};
+
+void PrintTo(const Breakage& breakage, std::ostream* out) { *out << breakage.fault; }
+
+class BrokenPlugin : public testing::TestWithParam<std::tuple<Operation, Breakage>> {
+ protected:
+  BrokenPlugin() : out_(testing::TempDir() + "r2bench_broken_" + std::to_string(getpid())) {
+    std::filesystem::create_directories(out_);
+    scenario_.name = "broken";
+    scenario_.fabric.nodes = 3;
+    scenario_.fabric.nics_per_node = 1;
+    scenario_.workload.plugin = TESTNET_PLUGIN;
+    scenario_.workload.bytes = 12 << 18;
+    scenario_.workload.channels = 1;
+    scenario_.workload.iters = 4;
+    scenario_.workload.warmup = 1;
+    scenario_.modes = {{ModeKind::kBaseline, "baseline", {}}};
+    scenario_.timeouts.setup = 30s;
+    scenario_.timeouts.stall = 2s;  // what is dropped is waited for at the end of the job
+    scenario_.timeouts.job = 60s;
+    for (const char* metric : {"outcome", "correctness", "wrong_elements", "duplicated", "lost"}) {
+      const std::string wanted = metric == std::string("outcome")       ? "ok"
+                                 : metric == std::string("correctness") ? "exact"
+                                                                        : "0";
+      scenario_.expectations.push_back(
+          {"all", metric, wanted, 1, 1, parse_condition(*find_metric(metric), wanted)});
+    }
+    options_.fabric = "none";
+    options_.out_dir = out_;
+  }
+  ~BrokenPlugin() override { std::filesystem::remove_all(out_); }
+
+  RunResult run() {
+    std::atomic<bool> cancel{false};
+    return run_scenario(scenario_, options_, cancel);
+  }
+
+  std::string out_;
+  Scenario scenario_;
+  RunOptions options_;
+};
+
+TEST_P(BrokenPlugin, fails_and_the_metric_says_how) {
+  const auto& [op, breakage] = GetParam();
+  scenario_.workload.op = op;
+  // In the middle of the first counted operation: 24 messages of a SendRecv, 8 on each connection of the others.
+  scenario_.env["TESTNET_FAULT"] = std::string(breakage.fault) + (op == Operation::kSendRecv ? ":1:36" : ":1:12");
+  const RunResult result = run();
+  const Judged judged = judge(scenario_, result);
+  EXPECT_EQ(judged.verdict, Verdict::kFail);
+  std::set<std::string> not_met;
+  for (const Judgement& j : judged.expectations)
+    if (j.verdict == Verdict::kFail) not_met.insert(j.metric);
+  EXPECT_EQ(not_met, breakage.not_met);
+  // One message was struck, on one connection of each pair of ranks.
+  const Correctness& found = result.modes.at(0).correctness;
+  const uint64_t connections = op == Operation::kAllToAll ? 2 : 1;
+  EXPECT_EQ(found.duplicated, breakage.not_met.contains("duplicated") ? connections : 0);
+  EXPECT_EQ(found.lost, breakage.not_met.contains("lost") ? connections : 0);
+}
+
+TEST_P(BrokenPlugin, passes_when_it_is_not_broken) {
+  scenario_.workload.op = std::get<0>(GetParam());
+  EXPECT_EQ(judge(scenario_, run()).verdict, Verdict::kPass);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    OperationsAndFaults, BrokenPlugin,
+    testing::Combine(
+        testing::Values(Operation::kAllReduce, Operation::kSendRecv, Operation::kAllToAll),
+        testing::Values(Breakage{"stale", {"correctness", "wrong_elements", "duplicated", "lost"}},
+                        Breakage{"shift", {"correctness", "wrong_elements"}},
+                        Breakage{"corrupt", {"correctness", "wrong_elements"}},
+                        Breakage{"drop", {"outcome", "correctness", "wrong_elements", "lost"}},
+                        Breakage{"duplicate", {"correctness", "wrong_elements", "duplicated"}})),
+    [](const auto& param) {
+      return std::string(name(std::get<0>(param.param))) + "_" + std::get<1>(param.param).fault;
+    });
+
+}  // namespace
+}  // namespace r2bench

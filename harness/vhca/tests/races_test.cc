@@ -1,0 +1,172 @@
+// Two processes at one queue pair, completion queue or shared receive queue, one of them killed or held up
+// between two steps: each at a stated point, not by luck.
+#include "harness/vhca/tests/fabric_view.h"  // before objects.h, which undefines macros of verbs.h
+#include "harness/vhca/tests/pause_at.h"
+
+#include "../completion.cc"
+#include "../responder.cc"
+#include "../shared_receive.cc"
+
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+
+#include <new>
+
+namespace vhca {
+namespace {
+
+class Races : public ::testing::Test {
+ protected:
+  Races() {
+    void* memory = ::mmap(nullptr, kFabricBytes, PROT_READ | PROT_WRITE,
+                          MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    fabric_ = static_cast<Fabric*>(memory);
+    QpSlot& qp = queue_pair();
+    qp.srq = 1;
+    qp.recv_depth = kDepth;
+    qp.recv_stride = 64;
+    qp.max_recv_sge = 1;
+    qp.recv_ring = allocate_pages(*fabric_, 1, kDepth * 64);
+    SrqSlot& srq = shared_queue();
+    srq.depth = kDepth;
+    srq.stride = 64;
+    srq.max_sge = 1;
+    srq.ring = allocate_pages(*fabric_, 1, kDepth * 64);
+  }
+  ~Races() override { ::munmap(fabric_, kFabricBytes); }
+
+  // In a process of its own, which has ten seconds. Its exit code, or 128 + signal.
+  template <typename F>
+  int in_another_process(F&& body) {
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      ::alarm(10);
+      ::_exit(body());
+    }
+    int status = 0;
+    ::waitpid(pid, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  QpSlot& queue_pair() { return fabric_->queue_pairs[0]; }
+  SrqSlot& shared_queue() { return fabric_->shared_receive_queues[0]; }
+  CqSlot& completion_queue() { return fabric_->completion_queues[0]; }
+
+  void post_shared(std::uint64_t index) {
+    SrqEntry& entry = entry_of(*fabric_, shared_queue(), index);
+    entry.wr_id = index;
+    entry.sge_count = 0;
+    entry.claim.store(index << kTakerBits);
+    shared_queue().posted.store(index + 1);
+  }
+  // The holder's next request is completed; its wr_id.
+  std::uint64_t complete_next() {
+    QpSlot& qp = queue_pair();
+    const std::uint64_t index = qp.recv_completed.load();
+    EXPECT_EQ(qp.recv_posted.load(), index + 1);
+    qp.recv_completed.store(index + 1);
+    return recv_entry_of(*fabric_, qp, index).wr_id;
+  }
+
+  static constexpr std::uint32_t kDepth = 4;
+  Fabric* fabric_;
+};
+
+TEST_F(Races, a_shared_queue_goes_on_when_a_killed_initiator_had_claimed_a_request_and_it_was_posted_anew) {
+  for (std::uint64_t i = 0; i < kDepth; ++i) post_shared(i);
+  ASSERT_EQ(in_another_process([&] {
+              test::at_next("claimed", [] { ::_exit(42); });
+              take_shared_receive(*fabric_, queue_pair());
+              return 1;
+            }),
+            42);
+  finish_taking(*fabric_, queue_pair());
+  EXPECT_EQ(complete_next(), 0u);
+  post_shared(kDepth);  // polled, and its place in the ring is used again
+  ASSERT_EQ(in_another_process([&] { return take_shared_receive(*fabric_, queue_pair()) ? 0 : 1; }), 0);
+  EXPECT_EQ(complete_next(), 1u);
+  for (std::uint64_t i = 2; i <= kDepth; ++i) {
+    ASSERT_TRUE(take_shared_receive(*fabric_, queue_pair()));
+    EXPECT_EQ(complete_next(), i);
+  }
+  EXPECT_FALSE(take_shared_receive(*fabric_, queue_pair()));
+}
+
+TEST_F(Races, a_request_that_a_killed_initiator_had_only_meant_to_take_is_there_for_the_next) {
+  post_shared(0);
+  queue_pair().srq_intent.store(1);
+  finish_taking(*fabric_, queue_pair());
+  EXPECT_EQ(queue_pair().recv_posted.load(), 0u);
+  ASSERT_TRUE(take_shared_receive(*fabric_, queue_pair()));
+  EXPECT_EQ(complete_next(), 0u);
+}
+
+// The owner takes it in its place, so that it cannot be taken later for a queue pair in another life.
+TEST_F(Races, a_request_that_a_revoked_initiator_is_about_to_take_is_taken_by_the_owner) {
+  post_shared(0);
+  recv_entry_of(*fabric_, queue_pair(), 0).wr_id = 0;
+  queue_pair().srq_intent.store(1);
+  queue_pair().revoked.store(1ull << 32 | 77);
+  finish_taking(*fabric_, queue_pair(), true);
+  EXPECT_EQ(queue_pair().recv_posted.load(), 1u);
+  EXPECT_NE(entry_of(*fabric_, shared_queue(), 0).claim.load() & kTakerMask, 0u);
+  EXPECT_FALSE(take_shared_receive(*fabric_, queue_pair()));
+}
+
+TEST_F(Races,
+       a_completion_event_outlives_the_initiator_that_is_killed_right_after_it_has_disarmed_the_queue) {
+  Channel channel;
+  channel.fd = ::eventfd(0, EFD_NONBLOCK | EFD_SEMAPHORE);
+  Cq cq;
+  cq.channel = &channel;
+  cq.shared = &completion_queue();
+  completion_queue().capacity.store(8);
+  completion_queue().notify.store(kArmedForAny);
+  ASSERT_EQ(in_another_process([&] {
+              test::at_next("disarmed", [] { ::_exit(42); });
+              announce_receive(*fabric_, queue_pair(), false, 1);
+              return 1;
+            }),
+            42);
+  EXPECT_EQ(completion_queue().notify.load() & kArmedMask, 0u);
+  deliver_pending_cq_event(cq);
+  EXPECT_EQ(cq.unread_events, 1u);
+  deliver_pending_cq_event(cq);
+  EXPECT_EQ(cq.unread_events, 1u);
+  // Armed again while an event is pending: both count.
+  completion_queue().notify.store(kEventPending);
+  std::uint32_t seen = completion_queue().notify.load();
+  completion_queue().notify.store(seen | kArmedForAny);
+  announce_receive(*fabric_, queue_pair(), false, 1);
+  deliver_pending_cq_event(cq);
+  EXPECT_EQ(cq.unread_events, 2u);
+  ::close(channel.fd);
+}
+
+// The owner's RESET comes between the initiator's look at the state and its verdict.
+TEST(RacesOfStates, a_reset_is_not_undone_by_an_initiator_that_breaks_the_queue_pair_at_the_same_time) {
+  const FabricHost fabric = test::make_fabric(1, 2);
+  test::Process process(fabric, "node0", [&](const test::Wire&) {
+    const test::FabricView view(fabric);
+    test::Endpoint a({.nic = 0, .timeout = 8, .retry = 1}), b({.nic = 1});
+    test::connect(a, b);
+    QpSlot& target = view.queue_pair(b.qp()->qp_num);
+    const std::uint32_t life = QpState::life_of(target.state.word());
+    bool was_there = false;
+    test::at_next("breaking", [&] {
+      was_there = true;
+      target.state.begin_life();  // what ibv_modify_qp to RESET does first
+    });
+    a.post({.id = 1, .bytes = 8, .rkey = 0x7fffffff});
+    VHCA_REQUIRE_EQ(a.wait().status, IBV_WC_REM_ACCESS_ERR);
+    VHCA_REQUIRE(was_there);
+    VHCA_REQUIRE_EQ(target.state.load(), IBV_QPS_RESET);
+    VHCA_REQUIRE_EQ(QpState::life_of(target.state.word()), life + 1);
+    VHCA_REQUIRE_EQ(target.async_flags.load(), 0u);
+  });
+  EXPECT_EQ(process.wait(), 0);
+}
+
+}  // namespace
+}  // namespace vhca
