@@ -214,7 +214,8 @@ class Context {
   uint64_t pumped_ = 0;                // WRs let go so far
   uint64_t next_due_ns_ = UINT64_MAX;  // the least shown_at_ns of the queue pairs that are cut
   uint32_t cuts_ = 0;                  // queue pairs that are cut
-  uint64_t next_serial_ = 1;
+  uint64_t next_serial_ = 1;           // of queue pairs
+  uint64_t next_held_ = 1;             // HeldWr::serial
   bool opening_ = true;      // until the first sync() has ended
   bool mode_dirty_ = false;  // what needs_slow_path() depends on has changed
 };

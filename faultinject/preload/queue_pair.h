@@ -31,6 +31,8 @@ struct Sent {
 
 // A send WR kept back, deep copied: its scatter list and its inline data are ours.
 struct HeldWr {
+  uint64_t serial = 0;  // unique in its context
+  std::optional<NicAddress> peer;  // where it goes: datagrams of one queue pair have different ones
   ibv_send_wr wr{};
   std::vector<ibv_sge> list;
   std::vector<uint8_t> inline_data;
