@@ -95,5 +95,22 @@ TEST_F(BlackholeTest, only_towards_one_peer) {
   EXPECT_EQ(count(id, Effect::kQpConnectedDead), 2u);
 }
 
+TEST_F(BlackholeTest, healing_one_direction_touches_no_queue_pair_of_the_program) {
+  start(20, 7, 16, "shared", "channel no_access");
+  for (int i = 1; i <= 16; i++) b->must("recv 0 " + std::to_string(i));
+  const uint32_t id = arm("{target: node0/nic0, kind: blackhole, direction: in, at: now}");
+  ASSERT_TRUE(eventually([&] {  // delivered, and the acknowledgement lost
+    a->must("post 0 send 1 8 0");
+    return a->sleep(0, 1, 100).empty() && witnessed(id, Effect::kWcWithheld, "node0");
+  }));
+  a->tell("sleep 0 send 1 20000");
+  EXPECT_TRUE(a->is_silent(50));
+  board.heal(id);
+  EXPECT_EQ(a->hear().substr(0, 5), "ok 1:");
+  EXPECT_EQ(a->qp_state(0), kRts);
+  EXPECT_EQ(b->qp_state(0), kRts);
+  EXPECT_EQ(b->ask("event 0"), "none");
+}
+
 }  // namespace
 }  // namespace faultinject::testing

@@ -113,5 +113,49 @@ TEST_F(FreezeTest, a_program_asleep_on_its_channel_is_woken_by_the_heal) {
   EXPECT_EQ(answer.substr(0, 7), "ok 1:0:") << answer;
 }
 
+// Such a queue pair dies of any write, at both ends.
+TEST_F(FreezeTest, healing_wakes_a_sleeper_and_touches_no_queue_pair_of_the_program) {
+  start(18, 7, 16, "split", "channel no_access");
+  for (int i = 1; i <= 4; i++) b->must("recv 0 " + std::to_string(i));
+  for (int round = 1; round <= 3; round++) {
+    const uint32_t id = arm("{target: '*/nic0', kind: freeze, at: now}");
+    ASSERT_TRUE(eventually(
+        [&] { return witnessed(id, Effect::kFrozen, "node0") && witnessed(id, Effect::kFrozen, "node1"); }));
+    a->must("post 0 send " + std::to_string(round) + " 8 0");
+    a->tell("sleep 0 send 1 20000");
+    b->tell("sleep 0 recv 1 20000");
+    EXPECT_TRUE(a->is_silent(50));
+    board.heal(id);
+    const std::string sent = a->hear(), received = b->hear();
+    const std::string done = "ok " + std::to_string(round) + ":" + std::to_string(kSuccess);
+    EXPECT_EQ(sent.substr(0, done.size()), done);
+    EXPECT_EQ(received.substr(0, done.size()), done);
+  }
+  EXPECT_EQ(a->qp_state(0), kRts);
+  EXPECT_EQ(b->qp_state(0), kRts);
+  EXPECT_EQ(a->ask("event 0"), "none");
+  EXPECT_EQ(b->ask("event 0"), "none");
+  EXPECT_EQ(a->ask("close"), "ok");
+}
+
+// What was received before it froze is shown after the heal, though no completion comes any more.
+TEST_F(FreezeTest, healing_wakes_a_sleeper_on_a_receive_queue_of_its_own) {
+  start(18, 7, 16, "split", "channel no_access");
+  b->must("recv 0 1");
+  b->tell("sleep 0 recv 0 0");  // armed, and the queue is empty
+  b->hear();
+  const uint32_t id = arm("{target: node1/nic0, kind: freeze}");
+  a->must("post 0 send 1 8 0");
+  ASSERT_EQ(a->poll(0, 1, 10000).size(), 1u);
+  board.fire(id);
+  ASSERT_TRUE(eventually([&] { return witnessed(id, Effect::kFrozen, "node1"); }));
+  b->tell("sleep 0 recv 1 20000");
+  EXPECT_TRUE(b->is_silent(50));
+  board.heal(id);
+  EXPECT_EQ(b->hear().substr(0, 4), "ok 1");
+  EXPECT_EQ(b->qp_state(0), kRts);
+  EXPECT_EQ(b->ask("close"), "ok");
+}
+
 }  // namespace
 }  // namespace faultinject::testing

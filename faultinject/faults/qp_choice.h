@@ -79,7 +79,7 @@ class QpStrike : public Fault {
     }
     return strike(context, qp, now);
   }
-  void over(Context& context, uint64_t now) {
+  void over(Context& context, uint64_t) {
     done_ = true;
     context.round_is_over(*this, round);
   }

@@ -38,21 +38,27 @@ class Throttle : public Fault {
     const bool reads = wr.wr.opcode == IBV_WR_RDMA_READ;  // its data flows the other way
     uint64_t at = now;
     Pace& pace = paces_[qp.serial];
+    if (pace.head != wr.serial) {
+      if (pace.head != 0) pace = {};  // its queue was emptied by a reset or a failure
+      pace.head = wr.serial;
+    }
+    // Each send pays at its own two ports: a queue pair may be connected elsewhere after a reset, and the
+    // datagrams of one go to many.
     if (hits_here(context, qp)) {
-      if (pace.own_port == nullptr)
-        pace.own_port = &clocks_of(context.board(), id(), {context.node(), context.nic(), qp.port});
-      at = std::max(at, pay(pace.own, pace.own_port->busy_until_ns[reads ? 1 : 0], wr.bytes, now));
+      ClockEntry& port = clocks_of(context.board(), id(), {context.node(), context.nic(), qp.port});
+      at = std::max(at, pay(pace.own, port.busy_until_ns[reads ? 1 : 0], wr.bytes, now));
     }
     if (hits_there(context, qp)) {
-      if (pace.peer_port == nullptr) pace.peer_port = &clocks_of(context.board(), id(), *qp.peer);
-      at = std::max(at, pay(pace.peer, pace.peer_port->busy_until_ns[reads ? 0 : 1], wr.bytes, now));
+      ClockEntry& port = clocks_of(context.board(), id(), *qp.peer);
+      at = std::max(at, pay(pace.peer, port.busy_until_ns[reads ? 0 : 1], wr.bytes, now));
     }
     return at;
   }
 
   void went(Context&, QueuePair& qp) override {
     Pace& pace = paces_[qp.serial];
-    pace.own.paid = pace.peer.paid = 0;
+    pace.head = 0;
+    pace.own.paid = pace.peer.paid = pace.own.turn_bytes = pace.peer.turn_bytes = 0;
     if (qp.held.size() > 1) return;  // the next one goes on where this one ended
     pace.own.last_turn_ns = pace.peer.last_turn_ns = 0;
   }
@@ -65,8 +71,8 @@ class Throttle : public Fault {
     uint64_t last_turn_ns = 0;  // when the one before did; 0: the queue was empty since
   };
   struct Pace {
+    uint64_t head = 0;  // HeldWr::serial of what is being paid for; 0: the one before it has gone
     Payment own, peer;
-    ClockEntry *own_port = nullptr, *peer_port = nullptr;
   };
 
   // The rate of the schedule at `now`; 0: not limited.

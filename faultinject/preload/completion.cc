@@ -5,6 +5,7 @@
 
 #include "faultinject/preload/context.h"
 #include "faultinject/preload/process.h"
+#include "faultinject/preload/real.h"
 #include "faultinject/preload/slots.h"
 
 namespace faultinject {
@@ -12,8 +13,6 @@ namespace {
 
 // Not every provider fills in the opcode of a failed completion; this value says that it did not.
 constexpr auto kOpcodeUnset = ibv_wc_opcode(0x7ead0000);
-// The wr_id of work that only serves to raise a completion event.
-constexpr uint64_t kKickId = 0xfa17146b1c4e11edu;
 
 }  // namespace
 
@@ -56,13 +55,13 @@ void Context::hide_silent(QueuePair& qp, size_t count) {
 }
 
 bool Context::process(CompletionQueue& cq, ibv_wc& wc, uint64_t now) {
-  QueuePair* qp = find(wc.qp_num);
-  if (qp == nullptr) return true;
-  if (wc.wr_id == kKickId && qp->kicks > 0) {
-    qp->kicks--;
+  if (cq.waker_qp_num != 0 && wc.qp_num == cq.waker_qp_num) {
+    if (cq.wakes > 0) cq.wakes--;
     mode_dirty_ = true;
     return false;
   }
+  QueuePair* qp = find(wc.qp_num);
+  if (qp == nullptr) return true;
   if (qp->destroyed || (qp->dying && qp->life != QueuePair::Life::kWhole)) return false;
   const bool send = is_send(*qp, cq, wc);
   bool known = false;
@@ -166,7 +165,8 @@ void Context::show_hidden(QueuePair& qp, bool program_moved_it) {
   }
   report(program_moved_it ? Effect::kFlushShown : Effect::kWcShown,
          program_moved_it ? IBV_WC_WR_FLUSH_ERR : IBV_WC_RETRY_EXC_ERR);
-  kick(qp);
+  wake_sleeper(*qp.send_cq);
+  if (qp.recv_cq != nullptr && qp.recv_cq != qp.send_cq) wake_sleeper(*qp.recv_cq);
 }
 
 void Context::show_due(uint64_t now) {
@@ -334,38 +334,28 @@ void Context::after_req_notify(ibv_cq* pointer) {
   if (!cq.ready.empty() && frozen_ == 0 && cq.dead == 0) wake_sleeper(cq);
 }
 
-// There is something to show, and the real queue may be empty: raise an event through a queue pair.
+// There is something to show, and the real queue may be empty.
 void Context::wake_sleeper(CompletionQueue& cq) {
-  if (cq.cq->channel == nullptr) return;
-  QueuePair* living = nullptr;
-  for (auto& [address, qp] : qps_) {
-    if (qp->dying || (qp->send_cq != &cq && qp->recv_cq != &cq)) continue;
-    if (qp->life == QueuePair::Life::kBroken) return kick(*qp);
-    if (qp->connected && qp->reliable && qp->send_cq == &cq) living = qp.get();
+  if (cq.cq->channel == nullptr || cq.ready.empty() || removal_.is_failing()) return;
+  if (cq.waker == nullptr) {
+    const AsyncEvents::RealFd shown(&events_);  // the kernel is handed the descriptor with a new object
+    const auto alloc_pd = FAULTINJECT_REAL(kAllocPd, ibv_alloc_pd);
+    if (waker_pd_ == nullptr && alloc_pd != nullptr) waker_pd_ = alloc_pd(context_);
+    if (waker_pd_ != nullptr) cq.waker = Waker::make(waker_pd_, cq.cq);
+    if (cq.waker == nullptr) return;
+    cq.waker_qp_num = cq.waker->qp_num();
   }
-  if (living != nullptr) kick(*living);
+  if (!cq.waker->wake(slot_.post_send)) return;  // one that is out already, and not polled
+  cq.wakes++;
+  mode_dirty_ = true;
 }
 
-// Completions that we show late find the program asleep on its completion channel. Work posted to a queue
-// pair in ERR is flushed at once, and a write of no bytes over a living one touches nothing; either raises
-// the provider's own event, and its completion is swallowed.
-void Context::kick(QueuePair& qp) {
-  if (qp.dying) return;
-  if (qp.send_cq->cq->channel != nullptr) {
-    ibv_send_wr wr{};
-    wr.wr_id = kKickId;
-    wr.opcode = IBV_WR_RDMA_WRITE;
-    wr.send_flags = IBV_SEND_SIGNALED;
-    if (real_post(qp, wr) == 0) qp.kicks++;
-  }
-  if (qp.life == QueuePair::Life::kWhole)
-    return;  // a receive posted to a living queue pair would take a message
-  if (qp.recv_cq != nullptr && qp.recv_cq != qp.send_cq && qp.recv_cq->cq->channel != nullptr &&
-      qp.qp->srq == nullptr) {
-    ibv_recv_wr wr{}, *bad = nullptr;
-    wr.wr_id = kKickId;
-    if (slot_.post_recv(qp.qp, &wr, &bad) == 0) qp.kicks++;
-  }
+void Context::close_wakers() {
+  const std::lock_guard lock(mutex_);
+  for (auto& [pointer, cq] : cqs_) cq->waker.reset();
+  const auto dealloc_pd = FAULTINJECT_REAL(kDeallocPd, ibv_dealloc_pd);
+  if (waker_pd_ != nullptr && dealloc_pd != nullptr) dealloc_pd(waker_pd_);
+  waker_pd_ = nullptr;
 }
 
 void Context::forget_completions(QueuePair& qp) {

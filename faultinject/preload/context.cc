@@ -124,6 +124,7 @@ std::unique_ptr<CompletionQueue> Context::take_cq(ibv_cq* cq) {
   if (it == cqs_.end()) return nullptr;
   auto taken = std::move(it->second);
   cqs_.erase(it);
+  taken->waker.reset();  // the program's queue could not be destroyed before it
   refresh_mode();
   return taken;
 }
@@ -310,7 +311,6 @@ int Context::modify_qp(ibv_qp* pointer, ibv_qp_attr* attributes, int mask) {
       qp.connected = qp.retry_error_due = qp.acks_lost = qp.receives_lost = qp.posted_since_cut = false;
       qp.shown_at_ns = qp.cut_ns = qp.deaf_from_ns = 0;
       qp.deaf_by = qp.port = qp.peer_qp_num = 0;
-      qp.kicks = 0;
       qp.sent.clear();
       qp.peer.reset();
       break;
@@ -419,7 +419,7 @@ bool Context::needs_slow_path() const {
   for (const auto& [pointer, qp] : qps_)
     if (qp->special()) return true;
   for (const auto& [pointer, cq] : cqs_)
-    if (!cq->ready.empty() || cq->dead != 0) return true;
+    if (!cq->ready.empty() || cq->dead != 0 || cq->wakes != 0) return true;
   return false;
 }
 

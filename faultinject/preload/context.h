@@ -63,6 +63,7 @@ class Context {
   std::optional<int> destroy_without_device(Undestroyed::Kind kind, void* object);
   std::vector<Undestroyed> take_undestroyed();  // when the device is closed
   bool is_removed();
+  void close_wakers();  // before the real ibv_close_device
   bool hides_gid(uint32_t port, uint32_t index);
 
   // --- called by the injector's thread ---
@@ -184,7 +185,6 @@ class Context {
   void show_due(uint64_t now_ns);
   void due_at(QueuePair& qp, uint64_t time_ns);
   int take_ready(CompletionQueue& cq, int entries, ibv_wc* wcs);
-  void kick(QueuePair& qp);
   void forget_completions(QueuePair& qp);
 
   Process& process_;
@@ -203,6 +203,7 @@ class Context {
   int port_down_[256] = {};
   DeviceRemoval removal_;
   std::vector<Undestroyed> undestroyed_;
+  ibv_pd* waker_pd_ = nullptr;
   uint32_t frozen_ = 0;  // faults that freeze the device
   std::condition_variable thawed_;
   std::vector<ibv_async_event> frozen_events_;
@@ -213,7 +214,8 @@ class Context {
   uint64_t pumped_ = 0;                // WRs let go so far
   uint64_t next_due_ns_ = UINT64_MAX;  // the least shown_at_ns of the queue pairs that are cut
   uint32_t cuts_ = 0;                  // queue pairs that are cut
-  uint64_t next_serial_ = 1;
+  uint64_t next_serial_ = 1;           // of queue pairs
+  uint64_t next_held_ = 1;             // HeldWr::serial
   bool opening_ = true;      // until the first sync() has ended
   bool mode_dirty_ = false;  // what needs_slow_path() depends on has changed
 };

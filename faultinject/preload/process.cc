@@ -253,6 +253,7 @@ std::vector<Undestroyed> Process::closing(ibv_context* device) {
     if ((*it)->device() != device) continue;
     if (Slot* slot = find_slot(device)) unpatch(*slot);
     (*it)->events().close();
+    (*it)->close_wakers();
     auto undestroyed = (*it)->take_undestroyed();
     closed_.push_back(std::move(*it));
     contexts_.erase(it);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "faultinject/control/board.h"
+#include "faultinject/preload/waker.h"
 
 namespace faultinject {
 
@@ -30,6 +31,8 @@ struct Sent {
 
 // A send WR kept back, deep copied: its scatter list and its inline data are ours.
 struct HeldWr {
+  uint64_t serial = 0;  // unique in its context
+  std::optional<NicAddress> peer;  // where it goes: datagrams of one queue pair have different ones
   ibv_send_wr wr{};
   std::vector<ibv_sge> list;
   std::vector<uint8_t> inline_data;
@@ -42,6 +45,9 @@ struct CompletionQueue {
   ibv_cq* cq = nullptr;
   std::deque<ibv_wc> ready;  // processed; to be shown by the next polls, before anything newer
   uint32_t dead = 0;         // faults that keep it from showing anything
+  std::unique_ptr<Waker> waker;
+  uint32_t waker_qp_num = 0;  // also when it is gone
+  uint32_t wakes = 0;         // its flushes that are still in the real queue
 };
 
 // A completion that the program must not see yet.
@@ -105,7 +111,6 @@ struct QueuePair {
   bool failure_due = false;   // … and, where that one is a success, for the first failure, too
   bool success_seen = false;
   std::vector<HiddenWc> hidden_sends, hidden_receives;
-  uint32_t kicks = 0;  // wake-up work requests of ours that are out
 
   // (retry_cnt + 1) · 4.096 µs · 2^timeout, as in the InfiniBand specification's C9-139 to C9-141; a timeout
   // of 0 is 'for ever'.
@@ -116,7 +121,7 @@ struct QueuePair {
   // Does the injector have to look at its completions?
   bool special() const {
     return life == Life::kCut || retry_error_due || acks_lost || receives_lost || deaf_by != 0 ||
-           !hidden_sends.empty() || next_seen_by != 0 || kicks != 0 || dying;
+           !hidden_sends.empty() || next_seen_by != 0 || dying;
   }
 };
 

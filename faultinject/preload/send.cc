@@ -122,11 +122,11 @@ int Context::post_one(QueuePair& qp, const ibv_send_wr& original, uint64_t now) 
   wr.next = nullptr;
   const bool signaled = qp.signal_all || (wr.send_flags & IBV_SEND_SIGNALED) != 0;
   Sent sent{wr.wr_id, bytes_of(wr), now, wr.opcode, signaled};
+  if (qp.type == IBV_QPT_UD) {  // each datagram has a peer of its own
+    const auto to = ahs_.find(wr.wr.ud.ah);
+    qp.peer = to != ahs_.end() ? std::optional(to->second) : std::nullopt;
+  }
   if (!faults_.empty()) {
-    if (qp.type == IBV_QPT_UD) {  // each datagram has a peer of its own
-      const auto to = ahs_.find(wr.wr.ud.ah);
-      qp.peer = to != ahs_.end() ? std::optional(to->second) : std::nullopt;
-    }
     count_triggers(qp, sent, now);
     const int refused = refusal({.what = Call::What::kPostSend, .qp = &qp, .sent = &sent}, now);
     if (refused != 0) return refused;
@@ -222,6 +222,8 @@ bool Context::must_hold(const QueuePair& qp) const {
 
 void Context::hold(QueuePair& qp, const ibv_send_wr& wr, uint64_t bytes, uint64_t now) {
   HeldWr& held = qp.held.emplace_back();
+  held.serial = next_held_++;
+  held.peer = qp.peer;
   held.wr = wr;
   held.wr.next = nullptr;
   held.bytes = bytes;
@@ -245,6 +247,7 @@ void Context::hold(QueuePair& qp, const ibv_send_wr& wr, uint64_t bytes, uint64_
 uint64_t Context::pump(QueuePair& qp, uint64_t now) {
   while (!qp.held.empty() && !qp.dying) {
     HeldWr& head = qp.held.front();
+    if (qp.type == IBV_QPT_UD) qp.peer = head.peer;
     uint64_t at = 0;
     for (const auto& fault : faults_)
       if (fault->begun && fault->holds(*this, qp)) at = std::max(at, fault->may_go_at(*this, qp, head, now));

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <infiniband/verbs.h>
+#include <malloc.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,7 +64,9 @@ struct Pair {
   int timeout = 14, retries = 7;
   uint64_t remote_address = 0;
   uint32_t remote_key = 0, remote_number = 0;
-  ibv_ah* ah = nullptr;  // UD
+  ibv_ah* ah = nullptr;         // UD: where the next datagram goes
+  std::vector<ibv_ah*> other_ahs;  // and where those before it went
+  bool only_receives_sends = false;  // no access for anybody's writes and reads
 };
 
 constexpr uint32_t kDatagramKey = 0x11111111;
@@ -202,8 +205,9 @@ std::string open_device(std::istringstream& in) {
 std::string make_pair(std::istringstream& in) {
   Pair pair;
   int depth = 0;
-  std::string queues, sleeping;
-  in >> pair.timeout >> pair.retries >> depth >> queues >> sleeping;
+  std::string queues, sleeping, access;
+  in >> pair.timeout >> pair.retries >> depth >> queues >> sleeping >> access;
+  pair.only_receives_sends = access == "no_access";
   const ibv_qp_type type = sleeping == "uc" ? IBV_QPT_UC : sleeping == "ud" ? IBV_QPT_UD : IBV_QPT_RC;
   if (sleeping == "channel") pair.channel = V(ibv_create_comp_channel)(context);
   pair.send_cq = create_cq(4 * depth + 16, pair.channel);
@@ -237,6 +241,7 @@ std::string to_init(Pair& pair) {
   attr.qkey = kDatagramKey;
   attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
   if (pair.qp->qp_type == IBV_QPT_RC) attr.qp_access_flags |= IBV_ACCESS_REMOTE_READ;
+  if (pair.only_receives_sends) attr.qp_access_flags = 0;
   const int more = pair.qp->qp_type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS;
   const int rc = V(ibv_modify_qp)(pair.qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | more);
   return rc == 0 ? "" : "error init " + std::to_string(rc);
@@ -289,6 +294,24 @@ std::string connect(std::istringstream& in) {
   const int rc = V(ibv_modify_qp)(pair.qp, &attr, IBV_QP_STATE | connected);
   if (rc != 0) return "error rtr " + std::to_string(rc);
   return only == "receive" ? "ok" : to_rts(pair);
+}
+
+// aim ID NUMBER GID: datagrams go to that queue pair from now on.
+std::string aim(std::istringstream& in) {
+  size_t id = 0;
+  std::string gid;
+  in >> id;
+  Pair& pair = pairs.at(id);
+  in >> pair.remote_number >> gid;
+  ibv_ah_attr to{};
+  to.is_global = 1;
+  to.grh.dgid = unhex(gid);
+  to.grh.sgid_index = 1;
+  to.grh.hop_limit = 64;
+  to.port_num = 1;
+  pair.other_ahs.push_back(pair.ah);
+  pair.ah = V(ibv_create_ah)(pd, &to);
+  return pair.ah != nullptr ? "ok" : "error create_ah " + std::to_string(errno);
 }
 
 int post(Pair& pair, ibv_wr_opcode opcode, uint64_t wr_id, uint32_t bytes, uint64_t offset, bool signaled,
@@ -487,6 +510,34 @@ std::string reopen(std::istringstream& in) {
   return V(ibv_close_device)(second) == 0 ? "ok" : "error close";
 }
 
+// cycle NIC COUNT: opens and closes the device so often; how many bytes of the heap that has taken.
+std::string cycle(std::istringstream& in) {
+  size_t nic = 0;
+  int count = 0;
+  in >> nic >> count;
+  ibv_device** list = V(ibv_get_device_list)(nullptr);
+  const size_t before = mallinfo2().uordblks;
+  for (int i = 0; i < count; i++) {
+    ibv_context* one = V(ibv_open_device)(list[nic]);
+    if (one == nullptr || V(ibv_close_device)(one) != 0) return "error cycle " + std::to_string(i);
+  }
+  const size_t after = mallinfo2().uordblks;
+  V(ibv_free_device_list)(list);
+  return "ok " + std::to_string(int64_t(after) - int64_t(before));
+}
+
+// old_version PATH: asks that library, which has one, for the ibv_open_device of IBVERBS_1.0.
+std::string old_version(std::istringstream& in) {
+  std::string path;
+  in >> path;
+  void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* found = handle != nullptr ? dlvsym(handle, "ibv_open_device", "IBVERBS_1.0") : nullptr;
+  if (found == nullptr) return std::string("error ") + dlerror();
+  errno = 0;
+  const bool null = reinterpret_cast<decltype(&::ibv_open_device)>(found)(nullptr) == nullptr;
+  return null && errno == ENOTSUP ? "ok" : "error not its own";
+}
+
 std::string port_state(std::istringstream& in) {
   int port = 1;
   in >> port;
@@ -624,6 +675,9 @@ std::string answer(const std::string& line) {
     in >> id;
     return to_rts(pairs.at(id));
   }
+  if (command == "aim") return aim(in);
+  if (command == "cycle") return cycle(in);
+  if (command == "old_version") return old_version(in);
   if (command == "post") return send(in);
   if (command == "recv") return receive(in);
   if (command == "poll") return poll_queue(in);
@@ -648,6 +702,10 @@ std::string answer(const std::string& line) {
   }
   if (command == "port") return port_state(in);
   if (command == "state") return qp_state(in);
+  if (command == "field") {  // ibv_qp::state as it stands, without a query
+    in >> id;
+    return "ok " + std::to_string(__atomic_load_n(&pairs.at(id).qp->state, __ATOMIC_RELAXED));
+  }
   if (command == "err") return move_to(in, IBV_QPS_ERR);
   if (command == "reset") return move_to(in, IBV_QPS_RESET);
   if (command == "stream") return stream(in);
@@ -712,6 +770,7 @@ std::string answer(const std::string& line) {
     for (Pair& pair : pairs) {
       if (pair.qp != nullptr) V(ibv_destroy_qp)(pair.qp);
       if (pair.ah != nullptr) V(ibv_destroy_ah)(pair.ah);
+      for (ibv_ah* ah : pair.other_ahs) V(ibv_destroy_ah)(ah);
       V(ibv_destroy_cq)(pair.send_cq);
       if (pair.recv_cq != pair.send_cq) V(ibv_destroy_cq)(pair.recv_cq);
     }

@@ -1,0 +1,30 @@
+// Wakes a program that sleeps on a completion channel, where there is something to show and the real completion
+// queue has raised no event for it. It touches nothing of the program: a queue pair of our own, in ERR, is
+// made on the completion queue, and work posted to that one is flushed at once, which raises the provider's
+// own event. The flush is taken out again before the program sees it.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <memory>
+
+namespace faultinject {
+
+class Waker {
+ public:
+  // Both must outlive it. nullptr: the device has no room for one more queue pair.
+  static std::unique_ptr<Waker> make(ibv_pd* pd, ibv_cq* cq);
+  Waker(const Waker&) = delete;
+  ~Waker();
+
+  using Post = int (*)(ibv_qp*, ibv_send_wr*, ibv_send_wr**);
+  bool wake(Post post_send);  // the provider's own function
+  uint32_t qp_num() const { return qp_->qp_num; }
+
+ private:
+  explicit Waker(ibv_qp* qp) : qp_(qp) {}
+  ibv_qp* qp_;
+};
+
+}  // namespace faultinject
