@@ -23,10 +23,15 @@ Ranks natural_order(uint32_t ranks);
 /// rank are under way at a time, so that one travels while the other is waited for.
 Schedule ring_allreduce(const Ranks& order, uint32_t segments, uint32_t depth = 2);
 
-/// Balance's ring where capacities differ: a rank neither sends the chunk after its own in the reduce-scatter
-/// nor the one after that in the all-gather, so larger chunks beside a degraded rank take load from it.
-/// `chunks[i]`: relative size of the chunk of the i-th in `order` (ring_chunks() of cost.h gives the best).
-Schedule unequal_ring_allreduce(const Ranks& order, const std::vector<double>& chunks, uint32_t segments);
+/// Balance's ring where capacities differ, still between neighbours only: `equal` of the data goes around as
+/// in any ring; `extra[i]` is summed along it up to the i-th in `order`, and the result goes on from there,
+/// so that this rank sends and receives that part once and not twice. unequal_ring() of cost.h gives the best
+/// shares.
+struct UnequalRing {
+  double equal = 1;
+  std::vector<double> extra;  ///< by position; the sum with `equal` is 1
+};
+Schedule unequal_ring_allreduce(const Ranks& order, const UnequalRing& shares, uint32_t segments);
 
 /// Two binary trees, half the data each; who is an inner node of one is a leaf of the other.
 Schedule double_tree_allreduce(uint32_t ranks, uint32_t segments);

@@ -35,7 +35,7 @@ std::vector<Schedule> all_schedules(uint32_t ranks, uint32_t segments) {
            {0.5}, {0.875}, {0.25, 0.5}, {0.5, 0.5, 0.75}, {0.1, 0.2, 0.3, 0.4, 0.9}}) {
     if (degraded.size() > ranks) continue;
     const std::vector<double> c = capacities(ranks, degraded);
-    all.push_back(unequal_ring_allreduce(order, ring_chunks(c).sizes, segments));
+    all.push_back(unequal_ring_allreduce(order, unequal_ring(c).shares, segments));
     all.push_back(mix_allreduce(ranks, mix_fractions(c).parts, segments));
     all.push_back(r2ccl_allreduce(ranks, r2ccl_rings(c, segments).rings, segments));
     const Ranks sorted = by_capacity(c);

@@ -67,25 +67,38 @@ Ranks by_capacity(std::span<const double> capacities) {
   return order;
 }
 
-// Position i sends all but chunks i + 1 and i + 2 and receives all but i and i + 1. With w(i + 1) = max(u, 2
-// − c_i T − u) and every chunk at least u, both are at most c_i T. The sizes' sum falls with T; u = 1 −
-// T·c_max/2 keeps the healthy ones equal.
-RingChunks ring_chunks(std::span<const double> capacities) {
+// With u = equal/p a node carries 2 − 2u − extra, which is to be at most c·T. The strongest have no extra: u
+// = 1 − c_max·T/2. The shares' sum falls with T.
+UnequalRingShares unequal_ring(std::span<const double> capacities) {
   const size_t p = capacities.size();
   const double most = *std::max_element(capacities.begin(), capacities.end());
-  const auto sizes = [&](double time) {
-    const double equal = std::max(0.0, 1 - time * most / 2);
-    std::vector<double> result(p);
-    for (size_t i = 0; i < p; ++i) result[(i + 1) % p] = std::max(equal, 2 - capacities[i] * time - equal);
+  const auto shares = [&](double time) {
+    UnequalRing result;
+    const double each = std::max(0.0, 1 - time * most / 2);
+    result.equal = each * static_cast<double>(p);
+    for (const double capacity : capacities) {
+      const double extra = 2 - 2 * each - capacity * time;
+      result.extra.push_back(extra > 1e-9 ? extra : 0);
+    }
     return result;
   };
-  RingChunks best;
-  best.seconds = solve_falling([&](double time) { return sum(sizes(time)); }, 1, 0, 2 / least(capacities));
-  best.seconds = std::max(best.seconds, 1 / least(capacities));
-  best.sizes = sizes(best.seconds);
-  const double total = sum(best.sizes);
-  // What is left over when a node's own data is the limit goes to all alike.
-  for (double& size : best.sizes) size += (1 - total) / static_cast<double>(p);
+  const auto total = [&](double time) {
+    const UnequalRing result = shares(time);
+    return result.equal + sum(result.extra);
+  };
+  UnequalRingShares best;
+  best.seconds = std::max(solve_falling(total, 1, 0, 2 / least(capacities)), 1 / least(capacities));
+  best.shares = shares(best.seconds);
+  // What is left where a node's own data is the limit goes around the ring.
+  best.shares.equal = std::max(0.0, 1 - sum(best.shares.extra));
+  if (best.shares.equal < 1e-9) best.shares.equal = 0;
+  double whole = best.shares.equal + sum(best.shares.extra);
+  for (double& extra : best.shares.extra) extra /= whole;
+  best.shares.equal /= whole;
+  for (size_t i = 0; i < p; ++i) {
+    const double load = 2 - 2 * best.shares.equal / static_cast<double>(p) - best.shares.extra[i];
+    best.seconds = std::max(best.seconds, load / capacities[i]);
+  }
   return best;
 }
 

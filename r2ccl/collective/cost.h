@@ -20,13 +20,13 @@ double ring_volume(size_t ranks);
 /// Chen et al., arXiv 2606.01680.
 double allreduce_bound(std::span<const double> capacities);
 
-/// Relative sizes of the chunks of unequal_ring_allreduce(), by position in the ring, and the time with them
-/// (without fill).
-struct RingChunks {
-  std::vector<double> sizes;
+/// The best shares of unequal_ring_allreduce() in the natural order, and its time without fill: a node that
+/// is the end of `extra` carries 2 − 2·equal/p − extra, the others 2 − 2·equal/p.
+struct UnequalRingShares {
+  UnequalRing shares;
   double seconds = 0;
 };
-RingChunks ring_chunks(std::span<const double> capacities);
+UnequalRingShares unequal_ring(std::span<const double> capacities);
 
 /// The fractions of the weighted mix, and its time (without fill). Attains allreduce_bound() for three nodes
 /// or more with any capacities of at most kMostLevels different values; with more, neighbouring values count

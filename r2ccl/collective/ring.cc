@@ -55,10 +55,44 @@ Schedule ring_allreduce(const Ranks& order, uint32_t segments, uint32_t depth) {
   return builder.finish();
 }
 
-Schedule unequal_ring_allreduce(const Ranks& order, const std::vector<double>& chunks, uint32_t segments) {
-  ScheduleBuilder builder("unequal ring", Collective::kAllReduce, static_cast<uint32_t>(order.size()));
-  const uint16_t part = builder.add_part(1, segments, chunks);
-  add_four_stage(builder, order, {}, part, builder.add_group("ring"));
+namespace {
+
+/// Sums along the ring from the rank after `last` up to `last`, then the result from there on, back to the
+/// rank before it: `last` sends and receives the data once, the others twice. Lanes of their own, so that no
+/// small chunk waits for one that is far away.
+void add_chain(ScheduleBuilder& builder, const Ranks& order, size_t last, uint16_t part, uint16_t group) {
+  const size_t p = order.size();
+  OpRef complete;
+  std::vector<OpRef> added_and_sent(p);
+  for (size_t i = 1; i < p; ++i) {
+    const size_t from = (last + i) % p, to = (last + i + 1) % p;
+    const uint32_t along = builder.connect(order[from], order[to], part, group);
+    added_and_sent[from] = builder.send(along, 0, complete.same());
+    complete = builder.recv(along, OpKind::kRecvReduce, 0);
+  }
+  for (size_t i = 0; i + 1 < p; ++i) {
+    const size_t from = (last + i) % p, to = (last + i + 1) % p;
+    const uint32_t along = builder.connect(order[from], order[to], part, group);
+    builder.send(along, 0, complete.same());
+    complete = builder.recv(along, OpKind::kRecvCopy, 0, added_and_sent[to].same());
+  }
+}
+
+}  // namespace
+
+Schedule unequal_ring_allreduce(const Ranks& order, const UnequalRing& shares, uint32_t segments) {
+  constexpr uint32_t kDepth = 2;
+  const auto p = static_cast<uint32_t>(order.size());
+  ScheduleBuilder builder("unequal ring", Collective::kAllReduce, p);
+  if (shares.equal > 0) {
+    add_ring(builder, order, builder.add_part(shares.equal, segments, p * kDepth), builder.add_group("ring"),
+             kDepth);
+  }
+  for (size_t i = 0; i < p; ++i) {
+    if (shares.extra[i] <= 0) continue;
+    add_chain(builder, order, i, builder.add_part(shares.extra[i], segments, 1),
+              builder.add_group("chain to " + std::to_string(order[i])));
+  }
   return builder.finish();
 }
 

@@ -20,7 +20,7 @@ TEST(Schedule, cuts_elements_without_gap_or_overlap) {
   const std::vector<double> capacities = {1, 0.5, 1, 1, 0.75};
   for (const Schedule& schedule :
        {mix_allreduce(5, mix_fractions(capacities).parts, 3), ring_allgather(natural_order(5), 3),
-        unequal_ring_allreduce(natural_order(5), ring_chunks(capacities).sizes, 4)}) {
+        unequal_ring_allreduce(natural_order(5), unequal_ring(capacities).shares, 4)}) {
     for (const uint64_t elements : {0ull, 1ull, 7ull, 1000ull, (1ull << 28) + 3}) {
       auto ranges = chunk_ranges(schedule, elements);
       ASSERT_EQ(ranges.size(), schedule.chunks());
