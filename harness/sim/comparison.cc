@@ -36,7 +36,7 @@ Result<void> simulate_into(ComparedAlgorithm& row, const Schedule& schedule, con
 
 }  // namespace
 
-const ComparedAlgorithm& Comparison::choice() const {
+const ComparedAlgorithm& AllReduceComparison::choice() const {
   return *std::find_if(algorithms.begin(), algorithms.end(),
                        [&](const auto& row) { return row.name == chosen; });
 }
@@ -53,7 +53,7 @@ Ports upstream_ports(uint32_t nodes, uint32_t per_node, double lost, double byte
   return ports;
 }
 
-Result<Comparison> compare_allreduce(const Job& job, const ComparisonOptions& options) {
+Result<AllReduceComparison> compare_allreduce(const Job& job, const ComparisonOptions& options) {
   const Result<Plan> planned = collective::plan(job);
   if (!planned) return planned.error();
   const Plan& plan = planned.value();
@@ -65,7 +65,7 @@ Result<Comparison> compare_allreduce(const Job& job, const ComparisonOptions& op
   ports.reduce_bytes_per_second = job.reduce_bytes_per_second;
   ports.sharing = options.sharing;
 
-  Comparison result;
+  AllReduceComparison result;
   result.bound_s = plan.bound_s;
   result.fault_free_ring_s = collective::ring_volume(job.capacities.size()) / most *
                              static_cast<double>(job.bytes) / job.bytes_per_second;

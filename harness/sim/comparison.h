@@ -22,7 +22,7 @@ struct ComparedAlgorithm {
   double cpu_s = 0;  ///< that the simulation took
 };
 
-struct Comparison {
+struct AllReduceComparison {
   double bound_s = 0;
   double fault_free_ring_s = 0;  ///< T0: the ring if every node were as the best one
   std::string chosen, why;
@@ -39,8 +39,8 @@ struct ComparisonOptions {
 };
 
 /// Plans the job and simulates every candidate. Errors are the planner's and the simulator's.
-r2ccl::Result<Comparison> compare_allreduce(const r2ccl::collective::Job& job,
-                                            const ComparisonOptions& options = {});
+r2ccl::Result<AllReduceComparison> compare_allreduce(const r2ccl::collective::Job& job,
+                                                     const ComparisonOptions& options = {});
 
 /// The ports of upstream's schedule: a part `lost` of node 0's NICs is gone, and its AllReduce of all ranks
 /// uses on every node the NICs that node 0 still has, the one of the healthy ranks the others.

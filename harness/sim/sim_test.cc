@@ -169,7 +169,7 @@ void expect_near_the_bound(uint32_t nodes, const std::vector<double>& c, uint32_
   job.most_segments = segments;
   const auto compared = compare_allreduce(job, {.only_chosen = true});
   ASSERT_TRUE(compared.ok()) << compared.error().message;
-  const Comparison& result = compared.value();
+  const AllReduceComparison& result = compared.value();
   EXPECT_LE(result.choice().simulated_s / result.bound_s, most)
       << nodes << " nodes, " << segments << " segments: " << result.why;
   EXPECT_GE(result.choice().simulated_s / result.bound_s, 0.995);
