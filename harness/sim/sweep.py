@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""The table of AllReduce algorithms over numbers of nodes, lost parts of a node's capacity and numbers of degraded nodes.
+"""The table of AllReduce algorithms over numbers of nodes, lost parts of a node's capacity, and degraded nodes.
 
     harness/sim/sweep.py build/release/bin/r2bench --out results/sim
 
-Runs `r2bench sim allreduce` (flow simulator; latency 0, 1 GiB, so that times are ratios of volumes) and writes allreduce.csv, with the times
-relative to the fault-free ring (t0), and provenance.txt. With K = 64 only what the planner takes is simulated. Minutes."""
+Runs `r2bench sim allreduce` (flow simulator; latency 0, 1 GiB, so that times are ratios of volumes) and writes
+allreduce.csv, with the times relative to the fault-free ring (t0), and provenance.txt. With K = 64 only what the
+planner takes is simulated. Minutes."""
 
 import argparse
 import csv
