@@ -8,6 +8,7 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/exec_options.h"
 #include "harness/cli/exit_codes.h"
+#include "harness/cli/sim_options.h"
 #include "harness/control/control_socket.h"
 #include "harness/report/run_folder.h"
 #include "harness/run/revision.h"
@@ -95,9 +96,15 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
 
   std::vector<std::string> explain_files;
   Changes explain_changes;
-  CLI::App* explain = app.add_subcommand("explain", "Say in sentences what a scenario does and expects");
-  explain->add_option("scenario", explain_files, "Scenario files or names")->required();
+  CLI::App* explain =
+      app.add_subcommand("explain", "Say in sentences what a scenario does, or how an AllReduce is planned");
+  CLI::Option* explained = explain->add_option("scenario", explain_files, "Scenario files or names");
   explain_changes.add_to(*explain);
+  PlanOptions plan;
+  plan.add_to(*explain);
+  plan.capacities->excludes(explained);
+  explain->footer(
+      "Examples: r2bench explain nic_down\n  r2bench explain --capacities 1,1,0.5,1 --bytes 1GiB");
 
   std::vector<std::string> validate_files;
   CLI::App* validate = app.add_subcommand("validate", "Check scenario files and result.json files");
@@ -179,6 +186,8 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
   exec.add_to(app);
   InjectOptions inject;
   inject.add_to(app);
+  SimOptions sim;
+  sim.add_to(app);
 
   try {
     // What follows 'exec … --' is somebody else's command line: nothing of it is ours to read.
@@ -210,6 +219,11 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
       return run_command(arguments, runner, console);
     }
     if (list->parsed()) return list_command(console);
+    if (explain->parsed() && plan.capacities->count() > 0)
+      return explain_plan_command(plan.finished(), console);
+    if (explain->parsed() && explain_files.empty())
+      throw UsageError("explain needs a scenario, or --capacities");
+    if (sim.command->parsed()) return sim_command(sim.finished(), console);
     if (explain->parsed()) return explain_command(explain_files, explain_changes.load(), console);
     if (validate->parsed()) return validate_command(validate_files, console);
     if (plot->parsed()) return plot_command(plot_results, plot_out, console);

@@ -1,0 +1,123 @@
+#include "harness/cli/sim_command.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include "faultinject/plan/units.h"
+#include "harness/cli/commands.h"
+#include "harness/report/format.h"
+#include "harness/report/run_folder.h"
+#include "r2ccl/collective/export.h"
+
+namespace r2bench {
+
+namespace collective = r2ccl::collective;
+
+namespace {
+
+std::string header(const collective::Job& job) {
+  return "AllReduce of " + faultinject::format_bytes(job.bytes) + " on " +
+         std::to_string(job.capacities.size()) + " nodes of " +
+         faultinject::format_rate(static_cast<uint64_t>(job.bytes_per_second * 8)) + ", latency " +
+         short_number(job.latency_s * 1e6) + " us";
+}
+
+void row(const Console& console, const std::vector<std::string>& cells) {
+  static constexpr size_t kColumns[] = {18, 4, 12, 12, 10, 10};
+  std::string line = "  ";
+  for (size_t i = 0; i < cells.size(); ++i)
+    line += i == 0 ? left(cells[i], kColumns[0]) : i < 6 ? right(cells[i], kColumns[i]) : "  " + cells[i];
+  console.out << line << "\n";
+}
+
+std::string ratio(double value) { return fixed(value, 3); }
+
+void print_json(const AllReduceComparison& compared, const Console& console) {
+  nlohmann::ordered_json json;
+  json["evidence"] = "simulated";
+  json["bound_s"] = compared.bound_s;
+  json["fault_free_ring_s"] = compared.fault_free_ring_s;
+  json["chosen"] = compared.chosen;
+  json["why"] = compared.why;
+  json["algorithms"] = nlohmann::ordered_json::array();
+  for (const ComparedAlgorithm& algorithm : compared.algorithms) {
+    json["algorithms"].push_back({{"name", algorithm.name},
+                                  {"segments", algorithm.segments},
+                                  {"formula_s", algorithm.formula_s},
+                                  {"simulated_s", algorithm.simulated_s},
+                                  {"transfers", algorithm.transfers},
+                                  {"memory_bytes", algorithm.memory_bytes},
+                                  {"cpu_s", algorithm.cpu_s}});
+  }
+  console.out << json.dump(2) << "\n";
+}
+
+void write(const std::string& path, const std::string& text) {
+  std::ofstream stream(path, std::ios::binary);
+  stream << text;
+  stream.close();
+  if (!stream) throw OutputError(path + ": cannot be written");
+}
+
+}  // namespace
+
+int sim_command(const SimArguments& arguments, const Console& console) {
+  const auto result = compare_allreduce(arguments.job, arguments.options);
+  if (!result) throw std::runtime_error(result.error().message);  // the options are checked: our own mistake
+  const AllReduceComparison& compared = result.value();
+  if (arguments.json) {
+    print_json(compared, console);
+    return 0;
+  }
+  console.out << header(arguments.job) << " (simulated)\n\n";
+  row(console, {"algorithm", "K", "formula", "simulated", "/ bound", "/ T0", "formula is"});
+  row(console, {"lower bound", "", milliseconds(compared.bound_s * 1e3), "", "1.000",
+                ratio(compared.bound_s / compared.fault_free_ring_s), "max(max 1/c, 2(p-1)/sum c)"});
+  for (const ComparedAlgorithm& algorithm : compared.algorithms) {
+    row(console, {algorithm.name, std::to_string(algorithm.segments), milliseconds(algorithm.formula_s * 1e3),
+                  milliseconds(algorithm.simulated_s * 1e3), ratio(algorithm.simulated_s / compared.bound_s),
+                  ratio(algorithm.simulated_s / compared.fault_free_ring_s), algorithm.formula});
+  }
+  console.out << "\n  "
+              << wrap("The planner takes " + compared.chosen + ". " + compared.why, console.columns - 2, 2)
+              << "\n"
+              << "  T0: the ring if every node were as the best one, "
+              << milliseconds(compared.fault_free_ring_s * 1e3) << ".\n";
+  return 0;
+}
+
+int explain_plan_command(const PlanArguments& arguments, const Console& console) {
+  const auto planned = collective::plan(arguments.job);
+  if (!planned) throw UsageError(planned.error().message);
+  const collective::Plan& plan = planned.value();
+  const collective::Candidate* taken = &plan.choice();
+  for (const collective::Candidate& candidate : plan.candidates) {
+    if (name(candidate.algorithm) == arguments.algorithm) taken = &candidate;
+  }
+  console.out << header(arguments.job) << "\n\n  "
+              << wrap("The planner takes " + std::string(name(plan.choice().algorithm)) + ". " + plan.why,
+                      console.columns - 2, 2)
+              << "\n\n";
+  row(console, {"algorithm", "K", "predicted", "port", "steps", "fill", "formula"});
+  for (const collective::Candidate& candidate : plan.candidates) {
+    row(console,
+        {name(candidate.algorithm), std::to_string(candidate.segments), milliseconds(candidate.seconds * 1e3),
+         milliseconds(std::max(candidate.transfer_s, candidate.reduction_s) * 1e3),
+         milliseconds(candidate.steps_s * 1e3), milliseconds(candidate.fill_s * 1e3), candidate.formula});
+  }
+  console.out << "  predicted = max(port or additions, steps) + fill; lower bound "
+              << milliseconds(plan.bound_s * 1e3) << "\n\n";
+  const collective::Schedule schedule = build(arguments.job, *taken);
+  console.out << to_text(schedule, arguments.print);
+  if (!arguments.xml.empty()) write(arguments.xml, to_xml(schedule));
+  for (uint32_t rank = 0; !arguments.chakra.empty() && rank < schedule.ranks; ++rank) {
+    write(arguments.chakra + "." + std::to_string(rank) + ".et",
+          to_chakra(schedule, rank, arguments.job.bytes));
+  }
+  return 0;
+}
+
+}  // namespace r2bench

@@ -1,0 +1,29 @@
+// `sim`: AllReduce algorithms on simulated ports; `explain --capacities`: what the planner takes, and the
+// schedule itself.
+#pragma once
+
+#include <string>
+
+#include "harness/cli/console.h"
+#include "harness/sim/comparison.h"
+
+namespace r2bench {
+
+struct SimArguments {
+  r2ccl::collective::Job job;
+  ComparisonOptions options;
+  bool json = false;
+};
+
+struct PlanArguments {
+  r2ccl::collective::Job job;
+  std::string algorithm;  ///< whose schedule is written; empty: the one that the planner takes
+  std::string xml;        ///< file for the schedule as XML; empty: none
+  std::string chakra;     ///< prefix of files PREFIX.RANK.et; empty: none
+  int print = -1;         ///< rank whose operations are printed; -1: none, -2: all
+};
+
+int sim_command(const SimArguments& arguments, const Console& console);
+int explain_plan_command(const PlanArguments& arguments, const Console& console);
+
+}  // namespace r2bench

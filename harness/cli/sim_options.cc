@@ -1,0 +1,129 @@
+#include "harness/cli/sim_options.h"
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+
+#include "faultinject/plan/units.h"
+#include "harness/cli/commands.h"
+
+namespace r2bench {
+namespace {
+
+/// `text` through one of units.h; a number without a unit where that is none is the user's mistake.
+template <typename Parse>
+auto quantity(const char* option, const std::string& text, Parse parse) {
+  try {
+    return parse(text);
+  } catch (const faultinject::UnitError& error) {
+    throw UsageError(std::string(option) + " " + text + ": " + error.what());
+  }
+}
+
+}  // namespace
+
+CLI::Option* JobOptions::add_to(CLI::App& command) {
+  CLI::Option* given = command
+                           .add_option("--capacities", capacities,
+                                       "What each node carries, relative to a healthy one, such as 1,1,0.5,1")
+                           ->delimiter(',');
+  command.add_option("--bytes", bytes, "Data of each node (1 GiB)");
+  command.add_option("--rate", rate, "Of a healthy node, each direction (400 Gbit/s)");
+  command.add_option("--latency", latency,
+                     "From one node's operation to the next one's, besides the bytes (5 us)");
+  command.add_option("--reduction-rate", reduction,
+                     "What a node adds per second, such as '25 GB/s' (0: no limit)");
+  command.add_option("--segments", segments, "K, at most: into how many segments the data is cut (64)")
+      ->check(CLI::Range(1, 65536));
+  return given;
+}
+
+r2ccl::collective::Job JobOptions::job() const {
+  r2ccl::collective::Job job;
+  job.capacities = capacities;
+  job.bytes = quantity("--bytes", bytes, faultinject::parse_bytes);
+  const uint64_t bits = quantity("--rate", rate, faultinject::parse_rate);
+  if (bits == 0) throw UsageError("--rate: a simulated port needs one");
+  job.bytes_per_second = static_cast<double>(bits) / 8;
+  job.latency_s =
+      std::chrono::duration<double>(quantity("--latency", latency, faultinject::parse_duration)).count();
+  if (reduction != "0") {
+    job.reduce_bytes_per_second =
+        static_cast<double>(quantity("--reduction-rate", reduction, faultinject::parse_rate)) / 8;
+  }
+  job.most_segments = segments;
+  if (job.bytes == 0) throw UsageError("--bytes: nothing is to be sent");
+  if (job.capacities.size() < 2 || job.capacities.size() > 1024) throw UsageError("2 to 1024 nodes, please");
+  for (const double capacity : job.capacities) {
+    if (!(capacity > 0 && capacity <= 1e6))
+      throw UsageError("a capacity must be above 0: a node that carries nothing takes no part");
+  }
+  return job;
+}
+
+void SimOptions::add_to(CLI::App& app) {
+  command = app.add_subcommand("sim", "Simulate AllReduce algorithms on nodes of different capacities");
+  command->add_option("operation", operation, "allreduce")->required()->check(CLI::IsMember({"allreduce"}));
+  CLI::Option* given = job.add_to(*command);
+  command->add_option("--nodes", nodes, "So many, all healthy but those of --degraded")
+      ->check(CLI::Range(2, 1024))
+      ->excludes(given);
+  command
+      ->add_option("--degraded", degraded,
+                   "NODE:X: the node has lost the part X of its capacity; may be repeated")
+      ->delimiter(',')
+      ->excludes(given);
+  command
+      ->add_option("--sharing", sharing,
+                   "How algorithms that run parts beside each other share ports: maxmin or exclusive")
+      ->check(CLI::IsMember({"maxmin", "exclusive"}));
+  command->add_flag("--only-chosen", only_chosen, "Simulate only what the planner takes");
+  command->add_flag("--json", json, "Print JSON");
+  command->footer("Example: r2bench sim allreduce --nodes 16 --degraded 0:0.5 --bytes 1GiB");
+}
+
+SimArguments SimOptions::finished() const {
+  SimArguments arguments;
+  JobOptions given = job;
+  if (given.capacities.empty()) {
+    if (nodes == 0) throw UsageError("sim needs --nodes or --capacities");
+    given.capacities.assign(nodes, 1);
+    for (const std::string& text : degraded) {
+      size_t colon = text.find(':'), end = 0;
+      unsigned long node = nodes;
+      double lost = -1;
+      try {
+        node = std::stoul(text);
+        if (colon != std::string::npos) lost = std::stod(text.substr(colon + 1), &end);
+      } catch (const std::exception&) {
+        colon = std::string::npos;
+      }
+      if (colon == std::string::npos || colon + 1 + end != text.size() || node >= nodes ||
+          !(lost >= 0 && lost < 1)) {
+        throw UsageError("--degraded " + text + ": write NODE:X with a node below " + std::to_string(nodes) +
+                         " and the lost part X, 0 to below 1");
+      }
+      given.capacities[node] = 1 - lost;
+    }
+  }
+  arguments.job = given.job();
+  arguments.options.sharing = sharing == "exclusive" ? Sharing::kExclusive : Sharing::kMaxMin;
+  arguments.options.only_chosen = only_chosen;
+  arguments.json = json;
+  return arguments;
+}
+
+void PlanOptions::add_to(CLI::App& explain) {
+  capacities = job.add_to(explain);
+  explain
+      .add_option("--algorithm", algorithm,
+                  "The schedule to print or write (else the one that the planner takes)")
+      ->check(CLI::IsMember({"ring", "unequal_ring", "double_tree", "r2ccl_allreduce", "four_stage", "mix"}))
+      ->needs(capacities);
+  explain.add_option("--print", print, "Print this rank's operations; -2: every rank's")->needs(capacities);
+  explain.add_option("--xml", xml, "Write the schedule as MSCCL-style XML to this file")->needs(capacities);
+  explain.add_option("--chakra", chakra, "Write Chakra traces PREFIX.RANK.et")->needs(capacities);
+}
+
+PlanArguments PlanOptions::finished() const { return {job.job(), algorithm, xml, chakra, print}; }
+
+}  // namespace r2bench

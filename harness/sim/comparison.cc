@@ -1,0 +1,107 @@
+#include "harness/sim/comparison.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace r2bench {
+
+namespace collective = r2ccl::collective;
+using collective::Candidate;
+using collective::Job;
+using collective::Plan;
+using collective::Schedule;
+using r2ccl::Result;
+
+namespace {
+
+double cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+Result<void> simulate_into(ComparedAlgorithm& row, const Schedule& schedule, const Ports& ports,
+                           uint64_t bytes) {
+  const double before = cpu_seconds();
+  const Result<SimulationResult> result = simulate(schedule, ports, bytes);
+  if (!result) return result.error();
+  row.cpu_s = cpu_seconds() - before;
+  row.simulated_s = result.value().seconds;
+  row.transfers = result.value().transfers;
+  row.memory_bytes = result.value().memory_bytes;
+  return {};
+}
+
+}  // namespace
+
+const ComparedAlgorithm& AllReduceComparison::choice() const {
+  return *std::find_if(algorithms.begin(), algorithms.end(),
+                       [&](const auto& row) { return row.name == chosen; });
+}
+
+Ports upstream_ports(uint32_t nodes, uint32_t per_node, double lost, double bytes_per_second) {
+  Ports ports;
+  ports.capacity.resize(3);
+  for (uint32_t node = 0; node < nodes; ++node) {
+    ports.capacity[0].push_back(bytes_per_second * (node == 0 ? 1 - lost : 1));
+    ports.capacity[collective::kSurvivingRails].push_back(bytes_per_second * (1 - lost));
+    ports.capacity[collective::kLostRails].push_back(node == 0 ? 0 : bytes_per_second * lost);
+    for (uint32_t i = 0; i < per_node; ++i) ports.node_of_rank.push_back(node);
+  }
+  return ports;
+}
+
+Result<AllReduceComparison> compare_allreduce(const Job& job, const ComparisonOptions& options) {
+  const Result<Plan> planned = collective::plan(job);
+  if (!planned) return planned.error();
+  const Plan& plan = planned.value();
+  const double most = *std::max_element(job.capacities.begin(), job.capacities.end());
+  Ports ports;
+  ports.capacity.emplace_back();
+  for (const double capacity : job.capacities) ports.capacity[0].push_back(capacity * job.bytes_per_second);
+  ports.latency_s = job.latency_s;
+  ports.reduce_bytes_per_second = job.reduce_bytes_per_second;
+  ports.sharing = options.sharing;
+
+  AllReduceComparison result;
+  result.bound_s = plan.bound_s;
+  result.fault_free_ring_s = collective::ring_volume(job.capacities.size()) / most *
+                             static_cast<double>(job.bytes) / job.bytes_per_second;
+  result.chosen = name(plan.choice().algorithm);
+  result.why = plan.why;
+  for (const Candidate& candidate : plan.candidates) {
+    if (options.only_chosen && &candidate != &plan.choice()) continue;
+    ComparedAlgorithm row;
+    row.name = name(candidate.algorithm);
+    row.formula = candidate.formula;
+    row.segments = candidate.segments;
+    row.formula_s = candidate.seconds;
+    if (Result<void> done = simulate_into(row, build(job, candidate), ports, job.bytes); !done)
+      return done.error();
+    result.algorithms.push_back(std::move(row));
+  }
+  const auto degraded =
+      std::count_if(job.capacities.begin(), job.capacities.end(), [&](double c) { return c < most * 0.999; });
+  if (degraded == 1 && job.capacities.size() >= 3 && !options.only_chosen) {
+    const auto nodes = static_cast<uint32_t>(job.capacities.size());
+    const double lost = 1 - *std::min_element(job.capacities.begin(), job.capacities.end()) / most;
+    ComparedAlgorithm row;
+    row.name = "upstream";
+    row.formula = "max(a(p), a(p-1)) + (1+1/K) x/(1-x)";
+    row.segments = options.upstream_pieces;
+    const double rate = job.bytes_per_second * most;
+    row.formula_s = collective::upstream_time(nodes, 1, lost, options.upstream_pieces) *
+                    static_cast<double>(job.bytes) / rate;
+    Ports its = upstream_ports(nodes, 1, lost, rate);
+    its.latency_s = job.latency_s;
+    its.reduce_bytes_per_second = job.reduce_bytes_per_second;
+    const Schedule schedule = collective::upstream_allreduce(nodes, 1, lost, options.upstream_pieces);
+    if (Result<void> done = simulate_into(row, schedule, its, job.bytes); !done) return done.error();
+    result.algorithms.push_back(std::move(row));
+  }
+  return result;
+}
+
+}  // namespace r2bench

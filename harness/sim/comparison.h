@@ -1,0 +1,50 @@
+// All AllReduce algorithms side by side on the same nodes: formula, simulation, bound, and what the planner
+// takes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "harness/sim/flow_simulator.h"
+#include "r2ccl/base/result.h"
+#include "r2ccl/collective/planner.h"
+
+namespace r2bench {
+
+struct ComparedAlgorithm {
+  std::string name;
+  std::string formula;
+  uint32_t segments = 0;
+  double formula_s = 0;
+  double simulated_s = 0;
+  uint64_t transfers = 0, memory_bytes = 0;
+  double cpu_s = 0;  ///< that the simulation took
+};
+
+struct AllReduceComparison {
+  double bound_s = 0;
+  double fault_free_ring_s = 0;  ///< T0: the ring if every node were as the best one
+  std::string chosen, why;
+  std::vector<ComparedAlgorithm>
+      algorithms;  ///< the planner's, then "upstream" where exactly one node is degraded
+
+  const ComparedAlgorithm& choice() const;
+};
+
+struct ComparisonOptions {
+  Sharing sharing = Sharing::kMaxMin;
+  bool only_chosen = false;       ///< simulate nothing else
+  uint32_t upstream_pieces = 16;  ///< as many as its code allows
+};
+
+/// Plans the job and simulates every candidate. Errors are the planner's and the simulator's.
+r2ccl::Result<AllReduceComparison> compare_allreduce(const r2ccl::collective::Job& job,
+                                                     const ComparisonOptions& options = {});
+
+/// The ports of upstream's schedule: a part `lost` of node 0's NICs is gone, and its AllReduce of all ranks
+/// uses on every node the NICs that node 0 still has, the one of the healthy ranks the others.
+/// `bytes_per_second` of a whole node.
+Ports upstream_ports(uint32_t nodes, uint32_t per_node, double lost, double bytes_per_second);
+
+}  // namespace r2bench

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""Time of AllReduce with a degraded node over that of the fault-free ring (T/T0), one line per algorithm, with the lower bound:
+against the lost part of the node's capacity, and against the number of nodes.
+
+    python3 plots/t_over_t0.py --out DIR results/sim/allreduce.csv
+
+Reads the table of harness/sim/sweep.py. Writes t_over_t0.png and t_over_t0.pdf."""
+
+import argparse
+import csv
+import sys
+
+import style
+
+try:
+    from matplotlib import pyplot
+    from matplotlib.ticker import NullFormatter, NullLocator
+except ImportError:
+    sys.exit(3)
+
+# Name in the table: label, colour, marker.
+ALGORITHMS = {
+    "ring": ("ring (Balance)", style.VERMILION, "o"),
+    "unequal_ring": ("unequal ring", style.ORANGE, "v"),
+    "double_tree": ("double tree", style.SKY, "s"),
+    "upstream": ("upstream, K = 16", style.INK, "x"),
+    "r2ccl_allreduce": ("R2CCL-AllReduce", style.PURPLE, "D"),
+    "four_stage": ("four-stage", style.BLUE, "^"),
+    "mix": ("mix", style.GREEN, "P"),
+}
+SEGMENTS, DEGRADED = 32, 1
+
+
+def load(path):
+    """{(nodes, lost): {algorithm: T/T0, "bound": T/T0}} with one degraded node. ValueError: not such a table."""
+    table = {}
+    with open(path, encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            if int(row["segments"]) != SEGMENTS or int(row["degraded"]) != DEGRADED:
+                continue
+            point = table.setdefault((int(row["nodes"]), float(row["lost"])), {})
+            point[row["algorithm"]] = float(row["simulated_t0"])
+            point["bound"] = float(row["bound_t0"])
+    if not table:
+        raise ValueError(f"{path}: no row with K = {SEGMENTS} and one degraded node")
+    return table
+
+
+def panel(axes, table, fixed, index):
+    """`index` 0: against nodes, at fixed lost part; 1: the other way round."""
+    keys = sorted(key for key in table if key[1 - index] == fixed)
+    xs = [key[index] for key in keys]
+    for name, (label, colour, marker) in ALGORITHMS.items():
+        points = [(x, table[key][name]) for x, key in zip(xs, keys) if name in table[key]]
+        axes.plot([x for x, _ in points], [y for _, y in points], color=colour, marker=marker, markersize=3.5, label=label)
+    axes.plot(xs, [table[key]["bound"] for key in keys], color=style.INK, linestyle="--", linewidth=1, label="lower bound")
+    if index == 0:
+        axes.set_xscale("log", base=2)
+    axes.set_xticks(xs, [f"{x:g}" for x in xs])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_ylim(0.95, 2.1)  # an algorithm that leaves the panel is slower than the ring
+
+
+def draw(table, nodes, lost):
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(style.DOUBLE_COLUMN, 2.9), sharey=True)
+    figure.subplots_adjust(left=0.07, right=0.775, top=0.9, bottom=0.2, wspace=0.08)
+    panel(left, table, nodes, 1)
+    panel(right, table, lost, 0)
+    left.set_xlabel("lost part x of one node's capacity")
+    left.set_ylabel("T / T0 (fault-free ring)")
+    left.set_title(f"{nodes} nodes", loc="left")
+    right.set_xlabel("nodes")
+    right.set_title(f"x = {lost:g}", loc="left")
+    right.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=2.2)
+    style.footer(figure, f"simulated (flow simulator, K = {SEGMENTS}, latency 0); ring, upstream and lower bound have closed forms")
+    return figure
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("table", help="allreduce.csv")
+    parser.add_argument("--out", default=".", help="folder of the figure")
+    parser.add_argument("--nodes", type=int, default=16, help="of the left panel (16)")
+    parser.add_argument("--lost", type=float, default=0.5, help="of the right panel (0.5)")
+    arguments = parser.parse_args()
+    style.use()
+    try:
+        table = load(arguments.table)
+        if not any(n == arguments.nodes for n, _ in table) or not any(x == arguments.lost for _, x in table):
+            raise ValueError(f"{arguments.table}: nothing with {arguments.nodes} nodes, or nothing with x = {arguments.lost:g}")
+        style.save(draw(table, arguments.nodes, arguments.lost), arguments.out, "t_over_t0")
+    except (OSError, ValueError, KeyError) as error:
+        print(f"t_over_t0.py: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+// Which AllReduce schedule takes the least time on nodes of these capacities, and why. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "r2ccl/base/result.h"
+#include "r2ccl/collective/cost.h"
+#include "r2ccl/collective/schedule.h"
+
+namespace r2ccl::collective {
+
+enum class Algorithm : uint8_t { kRing, kUnequalRing, kDoubleTree, kR2cclAllReduce, kFourStage, kMix };
+/// As on the command line and in JSON: "ring", "unequal_ring", "double_tree", "r2ccl_allreduce",
+/// "four_stage", "mix".
+const char* name(Algorithm algorithm);
+
+/// What is to be planned for.
+struct Job {
+  std::vector<double> capacities;      ///< of each node, relative; as Balance measures them. More than 0
+  uint64_t bytes = 0;                  ///< of each node's data
+  double bytes_per_second = 50e9;      ///< of capacity 1, each direction
+  double latency_s = 5e-6;             ///< from one node's operation to the next one's, besides the bytes
+  double reduce_bytes_per_second = 0;  ///< the engine's additions on each node; 0: faster than any port
+  uint32_t most_segments = 64;         ///< K, at most; more need more memory for what is under way
+};
+
+/// One algorithm's prediction: seconds = max(transfer, reduction, steps) + fill.
+struct Candidate {
+  Algorithm algorithm = Algorithm::kRing;
+  uint32_t segments = 1;   ///< K that is best for it
+  uint32_t leaves = 0;     ///< four-stage: how many of the least capacity
+  double transfer_s = 0;   ///< the busiest port
+  double reduction_s = 0;  ///< the busiest engine
+  double steps_s = 0;      ///< the longest lane when each of its operations waits for a latency
+  double fill_s = 0;       ///< until the pipeline is full, and empty
+  double seconds = 0;
+  std::string formula;  ///< transfer and fill in the words of FACTS, for printing
+};
+
+struct Plan {
+  std::vector<Candidate> candidates;  ///< all, in the order of Algorithm
+  size_t chosen = 0;
+  double bound_s = 0;  ///< no AllReduce is faster: allreduce_bound()
+  std::string why;     ///< one or two sentences
+
+  const Candidate& choice() const { return candidates[chosen]; }
+};
+
+/// kInvalidArgument: fewer than two nodes, or a capacity that is not above 0. The same job gives the same
+/// plan on every node.
+Result<Plan> plan(const Job& job);
+
+/// The candidate's schedule.
+Schedule build(const Job& job, const Candidate& candidate);
+
+}  // namespace r2ccl::collective

@@ -1,0 +1,147 @@
+// What the planner takes for which nodes and sizes, and that its closed forms hold.
+#include "r2ccl/collective/planner.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "r2ccl/collective/checker.h"
+
+namespace r2ccl::collective {
+namespace {
+
+Job job_of(std::vector<double> capacities, uint64_t bytes) {
+  Job job;
+  job.capacities = std::move(capacities);
+  job.bytes = bytes;
+  return job;
+}
+
+Algorithm chosen(const Job& job) {
+  const Result<Plan> result = plan(job);
+  EXPECT_TRUE(result.ok());
+  return result.value().choice().algorithm;
+}
+
+TEST(Planner, keeps_the_ring_while_all_nodes_are_well) {
+  for (const size_t nodes : {2, 4, 16, 64})
+    EXPECT_EQ(chosen(job_of(std::vector<double>(nodes, 1), 1 << 30)), Algorithm::kRing) << nodes;
+}
+
+TEST(Planner, keeps_small_messages_on_ring_or_tree) {
+  for (const uint64_t bytes : {8ull, 1024ull, 65536ull}) {
+    std::vector<double> c(16, 1);
+    c[3] = 0.5;
+    const Algorithm taken = chosen(job_of(c, bytes));
+    EXPECT_TRUE(taken == Algorithm::kRing || taken == Algorithm::kDoubleTree) << name(taken);
+  }
+}
+
+TEST(Planner, takes_the_mix_or_four_stage_where_a_node_is_degraded) {
+  for (const double capacity : {0.5, 0.75, 0.875}) {
+    std::vector<double> c(16, 1);
+    c[3] = capacity;
+    const Algorithm taken = chosen(job_of(c, 1 << 30));
+    EXPECT_TRUE(taken == Algorithm::kMix || taken == Algorithm::kFourStage) << name(taken);
+  }
+}
+
+TEST(Planner, two_nodes_have_nothing_better_than_the_ring) {
+  EXPECT_EQ(chosen(job_of({1, 0.5}, 1 << 30)), Algorithm::kRing);
+}
+
+TEST(Planner, slow_additions_favour_who_adds_less) {
+  Job job = job_of({0.5, 1, 1, 1}, 1 << 30);
+  const double fast = plan(job).value().choice().seconds;
+  job.reduce_bytes_per_second = job.bytes_per_second / 10;
+  const Plan slow = plan(job).value();
+  EXPECT_GT(slow.choice().seconds, fast * 2);
+  EXPECT_GT(slow.choice().reduction_s, slow.choice().transfer_s);
+}
+
+TEST(Planner, says_why) {
+  const Plan result = plan(job_of({1, 1, 0.5, 1}, 1 << 30)).value();
+  EXPECT_NE(result.why.find("node 2 at 50 %"), std::string::npos) << result.why;
+  EXPECT_NE(result.why.find("less time than the ring"), std::string::npos) << result.why;
+  EXPECT_NE(result.why.find("lower bound"), std::string::npos) << result.why;
+}
+
+TEST(Planner, refuses_what_it_cannot_plan) {
+  EXPECT_FALSE(plan(job_of({1}, 1)).ok());
+  EXPECT_FALSE(plan(job_of({1, 0, 1}, 1)).ok());
+  EXPECT_FALSE(plan(job_of({1, -1, 1}, 1)).ok());
+}
+
+TEST(Planner, every_candidate_is_a_right_schedule) {
+  std::mt19937 random(7);
+  std::uniform_real_distribution<double> capacity(0.05, 1);
+  for (int round = 0; round < 40; ++round) {
+    std::vector<double> c(2 + random() % 9);
+    for (double& value : c) value = random() % 2 == 0 ? 1 : capacity(random);
+    Job job = job_of(c, 1 << 20);
+    job.most_segments = 2;
+    const Plan made = plan(job).value();
+    for (const Candidate& candidate : made.candidates) {
+      const Result<void> result = check(build(job, candidate));
+      EXPECT_TRUE(result.ok()) << name(candidate.algorithm) << ": " << result.error().message;
+    }
+  }
+}
+
+TEST(Mix, attains_the_bound_for_any_capacities_of_few_values) {
+  std::mt19937 random(3);
+  std::uniform_real_distribution<double> capacity(0.02, 1);
+  for (int round = 0; round < 500; ++round) {
+    std::vector<double> values(1 + random() % kMostLevels);
+    for (double& value : values) value = capacity(random);
+    std::vector<double> c(3 + random() % 40);
+    for (double& value : c) value = values[random() % values.size()];
+    const double bound = allreduce_bound(c), time = mix_fractions(c).seconds;
+    // Values that differ by less than a percent count as one.
+    EXPECT_LE(time, bound * 1.011);
+    EXPECT_GE(time, bound * (1 - 1e-9));
+  }
+}
+
+TEST(Mix, has_the_fractions_of_one_degraded_node_in_closed_form) {
+  for (const double p : {3.0, 4.0, 8.0, 64.0}) {
+    for (const double x : {0.125, 0.25, 0.5}) {
+      std::vector<double> c(static_cast<size_t>(p), 1);
+      c[0] = 1 - x;
+      const double a = 2 * (p - 1) / p, bound = allreduce_bound(c),
+                   z = std::max(0.0, ((1 - x) * bound - 1) / (a - 1));
+      const MixFractions mix = mix_fractions(c);
+      const double ring = mix.parts[0].leaves.empty() ? mix.parts[0].fraction : 0;
+      EXPECT_NEAR(ring, z, 1e-5) << p << " " << x;
+      EXPECT_NEAR(mix.seconds, bound, 1e-5 * bound) << p << " " << x;
+    }
+  }
+}
+
+TEST(Mix, of_many_different_capacities_is_faster_than_the_ring) {
+  std::mt19937 random(5);
+  std::uniform_real_distribution<double> capacity(0.5, 1);
+  std::vector<double> c(64);
+  for (double& value : c) value = capacity(random);
+  const MixFractions mix = mix_fractions(c);
+  EXPECT_LE(mix.parts.size(), kMostLevels);
+  EXPECT_LT(mix.seconds, ring_volume(64) / *std::min_element(c.begin(), c.end()) * 0.75);
+}
+
+TEST(FourStage, has_the_closed_form_for_several_leaves) {
+  for (const size_t p : {4, 8, 16}) {
+    for (size_t s = 1; s <= p / 2; ++s) {
+      std::vector<double> c(p, 1);
+      for (size_t i = 0; i < s; ++i) c[i] = 0.5;
+      const double form = std::max(2.0, 2 + (static_cast<double>(s) - 2) / static_cast<double>(p - s));
+      EXPECT_NEAR(four_stage_time(c, s), form, 1e-9);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace r2ccl::collective
