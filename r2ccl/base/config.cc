@@ -65,7 +65,8 @@ const std::vector<Field>& fields() {
       milliseconds("R2CC_SUSPECT_MS", &Config::suspect_after, 1, 60000,
                    "silence before a path is probed (adapts upward), ms"),
       milliseconds("R2CC_PROBE_MS", &Config::probe_deadline, 1, 60000,
-                   "an unanswered probe this old: the path is dead (adapts upward, to a quarter of R2CC_FAIL_BOUND_MS and 2 s at most), ms"),
+                   "an unanswered probe this old: the path is dead (adapts upward, to a quarter of "
+                   "R2CC_FAIL_BOUND_MS and 2 s at most), ms"),
       milliseconds("R2CC_STUCK_MS", &Config::stuck_after, 10, 600000,
                    "probes answer but a QP stands still: it is replaced, ms"),
       milliseconds("R2CC_REGISTER_MS", &Config::register_bound, 10, 600000,
@@ -73,6 +74,8 @@ const std::vector<Field>& fields() {
       milliseconds("R2CC_CONTROL_MS", &Config::control_bound, 10, 600000,
                    "a peer whose process cannot be reached over TCP for so long is gone, ms"),
       milliseconds("R2CC_FENCE_MS", &Config::fence_bound, 10, 60000, "bound for stopping a NIC, ms"),
+      milliseconds("R2CC_PACKET_LIFETIME_MS", &Config::packet_lifetime, 0, 60000,
+                   "how long a packet may stay in the network (0: 268 on Ethernet, 1074 on InfiniBand), ms"),
       milliseconds("R2CC_FAIL_BOUND_MS", &Config::fail_bound, 10, 3600000,
                    "no path for this long is an error, ms"),
       milliseconds("R2CC_FAILBACK_MS", &Config::failback_settle, 1, 600000,

@@ -58,6 +58,9 @@ struct Config {
   Milliseconds stuck_after{
       1000};  ///< R2CC_STUCK_MS: probes answer, but the QP makes no progress: it alone is fenced
   Milliseconds fence_bound{500};  ///< R2CC_FENCE_MS: a NIC that cannot be stopped within this is unfenceable
+  Milliseconds packet_lifetime{
+      0};  ///< R2CC_PACKET_LIFETIME_MS: how long a packet may stay in the network; 0:
+           ///< what the link layer's managers assume (Channel::packet_lifetime_ns)
   Milliseconds register_bound{
       30000};  ///< R2CC_REGISTER_MS: a NIC that has not registered a buffer within this is left
   Milliseconds control_bound{

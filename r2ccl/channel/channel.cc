@@ -79,7 +79,8 @@ bool Channel::drain(Path& path) {
     const auto kind = uint32_t(completion.wr_id >> 32);
     const auto detail = uint32_t(completion.wr_id);
     if (kind == Path::kWorkSentinel) {
-      path.sentinel(detail);
+      // Carried out, it tells that the QP is in ERR in its driver's words only.
+      if (completion.status != IBV_WC_SUCCESS) path.sentinel(detail);
     } else if (completion.status != IBV_WC_SUCCESS) {
       if (carries(path)) suspect(path, completion.status);
     } else {
@@ -325,7 +326,7 @@ void Channel::step_closing(const Tick& tick) {
   if (!torn_down_) {
     if (!graveyard_.closed(*core_.workers)) return;
     for (const Graveyard::Grave& grave : graveyard_.graves())
-      if (!grave.job->done() || grave.refused->load())
+      if (!grave.job->done() || (grave.outcome->refused && !core_.device_gone[size_t(grave.nic)]))
         R2_WARN(
             "NET/R2CCL: channel %u: NIC %s did not let go of a queue pair; it may still touch its buffers",
             number_, nic_name(grave.nic).c_str());

@@ -1,7 +1,7 @@
 // One direction between two ranks: what both ends have in common. Its parts: the control connection (and what
 // happens when it breaks: outage.cc), the set of paths (paths.cc, openings.cc, lanes.cc), the watchdog and
-// the migration protocol (watchdog.cc, migration.cc), all run by the service thread; and the turn that keeps
-// the progress thread's data path apart from them. Sender and Receiver add the messages.
+// the migration protocol (watchdog.cc, migration.cc, fence.cc), all run by the service thread; and the turn
+// that keeps the progress thread's data path apart from them. Sender and Receiver add the messages.
 #pragma once
 
 #include <array>
@@ -214,6 +214,7 @@ class Channel {
   Path* find(uint32_t id);
   void hand(Path& path, const char* call, Result<void> (Path::*work)());
   void bury(uint32_t id);
+  uint64_t retired_for_ns() const;
   void drop(uint32_t id, bool tell_peer);
   bool is_making(uint32_t id) const;
   void make(std::shared_ptr<Making> making);
@@ -265,12 +266,25 @@ class Channel {
                        uint32_t planned_target = 0);
   void start_fence(Path& path, trace::DetectedBy by, bool planned, const Tick& tick, bool tell_peer);
   void look_for_suspects();
-  void fence_given_up(const Tick& tick);
-  Path* exhume(uint32_t id);
   void step_migration(const Tick& tick);
+  Path* exhume(uint32_t id);
+
+  // the fence (fence.cc)
+  void begin_fence(const Tick& tick);
+  void fence_given_up(const Tick& tick);
   void step_fence(const Tick& tick);
+  void step_fence_of_grave(const Tick& tick);
+  void step_other_fence(const Tick& tick);
+  bool device_failed(const Path& path) const;
+  bool stopped_by_removal();
   void unfenceable(const std::string& why);
+  void no_fence(const std::string& why, const Tick& tick);
+  void cannot_fence(const std::string& why, const Tick& tick);
   void fence_done(const Tick& tick);
+  void say_fenced(bool stopped);
+  void retire_unfenced();
+  uint64_t packet_lifetime_ns() const;
+
   void choose_path(const Tick& tick);
   void use(Path& path, const Tick& tick);
   void on_migrate(const wire::Migrate& migrate, const Tick& tick);
@@ -281,6 +295,7 @@ class Channel {
   std::string what_failed() const;
   uint64_t bar_ns() const;
   void count_pathless_time(const Tick& tick);
+  bool waits_in_queue() const;
 
   /// Changes the status unless the channel has failed or closed, which is for good.
   bool advance(Status to);
@@ -359,13 +374,14 @@ class Channel {
 
   // paths
   std::vector<std::unique_ptr<Path>> paths_;
-  Graveyard graveyard_;
+  Graveyard graveyard_{core_.device_fatals};
   // One end's half of a path, while the NIC's worker makes it.
   struct Making {
     uint32_t path = 0;
     int local = 0, remote = 0;
     std::optional<wire::PathEnd> peer_end;  // receiver: to be connected at once
     bool unwanted = false;
+    uint32_t device_fatals = 0;
     JobPtr job;
     // the worker's, until the job is done
     Result<std::unique_ptr<Path>> made{std::unique_ptr<Path>()};
@@ -433,10 +449,17 @@ class Channel {
   uint64_t phase_since_ = 0;        // alive
   uint64_t no_path_for_ =
       0;  // alive; accrues while something is wanted and no path can be had that carries anything
+  uint64_t queued_for_ = 0;   // alive; accrues instead while it waits for others' driver calls
   uint64_t used_at_ = 0;      // alive; when the active path became that
   uint64_t searched_at_ = 0;  // alive; when it last did
   uint64_t migrated_at_progress_ = 0;
   int left_nic_ = 0;
+  // The fence of what is left.
+  uint64_t silent_since_ = 0;    // alive; since when the path has been empty and nothing came; 0: not known
+  uint64_t destroyed_at_ = 0;    // alive; its QP was, as the driver says
+  uint64_t fence_known_at_ = 0;  // now; of the end that could
+  std::unique_ptr<Path> unfenced_;  // this end could not, until traffic flows again
+  std::string no_fence_since_;      // … why
 };
 
 /// An error as it travels.

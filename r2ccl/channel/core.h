@@ -45,6 +45,11 @@ struct Core {
   std::array<bool, wire::kMaxNics> nic_down{};         ///< the port has said so; service thread only
   std::array<uint64_t, wire::kMaxNics> nic_down_at{};  ///< … when (CLOCK_MONOTONIC, ns)
   std::array<std::atomic<bool>, wire::kMaxNics> nic_unusable{};  ///< a buffer could not be registered on it
+  /// How often a device has reported DEVICE_FATAL: what it answers to commands on older queue pairs proves
+  /// nothing. Service thread only, as the next.
+  std::array<uint32_t, wire::kMaxNics> device_fatals{};
+  /// The kernel has taken the context away, and destroyed its queue pairs.
+  std::array<bool, wire::kMaxNics> device_gone{};
   std::string host;
   uint64_t process = 0;
   /// Who makes the driver calls that may take long. Registering memory may take seconds and be no failure,

@@ -21,7 +21,9 @@ Graveyard::PathPtr Graveyard::exhume(uint32_t id) {
 }
 
 void Graveyard::dig(NicWorkers& workers, uint64_t now, bool calm) {
-  std::erase_if(graves_, [](const Grave& grave) { return grave.job->done() && !grave.refused->load(); });
+  std::erase_if(graves_, [this](const Grave& grave) {
+    return grave.job->done() && !grave.outcome->refused && !doubtful(grave);
+  });
   if (buried_.empty() || (buried_.size() <= kMostBuried && !(calm && now >= buried_.front()->keep_until)))
     return;
   destroy(workers, std::move(buried_.front()));
@@ -29,12 +31,15 @@ void Graveyard::dig(NicWorkers& workers, uint64_t now, bool calm) {
 }
 
 void Graveyard::destroy(NicWorkers& workers, PathPtr path) {
-  Grave grave{path->id(), path->local_nic(), nullptr, std::make_shared<std::atomic<bool>>(false)};
-  auto work = [held = std::shared_ptr<Path>(std::move(path)), refused = grave.refused]() mutable {
+  Grave grave{path->id(), path->local_nic(), nullptr, std::make_shared<Grave::Outcome>(),
+              path->device_fatals};
+  auto work = [held = std::shared_ptr<Path>(std::move(path)), outcome = grave.outcome, nic = grave.nic,
+               &workers]() mutable {
     if (auto done = held->destroy(); !done) {
-      R2_WARN("NET/R2CCL: a queue pair stays: %s", done.error().message.c_str());
-      refused->store(true);
-      [[maybe_unused]] auto* kept = new std::shared_ptr<Path>(held);
+      if (!held->refused_with_eio) R2_WARN("NET/R2CCL: a queue pair stays: %s", done.error().message.c_str());
+      outcome->with_eio = held->refused_with_eio.load();
+      outcome->refused = true;
+      workers.keep(nic, held);
     }
     held.reset();
   };

@@ -4,6 +4,7 @@
 // then destroyed by its NIC's worker. The service thread's.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -22,8 +23,16 @@ class Graveyard {
     uint32_t path;
     int nic;
     JobPtr job;
-    std::shared_ptr<std::atomic<bool>> refused;  ///< the driver would not; what is left of it stays for good
+    struct Outcome {
+      std::atomic<bool> refused{false};  ///< the driver would not; it is kept (NicWorkers::keep)
+      std::atomic<bool> with_eio{false};
+    };
+    std::shared_ptr<Outcome> outcome;
+    uint32_t device_fatals;  ///< Path::device_fatals
   };
+
+  explicit Graveyard(const std::array<uint32_t, wire::kMaxNics>& device_fatals)
+      : device_fatals_(device_fatals) {}
 
   /// Keeps `path` until `keep_until` (CLOCK_MONOTONIC, ns), or until dig() finds too many.
   void bury(PathPtr path, uint64_t keep_until);
@@ -44,8 +53,11 @@ class Graveyard {
   const std::vector<Grave>& graves() const { return graves_; }
   /// Are all gone, as far as they can go? A NIC that is stuck is not waited for.
   bool closed(const NicWorkers& workers) const;
+  /// Its device has failed since it was made: that it is destroyed proves nothing.
+  bool doubtful(const Grave& grave) const { return grave.device_fatals != device_fatals_[size_t(grave.nic)]; }
 
  private:
+  const std::array<uint32_t, wire::kMaxNics>& device_fatals_;  // Core's
   static constexpr size_t kMostBuried = 8;
   std::vector<PathPtr> buried_;
   std::vector<Grave> graves_;

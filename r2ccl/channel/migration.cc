@@ -11,7 +11,6 @@ namespace r2ccl {
 namespace {
 
 constexpr size_t kFailuresTold = 8;
-constexpr uint64_t kFlushShare = 5;  // flushes have this part of the fence's bound; then the QP is destroyed
 constexpr uint64_t kBarNs = 50 * kNsPerMs;
 constexpr uint64_t kPromptAnswerNs = 20 * kNsPerMs;
 
@@ -53,38 +52,6 @@ void Channel::begin_migration(Path& path, trace::DetectedBy by, const std::strin
   start_fence(path, by, planned, tick, true);
 }
 
-void Channel::start_fence(Path& path, trace::DetectedBy by, bool planned, const Tick& tick, bool tell_peer) {
-  turn_.take();
-  const TurnGuard guard(turn_);
-  if (!advance(Status::kMigrating)) return;
-  phase_since_ = tick.alive;
-  migration_started_ = tick.now;
-  begin_search(tick);
-  left_nic_ = path.local_nic();
-  emit(trace::EventType::kFenceStarted, path.local_nic(), uint64_t(by), path.id(), planned);
-  emit(trace::EventType::kMigrationStarted, path.local_nic(), end_.epoch(), path.id());
-  // After the event, so that who noticed first is on record first; before the fence, which takes longer.
-  if (tell_peer) send(wire::Type::kMigrate, wire::Migrate{end_.epoch(), path.id(), uint32_t(by), planned});
-  if (!planned) {
-    rails_.failed(path.local_nic(), path.remote_nic(), tick.now + bar_ns());
-    if (path.local_nic() == home_nic_ && path.remote_nic() == peer_home_nic_) home_rail_.failed(tick.now);
-  }
-  if (&path == active_) active_ = nullptr;
-  path.state = PathState::kFencing;
-  path.absolve();
-  abandon(path);
-  remove_lane(path);
-  look_for_suspects();
-  hand(path, "ibv_modify_qp to ERR", &Path::start_fence);
-  if (sender_)  // whether the others still work is known by the time the ledgers have been exchanged
-    for (auto& other : paths_)
-      if (!active_ && (other->state == PathState::kStandby || other->state == PathState::kLane)) {
-        look_at_probe(*other, tick);
-        other->forget_probe();
-        other->prove(tick.alive);
-      }
-}
-
 void Channel::step_migration(const Tick& tick) {
   // Whatever the phase: how long an answer took is counted up to this look.
   for (auto& path : paths_)
@@ -92,74 +59,10 @@ void Channel::step_migration(const Tick& tick) {
         path->state == PathState::kStandby && path->id() != probation_path_)
       path->forget_probe();  // it came after the choice was made
   if (end_.phase() == Phase::kFencing) step_fence(tick);
+  if (end_.phase() != Phase::kRunning) step_other_fence(tick);
   if (status() == Status::kFailed) return;
   if (end_.phase() == Phase::kChoosing) choose_path(tick);
   if (end_.phase() != Phase::kRunning && sender_) count_pathless_time(tick);
-}
-
-void Channel::unfenceable(const std::string& why) {
-  fail(Error{ErrorCode::kUnfenceable, "channel " + std::to_string(number_) + ": " + why +
-                                          "; what its NIC still holds may be written later, so its messages "
-                                          "cannot be sent again"});
-}
-
-void Channel::step_fence(const Tick& tick) {
-  const uint64_t waited = tick.alive - phase_since_;
-  const bool too_long = waited > nanoseconds(core_.config.fence_bound);
-  const std::string bound = std::to_string(core_.config.fence_bound.count()) + " ms (R2CC_FENCE_MS)";
-  Path* path = find(end_.leaving());
-  if (!path) {  // it was given up before, and is being destroyed
-    const Graveyard::Grave* grave = graveyard_.grave_of(end_.leaving());
-    if (!grave || (grave->job->done() && !grave->refused->load())) return fence_done(tick);
-    if (too_long && (grave->job->done() || core_.workers->stuck(grave->nic)))
-      unfenceable("a path over NIC " + nic_name(grave->nic) + ": " +
-                  (grave->job->done() ? "the driver refuses to destroy its QP"
-                                      : core_.workers->explain(grave->nic, *grave->job, waited)));
-    return;
-  }
-  if (path->in_hand()) {
-    if (too_long && core_.workers->stuck(path->local_nic()))  // and not merely busy with others' jobs
-      unfenceable(rail_name(*path) + ": " + core_.workers->explain(path->local_nic(), *path->job, waited));
-    return;
-  }
-  if (!path->outcome && !path->destroying_failed)
-    return unfenceable(rail_name(*path) + ": " + path->outcome.error().message);
-  {
-    turn_.take();
-    const TurnGuard guard(turn_);
-    const bool flush = path->retry_sentinels();
-    drain(*path);
-    if (flush) hand(*path, "ibv_modify_qp to ERR", &Path::flush_again);
-  }
-  if (path->in_hand()) return;
-  if (path->fenced()) return fence_done(tick);
-  if (too_long)
-    return unfenceable(rail_name(*path) + ": its QP was moved to ERR, but its flushes did not come within " +
-                       bound + (path->destroying_failed ? ", and " + path->outcome.error().message : ""));
-  if (path->destroying_failed ||
-      (!path->reports_nothing && waited <= nanoseconds(core_.config.fence_bound) / kFlushShare))
-    return;
-  R2_INFO("NET/R2CCL: channel %u: %s: no flushes after %llu ms; destroying its QP instead", number_,
-          rail_name(*path).c_str(), static_cast<unsigned long long>(waited / kNsPerMs));
-  turn_.take();
-  const TurnGuard guard(turn_);
-  while (drain(*path)) {  // what it did report need not be written again
-  }
-  hand(*path, "ibv_destroy_qp", &Path::fence_by_destroying);
-}
-
-void Channel::fence_done(const Tick& tick) {
-  turn_.take();
-  const TurnGuard guard(turn_);
-  emit(trace::EventType::kFenceDone, left_nic_, end_.leaving(), (now_ns() - migration_started_) / 1000);
-  bury(end_.leaving());
-  wire::Fenced fenced{};
-  fenced.epoch = end_.epoch();
-  fenced.path = end_.leaving();
-  fill_ledger(fenced);
-  send(wire::Type::kFenced, fenced);
-  end_.fenced();
-  phase_since_ = tick.alive;
 }
 
 void Channel::on_migrate(const wire::Migrate& migrate, const Tick& tick) {
@@ -188,34 +91,6 @@ void Channel::on_migrate(const wire::Migrate& migrate, const Tick& tick) {
     return;
   }
   fence_given_up(tick);
-}
-
-// The peer may have used a path that this end has given up meanwhile: moved to ERR (see drop()), but what its
-// NIC had taken in by then is over only when the sentinels are back, or the queue pair is destroyed.
-void Channel::fence_given_up(const Tick& tick) {
-  if (!advance(Status::kMigrating)) return;
-  phase_since_ = tick.alive;
-  migration_started_ = tick.now;
-  begin_search(tick);
-  Path* path = exhume(end_.leaving());
-  if (!path) return step_fence(tick);
-  left_nic_ = path->local_nic();
-  path->state = PathState::kFencing;
-  hand(*path, "ibv_modify_qp to ERR", &Path::start_fence);
-}
-
-void Channel::on_fenced(const wire::Fenced& fenced, const Tick& tick) {
-  if (!end_.peer_has_fenced(fenced.epoch, fenced.path)) return;
-  peer_ledger_ = fenced;
-  {
-    turn_.take();
-    const TurnGuard guard(turn_);
-    learn(fenced);
-  }
-  if (end_.phase() == Phase::kChoosing) {
-    phase_since_ = tick.alive;
-    choose_path(tick);
-  }
 }
 
 // The sender decides; the receiver has its word through paths that it drops.
@@ -271,7 +146,7 @@ void Channel::begin_search(const Tick& tick) {
   const uint64_t progress = progress_.load(std::memory_order_relaxed);
   if (progress != migrated_at_progress_ ||
       tick.alive - used_at_ > 4 * nanoseconds(core_.config.probe_deadline)) {
-    no_path_for_ = 0;
+    no_path_for_ = queued_for_ = 0;
     rails_.forget_counts();
     rails_.forget_older_notes();
   }
@@ -314,18 +189,48 @@ void Channel::count_pathless_time(const Tick& tick) {
   const bool peer_owes =
       end_.phase() == Phase::kWaitingForPeer ||
       (opening_.path != 0 && opening_.waiting_for_peer && tick.alive - opening_.since > kPromptAnswerNs);
+  if (peer_owes || end_.phase() == Phase::kSettling || end_.phase() == Phase::kUnfenced) return;
   const auto receiver_waits = [this] {  // behind its fence, what is not confirmed has not arrived
     turn_.take();
     const TurnGuard guard(turn_);
     return end_.phase() == Phase::kChoosing && unconfirmed();
   };
-  if (!peer_owes && (busy() || wanted_.load(std::memory_order_relaxed) || receiver_waits()))
-    no_path_for_ += step;
+  if (!(busy() || wanted_.load(std::memory_order_relaxed) || receiver_waits())) return;
+  if (waits_in_queue()) {
+    queued_for_ += step;
+    return;
+  }
+  no_path_for_ += step;
   if (no_path_for_ <= nanoseconds(core_.config.fail_bound)) return;
   fail(Error{ErrorCode::kAllPathsDown,
              "channel " + std::to_string(number_) + ": no path from " + core_.host + " to " + peer_name() +
                  " has worked for " + std::to_string(core_.config.fail_bound.count()) +
-                 " ms (R2CC_FAIL_BOUND_MS); the peer process is alive. Seen: " + what_failed()});
+                 " ms (R2CC_FAIL_BOUND_MS)" +
+                 (queued_for_ >= kNsPerMs
+                      ? ", the " + std::to_string(queued_for_ / kNsPerMs) +
+                            " ms not counted in which its NICs' drivers were busy with other paths"
+                      : "") +
+                 "; the peer process is alive. Seen: " + what_failed()});
+}
+
+// What this channel waits for is a driver call that others' calls on the same NIC are still before: as long
+// as those get on, time says nothing of any path.
+bool Channel::waits_in_queue() const {
+  const auto queued = [this](int nic, const JobPtr& job) {
+    return job && !job->done() && core_.workers->queued(nic, *job);
+  };
+  if (end_.phase() == Phase::kFencing) {
+    for (const auto& path : paths_)
+      if (path->id() == end_.leaving()) return queued(path->local_nic(), path->job);
+    const Graveyard::Grave* grave = graveyard_.grave_of(end_.leaving());
+    return grave && queued(grave->nic, grave->job);
+  }
+  if (opening_.path == 0) return false;
+  for (const auto& making : makings_)
+    if (making->path == opening_.path) return queued(making->local, making->job);
+  for (const auto& path : paths_)
+    if (path->id() == opening_.path) return queued(path->local_nic(), path->job);
+  return false;
 }
 
 void Channel::use(Path& path, const Tick& tick) {
@@ -342,6 +247,7 @@ void Channel::use(Path& path, const Tick& tick) {
     path.forget_probe();
     active_ = &path;
     end_.running();
+    retire_unfenced();
     silence_ = 0;
     poked_ = false;
     wanted_.store(false, std::memory_order_relaxed);

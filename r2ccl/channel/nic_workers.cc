@@ -52,6 +52,8 @@ struct NicWorkers::Worker {
   std::deque<JobPtr> jobs, later;
   JobPtr current;
   uint64_t count = 0;  // of jobs begun
+  std::vector<std::shared_ptr<void>> kept;
+  bool keeps = true;
   std::thread thread;
   pid_t tid = 0;
   bool stopping = false;
@@ -126,6 +128,7 @@ void NicWorkers::run(const std::shared_ptr<Worker>& worker) {
     queue.pop_front();
     worker->current = job;
     ++worker->count;
+    job->begun_.store(true, std::memory_order_relaxed);
     lock.unlock();
     job->work_();
     job->work_ = nullptr;  // what it holds is let go here, not by whoever asks
@@ -180,14 +183,31 @@ bool NicWorkers::stuck(int nic) const noexcept {
   return workers_[size_t(nic)]->stuck.load(std::memory_order_relaxed);
 }
 
-std::string NicWorkers::explain(int nic, const Job& job, uint64_t waited_ns) const {
+void NicWorkers::keep(int nic, std::shared_ptr<void> object) {
+  Worker& worker = *workers_[size_t(nic)];
+  const std::lock_guard lock(worker.mutex);
+  if (worker.keeps) worker.kept.push_back(std::move(object));
+}
+
+void NicWorkers::let_go(int nic) {
+  std::vector<std::shared_ptr<void>> kept;
+  {
+    Worker& worker = *workers_[size_t(nic)];
+    const std::lock_guard lock(worker.mutex);
+    worker.keeps = false;
+    kept.swap(worker.kept);
+  }
+  if (!kept.empty()) give_later(nic, "ibv_dereg_mr", [kept = std::move(kept)]() mutable { kept.clear(); });
+}
+
+std::string NicWorkers::explain(int nic, const Job& job, uint64_t alive) const {
   const std::shared_ptr<Worker>& worker = workers_[size_t(nic)];
   const std::lock_guard lock(worker->mutex);
   const std::string call = worker->current.get() == &job || !worker->current
                                ? std::string(job.call_)
                                : std::string(worker->current->call_) + ", before " + job.call_;
   return "the driver of NIC " + worker->name + " has not returned from " + call + " for " +
-         std::to_string(waited_ns / kNsPerMs) + " ms";
+         std::to_string((alive - worker->seen_since) / kNsPerMs) + " ms";
 }
 
 void NicWorkers::stop() {

@@ -18,11 +18,14 @@ class Job {
  public:
   /// True: the work is over, and what it has written may be read.
   bool done() const noexcept { return done_.load(std::memory_order_acquire); }
+  /// The worker has taken it up: until then what passes is the time of other jobs of the same NIC.
+  bool begun() const noexcept { return begun_.load(std::memory_order_relaxed); }
 
  private:
   friend class NicWorkers;
   const char* call_ = "";
   std::function<void()> work_;  // gone once it is done
+  std::atomic<bool> begun_{false};
   std::atomic<bool> done_{false};
 };
 using JobPtr = std::shared_ptr<Job>;
@@ -53,9 +56,18 @@ class NicWorkers {
   bool open_jobs() const noexcept { return open_.load(std::memory_order_relaxed) > 0; }
   /// Any thread: the driver of this NIC has kept a call for longer than the bound, and still does.
   bool stuck(int nic) const noexcept;
-  /// "the driver of NIC mlx5_0 has not returned from ibv_modify_qp for 503 ms", or "… from the calls before
-  /// ibv_…" where `job` has not begun. The service thread.
-  std::string explain(int nic, const Job& job, uint64_t waited_ns) const;
+  /// Any thread: `job`, which is not done, has not begun, and the NIC is not stuck: others' jobs are done
+  /// before it, one after the other.
+  bool queued(int nic, const Job& job) const noexcept { return !job.begun() && !stuck(nic); }
+  /// Of a NIC that is stuck: "the driver of NIC mlx5_0 has not returned from ibv_modify_qp for 503 ms", or
+  /// "… from ibv_create_qp, before ibv_modify_qp …" where `job` has not begun. The service thread.
+  std::string explain(int nic, const Job& job, uint64_t alive) const;
+
+  /// Any thread: what a NIC may still touch and its driver would not destroy. It is kept until let_go(), for
+  /// good without one.
+  void keep(int nic, std::shared_ptr<void> object);
+  /// The NIC is known to touch nothing any more: all that is kept, and will be, is given up by its worker.
+  void let_go(int nic);
 
   /// No more jobs are begun. A thread that its driver does not let go is left behind after `kStopBoundMs`.
   void stop();

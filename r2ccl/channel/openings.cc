@@ -43,6 +43,7 @@ void Channel::make(std::shared_ptr<Making> making) {
       }
     making->end = path.describe(device);
   };
+  making->device_fatals = core_.device_fatals[size_t(making->local)];
   making->job = core_.workers->give(making->local, "ibv_create_qp", std::move(work));
   makings_.push_back(std::move(making));
 }
@@ -67,6 +68,7 @@ void Channel::step_makings(const Tick& tick) {
       continue;
     }
     makings_.erase(makings_.begin() + std::ptrdiff_t(i));
+    if (making->made) (*making->made)->device_fatals = making->device_fatals;
     if (making->speed_mbps > 0) take_speed(making->local, making->speed_mbps);
     if (!making->unwanted && !closing_)
       half_made(*making, tick);

@@ -79,22 +79,26 @@ Result<void> Path::connect(const verbs::Device& device, const wire::PathEnd& rem
   return {};
 }
 
+Result<void> Path::noted(Result<void> done) {
+  if (!done && done.error().code == ErrorCode::kDeviceGone) refused_with_eio = true;
+  return done;
+}
+
 Result<void> Path::fence_by_destroying() {
-  auto done = data.destroy();
+  auto done = noted(data.destroy());
   destroying_failed = !done;
   return done;
 }
 
 Result<void> Path::destroy() {
   if (data)
-    if (auto done = data.destroy(); !done) return done;
+    if (auto done = noted(data.destroy()); !done) return done;
   return probe_pair_ ? probe_pair_.destroy() : Result<void>();
 }
 
 Result<void> Path::start_fence() {
   if (!data) return {};
-  if (reports_nothing) return data.destroy();
-  if (auto done = data.to_error(); !done) return data.destroy() ? Result<void>() : done;
+  if (reports_nothing || !noted(data.to_error())) return fence_by_destroying();
   // Flushes come in order on each queue (IBTA volume 1, 10.8.6): when a sentinel is back, everything that
   // was posted before it is back too, and what had arrived has been reported.
   const int send = data.post_write(work(kWorkSentinel, 1), channel_memory->probe_landing, 8, memory_lkey,

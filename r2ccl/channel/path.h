@@ -82,12 +82,13 @@ class Path {
   /// Starts to fence: the QP goes to ERR and a sentinel is posted behind everything on both queues.
   Result<void> start_fence();
   /// The other way to fence, for a NIC that does not report flushes: without a QP nothing arrives either.
-  /// What it had not reported counts as missing and is replayed. An error leaves things as they were.
+  /// What it had not reported counts as missing and is replayed. An error leaves things as they were. It is
+  /// the driver's word alone, which a device that has failed gives for nothing.
   Result<void> fence_by_destroying();
   /// A provider whose receive queue lies in memory shared with the kernel (rxe) rings no bell for a receive
   /// request: one that is posted in ERR is flushed at the next move to ERR only. Elsewhere it changes
   /// nothing.
-  Result<void> flush_again() { return data ? data.to_error() : Result<void>(); }
+  Result<void> flush_again() { return data ? noted(data.to_error()) : Result<void>(); }
   /// Nobody wants it any more: it goes to ERR, so that nothing more arrives.
   Result<void> give_up() { return data ? data.to_error() : Result<void>(); }
   /// Both queue pairs. An error leaves what could not be destroyed.
@@ -102,11 +103,16 @@ class Path {
   void sentinel(uint32_t which) { sentinels_ |= which; }
   /// Posts a sentinel for which there was no room before. True: flush_again() must follow.
   bool retry_sentinels();
-  bool fenced() const { return !data || sentinels_ == kBothSentinels; }
+  /// Both are back.
+  bool flushed() const { return sentinels_ == kBothSentinels; }
   /// Its completion queue is known to report nothing any more: no flush is worth waiting for.
   std::atomic<bool> reports_nothing{false};
   /// The driver refuses to destroy it: it is not asked again.
   bool destroying_failed = false;
+  /// A command was answered with EIO: the device is being removed, or has failed.
+  std::atomic<bool> refused_with_eio{false};
+  /// Core::device_fatals when it was made.
+  uint32_t device_fatals = 0;
 
   // --- probing; only the service thread ---
   /// A packet of the largest MTU that there is.
@@ -175,6 +181,7 @@ class Path {
 
  private:
   Path() = default;
+  Result<void> noted(Result<void> done);
   static constexpr uint32_t kBothSentinels = 3;
 
   uint32_t id_ = 0;

@@ -34,14 +34,16 @@ void Channel::hand(Path& path, const char* call, Result<void> (Path::*work)()) {
   path.job = core_.workers->give(path.local_nic(), call, [it = &path, work] { it->outcome = (it->*work)(); });
 }
 
+uint64_t Channel::retired_for_ns() const {
+  return std::clamp(nanoseconds(core_.config.fail_bound) / 4, kLeastBuriedNs, kLongestBuriedNs);
+}
+
 // Takes a path out of use.
 void Channel::bury(uint32_t id) {
   const auto it =
       std::find_if(paths_.begin(), paths_.end(), [id](const auto& path) { return path->id() == id; });
   if (it == paths_.end()) return;
-  const uint64_t kept =
-      std::clamp(nanoseconds(core_.config.fail_bound) / 4, kLeastBuriedNs, kLongestBuriedNs);
-  graveyard_.bury(std::move(*it), now_ns() + kept);
+  graveyard_.bury(std::move(*it), now_ns() + retired_for_ns());
   paths_.erase(it);
 }
 
@@ -55,6 +57,7 @@ Path* Channel::exhume(uint32_t id) {
 void Channel::destroy_paths() {
   for (auto& path : paths_) graveyard_.destroy(*core_.workers, std::move(path));
   paths_.clear();
+  if (unfenced_) graveyard_.destroy(*core_.workers, std::move(unfenced_));
   graveyard_.destroy_all(*core_.workers);
 }
 

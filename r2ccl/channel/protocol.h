@@ -19,8 +19,11 @@ enum class PathState : uint8_t {
 enum class Phase : uint8_t {
   kRunning,         ///< the active path carries traffic; or there was none yet
   kFencing,         ///< the path that is left is not fenced here
-  kWaitingForPeer,  ///< fenced here; sender: not there. Receiver: until the sender uses another path
-  kChoosing,        ///< sender: fenced on both sides, the receiver's ledger is here
+  kWaitingForPeer,  ///< this end has done what it can; sender: the other has not. Receiver: until the sender
+                    ///< uses another path
+  kSettling,  ///< sender: one end is fenced, the other cannot be: what is on its way has to arrive or die
+  kUnfenced,  ///< sender: neither end is fenced, and neither can be for now
+  kChoosing,  ///< sender: nothing comes over it any more, and the receiver's ledger is here
 };
 
 /// What a control message asks of the end that gets it.
@@ -42,7 +45,14 @@ class MigrationEnd {
   uint32_t leaving() const { return leaving_; }
   /// Where a planned migration goes; 0: to whatever works.
   uint32_t target() const { return target_; }
-  bool peer_fenced() const { return peer_fenced_; }
+  /// What is known of a half of that path.
+  enum class Fence : uint8_t {
+    kPending,
+    kCannot,  ///< its device is gone, or does not answer: nobody there can say when it stops
+    kDone,
+  };
+  Fence own_fence() const { return own_; }
+  Fence peer_fence() const { return peer_; }
 
   /// This end leaves `path`, its active one: the next epoch. The caller fences the path and tells the peer.
   void leave(uint32_t path, uint32_t target = 0) { enter(epoch_ + 1, path, target); }
@@ -58,15 +68,33 @@ class MigrationEnd {
     return carries ? Verdict::kFenceActive : Verdict::kFenceGivenUp;
   }
 
-  /// The path that was left is fenced at this end. The caller tells the peer (receiver: with its ledger).
-  void fenced() { phase_ = sender_ && peer_fenced_ ? Phase::kChoosing : Phase::kWaitingForPeer; }
+  /// The path that was left is fenced at this end, be it after cannot_fence(). The caller tells the peer
+  /// (receiver: with its ledger).
+  void fenced() {
+    own_ = Fence::kDone;
+    follow();
+  }
+  /// This end cannot fence it. The caller tells the peer likewise, and takes nothing in from that path any
+  /// more: the ledger is said.
+  void cannot_fence() {
+    own_ = Fence::kCannot;
+    follow();
+  }
 
-  /// The peer says that it has fenced. True: it counts, and so does the ledger that comes with it.
-  bool peer_has_fenced(uint32_t epoch, uint32_t path) {
+  /// The peer says that it has fenced (`stopped`), or cannot. True: it counts, and so does the ledger that
+  /// comes with it.
+  bool peer_has_fenced(uint32_t epoch, uint32_t path, bool stopped) {
     if (epoch != epoch_ || path != leaving_ || phase_ == Phase::kRunning) return false;
-    peer_fenced_ = true;
-    if (sender_ && phase_ == Phase::kWaitingForPeer) phase_ = Phase::kChoosing;
+    if (!stopped && peer_ == Fence::kDone) return false;  // said before, and come once more
+    peer_ = stopped ? Fence::kDone : Fence::kCannot;
+    if (own_ != Fence::kPending) follow();
     return true;
+  }
+
+  /// Sender, kSettling: a packet's lifetime has passed since the one fence was known.
+  void settled() {
+    settled_ = true;
+    follow();
   }
 
   /// The sender uses `path`, which stands by at this end or does not. `connected`: some path has been in use
@@ -88,12 +116,28 @@ class MigrationEnd {
     leaving_ = path;
     target_ = target;
     phase_ = Phase::kFencing;
-    peer_fenced_ = false;
+    own_ = peer_ = Fence::kPending;
+    settled_ = false;
+  }
+
+  // Each direction needs a fence of the NIC that takes in, or of the NIC that sends and time for what it has
+  // sent. One end that is fenced is the first for one direction and the second for the other.
+  void follow() {
+    if (!sender_ || peer_ == Fence::kPending)
+      phase_ = Phase::kWaitingForPeer;
+    else if (own_ == Fence::kCannot && peer_ == Fence::kCannot)
+      phase_ = Phase::kUnfenced;
+    else if (settled_ || own_ == peer_)
+      phase_ = Phase::kChoosing;
+    else
+      phase_ = Phase::kSettling;
   }
 
   bool sender_;
   Phase phase_ = Phase::kRunning;
-  bool peer_fenced_ = false;
+  bool settled_ = false;
+  Fence own_ = Fence::kPending;
+  Fence peer_ = Fence::kPending;
   uint32_t epoch_ = 0;
   uint32_t leaving_ = 0;
   uint32_t target_ = 0;

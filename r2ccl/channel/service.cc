@@ -29,7 +29,7 @@ constexpr int kRateLookMs = 25;
 constexpr long kHotPauseNs = 20'000;
 
 // epoll data: small numbers are ours, the rest are descriptors shifted past them.
-constexpr uint64_t kWake = 0, kListening = 1, kNic = 2, kStream = 1 << 16;
+constexpr uint64_t kWake = 0, kListening = 1, kNic = 2, kRemoval = 1 << 8, kStream = 1 << 16;
 
 // A short time slice makes the scheduler run this thread soon after it wakes, at the price of being
 // interrupted sooner; it hardly runs at all. Linux 6.12 and newer; others ignore or refuse it, which does no
@@ -63,7 +63,7 @@ Result<void> Service::start() {
     return Error{ErrorCode::kSystem, std::string("epoll or eventfd: ") + std::strerror(errno)};
   const auto watch_fd = [this](int fd, uint64_t data) {
     epoll_event event{};
-    event.events = EPOLLIN;
+    event.events = data < kRemoval ? uint32_t(EPOLLIN) : 0u;  // POLLERR comes in any case
     event.data.u64 = data;
     epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
   };
@@ -72,6 +72,7 @@ Result<void> Service::start() {
     const int fd = core_.devices[i].context()->async_fd;
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);  // a stolen event must not stop this thread
     watch_fd(fd, kNic + i);
+    if (const int removal = core_.devices[i].removal_fd(); removal >= 0) watch_fd(removal, kRemoval + i);
   }
   sigset_t all, before;
   sigfillset(&all);
@@ -190,7 +191,9 @@ void Service::run() {
       } else if (what == kListening) {
         accept_all(now);
       } else if (what < kStream) {
-        read_async_events(what - kNic, tick);
+        const uint64_t nic = what < kRemoval ? what - kNic : what - kRemoval;
+        if (what < kRemoval && (events[i].events & EPOLLIN)) read_async_events(nic, tick);
+        if (events[i].events & (EPOLLERR | EPOLLHUP)) device_gone(nic, tick);
       } else {
         const int fd = int(what - kStream);
         for (Entry& entry : entries_)
@@ -285,6 +288,7 @@ void Service::read_async_events(size_t nic, const Tick& tick) {
         if (event.element.port_num == device.port()) port_changed(nic, false, tick);
         break;
       case IBV_EVENT_DEVICE_FATAL:
+        ++core_.device_fatals[nic];
         port_changed(nic, false, tick);
         break;
       case IBV_EVENT_QP_FATAL:
@@ -302,6 +306,28 @@ void Service::read_async_events(size_t nic, const Tick& tick) {
         R2_INFO("NET/R2CCL: NIC %s: %s", device.name().c_str(), ibv_event_type_str(type));
     }
   }
+}
+
+// It polls so for ever, and reads as EIO.
+void Service::device_gone(size_t nic, const Tick& tick) {
+  if (core_.device_gone[nic]) return;
+  core_.device_gone[nic] = true;
+  const verbs::Device& device = core_.devices[nic];
+  for (const int fd : {device.context()->async_fd, device.removal_fd()})
+    if (fd >= 0) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  R2_WARN(
+      "NET/R2CCL: NIC %s of %s is gone: its device was removed, or reset for good; it carries nothing any "
+      "more",
+      device.name().c_str(), core_.host.c_str());
+  if (!core_.nic_down[nic]) {
+    core_.nic_down[nic] = true;
+    core_.nic_down_at[nic] = tick.now;
+    core_.capacities.forget(nic);
+    trace::Writer::instance().emit(trace::EventType::kNicDown, uint16_t(nic), 0,
+                                   uint64_t(trace::DetectedBy::kEvent));
+  }
+  core_.nic_unusable[nic] = true;  // see leave_unusable_nics()
+  core_.workers->let_go(int(nic));
 }
 
 void Service::port_changed(size_t nic, bool up, const Tick& tick) {
@@ -334,7 +360,7 @@ void Service::look_at_downed_ports(const Tick& tick) {
   if (tick.now < next_port_look_) return;
   next_port_look_ = tick.now + kPortLookNs;
   for (size_t nic = 0; nic < core_.devices.size(); ++nic) {
-    if (!core_.nic_down[nic] || port_looks_[nic]) continue;
+    if (!core_.nic_down[nic] || core_.device_gone[nic] || port_looks_[nic]) continue;
     auto look = port_looks_[nic] = std::make_shared<PortLook>();
     look->job = core_.workers->give(int(nic), "ibv_query_port", [look, nic, &core = core_] {
       look->active = core.devices[nic].refresh_port(core.config);

@@ -97,6 +97,7 @@ class Service {
   void settle(Entry& entry);
   Error nobody_listens() const;
   void read_async_events(size_t nic, const Tick& tick);
+  void device_gone(size_t nic, const Tick& tick);
   void port_changed(size_t nic, bool up, const Tick& tick);
   void queue_pair_failed(const ibv_qp* pair, ibv_event_type event, const Tick& tick);
   void look_at_downed_ports(const Tick& tick);

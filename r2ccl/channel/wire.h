@@ -16,7 +16,7 @@ namespace r2ccl::wire {
 
 static_assert(std::endian::native == std::endian::little, "the wire format is little-endian");
 
-inline constexpr uint16_t kWireVersion = 8;
+inline constexpr uint16_t kWireVersion = 9;
 inline constexpr uint32_t kHandleMagic = 0x4c434332;  // "2CCL"
 inline constexpr int kMaxNics = 8;                    ///< NICs of one node that a channel may use
 inline constexpr uint32_t kRingLines = 64;            ///< CTS lines: more than requests can be open
@@ -88,7 +88,8 @@ enum class Type : uint16_t {
   kProved,     ///< receiver → sender: mine too, the path stands by
   kDrop,       ///< either: this path is not to be used
   kMigrate,    ///< either: I leave the active path; fence it
-  kFenced,     ///< either: nothing can arrive over it at my side; receiver: and this is my ledger
+  kFenced,     ///< either: my half of it is stopped, or I cannot stop it, and the other fence has to do;
+               ///< receiver: and this is my ledger
   kUse,        ///< sender → receiver: this path is active now
   kNic,        ///< either: one of my NICs went down or came back
   kClose,      ///< either: I am done; receiver: and I have received this much
@@ -157,6 +158,9 @@ struct Migrate {
 struct Fenced {
   uint32_t epoch;
   uint32_t path;
+  uint32_t stopped;  ///< 1: nothing can arrive, or be sent, over it at this end any more. 0: this
+                     ///< end's device is gone; 1 may follow
+  uint32_t reserved;
   uint64_t first_incomplete;      ///< receiver: everything before this message is here
   uint16_t segments[kRingLines];  ///< receiver: what is here of message first_incomplete + i
 };

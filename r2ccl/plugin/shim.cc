@@ -65,6 +65,7 @@ ncclResult_t to_nccl(ErrorCode code) {
     case ErrorCode::kOutOfResources:
     case ErrorCode::kSystem:
     case ErrorCode::kUnfenceable:
+    case ErrorCode::kDeviceGone:
     case ErrorCode::kGpuMemory:
       return ncclSystemError;
   }

@@ -74,6 +74,17 @@ const Bounds kEach[] = {
     {.messages = 2, .paths = 3, .standby = true, .breaks = 1, .frozen = 1, .destroy_fences = true},
     {.messages = 2, .paths = 5, .breaks = 1, .lost_immediates = 1, .frozen = 2, .destroy_fences = true},
 };
+// Devices that go: at one end of a path, at both, or one after the other.
+const Bounds kGone[] = {
+    {.messages = 2, .paths = 3, .breaks = 1, .gone = 1},
+    {.messages = 2, .paths = 3, .standby = true, .gone = 1},
+    {.messages = 1, .paths = 3, .gone = 2},
+    {.messages = 1, .paths = 3, .duplicates = 1, .gone = 2},
+    {.messages = 1, .paths = 3, .early = 1, .gone = 1},
+    {.messages = 2, .paths = 3, .lanes = 1, .gone = 1},
+    {.messages = 1, .paths = 3, .lanes = 1, .gone = 2},
+    {.messages = 2, .copies = true, .paths = 3, .gone = 1},
+};
 // Lanes beside the active path; they use up paths in the same way. A lost immediate costs as many paths as
 // its message has segments: the sender does not know which of them has lost it.
 const Bounds kLanes[] = {
@@ -155,6 +166,12 @@ const Bounds kDeepLanes[] = {
     {.messages = 1, .paths = 5, .lanes = 1, .rests = 1, .breaks = 2, .early = 1},
     {.messages = 2, .segments = 2, .paths = 4, .lanes = 1, .breaks = 1, .lost_immediates = 1},
 };
+const Bounds kDeepGone[] = {
+    {.messages = 2, .paths = 3, .standby = true, .gone = 2},
+    {.messages = 2, .paths = 3, .duplicates = 1, .gone = 2},
+    {.messages = 1, .paths = 4, .early = 1, .gone = 2},
+    {.messages = 2, .copies = true, .paths = 3, .gone = 2},
+};
 const Bounds kDeep[] = {
     {.messages = 3, .paths = 4, .standby = true, .breaks = 3},
     {.messages = 2, .paths = 4, .standby = true, .breaks = 2, .early = 1},
@@ -170,6 +187,7 @@ const Bounds kWithStandby{.messages = 2, .paths = 3, .standby = true, .breaks = 
 const Bounds kFailback{.messages = 2, .paths = 2, .standby = true, .planned = 1};
 const Bounds kMute{.messages = 2, .paths = 2, .lost_immediates = 1};
 const Bounds kMuteCopies{.messages = 2, .copies = true, .paths = 2, .lost_immediates = 1};
+const Bounds kOneGone{.messages = 2, .paths = 2, .gone = 1};
 const Bounds kLaneBreak{.messages = 1, .paths = 2, .lanes = 1, .breaks = 1};
 const Bounds kLaneBreaks{.messages = 1, .paths = 3, .lanes = 1, .breaks = 2};
 const Bounds kLaneRests{.messages = 1, .paths = 3, .standby = true, .lanes = 1, .rests = 1, .breaks = 1};
@@ -216,15 +234,20 @@ const Without kRules[] = {
      "nothing happens any more",
      {.messages = 1, .copies = true, .paths = 2, .breaks = 2, .lost_immediates = 1, .runs_out = true}},
     {Rule::kAskToAsk, "nothing happens any more", kMuteCopies},
+    {Rule::kOneFence, "an error although a path lives", kOneGone},
+    {Rule::kRefusal, "written after its receive had been reported", {.messages = 2, .paths = 2, .gone = 2}},
+    {Rule::kLifetime, "written after its receive had been reported", kOneGone},
     {Rule::kYielded,
      "half of a path is left behind",
      {.messages = 1, .paths = 3, .lanes = 1, .rests = 1, .breaks = 2}},
 };
 
 INSTANTIATE_TEST_SUITE_P(Model, Protocol, ::testing::ValuesIn(kEach));
+INSTANTIATE_TEST_SUITE_P(Gone, Protocol, ::testing::ValuesIn(kGone));
 INSTANTIATE_TEST_SUITE_P(Lanes, Protocol, ::testing::ValuesIn(kLanes));
 INSTANTIATE_TEST_SUITE_P(Copies, Protocol, ::testing::ValuesIn(kCopies));
 INSTANTIATE_TEST_SUITE_P(Copies, DeepProtocol, ::testing::ValuesIn(kDeepCopies));
+INSTANTIATE_TEST_SUITE_P(Gone, DeepProtocol, ::testing::ValuesIn(kDeepGone));
 INSTANTIATE_TEST_SUITE_P(Model, DeepProtocol, ::testing::ValuesIn(kDeep));
 INSTANTIATE_TEST_SUITE_P(Lanes, DeepProtocol, ::testing::ValuesIn(kDeepLanes));
 INSTANTIATE_TEST_SUITE_P(Model, Rules, ::testing::ValuesIn(kRules),

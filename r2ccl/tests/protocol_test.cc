@@ -14,25 +14,60 @@ TEST(MigrationEnd, the_sender_chooses_only_when_both_ends_have_fenced_in_either_
     EXPECT_EQ(sender.phase(), Phase::kFencing);
     EXPECT_EQ(sender.leaving(), 7u);
     if (peer_first) {
-      EXPECT_TRUE(sender.peer_has_fenced(sender.epoch(), sender.leaving()));
+      EXPECT_TRUE(sender.peer_has_fenced(sender.epoch(), sender.leaving(), true));
     }
     EXPECT_EQ(sender.phase(), Phase::kFencing);
     sender.fenced();
     EXPECT_EQ(sender.phase(), peer_first ? Phase::kChoosing : Phase::kWaitingForPeer);
     if (!peer_first) {
-      EXPECT_TRUE(sender.peer_has_fenced(sender.epoch(), sender.leaving()));
+      EXPECT_TRUE(sender.peer_has_fenced(sender.epoch(), sender.leaving(), true));
     }
     EXPECT_EQ(sender.phase(), Phase::kChoosing);
     sender.running();
-    EXPECT_FALSE(sender.peer_has_fenced(sender.epoch(), sender.leaving())) << "said before";
+    EXPECT_FALSE(sender.peer_has_fenced(sender.epoch(), sender.leaving(), true)) << "said before";
   }
+}
+
+TEST(MigrationEnd, where_one_end_cannot_fence_the_sender_waits_for_a_packets_lifetime) {
+  for (const bool sender_can : {true, false})
+    for (const bool peer_first : {true, false}) {
+      MigrationEnd sender(true);
+      sender.leave(7);
+      const auto own = [&] { sender_can ? sender.fenced() : sender.cannot_fence(); };
+      const auto peer = [&] { EXPECT_TRUE(sender.peer_has_fenced(sender.epoch(), 7, !sender_can)); };
+      peer_first ? (peer(), own()) : (own(), peer());
+      EXPECT_EQ(sender.phase(), Phase::kSettling);
+      sender.settled();
+      EXPECT_EQ(sender.phase(), Phase::kChoosing);
+    }
+}
+
+TEST(MigrationEnd, where_no_end_can_fence_the_sender_waits_for_one_that_can_after_all) {
+  MigrationEnd sender(true);
+  sender.leave(7);
+  sender.cannot_fence();
+  EXPECT_TRUE(sender.peer_has_fenced(1, 7, false));
+  EXPECT_EQ(sender.phase(), Phase::kUnfenced);
+  EXPECT_TRUE(sender.peer_has_fenced(1, 7, true));
+  EXPECT_EQ(sender.phase(), Phase::kSettling);
+  EXPECT_FALSE(sender.peer_has_fenced(1, 7, false)) << "an old word, come once more";
+  sender.fenced();
+  EXPECT_EQ(sender.phase(), Phase::kChoosing) << "both ends are fenced: nothing has to settle";
+}
+
+TEST(MigrationEnd, a_receiver_that_cannot_fence_leaves_it_to_the_sender_what_follows) {
+  MigrationEnd receiver(false);
+  receiver.leave(1);
+  receiver.cannot_fence();
+  EXPECT_EQ(receiver.phase(), Phase::kWaitingForPeer);
+  EXPECT_EQ(receiver.peer_uses(1, 2, true, true), Verdict::kUse);
 }
 
 TEST(MigrationEnd, the_receiver_waits_for_a_path_however_many_have_fenced) {
   MigrationEnd receiver(false);
   receiver.leave(1);
   receiver.fenced();
-  EXPECT_TRUE(receiver.peer_has_fenced(1, receiver.leaving()));
+  EXPECT_TRUE(receiver.peer_has_fenced(1, receiver.leaving(), true));
   EXPECT_EQ(receiver.phase(), Phase::kWaitingForPeer);
   EXPECT_EQ(receiver.peer_uses(1, 2, true, true), Verdict::kUse);
 }
@@ -52,14 +87,14 @@ TEST(MigrationEnd, two_ends_that_notice_different_failures_leave_the_senders_fir
   receiver.leave(2);
   receiver.fenced();
   EXPECT_EQ(sender.peer_leaves(1, 2, true), Verdict::kOther);
-  EXPECT_FALSE(sender.peer_has_fenced(1, 2)) << "that is not the path that this end leaves";
+  EXPECT_FALSE(sender.peer_has_fenced(1, 2, true)) << "that is not the path that this end leaves";
   EXPECT_EQ(receiver.peer_leaves(1, 1, true), Verdict::kFenceActive);
   EXPECT_EQ(receiver.leaving(), 1u);
   EXPECT_EQ(receiver.phase(), Phase::kFencing);
   EXPECT_EQ(receiver.peer_leaves(1, 1, true), Verdict::kOld) << "said before";
   sender.fenced();
   receiver.fenced();
-  EXPECT_TRUE(sender.peer_has_fenced(1, 1));
+  EXPECT_TRUE(sender.peer_has_fenced(1, 1, true));
   sender.running();
   EXPECT_EQ(receiver.peer_uses(1, 3, true, true), Verdict::kUse);
   receiver.running();
@@ -111,8 +146,8 @@ TEST(MigrationEnd, messages_of_another_epoch_count_for_nothing) {
   MigrationEnd sender(true);
   sender.leave(1);
   sender.fenced();
-  EXPECT_FALSE(sender.peer_has_fenced(2, 1));
-  EXPECT_FALSE(sender.peer_has_fenced(0, 1));
+  EXPECT_FALSE(sender.peer_has_fenced(2, 1, true));
+  EXPECT_FALSE(sender.peer_has_fenced(0, 1, true));
   EXPECT_EQ(sender.phase(), Phase::kWaitingForPeer);
   EXPECT_EQ(sender.peer_uses(1, 1, true, true), Verdict::kOld) << "only the sender uses";
 }
@@ -122,7 +157,7 @@ TEST(MigrationEnd, a_planned_target_is_forgotten_with_the_next_epoch) {
   sender.leave(1, 5);
   EXPECT_EQ(sender.target(), 5u);
   sender.fenced();
-  sender.peer_has_fenced(1, 1);
+  sender.peer_has_fenced(1, 1, true);
   sender.running();
   sender.leave(5);
   EXPECT_EQ(sender.target(), 0u);

@@ -167,6 +167,7 @@ Result<std::vector<Device>> Device::open_all(const Config& config) {
               std::strerror(errno));
       continue;
     }
+    device.removal_.reset(ibv_create_comp_channel(device.context_.get()));
     bool active = false;
     for (uint8_t port = 1; port <= device.limits_.phys_port_cnt && !active; ++port) {
       device.port_ = port;
@@ -183,6 +184,7 @@ Result<std::vector<Device>> Device::open_all(const Config& config) {
               std::strerror(errno));
       continue;
     }
+    device.link_layer_ = device.address_.link_layer;
     device.try_relaxed_ordering(config);
     devices.push_back(std::move(device));
   }

@@ -59,7 +59,12 @@ class Device {
   int speed_mbps() const { return speed_mbps_; }
   /// The provider and the kernel know ibv_reg_dmabuf_mr. A driver call, bounded by nothing.
   bool takes_dma_bufs() const;
+  /// Polls as POLLERR, and as nothing else, when the kernel has taken the context away from a device that was
+  /// removed, or reset for good, and has destroyed its queue pairs. −1: there is none, and the asynchronous
+  /// descriptor is the only one that may tell.
+  int removal_fd() const { return removal_ ? removal_->fd : -1; }
   const PortAddress& address() const { return address_; }
+  uint8_t link_layer() const { return link_layer_; }
 
   /// Reads the port again. Returns true when it is active.
   bool refresh_port(const Config& config);
@@ -71,6 +76,9 @@ class Device {
   void try_relaxed_ordering(const Config& config);
 
   std::unique_ptr<ibv_context, Deleter<&ibv_close_device>> context_;
+  // Linux destroys what belongs to a context in the opposite order of its making (rdma_core.c), and closes
+  // this kind of descriptor as it goes. From 5.7 on it no longer does so with the asynchronous one.
+  std::unique_ptr<ibv_comp_channel, Deleter<&ibv_destroy_comp_channel>> removal_;
   std::unique_ptr<ibv_pd, Deleter<&ibv_dealloc_pd>> pd_;
   std::string name_;
   uint64_t guid_ = 0;
@@ -82,6 +90,7 @@ class Device {
   int gid_table_length_ = 0;
   int pkey_table_length_ = 0;
   int speed_mbps_ = 0;
+  uint8_t link_layer_ = IBV_LINK_LAYER_ETHERNET;
   ibv_device_attr limits_{};
   PortAddress address_;
 };

@@ -14,6 +14,11 @@ Error failure(const char* call, const Device& device, int error) {
                std::string(call) + " on " + device.name() + ": " + std::strerror(error)};
 }
 
+Error refusal(const char* call, int error) {
+  return Error{error == EIO ? ErrorCode::kDeviceGone : ErrorCode::kVerbs,
+               std::string(call) + ": " + std::strerror(error)};
+}
+
 // Outstanding RDMA READs: only the prober reads, one at a time.
 constexpr uint8_t kReads = 1;
 // Encoded RNR timer, IBTA volume 1 table 45: 12 is 0.64 ms. The receive queue never runs dry by design.
@@ -95,14 +100,12 @@ Result<void> QueuePair::to_error() noexcept {
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_ERR;
   const int error = ibv_modify_qp(pair_.get(), &attributes, IBV_QP_STATE);
-  if (error != 0)
-    return Error{ErrorCode::kVerbs, std::string("ibv_modify_qp to ERR: ") + std::strerror(error)};
+  if (error != 0) return refusal("ibv_modify_qp to ERR", error);
   return {};
 }
 
 Result<void> QueuePair::destroy() noexcept {
-  if (const int error = ibv_destroy_qp(pair_.get()); error != 0)
-    return Error{ErrorCode::kVerbs, std::string("ibv_destroy_qp: ") + std::strerror(error)};
+  if (const int error = ibv_destroy_qp(pair_.get()); error != 0) return refusal("ibv_destroy_qp", error);
   pair_.release();
   return {};
 }

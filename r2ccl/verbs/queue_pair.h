@@ -31,11 +31,13 @@ class QueuePair {
   /// INIT → RTR → RTS. `our_psn` is what the other end was told.
   Result<void> connect(const Device& device, const RemoteQueuePair& remote, uint32_t our_psn,
                        const Config& config);
-  /// Any state → ERR. When it returns, the NIC places nothing more through this QP and flushes what is
-  /// posted.
+  /// Any state → ERR. When it returns, the NIC begins to flush what is posted; when it has, it places nothing
+  /// more through this QP. Error kDeviceGone on EIO.
   Result<void> to_error() noexcept;
   /// When it returns, the NIC places nothing more through this QP, and what it had not reported is never
-  /// reported. On an error the QP is as it was; else it is gone, and only operator bool may be called.
+  /// reported. On an error (kDeviceGone on EIO) the QP is as it was; else it is gone, and only operator bool
+  /// may be called. A device that has failed as a whole may say so without doing it: see
+  /// Path::device_failed().
   Result<void> destroy() noexcept;
 
   /// Each returns 0 or an errno; the QP is left as it was.

@@ -75,7 +75,7 @@ bool Model::Stepper::may_confirm() {
 
 bool Model::Stepper::may_deliver(int path) {
   const Link& l = link(path);
-  return l.delivered < l.posted && takes_in(l.half[kReceiver].pair);
+  return l.delivered < l.posted && !l.expired && takes_in(l.half[kReceiver].pair);
 }
 
 bool Model::Stepper::may_acknowledge(int path) {
@@ -84,7 +84,7 @@ bool Model::Stepper::may_acknowledge(int path) {
 }
 
 bool Model::Stepper::may_land(int path) {
-  return link(path).writes > 0 && takes_in(link(path).half[kSender].pair);
+  return link(path).writes > 0 && !link(path).expired && takes_in(link(path).half[kSender].pair);
 }
 
 bool Model::Stepper::may_remind() {
@@ -293,7 +293,7 @@ void Model::Stepper::start_fence(int end, int path) {
     h.life = Life::kBuried;
     return finish_fence(end);
   }
-  h.pair = Pair::kError;
+  if (!h.gone) h.pair = Pair::kError;
   if (!holds(end == kReceiver ? Rule::kReceiverSentinel : Rule::kSenderSentinel)) {
     h.life = Life::kBuried;
     return finish_fence(end);
@@ -304,6 +304,7 @@ void Model::Stepper::start_fence(int end, int path) {
 void Model::Stepper::fence_given_up(int end, int path) {
   Half& h = half(end, path);
   if (carries(end, path)) violate("a path that carries is fenced as one that was given up");
+  if (h.pair == Pair::kDead && h.life == Life::kFencing) h.life = Life::kGone;  // stopped by the kernel
   if (h.pair == Pair::kNone || h.pair == Pair::kDead || !holds(Rule::kGivenUpFence)) return finish_fence(end);
   start_fence(end, path);
 }
@@ -323,15 +324,37 @@ void Model::Stepper::fence_destroyed(int end) {
   finish_fence(end);
 }
 
-void Model::Stepper::finish_fence(int end) {
+// The device refuses commands. What has been seen by now is what this end says.
+void Model::Stepper::cannot_fence(int end) {
+  const int path = int(w.end[end].leaving());
+  poll(end, path);
+  half(end, path).life = Life::kBuried;
+  finish_fence(end, half(end, path).pair != Pair::kDead && holds(Rule::kRefusal));
+}
+
+void Model::Stepper::stopped_by_kernel(int end, int path) {
+  Half& h = half(end, path);
+  h.pair = Pair::kDead;
+  if (!running(end) && int(w.end[end].leaving()) == path &&
+      w.end[end].own_fence() == MigrationEnd::Fence::kCannot)
+    finish_fence(end);
+}
+
+void Model::Stepper::settle_fence() {
+  if (holds(Rule::kLifetime)) link(int(w.end[kSender].leaving())).expired = true;
+  w.end[kSender].settled();
+}
+
+void Model::Stepper::finish_fence(int end, bool cannot) {
   Control fenced{Say::kFenced, uint8_t(w.end[end].epoch()), uint8_t(w.end[end].leaving())};
+  fenced.cannot = cannot;
   if (end == kReceiver) {
     std::array<uint16_t, kWindow> segments{};
     fenced.number = uint8_t(w.received.report(segments));
     std::copy(segments.begin(), segments.end(), fenced.segments.begin());
   }
   say(1 - end, fenced);
-  w.end[end].fenced();
+  cannot ? w.end[end].cannot_fence() : w.end[end].fenced();
 }
 
 void Model::Stepper::condemn(int end, int path) {
@@ -447,7 +470,7 @@ void Model::Stepper::open() {
 
 void Model::Stepper::drop(int end, int path, bool tell) {
   Half& h = half(end, path);
-  if (h.pair == Pair::kReady) h.pair = Pair::kError;
+  if (h.pair == Pair::kReady && !h.gone) h.pair = Pair::kError;
   h.life = Life::kBuried;
   if (end == kSender && w.opening == path) w.opening = 0;
   if (tell) say(1 - end, {Say::kDrop, 0, uint8_t(path)});
@@ -477,7 +500,8 @@ void Model::Stepper::hear(int end, Control m) {
     case Say::kFenced:
       if (!self.peer_has_fenced(
               holds(Rule::kFencedEpoch) ? m.epoch : self.epoch(),
-              holds(Rule::kFencedEpoch) && holds(Rule::kFencedPath) ? uint32_t(m.path) : self.leaving()))
+              holds(Rule::kFencedEpoch) && holds(Rule::kFencedPath) ? uint32_t(m.path) : self.leaving(),
+              !m.cannot))
         return;
       if (end == kSender) {
         w.report_first = m.number;
@@ -590,6 +614,8 @@ void Model::Stepper::release() {
     for (int path = 1; path <= bounds_.paths; ++path) {
       const Link& l = link(path);
       if (!takes_in(l.half[kSender].pair)) continue;
+      // Nobody can stop it, and what it still reads nobody takes in: see land_in_memory().
+      if (l.half[kSender].gone) continue;
       for (int n = l.acknowledged; n < l.posted; ++n)
         if (message_of(nth(l, n)) == message)
           violate("a send buffer was given back while a NIC may still read it");
@@ -617,7 +643,7 @@ void Model::Stepper::settle() {
     }
     if (dead[kReceiver]) l.taken[kReceiver] = l.delivered;
     if (dead[kSender] && dead[kReceiver] && holds(Rule::kNewQueuePairs)) {
-      const Link gone{{l.half[0], l.half[1]}, l.broken};
+      const Link gone{{l.half[0], l.half[1]}, l.broken, l.expired};
       l = gone;
     }
     while (l.taken[kSender] > 0 && l.taken[kReceiver] > 0) {

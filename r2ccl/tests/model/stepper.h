@@ -61,6 +61,9 @@ class Model::Stepper {
   void leave(int end, int path, int target = 0);
   void fence_done(int end);
   void fence_destroyed(int end);
+  void cannot_fence(int end);
+  void stopped_by_kernel(int end, int path);
+  void settle_fence();
   /// `path` carries from here on, 0: none was found. `pick`: which paths the replayed segments go over.
   void choose(int path, unsigned pick);
   unsigned picks() const { return picks_; }  ///< how many values of `pick` the last choose() told apart
@@ -97,7 +100,7 @@ class Model::Stepper {
   void say(int to, const Control& message);
   void start_fence(int end, int path);
   void fence_given_up(int end, int path);
-  void finish_fence(int end);
+  void finish_fence(int end, bool cannot = false);
   void use(int end, int path, unsigned pick = 0);
   void release();
   void moved() { w.asked = w.poked = 0; }

@@ -14,8 +14,9 @@ std::string text(const Control& m) {
     case Say::kFenced: {
       std::string has;
       for (const uint8_t segments : m.segments) has += ' ' + std::to_string(segments);
-      return "'" + of + " is fenced; everything before message " + std::to_string(m.number) +
-             " is here, and segments" + has + " of those behind' (" + epoch + ")";
+      return "'" + of + (m.cannot ? " cannot be fenced here" : " is fenced") +
+             "; everything before message " + std::to_string(m.number) + " is here, and segments" + has +
+             " of those behind' (" + epoch + ")";
     }
     case Say::kUse:
       return "'I use " + of + "' (" + epoch + ")";
@@ -136,6 +137,17 @@ std::string Model::words(const World& world) const {
       return who + ": leaves " + path + ", as it meant to";
     case Event::kStartLane:
       return "sender: lets " + path + " carry, too";
+    case Event::kRemove:
+      return "FAULT: the device of the " + who + "'s half of " + path +
+             " is being removed: it refuses commands, and goes on for now";
+    case Event::kCannotFence:
+      return who + ": its device refuses to fence " + path;
+    case Event::kStopped:
+      return "kernel: the " + who + "'s half of " + path + ", whose device was removed, is stopped";
+    case Event::kSettle:
+      return "sender: a packet's lifetime has passed since the one fence of " + path;
+    case Event::kNeither:
+      return "sender: the fence that there is, or is not, is not enough: fails";
     case Event::kRestLane:
       return "sender: lets " + path + " rest";
   }
@@ -158,6 +170,7 @@ std::string describe(const Bounds& b) {
   add(b.lost_completions, "lost completions");
   add(b.lost_writes, "lost writes");
   add(b.duplicates, "duplicates");
+  add(b.gone, "devices removed");
   add(b.frozen, b.destroy_fences ? "frozen NICs (destroyed)" : "frozen NICs");
   return out;
 }
@@ -195,7 +208,10 @@ const char* name(Rule rule) {
                                            "copy_kept",
                                            "ask_to_ask",
                                            "lacking_counts",
-                                           "awaited"};
+                                           "awaited",
+                                           "one_fence",
+                                           "refusal",
+                                           "lifetime"};
   return kNames[size_t(rule)];
 }
 

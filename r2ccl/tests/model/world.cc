@@ -137,7 +137,19 @@ size_t Model::expand(const World& world, std::vector<World>& next) const {
           w.link[size_t(path - 1)].half[end].frozen = true;
         });
       }
-      if (h.life == Life::kBuried) {
+      if (now.carries(end, path) && !h.frozen && !h.gone && world.gone < bounds_.gone) {
+        here.event = Event::kRemove;
+        step(here, [=](Stepper&, World& w) {
+          ++w.gone;
+          w.link[size_t(path - 1)].half[end].gone = true;
+          w.link[size_t(path - 1)].broken = true;
+        });
+      }
+      if (h.gone && h.pair != Pair::kDead && !now.carries(end, path)) {
+        here.event = Event::kStopped;
+        own_step(here, [=](Stepper& s, World&) { s.stopped_by_kernel(end, path); });
+      }
+      if (h.life == Life::kBuried && !h.gone) {
         here.event = Event::kBury;
         own_step(here, [=](Stepper&, World& w) {
           w.link[size_t(path - 1)].half[end].life = Life::kGone;
@@ -197,7 +209,9 @@ size_t Model::expand(const World& world, std::vector<World>& next) const {
       const int path = int(world.end[end].leaving());
       const Half& h = world.link[size_t(path - 1)].half[end];
       const Step at{Event::kFenced, u8(end), u8(path)};
-      if (h.life == Life::kFencing && !h.frozen) {
+      if (h.life == Life::kFencing && h.gone) {
+        own_step({Event::kCannotFence, u8(end), u8(path)}, [=](Stepper& s, World&) { s.cannot_fence(end); });
+      } else if (h.life == Life::kFencing && !h.frozen) {
         own_step(at, [=](Stepper& s, World&) { s.fence_done(end); });
       } else if (h.life == Life::kFencing && bounds_.destroy_fences) {
         own_step({Event::kDestroyed, u8(end), u8(path)}, [=](Stepper& s, World&) { s.fence_destroyed(end); });
@@ -206,6 +220,15 @@ size_t Model::expand(const World& world, std::vector<World>& next) const {
       }
     }
   }
+  if (alive[kSender] && world.end[kSender].phase() == Phase::kSettling) {
+    if (without_ == Rule::kOneFence)
+      own_step({Event::kNeither, kSender}, [](Stepper& s, World&) { s.fail(kSender, false); });
+    else
+      own_step({Event::kSettle, kSender, u8(int(world.end[kSender].leaving()))},
+               [](Stepper& s, World&) { s.settle_fence(); });
+  }
+  if (alive[kSender] && world.end[kSender].phase() == Phase::kUnfenced)
+    step({Event::kNeither, kSender}, [](Stepper& s, World&) { s.fail(kSender, true); });
   if (alive[kSender]) {
     const bool choosing = world.end[kSender].phase() == Phase::kChoosing;
     const int standby = now.in_life(kSender, Life::kStandby);
@@ -346,9 +369,10 @@ size_t Model::bytes(const World& world, uint8_t* out) const {
   const auto put = [&at](auto value) { *at++ = uint8_t(value); };
   for (const int e : {kSender, kReceiver}) {
     const MigrationEnd& end = world.end[e];
-    put(uint8_t(end.phase()) | end.peer_fenced() << 3 | world.failed[e] << 4);
-    put(end.epoch());
     const bool running = end.phase() == Phase::kRunning;
+    put(uint8_t(end.phase()) | world.failed[e] << 3);
+    put(running ? 0 : unsigned(end.own_fence()) | unsigned(end.peer_fence()) << 2);
+    put(end.epoch());
     put(running ? 0 : end.leaving());
     put(running ? 0 : end.target());
     const Queue& queue = world.to[e];
@@ -357,6 +381,7 @@ size_t Model::bytes(const World& world, uint8_t* out) const {
       const Control& m = queue.item[size_t(i)];
       for (const auto value : {uint8_t(m.say), m.epoch, m.path, m.number}) put(value);
       for (const uint8_t value : m.segments) put(value);
+      if (bounds_.gone > 0) put(m.cannot);
     }
   }
   put(world.sent.next());
@@ -405,15 +430,17 @@ size_t Model::bytes(const World& world, uint8_t* out) const {
     for (const auto value : {world.again.epoch, world.again.path, world.again.number, world.again_to})
       put(value);
     for (const uint8_t value : world.again.segments) put(value);
+    put(world.again.cannot);
   }
   for (const auto value : {world.breaks, world.lost_completions, world.lost_immediates, world.lost_writes,
-                           world.early, world.planned, world.duplicates, world.frozen})
+                           world.early, world.planned, world.duplicates, world.frozen, world.gone})
     put(value);
   for (int path = 1; path <= bounds_.paths; ++path) {
     const Link& l = world.link[size_t(path - 1)];
     for (const Half& h : l.half)
       put(uint8_t(h.life) | uint8_t(h.pair) << 3 | h.frozen << 6 | h.condemned << 7);
-    put(l.broken | l.stands_still << 1);
+    put(l.broken | l.stands_still << 1 | l.expired << 2 | l.half[kSender].gone << 3 |
+        l.half[kReceiver].gone << 4);
     for (const auto value : {l.posted, l.delivered, l.acknowledged, l.taken[0], l.taken[1],
                              l.lost_completions, l.lost_immediates, l.stale, l.writes})
       put(value);

@@ -41,6 +41,9 @@ struct Bounds {
   int frozen = 0;            ///< a NIC that reports nothing any more, not even flushes
   bool destroy_fences =
       false;  ///< a frozen NIC's queue pair is destroyed instead, unseen completions with it
+  int gone =
+      0;  ///< a device that is being removed: it refuses commands and acknowledges nothing, and what it
+          ///< has taken in, or has to send, goes on until the kernel has stopped it, at any later time
 };
 
 /// A rule of the protocol, as PROTOCOL.md numbers them. The exploration without one must find why it is
@@ -81,6 +84,9 @@ enum class Rule : uint8_t {
   kAskToAsk,       ///< … and a receiver that waits for long has the sender ask
   kLackingCounts,  ///< … and time without a path counts while the receiver lacks what was given back
   kAwaited,        ///< … which then watches as if its program waited, too
+  kOneFence,       ///< one end's fence is enough where the other's device is gone
+  kRefusal,        ///< that a device refuses commands is no fence
+  kLifetime,       ///< behind one fence nothing is replayed before a packet's lifetime has passed
 };
 
 enum class Life : uint8_t { kNever, kOpening, kStandby, kActive, kFencing, kBuried, kGone, kLane };
@@ -97,12 +103,14 @@ struct Half {
   Pair pair = Pair::kNone;
   bool frozen = false;
   bool condemned = false;  ///< it carries, and is left as soon as the migration under way is over
+  bool gone = false;       ///< its device takes no commands; the kernel makes it kDead
 };
 
 /// One RC connection. A queue pair carries out its work in order, so that counters say what has become of it.
 struct Link {
   Half half[2];  ///< [0] the sender's, [1] the receiver's
   bool broken = false;
+  bool expired = false;          ///< nothing is on its way any more
   bool stands_still = false;     ///< sender: a completion was lost, and no other can make up for it
   uint64_t queue = 0;            ///< segments that were posted, four bits each, in their order
   uint8_t posted = 0;            ///< how many
@@ -139,6 +147,7 @@ struct Control {
   uint8_t number = 0;  ///< kFenced: first incomplete message; kReceived: messages received, and of the next
                        ///< one segments[0]
   std::array<uint8_t, kWindow> segments{};
+  bool cannot = false;  ///< kFenced: this end cannot
 };
 
 struct Queue {
@@ -183,6 +192,11 @@ enum class Event : uint8_t {
   kLeaveCondemned,
   kStartLane,
   kRestLane,
+  kRemove,
+  kCannotFence,
+  kStopped,
+  kSettle,
+  kNeither,
 };
 struct Step {
   Event event = Event::kNone;
@@ -222,8 +236,8 @@ struct World {
   Control again;  ///< a duplicate, and whom it reaches
   uint8_t again_to = 0;
   uint8_t breaks = 0, lost_completions = 0, lost_immediates = 0, lost_writes = 0, early = 0, planned = 0,
-          duplicates = 0, frozen = 0;  ///< faults so far
-  std::array<Link, kMaxPaths> link;    ///< path i + 1
+          duplicates = 0, frozen = 0, gone = 0;  ///< faults so far
+  std::array<Link, kMaxPaths> link;              ///< path i + 1
 
   const char* violation = nullptr;
   Step last;
