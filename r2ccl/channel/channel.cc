@@ -32,6 +32,8 @@ Channel::Channel(Core& core, bool sender, int home_nic, control::Stream stream, 
       created_(now_ns()),
       home_rail_({nanoseconds(core.config.failback_settle), kFirstFailbackWaitNs,
                   nanoseconds(core.config.failback_ceiling)}),
+      spread_timer_(nanoseconds(core.config.failback_settle), nanoseconds(core.config.failback_ceiling),
+                    core.process + number_ * 0x9e3779b97f4a7c15),
       end_(sender) {}
 
 // Nearly always nothing is left to do: see begin_closing().
@@ -206,8 +208,14 @@ Urgency Channel::step(const Tick& tick) {
     step_watchdog(tick);
     if (status() == Status::kFailed || peer_closed_) return Urgency::kBusy;
     step_migration(tick);
-    if (sender_) step_failback(tick);
-    if (sender_ && core_.balances()) step_balance(tick);
+    if (sender_) {
+      note_traffic(tick);
+      step_failback(tick);
+      if (core_.balances())
+        step_balance(tick);
+      else
+        step_spread(tick);
+    }
   }
   for (auto& path : graveyard_.buried()) look_at_probe(*path, tick);
   graveyard_.dig(*core_.workers, tick.now, end_.phase() == Phase::kRunning);
@@ -226,7 +234,7 @@ Urgency Channel::urgency(const Tick& tick) const {
     return Urgency::kHot;
   if (phase == Phase::kChoosing || probing) return Urgency::kWatching;
   return quiet_.asks() || phase != Phase::kRunning || awaited_ || outage_.lasts || opening_.path != 0 ||
-                 probation_path_ != 0 || !graveyard_.buried().empty() || status() == Status::kConnecting ||
+                 probation_path_ != 0 || spread_path_ != 0 || !graveyard_.buried().empty() || status() == Status::kConnecting ||
                  failback_is_near || (sender_ && lacks_standby(tick))
              ? Urgency::kBusy
              : Urgency::kIdle;

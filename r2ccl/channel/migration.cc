@@ -70,6 +70,7 @@ void Channel::start_fence(Path& path, trace::DetectedBy by, bool planned, const 
     if (path.local_nic() == home_nic_ && path.remote_nic() == peer_home_nic_) home_rail_.failed(tick.now);
   }
   if (&path == active_) active_ = nullptr;
+  core_.load_stale = true;
   path.state = PathState::kFencing;
   path.absolve();
   abandon(path);
@@ -89,7 +90,8 @@ void Channel::step_migration(const Tick& tick) {
   // Whatever the phase: how long an answer took is counted up to this look.
   for (auto& path : paths_)
     if (look_at_probe(*path, tick) != ProbeState::kWaiting && sender_ && end_.phase() == Phase::kRunning &&
-        path->state == PathState::kStandby && path->id() != probation_path_)
+        path->state == PathState::kStandby && path->id() != probation_path_ &&
+        path->id() != spread_path_)
       path->forget_probe();  // it came after the choice was made
   if (end_.phase() == Phase::kFencing) step_fence(tick);
   if (status() == Status::kFailed) return;
@@ -348,6 +350,7 @@ void Channel::use(Path& path, const Tick& tick) {
     used_at_ = tick.alive;
     seen_progress_ = progress_.load(std::memory_order_relaxed);
     if (path.id() == probation_path_) probation_path_ = 0;
+    spread_path_ = 0;
     if (!first) resume(peer_ledger_, moved);
     look_for_suspects();
     if (status() == Status::kFailed) return;

@@ -77,6 +77,7 @@ void Channel::step_makings(const Tick& tick) {
 
 void Channel::start_opening(Purpose purpose, int local, int remote, const Tick& tick) {
   opening_ = {next_path_++, purpose, local, remote, false, false, tick.alive};
+  core_.load_stale = true;
   emit(trace::EventType::kPathOpening, local, opening_.path, uint64_t(remote));
   auto making = std::make_shared<Making>();
   making->path = opening_.path;
@@ -289,6 +290,9 @@ void Channel::opening_succeeded(const Tick& tick) {
       probation_path_ = path->id();
       home_rail_.try_succeeded(tick.now);
       break;
+    case Purpose::kSpread:
+      spread_path_ = path->id();
+      break;
   }
 }
 
@@ -311,6 +315,8 @@ void Channel::opening_failed(const std::string& why, const Tick& tick) {
     if (failures < 255) ++failures;
   } else if (opening.purpose == Purpose::kFailback) {
     home_rail_.try_failed(tick.now);
+  } else if (opening.purpose == Purpose::kSpread) {
+    move_failed(opening.local, tick);
   }
 }
 

@@ -87,7 +87,8 @@ class Runtime final : public Net {
     for (int nic = 0; nic < int(names.size()); ++nic) {
       core.backups.emplace_back();
       for (const int other : runtime->topology_->backup_order(nic))
-        core.backups.back().push_back({other, int(runtime->topology_->between(nic, other))});
+        core.backups.back().push_back({other, int(runtime->topology_->between(nic, other)),
+                                       runtime->topology_->between(nic, other) == topology::Distance::kCross});
     }
     char host[64] = "";
     gethostname(host, sizeof host - 1);
@@ -99,7 +100,9 @@ class Runtime final : public Net {
     core.workers = std::make_unique<NicWorkers>("r2ccl-nic", names, core.kick);
     core.registrars = std::make_unique<NicWorkers>("r2ccl-reg", names, [] {});
     core.endpoint = [service = &runtime->service_] { return service->endpoint(); };
-    core.load = [service = &runtime->service_] { return service->load(); };
+    core.load = [service = &runtime->service_](bool shared) -> const NicLoad& {
+      return service->load(shared);
+    };
     if (!core.config.metrics_file.empty()) {
       runtime->metrics_.emplace(core.config.metrics_file, names);
       runtime->service_.set_metrics(*runtime->metrics_);

@@ -52,11 +52,7 @@ void ask_for_short_slices() {
 }  // namespace
 
 Result<void> Service::start() {
-  if (core_.balances()) {
-    std::vector<uint64_t> guids;
-    for (const auto& device : core_.devices) guids.push_back(device.guid() ^ uint64_t(device.port()) << 56);
-    node_demand_.emplace(core_.config.node_scope, core_.process, std::move(guids));
-  }
+  if (core_.balances()) node_demand_.emplace(core_.config.node_scope, core_.process, nic_guids());
   epoll_ = control::Descriptor(epoll_create1(EPOLL_CLOEXEC));
   wake_ = control::Descriptor(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!epoll_ || !wake_)
@@ -96,6 +92,7 @@ void Service::stop() {
   if (stopped_.load(std::memory_order_acquire)) {
     thread_.join();
     node_demand_.reset();  // others would wait to be let in
+    node_load_.reset();
   } else {
     thread_.detach();
   }
@@ -105,13 +102,6 @@ void Service::stop() {
 void Service::kick() noexcept {
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof one);
-}
-
-NicLoad Service::load() const {
-  NicLoad load;
-  for (const Entry& entry : entries_)
-    if (entry.channel->is_sender()) entry.channel->add_to(load);
-  return load;
 }
 
 void Service::adopt(std::shared_ptr<Channel> channel) {
@@ -181,6 +171,7 @@ void Service::run() {
     const uint64_t now = now_ns();
     alive_ += std::min(now - last, kLongestStepNs);
     last = now;
+    core_.load_stale = true;
     const Tick tick{now, alive_};
     for (int i = 0; i < count; ++i) {
       const uint64_t what = events[i].data.u64;
@@ -214,7 +205,10 @@ void Service::run() {
     urgency = step_channels(tick);
     for (const std::string& line : core_.incidents.due(now)) R2_WARN("NET/R2CCL: %s", line.c_str());
     if (core_.incidents.open()) urgency = std::max(urgency, Urgency::kBusy);
-    if (core_.balances()) look_at_rates(tick);
+    if (core_.balances())
+      look_at_rates(tick);
+    else
+      look_at_load(tick);
     if (core_.workers->open_jobs() || core_.registrars->open_jobs())
       urgency = std::max(urgency, Urgency::kBusy);
     if (metrics_ && urgency != Urgency::kHot) metrics_->write(now);  // a fence does not wait for a file
@@ -358,7 +352,7 @@ void Service::look_at_rates(const Tick& tick) {
   balance::Demand own;
   rates_wanted_ = false;
   for (const Entry& entry : entries_)
-    if (entry.channel->in_demand(tick)) {
+    if (entry.channel->in_demand(tick.now)) {
       own.add(entry.channel->far_rails(), size_t(entry.channel->home_nic()), 1);
       rates_wanted_ = true;
     }

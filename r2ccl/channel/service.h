@@ -61,7 +61,7 @@ class Service {
   /// Any thread; never blocks.
   void kick() noexcept;
   /// Service thread only.
-  NicLoad load() const;
+  const NicLoad& load(bool shared);
   /// Any thread: the service thread takes care of the channel from now on.
   void adopt(std::shared_ptr<Channel> channel);
   /// Where peers connect to; made on the first call.
@@ -102,6 +102,8 @@ class Service {
   void look_at_downed_ports(const Tick& tick);
   void leave_unusable_nics(const Tick& tick);
   void look_at_rates(const Tick& tick);
+  void look_at_load(const Tick& tick);
+  std::vector<uint64_t> nic_guids() const;
   Urgency step_channels(const Tick& tick);
 
   Core& core_;
@@ -126,6 +128,10 @@ class Service {
   uint64_t next_rate_look_ = 0;
   bool rates_wanted_ = false;
   std::optional<NodeDemand> node_demand_;
+  /// Mode 1: what the node's processes have on each NIC. Made when a channel of this process has left home.
+  std::optional<NodeDemand> node_load_;
+  NicLoad load_;
+  uint64_t next_load_look_ = 0;
   std::array<bool, wire::kMaxNics> left_{};  // NICs that are unusable, and known to be
   // Is a port that was said to be down active again? The NIC's worker finds out.
   struct PortLook {
