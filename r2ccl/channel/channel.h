@@ -42,6 +42,19 @@ class Channel {
   uint32_t number() const { return number_; }
   /// Asks the service thread to close it and waits until its QPs are gone, or a bound.
   void close_and_wait();
+  /// A sender that nobody has yet: somebody asks for it again and again until it is ready. From now on it is
+  /// closed when that ends (for R2CC_CONNECT_MS).
+  void wait_for_owner() { owner_.store(Owner::kAwaited); }
+  /// Somebody asks for it. False: it has been given up.
+  bool asked_for() {
+    asked_.store(true);
+    return owner_.load() != Owner::kGivenUp;
+  }
+  /// It is somebody's, who closes it. False: it has been given up.
+  bool take() {
+    Owner awaited = Owner::kAwaited;
+    return owner_.compare_exchange_strong(awaited, Owner::kTaken) || awaited == Owner::kTaken;
+  }
   bool is_sender() const { return sender_; }
   Core& core() { return core_; }
   int home_nic() const { return home_nic_; }
@@ -78,11 +91,11 @@ class Channel {
     return sender_ && active_ && active_->local_nic() != home_nic_ && status() == Status::kReady;
   }
   /// A sender that has had traffic of late: it counts as demand on its home NIC.
-  bool in_demand(uint64_t now) const {
-    return sender_ && moved_at_ != 0 && now - moved_at_ < kDemandNs;
-  }
+  bool in_demand(uint64_t now) const { return sender_ && moved_at_ != 0 && now - moved_at_ < kDemandNs; }
   /// Paths that it has opened besides the active one.
   int standbys() const;
+  /// What it was doing could not be finished for lack of memory: it fails, and everything else goes on.
+  void out_of_memory() noexcept;
   /// True when nothing of it is left but the memory.
   bool finished() const { return finished_; }
   bool busy() const { return in_use_.load(std::memory_order_relaxed) > 0; }
@@ -210,6 +223,9 @@ class Channel {
   static constexpr uint64_t kFirstPatienceNs = 2'000'000'000;
   static constexpr uint64_t kMostPatienceNs = 8'000'000'000;
   void look_at_silence();
+
+  enum class Owner : uint8_t { kTaken, kAwaited, kGivenUp };
+  void look_for_owner(const Tick& tick);
 
   enum class Purpose : uint8_t { kFirst, kStandby, kRescue, kFailback, kLane, kSpread };
   struct Making;
@@ -368,6 +384,10 @@ class Channel {
   uint64_t close_since_ = 0;
   uint64_t lacking_since_ = 0;
   uint64_t created_ = 0;
+  std::atomic<Owner> owner_{Owner::kTaken};
+  std::atomic<bool> asked_{false};
+  uint64_t asked_look_ = 0;  // now; when it was last seen whether somebody asks
+  uint64_t unasked_for_ = 0;
   std::mutex close_mutex_;
   std::condition_variable close_done_;
   bool torn_down_ = false;

@@ -25,7 +25,7 @@ bool Channel::is_making(uint32_t id) const {
 // The NIC's worker makes this end's half: the port is read anew, the queue pairs are made, and connected when
 // the other half is known.
 void Channel::make(std::shared_ptr<Making> making) {
-  auto work = [making, &core = core_, memory = memory_] {
+  auto prepare = [making, &core = core_, memory = memory_] {
     verbs::Device& device = core.devices[size_t(making->local)];
     if (!device.refresh_port(core.config)) {
       making->made = Error{ErrorCode::kVerbs, "its port is not active"};
@@ -42,6 +42,13 @@ void Channel::make(std::shared_ptr<Making> making) {
         return;
       }
     making->end = path.describe(device);
+  };
+  auto work = [making, prepare = std::move(prepare)] {
+    try {
+      prepare();
+    } catch (const std::bad_alloc&) {
+      making->made = Error{ErrorCode::kOutOfResources, "no memory"};
+    }
   };
   making->job = core_.workers->give(making->local, "ibv_create_qp", std::move(work));
   makings_.push_back(std::move(making));
@@ -153,7 +160,11 @@ void Channel::on_opened(const wire::Opened& opened, const Tick& tick) {
   opening_.since = tick.alive;
   path->job =
       core_.workers->give(path->local_nic(), "ibv_modify_qp to RTS", [path, &core = core_, end = opened.end] {
-        path->outcome = path->connect(core.devices[size_t(path->local_nic())], end, core.config);
+        try {
+          path->outcome = path->connect(core.devices[size_t(path->local_nic())], end, core.config);
+        } catch (const std::bad_alloc&) {
+          path->outcome = Error{ErrorCode::kOutOfResources, "no memory"};
+        }
       });
 }
 

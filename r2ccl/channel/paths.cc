@@ -31,7 +31,13 @@ Path* Channel::find(uint32_t id) {
 }
 
 void Channel::hand(Path& path, const char* call, Result<void> (Path::*work)()) {
-  path.job = core_.workers->give(path.local_nic(), call, [it = &path, work] { it->outcome = (it->*work)(); });
+  path.job = core_.workers->give(path.local_nic(), call, [it = &path, work] {
+    try {
+      it->outcome = (it->*work)();
+    } catch (const std::bad_alloc&) {
+      it->outcome = Error{ErrorCode::kOutOfResources, "no memory"};
+    }
+  });
 }
 
 // Takes a path out of use.
@@ -41,8 +47,9 @@ void Channel::bury(uint32_t id) {
   if (it == paths_.end()) return;
   const uint64_t kept =
       std::clamp(nanoseconds(core_.config.fail_bound) / 4, kLeastBuriedNs, kLongestBuriedNs);
-  graveyard_.bury(std::move(*it), now_ns() + kept);
+  auto path = std::move(*it);
   paths_.erase(it);
+  graveyard_.bury(std::move(path), now_ns() + kept);
 }
 
 // A buried path that is still there, to be fenced after all; or one of those in use. nullptr when its queue
@@ -53,8 +60,11 @@ Path* Channel::exhume(uint32_t id) {
 }
 
 void Channel::destroy_paths() {
-  for (auto& path : paths_) graveyard_.destroy(*core_.workers, std::move(path));
-  paths_.clear();
+  while (!paths_.empty()) {
+    auto path = std::move(paths_.back());
+    paths_.pop_back();
+    graveyard_.destroy(*core_.workers, std::move(path));
+  }
   graveyard_.destroy_all(*core_.workers);
 }
 

@@ -27,9 +27,9 @@ class Listener {
   using Sender = std::pair<uint64_t, uint32_t>;
   /// A sender whose hello has been taken: however often it says it, it has one channel.
   struct Guest {
-    std::weak_ptr<Channel> channel;
-    uint64_t attempt = 0;         ///< of the last hello
-    std::optional<Error> refuse;  ///< set-up is over, and this is why it came to nothing
+    std::optional<uint32_t> channel;  ///< its number; it may have ended
+    std::optional<uint64_t> attempt;  ///< number of the last hello
+    std::unique_ptr<Error> refuse;    ///< set-up is over, and this is why it came to nothing
   };
 
   bool is_closed() {
@@ -82,12 +82,24 @@ class Service {
     int watched_fd = -1;
     uint32_t watched_connection = 0;
     bool watched_for_writing = false;
+    bool unwatched = false;  // epoll would not have its connection: it is looked at in every round
   };
 
   void run();
+  Urgency round(Urgency urgency);
+  /// What is done for one channel: should it need memory that is not there, only that channel fails.
+  template <typename Call>
+  void with(Channel& channel, Call&& call) {
+    try {
+      call();
+    } catch (const std::bad_alloc&) {
+      channel.out_of_memory();
+    }
+  }
   int timeout_ms(Urgency urgency) const;
   void take_adopted();
   void watch(Entry& entry);
+  bool watch_fd(int fd, uint64_t data);
   void watch_listening();
   void accept_all(uint64_t now);
   void greet(uint64_t now);
@@ -110,7 +122,7 @@ class Service {
   std::thread thread_;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> stopped_{false};
-  uint64_t listen_again_ = 0;  // now; when it cannot accept for lack of descriptors
+  std::atomic<uint64_t> listen_again_{0};  // now; when it cannot accept or be watched for lack of something
   bool scarce_told_ = false;
   control::Descriptor epoll_;
   control::Descriptor wake_;
@@ -124,6 +136,8 @@ class Service {
   std::vector<Entry> entries_;
   std::vector<Pending> pending_;
   uint64_t alive_ = 0;
+  uint64_t last_round_ = 0;
+  bool memory_told_ = false, unwatched_told_ = false;
   uint64_t next_port_look_ = 0;
   uint64_t next_rate_look_ = 0;
   bool rates_wanted_ = false;

@@ -1,6 +1,6 @@
-// Test support: ports that lose their link, at the moment that the parent says, as the driver of their own node
-// shows it: an event, ports that are not active, and queue pairs that break. Include it in one source file of
-// the program: it defines the function that reads events.
+// Test support: ports that lose their link, at the moment that the parent says, as the driver of their own
+// node shows it: an event, ports that are not active, and queue pairs that break. Include it in one source
+// file of the program: it defines the function that reads events.
 #pragma once
 
 #include <dlfcn.h>
@@ -21,8 +21,8 @@ class FailingPorts {
   /// In the parent, before any child is started.
   static void prepare() {
     if (down_) return;
-    void* memory =
-        mmap(nullptr, sizeof(std::atomic<unsigned>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void* memory = mmap(nullptr, sizeof(std::atomic<unsigned>), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ASSERT_NE(memory, MAP_FAILED);
     down_ = new (memory) std::atomic<unsigned>(0);
   }

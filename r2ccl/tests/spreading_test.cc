@@ -1,5 +1,5 @@
-// Mode 1: on which NICs the channels end that have lost their own. Two processes with several channels, as NCCL
-// makes them; what each NIC has sent in a round shows who carries what.
+// Mode 1: on which NICs the channels end that have lost their own. Two processes with several channels, as
+// NCCL makes them; what each NIC has sent in a round shows who carries what.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -26,7 +26,8 @@ void run_channels(Net& net, const std::vector<Channel*>& channels, const Link& l
   do {
     std::vector<std::thread> threads;
     for (Channel* channel : channels)
-      threads.emplace_back([&, channel] { carry(net, channel, first, first + kMessages, Slots::Kind::kHost); });
+      threads.emplace_back(
+          [&, channel] { carry(net, channel, first, first + kMessages, Slots::Kind::kHost); });
     for (std::thread& thread : threads) thread.join();
     first += kMessages;
   } while (!testing::Test::HasFailure() && one_more_round(link));
@@ -191,8 +192,8 @@ Environment with_own_scope(Environment environment) {
   return environment;
 }
 
-// Three NICs die and NIC 3 carries all four channels; when NIC 2 comes back its own channel returns, and of the
-// two guests that stay on NIC 3 one moves.
+// Three NICs die and NIC 3 carries all four channels; when NIC 2 comes back its own channel returns, and of
+// the two guests that stay on NIC 3 one moves.
 TEST(Spreading, guests_move_to_a_nic_that_comes_back_and_then_stay) {
   FailingPorts::prepare();
   const auto fabric = make_fabric(2, 4);
