@@ -66,6 +66,7 @@ class Runtime final : public Net {
     check_locked_memory();
     Core& core = runtime->core_;
     core.config = std::move(*config);
+    for (const std::string& warning : core.config.warnings) R2_WARN("NET/R2CCL: %s", warning.c_str());
     auto devices = verbs::Device::open_all(core.config);
     if (!devices) return devices.error();
     if (devices->size() > size_t(wire::kMaxNics)) {

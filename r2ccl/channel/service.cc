@@ -18,6 +18,7 @@
 
 #include "r2ccl/base/clock.h"
 #include "r2ccl/base/log.h"
+#include "r2ccl/control/interface.h"
 
 namespace r2ccl {
 namespace {
@@ -111,7 +112,8 @@ void Service::adopt(std::shared_ptr<Channel> channel) {
 Result<control::Endpoint> Service::endpoint() {
   const std::lock_guard lock(mutex_);
   if (!listening_) {
-    auto fd = control::listen_any(core_.config.socket_interface, endpoint_);
+    auto fd = control::listen_any(
+        {core_.config.socket_interface, core_.config.socket_family, core_.config.comm_id}, endpoint_);
     if (!fd) return fd.error();
     listening_ = std::move(*fd);
     control::close_in_child(listening_);

@@ -82,7 +82,7 @@ struct World {
     set_log_sink([](LogLevel, const char*, int, const char*) {});
     sender = std::make_unique<End>("sender");
     receiver = std::make_unique<End>("receiver");
-    auto fd = control::listen_any("lo", where);
+    auto fd = control::listen_any({.names = "lo", .family = {}, .comm_id = {}}, where);
     FUZZ_CHECK(fd.ok());
     listening = std::move(*fd);
   }
