@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 #include <set>
+#include <string_view>
 
 #include "harness/measure/limits.h"
 #include "harness/measure/restored.h"
@@ -22,6 +23,7 @@ namespace {
 // A fault that is over sooner than this, beside W and the floor, cannot show whether the rate would have come
 // back: so much, or an operation at the rate that is left.
 constexpr double kUnmeasurableMarginMs = 100;
+constexpr std::string_view kOurPlugin = "R2CCL ";  // and its interface's version
 constexpr size_t kMaxRaw = 50'000;
 constexpr uint64_t kRawAroundNs = 300 * kNsPerMs;
 
@@ -410,6 +412,8 @@ void fill_settings(const JobRecord& job, ModeResult& mode) {
           job.mode->kind != ModeKind::kBaseline)  // means nothing there
         mode.settings[entry.variable] = entry.value;
   mode.settings["plugin"] = job.plugin;
+  if (!job.plugin.empty() && !job.plugin.starts_with(kOurPlugin) && job.mode->kind != ModeKind::kBaseline)
+    mode.settings["modes"] = "none: the plugin is not R2CCL, R2CC_MODE means nothing to it";
   if (!job.added_faults.empty())
     mode.settings["inject"] =
         std::to_string(job.added_faults.size()) + " added from outside: this is not the scenario alone";

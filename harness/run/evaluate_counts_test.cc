@@ -263,12 +263,20 @@ TEST_F(Counts, cpu_time_is_that_of_all_ranks_for_what_was_delivered_in_the_count
   EXPECT_FALSE(result().cpu.known());
 }
 
+TEST_F(Counts, a_plugin_that_is_not_ours_knows_no_modes) {
+  job.plugin = "testnet v12";
+  const auto settings = result().settings;
+  EXPECT_EQ(settings.at("plugin"), "testnet v12");
+  EXPECT_EQ(settings.at("modes"), "none: the plugin is not R2CCL, R2CC_MODE means nothing to it");
+}
+
 TEST_F(Counts, settings_are_those_that_the_ranks_ran_with) {
   job.environment = {{"NCCL_IB_TIMEOUT", "14"}, {"HOME", "/nowhere"}};
-  job.plugin = "r2ccl v11";
+  job.plugin = "R2CCL v11";
   const auto settings = result().settings;
   EXPECT_EQ(settings.at("NCCL_IB_TIMEOUT"), "14");
-  EXPECT_EQ(settings.at("plugin"), "r2ccl v11");
+  EXPECT_EQ(settings.at("plugin"), "R2CCL v11");
+  EXPECT_EQ(settings.count("modes"), 0u);
   EXPECT_EQ(settings.count("HOME"), 0u);
 }
 

@@ -285,8 +285,8 @@ TEST_F(Run, what_would_end_a_job_before_it_begins_is_told_before_anything_starts
   scenario_.workload.plugin = "/nonexistent/plugin.so";
   refused("/nonexistent/plugin.so cannot be read: No such file or directory");
   scenario_.workload.plugin = Workload{}.plugin;
-  scenario_.env["NCCL_IB_TIMEOUT"] = "99";
-  refused("NCCL_IB_TIMEOUT='99' is not a whole number from 1 to 31");
+  scenario_.env["R2CC_PROBE_MS"] = "0";
+  refused("R2CC_PROBE_MS='0' is not a whole number from 1 to 60000");
 }
 
 TEST_F(Run, over_a_tcp_port_when_one_is_wanted) {

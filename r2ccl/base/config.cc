@@ -2,6 +2,8 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
+#include <string_view>
 
 namespace r2ccl {
 namespace {
@@ -41,7 +43,7 @@ const std::vector<Field>& fields() {
        [](const Config& c) { return long(c.mode); }, [](Config& c, long v) { c.mode = Mode(v); }},
       {"R2CC_STRICT_ACK", 0, 1, "1: a send is done only when the receiver has said so",
        [](const Config& c) { return long(c.strict_ack); }, [](Config& c, long v) { c.strict_ack = v != 0; }},
-      integer("NCCL_IB_TIMEOUT", &Config::ib_timeout, 1, 31, "QP timeout, 4.096 us * 2^n"),
+      integer("NCCL_IB_TIMEOUT", &Config::ib_timeout, 0, 31, "QP timeout, 4.096 us * 2^n; 0: none"),
       integer("NCCL_IB_RETRY_CNT", &Config::ib_retry_count, 0, 7, "QP transport retries"),
       integer("NCCL_IB_GID_INDEX", &Config::gid_index, -1, 255,
               "GID table index; -1 chooses by version, family and range"),
@@ -92,19 +94,46 @@ Error refusal(const char* variable, const char* text, const std::string& why) {
   return Error{ErrorCode::kInvalidConfig, std::string(variable) + "='" + text + "' " + why};
 }
 
+bool is_nccls(const char* variable) { return std::strncmp(variable, "NCCL_", 5) == 0; }
+
+/// As NCCL reads a number: of any base that C knows, and of what follows it nothing is said. What it reads no
+/// number of is 0; what does not fit into 64 bits is the default.
+void read_as_nccl(const Field& field, const char* text, Config& config) {
+  errno = 0;
+  char* end = nullptr;
+  const long long value = std::strtoll(text, &end, 0);
+  const auto pass_over = [&](const std::string& why) {
+    config.warnings.push_back(std::string(field.variable) + "='" + text + "' " + why + " (" + field.meaning +
+                              ")");
+  };
+  if (errno != 0) return pass_over("is no number that fits; the default is used");
+  const bool chooses_default = value == -1 && (std::string_view(field.variable) == "NCCL_IB_TC" ||
+                                               std::string_view(field.variable) == "NCCL_IB_SL");
+  if (chooses_default) return;
+  if (value < field.least || value > field.most)
+    return pass_over("is not from " + std::to_string(field.least) + " to " + std::to_string(field.most) +
+                     "; the default is used");
+  if (*end != '\0') pass_over("is read as " + std::to_string(value) + ", as NCCL does");
+  field.write(config, long(value));
+}
+
 /// NCCL_IB_ADDR_FAMILY and NCCL_IB_ADDR_RANGE.
-Result<AddressRange> read_address_range(const char* family_text, const char* range_text) {
+AddressRange read_address_range(const char* family_text, const char* range_text, Config& config) {
+  const auto pass_over = [&](const char* variable, const char* text, const std::string& why) {
+    config.warnings.push_back(std::string(variable) + "='" + text + "' " + why + "; it is passed over");
+  };
   AddressFamily family = AddressFamily::kIpv4;
   if (family_text && *family_text) {
     if (family_text == std::string(name(AddressFamily::kIpv6)))
       family = AddressFamily::kIpv6;
     else if (family_text != std::string(name(AddressFamily::kIpv4)))
-      return refusal("NCCL_IB_ADDR_FAMILY", family_text, "is neither AF_INET nor AF_INET6");
+      pass_over("NCCL_IB_ADDR_FAMILY", family_text, "is neither AF_INET nor AF_INET6");
   }
   if (!range_text || !*range_text) return AddressRange(family);
   auto range = AddressRange::parse(family, range_text);
-  if (!range) return refusal("NCCL_IB_ADDR_RANGE", range_text, range.error().message);
-  return range;
+  if (range) return *range;
+  pass_over("NCCL_IB_ADDR_RANGE", range_text, range.error().message);
+  return AddressRange(family);
 }
 
 }  // namespace
@@ -126,6 +155,10 @@ Result<Config> Config::from(const std::function<const char*(const char*)>& get) 
   for (const Field& field : fields()) {
     const char* text = get(field.variable);
     if (!text || !*text) continue;
+    if (is_nccls(field.variable)) {
+      read_as_nccl(field, text, config);
+      continue;
+    }
     char* end = nullptr;
     errno = 0;
     const long value = std::strtol(text, &end, 10);
@@ -137,14 +170,14 @@ Result<Config> Config::from(const std::function<const char*(const char*)>& get) 
   }
   for (const char* variable : {"NCCL_SOCKET_IFNAME", "R2CC_SOCKET_IFNAME"})
     if (const char* text = get(variable); text && *text) config.socket_interface = text;
+  if (const char* text = get("NCCL_SOCKET_FAMILY")) config.socket_family = text;
+  if (const char* text = get("NCCL_COMM_ID")) config.comm_id = text;
   if (const char* text = get("R2CC_TOPOLOGY")) config.topology_file = text;
   if (const char* text = get("R2CC_NODE_SCOPE")) config.node_scope = text;
   if (const char* text = get("R2CC_METRICS")) config.metrics_file = text;
   if (const char* text = get("NCCL_IB_HCA"); text && *text) config.hca_filter = text;
   const char* const range_text = get("NCCL_IB_ADDR_RANGE");
-  auto range = read_address_range(get("NCCL_IB_ADDR_FAMILY"), range_text);
-  if (!range) return range.error();
-  config.address_range = *range;
+  config.address_range = read_address_range(get("NCCL_IB_ADDR_FAMILY"), range_text, config);
   if (range_text) config.address_range_text = range_text;
   return config;
 }
@@ -157,7 +190,8 @@ std::vector<Config::Entry> Config::entries() const {
   std::vector<Entry> out;
   for (const Field& field : fields())
     out.push_back({field.variable, std::to_string(field.read(*this)), field.meaning});
-  out.push_back({"R2CC_SOCKET_IFNAME", socket_interface, "prefix of the interface for control connections"});
+  out.push_back({"R2CC_SOCKET_IFNAME", socket_interface,
+                 "interface for control connections, as in NCCL_SOCKET_IFNAME"});
   out.push_back({"R2CC_METRICS", metrics_file,
                  "file for counters in Prometheus' text format (%p: process id), once a second"});
   out.push_back(

@@ -26,16 +26,17 @@ const char* name(Mode mode);
 struct Config {
   using Milliseconds = std::chrono::milliseconds;
 
-  Mode mode = Mode::kMigrate;  ///< R2CC_MODE
-  bool strict_ack = true;      ///< R2CC_STRICT_ACK: a send is done only when the receiver has it
-  std::string
-      socket_interface;      ///< R2CC_SOCKET_IFNAME, else NCCL_SOCKET_IFNAME: prefix of the control interface
-  std::string metrics_file;  ///< R2CC_METRICS: where counters go as Prometheus text; empty: nowhere
+  Mode mode = Mode::kMigrate;    ///< R2CC_MODE
+  bool strict_ack = true;        ///< R2CC_STRICT_ACK: a send is done only when the receiver has it
+  std::string socket_interface;  ///< R2CC_SOCKET_IFNAME, else NCCL_SOCKET_IFNAME: control/interface.h
+  std::string socket_family;     ///< NCCL_SOCKET_FAMILY
+  std::string comm_id;           ///< NCCL_COMM_ID, which names a subnet
+  std::string metrics_file;      ///< R2CC_METRICS: where counters go as Prometheus text; empty: nowhere
   std::string
       topology_file;       ///< R2CC_TOPOLOGY: the machine as `lstopo --of xml` writes it; empty: look at it
   std::string node_scope;  ///< R2CC_NODE_SCOPE: processes of one host with different ones share no NICs
   std::string hca_filter;  ///< NCCL_IB_HCA: prefix list; '^' excludes, '=' means exact
-  int ib_timeout = 20;     ///< NCCL_IB_TIMEOUT: 4.096 µs · 2^n
+  int ib_timeout = 20;     ///< NCCL_IB_TIMEOUT: 4.096 µs · 2^n; 0: for ever
   int ib_retry_count = 7;  ///< NCCL_IB_RETRY_CNT
   int gid_index = -1;      ///< NCCL_IB_GID_INDEX; -1: chosen by the next two (verbs/gid.h)
   int roce_version = 2;    ///< NCCL_IB_ROCE_VERSION_NUM
@@ -44,8 +45,8 @@ struct Config {
   int pkey_index = 0;       ///< NCCL_IB_PKEY: index in the port's table of partition keys
   bool gpu_direct = false;  ///< R2CC_GPU_DIRECT: GPU memory is offered to NCCL
   RelaxedOrdering relaxed_ordering = RelaxedOrdering::kOff;  ///< of buffers, never of what the core polls
-  int traffic_class = 0;                                     ///< NCCL_IB_TC
-  int service_level = 0;                                     ///< NCCL_IB_SL
+  int traffic_class = 0;                                     ///< NCCL_IB_TC; −1 there is 0 here
+  int service_level = 0;                                     ///< NCCL_IB_SL; likewise
   int memory_node = -1;  ///< R2CC_MEMORY_NODE: NUMA node of all buffers; -1: the kernel is asked
   int cross_socket = 0;  ///< R2CC_CROSS_SOCKET: percent of its rate that a NIC carries from or to memory on
                          ///< another socket; 0: not known
@@ -72,8 +73,12 @@ struct Config {
   Milliseconds connect_bound{
       30000};  ///< R2CC_CONNECT_MS: a peer that does not answer at set-up for this long is an error
 
-  /// Reads the environment through `get` (name -> value or nullptr). An unusable value is an error that
-  /// names the variable, its value and what is accepted.
+  /// NCCL's variables that are not used as they stand: a sentence each, for the log.
+  std::vector<std::string> warnings;
+
+  /// Reads the environment through `get` (name -> value or nullptr). An unusable value of a variable of ours
+  /// is an error that names the variable, its value and what is accepted. NCCL's are read as NCCL reads them,
+  /// which refuses nothing: what cannot be used is passed over, with a warning.
   static Result<Config> from(const std::function<const char*(const char*)>& get);
   static Result<Config> from_environment();
 

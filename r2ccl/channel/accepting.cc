@@ -88,11 +88,12 @@ bool Service::meet(Pending& pending) {
   }
   const auto hello = first->message.as<wire::Hello>();
   if (!hello) return true;
-  const auto [found, is_new] = listener->guests.try_emplace({hello.value().process, hello.value().channel});
+  const auto found = listener->guests.try_emplace({hello.value().process, hello.value().channel}).first;
   Listener::Guest& guest = found->second;
-  if (!is_new && first->attempt <= guest.attempt) return true;  // an old hello changes nothing
+  const bool is_new = !guest.channel && !guest.refuse;
+  if (guest.attempt && first->attempt <= *guest.attempt) return true;  // an old hello changes nothing
   guest.attempt = first->attempt;
-  if (is_new && listener->is_closed()) guest.refuse = nobody_listens();
+  if (is_new && listener->is_closed()) guest.refuse = std::make_unique<Error>(nobody_listens());
   if (guest.refuse) {
     refuse(pending.stream, listener->token, *guest.refuse);
   } else if (!is_new) {
@@ -100,9 +101,9 @@ bool Service::meet(Pending& pending) {
   } else {
     auto channel =
         std::make_shared<Receiver>(core_, listener->nic, std::move(pending.stream), listener->token);
-    guest.channel = channel;
     entries_.push_back({channel, listener, &guest});
-    channel->on_socket({now_ns(), alive_});
+    guest.channel = channel->number();
+    with(*channel, [&] { channel->on_socket({now_ns(), alive_}); });
     watch(entries_.back());
   }
   return true;
@@ -110,11 +111,11 @@ bool Service::meet(Pending& pending) {
 
 // The sender has not heard the answer to its hello. If it is known to have heard it, nothing changes.
 void Service::meet_again(Pending& pending, const Listener::Guest& guest) {
-  const std::shared_ptr<Channel> channel = guest.channel.lock();
-  const auto entry = std::find_if(entries_.begin(), entries_.end(),
-                                  [&](const Entry& candidate) { return candidate.channel == channel; });
+  const auto entry = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& candidate) {
+    return candidate.channel->number() == guest.channel;
+  });
   if (entry == entries_.end()) return;
-  if (channel->reconnected(std::move(pending.stream), {now_ns(), alive_})) watch(*entry);
+  if (entry->channel->reconnected(std::move(pending.stream), {now_ns(), alive_})) watch(*entry);
 }
 
 Error Service::nobody_listens() const {
@@ -139,8 +140,8 @@ void Service::settle(Entry& entry) {
   const Status status = channel.status();
   const std::lock_guard lock(listener->mutex);
   if (status == Status::kConnecting && !listener->closed) return;
-  if (status == Status::kConnecting) entry.guest->refuse = nobody_listens();
-  if (status == Status::kFailed) entry.guest->refuse = channel.error();
+  if (status == Status::kConnecting) entry.guest->refuse = std::make_unique<Error>(nobody_listens());
+  if (status == Status::kFailed) entry.guest->refuse = std::make_unique<Error>(channel.error());
   const bool stranger = status == Status::kFailed && channel.error().code == ErrorCode::kAuthentication;
   if (stranger || listener->closed)
     channel.close_requested.store(true);

@@ -14,7 +14,8 @@ std::atomic<uint32_t> g_next_number{0};
 
 constexpr uint64_t kFirstFailbackWaitNs = 100 * kNsPerMs;
 // How long a closed channel keeps its control connection, so that the peer can read our last word.
-constexpr uint64_t kNearNs = 150 * kNsPerMs;  // more than the service thread sleeps at a time
+constexpr uint64_t kNearNs = 150 * kNsPerMs;         // more than the service thread sleeps at a time
+constexpr uint64_t kLongestLookNs = 150 * kNsPerMs;  // a round that took longer was our own pause
 constexpr uint64_t kLingerNs = 2000 * kNsPerMs;
 // How long one that is closed waits for the receiver's word on messages that were sent from copies; and again
 // while something is being sent once more.
@@ -32,6 +33,8 @@ Channel::Channel(Core& core, bool sender, int home_nic, control::Stream stream, 
       created_(now_ns()),
       home_rail_({nanoseconds(core.config.failback_settle), kFirstFailbackWaitNs,
                   nanoseconds(core.config.failback_ceiling)}),
+      spread_timer_(nanoseconds(core.config.failback_settle), nanoseconds(core.config.failback_ceiling),
+                    core.process + number_ * 0x9e3779b97f4a7c15),
       end_(sender) {}
 
 // Nearly always nothing is left to do: see begin_closing().
@@ -143,6 +146,15 @@ void Channel::fail(Error error) {
   core_.kick();
 }
 
+void Channel::out_of_memory() noexcept {
+  try {
+    fail(Error{ErrorCode::kOutOfResources,
+               "channel " + std::to_string(number_) + ": the service thread has run out of memory"});
+  } catch (const std::bad_alloc&) {
+    fail(Error{ErrorCode::kOutOfResources, "no memory"});  // short enough to need none
+  }
+}
+
 bool Channel::advance(Status to) {
   Status now = status();
   while (now != Status::kFailed && now != Status::kClosed)
@@ -168,7 +180,23 @@ void Channel::close_and_wait() {
 
 // --- service thread -------------------------------------------------------------------------------------
 
+// NCCL may end a communicator that is being made without a word. (A process that is stopped asks for nothing;
+// its time does not count.)
+void Channel::look_for_owner(const Tick& tick) {
+  if (owner_.load() != Owner::kAwaited) return;
+  const uint64_t before = std::exchange(asked_look_, tick.now);
+  unasked_for_ += before == 0 ? 0 : std::min(tick.now - before, kLongestLookNs);
+  if (asked_.exchange(false)) unasked_for_ = 0;
+  if (unasked_for_ <= nanoseconds(core_.config.connect_bound)) return;
+  Owner awaited = Owner::kAwaited;
+  if (!owner_.compare_exchange_strong(awaited, Owner::kGivenUp)) return;
+  R2_INFO("NET/R2CCL: channel %u: nobody has asked for it for %lld ms (R2CC_CONNECT_MS); it is closed",
+          number_, static_cast<long long>(core_.config.connect_bound.count()));
+  close_requested.store(true, std::memory_order_release);
+}
+
 Urgency Channel::step(const Tick& tick) {
+  look_for_owner(tick);
   const bool closes = closing_ || close_requested.load(std::memory_order_acquire);
   if (closes || status() == Status::kFailed) core_.incidents.gave_up(this);
   if (closes && !settles(tick)) {
@@ -207,8 +235,14 @@ Urgency Channel::step(const Tick& tick) {
     step_watchdog(tick);
     if (status() == Status::kFailed || peer_closed_) return Urgency::kBusy;
     step_migration(tick);
-    if (sender_) step_failback(tick);
-    if (sender_ && core_.balances()) step_balance(tick);
+    if (sender_) {
+      note_traffic(tick);
+      step_failback(tick);
+      if (core_.balances())
+        step_balance(tick);
+      else
+        step_spread(tick);
+    }
   }
   for (auto& path : graveyard_.buried()) look_at_probe(*path, tick);
   graveyard_.dig(*core_.workers, tick.now, end_.phase() == Phase::kRunning);
@@ -227,8 +261,8 @@ Urgency Channel::urgency(const Tick& tick) const {
     return Urgency::kHot;
   if (phase == Phase::kChoosing || probing) return Urgency::kWatching;
   return quiet_.asks() || phase != Phase::kRunning || awaited_ || outage_.lasts || opening_.path != 0 ||
-                 probation_path_ != 0 || !graveyard_.buried().empty() || status() == Status::kConnecting ||
-                 failback_is_near || (sender_ && lacks_standby(tick))
+                 probation_path_ != 0 || spread_path_ != 0 || !graveyard_.buried().empty() ||
+                 status() == Status::kConnecting || failback_is_near || (sender_ && lacks_standby(tick))
              ? Urgency::kBusy
              : Urgency::kIdle;
 }
@@ -279,7 +313,6 @@ void Channel::begin_closing(const Tick& tick) {
   else if (!closed_sent_ && greeted_)
     send(wire::Type::kClose, closing_words());
   closed_sent_ = true;
-  closing_ = true;
   close_since_ = tick.now;
   if (sender_ && !greeted_) {  // it has no keys to say anything with
     outage_ = Outage{};
@@ -292,6 +325,7 @@ void Channel::begin_closing(const Tick& tick) {
   for (auto& path : paths_) abandon(*path);
   opening_ = {};
   destroy_paths();
+  closing_ = true;  // not before: should memory be short, all of it is done once more
   const std::lock_guard lock(close_mutex_);
   status_.store(Status::kClosed, std::memory_order_release);
 }

@@ -42,6 +42,19 @@ class Channel {
   uint32_t number() const { return number_; }
   /// Asks the service thread to close it and waits until its QPs are gone, or a bound.
   void close_and_wait();
+  /// A sender that nobody has yet: somebody asks for it again and again until it is ready. From now on it is
+  /// closed when that ends (for R2CC_CONNECT_MS).
+  void wait_for_owner() { owner_.store(Owner::kAwaited); }
+  /// Somebody asks for it. False: it has been given up.
+  bool asked_for() {
+    asked_.store(true);
+    return owner_.load() != Owner::kGivenUp;
+  }
+  /// It is somebody's, who closes it. False: it has been given up.
+  bool take() {
+    Owner awaited = Owner::kAwaited;
+    return owner_.compare_exchange_strong(awaited, Owner::kTaken) || awaited == Owner::kTaken;
+  }
   bool is_sender() const { return sender_; }
   Core& core() { return core_; }
   int home_nic() const { return home_nic_; }
@@ -71,14 +84,18 @@ class Channel {
   /// An asynchronous event says that a completion queue reports nothing any more. Ignored when it is not this
   /// channel's.
   void completion_queue_failed(const ibv_cq* queue, const Tick& tick);
-  /// Counts itself in.
-  void add_to(NicLoad& load) const;
-  /// A sender that has had traffic of late: it counts as demand on its home NIC.
-  bool in_demand(const Tick& tick) const {
-    return sender_ && moved_at_ != 0 && tick.now - moved_at_ < kDemandNs;
+  /// A sender counts itself in. True: it is away from home.
+  bool add_to(NicLoad& load, const Tick& tick) const;
+  /// A sender whose traffic another NIC carries than its own.
+  bool is_away() const {
+    return sender_ && active_ && active_->local_nic() != home_nic_ && status() == Status::kReady;
   }
+  /// A sender that has had traffic of late: it counts as demand on its home NIC.
+  bool in_demand(uint64_t now) const { return sender_ && moved_at_ != 0 && now - moved_at_ < kDemandNs; }
   /// Paths that it has opened besides the active one.
   int standbys() const;
+  /// What it was doing could not be finished for lack of memory: it fails, and everything else goes on.
+  void out_of_memory() noexcept;
   /// True when nothing of it is left but the memory.
   bool finished() const { return finished_; }
   bool busy() const { return in_use_.load(std::memory_order_relaxed) > 0; }
@@ -207,7 +224,10 @@ class Channel {
   static constexpr uint64_t kMostPatienceNs = 8'000'000'000;
   void look_at_silence();
 
-  enum class Purpose : uint8_t { kFirst, kStandby, kRescue, kFailback, kLane };
+  enum class Owner : uint8_t { kTaken, kAwaited, kGivenUp };
+  void look_for_owner(const Tick& tick);
+
+  enum class Purpose : uint8_t { kFirst, kStandby, kRescue, kFailback, kLane, kSpread };
   struct Making;
 
   // paths (paths.cc)
@@ -221,6 +241,7 @@ class Channel {
   void step_makings(const Tick& tick);
   void take_speed(int nic, int mbps);
   bool candidate(Purpose purpose, uint64_t now, int& local, int& remote) const;
+  std::vector<Backup> by_load(uint64_t now) const;
   void start_opening(Purpose purpose, int local, int remote, const Tick& tick);
   void step_opening(const Tick& tick);
   void half_made(Making& making, const Tick& tick);
@@ -239,6 +260,16 @@ class Channel {
   /// Nothing is known to be the matter with either NIC of the home rail.
   bool home_may_work() const;
   void step_failback(const Tick& tick);
+
+  // spreading (spreading.cc)
+  void note_traffic(const Tick& tick);
+  int bound_for() const;
+  const Path* usable_standby() const;
+  std::optional<int> less_loaded(const NicLoad& load, const Tick& tick) const;
+  void step_spread(const Tick& tick);
+  void step_move(Path& path, const Tick& tick);
+  void end_move(const Tick& tick);
+  void move_failed(int nic, const Tick& tick);
 
   // lanes (lanes.cc)
   void step_balance(const Tick& tick);
@@ -368,6 +399,10 @@ class Channel {
   uint64_t close_since_ = 0;
   uint64_t lacking_since_ = 0;
   uint64_t created_ = 0;
+  std::atomic<Owner> owner_{Owner::kTaken};
+  std::atomic<bool> asked_{false};
+  uint64_t asked_look_ = 0;  // now; when it was last seen whether somebody asks
+  uint64_t unasked_for_ = 0;
   std::mutex close_mutex_;
   std::condition_variable close_done_;
   bool torn_down_ = false;
@@ -410,10 +445,16 @@ class Channel {
   health::RailHealth home_rail_;
   uint32_t probation_path_ = 0;
 
+  // spreading (sender)
+  uint64_t moved_progress_ = 0;
+  uint64_t moved_at_ = 0;  // now; when progress was last seen
+  SpreadTimer spread_timer_;
+  uint64_t next_spread_look_ = 0;  // now
+  uint32_t spread_path_ = 0;       // over a less loaded NIC: to be moved to when it has answered a probe
+  std::array<uint64_t, wire::kMaxNics> no_move_to_{};  // … now; NICs that turned out not to work, until then
+
   // balance (sender)
   uint64_t next_balance_ = 0;  // now
-  uint64_t balanced_progress_ = 0;
-  uint64_t moved_at_ = 0;  // now; when progress was last seen
   balance::PerRail shares_{};
   // What shares were last computed from, and what came out.
   struct Computed {

@@ -14,6 +14,7 @@
 #include "r2ccl/balance/shares.h"
 #include "r2ccl/base/config.h"
 #include "r2ccl/channel/incidents.h"
+#include "r2ccl/channel/nic_load.h"
 #include "r2ccl/channel/nic_workers.h"
 #include "r2ccl/channel/wire.h"
 #include "r2ccl/health/probe_times.h"
@@ -27,14 +28,7 @@ namespace r2ccl {
 struct Backup {
   int nic;
   int distance;
-};
-
-/// How the process's sending channels lie on its NICs at one moment. (Ports are full duplex, and senders
-/// choose.)
-struct NicLoad {
-  std::array<int, wire::kMaxNics> guests{};  ///< channels that use the NIC although it is not their own
-  /// [a][s]: channels that use NIC a and would go to NIC s.
-  std::array<std::array<int, wire::kMaxNics>, wire::kMaxNics> behind{};
+  bool crosses = false;  ///< … sockets
 };
 
 struct Core {
@@ -57,7 +51,10 @@ struct Core {
   std::unique_ptr<NicWorkers> workers, registrars;
   std::atomic<bool> ended{false};  ///< the service thread has: the process exits
   std::function<void()> kick;      ///< wakes the service thread; any thread, never blocks
-  std::function<NicLoad()> load;   ///< service thread only
+  /// Service thread only; valid until the next call. `shared`: what this process has is told to the node's
+  /// others first, and theirs is read.
+  std::function<const NicLoad&(bool shared)> load;
+  bool load_stale = true;  ///< … it has changed since
   std::function<Result<control::Endpoint>()> endpoint;  ///< where peers reach this process; any thread
 
   /// What probes of the rails to a process have taken, for all channels to it; service thread only.

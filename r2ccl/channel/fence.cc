@@ -49,6 +49,7 @@ void Channel::start_fence(Path& path, trace::DetectedBy by, bool planned, const 
     if (path.local_nic() == home_nic_ && path.remote_nic() == peer_home_nic_) home_rail_.failed(tick.now);
   }
   if (&path == active_) active_ = nullptr;
+  core_.load_stale = true;
   path.state = PathState::kFencing;
   path.absolve();
   abandon(path);

@@ -43,12 +43,8 @@ uint8_t Channel::far_rails() const {
 }
 
 void Channel::step_balance(const Tick& tick) {
-  if (const uint64_t progress = progress_.load(std::memory_order_relaxed); progress != balanced_progress_) {
-    balanced_progress_ = progress;
-    moved_at_ = tick.now;
-  }
   if (tick.now < next_balance_ || end_.phase() != Phase::kRunning || !active_ || status() != Status::kReady ||
-      !in_demand(tick))
+      !in_demand(tick.now))
     return;
   next_balance_ = tick.now + kBalanceNs;
   const size_t locals = core_.devices.size(), remotes = peer_hello_.nics;

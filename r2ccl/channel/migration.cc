@@ -56,7 +56,7 @@ void Channel::step_migration(const Tick& tick) {
   // Whatever the phase: how long an answer took is counted up to this look.
   for (auto& path : paths_)
     if (look_at_probe(*path, tick) != ProbeState::kWaiting && sender_ && end_.phase() == Phase::kRunning &&
-        path->state == PathState::kStandby && path->id() != probation_path_)
+        path->state == PathState::kStandby && path->id() != probation_path_ && path->id() != spread_path_)
       path->forget_probe();  // it came after the choice was made
   if (end_.phase() == Phase::kFencing) step_fence(tick);
   if (end_.phase() != Phase::kRunning) step_other_fence(tick);
@@ -254,6 +254,7 @@ void Channel::use(Path& path, const Tick& tick) {
     used_at_ = tick.alive;
     seen_progress_ = progress_.load(std::memory_order_relaxed);
     if (path.id() == probation_path_) probation_path_ = 0;
+    spread_path_ = 0;
     if (!first) resume(peer_ledger_, moved);
     look_for_suspects();
     if (status() == Status::kFailed) return;
@@ -261,7 +262,7 @@ void Channel::use(Path& path, const Tick& tick) {
   }
   if (first) {
     emit(trace::EventType::kChannelUp, path.local_nic(), uint32_t(core_.process));
-    if (!home)
+    if (!home && sender_)  // who alone knows why
       R2_WARN("NET/R2CCL: channel %u: its own rail does not work (%s); it starts on %s", number_,
               what_failed().c_str(), rail_name(path).c_str());
     if (!home && core_.resilient()) home_rail_.failed(tick.now);

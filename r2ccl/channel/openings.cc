@@ -25,7 +25,7 @@ bool Channel::is_making(uint32_t id) const {
 // The NIC's worker makes this end's half: the port is read anew, the queue pairs are made, and connected when
 // the other half is known.
 void Channel::make(std::shared_ptr<Making> making) {
-  auto work = [making, &core = core_, memory = memory_] {
+  auto prepare = [making, &core = core_, memory = memory_] {
     verbs::Device& device = core.devices[size_t(making->local)];
     if (!device.refresh_port(core.config)) {
       making->made = Error{ErrorCode::kVerbs, "its port is not active"};
@@ -42,6 +42,13 @@ void Channel::make(std::shared_ptr<Making> making) {
         return;
       }
     making->end = path.describe(device);
+  };
+  auto work = [making, prepare = std::move(prepare)] {
+    try {
+      prepare();
+    } catch (const std::bad_alloc&) {
+      making->made = Error{ErrorCode::kOutOfResources, "no memory"};
+    }
   };
   making->device_fatals = core_.device_fatals[size_t(making->local)];
   making->job = core_.workers->give(making->local, "ibv_create_qp", std::move(work));
@@ -79,6 +86,7 @@ void Channel::step_makings(const Tick& tick) {
 
 void Channel::start_opening(Purpose purpose, int local, int remote, const Tick& tick) {
   opening_ = {next_path_++, purpose, local, remote, false, false, tick.alive};
+  core_.load_stale = true;
   emit(trace::EventType::kPathOpening, local, opening_.path, uint64_t(remote));
   auto making = std::make_shared<Making>();
   making->path = opening_.path;
@@ -154,7 +162,11 @@ void Channel::on_opened(const wire::Opened& opened, const Tick& tick) {
   opening_.since = tick.alive;
   path->job =
       core_.workers->give(path->local_nic(), "ibv_modify_qp to RTS", [path, &core = core_, end = opened.end] {
-        path->outcome = path->connect(core.devices[size_t(path->local_nic())], end, core.config);
+        try {
+          path->outcome = path->connect(core.devices[size_t(path->local_nic())], end, core.config);
+        } catch (const std::bad_alloc&) {
+          path->outcome = Error{ErrorCode::kOutOfResources, "no memory"};
+        }
       });
 }
 
@@ -291,6 +303,9 @@ void Channel::opening_succeeded(const Tick& tick) {
       probation_path_ = path->id();
       home_rail_.try_succeeded(tick.now);
       break;
+    case Purpose::kSpread:
+      spread_path_ = path->id();
+      break;
   }
 }
 
@@ -313,6 +328,8 @@ void Channel::opening_failed(const std::string& why, const Tick& tick) {
     if (failures < 255) ++failures;
   } else if (opening.purpose == Purpose::kFailback) {
     home_rail_.try_failed(tick.now);
+  } else if (opening.purpose == Purpose::kSpread) {
+    move_failed(opening.local, tick);
   }
 }
 

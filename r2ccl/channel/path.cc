@@ -101,7 +101,7 @@ Result<void> Path::start_fence() {
   if (reports_nothing || !noted(data.to_error())) return fence_by_destroying();
   // Flushes come in order on each queue (IBTA volume 1, 10.8.6): when a sentinel is back, everything that
   // was posted before it is back too, and what had arrived has been reported.
-  const int send = data.post_write(work(kWorkSentinel, 1), channel_memory->probe_landing, 8, memory_lkey,
+  const int send = data.post_write(work(kWorkSentinel, 1), &channel_memory->sentinel, 8, memory_lkey,
                                    remote_.probe_word, remote_.probe_key, true);
   const int receive = data.post_receive(work(kWorkSentinel, 2));
   // A queue that is full of flushed requests has no room yet: its own last flush then does the same service,
@@ -115,8 +115,8 @@ Result<void> Path::start_fence() {
 bool Path::retry_sentinels() {
   if (!data) return false;
   if ((sentinels_missing_ & 1) &&
-      data.post_write(work(kWorkSentinel, 1), channel_memory->probe_landing, 8, memory_lkey,
-                      remote_.probe_word, remote_.probe_key, true) == 0)
+      data.post_write(work(kWorkSentinel, 1), &channel_memory->sentinel, 8, memory_lkey, remote_.probe_word,
+                      remote_.probe_key, true) == 0)
     sentinels_missing_ &= ~1u;
   if ((sentinels_missing_ & 2) && data.post_receive(work(kWorkSentinel, 2)) == 0) {
     sentinels_missing_ &= ~2u;

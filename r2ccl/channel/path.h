@@ -36,6 +36,7 @@ struct ChannelMemory {
   alignas(64) uint64_t probe_word;            ///< read by the peer's probes …
   uint64_t more_to_probe[511];                ///< … and, where they prove a path, with all of this
   alignas(64) uint64_t probe_landing[512];    ///< where our own probes land
+  alignas(64) uint64_t sentinel;              ///< what a fence's sentinel would send; never written
   /// Sender: small messages, each kept until its slot comes round again; the receiver has it by then.
   alignas(64) uint8_t copies[wire::kRingLines][wire::kCopiedBytes];
 

@@ -31,7 +31,13 @@ Path* Channel::find(uint32_t id) {
 }
 
 void Channel::hand(Path& path, const char* call, Result<void> (Path::*work)()) {
-  path.job = core_.workers->give(path.local_nic(), call, [it = &path, work] { it->outcome = (it->*work)(); });
+  path.job = core_.workers->give(path.local_nic(), call, [it = &path, work] {
+    try {
+      it->outcome = (it->*work)();
+    } catch (const std::bad_alloc&) {
+      it->outcome = Error{ErrorCode::kOutOfResources, "no memory"};
+    }
+  });
 }
 
 uint64_t Channel::retired_for_ns() const {
@@ -43,8 +49,9 @@ void Channel::bury(uint32_t id) {
   const auto it =
       std::find_if(paths_.begin(), paths_.end(), [id](const auto& path) { return path->id() == id; });
   if (it == paths_.end()) return;
-  graveyard_.bury(std::move(*it), now_ns() + retired_for_ns());
+  auto path = std::move(*it);
   paths_.erase(it);
+  graveyard_.bury(std::move(path), now_ns() + retired_for_ns());
 }
 
 // A buried path that is still there, to be fenced after all; or one of those in use. nullptr when its queue
@@ -55,8 +62,11 @@ Path* Channel::exhume(uint32_t id) {
 }
 
 void Channel::destroy_paths() {
-  for (auto& path : paths_) graveyard_.destroy(*core_.workers, std::move(path));
-  paths_.clear();
+  while (!paths_.empty()) {
+    auto path = std::move(paths_.back());
+    paths_.pop_back();
+    graveyard_.destroy(*core_.workers, std::move(path));
+  }
   if (unfenced_) graveyard_.destroy(*core_.workers, std::move(unfenced_));
   graveyard_.destroy_all(*core_.workers);
 }
@@ -68,19 +78,8 @@ void Channel::drop(uint32_t id, bool tell_peer) {
     probation_path_ = 0;
     home_rail_.try_failed(now_ns());
   }
+  if (id == spread_path_) spread_path_ = 0;
   bury(id);
-}
-
-void Channel::add_to(NicLoad& load) const {
-  if (active_ && active_->local_nic() != home_nic_) ++load.guests[size_t(active_->local_nic())];
-  const auto goes_to = [&](int nic) {
-    if (active_) ++load.behind[size_t(active_->local_nic())][size_t(nic)];
-  };
-  for (const auto& path : paths_)
-    if (path->id() != probation_path_ && path->state == PathState::kStandby) goes_to(path->local_nic());
-  if (opening_.path == 0) return;
-  if (!active_ && opening_.purpose == Purpose::kRescue) ++load.guests[size_t(opening_.local)];
-  if (opening_.purpose == Purpose::kStandby) goes_to(opening_.local);
 }
 
 int Channel::standbys() const {
@@ -92,19 +91,9 @@ int Channel::standbys() const {
 
 // Rails that have not failed since traffic flowed before those that have, straight ones first, beginning with
 // home; then every cross rail. A standby shares no NIC with the active path unless there is no other way.
-// Among NICs that are equally near, the one with the fewest guests: those that are there already, and those
-// that would leave the active NIC together with this channel.
 bool Channel::candidate(Purpose purpose, uint64_t now, int& local, int& remote) const {
   const int locals = int(core_.devices.size()), remotes = peer_hello_.nics;
-  std::vector<Backup> order{{home_nic_, -1}};
-  order.insert(order.end(), core_.backups[size_t(home_nic_)].begin(), core_.backups[size_t(home_nic_)].end());
-  const NicLoad load = core_.load();
-  const auto would_carry = [&](int nic) {
-    return load.guests[size_t(nic)] + (active_ ? load.behind[size_t(active_->local_nic())][size_t(nic)] : 0);
-  };
-  std::stable_sort(order.begin(), order.end(), [&](const Backup& a, const Backup& b) {
-    return a.distance != b.distance ? a.distance < b.distance : would_carry(a.nic) < would_carry(b.nic);
-  });
+  const std::vector<Backup> order = by_load(now);
   const auto usable = [&](int l, int r, bool disjoint) {
     if (core_.nic_unusable[size_t(l)] || core_.nic_down[size_t(l)] || peer_nic_down_[size_t(r)] ||
         core_.workers->stuck(l))

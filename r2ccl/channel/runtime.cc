@@ -10,6 +10,7 @@
 #include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <optional>
 
@@ -65,6 +66,7 @@ class Runtime final : public Net {
     check_locked_memory();
     Core& core = runtime->core_;
     core.config = std::move(*config);
+    for (const std::string& warning : core.config.warnings) R2_WARN("NET/R2CCL: %s", warning.c_str());
     auto devices = verbs::Device::open_all(core.config);
     if (!devices) return devices.error();
     if (devices->size() > size_t(wire::kMaxNics)) {
@@ -87,7 +89,9 @@ class Runtime final : public Net {
     for (int nic = 0; nic < int(names.size()); ++nic) {
       core.backups.emplace_back();
       for (const int other : runtime->topology_->backup_order(nic))
-        core.backups.back().push_back({other, int(runtime->topology_->between(nic, other))});
+        core.backups.back().push_back(
+            {other, int(runtime->topology_->between(nic, other)),
+             runtime->topology_->between(nic, other) == topology::Distance::kCross});
     }
     char host[64] = "";
     gethostname(host, sizeof host - 1);
@@ -99,7 +103,9 @@ class Runtime final : public Net {
     core.workers = std::make_unique<NicWorkers>("r2ccl-nic", names, core.kick);
     core.registrars = std::make_unique<NicWorkers>("r2ccl-reg", names, [] {});
     core.endpoint = [service = &runtime->service_] { return service->endpoint(); };
-    core.load = [service = &runtime->service_] { return service->load(); };
+    core.load = [service = &runtime->service_](bool shared) -> const NicLoad& {
+      return service->load(shared);
+    };
     if (!core.config.metrics_file.empty()) {
       runtime->metrics_.emplace(core.config.metrics_file, names);
       runtime->service_.set_metrics(*runtime->metrics_);
@@ -161,21 +167,37 @@ class Runtime final : public Net {
     if (auto ok = usable(device); !ok) return ok.error();
     wire::Handle handle;
     std::memcpy(&handle, memory, sizeof handle);
+    const auto remember = [&](uint64_t state) {
+      handle.connect_state = state;
+      std::memcpy(memory, &handle, sizeof handle);
+    };
     if (handle.connect_state == 0) {
       auto sender = Sender::start(core_, device, handle);
       if (!sender) return sender.error();
-      service_.adopt(*sender);
-      handle.connect_state = uint64_t(sender->get());
-      std::memcpy(memory, &handle, sizeof handle);
       const std::lock_guard lock(mutex_);
-      channels_.push_back(std::move(*sender));
+      std::erase_if(connecting_, [](const auto& known) { return known.second.expired(); });
+      connecting_[++connects_] = *sender;
+      (*sender)->wait_for_owner();
+      service_.adopt(std::move(*sender));
+      remember(connects_);
       return nullptr;
     }
-    auto* channel = reinterpret_cast<Channel*>(handle.connect_state);
-    return settled(channel, [&] {
-      handle.connect_state = 0;
-      std::memcpy(memory, &handle, sizeof handle);
-    });
+    std::shared_ptr<Channel> channel;
+    {
+      const std::lock_guard lock(mutex_);
+      if (const auto known = connecting_.find(handle.connect_state); known != connecting_.end())
+        channel = known->second.lock();
+      const bool given_up = !channel || !channel->asked_for();
+      if (!given_up && channel->status() == Status::kConnecting) return nullptr;
+      connecting_.erase(handle.connect_state);
+      remember(0);
+      if (given_up || !channel->take())
+        return Error{ErrorCode::kSystem, "nobody had asked for this connection for " +
+                                             std::to_string(core_.config.connect_bound.count()) +
+                                             " ms (R2CC_CONNECT_MS), so it was given up"};
+      channels_.push_back(channel);
+    }
+    return settled(channel.get());
   }
 
   Result<Channel*> accept(Listener* listener) override {
@@ -192,7 +214,7 @@ class Runtime final : public Net {
       const std::lock_guard lock(mutex_);
       channels_.push_back(std::move(channel));
     }
-    return settled(raw, [] {});
+    return settled(raw);
   }
 
   Result<void> close(Listener* listener) override {
@@ -290,11 +312,8 @@ class Runtime final : public Net {
     return {};
   }
 
-  template <typename Forget>
-  Result<Channel*> settled(Channel* channel, Forget forget) {
+  Result<Channel*> settled(Channel* channel) {
     const Status status = channel->status();
-    if (status == Status::kConnecting) return nullptr;
-    forget();
     if (status != Status::kFailed) return channel;
     const Error error = channel->error();
     (void)close(channel);
@@ -311,6 +330,8 @@ class Runtime final : public Net {
   std::mutex mutex_;       // guards the following
   std::vector<std::shared_ptr<Listener>> listeners_;
   std::vector<std::shared_ptr<Channel>> channels_;
+  std::map<uint64_t, std::weak_ptr<Channel>> connecting_;  // the service's, until connect() hands them over
+  uint64_t connects_ = 0;
 };
 
 /// Ends the service thread when the library goes, before libibverbs does. The Runtime itself stays: NCCL's

@@ -18,12 +18,14 @@
 
 #include "r2ccl/base/clock.h"
 #include "r2ccl/base/log.h"
+#include "r2ccl/control/interface.h"
 
 namespace r2ccl {
 namespace {
 
 // The 'alive' clock advances at most this much per round: a round that took longer was our own pause.
 constexpr uint64_t kLongestStepNs = 2 * kNsPerMs;
+constexpr uint64_t kListenAgainNs = 50 * kNsPerMs;
 constexpr uint64_t kPortLookNs = 500 * kNsPerMs;
 constexpr int kRateLookMs = 25;
 constexpr long kHotPauseNs = 20'000;
@@ -52,28 +54,20 @@ void ask_for_short_slices() {
 }  // namespace
 
 Result<void> Service::start() {
-  if (core_.balances()) {
-    std::vector<uint64_t> guids;
-    for (const auto& device : core_.devices) guids.push_back(device.guid() ^ uint64_t(device.port()) << 56);
-    node_demand_.emplace(core_.config.node_scope, core_.process, std::move(guids));
-  }
+  if (core_.balances()) node_demand_.emplace(core_.config.node_scope, core_.process, nic_guids());
   epoll_ = control::Descriptor(epoll_create1(EPOLL_CLOEXEC));
   wake_ = control::Descriptor(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!epoll_ || !wake_)
     return Error{ErrorCode::kSystem, std::string("epoll or eventfd: ") + std::strerror(errno)};
-  const auto watch_fd = [this](int fd, uint64_t data) {
-    epoll_event event{};
-    event.events = data < kRemoval ? uint32_t(EPOLLIN) : 0u;  // POLLERR comes in any case
-    event.data.u64 = data;
-    epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
-  };
-  watch_fd(wake_.get(), kWake);
+  bool watched = watch_fd(wake_.get(), kWake);
   for (size_t i = 0; i < core_.devices.size(); ++i) {
     const int fd = core_.devices[i].context()->async_fd;
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);  // a stolen event must not stop this thread
-    watch_fd(fd, kNic + i);
-    if (const int removal = core_.devices[i].removal_fd(); removal >= 0) watch_fd(removal, kRemoval + i);
+    watched = watch_fd(fd, kNic + i) && watched;
+    if (const int removal = core_.devices[i].removal_fd(); removal >= 0)
+      watched = watch_fd(removal, kRemoval + i) && watched;
   }
+  if (!watched) return Error{ErrorCode::kSystem, std::string("epoll_ctl: ") + std::strerror(errno)};
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are the application's
@@ -97,6 +91,7 @@ void Service::stop() {
   if (stopped_.load(std::memory_order_acquire)) {
     thread_.join();
     node_demand_.reset();  // others would wait to be let in
+    node_load_.reset();
   } else {
     thread_.detach();
   }
@@ -106,13 +101,6 @@ void Service::stop() {
 void Service::kick() noexcept {
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof one);
-}
-
-NicLoad Service::load() const {
-  NicLoad load;
-  for (const Entry& entry : entries_)
-    if (entry.channel->is_sender()) entry.channel->add_to(load);
-  return load;
 }
 
 void Service::adopt(std::shared_ptr<Channel> channel) {
@@ -126,7 +114,8 @@ void Service::adopt(std::shared_ptr<Channel> channel) {
 Result<control::Endpoint> Service::endpoint() {
   const std::lock_guard lock(mutex_);
   if (!listening_) {
-    auto fd = control::listen_any(core_.config.socket_interface, endpoint_);
+    auto fd = control::listen_any(
+        {core_.config.socket_interface, core_.config.socket_family, core_.config.comm_id}, endpoint_);
     if (!fd) return fd.error();
     listening_ = std::move(*fd);
     control::close_in_child(listening_);
@@ -135,11 +124,16 @@ Result<control::Endpoint> Service::endpoint() {
   return endpoint_;
 }
 
-void Service::watch_listening() {
+bool Service::watch_fd(int fd, uint64_t data) {
   epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.u64 = kListening;
-  epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listening_.get(), &event);
+  event.events = data >= kRemoval && data < kStream ? 0u : unsigned(EPOLLIN);  // POLLERR comes in any case
+  event.data.u64 = data;
+  return epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0 || errno == EEXIST;
+}
+
+// Where epoll will not have it, connections are accepted when it is tried again.
+void Service::watch_listening() {
+  if (!watch_fd(listening_.get(), kListening)) listen_again_.store(now_ns() + kListenAgainNs);
 }
 
 void Service::add(std::shared_ptr<Listener> listener) {
@@ -173,70 +167,92 @@ void Service::run() {
   pthread_setname_np(pthread_self(), "r2ccl-service");
   prctl(PR_SET_TIMERSLACK, 1000UL);
   ask_for_short_slices();
-  uint64_t last = now_ns();
+  last_round_ = now_ns();
   Urgency urgency = Urgency::kBusy;
   while (!stopping_.load(std::memory_order_acquire)) {
-    epoll_event events[64];
-    const int timeout = rates_wanted_ ? std::min(timeout_ms(urgency), kRateLookMs) : timeout_ms(urgency);
-    const int count = epoll_wait(epoll_.get(), events, 64, timeout);
-    const uint64_t now = now_ns();
-    alive_ += std::min(now - last, kLongestStepNs);
-    last = now;
-    const Tick tick{now, alive_};
-    for (int i = 0; i < count; ++i) {
-      const uint64_t what = events[i].data.u64;
-      if (what == kWake) {
-        uint64_t times;
-        [[maybe_unused]] const ssize_t got = read(wake_.get(), &times, sizeof times);
-      } else if (what == kListening) {
-        accept_all(now);
-      } else if (what < kStream) {
-        const uint64_t nic = what < kRemoval ? what - kNic : what - kRemoval;
-        if (what < kRemoval && (events[i].events & EPOLLIN)) read_async_events(nic, tick);
-        if (events[i].events & (EPOLLERR | EPOLLHUP)) device_gone(nic, tick);
-      } else {
-        const int fd = int(what - kStream);
-        for (Entry& entry : entries_)
-          if (entry.watched_fd == fd) entry.channel->on_socket(tick);
-      }
-    }
-    take_adopted();
-    if (listen_again_ != 0 && now >= listen_again_) {
-      listen_again_ = 0;
-      watch_listening();
-    }
-    if (!pending_.empty()) greet(now);
-    look_at_downed_ports(tick);
-    leave_unusable_nics(tick);
-    core_.workers->look(alive_, [this](int) { return nanoseconds(core_.config.fence_bound); });
-    // Registering much memory takes its time; where other calls do not return either, it is not that.
-    core_.registrars->look(alive_, [this](int nic) {
-      const uint64_t usual = nanoseconds(core_.config.register_bound);
-      return core_.workers->stuck(nic) ? std::min(usual, nanoseconds(core_.config.fail_bound)) : usual;
-    });
-    urgency = step_channels(tick);
-    for (const std::string& line : core_.incidents.due(now)) R2_WARN("NET/R2CCL: %s", line.c_str());
-    if (core_.incidents.open()) urgency = std::max(urgency, Urgency::kBusy);
-    if (core_.balances()) look_at_rates(tick);
-    if (core_.workers->open_jobs() || core_.registrars->open_jobs())
-      urgency = std::max(urgency, Urgency::kBusy);
-    if (metrics_ && urgency != Urgency::kHot) metrics_->write(now);  // a fence does not wait for a file
-    if (!pending_.empty()) urgency = std::max(urgency, Urgency::kWatching);
-    if (listen_again_ != 0) urgency = std::max(urgency, Urgency::kBusy);
-    if (urgency == Urgency::kHot && count <= 0) {
-      const timespec pause{0, kHotPauseNs};
-      nanosleep(&pause, nullptr);
+    try {
+      urgency = round(urgency);
+    } catch (const std::bad_alloc&) {  // outside of any channel: done again in the next round
+      urgency = Urgency::kBusy;
+      if (!std::exchange(memory_told_, true))
+        R2_WARN("NET/R2CCL: the service thread has run out of memory; it goes on");
     }
   }
-  for (const std::string& line : core_.incidents.due(Incidents::kAll)) R2_WARN("NET/R2CCL: %s", line.c_str());
-  if (metrics_) metrics_->write(now_ns(), true);
+  try {
+    for (const std::string& line : core_.incidents.due(Incidents::kAll))
+      R2_WARN("NET/R2CCL: %s", line.c_str());
+    if (metrics_) metrics_->write(now_ns(), true);
+  } catch (const std::bad_alloc&) {  // then it is not told
+  }
   stopped_.store(true, std::memory_order_release);
+}
+
+Urgency Service::round(Urgency urgency) {
+  epoll_event events[64];
+  const int timeout = rates_wanted_ ? std::min(timeout_ms(urgency), kRateLookMs) : timeout_ms(urgency);
+  const int count = epoll_wait(epoll_.get(), events, 64, timeout);
+  const uint64_t now = now_ns();
+  alive_ += std::min(now - last_round_, kLongestStepNs);
+  last_round_ = now;
+  core_.load_stale = true;
+  const Tick tick{now, alive_};
+  for (int i = 0; i < count; ++i) {
+    const uint64_t what = events[i].data.u64;
+    if (what == kWake) {
+      uint64_t times;
+      [[maybe_unused]] const ssize_t got = read(wake_.get(), &times, sizeof times);
+    } else if (what == kListening) {
+      accept_all(now);
+    } else if (what < kStream) {
+      const uint64_t nic = what < kRemoval ? what - kNic : what - kRemoval;
+      if (what < kRemoval && (events[i].events & EPOLLIN)) read_async_events(nic, tick);
+      if (events[i].events & (EPOLLERR | EPOLLHUP)) device_gone(nic, tick);
+    } else {
+      const int fd = int(what - kStream);
+      for (Entry& entry : entries_)
+        if (entry.watched_fd == fd) with(*entry.channel, [&] { entry.channel->on_socket(tick); });
+    }
+  }
+  take_adopted();
+  if (const uint64_t again = listen_again_.load(); again != 0 && now >= again) {
+    listen_again_ = 0;
+    accept_all(now);  // it may never be watched
+    if (listen_again_ == 0) watch_listening();
+  }
+  if (!pending_.empty()) greet(now);
+  look_at_downed_ports(tick);
+  leave_unusable_nics(tick);
+  core_.workers->look(alive_, [this](int) { return nanoseconds(core_.config.fence_bound); });
+  // Registering much memory takes its time; where other calls do not return either, it is not that.
+  core_.registrars->look(alive_, [this](int nic) {
+    const uint64_t usual = nanoseconds(core_.config.register_bound);
+    return core_.workers->stuck(nic) ? std::min(usual, nanoseconds(core_.config.fail_bound)) : usual;
+  });
+  urgency = step_channels(tick);
+  for (const std::string& line : core_.incidents.due(now)) R2_WARN("NET/R2CCL: %s", line.c_str());
+  if (core_.incidents.open()) urgency = std::max(urgency, Urgency::kBusy);
+  if (core_.balances())
+    look_at_rates(tick);
+  else
+    look_at_load(tick);
+  if (core_.workers->open_jobs() || core_.registrars->open_jobs())
+    urgency = std::max(urgency, Urgency::kBusy);
+  if (metrics_ && urgency != Urgency::kHot) metrics_->write(now);  // a fence does not wait for a file
+  if (!pending_.empty()) urgency = std::max(urgency, Urgency::kWatching);
+  if (listen_again_.load() != 0) urgency = std::max(urgency, Urgency::kBusy);
+  if (urgency == Urgency::kHot && count <= 0) {
+    const timespec pause{0, kHotPauseNs};
+    nanosleep(&pause, nullptr);
+  }
+  return urgency;
 }
 
 void Service::take_adopted() {
   std::vector<std::shared_ptr<Channel>> adopted;
   {
     const std::lock_guard lock(mutex_);
+    if (entries_.capacity() < entries_.size() + adopted_.size())
+      entries_.reserve(std::max(2 * entries_.size(), entries_.size() + adopted_.size()));
     adopted.swap(adopted_);
   }
   for (auto& channel : adopted) {
@@ -250,12 +266,17 @@ void Service::watch(Entry& entry) {
   const bool writing = entry.channel->wants_to_write();
   const uint32_t connection = entry.channel->connection();
   const bool same = fd == entry.watched_fd && connection == entry.watched_connection;
-  if (same && writing == entry.watched_for_writing) return;
+  if (same && writing == entry.watched_for_writing && !entry.unwatched) return;
   epoll_event event{};
   event.events = EPOLLIN | (writing ? unsigned(EPOLLOUT) : 0u);
   event.data.u64 = kStream + uint64_t(fd);
   // A closed descriptor has left the set by itself.
-  if (fd >= 0) epoll_ctl(epoll_.get(), same ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &event);
+  const bool known = same && !entry.unwatched;
+  entry.unwatched =
+      fd >= 0 && epoll_ctl(epoll_.get(), known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &event) != 0;
+  if (entry.unwatched && !std::exchange(unwatched_told_, true))
+    R2_WARN("NET/R2CCL: epoll does not take a control connection: %s; it is looked at all the time",
+            std::strerror(errno));
   entry.watched_fd = fd;
   entry.watched_connection = connection;
   entry.watched_for_writing = writing;
@@ -267,9 +288,14 @@ Urgency Service::step_channels(const Tick& tick) {
   for (const Entry& entry : entries_) core_.standbys += entry.channel->standbys();
   for (Entry& entry : entries_) {
     Channel& channel = *entry.channel;
-    urgency = std::max(urgency, channel.step(tick));
-    if (entry.listener) settle(entry);
+    with(channel, [&] {
+      if (entry.unwatched) channel.on_socket(tick);
+      urgency = std::max(urgency, channel.step(tick));
+      if (entry.listener) settle(entry);
+    });
     watch(entry);
+    if (entry.unwatched || (channel.status() == Status::kFailed && entry.listener))
+      urgency = std::max(urgency, Urgency::kBusy);
   }
   std::erase_if(entries_, [](const Entry& entry) { return entry.channel->finished(); });
   return urgency;
@@ -297,7 +323,8 @@ void Service::read_async_events(size_t nic, const Tick& tick) {
         queue_pair_failed(pair, type, tick);
         break;
       case IBV_EVENT_CQ_ERR:
-        for (Entry& entry : entries_) entry.channel->completion_queue_failed(queue, tick);
+        for (Entry& entry : entries_)
+          with(*entry.channel, [&] { entry.channel->completion_queue_failed(queue, tick); });
         break;
       case IBV_EVENT_PORT_ACTIVE:
         if (event.element.port_num == device.port()) port_changed(nic, true, tick);
@@ -338,7 +365,8 @@ void Service::port_changed(size_t nic, bool up, const Tick& tick) {
   trace::Writer::instance().emit(up ? trace::EventType::kNicUp : trace::EventType::kNicDown, uint16_t(nic), 0,
                                  uint64_t(trace::DetectedBy::kEvent));
   if (!left_[nic])
-    for (Entry& entry : entries_) entry.channel->nic_changed(int(nic), up, tick);
+    for (Entry& entry : entries_)
+      with(*entry.channel, [&] { entry.channel->nic_changed(int(nic), up, tick); });
   if (!up && core_.incidents.open(int(nic))) return;  // which is told when it is over
   R2_WARN("NET/R2CCL: port of NIC %s of %s %s", core_.devices[nic].name().c_str(), core_.host.c_str(),
           up ? "is active again"
@@ -346,7 +374,8 @@ void Service::port_changed(size_t nic, bool up, const Tick& tick) {
 }
 
 void Service::queue_pair_failed(const ibv_qp* pair, ibv_event_type event, const Tick& tick) {
-  for (Entry& entry : entries_) entry.channel->queue_pair_failed(pair, ibv_event_type_str(event), tick);
+  for (Entry& entry : entries_)
+    with(*entry.channel, [&] { entry.channel->queue_pair_failed(pair, ibv_event_type_str(event), tick); });
 }
 
 // An event may be lost; a port that was said to be down is looked at now and then.
@@ -373,7 +402,8 @@ void Service::leave_unusable_nics(const Tick& tick) {
   for (size_t nic = 0; nic < core_.devices.size(); ++nic) {
     if (left_[nic] || !core_.nic_unusable[nic]) continue;
     left_[nic] = true;
-    for (Entry& entry : entries_) entry.channel->nic_changed(int(nic), false, tick);
+    for (Entry& entry : entries_)
+      with(*entry.channel, [&] { entry.channel->nic_changed(int(nic), false, tick); });
   }
 }
 
@@ -384,7 +414,7 @@ void Service::look_at_rates(const Tick& tick) {
   balance::Demand own;
   rates_wanted_ = false;
   for (const Entry& entry : entries_)
-    if (entry.channel->in_demand(tick)) {
+    if (entry.channel->in_demand(tick.now)) {
       own.add(entry.channel->far_rails(), size_t(entry.channel->home_nic()), 1);
       rates_wanted_ = true;
     }

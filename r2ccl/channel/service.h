@@ -27,9 +27,9 @@ class Listener {
   using Sender = std::pair<uint64_t, uint32_t>;
   /// A sender whose hello has been taken: however often it says it, it has one channel.
   struct Guest {
-    std::weak_ptr<Channel> channel;
-    uint64_t attempt = 0;         ///< of the last hello
-    std::optional<Error> refuse;  ///< set-up is over, and this is why it came to nothing
+    std::optional<uint32_t> channel;  ///< its number; it may have ended
+    std::optional<uint64_t> attempt;  ///< number of the last hello
+    std::unique_ptr<Error> refuse;    ///< set-up is over, and this is why it came to nothing
   };
 
   bool is_closed() {
@@ -61,7 +61,7 @@ class Service {
   /// Any thread; never blocks.
   void kick() noexcept;
   /// Service thread only.
-  NicLoad load() const;
+  const NicLoad& load(bool shared);
   /// Any thread: the service thread takes care of the channel from now on.
   void adopt(std::shared_ptr<Channel> channel);
   /// Where peers connect to; made on the first call.
@@ -82,12 +82,24 @@ class Service {
     int watched_fd = -1;
     uint32_t watched_connection = 0;
     bool watched_for_writing = false;
+    bool unwatched = false;  // epoll would not have its connection: it is looked at in every round
   };
 
   void run();
+  Urgency round(Urgency urgency);
+  /// What is done for one channel: should it need memory that is not there, only that channel fails.
+  template <typename Call>
+  void with(Channel& channel, Call&& call) {
+    try {
+      call();
+    } catch (const std::bad_alloc&) {
+      channel.out_of_memory();
+    }
+  }
   int timeout_ms(Urgency urgency) const;
   void take_adopted();
   void watch(Entry& entry);
+  bool watch_fd(int fd, uint64_t data);
   void watch_listening();
   void accept_all(uint64_t now);
   void greet(uint64_t now);
@@ -103,13 +115,15 @@ class Service {
   void look_at_downed_ports(const Tick& tick);
   void leave_unusable_nics(const Tick& tick);
   void look_at_rates(const Tick& tick);
+  void look_at_load(const Tick& tick);
+  std::vector<uint64_t> nic_guids() const;
   Urgency step_channels(const Tick& tick);
 
   Core& core_;
   std::thread thread_;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> stopped_{false};
-  uint64_t listen_again_ = 0;  // now; when it cannot accept for lack of descriptors
+  std::atomic<uint64_t> listen_again_{0};  // now; when it cannot accept or be watched for lack of something
   bool scarce_told_ = false;
   control::Descriptor epoll_;
   control::Descriptor wake_;
@@ -123,10 +137,16 @@ class Service {
   std::vector<Entry> entries_;
   std::vector<Pending> pending_;
   uint64_t alive_ = 0;
+  uint64_t last_round_ = 0;
+  bool memory_told_ = false, unwatched_told_ = false;
   uint64_t next_port_look_ = 0;
   uint64_t next_rate_look_ = 0;
   bool rates_wanted_ = false;
   std::optional<NodeDemand> node_demand_;
+  /// Mode 1: what the node's processes have on each NIC. Made when a channel of this process has left home.
+  std::optional<NodeDemand> node_load_;
+  NicLoad load_;
+  uint64_t next_load_look_ = 0;
   std::array<bool, wire::kMaxNics> left_{};  // NICs that are unusable, and known to be
   // Is a port that was said to be down active again? The NIC's worker finds out.
   struct PortLook {

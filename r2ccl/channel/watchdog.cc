@@ -146,7 +146,8 @@ void Channel::step_watchdog(const Tick& tick) {
 
 ProbeState Channel::look_at_probe(Path& path, const Tick& tick) {
   const ProbeState state = path.poll_probe(tick.alive);
-  const uint64_t resend = uint64_t{4096} << core_.config.ib_timeout;
+  const int timeout = core_.config.ib_timeout;
+  const uint64_t resend = timeout == 0 ? ~uint64_t{0} : uint64_t{4096} << timeout;
   if (const auto took = path.told_time(resend))
     probe_times_->answered(path.local_nic(), path.remote_nic(), *took, tick.alive);
   return state;

@@ -1,8 +1,6 @@
 #include "r2ccl/control/socket.h"
 
 #include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -12,7 +10,9 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <string_view>
+#include <optional>
+
+#include "r2ccl/control/interface.h"
 
 namespace r2ccl::control {
 namespace {
@@ -38,7 +38,14 @@ socklen_t to_sockaddr(const Endpoint& endpoint, sockaddr_storage& out) {
   return sizeof in4;
 }
 
-Endpoint from_sockaddr(const sockaddr* address) {
+// Descriptors of open streams, plus one: what a forked child must close. A fixed table, because a child of a
+// process with threads may touch nothing that a lock or the allocator guards. Streams beyond it stay open
+// there.
+std::array<std::atomic<int>, 4096> g_streams{};
+
+}  // namespace
+
+Endpoint endpoint_of(const sockaddr* address) {
   Endpoint endpoint;
   endpoint.family = uint16_t(address->sa_family);
   if (address->sa_family == AF_INET6) {
@@ -53,53 +60,6 @@ Endpoint from_sockaddr(const sockaddr* address) {
   }
   return endpoint;
 }
-
-bool wanted(std::string_view filter, std::string_view name) {
-  if (filter.empty()) return name.substr(0, 6) != "docker";
-  const bool exclude = filter.front() == '^';
-  if (exclude) filter.remove_prefix(1);
-  const bool exact = !filter.empty() && filter.front() == '=';
-  if (exact) filter.remove_prefix(1);
-  bool match = false;
-  while (!filter.empty() && !match) {
-    const size_t comma = filter.find(',');
-    const std::string_view item = filter.substr(0, comma);
-    filter = comma == std::string_view::npos ? std::string_view() : filter.substr(comma + 1);
-    match = exact ? name == item : name.substr(0, item.size()) == item;
-  }
-  return match != exclude;
-}
-
-Result<Endpoint> choose_address(const std::string& filter) {
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return failure("getifaddrs");
-  const ifaddrs* best = nullptr;
-  int best_score = -1;
-  for (const ifaddrs* it = list; it; it = it->ifa_next) {
-    if (!it->ifa_addr || !(it->ifa_flags & IFF_UP)) continue;
-    const int family = it->ifa_addr->sa_family;
-    if (family != AF_INET && family != AF_INET6) continue;
-    if (!wanted(filter, it->ifa_name)) continue;
-    const int score = ((it->ifa_flags & IFF_LOOPBACK) ? 0 : 2) + (family == AF_INET ? 1 : 0);
-    if (score > best_score) {
-      best = it;
-      best_score = score;
-    }
-  }
-  Result<Endpoint> result =
-      best ? Result<Endpoint>(from_sockaddr(best->ifa_addr))
-           : Result<Endpoint>(Error{ErrorCode::kSystem, "no network interface is up that matches '" + filter +
-                                                            "' (NCCL_SOCKET_IFNAME)"});
-  freeifaddrs(list);
-  return result;
-}
-
-// Descriptors of open streams, plus one: what a forked child must close. A fixed table, because a child of a
-// process with threads may touch nothing that a lock or the allocator guards. Streams beyond it stay open
-// there.
-std::array<std::atomic<int>, 4096> g_streams{};
-
-}  // namespace
 
 void tune(int fd) {
   const auto set = [fd](int level, int option, int value) {
@@ -156,9 +116,15 @@ std::string text(const Endpoint& endpoint) {
   return std::string(buffer) + ":" + std::to_string(ntohs(endpoint.port));
 }
 
-Result<Descriptor> listen_any(const std::string& interface_prefix, Endpoint& where) {
-  Result<Endpoint> chosen = choose_address(interface_prefix);
-  if (!chosen) return chosen.error();
+Result<Descriptor> listen_any(const InterfaceWish& wish, Endpoint& where) {
+  auto all = interfaces();
+  if (!all) return all.error();
+  const Interface* interface = choose(*all, wish);
+  if (!interface)
+    return Error{ErrorCode::kSystem, "no network interface is up that fits '" + wish.names +
+                                         "' (NCCL_SOCKET_IFNAME)" +
+                                         (wish.family.empty() ? "" : " and " + wish.family)};
+  std::optional<Endpoint> chosen = interface->address;
   chosen->port = 0;
   Descriptor fd(socket(chosen->family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return failure("socket");
@@ -169,7 +135,7 @@ Result<Descriptor> listen_any(const std::string& interface_prefix, Endpoint& whe
   length = sizeof address;
   if (getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0)
     return failure("getsockname");
-  where = from_sockaddr(reinterpret_cast<sockaddr*>(&address));
+  where = endpoint_of(reinterpret_cast<sockaddr*>(&address));
   return fd;
 }
 

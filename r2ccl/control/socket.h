@@ -37,9 +37,11 @@ struct Endpoint {
 
 std::string text(const Endpoint& endpoint);
 
-/// Listens on an ephemeral port of the interface whose name starts with `interface_prefix` ('=' exact, '^'
-/// excludes; empty: the first one that is up and not loopback or docker, loopback if there is no other).
-Result<Descriptor> listen_any(const std::string& interface_prefix, Endpoint& where);
+struct InterfaceWish;  // interface.h
+/// Listens on an ephemeral port of the interface that choose() takes.
+Result<Descriptor> listen_any(const InterfaceWish& wish, Endpoint& where);
+/// `address` is an IPv4 or IPv6 one.
+Endpoint endpoint_of(const sockaddr* address);
 /// Starts a connection; it is established when the descriptor becomes writable. With `refused`: whether it
 /// was refused at once, because nobody listens there.
 Result<Descriptor> start_connect(const Endpoint& where, bool* refused = nullptr);

@@ -255,8 +255,10 @@ ncclResult_t reg_mr_dma_buf(void* comm, void* data, size_t bytes, int /*type*/, 
   });
 }
 
+// As NCCL's own transports do it, giving back what was never made is no error.
 ncclResult_t dereg_mr(void* comm, void* registration) {
   return with_net("deregMr", [&](Net& net) {
+    if (!registration) return ncclSuccess;
     return answer(net.dereg(static_cast<Channel*>(comm), static_cast<Registration*>(registration)));
   });
 }
@@ -311,12 +313,14 @@ ncclResult_t test(void* request, int* done, int* bytes) {
 }
 
 ncclResult_t close_comm(void* comm) {
-  return with_net("close", [&](Net& net) { return answer(net.close(static_cast<Channel*>(comm))); });
+  return with_net(
+      "close", [&](Net& net) { return comm ? answer(net.close(static_cast<Channel*>(comm))) : ncclSuccess; });
 }
 
 ncclResult_t close_listen(void* listen_comm) {
-  return with_net("closeListen",
-                  [&](Net& net) { return answer(net.close(static_cast<Listener*>(listen_comm))); });
+  return with_net("closeListen", [&](Net& net) {
+    return listen_comm ? answer(net.close(static_cast<Listener*>(listen_comm))) : ncclSuccess;
+  });
 }
 
 // Hints for networks that set up flows per peer. Our paths are made per channel whatever NCCL is about to do.

@@ -41,12 +41,8 @@ TEST(Config, reads_what_is_set) {
 TEST(Config, a_bad_value_is_refused_by_name) {
   for (const auto& [name, value] : std::map<std::string, std::string>{{"R2CC_MODE", "3"},
                                                                       {"R2CC_STRICT_ACK", "yes"},
-                                                                      {"NCCL_IB_TIMEOUT", "20ms"},
-                                                                      {"R2CC_PROBE_MS", "-1"},
-                                                                      {"NCCL_IB_PKEY", "65536"},
-                                                                      {"NCCL_IB_ROCE_VERSION_NUM", "3"},
-                                                                      {"NCCL_IB_PCI_RELAXED_ORDERING", "on"},
-                                                                      {"NCCL_IB_RETRY_CNT", "8"}}) {
+                                                                      {"R2CC_STUCK_MS", "20ms"},
+                                                                      {"R2CC_PROBE_MS", "-1"}}) {
     auto config = with({{name, value}});
     ASSERT_FALSE(config.ok()) << name;
     EXPECT_EQ(config.error().code, ErrorCode::kInvalidConfig);
@@ -87,21 +83,61 @@ TEST(Config, reads_where_the_gid_should_lie) {
   EXPECT_FALSE(config->address_range.contains(six));
 }
 
-TEST(Config, a_bad_address_range_is_refused_with_what_is_accepted) {
+TEST(Config, nccls_variables_are_read_as_nccl_reads_them) {
+  auto config = with({{"NCCL_IB_TC", "0x6a"}, {"NCCL_IB_SL", "017"}, {"NCCL_IB_TIMEOUT", " 18"}});
+  ASSERT_TRUE(config.ok());
+  EXPECT_EQ(config->traffic_class, 106);
+  EXPECT_EQ(config->service_level, 15) << "octal";
+  EXPECT_EQ(config->ib_timeout, 18);
+  EXPECT_TRUE(config->warnings.empty());
+  config = with({{"NCCL_IB_TC", "-1"}, {"NCCL_IB_SL", "-1"}, {"NCCL_IB_GID_INDEX", "-1"}});
+  ASSERT_TRUE(config.ok());
+  EXPECT_EQ(config->traffic_class, 0);
+  EXPECT_EQ(config->service_level, 0);
+  EXPECT_TRUE(config->warnings.empty()) << "these are NCCL's own defaults";
+  config = with({{"NCCL_IB_TIMEOUT", "0"}});
+  ASSERT_TRUE(config.ok());
+  EXPECT_EQ(config->ib_timeout, 0) << "a QP that waits for ever is what NCCL would make, too";
+}
+
+TEST(Config, what_nccl_takes_is_not_refused_but_told) {
+  const auto expect = [](const char* name, const char* value, int Config::*member, int read) {
+    auto config = with({{name, value}});
+    ASSERT_TRUE(config.ok()) << name << "=" << value;
+    EXPECT_EQ((*config).*member, read) << name << "=" << value;
+    ASSERT_EQ(config->warnings.size(), 1u) << name << "=" << value;
+    EXPECT_EQ(config->warnings[0].find(std::string(name) + "='" + value + "'"), 0u) << config->warnings[0];
+  };
+  expect("NCCL_IB_TIMEOUT", "20ms", &Config::ib_timeout, 20);
+  expect("NCCL_IB_TIMEOUT", "14;", &Config::ib_timeout, 14);
+  expect("NCCL_IB_TIMEOUT", "99", &Config::ib_timeout, 20);
+  expect("NCCL_IB_RETRY_CNT", "seven", &Config::ib_retry_count, 0);
+  expect("NCCL_IB_RETRY_CNT", "8", &Config::ib_retry_count, 7);
+  expect("NCCL_IB_PKEY", "65536", &Config::pkey_index, 0);
+  expect("NCCL_IB_ROCE_VERSION_NUM", "3", &Config::roce_version, 2);
+  expect("NCCL_IB_TC", "99999999999999999999", &Config::traffic_class, 0);
+}
+
+TEST(Config, a_bad_address_range_is_passed_over_with_what_is_accepted) {
   for (const char* value :
        {"10.1.0.0", "10.1.0.0/33", "10.1.0.0/-1", "10.1.0.0/8x", "10.1.0/8", "fd00::/8", "/8"}) {
     auto config = with({{"NCCL_IB_ADDR_RANGE", value}});
-    ASSERT_FALSE(config.ok()) << value;
-    EXPECT_EQ(config.error().code, ErrorCode::kInvalidConfig);
-    EXPECT_EQ(config.error().message,
+    ASSERT_TRUE(config.ok()) << value;
+    ASSERT_EQ(config->warnings.size(), 1u) << value;
+    EXPECT_EQ(config->warnings[0],
               std::string("NCCL_IB_ADDR_RANGE='") + value +
-                  "' is not an address of AF_INET, '/' and a number of bits from 0 to 32");
+                  "' is not an address of AF_INET, '/' and a number of bits from 0 to 32; it is passed over");
   }
-  EXPECT_FALSE(with({{"NCCL_IB_ADDR_FAMILY", "AF_INET6"}, {"NCCL_IB_ADDR_RANGE", "10.0.0.0/8"}}).ok());
-  EXPECT_FALSE(with({{"NCCL_IB_ADDR_FAMILY", "AF_INET6"}, {"NCCL_IB_ADDR_RANGE", "fd00::/129"}}).ok());
+  for (const char* range : {"10.0.0.0/8", "fd00::/129"}) {
+    auto config = with({{"NCCL_IB_ADDR_FAMILY", "AF_INET6"}, {"NCCL_IB_ADDR_RANGE", range}});
+    ASSERT_TRUE(config.ok());
+    EXPECT_EQ(config->warnings.size(), 1u) << range;
+  }
   auto config = with({{"NCCL_IB_ADDR_FAMILY", "inet"}});
-  ASSERT_FALSE(config.ok());
-  EXPECT_EQ(config.error().message, "NCCL_IB_ADDR_FAMILY='inet' is neither AF_INET nor AF_INET6");
+  ASSERT_TRUE(config.ok());
+  ASSERT_EQ(config->warnings.size(), 1u);
+  EXPECT_EQ(config->warnings[0],
+            "NCCL_IB_ADDR_FAMILY='inet' is neither AF_INET nor AF_INET6; it is passed over");
 }
 
 TEST(Config, an_empty_value_is_the_default) {

@@ -37,10 +37,13 @@ class FakeNet : public Net {
   Result<Listener*> listen(int device, void* handle) override;
   Result<Channel*> connect(int device, void* handle) override;
   Result<Channel*> accept(Listener* listener) override;
-  Result<void> close(Listener*) override { return fail_ ? Result<void>(*fail_) : Result<void>(); }
-  Result<void> close(Channel*) override { return fail_ ? Result<void>(*fail_) : Result<void>(); }
+  Result<void> close(Listener* listener) override { return closed(listener); }
+  Result<void> close(Channel* channel) override { return closed(channel); }
   Result<Registration*> reg(Channel* channel, void* data, size_t bytes, const BufferMemory& memory) override;
-  Result<void> dereg(Channel*, Registration*) override { return {}; }
+  Result<void> dereg(Channel*, Registration* registration) override {
+    calls_with_nothing += registration == nullptr;
+    return {};
+  }
   Result<Request*> isend(Channel* channel, const void* data, size_t bytes, Registration* reg) override;
   Result<Request*> irecv(Channel* channel, void* data, size_t bytes, Registration* reg) override;
   Result<void> flush(const void* data, const Registration* reg) override;
@@ -54,6 +57,7 @@ class FakeNet : public Net {
     last_bytes = 0;
     flushed.clear();
     last_memory = {};
+    calls_with_nothing = 0;
   }
   /// Every call from now on returns this error.
   void fail_with(const Error* error) { fail_ = error; }
@@ -69,7 +73,13 @@ class FakeNet : public Net {
   Registration registration;
   Request request;
 
+  int calls_with_nothing = 0;  ///< to close or to give back
+
  private:
+  Result<void> closed(const void* what) {
+    calls_with_nothing += what == nullptr;
+    return fail_ ? Result<void>(*fail_) : Result<void>();
+  }
   void enter() const {
     if (before_call) before_call();
   }

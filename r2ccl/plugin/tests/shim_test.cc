@@ -219,6 +219,15 @@ TYPED_TEST(Shim, says_what_memory_is_registered) {
   EXPECT_EQ(registration, nullptr);
 }
 
+TYPED_TEST(Shim, nothing_may_be_closed_and_given_back) {
+  const auto& net = this->plugin_.net;
+  EXPECT_EQ(net.closeSend(nullptr), ncclSuccess);
+  EXPECT_EQ(net.closeRecv(nullptr), ncclSuccess);
+  EXPECT_EQ(net.closeListen(nullptr), ncclSuccess);
+  EXPECT_EQ(net.deregMr(this->comm_, nullptr), ncclSuccess);
+  EXPECT_EQ(this->core_.calls_with_nothing, 0) << "the core never hears of it";
+}
+
 TYPED_TEST(Shim, a_refused_registration_leaves_null) {
   const Error error{ErrorCode::kInvalidArgument, "only host memory"};
   this->core_.fail_with(&error);

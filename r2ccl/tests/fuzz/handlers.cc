@@ -52,7 +52,10 @@ struct End {
     core.host = host;
     core.process = uint64_t(host[0]);
     core.kick = [] {};
-    core.load = [] { return NicLoad{}; };
+    core.load = [](bool) -> const NicLoad& {
+      static const NicLoad none;
+      return none;
+    };
     // Nobody who has been greeted connects anew here: what would come of it is link_test's and outage_test's.
     core.endpoint = [] { return Result<control::Endpoint>(Error{ErrorCode::kSystem, "nowhere"}); };
     const std::vector<std::string> names(kNics, "nic");
@@ -79,7 +82,9 @@ struct World {
     set_log_sink([](LogLevel, const char*, int, const char*) {});
     sender = std::make_unique<End>("sender");
     receiver = std::make_unique<End>("receiver");
-    auto fd = control::listen_any("lo", where);
+    control::InterfaceWish loopback;
+    loopback.names = "lo";
+    auto fd = control::listen_any(loopback, where);
     FUZZ_CHECK(fd.ok());
     listening = std::move(*fd);
   }

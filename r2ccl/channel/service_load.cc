@@ -1,0 +1,52 @@
+// How the sending channels of this process lie on its NICs, and, in mode 1 once one of them has left home,
+// those of the node's other processes: so that guests are spread over the NICs that are left.
+#include <algorithm>
+
+#include "r2ccl/base/clock.h"
+#include "r2ccl/channel/service.h"
+
+namespace r2ccl {
+namespace {
+
+constexpr uint64_t kLoadLookNs = 100 * kNsPerMs;
+
+}  // namespace
+
+std::vector<uint64_t> Service::nic_guids() const {
+  std::vector<uint64_t> guids;
+  for (const auto& device : core_.devices) guids.push_back(device.guid() ^ uint64_t(device.port()) << 56);
+  return guids;
+}
+
+const NicLoad& Service::load(bool shared) {
+  if (!shared && !core_.load_stale) return load_;
+  core_.load_stale = false;
+  const Tick tick{now_ns(), alive_};
+  load_.own = {};
+  load_.behind = {};
+  load_.leaving = {};
+  bool away = false;
+  for (const Entry& entry : entries_)
+    if (entry.channel->is_sender()) away |= entry.channel->add_to(load_, tick);
+  if (core_.balances() || (!node_load_ && !away)) return load_;
+  if (!node_load_) node_load_.emplace("load/" + core_.config.node_scope, core_.process, nic_guids());
+  if (!shared) return load_;
+  balance::Demand own;
+  for (size_t nic = 0; nic < core_.devices.size(); ++nic)
+    if (load_.own[nic] > 0) own.add(0, nic, load_.own[nic]);
+  const balance::Demand all = node_load_->exchange(own, tick.now);
+  for (size_t nic = 0; nic < core_.devices.size(); ++nic)
+    load_.others[nic] = std::max(0.0, all.on(nic) - own.on(nic));
+  return load_;
+}
+
+// Others are let in, and shown what this process has, for as long as it lives: it may be the one that serves.
+void Service::look_at_load(const Tick& tick) {
+  if (tick.now < next_load_look_) return;
+  next_load_look_ = tick.now + kLoadLookNs;
+  const bool away = std::any_of(entries_.begin(), entries_.end(),
+                                [](const Entry& entry) { return entry.channel->is_away(); });
+  if (node_load_ || away) load(true);
+}
+
+}  // namespace r2ccl

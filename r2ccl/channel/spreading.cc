@@ -1,0 +1,174 @@
+// Mode 1 carries each channel on one NIC. So that no NIC carries more of those that have lost their own than
+// it must, they are spread: when a path is chosen, by what every NIC carries and is about to carry; and
+// afterwards, when it turns out that another NIC has clearly less to do, by a planned migration as failback
+// is one. Channels at home never move.
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "r2ccl/base/clock.h"
+#include "r2ccl/base/log.h"
+#include "r2ccl/channel/channel.h"
+
+namespace r2ccl {
+namespace {
+
+constexpr uint64_t kSpreadLookNs = 25 * kNsPerMs;
+
+}  // namespace
+
+void Channel::note_traffic(const Tick& tick) {
+  const uint64_t progress = progress_.load(std::memory_order_relaxed);
+  if (progress == moved_progress_) return;
+  moved_progress_ = progress;
+  moved_at_ = tick.now;
+}
+
+// The path that a channel without an active one takes first.
+const Path* Channel::usable_standby() const {
+  for (const auto& path : paths_)
+    if ((path->state == PathState::kStandby || path->state == PathState::kLane) &&
+        path->id() != probation_path_ && !core_.nic_unusable[size_t(path->local_nic())] &&
+        !core_.nic_down[size_t(path->local_nic())] && !peer_nic_down_[size_t(path->remote_nic())])
+      return path.get();
+  return nullptr;
+}
+
+// The NIC that carries it, or is going to. A path is as good as taken when it is being opened for that.
+int Channel::bound_for() const {
+  if (active_ && spread_path_ == 0 && !(opening_.path != 0 && opening_.purpose == Purpose::kSpread))
+    return active_->local_nic();
+  const uint32_t target = active_ ? spread_path_ : end_.target();
+  for (const auto& path : paths_)
+    if (target != 0 && path->id() == target) return path->local_nic();
+  if (active_) return opening_.local;
+  if (const Path* path = usable_standby()) return path->local_nic();
+  return opening_.path != 0 && opening_.purpose == Purpose::kRescue ? opening_.local : home_nic_;
+}
+
+bool Channel::add_to(NicLoad& load, const Tick& tick) const {
+  if (status() == Status::kFailed || status() == Status::kClosed || peer_closed_) return false;
+  const double weight = in_demand(tick.now) ? 1 : NicLoad::kIdle;
+  const auto home = size_t(home_nic_), bound = size_t(bound_for());
+  load.own[home] += weight;
+  if (bound != home) load.own[bound] += weight;
+  if (!active_) return bound != home;
+  const auto at = size_t(active_->local_nic());
+  if (at != bound) ++load.leaving[at];
+  for (const auto& path : paths_)
+    if (path->id() != probation_path_ && path->id() != spread_path_ && path->state == PathState::kStandby)
+      load.behind[at][size_t(path->local_nic())] += weight;
+  if (opening_.path != 0 && opening_.purpose == Purpose::kStandby)
+    load.behind[at][size_t(opening_.local)] += weight;
+  return at != home;
+}
+
+// The NICs in the order in which a path over them is wanted: home, then those that would have the least to
+// carry, this channel and those that would leave the active NIC together with it included; of them the
+// nearest. On a NIC across sockets a channel takes longer by what crossing costs.
+std::vector<Backup> Channel::by_load(uint64_t now) const {
+  const NicLoad& load = core_.load(false);
+  const int at = active_ ? active_->local_nic() : -1, bound = bound_for();
+  const auto would_carry = [&](const Backup& backup) {
+    double carried = load.on(backup.nic);
+    if (bound == backup.nic) carried -= in_demand(now) ? 1 : NicLoad::kIdle;
+    if (at >= 0) carried += load.behind[size_t(at)][size_t(backup.nic)];
+    return carried + (backup.crosses ? core_.config.far_cost() : 1);
+  };
+  std::vector<std::pair<double, Backup>> others;
+  for (const Backup& backup : core_.backups[size_t(home_nic_)])
+    others.emplace_back(would_carry(backup), backup);
+  // Channels that are idle count only among NICs that are equally near.
+  const auto key = [](const auto& other) {
+    return std::tuple(std::round(other.first), other.second.distance, other.first);
+  };
+  std::stable_sort(others.begin(), others.end(),
+                   [&](const auto& a, const auto& b) { return key(a) < key(b); });
+  std::vector<Backup> order{{home_nic_, -1}};
+  for (const auto& other : others) order.push_back(other.second);
+  return order;
+}
+
+// A NIC with a straight rail to the peer on which this channel would have less beside it.
+std::optional<int> Channel::less_loaded(const NicLoad& load, const Tick& tick) const {
+  const int at = active_->local_nic();
+  std::optional<int> best;
+  for (const Backup& backup : core_.backups[size_t(home_nic_)]) {
+    if (backup.nic == at || tick.now < no_move_to_[size_t(backup.nic)] ||
+        !usable_rail(backup.nic, straight(backup.nic), tick.now))
+      continue;
+    const double extra = backup.crosses ? core_.config.far_cost() - 1 : 0;
+    if (load.better(at, backup.nic, extra) && (!best || load.on(backup.nic) < load.on(*best)))
+      best = backup.nic;
+  }
+  return best;
+}
+
+void Channel::step_spread(const Tick& tick) {
+  if (end_.phase() != Phase::kRunning || !active_ || status() != Status::kReady) return;
+  if (Path* path = spread_path_ != 0 ? find(spread_path_) : nullptr) return step_move(*path, tick);
+  if (active_->local_nic() == home_nic_ || probation_path_ != 0 || !in_demand(tick.now)) {
+    spread_timer_.due(false, tick.now);
+    return;
+  }
+  if (tick.now < next_spread_look_ || opening_.path != 0) return;
+  next_spread_look_ = tick.now + kSpreadLookNs;
+  const auto may_move = [&](const NicLoad& load) {
+    return load.leaving[size_t(active_->local_nic())] == 0 ? less_loaded(load, tick) : std::nullopt;
+  };
+  if (!spread_timer_.due(may_move(core_.load(false)).has_value(), tick.now)) return;
+  const std::optional<int> nic = may_move(core_.load(true));  // the node's others may have moved meanwhile
+  if (!nic) return;
+  R2_INFO("NET/R2CCL: channel %u: NIC %s of %s carries %.0f channels, NIC %s %.0f: moving there", number_,
+          nic_name(active_->local_nic()).c_str(), core_.host.c_str(),
+          core_.load(false).on(active_->local_nic()), nic_name(*nic).c_str(), core_.load(false).on(*nic));
+  const auto standby = std::find_if(paths_.begin(), paths_.end(), [&](const auto& path) {
+    return path->state == PathState::kStandby && path->local_nic() == *nic &&
+           path->remote_nic() == straight(*nic);
+  });
+  if (standby != paths_.end()) {
+    spread_path_ = (*standby)->id();
+    (*standby)->forget_probe();
+  } else {
+    start_opening(Purpose::kSpread, *nic, straight(*nic), tick);
+  }
+  core_.load_stale = true;
+  core_.load(true);  // so that nobody else chooses the same one
+}
+
+// The way to the other NIC is open; it is taken when a probe shows that it works, if it is still better.
+void Channel::step_move(Path& path, const Tick& tick) {
+  if (path.state != PathState::kStandby) return end_move(tick);
+  const ProbeState probe = look_at_probe(path, tick);
+  if (probe == ProbeState::kFailed ||
+      (probe == ProbeState::kWaiting && path.probe_age(tick.alive) > probe_limit(path, tick))) {
+    const int nic = path.local_nic();
+    drop(path.id(), true);
+    return move_failed(nic, tick);
+  }
+  if (probe == ProbeState::kIdle) path.prove(tick.alive);
+  if (probe != ProbeState::kAnswered) return;
+  path.forget_probe();
+  const uint32_t target = path.id();
+  const int to = path.local_nic();
+  end_move(tick);
+  if (core_.load(false).better(active_->local_nic(), to))
+    return begin_migration(*active_, trace::DetectedBy::kNone, "another NIC has less to carry", tick, target);
+  const bool another = std::any_of(paths_.begin(), paths_.end(), [&](const auto& other) {
+    return other.get() != &path && other->state == PathState::kStandby && other->id() != probation_path_;
+  });
+  if (another) drop(target, true);
+}
+
+void Channel::move_failed(int nic, const Tick& tick) {
+  no_move_to_[size_t(nic)] = tick.now + nanoseconds(core_.config.failback_ceiling);
+  end_move(tick);
+}
+
+void Channel::end_move(const Tick& tick) {
+  spread_path_ = 0;
+  spread_timer_.moved(tick.now);
+  core_.load_stale = true;
+}
+
+}  // namespace r2ccl

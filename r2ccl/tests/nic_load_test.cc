@@ -1,0 +1,70 @@
+#include "r2ccl/channel/nic_load.h"
+
+#include <gtest/gtest.h>
+
+namespace r2ccl {
+namespace {
+
+constexpr uint64_t kMs = 1'000'000;
+constexpr uint64_t kStart = 1'000'000 * kMs;
+
+TEST(NicLoad, a_channel_moves_only_when_the_busier_nic_gets_less_to_carry) {
+  NicLoad load;
+  load.own = {3, 1, 2};
+  EXPECT_TRUE(load.better(0, 1));   // 3 and 1 become 2 and 2
+  EXPECT_FALSE(load.better(0, 2));  // 3 and 2 would become 2 and 3
+  EXPECT_FALSE(load.better(1, 0));
+  load.others = {0, 2, 0};
+  EXPECT_FALSE(load.better(0, 1)) << "the node's other processes count, too";
+}
+
+TEST(NicLoad, idle_channels_do_not_outweigh_one_that_sends) {
+  NicLoad load;
+  load.own = {2, 1 + 1000 * NicLoad::kIdle};
+  EXPECT_FALSE(load.better(0, 1));
+  load.own = {3, 1 + 1000 * NicLoad::kIdle};
+  EXPECT_TRUE(load.better(0, 1));
+}
+
+TEST(SpreadTimer, waits_for_a_better_nic_to_last) {
+  SpreadTimer timer(200 * kMs, 10'000 * kMs, 7);
+  EXPECT_FALSE(timer.due(true, kStart));
+  EXPECT_TRUE(timer.waits());
+  EXPECT_FALSE(timer.due(true, kStart + 199 * kMs));
+  EXPECT_FALSE(timer.due(false, kStart + 200 * kMs)) << "it was better for a moment only";
+  EXPECT_FALSE(timer.due(true, kStart + 401 * kMs));
+  EXPECT_TRUE(timer.due(true, kStart + 801 * kMs)) << "twice the settling time is the longest wait";
+}
+
+TEST(SpreadTimer, channels_do_not_all_move_at_the_same_time) {
+  uint64_t earliest = ~uint64_t{0}, latest = 0;
+  for (uint64_t seed = 0; seed < 16; ++seed) {
+    SpreadTimer timer(200 * kMs, 10'000 * kMs, seed * 0x9e3779b97f4a7c15);
+    uint64_t at = kStart;
+    while (!timer.due(true, at)) at += kMs;
+    earliest = std::min(earliest, at);
+    latest = std::max(latest, at);
+  }
+  EXPECT_GE(earliest, kStart + 200 * kMs);
+  EXPECT_GT(latest - earliest, 100 * kMs);
+  EXPECT_LE(latest, kStart + 401 * kMs);
+}
+
+TEST(SpreadTimer, rails_that_come_and_go_make_it_move_ever_more_rarely) {
+  SpreadTimer timer(200 * kMs, 10'000 * kMs, 3);
+  int moves = 0;
+  for (uint64_t at = kStart; at < kStart + 60'000 * kMs; at += kMs) {
+    if (!timer.due(true, at)) continue;
+    timer.moved(at);
+    ++moves;
+  }
+  EXPECT_LE(moves, 12) << "in a minute in which each place turns out to be the wrong one";
+  EXPECT_GE(moves, 6);
+  uint64_t at = kStart + 80'000 * kMs;  // long after the last move the first wait counts again
+  const uint64_t from = at;
+  while (!timer.due(true, at)) at += kMs;
+  EXPECT_LE(at - from, 401 * kMs);
+}
+
+}  // namespace
+}  // namespace r2ccl

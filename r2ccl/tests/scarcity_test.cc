@@ -1,0 +1,251 @@
+// What the service thread needs and does not get: memory, a place in its epoll set. The process goes on, and
+// a channel that cannot says why.
+#include <gtest/gtest.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "r2ccl/channel/channel.h"
+#include "r2ccl/tests/cost.h"
+#include "r2ccl/tests/saboteur.h"
+#include "r2ccl/tests/traffic.h"
+
+namespace {
+
+std::atomic<int> g_fail_at{0};  // allocations of the service thread, from 1; 0: none fails
+std::atomic<int> g_fail_count{0};
+std::atomic<int> g_allocations{0};
+std::atomic<int> g_failed{0};
+std::atomic<bool> g_epoll_full{false};
+std::atomic<int> g_refused{0};
+
+bool on_service_thread() {
+  thread_local int is = -1;
+  if (is < 0) {
+    char name[16] = "";
+    pthread_getname_np(pthread_self(), name, sizeof name);
+    is = std::strcmp(name, "r2ccl-service") == 0;
+  }
+  return is == 1;
+}
+
+bool allocation_fails() {
+  const int at = g_fail_at.load(std::memory_order_relaxed);
+  if (at == 0 || !on_service_thread()) return false;
+  const int number = ++g_allocations;
+  if (number < at || number >= at + g_fail_count) return false;
+  ++g_failed;
+  return true;
+}
+
+}  // namespace
+
+// (Not inlined, or the compiler compares what is behind new with free.)
+__attribute__((noinline)) void* operator new(size_t bytes) {
+  if (void* memory = allocation_fails() ? nullptr : std::malloc(bytes > 0 ? bytes : 1)) return memory;
+  throw std::bad_alloc();
+}
+__attribute__((noinline)) void operator delete(void* memory) noexcept { std::free(memory); }
+__attribute__((noinline)) void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+
+extern "C" int epoll_ctl(int set, int operation, int fd, epoll_event* event) noexcept {
+  constexpr uint64_t kFirstStream = 1 << 16;  // what the service calls control connections
+  if (g_epoll_full && operation == EPOLL_CTL_ADD && event->data.u64 >= kFirstStream) {
+    ++g_refused;
+    errno = ENOSPC;
+    return -1;
+  }
+  return int(syscall(SYS_epoll_ctl, set, operation, fd, event));
+}
+
+namespace r2ccl {
+namespace {
+
+using namespace testing_support;
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+/// Messages over one channel until all are there, or an error says why not; no byte may be wrong.
+std::string carry(Net& net, Channel* channel, bool send, uint64_t messages) {
+  constexpr size_t kBytes = 16384;
+  std::vector<uint8_t> data(kBytes), wanted(kBytes);
+  auto reg = net.reg(channel, data.data(), kBytes);
+  if (!reg) return reg.error().message;
+  std::string failed;
+  for (uint64_t message = 0; message < messages && failed.empty(); ++message) {
+    fill_message(message, wanted.data(), kBytes);
+    data = send ? wanted : std::vector<uint8_t>(kBytes);
+    Request* request = nullptr;
+    for (bool done = false; !done && failed.empty();) {
+      if (!request) {
+        auto posted = send ? net.isend(channel, data.data(), kBytes, *reg)
+                           : net.irecv(channel, data.data(), kBytes, *reg);
+        if (!posted)
+          failed = posted.error().message;
+        else
+          request = *posted;
+        continue;
+      }
+      auto outcome = net.test(request);
+      if (!outcome)
+        failed = outcome.error().message;
+      else
+        done = outcome->done;
+    }
+    if (failed.empty() && !send) {
+      EXPECT_EQ(data, wanted) << "message " << message;
+    }
+  }
+  EXPECT_TRUE(net.dereg(channel, *reg).ok());
+  return failed;
+}
+
+/// Until it stands, or an error says why not (or nothing comes, for as long as set-up may take).
+Channel* stands(const std::function<Result<Channel*>()>& attempt, std::string& failed) {
+  for (const auto until = Clock::now() + 1500ms * kSanitizerFactor; Clock::now() < until;
+       std::this_thread::yield()) {
+    auto result = attempt();
+    if (!result) failed = result.error().message;
+    if (!result || *result) return result ? *result : nullptr;
+  }
+  failed = "nothing came";
+  return nullptr;
+}
+
+struct Outcome {
+  int failed = 0;       // allocations
+  bool error = false;   // the channel has one
+  bool unsaid = false;  // … without a sentence
+};
+
+void one_end(const Link& link, bool send, bool victim, int at) {
+  Net* n = net();
+  ASSERT_NE(n, nullptr);
+  g_fail_count = 3;
+  if (victim) g_fail_at = at;
+  std::array<std::byte, kHandleBytes> handle{};
+  std::string failed;
+  Channel* channel = nullptr;
+  Listener* listener = nullptr;
+  if (send) {
+    ASSERT_TRUE(link.receive(handle.data(), handle.size()));
+    channel = stands([&] { return n->connect(0, handle.data()); }, failed);
+  } else {
+    auto listening = n->listen(0, handle.data());
+    ASSERT_TRUE(listening.ok());
+    listener = *listening;
+    link.send(handle.data(), handle.size());
+    channel = stands([&] { return n->accept(listener); }, failed);
+  }
+  if (channel) failed = carry(*n, channel, send, 400);
+  if (channel) {
+    EXPECT_TRUE(n->close(channel).ok());
+  }
+  if (listener) {
+    EXPECT_TRUE(n->close(listener).ok());
+  }
+  const Outcome outcome{g_failed, !channel || !failed.empty(), failed.empty() && !channel};
+  link.send(&outcome, sizeof outcome);
+}
+
+TEST(Scarcity, a_service_thread_without_memory_does_not_end_the_process) {
+  const Environment environment{{"R2CC_CONNECT_MS", "1000"}, {"R2CC_FAILBACK_MS", "5"}};
+  int hits = 0, went_on = 0;
+  for (const bool sender_is_victim : {true, false})
+    for (const int at : {1, 6, 16, 30, 60, 100, 200, 400}) {
+      SCOPED_TRACE("allocation " + std::to_string(at) +
+                   (sender_is_victim ? " of the sender" : " of the receiver"));
+      const auto fabric = make_fabric(2, 2);
+      Saboteur saboteur(fabric);
+      const Child receiver = start(fabric, 1, environment,
+                                   [&](const Link& link) { one_end(link, false, !sender_is_victim, at); });
+      const Child sender =
+          start(fabric, 0, environment, [&](const Link& link) { one_end(link, true, sender_is_victim, at); });
+      relay_handle(receiver, sender);
+      saboteur.start([nic = 0](Saboteur& s) mutable {  // so that there is something to do
+        std::this_thread::sleep_for(20ms);
+        s.strike(0, nic ^= 1, 16);
+      });
+      for (const Child* child : {&receiver, &sender}) {
+        Outcome outcome;
+        ASSERT_TRUE(child->link.receive(&outcome, sizeof outcome)) << "the process has ended";
+        hits += outcome.failed > 0;
+        went_on += outcome.failed > 0 && !outcome.error;
+        EXPECT_FALSE(outcome.unsaid);
+      }
+      saboteur.stop();
+      EXPECT_EQ(sender.wait(), 0);
+      EXPECT_EQ(receiver.wait(), 0);
+    }
+  EXPECT_GE(hits, 8) << "allocations have failed in so many of 16 runs";
+  std::printf("in %d runs allocations failed; in %d of them everything arrived all the same\n", hits,
+              went_on);
+}
+
+TEST(Scarcity, control_connections_that_epoll_does_not_take_are_heard_all_the_same) {
+  const auto fabric = make_fabric(2, 2);
+  const auto body = [](bool send) {
+    return [send](const Link& link) {
+      g_epoll_full = true;
+      send ? send_all(link, 60) : receive_all(link, 60);
+      EXPECT_GE(g_refused, 1);
+    };
+  };
+  const Child receiver = start(fabric, 1, {}, body(false));
+  const Child sender = start(fabric, 0, {}, body(true));
+  relay_handle(receiver, sender);
+  EXPECT_EQ(sender.wait(), 0);
+  EXPECT_EQ(receiver.wait(), 0);
+}
+
+constexpr size_t kLeft = 1024;  // bytes of a channel that there was
+
+TEST(Scarcity, channels_that_were_closed_leave_next_to_nothing_at_their_listener) {
+  if (kSanitizerFactor > 1) GTEST_SKIP() << "another allocator";
+  constexpr int kBefore = 20, kAfter = 120;
+  const auto fabric = make_fabric(2, 2);
+  const Child receiver = start(fabric, 1, {}, [](const Link& link) {
+    Net* n = net();
+    ASSERT_NE(n, nullptr);
+    std::array<std::byte, kHandleBytes> handle{};
+    auto listening = n->listen(0, handle.data());
+    ASSERT_TRUE(listening.ok());
+    link.send(handle.data(), handle.size());
+    size_t before = 0;
+    for (int i = 0; i < kAfter; ++i) {
+      if (i == kBefore) before = mallinfo2().uordblks;
+      Channel* channel = until_ready([&] { return n->accept(*listening); });
+      ASSERT_NE(channel, nullptr);
+      EXPECT_TRUE(n->close(channel).ok());
+    }
+    // What is closed goes when both ends have said so.
+    const auto left = [&] { return mallinfo2().uordblks - std::min(before, mallinfo2().uordblks); };
+    for (const auto until = Clock::now() + 10s; left() > kLeft * (kAfter - kBefore) && Clock::now() < until;)
+      std::this_thread::sleep_for(10ms);
+    EXPECT_LE(left() / (kAfter - kBefore), kLeft) << "of heap, for each";
+    EXPECT_TRUE(n->close(*listening).ok());
+  });
+  const Child sender = start(fabric, 0, {}, [](const Link& link) {
+    Net* n = net();
+    ASSERT_NE(n, nullptr);
+    std::array<std::byte, kHandleBytes> handle{};
+    ASSERT_TRUE(link.receive(handle.data(), handle.size()));
+    for (int i = 0; i < kAfter; ++i) {
+      auto copy = handle;
+      Channel* channel = until_ready([&] { return n->connect(0, copy.data()); });
+      ASSERT_NE(channel, nullptr);
+      EXPECT_TRUE(n->close(channel).ok());
+    }
+  });
+  relay_handle(receiver, sender);
+  EXPECT_EQ(sender.wait(60s), 0);
+  EXPECT_EQ(receiver.wait(60s), 0);
+}
+
+}  // namespace
+}  // namespace r2ccl
