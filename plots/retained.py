@@ -53,7 +53,7 @@ def load(paths):
     for path in paths:
         with open(path, encoding="utf-8") as file:
             result = json.load(file)
-        if result.get("schema_version") != 1:
+        if result.get("schema_version") not in (1, 2):
             raise ValueError(f"{path}: schema_version {result.get('schema_version')} is not known to this script")
         fabric, workload = result["fabric"], result["workload"]
         common = (fabric["kind"], fabric["nodes"], fabric["nics_per_node"], workload["op"], workload["bytes"], result["evidence"])

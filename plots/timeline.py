@@ -27,7 +27,7 @@ MARKS = [("t0_at_ms", "fault", "v"), ("detected_at_ms", "detected", "o"), ("migr
 def load(path):
     with open(path, encoding="utf-8") as file:
         result = json.load(file)
-    if result.get("schema_version") != 1:
+    if result.get("schema_version") not in (1, 2):
         raise ValueError(f"{path}: schema_version {result.get('schema_version')} is not known to this script")
     beside = os.path.join(os.path.dirname(path) or ".", "timeline.json")
     with open(beside, encoding="utf-8") as file:
@@ -110,7 +110,7 @@ def draw_whole(axes, runs, curves, colours):
             ends.append((end, run))
     for run in runs:
         shade_faults(axes, run, curves.get(run["mode"]), 1000.0)
-    draw_limits(axes, runs, colours)
+    draw_limits(axes, runs, curves, colours, scale=1000.0)
     top = top or 1
     axes.set_ylim(0, top * (1.08 + 0.14 * max(1, len(ends))))
     for row, (end, run) in enumerate(ends):
@@ -138,13 +138,31 @@ def shade_faults(axes, run, curve, scale):
             axes.axvspan(fault["t0_at_ms"] / scale, until / scale, color="#888888", alpha=0.09, linewidth=0, zorder=0)
 
 
-def draw_limits(axes, runs, colours):
-    """What the mode can carry at best after its fault: a dashed line of its colour."""
+def limit_steps(run, curve):
+    """[(ms, limit)] from the first fault on: what the mode can carry at best, at each change of the NICs that are left. A result of
+    version 1 knows the limit of one fault only."""
+    if "limits" in curve:
+        return list(zip(curve["limits"]["time_ms"], curve["limits"]["limit"]))
+    fault = first_fault(run)
+    return [(fault["t0_at_ms"], run["metrics"]["throughput"]["limit"])] if fault is not None else []
+
+
+def draw_limits(axes, runs, curves, colours, scale=1.0, since=None):
+    """What the mode can carry at best: a dashed line of its colour, from the first change to the end of the job. `since`: by mode,
+    the moment that is 0 on this axis."""
     for run in runs:
-        throughput = run["metrics"]["throughput"]
-        if run["outcome"] == "ok" and run["faults"] and throughput["limit"] < 1 and throughput["before_gbps"] > 0:
-            axes.axhline(throughput["limit"] * throughput["before_gbps"], color=colours[run["mode"]],
-                         linestyle=(0, (5, 3)), linewidth=0.8, zorder=2)
+        curve, before = curves.get(run["mode"]), run["metrics"]["throughput"]["before_gbps"]
+        if run["outcome"] != "ok" or not curve or not curve["total"]["time_ms"] or before <= 0:
+            continue
+        steps = limit_steps(run, curve)
+        if not any(limit < 1 for _, limit in steps):
+            continue
+        zero = since.get(run["mode"], 0) if since is not None else 0
+        end = curve["end_ms"] if curve["end_ms"] is not None else curve["total"]["time_ms"][-1]
+        xs = [(at - zero) / scale for at, _ in steps] + [(end - zero) / scale]
+        ys = [limit * before for _, limit in steps]
+        axes.plot(xs, ys + ys[-1:], drawstyle="steps-post", color=colours[run["mode"]], linestyle=(0, (5, 3)), linewidth=0.8, zorder=2,
+                  scalex=False)
 
 
 def window_of(runs):
@@ -186,7 +204,8 @@ def draw_around_fault(axes, runs, curves, colours):
     axes.text(low * 0.04, axes.get_ylim()[1] * 0.985, "fault", ha="right", va="top", fontsize=7)
     for row, (colour, own) in enumerate(marks):
         draw_marks(axes, own, colour, high - low, top, row)
-    draw_limits(axes, runs, colours)
+    zeros = {run["mode"]: first_fault(run)["t0_at_ms"] for run in runs if first_fault(run) is not None}
+    draw_limits(axes, [run for run in runs if run["mode"] in zeros], curves, colours, since=zeros)
     axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
     axes.set_xlabel("time since the fault (ms)")
     axes.set_ylabel("delivered (Gbit/s)" + (f"\nmean over {averaged:.2g} ms" if averaged else ""))
@@ -238,10 +257,10 @@ def footer_of(result):
     return "\n".join(textwrap.wrap(" · ".join(parts), 150))
 
 
-def legend(axes, runs, colours):
+def legend(axes, runs, curves, colours):
     handles = [Line2D([], [], color=colours[run["mode"]], linestyle=style.LINE_STYLES[i % len(style.LINE_STYLES)],
                       label=run["mode"]) for i, run in enumerate(runs)]
-    if any(run["outcome"] == "ok" and run["faults"] and run["metrics"]["throughput"]["limit"] < 1 for run in runs):
+    if any(run["outcome"] == "ok" and any(limit < 1 for _, limit in limit_steps(run, curves[run["mode"]])) for run in runs):
         handles.append(Line2D([], [], color=style.INK, linestyle=(0, (5, 3)), linewidth=0.8,
                               label="what the mode can carry at best"))
     if any(run["faults"] for run in runs):
@@ -263,7 +282,7 @@ def draw(result, curves):
                            bottom=0.14 if around else 0.23)
     figure.suptitle(title_of(result), fontsize=9, x=0.01, y=0.985, ha="left", va="top")
     draw_whole(panels[0][0], runs, curves, colours)
-    legend(panels[0][0], runs, colours)
+    legend(panels[0][0], runs, curves, colours)
     if around:
         draw_around_fault(panels[1][0], runs, curves, colours)
     style.footer(figure, footer_of(result))

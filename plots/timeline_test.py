@@ -72,6 +72,21 @@ class Timeline(unittest.TestCase):
         curves["baseline"]["end_ms"] = None
         self.draw(result, curves)
 
+    def test_the_limit_follows_the_nics_that_are_left(self):
+        result, curves = sample()
+        result["runs"] = [run for run in result["runs"] if run["mode"] == "migrate"]
+        before = result["runs"][0]["metrics"]["throughput"]["before_gbps"]
+        curves["migrate"]["limits"] = {"time_ms": [2000.0, 3000.0, 4000.0], "limit": [0.5, 0.25, 1.0]}
+        for axes, zero, scale in zip(timeline.draw(result, curves).axes, (0, timeline.first_fault(result["runs"][0])["t0_at_ms"]), (1000, 1)):
+            dashed = [line for line in axes.lines if line.get_drawstyle() == "steps-post"]
+            self.assertEqual(len(dashed), 1)
+            for got, at in zip(dashed[0].get_xdata(), (2000, 3000, 4000)):
+                self.assertAlmostEqual(got, (at - zero) / scale)
+            for got, limit in zip(dashed[0].get_ydata(), (0.5, 0.25, 1, 1)):
+                self.assertAlmostEqual(got, limit * before)
+        curves["migrate"]["limits"] = {"time_ms": [], "limit": []}
+        self.assertFalse([line for line in timeline.draw(result, curves).axes[0].lines if line.get_drawstyle() == "steps-post"])
+
     def test_nothing_at_all_is_drawn_too(self):
         result, curves = sample()
         for curve in curves.values():

@@ -319,6 +319,11 @@ TEST_F(Program, validate_finds_what_does_not_fit) {
   EXPECT_EQ(call({"validate", "result.json"}), 64);
   EXPECT_NE(err.str().find("result.json: / lacks \"verdict\""), std::string::npos) << err.str();
   EXPECT_EQ(call({"validate", "nic_down.yaml"}), 0);
+  std::ofstream("old.json") << R"({"schema_version": 1})";
+  EXPECT_EQ(call({"validate", "old.json"}), 64);
+  EXPECT_NE(err.str().find("old.json: schema_version 1, and this r2bench knows 2 only: in version 1"),
+            std::string::npos)
+      << err.str();
 }
 
 TEST_F(Program, doctor_names_what_is_missing) {

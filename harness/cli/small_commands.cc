@@ -9,6 +9,7 @@
 #include "harness/cli/explain.h"
 #include "harness/cli/resources.h"
 #include "harness/report/format.h"
+#include "harness/report/json.h"
 #include "harness/report/recheck.h"
 #include "harness/report/schema.h"
 
@@ -90,6 +91,24 @@ int explain_command(const std::vector<std::string>& scenarios, const LoadOptions
   return 0;
 }
 
+namespace {
+
+/// Why a result of another version is not looked at any further; empty when it is of this one.
+std::string older_version(const nlohmann::json& result) {
+  const auto version = result.find("schema_version");
+  if (!result.is_object() || version == result.end() || !version->is_number_integer() ||
+      version->get<int>() == kResultSchemaVersion)
+    return "";
+  return "schema_version " + version->dump() + ", and this r2bench knows " +
+         std::to_string(kResultSchemaVersion) + " only" +
+         (version->get<int>() == 1 ? ": in version 1 recover_ms and blackout_ms end at the heal, strikes of "
+                                     "one fault are one, and "
+                                     "retained leaves out rounds that never settled; run the scenario again"
+                                   : "");
+}
+
+}  // namespace
+
 int validate_command(const std::vector<std::string>& files, const Console& console) {
   int status = 0;
   for (const std::string& named : files) {
@@ -106,8 +125,11 @@ int validate_command(const std::vector<std::string>& files, const Console& conso
       continue;
     }
     const nlohmann::json result = read_json(file);
-    std::vector<std::string> mismatches =
-        schema_mismatches(read_json(share_or_throw() / "results" / "schema.json"), result);
+    std::vector<std::string> mismatches;
+    if (const std::string old = older_version(result); !old.empty())
+      mismatches = {old};
+    else
+      mismatches = schema_mismatches(read_json(share_or_throw() / "results" / "schema.json"), result);
     if (mismatches.empty()) mismatches = conclusion_mismatches(result);
     for (const std::string& mismatch : mismatches) console.err << file.string() << ": " << mismatch << "\n";
     if (mismatches.empty()) console.out << file.string() << ": good\n";

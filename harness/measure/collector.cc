@@ -108,6 +108,25 @@ uint64_t Collector::operation_ns() const {
   return shortest;
 }
 
+uint64_t Collector::open_ns(uint64_t since_ns) const {
+  constexpr uint64_t kOverlapping = 8;  // operations of ranks that drift: later ones may end before this one
+  uint64_t open = 0, counted_from = UINT64_MAX, over = 0;
+  for (uint64_t i = ended_by_all(); i-- > 0 && over < kOverlapping;) {
+    uint64_t begin = 0, end = 0;
+    for (const auto& rank : iterations_) {
+      begin = std::max(begin, rank.begin_ns[i]);
+      end = std::max(end, rank.end_ns[i]);
+    }
+    if (end <= since_ns) ++over;
+    begin = std::max(begin, since_ns);
+    end = std::min(end, counted_from);
+    if (begin >= end) continue;
+    open += end - begin;
+    counted_from = begin;
+  }
+  return open;
+}
+
 uint64_t Collector::first_iteration_ns() const {
   uint64_t first = 0;
   for (const auto& rank : iterations_)
@@ -154,6 +173,12 @@ Record Collector::record(uint64_t end_ns) const {
                      std::nullopt,
                      std::string(r2ccl::trace::name(DetectedBy(e.event.a))),
                      uint32_t(e.event.b)};
+    if (const auto peer = node_of_process_.find(e.event.peer);
+        e.event.peer != 0 && peer != node_of_process_.end())
+      fence.peer_node = peer->second;
+    if (const auto remote = remote_nic_.find({e.rank, e.event.channel, uint32_t(e.event.b)});
+        remote != remote_nic_.end())
+      fence.peer_nic = remote->second;
     const auto stream = segment_index_.find(uint64_t(e.rank) << 32 | e.event.channel);
     if (segments_seen_ && stream != segment_index_.end()) fence.stream = stream->second;
     record.fences.push_back(std::move(fence));

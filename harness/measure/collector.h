@@ -50,6 +50,8 @@ class Collector {
   /// How long an operation takes, from its last begin to its last end: the shortest of the last three. 0:
   /// none has ended.
   uint64_t operation_ns() const;
+  /// Time since `since_ns` in which an operation was open, of those operations that every rank has ended.
+  uint64_t open_ns(uint64_t since_ns) const;
   /// Begin of the first iteration of any rank; 0 when none has begun.
   uint64_t first_iteration_ns() const;
   /// Deliveries that crossed this NIC (at either end) later than `since_ns`.

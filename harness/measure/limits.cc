@@ -143,15 +143,27 @@ double least_time(const std::vector<double>& demand, const std::vector<double>& 
   return from - balance(from) * far_cost / all;
 }
 
+namespace {
+
+bool channels_stay_home(ModeKind mode) { return mode == ModeKind::kBaseline || mode == ModeKind::kMigrate; }
+
+}  // namespace
+
+double healthy_time(ModeKind mode, const NodeLoad& load) {
+  const std::vector<double> whole(load.demand.size(), 1.0);
+  return channels_stay_home(mode) || !some_live_far(load)
+             ? Migration(whole, load).time()
+             : least_time(by_socket(load), whole, load.nic_socket, load.far_cost);
+}
+
 double bandwidth_limit(ModeKind mode, const std::vector<std::vector<double>>& capacity,
                        const NodeLoad& load) {
-  const bool alone = mode == ModeKind::kBaseline || mode == ModeKind::kMigrate;
+  const bool alone = channels_stay_home(mode);
   const auto time_of = [&](const std::vector<double>& node) {
     return alone ? Migration(node, load).time()
                  : least_time(by_socket(load), node, load.nic_socket, load.far_cost);
   };
-  const std::vector<double> whole(load.demand.size(), 1.0);
-  const double healthy = alone || some_live_far(load) ? time_of(whole) : Migration(whole, load).time();
+  const double healthy = healthy_time(mode, load);
   if (healthy == 0) return 1;
   double limit = 1;
   for (const auto& node : capacity) {

@@ -27,6 +27,9 @@ struct NodeLoad {
 /// share then too if some channel lives on a far NIC (else nothing calls for it).
 double bandwidth_limit(ModeKind mode, const std::vector<std::vector<double>>& capacity, const NodeLoad& load);
 
+/// Time of the busiest NIC without a failure, in that of one unit of demand over a whole NIC.
+double healthy_time(ModeKind mode, const NodeLoad& load);
+
 /// Time of the busiest NIC when the demand of each socket is divided over all NICs as well as it can be: the
 /// optimum of the linear program
 ///     minimise T   so that   sum over i of x[s][i] = demand[s],   sum over s of cost[s][i] * x[s][i] <=

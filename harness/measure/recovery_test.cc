@@ -42,9 +42,9 @@ struct Synthetic {
 FaultWindow nic0_down(uint64_t t0_ms) {
   FaultWindow window;
   window.t0_ns = window.before_until_ns = t0_ms * kMs;
-  window.until_ns = 2000 * kMs;
+  window.until_ns = window.end_ns = 2000 * kMs;
   window.targets = {{1, 0}};
-  window.limit = 0.5;
+  window.limits = {{t0_ms * kMs, 0.5}};
   window.path_rate_bits_per_s = 800'000'000;
   return window;
 }
@@ -142,7 +142,7 @@ TEST(Recovery, verification_between_operations_costs_no_recovery_time) {
   job.deliver(508, 0, 1, 3);  // the last segment of the operation, on the new path
   for (uint64_t t = 1520; t <= 2500; t += 10) job.deliver(t, t % 20 ? 1 : 0, 1, t % 20 ? 2 : 3);
   FaultWindow window = nic0_down(505);
-  window.until_ns = 2500 * kMs;
+  window.until_ns = window.end_ns = 2500 * kMs;
   FaultSample sample;
   analyse_fault(job.record, window, sample);
   ASSERT_TRUE(sample.recover_ms);
@@ -186,6 +186,7 @@ TEST(Recovery, a_fault_that_meets_nothing_in_flight_is_no_sample) {
   Synthetic closed;
   closed.open({{0, 500 * kMs}, {600 * kMs, 2000 * kMs}});
   closed.steady(10, 500);
+  closed.steady(610, 2000);
   analyse_fault(closed.record, nic0_down(550), sample);
   EXPECT_EQ(sample.why_not_sampled, "no operation was open");
 
@@ -208,6 +209,7 @@ TEST(Recovery, the_sender_s_end_of_the_rail_counts_as_well) {
   Synthetic job;
   job.steady(10, 500);
   job.fence(506, 0, "peer");
+  job.record.fences[0].peer_node = 0;
   for (uint64_t t = 510; t <= 2000; t += 10) job.deliver(t, t % 20 ? 1 : 0, 1, t % 20 ? 2 : 3);
   FaultWindow window = nic0_down(505);
   window.targets = {{0, 0}};  // node 0 only sends
@@ -231,7 +233,7 @@ TEST(Recovery, of_a_single_qp_only_the_fenced_stream_is_affected) {
     job.deliver(t, 1, 1, 3);
   }
   FaultWindow window = nic0_down(505);
-  window.limit = 1;
+  window.limits[0].limit = 1;
   window.single_qp = true;
   FaultSample sample;
   analyse_fault(job.record, window, sample);
@@ -256,7 +258,7 @@ TEST(Recovery, of_a_single_qp_that_has_delivered_nothing_since_its_failback_is_m
     job.deliver(t, 1, 1, 5);
   }
   FaultWindow window = nic0_down(505);
-  window.limit = 1;
+  window.limits[0].limit = 1;
   window.single_qp = true;
   FaultSample sample;
   analyse_fault(job.record, window, sample);

@@ -13,11 +13,11 @@
 
 namespace r2bench {
 
-/// So many whole operations are wanted before the first fault, and as many after the last failback.
+/// So many whole operations are wanted before the first fault, and as many once everything is repaired.
 inline constexpr size_t kLeastOperations = 10;
 
 /// Since when every channel has been home again: the last failback (or other change of path) up to
-/// `until_ns`, if no channel is elsewhere then. `why`: the reason when there is no answer. A channel is
+/// `until_ns`, 0 when none ever left. Nothing if some channel is elsewhere then; `why` tells. A channel is
 /// followed at either end by the plugin's own words: it is away once it has come to carry its traffic on
 /// another path, and home once it says that it has failed back.
 std::optional<uint64_t> home_since(const std::vector<RankEvent>& trace, uint64_t until_ns, std::string& why);

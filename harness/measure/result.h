@@ -11,6 +11,10 @@
 
 namespace r2bench {
 
+/// A plugin that keeps the cores busy makes every thread wake late, the runner's too. So its wake-up latency
+/// widens bounds up to here only. Good runs on two cores show 0.1 to 1.8 ms.
+inline constexpr double kWakeupCapMs = 2;
+
 /// A sample's summary. All zero when n == 0. Percentiles are nearest-rank: each is a value that was measured.
 struct Distribution {
   size_t n = 0;
@@ -41,32 +45,45 @@ struct Correctness {
   bool exact() const { return wrong_elements == 0 && duplicated == 0 && lost == 0 && size_errors == 0; }
 };
 
-/// Delivered payload, summed over all receivers, per second of open operations. Gbit/s (10^9).
+/// Delivered payload, summed over all receivers, per second of open operations. Gbit/s (10^9). A round is one
+/// striking of the scenario's faults (--repeats makes several). Its window begins a stated time behind its
+/// last strike, whether or not the rate has come back by then, and ends when the NICs that are left change.
 struct Throughput {
-  double before_gbps = 0;  ///< before the first fault; of the whole job when there was none
-  double after_gbps = 0;   ///< settled: from recovery to the heal or the next fault; 0 when nothing settled
-  double retained = 0;     ///< after / before; 0 when there was no settled window
-  double limit = 1;        ///< what `retained` could be at best in this mode with the NICs that were left
-  bool settled = false;    ///< there was a settled window (then after_gbps and retained are measured)
+  double before_gbps = 0;      ///< before the first fault; of the whole job when there was none
+  double after_gbps = 0;       ///< in the windows, mean over the rounds; 0 when none was measured
+  double retained = 0;         ///< after / before, mean over the rounds; 0 when none was measured
+  double limit = 1;            ///< what `retained` could be at best in this mode with the NICs that were left
+  size_t rounds = 0;           ///< that struck a NIC
+  size_t rounds_measured = 0;  ///< of those: the window was long enough
+  size_t rounds_settled = 0;   ///< of those: the rate was back before the window began
+  double worst_unsettled = 0;  ///< the least retained of those that were not; 0 when there is none
+  double bound_ms = 0;         ///< open time from the last strike to the window, the longest of all rounds
+  std::string why_not;         ///< why a round was not measured; empty when all were
+  double ports_gbps = 0;       ///< what the ports carry at best without a fault; 0: their rate is no limit
+  bool settled() const { return rounds > 0 && rounds_settled == rounds; }
 };
 
 /// The rate once everything was repaired, against the rate before the first fault; medians of operations.
 struct Restored {
-  std::optional<double> ratio;  ///< nullopt: `why_not`
-  std::string why_not;
+  std::optional<double> ratio;         ///< nullopt: `why_not`
+  std::string why_not;                 ///< also: why a round is missing from the ratio
   double before_ms = 0, after_ms = 0;  ///< median time of an operation; 0 when there was none
   size_t operations_before = 0, operations_after = 0;
+  size_t rounds = 0;       ///< whose faults were all healed, or were not and should have been
+  size_t rounds_home = 0;  ///< of those: every channel was home within the bound
+  size_t rounds_late = 0;  ///< of those: some channel was not, and the job ran on
 };
 
-/// One firing of one fault.
+/// One strike of one fault: a fault that repeats, or flaps, has several.
 struct FaultSample {
-  size_t fault = 0;             ///< index into Scenario::faults (harness-level faults included)
-  size_t repetition = 0;        ///< 0-based, of --repeats
-  std::string name;             ///< the fault's name in the scenario (or its kind)
-  std::string kind;             ///< port_down, qp_error …
-  std::string target;           ///< node1/nic0 …
-  bool witnessed = false;       ///< the injector (or, for a signal, the runner) saw it take effect
-  bool sampled = false;         ///< it met a segment in flight on its target: the times below count
+  size_t fault = 0;        ///< index into Scenario::faults (harness-level faults included)
+  size_t repetition = 0;   ///< 0-based, of --repeats
+  size_t strike = 0;       ///< 0-based, of a fault that repeats by itself
+  std::string name;        ///< the fault's name in the scenario (or its kind)
+  std::string kind;        ///< port_down, qp_error …
+  std::string target;      ///< node1/nic0 …
+  bool witnessed = false;  ///< the injector (or, for a signal, the runner) saw it take effect
+  bool sampled = false;    ///< it met a segment in flight on its target, or stalled it: the times below count
   std::string why_not_sampled;  ///< empty when sampled
   uint64_t armed_ns = 0;
   uint64_t t0_ns = 0;  ///< 0 when not witnessed
@@ -77,11 +94,13 @@ struct FaultSample {
   std::optional<double> detect_ms;    ///< t0 -> start of the fence that led to the migration
   std::optional<double> migrate_ms;   ///< that -> first new payload segment delivered on another path
   std::optional<double> recover_ms;   ///< t0 -> start of the first good interval W (DESIGN.md)
+  bool recovered_after_heal = false;  ///< and that came only once the fault was healed
   std::optional<double> blackout_ms;  ///< longest gap between segments on an affected channel
   std::string detected_by;            ///< completion, event, watchdog, peer; empty when nothing was fenced
   double floor_ms = 0;                ///< one segment at the rate that the limit leaves its path
   double window_ms = 0;               ///< the W that was used
   double limit = 1;                   ///< of this fault: fraction of the rate before
+  double limit_before = 1;            ///< the same just before it struck
   double before_gbps = 0;
   double after_gbps = 0;  ///< settled rate, 0 when the window was empty
 };
@@ -109,6 +128,12 @@ struct NcclTestsRow {
   uint64_t iterations = 0;  ///< completed by every rank, warm-up excluded
 };
 
+/// What the mode can carry at best from a moment on, as a fraction of its rate before any fault.
+struct LimitPoint {
+  uint64_t time_ns = 0;
+  double limit = 1;
+};
+
 /// A point of the throughput curve: payload delivered in [time_ns, time_ns + bin). Wall time: gaps in which
 /// no operation was open are marked, not removed.
 struct TimelinePoint {
@@ -123,6 +148,7 @@ struct Timeline {
   uint64_t end_ns = 0;
   double bin_ms = 0;
   std::vector<TimelinePoint> total;
+  std::vector<LimitPoint> limits;  ///< one for each change of what is left of the NICs; empty: there was none
   /// Raw deliveries around the faults (and at most max_raw of them): exact times for the picture's inset.
   struct Raw {
     uint64_t time_ns;
@@ -182,12 +208,15 @@ struct ModeResult {
   size_t faults_planned = 0;
   size_t faults_witnessed = 0;
   size_t faults_sampled = 0;
+  std::map<std::string, size_t> faults_dropped;  ///< witnessed but not sampled: how many for which reason
   size_t faults_unrecovered = 0;  ///< sampled, but the rate never came back: recover_ms then holds how long
                                   ///< it was waited for, which is less than the truth
+  size_t faults_recovered_after_heal = 0;  ///< sampled, and the rate came back only once they were healed
   Distribution detect_ms, migrate_ms, recover_ms, blackout_ms;  ///< over the sampled faults
   std::map<std::string, size_t> detected_by;                    ///< how often by which
-  double floor_ms = 0;                                          ///< largest over the samples
-  Distribution wakeup_ms;  ///< the ticker's: how late a sleeping thread wakes on this machine, now
+  double floor_ms = 0;       ///< largest over the samples; a bound on a time takes each fault's own
+  Distribution wakeup_ms;    ///< the runner's ticker: how late a sleeping thread wakes on this machine, now
+  double wakeup_p99_ms = 0;  ///< how much of its p99 a bound may add: no more than kWakeupCapMs
   /// Fences that no failback had planned, at either end: a channel that leaves a path counts twice.
   size_t migrations = 0;
   size_t failbacks = 0;

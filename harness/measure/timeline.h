@@ -14,6 +14,7 @@
 namespace r2bench {
 
 inline constexpr uint16_t kNoNic = 0xffff;
+inline constexpr uint16_t kNoNode = 0xffff;
 
 /// One direction between two ranks, as its receiver sees it.
 struct Stream {
@@ -48,7 +49,9 @@ struct FenceStart {
   uint16_t nic = kNoNic;
   std::optional<uint32_t> stream;  ///< when the receiver of that stream fenced it
   std::string detected_by;
-  uint32_t path = 0;  ///< the plugin's id of the path that is left; 0 when it has none
+  uint32_t path = 0;             ///< the plugin's id of the path that is left; 0 when it has none
+  uint16_t peer_node = kNoNode;  ///< the other end of that path, as far as the plugin's events say
+  uint16_t peer_nic = kNoNic;    ///< not known: of the same number as `nic`, as on a straight rail
 };
 
 /// Everything that was recorded of a job.
@@ -69,16 +72,35 @@ uint64_t bytes_between(const std::vector<Delivery>& deliveries, uint64_t begin_n
 /// 0 for a window without open time.
 double rate_gbps(const Record& record, Interval window);
 
-/// What is asked about one firing of a fault.
+/// From `from_ns` on the mode can carry this fraction of its rate before.
+struct LimitStep {
+  uint64_t from_ns = 0;
+  double limit = 1;
+};
+
+/// A later strike that may be what a fence answers.
+struct LaterStrike {
+  uint64_t t0_ns = 0;
+  std::vector<NicId> targets;
+};
+
+/// What is asked about one strike of a fault.
 struct FaultWindow {
   uint64_t t0_ns = 0;
   uint64_t before_from_ns = 0;   ///< the undisturbed time begins here …
-  uint64_t before_until_ns = 0;  ///< … and ends here: this fault, or an earlier one that is still there
-  uint64_t until_ns = 0;         ///< its heal, the next fault or the end of the job
+  uint64_t before_until_ns = 0;  ///< … and ends here: this strike, or an earlier one that is still there
+  uint64_t until_ns = 0;         ///< the settled window ends: its heal, the next strike or the end of the job
+  uint64_t heal_ns = 0;          ///< 0: it was not healed
+  uint64_t end_ns = 0;  ///< what the stream does is followed up to here, whatever is healed meanwhile
   std::vector<NicId> targets;
-  bool single_qp = false;             ///< it hits single QPs: only the streams that were fenced are affected
-  double limit = 1;                   ///< fraction of the rate before that the mode can keep
-  double operation_ms = 0;            ///< mean whole operation before the fault; 0: there was none
+  bool single_qp = false;  ///< it hits single QPs: only the streams that were fenced are affected
+  bool spread = false;     ///< a stream uses several NICs at a time (mode balance)
+  bool takes_away = true;  ///< nothing travels on the target any more: a fence is to follow
+  /// What the rate is held against, from t0 on, in order of time; the first holds at t0. A limit of 0 cannot
+  /// be met.
+  std::vector<LimitStep> limits;
+  std::vector<LaterStrike> later;     ///< that take something away, in order of time
+  double operation_ms = 0;            ///< a whole operation before the fault; 0: there was none
   uint64_t path_rate_bits_per_s = 0;  ///< of one port; 0: unlimited, then the stream's own rate before counts
 };
 

@@ -48,7 +48,8 @@ RunResult troubled() {
   migrate.detected_by.clear();
   migrate.correctness.wrong_elements = 3;
   migrate.row.wrong = 3;
-  migrate.throughput.settled = false;
+  migrate.throughput.rounds = migrate.throughput.rounds_measured = 0;
+  migrate.throughput.rounds_settled = 0;
   result.modes[0].outcome = Outcome::kHang;
   result.modes[0].error = "no progress for 15 s <&>";
   return result;
@@ -68,11 +69,14 @@ TEST(Golden, terminal_with_several_faults_and_pairs) {
     migrate.faults.push_back(migrate.faults[0]);
     migrate.faults.back().repetition = i;
   }
+  migrate.faults.back().recover_ms = 12.3 * 3;
   for (Distribution* d :
        {&migrate.detect_ms, &migrate.migrate_ms, &migrate.recover_ms, &migrate.blackout_ms}) {
     d->n = 20;
     d->max *= 3;
   }
+  migrate.throughput.rounds = migrate.throughput.rounds_measured = 20;
+  migrate.throughput.rounds_settled = 20;
   result.overheads.push_back({"migrate", "baseline", 20, 0.61, 1.24, 0.6, 1.22, {}, 20, 2.5, 4.1});
   expect_golden("several.txt", written(TerminalReporter(), sample_scenario(), result));
 }

@@ -38,6 +38,7 @@ Json fault(const ModeResult& mode, const FaultSample& sample) {
   json["kind"] = sample.kind;
   json["target"] = sample.target;
   json["repetition"] = sample.repetition;
+  json["strike"] = sample.strike;
   json["witnessed"] = sample.witnessed;
   json["sampled"] = sample.sampled;
   json["why_not_sampled"] = sample.why_not_sampled.empty() ? Json(nullptr) : Json(sample.why_not_sampled);
@@ -49,6 +50,7 @@ Json fault(const ModeResult& mode, const FaultSample& sample) {
   json["detect_ms"] = number_or_null(sample.detect_ms);
   json["migrate_ms"] = number_or_null(sample.migrate_ms);
   json["recover_ms"] = number_or_null(sample.recover_ms);
+  json["recovered_after_heal"] = sample.recovered_after_heal;
   json["blackout_ms"] = number_or_null(sample.blackout_ms);
   json["detected_by"] = sample.detected_by.empty() ? Json(nullptr) : Json(sample.detected_by);
   json["floor_ms"] = sample.floor_ms;
@@ -70,24 +72,34 @@ Json metrics_of(const RunResult& result, const ModeResult& mode) {
                          {"checked_iterations", c.checked_iterations},
                          {"exact", c.exact() && c.checked_elements > 0}};
   const Throughput& t = mode.throughput;
+  const bool measured = t.rounds_measured > 0;
   json["throughput"] = {{"before_gbps", t.before_gbps},
-                        {"after_gbps", when(t.settled, t.after_gbps)},
-                        {"retained", when(t.settled, t.retained)},
+                        {"after_gbps", when(measured, t.after_gbps)},
+                        {"retained", when(measured, t.retained)},
                         {"limit", t.limit},
-                        {"settled", t.settled}};
+                        {"settled", t.settled()},
+                        {"rounds",
+                         {{"of", t.rounds},
+                          {"measured", t.rounds_measured},
+                          {"settled", t.rounds_settled},
+                          {"worst_unsettled", when(t.rounds_settled < t.rounds_measured, t.worst_unsettled)},
+                          {"why_not", t.why_not.empty() ? Json(nullptr) : Json(t.why_not)}}},
+                        {"bound_ms", when(t.rounds > 0, t.bound_ms)},
+                        {"ports_gbps", when(t.ports_gbps > 0, t.ports_gbps)}};
   const Restored& r = mode.restored;
   json["restored"] = {{"ratio", number_or_null(r.ratio)},
                       {"why_not", r.why_not.empty() ? Json(nullptr) : Json(r.why_not)},
                       {"before_ms", when(r.operations_before > 0, r.before_ms)},
                       {"after_ms", when(r.operations_after > 0, r.after_ms)},
                       {"operations_before", r.operations_before},
-                      {"operations_after", r.operations_after}};
+                      {"operations_after", r.operations_after},
+                      {"rounds", {{"of", r.rounds}, {"home", r.rounds_home}, {"late", r.rounds_late}}}};
   json["recovery"] = {{"detect_ms", distribution(mode.detect_ms)},
                       {"migrate_ms", distribution(mode.migrate_ms)},
                       {"recover_ms", distribution(mode.recover_ms)},
                       {"blackout_ms", distribution(mode.blackout_ms)},
                       {"floor_ms", when(mode.faults_sampled > 0, mode.floor_ms)},
-                      {"wakeup_p99_ms", when(mode.wakeup_ms.n > 0, mode.wakeup_ms.p99)},
+                      {"wakeup_p99_ms", when(mode.wakeup_ms.n > 0, mode.wakeup_p99_ms)},
                       {"detected_by", mode.detected_by},
                       {"migrations", mode.migrations},
                       {"failbacks", mode.failbacks},
@@ -112,10 +124,10 @@ Json metrics_of(const RunResult& result, const ModeResult& mode) {
                             {"cpu_loss_upper95", when(overhead.cpu_pairs > 1, overhead.cpu_upper95_pct)},
                             {"each", overhead.each_pct}};
   }
-  json["faults"] = {{"planned", mode.faults_planned},
-                    {"witnessed", mode.faults_witnessed},
-                    {"sampled", mode.faults_sampled},
-                    {"unrecovered", mode.faults_unrecovered}};
+  json["faults"] = {
+      {"planned", mode.faults_planned},         {"witnessed", mode.faults_witnessed},
+      {"sampled", mode.faults_sampled},         {"dropped", mode.faults_dropped},
+      {"unrecovered", mode.faults_unrecovered}, {"recovered_after_heal", mode.faults_recovered_after_heal}};
   return json;
 }
 

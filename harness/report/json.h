@@ -7,7 +7,7 @@
 
 namespace r2bench {
 
-inline constexpr int kResultSchemaVersion = 1;
+inline constexpr int kResultSchemaVersion = 2;
 
 /// The whole of result.json. Values that are not known are null, never 0.
 nlohmann::ordered_json to_json(const Report& report);

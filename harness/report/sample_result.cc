@@ -36,6 +36,7 @@ ModeResult common(const std::string& label) {
   mode.correctness.checked_elements = 838'860'800;
   mode.correctness.checked_iterations = 400;
   mode.wakeup_ms = {1000, 0.06, 0.21, 0.84, 3.2};
+  mode.wakeup_p99_ms = 0.84;
   mode.settings = {
       {"NCCL_IB_TIMEOUT", "14"}, {"NCCL_IB_RETRY_CNT", "7"}, {"R2CC_MODE", label == "baseline" ? "0" : "1"}};
   mode.throughput.before_gbps = 7.8;
@@ -122,7 +123,7 @@ RunResult sample_result() {
   migrate.detected_by = {{"event", 1}};
   migrate.floor_ms = 4.19;
   migrate.migrations = 2;
-  migrate.throughput = {7.8, 3.95, 0.506, 0.5, true};
+  migrate.throughput = {7.8, 3.95, 0.506, 0.5, 1, 1, 1, 0, 272, "", 8};
   baseline.restored.why_not = migrate.restored.why_not =
       "port_down node1/nic0 was still there when the job ended";
   migrate.duration_s = 12.2;
@@ -130,6 +131,7 @@ RunResult sample_result() {
   migrate.events.push_back(
       {*fault.detected_ns, "node1/rank1", "fence_started", "nic 0, by event", 0, 2, 2, 5, 0});
   fill_timeline(migrate, 11'600, 2040.5, 2050, 3.95);
+  migrate.timeline.limits = {{fault.t0_ns, 0.5}};
 
   result.modes = {baseline, migrate};
   return result;

@@ -41,20 +41,25 @@ std::string iteration_of(const Scenario& scenario, const FaultSample& sample) {
   return "";
 }
 
+constexpr size_t kStrikesTold = 4;  // of a fault that repeats by itself
+
 class Teller {
  public:
   Teller(const Scenario& scenario, const ModeResult& mode, std::vector<StoryLine>& lines)
       : scenario_(scenario), mode_(mode), lines_(lines) {}
 
   void tell() {
-    const size_t of_first = static_cast<size_t>(std::count_if(
-        mode_.faults.begin(), mode_.faults.end(), [](const FaultSample& s) { return s.repetition == 0; }));
-    for (const FaultSample& sample : mode_.faults) {
-      if (sample.repetition == 0) tell_fault(sample);
-    }
-    if (mode_.faults.size() > of_first) {
-      say("",
-          "… and " + std::to_string(mode_.faults.size() - of_first) + " more faults like it (see the table)");
+    // In order of time, whatever the scenario lists first; those that never were come last.
+    std::vector<const FaultSample*> told;
+    for (const FaultSample& sample : mode_.faults)
+      if (sample.repetition == 0 && sample.strike < kStrikesTold) told.push_back(&sample);
+    std::stable_sort(told.begin(), told.end(), [](const FaultSample* a, const FaultSample* b) {
+      return a->witnessed != b->witnessed ? a->witnessed : a->t0_ns < b->t0_ns;
+    });
+    for (const FaultSample* sample : told) tell_fault(*sample);
+    if (mode_.faults.size() > told.size()) {
+      say("", "… and " + std::to_string(mode_.faults.size() - told.size()) +
+                  " more faults like it (see the table)");
     }
     tell_end();
   }
@@ -82,13 +87,29 @@ class Teller {
     if (sample.detected_ns) say(since(sample.t0_ns, *sample.detected_ns), noticed(sample.detected_by));
     if (sample.migrated_ns)
       say(since(sample.t0_ns, *sample.migrated_ns), "the first new data arrived over another NIC");
-    if (sample.recovered_ns) {
-      say(since(sample.t0_ns, *sample.recovered_ns), "went on at the rate that the NICs left can carry",
-          Tone::kGood);
-    }
-    if (sample.healed_ns && mode_.outcome == Outcome::kOk) {
+    const bool healed = sample.healed_ns && mode_.outcome == Outcome::kOk;
+    const auto tell_heal = [&] {
       say(since(sample.t0_ns, *sample.healed_ns), sample.target + (of_rank ? " went on" : " was healed"));
-    }
+    };
+    if (healed && sample.recovered_after_heal) tell_heal();
+    tell_recovery(sample);
+    if (healed && !sample.recovered_after_heal) tell_heal();
+  }
+
+  /// What took no rate away, and was answered by nobody, was not recovered from.
+  void tell_recovery(const FaultSample& sample) {
+    if (sample.recovered_ns && sample.recovered_after_heal)
+      return say(since(sample.t0_ns, *sample.recovered_ns), "went on, but only once it was healed",
+                 Tone::kBad);
+    if (sample.recovered_ns && (sample.detected_ns || sample.recover_ms.value_or(0) > 0))
+      return say(since(sample.t0_ns, *sample.recovered_ns),
+                 "went on at the rate that the NICs left can carry", Tone::kGood);
+    if (sample.recovered_ns && sample.before_gbps > 0 && sample.after_gbps > 0)
+      return say("", "the rate went from " + short_number(sample.before_gbps) + " to " +
+                         short_number(sample.after_gbps) + " Gbit/s; the NICs left carry " +
+                         short_number(sample.limit * sample.before_gbps) + " at best");
+    if (!sample.recovered_ns && sample.sampled && mode_.outcome == Outcome::kOk)
+      say("", "never came back to the rate that the NICs left can carry", Tone::kBad);
   }
 
   void tell_end() {

@@ -13,6 +13,7 @@ namespace r2bench {
 namespace {
 
 constexpr const char* kNone = "–";
+constexpr const char* kOfRank = "no NIC was struck";  // by a signal to a rank: nothing is missing there
 
 /// Writes the sections; knows colours, so that the sections need not.
 class Page {
@@ -107,7 +108,7 @@ class Page {
                  mode.cpu.known() ? short_number(mode.cpu.per_gb()) : kNone,
                  mode.correctness.checked_elements > 0 ? std::to_string(row.wrong) : "N/A",
                  std::to_string(row.iterations), t.before_gbps > 0 ? short_number(t.before_gbps) : kNone,
-                 t.settled ? short_number(t.after_gbps) : kNone});
+                 t.rounds_measured > 0 ? short_number(t.after_gbps) : kNone});
     }
     print(table);
   }
@@ -127,6 +128,7 @@ class Page {
     using Align = Table::Align;
     Table table({{"mode", "", Align::kLeft},
                  {"faults", "seen/of"},
+                 {"sampled", ""},
                  {"detect", "(ms)"},
                  {"migrate", "(ms)"},
                  {"recover", "(ms)"},
@@ -134,6 +136,7 @@ class Page {
                  {"floor", "(ms)"},
                  {"retained", "(of 1)"},
                  {"limit", "(of 1)"},
+                 {"settled", "rounds/of"},
                  {"restored", "(of 1)"},
                  {"migrations", ""},
                  {"noticed by", "", Align::kLeft}});
@@ -143,17 +146,29 @@ class Page {
         by +=
             (by.empty() ? "" : ", ") + who + (mode.detected_by.size() > 1 ? " " + std::to_string(count) : "");
       }
-      const bool sampled = mode.faults_sampled > 0;
+      const Throughput& t = mode.throughput;
       table.add({mode.mode, std::to_string(mode.faults_witnessed) + "/" + std::to_string(mode.faults_planned),
-                 summary(mode.detect_ms), summary(mode.migrate_ms),
+                 std::to_string(mode.faults_sampled), summary(mode.detect_ms), summary(mode.migrate_ms),
                  (mode.faults_unrecovered > 0 ? "never" : summary(mode.recover_ms)),
                  summary(mode.blackout_ms), mode.floor_ms > 0 ? short_number(mode.floor_ms) : kNone,
-                 mode.throughput.settled ? short_number(mode.throughput.retained) : kNone,
-                 sampled ? short_number(mode.throughput.limit) : kNone,
+                 t.rounds_measured > 0 ? short_number(t.retained) : kNone,
+                 t.rounds > 0 ? short_number(t.limit) : kNone,
+                 t.rounds > 0 ? std::to_string(t.rounds_settled) + "/" + std::to_string(t.rounds) : kNone,
                  mode.restored.ratio ? fixed(*mode.restored.ratio, 3) : kNone,
                  std::to_string(mode.migrations), by.empty() ? kNone : by});
     }
     print(table);
+    for (const ModeResult& mode : modes) {
+      for (const auto& [reason, count] : mode.faults_dropped)
+        if (reason != kOfRank)
+          out_ << dim(wrap("  " + mode.mode + ": " + std::to_string(count) + " not sampled: " + reason,
+                           style_.columns, 4))
+               << "\n";
+      if (mode.faults_recovered_after_heal > 0)
+        out_ << dim("  " + mode.mode + ": " + std::to_string(mode.faults_recovered_after_heal) +
+                    " recovered only once healed")
+             << "\n";
+    }
   }
 
   void table_of_overhead() {
@@ -206,6 +221,8 @@ class Page {
       if (mode.wakeup_ms.n > 0) {
         own += (own.empty() ? "" : "· ") + std::string("wake-up p50 ") + milliseconds(mode.wakeup_ms.p50) +
                ", p99 " + milliseconds(mode.wakeup_ms.p99);
+        if (mode.wakeup_ms.p99 > mode.wakeup_p99_ms)
+          own += ", of which bounds allow " + milliseconds(mode.wakeup_p99_ms);
       }
       print(mode.mode, own);
     }

@@ -34,6 +34,13 @@ Json mode_of(const ModeResult& mode) {
   }
   json["total"] = {{"time_ms", time}, {"gbps", gbps}, {"open", open}};
   time = Json::array();
+  Json limit = Json::array();
+  for (const LimitPoint& point : timeline.limits) {
+    time.push_back(rounded(ms_since(point.time_ns, timeline.start_ns), 1e-3));
+    limit.push_back(rounded(point.limit, 1e-4));
+  }
+  json["limits"] = {{"time_ms", time}, {"limit", limit}};
+  time = Json::array();
   Json bytes = Json::array();
   Json node = Json::array();
   Json nic = Json::array();

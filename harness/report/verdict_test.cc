@@ -36,17 +36,76 @@ TEST_F(VerdictTest, passes_when_all_is_as_expected) {
 
 TEST_F(VerdictTest, time_limits_stand_on_floor_and_wakeup) {
   EXPECT_NEAR(*of("migrate.recover_ms.max").wanted_value, 4.19 + 0.84 + 50, 1e-9);
-  migrate().recover_ms.max = 55.04;
+  migrate().faults[0].recover_ms = migrate().recover_ms.max = 55.04;
   EXPECT_EQ(verdict(), Verdict::kFail);
-  migrate().recover_ms.max = 55.02;
+  migrate().faults[0].recover_ms = migrate().recover_ms.max = 55.02;
   EXPECT_EQ(verdict(), Verdict::kPass);
+}
+
+TEST_F(VerdictTest, a_time_limit_takes_each_faults_own_floor) {
+  // One fault with a floor of 30 ms, which it kept, and one of 4.19 ms that is over its own bound of 55.03
+  // ms.
+  migrate().faults.push_back(migrate().faults[0]);
+  migrate().faults[1].floor_ms = migrate().floor_ms = 30;
+  migrate().faults[1].recover_ms = 80;
+  migrate().faults[0].recover_ms = 60;
+  migrate().faults_sampled = migrate().faults_planned = migrate().faults_witnessed = 2;
+  migrate().recover_ms = {2, 60, 80, 80, 80};
+  const Judgement over = of("migrate.recover_ms.max");
+  EXPECT_EQ(over.verdict, Verdict::kFail);
+  EXPECT_DOUBLE_EQ(*over.got_value, 60);
+  EXPECT_NEAR(*over.wanted_value, 4.19 + 0.84 + 50, 1e-9);
+  migrate().faults[0].recover_ms = 55.02;
+  EXPECT_EQ(of("migrate.recover_ms.max").verdict, Verdict::kPass);
+}
+
+TEST_F(VerdictTest, wakeup_widens_a_bound_no_further_than_its_cap) {
+  migrate().wakeup_ms.p99 = 9;
+  migrate().wakeup_p99_ms = kWakeupCapMs;
+  EXPECT_NEAR(*of("migrate.recover_ms.max").wanted_value, 4.19 + kWakeupCapMs + 50, 1e-9);
 }
 
 TEST_F(VerdictTest, bandwidth_is_held_against_the_modes_limit) {
   migrate().throughput.retained = 0.474;
   EXPECT_EQ(of("migrate.retained_bw").verdict, Verdict::kFail);
-  migrate().throughput.settled = false;
+}
+
+TEST_F(VerdictTest, a_round_that_was_not_measured_leaves_the_retained_rate_unknown) {
+  migrate().throughput.rounds = 2;
+  migrate().throughput.why_not = "round 2: the job ended 40 ms after the last fault";
   EXPECT_EQ(of("migrate.retained_bw").verdict, Verdict::kUnknown);
+  EXPECT_EQ(of("migrate.retained_bw").got,
+            "measured in 1 of 2 rounds: round 2: the job ended 40 ms after the last fault");
+}
+
+TEST_F(VerdictTest, a_round_that_does_not_settle_fails_whatever_the_mean_is) {
+  migrate().throughput.rounds = migrate().throughput.rounds_measured = 20;
+  migrate().throughput.rounds_settled = 19;
+  migrate().throughput.worst_unsettled = 0.3;
+  migrate().throughput.retained = 0.49;
+  scenario.expectations.push_back(
+      {"migrate", "settled", "yes", 0, 0, parse_condition(*find_metric("settled"), "yes")});
+  EXPECT_EQ(of("migrate.retained_bw").verdict, Verdict::kFail);
+  EXPECT_EQ(of("migrate.settled").verdict, Verdict::kFail);
+  EXPECT_EQ(of("migrate.retained_bw").got,
+            "not settled within 272 ms in 1 of 20 rounds (0.300 at worst, 0.490 on average)");
+}
+
+TEST_F(VerdictTest, what_was_held_up_by_something_else_does_not_pass) {
+  migrate().throughput.retained = 0.67;
+  EXPECT_EQ(of("migrate.retained_bw").verdict, Verdict::kUnknown);
+  EXPECT_NE(of("migrate.retained_bw").got.find("more was retained than the NICs left can carry"),
+            std::string::npos);
+  migrate().throughput.retained = 0.54;
+  EXPECT_EQ(of("migrate.retained_bw").verdict, Verdict::kPass);
+  migrate().throughput.before_gbps = 6.7;
+  EXPECT_EQ(of("migrate.retained_bw").verdict, Verdict::kUnknown);
+  EXPECT_NE(of("migrate.retained_bw").got.find("the ports carry 8.00 Gbit/s"), std::string::npos);
+  migrate().throughput.retained = 0.4;
+  EXPECT_EQ(of("migrate.retained_bw").verdict, Verdict::kFail) << "too little is too little";
+  migrate().throughput.retained = 0.5;
+  migrate().throughput.ports_gbps = 0;
+  EXPECT_EQ(of("migrate.retained_bw").verdict, Verdict::kPass) << "ports without a rate";
 }
 
 TEST_F(VerdictTest, a_rate_that_does_not_come_back_after_failback_fails) {
@@ -59,6 +118,10 @@ TEST_F(VerdictTest, a_rate_that_does_not_come_back_after_failback_fails) {
   EXPECT_EQ(of("migrate.restored").got, "0.981 (median of 60 operations: 34.7 ms, of 40 before: 34.0 ms)");
   migrate().restored = {0.979, "", 34.0, 34.73, 40, 60};
   EXPECT_EQ(of("migrate.restored").verdict, Verdict::kFail);
+  migrate().restored = {0.99, "round 2: 1 ends of channels were not home again", 34.0, 34.3, 40, 60, 2, 1, 0};
+  EXPECT_EQ(of("migrate.restored").verdict, Verdict::kUnknown) << "of round 2 nothing is known";
+  migrate().restored.rounds_late = 1;
+  EXPECT_EQ(of("migrate.restored").verdict, Verdict::kFail) << "a channel that stays away is not restored";
 }
 
 TEST_F(VerdictTest, a_nic_that_is_found_gray_without_a_reason_fails) {

@@ -67,6 +67,7 @@ TEST_F(Counts, what_the_job_knows_is_passed_on) {
   EXPECT_EQ(evaluated.trace_lost, 7u);
   EXPECT_EQ(evaluated.incomplete, "the target carried nothing");
   EXPECT_DOUBLE_EQ(evaluated.wakeup_ms.p99, 3);
+  EXPECT_DOUBLE_EQ(evaluated.wakeup_p99_ms, kWakeupCapMs) << "busy threads must not widen bounds without end";
   EXPECT_DOUBLE_EQ(evaluated.duration_s, 2.5);
 }
 
@@ -214,7 +215,7 @@ TEST_F(Counts, a_job_that_never_began_has_no_rate) {
   EXPECT_EQ(evaluated.row.iterations, 0u);
   EXPECT_EQ(evaluated.row.time_us, 0);
   EXPECT_EQ(evaluated.throughput.before_gbps, 0);
-  EXPECT_FALSE(evaluated.throughput.settled);
+  EXPECT_FALSE(evaluated.throughput.settled());
   EXPECT_TRUE(evaluated.timeline.total.empty());
 }
 
@@ -227,7 +228,8 @@ TEST_F(Counts, without_a_fault_the_rate_is_that_of_the_whole_job) {
   const Throughput t = result().throughput;
   EXPECT_DOUBLE_EQ(t.before_gbps, 4) << "10 MB in 20 ms";
   EXPECT_DOUBLE_EQ(t.limit, 1);
-  EXPECT_FALSE(t.settled);
+  EXPECT_FALSE(t.settled());
+  EXPECT_EQ(t.rounds, 0u);
 }
 
 TEST_F(Counts, the_timeline_begins_with_the_first_operation_in_a_thousand_bins_of_5_to_100_ms) {
@@ -376,12 +378,14 @@ TEST_F(Pool, the_rate_is_the_mean_and_the_noise_floor_the_worst) {
   b.throughput.before_gbps = 3;
   c.throughput.before_gbps = 5;
   a.wakeup_ms = {1, 0, 0, 2, 0};
+  b.wakeup_p99_ms = 1.5;
   b.wakeup_ms = {2, 0, 0, 9, 0};
   c.wakeup_ms = {3, 0, 0, 4, 0};
   const ModeResult all = pool({&a, &b, &c});
   EXPECT_DOUBLE_EQ(all.throughput.before_gbps, 3);
   EXPECT_DOUBLE_EQ(all.wakeup_ms.p99, 9);
   EXPECT_EQ(all.wakeup_ms.n, 2u);
+  EXPECT_DOUBLE_EQ(all.wakeup_p99_ms, 1.5);
 }
 
 }  // namespace

@@ -130,7 +130,7 @@ TEST_F(Evaluate, of_the_streams_on_a_nic_a_queue_pair_fault_concerns_those_that_
 
 TEST_F(Evaluate, a_fault_that_struck_nothing_in_flight_is_no_sample_and_says_why) {
   run(1000, 1500, 100, 10);
-  run(1600, 2000, 100, 10);
+  run(1600, 2400, 100, 10);
   strike(1550);
   EXPECT_EQ(result().faults[0].why_not_sampled, "no operation was open");
   scenario.fabric.nics_per_node = 3;
@@ -140,6 +140,7 @@ TEST_F(Evaluate, a_fault_that_struck_nothing_in_flight_is_no_sample_and_says_why
   EXPECT_EQ(evaluated.faults[0].why_not_sampled, "no channel used the target");
   EXPECT_EQ(evaluated.faults_witnessed, 1u);
   EXPECT_EQ(evaluated.faults_sampled, 0u);
+  EXPECT_EQ(evaluated.faults_dropped, (std::map<std::string, size_t>{{"no channel used the target", 1}}));
   EXPECT_EQ(evaluated.recover_ms.n, 0u);
 }
 
@@ -192,70 +193,109 @@ TEST_F(Evaluate, a_job_that_ended_early_is_not_blamed_for_faults_it_did_not_live
   EXPECT_EQ(result().faults_planned, 1u) << "fired, but never seen";
 }
 
-/// A fault can show that the rate does not come back only within W + floor + max(100 ms, an operation at
-/// the rate that is left): with operations of 100 ms and a limit of 1/2 that is 200 + 20 + 200 ms.
-class TooShort : public EvaluateTest {
+/// A strike so close to the job's end cannot show whether the rate comes back: W + floor + max(100 ms, an
+/// operation at the rate that is left), with operations of 100 ms and a limit of 1/2: 200 + 20 + 200 ms.
+class TooLate : public EvaluateTest {
  protected:
-  TooShort() {
+  /// After it everything goes on at a third of the rate, and nothing stalls.
+  std::string why_when_the_job_ends_after(double ms) {
+    job = {};
+    job.mode = &mode;
+    job.record.streams = {{1, 0, 1, 0}, {1, 1, 1, 0}};
     run(1000, 1500, 100, 10);
-    never_recover(1500, 4000);
-    scenario.faults.push_back(fault(FaultKind::kNoop, "node0/nic1"));
+    operation(1500, 1555 + ms);
+    deliver(0, 1500, 1550, 10, 0);
+    deliver(1, 1500, 1550, 10, 1);
+    deliver(0, 1550, 1555 + ms, 60, 1);
+    deliver(1, 1550, 1555 + ms, 60, 1);
+    job.record.fences.push_back({at(1560), 1, 0, 0u, "completion"});
     strike(1555);
-  }
-  std::string why_healed_after(double ms) {
-    job.firings[0].healed_ns = at(1555 + ms);
     return result().faults[0].why_not_sampled;
   }
 };
 
-TEST_F(TooShort, a_fault_that_healed_before_it_could_be_measured_is_no_sample) {
-  EXPECT_EQ(why_healed_after(419.9), "it was healed before it could be measured");
+TEST_F(TooLate, a_strike_at_the_end_of_the_job_is_no_sample) {
+  EXPECT_EQ(why_when_the_job_ends_after(419.9), "the job ended before it could be measured");
   EXPECT_EQ(result().recover_ms.n, 0u);
-  EXPECT_EQ(why_healed_after(420), "");
-  EXPECT_EQ(result().recover_ms.n, 1u);
+  EXPECT_EQ(result().faults_dropped,
+            (std::map<std::string, size_t>{{"the job ended before it could be measured", 1}}));
+  EXPECT_EQ(why_when_the_job_ends_after(420), "");
+  EXPECT_EQ(result().faults_unrecovered, 1u);
+  job.outcome = Outcome::kError;
+  job.record.operations.back().span.end_ns = at(1555 + 300);
+  EXPECT_EQ(result().faults[0].why_not_sampled, "") << "what ended in an error had the time it took";
 }
 
-TEST_F(TooShort, with_short_operations_a_tenth_of_a_second_is_asked_for) {
-  job.record = {job.record.streams};
-  run(1000, 1500, 10, 10);
-  never_recover(1500, 4000);
-  EXPECT_EQ(why_healed_after(159.9), "it was healed before it could be measured");
-  EXPECT_EQ(why_healed_after(160), "");
-}
-
-TEST_F(TooShort, how_long_an_operation_takes_is_taken_from_those_before_the_fault) {
-  job.record.operations.back() = {5, {at(1500), at(2400)}, true};
-  deliver(0, 1960, 1970, 10, 0);  // was in flight, but that was all
-  EXPECT_EQ(why_healed_after(419.9), "it was healed before it could be measured");
-  EXPECT_EQ(why_healed_after(420), "");
-}
-
-TEST_F(TooShort, without_any_bandwidth_left_ten_operations_are_asked_for) {
-  mode.kind = ModeKind::kBaseline;
-  EXPECT_EQ(why_healed_after(1109.9), "it was healed before it could be measured");
-  EXPECT_EQ(why_healed_after(1110), "");
-}
-
-TEST_F(TooShort, the_drivers_own_healing_came_when_the_round_was_over) {
-  job.firings[0].healed_by_driver = true;
-  EXPECT_EQ(why_healed_after(300), "");
-}
-
-TEST_F(TooShort, a_fault_that_was_soon_followed_by_another_is_no_sample) {
-  strike(1555 + 419.9, 1);
-  EXPECT_EQ(result().faults[0].why_not_sampled, "the next fault came before it could be measured");
-  job.firings[1].t0_ns = at(1555 + 420);
-  EXPECT_EQ(result().faults[0].why_not_sampled, "");
-  job.firings[1].t0_ns = at(1555);
-  EXPECT_EQ(result().faults[0].why_not_sampled, "") << "at the same moment: neither follows the other";
-}
-
-TEST_F(TooShort, one_that_recovered_all_the_same_is_a_sample) {
-  job.record = {job.record.streams};
+TEST_F(TooLate, a_stream_that_stalls_up_to_the_end_is_a_sample_all_the_same) {
   run(1000, 1500, 100, 10);
-  lose_nic0(1500, 2700);
-  EXPECT_EQ(why_healed_after(300), "");
-  EXPECT_DOUBLE_EQ(result().recover_ms.max, 35);
+  never_recover(1500, 1555 + 300);
+  strike(1555);
+  const ModeResult evaluated = result();
+  EXPECT_EQ(evaluated.faults[0].why_not_sampled, "");
+  EXPECT_EQ(evaluated.faults_unrecovered, 1u);
+}
+
+/// The NIC is gone for 100 ms only, and the plugin looks for it for five seconds.
+class StallPastTheHeal : public EvaluateTest {
+ protected:
+  StallPastTheHeal() {
+    run(1000, 1500, 100, 10);
+    operation(1500, 7000);
+    deliver(0, 1500, 1550, 10, 0);
+    deliver(1, 1500, 1550, 10, 1);
+    deliver(1, 1540, 1600, 20, 1);
+    strike(1555).healed_ns = at(1655);
+  }
+};
+
+TEST_F(StallPastTheHeal, is_a_sample_with_its_whole_length) {
+  job.record.fences.push_back({at(6600), 1, 0, 0u, "watchdog"});
+  deliver(0, 6600, 7000, 20, 1);
+  deliver(1, 6600, 7000, 20, 1);
+  run(7000, 8000, 200, 20, 1);
+  const ModeResult evaluated = result();
+  const FaultSample& sample = evaluated.faults[0];
+  EXPECT_TRUE(sample.sampled) << sample.why_not_sampled;
+  EXPECT_DOUBLE_EQ(sample.detect_ms.value_or(0), 6600 - 1555);
+  EXPECT_DOUBLE_EQ(sample.migrate_ms.value_or(0), 20);
+  EXPECT_DOUBLE_EQ(sample.recover_ms.value_or(0), 6620 - 1555);
+  EXPECT_DOUBLE_EQ(sample.blackout_ms.value_or(0), 6620 - 1550) << "the heal does not end it";
+  EXPECT_TRUE(sample.recovered_after_heal);
+  EXPECT_EQ(evaluated.faults_recovered_after_heal, 1u);
+  EXPECT_EQ(evaluated.recover_ms.n, 1u);
+  EXPECT_TRUE(evaluated.faults_dropped.empty());
+}
+
+TEST_F(StallPastTheHeal, that_never_ends_is_unrecovered) {
+  job.record.operations.back().complete = false;
+  const ModeResult evaluated = result();
+  EXPECT_EQ(evaluated.faults_sampled, 1u);
+  EXPECT_EQ(evaluated.faults_unrecovered, 1u);
+  EXPECT_DOUBLE_EQ(evaluated.recover_ms.max, 7000 - 1555);
+}
+
+TEST_F(StallPastTheHeal, without_a_fence_lasts_until_the_stream_is_heard_again) {
+  // The NIC came back, and so did the traffic, by itself, after half a second.
+  job.record.operations.back().span.end_ns = at(2300);
+  deliver(0, 2100, 2300, 10, 0);
+  deliver(1, 1600, 2300, 10, 1);
+  run(2300, 3300, 100, 10);
+  const FaultSample sample = result().faults[0];
+  EXPECT_TRUE(sample.sampled) << sample.why_not_sampled;
+  EXPECT_DOUBLE_EQ(sample.recover_ms.value_or(0), 2110 - 1555)
+      << "not 0, though stream 1 alone has half the rate";
+  EXPECT_TRUE(sample.recovered_after_heal);
+}
+
+TEST_F(Evaluate, a_fault_between_operations_that_stalls_the_next_one_is_a_sample) {
+  run(1000, 1500, 100, 10);
+  operation(1600, 7000);
+  deliver(0, 6000, 7000, 20, 1);
+  deliver(1, 1600, 7000, 20, 1);
+  strike(1550).healed_ns = at(2000);
+  const ModeResult evaluated = result();
+  EXPECT_EQ(evaluated.faults[0].why_not_sampled, "");
+  EXPECT_GT(evaluated.recover_ms.max, 4000);
 }
 
 TEST_F(Evaluate, a_fault_that_was_waited_for_in_vain_counts_as_at_least_the_open_time_waited) {
@@ -310,10 +350,13 @@ TEST_F(Evaluate, an_error_is_timed_from_the_last_fault_before_it) {
 
 TEST_F(Evaluate, the_retained_rate_stands_beside_its_limit) {
   run(1000, 1500, 100, 10);
-  lose_nic0(1500, 2700);
+  lose_nic0(1500, 3500);
   strike(1555);
   const Throughput t = result().throughput;
-  EXPECT_TRUE(t.settled);
+  EXPECT_TRUE(t.settled());
+  EXPECT_EQ(t.rounds * 100 + t.rounds_measured * 10 + t.rounds_settled, 111u);
+  EXPECT_DOUBLE_EQ(t.bound_ms, 800) << "four W";
+  EXPECT_DOUBLE_EQ(t.ports_gbps, 4) << "two nodes with two ports of 1 Gbit/s";
   EXPECT_DOUBLE_EQ(t.before_gbps, 2);
   EXPECT_DOUBLE_EQ(t.after_gbps, 1);
   EXPECT_DOUBLE_EQ(t.retained, 0.5);
@@ -322,11 +365,11 @@ TEST_F(Evaluate, the_retained_rate_stands_beside_its_limit) {
 
 TEST_F(Evaluate, rounds_are_averaged_as_ratios) {
   run(1000, 1500, 100, 10);
-  lose_nic0(1500, 2700);  // 2 -> 1 Gbit/s
-  strike(1555).healed_ns = at(2700);
-  run(2700, 3200, 100, 5);
-  lose_nic0(3200, 4400, 5, 5);  // 4 -> 4 Gbit/s
-  strike(3255, 0, 1).before_from_ns = at(2700);
+  lose_nic0(1500, 3100);  // 2 -> 1 Gbit/s
+  strike(1555).healed_ns = at(3100);
+  run(3100, 3600, 100, 5);
+  lose_nic0(3600, 5200, 5, 5);  // 4 -> 4 Gbit/s
+  strike(3655, 0, 1).before_from_ns = at(3100);
   const Throughput t = result().throughput;
   EXPECT_DOUBLE_EQ(t.retained, (0.5 + 1) / 2);
   EXPECT_DOUBLE_EQ(t.before_gbps, 3);
@@ -373,23 +416,46 @@ TEST_F(AfterFailback, a_job_that_stays_slow_shows) {
 TEST_F(AfterFailback, a_nic_that_never_comes_back_leaves_nothing_to_compare) {
   run(2700, 4700, 200, 20);
   job.trace.resize(2);
-  EXPECT_EQ(result().restored.why_not, "no channel went back to a repaired NIC");
+  EXPECT_EQ(result().restored.why_not, "1 ends of channels were not home again");
   job.firings[0].healed_ns = 0;
   EXPECT_EQ(result().restored.why_not, "the fault was still there when the job ended");
   EXPECT_FALSE(result().restored.ratio);
 }
 
+TEST_F(AfterFailback, a_channel_that_stays_away_for_longer_than_the_bound_is_late) {
+  run(2700, 2100 + 5000 + 3000, 200, 20);  // five seconds from the heal, and some more
+  job.trace.resize(2);
+  const Restored restored = result().restored;
+  EXPECT_EQ(restored.rounds, 1u);
+  EXPECT_EQ(restored.rounds_home, 0u);
+  EXPECT_EQ(restored.rounds_late, 1u);
+  EXPECT_DOUBLE_EQ(restored.ratio.value_or(0), 0.5);
+}
+
+TEST_F(AfterFailback, a_round_whose_channels_did_not_come_home_is_not_left_out) {
+  run(2700, 4700, 100, 10);
+  strike(4755, 0, 1).healed_ns = at(4900);
+  said(EventType::kMigrationStarted, 4760, 1);
+  said(EventType::kMigrationDone, 4790, 2);
+  run(4700, 5500, 200, 20);
+  const Restored restored = result().restored;
+  EXPECT_EQ(restored.rounds, 2u);
+  EXPECT_EQ(restored.rounds_home, 1u);
+  EXPECT_EQ(restored.rounds_late, 0u) << "the job ended 600 ms behind the heal";
+  EXPECT_EQ(restored.why_not, "round 2: 1 ends of channels were not home again");
+}
+
 TEST_F(AfterFailback, nothing_counts_before_the_last_fault_is_healed) {
   run(2700, 4700, 100, 10);
   strike(2900).healed_ns = at(3800);
-  EXPECT_EQ(result().restored.why_not, "only 9 operations after the last failback; 10 are wanted");
+  EXPECT_EQ(result().restored.why_not, "only 9 operations once everything was repaired; 10 are wanted");
 }
 
 TEST_F(AfterFailback, rounds_count_together) {
   run(2700, 3300, 100, 10);
   strike(3300, 0, 1);
   operation(3300, 4000);
-  EXPECT_EQ(result().restored.why_not, "only 6 operations after the last failback; 10 are wanted");
+  EXPECT_EQ(result().restored.why_not, "only 6 operations once everything was repaired; 10 are wanted");
   job.firings[1].healed_ns = at(3500);
   run(4000, 4600, 100, 10);
   EXPECT_DOUBLE_EQ(result().restored.ratio.value_or(0), 1);
@@ -399,7 +465,7 @@ TEST_F(AfterFailback, rounds_count_together) {
 TEST_F(Evaluate, of_a_round_the_last_fault_in_time_counts_wherever_the_scenario_lists_it) {
   run(1000, 1500, 100, 10);
   lose_nic0(1500, 2300);
-  run(2300, 3500, 400, 40, 1);
+  run(2300, 5100, 400, 40, 1);
   const auto down = fault(FaultKind::kPortDown),
              throttle = fault(FaultKind::kThrottle, "node1/nic1", kGbit / 2);
   for (size_t first : {0, 1}) {
@@ -415,27 +481,56 @@ TEST_F(Evaluate, of_a_round_the_last_fault_in_time_counts_wherever_the_scenario_
 
 TEST_F(Evaluate, a_nic_that_became_slow_between_two_operations_is_no_sample_but_its_rate_counts) {
   run(1000, 1500, 100, 10);
-  run(1600, 2600, 200, 20);
+  run(1600, 3600, 200, 20);
   scenario.faults = {fault(FaultKind::kThrottle, "node1/nic0", kGbit / 2), fault(FaultKind::kPortDown)};
   strike(1550);
   const ModeResult slow = result();
   EXPECT_EQ(slow.faults[0].why_not_sampled, "no operation was open");
   EXPECT_EQ(slow.faults_sampled, 0u);
-  EXPECT_TRUE(slow.throughput.settled);
+  EXPECT_TRUE(slow.throughput.settled());
   EXPECT_DOUBLE_EQ(slow.throughput.retained, 0.5);
   EXPECT_DOUBLE_EQ(slow.throughput.limit, 0.5);
   job.firings.clear();
   strike(1550, 1);
-  EXPECT_FALSE(result().throughput.settled) << "nobody knows what a NIC that was lost then did";
+  const Throughput lost = result().throughput;
+  EXPECT_EQ(lost.rounds_measured, 1u) << "the window does not ask what was in flight";
+  EXPECT_DOUBLE_EQ(lost.retained, 0.5);
 }
 
-TEST_F(Evaluate, without_a_settled_window_only_the_rate_before_the_first_fault_is_known) {
+TEST_F(Evaluate, a_rate_that_does_not_come_back_is_measured_where_it_should_have_been_back) {
   run(1000, 1500, 100, 10);
   never_recover(1500, 3000);
   strike(1555);
+  const Throughput t = result().throughput;
+  EXPECT_EQ(t.rounds_measured, 1u);
+  EXPECT_EQ(t.rounds_settled, 0u);
+  EXPECT_FALSE(t.settled());
+  EXPECT_NEAR(t.retained, 0.25, 0.01) << "one of two streams, at half its rate";
+  EXPECT_DOUBLE_EQ(t.worst_unsettled, t.retained);
+  EXPECT_DOUBLE_EQ(t.limit, 0.5);
+}
+
+TEST_F(Evaluate, a_round_that_is_too_short_for_its_window_is_counted_and_says_why) {
+  run(1000, 1500, 100, 10);
+  lose_nic0(1500, 3500);
+  strike(1555);
+  strike(3455, 0, 1).before_from_ns = at(1600);
+  const Throughput t = result().throughput;
+  EXPECT_EQ(t.rounds, 2u);
+  EXPECT_EQ(t.rounds_measured, 1u) << "the first";
+  EXPECT_EQ(t.why_not, "round 2: the job ended 45 ms after the last fault, and 2400 ms are wanted");
+  EXPECT_FALSE(t.settled());
+}
+
+TEST_F(Evaluate, without_a_round_that_was_measured_only_the_rate_before_the_first_fault_is_known) {
+  run(1000, 1500, 100, 10);
+  never_recover(1500, 2000);
+  strike(1555);
   strike(0, 0, 1);  // never seen, so it ends nothing
   const Throughput t = result().throughput;
-  EXPECT_FALSE(t.settled);
+  EXPECT_EQ(t.rounds, 1u);
+  EXPECT_EQ(t.rounds_measured, 0u);
+  EXPECT_DOUBLE_EQ(t.limit, 0.5) << "which is known";
   EXPECT_DOUBLE_EQ(t.before_gbps, 2);
   EXPECT_DOUBLE_EQ(t.after_gbps, 0);
   EXPECT_DOUBLE_EQ(t.retained, 0);

@@ -12,9 +12,11 @@ namespace {
 using faultinject::Trigger;
 using r2ccl::kNsPerMs;
 
-// A round is long enough to measure in: the settled window wants some operations.
+// A round is long enough to measure in: open time up to the window in which the rate is to be back
+// (evaluate_faults.cc), or operations at the rate that is left for it, and some more for the window itself.
 constexpr uint64_t kSettleNs = 300 * kNsPerMs;
-constexpr uint64_t kSettleIterations = 4;
+constexpr uint64_t kSettleSlowNs = 1050 * kNsPerMs;  // of a NIC that is slow or late
+constexpr uint64_t kSettleIterations = 8;
 constexpr uint64_t kSteadyNs = 250 * kNsPerMs;
 constexpr uint64_t kSteadyIterations = 3;
 // And no phase of it lasts longer than this (beside the faults' own durations), whatever the plugin does; or
@@ -29,6 +31,10 @@ constexpr uint64_t kShortOperationNs = 6 * kNsPerMs;
 
 bool by_iteration(const Trigger& trigger) {
   return trigger.kind == Trigger::Kind::kEvent && trigger.event == "iteration" && trigger.value;
+}
+
+bool is_slow_or_late(faultinject::FaultKind kind) {
+  return kind == faultinject::FaultKind::kThrottle || kind == faultinject::FaultKind::kDelay;
 }
 
 std::string where(const Scenario& scenario, const Firing& firing) {
@@ -254,6 +260,7 @@ std::vector<Firing> FaultDriver::firings() const {
     firing.triggered_ns = state.triggered_ns;
     firing.t0_ns = state.t0_ns;
     firing.healed_ns = state.healed_ns;
+    firing.rounds = state.rounds;
   }
   return result;
 }
@@ -271,24 +278,25 @@ bool FaultDriver::all_fired(uint64_t& last_t0_ns) const {
 /// Faults that heal by themselves have done so, and the job has run on for long enough to be measured.
 bool FaultDriver::round_over(uint64_t now_ns) const {
   const auto all = firings();
-  uint64_t last_ns = phase_since_ns_;
+  uint64_t last_ns = phase_since_ns_, settle_ns = kSettleNs;
   for (size_t i = round_begin_; i < all.size(); ++i) {
+    const bool of_rank = all[i].rank >= 0;
     const bool heals =
-        all[i].rank >= 0
-            ? scenario_.rank_faults[all[i].fault - scenario_.faults.size()].kind != RankFaultKind::kKill
-            : scenario_.faults[all[i].fault].duration.has_value();
+        of_rank ? scenario_.rank_faults[all[i].fault - scenario_.faults.size()].kind != RankFaultKind::kKill
+                : scenario_.faults[all[i].fault].duration.has_value();
     if (heals && all[i].healed_ns == 0) return false;
     last_ns = std::max(last_ns, all[i].healed_ns);
+    if (!of_rank && is_slow_or_late(scenario_.faults[all[i].fault].kind)) settle_ns = kSettleSlowNs;
   }
-  return now_ns >= last_ns + kSettleNs && collector_.ended_by_all() >= phase_iterations_ + kSettleIterations;
+  return now_ns >= last_ns + settle_ns &&
+         collector_.ended_by_all() >= phase_iterations_ + kSettleIterations &&
+         collector_.open_ns(phase_since_ns_) >= settle_ns;
 }
 
 void FaultDriver::heal_round(uint64_t now_ns) {
   for (size_t i = round_begin_; i < firings_.size(); ++i)
-    if (firings_[i].board_id != 0 && board_.state(firings_[i].board_id).healed_ns == 0) {
+    if (firings_[i].board_id != 0 && board_.state(firings_[i].board_id).healed_ns == 0)
       board_.heal(firings_[i].board_id);
-      firings_[i].healed_by_driver = true;
-    }
   healed_at_ns_ = now_ns;
   note_(now_ns, "healed", "round " + std::to_string(repetition_ + 1));
 }

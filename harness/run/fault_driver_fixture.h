@@ -138,7 +138,7 @@ class FaultDriverTest : public testing::Test {
     tick();
   }
   void settle() {
-    run(4);
+    run(8);
     tick();
   }
   void carry_again() {

@@ -210,6 +210,8 @@ void Job::advance_phase(uint64_t now_ns) {
       break;
     case Phase::kWarming:
       if (all_ranks([](const RankLink& r) { return r.warm; })) {
+        // In this process, where no thread of a plugin counts, and on the same cores as the ranks.
+        ticker_ = std::make_unique<Ticker>();
         if (!scenario_.arm_at_start) driver_->arm_first();
         move(Phase::kRunning);
         grant(now_ns);
@@ -323,13 +325,11 @@ JobRecord Job::collect() {
   job.mode = &mode_;
   job.end_ns = r2ccl::now_ns();
   job.start_ns = start_ns_;
-  job.wakeup_ms = ticker_->stop();
+  if (ticker_) job.wakeup_ms = ticker_->stop();
   collector_->drain();
   for (RankLink& rank : ranks_) {
     for (int i = 0; i < 100 && !rank.ended(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     rank.poll();
-    // The scheduler may treat the ranks worse than the runner: the worst of all is this run's noise floor.
-    if (rank.wakeup_ms.n > 0 && rank.wakeup_ms.p99 > job.wakeup_ms.p99) job.wakeup_ms = rank.wakeup_ms;
     const int status = rank.ended().value_or(0);
     RankResult result;
     result.rank = rank.rank();
@@ -387,6 +387,8 @@ JobRecord Job::collect() {
   job.notes = notes_;
   job.environment = rank_environment(ranks_[0]);
   job.evidence = fabric_->evidence();
+  const std::string fabric = options_.fabric.empty() ? name(scenario_.fabric.kind) : options_.fabric;
+  job.ports_limit = fabric == name(FabricKind::kVhca) || fabric == name(FabricKind::kRxe);
   report_progress(job.end_ns, true);
   return job;
 }

@@ -40,7 +40,8 @@ struct JobRecord {
   std::set<uint32_t> added_faults;  ///< on the board, not the scenario's: `r2bench inject`
   std::vector<LoggedEvent> notes;   ///< the runner's own
   size_t most_events = 1'000'000;   ///< that the log keeps
-  Distribution wakeup_ms;
+  Distribution wakeup_ms;           ///< of the runner's own ticker
+  bool ports_limit = true;          ///< the fabric holds its ports to the scenario's rate
   std::map<std::string, std::string> environment;  ///< of the ranks, without what concerns one rank only
   std::string plugin;                              ///< "r2ccl v11"
   std::string evidence;
@@ -104,7 +105,7 @@ class Job {
   std::vector<RankLink> ranks_;
   std::unique_ptr<FaultDriver> driver_;
   std::unique_ptr<JobControl> control_;
-  std::unique_ptr<Ticker> ticker_;
+  std::unique_ptr<Ticker> ticker_;  ///< from the first counted operation on
 
   Phase phase_ = Phase::kStarting;
   uint64_t start_ns_ = 0;

@@ -81,7 +81,6 @@ void Job::start_ranks() {
   control_ = std::make_unique<JobControl>(
       *board_, nodes, "scenario '" + scenario_.name + "' of r2bench run, mode " + mode_.label,
       [this](uint64_t time, const std::string& what, const std::string& text) { note(time, what, text); });
-  ticker_ = std::make_unique<Ticker>();
 
   for (RankLink& rank : ranks_) {
     ProcessSpec spec;

@@ -38,9 +38,6 @@ void RankLink::take(const nlohmann::json& message) {
     prepared = message.value("iteration", uint64_t{0}) + 1;
   } else if (type == "warm") {
     warm = true;
-  } else if (type == "wakeup") {
-    wakeup_ms = {message.value("n", size_t{0}), message.value("p50", 0.0), message.value("p95", 0.0),
-                 message.value("p99", 0.0), message.value("max", 0.0)};
   } else if (type == "aborted") {
     aborted = true;
   } else if (type == "slept") {

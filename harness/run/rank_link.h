@@ -46,7 +46,6 @@ class RankLink {
   nlohmann::json handles;  ///< per channel: where the rank listens
   std::vector<size_t>
       shifts;               ///< per channel: how many places on in the ring the rank is that it connects to
-  Distribution wakeup_ms;   ///< how late its own ticker was woken; n = 0 when it never said
   uint64_t cpu_ns = 0;      ///< of the counted operations; 0 while it has not said
   Correctness correctness;  ///< checked_iterations is this rank's own
   std::vector<std::string> warnings;

@@ -18,8 +18,8 @@ enum class Comparison { kLess, kLessEqual, kEqual, kNotEqual, kGreaterEqual, kGr
 
 /// A name that stands for a value of the mode that is judged.
 enum class Quantity {
-  kFloor,   ///< floor_ms of the run
-  kWakeup,  ///< the run's own wake-up latency, p99, in ms
+  kFloor,   ///< floor_ms of the fault
+  kWakeup,  ///< the run's own wake-up latency, p99, in ms, up to a cap
   kLimit,   ///< what the mode can keep of the bandwidth with the NICs that are left (a ratio)
 };
 

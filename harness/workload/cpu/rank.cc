@@ -225,8 +225,6 @@ void Rank::iterate() {
     operate(std::nullopt);
   }
   say({{"type", "warm"}, {"time_ns", r2ccl::now_ns()}});
-  // Here and not in the runner: what counts is how late a thread wakes that shares a process with a busy one.
-  ticker_ = std::make_unique<Ticker>();
   for (uint64_t i = 0;;) {
     prepare();
     if (config_.in_step) say({{"type", "prepared"}, {"iteration", i}});
@@ -305,16 +303,6 @@ void Rank::report_correctness(const char* type) {
     faults.size_errors += channel.stream_faults().size_errors;
   }
   reported_wrong_ = wrong_;
-  if (ticker_) {
-    const Distribution late = ticker_->stop();
-    ticker_.reset();
-    say({{"type", "wakeup"},
-         {"n", late.n},
-         {"p50", late.p50},
-         {"p95", late.p95},
-         {"p99", late.p99},
-         {"max", late.max}});
-  }
   say({{"type", type},
        {"wrong", wrong_},
        {"checked", checked_},

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "harness/launch/message_socket.h"
-#include "harness/measure/ticker.h"
 #include "harness/workload/cpu/proxy.h"
 #include "harness/workload/cpu/rank_config.h"
 
@@ -83,7 +82,6 @@ class Rank {
   uint64_t reported_wrong_ = 0;
   std::optional<uint64_t> cpu_from_ns_;  ///< when the first counted operation began
   uint64_t cpu_ns_ = 0;                  ///< from then to the end of the last one
-  std::unique_ptr<Ticker> ticker_;       // from the first counted operation to the last
 };
 
 }  // namespace r2bench

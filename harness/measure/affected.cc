@@ -1,0 +1,129 @@
+#include "harness/measure/affected.h"
+
+#include <algorithm>
+
+namespace r2bench {
+namespace {
+
+bool among(const std::vector<NicId>& targets, uint16_t node, uint16_t nic) {
+  return std::find(targets.begin(), targets.end(), NicId{node, nic}) != targets.end();
+}
+
+bool hits(const FaultWindow& window, const Stream& stream, const Delivery& d) {
+  return among(window.targets, stream.rx_node, d.rx_nic) ||
+         among(window.targets, stream.tx_node, d.tx_nic == kNoNic ? d.rx_nic : d.tx_nic);
+}
+
+bool fits(const FenceStart& fence, const std::vector<NicId>& targets) {
+  return among(targets, fence.node, fence.nic) ||
+         (fence.peer_node != kNoNode &&
+          among(targets, fence.peer_node, fence.peer_nic == kNoNic ? fence.nic : fence.peer_nic));
+}
+
+/// Begin of the operation before the last one that had begun by t0: a whole one lies between.
+uint64_t recently_ns(const Record& record, uint64_t t0_ns) {
+  uint64_t last = 0, before = 0;
+  for (const OperationSpan& operation : record.operations) {
+    if (operation.span.begin_ns > t0_ns) break;
+    before = last;
+    last = operation.span.begin_ns;
+  }
+  return before;
+}
+
+/// No fence after this belongs to the strike.
+uint64_t last_fence_ns(const Record& record, const FaultWindow& window) {
+  if (window.heal_ns == 0) return window.end_ns;
+  return std::min(window.end_ns, std::max(window.heal_ns, open_operation_end(record, window.t0_ns)));
+}
+
+}  // namespace
+
+uint64_t open_operation_end(const Record& record, uint64_t t0_ns) {
+  uint64_t end = t0_ns;
+  for (const OperationSpan& operation : record.operations) {
+    if (operation.span.begin_ns > t0_ns || operation.span.end_ns <= t0_ns) continue;
+    if (!operation.complete) return UINT64_MAX;
+    end = std::max(end, operation.span.end_ns);
+  }
+  return end;
+}
+
+std::map<uint32_t, Affected> affected_streams(const Record& record, const FaultWindow& window) {
+  std::map<uint32_t, Affected> streams;
+  std::vector<const Delivery*> last(record.streams.size(), nullptr);
+  std::vector<bool> used(record.streams.size(), false);
+  const uint64_t recently = window.spread ? recently_ns(record, window.t0_ns) : UINT64_MAX;
+  for (const Delivery& d : record.deliveries) {
+    if (d.time_ns > window.t0_ns) break;
+    last[d.stream] = &d;
+    if (d.time_ns >= recently && hits(window, record.streams[d.stream], d)) used[d.stream] = true;
+  }
+  for (uint32_t s = 0; s < last.size(); ++s)
+    if (last[s] && (used[s] || hits(window, record.streams[s], *last[s]))) streams[s].last_before = last[s];
+  if (window.single_qp) {
+    // Of all streams on the NIC only some use the QP that was hit: those that were fenced on it, when any
+    // was. One that has come back to the NIC just before t0 may have delivered nothing over it yet.
+    std::map<uint32_t, Affected> fenced;
+    for (const FenceStart& fence : record.fences) {
+      if (!fence.stream || fence.time_ns < window.t0_ns || fence.time_ns > last_fence_ns(record, window))
+        continue;
+      const uint32_t s = *fence.stream;
+      const bool explained =
+          std::any_of(window.later.begin(), window.later.end(), [&](const LaterStrike& later) {
+            return later.t0_ns <= fence.time_ns && fits(fence, later.targets);
+          });
+      if ((fits(fence, window.targets) || streams.count(s)) && !explained && last[s] && !fenced.count(s))
+        fenced[s] = {last[s], fence.path, {}, nullptr};
+    }
+    if (!fenced.empty()) streams = std::move(fenced);
+  }
+  for (const Delivery& d : record.deliveries) {
+    if (d.time_ns <= window.t0_ns) continue;
+    if (d.time_ns > window.end_ns) break;
+    const auto found = streams.find(d.stream);
+    if (found == streams.end()) continue;
+    Affected& stream = found->second;
+    stream.after.push_back(&d);
+    const bool moved = window.spread ? !hits(window, record.streams[d.stream], d)
+                       : stream.left_path != 0
+                           ? d.path != stream.left_path
+                           : d.path != stream.last_before->path || d.rx_nic != stream.last_before->rx_nic ||
+                                 d.tx_nic != stream.last_before->tx_nic;
+    if (moved && !stream.first_moved) stream.first_moved = &d;
+  }
+  return streams;
+}
+
+const FenceStart* answering_fence(const Record& record, const FaultWindow& window) {
+  const uint64_t until = last_fence_ns(record, window);
+  const uint64_t met = window.takes_away ? open_operation_end(record, window.t0_ns) : window.t0_ns;
+  for (const FenceStart& fence : record.fences) {
+    if (fence.time_ns < window.t0_ns || !fits(fence, window.targets)) continue;
+    if (fence.time_ns > until) return nullptr;
+    const bool explained =
+        std::any_of(window.later.begin(), window.later.end(), [&](const LaterStrike& later) {
+          return later.t0_ns > met && later.t0_ns <= fence.time_ns && fits(fence, later.targets);
+        });
+    return explained ? nullptr : &fence;
+  }
+  return nullptr;
+}
+
+std::vector<Interval> silences(const Record& record, const FaultWindow& window,
+                               const std::map<uint32_t, Affected>& streams, double longest_ms) {
+  std::vector<Interval> silences;
+  for (const auto& [id, stream] : streams) {
+    uint64_t previous = record.open.elapsed(stream.last_before->time_ns);
+    const auto look = [&](uint64_t time_ns) {
+      const uint64_t open = record.open.elapsed(time_ns);
+      if (double(open - previous) > longest_ms * 1e6) silences.push_back({previous, open});
+      previous = open;
+    };
+    for (const Delivery* d : stream.after) look(d->time_ns);
+    look(std::max(window.end_ns, window.t0_ns));
+  }
+  return silences;
+}
+
+}  // namespace r2bench

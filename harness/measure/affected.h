@@ -1,0 +1,40 @@
+// Which streams a strike concerns, what each of them went on to receive, and which fence answers the strike.
+// For recovery.cc. Pure.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "harness/measure/timeline.h"
+
+namespace r2bench {
+
+/// What one affected stream did around the strike.
+struct Affected {
+  const Delivery* last_before = nullptr;
+  uint32_t left_path = 0;              ///< that was fenced; 0 when it is not known: then that of last_before
+  std::vector<const Delivery*> after;  ///< in (t0, end]: neither a heal nor a later strike ends them
+  const Delivery* first_moved = nullptr;
+};
+
+/// By the stream's index. Affected are the streams whose last delivery before t0 crossed the target, at
+/// either end; where a stream uses several NICs at a time, those that used it since the operation before last
+/// began; of single queue pairs those that were fenced, when any was.
+std::map<uint32_t, Affected> affected_streams(const Record& record, const FaultWindow& window);
+
+/// End of the last operation that was open at t0, t0 when there was none; UINT64_MAX when it never ended.
+uint64_t open_operation_end(const Record& record, uint64_t t0_ns);
+
+/// The first unplanned fence from t0 on of a path that crosses a target, or nullptr. Of two strikes that a
+/// fence may answer it answers the later one, unless the operation that the earlier one met was still open:
+/// then both. One that comes after that operation and after the heal answers nothing. What leaves the NIC
+/// carrying has no claim to a fence that a later strike explains.
+const FenceStart* answering_fence(const Record& record, const FaultWindow& window);
+
+/// Times of silence, on the open-time clock, in which an affected stream received nothing for longer than
+/// `longest_ms`: from its last delivery before t0 to the end of the record.
+std::vector<Interval> silences(const Record& record, const FaultWindow& window,
+                               const std::map<uint32_t, Affected>& streams, double longest_ms);
+
+}  // namespace r2bench

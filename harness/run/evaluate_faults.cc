@@ -1,0 +1,331 @@
+#include "harness/run/evaluate_faults.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "harness/measure/restored.h"
+#include "harness/measure/statistics.h"
+
+namespace r2bench {
+
+using faultinject::FaultKind;
+
+namespace {
+
+// A strike so close to the job's end, beside W and the floor, cannot show whether the rate would have come
+// back: so much, or an operation at the rate that is left.
+constexpr double kUnmeasurableMarginMs = 100;
+// The window of `retained` begins so much open time behind the last strike of a round, or four W. What has
+// lost its NIC is moved by then; a NIC that is slow or late has to be measured first.
+constexpr double kSettleBoundMs = 250;
+constexpr double kSettleBoundSlowMs = 1000;
+constexpr double kSettleWindows = 4;
+// And it is this long or longer, in W: whole operations, wherever it begins within one.
+constexpr double kLeastWindows = 2;
+// Every channel is home so long after the last heal of a round, or after 50 operations as they took before.
+constexpr double kHomeBoundMs = 5000;
+constexpr double kHomeOperations = 50;
+
+double ms_between(uint64_t from_ns, uint64_t to_ns) { return (double(to_ns) - double(from_ns)) / 1e6; }
+
+double open_ms(const Record& record, uint64_t from_ns, uint64_t to_ns) {
+  return ms_between(record.open.elapsed(from_ns), record.open.elapsed(to_ns));
+}
+
+FaultSample identity(const Scenario& scenario, const Firing& strike) {
+  FaultSample sample;
+  sample.fault = strike.fault;
+  sample.repetition = strike.repetition;
+  sample.strike = strike.strike;
+  sample.armed_ns = strike.armed_ns;
+  sample.t0_ns = strike.t0_ns;
+  sample.witnessed = strike.t0_ns != 0;
+  if (strike.healed_ns != 0) sample.healed_ns = strike.healed_ns;
+  if (is_rank_fault(scenario, strike)) {
+    const RankFault& fault = scenario.rank_faults[strike.fault - scenario.faults.size()];
+    sample.kind = name(fault.kind);
+    sample.target = node_name(fault.node) + "/rank" + std::to_string(fault.local_rank);
+    sample.name = fault.name;
+  } else {
+    const auto& spec = scenario.faults[strike.fault];
+    sample.kind = faultinject::to_string(spec.kind);
+    sample.target = spec.target.text;
+    sample.name = spec.name;
+  }
+  return sample;
+}
+
+/// Median of the whole operations of the undisturbed time; where there is none, of all that had ended before.
+/// 0 when there was none at all.
+double operation_ms(const Record& record, uint64_t from_ns, uint64_t until_ns) {
+  std::vector<double> all, undisturbed;
+  for (const OperationSpan& operation : record.operations) {
+    if (!operation.complete || operation.span.end_ns > until_ns) continue;
+    all.push_back(ms_between(operation.span.begin_ns, operation.span.end_ns));
+    if (operation.span.begin_ns >= from_ns) undisturbed.push_back(all.back());
+  }
+  return summarize(undisturbed.empty() ? all : undisturbed).p50;
+}
+
+/// Looks at the strikes of a job, all of them known.
+class Faults {
+ public:
+  Faults(const Scenario& scenario, const JobRecord& job, const std::vector<Firing>& strikes,
+         const NicsLeft& left, ModeResult& mode)
+      : scenario_(scenario), job_(job), strikes_(strikes), left_(left), mode_(mode) {
+    // The measured job ends with its last operation; what follows is closing.
+    const auto& operations = job.record.operations;
+    first_open_ns_ = operations.empty() ? 0 : operations.front().span.begin_ns;
+    end_ns_ = first_open_ns_;
+    for (const OperationSpan& operation : operations) end_ns_ = std::max(end_ns_, operation.span.end_ns);
+    for (const Firing& strike : strikes)
+      if (of_nic(strike)) {
+        uint64_t& begin = round_begin_ns_.try_emplace(strike.repetition, UINT64_MAX).first->second;
+        begin = std::min(begin, strike.t0_ns);
+      }
+  }
+
+  void measure() {
+    for (const Firing& strike : strikes_) {
+      mode_.faults.push_back(identity(scenario_, strike));
+      FaultSample& sample = mode_.faults.back();
+      // A job that ended early need not have come to this one.
+      if (!(strike.t0_ns == 0 && strike.triggered_ns == 0 && job_.outcome != Outcome::kOk))
+        ++mode_.faults_planned;
+      if (!sample.witnessed) {
+        sample.why_not_sampled = "it never took effect";
+        continue;
+      }
+      ++mode_.faults_witnessed;
+      if (is_rank_fault(scenario_, strike))
+        sample.why_not_sampled = "no NIC was struck";
+      else
+        measure(strike, sample);
+      if (!sample.sampled) ++mode_.faults_dropped[sample.why_not_sampled];
+    }
+    mode_.detect_ms = summarize(std::move(detect_));
+    mode_.migrate_ms = summarize(std::move(migrate_));
+    mode_.recover_ms = summarize(std::move(recover_));
+    mode_.blackout_ms = summarize(std::move(blackout_));
+    measure_throughput();
+  }
+
+ private:
+  bool of_nic(const Firing& strike) const { return strike.t0_ns != 0 && !is_rank_fault(scenario_, strike); }
+
+  bool takes_away(const Firing& strike) const {
+    const FaultKind kind = scenario_.faults[strike.fault].kind;
+    return takes_nic_away(kind) || strikes_single_qps(kind);
+  }
+
+  /// The next round begins when the job is taken to be undisturbed again.
+  uint64_t round_end_ns(size_t repetition) const {
+    const auto next = round_begin_ns_.upper_bound(repetition);
+    return next == round_begin_ns_.end() ? end_ns_ : std::min(end_ns_, next->second);
+  }
+
+  FaultWindow window_of(const Firing& strike) const {
+    const auto& spec = scenario_.faults[strike.fault];
+    FaultWindow window;
+    window.t0_ns = strike.t0_ns;
+    window.heal_ns = strike.healed_ns;
+    window.end_ns = std::max(round_end_ns(strike.repetition), strike.t0_ns);
+    window.until_ns = std::min(window.end_ns, acts_until_ns(strike));
+    window.before_from_ns = std::max(strike.before_from_ns, first_open_ns_);
+    window.before_until_ns = strike.t0_ns;
+    for (const Firing& other : strikes_) {
+      if (!of_nic(other)) continue;
+      if (other.t0_ns > strike.t0_ns) {
+        window.until_ns = std::min(window.until_ns, other.t0_ns);
+        if (takes_away(other)) window.later.push_back({other.t0_ns, other.nics});
+      }
+      if (other.repetition == strike.repetition)
+        window.before_until_ns = std::min(window.before_until_ns, other.t0_ns);
+    }
+    window.targets = strike.nics;
+    window.single_qp = strikes_single_qps(spec.kind);
+    window.spread = job_.mode->kind == ModeKind::kBalance || job_.mode->kind == ModeKind::kAllReduce;
+    window.takes_away = takes_away(strike);
+    window.limits = left_.limits_for(strike, window.end_ns);
+    window.path_rate_bits_per_s = scenario_.fabric.nic_rate_bits_per_s;
+    window.operation_ms = operation_ms(job_.record, window.before_from_ns, window.before_until_ns);
+    return window;
+  }
+
+  void measure(const Firing& strike, FaultSample& sample) {
+    const FaultWindow window = window_of(strike);
+    analyse_fault(job_.record, window, sample);
+    sample.limit_before = left_.limit_at(strike.t0_ns - 1);
+    const double waited_ms = open_ms(job_.record, window.t0_ns, window.end_ns);
+    const double margin_ms =
+        std::max(kUnmeasurableMarginMs, window.operation_ms / std::max(sample.limit, 0.1));
+    const bool short_of_time = window.end_ns == std::max(end_ns_, strike.t0_ns) &&
+                               waited_ms < sample.window_ms + sample.floor_ms + margin_ms;
+    const bool ran_to_its_end = job_.outcome == Outcome::kOk || job_.outcome == Outcome::kCancelled;
+    if (sample.sampled && !sample.recover_ms && short_of_time && ran_to_its_end &&
+        sample.blackout_ms.value_or(0) <= sample.window_ms) {
+      sample.sampled = false;
+      sample.why_not_sampled = "the job ended before it could be measured";
+    }
+    if (!sample.sampled) return;
+    ++mode_.faults_sampled;
+    mode_.floor_ms = std::max(mode_.floor_ms, sample.floor_ms);
+    if (sample.detect_ms) detect_.push_back(*sample.detect_ms);
+    if (!sample.detected_by.empty()) ++mode_.detected_by[sample.detected_by];
+    if (sample.migrate_ms) migrate_.push_back(*sample.migrate_ms);
+    if (sample.blackout_ms) blackout_.push_back(*sample.blackout_ms);
+    if (sample.recover_ms) {
+      recover_.push_back(*sample.recover_ms);
+      mode_.faults_recovered_after_heal += sample.recovered_after_heal;
+    } else if (job_.mode->kind != ModeKind::kBaseline) {
+      ++mode_.faults_unrecovered;
+      recover_.push_back(waited_ms);  // at least so long
+    }
+  }
+
+  /// Of each round the window behind its last strike: then everything that was planned is broken.
+  void measure_throughput() {
+    std::map<size_t, size_t> last;  // index of the strike, and of its sample
+    for (size_t i = 0; i < strikes_.size(); ++i)
+      if (of_nic(strikes_[i]) && strikes_[i].t0_ns <= end_ns_) {
+        const auto [entry, added] = last.try_emplace(strikes_[i].repetition, i);
+        if (!added && strikes_[i].t0_ns >= strikes_[entry->second].t0_ns) entry->second = i;
+      }
+    Throughput& t = mode_.throughput;
+    double limits = 0;
+    for (const auto& [repetition, index] : last) {
+      limits += mode_.faults[index].limit;
+      measure_round(strikes_[index], mode_.faults[index], last.size() > 1);
+    }
+    t.rounds = last.size();
+    if (t.rounds > 0) t.limit = limits / double(t.rounds);
+    if (t.rounds_measured > 0) {
+      t.before_gbps /= double(t.rounds_measured);
+      t.after_gbps /= double(t.rounds_measured);
+      t.retained /= double(t.rounds_measured);
+    } else {
+      uint64_t until = job_.record.end_ns;
+      for (const FaultSample& sample : mode_.faults)
+        if (sample.witnessed) until = std::min(until, sample.t0_ns);
+      t.before_gbps = rate_gbps(job_.record, {first_open_ns_, until});
+    }
+    t.ports_gbps = job_.ports_limit ? left_.ports_gbps() : 0;
+  }
+
+  void measure_round(const Firing& strike, const FaultSample& sample, bool several) {
+    Throughput& t = mode_.throughput;
+    const Record& record = job_.record;
+    const double bound_ms =
+        std::max(takes_away(strike) ? kSettleBoundMs : kSettleBoundSlowMs, kSettleWindows * sample.window_ms);
+    t.bound_ms = std::max(t.bound_ms, bound_ms);
+    const uint64_t end_ns = std::min(
+        {round_end_ns(strike.repetition), acts_until_ns(strike), left_.next_change_ns(strike.t0_ns)});
+    const uint64_t begin_ns =
+        record.open.time_at(record.open.elapsed(strike.t0_ns) + uint64_t(std::llround(bound_ms * 1e6)));
+    const double room_ms = open_ms(record, strike.t0_ns, end_ns) - bound_ms;
+    std::string why;
+    if (sample.before_gbps <= 0)
+      why = "nothing was delivered before the fault";
+    else if (room_ms < kLeastWindows * sample.window_ms)
+      why = (end_ns >= end_ns_ ? std::string("the job ended ")
+                               : std::string("the NICs that are left changed ")) +
+            std::to_string(std::llround(open_ms(record, strike.t0_ns, end_ns))) +
+            " ms after the last fault, and " +
+            std::to_string(std::llround(bound_ms + kLeastWindows * sample.window_ms)) + " ms are wanted";
+    if (!why.empty()) {
+      if (t.why_not.empty())
+        t.why_not = (several ? "round " + std::to_string(strike.repetition + 1) + ": " : "") + why;
+      return;
+    }
+    const double after = rate_gbps(record, {begin_ns, end_ns});
+    const double retained = after / sample.before_gbps;
+    t.before_gbps += sample.before_gbps;
+    t.after_gbps += after;
+    t.retained += retained;
+    ++t.rounds_measured;
+    // Where the mode can carry nothing at all, nothing is to come back.
+    if (sample.limit <= 0 || (sample.recover_ms && *sample.recover_ms <= bound_ms))
+      ++t.rounds_settled;
+    else
+      t.worst_unsettled =
+          t.rounds_measured - t.rounds_settled == 1 ? retained : std::min(t.worst_unsettled, retained);
+  }
+
+  const Scenario& scenario_;
+  const JobRecord& job_;
+  const std::vector<Firing>& strikes_;
+  const NicsLeft& left_;
+  ModeResult& mode_;
+  uint64_t first_open_ns_ = 0, end_ns_ = 0;
+  std::map<size_t, uint64_t> round_begin_ns_;
+  std::vector<double> detect_, migrate_, recover_, blackout_;
+};
+
+/// The rate behind the heal of each round whose faults were all healed.
+void measure_restored(const Scenario& scenario, const JobRecord& job, const std::vector<Firing>& strikes,
+                      ModeResult& mode) {
+  struct Round {
+    uint64_t struck_ns = UINT64_MAX, healed_ns = 0;
+    std::string not_healed;  // the name of such a fault
+  };
+  std::map<size_t, Round> rounds;
+  for (const Firing& strike : strikes) {
+    if (strike.t0_ns == 0 || strike.t0_ns > job.record.end_ns) continue;
+    Round& round = rounds[strike.repetition];
+    round.struck_ns = std::min(round.struck_ns, strike.t0_ns);
+    // A queue pair that broke is replaced, whether or not its fault counts as healed.
+    if (!is_rank_fault(scenario, strike) && scenario.faults[strike.fault].kind == FaultKind::kQpError) {
+      round.healed_ns = std::max(round.healed_ns, strike.t0_ns);
+      continue;
+    }
+    if (strike.healed_ns == 0 || strike.healed_ns > job.record.end_ns)
+      round.not_healed = identity(scenario, strike).name;
+    round.healed_ns = std::max(round.healed_ns, strike.healed_ns);
+  }
+  std::string why = "there was no fault", missing;
+  std::vector<Interval> repaired;
+  size_t healed = 0, home = 0, late = 0;
+  const uint64_t first_ns = rounds.empty() ? 0 : rounds.begin()->second.struck_ns;
+  const uint64_t bound_ns =
+      uint64_t(1e6 * std::max(kHomeBoundMs, kHomeOperations * operation_ms(job.record, 0, first_ns)));
+  for (auto round = rounds.begin(); round != rounds.end(); ++round) {
+    const auto next = std::next(round);
+    const uint64_t until_ns = next == rounds.end() ? job.record.end_ns : next->second.struck_ns;
+    const auto& [struck_ns, healed_ns, not_healed] = round->second;
+    if (!not_healed.empty()) {
+      why = not_healed + " was still there when the job ended";
+      continue;
+    }
+    ++healed;
+    const auto home_ns = home_since(job.trace, until_ns, why);
+    const uint64_t at_latest_ns = healed_ns + bound_ns;
+    if (home_ns && std::max(*home_ns, healed_ns) <= at_latest_ns) {
+      ++home;
+      repaired.push_back({std::max(*home_ns, healed_ns), until_ns});
+    } else if (until_ns > at_latest_ns) {
+      ++late;
+      repaired.push_back({at_latest_ns, until_ns});
+    } else if (missing.empty()) {
+      missing = (rounds.size() > 1 ? "round " + std::to_string(round->first + 1) + ": " : "") + why;
+    }
+  }
+  if (repaired.empty())
+    mode.restored.why_not = missing.empty() ? why : missing;
+  else
+    mode.restored = restored(job.record.operations, first_ns, repaired);
+  if (!missing.empty() && mode.restored.why_not.empty()) mode.restored.why_not = missing;
+  mode.restored.rounds = healed;
+  mode.restored.rounds_home = home;
+  mode.restored.rounds_late = late;
+}
+
+}  // namespace
+
+void evaluate_faults(const Scenario& scenario, const JobRecord& job, const std::vector<Firing>& strikes,
+                     const NicsLeft& left, ModeResult& mode) {
+  Faults(scenario, job, strikes, left, mode).measure();
+  measure_restored(scenario, job, strikes, mode);
+}
+
+}  // namespace r2bench

@@ -1,0 +1,230 @@
+// Jobs with several faults at a time, of different kinds: whose fence is whose, each strike's own t0 and
+// heal, and what the mode can carry from one change of the NICs to the next.
+#include "harness/report/story.h"
+#include "harness/run/evaluate_fixture.h"
+#include "harness/run/nics_left.h"
+
+namespace r2bench {
+namespace {
+
+using faultinject::Effect;
+
+/// Three nodes in a ring with two NICs each, a stream per NIC into each node.
+class SeveralFaults : public EvaluateTest {
+ protected:
+  SeveralFaults() {
+    scenario.fabric.nodes = 3;
+    job.labels = {"node0/rank0", "node1/rank0", "node2/rank0"};
+    job.record.streams.clear();
+    for (uint16_t node = 0; node < 3; ++node)
+      for (uint32_t channel = 0; channel < 2; ++channel)
+        job.record.streams.push_back({node, channel, node, uint16_t((node + 2) % 3)});
+  }
+  /// Every stream at its rate on its own NIC, but those of `moved`, which are on the other.
+  void go_on(double from, double until, const std::vector<uint32_t>& moved = {}, double gap = 10) {
+    for (double t = from; t < until; t += 10 * gap) operation(t, std::min(t + 10 * gap, until));
+    for (uint32_t s = 0; s < 6; ++s) {
+      const bool away = std::find(moved.begin(), moved.end(), s) != moved.end();
+      deliver(s, from, until, gap, uint16_t(away ? 1 - s % 2 : s % 2));
+    }
+  }
+  void fence(double time, uint16_t node, uint16_t nic, uint16_t peer, const char* by) {
+    FenceStart start{at(time), node, nic, std::nullopt, by};
+    start.peer_node = peer;
+    start.peer_nic = nic;
+    job.record.fences.push_back(start);
+  }
+  void witness(uint32_t id, double ms, Effect effect, uint64_t value = 0) {
+    faultinject::Witness w;
+    w.fault_id = id;
+    w.time_ns = at(ms);
+    w.effect = effect;
+    w.value = value;
+    job.witnesses.push_back(w);
+  }
+};
+
+// A throttle of node0/nic0 that changes nothing, and 98.5 ms later a NIC of node 2 that is lost.
+TEST_F(SeveralFaults, a_fence_answers_no_fault_of_another_nic) {
+  scenario.faults = {fault(FaultKind::kThrottle, "node0/nic0", kGbit),
+                     fault(FaultKind::kPortDown, "node2/nic1")};
+  go_on(1000, 1600);
+  strike(1305, 0);
+  strike(1403.5, 1);
+  fence(1404, 2, 1, 1, "event");
+  go_on(1600, 3600, {5}, 20);
+  const ModeResult evaluated = result();
+  EXPECT_FALSE(evaluated.faults[0].detect_ms);
+  EXPECT_EQ(evaluated.faults[0].detected_by, "");
+  EXPECT_DOUBLE_EQ(evaluated.faults[1].detect_ms.value_or(0), 0.5);
+  EXPECT_EQ(evaluated.faults[1].detected_by, "event");
+  EXPECT_DOUBLE_EQ(evaluated.faults[0].limit, 1);
+  EXPECT_DOUBLE_EQ(evaluated.faults[1].limit_before, 1);
+  EXPECT_DOUBLE_EQ(evaluated.faults[1].limit, 0.5);
+  RunResult whole;
+  whole.modes = {evaluated};
+  size_t said = 0;
+  for (const StoryLine& line : tell(scenario, whole))
+    said += line.text.find("NICs left can carry") != std::string::npos;
+  EXPECT_LE(said, 1u) << "of the NIC that was lost";
+}
+
+TEST_F(SeveralFaults,
+       of_two_faults_of_one_rail_the_later_one_is_answered_unless_the_operation_was_still_open) {
+  scenario.faults = {fault(FaultKind::kThrottle, "node1/nic0", kGbit / 2),
+                     fault(FaultKind::kPortDown, "node0/nic0")};
+  go_on(1000, 1600);
+  strike(1305, 0);
+  strike(1455, 1);
+  fence(1460, 1, 0, 0, "completion");
+  go_on(1600, 3600, {2}, 20);
+  EXPECT_FALSE(result().faults[0].detect_ms) << "a slow NIC asks for no fence";
+  EXPECT_DOUBLE_EQ(result().faults[1].detect_ms.value_or(0), 5);
+  scenario.faults[0].kind = FaultKind::kBlackhole;
+  EXPECT_FALSE(result().faults[0].detect_ms) << "the operation that it met was over long before";
+  job.firings[0].t0_ns = at(1452);
+  EXPECT_DOUBLE_EQ(result().faults[0].detect_ms.value_or(0), 8) << "one fence for both";
+  EXPECT_DOUBLE_EQ(result().faults[1].detect_ms.value_or(0), 5);
+}
+
+TEST_F(SeveralFaults, each_outage_of_a_flapping_port_is_a_strike_with_a_heal_of_its_own) {
+  scenario.faults = {fault(FaultKind::kPortFlap, "node2/nic1")};
+  go_on(1000, 6000);
+  strike(1505).board_id = 7;
+  job.firings[0].healed_ns = at(5000);
+  for (uint64_t outage : {1, 2, 3}) {
+    const double t0 = 505 + 1000 * double(outage);
+    witness(7, t0, Effect::kLinkDown, outage);
+    witness(7, t0 + 0.2, Effect::kLinkDown, outage);  // another process
+    witness(7, t0 + 200, Effect::kLinkUp, outage);
+  }
+  fence(3506, 2, 1, 1, "event");
+  const ModeResult evaluated = result();
+  ASSERT_EQ(evaluated.faults.size(), 3u);
+  EXPECT_EQ(evaluated.faults_witnessed, 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(evaluated.faults[i].strike, i);
+    EXPECT_EQ(evaluated.faults[i].t0_ns, at(1505 + 1000 * double(i)));
+    EXPECT_EQ(evaluated.faults[i].healed_ns, at(1705 + 1000 * double(i)));
+  }
+  EXPECT_FALSE(evaluated.faults[0].detect_ms) << "it was over when the NIC was left";
+  EXPECT_DOUBLE_EQ(evaluated.faults[2].detect_ms.value_or(0), 1);
+  std::vector<std::pair<uint64_t, double>> limits;
+  for (const LimitPoint& point : evaluated.timeline.limits) limits.emplace_back(point.time_ns, point.limit);
+  EXPECT_EQ(
+      limits,
+      (std::vector<std::pair<uint64_t, double>>{
+          {at(1505), 0.5}, {at(1705), 1}, {at(2505), 0.5}, {at(2705), 1}, {at(3505), 0.5}, {at(3705), 1}}));
+}
+
+TEST_F(SeveralFaults, each_round_of_a_repeating_fault_is_a_strike) {
+  scenario.faults = {fault(FaultKind::kPortDown, "node2/nic1")};
+  scenario.faults[0].repeat = 3;
+  scenario.faults[0].duration = std::chrono::milliseconds(100);
+  go_on(1000, 6000);
+  Firing& firing = strike(1505);
+  firing.board_id = 7;
+  firing.rounds = 3;
+  firing.healed_ns = at(3605);
+  for (double t0 : {1505., 2505., 3505.}) {
+    witness(7, t0, Effect::kPortErrDelivered);
+    witness(7, t0 + 0.3, Effect::kQpToErr);
+    witness(7, t0 + 100, Effect::kPortActiveDelivered);
+    witness(7, t0 + 120, Effect::kWcShown);
+  }
+  for (const auto every : {0, 1000}) {
+    scenario.faults[0].every = std::chrono::milliseconds(every);
+    const ModeResult evaluated = result();
+    ASSERT_EQ(evaluated.faults.size(), 3u);
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(evaluated.faults[i].t0_ns, at(1505 + 1000 * double(i)));
+      EXPECT_EQ(evaluated.faults[i].healed_ns, at(1605 + 1000 * double(i)));
+    }
+  }
+}
+
+// Three at a time on a node of four NICs: nic1 slow, then nic0 lost, then nic2 lost for a while.
+TEST_F(SeveralFaults, the_limit_follows_the_nics_that_are_left_in_each_interval) {
+  scenario.fabric.nodes = 2;
+  scenario.fabric.nics_per_node = 4;
+  mode.kind = ModeKind::kBalance;
+  scenario.faults = {fault(FaultKind::kThrottle, "node1/nic1", kGbit / 2), fault(FaultKind::kPortDown),
+                     fault(FaultKind::kPortDown, "node1/nic2")};
+  job.record.streams = {{1, 0, 1, 0}};
+  run(1000, 9000, 100, 10);
+  job.record.streams.push_back({1, 1, 1, 0});
+  strike(2005, 0).healed_ns = at(6000);
+  strike(3005, 1);
+  strike(4005, 2).healed_ns = at(5000);
+  const ModeResult evaluated = result();
+  std::vector<std::pair<uint64_t, double>> limits;
+  for (const LimitPoint& point : evaluated.timeline.limits) limits.emplace_back(point.time_ns, point.limit);
+  EXPECT_EQ(limits, (std::vector<std::pair<uint64_t, double>>{{at(2005), 3.5 / 4},
+                                                              {at(3005), 2.5 / 4},
+                                                              {at(4005), 1.5 / 4},
+                                                              {at(5000), 2.5 / 4},
+                                                              {at(6000), 0.75}}));
+  EXPECT_DOUBLE_EQ(evaluated.faults[1].limit_before, 3.5 / 4);
+  EXPECT_DOUBLE_EQ(evaluated.faults[1].limit, 2.5 / 4);
+  EXPECT_DOUBLE_EQ(evaluated.throughput.limit, 1.5 / 4) << "behind the last strike";
+}
+
+TEST_F(SeveralFaults, a_heal_asks_for_nothing_more_and_a_further_strike_for_less) {
+  scenario.fabric.nics_per_node = 4;
+  mode.kind = ModeKind::kBalance;
+  scenario.faults = {fault(FaultKind::kPortDown), fault(FaultKind::kPortDown, "node1/nic2")};
+  strike(1000, 0).healed_ns = at(2000);
+  strike(3000, 1);
+  const std::vector<Firing> strikes = strikes_of(scenario, job);
+  const NicsLeft left(scenario, mode, strikes);
+  const auto steps = left.limits_for(strikes[0], at(9000));
+  ASSERT_EQ(steps.size(), 2u);
+  EXPECT_DOUBLE_EQ(steps[0].limit, 0.75);
+  EXPECT_EQ(steps[1].from_ns, at(3000));
+  EXPECT_DOUBLE_EQ(steps[1].limit, 0.5) << "nic0 as long as it may be away, and nic2";
+}
+
+// Two NICs of a card that die within a millisecond, and a plugin that moves both to one backup.
+TEST_F(SeveralFaults, two_nics_that_die_together_are_both_measured_against_what_both_leave) {
+  scenario.fabric.nodes = 2;
+  scenario.fabric.nics_per_node = 4;
+  scenario.faults = {fault(FaultKind::kPortDown), fault(FaultKind::kPortDown, "node1/nic1")};
+  job.record.streams = {{1, 0, 1, 0}, {1, 1, 1, 0}, {1, 2, 1, 0}, {1, 3, 1, 0}};
+  for (double t = 1000; t < 1500; t += 100) operation(t, t + 100);
+  for (uint32_t s = 0; s < 4; ++s) deliver(s, 1000, 1550, 10, uint16_t(s));
+  strike(1555, 0);
+  strike(1555.8, 1);
+  for (uint16_t nic : {0, 1}) fence(1557, 1, nic, 0, "event");
+  for (double t = 1500; t < 6000; t += 300) operation(t, t + 300);
+  for (uint32_t s = 0; s < 4; ++s) deliver(s, 1560, 6000, 30, uint16_t(s < 2 ? 2 : s));  // a third each
+  const ModeResult evaluated = result();
+  EXPECT_EQ(evaluated.faults_sampled, 2u);
+  EXPECT_EQ(evaluated.faults_unrecovered, 2u);
+  EXPECT_DOUBLE_EQ(evaluated.throughput.limit, 0.5) << "nic2 and nic3 take one each";
+  EXPECT_NEAR(evaluated.throughput.retained, 1 / 3., 0.02);
+  EXPECT_EQ(evaluated.throughput.rounds_measured, 1u);
+  EXPECT_EQ(evaluated.throughput.rounds_settled, 0u);
+}
+
+// A queue pair is replaced on its own NIC: what is retained is what the backup carried until then.
+TEST_F(SeveralFaults, a_queue_pair_takes_its_nic_away_until_its_channel_is_back) {
+  scenario.fabric.nodes = 2;
+  job.record.streams = {{1, 0, 1, 0}, {1, 1, 1, 0}};
+  scenario.faults = {fault(FaultKind::kQpError)};
+  run(1000, 1500, 100, 10);
+  lose_nic0(1500, 3500);
+  run(3500, 6000, 100, 10);
+  strike(1555);
+  r2ccl::trace::Event event{};
+  event.type = r2ccl::trace::EventType::kFailback;
+  event.time_ns = at(3450);
+  event.nic = 0;
+  job.trace.push_back({1, event});
+  const ModeResult evaluated = result();
+  EXPECT_NEAR(evaluated.throughput.retained, 0.5, 0.01) << "not the mean of that and of the time after it";
+  ASSERT_EQ(evaluated.timeline.limits.size(), 2u);
+  EXPECT_EQ(evaluated.timeline.limits[1].time_ns, at(3450));
+}
+
+}  // namespace
+}  // namespace r2bench

@@ -1,0 +1,27 @@
+// Each strike of a fault by itself: a fault that repeats (`repeat`) or flaps (port_flap) takes effect several
+// times, and each time is a t0 and a heal of its own. And for how long each of them takes something away.
+// Pure.
+#pragma once
+
+#include <vector>
+
+#include "harness/run/job.h"
+
+namespace r2bench {
+
+bool is_rank_fault(const Scenario& scenario, const Firing& firing);
+
+/// It strikes single queue pairs: their NIC goes on for all others.
+bool strikes_single_qps(faultinject::FaultKind kind);
+/// Nothing travels on the NIC any more while it acts.
+bool takes_nic_away(faultinject::FaultKind kind);
+
+/// One Firing per strike, in order of the firings and within each in order of time. A firing that struck once
+/// or never stays as it is. A strike of a queue pair that was not healed ends, as far as the NIC's bandwidth
+/// goes (`back_ns`), when the first channel on that NIC has failed back.
+std::vector<Firing> strikes_of(const Scenario& scenario, const JobRecord& job);
+
+/// When a strike takes nothing away any more: healed, or failed back; UINT64_MAX when it never was.
+uint64_t acts_until_ns(const Firing& strike);
+
+}  // namespace r2bench
