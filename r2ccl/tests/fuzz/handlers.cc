@@ -21,6 +21,7 @@
 #include "r2ccl/channel/receiver.h"
 #include "r2ccl/channel/registrations.h"
 #include "r2ccl/channel/sender.h"
+#include "r2ccl/control/interface.h"
 
 namespace {
 
