@@ -143,7 +143,6 @@ void Context::due_at(QueuePair& qp, uint64_t time_ns) {
 
 void Context::show_hidden(QueuePair& qp, bool program_moved_it) {
   set_life(qp, QueuePair::Life::kBroken);
-  show_state(qp.qp, IBV_QPS_ERR);
   qp.retry_error_due = !program_moved_it;
   const uint64_t now = monotonic_ns();
   FaultEntry& entry = board().faults[qp.fault_id - 1];
