@@ -80,7 +80,7 @@ struct QueuePair {
 
   ibv_qp* qp = nullptr;
   uint64_t serial = 0;  // unique in the process: queue pair numbers and addresses come again
-  uint32_t index = 0;   // n-th RC queue pair of this NIC in this process
+  uint32_t index = 0;   // n-th of this NIC in this process, of the RC ones or (not selectable) of all others
   ibv_qp_type type = IBV_QPT_RC;
   bool reliable = false;
   bool dying = false;  // the program is in ibv_destroy_qp
