@@ -337,7 +337,7 @@ void Context::after_req_notify(ibv_cq* pointer) {
 void Context::wake_sleeper(CompletionQueue& cq) {
   if (cq.cq->channel == nullptr || cq.ready.empty() || removal_.is_failing()) return;
   if (cq.waker == nullptr) {
-    const AsyncEvents::RealFd shown(&events_);  // the kernel is handed the descriptor with a new object
+    const AsyncEvents::RealFd shown(events_.get());  // the kernel is handed the descriptor with a new object
     const auto alloc_pd = FAULTINJECT_REAL(kAllocPd, ibv_alloc_pd);
     if (waker_pd_ == nullptr && alloc_pd != nullptr) waker_pd_ = alloc_pd(context_);
     if (waker_pd_ != nullptr) cq.waker = Waker::make(waker_pd_, cq.cq);

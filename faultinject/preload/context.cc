@@ -20,7 +20,7 @@ Context::Context(Process& process, Slot& slot, ibv_context* context, uint32_t no
       node_(node),
       nic_(nic),
       ports_(ports),
-      events_(context) {
+      events_(std::make_shared<AsyncEvents>(context)) {
   first_op_seen_ = board().first_op_ns.load() != 0;
 }
 Context::~Context() = default;
@@ -120,7 +120,7 @@ void Context::add_cq(ibv_cq* cq) {
 std::unique_ptr<CompletionQueue> Context::take_cq(ibv_cq* cq) {
   std::unique_lock lock(mutex_);
   wait_until_thawed(lock);
-  events_.forget(cq);
+  events_->forget(cq);
   const auto it = cqs_.find(cq);
   if (it == cqs_.end()) return nullptr;
   auto taken = std::move(it->second);
@@ -207,7 +207,7 @@ uint64_t Context::begin_destroy(ibv_qp* pointer) {
   drop_held(*qp);
   forget_completions(*qp);
   qp->dying = true;  // until the provider has taken its completions out of the queues
-  events_.forget(pointer);
+  events_->forget(pointer);
   return qp->serial;
 }
 

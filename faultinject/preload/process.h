@@ -61,8 +61,6 @@ class Process {
 
   std::mutex mutex_;  // of the lists; taken before any Context's
   std::vector<std::unique_ptr<Context>> contexts_;
-  // Closed contexts stay: a thread of the program may still be inside ibv_get_async_event.
-  std::vector<std::unique_ptr<Context>> closed_;
 
   std::atomic<uint64_t> asleep_until_ns_{UINT64_MAX};  // UINT64_MAX also while it is awake: then always ring
   std::atomic<bool> stop_{false};

@@ -127,7 +127,7 @@ void Context::freeze(bool frozen) {
   mode_dirty_ = true;
   if (frozen_ != 0) return;
   thawed_.notify_all();
-  for (const ibv_async_event& event : frozen_events_) events_.push(event);
+  for (const ibv_async_event& event : frozen_events_) events_->push(event);
   frozen_events_.clear();
   // What was completed meanwhile has raised its events already, and nobody was shown anything.
   const uint64_t now = monotonic_ns();
@@ -147,7 +147,7 @@ void Context::push_event(const ibv_async_event& event) {
   if (frozen_ != 0) {
     frozen_events_.push_back(event);
   } else {
-    events_.push(event);
+    events_->push(event);
   }
 }
 

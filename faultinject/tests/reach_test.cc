@@ -36,6 +36,20 @@ TEST_F(ReachTest, the_symbol_of_an_old_version_is_that_librarys_own_and_nobody_e
   EXPECT_TRUE(witnessed(id, Effect::kPortErrDelivered, "node0"));
 }
 
+TEST_F(ReachTest, nothing_is_kept_of_a_device_that_was_closed) {
+  constexpr int kTimes = 1000;
+  const auto bytes_each = [&](bool injected) {
+    Agent& one = agent("node0", "0", injected);
+    one.must("cycle 0 8");  // what is made once
+    const std::string answer = one.ask("cycle 0 " + std::to_string(kTimes));
+    EXPECT_EQ(answer.substr(0, 3), "ok ") << answer;
+    return std::stod(answer.substr(3)) / kTimes;
+  };
+  arm("{target: node0/nic0, kind: port_down, at: now}");
+  arm("{target: node0/nic0, kind: throttle, rate: 1 Gbit/s, at: now}");
+  EXPECT_LT(bytes_each(true), bytes_each(false) + 64);
+}
+
 TEST_F(ReachTest, a_program_without_a_board_runs_as_before) {
   a = &agent("node0", "0", false);
   b = &agent("node1", "1", false);
