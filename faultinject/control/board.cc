@@ -1,5 +1,6 @@
 #include "faultinject/control/board.h"
 
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -10,6 +11,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstddef>
+#include <cstdio>
 #include <cstring>
 
 namespace faultinject {
@@ -110,12 +112,31 @@ void wait_for_ring(ProcessEntry& process, uint32_t seen, uint64_t deadline_ns) {
           deadline_ns == UINT64_MAX ? nullptr : &deadline, nullptr, FUTEX_BITSET_MATCH_ANY);
 }
 
+bool is_dead(int32_t pid) {
+  if (kill(pid, 0) != 0) return errno == ESRCH;
+  char path[32], text[512];
+  snprintf(path, sizeof path, "/proc/%d/stat", int(pid));
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return errno == ENOENT && kill(pid, 0) != 0 && errno == ESRCH;
+  const ssize_t length = read(fd, text, sizeof text - 1);
+  close(fd);
+  if (length <= 0) return errno == ESRCH;  // it ended between the two
+  text[length] = 0;
+  const char* name_end = strrchr(text, ')');  // the name may hold anything
+  char state = 0;
+  long threads = 0;  // field 20 of proc(5)
+  if (name_end == nullptr ||
+      sscanf(name_end + 1, " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %ld", &state,
+             &threads) != 2)
+    return false;
+  return (state == 'Z' || state == 'X') && threads <= 1;
+}
+
 ProcessEntry* enroll(Board& board, int32_t pid) {
   for (ProcessEntry& process : board.processes) {
     int32_t owner = process.pid.load();
     if (owner == pid) return &process;  // opened, closed and opened again, or exec kept the pid
-    const bool dead = owner != 0 && kill(owner, 0) != 0 && errno == ESRCH;
-    if ((owner == 0 || dead) && process.pid.compare_exchange_strong(owner, pid)) return &process;
+    if ((owner == 0 || is_dead(owner)) && process.pid.compare_exchange_strong(owner, pid)) return &process;
   }
   return nullptr;
 }
@@ -171,7 +192,7 @@ bool take_strike(FaultEntry& fault, uint32_t in_round, bool& last) {
 }
 
 bool owner_is_gone(const Board& board) {
-  return board.owner_pid > 0 && kill(board.owner_pid, 0) != 0 && errno == ESRCH;
+  return board.owner_pid > 0 && is_dead(board.owner_pid);
 }
 
 uint64_t advance(Board& board, uint64_t now, bool& changed) {

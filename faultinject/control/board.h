@@ -200,6 +200,9 @@ void ring_all(Board& board);
 // Sleeps until the doorbell differs from `seen` or until `deadline_ns` (UINT64_MAX: no deadline).
 void wait_for_ring(ProcessEntry& process, uint32_t seen, uint64_t deadline_ns);
 
+// Has the process ended? True for a zombie, too; not for a process of which only the first thread has ended.
+bool is_dead(int32_t pid);
+
 // A free slot for this process (slots of dead processes are taken over), or nullptr.
 ProcessEntry* enroll(Board& board, int32_t pid);
 

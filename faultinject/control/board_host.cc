@@ -339,7 +339,7 @@ uint32_t BoardHost::processes() const {
   uint32_t alive = 0;
   for (const ProcessEntry& process : impl_->board->processes) {
     const int32_t pid = process.pid.load();
-    alive += pid != 0 && (::kill(pid, 0) == 0 || errno != ESRCH);
+    alive += pid != 0 && !is_dead(pid);
   }
   return alive;
 }

@@ -2,11 +2,17 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <fstream>
+#include <iterator>
 #include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -436,6 +442,47 @@ TEST_F(BoardTest, a_dead_process_gives_up_its_place_and_its_doorbell_is_heard_wh
   host.arm(spec());
   sleeper.join();
   wait_for_ring(*mine, mine->doorbell.load(), monotonic_ns() + 1000);  // and a deadline ends the sleep
+}
+
+TEST_F(BoardTest, a_zombie_is_dead) {
+  const pid_t child = fork();
+  if (child == 0) _exit(enroll(*board, getpid()) != nullptr ? 0 : 1);
+  siginfo_t ended{};
+  ASSERT_EQ(waitid(P_PID, id_t(child), &ended, WEXITED | WNOWAIT), 0);  // ended, and not yet waited for
+  ASSERT_EQ(kill(child, 0), 0);
+  board->owner_pid = child;
+  EXPECT_TRUE(owner_is_gone(*board));
+  EXPECT_EQ(host.processes(), 0u);
+  EXPECT_EQ(enroll(*board, getpid()), &board->processes[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(owner_is_gone(*board));
+}
+
+TEST_F(BoardTest, a_process_whose_first_thread_has_ended_lives_on_with_the_others) {
+  const pid_t child = fork();
+  if (child == 0) {
+    enroll(*board, getpid());
+    std::thread([] { pause(); }).detach();
+    syscall(SYS_exit, 0);  // this thread alone
+  }
+  const std::string file = "/proc/" + std::to_string(child) + "/stat";
+  const auto first_thread_is_a_zombie = [&] {
+    std::ifstream stat(file);
+    const std::string line((std::istreambuf_iterator<char>(stat)), {});
+    return line.find(") Z") != std::string::npos;
+  };
+  const auto end = std::chrono::steady_clock::now() + 10s;
+  while (!first_thread_is_a_zombie() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  ASSERT_TRUE(first_thread_is_a_zombie());
+  board->owner_pid = child;
+  EXPECT_FALSE(owner_is_gone(*board));
+  EXPECT_EQ(host.processes(), 1u);
+  EXPECT_EQ(enroll(*board, getpid()), &board->processes[1]);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  EXPECT_TRUE(owner_is_gone(*board));
 }
 
 TEST(BoardHost, limits_are_told) {

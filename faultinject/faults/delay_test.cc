@@ -84,6 +84,16 @@ TEST_F(DelayTest, kept_back_work_is_flushed_when_the_program_moves_to_err) {
   }
 }
 
+TEST_F(DelayTest, a_post_in_err_flushes_at_once) {
+  arm("{target: node0/nic0, kind: delay, delay: 1 h, at: now}");
+  start();
+  a->must("err 0");
+  a->must("post 0 write 1 8 0");
+  const auto wcs = a->poll(0, 1, 5000);
+  ASSERT_EQ(wcs.size(), 1u);
+  EXPECT_EQ(wcs[0].status, kFlushed);
+}
+
 TEST_F(DelayTest, only_the_opcode_and_what_stands_behind_it) {
   const uint32_t id = arm("{target: node0/nic0, kind: delay, delay: 50 ms, opcode: read, at: now}");
   start();

@@ -38,6 +38,7 @@ TEST_F(PortDownTest, no_flush_is_seen_before_the_retries_are_exhausted_and_then_
   EXPECT_EQ(wcs[2].status, kFlushed);
   for (int i = 0; i < 3; i++) EXPECT_EQ(wcs[size_t(i)].wr_id, uint64_t(i + 1));
   EXPECT_GE(wcs[0].at_ns - t0, retry_window_ns(14, 1));
+  EXPECT_EQ(a->ask("field 0"), "ok " + std::to_string(kRts)) << "ibv_qp::state is what the program made it";
   EXPECT_EQ(a->qp_state(0), kErr);
   EXPECT_TRUE(witnessed(id, Effect::kWcShown, "node0"));
   a->must("post 0 write 9 8 0");

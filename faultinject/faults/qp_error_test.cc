@@ -22,7 +22,9 @@ TEST_F(QpErrorTest, shows_qp_fatal_and_flushes_at_once) {
     EXPECT_EQ(wcs[size_t(i)].status, kFlushed);
     EXPECT_GE(wcs[size_t(i)].at_ns, board.state(id).t0_ns);
   }
+  EXPECT_EQ(a->ask("field 0"), "ok " + std::to_string(kRts)) << "ibv_qp::state is what the program made it";
   EXPECT_EQ(a->qp_state(0), kErr);
+  EXPECT_EQ(a->ask("field 0"), "ok " + std::to_string(kErr)) << "a query writes what it found";
   EXPECT_TRUE(witnessed(id, Effect::kQpToErr, "node0"));
   EXPECT_TRUE(witnessed(id, Effect::kQpFatalDelivered, "node0"));
 }

@@ -183,8 +183,8 @@ int AsyncEvents::get(ibv_async_event* event) {
         if (ending_ && waiting_.empty() && !ended_) end_descriptor();
         return 0;
       }
-      if (ended_) {
-        errno = EIO;
+      if (ended_ || event_fd_ < 0) {
+        errno = ended_ ? EIO : EBADF;
         return -1;
       }
     }

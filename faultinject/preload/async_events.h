@@ -24,7 +24,8 @@ class AsyncEvents {
   // Puts an event before the program. Never blocks.
   void push(const ibv_async_event& event);
 
-  // ibv_get_async_event. 0, or -1 with errno.
+  // ibv_get_async_event. 0, or -1 with errno: EBADF once the device is closed. A thread that sleeps here then
+  // sleeps on, as in the read() of a closed descriptor.
   int get(ibv_async_event* event);
 
   // True when the event was one of ours: the real acknowledgement must not count it.

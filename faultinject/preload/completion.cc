@@ -143,7 +143,6 @@ void Context::due_at(QueuePair& qp, uint64_t time_ns) {
 
 void Context::show_hidden(QueuePair& qp, bool program_moved_it) {
   set_life(qp, QueuePair::Life::kBroken);
-  show_state(qp.qp, IBV_QPS_ERR);
   qp.retry_error_due = !program_moved_it;
   const uint64_t now = monotonic_ns();
   FaultEntry& entry = board().faults[qp.fault_id - 1];
@@ -338,7 +337,7 @@ void Context::after_req_notify(ibv_cq* pointer) {
 void Context::wake_sleeper(CompletionQueue& cq) {
   if (cq.cq->channel == nullptr || cq.ready.empty() || removal_.is_failing()) return;
   if (cq.waker == nullptr) {
-    const AsyncEvents::RealFd shown(&events_);  // the kernel is handed the descriptor with a new object
+    const AsyncEvents::RealFd shown(events_.get());  // the kernel is handed the descriptor with a new object
     const auto alloc_pd = FAULTINJECT_REAL(kAllocPd, ibv_alloc_pd);
     if (waker_pd_ == nullptr && alloc_pd != nullptr) waker_pd_ = alloc_pd(context_);
     if (waker_pd_ != nullptr) cq.waker = Waker::make(waker_pd_, cq.cq);

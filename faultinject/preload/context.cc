@@ -20,7 +20,7 @@ Context::Context(Process& process, Slot& slot, ibv_context* context, uint32_t no
       node_(node),
       nic_(nic),
       ports_(ports),
-      events_(context) {
+      events_(std::make_shared<AsyncEvents>(context)) {
   first_op_seen_ = board().first_op_ns.load() != 0;
 }
 Context::~Context() = default;
@@ -60,6 +60,7 @@ uint64_t Context::choice(const Fault& fault, const QueuePair& qp) const {
   // Of the place, not of the process id or an address: the same seed and program give the same choice.
   uint64_t x = fault.entry().seed;
   x = mix(x ^ (uint64_t(node_) << 40 | uint64_t(nic_) << 32 | qp.index));
+  if (!qp.reliable) x = mix(x);  // their indices are the RC ones' again
   for (const char* c = environment().rank; *c != 0; c++) x = mix(x ^ uint8_t(*c));
   return x;
 }
@@ -119,7 +120,7 @@ void Context::add_cq(ibv_cq* cq) {
 std::unique_ptr<CompletionQueue> Context::take_cq(ibv_cq* cq) {
   std::unique_lock lock(mutex_);
   wait_until_thawed(lock);
-  events_.forget(cq);
+  events_->forget(cq);
   const auto it = cqs_.find(cq);
   if (it == cqs_.end()) return nullptr;
   auto taken = std::move(it->second);
@@ -153,7 +154,7 @@ QueuePair& Context::insert(ibv_qp* pointer, const ibv_qp_init_attr& attributes) 
   qp->serial = next_serial_++;
   qp->type = attributes.qp_type;
   qp->reliable = attributes.qp_type == IBV_QPT_RC;
-  if (qp->reliable) qp->index = process_.next_qp_index(nic_);
+  qp->index = process_.next_qp_index(nic_, qp->reliable);
   qp->send_cq = queue(attributes.send_cq);
   qp->recv_cq = queue(attributes.recv_cq);
   qp->max_send_wr = attributes.cap.max_send_wr;
@@ -206,7 +207,7 @@ uint64_t Context::begin_destroy(ibv_qp* pointer) {
   drop_held(*qp);
   forget_completions(*qp);
   qp->dying = true;  // until the provider has taken its completions out of the queues
-  events_.forget(pointer);
+  events_->forget(pointer);
   return qp->serial;
 }
 

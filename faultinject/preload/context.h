@@ -122,7 +122,9 @@ class Context {
   void wake_everybody();
   uint64_t choice(const Fault& fault, const QueuePair& qp) const;  // a number from the seed
 
-  AsyncEvents& events() { return events_; }
+  AsyncEvents& events() { return *events_; }
+  // For a call that may sleep while another thread closes the device.
+  std::shared_ptr<AsyncEvents> share_events() { return events_; }
   ibv_context* device() const { return context_; }
   std::mutex& mutex() { return mutex_; }
 
@@ -191,7 +193,7 @@ class Context {
   Slot& slot_;
   ibv_context* context_;
   const uint32_t node_, nic_, ports_;
-  AsyncEvents events_;
+  const std::shared_ptr<AsyncEvents> events_;
 
   std::mutex mutex_;
   QpMap qps_;

@@ -216,7 +216,7 @@ int ibv_query_port(ibv_context* context, uint8_t port, _compat_ibv_port_attr* at
 
 int ibv_get_async_event(ibv_context* context, ibv_async_event* event) {
   Context* ours = context_of(context);
-  if (ours != nullptr) return ours->events().get(event);
+  if (ours != nullptr) return ours->share_events()->get(event);
   const auto real = FAULTINJECT_REAL(kGetAsyncEvent, ibv_get_async_event);
   return real != nullptr ? real(context, event) : -1;
 }

@@ -255,7 +255,6 @@ std::vector<Undestroyed> Process::closing(ibv_context* device) {
     (*it)->events().close();
     (*it)->close_wakers();
     auto undestroyed = (*it)->take_undestroyed();
-    closed_.push_back(std::move(*it));
     contexts_.erase(it);
     return undestroyed;
   }

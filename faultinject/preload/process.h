@@ -42,7 +42,9 @@ class Process {
   Board& board() const { return board_; }
   const char* rank() const;
   int32_t pid() const { return pid_; }
-  uint32_t next_qp_index(uint32_t nic) { return qp_indices_[nic % kMaxNics].fetch_add(1); }
+  uint32_t next_qp_index(uint32_t nic, bool reliable) {
+    return (reliable ? qp_indices_ : other_qp_indices_)[nic % kMaxNics].fetch_add(1);
+  }
 
  private:
   Process(Board& board, ProcessEntry& entry, uint32_t node, int32_t pid);
@@ -55,12 +57,10 @@ class Process {
   ProcessEntry& entry_;
   const uint32_t node_;
   const int32_t pid_;
-  std::array<std::atomic<uint32_t>, kMaxNics> qp_indices_{};
+  std::array<std::atomic<uint32_t>, kMaxNics> qp_indices_{}, other_qp_indices_{};
 
   std::mutex mutex_;  // of the lists; taken before any Context's
   std::vector<std::unique_ptr<Context>> contexts_;
-  // Closed contexts stay: a thread of the program may still be inside ibv_get_async_event.
-  std::vector<std::unique_ptr<Context>> closed_;
 
   std::atomic<uint64_t> asleep_until_ns_{UINT64_MAX};  // UINT64_MAX also while it is awake: then always ring
   std::atomic<bool> stop_{false};

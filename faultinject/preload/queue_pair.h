@@ -62,6 +62,12 @@ inline void show_state(ibv_qp* qp, ibv_qp_state state) {
   __atomic_store_n(&qp->state, state, __ATOMIC_RELAXED);
 }
 
+// After a transition to ERR of our own; unless the program has made one meanwhile.
+inline void put_state_back(ibv_qp* qp, ibv_qp_state before) {
+  ibv_qp_state ours = IBV_QPS_ERR;
+  __atomic_compare_exchange_n(&qp->state, &ours, before, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
 inline ibv_qp_state shown_state(const ibv_qp* qp) { return __atomic_load_n(&qp->state, __ATOMIC_RELAXED); }
 
 struct QueuePair {
@@ -74,7 +80,7 @@ struct QueuePair {
 
   ibv_qp* qp = nullptr;
   uint64_t serial = 0;  // unique in the process: queue pair numbers and addresses come again
-  uint32_t index = 0;   // n-th RC queue pair of this NIC in this process
+  uint32_t index = 0;   // n-th of this NIC in this process, of the RC ones or (not selectable) of all others
   ibv_qp_type type = IBV_QPT_RC;
   bool reliable = false;
   bool dying = false;  // the program is in ibv_destroy_qp

@@ -73,7 +73,7 @@ uint64_t Context::removal_goes_on(uint64_t now) {
       push_event(device_fatal());
       report(removal_.fault_id, Effect::kEventDelivered, 0, IBV_EVENT_DEVICE_FATAL, monotonic_ns());
     } else {
-      events_.end();
+      events_->end();
       report(removal_.fault_id, Effect::kDescriptorEnded, 0, 0, monotonic_ns());
     }
   }
@@ -154,11 +154,11 @@ std::optional<int> Context::destroy_without_device(Undestroyed::Kind kind, void*
     stop_watching(*known);
     forget_completions(*known);
     known->destroyed = true;
-    events_.forget(qp);
+    events_->forget(qp);
   }
   if (kind == Undestroyed::Kind::kCq) {
     auto* cq = static_cast<ibv_cq*>(object);
-    events_.forget(cq);
+    events_->forget(cq);
     queue(cq)->ready.clear();
   }
   return 0;

@@ -60,6 +60,10 @@ void lose_datagram(ibv_send_wr& wr, ibv_qp_type type) {
   wr.send_flags &= ~unsigned(IBV_SEND_INLINE);
 }
 
+bool may_send(ibv_qp_state state) {
+  return state != IBV_QPS_RESET && state != IBV_QPS_INIT && state != IBV_QPS_RTR;
+}
+
 constexpr uint64_t kFullQueueRetryNs = 50000;
 constexpr uint64_t kTurnRetryNs = 200000;
 
@@ -135,11 +139,14 @@ int Context::post_one(QueuePair& qp, const ibv_send_wr& original, uint64_t now) 
   }
   const bool cut = qp.life == QueuePair::Life::kCut;
   const bool held = qp.life == QueuePair::Life::kWhole && must_hold(qp);
+  const bool gone = removal_.stage != DeviceRemoval::Stage::kPresent;
+  // No provider looks at this one as it is posted, or one whose queue pair is in ERR.
+  if ((cut || held || gone) && !may_send(shown_state(qp.qp))) return EINVAL;
   // The real queue has room again as soon as its completions are taken; the program's has not, before it sees
   // them, and what is kept back fills it too.
   if ((cut || held || qp.deaf_by != 0) && qp.hidden_sends.size() + qp.sent.size() >= qp.max_send_wr)
     return ENOMEM;
-  if (removal_.stage != DeviceRemoval::Stage::kPresent) {
+  if (gone) {
     removal_goes_on(now);
     // Nobody takes its completions any more, so its queue fills up.
     if (removal_.hides_completions() && qp.sent.size() >= qp.max_send_wr) return ENOMEM;
@@ -216,6 +223,7 @@ int Context::post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad) {
 
 bool Context::must_hold(const QueuePair& qp) const {
   if (!qp.held.empty()) return true;
+  if (shown_state(qp.qp) == IBV_QPS_ERR) return false;  // the program has moved it there: it flushes at once
   return std::any_of(faults_.begin(), faults_.end(),
                      [&](const auto& fault) { return fault->begun && fault->holds(*this, qp); });
 }

@@ -8,11 +8,16 @@
 
 namespace faultinject {
 
+// ibv_qp::state stays as the program knows it, as with a device that fails by itself: libibverbs writes it in
+// the program's own ibv_modify_qp and ibv_query_qp alone.
 bool Context::move_to_err(QueuePair& qp) {
+  const ibv_qp_state before = shown_state(qp.qp);
   const auto real = FAULTINJECT_REAL(kModifyQp, ibv_modify_qp);
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_ERR;
-  return real != nullptr && real(qp.qp, &attributes, IBV_QP_STATE) == 0;
+  if (real == nullptr || real(qp.qp, &attributes, IBV_QP_STATE) != 0) return false;
+  put_state_back(qp.qp, before);
+  return true;
 }
 
 bool Context::cut(QueuePair& qp, Fault& fault, uint64_t now, Effect effect, uint64_t since) {
@@ -29,7 +34,6 @@ bool Context::cut(QueuePair& qp, Fault& fault, uint64_t now, Effect effect, uint
     set_life(qp, QueuePair::Life::kWhole);
     return false;
   }
-  show_state(qp.qp, qp.cut_in);
   took_effect(fault.entry(), before);
   witness(fault, effect, qp.qp->qp_num, 0, before);
   qp.cut_ns = since != 0 ? since : before;
@@ -74,7 +78,6 @@ bool Context::lose_ack(QueuePair& qp, Fault& fault, ibv_wc& wc, uint64_t now, bo
     witness(fault, Effect::kWcRewritten, qp.qp->qp_num, wc.status, before);
     return true;
   }
-  show_state(qp.qp, IBV_QPS_RTS);
   qp.cut_in = IBV_QPS_RTS;
   set_life(qp, QueuePair::Life::kCut);
   qp.cut_ns = now;
@@ -124,7 +127,7 @@ void Context::freeze(bool frozen) {
   mode_dirty_ = true;
   if (frozen_ != 0) return;
   thawed_.notify_all();
-  for (const ibv_async_event& event : frozen_events_) events_.push(event);
+  for (const ibv_async_event& event : frozen_events_) events_->push(event);
   frozen_events_.clear();
   // What was completed meanwhile has raised its events already, and nobody was shown anything.
   const uint64_t now = monotonic_ns();
@@ -144,7 +147,7 @@ void Context::push_event(const ibv_async_event& event) {
   if (frozen_ != 0) {
     frozen_events_.push_back(event);
   } else {
-    events_.push(event);
+    events_->push(event);
   }
 }
 

@@ -42,6 +42,7 @@ struct FakeDevice {
     qp.qp_base.qp_context = this;
     qp.qp_base.qp_num = 17;
     qp.qp_base.qp_type = IBV_QPT_RC;
+    qp.qp_base.state = IBV_QPS_RTS;
     qp.qp_base.send_cq = qp.qp_base.recv_cq = ibv_cq_ex_to_cq(&cq);
     qp.wr_start = [](ibv_qp_ex* q) { of(q).post_lock.lock(); };
     qp.wr_rdma_write = [](ibv_qp_ex* q, uint32_t, uint64_t) { of(q).begin(IBV_WR_RDMA_WRITE); };

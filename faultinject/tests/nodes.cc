@@ -16,17 +16,13 @@
 extern char** environ;
 
 namespace faultinject::testing {
-namespace {
 
-// <build>, from where this program lies.
 std::string build_folder() {
   char path[4096];
   const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
   std::string self(path, length > 0 ? size_t(length) : 0);
   return self.substr(0, self.rfind("/bin/"));
 }
-
-}  // namespace
 
 Agent::Agent(const std::string& program, const std::vector<std::string>& environment) {
   signal(SIGPIPE, SIG_IGN);

@@ -14,6 +14,9 @@
 
 namespace faultinject::testing {
 
+// <build>, from where this program lies.
+std::string build_folder();
+
 struct Completion {
   uint64_t wr_id = 0;
   int status = 0;

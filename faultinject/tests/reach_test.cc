@@ -26,6 +26,30 @@ TEST_F(ReachTest, a_program_that_binds_verbs_with_dlvsym_is_reached) {
   EXPECT_TRUE(witnessed(id, Effect::kQpToErr, "node0"));
 }
 
+TEST_F(ReachTest, the_symbol_of_an_old_version_is_that_librarys_own_and_nobody_elses) {
+  a = &agent("node0", "0");
+  ASSERT_EQ(a->ask("old_version " + build_folder() + "/lib/tests/libfaultinject_old_verbs.so"), "ok");
+  ASSERT_NO_FATAL_FAILURE(a->open());
+  const uint32_t id = arm("{target: node0/nic0, kind: port_down, at: now}");
+  EXPECT_EQ(a->ask("event 5000"), "event " + std::to_string(kEventPortErr));
+  EXPECT_EQ(a->port_state(), kPortDown);
+  EXPECT_TRUE(witnessed(id, Effect::kPortErrDelivered, "node0"));
+}
+
+TEST_F(ReachTest, nothing_is_kept_of_a_device_that_was_closed) {
+  constexpr int kTimes = 1000;
+  const auto bytes_each = [&](bool injected) {
+    Agent& one = agent("node0", "0", injected);
+    one.must("cycle 0 8");  // what is made once
+    const std::string answer = one.ask("cycle 0 " + std::to_string(kTimes));
+    EXPECT_EQ(answer.substr(0, 3), "ok ") << answer;
+    return std::stod(answer.substr(3)) / kTimes;
+  };
+  arm("{target: node0/nic0, kind: port_down, at: now}");
+  arm("{target: node0/nic0, kind: throttle, rate: 1 Gbit/s, at: now}");
+  EXPECT_LT(bytes_each(true), bytes_each(false) + 64);
+}
+
 TEST_F(ReachTest, a_program_without_a_board_runs_as_before) {
   a = &agent("node0", "0", false);
   b = &agent("node1", "1", false);

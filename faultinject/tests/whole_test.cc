@@ -1,6 +1,8 @@
 // What all faults have in common, on real programs: every name that a plan may use does what it says; targets
 // are as wide as their patterns; several faults come in the order that the plan gives; and heal puts
 // everything back, whatever was injected.
+#include <cerrno>
+
 #include "faultinject/plan/names.h"
 #include "faultinject/tests/nodes.h"
 
@@ -35,6 +37,31 @@ TEST_F(WholeTest, every_async_event_comes_by_its_name) {
   EXPECT_EQ(shown, 19);
   EXPECT_EQ(b->ask("event 0"), "none");
   expect_healthy(0);
+}
+
+TEST_F(WholeTest, a_post_before_rts_is_refused_whatever_keeps_sends_back) {
+  start();
+  const int reset = a->make_qp(), init = a->make_qp(), receiver = a->make_qp();
+  const int peer = b->make_qp();
+  a->must("init " + std::to_string(init));
+  ASSERT_EQ(a->ask("connect " + std::to_string(receiver) + " " + std::to_string(b->numbers[size_t(peer)]) + " " +
+                   b->gid + " " + b->address + " " + b->key + " receive"),
+            "ok");
+  for (const char* kind : {"noop", "throttle, rate: 1 kbit/s", "delay, delay: 1 h", "port_flap, down: 1 h, up: 1 ms",
+                           "reorder, window: 1 h, depth: 100", "freeze"}) {
+    const uint32_t id = arm("{target: node0/nic0, at: now, kind: " + std::string(kind) + "}");
+    if (kind == std::string("freeze")) {
+      ASSERT_TRUE(took_effect_within(id, 5000));
+    } else {
+      EXPECT_EQ(a->ask("create_cq"), "ok") << "its process has heard of it";
+    }
+    for (const int qp : {reset, init, receiver})
+      EXPECT_EQ(a->ask("post " + std::to_string(qp) + " write 1 8 0"), "errno " + std::to_string(EINVAL))
+          << kind << " qp " << qp;
+    board.heal(id);
+    EXPECT_EQ(a->ask("create_cq"), "ok");
+    expect_healthy(0);
+  }
 }
 
 TEST_F(WholeTest, a_completion_fails_with_every_status_by_its_name) {

@@ -128,6 +128,23 @@ TEST_F(PerftestBothEnds, a_qp_error_of_both_ends_fails_client_and_server_with_fl
   }
 }
 
+TEST_F(PerftestBothEnds, programs_asleep_on_their_completion_channels_go_on_when_a_fault_is_healed) {
+  for (const char* kind : {"freeze", "blackhole, direction: in", "blackhole, direction: out"}) {
+    name += "h";
+    const Words words = {"ibv_rc_pingpong", "-e", "-d", "vhca0", "-g", "1", "-n", "3000"};
+    // Well within the retries of both ends, half a second.
+    const Ends ends = start_pair(words, "- {at: {wr: 500}, target: node1/nic0, for: 50 ms, kind: " +
+                                            std::string(kind) + "}\n");
+    for (Command* end : {ends.client, ends.server}) {
+      EXPECT_EQ(end->status(60), 0) << kind << "\n" << end->output();
+      EXPECT_NE(end->output().find("usec/iter"), std::string::npos) << kind << "\n" << end->output();
+    }
+    const Log log = log_of();
+    EXPECT_TRUE(log.fault["took_effect"]) << log.fault.dump(1);
+    for (const char* node : {"node0", "node1"}) EXPECT_FALSE(log.has(node, kQpToErr)) << log.fault.dump(1);
+  }
+}
+
 TEST_F(PerftestBothEnds, a_qp_error_of_the_peer_alone_runs_the_client_into_its_retries) {
   const Program& program = foreign_programs()[0];
   const Ends ends =
