@@ -44,11 +44,11 @@ TEST_F(WholeTest, a_post_before_rts_is_refused_whatever_keeps_sends_back) {
   const int reset = a->make_qp(), init = a->make_qp(), receiver = a->make_qp();
   const int peer = b->make_qp();
   a->must("init " + std::to_string(init));
-  ASSERT_EQ(a->ask("connect " + std::to_string(receiver) + " " + std::to_string(b->numbers[size_t(peer)]) + " " +
-                   b->gid + " " + b->address + " " + b->key + " receive"),
+  ASSERT_EQ(a->ask("connect " + std::to_string(receiver) + " " + std::to_string(b->numbers[size_t(peer)]) +
+                   " " + b->gid + " " + b->address + " " + b->key + " receive"),
             "ok");
-  for (const char* kind : {"noop", "throttle, rate: 1 kbit/s", "delay, delay: 1 h", "port_flap, down: 1 h, up: 1 ms",
-                           "reorder, window: 1 h, depth: 100", "freeze"}) {
+  for (const char* kind : {"noop", "throttle, rate: 1 kbit/s", "delay, delay: 1 h",
+                           "port_flap, down: 1 h, up: 1 ms", "reorder, window: 1 h, depth: 100", "freeze"}) {
     const uint32_t id = arm("{target: node0/nic0, at: now, kind: " + std::string(kind) + "}");
     if (kind == std::string("freeze")) {
       ASSERT_TRUE(took_effect_within(id, 5000));
