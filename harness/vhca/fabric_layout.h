@@ -15,7 +15,7 @@
 namespace vhca {
 
 inline constexpr std::uint64_t kFabricMagic = 0x3142'4146'4143'4856;  // "VHCAFAB1"
-inline constexpr std::uint32_t kLayoutVersion = 11;
+inline constexpr std::uint32_t kLayoutVersion = 12;
 
 inline constexpr std::size_t kMaxNodes = 64;
 inline constexpr std::size_t kMaxNicsPerNode = 16;
@@ -287,6 +287,9 @@ struct alignas(4096) StagingSlot {
   std::atomic<ProcessId> target;
   std::uint32_t to_target;
   std::uint32_t pieces;
+  // The hold under which the owner writes; 0: none. See Hold.
+  std::uint64_t hold_offset;  // in the fabric, in bytes
+  std::uint64_t hold_word;
   struct {
     std::uint64_t address;
     std::uint64_t bytes;

@@ -103,24 +103,26 @@ MemoryMover::MemoryMover(Fabric& fabric, ProcessId self) : fabric_(fabric), self
 }
 
 MoveStatus MemoryMover::move_somehow(MoveDirection direction, ProcessId other, pid_t pid, iovec* local,
-                                     std::size_t local_count, iovec* remote, std::size_t remote_count) {
+                                     std::size_t local_count, iovec* remote, std::size_t remote_count,
+                                     const Hold* hold) {
   if (!attach_refused_.load(std::memory_order_relaxed)) {
-    const MoveStatus status = attach(direction, pid, local, local_count, remote, remote_count);
+    const MoveStatus status = attach(direction, pid, local, local_count, remote, remote_count, hold);
     if (status != MoveStatus::kRefused) return status;
   }
   if (!proc_refused_.load(std::memory_order_relaxed)) {
-    const MoveStatus status = through_proc(direction, other, pid, local, local_count, remote, remote_count);
+    const MoveStatus status =
+        through_proc(direction, other, pid, local, local_count, remote, remote_count, hold);
     if (status != MoveStatus::kRefused) return status;
   }
   const std::lock_guard guard(staging_lock_);
   if (remote_count <= kStagingPieces && total(remote, remote_count) <= kStagingBytes)
-    return move_staged(fabric_, self_, other, direction, local, local_count, remote, remote_count);
+    return move_staged(fabric_, self_, other, direction, local, local_count, remote, remote_count, hold);
   MoveStatus status = MoveStatus::kOk;
   for_each_stretch(local, remote, remote_count, [&](char* ours, char* theirs, std::size_t bytes) {
     for (std::size_t done = 0; done < bytes && status == MoveStatus::kOk; done += kStagingBytes) {
       const std::size_t some = std::min(bytes - done, kStagingBytes);
       const iovec here{ours + done, some}, there{theirs + done, some};
-      status = move_staged(fabric_, self_, other, direction, &here, 1, &there, 1);
+      status = move_staged(fabric_, self_, other, direction, &here, 1, &there, 1, hold);
     }
     return status == MoveStatus::kOk;
   });
@@ -135,7 +137,7 @@ MoveStatus MemoryMover::check_beacon(ProcessId other, pid_t pid, const ProcessSl
   iovec here{&word, sizeof word};
   iovec there{reinterpret_cast<void*>(slot.beacon_address.load()), sizeof word};
   const std::uint64_t wanted = slot.beacon_value.load();
-  const MoveStatus status = move_somehow(MoveDirection::kFromRemote, other, pid, &here, 1, &there, 1);
+  const MoveStatus status = move_somehow(MoveDirection::kFromRemote, other, pid, &here, 1, &there, 1, nullptr);
   return status == MoveStatus::kOk && word == wanted ? status : MoveStatus::kGone;
 }
 
@@ -169,9 +171,8 @@ MoveStatus MemoryMover::move(MoveDirection direction, ProcessId other, iovec* lo
     peer.checked_ns.store(now_ns, std::memory_order_relaxed);
     peer.id.store(other, std::memory_order_relaxed);
   }
-  // After the checks: each is a system call, from which a stopped process comes back late.
-  if (!hold.is_valid()) return MoveStatus::kGone;
-  const MoveStatus status = move_somehow(direction, other, pid, local, local_count, remote, remote_count);
+  const MoveStatus status =
+      move_somehow(direction, other, pid, local, local_count, remote, remote_count, &hold);
   // Or the process runs another program by now, whose memory is elsewhere.
   return status == MoveStatus::kRemoteFault && check_beacon(other, pid, *slot) == MoveStatus::kGone
              ? MoveStatus::kGone
@@ -179,8 +180,11 @@ MoveStatus MemoryMover::move(MoveDirection direction, ProcessId other, iovec* lo
 }
 
 MoveStatus MemoryMover::attach(MoveDirection direction, pid_t pid, const iovec* local,
-                               std::size_t local_count, const iovec* remote, std::size_t remote_count) {
+                               std::size_t local_count, const iovec* remote, std::size_t remote_count,
+                               const Hold* hold) {
   const std::size_t wanted = total(remote, remote_count);
+  // Directly before the copy: from each system call before it a stopped process may have come back late.
+  if (hold && !hold->is_valid()) return MoveStatus::kGone;
 #if defined(__SANITIZE_THREAD__)
   // Past the sanitizer's eyes: a NIC's access is no data race, the program synchronises with the completion.
   const long call = direction == MoveDirection::kToRemote ? SYS_process_vm_writev : SYS_process_vm_readv;
@@ -206,7 +210,8 @@ MoveStatus MemoryMover::attach(MoveDirection direction, pid_t pid, const iovec* 
 }
 
 MoveStatus MemoryMover::through_proc(MoveDirection direction, ProcessId other, pid_t pid, const iovec* local,
-                                     std::size_t local_count, const iovec* remote, std::size_t remote_count) {
+                                     std::size_t local_count, const iovec* remote, std::size_t remote_count,
+                                     const Hold* hold) {
   char path[64];
   std::snprintf(path, sizeof path, "/proc/%d/mem", static_cast<int>(pid));
   // Opened for each transfer: a kept descriptor would have to be tied to the process's life, and this way is
@@ -229,6 +234,10 @@ MoveStatus MemoryMover::through_proc(MoveDirection direction, ProcessId other, p
   for_each_stretch(local, remote, remote_count, [&](char* ours, char* theirs, std::size_t bytes) {
     const auto at = static_cast<off_t>(reinterpret_cast<std::uintptr_t>(theirs));
     for (std::size_t done = 0; done < bytes;) {
+      if (hold && !hold->is_valid()) {
+        status = MoveStatus::kGone;
+        return false;
+      }
       const ssize_t moved = direction == MoveDirection::kToRemote
                                 ? ::pwrite(fd, ours + done, bytes - done, at + static_cast<off_t>(done))
                                 : ::pread(fd, ours + done, bytes - done, at + static_cast<off_t>(done));

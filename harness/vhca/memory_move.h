@@ -47,13 +47,15 @@ class MemoryMover {
   };
 
   MoveStatus check_beacon(ProcessId other, pid_t pid, const ProcessSlot& slot);
-  // By the first way that is not refused.
+  // By the first way that is not refused. kGone when `hold` (nullptr: none is needed) was revoked.
   MoveStatus move_somehow(MoveDirection direction, ProcessId other, pid_t pid, iovec* local,
-                          std::size_t local_count, iovec* remote, std::size_t remote_count);
+                          std::size_t local_count, iovec* remote, std::size_t remote_count,
+                          const Hold* hold);
   MoveStatus attach(MoveDirection direction, pid_t pid, const iovec* local, std::size_t local_count,
-                    const iovec* remote, std::size_t remote_count);
+                    const iovec* remote, std::size_t remote_count, const Hold* hold);
   MoveStatus through_proc(MoveDirection direction, ProcessId other, pid_t pid, const iovec* local,
-                          std::size_t local_count, const iovec* remote, std::size_t remote_count);
+                          std::size_t local_count, const iovec* remote, std::size_t remote_count,
+                          const Hold* hold);
 
   Fabric& fabric_;
   ProcessId self_;

@@ -11,7 +11,7 @@
 namespace vhca {
 namespace {
 
-enum State : std::uint32_t { kIdle, kPosted, kRunning, kDone };
+enum State : std::uint32_t { kIdle, kPosted, kRunning, kDone, kRevoked };
 
 constexpr std::uint64_t kPatienceNs = 1'000'000'000;
 constexpr std::uint64_t kLookNs = 10'000'000;
@@ -25,11 +25,19 @@ void copy_out(const iovec* list, std::size_t count, const char* data) {
     copy_whole_words(list[i].iov_base, data, list[i].iov_len);
 }
 
+std::uint64_t offset_of(const Fabric& fabric, const std::atomic<std::uint64_t>& word) {
+  return reinterpret_cast<std::uintptr_t>(&word) - reinterpret_cast<std::uintptr_t>(&fabric);
+}
+Hold hold_at(Fabric& fabric, const StagingSlot& slot) {
+  return {*reinterpret_cast<std::atomic<std::uint64_t>*>(reinterpret_cast<char*>(&fabric) + slot.hold_offset),
+          slot.hold_word};
+}
+
 }  // namespace
 
 MoveStatus move_staged(Fabric& fabric, ProcessId self, ProcessId other, MoveDirection direction,
                        const iovec* local, std::size_t local_count, const iovec* remote,
-                       std::size_t remote_count) {
+                       std::size_t remote_count, const Hold* hold) {
   StagingSlot& slot = fabric.staging[slot_of_process(self)];
   if (remote_count > kStagingPieces) return MoveStatus::kRefused;
   slot.state.store(kIdle);
@@ -37,6 +45,8 @@ MoveStatus move_staged(Fabric& fabric, ProcessId self, ProcessId other, MoveDire
   slot.target.store(other);
   slot.to_target = direction == MoveDirection::kToRemote;
   slot.pieces = static_cast<std::uint32_t>(remote_count);
+  slot.hold_offset = hold ? offset_of(fabric, hold->responder) : 0;
+  slot.hold_word = hold ? hold->word : 0;
   for (std::size_t i = 0; i < remote_count; ++i)
     slot.piece[i] = {reinterpret_cast<std::uintptr_t>(remote[i].iov_base), remote[i].iov_len};
   if (slot.to_target) copy_in(slot.data, local, local_count);
@@ -48,7 +58,8 @@ MoveStatus move_staged(Fabric& fabric, ProcessId self, ProcessId other, MoveDire
   ring_doorbell(fabric, other);
   const std::uint64_t start = now_ns();
   std::uint64_t looked = start;
-  while (slot.state.load() != kDone) {
+  std::uint32_t state;
+  while ((state = slot.state.load()) != kDone && state != kRevoked) {
     serve_staged(fabric, self);  // the other engine may be waiting for us in the same way
     ::sched_yield();
     const std::uint64_t now = now_ns();
@@ -59,6 +70,10 @@ MoveStatus move_staged(Fabric& fabric, ProcessId self, ProcessId other, MoveDire
     std::uint32_t expected = kPosted;
     if (now - start > kPatienceNs && slot.state.compare_exchange_strong(expected, kIdle))
       return MoveStatus::kGone;
+  }
+  if (state == kRevoked) {
+    slot.state.store(kIdle);
+    return MoveStatus::kGone;
   }
   if (!slot.to_target) copy_out(local, local_count, slot.data);
   slot.state.store(kIdle);
@@ -75,6 +90,10 @@ void serve_staged(Fabric& fabric, ProcessId self) {
         continue;
       std::uint32_t expected = kPosted;
       if (!slot.state.compare_exchange_strong(expected, kRunning)) continue;
+      if (slot.hold_offset != 0 && !hold_at(fabric, slot).is_valid()) {
+        slot.state.store(kRevoked);
+        continue;
+      }
       char* data = slot.data;
       for (std::uint32_t i = 0; i < slot.pieces && i < kStagingPieces; data += slot.piece[i].bytes, ++i) {
         auto* ours = reinterpret_cast<void*>(slot.piece[i].address);
