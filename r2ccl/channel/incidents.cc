@@ -61,7 +61,7 @@ std::string Incidents::in_the_end(const Incident& incident) {
               (incident.over.size() > 1 ? " (" + std::to_string(count) + ")" : "");
     text += "; " + std::to_string(incident.segments) +
             (incident.segments == 1 ? " segment was" : " segments were") +
-            " sent again; a failed NIC is used again when it has carried probes for a while";
+            " sent again; a NIC that comes back is used again when it has carried probes for a while";
   }
   const char* and_then = incident.went_on > 0 ? "; " : "";
   if (incident.gave_up > 0)

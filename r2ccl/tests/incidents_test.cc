@@ -27,7 +27,7 @@ TEST(Incidents, channels_that_leave_a_nic_together_are_one_line_when_the_last_go
   EXPECT_EQ(lines[0],
             "NIC a of x to NIC a of y failed: port error (noticed by event); 3 channels went on, the last "
             "after 5.0 ms, over NIC b of x to NIC b of y (2), NIC c of x to NIC c of y (1); 3 segments were "
-            "sent again; a failed NIC is used again when it has carried probes for a while");
+            "sent again; a NIC that comes back is used again when it has carried probes for a while");
   EXPECT_FALSE(incidents.open());
   EXPECT_TRUE(incidents.due(Incidents::kAll).empty()) << "told once";
 }

@@ -67,7 +67,6 @@ enum Ends : unsigned { kSenders = 1, kReceivers = 2, kBoth = 3 };
 void fails_in_the_middle(Ends ends, Answer answer, bool removed) {
   const auto fabric = uneven_fabric(kSlow);
   const auto body = [&](const Link& link, bool send) {
-    const int node = send ? 0 : 1;
     const bool struck = ends & (send ? kSenders : kReceivers);
     if (struck) FaultyDriver::can_be_disassociated(0);
     Net* n = net();
@@ -75,13 +74,15 @@ void fails_in_the_middle(Ends ends, Answer answer, bool removed) {
     Listener* listener = nullptr;
     Channel* channel = send ? connect_one(*n, 0, link) : accept_one(*n, 0, link, listener);
     ASSERT_NE(channel, nullptr);
-    const auto bytes = [&] {
-      return node == 0 ? fabric.counters(0, 0).tx_bytes : fabric.counters(1, 0).rx_bytes;
-    };
+    const auto bytes = [&] { return fabric.counters(1, 0).rx_bytes; };
     std::thread striker([&, before = bytes()] {
       if (!struck) return;
       EXPECT_TRUE(eventually([&] { return bytes() > before + 20'000'000; }));
       FaultyDriver::answer(0, answer, answer);
+      if (ends == kBoth) {  // before either notices: behind a fence of the other end this one has no part in it
+        say(link);
+        wait_for_word(link);
+      }
       FaultyDriver::report(0, IBV_EVENT_DEVICE_FATAL);
       FaultyDriver::Nic& nic = FaultyDriver::nic(0);
       EXPECT_TRUE(eventually([&] { return nic.delivered > 0 && nic.refused + nic.pretended >= 2; }));
@@ -109,6 +110,11 @@ void fails_in_the_middle(Ends ends, Answer answer, bool removed) {
   const Child receiver = start(fabric, 1, {}, [&](const Link& link) { body(link, false); });
   const Child sender = start(fabric, 0, {}, [&](const Link& link) { body(link, true); });
   relay_handle(receiver, sender);
+  if (ends == kBoth) {
+    const Child* const both[] = {&sender, &receiver};
+    for (const Child* child : both) wait_for_word(child->link);
+    for (const Child* child : both) say(child->link);
+  }
   EXPECT_EQ(sender.wait(60s), 0);
   EXPECT_EQ(receiver.wait(60s), 0);
   EXPECT_GT(fabric.counters(0, 1).tx_bytes, 10'000'000u) << "the rest went over the other NIC";

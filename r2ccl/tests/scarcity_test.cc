@@ -50,8 +50,12 @@ __attribute__((noinline)) void* operator new(size_t bytes) {
   if (void* memory = allocation_fails() ? nullptr : std::malloc(bytes > 0 ? bytes : 1)) return memory;
   throw std::bad_alloc();
 }
+__attribute__((noinline)) void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  return allocation_fails() ? nullptr : std::malloc(bytes > 0 ? bytes : 1);
+}
 __attribute__((noinline)) void operator delete(void* memory) noexcept { std::free(memory); }
 __attribute__((noinline)) void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+__attribute__((noinline)) void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
 
 extern "C" int epoll_ctl(int set, int operation, int fd, epoll_event* event) noexcept {
   constexpr uint64_t kFirstStream = 1 << 16;  // what the service calls control connections
