@@ -109,7 +109,8 @@ bool strikes_single_qps(FaultKind kind) {
 
 bool takes_nic_away(FaultKind kind) {
   return kind == FaultKind::kPortDown || kind == FaultKind::kBlackhole || kind == FaultKind::kPortFlap ||
-         kind == FaultKind::kDeviceFatal || kind == FaultKind::kFreeze;
+         kind == FaultKind::kDeviceFatal || kind == FaultKind::kDeviceRemoved ||
+         kind == FaultKind::kDeviceInternalError || kind == FaultKind::kFreeze;
 }
 
 std::vector<Firing> strikes_of(const Scenario& scenario, const JobRecord& job) {

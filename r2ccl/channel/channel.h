@@ -79,6 +79,9 @@ class Channel {
   Urgency step(const Tick& tick);
   /// A local NIC changed. Active paths on a dead one are left at once.
   void nic_changed(int nic, bool up, const Tick& tick);
+  /// The device of a local NIC has failed as a whole. Without resilience nothing else may tell: an error, as in
+  /// NCCL's own transport.
+  void device_fatal(int nic);
   /// A local queue pair, perhaps one of this channel's, is in ERR by itself: nobody may be using it just now.
   void queue_pair_failed(const ibv_qp* pair, const char* what, const Tick& tick);
   /// An asynchronous event says that a completion queue reports nothing any more. Ignored when it is not this

@@ -170,6 +170,12 @@ void Channel::nic_changed(int nic, bool up, const Tick& tick) {
   }
 }
 
+void Channel::device_fatal(int nic) {
+  if (core_.resilient() || peer_closed_ || closing_ || !active_ || active_->local_nic() != nic) return;
+  fail(Error{ErrorCode::kNicFailed, rail_name(*active_) + ": the device reports a fatal error, on channel " +
+                                        std::to_string(number_) + "; R2CC_MODE=0 has no other path"});
+}
+
 void Channel::queue_pair_failed(const ibv_qp* pair, const char* what, const Tick& tick) {
   const auto it = std::find_if(paths_.begin(), paths_.end(),
                                [pair](const auto& path) { return !path->in_hand() && path->has(pair); });

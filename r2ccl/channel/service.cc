@@ -316,6 +316,8 @@ void Service::read_async_events(size_t nic, const Tick& tick) {
       case IBV_EVENT_DEVICE_FATAL:
         ++core_.device_fatals[nic];
         port_changed(nic, false, tick);
+        for (Entry& entry : entries_)
+          with(*entry.channel, [&] { entry.channel->device_fatal(int(nic)); });
         break;
       case IBV_EVENT_QP_FATAL:
       case IBV_EVENT_QP_REQ_ERR:
@@ -370,7 +372,7 @@ void Service::port_changed(size_t nic, bool up, const Tick& tick) {
   if (!up && core_.incidents.open(int(nic))) return;  // which is told when it is over
   R2_WARN("NET/R2CCL: port of NIC %s of %s %s", core_.devices[nic].name().c_str(), core_.host.c_str(),
           up ? "is active again"
-             : (core_.resilient() ? "went down" : "went down; R2CC_MODE=0 does nothing about it"));
+             : (core_.resilient() ? "went down" : "went down; R2CC_MODE=0 does nothing about a port"));
 }
 
 void Service::queue_pair_failed(const ibv_qp* pair, ibv_event_type event, const Tick& tick) {
