@@ -36,6 +36,11 @@ Expectation expected(const Cell& cell) {
             "a NIC whose driver calls never return can be neither fenced nor closed: survival, or an error "
             "within its bound that "
             "names the NIC"};
+  if (cell.fault->name == "device_internal_error" && cell.side == Side::kBoth &&
+      cell.moment != Moment::kConnect)
+    return {Expected::kExplainedError,
+            "two devices that answer for nothing, and go on writing: neither end can be fenced. Survival, or an "
+            "error within its bound that names the NIC"};
   return {};
 }
 
