@@ -17,9 +17,10 @@ namespace {
 // back: so much, or an operation at the rate that is left.
 constexpr double kUnmeasurableMarginMs = 100;
 // The window of `retained` begins so much open time behind the last strike of a round, or four W. What has
-// lost its NIC is moved by then; a NIC that is slow or late has to be measured first.
+// lost its NIC is moved by then; a NIC that is slow or late has to be found first: three operations of the
+// slowest kind, 0.3 to 2 s at the rates of our scenarios.
 constexpr double kSettleBoundMs = 250;
-constexpr double kSettleBoundSlowMs = 1000;
+constexpr double kSettleBoundSlowMs = 2000;
 constexpr double kSettleWindows = 4;
 // And it is this long or longer, in W: whole operations, wherever it begins within one.
 constexpr double kLeastWindows = 2;

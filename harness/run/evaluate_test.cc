@@ -465,7 +465,7 @@ TEST_F(AfterFailback, rounds_count_together) {
 TEST_F(Evaluate, of_a_round_the_last_fault_in_time_counts_wherever_the_scenario_lists_it) {
   run(1000, 1500, 100, 10);
   lose_nic0(1500, 2300);
-  run(2300, 5100, 400, 40, 1);
+  run(2300, 7900, 400, 40, 1);
   const auto down = fault(FaultKind::kPortDown),
              throttle = fault(FaultKind::kThrottle, "node1/nic1", kGbit / 2);
   for (size_t first : {0, 1}) {
@@ -481,7 +481,7 @@ TEST_F(Evaluate, of_a_round_the_last_fault_in_time_counts_wherever_the_scenario_
 
 TEST_F(Evaluate, a_nic_that_became_slow_between_two_operations_is_no_sample_but_its_rate_counts) {
   run(1000, 1500, 100, 10);
-  run(1600, 3600, 200, 20);
+  run(1600, 5600, 200, 20);
   scenario.faults = {fault(FaultKind::kThrottle, "node1/nic0", kGbit / 2), fault(FaultKind::kPortDown)};
   strike(1550);
   const ModeResult slow = result();
