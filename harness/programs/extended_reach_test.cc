@@ -34,8 +34,9 @@ class ExtendedReach : public BrokenPrograms {
     EXPECT_GT(readlink("/proc/self/exe", self, sizeof self - 1), 0);
     const std::string spy = (fs::path(self).parent_path().parent_path() / "lib/libextended_spy.so").string();
     EXPECT_TRUE(fs::exists(spy)) << spy;
-    // The shell keeps what the command preloads already; the spy comes behind the injector.
-    std::string line = "EXTENDED_SPY_DEVICE=4119 LD_PRELOAD=\"$LD_PRELOAD:" + spy + "\" exec";  // ConnectX-5
+    // The shell keeps what the command preloads already; the spy comes before the injector, which has
+    // ibv_query_device, too.
+    std::string line = "EXTENDED_SPY_DEVICE=4119 LD_PRELOAD=\"" + spy + ":$LD_PRELOAD\" exec";  // ConnectX-5
     for (const std::string& word : words) line += " " + word;
     return {"sh", "-c", line + " \"$@\"", "sh"};
   }
