@@ -51,7 +51,8 @@ class Channel final : public Polled {
   void close() noexcept;
 
   // One operation; on the progress thread.
-  void start(const std::vector<Lane>& lanes, const UserBuffers& user);
+  /// Of operation `number`, warm-ups included.
+  void start(const std::vector<Lane>& lanes, const UserBuffers& user, uint64_t number);
   bool progress() override;
   bool finished() const override;
 

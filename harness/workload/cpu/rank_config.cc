@@ -12,6 +12,7 @@ nlohmann::json RankConfig::to_json() const {
           {"plugin_abi", plugin_abi},
           {"op", int(op)},
           {"dtype", int(dtype)},
+          {"reduction", int(reduction)},
           {"bytes", bytes},
           {"channels", channels},
           {"devices", devices},
@@ -36,6 +37,7 @@ RankConfig RankConfig::from_json(const nlohmann::json& json) {
   c.plugin_abi = json.at("plugin_abi");
   c.op = Operation(json.at("op").get<int>());
   c.dtype = DataType(json.at("dtype").get<int>());
+  c.reduction = Reduction(json.at("reduction").get<int>());
   c.bytes = json.at("bytes");
   c.channels = json.at("channels");
   c.devices = json.at("devices").get<std::vector<int>>();
