@@ -73,9 +73,9 @@ class PlanAgreement {
   /// Leaves the group; the other ranks keep the view that they have.
   virtual ~PlanAgreement() = default;
 
-  /// The view of operation `number` of kEngine, which is about to begin on this rank; numbers are asked for in
-  /// order, each until it is answered, and one that has been answered has begun. nullptr: not decided yet, ask
-  /// again. kPeerGone: the decision does not come. One thread at a time; while nothing changes it costs a
+  /// The view of operation `number` of kEngine, which is about to begin on this rank; numbers are asked for
+  /// in order, each until it is answered, and one that has been answered has begun. nullptr: not decided yet,
+  /// ask again. kPeerGone: the decision does not come. One thread at a time; while nothing changes it costs a
   /// store and a load.
   virtual Result<ViewPointer> view_for(uint64_t number) = 0;
   /// What this rank's node can carry now, 0 … 1; any thread, cheap, may be called often. A change of 3 % or
