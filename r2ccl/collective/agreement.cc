@@ -27,8 +27,7 @@ ViewPointer Admission::admit(uint64_t number) {
 }
 
 void Admission::begun_until(uint64_t next) {
-  if (next <= next_) return;
-  next_ = next;
+  next_ = std::max(next_, next);
   while (views_.size() > 1 && views_[1].number < next_) views_.erase(views_.begin());
 }
 
