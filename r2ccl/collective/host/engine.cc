@@ -89,6 +89,8 @@ class HostEngine final : public Engine {
       setting.handles.push_back(handle);
     }
     setting.member.bytes_per_second = std::max(1, net_.properties(listener->device).speed_mbps) * 1e6 / 8;
+    setting.member.reduce_bytes_per_second = measured_reduction_speed();
+    setting.algorithm = config_.algorithm;
     setting.make_agreement = [](uint32_t, std::span<const RankInfo> members) -> Result<std::unique_ptr<PlanAgreement>> {
       return std::unique_ptr<PlanAgreement>(std::make_unique<AllHealthy>(members.size()));
     };

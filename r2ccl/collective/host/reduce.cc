@@ -7,8 +7,12 @@
 // of a small float is the one that CUDA writes.
 #include "r2ccl/collective/host/reduce.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <vector>
+
+#include "r2ccl/base/clock.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "r2ccl/collective/host/reduce.cc"
@@ -304,6 +308,24 @@ HWY_EXPORT(Find);
 
 ReduceFunction reduction_of(DataType type, Reduction reduction) {
   return HWY_DYNAMIC_DISPATCH(Find)(type, reduction);
+}
+
+double measured_reduction_speed() {
+  static const double speed = [] {
+    constexpr size_t kElements = 1 << 20;
+    constexpr int kRounds = 4;
+    const std::vector<float> a(kElements, 1), b(kElements, 2);
+    std::vector<float> sum(kElements);
+    const ReduceFunction add = reduction_of(DataType::kFloat32, Reduction::kSum);
+    uint64_t best = UINT64_MAX;  // of a few: somebody else may have had the CPU
+    for (int i = 0; i < kRounds; ++i) {
+      const uint64_t from = now_ns();
+      add(sum.data(), a.data(), b.data(), kElements);
+      best = std::min(best, now_ns() - from);
+    }
+    return double(kElements * sizeof(float)) * 1e9 / double(std::max<uint64_t>(best, 1));
+  }();
+  return speed;
 }
 
 }  // namespace r2ccl::collective
