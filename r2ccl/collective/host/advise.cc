@@ -43,8 +43,8 @@ uint32_t outstanding_for(uint64_t bytes) {
   return bytes >= kPieceOfOperation / 2 && bytes <= kPieceOfOperation ? kPiecesInFlight : 1;
 }
 
-Advice advise(std::span<const double> capacities, uint64_t bytes, const Speeds& speeds) {
-  Advice advice;
+EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Speeds& speeds) {
+  EngineAdvice advice;
   const bool healthy = std::all_of(capacities.begin(), capacities.end(), [](double c) { return c > 0.97; });
   if (capacities.size() < 2 || healthy) {
     advice.why = "all nodes carry what they should: NCCL's ring";

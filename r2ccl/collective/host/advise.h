@@ -29,12 +29,12 @@ Job job_of(std::span<const double> capacities, uint64_t bytes, uint32_t outstand
 /// which NCCL cuts larger ones.
 uint32_t outstanding_for(uint64_t bytes);
 
-struct Advice {
+struct EngineAdvice {
   bool engine = false;       ///< the engine is faster than NCCL's ring, whose messages Balance spreads
   double engine_seconds = 0, ring_seconds = 0;
   std::string why;           ///< a sentence
 };
 /// For a collective of `bytes` on a group's NIC, of which NCCL makes pieces. Capacities: by rank, 0 … 1.
-Advice advise(std::span<const double> capacities, uint64_t bytes, const Speeds& speeds);
+EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Speeds& speeds);
 
 }  // namespace r2ccl::collective
