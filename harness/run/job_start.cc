@@ -154,6 +154,8 @@ nlohmann::json Job::rank_config(const RankLink& rank) const {
   config.warmup = scenario_.workload.warmup;
   config.verify = scenario_.workload.verify;
   config.seed = seed_;
+  config.collnet = mode_.kind == ModeKind::kAllReduce ? scenario_.workload.collnet : CollNet::kOff;
+  config.in_place = scenario_.workload.in_place;
   config.registered = number_or(environment, "NCCL_LOCAL_REGISTER", 0) != 0;
   config.buffer_bytes = number_or(environment, "NCCL_BUFFSIZE", config.buffer_bytes);
   config.p2p_chunk_bytes = number_or(environment, "NCCL_P2P_NET_CHUNKSIZE", config.p2p_chunk_bytes);

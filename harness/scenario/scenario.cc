@@ -69,6 +69,18 @@ const char* name(DataType type) {
 
 const char* name(Groups groups) { return groups == Groups::kLocalRank ? "local_rank" : "all"; }
 
+const char* name(CollNet collnet) {
+  switch (collnet) {
+    case CollNet::kAuto:
+      return "auto";
+    case CollNet::kForce:
+      return "force";
+    case CollNet::kOff:
+      return "off";
+  }
+  return "?";
+}
+
 const char* name(ModeKind kind) {
   switch (kind) {
     case ModeKind::kBaseline:

@@ -52,6 +52,9 @@ inline bool in_chunks(Operation op) {
 inline bool reduces(Operation op) { return op == Operation::kAllReduce || op == Operation::kReduceScatter; }
 /// Which ranks do an operation together: all of the job, or those of the same place in their nodes.
 enum class Groups { kAll, kLocalRank };
+/// Which AllReduces go through CollNet where the plugin has it (mode allreduce): those that its tuner picks,
+/// all, or none.
+enum class CollNet { kAuto, kForce, kOff };
 enum class DataType { kInt8, kInt32, kInt64, kFloat32, kFloat64 };
 
 /// What the ranks do: `iters` verified operations of `bytes` each, after `warmup` that are not counted.
@@ -64,6 +67,8 @@ struct Workload {
   int warmup = 5;
   int channels = 0;  ///< 0 = one per NIC, with a topology one per NIC of the rank's socket
   Groups groups = Groups::kAll;
+  CollNet collnet = CollNet::kAuto;
+  bool in_place = false;         ///< AllReduce: the result goes where the input was
   bool verify = true;            ///< compare every element of every operation
   std::string plugin = "r2ccl";  ///< name as in NCCL_NET_PLUGIN (x -> libnccl-net-x.so) or a path
   int plugin_abi = 0;            ///< 8 … 12; 0 = the highest that the plugin has
@@ -134,6 +139,7 @@ const char* name(Engine engine);
 const char* name(Operation op);
 const char* name(DataType type);
 const char* name(Groups groups);
+const char* name(CollNet collnet);
 const char* name(ModeKind kind);
 const char* name(RankFaultKind kind);
 /// Bytes of one element.

@@ -143,6 +143,9 @@ void read_workload(Document& document, const YAML::Node& node, Workload& workloa
   workload.channels = static_cast<int>(map.integer("channels", 1, 64).value_or(workload.channels));
   if (const auto groups = map.choice("groups", {"all", "local_rank"}, "way to group ranks"))
     workload.groups = static_cast<Groups>(*groups);
+  if (const auto collnet = map.choice("collnet", {"auto", "force", "off"}, "way to choose CollNet"))
+    workload.collnet = static_cast<CollNet>(*collnet);
+  workload.in_place = map.boolean("in_place").value_or(workload.in_place);
   workload.verify = map.boolean("verify").value_or(workload.verify);
   workload.plugin = map.text("plugin").value_or(workload.plugin);
   if (workload.plugin.empty()) document.report(map.get("plugin"), "'plugin' is empty");

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "r2ccl/plugin/nccl_collnet_abi.h"
+
 namespace r2bench {
 namespace {
 
@@ -28,16 +30,16 @@ uint32_t factor_of(uint32_t rank, uint64_t operation) {
   return uint32_t(mix(mix(operation ^ 0xd1342543de82ef95u) + rank) >> 16) | 1;
 }
 
-/// What an element is for all ranks. The shifts make it non-linear: without them the elements of a shifted buffer
-/// would lie a constant apart, and sums over the ranks would be equal for some shifts.
+/// What an element is for all ranks. The shifts make it non-linear: without them the elements of a shifted
+/// buffer would lie a constant apart, and sums over the ranks would be equal for some shifts.
 inline uint32_t hash_of(uint32_t element, OperationKey key) {
   uint32_t x = element * 2654435761u + key.offset;
   x = (x ^ (x >> 16)) * key.factor;
   return x ^ (x >> 15);
 }
 
-/// A contribution, never 0: 1 … 2^14, so that the sum of 2^10 ranks is exact in float32; of int8, whose sums wrap,
-/// 1 … 255, as many as there are.
+/// A contribution, never 0: 1 … 2^14, so that the sum of 2^10 ranks is exact in float32; of int8, whose sums
+/// wrap, 1 … 255, as many as there are.
 template <typename T>
 inline int32_t value(uint32_t hash, uint32_t rank_factor) {
   const uint32_t x = hash * rank_factor;
@@ -49,7 +51,8 @@ inline int32_t value(uint32_t hash, uint32_t rank_factor) {
   }
 }
 
-/// Calls `f`, compiled for AVX2 where the machine has it: SSE2 alone has no multiplication of 32-bit integers.
+/// Calls `f`, compiled for AVX2 where the machine has it: SSE2 alone has no multiplication of 32-bit
+/// integers.
 #if defined(__x86_64__)
 template <typename F>
 [[gnu::target("avx2"), gnu::flatten]] auto with_avx2(F f) {
@@ -158,6 +161,23 @@ auto dispatch(DataType type, F f) {
 
 size_t element_size(DataType type) {
   return dispatch(type, [](auto ops) { return ops.kSize; });
+}
+
+int nccl_type(DataType type) {
+  using namespace r2ccl::nccl_abi;  // NOLINT
+  switch (type) {
+    case DataType::kInt8:
+      return ncclInt8;
+    case DataType::kInt32:
+      return ncclInt32;
+    case DataType::kInt64:
+      return ncclInt64;
+    case DataType::kFloat64:
+      return ncclFloat64;
+    case DataType::kFloat32:
+      break;
+  }
+  return ncclFloat32;
 }
 
 void fill_input(DataType type, void* data, size_t first, size_t count, uint32_t rank, uint64_t operation) {

@@ -1,8 +1,9 @@
-// What the ranks put into their buffers and what must come out: integers that are exact in every data type, sums over
-// up to 1024 ranks included, so that each result has one right value. They come from a non-linear mix of operation,
-// rank and element: a buffer that holds another operation's data, or data shifted by any number of elements, differs
-// from the right one in all but one of 256 elements of int8, and in all but one of some 4000 of the wider types.
-// Also the reduction itself. All loops are plain, so that the compiler makes vector code of them.
+// What the ranks put into their buffers and what must come out: integers that are exact in every data type,
+// sums over up to 1024 ranks included, so that each result has one right value. They come from a non-linear
+// mix of operation, rank and element: a buffer that holds another operation's data, or data shifted by any
+// number of elements, differs from the right one in all but one of 256 elements of int8, and in all but one
+// of some 4000 of the wider types. Also the reduction itself. All loops are plain, so that the compiler makes
+// vector code of them.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +16,8 @@ namespace r2bench {
 
 /// Bytes of one element.
 size_t element_size(DataType type);
+/// NCCL's number of it.
+int nccl_type(DataType type);
 
 /// Operation `number` of a job with this seed, as the functions below take it: other seeds give other data.
 constexpr uint64_t data_operation(uint64_t seed, uint64_t number) {
@@ -24,8 +27,8 @@ constexpr uint64_t data_operation(uint64_t seed, uint64_t number) {
 /// Element `first + k` of what `rank` contributes to `operation` goes to data[k]. No contribution is 0.
 void fill_input(DataType type, void* data, size_t first, size_t count, uint32_t rank, uint64_t operation);
 
-/// Written over outputs before each operation: no value of a floating-point type, -1 of an integer. Only in int8 it
-/// may be a result.
+/// Written over outputs before each operation: no value of a floating-point type, -1 of an integer. Only in
+/// int8 it may be a result.
 void poison(void* data, size_t bytes);
 
 /// Whose inputs are added up: ranks first, first + step, …

@@ -20,6 +20,8 @@ nlohmann::json RankConfig::to_json() const {
           {"verify", verify},
           {"seed", seed},
           {"registered", registered},
+          {"collnet", int(collnet)},
+          {"in_place", in_place},
           {"buffer_bytes", buffer_bytes},
           {"p2p_chunk_bytes", p2p_chunk_bytes},
           {"setup_limit_ms", setup_limit_ms}};
@@ -42,6 +44,8 @@ RankConfig RankConfig::from_json(const nlohmann::json& json) {
   c.verify = json.at("verify");
   c.seed = json.at("seed");
   c.registered = json.at("registered");
+  c.collnet = CollNet(json.at("collnet").get<int>());
+  c.in_place = json.at("in_place");
   c.buffer_bytes = json.at("buffer_bytes");
   c.p2p_chunk_bytes = json.at("p2p_chunk_bytes");
   c.setup_limit_ms = json.at("setup_limit_ms");

@@ -27,6 +27,8 @@ struct RankConfig {
   uint64_t seed = 0;  ///< of the data
   /// Like NCCL with registered user buffers: SendRecv goes straight from and to the user's memory.
   bool registered = false;
+  CollNet collnet = CollNet::kAuto;
+  bool in_place = false;                ///< the result goes where the input was
   size_t buffer_bytes = 4u << 20;       ///< NCCL_BUFFSIZE: slots of one connection, 8 steps
   size_t p2p_chunk_bytes = 128u << 10;  ///< NCCL_P2P_NET_CHUNKSIZE: one message of a SendRecv
   int setup_limit_ms = 60'000;
