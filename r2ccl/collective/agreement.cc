@@ -27,14 +27,11 @@ ViewPointer Admission::admit(uint64_t number) {
 }
 
 void Admission::begun_until(uint64_t next) {
-  if (next <= next_) return;
-  next_ = next;
+  next_ = std::max(next_, next);
   while (views_.size() > 1 && views_[1].number < next_) views_.erase(views_.begin());
 }
 
-uint64_t Admission::limit() const {
-  return std::min(hold_, views_.size() > 1 ? views_[1].number : kNever);
-}
+uint64_t Admission::limit() const { return std::min(hold_, views_.size() > 1 ? views_[1].number : kNever); }
 
 uint64_t Admission::hold(uint64_t ahead) { return hold_ = next_ + ahead; }
 
@@ -140,8 +137,9 @@ uint8_t Coordinator::counted_by_all() const {
 
 bool Coordinator::due(uint8_t sequences) const {
   if (phase_ == Phase::kCollecting || (phase_ == Phase::kDeciding && rules_.one_at_a_time)) return false;
+  const auto& newest = phase_ == Phase::kDeciding ? proposed_ : view_;
   for (size_t i = 0; i < ranks_.size(); ++i)
-    if (differ(ranks_[i].capacity, view_[i])) return true;
+    if (differ(ranks_[i].capacity, newest[i])) return true;
   return reported_ && (counted_by_all() & sequences & ~covered_) != 0;
 }
 

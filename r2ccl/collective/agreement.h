@@ -1,7 +1,7 @@
-// The rules by which the ranks of a group take new capacities at the same operation, whatever fails meanwhile.
-// Pure: messages in, messages out; no clock, no threads, no sockets (host/plan_agreement.h has them). Messages
-// may be lost, repeated, delayed and overtake each other; no rank ever begins an operation under another view
-// than any other rank.
+// The rules by which the ranks of a group take new capacities at the same operation, whatever fails
+// meanwhile. Pure: messages in, messages out; no clock, no threads, no sockets (host/plan_agreement.h has
+// them). Messages may be lost, repeated, delayed and overtake each other; no rank ever begins an operation
+// under another view than any other rank.
 //
 // Rank 0 is the coordinator, and a member as all are. It proposes an epoch with the capacities of all nodes.
 // Each member answers READY with the first operation that it will not begin before it hears the decision: its
@@ -11,8 +11,8 @@
 // coordinator may abort: then the old view goes on. A decision is final, and the next proposal waits until
 // everybody has confirmed it.
 //
-// A coordinator that dies after a READY leaves its members at their hold points: they cannot know the decision.
-// No collective of the group can complete then, and the owner reports that as an error.
+// A coordinator that dies after a READY leaves its members at their hold points: they cannot know the
+// decision. No collective of the group can complete then, and the owner reports that as an error.
 #pragma once
 
 #include <array>
@@ -203,12 +203,12 @@ class Coordinator {
   std::vector<Rank> ranks_;
   Phase phase_ = Phase::kIdle;
   uint64_t epoch_ = 0;
-  uint8_t sequences_ = 0;                // of the proposal
+  uint8_t sequences_ = 0;  // of the proposal
   std::vector<CapacityCode> proposed_;
   AgreementMessage decision_;
-  std::vector<CapacityCode> view_;       // the newest that was committed
-  uint8_t covered_ = kAllSequences;      // … and the sequences that it is for
-  bool reported_ = false;                // since it was proposed
+  std::vector<CapacityCode> view_;   // the newest that was committed
+  uint8_t covered_ = kAllSequences;  // … and the sequences that it is for
+  bool reported_ = false;            // since it was proposed
 };
 
 }  // namespace r2ccl::collective

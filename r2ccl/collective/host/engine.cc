@@ -33,19 +33,6 @@ constexpr uint64_t kMagic = 0x74656e6c6c6f4332;
 constexpr uint32_t kVersion = 1;
 constexpr size_t kTrailerAt = kHandleBytes - sizeof(Trailer);
 
-/// Everybody carries everything, for ever: until capacities are agreed on.
-class AllHealthy final : public PlanAgreement {
- public:
-  explicit AllHealthy(size_t ranks) : view_(std::make_shared<View>(View{0, std::vector<double>(ranks, 1.0)})) {}
-  Result<ViewPointer> view_for(uint64_t /*number*/) override { return view_; }
-  void set_capacity(double /*relative*/) override {}
-  void count_tuner(std::shared_ptr<OperationCounter> /*counter*/, bool /*leads*/) override {}
-  bool settled() const override { return true; }
-
- private:
-  const ViewPointer view_;
-};
-
 class HostEngine final : public Engine {
  public:
   HostEngine(Net& net, Config config) : net_(net), config_(std::move(config)) {}
@@ -89,8 +76,16 @@ class HostEngine final : public Engine {
       setting.handles.push_back(handle);
     }
     setting.member.bytes_per_second = std::max(1, net_.properties(listener->device).speed_mbps) * 1e6 / 8;
-    setting.make_agreement = [](uint32_t, std::span<const RankInfo> members) -> Result<std::unique_ptr<PlanAgreement>> {
-      return std::unique_ptr<PlanAgreement>(std::make_unique<AllHealthy>(members.size()));
+    setting.member.reduce_bytes_per_second = measured_reduction_speed();
+    setting.algorithm = config_.algorithm;
+    PlanAgreement::Settings agreement = PlanAgreement::Settings::from(config_);
+    agreement.name = "CollNet group on " + net_.properties(listener->device).name;
+    auto listening = PlanAgreement::listen(agreement);
+    if (!listening) return listening.error();
+    setting.member.agreement = (*listening)->address();
+    setting.make_agreement = [&](uint32_t number, std::span<const RankInfo> members) {
+      return PlanAgreement::join(std::move(*listening), int(number), int(members.size()), members[0].agreement,
+                                 agreement);
     };
     auto group = Group::connect(net_, listener->open, std::move(setting));
     if (!group) return group.error();
@@ -99,6 +94,8 @@ class HostEngine final : public Engine {
     return groups_.back().get();
   }
 
+  PlanAgreement* agreement(Group* group) const override { return &group->agreement(); }
+  Speeds speeds(const Group* group) const override { return group->speeds(); }
   bool reduces(DataType type, Reduction reduction) const override { return reduction_of(type, reduction) != nullptr; }
   Result<Registration*> reg(Group* group, void* data, size_t bytes) override { return group->reg(data, bytes); }
   Result<void> dereg(Group* group, Registration* registration) override { return group->dereg(registration); }

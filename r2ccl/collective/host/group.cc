@@ -16,15 +16,15 @@ namespace r2ccl::collective {
 namespace {
 
 constexpr uint32_t kVersion = 1;
-/// Below this a ring of one segment does: everything else costs more messages.
-constexpr uint64_t kSmallBytes = 64 << 10;
 constexpr uint32_t kMostSegments = 64;
-/// What a step costs besides its bytes: two completions, a post, and somebody else's turn to poll.
-constexpr double kLatencySeconds = 30e-6;
 constexpr uint64_t kChunkBytes = 256 << 10;  // of AllGather and ReduceScatter
 
-/// One level for every factor of two: operations of like sizes share a plan.
-int size_class(uint64_t bytes) { return bytes == 0 ? 0 : std::bit_width(bytes); }
+/// Operations of like sizes share a plan: that of the next quarter of a power of two.
+uint64_t planned_bytes(uint64_t bytes) {
+  if (bytes <= 4) return bytes;
+  const uint64_t step = std::bit_floor(bytes - 1) / 4;
+  return (bytes + step - 1) / step * step;
+}
 
 }  // namespace
 
@@ -92,6 +92,11 @@ Result<void> Group::meet() {
   for (uint32_t i = 0; i < p; ++i)
     if (members_[i].version != kVersion || members_[i].rank != i)
       return Error{ErrorCode::kVersionMismatch, "rank " + std::to_string(i) + " of the CollNet group is another version"};
+  speeds_ = {members_[0].bytes_per_second, members_[0].reduce_bytes_per_second};
+  for (const RankInfo& member : members_) {
+    speeds_.bytes_per_second = std::min(speeds_.bytes_per_second, member.bytes_per_second);
+    speeds_.reduce_bytes_per_second = std::min(speeds_.reduce_bytes_per_second, member.reduce_bytes_per_second);
+  }
   auto agreement = setting_.make_agreement(rank, members_);
   if (!agreement) return agreement.error();
   agreement_ = std::move(*agreement);
@@ -121,12 +126,12 @@ Result<void> Group::poll() {
 }
 
 std::shared_ptr<Program> Group::program(const View& view, Collective collective, uint64_t bytes) {
-  auto& known = programs_[{view.epoch, collective, size_class(bytes)}];
-  if (!known) known = make_program(view, collective, bytes);
   // Plans of older epochs are of no use to operations that begin now; those that run hold theirs.
-  while (programs_.begin() != programs_.end() && std::get<0>(programs_.begin()->first) < view.epoch)
-    programs_.erase(programs_.begin());
-  return programs_[{view.epoch, collective, size_class(bytes)}];
+  while (!programs_.empty() && std::get<0>(programs_.begin()->first) < view.epoch) programs_.erase(programs_.begin());
+  const uint64_t planned = planned_bytes(bytes);
+  auto& known = programs_[{view.epoch, collective, planned}];
+  if (!known) known = make_program(view, collective, planned);
+  return known;
 }
 
 std::shared_ptr<Program> Group::make_program(const View& view, Collective collective, uint64_t bytes) {
@@ -134,43 +139,34 @@ std::shared_ptr<Program> Group::make_program(const View& view, Collective collec
   const auto end_of = [this](uint32_t peer, bool sends, uint32_t ordinal) {
     return transport_.end(peer, sends, ordinal);
   };
-  // The same for all sizes of the class, whichever of them came first.
-  const uint64_t typical = bytes == 0 ? 0 : uint64_t{3} << size_class(bytes) >> 2;
-  const auto segments = static_cast<uint32_t>(
-      std::clamp<uint64_t>(typical / (uint64_t{2} * p * kChunkBytes), 1, kMostSegments));
+  const auto segments =
+      static_cast<uint32_t>(std::clamp<uint64_t>(bytes / (uint64_t{2} * p * kChunkBytes), 1, kMostSegments));
   Schedule schedule;
-  if (collective == Collective::kAllGather) {
+  if (collective == Collective::kAllGather)
     schedule = ring_allgather(natural_order(p), segments);
-  } else if (collective == Collective::kReduceScatter) {
+  else if (collective == Collective::kReduceScatter)
     schedule = ring_reduce_scatter(natural_order(p), segments);
-  } else if (typical < kSmallBytes) {
-    schedule = ring_allreduce(natural_order(p), 1, 1);
-  } else {
-    Job job;
-    job.bytes = typical;
-    job.latency_s = kLatencySeconds;
-    job.most_segments = kMostSegments;
-    job.bytes_per_second = members_[0].bytes_per_second;
-    job.reduce_bytes_per_second = members_[0].reduce_bytes_per_second;
-    for (const RankInfo& member : members_) {
-      job.bytes_per_second = std::min(job.bytes_per_second, member.bytes_per_second);
-      job.reduce_bytes_per_second = std::min(job.reduce_bytes_per_second, member.reduce_bytes_per_second);
-    }
-    constexpr double kLeast = 0.01;  // a node that carries nothing is the core's business
-    for (uint32_t i = 0; i < p; ++i)
-      job.capacities.push_back(i < view.capacities.size() ? std::max(view.capacities[i], kLeast) : 1);
-    auto planned = plan(job);
-    if (planned) {
-      schedule = build(job, planned->choice());
-      R2_INFO("NET/R2CCL: AllReduce of up to %llu KiB, plan %llu: %s with %u segments. %s",
-              static_cast<unsigned long long>(uint64_t{1} << size_class(bytes) >> 10),
-              static_cast<unsigned long long>(view.epoch), schedule.name.c_str(), planned->choice().segments,
-              planned->why.c_str());
-    } else {
-      schedule = ring_allreduce(natural_order(p), segments);
-    }
-  }
+  else
+    schedule = allreduce_schedule(view, bytes);
   return std::make_shared<Program>(std::move(schedule), setting_.rank, end_of);
+}
+
+Schedule Group::allreduce_schedule(const View& view, uint64_t bytes) {
+  const uint32_t p = ranks();
+  if (bytes < kSmallOperation && setting_.algorithm.empty()) return ring_allreduce(natural_order(p), 1, 1);
+  std::vector<double> capacities = view.capacities;
+  capacities.resize(p, 1.0);
+  const Job job = job_of(capacities, bytes, outstanding_for(bytes), speeds_);
+  auto planned = plan(job);
+  if (!planned) return ring_allreduce(natural_order(p), 1, 1);
+  const Candidate* choice = &planned->choice();
+  for (const Candidate& candidate : planned->candidates)
+    if (setting_.algorithm == name(candidate.algorithm)) choice = &candidate;
+  R2_INFO("NET/R2CCL: AllReduce of %llu KiB among %u nodes, plan %llu: %s of %u segments%s%s",
+          static_cast<unsigned long long>(bytes >> 10), p, static_cast<unsigned long long>(view.epoch),
+          name(choice->algorithm), choice->segments,
+          setting_.algorithm.empty() ? ". " : " (R2CC_ALGORITHM). ", planned->why.c_str());
+  return build(job, *choice);
 }
 
 /// The least that fits of what other operations have left.

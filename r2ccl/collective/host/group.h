@@ -7,9 +7,11 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <tuple>
 #include <vector>
 
+#include "r2ccl/collective/host/advise.h"
 #include "r2ccl/collective/host/channel_transport.h"
 #include "r2ccl/collective/host/engine.h"
 #include "r2ccl/collective/host/executor.h"
@@ -50,6 +52,7 @@ class Group {
     std::chrono::milliseconds connect_bound{30000};
     RankInfo member;  ///< this rank's
     ExecutorLimits limits;
+    std::string algorithm;  ///< the schedule of every AllReduce (Algorithm's names); empty: the planner's choice
     MakeAgreement make_agreement;
   };
 
@@ -65,6 +68,9 @@ class Group {
                            Reduction reduction, Registration* sent_registration,
                            Registration* received_registration);
   Result<TestOutcome> test(Operation* operation);
+  /// The same on all ranks.
+  const Speeds& speeds() const { return speeds_; }
+  PlanAgreement& agreement() { return *agreement_; }
   uint32_t ranks() const { return static_cast<uint32_t>(setting_.handles.size()); }
   const Executor::Counters& counters() const { return executor_.counters(); }
 
@@ -73,6 +79,7 @@ class Group {
   Result<void> meet();
   Result<void> poll();
   std::shared_ptr<Program> program(const View& view, Collective collective, uint64_t bytes);
+  Schedule allreduce_schedule(const View& view, uint64_t bytes);
   std::shared_ptr<Program> make_program(const View& view, Collective collective, uint64_t bytes);
   Result<std::pair<size_t, StagingMemory>> scratch(size_t bytes);
   Result<void> wait_for(const std::function<bool()>& over, const char* what);
@@ -81,12 +88,13 @@ class Group {
   const std::shared_ptr<OpenListener> listener_;
   const Setting setting_;
   std::vector<RankInfo> members_;
+  Speeds speeds_;
   ChannelTransport transport_;
   Executor executor_;
   std::unique_ptr<PlanAgreement> agreement_;
   uint64_t operations_ = 0;                  // begun
   ViewPointer next_view_;                    // of the operation that is about to begin
-  std::map<std::tuple<uint64_t, Collective, int>, std::shared_ptr<Program>> programs_;
+  std::map<std::tuple<uint64_t, Collective, uint64_t>, std::shared_ptr<Program>> programs_;  // epoch, size
   std::vector<std::unique_ptr<Operation>> open_;
   std::vector<std::pair<size_t, StagingMemory>> scratch_;  // not in use; the number is its size
   std::optional<Error> error_;

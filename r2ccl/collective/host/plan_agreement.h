@@ -3,8 +3,8 @@
 // authenticated control connections between rank 0 and all ranks, on a thread that sleeps while nothing
 // changes. It never answers with a view that another rank may not have for the same operation.
 //
-//   auto listener = PlanAgreement::listen(PlanAgreement::Settings::from(config)).value();
-//   listener->address(bytes);                      // into the listen handle, for all ranks
+//   auto listener = std::move(PlanAgreement::listen(PlanAgreement::Settings::from(config)).value());
+//   handle.agreement = listener->address();        // into the listen handle, for all ranks
 //   auto agreement = PlanAgreement::join(std::move(listener), rank, ranks, bytes_of_rank_0).value();
 //   agreement->set_capacity(0.75);                 // whenever the node's capacity is looked at
 //   auto view = agreement->view_for(Sequence::kEngine, number);
@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -55,6 +56,9 @@ class PlanAgreement {
     /// Changes of capacity within this become one proposal.
     std::chrono::milliseconds settle{10};
 
+    /// Called by the agreement's thread for each view that is committed (for the trace). May be empty.
+    std::function<void(const Decision&)> on_view;
+
     static Settings from(const Config& config);
   };
 
@@ -73,10 +77,10 @@ class PlanAgreement {
   /// Leaves the group; the other ranks keep the view that they have.
   virtual ~PlanAgreement() = default;
 
-  /// The view of operation `number` of kEngine, which is about to begin on this rank; numbers are asked for in
-  /// order, each until it is answered, and one that has been answered has begun. nullptr: not decided yet, ask
-  /// again. kPeerGone: the decision does not come. One thread at a time; while nothing changes it costs a
-  /// store and a load.
+  /// The view of operation `number` of kEngine, which is about to begin on this rank; numbers are asked for
+  /// in order, each until it is answered, and one that has been answered has begun. nullptr: not decided yet,
+  /// ask again. kPeerGone: the decision does not come. One thread at a time; while nothing changes it costs a
+  /// store, a load and a copy of the pointer.
   virtual Result<ViewPointer> view_for(uint64_t number) = 0;
   /// What this rank's node can carry now, 0 … 1; any thread, cheap, may be called often. A change of 3 % or
   /// more leads to a proposal.

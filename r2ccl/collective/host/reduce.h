@@ -11,4 +11,8 @@ namespace r2ccl::collective {
 /// nullptr: not one of ours.
 ReduceFunction reduction_of(DataType type, Reduction reduction);
 
+/// Bytes of sums of float32 per second on this machine, from and to memory that is in no cache; takes some
+/// milliseconds, the first time.
+double measured_reduction_speed();
+
 }  // namespace r2ccl::collective
