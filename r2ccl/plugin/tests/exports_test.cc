@@ -32,12 +32,13 @@ std::set<std::string> exported_names() {
   return names;
 }
 
-TEST(PluginLibrary, exports_five_versions_of_net_and_collnet_and_nothing_else) {
+TEST(PluginLibrary, exports_net_collnet_and_tuner_and_nothing_else) {
   std::set<std::string> wanted;
   for (int version = 8; version <= 12; ++version) {
     wanted.insert("ncclNetPlugin_v" + std::to_string(version));
     wanted.insert("ncclCollNetPlugin_v" + std::to_string(version));
   }
+  for (int version = 2; version <= 6; ++version) wanted.insert("ncclTunerPlugin_v" + std::to_string(version));
   EXPECT_EQ(exported_names(), wanted);
 }
 
