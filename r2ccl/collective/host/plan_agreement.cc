@@ -5,9 +5,11 @@
 #include <sodium.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -16,6 +18,7 @@
 #include "r2ccl/collective/agreement_message.h"
 #include "r2ccl/collective/host/agreement_star.h"
 #include "r2ccl/collective/host/gate.h"
+#include "r2ccl/trace/ring.h"
 
 namespace r2ccl::collective {
 namespace {
@@ -214,6 +217,10 @@ class Driver final : public PlanAgreement {
     R2_INFO("NET/R2CCL: mode 3%s: %s; epoch %llu from operation %s on (from the tuner's %s on)",
             settings_.name.c_str(), in_words(*decision.view).c_str(),
             static_cast<unsigned long long>(decision.epoch), number(engine).c_str(), number(tuner).c_str());
+    double least = 1;
+    for (const double capacity : decision.view->capacities) least = std::min(least, capacity);
+    trace::Writer::instance().emit(trace::EventType::kPlanAgreed, 0xffff, 0, decision.epoch, engine,
+                                   uint64_t(least * 1000 + 0.5), uint32_t(rank_));
     if (settings_.on_view) settings_.on_view(decision);
   }
 
