@@ -37,7 +37,7 @@ struct SmallFloat {
     constexpr int kNaN = HasInfinity ? kAllOnes << Mantissa | 1 : (1 << (Exponent + Mantissa)) - 1;
     if (std::isnan(value)) return Bits(sign | kNaN);
     const double size = std::fabs(value);
-    int exponent = 0;
+    int exponent = 1 - kBias;
     if (size > 0 && std::isfinite(size)) exponent = std::ilogb(size);
     if (exponent < 1 - kBias) exponent = 1 - kBias;
     // In units of the last place; rounding up may carry into the exponent, which the sum below takes care of.
