@@ -76,6 +76,8 @@ const std::vector<Field>& fields() {
       milliseconds("R2CC_CONTROL_MS", &Config::control_bound, 10, 600000,
                    "a peer whose process cannot be reached over TCP for so long is gone, ms"),
       milliseconds("R2CC_FENCE_MS", &Config::fence_bound, 10, 60000, "bound for stopping a NIC, ms"),
+      milliseconds("R2CC_FENCE_DELAY_MS", &Config::fence_delay, 0, 1000,
+                   "debugging: no fence is done sooner after it began (recovery becomes so much slower), ms"),
       milliseconds("R2CC_PACKET_LIFETIME_MS", &Config::packet_lifetime, 0, 60000,
                    "how long a packet may stay in the network (0: 268 on Ethernet, 1074 on InfiniBand), ms"),
       milliseconds("R2CC_FAIL_BOUND_MS", &Config::fail_bound, 10, 3600000,

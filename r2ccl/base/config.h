@@ -59,6 +59,8 @@ struct Config {
   Milliseconds stuck_after{
       1000};  ///< R2CC_STUCK_MS: probes answer, but the QP makes no progress: it alone is fenced
   Milliseconds fence_bound{500};  ///< R2CC_FENCE_MS: a NIC that cannot be stopped within this is unfenceable
+  Milliseconds fence_delay{0};    ///< R2CC_FENCE_DELAY_MS: for tests of tools that watch recovery: no fence
+                                ///< counts as done sooner after it began
   Milliseconds packet_lifetime{
       0};  ///< R2CC_PACKET_LIFETIME_MS: how long a packet may stay in the network; 0:
            ///< what the link layer's managers assume (Channel::packet_lifetime_ns)
