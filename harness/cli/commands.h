@@ -1,5 +1,5 @@
 // The commands of r2bench. Each prints to the console and returns the exit status; what the user can mend is
-// thrown (ScenarioError, UsageError, OutputError, ControlError,
+// thrown (ScenarioError, UsageError, InputError, OutputError, ControlError,
 // PlanError) and becomes 64 in guarded().
 #pragma once
 
@@ -66,6 +66,12 @@ struct MatrixArguments {
   bool list = false;
 };
 
+struct ExportArguments {
+  std::vector<std::string> results;  ///< files, or folders of runs
+  std::string mode;                  ///< empty: all
+  std::string out;                   ///< file; empty: the console
+};
+
 struct InjectArguments {
   enum class Action { kAdd, kList, kRemove, kHeal };
   Action action = Action::kList;
@@ -100,6 +106,7 @@ int conformance_command(const ConformanceArguments& arguments, const Console& co
 int matrix_command(const MatrixArguments& arguments, const Console& console);
 /// The command's exit status, as exec_command().
 int guest_command(const GuestArguments& arguments, const Console& console);
+int export_command(const ExportArguments& arguments, const Console& console);
 int inject_command(const InjectArguments& arguments, const Console& console);
 
 /// The whole program: parses the command line, runs the command, turns exceptions into exit codes.

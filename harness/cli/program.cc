@@ -6,10 +6,12 @@
 
 #include "faultinject/plan/plan.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/compare_options.h"
 #include "harness/cli/exec_options.h"
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/sim_options.h"
 #include "harness/control/control_socket.h"
+#include "harness/report/result_file.h"
 #include "harness/report/run_folder.h"
 #include "harness/run/revision.h"
 
@@ -182,12 +184,28 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
   matrix->add_flag("--list", matrix_arguments.list,
                    "Print the cells, with the reasons of empty ones, and run nothing");
 
+  ExportArguments export_arguments;
+  std::string export_format;
+  CLI::App* export_results =
+      app.add_subcommand("export", "Write throughput results in another program's format");
+  export_results->add_option("result", export_arguments.results, "result.json files, or folders of runs")
+      ->required();
+  export_results->add_option("--format", export_format, "nccl-tests: the JSON that its -J writes, version 3")
+      ->required()
+      ->check(CLI::IsMember({"nccl-tests"}));
+  export_results->add_option("--mode", export_arguments.mode, "Only runs of this mode");
+  export_results->add_option("--out", export_arguments.out, "File (else standard output)");
+
   ExecOptions exec;
   exec.add_to(app);
   InjectOptions inject;
   inject.add_to(app);
   SimOptions sim;
   sim.add_to(app);
+  CompareOptions compare;
+  compare.add_to(app);
+  Changes gate_changes;
+  gate_changes.add_to(*compare.gate);
 
   try {
     // What follows 'exec … --' is somebody else's command line: nothing of it is ours to read.
@@ -236,6 +254,13 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
     if (matrix->parsed()) return matrix_command(matrix_arguments, console);
     if (guest->parsed()) return guest_command(guest_arguments, console);
     if (exec.command->parsed()) return exec_command(exec.finished(), console);
+    if (export_results->parsed()) return export_command(export_arguments, console);
+    if (compare.compare->parsed()) return compare_command(compare.compare_finished(), console);
+    if (compare.gate->parsed()) {
+      GateArguments gate = compare.gate_finished();
+      gate.load = gate_changes.load();
+      return gate_command(gate, runner, console);
+    }
     if (inject.parsed()) return inject_command(inject.finished(), console);
     return kExitUsage;
   } catch (const ScenarioError& error) {
@@ -249,6 +274,9 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
     return kExitUsage;
   } catch (const faultinject::PlanError& error) {
     console.err << error.what() << "\n";
+    return kExitUsage;
+  } catch (const InputError& error) {
+    console.err << "r2bench: " << error.what() << "\n";
     return kExitUsage;
   } catch (const OutputError& error) {
     console.err << "r2bench: " << error.what() << "\n";

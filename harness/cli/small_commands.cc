@@ -1,7 +1,6 @@
 // `list`, `explain`, `validate` and `plot`.
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <ostream>
 
 #include "harness/cli/commands.h"
@@ -9,9 +8,8 @@
 #include "harness/cli/explain.h"
 #include "harness/cli/resources.h"
 #include "harness/report/format.h"
-#include "harness/report/json.h"
 #include "harness/report/recheck.h"
-#include "harness/report/schema.h"
+#include "harness/report/result_file.h"
 
 namespace r2bench {
 namespace {
@@ -20,16 +18,6 @@ namespace fs = std::filesystem;
 
 constexpr int kPlotSeconds = 180;     // the first one builds matplotlib's font cache
 constexpr int kExitNoMatplotlib = 3;  // of plots/*.py
-
-nlohmann::json read_json(const fs::path& path) {
-  std::ifstream stream(path);
-  if (!stream) throw UsageError(path.string() + ": cannot be read");
-  try {
-    return nlohmann::json::parse(stream);
-  } catch (const nlohmann::json::exception& error) {
-    throw UsageError(path.string() + ": not JSON: " + error.what());
-  }
-}
 
 fs::path share_or_throw() {
   if (const auto share = share_folder()) return *share;
@@ -91,24 +79,6 @@ int explain_command(const std::vector<std::string>& scenarios, const LoadOptions
   return 0;
 }
 
-namespace {
-
-/// Why a result of another version is not looked at any further; empty when it is of this one.
-std::string older_version(const nlohmann::json& result) {
-  const auto version = result.find("schema_version");
-  if (!result.is_object() || version == result.end() || !version->is_number_integer() ||
-      version->get<int>() == kResultSchemaVersion)
-    return "";
-  return "schema_version " + version->dump() + ", and this r2bench knows " +
-         std::to_string(kResultSchemaVersion) + " only" +
-         (version->get<int>() == 1 ? ": in version 1 recover_ms and blackout_ms end at the heal, strikes of "
-                                     "one fault are one, and "
-                                     "retained leaves out rounds that never settled; run the scenario again"
-                                   : "");
-}
-
-}  // namespace
-
 int validate_command(const std::vector<std::string>& files, const Console& console) {
   int status = 0;
   for (const std::string& named : files) {
@@ -124,16 +94,17 @@ int validate_command(const std::vector<std::string>& files, const Console& conso
       }
       continue;
     }
-    const nlohmann::json result = read_json(file);
-    std::vector<std::string> mismatches;
-    if (const std::string old = older_version(result); !old.empty())
-      mismatches = {old};
-    else
-      mismatches = schema_mismatches(read_json(share_or_throw() / "results" / "schema.json"), result);
-    if (mismatches.empty()) mismatches = conclusion_mismatches(result);
-    for (const std::string& mismatch : mismatches) console.err << file.string() << ": " << mismatch << "\n";
-    if (mismatches.empty()) console.out << file.string() << ": good\n";
-    if (!mismatches.empty()) status = kExitUsage;
+    try {
+      const nlohmann::json result =
+          read_result_file(file, read_json_file(share_or_throw() / "results" / "schema.json"));
+      const std::vector<std::string> mismatches = conclusion_mismatches(result);
+      for (const std::string& mismatch : mismatches) console.err << file.string() << ": " << mismatch << "\n";
+      if (mismatches.empty()) console.out << file.string() << ": good\n";
+      if (!mismatches.empty()) status = kExitUsage;
+    } catch (const InputError& error) {
+      console.err << error.what() << "\n";
+      status = kExitUsage;
+    }
   }
   return status;
 }
