@@ -97,7 +97,7 @@ function timeline(article, run) {
   const legend = node("div", { class: "legend" }, ...run.chart.modes.map(({ mode, colour }) =>
     node("span", {}, node("i", { style: `border-color:${colour}` }), `${mode.mode}: ${mode.outcome === "ok" ? "finished" : mode.outcome}`)));
   figure.append(legend, node("figcaption", {},
-    "Delivered payload of all ranks; each mode is a job of its own, from its first iteration. Grey: a fault is in force. Dashed: the most that the mode can carry with the NICs that are left. Triangles: fault, detected, migrated, recovered. Drag to zoom."));
+    "Delivered payload of all ranks; each mode is a job of its own, from its first iteration. Grey: a fault is in force. Dashed: the most that the mode can carry with the NICs that are left. Triangles: fault, detected, migrated, recovered. Close up, means over exact deliveries of at least one segment time. Drag to zoom."));
 }
 
 const phases = [["detect", (f) => f.detect_ms, "--c3"], ["migrate", (f) => f.migrate_ms, "--c1"],

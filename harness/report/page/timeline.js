@@ -33,11 +33,11 @@ function milliseconds(ms) {
 }
 
 // [[ms, Gbit/s or null]] of [low, high]: from exact deliveries where they are known and the view is short, else
-// from bins. Time in which no operation was open is left out.
-function rateOf(curve, low, high, ended) {
+// from bins. `segment`: the least time in ms that a mean of deliveries makes sense over. Time in which no operation was open is left out.
+function rateOf(curve, low, high, ended, segment) {
   const raw = curve.raw.time_ms, span = high - low, points = [];
   if (span <= 400 && raw.some((t) => t >= low && t <= high)) {
-    const window = Math.max(2, span / 60), sums = [0];
+    const window = Math.max(2, span / 60, segment || 0), sums = [0];
     for (const size of curve.raw.bytes) sums.push(sums[sums.length - 1] + size);
     let first = 0, last = 0;
     for (let i = 0; i <= 300; i++) {
@@ -84,6 +84,7 @@ class Timeline {
       const times = m.curve.total.time_ms;
       return times[times.length - 1] + m.curve.bin_ms;
     }));
+    this.segment = Math.max(0, ...this.modes.flatMap((m) => m.mode.faults.map((f) => f.floor_ms)));
     this.view = [0, this.end];
     this.cursor = null;
     this.onMove = onMove || (() => {});
@@ -190,7 +191,7 @@ class Timeline {
   draw() {
     const [low, high] = this.view, root = this.svg, bottom = this.height - this.bottom;
     root.replaceChildren();
-    const curves = this.modes.map((m) => rateOf(m.curve, low, high, m.mode.outcome !== "ok"));
+    const curves = this.modes.map((m) => rateOf(m.curve, low, high, m.mode.outcome !== "ok", this.segment));
     const top = Math.max(1e-9, ...curves.flat().map(([, v]) => v ?? 0)) * 1.15;
     const x = (t) => this.left + (t - low) / (high - low) * (this.width - this.left - this.right);
     const y = (v) => bottom - v / top * (bottom - this.top);
