@@ -175,6 +175,7 @@ class Builder {
       Strike strike;
       strike.name = fault["name"], strike.kind = fault["kind"], strike.target = fault["target"];
       strike.begin = zero_ + fault["t0_at_ms"].get<double>() * 1e3;
+      if (strike.begin > end_) continue;  // of another job of the mode, whose log was not kept
       if (!fault["healed_at_ms"].is_null()) strike.end = zero_ + fault["healed_at_ms"].get<double>() * 1e3;
       strike.of_result = fault;
       try {

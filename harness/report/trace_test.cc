@@ -209,6 +209,16 @@ TEST(Trace, a_second_failure_in_the_middle_of_a_migration_still_nests) {
   EXPECT_EQ(ended, (std::set<std::string>{"traffic on NIC 2", "channel_failed"}));
 }
 
+TEST(Trace, a_strike_behind_the_end_of_the_log_is_left_out) {
+  const nlohmann::json faults = {{{"target", "node0/nic0"}, {"t0_at_ms", 1.0}, {"healed_at_ms", nullptr}},
+                                 {{"target", "node0/nic0"}, {"t0_at_ms", 99.0}, {"healed_at_ms", nullptr}}};
+  const Json trace = to_trace(made_up(faults, {event("node0/rank0", "channel_up", 5, 0, 0, 2, 0)}));
+  expect_well_formed(trace);
+  size_t strikes = 0;
+  for (const Json& slice : of_phase(trace, "X")) strikes += slice["cat"] == "fault";
+  EXPECT_EQ(strikes, 1u);
+}
+
 TEST(Trace, a_nic_that_is_down_or_gray_is_a_slice) {
   const StoredRun run = made_up(
       nlohmann::json::array(),
