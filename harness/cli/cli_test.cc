@@ -174,6 +174,20 @@ TEST_F(Program, plot_wants_a_result_or_all) {
   EXPECT_EQ(call({"plot", "--strict"}), 64);
 }
 
+TEST_F(Program, plot_all_names_what_has_no_data_and_what_cannot_be_used) {
+  fs::create_directories("results/matrix");
+  const int none = call({"plot", "--all"});
+  if (err.str().find("has no matplotlib") != std::string::npos) GTEST_SKIP() << err.str();
+  EXPECT_EQ(none, 0) << err.str();
+  EXPECT_NE(out.str().find("busbw: no data: run r2bench run busbw_sizes"), std::string::npos) << out.str();
+  EXPECT_NE(out.str().find("0 of 8 figures made, 8 without data"), std::string::npos) << out.str();
+  EXPECT_EQ(call({"plot", "--all", "--strict"}), 1);
+  std::ofstream("results/matrix/matrix_migrate.json") << R"({"schema_version": 1, "cells": [)";
+  EXPECT_EQ(call({"plot", "--all"}), 64);
+  EXPECT_NE(out.str().find("results/matrix/matrix_migrate.json: was cut off"), std::string::npos)
+      << out.str();
+}
+
 TEST_F(Program, exec_and_inject_say_what_is_wrong_before_anything_starts) {
   EXPECT_EQ(call({"exec", "--node", "node0"}), 64);
   EXPECT_NE(err.str().find("write the program after '--'"), std::string::npos) << err.str();

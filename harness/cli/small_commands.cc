@@ -170,7 +170,7 @@ int plot_all_command(const std::string& results, const std::string& out, bool st
   std::vector<std::string> arguments{"--results", results, "--out", folder.string()};
   if (strict) arguments.push_back("--strict");
   int status = 0;
-  console.out << run_script("all_figures.py", arguments, {0, 1}, status);
+  console.out << run_script("all_figures.py", arguments, {0, 1, kExitUsage}, status);
   return status;
 }
 
