@@ -1,6 +1,7 @@
 // `list`, `explain`, `validate` and `plot`.
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <ostream>
 
 #include "harness/cli/commands.h"
@@ -21,6 +22,16 @@ namespace fs = std::filesystem;
 constexpr int kPlotSeconds = 180;  // the first one builds matplotlib's font cache
 constexpr int kAllPlotsSeconds = 600;
 constexpr int kExitNoMatplotlib = 3;  // of plots/*.py
+
+nlohmann::json read_json(const fs::path& path) {
+  std::ifstream stream(path);
+  if (!stream) throw UsageError(path.string() + ": cannot be read");
+  try {
+    return nlohmann::json::parse(stream);
+  } catch (const nlohmann::json::exception& error) {
+    throw UsageError(path.string() + ": not JSON: " + error.what());
+  }
+}
 
 fs::path share_or_throw() {
   if (const auto share = share_folder()) return *share;
@@ -82,6 +93,24 @@ int explain_command(const std::vector<std::string>& scenarios, const LoadOptions
   return 0;
 }
 
+namespace {
+
+/// Why a result of another version is not looked at any further; empty when it is of this one.
+std::string older_version(const nlohmann::json& result) {
+  const auto version = result.find("schema_version");
+  if (!result.is_object() || version == result.end() || !version->is_number_integer() ||
+      version->get<int>() == kResultSchemaVersion)
+    return "";
+  return "schema_version " + version->dump() + ", and this r2bench knows " +
+         std::to_string(kResultSchemaVersion) + " only" +
+         (version->get<int>() == 1 ? ": in version 1 recover_ms and blackout_ms end at the heal, strikes of "
+                                     "one fault are one, and "
+                                     "retained leaves out rounds that never settled; run the scenario again"
+                                   : "");
+}
+
+}  // namespace
+
 int validate_command(const std::vector<std::string>& files, const Console& console) {
   int status = 0;
   for (const std::string& named : files) {
@@ -97,12 +126,12 @@ int validate_command(const std::vector<std::string>& files, const Console& conso
       }
       continue;
     }
-    const nlohmann::json result = read_json_file(file);
+    const nlohmann::json result = read_json(file);
     std::vector<std::string> mismatches;
-    if (const std::string old = other_version(result); !old.empty())
+    if (const std::string old = older_version(result); !old.empty())
       mismatches = {old};
     else
-      mismatches = schema_mismatches(read_json_file(share_or_throw() / "results" / "schema.json"), result);
+      mismatches = schema_mismatches(read_json(share_or_throw() / "results" / "schema.json"), result);
     if (mismatches.empty()) mismatches = conclusion_mismatches(result);
     for (const std::string& mismatch : mismatches) console.err << file.string() << ": " << mismatch << "\n";
     if (mismatches.empty()) console.out << file.string() << ": good\n";
@@ -179,7 +208,7 @@ int plot_command(const std::vector<std::string>& results, const std::string& out
     const fs::path file = fs::is_directory(named) ? fs::path(named) / "result.json" : fs::path(named);
     if (!fs::exists(file))
       throw UsageError(file.string() + ": no such file; give a result.json or the folder of a run");
-    check_plottable(read_json_file(file), file);
+    check_plottable(parsed_file(file), file);
     fs::path folder = out.empty() ? file.parent_path() : fs::path(out);
     if (folder.empty()) folder = ".";
     if (!out.empty() && results.size() > 1) folder /= file.parent_path().filename();

@@ -95,14 +95,14 @@ std::string other_version(const Json& result) {
                                                        : "; run the scenario again");
 }
 
-Json read_json_file(const fs::path& path) { return parsed(contents(path), path.string()); }
+Json parsed_file(const fs::path& path) { return parsed(contents(path), path.string()); }
 
 StoredRun load_stored_run(const fs::path& named, const Json& schema) {
   StoredRun run;
   run.file = fs::is_directory(named) ? named / "result.json" : named;
   if (!fs::exists(run.file))
     throw StoredError(run.file.string() + ": no such file; give a result.json or the folder of a run");
-  run.result = read_json_file(run.file);
+  run.result = parsed_file(run.file);
   if (!run.result.is_object() || !run.result.contains("schema_version") || !run.result.contains("runs"))
     throw StoredError(
         run.file.string() + ": is JSON, but no result of r2bench run (it has no " +
@@ -117,7 +117,7 @@ StoredRun load_stored_run(const fs::path& named, const Json& schema) {
         "; r2bench validate says all");
   const fs::path folder = run.file.parent_path();
   if (fs::exists(folder / "timeline.json")) {
-    run.timeline = read_json_file(folder / "timeline.json");
+    run.timeline = parsed_file(folder / "timeline.json");
     check_timeline(run.timeline, folder / "timeline.json");
   }
   run.has_events = fs::exists(folder / "events.jsonl");

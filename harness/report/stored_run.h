@@ -29,7 +29,7 @@ struct StoredRun {
 std::string other_version(const nlohmann::json& result);
 
 /// The whole file. Throws StoredError: not readable, not JSON, or cut off.
-nlohmann::json read_json_file(const std::filesystem::path& path);
+nlohmann::json parsed_file(const std::filesystem::path& path);
 
 /// `named`: a result.json or the folder of a run. `schema`: results/schema.json. Throws StoredError also for
 /// another program's JSON, another schema version, and files beside it that were cut off.

@@ -46,7 +46,7 @@ class Stored : public testing::Test {
   }
 
   fs::path folder;
-  nlohmann::json schema = read_json_file(R2BENCH_SCHEMA);
+  nlohmann::json schema = parsed_file(R2BENCH_SCHEMA);
 };
 
 TEST_F(Stored, a_run_is_read_from_its_folder_and_from_its_result) {

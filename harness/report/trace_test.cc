@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-StoredRun sample() { return load_stored_run(R2BENCH_SAMPLE_RUN, read_json_file(R2BENCH_SCHEMA)); }
+StoredRun sample() { return load_stored_run(R2BENCH_SAMPLE_RUN, parsed_file(R2BENCH_SCHEMA)); }
 
 std::vector<Json> of_phase(const Json& trace, const std::string& phase) {
   std::vector<Json> found;
