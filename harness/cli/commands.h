@@ -91,6 +91,13 @@ int explain_command(const std::vector<std::string>& scenarios, const LoadOptions
                     const Console& console);
 int validate_command(const std::vector<std::string>& files, const Console& console);
 int plot_command(const std::vector<std::string>& results, const std::string& out, const Console& console);
+/// Every figure of the project from the results below `results`, into `out`. 0; 1 with `strict` when a figure
+/// has no data.
+int plot_all_command(const std::string& results, const std::string& out, bool strict, const Console& console);
+/// One page about all of `results`; `out`: its file, else report.html beside the first.
+int report_command(const std::vector<std::string>& results, const std::string& out, const Console& console);
+/// A run's event log for Perfetto; `out`: the file, else trace.json beside the result.
+int trace_command(const std::string& result, const std::string& out, const Console& console);
 /// 0 when scenarios can run on `fabric` (empty: vhca) and nothing of the build is missing, else 1.
 int doctor_command(const std::string& fabric, const Console& console);
 /// What `doctor --topology` draws: at most one of the two is given; none: this machine.
