@@ -199,8 +199,8 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
   matrix->add_option("--jobs", matrix_arguments.jobs, "Cells at a time (one per core)")
       ->check(CLI::Range(1, 256));
   matrix->add_option("--seed", matrix_arguments.seed, "Seed of everything random (1)");
-  matrix->add_option("--mode", matrix_arguments.mode, "migrate (the default) or balance")
-      ->check(CLI::IsMember({"migrate", "balance"}));
+  matrix->add_option("--mode", matrix_arguments.mode, "migrate (the default), balance or allreduce")
+      ->check(CLI::IsMember({"migrate", "balance", "allreduce"}));
   matrix->add_option("--out", matrix_arguments.out, "Folder of the tables (else results/runs/matrix-TIME)");
   matrix->add_flag("--list", matrix_arguments.list,
                    "Print the cells, with the reasons of empty ones, and run nothing");

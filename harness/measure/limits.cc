@@ -156,6 +156,20 @@ double healthy_time(ModeKind mode, const NodeLoad& load) {
              : least_time(by_socket(load), whole, load.nic_socket, load.far_cost);
 }
 
+double allreduce_limit(const std::vector<std::vector<double>>& capacity, const NodeLoad& load) {
+  const double nodes = double(capacity.size());
+  double sum = 0, least = 1;
+  for (const auto& node : capacity) {
+    const double left = bandwidth_limit(ModeKind::kAllReduce, {node}, load);
+    sum += left;
+    least = std::min(least, left);
+  }
+  if (least <= 0) return 0;
+  if (nodes < 2) return least;
+  const double bound = std::max(1 / least, 2 * (nodes - 1) / sum);
+  return std::min(1.0, 2 * (nodes - 1) / nodes / bound);
+}
+
 double bandwidth_limit(ModeKind mode, const std::vector<std::vector<double>>& capacity,
                        const NodeLoad& load) {
   const bool alone = channels_stay_home(mode);

@@ -27,6 +27,12 @@ struct NodeLoad {
 /// share then too if some channel lives on a far NIC (else nothing calls for it).
 double bandwidth_limit(ModeKind mode, const std::vector<std::vector<double>>& capacity, const NodeLoad& load);
 
+/// The same of a job in mode AllReduce whose operation is an AllReduce among one rank of each node: the lower
+/// bound of any schedule, max(max 1/c, 2(p−1)/Σc) for nodes that keep c of their capacity (Chen et al., arXiv
+/// 2606.01680), beside the ring's 2(p−1)/p without a failure. What p − 1 healthy nodes have left over counts,
+/// so it is more than the weakest node's c.
+double allreduce_limit(const std::vector<std::vector<double>>& capacity, const NodeLoad& load);
+
 /// Time of the busiest NIC without a failure, in that of one unit of demand over a whole NIC.
 double healthy_time(ModeKind mode, const NodeLoad& load);
 

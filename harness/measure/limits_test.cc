@@ -40,6 +40,26 @@ TEST(BandwidthLimit, a_throttled_nic_holds_up_migration_but_only_its_share_of_ba
   EXPECT_DOUBLE_EQ(bandwidth_limit(ModeKind::kBalance, {{0, 1, 1, 1}}, flat({1, 1, 1, 1})), 0.75);
 }
 
+TEST(AllReduceLimit, is_the_bound_beside_the_healthy_ring) {
+  const NodeLoad load = flat({1, 1, 1, 1});
+  const auto nodes = [](size_t count, std::vector<double> first) {
+    Capacity all(count, {1, 1, 1, 1});
+    all[0] = std::move(first);
+    return all;
+  };
+  EXPECT_DOUBLE_EQ(allreduce_limit(nodes(4, {1, 1, 1, 1}), load), 1);
+  // x = 1/4, 4 nodes: the bound is 6/3.75, the ring's 6/4.
+  EXPECT_DOUBLE_EQ(allreduce_limit(nodes(4, {0, 1, 1, 1}), load), 3.75 / 4);
+  // x = 1/2: the node's own data, 1/0.5 = 2, is the limit from 2 · 3/3.5 on.
+  EXPECT_DOUBLE_EQ(allreduce_limit(nodes(4, {0, 0, 1, 1}), load), 1.5 / 2);
+  EXPECT_DOUBLE_EQ(allreduce_limit(nodes(3, {0.5, 0.5, 1, 1}), load), 2.75 / 3);
+  // Two nodes cannot help each other.
+  EXPECT_DOUBLE_EQ(allreduce_limit(nodes(2, {0, 1, 1, 1}), load), 0.75);
+  EXPECT_DOUBLE_EQ(allreduce_limit({{0, 1, 1, 1}, {0.5, 1, 1, 1}, {1, 1, 1, 1}, {1, 1, 1, 1}}, load),
+                   (0.75 + 0.875 + 2) / 4);
+  EXPECT_DOUBLE_EQ(allreduce_limit(nodes(4, {0, 0, 0, 0}), load), 0);
+}
+
 TEST(BandwidthLimit, nothing_is_kept_without_a_nic_or_without_resilience) {
   EXPECT_DOUBLE_EQ(bandwidth_limit(ModeKind::kMigrate, {{0, 0}}, flat({1, 1})), 0.0);
   EXPECT_DOUBLE_EQ(bandwidth_limit(ModeKind::kBalance, {{0, 0}}, flat({1, 1})), 0.0);

@@ -122,6 +122,7 @@ std::map<std::string, std::string> Job::rank_environment(const RankLink& rank) c
     environment["R2CC_TOPOLOGY"] = topology_path_;
     environment["R2CC_CROSS_SOCKET"] = std::to_string(topology->cross_percent);
   }
+  if (mode_.kind == ModeKind::kAllReduce) environment["NCCL_COLLNET_ENABLE"] = "1";
   for (const auto& [variable, value] : scenario_.env) environment[variable] = value;
   for (const auto& [variable, value] : mode_.env) environment[variable] = value;
   environment["R2CC_MODE"] = std::to_string(int(mode_.kind));
@@ -144,6 +145,7 @@ nlohmann::json Job::rank_config(const RankLink& rank) const {
   config.plugin_abi = scenario_.workload.plugin_abi;
   config.op = scenario_.workload.op;
   config.dtype = scenario_.workload.dtype;
+  config.reduction = scenario_.workload.reduction;
   config.bytes = scenario_.workload.bytes;
   config.channels = scenario_.workload.channels;
   if (scenario_.fabric.topology) {
@@ -154,6 +156,8 @@ nlohmann::json Job::rank_config(const RankLink& rank) const {
   config.warmup = scenario_.workload.warmup;
   config.verify = scenario_.workload.verify;
   config.seed = seed_;
+  config.collnet = mode_.kind == ModeKind::kAllReduce ? scenario_.workload.collnet : CollNet::kOff;
+  config.in_place = scenario_.workload.in_place;
   config.registered = number_or(environment, "NCCL_LOCAL_REGISTER", 0) != 0;
   config.buffer_bytes = number_or(environment, "NCCL_BUFFSIZE", config.buffer_bytes);
   config.p2p_chunk_bytes = number_or(environment, "NCCL_P2P_NET_CHUNKSIZE", config.p2p_chunk_bytes);

@@ -32,7 +32,12 @@ NodeLoad load_of(const Scenario& scenario) {
 }  // namespace
 
 NicsLeft::NicsLeft(const Scenario& scenario, const Mode& mode, const std::vector<Firing>& strikes)
-    : scenario_(scenario), mode_(mode), load_(load_of(scenario)) {
+    : scenario_(scenario),
+      mode_(mode),
+      load_(load_of(scenario)),
+      by_schedule_(mode.kind == ModeKind::kAllReduce && scenario.workload.op == Operation::kAllReduce &&
+                   scenario.workload.collnet != CollNet::kOff &&
+                   communicator_of(scenario, 0).size == scenario.fabric.nodes) {
   std::vector<uint64_t> times;
   for (const Firing& strike : strikes) {
     if (is_rank_fault(scenario, strike) || strike.t0_ns == 0) continue;
@@ -76,7 +81,9 @@ NicsLeft::Capacity NicsLeft::capacity_at(uint64_t time_ns) const {
 
 double NicsLeft::limit_of(const Capacity& capacity) const {
   const auto [entry, added] = known_.try_emplace(capacity, 0);
-  if (added) entry->second = bandwidth_limit(mode_.kind, capacity, load_);
+  if (added)
+    entry->second =
+        by_schedule_ ? allreduce_limit(capacity, load_) : bandwidth_limit(mode_.kind, capacity, load_);
   return entry->second;
 }
 

@@ -47,6 +47,8 @@ class NicsLeft {
   std::vector<const Firing*> strikes_;  // of NICs, that took effect
   std::vector<uint64_t> moments_;       // at which `capacity_at` changes, in order
   NodeLoad load_;
+  /// Mode AllReduce, and an operation that its schedules can help.
+  bool by_schedule_;
   mutable std::map<Capacity, double> known_;
 };
 

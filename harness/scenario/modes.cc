@@ -9,13 +9,6 @@ namespace {
 
 const std::vector<std::string> kModeNames = {"baseline", "migrate", "balance", "allreduce"};
 
-/// Which of R2CC_MODE's modes the core has by now.
-bool built(ModeKind kind) { return kind != ModeKind::kAllReduce; }
-
-std::string not_built(const std::string& name) {
-  return "mode '" + name + "' is not built yet; this version has baseline, migrate and balance";
-}
-
 std::optional<ModeKind> kind_from(const std::string& word) {
   const auto found = std::find(kModeNames.begin(), kModeNames.end(), word);
   if (found == kModeNames.end()) return std::nullopt;
@@ -23,7 +16,7 @@ std::optional<ModeKind> kind_from(const std::string& word) {
 }
 
 /// One entry of the list: a name, or a map with `mode`, `label` and `env`.
-std::optional<Mode> read_mode(Document& document, const YAML::Node& node, bool chosen_later) {
+std::optional<Mode> read_mode(Document& document, const YAML::Node& node) {
   Mode mode;
   std::string word;
   YAML::Node at = node;
@@ -57,8 +50,6 @@ std::optional<Mode> read_mode(Document& document, const YAML::Node& node, bool c
                             (suggestion.empty() ? "; the modes are " + list_of(kModeNames) : suggestion));
     return std::nullopt;
   }
-  // A mode that the command line leaves out may be one that is not built.
-  if (!built(*kind) && !chosen_later) document.report(at, not_built(word));
   mode.kind = *kind;
   return mode;
 }
@@ -76,7 +67,6 @@ void keep_chosen(Document& document, const std::vector<std::string>& chosen, std
     if (twice) {
       fail("'" + word + "' is given twice");
     } else if (in_file != modes.end()) {
-      if (!built(in_file->kind)) fail(not_built(name(in_file->kind)));
       kept.push_back(*in_file);
     } else if (!kind) {
       std::vector<std::string> words = kModeNames;
@@ -84,8 +74,6 @@ void keep_chosen(Document& document, const std::vector<std::string>& chosen, std
       const std::string suggestion = did_you_mean(word, words);
       fail("unknown mode '" + word + "'" +
            (suggestion.empty() ? "; the modes are " + list_of(kModeNames) : suggestion));
-    } else if (!built(*kind)) {
-      fail(not_built(word));
     } else {
       kept.push_back({*kind, word, {}});
     }
@@ -104,7 +92,7 @@ void read_modes(Document& document, const YAML::Node& node, const LoadOptions& o
     return;
   }
   for (const auto& entry : node) {
-    const auto mode = read_mode(document, entry, !options.modes.empty());
+    const auto mode = read_mode(document, entry);
     if (!mode) continue;
     if (std::find(file_labels.begin(), file_labels.end(), mode->label) != file_labels.end()) {
       document.report(entry, "mode '" + mode->label + "' is given twice; give one of them another 'label'");

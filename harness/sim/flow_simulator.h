@@ -21,7 +21,7 @@ enum class Sharing {
 /// What the schedule runs on.
 struct Ports {
   /// Bytes per second of each node, sending and receiving alike; [0] of all its rails, further ones by
-  /// Group::rail_class.
+  /// ConnectionGroup::rail_class.
   std::vector<std::vector<double>> capacity;
   std::vector<uint32_t> node_of_rank;  ///< empty: each rank is a node. Within a node nothing takes time
   double latency_s = 0;  ///< from the last byte sent to the receiver's operation; credits return at once

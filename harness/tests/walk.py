@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Random walks: jobs under many random faults, each job from a seed; a failing one is shrunk to the faults that it needs.
 
-A walk is one verified job in mode 1 or 2 (--mode) with some dozen faults (queue pairs, ports with and without events, blackholes, lost
+A walk is one verified job in mode 1, 2 or 3 (--mode; in mode 3 an AllReduce, half of the walks through CollNet alone) with some dozen faults (queue pairs, ports with and without events, blackholes, lost
 acknowledgements, throttles, delays) at random moments on random NICs of either node, often several at a time; at
 every moment each node keeps one NIC that nothing is the matter with. Asserted, by the verdict of r2bench: the job ends well, every
 element is right, nothing is lost, nothing comes twice, nothing hangs. A walk is `unknown`, and none of its faults counts, when its verdict
@@ -56,7 +56,7 @@ HEAD = """version: 1
 name: walk
 seed: {seed}
 fabric: {{kind: {fabric}, nodes: {nodes}, ranks_per_node: {ranks}, nics_per_node: {nics}, nic_rate: {rate}}}
-workload: {{engine: cpu, op: {op}, dtype: int32, bytes: {size}, iters: {iters}, warmup: 1, verify: true}}
+workload: {{engine: cpu, op: {op}, dtype: int32, bytes: {size}, iters: {iters}, warmup: 1, verify: true{more}}}
 modes: [{mode}]
 env: {{NCCL_IB_TIMEOUT: 14, R2CC_FAILBACK_MS: 5, R2CC_FAILBACK_MAX_MS: 50}}
 timeouts: {{job: 170 s, stall: {stall} s}}
@@ -81,6 +81,10 @@ class Walk:
         mbits, kib = g.choice([500, 1000]), g.choice([120, 1200, 2400]) * nodes * ranks
         if fabric == "rxe":  # as much as the guest carries, so that the job ends soon after its last fault; a NIC does not reach itself there
             mbits, kib, ranks = mbits // 8, kib // 8, 1
+        more = ""
+        if mode == "allreduce":  # what this mode is for; a job whose every operation the plan of the moment runs, or the tuner's choice
+            nodes, ranks, op = g.choice([2, 3, 4]), 1, "allreduce"
+            kib, more = g.choice([240, 1200, 2400]) * nodes, ", collnet: " + g.choice(["force", "auto"])
         size = f"{kib} KiB"
         if small:  # a message of an operation among n ranks is an n-th of it
             size = f"{g.choice([8, 64, 200]) * nodes * ranks} B"
@@ -124,7 +128,7 @@ class Walk:
             self.faults.append((now, "blackhole" if kind == "one_way" else kind, f"node{node}/nic{nic}", extra))
         # Long enough for all of them at full rate, which no operation exceeds: nothing ends before its last fault.
         least_ms = SMALL_MS if small else max(1, kib * 8.192 / (mbits * nics * ranks) * (0.5 if op != "sendrecv" else 1))
-        self.head = HEAD.format(seed=seed % (1 << 31), fabric=fabric, nodes=nodes, ranks=ranks, nics=nics, rate=f"{mbits} Mbit/s", op=op, size=size, mode=mode, stall=STALL_S,
+        self.head = HEAD.format(seed=seed % (1 << 31), fabric=fabric, nodes=nodes, ranks=ranks, nics=nics, rate=f"{mbits} Mbit/s", op=op, size=size, mode=mode, more=more, stall=STALL_S,
                                 iters=int((now + 300) / least_ms) + 1)
 
     def text(self, faults=None):
@@ -299,7 +303,7 @@ def main():
     parser.add_argument("--seed", type=int, default=None, help="of the first walk; the others follow it (default: from the clock)")
     parser.add_argument("--faults", type=int, default=40, help="in each walk")
     parser.add_argument("--also", default="", help="more kinds of faults, separated by commas, or all: " + ", ".join(ALSO))
-    parser.add_argument("--mode", default="migrate", choices=["migrate", "balance"])
+    parser.add_argument("--mode", default="migrate", choices=["migrate", "balance", "allreduce"])
     parser.add_argument("--fabric", default="vhca", choices=["vhca", "rxe"])
     parser.add_argument("--small", action="store_true", help="messages of 8 to 200 bytes, which are sent from copies")
     parser.add_argument("--slower", type=int, default=None, help="all times of a walk times N (default: 1; 16 on rxe, whose guest is slow)")

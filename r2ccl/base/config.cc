@@ -1,8 +1,10 @@
 #include "r2ccl/base/config.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <string_view>
 
 namespace r2ccl {
@@ -39,7 +41,7 @@ Field integer(const char* variable, int Config::*member, long least, long most, 
 
 const std::vector<Field>& fields() {
   static const std::vector<Field> all = {
-      {"R2CC_MODE", 0, 2, "0 baseline (no resilience), 1 live migration, 2 balance",
+      {"R2CC_MODE", 0, 3, "0 baseline (no resilience), 1 live migration, 2 balance, 3 AllReduce",
        [](const Config& c) { return long(c.mode); }, [](Config& c, long v) { c.mode = Mode(v); }},
       {"R2CC_STRICT_ACK", 0, 1, "1: a send is done only when the receiver has said so",
        [](const Config& c) { return long(c.strict_ack); }, [](Config& c, long v) { c.strict_ack = v != 0; }},
@@ -91,6 +93,10 @@ const std::vector<Field>& fields() {
   };
   return all;
 }
+
+/// As r2ccl/collective names them.
+constexpr std::string_view kAlgorithms[] = {"ring",       "unequal_ring", "double_tree", "r2ccl_allreduce",
+                                            "four_stage", "mix"};
 
 Error refusal(const char* variable, const char* text, const std::string& why) {
   return Error{ErrorCode::kInvalidConfig, std::string(variable) + "='" + text + "' " + why};
@@ -170,6 +176,13 @@ Result<Config> Config::from(const std::function<const char*(const char*)>& get) 
                          std::to_string(field.most) + " (" + field.meaning + ")");
     field.write(config, value);
   }
+  if (const char* text = get("R2CC_ALGORITHM"); text && *text) {
+    const auto& known = kAlgorithms;
+    if (std::find(std::begin(known), std::end(known), std::string_view(text)) == std::end(known))
+      return refusal("R2CC_ALGORITHM", text,
+                     "is none of ring, unequal_ring, double_tree, r2ccl_allreduce, four_stage and mix");
+    config.algorithm = text;
+  }
   for (const char* variable : {"NCCL_SOCKET_IFNAME", "R2CC_SOCKET_IFNAME"})
     if (const char* text = get(variable); text && *text) config.socket_interface = text;
   if (const char* text = get("NCCL_SOCKET_FAMILY")) config.socket_family = text;
@@ -194,6 +207,8 @@ std::vector<Config::Entry> Config::entries() const {
     out.push_back({field.variable, std::to_string(field.read(*this)), field.meaning});
   out.push_back({"R2CC_SOCKET_IFNAME", socket_interface,
                  "interface for control connections, as in NCCL_SOCKET_IFNAME"});
+  out.push_back({"R2CC_ALGORITHM", algorithm,
+                 "mode 3: the schedule of every AllReduce, whatever the planner says (for measurements)"});
   out.push_back({"R2CC_METRICS", metrics_file,
                  "file for counters in Prometheus' text format (%p: process id), once a second"});
   out.push_back(

@@ -93,6 +93,8 @@ class Channel {
   bool is_away() const {
     return sender_ && active_ && active_->local_nic() != home_nic_ && status() == Status::kReady;
   }
+  /// Its home rail has failed, and has not come back: either NIC of it, or what is between them.
+  bool lacks_home() const { return greeted_ && home_rail_.state() != health::RailState::kUp; }
   /// A sender that has had traffic of late: it counts as demand on its home NIC.
   bool in_demand(uint64_t now) const { return sender_ && moved_at_ != 0 && now - moved_at_ < kDemandNs; }
   /// Paths that it has opened besides the active one.

@@ -86,6 +86,8 @@ struct Core {
   balance::Capacities capacities;
   balance::Demand demand;
   uint64_t demand_version = 0;  ///< rises when it changes
+  /// What all NICs can carry, relative to their nominal rates; written by the service thread.
+  std::atomic<double> node_capacity{1};
 
   bool balances() const { return config.mode >= Mode::kBalance; }
   bool resilient() const { return config.mode != Mode::kBaseline; }

@@ -139,6 +139,8 @@ class Runtime final : public Net {
     return out;
   }
 
+  double node_capacity() const override { return core_.node_capacity.load(std::memory_order_relaxed); }
+
   Result<Listener*> listen(int device, void* memory) override {
     if (auto ok = usable(device); !ok) return ok.error();
     auto where = service_.endpoint();

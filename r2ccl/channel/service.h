@@ -115,6 +115,7 @@ class Service {
   void look_at_downed_ports(const Tick& tick);
   void leave_unusable_nics(const Tick& tick);
   void look_at_rates(const Tick& tick);
+  void look_at_capacity(const Tick& tick);
   void look_at_load(const Tick& tick);
   std::vector<uint64_t> nic_guids() const;
   Urgency step_channels(const Tick& tick);
@@ -141,6 +142,7 @@ class Service {
   bool memory_told_ = false, unwatched_told_ = false;
   uint64_t next_port_look_ = 0;
   uint64_t next_rate_look_ = 0;
+  uint64_t next_capacity_look_ = 0;
   bool rates_wanted_ = false;
   std::optional<NodeDemand> node_demand_;
   /// Mode 1: what the node's processes have on each NIC. Made when a channel of this process has left home.

@@ -9,6 +9,7 @@ namespace r2ccl {
 namespace {
 
 constexpr uint64_t kLoadLookNs = 100 * kNsPerMs;
+constexpr uint64_t kCapacityLookNs = kNsPerMs;
 
 }  // namespace
 
@@ -47,6 +48,26 @@ void Service::look_at_load(const Tick& tick) {
   const bool away = std::any_of(entries_.begin(), entries_.end(),
                                 [](const Entry& entry) { return entry.channel->is_away(); });
   if (node_load_ || away) load(true);
+}
+
+// A NIC whose port says nothing may have failed all the same: then all channels that have their home there
+// lack it, whoever their peers are. Where only those to one peer do, it is the peer's NIC that has failed.
+void Service::look_at_capacity(const Tick& tick) {
+  if (tick.now < next_capacity_look_) return;
+  next_capacity_look_ = tick.now + kCapacityLookNs;
+  std::array<int, wire::kMaxNics> homes{}, lacking{};
+  for (const Entry& entry : entries_) {
+    if (entry.channel->status() != Status::kReady && entry.channel->status() != Status::kMigrating) continue;
+    ++homes[size_t(entry.channel->home_nic())];
+    lacking[size_t(entry.channel->home_nic())] += entry.channel->lacks_home();
+  }
+  double sum = 0, nominal = 0;
+  for (size_t nic = 0; nic < core_.devices.size(); ++nic) {
+    nominal += core_.capacities.nominal(nic);
+    const bool failed = homes[nic] > 0 && lacking[nic] == homes[nic];
+    if (!core_.nic_down[nic] && !core_.nic_unusable[nic] && !failed) sum += core_.capacities.capacity(nic);
+  }
+  if (nominal > 0) core_.node_capacity.store(sum / nominal, std::memory_order_relaxed);
 }
 
 }  // namespace r2ccl

@@ -118,9 +118,9 @@ class Predictor {
     result.segments = k;
     return result;
   }
-  static Candidate sum(Candidate candidate) {
-    candidate.seconds =
-        std::max({candidate.transfer_s, candidate.reduction_s, candidate.steps_s}) + candidate.fill_s;
+  Candidate sum(Candidate candidate) const {
+    candidate.seconds = std::max({candidate.transfer_s, candidate.reduction_s, candidate.steps_s}) +
+                        candidate.fill_s / std::max(1u, job_.outstanding);
     return candidate;
   }
   double addition_time(double fraction) const {

@@ -24,9 +24,11 @@ struct Job {
   double latency_s = 5e-6;             ///< from one node's operation to the next one's, besides the bytes
   double reduce_bytes_per_second = 0;  ///< the engine's additions on each node; 0: faster than any port
   uint32_t most_segments = 64;         ///< K, at most; more need more memory for what is under way
+  /// Operations of this size in flight: while one fills the pipeline, or empties it, the others use the ports.
+  uint32_t outstanding = 1;
 };
 
-/// One algorithm's prediction: seconds = max(transfer, reduction, steps) + fill.
+/// One algorithm's prediction: seconds = max(transfer, reduction, steps) + fill / outstanding.
 struct Candidate {
   Algorithm algorithm = Algorithm::kRing;
   uint32_t segments = 1;   ///< K that is best for it
@@ -35,7 +37,7 @@ struct Candidate {
   double reduction_s = 0;  ///< the busiest engine
   double steps_s = 0;      ///< the longest lane when each of its operations waits for a latency
   double fill_s = 0;       ///< until the pipeline is full, and empty
-  double seconds = 0;
+  double seconds = 0;      ///< of each operation of a stream
   std::string formula;  ///< transfer and fill in the words of FACTS, for printing
 };
 

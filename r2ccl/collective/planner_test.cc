@@ -63,6 +63,22 @@ TEST(Planner, slow_additions_favour_who_adds_less) {
   EXPECT_GT(slow.choice().reduction_s, slow.choice().transfer_s);
 }
 
+TEST(Planner, a_stream_of_operations_fills_the_pipeline_once) {
+  Job job = job_of({1, 1, 0.5, 1}, 4 << 20);
+  job.bytes_per_second = 1e9;
+  const Plan alone = plan(job).value();
+  job.outstanding = 8;
+  const Plan stream = plan(job).value();
+  EXPECT_LT(stream.choice().seconds, alone.choice().seconds);
+  // With its fill shared by eight, fewer and larger chunks do.
+  EXPECT_LE(stream.choice().segments, alone.choice().segments);
+  EXPECT_LT(stream.choice().seconds, stream.bound_s * 1.06);
+  for (const Candidate& candidate : stream.candidates)
+    EXPECT_NEAR(candidate.seconds,
+                std::max({candidate.transfer_s, candidate.reduction_s, candidate.steps_s}) + candidate.fill_s / 8,
+                1e-12);
+}
+
 TEST(Planner, says_why) {
   const Plan result = plan(job_of({1, 1, 0.5, 1}, 1 << 30)).value();
   EXPECT_NE(result.why.find("node 2 at 50 %"), std::string::npos) << result.why;

@@ -80,7 +80,7 @@ struct Connection {
 
 /// Connections that belong together, such as one ring; they get a share of each port of their own where ports
 /// are exclusive.
-struct Group {
+struct ConnectionGroup {
   std::string name;
   uint16_t rail_class = 0;  ///< which NICs carry it: 0 all of a node; others are the caller's (Ports)
 };
@@ -91,7 +91,7 @@ struct Schedule {
   uint32_t ranks = 0;
   uint32_t root = 0;  ///< Broadcast: who has the data
   std::vector<Part> parts;
-  std::vector<Group> groups;
+  std::vector<ConnectionGroup> groups;
   std::vector<Connection> connections;
   std::vector<std::vector<Lane>> lanes;  ///< by rank
   /// Who must hold each chunk at the end (ReduceScatter, AlltoAll) and whose it is at the beginning

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "r2ccl/base/log.h"
+#include "r2ccl/plugin/calls.h"
 
 namespace r2ccl::plugin {
 namespace {
@@ -87,39 +88,15 @@ bool first_time(std::string_view text) {
   return true;
 }
 
-ncclResult_t refuse(ErrorCode code, const char* what) { return report(Error{code, what}); }
-
-/// Runs `call`; whatever it throws becomes a result, because C code stands above us.
-template <typename Call>
-ncclResult_t guarded(const char* name, Call&& call) noexcept {
-  try {
-    return call();
-  } catch (const std::exception& e) {
-    R2_WARN("NET/R2CCL: %s: unexpected exception: %s", name, e.what());
-  } catch (...) {
-    R2_WARN("NET/R2CCL: %s: unexpected exception", name);
-  }
-  return ncclInternalError;
-}
-
 /// The same for calls that need the core.
 template <typename Call>
 ncclResult_t with_net(const char* name, Call&& call) noexcept {
   return guarded(name, [&]() -> ncclResult_t {
-    const Process* process = g_process.load(std::memory_order_acquire);
-    if (!process) return refuse(ErrorCode::kInvalidArgument, "a call before a successful init");
-    return call(*process->net);
+    Net* const core = net();
+    if (!core) return refuse(ErrorCode::kInvalidArgument, "a call before a successful init");
+    return call(*core);
   });
 }
-
-template <typename T>
-ncclResult_t answer(Result<T*> result, void** out) {
-  if (!result) return report(result.error());
-  *out = result.value();
-  return ncclSuccess;
-}
-
-ncclResult_t answer(const Result<void>& result) { return result ? ncclSuccess : report(result.error()); }
 
 }  // namespace
 
@@ -130,6 +107,11 @@ ncclResult_t report(const Error& error) {
   if (!advised.empty()) text.append(". ").append(advised);
   if (first_time(text)) R2_WARN("NET/R2CCL: %s", text.c_str());
   return to_nccl(error.code);
+}
+
+Net* net() {
+  const Process* process = g_process.load(std::memory_order_acquire);
+  return process ? process->net : nullptr;
 }
 
 ncclResult_t init(ncclDebugLogger_t logger) {

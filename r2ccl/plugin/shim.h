@@ -37,6 +37,9 @@ ncclResult_t init_context(void** context, uint64_t communicator, ncclNetCommConf
                           nccl_abi::ncclDebugLogger_t logger, nccl_abi::ncclProfilerCallback_t profiler);
 ncclResult_t finalize(void* context);
 
+/// The core, once an init has succeeded; else nullptr.
+Net* net();
+
 ncclResult_t devices(int* count);
 /// The device's properties, its strings valid for ever; nullptr (and an error in the log) when there is no
 /// such device.

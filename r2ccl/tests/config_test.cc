@@ -39,8 +39,9 @@ TEST(Config, reads_what_is_set) {
 }
 
 TEST(Config, a_bad_value_is_refused_by_name) {
-  for (const auto& [name, value] : std::map<std::string, std::string>{{"R2CC_MODE", "3"},
+  for (const auto& [name, value] : std::map<std::string, std::string>{{"R2CC_MODE", "4"},
                                                                       {"R2CC_STRICT_ACK", "yes"},
+                                                                      {"R2CC_ALGORITHM", "rings"},
                                                                       {"R2CC_STUCK_MS", "20ms"},
                                                                       {"R2CC_PROBE_MS", "-1"}}) {
     auto config = with({{name, value}});
@@ -49,6 +50,13 @@ TEST(Config, a_bad_value_is_refused_by_name) {
     EXPECT_NE(config.error().message.find(name + "='" + value + "'"), std::string::npos)
         << config.error().message;
   }
+}
+
+TEST(Config, takes_mode_3_and_a_schedule_for_it) {
+  auto config = with({{"R2CC_MODE", "3"}, {"R2CC_ALGORITHM", "four_stage"}});
+  ASSERT_TRUE(config.ok());
+  EXPECT_EQ(config->mode, Mode::kAllReduce);
+  EXPECT_EQ(config->algorithm, "four_stage");
 }
 
 TEST(Config, reads_where_the_gid_should_lie) {

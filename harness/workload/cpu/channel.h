@@ -12,6 +12,7 @@
 #include "harness/workload/cpu/net_plugin.h"
 #include "harness/workload/cpu/operation.h"
 #include "harness/workload/cpu/pattern.h"
+#include "harness/workload/cpu/polled.h"
 #include "harness/workload/cpu/rank_config.h"
 #include "harness/workload/cpu/steps.h"
 
@@ -36,7 +37,7 @@ struct UserBuffers {
   char* output = nullptr;
 };
 
-class Channel {
+class Channel final : public Polled {
  public:
   Channel(NetPlugin& plugin, const RankConfig& config, int index, int shift, int device,
           const std::string& device_name);
@@ -50,11 +51,12 @@ class Channel {
   void close() noexcept;
 
   // One operation; on the progress thread.
-  void start(const std::vector<Lane>& lanes, const UserBuffers& user);
-  /// Does what can be done now. Returns whether anything moved. Throws ChannelError.
-  bool progress();
-  bool finished() const;
+  /// Of operation `number`, warm-ups included.
+  void start(const std::vector<Lane>& lanes, const UserBuffers& user, uint64_t number);
+  bool progress() override;
+  bool finished() const override;
 
+  int device() const { return device_; }
   StreamFaults stream_faults() const { return {check_.duplicated(), check_.lost(), size_errors_}; }
   uint64_t messages_received() const { return received_; }
 

@@ -65,10 +65,10 @@ void ProgressThread::stop() {
   done_.notify_all();
 }
 
-bool ProgressThread::run(std::vector<Channel>& channels, Next next) {
+bool ProgressThread::run(const std::vector<Polled*>& polled, Next next) {
   std::unique_lock lock(mutex_);
   if (!error_.empty()) throw ChannelError(error_);
-  open_ = &channels;
+  open_ = &polled;
   next_ = std::move(next);
   wake_.notify_all();
   done_.wait(lock, [&] { return open_ == nullptr || stop_; });
@@ -89,7 +89,7 @@ void ProgressThread::loop() {
   while (true) {
     wake_.wait(lock, [&] { return stop_ || (open_ && error_.empty()); });
     if (stop_) return;
-    std::vector<Channel>& channels = *open_;
+    const std::vector<Polled*>& open = *open_;
     lock.unlock();
     std::string error;
     bool all_finished = false;
@@ -110,10 +110,10 @@ void ProgressThread::loop() {
         }
         bool moved = false;
         all_finished = true;
-        for (Channel& channel : channels) {
-          if (channel.finished()) continue;
-          moved |= channel.progress();
-          all_finished = all_finished && channel.finished();
+        for (Polled* polled : open) {
+          if (polled->finished()) continue;
+          moved |= polled->progress();
+          all_finished = all_finished && polled->finished();
         }
         if (all_finished && next_())
           all_finished = false;

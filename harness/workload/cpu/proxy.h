@@ -41,15 +41,15 @@ class ProgressThread {
   /// Ends the thread; an open operation is left as it is.
   ~ProgressThread();
 
-  /// Called by the progress thread when all channels have finished an operation. Starts the next one on them
-  /// and returns true, or returns false.
+  /// Called by the progress thread when everything has finished an operation. Starts the next one and returns
+  /// true, or returns false. May change what is polled.
   using Next = std::function<bool()>;
 
-  /// Opens an operation on all channels and waits until all have finished it, and those that `next` adds to
-  /// it: they follow back to back, as operations do that are queued on a stream. An error of the plugin ends
-  /// the thread's work for good, as it does in NCCL: throws ChannelError, then and on every later call.
-  /// Returns false when stop() came first.
-  bool run(std::vector<Channel>& channels, Next next);
+  /// Polls until all have finished the operation that was started on them, and those that `next` adds to it:
+  /// they follow back to back, as operations do that are queued on a stream. An error of the plugin ends the
+  /// thread's work for good, as it does in NCCL: throws ChannelError, then and on every later call. Returns
+  /// false when stop() came first.
+  bool run(const std::vector<Polled*>& polled, Next next);
   /// Makes run() return false soon. Final.
   void stop();
   /// Stops polling for `duration`, between two polls: a receiver that sleeps. Asleep since / until, for
@@ -62,7 +62,7 @@ class ProgressThread {
 
   std::mutex mutex_;
   std::condition_variable wake_, done_;
-  std::vector<Channel>* open_ = nullptr;
+  const std::vector<Polled*>* open_ = nullptr;
   Next next_;
   std::string error_;
   std::atomic<bool> stop_{false};

@@ -3,6 +3,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -186,18 +187,31 @@ void Rank::set_up() {
     shifts.push_back(plan_[c].shift);
   }
 
-  // Handles travel through the runner, as NCCL's travel through its bootstrap.
+  set_up_coll();
+
+  // Handles travel through the runner, as NCCL's travel through its bootstrap: to the rank `shift` places
+  // back. Those of CollNet go to all ranks.
   using Handle = std::vector<unsigned char>;
   std::vector<Handle> handles(channels_.size(), Handle(r2ccl::nccl_abi::NCCL_NET_HANDLE_MAXSIZE));
   service_->run([&] {
     for (size_t c = 0; c < channels_.size(); ++c) channels_[c].listen(handles[c].data());
+    for (CollChannel& channel : coll_channels_) {
+      Handle handle(r2ccl::nccl_abi::NCCL_NET_HANDLE_MAXSIZE);
+      channel.listen(handle.data());
+      for (int shift = 0; shift < config_.ranks(); ++shift) {
+        handles.push_back(handle);
+        shifts.push_back(shift);
+      }
+    }
   });
   say({{"type", "handles"}, {"handles", handles}, {"shifts", shifts}});
   wait_for([&] { return !peer_handles_.is_null(); });
   handles = peer_handles_.get<std::vector<Handle>>();
   connect(handles);
+  connect_coll({handles.begin() + std::ptrdiff_t(channels_.size()), handles.end()});
   service_->run([&] {
     for (Channel& channel : channels_) channel.register_memory(user, input_.size());
+    for (CollChannel& channel : coll_channels_) channel.register_memory();
   });
   say({{"type", "ready"}});
   wait_for([&] { return started_; });
@@ -219,6 +233,102 @@ void Rank::connect(std::vector<std::vector<unsigned char>>& handles) {
       std::this_thread::sleep_for(50us);
     }
   });
+}
+
+void Rank::set_up_coll() {
+  if (config_.op != Operation::kAllReduce || config_.collnet == CollNet::kOff) return;
+  coll_plugin_ = load_coll_plugin(config_.plugin, config_.plugin_abi);
+  int count = 0;
+  if (coll_plugin_ && coll_plugin_->init(communicator(), plugin_logger) != r2ccl::nccl_abi::ncclSuccess)
+    coll_plugin_.reset();
+  if (coll_plugin_ && (coll_plugin_->devices(&count) != r2ccl::nccl_abi::ncclSuccess || count <= 0)) {
+    coll_plugin_->finalize();
+    coll_plugin_.reset();
+  }
+  if (!coll_plugin_) {
+    if (config_.collnet == CollNet::kForce)
+      throw PluginError("'collnet: force', but the net plugin '" + config_.plugin + "' offers no CollNet");
+    return;
+  }
+  if (count != int(devices_.size()))
+    throw PluginError("CollNet has " + std::to_string(count) + " devices, the net has " +
+                      std::to_string(devices_.size()));
+  int supported = 0;
+  coll_plugin_->reduce_support(nccl_type(config_.dtype), nccl_operation(config_.reduction), &supported);
+  if (!supported)
+    throw PluginError("CollNet does not reduce NCCL's data type " + std::to_string(nccl_type(config_.dtype)));
+
+  // A group on each NIC that has channels, with as much of the data as these.
+  std::vector<int> devices;
+  for (const Channel& channel : channels_)
+    if (std::find(devices.begin(), devices.end(), channel.device()) == devices.end())
+      devices.push_back(channel.device());
+  const size_t elements = config_.bytes / element_size(config_.dtype);
+  double mbps = 0;
+  for (size_t d = 0; d < devices.size(); ++d) {
+    const NetDevice& device = devices_[size_t(devices[d])];
+    size_t longest = 0;
+    if (const std::string found = coll_plugin_->properties(devices[d], &longest); found != device.name)
+      throw PluginError("CollNet calls device " + std::to_string(devices[d]) + " " + found + ", the net " +
+                        device.name);
+    const Part part = channel_part(elements, int(d), int(devices.size()), 64);
+    if (part.count == 0) continue;
+    coll_channels_.emplace_back(*coll_plugin_, config_, devices[d], device.name, part);
+    mbps += device.speed_mbps;
+  }
+  // NCCL's model of a network that adds by itself: each byte goes out once and comes back once.
+  const double once_us = double(config_.bytes) * 8 / std::max(mbps, 1.0);
+  costs_ = {once_us * 2 * (config_.ranks() - 1) / config_.ranks() + 10, once_us + 20};
+}
+
+void Rank::connect_coll(const std::vector<std::vector<unsigned char>>& handles) {
+  const size_t ranks = size_t(config_.ranks());
+  bool all = true;
+  service_->run([&] {
+    for (size_t c = 0; c < coll_channels_.size(); ++c) {
+      // From this rank on, as they came; by rank, as they are wanted.
+      std::vector<std::vector<unsigned char>> by_rank(ranks);
+      for (size_t shift = 0; shift < ranks; ++shift)
+        by_rank[(size_t(config_.rank()) + shift) % ranks] = handles.at(c * ranks + shift);
+      all = coll_channels_[c].connect(by_rank) && all;
+    }
+  });
+  if (coll_channels_.empty()) return;
+  if (!all) {
+    // NCCL's ranks tell each other; here the plugin's refusal is everybody's.
+    if (config_.collnet == CollNet::kForce)
+      throw PluginError("'collnet: force', but the net plugin '" + config_.plugin +
+                        "' refuses to connect CollNet");
+    for (CollChannel& channel : coll_channels_) channel.close();
+    coll_channels_.clear();
+    return;
+  }
+  tuner_ = load_tuner_plugin(config_.plugin, plugin_->abi());
+  if (!tuner_) return;
+  if (const auto status =
+          tuner_->init(communicator(), size_t(config_.ranks()), size_t(config_.ranks()), plugin_logger);
+      status != r2ccl::nccl_abi::ncclSuccess)
+    throw PluginError("the tuner refused to start, which NCCL does not take: " + describe(status));
+}
+
+void Rank::choose() {
+  through_coll_ = false;
+  if (!coll_channels_.empty()) {
+    Algorithm algorithm = cheapest(costs_);
+    if (tuner_) {
+      if (const auto status = tuner_->choose(config_.bytes, costs_, &algorithm);
+          status != r2ccl::nccl_abi::ncclSuccess)
+        throw ChannelError("the tuner's getCollInfo failed, which ends an operation: " + describe(status));
+    }
+    through_coll_ = config_.collnet == CollNet::kForce || algorithm == Algorithm::kCollNet;
+  }
+  polled_.clear();
+  if (through_coll_) {
+    ++coll_operations_;
+    for (CollChannel& channel : coll_channels_) polled_.push_back(&channel);
+  } else {
+    for (Channel& channel : channels_) polled_.push_back(&channel);
+  }
 }
 
 void Rank::iterate() {
@@ -255,14 +365,18 @@ uint64_t Rank::cpu_beside_this_thread_ns() {
 }
 
 uint64_t Rank::operate(std::optional<uint64_t> number) {
-  const UserBuffers user{input_.data(), output_.data()};
+  const UserBuffers user{input_.data(), result()};
   const auto start = [&] {
-    for (size_t c = 0; c < channels_.size(); ++c) channels_[c].start(plan_[c].lanes, user);
+    choose();
+    if (through_coll_)
+      for (CollChannel& channel : coll_channels_) channel.start(user);
+    else
+      for (size_t c = 0; c < channels_.size(); ++c) channels_[c].start(plan_[c].lanes, user, operations_);
     if (number) Writer::instance().emit(EventType::kIteration, kNoNicIndex, 0, *number, config_.bytes);
   };
   if (number && !cpu_from_ns_) cpu_from_ns_ = cpu_beside_this_thread_ns();
   start();
-  const bool whole = progress_->run(channels_, [&] {
+  const bool whole = progress_->run(polled_, [&] {
     // The moment counts; what the comparison finds comes by message, so that it stays off the timeline.
     if (number) Writer::instance().emit(EventType::kIterationDone, kNoNicIndex, 0, (*number)++);
     ++operations_;
@@ -279,15 +393,15 @@ uint64_t Rank::operate(std::optional<uint64_t> number) {
 void Rank::prepare() {
   const size_t elements = config_.bytes / element_size(config_.dtype);
   if (config_.verify || operations_ == 0) {
-    fill_input(config_.dtype, input_.data(), 0, elements, config_.job_rank(config_.rank()),
+    fill_input(config_.data(), input_.data(), 0, elements, config_.job_rank(config_.rank()),
                data_operation(config_.seed, operations_));
-    poison(output_.data(), output_.size());
+    if (!config_.in_place) poison(output_.data(), output_.size());
     copy_own_chunk(config_, input_.data(), output_.data());
   }
 }
 
 void Rank::verify(uint64_t operation) {
-  const uint64_t wrong = count_wrong(config_, output_.data(), data_operation(config_.seed, operation));
+  const uint64_t wrong = count_wrong(config_, result(), data_operation(config_.seed, operation));
   wrong_ += wrong;
   checked_ += elements_compared(config_);
   ++checked_iterations_;
@@ -310,6 +424,7 @@ void Rank::report_correctness(const char* type) {
        {"checked", checked_},
        {"cpu_ns", cpu_ns_},
        {"checked_iterations", checked_iterations_},
+       {"collnet_operations", coll_operations_},
        {"duplicated", faults.duplicated},
        {"lost", faults.lost},
        {"size_errors", faults.size_errors}});
@@ -319,14 +434,16 @@ void Rank::close_all() {
   if (progress_) progress_->stop();
   if (!plugin_ || !service_) return;
   // On a machine with more ranks than cores both set-up and closing wait for the CPU.
-  const auto bound =
-      std::max(kCloseBound + int(channels_.size()) * kCloseOne,
-               std::chrono::duration_cast<std::chrono::milliseconds>(set_up_took_));
+  const auto bound = std::max(kCloseBound + int(channels_.size() + coll_channels_.size()) * kCloseOne,
+                              std::chrono::duration_cast<std::chrono::milliseconds>(set_up_took_));
   const bool closed = service_->run_for(
       [this] {
+        for (CollChannel& channel : coll_channels_) channel.close();
         for (Channel& channel : channels_) channel.close();
         try {
+          if (tuner_) tuner_->finalize();
           plugin_->finalize();
+          if (coll_plugin_) coll_plugin_->finalize();
         } catch (const std::exception& e) {
           fprintf(stderr, "%s: %s\n", config_.label.c_str(), e.what());
         }

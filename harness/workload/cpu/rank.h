@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "harness/launch/message_socket.h"
+#include "harness/workload/cpu/coll_channel.h"
 #include "harness/workload/cpu/proxy.h"
 #include "harness/workload/cpu/rank_config.h"
 
@@ -37,6 +38,12 @@ class Rank {
 
   void set_up();
   void connect(std::vector<std::vector<unsigned char>>& handles);
+  /// Looks for CollNet and the tuner, as NCCL does at a communicator's init.
+  void set_up_coll();
+  /// `handles`: of each CollNet channel in turn, all ranks' from this one on.
+  void connect_coll(const std::vector<std::vector<unsigned char>>& handles);
+  /// The algorithm of the operation that is about to begin; polled_ becomes what runs it.
+  void choose();
   void iterate();
   /// May counted operation `number` begin? Takes what was planned for it (a sleep) into account.
   bool begin(uint64_t number);
@@ -62,6 +69,16 @@ class Rank {
   std::vector<NetDevice> devices_;
   std::vector<Channel> channels_;
   std::vector<ChannelPlan> plan_;  ///< per channel
+  std::unique_ptr<CollPlugin> coll_plugin_;
+  std::unique_ptr<TunerPlugin> tuner_;
+  std::vector<CollChannel> coll_channels_;
+  CostTable costs_;
+  bool through_coll_ = false;  ///< the open operation
+  uint64_t coll_operations_ = 0;
+  std::vector<Polled*> polled_;
+  /// NCCL's number of the communicator: the same on all its ranks.
+  uint64_t communicator() const { return 0x7232626e63680001u + uint64_t(config_.group.first); }
+  char* result() const { return config_.in_place ? input_.data() : output_.data(); }
   Memory input_, output_;
   std::unique_ptr<ServiceThread> service_;
   std::unique_ptr<ProgressThread> progress_;

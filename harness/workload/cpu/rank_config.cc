@@ -13,6 +13,7 @@ nlohmann::json RankConfig::to_json() const {
           {"plugin_abi", plugin_abi},
           {"op", int(op)},
           {"dtype", int(dtype)},
+          {"reduction", int(reduction)},
           {"bytes", bytes},
           {"channels", channels},
           {"devices", devices},
@@ -21,6 +22,8 @@ nlohmann::json RankConfig::to_json() const {
           {"verify", verify},
           {"seed", seed},
           {"registered", registered},
+          {"collnet", int(collnet)},
+          {"in_place", in_place},
           {"buffer_bytes", buffer_bytes},
           {"p2p_chunk_bytes", p2p_chunk_bytes},
           {"setup_limit_ms", setup_limit_ms}};
@@ -35,6 +38,7 @@ RankConfig RankConfig::from_json(const nlohmann::json& json) {
   c.plugin_abi = json.at("plugin_abi");
   c.op = Operation(json.at("op").get<int>());
   c.dtype = DataType(json.at("dtype").get<int>());
+  c.reduction = Reduction(json.at("reduction").get<int>());
   c.bytes = json.at("bytes");
   c.channels = json.at("channels");
   c.devices = json.at("devices").get<std::vector<int>>();
@@ -43,6 +47,8 @@ RankConfig RankConfig::from_json(const nlohmann::json& json) {
   c.verify = json.at("verify");
   c.seed = json.at("seed");
   c.registered = json.at("registered");
+  c.collnet = CollNet(json.at("collnet").get<int>());
+  c.in_place = json.at("in_place");
   c.buffer_bytes = json.at("buffer_bytes");
   c.p2p_chunk_bytes = json.at("p2p_chunk_bytes");
   c.setup_limit_ms = json.at("setup_limit_ms");

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "harness/scenario/scenario.h"
+#include "harness/workload/cpu/pattern.h"
 
 namespace r2bench {
 
@@ -15,6 +16,7 @@ struct RankConfig {
   int plugin_abi = 0;
   Operation op = Operation::kAllReduce;
   DataType dtype = DataType::kFloat32;
+  Reduction reduction = Reduction::kSum;
   size_t bytes = 0;
   int channels = 0;  ///< 0: one per device
   /// In the order in which channels take them; empty: as the plugin has them.
@@ -27,6 +29,8 @@ struct RankConfig {
   uint64_t seed = 0;  ///< of the data
   /// Like NCCL with registered user buffers: SendRecv goes straight from and to the user's memory.
   bool registered = false;
+  CollNet collnet = CollNet::kAuto;
+  bool in_place = false;                ///< the result goes where the input was
   size_t buffer_bytes = 4u << 20;       ///< NCCL_BUFFSIZE: slots of one connection, 8 steps
   size_t p2p_chunk_bytes = 128u << 10;  ///< NCCL_P2P_NET_CHUNKSIZE: one message of a SendRecv
   int setup_limit_ms = 60'000;
@@ -34,6 +38,9 @@ struct RankConfig {
   int rank() const { return group.position; }  ///< within the group
   int ranks() const { return group.size; }
   uint32_t job_rank(int of) const { return uint32_t(group.rank_at(of)); }  ///< of any place in the group
+
+  /// What the buffers hold.
+  Data data() const { return {dtype, reduction, uint32_t(group.size)}; }
 
   nlohmann::json to_json() const;
   static RankConfig from_json(const nlohmann::json& json);

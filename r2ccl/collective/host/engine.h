@@ -14,10 +14,12 @@
 
 #include "r2ccl/base/result.h"
 #include "r2ccl/channel/net.h"
+#include "r2ccl/collective/host/advise.h"
 
 namespace r2ccl::collective {
 
 class Group;
+class PlanAgreement;
 class GroupListener;
 class Operation;  ///< one collective call, from its beginning to the test that says done
 
@@ -48,6 +50,10 @@ class Engine {
   /// everybody that the first plan needs, or R2CC_CONNECT_MS is over (error). nullptr: not with these ranks
   /// (modes differ, mode below 3): NCCL goes on without CollNet.
   virtual Result<Group*> connect(GroupListener* listener, std::span<void* const> handles, int rank) = 0;
+  /// For the tuner: by which capacities the group plans, and what its ranks have agreed on of their speeds
+  /// (advise.h). As long as the group.
+  virtual PlanAgreement* agreement(Group* /*group*/) const { return nullptr; }
+  virtual Speeds speeds(const Group* /*group*/) const { return {}; }
   virtual bool reduces(DataType type, Reduction reduction) const = 0;
   virtual Result<Registration*> reg(Group* group, void* data, size_t bytes) = 0;
   virtual Result<void> dereg(Group* group, Registration* registration) = 0;

@@ -1,0 +1,15 @@
+// What the proxy's progress thread drives.
+#pragma once
+
+namespace r2bench {
+
+class Polled {
+ public:
+  virtual ~Polled() = default;
+  /// Does what can be done now. Returns whether anything moved. Throws ChannelError.
+  virtual bool progress() = 0;
+  /// Of the open operation.
+  virtual bool finished() const = 0;
+};
+
+}  // namespace r2bench

@@ -1,0 +1,367 @@
+#!/usr/bin/env python3
+"""Mode 3 inside unmodified NCCL on one GPU: several 'nodes' (NCCL_HOSTID) share it through CUDA's MPS, each with its own virtual NICs, of
+which some are lost or slow. One call, one JSON line per case as it ends; cases that fail keep their logs.
+
+    harness/workload/nccl/allreduce_matrix.py --minutes 8 --out allreduce.jsonl
+
+A case is right when every element of every operation was right, all ranks have the same bits, the faults took effect, NCCL took the
+algorithm that is expected (where its log tells), and every process ended by itself. Times are beside the lower bound and the healthy ring's
+at the ports' rate; what is compared between cases comes as lines of their own at the end. Exit status: 0 all cases were right, 1 not, 2 some
+were not run for lack of time.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.dont_write_bytecode = True
+sys.path.insert(0, HERE)
+import matrix  # noqa: E402  pylint: disable=wrong-import-position
+
+MIB = 1 << 20
+CHAIN = {"NCCL_ALGO": "allreduce:collnetchain"}  # instead of the tuner's choice
+NICS = 4
+DOWN = "port_down"
+NUMBERS = {"0": "TREE", "1": "RING", "2": "COLLNET_DIRECT", "3": "COLLNET_CHAIN"}  # in the log of NCCL 2.23
+
+
+def step(label, count, iters=3, dtype="float32", op="sum", **more):
+    return {"label": label, "count": count, "dtype": dtype, "op": op, "iters": iters} | more
+
+
+def sizes(bytes_list, **more):
+    return [step(f"float32 sum {b} B", b // 4, 2, **more) for b in bytes_list]
+
+
+def variants():
+    """What an application may ask for: types, operations, sizes, odd counts, groups, communicators, in place."""
+    steps = [step(f"{kind} sum", 1_000_003, 2, kind) for kind in ("int8", "uint8", "int32", "int64", "float16", "bfloat16", "float64", "float8e4m3",
+                                                               "float8e5m2")]
+    steps += [step(f"{kind} {op}", 300_001, 2, kind, op) for op in ("prod", "min", "max") for kind in ("float32", "bfloat16", "int8")]
+    steps += [step(f"{kind} {op}", 2_000_001, 2, kind, op) for op in ("avg", "premulsum") for kind in ("float32", "float16", "float64")]
+    steps += [step("int32 avg", 500_001, 2, "int32", "avg")]
+    steps += sizes([4, 12, 4096, 65540, 1 * MIB + 4, 15 * MIB])
+    steps += [step("in place", 3 * MIB + 1, 3, how="in_place"), step("four in a group", MIB // 2 + 3, 3, together=4),
+              step("two communicators in turn", MIB + 1, 3, comms=["second"]), step("two communicators in a group", MIB + 1, 3, together=2, comms=["main", "second"]),
+              step("corrupted on purpose", MIB + 1, 2, corrupt=True)]
+    return steps
+
+
+def before_and_after(mib, before=6, after=9, **more):
+    """The fault strikes in the middle: `before` operations, then those that meet it, then those that have it behind them."""
+    return [step("before", mib * MIB // 4, before, **more), step("struck", mib * MIB // 4, 6, **more), step("after", mib * MIB // 4, after, **more)]
+
+
+def lost(node=0, nic=0, at=8, kind=DOWN, extra=""):
+    return f"- {{at: {{iter: {at}}}, phase: {{up_to: 40 ms}}, target: node{node}/nic{nic}, kind: {kind}{extra}}}"
+
+
+def cases(arguments):
+    """`collnet`: of the operations that NCCL's log tells of: all, none, some (both), or None where it does not matter. `left`: what each
+    degraded node has left of its capacity, in the step `after`."""
+    mib = arguments.mib
+    found = []
+
+    def add(name, **case):
+        base = {"name": name, "nodes": 4, "mode": 3, "plan": [], "steps": before_and_after(mib), "left": {}, "collnet": None, "env": {}, "nccl": ""}
+        found.append(base | case)
+
+    healthy = [step("healthy", mib * MIB // 4, 12), step("healthy 1 MiB", MIB // 4, 12), step("healthy 64 KiB", 16384, 12)]
+    add("healthy_migrate", mode=1, steps=healthy)
+    add("healthy_mode3", steps=healthy, collnet="none")
+    add("lost_mode3", plan=[lost()], left={0: 0.75}, collnet="some")
+    add("lost_balance", mode=2, plan=[lost()], left={0: 0.75})
+    add("lost_migrate", mode=1, plan=[lost()], left={0: 0.5})
+    add("variants_chain", steps=variants(), env=CHAIN, collnet="all")
+    add("variants_degraded", steps=variants(), plan=[lost(at=0)], left={0: 0.75}, collnet="some")
+    add("graph_chain", env=CHAIN, plan=[lost(at=8)], left={0: 0.75}, collnet="all",
+        steps=[step("before", mib * MIB // 4, 6, how="capture", graph="g"), step("struck", mib * MIB // 4, 6, how="replay", graph="g"),
+               step("after", mib * MIB // 4, 8, how="replay", graph="g")])
+    add("graph_ring", plan=[lost(at=8)], left={0: 0.75}, collnet="some",
+        steps=[step("before", mib * MIB // 4, 6, how="capture", graph="g"), step("struck", mib * MIB // 4, 6, how="replay", graph="g"),
+               step("after", mib * MIB // 4, 8, how="replay", graph="g"), step("after, eagerly", mib * MIB // 4, 8)])
+    half = [lost(), lost(nic=1)]
+    add("half_mode3", plan=half, left={0: 0.5}, collnet="some")
+    add("half_balance", mode=2, plan=half, left={0: 0.5})
+    add("throttle_mode3", plan=[lost(kind="throttle", extra=f", rate: {arguments.mbits // 4} Mbit/s")], left={0: 1 - 0.75 / NICS}, collnet="some")
+    add("throttle_balance", mode=2, plan=[lost(kind="throttle", extra=f", rate: {arguments.mbits // 4} Mbit/s")], left={0: 1 - 0.75 / NICS})
+    add("six_nodes_mode3", nodes=6, plan=[lost()], left={0: 0.75}, collnet="some")
+    add("six_nodes_balance", nodes=6, mode=2, plan=[lost()], left={0: 0.75})
+    add("two_degraded_mode3", plan=[lost(), lost(node=2, nic=3, at=9)], left={0: 0.75, 2: 0.75}, collnet="some")
+    add("nonblocking_mode3", plan=[lost()], left={0: 0.75}, collnet="some", nonblocking=True,
+        steps=before_and_after(mib) + [step("group after", MIB // 2 + 3, 3, together=3)])
+    add("heals_mode3", plan=[lost(extra=", for: 1500 ms")], collnet="some",
+        steps=[step("before", mib * MIB // 4, 6), step("struck", mib * MIB // 4, 40), step("after", mib * MIB // 4, 8)])
+    add("second_loss_mode3", plan=[lost(), lost(node=3, nic=1, at=14)], left={0: 0.75, 3: 0.75}, collnet="some",
+        steps=[step("before", mib * MIB // 4, 6), step("struck", mib * MIB // 4, 16), step("after", mib * MIB // 4, 8)])
+    if arguments.direct:
+        add("lost_direct", plan=[lost()], left={0: 0.75}, env={"NCCL_ALGO": "allreduce:collnetdirect"})
+    for path in arguments.other_nccl:
+        label = re.sub(r"[^0-9A-Za-z.]", "", os.path.basename(path))
+        add(f"lost_other_{label}", plan=[lost()], left={0: 0.75}, nccl=path)
+    # Once more, so that what is compared was not measured on one side of a drift of the machine.
+    add("healthy_mode3_again", steps=healthy, collnet="none")
+    add("healthy_migrate_again", mode=1, steps=healthy)
+    return found
+
+
+def limits(case, arguments, count_bytes):
+    """(lower bound, healthy ring, ring of the degraded) in ms at the ports' rate."""
+    capacities = [case["left"].get(node, 1.0) for node in range(case["nodes"])]
+    p, unit = len(capacities), count_bytes / (arguments.mbits * 1e6 / 8 * NICS) * 1e3
+    bound = max(max(1 / c for c in capacities), 2 * (p - 1) / sum(capacities))
+    ring = 2 * (p - 1) / p
+    return bound * unit, ring * unit, ring / min(capacities) * unit
+
+
+def environment(case, arguments, folder):
+    env = matrix.environment(case | {"gpus": 1, "net": "r2ccl", "port": 0}, arguments, folder)
+    env |= {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,TUNING", "R2CC_FAIL_BOUND_MS": "5000"}
+    if case["mode"] == 3:
+        env["NCCL_COLLNET_ENABLE"] = "1"
+    return env | case["env"]
+
+
+def run_case(case, arguments, folder):
+    """Starts the ranks and waits; what they left is read by read_outcome()."""
+    with open(os.path.join(folder, "steps.json"), "w", encoding="utf-8") as file:
+        json.dump(case["steps"], file)
+    with open(os.path.join(folder, "plan.yaml"), "w", encoding="utf-8") as file:
+        file.write("\n".join(case["plan"]) + "\n")
+    env = {**os.environ, **environment(case, arguments, folder)}
+    ranks, begin, killed = [], time.monotonic(), None
+    try:
+        for rank in range(case["nodes"]):
+            command = [os.path.join(arguments.build, "bin", "r2bench"), "exec", "--fabric", "vhca", "--name", case["name"], "--nodes", str(case["nodes"]),
+                       "--nics", str(NICS), "--rate", f"{arguments.mbits} Mbit/s", "--node", f"node{rank}", "--quiet"]
+            if rank == 0 and case["plan"]:
+                command += ["--plan", os.path.join(folder, "plan.yaml"), "--witness", os.path.join(folder, "witness.json")]
+            command += ["--", sys.executable, os.path.join(HERE, "allreduce_rank.py"), "--steps", os.path.join(folder, "steps.json"), "--ids",
+                        os.path.join(folder, "id")]
+            command += ["--nccl", case["nccl"]] if case["nccl"] else []
+            command += ["--nonblocking"] if case.get("nonblocking") else []
+            with open(os.path.join(folder, f"rank{rank}.log"), "w", encoding="utf-8") as log:
+                ranks.append(subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, preexec_fn=os.setpgrp,
+                                              env={**env, "RANK": str(rank), "LOCAL_RANK": "0", "NCCL_HOSTID": f"{case['name']}-node{rank}"}))
+            if rank == 0:
+                time.sleep(0.3)  # the fabric is its
+        first_end = None
+        while any(p.poll() is None for p in ranks):
+            now = time.monotonic()
+            if first_end is None and any(p.poll() not in (None, 0) for p in ranks):
+                first_end = now
+            if now > begin + arguments.limit:
+                killed = f"not done after {arguments.limit:.0f} s"
+            elif first_end is not None and now > first_end + 15:
+                killed = "some went on for 15 s after one had failed"
+            if killed:
+                break
+            time.sleep(0.05)
+    finally:
+        for p in ranks:
+            if p.poll() is None:
+                os.killpg(p.pid, signal.SIGKILL)
+            p.wait()
+    return [p.returncode for p in ranks], killed, round(time.monotonic() - begin, 1)
+
+
+def algorithms(folder):
+    """How often NCCL's log says that it took which algorithm for an AllReduce; empty where it does not tell."""
+    found = {}
+    for name in os.listdir(folder):
+        if name.startswith("nccl."):
+            with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as log:
+                for line in log:
+                    match = re.search(r"AllReduce: (\d+) Bytes -> Algo (\w+)", line)
+                    if match:
+                        algorithm = NUMBERS.get(match[2], match[2])
+                        found[algorithm] = found.get(algorithm, 0) + 1
+    return found
+
+
+def read_outcome(case, arguments, folder, ended):
+    exits, killed, seconds = ended
+    outcome = {"case": case["name"], "seconds": seconds, "nodes": case["nodes"], "mode": case["mode"], "plan": case["plan"], "env": case["env"],
+               "killed": killed, "exit": exits, "steps": [], "ends": [], "algorithms": algorithms(folder), "plugin_log": [], "tails": []}
+    steps, ends, tails = {}, [], []
+    for rank in range(case["nodes"]):
+        with open(os.path.join(folder, f"rank{rank}.log"), encoding="utf-8", errors="replace") as log:
+            lines = log.read().splitlines()
+        rest = []
+        for line in lines:
+            said = None
+            if line.startswith("{"):
+                try:
+                    said = json.loads(line)
+                except ValueError:
+                    pass
+            if said and "step" in said:
+                steps.setdefault(said["step"], []).append(said)
+            elif said and "end" in said:
+                ends.append(said)
+            else:
+                rest.append(line)
+        tails.append(rest[-20:])
+    outcome["ends"], outcome["tails"] = ends, tails
+    for wanted in case["steps"]:
+        ranks = steps.get(wanted["label"], [])
+        if not ranks:
+            continue
+        bound, ring, degraded = limits(case, arguments, ranks[0]["bytes"])
+        outcome["steps"].append({"step": wanted["label"], "bytes": ranks[0]["bytes"], "ranks": len(ranks), "wrong": [r["wrong"] for r in ranks],
+                                 "first_wrong": next((r["first_wrong"] for r in ranks if r["first_wrong"] is not None), None),
+                                 "relative_error": max(r["relative_error"] for r in ranks), "same_bits": len({r["sha256"] for r in ranks}) == 1,
+                                 "corrupt": bool(wanted.get("corrupt")), "median_ms": max(r["median_ms"] for r in ranks),
+                                 "max_ms": max(r["max_ms"] for r in ranks), "times_ms": ranks[0]["times_ms"], "bound_ms": round(bound, 2),
+                                 "ring_ms": round(ring, 2), "degraded_ring_ms": round(degraded, 2)})
+    for name in sorted(os.listdir(folder)):
+        if name.startswith("nccl."):
+            with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as log:
+                outcome["plugin_log"] += [line.strip()[:300] for line in log if "R2CCL" in line or "WARN" in line or "CollNet" in line][:40]
+    outcome["counters"] = matrix.counters(folder)[0]
+    try:
+        with open(os.path.join(folder, "witness.json"), encoding="utf-8") as file:
+            outcome["witness"] = json.load(file).get("faults", [])
+    except (OSError, ValueError):
+        outcome["witness"] = []
+    outcome["why"] = judge(case, outcome)
+    outcome["ok"] = not outcome["why"]
+    return outcome
+
+
+def judge(case, outcome):
+    """What is not as it should be, in words; empty: nothing."""
+    why = []
+    if outcome["killed"]:
+        why.append(outcome["killed"])
+    why += [f"rank {end['rank']}: {end['error']}" for end in outcome["ends"] if end["error"]]
+    if any(outcome["exit"]):
+        why.append(f"exit statuses {outcome['exit']}")
+    if len(outcome["ends"]) < case["nodes"]:
+        why.append(f"{case['nodes'] - len(outcome['ends'])} ranks said nothing at the end")
+    missing = [s["label"] for s in case["steps"] if s["label"] not in {o["step"] for o in outcome["steps"] if o["ranks"] == case["nodes"]}]
+    if missing:
+        why.append("not run by all ranks: " + ", ".join(missing))
+    for done in outcome["steps"]:
+        if done["corrupt"]:
+            if sum(done["wrong"]) != 1:
+                why.append(f"{done['step']}: {done['wrong']} wrong elements, 1 was made wrong")
+            if done["same_bits"]:
+                why.append(f"{done['step']}: all ranks have the same bits")
+            continue
+        if any(done["wrong"]):
+            why.append(f"{done['step']}: wrong elements by rank {done['wrong']}, first in operation {done['first_wrong']}")
+        if not done["same_bits"]:
+            why.append(f"{done['step']}: the ranks' bits differ")
+    struck = [f for f in outcome["witness"] if f.get("t0_ns")]
+    if len(struck) != len(case["plan"]):
+        why.append(f"{len(struck)} of {len(case['plan'])} faults took effect")
+    took = outcome["algorithms"]
+    coll = sum(n for name, n in took.items() if name.startswith("COLLNET"))
+    if took and case["collnet"] == "all" and coll != sum(took.values()):
+        why.append(f"NCCL took {took}, CollNet alone was expected")
+    if took and case["collnet"] == "none" and coll:
+        why.append(f"NCCL took {took}, no CollNet was expected")
+    if took and case["collnet"] == "some" and not coll:
+        why.append(f"NCCL took {took}, CollNet was expected once the node was degraded")
+    return why
+
+
+def line(outcome):
+    shown = [o for o in outcome["steps"] if o["step"] in ("before", "after", "after, eagerly", "healthy")]
+    times = ", ".join(f"{o['step']} {o['median_ms']:.1f} ms (bound {o['bound_ms']:.1f}, ring {o['degraded_ring_ms']:.1f})" for o in shown)
+    nccl = next((e["nccl"] for e in outcome["ends"]), "?")
+    return (f"{'ok ' if outcome['ok'] else 'BAD'} {outcome['case']:24} {outcome['seconds']:5.1f} s NCCL {nccl} {outcome['algorithms'] or ''} {times}"
+            + "".join(f"\n      {w}" for w in outcome["why"]))
+
+
+def compare(results):
+    """Lines about pairs of cases: what mode 3 costs without a fault, and what it gains with one."""
+    def median(case, label):
+        outcome = results.get(case)
+        return next((o["median_ms"] for o in outcome["steps"] if o["step"] == label), None) if outcome else None
+
+    found = []
+    for label in ("healthy", "healthy 1 MiB", "healthy 64 KiB"):
+        pairs = [(median("healthy_migrate" + again, label), median("healthy_mode3" + again, label)) for again in ("", "_again")]
+        ratios = [one / three for one, three in pairs if one and three]
+        if ratios:
+            found.append({"compare": f"rate of mode 3 beside mode 1, {label}", "ratios": [round(r, 4) for r in ratios],
+                          "ratio": round(sum(ratios) / len(ratios), 4), "wanted": ">= 0.98"})
+    for name, ours, others in (("one NIC of four lost", "lost_mode3", "lost_balance"), ("one NIC of four lost", "lost_mode3", "lost_migrate"),
+                               ("two NICs of four lost", "half_mode3", "half_balance"), ("a throttled NIC", "throttle_mode3", "throttle_balance"),
+                               ("six nodes, one NIC of four lost", "six_nodes_mode3", "six_nodes_balance")):
+        three, other = median(ours, "after"), median(others, "after")
+        if three and other:
+            bound = next(o["bound_ms"] for o in results[ours]["steps"] if o["step"] == "after")
+            found.append({"compare": name + ": " + others, "mode3_ms": three, "other_ms": other, "bound_ms": bound,
+                          "mode3_to_other": round(three / other, 4), "mode3_to_bound": round(three / bound, 4), "wanted": "mode3_to_other <= 1.02"})
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default=os.path.join(HERE, "..", "..", "..", "build", "release"))
+    parser.add_argument("--mbits", type=int, default=2000, help="rate of each virtual NIC, Mbit/s")
+    parser.add_argument("--mib", type=int, default=64, help="of the operations that are timed")
+    parser.add_argument("--minutes", type=float, default=8, help="start no case after that")
+    parser.add_argument("--limit", type=float, default=75, help="seconds for one case")
+    parser.add_argument("--other-nccl", action="append", default=[], metavar="LIBNCCL", help="another version's libnccl.so.2, for one more case each")
+    parser.add_argument("--direct", action="store_true", help="also CollNetDirect, which needs an NVSwitch")
+    parser.add_argument("--only", default="", help="cases whose name contains this, or one of these (commas)")
+    parser.add_argument("--skip", default="", help="cases whose name contains this, or one of these, are left out")
+    parser.add_argument("--out", default="allreduce.jsonl")
+    parser.add_argument("--keep", default="allreduce_logs", help="folder for the logs of cases that fail")
+    parser.add_argument("--list", action="store_true", help="print the cases and end")
+    arguments = parser.parse_args()
+    arguments.build = os.path.abspath(arguments.build)
+    only, skip = ([word for word in words.split(",") if word] for words in (arguments.only, arguments.skip))
+    chosen = [c for c in cases(arguments) if (not only or any(w in c["name"] for w in only)) and not any(w in c["name"] for w in skip)]
+    if arguments.list:
+        for case in chosen:
+            print(f"{case['name']:24} mode {case['mode']}, {case['nodes']} nodes, {len(case['steps'])} steps, {len(case['plan'])} faults")
+        return 0
+    begin, results, left_out = time.monotonic(), {}, []
+    with matrix.shared_gpu(6, 1) as mps, open(arguments.out, "w", encoding="utf-8") as out:
+        os.environ.update(mps)
+        print(json.dumps({"host": matrix.host_facts(arguments.build), "mps": bool(mps), "mbits": arguments.mbits, "mib": arguments.mib}), file=out, flush=True)
+        for case in chosen:
+            if time.monotonic() - begin > 60 * arguments.minutes:
+                left_out.append(case["name"])
+                continue
+            folder = tempfile.mkdtemp(prefix="r2ccl-allreduce-")
+            try:
+                outcome = read_outcome(case, arguments, folder, run_case(case, arguments, folder))
+                if not outcome["ok"]:
+                    kept = os.path.join(arguments.keep, case["name"])
+                    shutil.rmtree(kept, ignore_errors=True)
+                    shutil.copytree(folder, kept)
+                    outcome["kept"] = kept
+                else:
+                    del outcome["tails"]
+                results[case["name"]] = outcome
+                print(json.dumps(outcome), file=out, flush=True)
+                print(line(outcome), flush=True)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+        for said in compare(results):
+            print(json.dumps(said), file=out, flush=True)
+            print(json.dumps(said), flush=True)
+        if left_out:
+            print(json.dumps({"left_out": left_out}), file=out, flush=True)
+            print("not run for lack of time: " + ", ".join(left_out), flush=True)
+    if not all(outcome["ok"] for outcome in results.values()):
+        return 1
+    return 2 if left_out else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,251 @@
+#include "r2ccl/collective/agreement.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace r2ccl::collective {
+
+using Type = AgreementMessage::Type;
+
+CapacityCode code_of(double relative) {
+  if (!(relative > 0)) return 0;
+  return CapacityCode(std::lround(std::min(relative, 1.0) * kNominal));
+}
+
+bool differ(CapacityCode one, CapacityCode other) {
+  const int larger = std::max(one, other);
+  return std::abs(int(one) - int(other)) * 100 >= larger * 3 && one != other;
+}
+
+// --- one sequence ---
+
+ViewPointer Admission::admit(uint64_t number) {
+  if (number >= hold_) return nullptr;
+  begun_until(number + 1);
+  return views_.front().view;
+}
+
+void Admission::begun_until(uint64_t next) {
+  next_ = std::max(next_, next);
+  while (views_.size() > 1 && views_[1].number < next_) views_.erase(views_.begin());
+}
+
+uint64_t Admission::limit() const { return std::min(hold_, views_.size() > 1 ? views_[1].number : kNever); }
+
+uint64_t Admission::hold(uint64_t ahead) { return hold_ = next_ + ahead; }
+
+void Admission::resume(uint64_t from, ViewPointer view) {
+  hold_ = kNever;
+  if (!view || from == kNever) return;
+  // Of two views from the same operation on, the newer one holds. Hold points grow with the operations that
+  // have begun, so no newer view begins before an older one.
+  while (views_.back().number >= from && views_.size() > 1) views_.pop_back();
+  if (from == 0) views_.clear();
+  views_.push_back({from, std::move(view)});
+}
+
+// --- a member ---
+
+AgreementMessage Member::report(CapacityCode capacity, uint8_t sequences) {
+  report_.type = Type::kReport;
+  report_.sequences = sequences;
+  ++report_.epoch;
+  report_.capacities = {capacity};
+  report_taken_ = false;
+  return report_;
+}
+
+bool Member::takes(const AgreementMessage& message) const {
+  if (message.type != Type::kPropose) return false;
+  if (pending_ != 0) return !rules_.points_are_kept && message.epoch == pending_;
+  return message.epoch > ended_ || !rules_.ended_epochs_stay;
+}
+
+AgreementMessage Member::ready() const {
+  AgreementMessage answer;
+  answer.type = Type::kReady;
+  answer.epoch = pending_;
+  answer.points = points_;
+  return answer;
+}
+
+std::optional<AgreementMessage> Member::on_message(const AgreementMessage& message, const Points& points,
+                                                   std::optional<Decision>& decision) {
+  decision.reset();
+  AgreementMessage done;
+  done.type = Type::kDone;
+  done.epoch = message.epoch;
+  switch (message.type) {
+    case Type::kPropose:
+      if (takes(message)) {
+        pending_ = message.epoch;
+        points_ = points;
+        capacities_ = message.capacities;
+      }
+      if (message.epoch != pending_) return std::nullopt;
+      return ready();
+    case Type::kCommit:
+      if (message.epoch == pending_ || (message.epoch <= ended_ && !rules_.commits_count_once)) {
+        auto view = std::make_shared<View>();
+        view->epoch = message.epoch;
+        for (const CapacityCode code : capacities_) view->capacities.push_back(capacity_of(code));
+        decision = Decision{message.epoch, message.points, std::move(view)};
+        ended_ = std::max(ended_, message.epoch);
+        pending_ = 0;
+        return done;
+      }
+      if (message.epoch <= ended_) return done;
+      return std::nullopt;
+    case Type::kAbort:
+      if (message.epoch == pending_) {
+        decision = Decision{message.epoch, {}, nullptr};
+        pending_ = 0;
+      }
+      if (pending_ != 0 && message.epoch > pending_) return std::nullopt;
+      ended_ = std::max(ended_, message.epoch);  // its proposal may still be under way
+      return done;
+    case Type::kReportTaken:
+      if (message.epoch == report_.epoch) report_taken_ = true;
+      return std::nullopt;
+    case Type::kReport:
+    case Type::kReady:
+    case Type::kDone:
+      break;
+  }
+  return std::nullopt;
+}
+
+std::vector<AgreementMessage> Member::unanswered() const {
+  std::vector<AgreementMessage> out;
+  if (!rules_.unanswered_is_repeated) return out;
+  if (!report_taken_) out.push_back(report_);
+  if (pending_ != 0) out.push_back(ready());
+  return out;
+}
+
+// --- the coordinator ---
+
+Coordinator::Coordinator(int ranks, AgreementRules rules)
+    : rules_(rules), ranks_(size_t(ranks)), view_(size_t(ranks), kNominal) {}
+
+uint8_t Coordinator::counted_by_all() const {
+  uint8_t all = kAllSequences;
+  for (const Rank& rank : ranks_) all &= rank.sequences;
+  return all;
+}
+
+bool Coordinator::due(uint8_t sequences) const {
+  if (phase_ == Phase::kCollecting || (phase_ == Phase::kDeciding && rules_.one_at_a_time)) return false;
+  const auto& newest = phase_ == Phase::kDeciding ? proposed_ : view_;
+  for (size_t i = 0; i < ranks_.size(); ++i)
+    if (differ(ranks_[i].capacity, newest[i])) return true;
+  return reported_ && (counted_by_all() & sequences & ~covered_) != 0;
+}
+
+AgreementMessage Coordinator::proposal() const {
+  AgreementMessage message;
+  message.type = Type::kPropose;
+  message.epoch = epoch_;
+  message.sequences = sequences_;
+  message.capacities = proposed_;
+  return message;
+}
+
+void Coordinator::propose(uint8_t sequences, std::vector<Outgoing>& out) {
+  phase_ = Phase::kCollecting;
+  ++epoch_;
+  sequences_ = sequences;
+  reported_ = false;
+  proposed_.clear();
+  for (Rank& rank : ranks_) {
+    proposed_.push_back(rank.capacity);
+    rank.answered = rank.took_decision = false;
+  }
+  for (size_t i = 0; i < ranks_.size(); ++i) out.push_back({int(i), proposal()});
+}
+
+void Coordinator::abort(std::vector<Outgoing>& out) {
+  if (phase_ == Phase::kIdle || (phase_ == Phase::kDeciding && rules_.decisions_are_final)) return;
+  decide(Type::kAbort, out);
+}
+
+void Coordinator::decide(Type type, std::vector<Outgoing>& out) {
+  phase_ = Phase::kDeciding;
+  decision_ = {};
+  decision_.type = type;
+  decision_.epoch = epoch_;
+  if (type == Type::kCommit) {
+    const auto smaller = [](uint64_t a, uint64_t b) { return a < b; };
+    for (size_t s = 0; s < kSequences; ++s) {
+      uint64_t from = ranks_[0].points[s];
+      for (const Rank& rank : ranks_) {
+        if (!rank.answered) continue;
+        from = rules_.the_largest_point ? std::max(from, rank.points[s], smaller)
+                                        : std::min(from, rank.points[s], smaller);
+      }
+      decision_.points[s] = (sequences_ >> s & 1) != 0 ? from : kNever;
+    }
+  }
+  for (size_t i = 0; i < ranks_.size(); ++i) out.push_back({int(i), decision_});
+}
+
+void Coordinator::end_of_decision() {
+  phase_ = Phase::kIdle;
+  if (decision_.type != Type::kCommit) {
+    reported_ = true;
+    return;
+  }
+  view_ = proposed_;
+  covered_ = 0;
+  for (size_t s = 0; s < kSequences; ++s)
+    if (decision_.points[s] != kNever) covered_ |= uint8_t(1u << s);
+}
+
+void Coordinator::on_message(int from, const AgreementMessage& message, std::vector<Outgoing>& out) {
+  Rank& rank = ranks_[size_t(from)];
+  switch (message.type) {
+    case Type::kReport: {
+      if (message.epoch > rank.report && message.capacities.size() == 1) {
+        rank.report = message.epoch;
+        rank.capacity = message.capacities[0];
+        rank.sequences = message.sequences;
+        reported_ = true;
+      }
+      AgreementMessage taken;
+      taken.type = Type::kReportTaken;
+      taken.epoch = message.epoch;
+      out.push_back({from, taken});
+      return;
+    }
+    case Type::kReady:
+      if (phase_ == Phase::kDeciding && message.epoch == epoch_) out.push_back({from, decision_});
+      if (phase_ != Phase::kCollecting || (message.epoch != epoch_ && rules_.answers_of_this_epoch)) return;
+      rank.answered = true;
+      rank.points = message.points;
+      if (!rules_.everybody_is_ready ||
+          std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.answered; }))
+        decide(Type::kCommit, out);
+      return;
+    case Type::kDone:
+      if (phase_ != Phase::kDeciding || message.epoch != epoch_) return;
+      rank.took_decision = true;
+      if (std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.took_decision; }))
+        end_of_decision();
+      return;
+    case Type::kPropose:
+    case Type::kReportTaken:
+    case Type::kCommit:
+    case Type::kAbort:
+      return;
+  }
+}
+
+void Coordinator::unanswered(int to, std::vector<Outgoing>& out) const {
+  if (!rules_.unanswered_is_repeated) return;
+  const Rank& rank = ranks_[size_t(to)];
+  if (phase_ == Phase::kCollecting && !rank.answered) out.push_back({to, proposal()});
+  if (phase_ == Phase::kDeciding && !rank.took_decision) out.push_back({to, decision_});
+}
+
+}  // namespace r2ccl::collective

@@ -1,0 +1,56 @@
+#include "r2ccl/collective/agreement_message.h"
+
+#include <cstring>
+
+namespace r2ccl::collective {
+namespace {
+
+struct Wire {
+  uint8_t type;
+  uint8_t sequences;
+  uint16_t capacities;
+  uint32_t reserved;
+  uint64_t epoch;
+  uint64_t points[kSequences];
+};
+
+}  // namespace
+
+std::vector<std::byte> encode(const AgreementMessage& message) {
+  Wire wire{
+      uint8_t(message.type), message.sequences, uint16_t(message.capacities.size()), 0, message.epoch, {}};
+  for (size_t i = 0; i < kSequences; ++i) wire.points[i] = message.points[i];
+  const size_t tail = message.capacities.size() * sizeof(CapacityCode);
+  std::vector<std::byte> bytes(sizeof wire + tail);
+  std::memcpy(bytes.data(), &wire, sizeof wire);
+  if (tail > 0) std::memcpy(bytes.data() + sizeof wire, message.capacities.data(), tail);
+  return bytes;
+}
+
+Result<AgreementMessage> decode(std::span<const std::byte> bytes, int ranks) {
+  using Type = AgreementMessage::Type;
+  const Error wrong{ErrorCode::kAuthentication, "what arrived is no message of the agreement on capacities"};
+  Wire wire;
+  if (bytes.size() < sizeof wire) return wrong;
+  std::memcpy(&wire, bytes.data(), sizeof wire);
+  if (wire.type < uint8_t(Type::kReport) || wire.type > uint8_t(Type::kDone)) return wrong;
+  AgreementMessage message;
+  message.type = Type(wire.type);
+  const size_t wanted = message.type == Type::kReport    ? 1
+                        : message.type == Type::kPropose ? size_t(ranks)
+                                                         : 0;
+  if (wire.capacities != wanted || bytes.size() != sizeof wire + wanted * sizeof(CapacityCode) ||
+      (wire.sequences & ~kAllSequences) != 0 || wire.epoch == 0)
+    return wrong;
+  message.sequences = wire.sequences;
+  message.epoch = wire.epoch;
+  for (size_t i = 0; i < kSequences; ++i) message.points[i] = wire.points[i];
+  message.capacities.resize(wanted);
+  if (wanted > 0)
+    std::memcpy(message.capacities.data(), bytes.data() + sizeof wire, wanted * sizeof(CapacityCode));
+  for (const CapacityCode code : message.capacities)
+    if (code > kNominal) return wrong;
+  return message;
+}
+
+}  // namespace r2ccl::collective

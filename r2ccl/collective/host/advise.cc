@@ -1,0 +1,85 @@
+#include "r2ccl/collective/host/advise.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "r2ccl/collective/cost.h"
+
+namespace r2ccl::collective {
+namespace {
+
+/// What a step costs besides its bytes: two completions, a post, and the wait for somebody's turn to poll.
+constexpr double kLatencySeconds = 30e-6;
+/// A node that carries nothing at all is not slow but gone; until the core says so it counts as this.
+constexpr double kLeastCapacity = 0.01;
+/// Predictions are not better than that.
+constexpr double kLeastGain = 0.03;
+constexpr uint32_t kMostSegments = 64;
+/// Smaller chunks cost more in messages than they save in fill.
+constexpr uint64_t kLeastChunk = 32 << 10;
+
+std::string text(const char* format, double a, double b = 0) {
+  char line[160];
+  std::snprintf(line, sizeof line, format, a, b);
+  return line;
+}
+
+}  // namespace
+
+Job job_of(std::span<const double> capacities, uint64_t bytes, uint32_t outstanding, const Speeds& speeds) {
+  Job job;
+  for (const double capacity : capacities) job.capacities.push_back(std::max(capacity, kLeastCapacity));
+  job.bytes = bytes;
+  job.bytes_per_second = speeds.bytes_per_second;
+  job.reduce_bytes_per_second = speeds.reduce_bytes_per_second;
+  job.latency_s = kLatencySeconds;
+  job.outstanding = outstanding;
+  const uint64_t chunks = bytes / kLeastChunk / std::max<uint64_t>(1, capacities.size());
+  while (job.most_segments > std::clamp<uint64_t>(chunks, 1, kMostSegments)) job.most_segments /= 2;
+  return job;
+}
+
+uint32_t outstanding_for(uint64_t bytes) {
+  return bytes >= kPieceOfOperation / 2 && bytes <= kPieceOfOperation ? kPiecesInFlight : 1;
+}
+
+EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Speeds& speeds) {
+  EngineAdvice advice;
+  const bool healthy = std::all_of(capacities.begin(), capacities.end(), [](double c) { return c > 0.97; });
+  if (capacities.size() < 2 || healthy) {
+    advice.why = "all nodes carry what they should: NCCL's ring";
+    return advice;
+  }
+  const uint64_t piece = std::min(bytes, kPieceOfOperation);
+  const uint64_t pieces = piece == 0 ? 0 : (bytes + piece - 1) / piece;
+  const auto in_flight = static_cast<uint32_t>(std::clamp<uint64_t>(pieces, 1, kPiecesInFlight));
+  const Job job = job_of(capacities, piece, in_flight, speeds);
+  // NCCL's own ring: additions on the GPUs, pieces enough to hide what a step costs.
+  const double least = *std::min_element(job.capacities.begin(), job.capacities.end());
+  const auto p = static_cast<double>(capacities.size());
+  advice.ring_seconds = ring_volume(capacities.size()) / least * static_cast<double>(bytes) / speeds.bytes_per_second +
+                        2 * (p - 1) * kLatencySeconds;
+  if (bytes < kSmallOperation) {
+    advice.engine_seconds = advice.ring_seconds;
+    advice.why = "less than " + std::to_string(kSmallOperation >> 10) + " KiB: NCCL's ring";
+    return advice;
+  }
+  auto planned = plan(job);
+  if (!planned) {
+    advice.why = planned.error().message;
+    return advice;
+  }
+  const Candidate& best = planned->choice();
+  advice.engine_seconds = static_cast<double>(pieces) * best.seconds;
+  advice.engine = advice.engine_seconds < advice.ring_seconds * (1 - kLeastGain);
+  const bool additions = best.reduction_s > std::max(best.transfer_s, best.steps_s);
+  const std::string times = text("%.3g ms, NCCL's ring under Balance %.3g ms", advice.engine_seconds * 1e3,
+                                 advice.ring_seconds * 1e3);
+  advice.why = std::string(name(best.algorithm)) + " on the host would take " + times;
+  if (!advice.engine)
+    advice.why += additions ? text(": the CPU adds %.3g GB/s only", speeds.reduce_bytes_per_second / 1e9)
+                            : ": too little is gained";
+  return advice;
+}
+
+}  // namespace r2ccl::collective

@@ -1,0 +1,40 @@
+// What the engine runs for an operation, and whether it should run it at all. Pure: all ranks that ask with the
+// same numbers get the same answer.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "r2ccl/collective/planner.h"
+
+namespace r2ccl::collective {
+
+/// What the ranks of a group have agreed on when they connected: the least of what each has.
+struct Speeds {
+  double bytes_per_second = 0;         ///< of the group's NIC, nominal
+  double reduce_bytes_per_second = 0;  ///< additions of one group, measured; 0: not known, no limit
+};
+
+/// NCCL gives the engine operations of at most this size, so many at a time.
+inline constexpr uint64_t kPieceOfOperation = 4 << 20;
+inline constexpr uint32_t kPiecesInFlight = 8;
+/// Below this a ring of one segment does: every other schedule costs more messages than it saves time.
+inline constexpr uint64_t kSmallOperation = 256 << 10;
+
+/// The job of one engine operation of `bytes`; capacities as agreed (View), by rank. `outstanding`: like ones
+/// in flight.
+Job job_of(std::span<const double> capacities, uint64_t bytes, uint32_t outstanding, const Speeds& speeds);
+/// How many are taken to be in flight with one of this size: operations of this size and of the sizes into
+/// which NCCL cuts larger ones.
+uint32_t outstanding_for(uint64_t bytes);
+
+struct EngineAdvice {
+  bool engine = false;       ///< the engine is faster than NCCL's ring, whose messages Balance spreads
+  double engine_seconds = 0, ring_seconds = 0;
+  std::string why;           ///< a sentence
+};
+/// For a collective of `bytes` on a group's NIC, of which NCCL makes pieces. Capacities: by rank, 0 … 1.
+EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Speeds& speeds);
+
+}  // namespace r2ccl::collective

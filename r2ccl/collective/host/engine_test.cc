@@ -1,0 +1,140 @@
+// The host engine on channels of the core, over the virtual fabric: one process per rank, each on a node of its
+// own. Every element is compared, and all ranks' results with each other's, bit by bit.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <cstring>
+#include <vector>
+
+#include "r2ccl/base/clock.h"
+#include "r2ccl/collective/host/engine.h"
+#include "r2ccl/tests/traffic.h"
+
+namespace r2ccl::collective {
+namespace {
+
+using namespace testing_support;
+using namespace std::chrono_literals;
+
+/// A rank's engine and group, and buffers that NCCL would have registered.
+struct Rank {
+  Net* net = nullptr;
+  Engine* engine = nullptr;
+  GroupListener* listener = nullptr;
+  Group* group = nullptr;
+  int rank = 0, ranks = 0;
+
+  Rank(const Link& link, int number, int count, int device = 0) : rank(number), ranks(count) {
+    net = testing_support::net();
+    auto acquired = Engine::acquire(*net);
+    EXPECT_TRUE(acquired.ok());
+    engine = *acquired;
+    std::vector<std::array<std::byte, kHandleBytes>> handles(static_cast<size_t>(ranks));
+    auto listening = engine->listen(device, handles[size_t(rank)].data(), 0);
+    EXPECT_TRUE(listening.ok()) << listening.error().message;
+    listener = *listening;
+    link.send(handles[size_t(rank)].data(), kHandleBytes);
+    for (auto& handle : handles) EXPECT_TRUE(link.receive(handle.data(), kHandleBytes));
+    std::vector<void*> pointers;
+    for (auto& handle : handles) pointers.push_back(handle.data());
+    auto connected = engine->connect(listener, pointers, rank);
+    EXPECT_TRUE(connected.ok()) << connected.error().message;
+    if (connected.ok()) group = *connected;
+    EXPECT_TRUE(engine->close(listener).ok());
+  }
+  ~Rank() {
+    if (group) {
+      EXPECT_TRUE(engine->close(group).ok());
+    }
+  }
+};
+
+/// Hands all ranks' handles on to all of them.
+void relay_handles(const std::vector<Child>& children) {
+  std::vector<std::byte> all;
+  for (const Child& child : children) {
+    std::array<std::byte, kHandleBytes> handle{};
+    if (child.link.receive(handle.data(), handle.size())) all.insert(all.end(), handle.begin(), handle.end());
+  }
+  for (const Child& child : children) child.link.send(all.data(), all.size());
+}
+
+struct Buffer {
+  explicit Buffer(Rank& rank, size_t n) : owner(rank), bytes(n) {
+    data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    auto registered = owner.engine->reg(owner.group, data, bytes);
+    EXPECT_TRUE(registered.ok());
+    registration = *registered;
+  }
+  ~Buffer() {
+    EXPECT_TRUE(owner.engine->dereg(owner.group, registration).ok());
+    munmap(data, bytes);
+  }
+  float* floats() { return static_cast<float*>(data); }
+  Rank& owner;
+  size_t bytes;
+  void* data;
+  Registration* registration;
+};
+
+float element(int rank, size_t operation, size_t i) {
+  return float((size_t(rank) * 7 + operation * 3 + i * 5) % 1021);
+}
+
+/// `operations` all-reduces of `count` floats, `open` at a time; returns the number of wrong elements.
+size_t all_reduces(Rank& rank, size_t operations, size_t count, size_t open, uint64_t* ns = nullptr) {
+  Buffer sent(rank, open * count * 4), received(rank, open * count * 4);
+  std::vector<Operation*> running(open, nullptr);
+  size_t wrong = 0, begun = 0, ended = 0;
+  const uint64_t from = now_ns();
+  while (ended < operations) {
+    if (begun < operations && begun - ended < open) {
+      float* const in = sent.floats() + begun % open * count;
+      for (size_t i = 0; i < count; ++i) in[i] = element(rank.rank, begun, i);
+      Result<Operation*> operation{nullptr};
+      do {
+        operation = rank.engine->all_reduce(rank.group, in, received.floats() + begun % open * count, count,
+                                            DataType::kFloat32, Reduction::kSum, sent.registration,
+                                            received.registration);
+        EXPECT_TRUE(operation.ok()) << operation.error().message;
+        if (!operation) return count;
+      } while (!*operation);
+      running[begun++ % open] = *operation;
+      continue;
+    }
+    auto outcome = rank.engine->test(running[ended % open]);
+    EXPECT_TRUE(outcome.ok()) << outcome.error().message;
+    if (!outcome) return count;
+    if (!outcome->done) continue;
+    EXPECT_EQ(outcome->bytes, count * 4);
+    const float* const out = received.floats() + ended % open * count;
+    for (size_t i = 0; i < count; ++i) {
+      float sum = 0;
+      for (int r = 0; r < rank.ranks; ++r) sum += element(r, ended, i);
+      wrong += out[i] != sum;
+    }
+    ++ended;
+  }
+  if (ns) *ns = now_ns() - from;
+  return wrong;
+}
+
+const Environment kMode3{{"R2CC_MODE", "3"}};
+
+TEST(Engine, adds_on_all_ranks_whatever_the_size) {
+  constexpr int kRanks = 4;
+  const auto fabric = make_fabric(kRanks, 2);
+  std::vector<Child> children;
+  for (int r = 0; r < kRanks; ++r)
+    children.push_back(start(fabric, r, kMode3, [r](const Link& link) {
+      Rank rank(link, r, kRanks);
+      ASSERT_NE(rank.group, nullptr);
+      for (const size_t count : {size_t{1}, size_t{3}, size_t{1000}, size_t{65537}, size_t{1} << 20})
+        EXPECT_EQ(all_reduces(rank, 12, count, 8), 0u) << count;
+    }));
+  relay_handles(children);
+  for (const Child& child : children) EXPECT_EQ(child.wait(60s), 0);
+}
+
+}  // namespace
+}  // namespace r2ccl::collective

@@ -1,0 +1,409 @@
+#include "r2ccl/collective/host/executor.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+#include <utility>
+
+namespace r2ccl::collective {
+
+class Executor::Run {
+ public:
+  Work work;
+  std::vector<uint32_t> done;      // operations completed, by lane
+  std::vector<uint8_t> written;    // by chunk: the result holds it; else it is this rank's own contribution
+  size_t open_lanes = 0;
+  size_t copied = 0;
+  bool finished() const { return open_lanes == 0 && copied == work.copy_bytes; }
+
+  uint32_t operations(size_t lane) const {
+    const Lane& of = work.program->lanes()[lane];
+    return static_cast<uint32_t>(of.ops.size() * work.program->schedule().iterations(of));
+  }
+  Work::Memory result(uint64_t offset) const {
+    return offset >= work.result_from && offset < work.result_to ? work.result : work.others;
+  }
+};
+
+/// A run's lane on an end, of which not everything has been posted.
+struct Executor::Task {
+  Run* run = nullptr;
+  uint16_t lane = 0;
+  uint32_t segment = 0, op = 0;  // of the next message
+  uint64_t offset = 0;           // … and what of the chunk has been posted, in bytes
+};
+
+/// What an end is to post next.
+struct Executor::Cursor {
+  const Op* op = nullptr;
+  uint32_t chunk = 0;
+  uint64_t from = 0, bytes = 0;  // of the whole chunk, within the data
+};
+
+struct Executor::Message {
+  void* request = nullptr;  // nullptr: a chunk without bytes
+  Run* run = nullptr;
+  const Op* op = nullptr;
+  uint32_t segment = 0, chunk = 0;
+  uint16_t lane = 0;
+  bool last = false;  // of its chunk
+  bool arrived = false;
+  uint64_t from = 0, bytes = 0;
+  uint64_t taken = 0;  // bytes of it that have been added
+  std::byte* staged = nullptr;
+  StagingRing::Piece piece;
+};
+
+struct Executor::End {
+  uint32_t number = 0;
+  bool sends = false;
+  std::deque<Task> tasks;
+  // Ring of messages under way, or arrived and not taken.
+  std::array<Message, kMostMessages> messages;
+  uint64_t posted = 0, completed = 0;  // messages
+  uint32_t chunks_open = 0;            // chunks of which something is among `messages`
+  double finish = 0;                   // virtual time at which its last message is over
+  bool refused = false;                // within post_sends(): not now
+  StagingRing staging;
+  StagingMemory memory;
+
+  Message& at(uint64_t number_of) { return messages[number_of % kMostMessages]; }
+  bool full() const { return posted - completed == kMostMessages; }
+};
+
+Executor::Executor(Transport& transport, ExecutorLimits limits) : transport_(transport), limits_(limits) {}
+Executor::~Executor() = default;
+
+Executor::End& Executor::end(uint32_t number, bool sends) {
+  if (number >= ends_.size()) ends_.resize(number + 1);
+  if (!ends_[number]) {
+    ends_[number] = std::make_unique<End>();
+    ends_[number]->number = number;
+    ends_[number]->sends = sends;
+    (sends ? senders_ : receivers_).push_back(ends_[number].get());
+  }
+  return *ends_[number];
+}
+
+Executor::Run* Executor::begin(Work work) {
+  std::unique_ptr<Run> run;
+  if (free_runs_.empty()) {
+    run = std::make_unique<Run>();
+  } else {
+    run = std::move(free_runs_.back());
+    free_runs_.pop_back();
+  }
+  run->work = std::move(work);
+  const Program& program = *run->work.program;
+  run->done.assign(program.lanes().size(), 0);
+  run->written.assign(run->work.ranges->size(), 0);
+  run->open_lanes = 0;
+  run->copied = 0;
+  for (size_t lane = 0; lane < program.lanes().size(); ++lane) {
+    if (run->operations(lane) == 0) continue;
+    ++run->open_lanes;
+    end(program.end(lane), program.lanes()[lane].sends).tasks.push_back({run.get(), static_cast<uint16_t>(lane)});
+  }
+  runs_.push_back(std::move(run));
+  return runs_.back().get();
+}
+
+bool Executor::finished(const Run* run) const { return run->finished(); }
+
+void Executor::release(Run* run) {
+  const auto it = std::find_if(runs_.begin(), runs_.end(), [run](const auto& held) { return held.get() == run; });
+  if (it == runs_.end()) return;
+  run->work = {};
+  free_runs_.push_back(std::move(*it));
+  runs_.erase(it);
+}
+
+bool Executor::waits_over(const Run& run, const Op& op, uint32_t segment) const {
+  const Schedule& schedule = run.work.program->schedule();
+  for (const Wait& wait : op.waits) {
+    if (wait.none()) continue;
+    const Lane& lane = run.work.program->lanes()[wait.lane];
+    const uint32_t of = wait.last ? static_cast<uint32_t>(schedule.iterations(lane)) - 1 : segment;
+    if (run.done[wait.lane] < of * lane.ops.size() + wait.op + 1) return false;
+  }
+  return true;
+}
+
+void Executor::complete(Run& run, uint16_t lane) {
+  if (++run.done[lane] == run.operations(lane)) --run.open_lanes;
+}
+
+Executor::Cursor Executor::front(const End& end) const {
+  const Task& task = end.tasks.front();
+  const Program& program = *task.run->work.program;
+  const Lane& lane = program.lanes()[task.lane];
+  Cursor at;
+  at.op = &lane.ops[task.op];
+  at.chunk = program.schedule().part_of(lane).chunk(task.segment, at.op->chunk);
+  const auto [first, count] = (*task.run->work.ranges)[at.chunk];
+  at.from = first * task.run->work.element_bytes;
+  at.bytes = count * task.run->work.element_bytes;
+  return at;
+}
+
+/// The cursor moves behind `posted` more bytes of the chunk.
+void Executor::advance(End& end, const Cursor& at, uint64_t posted) {
+  Task& task = end.tasks.front();
+  const Program& program = *task.run->work.program;
+  const Lane& lane = program.lanes()[task.lane];
+  task.offset += posted;
+  if (task.offset < at.bytes) return;
+  task.offset = 0;
+  if (++task.op < lane.ops.size()) return;
+  task.op = 0;
+  if (++task.segment == program.schedule().iterations(lane)) end.tasks.pop_front();
+}
+
+/// Chunks without bytes have no message; they complete in their turn. True: one has been passed.
+bool Executor::pass_empty(End& end) {
+  bool moved = false;
+  while (!end.tasks.empty() && !end.full()) {
+    const Cursor at = front(end);
+    const Task task = end.tasks.front();
+    if (at.bytes > 0) break;
+    if (!waits_over(*task.run, *at.op, task.segment)) break;
+    if (end.posted == end.completed) {
+      complete(*task.run, task.lane);
+    } else {
+      Message& message = end.at(end.posted++);
+      message = {};
+      message.run = task.run;
+      message.op = at.op;
+      message.segment = task.segment;
+      message.chunk = at.chunk;
+      message.lane = task.lane;
+      message.last = message.arrived = true;
+      ++end.chunks_open;
+    }
+    advance(end, at, 0);
+    moved = true;
+  }
+  return moved;
+}
+
+/// Credits: chunks that may be under way, or arrived and not taken.
+bool Executor::may_post(const End& end, const Cursor& at) const {
+  if (end.full()) return false;
+  const Task& task = end.tasks.front();
+  if (task.offset > 0) return true;
+  const Connection& connection = task.run->work.program->connection(task.lane);
+  return end.chunks_open < connection.credits || (end.chunks_open + 1) * at.bytes <= limits_.credit_bytes;
+}
+
+Result<bool> Executor::test(End& end) {
+  bool moved = false;
+  for (uint64_t number = end.completed; number < end.posted; ++number) {
+    Message& message = end.at(number);
+    if (!message.arrived) {
+      auto outcome = transport_.test(message.request);
+      if (!outcome) return outcome.error();
+      if (!outcome->done) break;
+      if (!end.sends && outcome->bytes != message.bytes) {
+        return Error{ErrorCode::kInvalidArgument,
+                     "a message of " + std::to_string(outcome->bytes) + " bytes arrived where the schedule has " +
+                         std::to_string(message.bytes) + ": ranks do not run the same operation"};
+      }
+      message.arrived = true;
+      moved = true;
+      if (end.sends) {
+        bytes_under_way_ -= message.bytes;
+        --messages_under_way_;
+      }
+    }
+    if (!end.sends) continue;
+    if (message.last) {
+      complete(*message.run, message.lane);
+      --end.chunks_open;
+    }
+    ++end.completed;
+  }
+  return moved;
+}
+
+Result<bool> Executor::post_receives(End& end) {
+  bool moved = false;
+  for (;;) {
+    moved |= pass_empty(end);
+    if (end.tasks.empty()) break;
+    const Cursor at = front(end);
+    if (at.bytes == 0 || !may_post(end, at)) break;
+    const Task& task = end.tasks.front();
+    const bool adds = at.op->kind == OpKind::kRecvReduce;
+    // A sum waits for its addition, not for its transfer; everything else writes into the result.
+    if (!adds && !waits_over(*task.run, *at.op, task.segment)) break;
+    Message message;
+    message.run = task.run;
+    message.op = at.op;
+    message.segment = task.segment;
+    message.chunk = at.chunk;
+    message.lane = task.lane;
+    message.from = at.from + task.offset;
+    message.bytes = std::min<uint64_t>(limits_.message_bytes, at.bytes - task.offset);
+    message.last = task.offset + message.bytes == at.bytes;
+    Result<void*> request{nullptr};
+    if (adds) {
+      if (!end.memory.data) {
+        auto memory = transport_.staging(limits_.staging_bytes);
+        if (!memory) return memory.error();
+        end.memory = *memory;
+        end.staging = StagingRing(limits_.staging_bytes);
+      }
+      StagingRing before = end.staging;
+      const auto piece = end.staging.take(message.bytes);
+      if (!piece) break;
+      message.piece = *piece;
+      message.staged = end.memory.data + piece->offset;
+      request = transport_.irecv(end.number, message.staged, message.bytes, end.memory.registration);
+      if (!request || !*request) end.staging = before;
+    } else {
+      const Work::Memory memory = task.run->result(message.from);
+      request = transport_.irecv(end.number, memory.at(message.from), message.bytes, memory.registration);
+    }
+    if (!request) return request.error();
+    if (!*request) break;
+    message.request = *request;
+    if (task.offset == 0) ++end.chunks_open;
+    end.at(end.posted++) = message;
+    advance(end, at, message.bytes);
+    moved = true;
+  }
+  return moved;
+}
+
+// Start-time fair queueing: a message's start is the later of the virtual time and its lane's last finish, its
+// finish comes bytes/weight later, and the least start is next. A lane that was idle, or was waiting for its
+// receiver, has no claim to what it has missed.
+Result<bool> Executor::post_sends() {
+  bool moved = false;
+  for (End* end : senders_) end->refused = false;
+  for (;;) {
+    End* next = nullptr;
+    for (End* end : senders_) {
+      if (end->refused) continue;
+      moved |= pass_empty(*end);
+      if (end->tasks.empty()) continue;
+      const Cursor at = front(*end);
+      const Task& task = end->tasks.front();
+      if (at.bytes == 0 || end->full() || (task.offset == 0 && !waits_over(*task.run, *at.op, task.segment))) {
+        end->refused = true;
+        continue;
+      }
+      if (!next || std::max(end->finish, virtual_time_) < std::max(next->finish, virtual_time_)) next = end;
+    }
+    if (!next) return moved;
+    const Cursor at = front(*next);
+    const Task& task = next->tasks.front();
+    Run& run = *task.run;
+    Message message;
+    message.run = &run;
+    message.op = at.op;
+    message.segment = task.segment;
+    message.chunk = at.chunk;
+    message.lane = task.lane;
+    message.from = at.from + task.offset;
+    message.bytes = std::min<uint64_t>(limits_.message_bytes, at.bytes - task.offset);
+    message.last = task.offset + message.bytes == at.bytes;
+    if (messages_under_way_ >= 2 && bytes_under_way_ + message.bytes > limits_.window_bytes) return moved;
+    const Work::Memory memory = run.written[at.chunk] ? run.result(message.from) : run.work.own;
+    auto request = transport_.isend(next->number, memory.at(message.from), message.bytes, memory.registration);
+    if (!request) return request.error();
+    if (!*request) {
+      next->refused = true;
+      continue;
+    }
+    const double weight = std::max(run.work.program->connection(task.lane).weight, 1e-9);
+    virtual_time_ = std::max(next->finish, virtual_time_);
+    next->finish = virtual_time_ + static_cast<double>(message.bytes) / weight;
+    message.request = *request;
+    if (task.offset == 0) ++next->chunks_open;
+    bytes_under_way_ += message.bytes;
+    ++messages_under_way_;
+    ++counters_.messages_sent;
+    counters_.bytes_sent += message.bytes;
+    next->at(next->posted++) = message;
+    advance(*next, at, message.bytes);
+    moved = true;
+  }
+}
+
+/// Takes what has arrived, in order: adds it, or finds it in its place.
+Result<bool> Executor::take(End& end, size_t& budget) {
+  bool moved = false;
+  while (end.completed < end.posted) {
+    Message& message = end.at(end.completed);
+    if (!message.arrived) break;
+    Run& run = *message.run;
+    if (message.staged) {
+      if (!waits_over(run, *message.op, message.segment)) break;
+      const bool again = run.written[message.chunk] != 0;
+      while (message.taken < message.bytes && budget > 0) {
+        // A piece ends at an element.
+        const uint64_t piece = std::min<uint64_t>(kPieceBytes, message.bytes - message.taken);
+        const uint64_t at = message.from + message.taken;
+        std::byte* to = run.result(at).at(at);
+        run.work.reduce(to, again ? to : run.work.own.at(at), message.staged + message.taken,
+                        piece / run.work.element_bytes);
+        message.taken += piece;
+        budget -= std::min<size_t>(budget, piece);
+        counters_.bytes_reduced += piece;
+        moved = true;
+      }
+      if (message.taken < message.bytes) return moved;
+      end.staging.free_up_to(message.piece);
+    }
+    if (message.last) {
+      if (message.bytes > 0) run.written[message.chunk] = 1;
+      complete(run, message.lane);
+      --end.chunks_open;
+    }
+    ++counters_.messages_received;
+    ++end.completed;
+    moved = true;
+  }
+  return moved;
+}
+
+bool Executor::copy(size_t& budget) {
+  bool moved = false;
+  for (const auto& run : runs_) {
+    const Work& work = run->work;
+    while (run->copied < work.copy_bytes && budget > 0) {
+      const size_t piece = std::min(kPieceBytes, work.copy_bytes - run->copied);
+      std::memcpy(work.copy_to + run->copied, work.copy_from + run->copied, piece);
+      run->copied += piece;
+      budget -= std::min(budget, piece);
+      moved = true;
+    }
+  }
+  return moved;
+}
+
+Result<bool> Executor::poll() {
+  if (error_) return *error_;
+  bool moved = false;
+  const auto keep = [&](Result<bool> step) {
+    if (!step) error_ = step.error();
+    moved |= step.ok() && *step;
+    return step.ok();
+  };
+  for (End* end : senders_)
+    if (end->completed < end->posted && !keep(test(*end))) return *error_;
+  size_t budget = limits_.reduced_per_poll;
+  for (size_t i = 0; i < receivers_.size(); ++i) {
+    End* end = receivers_[(first_taken_ + i) % receivers_.size()];
+    if (end->completed < end->posted && (!keep(test(*end)) || !keep(take(*end, budget)))) return *error_;
+    if (!end->tasks.empty() && !keep(post_receives(*end))) return *error_;
+  }
+  if (!receivers_.empty()) first_taken_ = (first_taken_ + 1) % receivers_.size();
+  moved |= copy(budget);
+  if (!keep(post_sends())) return *error_;
+  return moved;
+}
+
+}  // namespace r2ccl::collective

@@ -1,0 +1,67 @@
+#include "r2ccl/collective/host/gate.h"
+
+namespace r2ccl::collective {
+
+Result<ViewPointer> Gate::view_for(uint64_t number) {
+  begun_.store(number + 1, std::memory_order_seq_cst);
+  if (number < limit_.load(std::memory_order_seq_cst)) return current_;
+  const std::lock_guard lock(mutex_);
+  return ask(number);
+}
+
+// Locked. What begun_ says too much until here makes a hold point larger than it need be, and nothing else.
+Result<ViewPointer> Gate::ask(uint64_t number) {
+  admission_.begun_until(number);
+  const ViewPointer view = admission_.admit(number);
+  if (!view) {
+    begun_.store(number, std::memory_order_seq_cst);
+    if (error_) return *error_;
+    return ViewPointer{};
+  }
+  begun_.store(number + 1, std::memory_order_seq_cst);
+  current_ = view;
+  limit_.store(admission_.limit(), std::memory_order_seq_cst);
+  return view;
+}
+
+Result<ViewPointer> Gate::wait_for(uint64_t number, std::chrono::milliseconds at_most) {
+  auto view = view_for(number);
+  if (!view || *view) return view;
+  const auto until = std::chrono::steady_clock::now() + at_most;
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    view = ask(number);
+    if (!view || *view) return view;
+    if (changed_.wait_until(lock, until) == std::cv_status::timeout) {
+      view = ask(number);
+      if (!view || *view) return view;
+      return Error{ErrorCode::kPeerGone, "no decision on the capacities of operation " +
+                                             std::to_string(number) + " within " +
+                                             std::to_string(at_most.count()) + " ms"};
+    }
+  }
+}
+
+std::optional<uint64_t> Gate::hold(uint64_t ahead) {
+  const std::lock_guard lock(mutex_);
+  limit_.store(0, std::memory_order_seq_cst);
+  admission_.begun_until(begun_.load(std::memory_order_seq_cst));
+  const uint64_t point = admission_.hold(ahead);
+  limit_.store(admission_.limit(), std::memory_order_seq_cst);
+  return point;
+}
+
+void Gate::resume(uint64_t from, const ViewPointer& view) {
+  const std::lock_guard lock(mutex_);
+  admission_.resume(from, view);
+  limit_.store(admission_.limit(), std::memory_order_seq_cst);
+  changed_.notify_all();
+}
+
+void Gate::fail(const Error& error) {
+  const std::lock_guard lock(mutex_);
+  error_ = error;
+  changed_.notify_all();
+}
+
+}  // namespace r2ccl::collective

@@ -1,0 +1,45 @@
+// Lets the operations of one sequence begin, on a thread of the engine or of NCCL's tuner, while the
+// agreement's thread holds them and gives them new views. No operation slips through a hold: whoever begins
+// one writes down its number and then reads the limit; whoever holds lowers the limit and then reads the
+// number.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+
+#include "r2ccl/collective/host/plan_agreement.h"
+
+namespace r2ccl::collective {
+
+class Gate : public OperationCounter {
+ public:
+  explicit Gate(ViewPointer first) : admission_(first), current_(std::move(first)) {}
+
+  /// The view of operation `number`, which begins with this; nullptr: it is held, ask again. Numbers in
+  /// order, one thread at a time.
+  Result<ViewPointer> view_for(uint64_t number);
+  /// Likewise, but sleeps while it is held. kPeerGone after `at_most`.
+  Result<ViewPointer> wait_for(uint64_t number, std::chrono::milliseconds at_most);
+  /// First operation that has not begun.
+  uint64_t next() const { return begun_.load(std::memory_order_relaxed); }
+
+  std::optional<uint64_t> hold(uint64_t ahead) override;
+  void resume(uint64_t from, const ViewPointer& view) override;
+  void fail(const Error& error) override;
+
+ private:
+  Result<ViewPointer> ask(uint64_t number);
+
+  std::atomic<uint64_t> begun_{0};
+  std::atomic<uint64_t> limit_{kNever};  // operations below it have the view current_
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Admission admission_;         // mutex_
+  std::optional<Error> error_;  // mutex_
+  ViewPointer current_;         // who begins operations
+};
+
+}  // namespace r2ccl::collective

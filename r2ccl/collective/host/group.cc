@@ -1,0 +1,268 @@
+#include "r2ccl/collective/host/group.h"
+
+#include <sched.h>
+#include <time.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <string>
+
+#include "r2ccl/base/log.h"
+#include "r2ccl/collective/algorithms.h"
+#include "r2ccl/collective/host/reduce.h"
+
+namespace r2ccl::collective {
+namespace {
+
+constexpr uint32_t kVersion = 1;
+constexpr uint32_t kMostSegments = 64;
+constexpr uint64_t kChunkBytes = 256 << 10;  // of AllGather and ReduceScatter
+
+/// Operations of like sizes share a plan: that of the next quarter of a power of two.
+uint64_t planned_bytes(uint64_t bytes) {
+  if (bytes <= 4) return bytes;
+  const uint64_t step = std::bit_floor(bytes - 1) / 4;
+  return (bytes + step - 1) / step * step;
+}
+
+}  // namespace
+
+Group::Group(Net& net, std::shared_ptr<OpenListener> listener, Setting setting)
+    : net_(net),
+      listener_(std::move(listener)),
+      setting_(std::move(setting)),
+      transport_(net_, setting_.device, listener_->listener, setting_.handles, setting_.rank,
+                 setting_.connect_bound),
+      executor_(transport_, setting_.limits) {}
+
+Group::~Group() = default;
+
+Result<std::unique_ptr<Group>> Group::connect(Net& net, std::shared_ptr<OpenListener> listener, Setting setting) {
+  std::unique_ptr<Group> group(new Group(net, std::move(listener), std::move(setting)));
+  if (auto met = group->meet(); !met) return met.error();
+  return group;
+}
+
+Result<void> Group::wait_for(const std::function<bool()>& over, const char* what) {
+  const auto until = std::chrono::steady_clock::now() + setting_.connect_bound;
+  while (!over()) {
+    auto connected = transport_.progress();
+    if (!connected) return connected.error();
+    auto moved = executor_.poll();
+    if (!moved) return moved.error();
+    if (*connected || *moved) continue;
+    if (std::chrono::steady_clock::now() > until)
+      return Error{ErrorCode::kPeerGone, std::string(what) + " was not over within " +
+                                             std::to_string(setting_.connect_bound.count()) +
+                                             " ms (R2CC_CONNECT_MS)"};
+    const timespec pause{0, 50'000};
+    nanosleep(&pause, nullptr);
+  }
+  return {};
+}
+
+// A ring is what all plans of healthy nodes need, and enough for everybody to tell everybody who they are.
+Result<void> Group::meet() {
+  const uint32_t p = ranks(), rank = setting_.rank;
+  members_.resize(p);
+  members_[rank] = setting_.member;
+  members_[rank].version = kVersion;
+  members_[rank].rank = rank;
+  if (p > 1) {
+    const auto end_of = [this](uint32_t peer, bool sends, uint32_t ordinal) {
+      return transport_.end(peer, sends, ordinal);
+    };
+    auto gather = std::make_shared<Program>(ring_allgather(natural_order(p), 1, 1), rank, end_of);
+    if (auto met = wait_for([this] { return transport_.connected(); }, "connecting to the group's neighbours"); !met)
+      return met;
+    auto registration = net_.reg(transport_.any_channel(), members_.data(), p * sizeof(RankInfo));
+    if (!registration) return registration.error();
+    Work work;
+    work.program = gather;
+    work.ranges = gather->ranges(p);
+    work.element_bytes = sizeof(RankInfo);
+    work.own = work.result = work.others = {reinterpret_cast<uintptr_t>(members_.data()), *registration};
+    Executor::Run* const run = executor_.begin(std::move(work));
+    auto met = wait_for([&] { return executor_.finished(run); }, "the group's first exchange");
+    if (met) executor_.release(run);
+    static_cast<void>(net_.dereg(transport_.any_channel(), *registration));
+    if (!met) return met;
+  }
+  for (uint32_t i = 0; i < p; ++i)
+    if (members_[i].version != kVersion || members_[i].rank != i)
+      return Error{ErrorCode::kVersionMismatch, "rank " + std::to_string(i) + " of the CollNet group is another version"};
+  speeds_ = {members_[0].bytes_per_second, members_[0].reduce_bytes_per_second};
+  for (const RankInfo& member : members_) {
+    speeds_.bytes_per_second = std::min(speeds_.bytes_per_second, member.bytes_per_second);
+    speeds_.reduce_bytes_per_second = std::min(speeds_.reduce_bytes_per_second, member.reduce_bytes_per_second);
+  }
+  auto agreement = setting_.make_agreement(rank, members_);
+  if (!agreement) return agreement.error();
+  agreement_ = std::move(*agreement);
+  return {};
+}
+
+Result<Registration*> Group::reg(void* data, size_t bytes) {
+  if (!transport_.any_channel()) return static_cast<Registration*>(nullptr);
+  return net_.reg(transport_.any_channel(), data, bytes);
+}
+
+Result<void> Group::dereg(Registration* registration) {
+  if (!registration) return {};
+  return net_.dereg(transport_.any_channel(), registration);
+}
+
+Result<void> Group::poll() {
+  if (error_) return *error_;
+  auto connected = transport_.progress();
+  if (!connected) error_ = connected.error();
+  if (!error_) {
+    auto moved = executor_.poll();
+    if (!moved) error_ = moved.error();
+  }
+  if (error_) return *error_;
+  return {};
+}
+
+std::shared_ptr<Program> Group::program(const View& view, Collective collective, uint64_t bytes) {
+  // Plans of older epochs are of no use to operations that begin now; those that run hold theirs.
+  while (!programs_.empty() && std::get<0>(programs_.begin()->first) < view.epoch) programs_.erase(programs_.begin());
+  const uint64_t planned = planned_bytes(bytes);
+  auto& known = programs_[{view.epoch, collective, planned}];
+  if (!known) known = make_program(view, collective, planned);
+  return known;
+}
+
+std::shared_ptr<Program> Group::make_program(const View& view, Collective collective, uint64_t bytes) {
+  const uint32_t p = ranks();
+  const auto end_of = [this](uint32_t peer, bool sends, uint32_t ordinal) {
+    return transport_.end(peer, sends, ordinal);
+  };
+  const auto segments =
+      static_cast<uint32_t>(std::clamp<uint64_t>(bytes / (uint64_t{2} * p * kChunkBytes), 1, kMostSegments));
+  Schedule schedule;
+  if (collective == Collective::kAllGather)
+    schedule = ring_allgather(natural_order(p), segments);
+  else if (collective == Collective::kReduceScatter)
+    schedule = ring_reduce_scatter(natural_order(p), segments);
+  else
+    schedule = allreduce_schedule(view, bytes);
+  return std::make_shared<Program>(std::move(schedule), setting_.rank, end_of);
+}
+
+Schedule Group::allreduce_schedule(const View& view, uint64_t bytes) {
+  const uint32_t p = ranks();
+  if (bytes < kSmallOperation && setting_.algorithm.empty()) return ring_allreduce(natural_order(p), 1, 1);
+  std::vector<double> capacities = view.capacities;
+  capacities.resize(p, 1.0);
+  const Job job = job_of(capacities, bytes, outstanding_for(bytes), speeds_);
+  auto planned = plan(job);
+  if (!planned) return ring_allreduce(natural_order(p), 1, 1);
+  const Candidate* choice = &planned->choice();
+  for (const Candidate& candidate : planned->candidates)
+    if (setting_.algorithm == name(candidate.algorithm)) choice = &candidate;
+  R2_INFO("NET/R2CCL: AllReduce of %llu KiB among %u nodes, plan %llu: %s of %u segments%s%s",
+          static_cast<unsigned long long>(bytes >> 10), p, static_cast<unsigned long long>(view.epoch),
+          name(choice->algorithm), choice->segments,
+          setting_.algorithm.empty() ? ". " : " (R2CC_ALGORITHM). ", planned->why.c_str());
+  return build(job, *choice);
+}
+
+/// The least that fits of what other operations have left.
+Result<std::pair<size_t, StagingMemory>> Group::scratch(size_t bytes) {
+  auto best = scratch_.end();
+  for (auto it = scratch_.begin(); it != scratch_.end(); ++it)
+    if (it->first >= bytes && (best == scratch_.end() || it->first < best->first)) best = it;
+  if (best != scratch_.end()) {
+    const auto found = *best;
+    scratch_.erase(best);
+    return found;
+  }
+  const size_t rounded = std::bit_ceil(std::max<size_t>(bytes, 4096));
+  auto memory = transport_.staging(rounded);
+  if (!memory) return memory.error();
+  return std::pair{rounded, *memory};
+}
+
+Result<Operation*> Group::begin(Collective collective, const void* sent, void* received, size_t count,
+                                DataType type, Reduction reduction, Registration* sent_registration,
+                                Registration* received_registration) {
+  if (auto polled = poll(); !polled) return polled.error();
+  Operation* const not_now = nullptr;
+  if (open_.size() >= static_cast<size_t>(kMaxOperations)) return not_now;
+  if (!next_view_) {
+    agreement_->set_capacity(net_.node_capacity());
+    auto view = agreement_->view_for(operations_);
+    if (!view) error_ = view.error();
+    if (!view) return *error_;
+    if (!*view) return not_now;
+    next_view_ = *view;
+  }
+  const uint32_t p = ranks();
+  const size_t element = bytes_of(type), block = count * element;
+  const bool whole = collective == Collective::kAllReduce;
+  const size_t elements = whole ? count : count * p;
+  auto operation = std::make_unique<Operation>();
+  operation->group = this;
+  operation->bytes = collective == Collective::kAllGather ? block * p : block;
+
+  Work work;
+  work.element_bytes = element;
+  const auto own = reinterpret_cast<uintptr_t>(sent), result = reinterpret_cast<uintptr_t>(received);
+  const size_t before = setting_.rank * block;  // of the blocks of all ranks
+  if (collective == Collective::kAllGather) {
+    work.own = {own - before, sent_registration};
+    work.result = work.others = {result, received_registration};
+    if (sent != work.result.at(before)) {
+      work.copy_from = static_cast<const std::byte*>(sent);
+      work.copy_to = work.result.at(before);
+      work.copy_bytes = block;
+    }
+  } else if (collective == Collective::kReduceScatter) {
+    work.own = {own, sent_registration};
+    work.result = {result - before, received_registration};
+    work.result_from = before;
+    work.result_to = before + block;
+    if (p > 1 && block > 0) {
+      auto scratch = this->scratch(block * p);
+      if (!scratch) return scratch.error();
+      operation->scratch = *scratch;
+      const StagingMemory& memory = operation->scratch.second;
+      work.others = {reinterpret_cast<uintptr_t>(memory.data), memory.registration};
+    }
+  } else {
+    work.own = {own, sent_registration};
+    work.result = work.others = {result, received_registration};
+  }
+  if (p == 1 && collective != Collective::kAllGather && sent != received) {
+    work.copy_from = static_cast<const std::byte*>(sent);
+    work.copy_to = static_cast<std::byte*>(received);
+    work.copy_bytes = block;
+  }
+  work.reduce = collective == Collective::kAllGather ? nullptr : reduction_of(type, reduction);
+  auto program = this->program(*next_view_, collective, elements * element);
+  work.ranges = program->ranges(elements);
+  work.program = std::move(program);
+  operation->run = executor_.begin(std::move(work));
+  ++operations_;
+  next_view_ = nullptr;
+  open_.push_back(std::move(operation));
+  Operation* const begun = open_.back().get();
+  if (auto polled = poll(); !polled) return polled.error();
+  return begun;
+}
+
+Result<TestOutcome> Group::test(Operation* operation) {
+  if (!executor_.finished(operation->run)) {
+    if (auto polled = poll(); !polled) return polled.error();
+    if (!executor_.finished(operation->run)) return TestOutcome{};
+  }
+  const TestOutcome outcome{true, operation->bytes};
+  executor_.release(operation->run);
+  if (operation->scratch.first > 0) scratch_.push_back(operation->scratch);
+  std::erase_if(open_, [operation](const auto& held) { return held.get() == operation; });
+  return outcome;
+}
+
+}  // namespace r2ccl::collective

@@ -1,0 +1,111 @@
+// One CollNet communicator: its channels, its executor, and the plan of each operation. See engine.h.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "r2ccl/collective/host/advise.h"
+#include "r2ccl/collective/host/channel_transport.h"
+#include "r2ccl/collective/host/engine.h"
+#include "r2ccl/collective/host/executor.h"
+#include "r2ccl/collective/host/plan_agreement.h"
+#include "r2ccl/collective/host/program.h"
+#include "r2ccl/collective/planner.h"
+
+namespace r2ccl::collective {
+
+/// A net listener, which the group goes on needing when NCCL has closed its own.
+struct OpenListener {
+  OpenListener(Net& n, Listener* l) : net(n), listener(l) {}
+  ~OpenListener() { static_cast<void>(net.close(listener)); }
+  OpenListener(const OpenListener&) = delete;
+  OpenListener& operator=(const OpenListener&) = delete;
+  Net& net;
+  Listener* listener;
+};
+
+/// What every rank tells all others at connect(), so that all plan with the same numbers.
+struct RankInfo {
+  uint32_t version = 0;
+  uint32_t rank = 0;
+  double bytes_per_second = 0;         ///< of its NIC, nominal
+  double reduce_bytes_per_second = 0;  ///< of its additions, measured
+  PlanAgreement::Address agreement{};
+};
+
+class Group {
+ public:
+  /// Where capacities come from: in production make_agreement(), in tests whatever they like.
+  using MakeAgreement =
+      std::function<Result<std::unique_ptr<PlanAgreement>>(uint32_t rank, std::span<const RankInfo> members)>;
+  struct Setting {
+    int device = 0;
+    uint32_t rank = 0;
+    std::vector<Handle> handles;
+    std::chrono::milliseconds connect_bound{30000};
+    RankInfo member;  ///< this rank's
+    ExecutorLimits limits;
+    std::string algorithm;  ///< the schedule of every AllReduce (Algorithm's names); empty: the planner's choice
+    MakeAgreement make_agreement;
+  };
+
+  /// Blocks until all ranks are connected as the ring, and have told each other who they are.
+  static Result<std::unique_ptr<Group>> connect(Net& net, std::shared_ptr<OpenListener> listener,
+                                                Setting setting);
+  ~Group();
+
+  Result<Registration*> reg(void* data, size_t bytes);
+  Result<void> dereg(Registration* registration);
+  /// nullptr: not now.
+  Result<Operation*> begin(Collective collective, const void* sent, void* received, size_t count, DataType type,
+                           Reduction reduction, Registration* sent_registration,
+                           Registration* received_registration);
+  Result<TestOutcome> test(Operation* operation);
+  /// The same on all ranks.
+  const Speeds& speeds() const { return speeds_; }
+  PlanAgreement& agreement() { return *agreement_; }
+  uint32_t ranks() const { return static_cast<uint32_t>(setting_.handles.size()); }
+  const Executor::Counters& counters() const { return executor_.counters(); }
+
+ private:
+  Group(Net& net, std::shared_ptr<OpenListener> listener, Setting setting);
+  Result<void> meet();
+  Result<void> poll();
+  std::shared_ptr<Program> program(const View& view, Collective collective, uint64_t bytes);
+  Schedule allreduce_schedule(const View& view, uint64_t bytes);
+  std::shared_ptr<Program> make_program(const View& view, Collective collective, uint64_t bytes);
+  Result<std::pair<size_t, StagingMemory>> scratch(size_t bytes);
+  Result<void> wait_for(const std::function<bool()>& over, const char* what);
+
+  Net& net_;
+  const std::shared_ptr<OpenListener> listener_;
+  const Setting setting_;
+  std::vector<RankInfo> members_;
+  Speeds speeds_;
+  ChannelTransport transport_;
+  Executor executor_;
+  std::unique_ptr<PlanAgreement> agreement_;
+  uint64_t operations_ = 0;                  // begun
+  ViewPointer next_view_;                    // of the operation that is about to begin
+  std::map<std::tuple<uint64_t, Collective, uint64_t>, std::shared_ptr<Program>> programs_;  // epoch, size
+  std::vector<std::unique_ptr<Operation>> open_;
+  std::vector<std::pair<size_t, StagingMemory>> scratch_;  // not in use; the number is its size
+  std::optional<Error> error_;
+};
+
+class Operation {
+ public:
+  Group* group = nullptr;
+  Executor::Run* run = nullptr;
+  size_t bytes = 0;  ///< received
+  std::pair<size_t, StagingMemory> scratch{};  ///< ReduceScatter: sums on their way to others
+};
+
+}  // namespace r2ccl::collective

@@ -1,0 +1,26 @@
+#include "r2ccl/collective/host/program.h"
+
+namespace r2ccl::collective {
+namespace {
+
+constexpr size_t kSizesKept = 16;
+
+}  // namespace
+
+Program::Program(Schedule schedule, uint32_t rank, const EndOf& end_of)
+    : schedule_(std::move(schedule)), rank_(rank), ends_(schedule_.lanes[rank].size()) {
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> ordinals;
+  for (const Connection& connection : schedule_.connections) {
+    const uint32_t ordinal = ordinals[{connection.from, connection.to}]++;
+    if (connection.from == rank) ends_[connection.from_lane] = end_of(connection.to, true, ordinal);
+    if (connection.to == rank) ends_[connection.to_lane] = end_of(connection.from, false, ordinal);
+  }
+}
+
+std::shared_ptr<const Ranges> Program::ranges(uint64_t elements) {
+  if (const auto known = ranges_.find(elements); known != ranges_.end()) return known->second;
+  if (ranges_.size() >= kSizesKept) ranges_.clear();
+  return ranges_[elements] = std::make_shared<const Ranges>(chunk_ranges(schedule_, elements));
+}
+
+}  // namespace r2ccl::collective

@@ -1,0 +1,42 @@
+// What one rank does in a schedule, and on which ends of its transport. Made once for a plan, shared by all
+// operations that follow it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "r2ccl/collective/schedule.h"
+
+namespace r2ccl::collective {
+
+/// First element and number of elements of each chunk.
+using Ranges = std::vector<std::pair<uint64_t, uint64_t>>;
+
+class Program {
+ public:
+  /// `end_of(peer, sends, ordinal)`: the transport's end for the `ordinal`-th connection of the schedule from
+  /// one rank to another, counted for each pair and direction. Both ends of a connection get the same ordinal,
+  /// and other schedules of the same group use the same channels again.
+  using EndOf = std::function<uint32_t(uint32_t peer, bool sends, uint32_t ordinal)>;
+  Program(Schedule schedule, uint32_t rank, const EndOf& end_of);
+
+  const Schedule& schedule() const { return schedule_; }
+  const std::vector<Lane>& lanes() const { return schedule_.lanes[rank_]; }
+  const Connection& connection(size_t lane) const { return schedule_.connections[lanes()[lane].connection]; }
+  uint32_t end(size_t lane) const { return ends_[lane]; }
+  uint32_t rank() const { return rank_; }
+  /// Kept for the sizes that were asked for last.
+  std::shared_ptr<const Ranges> ranges(uint64_t elements);
+
+ private:
+  Schedule schedule_;
+  uint32_t rank_;
+  std::vector<uint32_t> ends_;
+  std::map<uint64_t, std::shared_ptr<const Ranges>> ranges_;
+};
+
+}  // namespace r2ccl::collective
