@@ -190,6 +190,8 @@ void NodeCounter::resume(uint64_t from, const ViewPointer& view) {
       entry.capacities[rank].store(code_of(view->capacities[rank]), std::memory_order_relaxed);
     shared.views.store(count + 1, std::memory_order_seq_cst);
   }
+  error_.reset();
+  shared.failed.store(0, std::memory_order_release);
   shared.held.store(0, std::memory_order_seq_cst);
 }
 
