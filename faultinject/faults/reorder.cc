@@ -43,7 +43,8 @@ class Reorder : public Fault {
     return collecting_.sends != 0 ? std::max(collecting_.closes_ns, now + 1) : now;
   }
 
-  void went(Context&, QueuePair& qp) override {
+  void went(Context& context, QueuePair& qp) override {
+    if (!hits(context, qp)) return;  // it took no turn
     if (going_.empty() || going_.front().serial != qp.serial) return;
     if (--going_.front().sends == 0) going_.erase(going_.begin());
   }

@@ -12,6 +12,7 @@ using r2ccl::trace::EventType;
 std::optional<uint64_t> home_since(const std::vector<RankEvent>& trace, uint64_t until_ns, std::string& why) {
   struct End {
     bool away = false, moving = false;
+    uint64_t carrying = 1;   // paths are numbered from 1, and the first one carries
     uint64_t left_path = 0;  // by the migration that is under way
   };
   std::map<std::pair<uint32_t, uint32_t>, End> ends;  // rank, channel
@@ -25,8 +26,9 @@ std::optional<uint64_t> home_since(const std::vector<RankEvent>& trace, uint64_t
         end.moving = true;
         break;
       case EventType::kMigrationDone:
-        // One that comes back to the path that it was about to leave has not moved.
-        if (e.event.c != end.left_path) end.away = true;
+        // One that comes back to the path that it was about to leave has not moved, nor has one that left a lane.
+        if (e.event.c != end.left_path && e.event.c != end.carrying) end.away = true;
+        end.carrying = e.event.c;
         end.moving = false;
         break;
       case EventType::kFailback:

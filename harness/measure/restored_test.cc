@@ -73,6 +73,17 @@ TEST_F(Home, was_not_left_by_a_migration_that_came_back_to_its_path) {
   EXPECT_EQ(since(), 605u) << "but it was a disturbance";
 }
 
+TEST_F(Home, was_not_left_by_a_lane_that_failed_beside_it) {
+  migrate(100, 0, 3, 5, 1);  // lane 5; path 1 goes on
+  EXPECT_EQ(since(), 105u);
+  migrate(200, 0, 3, 1, 6);
+  migrate(300, 0, 3, 4, 6);
+  EXPECT_EQ(since(), std::nullopt);
+  fail_back(400, 0, 3, 6, 9);
+  migrate(500, 0, 3, 8, 9);
+  EXPECT_EQ(since(), 505u);
+}
+
 TEST_F(Home, is_where_nothing_ever_left) { EXPECT_EQ(since(), 0u); }
 
 TEST_F(Home, does_not_count_what_comes_after_the_end) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "harness/run/evaluate.h"
+#include "harness/run/pool.h"
 
 namespace r2bench {
 namespace {
@@ -386,6 +387,50 @@ TEST_F(Pool, the_rate_is_the_mean_and_the_noise_floor_the_worst) {
   EXPECT_DOUBLE_EQ(all.wakeup_ms.p99, 9);
   EXPECT_EQ(all.wakeup_ms.n, 2u);
   EXPECT_DOUBLE_EQ(all.wakeup_p99_ms, 1.5);
+}
+
+// A fault that no job survives twice: each job has one, and all count.
+TEST_F(Pool, faults_of_all_jobs_stand_one_behind_the_other) {
+  const auto struck = [this](uint64_t start_ns, double recover_ms) {
+    ModeResult one = job({1});
+    FaultSample sample;
+    sample.witnessed = sample.sampled = true;
+    sample.t0_ns = start_ns + 1000;
+    sample.detect_ms = 1;
+    if (recover_ms > 0)
+      sample.recover_ms = recover_ms;
+    else
+      one.faults_unrecovered = 1;
+    one.recover_ms = {1, 500, 500, 500, 500};
+    one.faults = {sample};
+    one.faults_sampled = 1;
+    one.timeline.start_ns = start_ns;
+    one.timeline.end_ns = start_ns + 5000;
+    one.timeline.total = {{start_ns, 2, true, 1}};
+    one.throughput = {.before_gbps = 4, .after_gbps = 2, .retained = recover_ms > 0 ? 0.5 : 0.1, .limit = 0.5,
+                      .rounds = 1, .rounds_measured = 1, .rounds_settled = size_t(recover_ms > 0),
+                      .worst_unsettled = recover_ms > 0 ? 0 : 0.1};
+    return one;
+  };
+  const ModeResult a = struck(10'000, 20), b = struck(90'000, 0), c = struck(400'000, 30);
+  const ModeResult all = pool({&a, &b, &c});
+  ASSERT_EQ(all.faults.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(all.faults[i].repetition, i);
+    EXPECT_EQ(all.faults[i].t0_ns, 10'000 + i * 5000 + 1000);
+  }
+  EXPECT_EQ(all.timeline.end_ns, 25'000u);
+  EXPECT_EQ(all.detect_ms.n, 3u);
+  EXPECT_EQ(all.recover_ms.n, 3u);
+  EXPECT_DOUBLE_EQ(all.recover_ms.p50, 30);
+  EXPECT_DOUBLE_EQ(all.recover_ms.max, 500);
+  EXPECT_EQ(all.faults_unrecovered, 1u);
+  EXPECT_EQ(all.throughput.rounds, 3u);
+  EXPECT_EQ(all.throughput.rounds_settled, 2u);
+  EXPECT_FALSE(all.throughput.settled());
+  EXPECT_DOUBLE_EQ(all.throughput.worst_unsettled, 0.1);
+  EXPECT_NEAR(all.throughput.retained, 1.1 / 3, 1e-12);
+  EXPECT_DOUBLE_EQ(all.throughput.limit, 0.5);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <csignal>
 
 #include "harness/fabric/device_fabric.h"
+#include "harness/measure/restored.h"
 #include "r2ccl/base/clock.h"
 
 namespace r2bench {
@@ -312,6 +313,11 @@ bool FaultDriver::carries_again() const {
   return true;
 }
 
+bool FaultDriver::everybody_home(uint64_t now_ns) const {
+  std::string why;
+  return home_since(collector_.events(), now_ns, why).has_value();
+}
+
 /// When the last fault of the round that heals by itself will have done so; not before the phase's begin.
 uint64_t FaultDriver::own_healing_ns() const {
   const auto all = firings();
@@ -365,7 +371,8 @@ void FaultDriver::tick(uint64_t now_ns) {
       }
       break;
     case Phase::kCarrying:
-      if (carries_again()) {
+      // A channel that comes back late would take part in the next round's rate before its fault. Some never do.
+      if (carries_again() && (everybody_home(now_ns) || now_ns > phase_since_ns_ + bound_ns / 2)) {
         steady_from_ns_ = now_ns;
         move(Phase::kSteady, now_ns);
       } else if (too_long) {

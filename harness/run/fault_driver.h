@@ -74,6 +74,7 @@ class FaultDriver {
   uint64_t own_healing_ns() const;
   void heal_round(uint64_t now_ns);
   bool carries_again() const;
+  bool everybody_home(uint64_t now_ns) const;
   void move(Phase phase, uint64_t now_ns);
 
   struct RankFaultState {

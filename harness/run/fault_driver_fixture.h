@@ -54,8 +54,8 @@ class Mapped {
 class Ring {
  public:
   explicit Ring(const std::string& path) : writer_(path), mapped_(path) {}
-  void emit(uint64_t time_ns, EventType type, uint16_t nic, uint64_t a) {
-    writer_.emit(type, nic, 0, a);
+  void emit(uint64_t time_ns, EventType type, uint16_t nic, uint64_t a, uint64_t b = 0, uint64_t c = 0) {
+    writer_.emit(type, nic, 0, a, b, c);
     auto* events = reinterpret_cast<Event*>(mapped_.end()) - kRingEvents;
     events[++sequence_ % kRingEvents].time_ns = time_ns;
   }
@@ -124,6 +124,8 @@ class FaultDriverTest : public testing::Test {
   void carry(uint16_t nic, int segments) {
     for (int i = 0; i < segments; ++i) rings[1].emit(now, EventType::kSegmentDelivered, nic, 100);
   }
+  /// Its channel 0 says that it has come to carry its traffic on `path`.
+  void move_path(size_t rank, EventType type, uint64_t path) { rings[rank].emit(now, type, 0, 0, 0, path); }
   faultinject::FaultEntry& entry(uint32_t id) { return shared().faults[id - 1]; }
   faultinject::Board& shared() { return *reinterpret_cast<faultinject::Board*>(board_memory.begin()); }
   bool fired(uint32_t id) { return board.state(id).triggered_ns != 0; }

@@ -177,6 +177,29 @@ TEST_F(Rounds, a_nic_that_is_nobodys_home_is_not_waited_for) {
   EXPECT_EQ(phase(), "running");
 }
 
+TEST_F(Rounds, the_next_round_waits_until_every_channel_is_home) {
+  begin_settling();
+  settle();
+  move_path(1, EventType::kMigrationDone, 7);
+  carry_again();
+  EXPECT_EQ(phase(), "healing") << "the target carries, and a channel is away";
+  move_path(1, EventType::kFailback, 0);
+  tick();
+  EXPECT_EQ(phase(), "running");
+}
+
+TEST_F(Rounds, a_channel_that_does_not_come_home_is_waited_for_so_long_and_no_longer) {
+  begin_settling();
+  settle();
+  move_path(1, EventType::kMigrationDone, 7);
+  carry_again();
+  EXPECT_EQ(phase(), "healing");
+  run(1);
+  carry_again();
+  tick(16'000 * kNsPerMs);
+  EXPECT_EQ(phase(), "running");
+}
+
 TEST_F(Rounds, before_the_next_fault_the_job_runs_undisturbed_for_250_ms_and_three_operations) {
   begin_settling();
   settle(), carry_again();

@@ -14,7 +14,9 @@
 #include "harness/measure/statistics.h"
 #include "harness/run/evaluate.h"
 #include "harness/run/job.h"
+#include "harness/run/pool.h"
 #include "harness/run/revision.h"
+#include "harness/run/strikes.h"
 #include "r2ccl/base/config.h"
 
 namespace r2bench {
@@ -160,7 +162,13 @@ RunResult run_scenario(const Scenario& scenario, const RunOptions& options, cons
   if (scenario.fabric.topology) result.environment["topology"] = in_words(*scenario.fabric.topology);
   if (scenario.workload.groups != Groups::kAll) result.environment["groups"] = name(scenario.workload.groups);
 
-  const size_t pairs = size_t(std::max(scenario.pairs, 0)), rounds = std::max<size_t>(pairs, 1);
+  // A device that is removed stays so for the processes that have it open: each repeat is a job of its own.
+  const bool jobs_repeat =
+      result.repeats > 1 && std::any_of(scenario.faults.begin(), scenario.faults.end(),
+                                        [](const auto& fault) { return lasts_for_the_job(fault.kind); });
+  const size_t repeats_per_job = jobs_repeat ? 1 : result.repeats;
+  const size_t pairs = size_t(std::max(scenario.pairs, 0));
+  const size_t rounds = jobs_repeat ? result.repeats : std::max<size_t>(pairs, 1);
   std::vector<std::vector<ModeResult>> jobs(modes.size());
   for (size_t round = 0; round < rounds && !cancel; ++round) {
     for (size_t k = 0; k < modes.size() && !cancel; ++k) {
@@ -172,9 +180,12 @@ RunResult run_scenario(const Scenario& scenario, const RunOptions& options, cons
       progress.mode_count = modes.size();
       progress.pair = round;
       progress.pairs = pairs;
-      const std::string prefix = modes[m]->label + (pairs ? "-pair" + std::to_string(round) : "") + "-";
+      const char* part = pairs ? "-pair" : "-repeat";
+      const std::string prefix =
+          modes[m]->label + (rounds > 1 ? part + std::to_string(round) : std::string()) + "-";
       try {
-        Job job(scenario, *modes[m], options, paths, result.repeats, result.seed, prefix, cancel, progress);
+        Job job(scenario, *modes[m], options, paths, repeats_per_job, result.seed + (jobs_repeat ? round : 0), prefix,
+                cancel, progress);
         const JobRecord record = job.run();
         result.evidence = record.evidence;
         if (!record.plugin.empty()) result.environment["plugin"] = record.plugin;

@@ -113,6 +113,10 @@ bool takes_nic_away(FaultKind kind) {
          kind == FaultKind::kDeviceInternalError || kind == FaultKind::kFreeze;
 }
 
+bool lasts_for_the_job(FaultKind kind) {
+  return kind == FaultKind::kDeviceRemoved || kind == FaultKind::kDeviceInternalError;
+}
+
 std::vector<Firing> strikes_of(const Scenario& scenario, const JobRecord& job) {
   std::vector<Firing> strikes;
   for (const Firing& firing : job.firings) {

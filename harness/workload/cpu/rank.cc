@@ -111,7 +111,9 @@ int Rank::run() {
       progress_ = std::move(progress);
     }
     try {
+      const auto began = std::chrono::steady_clock::now();
       set_up();
+      set_up_took_ = std::chrono::steady_clock::now() - began;
     } catch (const Aborted&) {
       throw;
     } catch (const std::exception& e) {
@@ -316,7 +318,10 @@ void Rank::report_correctness(const char* type) {
 void Rank::close_all() {
   if (progress_) progress_->stop();
   if (!plugin_ || !service_) return;
-  const auto bound = kCloseBound + int(channels_.size()) * kCloseOne;
+  // On a machine with more ranks than cores both set-up and closing wait for the CPU.
+  const auto bound =
+      std::max(kCloseBound + int(channels_.size()) * kCloseOne,
+               std::chrono::duration_cast<std::chrono::milliseconds>(set_up_took_));
   const bool closed = service_->run_for(
       [this] {
         for (Channel& channel : channels_) channel.close();

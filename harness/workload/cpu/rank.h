@@ -77,6 +77,7 @@ class Rank {
   std::thread listener_;
   std::atomic<bool> leaving_{false};
 
+  std::chrono::nanoseconds set_up_took_{0};
   uint64_t operations_ = 0;  ///< warm-ups included
   uint64_t wrong_ = 0, checked_ = 0, checked_iterations_ = 0;
   uint64_t reported_wrong_ = 0;

@@ -1,0 +1,168 @@
+// Several jobs of one mode as one result.
+#include "harness/run/pool.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "harness/measure/statistics.h"
+
+namespace r2bench {
+namespace {
+
+struct Times {
+  std::vector<double> detect, migrate, recover, blackout;
+};
+
+void add_times(Times& times, const ModeResult& job) {
+  for (const FaultSample& sample : job.faults) {
+    if (!sample.sampled) continue;
+    if (sample.detect_ms) times.detect.push_back(*sample.detect_ms);
+    if (sample.migrate_ms) times.migrate.push_back(*sample.migrate_ms);
+    if (sample.blackout_ms) times.blackout.push_back(*sample.blackout_ms);
+    if (sample.recover_ms) times.recover.push_back(*sample.recover_ms);
+  }
+  // Of those that did not recover only the job's distribution knows how long it was waited for.
+  times.recover.insert(times.recover.end(), job.faults_unrecovered, job.recover_ms.max);
+}
+
+/// The jobs' faults, timelines and events one behind the other, as if the second job had begun where the first
+/// one ended; rounds count on.
+void append_faults(ModeResult& all, const ModeResult& job) {
+  if (job.faults.empty()) return;
+  const uint64_t gap_ns = uint64_t(all.timeline.bin_ms * 1e6);
+  const uint64_t shift = all.timeline.end_ns + gap_ns - job.timeline.start_ns;  // modulo 2^64
+  size_t rounds = 0;
+  for (const FaultSample& sample : all.faults) rounds = std::max(rounds, sample.repetition + 1);
+  for (FaultSample sample : job.faults) {
+    sample.repetition += rounds;
+    if (sample.armed_ns) sample.armed_ns += shift;
+    if (sample.t0_ns) sample.t0_ns += shift;
+    for (auto* time : {&sample.healed_ns, &sample.detected_ns, &sample.migrated_ns, &sample.recovered_ns})
+      if (*time) **time += shift;
+    all.faults.push_back(std::move(sample));
+  }
+  for (LoggedEvent event : job.events) {
+    event.time_ns += shift;
+    all.events.push_back(std::move(event));
+  }
+  all.events_left_out += job.events_left_out;
+  Timeline& line = all.timeline;
+  if (line.total.empty()) return;
+  // Its bins may have another width; the rates are the same.
+  line.total.push_back({line.end_ns, 0, false, 0});
+  for (TimelinePoint point : job.timeline.total) {
+    point.time_ns += shift;
+    line.total.push_back(point);
+  }
+  line.limits.push_back({job.timeline.start_ns + shift, 1});
+  for (LimitPoint point : job.timeline.limits) line.limits.push_back({point.time_ns + shift, point.limit});
+  for (Timeline::Raw raw : job.timeline.raw) {
+    raw.time_ns += shift;
+    line.raw.push_back(raw);
+  }
+  line.end_ns = job.timeline.end_ns + shift;
+}
+
+Throughput mean_of(const std::vector<const ModeResult*>& jobs) {
+  Throughput mean = jobs.front()->throughput;
+  mean = {.limit = mean.limit, .why_not = mean.why_not, .ports_gbps = mean.ports_gbps};
+  double limits = 0;
+  size_t count = 0;
+  for (const ModeResult* job : jobs) {
+    const Throughput& t = job->throughput;
+    mean.before_gbps += t.before_gbps / double(jobs.size());
+    mean.after_gbps += t.after_gbps * double(t.rounds_measured);
+    mean.retained += t.retained * double(t.rounds_measured);
+    limits += t.limit * double(t.rounds);
+    const size_t unsettled = t.rounds_measured - t.rounds_settled;
+    if (unsettled > 0)
+      mean.worst_unsettled = count == 0 ? t.worst_unsettled : std::min(mean.worst_unsettled, t.worst_unsettled);
+    count += unsettled;
+    mean.rounds += t.rounds;
+    mean.rounds_measured += t.rounds_measured;
+    mean.rounds_settled += t.rounds_settled;
+    mean.bound_ms = std::max(mean.bound_ms, t.bound_ms);
+    if (mean.why_not.empty()) mean.why_not = t.why_not;
+  }
+  if (mean.rounds > 0) mean.limit = limits / double(mean.rounds);
+  if (mean.rounds_measured > 0) {
+    mean.after_gbps /= double(mean.rounds_measured);
+    mean.retained /= double(mean.rounds_measured);
+  }
+  return mean;
+}
+
+}  // namespace
+
+ModeResult pool(const std::vector<const ModeResult*>& jobs) {
+  ModeResult all = *jobs.front();
+  Times times;
+  add_times(times, *jobs.front());
+  for (size_t i = 1; i < jobs.size(); ++i) {
+    add_times(times, *jobs[i]);
+    const ModeResult& job = *jobs[i];
+    if (all.outcome == Outcome::kOk && job.outcome != Outcome::kOk) {
+      all.outcome = job.outcome;
+      all.error = job.error;
+    }
+    Correctness& c = all.correctness;
+    c.wrong_elements += job.correctness.wrong_elements;
+    c.duplicated += job.correctness.duplicated;
+    c.lost += job.correctness.lost;
+    c.size_errors += job.correctness.size_errors;
+    c.checked_elements += job.correctness.checked_elements;
+    c.checked_iterations += job.correctness.checked_iterations;
+    all.faults_planned += job.faults_planned;
+    all.faults_witnessed += job.faults_witnessed;
+    all.faults_sampled += job.faults_sampled;
+    all.faults_unrecovered += job.faults_unrecovered;
+    all.faults_recovered_after_heal += job.faults_recovered_after_heal;
+    for (const auto& [by, count] : job.detected_by) all.detected_by[by] += count;
+    all.floor_ms = std::max(all.floor_ms, job.floor_ms);
+    for (const auto& [reason, count] : job.faults_dropped) all.faults_dropped[reason] += count;
+    all.migrations += job.migrations;
+    all.failbacks += job.failbacks;
+    all.peer_slow += job.peer_slow;
+    all.gray_nics += job.gray_nics;
+    all.well_nics += job.well_nics;
+    all.lanes += job.lanes;
+    all.rounds.insert(all.rounds.end(), job.rounds.begin(), job.rounds.end());
+    all.trace_lost += job.trace_lost;
+    if (all.incomplete.empty()) all.incomplete = job.incomplete;
+    all.duration_s += job.duration_s;
+    all.cpu.seconds += job.cpu.seconds;
+    all.cpu.gbytes += job.cpu.gbytes;
+    append_faults(all, job);
+    all.row.wrong += job.row.wrong;
+    all.row.iterations += job.row.iterations;
+    if (all.row.time_us <= 0) {
+      all.row.time_us = job.row.time_us;
+      all.row.algbw = job.row.algbw;
+      all.row.busbw = job.row.busbw;
+    }
+    if (job.wakeup_ms.p99 > all.wakeup_ms.p99) {
+      all.wakeup_ms = job.wakeup_ms;
+      all.wakeup_p99_ms = job.wakeup_p99_ms;
+    }
+    all.iteration_ms.insert(all.iteration_ms.end(), job.iteration_ms.begin(), job.iteration_ms.end());
+  }
+  if (jobs.size() > 1) {
+    all.detect_ms = summarize(std::move(times.detect));
+    all.migrate_ms = summarize(std::move(times.migrate));
+    all.recover_ms = summarize(std::move(times.recover));
+    all.blackout_ms = summarize(std::move(times.blackout));
+    all.throughput = mean_of(jobs);
+  }
+  if (!all.iteration_ms.empty() && all.row.time_us > 0) {
+    const double mean_us = 1e3 * std::accumulate(all.iteration_ms.begin(), all.iteration_ms.end(), 0.0) /
+                           double(all.iteration_ms.size());
+    const double change = all.row.time_us / mean_us;
+    all.row.time_us = mean_us;
+    all.row.algbw *= change;
+    all.row.busbw *= change;
+  }
+  return all;
+}
+
+}  // namespace r2bench
