@@ -59,6 +59,7 @@ class Driver final : public PlanAgreement {
  public:
   Driver(Star star, int rank, int ranks, Settings settings)
       : settings_(std::move(settings)),
+        name_(settings_.name.empty() ? "" : " (" + settings_.name + ")"),
         rank_(rank),
         ranks_(ranks),
         star_(std::move(star)),
@@ -213,13 +214,13 @@ class Driver final : public PlanAgreement {
     held_ = 0;
     failed_ = false;
     if (!decision.view) {
-      R2_INFO("NET/R2CCL: mode 3%s: epoch %llu is given up, the plan stays", settings_.name.c_str(),
+      R2_INFO("NET/R2CCL: mode 3%s: epoch %llu is given up, the plan stays", name_.c_str(),
               static_cast<unsigned long long>(decision.epoch));
       return;
     }
     R2_INFO("NET/R2CCL: mode 3%s: %s; epoch %llu from operation %s on (from the tuner's %s on)",
-            settings_.name.c_str(), in_words(*decision.view).c_str(),
-            static_cast<unsigned long long>(decision.epoch), number(engine).c_str(), number(tuner).c_str());
+            name_.c_str(), in_words(*decision.view).c_str(), static_cast<unsigned long long>(decision.epoch),
+            number(engine).c_str(), number(tuner).c_str());
     double least = 1;
     for (const double capacity : decision.view->capacities) least = std::min(least, capacity);
     trace::Writer::instance().emit(trace::EventType::kPlanAgreed, 0xffff, 0, decision.epoch, engine,
@@ -286,13 +287,14 @@ class Driver final : public PlanAgreement {
                       "rank 0 of the CollNet group could not be reached for " +
                           std::to_string((now - *lost) / kNsPerMs) +
                           " ms while a new plan was being agreed on: its decision is not known"};
-    R2_WARN("NET/R2CCL: mode 3%s: %s", settings_.name.c_str(), error.message.c_str());
+    R2_WARN("NET/R2CCL: mode 3%s: %s", name_.c_str(), error.message.c_str());
     gate_.fail(error);
     if (held_tuner_) held_tuner_->fail(error);
     return kNothing;
   }
 
   const Settings settings_;
+  const std::string name_;
   const int rank_, ranks_;
   const pid_t process_ = getpid();
   Star star_;
