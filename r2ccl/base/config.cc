@@ -61,6 +61,9 @@ const std::vector<Field>& fields() {
       integer("NCCL_IB_SL", &Config::service_level, 0, 15, "service level"),
       integer("R2CC_STANDBYS", &Config::standbys, 0, 100000,
               "backup paths that a process keeps open for its sends"),
+      integer("R2CC_COLLNET_NICS", &Config::collnet_nics, 0, 8,
+              "NICs that a CollNet group (one per GPU) spreads over; 0: the node's by its ranks, as the launcher "
+              "tells them"),
       integer("R2CC_MEMORY_NODE", &Config::memory_node, -1, 1023,
               "NUMA node of all buffers; -1: the kernel is asked"),
       integer(

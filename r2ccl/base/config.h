@@ -31,6 +31,7 @@ struct Config {
   std::string socket_interface;  ///< R2CC_SOCKET_IFNAME, else NCCL_SOCKET_IFNAME: control/interface.h
   std::string socket_family;     ///< NCCL_SOCKET_FAMILY
   std::string comm_id;           ///< NCCL_COMM_ID, which names a subnet
+  int collnet_nics = 0;          ///< R2CC_COLLNET_NICS: NICs that a CollNet group spreads over; 0: its part of all
   std::string algorithm;         ///< R2CC_ALGORITHM: mode 3's schedule; empty: the planner's choice
   std::string metrics_file;      ///< R2CC_METRICS: where counters go as Prometheus text; empty: nowhere
   std::string
