@@ -28,6 +28,7 @@ counted although all walks were judged, 2 a walk was unknown, 64 bad arguments.
 import argparse
 import concurrent.futures
 import json
+import math
 import os
 import random
 import shutil
@@ -39,10 +40,11 @@ import threading
 import time
 
 # Kinds after which traffic has to move, and those of them that have the whole NIC for a while.
-MIGRATING = {"qp_error", "port_down", "blackhole", "ack_lost", "completion_error", "cq_error", "device_fatal", "freeze"}
+GONE = {"device_internal_error", "device_removed"}  # for the rest of the job. The fence is the other end's: only one node has such, and no NIC freezes beside it
+MIGRATING = {"qp_error", "port_down", "blackhole", "ack_lost", "completion_error", "cq_error", "device_fatal", "freeze"} | GONE
 LASTING = {"port_down", "blackhole", "device_fatal", "freeze"}
 USUAL = ["qp_error"] * 3 + ["port_down"] * 3 + ["blackhole"] * 2 + ["ack_lost", "throttle", "delay"]
-ALSO = ["completion_error", "cq_error", "device_fatal", "drop_completion", "freeze", "one_way", "poll_fail", "port_flap", "post_fail"]
+ALSO = ["completion_error", "cq_error", "device_fatal", "device_internal_error", "device_removed", "drop_completion", "freeze", "one_way", "poll_fail", "port_flap", "post_fail"]
 WITHIN_MS = 500.0
 MARGIN_MS = 250  # a healed NIC counts as bad for so long: paths over it are opened and proved again
 STALL_S = 10
@@ -88,6 +90,8 @@ class Walk:
             size = f"{g.choice([8, 64, 200]) * nodes * ranks} B"
         self.faults = []
         bad_until = [[0] * nics for _ in range(nodes)]
+        gone_of = None  # the node of which devices are gone for good
+        frozen = False
         now = 20
         while len(self.faults) < faults:
             # Often close together, so that one strikes the migration that another has caused.
@@ -96,10 +100,14 @@ class Walk:
             kind = g.choice(USUAL + list(also))
             lasts = g.choice([5, 30, 60, 150])
             others_bad = all(until > now for i, until in enumerate(bad_until[node]) if i != nic)
+            if kind in GONE and (frozen or gone_of not in (None, node)) or kind == "freeze" and gone_of is not None:
+                continue
             if kind in MIGRATING:
                 if others_bad:
                     continue
-                bad_until[node][nic] = max(bad_until[node][nic], now + MARGIN_MS + (lasts if kind in LASTING else 0))
+                gone_of = node if kind in GONE else gone_of
+                frozen = frozen or kind == "freeze"
+                bad_until[node][nic] = max(bad_until[node][nic], now + MARGIN_MS + (lasts if kind in LASTING else math.inf if kind in GONE else 0))
             extra = {"qp_error": lambda: ", qp: " + g.choice(["busiest", "all", "random"]),
                      "port_down": lambda: f", for: {lasts} ms" + g.choice(["", "", ", events: false"]),
                      "blackhole": lambda: f", for: {lasts} ms",
@@ -108,6 +116,8 @@ class Walk:
                      "completion_error": lambda: ", status: " + g.choice(["REM_ACCESS_ERR", "LOC_PROT_ERR", "RETRY_EXC_ERR", "GENERAL_ERR"]),
                      "cq_error": lambda: ", queue: " + g.choice(["send", "recv"]),
                      "device_fatal": lambda: f", for: {lasts} ms",
+                     "device_internal_error": lambda: f", window: {g.choice([5, 20])} ms",
+                     "device_removed": lambda: f", window: {g.choice([5, 20])} ms",
                      "drop_completion": lambda: "",
                      "freeze": lambda: f", for: {lasts} ms",
                      "one_way": lambda: f", direction: {g.choice(['in', 'out'])}, for: {lasts} ms",

@@ -27,6 +27,7 @@ Channel::Channel(NetPlugin& plugin, const RankConfig& config, int index, int shi
       shift_(shift),
       device_(device),
       device_name_(device_name),
+      records_messages_(!captures_operations_only()),
       check_(config, shift) {
   const size_t step = config.buffer_bytes / kSteps;
   if (!point_to_point(config.op)) {
@@ -156,8 +157,9 @@ bool Channel::test_receives() {
     const Step& step = receive_steps_[received_ - operation_first_receive_];
     if (slot.bytes != step.count * element()) ++size_errors_;
     if (config_.verify) check_.on_message(slot.data, slot.bytes);
-    Writer::instance().emit(EventType::kMessageReceived, uint16_t(device_), uint32_t(index_), slot.bytes,
-                            received_);
+    if (records_messages_)
+      Writer::instance().emit(EventType::kMessageReceived, uint16_t(device_), uint32_t(index_), slot.bytes,
+                              received_);
     ++received_;
     moved = true;
   }

@@ -109,6 +109,7 @@ class Channel final : public Polled {
   uint64_t filled_ = 0, sent_ = 0, completed_ = 0;     ///< of sends
   Slot receives_[kMaxSlots], sends_[kMaxSlots];
   uint64_t size_errors_ = 0;
+  const bool records_messages_;
   MessageCheck check_;
 };
 

@@ -1,6 +1,7 @@
 #include "harness/workload/cpu/rank_config.h"
 
 #include <array>
+#include <cstdlib>
 
 namespace r2bench {
 
@@ -52,6 +53,11 @@ RankConfig RankConfig::from_json(const nlohmann::json& json) {
   c.p2p_chunk_bytes = json.at("p2p_chunk_bytes");
   c.setup_limit_ms = json.at("setup_limit_ms");
   return c;
+}
+
+bool captures_operations_only() {
+  const char* capture = std::getenv("R2BENCH_CAPTURE");
+  return capture != nullptr && std::string(capture) == "operations";
 }
 
 }  // namespace r2bench

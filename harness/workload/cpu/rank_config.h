@@ -46,6 +46,10 @@ struct RankConfig {
   static RankConfig from_json(const nlohmann::json& json);
 };
 
+/// R2BENCH_CAPTURE=operations: only the begin and end of operations are recorded, no message and nothing of
+/// the plugin. What recording costs is the difference (scenarios/capture_cost.yaml).
+bool captures_operations_only();
+
 /// Exit codes of a rank. 0: every iteration done and everything closed.
 enum RankExit : int {
   kRankOk = 0,

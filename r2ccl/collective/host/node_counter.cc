@@ -23,8 +23,7 @@ struct NodeCounter::Table {
   struct Entry {
     std::atomic<uint64_t> from;
     std::atomic<uint64_t> epoch;
-    std::atomic<uint32_t> ranks;
-    std::array<std::atomic<CapacityCode>, kMostAgreeing> capacities;
+    std::atomic<uint64_t> least_bytes;
   };
 
   std::atomic<uint64_t> held;  // kNever − the first operation that is held: 0 when none is
@@ -34,7 +33,7 @@ struct NodeCounter::Table {
   Slot slots[kMostTuners];
   Entry entries[kViews];
 };
-static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<CapacityCode>::is_always_lock_free);
+static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
 Result<std::shared_ptr<NodeCounter>> NodeCounter::make(const std::string& name, int tuners) {
   if (tuners < 1 || tuners > kMostTuners)
@@ -96,21 +95,21 @@ bool NodeCounter::lead(uint64_t who) {
   return table().leader.compare_exchange_strong(nobody, who) || nobody == who;
 }
 
-Result<ViewPointer> NodeCounter::wait_for(uint64_t number, std::chrono::milliseconds at_most) {
+Result<NodeCounter::Answer> NodeCounter::wait_for(uint64_t number, std::chrono::milliseconds at_most) {
   const auto until = std::chrono::steady_clock::now() + at_most;
   for (int tries = 0;; ++tries) {
     {
       const std::lock_guard lock(mutex_);
       if (slot_ < 0) {  // never counted, so never complete
         next_ = number + 1;
-        return ViewPointer{};
+        return Answer{};
       }
       Table& shared = table();
       std::atomic<uint64_t>& begun = shared.slots[slot_].begun;
       begun.store(number + 1, std::memory_order_seq_cst);
       if (number < kNever - shared.held.load(std::memory_order_seq_cst)) {
         next_ = number + 1;
-        return view_of(number);
+        return answer_of(number);
       }
       begun.store(number, std::memory_order_seq_cst);
       if (error_) return *error_;
@@ -131,24 +130,15 @@ Result<ViewPointer> NodeCounter::wait_for(uint64_t number, std::chrono::millisec
 }
 
 // Locked, after `number` was written down. Of the entries that begin at it or before, the newest.
-ViewPointer NodeCounter::view_of(uint64_t number) {
-  Table& shared = table();
+NodeCounter::Answer NodeCounter::answer_of(uint64_t number) const {
+  const Table& shared = table();
   const uint64_t count = shared.views.load(std::memory_order_seq_cst);
   for (uint64_t i = count; i > 0 && i + kViews > count; --i) {
     const Table::Entry& entry = shared.entries[(i - 1) % kViews];
     if (entry.from.load(std::memory_order_relaxed) > number) continue;
-    const uint64_t epoch = entry.epoch.load(std::memory_order_relaxed);
-    if (!view_ || view_->epoch != epoch) {
-      auto view = std::make_shared<View>();
-      view->epoch = epoch;
-      const size_t ranks = std::min<size_t>(entry.ranks.load(std::memory_order_relaxed), kMostAgreeing);
-      for (size_t rank = 0; rank < ranks; ++rank)
-        view->capacities.push_back(capacity_of(entry.capacities[rank].load(std::memory_order_relaxed)));
-      view_ = std::move(view);
-    }
-    return view_;
+    return {entry.epoch.load(std::memory_order_relaxed), entry.least_bytes.load(std::memory_order_relaxed)};
   }
-  return nullptr;
+  return {};
 }
 
 std::optional<uint64_t> NodeCounter::hold(uint64_t ahead) {
@@ -176,20 +166,19 @@ std::optional<uint64_t> NodeCounter::hold(uint64_t ahead) {
   return point;
 }
 
-void NodeCounter::resume(uint64_t from, const ViewPointer& view) {
+void NodeCounter::resume(uint64_t from, const std::optional<Answer>& answer) {
   const std::lock_guard lock(mutex_);
   Table& shared = table();
-  if (view && from != kNever) {
+  if (answer && from != kNever) {
     const uint64_t count = shared.views.load(std::memory_order_relaxed);
     Table::Entry& entry = shared.entries[count % kViews];
-    const size_t ranks = std::min<size_t>(view->capacities.size(), kMostAgreeing);
     entry.from.store(from, std::memory_order_relaxed);
-    entry.epoch.store(view->epoch, std::memory_order_relaxed);
-    entry.ranks.store(uint32_t(ranks), std::memory_order_relaxed);
-    for (size_t rank = 0; rank < ranks; ++rank)
-      entry.capacities[rank].store(code_of(view->capacities[rank]), std::memory_order_relaxed);
+    entry.epoch.store(answer->epoch, std::memory_order_relaxed);
+    entry.least_bytes.store(answer->least_bytes, std::memory_order_relaxed);
     shared.views.store(count + 1, std::memory_order_seq_cst);
   }
+  error_.reset();
+  shared.failed.store(0, std::memory_order_release);
   shared.held.store(0, std::memory_order_seq_cst);
 }
 

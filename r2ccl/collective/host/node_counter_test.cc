@@ -13,12 +13,7 @@ namespace {
 using namespace std::chrono_literals;
 using Counter = std::shared_ptr<NodeCounter>;
 
-ViewPointer view(uint64_t epoch) {
-  auto made = std::make_shared<View>();
-  made->epoch = epoch;
-  made->capacities = {1, 0.25, 1.0 / double(epoch)};
-  return made;
-}
+NodeCounter::Answer view(uint64_t epoch) { return {epoch, 1000 * epoch}; }
 
 std::string new_name() {
   static int made = 0;
@@ -36,10 +31,10 @@ std::vector<Counter> tuners(int count) {
   return all;
 }
 
+/// 999: held.
 uint64_t epoch(const Counter& counter, uint64_t number) {
   auto got = counter->wait_for(number, 1ms);
-  if (!got) return 999;
-  return *got ? (*got)->epoch : 0;
+  return got ? got->epoch : 999;
 }
 
 TEST(NodeCounter, one_tuner) {
@@ -51,12 +46,8 @@ TEST(NodeCounter, one_tuner) {
   EXPECT_EQ(epoch(one, 3), 999u);
   one->resume(4, view(7));
   EXPECT_EQ(epoch(one, 3), 0u);
-  auto got = one->wait_for(4, 1ms);
-  ASSERT_TRUE(got.ok() && *got);
-  EXPECT_EQ((*got)->epoch, 7u);
-  ASSERT_EQ((*got)->capacities.size(), 3u);
-  EXPECT_EQ((*got)->capacities[1], 0.25);
-  EXPECT_EQ((*got)->capacities[2], capacity_of(code_of(1.0 / 7)));
+  EXPECT_EQ(one->wait_for(4, 1ms).value().epoch, 7u);
+  EXPECT_EQ(one->wait_for(5, 1ms).value().least_bytes, 7000u);
 }
 
 TEST(NodeCounter, the_hold_is_beyond_the_furthest_tuner_and_for_all) {
@@ -140,7 +131,7 @@ TEST(NodeCounter, no_operation_slips_through_a_hold) {
         while (begun[1 - t] + 8 < i && !stop) std::this_thread::yield();
         auto got = all[t]->wait_for(i, 1h);
         ASSERT_TRUE(got.ok());
-        epochs[t].push_back(*got ? (*got)->epoch : 0);
+        epochs[t].push_back(got->epoch);
         begun[t] = i + 1;
       }
     });

@@ -60,7 +60,7 @@ class Ranks {
       hubs_.back().endpoint = ways_.back()->where();
     }
     for (int i = 0; i < count; ++i) {
-      settings.name = " (rank " + std::to_string(i) + ")";
+      settings.name = "rank " + std::to_string(i);
       settings_.push_back(settings);
     }
     listeners_ = std::move(listeners);

@@ -16,6 +16,48 @@
 
 namespace r2ccl::collective {
 
+namespace {
+
+/// What the agreement sees of the node's tuners: it turns a view into a size.
+class Follower final : public OperationCounter {
+ public:
+  Follower(std::shared_ptr<NodeCounter> counter, Advise advise)
+      : counter_(std::move(counter)), advise_(std::move(advise)) {}
+  std::optional<uint64_t> hold(uint64_t ahead) override { return counter_->hold(ahead); }
+  void resume(uint64_t from, const ViewPointer& view) override {
+    if (!view || from == kNever) return counter_->resume(kNever, std::nullopt);
+    std::string why;
+    const uint64_t least = least_bytes_worth_it(advise_, *view, why);
+    counter_->resume(from, NodeCounter::Answer{view->epoch, least});
+    R2_INFO("NET/R2CCL: mode 3: plan %" PRIu64 ": from the tuner's operation %" PRIu64 " on AllReduce %s: %s",
+            view->epoch, from,
+            least == kNever ? "stays with NCCL's own choice, on Balance"
+                            : ("of " + std::to_string(least) + " bytes and more goes over CollNet").c_str(),
+            why.c_str());
+  }
+  void fail(const Error& error) override { counter_->fail(error); }
+
+ private:
+  const std::shared_ptr<NodeCounter> counter_;
+  const Advise advise_;
+};
+
+constexpr uint64_t kLeastAsked = 64 << 10, kMostAsked = uint64_t{1} << 32;
+
+}  // namespace
+
+uint64_t least_bytes_worth_it(const Advise& advise, const View& view, std::string& why) {
+  uint64_t least = kNever;
+  for (uint64_t bytes = kMostAsked; advise && bytes >= kLeastAsked; bytes /= 2) {
+    const Advice advice = advise(view, bytes);
+    if (!advice.collnet && least != kNever) break;
+    why = advice.why;
+    if (!advice.collnet) break;
+    least = bytes;
+  }
+  return least;
+}
+
 // The tuners and groups of this process, which NCCL makes without telling one of the other.
 struct Registry {
   std::mutex mutex;
@@ -61,7 +103,8 @@ struct Registry {
   static void tell(GroupOffer& offer) {
     Selection& selection = *offer.selection_;
     if (!selection.counter_ || !selection.counted_) return;
-    offer.agreement_.count_tuner(selection.counter_, selection.counter_->lead(offer.id_));
+    offer.agreement_.count_tuner(std::make_shared<Follower>(selection.counter_, offer.advise_),
+                                 selection.counter_->lead(offer.id_));
   }
 };
 
@@ -147,44 +190,32 @@ Result<Choice> Selection::choose(bool all_reduce, uint64_t bytes, bool collnet, 
     R2_INFO(
         "NET/R2CCL: mode 3: not all ranks of this node share memory (other users, containers): "
         "NCCL's own choice stays");
-  auto view = counter_->wait_for(number, setting_.at_most);
-  if (!view) return view.error();
-  if (!*view) return usual;
-  const Advice& advised = advice(**view, bytes);
-  const Choice choice = advised.collnet ? Choice::kCollNet : usual;
-  say(choice, view->get(), bytes, advised.why);
+  auto answer = counter_->wait_for(number, setting_.at_most);
+  if (!answer) return answer.error();
+  const Choice choice = bytes >= answer->least_bytes ? Choice::kCollNet : usual;
+  say(choice, answer->epoch, bytes);
   return choice;
 }
 
-const Advice& Selection::advice(const View& view, uint64_t bytes) {
-  if (advised_ != view.epoch || advice_.size() >= kMostAdvice) {
-    advice_.clear();
-    advised_ = view.epoch;
-  }
-  const auto known = advice_.find(bytes);
-  if (known != advice_.end()) return known->second;
-  return advice_.emplace(bytes, setting_.advise ? setting_.advise(view, bytes) : Advice{}).first->second;
-}
-
 // Once for each answer and view: the size is that of the first such operation.
-void Selection::say(Choice choice, const View* view, uint64_t bytes, const std::string& why) {
+void Selection::say(Choice choice, uint64_t epoch, uint64_t bytes) {
   uint64_t& last = said_[choice == Choice::kCollNet];
-  if (last == view->epoch) return;
-  last = view->epoch;
-  R2_INFO("NET/R2CCL: mode 3: AllReduce %" PRIu64 " of communicator %016" PRIx64 " (%" PRIu64
-          " bytes), plan %" PRIu64 ": %s%s%s",
-          next_ - 1, setting_.communicator, bytes, view->epoch,
-          choice == Choice::kCollNet ? "over CollNet, on the host engine" : "NCCL's own choice, on Balance",
-          why.empty() ? "" : ": ", why.c_str());
+  if (last == epoch) return;
+  last = epoch;
+  R2_INFO("NET/R2CCL: mode 3: communicator %016" PRIx64 ", AllReduce %" PRIu64 " (%" PRIu64
+          " bytes), plan %" PRIu64 ": %s",
+          setting_.communicator, next_ - 1, bytes, epoch,
+          choice == Choice::kCollNet ? "over CollNet, on the host engine" : "NCCL's own choice");
 }
 
 GroupOffer::GroupOffer(uint64_t communicator, uint64_t ranks, PlanAgreement& agreement,
-                       std::function<double()> capacity)
+                       std::function<double()> capacity, Advise advise)
     : communicator_(communicator),
       ranks_(ranks),
       id_(new_id()),
       agreement_(agreement),
-      capacity_(std::move(capacity)) {
+      capacity_(std::move(capacity)),
+      advise_(std::move(advise)) {
   Registry& registry = Registry::get();
   const std::lock_guard lock(registry.mutex);
   registry.offers.push_back(this);

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 
@@ -26,12 +25,16 @@ enum class Choice : uint8_t {
   kCollNet,         ///< a CollNet entry gets the least cost
 };
 
-/// Is CollNet worth it for an AllReduce of that size? A pure function of these, so that all ranks agree.
+/// Is CollNet worth it for an AllReduce of `bytes`? A pure function of these and of what the group's ranks
+/// have agreed on when they connected, so that all nodes decide alike. `why` is for the log.
 struct Advice {
   bool collnet = false;
-  std::string why;  ///< for the log
+  std::string why;
 };
 using Advise = std::function<Advice(const View& view, uint64_t bytes)>;
+/// The least power of two from which on all sizes are worth it; kNever: none is. `why`: of the size that
+/// decides.
+uint64_t least_bytes_worth_it(const Advise& advise, const View& view, std::string& why);
 
 /// What one rank's tuner of one communicator decides. One thread at a time.
 class Selection {
@@ -40,7 +43,6 @@ class Selection {
     uint64_t communicator = 0;  ///< NCCL's number of it (commId); 0: not known (tuners before v5)
     uint64_t ranks = 0, nodes = 0;
     std::string node;  ///< what the processes of this node have in common
-    Advise advise;
     /// A decision that stays away longer is an error.
     std::chrono::milliseconds at_most{30000};
 
@@ -60,26 +62,24 @@ class Selection {
  private:
   friend class GroupOffer;
   friend struct Registry;
-  const Advice& advice(const View& view, uint64_t bytes);
-  void say(Choice choice, const View* view, uint64_t bytes, const std::string& why);
+  void say(Choice choice, uint64_t epoch, uint64_t bytes);
 
   const Setting setting_;
   std::shared_ptr<NodeCounter> counter_;  // nullptr: never anything but NCCL's own choice
   uint64_t next_ = 0;
-  bool counted_ = false;               // the node's tuners are complete, and the groups of this process know
-  std::map<uint64_t, Advice> advice_;  // by size, of the view advised_
-  uint64_t advised_ = 0;
+  bool counted_ = false;  // the node's tuners are complete, and the groups of this process know
   bool said_incomplete_ = false;
-  std::map<bool, uint64_t> said_;  // by answer: the last epoch that it was logged for
+  uint64_t said_[2] = {};  // by answer: the last epoch that it was logged for
 };
 
 /// A group's offer to decide for the tuners of its communicator on this node, as long as it exists.
 class GroupOffer {
  public:
   /// `agreement` outlives it. `ranks`: of the group, that is, nodes. `capacity`: what the node can carry;
-  /// asked at each AllReduce, so that a failure is noticed while NCCL's rings carry everything.
+  /// asked at each AllReduce, so that a failure is noticed while NCCL's rings carry everything. `advise` is
+  /// called by the agreement's thread.
   GroupOffer(uint64_t communicator, uint64_t ranks, PlanAgreement& agreement,
-             std::function<double()> capacity);
+             std::function<double()> capacity, Advise advise);
   ~GroupOffer();
   GroupOffer(const GroupOffer&) = delete;
   GroupOffer& operator=(const GroupOffer&) = delete;
@@ -90,6 +90,7 @@ class GroupOffer {
   const uint64_t communicator_, ranks_, id_;
   PlanAgreement& agreement_;
   const std::function<double()> capacity_;
+  const Advise advise_;
   Selection* selection_ = nullptr;  // whose counter its agreement has
 };
 

@@ -31,7 +31,6 @@ Selection::Setting setting(int node, uint64_t nodes, uint64_t ranks) {
   made.ranks = ranks;
   made.nodes = nodes;
   made.node = "selection_test/" + std::to_string(getpid());
-  made.advise = advise;
   return made;
 }
 
@@ -68,10 +67,25 @@ TEST(Selection, what_cannot_be_chosen_is_left_as_it_is) {
   EXPECT_EQ(one_node.choose(true, kLarge, true, true).value(), Choice::kAsIs);
 }
 
+TEST(Selection, the_least_size_from_which_on_all_are_worth_it) {
+  std::string why;
+  EXPECT_EQ(least_bytes_worth_it(advise, *degraded(1, 0.5), why), uint64_t{1} << 20);
+  EXPECT_EQ(why.substr(0, 14), "a node carries");
+  EXPECT_EQ(least_bytes_worth_it(advise, *degraded(1, 1), why), kNever);
+  const Advise gap = [](const View&, uint64_t bytes) {
+    return Advice{bytes != 8 << 20, std::to_string(bytes)};
+  };
+  EXPECT_EQ(least_bytes_worth_it(gap, *degraded(1, 1), why), uint64_t{16} << 20);
+  EXPECT_EQ(why, std::to_string(16 << 20));
+  EXPECT_EQ(least_bytes_worth_it(nullptr, *degraded(1, 1), why), kNever);
+}
+
 TEST(Selection, follows_the_group_of_its_communicator) {
   Noted agreement, stranger;
-  const GroupOffer other(communicator(5), 3, stranger, [] { return 1.0; });
-  const GroupOffer offer(communicator(0), 3, agreement, [] { return 0.75; });
+  const GroupOffer other(
+      communicator(5), 3, stranger, [] { return 1.0; }, advise);
+  const GroupOffer offer(
+      communicator(0), 3, agreement, [] { return 0.75; }, advise);
   EXPECT_EQ(agreement.counter, nullptr);
   {
     Selection selection(setting(0, 3, 3));
@@ -98,7 +112,7 @@ TEST(Selection, follows_the_group_of_its_communicator) {
 
 TEST(Selection, an_agreement_that_fails_is_an_error) {
   Noted agreement;
-  const GroupOffer offer(communicator(0), 3, agreement, nullptr);
+  const GroupOffer offer(communicator(0), 3, agreement, nullptr, advise);
   Selection selection(setting(0, 3, 3));
   agreement.counter->hold(0);
   agreement.counter->fail(Error{ErrorCode::kPeerGone, "rank 0 is gone"});
@@ -110,20 +124,20 @@ TEST(Selection, before_commids_only_a_single_waiting_group_is_followed) {
   unnamed.communicator = 0;
   Noted agreement, second, third;
   {
-    const GroupOffer offer(0, 3, agreement, nullptr);
+    const GroupOffer offer(0, 3, agreement, nullptr, advise);
     Selection its(unnamed);
     EXPECT_NE(agreement.counter, nullptr);
-    const GroupOffer next(0, 3, second, nullptr);
+    const GroupOffer next(0, 3, second, nullptr, advise);
     Selection of_next(unnamed);
     EXPECT_NE(second.counter, nullptr);
     EXPECT_NE(second.counter, agreement.counter);
     Selection without(unnamed);  // a communicator that has no group of its own
-    const GroupOffer late(0, 3, third, nullptr);
+    const GroupOffer late(0, 3, third, nullptr, advise);
     EXPECT_EQ(third.counter, nullptr);
     EXPECT_EQ(without.choose(true, kLarge, true, true).value(), Choice::kWithoutCollNet);
   }
   EXPECT_EQ(agreement.counter, nullptr);
-  const GroupOffer one(0, 3, agreement, nullptr), two(0, 3, second, nullptr);
+  const GroupOffer one(0, 3, agreement, nullptr, advise), two(0, 3, second, nullptr, advise);
   Selection ambiguous(unnamed);
   EXPECT_EQ(agreement.counter, nullptr);
   EXPECT_EQ(second.counter, nullptr);
@@ -131,7 +145,8 @@ TEST(Selection, before_commids_only_a_single_waiting_group_is_followed) {
 
 TEST(Selection, all_ranks_of_a_node_count) {
   Noted first, second;
-  const GroupOffer one(communicator(0), 2, first, nullptr), two(communicator(0), 2, second, nullptr);
+  const GroupOffer one(communicator(0), 2, first, nullptr, advise),
+      two(communicator(0), 2, second, nullptr, advise);
   Selection left(setting(0, 2, 4)), right(setting(0, 2, 4));
   uint64_t operations = 0;
   while (!first.counter || !second.counter) {
@@ -162,8 +177,9 @@ TEST(Selection, three_nodes_choose_alike) {
   for (int i = 0; i < 3; ++i) {
     auto joined = PlanAgreement::join(std::move(listeners[size_t(i)]), i, 3, hub, settings);
     agreements.push_back(std::move(joined.value()));
-    offers.push_back(std::make_unique<GroupOffer>(communicator(i), 3, *agreements.back(),
-                                                  [&capacities, i] { return capacities[size_t(i)].load(); }));
+    offers.push_back(std::make_unique<GroupOffer>(
+        communicator(i), 3, *agreements.back(), [&capacities, i] { return capacities[size_t(i)].load(); },
+        advise));
   }
   std::atomic<bool> stop{false};
   std::array<std::atomic<uint64_t>, 3> progress{};
