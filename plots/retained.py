@@ -8,11 +8,16 @@ one number are repetitions: the mean is drawn, and each of them as a point. Writ
 
 import argparse
 import collections
-import json
+import glob
+import os
 import re
 import sys
 
+import inputs
 import style
+
+NAME = "retained"
+COMMAND = "r2bench run k_of_8_nics --no-plot --out results/reference/k_of_8_nics"
 
 try:
     from matplotlib import pyplot
@@ -47,40 +52,46 @@ def lost(result, run):
 
 
 def load(paths):
-    """{mode: {lost: [(retained, limit)]}}, what all results share, and the number of NICs. ValueError when they do not belong
-    together."""
-    modes, shared, nics = {}, None, None
+    """{"modes": {mode: {lost: [(retained, limit)]}}, "job", "nics", "evidence", "versions"}. BadInput when they do not belong together."""
+    modes, shared, versions = {}, None, set()
     for path in paths:
-        with open(path, encoding="utf-8") as file:
-            result = json.load(file)
-        if result.get("schema_version") not in (1, 2):
-            raise ValueError(f"{path}: schema_version {result.get('schema_version')} is not known to this script")
+        result = inputs.read_result(path)
+        versions.add(result["schema_version"])
         fabric, workload = result["fabric"], result["workload"]
         common = (fabric["kind"], fabric["nodes"], fabric["nics_per_node"], workload["op"], workload["bytes"], result["evidence"])
         if shared not in (None, common):
-            raise ValueError(f"{path}: another job than the ones before: {common} and {shared}")
-        shared, nics = common, fabric["nics_per_node"]
+            raise inputs.BadInput(f"{path}: another job than the ones before: {common} and {shared}")
+        shared = common
         for run in result["runs"]:
             rate = run["metrics"]["throughput"]
             if rate["retained"] is None or not run["metrics"]["correctness"]["exact"]:
                 continue
             modes.setdefault(run["mode"], {}).setdefault(lost(result, run), []).append((rate["retained"], rate["limit"]))
     if not modes:
-        raise ValueError("no result has a retained bandwidth")
-    return modes, shared, nics
+        raise inputs.BadInput(f"{paths[0]}: no result has a retained bandwidth" if paths else "no result has a retained bandwidth")
+    kind, nodes, nics, op, size, evidence = shared
+    return {"modes": modes, "job": f"{op} of {size / 2**20:g} MiB, {nodes} nodes", "nics": nics, "evidence": f"{evidence} ({kind})",
+            "versions": sorted(versions)}
 
 
-def draw(modes, shared, nics):
-    kind, nodes, _, op, size, evidence = shared
+def data(results):
+    paths = sorted(glob.glob(os.path.join(results, "reference", "k_of_8_nics", "*", "result.json")))
+    if not paths:
+        raise inputs.NoData(COMMAND)
+    return load(paths)
+
+
+def draw(table):
+    modes, nics = table["modes"], table["nics"]
     figure, axes = pyplot.subplots(figsize=(style.SINGLE_COLUMN, 2.5))
     figure.subplots_adjust(left=0.15, right=0.97, top=0.9, bottom=0.23)
     colours = style.colours_of(modes)
     for number, (mode, points) in enumerate(modes.items()):
         lost_nics = sorted(points)
         axes.plot([0] + lost_nics, [1] + [points[k][0][1] for k in lost_nics], color=colours[mode], alpha=0.6, linewidth=0.9,
-                  linestyle="--", label=f"{mode}: limit")
+                  linestyle="--", label=f"{mode}: limit", gid=f"data:limit:{mode}")
         axes.plot([0] + lost_nics, [1] + [sum(r for r, _ in points[k]) / len(points[k]) for k in lost_nics], color=colours[mode],
-                  marker="os^D"[number % 4], markersize=3.5, label=mode)
+                  marker="os^D"[number % 4], markersize=3.5, label=mode, gid=f"data:retained:{mode}")
         for k in lost_nics:
             if len(points[k]) > 1:
                 axes.plot([k] * len(points[k]), [r for r, _ in points[k]], linestyle="", marker="_", color=colours[mode], markersize=5)
@@ -89,9 +100,10 @@ def draw(modes, shared, nics):
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel(f"NICs lost, of {nics} of one node")
     axes.set_ylabel("retained bandwidth (of 1)")
-    axes.set_title(f"{op} of {size / 2**20:g} MiB, {nodes} nodes", loc="left")
+    axes.set_title(table["job"], loc="left")
     axes.legend(loc="upper right", handlelength=2.2)
-    style.footer(figure, f"{evidence} ({kind}); every element right")
+    versions = " and ".join(map(str, table["versions"]))
+    style.footer(figure, f"evidence: {table['evidence']} · every element right · results of schema version {versions}")
     return figure
 
 
@@ -102,10 +114,10 @@ def main():
     arguments = parser.parse_args()
     style.use()
     try:
-        style.save(draw(*load(arguments.result)), arguments.out, "retained")
-    except (OSError, ValueError, KeyError) as error:
+        style.save(draw(load(arguments.result)), arguments.out, NAME)
+    except (inputs.BadInput, OSError, KeyError, TypeError) as error:
         print(f"retained.py: {error}", file=sys.stderr)
-        return 1
+        return inputs.BAD_INPUT
     return 0
 
 

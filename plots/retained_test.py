@@ -42,9 +42,10 @@ class Retained(unittest.TestCase):
 
     def test_the_reference_has_one_to_seven_lost_nics_in_both_modes(self):
         self.assertEqual(len(SAMPLES), 7)
-        modes, shared, nics = retained.load(SAMPLES)
-        self.assertEqual(nics, 8)
-        self.assertEqual(shared[3], "allreduce")
+        table = retained.load(SAMPLES)
+        modes = table["modes"]
+        self.assertEqual(table["nics"], 8)
+        self.assertTrue(table["job"].startswith("allreduce"))
         for mode in ("migrate", "balance"):
             self.assertEqual(sorted(modes[mode]), [1, 2, 3, 4, 5, 6, 7])
         for lost, points in modes["balance"].items():
@@ -59,7 +60,7 @@ class Retained(unittest.TestCase):
     def test_results_of_different_jobs_do_not_mix(self):
         other = self.changed(lambda result: result["workload"].update(op="alltoall"))
         done = program("--out", self.folder, SAMPLES[0], other)
-        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.returncode, 64)
         self.assertIn("another job", done.stderr)
 
     def test_a_run_with_a_wrong_element_counts_for_nothing(self):
@@ -67,12 +68,12 @@ class Retained(unittest.TestCase):
             for run in result["runs"]:
                 run["metrics"]["correctness"]["exact"] = False
         done = program("--out", self.folder, self.changed(spoil))
-        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.returncode, 64)
         self.assertIn("no result has a retained bandwidth", done.stderr)
 
     def test_a_missing_file_is_an_error_in_one_line(self):
         done = program("/nonexistent/result.json")
-        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.returncode, 64)
         self.assertEqual(len(done.stderr.strip().splitlines()), 1)
 
 

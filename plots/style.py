@@ -2,6 +2,7 @@
 apart (Okabe and Ito). Reads nothing and draws nothing."""
 
 import sys
+import textwrap
 
 try:
     import matplotlib
@@ -11,7 +12,7 @@ except ImportError:
 
 matplotlib.use("Agg")
 
-SINGLE_COLUMN = 3.35  # inches
+SINGLE_COLUMN = 3.33  # inches
 DOUBLE_COLUMN = 7.0
 
 # Okabe-Ito; modes keep their colour in every figure.
@@ -65,8 +66,21 @@ def use():
 
 
 def footer(figure, text):
-    """Where the numbers come from, small, at the foot of the figure."""
-    figure.text(0.01, 0.008, text, fontsize=5.8, color="#707070", ha="left", va="bottom")
+    """Where the numbers come from, the evidence label first, small, at the foot of the figure; broken into lines that fit its width."""
+    lines = "\n".join(textwrap.wrap(text, int(22.4 * figure.get_figwidth())))
+    figure.text(0.01, 0.008, lines, fontsize=5.8, color="#707070", ha="left", va="bottom")
+
+
+def drawn(figure):
+    """What was drawn of the data: {gid: [(x, y)]} of all lines whose gid says so. For tests."""
+    return {line.get_gid(): list(zip(line.get_xdata(), line.get_ydata())) for axes in figure.axes for line in axes.lines
+            if str(line.get_gid() or "").startswith(("data:", "median:"))}
+
+
+def close():
+    """Frees all figures."""
+    from matplotlib import pyplot
+    pyplot.close("all")
 
 
 def save(figure, folder, name):

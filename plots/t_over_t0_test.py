@@ -49,7 +49,7 @@ class TOverT0(unittest.TestCase):
             file.write("nodes,lost,degraded,segments,algorithm,chosen,formula_t0,simulated_t0,bound_t0,simulated_bound\n")
         for bad in (path, "/nonexistent/allreduce.csv"):
             done = program(bad)
-            self.assertEqual(done.returncode, 1)
+            self.assertEqual(done.returncode, 64)
             self.assertEqual(len(done.stderr.strip().splitlines()), 1)
 
 

@@ -5,12 +5,14 @@ Reads a run's result.json and the timeline.json beside it; writes timeline.png a
 
 import argparse
 import bisect
-import json
 import os
 import sys
-import textwrap
 
+import inputs
 import style
+
+NAME = "timeline"
+COMMAND = "r2bench run nic_down --out results/reference/nic_down"
 
 try:
     from matplotlib import pyplot
@@ -25,14 +27,22 @@ MARKS = [("t0_at_ms", "fault", "v"), ("detected_at_ms", "detected", "o"), ("migr
 
 
 def load(path):
-    with open(path, encoding="utf-8") as file:
-        result = json.load(file)
-    if result.get("schema_version") not in (1, 2):
-        raise ValueError(f"{path}: schema_version {result.get('schema_version')} is not known to this script")
+    result = inputs.read_result(path)
     beside = os.path.join(os.path.dirname(path) or ".", "timeline.json")
-    with open(beside, encoding="utf-8") as file:
-        curves = {mode["mode"]: mode for mode in json.load(file)["modes"]}
-    return result, curves
+    if not os.path.exists(beside):
+        raise inputs.BadInput(f"{beside}: no such file; the curves of {os.path.basename(path)} are in it: copy the whole folder of the run")
+    timeline = inputs.read_json(beside)
+    if not isinstance(timeline, dict) or "modes" not in timeline:
+        raise inputs.BadInput(f"{beside}: is no timeline of r2bench run; copy the whole folder of the run again")
+    return result, {mode["mode"]: mode for mode in timeline["modes"]}
+
+
+def data(results):
+    """(result, {mode: curve}) of the reference run of nic_down."""
+    path = os.path.join(results, "reference", "nic_down", "result.json")
+    if not os.path.exists(path):
+        raise inputs.NoData(COMMAND)
+    return load(path)
 
 
 def first_fault(run):
@@ -103,7 +113,7 @@ def draw_whole(axes, runs, curves, colours):
         total = curve["total"]
         xs, ys = smooth(total["time_ms"], total["gbps"], total["open"], curve["bin_ms"], max(span / 120, 50))
         top = max([top] + ys)
-        axes.plot([x / 1000 for x in xs], ys, color=colours[run["mode"]], zorder=3 + index,
+        axes.plot([x / 1000 for x in xs], ys, color=colours[run["mode"]], zorder=3 + index, gid=f"data:whole:{run['mode']}",
                   linewidth=line_width(index, runs), linestyle=style.LINE_STYLES[index % len(style.LINE_STYLES)])
         if run["outcome"] != "ok":
             end = (curve["end_ms"] if curve["end_ms"] is not None else total["time_ms"][-1]) / 1000
@@ -189,7 +199,7 @@ def draw_around_fault(axes, runs, curves, colours):
         window = max(2.0, fault["floor_ms"])
         averaged = max(averaged, window)
         xs, ys = sliding_rate(curve["raw"], fault["t0_at_ms"], low, high, window, run["outcome"] != "ok")
-        axes.plot(xs, ys, color=colours[run["mode"]], zorder=3 + index,
+        axes.plot(xs, ys, color=colours[run["mode"]], zorder=3 + index, gid=f"data:fault:{run['mode']}",
                   linewidth=line_width(index, runs), linestyle=style.LINE_STYLES[index % len(style.LINE_STYLES)])
         top = max([top] + ys)
         own = [(fault[key] - fault["t0_at_ms"], label, marker) for key, label, marker in MARKS[1:]
@@ -254,7 +264,7 @@ def footer_of(result):
     if result["workload"].get("verify"):
         parts.append("nothing travels while results are compared, between operations")
     parts += [f"verdict {result['verdict']}", result["started_at"]]
-    return "\n".join(textwrap.wrap(" · ".join(parts), 150))
+    return " · ".join(parts)
 
 
 def legend(axes, runs, curves, colours):
@@ -271,7 +281,8 @@ def legend(axes, runs, curves, colours):
                 handlelength=2.2, columnspacing=1.6)
 
 
-def draw(result, curves):
+def draw(table):
+    result, curves = table
     runs = [run for run in result["runs"] if run["mode"] in curves]
     colours = style.colours_of([run["mode"] for run in runs])
     around = any(first_fault(run) is not None and curves[run["mode"]]["raw"]["time_ms"] for run in runs)
@@ -297,10 +308,13 @@ def main():
     style.use()
     try:
         result, curves = load(arguments.result)
-    except (OSError, ValueError, KeyError) as error:
-        print(f"{arguments.result}: {error}", file=sys.stderr)
-        return 1
-    style.save(draw(result, curves), arguments.out or os.path.dirname(arguments.result) or ".", "timeline")
+    except inputs.BadInput as error:
+        print(error, file=sys.stderr)
+        return inputs.BAD_INPUT
+    except (KeyError, TypeError) as error:
+        print(f"{arguments.result}: does not hold what a result of its version should: {error!r}", file=sys.stderr)
+        return inputs.BAD_INPUT
+    style.save(draw((result, curves)), arguments.out or os.path.dirname(arguments.result) or ".", "timeline")
     return 0
 
 

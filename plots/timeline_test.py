@@ -36,7 +36,7 @@ class Timeline(unittest.TestCase):
         self.addCleanup(self.folder.cleanup)
 
     def draw(self, result, curves):
-        style.save(timeline.draw(result, curves), self.folder.name, "timeline")
+        style.save(timeline.draw((result, curves)), self.folder.name, "timeline")
         width, height = png_size(os.path.join(self.folder.name, "timeline.png"))
         self.assertGreaterEqual(width, 1400)
         self.assertGreaterEqual(height, 500)
@@ -55,14 +55,14 @@ class Timeline(unittest.TestCase):
     def test_a_missing_file_is_an_error_in_one_line(self):
         done = subprocess.run([sys.executable, os.path.join(HERE, "timeline.py"), "/nonexistent/result.json"],
                               capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.returncode, 64)
         self.assertEqual(len(done.stderr.strip().splitlines()), 1)
 
     def test_a_run_without_faults_has_one_panel(self):
         result, curves = sample()
         for run in result["runs"]:
             run["faults"] = []
-        self.assertEqual(len(timeline.draw(result, curves).axes), 1)
+        self.assertEqual(len(timeline.draw((result, curves)).axes), 1)
         self.draw(result, curves)
 
     def test_a_run_that_was_cut_short_is_drawn(self):
@@ -77,7 +77,7 @@ class Timeline(unittest.TestCase):
         result["runs"] = [run for run in result["runs"] if run["mode"] == "migrate"]
         before = result["runs"][0]["metrics"]["throughput"]["before_gbps"]
         curves["migrate"]["limits"] = {"time_ms": [2000.0, 3000.0, 4000.0], "limit": [0.5, 0.25, 1.0]}
-        for axes, zero, scale in zip(timeline.draw(result, curves).axes, (0, timeline.first_fault(result["runs"][0])["t0_at_ms"]), (1000, 1)):
+        for axes, zero, scale in zip(timeline.draw((result, curves)).axes, (0, timeline.first_fault(result["runs"][0])["t0_at_ms"]), (1000, 1)):
             dashed = [line for line in axes.lines if line.get_drawstyle() == "steps-post"]
             self.assertEqual(len(dashed), 1)
             for got, at in zip(dashed[0].get_xdata(), (2000, 3000, 4000)):
@@ -85,7 +85,7 @@ class Timeline(unittest.TestCase):
             for got, limit in zip(dashed[0].get_ydata(), (0.5, 0.25, 1, 1)):
                 self.assertAlmostEqual(got, limit * before)
         curves["migrate"]["limits"] = {"time_ms": [], "limit": []}
-        self.assertFalse([line for line in timeline.draw(result, curves).axes[0].lines if line.get_drawstyle() == "steps-post"])
+        self.assertFalse([line for line in timeline.draw((result, curves)).axes[0].lines if line.get_drawstyle() == "steps-post"])
 
     def test_nothing_at_all_is_drawn_too(self):
         result, curves = sample()
@@ -110,7 +110,7 @@ class Timeline(unittest.TestCase):
             fault = result["runs"][1]["faults"][0]
             for key, offset in zip(("detected_at_ms", "migrated_at_ms", "recovered_at_ms"), offsets):
                 fault[key] = fault["t0_at_ms"] + offset
-            figure = timeline.draw(result, curves)
+            figure = timeline.draw((result, curves))
             figure.canvas.draw()
             texts = [t for t in figure.axes[1].texts if t.get_text()]
             self.assertGreaterEqual(len(texts), 4)

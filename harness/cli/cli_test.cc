@@ -132,6 +132,62 @@ TEST_F(Program, usage_errors_are_64) {
   EXPECT_TRUE(ran.empty());
 }
 
+TEST_F(Program, a_run_becomes_a_page_and_a_trace) {
+  const std::string sample = std::string(R2BENCH_SOURCE_DIR) + "/harness/report/tests/run";
+  EXPECT_EQ(call({"report", sample.c_str(), sample.c_str(), "-o", "page.html"}), 0) << err.str();
+  EXPECT_EQ(out.str(), "page.html\n");
+  EXPECT_GT(fs::file_size("page.html"), 50'000u);
+  EXPECT_EQ(call({"trace", sample.c_str(), "-o", "trace.json"}), 0) << err.str();
+  std::ifstream stream("trace.json");
+  EXPECT_GT(nlohmann::json::parse(stream)["traceEvents"].size(), 100u);
+  EXPECT_EQ(call({"report", sample.c_str(), "-o", "/nonexistent/page.html"}), 64);
+  EXPECT_NE(err.str().find("/nonexistent/page.html: cannot be written"), std::string::npos) << err.str();
+}
+
+TEST_F(Program, plot_report_and_trace_name_the_file_that_they_cannot_use) {
+  std::ofstream("foreign.json") << R"({"hello": 1})";
+  std::ofstream("newer.json") << R"({"schema_version": 99, "runs": []})";
+  std::ofstream("cut.json") << R"({"schema_version": 2, "runs": [{"mode": "migr)";
+  const std::vector<std::pair<const char*, const char*>> files = {
+      {"foreign.json", "no result of r2bench run"},
+      {"newer.json", "schema_version 99"},
+      {"cut.json", "was cut off"},
+      {"none.json", "no such file"}};
+  for (const char* command : {"plot", "report", "trace"}) {
+    for (const auto& [file, words] : files) {
+      EXPECT_EQ(call({command, file}), 64) << command << " " << file;
+      EXPECT_NE(err.str().find(std::string(file) + ": "), std::string::npos) << command << ": " << err.str();
+      EXPECT_NE(err.str().find(words), std::string::npos) << command << ": " << err.str();
+    }
+  }
+  const std::string bare = std::string(R2BENCH_SOURCE_DIR) + "/results/reference/nic_down";
+  EXPECT_EQ(call({"trace", bare.c_str(), "-o", "trace.json"}), 64);
+  EXPECT_NE(err.str().find("events.jsonl: no such file"), std::string::npos) << err.str();
+  EXPECT_FALSE(fs::exists("trace.json"));
+}
+
+TEST_F(Program, plot_wants_a_result_or_all) {
+  EXPECT_EQ(call({"plot"}), 64);
+  EXPECT_NE(err.str().find("plot needs a result, or --all"), std::string::npos) << err.str();
+  EXPECT_EQ(call({"plot", "--all", "--results", "nowhere"}), 64);
+  EXPECT_NE(err.str().find("nowhere: no such folder"), std::string::npos) << err.str();
+  EXPECT_EQ(call({"plot", "--strict"}), 64);
+}
+
+TEST_F(Program, plot_all_names_what_has_no_data_and_what_cannot_be_used) {
+  fs::create_directories("results/matrix");
+  const int none = call({"plot", "--all"});
+  if (err.str().find("has no matplotlib") != std::string::npos) GTEST_SKIP() << err.str();
+  EXPECT_EQ(none, 0) << err.str();
+  EXPECT_NE(out.str().find("busbw: no data: run r2bench run busbw_sizes"), std::string::npos) << out.str();
+  EXPECT_NE(out.str().find("0 of 8 figures made, 8 without data"), std::string::npos) << out.str();
+  EXPECT_EQ(call({"plot", "--all", "--strict"}), 1);
+  std::ofstream("results/matrix/matrix_migrate.json") << R"({"schema_version": 1, "cells": [)";
+  EXPECT_EQ(call({"plot", "--all"}), 64);
+  EXPECT_NE(out.str().find("results/matrix/matrix_migrate.json: was cut off"), std::string::npos)
+      << out.str();
+}
+
 TEST_F(Program, exec_and_inject_say_what_is_wrong_before_anything_starts) {
   EXPECT_EQ(call({"exec", "--node", "node0"}), 64);
   EXPECT_NE(err.str().find("write the program after '--'"), std::string::npos) << err.str();
@@ -311,7 +367,8 @@ TEST_F(Program, validate_finds_a_verdict_that_does_not_follow) {
   for (nlohmann::json& expectation : edited["expectations"]) expectation["ok"] = false;
   std::ofstream("edited.json") << edited;
   EXPECT_EQ(call({"validate", "edited.json"}), 64);
-  EXPECT_NE(err.str().find("edited.json: verdict: 'pass', but 'fail' follows"), std::string::npos) << err.str();
+  EXPECT_NE(err.str().find("edited.json: verdict: 'pass', but 'fail' follows"), std::string::npos)
+      << err.str();
 }
 
 TEST_F(Program, validate_finds_what_does_not_fit) {

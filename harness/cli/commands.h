@@ -1,5 +1,5 @@
 // The commands of r2bench. Each prints to the console and returns the exit status; what the user can mend is
-// thrown (ScenarioError, UsageError, OutputError, ControlError,
+// thrown (ScenarioError, UsageError, InputError, OutputError, ControlError,
 // PlanError) and becomes 64 in guarded().
 #pragma once
 
@@ -66,6 +66,12 @@ struct MatrixArguments {
   bool list = false;
 };
 
+struct ExportArguments {
+  std::vector<std::string> results;  ///< files, or folders of runs
+  std::string mode;                  ///< empty: all
+  std::string out;                   ///< file; empty: the console
+};
+
 struct InjectArguments {
   enum class Action { kAdd, kList, kRemove, kHeal };
   Action action = Action::kList;
@@ -85,6 +91,13 @@ int explain_command(const std::vector<std::string>& scenarios, const LoadOptions
                     const Console& console);
 int validate_command(const std::vector<std::string>& files, const Console& console);
 int plot_command(const std::vector<std::string>& results, const std::string& out, const Console& console);
+/// Every figure of the project from the results below `results`, into `out`. 0; 1 with `strict` when a figure
+/// has no data.
+int plot_all_command(const std::string& results, const std::string& out, bool strict, const Console& console);
+/// One page about all of `results`; `out`: its file, else report.html beside the first.
+int report_command(const std::vector<std::string>& results, const std::string& out, const Console& console);
+/// A run's event log for Perfetto; `out`: the file, else trace.json beside the result.
+int trace_command(const std::string& result, const std::string& out, const Console& console);
 /// 0 when scenarios can run on `fabric` (empty: vhca) and nothing of the build is missing, else 1.
 int doctor_command(const std::string& fabric, const Console& console);
 /// What `doctor --topology` draws: at most one of the two is given; none: this machine.
@@ -100,6 +113,7 @@ int conformance_command(const ConformanceArguments& arguments, const Console& co
 int matrix_command(const MatrixArguments& arguments, const Console& console);
 /// The command's exit status, as exec_command().
 int guest_command(const GuestArguments& arguments, const Console& console);
+int export_command(const ExportArguments& arguments, const Console& console);
 int inject_command(const InjectArguments& arguments, const Console& console);
 
 /// The whole program: parses the command line, runs the command, turns exceptions into exit codes.

@@ -6,11 +6,14 @@
 
 #include "faultinject/plan/plan.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/compare_options.h"
 #include "harness/cli/exec_options.h"
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/sim_options.h"
 #include "harness/control/control_socket.h"
+#include "harness/report/result_file.h"
 #include "harness/report/run_folder.h"
+#include "harness/report/stored_run.h"
 #include "harness/run/revision.h"
 
 namespace r2bench {
@@ -112,9 +115,29 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
 
   std::vector<std::string> plot_results;
   std::string plot_out;
+  bool plot_all = false, plot_strict = false;
+  std::string plot_from = "results";
   CLI::App* plot = app.add_subcommand("plot", "Make the pictures of results again (PNG and PDF)");
-  plot->add_option("result", plot_results, "result.json files, or folders of runs")->required();
-  plot->add_option("--out", plot_out, "Folder for the pictures (else beside the result)");
+  CLI::Option* plotted = plot->add_option("result", plot_results, "result.json files, or folders of runs");
+  plot->add_option("--out", plot_out,
+                   "Folder for the pictures (else beside the result; --all: results/figures)");
+  CLI::Option* all_figures =
+      plot->add_flag("--all", plot_all, "Every figure of the project, from what lies in results/")
+          ->excludes(plotted);
+  plot->add_option("--results", plot_from, "--all: the folder to look in (results)")->needs(all_figures);
+  plot->add_flag("--strict", plot_strict, "--all: exit status 1 when a figure has no data")
+      ->needs(all_figures);
+
+  std::vector<std::string> report_results;
+  std::string report_out;
+  CLI::App* report = app.add_subcommand("report", "Make one HTML page of one or several results");
+  report->add_option("result", report_results, "result.json files, or folders of runs")->required();
+  report->add_option("-o,--out", report_out, "The page's file (else report.html beside the first result)");
+
+  std::string trace_result, trace_out;
+  CLI::App* trace = app.add_subcommand("trace", "Make a Chrome/Perfetto trace of a run's event log");
+  trace->add_option("result", trace_result, "A result.json, or the folder of a run")->required();
+  trace->add_option("-o,--out", trace_out, "The trace's file (else trace.json beside the result)");
 
   CLI::App* doctor =
       app.add_subcommand("doctor", "Say what this machine has and what would keep a run from working");
@@ -176,11 +199,23 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
   matrix->add_option("--jobs", matrix_arguments.jobs, "Cells at a time (one per core)")
       ->check(CLI::Range(1, 256));
   matrix->add_option("--seed", matrix_arguments.seed, "Seed of everything random (1)");
-  matrix->add_option("--mode", matrix_arguments.mode, "migrate (the default) or balance")
-      ->check(CLI::IsMember({"migrate", "balance"}));
+  matrix->add_option("--mode", matrix_arguments.mode, "migrate (the default), balance or allreduce")
+      ->check(CLI::IsMember({"migrate", "balance", "allreduce"}));
   matrix->add_option("--out", matrix_arguments.out, "Folder of the tables (else results/runs/matrix-TIME)");
   matrix->add_flag("--list", matrix_arguments.list,
                    "Print the cells, with the reasons of empty ones, and run nothing");
+
+  ExportArguments export_arguments;
+  std::string export_format;
+  CLI::App* export_results =
+      app.add_subcommand("export", "Write throughput results in another program's format");
+  export_results->add_option("result", export_arguments.results, "result.json files, or folders of runs")
+      ->required();
+  export_results->add_option("--format", export_format, "nccl-tests: the JSON that its -J writes, version 3")
+      ->required()
+      ->check(CLI::IsMember({"nccl-tests"}));
+  export_results->add_option("--mode", export_arguments.mode, "Only runs of this mode");
+  export_results->add_option("--out", export_arguments.out, "File (else standard output)");
 
   ExecOptions exec;
   exec.add_to(app);
@@ -188,6 +223,10 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
   inject.add_to(app);
   SimOptions sim;
   sim.add_to(app);
+  CompareOptions compare;
+  compare.add_to(app);
+  Changes gate_changes;
+  gate_changes.add_to(*compare.gate);
 
   try {
     // What follows 'exec … --' is somebody else's command line: nothing of it is ours to read.
@@ -226,7 +265,11 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
     if (sim.command->parsed()) return sim_command(sim.finished(), console);
     if (explain->parsed()) return explain_command(explain_files, explain_changes.load(), console);
     if (validate->parsed()) return validate_command(validate_files, console);
+    if (plot->parsed() && plot_all) return plot_all_command(plot_from, plot_out, plot_strict, console);
+    if (plot->parsed() && plot_results.empty()) throw UsageError("plot needs a result, or --all");
     if (plot->parsed()) return plot_command(plot_results, plot_out, console);
+    if (report->parsed()) return report_command(report_results, report_out, console);
+    if (trace->parsed()) return trace_command(trace_result, trace_out, console);
     if (doctor->parsed() && draw) return topology_command(topology_arguments, console);
     if (doctor->parsed()) return doctor_command(doctor_fabric, console);
     if (conformance->parsed()) {
@@ -236,6 +279,13 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
     if (matrix->parsed()) return matrix_command(matrix_arguments, console);
     if (guest->parsed()) return guest_command(guest_arguments, console);
     if (exec.command->parsed()) return exec_command(exec.finished(), console);
+    if (export_results->parsed()) return export_command(export_arguments, console);
+    if (compare.compare->parsed()) return compare_command(compare.compare_finished(), console);
+    if (compare.gate->parsed()) {
+      GateArguments gate = compare.gate_finished();
+      gate.load = gate_changes.load();
+      return gate_command(gate, runner, console);
+    }
     if (inject.parsed()) return inject_command(inject.finished(), console);
     return kExitUsage;
   } catch (const ScenarioError& error) {
@@ -249,6 +299,12 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
     return kExitUsage;
   } catch (const faultinject::PlanError& error) {
     console.err << error.what() << "\n";
+    return kExitUsage;
+  } catch (const InputError& error) {
+    console.err << "r2bench: " << error.what() << "\n";
+    return kExitUsage;
+  } catch (const StoredError& error) {
+    console.err << "r2bench: " << error.what() << "\n";
     return kExitUsage;
   } catch (const OutputError& error) {
     console.err << "r2bench: " << error.what() << "\n";

@@ -1,7 +1,6 @@
 // `list`, `explain`, `validate` and `plot`.
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <ostream>
 
 #include "harness/cli/commands.h"
@@ -9,27 +8,19 @@
 #include "harness/cli/explain.h"
 #include "harness/cli/resources.h"
 #include "harness/report/format.h"
-#include "harness/report/json.h"
 #include "harness/report/recheck.h"
+#include "harness/report/result_file.h"
 #include "harness/report/schema.h"
+#include "harness/report/stored_run.h"
 
 namespace r2bench {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kPlotSeconds = 180;     // the first one builds matplotlib's font cache
+constexpr int kPlotSeconds = 180;  // the first one builds matplotlib's font cache
+constexpr int kAllPlotsSeconds = 600;
 constexpr int kExitNoMatplotlib = 3;  // of plots/*.py
-
-nlohmann::json read_json(const fs::path& path) {
-  std::ifstream stream(path);
-  if (!stream) throw UsageError(path.string() + ": cannot be read");
-  try {
-    return nlohmann::json::parse(stream);
-  } catch (const nlohmann::json::exception& error) {
-    throw UsageError(path.string() + ": not JSON: " + error.what());
-  }
-}
 
 fs::path share_or_throw() {
   if (const auto share = share_folder()) return *share;
@@ -91,24 +82,6 @@ int explain_command(const std::vector<std::string>& scenarios, const LoadOptions
   return 0;
 }
 
-namespace {
-
-/// Why a result of another version is not looked at any further; empty when it is of this one.
-std::string older_version(const nlohmann::json& result) {
-  const auto version = result.find("schema_version");
-  if (!result.is_object() || version == result.end() || !version->is_number_integer() ||
-      version->get<int>() == kResultSchemaVersion)
-    return "";
-  return "schema_version " + version->dump() + ", and this r2bench knows " +
-         std::to_string(kResultSchemaVersion) + " only" +
-         (version->get<int>() == 1 ? ": in version 1 recover_ms and blackout_ms end at the heal, strikes of "
-                                     "one fault are one, and "
-                                     "retained leaves out rounds that never settled; run the scenario again"
-                                   : "");
-}
-
-}  // namespace
-
 int validate_command(const std::vector<std::string>& files, const Console& console) {
   int status = 0;
   for (const std::string& named : files) {
@@ -124,16 +97,17 @@ int validate_command(const std::vector<std::string>& files, const Console& conso
       }
       continue;
     }
-    const nlohmann::json result = read_json(file);
-    std::vector<std::string> mismatches;
-    if (const std::string old = older_version(result); !old.empty())
-      mismatches = {old};
-    else
-      mismatches = schema_mismatches(read_json(share_or_throw() / "results" / "schema.json"), result);
-    if (mismatches.empty()) mismatches = conclusion_mismatches(result);
-    for (const std::string& mismatch : mismatches) console.err << file.string() << ": " << mismatch << "\n";
-    if (mismatches.empty()) console.out << file.string() << ": good\n";
-    if (!mismatches.empty()) status = kExitUsage;
+    try {
+      const nlohmann::json result =
+          read_result_file(file, read_json_file(share_or_throw() / "results" / "schema.json"));
+      const std::vector<std::string> mismatches = conclusion_mismatches(result);
+      for (const std::string& mismatch : mismatches) console.err << file.string() << ": " << mismatch << "\n";
+      if (mismatches.empty()) console.out << file.string() << ": good\n";
+      if (!mismatches.empty()) status = kExitUsage;
+    } catch (const InputError& error) {
+      console.err << error.what() << "\n";
+      status = kExitUsage;
+    }
   }
   return status;
 }
@@ -155,11 +129,58 @@ std::optional<std::string> make_pictures(const std::string& result_json, const s
   return "the plot script failed: " + last_line(done.output);
 }
 
+namespace {
+
+/// Runs one of plots/*.py; its output.
+std::string run_script(const char* script, std::vector<std::string> arguments,
+                       std::initializer_list<int> good, int& exit_code) {
+  const auto python = find_python();
+  if (!python) throw UsageError("python3 is not found; install python3-matplotlib");
+  arguments.insert(arguments.begin(), {python->string(), (share_or_throw() / "plots" / script).string()});
+  const ProcessResult done = run_helper(arguments, kAllPlotsSeconds);
+  exit_code = done.exit_code;
+  if (done.exit_code == kExitNoMatplotlib)
+    throw UsageError(python->string() + " has no matplotlib; install python3-matplotlib");
+  if (done.exit_code == 124)
+    throw UsageError("the plot scripts took longer than " + std::to_string(kAllPlotsSeconds) + " s");
+  if (std::find(good.begin(), good.end(), done.exit_code) == good.end())
+    throw UsageError(last_line(done.output));
+  return done.output;
+}
+
+/// The pictures can be made of results of version 1, too.
+void check_plottable(const nlohmann::json& result, const fs::path& file) {
+  if (!result.is_object() || !result.contains("schema_version") || !result.contains("runs"))
+    throw UsageError(file.string() +
+                     ": is JSON, but no result of r2bench run; give the result.json that a run left");
+  const nlohmann::json& version = result["schema_version"];
+  if (version != 1 && version != kResultSchemaVersion)
+    throw UsageError(file.string() + ": " + other_version(result));
+}
+
+}  // namespace
+
+int plot_all_command(const std::string& results, const std::string& out, bool strict,
+                     const Console& console) {
+  if (!fs::is_directory(results))
+    throw UsageError(results + ": no such folder; run it where results/ is, or give --results");
+  const fs::path folder = out.empty() ? fs::path(results) / "figures" : fs::path(out);
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) throw UsageError(folder.string() + ": " + error.message());
+  std::vector<std::string> arguments{"--results", results, "--out", folder.string()};
+  if (strict) arguments.push_back("--strict");
+  int status = 0;
+  console.out << run_script("all_figures.py", arguments, {0, 1, kExitUsage}, status);
+  return status;
+}
+
 int plot_command(const std::vector<std::string>& results, const std::string& out, const Console& console) {
   for (const std::string& named : results) {
     const fs::path file = fs::is_directory(named) ? fs::path(named) / "result.json" : fs::path(named);
     if (!fs::exists(file))
       throw UsageError(file.string() + ": no such file; give a result.json or the folder of a run");
+    check_plottable(parsed_file(file), file);
     fs::path folder = out.empty() ? file.parent_path() : fs::path(out);
     if (folder.empty()) folder = ".";
     if (!out.empty() && results.size() > 1) folder /= file.parent_path().filename();

@@ -91,7 +91,9 @@ struct FaultSample {
   std::optional<uint64_t> detected_ns;  ///< absolute times of the marks in the picture
   std::optional<uint64_t> migrated_ns;
   std::optional<uint64_t> recovered_ns;
-  std::optional<double> detect_ms;    ///< t0 -> start of the fence that led to the migration
+  std::optional<double> detect_ms;  ///< t0 -> start of the fence that led to the migration
+  std::optional<double>
+      switch_ms;  ///< that -> every channel end that left the NIC has a path that carries it
   std::optional<double> migrate_ms;   ///< that -> first new payload segment delivered on another path
   std::optional<double> recover_ms;   ///< t0 -> start of the first good interval W (DESIGN.md)
   bool recovered_after_heal = false;  ///< and that came only once the fault was healed

@@ -48,6 +48,7 @@ Json fault(const ModeResult& mode, const FaultSample& sample) {
   json["recovered_at_ms"] = since_start(mode, sample.recovered_ns);
   json["healed_at_ms"] = since_start(mode, sample.healed_ns);
   json["detect_ms"] = number_or_null(sample.detect_ms);
+  json["switch_ms"] = number_or_null(sample.switch_ms);
   json["migrate_ms"] = number_or_null(sample.migrate_ms);
   json["recover_ms"] = number_or_null(sample.recover_ms);
   json["recovered_after_heal"] = sample.recovered_after_heal;

@@ -4,43 +4,9 @@
 #include <ostream>
 
 #include "harness/report/format.h"
+#include "harness/report/xml.h"
 
 namespace r2bench {
-namespace {
-
-std::string escaped(const std::string& text) {
-  std::string result;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    switch (c) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '"':
-        result += "&quot;";
-        break;
-      case '\n':
-        result += "&#10;";
-        break;
-      case '\t':
-        result += "&#9;";
-        break;
-      default:
-        // XML 1.0 has no other control characters, not even escaped.
-        if (byte >= 0x20) result += c;
-    }
-  }
-  return result;
-}
-
-}  // namespace
-
 void JunitReporter::write(const Report& report, std::ostream& out) const {
   const auto count = [&](Verdict verdict) {
     return std::count_if(report.judged.expectations.begin(), report.judged.expectations.end(),
@@ -48,15 +14,15 @@ void JunitReporter::write(const Report& report, std::ostream& out) const {
   };
   double seconds = 0;
   for (const ModeResult& mode : report.result.modes) seconds += mode.duration_s;
-  const std::string suite = escaped(report.result.scenario);
+  const std::string suite = xml_escaped(report.result.scenario);
   const size_t doubts = report.judged.doubts.size();
   out << "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n"
       << "  <testsuite name=\"" << suite << "\" tests=\"" << report.judged.expectations.size() + doubts
       << "\" failures=\"" << count(Verdict::kFail) << "\" errors=\""
       << static_cast<size_t>(count(Verdict::kUnknown)) + doubts << "\" time=\"" << fixed(seconds, 3)
-      << "\" timestamp=\"" << escaped(report.result.started_at) << "\">\n    <properties>\n";
+      << "\" timestamp=\"" << xml_escaped(report.result.started_at) << "\">\n    <properties>\n";
   const auto property = [&](const std::string& key, const std::string& value) {
-    out << "      <property name=\"" << escaped(key) << "\" value=\"" << escaped(value) << "\"/>\n";
+    out << "      <property name=\"" << xml_escaped(key) << "\" value=\"" << xml_escaped(value) << "\"/>\n";
   };
   property("verdict", name(report.judged.verdict));
   property("evidence", report.result.evidence);
@@ -64,9 +30,9 @@ void JunitReporter::write(const Report& report, std::ostream& out) const {
   property("source", report.result.source);
   out << "    </properties>\n";
   for (const Judgement& j : report.judged.expectations) {
-    out << "    <testcase classname=\"" << suite << "." << escaped(j.mode) << "\" name=\""
-        << escaped(j.metric) << "\"";
-    if (j.line > 0) out << " file=\"" << escaped(report.result.source) << "\" line=\"" << j.line << "\"";
+    out << "    <testcase classname=\"" << suite << "." << xml_escaped(j.mode) << "\" name=\""
+        << xml_escaped(j.metric) << "\"";
+    if (j.line > 0) out << " file=\"" << xml_escaped(report.result.source) << "\" line=\"" << j.line << "\"";
     const std::string text =
         "wanted " + j.wanted + ", got " + j.got + (j.detail.empty() ? "" : ": " + j.detail);
     switch (j.verdict) {
@@ -74,16 +40,17 @@ void JunitReporter::write(const Report& report, std::ostream& out) const {
         out << "/>\n";
         break;
       case Verdict::kFail:
-        out << ">\n      <failure message=\"" << escaped(text) << "\"/>\n    </testcase>\n";
+        out << ">\n      <failure message=\"" << xml_escaped(text) << "\"/>\n    </testcase>\n";
         break;
       case Verdict::kUnknown:
-        out << ">\n      <error type=\"unknown\" message=\"" << escaped(text) << "\"/>\n    </testcase>\n";
+        out << ">\n      <error type=\"unknown\" message=\"" << xml_escaped(text)
+            << "\"/>\n    </testcase>\n";
         break;
     }
   }
   for (size_t i = 0; i < doubts; ++i) {
     out << "    <testcase classname=\"" << suite << "\" name=\"doubt " << i + 1
-        << "\">\n      <error type=\"unknown\" message=\"" << escaped(report.judged.doubts[i])
+        << "\">\n      <error type=\"unknown\" message=\"" << xml_escaped(report.judged.doubts[i])
         << "\"/>\n    </testcase>\n";
   }
   out << "  </testsuite>\n</testsuites>\n";

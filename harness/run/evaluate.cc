@@ -50,11 +50,26 @@ void fill_row(const Scenario& scenario, const JobRecord& job, ModeResult& mode) 
     case DataType::kInt8:
       row.type = "int8";
       break;
+    case DataType::kUint8:
+      row.type = "uint8";
+      break;
     case DataType::kInt32:
       row.type = "int32";
       break;
+    case DataType::kUint32:
+      row.type = "uint32";
+      break;
     case DataType::kInt64:
       row.type = "int64";
+      break;
+    case DataType::kUint64:
+      row.type = "uint64";
+      break;
+    case DataType::kFloat16:
+      row.type = "half";
+      break;
+    case DataType::kBfloat16:
+      row.type = "bfloat16";
       break;
     case DataType::kFloat32:
       row.type = "float";
@@ -62,11 +77,17 @@ void fill_row(const Scenario& scenario, const JobRecord& job, ModeResult& mode) 
     case DataType::kFloat64:
       row.type = "double";
       break;
+    case DataType::kFloat8e4m3:
+      row.type = "f8e4m3";
+      break;
+    case DataType::kFloat8e5m2:
+      row.type = "f8e5m2";
+      break;
   }
   const Operation op = scenario.workload.op;
   const double n = communicator_of(scenario, 0).size;
   if (in_chunks(op)) row.count /= uint64_t(n);  // as nccl-tests prints it: of one rank
-  row.redop = reduces(op) ? "sum" : "none";
+  row.redop = reduces(op) ? name(scenario.workload.reduction) : "none";
   row.root = op == Operation::kBroadcast ? 0 : -1;
   row.wrong = mode.correctness.wrong_elements;
   for (const OperationSpan& operation : job.record.operations)

@@ -6,6 +6,7 @@
 
 #include "harness/measure/restored.h"
 #include "harness/measure/statistics.h"
+#include "harness/run/switch_time.h"
 
 namespace r2bench {
 
@@ -170,6 +171,7 @@ class Faults {
       sample.why_not_sampled = "the job ended before it could be measured";
     }
     if (!sample.sampled) return;
+    if (sample.detected_ns) sample.switch_ms = switch_ms(job_.trace, *sample.detected_ns, window.until_ns);
     ++mode_.faults_sampled;
     mode_.floor_ms = std::max(mode_.floor_ms, sample.floor_ms);
     if (sample.detect_ms) detect_.push_back(*sample.detect_ms);

@@ -356,7 +356,10 @@ JobRecord Job::collect() {
     job.correctness.checked_iterations += rank.correctness.checked_iterations;
     job.labels.push_back(rank.label());
     if (job.plugin.empty() && rank.hello)
-      job.plugin = rank.plugin_name + " v" + std::to_string(rank.plugin_abi);
+      job.plugin = rank.plugin_name + " v" + std::to_string(rank.plugin_abi) +
+                   (rank.collnet_operations > 0
+                        ? ", " + std::to_string(rank.collnet_operations) + " operations through CollNet"
+                        : "");
     job.ranks.push_back(std::move(result));
   }
   if (outcome_ == Outcome::kError) {

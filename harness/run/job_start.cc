@@ -122,6 +122,7 @@ std::map<std::string, std::string> Job::rank_environment(const RankLink& rank) c
     environment["R2CC_TOPOLOGY"] = topology_path_;
     environment["R2CC_CROSS_SOCKET"] = std::to_string(topology->cross_percent);
   }
+  if (mode_.kind == ModeKind::kAllReduce) environment["NCCL_COLLNET_ENABLE"] = "1";
   for (const auto& [variable, value] : scenario_.env) environment[variable] = value;
   for (const auto& [variable, value] : mode_.env) environment[variable] = value;
   environment["R2CC_MODE"] = std::to_string(int(mode_.kind));
@@ -144,6 +145,7 @@ nlohmann::json Job::rank_config(const RankLink& rank) const {
   config.plugin_abi = scenario_.workload.plugin_abi;
   config.op = scenario_.workload.op;
   config.dtype = scenario_.workload.dtype;
+  config.reduction = scenario_.workload.reduction;
   config.bytes = scenario_.workload.bytes;
   config.channels = scenario_.workload.channels;
   if (scenario_.fabric.topology) {

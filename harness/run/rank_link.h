@@ -42,6 +42,7 @@ class RankLink {
   uint64_t error_ns = 0;
   std::string plugin_name;
   int plugin_abi = 0;
+  uint64_t collnet_operations = 0;  ///< that went through CollNet, warm-ups included
   std::vector<std::string> devices;
   nlohmann::json handles;  ///< per channel: where the rank listens
   std::vector<size_t>

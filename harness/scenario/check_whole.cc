@@ -79,12 +79,19 @@ void check_whole(Document& document, const YAML::Node& root, const Scenario& sce
   }
   const YAML::Node workload = std::as_const(root)["workload"];
   if (scenario.workload.collnet == CollNet::kForce && together != scenario.fabric.nodes)
-    document.report(workload["collnet"],
-                    "CollNet joins one rank of each node, but an operation has " + std::to_string(together) +
-                        " ranks on " + std::to_string(scenario.fabric.nodes) +
-                        " nodes; take 'ranks_per_node: 1', or 'groups: local_rank'");
+    document.report(workload["collnet"], "CollNet joins one rank of each node, but an operation has " +
+                                             std::to_string(together) + " ranks on " +
+                                             std::to_string(scenario.fabric.nodes) +
+                                             " nodes; take 'ranks_per_node: 1', or 'groups: local_rank'");
   if (scenario.workload.collnet == CollNet::kForce && scenario.workload.op != Operation::kAllReduce)
     document.report(workload["collnet"], "CollNet is for 'op: allreduce'");
+  if (scenario.workload.reduction != Reduction::kSum && !reduces(scenario.workload.op))
+    document.report(workload["redop"], "'redop' is for operations that reduce: allreduce and reducescatter");
+  if (const int most = largest_exact_sum(scenario.workload.dtype);
+      most > 0 && most < together && reduces(scenario.workload.op))
+    document.report(workload["dtype"], "a sum over " + std::to_string(together) + " ranks is not exact in " +
+                                           name(scenario.workload.dtype) +
+                                           ", so that nothing could be judged");
   if (scenario.workload.in_place && scenario.workload.op != Operation::kAllReduce)
     document.report(workload["in_place"], "'in_place' is for 'op: allreduce'");
   if (scenario.pairs > 0 && has_faults) {

@@ -63,6 +63,38 @@ const char* name(DataType type) {
       return "float32";
     case DataType::kFloat64:
       return "float64";
+    case DataType::kUint8:
+      return "uint8";
+    case DataType::kUint32:
+      return "uint32";
+    case DataType::kUint64:
+      return "uint64";
+    case DataType::kFloat16:
+      return "float16";
+    case DataType::kBfloat16:
+      return "bfloat16";
+    case DataType::kFloat8e4m3:
+      return "float8e4m3";
+    case DataType::kFloat8e5m2:
+      return "float8e5m2";
+  }
+  return "?";
+}
+
+const char* name(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::kSum:
+      return "sum";
+    case Reduction::kProd:
+      return "prod";
+    case Reduction::kMin:
+      return "min";
+    case Reduction::kMax:
+      return "max";
+    case Reduction::kAvg:
+      return "avg";
+    case Reduction::kPremulSum:
+      return "premulsum";
   }
   return "?";
 }
@@ -110,11 +142,19 @@ const char* name(RankFaultKind kind) {
 int size_of(DataType type) {
   switch (type) {
     case DataType::kInt8:
+    case DataType::kUint8:
+    case DataType::kFloat8e4m3:
+    case DataType::kFloat8e5m2:
       return 1;
+    case DataType::kFloat16:
+    case DataType::kBfloat16:
+      return 2;
     case DataType::kInt32:
+    case DataType::kUint32:
     case DataType::kFloat32:
       return 4;
     case DataType::kInt64:
+    case DataType::kUint64:
     case DataType::kFloat64:
       return 8;
   }

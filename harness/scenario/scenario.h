@@ -55,13 +55,30 @@ enum class Groups { kAll, kLocalRank };
 /// Which AllReduces go through CollNet where the plugin has it (mode allreduce): those that its tuner picks,
 /// all, or none.
 enum class CollNet { kAuto, kForce, kOff };
-enum class DataType { kInt8, kInt32, kInt64, kFloat32, kFloat64 };
+enum class DataType {
+  kInt8,
+  kInt32,
+  kInt64,
+  kFloat32,
+  kFloat64,
+  kUint8,
+  kUint32,
+  kUint64,
+  kFloat16,
+  kBfloat16,
+  kFloat8e4m3,
+  kFloat8e5m2
+};
+/// What AllReduce and ReduceScatter do with their inputs. avg and premulsum scale before, and are sums to the
+/// network, as in NCCL.
+enum class Reduction { kSum, kProd, kMin, kMax, kAvg, kPremulSum };
 
 /// What the ranks do: `iters` verified operations of `bytes` each, after `warmup` that are not counted.
 struct Workload {
   Engine engine = Engine::kCpu;
   Operation op = Operation::kAllReduce;
   DataType dtype = DataType::kFloat32;
+  Reduction reduction = Reduction::kSum;
   uint64_t bytes = 16u << 20;  ///< per rank and operation; a multiple of the data type's size
   int iters = 200;
   int warmup = 5;
@@ -138,6 +155,22 @@ const char* name(FabricKind kind);
 const char* name(Engine engine);
 const char* name(Operation op);
 const char* name(DataType type);
+const char* name(Reduction reduction);
+/// Largest sum of whole numbers that the type has exactly, whatever the order; 0: any that can occur.
+constexpr int largest_exact_sum(DataType type) {
+  switch (type) {
+    case DataType::kFloat16:
+      return 2048;
+    case DataType::kBfloat16:
+      return 256;
+    case DataType::kFloat8e4m3:
+      return 16;
+    case DataType::kFloat8e5m2:
+      return 8;
+    default:
+      return 0;
+  }
+}
 const char* name(Groups groups);
 const char* name(CollNet collnet);
 const char* name(ModeKind kind);

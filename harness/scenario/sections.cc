@@ -124,11 +124,15 @@ void read_workload(Document& document, const YAML::Node& node, Workload& workloa
                      "operation")) {
     workload.op = static_cast<Operation>(*op);
   }
-  if (const auto type =
-          choice_or_later(document, map, "dtype", {"int8", "int32", "int64", "float32", "float64"},
-                          {"float16", "bfloat16"}, "data type")) {
+  if (const auto type = map.choice("dtype",
+                                   {"int8", "int32", "int64", "float32", "float64", "uint8", "uint32",
+                                    "uint64", "float16", "bfloat16", "float8e4m3", "float8e5m2"},
+                                   "data type")) {
     workload.dtype = static_cast<DataType>(*type);
   }
+  if (const auto reduction =
+          map.choice("redop", {"sum", "prod", "min", "max", "avg", "premulsum"}, "reduction"))
+    workload.reduction = static_cast<Reduction>(*reduction);
   if (const auto bytes = map.parsed<uint64_t>("bytes", faultinject::parse_bytes)) {
     workload.bytes = *bytes;
     const auto element = static_cast<uint64_t>(size_of(workload.dtype));

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Random walks: jobs under many random faults, each job from a seed; a failing one is shrunk to the faults that it needs.
 
-A walk is one verified job in mode 1 or 2 (--mode) with some dozen faults (queue pairs, ports with and without events, blackholes, lost
+A walk is one verified job in mode 1, 2 or 3 (--mode; in mode 3 an AllReduce, half of the walks through CollNet alone) with some dozen faults (queue pairs, ports with and without events, blackholes, lost
 acknowledgements, throttles, delays) at random moments on random NICs of either node, often several at a time; at
 every moment each node keeps one NIC that nothing is the matter with. Asserted, by the verdict of r2bench: the job ends well, every
 element is right, nothing is lost, nothing comes twice, nothing hangs. A walk is `unknown`, and none of its faults counts, when its verdict
@@ -28,6 +28,7 @@ counted although all walks were judged, 2 a walk was unknown, 64 bad arguments.
 import argparse
 import concurrent.futures
 import json
+import math
 import os
 import random
 import shutil
@@ -39,10 +40,11 @@ import threading
 import time
 
 # Kinds after which traffic has to move, and those of them that have the whole NIC for a while.
-MIGRATING = {"qp_error", "port_down", "blackhole", "ack_lost", "completion_error", "cq_error", "device_fatal", "freeze"}
+GONE = {"device_internal_error", "device_removed"}  # for the rest of the job. The fence is the other end's: only one node has such, and no NIC freezes beside it
+MIGRATING = {"qp_error", "port_down", "blackhole", "ack_lost", "completion_error", "cq_error", "device_fatal", "freeze"} | GONE
 LASTING = {"port_down", "blackhole", "device_fatal", "freeze"}
 USUAL = ["qp_error"] * 3 + ["port_down"] * 3 + ["blackhole"] * 2 + ["ack_lost", "throttle", "delay"]
-ALSO = ["completion_error", "cq_error", "device_fatal", "drop_completion", "freeze", "one_way", "poll_fail", "port_flap", "post_fail"]
+ALSO = ["completion_error", "cq_error", "device_fatal", "device_internal_error", "device_removed", "drop_completion", "freeze", "one_way", "poll_fail", "port_flap", "post_fail"]
 WITHIN_MS = 500.0
 MARGIN_MS = 250  # a healed NIC counts as bad for so long: paths over it are opened and proved again
 STALL_S = 10
@@ -54,7 +56,7 @@ HEAD = """version: 1
 name: walk
 seed: {seed}
 fabric: {{kind: {fabric}, nodes: {nodes}, ranks_per_node: {ranks}, nics_per_node: {nics}, nic_rate: {rate}}}
-workload: {{engine: cpu, op: {op}, dtype: int32, bytes: {size}, iters: {iters}, warmup: 1, verify: true}}
+workload: {{engine: cpu, op: {op}, dtype: int32, bytes: {size}, iters: {iters}, warmup: 1, verify: true{more}}}
 modes: [{mode}]
 env: {{NCCL_IB_TIMEOUT: 14, R2CC_FAILBACK_MS: 5, R2CC_FAILBACK_MAX_MS: 50}}
 timeouts: {{job: 170 s, stall: {stall} s}}
@@ -79,11 +81,17 @@ class Walk:
         mbits, kib = g.choice([500, 1000]), g.choice([120, 1200, 2400]) * nodes * ranks
         if fabric == "rxe":  # as much as the guest carries, so that the job ends soon after its last fault; a NIC does not reach itself there
             mbits, kib, ranks = mbits // 8, kib // 8, 1
+        more = ""
+        if mode == "allreduce":  # what this mode is for; a job whose every operation the plan of the moment runs, or the tuner's choice
+            nodes, ranks, op = g.choice([2, 3, 4]), 1, "allreduce"
+            kib, more = g.choice([240, 1200, 2400]) * nodes, ", collnet: " + g.choice(["force", "auto"])
         size = f"{kib} KiB"
         if small:  # a message of an operation among n ranks is an n-th of it
             size = f"{g.choice([8, 64, 200]) * nodes * ranks} B"
         self.faults = []
         bad_until = [[0] * nics for _ in range(nodes)]
+        gone_of = None  # the node of which devices are gone for good
+        frozen = False
         now = 20
         while len(self.faults) < faults:
             # Often close together, so that one strikes the migration that another has caused.
@@ -92,10 +100,14 @@ class Walk:
             kind = g.choice(USUAL + list(also))
             lasts = g.choice([5, 30, 60, 150])
             others_bad = all(until > now for i, until in enumerate(bad_until[node]) if i != nic)
+            if kind in GONE and (frozen or gone_of not in (None, node)) or kind == "freeze" and gone_of is not None:
+                continue
             if kind in MIGRATING:
                 if others_bad:
                     continue
-                bad_until[node][nic] = max(bad_until[node][nic], now + MARGIN_MS + (lasts if kind in LASTING else 0))
+                gone_of = node if kind in GONE else gone_of
+                frozen = frozen or kind == "freeze"
+                bad_until[node][nic] = max(bad_until[node][nic], now + MARGIN_MS + (lasts if kind in LASTING else math.inf if kind in GONE else 0))
             extra = {"qp_error": lambda: ", qp: " + g.choice(["busiest", "all", "random"]),
                      "port_down": lambda: f", for: {lasts} ms" + g.choice(["", "", ", events: false"]),
                      "blackhole": lambda: f", for: {lasts} ms",
@@ -104,6 +116,8 @@ class Walk:
                      "completion_error": lambda: ", status: " + g.choice(["REM_ACCESS_ERR", "LOC_PROT_ERR", "RETRY_EXC_ERR", "GENERAL_ERR"]),
                      "cq_error": lambda: ", queue: " + g.choice(["send", "recv"]),
                      "device_fatal": lambda: f", for: {lasts} ms",
+                     "device_internal_error": lambda: f", window: {g.choice([5, 20])} ms",
+                     "device_removed": lambda: f", window: {g.choice([5, 20])} ms",
                      "drop_completion": lambda: "",
                      "freeze": lambda: f", for: {lasts} ms",
                      "one_way": lambda: f", direction: {g.choice(['in', 'out'])}, for: {lasts} ms",
@@ -114,7 +128,7 @@ class Walk:
             self.faults.append((now, "blackhole" if kind == "one_way" else kind, f"node{node}/nic{nic}", extra))
         # Long enough for all of them at full rate, which no operation exceeds: nothing ends before its last fault.
         least_ms = SMALL_MS if small else max(1, kib * 8.192 / (mbits * nics * ranks) * (0.5 if op != "sendrecv" else 1))
-        self.head = HEAD.format(seed=seed % (1 << 31), fabric=fabric, nodes=nodes, ranks=ranks, nics=nics, rate=f"{mbits} Mbit/s", op=op, size=size, mode=mode, stall=STALL_S,
+        self.head = HEAD.format(seed=seed % (1 << 31), fabric=fabric, nodes=nodes, ranks=ranks, nics=nics, rate=f"{mbits} Mbit/s", op=op, size=size, mode=mode, more=more, stall=STALL_S,
                                 iters=int((now + 300) / least_ms) + 1)
 
     def text(self, faults=None):
@@ -289,7 +303,7 @@ def main():
     parser.add_argument("--seed", type=int, default=None, help="of the first walk; the others follow it (default: from the clock)")
     parser.add_argument("--faults", type=int, default=40, help="in each walk")
     parser.add_argument("--also", default="", help="more kinds of faults, separated by commas, or all: " + ", ".join(ALSO))
-    parser.add_argument("--mode", default="migrate", choices=["migrate", "balance"])
+    parser.add_argument("--mode", default="migrate", choices=["migrate", "balance", "allreduce"])
     parser.add_argument("--fabric", default="vhca", choices=["vhca", "rxe"])
     parser.add_argument("--small", action="store_true", help="messages of 8 to 200 bytes, which are sent from copies")
     parser.add_argument("--slower", type=int, default=None, help="all times of a walk times N (default: 1; 16 on rxe, whose guest is slow)")

@@ -61,6 +61,9 @@ const std::vector<Field>& fields() {
       integer("NCCL_IB_SL", &Config::service_level, 0, 15, "service level"),
       integer("R2CC_STANDBYS", &Config::standbys, 0, 100000,
               "backup paths that a process keeps open for its sends"),
+      integer("R2CC_COLLNET_NICS", &Config::collnet_nics, 0, 8,
+              "NICs that a CollNet group (one per GPU) spreads over; 0: the node's by its ranks, as the launcher "
+              "tells them"),
       integer("R2CC_MEMORY_NODE", &Config::memory_node, -1, 1023,
               "NUMA node of all buffers; -1: the kernel is asked"),
       integer(
@@ -78,6 +81,8 @@ const std::vector<Field>& fields() {
       milliseconds("R2CC_CONTROL_MS", &Config::control_bound, 10, 600000,
                    "a peer whose process cannot be reached over TCP for so long is gone, ms"),
       milliseconds("R2CC_FENCE_MS", &Config::fence_bound, 10, 60000, "bound for stopping a NIC, ms"),
+      milliseconds("R2CC_FENCE_DELAY_MS", &Config::fence_delay, 0, 1000,
+                   "debugging: no fence is done sooner after it began (recovery becomes so much slower), ms"),
       milliseconds("R2CC_PACKET_LIFETIME_MS", &Config::packet_lifetime, 0, 60000,
                    "how long a packet may stay in the network (0: 268 on Ethernet, 1074 on InfiniBand), ms"),
       milliseconds("R2CC_FAIL_BOUND_MS", &Config::fail_bound, 10, 3600000,

@@ -31,6 +31,7 @@ struct Config {
   std::string socket_interface;  ///< R2CC_SOCKET_IFNAME, else NCCL_SOCKET_IFNAME: control/interface.h
   std::string socket_family;     ///< NCCL_SOCKET_FAMILY
   std::string comm_id;           ///< NCCL_COMM_ID, which names a subnet
+  int collnet_nics = 0;          ///< R2CC_COLLNET_NICS: NICs that a CollNet group spreads over; 0: its part of all
   std::string algorithm;         ///< R2CC_ALGORITHM: mode 3's schedule; empty: the planner's choice
   std::string metrics_file;      ///< R2CC_METRICS: where counters go as Prometheus text; empty: nowhere
   std::string
@@ -60,6 +61,8 @@ struct Config {
   Milliseconds stuck_after{
       1000};  ///< R2CC_STUCK_MS: probes answer, but the QP makes no progress: it alone is fenced
   Milliseconds fence_bound{500};  ///< R2CC_FENCE_MS: a NIC that cannot be stopped within this is unfenceable
+  Milliseconds fence_delay{0};    ///< R2CC_FENCE_DELAY_MS: for tests of tools that watch recovery: no fence
+                                ///< counts as done sooner after it began
   Milliseconds packet_lifetime{
       0};  ///< R2CC_PACKET_LIFETIME_MS: how long a packet may stay in the network; 0:
            ///< what the link layer's managers assume (Channel::packet_lifetime_ns)

@@ -84,6 +84,7 @@ void Channel::no_fence(const std::string& why, const Tick& tick) {
 }
 
 void Channel::step_fence(const Tick& tick) {
+  if (tick.alive - phase_since_ < nanoseconds(core_.config.fence_delay)) return;  // 0 but for debugging
   Path* path = find(end_.leaving());
   if (!path) return step_fence_of_grave(tick);
   const uint64_t bound = nanoseconds(core_.config.fence_bound);

@@ -18,6 +18,24 @@ bool differ(CapacityCode one, CapacityCode other) {
   return std::abs(int(one) - int(other)) * 100 >= larger * 3 && one != other;
 }
 
+uint64_t ReportPacer::due(CapacityCode now_is, CapacityCode reported, uint64_t now) {
+  if (!differ(now_is, reported)) {
+    since_ = kNever;
+    return kNever;
+  }
+  if (since_ == kNever) since_ = now;
+  if (reported_ == kNever) return since_ + settle_;
+  const bool small = std::abs(int(now_is) - int(reported)) * 10 < kNominal;
+  return std::max(since_ + settle_, reported_ + (small ? pause_ : least()));
+}
+
+void ReportPacer::done(uint64_t now) {
+  const bool quiet = reported_ == kNever || now - reported_ > kQuiet;
+  pause_ = quiet ? least() : std::min(2 * pause_, std::max(kMostPause, least()));
+  reported_ = now;
+  since_ = kNever;
+}
+
 // --- one sequence ---
 
 ViewPointer Admission::admit(uint64_t number) {

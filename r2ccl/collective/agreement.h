@@ -52,6 +52,28 @@ inline double capacity_of(CapacityCode code) { return double(code) / kNominal; }
 /// Is the difference worth a new plan? From 3 % of the larger one on.
 bool differ(CapacityCode one, CapacityCode other);
 
+/// When a rank reports a change of its capacity: after a settling time, so that a burst is one report, and
+/// small changes ever more rarely while they go on. Times in ns.
+class ReportPacer {
+ public:
+  explicit ReportPacer(uint64_t settle) : settle_(settle), pause_(least()) {}
+
+  /// When the difference between `now_is` and `reported` is to be reported, if it still stands then; kNever:
+  /// there is none that is worth it.
+  uint64_t due(CapacityCode now_is, CapacityCode reported, uint64_t now);
+  /// It was reported.
+  void done(uint64_t now);
+
+ private:
+  static constexpr uint64_t kMostPause = 2'000'000'000, kQuiet = 10'000'000'000;
+  uint64_t least() const { return 5 * settle_; }
+
+  const uint64_t settle_;
+  uint64_t pause_;              // after a report, before one of a small change
+  uint64_t since_ = kNever;     // there has been a difference
+  uint64_t reported_ = kNever;  // the last report
+};
+
 struct AgreementMessage {
   enum class Type : uint8_t {
     kReport = 1,   ///< member: its capacity, and the sequences that it counts

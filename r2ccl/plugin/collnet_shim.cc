@@ -3,12 +3,15 @@
 #include <atomic>
 #include <cstdlib>
 #include <limits>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "r2ccl/base/config.h"
+#include "r2ccl/collective/host/selection.h"
 #include "r2ccl/plugin/calls.h"
 #include "r2ccl/plugin/collnet_windows.h"
 
@@ -35,6 +38,12 @@ struct Communicator {
   uint64_t id = 0;
 };
 
+/// NCCL's listenComm.
+struct CollListener {
+  GroupListener* listener = nullptr;
+  uint64_t communicator = 0;
+};
+
 /// NCCL's collComm.
 struct CollComm {
   CollComm(Engine& engine, Group* joined, int own_rank, int all)
@@ -42,7 +51,11 @@ struct CollComm {
   Group* group;
   int rank, ranks;
   Windows windows;
+  std::unique_ptr<collective::GroupOffer> offer;  ///< to decide for the communicator's tuners
 };
+
+std::mutex g_speeds_mutex;
+std::map<uint64_t, collective::Speeds> g_speeds;  ///< by communicator, of its first group
 
 /// A request is an Operation*, or a WindowOperation* with the lowest bit set.
 constexpr uintptr_t kWindowed = 1;
@@ -143,7 +156,18 @@ ncclResult_t collnet_init_context(void** context, uint64_t communicator, ncclDeb
 
 ncclResult_t collnet_finalize(void* context) {
   const std::unique_ptr<Communicator> owned(static_cast<Communicator*>(context));
+  if (owned) {
+    const std::lock_guard lock(g_speeds_mutex);
+    g_speeds.erase(owned->id);
+  }
   return ncclSuccess;
+}
+
+std::optional<collective::Speeds> agreed_speeds(uint64_t communicator) {
+  const std::lock_guard lock(g_speeds_mutex);
+  const auto found = g_speeds.find(communicator);
+  if (found == g_speeds.end()) return std::nullopt;
+  return found->second;
 }
 
 ncclResult_t collnet_devices(int* count) {
@@ -158,7 +182,10 @@ ncclResult_t listen_for(uint64_t communicator, int device, void* handle, void** 
   return with_engine("CollNet listen", [&](Engine& engine) {
     *listen_comm = nullptr;
     if (!nic(device)) return ncclInvalidArgument;
-    return answer(engine.listen(device, handle, communicator), listen_comm);
+    Result<GroupListener*> listener = engine.listen(device, handle, communicator);
+    if (!listener) return report(listener.error());
+    *listen_comm = std::make_unique<CollListener>(CollListener{listener.value(), communicator}).release();
+    return ncclSuccess;
   });
 }
 
@@ -178,13 +205,25 @@ ncclResult_t collnet_connect(void* handles[], int ranks, int rank, void* listen_
     if (ranks < 1 || rank < 0 || rank >= ranks || !listen_comm)
       return refuse(ErrorCode::kInvalidArgument, "CollNet connect: a rank outside the group, or no listener");
     const std::span<void* const> all(handles, static_cast<size_t>(ranks));
-    Result<Group*> joined = engine.connect(static_cast<GroupListener*>(listen_comm), all, rank);
+    const CollListener& listener = *static_cast<CollListener*>(listen_comm);
+    Result<Group*> joined = engine.connect(listener.listener, all, rank);
     if (!joined) {
       report(joined.error());
       R2_WARN("NET/R2CCL: AllReduce stays with NCCL's rings and trees in this communicator");
       return ncclSuccess;
     }
-    if (joined.value()) *group = std::make_unique<CollComm>(engine, joined.value(), rank, ranks).release();
+    if (!joined.value()) return ncclSuccess;
+    auto comm = std::make_unique<CollComm>(engine, joined.value(), rank, ranks);
+    if (collective::PlanAgreement* const agreement = engine.agreement(joined.value())) {
+      comm->offer =
+          std::make_unique<collective::GroupOffer>(listener.communicator, static_cast<uint64_t>(ranks),
+                                                   *agreement, [] { return net()->node_capacity(); });
+    }
+    if (listener.communicator != 0) {
+      const std::lock_guard lock(g_speeds_mutex);
+      g_speeds.try_emplace(listener.communicator, engine.speeds(joined.value()));
+    }
+    *group = comm.release();
     return ncclSuccess;
   });
 }
@@ -316,14 +355,16 @@ ncclResult_t collnet_close_group(void* group) {
     if (!group) return ncclSuccess;
     std::unique_ptr<CollComm> owned(static_cast<CollComm*>(group));
     Group* const joined = owned->group;
-    owned.reset();  // its buffers are given back while the group still exists
+    owned.reset();  // its buffers and its offer are given back while the group still exists
     return answer(engine.close(joined));
   });
 }
 
 ncclResult_t collnet_close_listen(void* listen_comm) {
   return with_engine("CollNet closeListen", [&](Engine& engine) {
-    return listen_comm ? answer(engine.close(static_cast<GroupListener*>(listen_comm))) : ncclSuccess;
+    if (!listen_comm) return ncclSuccess;
+    const std::unique_ptr<CollListener> owned(static_cast<CollListener*>(listen_comm));
+    return answer(engine.close(owned->listener));
   });
 }
 

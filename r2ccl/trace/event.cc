@@ -6,7 +6,7 @@
 namespace r2ccl::trace {
 namespace {
 
-constexpr std::array<std::pair<EventType, std::string_view>, 25> kNames{{
+constexpr std::array<std::pair<EventType, std::string_view>, 26> kNames{{
     {EventType::kIteration, "iteration"},
     {EventType::kIterationDone, "iteration_done"},
     {EventType::kMessageReceived, "message_received"},
@@ -32,6 +32,7 @@ constexpr std::array<std::pair<EventType, std::string_view>, 25> kNames{{
     {EventType::kProbeFailed, "probe_failed"},
     {EventType::kPathOpening, "path_opening"},
     {EventType::kChannelClosing, "channel_closing"},
+    {EventType::kPlanAgreed, "plan_agreed"},
 }};
 
 }  // namespace

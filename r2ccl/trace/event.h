@@ -42,6 +42,9 @@ enum class EventType : uint16_t {
   kLaneRests = 50,  ///< no longer: nic, a = path id
   kNicGray = 51,    ///< nic carries clearly less than its neighbours: a = thousandths of what it should
   kNicWell = 52,    ///< nic carries as much as its neighbours again
+  // --- collective, rare ---
+  kPlanAgreed = 53,  ///< a group has a new view of its nodes' capacities: a = epoch, b = operation from which
+                     ///< it holds, c = thousandths that the weakest node carries, peer = this rank
 };
 
 /// Who noticed a failure first. Printed as `detected_by`.

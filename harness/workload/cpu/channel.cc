@@ -27,6 +27,7 @@ Channel::Channel(NetPlugin& plugin, const RankConfig& config, int index, int shi
       shift_(shift),
       device_(device),
       device_name_(device_name),
+      records_messages_(!captures_operations_only()),
       check_(config, shift) {
   const size_t step = config.buffer_bytes / kSteps;
   if (!point_to_point(config.op)) {
@@ -93,7 +94,7 @@ void Channel::close() noexcept {
   send_comm_ = recv_comm_ = listener_ = nullptr;
 }
 
-void Channel::start(const std::vector<Lane>& lanes, const UserBuffers& user) {
+void Channel::start(const std::vector<Lane>& lanes, const UserBuffers& user, uint64_t number) {
   lanes_.clear();
   receive_steps_.clear();
   send_steps_ = 0;
@@ -104,7 +105,7 @@ void Channel::start(const std::vector<Lane>& lanes, const UserBuffers& user) {
       send_steps_ += step.sends;
     }
   }
-  check_.set_steps(receive_steps_);
+  check_.begin_operation(receive_steps_, number);
   user_ = user;
   operation_first_receive_ = posted_;
   operation_first_send_ = filled_;
@@ -156,8 +157,9 @@ bool Channel::test_receives() {
     const Step& step = receive_steps_[received_ - operation_first_receive_];
     if (slot.bytes != step.count * element()) ++size_errors_;
     if (config_.verify) check_.on_message(slot.data, slot.bytes);
-    Writer::instance().emit(EventType::kMessageReceived, uint16_t(device_), uint32_t(index_), slot.bytes,
-                            received_);
+    if (records_messages_)
+      Writer::instance().emit(EventType::kMessageReceived, uint16_t(device_), uint32_t(index_), slot.bytes,
+                              received_);
     ++received_;
     moved = true;
   }
@@ -181,7 +183,7 @@ bool Channel::run_steps() {
       slot.data = direct() ? (step.receives ? out : own) : slot_memory(send_buffer_, filled_);
       if (!direct()) {
         if (step.reduces)
-          add(config_.dtype, slot.data, receives_[consumed_ % slots_].data, own, step.count);
+          reduce(config_.data(), slot.data, receives_[consumed_ % slots_].data, own, step.count);
         else
           std::memcpy(slot.data, step.receives ? receives_[consumed_ % slots_].data : own, bytes);
         if (step.stores) std::memcpy(out, slot.data, bytes);
@@ -190,7 +192,7 @@ bool Channel::run_steps() {
     } else if (!direct()) {
       const char* received = receives_[consumed_ % slots_].data;
       if (step.reduces)
-        add(config_.dtype, out, received, own, step.count);
+        reduce(config_.data(), out, received, own, step.count);
       else
         std::memcpy(out, received, bytes);
     }

@@ -51,7 +51,8 @@ class Channel final : public Polled {
   void close() noexcept;
 
   // One operation; on the progress thread.
-  void start(const std::vector<Lane>& lanes, const UserBuffers& user);
+  /// Of operation `number`, warm-ups included.
+  void start(const std::vector<Lane>& lanes, const UserBuffers& user, uint64_t number);
   bool progress() override;
   bool finished() const override;
 
@@ -108,6 +109,7 @@ class Channel final : public Polled {
   uint64_t filled_ = 0, sent_ = 0, completed_ = 0;     ///< of sends
   Slot receives_[kMaxSlots], sends_[kMaxSlots];
   uint64_t size_errors_ = 0;
+  const bool records_messages_;
   MessageCheck check_;
 };
 

@@ -106,7 +106,7 @@ bool CollChannel::progress() {
     void*& request = requests_[begun_ % kOutstanding];
     const auto status =
         plugin_.all_reduce(group_, slot(send_, begun_), slot(config_.in_place ? send_ : receive_, begun_),
-                           count, nccl_type(config_.dtype), ncclSum, send_registration_,
+                           count, nccl_type(config_.dtype), nccl_operation(config_.reduction), send_registration_,
                            config_.in_place ? send_registration_ : receive_registration_, &request);
     if (status != ncclSuccess) fail("iallreduce", status);
     if (!request) break;

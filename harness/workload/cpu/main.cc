@@ -12,6 +12,7 @@
 #include <string>
 
 #include "harness/workload/cpu/rank.h"
+#include "r2ccl/trace/ring.h"
 
 namespace {
 
@@ -46,6 +47,10 @@ int main() {
     return 64;
   }
   signal(SIGPIPE, SIG_IGN);
+  if (r2bench::captures_operations_only()) {
+    r2ccl::trace::Writer::instance();  // the workload's own, open from now on; the plugin finds no ring
+    unsetenv("R2CC_TRACE");
+  }
   r2bench::MessageSocket socket(fd);
   if (!token.empty()) socket.send({{"type", "token"}, {"token", token}});
   r2bench::Rank rank(std::move(socket));

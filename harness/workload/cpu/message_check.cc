@@ -27,9 +27,14 @@ bool MessageCheck::carries(uint64_t message, const void* data, size_t bytes) {
   ranks_.clear();
   const size_t first = content_of(config_, shift_, step, ranks_);
   alignas(kElementSize) char expected[kElements * kElementSize];
-  fill_sums(config_.dtype, expected, first, count, ranks_,
-            data_operation(config_.seed, message / steps_.size()));
+  fill_sums(config_.data(), expected, first, count, ranks_,
+            data_operation(config_.seed, number_of(message / steps_.size())));
   return std::memcmp(expected, data, count * element) == 0;
+}
+
+uint64_t MessageCheck::number_of(uint64_t index) const {
+  const uint64_t latest = numbers_[(begun_ - 1) % numbers_.size()];
+  return index < begun_ ? numbers_[index % numbers_.size()] : latest + (index - begun_ + 1);
 }
 
 void MessageCheck::note(uint64_t message) {

@@ -81,29 +81,29 @@ uint64_t count_wrong(const RankConfig& config, const char* output, uint64_t oper
   uint64_t wrong = 0;
   switch (config.op) {
     case Operation::kAllReduce:
-      return count_wrong_sums(config.dtype, output, 0, elements(config), contributors(config), operation);
+      return count_wrong_sums(config.data(), output, 0, elements(config), contributors(config), operation);
     case Operation::kBroadcast:
-      return count_wrong_values(config.dtype, output, 0, elements(config), config.job_rank(0), operation);
+      return count_wrong_values(config.data(), output, 0, elements(config), config.job_rank(0), operation);
     case Operation::kReduceScatter: {
       const size_t begin = rank * chunk * element, end = begin + chunk * element;
-      return count_wrong_sums(config.dtype, output + begin, rank * chunk, chunk, contributors(config),
+      return count_wrong_sums(config.data(), output + begin, rank * chunk, chunk, contributors(config),
                               operation) +
              count_touched(output, begin) + count_touched(output + end, config.bytes - end);
     }
     case Operation::kAllGather:
       for (size_t from = 0; from < size_t(config.ranks()); ++from)
-        wrong += count_wrong_values(config.dtype, output + from * chunk * element, from * chunk, chunk,
+        wrong += count_wrong_values(config.data(), output + from * chunk * element, from * chunk, chunk,
                                     config.job_rank(int(from)), operation);
       return wrong;
     case Operation::kAllToAll:
       for (size_t from = 0; from < size_t(config.ranks()); ++from)
-        wrong += count_wrong_values(config.dtype, output + from * chunk * element, rank * chunk, chunk,
+        wrong += count_wrong_values(config.data(), output + from * chunk * element, rank * chunk, chunk,
                                     config.job_rank(int(from)), operation);
       return wrong;
     case Operation::kSendRecv:
       break;
   }
-  return count_wrong_values(config.dtype, output, 0, elements(config), config.job_rank(config.rank() - 1),
+  return count_wrong_values(config.data(), output, 0, elements(config), config.job_rank(config.rank() - 1),
                             operation);
 }
 

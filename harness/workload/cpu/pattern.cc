@@ -4,39 +4,12 @@
 #include <cstring>
 #include <type_traits>
 
+#include "harness/workload/cpu/pattern_hash.h"
+#include "harness/workload/cpu/pattern_values.h"
 #include "r2ccl/plugin/nccl_collnet_abi.h"
 
 namespace r2bench {
 namespace {
-
-/// What an operation's data depends on beside element and rank.
-struct OperationKey {
-  uint32_t offset;
-  uint32_t factor;  ///< odd
-};
-
-/// A bijection of 64 bits without visible structure (the finaliser of SplitMix64).
-uint64_t mix(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-OperationKey key_of(uint64_t operation) {
-  const uint64_t x = mix(operation + 0x9e3779b97f4a7c15u);
-  return {uint32_t(x), uint32_t(x >> 32) | 1};
-}
-/// A rank's own odd factor in this operation.
-uint32_t factor_of(uint32_t rank, uint64_t operation) {
-  return uint32_t(mix(mix(operation ^ 0xd1342543de82ef95u) + rank) >> 16) | 1;
-}
-
-/// What an element is for all ranks. The shifts make it non-linear: without them the elements of a shifted
-/// buffer would lie a constant apart, and sums over the ranks would be equal for some shifts.
-inline uint32_t hash_of(uint32_t element, OperationKey key) {
-  uint32_t x = element * 2654435761u + key.offset;
-  x = (x ^ (x >> 16)) * key.factor;
-  return x ^ (x >> 15);
-}
 
 /// A contribution, never 0: 1 … 2^14, so that the sum of 2^10 ranks is exact in float32; of int8, whose sums
 /// wrap, 1 … 255, as many as there are.
@@ -77,8 +50,6 @@ using Sum = std::conditional_t<std::is_integral_v<T>,
 
 template <typename T>
 struct Ops {
-  static constexpr size_t kSize = sizeof(T);
-
   static void fill(void* data, size_t first, size_t count, uint32_t rank, uint64_t operation) {
     T* out = static_cast<T*>(data);
     const OperationKey key = key_of(operation);
@@ -116,11 +87,6 @@ struct Ops {
     });
   }
 
-  static uint64_t wrong_values(const void* data, size_t first, size_t count, uint32_t sender,
-                               uint64_t operation) {
-    return wrong_sums(data, first, count, {1, sender, 1}, operation);
-  }
-
   static void fill_sums(void* data, size_t first, size_t count, std::span<const uint32_t> ranks,
                         uint64_t operation) {
     T* out = static_cast<T*>(data);
@@ -140,27 +106,58 @@ struct Ops {
   }
 };
 
-template <typename F>
-auto dispatch(DataType type, F f) {
-  switch (type) {
+/// Calls `f` with the type's fast loops, or `slow` where it has none: they are for sums of these types.
+template <typename F, typename Slow>
+auto dispatch(const Data& data, F f, Slow slow) {
+  if (data.reduction != Reduction::kSum) return slow();
+  switch (data.type) {
     case DataType::kInt8:
       return f(Ops<int8_t>{});
     case DataType::kInt32:
       return f(Ops<int32_t>{});
     case DataType::kInt64:
       return f(Ops<int64_t>{});
+    case DataType::kUint8:
+      return f(Ops<uint8_t>{});
+    case DataType::kUint32:
+      return f(Ops<uint32_t>{});
+    case DataType::kUint64:
+      return f(Ops<uint64_t>{});
     case DataType::kFloat64:
       return f(Ops<double>{});
     case DataType::kFloat32:
+      return f(Ops<float>{});
+    case DataType::kFloat16:
+    case DataType::kBfloat16:
+    case DataType::kFloat8e4m3:
+    case DataType::kFloat8e5m2:
       break;
   }
-  return f(Ops<float>{});
+  return slow();
 }
 
 }  // namespace
 
 size_t element_size(DataType type) {
-  return dispatch(type, [](auto ops) { return ops.kSize; });
+  switch (type) {
+    case DataType::kInt8:
+    case DataType::kUint8:
+    case DataType::kFloat8e4m3:
+    case DataType::kFloat8e5m2:
+      return 1;
+    case DataType::kFloat16:
+    case DataType::kBfloat16:
+      return 2;
+    case DataType::kInt32:
+    case DataType::kUint32:
+    case DataType::kFloat32:
+      return 4;
+    case DataType::kInt64:
+    case DataType::kUint64:
+    case DataType::kFloat64:
+      break;
+  }
+  return 8;
 }
 
 int nccl_type(DataType type) {
@@ -168,20 +165,53 @@ int nccl_type(DataType type) {
   switch (type) {
     case DataType::kInt8:
       return ncclInt8;
+    case DataType::kUint8:
+      return ncclUint8;
     case DataType::kInt32:
       return ncclInt32;
+    case DataType::kUint32:
+      return ncclUint32;
     case DataType::kInt64:
       return ncclInt64;
+    case DataType::kUint64:
+      return ncclUint64;
+    case DataType::kFloat16:
+      return ncclFloat16;
     case DataType::kFloat64:
       return ncclFloat64;
+    case DataType::kBfloat16:
+      return ncclBfloat16;
+    case DataType::kFloat8e4m3:
+      return ncclFloat8e4m3;
+    case DataType::kFloat8e5m2:
+      return ncclFloat8e5m2;
     case DataType::kFloat32:
       break;
   }
   return ncclFloat32;
 }
 
-void fill_input(DataType type, void* data, size_t first, size_t count, uint32_t rank, uint64_t operation) {
-  dispatch(type, [&](auto ops) { ops.fill(data, first, count, rank, operation); });
+int nccl_operation(Reduction reduction) {
+  using namespace r2ccl::nccl_abi;  // NOLINT
+  switch (reduction) {
+    case Reduction::kProd:
+      return ncclProd;
+    case Reduction::kMin:
+      return ncclMin;
+    case Reduction::kMax:
+      return ncclMax;
+    case Reduction::kSum:
+    case Reduction::kAvg:
+    case Reduction::kPremulSum:
+      break;
+  }
+  return ncclSum;
+}
+
+void fill_input(const Data& data, void* out, size_t first, size_t count, uint32_t rank, uint64_t operation) {
+  dispatch(
+      data, [&](auto ops) { ops.fill(out, first, count, rank, operation); },
+      [&] { values::fill_input(data, out, first, count, rank, operation); });
 }
 
 void poison(void* data, size_t bytes) { std::memset(data, 0xff, bytes); }  // NaN, or -1
@@ -191,23 +221,28 @@ uint64_t count_touched(const void* data, size_t bytes) {
   return uint64_t(std::count_if(at, at + bytes, [](unsigned char byte) { return byte != 0xff; }));
 }
 
-uint64_t count_wrong_values(DataType type, const void* data, size_t first, size_t count, uint32_t sender,
+uint64_t count_wrong_values(const Data& data, const void* in, size_t first, size_t count, uint32_t sender,
                             uint64_t operation) {
-  return dispatch(type, [&](auto ops) { return ops.wrong_values(data, first, count, sender, operation); });
+  return count_wrong_sums(data, in, first, count, {1, sender, 1}, operation);
 }
 
-uint64_t count_wrong_sums(DataType type, const void* data, size_t first, size_t count, Contributors ranks,
+uint64_t count_wrong_sums(const Data& data, const void* in, size_t first, size_t count, Contributors ranks,
                           uint64_t operation) {
-  return dispatch(type, [&](auto ops) { return ops.wrong_sums(data, first, count, ranks, operation); });
+  return dispatch(
+      data, [&](auto ops) { return ops.wrong_sums(in, first, count, ranks, operation); },
+      [&] { return values::count_wrong_sums(data, in, first, count, ranks, operation); });
 }
 
-void fill_sums(DataType type, void* data, size_t first, size_t count, std::span<const uint32_t> ranks,
+void fill_sums(const Data& data, void* out, size_t first, size_t count, std::span<const uint32_t> ranks,
                uint64_t operation) {
-  dispatch(type, [&](auto ops) { ops.fill_sums(data, first, count, ranks, operation); });
+  dispatch(
+      data, [&](auto ops) { ops.fill_sums(out, first, count, ranks, operation); },
+      [&] { values::fill_sums(data, out, first, count, ranks, operation); });
 }
 
-void add(DataType type, void* to, const void* a, const void* b, size_t count) {
-  dispatch(type, [&](auto ops) { ops.add(to, a, b, count); });
+void reduce(const Data& data, void* to, const void* a, const void* b, size_t count) {
+  dispatch(
+      data, [&](auto ops) { ops.add(to, a, b, count); }, [&] { values::reduce(data, to, a, b, count); });
 }
 
 }  // namespace r2bench

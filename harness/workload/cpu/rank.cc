@@ -254,7 +254,7 @@ void Rank::set_up_coll() {
     throw PluginError("CollNet has " + std::to_string(count) + " devices, the net has " +
                       std::to_string(devices_.size()));
   int supported = 0;
-  coll_plugin_->reduce_support(nccl_type(config_.dtype), r2ccl::nccl_abi::ncclSum, &supported);
+  coll_plugin_->reduce_support(nccl_type(config_.dtype), nccl_operation(config_.reduction), &supported);
   if (!supported)
     throw PluginError("CollNet does not reduce NCCL's data type " + std::to_string(nccl_type(config_.dtype)));
 
@@ -371,7 +371,7 @@ uint64_t Rank::operate(std::optional<uint64_t> number) {
     if (through_coll_)
       for (CollChannel& channel : coll_channels_) channel.start(user);
     else
-      for (size_t c = 0; c < channels_.size(); ++c) channels_[c].start(plan_[c].lanes, user);
+      for (size_t c = 0; c < channels_.size(); ++c) channels_[c].start(plan_[c].lanes, user, operations_);
     if (number) Writer::instance().emit(EventType::kIteration, kNoNicIndex, 0, *number, config_.bytes);
   };
   if (number && !cpu_from_ns_) cpu_from_ns_ = cpu_beside_this_thread_ns();
@@ -393,7 +393,7 @@ uint64_t Rank::operate(std::optional<uint64_t> number) {
 void Rank::prepare() {
   const size_t elements = config_.bytes / element_size(config_.dtype);
   if (config_.verify || operations_ == 0) {
-    fill_input(config_.dtype, input_.data(), 0, elements, config_.job_rank(config_.rank()),
+    fill_input(config_.data(), input_.data(), 0, elements, config_.job_rank(config_.rank()),
                data_operation(config_.seed, operations_));
     if (!config_.in_place) poison(output_.data(), output_.size());
     copy_own_chunk(config_, input_.data(), output_.data());

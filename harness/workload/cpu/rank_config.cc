@@ -1,6 +1,7 @@
 #include "harness/workload/cpu/rank_config.h"
 
 #include <array>
+#include <cstdlib>
 
 namespace r2bench {
 
@@ -12,6 +13,7 @@ nlohmann::json RankConfig::to_json() const {
           {"plugin_abi", plugin_abi},
           {"op", int(op)},
           {"dtype", int(dtype)},
+          {"reduction", int(reduction)},
           {"bytes", bytes},
           {"channels", channels},
           {"devices", devices},
@@ -36,6 +38,7 @@ RankConfig RankConfig::from_json(const nlohmann::json& json) {
   c.plugin_abi = json.at("plugin_abi");
   c.op = Operation(json.at("op").get<int>());
   c.dtype = DataType(json.at("dtype").get<int>());
+  c.reduction = Reduction(json.at("reduction").get<int>());
   c.bytes = json.at("bytes");
   c.channels = json.at("channels");
   c.devices = json.at("devices").get<std::vector<int>>();
@@ -50,6 +53,11 @@ RankConfig RankConfig::from_json(const nlohmann::json& json) {
   c.p2p_chunk_bytes = json.at("p2p_chunk_bytes");
   c.setup_limit_ms = json.at("setup_limit_ms");
   return c;
+}
+
+bool captures_operations_only() {
+  const char* capture = std::getenv("R2BENCH_CAPTURE");
+  return capture != nullptr && std::string(capture) == "operations";
 }
 
 }  // namespace r2bench

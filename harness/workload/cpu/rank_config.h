@@ -5,6 +5,7 @@
 #include <string>
 
 #include "harness/scenario/scenario.h"
+#include "harness/workload/cpu/pattern.h"
 
 namespace r2bench {
 
@@ -15,6 +16,7 @@ struct RankConfig {
   int plugin_abi = 0;
   Operation op = Operation::kAllReduce;
   DataType dtype = DataType::kFloat32;
+  Reduction reduction = Reduction::kSum;
   size_t bytes = 0;
   int channels = 0;  ///< 0: one per device
   /// In the order in which channels take them; empty: as the plugin has them.
@@ -37,9 +39,16 @@ struct RankConfig {
   int ranks() const { return group.size; }
   uint32_t job_rank(int of) const { return uint32_t(group.rank_at(of)); }  ///< of any place in the group
 
+  /// What the buffers hold.
+  Data data() const { return {dtype, reduction, uint32_t(group.size)}; }
+
   nlohmann::json to_json() const;
   static RankConfig from_json(const nlohmann::json& json);
 };
+
+/// R2BENCH_CAPTURE=operations: only the begin and end of operations are recorded, no message and nothing of
+/// the plugin. What recording costs is the difference (scenarios/capture_cost.yaml).
+bool captures_operations_only();
 
 /// Exit codes of a rank. 0: every iteration done and everything closed.
 enum RankExit : int {

@@ -31,6 +31,12 @@ IN_PROGRESS = 7
 WAIT_S = 60  # for one operation
 
 
+def converted(tensor, torch_type):
+    """By way of float32 where PyTorch may know no direct one."""
+    narrow = (torch.float8_e4m3fn, torch.float8_e5m2)
+    return tensor.to(torch.float32).to(torch_type) if torch_type in narrow or tensor.dtype in narrow else tensor.to(torch_type)
+
+
 class NcclError(Exception):
     pass
 
@@ -214,7 +220,7 @@ class Job:
             for k, (data, out) in enumerate(pairs):
                 if out is not data:
                     out.view(torch.uint8).fill_(0xff)
-                data.copy_(self.values(step, self.rank, number + 1000 * k).to(torch_type))
+                data.copy_(converted(self.values(step, self.rank, number + 1000 * k), torch_type))
             torch.cuda.synchronize()
             if self.event is not None:
                 self.event(b"iteration", number)
@@ -232,7 +238,7 @@ class Job:
             for k, (_, out) in enumerate(pairs):
                 wanted, allowed = self.wanted(step, number + 1000 * k)
                 if torch_type.is_floating_point:
-                    got, wanted = out.to(torch.float64), wanted.to(torch.float64)
+                    got, wanted = converted(out, torch.float64), wanted.to(torch.float64)
                     error = ((got - wanted).abs() / wanted.abs().clamp(min=1e-30))
                     bad += int((~(error <= allowed)).sum().item())
                     worst = max(worst, float(torch.nan_to_num(error, nan=9e9).max().item()))

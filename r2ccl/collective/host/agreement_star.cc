@@ -20,6 +20,7 @@ enum MessageType : uint16_t { kHello = 0x701, kWelcome, kHere, kAgreement, kLeav
 
 constexpr uint64_t kSoonest = 10 * kNsPerMs, kLatest = 1000 * kNsPerMs;  // between attempts to connect
 constexpr uint64_t kPatience = 5000 * kNsPerMs;  // with a connection that does not come to anything
+constexpr uint64_t kNoRoom = 100 * kNsPerMs;     // before it accepts more
 constexpr size_t kStrangers = 64;                // … and how many of those at once, beyond the ranks
 
 }  // namespace
@@ -71,15 +72,16 @@ void Star::wake() const {
 void Star::wait(uint64_t due) {
   std::vector<pollfd> look{{wake_.get(), POLLIN, 0}};
   std::vector<Peer*> of{nullptr};
-  if (listener_) look.push_back({listener_.get(), POLLIN, 0}), of.push_back(nullptr);
-  if (connecting_) look.push_back({connecting_.get(), POLLOUT, 0}), of.push_back(nullptr);
+  const uint64_t now = now_ns();
+  if (listener_ && now >= no_room_until_) look.push_back({listener_.get(), POLLIN, 0});
+  if (connecting_) look.push_back({connecting_.get(), POLLOUT, 0});
+  of.resize(look.size());
   for (auto* all : {&peers_, &arrivals_})
     for (const auto& peer : *all) {
       if (!peer) continue;
       look.push_back({peer->link.fd(), short(POLLIN | (peer->link.wants_to_write() ? POLLOUT : 0)), 0});
       of.push_back(peer.get());
     }
-  const uint64_t now = now_ns();
   const uint64_t ns = due <= now ? 0 : due - now;
   const timespec time{time_t(ns / 1'000'000'000), long(ns % 1'000'000'000)};
   if (ppoll(look.data(), look.size(), due == ~uint64_t{0} ? nullptr : &time, nullptr) <= 0) return;
@@ -94,7 +96,7 @@ void Star::wait(uint64_t due) {
 uint64_t Star::tend(uint64_t now) {
   uint64_t next = ~uint64_t{0};
   if (listener_) {
-    let_in(now);
+    next = let_in(now);
     greet(now);
     for (const auto& peer : arrivals_) next = std::min(next, peer->since + kPatience);
   } else if (rank_ != 0 && !ended_) {
@@ -105,13 +107,22 @@ uint64_t Star::tend(uint64_t now) {
   return events_.empty() ? next : now;
 }
 
-void Star::let_in(uint64_t now) {
-  while (arrivals_.size() < size_t(ranks_) + kStrangers) {
-    control::Descriptor fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (!fd) return;
+uint64_t Star::let_in(uint64_t now) {
+  while (now >= no_room_until_) {
+    control::Descriptor fd;
+    if (arrivals_.size() < size_t(ranks_) + kStrangers)
+      fd = control::Descriptor(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!fd && arrivals_.size() < size_t(ranks_) + kStrangers &&
+        (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED))
+      return ~uint64_t{0};
+    if (!fd) {  // no room, or no descriptors
+      no_room_until_ = now + kNoRoom;
+      break;
+    }
     control::tune(fd.get());
     arrivals_.push_back(std::make_unique<Peer>(control::Stream(std::move(fd)), hub_.token, false, now));
   }
+  return no_room_until_;
 }
 
 // A connection replaces the one before only after its other end has shown that it has the nonce: what

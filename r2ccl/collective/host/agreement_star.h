@@ -65,7 +65,7 @@ class Star {
   struct Peer;
   struct Hello;
   Star();
-  void let_in(uint64_t now);
+  uint64_t let_in(uint64_t now);
   void greet(uint64_t now);
   uint64_t reach_hub(uint64_t now);
   void lost(uint64_t now);
@@ -79,6 +79,7 @@ class Star {
   // rank 0
   control::Descriptor listener_;
   std::vector<std::unique_ptr<Peer>> arrivals_;
+  uint64_t no_room_until_ = 0;  // not to be told of more of them
   // others
   control::Descriptor connecting_;
   uint64_t connecting_since_ = 0, try_at_ = 0, backoff_ = 0;

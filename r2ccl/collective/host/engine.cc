@@ -2,6 +2,7 @@
 #include "r2ccl/collective/host/engine.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -32,6 +33,14 @@ struct Trailer {
 constexpr uint64_t kMagic = 0x74656e6c6c6f4332;
 constexpr uint32_t kVersion = 1;
 constexpr size_t kTrailerAt = kHandleBytes - sizeof(Trailer);
+
+/// Ranks of this node, as far as whoever launched them says so: torchrun, Open MPI, MPICH and Intel MPI, Slurm.
+int local_ranks() {
+  for (const char* variable : {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"})
+    if (const char* text = std::getenv(variable))
+      if (const int count = std::atoi(text); count > 0) return count;
+  return 1;
+}
 
 class HostEngine final : public Engine {
  public:
@@ -77,6 +86,7 @@ class HostEngine final : public Engine {
     }
     setting.member.bytes_per_second = std::max(1, net_.properties(listener->device).speed_mbps) * 1e6 / 8;
     setting.member.reduce_bytes_per_second = measured_reduction_speed();
+    if (auto made = listen_further(setting); !made) return made.error();
     setting.algorithm = config_.algorithm;
     PlanAgreement::Settings agreement = PlanAgreement::Settings::from(config_);
     agreement.name = "CollNet group on " + net_.properties(listener->device).name;
@@ -142,6 +152,25 @@ class HostEngine final : public Engine {
     return group->begin(collective, sent, received, count, type, reduction, sent_registration,
                         received_registration);
   }
+
+  /// The group's part of the node's NICs, the first one being NCCL's choice.
+  Result<void> listen_further(Group::Setting& setting) {
+    const int nics = net_.devices();
+    const int wanted = config_.collnet_nics > 0 ? config_.collnet_nics : std::max(1, nics / local_ranks());
+    for (int i = 1; i < std::min({nics, wanted, int(kMostFurtherNics) + 1}); ++i) {
+      FurtherNic nic;
+      nic.device = (setting.device + i) % nics;
+      auto listening = net_.listen(nic.device, nic.handle.data());
+      if (!listening) return listening.error();
+      nic.listener = std::make_shared<OpenListener>(net_, *listening);
+      setting.further.push_back(std::move(nic));
+    }
+    // So that the NICs have something to do beside each other.
+    if (!setting.further.empty()) setting.limits.message_bytes = kStripedMessageBytes;
+    return {};
+  }
+
+  static constexpr size_t kStripedMessageBytes = 128 << 10;
 
   Net& net_;
   const Config config_;

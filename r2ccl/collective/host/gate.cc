@@ -24,24 +24,6 @@ Result<ViewPointer> Gate::ask(uint64_t number) {
   return view;
 }
 
-Result<ViewPointer> Gate::wait_for(uint64_t number, std::chrono::milliseconds at_most) {
-  auto view = view_for(number);
-  if (!view || *view) return view;
-  const auto until = std::chrono::steady_clock::now() + at_most;
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    view = ask(number);
-    if (!view || *view) return view;
-    if (changed_.wait_until(lock, until) == std::cv_status::timeout) {
-      view = ask(number);
-      if (!view || *view) return view;
-      return Error{ErrorCode::kPeerGone, "no decision on the capacities of operation " +
-                                             std::to_string(number) + " within " +
-                                             std::to_string(at_most.count()) + " ms"};
-    }
-  }
-}
-
 std::optional<uint64_t> Gate::hold(uint64_t ahead) {
   const std::lock_guard lock(mutex_);
   limit_.store(0, std::memory_order_seq_cst);
@@ -54,14 +36,13 @@ std::optional<uint64_t> Gate::hold(uint64_t ahead) {
 void Gate::resume(uint64_t from, const ViewPointer& view) {
   const std::lock_guard lock(mutex_);
   admission_.resume(from, view);
+  error_.reset();
   limit_.store(admission_.limit(), std::memory_order_seq_cst);
-  changed_.notify_all();
 }
 
 void Gate::fail(const Error& error) {
   const std::lock_guard lock(mutex_);
   error_ = error;
-  changed_.notify_all();
 }
 
 }  // namespace r2ccl::collective

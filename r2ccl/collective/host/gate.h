@@ -1,12 +1,10 @@
-// Lets the operations of one sequence begin, on a thread of the engine or of NCCL's tuner, while the
+// Lets the operations of one sequence begin, on one thread, while the
 // agreement's thread holds them and gives them new views. No operation slips through a hold: whoever begins
 // one writes down its number and then reads the limit; whoever holds lowers the limit and then reads the
 // number.
 #pragma once
 
 #include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <mutex>
 #include <optional>
 
@@ -21,8 +19,6 @@ class Gate : public OperationCounter {
   /// The view of operation `number`, which begins with this; nullptr: it is held, ask again. Numbers in
   /// order, one thread at a time.
   Result<ViewPointer> view_for(uint64_t number);
-  /// Likewise, but sleeps while it is held. kPeerGone after `at_most`.
-  Result<ViewPointer> wait_for(uint64_t number, std::chrono::milliseconds at_most);
   /// First operation that has not begun.
   uint64_t next() const { return begun_.load(std::memory_order_relaxed); }
 
@@ -36,7 +32,6 @@ class Gate : public OperationCounter {
   std::atomic<uint64_t> begun_{0};
   std::atomic<uint64_t> limit_{kNever};  // operations below it have the view current_
   std::mutex mutex_;
-  std::condition_variable changed_;
   Admission admission_;         // mutex_
   std::optional<Error> error_;  // mutex_
   ViewPointer current_;         // who begins operations

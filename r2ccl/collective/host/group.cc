@@ -32,8 +32,8 @@ Group::Group(Net& net, std::shared_ptr<OpenListener> listener, Setting setting)
     : net_(net),
       listener_(std::move(listener)),
       setting_(std::move(setting)),
-      transport_(net_, setting_.device, listener_->listener, setting_.handles, setting_.rank,
-                 setting_.connect_bound),
+      transport_(std::make_unique<ChannelTransport>(net_, setting_.device, listener_->listener, setting_.handles,
+                                                    setting_.rank, setting_.connect_bound)),
       executor_(transport_, setting_.limits) {}
 
 Group::~Group() = default;
@@ -69,6 +69,9 @@ Result<void> Group::meet() {
   members_[rank] = setting_.member;
   members_[rank].version = kVersion;
   members_[rank].rank = rank;
+  members_[rank].further = static_cast<uint32_t>(std::min(setting_.further.size(), kMostFurtherNics));
+  for (uint32_t i = 0; i < members_[rank].further; ++i)
+    members_[rank].further_handles[i] = setting_.further[i].handle;
   if (p > 1) {
     const auto end_of = [this](uint32_t peer, bool sends, uint32_t ordinal) {
       return transport_.end(peer, sends, ordinal);
@@ -92,15 +95,34 @@ Result<void> Group::meet() {
   for (uint32_t i = 0; i < p; ++i)
     if (members_[i].version != kVersion || members_[i].rank != i)
       return Error{ErrorCode::kVersionMismatch, "rank " + std::to_string(i) + " of the CollNet group is another version"};
+  if (auto wider = widen(); !wider) return wider;
   speeds_ = {members_[0].bytes_per_second, members_[0].reduce_bytes_per_second};
   for (const RankInfo& member : members_) {
     speeds_.bytes_per_second = std::min(speeds_.bytes_per_second, member.bytes_per_second);
     speeds_.reduce_bytes_per_second = std::min(speeds_.reduce_bytes_per_second, member.reduce_bytes_per_second);
   }
+  speeds_.bytes_per_second *= static_cast<double>(transport_.stripes());
   auto agreement = setting_.make_agreement(rank, members_);
   if (!agreement) return agreement.error();
   agreement_ = std::move(*agreement);
   return {};
+}
+
+/// Takes as many NICs as every rank has into use, and connects the ring on them.
+Result<void> Group::widen() {
+  uint32_t further = kMostFurtherNics;
+  for (const RankInfo& member : members_) further = std::min(further, member.further);
+  std::vector<std::unique_ptr<ChannelTransport>> stripes;
+  for (uint32_t i = 0; i < further && ranks() > 1; ++i) {
+    std::vector<Handle> handles;
+    for (const RankInfo& member : members_) handles.push_back(member.further_handles[i]);
+    stripes.push_back(std::make_unique<ChannelTransport>(net_, setting_.further[i].device,
+                                                         setting_.further[i].listener->listener,
+                                                         std::move(handles), setting_.rank,
+                                                         setting_.connect_bound));
+  }
+  transport_.widen(std::move(stripes));
+  return wait_for([this] { return transport_.connected(); }, "connecting to the group's neighbours on all NICs");
 }
 
 Result<Registration*> Group::reg(void* data, size_t bytes) {

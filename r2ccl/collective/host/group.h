@@ -1,6 +1,7 @@
 // One CollNet communicator: its channels, its executor, and the plan of each operation. See engine.h.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <functional>
 #include <map>
@@ -12,11 +13,11 @@
 #include <vector>
 
 #include "r2ccl/collective/host/advise.h"
-#include "r2ccl/collective/host/channel_transport.h"
 #include "r2ccl/collective/host/engine.h"
 #include "r2ccl/collective/host/executor.h"
 #include "r2ccl/collective/host/plan_agreement.h"
 #include "r2ccl/collective/host/program.h"
+#include "r2ccl/collective/host/striped_transport.h"
 #include "r2ccl/collective/planner.h"
 
 namespace r2ccl::collective {
@@ -31,13 +32,23 @@ struct OpenListener {
   Listener* listener;
 };
 
+/// A further NIC that the group may use, and where others reach this rank on it.
+struct FurtherNic {
+  int device = 0;
+  std::shared_ptr<OpenListener> listener;
+  Handle handle{};
+};
+inline constexpr size_t kMostFurtherNics = 7;
+
 /// What every rank tells all others at connect(), so that all plan with the same numbers.
 struct RankInfo {
   uint32_t version = 0;
   uint32_t rank = 0;
-  double bytes_per_second = 0;         ///< of its NIC, nominal
+  double bytes_per_second = 0;         ///< of one NIC, nominal
   double reduce_bytes_per_second = 0;  ///< of its additions, measured
   PlanAgreement::Address agreement{};
+  uint32_t further = 0;  ///< NICs besides the first; the group uses as many as every rank has
+  std::array<Handle, kMostFurtherNics> further_handles{};
 };
 
 class Group {
@@ -50,7 +61,8 @@ class Group {
     uint32_t rank = 0;
     std::vector<Handle> handles;
     std::chrono::milliseconds connect_bound{30000};
-    RankInfo member;  ///< this rank's
+    RankInfo member;  ///< this rank's; `further` and its handles are filled in
+    std::vector<FurtherNic> further;
     ExecutorLimits limits;
     std::string algorithm;  ///< the schedule of every AllReduce (Algorithm's names); empty: the planner's choice
     MakeAgreement make_agreement;
@@ -77,6 +89,7 @@ class Group {
  private:
   Group(Net& net, std::shared_ptr<OpenListener> listener, Setting setting);
   Result<void> meet();
+  Result<void> widen();
   Result<void> poll();
   std::shared_ptr<Program> program(const View& view, Collective collective, uint64_t bytes);
   Schedule allreduce_schedule(const View& view, uint64_t bytes);
@@ -89,7 +102,7 @@ class Group {
   const Setting setting_;
   std::vector<RankInfo> members_;
   Speeds speeds_;
-  ChannelTransport transport_;
+  StripedTransport transport_;
   Executor executor_;
   std::unique_ptr<PlanAgreement> agreement_;
   uint64_t operations_ = 0;                  // begun

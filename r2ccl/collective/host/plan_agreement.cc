@@ -5,9 +5,11 @@
 #include <sodium.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -16,6 +18,7 @@
 #include "r2ccl/collective/agreement_message.h"
 #include "r2ccl/collective/host/agreement_star.h"
 #include "r2ccl/collective/host/gate.h"
+#include "r2ccl/trace/ring.h"
 
 namespace r2ccl::collective {
 namespace {
@@ -56,11 +59,13 @@ class Driver final : public PlanAgreement {
  public:
   Driver(Star star, int rank, int ranks, Settings settings)
       : settings_(std::move(settings)),
+        name_(settings_.name.empty() ? "" : " (" + settings_.name + ")"),
         rank_(rank),
         ranks_(ranks),
         star_(std::move(star)),
         gate_(healthy(ranks)),
-        coordinator_(ranks) {
+        coordinator_(ranks),
+        pacer_(nanoseconds(settings_.settle)) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are the application's
@@ -130,13 +135,14 @@ class Driver final : public PlanAgreement {
       }
       send_all(now);
     }
-    at(report(now));
+    const uint64_t reports = report(now);
+    at(reports);
     send_all(now);
     if (coordinates()) at(coordinate(now));
     send_all(now);
     at(star_.tend(now));
     at(watch(now));
-    settled_ = !member_.pending() && member_.unanswered().empty() && changed_at_ == 0 &&
+    settled_ = !member_.pending() && member_.unanswered().empty() && reports == kNothing &&
                (!coordinates() || (coordinator_.idle() && !coordinator_.due(sequences())));
     return next;
   }
@@ -206,14 +212,19 @@ class Driver final : public PlanAgreement {
     if (held_tuner_) held_tuner_->resume(tuner, decision.view);
     held_tuner_.reset();
     held_ = 0;
+    failed_ = false;
     if (!decision.view) {
-      R2_INFO("NET/R2CCL: mode 3%s: epoch %llu is given up, the plan stays", settings_.name.c_str(),
+      R2_INFO("NET/R2CCL: mode 3%s: epoch %llu is given up, the plan stays", name_.c_str(),
               static_cast<unsigned long long>(decision.epoch));
       return;
     }
     R2_INFO("NET/R2CCL: mode 3%s: %s; epoch %llu from operation %s on (from the tuner's %s on)",
-            settings_.name.c_str(), in_words(*decision.view).c_str(),
-            static_cast<unsigned long long>(decision.epoch), number(engine).c_str(), number(tuner).c_str());
+            name_.c_str(), in_words(*decision.view).c_str(), static_cast<unsigned long long>(decision.epoch),
+            number(engine).c_str(), number(tuner).c_str());
+    double least = 1;
+    for (const double capacity : decision.view->capacities) least = std::min(least, capacity);
+    trace::Writer::instance().emit(trace::EventType::kPlanAgreed, 0xffff, 0, decision.epoch, engine,
+                                   uint64_t(least * 1000 + 0.5), uint32_t(rank_));
     if (settings_.on_view) settings_.on_view(decision);
   }
 
@@ -230,23 +241,16 @@ class Driver final : public PlanAgreement {
   /// Tells rank 0 of this node's capacity when it has changed and the burst is over.
   uint64_t report(uint64_t now) {
     const CapacityCode capacity = capacity_.load(std::memory_order_relaxed);
-    const bool changed = differ(capacity, reported_.load(std::memory_order_relaxed));
-    if (!changed) {
-      changed_at_ = 0;
-      if (!tuner_changed_.exchange(false)) return kNothing;
-    } else {
-      if (changed_at_ == 0) changed_at_ = now;
-      const uint64_t when =
-          std::max(changed_at_ + nanoseconds(settings_.settle),
-                   reported_at_ == 0 ? 0 : reported_at_ + kReportEvery * nanoseconds(settings_.settle));
-      if (now < when) return when;
+    const uint64_t when = pacer_.due(capacity, reported_.load(std::memory_order_relaxed), now);
+    const bool changed = now >= when;
+    if (!changed && !tuner_changed_.exchange(false)) return when;
+    if (changed) {
       tuner_changed_ = false;
-      changed_at_ = 0;
-      reported_at_ = now;
+      pacer_.done(now);
       reported_.store(capacity, std::memory_order_relaxed);
     }
     say(member_.report(reported_.load(std::memory_order_relaxed), counted()));
-    return kNothing;
+    return changed ? kNothing : when;
   }
 
   uint64_t coordinate(uint64_t now) {
@@ -283,15 +287,14 @@ class Driver final : public PlanAgreement {
                       "rank 0 of the CollNet group could not be reached for " +
                           std::to_string((now - *lost) / kNsPerMs) +
                           " ms while a new plan was being agreed on: its decision is not known"};
-    R2_WARN("NET/R2CCL: mode 3%s: %s", settings_.name.c_str(), error.message.c_str());
+    R2_WARN("NET/R2CCL: mode 3%s: %s", name_.c_str(), error.message.c_str());
     gate_.fail(error);
     if (held_tuner_) held_tuner_->fail(error);
     return kNothing;
   }
 
-  static constexpr uint64_t kReportEvery = 5;  // settling times between two reports of a rank
-
   const Settings settings_;
+  const std::string name_;
   const int rank_, ranks_;
   const pid_t process_ = getpid();
   Star star_;
@@ -308,7 +311,8 @@ class Driver final : public PlanAgreement {
   std::vector<Coordinator::Outgoing> outgoing_;
   std::shared_ptr<OperationCounter> held_tuner_;
   uint8_t held_ = 0;  // sequences of the pending epoch
-  uint64_t pending_since_ = 0, changed_at_ = 0, reported_at_ = 0;
+  uint64_t pending_since_ = 0;
+  ReportPacer pacer_;
   uint64_t proposed_at_ = 0, due_since_ = 0, try_again_at_ = 0;
   bool failed_ = false;
   std::thread thread_;

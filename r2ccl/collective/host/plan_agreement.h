@@ -56,7 +56,8 @@ class PlanAgreement {
     /// Changes of capacity within this become one proposal.
     std::chrono::milliseconds settle{10};
 
-    /// Called by the agreement's thread for each view that is committed (for the trace). May be empty.
+    /// Called by the agreement's thread for each view that is committed (the trace has it already). May be
+    /// empty.
     std::function<void(const Decision&)> on_view;
 
     static Settings from(const Config& config);

@@ -14,6 +14,7 @@
 #include "r2ccl/collective/host/agreement_star.h"
 #include "r2ccl/collective/host/gate.h"
 #include "r2ccl/tests/middleman.h"
+#include "r2ccl/trace/ring.h"
 
 namespace r2ccl::collective {
 namespace {
@@ -59,7 +60,7 @@ class Ranks {
       hubs_.back().endpoint = ways_.back()->where();
     }
     for (int i = 0; i < count; ++i) {
-      settings.name = " (rank " + std::to_string(i) + ")";
+      settings.name = "rank " + std::to_string(i);
       settings_.push_back(settings);
     }
     listeners_ = std::move(listeners);
@@ -175,13 +176,32 @@ class Ranks {
   std::vector<std::thread> threads_;
 };
 
+/// What this process writes into its trace.
+trace::Reader& traced() {
+  static trace::Reader reader = [] {
+    auto made = trace::Reader::create();
+    setenv("R2CC_TRACE", made.path().c_str(), 1);
+    return made;
+  }();
+  return reader;
+}
+[[maybe_unused]] const trace::Reader& g_before_the_first_event = traced();
+
 TEST(PlanAgreement, one_rank_agrees_with_itself) {
+  std::vector<trace::Event> before, events;
+  traced().drain(before);
   Ranks ranks(1);
   ranks.join();
   ranks.run();
   ranks[0].set_capacity(0.5);
   ranks.wait_for({0.5});
   ranks.stop();
+  traced().drain(events);
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].type, trace::EventType::kPlanAgreed);
+  EXPECT_EQ(events[0].a, 1u);
+  EXPECT_EQ(events[0].b, ranks.history(0).changes[1].number);
+  EXPECT_EQ(events[0].c, 500u);
 }
 
 TEST(PlanAgreement, every_rank_changes_at_the_same_operation) {

@@ -32,9 +32,14 @@ std::set<std::string> exported_names() {
   return names;
 }
 
-TEST(PluginLibrary, exports_the_five_versions_and_nothing_else) {
-  EXPECT_EQ(exported_names(), (std::set<std::string>{Version8::kSymbol, Version9::kSymbol, Version10::kSymbol,
-                                                     Version11::kSymbol, Version12::kSymbol}));
+TEST(PluginLibrary, exports_net_collnet_and_tuner_and_nothing_else) {
+  std::set<std::string> wanted;
+  for (int version = 8; version <= 12; ++version) {
+    wanted.insert("ncclNetPlugin_v" + std::to_string(version));
+    wanted.insert("ncclCollNetPlugin_v" + std::to_string(version));
+  }
+  for (int version = 2; version <= 6; ++version) wanted.insert("ncclTunerPlugin_v" + std::to_string(version));
+  EXPECT_EQ(exported_names(), wanted);
 }
 
 TEST(PluginLibrary, is_found_by_the_names_that_nccl_asks_for) {
@@ -47,6 +52,13 @@ TEST(PluginLibrary, is_found_by_the_names_that_nccl_asks_for) {
     ASSERT_NE(name, nullptr) << symbol;
     EXPECT_STREQ(*name, "R2CCL") << symbol;
   }
+  for (int version = 8; version <= 12; ++version) {
+    const std::string symbol = "ncclCollNetPlugin_v" + std::to_string(version);
+    const auto* name = static_cast<const char* const*>(dlsym(loaded, symbol.c_str()));
+    ASSERT_NE(name, nullptr) << symbol;
+    EXPECT_STREQ(*name, "R2CCL") << symbol;
+  }
+  EXPECT_EQ(dlsym(loaded, "ncclCollNetPlugin_v7"), nullptr);
   EXPECT_EQ(dlsym(loaded, "ncclNetPlugin_v7"), nullptr);
   EXPECT_EQ(dlsym(loaded, "ncclNetPlugin_v13"), nullptr);
   dlclose(loaded);

@@ -40,7 +40,7 @@ class Stream {
   /// (duplicated, lost) after these messages.
   std::pair<uint64_t, uint64_t> check(const std::vector<uint64_t>& numbers) const {
     MessageCheck check(config_, shift_);
-    check.set_steps(steps_);
+    check.begin_operation(steps_, 0);
     for (uint64_t number : numbers) {
       std::vector<char> data = message(number);
       check.on_message(data.data(), data.size());
@@ -100,7 +100,7 @@ TEST_P(MessageCheckTest, messages_that_changed_places_are_neither) {
 
 TEST_P(MessageCheckTest, what_cannot_be_recognised_passes_for_the_next_one) {
   MessageCheck check(stream_.config_, stream_.shift_);
-  check.set_steps(stream_.steps_);
+  check.begin_operation(stream_.steps_, 0);
   for (uint64_t number : Stream::sequence(end_)) {
     std::vector<char> data = stream_.message(number);
     if (number % 3 == 1 && !data.empty()) data[0] ^= 1;

@@ -23,7 +23,7 @@ class Pattern : public testing::TestWithParam<DataType> {
   std::vector<char> sum(const std::vector<std::vector<char>>& parts) const {
     std::vector<char> total = parts[0];
     for (size_t i = 1; i < parts.size(); ++i)
-      add(GetParam(), total.data(), total.data(), parts[i].data(), kCount);
+      reduce(GetParam(), total.data(), total.data(), parts[i].data(), kCount);
     return total;
   }
   uint64_t wrong(const std::vector<char>& data, uint32_t ranks, uint64_t iteration) const {
@@ -81,7 +81,7 @@ TEST_P(Pattern, sums_of_any_part_are_what_adding_up_gives) {
 TEST_P(Pattern, sums_over_as_many_ranks_as_a_job_can_have_are_exact) {
   std::vector<char> total = input(0, 7);
   for (uint32_t rank = 1; rank < 1024; ++rank)
-    add(GetParam(), total.data(), total.data(), input(rank, 7).data(), kCount);
+    reduce(GetParam(), total.data(), total.data(), input(rank, 7).data(), kCount);
   EXPECT_EQ(wrong(total, 1024, 7), 0u);
 }
 
@@ -95,7 +95,7 @@ class Caught : public testing::TestWithParam<std::tuple<DataType, uint32_t>> {
     std::vector<char> total(kWindow * element_size(type)), one(total.size());
     for (uint32_t rank = 0; rank < ranks; ++rank) {
       fill_input(type, rank ? one.data() : total.data(), first, kWindow, rank, operation);
-      if (rank) add(type, total.data(), total.data(), one.data(), kWindow);
+      if (rank) reduce(type, total.data(), total.data(), one.data(), kWindow);
     }
     return total;
   }

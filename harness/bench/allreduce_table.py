@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+"""AllReduce with one degraded node on virtual NICs: algorithms side by side, beside the lower bound and the simulator; and mode 3 beside
+ring and Balance at each size.
+
+    harness/bench/allreduce_table.py algorithms --nodes 3,4,6,8 --mbits 400 --out results/reference/allreduce
+    harness/bench/allreduce_table.py sizes --nodes 4 --mbits 400 --out results/reference/allreduce
+
+A node has four NICs; it loses x of its capacity in the middle of each job: 1/8 one NIC is throttled to half, 1/4 one is lost, 1/2 two are. T is
+the median operation once that has settled, T0 the one before it, of the same job. `--mbits auto` takes the highest rate at which the healthy
+ring keeps 0.97 of what the ports carry. Every row has the share of the machine's CPUs that was idle while its job ran: below some 0.3 the CPUs
+are measured, not the schedules. Jobs are interleaved: each round runs all of a table's jobs once. Writes algorithms.csv or sizes.csv, and a
+line per job to jobs.jsonl. Exit status: 0 every job ended well with every element right, 1 not.
+"""
+
+import argparse
+import csv
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+NICS = 4
+LOST = {"0": 0.0, "1/8": 0.125, "1/4": 0.25, "1/2": 0.5}
+ENGINE = ["ring", "unequal_ring", "r2ccl_allreduce", "four_stage", "mix"]  # forced; the simulator's names
+RATES = [2000, 1600, 1200, 800, 600, 400, 300, 200, 150, 100]
+TEXT = """version: 1
+name: allreduce-table
+seed: 7
+fabric: {{kind: vhca, nodes: {nodes}, ranks_per_node: 1, nics_per_node: 4, nic_rate: {mbits} Mbit/s}}
+workload: {{engine: cpu, op: allreduce, dtype: float32, bytes: {bytes} B, iters: {iters}, warmup: 2, verify: true, collnet: {collnet}}}
+modes: [{{mode: {mode}, label: job{env}}}]
+timeouts: {{setup: 120 s, stall: 60 s, job: 600 s}}
+"""
+
+
+def fault(lost, mbits, at):
+    """The lines of the scenario."""
+    what = {"0": None, "1/8": ("nic0", f"throttle, rate: {mbits // 2} Mbit/s"), "1/4": ("nic0", "port_down"), "1/2": ("nic[0-1]", "port_down")}[lost]
+    return f"faults:\n  - {{at: {{iter: {at}}}, target: \"node1/{what[0]}\", kind: {what[1]}}}\n" if what else ""
+
+
+def variants(kind):
+    """(label, mode, collnet, R2CC_ALGORITHM) of each job of a table."""
+    usual = [("balance", "balance", "off", ""), ("mode3", "allreduce", "auto", "")]
+    if kind == "sizes":
+        return [("ring", "migrate", "off", "")] + usual
+    return usual + [("planner", "allreduce", "force", "")] + [(name, "allreduce", "force", name) for name in ENGINE]
+
+
+def cpu_times():
+    with open("/proc/stat", encoding="ascii") as file:
+        numbers = [int(word) for word in file.readline().split()[1:9]]
+    return numbers[3] + numbers[4], sum(numbers)
+
+
+def run_job(arguments, nodes, lost, mbits, size, variant, iters):
+    """One job; a dictionary of what it took."""
+    label, mode, collnet, algorithm = variant
+    at = iters // 3
+    env = f", env: {{R2CC_ALGORITHM: {algorithm}}}" if algorithm else ""
+    text = TEXT.format(nodes=nodes, mbits=mbits, bytes=size, iters=iters, collnet=collnet, mode=mode, env=env) + fault(lost, mbits, at)
+    row = {"nodes": nodes, "lost": lost, "mbits": mbits, "bytes": size, "algorithm": label, "iters": iters}
+    with tempfile.TemporaryDirectory(prefix="r2bench-table-") as folder:
+        file = os.path.join(folder, "job.yaml")
+        with open(file, "w", encoding="utf-8") as out:
+            out.write(text)
+        idle, total = cpu_times()
+        done = subprocess.run([arguments.r2bench, "run", file, "--quiet", "--no-plot", "--out", os.path.join(folder, "out")], capture_output=True, text=True,
+                              timeout=900, check=False)
+        idle_after, total_after = cpu_times()
+        row["cpu_idle"] = round((idle_after - idle) / max(1, total_after - total), 3)
+        try:
+            with open(os.path.join(folder, "out", "result.json"), encoding="utf-8") as result:
+                mode_result = json.load(result)["runs"][0]
+        except (OSError, ValueError):
+            return row | {"ok": False, "why": done.stdout[-500:] + done.stderr[-500:]}
+    times = mode_result["iteration_ms"]
+    correct = mode_result["metrics"]["correctness"]["exact"]
+    row |= {"ok": mode_result["outcome"] == "ok" and correct and len(times) == iters, "why": mode_result["error"] or ("" if correct else "wrong elements"),
+            "times_ms": [round(t, 3) for t in times]}
+    witnessed = mode_result["metrics"]["faults"]["witnessed"]
+    if lost != "0" and witnessed < 1:
+        row |= {"ok": False, "why": "the fault did not take effect"}
+    if not row["ok"]:
+        return row
+    settled = times if lost == "0" else times[at + (iters - at) // 3:]
+    row["t_ms"] = statistics.median(settled)
+    row["t0_ms"] = statistics.median(times[1:at])
+    return row
+
+
+def bounds(nodes, lost, mbits, size):
+    """(lower bound, healthy ring, degraded ring) in ms at the ports' rate."""
+    unit = size / (mbits * 1e6 / 8 * NICS) * 1e3
+    ring = 2 * (nodes - 1) / nodes
+    least = 1 - LOST[lost]
+    return max(1 / least, 2 * (nodes - 1) / (nodes - LOST[lost])) * unit, ring * unit, ring / least * unit
+
+
+def simulated(arguments, nodes, lost, mbits, size):
+    """Milliseconds by the simulator's names."""
+    capacities = [str(1 - LOST[lost])] + ["1"] * (nodes - 1)
+    done = subprocess.run([arguments.r2bench, "sim", "allreduce", "--capacities", *capacities, "--bytes", f"{size}B", "--rate", f"{mbits * NICS} Mbit/s",
+                           "--segments", str(arguments.segments), "--json"], capture_output=True, text=True, timeout=300, check=True)
+    said = json.loads(done.stdout)
+    found = {entry["name"]: entry["simulated_s"] * 1e3 for entry in said["algorithms"]}
+    found["planner"] = found["mode3"] = found[said["chosen"]]
+    return found
+
+
+def rate_for(arguments, nodes):
+    """The highest rate of RATES at which the healthy ring keeps 0.97 of its ports."""
+    for mbits in RATES:
+        size = arguments.mib << 20
+        row = run_job(arguments, nodes, "0", mbits, size, ("balance", "balance", "off", ""), 8)
+        ring = bounds(nodes, "0", mbits, size)[1]
+        print(f"{nodes} nodes at {mbits} Mbit/s: " + (f"healthy ring {ring / row['t_ms']:.3f} of its ports, CPUs idle {row['cpu_idle']:.2f}" if row["ok"] else row["why"]),
+              flush=True)
+        if row["ok"] and ring / row["t_ms"] >= 0.97:
+            return mbits
+    return RATES[-1]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("table", choices=["algorithms", "sizes"])
+    parser.add_argument("--r2bench", default=os.path.join(HERE, "..", "..", "build", "release", "bin", "r2bench"))
+    parser.add_argument("--nodes", default="4", help="separated by commas")
+    parser.add_argument("--lost", default="", help="of " + ", ".join(LOST) + "; default: all but 0, for sizes all")
+    parser.add_argument("--mbits", default="auto", help="of each NIC; auto")
+    parser.add_argument("--mib", type=int, default=64, help="algorithms: of an operation")
+    parser.add_argument("--largest", type=int, default=256, help="sizes: MiB of the largest one, 1024 at most")
+    parser.add_argument("--segments", type=int, default=32, help="of the simulator's schedules, at most")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--minutes", type=float, default=60, help="begin no round after that")
+    parser.add_argument("--out", default=".")
+    arguments = parser.parse_args()
+    lost = [word for word in (arguments.lost or ("0,1/8,1/4,1/2" if arguments.table == "sizes" else "1/8,1/4,1/2")).split(",")]
+    sizes = [arguments.mib << 20] if arguments.table == "algorithms" else [8 << (3 * k) for k in range(10) if 8 << (3 * k) <= arguments.largest << 20]
+    if arguments.table == "sizes" and sizes[-1] < arguments.largest << 20:
+        sizes.append(arguments.largest << 20)
+    os.makedirs(arguments.out, exist_ok=True)
+    begin, rows, good = time.monotonic(), [], True
+    with open(os.path.join(arguments.out, "jobs.jsonl"), "a", encoding="utf-8") as log:
+        for nodes in (int(word) for word in arguments.nodes.split(",")):
+            mbits = rate_for(arguments, nodes) if arguments.mbits == "auto" else int(arguments.mbits)
+            for x in lost:
+                for size in sizes:
+                    jobs = {}
+                    for number in range(arguments.rounds):
+                        if number > 0 and time.monotonic() - begin > 60 * arguments.minutes:
+                            break
+                        for variant in variants(arguments.table):
+                            iters = 24 if size >= 16 << 20 else 60
+                            row = run_job(arguments, nodes, x, mbits, size, variant, iters) | {"table": arguments.table, "round": number}
+                            good = good and row["ok"]
+                            print(json.dumps(row), file=log, flush=True)
+                            if not row["ok"]:
+                                print(f"{nodes} nodes, x = {x}, {size} B, {variant[0]}: {row['why']}", flush=True)
+                            else:
+                                jobs.setdefault(variant[0], []).append(row)
+                    rows += table_rows(arguments, nodes, x, mbits, size, jobs)
+    if rows:
+        with open(os.path.join(arguments.out, arguments.table + ".csv"), "w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+    return 0 if good else 1
+
+
+def table_rows(arguments, nodes, x, mbits, size, jobs):
+    """The rows of one point; printed, too."""
+    bound, ring, degraded = bounds(nodes, x, mbits, size)
+    said = simulated(arguments, nodes, x, mbits, size) if arguments.table == "algorithms" and x != "0" else {}
+    best = min((statistics.median(r["t_ms"] for r in jobs[name]) for name in ("ring", "balance") if name in jobs), default=None)
+    rows = []
+    for label, done in jobs.items():
+        t, t0 = (statistics.median(r[key] for r in done) for key in ("t_ms", "t0_ms"))
+        row = {"nodes": nodes, "lost": x, "bytes": size, "mbits": mbits, "algorithm": label, "jobs": len(done), "t_ms": round(t, 3), "t0_ms": round(t0, 3),
+               "t_to_t0": round(t / t0, 4), "bound_ms": round(bound, 3), "t_to_bound": round(t / bound, 4), "healthy_ring_ms": round(ring, 3),
+               "degraded_ring_ms": round(degraded, 3), "simulated_ms": round(said[label], 3) if label in said else "",
+               "t_to_simulated": round(t / said[label], 4) if label in said else "", "to_better_of_ring_and_balance": round(t / best, 4) if best else "",
+               "cpu_idle": min(r["cpu_idle"] for r in done)}
+        rows.append(row)
+        print(f"{nodes} nodes, x = {x}, {size} B, {label:16} {t:9.2f} ms = {row['t_to_t0']:.3f} T0 = {row['t_to_bound']:.3f} bound"
+              + (f", simulated {said[label]:.2f}" if label in said else "") + f", CPUs idle {row['cpu_idle']:.2f}", flush=True)
+    return rows
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+// `r2bench compare`: two results, or a result and a baseline.
+#include <CLI/CLI.hpp>
+#include <ostream>
+
+#include "harness/cli/compare_options.h"
+#include "harness/report/result_file.h"
+
+namespace r2bench {
+
+void CompareOptions::add_to(CLI::App& app) {
+  compare =
+      app.add_subcommand("compare", "Say whether a result is worse than another one, or than a baseline");
+  compare->add_option(
+      "result", compare_.results,
+      "Before and now: result.json files, or folders of one or several runs; with --baseline only now");
+  compare->add_option("--baseline", compare_.baseline, "Compare with this baseline");
+  compare->add_option("--save-baseline", compare_.save, "Write the samples of the last result to this file");
+  compare->add_option("--out", compare_.out, "Folder for the comparison as text, Markdown, JUnit and JSON");
+  compare_thresholds_.add_to(*compare);
+  compare->footer(
+      "Examples: r2bench compare results/runs/A results/runs/B\n"
+      "  r2bench compare --save-baseline baseline.json results/runs/A\n"
+      "  r2bench compare --baseline baseline.json results/runs/B");
+
+  gate = app.add_subcommand("gate", "Run scenarios and fail when they do worse than a baseline: for CI");
+  gate->add_option("scenario", gate_.scenarios, "Scenario files, or names from `list`")->required();
+  gate->add_option("--baseline", gate_.baseline, "Compare with this baseline");
+  gate->add_option("--reference", gate_.reference,
+                   "key=value, as in --set: run the scenario with it by turns, as a reference on the same "
+                   "machine at the "
+                   "same time; the baseline then only says how much runs scatter")
+      ->allow_extra_args(false);
+  gate->add_option("--save-baseline", gate_.save,
+                   "Write what was measured to this file, and compare with nothing");
+  gate->add_flag("--append", gate_.append, "Add to the baseline that is saved, instead of replacing it");
+  gate->add_option("--runs", gate_.runs, "With --save-baseline: measure so many times (1)")
+      ->check(CLI::Range(1, 1000));
+  gate->add_option("--jobs", gate_.jobs, "Jobs of a run, by which its faults are divided (3)")
+      ->check(CLI::Range(1, 100));
+  gate->add_option("--out", gate_.out, "Folder of the results (else results/runs/gate-TIME)");
+  gate->add_flag("--quiet", gate_.quiet, "No progress, only the comparison");
+  gate_thresholds_.add_to(*gate);
+  gate->footer(
+      "Exit status: 0 no worse, 1 worse or an expectation failed, 2 unknown, 64 usage, 70 internal error.\n"
+      "Examples: r2bench gate recovery_gate --baseline results/baseline/ci.json\n"
+      "  r2bench gate my_job.yaml --runs 5 --save-baseline my_baseline.json");
+}
+
+CompareArguments CompareOptions::compare_finished() const {
+  CompareArguments arguments = compare_;
+  arguments.thresholds = compare_thresholds_.finished();
+  const size_t wanted = arguments.baseline.empty() && arguments.save.empty() ? 2 : 1;
+  if (arguments.results.size() > 2 || arguments.results.size() < wanted)
+    throw UsageError(
+        "compare needs two results, or --baseline FILE and one, or --save-baseline FILE and one");
+  if (!arguments.baseline.empty() && arguments.results.size() > 1)
+    throw UsageError("compare: with --baseline there is one result, not two");
+  return arguments;
+}
+
+GateArguments CompareOptions::gate_finished() const {
+  GateArguments arguments = gate_;
+  arguments.thresholds = gate_thresholds_.finished();
+  if (arguments.append && arguments.save.empty()) throw UsageError("--append needs --save-baseline FILE");
+  if (arguments.runs > 1 && arguments.save.empty()) throw UsageError("--runs needs --save-baseline FILE");
+  if (!arguments.save.empty() && !arguments.baseline.empty())
+    throw UsageError("--save-baseline compares with nothing; leave out --baseline");
+  if (arguments.save.empty() && arguments.baseline.empty() && arguments.reference.empty())
+    throw UsageError(
+        "gate needs something to compare with: --baseline FILE, made by gate --save-baseline FILE "
+        "--runs 5, or --reference KEY=VALUE");
+  return arguments;
+}
+
+int compare_command(const CompareArguments& arguments, const Console& console) {
+  const SampleSet now = read_samples(arguments.results.back());
+  if (!arguments.save.empty()) {
+    write_baseline(arguments.save, now);
+    console.out << arguments.save << ": written, of " << now.name << "\n";
+    if (arguments.baseline.empty() && arguments.results.size() == 1) return 0;
+  }
+  const SampleSet before = arguments.baseline.empty() ? read_samples(arguments.results.front())
+                                                      : read_baseline(arguments.baseline);
+  const SampleComparison comparison = compare(before, now, arguments.thresholds);
+  publish(comparison, arguments.out, console);
+  return exit_code(comparison.change());
+}
+
+}  // namespace r2bench

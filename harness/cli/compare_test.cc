@@ -1,0 +1,227 @@
+// `compare`, `gate` and `export` from the command line to the exit status, with a runner that answers from
+// memory.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
+
+#include "harness/cli/commands.h"
+#include "harness/report/sample_result.h"
+
+namespace r2bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Gate : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "compare_test_XXXXXX").string();
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    root = pattern;
+    before = fs::current_path();
+    fs::current_path(root);
+    ::setenv("R2BENCH_SHARE", R2BENCH_SOURCE_DIR, 1);
+    ::unsetenv("GITHUB_ACTIONS");
+    ::unsetenv("GITHUB_STEP_SUMMARY");
+    std::ofstream("job.yaml") << sample_scenario().source_text;
+  }
+  void TearDown() override {
+    ::unsetenv("GITHUB_ACTIONS");
+    ::unsetenv("GITHUB_STEP_SUMMARY");
+    fs::current_path(before);
+    fs::remove_all(root);
+  }
+
+  int call(std::vector<const char*> words) {
+    words.insert(words.begin(), "r2bench");
+    out.str("");
+    err.str("");
+    return r2bench_main(static_cast<int>(words.size()), words.data(), runner, Console{out, err});
+  }
+  std::string content(const fs::path& file) {
+    std::ifstream stream(file);
+    return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+  }
+
+  /// A run of `repeats` faults whose recovery takes `later_ms` longer than usual.
+  RunResult run(const Scenario& scenario, size_t repeats) {
+    RunResult result = sample_result();
+    result.scenario = scenario.name;
+    std::erase_if(result.modes, [&](const ModeResult& mode) { return !scenario.find_mode(mode.mode); });
+    std::normal_distribution<double> noise(0, 0.3);
+    const auto plugin = scenario.workload.plugin;
+    for (ModeResult& mode : result.modes) {
+      if (mode.mode != "migrate") continue;
+      const FaultSample one = mode.faults[0];
+      mode.faults.clear();
+      for (size_t i = 0; i < repeats; ++i) {
+        FaultSample fault = one;
+        fault.repetition = i;
+        const double more = std::abs(noise(random)) + (plugin == "r2ccl" ? later_ms : 0);
+        fault.detect_ms = *one.detect_ms + more;
+        fault.recover_ms = *one.recover_ms + more;
+        fault.switch_ms = 1 + more;
+        mode.faults.push_back(fault);
+      }
+    }
+    return result;
+  }
+
+  fs::path root, before;
+  std::ostringstream out, err;
+  double later_ms = 0;
+  std::mt19937_64 random{5};
+  std::vector<std::string> plugins;
+  Runner runner = [this](const Scenario& scenario, const RunOptions& options, const std::atomic<bool>&) {
+    plugins.push_back(scenario.workload.plugin);
+    return run(scenario, options.repeats);
+  };
+};
+
+TEST_F(Gate, passes_what_is_no_worse_and_fails_what_is) {
+  ASSERT_EQ(call({"gate", "job.yaml", "--modes", "migrate", "--repeats", "24", "--runs", "3",
+                  "--save-baseline", "base/b.json", "--quiet"}),
+            0)
+      << err.str();
+  EXPECT_EQ(call({"gate", "job.yaml", "--modes", "migrate", "--repeats", "24", "--baseline", "base/b.json",
+                  "--quiet"}),
+            0)
+      << out.str() << err.str();
+  EXPECT_NE(out.str().find("Comparison: pass"), std::string::npos) << out.str();
+  later_ms = 2;
+  EXPECT_EQ(call({"gate", "job.yaml", "--modes", "migrate", "--repeats", "24", "--baseline", "base/b.json",
+                  "--quiet", "--out", "result"}),
+            1)
+      << out.str() << err.str();
+  EXPECT_NE(out.str().find("worse: nic_down migrate switch_ms"), std::string::npos) << out.str();
+  for (const char* file : {"comparison.txt", "comparison.md", "comparison.json", "junit.xml",
+                           "benchmark_smaller.json", "benchmark_bigger.json", "bencher.json"})
+    EXPECT_TRUE(fs::exists(fs::path("result/comparison") / file)) << file;
+  EXPECT_EQ(call({"validate", "result/nic_down-run0-job0/result.json"}), 0) << err.str();
+}
+
+TEST_F(Gate, runs_a_reference_by_turns) {
+  later_ms = 2;
+  EXPECT_EQ(call({"gate", "job.yaml", "--modes", "migrate", "--repeats", "24", "--jobs", "2", "--reference",
+                  "workload.plugin=older", "--quiet"}),
+            1)
+      << out.str() << err.str();
+  EXPECT_EQ(plugins, (std::vector<std::string>{"r2ccl", "older", "older", "r2ccl"}));
+  later_ms = 0;
+  EXPECT_EQ(call({"gate", "job.yaml", "--modes", "migrate", "--repeats", "24", "--reference",
+                  "workload.plugin=older", "--quiet"}),
+            0)
+      << out.str() << err.str();
+}
+
+TEST_F(Gate, what_cannot_be_told_is_unknown) {
+  ASSERT_EQ(call({"gate", "job.yaml", "--modes", "migrate", "--repeats", "24", "--save-baseline", "b.json",
+                  "--quiet"}),
+            0);
+  EXPECT_EQ(
+      call({"gate", "job.yaml", "--modes", "migrate", "--repeats", "3", "--baseline", "b.json", "--quiet"}),
+      2)
+      << out.str();
+  EXPECT_EQ(call({"gate", "job.yaml", "--repeats", "24", "--baseline", "b.json", "--quiet"}), 2) << out.str();
+  EXPECT_NE(out.str().find("baseline: not in b.json"), std::string::npos) << out.str();
+}
+
+TEST_F(Gate, needs_something_to_compare_with) {
+  EXPECT_EQ(call({"gate", "job.yaml"}), 64);
+  EXPECT_NE(err.str().find("gate needs something to compare with"), std::string::npos) << err.str();
+  EXPECT_EQ(call({"gate", "job.yaml", "--baseline", "none.json"}), 64);
+  EXPECT_NE(err.str().find("none.json: no such file"), std::string::npos) << err.str();
+  EXPECT_EQ(call({"gate", "job.yaml", "--save-baseline", "b.json", "--baseline", "b.json"}), 64);
+  EXPECT_EQ(call({"gate", "job.yaml", "--append", "--reference", "a=b"}), 64);
+  EXPECT_EQ(call({"gate", "job.yaml", "--reference", "nothing"}), 64);
+  EXPECT_TRUE(plugins.empty());
+}
+
+TEST_F(Gate, inside_github_actions_it_annotates_and_writes_the_summary) {
+  ASSERT_EQ(call({"gate", "job.yaml", "--modes", "migrate", "--repeats", "24", "--save-baseline", "b.json",
+                  "--quiet"}),
+            0);
+  ::setenv("GITHUB_ACTIONS", "true", 1);
+  ::setenv("GITHUB_STEP_SUMMARY", "summary.md", 1);
+  std::ofstream("summary.md") << "before\n";
+  later_ms = 3;
+  EXPECT_EQ(
+      call({"gate", "job.yaml", "--modes", "migrate", "--repeats", "24", "--baseline", "b.json", "--quiet"}),
+      1);
+  EXPECT_NE(out.str().find("\n::error title=r2bench regression::nic_down migrate"), std::string::npos)
+      << out.str();
+  EXPECT_EQ(content("summary.md").find("before\n### r2bench: fail"), 0u) << content("summary.md");
+}
+
+TEST_F(Gate, compares_results_and_folders_of_results) {
+  ASSERT_EQ(call({"run", "job.yaml", "--modes", "migrate", "--repeats", "24", "--no-plot", "--quiet", "--out",
+                  "a"}),
+            0);
+  ASSERT_EQ(call({"run", "job.yaml", "--modes", "migrate", "--repeats", "24", "--no-plot", "--quiet", "--out",
+                  "b/1"}),
+            0);
+  ASSERT_EQ(call({"run", "job.yaml", "--modes", "migrate", "--repeats", "24", "--no-plot", "--quiet", "--out",
+                  "b/2"}),
+            0);
+  EXPECT_EQ(call({"compare", "a", "b"}), 0) << out.str() << err.str();
+  EXPECT_EQ(call({"compare", "a/result.json", "b/1/result.json", "--out", "c"}), 0) << out.str() << err.str();
+  EXPECT_TRUE(fs::exists("c/junit.xml"));
+  EXPECT_EQ(call({"compare", "--save-baseline", "b.json", "b"}), 0) << err.str();
+  later_ms = 4;
+  ASSERT_EQ(call({"run", "job.yaml", "--modes", "migrate", "--repeats", "24", "--no-plot", "--quiet", "--out",
+                  "slow"}),
+            0);
+  EXPECT_EQ(call({"compare", "--baseline", "b.json", "slow"}), 1) << out.str();
+  EXPECT_EQ(call({"compare", "--baseline", "b.json", "slow", "--floor", "detect_ms=9", "--floor",
+                  "recover_ms=9", "--floor", "switch_ms=9"}),
+            0)
+      << out.str();
+  EXPECT_EQ(call({"compare", "a"}), 64);
+  EXPECT_EQ(call({"compare", "a", "b", "slow"}), 64);
+  EXPECT_EQ(call({"compare", "a", "b", "--floor", "x"}), 64);
+}
+
+TEST_F(Gate, bad_input_is_64_and_names_the_file) {
+  std::ofstream("foreign.json") << R"({"version": 3, "results": []})";
+  std::ofstream("cut.json") << "{\n \"schema_version\": 2,\n \"runs\": [";
+  std::ofstream("empty.json") << "";
+  std::ofstream("old.json") << R"({"schema_version": 1, "runs": []})";
+  fs::create_directory("folder");
+  ASSERT_EQ(call({"run", "job.yaml", "--modes", "migrate", "--no-plot", "--quiet", "--out", "good"}), 0);
+  for (const auto& [file, why] : std::vector<std::pair<const char*, const char*>>{
+           {"foreign.json", "foreign.json: is JSON, but no result"},
+           {"cut.json", "cut.json:3:10: ends in the middle"},
+           {"empty.json", "empty.json: is empty"},
+           {"old.json", "old.json: schema_version 1"},
+           {"folder", "folder: is a folder without a result.json"},
+           {"none.json", "none.json: no such file"}}) {
+    EXPECT_EQ(call({"compare", "good", file}), 64) << file;
+    EXPECT_NE(err.str().find(why), std::string::npos) << err.str();
+    EXPECT_EQ(call({"compare", file, "good"}), 64) << file;
+    EXPECT_EQ(call({"export", "--format", "nccl-tests", file}), 64) << file;
+    EXPECT_EQ(call({"compare", "--baseline", file, "good"}), 64) << file;
+    EXPECT_NE(err.str().find(file), std::string::npos) << err.str();
+  }
+  EXPECT_EQ(call({"compare", "--baseline", "foreign.json", "good"}), 64);
+  EXPECT_NE(err.str().find("no baseline: it has no 'baseline_version'"), std::string::npos) << err.str();
+  EXPECT_EQ(call({"validate", "cut.json"}), 64);
+  EXPECT_NE(err.str().find("cut.json:3:10: ends in the middle"), std::string::npos) << err.str();
+}
+
+TEST_F(Gate, exports_for_tools_that_read_nccl_tests) {
+  ASSERT_EQ(call({"run", "job.yaml", "--no-plot", "--quiet", "--out", "good"}), 0);
+  EXPECT_EQ(call({"export", "--format", "nccl-tests", "good"}), 0) << err.str();
+  EXPECT_EQ(nlohmann::json::parse(out.str())["version"], 3);
+  EXPECT_EQ(call({"export", "--format", "nccl-tests", "good", "--mode", "migrate", "--out", "x.json"}), 0);
+  EXPECT_EQ(nlohmann::json::parse(content("x.json"))["results"].size(), 1u);
+  EXPECT_EQ(call({"export", "--format", "nccl-tests", "good", "--mode", "nothing"}), 64);
+  EXPECT_EQ(call({"export", "good"}), 64);
+}
+
+}  // namespace
+}  // namespace r2bench

@@ -1,0 +1,129 @@
+#include "harness/cli/comparison_output.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <ostream>
+
+#include "harness/cli/resources.h"
+#include "harness/report/comparison_report.h"
+#include "harness/report/result_file.h"
+#include "harness/report/run_folder.h"
+#include "harness/run/runner.h"
+
+namespace r2bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+void write_file(const fs::path& file, const std::string& content, std::ios::openmode mode = std::ios::trunc) {
+  std::ofstream stream(file, std::ios::binary | std::ios::out | mode);
+  stream << content << std::flush;
+  if (!stream) throw OutputError(file.string() + ": cannot be written");
+}
+
+void make_folder(const fs::path& folder) {
+  std::error_code error;
+  if (!folder.empty()) fs::create_directories(folder, error);
+  if (error) throw OutputError(folder.string() + ": cannot be made: " + error.message());
+}
+
+}  // namespace
+
+void ThresholdOptions::add_to(CLI::App& command) {
+  command
+      .add_option("--floor", floors,
+                  "Noise floor of a metric in its unit, such as recover_ms=1 (else what repeated runs show)")
+      ->allow_extra_args(false);
+  command.add_option("--alpha", alpha, "Chance of a false alarm, all metrics together (0.02)")
+      ->check(CLI::Range(1e-9, 0.5));
+}
+
+Thresholds ThresholdOptions::finished() const {
+  Thresholds thresholds;
+  thresholds.alpha = alpha;
+  for (const std::string& text : floors) {
+    const size_t equals = text.find('=');
+    char* end = nullptr;
+    const double value = equals == std::string::npos ? -1 : std::strtod(text.c_str() + equals + 1, &end);
+    if (equals == std::string::npos || equals == 0 || equals + 1 == text.size() || *end != '\0' ||
+        !(value >= 0))
+      throw UsageError("--floor " + text + ": write --floor metric=value, with a value of 0 or more");
+    thresholds.floors[text.substr(0, equals)] = value;
+  }
+  return thresholds;
+}
+
+SampleSet read_samples(const std::string& named) {
+  const auto share = share_folder();
+  if (!share)
+    throw UsageError("results/schema.json is not found; set R2BENCH_SHARE to the folder that holds results/");
+  const nlohmann::json schema = read_json_file(*share / "results" / "schema.json");
+  std::vector<fs::path> files;
+  std::error_code error;
+  if (fs::is_directory(named, error) && !fs::exists(fs::path(named) / "result.json", error)) {
+    for (const auto& entry : fs::recursive_directory_iterator(named, error))
+      if (entry.path().filename() == "result.json") files.push_back(entry.path());
+    if (error) throw InputError(named + ": " + error.message());
+    if (files.empty())
+      throw InputError(named +
+                       ": is a folder without a result.json at any depth; give the folder of a run, of "
+                       "several runs, or a result.json");
+    std::sort(files.begin(), files.end());
+  } else {
+    files.emplace_back(named);
+  }
+  SampleSet all;
+  for (const fs::path& file : files)
+    all.add(samples_of_result(read_result_file(file, schema), file.string()));
+  all.name = named;
+  return all;
+}
+
+SampleSet read_baseline(const std::string& file) {
+  const nlohmann::json json = read_json_file(file);
+  try {
+    return samples_of_baseline(json, file);
+  } catch (const BaselineError& error) {
+    throw InputError(file + ": " + error.what());
+  }
+}
+
+void write_baseline(const fs::path& file, const SampleSet& set) {
+  make_folder(file.parent_path());
+  const fs::path beside = file.string() + ".new";
+  write_file(beside, to_baseline(set).dump(1) + "\n");
+  std::error_code error;
+  fs::rename(beside, file, error);
+  if (error) throw OutputError(file.string() + ": " + error.message());
+}
+
+void publish(const SampleComparison& comparison, const std::string& out, const Console& console) {
+  console.out << comparison_text(comparison) << std::flush;
+  if (!out.empty()) {
+    make_folder(out);
+    for (const auto& [name, content] : comparison_files(comparison))
+      write_file(fs::path(out) / name, content);
+  }
+  const char* const actions = std::getenv("GITHUB_ACTIONS");
+  if (actions && std::string(actions) == "true")
+    console.out << comparison_annotations(comparison) << std::flush;
+  const char* const summary = std::getenv("GITHUB_STEP_SUMMARY");
+  if (summary && *summary) write_file(summary, comparison_markdown(comparison), std::ios::app);
+}
+
+int exit_code(Change change) {
+  switch (change) {
+    case Change::kSame:
+    case Change::kBetter:
+      return 0;
+    case Change::kWorse:
+      return 1;
+    case Change::kUnknown:
+      break;
+  }
+  return 2;
+}
+
+}  // namespace r2bench

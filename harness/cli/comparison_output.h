@@ -1,0 +1,44 @@
+// What `compare` and `gate` have in common: reading samples, thresholds of the command line, and where a
+// comparison is written.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "harness/cli/console.h"
+#include "harness/judge/compare.h"
+#include "harness/judge/sample_set.h"
+
+namespace CLI {
+class App;
+}
+
+namespace r2bench {
+
+/// `--floor metric=value` and `--alpha`.
+struct ThresholdOptions {
+  std::vector<std::string> floors;
+  double alpha = Thresholds().alpha;
+
+  void add_to(CLI::App& command);
+  /// Throws UsageError.
+  Thresholds finished() const;
+};
+
+/// The runs in a result.json, or in every result.json at any depth of a folder. Throws InputError.
+SampleSet read_samples(const std::string& named);
+/// The same of a baseline file.
+SampleSet read_baseline(const std::string& file);
+/// Writes a baseline as a whole or not at all. Throws OutputError.
+void write_baseline(const std::filesystem::path& file, const SampleSet& set);
+
+/// Prints the table. Inside GitHub Actions (GITHUB_ACTIONS, GITHUB_STEP_SUMMARY) also the annotations, and
+/// the Markdown into the step's summary. `out`: folder for the files of comparison_files(), made where it is
+/// missing; empty: none. Throws OutputError.
+void publish(const SampleComparison& comparison, const std::string& out, const Console& console);
+
+/// 0 same or better, 1 worse, 2 unknown.
+int exit_code(Change change);
+
+}  // namespace r2bench

@@ -1,0 +1,273 @@
+#include "harness/judge/compare.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace r2bench {
+namespace {
+
+constexpr const char* kMilliseconds = "ms";
+
+std::vector<double> towards_worse(std::vector<double> values, Better better) {
+  if (better == Better::kHigher)
+    for (double& value : values) value = -value;
+  return values;
+}
+
+std::string one_word(const std::vector<std::string>& outcomes) {
+  std::string word;
+  for (const std::string& outcome : outcomes)
+    if (word.empty() || word == outcome)
+      word = outcome;
+    else
+      return "various";
+  return word;
+}
+
+std::string count_text(size_t n) { return std::to_string(n) + (n == 1 ? " sample" : " samples"); }
+
+/// Fills all but `p`'s correction and `change`.
+void test_shift(const MetricSamples& before, const MetricSamples& after, const MetricSamples& scatter,
+                bool by_turns, const Thresholds& thresholds, ComparisonRow& row, double& p_better) {
+  const std::vector<double> a = towards_worse(before.all(), row.better);
+  const std::vector<double> b = towards_worse(after.all(), row.better);
+  std::mt19937_64 random(thresholds.seed);
+  row.worse_by = shift(a, b);
+  row.interval = bootstrap_shift(a, b, thresholds.resamples, random);
+  row.floor = noise_floor(scatter, thresholds, by_turns, row.floor_from);
+  row.p = mann_whitney_larger(a, b).p;
+  p_better = mann_whitney_larger(b, a).p;
+}
+
+ComparisonRow row_of(const ModeSamples& mode, const std::string& metric) {
+  ComparisonRow row;
+  row.scenario = mode.scenario;
+  row.mode = mode.mode;
+  row.metric = metric;
+  return row;
+}
+
+ComparisonRow fact(const ModeSamples& mode, const std::string& metric, Change change, std::string why) {
+  ComparisonRow row = row_of(mode, metric);
+  row.is_fact = true;
+  row.change = change;
+  row.why = std::move(why);
+  return row;
+}
+
+/// What is no matter of statistics: one wrong element is one too many.
+void add_facts(const ModeSamples& before, const ModeSamples& after, std::vector<ComparisonRow>& rows) {
+  const std::string was = one_word(before.outcomes), is = one_word(after.outcomes);
+  const bool worse =
+      is != was && std::any_of(after.outcomes.begin(), after.outcomes.end(), [&](const auto& o) {
+        return std::find(before.outcomes.begin(), before.outcomes.end(), o) == before.outcomes.end();
+      });
+  rows.push_back(
+      fact(before, "outcome", worse ? Change::kWorse : Change::kSame, was + " before, " + is + " now"));
+  if (after.wrong.empty())
+    rows.push_back(fact(before, "correctness", Change::kSame, "exact"));
+  else
+    rows.push_back(fact(before, "correctness", Change::kWorse, after.wrong.front()));
+}
+
+std::string differing_condition(const ModeSamples& before, const ModeSamples& after) {
+  for (const auto& [key, value] : before.conditions) {
+    const auto found = after.conditions.find(key);
+    const std::string now = found == after.conditions.end() ? "not said" : found->second;
+    if (now != value || value == "various") return key + " is " + value + " before and " + now + " now";
+  }
+  return "";
+}
+
+/// A percentile far in the tail says something from a hundred samples on, and only by its interval.
+void add_tail(const MetricSamples& before, const MetricSamples& after, const MetricSamples& scatter,
+              const Thresholds& thresholds, const ComparisonRow& of_median,
+              std::vector<ComparisonRow>& rows) {
+  const std::vector<double> a = towards_worse(before.all(), of_median.better);
+  const std::vector<double> b = towards_worse(after.all(), of_median.better);
+  if (std::min(a.size(), b.size()) < thresholds.tail_samples) return;
+  ComparisonRow row = of_median;
+  row.metric += ".p99";
+  const double sign = row.better == Better::kLower ? 1 : -1;
+  row.before = sign * quantile(a, 99);
+  row.after = sign * quantile(b, 99);
+  row.worse_by = quantile(b, 99) - quantile(a, 99);
+  std::mt19937_64 random(thresholds.seed);
+  std::vector<double> differences(thresholds.resamples);
+  size_t not_worse = 0;
+  for (double& difference : differences) {
+    const auto draw = [&](const std::vector<double>& values) {
+      std::vector<double> drawn(values.size());
+      for (double& value : drawn) value = values[random() % values.size()];
+      return quantile(std::move(drawn), 99);
+    };
+    const double first = draw(a), second = draw(b);
+    difference = first == second ? 0 : second - first;
+    not_worse += difference <= 0;
+  }
+  row.interval = {quantile(differences, 2.5), quantile(differences, 97.5)};
+  row.p = double(not_worse + 1) / double(differences.size() + 1);
+  double largest = 0;
+  for (const auto& x : scatter.runs)
+    for (const auto& y : scatter.runs)
+      if (!x.empty() && !y.empty())
+        largest = std::max(
+            largest, quantile(towards_worse(x, row.better), 99) - quantile(towards_worse(y, row.better), 99));
+  row.floor = std::max(of_median.floor, std::isfinite(largest) ? largest : 0);
+  if (row.floor > of_median.floor) row.floor_from = "p99 of its runs";
+  rows.push_back(row);
+}
+
+}  // namespace
+
+const char* name(Change change) {
+  // clang-format off
+  switch (change) {
+    case Change::kSame: return "same";
+    case Change::kBetter: return "better";
+    case Change::kWorse: return "worse";
+    case Change::kUnknown: return "unknown";
+  }
+  // clang-format on
+  return "unknown";
+}
+
+Change SampleComparison::change() const {
+  const auto any = [&](Change change) {
+    return std::any_of(rows.begin(), rows.end(),
+                       [&](const ComparisonRow& row) { return row.change == change; });
+  };
+  if (any(Change::kWorse)) return Change::kWorse;
+  return rows.empty() || any(Change::kUnknown) ? Change::kUnknown : Change::kSame;
+}
+
+double noise_floor(const MetricSamples& samples, const Thresholds& thresholds, bool by_turns,
+                   std::string& from) {
+  if (const auto given = thresholds.floors.find(samples.name); given != thresholds.floors.end()) {
+    from = "given";
+    return given->second;
+  }
+  const std::vector<double> all = samples.all();
+  if (all.empty()) return 0;
+  std::vector<double> shifts;
+  if (by_turns) {
+    for (size_t i = 0; i < samples.references.size(); ++i)
+      if (!samples.runs[i].empty() && !samples.references[i].empty())
+        shifts.push_back(shift(samples.runs[i], samples.references[i]));
+  } else {
+    for (size_t i = 0; i < samples.runs.size(); ++i)
+      for (size_t j = 0; j < i; ++j)
+        if (!samples.runs[i].empty() && !samples.runs[j].empty())
+          shifts.push_back(shift(samples.runs[i], samples.runs[j]));
+  }
+  const double median = std::abs(quantile(all, 50));
+  const double relative = shifts.empty() ? thresholds.one_run_relative : thresholds.least_relative;
+  double floor = std::isfinite(median) ? median * relative : 0;
+  if (samples.unit == kMilliseconds)
+    floor = std::max(floor, shifts.empty() ? thresholds.one_run_ms : thresholds.least_ms);
+  from = shifts.empty() ? "assumed: one run" : "least";
+  for (const double between : shifts)
+    if (std::isfinite(between) && std::abs(between) > floor) {
+      floor = std::abs(between);
+      from = std::to_string(samples.runs.size()) + (by_turns ? " runs by turns" : " runs");
+    }
+  return floor;
+}
+
+namespace {
+
+/// `baseline`: nullptr where the two did not run by turns.
+SampleComparison compare_sets(const SampleSet& before, const SampleSet& after, const SampleSet* baseline,
+                              const Thresholds& thresholds) {
+  SampleComparison result;
+  result.before = before.name;
+  result.after = after.name;
+  std::vector<size_t> tested;
+  std::vector<double> p_worse, p_better;
+  for (const ModeSamples& was : before.modes) {
+    const ModeSamples* is = after.find(was.scenario, was.mode);
+    if (!is) {
+      result.rows.push_back(fact(was, "outcome", Change::kUnknown, "this mode was not run"));
+      continue;
+    }
+    if (const std::string difference = differing_condition(was, *is); !difference.empty()) {
+      result.rows.push_back(fact(was, "conditions", Change::kUnknown, "not comparable: " + difference));
+      continue;
+    }
+    add_facts(was, *is, result.rows);
+    for (const MetricSamples& metric : was.metrics) {
+      const std::vector<double> values_before = metric.all();
+      if (values_before.empty()) continue;  // the baseline never measured it
+      ComparisonRow row = row_of(was, metric.name);
+      row.unit = metric.unit;
+      row.better = metric.better;
+      const MetricSamples* now = is->find(metric.name);
+      const std::vector<double> values_now = now ? now->all() : std::vector<double>();
+      row.n_before = values_before.size();
+      row.n_after = values_now.size();
+      row.before = quantile(values_before, 50);
+      if (!values_now.empty()) row.after = quantile(values_now, 50);
+      const size_t least = std::min(row.n_before, row.n_after);
+      if (least < thresholds.least_samples) {
+        row.why = count_text(row.n_before) + " before, " + std::to_string(row.n_after) + " now, and " +
+                  std::to_string(thresholds.least_samples) + " are needed on each side; --repeats makes more";
+        result.rows.push_back(row);
+        continue;
+      }
+      double better = 1;
+      const ModeSamples* of_mode = baseline ? baseline->find(was.scenario, was.mode) : nullptr;
+      const MetricSamples* of_baseline = of_mode ? of_mode->find(metric.name) : nullptr;
+      // Without a baseline the side with more runs knows better how much they differ.
+      const MetricSamples& noise = of_baseline && !of_baseline->all().empty() ? *of_baseline
+                                   : now->runs.size() > metric.runs.size()    ? *now
+                                                                              : metric;
+      test_shift(metric, *now, noise, baseline != nullptr, thresholds, row, better);
+      tested.push_back(result.rows.size());
+      p_worse.push_back(row.p);
+      p_better.push_back(better);
+      result.rows.push_back(row);
+      if (row.unit != kMilliseconds) continue;
+      const size_t rows = result.rows.size();
+      add_tail(metric, *now, noise, thresholds, row, result.rows);
+      if (result.rows.size() == rows) continue;
+      tested.push_back(rows);
+      p_worse.push_back(result.rows.back().p);
+      p_better.push_back(1);
+    }
+  }
+  p_worse = holm(p_worse);
+  p_better = holm(p_better);
+  for (size_t i = 0; i < tested.size(); ++i) {
+    ComparisonRow& row = result.rows[tested[i]];
+    row.p = p_worse[i];
+    row.change = Change::kSame;
+    if (row.p < thresholds.alpha && row.worse_by > row.floor && row.interval.low > 0)
+      row.change = Change::kWorse;
+    if (p_better[i] < thresholds.alpha && -row.worse_by > row.floor && row.interval.high < 0)
+      row.change = Change::kBetter;
+  }
+  for (const ModeSamples& mode : after.modes)
+    if (!before.find(mode.scenario, mode.mode))
+      result.notes.push_back(mode.scenario + ", " + mode.mode + ": not in " + before.name +
+                             ", so not compared");
+  for (const char* key : {"cpu", "cores", "kernel", "build", "sanitizer"}) {
+    const auto was = before.facts.find(key), is = after.facts.find(key);
+    const std::string a = was == before.facts.end() ? "none" : was->second;
+    const std::string b = is == after.facts.end() ? "none" : is->second;
+    if (a != b) result.notes.push_back(std::string(key) + ": " + a + " before, " + b + " now");
+  }
+  return result;
+}
+
+}  // namespace
+
+SampleComparison compare(const SampleSet& before, const SampleSet& after, const Thresholds& thresholds) {
+  return compare_sets(before, after, nullptr, thresholds);
+}
+
+SampleComparison compare_by_turns(const SampleSet& before, const SampleSet& after, const SampleSet& baseline,
+                                  const Thresholds& thresholds) {
+  return compare_sets(before, after, &baseline, thresholds);
+}
+
+}  // namespace r2bench

@@ -1,0 +1,301 @@
+#include "harness/judge/sample_set.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+namespace r2bench {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+// Operations that follow each other are not independent: their medians in so many blocks are.
+constexpr size_t kOperationBlocks = 20;
+
+MetricSamples metric(const char* name, const char* unit, Better better, std::vector<double> values) {
+  return {name, unit, better, {std::move(values)}, {}};
+}
+
+/// JSON has no infinity: a time that never came is null.
+double time_or_never(const Json& value) { return value.is_number() ? value.get<double>() : kNever; }
+
+std::vector<double> block_medians(const std::vector<double>& values) {
+  std::vector<double> medians;
+  const size_t blocks = std::min(kOperationBlocks, values.size());
+  for (size_t b = 0; b < blocks; ++b) {
+    std::vector<double> block(values.begin() + std::ptrdiff_t(b * values.size() / blocks),
+                              values.begin() + std::ptrdiff_t((b + 1) * values.size() / blocks));
+    std::nth_element(block.begin(), block.begin() + std::ptrdiff_t(block.size() / 2), block.end());
+    medians.push_back(block[block.size() / 2]);
+  }
+  return medians;
+}
+
+void add_fault_metrics(const Json& run, ModeSamples& mode) {
+  std::vector<double> detect, switched, migrate, recover, blackout, before, retained;
+  const bool recovers = run.at("r2cc_mode").get<int>() != 0;
+  for (const Json& fault : run.at("faults")) {
+    if (!fault.at("witnessed").get<bool>()) continue;
+    const Json &before_rate = fault.at("before_gbps"), &after_rate = fault.at("after_gbps");
+    if (before_rate.is_number() && before_rate.get<double>() > 0) {
+      before.push_back(before_rate);
+      if (recovers && after_rate.is_number())
+        retained.push_back(after_rate.get<double>() / before_rate.get<double>());
+    }
+    if (!recovers || !fault.at("sampled").get<bool>()) continue;
+    detect.push_back(time_or_never(fault.at("detect_ms")));
+    if (fault.contains("switch_ms")) switched.push_back(time_or_never(fault.at("switch_ms")));
+    migrate.push_back(time_or_never(fault.at("migrate_ms")));
+    recover.push_back(time_or_never(fault.at("recover_ms")));
+    blackout.push_back(time_or_never(fault.at("blackout_ms")));
+  }
+  mode.metrics.push_back(metric("before_gbps", "Gbit/s", Better::kHigher, before));
+  if (!recovers) return;
+  mode.metrics.push_back(metric("detect_ms", "ms", Better::kLower, detect));
+  if (!switched.empty()) mode.metrics.push_back(metric("switch_ms", "ms", Better::kLower, switched));
+  mode.metrics.push_back(metric("migrate_ms", "ms", Better::kLower, migrate));
+  mode.metrics.push_back(metric("recover_ms", "ms", Better::kLower, recover));
+  mode.metrics.push_back(metric("blackout_ms", "ms", Better::kLower, blackout));
+  mode.metrics.push_back(metric("retained", "", Better::kHigher, retained));
+}
+
+void add_pair_metrics(const Json& result, const Json& run, ModeSamples& mode) {
+  std::vector<double> busbw, cpu;
+  for (const Json& job : result.at("jobs")) {
+    if (job.at("mode") != run.at("mode")) continue;
+    if (job.at("busbw_gbytes").is_number()) busbw.push_back(job.at("busbw_gbytes"));
+    const Json per_gb = job.value("cpu_s_per_gb", Json());
+    if (per_gb.is_number()) cpu.push_back(per_gb);
+  }
+  mode.metrics.push_back(metric("busbw", "GB/s", Better::kHigher, busbw));
+  if (!cpu.empty()) mode.metrics.push_back(metric("cpu_per_gb", "s/GB", Better::kLower, cpu));
+  const Json& overhead = run.at("metrics").at("overhead_pct");
+  if (overhead.is_object())
+    mode.metrics.push_back(metric("overhead_pct", "%", Better::kLower, overhead.at("each")));
+}
+
+std::string wrong_of(const Json& run) {
+  const Json& correctness = run.at("metrics").at("correctness");
+  std::string text;
+  for (const char* what : {"wrong_elements", "duplicated", "lost", "size_errors"})
+    if (const uint64_t count = correctness.at(what); count > 0)
+      text += (text.empty() ? "" : ", ") + std::string(what) + " " + std::to_string(count);
+  return text;
+}
+
+std::map<std::string, std::string> conditions_of(const Json& result, const Json& run) {
+  std::map<std::string, std::string> conditions = {{"evidence", result.at("evidence")},
+                                                   {"r2cc_mode", run.at("r2cc_mode").dump()}};
+  for (const char* part : {"fabric", "workload"})
+    for (const auto& [key, value] : result.at(part).items()) {
+      const std::string name = std::string(part) + "." + key;
+      // How long a job was changes how many samples there are, and the plugin is what is compared.
+      if (name == "workload.iters" || name == "workload.warmup" || name == "workload.plugin") continue;
+      conditions[name] = value.is_string() ? value.get<std::string>() : value.dump();
+    }
+  for (const auto& [key, value] : result.at("matrix").items()) conditions["matrix." + key] = value;
+  std::vector<std::string> faults;
+  for (const Json& fault : run.at("faults"))
+    if (fault.at("repetition") == 0 && fault.at("strike") == 0)
+      faults.push_back(fault.at("kind").get<std::string>() + " " + fault.at("target").get<std::string>());
+  std::string all;
+  for (const std::string& fault : faults) all += (all.empty() ? "" : ", ") + fault;
+  conditions["faults"] = all.empty() ? "none" : all;
+  return conditions;
+}
+
+/// References only where all runs have one: else they would be of other runs than they stand beside.
+void append(MetricSamples& to, const MetricSamples& from) {
+  if (to.references.size() == to.runs.size() && from.references.size() == from.runs.size())
+    to.references.insert(to.references.end(), from.references.begin(), from.references.end());
+  else
+    to.references.clear();
+  to.runs.insert(to.runs.end(), from.runs.begin(), from.runs.end());
+}
+
+nlohmann::ordered_json number_or_never(double value) {
+  if (!std::isfinite(value)) return nullptr;
+  return value;
+}
+
+nlohmann::ordered_json runs_to_json(const std::vector<std::vector<double>>& runs) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const auto& run : runs) {
+    nlohmann::ordered_json values = nlohmann::ordered_json::array();
+    for (const double value : run) values.push_back(number_or_never(value));
+    all.push_back(std::move(values));
+  }
+  return all;
+}
+
+std::vector<std::vector<double>> runs_from_json(const Json& json) {
+  std::vector<std::vector<double>> runs;
+  for (const Json& run : json) {
+    runs.emplace_back();
+    for (const Json& value : run) runs.back().push_back(value.is_null() ? kNever : value.get<double>());
+  }
+  return runs;
+}
+
+}  // namespace
+
+std::vector<double> MetricSamples::all() const {
+  std::vector<double> values;
+  for (const auto& run : runs) values.insert(values.end(), run.begin(), run.end());
+  return values;
+}
+
+const MetricSamples* ModeSamples::find(const std::string& metric) const {
+  for (const MetricSamples& samples : metrics)
+    if (samples.name == metric) return &samples;
+  return nullptr;
+}
+
+const ModeSamples* SampleSet::find(const std::string& scenario, const std::string& mode) const {
+  for (const ModeSamples& samples : modes)
+    if (samples.scenario == scenario && samples.mode == mode) return &samples;
+  return nullptr;
+}
+
+void SampleSet::add(const SampleSet& other) {
+  if (modes.empty()) facts = other.facts;
+  for (auto& [key, value] : facts) {
+    const auto found = other.facts.find(key);
+    if (found == other.facts.end() || found->second != value) value = "various";
+  }
+  for (const ModeSamples& theirs : other.modes) {
+    const auto ours = std::find_if(modes.begin(), modes.end(), [&](const ModeSamples& mode) {
+      return mode.scenario == theirs.scenario && mode.mode == theirs.mode;
+    });
+    if (ours == modes.end()) {
+      modes.push_back(theirs);
+      continue;
+    }
+    for (const auto& [key, value] : theirs.conditions) {
+      auto& mine = ours->conditions[key];
+      if (mine != value) mine = "various";
+    }
+    ours->outcomes.insert(ours->outcomes.end(), theirs.outcomes.begin(), theirs.outcomes.end());
+    ours->wrong.insert(ours->wrong.end(), theirs.wrong.begin(), theirs.wrong.end());
+    for (const MetricSamples& metric : theirs.metrics) {
+      const auto same = std::find_if(ours->metrics.begin(), ours->metrics.end(),
+                                     [&](const MetricSamples& mine) { return mine.name == metric.name; });
+      if (same == ours->metrics.end())
+        ours->metrics.push_back(metric);
+      else
+        append(*same, metric);
+    }
+  }
+}
+
+SampleSet SampleSet::pooled() const {
+  SampleSet one = *this;
+  for (ModeSamples& mode : one.modes)
+    for (MetricSamples& metric : mode.metrics) metric.runs = {metric.all()};
+  return one;
+}
+
+SampleSet SampleSet::beside(const SampleSet& reference) const {
+  SampleSet both = *this;
+  for (ModeSamples& mode : both.modes) {
+    const ModeSamples* other = reference.find(mode.scenario, mode.mode);
+    for (MetricSamples& metric : mode.metrics) {
+      const MetricSamples* its = other ? other->find(metric.name) : nullptr;
+      metric.references.clear();
+      if (its) metric.references = {its->all()};
+    }
+  }
+  return both;
+}
+
+SampleSet samples_of_result(const Json& result, const std::string& name) {
+  SampleSet set;
+  set.name = name;
+  for (const auto& [key, value] : result.at("environment").items()) set.facts[key] = value;
+  for (const Json& run : result.at("runs")) {
+    ModeSamples mode;
+    mode.scenario = result.at("scenario");
+    mode.mode = run.at("mode");
+    mode.conditions = conditions_of(result, run);
+    mode.outcomes = {run.at("outcome")};
+    if (const std::string wrong = wrong_of(run); !wrong.empty()) mode.wrong.push_back(wrong);
+    if (!run.at("faults").empty()) add_fault_metrics(run, mode);
+    if (result.at("pairs").get<int>() > 0) add_pair_metrics(result, run, mode);
+    if (run.at("faults").empty() && result.at("pairs").get<int>() == 0)
+      mode.metrics.push_back(
+          metric("operation_ms", "ms", Better::kLower, block_medians(run.at("iteration_ms"))));
+    set.modes.push_back(std::move(mode));
+  }
+  return set;
+}
+
+nlohmann::ordered_json to_baseline(const SampleSet& set) {
+  nlohmann::ordered_json json;
+  json["baseline_version"] = kBaselineVersion;
+  json["facts"] = set.facts;
+  json["modes"] = nlohmann::ordered_json::array();
+  for (const ModeSamples& mode : set.modes) {
+    nlohmann::ordered_json entry;
+    entry["scenario"] = mode.scenario;
+    entry["mode"] = mode.mode;
+    entry["conditions"] = mode.conditions;
+    entry["outcomes"] = mode.outcomes;
+    entry["metrics"] = nlohmann::ordered_json::array();
+    for (const MetricSamples& metric : mode.metrics) {
+      entry["metrics"].push_back({{"name", metric.name},
+                                  {"unit", metric.unit},
+                                  {"better", metric.better == Better::kLower ? "lower" : "higher"},
+                                  {"runs", runs_to_json(metric.runs)}});
+      if (!metric.references.empty()) entry["metrics"].back()["references"] = runs_to_json(metric.references);
+    }
+    json["modes"].push_back(std::move(entry));
+  }
+  return json;
+}
+
+SampleSet samples_of_baseline(const Json& baseline, const std::string& name) {
+  if (!baseline.is_object() || !baseline.contains("baseline_version"))
+    throw BaselineError("no baseline: it has no 'baseline_version'; write one with --save-baseline");
+  if (baseline.at("baseline_version") != kBaselineVersion)
+    throw BaselineError("baseline_version " + baseline.at("baseline_version").dump() +
+                        ", and this r2bench knows " + std::to_string(kBaselineVersion) +
+                        " only; write it anew with --save-baseline");
+  SampleSet set;
+  set.name = name;
+  try {
+    baseline.at("facts").get_to(set.facts);
+    for (const Json& entry : baseline.at("modes")) {
+      ModeSamples mode;
+      entry.at("scenario").get_to(mode.scenario);
+      entry.at("mode").get_to(mode.mode);
+      entry.at("conditions").get_to(mode.conditions);
+      entry.at("outcomes").get_to(mode.outcomes);
+      for (const Json& m : entry.at("metrics")) {
+        MetricSamples metric;
+        m.at("name").get_to(metric.name);
+        m.at("unit").get_to(metric.unit);
+        const std::string better = m.at("better");
+        if (better != "lower" && better != "higher")
+          throw BaselineError("metric '" + metric.name + "': 'better' is '" + better +
+                              "', but must be lower or higher");
+        metric.better = better == "lower" ? Better::kLower : Better::kHigher;
+        metric.runs = runs_from_json(m.at("runs"));
+        if (m.contains("references")) metric.references = runs_from_json(m.at("references"));
+        if (!metric.references.empty() && metric.references.size() != metric.runs.size())
+          throw BaselineError("metric '" + metric.name + "': " + std::to_string(metric.runs.size()) +
+                              " runs, but " + std::to_string(metric.references.size()) + " references");
+        mode.metrics.push_back(std::move(metric));
+      }
+      set.modes.push_back(std::move(mode));
+    }
+  } catch (const Json::exception& error) {
+    throw BaselineError(std::string("damaged baseline: ") + error.what() +
+                        "; write it anew with --save-baseline");
+  }
+  return set;
+}
+
+}  // namespace r2bench

@@ -1,0 +1,88 @@
+#include "harness/judge/sample_set.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace r2bench {
+namespace {
+
+using Json = nlohmann::json;
+
+Json reference_result(const std::string& name) {
+  std::ifstream stream(std::string(R2BENCH_SOURCE_DIR) + "/results/reference/" + name + "/result.json");
+  return Json::parse(stream);
+}
+
+TEST(SampleSet, takes_the_samples_of_each_fault) {
+  const SampleSet set = samples_of_result(reference_result("silent_port_down_10_faults"), "A");
+  const ModeSamples* mode = set.find("silent_port_down", "migrate");
+  ASSERT_NE(mode, nullptr);
+  ASSERT_NE(mode->find("recover_ms"), nullptr);
+  EXPECT_EQ(mode->find("recover_ms")->all().size(), 10u);
+  EXPECT_EQ(mode->find("detect_ms")->unit, "ms");
+  EXPECT_EQ(mode->find("retained")->better, Better::kHigher);
+  EXPECT_EQ(mode->conditions.at("workload.op"), "allreduce");
+  EXPECT_EQ(mode->outcomes, std::vector<std::string>{"ok"});
+}
+
+TEST(SampleSet, takes_pairs_where_there_are_pairs) {
+  const SampleSet set = samples_of_result(reference_result("no_fault_balance_40_pairs"), "A");
+  const ModeSamples* mode = set.find("no_fault_balance", "balance");
+  ASSERT_NE(mode, nullptr);
+  EXPECT_EQ(mode->find("busbw")->all().size(), 40u);
+  EXPECT_EQ(mode->find("overhead_pct")->all().size(), 40u);
+  EXPECT_EQ(mode->find("recover_ms"), nullptr);
+}
+
+TEST(SampleSet, a_time_that_never_came_is_infinite) {
+  Json result = reference_result("silent_port_down_10_faults");
+  for (Json& run : result["runs"])
+    for (Json& fault : run["faults"]) fault["recover_ms"] = nullptr;
+  for (const double value :
+       samples_of_result(result, "A").find("silent_port_down", "migrate")->find("recover_ms")->all())
+    EXPECT_TRUE(std::isinf(value));
+}
+
+TEST(SampleSet, adds_runs_and_survives_a_baseline_file) {
+  const SampleSet one = samples_of_result(reference_result("silent_port_down_10_faults"), "A");
+  SampleSet all;
+  all.add(one.pooled().beside(one));
+  all.add(one.pooled().beside(one));
+  const SampleSet again = samples_of_baseline(Json::parse(to_baseline(all).dump()), "baseline");
+  const MetricSamples* metric = again.find("silent_port_down", "migrate")->find("detect_ms");
+  ASSERT_NE(metric, nullptr);
+  EXPECT_EQ(metric->runs.size(), 2u);
+  EXPECT_EQ(metric->references.size(), 2u);
+  EXPECT_EQ(metric->runs[0], one.find("silent_port_down", "migrate")->find("detect_ms")->all());
+  // A run without a reference: those that there are would stand beside the wrong ones.
+  all.add(one.pooled());
+  EXPECT_TRUE(all.find("silent_port_down", "migrate")->find("detect_ms")->references.empty());
+}
+
+TEST(SampleSet, conditions_that_differ_between_runs_are_various) {
+  Json other = reference_result("silent_port_down_10_faults");
+  SampleSet set = samples_of_result(other, "A");
+  other["fabric"]["nodes"] = 3;
+  set.add(samples_of_result(other, "B"));
+  EXPECT_EQ(set.find("silent_port_down", "migrate")->conditions.at("fabric.nodes"), "various");
+}
+
+TEST(SampleSet, says_what_is_wrong_with_a_baseline) {
+  const auto why = [](const Json& json) {
+    try {
+      samples_of_baseline(json, "b");
+    } catch (const BaselineError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_NE(why(Json::parse("{}")).find("no baseline"), std::string::npos);
+  EXPECT_NE(why({{"baseline_version", 9}}).find("baseline_version 9"), std::string::npos);
+  EXPECT_NE(why({{"baseline_version", 1}}).find("damaged baseline"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace r2bench

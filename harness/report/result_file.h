@@ -1,0 +1,29 @@
+// Reads result.json files. What is no result of this version is refused with the file, the place in it and
+// what to do.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+
+namespace r2bench {
+
+/// The user's to mend: exit code 64. what() names the file.
+class InputError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// The JSON in a file. Throws InputError when it cannot be read, is a folder, is empty, ends in the middle or
+/// is no JSON; with line and column where there is a place.
+nlohmann::json read_json_file(const std::filesystem::path& file);
+
+/// Why a JSON value is no result of kResultSchemaVersion, in a sentence that says what to do; else empty.
+std::string why_no_result(const nlohmann::json& value);
+
+/// The result in a file, or in the result.json of a folder. `schema` is results/schema.json. Throws
+/// InputError also for other JSON, another schema_version, and what the schema refuses.
+nlohmann::json read_result_file(const std::filesystem::path& named, const nlohmann::json& schema);
+
+}  // namespace r2bench

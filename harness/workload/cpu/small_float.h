@@ -1,0 +1,57 @@
+// Floating-point types of 8 and 16 bits, as NCCL has them: to and from float, rounding to nearest, ties to
+// even. Plain and slow: for making and checking data.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+namespace r2bench {
+
+/// `Exponent` and `Mantissa` bits. `HasInfinity`: as IEEE 754; else (e4m3) the largest exponent has values,
+/// and only all ones is not a number.
+template <typename Bits, int Exponent, int Mantissa, bool HasInfinity = true>
+struct SmallFloat {
+  static constexpr int kBias = (1 << (Exponent - 1)) - 1;
+  static constexpr int kMantissa = Mantissa;
+  static constexpr int kAllOnes = (1 << Exponent) - 1;
+  static constexpr int kFractions = 1 << Mantissa;
+  Bits bits = 0;
+
+  SmallFloat() = default;
+  explicit SmallFloat(double value) : bits(from(value)) {}
+
+  explicit operator double() const {
+    const int exponent = bits >> Mantissa & kAllOnes, fraction = bits & (kFractions - 1);
+    const double sign = bits >> (Exponent + Mantissa) ? -1 : 1;
+    if (exponent == kAllOnes && (HasInfinity ? fraction != 0 : fraction == kFractions - 1))
+      return std::numeric_limits<double>::quiet_NaN();
+    if (exponent == kAllOnes && HasInfinity) return sign * std::numeric_limits<double>::infinity();
+    if (exponent == 0) return sign * std::ldexp(fraction, 1 - kBias - Mantissa);
+    return sign * std::ldexp(kFractions + fraction, exponent - kBias - Mantissa);
+  }
+
+ private:
+  static Bits from(double value) {
+    const Bits sign = Bits(Bits(std::signbit(value)) << (Exponent + Mantissa));
+    constexpr int kNaN = HasInfinity ? kAllOnes << Mantissa | 1 : (1 << (Exponent + Mantissa)) - 1;
+    if (std::isnan(value)) return Bits(sign | kNaN);
+    const double size = std::fabs(value);
+    int exponent = 1 - kBias;
+    if (size > 0 && std::isfinite(size)) exponent = std::ilogb(size);
+    if (exponent < 1 - kBias) exponent = 1 - kBias;
+    // In units of the last place; rounding up may carry into the exponent, which the sum below takes care of.
+    const double units = std::nearbyint(std::ldexp(size, Mantissa - exponent));
+    constexpr int kLargest = HasInfinity ? (kAllOnes << Mantissa) - 1 : (1 << (Exponent + Mantissa)) - 2;
+    if (!std::isfinite(size) || exponent + kBias > kAllOnes) return Bits(sign | (kLargest + 1));
+    const int whole = int(units) + ((exponent + kBias - 1) << Mantissa);
+    return Bits(sign | (whole > kLargest ? kLargest + 1 : whole));
+  }
+};
+
+using Float16 = SmallFloat<uint16_t, 5, 10>;
+using Bfloat16 = SmallFloat<uint16_t, 8, 7>;
+using Float8e4m3 = SmallFloat<uint8_t, 4, 3, false>;
+using Float8e5m2 = SmallFloat<uint8_t, 5, 2>;
+
+}  // namespace r2bench

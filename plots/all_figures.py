@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""Every figure of the project, from what lies in results/: one line each says where it went, or which command makes its data.
+
+    python3 plots/all_figures.py --results results --out results/figures      (or: r2bench plot --all)
+
+Exit status: 0; 1 with --strict when a figure has no data; 64 when a file cannot be used."""
+
+import argparse
+import os
+import sys
+
+import inputs
+import style
+
+import busbw
+import channels
+import fault_matrix
+import recovery_cdf
+import retained
+import stall
+import t_over_t0
+import timeline
+
+FIGURES = [timeline, recovery_cdf, busbw, retained, stall, t_over_t0, channels, fault_matrix]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", default="results", help="folder of the results (results)")
+    parser.add_argument("--out", default=".", help="folder of the figures")
+    parser.add_argument("--strict", action="store_true", help="exit status 1 when a figure has no data")
+    arguments = parser.parse_args()
+    style.use()
+    missing, bad = 0, 0
+    for module in FIGURES:
+        try:
+            style.save(module.draw(module.data(arguments.results)), arguments.out, module.NAME)
+            print(os.path.join(arguments.out, module.NAME) + ".png, .pdf")
+        except inputs.NoData as error:
+            missing += 1
+            print(f"{module.NAME}: no data: run {error}")
+        except inputs.BadInput as error:
+            bad += 1
+            print(f"{module.NAME}: {error}")
+        except (KeyError, TypeError, ValueError) as error:
+            bad += 1
+            print(f"{module.NAME}: a file of {arguments.results} does not hold what it should: {error!r}")
+        style.close()
+    print(f"{len(FIGURES) - missing - bad} of {len(FIGURES)} figures made" + (f", {missing} without data" if missing else "")
+          + (f", {bad} from files that cannot be used" if bad else ""))
+    return inputs.BAD_INPUT if bad else 1 if missing and arguments.strict else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

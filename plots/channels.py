@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""Recovery against the number of channels: each measured fault as a point, medians as lines, recovered and detected.
+
+    python3 plots/channels.py --results results --out DIR
+
+Reads results/reference/recovery_channels/*/result.json (scenarios/recovery_channels.yaml)."""
+
+import statistics
+import sys
+
+import inputs
+import style
+
+try:
+    from matplotlib import pyplot
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+except ImportError:
+    sys.exit(3)
+
+NAME = "recovery_channels"
+FOLDER = ("reference", "recovery_channels")
+COMMAND = "r2bench run recovery_channels --no-plot --keep-going --out results/reference/recovery_channels"
+SERIES = [("recover", "recovered", style.BLUE, "o"), ("detect", "detected", style.PURPLE, "s")]
+
+
+def data(results):
+    """{"evidence", "job", "channels": {number: [{"detect", "recover", "floor"}]}} in ms, one per measured fault; and how many faults
+    that met traffic never recovered."""
+    channels, evidence, jobs, lost = {}, [], set(), 0
+    for _, result in inputs.in_folder(results, *FOLDER):
+        work, fabric = result["workload"], result["fabric"]
+        evidence.append(f"{result['evidence']} ({fabric['kind']})")
+        jobs.add(f"{work['op']} of {work['bytes'] / 2**20:g} MiB, {fabric['nodes']} nodes × {fabric['nics_per_node']} NICs")
+        for run in result["runs"]:
+            lost += run["metrics"]["faults"]["unrecovered"]
+            for fault in run["faults"]:
+                if fault["sampled"] and fault["detect_ms"] is not None and fault["recover_ms"] is not None and fault["recovered_at_ms"] is not None:
+                    channels.setdefault(work["channels"], []).append({"detect": fault["detect_ms"], "recover": fault["recover_ms"], "floor": fault["floor_ms"]})
+    if not channels:
+        raise inputs.NoData(COMMAND)
+    if len(jobs) > 1:
+        raise inputs.BadInput(f"{'/'.join(FOLDER)}: results of different jobs: {' and '.join(sorted(jobs))}")
+    return {"evidence": inputs.one_evidence(evidence), "job": jobs.pop(), "channels": dict(sorted(channels.items())), "unrecovered": lost}
+
+
+def draw(table):
+    figure, axes = pyplot.subplots(figsize=(style.SINGLE_COLUMN, 2.5))
+    figure.subplots_adjust(left=0.17, right=0.965, top=0.81, bottom=0.235)
+    numbers = list(table["channels"])
+    for key, label, colour, marker in SERIES:
+        points = [(n, f[key]) for n in numbers for f in table["channels"][n]]
+        axes.plot([n for n, _ in points], [ms for _, ms in points], linestyle="", marker=marker, markersize=2.6, color=colour, alpha=0.4,
+                  markeredgewidth=0, gid=f"data:{key}")
+        axes.plot(numbers, [statistics.median(f[key] for f in table["channels"][n]) for n in numbers], color=colour, marker=marker, markersize=4,
+                  label=label, gid=f"median:{key}")
+    axes.plot(numbers, [max(f["floor"] for f in table["channels"][n]) for n in numbers], color=style.INK, linestyle=(0, (4, 2)), linewidth=0.9,
+              label="floor", gid="data:floor")
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.xaxis.set_major_locator(FixedLocator(numbers))
+    axes.xaxis.set_minor_locator(NullLocator())
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.set_xlabel("channels of the job")
+    axes.set_ylabel("time since the fault (ms)")
+    axes.set_title(table["job"], loc="left", fontsize=7.5, pad=16)
+    axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 0.995), ncol=3, handlelength=2, columnspacing=1.2, borderaxespad=0)
+    never = f" · {table['unrecovered']} never recovered" if table["unrecovered"] else ""
+    style.footer(figure, f"evidence: {table['evidence']} · port_down, live migration · lines: medians · points: single faults · floor: one segment at the rate that is left{never}")
+    return figure
+
+
+if __name__ == "__main__":
+    sys.exit(inputs.run_main(sys.modules[__name__], __doc__))

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""How recovery times are distributed, and what they are made of: cumulative distributions of the moments detected, migrated and
+recovered after the fault, one panel per kind of fault. The area between two curves is the mean time of the phase between them.
+
+    python3 plots/recovery_cdf.py --results results --out DIR
+
+Reads results/reference/speed_16_cores/speed.jsonl (harness/bench/speed_limits.py writes it) and provenance.json beside it."""
+
+import os
+import sys
+
+import inputs
+import style
+
+try:
+    from matplotlib import pyplot
+    from matplotlib.patches import Patch
+except ImportError:
+    sys.exit(3)
+
+NAME = "recovery_cdf"
+FOLDER = ("reference", "speed_16_cores")
+COMMAND = ("for s in nic_down qp_error blackhole: r2bench run $s --modes migrate --shorter 4 --repeats 10 (several seeds), then "
+           "harness/bench/speed_limits.py --jsonl results/reference/speed_16_cores/speed.jsonl RESULT…")
+KINDS = ["port_down", "qp_error", "blackhole"]
+PHASES = [("detect", style.PURPLE), ("migrate", style.BLUE), ("ramp", style.GREEN)]
+
+
+def data(results):
+    """{"evidence", "kinds": {kind: [{"detect", "migrate", "ramp", "recover", "floor"}]}} in ms, one per measured fault of mode migrate; and
+    "never": {kind: faults whose rate did not come back}, which keep a curve below 1."""
+    path = os.path.join(results, *FOLDER, "speed.jsonl")
+    if not os.path.exists(path):
+        raise inputs.NoData(COMMAND)
+    provenance = inputs.read_json(os.path.join(results, *FOLDER, "provenance.json"))
+    kinds, never = {}, {}
+    for line in inputs.read_lines(path):
+        if "run" in line or not line["sampled"] or line["mode"] != "migrate":
+            continue
+        detect, migrate, recover = line["detect_ms"], line["migrate_ms"], line["recover_ms"]
+        if detect is None or migrate is None or recover is None:
+            never[line["kind"]] = never.get(line["kind"], 0) + 1
+            continue
+        kinds.setdefault(line["kind"], []).append({"detect": detect, "migrate": migrate, "ramp": max(recover - detect - migrate, 0.0) if recover - detect - migrate > 1e-6 else 0.0,
+                                                   "recover": recover, "floor": line["floor_ms"]})
+    if not kinds:
+        raise inputs.NoData(COMMAND)
+    return {"evidence": f"{provenance['evidence']} ({provenance['fabric']})", "kinds": kinds, "never": never}
+
+
+def moments(faults):
+    """The sorted moments after the fault: detected, migrated, recovered."""
+    detected = sorted(f["detect"] for f in faults)
+    migrated = sorted(f["detect"] + f["migrate"] for f in faults)
+    recovered = sorted(f["detect"] + f["migrate"] + f["ramp"] for f in faults)
+    return detected, migrated, recovered
+
+
+def draw(table):
+    kinds = [kind for kind in KINDS if kind in table["kinds"]] + sorted(set(table["kinds"]) - set(KINDS))
+    figure, panels = pyplot.subplots(1, len(kinds), figsize=(style.DOUBLE_COLUMN, 2.4), sharey=True, squeeze=False)
+    figure.subplots_adjust(left=0.075, right=0.985, top=0.77, bottom=0.225, wspace=0.1)
+    for axes, kind in zip(panels[0], kinds):
+        faults = table["kinds"][kind]
+        struck = len(faults) + table["never"].get(kind, 0)
+        share = [(i + 1) / struck for i in range(len(faults))]
+        before = [0.0] * len(faults)
+        for (phase, colour), times in zip(PHASES, moments(faults)):
+            # Steps: the share jumps at each fault.
+            axes.fill_betweenx([0] + share, [before[0]] + before, [times[0]] + times, step="pre", color=colour, alpha=0.25, linewidth=0)
+            axes.step([times[0]] + times, [0] + share, where="post", color=colour, linewidth=1.1, gid=f"data:{kind}:{phase}")
+            before = times
+        floor = max(f["floor"] for f in faults)
+        axes.axvline(floor, color=style.INK, linestyle=(0, (4, 2)), linewidth=0.8)
+        axes.text(floor, 0.04, "floor ", fontsize=7, ha="right", va="bottom")
+        means = [sum(f[phase] for f in faults) / len(faults) for phase, _ in PHASES]
+        axes.set_title(f"{kind}, {struck} faults\nmeans {means[0]:.2g} + {means[1]:.3g} + {means[2]:.2g} ms", loc="left", fontsize=7.5)
+        axes.set_xlim(0, max(f["recover"] for f in faults) * 1.04)
+        axes.set_ylim(0, 1.02)
+        axes.set_xlabel("time since the fault (ms)")
+    panels[0][0].set_ylabel("share of the faults")
+    names = {"detect": "detect (fault to detected)", "migrate": "migrate (to first segment elsewhere)", "ramp": "ramp (to 0.9 of the limit)"}
+    figure.legend(handles=[Patch(facecolor=colour, alpha=0.5, label=names[phase]) for phase, colour in PHASES], loc="upper left",
+                  bbox_to_anchor=(0.065, 1.01), ncol=3, handlelength=1.4, columnspacing=1.4)
+    style.footer(figure, f"evidence: {table['evidence']} · live migration · area between curves: mean time of that phase · floor: one segment at the rate that is left to it")
+    return figure
+
+
+if __name__ == "__main__":
+    sys.exit(inputs.run_main(sys.modules[__name__], __doc__))
