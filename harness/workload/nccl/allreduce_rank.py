@@ -279,6 +279,10 @@ def main():
         status, end["error"] = 5, f"{type(error).__name__}: {error}"
     print(json.dumps(end), flush=True)
     if status == 0:
+        torch.cuda.synchronize()
+        for _, replay in job.graphs.values():
+            replay.reset()  # a communicator does not end before the graphs that were captured with it
+        job.graphs.clear()
         for comm in job.comms.values():
             job.nccl.check(job.nccl.lib.ncclCommFinalize(comm), "ncclCommFinalize")
             job.nccl.settle(comm, "ncclCommFinalize")
