@@ -9,7 +9,7 @@ namespace r2ccl::collective {
 namespace {
 
 /// What a step costs besides its bytes: two completions, a post, and the wait for somebody's turn to poll.
-constexpr double kLatencySeconds = 30e-6;
+constexpr double kLatencySeconds = 80e-6;
 /// A node that carries nothing at all is not slow but gone; until the core says so it counts as this.
 constexpr double kLeastCapacity = 0.01;
 /// Predictions are not better than that.

@@ -8,6 +8,8 @@
 
 #include "r2ccl/base/clock.h"
 #include "r2ccl/collective/host/engine.h"
+#include "r2ccl/collective/host/group.h"
+#include "r2ccl/tests/saboteur.h"
 #include "r2ccl/tests/traffic.h"
 
 namespace r2ccl::collective {
@@ -134,6 +136,112 @@ TEST(Engine, adds_on_all_ranks_whatever_the_size) {
     }));
   relay_handles(children);
   for (const Child& child : children) EXPECT_EQ(child.wait(60s), 0);
+}
+
+/// Capacities that change with every few operations, as a script says: a plan is used on many operations, then
+/// another one, while what the last one had under way is still on the channels.
+class ScriptedAgreement final : public PlanAgreement {
+ public:
+  explicit ScriptedAgreement(size_t ranks) : ranks_(ranks) {}
+  Result<ViewPointer> view_for(uint64_t number) override {
+    const uint64_t epoch = number / 10;
+    if (!view_ || view_->epoch != epoch) {
+      View view{epoch, std::vector<double>(ranks_, 1.0)};
+      if (epoch % 3 != 0) view.capacities[epoch % ranks_] = epoch % 2 ? 0.5 : 0.75;
+      view_ = std::make_shared<View>(std::move(view));
+    }
+    return view_;
+  }
+  void set_capacity(double /*relative*/) override {}
+  void count_tuner(std::shared_ptr<OperationCounter> /*counter*/, bool /*leads*/) override {}
+  bool settled() const override { return true; }
+
+ private:
+  const size_t ranks_;
+  ViewPointer view_;
+};
+
+/// A group with scripted capacities; runs operations until the parent says that it is enough, and compares.
+void run_scripted(const Link& link, int number, int ranks) {
+  Net* const net = testing_support::net();
+  Group::Setting setting;
+  setting.rank = uint32_t(number);
+  setting.handles.resize(size_t(ranks));
+  setting.connect_bound = 20s;
+  setting.member = {0, 0, 1e9, 1e10, {}};
+  setting.make_agreement = [](uint32_t, std::span<const RankInfo> members) -> Result<std::unique_ptr<PlanAgreement>> {
+    return std::unique_ptr<PlanAgreement>(std::make_unique<ScriptedAgreement>(members.size()));
+  };
+  auto listening = net->listen(0, setting.handles[size_t(number)].data());
+  ASSERT_TRUE(listening.ok());
+  auto listener = std::make_shared<OpenListener>(*net, *listening);
+  link.send(setting.handles[size_t(number)].data(), kHandleBytes);
+  for (Handle& handle : setting.handles) ASSERT_TRUE(link.receive(handle.data(), handle.size()));
+  auto connected = Group::connect(*net, listener, setting);
+  ASSERT_TRUE(connected.ok()) << connected.error().message;
+  Group& group = **connected;
+
+  constexpr size_t kOpenAtOnce = 8, kCount = (1 << 18) + 5;
+  std::vector<int32_t> sent(kCount * kOpenAtOnce), received(kCount * kOpenAtOnce);
+  Registration* const from = *group.reg(sent.data(), sent.size() * 4);
+  Registration* const to = *group.reg(received.data(), received.size() * 4);
+  size_t wrong = 0;
+  uint64_t operations = 0;
+  for (char go = 1; go != 0;) {
+    constexpr size_t kRound = 40;
+    std::vector<Operation*> running(kOpenAtOnce);
+    size_t begun = 0, ended = 0;
+    while (ended < kRound) {
+      if (begun < kRound && begun - ended < kOpenAtOnce) {
+        int32_t* const in = &sent[begun % kOpenAtOnce * kCount];
+        for (size_t i = 0; i < kCount; ++i) in[i] = int32_t(i * 3 + size_t(number) * 11 + begun);
+        auto operation = group.begin(Collective::kAllReduce, in, &received[begun % kOpenAtOnce * kCount], kCount,
+                                     DataType::kInt32, Reduction::kSum, from, to);
+        ASSERT_TRUE(operation.ok()) << operation.error().message;
+        if (*operation) running[begun++ % kOpenAtOnce] = *operation;
+        continue;
+      }
+      auto outcome = group.test(running[ended % kOpenAtOnce]);
+      ASSERT_TRUE(outcome.ok()) << outcome.error().message;
+      if (!outcome->done) continue;
+      const int32_t* const out = &received[ended % kOpenAtOnce * kCount];
+      for (size_t i = 0; i < kCount; ++i) {
+        int32_t sum = 0;
+        for (int r = 0; r < ranks; ++r) sum += int32_t(i * 3 + size_t(r) * 11 + ended);
+        wrong += out[i] != sum;
+      }
+      ++ended;
+      ++operations;
+    }
+    link.send(&operations, sizeof operations);
+    ASSERT_TRUE(link.receive(&go, 1));
+  }
+  EXPECT_EQ(wrong, 0u);
+  EXPECT_TRUE(group.dereg(from).ok());
+  EXPECT_TRUE(group.dereg(to).ok());
+}
+
+// Plans change every ten operations, to ones with other channels, while queue pairs break under them.
+TEST(Engine, plans_change_and_queue_pairs_break_under_way) {
+  constexpr int kRanks = 3, kRounds = 4;
+  const auto fabric = make_fabric(kRanks, 2);
+  Saboteur saboteur(fabric);
+  const Environment environment{
+      {"R2CC_MODE", "3"}, {"R2CC_FAILBACK_MS", "5"}, {"R2CC_FAILBACK_MAX_MS", "20"}, {"R2CC_FAIL_BOUND_MS", "5000"}};
+  std::vector<Child> children;
+  for (int r = 0; r < kRanks; ++r)
+    children.push_back(start(fabric, r, environment, [r](const Link& link) { run_scripted(link, r, kRanks); }));
+  relay_handles(children);
+  uint64_t operations = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    for (const Child& child : children) ASSERT_TRUE(child.link.receive(&operations, sizeof operations));
+    const char go = round + 1 < kRounds;
+    for (const Child& child : children) child.link.send(&go, 1);
+    if (go) saboteur.strike(round % kRanks, round % 2);
+  }
+  for (const Child& child : children) EXPECT_EQ(child.wait(60s), 0);
+  EXPECT_GE(saboteur.broken(), 1);
+  EXPECT_EQ(operations, uint64_t{kRounds} * 40);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ class Executor::Run {
   std::vector<uint8_t> written;    // by chunk: the result holds it; else it is this rank's own contribution
   size_t open_lanes = 0;
   size_t copied = 0;
+  uint64_t number = 0;  // of the operation
   bool finished() const { return open_lanes == 0 && copied == work.copy_bytes; }
 
   uint32_t operations(size_t lane) const {
@@ -63,7 +64,6 @@ struct Executor::End {
   std::array<Message, kMostMessages> messages;
   uint64_t posted = 0, completed = 0;  // messages
   uint32_t chunks_open = 0;            // chunks of which something is among `messages`
-  double finish = 0;                   // virtual time at which its last message is over
   bool refused = false;                // within post_sends(): not now
   StagingRing staging;
   StagingMemory memory;
@@ -100,6 +100,7 @@ Executor::Run* Executor::begin(Work work) {
   run->written.assign(run->work.ranges->size(), 0);
   run->open_lanes = 0;
   run->copied = 0;
+  run->number = begun_++;
   for (size_t lane = 0; lane < program.lanes().size(); ++lane) {
     if (run->operations(lane) == 0) continue;
     ++run->open_lanes;
@@ -276,14 +277,26 @@ Result<bool> Executor::post_receives(End& end) {
   return moved;
 }
 
-// Start-time fair queueing: a message's start is the later of the virtual time and its lane's last finish, its
-// finish comes bytes/weight later, and the least start is next. A lane that was idle, or was waiting for its
-// receiver, has no claim to what it has missed.
+/// A lane's virtual time: the operations that it has sent, and how much of the one that it is at. All lanes of a
+/// schedule carry their weight's part of each operation, so this is bytes over weight.
+double Executor::progress_of(const End& end) const {
+  const Task& task = end.tasks.front();
+  const Lane& lane = task.run->work.program->lanes()[task.lane];
+  const double operations = static_cast<double>(lane.ops.size());
+  const double within = (static_cast<double>(task.op) + static_cast<double>(task.segment) * operations) /
+                        (operations * task.run->work.program->schedule().iterations(lane));
+  return static_cast<double>(task.run->number) + within;
+}
+
+// Weighted fair queueing: the lane of the least virtual time is next, of those that have something to send to
+// somebody who waits for it. A lane that had to wait for its turn in the schedule catches up: how much each has
+// to carry is known beforehand, and a port at its limit has nothing to give away.
 Result<bool> Executor::post_sends() {
   bool moved = false;
   for (End* end : senders_) end->refused = false;
   for (;;) {
     End* next = nullptr;
+    double least = 0;
     for (End* end : senders_) {
       if (end->refused) continue;
       moved |= pass_empty(*end);
@@ -294,7 +307,8 @@ Result<bool> Executor::post_sends() {
         end->refused = true;
         continue;
       }
-      if (!next || std::max(end->finish, virtual_time_) < std::max(next->finish, virtual_time_)) next = end;
+      const double progress = progress_of(*end);
+      if (!next || progress < least) next = end, least = progress;
     }
     if (!next) return moved;
     const Cursor at = front(*next);
@@ -317,9 +331,6 @@ Result<bool> Executor::post_sends() {
       next->refused = true;
       continue;
     }
-    const double weight = std::max(run.work.program->connection(task.lane).weight, 1e-9);
-    virtual_time_ = std::max(next->finish, virtual_time_);
-    next->finish = virtual_time_ + static_cast<double>(message.bytes) / weight;
     message.request = *request;
     if (task.offset == 0) ++next->chunks_open;
     bytes_under_way_ += message.bytes;

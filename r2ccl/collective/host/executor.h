@@ -8,7 +8,7 @@
 // Only waits order the lanes of an operation. recv and recvCopy go straight into the result; what is to be
 // added goes into staging memory of its end, in the order of arrival. Sends share the home NIC by weighted
 // fair queueing: of the lanes that have something to send, the one that is furthest behind its weight is next,
-// and a bounded number of bytes is under way at a time, so that the order of posting is the order on the wire.
+// and a bounded number of bytes is under way at a time.
 #pragma once
 
 #include <cstddef>
@@ -52,7 +52,7 @@ struct Work {
 
 struct ExecutorLimits {
   /// A chunk that is larger is cut into messages of this size.
-  size_t message_bytes = 512 << 10;
+  size_t message_bytes = 128 << 10;
   /// Bytes under way that were sent, of all lanes together; two messages may always be.
   size_t window_bytes = 4 << 20;
   /// Staging memory of a receiving end.
@@ -105,6 +105,7 @@ class Executor {
   Result<bool> post_sends();
   Result<bool> take(End& end, size_t& budget);
   bool copy(size_t& budget);
+  double progress_of(const End& end) const;
 
   Transport& transport_;
   const ExecutorLimits limits_;
@@ -114,7 +115,7 @@ class Executor {
   size_t first_taken_ = 0;
   uint64_t bytes_under_way_ = 0;
   uint32_t messages_under_way_ = 0;
-  double virtual_time_ = 0;
+  uint64_t begun_ = 0;
   Counters counters_;
   std::optional<Error> error_;
 };

@@ -1,0 +1,145 @@
+// How long the executor takes for a stream of operations on ports with rates, in the fabric's own time: the
+// lower bound of AllReduce is attained but for fill and latency, since lanes run on from one operation to the
+// next, and each has its share of the port.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "r2ccl/collective/algorithms.h"
+#include "r2ccl/collective/cost.h"
+#include "r2ccl/collective/host/advise.h"
+#include "r2ccl/collective/host/executor.h"
+#include "r2ccl/collective/host/reduce.h"
+#include "r2ccl/collective/host/timed_fabric.h"
+#include "r2ccl/collective/planner.h"
+
+namespace r2ccl::collective {
+namespace {
+
+using namespace testing_support;
+
+struct Stream {
+  std::vector<double> capacities;
+  uint64_t bytes = 4 << 20;  // of an operation
+  size_t operations = 16, open = 8;
+  double rate = 1e9, latency = 20e-6;
+  ExecutorLimits limits{};
+};
+
+/// Seconds of the stream; its results are compared.
+double run(const Stream& stream, const Schedule& schedule) {
+  const auto p = uint32_t(stream.capacities.size());
+  std::vector<double> rates;
+  for (const double capacity : stream.capacities) rates.push_back(capacity * stream.rate);
+  TimedFabric fabric(rates, stream.latency);
+  std::vector<std::unique_ptr<TimedTransport>> transports;
+  std::vector<std::unique_ptr<Executor>> executors;
+  std::vector<std::shared_ptr<Program>> programs;
+  const size_t count = stream.bytes / 4;
+  std::vector<std::vector<int32_t>> sent(p), received(p);
+  for (uint32_t rank = 0; rank < p; ++rank) {
+    transports.push_back(std::make_unique<TimedTransport>(fabric, rank));
+    executors.push_back(std::make_unique<Executor>(*transports.back(), stream.limits));
+    programs.push_back(std::make_shared<Program>(schedule, rank, [&](uint32_t peer, bool sends, uint32_t ordinal) {
+      return transports[rank]->end(peer, sends, ordinal);
+    }));
+    sent[rank].resize(count);
+    for (size_t i = 0; i < count; ++i) sent[rank][i] = int32_t(i * (rank + 1) % 1000);
+    received[rank].resize(count * stream.open);
+  }
+  std::vector<std::vector<Executor::Run*>> runs(p, std::vector<Executor::Run*>(stream.operations, nullptr));
+  std::vector<size_t> begun(p, 0), ended(p, 0);
+  const auto turn = [&](uint32_t rank) {
+    bool moved = false;
+    while (begun[rank] < stream.operations && begun[rank] - ended[rank] < stream.open) {
+      Work work;
+      work.program = programs[rank];
+      work.ranges = programs[rank]->ranges(count);
+      work.element_bytes = 4;
+      work.reduce = reduction_of(DataType::kInt32, Reduction::kSum);
+      work.own.base = reinterpret_cast<uintptr_t>(sent[rank].data());
+      work.result.base = reinterpret_cast<uintptr_t>(&received[rank][begun[rank] % stream.open * count]);
+      work.others = work.result;
+      runs[rank][begun[rank]++] = executors[rank]->begin(std::move(work));
+      moved = true;
+    }
+    auto polled = executors[rank]->poll();
+    EXPECT_TRUE(polled.ok());
+    moved |= polled.ok() && *polled;
+    while (ended[rank] < begun[rank] && executors[rank]->finished(runs[rank][ended[rank]])) {
+      const int32_t* const got = &received[rank][ended[rank] % stream.open * count];
+      size_t wrong = 0;
+      for (size_t i = 0; i < count; i += 61) {
+        int32_t sum = 0;
+        for (uint32_t r = 0; r < p; ++r) sum += sent[r][i];
+        wrong += got[i] != sum;
+      }
+      EXPECT_EQ(wrong, 0u);
+      executors[rank]->release(runs[rank][ended[rank]++]);
+      moved = true;
+    }
+    return moved;
+  };
+  for (;;) {
+    bool moved = true;
+    while (moved) {
+      moved = false;
+      for (uint32_t rank = 0; rank < p; ++rank) moved |= turn(rank);
+    }
+    if (std::accumulate(ended.begin(), ended.end(), size_t{0}) == p * stream.operations) return fabric.now();
+    if (!fabric.step()) {
+      ADD_FAILURE() << "standstill";
+      return 1e9;
+    }
+  }
+}
+
+double bound_of(const Stream& stream) {
+  return allreduce_bound(stream.capacities) * double(stream.bytes) * double(stream.operations) / stream.rate;
+}
+
+std::vector<double> one_degraded(size_t p, double x) {
+  std::vector<double> capacities(p, 1.0);
+  capacities[p / 2] = 1 - x;
+  return capacities;
+}
+
+/// The time of what the planner chooses, over the lower bound.
+double chosen_over_bound(const Stream& stream) {
+  const Job job = job_of(stream.capacities, stream.bytes, outstanding_for(stream.bytes), {stream.rate, 0});
+  const Plan planned = plan(job).value();
+  return run(stream, build(job, planned.choice())) / bound_of(stream);
+}
+
+TEST(ExecutorTime, a_ring_of_healthy_nodes_keeps_its_ports_full) {
+  for (const size_t p : {2, 3, 4, 8}) EXPECT_LT(chosen_over_bound({.capacities = one_degraded(p, 0)}), 1.01) << p;
+}
+
+TEST(ExecutorTime, half_a_node_costs_what_the_bound_says) {
+  for (const size_t p : {3, 4, 8}) EXPECT_LT(chosen_over_bound({.capacities = one_degraded(p, 0.5)}), 1.06) << p;
+}
+
+// A ring takes 1/(1 − x) of what it takes on healthy nodes: 1.14 and 1.33.
+TEST(ExecutorTime, a_quarter_of_a_node_is_nearer_to_the_bound_than_to_the_ring) {
+  for (const size_t p : {3, 4, 8}) {
+    const Stream stream{.capacities = one_degraded(p, 0.25)};
+    const double ring = run(stream, ring_allreduce(natural_order(uint32_t(p)), 4)) / bound_of(stream);
+    EXPECT_LT(chosen_over_bound(stream), 1 + 0.8 * (ring - 1)) << p;
+  }
+}
+
+TEST(ExecutorTime, operations_one_behind_the_other_share_one_fill) {
+  Stream alone{.capacities = one_degraded(4, 0.5), .operations = 1, .open = 1};
+  Stream stream{.capacities = one_degraded(4, 0.5), .operations = 16};
+  const Job job = job_of(stream.capacities, stream.bytes, 8, {stream.rate, 0});
+  const Schedule schedule = build(job, plan(job).value().candidates[size_t(Algorithm::kFourStage)]);
+  EXPECT_LT(run(stream, schedule), 16 * run(alone, schedule));
+  stream.open = 1;
+  const double one_by_one = run(stream, schedule);
+  stream.open = 8;
+  EXPECT_LT(run(stream, schedule), 0.99 * one_by_one);
+}
+
+}  // namespace
+}  // namespace r2ccl::collective

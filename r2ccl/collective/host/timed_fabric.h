@@ -1,0 +1,197 @@
+// Test support: channels within one process over ports with rates, in time of their own. A port sends the
+// packets of its messages in turn, one of each channel; what arrives waits at the receiver's port. So the
+// executor's order, credits and window show in the time that a stream of operations takes, on any machine.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <queue>
+#include <tuple>
+#include <vector>
+
+#include "r2ccl/collective/host/transport.h"
+
+namespace r2ccl::collective::testing_support {
+
+class TimedFabric {
+ public:
+  static constexpr size_t kPacket = 16 << 10;
+
+  struct Posted {
+    void* data = nullptr;
+    size_t bytes = 0;
+    bool done = false;
+  };
+  struct Message {
+    Posted *from = nullptr, *to = nullptr;
+    size_t sent = 0;     // packets' bytes that have left
+    size_t arrived = 0;  // … and have arrived
+  };
+  struct Pipe {
+    uint32_t from = 0, to = 0;
+    std::deque<Posted*> receives;   // posted, and known to the sender
+    std::deque<Message> messages;   // under way, the oldest first
+    size_t leaving = 0;             // index of the one whose packets leave
+    bool waiting = false;           // in its port's turn
+  };
+
+  /// `rates`: bytes per second of each rank's port, in each direction.
+  TimedFabric(std::vector<double> rates, double latency) : rates_(std::move(rates)), latency_(latency), ports_(rates_.size()) {}
+
+  Pipe& pipe(uint32_t from, uint32_t to, uint32_t ordinal) {
+    auto& pipe = pipes_[{from, to, ordinal}];
+    if (!pipe) pipe = std::make_unique<Pipe>(Pipe{from, to, {}, {}, 0, false});
+    return *pipe;
+  }
+  bool can_send(const Pipe& pipe) const { return !pipe.receives.empty(); }
+  void send(Pipe& pipe, Posted* posted) {
+    pipe.messages.push_back({posted, pipe.receives.front(), 0, 0});
+    pipe.receives.pop_front();
+    enqueue(pipe);
+  }
+  void receive(Pipe& pipe, Posted* posted) {
+    at(latency_, [&pipe, posted] { pipe.receives.push_back(posted); });
+  }
+  double now() const { return now_; }
+  double sent_by(uint32_t rank) const { return ports_[rank].sent; }
+  /// The next event. False: there is none.
+  bool step() {
+    if (events_.empty()) return false;
+    const Event event = events_.top();
+    events_.pop();
+    now_ = event.time;
+    event.what();
+    return true;
+  }
+
+ private:
+  struct Event {
+    double time;
+    uint64_t order;
+    std::function<void()> what;
+    bool operator<(const Event& other) const { return std::tie(time, order) > std::tie(other.time, other.order); }
+  };
+  struct Packet {
+    Pipe* pipe;
+    size_t bytes;
+  };
+  struct Port {
+    std::deque<Pipe*> turn;
+    bool sending = false;
+    double sent = 0;
+    std::deque<Packet> arriving;
+    bool receiving = false;
+  };
+
+  void at(double delay, std::function<void()> what) { events_.push({now_ + delay, order_++, std::move(what)}); }
+
+  void enqueue(Pipe& pipe) {
+    if (pipe.waiting || pipe.leaving == pipe.messages.size()) return;
+    pipe.waiting = true;
+    ports_[pipe.from].turn.push_back(&pipe);
+    leave(pipe.from);
+  }
+  void leave(uint32_t rank) {
+    Port& port = ports_[rank];
+    if (port.sending || port.turn.empty()) return;
+    Pipe& pipe = *port.turn.front();
+    port.turn.pop_front();
+    pipe.waiting = false;
+    port.sending = true;
+    Message& message = pipe.messages[pipe.leaving];
+    const size_t bytes = std::min(kPacket, message.from->bytes - message.sent);
+    message.sent += bytes;
+    if (message.sent == message.from->bytes) ++pipe.leaving;
+    port.sent += double(bytes);
+    at(double(bytes) / rates_[rank], [this, rank, &pipe, bytes] {
+      ports_[rank].sending = false;
+      ports_[pipe.to].arriving.push_back({&pipe, bytes});
+      arrive(pipe.to);
+      enqueue(pipe);
+      leave(rank);
+    });
+  }
+  void arrive(uint32_t rank) {
+    Port& port = ports_[rank];
+    if (port.receiving || port.arriving.empty()) return;
+    const Packet packet = port.arriving.front();
+    port.arriving.pop_front();
+    port.receiving = true;
+    at(double(packet.bytes) / rates_[rank], [this, rank, packet] {
+      ports_[rank].receiving = false;
+      Pipe& pipe = *packet.pipe;
+      Message& message = pipe.messages.front();
+      message.arrived += packet.bytes;
+      if (message.arrived == message.from->bytes) {
+        std::memcpy(message.to->data, message.from->data, message.from->bytes);
+        at(latency_, [to = message.to] { to->done = true; });
+        at(2 * latency_, [from = message.from] { from->done = true; });
+        pipe.messages.pop_front();
+        --pipe.leaving;
+      }
+      arrive(rank);
+    });
+  }
+
+  const std::vector<double> rates_;
+  const double latency_;
+  std::vector<Port> ports_;
+  double now_ = 0;
+  uint64_t order_ = 0;
+  std::priority_queue<Event> events_;
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, std::unique_ptr<Pipe>> pipes_;
+};
+
+class TimedTransport final : public Transport {
+ public:
+  TimedTransport(TimedFabric& fabric, uint32_t rank) : fabric_(fabric), rank_(rank) {}
+
+  uint32_t end(uint32_t peer, bool sends, uint32_t ordinal) {
+    const auto [known, fresh] = numbers_.try_emplace({peer, sends, ordinal}, uint32_t(ends_.size()));
+    if (fresh) ends_.push_back(sends ? &fabric_.pipe(rank_, peer, ordinal) : &fabric_.pipe(peer, rank_, ordinal));
+    return known->second;
+  }
+  Result<void*> isend(uint32_t end, const void* data, size_t bytes, Registration* /*registration*/) override {
+    if (!fabric_.can_send(*ends_[end])) return static_cast<void*>(nullptr);
+    TimedFabric::Posted* const posted = open(const_cast<void*>(data), bytes);
+    fabric_.send(*ends_[end], posted);
+    return static_cast<void*>(posted);
+  }
+  Result<void*> irecv(uint32_t end, void* data, size_t bytes, Registration* /*registration*/) override {
+    TimedFabric::Posted* const posted = open(data, bytes);
+    fabric_.receive(*ends_[end], posted);
+    return static_cast<void*>(posted);
+  }
+  Result<TestOutcome> test(void* message) override {
+    auto* const posted = static_cast<TimedFabric::Posted*>(message);
+    if (!posted->done) return TestOutcome{};
+    const TestOutcome outcome{true, posted->bytes};
+    open_.erase(posted);
+    return outcome;
+  }
+  Result<StagingMemory> staging(size_t bytes) override {
+    staging_.push_back(std::make_unique_for_overwrite<std::byte[]>(bytes));
+    return StagingMemory{staging_.back().get(), nullptr};
+  }
+
+ private:
+  TimedFabric::Posted* open(void* data, size_t bytes) {
+    auto posted = std::make_unique<TimedFabric::Posted>(TimedFabric::Posted{data, bytes, false});
+    TimedFabric::Posted* const raw = posted.get();
+    open_[raw] = std::move(posted);
+    return raw;
+  }
+
+  TimedFabric& fabric_;
+  const uint32_t rank_;
+  std::map<std::tuple<uint32_t, bool, uint32_t>, uint32_t> numbers_;
+  std::vector<TimedFabric::Pipe*> ends_;
+  std::map<TimedFabric::Posted*, std::unique_ptr<TimedFabric::Posted>> open_;
+  std::vector<std::unique_ptr<std::byte[]>> staging_;
+};
+
+}  // namespace r2ccl::collective::testing_support
