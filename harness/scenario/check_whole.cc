@@ -88,10 +88,15 @@ void check_whole(Document& document, const YAML::Node& root, const Scenario& sce
   if (scenario.workload.reduction != Reduction::kSum && !reduces(scenario.workload.op))
     document.report(workload["redop"], "'redop' is for operations that reduce: allreduce and reducescatter");
   if (const int most = largest_exact_sum(scenario.workload.dtype);
-      most > 0 && most < together && reduces(scenario.workload.op))
+      most > 0 && most <= together && reduces(scenario.workload.op))
     document.report(workload["dtype"], "a sum over " + std::to_string(together) + " ranks is not exact in " +
                                            name(scenario.workload.dtype) +
                                            ", so that nothing could be judged");
+  if (scenario.workload.reduction == Reduction::kAvg && size_of(scenario.workload.dtype) == 1 &&
+      largest_exact_sum(scenario.workload.dtype) > 0 && (together & (together - 1)) != 0)
+    document.report(workload["redop"], std::string("an average over ") + std::to_string(together) +
+                                           " ranks in " + name(scenario.workload.dtype) +
+                                           " is rounded so coarsely that a missing rank would not show");
   if (scenario.workload.in_place && scenario.workload.op != Operation::kAllReduce)
     document.report(workload["in_place"], "'in_place' is for 'op: allreduce'");
   if (scenario.pairs > 0 && has_faults) {

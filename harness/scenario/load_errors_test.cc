@@ -103,6 +103,12 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"collnet_groups", "fabric: {ranks_per_node: 2}\nworkload: {collnet: force}", 4, 21,
              "CollNet joins one rank of each node"},
         Case{"collnet_op", "workload: {op: sendrecv, collnet: force}", 3, 35, "CollNet is for"},
+        Case{"redop_op", "workload: {op: sendrecv, redop: max}", 3, 33,
+             "'redop' is for operations that reduce"},
+        Case{"float8_ranks", "fabric: {nodes: 8}\nworkload: {dtype: float8e5m2}", 4, 19,
+             "a sum over 8 ranks is not exact in float8e5m2"},
+        Case{"float8_average", "fabric: {nodes: 3}\nworkload: {dtype: float8e4m3, redop: avg}", 4, 38,
+             "an average over 3 ranks in float8e4m3"},
         Case{"in_place_op", "workload: {op: sendrecv, in_place: true}", 3, 36, "'in_place' is for"},
         Case{"abi", "workload: {plugin_abi: 7}", 3, 24, "'plugin_abi' is 7, but must be between 8 and 12"}),
     [](const auto& info) { return std::string(info.param.name); });

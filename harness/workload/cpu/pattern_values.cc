@@ -35,11 +35,12 @@ int exponent_of(uint32_t hash) {
   return 0;
 }
 
-/// The largest contribution to a sum over `ranks` that is exact; to an average, which must not wrap.
+/// The largest contribution to a sum over `ranks` that is exact, one contribution too many included: rounding
+/// must not hide it. To an average, which must not wrap.
 template <typename T>
 int largest(const Data& data) {
   const int ranks = int(std::max(1u, data.ranks));
-  if (const int exact = largest_exact_sum(data.type); exact > 0) return std::max(1, exact / ranks);
+  if (const int exact = largest_exact_sum(data.type); exact > 0) return std::max(1, exact / (ranks + 1));
   if (kWhole<T> && sizeof(T) == 1) return std::max(1, 127 / ranks);
   return kLargestWhole;
 }

@@ -65,6 +65,8 @@ TEST_P(Values, a_missing_or_doubled_contribution_is_caught) {
   order.push_back(1);
   const Reduction reduction = data().reduction;
   if (reduction == Reduction::kMin || reduction == Reduction::kMax) return;  // idempotent
+  if (!exact() && largest_exact_sum(data().type) > 0 && largest_exact_sum(data().type) <= 16)
+    return;  // a rounding of float8 may be as large as a contribution: scenarios refuse it
   // A product is wrong where the factor is not 1, a sum everywhere, an average as far as its error allows.
   const double share = reduction == Reduction::kProd ? 0.4 : exact() ? 1 : 0.5;
   EXPECT_GE(double(wrong(combined(order))), share * kCount);
@@ -87,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(
                                      DataType::kFloat8e5m2),
                      testing::Values(Reduction::kSum, Reduction::kProd, Reduction::kMin, Reduction::kMax,
                                      Reduction::kAvg, Reduction::kPremulSum),
-                     testing::Values(3u, 4u, 8u)));
+                     testing::Values(3u, 4u, 7u)));
 
 template <typename T>
 void every_number_comes_back() {
