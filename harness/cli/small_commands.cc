@@ -8,6 +8,7 @@
 #include "harness/cli/explain.h"
 #include "harness/cli/resources.h"
 #include "harness/report/format.h"
+#include "harness/report/json.h"
 #include "harness/report/recheck.h"
 #include "harness/report/result_file.h"
 #include "harness/report/schema.h"
