@@ -3,14 +3,13 @@
 #include <atomic>
 #include <cstdlib>
 #include <limits>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "r2ccl/base/config.h"
+#include "r2ccl/collective/host/advise.h"
 #include "r2ccl/collective/host/selection.h"
 #include "r2ccl/plugin/calls.h"
 #include "r2ccl/plugin/collnet_windows.h"
@@ -53,9 +52,6 @@ struct CollComm {
   Windows windows;
   std::unique_ptr<collective::GroupOffer> offer;  ///< to decide for the communicator's tuners
 };
-
-std::mutex g_speeds_mutex;
-std::map<uint64_t, collective::Speeds> g_speeds;  ///< by communicator, of its first group
 
 /// A request is an Operation*, or a WindowOperation* with the lowest bit set.
 constexpr uintptr_t kWindowed = 1;
@@ -156,18 +152,7 @@ ncclResult_t collnet_init_context(void** context, uint64_t communicator, ncclDeb
 
 ncclResult_t collnet_finalize(void* context) {
   const std::unique_ptr<Communicator> owned(static_cast<Communicator*>(context));
-  if (owned) {
-    const std::lock_guard lock(g_speeds_mutex);
-    g_speeds.erase(owned->id);
-  }
   return ncclSuccess;
-}
-
-std::optional<collective::Speeds> agreed_speeds(uint64_t communicator) {
-  const std::lock_guard lock(g_speeds_mutex);
-  const auto found = g_speeds.find(communicator);
-  if (found == g_speeds.end()) return std::nullopt;
-  return found->second;
 }
 
 ncclResult_t collnet_devices(int* count) {
@@ -215,13 +200,14 @@ ncclResult_t collnet_connect(void* handles[], int ranks, int rank, void* listen_
     if (!joined.value()) return ncclSuccess;
     auto comm = std::make_unique<CollComm>(engine, joined.value(), rank, ranks);
     if (collective::PlanAgreement* const agreement = engine.agreement(joined.value())) {
-      comm->offer =
-          std::make_unique<collective::GroupOffer>(listener.communicator, static_cast<uint64_t>(ranks),
-                                                   *agreement, [] { return net()->node_capacity(); });
-    }
-    if (listener.communicator != 0) {
-      const std::lock_guard lock(g_speeds_mutex);
-      g_speeds.try_emplace(listener.communicator, engine.speeds(joined.value()));
+      const collective::Speeds speeds = engine.speeds(joined.value());
+      comm->offer = std::make_unique<collective::GroupOffer>(
+          listener.communicator, static_cast<uint64_t>(ranks), *agreement,
+          [] { return net()->node_capacity(); },
+          [speeds](const collective::View& view, uint64_t bytes) {
+            const auto advice = collective::advise(view.capacities, bytes, speeds);
+            return collective::Advice{advice.engine, advice.why};
+          });
     }
     *group = comm.release();
     return ncclSuccess;

@@ -3,8 +3,6 @@
 // as if there were no CollNet. The rules of shim.h hold.
 #pragma once
 
-#include <optional>
-
 #include "r2ccl/collective/host/engine.h"
 #include "r2ccl/plugin/nccl_collnet_abi.h"
 #include "r2ccl/plugin/shim.h"
@@ -44,10 +42,6 @@ ncclResult_t collnet_flush(void* group, void* data, int bytes, void* registratio
 ncclResult_t collnet_test(void* request, int* done, int* bytes);
 ncclResult_t collnet_close_group(void* group);
 ncclResult_t collnet_close_listen(void* listen_comm);
-
-/// What the ranks of the communicator's first group agreed on when they connected, which all of them have:
-/// nothing where this process has no group of it, or NCCL gives communicators no numbers (before v11).
-std::optional<collective::Speeds> agreed_speeds(uint64_t communicator);
 
 /// The net's properties with what CollNet has of its own: host memory, and the engine's limit.
 template <typename Properties>

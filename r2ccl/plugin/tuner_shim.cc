@@ -1,12 +1,9 @@
 #include "r2ccl/plugin/tuner_shim.h"
 
-#include <algorithm>
 #include <memory>
 
 #include "r2ccl/base/config.h"
-#include "r2ccl/collective/host/advise.h"
 #include "r2ccl/plugin/calls.h"
-#include "r2ccl/plugin/collnet_shim.h"
 
 namespace r2ccl::plugin {
 namespace {
@@ -32,14 +29,6 @@ std::unique_ptr<Selection> selection_for(uint64_t communicator, size_t ranks, si
   setting.communicator = communicator;
   setting.ranks = ranks;
   setting.nodes = nodes;
-  // What the groups agreed on where every rank has one; else what all nodes have alike.
-  const bool all_have_groups = ranks == nodes;
-  const collective::Speeds nominal{std::max(1, net()->properties(0).speed_mbps) * 1e6 / 8, 0};
-  setting.advise = [communicator, all_have_groups, nominal](const collective::View& view, uint64_t bytes) {
-    const auto agreed = all_have_groups ? agreed_speeds(communicator) : std::nullopt;
-    const auto advice = collective::advise(view.capacities, bytes, agreed.value_or(nominal));
-    return collective::Advice{advice.engine, advice.why};
-  };
   return std::make_unique<Selection>(std::move(setting));
 }
 
