@@ -48,6 +48,8 @@ struct MixPart {
 };
 /// Each part's algorithm at the same time, each on its share of the ports.
 Schedule mix_allreduce(uint32_t ranks, std::span<const MixPart> parts, uint32_t segments);
+/// Segments of its ring: so few that its chunks are no smaller than the others', beside what a step costs.
+uint32_t mix_ring_segments(double fraction, uint32_t segments);
 
 /// Rings on parts of the data, the first over all ranks, each further one over a part of the members of the
 /// one before.

@@ -100,7 +100,7 @@ class Predictor {
       added += part.fraction * (owners - 1 + static_cast<double>(part.leaves.size())) / owners;
       leafy |= !part.leaves.empty();
       result.steps_s = std::max(result.steps_s, part.leaves.empty()
-                                                    ? ring_steps(part.fraction, p_, least_, k)
+                                                    ? ring_steps(part.fraction, p_, least_, mix_ring_segments(part.fraction, k))
                                                     : four_stage_steps(part.fraction, part.owners.size(), k));
       if (!part.leaves.empty())
         result.leaves = std::max(result.leaves, static_cast<uint32_t>(part.leaves.size()));

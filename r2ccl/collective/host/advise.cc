@@ -16,7 +16,7 @@ constexpr double kLeastCapacity = 0.01;
 constexpr double kLeastGain = 0.03;
 constexpr uint32_t kMostSegments = 64;
 /// Smaller chunks cost more in messages than they save in fill.
-constexpr uint64_t kLeastChunk = 32 << 10;
+constexpr uint64_t kLeastChunk = 128 << 10;
 
 std::string text(const char* format, double a, double b = 0) {
   char line[160];
