@@ -156,7 +156,7 @@ TEST_F(Program, plot_report_and_trace_name_the_file_that_they_cannot_use) {
   for (const char* command : {"plot", "report", "trace"}) {
     for (const auto& [file, words] : files) {
       EXPECT_EQ(call({command, file}), 64) << command << " " << file;
-      EXPECT_NE(err.str().find(std::string(file) + ": "), std::string::npos) << command << ": " << err.str();
+      EXPECT_NE(err.str().find(std::string(file) + ":"), std::string::npos) << command << ": " << err.str();
       EXPECT_NE(err.str().find(words), std::string::npos) << command << ": " << err.str();
     }
   }

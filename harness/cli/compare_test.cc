@@ -195,7 +195,7 @@ TEST_F(Gate, bad_input_is_64_and_names_the_file) {
   ASSERT_EQ(call({"run", "job.yaml", "--modes", "migrate", "--no-plot", "--quiet", "--out", "good"}), 0);
   for (const auto& [file, why] : std::vector<std::pair<const char*, const char*>>{
            {"foreign.json", "foreign.json: is JSON, but no result"},
-           {"cut.json", "cut.json:3:10: ends in the middle"},
+           {"cut.json", "cut.json:3:10: was cut off"},
            {"empty.json", "empty.json: is empty"},
            {"old.json", "old.json: schema_version 1"},
            {"folder", "folder: is a folder without a result.json"},
@@ -210,7 +210,7 @@ TEST_F(Gate, bad_input_is_64_and_names_the_file) {
   EXPECT_EQ(call({"compare", "--baseline", "foreign.json", "good"}), 64);
   EXPECT_NE(err.str().find("no baseline: it has no 'baseline_version'"), std::string::npos) << err.str();
   EXPECT_EQ(call({"validate", "cut.json"}), 64);
-  EXPECT_NE(err.str().find("cut.json:3:10: ends in the middle"), std::string::npos) << err.str();
+  EXPECT_NE(err.str().find("cut.json:3:10: was cut off"), std::string::npos) << err.str();
 }
 
 TEST_F(Gate, exports_for_tools_that_read_nccl_tests) {

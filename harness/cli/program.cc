@@ -303,9 +303,6 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
   } catch (const InputError& error) {
     console.err << "r2bench: " << error.what() << "\n";
     return kExitUsage;
-  } catch (const StoredError& error) {
-    console.err << "r2bench: " << error.what() << "\n";
-    return kExitUsage;
   } catch (const OutputError& error) {
     console.err << "r2bench: " << error.what() << "\n";
     return kExitUsage;

@@ -25,7 +25,7 @@ StoredRun load(const std::string& named) {
   const auto share = share_folder();
   if (!share)
     throw UsageError("results/schema.json is not found; set R2BENCH_SHARE to the folder that holds results/");
-  return load_stored_run(named, parsed_file(*share / "results" / "schema.json"));
+  return load_stored_run(named, read_json_file(*share / "results" / "schema.json"));
 }
 
 /// What the user said, else `name` beside the first result.

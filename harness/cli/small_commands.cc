@@ -12,7 +12,6 @@
 #include "harness/report/recheck.h"
 #include "harness/report/result_file.h"
 #include "harness/report/schema.h"
-#include "harness/report/stored_run.h"
 
 namespace r2bench {
 namespace {
@@ -99,9 +98,13 @@ int validate_command(const std::vector<std::string>& files, const Console& conso
       continue;
     }
     try {
-      const nlohmann::json result =
-          read_result_file(file, read_json_file(share_or_throw() / "results" / "schema.json"));
-      const std::vector<std::string> mismatches = conclusion_mismatches(result);
+      const nlohmann::json result = read_json_file(file);
+      std::vector<std::string> mismatches;
+      if (const std::string why = why_no_result(result); !why.empty())
+        mismatches = {why};
+      else
+        mismatches = schema_mismatches(read_json_file(share_or_throw() / "results" / "schema.json"), result);
+      if (mismatches.empty()) mismatches = conclusion_mismatches(result);
       for (const std::string& mismatch : mismatches) console.err << file.string() << ": " << mismatch << "\n";
       if (mismatches.empty()) console.out << file.string() << ": good\n";
       if (!mismatches.empty()) status = kExitUsage;
@@ -151,12 +154,12 @@ std::string run_script(const char* script, std::vector<std::string> arguments,
 
 /// The pictures can be made of results of version 1, too.
 void check_plottable(const nlohmann::json& result, const fs::path& file) {
-  if (!result.is_object() || !result.contains("schema_version") || !result.contains("runs"))
-    throw UsageError(file.string() +
-                     ": is JSON, but no result of r2bench run; give the result.json that a run left");
-  const nlohmann::json& version = result["schema_version"];
-  if (version != 1 && version != kResultSchemaVersion)
-    throw UsageError(file.string() + ": " + other_version(result));
+  if (result.is_object() && result.contains("runs") && result.contains("schema_version") &&
+      result["schema_version"] == 1)
+    return;
+  if (const std::string why = why_no_result(result); !why.empty())
+    throw UsageError(file.string() + ": " + why);
+  if (!result.contains("runs")) throw UsageError(file.string() + ": has no runs; run the scenario again");
 }
 
 }  // namespace
@@ -181,7 +184,7 @@ int plot_command(const std::vector<std::string>& results, const std::string& out
     const fs::path file = fs::is_directory(named) ? fs::path(named) / "result.json" : fs::path(named);
     if (!fs::exists(file))
       throw UsageError(file.string() + ": no such file; give a result.json or the folder of a run");
-    check_plottable(parsed_file(file), file);
+    check_plottable(read_json_file(file), file);
     fs::path folder = out.empty() ? file.parent_path() : fs::path(out);
     if (folder.empty()) folder = ".";
     if (!out.empty() && results.size() > 1) folder /= file.parent_path().filename();

@@ -15,8 +15,12 @@ class InputError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The JSON in a file. Throws InputError when it cannot be read, is a folder, is empty, ends in the middle or
-/// is no JSON; with line and column where there is a place.
+/// `text` as JSON. `where`: what it is called in an error, a file's name; `first_line`: where in it the text
+/// begins. Throws InputError when it is empty, ends in the middle or is no JSON; the last two with line and
+/// column.
+nlohmann::json parse_json(const std::string& text, const std::string& where, size_t first_line = 1);
+
+/// The JSON in a file. Throws InputError also when it cannot be read or is a folder.
 nlohmann::json read_json_file(const std::filesystem::path& file);
 
 /// Why a JSON value is no result of kResultSchemaVersion, in a sentence that says what to do; else empty.

@@ -59,9 +59,8 @@ TEST_F(ResultFile, nothing_there) {
   EXPECT_NE(
       why(root / "none.json").find("none.json: no such file; give a result.json or the folder of a run"),
       std::string::npos);
-  EXPECT_NE(why(root).find("is a folder without a result.json"), std::string::npos);
-  EXPECT_NE(why(std::string()).find("result.json: is empty; the run that wrote it did not finish"),
-            std::string::npos);
+  EXPECT_NE(why(root).find("result.json: no such file"), std::string::npos);
+  EXPECT_NE(why(std::string()).find("result.json: is empty; copy it again"), std::string::npos);
   EXPECT_NE(why(std::string(" \n ")).find("is empty"), std::string::npos);
 }
 
@@ -69,7 +68,7 @@ TEST_F(ResultFile, one_that_was_cut_off_says_where_it_ends) {
   const std::string whole = good.dump(1);
   for (const size_t length : {size_t(1), whole.size() / 3, whole.size() / 2, whole.size() - 2}) {
     const std::string part = whole.substr(0, length), said = why(part);
-    EXPECT_NE(said.find("cut off"), std::string::npos) << said;
+    EXPECT_NE(said.find("was cut off"), std::string::npos) << said;
     const auto line = 1 + std::count(part.begin(), part.end(), '\n');
     // White space at the end is not where it was cut.
     EXPECT_TRUE(said.find("result.json:" + std::to_string(line) + ":") != std::string::npos ||
@@ -80,12 +79,12 @@ TEST_F(ResultFile, one_that_was_cut_off_says_where_it_ends) {
 
 TEST_F(ResultFile, what_is_no_json_says_where) {
   const std::string said = why(std::string("{\"a\": 1,\n \"b\" 2}\n"));
-  EXPECT_NE(said.find("result.json:2:6: is not JSON from here on"), std::string::npos) << said;
+  EXPECT_NE(said.find("result.json:2:6: is not JSON"), std::string::npos) << said;
   EXPECT_NE(why(std::string("version: 1\nname: x\n")).find(":1:1: is not JSON"), std::string::npos);
 }
 
 TEST_F(ResultFile, foreign_json_is_named_for_what_it_is) {
-  EXPECT_NE(why(std::string("[]")).find("is JSON, but no result of `r2bench run`"), std::string::npos);
+  EXPECT_NE(why(std::string("[]")).find("is JSON, but no result of r2bench run"), std::string::npos);
   EXPECT_NE(why(std::string("{\"version\": 3, \"results\": []}")).find("nccl-tests"), std::string::npos);
   EXPECT_NE(why(std::string("{\"context\": {}, \"benchmarks\": []}")).find("Google Benchmark"),
             std::string::npos);
@@ -96,7 +95,7 @@ TEST_F(ResultFile, another_version_says_which_and_what_to_do) {
   good["schema_version"] = 1;
   EXPECT_NE(why(good.dump()).find("schema_version 1, and this r2bench knows 2 only"), std::string::npos);
   good["schema_version"] = 99;
-  EXPECT_NE(why(good.dump()).find("a newer r2bench wrote it"), std::string::npos);
+  EXPECT_NE(why(good.dump()).find("take the r2bench that wrote it"), std::string::npos);
 }
 
 TEST_F(ResultFile, what_the_schema_refuses_names_the_place) {
@@ -104,7 +103,7 @@ TEST_F(ResultFile, what_the_schema_refuses_names_the_place) {
   good["seed"] = "x";
   const std::string said = why(good.dump());
   EXPECT_NE(said.find("result.json: /runs/0 lacks \"outcome\""), std::string::npos) << said;
-  EXPECT_NE(said.find("/seed must be"), std::string::npos);
+  EXPECT_NE(said.find("(and 1 more); r2bench validate says all"), std::string::npos);
 }
 
 TEST_F(ResultFile, throughput_as_nccl_tests_writes_it) {

@@ -386,7 +386,7 @@ class Builder {
 
 Trace to_trace(const StoredRun& run) {
   if (!run.has_events || run.events.empty())
-    throw StoredError(
+    throw InputError(
         (run.file.parent_path() / "events.jsonl").string() +
         ": no such file, or it is empty; a trace is made of the event log that r2bench run leaves "
         "beside result.json: run the scenario again, or copy its whole folder");

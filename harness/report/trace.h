@@ -18,7 +18,7 @@ namespace r2bench {
 /// * arrows from a fault to each migration that it explains
 /// A fault explains a migration when it is the last one in force before the fence that was not planned, and
 /// its target is the NIC that the channel leaves, at either end. Times are microseconds from the first event.
-/// Modes follow each other as they ran. Throws StoredError when the run has no event log.
+/// Modes follow each other as they ran. Throws InputError when the run has no event log.
 nlohmann::ordered_json to_trace(const StoredRun& run);
 
 }  // namespace r2bench

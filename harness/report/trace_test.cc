@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-StoredRun sample() { return load_stored_run(R2BENCH_SAMPLE_RUN, parsed_file(R2BENCH_SCHEMA)); }
+StoredRun sample() { return load_stored_run(R2BENCH_SAMPLE_RUN, read_json_file(R2BENCH_SCHEMA)); }
 
 std::vector<Json> of_phase(const Json& trace, const std::string& phase) {
   std::vector<Json> found;
@@ -235,7 +235,7 @@ TEST(Trace, a_nic_that_is_down_or_gray_is_a_slice) {
 TEST(Trace, a_run_without_an_event_log_is_refused) {
   StoredRun run = sample();
   run.has_events = false;
-  EXPECT_THROW(to_trace(run), StoredError);
+  EXPECT_THROW(to_trace(run), InputError);
 }
 
 }  // namespace
