@@ -61,7 +61,7 @@ def run_job(arguments, nodes, lost, mbits, size, variant, iters):
     """One job; a dictionary of what it took."""
     label, mode, collnet, algorithm = variant
     at = iters // 3
-    env = f", env: {{R2CC_ALGORITHM: {algorithm}}}" if algorithm else ""
+    env = ", env: {R2CC_COLLNET_MARGIN: 100" + (f", R2CC_ALGORITHM: {algorithm}" if algorithm else "") + "}"
     text = TEXT.format(nodes=nodes, mbits=mbits, bytes=size, iters=iters, collnet=collnet, mode=mode, env=env) + fault(lost, mbits, at)
     row = {"nodes": nodes, "lost": lost, "mbits": mbits, "bytes": size, "algorithm": label, "iters": iters}
     with tempfile.TemporaryDirectory(prefix="r2bench-table-") as folder:

@@ -122,7 +122,10 @@ std::map<std::string, std::string> Job::rank_environment(const RankLink& rank) c
     environment["R2CC_TOPOLOGY"] = topology_path_;
     environment["R2CC_CROSS_SOCKET"] = std::to_string(topology->cross_percent);
   }
-  if (mode_.kind == ModeKind::kAllReduce) environment["NCCL_COLLNET_ENABLE"] = "1";
+  if (mode_.kind == ModeKind::kAllReduce) {
+    environment["NCCL_COLLNET_ENABLE"] = "1";
+    environment["R2CC_COLLNET_NICS"] = "1";  // the workload makes a group for each NIC
+  }
   for (const auto& [variable, value] : scenario_.env) environment[variable] = value;
   for (const auto& [variable, value] : mode_.env) environment[variable] = value;
   environment["R2CC_MODE"] = std::to_string(int(mode_.kind));

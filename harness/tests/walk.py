@@ -58,7 +58,7 @@ seed: {seed}
 fabric: {{kind: {fabric}, nodes: {nodes}, ranks_per_node: {ranks}, nics_per_node: {nics}, nic_rate: {rate}}}
 workload: {{engine: cpu, op: {op}, dtype: int32, bytes: {size}, iters: {iters}, warmup: 1, verify: true{more}}}
 modes: [{mode}]
-env: {{NCCL_IB_TIMEOUT: 14, R2CC_FAILBACK_MS: 5, R2CC_FAILBACK_MAX_MS: 50}}
+env: {{NCCL_IB_TIMEOUT: 14, R2CC_FAILBACK_MS: 5, R2CC_FAILBACK_MAX_MS: 50, R2CC_COLLNET_MARGIN: 100}}
 timeouts: {{job: 170 s, stall: {stall} s}}
 expect: {{all: {{outcome: ok, correctness: exact, wrong_elements: 0, lost: 0, duplicated: 0}}}}
 faults:

@@ -64,6 +64,9 @@ const std::vector<Field>& fields() {
       integer("R2CC_COLLNET_NICS", &Config::collnet_nics, 0, 8,
               "NICs that a CollNet group (one per GPU) spreads over; 0: the node's by its ranks, as the launcher "
               "tells them"),
+      integer("R2CC_COLLNET_MARGIN", &Config::collnet_margin, 10, 10000,
+              "percent of its predicted time that the host engine is taken to need: CollNet is chosen when "
+              "that is less than what NCCL's ring takes"),
       integer("R2CC_MEMORY_NODE", &Config::memory_node, -1, 1023,
               "NUMA node of all buffers; -1: the kernel is asked"),
       integer(

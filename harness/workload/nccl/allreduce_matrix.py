@@ -124,7 +124,7 @@ def limits(case, arguments, count_bytes):
 
 def environment(case, arguments, folder):
     env = matrix.environment(case | {"gpus": 1, "net": "r2ccl", "port": 0}, arguments, folder)
-    env |= {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,TUNING", "R2CC_FAIL_BOUND_MS": "5000"}
+    env |= {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,TUNING", "R2CC_FAIL_BOUND_MS": "5000", "R2CC_COLLNET_MARGIN": "100"}
     if case["mode"] == 3:
         env["NCCL_COLLNET_ENABLE"] = "1"
     return env | case["env"]

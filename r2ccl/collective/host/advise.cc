@@ -40,7 +40,7 @@ Job job_of(std::span<const double> capacities, uint64_t bytes, uint32_t outstand
 }
 
 uint32_t outstanding_for(uint64_t bytes) {
-  return bytes >= kPieceOfOperation / 2 && bytes <= kPieceOfOperation ? kPiecesInFlight : 1;
+  return bytes >= kPieceOfOperation / 8 && bytes <= kPieceOfOperation ? kPiecesInFlight : 1;
 }
 
 EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Speeds& speeds) {
@@ -70,12 +70,14 @@ EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Sp
     return advice;
   }
   const Candidate& best = planned->choice();
-  advice.engine_seconds = static_cast<double>(pieces) * best.seconds;
+  advice.engine_seconds = static_cast<double>(pieces) * best.seconds * speeds.margin;
   advice.engine = advice.engine_seconds < advice.ring_seconds * (1 - kLeastGain);
   const bool additions = best.reduction_s > std::max(best.transfer_s, best.steps_s);
   const std::string times = text("%.3g ms, NCCL's ring under Balance %.3g ms", advice.engine_seconds * 1e3,
                                  advice.ring_seconds * 1e3);
   advice.why = std::string(name(best.algorithm)) + " on the host would take " + times;
+  if (!advice.engine && advice.engine_seconds < advice.ring_seconds * speeds.margin)
+    advice.why += text(", R2CC_COLLNET_MARGIN=%.0f included", speeds.margin * 100);
   if (!advice.engine)
     advice.why += additions ? text(": the CPU adds %.3g GB/s only", speeds.reduce_bytes_per_second / 1e9)
                             : ": too little is gained";

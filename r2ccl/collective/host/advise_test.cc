@@ -8,6 +8,18 @@ namespace {
 
 constexpr Speeds kSlowNet{1.25e9, 10e9}, kFastNet{50e9, 10e9};
 
+// Predictions are the engine's at its best: what it really needs decides.
+TEST(Advise, takes_the_engine_to_need_more_than_is_predicted) {
+  const std::vector<double> degraded{1, 1, 0.5, 1};
+  Speeds speeds = kSlowNet;
+  const EngineAdvice best = advise(degraded, 1 << 30, speeds);
+  ASSERT_TRUE(best.engine) << best.why;
+  speeds.margin = 1.1 * best.ring_seconds / best.engine_seconds;
+  const EngineAdvice real = advise(degraded, 1 << 30, speeds);
+  EXPECT_FALSE(real.engine);
+  EXPECT_NE(real.why.find("R2CC_COLLNET_MARGIN"), std::string::npos) << real.why;
+}
+
 TEST(Advise, healthy_nodes_stay_with_nccls_ring) {
   const EngineAdvice advice = advise(std::vector<double>(4, 1.0), 1 << 30, kSlowNet);
   EXPECT_FALSE(advice.engine);

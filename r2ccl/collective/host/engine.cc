@@ -86,6 +86,7 @@ class HostEngine final : public Engine {
     }
     setting.member.bytes_per_second = std::max(1, net_.properties(listener->device).speed_mbps) * 1e6 / 8;
     setting.member.reduce_bytes_per_second = measured_reduction_speed();
+    setting.member.margin = config_.collnet_margin / 100.0;
     if (auto made = listen_further(setting); !made) return made.error();
     setting.algorithm = config_.algorithm;
     PlanAgreement::Settings agreement = PlanAgreement::Settings::from(config_);
@@ -170,7 +171,7 @@ class HostEngine final : public Engine {
     return {};
   }
 
-  static constexpr size_t kStripedMessageBytes = 128 << 10;
+  static constexpr size_t kStripedMessageBytes = 64 << 10;
 
   Net& net_;
   const Config config_;

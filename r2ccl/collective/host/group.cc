@@ -96,9 +96,10 @@ Result<void> Group::meet() {
     if (members_[i].version != kVersion || members_[i].rank != i)
       return Error{ErrorCode::kVersionMismatch, "rank " + std::to_string(i) + " of the CollNet group is another version"};
   if (auto wider = widen(); !wider) return wider;
-  speeds_ = {members_[0].bytes_per_second, members_[0].reduce_bytes_per_second};
+  speeds_ = {members_[0].bytes_per_second, members_[0].reduce_bytes_per_second, members_[0].margin};
   for (const RankInfo& member : members_) {
     speeds_.bytes_per_second = std::min(speeds_.bytes_per_second, member.bytes_per_second);
+    speeds_.margin = std::max(speeds_.margin, member.margin);
     speeds_.reduce_bytes_per_second = std::min(speeds_.reduce_bytes_per_second, member.reduce_bytes_per_second);
   }
   speeds_.bytes_per_second *= static_cast<double>(transport_.stripes());

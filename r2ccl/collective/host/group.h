@@ -46,6 +46,7 @@ struct RankInfo {
   uint32_t rank = 0;
   double bytes_per_second = 0;         ///< of one NIC, nominal
   double reduce_bytes_per_second = 0;  ///< of its additions, measured
+  double margin = 1;                   ///< R2CC_COLLNET_MARGIN
   PlanAgreement::Address agreement{};
   uint32_t further = 0;  ///< NICs besides the first; the group uses as many as every rank has
   std::array<Handle, kMostFurtherNics> further_handles{};
