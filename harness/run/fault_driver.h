@@ -73,6 +73,7 @@ class FaultDriver {
   bool round_over(uint64_t now_ns) const;
   uint64_t own_healing_ns() const;
   void heal_round(uint64_t now_ns);
+  bool all_healed() const;
   bool carries_again() const;
   bool everybody_home(uint64_t now_ns) const;
   void move(Phase phase, uint64_t now_ns);

@@ -233,6 +233,30 @@ TEST_F(Rounds, the_last_round_ends_without_healing) {
   EXPECT_EQ(driver->gave_up(), "");
 }
 
+TEST_F(Rounds, where_faults_heal_by_themselves_the_last_round_lasts_until_everything_is_home) {
+  scenario.faults[0].duration = 40s;
+  begin_settling(2);
+  for (uint32_t round = 1; round <= 2; ++round) {
+    if (round == 2) strike(2);
+    settle();
+    now += 41s / 1ns;
+    bool changed = false;
+    faultinject::advance(shared(), now, changed);
+    tick(400 * kNsPerMs);
+    EXPECT_EQ(phase(), "healing") << "round " << round;
+    carry_again();
+    EXPECT_EQ(phase(), "running") << "round " << round;
+    if (round == 1) be_steady();
+  }
+  run(11);
+  tick(250 * kNsPerMs);
+  EXPECT_FALSE(driver->done());
+  run(1);
+  tick();
+  EXPECT_TRUE(driver->done());
+  EXPECT_EQ(driver->gave_up(), "");
+}
+
 TEST_F(Rounds, what_heals_by_itself_is_waited_for_and_then_measured) {
   scenario.faults[0].duration = 40s;  // longer than a phase may last, but it is the scenario's own wish
   begin_settling();
