@@ -83,7 +83,10 @@ class Runtime final : public Net {
     std::vector<std::string> names;
     for (const auto& device : core.devices) names.push_back(device.name());
     std::vector<double> nominal;
-    for (const auto& device : core.devices) nominal.push_back(std::max(1, device.speed_mbps()));
+    for (const auto& device : core.devices) {
+      nominal.push_back(std::max(1, device.speed_mbps()));
+      runtime->speeds_mbps_.push_back(device.speed_mbps());
+    }
     core.capacities = balance::Capacities(nominal);
     if (auto looked = runtime->look_at_topology(names); !looked) return looked.error();
     for (int nic = 0; nic < int(names.size()); ++nic) {
@@ -132,7 +135,7 @@ class Runtime final : public Net {
     out.pci_path = topology_->pci_path(device);
     out.guid = nic.guid();
     out.port = nic.port();
-    out.speed_mbps = nic.speed_mbps();
+    out.speed_mbps = speeds_mbps_[size_t(device)];
     out.max_channels = std::max(1, nic.limits().max_qp / 4);
     out.gpu_memory = core_.config.gpu_direct;
     out.dma_buf = dma_bufs_;
@@ -329,6 +332,7 @@ class Runtime final : public Net {
   Registrations registrations_;
   GpuFlush gpu_flush_;
   bool dma_bufs_ = false;  // offered: every NIC takes them
+  std::vector<int> speeds_mbps_;  // when the process began: a NIC's worker reads its port again at any time
   std::mutex mutex_;       // guards the following
   std::vector<std::shared_ptr<Listener>> listeners_;
   std::vector<std::shared_ptr<Channel>> channels_;
