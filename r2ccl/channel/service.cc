@@ -235,7 +235,7 @@ Urgency Service::round(Urgency urgency) {
     look_at_rates(tick);
   else
     look_at_load(tick);
-  look_at_capacity(tick);
+  if (core_.config.mode == Mode::kAllReduce) look_at_capacity(tick);
   if (core_.workers->open_jobs() || core_.registrars->open_jobs())
     urgency = std::max(urgency, Urgency::kBusy);
   if (metrics_ && urgency != Urgency::kHot) metrics_->write(now);  // a fence does not wait for a file
