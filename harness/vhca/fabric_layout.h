@@ -15,7 +15,7 @@
 namespace vhca {
 
 inline constexpr std::uint64_t kFabricMagic = 0x3142'4146'4143'4856;  // "VHCAFAB1"
-inline constexpr std::uint32_t kLayoutVersion = 13;
+inline constexpr std::uint32_t kLayoutVersion = 14;
 
 inline constexpr std::size_t kMaxNodes = 64;
 inline constexpr std::size_t kMaxNicsPerNode = 16;
@@ -286,6 +286,21 @@ struct GpuRegion {
   std::uint64_t address;         // in the owner's process
   std::uint64_t base;            // … of the allocation
   std::uint64_t bytes;           // … of the allocation
+  std::uint64_t shadow;   // where visibility is delayed (gpu_delay.h), else 0: in the owner's address space
+  std::uint64_t pending;  // the region's PendingTable, offset in the fabric
+  std::uint32_t nic;      // any number that tells the owner's NICs apart
+};
+
+// A write into GPU memory that is complete and not visible yet.
+struct PendingWrite {
+  std::atomic<std::uint64_t> word;  // 0: free; low half: whose write, high half: 1 when it is complete
+  std::uint64_t offset;             // in the region
+  std::uint64_t bytes;
+  std::uint64_t since_ns;
+};
+struct PendingTable {
+  std::atomic<std::uint64_t> asked, answered;  // flushes that others want of the owner; those that are done
+  PendingWrite writes[510];
 };
 
 // One request to another process's engine per process; used only where cross-memory access is refused.

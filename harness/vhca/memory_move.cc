@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "harness/vhca/gpu_copy.h"
+#include "harness/vhca/gpu_delay.h"
 #include "harness/vhca/gpu_memory.h"
 #include "harness/vhca/log.h"
 #include "harness/vhca/process_table.h"
@@ -213,6 +214,21 @@ MoveStatus MemoryMover::through_bounce(MoveDirection direction, ProcessId other,
   return MoveStatus::kOk;
 }
 
+MoveStatus MemoryMover::move_gpu_piece(MoveDirection direction, ProcessId other, pid_t pid, char* ours,
+                                       char* theirs, std::size_t bytes, const Hold& hold) {
+  const bool to_remote = direction == MoveDirection::kToRemote;
+  const GpuSide here{ours, self_}, there{theirs, other};
+  if (is_gpu(theirs) || (other == self_ && is_gpu(ours)))
+    return copy_gpu(fabric_, self_, to_remote ? there : here, to_remote ? here : there, bytes, &hold);
+  if (is_gpu(ours)) return through_bounce(direction, other, pid, ours, theirs, bytes, hold);
+  if (other == self_) {
+    copy_whole_words(to_remote ? theirs : ours, to_remote ? ours : theirs, bytes);
+    return MoveStatus::kOk;
+  }
+  iovec one{ours, bytes}, another{theirs, bytes};
+  return move_somehow(direction, other, pid, &one, 1, &another, 1, &hold);
+}
+
 MoveStatus MemoryMover::move_gpu(MoveDirection direction, ProcessId other, const iovec* local,
                                  const iovec* remote, std::size_t remote_count, const Hold& hold) {
   pid_t pid = 0;
@@ -222,20 +238,27 @@ MoveStatus MemoryMover::move_gpu(MoveDirection direction, ProcessId other, const
     pid = static_cast<pid_t>(slot->claim.load() >> 32);
     if (const MoveStatus status = check_beacon(other, pid, *slot); status != MoveStatus::kOk) return status;
   }
-  const bool to_remote = direction == MoveDirection::kToRemote;
   MoveStatus status = MoveStatus::kOk;
   for_each_stretch(local, remote, remote_count, [&](char* ours, char* theirs, std::size_t bytes) {
-    const GpuSide here{ours, self_}, there{theirs, other};
-    if (is_gpu(theirs) || (other == self_ && is_gpu(ours))) {
-      status = copy_gpu(fabric_, self_, to_remote ? there : here, to_remote ? here : there, bytes, &hold);
-    } else if (is_gpu(ours)) {
-      status = through_bounce(direction, other, pid, ours, theirs, bytes, hold);
-    } else if (other == self_) {
-      copy_whole_words(to_remote ? theirs : ours, to_remote ? ours : theirs, bytes);
-    } else {
-      iovec one{ours, bytes}, another{theirs, bytes};
-      status = move_somehow(direction, other, pid, &one, 1, &another, 1, &hold);
+    const bool to_remote = direction == MoveDirection::kToRemote;
+    char*& to = to_remote ? theirs : ours;
+    if (is_gpu(theirs) && !to_remote)
+      if (const GpuRegion& from = fabric_.gpu_regions[gpu_slot(theirs)]; from.shadow != 0)
+        status = flush_delayed(fabric_, from, self_, other);
+    const GpuRegion* const into = is_gpu(to) ? &fabric_.gpu_regions[gpu_slot(to)] : nullptr;
+    if (status != MoveStatus::kOk || !into || into->shadow == 0) {
+      if (status == MoveStatus::kOk)
+        status = move_gpu_piece(direction, other, pid, ours, theirs, bytes, hold);
+      return status == MoveStatus::kOk;
     }
+    DelayedWrite write(fabric_, *into, self_, gpu_offset(to), bytes);
+    if (!write.claimed()) {
+      status = MoveStatus::kBusy;
+      return false;
+    }
+    to = reinterpret_cast<char*>(into->shadow + gpu_offset(to));
+    status = move_gpu_piece(direction, other, pid, ours, theirs, bytes, hold);
+    if (status == MoveStatus::kOk) write.publish();
     return status == MoveStatus::kOk;
   });
   return status == MoveStatus::kRemoteFault && touch(other) == MoveStatus::kGone ? MoveStatus::kGone : status;

@@ -21,6 +21,7 @@ enum class MoveStatus {
   kRemoteFault,  // its memory is not there (any more)
   kLocalFault,   // ours is not
   kRefused,      // not that way
+  kBusy,         // not now; try again
 };
 
 enum class MoveDirection { kToRemote, kFromRemote };
@@ -51,6 +52,8 @@ class MemoryMover {
   // Where some of the pieces are references to GPU memory (gpu_memory.h).
   MoveStatus move_gpu(MoveDirection direction, ProcessId other, const iovec* local, const iovec* remote,
                       std::size_t remote_count, const Hold& hold);
+  MoveStatus move_gpu_piece(MoveDirection direction, ProcessId other, pid_t pid, char* local, char* remote,
+                            std::size_t bytes, const Hold& hold);
   MoveStatus through_bounce(MoveDirection direction, ProcessId other, pid_t pid, char* local, char* remote,
                             std::size_t bytes, const Hold& hold);
   MoveStatus check_beacon(ProcessId other, pid_t pid, const ProcessSlot& slot);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string_view>
 
+#include "harness/vhca/gpu_delay.h"
 #include "harness/vhca/gpu_memory.h"
 #include "harness/vhca/huge_pages.h"
 #include "harness/vhca/runtime.h"
@@ -63,7 +64,16 @@ ibv_mr* make_region(ibv_pd* ibpd, void* address, std::size_t length, std::uint64
   slot.iova = iova;
   slot.length = length;
   slot.address = gpu ? gpu_reference(table_index) : reinterpret_cast<std::uintptr_t>(address);
-  if (gpu) runtime.fabric().gpu_regions[table_index] = *gpu;
+  if (gpu) {
+    GpuRegion& region = runtime.fabric().gpu_regions[table_index];
+    region = *gpu;
+    region.nic = Context::of(pd.context).first_port;
+    if (visibility_delay_ms() &&
+        !delay_region(runtime.fabric(), runtime.self(), table_index, length, region.nic, region)) {
+      slot.owner.store(0);
+      return refuse(ENOMEM);
+    }
+  }
   slot.key.store(key, std::memory_order_release);
   auto mr = std::make_unique<Mr>();
   mr->context = pd.context;
@@ -83,8 +93,11 @@ bool register_gpu_memory(ibv_pd* pd, void* address, std::size_t length, std::uin
   GpuRegion region{};
   const GpuExport exported = export_gpu_memory(address, length, region);
   if (exported == GpuExport::kHost) return false;
-  out = exported == GpuExport::kDone ? make_region(pd, address, length, iova, access, &region)
-                                     : refuse(EOPNOTSUPP);
+  if (visibility_delay_ms() == 0)
+    out = refuse(EINVAL);
+  else
+    out = exported == GpuExport::kDone ? make_region(pd, address, length, iova, access, &region)
+                                       : refuse(EOPNOTSUPP);
   return true;
 }
 
@@ -152,6 +165,8 @@ int deregister_memory(ibv_mr* ibmr) {
   // A transfer that has looked at the key before is still allowed to be at it; the memory may go when we
   // return.
   runtime.wait_for_transfers();
+  if (is_gpu(reinterpret_cast<void*>(slot.address)) && runtime.fabric().gpu_regions[mr->slot].shadow != 0)
+    end_delay(mr->slot);
   slot.owner.store(0);
   unmap();
   return 0;

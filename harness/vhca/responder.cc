@@ -345,6 +345,8 @@ Answer place(Qp& initiator, const Piece& piece, std::uint64_t now_ns) {
     case MoveStatus::kGone:
     case MoveStatus::kRefused:
       return Answer::kNoAnswer;
+    case MoveStatus::kBusy:
+      return Answer::kBusy;
     case MoveStatus::kLocalFault:
       return Answer::kLocalFault;
     case MoveStatus::kRemoteFault:
