@@ -119,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{
             "communicators", "workload: {engine: nccl, bytes: 20 B, communicators: 2}", 3, 33,
             "20 bytes cannot be divided equally among 2 communicators × 1 group_calls; take a multiple of 8"},
-        Case{"in_place_alltoall", "workload: {engine: nccl, op: alltoall, in_place: true}", 3, 49,
+        Case{"in_place_alltoall", "workload: {engine: nccl, op: alltoall, in_place: true}", 3, 50,
              "NCCL has no alltoall in place"},
         Case{"sleeping_gpu_rank",
              "workload: {engine: nccl}\nfaults: [{at: {iter: 1}, target: node1/rank0, kind: receiver_sleep, "
