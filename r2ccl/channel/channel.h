@@ -199,8 +199,20 @@ class Channel {
   void nothing_new() {
     if (quiet_.empty_test() && core_.resilient()) look_at_silence();
   }
+  /// A post that finds no room in the queue of `path`; needs the turn. With nothing open nobody tests, so
+  /// that whoever posts looks for what has completed; and the watchdog watches as over an open request.
+  Request* no_room(Path& path) {
+    crowded_.store(true, std::memory_order_relaxed);
+    if (!busy() || ++refused_posts_ % kRefusedPostsPerLook == 0) drain(path);
+    nothing_new();
+    return nullptr;
+  }
   /// The progress thread wants to post and cannot: time without a path counts.
   std::atomic<bool> wanted_{false};
+  /// No room was found since the count of progress changed.
+  std::atomic<bool> crowded_{false};
+  static constexpr uint32_t kRefusedPostsPerLook = 8;
+  uint32_t refused_posts_ = 0;
   /// Sender: the receiver waits, and what was sent is not confirmed, whether or not somebody waits for that
   /// here. Service thread only.
   bool awaited_ = false;
