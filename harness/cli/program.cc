@@ -93,6 +93,8 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
   run->add_flag("--dry-run", arguments.dry_run, "Print what would be run, and run nothing");
   run->add_flag("--no-plot", no_plot, "Make no picture");
   run->add_flag("--quiet", arguments.quiet, "No progress, only the report");
+  run->add_flag("--allow-real-faults", arguments.allow_real_faults,
+                "Permit faults real_*, which change this machine and put it back");
   run->add_flag("--keep-going", arguments.keep_going, "Run the other scenarios when one does not pass");
 
   CLI::App* list = app.add_subcommand("list", "List the scenarios that come with the program");

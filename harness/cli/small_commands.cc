@@ -57,6 +57,11 @@ int list_command(const Console& console) {
     try {
       const std::vector<Scenario> all = load_scenarios(file.string());
       text = all.front().description;
+      for (const auto& fault : all.front().faults)
+        if (faultinject::is_real(fault.kind)) {
+          text += " (changes the machine: --allow-real-faults)";
+          break;
+        }
       if (all.size() > 1) text += " (" + std::to_string(all.size()) + " variants)";
     } catch (const ScenarioError& problem) {
       text = "cannot be used: " + problem.problems().front().message;
