@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the scenarios of the paper and makes their figures. Each step leaves its result below OUT/reference,
-# as the figures want it, and a line in OUT/steps.jsonl; what is done is not done again, so a call that was
-# cut off is simply repeated.
+# Runs the scenarios of the paper and makes their figures. Each step leaves its result below OUT/reference and
+# a line in OUT/steps.jsonl; what is done is not done again, so a call that was cut off is simply repeated. At
+# the end the results go into the tables in OUT/tables, and the figures are made from these.
 #
 #   reproduce.sh [--out DIR] [--fabric vhca|verbs] [--only PATTERN…] [--list] [--again] [--short]
 #                [-- further words for each 'r2bench run']
@@ -129,21 +129,33 @@ run_scenario() {  # FOLDER REPEATS SCENARIO
   return "$status"
 }
 
-recovery_times() {  # of the runs above: what the distribution of recovery is drawn from
-  local folder=$out/reference/speed_16_cores found=() name
-  for name in speed_nic_down speed_qp_error blackhole_10_faults; do
-    [[ -e $out/reference/$name/result.json ]] && found+=("$out/reference/$name/result.json")
+# SET STEP…: the sets of rows that the figures are drawn from, and the steps whose results make them.
+sets=(
+  'recovery nic_down qp_error two_nics_down all_nics_down fault_during_migration nic_flap'
+  'device_removed device_removed'
+  'ten_faults silent_port_down_10_faults ack_lost_10_faults'
+  'speed speed_nic_down speed_qp_error blackhole_10_faults'
+  'no_fault no_fault'
+  'k_of_8_nics k_of_8_nics'
+  'busbw_sizes busbw_sizes'
+  'recovery_channels recovery_channels'
+)
+collect() {  # KIND SET PATH…
+  "$python" "$repository/plots/collect.py" "$@" --results "$out" --command 'cloudlab/reproduce.sh'
+}
+tables() {  # of all results that there are
+  local line name set names found status=0
+  for line in "${sets[@]}"; do
+    read -r set names <<<"$line"
+    found=()
+    for name in $names; do [[ -d $out/reference/$name ]] && found+=("$out/reference/$name"); done
+    if ((${#found[@]})); then collect run "$set" "${found[@]}" || status=70; fi
   done
-  ((${#found[@]})) || { echo 'none of speed_nic_down, speed_qp_error, blackhole_10_faults has run'; return 77; }
-  mkdir -p "$folder"
-  # Its own verdict asks for 200 faults of a kind; here only the table is wanted.
-  "$python" "$repository/harness/bench/speed_limits.py" --jsonl "$folder/speed.jsonl" "${found[@]}"
-  [[ -s $folder/speed.jsonl ]] || return 70
-  "$python" - "${found[0]}" "$folder/provenance.json" <<'EOF'
-import json, sys
-result = json.load(open(sys.argv[1]))
-json.dump({"evidence": result["evidence"], "fabric": "this machine"}, open(sys.argv[2], "w"))
-EOF
+  if [[ -s $out/sim/allreduce.csv ]]; then
+    collect sim allreduce "$out/sim/allreduce.csv" --date "$(date -u +%F)" --commit "$(git -C "$repository" rev-parse --short HEAD 2>/dev/null || echo unknown)" || status=70
+  fi
+  if [[ -s $out/reference/nccl_gpus/four_gpus.json ]]; then collect nccl nccl_four_gpus "$out/reference/nccl_gpus/four_gpus.json" || status=70; fi
+  return "$status"
 }
 
 gpus() { nvidia-smi -L 2>/dev/null | grep -c '^GPU' || true; }
@@ -198,14 +210,13 @@ else
   is_wanted sim && { matched=$((matched + 1)); skip sim 'takes long; without --short it is simulated'; }
 fi
 on_gpus
-((matched)) || is_wanted figures || is_wanted recovery_times || usage "no step is named ${only[*]}; see --list"
+((matched)) || is_wanted figures || is_wanted tables || usage "no step is named ${only[*]}; see --list"
 [[ $list == yes ]] && exit 0
 only=() again=yes  # these two follow from what there is
-if compgen -G "$out/reference/speed_*_down/result.json" >/dev/null || compgen -G "$out/reference/speed_qp_error/result.json" >/dev/null ||
-  [[ -e $out/reference/blackhole_10_faults/result.json ]]; then
-  step recovery_times 1 recovery_times
+if compgen -G "$out/reference/*/*" >/dev/null || [[ -s $out/sim/allreduce.csv ]]; then
+  step tables 1 tables
 else
-  skip recovery_times 'none of the runs that it is made of is there yet'
+  skip tables 'there are no results yet'
 fi
 step figures 1 figures
 grep -E 'figures made|no data' "$out/logs/figures.log" | sed 's/^/        /'

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """reproduce.sh and autorun.sh with an r2bench that is made up: what runs, what is not run again, what is
 skipped and why."""
+import csv
 import json
 import os
 import signal
@@ -12,13 +13,14 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 REPRODUCE = os.path.join(HERE, "..", "reproduce.sh")
+SAMPLE = os.path.join(HERE, "..", "..", "results", "reference", "nic_down", "result.json")
 R2BENCH = r"""#!/bin/bash
 echo "$*" >>"$CALLS"
 if [[ $1 == plot ]]; then mkdir -p "${@: -1}"; echo '1 of 8 figures made'; touch "${@: -1}/timeline.png"; exit 0; fi
 scenario=$2; out=$4
 var=STATUS_$scenario; status=${!var:-0}
 if [[ $scenario == "$SLEEPS" ]]; then sleep 60; fi
-if ((status <= 2)); then mkdir -p "$out"; echo '{"schema_version": 2, "evidence": "emulated", "runs": []}' >"$out/result.json"; else echo "no such NIC"; fi
+if ((status <= 2)); then mkdir -p "$out"; cp "$SAMPLE" "$out/result.json"; else echo "no such NIC"; fi
 exit "$status"
 """
 
@@ -41,7 +43,7 @@ class ReproduceTest(unittest.TestCase):
         os.chmod(path, 0o755)
 
     def environment(self, **more):
-        ours = {"R2BENCH": os.path.join(self.tools, "r2bench"), "CALLS": self.calls, "R2BENCH_PYTHON": sys.executable,
+        ours = {"R2BENCH": os.path.join(self.tools, "r2bench"), "CALLS": self.calls, "SAMPLE": SAMPLE, "R2BENCH_PYTHON": sys.executable,
                 "PATH": self.tools + ":/usr/bin:/bin:/usr/sbin:/sbin"}
         return {**os.environ, **ours, **more}
 
@@ -81,6 +83,16 @@ class ReproduceTest(unittest.TestCase):
         self.assertTrue(os.path.exists(os.path.join(self.out, "reference/nic_down/result.json")))
         self.assertEqual(self.called()[-1], ["plot", "--all", "--results", self.out, "--out", self.out + "/figures"])
         self.assertIn("1 of 8 figures made", made.stdout)
+        with open(os.path.join(self.out, "tables", "runs.csv"), encoding="utf-8", newline="") as file:
+            self.assertEqual([(row["set"], row["run"], row["mode"]) for row in csv.DictReader(file)], [("recovery", "nic_down", "baseline"), ("recovery", "nic_down", "migrate")])
+
+    def test_sets_are_made_of_steps_and_are_those_that_the_figures_read(self):
+        with open(REPRODUCE, encoding="utf-8") as file:
+            text = file.read()
+        steps = {line.split()[0].strip("'") for line in text.split("scenarios=(")[1].split("\n)\n")[0].strip().splitlines()}
+        sets = {line.split()[0].strip("'"): line.strip().strip("'").split()[1:] for line in text.split("\nsets=(")[1].split("\n)\n")[0].strip().splitlines()}
+        self.assertEqual(sorted(name for names in sets.values() for name in names), sorted(steps))
+        self.assertLessEqual({"recovery", "ten_faults", "device_removed", "speed", "k_of_8_nics", "busbw_sizes", "recovery_channels"}, set(sets))
 
     def test_what_is_done_is_not_done_again_unless_it_is_asked_for(self):
         self.reproduce("--only", "nic_*", STATUS_nic_flap="1")
