@@ -37,8 +37,7 @@ const std::vector<FirstDayStep>& first_day_steps() {
   static const std::vector<FirstDayStep> steps = {
       {"preflight", Risk::kReads,
        "GIDs as a kernel fills them, MTU, limits, firmware; a transfer between every pair of ports",
-       "\"$R2BENCH\" doctor --cluster --json $HOST_OPTION >\"$OUT/cluster.json\"; s=$?; cat "
-       "\"$OUT/cluster.json\"; exit $s",
+       "\"$R2BENCH\" doctor --cluster --json $HOST_OPTION >\"$OUT/cluster.json\" || { cat \"$OUT/cluster.json\"; exit 70; }",
        "", "", "cluster.json"},
       {"topology", Risk::kReads,
        "NUMA nodes, PCIe switches, GPUs and NICs, and their distances, as the core reads them",
