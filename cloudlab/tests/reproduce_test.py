@@ -28,7 +28,7 @@ exit "$status"
 
 class ReproduceTest(unittest.TestCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
+        folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)  # what was started may still write its last words
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
         self.out = os.path.join(self.folder, "paper")

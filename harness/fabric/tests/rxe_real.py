@@ -90,7 +90,7 @@ def link(r2bench, scenarios):
     """Injected and real side by side; the job goes on after both, and the link is up again."""
     with tempfile.TemporaryDirectory() as folder:
         status, text = call(r2bench, "run", os.path.join(scenarios, "real_link_down.yaml"), "--fabric", "rxe", "--no-plot", "--out", folder,
-                            "--allow-real-faults", "--set", "workload.iters=60", "--set", "faults.0.at={iter: 15}", "--set", "workload.bytes=2 MiB",
+                            "--allow-real-faults", "--set", "workload.iters=60", "--set", "faults.0.at={iter: 15}", "--set", "faults.0.for=500 ms", "--set", "workload.bytes=2 MiB",
                             "--slow-motion", "2", "--keep-going")
         check_real("real_link_down", folder, status, text, ["port_down", "real_link_down"])
         said = [event.get("text", "") for event in events_of(folder) if event.get("name") == "real_fault"]
