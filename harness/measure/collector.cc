@@ -1,6 +1,7 @@
 #include "harness/measure/collector.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace r2bench {
 
@@ -51,7 +52,9 @@ void Collector::take(uint32_t rank, const Event& event) {
       mark(iterations_[rank].end_ns);
       return;
     case EventType::kSegmentDelivered: {
-      segments_seen_ = true;
+      // Segments say all that messages say, and more: from now on the ranks need not record both.
+      if (!std::exchange(segments_seen_, true))
+        for (r2ccl::trace::Reader& reader : readers_) reader.decline(EventType::kMessageReceived);
       segment_bytes_ += event.a;
       const auto remote = remote_nic_.find({rank, event.channel, uint32_t(event.c)});
       segments_.push_back({event.time_ns, uint32_t(event.a), stream_of(rank, event.channel, true, event.peer),

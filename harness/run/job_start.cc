@@ -19,8 +19,16 @@
 namespace r2bench {
 namespace {
 
-constexpr size_t kRingEvents = 1 << 17;
 const std::string kLogFolder = "logs/";
+
+/// Events that each rank's ring holds, a power of two: the rings' memory (64 bytes an event) is taken before
+/// the job begins, so that many ranks get smaller ones. A rank of many is also slower at filling its own.
+size_t ring_events(size_t ranks) {
+  constexpr size_t kMost = 1 << 17, kLeast = 1 << 13, kAll = 1 << 21;
+  size_t events = kMost;
+  while (events > kLeast && events * ranks > kAll) events /= 2;
+  return events;
+}
 
 size_t number_or(const std::map<std::string, std::string>& environment, const char* name, size_t otherwise) {
   const auto found = environment.find(name);
@@ -49,7 +57,7 @@ void Job::start_ranks() {
     places.push_back({label, uint16_t(node), uint16_t(previous / shape.ranks_per_node)});
     ranks_.emplace_back(r, node, label);
   }
-  collector_ = std::make_unique<Collector>(places, kRingEvents);
+  collector_ = std::make_unique<Collector>(places, ring_events(places.size()));
   try {
     bootstrap_ = std::make_unique<Bootstrap>(ranks_.size(), options_.bootstrap_port);
   } catch (const std::system_error& e) {
