@@ -37,7 +37,8 @@ const std::vector<FirstDayStep>& first_day_steps() {
   static const std::vector<FirstDayStep> steps = {
       {"preflight", Risk::kReads,
        "GIDs as a kernel fills them, MTU, limits, firmware; a transfer between every pair of ports",
-       "\"$R2BENCH\" doctor --cluster --json $HOST_OPTION >\"$OUT/cluster.json\" || { cat \"$OUT/cluster.json\"; exit 70; }",
+       "\"$R2BENCH\" doctor --cluster --json $HOST_OPTION >\"$OUT/cluster.json\" || { cat "
+       "\"$OUT/cluster.json\"; exit 70; }",
        "", "", "cluster.json"},
       {"topology", Risk::kReads,
        "NUMA nodes, PCIe switches, GPUs and NICs, and their distances, as the core reads them",
@@ -59,8 +60,8 @@ const std::vector<FirstDayStep>& first_day_steps() {
       {"silent_port_down", Risk::kTraffic, "the watchdog's probe, an RDMA READ that needs no CPU at the peer",
        run("silent_port_down"), "", "", "result.json"},
       {"blackhole", Risk::kTraffic,
-       "silence: that a firmware's floor under the retry time is known (FACTS: 3.5 s on ConnectX-6)",
-       run("blackhole"), "", "", "result.json"},
+       "silence, and a firmware's floor under the retry time (3.5 s on a ConnectX-6)", run("blackhole"), "",
+       "", "result.json"},
       {"false_alarms", Risk::kTraffic, "that stalls and congestion of real NICs are taken for no failure",
        run("false_alarms"), "", "", "result.json"},
       {"balance", Risk::kTraffic,
@@ -94,8 +95,7 @@ const std::vector<FirstDayStep>& first_day_steps() {
        "a scenario with {kind: real_switch_port, cut: COMMAND, mend: COMMAND} and --allow-real-faults", "",
        "", "result.json, events.jsonl"},
       {"real_pcie_remove", Risk::kByHand,
-       "a card that vanishes: EIO from every command, the async descriptor, and that a reboot is not needed "
-       "afterwards",
+       "a card that vanishes: EIO, the async descriptor, and what it takes to have it back",
        "a scenario with {kind: real_pcie_remove, for: 10 s} and --allow-real-faults, on a machine with a "
        "console",
        "", "", "result.json, events.jsonl, dmesg"},
