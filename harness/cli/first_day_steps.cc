@@ -75,8 +75,7 @@ const std::vector<FirstDayStep>& first_day_steps() {
       {"nccl_tests", Risk::kTraffic, "bus bandwidth of all_reduce_perf in modes 0, 1 and 2",
        "\"$R2BENCH_SHARE/cloudlab/nccl_tests.sh\" \"$OUT\"", kGpus, kNoGpus, "all_reduce_perf_*.txt"},
       {"gpu_memory", Risk::kTraffic,
-       "R2CC_GPU_DIRECT=1: dma-buf or peer memory, relaxed ordering, the flush, LL128; data checked element "
-       "by element",
+       "R2CC_GPU_DIRECT=1: dma-buf or peer memory, relaxed ordering, the flush, LL128",
        "R2CC_GPU_DIRECT=1 \"$R2BENCH_SHARE/cloudlab/nccl_tests.sh\" \"$OUT\"", kGpus, kNoGpus,
        "all_reduce_perf_*.txt"},
       {"rate_limit", Risk::kByHand,
