@@ -68,7 +68,7 @@ bool is_over(const std::string& state) {
   return state == "done" || state == "skipped" || state == "left out";
 }
 
-std::string quoted(const std::string& word) {
+std::string shell_quoted(const std::string& word) {
   std::string text = "'";
   for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return text + "'";
@@ -83,10 +83,11 @@ std::string variables(const FirstDayArguments& arguments, const fs::path& out) {
       std::count_if(ports.begin(), ports.end(), [](const PortFacts& p) { return p.state == "ACTIVE"; });
   if (active > 0 && active < 4) launch = "--set fabric.nics_per_node=" + std::to_string(active);
   if (!arguments.hosts.empty()) launch += " --launcher mpi --hosts " + arguments.hosts;
-  return "R2BENCH=" + quoted((program_prefix() / "bin" / "r2bench").string()) +
-         "; OUT=" + quoted(out.string()) + "; R2BENCH_SHARE=" + quoted(share ? share->string() : "") +
-         "; LAUNCH=" + quoted(launch) +
-         "; HOST_OPTION=" + quoted(arguments.hosts.empty() ? "" : "--host " + arguments.hosts) +
+  return "R2BENCH=" + shell_quoted((program_prefix() / "bin" / "r2bench").string()) +
+         "; OUT=" + shell_quoted(out.string()) +
+         "; R2BENCH_SHARE=" + shell_quoted(share ? share->string() : "") +
+         "; LAUNCH=" + shell_quoted(launch) +
+         "; HOST_OPTION=" + shell_quoted(arguments.hosts.empty() ? "" : "--host " + arguments.hosts) +
          "; export R2BENCH_SHARE; ";
 }
 
@@ -139,7 +140,7 @@ std::string carry_out(const FirstDayStep& step, const FirstDayArguments& argumen
   const std::string log = (out / "log.txt").string();
   console.out << "    " << step.command << "\n" << std::flush;
   const ShellResult result =
-      run_shell(set + "{ " + step.command + "\n} >" + quoted(log) + " 2>&1", kStepLimit);
+      run_shell(set + "{ " + step.command + "\n} >" + shell_quoted(log) + " 2>&1", kStepLimit);
   // A verdict of fail or unknown is a finding, which is what the day is for; it is sent back like a pass.
   const bool ran = result.exit_code <= 2;
   std::ifstream file(log);
