@@ -1,14 +1,21 @@
 #!/usr/bin/env bash
 # On the first node, after its set-up: waits until all nodes are ready, then starts reproduce.sh, which goes
 # on when this ends.
-#   autorun.sh NODES FABRIC SCENARIO
+#   autorun.sh NODES FABRIC SCENARIO [RAILS]
 set -euo pipefail
 here=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")" && pwd)
-nodes=$1 fabric=$2 scenario=$3
+nodes=$1 fabric=$2 scenario=$3 rails=${4:-0}
 state=${R2CCL_SETUP_ROOT:-}/var/lib/r2ccl-node
 words=(--out "${R2CCL_SETUP_ROOT:-}/var/lib/r2ccl-node/paper")
-[[ $fabric == vhca ]] || words+=(--fabric verbs)  # soft RoCE over the ports is a device of this machine as well
+[[ $fabric == vhca ]] || words+=(--fabric verbs)  # soft RoCE over the ports is a device of the machine as well
 [[ $scenario == paper ]] || words+=(--only "$scenario" --only "speed_$scenario" --only "${scenario}_10_faults")
+
+if [[ $fabric != vhca ]] && "${R2BENCH:-$here/../r2bench}" run --help 2>/dev/null | grep -q -- --launcher; then
+  hosts=node0
+  for ((node = 1; node < nodes; node++)); do hosts+=,node$node; done
+  words+=(-- --launcher mpi --hosts "$hosts")
+  ((rails == 0)) || words+=(--set "fabric.nics_per_node=$rails")
+fi
 
 deadline=$((SECONDS + ${R2CCL_WAIT_SECONDS:-5400}))
 for ((node = 1; node < nodes; node++)); do

@@ -59,6 +59,7 @@ tools=(rdma-core ibverbs-utils ibverbs-providers perftest iproute2 ethtool pciut
 
 install_tools() {
   local absent
+  ((nodes < 2)) || tools+=(openmpi-bin openssh-client)
   if ! command -v dpkg-query >/dev/null; then lacks packages "not Debian or Ubuntu; install by hand what ${tools[*]} are there"; return; fi
   mapfile -t absent < <(comm -23 <(printf '%s\n' "${tools[@]}" | sort) \
     <(dpkg-query -W -f='${Package} ${db:Status-Status}\n' "${tools[@]}" 2>/dev/null | sed -n 's/ installed$//p' | sort))
@@ -187,6 +188,6 @@ finish
 exec 9>&-
 
 if [[ $mode == all && $autorun == 1 && $node == 0 ]]; then
-  "$here/autorun.sh" "$nodes" "$fabric" "$scenario" || exit 1
+  "$here/autorun.sh" "$nodes" "$fabric" "$scenario" "$rails" || exit 1
 fi
 ((missing == 0))

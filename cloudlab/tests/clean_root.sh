@@ -7,6 +7,8 @@
 # FOLDER/root is made anew; exit status 77: it cannot be made here, and why
 #
 # CLEAN_ROOT_MIRROR: another mirror of packages. The root is removed at the end unless CLEAN_ROOT_KEEP=1.
+# CLEAN_ROOT_BUILD=1: nothing is compiled; the build folder of this machine, which has to be the same
+# system, is taken there.
 set -euo pipefail
 system=$1 folder=$2
 repository=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/../.." && pwd)
@@ -29,13 +31,15 @@ if [[ ${CLEAN_ROOT_INSIDE:-} != 1 ]]; then
 fi
 mount --make-rprivate /
 mount -t proc proc /proc  # of this namespace of processes
-rm -rf -- "$root"
+rm -rf --one-file-system -- "$root"
 mkdir -p "$root"
-cleanup() { umount -R -l "$root/proc" "$root/dev" "$root/sys" 2>/dev/null || true; [[ ${CLEAN_ROOT_KEEP:-} == 1 ]] || rm -rf -- "$root"; }
+cleanup() { umount -R -l "$root/proc" "$root/dev" "$root/sys" 2>/dev/null || true; [[ ${CLEAN_ROOT_KEEP:-} == 1 ]] || rm -rf --one-file-system -- "$root"; }
 trap cleanup EXIT
 
+also=ca-certificates,git,sudo
+[[ ${CLEAN_ROOT_BUILD:-} != 1 ]] || also+=,ccache  # the folder was configured with it
 # gpgv beside apt checks what set-up installs; ca-certificates and git are part of CloudLab's images.
-debootstrap --variant=minbase --include=ca-certificates,git,sudo --components="$components" --keyring="$keyring" "$suite" "$root" "$mirror" >"$folder/debootstrap.log" 2>&1 ||
+debootstrap --variant=minbase --include="$also" --components="$components" --keyring="$keyring" "$suite" "$root" "$mirror" >"$folder/debootstrap.log" 2>&1 ||
   { tail -n 3 "$folder/debootstrap.log"; skip "debootstrap cannot make $suite from $mirror"; }
 if [[ $system == ubuntu ]]; then
   printf 'deb %s %s main universe\n' "$mirror" "$suite" "$mirror" "$suite-updates" >"$root/etc/apt/sources.list"
@@ -43,13 +47,22 @@ fi
 [[ ! -e /etc/apt/apt.conf.d ]] || grep -rhi '^Acquire::.*Proxy' /etc/apt/apt.conf.d >"$root/etc/apt/apt.conf.d/90-proxy" 2>/dev/null || true
 cp /etc/resolv.conf "$root/etc/resolv.conf"
 mount -t proc proc "$root/proc"
-mount --rbind /dev "$root/dev"
-mount --rbind /sys "$root/sys"
-mkdir -p "$root/local/repository"
-git -C "$repository" ls-files -z | tar -C "$repository" --null -T - -cf - | tar -C "$root/local/repository" -xf -
+# Devices of its own: whatever goes wrong here, those of this machine are not within reach.
+mount -t tmpfs -o mode=755 tmpfs "$root/dev"
+for device in 'null 1 3' 'zero 1 5' 'full 1 7' 'random 1 8' 'urandom 1 9' 'tty 5 0'; do
+  read -r name major minor <<<"$device"
+  mknod -m 666 "$root/dev/$name" c "$major" "$minor"
+done
+mkdir -m 1777 "$root/dev/shm"
+ln -s /proc/self/fd "$root/dev/fd"
+mount -t sysfs -o ro sysfs "$root/sys"
+if [[ ${CLEAN_ROOT_BUILD:-} == 1 ]]; then there=$repository; else there=/local/repository; fi
+mkdir -p "$root$there"
+git -C "$repository" ls-files -z | tar -C "$repository" --null -T - -cf - | tar -C "$root$there" -xf -
+[[ ${CLEAN_ROOT_BUILD:-} != 1 ]] || { mkdir -p "$root$there/build"; cp -a "$repository/build/release" "$root$there/build/"; }
 
 inside() { chroot "$root" env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 "$@"; }
-setup=(/local/repository/cloudlab/setup.sh --node 0 --nodes 1 --fabric vhca --scenario nic_down)
+setup=("$there"/cloudlab/setup.sh --node 0 --nodes 1 --fabric vhca --scenario nic_down)
 
 printf '=== set-up on a clean %s\n' "$suite"
 inside "${setup[@]}" | tee "$folder/first.txt" || { tail -n 30 "$root"/var/lib/r2ccl-node/*.log; fail 'the first set-up is not complete'; }
@@ -57,13 +70,13 @@ printf '=== once more\n'
 inside "${setup[@]}" | tee "$folder/second.txt" || fail 'the second set-up is not complete'
 grep -q '^changed  packages' "$folder/first.txt" || fail 'the first set-up installed nothing: the root was not clean'
 ! grep '^changed' "$folder/second.txt" || fail 'the second set-up changed something'
-inside /local/repository/cloudlab/setup.sh --boot >/dev/null || fail 'what the unit runs at boot is not complete'
-inside /local/repository/cloudlab/setup.sh --status >/dev/null || fail 'the status is not that all is there'
+inside "$there"/cloudlab/setup.sh --boot >/dev/null || fail 'what the unit runs at boot is not complete'
+inside "$there"/cloudlab/setup.sh --status >/dev/null || fail 'the status is not that all is there'
 [[ -L $root/etc/systemd/system/multi-user.target.wants/r2ccl-node.service ]] || fail 'the unit is not enabled'
 
 printf '=== a scenario and its figure\n'
 status=0
-inside /local/repository/cloudlab/reproduce.sh --out /var/paper --only nic_down || status=$?
+inside "$there"/cloudlab/reproduce.sh --out /var/paper --only nic_down || status=$?
 # A busy machine may miss an expectation of time (1); anything else has to work.
 ((status <= 1)) || { tail -n 30 "$root"/var/paper/logs/*; fail "reproduce.sh ended with $status"; }
 [[ $(head -c 4 "$root/var/paper/figures/timeline.pdf" | tail -c 3) == PDF ]] || fail 'there is no figure'

@@ -16,6 +16,7 @@ REPRODUCE = os.path.join(HERE, "..", "reproduce.sh")
 SAMPLE = os.path.join(HERE, "..", "..", "results", "reference", "nic_down", "result.json")
 R2BENCH = r"""#!/bin/bash
 echo "$*" >>"$CALLS"
+if [[ "$*" == 'run --help' ]]; then echo "$HELP"; exit 0; fi
 if [[ $1 == plot ]]; then mkdir -p "${@: -1}"; echo '1 of 8 figures made'; touch "${@: -1}/timeline.png"; exit 0; fi
 scenario=$2; out=$4
 var=STATUS_$scenario; status=${!var:-0}
@@ -27,7 +28,7 @@ exit "$status"
 
 class ReproduceTest(unittest.TestCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
+        folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)  # what was started may still write its last words
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
         self.out = os.path.join(self.folder, "paper")
@@ -165,6 +166,18 @@ class ReproduceTest(unittest.TestCase):
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.05)
         self.assertEqual([call[1] for call in self.called() if call[0] == "run"], ["nic_down", "nic_down"])  # the scenario, and its repeats
+        os.remove(self.calls + ".n")
+        os.remove(self.calls)
+        environment["HELP"] = "  --launcher TEXT"
+        os.makedirs(root + "2/var/lib/r2ccl-node")
+        subprocess.run([autorun, "3", "verbs", "qp_error", "2"], timeout=120, check=True, stdout=subprocess.DEVNULL,
+                       env=dict(environment, R2CCL_SETUP_ROOT=root + "2"))
+        deadline = time.monotonic() + 60
+        while ["plot", "--all"] not in [call[:2] for call in self.called()]:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.05)
+        run = [call for call in self.called() if call[:2] == ["run", "qp_error"]][0]
+        self.assertEqual(run[-6:], ["--launcher", "mpi", "--hosts", "node0,node1,node2", "--set", "fabric.nics_per_node=2"])
         os.remove(self.calls + ".n")
         self.tool("ssh", "#!/bin/sh\necho 'Permission denied' >&2\nexit 255\n")
         environment["R2CCL_WAIT_SECONDS"] = "0"

@@ -84,6 +84,10 @@ class BoardHost {
   std::vector<Witness> witnesses(uint32_t id) const;
   uint64_t witnesses_lost() const;
 
+  // For faults that no injected process carries out (is_real in plan/kind.h): one took effect on that NIC, or
+  // was put back there (Effect::kPutBack, which is a record only). Throws std::out_of_range.
+  void report(uint32_t id, uint64_t time_ns, uint32_t node, uint32_t nic, Effect effect);
+
   // What faultinject_event() does inside a process, from the creator's side.
   void event(const std::string& name, uint64_t value);
 

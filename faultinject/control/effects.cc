@@ -70,6 +70,18 @@ const char* to_string(Effect effect) {
       return "a command ignored";
     case Effect::kDescriptorEnded:
       return "async descriptor ended";
+    case Effect::kKernelLinkDown:
+      return "the kernel says: link down";
+    case Effect::kQdiscSet:
+      return "tc shows the qdisc";
+    case Effect::kFlowRuleSet:
+      return "the switch shows the rule";
+    case Effect::kPciDeviceGone:
+      return "the PCI device is gone";
+    case Effect::kCommandChecked:
+      return "the user's check says: cut";
+    case Effect::kPutBack:
+      return "put back";
   }
   return "unknown";
 }

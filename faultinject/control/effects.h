@@ -34,14 +34,21 @@ enum class Effect : uint32_t {
   kLinkUp,
   kFrozen,  // the device answers no more
   kThawed,
-  kGidHidden,     // an address of the port was lost (value: its row; UINT64_MAX: all)
-  kCqDead,        // a completion queue shows nothing any more
-  kDatagramLost,  // a send of an unreliable queue pair went nowhere (value: its bytes); the first 256 per
-                  // process
+  kGidHidden,        // an address of the port was lost (value: its row; UINT64_MAX: all)
+  kCqDead,           // a completion queue shows nothing any more
+  kDatagramLost,     // a send of an unreliable queue pair went nowhere (value: its bytes); the first 256 per
+                     // process
   kDeviceGone,       // from here on the device carries out no command
   kCommandRefused,   // another command than those above failed (value: the errno)
   kCommandIgnored,   // modify_qp or destroy succeeded without touching the device
   kDescriptorEnded,  // the async descriptor polls as POLLERR
+  // Of the machine, by its own word afterwards.
+  kKernelLinkDown,  // the interface is down, or has lost its carrier
+  kQdiscSet,        // tc shows the qdisc
+  kFlowRuleSet,     // the switch shows the rule
+  kPciDeviceGone,   // sysfs has the device no more
+  kCommandChecked,  // the user's own check says so
+  kPutBack,         // and it is again as it was
 };
 const char* to_string(Effect effect);  // e.g. "QP moved to ERR"
 

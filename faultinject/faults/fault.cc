@@ -105,6 +105,12 @@ std::unique_ptr<Fault> make_fault(FaultEntry& entry) {
     case FaultKind::kDeviceRemoved:
     case FaultKind::kDeviceInternalError:
       return make_device_removed(entry);
+    case FaultKind::kRealLinkDown:
+    case FaultKind::kRealTc:
+    case FaultKind::kRealOvsDrop:
+    case FaultKind::kRealPcieRemove:
+    case FaultKind::kRealSwitchPort:
+      return make_outside(entry);
   }
   return nullptr;
 }

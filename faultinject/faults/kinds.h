@@ -29,5 +29,6 @@ std::unique_ptr<Fault> make_gid_change(FaultEntry& entry);
 std::unique_ptr<Fault> make_async_event(FaultEntry& entry);
 std::unique_ptr<Fault> make_freeze(FaultEntry& entry);
 std::unique_ptr<Fault> make_device_removed(FaultEntry& entry);  // device_internal_error, too
+std::unique_ptr<Fault> make_outside(FaultEntry& entry);         // all real_* kinds
 
 }  // namespace faultinject

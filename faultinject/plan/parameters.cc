@@ -1,5 +1,6 @@
 // What only some kinds of fault have.
 #include <cerrno>
+#include <charconv>
 
 #include "faultinject/plan/mapping.h"
 #include "faultinject/plan/names.h"
@@ -16,12 +17,19 @@ struct Parameter {
 
 const std::vector<Parameter>& parameters() {
   static const std::vector<Parameter> all = {
-      {"events", {Kind::kPortDown, Kind::kPortFlap, Kind::kDeviceFatal, Kind::kGidChange,
-                  Kind::kDeviceRemoved, Kind::kDeviceInternalError}},
+      {"events",
+       {Kind::kPortDown, Kind::kPortFlap, Kind::kDeviceFatal, Kind::kGidChange, Kind::kDeviceRemoved,
+        Kind::kDeviceInternalError}},
       {"query", {Kind::kPortDown, Kind::kPortFlap, Kind::kDeviceFatal}},
-      {"rate", {Kind::kThrottle}},
+      {"rate", {Kind::kThrottle, Kind::kRealTc}},
       {"rates", {Kind::kThrottle}},
-      {"delay", {Kind::kDelay}},
+      {"delay", {Kind::kDelay, Kind::kRealTc}},
+      {"loss", {Kind::kRealTc}},
+      {"bridge", {Kind::kRealOvsDrop}},
+      {"via", {Kind::kRealOvsDrop}},
+      {"cut", {Kind::kRealSwitchPort}},
+      {"mend", {Kind::kRealSwitchPort}},
+      {"check", {Kind::kRealSwitchPort}},
       {"jitter", {Kind::kDelay}},
       {"min_bytes", {Kind::kAckLost}},
       {"report", {Kind::kAckLost}},
@@ -62,7 +70,7 @@ const std::vector<Parameter>& parameters() {
 bool strikes_device(Kind kind) {
   return kind == Kind::kDeviceFatal || kind == Kind::kFreeze || kind == Kind::kRegFail ||
          kind == Kind::kPollFail || kind == Kind::kCqError || kind == Kind::kDeviceRemoved ||
-         kind == Kind::kDeviceInternalError;
+         kind == Kind::kDeviceInternalError || is_real(kind);
 }
 
 bool takes(Kind kind, const char* key) {
@@ -160,6 +168,45 @@ void parse_removal(const Mapping& fault, FaultSpec& spec) {
     spec.removal.late_completions = fault.choice("completions", {"none", "window"}) == 1;
 }
 
+double parse_share(const Mapping& fault, const char* key) {
+  const std::string text = fault.text(key);
+  double percent = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), percent);
+  const std::string rest(end, text.data() + text.size());
+  if (error != std::errc{} || (rest != "%" && rest != " %") || !(percent > 0) || percent > 100)
+    fault.place(key).fail("'" + text + "' is no share; write for example " + key + ": 30 %");
+  return percent / 100;
+}
+
+void parse_real(const Mapping& fault, FaultSpec& spec) {
+  const auto wanted = [&](const char* key, const char* example) {
+    if (!fault.has(key))
+      fault.place("kind").fail(std::string(to_string(spec.kind)) + " needs '" + key + "', e.g. " + key +
+                               ": " + example);
+    return fault.text(key);
+  };
+  RealChange& real = spec.real;
+  if (spec.kind == Kind::kRealTc) {
+    if (!fault.has("loss") && !fault.has("rate") && !fault.has("delay"))
+      fault.place("kind").fail("real_tc needs 'loss', 'rate' or 'delay', e.g. loss: 30 %");
+    if (fault.has("loss")) real.loss = parse_share(fault, "loss");
+    if (fault.has("rate")) spec.rate_bits_per_s = fault.quantity("rate", parse_rate);
+    if (fault.has("rate") && spec.rate_bits_per_s == 0)
+      fault.place("rate").fail("an unlimited rate changes nothing");
+    if (fault.has("delay")) spec.delay = fault.span("delay");
+  } else if (spec.kind == Kind::kRealOvsDrop) {
+    real.bridge = wanted("bridge", "ovsbr1");
+    if (real.bridge.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") !=
+        std::string::npos)
+      fault.place("bridge").fail("'" + real.bridge + "' is no name of a bridge");
+    if (fault.has("via")) real.via = fault.text("via");
+  } else if (spec.kind == Kind::kRealSwitchPort) {
+    real.cut = wanted("cut", "ssh switch port-off 7");
+    real.mend = wanted("mend", "ssh switch port-on 7");
+    if (fault.has("check")) real.check = fault.text("check");
+  }
+}
+
 int default_error(Kind kind) {
   switch (kind) {
     case Kind::kPollFail:
@@ -249,6 +296,11 @@ void parse_parameters(const Mapping& fault, const std::string& file, FaultSpec& 
     case Kind::kDeviceRemoved:
     case Kind::kDeviceInternalError:
       parse_removal(fault, spec);
+      break;
+    case Kind::kRealTc:
+    case Kind::kRealOvsDrop:
+    case Kind::kRealSwitchPort:
+      parse_real(fault, spec);
       break;
     case Kind::kCompletionError:
       if (!fault.has("status"))

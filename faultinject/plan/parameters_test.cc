@@ -32,6 +32,9 @@ TEST(PlanParameters, every_kind_is_understood_with_what_it_needs) {
     if (kind == "delay") rest += ", delay: 1 ms";
     if (kind == "completion_error") rest += ", status: REM_OP_ERR";
     if (kind == "async_event") rest += ", event: SM_CHANGE";
+    if (kind == "real_tc") rest += ", loss: 30 %";
+    if (kind == "real_ovs_drop") rest += ", bridge: ovsbr1";
+    if (kind == "real_switch_port") rest += ", cut: 'port-off 7', mend: 'port-on 7'";
     EXPECT_EQ(to_string(parse(rest).kind), kind);
   }
   EXPECT_EQ(fault_kind_names().size(), kFaultKinds);
@@ -51,6 +54,31 @@ TEST(PlanParameters, names_of_statuses_events_and_errors) {
             std::string::npos);
   EXPECT_NE(error_of("kind: async_event, event: WQ_FATAL").find("out of reach"), std::string::npos);
   EXPECT_NE(error_of("kind: post_fail, errno: ENOMAM").find("did you mean 'ENOMEM'?"), std::string::npos);
+}
+
+TEST(PlanParameters, real_changes_say_what_they_need) {
+  const FaultSpec tc = parse("kind: real_tc, loss: 12.5%, rate: 100 Mbit/s, delay: 3 ms");
+  EXPECT_DOUBLE_EQ(tc.real.loss, 0.125);
+  EXPECT_EQ(tc.rate_bits_per_s, 100'000'000u);
+  EXPECT_EQ(tc.delay, 3ms);
+  EXPECT_NE(error_of("kind: real_tc").find("needs 'loss', 'rate' or 'delay'"), std::string::npos);
+  for (const char* loss : {"30", "0 %", "101 %", "-1 %", "some %"})
+    EXPECT_NE(error_of("kind: real_tc, loss: " + std::string(loss)).find("loss: 30 %"), std::string::npos);
+  EXPECT_NE(error_of("kind: real_tc, rate: unlimited").find("changes nothing"), std::string::npos);
+
+  const FaultSpec ovs = parse("kind: real_ovs_drop, bridge: ovsbr1, via: ssh arm sudo");
+  EXPECT_EQ(ovs.real.bridge + "/" + ovs.real.via, "ovsbr1/ssh arm sudo");
+  EXPECT_NE(error_of("kind: real_ovs_drop").find("needs 'bridge'"), std::string::npos);
+  EXPECT_NE(error_of("kind: real_ovs_drop, bridge: 'a; reboot'").find("no name of a bridge"),
+            std::string::npos);
+
+  const FaultSpec port = parse("kind: real_switch_port, cut: off 7, mend: on 7, check: is-off 7");
+  EXPECT_EQ(port.real.cut + "/" + port.real.mend + "/" + port.real.check, "off 7/on 7/is-off 7");
+  EXPECT_NE(error_of("kind: real_switch_port, cut: off 7").find("needs 'mend'"), std::string::npos);
+  EXPECT_NE(error_of("kind: port_down, cut: off 7").find("belongs to real_switch_port"), std::string::npos);
+  EXPECT_NE(error_of("kind: real_link_down", "node1/nic0/port:1").find("whole device"), std::string::npos);
+  EXPECT_TRUE(is_real(FaultKind::kRealSwitchPort));
+  EXPECT_FALSE(is_real(FaultKind::kDeviceInternalError));
 }
 
 TEST(PlanParameters, sides_directions_and_queues) {

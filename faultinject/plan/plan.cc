@@ -10,11 +10,33 @@
 namespace faultinject {
 namespace {
 
-const std::vector<std::string> kKindNames = {
-    "noop",        "qp_error",  "port_down",    "blackhole", "ack_lost",        "throttle",
-    "delay",       "port_flap", "device_fatal", "cq_error",  "drop_completion", "completion_error",
-    "reorder",     "post_fail", "poll_fail",    "reg_fail",  "connect_fail",    "gid_change",
-    "async_event", "freeze",    "device_removed", "device_internal_error"};
+const std::vector<std::string> kKindNames = {"noop",
+                                             "qp_error",
+                                             "port_down",
+                                             "blackhole",
+                                             "ack_lost",
+                                             "throttle",
+                                             "delay",
+                                             "port_flap",
+                                             "device_fatal",
+                                             "cq_error",
+                                             "drop_completion",
+                                             "completion_error",
+                                             "reorder",
+                                             "post_fail",
+                                             "poll_fail",
+                                             "reg_fail",
+                                             "connect_fail",
+                                             "gid_change",
+                                             "async_event",
+                                             "freeze",
+                                             "device_removed",
+                                             "device_internal_error",
+                                             "real_link_down",
+                                             "real_tc",
+                                             "real_ovs_drop",
+                                             "real_pcie_remove",
+                                             "real_switch_port"};
 
 }  // namespace
 

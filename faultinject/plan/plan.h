@@ -85,6 +85,13 @@ struct Removal {
   bool late_completions = false;  // completions of the window are still shown
 };
 
+// What only the real_* kinds have, as written; text is empty where it was left out.
+struct RealChange {
+  double loss = 0;          // real_tc: share of packets, 0 to 1
+  std::string bridge, via;  // real_ovs_drop: the bridge, and the words in front of ovs-ofctl (ssh to the Arm)
+  std::string cut, mend, check;  // real_switch_port: commands; check succeeds while the port is cut
+};
+
 struct FaultSpec {
   static constexpr uint64_t kAll = UINT64_MAX;
   static constexpr size_t kMaxRates = 16;
@@ -122,6 +129,7 @@ struct FaultSpec {
   uint64_t rate_bits_per_s = 0;  // throttle; with a schedule its least
   std::chrono::nanoseconds delay{0}, jitter{0};  // delay
   uint64_t min_bytes = 1024;                     // ack_lost: only work that carries at least so much
+  RealChange real;
   bool after_retries = false;  // ack_lost: shown after the retry time (`report: after_retries`), not at once
 
   std::string file;  // where it was written; empty when made in code

@@ -62,7 +62,7 @@ TEST(Plan, parameters_belong_to_their_kind) {
   EXPECT_EQ(delay.jitter, 200us);
   EXPECT_FALSE(parse("{target: '*/nic0', kind: port_down, events: false}").events);
   const PlanError error = error_of("[{target: '*/nic0', kind: qp_error, rate: 1 Gbit/s}]");
-  EXPECT_NE(error.message().find("'rate' has no meaning for qp_error (it belongs to throttle)"),
+  EXPECT_NE(error.message().find("'rate' has no meaning for qp_error (it belongs to throttle, real_tc)"),
             std::string::npos)
       << error.what();
   EXPECT_NE(error_of("[{target: '*/nic0', kind: throttle}]").message().find("needs 'rate'"),

@@ -27,6 +27,7 @@ struct RunArguments {
   bool plot = true;
   bool quiet = false;
   bool keep_going = false;
+  bool allow_real_faults = false;
   std::string fabric;   ///< overrides the scenarios'; empty: theirs
   int slow_motion = 0;  ///< a power of two; 0: what the fabric needs
   int shorter = 0;      ///< a divisor of the iterations; 0: what the fabric needs

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "faultinject/plan/units.h"
+#include "harness/real/change.h"
 #include "harness/report/format.h"
 #include "harness/report/story.h"
 
@@ -145,6 +146,16 @@ std::string fault_in_words(const faultinject::FaultSpec& fault) {
             (fault.jitter.count() > 0 ? " ± " + format_duration(fault.jitter) : "");
   }
   if (fault.kind == faultinject::FaultKind::kPortDown && !fault.events) text += ", without an event";
+  if (faultinject::is_real(fault.kind)) {
+    const Change change = sample_change(fault);
+    for (const auto& [lead, commands] :
+         {std::pair(": `", &change.apply), std::pair("`, put back with `", &change.undo)}) {
+      text += lead;
+      for (const std::string& command : *commands)
+        text += (&command == commands->data() ? "" : "; ") + command;
+    }
+    text += "`; needs --allow-real-faults";
+  }
   text += ")";
   if (fault.duration) text += ", healed after " + format_duration(*fault.duration);
   if (fault.repeat > 1) {

@@ -41,6 +41,7 @@ std::vector<std::string> inner_command(const RunArguments& arguments, const fs::
   if (arguments.slow_motion > 0) option("--slow-motion", std::to_string(arguments.slow_motion));
   if (arguments.shorter > 0) option("--shorter", std::to_string(arguments.shorter));
   if (arguments.quiet) words.push_back("--quiet");
+  if (arguments.allow_real_faults) words.push_back("--allow-real-faults");
   if (arguments.keep_going) words.push_back("--keep-going");
   return words;
 }

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "faultinject/plan/plan.h"
+#include "harness/cli/cluster_command.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/compare_options.h"
 #include "harness/cli/exec_options.h"
@@ -92,6 +93,8 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
   run->add_flag("--dry-run", arguments.dry_run, "Print the jobs, and run nothing");
   run->add_flag("--no-plot", no_plot, "Make no picture");
   run->add_flag("--quiet", arguments.quiet, "No progress, only the report");
+  run->add_flag("--allow-real-faults", arguments.allow_real_faults,
+                "Permit faults real_*, which change this machine and put it back");
   run->add_flag("--keep-going", arguments.keep_going, "Run the other scenarios when one does not pass");
 
   CLI::App* list = app.add_subcommand("list", "List the scenarios that come with the program");
@@ -152,6 +155,30 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
           ->add_option("--xml", topology_arguments.xml,
                        "Draw the machine in this file, as `lstopo --of xml` writes it")
           ->needs(topology_flag);
+  ClusterArguments cluster;
+  CLI::Option* cluster_flag =
+      doctor->add_flag("--cluster", "Prove RDMA between all ports, and say what they lack");
+  std::string cluster_hosts;
+  doctor->add_option("--host", cluster_hosts, "With --cluster: hosts, separated by commas (else this one)");
+  doctor->add_flag("--json", cluster.json, "With --cluster: as JSON");
+  doctor->add_option("--ssh", cluster.ssh,
+                     "With --cluster: words in front of a host's name (ssh -o BatchMode=yes)");
+  doctor->add_option("--probe", cluster.probe,
+                     "With --cluster: path of r2bench-port-probe on the other hosts");
+  FirstDayArguments first_day;
+  CLI::Option* first_day_flag =
+      doctor->add_flag("--first-day", "What only real NICs can show, in the order that risks least");
+  doctor->add_flag("--run", first_day.run, "With --first-day: carry out what is next");
+  doctor->add_flag("--markdown", first_day.markdown, "With --first-day: print the page");
+  doctor->add_flag("--allow-real-faults", first_day.allow_real_faults,
+                   "With --first-day: steps that change the machine, too");
+  doctor->add_option("--skip", first_day.skip, "With --first-day: leave this step out");
+  doctor->add_option("--done", first_day.done, "With --first-day: this step was done by hand");
+  doctor->add_option("--again", first_day.again, "With --first-day: do this step once more");
+  doctor->add_option("--hosts", first_day.hosts, "With --first-day: hosts, separated by commas");
+  doctor->add_option("--out", first_day.folder,
+                     "With --first-day: folder of logs and of what is done (first_day)");
+  first_day_flag->excludes(cluster_flag);
   doctor->add_option("--scenario", topology_arguments.scenario, "Draw a node that this scenario declares")
       ->needs(topology_flag)
       ->excludes(topology_xml);
@@ -277,6 +304,12 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
     if (plot->parsed()) return plot_command(plot_results, plot_out, console);
     if (report->parsed()) return report_command(report_results, report_out, console);
     if (trace->parsed()) return trace_command(trace_result, trace_out, console);
+    if (*cluster_flag) {
+      std::istringstream hosts(cluster_hosts);
+      for (std::string host; std::getline(hosts, host, ',');) cluster.hosts.push_back(host);
+      return cluster_command(cluster, console);
+    }
+    if (*first_day_flag) return first_day_command(first_day, console);
     if (doctor->parsed() && draw) return topology_command(topology_arguments, console);
     if (doctor->parsed()) return doctor_command(doctor_fabric, console);
     if (conformance->parsed()) {

@@ -15,6 +15,7 @@
 #include "harness/fabric/rxe_fabric.h"
 #include "harness/fabric/shorter.h"
 #include "harness/fabric/slow_motion.h"
+#include "harness/real/change.h"
 #include "harness/report/progress.h"
 #include "harness/report/run_folder.h"
 #include "harness/report/story.h"
@@ -40,6 +41,10 @@ Verdict run_one(const RunArguments& arguments, const Scenario& scenario, size_t 
   options.seed = scenario.seed;
   options.out_dir = folder.path().string();
   options.bootstrap_port = arguments.port;
+  options.allow_real_faults = arguments.allow_real_faults;
+  for (const auto& fault : scenario.faults)
+    if (faultinject::is_real(fault.kind))
+      console.out << "This run changes the machine: " << sample_change(fault).in_words() << "\n";
   if (!arguments.quiet) {
     options.progress = [&](const Progress& progress) {
       printer.show(progress, std::chrono::steady_clock::now());

@@ -7,6 +7,7 @@
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/explain.h"
 #include "harness/cli/resources.h"
+#include "harness/real/real_faults.h"
 #include "harness/report/format.h"
 #include "harness/report/json.h"
 #include "harness/report/recheck.h"
@@ -57,6 +58,8 @@ int list_command(const Console& console) {
     try {
       const std::vector<Scenario> all = load_scenarios(file.string());
       text = all.front().description;
+      if (std::any_of(all.begin(), all.end(), has_real_faults))
+        text += " (changes the machine: --allow-real-faults)";
       if (all.size() > 1) text += " (" + std::to_string(all.size()) + " variants)";
     } catch (const ScenarioError& problem) {
       text = "cannot be used: " + problem.problems().front().message;

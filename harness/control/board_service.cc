@@ -62,6 +62,12 @@ nlohmann::json BoardService::add(const nlohmann::json& request, const std::strin
   const auto faults =
       faultinject::parse_plan(request.at("text").get<std::string>(), request.value("file", std::string()));
   for (const FaultSpec& fault : faults) faultinject::check_targets(fault, nodes_);
+  for (const FaultSpec& fault : faults)
+    if (faultinject::is_real(fault.kind))
+      throw faultinject::PlanError(
+          fault.file, fault.line, fault.column,
+          std::string(faultinject::to_string(fault.kind)) +
+              " changes the machine, and is made by r2bench run alone, from a scenario");
   std::vector<uint32_t> ids;
   try {
     for (const FaultSpec& fault : faults) ids.push_back(board_.arm(fault, faultinject::TimeOrigin::kArming));

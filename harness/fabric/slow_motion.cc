@@ -92,13 +92,15 @@ class Slower {
     auto& [notice, settle, end, late_completions] = removal;
     all(notice, settle, end, late_completions);
   }
+  void one(faultinject::RealChange&) const {}  // a share and commands
   void one(faultinject::FaultSpec& fault) const {
     auto& [name, kind, target, trigger, duration, repeat, every, opcodes, count, events, query, side,
            direction, receive, error, status, event, gid_index, state, down, up, window, removal, depth,
-           rates, rate_bits_per_s, delay, jitter, min_bytes, after_retries, file, line, column] = fault;
+           rates, rate_bits_per_s, delay, jitter, min_bytes, real, after_retries, file, line, column] = fault;
     all(name, kind, target, trigger, duration, repeat, every, opcodes, Amount{count}, events, query, side,
         direction, receive, error, status, event, gid_index, state, down, up, window, removal, Amount{depth},
-        rates, Rate{rate_bits_per_s}, delay, jitter, Amount{min_bytes}, after_retries, file, line, column);
+        rates, Rate{rate_bits_per_s}, delay, jitter, Amount{min_bytes}, real, after_retries, file, line,
+        column);
   }
   void one(RankFault& fault) const {
     auto& [name, kind, node, local_rank, at_iter, at_time, duration] = fault;

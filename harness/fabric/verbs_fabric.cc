@@ -2,6 +2,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <filesystem>
 #include <fstream>
 #include <utility>
 
@@ -29,7 +30,13 @@ class VerbsFabric final : public DeviceFabric {
  public:
   VerbsFabric(std::vector<std::vector<std::string>> devices) : devices_(std::move(devices)) {}
 
-  std::string evidence() const override { return "hardware"; }
+  /// Soft RoCE and soft iWARP have a parent interface in sysfs; one of them makes no hardware of the whole.
+  std::string evidence() const override {
+    for (const auto& node : devices_)
+      for (const std::string& name : node)
+        if (std::filesystem::exists("/sys/class/infiniband/" + name + "/parent")) return "rxe";
+    return "hardware";
+  }
   std::map<std::string, std::string> environment(int node) const override {
     std::string list;
     for (const std::string& name : devices_[size_t(node)]) list += (list.empty() ? "" : ",") + name;

@@ -36,7 +36,8 @@ bool by_iteration(const Trigger& trigger) {
 }
 
 bool is_slow_or_late(faultinject::FaultKind kind) {
-  return kind == faultinject::FaultKind::kThrottle || kind == faultinject::FaultKind::kDelay;
+  return kind == faultinject::FaultKind::kThrottle || kind == faultinject::FaultKind::kDelay ||
+         kind == faultinject::FaultKind::kRealTc;
 }
 
 std::string where(const Scenario& scenario, const Firing& firing) {

@@ -107,6 +107,7 @@ void Job::tick(uint64_t now_ns) {
   look_at_ranks(now_ns);
   control_->serve();
   if (driver_ && (phase_ == Phase::kRunning || phase_ == Phase::kStopping)) driver_->tick(now_ns);
+  if (real_) real_->tick(*board_);
   advance_phase(now_ns);
   watch(now_ns, moved);
   report_progress(now_ns, false);
@@ -389,6 +390,7 @@ JobRecord Job::collect() {
     job.firings = driver_->firings();
     if (job.outcome == Outcome::kOk) job.gave_up = driver_->gave_up();
   }
+  if (real_) real_->finish(*board_);
   job.witnesses = board_->witnesses();
   job.added_faults = control_->added();
   job.notes = notes_;

@@ -14,6 +14,7 @@
 #include "harness/launch/output.h"
 #include "harness/measure/collector.h"
 #include "harness/measure/ticker.h"
+#include "harness/real/real_faults.h"
 #include "harness/run/build_paths.h"
 #include "harness/run/fault_driver.h"
 #include "harness/run/job_control.h"
@@ -85,6 +86,7 @@ class Job {
             const std::string& source = "runner");
   void report_progress(uint64_t now_ns, bool force);
   void write_topology();
+  void plan_real_faults();
   std::string evidence_of_hang() const;
   template <typename Predicate>
   bool all_ranks(Predicate predicate) const;
@@ -109,6 +111,7 @@ class Job {
   std::string topology_path_;           ///< empty: the scenario declares none
   std::vector<RankLink> ranks_;
   std::unique_ptr<FaultDriver> driver_;
+  std::unique_ptr<RealFaults> real_;  ///< empty: the scenario has none
   std::unique_ptr<JobControl> control_;
   std::unique_ptr<Ticker> ticker_;  ///< from the first counted operation on
 

@@ -69,6 +69,7 @@ void Job::start_ranks() {
   }
 
   write_topology();
+  plan_real_faults();
   output_ = std::make_unique<OutputCapture>();
   const std::string folder = options_.out_dir + "/" + kLogFolder;
   if (mkdir(folder.c_str(), 0755) != 0 && errno != EEXIST)
@@ -107,6 +108,23 @@ void Job::start_ranks() {
   for (int fd : outputs) close(fd);
   bootstrap_->all_started();
   output_->start();
+}
+
+/// Before the ranks start: what is going to be done to this machine, or why it cannot be.
+void Job::plan_real_faults() {
+  if (!has_real_faults(scenario_)) return;
+  const auto devices = [this](int node) {
+    std::vector<std::string> names;
+    const auto environment = fabric_->environment(node);
+    const auto list = environment.find("FAULTINJECT_NICS");
+    std::istringstream words(list == environment.end() ? "" : list->second);
+    for (std::string name; std::getline(words, name, ',');) names.push_back(name);
+    return names;
+  };
+  real_ = std::make_unique<RealFaults>(
+      scenario_, devices, paths_.bin_dir + "/r2bench-real-guard",
+      [this](uint64_t time, const std::string& what, const std::string& text) { note(time, what, text); });
+  for (const std::string& text : real_->in_words()) note(r2ccl::now_ns(), "will_change", text);
 }
 
 /// The node's topology beside the result, where the ranks and a curious user can read it.

@@ -64,7 +64,8 @@ void NicsLeft::take(Capacity& capacity, const Firing& strike) const {
   const auto& spec = scenario_.faults[strike.fault];
   double left = 1;
   if (takes_nic_away(spec.kind) || strikes_single_qps(spec.kind)) left = 0;
-  if (spec.kind == FaultKind::kThrottle && scenario_.fabric.nic_rate_bits_per_s > 0)
+  if ((spec.kind == FaultKind::kThrottle || spec.kind == FaultKind::kRealTc) && spec.rate_bits_per_s > 0 &&
+      scenario_.fabric.nic_rate_bits_per_s > 0)
     left = std::min(1.0, double(spec.rate_bits_per_s) / double(scenario_.fabric.nic_rate_bits_per_s));
   for (const NicId& nic : strike.nics) {
     double& c = capacity[nic.node][nic.nic];

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "harness/measure/statistics.h"
+#include "harness/real/real_faults.h"
 #include "harness/run/evaluate.h"
 #include "harness/run/job.h"
 #include "harness/run/mps.h"
@@ -84,6 +85,12 @@ void check_shape(const Scenario& scenario, const RunOptions& options) {
     throw UsageError(
         "the scenario declares a topology, which only virtual NICs follow; run it on vhca, or without "
         "'fabric.topology'");
+  try {
+    const std::string fabric = options.fabric.empty() ? name(scenario.fabric.kind) : options.fabric;
+    check_real_faults(scenario, fabric, options.allow_real_faults, geteuid() == 0);
+  } catch (const FabricError& e) {
+    throw UsageError(e.what());
+  }
   std::vector<faultinject::NodeShape> nodes;
   for (int n = 0; n < scenario.fabric.nodes; ++n)
     nodes.push_back({node_name(n), uint32_t(scenario.fabric.nics_per_node)});

@@ -46,6 +46,7 @@ struct RunOptions {
   std::string fabric;
   /// TCP port on the loopback for the ranks' bootstrap; 0: no port at all (socket pairs).
   uint16_t bootstrap_port = 0;
+  bool allow_real_faults = false;  ///< real_* faults, which change the machine, may be made
   std::optional<std::chrono::milliseconds>
       time_limit;  ///< per job; else the scenario's, and 20 s more for each repetition after the first
   std::function<void(const Progress&)> progress;  ///< may be empty; called on the caller's thread

@@ -25,6 +25,7 @@ bool begins_strike(Effect effect) {
     case Effect::kNextSeen:
     case Effect::kFlushShown:
     case Effect::kWcShown:
+    case Effect::kPutBack:
       return false;
     default:
       return true;
@@ -110,11 +111,13 @@ bool strikes_single_qps(FaultKind kind) {
 bool takes_nic_away(FaultKind kind) {
   return kind == FaultKind::kPortDown || kind == FaultKind::kBlackhole || kind == FaultKind::kPortFlap ||
          kind == FaultKind::kDeviceFatal || kind == FaultKind::kDeviceRemoved ||
-         kind == FaultKind::kDeviceInternalError || kind == FaultKind::kFreeze;
+         kind == FaultKind::kDeviceInternalError || kind == FaultKind::kFreeze ||
+         (is_real(kind) && kind != FaultKind::kRealTc);
 }
 
 bool lasts_for_the_job(FaultKind kind) {
-  return kind == FaultKind::kDeviceRemoved || kind == FaultKind::kDeviceInternalError;
+  return kind == FaultKind::kDeviceRemoved || kind == FaultKind::kDeviceInternalError ||
+         kind == FaultKind::kRealPcieRemove;
 }
 
 std::vector<Firing> strikes_of(const Scenario& scenario, const JobRecord& job) {

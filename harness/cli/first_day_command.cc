@@ -1,0 +1,199 @@
+// `doctor --first-day`: the steps, what of them is done, and the next ones carried out.
+#include <algorithm>
+#include <ctime>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include "harness/cli/cluster_command.h"
+#include "harness/cli/first_day_steps.h"
+#include "harness/cli/resources.h"
+#include "harness/cluster/facts.h"
+#include "harness/real/shell.h"
+#include "harness/report/format.h"
+#include "harness/run/runner.h"
+
+namespace r2bench {
+namespace {
+
+namespace fs = std::filesystem;
+using Risk = FirstDayStep::Risk;
+
+constexpr std::chrono::hours kStepLimit{3};
+
+std::string now() {
+  const time_t time = ::time(nullptr);
+  tm utc{};
+  gmtime_r(&time, &utc);
+  char text[32];
+  strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+/// steps.jsonl of the folder: the last line of a step counts.
+class Record {
+ public:
+  explicit Record(fs::path folder) : folder_(std::move(folder)) {
+    std::ifstream file(folder_ / "steps.jsonl");
+    size_t number = 0;
+    for (std::string line; std::getline(file, line);) {
+      ++number;
+      const auto json = nlohmann::json::parse(line, nullptr, false);
+      if (json.is_discarded() || !json.contains("step") || !json.contains("state"))
+        throw UsageError((folder_ / "steps.jsonl").string() + ":" + std::to_string(number) +
+                         ": is no line of this command; remove it, or take another --out");
+      states_[json["step"]] = json["state"];
+    }
+  }
+  /// "done", "failed", "skipped", "left out", or "".
+  std::string of(const std::string& step) const {
+    const auto found = states_.find(step);
+    return found == states_.end() ? "" : found->second;
+  }
+  void write(const std::string& step, const std::string& state, const std::string& text) {
+    fs::create_directories(folder_);
+    std::ofstream file(folder_ / "steps.jsonl", std::ios::app);
+    file << nlohmann::json{{"step", step}, {"state", state}, {"text", text}, {"at", now()}}.dump() << "\n";
+    if (!file.flush()) throw UsageError((folder_ / "steps.jsonl").string() + " cannot be written");
+    states_[step] = state;
+  }
+
+ private:
+  fs::path folder_;
+  std::map<std::string, std::string> states_;
+};
+
+bool is_over(const std::string& state) {
+  return state == "done" || state == "skipped" || state == "left out";
+}
+
+std::string shell_quoted(const std::string& word) {
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+/// What the commands may use.
+std::string variables(const FirstDayArguments& arguments, const fs::path& out) {
+  const auto share = share_folder();
+  std::string launch;
+  const auto ports = facts_of_this_host().ports;
+  const auto active =
+      std::count_if(ports.begin(), ports.end(), [](const PortFacts& p) { return p.state == "ACTIVE"; });
+  if (active > 0 && active < 4) launch = "--set fabric.nics_per_node=" + std::to_string(active);
+  if (!arguments.hosts.empty()) launch += " --launcher mpi --hosts " + arguments.hosts;
+  return "R2BENCH=" + shell_quoted((program_prefix() / "bin" / "r2bench").string()) +
+         "; OUT=" + shell_quoted(out.string()) +
+         "; R2BENCH_SHARE=" + shell_quoted(share ? share->string() : "") +
+         "; LAUNCH=" + shell_quoted(launch) +
+         "; HOST_OPTION=" + shell_quoted(arguments.hosts.empty() ? "" : "--host " + arguments.hosts) +
+         "; export R2BENCH_SHARE; ";
+}
+
+void check_hosts(const std::string& hosts) {
+  const bool plain = std::all_of(hosts.begin(), hosts.end(), [](unsigned char c) {
+    return std::isalnum(c) || c == '.' || c == ',' || c == '_' || c == '-' || c == '@' || c == ':';
+  });
+  if (!plain || (!hosts.empty() && hosts[0] == '-'))
+    throw UsageError("--hosts: '" + hosts + "' are no names of hosts");
+}
+
+const FirstDayStep& step_named(const std::string& wanted) {
+  const auto& steps = first_day_steps();
+  const auto found =
+      std::find_if(steps.begin(), steps.end(), [&](const FirstDayStep& s) { return s.name == wanted; });
+  if (found != steps.end()) return *found;
+  std::string names;
+  for (const FirstDayStep& step : steps) names += (names.empty() ? "" : ", ") + step.name;
+  throw UsageError("there is no step '" + wanted + "'; there are " + names);
+}
+
+void show(const FirstDayStep& step, const std::string& state, const Console& console) {
+  const char* mark = is_over(state) ? "✓" : state == "failed" ? "✗" : "·";
+  const std::string lead =
+      "  " + std::string(mark) + " " + left(step.name, 19) + " " + left(state.empty() ? "" : state, 9) + " ";
+  console.out << lead << wrap(step.shows, console.columns - width(lead), width(lead)) << "\n";
+}
+
+/// Why the run has to stop at this step; empty: it does not.
+std::string obstacle(const FirstDayStep& step, const FirstDayArguments& arguments) {
+  if (step.risk == Risk::kByHand)
+    return "by hand: " + step.command + "\n    then: r2bench doctor --first-day --done " + step.name +
+           ", or --skip " + step.name;
+  if (step.risk == Risk::kMachine && !arguments.allow_real_faults)
+    return "it changes this machine: --allow-real-faults permits it, --skip " + step.name + " leaves it out";
+  return "";
+}
+
+/// Its new state.
+std::string carry_out(const FirstDayStep& step, const FirstDayArguments& arguments, Record& record,
+                      const Console& console) {
+  const fs::path out = fs::absolute(fs::path(arguments.folder) / step.name);
+  const std::string set = variables(arguments, out);
+  if (!step.needs.empty() && run_shell(set + step.needs, std::chrono::minutes(1)).exit_code != 0) {
+    console.out << "    left out: " << step.without << "\n";
+    record.write(step.name, "left out", step.without);
+    return "left out";
+  }
+  fs::create_directories(out);
+  const std::string log = (out / "log.txt").string();
+  console.out << "    " << step.command << "\n" << std::flush;
+  const ShellResult result =
+      run_shell(set + "{ " + step.command + "\n} >" + shell_quoted(log) + " 2>&1", kStepLimit);
+  // A verdict of fail or unknown is a finding, which is what the day is for; it is sent back like a pass.
+  const bool ran = result.exit_code <= 2;
+  std::ifstream file(log);
+  std::string last;
+  for (std::string line; std::getline(file, line);)
+    if (!line.empty()) last = line;
+  const std::string state = ran ? "done" : "failed";
+  record.write(step.name, state,
+               "exit status " + std::to_string(result.exit_code) + (last.empty() ? "" : ": " + last));
+  console.out << "    " << state << ", exit status " << result.exit_code << "; " << log << "\n";
+  if (!ran) console.out << "    " << last << "\n";
+  return state;
+}
+
+}  // namespace
+
+int first_day_command(const FirstDayArguments& arguments, const Console& console) {
+  if (arguments.markdown) {
+    console.out << first_day_page();
+    return 0;
+  }
+  check_hosts(arguments.hosts);
+  Record record(arguments.folder);
+  if (!arguments.skip.empty()) record.write(step_named(arguments.skip).name, "skipped", "by the user");
+  if (!arguments.done.empty()) record.write(step_named(arguments.done).name, "done", "by hand");
+  if (!arguments.again.empty()) record.write(step_named(arguments.again).name, "again", "by the user");
+
+  size_t left = 0;
+  const FirstDayStep* next = nullptr;
+  for (const FirstDayStep& step : first_day_steps()) {
+    std::string state = record.of(step.name);
+    show(step, state == "again" ? "" : state, console);
+    if (is_over(state)) continue;
+    if (arguments.run && next == nullptr) {
+      if (const std::string why = obstacle(step, arguments); !why.empty())
+        console.out << "    waits: " << why << "\n";
+      else
+        state = carry_out(step, arguments, record, console);
+    }
+    if (is_over(state)) continue;
+    ++left;
+    if (next == nullptr) next = &step;
+  }
+  if (next == nullptr) {
+    console.out << "All steps are done. Send back: tar czf first_day.tar.gz " << arguments.folder << "\n";
+    return 0;
+  }
+  console.out << left << " of " << first_day_steps().size() << " steps are left; the next one is "
+              << next->name << ".\n";
+  if (!arguments.run)
+    console.out << "  " << next->command << "\n  send back: " << next->send
+                << "\nr2bench doctor --first-day --run carries out what is next.\n";
+  return 1;
+}
+
+}  // namespace r2bench

@@ -1,0 +1,138 @@
+#include "harness/cli/first_day_steps.h"
+
+#include <sstream>
+
+namespace r2bench {
+namespace {
+
+using Risk = FirstDayStep::Risk;
+
+constexpr const char* kGpus = "nvidia-smi -L | grep -q '^GPU'";
+constexpr const char* kNoGpus = "there is no NVIDIA GPU here";
+constexpr const char* kTorch = "nvidia-smi -L | grep -q '^GPU' && python3 -c 'import torch'";
+constexpr const char* kBluefield = "cat /sys/bus/pci/devices/*/device | grep -qE '0xa2d2|0xa2d6|0xa2dc'";
+
+std::string run(const std::string& scenario, const std::string& more = "") {
+  return "\"$R2BENCH\" run " + scenario + " --fabric verbs --no-plot --keep-going --out \"$OUT\"" + more +
+         " $LAUNCH";
+}
+
+const char* in_words(Risk risk) {
+  switch (risk) {
+    case Risk::kReads:
+      return "looks only";
+    case Risk::kTraffic:
+      return "loads the network; faults stay in our own processes";
+    case Risk::kMachine:
+      return "changes the machine and puts it back: `--allow-real-faults`";
+    case Risk::kByHand:
+      return "by hand";
+  }
+  return "";
+}
+
+}  // namespace
+
+const std::vector<FirstDayStep>& first_day_steps() {
+  static const std::vector<FirstDayStep> steps = {
+      {"preflight", Risk::kReads,
+       "GIDs as a kernel fills them, MTU, limits, firmware; a transfer between every pair of ports",
+       "\"$R2BENCH\" doctor --cluster --json $HOST_OPTION >\"$OUT/cluster.json\" || { cat "
+       "\"$OUT/cluster.json\"; exit 70; }",
+       "", "", "cluster.json"},
+      {"topology", Risk::kReads,
+       "NUMA nodes, PCIe switches, GPUs and NICs, and their distances, as the core reads them",
+       "\"$R2BENCH\" doctor --topology; command -v lstopo >/dev/null && lstopo --whole-io --of xml "
+       "\"$OUT/topology.xml\"; true",
+       "", "", "topology.xml"},
+      {"conformance", Risk::kReads,
+       "each verbs call and completion that the core relies on, beside the virtual HCA and soft RoCE",
+       "\"$R2BENCH\" conformance --fabric verbs --no-faults --out \"$OUT\"", "", "", "the table"},
+      {"conformance_faults", Risk::kTraffic, "what a program sees of each injected fault on this driver",
+       "\"$R2BENCH\" conformance --fabric verbs --out \"$OUT\"", "", "", "the table"},
+      {"no_fault", Risk::kTraffic,
+       "that all modes run, every element right, and what resilience costs when nothing breaks",
+       run("no_fault"), "", "", "result.json"},
+      {"qp_error", Risk::kTraffic, "a queue pair in error: flushes, a new path, its time to first use",
+       run("qp_error"), "", "", "result.json, events.jsonl"},
+      {"nic_down", Risk::kTraffic, "an injected link loss: detection by completion, migration, failback",
+       run("nic_down"), "", "", "result.json, events.jsonl"},
+      {"silent_port_down", Risk::kTraffic, "the watchdog's probe, an RDMA READ that needs no CPU at the peer",
+       run("silent_port_down"), "", "", "result.json"},
+      {"blackhole", Risk::kTraffic,
+       "silence, and a firmware's floor under the retry time (3.5 s on a ConnectX-6)", run("blackhole"), "",
+       "", "result.json"},
+      {"false_alarms", Risk::kTraffic, "that stalls and congestion of real NICs are taken for no failure",
+       run("false_alarms"), "", "", "result.json"},
+      {"balance", Risk::kTraffic,
+       "shares by measured rate over real ports, two of them on one card or one PCIe switch",
+       run("gray_throttle"), "", "", "result.json"},
+      {"nccl_host_memory", Risk::kTraffic,
+       "unmodified NCCL through PyTorch, host memory, five collectives under faults",
+       "python3 \"$R2BENCH_SHARE/harness/workload/nccl/matrix.py\" --gpus \"$(nvidia-smi -L | grep -c "
+       "^GPU)\" --out \"$OUT/nccl.json\"",
+       kTorch, "there is no NVIDIA GPU here, or python3 has no PyTorch", "nccl.json"},
+      {"nccl_tests", Risk::kTraffic, "bus bandwidth of all_reduce_perf in modes 0, 1 and 2",
+       "\"$R2BENCH_SHARE/cloudlab/nccl_tests.sh\" \"$OUT\"", kGpus, kNoGpus, "all_reduce_perf_*.txt"},
+      {"gpu_memory", Risk::kTraffic,
+       "R2CC_GPU_DIRECT=1: dma-buf or peer memory, relaxed ordering, the flush, LL128",
+       "R2CC_GPU_DIRECT=1 \"$R2BENCH_SHARE/cloudlab/nccl_tests.sh\" \"$OUT\"", kGpus, kNoGpus,
+       "all_reduce_perf_*.txt"},
+      {"rate_limit", Risk::kByHand,
+       "that `dcb maxrate` limits RDMA on this NIC, that it is noticed as gray, and set again at boot",
+       "cloudlab/setup.sh --rate 10 … on one node, then: r2bench run gray_throttle --fabric verbs; then "
+       "--rate 0",
+       "", "", "result.json, `dcb maxrate show dev INTERFACE`"},
+      {"real_link_down", Risk::kMachine,
+       "`ip link set down` on a real port: events, statuses, GIDs that come back elsewhere",
+       run("real_link_down", " --allow-real-faults"), "", "", "result.json, events.jsonl"},
+      {"real_ovs_drop", Risk::kByHand, "a cut on a BlueField's own switch, which neither end is told of",
+       "a scenario with {kind: real_ovs_drop, bridge: ovsbr1, via: 'ssh ubuntu@192.168.100.2 sudo'} and "
+       "--allow-real-faults",
+       kBluefield, "there is no BlueField here", "result.json, events.jsonl"},
+      {"real_switch_port", Risk::kByHand, "a port that goes down at the switch",
+       "a scenario with {kind: real_switch_port, cut: COMMAND, mend: COMMAND} and --allow-real-faults", "",
+       "", "result.json, events.jsonl"},
+      {"real_pcie_remove", Risk::kByHand,
+       "a card that vanishes: EIO, the async descriptor, and what it takes to have it back",
+       "a scenario with {kind: real_pcie_remove, for: 10 s} and --allow-real-faults, on a machine with a "
+       "console",
+       "", "", "result.json, events.jsonl, dmesg"},
+      {"reboot", Risk::kByHand, "that set-up is applied again at boot",
+       "reboot; then cloudlab/setup.sh --status and r2bench doctor --cluster", "", "", "both outputs"},
+  };
+  return steps;
+}
+
+std::string first_day_page() {
+  std::ostringstream page;
+  page << "# First day on hardware\n\n"
+          "Nothing of this project has run on a real NIC yet. These steps go through what neither the "
+          "virtual HCA nor\n"
+          "soft RoCE can show, in the order in which they risk least. The page is what\n"
+          "`r2bench doctor --first-day --markdown` prints.\n\n"
+          "```sh\n"
+          "./r2bench doctor --first-day --run --hosts node0,node1    # does what is next, step by step; "
+          "again: goes on\n"
+          "./r2bench doctor --first-day                              # what is done, what is left\n"
+          "./r2bench doctor --first-day --done NAME                  # or --skip NAME, --again NAME\n"
+          "tar czf first_day.tar.gz first_day                        # to send back, however far it came\n"
+          "```\n\n"
+          "A step that fails ends the run: its log says why, and it is tried again the next time. Steps that "
+          "change the\n"
+          "machine wait for `--allow-real-faults`, those by hand for a person. In the commands OUT is the "
+          "step's folder\n"
+          "below `first_day/`, LAUNCH the words for several hosts.\n";
+  int number = 0;
+  for (const FirstDayStep& step : first_day_steps()) {
+    page << "\n## " << ++number << ". " << step.name << "\n\n"
+         << "* Shows: " << step.shows << ".\n"
+         << "* Risk: " << in_words(step.risk) << ".\n"
+         << "* Send back: " << step.send << (step.risk == Risk::kByHand ? "" : ", and its log") << ".\n";
+    if (!step.without.empty()) page << "* Left out where " << step.without << ".\n";
+    page << "\n```sh\n" << step.command << "\n```\n";
+  }
+  return page.str();
+}
+
+}  // namespace r2bench

@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""`doctor --first-day` on a machine without RDMA: what runs, what waits and why, and that it goes on where it was.
+
+    first_day_test.py R2BENCH      exit status 77: this machine has RDMA devices, on which the steps would run
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PAGE = os.path.join(HERE, "..", "..", "cloudlab", "FIRST_DAY.md")
+r2bench = None
+
+
+class FirstDayTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.out = os.path.join(folder.name, "first_day")
+
+    def first_day(self, *words, path="/usr/bin:/bin"):
+        return subprocess.run([r2bench, "doctor", "--first-day", "--out", self.out, *words], capture_output=True, text=True, timeout=600,
+                              check=False, env=dict(os.environ, PATH=path, NO_COLOR="1"))
+
+    def states(self):
+        with open(os.path.join(self.out, "steps.jsonl"), encoding="utf-8") as file:
+            return {each["step"]: each["state"] for each in map(json.loads, file)}
+
+    def names(self):
+        shown = self.first_day().stdout.splitlines()
+        return [line.split()[1] for line in shown if line.startswith(("  ✓ ", "  ✗ ", "  · "))]
+
+    def test_looking_changes_nothing(self):
+        made = self.first_day()
+        self.assertEqual(made.returncode, 1)
+        self.assertIn("the next one is preflight", made.stdout)
+        self.assertIn("--first-day --run", made.stdout)
+        self.assertFalse(os.path.exists(self.out))
+        self.assertEqual(self.names()[0], "preflight")
+
+    def test_what_risks_least_comes_first(self):
+        names = self.names()
+        for earlier, later in (("preflight", "no_fault"), ("no_fault", "nic_down"), ("nic_down", "real_link_down"),
+                               ("gpu_memory", "real_link_down"), ("real_link_down", "real_pcie_remove"), ("real_pcie_remove", "reboot")):
+            self.assertLess(names.index(earlier), names.index(later), f"{earlier}, {later}")
+
+    def test_a_step_that_fails_ends_the_run_keeps_its_log_and_is_tried_again(self):
+        for _ in range(2):
+            made = self.first_day("--run")
+            self.assertEqual(made.returncode, 1)
+            self.assertEqual(self.states(), {"preflight": "failed"})
+            self.assertIn("the next one is preflight", made.stdout)
+        with open(os.path.join(self.out, "preflight", "log.txt"), encoding="utf-8") as file:
+            self.assertIn("no RDMA device", file.read())
+        with open(os.path.join(self.out, "preflight", "cluster.json"), encoding="utf-8") as file:
+            self.assertFalse(json.load(file)["ready"])
+
+    def test_it_goes_on_where_it_was_to_the_end(self):
+        waited, calls = set(), 0
+        while calls < 80:
+            calls += 1
+            made = self.first_day("--run")
+            if made.returncode == 0:
+                break
+            step = made.stdout.split("the next one is ")[1].split(".")[0]
+            if "waits: by hand" in made.stdout:
+                waited.add(step)
+                self.first_day("--done", step)
+            else:
+                if step == "real_link_down":
+                    self.assertIn("waits: it changes this machine: --allow-real-faults", made.stdout)
+                    waited.add(step)
+                else:
+                    self.assertEqual(self.states()[step], "failed", made.stdout)
+                self.first_day("--skip", step)
+        self.assertEqual(made.returncode, 0, made.stdout)
+        self.assertIn("Send back: tar czf first_day.tar.gz", made.stdout)
+        states = self.states()
+        self.assertEqual(states["topology"], "done")
+        self.assertEqual(states["nccl_host_memory"], "left out")
+        self.assertEqual(states["real_ovs_drop"], "left out")
+        self.assertEqual(states["preflight"], "skipped")
+        self.assertEqual(states["reboot"], "done")
+        self.assertEqual(waited, {"rate_limit", "real_link_down", "real_switch_port", "real_pcie_remove", "reboot"})
+        self.assertEqual(sorted(states), sorted(self.names()))
+        made = self.first_day("--again", "topology")
+        self.assertEqual(made.returncode, 1)
+        self.assertIn("the next one is topology", made.stdout)
+
+    def test_bad_words_and_a_bad_file_are_told(self):
+        self.assertIn("there is no step 'fly'; there are preflight", self.first_day("--skip", "fly").stderr)
+        self.assertIn("no names of hosts", self.first_day("--hosts", "a;b").stderr)
+        os.makedirs(self.out)
+        with open(os.path.join(self.out, "steps.jsonl"), "w", encoding="utf-8") as file:
+            file.write('{"step": "topology", "state": "done"}\nnonsense\n')
+        made = self.first_day()
+        self.assertEqual(made.returncode, 64)
+        self.assertIn("steps.jsonl:2:", made.stderr)
+
+    def test_the_page_is_what_the_program_prints_and_names_scenarios_that_there_are(self):
+        printed = self.first_day("--markdown").stdout
+        with open(PAGE, encoding="utf-8") as file:
+            self.assertEqual(file.read(), printed, "r2bench doctor --first-day --markdown >cloudlab/FIRST_DAY.md")
+        for line in printed.splitlines():
+            if line.startswith('"$R2BENCH" run '):
+                self.assertTrue(os.path.exists(os.path.join(HERE, "../../scenarios", line.split()[2] + ".yaml")), line)
+                checked = subprocess.run(["sh", "-n", "-c", line], capture_output=True, text=True, check=False)
+                self.assertEqual(checked.returncode, 0, line + checked.stderr)
+
+
+if __name__ == "__main__":
+    r2bench = os.path.abspath(sys.argv.pop())
+    if os.path.isdir("/sys/class/infiniband") and os.listdir("/sys/class/infiniband"):
+        print("skipped: there are RDMA devices here, on which the steps would run")
+        sys.exit(77)
+    unittest.main()

@@ -1,0 +1,182 @@
+#include <gtest/gtest.h>
+
+#include "harness/cluster/preflight.h"
+
+namespace r2bench {
+namespace {
+
+using Level = Finding::Level;
+
+PortFacts good_port(const std::string& device, const std::string& address) {
+  PortFacts port;
+  port.device = device;
+  port.state = "ACTIVE";
+  port.link_layer = "Ethernet";
+  port.rate = "100 Gb/sec (4X EDR)";
+  port.active_mtu = port.max_mtu = 4096;
+  port.interface = "ens_" + device;
+  port.interface_mtu = 9000;
+  port.addresses = {address};
+  port.gids = {{0, "fe80:0000:0000:0000:0e42:a1ff:fedd:5802", "IB/RoCE v1"},
+               {1, "fe80:0000:0000:0000:0e42:a1ff:fedd:5802", "RoCE v2"},
+               {3, "0000:0000:0000:0000:0000:ffff:0a0a:0001", "RoCE v2"}};
+  port.firmware = "16.35.2000";
+  port.board = "MT_0000000008";
+  port.pci = "0000:3b:00.0";
+  port.pci_speed = port.pci_speed_max = "16.0 GT/s PCIe";
+  port.pci_width = port.pci_width_max = 16;
+  port.bridges = {{"0000:3a:00.0", 0}};
+  return port;
+}
+
+struct Cluster {
+  Cluster() {
+    for (int h = 0; h < 2; ++h) {
+      HostFacts host;
+      host.host = "node" + std::to_string(h);
+      host.memlock_bytes = UINT64_MAX;
+      host.root = true;
+      for (int p = 0; p < 2; ++p)
+        host.ports.push_back(good_port("mlx5_" + std::to_string(p),
+                                       "10.10." + std::to_string(p) + "." + std::to_string(h + 1) + "/24"));
+      hosts.push_back(host);
+    }
+  }
+  std::vector<Finding> judge(bool named = true) {
+    pairs = pairs_of(hosts);
+    for (PairResult& pair : pairs)
+      if (!pair.same_network) pair.error = "no route";
+    for (PairResult& pair : pairs) pair.error = change ? change(pair) : pair.error;
+    return judge_cluster(hosts, pairs, named);
+  }
+  /// The first finding of that word, level and port.
+  const Finding* find(const std::string& what, Level level, bool named = true) {
+    found = judge(named);
+    for (const Finding& finding : found)
+      if (finding.what == what && finding.level == level) return &finding;
+    return nullptr;
+  }
+  size_t bad() {
+    size_t count = 0;
+    for (const Finding& finding : judge()) count += finding.level == Level::kBad;
+    return count;
+  }
+  std::vector<HostFacts> hosts;
+  std::vector<PairResult> pairs;
+  std::vector<Finding> found;
+  std::function<std::string(const PairResult&)> change;
+};
+
+TEST(ClusterJudge, a_good_cluster_lacks_nothing) {
+  Cluster cluster;
+  EXPECT_EQ(cluster.bad(), 0u);
+  ASSERT_EQ(cluster.pairs.size(), 6u);
+  size_t rails = 0;
+  for (const PairResult& pair : cluster.pairs) rails += pair.same_network;
+  EXPECT_EQ(rails, 2u) << "mlx5_0 with mlx5_0, mlx5_1 with mlx5_1";
+  ASSERT_NE(cluster.find("transfer", Level::kGood), nullptr);
+  EXPECT_EQ(cluster.find("transfer", Level::kGood)->text, "2 of 6 pairs of ports carried bytes both ways");
+  EXPECT_NE(cluster.find("cross rails", Level::kNote), nullptr);
+  EXPECT_NE(cluster.find("GID", Level::kGood)->text.find("index 3, RoCE v2"), std::string::npos);
+}
+
+TEST(ClusterJudge, a_rail_that_pings_and_carries_nothing_is_bad) {
+  Cluster cluster;
+  cluster.change = [](const PairResult& pair) {
+    return pair.same_network && pair.a.port == 1
+               ? "node0: the transfer failed: transport retry counter exceeded"
+               : pair.error;
+  };
+  const Finding* finding = cluster.find("transfer", Level::kBad);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->text,
+            "node0/mlx5_1 and node1/mlx5_1: node0: the transfer failed: transport retry counter exceeded");
+  EXPECT_NE(finding->mend.find("ib_write_bw -d mlx5_1 -x 3"), std::string::npos);
+}
+
+TEST(ClusterJudge, where_nothing_was_proved_nothing_is_ready) {
+  Cluster cluster;
+  cluster.hosts.pop_back();
+  const Finding* finding = cluster.find("transfer", Level::kBad, false);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->mend.find("--host HOST"), std::string::npos);
+  cluster.hosts[0].ports.clear();
+  EXPECT_NE(cluster.find("devices", Level::kBad)->mend.find("modprobe mlx5_ib"), std::string::npos);
+}
+
+TEST(ClusterJudge, each_missing_thing_has_its_command) {
+  const auto only = [](const std::function<void(HostFacts&, PortFacts&)>& spoil, const std::string& what,
+                       Level level, const std::string& mend) {
+    Cluster cluster;
+    spoil(cluster.hosts[1], cluster.hosts[1].ports[0]);
+    const Finding* finding = cluster.find(what, level);
+    ASSERT_NE(finding, nullptr) << what;
+    EXPECT_EQ(finding->host, "node1") << what;
+    EXPECT_NE(finding->mend.find(mend), std::string::npos) << what << ": " << finding->mend;
+  };
+  only([](HostFacts& h, PortFacts&) { h.memlock_bytes = 64 << 10; }, "memlock", Level::kBad,
+       "ulimit -l unlimited");
+  only([](HostFacts&, PortFacts& p) { p.state = "DOWN"; }, "link", Level::kBad, "ip link set ens_mlx5_0 up");
+  only(
+      [](HostFacts&, PortFacts& p) {
+        p.gids = {{0, "fe80::1", "IB/RoCE v1"}};
+      },
+      "GID", Level::kBad, "ip addr add");
+  only([](HostFacts&, PortFacts& p) { p.active_mtu = 1024, p.interface_mtu = 1500; }, "MTU", Level::kNote,
+       "ip link set ens_mlx5_0 mtu 4200");
+  only([](HostFacts&, PortFacts& p) { p.pfc = "none"; }, "PFC", Level::kNote, "dcb pfc set dev ens_mlx5_0");
+  only([](HostFacts&, PortFacts& p) { p.ecn = false; }, "ECN", Level::kNote, "ecn/roce_np/enable/3");
+  only([](HostFacts&, PortFacts& p) { p.rate_limit = "25Gbit"; }, "rate limit", Level::kNote,
+       "dcb maxrate set");
+  only([](HostFacts&, PortFacts& p) { p.dpu_mode = "unknown"; }, "BlueField", Level::kNote,
+       "mstconfig -d 0000:3b:00.0");
+  only([](HostFacts& h, PortFacts& p) { h.gpus = h.peer_memory = true, p.bridges[0].acs_control = 0x1d; },
+       "ACS", Level::kBad, "setpci -s 0000:3a:00.0 ECAP_ACS+6.w=0000");
+  only([](HostFacts&, PortFacts& p) { p.bridges[0].acs_control = 0x1d; }, "ACS", Level::kNote, "setpci");
+  only([](HostFacts& h, PortFacts&) { h.gpus = true; }, "GPUDirect", Level::kNote, "modprobe nvidia_peermem");
+  only([](HostFacts& h, PortFacts&) { h.missing_tools = {"dcb"}; }, "tools", Level::kNote,
+       "apt-get install iproute2");
+}
+
+TEST(ClusterJudge, ports_that_are_not_alike_are_told) {
+  Cluster cluster;
+  cluster.hosts[1].ports[0].firmware = "16.31.1014";
+  EXPECT_NE(cluster.find("firmware", Level::kNote)->text.find("16.31.1014, 16.35.2000"), std::string::npos);
+  cluster.hosts[1].ports[1].rate = "25 Gb/sec (1X EDR)";
+  EXPECT_NE(cluster.find("link speed", Level::kNote), nullptr);
+  cluster.hosts[0].ports[0].pci_width = 8;
+  EXPECT_NE(cluster.find("PCIe", Level::kNote)->text.find("16.0 GT/s PCIe x8, where 16.0 GT/s PCIe x16"),
+            std::string::npos);
+  EXPECT_EQ(cluster.bad(), 0u) << "differences are notes";
+}
+
+TEST(ClusterJudge, two_ports_in_one_network_are_a_pitfall) {
+  Cluster cluster;
+  cluster.hosts[0].ports[1].addresses = {"10.10.0.7/24"};
+  EXPECT_NE(cluster.find("networks", Level::kNote)->mend.find("arp_ignore=1"), std::string::npos);
+}
+
+TEST(ClusterJudge, infiniband_needs_no_gid) {
+  Cluster cluster;
+  for (HostFacts& host : cluster.hosts)
+    for (PortFacts& port : host.ports)
+      port.link_layer = "InfiniBand", port.gids.clear(), port.addresses.clear();
+  for (const PairResult& pair : pairs_of(cluster.hosts)) EXPECT_TRUE(pair.same_network);
+  EXPECT_EQ(cluster.bad(), 0u);
+}
+
+TEST(ClusterFacts, survive_their_way_from_another_host) {
+  Cluster cluster;
+  cluster.hosts[0].ports[0].pfc = "3";
+  cluster.hosts[0].ports[0].ecn = true;
+  cluster.hosts[0].ports[1].bridges[0].acs_control = std::nullopt;
+  const nlohmann::json json = cluster.hosts[0];
+  const HostFacts same = nlohmann::json::parse(json.dump()).get<HostFacts>();
+  EXPECT_EQ(nlohmann::json(same), json);
+  EXPECT_EQ(same.memlock_bytes, UINT64_MAX);
+  EXPECT_EQ(same.ports[0].pfc, "3");
+  EXPECT_FALSE(same.ports[1].bridges[0].acs_control);
+}
+
+}  // namespace
+}  // namespace r2bench

@@ -1,0 +1,48 @@
+// The preflight of `r2bench doctor --cluster`: every pair of ports proved by transfers both ways, and what
+// the facts and the pairs mean: what is well, what is worth knowing, what is missing and which command mends
+// it. Judging is pure.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/cluster/facts.h"
+#include "harness/cluster/probe_link.h"
+
+namespace r2bench {
+
+struct PortId {
+  size_t host = 0, port = 0;  ///< index into the hosts, and into the host's ports
+};
+
+/// Two ports, and whether each could write into the other's memory.
+struct PairResult {
+  PortId a, b;
+  bool same_network = false;  ///< they have addresses of one network, or both are InfiniBand
+  std::string error;          ///< empty: proved both ways
+};
+
+struct Finding {
+  enum class Level { kGood, kNote, kBad };
+  Level level = Level::kNote;
+  std::string host;  ///< empty: of the whole cluster
+  std::string port;  ///< empty: of the whole host
+  std::string what;  ///< a word: "memlock", "MTU" …
+  std::string text;
+  std::string mend;  ///< a command; empty where there is none
+};
+
+/// Pairs of all ports that are active, in an order that does not depend on results.
+std::vector<PairResult> pairs_of(const std::vector<HostFacts>& hosts);
+
+/// Fills in `error` of a pair: opens both ends, writes both ways, compares. Also learns the ports' MTUs.
+void prove(PairResult& pair, std::vector<HostFacts>& hosts, std::vector<std::unique_ptr<ProbeLink>>& probes);
+
+/// What it all means. `hosts_named`: the user named several hosts.
+std::vector<Finding> judge_cluster(const std::vector<HostFacts>& hosts, const std::vector<PairResult>& pairs,
+                                   bool hosts_named);
+
+const char* name(Finding::Level level);
+
+}  // namespace r2bench

@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""In the guest: the preflight on soft RoCE as on any verbs devices, and real faults under traffic.
+
+    rxe_real.py R2BENCH SCENARIOS [cluster|link|tc|verbs …]
+
+Where no guest can be made because the system is not Debian, it is skipped: exit status 77.
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+LIMIT = 1500  # seconds a guest
+
+
+def fail(sentence):
+    print(f"FAILED: {sentence}")
+    sys.exit(1)
+
+
+def call(*words):
+    done = subprocess.run(words, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT)
+    print("$", " ".join(words), f"({done.returncode})")
+    return done.returncode, done.stdout
+
+
+def json_in(text):
+    """The guest's console may say something before it."""
+    start = text.find("{\n")
+    if start < 0:
+        fail("no JSON came out:\n" + text)
+    return json.JSONDecoder().raw_decode(text[start:])[0]
+
+
+def cluster(r2bench, _scenarios):
+    """Every pair proved; then a port that is down, and one that is cut off at its switch."""
+    probe = f"'{r2bench}' doctor --cluster --json"
+    status, text = call(r2bench, "guest", "--nics", "2", "--", "sh", "-c", probe)
+    told = json_in(text)
+    if status != 0 or not told["ready"]:
+        fail(f"soft RoCE is not ready ({status}): {[f for f in told['findings'] if f['level'] == 'bad']}")
+    ports = [port["device"] for host in told["hosts"] for port in host["ports"]]
+    if ports != ["node0_nic0", "node0_nic1", "node1_nic0", "node1_nic1"]:
+        fail(f"other ports: {ports}")
+    if len(told["pairs"]) != 6 or not all(pair["proved"] and pair["same_network"] for pair in told["pairs"]):
+        fail(f"not every pair was proved: {told['pairs']}")
+    for port in told["hosts"][0]["ports"]:
+        if not (port["soft"] and port["active_mtu"] == 4096 and port["state"] == "ACTIVE" and
+                any(gid["type"] == "RoCE v2" for gid in port["gids"])):
+            fail(f"what is told of a port: {port}")
+
+    status, text = call(r2bench, "guest", "--nics", "2", "--", "sh", "-c",
+                        f'"$RXE_NET" link n1k1 down; "$RXE_NET" link s0k0 down; {probe}')
+    told = json_in(text)
+    bad = [(finding["port"], finding["what"]) for finding in told["findings"] if finding["level"] == "bad"]
+    if status != 1 or told["ready"] or ("node1_nic1", "link") not in bad:
+        fail(f"a port that is down was not told ({status}): {bad}")
+    lost = {pair["a"]["port"] + " " + pair["b"]["port"]: pair["proved"] for pair in told["pairs"]}
+    # node0_nic0 has lost its carrier, so it is down or proves nothing; the two that are left reach each other.
+    if not lost.get("node0_nic1 node1_nic0"):
+        fail(f"the healthy pair was not proved: {lost}")
+    if any(proved for pair, proved in lost.items() if "node0_nic0" in pair):
+        fail(f"a port without its switch was proved: {lost}")
+    print("cluster: six pairs proved; a port down and a port cut off found")
+
+
+def events_of(folder):
+    return [json.loads(line) for path in sorted(pathlib.Path(folder).rglob("events.jsonl")) for line in path.read_text().splitlines()]
+
+
+def check_real(name, folder, status, text, kinds):
+    if status != 0:
+        fail(f"{name} ended with {status}:\n{text}")
+    results = [json.loads(path.read_text()) for path in sorted(pathlib.Path(folder).rglob("result.json"))]
+    faults = [fault for result in results for run in result["runs"] for fault in run["faults"]]
+    if sorted(fault["kind"] for fault in faults) != sorted(kinds) or not all(fault["witnessed"] for fault in faults):
+        fail(f"{name}: other faults, or not witnessed: {faults}")
+    for result in results:
+        if result["verdict"] != "pass" or result["evidence"] != "rxe":
+            fail(f"{name}: {result['verdict']}, {result['evidence']}")
+    names = [event.get("name") or event.get("event") for event in events_of(folder)]
+    for wanted in ("will_change", "real_fault", "put_back"):
+        if wanted not in names:
+            fail(f"{name}: no event {wanted} among {sorted(set(map(str, names)))}")
+
+
+def link(r2bench, scenarios):
+    """Injected and real side by side; the job goes on after both, and the link is up again."""
+    with tempfile.TemporaryDirectory() as folder:
+        status, text = call(r2bench, "run", os.path.join(scenarios, "real_link_down.yaml"), "--fabric", "rxe", "--no-plot", "--out", folder,
+                            "--allow-real-faults", "--set", "workload.iters=60", "--set", "faults.0.at={iter: 15}", "--set", "faults.0.for=500 ms", "--set", "workload.bytes=2 MiB",
+                            "--slow-motion", "2", "--keep-going")
+        check_real("real_link_down", folder, status, text, ["port_down", "real_link_down"])
+        said = [event.get("text", "") for event in events_of(folder) if event.get("name") == "real_fault"]
+        if not any("operstate says down" in text for text in said):
+            fail(f"the witness is not the kernel's word: {said}")
+        print("link: the real loss of a link and the injected one end alike")
+        status, text = call(r2bench, "run", os.path.join(scenarios, "real_link_down.yaml"), "--fabric", "rxe", "--no-plot", "--out", folder + "/refused")
+        if status != 64 or "--allow-real-faults" not in text:
+            fail(f"without leave it ended with {status}:\n{text}")
+
+
+def tc(r2bench, scenarios):
+    with tempfile.TemporaryDirectory() as folder:
+        status, text = call(r2bench, "run", os.path.join(scenarios, "real_tc.yaml"), "--no-plot", "--out", folder, "--allow-real-faults",
+                            "--set", "workload.bytes=2 MiB", "--set", "workload.iters=60", "--slow-motion", "8")
+        check_real("real_tc", folder, status, text, ["real_tc"])
+        said = [event.get("text", "") for event in events_of(folder) if event.get("name") == "real_fault"]
+        if not any("netem 7232: root" in text and "loss 100%" in text for text in said):
+            fail(f"the witness is not tc's word: {said}")
+        print("tc: the job went on past a NIC whose packets the kernel dropped")
+
+
+def verbs(r2bench, scenarios):
+    """The fabric verbs itself, on the guest's devices."""
+    with tempfile.TemporaryDirectory() as folder:
+        status, text = call(r2bench, "guest", "--nics", "2", "--write", folder, "--", r2bench, "run", os.path.join(scenarios, "nic_down.yaml"),
+                            "--fabric", "verbs", "--no-plot", "--modes", "migrate", "--out", os.path.join(folder, "run"), "--slow-motion", "64",
+                            "--set", "fabric.nics_per_node=2", "--set", "workload.iters=40", "--set", "workload.bytes=2 MiB",
+                            "--set", "faults.0.at={iter: 15}", "--set", "env.NCCL_IB_RETRY_CNT=6")
+        if status > 1:  # a limit of time may be missed in emulation
+            fail(f"nic_down on verbs ended with {status}:\n{text}")
+        result = json.loads(next(pathlib.Path(folder).rglob("result.json")).read_text())
+        run = result["runs"][0]
+        if result["evidence"] != "rxe" or run["outcome"] != "ok" or run["metrics"]["correctness"] != "exact":
+            fail(f"nic_down on verbs: {result['evidence']}, {run['outcome']}, {run['metrics']['correctness']}")
+        print("verbs: nic_down survived on soft RoCE as the fabric verbs; its evidence is rxe")
+
+
+def main():
+    if "ID=debian" not in pathlib.Path("/etc/os-release").read_text(encoding="utf-8").splitlines():
+        print("skipped: the guest's kernel is made from Debian's packages")
+        return 77
+    r2bench, scenarios = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+    parts = {"cluster": cluster, "link": link, "tc": tc, "verbs": verbs}
+    for name in sys.argv[3:] or parts:
+        parts[name](r2bench, scenarios)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

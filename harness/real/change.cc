@@ -1,0 +1,258 @@
+#include "harness/real/change.h"
+
+#include <chrono>
+#include <sstream>
+
+#include "harness/real/shell.h"
+
+namespace r2bench {
+namespace {
+
+using faultinject::Effect;
+using faultinject::FaultKind;
+using faultinject::FaultSpec;
+
+constexpr const char* kQdiscHandle = "7232:";
+constexpr const char* kRule = "priority=65535,udp,tp_dst=4791";  // RoCE v2, whatever its direction
+constexpr const char* kCookie = "cookie=0x7232";
+constexpr int kComesBackSeconds = 30;  // a device after a rescan
+
+std::string replaced(std::string text, const std::string& what, const std::string& with) {
+  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += with.size())
+    text.replace(at, what.size(), with);
+  return text;
+}
+
+[[noreturn]] void refuse(const FaultSpec& fault, const NicPlace& place, const std::string& why) {
+  throw RealFaultError(std::string(faultinject::to_string(fault.kind)) + " cannot be made on " +
+                       place.in_words() + ": " + why);
+}
+
+void add(std::vector<std::string>& to, const std::vector<std::string>& more) {
+  to.insert(to.end(), more.begin(), more.end());
+}
+
+void link_down(Change& change, const NicPlace& place, const Kept& kept, const std::string& sys) {
+  const std::string state = sys + "/class/net/" + place.interface + "/operstate";
+  change.apply = {"ip link set dev " + place.interface + " down"};
+  change.undo = {"ip link set dev " + place.interface + " up"};
+  add(change.undo, kept.addresses);
+  add(change.undo, kept.routes);
+  change.cut = {Probe::Kind::kFileSays, state, "down"};
+  change.back = {Probe::Kind::kFileSays, state, "up"};
+  change.effect = Effect::kKernelLinkDown;
+}
+
+void traffic_control(Change& change, const FaultSpec& fault, const NicPlace& place) {
+  std::ostringstream netem;
+  netem << "netem limit 100000";
+  if (fault.real.loss > 0) netem << " loss " << fault.real.loss * 100 << "%";
+  if (fault.delay.count() > 0) netem << " delay " << (fault.delay.count() + 999) / 1000 << "us";
+  if (fault.rate_bits_per_s > 0) netem << " rate " << fault.rate_bits_per_s << "bit";
+  const std::string on = " dev " + place.interface + " root handle " + kQdiscHandle;
+  const std::string show = "tc qdisc show dev " + place.interface;
+  change.apply = {"tc qdisc replace" + on + " " + netem.str()};
+  change.undo = {"tc qdisc del" + on};
+  change.cut = {Probe::Kind::kOutputHas, show, std::string("qdisc netem ") + kQdiscHandle};
+  change.back = {Probe::Kind::kOutputLacks, show, std::string("qdisc netem ") + kQdiscHandle};
+  change.effect = Effect::kQdiscSet;
+}
+
+void ovs_drop(Change& change, const FaultSpec& fault) {
+  const auto ofctl = [&](const std::string& words) {
+    return (fault.real.via.empty() ? "" : fault.real.via + " ") + "ovs-ofctl " + words;
+  };
+  const std::string& bridge = fault.real.bridge;
+  const std::string ours = std::string(kCookie) + "/-1";
+  const std::string show = ofctl("dump-flows " + bridge + " " + ours);
+  change.apply = {ofctl("add-flow " + bridge + " " + kCookie + "," + kRule + ",actions=drop")};
+  change.undo = {ofctl("del-flows " + bridge + " " + ours)};
+  change.cut = {Probe::Kind::kOutputHas, show, "actions=drop"};
+  change.back = {Probe::Kind::kOutputLacks, show, "actions=drop"};
+  change.effect = Effect::kFlowRuleSet;
+}
+
+void pcie_remove(Change& change, const NicPlace& place, const Kept& kept, const std::string& sys) {
+  const std::string device = sys + "/bus/pci/devices/" + place.pci;
+  change.apply = {"echo 1 >" + device + "/remove"};
+  change.undo = {"echo 1 >" + sys + "/bus/pci/rescan"};
+  if (!place.interface.empty()) {
+    // The interface is made anew: without a link, without its addresses.
+    change.undo.push_back("for i in $(seq " + std::to_string(10 * kComesBackSeconds) + "); do [ ! -e " + sys +
+                          "/class/net/" + place.interface + " ] || break; sleep 0.1; done");
+    change.undo.push_back("ip link set dev " + place.interface + " up");
+    add(change.undo, kept.addresses);
+    add(change.undo, kept.routes);
+  }
+  change.cut = {Probe::Kind::kPathGone, device, ""};
+  change.back = {Probe::Kind::kPathThere, device, ""};
+  change.effect = Effect::kPciDeviceGone;
+}
+
+void switch_port(Change& change, const FaultSpec& fault, const NicPlace& place, const std::string& sys) {
+  const auto filled = [&](std::string command) {
+    command = replaced(std::move(command), "{device}", place.device);
+    command = replaced(std::move(command), "{interface}", place.interface);
+    command = replaced(std::move(command), "{node}", std::to_string(place.node));
+    return replaced(std::move(command), "{nic}", std::to_string(place.nic));
+  };
+  change.apply = {filled(fault.real.cut)};
+  change.undo = {filled(fault.real.mend)};
+  if (fault.real.check.empty()) {
+    const std::string carrier = sys + "/class/net/" + place.interface + "/carrier";
+    change.cut = {Probe::Kind::kFileSays, carrier, "0"};
+    change.back = {Probe::Kind::kFileSays, carrier, "1"};
+    change.effect = Effect::kKernelLinkDown;
+  } else {
+    change.cut = {Probe::Kind::kSucceeds, filled(fault.real.check), ""};
+    change.back = {Probe::Kind::kFails, filled(fault.real.check), ""};
+    change.effect = Effect::kCommandChecked;
+  }
+}
+
+Change commands_for(const FaultSpec& fault, const NicPlace& place, const Kept& kept, const std::string& sys) {
+  Change change;
+  change.where = place.in_words();
+  switch (fault.kind) {
+    case FaultKind::kRealLinkDown:
+      link_down(change, place, kept, sys);
+      break;
+    case FaultKind::kRealTc:
+      traffic_control(change, fault, place);
+      break;
+    case FaultKind::kRealOvsDrop:
+      ovs_drop(change, fault);
+      break;
+    case FaultKind::kRealPcieRemove:
+      pcie_remove(change, place, kept, sys);
+      break;
+    case FaultKind::kRealSwitchPort:
+      switch_port(change, fault, place, sys);
+      break;
+    default:
+      throw RealFaultError(std::string(faultinject::to_string(fault.kind)) + " is no real fault");
+  }
+  return change;
+}
+
+std::string joined(const std::vector<std::string>& commands) {
+  std::string text;
+  for (const std::string& command : commands) text += (text.empty() ? "`" : "; ") + command;
+  return text + "`";
+}
+
+/// Each line of `ip -o route`, as the command that sets it again.
+void keep_routes(const std::string& interface, const std::string& text, const std::string& family,
+                 std::vector<std::string>& commands) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    // Those of the kernel itself come back with the address and the link.
+    if (line.empty() || line.find("table local") != std::string::npos ||
+        line.find("proto kernel") != std::string::npos)
+      continue;
+    std::istringstream words(line);
+    std::string command = "ip " + family + " route replace";
+    size_t index = 0;
+    bool typed = false;
+    for (std::string word; words >> word; ++index) {
+      if (word == "linkdown" || word == "dead" || word == "\\") continue;
+      if (word == "dev") {  // the filter leaves it out where it is the only one
+        words >> word;
+        continue;
+      }
+      command += " " + word;
+      if (index == 0 && (word == "unicast" || word == "multicast")) typed = true;
+      if (index == (typed ? 1u : 0u)) command += " dev " + interface;
+    }
+    commands.push_back(command);
+  }
+}
+
+}  // namespace
+
+std::string Change::in_words() const {
+  return where + ": " + joined(apply) + "; put back with " + joined(undo);
+}
+
+Kept keep_from(const std::string& interface, const std::string& routes4, const std::string& routes6,
+               const std::string& addresses) {
+  Kept kept;
+  keep_routes(interface, routes4, "-4", kept.routes);
+  keep_routes(interface, routes6, "-6", kept.routes);
+  std::istringstream lines(addresses);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string number, name, family, address, word;
+    words >> number >> name >> family >> address;
+    bool link = false;
+    while (words >> word) link = link || word == "link";
+    if ((family != "inet" && family != "inet6") || (family == "inet6" && link)) continue;
+    kept.addresses.push_back("ip addr replace " + address + " dev " + interface +
+                             (family == "inet6" ? " nodad" : ""));
+  }
+  return kept;
+}
+
+Kept keep(const std::string& interface) {
+  const auto ask = [&](const std::string& words) {
+    return run_shell("ip -o " + words + " dev " + interface, std::chrono::seconds(10)).output;
+  };
+  return keep_from(interface, ask("-4 route show table all"), ask("-6 route show table all"),
+                   ask("addr show"));
+}
+
+Change change_for(const FaultSpec& fault, const NicPlace& place, const Kept& kept, const std::string& sys) {
+  const bool needs_interface = fault.kind == FaultKind::kRealLinkDown || fault.kind == FaultKind::kRealTc ||
+                               (fault.kind == FaultKind::kRealSwitchPort && fault.real.check.empty());
+  if (needs_interface && place.interface.empty())
+    refuse(fault, place,
+           "it has no network interface" + std::string(fault.kind == FaultKind::kRealSwitchPort
+                                                           ? "; say how to see it: check: COMMAND"
+                                                           : ""));
+  if (fault.kind == FaultKind::kRealTc && !place.soft)
+    refuse(fault, place, "host tc does not touch what a NIC's own RDMA sends; it does for soft RoCE only");
+  if (fault.kind == FaultKind::kRealPcieRemove && place.pci.empty())
+    refuse(fault, place, "it is no PCI device");
+  return commands_for(fault, place, kept, sys);
+}
+
+Change sample_change(const FaultSpec& fault) {
+  NicPlace place;
+  place.device = "DEVICE";
+  place.interface = "INTERFACE";
+  place.pci = "ADDRESS";
+  Change change = commands_for(fault, place, {}, "/sys");
+  change.where = fault.target.text;
+  return change;
+}
+
+NLOHMANN_JSON_SERIALIZE_ENUM(Probe::Kind, {{Probe::Kind::kFileSays, "file_says"},
+                                           {Probe::Kind::kPathGone, "path_gone"},
+                                           {Probe::Kind::kPathThere, "path_there"},
+                                           {Probe::Kind::kOutputHas, "output_has"},
+                                           {Probe::Kind::kOutputLacks, "output_lacks"},
+                                           {Probe::Kind::kSucceeds, "succeeds"},
+                                           {Probe::Kind::kFails, "fails"}})
+
+void to_json(nlohmann::json& json, const Probe& probe) {
+  json = {{"kind", probe.kind}, {"of", probe.of}, {"wanted", probe.wanted}};
+}
+void from_json(const nlohmann::json& json, Probe& probe) {
+  json.at("kind").get_to(probe.kind);
+  json.at("of").get_to(probe.of);
+  json.at("wanted").get_to(probe.wanted);
+}
+void to_json(nlohmann::json& json, const Change& change) {
+  json = {{"where", change.where}, {"apply", change.apply}, {"undo", change.undo},
+          {"cut", change.cut},     {"back", change.back},   {"effect", uint32_t(change.effect)}};
+}
+void from_json(const nlohmann::json& json, Change& change) {
+  json.at("where").get_to(change.where);
+  json.at("apply").get_to(change.apply);
+  json.at("undo").get_to(change.undo);
+  json.at("cut").get_to(change.cut);
+  json.at("back").get_to(change.back);
+  change.effect = Effect(json.at("effect").get<uint32_t>());
+}
+
+}  // namespace r2bench

@@ -1,0 +1,179 @@
+// The guard with changes that are files: what it tells, and that it puts back whatever becomes of its owner.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "harness/real/guard.h"
+#include "harness/real/guard_link.h"
+#include "harness/real/shell.h"
+#include "r2ccl/base/clock.h"
+
+namespace r2bench {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+class GuardTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/real_guard_XXXXXX";
+    folder = mkdtemp(name);
+  }
+  void TearDown() override { fs::remove_all(folder); }
+
+  Change file(const std::string& name) const {
+    const std::string path = (folder / name).string();
+    Change change;
+    change.where = name;
+    change.apply = {"touch " + path};
+    change.undo = {"rm " + path, "echo " + name + " >>" + (folder / "order").string()};
+    change.cut = {Probe::Kind::kPathThere, path, ""};
+    change.back = {Probe::Kind::kPathGone, path, ""};
+    return change;
+  }
+  bool there(const std::string& name) const { return fs::exists(folder / name); }
+  std::string order() const {
+    std::ifstream stream(folder / "order");
+    std::string all;
+    for (std::string word; stream >> word;) all += word + " ";
+    return all;
+  }
+  static GuardAnswer wait_for(GuardLink& link) {
+    for (;;) {
+      const auto answers = link.answers();
+      if (!answers.empty()) return answers.front();
+      if (link.lost()) return {};
+      std::this_thread::sleep_for(1ms);
+    }
+  }
+  template <typename Condition>
+  static bool within(std::chrono::seconds limit, Condition condition) {
+    const auto deadline = std::chrono::steady_clock::now() + limit;
+    while (!condition()) {
+      if (std::chrono::steady_clock::now() > deadline) return false;
+      std::this_thread::sleep_for(2ms);
+    }
+    return true;
+  }
+
+  fs::path folder;
+};
+
+TEST_F(GuardTest, tells_when_the_machine_says_so_and_puts_back) {
+  GuardLink link(REAL_GUARD);
+  const uint64_t before = r2ccl::now_ns();
+  link.apply(7, file("a"));
+  const GuardAnswer applied = wait_for(link);
+  EXPECT_TRUE(applied.ok) << applied.said;
+  EXPECT_EQ(applied.id, 7u);
+  EXPECT_FALSE(applied.undone);
+  EXPECT_GE(applied.time_ns, before);
+  EXPECT_LE(applied.time_ns, r2ccl::now_ns());
+  EXPECT_NE(applied.said.find("is there"), std::string::npos);
+  EXPECT_TRUE(there("a"));
+  link.undo(7);
+  const GuardAnswer undone = wait_for(link);
+  EXPECT_TRUE(undone.ok && undone.undone) << undone.said;
+  EXPECT_GT(undone.time_ns, applied.time_ns);
+  EXPECT_FALSE(there("a"));
+}
+
+TEST_F(GuardTest, what_is_left_is_put_back_at_the_end_in_the_opposite_order) {
+  {
+    GuardLink link(REAL_GUARD);
+    for (uint64_t id : {1, 2, 3}) {
+      link.apply(id, file(std::to_string(id)));
+      EXPECT_TRUE(wait_for(link).ok);
+    }
+    link.undo(2);
+    wait_for(link);
+  }
+  EXPECT_FALSE(there("1") || there("2") || there("3"));
+  EXPECT_EQ(order(), "2 3 1 ");
+}
+
+TEST_F(GuardTest, outlives_an_owner_that_is_killed) {
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t owner = fork();
+  if (owner == 0) {
+    setpgid(0, 0);
+    GuardLink link(REAL_GUARD);
+    link.apply(1, file("a"));
+    const bool ok = wait_for(link).ok;
+    const pid_t guard = link.pid();
+    (void)!write(ready[1], ok ? &guard : nullptr, ok ? sizeof(guard) : 0);
+    for (;;) pause();
+  }
+  close(ready[1]);
+  pid_t guard = 0;
+  ASSERT_EQ(read(ready[0], &guard, sizeof(guard)), ssize_t(sizeof(guard)));
+  close(ready[0]);
+  EXPECT_TRUE(there("a"));
+  for (const int each : {SIGINT, SIGTERM, SIGHUP}) kill(guard, each);
+  EXPECT_EQ(kill(guard, 0), 0);
+  kill(-owner, SIGKILL);  // the whole group, as a terminal or a test runner would
+  waitpid(owner, nullptr, 0);
+  EXPECT_TRUE(within(30s, [&] { return !there("a"); })) << "nobody put it back";
+}
+
+TEST_F(GuardTest, a_command_that_fails_is_told_and_still_undone) {
+  Guard guard(2000ms);
+  Change change = file("a");
+  change.apply.emplace_back("echo no such NIC >&2; exit 3");
+  change.cut = {Probe::Kind::kPathThere, (folder / "never").string(), ""};
+  const auto answer = guard.carry_out({{"do", "apply"}, {"id", 1}, {"change", change}});
+  EXPECT_FALSE(answer["ok"]);
+  EXPECT_NE(answer["said"].get<std::string>().find("ended with 3: no such NIC"), std::string::npos) << answer;
+  EXPECT_EQ(guard.changed(), 1u);
+  EXPECT_TRUE(guard.carry_out({{"do", "undo"}, {"id", 1}})["ok"]);
+  EXPECT_FALSE(there("a"));
+  EXPECT_EQ(guard.changed(), 0u);
+}
+
+TEST_F(GuardTest, what_the_machine_does_not_confirm_is_no_effect) {
+  Guard guard(200ms);
+  Change change = file("a");
+  change.cut = {Probe::Kind::kOutputHas, "echo the link is up", "down"};
+  const auto answer = guard.carry_out({{"do", "apply"}, {"id", 1}, {"change", change}});
+  EXPECT_FALSE(answer["ok"]);
+  EXPECT_EQ(answer["time_ns"], 0u);
+  EXPECT_NE(answer["said"].get<std::string>().find("the link is up"), std::string::npos);
+  std::vector<std::string> told;
+  guard.put_all_back([&](const std::string& text) { told.push_back(text); });
+  EXPECT_FALSE(there("a"));
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_NE(told[0].find("a is put back"), std::string::npos);
+}
+
+TEST_F(GuardTest, what_cannot_be_put_back_names_the_commands) {
+  Guard guard(200ms);
+  Change change = file("a");
+  change.undo = {"exit 5"};
+  guard.carry_out({{"do", "apply"}, {"id", 1}, {"change", change}});
+  std::string told;
+  guard.put_all_back([&](const std::string& text) { told = text; });
+  EXPECT_NE(told.find("could NOT be put back"), std::string::npos) << told;
+  EXPECT_NE(told.find("put back with `exit 5`"), std::string::npos) << told;
+}
+
+TEST(RealShell, output_status_limits_and_signals) {
+  EXPECT_EQ(run_shell("echo one; echo two >&2; exit 4", 10s).output, "one\ntwo");
+  EXPECT_EQ(run_shell("exit 4", 10s).exit_code, 4);
+  EXPECT_EQ(run_shell("kill -TERM $$", 10s).exit_code, 128 + SIGTERM);
+  const auto before = std::chrono::steady_clock::now();
+  EXPECT_EQ(run_shell("sleep 60 & sleep 60", 100ms).exit_code, 124);
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 30s);
+  int looks = 0;
+  run_shell("sleep 0.05", 10s, [&] { ++looks; });
+  EXPECT_GT(looks, 1);
+}
+
+}  // namespace
+}  // namespace r2bench

@@ -1,0 +1,26 @@
+// Where a NIC of the job is in this machine, by the kernel's own word (sysfs).
+#pragma once
+
+#include <string>
+
+namespace r2bench {
+
+struct NicPlace {
+  int node = 0, nic = 0;  ///< of the job
+  std::string device;     ///< RDMA device: mlx5_0
+  std::string
+      interface;      ///< network interface of its port; empty where it has none (InfiniBand without IPoIB)
+  std::string pci;    ///< 0000:3b:00.0; empty for soft RoCE
+  bool soft = false;  ///< soft RoCE or iWARP: its packets pass the host's own network stack
+
+  /// "node1/nic0 (mlx5_0, ens1f0, 0000:3b:00.0)"
+  std::string in_words() const;
+};
+
+/// `sys`: where sysfs lies. What sysfs does not say stays empty.
+NicPlace place_of(int node, int nic, const std::string& device, const std::string& sys = "/sys");
+
+/// Does the machine's default route leave by this interface? `proc`: where procfs lies.
+bool is_way_out(const std::string& interface, const std::string& proc = "/proc");
+
+}  // namespace r2bench

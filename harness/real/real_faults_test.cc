@@ -1,0 +1,258 @@
+// Real faults on a board, end to end: interfaces are veth in a network namespace of this test's own, PCI and
+// the switch are made up.
+#include "harness/real/real_faults.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <unistd.h>
+#include <yaml-cpp/yaml.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "harness/fabric/device_fabric.h"
+#include "harness/real/shell.h"
+
+namespace r2bench {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+using faultinject::Effect;
+
+/// Once, before any thread: this process in namespaces of its own, where the kernel lets it.
+bool in_own_namespaces() {
+  static const bool done = [] {
+    if (geteuid() != 0 || unshare(CLONE_NEWNET | CLONE_NEWNS) != 0) return false;
+    if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return false;
+    return mount("sysfs", "/sys", "sysfs", 0, nullptr) == 0;
+  }();
+  return done;
+}
+
+class RealFaultsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!in_own_namespaces()) GTEST_SKIP() << "needs root and network namespaces";
+    char name[] = "/tmp/real_faults_XXXXXX";
+    root = mkdtemp(name);
+    sh("ip link del v0 2>/dev/null; ip link add v0 type veth peer name v1 && ip link set v1 up && ip link "
+       "set v0 up "
+       "&& ip addr add 10.7.0.1/24 dev v0 && ip route add 10.8.0.0/16 dev v0 table 77");
+    fs::create_directories(root / "class/infiniband/rxe0/ports/1/gid_attrs/ndevs");
+    write("class/infiniband/rxe0/ports/1/gid_attrs/ndevs/0", "v0");
+    write("class/infiniband/rxe0/parent", "v0");
+    fs::create_symlink("/sys/class/net", root / "class/net");
+  }
+  void TearDown() override {
+    if (root.empty()) return;
+    run_shell("ip link del v0", 10s);
+    fs::remove_all(root);
+  }
+
+  void write(const std::string& name, const std::string& text) {
+    fs::create_directories((root / name).parent_path());
+    std::ofstream(root / name) << text << "\n";
+  }
+  static std::string sh(const std::string& command) {
+    const ShellResult result = run_shell(command, 20s);
+    EXPECT_EQ(result.exit_code, 0) << command << ": " << result.output;
+    return result.output;
+  }
+  void with(const std::string& fault) {
+    scenario.fabric.nodes = 2;
+    scenario.fabric.nics_per_node = 1;
+    scenario.faults = {
+        faultinject::parse_fault(YAML::Load("{at: now, target: node1/nic0, " + fault + "}"), "t.yaml")};
+  }
+  std::unique_ptr<RealFaults> make(const std::string& device = "rxe0") {
+    return std::make_unique<RealFaults>(
+        scenario, [=](int) { return std::vector<std::string>{device}; }, REAL_GUARD,
+        [this](uint64_t, const std::string& what, const std::string& text) {
+          notes += what + ": " + text + "\n";
+        },
+        root.string());
+  }
+  std::string refusal(const std::string& device = "rxe0") {
+    try {
+      make(device);
+    } catch (const FabricError& error) {
+      return error.what();
+    }
+    return "not refused";
+  }
+  /// Ticks until the fault has so many witnesses.
+  bool witnessed(RealFaults& real, uint32_t id, size_t count) {
+    const auto deadline = std::chrono::steady_clock::now() + 60s;
+    while (board.witnesses(id).size() < count) {
+      if (std::chrono::steady_clock::now() > deadline) return false;
+      real.tick(board);
+      std::this_thread::sleep_for(1ms);
+    }
+    return true;
+  }
+  /// From its arming over its effect to its end; `broken` looks at the machine in between.
+  template <typename Broken>
+  void strikes_and_is_put_back(const std::string& fault, Effect effect, Broken broken,
+                               const std::string& device = "rxe0") {
+    with(fault);
+    const auto real = make(device);
+    const uint32_t id = board.arm(scenario.faults[0]);
+    ASSERT_TRUE(witnessed(*real, id, 1)) << notes;
+    EXPECT_EQ(board.witnesses(id)[0].effect, effect);
+    EXPECT_EQ(board.witnesses(id)[0].node, "node1");
+    EXPECT_EQ(board.state(id).t0_ns, board.witnesses(id)[0].time_ns);
+    EXPECT_GE(board.state(id).t0_ns, board.state(id).triggered_ns);
+    broken();
+    board.heal(id);
+    ASSERT_TRUE(witnessed(*real, id, 2)) << notes;
+    EXPECT_EQ(board.witnesses(id)[1].effect, Effect::kPutBack);
+  }
+
+  fs::path root;
+  Scenario scenario;
+  std::string notes;
+  faultinject::BoardHost board = faultinject::BoardHost::create({{"node0", 1}, {"node1", 1}}, 1);
+};
+
+TEST_F(RealFaultsTest, a_link_goes_down_and_comes_back_with_its_routes) {
+  strikes_and_is_put_back("kind: real_link_down", Effect::kKernelLinkDown, [&] {
+    EXPECT_EQ(sh("cat /sys/class/net/v0/operstate"), "down");
+    EXPECT_EQ(run_shell("ip route show table 77", 10s).output, "");
+  });
+  EXPECT_EQ(sh("cat /sys/class/net/v0/operstate"), "up");
+  EXPECT_NE(sh("ip route show table 77").find("10.8.0.0/16 dev v0"), std::string::npos);
+  EXPECT_NE(sh("ip route").find("10.7.0.0/24"), std::string::npos);
+  EXPECT_NE(notes.find("operstate says down"), std::string::npos) << notes;
+}
+
+TEST_F(RealFaultsTest, packets_are_lost_while_tc_says_so) {
+  if (run_shell("tc qdisc add dev v1 root netem loss 1% && tc qdisc del dev v1 root", 10s).exit_code != 0)
+    GTEST_SKIP() << "this kernel has no netem; rxe_real_faults tries it in a guest that has";
+  strikes_and_is_put_back("kind: real_tc, loss: 100 %, delay: 1 ms", Effect::kQdiscSet, [&] {
+    EXPECT_NE(sh("tc qdisc show dev v0").find("netem 7232: root"), std::string::npos);
+    EXPECT_NE(sh("tc qdisc show dev v0").find("loss 100%"), std::string::npos);
+    run_shell("ping -c 1 -W 1 10.7.0.2", 10s);  // ARP, at least, goes into it
+    EXPECT_EQ(sh("tc -s qdisc show dev v0").find("dropped 0,"), std::string::npos);
+  });
+  EXPECT_NE(sh("tc qdisc show dev v0").find("noqueue"), std::string::npos);
+}
+
+TEST_F(RealFaultsTest, a_qdisc_of_somebody_elses_is_not_replaced) {
+  sh("tc qdisc add dev v0 root tbf rate 1gbit burst 100k latency 10ms");
+  with("kind: real_tc, loss: 1 %");
+  EXPECT_NE(refusal().find("it has a queueing discipline of its own (qdisc tbf"), std::string::npos)
+      << refusal();
+}
+
+TEST_F(RealFaultsTest, the_way_out_of_the_machine_stays) {
+  sh("ip route add default via 10.7.0.254 dev v0");
+  with("kind: real_link_down");
+  EXPECT_NE(refusal().find("default route leaves by it"), std::string::npos) << refusal();
+}
+
+TEST_F(RealFaultsTest, a_pci_device_goes_and_comes_back) {
+  const fs::path device = root / "bus/pci/devices/0000:3b:00.0";
+  write("bus/pci/devices/0000:3b:00.0/vendor", "0x15b3");
+  write("class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0", "v0");
+  fs::create_symlink(device, root / "class/infiniband/mlx5_0/device");
+  std::atomic<bool> over{false};
+  std::thread kernel([&] {  // what sysfs does when it is written to
+    while (!over) {
+      std::error_code none;
+      if (fs::exists(device / "remove", none)) fs::rename(device, root / "removed", none);
+      if (fs::exists(root / "bus/pci/rescan", none) && fs::exists(root / "removed", none)) {
+        fs::remove(root / "removed/remove", none);
+        fs::rename(root / "removed", device, none);
+        fs::remove(root / "bus/pci/rescan", none);
+      }
+      std::this_thread::sleep_for(1ms);
+    }
+  });
+  strikes_and_is_put_back(
+      "kind: real_pcie_remove", Effect::kPciDeviceGone, [&] { EXPECT_FALSE(fs::exists(device)); }, "mlx5_0");
+  EXPECT_TRUE(fs::exists(device / "vendor"));
+  over = true;
+  kernel.join();
+}
+
+TEST_F(RealFaultsTest, a_rule_on_the_dpu_drops_and_is_taken_away) {
+  const std::string flows = (root / "flows").string(), tool = (root / "ovs-ofctl").string();
+  std::ofstream(tool) << "#!/bin/sh\ncase $1 in\nadd-flow) echo \"$2 $3\" >>" << flows
+                      << " ;;\ndel-flows) : >" << flows << " ;;\n*) cat " << flows
+                      << " 2>/dev/null; true ;;\nesac\n";
+  fs::permissions(tool, fs::perms::owner_all);
+  strikes_and_is_put_back("kind: real_ovs_drop, bridge: ovsbr1, via: 'PATH=" + root.string() + ":$PATH'",
+                          Effect::kFlowRuleSet, [&] {
+                            EXPECT_EQ(sh("cat " + flows),
+                                      "ovsbr1 cookie=0x7232,priority=65535,udp,tp_dst=4791,actions=drop");
+                          });
+  EXPECT_EQ(sh("cat " + flows), "");
+}
+
+TEST_F(RealFaultsTest, a_users_command_cuts_and_the_carrier_says_so) {
+  strikes_and_is_put_back("kind: real_switch_port, cut: ip link set v1 down, mend: ip link set v1 up",
+                          Effect::kKernelLinkDown,
+                          [&] { EXPECT_EQ(sh("cat /sys/class/net/v0/carrier"), "0"); });
+  EXPECT_EQ(sh("cat /sys/class/net/v0/carrier"), "1");
+}
+
+TEST_F(RealFaultsTest, a_change_that_the_machine_does_not_confirm_is_no_witness) {
+  with("kind: real_switch_port, cut: exit 9, mend: 'true'");
+  const auto real = make();
+  const uint32_t id = board.arm(scenario.faults[0]);
+  const auto deadline = std::chrono::steady_clock::now() + 60s;
+  while (notes.find("real_fault_failed") == std::string::npos &&
+         std::chrono::steady_clock::now() < deadline) {
+    real->tick(board);
+    std::this_thread::sleep_for(1ms);
+  }
+  EXPECT_NE(notes.find("`exit 9` ended with 9"), std::string::npos) << notes;
+  EXPECT_EQ(board.state(id).t0_ns, 0u);
+}
+
+TEST_F(RealFaultsTest, rounds_strike_one_after_the_other_and_the_end_puts_back) {
+  with("kind: real_link_down, for: 50 ms, repeat: 2, every: 400 ms");
+  const auto real = make();
+  const uint32_t id = board.arm(scenario.faults[0]);
+  ASSERT_TRUE(witnessed(*real, id, 3)) << notes;
+  const auto all = board.witnesses(id);
+  EXPECT_EQ(all[1].effect, Effect::kPutBack);
+  EXPECT_EQ(all[2].effect, Effect::kKernelLinkDown);
+  real->finish(board);
+  EXPECT_EQ(board.witnesses(id).size(), 4u);
+  EXPECT_EQ(sh("cat /sys/class/net/v0/operstate"), "up");
+}
+
+std::string check(const Scenario& scenario, const std::string& fabric, bool allowed, bool root) {
+  try {
+    check_real_faults(scenario, fabric, allowed, root);
+  } catch (const FabricError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(RealFaultsCheck, nothing_is_changed_without_being_asked) {
+  Scenario scenario;
+  EXPECT_EQ(check(scenario, "vhca", false, false), "") << "injected faults need no leave";
+  scenario.faults = {
+      faultinject::parse_fault(YAML::Load("{at: now, target: node1/nic0, kind: real_link_down}"), "t.yaml")};
+  EXPECT_TRUE(has_real_faults(scenario));
+  EXPECT_NE(
+      check(scenario, "vhca", true, true).find("the fabric vhca has none; choose --fabric verbs or rxe"),
+      std::string::npos);
+  EXPECT_NE(check(scenario, "verbs", false, true).find("`ip link set dev INTERFACE down`"),
+            std::string::npos);
+  EXPECT_NE(check(scenario, "verbs", false, true).find("--allow-real-faults"), std::string::npos);
+  EXPECT_NE(check(scenario, "verbs", true, false).find("run as root"), std::string::npos);
+  EXPECT_EQ(check(scenario, "verbs", true, true), "");
+}
+
+}  // namespace
+}  // namespace r2bench

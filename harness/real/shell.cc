@@ -1,0 +1,99 @@
+#include "harness/real/shell.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <system_error>
+
+extern char** environ;
+
+namespace r2bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr size_t kMostOutput = 16u << 10;
+
+struct Attributes {
+  posix_spawnattr_t value;
+  posix_spawn_file_actions_t actions;
+  Attributes() {
+    posix_spawnattr_init(&value);
+    posix_spawn_file_actions_init(&actions);
+  }
+  ~Attributes() {
+    posix_spawnattr_destroy(&value);
+    posix_spawn_file_actions_destroy(&actions);
+  }
+};
+
+pid_t start(const std::string& command, int output) {
+  Attributes attributes;
+  sigset_t defaults, none;
+  sigemptyset(&none);
+  sigemptyset(&defaults);
+  for (const int each : {SIGPIPE, SIGINT, SIGTERM, SIGHUP}) sigaddset(&defaults, each);
+  posix_spawnattr_setsigdefault(&attributes.value, &defaults);
+  posix_spawnattr_setsigmask(&attributes.value, &none);
+  posix_spawnattr_setpgroup(&attributes.value, 0);
+  posix_spawnattr_setflags(&attributes.value,
+                           POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
+  posix_spawn_file_actions_addopen(&attributes.actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&attributes.actions, output, 1);
+  posix_spawn_file_actions_adddup2(&attributes.actions, output, 2);
+  const char* words[] = {"/bin/sh", "-c", command.c_str(), nullptr};
+  pid_t child = -1;
+  const int error = posix_spawn(&child, words[0], &attributes.actions, &attributes.value,
+                                const_cast<char* const*>(words), environ);
+  if (error != 0) throw std::system_error(error, std::generic_category(), "/bin/sh");
+  return child;
+}
+
+}  // namespace
+
+ShellResult run_shell(const std::string& command, std::chrono::milliseconds limit,
+                      const std::function<void()>& meanwhile) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe2");
+  fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  ShellResult result;
+  pid_t child = -1;
+  try {
+    child = start(command, ends[1]);
+  } catch (...) {
+    close(ends[0]);
+    close(ends[1]);
+    throw;
+  }
+  close(ends[1]);
+  const auto read_some = [&] {
+    std::array<char, 4096> buffer{};
+    for (ssize_t n; (n = read(ends[0], buffer.data(), buffer.size())) > 0;)
+      if (result.output.size() < kMostOutput) result.output.append(buffer.data(), size_t(n));
+  };
+  const auto deadline = Clock::now() + limit;
+  int status = 0;
+  for (bool killed = false;;) {
+    read_some();
+    if (meanwhile) meanwhile();
+    if (waitpid(child, &status, WNOHANG) == child) {
+      result.exit_code = killed ? 124 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+      break;
+    }
+    if (!killed && Clock::now() >= deadline) {
+      kill(-child, SIGKILL);
+      killed = true;
+    }
+    usleep(200);
+  }
+  read_some();
+  close(ends[0]);
+  while (!result.output.empty() && result.output.back() == '\n') result.output.pop_back();
+  return result;
+}
+
+}  // namespace r2bench
