@@ -62,7 +62,7 @@ std::vector<NicId> nics_of(const faultinject::Target& target, const Fabric& fabr
 }
 
 FaultDriver::FaultDriver(const Scenario& scenario, size_t repeats, uint64_t seed,
-                         faultinject::BoardHost& board, std::vector<RankLink>& ranks,
+                         faultinject::FaultBoard& board, std::vector<RankLink>& ranks,
                          const Collector& collector, Note note)
     : scenario_(scenario),
       repeats_(std::max<size_t>(repeats, 1)),

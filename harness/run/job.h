@@ -38,13 +38,14 @@ struct JobRecord {
   uint64_t trace_lost = 0;
   std::vector<Firing> firings;
   std::vector<faultinject::Witness> witnesses;
-  std::set<uint32_t> added_faults;  ///< on the board, not the scenario's: `r2bench inject`
-  std::vector<LoggedEvent> notes;   ///< the runner's own
-  size_t most_events = 1'000'000;   ///< that the log keeps
-  Distribution wakeup_ms;           ///< of the runner's own ticker
-  bool ports_limit = true;          ///< the fabric holds its ports to the scenario's rate
+  std::set<uint32_t> added_faults;                 ///< on the board, not the scenario's: `r2bench inject`
+  std::vector<LoggedEvent> notes;                  ///< the runner's own
+  size_t most_events = 1'000'000;                  ///< that the log keeps
+  Distribution wakeup_ms;                          ///< of the runner's own ticker
+  bool ports_limit = true;                         ///< the fabric holds its ports to the scenario's rate
   std::map<std::string, std::string> environment;  ///< of the ranks, without what concerns one rank only
   std::string plugin;                              ///< "r2ccl v11"
+  std::map<std::string, std::string> facts;        ///< RankLink::facts of all ranks
   std::string evidence;
   uint64_t start_ns = 0, end_ns = 0;
   uint64_t first_iteration_ns = 0;  ///< begin of the first counted operation of any rank; 0: there was none
@@ -59,6 +60,8 @@ class Job {
 
   /// Runs it to its end. Throws UsageError and std::system_error before any rank has started only.
   JobRecord run();
+  /// Variables that every rank gets besides the scenario's and this program's own. Before run().
+  void share(std::map<std::string, std::string> environment) { shared_environment_ = std::move(environment); }
 
  private:
   enum class Phase { kStarting, kWarming, kRunning, kStopping, kClosing, kAborting, kOver };
@@ -66,6 +69,8 @@ class Job {
   void start_ranks();
   std::map<std::string, std::string> rank_environment(const RankLink& rank) const;
   nlohmann::json rank_config(const RankLink& rank) const;
+  /// What the engine nccl sets for a rank, before the scenario's own variables.
+  void add_nccl_environment(std::map<std::string, std::string>& environment, const RankLink& rank) const;
   /// The rank so many places on in the ring of `rank`'s group.
   RankLink& peer_of(const RankLink& rank, int shift);
   /// Several groups of ranks, which must begin each operation together.
@@ -110,6 +115,8 @@ class Job {
   std::unique_ptr<JobControl> control_;
   std::unique_ptr<Ticker> ticker_;  ///< from the first counted operation on
 
+  std::map<std::string, std::string> shared_environment_;
+
   Phase phase_ = Phase::kStarting;
   uint64_t start_ns_ = 0;
   uint64_t ticked_ns_ = 0;
@@ -117,7 +124,7 @@ class Job {
   uint64_t phase_at_ns_ = 0;     ///< when the phase began
   uint64_t phase_since_ns_ = 0;  ///< the same, awake
   uint64_t last_moved_ns_ = 0;   ///< awake
-  uint64_t last_bytes_ = 0;
+  uint64_t last_bytes_ = 0, last_ended_ = 0;
   uint64_t granted_ = 0;
   bool final_ = false;
   bool told_to_abort_ = false;

@@ -13,6 +13,7 @@
 #include "harness/launch/injection.h"
 #include "harness/run/hang_evidence.h"
 #include "harness/run/job.h"
+#include "harness/run/nccl_environment.h"
 #include "harness/workload/cpu/rank_config.h"
 #include "r2ccl/base/clock.h"
 
@@ -93,7 +94,7 @@ void Job::start_ranks() {
 
   for (RankLink& rank : ranks_) {
     ProcessSpec spec;
-    spec.program = paths_.rank_program();
+    spec.program = paths_.rank_program(scenario_.workload.engine);
     spec.environment = rank_environment(rank);
     spec.output_fd = outputs[size_t(rank.rank())];
     spec.control_fd = bootstrap_->inherited_fd(size_t(rank.rank()));
@@ -140,6 +141,7 @@ void Job::write_topology() {
 std::map<std::string, std::string> Job::rank_environment(const RankLink& rank) const {
   auto environment = current_environment();
   environment["NCCL_SOCKET_IFNAME"] = "lo";
+  for (const auto& [variable, value] : shared_environment_) environment[variable] = value;
   for (const auto& [variable, value] : fabric_->environment(rank.node())) environment[variable] = value;
   if (const auto& topology = scenario_.fabric.topology) {
     const std::string memory =
@@ -150,8 +152,10 @@ std::map<std::string, std::string> Job::rank_environment(const RankLink& rank) c
   }
   if (mode_.kind == ModeKind::kAllReduce) {
     environment["NCCL_COLLNET_ENABLE"] = "1";
-    environment["R2CC_COLLNET_NICS"] = "1";  // the workload makes a group for each NIC
+    // The cpu workload makes a group for each NIC; NCCL may not.
+    if (scenario_.workload.engine == Engine::kCpu) environment["R2CC_COLLNET_NICS"] = "1";
   }
+  if (scenario_.workload.engine == Engine::kNccl) add_nccl_environment(environment, rank);
   for (const auto& [variable, value] : scenario_.env) environment[variable] = value;
   for (const auto& [variable, value] : mode_.env) environment[variable] = value;
   environment["R2CC_MODE"] = std::to_string(int(mode_.kind));
@@ -192,7 +196,10 @@ nlohmann::json Job::rank_config(const RankLink& rank) const {
   config.p2p_chunk_bytes = number_or(environment, "NCCL_P2P_NET_CHUNKSIZE", config.p2p_chunk_bytes);
   config.setup_limit_ms =
       int(std::chrono::duration_cast<std::chrono::milliseconds>(scenario_.timeouts.setup).count());
-  return config.to_json();
+  nlohmann::json message = config.to_json();
+  if (scenario_.workload.engine == Engine::kNccl)
+    message["nccl"] = nccl_options(scenario_, mode_, rank.rank());
+  return message;
 }
 
 /// Where every thread of every rank is: in one line; in full in hang.txt beside the ranks' logs.

@@ -26,8 +26,8 @@ void add_times(Times& times, const ModeResult& job) {
   times.recover.insert(times.recover.end(), job.faults_unrecovered, job.recover_ms.max);
 }
 
-/// The jobs' faults, timelines and events one behind the other, as if the second job had begun where the first
-/// one ended; rounds count on.
+/// The jobs' faults, timelines and events one behind the other, as if the second job had begun where the
+/// first one ended; rounds count on.
 void append_faults(ModeResult& all, const ModeResult& job) {
   if (job.faults.empty()) return;
   const uint64_t gap_ns = uint64_t(all.timeline.bin_ms * 1e6);
@@ -77,7 +77,8 @@ Throughput mean_of(const std::vector<const ModeResult*>& jobs) {
     limits += t.limit * double(t.rounds);
     const size_t unsettled = t.rounds_measured - t.rounds_settled;
     if (unsettled > 0)
-      mean.worst_unsettled = count == 0 ? t.worst_unsettled : std::min(mean.worst_unsettled, t.worst_unsettled);
+      mean.worst_unsettled =
+          count == 0 ? t.worst_unsettled : std::min(mean.worst_unsettled, t.worst_unsettled);
     count += unsettled;
     mean.rounds += t.rounds;
     mean.rounds_measured += t.rounds_measured;
@@ -146,6 +147,8 @@ ModeResult pool(const std::vector<const ModeResult*>& jobs) {
       all.wakeup_p99_ms = job.wakeup_p99_ms;
     }
     all.iteration_ms.insert(all.iteration_ms.end(), job.iteration_ms.begin(), job.iteration_ms.end());
+    all.iteration_begin_ms.clear();
+    if (job.stall_ms) all.stall_ms = std::max(all.stall_ms.value_or(0), *job.stall_ms);
   }
   if (jobs.size() > 1) {
     all.detect_ms = summarize(std::move(times.detect));
