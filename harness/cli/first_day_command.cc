@@ -131,11 +131,6 @@ std::string carry_out(const FirstDayStep& step, const FirstDayArguments& argumen
                       const Console& console) {
   const fs::path out = fs::absolute(fs::path(arguments.folder) / step.name);
   const std::string set = variables(arguments, out);
-  if (!step.needs.empty() && run_shell(set + step.needs, std::chrono::minutes(1)).exit_code != 0) {
-    console.out << "    left out: " << step.without << "\n";
-    record.write(step.name, "left out", step.without);
-    return "left out";
-  }
   fs::create_directories(out);
   const std::string log = (out / "log.txt").string();
   console.out << "    " << step.command << "\n" << std::flush;
@@ -175,7 +170,13 @@ int first_day_command(const FirstDayArguments& arguments, const Console& console
     show(step, state == "again" ? "" : state, console);
     if (is_over(state)) continue;
     if (arguments.run && next == nullptr) {
-      if (const std::string why = obstacle(step, arguments); !why.empty())
+      const bool makes_sense =
+          step.needs.empty() || run_shell(step.needs, std::chrono::minutes(1)).exit_code == 0;
+      if (!makes_sense) {
+        console.out << "    left out: " << step.without << "\n";
+        state = "left out";
+        record.write(step.name, state, step.without);
+      } else if (const std::string why = obstacle(step, arguments); !why.empty())
         console.out << "    waits: " << why << "\n";
       else
         state = carry_out(step, arguments, record, console);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <ostream>
 #include <sstream>
+#include <tuple>
 
 #include "faultinject/plan/plan.h"
 #include "harness/cli/cluster_command.h"
@@ -156,28 +157,38 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
                        "Draw the machine in this file, as `lstopo --of xml` writes it")
           ->needs(topology_flag);
   ClusterArguments cluster;
+  bool prove = false, first = false;
   CLI::Option* cluster_flag =
-      doctor->add_flag("--cluster", "Prove RDMA between all ports, and say what they lack");
+      doctor->add_flag("--cluster", prove, "Prove RDMA between all ports, and say what they lack");
   std::string cluster_hosts;
-  doctor->add_option("--host", cluster_hosts, "With --cluster: hosts, separated by commas (else this one)");
-  doctor->add_flag("--json", cluster.json, "With --cluster: as JSON");
-  doctor->add_option("--ssh", cluster.ssh,
-                     "With --cluster: words in front of a host's name (ssh -o BatchMode=yes)");
-  doctor->add_option("--probe", cluster.probe,
-                     "With --cluster: path of r2bench-port-probe on the other hosts");
+  doctor->add_option("--host", cluster_hosts, "With --cluster: hosts, separated by commas (else this one)")
+      ->needs(cluster_flag);
+  doctor->add_flag("--json", cluster.json, "With --cluster: as JSON")->needs(cluster_flag);
+  doctor
+      ->add_option("--ssh", cluster.ssh,
+                   "With --cluster: words in front of a host's name (ssh -o BatchMode=yes)")
+      ->needs(cluster_flag);
+  doctor
+      ->add_option("--probe", cluster.probe, "With --cluster: path of r2bench-port-probe on the other hosts")
+      ->needs(cluster_flag);
   FirstDayArguments first_day;
   CLI::Option* first_day_flag =
-      doctor->add_flag("--first-day", "What only real NICs can show, in the order that risks least");
-  doctor->add_flag("--run", first_day.run, "With --first-day: carry out what is next");
-  doctor->add_flag("--markdown", first_day.markdown, "With --first-day: print the page");
-  doctor->add_flag("--allow-real-faults", first_day.allow_real_faults,
-                   "With --first-day: steps that change the machine, too");
-  doctor->add_option("--skip", first_day.skip, "With --first-day: leave this step out");
-  doctor->add_option("--done", first_day.done, "With --first-day: this step was done by hand");
-  doctor->add_option("--again", first_day.again, "With --first-day: do this step once more");
-  doctor->add_option("--hosts", first_day.hosts, "With --first-day: hosts, separated by commas");
-  doctor->add_option("--out", first_day.folder,
-                     "With --first-day: folder of logs and of what is done (first_day)");
+      doctor->add_flag("--first-day", first, "What only real NICs can show, in the order that risks least");
+  doctor->add_flag("--run", first_day.run, "With --first-day: carry out what is next")->needs(first_day_flag);
+  doctor->add_flag("--markdown", first_day.markdown, "With --first-day: print the page")
+      ->needs(first_day_flag);
+  doctor
+      ->add_flag("--allow-real-faults", first_day.allow_real_faults,
+                 "With --first-day: steps that change the machine, too")
+      ->needs(first_day_flag);
+  for (const auto& [option, value, words] :
+       {std::tuple("--skip", &first_day.skip, "With --first-day: leave this step out"),
+        std::tuple("--done", &first_day.done, "With --first-day: this step was done by hand"),
+        std::tuple("--again", &first_day.again, "With --first-day: do this step once more"),
+        std::tuple("--hosts", &first_day.hosts, "With --first-day: hosts, separated by commas"),
+        std::tuple("--out", &first_day.folder,
+                   "With --first-day: folder of logs and of what is done (first_day)")})
+    doctor->add_option(option, *value, words)->needs(first_day_flag);
   first_day_flag->excludes(cluster_flag);
   doctor->add_option("--scenario", topology_arguments.scenario, "Draw a node that this scenario declares")
       ->needs(topology_flag)
@@ -304,12 +315,12 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
     if (plot->parsed()) return plot_command(plot_results, plot_out, console);
     if (report->parsed()) return report_command(report_results, report_out, console);
     if (trace->parsed()) return trace_command(trace_result, trace_out, console);
-    if (*cluster_flag) {
+    if (prove) {
       std::istringstream hosts(cluster_hosts);
       for (std::string host; std::getline(hosts, host, ',');) cluster.hosts.push_back(host);
       return cluster_command(cluster, console);
     }
-    if (*first_day_flag) return first_day_command(first_day, console);
+    if (first) return first_day_command(first_day, console);
     if (doctor->parsed() && draw) return topology_command(topology_arguments, console);
     if (doctor->parsed()) return doctor_command(doctor_fabric, console);
     if (conformance->parsed()) {

@@ -60,7 +60,10 @@ class Judge {
   void acs(const HostFacts& host) {
     std::map<std::string, std::optional<int>> bridges;
     for (const PortFacts& port : host.ports)
-      for (const BridgeFacts& bridge : port.bridges) bridges[bridge.address] = bridge.acs_control;
+      for (const BridgeFacts& bridge : port.bridges) {
+        auto& known = bridges[bridge.address];
+        if (bridge.acs_control.value_or(0) != 0 || !known) known = bridge.acs_control;
+      }
     std::string on;
     size_t readable = 0;
     for (const auto& [address, control] : bridges) {

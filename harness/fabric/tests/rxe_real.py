@@ -80,7 +80,7 @@ def check_real(name, folder, status, text, kinds):
     for result in results:
         if result["verdict"] != "pass" or result["evidence"] != "rxe":
             fail(f"{name}: {result['verdict']}, {result['evidence']}")
-    names = [event.get("name") or event.get("event") for event in events_of(folder)]
+    names = [event.get("event") for event in events_of(folder)]
     for wanted in ("will_change", "real_fault", "put_back"):
         if wanted not in names:
             fail(f"{name}: no event {wanted} among {sorted(set(map(str, names)))}")
@@ -93,7 +93,7 @@ def link(r2bench, scenarios):
                             "--allow-real-faults", "--set", "workload.iters=60", "--set", "faults.0.at={iter: 15}", "--set", "faults.0.for=500 ms", "--set", "workload.bytes=2 MiB",
                             "--slow-motion", "2", "--keep-going")
         check_real("real_link_down", folder, status, text, ["port_down", "real_link_down"])
-        said = [event.get("text", "") for event in events_of(folder) if event.get("name") == "real_fault"]
+        said = [event.get("text", "") for event in events_of(folder) if event.get("event") == "real_fault"]
         if not any("operstate says down" in text for text in said):
             fail(f"the witness is not the kernel's word: {said}")
         print("link: the real loss of a link and the injected one end alike")
@@ -107,7 +107,7 @@ def tc(r2bench, scenarios):
         status, text = call(r2bench, "run", os.path.join(scenarios, "real_tc.yaml"), "--no-plot", "--out", folder, "--allow-real-faults",
                             "--set", "workload.bytes=2 MiB", "--set", "workload.iters=60", "--slow-motion", "8")
         check_real("real_tc", folder, status, text, ["real_tc"])
-        said = [event.get("text", "") for event in events_of(folder) if event.get("name") == "real_fault"]
+        said = [event.get("text", "") for event in events_of(folder) if event.get("event") == "real_fault"]
         if not any("netem 7232: root" in text and "loss 100%" in text for text in said):
             fail(f"the witness is not tc's word: {said}")
         print("tc: the job went on past a NIC whose packets the kernel dropped")
