@@ -40,7 +40,7 @@ const char* state_word(const FaultState& state) {
   return "?";
 }
 
-BoardService::BoardService(faultinject::BoardHost& board, std::vector<faultinject::NodeShape> nodes,
+BoardService::BoardService(faultinject::FaultBoard& board, std::vector<faultinject::NodeShape> nodes,
                            std::string owner, Note note)
     : board_(board), nodes_(std::move(nodes)), owner_(std::move(owner)), note_(std::move(note)) {}
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "faultinject/control/board_host.h"
+#include "faultinject/control/fault_board.h"
 
 namespace r2bench {
 
@@ -25,7 +25,7 @@ class BoardService {
 
   /// `nodes` as the board was made with. Faults that are on the board already, or are armed past this object,
   /// are `owner`'s in lists. The board must outlive it.
-  BoardService(faultinject::BoardHost& board, std::vector<faultinject::NodeShape> nodes, std::string owner,
+  BoardService(faultinject::FaultBoard& board, std::vector<faultinject::NodeShape> nodes, std::string owner,
                Note note = {});
 
   /// The answer to a request, an object with "type" and:
@@ -50,7 +50,7 @@ class BoardService {
   nlohmann::json describe(uint32_t id) const;
   void note(const std::string& text) const;
 
-  faultinject::BoardHost& board_;
+  faultinject::FaultBoard& board_;
   std::vector<faultinject::NodeShape> nodes_;
   std::string owner_;
   Note note_;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "faultinject/control/board_host.h"
 #include "faultinject/plan/plan.h"
 
 namespace r2bench {

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "faultinject/control/board_host.h"
 #include "harness/control/board_service.h"
 #include "harness/control/control_server.h"
 #include "harness/exec/marked_processes.h"

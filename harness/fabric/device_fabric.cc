@@ -23,10 +23,23 @@ std::string node_name(int node) { return "node" + std::to_string(node); }
 
 std::unique_ptr<DeviceFabric> make_fabric(const std::string& kind, const Fabric& shape,
                                           const std::string& lib_dir) {
-  if (kind == "vhca") return make_vhca_fabric(shape, lib_dir);
-  if (kind == "verbs") return make_verbs_fabric(shape);
+  return make_fabric(kind, shape, lib_dir, {0, shape.nodes, {}});
+}
+
+std::unique_ptr<DeviceFabric> make_fabric(const std::string& kind, const Fabric& shape,
+                                          const std::string& lib_dir, const NodesHere& here) {
+  if (kind == "vhca")
+    return here.shared.empty() ? make_vhca_fabric(shape, lib_dir)
+                               : join_vhca_fabric(shape, lib_dir, here.shared);
+  if (kind == "verbs") return make_verbs_fabric(shape, here.first, here.count);
   if (kind == "none") return std::make_unique<NoFabric>();
-  if (kind == "rxe") return make_rxe_fabric(shape);
+  if (kind == "rxe") {
+    if (here.count != shape.nodes)
+      throw FabricError(
+          "fabric rxe makes the soft RoCE devices of all nodes on one machine; with several machines, make "
+          "them on each (rdma link add NAME type rxe netdev INTERFACE) and choose fabric verbs");
+    return make_rxe_fabric(shape);
+  }
   throw FabricError("there is no fabric '" + kind + "'; choose vhca, rxe, verbs or none");
 }
 

@@ -20,12 +20,23 @@ class FabricError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// Which of the job's nodes are on this machine.
+struct NodesHere {
+  int first = 0;
+  int count = 0;
+  std::string shared;  ///< DeviceFabric::shared() of the process that made the fabric; empty: make it here
+
+  bool operator==(const NodesHere&) const = default;
+};
+
 class DeviceFabric {
  public:
   virtual ~DeviceFabric() = default;
   /// The result's evidence label: emulated, rxe or hardware.
   virtual std::string evidence() const = 0;
-  /// Variables of every process on that node.
+  /// By which other processes join this fabric; empty where every machine has its own.
+  virtual std::string shared() const { return {}; }
+  /// Variables of every process on that node, which is one of this machine's.
   virtual std::map<std::string, std::string> environment(int node) const = 0;
   /// Folders that come first in LD_LIBRARY_PATH.
   virtual std::vector<std::string> library_folders() const = 0;
@@ -36,8 +47,11 @@ class DeviceFabric {
 /// "node0" …: the names of nodes in targets, environments and reports.
 std::string node_name(int node);
 
-/// `kind`: vhca, verbs, rxe or none. `lib_dir` is the build's lib folder. Throws FabricError,
-/// std::system_error.
+/// `kind`: vhca, verbs, rxe or none. `shape`: of the whole job. `lib_dir` is the build's lib folder. Throws
+/// FabricError, std::system_error.
+std::unique_ptr<DeviceFabric> make_fabric(const std::string& kind, const Fabric& shape,
+                                          const std::string& lib_dir, const NodesHere& here);
+/// All nodes are on this machine.
 std::unique_ptr<DeviceFabric> make_fabric(const std::string& kind, const Fabric& shape,
                                           const std::string& lib_dir);
 

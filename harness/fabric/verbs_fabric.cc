@@ -27,18 +27,18 @@ std::vector<std::string> active_devices() {
 
 class VerbsFabric final : public DeviceFabric {
  public:
-  VerbsFabric(std::vector<std::vector<std::string>> devices) : devices_(std::move(devices)) {}
+  VerbsFabric(int first, std::vector<std::vector<std::string>> devices)
+      : first_(first), devices_(std::move(devices)) {}
 
   std::string evidence() const override { return "hardware"; }
   std::map<std::string, std::string> environment(int node) const override {
     std::string list;
-    for (const std::string& name : devices_[size_t(node)]) list += (list.empty() ? "" : ",") + name;
+    for (const std::string& name : of_node(node)) list += (list.empty() ? "" : ",") + name;
     return {{"NCCL_IB_HCA", "=" + list}, {"FAULTINJECT_NICS", list}, {"R2CC_NODE_NAME", node_name(node)}};
   }
   std::vector<std::string> library_folders() const override { return {}; }
   std::optional<uint64_t> carried_bytes(int node, int nic) const override {
-    const std::string folder =
-        "/sys/class/infiniband/" + devices_[size_t(node)][size_t(nic)] + "/ports/1/counters/";
+    const std::string folder = "/sys/class/infiniband/" + of_node(node)[size_t(nic)] + "/ports/1/counters/";
     uint64_t words = 0;
     for (const char* counter : {"port_xmit_data", "port_rcv_data"}) {
       uint64_t value = 0;
@@ -49,22 +49,25 @@ class VerbsFabric final : public DeviceFabric {
   }
 
  private:
+  const std::vector<std::string>& of_node(int node) const { return devices_.at(size_t(node - first_)); }
+
+  int first_;                                      ///< of this machine's nodes
   std::vector<std::vector<std::string>> devices_;  ///< per node
 };
 
 }  // namespace
 
-std::unique_ptr<DeviceFabric> make_verbs_fabric(const Fabric& shape) {
+std::unique_ptr<DeviceFabric> make_verbs_fabric(const Fabric& shape, int first, int count) {
   const std::vector<std::string> found = active_devices();
-  const size_t wanted = size_t(shape.nodes) * size_t(shape.nics_per_node);
+  const size_t wanted = size_t(count) * size_t(shape.nics_per_node);
   if (found.size() < wanted)
-    throw FabricError("the scenario wants " + std::to_string(shape.nodes) + " nodes with " +
-                      std::to_string(shape.nics_per_node) + " NICs each on this host, which has " +
-                      std::to_string(found.size()) +
+    throw FabricError("the scenario wants " + std::to_string(count) + (count == 1 ? " node" : " nodes") +
+                      " with " + std::to_string(shape.nics_per_node) + " NICs" + (count == 1 ? "" : " each") +
+                      " on this host, which has " + std::to_string(found.size()) +
                       " RDMA devices with an active port; 'kind: vhca' needs none");
-  std::vector<std::vector<std::string>> devices(size_t(shape.nodes));
+  std::vector<std::vector<std::string>> devices(static_cast<size_t>(count));
   for (size_t i = 0; i < wanted; ++i) devices[i / size_t(shape.nics_per_node)].push_back(found[i]);
-  return std::make_unique<VerbsFabric>(std::move(devices));
+  return std::make_unique<VerbsFabric>(first, std::move(devices));
 }
 
 }  // namespace r2bench

@@ -7,6 +7,6 @@
 
 namespace r2bench {
 
-std::unique_ptr<DeviceFabric> make_verbs_fabric(const Fabric& shape);
+std::unique_ptr<DeviceFabric> make_verbs_fabric(const Fabric& shape, int first, int count);
 
 }  // namespace r2bench

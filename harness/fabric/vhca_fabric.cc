@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <thread>
 #include <utility>
 
@@ -27,25 +29,40 @@ vhca::FabricSpec spec_of(const Fabric& shape) {
   return spec;
 }
 
-class VhcaFabric final : public DeviceFabric {
+/// What the processes of the fabric at `path` need, whoever has made it.
+class VhcaPorts : public DeviceFabric {
  public:
-  VhcaFabric(const Fabric& shape, std::string folder)
-      : host_(vhca::FabricHost::create(spec_of(shape))), folder_(std::move(folder)) {
+  VhcaPorts(const Fabric& shape, std::string path, std::string folder)
+      : path_(std::move(path)), folder_(std::move(folder)) {
     // Where the copy is the limit; on a crowded machine they cost more than they bring (vhca/huge_pages.h).
     huge_pages_ = shape.nic_rate_bits_per_s == 0 && !std::getenv("VHCA_HUGE_PAGES") &&
                   unsigned(shape.ranks()) <= std::thread::hardware_concurrency();
   }
 
   std::string evidence() const override { return "emulated"; }
+  std::string shared() const override { return path_; }
   std::map<std::string, std::string> environment(int node) const override {
-    std::map<std::string, std::string> variables{{"VHCA_FABRIC", host_.path()},
+    std::map<std::string, std::string> variables{{"VHCA_FABRIC", path_},
                                                  {"VHCA_NODE", node_name(node)},
                                                  {"R2CC_NODE_NAME", node_name(node)},
-                                                 {"R2CC_NODE_SCOPE", node_name(node) + "@" + host_.path()}};
+                                                 {"R2CC_NODE_SCOPE", node_name(node) + "@" + path_}};
     if (huge_pages_) variables["VHCA_HUGE_PAGES"] = "1";
     return variables;
   }
   std::vector<std::string> library_folders() const override { return {folder_}; }
+  std::optional<uint64_t> carried_bytes(int, int) const override { return std::nullopt; }
+
+ private:
+  std::string path_;
+  std::string folder_;
+  bool huge_pages_ = false;
+};
+
+class VhcaFabric final : public VhcaPorts {
+ public:
+  VhcaFabric(const Fabric& shape, vhca::FabricHost host, std::string folder)
+      : VhcaPorts(shape, host.path(), std::move(folder)), host_(std::move(host)) {}
+
   std::optional<uint64_t> carried_bytes(int node, int nic) const override {
     const vhca::PortCounters counters = host_.counters(size_t(node), size_t(nic));
     return counters.tx_bytes + counters.rx_bytes;
@@ -53,22 +70,33 @@ class VhcaFabric final : public DeviceFabric {
 
  private:
   vhca::FabricHost host_;
-  std::string folder_;
-  bool huge_pages_ = false;
 };
 
-}  // namespace
-
-std::unique_ptr<DeviceFabric> make_vhca_fabric(const Fabric& shape, const std::string& lib_dir) {
+std::string library_folder(const std::string& lib_dir) {
   const std::string folder = lib_dir + "/vhca";
   if (access((folder + "/libibverbs.so.1").c_str(), R_OK) != 0)
     throw FabricError("the virtual HCA is missing: there is no " + folder +
                       "/libibverbs.so.1; build it first");
+  return folder;
+}
+
+}  // namespace
+
+std::unique_ptr<DeviceFabric> make_vhca_fabric(const Fabric& shape, const std::string& lib_dir) {
+  const std::string folder = library_folder(lib_dir);
   try {
-    return std::make_unique<VhcaFabric>(shape, folder);
+    return std::make_unique<VhcaFabric>(shape, vhca::FabricHost::create(spec_of(shape)), folder);
   } catch (const std::invalid_argument& e) {
     throw FabricError(std::string("the fabric cannot be made: ") + e.what());
   }
+}
+
+std::unique_ptr<DeviceFabric> join_vhca_fabric(const Fabric& shape, const std::string& lib_dir,
+                                               const std::string& path) {
+  if (access(path.c_str(), R_OK | W_OK) != 0)
+    throw FabricError("the virtual fabric " + path + " cannot be reached from here (" + strerror(errno) +
+                      "): virtual NICs are shared memory of one machine; choose fabric verbs for several");
+  return std::make_unique<VhcaPorts>(shape, path, library_folder(lib_dir));
 }
 
 }  // namespace r2bench

@@ -29,9 +29,14 @@ OutputCapture::~OutputCapture() {
 }
 
 int OutputCapture::add(const std::string& path) {
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (file < 0) throw std::system_error(errno, std::generic_category(), "cannot write " + path);
+  return add_file(file);
+}
+
+int OutputCapture::add_file(int file) {
   Stream stream;
-  stream.file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (stream.file < 0) throw std::system_error(errno, std::generic_category(), "cannot write " + path);
+  stream.file = file;
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {
     close(stream.file);

@@ -21,6 +21,8 @@ class OutputCapture {
   /// Opens `path` and returns the descriptor that is to become the child's stdout and stderr; close it after
   /// the child has been started. Call before start(). Throws std::system_error.
   int add(const std::string& path);
+  /// The same into an open file, which this object closes.
+  int add_file(int file);
   void start();
   /// errno of the first write that failed (ENOSPC …), 0 when all went well.
   int write_error() const { return write_error_; }

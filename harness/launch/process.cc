@@ -27,7 +27,7 @@ namespace {
   // on a crowded machine a thread that hardly runs then waits seconds for its turn behind its own session's
   // busy one.
   setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  prctl(PR_SET_PDEATHSIG, spec.death_signal);
   if (getppid() != parent) _exit(127);  // it died before the line above
   sigset_t none;
   sigemptyset(&none);

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <csignal>
 #include <map>
 #include <optional>
 #include <string>
@@ -19,6 +20,7 @@ struct ProcessSpec {
   int control_fd = -1;                             ///< becomes descriptor 3
   std::vector<int>
       inherited;  ///< become kFirstInherited and so on, kMostInherited at most; all others are closed
+  int death_signal = SIGKILL;  ///< what the kernel sends it when the thread that started it dies
 };
 
 class Process {

@@ -8,16 +8,14 @@ using r2ccl::trace::DetectedBy;
 using r2ccl::trace::Event;
 using r2ccl::trace::EventType;
 
-Collector::Collector(std::vector<RankPlace> ranks, size_t ring_events) : ranks_(std::move(ranks)) {
-  for (size_t i = 0; i < ranks_.size(); ++i) readers_.push_back(r2ccl::trace::Reader::create(ring_events));
-  iterations_.resize(ranks_.size());
-}
+Collector::Collector(std::vector<RankPlace> ranks, Drain drain)
+    : ranks_(std::move(ranks)), drain_(std::move(drain)), iterations_(ranks_.size()) {}
 
 size_t Collector::drain() {
   size_t count = 0;
-  for (uint32_t rank = 0; rank < readers_.size(); ++rank) {
+  for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
     scratch_.clear();
-    lost_ += readers_[rank].drain(scratch_);
+    lost_ += drain_(rank, scratch_);
     for (const Event& event : scratch_) take(rank, event);
     count += scratch_.size();
   }

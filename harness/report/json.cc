@@ -148,6 +148,19 @@ Json ranks_of(const ModeResult& mode) {
   return ranks;
 }
 
+Json hosts_of(const ModeResult& mode) {
+  Json list = Json::array();
+  for (const HostResult& host : mode.hosts)
+    list.push_back({{"name", host.name},
+                    {"first_node", host.first_node},
+                    {"nodes", host.nodes},
+                    {"cores", host.cores},
+                    {"kernel", host.kernel},
+                    {"clock_offset_ms", host.clock_offset_ms},
+                    {"clock_bound_ms", host.clock_bound_ms}});
+  return {{"clock_bound_ms", mode.clock_bound_ms}, {"list", std::move(list)}};
+}
+
 Json run_of(const RunResult& result, const ModeResult& mode) {
   Json json;
   json["mode"] = mode.mode;
@@ -182,6 +195,7 @@ Json run_of(const RunResult& result, const ModeResult& mode) {
                               {"lanes", round.lanes}});
   json["settings"] = mode.settings;
   json["ranks"] = ranks_of(mode);
+  if (!mode.hosts.empty()) json["hosts"] = hosts_of(mode);
   json["iteration_ms"] = mode.iteration_ms;
   return json;
 }

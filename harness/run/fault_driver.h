@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "faultinject/control/board_host.h"
+#include "faultinject/control/fault_board.h"
 #include "harness/measure/collector.h"
 #include "harness/run/rank_link.h"
 #include "harness/scenario/scenario.h"
@@ -39,7 +39,7 @@ using Note = std::function<void(uint64_t time_ns, const std::string& name, const
 
 class FaultDriver {
  public:
-  FaultDriver(const Scenario& scenario, size_t repeats, uint64_t seed, faultinject::BoardHost& board,
+  FaultDriver(const Scenario& scenario, size_t repeats, uint64_t seed, faultinject::FaultBoard& board,
               std::vector<RankLink>& ranks, const Collector& collector, Note note);
 
   /// All ranks are warm and wait for their first iteration: arms the first round.
@@ -100,7 +100,7 @@ class FaultDriver {
   const Scenario& scenario_;
   size_t repeats_;
   std::mt19937_64 random_;
-  faultinject::BoardHost& board_;
+  faultinject::FaultBoard& board_;
   std::vector<RankLink>& ranks_;
   const Collector& collector_;
   Note note_;

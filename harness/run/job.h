@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/fabric/device_fabric.h"
-#include "harness/launch/output.h"
+#include "harness/hosts/host_boards.h"
+#include "harness/hosts/local_host.h"
 #include "harness/measure/collector.h"
 #include "harness/measure/ticker.h"
 #include "harness/run/build_paths.h"
@@ -37,15 +37,16 @@ struct JobRecord {
   uint64_t trace_lost = 0;
   std::vector<Firing> firings;
   std::vector<faultinject::Witness> witnesses;
-  std::set<uint32_t> added_faults;  ///< on the board, not the scenario's: `r2bench inject`
-  std::vector<LoggedEvent> notes;   ///< the runner's own
-  size_t most_events = 1'000'000;   ///< that the log keeps
-  Distribution wakeup_ms;           ///< of the runner's own ticker
-  bool ports_limit = true;          ///< the fabric holds its ports to the scenario's rate
+  std::set<uint32_t> added_faults;                 ///< on the board, not the scenario's: `r2bench inject`
+  std::vector<LoggedEvent> notes;                  ///< the runner's own
+  size_t most_events = 1'000'000;                  ///< that the log keeps
+  Distribution wakeup_ms;                          ///< of the runner's own ticker
+  bool ports_limit = true;                         ///< the fabric holds its ports to the scenario's rate
   std::map<std::string, std::string> environment;  ///< of the ranks, without what concerns one rank only
   std::string plugin;                              ///< "r2ccl v11"
   std::string evidence;
   uint64_t start_ns = 0, end_ns = 0;
+  std::vector<HostResult> hosts;    ///< of a cluster; empty: all ranks were on this machine
   uint64_t first_iteration_ns = 0;  ///< begin of the first counted operation of any rank; 0: there was none
 };
 
@@ -63,7 +64,12 @@ class Job {
   enum class Phase { kStarting, kWarming, kRunning, kStopping, kClosing, kAborting, kOver };
 
   void start_ranks();
-  std::map<std::string, std::string> rank_environment(const RankLink& rank) const;
+  void take_hosts();
+  std::string fabric_name() const;
+  HostPlan host_plan(const NodesHere& nodes) const;
+  Host& host_of(int rank) { return *hosts_[host_of_rank_[size_t(rank)]]; }
+  /// What is added to its host's environment.
+  std::map<std::string, std::string> rank_variables(const RankLink& rank) const;
   nlohmann::json rank_config(const RankLink& rank) const;
   /// The rank so many places on in the ring of `rank`'s group.
   RankLink& peer_of(const RankLink& rank, int shift);
@@ -71,6 +77,7 @@ class Job {
   bool in_step() const { return communicator_of(scenario_, 0).size < scenario_.fabric.ranks(); }
   void tick(uint64_t now_ns);
   void advance_phase(uint64_t now_ns);
+  void look_at_hosts(uint64_t now_ns);
   void look_at_ranks(uint64_t now_ns);
   void watch(uint64_t now_ns, bool moved);
   void grant(uint64_t now_ns);
@@ -79,8 +86,8 @@ class Job {
   void note(uint64_t time_ns, const std::string& name, const std::string& text,
             const std::string& source = "runner");
   void report_progress(uint64_t now_ns, bool force);
-  void write_topology();
-  std::string evidence_of_hang() const;
+  std::string evidence_of_hang();
+  faultinject::FaultBoard& board() { return boards_ ? *boards_ : hosts_[0]->board(); }
   template <typename Predicate>
   bool all_ranks(Predicate predicate) const;
   JobRecord collect();
@@ -95,13 +102,15 @@ class Job {
   const std::atomic<bool>& cancel_;
   Progress progress_;
 
-  std::unique_ptr<DeviceFabric> fabric_;
-  std::unique_ptr<faultinject::BoardHost> board_;
+  std::unique_ptr<LocalHost> local_;  ///< where there is no cluster
+  std::unique_ptr<DeviceFabric>
+      shared_fabric_;  ///< that the hosts of a cluster join; nullptr: each has its own
+  std::vector<Host*> hosts_;
+  std::vector<NodesHere> nodes_of_hosts_;
+  std::vector<size_t> host_of_rank_;
+  std::unique_ptr<HostBoards> boards_;  ///< of a cluster
   std::unique_ptr<Collector> collector_;
-  std::unique_ptr<Bootstrap> bootstrap_;
-  std::unique_ptr<OutputCapture> output_;
   std::vector<std::string> log_paths_;  // within the run's folder
-  std::string topology_path_;           ///< empty: the scenario declares none
   std::vector<RankLink> ranks_;
   std::unique_ptr<FaultDriver> driver_;
   std::unique_ptr<JobControl> control_;

@@ -11,7 +11,7 @@ namespace r2bench {
 
 std::string job_control_name(pid_t pid) { return "run-" + std::to_string(pid); }
 
-JobControl::JobControl(faultinject::BoardHost& board, std::vector<faultinject::NodeShape> nodes,
+JobControl::JobControl(faultinject::FaultBoard& board, std::vector<faultinject::NodeShape> nodes,
                        const std::string& what, Note note)
     : service_(board, std::move(nodes), "scenario",
                [note](const std::string& text) { note(r2ccl::now_ns(), "inject", text); }) {

@@ -20,7 +20,7 @@ class JobControl {
  public:
   /// Listens under job_control_name() of this process. When that cannot be had, one note says so, and the job
   /// runs without. `what` says in words what runs. The board must outlive it.
-  JobControl(faultinject::BoardHost& board, std::vector<faultinject::NodeShape> nodes,
+  JobControl(faultinject::FaultBoard& board, std::vector<faultinject::NodeShape> nodes,
              const std::string& what, Note note);
 
   /// Serves what is there; never waits. Called once per tick.

@@ -26,8 +26,8 @@ void add_times(Times& times, const ModeResult& job) {
   times.recover.insert(times.recover.end(), job.faults_unrecovered, job.recover_ms.max);
 }
 
-/// The jobs' faults, timelines and events one behind the other, as if the second job had begun where the first
-/// one ended; rounds count on.
+/// The jobs' faults, timelines and events one behind the other, as if the second job had begun where the
+/// first one ended; rounds count on.
 void append_faults(ModeResult& all, const ModeResult& job) {
   if (job.faults.empty()) return;
   const uint64_t gap_ns = uint64_t(all.timeline.bin_ms * 1e6);
@@ -77,7 +77,8 @@ Throughput mean_of(const std::vector<const ModeResult*>& jobs) {
     limits += t.limit * double(t.rounds);
     const size_t unsettled = t.rounds_measured - t.rounds_settled;
     if (unsettled > 0)
-      mean.worst_unsettled = count == 0 ? t.worst_unsettled : std::min(mean.worst_unsettled, t.worst_unsettled);
+      mean.worst_unsettled =
+          count == 0 ? t.worst_unsettled : std::min(mean.worst_unsettled, t.worst_unsettled);
     count += unsettled;
     mean.rounds += t.rounds;
     mean.rounds_measured += t.rounds_measured;
@@ -140,6 +141,10 @@ ModeResult pool(const std::vector<const ModeResult*>& jobs) {
       all.row.time_us = job.row.time_us;
       all.row.algbw = job.row.algbw;
       all.row.busbw = job.row.busbw;
+    }
+    if (job.clock_bound_ms > all.clock_bound_ms) {
+      all.clock_bound_ms = job.clock_bound_ms;
+      all.hosts = job.hosts;
     }
     if (job.wakeup_ms.p99 > all.wakeup_ms.p99) {
       all.wakeup_ms = job.wakeup_ms;
