@@ -3,12 +3,13 @@
 
     python3 plots/busbw.py --results results --out DIR
 
-Reads results/reference/busbw_sizes/*/result.json (scenarios/busbw_sizes.yaml)."""
+Reads results/tables/runs.csv, set busbw_sizes (scenarios/busbw_sizes.yaml)."""
 
 import sys
 
 import inputs
 import style
+import tables
 
 try:
     from matplotlib import pyplot
@@ -17,46 +18,28 @@ except ImportError:
     sys.exit(3)
 
 NAME = "busbw"
-FOLDER = ("reference", "busbw_sizes")
-COMMAND = "r2bench run busbw_sizes --no-plot --out results/reference/busbw_sizes"
-
-
-def quantile(ordered, part):
-    """Nearest rank."""
-    return ordered[min(len(ordered) - 1, max(0, int(part * len(ordered) + 0.9999) - 1))]
+SET = "busbw_sizes"
+COMMAND = "r2bench run busbw_sizes --no-plot --out DIR; plots/collect.py run busbw_sizes DIR"
 
 
 def data(results):
     """{"evidence", "job", "ports": GB/s, "modes": {mode: [{"bytes", "median", "low", "high"}]}}: busbw in GB/s; low and high hold
     the middle half of the operations. Runs in which an element was wrong are left out."""
-    modes, evidence, jobs, ports = {}, [], set(), set()
-    for _, result in inputs.in_folder(results, *FOLDER):
-        fabric, work = result["fabric"], result["workload"]
-        evidence.append(f"{result['evidence']} ({fabric['kind']})")
-        jobs.add(f"{work['op']}, {fabric['nodes']} nodes × {fabric['nics_per_node']} NICs of {fabric['nic_rate_bits_per_s'] / 1e9:g} Gbit/s")
-        ports.add(fabric["nics_per_node"] * fabric["nic_rate_bits_per_s"] / 8e9)
-        for run in result["runs"]:
-            row = run["row"]
-            if run["outcome"] != "ok" or not run["metrics"]["correctness"]["exact"] or not row["algbw_gbytes"]:
-                continue
-            factor = row["busbw_gbytes"] / row["algbw_gbytes"]
-            rates = sorted(row["size_bytes"] / (ms * 1e6) * factor for ms in run["iteration_ms"])
-            modes.setdefault(run["mode"], []).append({"bytes": row["size_bytes"], "median": quantile(rates, 0.5), "low": quantile(rates, 0.25),
-                                                      "high": quantile(rates, 0.75)})
+    modes, jobs, ports = {}, set(), 0.0
+    for row in tables.of_set(results, "runs", SET):
+        if row["outcome"] != "ok" or row["exact"] != "1" or not row["busbw_p50_gbytes"]:
+            continue
+        jobs.add(f"{row['op']}, {row['nodes']} nodes × {row['nics']} NICs of {row['nic_gbps']} Gbit/s")
+        ports = float(row["nics"]) * float(row["nic_gbps"]) / 8
+        modes.setdefault(row["mode"], []).append({"bytes": int(row["bytes"]), "median": float(row["busbw_p50_gbytes"]), "low": float(row["busbw_p25_gbytes"]),
+                                                  "high": float(row["busbw_p75_gbytes"])})
     if not modes:
         raise inputs.NoData(COMMAND)
     if len(jobs) > 1:
-        raise inputs.BadInput(f"{'/'.join(FOLDER)}: results of different jobs: {' and '.join(sorted(jobs))}")
+        raise inputs.BadInput(f"{tables.path_of(results, 'runs')}: the set {SET} has different jobs: {' and '.join(sorted(jobs))}")
     for points in modes.values():
         points.sort(key=lambda p: p["bytes"])
-    return {"evidence": inputs.one_evidence(evidence), "job": jobs.pop(), "ports": ports.pop(), "modes": modes}
-
-
-def size(value, _=None):
-    for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-        if value >= unit:
-            return f"{value / unit:g} {name}"
-    return f"{value:g} B"
+    return {"evidence": tables.evidence(results, SET), "job": jobs.pop(), "ports": ports, "modes": modes}
 
 
 def draw(table):
@@ -73,7 +56,7 @@ def draw(table):
         axes.plot(xs, [p["median"] for p in points], color=colours[mode], marker="os^D"[number % 4], markersize=3.5, label=mode, gid=f"data:{mode}")
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_locator(FixedLocator(sizes[::2] if len(sizes) > 5 else sizes))
-    axes.xaxis.set_major_formatter(FuncFormatter(size))
+    axes.xaxis.set_major_formatter(FuncFormatter(inputs.size))
     axes.xaxis.set_minor_locator(NullLocator())
     top = max([table["ports"]] + [p["high"] for points in table["modes"].values() for p in points])
     axes.set_ylim(0, top * 1.15)

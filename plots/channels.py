@@ -3,13 +3,14 @@
 
     python3 plots/channels.py --results results --out DIR
 
-Reads results/reference/recovery_channels/*/result.json (scenarios/recovery_channels.yaml)."""
+Reads results/tables/faults.csv and runs.csv, set recovery_channels (scenarios/recovery_channels.yaml)."""
 
 import statistics
 import sys
 
 import inputs
 import style
+import tables
 
 try:
     from matplotlib import pyplot
@@ -18,29 +19,28 @@ except ImportError:
     sys.exit(3)
 
 NAME = "recovery_channels"
-FOLDER = ("reference", "recovery_channels")
-COMMAND = "r2bench run recovery_channels --no-plot --keep-going --out results/reference/recovery_channels"
+SET = "recovery_channels"
+COMMAND = "r2bench run recovery_channels --no-plot --keep-going --out DIR; plots/collect.py run recovery_channels DIR"
 SERIES = [("recover", "recovered", style.BLUE, "o"), ("detect", "detected", style.PURPLE, "s")]
 
 
 def data(results):
     """{"evidence", "job", "channels": {number: [{"detect", "recover", "floor"}]}} in ms, one per measured fault; and how many faults
     that met traffic never recovered."""
-    channels, evidence, jobs, lost = {}, [], set(), 0
-    for _, result in inputs.in_folder(results, *FOLDER):
-        work, fabric = result["workload"], result["fabric"]
-        evidence.append(f"{result['evidence']} ({fabric['kind']})")
-        jobs.add(f"{work['op']} of {work['bytes'] / 2**20:g} MiB, {fabric['nodes']} nodes × {fabric['nics_per_node']} NICs")
-        for run in result["runs"]:
-            lost += run["metrics"]["faults"]["unrecovered"]
-            for fault in run["faults"]:
-                if fault["sampled"] and fault["detect_ms"] is not None and fault["recover_ms"] is not None and fault["recovered_at_ms"] is not None:
-                    channels.setdefault(work["channels"], []).append({"detect": fault["detect_ms"], "recover": fault["recover_ms"], "floor": fault["floor_ms"]})
+    channels, jobs, of_run, lost = {}, set(), {}, 0
+    for row in tables.of_set(results, "runs", SET):
+        of_run[row["run"], row["mode"]] = int(row["channels"])
+        jobs.add(f"{row['op']} of {int(row['bytes']) / 2**20:g} MiB, {row['nodes']} nodes × {row['nics']} NICs")
+        lost += int(row["unrecovered"])
+    for fault in tables.of_set(results, "faults", SET):
+        if fault["sampled"] == "1" and fault["detect_ms"] and fault["recover_ms"]:
+            channels.setdefault(of_run[fault["run"], fault["mode"]], []).append({"detect": float(fault["detect_ms"]), "recover": float(fault["recover_ms"]),
+                                                                                 "floor": float(fault["floor_ms"])})
     if not channels:
         raise inputs.NoData(COMMAND)
     if len(jobs) > 1:
-        raise inputs.BadInput(f"{'/'.join(FOLDER)}: results of different jobs: {' and '.join(sorted(jobs))}")
-    return {"evidence": inputs.one_evidence(evidence), "job": jobs.pop(), "channels": dict(sorted(channels.items())), "unrecovered": lost}
+        raise inputs.BadInput(f"{tables.path_of(results, 'runs')}: the set {SET} has different jobs: {' and '.join(sorted(jobs))}")
+    return {"evidence": tables.evidence(results, SET), "job": jobs.pop(), "channels": dict(sorted(channels.items())), "unrecovered": lost}
 
 
 def draw(table):

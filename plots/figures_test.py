@@ -3,7 +3,6 @@
 says of data that is not there and of files that cannot be used."""
 
 import csv
-import glob
 import json
 import os
 import shutil
@@ -19,12 +18,14 @@ sys.path.insert(0, HERE)
 import all_figures  # noqa: E402
 import busbw  # noqa: E402
 import channels  # noqa: E402
+import collect  # noqa: E402
 import fault_matrix  # noqa: E402
 import inputs  # noqa: E402
 import recovery_cdf  # noqa: E402
 import retained  # noqa: E402
 import stall  # noqa: E402
 import style  # noqa: E402
+import tables  # noqa: E402
 import t_over_t0  # noqa: E402
 import timeline  # noqa: E402
 
@@ -32,6 +33,12 @@ import timeline  # noqa: E402
 def load(*parts):
     with open(os.path.join(RESULTS, *parts), encoding="utf-8") as file:
         return json.load(file)
+
+
+def rows(table, **wanted):
+    """The rows of a table that have these values, read without tables.py."""
+    with open(os.path.join(RESULTS, "tables", table + ".csv"), encoding="utf-8", newline="") as file:
+        return [row for row in csv.DictReader(file) if all(row[column] == value for column, value in wanted.items())]
 
 
 def text_of(figure):
@@ -46,21 +53,24 @@ class Drawn(unittest.TestCase):
         self.addCleanup(style.close)
         self.folder = folder.name
 
-    def assert_points(self, got, wanted):
+    def assert_points(self, got, wanted, delta=1e-7):
         self.assertEqual(len(got), len(wanted))
         for (x, y), (wanted_x, wanted_y) in zip(got, wanted):
-            self.assertAlmostEqual(float(x), float(wanted_x))
-            self.assertAlmostEqual(float(y), float(wanted_y))
+            self.assertAlmostEqual(float(x), float(wanted_x), delta=delta)
+            self.assertAlmostEqual(float(y), float(wanted_y), delta=delta)
 
-    def sample(self, folder, name, change):
-        """A result of nic_down's live migration, changed, as results/reference/FOLDER/NAME/result.json of a folder of the test's own."""
-        result = load("reference", "nic_down", "result.json")
-        result["runs"] = [run for run in result["runs"] if run["mode"] == "migrate"]
-        change(result)
-        place = os.path.join(self.folder, "reference", folder, name)
-        os.makedirs(place)
-        with open(os.path.join(place, "result.json"), "w", encoding="utf-8") as file:
-            json.dump(result, file)
+    def sample(self, name, *changes):
+        """A result of nic_down's live migration for each change, put into tables below the test's own folder as the set `name`."""
+        places = []
+        for number, change in enumerate(changes):
+            result = load("reference", "nic_down", "result.json")
+            result["runs"] = [run for run in result["runs"] if run["mode"] == "migrate"]
+            change(result)
+            places.append(os.path.join(self.folder, "runs", f"{name}-{number}"))
+            os.makedirs(places[-1])
+            with open(os.path.join(places[-1], "result.json"), "w", encoding="utf-8") as file:
+                json.dump(result, file)
+        collect.collect(self.folder, name, *collect.of_runs(places), {"command": "a test"})
 
     def test_timeline(self):
         figure = timeline.draw(timeline.data(RESULTS))
@@ -83,11 +93,8 @@ class Drawn(unittest.TestCase):
     def test_recovery_cdf(self):
         figure = recovery_cdf.draw(recovery_cdf.data(RESULTS))
         faults = {}
-        with open(os.path.join(RESULTS, "reference", "speed_16_cores", "speed.jsonl"), encoding="utf-8") as file:
-            for line in file:
-                fault = json.loads(line)
-                if fault.get("mode") == "migrate" and fault.get("sampled"):
-                    faults.setdefault(fault["kind"], []).append(fault)
+        for fault in rows("faults", set="speed", mode="migrate", sampled="1"):
+            faults.setdefault(fault["kind"], []).append({key: float(fault[key]) for key in ("detect_ms", "migrate_ms", "recover_ms")})
         self.assertEqual(set(faults), {"port_down", "qp_error", "blackhole"})
         drawn = style.drawn(figure)
         self.assertEqual(len(drawn), 9)
@@ -95,44 +102,57 @@ class Drawn(unittest.TestCase):
             share = [(i + 1) / len(own) for i in range(len(own))]
             for phase, times in (("detect", [f["detect_ms"] for f in own]), ("migrate", [f["detect_ms"] + f["migrate_ms"] for f in own]),
                                  ("ramp", [max(f["recover_ms"], f["detect_ms"] + f["migrate_ms"]) for f in own])):
-                self.assert_points(drawn[f"data:{kind}:{phase}"][1:], list(zip(sorted(times), share)))
+                self.assert_points(drawn[f"data:{kind}:{phase}"][1:], list(zip(sorted(times), share)), delta=1e-3)
         self.assertIn("evidence: emulated", text_of(figure))
 
     def test_a_fault_that_never_recovered_keeps_the_distribution_below_1(self):
-        place = os.path.join(self.folder, *recovery_cdf.FOLDER)
-        os.makedirs(place)
-        fault = {"mode": "migrate", "kind": "qp_error", "sampled": True, "detect_ms": 1.0, "migrate_ms": 2.0, "recover_ms": 3.5, "floor_ms": 1.0}
-        with open(os.path.join(place, "speed.jsonl"), "w", encoding="utf-8") as file:
-            file.write("\n".join(json.dumps({**fault, "recover_ms": ms}) for ms in (3.5, None, 4.0, 4.5)))
-        shutil.copy(os.path.join(RESULTS, *recovery_cdf.FOLDER, "provenance.json"), place)
+        fault = {"run": "one", "mode": "migrate", "kind": "qp_error", "sampled": True, "detect_ms": 1.0, "migrate_ms": 2.0, "floor_ms": 1.0}
+        collect.collect(self.folder, recovery_cdf.SET, {"faults": [{**fault, "recover_ms": ms} for ms in (3.5, None, 4.0, 4.5)]},
+                        {"evidence": "emulated", "fabric": "vhca", "date": "2026-01-01", "commit": "0"}, {"command": "a test"})
         points = style.drawn(recovery_cdf.draw(recovery_cdf.data(self.folder)))["data:qp_error:ramp"]
         self.assert_points(points[1:], [(3.5, 0.25), (4.0, 0.5), (4.5, 0.75)])
 
     def test_busbw(self):
-        for size, times in ((1 << 20, [10.0, 20.0, 40.0]), (1 << 22, [40.0, 50.0, 60.0, 70.0])):
-            def change(result, size=size, times=times):
+        def of(size, times):
+            def change(result):
                 run = result["runs"][0]
+                result["workload"]["bytes"] = size
                 run["row"].update(size_bytes=size, algbw_gbytes=1.0, busbw_gbytes=1.5)
                 run["iteration_ms"] = times
-            self.sample("busbw_sizes", str(size), change)
+            return change
+        self.sample("busbw_sizes", of(1 << 22, [40.0, 50.0, 60.0, 70.0]), of(1 << 20, [10.0, 20.0, 40.0]))
         table = busbw.data(self.folder)
         figure = busbw.draw(table)
-        self.assert_points(style.drawn(figure)["data:migrate"], [(1 << 20, 1.5 * (1 << 20) / 20e6), (1 << 22, 1.5 * (1 << 22) / 60e6)])
+        for (x, y), (wanted_x, wanted_y) in zip(style.drawn(figure)["data:migrate"], [(1 << 20, 1.5 * (1 << 20) / 20e6), (1 << 22, 1.5 * (1 << 22) / 60e6)]):
+            self.assertEqual(x, wanted_x)
+            self.assertAlmostEqual(y / wanted_y, 1, places=5)
         self.assertAlmostEqual(table["ports"], 0.5)
         self.assertIn("evidence: emulated", text_of(figure))
 
+    def test_busbw_draws_the_stored_medians(self):
+        drawn = style.drawn(busbw.draw(busbw.data(RESULTS)))
+        for mode in ("baseline", "migrate", "balance"):
+            stored = rows("runs", set="busbw_sizes", mode=mode)
+            self.assertEqual(len(stored), 8)
+            self.assert_points(drawn[f"data:{mode}"], sorted((int(row["bytes"]), float(row["busbw_p50_gbytes"])) for row in stored))
+
     def test_busbw_leaves_wrong_data_out(self):
-        self.sample("busbw_sizes", "one", lambda result: result["runs"][0]["metrics"]["correctness"].update(exact=False))
+        self.sample("busbw_sizes", lambda result: result["runs"][0]["metrics"]["correctness"].update(exact=False))
         with self.assertRaises(inputs.NoData):
+            busbw.data(self.folder)
+
+    def test_numbers_without_an_origin_are_not_drawn(self):
+        self.sample("busbw_sizes", lambda result: None)
+        tables.write(self.folder, "provenance", [])
+        with self.assertRaisesRegex(inputs.BadInput, "no line for the set 'busbw_sizes'"):
             busbw.data(self.folder)
 
     def test_retained(self):
         figure = retained.draw(retained.data(RESULTS))
         wanted = {}
-        for path in glob.glob(os.path.join(RESULTS, "reference", "k_of_8_nics", "*", "result.json")):
-            target = os.path.basename(os.path.dirname(path)).replace("k_of_8_nics-node1nic0", "")
-            for run in load(path)["runs"]:
-                wanted.setdefault(run["mode"], []).append((1 - int(target or 0), run["metrics"]["throughput"]["retained"], run["metrics"]["throughput"]["limit"]))
+        for row in rows("runs", set="k_of_8_nics"):
+            last = int(row["run"].replace("k_of_8_nics-node1nic0", "").lstrip("-") or 0)
+            wanted.setdefault(row["mode"], []).append((last + 1, float(row["retained"]), float(row["limit"])))
         drawn = style.drawn(figure)
         self.assertEqual(set(wanted), {"migrate", "balance"})
         for mode, points in wanted.items():
@@ -146,18 +166,14 @@ class Drawn(unittest.TestCase):
         drawn = {}
         for gid, points in style.drawn(figure).items():
             drawn[gid] = sorted(round(float(x), 6) for x, _ in points)
-        runs = {folder: {run["mode"]: run for run in load("reference", folder, "result.json")["runs"]} for _, folder in stall.RUNS}
-        gaps = [modes["migrate"]["metrics"]["recovery"]["blackout_ms"]["max"] for modes in runs.values()]
-        with open(os.path.join(RESULTS, "reference", "speed_16_cores", "speed.jsonl"), encoding="utf-8") as file:
-            gaps.append(max(fault["blackout_ms"] for fault in map(json.loads, file) if fault.get("kind") == "blackhole"))
+        runs = {name: {row["mode"]: row for row in rows("runs", run=name)} for _, name in stall.RUNS}
+        gaps = [float(modes["migrate"]["blackout_max_ms"]) for modes in runs.values()]
+        gaps.append(max(float(fault["blackout_ms"]) for fault in rows("faults", set="speed", kind="blackhole")))
         self.assertEqual(drawn["data:cpu:migrate:on"], sorted(round(gap, 6) for gap in gaps))
-        self.assertEqual(drawn["data:cpu:baseline:ended"], sorted(round(modes["baseline"]["error_ms"], 6) for modes in runs.values() if "baseline" in modes))
+        self.assertEqual(drawn["data:cpu:baseline:ended"], sorted(round(float(modes["baseline"]["error_ms"]), 6) for modes in runs.values() if "baseline" in modes))
         self.assertEqual(drawn["data:cpu:baseline:on"], [])
-        self.assertEqual(len(drawn["data:cpu:perftest:ended"]), 3)
-        for ms, wanted in zip(drawn["data:cpu:perftest:ended"], (0.1, 536.9, 536.9)):  # its own README's table
-            self.assertAlmostEqual(ms, wanted, delta=0.06)
-        cases = {case["case"]["name"]: case for case in load("reference", "nccl_gpus", "four_gpus.json")["cases"]}
-        longest = [max(op["max_ms"] for rank in cases[name]["ranks"] for op in rank["results"] if op["op"] == "allreduce")
+        self.assertEqual(drawn["data:cpu:perftest:ended"], sorted(round(float(row["after_ms"]), 6) for row in rows("programs", program="ib_write_bw")))
+        longest = [max(float(row["max_ms"]) for row in rows("nccl", set="nccl_four_gpus", case=name, op="allreduce"))
                    for name in ("port_down_balance", "blackhole_balance", "qp_error_balance")]
         self.assertEqual(drawn["data:nccl:balance:on"], sorted(round(ms, 6) for ms in longest))
         for ms in drawn["data:nccl:nccl_ib:ended"]:
@@ -167,26 +183,26 @@ class Drawn(unittest.TestCase):
     def test_t_over_t0(self):
         figure = t_over_t0.draw(t_over_t0.data(RESULTS))
         drawn = style.drawn(figure)
-        with open(os.path.join(RESULTS, "sim", "allreduce.csv"), encoding="utf-8", newline="") as file:
-            rows = [row for row in csv.DictReader(file) if row["segments"] == "32" and row["degraded"] == "1"]
+        simulated = rows("allreduce", segments="32", degraded="1")
         for index, mine, other, fixed in ((1, "lost", "nodes", "16"), (0, "nodes", "lost", "0.5")):
             for name in t_over_t0.ALGORITHMS:
-                wanted = sorted((float(row[mine]), float(row["simulated_t0"])) for row in rows if row["algorithm"] == name and float(row[other]) == float(fixed))
+                wanted = sorted((float(row[mine]), float(row["simulated_t0"])) for row in simulated if row["algorithm"] == name and float(row[other]) == float(fixed))
                 self.assertGreater(len(wanted), 2)
                 self.assert_points(drawn[f"data:{index}:{name}"], wanted)
-            bounds = sorted({(float(row[mine]), float(row["bound_t0"])) for row in rows if float(row[other]) == float(fixed)})
+            bounds = sorted({(float(row[mine]), float(row["bound_t0"])) for row in simulated if float(row[other]) == float(fixed)})
             self.assert_points(drawn[f"data:{index}:bound"], bounds)
         self.assertIn("evidence: simulated", text_of(figure))
 
     def test_recovery_channels(self):
-        for number, recovers in ((2, [20.0, 30.0, 40.0]), (8, [25.0, 35.0])):
-            def change(result, number=number, recovers=recovers):
+        def of(number, recovers):
+            def change(result):
                 result["workload"]["channels"] = number
                 run = result["runs"][0]
                 one = run["faults"][0]
                 run["faults"] = [{**one, "recover_ms": ms, "detect_ms": ms / 100} for ms in recovers]
                 run["faults"].append({**one, "sampled": False, "recover_ms": 1.0})
-            self.sample("recovery_channels", str(number), change)
+            return change
+        self.sample("recovery_channels", of(2, [20.0, 30.0, 40.0]), of(8, [25.0, 35.0]))
         drawn = style.drawn(channels.draw(channels.data(self.folder)))
         self.assert_points(drawn["data:recover"], [(2, 20), (2, 30), (2, 40), (8, 25), (8, 35)])
         self.assert_points(drawn["data:detect"], [(2, 0.2), (2, 0.3), (2, 0.4), (8, 0.25), (8, 0.35)])
@@ -195,19 +211,16 @@ class Drawn(unittest.TestCase):
     def test_fault_matrix(self):
         figure = fault_matrix.draw(fault_matrix.data(RESULTS))
         for axes, mode in zip(figure.axes, ("migrate", "balance")):
-            table = load("matrix", f"matrix_{mode}.json")
-            faults, moments = [], []
-            for cell in table["cells"]:
-                fault, moment = cell["cell"].split("/")[:2]
-                faults += [fault] if fault not in faults else []
-                moments += [moment] if moment not in moments else []
+            table = rows("matrix", set=f"matrix_{mode}")
+            faults = list(dict.fromkeys(cell["fault"] for cell in table))
+            moments = list(dict.fromkeys(cell["moment"] for cell in table))
             image = axes.images[0].get_array()
             self.assertEqual(image.shape, (len(faults), len(moments)))
             self.assertEqual([label.get_text() for label in figure.axes[0].get_yticklabels()], faults)  # both panels share them
-            empty = {(field["fault"], field["moment"]) for field in table["empty"]}
+            empty = {(cell["fault"], cell["moment"]) for cell in table if cell["verdict"] == "empty"}
             for i, fault in enumerate(faults):
                 for j, moment in enumerate(moments):
-                    own = [cell for cell in table["cells"] if cell["cell"].startswith(f"{fault}/{moment}/")]
+                    own = [cell for cell in table if (cell["fault"], cell["moment"]) == (fault, moment) and cell["verdict"] != "empty"]
                     state = fault_matrix.ORDER[int(image[i][j])]
                     if not own:
                         self.assertEqual(state, "empty")
@@ -219,7 +232,7 @@ class Drawn(unittest.TestCase):
                     else:
                         self.assertEqual(state, "explained" if any(cell["outcome"] == "error" for cell in own) else "survives")
             counted = [text.get_text() for text in axes.texts]
-            self.assertEqual(sum(int(of) - int(holds) for holds, of in (text.split("/") for text in counted)), table["counts"]["fail"] + table["counts"]["missed"])
+            self.assertEqual(sum(int(of) - int(holds) for holds, of in (text.split("/") for text in counted)), sum(cell["verdict"] in ("fail", "missed") for cell in table))
         self.assertIn("evidence: emulated", text_of(figure))
 
 
@@ -260,17 +273,18 @@ class Program(unittest.TestCase):
         self.assertEqual(self.call("--results", empty, "--strict").returncode, 1)
 
     def test_a_file_that_cannot_be_used_is_named_and_the_others_are_drawn(self):
-        for content, words in (('{"hello": 1}', "no table of r2bench matrix"), ('{"schema_version": 1, "cells": [{"cel', "was cut off"), ("hello", "is not JSON"),
-                               ('{"schema_version": 7, "cells": []}', "schema version 1")):
-            place = os.path.join(self.folder, "results", "matrix")
-            os.makedirs(place, exist_ok=True)
-            shutil.copytree(os.path.join(RESULTS, "sim"), os.path.join(self.folder, "results", "sim"), dirs_exist_ok=True)
-            with open(os.path.join(place, "matrix_migrate.json"), "w", encoding="utf-8") as file:
+        place = os.path.join(self.folder, "results", "tables")
+        shutil.copytree(os.path.join(RESULTS, "tables"), place)
+        path = os.path.join(place, "matrix.csv")
+        header = ",".join(tables.COLUMNS["matrix"])
+        for content, words in (("hello,world\n1,2\n", ": is no table of matrix"), (header + "\nmatrix_migrate,noop,conn", ":2: was cut off"), ("", ": is no table of matrix"),
+                               (header.replace("verdict", "judgement") + "\n", "it has no column 'verdict'")):
+            with open(path, "w", encoding="utf-8") as file:
                 file.write(content)
             done = self.call("--results", os.path.join(self.folder, "results"))
             self.assertEqual(done.returncode, 64, done.stdout)
             line = next(line for line in done.stdout.splitlines() if line.startswith("fault_matrix"))
-            self.assertIn(os.path.join(place, "matrix_migrate.json"), line)
+            self.assertIn(path, line)
             self.assertIn(words, line)
             self.assertTrue(os.path.exists(os.path.join(self.folder, "t_over_t0.png")))
 

@@ -57,16 +57,12 @@ def read_lines(path):
     return found
 
 
-def in_folder(results, *parts):
-    """result.json of each folder below results/reference, in order of their names: [(path, result)]."""
-    folder = os.path.join(results, *parts)
-    found = []
-    if os.path.isdir(folder):
-        for name in sorted(os.listdir(folder)):
-            path = os.path.join(folder, name, "result.json")
-            if os.path.exists(path):
-                found.append((path, read_result(path)))
-    return found
+def size(value, _=None):
+    """'64 KiB'; the second parameter is matplotlib's."""
+    for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if value >= unit:
+            return f"{value / unit:g} {name}"
+    return f"{value:g} B"
 
 
 def one_evidence(labels):

@@ -4,13 +4,13 @@ recovered after the fault, one panel per kind of fault. The area between two cur
 
     python3 plots/recovery_cdf.py --results results --out DIR
 
-Reads results/reference/speed_16_cores/speed.jsonl (harness/bench/speed_limits.py writes it) and provenance.json beside it."""
+Reads results/tables/faults.csv, set speed."""
 
-import os
 import sys
 
 import inputs
 import style
+import tables
 
 try:
     from matplotlib import pyplot
@@ -19,9 +19,8 @@ except ImportError:
     sys.exit(3)
 
 NAME = "recovery_cdf"
-FOLDER = ("reference", "speed_16_cores")
-COMMAND = ("for s in nic_down qp_error blackhole: r2bench run $s --modes migrate --shorter 4 --repeats 10 (several seeds), then "
-           "harness/bench/speed_limits.py --jsonl results/reference/speed_16_cores/speed.jsonl RESULT…")
+SET = "speed"
+COMMAND = "r2bench run nic_down (qp_error, blackhole) --modes migrate --shorter 4 --repeats 10 --out DIR/… (several seeds); plots/collect.py run speed DIR"
 KINDS = ["port_down", "qp_error", "blackhole"]
 PHASES = [("detect", style.PURPLE), ("migrate", style.BLUE), ("ramp", style.GREEN)]
 
@@ -29,23 +28,20 @@ PHASES = [("detect", style.PURPLE), ("migrate", style.BLUE), ("ramp", style.GREE
 def data(results):
     """{"evidence", "kinds": {kind: [{"detect", "migrate", "ramp", "recover", "floor"}]}} in ms, one per measured fault of mode migrate; and
     "never": {kind: faults whose rate did not come back}, which keep a curve below 1."""
-    path = os.path.join(results, *FOLDER, "speed.jsonl")
-    if not os.path.exists(path):
-        raise inputs.NoData(COMMAND)
-    provenance = inputs.read_json(os.path.join(results, *FOLDER, "provenance.json"))
     kinds, never = {}, {}
-    for line in inputs.read_lines(path):
-        if "run" in line or not line["sampled"] or line["mode"] != "migrate":
+    for row in tables.of_set(results, "faults", SET):
+        if row["sampled"] != "1" or row["mode"] != "migrate":
             continue
-        detect, migrate, recover = line["detect_ms"], line["migrate_ms"], line["recover_ms"]
+        detect, migrate, recover = (tables.number(row[column]) for column in ("detect_ms", "migrate_ms", "recover_ms"))
         if detect is None or migrate is None or recover is None:
-            never[line["kind"]] = never.get(line["kind"], 0) + 1
+            never[row["kind"]] = never.get(row["kind"], 0) + 1
             continue
-        kinds.setdefault(line["kind"], []).append({"detect": detect, "migrate": migrate, "ramp": max(recover - detect - migrate, 0.0) if recover - detect - migrate > 1e-6 else 0.0,
-                                                   "recover": recover, "floor": line["floor_ms"]})
+        ramp = recover - detect - migrate  # of three rounded numbers
+        kinds.setdefault(row["kind"], []).append({"detect": detect, "migrate": migrate, "ramp": ramp if ramp > 1e-3 else 0.0, "recover": recover,
+                                                  "floor": float(row["floor_ms"])})
     if not kinds:
         raise inputs.NoData(COMMAND)
-    return {"evidence": f"{provenance['evidence']} ({provenance['fabric']})", "kinds": kinds, "never": never}
+    return {"evidence": tables.evidence(results, SET), "kinds": kinds, "never": never}
 
 
 def moments(faults):

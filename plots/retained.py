@@ -1,23 +1,22 @@
 #!/usr/bin/env python3
 """Retained bandwidth against the number of NICs that are lost, one line per mode, with the limit of each.
 
-    python3 plots/retained.py --out DIR results/reference/k_of_8_nics/*/result.json
+    python3 plots/retained.py --out DIR results/runs/k_of_8_nics-TIME/*/result.json
 
-Reads results of one scenario whose runs lose different numbers of a node's NICs (such as k_of_8_nics); several results of
+Reads results/tables/runs.csv, set k_of_8_nics, or results of one scenario whose runs lose different numbers of a node's NICs (such as k_of_8_nics); several results of
 one number are repetitions: the mean is drawn, and each of them as a point. Writes retained.png and retained.pdf."""
 
 import argparse
-import collections
-import glob
-import os
-import re
 import sys
 
+import collect
 import inputs
 import style
+import tables
 
 NAME = "retained"
-COMMAND = "r2bench run k_of_8_nics --no-plot --out results/reference/k_of_8_nics"
+SET = "k_of_8_nics"
+COMMAND = "r2bench run k_of_8_nics --no-plot --out DIR; plots/collect.py run k_of_8_nics DIR"
 
 try:
     from matplotlib import pyplot
@@ -25,60 +24,40 @@ try:
 except ImportError:
     sys.exit(3)
 
-DOWN = {"port_down", "device_fatal", "device_removed", "device_internal_error", "blackhole"}
-
-
-def numbers(pattern):
-    """The numbers that 'nic3', 'nic[0-2,5]' or 'nic*' name; None: all."""
-    text = pattern[len("nic"):]
-    if text == "*":
-        return None
-    found = set()
-    for part in text.strip("[]").split(","):
-        first, _, last = part.partition("-")
-        found.update(range(int(first), int(last or first) + 1))
-    return found
-
-
-def lost(result, run):
-    """How many NICs of the node that loses most, by the faults that were seen."""
-    nics = result["fabric"]["nics_per_node"]
-    gone = collections.defaultdict(set)
-    for fault in run["faults"]:
-        if fault["kind"] in DOWN and fault["witnessed"] and fault["healed_at_ms"] is None:
-            node, nic = re.split("/", fault["target"])[:2]
-            gone[node] |= numbers(nic) or set(range(nics))
-    return max((len(names) for names in gone.values()), default=0)
+def of_rows(rows, evidence, name):
+    """{"modes": {mode: {lost: [(retained, limit)]}}, "job", "nics", "evidence", "versions"}. BadInput when they do not belong together."""
+    modes, shared = {}, None
+    for row in rows:
+        common = (row["nodes"], row["nics"], row["op"], row["bytes"])
+        if shared not in (None, common):
+            raise inputs.BadInput(f"{name}: {row['run']} is another job than the ones before: {common} and {shared}")
+        shared = common
+        if row["retained"] != "" and row["exact"] == "1":
+            modes.setdefault(row["mode"], {}).setdefault(int(row["nics_lost"]), []).append((float(row["retained"]), float(row["limit"])))
+    if not modes:
+        raise inputs.BadInput(f"{name}: no result has a retained bandwidth")
+    nodes, nics, op, size = shared
+    return {"modes": modes, "job": f"{op} of {int(size) / 2**20:g} MiB, {nodes} nodes", "nics": int(nics), "evidence": evidence,
+            "versions": sorted({row["schema"] for row in rows})}
 
 
 def load(paths):
-    """{"modes": {mode: {lost: [(retained, limit)]}}, "job", "nics", "evidence", "versions"}. BadInput when they do not belong together."""
-    modes, shared, versions = {}, None, set()
+    """What of_rows() gives, of result.json files."""
+    rows, labels = [], set()
     for path in paths:
         result = inputs.read_result(path)
-        versions.add(result["schema_version"])
-        fabric, workload = result["fabric"], result["workload"]
-        common = (fabric["kind"], fabric["nodes"], fabric["nics_per_node"], workload["op"], workload["bytes"], result["evidence"])
-        if shared not in (None, common):
-            raise inputs.BadInput(f"{path}: another job than the ones before: {common} and {shared}")
-        shared = common
-        for run in result["runs"]:
-            rate = run["metrics"]["throughput"]
-            if rate["retained"] is None or not run["metrics"]["correctness"]["exact"]:
-                continue
-            modes.setdefault(run["mode"], {}).setdefault(lost(result, run), []).append((rate["retained"], rate["limit"]))
-    if not modes:
-        raise inputs.BadInput(f"{paths[0]}: no result has a retained bandwidth" if paths else "no result has a retained bandwidth")
-    kind, nodes, nics, op, size, evidence = shared
-    return {"modes": modes, "job": f"{op} of {size / 2**20:g} MiB, {nodes} nodes", "nics": nics, "evidence": f"{evidence} ({kind})",
-            "versions": sorted(versions)}
+        labels.add(f"{result['evidence']} ({result['fabric']['kind']})")
+        rows += [{column: tables.text(value) for column, value in row.items()} for row in collect.rows_of_result(result, path)[0]]
+    if len(labels) > 1:
+        raise inputs.BadInput(f"{paths[0]}: evidence of different kinds does not mix: {' and '.join(sorted(labels))}")
+    return of_rows(rows, labels.pop(), paths[0])
 
 
 def data(results):
-    paths = sorted(glob.glob(os.path.join(results, "reference", "k_of_8_nics", "*", "result.json")))
-    if not paths:
+    rows = tables.of_set(results, "runs", SET)
+    if not rows:
         raise inputs.NoData(COMMAND)
-    return load(paths)
+    return of_rows(rows, tables.evidence(results, SET), tables.path_of(results, "runs"))
 
 
 def draw(table):

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""retained.py on the reference results of k_of_8_nics and on made-up ones."""
+"""retained.py on the stored results of k_of_8_nics and on made-up ones."""
 
-import glob
 import json
 import os
 import subprocess
@@ -10,9 +9,11 @@ import tempfile
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-SAMPLES = sorted(glob.glob(os.path.join(HERE, "..", "results", "reference", "k_of_8_nics", "*", "result.json")))
+RESULTS = os.path.join(HERE, "..", "results")
+SAMPLE = os.path.join(RESULTS, "reference", "nic_down", "result.json")
 sys.path.insert(0, HERE)
 
+import collect  # noqa: E402
 import retained  # noqa: E402
 
 
@@ -27,7 +28,7 @@ class Retained(unittest.TestCase):
         self.folder = folder.name
 
     def changed(self, change, name="result.json"):
-        with open(SAMPLES[0], encoding="utf-8") as file:
+        with open(SAMPLE, encoding="utf-8") as file:
             result = json.load(file)
         change(result)
         path = os.path.join(self.folder, name)
@@ -36,13 +37,19 @@ class Retained(unittest.TestCase):
         return path
 
     def test_patterns_name_nics(self):
-        self.assertEqual(retained.numbers("nic3"), {3})
-        self.assertEqual(retained.numbers("nic[0-2,5]"), {0, 1, 2, 5})
-        self.assertIsNone(retained.numbers("nic*"))
+        self.assertEqual(collect.nic_numbers("nic3"), {3})
+        self.assertEqual(collect.nic_numbers("nic[0-2,5]"), {0, 1, 2, 5})
+        self.assertIsNone(collect.nic_numbers("nic*"))
 
-    def test_the_reference_has_one_to_seven_lost_nics_in_both_modes(self):
-        self.assertEqual(len(SAMPLES), 7)
-        table = retained.load(SAMPLES)
+    def test_nics_lost_are_those_of_faults_that_last(self):
+        result = {"fabric": {"nics_per_node": 4}}
+        fault = {"kind": "port_down", "target": "node1/nic[0-1]", "witnessed": True, "healed_at_ms": None}
+        for change, lost in (({}, 2), ({"target": "node1/nic*"}, 4), ({"healed_at_ms": 5.0}, 0), ({"witnessed": False}, 0), ({"kind": "throttle"}, 0)):
+            self.assertEqual(collect.nics_lost(result, {"faults": [{**fault, **change}]}), lost, change)
+        self.assertEqual(collect.nics_lost(result, {"faults": [fault, {**fault, "target": "node0/nic3"}, {**fault, "target": "node1/nic3"}]}), 3)
+
+    def test_the_stored_set_has_one_to_seven_lost_nics_in_both_modes(self):
+        table = retained.data(RESULTS)
         modes = table["modes"]
         self.assertEqual(table["nics"], 8)
         self.assertTrue(table["job"].startswith("allreduce"))
@@ -51,15 +58,15 @@ class Retained(unittest.TestCase):
         for lost, points in modes["balance"].items():
             self.assertAlmostEqual(points[0][1], (8 - lost) / 8)
 
-    def test_the_program_draws_them(self):
-        done = program("--out", self.folder, *SAMPLES)
+    def test_the_program_draws_results(self):
+        done = program("--out", self.folder, SAMPLE)
         self.assertEqual(done.returncode, 0, done.stderr)
         for kind, least in (("png", 20000), ("pdf", 5000)):
             self.assertGreater(os.path.getsize(os.path.join(self.folder, "retained." + kind)), least)
 
     def test_results_of_different_jobs_do_not_mix(self):
         other = self.changed(lambda result: result["workload"].update(op="alltoall"))
-        done = program("--out", self.folder, SAMPLES[0], other)
+        done = program("--out", self.folder, SAMPLE, other)
         self.assertEqual(done.returncode, 64)
         self.assertIn("another job", done.stderr)
 

@@ -5,15 +5,14 @@ AllReduce, or how long until the job ended.
 
     python3 plots/stall.py --results results --out DIR
 
-Reads results/reference: result.json of the runs named below, speed_16_cores/speed.jsonl, perftest_faults/ib_write_bw_*.json and
-nccl_gpus/four_gpus.json."""
+Reads results/tables: runs.csv and faults.csv (the runs named below, and the set speed), programs.csv, and nccl.csv (the set nccl_four_gpus)."""
 
-import os
 import statistics
 import sys
 
 import inputs
 import style
+import tables
 
 try:
     from matplotlib import pyplot
@@ -23,11 +22,12 @@ except ImportError:
     sys.exit(3)
 
 NAME = "stall"
-COMMAND = "r2bench run nic_down qp_error two_nics_down device_removed …, and put their folders into results/reference"
+COMMAND = "r2bench run nic_down (qp_error, two_nics_down, device_removed, …) --out DIR/…; plots/collect.py run recovery DIR"
+SETS = ["recovery", "ten_faults", "device_removed"]
 # Rows of the left panel, and the runs that each comes from.
 RUNS = [("port down", "nic_down"), ("port down, no event", "silent_port_down_10_faults"), ("queue pair error", "qp_error"), ("ACK lost", "ack_lost_10_faults"),
         ("device removed", "device_removed"), ("two ports down", "two_nics_down")]
-LINES = {"port_down": "port down", "qp_error": "queue pair error", "blackhole": "black hole"}  # of speed.jsonl and perftest
+LINES = {"port_down": "port down", "qp_error": "queue pair error", "blackhole": "black hole"}  # of the sets speed and programs
 ROWS = ["port down", "port down, no event", "black hole", "queue pair error", "ACK lost", "device removed", "two ports down"]
 # Transport: label, colour, marker.
 TRANSPORTS = {"perftest": ("ib_write_bw (bare verbs)", style.INK, "v"), "nccl_ib": ("NCCL's own IB transport", style.ORANGE, "^"),
@@ -42,82 +42,55 @@ def point(row, transport, ms, ended):
 
 def of_runs(results):
     """The longest gap of each mode over its faults; of a job that ended in an error, how long that took."""
+    rows_of = {folder: row for row, folder in RUNS}
     found = []
-    for row, folder in RUNS:
-        path = os.path.join(results, "reference", folder, "result.json")
-        if not os.path.exists(path):
+    for run in tables.read(results, "runs"):
+        if run["set"] not in SETS or run["run"] not in rows_of:
             continue
-        result = inputs.read_result(path)
-        for run in result["runs"]:
-            gap = run["metrics"]["recovery"]["blackout_ms"]["max"]
-            if run["outcome"] == "error" and run["error_ms"] is not None:
-                found.append((result["evidence"], point(row, run["mode"], run["error_ms"], True)))
-            elif run["outcome"] == "ok" and gap is not None:
-                found.append((result["evidence"], point(row, run["mode"], gap, False)))
+        label = tables.provenance(results, run["set"])["evidence"]
+        if run["outcome"] == "error" and run["error_ms"]:
+            found.append((label, point(rows_of[run["run"]], run["mode"], float(run["error_ms"]), True)))
+        elif run["outcome"] == "ok" and run["blackout_max_ms"]:
+            found.append((label, point(rows_of[run["run"]], run["mode"], float(run["blackout_max_ms"]), False)))
     return found
 
 
 def of_lines(results):
-    """The longest gap of each kind in speed.jsonl, where no run of its own says it."""
-    path = os.path.join(results, "reference", "speed_16_cores", "speed.jsonl")
-    if not os.path.exists(path):
-        return []
-    evidence = inputs.read_json(os.path.join(os.path.dirname(path), "provenance.json"))["evidence"]
+    """The longest gap of each kind in the set speed, where no run of its own says it."""
     longest = {}
-    for line in inputs.read_lines(path):
-        if "run" not in line and line["sampled"] and line["blackout_ms"] is not None:
-            key = (LINES.get(line["kind"], line["kind"]), line["mode"])
-            longest[key] = max(longest.get(key, 0), line["blackout_ms"])
-    return [(evidence, point(row, mode, ms, False)) for (row, mode), ms in sorted(longest.items()) if row == "black hole"]
+    for fault in tables.of_set(results, "faults", "speed"):
+        if fault["sampled"] == "1" and fault["blackout_ms"]:
+            key = (LINES.get(fault["kind"], fault["kind"]), fault["mode"])
+            longest[key] = max(longest.get(key, 0), float(fault["blackout_ms"]))
+    return [(tables.provenance(results, "speed")["evidence"], point(row, mode, ms, False)) for (row, mode), ms in sorted(longest.items()) if row == "black hole"]
 
 
 def of_perftest(results):
     """From the fault to the completion with which ib_write_bw ends."""
-    found = []
-    for kind, row in LINES.items():
-        path = os.path.join(results, "reference", "perftest_faults", f"ib_write_bw_{kind}.json")
-        if not os.path.exists(path):
-            continue
-        for fault in inputs.read_json(path)["faults"]:
-            seen = [effect["time_ns"] for effect in fault["effects"] if effect["what"].startswith("the program's next completion")]
-            if seen:
-                found.append(("emulated", point(row, "perftest", (min(seen) - fault["t0_ns"]) / 1e6, True)))
-    return found
+    return [(tables.provenance(results, one["set"])["evidence"], point(LINES[one["fault"]], "perftest", float(one["after_ms"]), True))
+            for one in tables.read(results, "programs") if one["program"] == "ib_write_bw" and one["fault"] in LINES]
 
 
 def of_nccl(results):
     """Cases of the NCCL matrix with one fault kind, two nodes of two GPUs, and NCCL's own choice of protocol."""
-    path = os.path.join(results, "reference", "nccl_gpus", "four_gpus.json")
-    found = []
-    if not os.path.exists(path):
-        return found
-    for case in inputs.read_json(path)["cases"]:
-        what = case["case"]
-        row = NCCL_ROWS.get(what.get("fault"))
-        transport = "nccl_ib" if what["net"] == "ib" else {0: "baseline", 1: "migrate", 2: "balance"}[what["mode"]]
-        plain = what["nodes"] == 2 and what["gpus"] == 2 and not set(what) & {"args", "lasting", "abort", "nics"}
-        if row is None or not plain or what.get("env", {}) not in ({}, {"NCCL_PROTO": "Simple"}):
-            continue
-        longest_ms = [op["max_ms"] for rank in case["ranks"] if rank for op in rank["results"] if op["op"] == "allreduce"]
-        if any(case["exit"]):  # no more than from the fault to the end of the last process
-            fault = case["witness"]["faults"][0]
-            found.append(point(row, transport, case["seconds"] * 1e3 - (fault["t0_ns"] - fault["armed_ns"]) / 1e6, True))
-        elif longest_ms:
-            found.append(point(row, transport, max(longest_ms), False))
     longest = {}
-    for one in found:
-        key = (one["fault"], one["transport"])
-        if key not in longest or one["ms"] > longest[key]["ms"]:
-            longest[key] = one
-    return list(longest.values())
+    for case in tables.of_set(results, "nccl", "nccl_four_gpus"):
+        plain = case["nodes"] == "2" and case["gpus_per_node"] == "2" and case["nics"] == "2" and case["variant"] in ("", "NCCL_PROTO=Simple")
+        if case["fault"] not in NCCL_ROWS or not plain or case["op"] not in ("", "allreduce"):
+            continue
+        transport = "nccl_ib" if case["net"] == "ib" else {"0": "baseline", "1": "migrate", "2": "balance"}[case["mode"]]
+        ended = case["ended_ms"] != ""
+        ms = tables.number(case["ended_ms"] if ended else case["max_ms"])
+        key = (NCCL_ROWS[case["fault"]], transport)
+        if ms is not None and ms > longest.get(key, (0, False))[0]:
+            longest[key] = (ms, ended)
+    return [point(row, transport, ms, ended) for (row, transport), (ms, ended) in longest.items()]
 
 
 def healthy_ms(results):
     """The median AllReduce of the NCCL matrix without a fault, under live migration; None when it was not run."""
-    path = os.path.join(results, "reference", "nccl_gpus", "four_gpus.json")
-    cases = inputs.read_json(path)["cases"] if os.path.exists(path) else []
-    medians = [op["median_ms"] for case in cases if case["case"]["name"] == "healthy_migrate" for rank in case["ranks"] if rank
-               for op in rank["results"] if op["op"] == "allreduce"]
+    medians = [float(case["median_ms"]) for case in tables.of_set(results, "nccl", "nccl_four_gpus")
+               if case["case"] == "healthy_migrate" and case["op"] == "allreduce"]
     return statistics.median(medians) if medians else None
 
 

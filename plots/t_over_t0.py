@@ -2,7 +2,7 @@
 """Time of AllReduce with a degraded node over that of the fault-free ring (T/T0), one line per algorithm, with the lower bound:
 against the lost part of the node's capacity, and against the number of nodes.
 
-    python3 plots/t_over_t0.py --out DIR results/sim/allreduce.csv
+    python3 plots/t_over_t0.py --out DIR results/tables/allreduce.csv
 
 Reads the table of harness/sim/sweep.py. Writes t_over_t0.png and t_over_t0.pdf."""
 
@@ -15,7 +15,7 @@ import inputs
 import style
 
 NAME = "t_over_t0"
-COMMAND = "harness/sim/sweep.py build/release/bin/r2bench --out results/sim"
+COMMAND = "harness/sim/sweep.py build/release/bin/r2bench --out DIR; plots/collect.py sim allreduce DIR/allreduce.csv"
 
 try:
     from matplotlib import pyplot
@@ -58,7 +58,7 @@ def load(path):
 
 def data(results, nodes=16, lost=0.5):
     """What load() gives, with the number of nodes of the left panel and the lost part of the right one."""
-    path = os.path.join(results, "sim", "allreduce.csv")
+    path = os.path.join(results, "tables", "allreduce.csv")
     if not os.path.exists(path):
         raise inputs.NoData(COMMAND)
     return load(path), nodes, lost

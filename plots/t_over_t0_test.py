@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TABLE = os.path.join(HERE, "..", "results", "sim", "allreduce.csv")
+TABLE = os.path.join(HERE, "..", "results", "tables", "allreduce.csv")
 sys.path.insert(0, HERE)
 
 import t_over_t0  # noqa: E402

@@ -2,8 +2,8 @@
 """AllReduce with one degraded node on virtual NICs: algorithms side by side, beside the lower bound and the simulator; and mode 3 beside
 ring and Balance at each size.
 
-    harness/bench/allreduce_table.py algorithms --nodes 3,4,6,8 --mbits 400 --out results/reference/allreduce
-    harness/bench/allreduce_table.py sizes --nodes 4 --mbits 400 --out results/reference/allreduce
+    harness/bench/allreduce_table.py algorithms --nodes 3,4,6,8 --mbits 400 --out build/allreduce
+    harness/bench/allreduce_table.py sizes --nodes 4 --mbits 400 --out build/allreduce
 
 A node has four NICs; it loses x of its capacity in the middle of each job: 1/8 one NIC is throttled to half, 1/4 one is lost, 1/2 two are. T is
 the median operation once that has settled, T0 the one before it, of the same job. `--mbits auto` takes the highest rate at which the healthy

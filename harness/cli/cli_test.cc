@@ -175,16 +175,16 @@ TEST_F(Program, plot_wants_a_result_or_all) {
 }
 
 TEST_F(Program, plot_all_names_what_has_no_data_and_what_cannot_be_used) {
-  fs::create_directories("results/matrix");
+  fs::create_directories("results/tables");
   const int none = call({"plot", "--all"});
   if (err.str().find("has no matplotlib") != std::string::npos) GTEST_SKIP() << err.str();
   EXPECT_EQ(none, 0) << err.str();
   EXPECT_NE(out.str().find("busbw: no data: run r2bench run busbw_sizes"), std::string::npos) << out.str();
   EXPECT_NE(out.str().find("0 of 8 figures made, 8 without data"), std::string::npos) << out.str();
   EXPECT_EQ(call({"plot", "--all", "--strict"}), 1);
-  std::ofstream("results/matrix/matrix_migrate.json") << R"({"schema_version": 1, "cells": [)";
+  std::ofstream("results/tables/matrix.csv") << "set,fault\n";
   EXPECT_EQ(call({"plot", "--all"}), 64);
-  EXPECT_NE(out.str().find("results/matrix/matrix_migrate.json: was cut off"), std::string::npos)
+  EXPECT_NE(out.str().find("results/tables/matrix.csv: is no table of matrix"), std::string::npos)
       << out.str();
 }
 
@@ -358,6 +358,11 @@ TEST_F(Program, every_scenario_of_the_house_is_valid_and_expects_something) {
     }
   }
   EXPECT_GE(count, 9u);
+}
+
+TEST_F(Program, validate_accepts_the_stored_run) {
+  const std::string stored = std::string(R2BENCH_SOURCE_DIR) + "/results/reference/nic_down/result.json";
+  EXPECT_EQ(call({"validate", stored.c_str()}), 0) << err.str();
 }
 
 TEST_F(Program, validate_finds_a_verdict_that_does_not_follow) {

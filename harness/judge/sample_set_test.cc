@@ -11,13 +11,13 @@ namespace {
 
 using Json = nlohmann::json;
 
-Json reference_result(const std::string& name) {
-  std::ifstream stream(std::string(R2BENCH_SOURCE_DIR) + "/results/reference/" + name + "/result.json");
+Json sample_result(const std::string& name) {
+  std::ifstream stream(std::string(R2BENCH_SOURCE_DIR) + "/harness/judge/testing/" + name + ".json");
   return Json::parse(stream);
 }
 
 TEST(SampleSet, takes_the_samples_of_each_fault) {
-  const SampleSet set = samples_of_result(reference_result("silent_port_down_10_faults"), "A");
+  const SampleSet set = samples_of_result(sample_result("silent_port_down_10_faults"), "A");
   const ModeSamples* mode = set.find("silent_port_down", "migrate");
   ASSERT_NE(mode, nullptr);
   ASSERT_NE(mode->find("recover_ms"), nullptr);
@@ -29,7 +29,7 @@ TEST(SampleSet, takes_the_samples_of_each_fault) {
 }
 
 TEST(SampleSet, takes_pairs_where_there_are_pairs) {
-  const SampleSet set = samples_of_result(reference_result("no_fault_balance_40_pairs"), "A");
+  const SampleSet set = samples_of_result(sample_result("no_fault_balance_40_pairs"), "A");
   const ModeSamples* mode = set.find("no_fault_balance", "balance");
   ASSERT_NE(mode, nullptr);
   EXPECT_EQ(mode->find("busbw")->all().size(), 40u);
@@ -38,7 +38,7 @@ TEST(SampleSet, takes_pairs_where_there_are_pairs) {
 }
 
 TEST(SampleSet, a_time_that_never_came_is_infinite) {
-  Json result = reference_result("silent_port_down_10_faults");
+  Json result = sample_result("silent_port_down_10_faults");
   for (Json& run : result["runs"])
     for (Json& fault : run["faults"]) fault["recover_ms"] = nullptr;
   for (const double value :
@@ -47,7 +47,7 @@ TEST(SampleSet, a_time_that_never_came_is_infinite) {
 }
 
 TEST(SampleSet, adds_runs_and_survives_a_baseline_file) {
-  const SampleSet one = samples_of_result(reference_result("silent_port_down_10_faults"), "A");
+  const SampleSet one = samples_of_result(sample_result("silent_port_down_10_faults"), "A");
   SampleSet all;
   all.add(one.pooled().beside(one));
   all.add(one.pooled().beside(one));
@@ -63,7 +63,7 @@ TEST(SampleSet, adds_runs_and_survives_a_baseline_file) {
 }
 
 TEST(SampleSet, conditions_that_differ_between_runs_are_various) {
-  Json other = reference_result("silent_port_down_10_faults");
+  Json other = sample_result("silent_port_down_10_faults");
   SampleSet set = samples_of_result(other, "A");
   other["fabric"]["nodes"] = 3;
   set.add(samples_of_result(other, "B"));

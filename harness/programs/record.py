@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 """Runs perftest and ibv_rc_pingpong under port_down, qp_error and blackhole on the virtual HCA, and writes what
-everybody said: one transcript and one witness log per program and fault, and a table over all of them.
+each said: one transcript and one witness log per program and fault, and programs.csv, a table of all of them.
+Ends with the command that puts the table into results/.
 
-    harness/programs/record.py build/release/bin/r2bench --out results/reference/perftest_faults
+    harness/programs/record.py build/release/bin/r2bench --out build/programs
 
 Exit status: 0 when every program failed in its own words and its log agrees, 1 otherwise.
 """
 
 import argparse
+import csv
 import json
 import os
 import pathlib
-import platform
 import re
 import shlex
 import socket
@@ -28,6 +29,7 @@ PROGRAMS = {
     "ib_send_lat": "ib_send_lat -d vhca0 -x 1 -F -n 1000000",
     "ibv_rc_pingpong": "ibv_rc_pingpong -d vhca0 -g 1 -n 1000000",
 }
+COLUMNS = ["program", "fault", "exit_status", "said", "saw", "after_ms"]
 FAULTS = ["port_down", "qp_error", "blackhole"]
 SEEN = "the program's next completion there: "
 STATUS = {"SUCCESS": 0, "WR_FLUSH_ERR": 5, "RETRY_EXC_ERR": 12}
@@ -106,9 +108,8 @@ def broken(r2bench, program, fault, out):
             f"$ cat plan.yaml\n{plan.read_text()}\n"
             f"$ {typed(first)}\n{server_says.read_text()}[exit status: {ended}]\n\n"
             f"$ {typed(second)}\n{story}[exit status: {client.returncode}]\n")
-        after_text = f"{after:.1f} ms" if after is not None else "-"
-        row = (f"| [`{program}`]({program}_{fault}.txt) | {fault} | {client.returncode} | "
-               f"`{printed[0] if printed else '-'}` | {', '.join(seen) or '-'} | {after_text} |")
+        row = {"program": program, "fault": fault, "exit_status": client.returncode, "said": printed[0] if printed else "",
+               "saw": " ".join(seen), "after_ms": f"{after:.6g}" if after is not None else ""}
         return row, good
 
 
@@ -133,7 +134,7 @@ def main():
             if arguments.only and not re.search(arguments.only, f"{program}_{fault}"):
                 continue
             row, good = broken(r2bench, program, fault, arguments.out)
-            print(row, flush=True)
+            print(", ".join(map(str, row.values())), flush=True)
             rows.append(row)
             if not good:
                 bad.append(f"{program} under {fault}")
@@ -142,17 +143,13 @@ def main():
     if output("git", "-C", str(root), "status", "--porcelain", "--untracked-files=no", "--", ":!results"):
         commit += ", with changes"
     packages = output("dpkg-query", "-W", "-f", "${Package} ${Version}, ", "perftest", "ibverbs-utils").rstrip(", ")
-    (arguments.out / "README.md").write_text(
-        "# Programs that nobody here wrote, under faults\n\n"
-        "Written by `harness/programs/record.py build/release/bin/r2bench --out results/reference/perftest_faults`: "
-        f"{time.strftime('%Y-%m-%d', time.gmtime())}, commit {commit}, {packages or 'packages unknown'}, "
-        f"Linux {platform.release()}, virtual HCA at 1 Gbit/s, evidence `emulated`.\n\n"
-        "Both programs set timeout 14 and 7 retries, so their retries last 537 ms. The fault strikes the client's NIC at its\n"
-        "500th send. The last two columns are from the injector's log: what the client polled of that queue pair\n"
-        "after the fault had taken effect, and how long after t0 it polled the failure. Each row links to the transcript; the "
-        "log itself is beside it (`.json`).\n\n"
-        "| program | fault | exit status | it said | the log: it saw | after |\n|---|---|---|---|---|---|\n"
-        + "\n".join(rows) + "\n")
+    with (arguments.out / "programs.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    print("into the tables of results/: " + shlex.join(
+        ["plots/collect.py", "programs", "programs", str(arguments.out / "programs.csv"), "--commit", commit, "--date", time.strftime("%Y-%m-%d", time.gmtime()),
+         "--command", "harness/programs/record.py build/release/bin/r2bench", "--note", f"{packages or 'packages unknown'}; 1 Gbit/s, timeout 14, 7 retries"]), file=sys.stderr)
     for each in bad:
         print(f"not as it should be: {each}", file=sys.stderr)
     return 1 if bad else 0

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """The table of AllReduce algorithms over numbers of nodes, lost parts of a node's capacity, and degraded nodes.
 
-    harness/sim/sweep.py build/release/bin/r2bench --out results/sim
+    harness/sim/sweep.py build/release/bin/r2bench --out build/sim
 
 Runs `r2bench sim allreduce` (flow simulator; latency 0, 1 GiB, so that times are ratios of volumes) and writes
-allreduce.csv, with the times relative to the fault-free ring (t0), and provenance.txt. With K = 64 only what the
-planner takes is simulated. Minutes."""
+allreduce.csv, with the times relative to the fault-free ring (t0). With K = 64 only what the planner takes is
+simulated. Takes minutes. Ends with the command that puts the table into results/."""
 
 import argparse
 import csv
@@ -13,6 +13,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 NODES = (4, 8, 16, 64, 128)
 LOST = (0.125, 0.25, 0.5)
@@ -40,7 +41,7 @@ def rows(r2bench, nodes, lost, count, segments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("r2bench")
-    parser.add_argument("--out", default="results/sim", help="folder of the table")
+    parser.add_argument("--out", default="build/sim", help="folder of the table")
     arguments = parser.parse_args()
     os.makedirs(arguments.out, exist_ok=True)
     with open(os.path.join(arguments.out, "allreduce.csv"), "w", encoding="utf-8", newline="") as file:
@@ -54,8 +55,9 @@ def main():
                         file.flush()
                         print(nodes, count, lost, segments, file=sys.stderr)
     version = subprocess.run([arguments.r2bench, "--version"], check=True, capture_output=True, text=True).stdout.strip()
-    with open(os.path.join(arguments.out, "provenance.txt"), "w", encoding="utf-8") as file:
-        file.write(f"{version}\nharness/sim/sweep.py; evidence: simulated\n")
+    commit = version.rsplit(" ", 1)[-1]
+    print(f"into the tables of results/: plots/collect.py sim allreduce {arguments.out}/allreduce.csv --commit {commit} --date {time.strftime('%Y-%m-%d', time.gmtime())}",
+          file=sys.stderr)
     return 0
 
 

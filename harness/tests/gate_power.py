@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What `r2bench gate` can tell: how often it raises an alarm when nothing is wrong, and how often it finds a delay in the core.
 
-    harness/tests/gate_power.py [--r2bench build/release/bin/r2bench] --runs 20 --lanes 4 --neighbours 8 --out results/gate/MACHINE
+    harness/tests/gate_power.py [--r2bench build/release/bin/r2bench] --runs 20 --lanes 4 --neighbours 8 --out build/gate_power
 
 Makes a baseline first (--baseline-runs gate measurements by turns with their reference; or takes --baseline FILE), then runs the gate
 twice --runs times: --runs times as it is, and --runs times with R2CC_FENCE_DELAY_MS=--delay in the candidate and not in the

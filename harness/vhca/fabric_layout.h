@@ -15,7 +15,7 @@
 namespace vhca {
 
 inline constexpr std::uint64_t kFabricMagic = 0x3142'4146'4143'4856;  // "VHCAFAB1"
-inline constexpr std::uint32_t kLayoutVersion = 12;
+inline constexpr std::uint32_t kLayoutVersion = 14;
 
 inline constexpr std::size_t kMaxNodes = 64;
 inline constexpr std::size_t kMaxNicsPerNode = 16;
@@ -275,7 +275,32 @@ struct alignas(64) MrSlot {
   std::uint32_t access;
   std::uint64_t iova;
   std::uint64_t length;
-  std::uint64_t address;  // in the owner's address space
+  std::uint64_t address;  // in the owner's address space; of GPU memory: a reference, see gpu_memory.h
+};
+
+// What others need to reach a region in GPU memory; of the memory region of the same slot, valid with its
+// key.
+struct GpuRegion {
+  unsigned char ipc_handle[64];  // of the allocation, by cuIpcGetMemHandle
+  unsigned char gpu[16];         // the GPU's UUID: its number differs between processes
+  std::uint64_t address;         // in the owner's process
+  std::uint64_t base;            // … of the allocation
+  std::uint64_t bytes;           // … of the allocation
+  std::uint64_t shadow;   // where visibility is delayed (gpu_delay.h), else 0: in the owner's address space
+  std::uint64_t pending;  // the region's PendingTable, offset in the fabric
+  std::uint32_t nic;      // any number that tells the owner's NICs apart
+};
+
+// A write into GPU memory that is complete and not visible yet.
+struct PendingWrite {
+  std::atomic<std::uint64_t> word;  // 0: free; low half: whose write, high half: 1 when it is complete
+  std::uint64_t offset;             // in the region
+  std::uint64_t bytes;
+  std::uint64_t since_ns;
+};
+struct PendingTable {
+  std::atomic<std::uint64_t> asked, answered;  // flushes that others want of the owner; those that are done
+  PendingWrite writes[510];
 };
 
 // One request to another process's engine per process; used only where cross-memory access is refused.
@@ -362,6 +387,7 @@ struct Fabric {
   SlotTable<CqSlot, kMaxCompletionQueues> completion_queues;
   SlotTable<SrqSlot, kMaxSharedReceiveQueues> shared_receive_queues;
   SlotTable<MrSlot, kMaxMemoryRegions> memory_regions;
+  GpuRegion gpu_regions[kMaxMemoryRegions];  // sparse: written for GPU memory only
   std::atomic<ProcessId> page_owner[kArenaPages];
   Port ports[kMaxPorts];
   StagingSlot staging[kMaxProcesses];

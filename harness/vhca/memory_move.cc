@@ -10,6 +10,9 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "harness/vhca/gpu_copy.h"
+#include "harness/vhca/gpu_delay.h"
+#include "harness/vhca/gpu_memory.h"
 #include "harness/vhca/log.h"
 #include "harness/vhca/process_table.h"
 #include "harness/vhca/staging.h"
@@ -19,6 +22,7 @@ namespace {
 
 constexpr std::uint64_t kCheckIntervalNs = 10'000'000;  // far shorter than any reuse of a pid
 constexpr std::size_t kShortCopy = 1024;
+constexpr std::size_t kBounceBytes = 256 * 1024;
 
 // Walks two lists of pieces side by side: f(local, remote, bytes) for each stretch that is contiguous in
 // both.
@@ -137,7 +141,8 @@ MoveStatus MemoryMover::check_beacon(ProcessId other, pid_t pid, const ProcessSl
   iovec here{&word, sizeof word};
   iovec there{reinterpret_cast<void*>(slot.beacon_address.load()), sizeof word};
   const std::uint64_t wanted = slot.beacon_value.load();
-  const MoveStatus status = move_somehow(MoveDirection::kFromRemote, other, pid, &here, 1, &there, 1, nullptr);
+  const MoveStatus status =
+      move_somehow(MoveDirection::kFromRemote, other, pid, &here, 1, &there, 1, nullptr);
   return status == MoveStatus::kOk && word == wanted ? status : MoveStatus::kGone;
 }
 
@@ -151,6 +156,8 @@ MoveStatus MemoryMover::touch(ProcessId other) {
 MoveStatus MemoryMover::move(MoveDirection direction, ProcessId other, iovec* local, std::size_t local_count,
                              iovec* remote, std::size_t remote_count, const Hold& hold,
                              std::uint64_t now_ns) {
+  if (any_gpu(local, local_count) || any_gpu(remote, remote_count)) [[unlikely]]
+    return move_gpu(direction, other, local, remote, remote_count, hold);
   if (other == self_) {
     for_each_stretch(local, remote, remote_count, [&](char* ours, char* theirs, std::size_t bytes) {
       if (direction == MoveDirection::kToRemote)
@@ -177,6 +184,84 @@ MoveStatus MemoryMover::move(MoveDirection direction, ProcessId other, iovec* lo
   return status == MoveStatus::kRemoteFault && check_beacon(other, pid, *slot) == MoveStatus::kGone
              ? MoveStatus::kGone
              : status;
+}
+
+// This process's GPU memory and another's host memory: no one call moves between the two.
+MoveStatus MemoryMover::through_bounce(MoveDirection direction, ProcessId other, pid_t pid, char* local,
+                                       char* remote, std::size_t bytes, const Hold& hold) {
+  const std::lock_guard guard(bounce_lock_);
+  if (!bounce_) bounce_ = std::make_unique<char[]>(kBounceBytes + 64);
+  for (std::size_t done = 0; done < bytes;) {
+    const std::size_t some = std::min(bytes - done, kBounceBytes);
+    // Lies like the host memory, so that aligned words are moved whole.
+    char* const at =
+        bounce_.get() +
+        ((reinterpret_cast<std::uintptr_t>(remote + done) - reinterpret_cast<std::uintptr_t>(bounce_.get())) &
+         63);
+    iovec here{at, some}, there{remote + done, some};
+    MoveStatus status;
+    if (direction == MoveDirection::kToRemote) {
+      status = copy_gpu(fabric_, self_, {at, self_}, {local + done, self_}, some, &hold);
+      if (status == MoveStatus::kOk) status = move_somehow(direction, other, pid, &here, 1, &there, 1, &hold);
+    } else {
+      status = move_somehow(direction, other, pid, &here, 1, &there, 1, &hold);
+      if (status == MoveStatus::kOk)
+        status = copy_gpu(fabric_, self_, {local + done, self_}, {at, self_}, some, &hold);
+    }
+    if (status != MoveStatus::kOk) return status;
+    done += some;
+  }
+  return MoveStatus::kOk;
+}
+
+MoveStatus MemoryMover::move_gpu_piece(MoveDirection direction, ProcessId other, pid_t pid, char* ours,
+                                       char* theirs, std::size_t bytes, const Hold& hold) {
+  const bool to_remote = direction == MoveDirection::kToRemote;
+  const GpuSide here{ours, self_}, there{theirs, other};
+  if (is_gpu(theirs) || (other == self_ && is_gpu(ours)))
+    return copy_gpu(fabric_, self_, to_remote ? there : here, to_remote ? here : there, bytes, &hold);
+  if (is_gpu(ours)) return through_bounce(direction, other, pid, ours, theirs, bytes, hold);
+  if (other == self_) {
+    copy_whole_words(to_remote ? theirs : ours, to_remote ? ours : theirs, bytes);
+    return MoveStatus::kOk;
+  }
+  iovec one{ours, bytes}, another{theirs, bytes};
+  return move_somehow(direction, other, pid, &one, 1, &another, 1, &hold);
+}
+
+MoveStatus MemoryMover::move_gpu(MoveDirection direction, ProcessId other, const iovec* local,
+                                 const iovec* remote, std::size_t remote_count, const Hold& hold) {
+  pid_t pid = 0;
+  if (other != self_) {
+    const ProcessSlot* const slot = find_process(fabric_, other);
+    if (!slot) return MoveStatus::kGone;
+    pid = static_cast<pid_t>(slot->claim.load() >> 32);
+    if (const MoveStatus status = check_beacon(other, pid, *slot); status != MoveStatus::kOk) return status;
+  }
+  MoveStatus status = MoveStatus::kOk;
+  for_each_stretch(local, remote, remote_count, [&](char* ours, char* theirs, std::size_t bytes) {
+    const bool to_remote = direction == MoveDirection::kToRemote;
+    char*& to = to_remote ? theirs : ours;
+    if (is_gpu(theirs) && !to_remote)
+      if (const GpuRegion& from = fabric_.gpu_regions[gpu_slot(theirs)]; from.shadow != 0)
+        status = flush_delayed(fabric_, from, self_, other);
+    const GpuRegion* const into = is_gpu(to) ? &fabric_.gpu_regions[gpu_slot(to)] : nullptr;
+    if (status != MoveStatus::kOk || !into || into->shadow == 0) {
+      if (status == MoveStatus::kOk)
+        status = move_gpu_piece(direction, other, pid, ours, theirs, bytes, hold);
+      return status == MoveStatus::kOk;
+    }
+    DelayedWrite write(fabric_, *into, self_, gpu_offset(to), bytes);
+    if (!write.claimed()) {
+      status = MoveStatus::kBusy;
+      return false;
+    }
+    to = reinterpret_cast<char*>(into->shadow + gpu_offset(to));
+    status = move_gpu_piece(direction, other, pid, ours, theirs, bytes, hold);
+    if (status == MoveStatus::kOk) write.publish();
+    return status == MoveStatus::kOk;
+  });
+  return status == MoveStatus::kRemoteFault && touch(other) == MoveStatus::kGone ? MoveStatus::kGone : status;
 }
 
 MoveStatus MemoryMover::attach(MoveDirection direction, pid_t pid, const iovec* local,

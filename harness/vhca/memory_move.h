@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 
 #include "harness/vhca/fabric_layout.h"
@@ -20,11 +21,13 @@ enum class MoveStatus {
   kRemoteFault,  // its memory is not there (any more)
   kLocalFault,   // ours is not
   kRefused,      // not that way
+  kBusy,         // not now; try again
 };
 
 enum class MoveDirection { kToRemote, kFromRemote };
 
-// Both lists cover the same number of bytes. See README.md for what is promised on order and torn words.
+// Both lists cover the same number of bytes, and may name GPU memory (gpu_memory.h). See README.md for what
+// is promised on order and torn words.
 class MemoryMover {
  public:
   // VHCA_MOVE=attach|proc|staging says where to begin; the default is attach. Each way falls back to the next
@@ -46,11 +49,17 @@ class MemoryMover {
     std::atomic<std::uint64_t> checked_ns{0};
   };
 
+  // Where some of the pieces are references to GPU memory (gpu_memory.h).
+  MoveStatus move_gpu(MoveDirection direction, ProcessId other, const iovec* local, const iovec* remote,
+                      std::size_t remote_count, const Hold& hold);
+  MoveStatus move_gpu_piece(MoveDirection direction, ProcessId other, pid_t pid, char* local, char* remote,
+                            std::size_t bytes, const Hold& hold);
+  MoveStatus through_bounce(MoveDirection direction, ProcessId other, pid_t pid, char* local, char* remote,
+                            std::size_t bytes, const Hold& hold);
   MoveStatus check_beacon(ProcessId other, pid_t pid, const ProcessSlot& slot);
   // By the first way that is not refused. kGone when `hold` (nullptr: none is needed) was revoked.
   MoveStatus move_somehow(MoveDirection direction, ProcessId other, pid_t pid, iovec* local,
-                          std::size_t local_count, iovec* remote, std::size_t remote_count,
-                          const Hold* hold);
+                          std::size_t local_count, iovec* remote, std::size_t remote_count, const Hold* hold);
   MoveStatus attach(MoveDirection direction, pid_t pid, const iovec* local, std::size_t local_count,
                     const iovec* remote, std::size_t remote_count, const Hold* hold);
   MoveStatus through_proc(MoveDirection direction, ProcessId other, pid_t pid, const iovec* local,
@@ -62,6 +71,8 @@ class MemoryMover {
   std::atomic<bool> attach_refused_{false};
   std::atomic<bool> proc_refused_{false};
   std::mutex staging_lock_;
+  std::mutex bounce_lock_;
+  std::unique_ptr<char[]> bounce_;  // made when GPU memory first meets another process's host memory
   std::array<Peer, kMaxProcesses> peers_;
 };
 

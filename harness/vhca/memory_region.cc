@@ -8,6 +8,8 @@
 #include <memory>
 #include <string_view>
 
+#include "harness/vhca/gpu_delay.h"
+#include "harness/vhca/gpu_memory.h"
 #include "harness/vhca/huge_pages.h"
 #include "harness/vhca/runtime.h"
 
@@ -44,8 +46,10 @@ ibv_mr* refuse(int error) {
   return nullptr;
 }
 
-// Gives [address, address + length) of this process a key, under the name `iova`.
-ibv_mr* make_region(ibv_pd* ibpd, void* address, std::size_t length, std::uint64_t iova, int access) {
+// Gives [address, address + length) of this process a key, under the name `iova`. `gpu`: what others must
+// know of it, or nullptr for host memory.
+ibv_mr* make_region(ibv_pd* ibpd, void* address, std::size_t length, std::uint64_t iova, int access,
+                    const GpuRegion* gpu = nullptr) {
   Pd& pd = pd_of(ibpd);
   Runtime& runtime = *Context::of(pd.context).runtime;
   auto table_index = runtime.fabric().memory_regions.claim(runtime.self());
@@ -59,7 +63,17 @@ ibv_mr* make_region(ibv_pd* ibpd, void* address, std::size_t length, std::uint64
   slot.access = static_cast<std::uint32_t>(access);
   slot.iova = iova;
   slot.length = length;
-  slot.address = reinterpret_cast<std::uintptr_t>(address);
+  slot.address = gpu ? gpu_reference(table_index) : reinterpret_cast<std::uintptr_t>(address);
+  if (gpu) {
+    GpuRegion& region = runtime.fabric().gpu_regions[table_index];
+    region = *gpu;
+    region.nic = Context::of(pd.context).first_port;
+    if (visibility_delay_ms() &&
+        !delay_region(runtime.fabric(), runtime.self(), table_index, length, region.nic, region)) {
+      slot.owner.store(0);
+      return refuse(ENOMEM);
+    }
+  }
   slot.key.store(key, std::memory_order_release);
   auto mr = std::make_unique<Mr>();
   mr->context = pd.context;
@@ -73,12 +87,28 @@ ibv_mr* make_region(ibv_pd* ibpd, void* address, std::size_t length, std::uint64
   return mr.release();
 }
 
+// Registers GPU memory. False: [address, address + length) is none, and `out` is unchanged.
+bool register_gpu_memory(ibv_pd* pd, void* address, std::size_t length, std::uint64_t iova, int access,
+                         ibv_mr*& out) {
+  GpuRegion region{};
+  const GpuExport exported = export_gpu_memory(address, length, region);
+  if (exported == GpuExport::kHost) return false;
+  if (visibility_delay_ms() == 0)
+    out = refuse(EINVAL);
+  else
+    out = exported == GpuExport::kDone ? make_region(pd, address, length, iova, access, &region)
+                                       : refuse(EOPNOTSUPP);
+  return true;
+}
+
 }  // namespace
 
 ibv_mr* register_memory(ibv_pd* ibpd, void* address, std::size_t length, std::uint64_t iova, int access) {
   if (const int error = check_access(access)) return refuse(error);
   if (length == 0 || reinterpret_cast<std::uintptr_t>(address) + length < length) return refuse(EINVAL);
   if (Context::of(pd_of(ibpd).context).runtime->is_forked_copy()) return refuse(ENODEV);
+  if (ibv_mr* region = nullptr; register_gpu_memory(ibpd, address, length, iova, access, region))
+    return region;
   if (wants_huge_pages()) use_huge_pages(address, length);
   return make_region(ibpd, address, length, iova, access);
 }
@@ -95,6 +125,12 @@ ibv_mr* register_dma_buf(ibv_pd* ibpd, std::uint64_t offset, std::size_t length,
   if (::fstat(fd, &status) != 0) return refuse(EBADF);
   if (status.st_size < 0 || offset + length > static_cast<std::uint64_t>(status.st_size))
     return refuse(EINVAL);
+  // A driver exports a GPU's memory under the address that it has in the process.
+  if (ibv_mr* region = nullptr;
+      register_gpu_memory(ibpd, reinterpret_cast<void*>(iova), length, iova, access, region)) {
+    if (region) region->addr = nullptr;
+    return region;
+  }
   const std::uint64_t before = offset % kPage;
   const int protection = PROT_READ | (access & IBV_ACCESS_LOCAL_WRITE ? PROT_WRITE : 0);
   void* const mapping =
@@ -129,6 +165,8 @@ int deregister_memory(ibv_mr* ibmr) {
   // A transfer that has looked at the key before is still allowed to be at it; the memory may go when we
   // return.
   runtime.wait_for_transfers();
+  if (is_gpu(reinterpret_cast<void*>(slot.address)) && runtime.fabric().gpu_regions[mr->slot].shadow != 0)
+    end_delay(mr->slot);
   slot.owner.store(0);
   unmap();
   return 0;

@@ -10,6 +10,8 @@
 #include "harness/vhca/atomics.h"
 #include "harness/vhca/completion.h"
 #include "harness/vhca/device.h"
+#include "harness/vhca/gpu_memory.h"
+#include "harness/vhca/log.h"
 #include "harness/vhca/memory_region.h"
 #include "harness/vhca/pause_point.h"
 #include "harness/vhca/process_table.h"
@@ -207,6 +209,13 @@ int receive_pieces(const Fabric& fabric, const QpSlot& qp, const RecvEntry& entr
   return count;
 }
 
+void refuse_gpu_atomic() {
+  static const bool told = (log_line("an atomic operation on, or with its result in, GPU memory is refused: "
+                                     "the virtual HCA serves none"),
+                            true);
+  static_cast<void>(told);
+}
+
 std::uint64_t capacity_of(const RecvEntry& entry) {
   std::uint64_t bytes = 0;
   for (std::uint32_t i = 0; i < entry.sge_count; ++i) bytes += entry.sge[i].length;
@@ -275,7 +284,16 @@ Answer place(Qp& initiator, const Piece& piece, std::uint64_t now_ns) {
     }
     void* word =
         resolve_key(fabric, send.rkey, owner, qp.pd, send.remote_address, 8, IBV_ACCESS_REMOTE_ATOMIC);
+    if (any_gpu(piece.local, piece.local_count)) {
+      refuse_gpu_atomic();
+      return Answer::kLocalFault;
+    }
     std::uint64_t before = 0;
+    if (word && is_gpu(word)) {
+      refuse_gpu_atomic();
+      break_target(fabric, target, IBV_EVENT_QP_REQ_ERR, 0);
+      return Answer::kRemoteInvalid;
+    }
     const Answer answer = word ? carry_out_atomic(runtime, owner, word, target.hold(), send, before, now_ns)
                                : Answer::kRemoteAccess;
     if (answer == Answer::kRemoteAccess) break_target(fabric, target, IBV_EVENT_QP_ACCESS_ERR, 0);
@@ -327,6 +345,8 @@ Answer place(Qp& initiator, const Piece& piece, std::uint64_t now_ns) {
     case MoveStatus::kGone:
     case MoveStatus::kRefused:
       return Answer::kNoAnswer;
+    case MoveStatus::kBusy:
+      return Answer::kBusy;
     case MoveStatus::kLocalFault:
       return Answer::kLocalFault;
     case MoveStatus::kRemoteFault:

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "harness/vhca/device.h"
+#include "harness/vhca/gpu_memory.h"
 #include "harness/vhca/memory_region.h"
 #include "harness/vhca/runtime.h"
 
@@ -52,7 +53,8 @@ Answer place_piece(Qp& qp, SendEntry& e, std::uint64_t index, std::uint64_t byte
   // Short messages leave from one buffer that lies like the destination, so that the copy moves whole aligned
   // words.
   alignas(64) char gather[kGatherBytes + 64];
-  if (bytes != 0 && bytes <= kGatherBytes && carries_data_to_peer(e.opcode) && !e.is_inline) {
+  if (bytes != 0 && bytes <= kGatherBytes && carries_data_to_peer(e.opcode) && !e.is_inline &&
+      !any_gpu(local.data(), pieces)) {
     char* at = gather + ((e.remote_address + e.placed) & 63);
     std::size_t filled = 0;
     for (std::size_t i = 0; i < pieces; ++i) {

@@ -1,5 +1,5 @@
-// What connections cost a process: queue pairs, memory, threads, CPU while nothing happens. The README states
-// these numbers; here they are upper bounds.
+// What connections cost a process: queue pairs, memory, threads, CPU while nothing happens. OPERATING.md states
+// these bounds.
 #include <gtest/gtest.h>
 
 #include "r2ccl/channel/path.h"

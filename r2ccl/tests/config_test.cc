@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <map>
+#include <set>
 
 namespace r2ccl {
 namespace {
@@ -159,6 +161,33 @@ TEST(Config, every_error_code_says_what_to_do) {
     EXPECT_NE(name(ErrorCode(code)), "unknown") << code;
     EXPECT_GT(advice(ErrorCode(code)).size(), 10u) << code;
   }
+}
+
+/// Name and default of each row of the page's table of settings.
+std::map<std::string, std::string> settings_of_the_operators_page() {
+  std::map<std::string, std::string> rows;
+  std::ifstream page(std::string(R2CCL_SOURCE_DIR) + "/r2ccl/OPERATING.md");
+  for (std::string line; std::getline(page, line);) {
+    if (line.rfind("| `R2CC_", 0) != 0) continue;
+    const size_t end = line.find('`', 3), next = line.find(" | ", end), last = line.find(" | ", next + 3);
+    rows[line.substr(3, end - 3)] = line.substr(next + 3, last - next - 3);
+  }
+  return rows;
+}
+
+TEST(Config, the_operators_page_lists_every_setting_with_its_default) {
+  auto config = with({});
+  ASSERT_TRUE(config.ok());
+  const std::map<std::string, std::string> page = settings_of_the_operators_page();
+  std::set<std::string> settings;
+  for (const Config::Entry& entry : config->entries()) {
+    if (entry.variable.rfind("R2CC_", 0) != 0) continue;
+    settings.insert(entry.variable);
+    ASSERT_TRUE(page.count(entry.variable)) << entry.variable << " is not in r2ccl/OPERATING.md";
+    EXPECT_EQ(page.at(entry.variable), entry.value.empty() ? "empty" : entry.value) << entry.variable;
+  }
+  for (const auto& [name, value] : page)
+    EXPECT_TRUE(settings.count(name)) << "r2ccl/OPERATING.md lists " << name << ", which is no setting";
 }
 
 }  // namespace

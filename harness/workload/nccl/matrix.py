@@ -24,7 +24,7 @@ OPS = ["allreduce", "allgather", "reducescatter", "alltoall", "sendrecv"]
 MOVING = {"port_down", "port_flap", "blackhole", "qp_error"}  # kinds after which traffic has to move in modes 1 and 2
 ABORT_BOUND_S = 20  # from the abort of its communicators to a process's end
 ABORTED = 4  # collectives.py's exit status then
-MOVED = " went on"  # the plugin's words; r2ccl/README.md
+MOVED = " went on"  # the plugin's words; r2ccl/OPERATING.md
 
 
 def struck_iteration(k, iters):

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# On the first node, after its set-up: waits until all nodes are ready, then starts reproduce.sh, which goes
+# on when this ends.
+#   autorun.sh NODES FABRIC SCENARIO
+set -euo pipefail
+here=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")" && pwd)
+nodes=$1 fabric=$2 scenario=$3
+state=${R2CCL_SETUP_ROOT:-}/var/lib/r2ccl-node
+words=(--out "${R2CCL_SETUP_ROOT:-}/var/lib/r2ccl-node/paper")
+[[ $fabric == vhca ]] || words+=(--fabric verbs)  # soft RoCE over the ports is a device of this machine as well
+[[ $scenario == paper ]] || words+=(--only "$scenario" --only "speed_$scenario" --only "${scenario}_10_faults")
+
+deadline=$((SECONDS + ${R2CCL_WAIT_SECONDS:-5400}))
+for ((node = 1; node < nodes; node++)); do
+  until ssh -o BatchMode=yes -o ConnectTimeout=5 -o StrictHostKeyChecking=accept-new "node$node" test -e /var/lib/r2ccl-node/ready 2>"$state/ssh.log"; do
+    if ((SECONDS >= deadline)); then
+      printf 'autorun.sh: node%d is not ready after %d minutes, or root may not log in there: %s\n' "$node" $((${R2CCL_WAIT_SECONDS:-5400} / 60)) "$(tail -n 1 "$state/ssh.log")" >&2
+      exit 1
+    fi
+    sleep "${R2CCL_WAIT_STEP:-10}"
+  done
+done
+if [[ -d /run/systemd/system && -z ${R2CCL_SETUP_ROOT:-} ]]; then
+  systemctl reset-failed r2ccl-reproduce 2>/dev/null || true
+  systemd-run --quiet --unit r2ccl-reproduce -p LimitMEMLOCK=infinity -p StandardOutput=append:/var/log/r2ccl-reproduce.log \
+    -p StandardError=inherit "$here/reproduce.sh" "${words[@]}"
+  printf 'reproduce.sh runs: tail -f /var/log/r2ccl-reproduce.log\n'
+else
+  setsid "$here/reproduce.sh" "${words[@]}" >"$state/reproduce.log" 2>&1 </dev/null &
+  printf 'reproduce.sh runs: tail -f %s\n' "$state/reproduce.log"
+fi

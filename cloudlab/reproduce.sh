@@ -1,0 +1,227 @@
+#!/usr/bin/env bash
+# Runs the scenarios of the paper and makes their figures. Each step leaves its result below OUT/reference and
+# a line in OUT/steps.jsonl; what is done is not done again, so a call that was cut off is simply repeated. At
+# the end the results go into the tables in OUT/tables, and the figures are made from these.
+#
+#   reproduce.sh [--out DIR] [--fabric vhca|verbs] [--only PATTERN…] [--list] [--again] [--short]
+#                [-- further words for each 'r2bench run']
+#
+#   --out     results/paper; what another fabric left belongs into another folder
+#   --fabric  that of the scenarios' own files (vhca), or the NICs of this machine (verbs)
+#   --only    shell patterns of steps; --list prints their names and for how long they take on 2 cores
+#   --again   does what is done once more
+#   --short   a tenth of the iterations and two repeats, to see that all works
+#
+# Exit status: 0 every step ran and passed, 1 a verdict was fail or unknown, 2 a step could not run or was
+# skipped and named by --only, 64 usage.
+set -uo pipefail
+
+repository=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/.." && pwd)
+out=$repository/results/paper fabric='' again=no short=no list=no only=() further=()
+
+usage() { sed -n '/^#   reproduce.sh/,/^set /{s/^# \{0,1\}//p}' "$0" >&2; printf 'reproduce.sh: %s\n' "$1" >&2; exit 64; }
+while (($#)); do
+  case $1 in
+    --out) out=${2:?--out needs a folder}; shift ;;
+    --fabric) fabric=${2:-}; shift ;;
+    --only) only+=("${2:?--only needs a pattern}"); shift ;;
+    --list) list=yes ;;
+    --again) again=yes ;;
+    --short) short=yes ;;
+    --) shift; further=("$@"); break ;;
+    *) usage "unknown word '$1'" ;;
+  esac
+  shift
+done
+[[ -z $fabric || $fabric == vhca || $fabric == verbs ]] || usage "--fabric is vhca or verbs, not '$fabric'"
+[[ $fabric == vhca ]] && fabric=''
+
+r2bench=${R2BENCH:-$repository/r2bench}
+python=${R2BENCH_PYTHON:-$(command -v python3)}
+
+# --- steps --------------------------------------------------------------------------------------------
+
+# NAME MINUTES REPEATS SCENARIO: REPEATS 0 leaves it to the file. NAME is the folder below reference/.
+scenarios=(
+  'nic_down 1 0 nic_down'
+  'qp_error 1 0 qp_error'
+  'two_nics_down 1 0 two_nics_down'
+  'all_nics_down 1 0 all_nics_down'
+  'fault_during_migration 1 0 fault_during_migration'
+  'nic_flap 2 0 nic_flap'
+  'device_removed 3 4 device_removed'
+  'silent_port_down_10_faults 3 10 silent_port_down'
+  'ack_lost_10_faults 3 10 ack_lost'
+  'blackhole_10_faults 3 10 blackhole'
+  'speed_nic_down 3 20 nic_down'
+  'speed_qp_error 3 20 qp_error'
+  'no_fault 8 0 no_fault'
+  'k_of_8_nics 12 0 k_of_8_nics'
+  'busbw_sizes 10 0 busbw_sizes'
+  'recovery_channels 15 0 recovery_channels'
+)
+# Faults that only the virtual NICs can show are left out on real ones.
+only_vhca=' device_removed '
+
+record() {  # STEP STATUS TEXT
+  printf '{"step": "%s", "status": %s, "fabric": "%s", "commit": "%s", "ended": "%s", "text": "%s"}\n' "$1" "$2" "${fabric:-vhca}" \
+    "$(git -C "$repository" rev-parse --short HEAD 2>/dev/null || echo unknown)" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "${3//\"/\'}" >>"$out/steps.jsonl"
+}
+status_of() {  # the last one of that step; nothing when it has not been done to its end
+  [[ -r $out/steps.jsonl ]] || return 0
+  sed -n "s/^{\"step\": \"$1\", \"status\": \([0-9-]*\),.*/\1/p" "$out/steps.jsonl" | tail -n 1
+}
+is_wanted() {
+  local pattern
+  ((${#only[@]})) || return 0
+  # shellcheck disable=SC2053  # a pattern it is
+  for pattern in "${only[@]}"; do [[ $1 == $pattern ]] && return 0; done
+  return 1
+}
+
+passed=0 verdicts=() unable=() matched=0
+skip() {  # STEP REASON
+  printf '    %-28s skipped: %s\n' "$1" "$2"
+  ((${#only[@]})) && unable+=("$1 (skipped)")
+  return 0
+}
+judge() {  # STEP STATUS
+  case $2 in
+    0) passed=$((passed + 1)) ;;
+    1) verdicts+=("$1: fail") ;;
+    2) verdicts+=("$1: unknown") ;;
+    *) unable+=("$1 (exit status $2)") ;;
+  esac
+}
+step() {  # NAME MINUTES COMMAND…
+  local name=$1 minutes=$2 before status=0
+  shift 2
+  is_wanted "$name" || return 0
+  matched=$((matched + 1))
+  if [[ $list == yes ]]; then printf '%-28s %3d minutes\n' "$name" "$minutes"; return; fi
+  before=$(status_of "$name")
+  if [[ $again == no && -n $before ]] && ((before <= 2)); then
+    printf '    %-28s done already (exit status %s)\n' "$name" "$before"
+    judge "$name" "$before"
+    return
+  fi
+  printf '==> %-28s about %d minutes\n' "$name" "$minutes"
+  "$@" >"$out/logs/$name.log" 2>&1 </dev/null || status=$?
+  if ((status == 130 || status == 143)); then printf 'reproduce.sh: cut off in %s; call it again to go on\n' "$name" >&2; exit "$status"; fi
+  if ((status > 2)); then
+    record "$name" "$status" "$(tail -n 1 "$out/logs/$name.log" | tr -cd '[:print:]' | cut -c 1-200)"
+    printf '    %-28s could not run: %s\n' "$name" "$(tail -n 2 "$out/logs/$name.log" | tr '\n' ' ' | cut -c 1-200)"
+  else
+    record "$name" "$status" ''
+  fi
+  judge "$name" "$status"
+}
+
+run_scenario() {  # FOLDER REPEATS SCENARIO
+  local folder=$out/reference/$1 words=(--no-plot --keep-going)
+  [[ $fabric == verbs ]] && words+=(--fabric verbs)
+  if [[ $short == yes ]]; then (($2)) && words+=(--repeats 2); words+=(--shorter 10)
+  elif (($2)); then words+=(--repeats "$2"); fi
+  rm -rf -- "$folder.new"
+  "$r2bench" run "$3" --out "$folder.new" "${words[@]}" "${further[@]}"
+  local status=$?
+  if ((status <= 2)); then rm -rf -- "$folder"; mv -- "$folder.new" "$folder"; fi
+  return "$status"
+}
+
+# SET STEP…: the sets of rows that the figures are drawn from, and the steps whose results make them.
+sets=(
+  'recovery nic_down qp_error two_nics_down all_nics_down fault_during_migration nic_flap'
+  'device_removed device_removed'
+  'ten_faults silent_port_down_10_faults ack_lost_10_faults'
+  'speed speed_nic_down speed_qp_error blackhole_10_faults'
+  'no_fault no_fault'
+  'k_of_8_nics k_of_8_nics'
+  'busbw_sizes busbw_sizes'
+  'recovery_channels recovery_channels'
+)
+collect() {  # KIND SET PATH…
+  "$python" "$repository/plots/collect.py" "$@" --results "$out" --command 'cloudlab/reproduce.sh'
+}
+tables() {  # of all results that there are
+  local line name set names found status=0
+  for line in "${sets[@]}"; do
+    read -r set names <<<"$line"
+    found=()
+    for name in $names; do [[ -d $out/reference/$name ]] && found+=("$out/reference/$name"); done
+    if ((${#found[@]})); then collect run "$set" "${found[@]}" || status=70; fi
+  done
+  if [[ -s $out/sim/allreduce.csv ]]; then
+    collect sim allreduce "$out/sim/allreduce.csv" --date "$(date -u +%F)" --commit "$(git -C "$repository" rev-parse --short HEAD 2>/dev/null || echo unknown)" || status=70
+  fi
+  if [[ -s $out/reference/nccl_gpus/four_gpus.json ]]; then collect nccl nccl_four_gpus "$out/reference/nccl_gpus/four_gpus.json" || status=70; fi
+  return "$status"
+}
+
+gpus() { nvidia-smi -L 2>/dev/null | grep -c '^GPU' || true; }
+
+on_gpus() {
+  local count reason=''
+  count=$(gpus)
+  is_wanted pytorch_nccl || is_wanted nccl_tests || return 0
+  if [[ $list == no ]]; then
+    ((count)) || reason='no NVIDIA GPU (nvidia-smi -L finds none)'
+    if [[ -z $reason ]] && ! "$python" -c 'import torch' 2>/dev/null; then reason="$python has no PyTorch: pip install torch"; fi
+    if [[ -n $reason ]]; then is_wanted pytorch_nccl && { matched=$((matched + 1)); skip pytorch_nccl "$reason"; }; fi
+  fi
+  mkdir -p "$out/reference/nccl_gpus"
+  [[ -n $reason ]] || step pytorch_nccl 25 "$python" "$repository/harness/workload/nccl/matrix.py" --gpus "$count" --out "$out/reference/nccl_gpus/four_gpus.json"
+  reason=''
+  if [[ $list == no ]]; then
+    ((count)) || reason='no NVIDIA GPU (nvidia-smi -L finds none)'
+    for tool in nvcc mpirun git make; do
+      [[ -n $reason ]] || command -v "$tool" >/dev/null || reason="there is no $tool here"
+    done
+    if [[ -n $reason ]]; then is_wanted nccl_tests && { matched=$((matched + 1)); skip nccl_tests "$reason"; }; return; fi
+  fi
+  step nccl_tests 20 "$repository/cloudlab/nccl_tests.sh" "$out/nccl_tests"
+}
+
+figures() {
+  "$r2bench" plot --all --results "$out" --out "$out/figures"
+}
+
+# --- all of it ----------------------------------------------------------------------------------------
+
+if [[ $list == no ]]; then
+  mkdir -p "$out/logs" "$out/reference" || exit 70
+  exec 8>"$out/lock"
+  flock -n 8 || { printf 'reproduce.sh: another one writes to %s\n' "$out" >&2; exit 70; }
+  left=$(sed -n 's/.*"fabric": "\([a-z]*\)".*/\1/p' "$out/steps.jsonl" 2>/dev/null | sort -u | tr '\n' ' ')
+  [[ -z $left || $left == "${fabric:-vhca} " ]] || usage "$out has results of the fabric ${left% }; take another --out"
+fi
+for line in "${scenarios[@]}"; do
+  read -r name minutes repeats scenario <<<"$line"
+  if [[ $fabric == verbs && $only_vhca == *" $name "* ]] && is_wanted "$name"; then
+    matched=$((matched + 1))
+    [[ $list == yes ]] || skip "$name" 'only the virtual NICs can lose a device by injection'
+    continue
+  fi
+  step "$name" "$minutes" run_scenario "$name" "$repeats" "$scenario"
+done
+if [[ $list == no && $short == no ]] || [[ $list == yes ]]; then
+  step sim 20 "$python" "$repository/harness/sim/sweep.py" "$repository/build/release/bin/r2bench" --out "$out/sim"
+else
+  is_wanted sim && { matched=$((matched + 1)); skip sim 'takes long; without --short it is simulated'; }
+fi
+on_gpus
+((matched)) || is_wanted figures || is_wanted tables || usage "no step is named ${only[*]}; see --list"
+[[ $list == yes ]] && exit 0
+only=() again=yes  # these two follow from what there is
+if compgen -G "$out/reference/*/*" >/dev/null || [[ -s $out/sim/allreduce.csv ]]; then
+  step tables 1 tables
+else
+  skip tables 'there are no results yet'
+fi
+step figures 1 figures
+grep -E 'figures made|no data' "$out/logs/figures.log" | sed 's/^/        /'
+
+printf '%d steps passed; results in %s, figures in %s\n' "$passed" "$out/reference" "$out/figures"
+((${#verdicts[@]} == 0)) || printf '    %s\n' "${verdicts[@]}"
+((${#unable[@]} == 0)) || { printf '    could not run: %s\n' "${unable[@]}"; exit 2; }
+((${#verdicts[@]} == 0))

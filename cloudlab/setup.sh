@@ -1,0 +1,192 @@
+#!/usr/bin/env bash
+# Makes a node of the CloudLab profile ready, or any Debian or Ubuntu machine: packages, build, limits,
+# addresses, what a reboot forgets. Changes only what differs, so it may run any number of times; each line
+# of its report says what it found or changed.
+#
+#   setup.sh [--type T] [--node N --nodes N --rails N] [--rate GBITS] [--fabric verbs|rxe|vhca]
+#            [--scenario NAME|paper] [--autorun 0|1] [--skip packages,build,unit]
+#   setup.sh --boot      what a reboot forgets, with the parameters of the last time (r2ccl-node.service)
+#   setup.sh --status    the report of the last time
+#
+# Exit status: 0 all there, 1 something is missing (the report says what, and what mends it), 64 usage, 70
+# it could not go on.
+set -euo pipefail
+
+here=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")" && pwd)
+repository=$(dirname -- "$here")
+root=${R2CCL_SETUP_ROOT:-}  # tests: where /etc, /var and /sys lie
+state=$root/var/lib/r2ccl-node
+unit=r2ccl-node.service
+
+type=unknown node=0 nodes=1 rails=0 rate=0 fabric=vhca scenario=paper autorun=0 skip='' mode=all
+
+say() { printf '%s\n' "$*"; }
+usage() { sed -n '/^#   setup.sh/,/^set /{s/^# \{0,1\}//p}' "$0" >&2; [[ -z ${1:-} ]] || printf 'setup.sh: %s\n' "$1" >&2; exit 64; }
+
+# --- report -------------------------------------------------------------------------------------------
+
+report=''
+missing=0
+record() { report+="$1"$'\n'; say "$1"; }
+fine() { record "ok       $*"; }
+changed() { record "changed  $*"; }
+note() { record "note     $*"; }
+lacks() { missing=$((missing + 1)); record "missing  $1: $2"; }
+
+finish() {
+  mkdir -p "$state"
+  printf '%s' "$report" >"$state/report"
+  if ((missing == 0)); then date -u +%Y-%m-%dT%H:%M:%SZ >"$state/ready"; else rm -f "$state/ready"; fi
+  say "$((missing)) missing, $(grep -c '^changed' <<<"$report" || true) changed"
+}
+
+put() {  # FILE: standard input becomes its content; says whether anything changed
+  local file=$root$1 new
+  new=$(cat; printf x)
+  if [[ -e $file && $(cat "$file"; printf x) == "$new" ]]; then fine "$1"; return; fi
+  mkdir -p "$(dirname "$file")"
+  printf '%s' "${new%x}" >"$file.new"
+  mv "$file.new" "$file"
+  changed "$1"
+}
+
+skipped() { [[ ,$skip, == *,$1,* ]]; }
+
+# --- once ---------------------------------------------------------------------------------------------
+
+# What the launcher does not install: programs that tell of NICs and that test them.
+tools=(rdma-core ibverbs-utils ibverbs-providers perftest iproute2 ethtool pciutils mstflint python3)
+
+install_tools() {
+  local absent
+  if ! command -v dpkg-query >/dev/null; then lacks packages "not Debian or Ubuntu; install by hand what ${tools[*]} are there"; return; fi
+  mapfile -t absent < <(comm -23 <(printf '%s\n' "${tools[@]}" | sort) \
+    <(dpkg-query -W -f='${Package} ${db:Status-Status}\n' "${tools[@]}" 2>/dev/null | sed -n 's/ installed$//p' | sort))
+  if ((${#absent[@]} == 0)); then fine "packages: ${tools[*]}"; return; fi
+  local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=600)
+  if { "${apt[@]}" install -y --no-install-recommends "${absent[@]}" ||
+       { "${apt[@]}" update && "${apt[@]}" install -y --no-install-recommends "${absent[@]}"; }; } >"$state/packages.log" 2>&1; then
+    changed "packages: ${absent[*]}"
+  else
+    lacks "packages ${absent[*]}" "apt-get update && apt-get install ${absent[*]} (what it said: $state/packages.log)"
+  fi
+}
+
+build() {  # as the owner of the repository, so that its owner can build again
+  local owner
+  owner=$(stat -c %U "$repository")
+  if command -v git >/dev/null && ! git config --system --get-all safe.directory 2>/dev/null | grep -Fxq "$repository"; then
+    git config --system --add safe.directory "$repository"
+  fi
+  local as=()
+  [[ $owner == root || $owner == UNKNOWN ]] || as=(sudo -H -u "$owner")
+  # The launcher installs packages through sudo where it is not root; on CloudLab everybody may.
+  if "${as[@]}" "$repository/r2bench" build >"$state/build.log" 2>&1; then
+    fine "build: $repository/build/release"
+  else
+    lacks build "$repository/r2bench build (what it said: $state/build.log)"
+  fi
+  mkdir -p "$repository/results/runs"
+  chmod a+rwx "$repository/results/runs" "$repository/build" 2>/dev/null || true
+}
+
+limits() {
+  put /etc/security/limits.d/90-r2ccl.conf <<'EOF'
+# RDMA locks the memory that it reaches.
+* soft memlock unlimited
+* hard memlock unlimited
+root soft memlock unlimited
+root hard memlock unlimited
+EOF
+  put /etc/systemd/system.conf.d/90-r2ccl.conf <<'EOF'
+[Manager]
+DefaultLimitMEMLOCK=infinity
+EOF
+}
+
+install_unit() {
+  put "/etc/systemd/system/$unit" <<EOF
+[Unit]
+Description=What a reboot forgets on a node of the R2CCL profile: addresses, rate limits, ACS, soft RoCE
+Wants=network-online.target
+After=network-online.target openibd.service rdma-load-modules@rdma.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=$here/setup.sh --boot
+StandardOutput=append:/var/log/r2ccl-node.log
+StandardError=inherit
+
+[Install]
+WantedBy=multi-user.target
+EOF
+  local wants=$root/etc/systemd/system/multi-user.target.wants/$unit
+  if [[ -L $wants ]]; then fine "$unit is enabled"; return; fi
+  mkdir -p "$(dirname "$wants")"
+  ln -s "/etc/systemd/system/$unit" "$wants"
+  [[ -n $root || ! -d /run/systemd/system ]] || systemctl daemon-reload
+  changed "$unit is enabled: it runs at each boot"
+}
+
+# --- arguments ----------------------------------------------------------------------------------------
+
+number() { [[ $2 =~ ^[0-9]{1,4}$ ]] || usage "$1 takes a number, not '$2'"; }
+while (($#)); do
+  case $1 in
+    --boot) mode=boot ;;
+    --status) mode=status ;;
+    --type) type=${2:?}; shift ;;
+    --node) number "$1" "${2:-}"; node=$2; shift ;;
+    --nodes) number "$1" "${2:-}"; nodes=$2; shift ;;
+    --rails) number "$1" "${2:-}"; rails=$2; shift ;;
+    --rate) number "$1" "${2:-}"; rate=$2; shift ;;
+    --fabric) fabric=${2:-}; shift ;;
+    --scenario) scenario=${2:-}; shift ;;
+    --autorun) autorun=${2:-}; shift ;;
+    --skip) skip=${2:-}; shift ;;
+    *) usage "unknown word '$1'" ;;
+  esac
+  shift || usage "a value is missing"
+done
+[[ $fabric == verbs || $fabric == rxe || $fabric == vhca ]] || usage "--fabric is verbs, rxe or vhca, not '$fabric'"
+[[ $scenario =~ ^[A-Za-z0-9_.-]+$ && $type =~ ^[A-Za-z0-9_.-]+$ ]] || usage "--scenario and --type are names"
+[[ $autorun == 0 || $autorun == 1 ]] || usage "--autorun is 0 or 1"
+
+if [[ $mode == status ]]; then
+  [[ -r $state/report ]] || { say "setup.sh has not run here yet"; exit 1; }
+  cat "$state/report"
+  [[ -e $state/ready ]] || exit 1
+  exit 0
+fi
+((EUID == 0)) || { printf 'setup.sh: changes the machine: run it as root (sudo %s)\n' "$0" >&2; exit 70; }
+mkdir -p "$state"
+exec 9>"$state/lock"
+flock 9  # CloudLab's start-up service and the unit may come at once
+
+keys=(type node nodes rails rate fabric scenario autorun)
+if [[ $mode == boot ]]; then
+  [[ -r $state/parameters ]] || { printf 'setup.sh --boot: there are no parameters of an earlier time; run setup.sh once\n' >&2; exit 70; }
+  while IFS='=' read -r key value; do
+    [[ " ${keys[*]} " == *" $key "* ]] && printf -v "$key" %s "$value"
+  done <"$state/parameters"
+fi
+
+# shellcheck source=cloudlab/host_settings.sh
+. "$here/host_settings.sh"
+
+if [[ $mode == all ]]; then
+  for key in "${keys[@]}"; do printf '%s=%s\n' "$key" "${!key}"; done | put /var/lib/r2ccl-node/parameters
+  skipped packages || install_tools
+  skipped build || build
+  limits
+  skipped unit || install_unit
+fi
+host_settings
+finish
+exec 9>&-
+
+if [[ $mode == all && $autorun == 1 && $node == 0 ]]; then
+  "$here/autorun.sh" "$nodes" "$fabric" "$scenario" || exit 1
+fi
+((missing == 0))

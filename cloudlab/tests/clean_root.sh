@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# set-up, twice in a row, on a root that has nothing but the system's minimum, through to a figure. vhca
+# stands in for the NICs.
+#
+#   clean_root.sh debian|ubuntu FOLDER
+#
+# FOLDER/root is made anew; exit status 77: it cannot be made here, and why
+#
+# CLEAN_ROOT_MIRROR: another mirror of packages. The root is removed at the end unless CLEAN_ROOT_KEEP=1.
+set -euo pipefail
+system=$1 folder=$2
+repository=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/../.." && pwd)
+root=$folder/root
+
+skip() { printf 'skipped: %s\n' "$*"; exit 77; }
+fail() { printf 'FAILED: %s\n' "$*"; exit 1; }
+((EUID == 0)) || skip 'a clean root is made by root'
+command -v debootstrap >/dev/null || skip 'debootstrap is missing: apt-get install debootstrap'
+case $system in
+  debian) suite=bookworm mirror=${CLEAN_ROOT_MIRROR:-http://deb.debian.org/debian} components=main keyring=/usr/share/keyrings/debian-archive-keyring.gpg ;;
+  ubuntu) suite=jammy mirror=${CLEAN_ROOT_MIRROR:-http://archive.ubuntu.com/ubuntu} components=main,universe keyring=/usr/share/keyrings/ubuntu-archive-keyring.gpg ;;
+  *) fail "no system is named $system" ;;
+esac
+[[ -r $keyring ]] || skip "$keyring is missing: apt-get install ${system}-keyring (Debian has Ubuntu's only in some releases)"
+
+# Everything below has mounts and processes of its own, which end with this script.
+if [[ ${CLEAN_ROOT_INSIDE:-} != 1 ]]; then
+  CLEAN_ROOT_INSIDE=1 exec unshare --mount --pid --fork --kill-child "$0" "$@"
+fi
+mount --make-rprivate /
+mount -t proc proc /proc  # of this namespace of processes
+rm -rf -- "$root"
+mkdir -p "$root"
+cleanup() { umount -R -l "$root/proc" "$root/dev" "$root/sys" 2>/dev/null || true; [[ ${CLEAN_ROOT_KEEP:-} == 1 ]] || rm -rf -- "$root"; }
+trap cleanup EXIT
+
+# gpgv beside apt checks what set-up installs; ca-certificates and git are part of CloudLab's images.
+debootstrap --variant=minbase --include=ca-certificates,git,sudo --components="$components" --keyring="$keyring" "$suite" "$root" "$mirror" >"$folder/debootstrap.log" 2>&1 ||
+  { tail -n 3 "$folder/debootstrap.log"; skip "debootstrap cannot make $suite from $mirror"; }
+if [[ $system == ubuntu ]]; then
+  printf 'deb %s %s main universe\n' "$mirror" "$suite" "$mirror" "$suite-updates" >"$root/etc/apt/sources.list"
+fi
+[[ ! -e /etc/apt/apt.conf.d ]] || grep -rhi '^Acquire::.*Proxy' /etc/apt/apt.conf.d >"$root/etc/apt/apt.conf.d/90-proxy" 2>/dev/null || true
+cp /etc/resolv.conf "$root/etc/resolv.conf"
+mount -t proc proc "$root/proc"
+mount --rbind /dev "$root/dev"
+mount --rbind /sys "$root/sys"
+mkdir -p "$root/local/repository"
+git -C "$repository" ls-files -z | tar -C "$repository" --null -T - -cf - | tar -C "$root/local/repository" -xf -
+
+inside() { chroot "$root" env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 "$@"; }
+setup=(/local/repository/cloudlab/setup.sh --node 0 --nodes 1 --fabric vhca --scenario nic_down)
+
+printf '=== set-up on a clean %s\n' "$suite"
+inside "${setup[@]}" | tee "$folder/first.txt" || { tail -n 30 "$root"/var/lib/r2ccl-node/*.log; fail 'the first set-up is not complete'; }
+printf '=== once more\n'
+inside "${setup[@]}" | tee "$folder/second.txt" || fail 'the second set-up is not complete'
+grep -q '^changed  packages' "$folder/first.txt" || fail 'the first set-up installed nothing: the root was not clean'
+! grep '^changed' "$folder/second.txt" || fail 'the second set-up changed something'
+inside /local/repository/cloudlab/setup.sh --boot >/dev/null || fail 'what the unit runs at boot is not complete'
+inside /local/repository/cloudlab/setup.sh --status >/dev/null || fail 'the status is not that all is there'
+[[ -L $root/etc/systemd/system/multi-user.target.wants/r2ccl-node.service ]] || fail 'the unit is not enabled'
+
+printf '=== a scenario and its figure\n'
+status=0
+inside /local/repository/cloudlab/reproduce.sh --out /var/paper --only nic_down || status=$?
+# A busy machine may miss an expectation of time (1); anything else has to work.
+((status <= 1)) || { tail -n 30 "$root"/var/paper/logs/*; fail "reproduce.sh ended with $status"; }
+[[ $(head -c 4 "$root/var/paper/figures/timeline.pdf" | tail -c 3) == PDF ]] || fail 'there is no figure'
+grep -q '"verdict"' "$root/var/paper/reference/nic_down/result.json" || fail 'there is no result'
+printf 'passed: %s from nothing to a figure, twice set up, nothing changed the second time\n' "$suite"

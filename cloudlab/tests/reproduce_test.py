@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+"""reproduce.sh and autorun.sh with an r2bench that is made up: what runs, what is not run again, what is
+skipped and why."""
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+REPRODUCE = os.path.join(HERE, "..", "reproduce.sh")
+SAMPLE = os.path.join(HERE, "..", "..", "results", "reference", "nic_down", "result.json")
+R2BENCH = r"""#!/bin/bash
+echo "$*" >>"$CALLS"
+if [[ $1 == plot ]]; then mkdir -p "${@: -1}"; echo '1 of 8 figures made'; touch "${@: -1}/timeline.png"; exit 0; fi
+scenario=$2; out=$4
+var=STATUS_$scenario; status=${!var:-0}
+if [[ $scenario == "$SLEEPS" ]]; then sleep 60; fi
+if ((status <= 2)); then mkdir -p "$out"; cp "$SAMPLE" "$out/result.json"; else echo "no such NIC"; fi
+exit "$status"
+"""
+
+
+class ReproduceTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.out = os.path.join(self.folder, "paper")
+        self.calls = os.path.join(self.folder, "calls")
+        self.tools = os.path.join(self.folder, "tools")
+        os.makedirs(self.tools)
+        self.tool("r2bench", R2BENCH)
+
+    def tool(self, name, text):
+        path = os.path.join(self.tools, name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(path, 0o755)
+
+    def environment(self, **more):
+        ours = {"R2BENCH": os.path.join(self.tools, "r2bench"), "CALLS": self.calls, "SAMPLE": SAMPLE, "R2BENCH_PYTHON": sys.executable,
+                "PATH": self.tools + ":/usr/bin:/bin:/usr/sbin:/sbin"}
+        return {**os.environ, **ours, **more}
+
+    def reproduce(self, *words, **more):
+        if os.path.exists(self.calls):
+            os.remove(self.calls)
+        return subprocess.run([REPRODUCE, "--out", self.out, *words], capture_output=True, text=True, timeout=300, check=False, env=self.environment(**more))
+
+    def called(self):
+        if not os.path.exists(self.calls):
+            return []
+        with open(self.calls, encoding="utf-8") as file:
+            return [line.split() for line in file]
+
+    def steps(self):
+        with open(os.path.join(self.out, "steps.jsonl"), encoding="utf-8") as file:
+            return [(each["step"], each["status"]) for each in map(json.loads, file)]
+
+    def test_every_scenario_of_the_list_is_one_of_ours(self):
+        made = self.reproduce("--list")
+        self.assertEqual(made.returncode, 0, made.stderr)
+        names = [line.split()[0] for line in made.stdout.splitlines()]
+        self.assertIn("nic_down", names)
+        self.assertEqual(len(names), len(set(names)))
+        with open(REPRODUCE, encoding="utf-8") as file:
+            table = file.read().split("scenarios=(")[1].split(")\n")[0]
+        for line in table.strip().splitlines():
+            name, _, _, scenario = line.strip().strip("'").split()
+            self.assertIn(name, names)
+            self.assertTrue(os.path.exists(os.path.join(HERE, "../../scenarios", scenario + ".yaml")), scenario)
+        self.assertEqual(self.called(), [])
+
+    def test_results_lie_where_the_figures_look_for_them(self):
+        made = self.reproduce("--only", "nic_down")
+        self.assertEqual(made.returncode, 0, made.stdout + made.stderr)
+        self.assertEqual(self.called()[0][:3], ["run", "nic_down", "--out"])
+        self.assertTrue(os.path.exists(os.path.join(self.out, "reference/nic_down/result.json")))
+        self.assertEqual(self.called()[-1], ["plot", "--all", "--results", self.out, "--out", self.out + "/figures"])
+        self.assertIn("1 of 8 figures made", made.stdout)
+        with open(os.path.join(self.out, "tables", "runs.csv"), encoding="utf-8", newline="") as file:
+            self.assertEqual([(row["set"], row["run"], row["mode"]) for row in csv.DictReader(file)], [("recovery", "nic_down", "baseline"), ("recovery", "nic_down", "migrate")])
+
+    def test_sets_are_made_of_steps_and_are_those_that_the_figures_read(self):
+        with open(REPRODUCE, encoding="utf-8") as file:
+            text = file.read()
+        steps = {line.split()[0].strip("'") for line in text.split("scenarios=(")[1].split("\n)\n")[0].strip().splitlines()}
+        sets = {line.split()[0].strip("'"): line.strip().strip("'").split()[1:] for line in text.split("\nsets=(")[1].split("\n)\n")[0].strip().splitlines()}
+        self.assertEqual(sorted(name for names in sets.values() for name in names), sorted(steps))
+        self.assertLessEqual({"recovery", "ten_faults", "device_removed", "speed", "k_of_8_nics", "busbw_sizes", "recovery_channels"}, set(sets))
+
+    def test_what_is_done_is_not_done_again_unless_it_is_asked_for(self):
+        self.reproduce("--only", "nic_*", STATUS_nic_flap="1")
+        made = self.reproduce("--only", "nic_*")
+        self.assertEqual(made.returncode, 1, made.stdout)  # the verdict of then still stands
+        self.assertIn("nic_flap: fail", made.stdout)
+        self.assertEqual([call[:2] for call in self.called()], [["plot", "--all"]])
+        made = self.reproduce("--only", "nic_*", "--again")
+        self.assertEqual((made.returncode, [call[1] for call in self.called()]), (0, ["nic_down", "nic_flap", "--all"]))
+
+    def test_what_could_not_run_says_why_and_is_tried_again(self):
+        made = self.reproduce("--only", "nic_*", STATUS_nic_flap="64")
+        self.assertEqual(made.returncode, 2, made.stdout)
+        self.assertIn("could not run: no such NIC", made.stdout)
+        self.assertIn(("nic_flap", 64), self.steps())
+        self.assertFalse(os.path.exists(os.path.join(self.out, "reference/nic_flap")))
+        made = self.reproduce("--only", "nic_*")
+        self.assertEqual((made.returncode, [call[1] for call in self.called()]), (0, ["nic_flap", "--all"]))
+
+    def test_a_call_that_was_cut_off_goes_on_where_it_was(self):
+        with subprocess.Popen([REPRODUCE, "--out", self.out, "--only", "nic_*"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+                              env=self.environment(SLEEPS="nic_flap")) as running:
+            deadline = time.monotonic() + 60
+            while ["run", "nic_flap"] not in [call[:2] for call in self.called()]:
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.05)
+            os.killpg(running.pid, signal.SIGTERM)
+            running.wait(timeout=60)
+        made = self.reproduce("--only", "nic_*")
+        self.assertEqual(made.returncode, 0, made.stdout + made.stderr)
+        self.assertEqual([call[1] for call in self.called()], ["nic_flap", "--all"])
+
+    def test_further_words_and_the_fabric_reach_each_run(self):
+        self.reproduce("--fabric", "verbs", "--only", "nic_down", "--short", "--", "--slow-motion", "4")
+        self.assertEqual(self.called()[0][4:], ["--no-plot", "--keep-going", "--fabric", "verbs", "--shorter", "10", "--slow-motion", "4"])
+        made = self.reproduce("--only", "nic_down")
+        self.assertEqual(made.returncode, 64)
+        self.assertIn("has results of the fabric verbs", made.stderr)
+
+    def test_what_is_skipped_says_why(self):
+        made = self.reproduce("--fabric", "verbs", "--only", "device_removed")
+        self.assertIn("only the virtual NICs can lose a device", made.stdout)
+        self.assertEqual(made.returncode, 2)
+        made = self.reproduce("--fabric", "verbs", "--only", "pytorch_nccl", "--only", "nccl_tests")
+        self.assertEqual(made.stdout.count("no NVIDIA GPU"), 2, made.stdout)
+        self.tool("nvidia-smi", "#!/bin/sh\necho 'GPU 0: A100'\n")
+        self.tool("python-without-torch", "#!/bin/sh\nexit 1\n")
+        made = self.reproduce("--fabric", "verbs", "--only", "pytorch_nccl", "--only", "nccl_tests", R2BENCH_PYTHON=self.tools + "/python-without-torch")
+        self.assertIn("has no PyTorch", made.stdout)
+        self.assertIn("there is no nvcc here", made.stdout)
+
+    def test_bad_words_are_refused(self):
+        for words, text in ((["--only", "nic_up"], "no step is named nic_up"), (["--fabric", "roce"], "vhca or verbs"), (["--what"], "unknown word")):
+            made = self.reproduce(*words)
+            self.assertEqual(made.returncode, 64, made.stdout)
+            self.assertIn(text, made.stderr)
+
+    def test_autorun_waits_for_the_other_nodes(self):
+        autorun = os.path.join(HERE, "..", "autorun.sh")
+        root = os.path.join(self.folder, "root")
+        os.makedirs(os.path.join(root, "var/lib/r2ccl-node"))
+        self.tool("ssh", '#!/bin/bash\nn=$(($(cat "$CALLS.n" 2>/dev/null || echo 0) + 1)); echo $n >"$CALLS.n"; echo "$*" >>"$CALLS.ssh"; ((n > 2)) || { echo refused >&2; exit 255; }\n')
+        environment = self.environment(R2CCL_SETUP_ROOT=root, R2CCL_WAIT_STEP="0.05")
+        made = subprocess.run([autorun, "3", "vhca", "nic_down"], capture_output=True, text=True, timeout=120, check=False, env=environment)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        with open(self.calls + ".ssh", encoding="utf-8") as file:
+            self.assertEqual([line.split()[-4] for line in file], ["node1"] * 3 + ["node2"])
+        deadline = time.monotonic() + 60
+        while ["plot", "--all"] not in [call[:2] for call in self.called()]:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.05)
+        self.assertEqual([call[1] for call in self.called() if call[0] == "run"], ["nic_down", "nic_down"])  # the scenario, and its repeats
+        os.remove(self.calls + ".n")
+        self.tool("ssh", "#!/bin/sh\necho 'Permission denied' >&2\nexit 255\n")
+        environment["R2CCL_WAIT_SECONDS"] = "0"
+        made = subprocess.run([autorun, "2", "vhca", "nic_down"], capture_output=True, text=True, timeout=120, check=False, env=environment)
+        self.assertEqual(made.returncode, 1)
+        self.assertIn("node1 is not ready", made.stderr)
+        self.assertIn("Permission denied", made.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,300 @@
+#!/usr/bin/env python3
+"""Puts a measurement into the tables of results/tables, with the line that says where it comes from.
+
+    plots/collect.py run SET FOLDER…      result.json files below the folders (r2bench run)     → runs.csv, faults.csv
+    plots/collect.py matrix SET FILE      matrix.json of r2bench matrix                         → matrix.csv
+    plots/collect.py nccl SET FILE        of harness/workload/nccl/matrix.py                    → nccl.csv
+    plots/collect.py mode3 SET FILE       of harness/workload/nccl/allreduce_matrix.py          → nccl.csv
+    plots/collect.py sim SET FILE         allreduce.csv of harness/sim/sweep.py                 → allreduce.csv
+    plots/collect.py programs SET FILE    programs.csv of harness/programs/record.py            → programs.csv
+    plots/collect.py bench SET FILE…      Google Benchmark's JSON, with medians                 → costs.csv
+    plots/collect.py walks SET FILE       lines of harness/tests/walk.py                        → walks.csv
+    plots/collect.py gate SET FILE        record.jsonl of harness/tests/gate_power.py           → gate.csv
+    plots/collect.py nightly SET FILE     record.jsonl of .ci/nightly                           → nightly.csv
+    plots/collect.py conformance SET FILE table.json of r2bench conformance                     → conformance.csv
+
+What the set held before is replaced. Commit, machine, date, evidence and command are taken from the files where they say them; the options
+say the rest, and win. plots/readme_numbers.py then writes the numbers of the READMEs, `r2bench plot --all` the figures."""
+
+import argparse
+import csv
+import os
+import re
+import sys
+
+import inputs
+import tables
+
+DOWN = {"port_down", "device_fatal", "device_removed", "device_internal_error", "blackhole"}
+
+
+def quantile(ordered, part):
+    """Nearest rank."""
+    return ordered[min(len(ordered) - 1, max(0, int(part * len(ordered) + 0.9999) - 1))]
+
+
+def nic_numbers(pattern):
+    """The numbers that 'nic3', 'nic[0-2,5]' or 'nic*' name; None: all."""
+    body = pattern[len("nic"):]
+    if body == "*":
+        return None
+    found = set()
+    for part in body.strip("[]").split(","):
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return found
+
+
+def nics_lost(result, run):
+    """How many NICs of the node that loses most, by the faults that were seen and not healed."""
+    gone = {}
+    for fault in run["faults"]:
+        if fault["kind"] in DOWN and fault["witnessed"] and fault["healed_at_ms"] is None:
+            node, nic = fault["target"].split("/")[:2]
+            gone.setdefault(node, set()).update(nic_numbers(nic) or range(result["fabric"]["nics_per_node"]))
+    return max((len(names) for names in gone.values()), default=0)
+
+
+def busbw(run):
+    """The lower quarter, the median and the upper quarter of the operations' bus bandwidths."""
+    row = run.get("row") or {}
+    if run["outcome"] != "ok" or not row.get("algbw_gbytes") or not run["iteration_ms"]:
+        return None, None, None
+    factor = row["busbw_gbytes"] / row["algbw_gbytes"]
+    rates = sorted(row["size_bytes"] / (ms * 1e6) * factor for ms in run["iteration_ms"])
+    return tuple(quantile(rates, part) for part in (0.25, 0.5, 0.75))
+
+
+def rows_of_result(result, name):
+    """(rows of runs.csv, rows of faults.csv) of one result.json, without their set."""
+    fabric, work, runs, faults = result["fabric"], result["workload"], [], []
+    for run in result["runs"]:
+        metrics = run["metrics"]
+        recovery, rate, loss = metrics["recovery"], metrics["throughput"], metrics.get("overhead_pct") or {}
+        low, median, high = busbw(run)
+        runs.append({
+            "run": name, "mode": run["mode"], "schema": result["schema_version"], "verdict": result["verdict"], "outcome": run["outcome"],
+            "error_ms": run.get("error_ms"), "nodes": fabric["nodes"], "ranks_per_node": fabric["ranks_per_node"], "nics": fabric["nics_per_node"],
+            "nic_gbps": fabric["nic_rate_bits_per_s"] / 1e9, "op": work["op"], "bytes": work["bytes"], "iters": work["iters"], "channels": work["channels"],
+            "repeats": result["repeats"], "seed": result["seed"], "exact": metrics["correctness"]["exact"], "checked": metrics["correctness"]["checked_elements"],
+            "busbw_p25_gbytes": low, "busbw_p50_gbytes": median, "busbw_p75_gbytes": high, "before_gbps": rate["before_gbps"], "retained": rate["retained"],
+            "limit": rate["limit"], "planned": metrics["faults"]["planned"], "sampled": metrics["faults"].get("sampled"),
+            "unrecovered": metrics["faults"].get("unrecovered"), "nics_lost": nics_lost(result, run), "detect_p50_ms": recovery["detect_ms"]["p50"],
+            "detect_max_ms": recovery["detect_ms"]["max"], "recover_p50_ms": recovery["recover_ms"]["p50"], "recover_max_ms": recovery["recover_ms"]["max"],
+            "blackout_max_ms": recovery["blackout_ms"]["max"], "floor_ms": recovery["floor_ms"], "wakeup_p99_ms": recovery["wakeup_p99_ms"],
+            "migrations": recovery["migrations"], "against": loss.get("against"), "pairs": loss.get("pairs"), "time_loss_pct": loss.get("mean"),
+            "time_loss_upper95_pct": loss.get("upper95"), "busbw_loss_pct": loss.get("busbw_loss_mean"), "busbw_loss_upper95_pct": loss.get("busbw_loss_upper95"),
+            "cpu_loss_pct": loss.get("cpu_loss_mean"), "cpu_loss_upper95_pct": loss.get("cpu_loss_upper95")})
+        faults += [{"run": name, "seed": result["seed"], **{key: fault.get(key) for key in tables.COLUMNS["faults"] if key in fault}, "mode": run["mode"]}
+                   for fault in run["faults"] if fault["witnessed"]]
+    return runs, faults
+
+
+def origin_of_result(result):
+    environment = result["environment"]
+    return {"evidence": result["evidence"], "fabric": result["fabric"]["kind"], "date": result["started_at"][:10], "commit": environment.get("revision"),
+            "cores": environment.get("cores"), "machine": machine(environment.get("cpu"), environment.get("kernel"))}
+
+
+def machine(cpu, kernel):
+    """'Intel(R) Xeon(R) Processor, Linux 6.18': the version of the kernel, not the name of its build."""
+    found = re.search(r"(\d+\.\d+)", kernel or "")
+    return ", ".join(part for part in (cpu, f"Linux {found.group(1)}" if found else None) if part)
+
+
+def of_runs(paths):
+    """{"runs": rows, "faults": rows}, origin: of all result.json files below the folders."""
+    found = []
+    for path in paths:
+        if os.path.isdir(path):
+            found += [os.path.join(folder, name) for folder, _, names in sorted(os.walk(path)) for name in sorted(names) if name == "result.json"]
+        else:
+            found.append(path)
+    if not found:
+        raise inputs.BadInput(f"{paths[0]}: there is no result.json in it")
+    rows, origins = {"runs": [], "faults": []}, []
+    for path in found:
+        result = inputs.read_result(path)
+        name = os.path.basename(os.path.dirname(os.path.abspath(path))) if os.path.basename(path) == "result.json" else os.path.basename(path)[:-len(".json")]
+        runs, faults = rows_of_result(result, name)
+        rows["runs"] += runs
+        rows["faults"] += faults
+        origins.append(origin_of_result(result))
+    for key in ("evidence", "fabric", "commit"):
+        values = sorted({str(one[key]) for one in origins})
+        if len(values) > 1:
+            raise inputs.BadInput(f"{paths[0]}: its results differ in {key} ({', '.join(values)}); a set has one of each: collect them into several")
+    return rows, max(origins, key=lambda one: one["date"])
+
+
+def of_matrix(paths):
+    table = inputs.read_json(paths[0])
+    if not isinstance(table, dict) or table.get("schema_version") != 1 or "cells" not in table:
+        raise inputs.BadInput(f"{paths[0]}: is no table of r2bench matrix of schema version 1; run r2bench matrix again")
+    rows = []
+    for cell in table["cells"]:
+        fault, moment, op, end = cell["cell"].split("/")
+        rows.append({**cell, "fault": fault, "moment": moment, "op": op, "end": end})
+    rows += [{"fault": field["fault"], "moment": field["moment"], "verdict": "empty", "why": field["why"]} for field in table["empty"]]
+    origin = table["provenance"]
+    return {"matrix": rows}, {"evidence": origin["evidence"], "fabric": "vhca", "date": origin["started"][:10], "commit": origin.get("revision"), "cores": origin.get("cores"),
+                              "machine": machine(origin.get("cpu"), origin.get("kernel")), "command": origin["command"]}
+
+
+def origin_of_gpus(host, date):
+    gpus = host.get("gpus") or []
+    named = ", ".join(sorted({f"{gpus.count(gpu)} × {gpu}" for gpu in gpus}))
+    return {"evidence": "emulated", "fabric": "vhca", "date": date[:10], "commit": re.sub(r".*commit ", "", host.get("build") or "") or host.get("commit"), "cores": host.get("cpus"),
+            "machine": ", ".join(part for part in (named, f"driver {host['driver'][0]}" if host.get("driver") else None, f"PyTorch {host['pytorch']}" if host.get("pytorch") else None,
+                                                   machine(None, host.get("kernel"))) if part)}
+
+
+def gbps(rate):
+    """20.0 of '20 Gbit/s'; None: unlimited."""
+    found = re.match(r"([\d.]+) (G|M)bit/s", rate or "")
+    return float(found.group(1)) / (1 if found.group(2) == "G" else 1000) if found else None
+
+
+def of_nccl(paths):
+    table, rows = inputs.read_json(paths[0]), []
+    for case in table["cases"]:
+        what = case["case"]
+        witness = case.get("witness") if isinstance(case.get("witness"), dict) else {}
+        ended, struck = None, witness.get("faults")
+        if any(case["exit"]) and isinstance(struck, list) and struck:  # no more than from the fault to the end of the last process
+            fault = struck[0]
+            ended = case["seconds"] * 1e3 - (fault["t0_ns"] - fault["armed_ns"]) / 1e6
+        variant = [f"{key}={value}" for key, value in sorted(what.get("env", {}).items()) if key != "LD_PRELOAD"] + [word.lstrip("-") for word in what.get("args", [])]
+        variant += [word for word in ("lasting", "abort") if what.get(word)]
+        one = {"case": what["name"], "as_expected": case["as_expected"], "nodes": what["nodes"], "gpus_per_node": what["gpus"], "net": what["net"], "mode": what["mode"],
+               "nccl": next((rank["nccl"] for rank in case["ranks"] if rank), None), "fault": what.get("fault"), "variant": " ".join(variant), "nics": what.get("nics", 2),
+               "nic_gbps": gbps(what.get("rate", table["rate"])), "ended_ms": ended}
+        # Of an operation the slowest rank's times.
+        series = list(zip(*[rank["results"] for rank in case["ranks"] if rank and rank["results"]]))
+        for step, ops in enumerate(series):
+            rows.append({**one, "op": ops[0]["op"], "step": step, "bytes": ops[0]["bytes"], "wrong": sum(op["wrong"] for op in ops),
+                         "median_ms": max(op["median_ms"] for op in ops), "max_ms": max(op["max_ms"] for op in ops)})
+        if not series:
+            rows.append(one)
+    return {"nccl": rows}, origin_of_gpus(table["host"], table["date"])
+
+
+def of_mode3(paths):
+    lines, rows = inputs.read_lines(paths[0]), []
+    head = lines[0]
+    for case in lines[1:]:
+        if "case" not in case:
+            continue
+        kinds = sorted({found for step in case["plan"] for found in re.findall(r"kind: (\w+)", step)})
+        version = next((end["nccl"] for end in case["ends"] if end), None)
+        name = "lost_other_nccl" if "_other_" in case["case"] else case["case"]
+        for step in case["steps"]:
+            rows.append({"case": name, "as_expected": case["ok"], "nodes": case["nodes"], "gpus_per_node": 1, "net": "r2ccl", "mode": case["mode"], "nccl": version,
+                         "fault": " ".join(kinds), "variant": " ".join(f"{key}={value}" for key, value in sorted(case["env"].items()) if key != "LD_PRELOAD"),
+                         "nics": 4, "nic_gbps": head["mbits"] / 1000, "op": "allreduce", "step": step["step"], "bytes": step["bytes"], "wrong": sum(step["wrong"]),
+                         "median_ms": step["median_ms"], "max_ms": step["max_ms"], "bound_ms": step.get("bound_ms")})
+    return {"nccl": rows}, origin_of_gpus(head["host"], head.get("date", ""))
+
+
+def csv_rows(path, table, source):
+    with open(path, encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    if not rows or set(tables.COLUMNS[table]) - {"set"} - set(rows[0]):
+        raise inputs.BadInput(f"{path}: is no table of {source}, or of another version")
+    return rows
+
+
+def of_programs(paths):
+    return {"programs": csv_rows(paths[0], "programs", "harness/programs/record.py")}, {"evidence": "emulated", "fabric": "vhca"}
+
+
+def of_sim(paths):
+    return {"allreduce": csv_rows(paths[0], "allreduce", "harness/sim/sweep.py")}, {"evidence": "simulated", "command": "harness/sim/sweep.py build/release/bin/r2bench"}
+
+
+def of_bench(paths):
+    rows, origin = [], {}
+    for path in paths:
+        table = inputs.read_json(path)
+        program = os.path.basename(table["context"]["executable"])
+        for one in table["benchmarks"]:
+            if one.get("aggregate_name") != "median":
+                continue
+            name, _, size = re.sub(r"(/real_time)?_median$", "", one["name"]).partition("/")
+            rows.append({"benchmark": f"{program}: {name}", "bytes": size if size.isdigit() else "", "mode": table["context"].get("R2CC_MODE", "").split(" ")[0],
+                         "unit": one["time_unit"], "value": one["cpu_time"]})
+        origin = {"evidence": "emulated", "fabric": "vhca", "date": table["context"]["date"][:10], "cores": table["context"]["num_cpus"]}
+    return {"costs": rows}, origin
+
+
+def of_walks(paths):
+    lines = [line for path in paths for line in inputs.read_lines(path)]
+    rows = [{**line, "mode": line.get("mode", "migrate"), "small": bool(line.get("small")), "counting": line.get("counting", "any")} for line in lines]
+    return {"walks": rows}, {"evidence": "rxe" if lines[0]["fabric"] == "rxe" else "emulated", "fabric": lines[0]["fabric"], "date": max(line["date"] for line in lines),
+                             "commit": " ".join(dict.fromkeys(line["commit"] for line in lines)), "cores": max(line.get("cores", 0) for line in lines) or None}
+
+
+def of_gate(paths):
+    return {"gate": inputs.read_lines(paths[0])}, {"evidence": "emulated", "fabric": "vhca"}
+
+
+def of_nightly(paths):
+    """A line when a step begins and one when it ends; a line with a machine speaks for those after it."""
+    rows, place = [], None
+    for line in inputs.read_lines(paths[0]):
+        place = line.get("machine", place)
+        if "status" in line:
+            rows.append({**line, "machine": place})
+    return {"nightly": rows}, {"evidence": "emulated", "fabric": "vhca"}
+
+
+def of_conformance(paths):
+    table = inputs.read_json(paths[0])
+    origin = table["provenance"]
+    return {"conformance": table["deviations"]}, {"evidence": "emulated, rxe", "fabric": "vhca, rxe", "date": origin["date"][:10], "commit": origin["commit"], "command": origin["command"]}
+
+
+READERS = {"run": of_runs, "matrix": of_matrix, "nccl": of_nccl, "mode3": of_mode3, "sim": of_sim, "programs": of_programs, "bench": of_bench, "walks": of_walks, "gate": of_gate,
+           "nightly": of_nightly, "conformance": of_conformance}
+
+
+def collect(results, name, found, origin, said):
+    """Writes the tables that `found` has rows for, and the line of provenance.csv."""
+    for table, rows in found.items():
+        if rows:
+            tables.replace(results, table, name, rows)
+    line = {**origin, **{key: value for key, value in said.items() if value is not None}, "tables": " ".join(table for table, rows in found.items() if rows)}
+    missing = [key for key in ("evidence", "date", "commit", "command") if not line.get(key)]
+    if missing:
+        raise inputs.BadInput(f"the files of '{name}' do not say their {missing[0]}; give --{missing[0]}")
+    tables.replace(results, "provenance", name, [line])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kind", choices=sorted(READERS))
+    parser.add_argument("set", help="the name of the measurement in the tables")
+    parser.add_argument("path", nargs="+", help="files or folders")
+    parser.add_argument("--results", default="results", help="folder of the results (results)")
+    for option in ("evidence", "fabric", "date", "commit", "cores", "machine", "command", "note"):
+        parser.add_argument("--" + option, help=f"the {option} of the measurement, in place of what the files say")
+    arguments = parser.parse_args()
+    try:
+        found, origin = READERS[arguments.kind](arguments.path)
+        said = {key: getattr(arguments, key) for key in ("evidence", "fabric", "date", "commit", "cores", "machine", "command", "note")}
+        missing = [key for key in ("evidence", "date", "commit", "command") if not (said[key] or origin.get(key))]
+        if missing:
+            raise inputs.BadInput(f"{arguments.path[0]}: does not say the {missing[0]} of the measurement; give --{missing[0]}")
+        collect(arguments.results, arguments.set, found, origin, said)
+    except inputs.BadInput as error:
+        print(f"collect.py: {error}", file=sys.stderr)
+        return inputs.BAD_INPUT
+    except (OSError, KeyError, TypeError, ValueError, IndexError) as error:
+        print(f"collect.py: {arguments.path[0]}: does not hold what it should: {error!r}", file=sys.stderr)
+        return inputs.BAD_INPUT
+    print(f"{arguments.set}: " + ", ".join(f"{len(rows)} rows of {table}.csv" for table, rows in found.items()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""The tables: what collect.py puts into them, what it refuses, and that those of the tree are whole, small and name no machine's paths."""
+
+import csv
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+RESULTS = os.path.join(HERE, "..", "results")
+SAMPLE = os.path.join(RESULTS, "reference", "nic_down")
+sys.path.insert(0, HERE)
+
+import tables  # noqa: E402
+
+
+def read(folder, name):
+    with open(os.path.join(folder, "tables", name + ".csv"), encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+class Collect(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def call(self, *arguments):
+        return subprocess.run([sys.executable, "-B", os.path.join(HERE, "collect.py"), *arguments, "--results", self.folder], capture_output=True, text=True, check=False)
+
+    def changed(self, name, change):
+        with open(os.path.join(SAMPLE, "result.json"), encoding="utf-8") as file:
+            result = json.load(file)
+        change(result)
+        place = os.path.join(self.folder, "runs", name)
+        os.makedirs(place)
+        with open(os.path.join(place, "result.json"), "w", encoding="utf-8") as file:
+            json.dump(result, file)
+        return place
+
+    def test_the_stored_rows_of_nic_down_are_those_of_its_result(self):
+        done = self.call("run", "again", SAMPLE, "--command", "r2bench run nic_down")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for name in ("runs", "faults"):
+            mine = [{**row, "set": "recovery"} for row in read(self.folder, name)]
+            self.assertEqual(mine, [row for row in read(RESULTS, name) if row["set"] == "recovery" and row["run"] == "nic_down"])
+            self.assertEqual(len(mine), 2)
+        origin, = read(self.folder, "provenance")
+        self.assertEqual(origin["machine"], "Intel(R) Xeon(R) Processor, Linux 6.18")
+        self.assertEqual((origin["evidence"], origin["fabric"], origin["date"], origin["tables"]), ("emulated", "vhca", "2026-11-22", "runs faults"))
+
+    def test_a_row_says_what_the_result_says(self):
+        self.call("run", "one", SAMPLE, "--command", "x")
+        with open(os.path.join(SAMPLE, "result.json"), encoding="utf-8") as file:
+            result = json.load(file)
+        for row, run in zip(read(self.folder, "runs"), result["runs"]):
+            recovery = run["metrics"]["recovery"]
+            self.assertEqual((row["mode"], row["outcome"]), (run["mode"], run["outcome"]))
+            for column, wanted in (("recover_max_ms", recovery["recover_ms"]["max"]), ("detect_p50_ms", recovery["detect_ms"]["p50"]), ("error_ms", run["error_ms"]),
+                                   ("retained", run["metrics"]["throughput"]["retained"]), ("nics_lost", 1), ("planned", 1)):
+                self.assertEqual(row[column], tables.text(wanted), column)
+            if run["outcome"] == "ok":
+                rates = sorted(run["row"]["size_bytes"] / ms / 1e6 for ms in run["iteration_ms"])  # two ranks: busbw is algbw
+                self.assertAlmostEqual(float(row["busbw_p50_gbytes"]), (rates[len(rates) // 2 - 1] + rates[len(rates) // 2]) / 2, places=2)
+
+    def test_a_set_is_replaced_and_others_stay(self):
+        for name in ("one", "two", "one"):
+            self.assertEqual(self.call("run", name, SAMPLE, "--command", "x").returncode, 0)
+        self.assertEqual([row["set"] for row in read(self.folder, "runs")], ["one", "one", "two", "two"])
+        self.assertEqual([row["set"] for row in read(self.folder, "provenance")], ["one", "two"])
+
+    def test_evidence_does_not_mix_within_a_set(self):
+        other = self.changed("other", lambda result: result.update(evidence="hardware"))
+        done = self.call("run", "one", SAMPLE, other, "--command", "x")
+        self.assertEqual(done.returncode, 64)
+        self.assertIn("differ in evidence (emulated, hardware)", done.stderr)
+        self.assertFalse(os.path.exists(os.path.join(self.folder, "tables")))
+
+    def test_an_origin_that_is_not_known_is_asked_for(self):
+        done = self.call("run", "one", SAMPLE)
+        self.assertEqual(done.returncode, 64)
+        self.assertIn("give --command", done.stderr)
+        done = self.call("gate", "one", os.path.join(SAMPLE, "result.json"))
+        self.assertEqual(done.returncode, 64)
+        self.assertFalse(os.path.exists(os.path.join(self.folder, "tables")))
+
+    def test_what_is_no_result_is_an_error_in_one_line(self):
+        empty = os.path.join(self.folder, "empty")
+        os.mkdir(empty)
+        foreign = self.changed("foreign", lambda result: result.pop("runs"))
+        for path, words in ((empty, "there is no result.json in it"), (foreign, "no result of r2bench run"), ("/nonexistent.json", "No such file")):
+            done = self.call("run", "one", path, "--command", "x")
+            self.assertEqual(done.returncode, 64)
+            self.assertIn(words, done.stderr)
+            self.assertEqual(len(done.stderr.strip().splitlines()), 1)
+
+    def test_matrix_cells_and_empty_fields_become_rows(self):
+        path = os.path.join(self.folder, "matrix.json")
+        cell = {"cell": "qp_error/close/AllReduce/both", "verdict": "fail", "outcome": "error", "struck": 2, "attempts": 1, "migrations": 3, "replayed": 4, "checked": 5,
+                "wrong": 0, "lost": 0, "duplicated": 0, "error_ms": 512.25, "why": "it ended, and 'why' has a comma"}
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"schema_version": 1, "cells": [cell], "empty": [{"fault": "noop", "moment": "close", "why": "nothing is open"}],
+                       "provenance": {"command": "r2bench matrix", "evidence": "emulated", "started": "2026-01-02T03:04:05Z", "revision": "abc", "kernel": "Linux 6.1.0-9-build"}}, file)
+        self.assertEqual(self.call("matrix", "m", path).returncode, 0)
+        first, second = read(self.folder, "matrix")
+        self.assertEqual([first[key] for key in ("fault", "moment", "op", "end", "verdict", "error_ms", "why")],
+                         ["qp_error", "close", "AllReduce", "both", "fail", "512.25", "it ended, and 'why' has a comma"])
+        self.assertEqual((second["fault"], second["verdict"], second["op"]), ("noop", "empty", ""))
+        self.assertEqual(read(self.folder, "provenance")[0]["machine"], "Linux 6.1")
+
+
+class Stored(unittest.TestCase):
+    def test_every_set_has_one_origin_and_every_origin_its_rows(self):
+        origins = read(RESULTS, "provenance")
+        names = [origin["set"] for origin in origins]
+        self.assertEqual(len(names), len(set(names)))
+        held = {}
+        for name in set(tables.COLUMNS) - {"provenance"}:
+            for row in read(RESULTS, name):
+                held.setdefault(row["set"], set()).add(name)
+        self.assertEqual(set(names), set(held))
+        for origin in origins:
+            self.assertLessEqual(set(origin["tables"].split()), held[origin["set"]] | {"faults"})
+            for column in ("evidence", "date", "commit", "command"):
+                self.assertTrue(origin[column], (origin["set"], column))
+            self.assertLessEqual(set(origin["evidence"].split(", ")), {"simulated", "emulated", "rxe", "hardware"})
+
+    def test_the_stored_run_is_small_and_names_no_build_of_a_kernel_and_no_path_of_a_machine(self):
+        size = 0
+        for folder, folders, names in os.walk(RESULTS):
+            folders[:] = [name for name in folders if name != "runs"]
+            for name in names:
+                path = os.path.join(folder, name)
+                size += os.path.getsize(path)
+                if not name.endswith((".png", ".pdf")):
+                    with open(path, encoding="utf-8") as file:
+                        found = re.search(r"/(?:proc|home|root|work|tmp)/\S*|\b\d+\.\d+\.\d+-[\w.-]*(?:amd64|generic|fc)\b\S*", file.read())
+                    self.assertIsNone(found, f"{path}: {found and found.group(0)}")
+        self.assertLess(size, 2_000_000)
+
+    def test_a_table_that_was_cut_off_is_named_with_its_line(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(os.path.join(RESULTS, "tables"), os.path.join(folder, "tables"))
+            path = tables.path_of(folder, "runs")
+            with open(path, encoding="utf-8") as file:
+                text = file.read()
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text[:len(text) // 2].rsplit(",", 3)[0])
+            with self.assertRaisesRegex(Exception, r"runs\.csv:\d+: was cut off"):
+                tables.read(folder, "runs")
+
+
+if __name__ == "__main__":
+    unittest.main()

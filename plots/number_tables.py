@@ -1,0 +1,239 @@
+"""What the READMEs say of the tables in results/: each block and each number by its name. Measures and draws nothing."""
+
+import statistics
+
+import inputs
+import tables
+from collect import quantile
+
+MODES = {"baseline": "0", "migrate": "1", "balance": "2", "allreduce": "3"}
+
+
+def markdown(header, rows):
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    return "\n".join(lines + ["| " + " | ".join(str(field).replace("|", "\\|") for field in row) + " |" for row in rows]) + "\n"
+
+
+def short(value, digits=3):
+    """A number of three digits, '–' for what is not known."""
+    if value in (None, ""):
+        return "–"
+    value = float(value)
+    if value == 0:
+        return "0"
+    whole = len(str(int(abs(value))))
+    return f"{value:.{max(0, digits - (whole if abs(value) >= 1 else 0))}f}"
+
+
+def thousands(value):
+    return f"{int(value):,}".replace(",", " ")
+
+
+def mode(name):
+    return MODES.get(name, name)
+
+
+def rows_of(results, table, *sets):
+    found = [row for row in tables.read(results, table) if row["set"] in sets]
+    if not found:
+        raise inputs.BadInput(f"{tables.path_of(results, table)}: has no rows of the set{'s' if len(sets) > 1 else ''} {', '.join(sets)}")
+    return found
+
+
+def recovery_times(results):
+    rows = []
+    for kind in ("port_down", "qp_error", "blackhole"):
+        faults = [row for row in rows_of(results, "faults", "speed") if row["kind"] == kind and row["sampled"] == "1"]
+        detect, recover = (sorted(float(row[column]) if row[column] else float("inf") for row in faults) for column in ("detect_ms", "recover_ms"))
+        rows.append([f"`{kind}`", len(faults), *(short(quantile(detect, part)) for part in (0.5, 0.99)), *(short(quantile(recover, part)) for part in (0.5, 0.9, 0.99)),
+                     short(max(float(row["floor_ms"]) for row in faults))])
+    return markdown(["fault", "faults", "detected: p50 (ms)", "p99", "recovered: p50 (ms)", "p90", "p99", "floor (ms)"], rows)
+
+
+def runs(results, *sets):
+    rows = [[f"`{row['run']}`", mode(row["mode"]), row["verdict"], row["outcome"] + (f" after {short(row['error_ms'])} ms" if row["error_ms"] else ""),
+             f"{row['sampled'] or 0}/{row['planned'] or 0}", short(row["detect_max_ms"]), short(row["recover_max_ms"]), short(row["floor_ms"]),
+             short(row["retained"]), short(row["limit"])] for row in rows_of(results, "runs", *sets)]
+    return markdown(["scenario", "mode", "verdict", "job", "faults measured", "detected (ms, max)", "recovered (ms, max)", "floor (ms)", "retained", "limit"], rows)
+
+
+def retained(results):
+    rows = {}
+    for row in rows_of(results, "runs", "k_of_8_nics"):
+        rows.setdefault(int(row["nics_lost"]), {})[row["mode"]] = row
+    return markdown(["NICs lost of 8", "mode 1: retained", "limit", "mode 2: retained", "limit"],
+                    [[lost, *(short(rows[lost][name][column]) for name in ("migrate", "balance") for column in ("retained", "limit"))] for lost in sorted(rows)])
+
+
+def other_operations(results):
+    rows = {}
+    for row in rows_of(results, "runs", "k_of_8_nics_operations"):
+        rows.setdefault(row["op"], {})[int(row["nics_lost"])] = float(row["retained"]) / float(row["limit"])
+    lost = sorted(next(iter(rows.values())))
+    return markdown(["operation", *(f"{k} lost" for k in lost)], [[op, *(short(by[k]) for k in lost)] for op, by in rows.items()])
+
+
+def overhead(results):
+    rows = []
+    for row in tables.read(results, "runs"):
+        if row["pairs"] and row["mode"] in ("migrate", "balance") and row["set"] != "slow_lane":
+            size = f"{row['op']} of {inputs.size(int(row['bytes']))}"
+            rows.append([f"`{row['set']}`", size, mode(row["mode"]), mode(row["against"]), row["pairs"], *(short(row[column], 2) for column in (
+                "busbw_loss_pct", "busbw_loss_upper95_pct", "time_loss_pct", "time_loss_upper95_pct", "cpu_loss_pct", "cpu_loss_upper95_pct"))])
+    return markdown(["set", "operation", "mode", "beside", "pairs", "busbw loss (%)", "upper 95 %", "time (%)", "upper 95 %", "CPU (%)", "upper 95 %"], rows)
+
+
+def false_alarms(results):
+    rows = [[f"`{row['scenario']}`", mode(row["mode"]), row["seed"], row["disturbances"], row["migrations"], row["verdict"]] for row in tables.read(results, "false_alarms")]
+    return markdown(["scenario", "mode", "seed", "disturbances", "migrations", "verdict"], rows)
+
+
+def matrix(results):
+    rows = []
+    for name, title in (("matrix_migrate", "1"), ("matrix_balance", "2")):
+        cells = rows_of(results, "matrix", name)
+        count = [sum(cell["verdict"] == verdict for cell in cells) for verdict in ("pass", "fail", "missed")]
+        run = [cell for cell in cells if cell["verdict"] != "empty"]
+        rows.append([title, len(run), *count, sum(int(cell["struck"] or 0) for cell in run), thousands(sum(int(cell["checked"] or 0) for cell in run)),
+                     sum(int(cell["wrong"] or 0) for cell in run)])
+    return markdown(["mode", "cells", "hold", "fail", "missed", "faults that struck", "elements compared", "wrong"], rows)
+
+
+def nccl(results):
+    rows = []
+    for name in ("nccl_four_gpus", "nccl_two_gpus", "nccl_one_gpu", "nccl_first", "nccl_unlimited"):
+        lines = rows_of(results, "nccl", name)
+        cases = {row["case"]: row for row in lines}
+        rows.append([f"`{name}`", len(cases), sum(row["as_expected"] == "1" for row in cases.values()), sum(int(row["wrong"] or 0) for row in lines),
+                     ", ".join(sorted({row["nccl"] for row in lines if row["nccl"]})), ", ".join(sorted({mode_of_nccl(row) for row in lines})),
+                     ", ".join(sorted({f"`{row['fault']}`" for row in lines if row["fault"]})) or "none"])
+    return markdown(["set", "cases", "as expected", "wrong elements", "NCCL", "mode", "faults"], rows)
+
+
+def mode_of_nccl(row):
+    return "NCCL's IB" if row["net"] == "ib" else row["mode"]
+
+
+def nccl_stalls(results):
+    """The struck AllReduce of four GPUs, by fault and transport."""
+    rows = []
+    for row in rows_of(results, "nccl", "nccl_four_gpus"):
+        if row["op"] in ("", "allreduce") and row["nodes"] == "2" and row["variant"] in ("", "lasting", "NCCL_PROTO=Simple") and row["nccl"] == "2.28.9" and row["step"] in ("", "0"):
+            ended = f"ended after {short(float(row['ended_ms']) / 1000)} s" if row["ended_ms"] else f"{short(row['median_ms'])} / {short(row['max_ms'])}"
+            rows.append([f"`{row['case']}`", f"`{row['fault']}`" if row["fault"] else "none", mode_of_nccl(row), f"{row['nics']} × {row['nic_gbps']}", ended])
+    return markdown(["case", "fault", "mode", "NICs (Gbit/s)", "AllReduce of 64 MiB: median / longest (ms)"], rows)
+
+
+def mode3_median(results, case, step):
+    found = [row for row in rows_of(results, "nccl", "nccl_mode3") if row["case"] == case and row["step"] == step]
+    if not found:
+        raise inputs.BadInput(f"{tables.path_of(results, 'nccl')}: the set nccl_mode3 has no case {case} with a step '{step}'")
+    return found[0]
+
+
+MODE3 = [("healthy", "healthy_mode3", "healthy_migrate", "healthy"), ("one NIC of four lost", "lost_mode3", "lost_balance", "after"),
+         ("two of four lost", "half_mode3", "half_balance", "after"), ("one NIC of four at half its rate", "throttle_mode3", "throttle_balance", "after"),
+         ("six nodes, one NIC of four lost", "six_nodes_mode3", "six_nodes_balance", "after")]
+
+
+def mode3(results):
+    rows = []
+    for title, case, other, step in MODE3:
+        mine, beside = mode3_median(results, case, step), mode3_median(results, other, step)
+        rows.append([title, short(mine["bound_ms"]), f"{short(beside['median_ms'])} (mode {beside['mode']})", short(mine["median_ms"])])
+    return markdown(["AllReduce of 64 MiB, in ms", "lower bound", "ring", "mode 3"], rows)
+
+
+def programs(results):
+    return markdown(["program", "fault", "exit status", "it said", "the injector saw", "after (ms)"],
+                    [[f"`{row['program']}`", f"`{row['fault']}`", row["exit_status"], row["said"], row["saw"], short(row["after_ms"])] for row in tables.read(results, "programs")])
+
+
+def walks(results):
+    total = {}
+    for row in tables.read(results, "walks"):
+        line = total.setdefault((row["fabric"], mode(row["mode"]), row["counting"]), [0, 0, 0, 0])
+        for number, column in enumerate(("walks", "faults", "path_changes", "failed")):
+            line[number] += int(row[column])
+    return markdown(["fabric", "mode", "path changes counted", "walks", "faults", "path changes", "failed"],
+                    [[*key, *map(thousands, line)] for key, line in sorted(total.items())])
+
+
+def gate(results):
+    runs_by, rows = {}, []
+    for row in rows_of(results, "gate", "gate"):
+        runs_by.setdefault(row["delay_ms"], []).append(row)
+    for delay, own in sorted(runs_by.items()):
+        rows.append([f"{delay} ms", len(own), sum(row["status"] == "1" for row in own), short(max(float(row["seconds"]) for row in own))])
+    return markdown(["delay in the candidate", "runs", "said to be slower", "longest run (s)"], rows)
+
+
+def nightly(results):
+    steps = rows_of(results, "nightly", "nightly")
+    groups = {}
+    for row in steps:
+        groups.setdefault(row["size"], []).append(row)
+    said = {"0": "passed", "1": "an expectation failed", "2": "cannot be told", "124": "cut off", "130": "cut off"}
+    rows = []
+    for size, own in groups.items():
+        others = ", ".join(f"`{row['step']}`: {said.get(row['status'], row['status'])}" for row in own if row["status"] != "0")
+        rows.append([size, len(own), sum(row["status"] == "0" for row in own), others or "none"])
+    return markdown(["form", "steps", "passed", "the others"], rows)
+
+
+def costs(results):
+    rows = [[f"`{row['set']}`", row["benchmark"], inputs.size(int(row["bytes"])) if row["bytes"] else "–", mode(row["mode"]) or "–", f"{short(row['value'])} {row['unit']}" if row["value"] else "–",
+             short(row["beside"]), short(row["ratio"], 4), (short(row["ratio_low95"], 4) + " to " if row["ratio_low95"] else "up to ") + short(row["ratio_high95"], 4) if row["ratio_high95"] else "–"]
+            for row in tables.read(results, "costs")]
+    return markdown(["set", "benchmark", "size", "mode", "value", "beside", "ratio", "95 % interval"], rows)
+
+
+def conformance(results):
+    lines = rows_of(results, "conformance", "conformance")
+    return markdown(["fabric", "case", "wanted", "got"], [[row["fabric"], f"{row['test']}: {row['what']}", row["wanted"], row["got"]] for row in lines])
+
+
+def simulated(results):
+    chosen = [row for row in rows_of(results, "allreduce", "allreduce") if row["chosen"] == "1"]
+    rows = []
+    for segments in sorted({row["segments"] for row in chosen}, key=int):
+        own = [float(row["simulated_bound"]) for row in chosen if row["segments"] == segments]
+        rows.append([segments, len(own), short(statistics.median(own)), short(max(own))])
+    return markdown(["K at most", "cases", "the planner's choice over the lower bound: median", "at most"], rows)
+
+
+def one_run(results, name, run, mode_name):
+    found = [row for row in rows_of(results, "runs", name) if row["run"] == run and row["mode"] == mode_name]
+    if not found:
+        raise inputs.BadInput(f"{tables.path_of(results, 'runs')}: the set {name} has no run {run} in mode {mode_name}")
+    return found[0]
+
+
+def mode3_to_bound(results, pick):
+    return short(pick(float(mode3_median(results, case, step)["median_ms"]) / float(mode3_median(results, case, step)["bound_ms"])
+                      for _, case, _, step in MODE3[1:4]), 2)
+
+
+def vhca_copy(results):
+    ratio = {}
+    for row in rows_of(results, "costs", "vhca_copy", "write_bw"):
+        ratio.setdefault(int(row["bytes"]), {})[row["benchmark"].split(" ")[-1] if row["set"] == "vhca_copy" else "ib_write_bw"] = row
+    return markdown(["message", "memcpy (GB/s)", "WRITE", "READ", "`ib_write_bw`"],
+                    [[inputs.size(size), short(next(iter(by.values()))["beside"], 2), *(short(by[name]["ratio"]) if name in by else "–" for name in ("WRITE", "READ", "ib_write_bw"))]
+                     for size, by in sorted(ratio.items())])
+
+
+BLOCKS = {
+    "recovery": recovery_times, "retained": retained, "other-operations": other_operations, "overhead": overhead, "false-alarms": false_alarms, "matrix": matrix,
+    "nccl": nccl, "nccl-stalls": nccl_stalls, "mode3": mode3, "programs": programs, "walks": walks, "gate": gate, "nightly": nightly, "costs": costs,
+    "conformance": conformance, "simulated": simulated, "vhca-copy": vhca_copy,
+    "scenarios": lambda results: runs(results, "recovery", "ten_faults", "device_removed", "dual_port_card", "alltoall_64"),
+    "degraded": lambda results: runs(results, "gray", "numa_far"),
+}
+NUMBERS = {
+    "balance.loss": lambda results: short(one_run(results, "no_fault_balance", "no_fault_balance_40_pairs", "balance")["busbw_loss_pct"], 1),
+    "balance.loss-upper95": lambda results: short(one_run(results, "no_fault_balance", "no_fault_balance_40_pairs", "balance")["busbw_loss_upper95_pct"], 2),
+    "slow-lane.gain": lambda results: short(1 - float(one_run(results, "slow_lane", "slow_lane", "balance")["busbw_loss_pct"]) / 100),
+    "mode3.least": lambda results: mode3_to_bound(results, min),
+    "mode3.most": lambda results: mode3_to_bound(results, max),
+}
