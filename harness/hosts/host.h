@@ -57,7 +57,8 @@ class Host {
   virtual const std::map<std::string, std::string>& environment() const = 0;
   /// Takes some hundred ms.
   virtual ThreadReport threads() = 0;
-  /// Returns once everything that the host has seen up to now can be read here.
+  /// Returns once everything that the host has seen up to now can be read here; output is complete only after
+  /// release().
   virtual void settle() = 0;
   /// errno of the first output that could not be written; 0: all went well.
   virtual int log_error() const = 0;

@@ -72,7 +72,10 @@ class Agent {
     } else if (type == "prepare") {
       prepare(message.at("plan"), answer);
     } else if (type == "release") {
-      if (host_) look(true);
+      if (host_) {
+        host_->end_ranks();
+        look(true);
+      }
       host_.reset();
     } else if (!host_) {
       throw std::runtime_error("'" + type + "' was asked of a host without a job");

@@ -102,7 +102,7 @@ exit 7
   EXPECT_EQ((*said)["type"], "ready");
   ASSERT_TRUE(eventually([&] { return rank().ended().has_value(); }));
   EXPECT_EQ(WEXITSTATUS(*rank().ended()), 7);
-  host->settle();
+  host->release();
   EXPECT_EQ(log(), "I am yes in WARN on lo\n");
 }
 
@@ -110,7 +110,7 @@ TEST_F(AgentTest, a_rank_hears_its_configuration_first) {
   prepare("echo \"heard $(head -c 21 <&3 | tail -c 17)\"\n");
   host->start();
   ASSERT_TRUE(eventually([&] { return rank().ended().has_value(); }));
-  host->settle();
+  host->release();
   EXPECT_EQ(log(), "heard {\"type\":\"config\"}\n");
 }
 

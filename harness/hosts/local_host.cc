@@ -49,10 +49,15 @@ HostFacts facts_of_this_host() {
 
 LocalHost::~LocalHost() { release(); }
 
-void LocalHost::release() {
-  ranks_.clear();  // killed; then what they have printed is written
+void LocalHost::end_ranks() {
+  for (const auto& rank : ranks_) rank->kill();
   for (int fd : std::exchange(outputs_, {})) close(fd);
-  output_.reset();
+  output_.reset();  // what is still in the pipes is written now
+}
+
+void LocalHost::release() {
+  end_ranks();
+  ranks_.clear();
   logs_.clear();
   for (int fd : std::exchange(memory_files_, {})) close(fd);
   bootstrap_.reset();
@@ -158,7 +163,7 @@ void LocalHost::start() {
 }
 
 void LocalHost::tick() {
-  if (!bootstrap_) return;
+  if (!bootstrap_ || ranks_.size() < plan_.ranks.size()) return;  // or not started
   bool all = true;
   for (size_t i = 0; i < ranks_.size(); ++i)
     all = ranks_[i]->connect(*bootstrap_, i, plan_.ranks[i].config) && all;

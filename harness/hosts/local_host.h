@@ -40,6 +40,9 @@ class LocalHost final : public Host {
   std::optional<std::string> failure() override { return std::nullopt; }
   HostFacts facts() const override { return facts_of_this_host(); }
 
+  /// Kills the ranks; what they have said and printed can still be read, and is complete.
+  void end_ranks();
+
   static constexpr size_t kMostOutput = 64u << 10;
   /// What the rank has printed from byte `from` on, kMostOutput at most. Without a folder only.
   std::string output(int rank, size_t from) const;

@@ -21,6 +21,8 @@ class LocalRank final : public RankPort {
   pid_t pid() const override { return process_.pid(); }
   std::optional<int> ended() override { return process_.ended(); }
   uint64_t signal(int number) override;
+  /// SIGKILL to it and its children, and waits for it.
+  void kill() { process_.kill(); }
 
  private:
   MessageSocket socket_;

@@ -143,7 +143,7 @@ json RemoteHost::ask(json request, milliseconds wait) {
   answered_.wait_for(lock, wait, [&] { return answers_.contains(number) || !lost_.empty(); });
   const auto found = answers_.find(number);
   if (found == answers_.end())
-    throw std::runtime_error("host " + facts_.name + " did not answer '" + type + "': " +
+    throw FabricError("host " + facts_.name + " did not answer '" + type + "': " +
                              (lost_.empty() ? std::to_string(wait.count()) + " ms have passed" : lost_));
   const json answer = std::move(found->second);
   answers_.erase(found);

@@ -59,8 +59,8 @@ class RemoteHost final : public Host {
   void take_output(const nlohmann::json& message);
   void ping();
   void tell(nlohmann::json message);
-  /// Sends a request and waits for its answer. Throws FabricError with the agent's words when it refuses, or
-  /// std::runtime_error when it does not answer within `wait`.
+  /// Sends a request and waits for its answer. Throws FabricError with the agent's words when it refuses, and
+  /// when it does not answer within `wait`.
   nlohmann::json ask(nlohmann::json request, std::chrono::milliseconds wait);
   uint64_t to_runner(uint64_t host_ns);
   void to_runner(faultinject::FaultState& state);

@@ -13,6 +13,7 @@ import sys
 from namespaces import Hosts, fail, need, wait_for
 
 ENDLESS = """
+version: 1
 name: endless
 fabric: {kind: vhca, nodes: 2, ranks_per_node: 1, nics_per_node: 2, nic_rate: 200 Mbit/s}
 workload: {engine: cpu, op: allreduce, dtype: float32, bytes: 1 MiB, iters: 1000000, verify: true}
