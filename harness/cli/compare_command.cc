@@ -9,10 +9,10 @@ namespace r2bench {
 
 void CompareOptions::add_to(CLI::App& app) {
   compare =
-      app.add_subcommand("compare", "Say whether a result is worse than another one, or than a baseline");
+      app.add_subcommand("compare", "Decide whether a result is worse than another one, or than a baseline");
   compare->add_option(
       "result", compare_.results,
-      "Before and now: result.json files, or folders of one or several runs; with --baseline only now");
+      "Before and after: result.json files, or folders of one or several runs; with --baseline only after");
   compare->add_option("--baseline", compare_.baseline, "Compare with this baseline");
   compare->add_option("--save-baseline", compare_.save, "Write the samples of the last result to this file");
   compare->add_option("--out", compare_.out, "Folder for the comparison as text, Markdown, JUnit and JSON");
@@ -22,22 +22,22 @@ void CompareOptions::add_to(CLI::App& app) {
       "  r2bench compare --save-baseline baseline.json results/runs/A\n"
       "  r2bench compare --baseline baseline.json results/runs/B");
 
-  gate = app.add_subcommand("gate", "Run scenarios and fail when they do worse than a baseline: for CI");
+  gate = app.add_subcommand("gate", "Run scenarios and fail if they are worse than a baseline: for CI");
   gate->add_option("scenario", gate_.scenarios, "Scenario files, or names from `list`")->required();
   gate->add_option("--baseline", gate_.baseline, "Compare with this baseline");
-  gate->add_option("--reference", gate_.reference,
-                   "key=value, as in --set: run the scenario with it by turns, as a reference on the same "
-                   "machine at the "
-                   "same time; the baseline then only says how much runs scatter")
+  gate->add_option(
+          "--reference", gate_.reference,
+          "key=value, as in --set: alternate with runs that have this setting, as a reference on the same "
+          "machine; the baseline then only says how much runs differ")
       ->allow_extra_args(false);
   gate->add_option("--save-baseline", gate_.save,
-                   "Write what was measured to this file, and compare with nothing");
+                   "Write the measurements to this file, without a comparison");
   gate->add_flag("--append", gate_.append, "Add to the baseline that is saved, instead of replacing it");
-  gate->add_option("--runs", gate_.runs, "With --save-baseline: measure so many times (1)")
+  gate->add_option("--runs", gate_.runs, "With --save-baseline: number of measurements (1)")
       ->check(CLI::Range(1, 1000));
-  gate->add_option("--jobs", gate_.jobs, "Jobs of a run, by which its faults are divided (3)")
+  gate->add_option("--jobs", gate_.jobs, "Number of jobs that a run's faults are divided over (3)")
       ->check(CLI::Range(1, 100));
-  gate->add_option("--out", gate_.out, "Folder of the results (else results/runs/gate-TIME)");
+  gate->add_option("--out", gate_.out, "Folder for the results (results/runs/gate-TIME)");
   gate->add_flag("--quiet", gate_.quiet, "No progress, only the comparison");
   gate_thresholds_.add_to(*gate);
   gate->footer(

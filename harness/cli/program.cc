@@ -34,7 +34,7 @@ struct Changes {
     has_repeats = command.add_option("--repeats", repeats, "Faults per job, at random phases")
                       ->check(CLI::Range(1, 10000));
     has_seed = command.add_option("--seed", seed, "Seed of everything random");
-    command.add_option("--set", set, "Another value for one key, such as --set workload.bytes='4 MiB'")
+    command.add_option("--set", set, "Override one key, such as --set workload.bytes='4 MiB'")
         ->allow_extra_args(false);
   }
 
@@ -73,12 +73,12 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
   RunArguments arguments;
   Changes run_changes;
   bool no_plot = false;
-  CLI::App* run = app.add_subcommand("run", "Run scenarios and judge them");
+  CLI::App* run = app.add_subcommand("run", "Run scenarios and give a verdict");
   run->add_option("scenario", arguments.scenarios, "Scenario files, or names from `list`")->required();
   run_changes.add_to(*run);
-  run->add_option("--out", arguments.out, "Folder of the result (else results/runs/NAME-TIME)");
+  run->add_option("--out", arguments.out, "Folder for the result (results/runs/NAME-TIME)");
   run->add_option("--port", arguments.port,
-                  "TCP port on the loopback for the ranks to meet at (else none is used)")
+                  "TCP port on the loopback for the ranks' bootstrap (by default none is used)")
       ->check(CLI::Range(1, 65535));
   run->add_option("--fabric", arguments.fabric,
                   "vhca, rxe, verbs or none instead of the scenarios' own; rxe runs them in a QEMU guest")
@@ -91,13 +91,12 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
   run->add_option("--hosts", arguments.hosts,
                   "For --launcher mpi and slurm: hosts, separated by commas (else all of the allocation)");
   run->add_option("--slow-motion", arguments.slow_motion,
-                  "Times × N, rates / N, N a power of two (else 1, or what the rxe fabric needs)")
+                  "Multiply times and divide rates by N, a power of two (1; measured on rxe)")
       ->check(CLI::Range(1, 4096));
-  run->add_option(
-         "--shorter", arguments.shorter,
-         "Iterations / N, and those at which something happens (else 1, or what the rxe fabric needs)")
+  run->add_option("--shorter", arguments.shorter,
+                  "Divide iterations, and those at which faults strike, by N (1; measured on rxe)")
       ->check(CLI::Range(1, 1000));
-  run->add_flag("--dry-run", arguments.dry_run, "Print what would be run, and run nothing");
+  run->add_flag("--dry-run", arguments.dry_run, "Print the jobs, and run nothing");
   run->add_flag("--no-plot", no_plot, "Make no picture");
   run->add_flag("--quiet", arguments.quiet, "No progress, only the report");
   run->add_flag("--keep-going", arguments.keep_going, "Run the other scenarios when one does not pass");
@@ -111,7 +110,7 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
   std::vector<std::string> explain_files;
   Changes explain_changes;
   CLI::App* explain =
-      app.add_subcommand("explain", "Say in sentences what a scenario does, or how an AllReduce is planned");
+      app.add_subcommand("explain", "Describe a scenario in sentences, or the plan of an AllReduce");
   CLI::Option* explained = explain->add_option("scenario", explain_files, "Scenario files or names");
   explain_changes.add_to(*explain);
   PlanOptions plan;
@@ -128,12 +127,12 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
   std::string plot_out;
   bool plot_all = false, plot_strict = false;
   std::string plot_from = "results";
-  CLI::App* plot = app.add_subcommand("plot", "Make the pictures of results again (PNG and PDF)");
+  CLI::App* plot = app.add_subcommand("plot", "Draw the figures of results (PNG and PDF)");
   CLI::Option* plotted = plot->add_option("result", plot_results, "result.json files, or folders of runs");
   plot->add_option("--out", plot_out,
                    "Folder for the pictures (else beside the result; --all: results/figures)");
   CLI::Option* all_figures =
-      plot->add_flag("--all", plot_all, "Every figure of the project, from what lies in results/")
+      plot->add_flag("--all", plot_all, "Every figure of the project, from the tables in results/")
           ->excludes(plotted);
   plot->add_option("--results", plot_from, "--all: the folder to look in (results)")->needs(all_figures);
   plot->add_flag("--strict", plot_strict, "--all: exit status 1 when a figure has no data")
@@ -151,19 +150,20 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
   trace->add_option("-o,--out", trace_out, "The trace's file (else trace.json beside the result)");
 
   CLI::App* doctor =
-      app.add_subcommand("doctor", "Say what this machine has and what would keep a run from working");
+      app.add_subcommand("doctor", "Report what this machine has, and what would prevent a run");
   std::string doctor_fabric;
-  doctor->add_option("--fabric", doctor_fabric, "The exit status is about this one (else vhca)")
+  doctor->add_option("--fabric", doctor_fabric, "The fabric that decides the exit status (vhca)")
       ->check(CLI::IsMember({"vhca", "rxe", "verbs"}));
   bool draw = false;
   TopologyArguments topology_arguments;
-  CLI::Option* topology_flag = doctor->add_flag(
-      "--topology", draw, "Draw sockets, switches, GPUs and NICs, and how far they are from each other");
-  CLI::Option* topology_xml = doctor
-                                  ->add_option("--xml", topology_arguments.xml,
-                                               "Of the machine in this file, as `lstopo --of xml` writes it")
-                                  ->needs(topology_flag);
-  doctor->add_option("--scenario", topology_arguments.scenario, "Of a node that this scenario declares")
+  CLI::Option* topology_flag =
+      doctor->add_flag("--topology", draw, "Draw sockets, switches, GPUs and NICs, and their distances");
+  CLI::Option* topology_xml =
+      doctor
+          ->add_option("--xml", topology_arguments.xml,
+                       "Draw the machine in this file, as `lstopo --of xml` writes it")
+          ->needs(topology_flag);
+  doctor->add_option("--scenario", topology_arguments.scenario, "Draw a node that this scenario declares")
       ->needs(topology_flag)
       ->excludes(topology_xml);
 
@@ -171,13 +171,13 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
   CLI::App* guest = app.add_subcommand("guest", "Run a command in a QEMU guest with soft RoCE devices");
   guest
       ->add_option("--guests", guest_arguments.guests,
-                   "2: two guests, joined by an Ethernet, with a node in each; '::' between their commands")
+                   "2: two guests on one Ethernet, a node in each; '::' separates their commands")
       ->check(CLI::Range(1, 2));
   guest->add_option("--nodes", guest_arguments.nodes, "Nodes (2)")->check(CLI::Range(1, 64));
   guest->add_option("--nics", guest_arguments.nics, "NICs of each node (4): node0_nic0 …")
       ->check(CLI::Range(1, 16));
   guest->add_option("--write", guest_arguments.writable,
-                    "A folder that the command may write; all others it can read");
+                    "The folder that the command may write; it can read all others");
   guest->footer(
       "Examples: r2bench guest -- ibv_devices\n"
       "  r2bench guest --guests 2 -- ib_write_bw -d node0_nic0 -x 1 :: sh -c 'sleep 3; ib_write_bw -d "
@@ -192,22 +192,22 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
       ->add_option("--fabric", conformance_arguments.fabrics, "Fabrics, separated by commas (vhca,rxe)")
       ->delimiter(',')
       ->check(CLI::IsMember({"vhca", "rxe", "verbs"}));
-  conformance->add_option("--case", conformance_arguments.cases, "Only cases whose names begin so")
+  conformance->add_option("--case", conformance_arguments.cases, "Only cases whose names begin with this")
       ->allow_extra_args(false);
-  conformance->add_flag("--no-faults", no_faults, "Leave out what a program sees of faults");
+  conformance->add_flag("--no-faults", no_faults, "Leave out the fault cases");
   conformance->add_option("--out", conformance_arguments.out,
                           "Folder of the table (else results/runs/conformance-TIME)");
   conformance->add_option("--raw", conformance_arguments.raw,
-                          "Only one fabric's result, as JSON into this file");
+                          "Write one fabric's result as JSON to this file, and no table");
 
   MatrixArguments matrix_arguments;
   CLI::App* matrix = app.add_subcommand(
-      "matrix", "Break every kind of thing at every moment of every kind of job: the fault matrix");
+      "matrix", "Run every kind of fault at every moment of every kind of job: the fault matrix");
   matrix
       ->add_option("--only", matrix_arguments.only,
                    "Only cells FAULT/MOMENT/OPERATION/SIDE that match, such as 'port_down/*/SendRecv/*'")
       ->allow_extra_args(false);
-  matrix->add_option("--jobs", matrix_arguments.jobs, "Cells at a time (one per core)")
+  matrix->add_option("--jobs", matrix_arguments.jobs, "Cells that run at the same time (one per core)")
       ->check(CLI::Range(1, 256));
   matrix->add_option("--seed", matrix_arguments.seed, "Seed of everything random (1)");
   matrix->add_option("--mode", matrix_arguments.mode, "migrate (the default), balance or allreduce")
@@ -222,7 +222,7 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
       app.add_subcommand("export", "Write throughput results in another program's format");
   export_results->add_option("result", export_arguments.results, "result.json files, or folders of runs")
       ->required();
-  export_results->add_option("--format", export_format, "nccl-tests: the JSON that its -J writes, version 3")
+  export_results->add_option("--format", export_format, "nccl-tests: the JSON of its option -J, version 3")
       ->required()
       ->check(CLI::IsMember({"nccl-tests"}));
   export_results->add_option("--mode", export_arguments.mode, "Only runs of this mode");

@@ -24,15 +24,15 @@ auto quantity(const char* option, const std::string& text, Parse parse) {
 CLI::Option* JobOptions::add_to(CLI::App& command) {
   CLI::Option* given = command
                            .add_option("--capacities", capacities,
-                                       "What each node carries, relative to a healthy one, such as 1,1,0.5,1")
+                                       "Capacity of each node relative to a healthy one, such as 1,1,0.5,1")
                            ->delimiter(',');
   command.add_option("--bytes", bytes, "Data of each node (1 GiB)");
-  command.add_option("--rate", rate, "Of a healthy node, each direction (400 Gbit/s)");
-  command.add_option("--latency", latency,
-                     "From one node's operation to the next one's, besides the bytes (5 us)");
+  command.add_option("--rate", rate, "Rate of a healthy node per direction (400 Gbit/s)");
+  command.add_option("--latency", latency, "Latency from one node's operation to the next node's (5 us)");
   command.add_option("--reduction-rate", reduction,
-                     "What a node adds per second, such as '25 GB/s' (0: no limit)");
-  command.add_option("--segments", segments, "K, at most: into how many segments the data is cut (64)")
+                     "Rate at which a node adds, such as '25 GB/s' (0: no limit)");
+  command
+      .add_option("--segments", segments, "K: the largest number of segments that the data is cut into (64)")
       ->check(CLI::Range(1, 65536));
   return given;
 }
@@ -64,19 +64,19 @@ void SimOptions::add_to(CLI::App& app) {
   command = app.add_subcommand("sim", "Simulate AllReduce algorithms on nodes of different capacities");
   command->add_option("operation", operation, "allreduce")->required()->check(CLI::IsMember({"allreduce"}));
   CLI::Option* given = job.add_to(*command);
-  command->add_option("--nodes", nodes, "So many, all healthy but those of --degraded")
+  command->add_option("--nodes", nodes, "Number of nodes, all healthy except those of --degraded")
       ->check(CLI::Range(2, 1024))
       ->excludes(given);
   command
       ->add_option("--degraded", degraded,
-                   "NODE:X: the node has lost the part X of its capacity; may be repeated")
+                   "NODE:X: the node has lost the fraction X of its capacity; may be repeated")
       ->delimiter(',')
       ->excludes(given);
   command
       ->add_option("--sharing", sharing,
-                   "How algorithms that run parts beside each other share ports: maxmin or exclusive")
+                   "How concurrent parts of an algorithm share ports: maxmin or exclusive")
       ->check(CLI::IsMember({"maxmin", "exclusive"}));
-  command->add_flag("--only-chosen", only_chosen, "Simulate only what the planner takes");
+  command->add_flag("--only-chosen", only_chosen, "Simulate only the planner's choice");
   command->add_flag("--json", json, "Print JSON");
   command->footer("Example: r2bench sim allreduce --nodes 16 --degraded 0:0.5 --bytes 1GiB");
 }
@@ -114,9 +114,7 @@ SimArguments SimOptions::finished() const {
 
 void PlanOptions::add_to(CLI::App& explain) {
   capacities = job.add_to(explain);
-  explain
-      .add_option("--algorithm", algorithm,
-                  "The schedule to print or write (else the one that the planner takes)")
+  explain.add_option("--algorithm", algorithm, "The schedule to print or write (the planner's choice)")
       ->check(CLI::IsMember({"ring", "unequal_ring", "double_tree", "r2ccl_allreduce", "four_stage", "mix"}))
       ->needs(capacities);
   explain.add_option("--print", print, "Print this rank's operations; -2: every rank's")->needs(capacities);

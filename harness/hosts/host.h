@@ -50,6 +50,8 @@ class Host {
   virtual RankPort& rank(int rank) = 0;
   /// Appends the rank's trace events since the last call, in the runner's time. Returns how many were lost.
   virtual uint64_t drain(int rank, std::vector<r2ccl::trace::Event>& out) = 0;
+  /// Its ranks need not record events of this type any more.
+  virtual void decline(r2ccl::trace::EventType type) = 0;
 
   /// simulated, emulated, rxe or hardware. From prepare() on.
   virtual std::string evidence() const = 0;

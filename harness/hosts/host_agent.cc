@@ -88,6 +88,8 @@ class Agent {
     } else if (type == "arm") {
       host_->board().arm(fields_from_json<faultinject::FaultSpec>(message.at("spec")),
                          faultinject::TimeOrigin(message.at("origin").get<int>()));
+    } else if (type == "decline") {
+      host_->decline(r2ccl::trace::EventType(message.at("event").get<int>()));
     } else if (type == "fire") {
       host_->board().fire(message.at("id"));
     } else if (type == "heal") {

@@ -20,9 +20,17 @@
 namespace r2bench {
 namespace {
 
-constexpr size_t kRingEvents = 1 << 17;
 /// Between two looks at the threads of a job that hangs.
 constexpr std::chrono::milliseconds kBetweenLooks{200};
+
+/// Events that each rank's ring holds, a power of two: the rings' memory (64 bytes an event) is taken before
+/// the job begins, so that many ranks get smaller ones. A rank of many is also slower at filling its own.
+size_t ring_events(size_t ranks) {
+  constexpr size_t kMost = 1 << 17, kLeast = 1 << 13, kAll = 1 << 21;
+  size_t events = kMost;
+  while (events > kLeast && events * ranks > kAll) events /= 2;
+  return events;
+}
 
 int in_memory(const char* name) {
   const int fd = memfd_create(name, MFD_CLOEXEC);
@@ -79,7 +87,7 @@ void LocalHost::prepare(const HostPlan& plan) {
   plan_ = plan;
   fabric_ = make_fabric(plan_.fabric, plan_.shape, lib_dir_, plan_.nodes);
   board_.emplace(faultinject::BoardHost::create(plan_.node_shapes(), plan_.seed));
-  rings_ = std::make_unique<TraceRings>(plan_.ranks.size(), kRingEvents);
+  rings_ = std::make_unique<TraceRings>(plan_.ranks.size(), ring_events(plan_.ranks.size()));
   try {
     bootstrap_ = std::make_unique<Bootstrap>(plan_.ranks.size(), plan_.bootstrap_port);
   } catch (const std::system_error& e) {

@@ -30,6 +30,7 @@ class LocalHost final : public Host {
   faultinject::FaultBoard& board() override { return *board_; }
   RankPort& rank(int rank) override;
   uint64_t drain(int rank, std::vector<r2ccl::trace::Event>& out) override;
+  void decline(r2ccl::trace::EventType type) override { rings_->decline(type); }
   std::string evidence() const override { return fabric_->evidence(); }
   const std::map<std::string, std::string>& environment() const override { return environment_; }
   ThreadReport threads() override;

@@ -143,8 +143,8 @@ json RemoteHost::ask(json request, milliseconds wait) {
   answered_.wait_for(lock, wait, [&] { return answers_.contains(number) || !lost_.empty(); });
   const auto found = answers_.find(number);
   if (found == answers_.end())
-    throw FabricError("host " + facts_.name + " did not answer '" + type + "': " +
-                             (lost_.empty() ? std::to_string(wait.count()) + " ms have passed" : lost_));
+    throw FabricError("host " + facts_.name + " did not answer '" + type +
+                      "': " + (lost_.empty() ? std::to_string(wait.count()) + " ms have passed" : lost_));
   const json answer = std::move(found->second);
   answers_.erase(found);
   if (answer.contains("refused"))
@@ -198,6 +198,8 @@ uint64_t RemoteHost::drain(int rank, std::vector<Event>& out) {
   inbox.events.clear();
   return std::exchange(inbox.lost, 0);
 }
+
+void RemoteHost::decline(r2ccl::trace::EventType type) { tell({{"type", "decline"}, {"event", int(type)}}); }
 
 ThreadReport RemoteHost::threads() {
   ThreadReport report;

@@ -29,6 +29,7 @@ class RemoteHost final : public Host {
   faultinject::FaultBoard& board() override;
   RankPort& rank(int rank) override;
   uint64_t drain(int rank, std::vector<r2ccl::trace::Event>& out) override;
+  void decline(r2ccl::trace::EventType type) override;
   std::string evidence() const override { return evidence_; }
   const std::map<std::string, std::string>& environment() const override { return environment_; }
   ThreadReport threads() override;

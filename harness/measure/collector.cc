@@ -1,6 +1,7 @@
 #include "harness/measure/collector.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace r2bench {
 
@@ -8,8 +9,11 @@ using r2ccl::trace::DetectedBy;
 using r2ccl::trace::Event;
 using r2ccl::trace::EventType;
 
-Collector::Collector(std::vector<RankPlace> ranks, Drain drain)
-    : ranks_(std::move(ranks)), drain_(std::move(drain)), iterations_(ranks_.size()) {}
+Collector::Collector(std::vector<RankPlace> ranks, Drain drain, Decline decline)
+    : ranks_(std::move(ranks)),
+      drain_(std::move(drain)),
+      decline_(std::move(decline)),
+      iterations_(ranks_.size()) {}
 
 size_t Collector::drain() {
   size_t count = 0;
@@ -49,7 +53,8 @@ void Collector::take(uint32_t rank, const Event& event) {
       mark(iterations_[rank].end_ns);
       return;
     case EventType::kSegmentDelivered: {
-      segments_seen_ = true;
+      // Segments say all that messages say, and more: from now on the ranks need not record both.
+      if (!std::exchange(segments_seen_, true) && decline_) decline_(EventType::kMessageReceived);
       segment_bytes_ += event.a;
       const auto remote = remote_nic_.find({rank, event.channel, uint32_t(event.c)});
       segments_.push_back({event.time_ns, uint32_t(event.a), stream_of(rank, event.channel, true, event.peer),

@@ -34,7 +34,10 @@ class Collector {
   /// Appends a rank's events since the last call; returns how many were overwritten before.
   using Drain = std::function<uint64_t(size_t rank, std::vector<r2ccl::trace::Event>& out)>;
 
-  Collector(std::vector<RankPlace> ranks, Drain drain);
+  /// The ranks need not record events of this type any more.
+  using Decline = std::function<void(r2ccl::trace::EventType type)>;
+
+  Collector(std::vector<RankPlace> ranks, Drain drain, Decline decline = {});
   Collector(const Collector&) = delete;
   Collector& operator=(const Collector&) = delete;
 
@@ -73,6 +76,7 @@ class Collector {
 
   std::vector<RankPlace> ranks_;
   Drain drain_;
+  Decline decline_;
   std::vector<r2ccl::trace::Event> scratch_;
   std::vector<RankIterations> iterations_;
   std::vector<RankEvent> events_;

@@ -34,6 +34,9 @@ TEST(Collector, prefers_segments_over_messages) {
   EXPECT_EQ(record.deliveries[0].path, 9u);
   ASSERT_EQ(record.streams.size(), 1u);
   EXPECT_EQ(record.streams[0].tx_node, 1);
+
+  job.rank1.emit(EventType::kMessageReceived, 0, 7, 100);
+  EXPECT_EQ(job.collector.drain(), 0u) << "no rank records messages any more";
 }
 
 TEST(Collector, knows_both_ends_of_a_path) {

@@ -18,6 +18,10 @@ class TraceRings {
   const std::string& path(size_t rank) const { return readers_[rank].path(); }
   /// As Collector::Drain.
   uint64_t drain(size_t rank, std::vector<r2ccl::trace::Event>& out) { return readers_[rank].drain(out); }
+  /// As Collector::Decline.
+  void decline(r2ccl::trace::EventType type) {
+    for (r2ccl::trace::Reader& reader : readers_) reader.decline(type);
+  }
 
  private:
   std::vector<r2ccl::trace::Reader> readers_;

@@ -380,9 +380,9 @@ JobRecord Job::collect() {
   }
   if (outcome_ == Outcome::kError) {
     // The plugin's own words name the NIC and the reason: those of the rank that failed first.
-    for (const RankResult& rank : job.ranks)
-      if (rank.error == error_ && !rank.warnings.empty())
-        error_ += "; the plugin said: " + rank.warnings.back();
+    for (const RankLink& rank : ranks_)
+      if (rank.error == error_ && !rank.plugin_words.empty())
+        error_ += "; the plugin said: " + rank.plugin_words;
   }
   for (const Host* host : hosts_)
     if (const int error = host->log_error(); error != 0)

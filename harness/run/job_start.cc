@@ -45,7 +45,10 @@ void Job::start_ranks() {
     boards_ = std::make_unique<HostBoards>(std::move(parts), nodes, seed_);
   }
   collector_ = std::make_unique<Collector>(
-      places, [this](size_t rank, auto& out) { return host_of(int(rank)).drain(int(rank), out); });
+      places, [this](size_t rank, auto& out) { return host_of(int(rank)).drain(int(rank), out); },
+      [this](auto type) {
+        for (Host* host : hosts_) host->decline(type);
+      });
   driver_ = std::make_unique<FaultDriver>(
       scenario_, repeats_, seed_, board(), ranks_, *collector_,
       [this](uint64_t time, const std::string& what, const std::string& text) { note(time, what, text); });

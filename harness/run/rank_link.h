@@ -39,6 +39,8 @@ class RankLink {
   bool hello = false, ready = false, warm = false, finished = false, aborted = false;
   bool has_error = false;
   std::string error, error_kind;
+  std::string
+      plugin_words;  ///< the plugin's last warning before the error; what it says while it closes comes later
   uint64_t error_ns = 0;
   std::string plugin_name;
   int plugin_abi = 0;

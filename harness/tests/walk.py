@@ -40,7 +40,8 @@ import threading
 import time
 
 # Kinds after which traffic has to move, and those of them that have the whole NIC for a while.
-GONE = {"device_internal_error", "device_removed"}  # for the rest of the job. The fence is the other end's: only one node has such, and no NIC freezes beside it
+# For the rest of the job. The fence is the other end's: only one node has such, no NIC freezes beside it, and no connection has both ends on it, as those between two ranks of a node do.
+GONE = {"device_internal_error", "device_removed"}
 MIGRATING = {"qp_error", "port_down", "blackhole", "ack_lost", "completion_error", "cq_error", "device_fatal", "freeze"} | GONE
 LASTING = {"port_down", "blackhole", "device_fatal", "freeze"}
 USUAL = ["qp_error"] * 3 + ["port_down"] * 3 + ["blackhole"] * 2 + ["ack_lost", "throttle", "delay"]
@@ -100,7 +101,7 @@ class Walk:
             kind = g.choice(USUAL + list(also))
             lasts = g.choice([5, 30, 60, 150])
             others_bad = all(until > now for i, until in enumerate(bad_until[node]) if i != nic)
-            if kind in GONE and (frozen or gone_of not in (None, node)) or kind == "freeze" and gone_of is not None:
+            if kind in GONE and (ranks > 1 or frozen or gone_of not in (None, node)) or kind == "freeze" and gone_of is not None:
                 continue
             if kind in MIGRATING:
                 if others_bad:

@@ -79,8 +79,8 @@ class Channel {
   Urgency step(const Tick& tick);
   /// A local NIC changed. Active paths on a dead one are left at once.
   void nic_changed(int nic, bool up, const Tick& tick);
-  /// The device of a local NIC has failed as a whole. Without resilience nothing else may tell: an error, as in
-  /// NCCL's own transport.
+  /// The device of a local NIC has failed as a whole. Without resilience nothing else may tell: an error, as
+  /// in NCCL's own transport.
   void device_fatal(int nic);
   /// A local queue pair, perhaps one of this channel's, is in ERR by itself: nobody may be using it just now.
   void queue_pair_failed(const ibv_qp* pair, const char* what, const Tick& tick);
@@ -195,8 +195,20 @@ class Channel {
   void nothing_new() {
     if (quiet_.empty_test() && core_.resilient()) look_at_silence();
   }
+  /// A post that finds no room in the queue of `path`; needs the turn. With nothing open nobody tests, so
+  /// that whoever posts looks for what has completed; and the watchdog watches as over an open request.
+  Request* no_room(Path& path) {
+    crowded_.store(true, std::memory_order_relaxed);
+    if (!busy() || ++refused_posts_ % kRefusedPostsPerLook == 0) drain(path);
+    nothing_new();
+    return nullptr;
+  }
   /// The progress thread wants to post and cannot: time without a path counts.
   std::atomic<bool> wanted_{false};
+  /// No room was found since the count of progress changed.
+  std::atomic<bool> crowded_{false};
+  static constexpr uint32_t kRefusedPostsPerLook = 8;
+  uint32_t refused_posts_ = 0;
   /// Sender: the receiver waits, and what was sent is not confirmed, whether or not somebody waits for that
   /// here. Service thread only.
   bool awaited_ = false;

@@ -48,7 +48,8 @@ Result<Request*> Receiver::post(void* data, size_t bytes, Registration* registra
   Path* path = active();
   const uint64_t message = ledger_.next();
   Request* request = free_request(message);
-  if (!path || !request || status() != Status::kReady || !path->send_queue_room(2)) return nullptr;
+  if (!path || !request || status() != Status::kReady) return nullptr;
+  if (!path->send_queue_room(2)) return no_room(*path);
   ledger_.open();
   request->channel = this;
   request->message = message;
@@ -116,7 +117,9 @@ void Receiver::poke(Path& path, bool patient) {
 }
 
 Path* Receiver::standing_still() const {
-  return active() && poke_ != 0 && int32_t(active()->completed - poke_) < 0 ? active() : nullptr;
+  if (!active()) return nullptr;
+  const bool poked = poke_ != 0 && int32_t(active()->completed - poke_) < 0;
+  return poked || !active()->send_queue_room(2) ? active() : nullptr;
 }
 
 void Receiver::confirm(Path& path, bool signaled) {

@@ -57,7 +57,8 @@ void Channel::step_watchdog(const Tick& tick) {
     const TurnGuard guard(turn_);
     awaited_ = unconfirmed();
   }
-  if (progress != seen_progress_ || !(busy() || awaited_)) {
+  if (progress != seen_progress_) crowded_.store(false, std::memory_order_relaxed);
+  if (progress != seen_progress_ || !(busy() || awaited_ || crowded_.load(std::memory_order_relaxed))) {
     quiet_.helped();
     if (progress != seen_progress_) stuck_bound_ = 0;
     if (progress != seen_progress_ && silence_ > 0)

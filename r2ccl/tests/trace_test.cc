@@ -29,6 +29,21 @@ TEST(TraceRing, events_come_out_in_order_with_their_fields) {
   EXPECT_LE(events[0].time_ns, events[1].time_ns);
 }
 
+TEST(TraceRing, a_hot_type_can_be_declined_and_no_other) {
+  Reader reader = Reader::create(64);
+  Writer writer(reader.path());
+  reader.decline(EventType::kMessageReceived);
+  reader.decline(EventType::kMigrationDone);
+  writer.emit(EventType::kMessageReceived, 0, 0, 1);
+  writer.emit(EventType::kSegmentDelivered, 0, 0, 2);
+  writer.emit(EventType::kMigrationDone, 0, 0, 3);
+  std::vector<Event> events;
+  EXPECT_EQ(reader.drain(events), 0u);
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0].type, EventType::kSegmentDelivered);
+  EXPECT_EQ(events[1].type, EventType::kMigrationDone);
+}
+
 TEST(TraceRing, a_reader_that_falls_behind_learns_what_it_lost) {
   Reader reader = Reader::create(64);
   Writer writer(reader.path());

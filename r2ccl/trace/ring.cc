@@ -19,12 +19,13 @@
 
 namespace r2ccl::trace {
 
-constexpr uint64_t kMagic = 0x32676e6972633272;  // "r2cring2"
+constexpr uint64_t kMagic = 0x33676e6972633272;  // "r2cring3"
 
 /// Start of the mapped file; the events follow at the next cache line.
 struct alignas(64) Header {
   uint64_t magic;
   uint64_t capacity;                       // power of two
+  std::atomic<uint64_t> unwanted;          // a bit for each hot type that the reader does not want
   alignas(64) std::atomic<uint64_t> next;  // sequence of the next event, from 1
   Event* events() { return reinterpret_cast<Event*>(this + 1); }
 };
@@ -38,6 +39,8 @@ std::atomic_ref<uint64_t> sequence_of(Event& event) { return std::atomic_ref<uin
 bool is_hot(EventType type) {
   return type == EventType::kMessageReceived || type == EventType::kSegmentDelivered;
 }
+
+uint64_t bit(EventType type) { return uint64_t(type) < 64 ? uint64_t{1} << uint64_t(type) : 0; }
 
 uint32_t thread_id() {
   thread_local const uint32_t id = uint32_t(syscall(SYS_gettid));
@@ -67,8 +70,9 @@ Writer::Writer(const std::string& path) {
   }
   struct stat status {};
   void* memory = MAP_FAILED;
+  // Every page is there before the first event: the fast path must not wait for a page fault.
   if (fstat(fd, &status) == 0 && size_t(status.st_size) > sizeof(Header))
-    memory = mmap(nullptr, size_t(status.st_size), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    memory = mmap(nullptr, size_t(status.st_size), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
   close(fd);
   auto* header = memory == MAP_FAILED ? nullptr : static_cast<Header*>(memory);
   if (header && (header->magic != kMagic ||
@@ -99,6 +103,7 @@ Writer& Writer::instance() {
 
 void Writer::emit(EventType type, uint16_t nic, uint32_t channel, uint64_t a, uint64_t b, uint64_t c,
                   uint32_t peer) noexcept {
+  if (is_hot(type) && (!header_ || header_->unwanted.load(std::memory_order_relaxed) & bit(type))) return;
   const uint64_t now = header_ ? now_ns() : 0;
   if (header_) {
     const uint64_t sequence = header_->next.fetch_add(1, std::memory_order_relaxed);
@@ -129,12 +134,14 @@ Reader Reader::create(size_t capacity) {
   reader.fd_ = memfd_create("r2ccl-trace", MFD_CLOEXEC);
   if (reader.fd_ < 0 || ftruncate(reader.fd_, off_t(reader.mapped_)) != 0)
     throw std::system_error(errno, std::generic_category(), "cannot make a trace ring");
-  void* memory = mmap(nullptr, reader.mapped_, PROT_READ | PROT_WRITE, MAP_SHARED, reader.fd_, 0);
+  void* memory =
+      mmap(nullptr, reader.mapped_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, reader.fd_, 0);
   if (memory == MAP_FAILED)
     throw std::system_error(errno, std::generic_category(), "cannot map a trace ring");
   reader.header_ = static_cast<Header*>(memory);
   reader.header_->capacity = capacity;
   reader.header_->next.store(1, std::memory_order_relaxed);
+  reader.header_->unwanted.store(0, std::memory_order_relaxed);
   reader.header_->magic = kMagic;
   reader.path_ = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(reader.fd_);
   return reader;
@@ -154,6 +161,10 @@ Reader& Reader::operator=(Reader&& other) noexcept {
 Reader::~Reader() {
   if (header_) munmap(header_, mapped_);
   if (fd_ >= 0) close(fd_);
+}
+
+void Reader::decline(EventType type) noexcept {
+  if (is_hot(type)) header_->unwanted.fetch_or(bit(type), std::memory_order_relaxed);
 }
 
 uint64_t Reader::drain(std::vector<Event>& out) {

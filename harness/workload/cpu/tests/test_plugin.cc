@@ -263,6 +263,7 @@ ncclResult_t flush(void*, int, void**, int*, void**, void** request) {
 }
 ncclResult_t close_comm(void* comm) {
   std::unique_ptr<Comm> owned(static_cast<Comm*>(comm));
+  if (fault().what == "error") static_cast<void>(fail("closed after an error"));
   for (Request* r : owned->queue) delete r;
   close(owned->fd);
   return ncclSuccess;
