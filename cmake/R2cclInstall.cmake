@@ -5,7 +5,7 @@
 #   share/r2ccl/   scenarios, plots, the schema of results
 # The folders stand to each other as they do in the build tree. Each package installs its own part.
 add_custom_target(runtime)
-foreach(target r2bench r2bench-conformance r2bench-cpu-rank vhca-exec nccl-net-r2ccl faultinject vhca)
+foreach(target r2bench r2bench-conformance r2bench-cpu-rank r2bench-nccl-rank vhca-exec nccl-net-r2ccl faultinject vhca)
   if(TARGET ${target})
     add_dependencies(runtime ${target})
   endif()

@@ -73,6 +73,26 @@ TEST_F(Program, runs_judges_and_keeps_the_result) {
   EXPECT_EQ(call({"validate", "result/result.json"}), 0) << err.str();
 }
 
+TEST_F(Program, env_prints_what_a_shell_needs_to_load_the_plugin) {
+  const fs::path library =
+      fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "lib" / "libnccl-net-r2ccl.so";
+  const bool made = !fs::exists(library);
+  if (made) {  // the test of a build without the plugin
+    fs::create_directories(library.parent_path());
+    std::ofstream(library) << "";
+  }
+  EXPECT_EQ(call({"env", "--mode", "balance"}), 0) << err.str();
+  EXPECT_EQ(out.str(), "export NCCL_NET_PLUGIN='" + library.string() +
+                           "'\nexport NCCL_NET=R2CCL\nexport R2CC_MODE=2\nunset NCCL_COLLNET_ENABLE\n");
+  EXPECT_EQ(call({"env", "--mode", "allreduce"}), 0);
+  EXPECT_NE(out.str().find("export R2CC_MODE=3\nexport NCCL_COLLNET_ENABLE=1\n"), std::string::npos)
+      << out.str();
+  EXPECT_EQ(call({"env"}), 0);
+  EXPECT_NE(out.str().find("export R2CC_MODE=1\n"), std::string::npos);
+  if (made) fs::remove(library);
+  EXPECT_EQ(call({"env", "--mode", "fast"}), kExitUsage);
+}
+
 TEST_F(Program, each_run_has_a_folder_of_its_own) {
   EXPECT_EQ(call({"run", "nic_down.yaml", "--no-plot", "--quiet"}), 0);
   EXPECT_EQ(call({"run", "nic_down.yaml", "--no-plot", "--quiet"}), 0);

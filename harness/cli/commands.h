@@ -117,6 +117,9 @@ int conformance_command(const ConformanceArguments& arguments, const Console& co
 int matrix_command(const MatrixArguments& arguments, const Console& console);
 /// The command's exit status, as exec_command().
 int guest_command(const GuestArguments& arguments, const Console& console);
+/// Prints the variables with which NCCL loads the plugin in this mode (baseline, migrate, balance or allreduce), for
+/// eval "$(r2bench env)".
+int env_command(const std::string& mode, const Console& console);
 int export_command(const ExportArguments& arguments, const Console& console);
 int inject_command(const InjectArguments& arguments, const Console& console);
 

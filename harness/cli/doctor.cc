@@ -1,4 +1,5 @@
 // `r2bench doctor`: what this machine has, what the core is set to, and what would keep a run from working.
+#include <dlfcn.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -73,6 +74,26 @@ void machine(Doctor& doctor) {
   }
 }
 
+/// What the engine nccl binds at run time, as a rank would find it.
+void gpu_libraries(Doctor& doctor) {
+  const auto place = [](void* symbol) {
+    Dl_info info{};
+    return std::string(symbol && dladdr(symbol, &info) && info.dli_fname ? info.dli_fname : "found");
+  };
+  void* cuda = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  doctor.line(cuda ? Health::kGood : Health::kNote, "CUDA driver",
+              cuda ? place(dlsym(cuda, "cuInit"))
+                   : "no libcuda.so.1: scenarios of the engine nccl need a GPU with its driver");
+  void* nccl = dlopen("libnccl.so.2", RTLD_LAZY | RTLD_LOCAL);
+  void* version = nccl ? dlsym(nccl, "ncclGetVersion") : nullptr;
+  int code = 0;
+  if (version) reinterpret_cast<int (*)(int*)>(version)(&code);
+  doctor.line(version ? Health::kGood : Health::kNote, "NCCL",
+              version ? place(version) + ", version " + std::to_string(code / 10000) + "." +
+                            std::to_string(code % 10000 / 100) + "." + std::to_string(code % 100)
+                      : "no libnccl.so.2 where the loader looks; name one as 'workload.library'");
+}
+
 /// Each fabric with what it has and lacks; whether the wanted one (empty: any) can run.
 bool fabrics(Doctor& doctor, const std::string& wanted) {
   const auto python = find_python();
@@ -91,6 +112,7 @@ bool fabrics(Doctor& doctor, const std::string& wanted) {
   for (const std::string& gpu : all_gpus) doctor.line(Health::kNote, "GPU", gpu);
   if (all_gpus.empty()) doctor.line(Health::kNote, "GPU", "none");
   doctor.line(Health::kNote, "GPUDirect", gpu_direct());
+  gpu_libraries(doctor);
   return ready;
 }
 
@@ -103,6 +125,7 @@ void parts(Doctor& doctor) {
   };
   for (const Part& part :
        {Part{"rank program", prefix / "bin" / "r2bench-cpu-rank", "build the target r2bench-cpu-rank"},
+        Part{"GPU rank program", prefix / "bin" / "r2bench-nccl-rank", "build the target r2bench-nccl-rank"},
         Part{"NCCL plugin", prefix / "lib" / "libnccl-net-r2ccl.so", "build the target nccl-net-r2ccl"},
         Part{"fault injector", prefix / "lib" / "libfaultinject.so", "build the target faultinject"},
         Part{"virtual HCA", prefix / "lib" / "vhca" / "libibverbs.so.1", "build the target vhca"}}) {

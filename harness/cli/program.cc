@@ -228,6 +228,13 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
   export_results->add_option("--mode", export_arguments.mode, "Only runs of this mode");
   export_results->add_option("--out", export_arguments.out, "File (else standard output)");
 
+  std::string env_mode = "migrate";
+  CLI::App* env =
+      app.add_subcommand("env", "Print the variables with which a job of your own loads the plugin");
+  env->add_option("--mode", env_mode, "baseline, migrate (the default), balance or allreduce")
+      ->check(CLI::IsMember({"baseline", "migrate", "balance", "allreduce"}));
+  env->footer("Example: eval \"$(r2bench env --mode balance)\"");
+
   ExecOptions exec;
   exec.add_to(app);
   InjectOptions inject;
@@ -287,6 +294,7 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
       conformance_arguments.faults = !no_faults;
       return conformance_command(conformance_arguments, console);
     }
+    if (env->parsed()) return env_command(env_mode, console);
     if (matrix->parsed()) return matrix_command(matrix_arguments, console);
     if (agent->parsed()) return host_agent_command(agent_launcher);
     if (guest->parsed()) return guest_command(guest_arguments, console);

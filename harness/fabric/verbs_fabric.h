@@ -1,4 +1,4 @@
-// The RDMA devices that this host has. All 'nodes' run on this host and share its devices out among them.
+// The RDMA devices that this host has, dealt out to those of the job's nodes that run on it.
 #pragma once
 
 #include <memory>

@@ -69,7 +69,7 @@ class AgentTest : public testing::Test {
     plan.nodes = {1, 1, {}};
     plan.inherited = {{"NCCL_DEBUG", "WARN"}};
     plan.ranks.push_back(
-        {1, 1, "node1/rank0", "rank.sh", {{"OF_THE_RANK", "yes"}}, {{"type", "config"}}, "logs/rank1.log"});
+        {1, 1, "node1/rank0", "rank.sh", {{"OF_THE_RANK", "yes"}}, {}, {{"type", "config"}}, "logs/rank1.log"});
     host->prepare(plan);
   }
   RankPort& rank() { return host->rank(1); }
@@ -276,7 +276,7 @@ TEST(AnotherClock, is_found_and_its_times_become_the_runners) {
     HostPlan plan;
     plan.fabric = "none";
     plan.nodes = {0, 1, {}};
-    plan.ranks.push_back({0, 0, "node0/rank0", "rank.sh", {}, nullptr, "logs/rank0.log"});
+    plan.ranks.push_back({0, 0, "node0/rank0", "rank.sh", {}, {}, nullptr, "logs/rank0.log"});
     host.prepare(plan);
     host.start();
     const uint64_t before = r2ccl::now_ns(), at = host.rank(0).signal(SIGKILL), after = r2ccl::now_ns();

@@ -30,6 +30,7 @@ void describe(Visitor& visit, RankPlan& r) {
   visit("label", r.label);
   visit("program", r.program);
   visit("variables", r.variables);
+  visit("removed", r.removed);
   visit("config", r.config);
   visit("log", r.log);
 }

@@ -20,6 +20,7 @@ struct RankPlan {
   std::string label;                             ///< node0/rank0
   std::string program;                           ///< its name in the build's folder of programs
   std::map<std::string, std::string> variables;  ///< on top of the host's environment and the fabric's
+  std::vector<std::string> removed;  ///< variables of the host's environment that it must not have
   nlohmann::json config;                         ///< the first message to it
   std::string log;                               ///< file of its output, within the run's folder
 };

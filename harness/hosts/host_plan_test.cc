@@ -27,7 +27,7 @@ TEST(HostPlan, arrives_as_it_was_sent) {
   plan.topology = "<topology/>";
   plan.inherited = {{"NCCL_DEBUG", "INFO"}};
   plan.ranks.push_back(
-      {1, 1, "node1/rank0", "r2bench-cpu-rank", {{"R2CC_MODE", "2"}}, {{"bytes", 16}}, "logs/a.log"});
+      {1, 1, "node1/rank0", "r2bench-cpu-rank", {{"R2CC_MODE", "2"}}, {"NCCL_NET"}, {{"bytes", 16}}, "logs/a.log"});
   const HostPlan got = HostPlan::from_json(sent(plan.to_json()));
   EXPECT_EQ(got.fabric, plan.fabric);
   EXPECT_EQ(got.shape.nodes, 3);
@@ -41,6 +41,7 @@ TEST(HostPlan, arrives_as_it_was_sent) {
   ASSERT_EQ(got.ranks.size(), 1u);
   EXPECT_EQ(got.ranks[0].label, "node1/rank0");
   EXPECT_EQ(got.ranks[0].variables, plan.ranks[0].variables);
+  EXPECT_EQ(got.ranks[0].removed, plan.ranks[0].removed);
   EXPECT_EQ(got.ranks[0].config, plan.ranks[0].config);
   ASSERT_EQ(got.node_shapes().size(), 3u);
   EXPECT_EQ(got.node_shapes()[2].name, "node2");

@@ -143,6 +143,7 @@ std::map<std::string, std::string> LocalHost::environment_of(const RankPlan& ran
   auto environment = current_environment();
   environment["NCCL_SOCKET_IFNAME"] = "lo";
   for (const auto& [variable, value] : plan_.inherited) environment[variable] = value;
+  for (const std::string& variable : rank.removed) environment.erase(variable);
   for (const auto& [variable, value] : fabric_->environment(rank.node)) environment[variable] = value;
   if (!topology_path_.empty()) environment["R2CC_TOPOLOGY"] = topology_path_;
   for (const auto& [variable, value] : rank.variables) environment[variable] = value;

@@ -84,7 +84,7 @@ CellResult run_cell(const Cell& cell, const MatrixOptions& options, const BuildP
 
 std::vector<CellRun> run_cells(const std::vector<Cell>& cells, const MatrixOptions& options,
                                const CellDone& done, const std::atomic<bool>& cancel) {
-  const BuildPaths paths = find_build({});
+  const BuildPaths paths = find_build({}, Engine::kCpu);
   std::vector<CellRun> runs;
   for (const Cell& cell : cells) runs.push_back({cell, {}});
   std::atomic<size_t> next{0};

@@ -244,6 +244,12 @@ struct ModeResult {
   CpuUse cpu;
   NcclTestsRow row;
   std::vector<double> iteration_ms;  ///< one per completed iteration, warm-up excluded
+  std::vector<double>
+      iteration_begin_ms;  ///< when each began, since the timeline's start; empty of several jobs
+  /// The longest operation that was open when the first fault took effect, or began later: what the
+  /// application sees of faults, whatever transport it has. Known when a fault took effect and the job ended
+  /// well.
+  std::optional<double> stall_ms;
   Timeline timeline;
   std::vector<LoggedEvent> events;
   size_t events_left_out = 0;  ///< behind the last one of `events`, for want of room; all are counted above

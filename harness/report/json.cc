@@ -144,6 +144,7 @@ Json ranks_of(const ModeResult& mode) {
                      {"error", rank.error.empty() ? Json(nullptr) : Json(rank.error)},
                      {"warnings", rank.warnings},
                      {"log", rank.log_path}});
+    if (rank.cpu_s > 0) ranks.back()["cpu_s"] = rank.cpu_s;
   }
   return ranks;
 }
@@ -197,6 +198,8 @@ Json run_of(const RunResult& result, const ModeResult& mode) {
   json["ranks"] = ranks_of(mode);
   if (!mode.hosts.empty()) json["hosts"] = hosts_of(mode);
   json["iteration_ms"] = mode.iteration_ms;
+  if (!mode.iteration_begin_ms.empty()) json["iteration_begin_ms"] = mode.iteration_begin_ms;
+  if (mode.stall_ms) json["stall_ms"] = *mode.stall_ms;
   return json;
 }
 

@@ -224,6 +224,10 @@ Value value_of(const Scenario& scenario, const RunResult& result, const ModeResu
     if (!mode.error_ms) return Value::none("there is no error after a fault");
     return Value::of(*mode.error_ms, milliseconds(*mode.error_ms));
   }
+  if (metric == "stall_ms") {
+    if (!mode.stall_ms) return Value::none("no fault took effect, or the job did not end well");
+    return Value::of(*mode.stall_ms, milliseconds(*mode.stall_ms));
+  }
   if (metric == "detected_by") return detected_by(mode);
   if (metric == "wrong_elements") return wrong_count(mode, mode.correctness.wrong_elements);
   if (metric == "duplicated") return wrong_count(mode, mode.correctness.duplicated);

@@ -10,11 +10,13 @@ namespace r2bench {
 struct BuildPaths {
   std::string bin_dir;
   std::string lib_dir;
-  std::string rank_program() const { return bin_dir + "/r2bench-cpu-rank"; }
+  std::string rank_program(Engine engine) const {
+    return bin_dir + (engine == Engine::kNccl ? "/r2bench-nccl-rank" : "/r2bench-cpu-rank");
+  }
 };
 
 /// As the options say, else ../bin and ../lib beside the running program's folder, as in the build tree and
-/// in an installation. Throws UsageError when the rank program is not there.
-BuildPaths find_build(const RunOptions& options);
+/// in an installation. Throws UsageError when the engine's rank program is not there.
+BuildPaths find_build(const RunOptions& options, Engine engine);
 
 }  // namespace r2bench

@@ -101,6 +101,17 @@ void fill_row(const Scenario& scenario, const JobRecord& job, ModeResult& mode) 
   row.busbw = row.algbw * (op == Operation::kAllReduce ? 2 * (n - 1) / n : in_chunks(op) ? (n - 1) / n : 1);
 }
 
+void measure_stall(const JobRecord& job, ModeResult& mode) {
+  uint64_t first_ns = UINT64_MAX;
+  for (const FaultSample& sample : mode.faults)
+    if (sample.witnessed) first_ns = std::min(first_ns, sample.t0_ns);
+  if (job.outcome != Outcome::kOk || first_ns == UINT64_MAX) return;
+  for (const OperationSpan& operation : job.record.operations)
+    if (operation.complete && operation.span.end_ns > first_ns)
+      mode.stall_ms =
+          std::max(mode.stall_ms.value_or(0), double(operation.span.end_ns - operation.span.begin_ns) / 1e6);
+}
+
 /// When each round of the faults was armed; the first one begins with the job.
 std::vector<uint64_t> round_starts(const JobRecord& job) {
   std::vector<uint64_t> starts = {0};
@@ -222,6 +233,7 @@ ModeResult evaluate(const Scenario& scenario, const JobRecord& job) {
   measure_cpu(job, mode);
   time_error(job, mode);
   fill_row(scenario, job, mode);
+  measure_stall(job, mode);
   fill_settings(job, mode);
 
   const uint64_t start =
@@ -236,6 +248,10 @@ ModeResult evaluate(const Scenario& scenario, const JobRecord& job) {
   mode.timeline =
       make_timeline(job.record, start, std::clamp(span_ms / 1000, 5.0, 100.0), marks, kRawAroundNs, kMaxRaw);
   mode.timeline.limits = left.changes(job.record.end_ns);
+  for (const OperationSpan& operation : job.record.operations)
+    if (operation.complete)
+      mode.iteration_begin_ms.push_back((double(operation.span.begin_ns) - double(mode.timeline.start_ns)) /
+                                        1e6);
   return mode;
 }
 

@@ -170,6 +170,10 @@ class Faults {
       sample.sampled = false;
       sample.why_not_sampled = "the job ended before it could be measured";
     }
+    if (scenario_.transport_of(*job_.mode) != Transport::kPlugin) {
+      sample.sampled = false;
+      sample.why_not_sampled = "NCCL's IB transport records no messages";
+    }
     if (!sample.sampled) return;
     if (sample.detected_ns) sample.switch_ms = switch_ms(job_.trace, *sample.detected_ns, window.until_ns);
     ++mode_.faults_sampled;

@@ -102,6 +102,9 @@ void Job::tick(uint64_t now_ns) {
   if (boards_) boards_->forward();
   bool moved = collector_->drain() > 0 && collector_->delivered_bytes() != last_bytes_;
   last_bytes_ = collector_->delivered_bytes();
+  // NCCL's own transport leaves no deliveries; ends of operations show that it moves.
+  moved = moved || collector_->ended_by_all() != last_ended_;
+  last_ended_ = collector_->ended_by_all();
   for (RankLink& rank : ranks_) moved = rank.poll() > 0 || moved;
   look_at_hosts(now_ns);
   look_at_ranks(now_ns);
@@ -372,10 +375,11 @@ JobRecord Job::collect() {
     job.correctness.checked_iterations += rank.correctness.checked_iterations;
     job.labels.push_back(rank.label());
     if (job.plugin.empty() && rank.hello)
-      job.plugin = rank.plugin_name + " v" + std::to_string(rank.plugin_abi) +
+      job.plugin = rank.plugin_name + (rank.plugin_abi > 0 ? " v" + std::to_string(rank.plugin_abi) : "") +
                    (rank.collnet_operations > 0
                         ? ", " + std::to_string(rank.collnet_operations) + " operations through CollNet"
                         : "");
+    job.facts.insert(rank.facts.begin(), rank.facts.end());
     job.ranks.push_back(std::move(result));
   }
   if (outcome_ == Outcome::kError) {

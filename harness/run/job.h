@@ -44,6 +44,7 @@ struct JobRecord {
   bool ports_limit = true;                         ///< the fabric holds its ports to the scenario's rate
   std::map<std::string, std::string> environment;  ///< of the ranks, without what concerns one rank only
   std::string plugin;                              ///< "r2ccl v11"
+  std::map<std::string, std::string> facts;        ///< RankLink::facts of all ranks
   std::string evidence;
   uint64_t start_ns = 0, end_ns = 0;
   std::vector<HostResult> hosts;    ///< of a cluster; empty: all ranks were on this machine
@@ -59,6 +60,8 @@ class Job {
 
   /// Runs it to its end. Throws UsageError and std::system_error before any rank has started only.
   JobRecord run();
+  /// Variables that every rank gets besides the scenario's and this program's own. Before run().
+  void share(std::map<std::string, std::string> environment) { shared_environment_ = std::move(environment); }
 
  private:
   enum class Phase { kStarting, kWarming, kRunning, kStopping, kClosing, kAborting, kOver };
@@ -68,9 +71,12 @@ class Job {
   std::string fabric_name() const;
   HostPlan host_plan(const NodesHere& nodes) const;
   Host& host_of(int rank) { return *hosts_[host_of_rank_[size_t(rank)]]; }
-  /// What is added to its host's environment.
-  std::map<std::string, std::string> rank_variables(const RankLink& rank) const;
+  /// What is added to its host's environment, and what of that is `removed` before.
+  std::map<std::string, std::string> rank_variables(const RankLink& rank,
+                                                    std::vector<std::string>& removed) const;
   nlohmann::json rank_config(const RankLink& rank) const;
+  /// What the engine nccl sets for a rank, before the scenario's own variables.
+  void add_nccl_environment(std::map<std::string, std::string>& environment, const RankLink& rank) const;
   /// The rank so many places on in the ring of `rank`'s group.
   RankLink& peer_of(const RankLink& rank, int shift);
   /// Several groups of ranks, which must begin each operation together.
@@ -116,6 +122,8 @@ class Job {
   std::unique_ptr<JobControl> control_;
   std::unique_ptr<Ticker> ticker_;  ///< from the first counted operation on
 
+  std::map<std::string, std::string> shared_environment_;
+
   Phase phase_ = Phase::kStarting;
   uint64_t start_ns_ = 0;
   uint64_t ticked_ns_ = 0;
@@ -123,7 +131,7 @@ class Job {
   uint64_t phase_at_ns_ = 0;     ///< when the phase began
   uint64_t phase_since_ns_ = 0;  ///< the same, awake
   uint64_t last_moved_ns_ = 0;   ///< awake
-  uint64_t last_bytes_ = 0;
+  uint64_t last_bytes_ = 0, last_ended_ = 0;
   uint64_t granted_ = 0;
   bool final_ = false;
   bool told_to_abort_ = false;

@@ -1,5 +1,6 @@
 // How a job comes up: what its hosts are told, and its ranks with them. And what is said of one that does not
 // move.
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -7,6 +8,7 @@
 #include "harness/hosts/cluster.h"
 #include "harness/launch/process.h"
 #include "harness/run/job.h"
+#include "harness/run/nccl_environment.h"
 #include "harness/workload/cpu/rank_config.h"
 #include "r2ccl/base/clock.h"
 
@@ -14,7 +16,6 @@ namespace r2bench {
 namespace {
 
 const std::string kLogFolder = "logs/";
-const std::string kRankProgram = "r2bench-cpu-rank";
 
 size_t number_or(const std::map<std::string, std::string>& environment, const char* name, size_t otherwise) {
   const auto found = environment.find(name);
@@ -104,14 +105,21 @@ HostPlan Job::host_plan(const NodesHere& nodes) const {
   if (options_.cluster)
     for (const auto& [variable, value] : current_environment())
       if (variable.starts_with("NCCL_") || variable.starts_with("R2CC_")) plan.inherited[variable] = value;
-  for (const RankLink& rank : ranks_)
-    if (rank.node() >= nodes.first && rank.node() < nodes.first + nodes.count)
-      plan.ranks.push_back({rank.rank(), rank.node(), rank.label(), kRankProgram, rank_variables(rank),
-                            rank_config(rank), log_paths_[size_t(rank.rank())]});
+  for (const auto& [variable, value] : shared_environment_) plan.inherited[variable] = value;
+  const std::string program =
+      std::filesystem::path(paths_.rank_program(scenario_.workload.engine)).filename().string();
+  for (const RankLink& rank : ranks_) {
+    if (rank.node() < nodes.first || rank.node() >= nodes.first + nodes.count) continue;
+    RankPlan one{rank.rank(), rank.node(), rank.label(), program, {}, {}, rank_config(rank),
+                 log_paths_[size_t(rank.rank())]};
+    one.variables = rank_variables(rank, one.removed);
+    plan.ranks.push_back(std::move(one));
+  }
   return plan;
 }
 
-std::map<std::string, std::string> Job::rank_variables(const RankLink& rank) const {
+std::map<std::string, std::string> Job::rank_variables(const RankLink& rank,
+                                                       std::vector<std::string>& removed) const {
   std::map<std::string, std::string> variables;
   if (const auto& topology = scenario_.fabric.topology) {
     const std::string memory =
@@ -121,7 +129,18 @@ std::map<std::string, std::string> Job::rank_variables(const RankLink& rank) con
   }
   if (mode_.kind == ModeKind::kAllReduce) {
     variables["NCCL_COLLNET_ENABLE"] = "1";
-    variables["R2CC_COLLNET_NICS"] = "1";  // the workload makes a group for each NIC
+    // The cpu workload makes a group for each NIC; NCCL may not.
+    if (scenario_.workload.engine == Engine::kCpu) variables["R2CC_COLLNET_NICS"] = "1";
+  }
+  if (scenario_.workload.engine == Engine::kNccl) {
+    const auto users = current_environment();
+    auto changed = users;
+    add_nccl_environment(changed, rank);
+    for (const auto& [variable, value] : changed)
+      if (const auto own = users.find(variable); own == users.end() || own->second != value)
+        variables[variable] = value;
+    for (const auto& [variable, value] : users)
+      if (!changed.contains(variable)) removed.push_back(variable);
   }
   for (const auto& [variable, value] : scenario_.env) variables[variable] = value;
   for (const auto& [variable, value] : mode_.env) variables[variable] = value;
@@ -131,7 +150,8 @@ std::map<std::string, std::string> Job::rank_variables(const RankLink& rank) con
 
 nlohmann::json Job::rank_config(const RankLink& rank) const {
   auto environment = current_environment();
-  for (const auto& [variable, value] : rank_variables(rank)) environment[variable] = value;
+  std::vector<std::string> removed;  // nothing of what is looked up here
+  for (const auto& [variable, value] : rank_variables(rank, removed)) environment[variable] = value;
   RankConfig config;
   config.group = communicator_of(scenario_, rank.rank());
   config.in_step = in_step();
@@ -158,7 +178,10 @@ nlohmann::json Job::rank_config(const RankLink& rank) const {
   config.p2p_chunk_bytes = number_or(environment, "NCCL_P2P_NET_CHUNKSIZE", config.p2p_chunk_bytes);
   config.setup_limit_ms =
       int(std::chrono::duration_cast<std::chrono::milliseconds>(scenario_.timeouts.setup).count());
-  return config.to_json();
+  nlohmann::json message = config.to_json();
+  if (scenario_.workload.engine == Engine::kNccl)
+    message["nccl"] = nccl_options(scenario_, mode_, rank.rank());
+  return message;
 }
 
 /// Where every thread of every rank is: in one line; in full in hang.txt beside the ranks' logs.

@@ -151,6 +151,8 @@ ModeResult pool(const std::vector<const ModeResult*>& jobs) {
       all.wakeup_p99_ms = job.wakeup_p99_ms;
     }
     all.iteration_ms.insert(all.iteration_ms.end(), job.iteration_ms.begin(), job.iteration_ms.end());
+    all.iteration_begin_ms.clear();
+    if (job.stall_ms) all.stall_ms = std::max(all.stall_ms.value_or(0), *job.stall_ms);
   }
   if (jobs.size() > 1) {
     all.detect_ms = summarize(std::move(times.detect));

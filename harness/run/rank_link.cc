@@ -21,6 +21,7 @@ void RankLink::take(const nlohmann::json& message) {
     plugin_name = message.value("plugin", "");
     plugin_abi = message.value("abi", 0);
     devices = message["devices"].get<std::vector<std::string>>();
+    facts = message.value("facts", facts);
   } else if (type == "handles") {
     handles = message["handles"];
     shifts = message["shifts"].get<std::vector<size_t>>();

@@ -3,6 +3,7 @@
 
 #include <csignal>
 #include <deque>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -43,8 +44,9 @@ class RankLink {
       plugin_words;  ///< the plugin's last warning before the error; what it says while it closes comes later
   uint64_t error_ns = 0;
   std::string plugin_name;
-  int plugin_abi = 0;
-  uint64_t collnet_operations = 0;  ///< that went through CollNet, warm-ups included
+  int plugin_abi = 0;                        ///< 0: the rank cannot know (NCCL has loaded it)
+  std::map<std::string, std::string> facts;  ///< of its surroundings, for the result: GPU, driver, NCCL
+  uint64_t collnet_operations = 0;           ///< that went through CollNet, warm-ups included
   std::vector<std::string> devices;
   nlohmann::json handles;  ///< per channel: where the rank listens
   std::vector<size_t>

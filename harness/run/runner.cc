@@ -14,6 +14,7 @@
 #include "harness/measure/statistics.h"
 #include "harness/run/evaluate.h"
 #include "harness/run/job.h"
+#include "harness/run/mps.h"
 #include "harness/run/pool.h"
 #include "harness/run/revision.h"
 #include "harness/run/strikes.h"
@@ -49,7 +50,7 @@ void check_plugin_and_memory(const Scenario& scenario, const std::vector<const M
   const std::string& plugin = scenario.workload.plugin;
   if (plugin.find('/') != std::string::npos && access(plugin.c_str(), R_OK) != 0)
     throw UsageError(scenario.source_file + ": plugin " + plugin + " cannot be read: " + strerror(errno));
-  if (plugin == Workload{}.plugin)
+  if (plugin == Workload{}.plugin)  // its settings are read here as its processes will
     for (const Mode* mode : modes) {
       auto environment = mode->env;
       environment.insert(scenario.env.begin(), scenario.env.end());
@@ -61,6 +62,12 @@ void check_plugin_and_memory(const Scenario& scenario, const std::vector<const M
         throw UsageError(scenario.source_file + ": env of mode '" + mode->label +
                          "': " + config.error().message);
     }
+  if (scenario.workload.engine == Engine::kNccl) {
+    const std::string& library = scenario.workload.nccl.library;
+    if (library.find('/') != std::string::npos && access(library.c_str(), R_OK) != 0)
+      throw UsageError(scenario.source_file + ": library " + library + " cannot be read: " + strerror(errno));
+    return;  // the buffers are the GPUs'
+  }
   const double wanted =
       2.0 * double(scenario.workload.bytes) * scenario.fabric.ranks();  // input and output of each rank
   const double memory = double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
@@ -151,7 +158,9 @@ RunResult run_scenario(const Scenario& scenario, const RunOptions& options, cons
   const std::vector<const Mode*> modes = chosen_modes(scenario, options);
   check_shape(scenario, options);
   check_plugin_and_memory(scenario, modes);
-  const BuildPaths paths = find_build(options);
+  const BuildPaths paths = find_build(options, scenario.workload.engine);
+  std::optional<MpsDaemon> mps;  // for all modes
+  if (scenario.workload.engine == Engine::kNccl && scenario.workload.nccl.mps) mps.emplace();
   RunResult result;
   result.scenario = scenario.name;
   result.source = scenario.source_file;
@@ -160,6 +169,7 @@ RunResult run_scenario(const Scenario& scenario, const RunOptions& options, cons
   result.started_at = utc_now();
   result.environment = machine_facts();
   if (scenario.fabric.topology) result.environment["topology"] = in_words(*scenario.fabric.topology);
+  if (mps) result.environment["mps"] = mps->describe();
   if (scenario.workload.groups != Groups::kAll) result.environment["groups"] = name(scenario.workload.groups);
 
   // A device that is removed stays so for the processes that have it open: each repeat is a job of its own.
@@ -184,10 +194,12 @@ RunResult run_scenario(const Scenario& scenario, const RunOptions& options, cons
       const std::string prefix =
           modes[m]->label + (rounds > 1 ? part + std::to_string(round) : std::string()) + "-";
       try {
-        Job job(scenario, *modes[m], options, paths, repeats_per_job, result.seed + (jobs_repeat ? round : 0), prefix,
-                cancel, progress);
+        Job job(scenario, *modes[m], options, paths, repeats_per_job, result.seed + (jobs_repeat ? round : 0),
+                prefix, cancel, progress);
+        if (mps) job.share(mps->environment());
         const JobRecord record = job.run();
         result.evidence = record.evidence;
+        for (const auto& [fact, value] : record.facts) result.environment[fact] = value;
         if (!record.plugin.empty()) result.environment["plugin"] = record.plugin;
         jobs[m].push_back(evaluate(scenario, record));
       } catch (const FabricError& e) {

@@ -13,7 +13,7 @@ bool needs_fault(const std::string& metric) {
   return has_prefix(metric, "detect_ms") || has_prefix(metric, "migrate_ms") ||
          has_prefix(metric, "recover_ms") || has_prefix(metric, "blackout_ms") || metric == "detected_by" ||
          metric == "fault_witness" || metric == "retained_bw" || metric == "settled" ||
-         metric == "restored" || metric == "error_names_nic" || metric == "error_ms";
+         metric == "restored" || metric == "error_names_nic" || metric == "error_ms" || metric == "stall_ms";
 }
 
 /// Metrics that are 0 whatever happens in the modes that do not spread anything.
@@ -97,8 +97,9 @@ void check_whole(Document& document, const YAML::Node& root, const Scenario& sce
     document.report(workload["redop"], std::string("an average over ") + std::to_string(together) +
                                            " ranks in " + name(scenario.workload.dtype) +
                                            " is rounded so coarsely that a missing rank would not show");
-  if (scenario.workload.in_place && scenario.workload.op != Operation::kAllReduce)
-    document.report(workload["in_place"], "'in_place' is for 'op: allreduce'");
+  if (scenario.workload.in_place && scenario.workload.engine == Engine::kCpu &&
+      scenario.workload.op != Operation::kAllReduce)
+    document.report(workload["in_place"], "'in_place' is for 'op: allreduce' where the engine is cpu");
   if (scenario.pairs > 0 && has_faults) {
     document.report(pairs, "'pairs' measures overhead without a fault, but this scenario has faults");
   }
@@ -130,6 +131,7 @@ void check_whole(Document& document, const YAML::Node& root, const Scenario& sce
   }
   for (const Expectation& expectation : scenario.expectations)
     check_expectation(document, scenario, expectation);
+  if (scenario.workload.engine == Engine::kNccl) check_nccl(document, root, scenario);
 }
 
 }  // namespace r2bench

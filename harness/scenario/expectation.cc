@@ -20,6 +20,7 @@ std::vector<MetricInfo> make_metrics() {
        "whether every element was right and no segment was lost or delivered twice"},
       {"error_names_nic", Unit::kNone, {"yes", "no"}, "whether the job's error names the NIC that failed"},
       {"error_ms", Unit::kMilliseconds, {}, "from the last fault before it to the job's error"},
+      {"stall_ms", Unit::kMilliseconds, {}, "the longest operation from the first fault on"},
       {"error_says",
        Unit::kNone,
        {},

@@ -87,7 +87,7 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Workload, Refused,
     testing::Values(
-        Case{"engine", "workload: {engine: nccl}", 3, 20, "engine 'nccl' is not built yet"},
+        Case{"engine", "workload: {engine: exec}", 3, 20, "engine 'exec' is not built yet"},
         Case{"op", "workload: {op: allreduc}", 3, 16,
              "unknown operation 'allreduc'; did you mean 'allreduce'?"},
         Case{"op_chunks", "workload: {op: alltoall, bytes: 12 B}", 3, 33,
@@ -110,6 +110,21 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"float8_average", "fabric: {nodes: 3}\nworkload: {dtype: float8e4m3, redop: avg}", 4, 38,
              "an average over 3 ranks in float8e4m3"},
         Case{"in_place_op", "workload: {op: sendrecv, in_place: true}", 3, 36, "'in_place' is for"},
+        Case{"gpu_key", "workload: {graph: true}", 3, 19,
+             "'graph' is for GPUs; write 'engine: nccl' beside it"},
+        Case{"cpu_key", "workload: {engine: nccl, collnet: force}", 3, 35, "'collnet' is for 'engine: cpu'"},
+        Case{"library", "workload: {engine: nccl, library: ''}", 3, 35, "'library' is empty"},
+        Case{"transport", "workload: {engine: nccl, transport: ibv}", 3, 37,
+             "unknown transport 'ibv'; did you mean 'ib'?"},
+        Case{
+            "communicators", "workload: {engine: nccl, bytes: 20 B, communicators: 2}", 3, 33,
+            "20 bytes cannot be divided equally among 2 communicators × 1 group_calls; take a multiple of 8"},
+        Case{"in_place_alltoall", "workload: {engine: nccl, op: alltoall, in_place: true}", 3, 50,
+             "NCCL has no alltoall in place"},
+        Case{"sleeping_gpu_rank",
+             "workload: {engine: nccl}\nfaults: [{at: {iter: 1}, target: node1/rank0, kind: receiver_sleep, "
+             "for: 1 s}]",
+             4, 9, "nobody can keep NCCL's threads from polling"},
         Case{"abi", "workload: {plugin_abi: 7}", 3, 24, "'plugin_abi' is 7, but must be between 8 and 12"}),
     [](const auto& info) { return std::string(info.param.name); });
 
@@ -272,6 +287,23 @@ TEST(LoadErrors, files_that_cannot_be_read) {
 
 TEST(LoadErrors, a_mistake_outside_the_matrix_is_told_once) {
   EXPECT_EQ(problems_of(file("nam: a\nmatrix: {workload.op: [allreduce, sendrecv]}")).size(), 1u);
+}
+
+TEST(RefusedModes, on_nccls_own_transport_are_baseline_and_expect_nothing_of_the_plugins_trace) {
+  const auto messages = [](const std::string& rest) {
+    std::string all;
+    for (const Problem& problem : problems_of("version: 1\nworkload: {engine: nccl}\n" + rest))
+      all += to_string(problem);
+    return all;
+  };
+  EXPECT_NE(messages("modes: [{mode: migrate, transport: ib}]\n")
+                .find("3:8: mode 'migrate' runs on NCCL's IB transport"),
+            std::string::npos);
+  const std::string fault = "faults: [{at: {iter: 1}, target: node1/nic0, kind: port_down}]\n";
+  EXPECT_NE(messages("modes: [{mode: baseline, label: ib, transport: ib}]\n" + fault +
+                     "expect: {ib: {recover_ms.max: '<= 1 s'}}\n")
+                .find("'recover_ms.max' is read from the plugin's trace"),
+            std::string::npos);
 }
 
 }  // namespace

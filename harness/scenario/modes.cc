@@ -29,7 +29,7 @@ std::optional<Mode> read_mode(Document& document, const YAML::Node& node) {
     if (!given) {
       if (node.IsMap() && !map.has("mode"))
         document.report(node, "a mode needs 'mode', one of " + list_of(kModeNames));
-      map.text("label"), map.string_map("env"), map.finish();
+      map.text("label"), map.string_map("env"), read_transport(map), map.finish();
       return std::nullopt;
     }
     word = *given;
@@ -37,6 +37,7 @@ std::optional<Mode> read_mode(Document& document, const YAML::Node& node) {
     mode.label = map.text("label").value_or(word);
     mode.env = map.string_map("env");
     check_env(document, map.get("env"), mode.env);
+    mode.transport = read_transport(map);
     map.finish();
     if (mode.label.empty() || mode.label == "all" || mode.label.find_first_of(", \t/") != std::string::npos) {
       document.report(map.has("label") ? map.get("label") : node,
@@ -75,7 +76,7 @@ void keep_chosen(Document& document, const std::vector<std::string>& chosen, std
       fail("unknown mode '" + word + "'" +
            (suggestion.empty() ? "; the modes are " + list_of(kModeNames) : suggestion));
     } else {
-      kept.push_back({*kind, word, {}});
+      kept.push_back({*kind, word, {}, std::nullopt});
     }
   }
   modes = std::move(kept);

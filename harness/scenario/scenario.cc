@@ -29,6 +29,20 @@ const char* name(Engine engine) {
   switch (engine) {
     case Engine::kCpu:
       return "cpu";
+    case Engine::kNccl:
+      return "nccl";
+  }
+  return "?";
+}
+
+const char* name(Transport transport) {
+  switch (transport) {
+    case Transport::kPlugin:
+      return "plugin";
+    case Transport::kIb:
+      return "ib";
+    case Transport::kIbFailover:
+      return "ib_failover";
   }
   return "?";
 }

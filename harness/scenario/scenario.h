@@ -43,7 +43,10 @@ struct Fabric {
   int ranks() const { return nodes * ranks_per_node; }
 };
 
-enum class Engine { kCpu };
+/// Host memory over any net plugin, or unmodified NCCL on GPUs.
+enum class Engine { kCpu, kNccl };
+/// What carries NCCL's messages: the net plugin, or NCCL's own IB transport, as shipped or with its failover.
+enum class Transport { kPlugin, kIb, kIbFailover };
 enum class Operation { kAllReduce, kSendRecv, kAllGather, kReduceScatter, kBroadcast, kAllToAll };
 /// Does every rank own one equal chunk of the buffer?
 inline bool in_chunks(Operation op) {
@@ -73,6 +76,18 @@ enum class DataType {
 /// network, as in NCCL.
 enum class Reduction { kSum, kProd, kMin, kMax, kAvg, kPremulSum };
 
+/// Of the engine nccl alone.
+struct NcclSettings {
+  std::string library = "libnccl.so.2";  ///< name or path, as dlopen takes it
+  Transport transport = Transport::kPlugin;
+  bool graph = false;     ///< each operation is a replay of a CUDA graph that was captured once
+  int communicators = 1;  ///< of all ranks of the operation; each carries an equal part of the bytes
+  int group_calls = 1;    ///< calls of a communicator in one group; each carries an equal part of its bytes
+  bool mps = false;       ///< the ranks share GPUs through CUDA's MPS, which the runner starts and ends
+
+  int parts() const { return communicators * group_calls; }  ///< of the buffer
+};
+
 /// What the ranks do: `iters` verified operations of `bytes` each, after `warmup` that are not counted.
 struct Workload {
   Engine engine = Engine::kCpu;
@@ -85,10 +100,11 @@ struct Workload {
   int channels = 0;  ///< 0 = one per NIC, with a topology one per NIC of the rank's socket
   Groups groups = Groups::kAll;
   CollNet collnet = CollNet::kAuto;
-  bool in_place = false;         ///< AllReduce: the result goes where the input was
+  bool in_place = false;         ///< the result goes where the input was
   bool verify = true;            ///< compare every element of every operation
   std::string plugin = "r2ccl";  ///< name as in NCCL_NET_PLUGIN (x -> libnccl-net-x.so) or a path
   int plugin_abi = 0;            ///< 8 … 12; 0 = the highest that the plugin has
+  NcclSettings nccl;             ///< kNccl
 };
 
 /// R2CC_MODE's numbers.
@@ -99,6 +115,7 @@ struct Mode {
   ModeKind kind = ModeKind::kBaseline;
   std::string label;                       ///< unique in the scenario; the kind's name unless given
   std::map<std::string, std::string> env;  ///< on top of Scenario::env
+  std::optional<Transport> transport;      ///< instead of the workload's
 };
 
 /// Things the harness does to ranks by itself: no verbs fault, so the injector has no part in them.
@@ -147,12 +164,14 @@ struct Scenario {
   std::map<std::string, std::string> matrix;     ///< this scenario's cell of the matrix; empty without one
 
   const Mode* find_mode(const std::string& label) const;
+  Transport transport_of(const Mode& mode) const { return mode.transport.value_or(workload.nccl.transport); }
 };
 
 // Names as they stand in the YAML and in results.
 const char* name(LinkLayer link);
 const char* name(FabricKind kind);
 const char* name(Engine engine);
+const char* name(Transport transport);
 const char* name(Operation op);
 const char* name(DataType type);
 const char* name(Reduction reduction);

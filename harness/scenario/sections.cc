@@ -118,7 +118,8 @@ void read_fabric(Document& document, const YAML::Node& node, Fabric& fabric) {
 
 void read_workload(Document& document, const YAML::Node& node, Workload& workload) {
   MapReader map(document, node, "workload");
-  choice_or_later(document, map, "engine", {"cpu"}, {"nccl", "exec"}, "engine");
+  if (const auto engine = choice_or_later(document, map, "engine", {"cpu", "nccl"}, {"exec"}, "engine"))
+    workload.engine = static_cast<Engine>(*engine);
   if (const auto op =
           map.choice("op", {"allreduce", "sendrecv", "allgather", "reducescatter", "broadcast", "alltoall"},
                      "operation")) {
@@ -154,6 +155,7 @@ void read_workload(Document& document, const YAML::Node& node, Workload& workloa
   workload.plugin = map.text("plugin").value_or(workload.plugin);
   if (workload.plugin.empty()) document.report(map.get("plugin"), "'plugin' is empty");
   workload.plugin_abi = static_cast<int>(map.integer("plugin_abi", 8, 12).value_or(workload.plugin_abi));
+  read_engine_keys(document, map, workload);
   map.finish();
 }
 

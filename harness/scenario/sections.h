@@ -18,6 +18,9 @@ void read_fabric(Document& document, const YAML::Node& node, Fabric& fabric);
 /// `nics_are_given`: the file says how many NICs a node has; else a preset does.
 void read_topology(Document& document, const YAML::Node& node, bool nics_are_given, Fabric& fabric);
 void read_workload(Document& document, const YAML::Node& node, Workload& workload);
+/// Keys of the workload that belong to one engine alone.
+void read_engine_keys(Document& document, MapReader& map, Workload& workload);
+std::optional<Transport> read_transport(MapReader& map);
 void read_timeouts(Document& document, const YAML::Node& node, Timeouts& timeouts);
 void read_modes(Document& document, const YAML::Node& node, const LoadOptions& options, Scenario& scenario,
                 std::vector<std::string>& file_labels);
@@ -28,6 +31,8 @@ void read_expectations(Document& document, const YAML::Node& node,
                        const std::vector<std::string>& file_labels, Scenario& scenario);
 /// What no section can see by itself.
 void check_whole(Document& document, const YAML::Node& root, const Scenario& scenario);
+/// … of the engine nccl.
+void check_nccl(Document& document, const YAML::Node& root, const Scenario& scenario);
 
 /// Environment variables that r2bench sets itself are refused in `env`.
 void check_env(Document& document, const YAML::Node& node, const std::map<std::string, std::string>& env);

@@ -27,8 +27,8 @@ inline uint32_t factor_of(uint32_t rank, uint64_t operation) {
 }
 
 /// What an element is for all ranks. The shifts make it non-linear: without them the elements of a shifted
-/// buffer would lie a constant apart, and sums over the ranks would be equal for some shifts.
-inline uint32_t hash_of(uint32_t element, OperationKey key) {
+/// buffer would lie a constant apart, and sums over the ranks would be equal for some shifts. GPU code, too.
+constexpr uint32_t hash_of(uint32_t element, OperationKey key) {
   uint32_t x = element * 2654435761u + key.offset;
   x = (x ^ (x >> 16)) * key.factor;
   return x ^ (x >> 15);

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 
+#include "harness/workload/cpu/cpu_time.h"
 #include "harness/workload/cpu/pattern.h"
 #include "harness/workload/cpu/plugin_log.h"
 #include "r2ccl/base/clock.h"
@@ -351,17 +351,6 @@ bool Rank::begin(uint64_t number) {
   if (number >= granted_) return false;
   if (const auto sleep = sleeps_.find(number); sleep != sleeps_.end()) sleep_once(sleep->second);
   return true;
-}
-
-uint64_t Rank::cpu_beside_this_thread_ns() {
-  const auto read = [](clockid_t clock) {
-    timespec used{};
-    clock_gettime(clock, &used);
-    return uint64_t(used.tv_sec) * 1'000'000'000 + uint64_t(used.tv_nsec);
-  };
-  // This thread's first: what it uses in between is counted, not subtracted, and the sum never falls below 0.
-  const uint64_t own = read(CLOCK_THREAD_CPUTIME_ID);
-  return read(CLOCK_PROCESS_CPUTIME_ID) - own;
 }
 
 uint64_t Rank::operate(std::optional<uint64_t> number) {

@@ -52,9 +52,6 @@ class Rank {
   uint64_t operate(std::optional<uint64_t> number);
   /// Fills and poisons the buffers for the next operation.
   void prepare();
-  /// CPU time of this process so far, user and system, without that of the calling thread: the main thread
-  /// fills and compares the buffers, and no transport costs that.
-  static uint64_t cpu_beside_this_thread_ns();
   /// Of operation number `operation`, warm-ups included.
   void verify(uint64_t operation);
   void report_correctness(const char* type);

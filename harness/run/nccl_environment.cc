@@ -1,0 +1,76 @@
+#include "harness/run/nccl_environment.h"
+
+#include <unistd.h>
+
+#include "harness/run/job.h"
+#include "harness/workload/nccl/nccl_options.h"
+
+namespace r2bench {
+
+std::string nic_names(const Fabric& fabric) {
+  std::string names;
+  for (int nic = 0; nic < fabric.nics_per_node; ++nic)
+    names += (nic ? ",vhca" : "vhca") + std::to_string(nic);
+  return names;
+}
+
+void add_nccl_variables(std::map<std::string, std::string>& environment, const Scenario& scenario,
+                        const Mode& mode, const std::string& plugin, const std::string& node,
+                        const std::string& job) {
+  environment["NCCL_HOSTID"] = node + "-" + job;
+  environment["NCCL_NVLS_ENABLE"] = "0";
+  environment.try_emplace("NCCL_DEBUG", "WARN");
+  if (const int channels = scenario.workload.channels; channels > 0)
+    environment["NCCL_MIN_NCHANNELS"] = environment["NCCL_MAX_NCHANNELS"] = std::to_string(channels);
+  const Transport transport = scenario.transport_of(mode);
+  if (transport == Transport::kPlugin) {
+    environment["NCCL_NET_PLUGIN"] = plugin;
+    // Or NCCL takes another network without a word when the plugin cannot start.
+    if (scenario.workload.plugin == Workload{}.plugin)
+      environment["NCCL_NET"] = "R2CCL";
+    else
+      environment.erase("NCCL_NET");
+    return;
+  }
+  environment["NCCL_NET"] = "IB";
+  environment["NCCL_NET_PLUGIN"] = "none";
+  // Host memory alone, as the plugin has it, and nothing of a GPU-initiated network.
+  environment["NCCL_DMABUF_ENABLE"] = "0";
+  environment["NCCL_NET_GDR_LEVEL"] = "LOC";
+  environment["NCCL_GIN_TYPE"] = "2";
+  environment["NCCL_GIN_ENABLE"] = "0";
+  environment["NCCL_SHM_DISABLE"] = environment["NCCL_P2P_DISABLE"] = "1";
+  environment["NCCL_IB_MERGE_NICS"] = "1";
+  if (scenario.fabric.kind == FabricKind::kVhca) {
+    environment["NCCL_IB_GID_INDEX"] = "1";
+    environment["NCCL_NET_FORCE_MERGE"] = nic_names(scenario.fabric);
+  }
+  if (transport == Transport::kIbFailover)
+    environment["NCCL_IB_RESILIENCY_PORT_FAILOVER"] = environment["NCCL_IB_RESILIENCY_PORT_RECOVERY"] = "1";
+}
+
+nlohmann::json nccl_options(const Scenario& scenario, const Mode& mode, int rank) {
+  const NcclSettings& settings = scenario.workload.nccl;
+  NcclOptions options;
+  options.library = settings.library;
+  options.transport = scenario.transport_of(mode);
+  options.graph = settings.graph;
+  options.communicators = settings.communicators;
+  options.group_calls = settings.group_calls;
+  options.job_rank = rank;
+  options.ranks_per_node = scenario.fabric.ranks_per_node;
+  // NCCL merges virtual NICs only where a file says that they are near a GPU: they have no place in /sys.
+  if (options.transport != Transport::kPlugin && scenario.fabric.kind == FabricKind::kVhca)
+    for (int nic = 0; nic < scenario.fabric.nics_per_node; ++nic)
+      options.placed_nics.push_back("vhca" + std::to_string(nic));
+  return options.to_json();
+}
+
+void Job::add_nccl_environment(std::map<std::string, std::string>& environment, const RankLink& rank) const {
+  const std::string& plugin = scenario_.workload.plugin;
+  add_nccl_variables(environment, scenario_, mode_,
+                     plugin == Workload{}.plugin ? paths_.lib_dir + "/libnccl-net-r2ccl.so" : plugin,
+                     node_name(rank.node()), std::to_string(getpid()));
+}
+
+}  // namespace r2bench

@@ -1,0 +1,108 @@
+// The keys of the engine nccl, and what they cannot be combined with.
+#include <utility>
+
+#include "harness/scenario/sections.h"
+
+namespace r2bench {
+namespace {
+
+constexpr int kMostCommunicators = 16;
+constexpr int kMostGroupCalls = 64;
+
+/// Metrics that come from what the plugin and its messages leave in the trace.
+bool needs_trace(const std::string& metric) {
+  for (const char* begin : {"detect_ms", "detected_by", "migrate_ms", "recover_ms", "blackout_ms",
+                            "retained_bw", "settled", "restored", "migrations", "failbacks", "gray_nics",
+                            "well_nics", "lanes", "cpu_per_gb", "cpu_loss_pct", "duplicated", "lost"})
+    if (metric.rfind(begin, 0) == 0) return true;
+  return false;
+}
+
+bool can_be_in_place(Operation op) { return op != Operation::kSendRecv && op != Operation::kAllToAll; }
+
+std::string with_parts(const NcclSettings& nccl) {
+  return std::to_string(nccl.communicators) + " communicators × " + std::to_string(nccl.group_calls) +
+         " group_calls";
+}
+
+}  // namespace
+
+std::optional<Transport> read_transport(MapReader& map) {
+  const auto transport = map.choice("transport", {"plugin", "ib", "ib_failover"}, "transport");
+  if (!transport) return std::nullopt;
+  return static_cast<Transport>(*transport);
+}
+
+void read_engine_keys(Document& document, MapReader& map, Workload& workload) {
+  NcclSettings& nccl = workload.nccl;
+  if (workload.engine == Engine::kCpu) {
+    for (const char* key : {"library", "transport", "graph", "communicators", "group_calls", "mps"})
+      if (map.has(key))
+        document.report(map.get(key),
+                        "'" + std::string(key) + "' is for GPUs; write 'engine: nccl' beside it");
+    return;
+  }
+  for (const char* key : {"collnet", "plugin_abi"})
+    if (map.has(key))
+      document.report(
+          map.get(key),
+          "'" + std::string(key) +
+              "' is for 'engine: cpu'; NCCL decides by itself (its NCCL_* variables go under 'env')");
+  nccl.library = map.text("library").value_or(nccl.library);
+  if (nccl.library.empty()) document.report(map.get("library"), "'library' is empty");
+  nccl.transport = read_transport(map).value_or(nccl.transport);
+  nccl.graph = map.boolean("graph").value_or(nccl.graph);
+  nccl.communicators =
+      static_cast<int>(map.integer("communicators", 1, kMostCommunicators).value_or(nccl.communicators));
+  nccl.group_calls =
+      static_cast<int>(map.integer("group_calls", 1, kMostGroupCalls).value_or(nccl.group_calls));
+  nccl.mps = map.boolean("mps").value_or(nccl.mps);
+}
+
+void check_nccl(Document& document, const YAML::Node& root, const Scenario& scenario) {
+  const YAML::Node workload = std::as_const(root)["workload"];
+  const NcclSettings& nccl = scenario.workload.nccl;
+  const auto at = [&](const char* key) {
+    return workload[key].IsDefined() ? workload[key] : workload["engine"];
+  };
+  const uint64_t chunks =
+      in_chunks(scenario.workload.op)
+          ? uint64_t(scenario.workload.groups == Groups::kLocalRank ? scenario.fabric.nodes
+                                                                    : scenario.fabric.ranks())
+          : 1;
+  const uint64_t unit = uint64_t(nccl.parts()) * chunks * uint64_t(size_of(scenario.workload.dtype));
+  if (scenario.workload.bytes % unit != 0)
+    document.report(at("bytes"), std::to_string(scenario.workload.bytes) +
+                                     " bytes cannot be divided equally among " + with_parts(nccl) +
+                                     "; take a multiple of " + std::to_string(unit));
+  if (scenario.workload.in_place && !can_be_in_place(scenario.workload.op))
+    document.report(at("in_place"),
+                    std::string("NCCL has no ") + name(scenario.workload.op) +
+                        " in place; leave 'in_place' to allreduce, allgather, reducescatter and broadcast");
+  for (const RankFault& fault : scenario.rank_faults)
+    if (fault.kind == RankFaultKind::kReceiverSleep)
+      document.report(std::as_const(root)["faults"],
+                      "'" + fault.name +
+                          "': nobody can keep NCCL's threads from polling; 'sigstop' stops the whole rank");
+  bool own_transport = false;
+  for (const Mode& mode : scenario.modes) {
+    if (scenario.transport_of(mode) == Transport::kPlugin) continue;
+    own_transport = true;
+    if (mode.kind != ModeKind::kBaseline)
+      document.report(
+          std::as_const(root)["modes"],
+          "mode '" + mode.label +
+              "' runs on NCCL's IB transport, to which R2CC_MODE means nothing; write 'mode: baseline'");
+    for (const Expectation& expectation : scenario.expectations)
+      if ((expectation.mode == mode.label || expectation.mode == "all") && needs_trace(expectation.metric))
+        document.report_line(expectation.line, expectation.column,
+                             "'" + expectation.metric +
+                                 "' is read from the plugin's trace, which NCCL's IB transport (mode '" +
+                                 mode.label + "') does not write; it could never be judged");
+  }
+  if (own_transport && scenario.fabric.kind == FabricKind::kNone)
+    document.report(at("transport"),
+                    "NCCL's IB transport needs RDMA devices, and 'fabric.kind: none' has none");
+}
+
+}  // namespace r2bench

@@ -1,0 +1,21 @@
+// CPU time of a rank's transport: of the whole process but the thread that fills and compares the buffers.
+#pragma once
+
+#include <cstdint>
+#include <ctime>
+
+namespace r2bench {
+
+/// Of this process so far, user and system, without the calling thread's.
+inline uint64_t cpu_beside_this_thread_ns() {
+  const auto read = [](clockid_t clock) {
+    timespec used{};
+    clock_gettime(clock, &used);
+    return uint64_t(used.tv_sec) * 1'000'000'000 + uint64_t(used.tv_nsec);
+  };
+  // This thread's first: what it uses in between is counted, not subtracted, and the sum never falls below 0.
+  const uint64_t own = read(CLOCK_THREAD_CPUTIME_ID);
+  return read(CLOCK_PROCESS_CPUTIME_ID) - own;
+}
+
+}  // namespace r2bench

@@ -1,0 +1,54 @@
+// The communicators of a rank and one operation over all of them: eagerly or as a replay of a CUDA graph,
+// with each communicator on a stream of its own.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "harness/workload/cpu/rank_config.h"
+#include "harness/workload/nccl/gpu_data.h"
+#include "harness/workload/nccl/nccl_library.h"
+#include "harness/workload/nccl/nccl_options.h"
+
+namespace r2bench {
+
+class Communicators {
+ public:
+  Communicators(const nccl::Library& nccl, const RankConfig& config, const NcclOptions& options);
+
+  /// One id for each communicator; only of the group's first rank.
+  std::vector<nccl::UniqueId> make_ids() const;
+  /// Collective over the group's ranks. Throws NcclError.
+  void initialise(const std::vector<nccl::UniqueId>& ids);
+
+  /// Starts the operation on prepared data. Throws NcclError, CudaError.
+  void start(const GpuData& data);
+  /// Polls until all of it has ended; false when `stop` said so first. Throws NcclError, CudaError.
+  bool wait(const std::function<bool()>& stop);
+
+  /// Ends the communicators in order, or with `abort` at once; false when they did not within the bound
+  /// (their threads are then still at it: the process has to leave by _exit).
+  bool close(bool abort);
+
+ private:
+  struct Lane {
+    nccl::Comm comm = nullptr;
+    cuda::Stream stream = nullptr;
+    cuda::Event done = nullptr;
+    int reduction = 0;
+  };
+
+  void enqueue(const GpuData& data, const Lane& lane, int part);
+  void enqueue_all(const GpuData& data);
+  void capture(const GpuData& data);
+
+  const cuda::Driver& driver_;
+  const nccl::Library& nccl_;
+  const RankConfig config_;
+  const NcclOptions options_;
+  std::vector<Lane> lanes_;  ///< the first one's stream carries graphs
+  cuda::Event begin_ = nullptr;
+  cuda::GraphExec graph_ = nullptr;
+};
+
+}  // namespace r2bench

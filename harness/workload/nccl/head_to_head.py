@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+"""NCCL's own IB transport, as shipped and with its failover, beside R2CCL: the same faults on the same virtual NICs, inside
+the same unmodified NCCL. Needs GPUs (one is enough, with CUDA's MPS), a build of this project and a libnccl.
+
+    head_to_head.py --table faults --library /path/libnccl.so.2 --out head_to_head.jsonl
+
+Each row is a scenario that this program writes and `r2bench run` runs; rows of different transports take turns, so that a
+drift of the machine favours none. One JSON line a row goes to --out as soon as it is known. A row that is there is not run
+again: the same command goes on where it stopped. plots/head_to_head.py makes tables and figures of the lines.
+
+What is expected was written down beforehand (predictions.json); each line says what was predicted and whether it came true.
+Exit status: 0 all rows have run, 1 some have not (no time, or the runner failed), 64 usage.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+import head_to_head_rows as rows_of
+import matrix
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PREDICTIONS = os.path.join(HERE, "predictions.json")
+STEADY = 3  # operations in a row at the old pace: the NIC is in use again
+PACE = 1.15  # … no longer than so many times the median before the fault
+STOOD_STILL = 1.5  # times the median behind the fault
+SKIPPED = 3  # first operations, which connect
+
+
+def median(values):
+    values = sorted(values)
+    if not values:
+        return None
+    middle = len(values) // 2
+    return values[middle] if len(values) % 2 else (values[middle - 1] + values[middle]) / 2
+
+
+def operations(run):
+    """[(begin, end)] in ms of the timeline."""
+    return [(begin, begin + length) for begin, length in zip(run.get("iteration_begin_ms", []), run["iteration_ms"])]
+
+
+def measure(result):
+    """What a table says of one job, from its result.json: the same definitions for every transport, from the times of whole
+    operations alone. None: not known."""
+    run = result["runs"][0]
+    spans = operations(run)
+    struck = [fault["t0_at_ms"] for fault in run["faults"] if fault["t0_at_ms"] is not None]
+    healed = [fault["healed_at_ms"] for fault in run["faults"] if fault["healed_at_ms"] is not None]
+    t0, last = (min(struck), max(struck)) if struck else (None, None)
+    back = max(healed) if healed and len(healed) == len(struck) else None
+    end = spans[-1][1] if spans else 0
+    length = [finish - begin for begin, finish in spans]
+    before = median([n for (begin, finish), n in list(zip(spans, length))[SKIPPED:] if t0 is None or finish <= t0])
+    found = {"survives": run["outcome"] == "ok", "outcome": run["outcome"], "error": (run["error"] or "")[:300] or None, "error_ms": run["error_ms"],
+             "wrong": run["metrics"]["correctness"]["wrong_elements"], "checked": run["metrics"]["correctness"]["checked_elements"],
+             "struck": len(struck), "planned": run["metrics"]["faults"]["planned"], "operations": len(spans), "before_ms": before,
+             "stall_ms": run.get("stall_ms"), "after_ms": None, "retained": None, "back_ms": None, "restored": None, "used_again_ms": None,
+             "migrations": run["metrics"]["recovery"]["migrations"], "recover_ms": run["metrics"]["recovery"]["recover_ms"]["max"],
+             "busbw": run["row"]["busbw_gbytes"], "cpu_s": sum(rank.get("cpu_s", 0) for rank in run["ranks"]) or None,
+             "duration_s": run["duration_s"]}
+    if t0 is None or before is None:
+        return found
+    # Without the operation that the last fault struck and those behind it that stood still as well, up to the repair.
+    later = [n for (begin, finish), n in zip(spans, length) if begin >= last and finish <= (back or end)]
+    while later and later[0] > STOOD_STILL * median(later):
+        later.pop(0)
+    after = median(later)
+    if after is not None:
+        found |= {"after_ms": after, "retained": before / after}
+    if back is not None:
+        healthy = [n <= PACE * before for (begin, _), n in zip(spans, length) if begin >= back]
+        begins = [begin for begin, _ in spans if begin >= back]
+        for i in range(len(healthy) - STEADY + 1):
+            if all(healthy[i:i + STEADY]):
+                found["used_again_ms"] = begins[i] - back
+                break
+        found["back_ms"] = median([n for (begin, _), n in zip(spans, length) if begin >= back][-20:])
+        found["restored"] = before / found["back_ms"] if found["back_ms"] else None
+    return found
+
+
+def came_true(prediction, found):
+    """None: nothing was predicted, or what was is not known. Numbers are predicted as [least, most]."""
+    if not prediction:
+        return None
+    known = {key: value for key, value in prediction.items() if key in found}
+    if not known:
+        return None
+    for key, wanted in known.items():
+        got = found[key]
+        if isinstance(wanted, list):
+            if got is None or not wanted[0] <= got <= wanted[1]:
+                return False
+        elif got != wanted:
+            return False
+    return True
+
+
+def run_row(row, arguments, mps):
+    """The line of one row. Throws subprocess.SubprocessError, OSError where there is no result."""
+    folder = tempfile.mkdtemp(prefix="r2ccl-row-")
+    try:
+        name = re.sub(r"[^0-9A-Za-z_.-]", "_", row["id"])[:60]
+        path = os.path.join(folder, name + ".yaml")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(rows_of.scenario(row, name))
+        out = os.path.join(folder, "out")
+        began = time.monotonic()
+        done = subprocess.run([os.path.join(arguments.build, "bin", "r2bench"), "run", path, "--quiet", "--no-plot", "--out", out],
+                              capture_output=True, text=True, timeout=row["limit_s"] + 60, env={**os.environ, **mps}, check=False)
+        result_file = os.path.join(out, "result.json")
+        if not os.path.exists(result_file):
+            raise OSError(f"r2bench left no result (exit status {done.returncode}): {(done.stderr or done.stdout).strip()[-600:]}")
+        with open(result_file, encoding="utf-8") as file:
+            result = json.load(file)
+        if arguments.keep:
+            kept = os.path.join(arguments.keep, name)
+            shutil.rmtree(kept, ignore_errors=True)
+            shutil.copytree(out, kept, ignore=shutil.ignore_patterns("timeline.json"))
+        return {**row, "result": measure(result), "evidence": result["evidence"], "environment": result["environment"],
+                "seconds": round(time.monotonic() - began, 1)}
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def read_done(path):
+    """Ids of the rows that a file has; a line that was cut off counts for nothing and is taken away."""
+    done, good = set(), 0
+    if not os.path.exists(path):
+        return done
+    with open(path, "rb") as file:
+        for line in file:
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                break
+            if not line.endswith(b"\n"):
+                break
+            good += len(line)
+            if "id" in entry:
+                done.add(entry["id"])
+    os.truncate(path, good)
+    return done
+
+
+def append(path, line):
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def parse(argv):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--table", action="append", choices=rows_of.TABLES, help="may be given several times; default: all")
+    parser.add_argument("--library", default="libnccl.so.2", help="NCCL of all tables but versions (libnccl.so.2)")
+    parser.add_argument("--libraries", action="append", default=[], metavar="VERSION=PATH", help="for --table versions and timeouts; repeat it")
+    parser.add_argument("--out", default="head_to_head.jsonl")
+    parser.add_argument("--build", default=os.path.abspath(os.path.join(HERE, "../../../build/release")), help="folder with bin/ and lib/")
+    parser.add_argument("--seeds", type=lambda text: [int(seed) for seed in text.split(",")], default=[1, 2, 3])
+    parser.add_argument("--mode3", action="store_true", help="R2CCL's mode 3, too")
+    parser.add_argument("--quick", action="store_true", help="the most telling rows of all tables, one seed, short jobs: some 8 minutes")
+    parser.add_argument("--limit", type=float, default=float("inf"), metavar="SECONDS", help="begin no row that is expected to end later")
+    parser.add_argument("--only", default="", metavar="REGEX", help="rows whose id matches")
+    parser.add_argument("--keep", default="", metavar="FOLDER", help="keep each row's result and logs there")
+    parser.add_argument("--list", action="store_true", help="print the rows and their predictions, run nothing")
+    arguments = parser.parse_args(argv)
+    wrong = [text for text in arguments.libraries if "=" not in text]
+    if wrong:
+        parser.error(f"--libraries {wrong[0]}: write VERSION=PATH")
+    arguments.libraries = dict(text.split("=", 1) for text in arguments.libraries)
+    return arguments
+
+
+def main(argv=None):
+    arguments = parse(argv)
+    with open(PREDICTIONS, encoding="utf-8") as file:
+        predictions = json.load(file)
+    rows = rows_of.plan(arguments)
+    rows = [row | {"predicted": rows_of.prediction(predictions, row)} for row in rows if re.search(arguments.only, row["id"])]
+    if arguments.list:
+        for row in rows:
+            print(row["id"], json.dumps(row["predicted"]))
+        return 0
+    done = read_done(arguments.out)
+    left = [row for row in rows if row["id"] not in done]
+    if left:
+        append(arguments.out, {"host": matrix.host_facts(arguments.build), "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "rows_left": len(left)})
+    began, missing = time.monotonic(), 0
+    with contextlib.ExitStack() as stack:
+        mps = stack.enter_context(matrix.shared_gpu(2, 1))  # one daemon for all rows, where there is one
+        for row in left:
+            if time.monotonic() - began + row["expected_s"] > arguments.limit:
+                missing += 1
+                continue
+            try:
+                line = run_row(row, arguments, mps)
+            except (OSError, subprocess.SubprocessError, ValueError, KeyError) as error:
+                missing += 1
+                print(f"{row['id']}: {error}", file=sys.stderr, flush=True)
+                continue
+            line["as_predicted"] = came_true(row["predicted"], line["result"])
+            append(arguments.out, line)
+            if line["result"]["outcome"] in ("hang", "killed"):  # MPS is not to be trusted when a client was killed
+                stack.close()
+                mps = stack.enter_context(matrix.shared_gpu(2, 1))
+            found = line["result"]
+            print(f"{row['id']:58} {found['outcome']:6} wrong {found['wrong']} before {found['before_ms'] or 0:.2f} ms stall {found['stall_ms'] or 0:.1f} ms "
+                  f"retained {found['retained'] or 0:.2f} as predicted: {line['as_predicted']} ({line['seconds']} s)", flush=True)
+    print(f"{len(rows) - missing} of {len(rows)} rows are in {arguments.out}")
+    return 1 if missing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,188 @@
+"""The rows of head_to_head.py: which transport, which fault, which size, in which order; and the scenario of each. Runs nothing."""
+
+import os
+
+TABLES = ["faults", "timeouts", "versions", "retained", "cost"]
+MIB = 1024 * 1024
+# What a mode of the scenario is called, and what it is.
+TRANSPORTS = {
+    "ib": "{mode: baseline, label: ib, transport: ib}",
+    "ib_failover": "{mode: baseline, label: ib_failover, transport: ib_failover}",
+    "r2ccl_baseline": "{mode: baseline, label: r2ccl_baseline}",
+    "r2ccl_migrate": "{mode: migrate, label: r2ccl_migrate}",
+    "r2ccl_balance": "{mode: balance, label: r2ccl_balance}",
+    "r2ccl_allreduce": "{mode: allreduce, label: r2ccl_allreduce}",
+}
+HEAD_TO_HEAD = ["ib", "ib_failover", "r2ccl_migrate", "r2ccl_balance"]
+AT = 25  # the operation that the first fault strikes
+SECOND = 20  # operations from the first fault to the second
+# Faults of the table; {heal} becomes "", or the time until the repair.
+FAULTS = {
+    "port_down": ["{{at: {{iter: {at}}}, target: node1/nic0, kind: port_down{heal}}}"],
+    "blackhole": ["{{at: {{iter: {at}}}, target: node1/nic0, kind: blackhole{heal}}}"],
+    "qp_error_node0": ["{{at: {{iter: {at}}}, target: node0/nic0, kind: qp_error, qp: all}}"],
+    "qp_error_node1": ["{{at: {{iter: {at}}}, target: node1/nic0, kind: qp_error, qp: all}}"],
+    "blackhole_one_way": ["{{at: {{iter: {at}}}, target: node1/nic0, kind: blackhole, direction: in{heal}}}"],
+    "flap": ["{{at: {{iter: {at}}}, target: node1/nic0, kind: port_flap, down: 30 ms, up: 60 ms, count: 3}}"],
+    "two_in_turn": ["{{at: {{iter: {at}}}, target: node1/nic0, kind: port_down, for: 300 ms}}",
+                    "{{at: {{iter: {second}}}, target: node0/nic1, kind: port_down{heal}}}"],
+    "all_but_one": ["{{at: {{iter: {at}}}, target: \"node1/nic[0-2]\", kind: port_down{heal}}}"],
+    "throttle": ["{{at: {{iter: {at}}}, target: node1/nic0, kind: throttle, rate: {quarter} Mbit/s{heal}}}"],
+}
+HEALING = ["port_down", "blackhole"]  # whose repair is waited for, in jobs that run long enough for NCCL's recovery (some 5 s)
+COLLECTIVES = ["allreduce", "allgather", "reducescatter", "sendrecv", "alltoall"]
+# 4.096 µs · 2^timeout · 8: what NCCL takes unless told (34 s), and the floor under which some firmware does not go (4.3 s).
+TIMEOUTS = {"default": 20, "firmware": 17}
+
+
+def row(table, transport, fault, seed, **more):
+    base = {"table": table, "transport": transport, "fault": fault, "seed": seed, "op": "allreduce", "bytes": 64 * MIB, "nics": 2, "mbits": 20000,
+            "iters": 70, "timeout": 14, "library": "", "version": "", "heal_ms": 0, "verify": True, "warmup": 5}
+    base |= more
+    if fault == "all_but_one":
+        base |= {"nics": 4, "mbits": base["mbits"] // 2}
+    parts = [table, fault or "none", transport, base["op"], size_name(base["bytes"]), base["version"], "heals" if base["heal_ms"] else "", f"seed{seed}"]
+    base["id"] = "/".join(part for part in parts if part)
+    base["expected_s"] = expected_s(base)
+    base["limit_s"] = int(max(120, 4 * base["expected_s"]))
+    return base
+
+
+def size_name(count):
+    for unit, name in ((1024 * MIB, "GiB"), (MIB, "MiB"), (1024, "KiB")):
+        if count % unit == 0:
+            return f"{count // unit}{name}"
+    return f"{count}B"
+
+
+def expected_s(one):
+    """Start, operations at the ports' rate at half speed with their comparison, and what the transport takes to notice."""
+    rate = one["nics"] * one["mbits"] * 1e6 / 8 if one["mbits"] else 6e9
+    noticed = 2 * 4.096e-6 * 2 ** one["timeout"] * 8 if one["transport"].startswith("ib") and one["fault"] else 0.2
+    return round(5 + one["iters"] * (2 * one["bytes"] / rate + 2e-3) + noticed, 1)
+
+
+def faults_table(arguments, seeds, transports):
+    found = []
+    for seed in seeds:
+        for fault in FAULTS:
+            for transport in transports:
+                found.append(row("faults", transport, fault, seed, library=arguments.library))
+        for fault in HEALING:
+            for transport in [t for t in transports if t != "ib"]:
+                found.append(row("faults", transport, fault, seed, library=arguments.library, heal_ms=1000, iters=420))
+    return found
+
+
+def timeouts_table(arguments):
+    found = []
+    for name, timeout in TIMEOUTS.items():
+        for fault in ("port_down", "blackhole"):
+            for transport in ("ib_failover", "r2ccl_migrate", "r2ccl_balance"):
+                found.append(row("timeouts", transport, fault, 1, timeout=timeout, version=name, library=arguments.library))
+    for version, path in arguments.libraries.items():
+        if version.startswith("2.30"):
+            for fault in ("port_down", "blackhole"):
+                found.append(row("timeouts", "ib_failover", fault, 1, version=version, library=path))
+    return found
+
+
+def versions_table(arguments, seeds):
+    return [row("versions", transport, fault, seed, version=version, library=path)
+            for seed in seeds for fault in ("port_down", "blackhole") for version, path in arguments.libraries.items()
+            for transport in ("r2ccl_migrate", "r2ccl_balance")]
+
+
+def retained_table(arguments, seeds):
+    """One of four NICs lost for good: Balance can keep 0.75, mode 1 and a single standby 0.5."""
+    return [row("retained", transport, "port_down", seed, op=op, nics=4, mbits=5000, iters=60, library=arguments.library)
+            for seed in seeds for op in COLLECTIVES for transport in ("r2ccl_balance", "r2ccl_migrate", "ib_failover")]
+
+
+def cost_table(arguments, seeds, sizes):
+    found = []
+    for seed in seeds:
+        for count in sizes:
+            iters = 2000 if count <= MIB else max(20, min(200, 8 * 1024 * MIB // count))
+            for transport in ("ib", "r2ccl_baseline", "r2ccl_migrate", "r2ccl_balance"):
+                found.append(row("cost", transport, "", seed, bytes=count, mbits=0, iters=iters, verify=False, warmup=20, library=arguments.library))
+    return found
+
+
+def quick(arguments, tables):
+    """The most telling first."""
+    library, found = arguments.library, []
+    if "faults" in tables:
+        for fault in ("port_down", "blackhole", "qp_error_node1"):
+            found += [row("faults", transport, fault, 1, library=library, iters=60) for transport in HEAD_TO_HEAD]
+    if "cost" in tables:
+        for count in (256 * MIB, 64 * 1024, 8, 16 * MIB):
+            found += [r | {"iters": min(r["iters"], 400)} for r in cost_table(arguments, [1], [count]) if r["transport"] != "r2ccl_baseline"]
+    if "faults" in tables:
+        found += [row("faults", transport, fault, 1, library=library, iters=60)
+                  for fault in ("blackhole_one_way", "all_but_one", "throttle", "flap") for transport in HEAD_TO_HEAD[1:]]
+        found += [row("faults", transport, "port_down", 1, library=library, heal_ms=1000, iters=350) for transport in HEAD_TO_HEAD[1:]]
+    if "versions" in tables:
+        found += [r for r in versions_table(arguments, [1]) if r["transport"] == "r2ccl_migrate"]
+    if "retained" in tables:
+        found += [r for r in retained_table(arguments, [1]) if r["transport"] == "r2ccl_balance"]
+    if "faults" in tables:
+        found += [row("faults", transport, fault, 1, library=library, iters=60)
+                  for fault in ("two_in_turn", "qp_error_node0") for transport in HEAD_TO_HEAD[1:]]
+    if "timeouts" in tables:
+        found += [r for r in timeouts_table(arguments) if r["version"] not in TIMEOUTS or r["version"] == "firmware"]
+    return found
+
+
+def plan(arguments):
+    """All rows in the order in which they run."""
+    tables = arguments.table or TABLES
+    if arguments.quick:
+        return quick(arguments, tables)
+    transports = HEAD_TO_HEAD + (["r2ccl_allreduce"] if arguments.mode3 else [])
+    found = []
+    if "faults" in tables:
+        found += faults_table(arguments, arguments.seeds, transports)
+    if "timeouts" in tables:
+        found += timeouts_table(arguments)
+    if "versions" in tables:
+        found += versions_table(arguments, arguments.seeds)
+    if "retained" in tables:
+        found += retained_table(arguments, arguments.seeds)
+    if "cost" in tables:
+        small = [8 * 8 ** k for k in range(5)] + [64 * 1024]
+        found += cost_table(arguments, arguments.seeds, small + [4 ** k * MIB for k in range(6)])
+    return found
+
+
+def prediction(predictions, one):
+    """The most particular entry that fits: table/fault/transport/op, then shorter ones."""
+    fault = one["fault"] or "none"
+    for key in (f"{one['table']}/{fault}/{one['transport']}/{one['version'] or one['op']}", f"{one['table']}/{fault}/{one['transport']}",
+                f"{one['table']}/{one['transport']}", one["table"]):
+        if key in predictions:
+            return predictions[key]
+    return None
+
+
+def scenario(one, name):
+    """The row's scenario file."""
+    heal = f", for: {one['heal_ms']} ms" if one["heal_ms"] else ""
+    faults = [text.format(at=AT, second=AT + SECOND, heal=heal, quarter=one["mbits"] // 4) for text in FAULTS.get(one["fault"], [])]
+    rate = f", nic_rate: {one['mbits']} Mbit/s" if one["mbits"] else ""
+    library = os.path.abspath(one["library"]) if os.path.exists(one["library"]) else one["library"]
+    retries_s = 4.096e-6 * 2 ** one["timeout"] * 8
+    lines = ["version: 1", f"name: {name}", f"seed: {one['seed']}",
+             f"fabric: {{kind: vhca, nodes: 2, ranks_per_node: 1, nics_per_node: {one['nics']}{rate}}}",
+             f"workload: {{engine: nccl, library: {json_text(library)}, op: {one['op']}, dtype: float32, bytes: {one['bytes']} B, iters: {one['iters']}, "
+             f"warmup: {one['warmup']}, verify: {str(one['verify']).lower()}}}",
+             f"modes: [{TRANSPORTS[one['transport']]}]",
+             f"env: {{NCCL_IB_TIMEOUT: {one['timeout']}}}",
+             f"timeouts: {{setup: 90 s, stall: {int(20 + 3 * retries_s)} s, job: {one['limit_s']} s}}"]
+    if faults:
+        lines += ["faults:"] + ["  - " + fault for fault in faults]
+    return "\n".join(lines) + "\n"
+
+
+def json_text(text):
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

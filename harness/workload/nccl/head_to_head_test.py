@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""head_to_head.py on results that are made up and on a runner that is made up: the plan, the measures, and going on where it stopped."""
+
+import contextlib
+import io
+import json
+import os
+import stat
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import head_to_head  # noqa: E402
+import head_to_head_rows as rows_of  # noqa: E402
+
+
+def arguments(*argv):
+    return head_to_head.parse(list(argv))
+
+
+def result(lengths, faults=(), outcome="ok", gap=1.0, **more):
+    """A result.json whose operations follow each other with `gap` ms between; `faults`: (t0, healed) in ms."""
+    begins, now = [], 0.0
+    for length in lengths:
+        begins.append(now)
+        now += length + gap
+    stalled = [n for b, n in zip(begins, lengths) if faults and b + n > faults[0][0]]
+    run = {"outcome": outcome, "error": None, "error_ms": None, "iteration_ms": lengths, "iteration_begin_ms": begins, "duration_s": 5,
+           "faults": [{"t0_at_ms": t0, "healed_at_ms": healed} for t0, healed in faults],
+           "metrics": {"correctness": {"wrong_elements": 0, "checked_elements": 10}, "faults": {"planned": len(faults)},
+                       "recovery": {"migrations": 2, "recover_ms": {"max": None}}},
+           "row": {"busbw_gbytes": 1.0}, "ranks": [{"cpu_s": 0.25}, {"cpu_s": 0.5}]}
+    if outcome == "ok" and stalled:
+        run["stall_ms"] = max(stalled)
+    return {"runs": [run | more], "evidence": "emulated", "environment": {"nccl": "2.32.3"}}
+
+
+class Measures(unittest.TestCase):
+    def test_without_a_fault_only_the_pace_is_known(self):
+        found = head_to_head.measure(result([50, 50, 50, 20, 20, 22]))
+        self.assertEqual(found["before_ms"], 20)  # the first three connect
+        self.assertEqual((found["stall_ms"], found["retained"], found["used_again_ms"]), (None, None, None))
+        self.assertEqual(found["cpu_s"], 0.75)
+
+    def test_a_stall_is_told_from_the_pace_after_it(self):
+        lengths = [20] * 10 + [1100] + [40] * 10
+        found = head_to_head.measure(result(lengths, [(10 * 21 + 5, None)]))
+        self.assertEqual((found["before_ms"], found["stall_ms"], found["after_ms"], found["retained"]), (20, 1100, 40, 0.5))
+
+    def test_use_of_the_repaired_nic_shows_in_the_pace(self):
+        lengths = [20] * 10 + [33] * 10 + [33] * 5 + [20] * 30
+        healed = 10 * 21 + 10 * 34
+        found = head_to_head.measure(result(lengths, [(10 * 21 + 5, healed)]))
+        self.assertAlmostEqual(found["used_again_ms"], 5 * 34)
+        self.assertAlmostEqual(found["restored"], 1.0)
+        self.assertAlmostEqual(found["retained"], 20 / 33)
+
+    def test_a_nic_that_is_never_used_again_has_no_such_time(self):
+        found = head_to_head.measure(result([20] * 10 + [40] * 30, [(10 * 21 + 5, 400.0)]))
+        self.assertIsNone(found["used_again_ms"])
+        self.assertEqual(found["restored"], 0.5)
+
+    def test_a_job_that_ended_in_an_error_survives_nothing(self):
+        found = head_to_head.measure(result([20] * 11, [(10 * 21 + 5, None)], outcome="error", error="NCCL said so", error_ms=540.0))
+        self.assertEqual((found["survives"], found["stall_ms"], found["error_ms"], found["error"]), (False, None, 540.0, "NCCL said so"))
+
+    def test_predictions_are_ranges_and_words(self):
+        found = {"survives": True, "wrong": 0, "stall_ms": 33.0}
+        self.assertTrue(head_to_head.came_true({"survives": True, "stall_ms": [20, 70]}, found))
+        self.assertFalse(head_to_head.came_true({"stall_ms": [40, 70]}, found))
+        self.assertFalse(head_to_head.came_true({"survives": False}, found))
+        self.assertFalse(head_to_head.came_true({"stall_ms": [0, 70]}, found | {"stall_ms": None}))
+        self.assertIsNone(head_to_head.came_true(None, found))
+
+
+class Plan(unittest.TestCase):
+    LIBRARIES = ("--libraries", "2.30.7=/a", "--libraries", "2.23.4=/b")
+
+    def test_every_row_has_a_name_of_its_own_and_a_prediction(self):
+        with open(head_to_head.PREDICTIONS, encoding="utf-8") as file:
+            predictions = json.load(file)
+        for extra in ((), ("--quick",), ("--mode3",)):
+            rows = rows_of.plan(arguments(*self.LIBRARIES, *extra))
+            self.assertEqual(len({row["id"] for row in rows}), len(rows))
+            for row in rows:
+                if row["transport"] != "r2ccl_allreduce":
+                    self.assertIsNotNone(rows_of.prediction(predictions, row), row["id"])
+
+    def test_transports_take_turns(self):
+        rows = [row for row in rows_of.plan(arguments("--table", "faults")) if row["fault"] == "throttle" and row["seed"] == 2]
+        self.assertEqual([row["transport"] for row in rows], rows_of.HEAD_TO_HEAD)
+
+    def test_every_fault_has_three_seeds_on_four_transports(self):
+        rows = [row for row in rows_of.plan(arguments("--table", "faults")) if not row["heal_ms"]]
+        self.assertEqual(len(rows), len(rows_of.FAULTS) * 3 * 4)
+
+    def test_quick_begins_with_what_tells_most_and_fits(self):
+        rows = rows_of.plan(arguments("--quick", *self.LIBRARIES))
+        self.assertEqual({row["fault"] for row in rows[:12]}, {"port_down", "blackhole", "qp_error_node1"})
+        self.assertLess(sum(row["expected_s"] for row in rows[:40]), 500)
+
+    def test_scenarios_are_accepted_by_r2bench(self):
+        build = os.environ.get("R2BENCH_BUILD")
+        if not build:
+            self.skipTest("R2BENCH_BUILD names no build")
+        import subprocess
+        with tempfile.TemporaryDirectory() as folder:
+            files = []
+            for number, row in enumerate(rows_of.plan(arguments(*self.LIBRARIES))):
+                if row["seed"] == 1:
+                    files.append(os.path.join(folder, f"row{number}.yaml"))
+                    with open(files[-1], "w", encoding="utf-8") as file:
+                        file.write(rows_of.scenario(row, f"row{number}"))
+            done = subprocess.run([os.path.join(build, "bin", "r2bench"), "validate", *files], capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+
+class Running(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.out = os.path.join(folder.name, "out.jsonl")
+        os.makedirs(os.path.join(folder.name, "bin"))
+        program = os.path.join(folder.name, "bin", "r2bench")
+        with open(os.path.join(folder.name, "canned.json"), "w", encoding="utf-8") as file:
+            json.dump(result([20] * 25 + [33] * 40, [(25 * 21 + 3, None)]), file)
+        with open(program, "w", encoding="utf-8") as file:  # refuses throttle, as a runner that fails would
+            file.write(f"""#!/bin/sh
+[ "$1" = run ] || exit 0
+echo "$2" >> {folder.name}/calls
+grep -q throttle "$2" && {{ echo broken >&2; exit 70; }}
+while [ "$1" != --out ]; do shift; done
+mkdir -p "$2" && cp {folder.name}/canned.json "$2/result.json"
+""")
+        os.chmod(program, stat.S_IRWXU)
+        self.environment = dict(os.environ)
+        os.environ["PATH"] = "/usr/bin:/bin"  # no MPS
+        self.addCleanup(os.environ.update, self.environment)
+
+    def run_it(self, *more):
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            status = head_to_head.main(["--table", "faults", "--seeds", "1", "--build", self.folder, "--out", self.out, *more])
+        return status, said.getvalue()
+
+    def lines(self):
+        with open(self.out, encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+
+    def calls(self):
+        with open(os.path.join(self.folder, "calls"), encoding="utf-8") as file:
+            return len(file.readlines())
+
+    def test_rows_are_written_once_and_a_failed_one_is_tried_again(self):
+        status, said = self.run_it("--only", "/(port_down|throttle)/r2ccl_migrate/allreduce/64MiB/seed")
+        self.assertEqual(status, 1)
+        self.assertIn("broken", said)
+        rows = [line for line in self.lines() if "id" in line]
+        self.assertEqual([row["fault"] for row in rows], ["port_down"])
+        self.assertTrue(rows[0]["as_predicted"])
+        self.assertEqual(self.calls(), 2)
+        self.run_it("--only", "/(port_down|throttle)/r2ccl_migrate/allreduce/64MiB/seed")
+        self.assertEqual(self.calls(), 3)
+
+    def test_a_line_that_was_cut_off_is_made_again(self):
+        self.run_it("--only", "/port_down/r2ccl_migrate/allreduce/64MiB/seed")
+        with open(self.out, "rb+") as file:
+            file.truncate(os.path.getsize(self.out) - 20)
+        self.run_it("--only", "/port_down/r2ccl_migrate/allreduce/64MiB/seed")
+        self.assertEqual(self.calls(), 2)
+        self.assertEqual(len([line for line in self.lines() if "id" in line]), 1)
+
+    def test_no_row_begins_that_would_end_after_the_limit(self):
+        status, _ = self.run_it("--limit", "0.001")
+        self.assertEqual(status, 1)
+        self.assertFalse(os.path.exists(os.path.join(self.folder, "calls")))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,69 @@
+// NCCL's C interface, bound at run time from any libnccl (2.19 or later): one process can tell one version
+// from another, and this project builds without NCCL. The declarations are our own; names and numbers are
+// NCCL's ABI.
+#pragma once
+
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+
+#include "harness/scenario/scenario.h"
+#include "harness/workload/nccl/cuda_driver.h"
+
+namespace r2bench::nccl {
+
+using Comm = struct CommHandle*;
+inline constexpr size_t kUniqueIdBytes = 128;
+struct UniqueId {
+  char bytes[kUniqueIdBytes];
+};
+
+inline constexpr int kSuccess = 0;
+inline constexpr int kInProgress = 7;
+inline constexpr int kScalarOnHost = 1;
+
+/// NCCL reported an error: its sentence, and what it said last.
+class NcclError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Of a reduction that NCCL has by itself; premulsum is made per communicator.
+int operation_number(Reduction reduction);
+
+struct Library {
+  /// `path` as dlopen takes it. Throws NcclError.
+  explicit Library(const std::string& path);
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+
+  /// "2.28.9"
+  std::string version() const;
+  /// Throws NcclError unless `result` is success. `comm` may be NULL.
+  void check(int result, const char* call, Comm comm = nullptr) const;
+  /// Throws NcclError when the communicator has failed since it was last asked.
+  void check_async(Comm comm) const;
+
+  int (*GetVersion)(int*);
+  int (*GetUniqueId)(UniqueId*);
+  int (*CommInitRank)(Comm*, int, UniqueId, int);
+  int (*CommDestroy)(Comm);
+  int (*CommAbort)(Comm);
+  int (*CommGetAsyncError)(Comm, int*);
+  const char* (*GetErrorString)(int);
+  const char* (*GetLastError)(Comm);  ///< may be NULL
+  int (*GroupStart)();
+  int (*GroupEnd)();
+  int (*AllReduce)(const void*, void*, size_t, int, int, Comm, cuda::Stream);
+  int (*AllGather)(const void*, void*, size_t, int, Comm, cuda::Stream);
+  int (*ReduceScatter)(const void*, void*, size_t, int, int, Comm, cuda::Stream);
+  int (*Broadcast)(const void*, void*, size_t, int, int, Comm, cuda::Stream);
+  int (*Send)(const void*, size_t, int, int, Comm, cuda::Stream);
+  int (*Recv)(void*, size_t, int, int, Comm, cuda::Stream);
+  int (*RedOpCreatePreMulSum)(int*, void*, int, int, Comm);
+
+ private:
+  std::string describe(int result, Comm comm) const;
+};
+
+}  // namespace r2bench::nccl

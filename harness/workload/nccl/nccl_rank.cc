@@ -1,0 +1,174 @@
+#include "harness/workload/nccl/nccl_rank.h"
+
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "harness/workload/cpu/cpu_time.h"
+#include "harness/workload/cpu/operation.h"
+#include "harness/workload/nccl/topology_file.h"
+#include "r2ccl/base/clock.h"
+#include "r2ccl/trace/ring.h"
+
+namespace r2bench {
+
+using r2ccl::trace::EventType;
+using r2ccl::trace::Writer;
+
+namespace {
+
+constexpr uint16_t kNoNicIndex = 0xffff;
+
+/// Which network the ranks were told to take.
+std::string network(Transport transport, const std::string& plugin, const std::string& nccl) {
+  switch (transport) {
+    case Transport::kIb:
+      return "IB transport of NCCL " + nccl;
+    case Transport::kIbFailover:
+      return "IB transport of NCCL " + nccl + " with its failover and recovery";
+    case Transport::kPlugin:
+      break;
+  }
+  return (plugin == Workload{}.plugin ? "R2CCL" : plugin) + " in NCCL " + nccl;
+}
+
+}  // namespace
+
+int NcclRank::run() {
+  int exit_code = kRankOk;
+  try {
+    const nlohmann::json message = talk_.wait_for_config();
+    config_ = RankConfig::from_json(message);
+    options_ = NcclOptions::from_json(message.at("nccl"));
+    prctl(PR_SET_NAME, ("r2bench:" + std::to_string(options_.job_rank)).c_str());
+    set_up();
+    talk_.say({{"type", "ready"}});
+    talk_.wait_for_start();
+    try {
+      iterate();
+      report_correctness("finished");
+      talk_.wait_for_close();
+    } catch (const std::runtime_error& e) {
+      exit_code = fail("plugin", e.what(), kRankPluginError);
+    }
+  } catch (const RunnerTalk::Aborted&) {
+    report_correctness("correctness");
+    talk_.say({{"type", "aborted"}});
+    exit_code = kRankAborted;
+  } catch (const std::exception& e) {
+    exit_code = fail("setup", e.what(), kRankSetupError);
+  }
+  // Kernels of a failed operation spin until their communicator is aborted.
+  if (communicators_ && !communicators_->close(exit_code != kRankOk)) {
+    fprintf(stderr, "%s: NCCL did not close its communicators\n", config_.label.c_str());
+    talk_.say({{"type", "stuck_close"}});
+    if (exit_code == kRankOk) exit_code = kRankPluginError;
+  }
+  talk_.say({{"type", "closed"}});
+  fflush(nullptr);
+  _exit(exit_code);
+}
+
+int NcclRank::fail(const char* kind, const std::string& text, int exit_code) {
+  fprintf(stderr, "%s: %s\n", config_.label.c_str(), text.c_str());
+  report_correctness("correctness");
+  talk_.say({{"type", "error"}, {"kind", kind}, {"text", text}, {"time_ns", r2ccl::now_ns()}});
+  return exit_code;
+}
+
+void NcclRank::set_up() {
+  const cuda::Gpu gpu(options_.job_rank);
+  if (options_.ranks_per_node > gpu.count())
+    throw cuda::CudaError(
+        "the " + std::to_string(options_.ranks_per_node) + " ranks of a node need a GPU each, and there " +
+        (gpu.count() == 1 ? "is 1" : "are " + std::to_string(gpu.count())) +
+        "; take more nodes and 'ranks_per_node: 1': ranks of different nodes may share a GPU");
+  // Before NCCL is loaded: some of its versions read the environment then.
+  if (!options_.placed_nics.empty())
+    setenv("NCCL_TOPO_FILE", write_topology_file(gpu.place(), options_.placed_nics).c_str(), 0);
+  nccl_ = std::make_unique<nccl::Library>(options_.library);
+  greet(gpu);
+  data_ = std::make_unique<GpuData>(config_, options_.parts());
+  data_->prove_kernels();
+
+  // Ids travel through the runner, from the group's first rank to all.
+  communicators_ = std::make_unique<Communicators>(*nccl_, config_, options_);
+  using Handle = std::vector<unsigned char>;
+  std::vector<Handle> handles(size_t(options_.communicators));
+  if (config_.rank() == 0) {
+    const std::vector<nccl::UniqueId> ids = communicators_->make_ids();
+    for (size_t i = 0; i < ids.size(); ++i)
+      handles[i].assign(ids[i].bytes, ids[i].bytes + nccl::kUniqueIdBytes);
+  }
+  const int first = (config_.ranks() - config_.rank()) % config_.ranks();  // places on in the ring
+  talk_.say({{"type", "handles"}, {"handles", handles}, {"shifts", std::vector<int>(handles.size(), first)}});
+  std::vector<nccl::UniqueId> ids;
+  for (const Handle& handle : talk_.wait_for_handles().get<std::vector<Handle>>()) {
+    if (handle.size() != nccl::kUniqueIdBytes) throw nccl::NcclError("the first rank has sent no id");
+    std::copy(handle.begin(), handle.end(), ids.emplace_back().bytes);
+  }
+  communicators_->initialise(ids);
+}
+
+void NcclRank::greet(const cuda::Gpu& gpu) {
+  const std::string version = nccl_->version(), name = gpu.name();
+  talk_.say(
+      {{"type", "hello"},
+       {"pid", getpid()},
+       {"plugin", network(options_.transport, config_.plugin, version)},
+       {"abi", 0},
+       {"devices", {name}},
+       {"facts",
+        {{"nccl", version},
+         {"gpu", std::to_string(gpu.count()) + " × " + name + ", compute capability " + gpu.capability()},
+         {"cuda_driver", cuda::Gpu::driver_version()}}}});
+}
+
+void NcclRank::iterate() {
+  for (int w = 0; w < config_.warmup; ++w) {
+    data_->prepare(operations_);
+    operate(std::nullopt);
+  }
+  talk_.say({{"type", "warm"}, {"time_ns", r2ccl::now_ns()}});
+  for (uint64_t i = 0;; ++i) {
+    if (config_.verify || operations_ == 0) data_->prepare(operations_);
+    if (config_.in_step) talk_.say({{"type", "prepared"}, {"iteration", i}});
+    if (!talk_.granted(i) && !talk_.wait_for_grant(i)) return;
+    operate(i);
+  }
+}
+
+void NcclRank::operate(std::optional<uint64_t> number) {
+  if (number && !cpu_from_ns_) cpu_from_ns_ = cpu_beside_this_thread_ns();
+  if (number) Writer::instance().emit(EventType::kIteration, kNoNicIndex, 0, *number, config_.bytes);
+  communicators_->start(*data_);
+  if (!communicators_->wait([this] { return talk_.aborted(); })) throw RunnerTalk::Aborted{};
+  if (number) Writer::instance().emit(EventType::kIterationDone, kNoNicIndex, 0, *number);
+  if (number) cpu_ns_ = cpu_beside_this_thread_ns() - *cpu_from_ns_;
+  if (config_.verify) verify();
+  ++operations_;
+}
+
+void NcclRank::verify() {
+  const uint64_t wrong = data_->count_wrong(operations_);
+  wrong_ += wrong;
+  checked_ += elements_compared(config_);
+  ++checked_iterations_;
+  if (wrong && reported_wrong_ == 0)
+    fprintf(stderr, "%s: %llu wrong elements in operation %llu\n", config_.label.c_str(),
+            (unsigned long long)wrong, (unsigned long long)operations_);
+  if (wrong_ != reported_wrong_) report_correctness("correctness");
+}
+
+void NcclRank::report_correctness(const char* type) {
+  reported_wrong_ = wrong_;
+  talk_.say({{"type", type},
+             {"wrong", wrong_},
+             {"checked", checked_},
+             {"cpu_ns", cpu_ns_},
+             {"checked_iterations", checked_iterations_}});
+}
+
+}  // namespace r2bench

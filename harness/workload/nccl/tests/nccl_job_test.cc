@@ -1,0 +1,270 @@
+// Whole jobs of the engine nccl on stand-ins for CUDA and NCCL: the runner, the rank program and its kernels'
+// formulas are the real ones. What the operations compute, what is said of errors, and that nothing outlives
+// a job.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+
+#include "harness/run/mps.h"
+#include "harness/run/runner.h"
+
+namespace r2bench {
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+constexpr int kIters = 4, kWarmup = 1;
+
+class NcclJob : public testing::Test {
+ protected:
+  NcclJob() : out_(testing::TempDir() + "r2bench_nccl_" + std::to_string(getpid())) {
+    fs::create_directories(out_);
+    setenv("LD_LIBRARY_PATH", STANDIN_FOLDER, 1);
+    scenario_.name = "test";
+    scenario_.fabric.nodes = 3;
+    scenario_.fabric.nics_per_node = 1;
+    scenario_.workload.engine = Engine::kNccl;
+    scenario_.workload.nccl.library = STANDIN_FOLDER "/libnccl.so.2";
+    scenario_.workload.bytes = 3 * 4 * 4096;
+    scenario_.workload.iters = kIters;
+    scenario_.workload.warmup = kWarmup;
+    scenario_.modes = {{ModeKind::kMigrate, "migrate", {}, std::nullopt}};
+    scenario_.timeouts.setup = 60s;
+    scenario_.timeouts.stall = 20s;
+    scenario_.timeouts.job = 120s;
+    options_.fabric = "none";
+    options_.out_dir = out_;
+  }
+  ~NcclJob() override { fs::remove_all(out_); }
+
+  ModeResult run() {
+    std::atomic<bool> cancel{false};
+    result_ = run_scenario(scenario_, options_, cancel);
+    return result_.modes.at(0);
+  }
+  void misbehave(const std::string& how) { scenario_.env["STANDIN_NCCL_FAULT"] = how; }
+  void expect_exact() {
+    const ModeResult mode = run();
+    EXPECT_EQ(mode.outcome, Outcome::kOk) << mode.error;
+    EXPECT_TRUE(mode.correctness.exact()) << mode.correctness.wrong_elements << " wrong";
+    EXPECT_GT(mode.correctness.checked_elements, 0u);
+    EXPECT_EQ(mode.correctness.checked_iterations, 3u * (kIters + kWarmup));
+    EXPECT_EQ(mode.row.iterations, uint64_t(kIters));
+  }
+  void expect_wrong(uint64_t elements) {
+    const ModeResult mode = run();
+    EXPECT_EQ(mode.outcome, Outcome::kOk) << mode.error;
+    EXPECT_EQ(mode.correctness.wrong_elements, elements);
+  }
+
+  std::string out_;
+  Scenario scenario_;
+  RunOptions options_;
+  RunResult result_;
+};
+
+constexpr Operation kAll[] = {Operation::kAllReduce, Operation::kAllGather, Operation::kReduceScatter,
+                              Operation::kBroadcast, Operation::kAllToAll,  Operation::kSendRecv};
+
+TEST_F(NcclJob, every_operation_is_exact_and_a_corrupted_element_of_each_is_found) {
+  for (const Operation op : kAll) {
+    SCOPED_TRACE(name(op));
+    scenario_.workload.op = op;
+    scenario_.env.clear();
+    expect_exact();
+    misbehave("corrupt@2");
+    expect_wrong(1);
+  }
+}
+
+TEST_F(NcclJob, operations_in_place_are_exact_and_a_corrupted_element_of_each_is_found) {
+  scenario_.workload.in_place = true;
+  for (const Operation op :
+       {Operation::kAllReduce, Operation::kAllGather, Operation::kReduceScatter, Operation::kBroadcast}) {
+    SCOPED_TRACE(name(op));
+    scenario_.workload.op = op;
+    scenario_.env.clear();
+    expect_exact();
+    misbehave("corrupt@2");
+    expect_wrong(1);
+  }
+}
+
+TEST_F(NcclJob, graphs_communicators_and_groups_are_exact_and_told_apart) {
+  scenario_.workload.nccl.communicators = 2;
+  scenario_.workload.nccl.group_calls = 2;
+  for (const bool graph : {false, true})
+    for (const Operation op : {Operation::kAllReduce, Operation::kAllToAll}) {
+      SCOPED_TRACE(std::string(name(op)) + (graph ? " from a graph" : ""));
+      scenario_.workload.nccl.graph = graph;
+      scenario_.workload.op = op;
+      expect_exact();
+    }
+  misbehave("corrupt@2");
+  expect_wrong(2);  // one of each communicator
+}
+
+TEST_F(NcclJob, reductions_and_types_are_exact_as_nccl_scales_them) {
+  const std::pair<DataType, Reduction> cases[] = {
+      {DataType::kFloat32, Reduction::kAvg},     {DataType::kInt32, Reduction::kAvg},
+      {DataType::kFloat16, Reduction::kAvg},     {DataType::kBfloat16, Reduction::kPremulSum},
+      {DataType::kUint8, Reduction::kPremulSum}, {DataType::kFloat64, Reduction::kProd},
+      {DataType::kFloat8e4m3, Reduction::kSum},  {DataType::kInt8, Reduction::kMin},
+      {DataType::kUint64, Reduction::kMax},
+  };
+  for (const auto& [type, reduction] : cases) {
+    SCOPED_TRACE(std::string(name(type)) + " " + name(reduction));
+    scenario_.workload.dtype = type;
+    scenario_.workload.reduction = reduction;
+    expect_exact();
+  }
+}
+
+TEST_F(NcclJob, ranks_of_a_node_keep_to_their_group) {
+  setenv("STANDIN_CUDA_GPUS", "2", 1);
+  scenario_.fabric.ranks_per_node = 2;
+  scenario_.workload.groups = Groups::kLocalRank;
+  const ModeResult mode = run();
+  unsetenv("STANDIN_CUDA_GPUS");
+  EXPECT_EQ(mode.outcome, Outcome::kOk) << mode.error;
+  EXPECT_TRUE(mode.correctness.exact());
+  EXPECT_EQ(mode.correctness.checked_iterations, 6u * (kIters + kWarmup));
+}
+
+TEST_F(NcclJob, the_result_says_on_what_it_ran) {
+  scenario_.modes = {{ModeKind::kBaseline, "ib", {}, Transport::kIbFailover}};
+  options_.fabric = "vhca";
+  expect_exact();
+  EXPECT_EQ(result_.environment.at("nccl"), "2.28.3");
+  EXPECT_EQ(result_.environment.at("gpu"), "1 × stand-in, compute capability 9.0");
+  EXPECT_EQ(result_.environment.at("plugin"), "IB transport of NCCL 2.28.3 with its failover and recovery");
+}
+
+TEST_F(NcclJob, a_call_that_nccl_refuses_ends_the_job_with_its_words) {
+  misbehave("refuse@3");
+  const ModeResult mode = run();
+  EXPECT_EQ(mode.outcome, Outcome::kError);
+  EXPECT_EQ(mode.error,
+            "ncclAllReduce failed: unhandled system error (2); NCCL's last words: stand-in: the network of "
+            "nic 3 is gone");
+}
+
+TEST_F(NcclJob, an_asynchronous_error_ends_kernels_that_spin) {
+  misbehave("async@3");
+  const ModeResult mode = run();
+  EXPECT_EQ(mode.outcome, Outcome::kError);
+  EXPECT_NE(mode.error.find("NCCL reports an asynchronous error: remote process exited"), std::string::npos)
+      << mode.error;
+  for (const RankResult& rank : mode.ranks) EXPECT_EQ(rank.signal, 0) << rank.label << " had to be killed";
+}
+
+TEST_F(NcclJob, a_kernel_that_spins_for_ever_is_a_hang_and_leaves_nothing_behind) {
+  scenario_.timeouts.stall = 2s;
+  misbehave("hang@3");
+  EXPECT_EQ(run().outcome, Outcome::kHang);
+}
+
+TEST_F(NcclJob, a_communicator_that_cannot_be_made_is_an_error_of_set_up) {
+  misbehave("init");
+  const ModeResult mode = run();
+  EXPECT_EQ(mode.outcome, Outcome::kError);
+  EXPECT_NE(mode.error.find("ncclCommInitRank failed: unhandled system error (2)"), std::string::npos)
+      << mode.error;
+}
+
+TEST_F(NcclJob, a_rank_that_is_killed_is_named) {
+  RankFault fault;
+  fault.name = "kill";
+  fault.kind = RankFaultKind::kKill;
+  fault.node = 1;
+  fault.at_iter = 2;
+  scenario_.rank_faults = {fault};
+  scenario_.workload.iters = 100000;
+  const ModeResult mode = run();
+  EXPECT_EQ(mode.outcome, Outcome::kKilled) << mode.error;
+  EXPECT_NE(mode.error.find("node1/rank0 died of signal 9"), std::string::npos) << mode.error;
+}
+
+TEST_F(NcclJob, kernels_that_write_other_values_are_found_before_anything_runs) {
+  scenario_.env["STANDIN_CUDA_KERNELS"] = "bad";
+  const ModeResult mode = run();
+  EXPECT_EQ(mode.outcome, Outcome::kError);
+  EXPECT_NE(mode.error.find("the GPU's kernels write other values"), std::string::npos) << mode.error;
+}
+
+TEST_F(NcclJob, a_library_that_is_not_there_is_the_users_mistake) {
+  scenario_.workload.nccl.library = "/nowhere/libnccl.so.2";
+  EXPECT_THROW(run(), UsageError);
+  scenario_.workload.nccl.library = "libnccl-of-nobody.so";
+  const ModeResult mode = run();
+  EXPECT_EQ(mode.outcome, Outcome::kError);
+  EXPECT_NE(mode.error.find("NCCL cannot be loaded"), std::string::npos) << mode.error;
+}
+
+TEST_F(NcclJob, two_ranks_of_a_node_do_not_share_a_gpu) {
+  scenario_.fabric.ranks_per_node = 2;
+  const ModeResult mode = run();
+  EXPECT_EQ(mode.outcome, Outcome::kError);
+  EXPECT_NE(mode.error.find("the 2 ranks of a node need a GPU each, and there is 1"), std::string::npos)
+      << mode.error;
+}
+
+/// A control program that keeps a diary instead of serving anything.
+class Mps : public NcclJob {
+ protected:
+  Mps() : path_(getenv("PATH")) {
+    const std::string program = out_ + "/nvidia-cuda-mps-control";
+    std::ofstream(program) << "#!/bin/sh\nif [ \"$1\" = -d ]; then echo \"start $CUDA_MPS_PIPE_DIRECTORY\"; "
+                              "exit ${MPS_FAILS:-0}\n"
+                              "else echo \"stdin $(cat)\"; fi >> '"
+                           << diary_ << "'\n";
+    fs::permissions(program, fs::perms::owner_all);
+    setenv("PATH", (out_ + ":" + path_).c_str(), 1);
+    scenario_.workload.nccl.mps = true;
+  }
+  ~Mps() override { setenv("PATH", path_.c_str(), 1); }
+  std::string diary() const {
+    std::ifstream file(diary_);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  const std::string path_, diary_ = out_ + "/diary";
+};
+
+TEST_F(Mps, is_started_before_the_ranks_and_told_to_quit_after_them) {
+  const ModeResult mode = run();
+  EXPECT_EQ(mode.outcome, Outcome::kOk) << mode.error;
+  EXPECT_EQ(result_.environment.at("mps"), "of this run");
+  const std::string text = diary();
+  EXPECT_EQ(text.rfind("stdin quit -t 5\n"), text.size() - 16) << text;
+  const std::string pipe = text.substr(0, text.find('\n'));
+  const std::string folder = fs::path(pipe.substr(pipe.find('/'))).parent_path();
+  EXPECT_FALSE(fs::exists(folder)) << "its folder was left behind";
+}
+
+TEST_F(Mps, is_told_to_quit_when_a_job_ends_in_an_error) {
+  misbehave("refuse@1");
+  EXPECT_EQ(run().outcome, Outcome::kError);
+  EXPECT_NE(diary().find("quit"), std::string::npos);
+}
+
+TEST_F(Mps, that_does_not_start_is_the_users_to_mend) {
+  setenv("MPS_FAILS", "1", 1);
+  EXPECT_THROW(run(), UsageError);
+  unsetenv("MPS_FAILS");
+}
+
+TEST_F(Mps, of_the_user_is_taken_as_it_is) {
+  setenv("CUDA_MPS_PIPE_DIRECTORY", "/tmp/of-the-user", 1);
+  EXPECT_EQ(run().outcome, Outcome::kOk);
+  unsetenv("CUDA_MPS_PIPE_DIRECTORY");
+  EXPECT_EQ(diary(), "");
+}
+
+}  // namespace
+}  // namespace r2bench

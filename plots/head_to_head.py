@@ -1,0 +1,262 @@
+#!/usr/bin/env python3
+"""NCCL's own IB transport beside R2CCL on the same virtual NICs: the tables and figures of harness/workload/nccl/head_to_head.py.
+
+    python3 plots/head_to_head.py --out DIR head_to_head.jsonl …
+
+Writes head_to_head.csv (a line a row of the run), head_to_head.md (medians over the seeds, a table each), and figures:
+head_to_head_stall (longest operation by fault and transport), head_to_head_retained (rate kept by fault and by collective)
+and head_to_head_cost (bus bandwidth and latency without a fault, beside NCCL's IB transport). A figure without rows is left
+out and named; exit status 1 when nothing could be made, 64 when a file cannot be used."""
+
+import argparse
+import csv
+import os
+import statistics
+import sys
+
+import inputs
+import style
+
+try:
+    from matplotlib import pyplot
+    from matplotlib.lines import Line2D
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+except ImportError:
+    sys.exit(3)
+
+COMMAND = "harness/workload/nccl/head_to_head.py --out head_to_head.jsonl"
+# Transport: label, colour, marker; in the order of tables and legends.
+TRANSPORTS = {"ib": ("NCCL's IB transport", style.ORANGE, "^"), "ib_failover": ("NCCL's IB transport, failover and recovery", style.VERMILION, "v"),
+              "r2ccl_baseline": ("R2CCL, mode 0", style.INK, "s"), "r2ccl_migrate": ("R2CCL, live migration", style.BLUE, "o"),
+              "r2ccl_balance": ("R2CCL, Balance", style.GREEN, "D"), "r2ccl_allreduce": ("R2CCL, mode 3", style.PURPLE, "P")}
+FAULTS = {"port_down": "port down", "blackhole": "black hole", "blackhole_one_way": "black hole, one way", "qp_error_node0": "QPs broken, node 0",
+          "qp_error_node1": "QPs broken, node 1", "flap": "link flaps", "two_in_turn": "two NICs in turn", "all_but_one": "all NICs but one",
+          "throttle": "a quarter of the rate"}
+FIELDS = ["table", "fault", "transport", "op", "bytes", "version", "heal_ms", "seed"]
+MEASURES = ["survives", "outcome", "wrong", "before_ms", "stall_ms", "retained", "restored", "used_again_ms", "error_ms", "busbw", "cpu_s", "error"]
+
+
+def read(paths):
+    """{"rows": [row], "evidence", "hosts": [GPU names]}: each row once, the last of those with one id."""
+    rows, hosts = {}, []
+    for path in paths:
+        for number, line in enumerate(inputs.read_lines(path), 1):
+            if not isinstance(line, dict):
+                raise inputs.BadInput(f"{path}:{number}: is no line of {COMMAND}")
+            if "host" in line:
+                hosts.append(line["host"])
+            elif "id" in line and "result" in line:
+                rows[line["id"]] = line
+            else:
+                raise inputs.BadInput(f"{path}:{number}: is no line of {COMMAND}")
+    if not rows:
+        raise inputs.NoData(COMMAND)
+    return {"rows": list(rows.values()), "evidence": inputs.one_evidence([row["evidence"] for row in rows.values()]), "hosts": hosts}
+
+
+def write_csv(table, path):
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(FIELDS + MEASURES + ["as_predicted", "nccl"])
+        for row in table["rows"]:
+            writer.writerow([row[field] for field in FIELDS] + [row["result"].get(measure) for measure in MEASURES]
+                            + [row.get("as_predicted"), row["environment"].get("nccl")])
+
+
+def groups(table, name, key):
+    """{key: [row]} of one table, in the order of their first rows."""
+    found = {}
+    for row in table["rows"]:
+        if row["table"] == name:
+            found.setdefault(key(row), []).append(row)
+    return found
+
+
+def median(rows, measure):
+    values = [row["result"][measure] for row in rows if row["result"].get(measure) is not None]
+    return statistics.median(values) if values else None
+
+
+def cell(value, digits=0):
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def survives(rows):
+    good = sum(row["result"]["survives"] for row in rows)
+    return f"{good} of {len(rows)}"
+
+
+def markdown(table):
+    """Medians over seeds."""
+    text = []
+
+    def add(title, header, lines):
+        if lines:
+            text.extend([f"## {title}", "", "| " + " | ".join(header) + " |", "|" + "---|" * len(header)] + ["| " + " | ".join(line) + " |" for line in lines] + [""])
+
+    def order(item):
+        (fault, transport, *rest), _ = item
+        return ([*FAULTS, ""].index(fault) if fault in FAULTS or not fault else len(FAULTS), rest, list(TRANSPORTS).index(transport))
+
+    lines = []
+    for (fault, transport, heals), rows in sorted(groups(table, "faults", lambda r: (r["fault"], r["transport"], bool(r["heal_ms"]))).items(), key=order):
+        lines.append([FAULTS[fault] + (", repaired" if heals else ""), TRANSPORTS[transport][0], survives(rows), str(sum(r["result"]["wrong"] for r in rows)),
+                      cell(median(rows, "before_ms"), 1), cell(median(rows, "stall_ms")), cell(median(rows, "error_ms")), cell(median(rows, "retained"), 2),
+                      cell(median(rows, "restored"), 2), cell(median(rows, "used_again_ms")), f"{sum(r.get('as_predicted') is True for r in rows)} of {len(rows)}"])
+    add("Faults", ["fault", "transport", "survives", "wrong elements", "before, ms", "longest operation, ms", "until the error, ms", "retained",
+                   "after the repair", "used again after, ms", "as predicted"], lines)
+    lines = [[FAULTS[fault], version, TRANSPORTS[transport][0], survives(rows), str(sum(r["result"]["wrong"] for r in rows)), cell(median(rows, "stall_ms"))]
+             for (fault, transport, version), rows in sorted(groups(table, "timeouts", lambda r: (r["fault"], r["transport"], r["version"])).items(), key=order)]
+    add("Other timeouts and versions of NCCL's failover", ["fault", "timeout or version", "transport", "survives", "wrong elements", "longest operation, ms"], lines)
+    lines = [[version, FAULTS[fault], TRANSPORTS[transport][0], survives(rows), str(sum(r["result"]["wrong"] for r in rows)), cell(median(rows, "before_ms"), 1),
+              cell(median(rows, "stall_ms")), cell(median(rows, "retained"), 2)]
+             for (fault, transport, version), rows in sorted(groups(table, "versions", lambda r: (r["fault"], r["transport"], r["version"])).items(), key=order)]
+    add("Versions of NCCL", ["NCCL", "fault", "transport", "survives", "wrong elements", "before, ms", "longest operation, ms", "retained"], lines)
+    lines = [[op, TRANSPORTS[transport][0], survives(rows), str(sum(r["result"]["wrong"] for r in rows)), cell(median(rows, "retained"), 3)]
+             for (_, transport, op), rows in sorted(groups(table, "retained", lambda r: ("", r["transport"], r["op"])).items(), key=order)]
+    add("Rate kept with one of four NICs lost", ["collective", "transport", "survives", "wrong elements", "retained (limit 0.75)"], lines)
+    lines = []
+    for (count, transport), rows in sorted(groups(table, "cost", lambda r: (r["bytes"], r["transport"])).items(), key=lambda i: (i[0][0], list(TRANSPORTS).index(i[0][1]))):
+        against = [r for r in table["rows"] if r["table"] == "cost" and r["bytes"] == count and r["transport"] == "ib"]
+        mine, theirs = median(rows, "before_ms"), median(against, "before_ms")
+        lines.append([size(count), TRANSPORTS[transport][0], cell(mine, 3), cell(mine / theirs if mine and theirs else None, 3), cell(median(rows, "busbw"), 2),
+                      cell(median(rows, "cpu_s"), 2)])
+    add("Without a fault", ["bytes", "transport", "operation, ms", "beside NCCL's IB transport", "busbw, GB/s", "CPU, s"], lines)
+    gpus = sorted({gpu for host in table["hosts"] for gpu in (host["gpus"] if isinstance(host["gpus"], list) else [])})
+    text.append(f"Evidence: {table['evidence']} (NICs are virtual; {', '.join(gpus) or 'GPUs'} and NCCL are real). Medians over seeds; times are of whole operations.")
+    return "\n".join(text) + "\n"
+
+
+def size(value, _=None):
+    for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if value >= unit:
+            return f"{value / unit:g} {name}"
+    return f"{value:g} B"
+
+
+def legend(figure, transports, ended=False):
+    handles = [Line2D([], [], linestyle="", marker=TRANSPORTS[t][2], markersize=4.6, color=TRANSPORTS[t][1], label=TRANSPORTS[t][0])
+               for t in TRANSPORTS if t in transports]
+    if ended:
+        handles.append(Line2D([], [], linestyle="", marker="o", markersize=4.6, color="#777777", markerfacecolor="white", label="hollow: the job ended"))
+    figure.legend(handles=handles, loc="upper left", ncol=3, columnspacing=1.2, handletextpad=0.2, fontsize=7)
+
+
+def by_rows(axes, names, points, prefix):
+    """points: [(row name, transport, value, ended)], a line of the panel for each name."""
+    order = [t for t in TRANSPORTS if any(p[1] == t for p in points)]
+    for number, transport in enumerate(order):
+        _, colour, marker = TRANSPORTS[transport]
+        for ended in (False, True):
+            own = [(value, names.index(name) + (number - (len(order) - 1) / 2) * 0.16) for name, t, value, gone in points if t == transport and gone == ended]
+            if own:
+                axes.plot([x for x, _ in own], [y for _, y in own], linestyle="", marker=marker, markersize=4, color=colour,
+                          markerfacecolor="white" if ended else colour, gid=f"data:{prefix}:{transport}:{'ended' if ended else 'on'}")
+    axes.set_ylim(len(names) - 0.45, -0.55)
+    axes.set_yticks(range(len(names)), names)
+    axes.grid(axis="y", visible=False)
+    for i in range(1, len(names)):
+        axes.axhline(i - 0.5, color="#E3E3E3", linewidth=0.5)
+
+
+def foot(figure, table, text):
+    versions = sorted({row["environment"].get("nccl", "?") for row in table["rows"]})
+    style.footer(figure, f"evidence: {table['evidence']} (GPU and NCCL {', '.join(versions)} are real, the NICs are virtual) · {text}")
+
+
+def draw_stall(table):
+    rows = [r for r in table["rows"] if r["table"] == "faults" and not r["heal_ms"]]
+    points = [(FAULTS[r["fault"]], r["transport"], r["result"]["stall_ms"], False) for r in rows if r["result"]["stall_ms"] is not None]
+    points += [(FAULTS[r["fault"]], r["transport"], r["result"]["error_ms"], True) for r in rows if not r["result"]["survives"] and r["result"]["error_ms"]]
+    if not points:
+        return None
+    names = [name for name in FAULTS.values() if any(p[0] == name for p in points)]
+    figure, axes = pyplot.subplots(figsize=(style.DOUBLE_COLUMN, 0.9 + 0.34 * len(names)))
+    figure.subplots_adjust(left=0.2, right=0.98, top=1 - 0.5 / figure.get_figheight(), bottom=0.62 / figure.get_figheight())
+    by_rows(axes, names, points, "stall")
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(FixedLocator([10, 100, 1000, 10000, 100000]))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda ms, _: f"{ms / 1000:g} s" if ms >= 1000 else f"{ms:g} ms"))
+    axes.set_xlabel("longest AllReduce from the fault on, or time to the job's error")
+    legend(figure, {p[1] for p in points}, ended=True)
+    foot(figure, table, "NCCL_IB_TIMEOUT 14, 7 retries · a point a seed")
+    return figure
+
+
+def draw_retained(table):
+    points = [(FAULTS[r["fault"]], r["transport"], r["result"]["retained"], False) for r in table["rows"]
+              if r["table"] == "faults" and not r["heal_ms"] and r["fault"] in ("port_down", "all_but_one", "throttle") and r["result"]["retained"]]
+    points += [(r["op"], r["transport"], r["result"]["retained"], False) for r in table["rows"] if r["table"] == "retained" and r["result"]["retained"]]
+    if not points:
+        return None
+    known = [FAULTS["port_down"], FAULTS["all_but_one"], FAULTS["throttle"], "allreduce", "allgather", "reducescatter", "sendrecv", "alltoall"]
+    names = [name for name in known if any(p[0] == name for p in points)]
+    figure, axes = pyplot.subplots(figsize=(style.DOUBLE_COLUMN, 0.9 + 0.34 * len(names)))
+    figure.subplots_adjust(left=0.2, right=0.98, top=1 - 0.5 / figure.get_figheight(), bottom=0.62 / figure.get_figheight())
+    by_rows(axes, names, points, "retained")
+    axes.set_xlim(0, 1.05)
+    axes.set_xlabel("rate kept after the fault (collectives: one of four NICs lost)")
+    legend(figure, {p[1] for p in points})
+    foot(figure, table, "median operation before the fault / after it · a point a seed")
+    return figure
+
+
+def draw_cost(table):
+    costs = groups(table, "cost", lambda r: (r["transport"], r["bytes"]))
+    if not costs:
+        return None
+    medians = {key: median(rows, "before_ms") for key, rows in costs.items()}
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(style.DOUBLE_COLUMN, 2.6))
+    figure.subplots_adjust(left=0.075, right=0.985, top=0.8, bottom=0.25, wspace=0.25)
+    for transport, (_, colour, marker) in TRANSPORTS.items():
+        small = [(count, ms * 1e3) for (t, count), ms in sorted(medians.items()) if t == transport and ms and count <= 64 * 1024]
+        large = [(count, median(costs[(t, count)], "busbw")) for (t, count), ms in sorted(medians.items()) if t == transport and ms and count >= 1024 * 1024]
+        for axes, points, name in ((left, small, "latency"), (right, large, "busbw")):
+            if points:
+                axes.plot([x for x, _ in points], [y for _, y in points], marker=marker, markersize=3.5, color=colour, gid=f"data:{name}:{transport}")
+    for axes, label in ((left, "AllReduce, µs"), (right, "bus bandwidth, GB/s")):
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter(FuncFormatter(size))
+        axes.set_ylim(bottom=0)
+        axes.set_ylabel(label)
+        axes.set_xlabel("bytes of an operation")
+    legend(figure, {t for t, _ in costs})
+    foot(figure, table, "ports without a limit of their rate · medians over operations and seeds")
+    return figure
+
+
+FIGURES = {"head_to_head_stall": draw_stall, "head_to_head_retained": draw_retained, "head_to_head_cost": draw_cost}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("lines", nargs="+", help="files that head_to_head.py has written")
+    parser.add_argument("--out", default=".", help="folder of tables and figures")
+    arguments = parser.parse_args()
+    style.use()
+    try:
+        table = read(arguments.lines)
+        write_csv(table, os.path.join(arguments.out, "head_to_head.csv"))
+        with open(os.path.join(arguments.out, "head_to_head.md"), "w", encoding="utf-8") as file:
+            file.write(markdown(table))
+        for name, draw in FIGURES.items():
+            figure = draw(table)
+            if figure is None:
+                print(f"{name}: no rows")
+            else:
+                style.save(figure, arguments.out, name)
+    except inputs.NoData as missing:
+        print(f"head_to_head: no data: run {missing}", file=sys.stderr)
+        return 1
+    except inputs.BadInput as error:
+        print(f"head_to_head: {error}", file=sys.stderr)
+        return inputs.BAD_INPUT
+    except (KeyError, TypeError, ValueError) as error:
+        print(f"head_to_head: a line does not hold what it should: {error!r}", file=sys.stderr)
+        return inputs.BAD_INPUT
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""head_to_head.py on made-up lines: what tables and figures say is what the lines say."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+
+import head_to_head  # noqa: E402
+import inputs  # noqa: E402
+import style  # noqa: E402
+
+
+def line(table, transport, fault, seed=1, op="allreduce", count=1 << 26, heal=0, version="", **result):
+    base = {"survives": True, "outcome": "ok", "wrong": 0, "before_ms": 20.0, "stall_ms": None, "retained": None, "restored": None, "used_again_ms": None,
+            "error_ms": None, "busbw": 3.0, "cpu_s": 0.5, "error": None}
+    return {"id": f"{table}/{fault}/{transport}/{op}/{count}/{version}/{heal}/{seed}", "table": table, "transport": transport, "fault": fault, "seed": seed,
+            "op": op, "bytes": count, "heal_ms": heal, "version": version, "result": base | result, "evidence": "emulated",
+            "environment": {"nccl": "2.32.3"}, "as_predicted": True}
+
+
+LINES = [{"host": {"gpus": ["NVIDIA H100"]}},
+         line("faults", "ib", "port_down", survives=False, outcome="error", error_ms=540.0, error="ended"),
+         line("faults", "ib_failover", "port_down", stall_ms=1125.0, retained=0.6),
+         line("faults", "r2ccl_migrate", "port_down", 1, stall_ms=33.0, retained=0.61),
+         line("faults", "r2ccl_migrate", "port_down", 2, stall_ms=35.0, retained=0.63, wrong=2),
+         line("faults", "r2ccl_migrate", "port_down", 3, stall_ms=40.0, retained=0.62),
+         line("faults", "r2ccl_migrate", "port_down", 1, heal=1000, stall_ms=33.0, used_again_ms=900.0, restored=0.99),
+         line("retained", "r2ccl_balance", "port_down", op="alltoall", retained=0.74),
+         line("versions", "r2ccl_migrate", "blackhole", version="2.23.4", stall_ms=36.0),
+         line("timeouts", "ib_failover", "port_down", version="default", stall_ms=68000.0),
+         line("cost", "ib", "", count=1 << 20, before_ms=0.5, busbw=2.0), line("cost", "r2ccl_migrate", "", count=1 << 20, before_ms=0.55, busbw=1.9),
+         line("cost", "ib", "", count=8, before_ms=0.1)]
+
+
+class HeadToHead(unittest.TestCase):
+    def setUp(self):
+        style.use()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.addCleanup(style.close)
+        self.folder = folder.name
+
+    def written(self, lines, name="lines.jsonl"):
+        path = os.path.join(self.folder, name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(one) + "\n" for one in lines)
+        return path
+
+    def program(self, *arguments):
+        return subprocess.run([sys.executable, os.path.join(HERE, "head_to_head.py"), "--out", self.folder, *arguments], capture_output=True, text=True, check=False)
+
+    def test_points_are_the_lines_and_the_ended_are_hollow(self):
+        drawn = style.drawn(head_to_head.draw_stall(head_to_head.read([self.written(LINES)])))
+        self.assertEqual(sorted(x for x, _ in drawn["data:stall:r2ccl_migrate:on"]), [33, 35, 40])
+        self.assertEqual([x for x, _ in drawn["data:stall:ib:ended"]], [540])
+        self.assertNotIn("data:stall:ib:on", drawn)
+
+    def test_collectives_and_faults_share_the_panel_of_what_is_kept(self):
+        drawn = style.drawn(head_to_head.draw_retained(head_to_head.read([self.written(LINES)])))
+        self.assertEqual([x for x, _ in drawn["data:retained:r2ccl_balance:on"]], [0.74])
+        self.assertEqual(len(drawn["data:retained:r2ccl_migrate:on"]), 3)
+
+    def test_cost_is_latency_below_and_bandwidth_above(self):
+        drawn = style.drawn(head_to_head.draw_cost(head_to_head.read([self.written(LINES)])))
+        self.assertEqual([tuple(map(float, p)) for p in drawn["data:latency:ib"]], [(8.0, 100.0)])
+        self.assertEqual([tuple(map(float, p)) for p in drawn["data:busbw:r2ccl_migrate"]], [(1048576.0, 1.9)])
+
+    def test_tables_have_medians_and_sums_of_what_was_wrong(self):
+        self.assertEqual(self.program(self.written(LINES)).returncode, 0)
+        with open(os.path.join(self.folder, "head_to_head.md"), encoding="utf-8") as file:
+            text = file.read()
+        self.assertIn("| port down | R2CCL, live migration | 3 of 3 | 2 | 20.0 | 35 | – | 0.62 | – | – | 3 of 3 |", text)
+        self.assertIn("| port down | NCCL's IB transport | 0 of 1 | 0 | 20.0 | – | 540 |", text)
+        self.assertIn("| port down, repaired | R2CCL, live migration | 1 of 1 | 0 | 20.0 | 33 | – | – | 0.99 | 900 |", text)
+        self.assertIn("| 1 MiB | R2CCL, live migration | 0.550 | 1.100 | 1.90 | 0.50 |", text)
+        self.assertIn("NVIDIA H100", text)
+        with open(os.path.join(self.folder, "head_to_head.csv"), encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual(len(rows), len(LINES) - 1)
+        self.assertEqual(rows[0]["error"], "ended")
+        for name in head_to_head.FIGURES:
+            self.assertGreater(os.path.getsize(os.path.join(self.folder, name + ".png")), 10000)
+
+    def test_a_row_that_was_run_again_counts_once(self):
+        again = self.written([line("faults", "ib_failover", "port_down", stall_ms=1200.0)], "later.jsonl")
+        table = head_to_head.read([self.written(LINES), again])
+        self.assertEqual([r["result"]["stall_ms"] for r in table["rows"] if r["transport"] == "ib_failover" and r["table"] == "faults"], [1200.0])
+
+    def test_what_is_missing_or_foreign_is_said(self):
+        self.assertEqual(self.program(self.written(LINES[:1])).returncode, 1)
+        foreign = self.program(self.written([{"x": 1}]))
+        self.assertEqual(foreign.returncode, inputs.BAD_INPUT)
+        self.assertIn("lines.jsonl:1:", foreign.stderr)
+        self.assertEqual(self.program("/nonexistent").returncode, inputs.BAD_INPUT)
+
+
+if __name__ == "__main__":
+    unittest.main()
