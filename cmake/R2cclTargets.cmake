@@ -21,6 +21,16 @@ function(r2ccl_add_test)
   endif()
 endfunction()
 
+# r2ccl_use_stand_in_cuda(TARGET): lets a test use harness/vhca/tests/stand_in_gpu.h.
+function(r2ccl_use_stand_in_cuda target)
+  if(TARGET ${target})
+    target_compile_definitions(${target} PRIVATE
+      "VHCA_STAND_IN_CUDA=\"${CMAKE_BINARY_DIR}/lib/stand-in-cuda/libcuda.so.1\"")
+    target_link_libraries(${target} PRIVATE ${CMAKE_DL_LIBS})
+    add_dependencies(${target} stand_in_cuda)
+  endif()
+endfunction()
+
 # r2ccl_add_bench(NAME n SOURCES ... LIBRARIES ...): one Google Benchmark program in bin/.
 function(r2ccl_add_bench)
   if(NOT R2CCL_BUILD_BENCH)

@@ -156,7 +156,7 @@ int locate(const CudaDriver& cuda, State& its, const Fabric& fabric, ProcessId s
 
 void tell(const char* what, std::size_t bytes, int error) {
   static std::mutex lock;
-  static std::vector<int> told;
+  static std::vector<int>& told = *new std::vector<int>;  // threads may outlive static destructors
   const std::lock_guard guard(lock);
   if (std::find(told.begin(), told.end(), error) != told.end()) return;  // once for each kind
   told.push_back(error);

@@ -156,13 +156,22 @@ class Visibility {
   std::thread thread_;
 };
 
-// Registering and de-registering only; a flush finds the object through its own lock below.
-std::mutex g_lock;
-std::shared_ptr<Visibility> g_visibility;
+// The one of the process. Never destroyed at its end: threads may outlive static destructors, and a forked
+// child has the parent's without the thread.
+struct Current {
+  std::mutex lock;
+  std::shared_ptr<Visibility> visibility;
+  std::vector<std::shared_ptr<Visibility>> of_parents;
+};
+Current& current() {
+  static Current* const instance = new Current;
+  return *instance;
+}
 
 std::shared_ptr<Visibility> visibility() {
-  const std::lock_guard guard(g_lock);
-  return g_visibility && g_visibility->pid == ::getpid() ? g_visibility : nullptr;
+  Current& its = current();
+  const std::lock_guard guard(its.lock);
+  return its.visibility && its.visibility->pid == ::getpid() ? its.visibility : nullptr;
 }
 
 }  // namespace
@@ -194,24 +203,22 @@ bool delay_region(Fabric& fabric, ProcessId self, std::size_t slot, std::size_t 
   }
   region.shadow = reinterpret_cast<std::uintptr_t>(shadow);
   region.pending = offset;
-  const std::lock_guard guard(g_lock);
-  if (g_visibility && g_visibility->pid != ::getpid()) {
-    // The parent's, with a thread that is not here: it is left as it is.
-    static std::vector<std::shared_ptr<Visibility>>* const of_parents =
-        new std::vector<std::shared_ptr<Visibility>>;
-    of_parents->push_back(std::move(g_visibility));
-  }
-  if (!g_visibility) g_visibility = std::make_shared<Visibility>(fabric, self, *delay * 1'000'000);
-  g_visibility->add({slot, nic, region.address, bytes, static_cast<char*>(shadow),
-                     at_offset<PendingTable>(fabric, offset), offset});
+  Current& its = current();
+  const std::lock_guard guard(its.lock);
+  if (its.visibility && its.visibility->pid != ::getpid())
+    its.of_parents.push_back(std::move(its.visibility));
+  if (!its.visibility) its.visibility = std::make_shared<Visibility>(fabric, self, *delay * 1'000'000);
+  its.visibility->add({slot, nic, region.address, bytes, static_cast<char*>(shadow),
+                       at_offset<PendingTable>(fabric, offset), offset});
   return true;
 }
 
 void end_delay(std::size_t slot) {
   std::shared_ptr<Visibility> last;
-  const std::lock_guard guard(g_lock);
-  if (g_visibility && g_visibility->pid == ::getpid() && g_visibility->remove(slot))
-    last = std::move(g_visibility);
+  Current& its = current();
+  const std::lock_guard guard(its.lock);
+  if (its.visibility && its.visibility->pid == ::getpid() && its.visibility->remove(slot))
+    last = std::move(its.visibility);
 }
 
 DelayedWrite::DelayedWrite(Fabric& fabric, const GpuRegion& region, ProcessId self, std::uint64_t offset,

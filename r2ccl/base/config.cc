@@ -53,6 +53,10 @@ const std::vector<Field>& fields() {
       integer("NCCL_IB_PKEY", &Config::pkey_index, 0, 65535, "index in the table of partition keys"),
       {"R2CC_GPU_DIRECT", 0, 1, "1: NICs read and write GPU memory (unverified on hardware)",
        [](const Config& c) { return long(c.gpu_direct); }, [](Config& c, long v) { c.gpu_direct = v != 0; }},
+      integer(
+          "R2CC_GPU_FLUSH", &Config::gpu_flush, 0, 2,
+          "GPU memory: 1 flushes each NIC that wrote before a message is done, 0 none (where the GPU sees "
+          "writes in order); 2, for tests: the channel's own NIC alone, which corrupts data elsewhere"),
       {"NCCL_IB_PCI_RELAXED_ORDERING", 0, 2,
        "NICs may write a message's parts in any order: 0 no, 1 yes, 2 where possible",
        [](const Config& c) { return long(c.relaxed_ordering); },
@@ -61,9 +65,10 @@ const std::vector<Field>& fields() {
       integer("NCCL_IB_SL", &Config::service_level, 0, 15, "service level"),
       integer("R2CC_STANDBYS", &Config::standbys, 0, 100000,
               "backup paths that a process keeps open for its sends"),
-      integer("R2CC_COLLNET_NICS", &Config::collnet_nics, 0, 8,
-              "NICs that a CollNet group (one per GPU) spreads over; 0: the node's by its ranks, as the launcher "
-              "tells them"),
+      integer(
+          "R2CC_COLLNET_NICS", &Config::collnet_nics, 0, 8,
+          "NICs that a CollNet group (one per GPU) spreads over; 0: the node's by its ranks, as the launcher "
+          "tells them"),
       integer("R2CC_COLLNET_MARGIN", &Config::collnet_margin, 10, 10000,
               "percent of its predicted time that the host engine is taken to need: CollNet is chosen when "
               "that is less than what NCCL's ring takes"),

@@ -31,10 +31,11 @@ struct Config {
   std::string socket_interface;  ///< R2CC_SOCKET_IFNAME, else NCCL_SOCKET_IFNAME: control/interface.h
   std::string socket_family;     ///< NCCL_SOCKET_FAMILY
   std::string comm_id;           ///< NCCL_COMM_ID, which names a subnet
-  int collnet_nics = 0;          ///< R2CC_COLLNET_NICS: NICs that a CollNet group spreads over; 0: its part of all
-  int collnet_margin = 220;      ///< R2CC_COLLNET_MARGIN: percent of its predicted time that the engine is taken to need
-  std::string algorithm;         ///< R2CC_ALGORITHM: mode 3's schedule; empty: the planner's choice
-  std::string metrics_file;      ///< R2CC_METRICS: where counters go as Prometheus text; empty: nowhere
+  int collnet_nics = 0;  ///< R2CC_COLLNET_NICS: NICs that a CollNet group spreads over; 0: its part of all
+  int collnet_margin =
+      220;  ///< R2CC_COLLNET_MARGIN: percent of its predicted time that the engine is taken to need
+  std::string algorithm;     ///< R2CC_ALGORITHM: mode 3's schedule; empty: the planner's choice
+  std::string metrics_file;  ///< R2CC_METRICS: where counters go as Prometheus text; empty: nowhere
   std::string
       topology_file;       ///< R2CC_TOPOLOGY: the machine as `lstopo --of xml` writes it; empty: look at it
   std::string node_scope;  ///< R2CC_NODE_SCOPE: processes of one host with different ones share no NICs
@@ -47,6 +48,9 @@ struct Config {
   std::string address_range_text;
   int pkey_index = 0;       ///< NCCL_IB_PKEY: index in the port's table of partition keys
   bool gpu_direct = false;  ///< R2CC_GPU_DIRECT: GPU memory is offered to NCCL
+  int gpu_flush =
+      1;  ///< R2CC_GPU_FLUSH: 1: a NIC is flushed when it has written into a GPU's memory; 0: none is
+  static constexpr int kFlushHomeOnly = 2;  ///< … for showing what that costs: only the channel's own NIC
   RelaxedOrdering relaxed_ordering = RelaxedOrdering::kOff;  ///< of buffers, never of what the core polls
   int traffic_class = 0;                                     ///< NCCL_IB_TC; −1 there is 0 here
   int service_level = 0;                                     ///< NCCL_IB_SL; likewise
@@ -63,7 +67,7 @@ struct Config {
       1000};  ///< R2CC_STUCK_MS: probes answer, but the QP makes no progress: it alone is fenced
   Milliseconds fence_bound{500};  ///< R2CC_FENCE_MS: a NIC that cannot be stopped within this is unfenceable
   Milliseconds fence_delay{0};    ///< R2CC_FENCE_DELAY_MS: for tests of tools that watch recovery: no fence
-                                ///< counts as done sooner after it began
+                                  ///< counts as done sooner after it began
   Milliseconds packet_lifetime{
       0};  ///< R2CC_PACKET_LIFETIME_MS: how long a packet may stay in the network; 0:
            ///< what the link layer's managers assume (Channel::packet_lifetime_ns)

@@ -21,7 +21,6 @@ std::string_view name(ErrorCode code) {
     case ErrorCode::kPeerGone: return "peer process gone";
     case ErrorCode::kUnfenceable: return "NIC cannot be fenced";
     case ErrorCode::kDeviceGone: return "device gone";
-    case ErrorCode::kGpuMemory: return "GPU memory cannot be flushed";
     case ErrorCode::kInvalidArgument: return "invalid argument";
     case ErrorCode::kAfterFork: return "called after fork";
   }
@@ -48,7 +47,6 @@ std::string_view advice(ErrorCode code) {
     case ErrorCode::kPeerGone: return "Look at the other rank's log: its process ended first.";
     case ErrorCode::kUnfenceable: return "Reset the named NIC: its driver does not answer, or cannot stop it.";
     case ErrorCode::kDeviceGone: return "Look at the kernel log (dmesg): the device was removed, or reset for good; the job has to start anew to use it again.";
-    case ErrorCode::kGpuMemory: return "Set R2CC_GPU_DIRECT=0: traffic then goes through host memory.";
     case ErrorCode::kInvalidArgument: return "This is a bug in the caller.";
     case ErrorCode::kAfterFork: return "Use the plugin only in the process that initialised it.";
   }

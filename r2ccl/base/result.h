@@ -27,7 +27,6 @@ enum class ErrorCode {
   kPeerGone,         ///< the peer process ended
   kUnfenceable,      ///< a NIC could not be stopped: replaying might corrupt memory
   kDeviceGone,  ///< the device takes no commands any more (EIO): it was removed, or has failed as a whole
-  kGpuMemory,   ///< a GPU's memory cannot be flushed
   kInvalidArgument,  ///< the caller broke the interface's contract
   kAfterFork,        ///< called in a forked child
 };

@@ -106,6 +106,7 @@ bool Channel::drain(Path& path) {
     }
   }
   if (count > 0) after_drain(path);
+  if (path.flushes()) look_at_flush(path);
   return size_t(count) == completions.size();
 }
 

@@ -117,6 +117,10 @@ class Channel {
   void drain_all();
   virtual void on_data_sent(Path& /*path*/, uint32_t /*detail*/) {}
   virtual void on_arrival(Path& /*path*/, const ibv_wc& /*completion*/) {}
+  /// Of a path that flushes: whether a flush is back, and whether another is wanted.
+  virtual void look_at_flush(Path& /*path*/) {}
+  /// The path is left, and its ledger is about to be said: what it brought and no flush has shown is missing.
+  virtual void forget_unflushed(uint32_t /*path*/) {}
   /// After a batch: acknowledge, and so on.
   virtual void after_drain(Path& /*path*/) {}
   /// The first error on a path that carries traffic: nothing is posted any more, the service thread takes

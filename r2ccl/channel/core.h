@@ -54,7 +54,7 @@ struct Core {
   /// Service thread only; valid until the next call. `shared`: what this process has is told to the node's
   /// others first, and theirs is read.
   std::function<const NicLoad&(bool shared)> load;
-  bool load_stale = true;  ///< … it has changed since
+  bool load_stale = true;                               ///< … it has changed since
   std::function<Result<control::Endpoint>()> endpoint;  ///< where peers reach this process; any thread
 
   /// What probes of the rails to a process have taken, for all channels to it; service thread only.
@@ -92,6 +92,11 @@ struct Core {
   bool balances() const { return config.mode >= Mode::kBalance; }
   bool resilient() const { return config.mode != Mode::kBaseline; }
   bool strict_ack() const { return resilient() && config.strict_ack; }
+  /// What a path brings into a GPU's memory is flushed through its NIC, before its message is done.
+  bool flushes(int nic, int home_nic) const {
+    return config.gpu_direct &&
+           (config.gpu_flush == 1 || (config.gpu_flush == Config::kFlushHomeOnly && nic == home_nic));
+  }
   /// Messages up to so many bytes are sent from a copy, which the processor makes: not of a GPU's memory.
   uint32_t copied_bytes() const { return strict_ack() && !config.gpu_direct ? wire::kCopiedBytes : 0; }
 };

@@ -158,6 +158,7 @@ void Channel::say_fenced(bool stopped) {
   fenced.epoch = end_.epoch();
   fenced.path = end_.leaving();
   fenced.stopped = stopped;
+  forget_unflushed(fenced.path);
   fill_ledger(fenced);
   send(wire::Type::kFenced, fenced);
 }

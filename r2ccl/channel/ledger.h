@@ -33,10 +33,15 @@ class ReceiveLedgerOf {
     Arrival arrival;
     uint64_t message;
   };
-  /// A segment of `bytes` has arrived.
-  Outcome arrive(const wire::Immediate& immediate, uint64_t bytes) {
+  /// The message that an immediate speaks of; not below next(): there is none.
+  uint64_t message_of(const wire::Immediate& immediate) const {
     // The ticket is the message number's low bits; open messages span far less than 2^24.
-    const uint64_t message = first_ + ((immediate.ticket - uint32_t(first_)) & wire::kTicketMask);
+    return first_ + ((immediate.ticket - uint32_t(first_)) & wire::kTicketMask);
+  }
+  /// A segment of `bytes` has arrived. `hidden`: whoever reads the memory does not see it yet, so that the
+  /// message is not complete before seen() of it.
+  Outcome arrive(const wire::Immediate& immediate, uint64_t bytes, bool hidden = false) {
+    const uint64_t message = message_of(immediate);
     if (message >= next_) {
       // Behind the window: a message that was complete already.
       const bool past = ((uint32_t(first_) - immediate.ticket) & wire::kTicketMask) <= kWindow && first_ > 0;
@@ -50,11 +55,24 @@ class ReceiveLedgerOf {
     if (entry.arrived & bit) return {Arrival::kDuplicate, message};
     entry.expected = uint8_t(immediate.segments);
     entry.arrived |= bit;
+    if (hidden) entry.hidden |= bit;
     entry.bytes += bytes;
-    if (entry.arrived != full(entry.expected)) return {Arrival::kSegment, message};
-    entry.complete = true;
-    while (first_ < next_ && entries_[first_ % kWindow].complete) ++first_;
-    return {Arrival::kMessage, message};
+    return {completed(entry) ? Arrival::kMessage : Arrival::kSegment, message};
+  }
+  /// A segment that was hidden can be seen. True: that makes its message complete.
+  bool seen(uint64_t message, uint32_t segment) {
+    Entry& entry = entries_[message % kWindow];
+    entry.hidden &= uint16_t(~(1u << segment));
+    return completed(entry);
+  }
+  /// A segment that is still hidden is never going to be seen: it counts as missing, and may arrive again.
+  void forget(uint64_t message, uint32_t segment, uint64_t bytes) {
+    Entry& entry = entries_[message % kWindow];
+    const uint16_t bit = uint16_t(1u << segment);
+    if (!(entry.hidden & bit)) return;
+    entry.hidden &= uint16_t(~bit);
+    entry.arrived &= uint16_t(~bit);
+    entry.bytes -= bytes;
   }
 
   /// Messages are complete up to here, without a gap: 'received up to N'.
@@ -83,9 +101,16 @@ class ReceiveLedgerOf {
   struct Entry {
     uint64_t bytes = 0;
     uint16_t arrived = 0;
+    uint16_t hidden = 0;
     uint8_t expected = 0;
     bool complete = false;
   };
+  bool completed(Entry& entry) {
+    if (entry.arrived != full(entry.expected) || entry.hidden != 0) return false;
+    entry.complete = true;
+    while (first_ < next_ && entries_[first_ % kWindow].complete) ++first_;
+    return true;
+  }
   std::array<Entry, kWindow> entries_{};
   uint64_t first_ = 0;  // lowest message that is not complete
   uint64_t next_ = 0;

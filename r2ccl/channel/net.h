@@ -87,10 +87,8 @@ class Net {
   /// nullptr: cannot be taken now, call again.
   virtual Result<Request*> isend(Channel* channel, const void* data, size_t bytes, Registration* reg) = 0;
   virtual Result<Request*> irecv(Channel* channel, void* data, size_t bytes, Registration* reg) = 0;
-  /// Makes a message that was received into `data` visible to the GPU that owns the memory; nothing to do for
-  /// host memory. Error kGpuMemory: see GpuFlush.
-  virtual Result<void> flush(const void* data, const Registration* registration) = 0;
-  /// The request is gone once `done` is reported. An error means that no path is left (see docs of Error).
+  /// The request is gone once `done` is reported. What was received into a GPU's memory can then be seen by
+  /// it. An error means that no path is left (see docs of Error).
   virtual Result<TestOutcome> test(Request* request) = 0;
 };
 

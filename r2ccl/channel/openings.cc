@@ -25,7 +25,8 @@ bool Channel::is_making(uint32_t id) const {
 // The NIC's worker makes this end's half: the port is read anew, the queue pairs are made, and connected when
 // the other half is known.
 void Channel::make(std::shared_ptr<Making> making) {
-  auto prepare = [making, &core = core_, memory = memory_] {
+  auto prepare = [making, &core = core_, memory = memory_,
+                  flushes = !sender_ && core_.flushes(making->local, home_nic_)] {
     verbs::Device& device = core.devices[size_t(making->local)];
     if (!device.refresh_port(core.config)) {
       making->made = Error{ErrorCode::kVerbs, "its port is not active"};
@@ -33,7 +34,7 @@ void Channel::make(std::shared_ptr<Making> making) {
     }
     making->speed_mbps = device.speed_mbps();
     making->made =
-        Path::create(making->path, making->local, making->remote, device, memory, core.resilient());
+        Path::create(making->path, making->local, making->remote, device, memory, core.resilient(), flushes);
     if (!making->made) return;
     Path& path = **making->made;
     if (making->peer_end)

@@ -18,7 +18,7 @@ std::shared_ptr<ChannelMemory> ChannelMemory::make() {
 
 Result<std::unique_ptr<Path>> Path::create(uint32_t id, int local_nic, int remote_nic,
                                            const verbs::Device& device, std::shared_ptr<ChannelMemory> memory,
-                                           bool with_probe) {
+                                           bool with_probe, bool with_flush) {
   std::unique_ptr<Path> path(new Path);
   path->id_ = id;
   path->local_nic_ = local_nic;
@@ -51,6 +51,16 @@ Result<std::unique_ptr<Path>> Path::create(uint32_t id, int local_nic, int remot
     if (!probe_pair) return probe_pair.error();
     path->probe_pair_ = std::move(*probe_pair);
   }
+  if (with_flush) {
+    auto flush_queue = verbs::CompletionQueue::create(device, 4);
+    if (!flush_queue) return flush_queue.error();
+    path->flush_queue_ = std::move(*flush_queue);
+    verbs::QueuePairLimits flush_limits;
+    flush_limits.send_work_requests = 2;
+    auto flush_pair = verbs::QueuePair::create(device, path->flush_queue_, flush_limits);
+    if (!flush_pair) return flush_pair.error();
+    path->flush_pair_ = std::move(*flush_pair);
+  }
   path->first_psn_ = randombytes_random() & 0xffffff;
   return path;
 }
@@ -76,6 +86,10 @@ Result<void> Path::connect(const verbs::Device& device, const wire::PathEnd& rem
     to.number = remote.probe_qp;
     if (auto done = probe_pair_.connect(device, to, first_psn_, config); !done) return done;
   }
+  if (flush_pair_) {  // to itself
+    const verbs::RemoteQueuePair self{device.address(), flush_pair_.number(), first_psn_};
+    if (auto done = flush_pair_.connect(device, self, first_psn_, config); !done) return done;
+  }
   return {};
 }
 
@@ -93,6 +107,8 @@ Result<void> Path::fence_by_destroying() {
 Result<void> Path::destroy() {
   if (data)
     if (auto done = noted(data.destroy()); !done) return done;
+  if (flush_pair_)
+    if (auto done = noted(flush_pair_.destroy()); !done) return done;
   return probe_pair_ ? probe_pair_.destroy() : Result<void>();
 }
 
@@ -151,6 +167,26 @@ ProbeState Path::poll_probe(uint64_t now) {
     probe_state_ = ProbeState::kFailed;
   }
   return probe_state_;
+}
+
+int Path::post_flush(const void* data, uint32_t rkey, uint64_t covers) {
+  // Where it lands nobody looks.
+  const int error = flush_pair_.post_read(work(kWorkFlush, 0), &channel_memory->probe_landing[511], 1,
+                                          memory_lkey, uint64_t(data), rkey);
+  if (error == 0) flush_covers_ = covers;
+  return error;
+}
+
+ProbeState Path::poll_flush(uint64_t& covers) {
+  if (flush_covers_ == 0) return ProbeState::kIdle;
+  ibv_wc completion;
+  const int count = flush_queue_.poll({&completion, 1});
+  if (count == 0) return ProbeState::kWaiting;
+  covers = std::exchange(flush_covers_, 0);
+  if (count > 0 && completion.status == IBV_WC_SUCCESS) return ProbeState::kAnswered;
+  last_status = count > 0 ? completion.status : IBV_WC_FATAL_ERR;
+  flush_failed = true;
+  return ProbeState::kFailed;
 }
 
 }  // namespace r2ccl

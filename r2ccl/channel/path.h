@@ -65,7 +65,8 @@ class Path {
     kWorkReceived = 3,
     kWorkReceive = 4,
     kWorkSentinel = 5,
-    kWorkProbe = 6
+    kWorkProbe = 6,
+    kWorkFlush = 7
   };
   static uint64_t work(WorkKind kind, uint32_t detail) { return uint64_t(kind) << 32 | detail; }
 
@@ -73,7 +74,8 @@ class Path {
   /// Makes both QPs on `device` and fills the receive queue.
   static Result<std::unique_ptr<Path>> create(uint32_t id, int local_nic, int remote_nic,
                                               const verbs::Device& device,
-                                              std::shared_ptr<ChannelMemory> memory, bool with_probe);
+                                              std::shared_ptr<ChannelMemory> memory, bool with_probe,
+                                              bool with_flush = false);
   Path(const Path&) = delete;
   Path& operator=(const Path&) = delete;
 
@@ -137,7 +139,19 @@ class Path {
   }
 
   /// Is one of its queue pairs the object that an asynchronous event names?
-  bool has(const ibv_qp* pair) const { return data.is(pair) || probe_pair_.is(pair); }
+  bool has(const ibv_qp* pair) const { return data.is(pair) || probe_pair_.is(pair) || flush_pair_.is(pair); }
+
+  // --- flushing what its NIC wrote into a GPU's memory; needs the channel's turn ---
+  /// It can: a queue pair of its own leads back to the same NIC.
+  bool flushes() const { return bool(flush_pair_); }
+  /// Has the NIC read a byte at `data`, under a key of its own. What it wrote before can then be seen. Needs
+  /// !flush_under_way(). 0 or an errno.
+  int post_flush(const void* data, uint32_t rkey, uint64_t covers);
+  bool flush_under_way() const { return flush_covers_ != 0; }
+  /// kIdle, kWaiting, or once what came of it: kAnswered with the `covers` it was posted with, or kFailed
+  /// (`last_status` says why), after which there are no others.
+  ProbeState poll_flush(uint64_t& covers);
+  bool flush_failed = false;
   uint32_t id() const { return id_; }
   int local_nic() const { return local_nic_; }
   int remote_nic() const { return remote_nic_; }
@@ -194,6 +208,9 @@ class Path {
   uint32_t sentinels_missing_ = 0;
   verbs::CompletionQueue probe_queue_;
   verbs::QueuePair probe_pair_;
+  verbs::CompletionQueue flush_queue_;
+  verbs::QueuePair flush_pair_;
+  uint64_t flush_covers_ = 0;  // of the flush that is under way
   ProbeState probe_state_ = ProbeState::kIdle;
   uint64_t probe_sent_ = 0;
   uint64_t probe_took_ = 0;  // of an answer that told_time() has not told

@@ -10,7 +10,9 @@
 namespace r2ccl {
 
 Receiver::Receiver(Core& core, int nic, control::Stream stream, const control::Token& token)
-    : Channel(core, false, nic, std::move(stream), token) {}
+    : Channel(core, false, nic, std::move(stream), token) {
+  if (core.config.gpu_direct) unflushed_.reserve(size_t(wire::kRingLines) * wire::kMaxNics);
+}
 
 void Receiver::handle_greeting(wire::Type type, const control::Message& message, const Tick& /*tick*/) {
   auto hello_from_peer = message.as<wire::Hello>();
@@ -56,6 +58,9 @@ Result<Request*> Receiver::post(void* data, size_t bytes, Registration* registra
   request->in_use = true;
   request->data = static_cast<uint8_t*>(data);
   request->bytes = uint32_t(bytes);
+  request->flushed = registration && registration->on_gpu();
+  for (size_t nic = 0; request->flushed && nic < core_.devices.size(); ++nic)
+    request->local_keys[nic] = registration->rkey(int(nic));
   wire::CtsLine& line = memory_->lines[message % wire::kRingLines];
   line = wire::CtsLine{};
   line.head = line.tail = uint32_t(message) + 1;
@@ -77,12 +82,15 @@ void Receiver::on_arrival(Path& path, const ibv_wc& completion) {
   // Given back at once: the queue never holds less than the worst case of what may still come.
   if (const int error = path.data.post_receive(completion.wr_id); error != 0 && carries(path))
     suspect_post(path, error);
-  const auto outcome = ledger_.arrive(wire::decode(be32toh(completion.imm_data)), completion.byte_len);
+  const wire::Immediate immediate = wire::decode(be32toh(completion.imm_data));
+  const Request& request = requests_[ledger_.message_of(immediate) % wire::kRingLines];
+  const bool hidden = path.flushes() && request.flushed && completion.byte_len > 0;
+  const auto outcome = ledger_.arrive(immediate, completion.byte_len, hidden);
+  if (hidden && outcome.arrival == Arrival::kSegment)
+    unflushed_.arrived(outcome.message, immediate.segment, completion.byte_len, path.id());
   switch (outcome.arrival) {
     case Arrival::kMessage:
-      if (const uint64_t bytes = ledger_.bytes(outcome.message);
-          bytes > peer_copied_bytes() || peer_copied_bytes() == 0)
-        waited_for_ = std::max(waited_for_, outcome.message + 1);
+      whole(outcome.message);
       [[fallthrough]];
     case Arrival::kSegment:
       emit(trace::EventType::kSegmentDelivered, path.local_nic(), completion.byte_len, outcome.message,
@@ -98,6 +106,45 @@ void Receiver::on_arrival(Path& path, const ibv_wc& completion) {
                  "channel " + std::to_string(number()) + ": an immediate without a message arrived"});
       break;
   }
+}
+
+void Receiver::whole(uint64_t message) {
+  if (ledger_.bytes(message) > peer_copied_bytes() || peer_copied_bytes() == 0)
+    waited_for_ = std::max(waited_for_, message + 1);
+}
+
+// One READ at a time, behind all that the path has brought so far.
+void Receiver::look_at_flush(Path& path) {
+  uint64_t covered = 0;
+  switch (path.poll_flush(covered)) {
+    case ProbeState::kWaiting:
+      return;
+    case ProbeState::kFailed:
+      if (carries(path)) suspect(path, path.last_status);
+      return;
+    case ProbeState::kAnswered:
+      count_progress();
+      unflushed_.take(path.id(), covered, [this](const Unflushed::Segment& segment) {
+        if (ledger_.seen(segment.message, segment.segment)) whole(segment.message);
+      });
+      after_drain(path);
+      break;
+    case ProbeState::kIdle:
+      break;
+  }
+  const Unflushed::Segment* const newest = unflushed_.newest(path.id());
+  if (!newest || path.flush_failed) return;
+  const Request& request = requests_[newest->message % wire::kRingLines];
+  const int error =
+      path.post_flush(request.data, request.local_keys[size_t(path.local_nic())], newest->order);
+  if (error != 0 && carries(path)) suspect_post(path, error);
+}
+
+// What a NIC that is left has placed can no longer be told from what is still on its way to the GPU.
+void Receiver::forget_unflushed(uint32_t path) {
+  unflushed_.take(path, [this](const Unflushed::Segment& segment) {
+    ledger_.forget(segment.message, segment.segment, segment.bytes);
+  });
 }
 
 // Repeats everything the sender may be waiting for, should it have been lost; signaled, which shows whether
@@ -118,6 +165,9 @@ void Receiver::poke(Path& path, bool patient) {
 
 Path* Receiver::standing_still() const {
   if (!active()) return nullptr;
+  if (active()->flush_under_way()) return active();
+  for (Path* lane : lanes())
+    if (lane->flush_under_way()) return lane;
   const bool poked = poke_ != 0 && int32_t(active()->completed - poke_) < 0;
   return poked || !active()->send_queue_room(2) ? active() : nullptr;
 }
@@ -152,6 +202,7 @@ void Receiver::after_drain(Path& path) {
 void Receiver::reminded(uint64_t /*received*/) {
   asked_to_ask_ = false;
   drain_all();
+  for (int look = 0; look < kLooksAtFlush && !unflushed_.empty(); ++look) drain_all();
   send(wire::Type::kReceived, wire::Received{ledger_.received(), ledger_.segments(ledger_.received())});
 }
 

@@ -4,6 +4,7 @@
 
 #include "r2ccl/channel/channel.h"
 #include "r2ccl/channel/ledger.h"
+#include "r2ccl/channel/unflushed.h"
 
 namespace r2ccl {
 
@@ -20,6 +21,8 @@ class Receiver final : public Channel {
   void on_arrival(Path& path, const ibv_wc& completion) override;
   void after_drain(Path& path) override;
   void reminded(uint64_t received) override;
+  void look_at_flush(Path& path) override;
+  void forget_unflushed(uint32_t path) override;
   void fill_ledger(wire::Fenced& fenced) const override;
   void resume(const wire::Fenced& ledger, bool moved) override;
   Path* standing_still() const override;
@@ -27,6 +30,7 @@ class Receiver final : public Channel {
   bool lacking() const override { return ledger_.received() < ledger_.next(); }
   wire::Close closing_words() const override { return {ledger_.received()}; }
   void peer_closed(const wire::Close&) override {}
+  void whole(uint64_t message);
   void write_line(Path& path, uint64_t message);
   void confirm(Path& path, bool signaled = false);
   bool owes_confirmation() const {
@@ -37,7 +41,10 @@ class Receiver final : public Channel {
   // How long a confirmation waits for a line to travel in, while messages are open and therefore tested for.
   static constexpr uint32_t kTestsToWaitForLine = 16;
   static constexpr uint64_t kMessagesToWaitForLine = 4;
+  // How long an answer waits for a flush, which takes a few microseconds where a NIC works.
+  static constexpr int kLooksAtFlush = 1000;
   ReceiveLedger ledger_;
+  Unflushed unflushed_;
   uint64_t confirmed_ = 0;      // what the peer has been told on the active path
   uint64_t waited_for_ = 0;     // the sender waits for its confirmation of a message before this one
   uint32_t tests_waited_ = 0;   // empty tests since a confirmation began to wait

@@ -47,6 +47,8 @@ class Request {
   std::array<uint32_t, wire::kMaxNics> local_keys{};
   uint64_t remote_address = 0;
   std::array<uint32_t, wire::kMaxNics> remote_keys{};
+  /// Receiver: the memory is a GPU's, and its NICs are flushed; local_keys has the keys for that.
+  bool flushed = false;
   /// Sender: `data` is in the channel's own memory, and stays there when the request is long given back.
   bool copied = false;
   /// Sender: which part travels on which path, as segment 0, 1 …

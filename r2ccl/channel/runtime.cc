@@ -15,7 +15,6 @@
 #include <optional>
 
 #include "r2ccl/base/log.h"
-#include "r2ccl/channel/gpu_flush.h"
 #include "r2ccl/channel/net.h"
 #include "r2ccl/channel/registrations.h"
 #include "r2ccl/channel/sender.h"
@@ -254,11 +253,6 @@ class Runtime final : public Net {
                    "where all NICs take them"};
     return registrations_.add(data, bytes, memory, channel->home_nic());
   }
-  Result<void> flush(const void* data, const Registration* registration) override {
-    if (g_forked.load(std::memory_order_relaxed)) return after_fork();
-    if (!registration || !registration->on_gpu()) return {};
-    return gpu_flush_.flush(data);
-  }
   Result<void> dereg(Channel* /*channel*/, Registration* registration) override {
     if (g_forked.load(std::memory_order_relaxed)) return {};
     return registrations_.remove(registration);
@@ -330,10 +324,9 @@ class Runtime final : public Net {
   std::optional<trace::Metrics> metrics_;  // the trace writer knows it, too: it stays as long as the Runtime
   Service service_;
   Registrations registrations_;
-  GpuFlush gpu_flush_;
-  bool dma_bufs_ = false;  // offered: every NIC takes them
+  bool dma_bufs_ = false;         // offered: every NIC takes them
   std::vector<int> speeds_mbps_;  // when the process began: a NIC's worker reads its port again at any time
-  std::mutex mutex_;       // guards the following
+  std::mutex mutex_;              // guards the following
   std::vector<std::shared_ptr<Listener>> listeners_;
   std::vector<std::shared_ptr<Channel>> channels_;
   std::map<uint64_t, std::weak_ptr<Channel>> connecting_;  // the service's, until connect() hands them over

@@ -67,7 +67,6 @@ ncclResult_t to_nccl(ErrorCode code) {
     case ErrorCode::kSystem:
     case ErrorCode::kUnfenceable:
     case ErrorCode::kDeviceGone:
-    case ErrorCode::kGpuMemory:
       return ncclSystemError;
   }
   return ncclInternalError;
@@ -267,16 +266,11 @@ ncclResult_t irecv(void* recv_comm, int count, void** data, size_t bytes, void**
   });
 }
 
-// Nothing is left to be tested: it is done when this returns.
-ncclResult_t iflush(void* /*recv_comm*/, int count, void** data, int* bytes, void** registrations,
-                    void** request) {
-  return with_net("iflush", [&](Net& net) {
+// Nothing is left to flush: a receive is done when each NIC that wrote has been flushed.
+ncclResult_t iflush(void* /*recv_comm*/, int /*count*/, void** /*data*/, int* /*bytes*/,
+                    void** /*registrations*/, void** request) {
+  return with_net("iflush", [&](Net&) {
     *request = nullptr;
-    for (int i = 0; i < count; ++i) {
-      if (bytes[i] == 0) continue;
-      if (auto flushed = net.flush(data[i], static_cast<Registration*>(registrations[i])); !flushed)
-        return report(flushed.error());
-    }
     return ncclSuccess;
   });
 }

@@ -47,6 +47,36 @@ TEST(ReceiveLedger, counts_a_message_when_its_last_segment_is_here_in_any_order)
   EXPECT_EQ(ledger.received(), 1u);
 }
 
+TEST(ReceiveLedger, a_hidden_segment_completes_nothing_until_it_is_seen) {
+  ReceiveLedger ledger;
+  ledger.open();
+  EXPECT_EQ(ledger.arrive({0, 0, 2}, 100, true).arrival, Arrival::kSegment);
+  EXPECT_EQ(ledger.arrive({0, 1, 2}, 50, true).arrival, Arrival::kSegment) << "the last, and hidden";
+  EXPECT_EQ(ledger.arrive({0, 1, 2}, 50, true).arrival, Arrival::kDuplicate);
+  EXPECT_FALSE(ledger.complete(0));
+  EXPECT_FALSE(ledger.seen(0, 1));
+  EXPECT_EQ(ledger.received(), 0u);
+  EXPECT_EQ(ledger.segments(0), 0b11) << "they have arrived";
+  EXPECT_TRUE(ledger.seen(0, 0));
+  EXPECT_EQ(ledger.received(), 1u);
+  EXPECT_EQ(ledger.bytes(0), 150u);
+}
+
+TEST(ReceiveLedger, a_hidden_segment_that_is_forgotten_is_missing_and_may_come_again) {
+  ReceiveLedger ledger;
+  ledger.open();
+  ledger.arrive({0, 0, 2}, 100, true);
+  ledger.arrive({0, 1, 2}, 50, true);
+  EXPECT_FALSE(ledger.seen(0, 0));
+  ledger.forget(0, 0, 100);  // seen: it stays
+  ledger.forget(0, 1, 50);
+  std::array<uint16_t, wire::kRingLines> report{};
+  EXPECT_EQ(ledger.report(report), 0u);
+  EXPECT_EQ(report[0], 0b01);
+  EXPECT_EQ(ledger.arrive({0, 1, 2}, 50).arrival, Arrival::kMessage);
+  EXPECT_EQ(ledger.bytes(0), 150u);
+}
+
 TEST(ReceiveLedger, received_up_to_has_no_gap) {
   ReceiveLedger ledger;
   for (int i = 0; i < 3; ++i) ledger.open();

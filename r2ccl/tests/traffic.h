@@ -75,16 +75,29 @@ inline void fill_message(uint64_t message, uint8_t* data, size_t bytes) {
     std::memcpy(data + at, &message, sizeof message);
 }
 
+/// GPU memory, of a test that has any (a stand-in's): what it is called, and where the test may look at it.
+struct GpuMemory {
+  uint8_t* address;
+  uint8_t* view;
+};
+inline std::function<GpuMemory(size_t bytes)> gpu_memory;
+
 /// Where messages lie, and what NCCL would say of it: host memory, or a GPU's by a descriptor. For the latter
 /// a memfd is the dma-buf, and the address that NCCL passes is one that cannot be read or written: whoever
 /// looks through it ends the test.
 class Slots {
  public:
-  enum class Kind { kHost, kDmaBuf };
+  enum class Kind { kHost, kDmaBuf, kGpu };
   Slots(Kind kind, size_t bytes) : kind_(kind), bytes_(bytes) {
     if (kind == Kind::kHost) {
       view_ = static_cast<uint8_t*>(map(PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
       address_ = view_;
+      return;
+    }
+    if (kind == Kind::kGpu) {
+      const GpuMemory memory = gpu_memory(bytes);
+      address_ = memory.address;
+      view_ = memory.view;
       return;
     }
     fd_ = memfd_create("slots", MFD_CLOEXEC);
@@ -93,6 +106,7 @@ class Slots {
     address_ = static_cast<uint8_t*>(map(PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   }
   ~Slots() {
+    if (kind_ == Kind::kGpu) return;  // the process's end frees it
     munmap(view_, bytes_);
     if (kind_ != Kind::kHost) munmap(address_, bytes_);
     if (fd_ >= 0) close(fd_);
@@ -102,6 +116,7 @@ class Slots {
 
   Result<Registration*> reg(Net& net, Channel* channel) {
     if (kind_ == Kind::kHost) return net.reg(channel, address_, bytes_);
+    if (kind_ == Kind::kGpu) return net.reg(channel, address_, bytes_, {BufferMemory::Kind::kGpu, -1, 0});
     auto registered = net.reg(channel, address_, bytes_, {BufferMemory::Kind::kDmaBuf, fd_, kBefore});
     close(fd_);  // as NCCL does
     fd_ = -1;

@@ -78,13 +78,6 @@ Result<Request*> FakeNet::irecv(Channel*, void*, size_t bytes, Registration*) {
   return &request;
 }
 
-Result<void> FakeNet::flush(const void* data, const Registration* reg) {
-  enter();
-  if (fail_) return *fail_;
-  flushed.emplace_back(data, reg);
-  return {};
-}
-
 Result<TestOutcome> FakeNet::test(Request* asked) {
   enter();
   if (fail_) return *fail_;

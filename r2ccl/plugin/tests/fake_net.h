@@ -46,7 +46,6 @@ class FakeNet : public Net {
   }
   Result<Request*> isend(Channel* channel, const void* data, size_t bytes, Registration* reg) override;
   Result<Request*> irecv(Channel* channel, void* data, size_t bytes, Registration* reg) override;
-  Result<void> flush(const void* data, const Registration* reg) override;
   Result<TestOutcome> test(Request* request) override;
 
   void reset() {
@@ -55,7 +54,6 @@ class FakeNet : public Net {
     before_call = nullptr;
     posted = 0;
     last_bytes = 0;
-    flushed.clear();
     last_memory = {};
     calls_with_nothing = 0;
   }
@@ -66,7 +64,6 @@ class FakeNet : public Net {
   std::function<void()> before_call;  ///< may throw
   int posted = 0;                     ///< isend and irecv calls that arrived here
   size_t last_bytes = 0;
-  std::vector<std::pair<const void*, const Registration*>> flushed;
   BufferMemory last_memory;
   Listener listener;
   Channel channel;
