@@ -15,13 +15,14 @@ import style
 import busbw
 import channels
 import fault_matrix
+import head_to_head
 import recovery_cdf
 import retained
 import stall
 import t_over_t0
 import timeline
 
-FIGURES = [timeline, recovery_cdf, busbw, retained, stall, t_over_t0, channels, fault_matrix]
+FIGURES = [timeline, recovery_cdf, busbw, retained, stall, t_over_t0, channels, fault_matrix, *head_to_head.IN_RESULTS]
 
 
 def main():

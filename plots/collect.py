@@ -4,6 +4,7 @@
     plots/collect.py run SET FOLDER…      result.json files below the folders (r2bench run)     → runs.csv, faults.csv
     plots/collect.py matrix SET FILE      matrix.json of r2bench matrix                         → matrix.csv
     plots/collect.py nccl SET FILE        of harness/workload/nccl/matrix.py                    → nccl.csv
+    plots/collect.py head_to_head SET FILE…   of harness/workload/nccl/head_to_head.py          → head_to_head.csv
     plots/collect.py mode3 SET FILE       of harness/workload/nccl/allreduce_matrix.py          → nccl.csv
     plots/collect.py sim SET FILE         allreduce.csv of harness/sim/sweep.py                 → allreduce.csv
     plots/collect.py programs SET FILE    programs.csv of harness/programs/record.py            → programs.csv
@@ -227,6 +228,23 @@ def of_bench(paths):
     return {"costs": rows}, origin
 
 
+def of_head_to_head(paths):
+    rows, hosts, dates = {}, [], []
+    for line in (line for path in paths for line in inputs.read_lines(path)):
+        if "host" in line:
+            hosts.append(line["host"])
+            dates.append(line["began"][:10])
+        else:
+            rows[line["id"]] = {**line, **line["result"], "nccl": line["environment"].get("nccl")}
+    if not rows:
+        raise inputs.BadInput(f"{paths[0]}: has no row of harness/workload/nccl/head_to_head.py")
+    last = next(line for line in reversed(inputs.read_lines(paths[-1])) if "id" in line)
+    environment = last["environment"]
+    return {"head_to_head": [rows[name] for name in sorted(rows)]}, {
+        "evidence": inputs.one_evidence([row["evidence"] for row in rows.values()]), "fabric": "vhca", "date": max(dates, default=None), "commit": environment.get("revision"),
+        "cores": environment.get("cores"), "machine": environment.get("gpu", "").split(",")[0], "command": "harness/workload/nccl/head_to_head.py --out FILE"}
+
+
 def of_walks(paths):
     lines = [line for path in paths for line in inputs.read_lines(path)]
     rows = [{**line, "mode": line.get("mode", "migrate"), "small": bool(line.get("small")), "counting": line.get("counting", "any")} for line in lines]
@@ -255,7 +273,7 @@ def of_conformance(paths):
 
 
 READERS = {"run": of_runs, "matrix": of_matrix, "nccl": of_nccl, "mode3": of_mode3, "sim": of_sim, "programs": of_programs, "bench": of_bench, "walks": of_walks, "gate": of_gate,
-           "nightly": of_nightly, "conformance": of_conformance}
+           "nightly": of_nightly, "head_to_head": of_head_to_head, "conformance": of_conformance}
 
 
 def collect(results, name, found, origin, said):

@@ -16,6 +16,7 @@ import sys
 
 import inputs
 import style
+import tables
 
 try:
     from matplotlib import pyplot
@@ -52,6 +53,19 @@ def read(paths):
     if not rows:
         raise inputs.NoData(COMMAND)
     return {"rows": list(rows.values()), "evidence": inputs.one_evidence([row["evidence"] for row in rows.values()]), "hosts": hosts}
+
+
+def of_results(results):
+    """The same from results/tables/head_to_head.csv."""
+    rows = []
+    for row in tables.read(results, "head_to_head"):
+        measures = {measure: row[measure] if measure == "outcome" else tables.number(row[measure]) for measure in MEASURES if measure != "error"}
+        rows.append({**row, "bytes": int(row["bytes"]), "heal_ms": tables.number(row["heal_ms"]), "seed": int(row["seed"]), "as_predicted": row["as_predicted"] == "1",
+                     "result": {**measures, "wrong": int(measures["wrong"] or 0), "survives": measures["survives"] == 1}, "environment": {"nccl": row["nccl"]}})
+    if not rows:
+        raise inputs.NoData(COMMAND)
+    origins = [tables.provenance(results, name) for name in dict.fromkeys(row["set"] for row in rows)]
+    return {"rows": rows, "evidence": inputs.one_evidence([origin["evidence"] for origin in origins]), "hosts": [{"gpus": [origin["machine"]]} for origin in origins]}
 
 
 def write_csv(table, path):
@@ -159,8 +173,9 @@ def by_rows(axes, names, points, prefix):
         axes.axhline(i - 0.5, color="#E3E3E3", linewidth=0.5)
 
 
-def foot(figure, table, text):
-    versions = sorted({row["environment"].get("nccl", "?") for row in table["rows"]})
+def foot(figure, table, text, of=None):
+    """`of`: the tables that are drawn, all where None."""
+    versions = sorted({row["environment"].get("nccl", "?") for row in table["rows"] if of is None or row["table"] in of})
     style.footer(figure, f"evidence: {table['evidence']} (GPU and NCCL {', '.join(versions)} are real, the NICs are virtual) · {text}")
 
 
@@ -180,7 +195,7 @@ def draw_stall(table):
     axes.xaxis.set_major_formatter(FuncFormatter(lambda ms, _: f"{ms / 1000:g} s" if ms >= 1000 else f"{ms:g} ms"))
     axes.set_xlabel("longest AllReduce from the fault on, or time to the job's error")
     legend(figure, {p[1] for p in points}, ended=True)
-    foot(figure, table, "NCCL_IB_TIMEOUT 14, 7 retries · a point a seed")
+    foot(figure, table, "NCCL_IB_TIMEOUT 14, 7 retries · a point a seed", {"faults"})
     return figure
 
 
@@ -198,7 +213,7 @@ def draw_retained(table):
     axes.set_xlim(0, 1.05)
     axes.set_xlabel("rate kept after the fault (collectives: one of four NICs lost)")
     legend(figure, {p[1] for p in points})
-    foot(figure, table, "median operation before the fault / after it · a point a seed")
+    foot(figure, table, "operation before the fault / after it · a point a seed", {"faults", "retained"})
     return figure
 
 
@@ -222,11 +237,30 @@ def draw_cost(table):
         axes.set_ylabel(label)
         axes.set_xlabel("bytes of an operation")
     legend(figure, {t for t, _ in costs})
-    foot(figure, table, "ports without a limit of their rate · medians over operations and seeds")
+    foot(figure, table, "ports without a limit of their rate · medians", {"cost"})
     return figure
 
 
+class OfResults:
+    """A figure of `r2bench plot --all`: NAME, data(), draw()."""
+
+    def __init__(self, name, drawing):
+        self.NAME, self.drawing = name, drawing
+
+    def data(self, results):
+        return of_results(results)
+
+    def draw(self, table):
+        figure = self.drawing(table)
+        if figure is None:
+            raise inputs.NoData(COMMAND)
+        return figure
+
+
 FIGURES = {"head_to_head_stall": draw_stall, "head_to_head_retained": draw_retained, "head_to_head_cost": draw_cost}
+
+# Cost wants more sizes than have been measured to be worth a figure.
+IN_RESULTS = [OfResults(name, FIGURES[name]) for name in ("head_to_head_stall", "head_to_head_retained")]
 
 
 def main():
@@ -237,6 +271,7 @@ def main():
     style.use()
     try:
         table = read(arguments.lines)
+        os.makedirs(arguments.out, exist_ok=True)
         write_csv(table, os.path.join(arguments.out, "head_to_head.csv"))
         with open(os.path.join(arguments.out, "head_to_head.md"), "w", encoding="utf-8") as file:
             file.write(markdown(table))

@@ -24,6 +24,9 @@ COLUMNS = {
     # One operation of one case of NCCL on GPUs; a case without operations ended in an error after `ended_ms`, or was aborted.
     "nccl": ["set", "case", "as_expected", "nodes", "gpus_per_node", "net", "mode", "nccl", "fault", "variant", "nics", "nic_gbps", "op", "step", "bytes",
              "wrong", "median_ms", "max_ms", "ended_ms", "bound_ms"],
+    # One row of harness/workload/nccl/head_to_head.py; times in ms; `as_predicted`: by predictions.json, which was written before.
+    "head_to_head": ["set", "table", "fault", "transport", "nccl", "op", "bytes", "nics", "mbits", "timeout", "version", "heal_ms", "seed", "survives", "outcome", "wrong",
+                     "checked", "before_ms", "stall_ms", "retained", "restored", "used_again_ms", "error_ms", "busbw", "cpu_s", "as_predicted"],
     # One program that is not ours, under one fault.
     "programs": ["set", "program", "fault", "exit_status", "said", "saw", "after_ms"],
     # Flow simulation of AllReduce (harness/sim/sweep.py); times relative to the fault-free ring.

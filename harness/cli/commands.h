@@ -28,9 +28,11 @@ struct RunArguments {
   bool quiet = false;
   bool keep_going = false;
   bool allow_real_faults = false;
-  std::string fabric;   ///< overrides the scenarios'; empty: theirs
-  int slow_motion = 0;  ///< a power of two; 0: what the fabric needs
-  int shorter = 0;      ///< a divisor of the iterations; 0: what the fabric needs
+  std::string fabric;              ///< overrides the scenarios'; empty: theirs
+  int slow_motion = 0;             ///< a power of two; 0: what the fabric needs
+  int shorter = 0;                 ///< a divisor of the iterations; 0: what the fabric needs
+  std::string launcher = "local";  ///< or mpi, slurm, env: who starts the ranks' hosts
+  std::string hosts;               ///< separated by commas; empty: all that the launcher has been given
 };
 
 struct GuestArguments {
@@ -87,6 +89,8 @@ struct InjectArguments {
 using Runner = std::function<RunResult(const Scenario&, const RunOptions&, const std::atomic<bool>& cancel)>;
 
 int run_command(const RunArguments& arguments, const Runner& runner, const Console& console);
+/// Serves the runner that its environment names, until that is gone: what --launcher starts on each host.
+int host_agent_command(const std::string& launcher);
 int list_command(const Console& console);
 int explain_command(const std::vector<std::string>& scenarios, const LoadOptions& load,
                     const Console& console);

@@ -85,6 +85,13 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
   run->add_option("--fabric", arguments.fabric,
                   "vhca, rxe, verbs or none instead of the scenarios' own; rxe runs them in a QEMU guest")
       ->check(CLI::IsMember({"vhca", "rxe", "verbs", "none"}));
+  run->add_option(
+         "--launcher", arguments.launcher,
+         "Who starts the nodes' hosts: local (this machine alone), mpi (mpirun), slurm (srun), or env "
+         "(whoever started this program on each with RANK, WORLD_SIZE, MASTER_ADDR: torchrun)")
+      ->check(CLI::IsMember({"local", "mpi", "slurm", "env"}));
+  run->add_option("--hosts", arguments.hosts,
+                  "For --launcher mpi and slurm: hosts, separated by commas (else all of the allocation)");
   run->add_option("--slow-motion", arguments.slow_motion,
                   "Multiply times and divide rates by N, a power of two (1; measured on rxe)")
       ->check(CLI::Range(1, 4096));
@@ -97,6 +104,10 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
   run->add_flag("--allow-real-faults", arguments.allow_real_faults,
                 "Permit faults real_*, which change this machine and put it back");
   run->add_flag("--keep-going", arguments.keep_going, "Run the other scenarios when one does not pass");
+
+  std::string agent_launcher;
+  CLI::App* agent = app.add_subcommand("host-agent", "")->group("");  // for launchers only
+  agent->add_option("launcher", agent_launcher)->required();
 
   CLI::App* list = app.add_subcommand("list", "List the scenarios that come with the program");
 
@@ -329,6 +340,7 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
     }
     if (env->parsed()) return env_command(env_mode, console);
     if (matrix->parsed()) return matrix_command(matrix_arguments, console);
+    if (agent->parsed()) return host_agent_command(agent_launcher);
     if (guest->parsed()) return guest_command(guest_arguments, console);
     if (exec.command->parsed()) return exec_command(exec.finished(), console);
     if (export_results->parsed()) return export_command(export_arguments, console);

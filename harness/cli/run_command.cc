@@ -11,6 +11,7 @@
 #include "harness/cli/explain.h"
 #include "harness/cli/guest_run.h"
 #include "harness/cli/resources.h"
+#include "harness/cli/run_hosts.h"
 #include "harness/conformance/suite.h"
 #include "harness/fabric/rxe_fabric.h"
 #include "harness/fabric/shorter.h"
@@ -32,7 +33,7 @@ RunFolder make_folder(const RunArguments& arguments, const Scenario& scenario, s
 }
 
 Verdict run_one(const RunArguments& arguments, const Scenario& scenario, size_t count, const Runner& runner,
-                const Console& console, const Signals& signals) {
+                Cluster* cluster, const Console& console, const Signals& signals) {
   RunFolder folder = make_folder(arguments, scenario, count);
   if (!arguments.quiet) console.out << scenario.name << "  " << headline(scenario) << "\n" << std::flush;
   ProgressPrinter printer(console.out, {console.live, console.colour, console.columns});
@@ -41,6 +42,7 @@ Verdict run_one(const RunArguments& arguments, const Scenario& scenario, size_t 
   options.seed = scenario.seed;
   options.out_dir = folder.path().string();
   options.bootstrap_port = arguments.port;
+  options.cluster = cluster;
   options.allow_real_faults = arguments.allow_real_faults;
   for (const auto& fault : scenario.faults)
     if (faultinject::is_real(fault.kind))
@@ -135,6 +137,7 @@ Verdict worse(Verdict a, Verdict b) {
 }  // namespace
 
 int run_command(const RunArguments& arguments, const Runner& runner, const Console& console) {
+  if (const auto status = serve_instead(arguments, console)) return *status;
   std::vector<Scenario> scenarios;
   std::vector<Problem> problems;
   for (const std::string& named : arguments.scenarios) {
@@ -154,7 +157,8 @@ int run_command(const RunArguments& arguments, const Runner& runner, const Conso
                                                  : arguments.fabric == "rxe";
                                     }) &&
                         !rxe_is_here();
-  if (in_guest && !arguments.dry_run) return run_scenarios_in_guest(arguments, scenarios, console);
+  if (in_guest && !arguments.dry_run && arguments.launcher == "local")
+    return run_scenarios_in_guest(arguments, scenarios, console);
   const Signals signals;
   uint64_t measured = 0;
   const auto payload = [&] {
@@ -168,11 +172,19 @@ int run_command(const RunArguments& arguments, const Runner& runner, const Conso
     for (const Scenario& scenario : scenarios) print_plan(scenario, console);
     return 0;
   }
+  std::unique_ptr<Cluster> cluster;
+  try {
+    cluster = hosts_of_run(arguments, scenarios, signals.cancel());
+  } catch (const UsageError&) {
+    if (signals.caught() == 0) throw;
+    return kExitSignal + signals.caught();
+  }
   Verdict verdict = Verdict::kPass;
   std::vector<std::pair<std::string, Verdict>> all;
   for (const Scenario& scenario : scenarios) {
     if (!all.empty()) console.out << "\n";
-    all.emplace_back(scenario.name, run_one(arguments, scenario, scenarios.size(), runner, console, signals));
+    all.emplace_back(scenario.name,
+                     run_one(arguments, scenario, scenarios.size(), runner, cluster.get(), console, signals));
     verdict = worse(verdict, all.back().second);
     if (signals.cancel()) break;
     if (all.back().second != Verdict::kPass && !arguments.keep_going) break;

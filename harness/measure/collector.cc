@@ -9,16 +9,17 @@ using r2ccl::trace::DetectedBy;
 using r2ccl::trace::Event;
 using r2ccl::trace::EventType;
 
-Collector::Collector(std::vector<RankPlace> ranks, size_t ring_events) : ranks_(std::move(ranks)) {
-  for (size_t i = 0; i < ranks_.size(); ++i) readers_.push_back(r2ccl::trace::Reader::create(ring_events));
-  iterations_.resize(ranks_.size());
-}
+Collector::Collector(std::vector<RankPlace> ranks, Drain drain, Decline decline)
+    : ranks_(std::move(ranks)),
+      drain_(std::move(drain)),
+      decline_(std::move(decline)),
+      iterations_(ranks_.size()) {}
 
 size_t Collector::drain() {
   size_t count = 0;
-  for (uint32_t rank = 0; rank < readers_.size(); ++rank) {
+  for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
     scratch_.clear();
-    lost_ += readers_[rank].drain(scratch_);
+    lost_ += drain_(rank, scratch_);
     for (const Event& event : scratch_) take(rank, event);
     count += scratch_.size();
   }
@@ -53,8 +54,7 @@ void Collector::take(uint32_t rank, const Event& event) {
       return;
     case EventType::kSegmentDelivered: {
       // Segments say all that messages say, and more: from now on the ranks need not record both.
-      if (!std::exchange(segments_seen_, true))
-        for (r2ccl::trace::Reader& reader : readers_) reader.decline(EventType::kMessageReceived);
+      if (!std::exchange(segments_seen_, true) && decline_) decline_(EventType::kMessageReceived);
       segment_bytes_ += event.a;
       const auto remote = remote_nic_.find({rank, event.channel, uint32_t(event.c)});
       segments_.push_back({event.time_ns, uint32_t(event.a), stream_of(rank, event.channel, true, event.peer),

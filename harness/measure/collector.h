@@ -1,8 +1,9 @@
-// Drains the trace rings of all ranks while they run and sorts what it finds: deliveries, iterations, fences,
+// Takes the trace events of all ranks while they run and sorts what it finds: deliveries, iterations, fences,
 // rare events. One thread at a time; knows nothing of scenarios or faults.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <tuple>
@@ -10,7 +11,7 @@
 #include <vector>
 
 #include "harness/measure/timeline.h"
-#include "r2ccl/trace/ring.h"
+#include "r2ccl/trace/event.h"
 
 namespace r2bench {
 
@@ -30,11 +31,15 @@ struct RankEvent {
 
 class Collector {
  public:
-  /// One ring per rank, of `ring_events` events (a power of two). Throws std::system_error.
-  Collector(std::vector<RankPlace> ranks, size_t ring_events);
+  /// Appends a rank's events since the last call; returns how many were overwritten before.
+  using Drain = std::function<uint64_t(size_t rank, std::vector<r2ccl::trace::Event>& out)>;
 
-  /// For R2CC_TRACE of that rank.
-  const std::string& ring_path(size_t rank) const { return readers_[rank].path(); }
+  /// The ranks need not record events of this type any more.
+  using Decline = std::function<void(r2ccl::trace::EventType type)>;
+
+  Collector(std::vector<RankPlace> ranks, Drain drain, Decline decline = {});
+  Collector(const Collector&) = delete;
+  Collector& operator=(const Collector&) = delete;
 
   /// Reads what is new. Returns how many events there were.
   size_t drain();
@@ -70,7 +75,8 @@ class Collector {
   const std::vector<Delivery>& deliveries() const { return segments_seen_ ? segments_ : messages_; }
 
   std::vector<RankPlace> ranks_;
-  std::vector<r2ccl::trace::Reader> readers_;
+  Drain drain_;
+  Decline decline_;
   std::vector<r2ccl::trace::Event> scratch_;
   std::vector<RankIterations> iterations_;
   std::vector<RankEvent> events_;

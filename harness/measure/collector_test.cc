@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "harness/measure/trace_rings.h"
+
 namespace r2bench {
 namespace {
 
@@ -10,9 +12,11 @@ using r2ccl::trace::EventType;
 using r2ccl::trace::Writer;
 
 struct Job {
-  Collector collector{{{"node0/rank0", 0, 1}, {"node1/rank1", 1, 0}}, 1 << 10};
-  Writer rank0{collector.ring_path(0)};
-  Writer rank1{collector.ring_path(1)};
+  TraceRings rings{2, 1 << 10};
+  Collector collector{{{"node0/rank0", 0, 1}, {"node1/rank1", 1, 0}},
+                      [this](size_t rank, auto& out) { return rings.drain(rank, out); }};
+  Writer rank0{rings.path(0)};
+  Writer rank1{rings.path(1)};
 };
 
 TEST(Collector, prefers_segments_over_messages) {
@@ -47,8 +51,10 @@ TEST(Collector, knows_both_ends_of_a_path) {
 
 // In an AlltoAll a rank hears from all others: which stream is whose, the plugin's events say.
 TEST(Collector, learns_the_sender_of_a_stream_from_the_names_of_processes) {
-  Collector collector({{"node0/rank0", 0, 2}, {"node1/rank1", 1, 0}, {"node2/rank2", 2, 1}}, 1 << 10);
-  Writer receiver(collector.ring_path(0)), sender(collector.ring_path(1));
+  TraceRings rings(3, 1 << 10);
+  Collector collector({{"node0/rank0", 0, 2}, {"node1/rank1", 1, 0}, {"node2/rank2", 2, 1}},
+                      [&](size_t rank, auto& out) { return rings.drain(rank, out); });
+  Writer receiver(rings.path(0)), sender(rings.path(1));
   receiver.emit(EventType::kSegmentDelivered, 0, 7, 10, 0, 1, /*peer*/ 1111);
   receiver.emit(EventType::kSegmentDelivered, 0, 8, 10, 0, 1, /*peer*/ 2222);
   collector.drain();

@@ -189,6 +189,16 @@ struct RankResult {
   double cpu_s = 0;  ///< CPU time of the counted operations (CpuUse); 0: the rank did not say
 };
 
+/// One machine of a run on several.
+struct HostResult {
+  std::string name;
+  int first_node = 0, nodes = 0;  ///< those that lived there
+  int cores = 0;
+  std::string kernel;
+  double clock_offset_ms = 0;  ///< its CLOCK_MONOTONIC minus the runner's, at the end of the job
+  double clock_bound_ms = 0;   ///< how far any of its times may be off on the runner's clock
+};
+
 /// What all ranks did in one round of the faults (--repeats): from its arming to that of the next. The first
 /// one begins with the job, the last one ends with it.
 struct RoundCounts {
@@ -203,6 +213,10 @@ struct ModeResult {
   std::string error;               ///< the first error in time, with the rank that saw it; names the NIC
   std::optional<double> error_ms;  ///< from the last fault that had taken effect before it to that error
   std::vector<RankResult> ranks;
+  std::vector<HostResult> hosts;  ///< empty: all ranks were on one machine
+  /// How far the distance of two times from different hosts may be off: the two largest bounds together. 0
+  /// on one machine, which has one clock.
+  double clock_bound_ms = 0;
   Correctness correctness;
   Throughput throughput;
   Restored restored;

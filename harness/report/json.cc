@@ -149,6 +149,19 @@ Json ranks_of(const ModeResult& mode) {
   return ranks;
 }
 
+Json hosts_of(const ModeResult& mode) {
+  Json list = Json::array();
+  for (const HostResult& host : mode.hosts)
+    list.push_back({{"name", host.name},
+                    {"first_node", host.first_node},
+                    {"nodes", host.nodes},
+                    {"cores", host.cores},
+                    {"kernel", host.kernel},
+                    {"clock_offset_ms", host.clock_offset_ms},
+                    {"clock_bound_ms", host.clock_bound_ms}});
+  return {{"clock_bound_ms", mode.clock_bound_ms}, {"list", std::move(list)}};
+}
+
 Json run_of(const RunResult& result, const ModeResult& mode) {
   Json json;
   json["mode"] = mode.mode;
@@ -183,6 +196,7 @@ Json run_of(const RunResult& result, const ModeResult& mode) {
                               {"lanes", round.lanes}});
   json["settings"] = mode.settings;
   json["ranks"] = ranks_of(mode);
+  if (!mode.hosts.empty()) json["hosts"] = hosts_of(mode);
   json["iteration_ms"] = mode.iteration_ms;
   if (!mode.iteration_begin_ms.empty()) json["iteration_begin_ms"] = mode.iteration_begin_ms;
   if (mode.stall_ms) json["stall_ms"] = *mode.stall_ms;

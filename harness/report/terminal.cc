@@ -224,6 +224,10 @@ class Page {
         if (mode.wakeup_ms.p99 > mode.wakeup_p99_ms)
           own += ", of which bounds allow " + milliseconds(mode.wakeup_p99_ms);
       }
+      for (const HostResult& host : mode.hosts)
+        own += (own.empty() ? "" : " · ") + std::string("host ") + host.name + " with " +
+               std::to_string(host.nodes) + (host.nodes == 1 ? " node" : " nodes") + ", clock ± " +
+               milliseconds(host.clock_bound_ms);
       print(mode.mode, own);
     }
   }

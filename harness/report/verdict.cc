@@ -273,6 +273,26 @@ bool stands_without_fault(const std::string& metric) {
   return metric == "correctness" || metric == "wrong_elements" || metric == "duplicated" || metric == "lost";
 }
 
+/// A time from an event of one host to one of another is known as exactly as their clocks; a gap at one
+/// receiver, or a rate over a second, is not touched by that.
+bool spans_hosts(const std::string& metric) {
+  for (const char* of_two_ends : {"detect_ms", "migrate_ms", "recover_ms", "error_ms"})
+    if (metric == of_two_ends || metric.starts_with(std::string(of_two_ends) + ".")) return true;
+  return false;
+}
+
+/// The bound moves by what the clocks leave open, so that a time is not judged more exactly than it is known.
+void allow_for_clocks(const ModeResult& mode, Comparison comparison, Judgement& judgement) {
+  if (mode.clock_bound_ms <= 0 || !judgement.wanted_value || !spans_hosts(judgement.metric) ||
+      judgement.metric.ends_with(".n"))
+    return;
+  judgement.got += " ± " + milliseconds(mode.clock_bound_ms) + " between hosts";
+  if (comparison == Comparison::kLess || comparison == Comparison::kLessEqual)
+    *judgement.wanted_value += mode.clock_bound_ms;
+  else if (comparison == Comparison::kGreater || comparison == Comparison::kGreaterEqual)
+    *judgement.wanted_value -= mode.clock_bound_ms;
+}
+
 Judgement judge_one(const Scenario& scenario, const RunResult& result, const ModeResult& mode,
                     const Expectation& expectation) {
   Judgement judgement;
@@ -311,6 +331,7 @@ Judgement judge_one(const Scenario& scenario, const RunResult& result, const Mod
         judgement.wanted_value = decides->wanted;
       }
     }
+    allow_for_clocks(mode, numeric.comparison, judgement);
     if (judgement.wanted_value)
       met = compare(*judgement.got_value, numeric.comparison, *judgement.wanted_value);
     if (!judgement.wanted_value) {

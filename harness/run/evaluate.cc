@@ -199,6 +199,16 @@ void fill_settings(const JobRecord& job, ModeResult& mode) {
         std::to_string(job.added_faults.size()) + " added from outside: this is not the scenario alone";
 }
 
+/// Between any two hosts; each of them may be off on the runner's clock.
+double bound_between(const std::vector<HostResult>& hosts) {
+  double most = 0, second = 0;
+  for (const HostResult& host : hosts) {
+    second = std::max(second, std::min(most, host.clock_bound_ms));
+    most = std::max(most, host.clock_bound_ms);
+  }
+  return hosts.size() > 1 ? most + second : 0;
+}
+
 }  // namespace
 
 ModeResult evaluate(const Scenario& scenario, const JobRecord& job) {
@@ -208,6 +218,8 @@ ModeResult evaluate(const Scenario& scenario, const JobRecord& job) {
   mode.outcome = job.outcome;
   mode.error = job.error;
   mode.ranks = job.ranks;
+  mode.hosts = job.hosts;
+  mode.clock_bound_ms = bound_between(job.hosts);
   mode.correctness = job.correctness;
   mode.trace_lost = job.trace_lost;
   mode.incomplete = job.gave_up;

@@ -235,8 +235,7 @@ void FaultDriver::run_rank_faults(uint64_t now_ns) {
         if (!state.told) rank.send({{"type", "sleep"}, {"ns", int64_t(fault.duration.count())}});
         continue;
       }
-      rank.process().signal(fault.kind == RankFaultKind::kKill ? SIGKILL : SIGSTOP);
-      firing.t0_ns = r2ccl::now_ns();
+      firing.t0_ns = rank.signal(fault.kind == RankFaultKind::kKill ? SIGKILL : SIGSTOP);
       if (fault.kind == RankFaultKind::kKill) state.over = true;
       continue;
     }
@@ -248,8 +247,7 @@ void FaultDriver::run_rank_faults(uint64_t now_ns) {
       rank.slept.pop_front();
       state.over = true;
     } else if (now_ns >= firing.t0_ns + uint64_t(fault.duration.count())) {
-      rank.process().signal(SIGCONT);
-      firing.healed_ns = r2ccl::now_ns();
+      firing.healed_ns = rank.signal(SIGCONT);
       state.over = true;
     }
   }
@@ -372,7 +370,8 @@ void FaultDriver::tick(uint64_t now_ns) {
       break;
     case Phase::kSettling:
       if (round_over(now_ns)) {
-        // The last round's faults stay; but where they heal by themselves, what comes back then is measured, too.
+        // The last round's faults stay; but where they heal by themselves, what comes back then is measured,
+        // too.
         if (last_round && (repeats_ == 1 || !all_healed())) return move(Phase::kDone, now_ns);
         heal_round(now_ns);
         move(Phase::kCarrying, now_ns);
@@ -381,7 +380,8 @@ void FaultDriver::tick(uint64_t now_ns) {
       }
       break;
     case Phase::kCarrying:
-      // A channel that comes back late would take part in the next round's rate before its fault. Some never do.
+      // A channel that comes back late would take part in the next round's rate before its fault. Some never
+      // do.
       if (carries_again() && (everybody_home(now_ns) || now_ns > phase_since_ns_ + bound_ns / 2)) {
         steady_from_ns_ = now_ns;
         move(Phase::kSteady, now_ns);
@@ -394,7 +394,8 @@ void FaultDriver::tick(uint64_t now_ns) {
       break;
     case Phase::kSteady:
       if (now_ns >= phase_since_ns_ + kSteadyNs &&
-          collector_.ended_by_all() >= phase_iterations_ + (last_round ? kLastIterations : kSteadyIterations)) {
+          collector_.ended_by_all() >=
+              phase_iterations_ + (last_round ? kLastIterations : kSteadyIterations)) {
         if (last_round) return move(Phase::kDone, now_ns);
         ++repetition_;
         arm_round(now_ns);
@@ -419,7 +420,7 @@ bool FaultDriver::pausing(uint64_t) const {
 void FaultDriver::release() {
   for (RankFaultState& state : rank_faults_) {
     if (!state.begun || state.over) continue;
-    ranks_[size_t(firings_[state.firing].rank)].process().signal(SIGCONT);
+    ranks_[size_t(firings_[state.firing].rank)].signal(SIGCONT);
     state.over = true;
   }
 }

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "faultinject/control/board_host.h"
+#include "faultinject/control/fault_board.h"
 #include "harness/measure/collector.h"
 #include "harness/run/rank_link.h"
 #include "harness/scenario/scenario.h"

@@ -14,7 +14,9 @@
 #include <vector>
 
 #include "faultinject/control/board.h"
+#include "faultinject/control/board_host.h"
 #include "harness/fabric/device_fabric.h"
+#include "harness/measure/trace_rings.h"
 #include "harness/run/fault_driver.h"
 #include "r2ccl/base/clock.h"
 
@@ -157,8 +159,10 @@ class FaultDriverTest : public testing::Test {
   Scenario scenario;
   faultinject::BoardHost board = faultinject::BoardHost::create({{"node0", 2}, {"node1", 2}}, 42);
   Mapped board_memory{board.path()};
-  Collector collector{{{"node0/rank0", 0, 1}, {"node1/rank0", 1, 0}}, kRingEvents};
-  Ring rings[2] = {Ring(collector.ring_path(0)), Ring(collector.ring_path(1))};
+  TraceRings trace{2, kRingEvents};
+  Collector collector{{{"node0/rank0", 0, 1}, {"node1/rank0", 1, 0}},
+                      [this](size_t rank, auto& out) { return trace.drain(rank, out); }};
+  Ring rings[2] = {Ring(trace.path(0)), Ring(trace.path(1))};
   std::vector<RankLink> ranks;
   std::vector<std::string> notes;
   std::unique_ptr<FaultDriver> driver;

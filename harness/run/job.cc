@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "harness/hosts/cluster.h"
 #include "harness/workload/cpu/rank_config.h"
 #include "r2ccl/base/clock.h"
 
@@ -46,7 +47,9 @@ Job::Job(const Scenario& scenario, const Mode& mode, const RunOptions& options, 
       cancel_(cancel),
       progress_(std::move(progress)) {}
 
-Job::~Job() = default;  // RankLink's processes are killed with it
+Job::~Job() {
+  for (Host* host : hosts_) host->release();  // its ranks are killed
+}
 
 RankLink& Job::peer_of(const RankLink& rank, int shift) {
   const Communicator group = communicator_of(scenario_, rank.rank());
@@ -95,19 +98,19 @@ void Job::tick(uint64_t now_ns) {
   if (step >= kLateNs)
     note(now_ns, "runner_paused",
          "this program itself did not run for " + std::to_string(step / kNsPerMs) + " ms");
+  for (Host* host : hosts_) host->tick();
+  if (boards_) boards_->forward();
   bool moved = collector_->drain() > 0 && collector_->delivered_bytes() != last_bytes_;
   last_bytes_ = collector_->delivered_bytes();
   // NCCL's own transport leaves no deliveries; ends of operations show that it moves.
   moved = moved || collector_->ended_by_all() != last_ended_;
   last_ended_ = collector_->ended_by_all();
-  for (RankLink& rank : ranks_) {
-    if (bootstrap_) rank.connect(*bootstrap_, rank_config(rank));
-    moved = rank.poll() > 0 || moved;
-  }
+  for (RankLink& rank : ranks_) moved = rank.poll() > 0 || moved;
+  look_at_hosts(now_ns);
   look_at_ranks(now_ns);
   control_->serve();
   if (driver_ && (phase_ == Phase::kRunning || phase_ == Phase::kStopping)) driver_->tick(now_ns);
-  if (real_) real_->tick(*board_);
+  if (real_) real_->tick(local_->board_host());
   advance_phase(now_ns);
   watch(now_ns, moved);
   report_progress(now_ns, false);
@@ -123,6 +126,19 @@ void Job::end_with(Outcome outcome, const std::string& error, uint64_t time_ns) 
     note(time_ns, name(outcome), error);
   }
   if (phase_ < Phase::kAborting) move(Phase::kAborting);
+}
+
+/// Ranks that die with their host are no news.
+void Job::look_at_hosts(uint64_t now_ns) {
+  if (phase_ >= Phase::kAborting) return;
+  for (Host* host : hosts_)
+    if (const auto failure = host->failure()) {
+      // Its launcher may have died first, and taken it along.
+      const auto launcher = options_.cluster ? options_.cluster->failure() : std::nullopt;
+      return end_with(Outcome::kKilled, *failure + (launcher ? "; " + *launcher : ""), now_ns);
+    }
+  if (options_.cluster)
+    if (const auto failure = options_.cluster->failure()) end_with(Outcome::kKilled, *failure, now_ns);
 }
 
 void Job::look_at_ranks(uint64_t now_ns) {
@@ -207,7 +223,6 @@ void Job::advance_phase(uint64_t now_ns) {
         for (RankLink& rank : ranks_) rank.handles = nullptr;
       }
       if (all_ranks([](const RankLink& r) { return r.ready; })) {
-        bootstrap_.reset();
         for (RankLink& rank : ranks_) rank.send({{"type", "start"}});
         move(Phase::kWarming);
       }
@@ -258,7 +273,7 @@ void Job::advance_phase(uint64_t now_ns) {
       if (all_ended || awake_ns_ > phase_since_ns_ + (at_once ? kAbortGraceNs / 2 : kAbortBoundNs)) {
         for (RankLink& rank : ranks_) {
           if (!rank.ended()) note(now_ns, "killed", rank.label() + " had not ended by itself");
-          rank.process().signal(SIGKILL);
+          rank.signal(SIGKILL);
         }
         move(Phase::kOver);
       }
@@ -330,6 +345,7 @@ JobRecord Job::collect() {
   job.end_ns = r2ccl::now_ns();
   job.start_ns = start_ns_;
   if (ticker_) job.wakeup_ms = ticker_->stop();
+  for (Host* host : hosts_) host->settle();
   collector_->drain();
   for (RankLink& rank : ranks_) {
     for (int i = 0; i < 100 && !rank.ended(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -373,9 +389,10 @@ JobRecord Job::collect() {
       if (rank.error == error_ && !rank.plugin_words.empty())
         error_ += "; the plugin said: " + rank.plugin_words;
   }
-  if (output_->write_error() != 0)
-    note(job.end_ns, "log_write_failed",
-         std::string("the ranks' output could not be written: ") + strerror(output_->write_error()));
+  for (const Host* host : hosts_)
+    if (const int error = host->log_error(); error != 0)
+      note(job.end_ns, "log_write_failed",
+           std::string("the ranks' output could not be written: ") + strerror(error));
   job.outcome = outcome_;
   job.error = error_;
   job.error_ns = error_ns_;
@@ -390,13 +407,18 @@ JobRecord Job::collect() {
     job.firings = driver_->firings();
     if (job.outcome == Outcome::kOk) job.gave_up = driver_->gave_up();
   }
-  if (real_) real_->finish(*board_);
-  job.witnesses = board_->witnesses();
+  if (real_) real_->finish(local_->board_host());
+  job.witnesses = board().witnesses();
   job.added_faults = control_->added();
   job.notes = notes_;
-  job.environment = rank_environment(ranks_[0]);
-  job.evidence = fabric_->evidence();
-  const std::string fabric = options_.fabric.empty() ? name(scenario_.fabric.kind) : options_.fabric;
+  job.environment = hosts_[0]->environment();
+  job.evidence = hosts_[0]->evidence();
+  for (size_t h = 0; options_.cluster && h < hosts_.size(); ++h) {
+    const HostFacts facts = hosts_[h]->facts();
+    job.hosts.push_back({facts.name, nodes_of_hosts_[h].first, nodes_of_hosts_[h].count, facts.cores,
+                         facts.kernel, facts.clock_offset_ms, facts.clock_bound_ms});
+  }
+  const std::string fabric = fabric_name();
   job.ports_limit = fabric == name(FabricKind::kVhca) || fabric == name(FabricKind::kRxe);
   report_progress(job.end_ns, true);
   return job;

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/fabric/device_fabric.h"
-#include "harness/launch/output.h"
+#include "harness/hosts/host_boards.h"
+#include "harness/hosts/local_host.h"
 #include "harness/measure/collector.h"
 #include "harness/measure/ticker.h"
 #include "harness/real/real_faults.h"
@@ -48,6 +48,7 @@ struct JobRecord {
   std::map<std::string, std::string> facts;        ///< RankLink::facts of all ranks
   std::string evidence;
   uint64_t start_ns = 0, end_ns = 0;
+  std::vector<HostResult> hosts;    ///< of a cluster; empty: all ranks were on this machine
   uint64_t first_iteration_ns = 0;  ///< begin of the first counted operation of any rank; 0: there was none
 };
 
@@ -67,7 +68,13 @@ class Job {
   enum class Phase { kStarting, kWarming, kRunning, kStopping, kClosing, kAborting, kOver };
 
   void start_ranks();
-  std::map<std::string, std::string> rank_environment(const RankLink& rank) const;
+  void take_hosts();
+  std::string fabric_name() const;
+  HostPlan host_plan(const NodesHere& nodes) const;
+  Host& host_of(int rank) { return *hosts_[host_of_rank_[size_t(rank)]]; }
+  /// What is added to its host's environment, and what of that is `removed` before.
+  std::map<std::string, std::string> rank_variables(const RankLink& rank,
+                                                    std::vector<std::string>& removed) const;
   nlohmann::json rank_config(const RankLink& rank) const;
   /// What the engine nccl sets for a rank, before the scenario's own variables.
   void add_nccl_environment(std::map<std::string, std::string>& environment, const RankLink& rank) const;
@@ -77,6 +84,7 @@ class Job {
   bool in_step() const { return communicator_of(scenario_, 0).size < scenario_.fabric.ranks(); }
   void tick(uint64_t now_ns);
   void advance_phase(uint64_t now_ns);
+  void look_at_hosts(uint64_t now_ns);
   void look_at_ranks(uint64_t now_ns);
   void watch(uint64_t now_ns, bool moved);
   void grant(uint64_t now_ns);
@@ -85,9 +93,9 @@ class Job {
   void note(uint64_t time_ns, const std::string& name, const std::string& text,
             const std::string& source = "runner");
   void report_progress(uint64_t now_ns, bool force);
-  void write_topology();
   void plan_real_faults();
-  std::string evidence_of_hang() const;
+  std::string evidence_of_hang();
+  faultinject::FaultBoard& board() { return boards_ ? *boards_ : hosts_[0]->board(); }
   template <typename Predicate>
   bool all_ranks(Predicate predicate) const;
   JobRecord collect();
@@ -102,13 +110,15 @@ class Job {
   const std::atomic<bool>& cancel_;
   Progress progress_;
 
-  std::unique_ptr<DeviceFabric> fabric_;
-  std::unique_ptr<faultinject::BoardHost> board_;
+  std::unique_ptr<LocalHost> local_;  ///< where there is no cluster
+  std::unique_ptr<DeviceFabric>
+      shared_fabric_;  ///< that the hosts of a cluster join; nullptr: each has its own
+  std::vector<Host*> hosts_;
+  std::vector<NodesHere> nodes_of_hosts_;
+  std::vector<size_t> host_of_rank_;
+  std::unique_ptr<HostBoards> boards_;  ///< of a cluster
   std::unique_ptr<Collector> collector_;
-  std::unique_ptr<Bootstrap> bootstrap_;
-  std::unique_ptr<OutputCapture> output_;
   std::vector<std::string> log_paths_;  // within the run's folder
-  std::string topology_path_;           ///< empty: the scenario declares none
   std::vector<RankLink> ranks_;
   std::unique_ptr<FaultDriver> driver_;
   std::unique_ptr<RealFaults> real_;  ///< empty: the scenario has none

@@ -142,6 +142,10 @@ ModeResult pool(const std::vector<const ModeResult*>& jobs) {
       all.row.algbw = job.row.algbw;
       all.row.busbw = job.row.busbw;
     }
+    if (job.clock_bound_ms > all.clock_bound_ms) {
+      all.clock_bound_ms = job.clock_bound_ms;
+      all.hosts = job.hosts;
+    }
     if (job.wakeup_ms.p99 > all.wakeup_ms.p99) {
       all.wakeup_ms = job.wakeup_ms;
       all.wakeup_p99_ms = job.wakeup_p99_ms;

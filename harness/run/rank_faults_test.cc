@@ -6,6 +6,7 @@
 #include <fstream>
 #include <thread>
 
+#include "harness/hosts/local_rank.h"
 #include "harness/run/fault_driver_fixture.h"
 
 namespace r2bench {
@@ -26,10 +27,12 @@ class RankFaults : public FaultDriverTest {
  protected:
   RankFaults() {
     const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    ranks[1].start({"/bin/sleep", {"1000"}, {}, null, bootstrap.inherited_fd(1)});
+    process = std::make_unique<LocalRank>(
+        ProcessSpec{"/bin/sleep", {"1000"}, {}, null, bootstrap.inherited_fd(1), {}});
+    ranks[1].attach(*process);
     peer = MessageSocket(dup(bootstrap.inherited_fd(1)));
     close(null);
-    ranks[1].connect(bootstrap, "hello");
+    process->connect(bootstrap, 1, "hello");
     peer.receive(1s);
   }
   /// Two hours: the driver stamps a signal with the machine's clock, which is an hour behind the test's.
@@ -51,6 +54,7 @@ class RankFaults : public FaultDriverTest {
   nlohmann::json received() { return peer.receive(0ms).value_or(nullptr); }
 
   Bootstrap bootstrap{2, 0};
+  std::unique_ptr<LocalRank> process;
   MessageSocket peer;  ///< the rank's end of its control connection
 };
 

@@ -4,17 +4,9 @@
 
 namespace r2bench {
 
-bool RankLink::connect(Bootstrap& bootstrap, const nlohmann::json& config) {
-  if (socket_.fd() >= 0) return true;
-  socket_ = bootstrap.take(size_t(rank_));
-  if (socket_.fd() < 0) return false;
-  socket_.send(config);
-  return true;
-}
-
 size_t RankLink::poll() {
   size_t count = 0;
-  while (auto message = socket_.receive(std::chrono::milliseconds(0))) {
+  while (auto message = port_ ? port_->receive() : std::nullopt) {
     take(*message);
     ++count;
   }

@@ -1,17 +1,15 @@
-// The runner's side of one rank: its process, its control connection, and what it has said so far.
+// The runner's side of one rank: what it has said so far, and the way to it.
 #pragma once
 
 #include <csignal>
 #include <deque>
 #include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "harness/launch/bootstrap.h"
-#include "harness/launch/process.h"
+#include "harness/hosts/rank_port.h"
 #include "harness/measure/result.h"
 
 namespace r2bench {
@@ -20,27 +18,30 @@ class RankLink {
  public:
   RankLink(int rank, int node, std::string label) : rank_(rank), node_(node), label_(std::move(label)) {}
 
-  void start(const ProcessSpec& spec) { process_ = std::make_unique<Process>(spec); }
-  /// Takes the connection when the rank has called; sends `config` first. true once it is there.
-  bool connect(Bootstrap& bootstrap, const nlohmann::json& config);
-  void send(const nlohmann::json& message) { socket_.send(message); }
+  /// The rank has been started; `port` must outlive the link.
+  void attach(RankPort& port) { port_ = &port; }
+  void send(const nlohmann::json& message) {
+    if (port_) port_->send(message);
+  }
   /// Reads every message that is there. Returns how many there were.
   size_t poll();
 
   int rank() const { return rank_; }
   int node() const { return node_; }
   const std::string& label() const { return label_; }
-  pid_t pid() const { return process_ ? process_->pid() : -1; }
-  Process& process() { return *process_; }
+  pid_t pid() const { return port_ ? port_->pid() : -1; }
+  /// Sends a signal, unless it has ended. Returns when that was.
+  uint64_t signal(int number) { return port_->signal(number); }
   /// waitpid's status.
-  std::optional<int> ended() { return process_ ? process_->ended() : std::nullopt; }
+  std::optional<int> ended() { return port_ ? port_->ended() : std::nullopt; }
 
   uint64_t prepared =
       0;  ///< operations that it is ready to begin, or has begun; only where groups keep in step
   bool hello = false, ready = false, warm = false, finished = false, aborted = false;
   bool has_error = false;
   std::string error, error_kind;
-  std::string plugin_words;  ///< the plugin's last warning before the error; what it says while it closes comes later
+  std::string
+      plugin_words;  ///< the plugin's last warning before the error; what it says while it closes comes later
   uint64_t error_ns = 0;
   std::string plugin_name;
   int plugin_abi = 0;                        ///< 0: the rank cannot know (NCCL has loaded it)
@@ -62,8 +63,7 @@ class RankLink {
   int rank_;
   int node_;
   std::string label_;
-  MessageSocket socket_;
-  std::unique_ptr<Process> process_;
+  RankPort* port_ = nullptr;
 };
 
 }  // namespace r2bench

@@ -18,6 +18,8 @@
 
 namespace r2bench {
 
+class Cluster;
+
 /// What the live line shows. Handed out about ten times a second while a job runs, and at each change of
 /// phase.
 struct Progress {
@@ -47,6 +49,7 @@ struct RunOptions {
   /// TCP port on the loopback for the ranks' bootstrap; 0: no port at all (socket pairs).
   uint16_t bootstrap_port = 0;
   bool allow_real_faults = false;  ///< real_* faults, which change the machine, may be made
+  Cluster* cluster = nullptr;  ///< the machines on which the nodes live; nullptr: all on this one
   std::optional<std::chrono::milliseconds>
       time_limit;  ///< per job; else the scenario's, and 20 s more for each repetition after the first
   std::function<void(const Progress&)> progress;  ///< may be empty; called on the caller's thread

@@ -1,4 +1,4 @@
-#include "harness/run/hang_evidence.h"
+#include "harness/hosts/hang_evidence.h"
 
 #include <unistd.h>
 

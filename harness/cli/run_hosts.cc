@@ -1,0 +1,75 @@
+#include "harness/cli/run_hosts.h"
+
+#include <algorithm>
+#include <climits>
+#include <filesystem>
+#include <ostream>
+#include <sstream>
+
+#include "harness/cli/exit_codes.h"
+
+namespace r2bench {
+namespace {
+
+Launcher launcher_of(const std::string& named) {
+  const auto launcher = launcher_named(named);
+  if (!launcher) throw UsageError("--launcher " + named + ": choose local, mpi, slurm or env");
+  return *launcher;
+}
+
+}  // namespace
+
+std::unique_ptr<Cluster> hosts_of_run(const RunArguments& arguments, const std::vector<Scenario>& scenarios,
+                                      const std::atomic<bool>& cancel) {
+  ClusterOptions options;
+  options.launcher = launcher_of(arguments.launcher);
+  std::istringstream names(arguments.hosts);
+  for (std::string host; std::getline(names, host, ',');)
+    if (!host.empty()) options.hosts.push_back(host);
+  const bool takes_hosts = options.launcher == Launcher::kMpi || options.launcher == Launcher::kSlurm;
+  if (!options.hosts.empty() && !takes_hosts)
+    throw UsageError("--hosts is for --launcher mpi and slurm; '" + arguments.launcher + "' has its own");
+  if (options.launcher == Launcher::kLocal) return nullptr;
+  options.program = std::filesystem::read_symlink("/proc/self/exe").string();
+  options.most_hosts = INT_MAX;
+  for (const Scenario& scenario : scenarios) {
+    options.most_hosts = std::min(options.most_hosts, scenario.fabric.nodes);
+    if (scenario.fabric.kind == FabricKind::kRxe)
+      throw UsageError("--launcher " + arguments.launcher + ": " + scenario.name +
+                       " wants fabric rxe, which has the devices of all nodes on one machine; make soft RoCE "
+                       "devices on each host (rdma link add NAME type rxe netdev INTERFACE) and choose "
+                       "--fabric verbs");
+  }
+  options.cancel = &cancel;
+  try {
+    return std::make_unique<Cluster>(options);
+  } catch (const FabricError& error) {
+    throw UsageError(error.what());
+  }
+}
+
+std::optional<int> serve_instead(const RunArguments& arguments, const Console& console) {
+  if (launcher_of(arguments.launcher) != Launcher::kEnv) return std::nullopt;
+  LaunchedPlace place;
+  try {
+    place = launched_place(Launcher::kEnv);
+  } catch (const FabricError& error) {
+    throw UsageError(error.what());
+  }
+  if (!place.first_of_host) {
+    console.out << "r2bench: the first process of this host serves the runner; this one has nothing to do\n";
+    return 0;
+  }
+  if (place.order == 0) return std::nullopt;
+  return host_agent(Launcher::kEnv);
+}
+
+int host_agent_command(const std::string& launcher) {
+  try {
+    return host_agent(launcher_of(launcher));
+  } catch (const FabricError& error) {
+    throw UsageError(error.what());
+  }
+}
+
+}  // namespace r2bench

@@ -1,0 +1,22 @@
+// The machines of `r2bench run --launcher …`.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "harness/cli/commands.h"
+#include "harness/hosts/cluster.h"
+
+namespace r2bench {
+
+/// The hosts on which the scenarios are to run; nullptr: this machine alone. Throws UsageError.
+std::unique_ptr<Cluster> hosts_of_run(const RunArguments& arguments, const std::vector<Scenario>& scenarios,
+                                      const std::atomic<bool>& cancel);
+
+/// Under --launcher env every process is the same command. The exit status of one that is not the runner:
+/// the first of its host serves the runner, others have nothing to do. nullopt: this one is the runner.
+std::optional<int> serve_instead(const RunArguments& arguments, const Console& console);
+
+}  // namespace r2bench

@@ -1,0 +1,78 @@
+#include "harness/hosts/clock_offset.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+namespace r2bench {
+namespace {
+
+TEST(ClockOffset, is_the_middle_of_what_a_round_trip_allows) {
+  ClockOffset clock;
+  EXPECT_FALSE(clock.known());
+  // The host is 1000 ahead; 30 there, 10 in the host, 50 back.
+  clock.add({100, 1130, 1140, 190});
+  ASSERT_TRUE(clock.known());
+  EXPECT_EQ(clock.offset_ns(), 990);
+  EXPECT_EQ(clock.bound_ns(190), 40u) << "half of the time on the way";
+  EXPECT_EQ(clock.to_runner(1190), 200u);
+  EXPECT_EQ(clock.to_runner(0), 0u) << "never stays never";
+}
+
+TEST(ClockOffset, a_host_that_is_behind_has_a_negative_one) {
+  ClockOffset clock;
+  clock.add({5'000, 1'010, 1'020, 5'030});
+  EXPECT_EQ(clock.offset_ns(), -4'000);
+  EXPECT_EQ(clock.to_runner(1'500), 5'500u);
+}
+
+TEST(ClockOffset, a_slow_answer_does_not_replace_a_quick_one) {
+  ClockOffset clock;
+  clock.add({1'000, 2'010, 2'010, 1'020});
+  clock.add({2'000, 3'900, 3'900, 3'000});
+  EXPECT_EQ(clock.offset_ns(), 1'000);
+  EXPECT_EQ(clock.bound_ns(1'020), 10u);
+}
+
+TEST(ClockOffset, what_is_known_gets_old) {
+  ClockOffset clock;
+  clock.add({1'000, 2'010, 2'010, 1'020});
+  EXPECT_EQ(clock.bound_ns(1'020 + 1'000'000'000), 10u + 500'000);
+  // A slower answer is then the better one.
+  clock.add({1'000'000'000, 1'000'401'000, 1'000'401'000, 1'000'800'000});
+  EXPECT_EQ(clock.bound_ns(1'000'800'000), 400'400u);
+}
+
+TEST(ClockOffset, an_answer_before_its_question_is_no_sample) {
+  ClockOffset clock;
+  clock.add({1'000, 2'000, 3'000, 1'500});
+  EXPECT_FALSE(clock.known());
+}
+
+TEST(ClockOffset, the_truth_is_always_within_the_bound) {
+  std::mt19937_64 random(7);
+  const auto up_to = [&](uint64_t most) { return std::uniform_int_distribution<uint64_t>(0, most)(random); };
+  for (int run = 0; run < 200; ++run) {
+    // The host's clock runs apart by up to 500 ppm, in either direction.
+    const double rate = 1 + (double(up_to(1000)) - 500) * 1e-6;
+    const double ahead = double(up_to(2'000'000'000)) - 1e9;
+    const auto host = [&](uint64_t now) { return uint64_t(2e9 + ahead + rate * double(now)); };
+    ClockOffset clock;
+    uint64_t now = 1'000'000'000;
+    for (int i = 0; i < 100; ++i) {
+      ClockSample sample;
+      sample.sent_ns = now;
+      sample.received_ns = host(now += 1 + up_to(300'000));
+      sample.answered_ns = host(now += up_to(2'000'000));
+      sample.returned_ns = now += 1 + up_to(300'000);
+      clock.add(sample);
+      now += up_to(200'000'000);
+      const double truth = double(now), seen = double(clock.to_runner(host(now)));
+      ASSERT_LE(std::abs(seen - truth), double(clock.bound_ns(now)) + 2) << "run " << run << ", sample " << i;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace r2bench

@@ -1,0 +1,194 @@
+#include "harness/hosts/cluster.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "harness/hosts/host_agent.h"
+#include "harness/hosts/local_host.h"
+
+namespace r2bench {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr milliseconds kAgentsBound{60'000};
+constexpr milliseconds kAfterFirst{20'000};  // the others of one launcher follow soon
+constexpr milliseconds kLook{100};
+constexpr milliseconds kEndBound{10'000};
+constexpr milliseconds kTermBound{5'000};
+
+std::string end_of(int status) {
+  if (WIFSIGNALED(status))
+    return "died of signal " + std::to_string(WTERMSIG(status)) + " (" + strsignal(WTERMSIG(status)) + ")";
+  return "ended with status " + std::to_string(WEXITSTATUS(status));
+}
+
+bool ends_within(Process& process, milliseconds wait) {
+  for (const auto end = steady_clock::now() + wait; steady_clock::now() < end;
+       std::this_thread::sleep_for(milliseconds(20)))
+    if (process.ended()) return true;
+  return false;
+}
+
+}  // namespace
+
+std::vector<NodesHere> nodes_of_hosts(int nodes, int hosts) {
+  std::vector<NodesHere> parts;
+  int next = 0;
+  for (int h = 0; h < hosts; ++h) {
+    const int count = nodes / hosts + (h < nodes % hosts ? 1 : 0);
+    parts.push_back({next, count, {}});
+    next += count;
+  }
+  return parts;
+}
+
+Cluster::Cluster(const ClusterOptions& options) : launcher_name_(name(options.launcher)) {
+  const char* secret = std::getenv(kSecretVariable);
+  if (options.launcher == Launcher::kEnv) {
+    if (!secret || std::strlen(secret) < kLeastSecret)
+      throw FabricError(std::string("set ") + kSecretVariable + " to the same " +
+                        std::to_string(kLeastSecret) +
+                        " characters or more on every host, such as the output of 'openssl rand -hex 32' on "
+                        "the first: by it the hosts of the job know each other");
+  }
+  try {
+    const char* port = std::getenv("R2BENCH_PORT");
+    const char* master_port = std::getenv("MASTER_PORT");
+    int wanted = 0;
+    if (options.launcher == Launcher::kEnv)
+      wanted = port ? std::atoi(port) : master_port ? std::atoi(master_port) + 1 : 29501;
+    rendezvous_ = std::make_unique<Rendezvous>(options.launcher == Launcher::kEnv ? secret : random_secret(),
+                                               uint16_t(wanted));
+  } catch (const std::system_error& error) {
+    throw FabricError(std::string("the runner cannot listen for its hosts: ") + error.what() +
+                      "; R2BENCH_PORT names another port");
+  }
+  start_launcher(options);
+  wait_for_agents(options);
+}
+
+void Cluster::start_launcher(const ClusterOptions& options) {
+  ProcessSpec spec;
+  const std::vector<std::string> command = launcher_command(options);
+  spec.program = command[0];
+  spec.arguments.assign(command.begin() + 1, command.end());
+  spec.environment = current_environment();
+  spec.environment[kRendezvousVariable] = rendezvous_->addresses();
+  spec.environment[kSecretVariable] = rendezvous_->secret();
+  // mpirun and srun end their own helpers and folders on every host when they are asked to.
+  spec.death_signal = options.launcher == Launcher::kEnv ? SIGKILL : SIGTERM;
+  output_ = std::make_unique<OutputCapture>();
+  launcher_said_ = memfd_create("r2bench-launcher", MFD_CLOEXEC);
+  if (launcher_said_ < 0) throw std::system_error(errno, std::generic_category(), "memfd_create");
+  spec.output_fd = output_->add_file(fcntl(launcher_said_, F_DUPFD_CLOEXEC, 0));
+  try {
+    launcher_ = std::make_unique<Process>(spec);
+  } catch (const std::system_error& error) {
+    close(spec.output_fd);
+    throw FabricError(std::string(error.what()) + "; install " +
+                      (options.launcher == Launcher::kMpi ? "openmpi-bin" : "slurm-client") +
+                      ", or choose another --launcher");
+  }
+  close(spec.output_fd);
+  output_->start();
+}
+
+std::string Cluster::launcher_output() const {
+  std::string said(16384, '\0');
+  const ssize_t n = pread(launcher_said_, said.data(), said.size(), 0);
+  said.resize(n > 0 ? size_t(n) : 0);
+  std::istringstream lines_of(said);
+  std::string text, line;
+  for (int lines = 0; lines < 12 && std::getline(lines_of, line);)
+    if (line.find_first_not_of(" -\t") != std::string::npos) {
+      text += "\n  " + line;
+      ++lines;
+    }
+  return text;
+}
+
+void Cluster::fail(const std::string& what) {
+  std::string text = what;
+  for (const std::string& refused : rendezvous_->refused()) text += "; " + refused;
+  if (launcher_) launcher_->signal(SIGTERM);
+  if (launcher_) ends_within(*launcher_, kTermBound);
+  launcher_.reset();
+  output_.reset();  // what it has said is all there now
+  const std::string said = launcher_output();
+  throw FabricError(text + (said.empty() ? "" : ". It said:" + said));
+}
+
+void Cluster::wait_for_agents(const ClusterOptions& options) {
+  auto deadline = steady_clock::now() + kAgentsBound;
+  size_t expected = 0;
+  while (expected == 0 || hosts_.size() < expected) {
+    if (auto caller = rendezvous_->accept(kLook)) {
+      const nlohmann::json& hello = caller->hello;
+      const std::string host = hello.value("name", "?");
+      if (hello.value("revision", "") != agent_hello(0, 1)["revision"])
+        fail("host " + host + " has another build of r2bench (commit " + hello.value("revision", "?") +
+             "); install the same on every host");
+      if (hosts_.empty()) {
+        expected = size_t(std::max(1, hello.value("count", 1)));
+        deadline = std::min(deadline, steady_clock::now() + kAfterFirst);
+        if (options.most_hosts > 0 && expected > size_t(options.most_hosts))
+          fail(launcher_name_ + " has started agents on " + std::to_string(expected) +
+               " hosts, but the scenario has " + std::to_string(options.most_hosts) +
+               " nodes; name as many hosts or fewer with --hosts");
+      }
+      hosts_.push_back(std::make_unique<RemoteHost>(std::move(caller->link), hello));
+      continue;
+    }
+    if (options.cancel && *options.cancel) fail("cancelled");
+    if (const auto how = launcher_->ended())
+      fail("the launcher (" + launcher_name_ + ") " + end_of(*how) + " before every host had called");
+    if (steady_clock::now() > deadline)
+      fail(std::to_string(hosts_.size()) + " of " + (expected ? std::to_string(expected) : "the") +
+           " hosts have called the runner (at " + rendezvous_->addresses() +
+           ") in time; can the others reach it, or does a firewall keep them off?");
+  }
+  std::sort(hosts_.begin(), hosts_.end(),
+            [](const auto& a, const auto& b) { return a->facts().order < b->facts().order; });
+}
+
+std::vector<RemoteHost*> Cluster::hosts() const {
+  std::vector<RemoteHost*> hosts;
+  for (const auto& host : hosts_) hosts.push_back(host.get());
+  return hosts;
+}
+
+std::optional<std::string> Cluster::failure() {
+  const auto how = launcher_->ended();
+  if (!how) return std::nullopt;
+  return "the launcher (" + launcher_name_ + ") " + end_of(*how);
+}
+
+Cluster::~Cluster() {
+  hosts_.clear();  // each agent is told to end, or sees that its runner is gone
+  end_launcher();
+  output_.reset();
+  if (launcher_said_ >= 0) close(launcher_said_);
+}
+
+void Cluster::end_launcher() {
+  if (!launcher_ || ends_within(*launcher_, kEndBound)) return;
+  launcher_->signal(SIGTERM);
+  ends_within(*launcher_, kTermBound);  // then it is killed
+}
+
+}  // namespace r2bench

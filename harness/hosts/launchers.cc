@@ -1,0 +1,147 @@
+// What mpirun, srun and torchrun want to be told, and what they tell whom they start.
+#include <unistd.h>
+
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+#include "harness/hosts/cluster.h"
+#include "harness/hosts/host_agent.h"
+
+namespace r2bench {
+namespace {
+
+constexpr std::chrono::milliseconds kFindRunner{60'000};
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ",") + word;
+  return text;
+}
+
+std::optional<int> number_in(const char* variable) {
+  const char* text = std::getenv(variable);
+  if (!text || !*text) return std::nullopt;
+  return std::atoi(text);
+}
+
+/// The first of PATH; the word itself when there is none, for the message.
+std::string in_path(const std::string& program) {
+  const char* path = std::getenv("PATH");
+  std::string folders = path ? path : "/usr/bin:/bin";
+  for (size_t from = 0; from <= folders.size();) {
+    const size_t to = std::min(folders.find(':', from), folders.size());
+    const std::string file = folders.substr(from, to - from) + "/" + program;
+    if (access(file.c_str(), X_OK) == 0) return file;
+    from = to + 1;
+  }
+  return program;
+}
+
+}  // namespace
+
+const char* name(Launcher launcher) {
+  // clang-format off
+  switch (launcher) {
+    case Launcher::kLocal: return "local";
+    case Launcher::kMpi: return "mpi";
+    case Launcher::kSlurm: return "slurm";
+    case Launcher::kEnv: return "env";
+  }
+  // clang-format on
+  return "?";
+}
+
+std::optional<Launcher> launcher_named(const std::string& text) {
+  for (const Launcher launcher : {Launcher::kLocal, Launcher::kMpi, Launcher::kSlurm, Launcher::kEnv})
+    if (text == name(launcher)) return launcher;
+  return std::nullopt;
+}
+
+std::vector<std::string> launcher_command(const ClusterOptions& options) {
+  std::vector<std::string> command;
+  switch (options.launcher) {
+    case Launcher::kMpi:
+      command = {in_path("mpirun"),   "--map-by", "ppr:1:node",   "--bind-to", "none", "-x",
+                 kRendezvousVariable, "-x",       kSecretVariable};
+      if (geteuid() == 0) command.insert(command.begin() + 1, "--allow-run-as-root");
+      if (!options.hosts.empty()) command.insert(command.end(), {"--host", joined(options.hosts)});
+      break;
+    case Launcher::kSlurm:
+      command = {in_path("srun"),   "--ntasks-per-node=1", "--kill-on-bad-exit=1",
+                 "--cpu-bind=none", "--export=ALL",        "--overlap"};
+      if (!options.hosts.empty())
+        command.insert(command.end(), {"--nodes=" + std::to_string(options.hosts.size()),
+                                       "--nodelist=" + joined(options.hosts)});
+      break;
+    case Launcher::kLocal:
+    case Launcher::kEnv:
+      break;
+  }
+  command.insert(command.end(), {options.program, "host-agent", name(options.launcher)});
+  return command;
+}
+
+LaunchedPlace launched_place(Launcher launcher) {
+  const auto place = [&](const char* order, const char* count, const char* local) {
+    const auto is = number_in(order), of = number_in(count);
+    if (!is || !of)
+      throw FabricError(std::string(order) + " and " + count + " are not set: launcher '" + name(launcher) +
+                        "' has not started this process");
+    return LaunchedPlace{*is, *of, number_in(local).value_or(0) == 0};
+  };
+  switch (launcher) {
+    case Launcher::kMpi:
+      return place("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK");
+    case Launcher::kSlurm:
+      return place("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID");
+    case Launcher::kEnv: {
+      LaunchedPlace of_process = place("RANK", "WORLD_SIZE", "LOCAL_RANK");
+      const int each = std::max(1, number_in("LOCAL_WORLD_SIZE").value_or(1));
+      of_process.order /= each;
+      of_process.count = (of_process.count + each - 1) / each;
+      return of_process;
+    }
+    case Launcher::kLocal:
+      break;
+  }
+  return {};
+}
+
+int host_agent(Launcher launcher) {
+  const char* secret = std::getenv(kSecretVariable);
+  const char* rendezvous = std::getenv(kRendezvousVariable);
+  std::string addresses = rendezvous ? rendezvous : "";
+  if (addresses.empty() && launcher == Launcher::kEnv) {
+    const char* master = std::getenv("MASTER_ADDR");
+    const int port = number_in("R2BENCH_PORT").value_or(number_in("MASTER_PORT").value_or(29500) + 1);
+    if (master) addresses = std::string(master) + ":" + std::to_string(port);
+  }
+  if (!secret || addresses.empty()) {
+    fprintf(stderr, "r2bench host-agent is started by r2bench run --launcher; %s is not set\n",
+            secret ? kRendezvousVariable : kSecretVariable);
+    return 64;
+  }
+  const LaunchedPlace place = launched_place(launcher);
+  std::string why_not;
+  SecureLink link =
+      call_runner(addresses, secret, agent_hello(place.order, place.count), kFindRunner, why_not);
+  // Ranks inherit the environment, and need neither.
+  unsetenv(kSecretVariable);
+  unsetenv(kRendezvousVariable);
+  const std::string host = agent_hello(0, 1)["name"];
+  if (link.closed()) {
+    fprintf(stderr, "host %s cannot reach the runner at %s: %s\n", host.c_str(), addresses.c_str(),
+            why_not.c_str());
+    return 1;
+  }
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
+  const std::string prefix = self.parent_path().parent_path().string();
+  const std::string why = serve_runner(std::move(link), prefix + "/bin", prefix + "/lib");
+  if (why.empty()) return 0;
+  fprintf(stderr, "host %s has lost the runner: %s\n", host.c_str(), why.c_str());
+  return 1;
+}
+
+}  // namespace r2bench

@@ -1,0 +1,79 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "harness/hosts/cluster.h"
+
+namespace r2bench {
+namespace {
+
+bool has(const std::vector<std::string>& words, const std::string& word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+/// Sets variables for the time of a test.
+class Environment {
+ public:
+  explicit Environment(std::vector<std::pair<std::string, std::string>> variables) {
+    for (auto& [variable, value] : variables) {
+      names_.push_back(variable);
+      setenv(variable.c_str(), value.c_str(), 1);
+    }
+  }
+  ~Environment() {
+    for (const std::string& variable : names_) unsetenv(variable.c_str());
+  }
+
+ private:
+  std::vector<std::string> names_;
+};
+
+TEST(Launchers, nodes_are_dealt_out_in_blocks) {
+  EXPECT_EQ(nodes_of_hosts(2, 1), (std::vector<NodesHere>{{0, 2, {}}}));
+  EXPECT_EQ(nodes_of_hosts(2, 2), (std::vector<NodesHere>{{0, 1, {}}, {1, 1, {}}}));
+  EXPECT_EQ(nodes_of_hosts(5, 2), (std::vector<NodesHere>{{0, 3, {}}, {3, 2, {}}}));
+}
+
+TEST(Launchers, mpirun_starts_one_agent_on_each_host) {
+  ClusterOptions options;
+  options.launcher = Launcher::kMpi;
+  options.program = "/opt/r2bench";
+  auto command = launcher_command(options);
+  EXPECT_TRUE(has(command, "ppr:1:node"));
+  EXPECT_TRUE(has(command, kSecretVariable)) << "by its name: its value must not stand in a command line";
+  EXPECT_FALSE(has(command, "--host")) << "those that mpirun has been given";
+  EXPECT_EQ(command.back(), "mpi");
+  options.hosts = {"a", "b"};
+  command = launcher_command(options);
+  EXPECT_TRUE(has(command, "a,b"));
+}
+
+TEST(Launchers, srun_starts_one_agent_on_each_host) {
+  ClusterOptions options;
+  options.launcher = Launcher::kSlurm;
+  options.program = "/opt/r2bench";
+  options.hosts = {"a", "b"};
+  const auto command = launcher_command(options);
+  EXPECT_TRUE(has(command, "--ntasks-per-node=1"));
+  EXPECT_TRUE(has(command, "--nodelist=a,b"));
+  EXPECT_EQ(command.back(), "slurm");
+}
+
+TEST(Launchers, a_process_knows_its_place) {
+  {
+    const Environment mpi({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "3"}});
+    EXPECT_EQ(launched_place(Launcher::kMpi).order, 1);
+    EXPECT_EQ(launched_place(Launcher::kMpi).count, 3);
+  }
+  // torchrun with two processes on each of two hosts.
+  const Environment torchrun(
+      {{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"}});
+  EXPECT_EQ(launched_place(Launcher::kEnv).order, 1);
+  EXPECT_EQ(launched_place(Launcher::kEnv).count, 2);
+  EXPECT_FALSE(launched_place(Launcher::kEnv).first_of_host);
+  EXPECT_THROW(launched_place(Launcher::kSlurm), FabricError);
+}
+
+}  // namespace
+}  // namespace r2bench

@@ -1,0 +1,253 @@
+#include "harness/hosts/remote_host.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+#include <utility>
+
+#include "harness/hosts/fault_fields.h"
+#include "harness/hosts/json_fields.h"
+#include "harness/hosts/remote_parts.h"
+#include "r2ccl/base/clock.h"
+
+namespace r2bench {
+
+using nlohmann::json;
+using r2ccl::trace::Event;
+using std::chrono::milliseconds;
+
+namespace {
+
+constexpr uint64_t kPingEveryNs = 100 * r2ccl::kNsPerMs;
+constexpr int kFirstPings = 16;
+constexpr milliseconds kListen{100};
+constexpr milliseconds kPrepareBound{60'000};
+constexpr milliseconds kAnswerBound{10'000};
+
+}  // namespace
+
+RemoteHost::RemoteHost(SecureLink link, const json& hello) : link_(std::move(link)) {
+  facts_.name = hello.value("name", "");
+  facts_.kernel = hello.value("kernel", "");
+  facts_.boot_id = hello.value("boot_id", "");
+  facts_.revision = hello.value("revision", "");
+  facts_.order = hello.value("order", 0);
+  facts_.cores = hello.value("cores", 0);
+  listener_ = std::thread([this] { listen(); });
+  for (int i = 0; i < kFirstPings; ++i) ask({{"type", "ping"}, {"sent_ns", r2ccl::now_ns()}}, kAnswerBound);
+  worst_clock_ns_ = 0;
+}
+
+RemoteHost::~RemoteHost() {
+  tell({{"type", "quit"}});
+  stop_ = true;
+  if (listener_.joinable()) listener_.join();
+}
+
+void RemoteHost::listen() {
+  while (!stop_) {
+    const auto message = link_.receive(kListen);
+    const uint64_t arrived_ns = r2ccl::now_ns();
+    if (!message && !link_.closed()) continue;
+    const std::lock_guard lock(mutex_);
+    if (message) {
+      try {
+        take(*message, arrived_ns);
+      } catch (const json::exception& error) {
+        lost_ = std::string("it sent what cannot be understood: ") + error.what();
+      }
+    } else if (lost_.empty()) {
+      lost_ = link_.why();
+    }
+    answered_.notify_all();
+    if (!lost_.empty()) return;
+  }
+}
+
+/// With the lock held.
+uint64_t RemoteHost::to_runner(uint64_t host_ns) {
+  if (host_ns != 0) worst_clock_ns_ = std::max(worst_clock_ns_, clock_.bound_ns(r2ccl::now_ns()));
+  return clock_.to_runner(host_ns);
+}
+
+void RemoteHost::to_runner(faultinject::FaultState& state) {
+  for (uint64_t* time : {&state.armed_ns, &state.triggered_ns, &state.t0_ns, &state.healed_ns})
+    *time = to_runner(*time);
+}
+
+void RemoteHost::take(const json& message, uint64_t arrived_ns) {
+  const std::string type = message.value("type", "");
+  if (message.contains("sent_ns")) {
+    ++clock_samples_;
+    clock_.add({message["sent_ns"], message.at("received_ns"), message.at("answered_ns"), arrived_ns});
+  }
+  if (type == "answer") {
+    answers_[message.at("request")] = message;
+  } else if (type == "rank") {
+    json said = message.at("message");
+    for (const char* time : {"time_ns", "from_ns", "to_ns"})
+      if (said.contains(time)) said[time] = to_runner(said[time].get<uint64_t>());
+    inbox_[message.at("rank")].messages.push_back(std::move(said));
+  } else if (type == "ended") {
+    inbox_[message.at("rank")].ended = message.at("status").get<int>();
+  } else if (type == "events") {
+    take_events(message);
+  } else if (type == "output") {
+    take_output(message);
+  } else if (type == "fault") {
+    auto state = fields_from_json<faultinject::FaultState>(message.at("state"));
+    to_runner(state);
+    states_[message.at("id")] = state;
+  } else if (type == "trouble") {
+    lost_ = message.at("refused");
+  }
+}
+
+void RemoteHost::take_events(const json& message) {
+  Inbox& inbox = inbox_[message.at("rank")];
+  inbox.lost += message.at("lost").get<uint64_t>();
+  const json::binary_t& data = message.at("data").get_binary();
+  const size_t before = inbox.events.size();
+  inbox.events.resize(before + data.size() / sizeof(Event));
+  std::memcpy(inbox.events.data() + before, data.data(), (inbox.events.size() - before) * sizeof(Event));
+  for (size_t i = before; i < inbox.events.size(); ++i)
+    inbox.events[i].time_ns = to_runner(inbox.events[i].time_ns);
+}
+
+void RemoteHost::take_output(const json& message) {
+  for (const RankPlan& rank : plan_.ranks) {
+    if (rank.rank != message.at("rank").get<int>()) continue;
+    const std::filesystem::path path = std::filesystem::path(folder_) / rank.log;
+    std::ofstream file(path, std::ios::app | std::ios::binary);
+    const json::binary_t& data = message.at("data").get_binary();
+    file.write(reinterpret_cast<const char*>(data.data()), std::streamsize(data.size()));
+    if (!file.flush() && log_error_ == 0) log_error_ = errno ? errno : EIO;
+  }
+}
+
+void RemoteHost::tell(json message) {
+  const std::lock_guard lock(sending_);
+  link_.send(message);
+}
+
+json RemoteHost::ask(json request, milliseconds wait) {
+  const uint64_t number = next_request_++;
+  request["request"] = number;
+  const std::string type = request["type"];
+  tell(std::move(request));
+  std::unique_lock lock(mutex_);
+  answered_.wait_for(lock, wait, [&] { return answers_.contains(number) || !lost_.empty(); });
+  const auto found = answers_.find(number);
+  if (found == answers_.end())
+    throw FabricError("host " + facts_.name + " did not answer '" + type +
+                      "': " + (lost_.empty() ? std::to_string(wait.count()) + " ms have passed" : lost_));
+  const json answer = std::move(found->second);
+  answers_.erase(found);
+  if (answer.contains("refused"))
+    throw FabricError("host " + facts_.name + ": " + answer["refused"].get<std::string>());
+  return answer;
+}
+
+void RemoteHost::prepare(const HostPlan& plan) {
+  release();
+  {
+    const std::lock_guard lock(mutex_);
+    plan_ = plan;
+    worst_clock_ns_ = 0;
+  }
+  for (const RankPlan& rank : plan.ranks) {
+    const std::filesystem::path path = std::filesystem::path(folder_) / rank.log;
+    std::error_code failed;
+    std::filesystem::create_directory(path.parent_path(), failed);
+    if (!std::ofstream(path, std::ios::trunc))
+      throw FabricError("cannot write " + path.string() + ": " + std::strerror(errno));
+  }
+  const json answer = ask({{"type", "prepare"}, {"plan", plan.to_json()}}, kPrepareBound);
+  evidence_ = answer.at("evidence");
+  environment_ = answer.at("environment").get<std::map<std::string, std::string>>();
+  board_ = std::make_unique<Board>(*this);
+  for (const RankPlan& rank : plan.ranks) ports_[rank.rank] = std::make_unique<Port>(*this, rank.rank);
+}
+
+void RemoteHost::start() {
+  const json answer = ask({{"type", "start"}}, kPrepareBound);
+  const std::lock_guard lock(mutex_);
+  for (size_t i = 0; i < plan_.ranks.size(); ++i)
+    inbox_[plan_.ranks[i].rank].pid = answer.at("pids").at(i).get<pid_t>();
+}
+
+void RemoteHost::tick() {
+  const uint64_t now = r2ccl::now_ns();
+  if (now < pinged_ns_ + kPingEveryNs) return;
+  pinged_ns_ = now;
+  tell({{"type", "ping"}, {"sent_ns", r2ccl::now_ns()}});
+}
+
+faultinject::FaultBoard& RemoteHost::board() { return *board_; }
+
+RankPort& RemoteHost::rank(int rank) { return *ports_.at(rank); }
+
+uint64_t RemoteHost::drain(int rank, std::vector<Event>& out) {
+  const std::lock_guard lock(mutex_);
+  Inbox& inbox = inbox_[rank];
+  out.insert(out.end(), inbox.events.begin(), inbox.events.end());
+  inbox.events.clear();
+  return std::exchange(inbox.lost, 0);
+}
+
+void RemoteHost::decline(r2ccl::trace::EventType type) { tell({{"type", "decline"}, {"event", int(type)}}); }
+
+ThreadReport RemoteHost::threads() {
+  ThreadReport report;
+  for (const RankPlan& rank : plan_.ranks) report.brief[rank.rank] = " (its host does not answer)";
+  try {
+    const json answer = ask({{"type", "threads"}}, kAnswerBound);
+    report.full = answer.at("full");
+    for (size_t i = 0; i < plan_.ranks.size(); ++i)
+      report.brief[plan_.ranks[i].rank] = answer.at("brief").at(i);
+  } catch (const std::exception& error) {
+    report.full = std::string(error.what()) + "\n";
+  }
+  return report;
+}
+
+void RemoteHost::settle() {
+  try {
+    ask({{"type", "settle"}, {"sent_ns", r2ccl::now_ns()}}, kAnswerBound);
+  } catch (const std::exception&) {  // failure() says so
+  }
+}
+
+void RemoteHost::release() {
+  if (plan_.ranks.empty()) return;
+  try {
+    ask({{"type", "release"}}, kAnswerBound);
+  } catch (const std::exception&) {  // failure() says so
+  }
+  ports_.clear();
+  board_.reset();
+  const std::lock_guard lock(mutex_);
+  plan_ = {};
+  inbox_.clear();
+  states_.clear();
+}
+
+std::optional<std::string> RemoteHost::failure() {
+  const std::lock_guard lock(mutex_);
+  if (lost_.empty()) return std::nullopt;
+  return "host " + facts_.name + " is gone (" + lost_ + "), and its ranks with it";
+}
+
+HostFacts RemoteHost::facts() const {
+  const std::lock_guard lock(mutex_);
+  HostFacts facts = facts_;
+  facts.clock_offset_ms = double(clock_.offset_ns()) / 1e6;
+  facts.clock_bound_ms = double(std::max(worst_clock_ns_, clock_.bound_ns(r2ccl::now_ns()))) / 1e6;
+  return facts;
+}
+
+}  // namespace r2bench

@@ -1,0 +1,96 @@
+// A host that is another machine: the runner's end of the connection to the agent there. What the agent tells
+// is taken by a thread of its own, so that the clocks are compared without the runner's pauses; times are
+// put on the runner's clock as they arrive.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "harness/hosts/clock_offset.h"
+#include "harness/hosts/host.h"
+#include "harness/launch/secure_link.h"
+
+namespace r2bench {
+
+class RemoteHost final : public Host {
+ public:
+  /// `hello`: the agent's first message. Compares the clocks (some ms).
+  RemoteHost(SecureLink link, const nlohmann::json& hello);
+  ~RemoteHost() override;
+
+  void prepare(const HostPlan& plan) override;
+  void start() override;
+  void tick() override;
+  faultinject::FaultBoard& board() override;
+  RankPort& rank(int rank) override;
+  uint64_t drain(int rank, std::vector<r2ccl::trace::Event>& out) override;
+  void decline(r2ccl::trace::EventType type) override;
+  std::string evidence() const override { return evidence_; }
+  const std::map<std::string, std::string>& environment() const override { return environment_; }
+  ThreadReport threads() override;
+  void settle() override;
+  int log_error() const override { return log_error_; }
+  void release() override;
+  std::optional<std::string> failure() override;
+  HostFacts facts() const override;
+
+  /// Where the ranks' output goes: <folder>/<RankPlan::log>. Before prepare().
+  void log_into(const std::string& folder) { folder_ = folder; }
+
+ private:
+  class Board;
+  class Port;
+  /// What has come of one rank and was not taken yet.
+  struct Inbox {
+    std::deque<nlohmann::json> messages;
+    std::vector<r2ccl::trace::Event> events;
+    uint64_t lost = 0;
+    pid_t pid = -1;
+    std::optional<int> ended;
+  };
+
+  void listen();
+  void take(const nlohmann::json& message, uint64_t arrived_ns);
+  void take_events(const nlohmann::json& message);
+  void take_output(const nlohmann::json& message);
+  void ping();
+  void tell(nlohmann::json message);
+  /// Sends a request and waits for its answer. Throws FabricError with the agent's words when it refuses, and
+  /// when it does not answer within `wait`.
+  nlohmann::json ask(nlohmann::json request, std::chrono::milliseconds wait);
+  uint64_t to_runner(uint64_t host_ns);
+  void to_runner(faultinject::FaultState& state);
+
+  SecureLink link_;
+  HostFacts facts_;
+  std::string folder_;
+  HostPlan plan_;
+  std::string evidence_;
+  std::map<std::string, std::string> environment_;
+  std::unique_ptr<Board> board_;
+  std::map<int, std::unique_ptr<Port>> ports_;
+  uint64_t next_request_ = 1;
+  uint64_t pinged_ns_ = 0;
+  std::atomic<int> log_error_{0};
+
+  mutable std::mutex mutex_;  ///< guards what follows
+  std::condition_variable answered_;
+  std::map<uint64_t, nlohmann::json> answers_;
+  std::map<int, Inbox> inbox_;
+  std::map<uint32_t, faultinject::FaultState> states_;
+  ClockOffset clock_;
+  uint64_t worst_clock_ns_ = 0;  ///< largest bound of any time that was converted
+  size_t clock_samples_ = 0;
+  std::string lost_;  ///< why the agent is gone; empty: it is there
+
+  std::mutex sending_;
+  std::atomic<bool> stop_{false};
+  std::thread listener_;
+};
+
+}  // namespace r2bench

@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Whatever ends first, nothing of a job on two hosts is left: runner, agent, mpirun (kill -9 each), and Ctrl-C.
+
+    cleanup_test.py R2BENCH
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+from namespaces import Hosts, fail, need, wait_for
+
+ENDLESS = """
+version: 1
+name: endless
+fabric: {kind: vhca, nodes: 2, ranks_per_node: 1, nics_per_node: 2, nic_rate: 200 Mbit/s}
+workload: {engine: cpu, op: allreduce, dtype: float32, bytes: 1 MiB, iters: 1000000, verify: true}
+modes: [migrate]
+expect:
+  migrate: {outcome: ok}
+"""
+
+
+class Job:
+    def __init__(self, r2bench, hosts, out, launcher="mpi", environment=None):
+        self.hosts, self.out = hosts, out
+        scenario = hosts.folder / "endless.yaml"
+        scenario.write_text(ENDLESS)
+        command = [*hosts.enter("h0"), r2bench, "run", str(scenario), "--no-plot", "--launcher", launcher, "--hosts", "h0,h1", "--out", str(out)]
+        self.runner = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment or hosts.environment())
+        wait_for(self.runs, "both ranks run")
+
+    def runs(self):
+        if self.runner.poll() is not None:
+            fail(f"the job ended by itself:\n{self.runner.stdout.read()}")
+        return len(self.of("r2bench-cpu-rank")) == 2
+
+    def of(self, words, host=None):
+        there = os.readlink(f"/proc/{self.hosts.pid(host)}/ns/net") if host else None
+        return [pid for pid, line in self.hosts.processes().items()
+                if words in line and (there is None or os.readlink(f"/proc/{pid}/ns/net") == there)]
+
+    def end(self):
+        output, _ = self.runner.communicate(timeout=60)
+        return self.runner.returncode, output
+
+    def error(self):
+        return json.loads((self.out / "result.json").read_text())["runs"][0]["error"]
+
+
+def the_one(pids, what):
+    if len(pids) != 1:
+        fail(f"{what}: {pids}")
+    return pids[0]
+
+
+def runner_killed(job):
+    os.kill(job.runner.pid, signal.SIGKILL)
+    job.end()
+
+
+def agent_killed(job):
+    os.kill(the_one([pid for pid in job.of("host-agent mpi", "h1") if b"orted" not in open(f"/proc/{pid}/cmdline", "rb").read()], "the agent"), signal.SIGKILL)
+    status, output = job.end()
+    if status != 1 or "host h1 is gone" not in job.error():
+        fail(f"status {status}, error {job.error()}:\n{output}")
+
+
+def mpirun_killed(job):
+    os.kill(the_one([pid for pid in job.of("mpirun", "h0") if "run endless" not in job.hosts.processes().get(pid, "") and
+                     os.readlink(f"/proc/{pid}/exe").endswith(("mpirun", "mpirun.openmpi", "orterun"))], "mpirun"), signal.SIGKILL)
+    status, output = job.end()
+    if status != 1 or "is gone" not in job.error() and "the launcher (mpi) died of signal 9" not in job.error():
+        fail(f"status {status}, error {job.error()}:\n{output}")
+
+
+def interrupted(job):
+    os.kill(job.runner.pid, signal.SIGINT)
+    status, output = job.end()
+    if status != 130 and status != 128 + signal.SIGINT:
+        fail(f"status {status}:\n{output}")
+    if json.loads((job.out / "result.json").read_text())["cancelled"] is not True:
+        fail("the result does not say that it was cancelled")
+
+
+def main():
+    r2bench = sys.argv[1]
+    need(("mpirun", "openmpi-bin"), ("ip", "iproute2"), ("nsenter", "util-linux"))
+    with Hosts(2) as hosts:
+        for case in (runner_killed, agent_killed, mpirun_killed, interrupted):
+            case(Job(r2bench, hosts, hosts.folder / case.__name__))
+            hosts.expect_nobody(f"after {case.__name__}")
+            print(f"{case.__name__}: nothing is left")
+
+
+if __name__ == "__main__":
+    main()

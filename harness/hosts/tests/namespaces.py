@@ -1,0 +1,156 @@
+"""Network namespaces of this machine as the hosts of a cluster: each has a name, an address and a link to a switch of its own.
+
+Nothing is written outside a temporary folder, and everything ends with the process that made it, however that ends:
+namespaces live as long as the processes that hold them, and these are killed by the kernel when this one dies.
+"""
+
+import ctypes
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+PATIENCE = 60  # s for what another process comes to by itself
+SKIP = 77
+NETWORK = "10.77.0."
+
+
+def skip(why):
+    print(f"skipped: {why}")
+    sys.exit(SKIP)
+
+
+def fail(why):
+    print(f"FAILED: {why}")
+    sys.exit(1)
+
+
+def need(*programs):
+    """Skips where one is missing, or where namespaces cannot be made."""
+    for program, package in programs:
+        if not shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin"):
+            skip(f"{program} is missing; apt-get install {package}")
+    if os.geteuid() != 0:
+        skip("network namespaces want root")
+    made = subprocess.run(["unshare", "-n", "-u", "-m", "true"], capture_output=True, text=True)
+    if made.returncode != 0:
+        skip(f"namespaces cannot be made here: {made.stderr.strip()}")
+    tried = subprocess.run(["unshare", "-n", "ip", "link", "add", "r2a", "type", "veth", "peer", "name", "r2b"], capture_output=True, text=True)
+    if tried.returncode != 0:
+        skip(f"virtual links cannot be made here: {tried.stderr.strip()}")
+
+
+def die_with_parent():
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def wait_for(condition, what, patience=PATIENCE):
+    end = time.monotonic() + patience
+    while time.monotonic() < end:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.05)
+    fail(f"{what}: not within {patience} s")
+
+
+class Hosts:
+    """`with Hosts(2) as hosts`: h0, h1, joined by a switch. hosts.folder is removed at the end."""
+
+    def __init__(self, count):
+        self.names = [f"h{i}" for i in range(count)]
+        self.holders = []
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="r2bench-hosts-"))
+
+    def __enter__(self):
+        try:
+            self.make()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        for holder in self.holders:
+            holder.kill()
+            holder.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def hold(self, name):
+        """A process whose namespaces are the host's."""
+        table = self.folder / "hosts"
+        script = f'mount --bind {table} /etc/hosts && hostname {name} && ip link set lo up && echo ready && exec sleep 1000000'
+        holder = subprocess.Popen(["unshare", "-n", "-u", "-m", "sh", "-c", script], stdout=subprocess.PIPE, text=True, preexec_fn=die_with_parent)
+        self.holders.append(holder)
+        if holder.stdout.readline().strip() != "ready":
+            skip(f"the namespaces of {name} cannot be set up here")
+        (self.folder / f"{name}.pid").write_text(str(holder.pid))
+        return holder.pid
+
+    def make(self):
+        (self.folder / "hosts").write_text("127.0.0.1 localhost\n" + "".join(f"{NETWORK}{i + 1} {name}\n" for i, name in enumerate(self.names)))
+        switch = self.hold("switch")
+        self.inside(switch, "ip", "link", "add", "sw", "type", "bridge")
+        self.inside(switch, "ip", "link", "set", "sw", "up")
+        for i, name in enumerate(self.names):
+            pid = self.hold(name)
+            self.inside(switch, "ip", "link", "add", f"p{i}", "type", "veth", "peer", "name", "eth0", "netns", str(pid))
+            self.inside(switch, "ip", "link", "set", f"p{i}", "master", "sw", "up")
+            self.inside(pid, "ip", "addr", "add", f"{NETWORK}{i + 1}/24", "dev", "eth0")
+            self.inside(pid, "ip", "link", "set", "eth0", "up")
+        # What mpirun takes for ssh: HOST COMMAND…
+        remote = self.folder / "remote-shell"
+        remote.write_text(f'#!/bin/sh\nhost=$1\nshift\nexec nsenter -t "$(cat {self.folder}/$host.pid)" -n -u -m sh -c "cd / && $*"\n')
+        remote.chmod(0o755)
+
+    @staticmethod
+    def inside(pid, *command):
+        subprocess.run(["nsenter", "-t", str(pid), "-n", "-u", "-m", *command], check=True)
+
+    def pid(self, name):
+        return int((self.folder / f"{name}.pid").read_text())
+
+    def enter(self, name):
+        """The words before a command that is to run on that host."""
+        return ["nsenter", "-t", str(self.pid(name)), "-n", "-u", "-m", "--"]
+
+    def environment(self):
+        """For r2bench on a host: Open MPI finds the others through our remote shell."""
+        environment = dict(os.environ)
+        environment.pop("LD_PRELOAD", None)
+        tmp = self.folder / "tmp"
+        tmp.mkdir(exist_ok=True)
+        environment.update(OMPI_MCA_plm_rsh_agent=str(self.folder / "remote-shell"), OMPI_MCA_oob_tcp_if_include="eth0",
+                           OMPI_MCA_orte_tmpdir_base=str(tmp), OMPI_MCA_plm="rsh", OMPI_MCA_ras="^slurm")
+        return environment
+
+    def processes(self):
+        """Whoever else lives in the namespaces of the hosts: {pid: command line}."""
+        own = {os.readlink(f"/proc/{holder.pid}/ns/net") for holder in self.holders}
+        mine = {holder.pid for holder in self.holders}
+        found = {}
+        for entry in pathlib.Path("/proc").iterdir():
+            if not entry.name.isdigit() or int(entry.name) in mine:
+                continue
+            try:
+                if os.readlink(entry / "ns/net") in own and (entry / "stat").read_text().rsplit(")", 1)[1].split()[0] != "Z":
+                    found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+            except OSError:
+                continue
+        return found
+
+    def expect_nobody(self, when, but=()):
+        """Nothing of a job is left, after a bounded time; nor a file in /dev/shm. `but`: who was there before."""
+        others = lambda: {pid: line for pid, line in self.processes().items() if pid not in but}
+        end = time.monotonic() + 30
+        while others():
+            if time.monotonic() > end:
+                fail(f"{when}, these are left: {others()}")
+            time.sleep(0.05)
+        left = sorted(path.name for path in pathlib.Path("/dev/shm").iterdir() if path.name.startswith(("r2", "vhca", "faultinject")))
+        if left:
+            fail(f"{when}, /dev/shm holds {left}")
