@@ -120,7 +120,7 @@ def verbs(r2bench, scenarios):
                             "--fabric", "verbs", "--no-plot", "--modes", "migrate", "--out", os.path.join(folder, "run"), "--slow-motion", "64",
                             "--set", "fabric.nics_per_node=2", "--set", "workload.iters=40", "--set", "workload.bytes=2 MiB",
                             "--set", "faults.0.at={iter: 15}", "--set", "env.NCCL_IB_RETRY_CNT=6")
-        if status > 1:  # a limit of time may be missed in emulation
+        if status > 2:  # in emulation a limit of time may be missed (1), or a rate not be told (2)
             fail(f"nic_down on verbs ended with {status}:\n{text}")
         result = json.loads(next(pathlib.Path(folder).rglob("result.json")).read_text())
         run = result["runs"][0]
