@@ -65,13 +65,14 @@ def main():
     need(("mpirun", "openmpi-bin"), ("ip", "iproute2"), ("nsenter", "util-linux"))
     with Hosts(2) as hosts:
         before, after, environment = hosts.enter("h0"), ["--launcher", "mpi", "--hosts", "h0,h1"], hosts.environment()
-        for text in (NIC_DOWN, BLACKHOLE, K_OF_8):
+        for number, text in enumerate((NIC_DOWN, BLACKHOLE, K_OF_8)):
             scenario = hosts.folder / "scenario.yaml"
             scenario.write_text(text)
             for attempt in range(TRIES):
-                local, _ = run(r2bench, scenario, hosts.folder / f"local{attempt}")
-                several, report = run(r2bench, scenario, hosts.folder / f"mpi{attempt}", before, after, environment)
-                check_hosts(several, hosts.folder / f"mpi{attempt}", report)
+                ours, theirs = (hosts.folder / f"{number}-{where}-{attempt}" for where in ("local", "mpi"))
+                local, _ = run(r2bench, scenario, ours)
+                several, report = run(r2bench, scenario, theirs, before, after, environment)
+                check_hosts(several, theirs, report)
                 hosts.expect_nobody(f"after {local['scenario']}")
                 same = verdicts(local) == verdicts(several) and local["verdict"] == several["verdict"] != "fail"
                 print(f"{local['scenario']}: {local['verdict']} on one machine, {several['verdict']} on two hosts")
@@ -80,8 +81,6 @@ def main():
                 print(json.dumps({name: [verdict, verdicts(several).get(name)] for name, verdict in verdicts(local).items()}, indent=1))
             else:
                 fail(f"{local['scenario']} was judged differently in each of {TRIES} tries")
-            for old in hosts.folder.glob("*[0-9]/result.json"):
-                old.unlink()
 
 
 def check_hosts(result, folder, report):
