@@ -14,7 +14,8 @@ using r2ccl::trace::Writer;
 struct Job {
   TraceRings rings{2, 1 << 10};
   Collector collector{{{"node0/rank0", 0, 1}, {"node1/rank1", 1, 0}},
-                      [this](size_t rank, auto& out) { return rings.drain(rank, out); }};
+                      [this](size_t rank, auto& out) { return rings.drain(rank, out); },
+                      [this](EventType type) { rings.decline(type); }};
   Writer rank0{rings.path(0)};
   Writer rank1{rings.path(1)};
 };
