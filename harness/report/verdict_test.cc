@@ -65,6 +65,18 @@ TEST_F(VerdictTest, wakeup_widens_a_bound_no_further_than_its_cap) {
   EXPECT_NEAR(*of("migrate.recover_ms.max").wanted_value, 4.19 + kWakeupCapMs + 50, 1e-9);
 }
 
+TEST_F(VerdictTest, clocks_of_several_hosts_widen_bounds_on_times_between_them_only) {
+  const double alone = *of("migrate.recover_ms.max").wanted_value;
+  const double limit = *of("migrate.retained_bw").wanted_value;
+  migrate().clock_bound_ms = 1.5;
+  const Judgement time = of("migrate.recover_ms.max");
+  EXPECT_NEAR(*time.wanted_value, alone + 1.5, 1e-9);
+  EXPECT_NE(time.got.find("± 1.50 ms between hosts"), std::string::npos) << time.got;
+  const Judgement rate = of("migrate.retained_bw");
+  EXPECT_NEAR(*rate.wanted_value, limit, 1e-9);
+  EXPECT_EQ(rate.got.find("between hosts"), std::string::npos) << rate.got;
+}
+
 TEST_F(VerdictTest, bandwidth_is_held_against_the_modes_limit) {
   migrate().throughput.retained = 0.474;
   EXPECT_EQ(of("migrate.retained_bw").verdict, Verdict::kFail);
