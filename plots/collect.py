@@ -5,6 +5,7 @@
     plots/collect.py matrix SET FILE      matrix.json of r2bench matrix                         → matrix.csv
     plots/collect.py nccl SET FILE        of harness/workload/nccl/matrix.py                    → nccl.csv
     plots/collect.py head_to_head SET FILE…   of harness/workload/nccl/head_to_head.py          → head_to_head.csv
+    plots/collect.py gpu_memory SET FILE  of harness/workload/nccl/gpu_memory.py                → nccl.csv
     plots/collect.py mode3 SET FILE       of harness/workload/nccl/allreduce_matrix.py          → nccl.csv
     plots/collect.py sim SET FILE         allreduce.csv of harness/sim/sweep.py                 → allreduce.csv
     plots/collect.py programs SET FILE    programs.csv of harness/programs/record.py            → programs.csv
@@ -180,6 +181,21 @@ def of_nccl(paths):
     return {"nccl": rows}, origin_of_gpus(table["host"], table["date"])
 
 
+def of_gpu_memory(paths):
+    table, rows = inputs.read_json(paths[0]), []
+    for case in table["cases"]:
+        if case.get("skipped"):
+            raise inputs.BadInput(f"{paths[0]}: there was no time for the case '{case['name']}'; give --seconds more")
+        ranks = [operations for operations in case["operations"] if operations]
+        variant = " ".join(f"{key}={value}" for key, value in sorted(case["env"].items()) if key in ("VHCA_DELAY_VISIBILITY", "R2CC_GPU_FLUSH", "NCCL_PROTO", "VHCA_DMABUF"))
+        for step, ops in enumerate(zip(*ranks)):
+            rows.append({"case": case["name"], "as_expected": case["as_expected"], "nodes": len(case["exit"]), "gpus_per_node": 1, "net": "r2ccl", "mode": case["mode"],
+                         "nccl": case["nccl"], "fault": case["fault"], "variant": variant, "nics": 2, "nic_gbps": gbps(table["rate"]), "op": ops[0]["op"], "step": step,
+                         "bytes": ops[0]["bytes"], "wrong": sum(op["wrong"] for op in ops), "median_ms": max(op["median_ms"] for op in ops),
+                         "max_ms": max(op["max_ms"] for op in ops)})
+    return {"nccl": rows}, origin_of_gpus(table["host"], table.get("date", ""))
+
+
 def of_mode3(paths):
     lines, rows = inputs.read_lines(paths[0]), []
     head = lines[0]
@@ -272,7 +288,7 @@ def of_conformance(paths):
     return {"conformance": table["deviations"]}, {"evidence": "emulated, rxe", "fabric": "vhca, rxe", "date": origin["date"][:10], "commit": origin["commit"], "command": origin["command"]}
 
 
-READERS = {"run": of_runs, "matrix": of_matrix, "nccl": of_nccl, "mode3": of_mode3, "sim": of_sim, "programs": of_programs, "bench": of_bench, "walks": of_walks, "gate": of_gate,
+READERS = {"run": of_runs, "matrix": of_matrix, "nccl": of_nccl, "mode3": of_mode3, "gpu_memory": of_gpu_memory, "sim": of_sim, "programs": of_programs, "bench": of_bench, "walks": of_walks, "gate": of_gate,
            "nightly": of_nightly, "head_to_head": of_head_to_head, "conformance": of_conformance}
 
 

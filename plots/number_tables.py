@@ -76,7 +76,7 @@ def other_operations(results):
 def overhead(results):
     rows = []
     for row in tables.read(results, "runs"):
-        if row["pairs"] and row["mode"] in ("migrate", "balance") and row["set"] != "slow_lane":
+        if row["pairs"] and row["mode"] in ("migrate", "balance", "everything") and row["set"] != "slow_lane":
             size = f"{row['op']} of {inputs.size(int(row['bytes']))}"
             rows.append([f"`{row['set']}`", size, mode(row["mode"]), mode(row["against"]), row["pairs"], *(short(row[column], 2) for column in (
                 "busbw_loss_pct", "busbw_loss_upper95_pct", "time_loss_pct", "time_loss_upper95_pct", "cpu_loss_pct", "cpu_loss_upper95_pct"))])
@@ -142,6 +142,68 @@ def mode3(results):
         mine, beside = mode3_median(results, case, step), mode3_median(results, other, step)
         rows.append([title, short(mine["bound_ms"]), f"{short(beside['median_ms'])} (mode {beside['mode']})", short(mine["median_ms"])])
     return markdown(["AllReduce of 64 MiB, in ms", "lower bound", "ring", "mode 3"], rows)
+
+
+TRANSPORTS = {"ib": "NCCL's IB", "ib_failover": "NCCL's IB, failover", "r2ccl_migrate": "R2CCL mode 1", "r2ccl_balance": "R2CCL mode 2"}
+
+
+def by_transport(results, table, *keys):
+    """[(values of `keys`, transport), its rows] of one table of the head-to-head, in the order of the rows."""
+    found = {}
+    for row in tables.read(results, "head_to_head"):
+        if row["table"] == table:
+            found.setdefault((tuple(row[key] for key in keys), row["transport"]), []).append(row)
+    return sorted(found.items(), key=lambda item: (item[0][0], list(TRANSPORTS).index(item[0][1])))
+
+
+def median_of(rows, column, digits=3):
+    values = [float(row[column]) for row in rows if row[column] != ""]
+    return short(statistics.median(values), digits) if values else "–"
+
+
+def survived(rows):
+    return f"{sum(row['survives'] == '1' for row in rows)} of {len(rows)}"
+
+
+def head_to_head(results):
+    lines = []
+    for ((fault, heals), transport), rows in by_transport(results, "faults", "fault", "heal_ms"):
+        healed = heals not in ("", "0")
+        lines.append([f"`{fault}`" + (", repaired" if healed else ""), TRANSPORTS[transport], survived(rows), sum(int(row["wrong"] or 0) for row in rows),
+                      median_of(rows, "before_ms"), median_of(rows, "stall_ms"), median_of(rows, "error_ms"), median_of(rows, "retained", 2),
+                      median_of(rows, "used_again_ms")])
+    return markdown(["fault", "transport", "survives", "wrong elements", "before (ms)", "longest (ms)", "error after (ms)", "retained", "used again after (ms)"], lines)
+
+
+def head_to_head_versions(results):
+    lines = [[version, f"`{fault}`", TRANSPORTS[transport], survived(rows), sum(int(row["wrong"] or 0) for row in rows), median_of(rows, "stall_ms"),
+              median_of(rows, "retained", 2)] for ((version, fault), transport), rows in by_transport(results, "versions", "nccl", "fault")]
+    return markdown(["NCCL", "fault", "transport", "survives", "wrong elements", "longest (ms)", "retained"], lines)
+
+
+def head_to_head_retained(results):
+    lines = [[op, TRANSPORTS[transport], survived(rows), sum(int(row["wrong"] or 0) for row in rows), median_of(rows, "retained", 3)]
+             for ((op,), transport), rows in by_transport(results, "retained", "op")]
+    return markdown(["collective", "transport", "survives", "wrong elements", "retained (limit 3/4)"], lines)
+
+
+def head_to_head_cost(results):
+    groups = by_transport(results, "cost", "bytes")
+    theirs = {size: rows for ((size,), transport), rows in groups if transport == "ib"}
+    lines = []
+    for ((size,), transport), rows in sorted(groups, key=lambda item: (int(item[0][0][0]), list(TRANSPORTS).index(item[0][1]))):
+        ratio = statistics.median(float(row["before_ms"]) for row in rows) / statistics.median(float(row["before_ms"]) for row in theirs[size])
+        lines.append([inputs.size(int(size)), TRANSPORTS[transport], median_of(rows, "before_ms"), short(ratio), median_of(rows, "busbw"), median_of(rows, "cpu_s")])
+    return markdown(["size", "transport", "operation (ms)", "beside NCCL's IB", "busbw (GB/s)", "CPU (s)"], lines)
+
+
+def gpu_memory(results):
+    cases = {}
+    for row in rows_of(results, "nccl", "nccl_gpu_memory"):
+        cases.setdefault(row["case"], []).append(row)
+    lines = [[f"`{case}`", rows[0]["nodes"], rows[0]["mode"], f"`{rows[0]['fault']}`" if rows[0]["fault"] else "none", len(rows), sum(int(row["wrong"]) for row in rows),
+              "yes" if rows[0]["as_expected"] == "1" else "no"] for case, rows in cases.items()]
+    return markdown(["case", "nodes", "mode", "fault", "operations", "wrong elements", "as expected"], lines)
 
 
 def programs(results):
@@ -225,7 +287,8 @@ def vhca_copy(results):
 
 BLOCKS = {
     "recovery": recovery_times, "retained": retained, "other-operations": other_operations, "overhead": overhead, "false-alarms": false_alarms, "matrix": matrix,
-    "nccl": nccl, "nccl-stalls": nccl_stalls, "mode3": mode3, "programs": programs, "walks": walks, "gate": gate, "nightly": nightly, "costs": costs,
+    "nccl": nccl, "nccl-stalls": nccl_stalls, "mode3": mode3, "head-to-head": head_to_head, "head-to-head-versions": head_to_head_versions,
+    "head-to-head-retained": head_to_head_retained, "head-to-head-cost": head_to_head_cost, "gpu-memory": gpu_memory, "programs": programs, "walks": walks, "gate": gate, "nightly": nightly, "costs": costs,
     "conformance": conformance, "simulated": simulated, "vhca-copy": vhca_copy,
     "scenarios": lambda results: runs(results, "recovery", "ten_faults", "device_removed", "dual_port_card", "alltoall_64"),
     "degraded": lambda results: runs(results, "gray", "numa_far"),
@@ -234,6 +297,8 @@ NUMBERS = {
     "balance.loss": lambda results: short(one_run(results, "no_fault_balance", "no_fault_balance_40_pairs", "balance")["busbw_loss_pct"], 1),
     "balance.loss-upper95": lambda results: short(one_run(results, "no_fault_balance", "no_fault_balance_40_pairs", "balance")["busbw_loss_upper95_pct"], 2),
     "slow-lane.gain": lambda results: short(1 - float(one_run(results, "slow_lane", "slow_lane", "balance")["busbw_loss_pct"]) / 100),
+    "h2h.firmware": lambda results: short(statistics.median(float(row["stall_ms"]) for row in tables.read(results, "head_to_head")
+                                                            if row["table"] == "timeouts" and row["transport"] == "ib_failover") / 1000, 2),
     "mode3.least": lambda results: mode3_to_bound(results, min),
     "mode3.most": lambda results: mode3_to_bound(results, max),
 }

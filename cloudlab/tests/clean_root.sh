@@ -37,7 +37,7 @@ cleanup() { umount -R -l "$root/proc" "$root/dev" "$root/sys" 2>/dev/null || tru
 trap cleanup EXIT
 
 also=ca-certificates,git,sudo
-[[ ${CLEAN_ROOT_BUILD:-} != 1 ]] || also+=,ccache  # the folder was configured with it
+[[ ${CLEAN_ROOT_BUILD:-} != 1 ]] || also+=,ccache,libgtest-dev,libbenchmark-dev  # the folder was configured with them
 # gpgv beside apt checks what set-up installs; ca-certificates and git are part of CloudLab's images.
 debootstrap --variant=minbase --include="$also" --components="$components" --keyring="$keyring" "$suite" "$root" "$mirror" >"$folder/debootstrap.log" 2>&1 ||
   { tail -n 3 "$folder/debootstrap.log"; skip "debootstrap cannot make $suite from $mirror"; }

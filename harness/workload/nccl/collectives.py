@@ -26,7 +26,7 @@ import time
 import torch
 import torch.distributed as dist
 
-OPERATIONS = ("allreduce", "allgather", "reducescatter", "alltoall", "sendrecv")
+OPERATIONS = ("allreduce", "allgather", "reducescatter", "broadcast", "alltoall", "sendrecv")
 
 
 class Aborted(Exception):
@@ -101,7 +101,7 @@ class Job:
     def buffers(self, op):
         """(input, output) of the operation, unset."""
         n, part = self.count, self.count // self.ranks
-        shape = {"allreduce": (n, n), "allgather": (part, n), "reducescatter": (n, part), "alltoall": (n, n),
+        shape = {"allreduce": (n, n), "allgather": (part, n), "reducescatter": (n, part), "alltoall": (n, n), "broadcast": (n, n),
                  "sendrecv": (n, n)}[op]
         return tuple(torch.empty(size, dtype=torch.float32, device=self.device) for size in shape)
 
@@ -111,6 +111,8 @@ class Job:
             return sum(values(size_in, r, iteration, self.device) for r in range(self.ranks))
         if op == "allgather":
             return torch.cat([values(size_in, r, iteration, self.device) for r in range(self.ranks)])
+        if op == "broadcast":
+            return values(size_in, iteration % self.ranks, iteration, self.device)
         mine = slice(self.rank * part, (self.rank + 1) * part)
         if op == "reducescatter":
             return sum(values(size_in, r, iteration, self.device)[mine] for r in range(self.ranks))
@@ -126,6 +128,11 @@ class Job:
             dist.all_gather_into_tensor(out, data, group=group)
         elif op == "reducescatter":
             dist.reduce_scatter_tensor(out, data, group=group)
+        elif op == "broadcast":
+            root = self.iteration % self.ranks
+            if self.rank == root:
+                out.copy_(data)
+            dist.broadcast(out, src=root, group=group)
         elif op == "alltoall":
             dist.all_to_all_single(out, data, group=group)
         else:

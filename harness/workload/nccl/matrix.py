@@ -172,11 +172,14 @@ def run_case(case, arguments):
         ended = [at or time.monotonic() for at in ended]
         outcome = {"case": {k: v for k, v in case.items() if k != "port"}, "seconds": round(time.monotonic() - begin, 1),
                    "killed": killed, "exit": [p.returncode for p in ranks], "ranks": [], "plugin_log": [], "tails": [], "moved_lines": 0, "aborts": []}
+        outcome["gdr_lines"] = outcome["other_lines"] = 0
+        outcome["flags"], outcome["vhca"], outcome["nccl_tails"] = [], [], []
         outcome["counters"], outcome["processes_counted"] = counters(folder)
         for rank in range(len(ranks)):
             with open(os.path.join(folder, f"rank{rank}.log"), encoding="utf-8", errors="replace") as log:
                 text = log.read()
             lines = [line for line in text.splitlines() if line.startswith('{"rank"')]
+            outcome["vhca"] += [line for line in text.splitlines() if line.startswith("vhca:")][:20]
             outcome["ranks"].append(json.loads(lines[-1]) if lines else None)
             aborts = [json.loads(line) for line in text.splitlines() if line.startswith('{"aborting"')]
             if aborts:
@@ -186,7 +189,13 @@ def run_case(case, arguments):
         for name in sorted(os.listdir(folder)):
             if name.startswith("nccl."):
                 with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as log:
-                    lines = [line.strip() for line in log if "R2CCL" in line or "WARN" in line]
+                    all_lines = [line.strip() for line in log]
+                outcome["nccl_tails"].append(all_lines[:25] + ["..."] + all_lines[-60:])
+                vias = [line for line in all_lines if " via NET/R2CCL/" in line]
+                outcome["gdr_lines"] += sum("/GDRDMA" in line for line in vias)
+                outcome["other_lines"] += sum("/GDRDMA" not in line for line in vias)
+                outcome["flags"] += [line for line in all_lines if "GPU Direct RDMA" in line or "DMA-BUF" in line or "GDR" in line and "via" not in line][:4]
+                lines = [line for line in all_lines if ("R2CCL" in line and " via " not in line) or "WARN" in line]
                 outcome["plugin_log"] += lines[:60]
                 outcome["moved_lines"] += sum(MOVED in line for line in lines)
         try:

@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""GPU memory over the virtual HCA: unmodified NCCL, ranks that share one GPU under MPS, NICs that read and write GPU memory.
+
+    harness/workload/nccl/gpu_memory.py --build build/release --out gpu_memory.json [--seconds N] [--jobs 3] [--only WORD,…]
+
+Writes that no flush of their own NIC has followed stay invisible for a while (VHCA_DELAY_VISIBILITY). A case holds when every element
+is right (two controls, which flush too little on purpose, must be found wrong), NCCL's log says GDRDMA for each connection (the control
+in host memory: for none), its faults fired, and traffic moved. Exit status: 0 all held, 1 one did not, or there was no time for it."""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import sys
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import matrix  # noqa: E402
+
+OPS = "allreduce,allgather,reducescatter,broadcast,alltoall,sendrecv"
+GDR = {"R2CC_GPU_DIRECT": "1", "NCCL_NET_GDR_LEVEL": "SYS", "NCCL_NET_GDR_READ": "1", "NCCL_CUMEM_ENABLE": "0", "NCCL_CUMEM_HOST_ENABLE": "0",
+       "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET", "NCCL_GIN_ENABLE": "0", "VHCA_DMABUF": "0", "NCCL_SHM_DISABLE": "1", "NCCL_P2P_DISABLE": "1",
+       "NCCL_LAUNCH_ORDER_IMPLICIT": "1", "R2CC_FAIL_BOUND_MS": "15000"}
+LATE = {"VHCA_DELAY_VISIBILITY": "20"}
+HEAL = ", for: 400 ms"
+
+
+def cases():
+    found = []
+
+    def add(name, env=None, late=True, wrong=False, **case):
+        found.append({"name": name, "nodes": 2, "gpus": 1, "net": "r2ccl", "mode": 1, "ops": OPS, "late": late, "wants_wrong": wrong,
+                      "env": GDR | (LATE if late else {}) | (env or {})} | case)
+
+    found.append({"name": "control_host_memory", "nodes": 2, "gpus": 1, "net": "r2ccl", "mode": 1, "ops": "allreduce", "late": False, "wants_wrong": False,
+                  "gdr": False, "env": {k: v for k, v in GDR.items() if not k.startswith("R2CC_GPU") and "GDR" not in k}})
+    add("healthy", late=False)
+    add("healthy_late")
+    add("healthy_dma_buf", late=False, env={"VHCA_DMABUF": "1"}, ops="allreduce,sendrecv")
+    add("no_flush_is_wrong", wrong=True, env={"R2CC_GPU_FLUSH": "0", "NCCL_PROTO": "Simple", "VHCA_DELAY_VISIBILITY": "300"}, ops="allreduce")
+    add("home_flush_is_wrong", wrong=True, env={"R2CC_GPU_FLUSH": "2", "NCCL_PROTO": "Simple", "VHCA_DELAY_VISIBILITY": "300"}, ops="allreduce",
+        fault="port_down", lasting=True)
+    for mode, label in ((1, "migrate"), (2, "balance")):
+        for kind, extra in (("port_down", HEAL), ("blackhole", HEAL), ("qp_error", ", qp: all")):
+            add(f"{kind}_{label}", mode=mode, fault=kind, extra=extra)
+    for proto in ("Simple", "LL", "LL128"):
+        add(f"port_down_{proto}", fault="port_down", extra=HEAL, env={"NCCL_PROTO": proto}, ops="allreduce,allgather,reducescatter,sendrecv")
+        add(f"blackhole_{proto}_balance", mode=2, fault="blackhole", extra=HEAL, env={"NCCL_PROTO": proto}, ops="allreduce,allgather,reducescatter,sendrecv")
+    add("port_down_lost_balance", mode=2, fault="port_down", lasting=True)
+    add("four_nodes_port_down", nodes=4, fault="port_down", extra=HEAL)
+    add("four_nodes_qp_error_balance", nodes=4, mode=2, fault="qp_error", extra=", qp: all")
+    return found
+
+
+def judge(outcome, iters):
+    case = outcome["case"]
+    ranks = outcome["ranks"]
+    wrong = sum(o["wrong"] for r in ranks if r for o in r["results"])
+    whole = all(r and not r["error"] for r in ranks)
+    gdr = outcome["gdr_lines"] > 0 and outcome["other_lines"] == 0
+    if not case.get("gdr", True):
+        gdr = outcome["gdr_lines"] == 0 and outcome["other_lines"] > 0
+    struck = [f.get("t0_ns") for f in (outcome["witness"] or {}).get("faults", [])]
+    fired = len(struck) == len(matrix.plan_of(case, iters)) and all(struck)
+    fine = whole and gdr and fired and (wrong > 0 if case["wants_wrong"] else wrong == 0)
+    words = ""
+    if case.get("fault") in matrix.MOVING:
+        moved, words = matrix.moved(outcome)
+        fine = fine and moved
+    error = next((r["error"].splitlines()[0][:160] for r in ranks if r and r["error"]), "" if all(ranks) else "a rank has no result")
+    text = (f"{case['name']:30} wrong {wrong} ({'wanted' if case['wants_wrong'] else '0 wanted'}) exit {outcome['exit']} "
+            f"GDRDMA lines {outcome['gdr_lines']}, others {outcome['other_lines']}, faults {len([s for s in struck if s])} {words} {outcome['seconds']:.0f} s {error}")
+    return fine, wrong, gdr, text
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", required=True, help="folder with bin/ and lib/")
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--list", action="store_true", help="print the cases, run nothing")
+    parser.add_argument("--seconds", type=float, default=240, help="begin no case later than 20 s before")
+    parser.add_argument("--jobs", type=int, default=3)
+    parser.add_argument("--iters", type=int, default=15)
+    parser.add_argument("--bytes", type=int, default=8 << 20)
+    parser.add_argument("--rate", default="20 Gbit/s")
+    parser.add_argument("--limit", type=float, default=60)
+    parser.add_argument("--only", default="")
+    arguments = parser.parse_args()
+    arguments.gpus = 1
+    if arguments.list:
+        for case in cases():
+            print(case["name"])
+        return 0
+    begin = time.monotonic()
+    lock = threading.Lock()
+    results, good = [], True
+    wanted = [word for word in arguments.only.split(",") if word]
+    todo = [(n, c) for n, c in enumerate(cases()) if not wanted or any(w in c["name"] for w in wanted)]
+
+    def write(complete):
+        with open(arguments.out, "w", encoding="utf-8") as file:
+            json.dump({"host": host, "rate": arguments.rate, "bytes": arguments.bytes, "iters": arguments.iters, "complete": complete,
+                       "cases": results}, file, indent=1)
+
+    def one(number, case):
+        nonlocal good
+        if time.monotonic() - begin > arguments.seconds - 20:
+            with lock:
+                results.append({"name": case["name"], "skipped": True})
+                write(False)
+            print(f"skip {case['name']}: no time left", flush=True)
+            return
+        outcome = matrix.run_case(case | {"port": 29600 + 7 * number}, arguments)
+        fine, wrong, gdr, text = judge(outcome, arguments.iters)
+        with lock:
+            good = good and fine
+            small = {"name": case["name"], "as_expected": fine, "wrong": wrong, "wanted_wrong": case["wants_wrong"], "gdrdma": gdr,
+                     "gdr_lines": outcome["gdr_lines"], "other_lines": outcome["other_lines"], "flags": outcome["flags"][:6], "exit": outcome["exit"], "vhca": outcome["vhca"][:20],
+                     "killed": outcome["killed"], "seconds": outcome["seconds"], "mode": case["mode"], "env": case["env"], "fault": case.get("fault"),
+                     "counters": outcome["counters"], "witness": outcome["witness"],
+                     "operations": [[{k: v for k, v in o.items() if k != "times_ms"} for o in r["results"]] if r else None for r in outcome["ranks"]],
+                     "nccl": next((r["nccl"] for r in outcome["ranks"] if r), None)}
+            if not fine or case["name"] == "healthy":
+                small["plugin_log"] = outcome["plugin_log"][:120]
+                small["nccl_tails"] = outcome["nccl_tails"][:2]
+                small["tails"] = outcome["tails"]
+            results.append(small)
+            write(False)
+        print(("ok   " if fine else "BAD  ") + text, flush=True)
+
+    with matrix.shared_gpu(2, 1) as mps:
+        os.environ.update(mps)
+        host = matrix.host_facts(arguments.build) | {"mps": bool(mps)}
+        first, rest = todo[:2], todo[2:]
+        for number, case in first:  # alone: whether it works at all
+            one(number, case)
+        with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+            list(pool.map(lambda job: one(*job), rest))
+        write(True)
+    return 0 if good and not any(r.get("skipped") for r in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""gpu_memory.py judges a case by all that it asks for: each of them, missing, fails it."""
+
+import copy
+import os
+import subprocess
+import sys
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import gpu_memory  # noqa: E402
+
+GOOD = {"case": {"name": "a", "fault": "port_down", "extra": "", "wants_wrong": False, "nodes": 2, "gpus": 1, "lasting": True},
+        "ranks": [{"error": "", "results": [{"wrong": 0}]}] * 2, "gdr_lines": 4, "other_lines": 0, "exit": [0, 0], "seconds": 1.0,
+        "witness": {"faults": [{"t0_ns": 5}]}}
+
+
+class Judge(unittest.TestCase):
+    def setUp(self):
+        self.outcome = copy.deepcopy(GOOD)
+        self.kept = gpu_memory.matrix.moved, gpu_memory.matrix.plan_of
+        gpu_memory.matrix.moved = lambda outcome: (outcome.get("moves", True), "moved")
+        gpu_memory.matrix.plan_of = lambda case, iters: [{}]
+
+    def tearDown(self):
+        gpu_memory.matrix.moved, gpu_memory.matrix.plan_of = self.kept
+
+    def fine(self):
+        return gpu_memory.judge(self.outcome, 15)[0]
+
+    def test_a_case_holds(self):
+        self.assertTrue(self.fine())
+
+    def test_a_wrong_element_fails_it_but_where_it_is_wanted(self):
+        self.outcome["ranks"][1]["results"][0]["wrong"] = 1
+        self.assertFalse(self.fine())
+        self.outcome["case"]["wants_wrong"] = True
+        self.assertTrue(self.fine())
+
+    def test_a_control_that_finds_nothing_fails(self):
+        self.outcome["case"]["wants_wrong"] = True
+        self.assertFalse(self.fine())
+
+    def test_a_connection_through_the_host_fails_it(self):
+        self.outcome["other_lines"] = 1
+        self.assertFalse(self.fine())
+
+    def test_a_log_without_connections_fails_it(self):
+        self.outcome["gdr_lines"] = 0
+        self.assertFalse(self.fine())
+
+    def test_a_fault_without_effect_fails_it(self):
+        self.outcome["witness"]["faults"][0]["t0_ns"] = 0
+        self.assertFalse(self.fine())
+
+    def test_traffic_that_did_not_move_fails_it(self):
+        self.outcome["moves"] = False
+        self.assertFalse(self.fine())
+
+    def test_a_rank_with_an_error_fails_it(self):
+        self.outcome["ranks"][0]["error"] = "lost"
+        self.assertFalse(self.fine())
+
+    def test_the_cases_have_names_of_their_own(self):
+        names = subprocess.run([sys.executable, os.path.join(HERE, "gpu_memory.py"), "--build", "none", "--out", "none", "--list"],
+                               capture_output=True, text=True, check=True).stdout.split()
+        self.assertEqual(len(names), len(set(names)))
+        self.assertIn("home_flush_is_wrong", names)
+
+
+if __name__ == "__main__":
+    unittest.main()
