@@ -7,6 +7,7 @@
 # FOLDER/root is made anew; exit status 77: it cannot be made here, and why
 #
 # CLEAN_ROOT_MIRROR: another mirror of packages. The root is removed at the end unless CLEAN_ROOT_KEEP=1.
+# CLEAN_ROOT_SUITE: another release (jammy, noble; bookworm).
 # CLEAN_ROOT_BUILD=1: nothing is compiled; the build folder of this machine, which has to be the same
 # system, is taken there.
 set -euo pipefail
@@ -19,11 +20,20 @@ fail() { printf 'FAILED: %s\n' "$*"; exit 1; }
 ((EUID == 0)) || skip 'a clean root is made by root'
 command -v debootstrap >/dev/null || skip 'debootstrap is missing: apt-get install debootstrap'
 case $system in
-  debian) suite=bookworm mirror=${CLEAN_ROOT_MIRROR:-http://deb.debian.org/debian} components=main keyring=/usr/share/keyrings/debian-archive-keyring.gpg ;;
-  ubuntu) suite=jammy mirror=${CLEAN_ROOT_MIRROR:-http://archive.ubuntu.com/ubuntu} components=main,universe keyring=/usr/share/keyrings/ubuntu-archive-keyring.gpg ;;
+  debian) suite=${CLEAN_ROOT_SUITE:-bookworm} mirror=${CLEAN_ROOT_MIRROR:-http://deb.debian.org/debian} components=main keyring=/usr/share/keyrings/debian-archive-keyring.gpg ;;
+  ubuntu) suite=${CLEAN_ROOT_SUITE:-jammy} mirror=${CLEAN_ROOT_MIRROR:-http://archive.ubuntu.com/ubuntu} components=main,universe keyring=/usr/share/keyrings/ubuntu-archive-keyring.gpg ;;
   *) fail "no system is named $system" ;;
 esac
-[[ -r $keyring ]] || skip "$keyring is missing: apt-get install ${system}-keyring (Debian has Ubuntu's only in some releases)"
+if [[ $system == ubuntu && ! -r $keyring ]]; then  # Debian has it only in some releases: Ubuntu's own package, known by its hash
+  package=ubuntu-keyring_2021.03.26_all.deb sum=0d0e7ed6b112f5d03eabf3c7eb01ebdacf9c57714b279e90495cfc58c8c4520f
+  mkdir -p "$folder"
+  curl --silent --fail --max-time 60 --output "$folder/$package" "http://archive.ubuntu.com/ubuntu/pool/main/u/ubuntu-keyring/$package" ||
+    skip "$keyring is missing, and archive.ubuntu.com cannot be reached"
+  sha256sum --quiet --check - <<<"$sum  $folder/$package" || fail "$package is not what it was in 2021"
+  dpkg -x "$folder/$package" "$folder/keyring"
+  keyring=$folder/keyring/usr/share/keyrings/ubuntu-archive-keyring.gpg
+fi
+[[ -r $keyring ]] || skip "$keyring is missing: apt-get install ${system}-archive-keyring"
 
 # Everything below has mounts and processes of its own, which end with this script.
 if [[ ${CLEAN_ROOT_INSIDE:-} != 1 ]]; then

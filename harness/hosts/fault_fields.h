@@ -51,6 +51,16 @@ void describe(Visitor& visit, Removal& r) {
 }
 
 template <typename Visitor>
+void describe(Visitor& visit, RealChange& r) {
+  visit("loss", r.loss);
+  visit("bridge", r.bridge);
+  visit("via", r.via);
+  visit("cut", r.cut);
+  visit("mend", r.mend);
+  visit("check", r.check);
+}
+
+template <typename Visitor>
 void describe(Visitor& visit, FaultSpec& s) {
   visit("name", s.name);
   visit("kind", s.kind);
@@ -81,6 +91,7 @@ void describe(Visitor& visit, FaultSpec& s) {
   visit("delay", s.delay);
   visit("jitter", s.jitter);
   visit("min_bytes", s.min_bytes);
+  visit("real", s.real);
   visit("after_retries", s.after_retries);
   visit("file", s.file);
   visit("line", s.line);

@@ -33,6 +33,12 @@ struct HostFacts {
   double clock_bound_ms = 0;   ///< how far a time of it may be off on the runner's clock
 };
 
+/// Something that happened on a host, for the log of the run.
+struct HostNote {
+  uint64_t time_ns = 0;
+  std::string name, text;
+};
+
 class Host {
  public:
   virtual ~Host() = default;
@@ -50,6 +56,10 @@ class Host {
   virtual RankPort& rank(int rank) = 0;
   /// Appends the rank's trace events since the last call, in the runner's time. Returns how many were lost.
   virtual uint64_t drain(int rank, std::vector<r2ccl::trace::Event>& out) = 0;
+  /// What has happened there since the last call, in the runner's time: real faults, above all.
+  virtual std::vector<HostNote> notes() = 0;
+  /// Puts back what real faults have changed there, and waits for it: two minutes at most.
+  virtual void put_back() = 0;
   /// Its ranks need not record events of this type any more.
   virtual void decline(r2ccl::trace::EventType type) = 0;
 

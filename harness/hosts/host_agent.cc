@@ -103,6 +103,9 @@ class Agent {
       answer["witnesses"] = json::array();
       for (const auto& witness : host_->board().witnesses())
         answer["witnesses"].push_back(fields_to_json(witness));
+    } else if (type == "put_back") {
+      host_->put_back();
+      look(true);
     } else if (type == "threads") {
       const ThreadReport report = host_->threads();
       answer["full"] = report.full;
@@ -144,6 +147,8 @@ class Agent {
   /// Tells the runner what is new. `all`: also what else would wait for its turn.
   void look(bool all) {
     host_->tick();
+    for (const HostNote& note : host_->notes())
+      link_.send({{"type", "note"}, {"time_ns", note.time_ns}, {"name", note.name}, {"text", note.text}});
     const uint64_t now = r2ccl::now_ns();
     const bool with_output = all || now >= output_told_ns_ + kOutputEveryNs;
     if (with_output) output_told_ns_ = now;

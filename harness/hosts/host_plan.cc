@@ -1,5 +1,6 @@
 #include "harness/hosts/host_plan.h"
 
+#include "harness/hosts/fault_fields.h"
 #include "harness/hosts/json_fields.h"
 
 namespace r2bench {
@@ -45,6 +46,7 @@ void describe(Visitor& visit, HostPlan& p) {
   visit("topology", p.topology);
   visit("inherited", p.inherited);
   visit("ranks", p.ranks);
+  visit("real_faults", p.real_faults);
 }
 
 std::vector<faultinject::NodeShape> HostPlan::node_shapes() const {

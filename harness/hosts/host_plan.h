@@ -34,6 +34,8 @@ struct HostPlan {
   std::string topology;         ///< of a node, as hwloc reads it; empty: the scenario declares none
   std::map<std::string, std::string> inherited;  ///< the user's settings where the runner was started
   std::vector<RankPlan> ranks;
+  /// Of the whole job; each host makes those on its own NICs. Empty: the user has not allowed any.
+  std::vector<faultinject::FaultSpec> real_faults;
 
   /// The nodes of the whole job, as fault boards want them.
   std::vector<faultinject::NodeShape> node_shapes() const;

@@ -28,6 +28,10 @@ TEST(HostPlan, arrives_as_it_was_sent) {
   plan.inherited = {{"NCCL_DEBUG", "INFO"}};
   plan.ranks.push_back(
       {1, 1, "node1/rank0", "r2bench-cpu-rank", {{"R2CC_MODE", "2"}}, {"NCCL_NET"}, {{"bytes", 16}}, "logs/a.log"});
+  FaultSpec real;
+  real.kind = faultinject::FaultKind::kRealTc;
+  real.real = {0.25, "br0", "ssh dpu", "cut it", "mend it", "is it cut"};
+  plan.real_faults = {real};
   const HostPlan got = HostPlan::from_json(sent(plan.to_json()));
   EXPECT_EQ(got.fabric, plan.fabric);
   EXPECT_EQ(got.shape.nodes, 3);
@@ -43,6 +47,10 @@ TEST(HostPlan, arrives_as_it_was_sent) {
   EXPECT_EQ(got.ranks[0].variables, plan.ranks[0].variables);
   EXPECT_EQ(got.ranks[0].removed, plan.ranks[0].removed);
   EXPECT_EQ(got.ranks[0].config, plan.ranks[0].config);
+  ASSERT_EQ(got.real_faults.size(), 1u);
+  EXPECT_EQ(fields_to_json(got.real_faults[0]), fields_to_json(real));
+  EXPECT_EQ(got.real_faults[0].real.loss, 0.25);
+  EXPECT_EQ(got.real_faults[0].real.check, "is it cut");
   ASSERT_EQ(got.node_shapes().size(), 3u);
   EXPECT_EQ(got.node_shapes()[2].name, "node2");
 }

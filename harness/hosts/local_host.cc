@@ -16,6 +16,7 @@
 
 #include "harness/hosts/hang_evidence.h"
 #include "harness/launch/injection.h"
+#include "r2ccl/base/clock.h"
 
 namespace r2bench {
 namespace {
@@ -65,6 +66,7 @@ void LocalHost::end_ranks() {
 
 void LocalHost::release() {
   end_ranks();
+  real_.reset();
   ranks_.clear();
   logs_.clear();
   for (int fd : std::exchange(memory_files_, {})) close(fd);
@@ -96,9 +98,26 @@ void LocalHost::prepare(const HostPlan& plan) {
                       " on the loopback cannot be used: " + e.code().message() +
                       "; choose another port, or none");
   }
+  plan_real_faults();
   write_topology();
   open_outputs();
   if (!plan_.ranks.empty()) environment_ = environment_of(plan_.ranks[0]);
+}
+
+/// Before the ranks start: what is going to be done to this machine, or why it cannot be.
+void LocalHost::plan_real_faults() {
+  if (plan_.real_faults.empty()) return;
+  if (geteuid() != 0) throw FabricError("real faults change the machine: run as root");
+  real_ = std::make_unique<RealFaults>(
+      plan_.real_faults, plan_.shape, plan_.nodes, [this](int node) { return devices(node); },
+      bin_dir_ + "/r2bench-real-guard", [this](uint64_t time, const std::string& what, const std::string& text) {
+        notes_.push_back({time, what, text});
+      });
+  for (const std::string& text : real_->in_words()) notes_.push_back({r2ccl::now_ns(), "will_change", text});
+}
+
+void LocalHost::put_back() {
+  if (real_) real_->finish(*board_);
 }
 
 /// Beside the result, where the ranks and a curious user can read it.
@@ -181,6 +200,7 @@ void LocalHost::start() {
 }
 
 void LocalHost::tick() {
+  if (real_) real_->tick(*board_);
   if (!bootstrap_ || ranks_.size() < plan_.ranks.size()) return;  // or not started
   bool all = true;
   for (size_t i = 0; i < ranks_.size(); ++i)

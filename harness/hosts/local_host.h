@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "faultinject/control/board_host.h"
 #include "harness/fabric/device_fabric.h"
@@ -11,6 +12,7 @@
 #include "harness/hosts/local_rank.h"
 #include "harness/launch/output.h"
 #include "harness/measure/trace_rings.h"
+#include "harness/real/real_faults.h"
 
 namespace r2bench {
 
@@ -28,12 +30,10 @@ class LocalHost final : public Host {
   void start() override;
   void tick() override;
   faultinject::FaultBoard& board() override { return *board_; }
-  /// The same as it is made: real faults report what they did. From prepare() on.
-  faultinject::BoardHost& board_host() { return *board_; }
-  /// Names of a node's devices, by NIC. From prepare() on.
-  std::vector<std::string> devices(int node) const;
   RankPort& rank(int rank) override;
   uint64_t drain(int rank, std::vector<r2ccl::trace::Event>& out) override;
+  std::vector<HostNote> notes() override { return std::exchange(notes_, {}); }
+  void put_back() override;
   void decline(r2ccl::trace::EventType type) override { rings_->decline(type); }
   std::string evidence() const override { return fabric_->evidence(); }
   const std::map<std::string, std::string>& environment() const override { return environment_; }
@@ -54,6 +54,9 @@ class LocalHost final : public Host {
 
  private:
   size_t index_of(int rank) const;
+  /// Names of a node's devices, by NIC.
+  std::vector<std::string> devices(int node) const;
+  void plan_real_faults();
   void write_topology();
   void open_outputs();
   std::map<std::string, std::string> environment_of(const RankPlan& rank) const;
@@ -70,6 +73,8 @@ class LocalHost final : public Host {
   std::unique_ptr<OutputCapture> output_;
   std::vector<int> outputs_;  ///< the ranks' ends, until they have been started
   std::vector<std::unique_ptr<LocalRank>> ranks_;
+  std::unique_ptr<RealFaults> real_;  ///< empty: the plan has none
+  std::vector<HostNote> notes_;
   std::map<std::string, std::string> environment_;
 };
 

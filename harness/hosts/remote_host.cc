@@ -27,6 +27,7 @@ constexpr int kFirstPings = 16;
 constexpr milliseconds kListen{100};
 constexpr milliseconds kPrepareBound{60'000};
 constexpr milliseconds kAnswerBound{10'000};
+constexpr milliseconds kPutBackBound{130'000};
 
 }  // namespace
 
@@ -102,6 +103,8 @@ void RemoteHost::take(const json& message, uint64_t arrived_ns) {
     auto state = fields_from_json<faultinject::FaultState>(message.at("state"));
     to_runner(state);
     states_[message.at("id")] = state;
+  } else if (type == "note") {
+    notes_.push_back({to_runner(message.at("time_ns").get<uint64_t>()), message.at("name"), message.at("text")});
   } else if (type == "trouble") {
     lost_ = message.at("refused");
   }
@@ -197,6 +200,19 @@ uint64_t RemoteHost::drain(int rank, std::vector<Event>& out) {
   out.insert(out.end(), inbox.events.begin(), inbox.events.end());
   inbox.events.clear();
   return std::exchange(inbox.lost, 0);
+}
+
+std::vector<HostNote> RemoteHost::notes() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(notes_, {});
+}
+
+void RemoteHost::put_back() {
+  if (plan_.real_faults.empty()) return;
+  try {
+    ask({{"type", "put_back"}}, kPutBackBound);
+  } catch (const std::exception&) {  // failure() says so; its guard puts back what the agent cannot
+  }
 }
 
 void RemoteHost::decline(r2ccl::trace::EventType type) { tell({{"type", "decline"}, {"event", int(type)}}); }

@@ -29,6 +29,8 @@ class RemoteHost final : public Host {
   faultinject::FaultBoard& board() override;
   RankPort& rank(int rank) override;
   uint64_t drain(int rank, std::vector<r2ccl::trace::Event>& out) override;
+  std::vector<HostNote> notes() override;
+  void put_back() override;
   void decline(r2ccl::trace::EventType type) override;
   std::string evidence() const override { return evidence_; }
   const std::map<std::string, std::string>& environment() const override { return environment_; }
@@ -82,6 +84,7 @@ class RemoteHost final : public Host {
   std::condition_variable answered_;
   std::map<uint64_t, nlohmann::json> answers_;
   std::map<int, Inbox> inbox_;
+  std::vector<HostNote> notes_;
   std::map<uint32_t, faultinject::FaultState> states_;
   ClockOffset clock_;
   uint64_t worst_clock_ns_ = 0;  ///< largest bound of any time that was converted

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <thread>
 
-#include "harness/fabric/device_fabric.h"
 #include "harness/real/shell.h"
 #include "r2ccl/base/clock.h"
 
@@ -38,15 +38,17 @@ void check_way_out(const FaultSpec& fault, const NicPlace& place) {
 
 }  // namespace
 
-bool has_real_faults(const Scenario& scenario) {
-  return std::any_of(scenario.faults.begin(), scenario.faults.end(),
-                     [](const FaultSpec& fault) { return faultinject::is_real(fault.kind); });
+std::vector<FaultSpec> real_faults_of(const Scenario& scenario) {
+  std::vector<FaultSpec> real;
+  std::copy_if(scenario.faults.begin(), scenario.faults.end(), std::back_inserter(real),
+               [](const FaultSpec& fault) { return faultinject::is_real(fault.kind); });
+  return real;
 }
 
+bool has_real_faults(const Scenario& scenario) { return !real_faults_of(scenario).empty(); }
+
 void check_real_faults(const Scenario& scenario, const std::string& fabric, bool allowed, bool root) {
-  if (!has_real_faults(scenario)) return;
-  for (const FaultSpec& fault : scenario.faults) {
-    if (!faultinject::is_real(fault.kind)) continue;
+  for (const FaultSpec& fault : real_faults_of(scenario)) {
     const std::string kind = faultinject::to_string(fault.kind);
     if (fabric == "vhca" || fabric == "none")
       throw FabricError(
@@ -59,13 +61,12 @@ void check_real_faults(const Scenario& scenario, const std::string& fabric, bool
   }
 }
 
-RealFaults::RealFaults(const Scenario& scenario, const Devices& devices, const std::string& guard_program,
-                       Note note, const std::string& sys)
+RealFaults::RealFaults(const std::vector<FaultSpec>& faults, const Fabric& fabric, const NodesHere& nodes,
+                       const Devices& devices, const std::string& guard_program, Note note,
+                       const std::string& sys)
     : note_(std::move(note)) {
-  const Fabric& fabric = scenario.fabric;
-  for (const FaultSpec& fault : scenario.faults) {
-    if (!faultinject::is_real(fault.kind)) continue;
-    for (int node = 0; node < fabric.nodes; ++node) {
+  for (const FaultSpec& fault : faults) {
+    for (int node = nodes.first; node < nodes.first + nodes.count; ++node) {
       if (!faultinject::pattern_matches(fault.target.node, node_name(node))) continue;
       const std::vector<std::string> names = devices(node);
       for (int nic = 0; nic < fabric.nics_per_node; ++nic) {
@@ -128,8 +129,10 @@ void RealFaults::hear(faultinject::BoardHost& board) {
   }
   if (guard_->lost() && !told_lost_) {
     told_lost_ = true;
+    std::string changes;
+    for (const std::string& text : in_words()) changes += "; " + text;
     note_(r2ccl::now_ns(), "guard_lost",
-          "the process that puts real faults back has ended; look at: " + in_words().front());
+          "the process that puts real faults back has ended; look at what it may have left" + changes);
   }
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "faultinject/control/board_host.h"
+#include "harness/fabric/device_fabric.h"
 #include "harness/real/guard_link.h"
 #include "harness/scenario/scenario.h"
 
@@ -22,15 +23,20 @@ bool has_real_faults(const Scenario& scenario);
 /// allowed, as root, on NICs that are not virtual. `fabric`: vhca, rxe, verbs or none.
 void check_real_faults(const Scenario& scenario, const std::string& fabric, bool allowed, bool root);
 
+/// Those of the scenario's faults that are real.
+std::vector<faultinject::FaultSpec> real_faults_of(const Scenario& scenario);
+
 class RealFaults {
  public:
   using Note = std::function<void(uint64_t time_ns, const std::string& name, const std::string& text)>;
   /// The RDMA devices of a node, nic0 first.
   using Devices = std::function<std::vector<std::string>(int node)>;
 
-  /// Plans every change before the job starts. Throws FabricError where one cannot be made, std::system_error
-  /// when the guard cannot be started.
-  RealFaults(const Scenario& scenario, const Devices& devices, const std::string& guard_program, Note note,
+  /// Plans every change to this machine's NICs, which are those of `nodes`, before the job starts; faults
+  /// elsewhere are other machines'. Throws FabricError where one cannot be made, std::system_error when the
+  /// guard cannot be started.
+  RealFaults(const std::vector<faultinject::FaultSpec>& faults, const Fabric& fabric, const NodesHere& nodes,
+             const Devices& devices, const std::string& guard_program, Note note,
              const std::string& sys = "/sys");
   /// Puts back what is still changed.
   ~RealFaults();

@@ -15,7 +15,6 @@
 #include <fstream>
 #include <thread>
 
-#include "harness/fabric/device_fabric.h"
 #include "harness/real/shell.h"
 
 namespace r2bench {
@@ -72,7 +71,7 @@ class RealFaultsTest : public ::testing::Test {
   }
   std::unique_ptr<RealFaults> make(const std::string& device = "rxe0") {
     return std::make_unique<RealFaults>(
-        scenario, [=](int) { return std::vector<std::string>{device}; }, REAL_GUARD,
+        scenario.faults, scenario.fabric, nodes, [=](int) { return std::vector<std::string>{device}; }, REAL_GUARD,
         [this](uint64_t, const std::string& what, const std::string& text) {
           notes += what + ": " + text + "\n";
         },
@@ -116,6 +115,7 @@ class RealFaultsTest : public ::testing::Test {
 
   fs::path root;
   Scenario scenario;
+  NodesHere nodes{0, 2, {}};
   std::string notes;
   faultinject::BoardHost board = faultinject::BoardHost::create({{"node0", 1}, {"node1", 1}}, 1);
 };
@@ -214,6 +214,20 @@ TEST_F(RealFaultsTest, a_change_that_the_machine_does_not_confirm_is_no_witness)
   }
   EXPECT_NE(notes.find("`exit 9` ended with 9"), std::string::npos) << notes;
   EXPECT_EQ(board.state(id).t0_ns, 0u);
+}
+
+TEST_F(RealFaultsTest, what_another_host_has_is_left_to_it) {
+  with("kind: real_link_down");
+  nodes = {0, 1, {}};  // the fault's node1 lives elsewhere
+  const auto real = make();
+  EXPECT_TRUE(real->in_words().empty());
+  const uint32_t id = board.arm(scenario.faults[0]);
+  for (int i = 0; i < 100; ++i) {
+    real->tick(board);
+    std::this_thread::sleep_for(1ms);
+  }
+  EXPECT_TRUE(board.witnesses(id).empty());
+  EXPECT_EQ(sh("cat /sys/class/net/v0/operstate"), "up");
 }
 
 TEST_F(RealFaultsTest, rounds_strike_one_after_the_other_and_the_end_puts_back) {

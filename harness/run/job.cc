@@ -110,10 +110,17 @@ void Job::tick(uint64_t now_ns) {
   look_at_ranks(now_ns);
   control_->serve();
   if (driver_ && (phase_ == Phase::kRunning || phase_ == Phase::kStopping)) driver_->tick(now_ns);
-  if (real_) real_->tick(local_->board_host());
+  take_notes();
   advance_phase(now_ns);
   watch(now_ns, moved);
   report_progress(now_ns, false);
+}
+
+void Job::take_notes() {
+  for (Host* host : hosts_) {
+    const std::string source = options_.cluster ? host->facts().name : "runner";
+    for (const HostNote& one : host->notes()) note(one.time_ns, one.name, one.text, source);
+  }
 }
 
 /// The first thing that went wrong decides the outcome; what follows from it does not.
@@ -407,7 +414,8 @@ JobRecord Job::collect() {
     job.firings = driver_->firings();
     if (job.outcome == Outcome::kOk) job.gave_up = driver_->gave_up();
   }
-  if (real_) real_->finish(local_->board_host());
+  for (Host* host : hosts_) host->put_back();
+  take_notes();
   job.witnesses = board().witnesses();
   job.added_faults = control_->added();
   job.notes = notes_;

@@ -14,7 +14,6 @@
 #include "harness/hosts/local_host.h"
 #include "harness/measure/collector.h"
 #include "harness/measure/ticker.h"
-#include "harness/real/real_faults.h"
 #include "harness/run/build_paths.h"
 #include "harness/run/fault_driver.h"
 #include "harness/run/job_control.h"
@@ -93,7 +92,7 @@ class Job {
   void note(uint64_t time_ns, const std::string& name, const std::string& text,
             const std::string& source = "runner");
   void report_progress(uint64_t now_ns, bool force);
-  void plan_real_faults();
+  void take_notes();
   std::string evidence_of_hang();
   faultinject::FaultBoard& board() { return boards_ ? *boards_ : hosts_[0]->board(); }
   template <typename Predicate>
@@ -121,7 +120,6 @@ class Job {
   std::vector<std::string> log_paths_;  // within the run's folder
   std::vector<RankLink> ranks_;
   std::unique_ptr<FaultDriver> driver_;
-  std::unique_ptr<RealFaults> real_;  ///< empty: the scenario has none
   std::unique_ptr<JobControl> control_;
   std::unique_ptr<Ticker> ticker_;  ///< from the first counted operation on
 

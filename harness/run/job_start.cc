@@ -7,6 +7,7 @@
 #include "harness/fabric/topology_xml.h"
 #include "harness/hosts/cluster.h"
 #include "harness/launch/process.h"
+#include "harness/real/real_faults.h"
 #include "harness/run/job.h"
 #include "harness/run/nccl_environment.h"
 #include "harness/workload/cpu/rank_config.h"
@@ -39,7 +40,6 @@ void Job::start_ranks() {
   }
   take_hosts();
   for (size_t h = 0; h < hosts_.size(); ++h) hosts_[h]->prepare(host_plan(nodes_of_hosts_[h]));
-  plan_real_faults();
   const std::vector<faultinject::NodeShape> nodes = host_plan({}).node_shapes();
   if (options_.cluster) {
     std::vector<HostBoards::Part> parts;
@@ -91,15 +91,6 @@ void Job::take_hosts() {
   for (NodesHere& nodes : nodes_of_hosts_) nodes.shared = shared_fabric_->shared();
 }
 
-/// Before the ranks start: what is going to be done to this machine, or why it cannot be.
-void Job::plan_real_faults() {
-  if (!has_real_faults(scenario_)) return;
-  real_ = std::make_unique<RealFaults>(
-      scenario_, [this](int node) { return local_->devices(node); }, paths_.bin_dir + "/r2bench-real-guard",
-      [this](uint64_t time, const std::string& what, const std::string& text) { note(time, what, text); });
-  for (const std::string& text : real_->in_words()) note(r2ccl::now_ns(), "will_change", text);
-}
-
 std::string Job::fabric_name() const {
   return options_.fabric.empty() ? name(scenario_.fabric.kind) : options_.fabric;
 }
@@ -110,6 +101,7 @@ HostPlan Job::host_plan(const NodesHere& nodes) const {
   plan.shape = scenario_.fabric;
   plan.nodes = nodes;
   plan.seed = seed_;
+  if (options_.allow_real_faults) plan.real_faults = real_faults_of(scenario_);
   plan.bootstrap_port = options_.bootstrap_port;
   if (scenario_.fabric.topology) plan.topology = topology_xml(scenario_.fabric);
   if (options_.cluster)

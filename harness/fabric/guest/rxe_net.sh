@@ -97,6 +97,7 @@ case ${1:-} in
   up-one)
     take_down 2>/dev/null
     make_net "$2" "$2" "$3" "$4"
+    [ "$(cat /proc/sys/kernel/hostname)" != '(none)' ] || echo "node$2" >/proc/sys/kernel/hostname  # a guest has none
     ;;
   down) take_down ;;
   shape)

@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""nic_down, blackhole, k_of_8_nics and a real loss of a link over two hosts with kernels of their own: two guests with soft RoCE.
+
+    two_guests_test.py R2BENCH
+
+The same command runs in both guests with the environment that torchrun gives (`--launcher env`), on the guests' own devices
+(`--fabric verbs`). Skipped (77) where the system is not Debian, of whose kernel the guests are made.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "fabric" / "tests"))
+from rxe_smoke import fail, guests_of, on_debian, wait_for  # noqa: E402
+
+PATIENCE = 1500  # s: soft RoCE under emulation, on a busy machine
+
+# Times are those of an emulated machine (a tick late is 8 ms there); sizes are what its soft RoCE carries in seconds.
+NIC_DOWN = """
+version: 1
+name: nic_down
+fabric: {kind: verbs, nodes: 2, ranks_per_node: 1, nics_per_node: 4}
+workload: {engine: cpu, op: allreduce, dtype: float32, bytes: 1 MiB, iters: 60, verify: true}
+modes: [baseline, migrate]
+env: {NCCL_IB_TIMEOUT: 18, NCCL_IB_RETRY_CNT: 6}
+faults:
+  - {at: {iter: 20}, target: node1/nic0, kind: port_down}
+expect:
+  all: {fault_witness: ">= 1", wrong_elements: 0}
+  baseline: {outcome: error}
+  migrate: {outcome: ok, correctness: exact}
+"""
+BLACKHOLE = NIC_DOWN.replace("nic_down", "blackhole").replace("port_down", "blackhole")
+K_OF_8 = """
+version: 1
+name: k_of_8_nics
+fabric: {kind: verbs, nodes: 2, ranks_per_node: 1, nics_per_node: 8}
+workload: {engine: cpu, op: allreduce, dtype: float32, bytes: 1 MiB, iters: 60, verify: true}
+modes: [migrate, balance]
+env: {NCCL_IB_TIMEOUT: 18, NCCL_IB_RETRY_CNT: 6}
+faults:
+  - {at: {iter: 20}, target: "node1/nic[0-2]", kind: port_down}
+expect:
+  all: {fault_witness: ">= 1", wrong_elements: 0, outcome: ok, correctness: exact}
+"""
+# Struck in the guest whose NIC it is, by the guard of that host, and put back.
+REAL_LINK_DOWN = NIC_DOWN.replace("nic_down", "real_link_down").replace("kind: port_down", "kind: real_link_down, for: 3 s").replace(
+    "[baseline, migrate]", "[migrate]").replace("  baseline: {outcome: error}\n", "").replace("iters: 60", "iters: 200")
+
+
+def run(r2bench, folder, text, nics, more=()):
+    name = text.split("name: ")[1].split()[0]
+    scenario, out = folder / f"{name}.yaml", folder / name
+    scenario.write_text(text)
+    command = [r2bench, "guest", "--guests", "2", "--nics", str(nics), "--write", str(folder), "--"]
+    for rank in range(2):
+        command += ["::"] * rank + ["env", f"RANK={rank}", "WORLD_SIZE=2", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1", "MASTER_ADDR=node0", "MASTER_PORT=29400",
+                    "R2BENCH_JOB_SECRET=of this test, and long enough", r2bench, "run", str(scenario), "--launcher", "env", "--no-plot", "--quiet",
+                    "--out", str(out), *more]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    if not (out / "result.json").exists():
+        fail(f"{name}: no result (status {ended.returncode}):\n{ended.stdout[-6000:]}\n{ended.stderr}")
+    return json.loads((out / "result.json").read_text()), ended
+
+
+def check(result, ended):
+    name = result["scenario"]
+    if result["verdict"] != "pass" or ended.returncode != 0:
+        fail(f"{name}: {result['verdict']}, status {ended.returncode}\n{json.dumps(result['expectations'], indent=1)}\n{ended.stdout[-6000:]}")
+    if result["evidence"] != "rxe":
+        fail(f"{name}: evidence {result['evidence']}, not rxe")
+    for one in result["runs"]:
+        places = [(host["first_node"], host["nodes"]) for host in one["hosts"]["list"]]
+        if places != [(0, 1), (1, 1)]:
+            fail(f"{name}: the nodes live at {places}")
+        if not 0 < one["hosts"]["clock_bound_ms"]:
+            fail(f"{name}: the clocks of two kernels are not known exactly: {one['hosts']}")
+    print(f"{name}: {[(one['mode'], one['outcome']) for one in result['runs']]}, clocks ± "
+          f"{max(one['hosts']['clock_bound_ms'] for one in result['runs']):.1f} ms, pass", flush=True)
+
+
+def check_put_back(result, out):
+    """The second host made the change, said so, and put it back."""
+    said = {}
+    for line in (out / "events.jsonl").read_text().splitlines():
+        event = json.loads(line)
+        said.setdefault(event.get("event"), []).append(event.get("source"))
+    for name in ("will_change", "real_fault", "put_back"):
+        if said.get(name) != ["node1"]:
+            fail(f"{result['scenario']}: '{name}' was said by {said.get(name)}, not once by node1")
+
+
+def main():
+    if not on_debian():
+        print("skipped: the guest is made of Debian's kernel package, and this is not Debian")
+        return 77
+    os.environ.pop("R2BENCH_RXE_HERE", None)
+    r2bench = os.path.abspath(sys.argv[1])
+    with tempfile.TemporaryDirectory() as folder:
+        for text, nics, more in ((NIC_DOWN, 4, ()), (BLACKHOLE, 4, ()), (K_OF_8, 8, ()), (REAL_LINK_DOWN, 4, ("--allow-real-faults",))):
+            result, ended = run(r2bench, pathlib.Path(folder), text, nics, more)
+            check(result, ended)
+            if more:
+                check_put_back(result, pathlib.Path(folder) / result["scenario"])
+    wait_for(lambda: not guests_of(os.getpid()), "the guests' end")
+    print("passed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
