@@ -28,8 +28,8 @@ def main():
         environment = dict(hosts.environment(), R2BENCH_JOB_SECRET=SECRET, GLOO_SOCKET_IFNAME="eth0")
         processes = []
         for node, host in enumerate(("h0", "h1")):
-            command = [torchrun, "--nnodes", "2", "--nproc-per-node", "2", "--node-rank", str(node), "--master-addr", f"{NETWORK}1", "--master-port", "29400",
-                       "--no-python", r2bench, "run", str(scenario), "--launcher", "env", "--no-plot", "--quiet", "--out", str(out)]
+            command = [torchrun, "--nnodes", "2", "--nproc_per_node", "2", "--node_rank", str(node), "--master_addr", f"{NETWORK}1", "--master_port", "29400",
+                       "--no_python", r2bench, "run", str(scenario), "--launcher", "env", "--no-plot", "--quiet", "--out", str(out)]
             processes.append(subprocess.Popen([*hosts.enter(host), *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment))
         said = [process.communicate(timeout=600)[0] for process in processes]
         if not (out / "result.json").exists():
