@@ -88,6 +88,7 @@ struct Core {
   uint64_t demand_version = 0;  ///< rises when it changes
   /// What all NICs can carry, relative to their nominal rates; written by the service thread.
   std::atomic<double> node_capacity{1};
+  std::array<std::atomic<double>, wire::kMaxNics> nic_lacks{};  ///< of one NIC: 1 − its capacity
 
   bool balances() const { return config.mode >= Mode::kBalance; }
   bool resilient() const { return config.mode != Mode::kBaseline; }

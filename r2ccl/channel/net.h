@@ -69,6 +69,8 @@ class Net {
   /// What this node's NICs can carry together now, relative to their nominal rates: 0 … 1. From port states,
   /// measured rates (mode 2 and up) and rails that have failed; cheap.
   virtual double node_capacity() const { return 1; }
+  /// The same of one NIC.
+  virtual double nic_capacity(int /*device*/) const { return 1; }
 
   /// Starts to listen on `device` and fills `handle` (kHandleBytes bytes) for the peer.
   virtual Result<Listener*> listen(int device, void* handle) = 0;

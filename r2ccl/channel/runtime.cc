@@ -144,6 +144,9 @@ class Runtime final : public Net {
   }
 
   double node_capacity() const override { return core_.node_capacity.load(std::memory_order_relaxed); }
+  double nic_capacity(int device) const override {
+    return 1 - core_.nic_lacks[size_t(device)].load(std::memory_order_relaxed);
+  }
 
   Result<Listener*> listen(int device, void* memory) override {
     if (auto ok = usable(device); !ok) return ok.error();

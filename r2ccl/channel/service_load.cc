@@ -65,7 +65,9 @@ void Service::look_at_capacity(const Tick& tick) {
   for (size_t nic = 0; nic < core_.devices.size(); ++nic) {
     nominal += core_.capacities.nominal(nic);
     const bool failed = homes[nic] > 0 && lacking[nic] == homes[nic];
-    if (!core_.nic_down[nic] && !core_.nic_unusable[nic] && !failed) sum += core_.capacities.capacity(nic);
+    const bool carries = !core_.nic_down[nic] && !core_.nic_unusable[nic] && !failed;
+    if (carries) sum += core_.capacities.capacity(nic);
+    core_.nic_lacks[nic].store(carries ? 1 - core_.capacities.relative(nic) : 1, std::memory_order_relaxed);
   }
   if (nominal > 0) core_.node_capacity.store(sum / nominal, std::memory_order_relaxed);
 }

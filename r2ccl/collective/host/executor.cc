@@ -247,6 +247,7 @@ Result<bool> Executor::post_receives(End& end) {
     message.from = at.from + task.offset;
     message.bytes = std::min<uint64_t>(limits_.message_bytes, at.bytes - task.offset);
     message.last = task.offset + message.bytes == at.bytes;
+    transport_.route(end.number, task.run->work.program->rails(task.lane));
     Result<void*> request{nullptr};
     if (adds) {
       if (!end.memory.data) {
@@ -325,6 +326,7 @@ Result<bool> Executor::post_sends() {
     message.last = task.offset + message.bytes == at.bytes;
     if (messages_under_way_ >= 2 && bytes_under_way_ + message.bytes > limits_.window_bytes) return moved;
     const Work::Memory memory = run.written[at.chunk] ? run.result(message.from) : run.work.own;
+    transport_.route(next->number, run.work.program->rails(task.lane));
     auto request = transport_.isend(next->number, memory.at(message.from), message.bytes, memory.registration);
     if (!request) return request.error();
     if (!*request) {

@@ -7,8 +7,11 @@ constexpr size_t kSizesKept = 16;
 
 }  // namespace
 
-Program::Program(Schedule schedule, uint32_t rank, const EndOf& end_of)
-    : schedule_(std::move(schedule)), rank_(rank), ends_(schedule_.lanes[rank].size()) {
+Program::Program(Schedule schedule, uint32_t rank, const EndOf& end_of, std::vector<RailShares> rails)
+    : schedule_(std::move(schedule)),
+      rank_(rank),
+      ends_(schedule_.lanes[rank].size()),
+      rails_(std::move(rails)) {
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> ordinals;
   for (const Connection& connection : schedule_.connections) {
     const uint32_t ordinal = ordinals[{connection.from, connection.to}]++;

@@ -10,13 +10,16 @@ void StripedTransport::widen(std::vector<std::unique_ptr<ChannelTransport>> stri
     for (const End& end : ends_) stripe->end(end.peer, end.sends, end.ordinal);
     stripes_.push_back(std::move(stripe));
   }
-  for (End& end : ends_) end.next = 0;
+  for (End& end : ends_) end.turns = turns_of(end);
 }
 
 uint32_t StripedTransport::end(uint32_t peer, bool sends, uint32_t ordinal) {
   uint32_t number = 0;
   for (const auto& stripe : stripes_) number = stripe->end(peer, sends, ordinal);
-  if (number == ends_.size()) ends_.push_back({peer, ordinal, sends});
+  if (number == ends_.size()) {
+    ends_.push_back({peer, ordinal, sends});
+    ends_.back().turns = turns_of(ends_.back());
+  }
   return number;
 }
 
@@ -35,19 +38,20 @@ bool StripedTransport::connected() const {
 }
 
 template <typename Post>
-Result<void*> StripedTransport::post(uint32_t number, Post&& post) {
-  End& end = ends_[number];
-  auto message = post(*stripes_[end.next]);
-  if (message && *message) end.next = (end.next + 1) % stripes_.size();
+Result<void*> StripedTransport::post(uint32_t number, size_t bytes, Post&& post) {
+  RailTurns& turns = ends_[number].turns;
+  const size_t rail = turns.next(bytes);
+  auto message = post(*stripes_[rail]);
+  if (message && *message) turns.took(rail, bytes);
   return message;
 }
 
 Result<void*> StripedTransport::isend(uint32_t end, const void* data, size_t bytes, Registration* registration) {
-  return post(end, [&](ChannelTransport& stripe) { return stripe.isend(end, data, bytes, registration); });
+  return post(end, bytes, [&](ChannelTransport& stripe) { return stripe.isend(end, data, bytes, registration); });
 }
 
 Result<void*> StripedTransport::irecv(uint32_t end, void* data, size_t bytes, Registration* registration) {
-  return post(end, [&](ChannelTransport& stripe) { return stripe.irecv(end, data, bytes, registration); });
+  return post(end, bytes, [&](ChannelTransport& stripe) { return stripe.irecv(end, data, bytes, registration); });
 }
 
 }  // namespace r2ccl::collective

@@ -8,6 +8,7 @@
 
 #include "r2ccl/base/result.h"
 #include "r2ccl/channel/net.h"
+#include "r2ccl/collective/rails.h"
 
 namespace r2ccl::collective {
 
@@ -24,6 +25,9 @@ class Transport {
   /// n-th message sent on an end is the n-th received at the other one.
   virtual Result<void*> isend(uint32_t end, const void* data, size_t bytes, Registration* registration) = 0;
   virtual Result<void*> irecv(uint32_t end, void* data, size_t bytes, Registration* registration) = 0;
+  /// Messages posted on the end from now on are spread over rails like this; nullptr: alike. Both sides say so
+  /// before the same message.
+  virtual void route(uint32_t /*end*/, const RailShares* /*rails*/) {}
   /// The token is gone once `done` is reported.
   virtual Result<TestOutcome> test(void* message) = 0;
   /// Stays until the transport goes.
