@@ -47,6 +47,9 @@ expect:
 """
 
 
+RATE_TRIES = 3  # a busy machine judges rates differently from run to run
+
+
 def run(r2bench, scenario, out, before=(), after=(), environment=None):
     ended = subprocess.run([*before, r2bench, "run", str(scenario), "--no-plot", "--quiet", "--out", str(out), *after],
                            capture_output=True, text=True, timeout=240, env=environment)
@@ -56,7 +59,7 @@ def run(r2bench, scenario, out, before=(), after=(), environment=None):
 
 
 def verdicts(result):
-    """Without the rates, which a busy machine judges differently from run to run."""
+    """Without the rates, which a busy machine may miss on both."""
     return {e["name"]: e["ok"] for e in result["expectations"] if not e["name"].endswith("retained_bw")}
 
 
@@ -69,10 +72,15 @@ def main():
             scenario = hosts.folder / "scenario.yaml"
             scenario.write_text(text)
             ours, theirs = hosts.folder / f"{number}-local", hosts.folder / f"{number}-mpi"
-            local, _ = run(r2bench, scenario, ours)
-            several, report = run(r2bench, scenario, theirs, before, after, environment)
-            check_hosts(several, theirs, report)
-            hosts.expect_nobody(f"after {local['scenario']}")
+            for _ in range(RATE_TRIES):
+                local, _ = run(r2bench, scenario, ours)
+                several, report = run(r2bench, scenario, theirs, before, after, environment)
+                check_hosts(several, theirs, report)
+                hosts.expect_nobody(f"after {local['scenario']}")
+                if local["verdict"] == several["verdict"]:
+                    break
+            else:
+                fail(f"{local['scenario']}: with the rates {local['verdict']} on one machine, {several['verdict']} on two hosts, {RATE_TRIES} times")
             if verdicts(local) != verdicts(several) or not all(verdicts(several).values()):
                 fail(f"{local['scenario']}, on one machine and on two hosts:\n{json.dumps([verdicts(local), verdicts(several)], indent=1)}")
             print(f"{local['scenario']}: {len(verdicts(several))} expectations met on both; with the rates {local['verdict']} on one machine, "
