@@ -2,7 +2,7 @@
 """What the simulation finds: takes a rule of the protocol out of the core, or puts a defect back into it, builds `simulate`,
 and runs it until a history is wrong. Works in a checkout of its own: the sources are changed and restored.
 
-    put_back.py CHECKOUT BUILD [--minutes 10] [--jobs 1] [NAME …]        e.g. put_back.py . build/release --minutes 2
+    put_back.py CHECKOUT BUILD [NAME …] [--minutes 10] [--jobs 1]        e.g. put_back.py . build/release --minutes 2
 
 Prints a table row for each: the time to the first wrong history, how many had run, its seed, and what it violates."""
 import argparse
