@@ -27,7 +27,10 @@ import sys
 import inputs
 import tables
 
-DOWN = {"port_down", "device_fatal", "device_removed", "device_internal_error", "blackhole"}
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "faultinject"))
+import fault_kinds  # noqa: E402
+
+DOWN = fault_kinds.names(takes="port")
 
 
 def quantile(ordered, part):

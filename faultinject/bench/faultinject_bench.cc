@@ -81,9 +81,8 @@ struct Injected {
     ibv_send_wr wr{}, *bad = nullptr;
     ibv_post_send(&device.qp, &wr, &bad);
   }
-  uint32_t arm(FaultKind kind, const char* target) {
-    FaultSpec spec;
-    spec.kind = kind;
+  uint32_t arm(const char* kind, const char* target) {
+    FaultSpec spec(fault_kind(kind));
     spec.target = parse_target(target);
     spec.trigger.kind = Trigger::Kind::kNow;
     const uint32_t id = board.arm(spec);
@@ -129,7 +128,7 @@ BENCHMARK(nothing_armed);
 
 void fault_on_another_nic(benchmark::State& state) {
   Injected& injected = Injected::get();
-  injected.arm(FaultKind::kNoop, "node0/nic1");
+  injected.arm("noop", "node0/nic1");
   if (find_slot(injected.device.context())->slow.load() != 0) state.SkipWithError("the slow path is on");
   post_and_poll(state, injected.device.qp, injected.device.cq);
   injected.heal();
@@ -138,7 +137,7 @@ BENCHMARK(fault_on_another_nic);
 
 void noop_at_work(benchmark::State& state) {
   Injected& injected = Injected::get();
-  injected.arm(FaultKind::kNoop, "node0/nic0");
+  injected.arm("noop", "node0/nic0");
   if (find_slot(injected.device.context())->slow.load() == 0) state.SkipWithError("the slow path is off");
   post_and_poll(state, injected.device.qp, injected.device.cq);
   injected.heal();
@@ -148,7 +147,7 @@ BENCHMARK(noop_at_work);
 void port_down_armed(benchmark::State& state) {
   Injected& injected = Injected::get();
   FaultSpec spec;
-  spec.kind = FaultKind::kPortDown;
+  spec.kind = &fault_kind("port_down");
   spec.target = parse_target("node0/nic0");
   injected.board.arm(spec);
   injected.context->sync(monotonic_ns());

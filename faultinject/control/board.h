@@ -6,10 +6,12 @@
 #include <atomic>
 #include <cstdint>
 
+#include "faultinject/plan/kind.h"
+
 namespace faultinject {
 
 constexpr uint64_t kBoardMagic = 0x4452414f42494646;  // "FFIBOARD"
-constexpr uint32_t kBoardVersion = 4;
+constexpr uint32_t kBoardVersion = 5;
 constexpr uint32_t kMaxNodes = 256;
 constexpr uint32_t kMaxNics = 64;
 constexpr uint32_t kMaxFaults = 4096;
@@ -27,8 +29,8 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t
 
 enum class Phase : uint32_t { kEmpty, kArmed, kFired, kHealed };
 
-// The phase of a fault and the round it is in (from 0): a fault that repeats goes from kFired back to kArmed, a
-// round further. Both are one word. Whoever decides anything reads it once, and moves it only from what was
+// The phase of a fault and the round it is in (from 0): a fault that repeats goes from kFired back to kArmed,
+// a round further. Both are one word. Whoever decides anything reads it once, and moves it only from what was
 // read: so each step is taken by exactly one process, and by none that decided for an earlier round.
 struct PhaseAndRound {
   Phase phase;
@@ -69,7 +71,7 @@ struct RateEntry {
 
 struct FaultEntry {
   // Written once by arm(), before phase becomes kArmed; constant afterwards.
-  uint32_t kind;  // FaultKind
+  char kind[kNameBytes];  // the name of its FaultKind
   uint32_t id;
   uint64_t node_mask[kMaxNodes / 64];  // the target is the product of both masks
   uint64_t nic_mask;
@@ -95,13 +97,11 @@ struct FaultEntry {
   uint64_t phase_delay_ns;  // drawn when armed
   uint64_t duration_ns;     // 0: until healed
   uint64_t seed;            // of the choices that processes make for this fault
-  uint32_t events, query, after_retries, receive;
-  uint32_t side, direction, refused_state;  // Side, Direction, FaultSpec::Refused
-  int32_t error, status, event_type, gid_index;
+  uint32_t events, query, receive;
+  int32_t error, status, event_type;
   uint64_t limit;  // strikes per round; kAllStrikes: no limit
-  uint64_t rate_bits_per_s, delay_ns, jitter_ns, min_bytes, down_ns, up_ns, window_ns, depth;
-  uint64_t notice_ns, settle_ns;             // device_removed
-  uint32_t descriptor_end, late_completions;  // DescriptorEnd
+  uint64_t rate_bits_per_s, delay_ns;
+  OwnValues own;        // of the parameters that its kind has alone
   uint32_t rate_steps;  // 0: rate_bits_per_s throughout
   RateEntry schedule[kMaxRateSteps];
 
@@ -206,8 +206,8 @@ bool is_dead(int32_t pid);
 // A free slot for this process (slots of dead processes are taken over), or nullptr.
 ProcessEntry* enroll(Board& board, int32_t pid);
 
-// The trigger of a fault that was seen armed is met at `now`: it fires after its random phase, or at once when
-// that is 0. False if it was met before, or if the fault is no longer as it was seen.
+// The trigger of a fault that was seen armed is met at `now`: it fires after its random phase, or at once
+// when that is 0. False if it was met before, or if the fault is no longer as it was seen.
 bool meet_trigger(FaultEntry& fault, PhaseAndRound seen, uint64_t now);
 
 // Fires now, whatever the trigger says. False unless the fault was armed.
@@ -216,8 +216,8 @@ bool fire_now(FaultEntry& fault, uint64_t now);
 // Ends it, with all the rounds that it has left. False if it had ended.
 bool heal_now(FaultEntry& fault, uint64_t now);
 
-// Ends the round that was seen at work: the fault is armed for the next one, or healed after the last. False if
-// somebody else did.
+// Ends the round that was seen at work: the fault is armed for the next one, or healed after the last. False
+// if somebody else did.
 bool end_round(FaultEntry& fault, PhaseAndRound seen, uint64_t now);
 
 // A fault that ends by itself has done all that it does in `round`: armed for the next one, if there is one.

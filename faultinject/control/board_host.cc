@@ -160,7 +160,7 @@ uint32_t BoardHost::arm(const FaultSpec& spec, TimeOrigin origin) {
   if (index >= kMaxFaults)
     throw std::length_error("the fault board is full: " + std::to_string(kMaxFaults) + " faults were armed");
   FaultEntry& fault = board.faults[index];
-  fault.kind = uint32_t(spec.kind);
+  strncpy(fault.kind, spec.kind->name, kNameBytes - 1);
   fault.id = index + 1;
   // Node and NIC patterns are independent of each other, so the target is the product of two masks.
   for (size_t node = 0; node < impl_->nodes.size(); node++)
@@ -208,33 +208,19 @@ uint32_t BoardHost::arm(const FaultSpec& spec, TimeOrigin origin) {
   fault.duration_ns = spec.duration ? uint64_t(spec.duration->count()) : 0;
   fault.events = spec.events;
   fault.query = spec.query;
-  fault.after_retries = spec.after_retries;
   fault.rate_bits_per_s = spec.rate_bits_per_s;
   fault.delay_ns = uint64_t(spec.delay.count());
-  fault.jitter_ns = uint64_t(spec.jitter.count());
-  fault.min_bytes = spec.min_bytes;
   fault.receive = spec.receive;
-  fault.side = uint32_t(spec.side);
-  fault.direction = uint32_t(spec.direction);
-  fault.refused_state = uint32_t(spec.state);
   fault.error = spec.error;
   fault.status = spec.status;
   fault.event_type = spec.event;
-  fault.gid_index = spec.gid_index;
   fault.limit = spec.count;
-  fault.down_ns = uint64_t(spec.down.count());
-  fault.up_ns = uint64_t(spec.up.count());
-  fault.window_ns = uint64_t(spec.window.count());
-  fault.depth = spec.depth;
-  fault.notice_ns = uint64_t(spec.removal.notice.count());
-  fault.settle_ns = uint64_t(spec.removal.settle.count());
-  fault.descriptor_end = uint32_t(spec.removal.end);
-  fault.late_completions = spec.removal.late_completions;
+  fault.own = spec.own;
   fault.rate_steps = uint32_t(std::min<size_t>(spec.rates.size(), kMaxRateSteps));
   for (uint32_t i = 0; i < fault.rate_steps; i++)
     fault.schedule[i] = {spec.rates[i].bits_per_s, uint64_t(spec.rates[i].lasts.count())};
-  if (spec.kind == FaultKind::kPortFlap && fault.duration_ns == 0 && spec.count != FaultSpec::kAll)
-    fault.duration_ns = spec.count * (fault.down_ns + fault.up_ns) - fault.up_ns;
+  if (spec.kind->lasts != nullptr && fault.duration_ns == 0 && spec.count != FaultSpec::kAll)
+    fault.duration_ns = uint64_t(spec.kind->lasts(spec).count());
   if (after_fault != 0) board.followers.fetch_add(1);
   fault.armed_ns.store(monotonic_ns());
   fault.phase.store(Phase::kArmed);

@@ -44,9 +44,8 @@ class BoardTest : public testing::Test {
   BoardHost host = BoardHost::create({{"node0", 2}, {"node1", 2}}, 42);
   Mapped board{host.path()};
 
-  static FaultSpec spec(FaultKind kind = FaultKind::kPortDown, const char* target = "node1/nic0") {
-    FaultSpec spec;
-    spec.kind = kind;
+  static FaultSpec spec(const char* kind = "port_down", const char* target = "node1/nic0") {
+    FaultSpec spec(fault_kind(kind));
     spec.target = parse_target(target);
     return spec;
   }
@@ -252,7 +251,7 @@ TEST_F(BoardTest, healing_between_two_rounds_ends_all_of_them) {
 }
 
 TEST_F(BoardTest, strikes_are_counted_per_round_whoever_takes_them) {
-  FaultSpec armed = spec(FaultKind::kPostFail);
+  FaultSpec armed = spec("post_fail");
   armed.trigger.kind = Trigger::Kind::kEvent;
   armed.trigger.event = "x";
   armed.repeat = 2;
@@ -279,7 +278,7 @@ TEST_F(BoardTest, strikes_are_counted_per_round_whoever_takes_them) {
 
 // A process that decided for one round and comes late must not act in the next one.
 TEST_F(BoardTest, a_step_is_taken_only_from_the_round_that_was_seen) {
-  FaultSpec armed = spec(FaultKind::kPostFail);
+  FaultSpec armed = spec("post_fail");
   armed.trigger.kind = Trigger::Kind::kWr;
   armed.trigger.count = 20;
   armed.repeat = 3;
@@ -305,7 +304,7 @@ TEST_F(BoardTest, a_step_is_taken_only_from_the_round_that_was_seen) {
 }
 
 TEST_F(BoardTest, a_repeating_fault_strikes_in_every_round_whoever_posts) {
-  FaultSpec armed = spec(FaultKind::kPostFail);
+  FaultSpec armed = spec("post_fail");
   armed.trigger.kind = Trigger::Kind::kWr;
   armed.trigger.count = 20;
   armed.repeat = 10000;
@@ -317,7 +316,8 @@ TEST_F(BoardTest, a_repeating_fault_strikes_in_every_round_whoever_posts) {
       for (int i = 0; i < 10000 * 20 / 8 + 100; i++) {
         const uint64_t at = entry.progress.fetch_add(1) + 1;
         const PhaseAndRound seen = entry.phase.both();
-        if (seen.phase == Phase::kArmed && at >= 20 * (uint64_t(seen.round) + 1)) meet_trigger(entry, seen, at);
+        if (seen.phase == Phase::kArmed && at >= 20 * (uint64_t(seen.round) + 1))
+          meet_trigger(entry, seen, at);
         const auto [phase, round] = entry.phase.both();
         bool last = false;
         if (phase != Phase::kFired || !take_strike(entry, round, last)) continue;
@@ -363,7 +363,7 @@ TEST_F(BoardTest, one_fault_comes_after_another) {
 }
 
 TEST_F(BoardTest, a_target_has_a_port_a_peer_and_opcodes) {
-  FaultSpec narrow = spec(FaultKind::kNoop, "node1/nic0/port:2");
+  FaultSpec narrow = spec("noop", "node1/nic0/port:2");
   narrow.target.peer_node = "node0";
   narrow.target.peer_nic = "nic1";
   narrow.opcodes = 1u << 4;
@@ -379,8 +379,8 @@ TEST_F(BoardTest, a_target_has_a_port_a_peer_and_opcodes) {
 }
 
 TEST_F(BoardTest, an_impossible_target_is_refused_when_armed) {
-  EXPECT_THROW(host.arm(spec(FaultKind::kNoop, "node2/nic0")), PlanError);
-  EXPECT_THROW(host.arm(spec(FaultKind::kNoop, "node1/nic2")), PlanError);
+  EXPECT_THROW(host.arm(spec("noop", "node2/nic0")), PlanError);
+  EXPECT_THROW(host.arm(spec("noop", "node1/nic2")), PlanError);
   EXPECT_THROW(host.state(1), std::out_of_range);
 }
 

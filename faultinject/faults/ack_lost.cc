@@ -4,11 +4,15 @@
 // queue pair are exhausted (`report: after_retries`). Strikes the first successful send completion after the
 // trigger whose WR carried at least `min_bytes` to the peer, once per NIC. Work already posted: whatever the
 // provider delivered is delivered. Heal: nothing to undo.
-#include "faultinject/faults/kinds.h"
+#include "faultinject/plan/kind.h"
+
+#ifdef FAULTINJECT_LIBRARY  // a plan reads the declaration alone
 #include "faultinject/preload/context.h"
 
 namespace faultinject {
 namespace {
+
+enum Own { kMinBytes, kReport };  // as declared below
 
 bool carries_data_away(ibv_wr_opcode opcode) {
   switch (opcode) {
@@ -30,7 +34,7 @@ class AckLost : public Fault {
   bool completing(Context& context, QueuePair& qp, const Sent* sent, ibv_wc& wc, uint64_t now) override {
     if (sent == nullptr || !hits(context, qp) || !qp.reliable || !selects(entry(), qp)) return true;
     if (done_in_ == round + 1 || !entry().takes_opcode(sent->opcode)) return true;
-    if (sent->bytes < entry().min_bytes || !carries_data_away(sent->opcode)) return true;
+    if (sent->bytes < entry().own[kMinBytes] || !carries_data_away(sent->opcode)) return true;
     if (entry().selector == SelectorKind::kRandom) {
       // A few that would do are let pass, how many the seed says.
       if (skipped_ == 0) to_skip_ = context.choice(*this, qp) % 8;
@@ -39,7 +43,7 @@ class AckLost : public Fault {
     const bool each = entry().selector == SelectorKind::kAll;
     if (!each) done_in_ = round + 1;
     if (!each && !claim_nic(context, *this)) return true;
-    const bool shown = context.lose_ack(qp, *this, wc, now, entry().after_retries != 0);
+    const bool shown = context.lose_ack(qp, *this, wc, now, entry().own[kReport] != 0);
     if (!each) context.round_is_over(*this, round);
     return shown;
   }
@@ -50,7 +54,24 @@ class AckLost : public Fault {
 };
 
 }  // namespace
-
-std::unique_ptr<Fault> make_ack_lost(FaultEntry& entry) { return std::make_unique<AckLost>(entry); }
-
 }  // namespace faultinject
+#endif
+
+namespace faultinject::faults {
+
+std::vector<FaultKind> ack_lost() {
+  return {FaultKind{
+      .name = "ack_lost",
+      .what = "delivered at the peer, but the sender sees RETRY_EXC_ERR",
+      .past = "lost the acknowledgement of data that had arrived",
+      .present = "loses the acknowledgement of data that arrives",
+      .takes = Takes::kQueuePairs,
+      .ends = Ends::kAfterStrikes,
+      .shared = {"qp", "peer", "opcode"},
+      .own = {own_bytes("min_bytes", 1024), own_choice("report", {"at_once", "after_retries"})},
+      .examples = {{.messages_late = 2}},
+      .make = IN_LIBRARY(made<AckLost>),
+  }};
+}
+
+}  // namespace faultinject::faults

@@ -4,7 +4,9 @@
 // receive queue; events of a port (PORT_ERR, LID_CHANGE, …) come once for each port of the target;
 // DEVICE_FATAL comes once. The program sees: the event. Work already posted: untouched. Heal: nothing to
 // undo.
-#include "faultinject/faults/kinds.h"
+#include "faultinject/plan/kind.h"
+
+#ifdef FAULTINJECT_LIBRARY  // a plan reads the declaration alone
 #include "faultinject/faults/qp_choice.h"
 
 namespace faultinject {
@@ -64,8 +66,6 @@ class DeviceEvent : public Fault {
   static constexpr uint64_t kLasts = 20000000;  // ns
 };
 
-}  // namespace
-
 std::unique_ptr<Fault> make_async_event(FaultEntry& entry) {
   switch (ibv_event_type(entry.event_type)) {
     case IBV_EVENT_CQ_ERR:
@@ -85,4 +85,24 @@ std::unique_ptr<Fault> make_async_event(FaultEntry& entry) {
   }
 }
 
+}  // namespace
 }  // namespace faultinject
+#endif
+
+namespace faultinject::faults {
+
+std::vector<FaultKind> async_event() {
+  return {FaultKind{
+      .name = "async_event",
+      .what = "an async event of any type, and nothing else",
+      .past = "told of something that is not so",
+      .present = "tells of something that is not so",
+      .ends = Ends::kAfterStrikes,
+      .shared = {"event", "qp", "peer"},
+      .needs = {{{"event"}, "event: PORT_ERR"}},
+      .examples = {{.parameters = "event: LID_CHANGE", .harm = Harm::kHarmless}},
+      .make = IN_LIBRARY(make_async_event),
+  }};
+}
+
+}  // namespace faultinject::faults

@@ -6,13 +6,18 @@
 // it. Work already posted: lost unless it was delivered before t0 (one direction: what the provider has,
 // passes; its acknowledgements do not). Heal: new queue pairs work; those that were cut end as above; with
 // one direction those whose retries last go on.
-#include "faultinject/faults/kinds.h"
+#include "faultinject/plan/kind.h"
+
+#ifdef FAULTINJECT_LIBRARY  // a plan reads the declaration alone
 #include "faultinject/faults/port_cut.h"
 #include "faultinject/faults/stall.h"
-#include "faultinject/plan/kind.h"
 
 namespace faultinject {
 namespace {
+
+enum Own { kDirection };  // as declared below
+// Which packets, as the target's port sees them.
+enum class Direction : uint64_t { kIn, kOut, kBoth };
 
 class OneWay : public Stall {
  public:
@@ -50,15 +55,35 @@ class OneWay : public Stall {
 
  private:
   bool loses_requests(const Context& context, const QueuePair& qp) const {
-    return hits_here(context, qp) == (Direction(entry().direction) == Direction::kOut);
+    return hits_here(context, qp) == (Direction(entry().own[kDirection]) == Direction::kOut);
   }
 };
 
-}  // namespace
-
 std::unique_ptr<Fault> make_blackhole(FaultEntry& entry) {
-  if (Direction(entry.direction) == Direction::kBoth) return std::make_unique<PortCut>(entry);
+  if (Direction(entry.own[kDirection]) == Direction::kBoth) return std::make_unique<PortCut>(entry);
   return std::make_unique<OneWay>(entry);
 }
 
+}  // namespace
 }  // namespace faultinject
+#endif
+
+namespace faultinject::faults {
+
+std::vector<FaultKind> blackhole() {
+  return {FaultKind{
+      .name = "blackhole",
+      .what = "traffic to and from the port is lost; nobody is told",
+      .past = "silently lost all traffic",
+      .present = "silently loses all traffic",
+      .takes = Takes::kPort,
+      .shared = {"peer"},
+      .own = {own_choice("direction", {"in", "out", "both"}, 2)},
+      .examples = {{},
+                   {.suffix = "_in", .parameters = "direction: in", .harm = Harm::kMayBreak},
+                   {.suffix = "_out", .parameters = "direction: out", .harm = Harm::kMayBreak}},
+      .make = IN_LIBRARY(make_blackhole),
+  }};
+}
+
+}  // namespace faultinject::faults

@@ -7,7 +7,9 @@
 // to ERR. Work already posted: a send that is posted before the fault fires is not struck. Heal: WRs struck
 // already still fail; others are let pass. The peer's queue pair is not touched: its sends run into
 // RETRY_EXC_ERR.
-#include "faultinject/faults/kinds.h"
+#include "faultinject/plan/kind.h"
+
+#ifdef FAULTINJECT_LIBRARY  // a plan reads the declaration alone
 #include "faultinject/preload/context.h"
 
 namespace faultinject {
@@ -53,9 +55,24 @@ class CompletionError : public Fault {
 };
 
 }  // namespace
+}  // namespace faultinject
+#endif
 
-std::unique_ptr<Fault> make_completion_error(FaultEntry& entry) {
-  return std::make_unique<CompletionError>(entry);
+namespace faultinject::faults {
+
+std::vector<FaultKind> completion_error() {
+  return {FaultKind{
+      .name = "completion_error",
+      .what = "a work request fails with `status`",
+      .past = "failed a work request",
+      .present = "fails a work request",
+      .takes = Takes::kQueuePairs,
+      .ends = Ends::kAfterStrikes,
+      .shared = {"status", "count", "queue", "qp", "peer", "opcode"},
+      .needs = {{{"status"}, "status: REM_ACCESS_ERR"}},
+      .examples = {{.parameters = "status: REM_ACCESS_ERR", .harm = Harm::kMayBreak, .messages_late = 2}},
+      .make = IN_LIBRARY(made<CompletionError>),
+  }};
 }
 
-}  // namespace faultinject
+}  // namespace faultinject::faults

@@ -1,14 +1,20 @@
 // connect_fail: ibv_modify_qp to RTR or RTS (`state: rtr`, `rts` or `any`) fails with `errno`, `count` times,
 // as when an address cannot be resolved. The program sees: the error; the queue pair stays in the state that
 // it was in. Work already posted, and queue pairs connected already: untouched. Heal: connecting works.
+#include <cerrno>
+
+#include "faultinject/plan/kind.h"
+
+#ifdef FAULTINJECT_LIBRARY  // a plan reads the declaration alone
 #include "faultinject/control/board.h"
-#include "faultinject/faults/kinds.h"
 #include "faultinject/preload/context.h"
 
 namespace faultinject {
 namespace {
 
-enum class Refused : uint32_t { kAny, kRtr, kRts };  // FaultSpec::Refused
+enum Own { kState };  // as declared below
+
+enum class Refused : uint32_t { kAny, kRtr, kRts };  // the words of 'state'
 
 class ConnectFail : public Fault {
  public:
@@ -17,7 +23,7 @@ class ConnectFail : public Fault {
   int refuse(Context& context, const Call& call, uint64_t now) override {
     if (call.what != Call::What::kModify || (call.mask & IBV_QP_STATE) == 0) return 0;
     const ibv_qp_state to = call.attributes->qp_state;
-    const auto wanted = Refused(entry().refused_state);
+    const auto wanted = Refused(entry().own[kState]);
     const bool struck_state =
         (to == IBV_QPS_RTR && wanted != Refused::kRts) || (to == IBV_QPS_RTS && wanted != Refused::kRtr);
     if (!struck_state || !hits(context, *call.qp) || !selects(entry(), *call.qp)) return 0;
@@ -28,7 +34,27 @@ class ConnectFail : public Fault {
 };
 
 }  // namespace
-
-std::unique_ptr<Fault> make_connect_fail(FaultEntry& entry) { return std::make_unique<ConnectFail>(entry); }
-
 }  // namespace faultinject
+#endif
+
+namespace faultinject::faults {
+
+std::vector<FaultKind> connect_fail() {
+  return {FaultKind{
+      .name = "connect_fail",
+      .what = "ibv_modify_qp to RTR or RTS refuses with `errno`",
+      .past = "refused to connect",
+      .present = "refuses to connect",
+      .ends = Ends::kAfterStrikes,
+      .shared = {"errno", "count", "qp", "peer"},
+      .own = {own_choice("state", {"any", "rtr", "rts"})},
+      .error = ETIMEDOUT,
+      .examples = {{.parameters = "errno: ETIMEDOUT, state: any",
+                    .harm = Harm::kMayBreak,
+                    .messages_late = 2,
+                    .at_registration = true}},
+      .make = IN_LIBRARY(made<ConnectFail>),
+  }};
+}
+
+}  // namespace faultinject::faults

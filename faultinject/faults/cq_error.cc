@@ -3,9 +3,11 @@
 // `recv`), IBV_EVENT_QP_FATAL for every queue pair that completes there, and polls of it that find nothing.
 // Work already posted: its queue pairs go to ERR; what would be completed there is lost, what completes
 // elsewhere flushes. Heal: the queue shows again what comes from then on; its queue pairs stay in ERR.
+#include "faultinject/plan/kind.h"
+
+#ifdef FAULTINJECT_LIBRARY  // a plan reads the declaration alone
 #include <vector>
 
-#include "faultinject/faults/kinds.h"
 #include "faultinject/faults/qp_choice.h"
 
 namespace faultinject {
@@ -46,7 +48,24 @@ class CqError : public QpStrike {
 };
 
 }  // namespace
-
-std::unique_ptr<Fault> make_cq_error(FaultEntry& entry) { return std::make_unique<CqError>(entry); }
-
 }  // namespace faultinject
+#endif
+
+namespace faultinject::faults {
+
+std::vector<FaultKind> cq_error() {
+  return {FaultKind{
+      .name = "cq_error",
+      .what = "CQ_ERR: a completion queue shows nothing any more",
+      .past = "lost a completion queue to an error",
+      .present = "loses a completion queue to an error",
+      .takes = Takes::kQueuePairs,
+      .whole_device = true,
+      .shared = {"queue", "qp", "peer"},
+      .examples = {{.suffix = "_send", .parameters = "queue: send, qp: busiest", .messages_late = 2},
+                   {.suffix = "_recv", .parameters = "queue: recv, qp: busiest", .messages_late = 2}},
+      .make = IN_LIBRARY(made<CqError>),
+  }};
+}
+
+}  // namespace faultinject::faults

@@ -1,13 +1,17 @@
 // delay: every send WR of the port (or those of some opcodes) starts `delay` ± `jitter` later, in order
 // within its queue pair. The program sees: later completions, on both sides. Kept-back work fills its send
 // queue as posted work would. Work already posted: untouched. Heal: what is kept back goes at once, in order.
+#include "faultinject/plan/plan.h"
+
+#ifdef FAULTINJECT_LIBRARY  // a plan reads the declaration alone
 #include <algorithm>
 
-#include "faultinject/faults/kinds.h"
 #include "faultinject/preload/context.h"
 
 namespace faultinject {
 namespace {
+
+enum Own { kJitter };  // as declared below
 
 class Delay : public Fault {
  public:
@@ -18,10 +22,10 @@ class Delay : public Fault {
   void held(Context& context, QueuePair& qp, HeldWr& wr, uint64_t now) override {
     if (!entry().takes_opcode(wr.wr.opcode)) return;  // in order behind those that are delayed
     uint64_t wait = entry().delay_ns;
-    if (entry().jitter_ns != 0) {
+    if (entry().own[kJitter] != 0) {
       if (!seeded_) random_ = context.choice(*this, qp), seeded_ = true;
       random_ = mix(random_);
-      wait = wait - entry().jitter_ns + random_ % (2 * entry().jitter_ns + 1);
+      wait = wait - entry().own[kJitter] + random_ % (2 * entry().own[kJitter] + 1);
     }
     wr.not_before_ns = std::max(wr.not_before_ns, now + wait);
     if (witnessed_ == qp.serial) return;
@@ -39,7 +43,30 @@ class Delay : public Fault {
 };
 
 }  // namespace
-
-std::unique_ptr<Fault> make_delay(FaultEntry& entry) { return std::make_unique<Delay>(entry); }
-
 }  // namespace faultinject
+#endif
+
+namespace faultinject::faults {
+
+using namespace std::chrono_literals;
+
+std::vector<FaultKind> delay() {
+  return {FaultKind{
+      .name = "delay",
+      .what = "each send starts `delay` ± `jitter` later",
+      .past = "became late",
+      .present = "becomes late",
+      .takes = Takes::kSpeed,
+      .shared = {"delay", "peer", "opcode"},
+      .own = {own_time("jitter", 0ns)},
+      .needs = {{{"delay"}, "delay: 1 ms"}},
+      .examples = {{.parameters = "delay: 2 ms, jitter: 1 ms", .harm = Harm::kHarmless, .messages_late = 2}},
+      .check = [](const FaultSpec& fault) -> Complaint {
+        if (fault.time("jitter") > fault.delay) return {"jitter", "'jitter' must not be larger than 'delay'"};
+        return {};
+      },
+      .make = IN_LIBRARY(made<Delay>),
+  }};
+}
+
+}  // namespace faultinject::faults

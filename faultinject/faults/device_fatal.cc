@@ -5,9 +5,11 @@
 // RESET and ERR. Its peers run into RETRY_EXC_ERR by their provider's own timers. Work already posted:
 // flushed by the provider; part of it may have been delivered. Heal: new objects can be made and used, as
 // after a reset of the device; its queue pairs stay in ERR (RESET makes them usable).
+#include "faultinject/plan/kind.h"
+
+#ifdef FAULTINJECT_LIBRARY  // a plan reads the declaration alone
 #include <errno.h>
 
-#include "faultinject/faults/kinds.h"
 #include "faultinject/faults/port_show.h"
 
 namespace faultinject {
@@ -52,7 +54,22 @@ class DeviceFatal : public Fault {
 };
 
 }  // namespace
-
-std::unique_ptr<Fault> make_device_fatal(FaultEntry& entry) { return std::make_unique<DeviceFatal>(entry); }
-
 }  // namespace faultinject
+#endif
+
+namespace faultinject::faults {
+
+std::vector<FaultKind> device_fatal() {
+  return {FaultKind{
+      .name = "device_fatal",
+      .what = "DEVICE_FATAL: all queue pairs flush, no new objects",
+      .past = "failed as a whole",
+      .present = "fails as a whole",
+      .takes = Takes::kPort,
+      .whole_device = true,
+      .shared = {"events", "query"},
+      .make = IN_LIBRARY(made<DeviceFatal>),
+  }};
+}
+
+}  // namespace faultinject::faults

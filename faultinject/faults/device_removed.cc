@@ -1,8 +1,8 @@
-// device_removed: the device is gone for the programs that have it open, as after a PCIe error, a hot unplug or
-// a fatal reset of its firmware. device_internal_error: its driver finds it dead and answers for it.
+// device_removed: the device is gone for the programs that have it open, as after a PCIe error, a hot unplug
+// or a fatal reset of its firmware. device_internal_error: its driver finds it dead and answers for it.
 //
-// The program sees, of device_removed: DEVICE_FATAL (unless `events: false`), `notice` later (0) EIO from every
-// command: new objects and registrations, modify_qp, queries, and destroys too, unless
+// The program sees, of device_removed: DEVICE_FATAL (unless `events: false`), `notice` later (0) EIO from
+// every command: new objects and registrations, modify_qp, queries, and destroys too, unless
 // RDMAV_ALLOW_DISASSOC_DESTROY is set. The queue pairs die only `window` (20 ms) after the first EIO: until
 // then what they were given still leaves, and what is sent to them lands. `settle` (0) after their death the
 // async descriptor polls as POLLERR for ever, and ibv_get_async_event fails with EIO (`end: pollerr`); or a
@@ -10,34 +10,95 @@
 // Of device_internal_error: DEVICE_FATAL; modify_qp to ERR or RESET and all destroys succeed, and the device
 // does not hear of it; every other command fails with EIO; the async descriptor stays as it is.
 //
-// Posts succeed. No completion of after the first EIO is shown, not even a flush (`completions: window`: those
-// of the window are, as hardware may write them like any other data; nothing is ever flushed).
-// Peers: their work is done in the window, and runs into RETRY_EXC_ERR after it.
-// Work already posted: carried out if it comes to its turn in the window.
-// Heal: nothing comes back to those who had the device open; it can be opened anew, which fails with ENODEV
-// before.
+// Posts succeed. No completion of after the first EIO is shown, not even a flush (`completions: window`:
+// those of the window are, as hardware may write them like any other data; nothing is ever flushed). Peers:
+// their work is done in the window, and runs into RETRY_EXC_ERR after it. Work already posted: carried out if
+// it comes to its turn in the window. Heal: nothing comes back to those who had the device open; it can be
+// opened anew, which fails with ENODEV before.
+#include "faultinject/plan/plan.h"
+
+#ifdef FAULTINJECT_LIBRARY  // a plan reads the declaration alone
 #include <errno.h>
 
-#include "faultinject/faults/kinds.h"
 #include "faultinject/preload/context.h"
 
 namespace faultinject {
 namespace {
+
+enum Own { kWindow, kCompletions, kNotice, kSettle, kEnd };  // as declared below
 
 class DeviceRemoved : public Fault {
  public:
   using Fault::Fault;
   void begin(Context& context, uint64_t now) override {
     if (!hits(context)) return;
-    context.remove_device(*this, now);
+    const OwnValues& own = entry().own;
+    RemovalTimes times;
+    times.window_ns = own[kWindow];
+    times.late_completions = own[kCompletions] != 0;
+    if (!internal_error()) {
+      times.notice_ns = own[kNotice];
+      times.settle_ns = own[kSettle];
+      times.end = DescriptorEnd(own[kEnd]);
+    }
+    context.remove_device(*this, times, internal_error(), now);
     if (context.opening()) struck(context, Effect::kCommandRefused, 0, ENODEV, now);
   }
+
+ protected:
+  virtual bool internal_error() const { return false; }
+};
+
+class DeviceInternalError : public DeviceRemoved {
+ public:
+  using DeviceRemoved::DeviceRemoved;
+
+ protected:
+  bool internal_error() const override { return true; }
 };
 
 }  // namespace
+}  // namespace faultinject
+#endif
 
-std::unique_ptr<Fault> make_device_removed(FaultEntry& entry) {
-  return std::make_unique<DeviceRemoved>(entry);
+namespace faultinject::faults {
+
+using namespace std::chrono_literals;
+
+std::vector<FaultKind> device_removed() {
+  return {
+      FaultKind{
+          .name = "device_removed",
+          .what = "every command fails with EIO at once; the queue pairs die `window` later",
+          .past = "was removed",
+          .present = "is removed",
+          .takes = Takes::kPort,
+          .ends = Ends::kNeverForJob,
+          .whole_device = true,
+          .shared = {"events"},
+          .own = {own_time("window", 20ms), own_choice("completions", {"none", "window"}),
+                  own_time("notice", 0ns), own_time("settle", 0ns), own_choice("end", {"pollerr", "fatal"})},
+          .check = [](const FaultSpec& fault) -> Complaint {
+            if (!fault.events && fault.time("notice").count() > 0)
+              return {"notice", "'notice' is the time from DEVICE_FATAL on, and 'events: false' has none"};
+            if (!fault.events && fault.value("end") == 1)
+              return {"end", "'end: fatal' is an event, and 'events: false' has none"};
+            return {};
+          },
+          .make = IN_LIBRARY(made<DeviceRemoved>),
+      },
+      FaultKind{
+          .name = "device_internal_error",
+          .what = "modify and destroy succeed without touching the device; the rest as device_removed",
+          .past = "had an internal error",
+          .present = "has an internal error",
+          .takes = Takes::kPort,
+          .ends = Ends::kNeverForJob,
+          .whole_device = true,
+          .shared = {"events"},
+          .own = {own_time("window", 20ms), own_choice("completions", {"none", "window"})},
+          .make = IN_LIBRARY(made<DeviceInternalError>),
+      }};
 }
 
-}  // namespace faultinject
+}  // namespace faultinject::faults

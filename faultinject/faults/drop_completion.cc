@@ -2,7 +2,9 @@
 // (`queue: recv`) on the receive side.
 // The program sees: nothing for that WR; the completions behind it come as ever. Its peer sees nothing
 // unusual. Work already posted: done. Heal: no more are taken away; those that were do not come back.
-#include "faultinject/faults/kinds.h"
+#include "faultinject/plan/kind.h"
+
+#ifdef FAULTINJECT_LIBRARY  // a plan reads the declaration alone
 #include "faultinject/preload/context.h"
 
 namespace faultinject {
@@ -31,9 +33,24 @@ class DropCompletion : public Fault {
 };
 
 }  // namespace
+}  // namespace faultinject
+#endif
 
-std::unique_ptr<Fault> make_drop_completion(FaultEntry& entry) {
-  return std::make_unique<DropCompletion>(entry);
+namespace faultinject::faults {
+
+std::vector<FaultKind> drop_completion() {
+  return {FaultKind{
+      .name = "drop_completion",
+      .what = "the work was done, its completion never comes",
+      .past = "lost a completion of work that was done",
+      .present = "loses a completion of work that was done",
+      .ends = Ends::kAfterStrikes,
+      .shared = {"count", "queue", "qp", "peer", "opcode"},
+      .examples =
+          {{.suffix = "_send", .parameters = "queue: send", .harm = Harm::kMayBreak, .messages_late = 2},
+           {.suffix = "_recv", .parameters = "queue: recv", .harm = Harm::kMayBreak, .messages_late = 2}},
+      .make = IN_LIBRARY(made<DropCompletion>),
+  }};
 }
 
-}  // namespace faultinject
+}  // namespace faultinject::faults

@@ -1,6 +1,5 @@
 #include "faultinject/faults/fault.h"
 
-#include "faultinject/faults/kinds.h"
 #include "faultinject/preload/context.h"
 #include "faultinject/preload/queue_pair.h"
 
@@ -61,58 +60,8 @@ bool claim_nic(Context& context, const Fault& fault, uint32_t node, uint32_t nic
 }
 
 std::unique_ptr<Fault> make_fault(FaultEntry& entry) {
-  switch (FaultKind(entry.kind)) {
-    case FaultKind::kNoop:
-      return make_noop(entry);
-    case FaultKind::kQpError:
-      return make_qp_error(entry);
-    case FaultKind::kPortDown:
-      return make_port_down(entry);
-    case FaultKind::kBlackhole:
-      return make_blackhole(entry);
-    case FaultKind::kAckLost:
-      return make_ack_lost(entry);
-    case FaultKind::kThrottle:
-      return make_throttle(entry);
-    case FaultKind::kDelay:
-      return make_delay(entry);
-    case FaultKind::kPortFlap:
-      return make_port_flap(entry);
-    case FaultKind::kDeviceFatal:
-      return make_device_fatal(entry);
-    case FaultKind::kCqError:
-      return make_cq_error(entry);
-    case FaultKind::kDropCompletion:
-      return make_drop_completion(entry);
-    case FaultKind::kCompletionError:
-      return make_completion_error(entry);
-    case FaultKind::kReorder:
-      return make_reorder(entry);
-    case FaultKind::kPostFail:
-      return make_post_fail(entry);
-    case FaultKind::kPollFail:
-      return make_poll_fail(entry);
-    case FaultKind::kRegFail:
-      return make_reg_fail(entry);
-    case FaultKind::kConnectFail:
-      return make_connect_fail(entry);
-    case FaultKind::kGidChange:
-      return make_gid_change(entry);
-    case FaultKind::kAsyncEvent:
-      return make_async_event(entry);
-    case FaultKind::kFreeze:
-      return make_freeze(entry);
-    case FaultKind::kDeviceRemoved:
-    case FaultKind::kDeviceInternalError:
-      return make_device_removed(entry);
-    case FaultKind::kRealLinkDown:
-    case FaultKind::kRealTc:
-    case FaultKind::kRealOvsDrop:
-    case FaultKind::kRealPcieRemove:
-    case FaultKind::kRealSwitchPort:
-      return make_outside(entry);
-  }
-  return nullptr;
+  const FaultKind* kind = find_fault_kind(entry.kind);
+  return kind == nullptr ? nullptr : kind->make(entry);
 }
 
 }  // namespace faultinject

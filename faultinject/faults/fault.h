@@ -112,8 +112,14 @@ class Fault {
   uint32_t recorded_ = 0;
 };
 
-// The class for a fault's kind; nullptr for a kind that this library does not know (a newer board).
+// The class for the kind of `entry`; nullptr for a kind that this library does not know.
 std::unique_ptr<Fault> make_fault(FaultEntry& entry);
+
+// For FaultKind::make.
+template <typename OfKind>
+std::unique_ptr<Fault> made(FaultEntry& entry) {
+  return std::make_unique<OfKind>(entry);
+}
 
 // Is this queue pair the one, or one of those, that the target's selector means? For faults that strike
 // queue pairs; kBusiest and kRandom are decided among those that have had traffic.

@@ -5,7 +5,9 @@
 // get no answer: their sends wait, and end in RETRY_EXC_ERR when their retries are exhausted. Work already
 // posted: what the provider has, passes; its completions are shown after the heal. Heal: calls that wait
 // return, what was posted goes in order, and completions and events come, those of other faults included.
-#include "faultinject/faults/kinds.h"
+#include "faultinject/plan/kind.h"
+
+#ifdef FAULTINJECT_LIBRARY  // a plan reads the declaration alone
 #include "faultinject/faults/stall.h"
 
 namespace faultinject {
@@ -36,7 +38,22 @@ class Freeze : public Stall {
 };
 
 }  // namespace
-
-std::unique_ptr<Fault> make_freeze(FaultEntry& entry) { return std::make_unique<Freeze>(entry); }
-
 }  // namespace faultinject
+#endif
+
+namespace faultinject::faults {
+
+std::vector<FaultKind> freeze() {
+  return {FaultKind{
+      .name = "freeze",
+      .what = "the device stops answering and no call fails",
+      .past = "stopped answering",
+      .present = "stops answering",
+      .takes = Takes::kPort,
+      .whole_device = true,
+      .examples = {{.parameters = "for: 300 ms", .harm = Harm::kMayBreak}, {.suffix = "_for_ever"}},
+      .make = IN_LIBRARY(made<Freeze>),
+  }};
+}
+
+}  // namespace faultinject::faults

@@ -3,13 +3,17 @@
 // row, ibv_query_gid_ex ENODATA, ibv_query_gid_table leaves it out; ibv_modify_qp to RTR with that row as its
 // own address fails with EINVAL. Work already posted, and queue pairs connected already: untouched. Heal: the
 // rows are as before, and GID_CHANGE is delivered again.
+#include "faultinject/plan/kind.h"
+
+#ifdef FAULTINJECT_LIBRARY  // a plan reads the declaration alone
 #include <errno.h>
 
-#include "faultinject/faults/kinds.h"
 #include "faultinject/preload/context.h"
 
 namespace faultinject {
 namespace {
+
+enum Own { kRow };  // as declared below
 
 class GidChange : public Fault {
  public:
@@ -17,8 +21,7 @@ class GidChange : public Fault {
 
   void begin(Context& context, uint64_t now) override {
     if (!hits(context)) return;
-    struck(context, Effect::kGidHidden, 0, entry().gid_index < 0 ? UINT64_MAX : uint64_t(entry().gid_index),
-           now);
+    struck(context, Effect::kGidHidden, 0, entry().own[kRow], now);
     if (!context.opening()) tell(context, now);
   }
 
@@ -28,7 +31,7 @@ class GidChange : public Fault {
 
   bool hides_gid(const Context& context, uint32_t port, uint32_t index) const override {
     return hits(context) && (entry().port == 0 || entry().port == port) &&
-           (entry().gid_index < 0 || uint32_t(entry().gid_index) == index);
+           (entry().own[kRow] == UINT64_MAX || entry().own[kRow] == index);
   }
 
   int refuse(Context& context, const Call& call, uint64_t now) override {
@@ -56,7 +59,22 @@ class GidChange : public Fault {
 };
 
 }  // namespace
-
-std::unique_ptr<Fault> make_gid_change(FaultEntry& entry) { return std::make_unique<GidChange>(entry); }
-
 }  // namespace faultinject
+#endif
+
+namespace faultinject::faults {
+
+std::vector<FaultKind> gid_change() {
+  return {FaultKind{
+      .name = "gid_change",
+      .what = "the port loses its addresses: GID_CHANGE, empty GID rows",
+      .past = "lost its addresses",
+      .present = "loses its addresses",
+      .shared = {"events"},
+      .own = {own_number("gid_index", UINT64_MAX)},
+      .examples = {{.harm = Harm::kMayBreak}},
+      .make = IN_LIBRARY(made<GidChange>),
+  }};
+}
+
+}  // namespace faultinject::faults

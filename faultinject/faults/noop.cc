@@ -1,9 +1,11 @@
 // noop: looks at every send WR of its target and changes nothing. It is the template for new faults and the
 // baseline of overhead: what it costs is what any fault costs before it does anything.
 // The program sees: nothing. Work already posted: untouched.
+#include "faultinject/plan/kind.h"
+
+#ifdef FAULTINJECT_LIBRARY  // a plan reads the declaration alone
 #include <unordered_set>
 
-#include "faultinject/faults/kinds.h"
 #include "faultinject/preload/context.h"
 
 namespace faultinject {
@@ -34,7 +36,21 @@ class Noop : public Fault {
 };
 
 }  // namespace
-
-std::unique_ptr<Fault> make_noop(FaultEntry& entry) { return std::make_unique<Noop>(entry); }
-
 }  // namespace faultinject
+#endif
+
+namespace faultinject::faults {
+
+std::vector<FaultKind> noop() {
+  return {FaultKind{
+      .name = "noop",
+      .what = "seen and witnessed, nothing changed: the baseline of overhead",
+      .past = "was touched without effect",
+      .present = "is touched without effect",
+      .shared = {"qp", "peer", "opcode"},
+      .examples = {{.harm = Harm::kHarmless, .messages_late = 2}},
+      .make = IN_LIBRARY(made<Noop>),
+  }};
+}
+
+}  // namespace faultinject::faults

@@ -1,7 +1,11 @@
 // poll_fail: polling a completion queue of the device fails, `count` times.
 // The program sees: a negative result of ibv_poll_cq, `errno` from ibv_start_poll. No completion is lost: it
 // comes when polling works again. Work already posted: untouched. Heal: polling works.
-#include "faultinject/faults/kinds.h"
+#include <cerrno>
+
+#include "faultinject/plan/kind.h"
+
+#ifdef FAULTINJECT_LIBRARY  // a plan reads the declaration alone
 #include "faultinject/preload/context.h"
 
 namespace faultinject {
@@ -18,7 +22,24 @@ class PollFail : public Fault {
 };
 
 }  // namespace
-
-std::unique_ptr<Fault> make_poll_fail(FaultEntry& entry) { return std::make_unique<PollFail>(entry); }
-
 }  // namespace faultinject
+#endif
+
+namespace faultinject::faults {
+
+std::vector<FaultKind> poll_fail() {
+  return {FaultKind{
+      .name = "poll_fail",
+      .what = "polling refuses",
+      .past = "refused a poll",
+      .present = "refuses a poll",
+      .ends = Ends::kAfterStrikes,
+      .whole_device = true,
+      .shared = {"errno", "count"},
+      .error = EIO,
+      .examples = {{.parameters = "errno: EIO", .harm = Harm::kMayBreak, .messages_late = 2}},
+      .make = IN_LIBRARY(made<PollFail>),
+  }};
+}
+
+}  // namespace faultinject::faults

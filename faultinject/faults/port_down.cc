@@ -4,7 +4,9 @@
 // to it, what blackhole shows. Other nodes get no event, as behind a switch.
 // Work already posted: lost unless it was delivered before t0. Heal: IBV_EVENT_PORT_ACTIVE, ACTIVE again, new
 // queue pairs work; those that were cut end in RETRY_EXC_ERR even if the flap was shorter than their retries.
-#include "faultinject/faults/kinds.h"
+#include "faultinject/plan/kind.h"
+
+#ifdef FAULTINJECT_LIBRARY  // a plan reads the declaration alone
 #include "faultinject/faults/port_cut.h"
 #include "faultinject/faults/port_show.h"
 
@@ -29,7 +31,22 @@ class PortDown : public PortCut {
 };
 
 }  // namespace
-
-std::unique_ptr<Fault> make_port_down(FaultEntry& entry) { return std::make_unique<PortDown>(entry); }
-
 }  // namespace faultinject
+#endif
+
+namespace faultinject::faults {
+
+std::vector<FaultKind> port_down() {
+  return {FaultKind{
+      .name = "port_down",
+      .what = "the port loses its link: traffic stops, PORT_ERR, query_port says DOWN",
+      .past = "lost its link",
+      .present = "loses its link",
+      .takes = Takes::kPort,
+      .shared = {"events", "query"},
+      .examples = {{}, {.suffix = "_silent", .parameters = "events: false, query: false"}},
+      .make = IN_LIBRARY(made<PortDown>),
+  }};
+}
+
+}  // namespace faultinject::faults

@@ -4,12 +4,16 @@
 // is down and go when it is up: late completions. A queue pair whose retries (its own timeout and retry_cnt)
 // are exhausted before that ends as with port_down: RETRY_EXC_ERR, then WR_FLUSH_ERR. Work already posted:
 // passes. Heal: the link is up, and what was kept back goes at once.
-#include "faultinject/faults/kinds.h"
+#include "faultinject/plan/plan.h"
+
+#ifdef FAULTINJECT_LIBRARY  // a plan reads the declaration alone
 #include "faultinject/faults/port_show.h"
 #include "faultinject/faults/stall.h"
 
 namespace faultinject {
 namespace {
+
+enum Own { kDown, kUp };  // as declared below
 
 class PortFlap : public Stall {
  public:
@@ -37,18 +41,18 @@ class PortFlap : public Stall {
   // All processes reckon with the moment of firing, so that they agree without talking. Returns the next
   // change.
   uint64_t follow(Context& context, uint64_t now) {
-    const uint64_t cycle = entry().down_ns + entry().up_ns;
+    const uint64_t cycle = entry().own[kDown] + entry().own[kUp];
     const uint64_t from = entry().fired_ns.load();
     const uint64_t at = now > from ? now - from : 0;
     const uint64_t outage = at / cycle;
     const bool over = entry().limit != kAllStrikes && outage >= entry().limit;
-    const bool down = !over && at % cycle < entry().down_ns;
+    const bool down = !over && at % cycle < entry().own[kDown];
     if (down != down_) {
       outage_ = outage + 1;
       set(context, down, now);
     }
     if (over) return UINT64_MAX;
-    return from + outage * cycle + (down ? entry().down_ns : cycle);
+    return from + outage * cycle + (down ? entry().own[kDown] : cycle);
   }
 
   void set(Context& context, bool down, uint64_t now) {
@@ -66,7 +70,31 @@ class PortFlap : public Stall {
 };
 
 }  // namespace
-
-std::unique_ptr<Fault> make_port_flap(FaultEntry& entry) { return std::make_unique<PortFlap>(entry); }
-
 }  // namespace faultinject
+#endif
+
+namespace faultinject::faults {
+
+using namespace std::chrono_literals;
+
+std::vector<FaultKind> port_flap() {
+  return {FaultKind{
+      .name = "port_flap",
+      .what = "the link goes down and comes up again, `count` times",
+      .past = "lost its link again and again",
+      .present = "loses its link again and again",
+      .takes = Takes::kPort,
+      .ends = Ends::kAfterItsTime,
+      .shared = {"events", "query", "count"},
+      .own = {own_time("down", 200ms, 1ns), own_time("up", 800ms, 1ns)},
+      .count = 3,
+      .examples = {{.parameters = "down: 10 ms, up: 20 ms, count: 3", .harm = Harm::kMayBreak}},
+      .lasts =
+          [](const FaultSpec& fault) {
+            return int64_t(fault.count) * (fault.time("down") + fault.time("up")) - fault.time("up");
+          },
+      .make = IN_LIBRARY(made<PortFlap>),
+  }};
+}
+
+}  // namespace faultinject::faults

@@ -2,7 +2,11 @@
 // The program sees: the error from ibv_post_send, ibv_wr_complete or ibv_post_recv, with bad_wr at the WR
 // that was refused; those before it in the list are posted, those behind it are not. Work already posted:
 // untouched. Heal: posting works.
-#include "faultinject/faults/kinds.h"
+#include <cerrno>
+
+#include "faultinject/plan/kind.h"
+
+#ifdef FAULTINJECT_LIBRARY  // a plan reads the declaration alone
 #include "faultinject/preload/context.h"
 
 namespace faultinject {
@@ -27,7 +31,27 @@ class PostFail : public Fault {
 };
 
 }  // namespace
-
-std::unique_ptr<Fault> make_post_fail(FaultEntry& entry) { return std::make_unique<PostFail>(entry); }
-
 }  // namespace faultinject
+#endif
+
+namespace faultinject::faults {
+
+std::vector<FaultKind> post_fail() {
+  return {FaultKind{
+      .name = "post_fail",
+      .what = "posting refuses with `errno`",
+      .past = "refused a post",
+      .present = "refuses a post",
+      .ends = Ends::kAfterStrikes,
+      .shared = {"errno", "count", "queue", "qp", "peer", "opcode"},
+      .error = ENOMEM,
+      .examples = {{.parameters = "errno: ENOMEM", .harm = Harm::kMayBreak, .messages_late = 2},
+                   {.suffix = "_recv",
+                    .parameters = "errno: ENOMEM, queue: recv",
+                    .harm = Harm::kMayBreak,
+                    .messages_late = 2}},
+      .make = IN_LIBRARY(made<PostFail>),
+  }};
+}
+
+}  // namespace faultinject::faults

@@ -3,12 +3,16 @@
 // WR_FLUSH_ERR for all that was outstanding. The other end is not touched (but for `both`): its sends run
 // into RETRY_EXC_ERR by the provider's own timers. Work already posted: flushed by the provider; part of it
 // may have been delivered. Heal: nothing to undo.
-#include "faultinject/faults/kinds.h"
-#include "faultinject/faults/qp_choice.h"
 #include "faultinject/plan/kind.h"
+
+#ifdef FAULTINJECT_LIBRARY  // a plan reads the declaration alone
+#include "faultinject/faults/qp_choice.h"
 
 namespace faultinject {
 namespace {
+
+enum Own { kSide };  // as declared below
+enum class Side : uint64_t { kLocal, kRemote, kBoth };
 
 // The end of a connection that a process marks for the process at the other end to strike.
 uint64_t mark(const Fault& fault, uint32_t node, uint32_t nic, uint32_t qp_num) {
@@ -52,7 +56,7 @@ class FarQpError : public Fault {
   }
 
  private:
-  bool both() const { return Side(entry().side) == Side::kBoth; }
+  bool both() const { return Side(entry().own[kSide]) == Side::kBoth; }
 
   // Can this process tell that this queue pair is meant? A number names a queue pair of the target's own NIC.
   bool mine(const Context& context, const QueuePair& qp) const {
@@ -88,11 +92,30 @@ class FarQpError : public Fault {
   uint64_t struck_ = 0;
 };
 
-}  // namespace
-
 std::unique_ptr<Fault> make_qp_error(FaultEntry& entry) {
-  if (Side(entry.side) == Side::kLocal) return std::make_unique<LocalQpError>(entry);
+  if (Side(entry.own[kSide]) == Side::kLocal) return std::make_unique<LocalQpError>(entry);
   return std::make_unique<FarQpError>(entry);
 }
 
+}  // namespace
 }  // namespace faultinject
+#endif
+
+namespace faultinject::faults {
+
+std::vector<FaultKind> qp_error() {
+  return {FaultKind{
+      .name = "qp_error",
+      .what = "a queue pair goes to ERR, as after a fatal error of its own",
+      .past = "lost a queue pair to an error",
+      .present = "loses a queue pair to an error",
+      .takes = Takes::kQueuePairs,
+      .ends = Ends::kAfterStrikes,
+      .shared = {"qp", "peer", "opcode"},
+      .own = {own_choice("side", {"local", "remote", "both"})},
+      .examples = {{.parameters = "qp: all"}},
+      .make = IN_LIBRARY(make_qp_error),
+  }};
+}
+
+}  // namespace faultinject::faults

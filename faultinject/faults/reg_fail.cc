@@ -1,7 +1,11 @@
 // reg_fail: registering memory fails with `errno`, `count` times: ibv_reg_mr, ibv_reg_mr_iova,
 // ibv_reg_mr_iova2, ibv_reg_dmabuf_mr. The program sees: NULL and errno. Work already posted, and memory
 // registered already: untouched. Heal: it works.
-#include "faultinject/faults/kinds.h"
+#include <cerrno>
+
+#include "faultinject/plan/kind.h"
+
+#ifdef FAULTINJECT_LIBRARY  // a plan reads the declaration alone
 #include "faultinject/preload/context.h"
 
 namespace faultinject {
@@ -20,7 +24,32 @@ class RegFail : public Fault {
 };
 
 }  // namespace
-
-std::unique_ptr<Fault> make_reg_fail(FaultEntry& entry) { return std::make_unique<RegFail>(entry); }
-
 }  // namespace faultinject
+#endif
+
+namespace faultinject::faults {
+
+std::vector<FaultKind> reg_fail() {
+  return {FaultKind{
+      .name = "reg_fail",
+      .what = "registering memory refuses with `errno`",
+      .past = "refused to register memory",
+      .present = "refuses to register memory",
+      .ends = Ends::kAfterStrikes,
+      .whole_device = true,
+      .shared = {"errno", "count"},
+      .error = ENOMEM,
+      .examples = {{.parameters = "errno: ENOMEM",
+                    .harm = Harm::kMayBreak,
+                    .messages_late = 2,
+                    .at_registration = true},
+                   {.suffix = "_lasting",
+                    .parameters = "errno: ENOMEM, count: all",
+                    .harm = Harm::kMayBreak,
+                    .messages_late = 2,
+                    .at_registration = true}},
+      .make = IN_LIBRARY(made<RegFail>),
+  }};
+}
+
+}  // namespace faultinject::faults

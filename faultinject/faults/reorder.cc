@@ -4,14 +4,18 @@
 // program sees: completions of different queue pairs, and at the peer their messages, in another order, later
 // by `window` at most. Kept-back work fills its send queue as posted work would.
 // Work already posted: untouched. Heal: what is kept back goes at once, in the order of its queue pairs.
+#include "faultinject/plan/kind.h"
+
+#ifdef FAULTINJECT_LIBRARY  // a plan reads the declaration alone
 #include <algorithm>
 #include <vector>
 
-#include "faultinject/faults/kinds.h"
 #include "faultinject/preload/context.h"
 
 namespace faultinject {
 namespace {
+
+enum Own { kWindow, kDepth };  // as declared below
 
 class Reorder : public Fault {
  public:
@@ -21,7 +25,7 @@ class Reorder : public Fault {
 
   void held(Context& context, QueuePair& qp, HeldWr&, uint64_t now) override {
     Batch& batch = collecting_;
-    if (batch.sends == 0) batch.closes_ns = now + entry().window_ns;
+    if (batch.sends == 0) batch.closes_ns = now + entry().own[kWindow];
     batch.sends++;
     const auto turn = std::find_if(batch.turns.begin(), batch.turns.end(),
                                    [&](const Turn& t) { return t.serial == qp.serial; });
@@ -30,7 +34,7 @@ class Reorder : public Fault {
     } else {
       batch.turns.push_back({qp.serial, qp.qp->qp_num, 1});
     }
-    if (batch.sends >= entry().depth) close(context, now);
+    if (batch.sends >= entry().own[kDepth]) close(context, now);
   }
 
   uint64_t may_go_at(Context& context, QueuePair& qp, HeldWr&, uint64_t now) override {
@@ -99,7 +103,24 @@ class Reorder : public Fault {
 };
 
 }  // namespace
-
-std::unique_ptr<Fault> make_reorder(FaultEntry& entry) { return std::make_unique<Reorder>(entry); }
-
 }  // namespace faultinject
+#endif
+
+namespace faultinject::faults {
+
+using namespace std::chrono_literals;
+
+std::vector<FaultKind> reorder() {
+  return {FaultKind{
+      .name = "reorder",
+      .what = "sends of different queue pairs go in another order",
+      .past = "mixed up the order of its queue pairs",
+      .present = "mixes up the order of its queue pairs",
+      .shared = {"peer"},
+      .own = {own_time("window", 1ms, 1ns), own_number("depth", 8, 2)},
+      .examples = {{.parameters = "window: 2 ms", .harm = Harm::kHarmless, .messages_late = 6}},
+      .make = IN_LIBRARY(made<Reorder>),
+  }};
+}
+
+}  // namespace faultinject::faults

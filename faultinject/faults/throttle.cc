@@ -8,10 +8,12 @@
 // WR at its head in quanta: it reserves the clock's next stretch, waits until that has passed, and reserves
 // again. As each has one reservation at a time, the clock goes round among all of them, whatever the size of
 // their WRs and whatever their process; one that is killed costs the others one quantum.
+#include "faultinject/plan/kind.h"
+
+#ifdef FAULTINJECT_LIBRARY  // a plan reads the declaration alone
 #include <algorithm>
 #include <unordered_map>
 
-#include "faultinject/faults/kinds.h"
 #include "faultinject/preload/context.h"
 
 namespace faultinject {
@@ -128,7 +130,23 @@ class Throttle : public Fault {
 };
 
 }  // namespace
-
-std::unique_ptr<Fault> make_throttle(FaultEntry& entry) { return std::make_unique<Throttle>(entry); }
-
 }  // namespace faultinject
+#endif
+
+namespace faultinject::faults {
+
+std::vector<FaultKind> throttle() {
+  return {FaultKind{
+      .name = "throttle",
+      .what = "the port carries at most `rate` in each direction",
+      .past = "became slow",
+      .present = "becomes slow",
+      .takes = Takes::kSpeed,
+      .shared = {"rate", "rates", "peer"},
+      .needs = {{{"rate", "rates"}, "rate: 100 Mbit/s"}},
+      .examples = {{.parameters = "rate: 100 Mbit/s", .harm = Harm::kHarmless, .messages_late = 2}},
+      .make = IN_LIBRARY(made<Throttle>),
+  }};
+}
+
+}  // namespace faultinject::faults

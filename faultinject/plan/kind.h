@@ -1,51 +1,134 @@
-// The kinds of fault, and the few choices that both sides of the board know by number. Apart from plan.h,
-// because the preloaded library knows kinds but no plans.
+// What a kind of fault is, told once, by the file of that kind in faultinject/faults. Plans, verdicts,
+// reports, the fault matrix and the scripts read it from here; `r2bench list --faults` prints it. Known to
+// both sides of the board: the preloaded library makes faults from it, and knows no plans.
 #pragma once
 
+#include <array>
+#include <chrono>
 #include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 namespace faultinject {
 
-enum class FaultKind : uint32_t {
-  kNoop,                 // seen and witnessed, nothing changed: the baseline of overhead
-  kQpError,              // a queue pair goes to ERR, as after a fatal error of its own
-  kPortDown,             // the port loses its link: traffic stops, PORT_ERR, query_port says DOWN
-  kBlackhole,            // traffic to and from the port is lost; nobody is told
-  kAckLost,              // delivered at the peer, but the sender sees RETRY_EXC_ERR
-  kThrottle,             // the port carries at most `rate` in each direction
-  kDelay,                // each send starts `delay` ± `jitter` later
-  kPortFlap,             // the link goes down and comes up again, `count` times
-  kDeviceFatal,          // DEVICE_FATAL: all queue pairs flush, no new objects
-  kCqError,              // CQ_ERR: a completion queue shows nothing any more
-  kDropCompletion,       // the work was done, its completion never comes
-  kCompletionError,      // a work request fails with `status`
-  kReorder,              // sends of different queue pairs go in another order
-  kPostFail,             // posting refuses with `errno`
-  kPollFail,             // polling refuses
-  kRegFail,              // registering memory refuses with `errno`
-  kConnectFail,          // ibv_modify_qp to RTR or RTS refuses with `errno`
-  kGidChange,            // the port loses its addresses: GID_CHANGE, empty GID rows
-  kAsyncEvent,           // an async event of any type, and nothing else
-  kFreeze,               // the device stops answering and no call fails
-  kDeviceRemoved,        // every command fails with EIO at once; the queue pairs die `window` later
-  kDeviceInternalError,  // modify and destroy succeed without touching the device; the rest as above
-  // Changes of the machine itself. The injector only triggers them: whoever made the board carries them out.
-  kRealLinkDown,    // `ip link set … down`
-  kRealTc,          // a netem qdisc: loss, rate, delay
-  kRealOvsDrop,     // an OpenFlow rule that drops RoCE
-  kRealPcieRemove,  // the PCI function is removed
-  kRealSwitchPort,  // a command of the user's
+class Fault;
+struct FaultEntry;
+struct FaultSpec;
+
+// What a fault takes from its target while it acts.
+enum class Takes {
+  kNothing,
+  kPort,        // nothing travels on the NIC any more
+  kQueuePairs,  // single queue pairs: their NIC goes on for all others
+  kSpeed,       // the NIC is slower, or its completions are late
 };
-constexpr uint32_t kFaultKinds = 27;
 
-constexpr bool is_real(FaultKind kind) { return kind >= FaultKind::kRealLinkDown; }
+// When a fault is over.
+enum class Ends {
+  kWhenHealed,
+  kAfterStrikes,  // once it has struck `count` times; healing it then undoes nothing
+  kAfterItsTime,  // comes and goes by itself, each time an outage of its own; see FaultKind::lasts
+  kNeverForJob,   // what it strikes does not come back to processes that have it; healing lets new ones have
+                  // it
+};
 
-// qp_error: whose end of the connection. blackhole: which packets, as the target's port sees them.
-enum class Side : uint32_t { kLocal, kRemote, kBoth };
-enum class Direction : uint32_t { kIn, kOut, kBoth };
+// What a fault does to a path that it strikes.
+enum class Harm {
+  kBreaks,    // whatever is on its way is gone: traffic has to move
+  kMayBreak,  // one call or one completion goes wrong, or the fault is short: traffic may have to move
+  kHarmless,  // slower, or nothing at all
+};
 
-// device_removed: what the async descriptor shows once the queue pairs are dead. Linux up to 5.6 closes its
-// event queue (POLLERR, EIO); later ones queue a last DEVICE_FATAL and leave it open.
-enum class DescriptorEnd : uint32_t { kPollErr, kFatal };
+// One way to write the fault in a plan. Each is a row of the fault matrix.
+struct Example {
+  const char* suffix = "";      // the row is called KIND and this, e.g. "_silent"
+  const char* parameters = "";  // what stands in the plan beside `kind`, e.g. "events: false, query: false"
+  Harm harm = Harm::kBreaks;
+  // It does not strike what is under way but the next call or completion of its sort: so many messages later
+  // its effect may come at the latest.
+  int messages_late = 0;
+  bool at_registration = false;  // it needs a buffer that is registered or a queue pair that is connected
+};
+
+// A parameter that one kind has for itself. Its value is a number: ns, bytes, an amount, or which of `words`.
+struct Parameter {
+  enum class Type { kTime, kNumber, kBytes, kChoice };
+  const char* key = "";
+  Type type = Type::kNumber;
+  uint64_t usual = 0;  // where it is left out
+  uint64_t least = 0;
+  std::vector<const char*> words = {};
+};
+inline Parameter own_time(const char* key, std::chrono::nanoseconds usual,
+                          std::chrono::nanoseconds least = {}) {
+  return {key, Parameter::Type::kTime, uint64_t(usual.count()), uint64_t(least.count())};
+}
+inline Parameter own_number(const char* key, uint64_t usual, uint64_t least = 0) {
+  return {key, Parameter::Type::kNumber, usual, least};
+}
+inline Parameter own_bytes(const char* key, uint64_t usual) { return {key, Parameter::Type::kBytes, usual}; }
+inline Parameter own_choice(const char* key, std::vector<const char*> words, uint64_t usual = 0) {
+  return {key, Parameter::Type::kChoice, usual, 0, std::move(words)};
+}
+constexpr size_t kMostOwn = 8;  // parameters of its own that a kind may have
+using OwnValues = std::array<uint64_t, kMostOwn>;
+
+// The parameters that a plan must have: one of `keys`, as in the example.
+struct Need {
+  std::vector<const char*> keys;
+  const char* example = "";
+};
+
+// What is wrong about a fault whose parameters are each right. No key: nothing.
+struct Complaint {
+  const char* key = nullptr;
+  const char* message = "";
+};
+
+struct FaultKind {
+  const char* name;     // "port_flap"
+  const char* what;     // one line: "the link goes down and comes up again, `count` times"
+  const char* past;     // the NIC "lost its link again and again"
+  const char* present;  // the NIC "loses its link again and again"
+  Takes takes = Takes::kNothing;
+  Ends ends = Ends::kWhenHealed;
+  bool whole_device = false;  // its target names no port
+  bool outside = false;       // a change of the machine: the injector only triggers it, others carry it out
+  std::vector<const char*> shared = {};  // parameters that several kinds have (plan/parameters.cc)
+  std::vector<Parameter> own = {};       // and those that it has alone, in the order of FaultEntry::own
+  std::vector<Need> needs = {};
+  uint64_t count = 1;  // where `count` is left out
+  int error = 0;       // where `errno` is left out
+  std::vector<Example> examples = {{}};
+  Complaint (*check)(const FaultSpec&) = nullptr;
+  // How long it lasts by itself (kAfterItsTime); 0: until it is healed.
+  std::chrono::nanoseconds (*lasts)(const FaultSpec&) = nullptr;
+  // The fault at work in one context. nullptr outside the preloaded library.
+  std::unique_ptr<Fault> (*make)(FaultEntry&) = nullptr;
+
+  bool takes_parameter(std::string_view key) const;
+  // Traffic has to leave what it strikes.
+  bool moves_traffic() const { return takes == Takes::kPort || takes == Takes::kQueuePairs; }
+};
+
+// All kinds, in the order of their files' names.
+const std::vector<FaultKind>& fault_kinds();
+const FaultKind* find_fault_kind(std::string_view name);  // nullptr: there is none
+const FaultKind& fault_kind(std::string_view name);       // throws std::invalid_argument where there is none
+std::vector<std::string> fault_kind_names();
+
+const char* to_string(Takes takes);
+const char* to_string(Ends ends);
+const char* to_string(Harm harm);
+
+// For declarations: what only the preloaded library has.
+#ifdef FAULTINJECT_LIBRARY
+#define IN_LIBRARY(value) (value)
+#else
+#define IN_LIBRARY(value) nullptr
+#endif
 
 }  // namespace faultinject

@@ -8,38 +8,6 @@
 #include "faultinject/plan/mapping.h"
 
 namespace faultinject {
-namespace {
-
-const std::vector<std::string> kKindNames = {"noop",
-                                             "qp_error",
-                                             "port_down",
-                                             "blackhole",
-                                             "ack_lost",
-                                             "throttle",
-                                             "delay",
-                                             "port_flap",
-                                             "device_fatal",
-                                             "cq_error",
-                                             "drop_completion",
-                                             "completion_error",
-                                             "reorder",
-                                             "post_fail",
-                                             "poll_fail",
-                                             "reg_fail",
-                                             "connect_fail",
-                                             "gid_change",
-                                             "async_event",
-                                             "freeze",
-                                             "device_removed",
-                                             "device_internal_error",
-                                             "real_link_down",
-                                             "real_tc",
-                                             "real_ovs_drop",
-                                             "real_pcie_remove",
-                                             "real_switch_port"};
-
-}  // namespace
-
 PlanError::PlanError(std::string file, int line, int column, std::string message)
     : std::runtime_error((file.empty() ? "" : file + ":") +
                          (line > 0 ? std::to_string(line) + ":" + std::to_string(column) + ":" : "") +
@@ -49,19 +17,6 @@ PlanError::PlanError(std::string file, int line, int column, std::string message
       line_(line),
       column_(column) {}
 
-const char* to_string(FaultKind kind) {
-  const auto index = uint32_t(kind);
-  return index < kKindNames.size() ? kKindNames[index].c_str() : "unknown";
-}
-
-std::optional<FaultKind> fault_kind(std::string_view name) {
-  for (size_t i = 0; i < kKindNames.size(); i++)
-    if (kKindNames[i] == name) return FaultKind(i);
-  return std::nullopt;
-}
-
-const std::vector<std::string>& fault_kind_names() { return kKindNames; }
-
 FaultSpec parse_fault(const YAML::Node& node, const std::string& file) {
   std::vector<std::string> keys = {"kind", "target", "name"};
   keys.insert(keys.end(), trigger_keys().begin(), trigger_keys().end());
@@ -69,19 +24,18 @@ FaultSpec parse_fault(const YAML::Node& node, const std::string& file) {
   const Mapping fault(node, file, "a fault", keys);
   const Place place(file, node);
 
-  FaultSpec spec;
+  const std::vector<std::string> kinds = fault_kind_names();
+  if (!fault.has("kind")) place.fail("a fault needs 'kind' (one of: " + joined(kinds) + ")");
+  if (!fault.has("target")) place.fail("a fault needs 'target', e.g. target: node1/nic0");
+  const std::string kind = fault.text("kind");
+  const FaultKind* known = find_fault_kind(kind);
+  if (known == nullptr)
+    fault.place("kind").fail("unknown kind '" + kind + "'" + suggestion(kind, kinds) +
+                             " (kinds: " + joined(kinds) + ")");
+  FaultSpec spec(*known);
   spec.file = file;
   spec.line = place.line;
   spec.column = place.column;
-  if (!fault.has("kind")) place.fail("a fault needs 'kind' (one of: " + joined(kKindNames) + ")");
-  if (!fault.has("target")) place.fail("a fault needs 'target', e.g. target: node1/nic0");
-  const std::string kind = fault.text("kind");
-  if (const auto known = fault_kind(kind)) {
-    spec.kind = *known;
-  } else {
-    fault.place("kind").fail("unknown kind '" + kind + "'" + suggestion(kind, kKindNames) +
-                             " (kinds: " + joined(kKindNames) + ")");
-  }
   const Place target = fault.place("target");
   spec.target = parse_target(fault.text("target"), file, target.line, target.column);
   parse_parameters(fault, file, spec);

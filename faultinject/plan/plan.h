@@ -18,10 +18,6 @@ class Node;
 
 namespace faultinject {
 
-const char* to_string(FaultKind kind);                       // "port_down"
-std::optional<FaultKind> fault_kind(std::string_view name);  // inverse
-const std::vector<std::string>& fault_kind_names();          // in the order of the enum
-
 // Which queue pairs of a NIC, for the faults that strike queue pairs.
 struct QpSelector {
   enum class Kind : uint32_t {
@@ -77,14 +73,6 @@ struct RateStep {
   std::chrono::nanoseconds lasts{0};
 };
 
-// device_removed; device_internal_error has only the last one.
-struct Removal {
-  std::chrono::nanoseconds notice{0};  // how long before the first EIO DEVICE_FATAL comes
-  std::chrono::nanoseconds settle{0};  // from the queue pairs' death to the descriptor's end
-  DescriptorEnd end = DescriptorEnd::kPollErr;
-  bool late_completions = false;  // completions of the window are still shown
-};
-
 // What only the real_* kinds have, as written; text is empty where it was left out.
 struct RealChange {
   double loss = 0;          // real_tc: share of packets, 0 to 1
@@ -95,46 +83,59 @@ struct RealChange {
 struct FaultSpec {
   static constexpr uint64_t kAll = UINT64_MAX;
   static constexpr size_t kMaxRates = 16;
-  enum class Refused : uint32_t { kAny, kRtr, kRts };
 
-  std::string name;  // the plan's `name`, else "<kind> <target>"
-  FaultKind kind = FaultKind::kNoop;
+  FaultSpec() : FaultSpec(fault_kind("noop")) {}
+  explicit FaultSpec(const FaultKind& of_kind);  // with the usual value of each parameter
+
+  // Of a parameter that its kind has alone; 0 where it has none of that name.
+  uint64_t value(std::string_view key) const;
+  std::chrono::nanoseconds time(std::string_view key) const {
+    return std::chrono::nanoseconds(int64_t(value(key)));
+  }
+  // Does it end by itself once it has struck?
+  bool ends_by_itself() const {
+    return (kind->ends == Ends::kAfterStrikes || kind->ends == Ends::kAfterItsTime) && count != kAll;
+  }
+
+  std::string name;                 // the plan's `name`, else "<kind> <target>"
+  const FaultKind* kind = nullptr;  // never nullptr
   Target target;
   Trigger trigger;
   std::optional<std::chrono::nanoseconds> duration;  // `for`: heals by itself that long after it took effect
   uint32_t repeat = 1;                               // how often it fires in all
   std::chrono::nanoseconds every{0};  // from one firing to the next; 0: when its trigger is met again
 
+  OwnValues own{};      // of the parameters that its kind has alone, in the order of FaultKind::own
+  std::string written;  // all parameters as they stand in the plan: "rate: 100 Mbit/s, peer: 'node0/*'"
+
+  // What several kinds share.
   uint32_t opcodes = 0;  // a bit per ibv_wr_opcode: only these send WRs count and are struck; 0: all
-  uint64_t count =
-      1;  // how often it strikes per firing, over the whole target (port_flap: how often the link goes down)
-  bool events = true;        // port_down, port_flap, device_*, gid_change: async events are delivered
-  bool query = true;         // port_down, port_flap, device_fatal: ibv_query_port says DOWN
-  Side side = Side::kLocal;  // qp_error
-  Direction direction = Direction::kBoth;  // blackhole
-  bool receive = false;                    // `queue: recv`
-  int error = 0;                           // post_fail, poll_fail, reg_fail, connect_fail: errno
-  int status = 0;                          // completion_error: ibv_wc_status
-  int event = 0;                           // async_event: ibv_event_type
-  int gid_index = -1;                      // gid_change: the row; -1: all
-  Refused state = Refused::kAny;           // connect_fail
-  std::chrono::nanoseconds down{std::chrono::milliseconds(200)},
-      up{std::chrono::milliseconds(800)};                         // port_flap
-  // reorder: how long a send waits for others. device_removed, device_internal_error: from the first EIO to
-  // the death of the queue pairs (default there: 20 ms).
-  std::chrono::nanoseconds window{std::chrono::milliseconds(1)};
-  Removal removal;
-  uint64_t depth = 8;                                             // reorder: how many sends are mixed
-  std::vector<RateStep> rates;   // throttle: a schedule, from the firing on; begins anew after its last step
-  uint64_t rate_bits_per_s = 0;  // throttle; with a schedule its least
-  std::chrono::nanoseconds delay{0}, jitter{0};  // delay
-  uint64_t min_bytes = 1024;                     // ack_lost: only work that carries at least so much
+  uint64_t count = 1;    // how often it strikes per firing, over the whole target; kAll: until it is healed
+  bool events = true;    // async events are delivered
+  bool query = true;     // ibv_query_port says DOWN
+  bool receive = false;  // `queue: recv`
+  int error = 0;         // errno
+  int status = 0;        // ibv_wc_status
+  int event = 0;         // ibv_event_type
+  std::vector<RateStep> rates;   // a schedule, from the firing on; begins anew after its last step
+  uint64_t rate_bits_per_s = 0;  // with a schedule its least; 0: it limits no rate
+  std::chrono::nanoseconds delay{0};
   RealChange real;
-  bool after_retries = false;  // ack_lost: shown after the retry time (`report: after_retries`), not at once
 
   std::string file;  // where it was written; empty when made in code
   int line = 0, column = 0;
 };
+
+inline FaultSpec::FaultSpec(const FaultKind& of_kind)
+    : kind(&of_kind), count(of_kind.count), error(of_kind.error) {
+  for (size_t i = 0; i < of_kind.own.size(); i++) own.at(i) = of_kind.own[i].usual;
+}
+
+inline uint64_t FaultSpec::value(std::string_view key) const {
+  for (size_t i = 0; i < kind->own.size(); i++)
+    if (kind->own[i].key == key) return own[i];
+  return 0;
+}
 
 // A plan that cannot be carried out. what() is "file:line:column: message", with a suggestion where one is
 // near. line and column count from 1; 0 where there is no place in a file.
@@ -158,7 +159,7 @@ class PlanError : public std::runtime_error {
 //   until: effect|healed|triggered, wait: 50 ms} phase: {up_to: 20 ms}      beside, or inside, at/on/after
 //   for: 500 ms    repeat: 5    every: 2 s    name: text
 //   qp: all|busiest|random|N (or target …/qp:N)    peer: 'node2/*'    opcode: write | [write, send]
-// The parameters of each kind are in faultinject/README.md.
+// The parameters of each kind are in its FaultKind.
 FaultSpec parse_fault(const YAML::Node& node, const std::string& file);
 
 // A sequence of such mappings. A null or absent node is an empty plan. 'after' names a fault that stands

@@ -20,7 +20,7 @@ TEST(PlanText, takes_a_list_a_mapping_with_faults_and_a_single_fault) {
   EXPECT_EQ(parse_plan("faults:\n  - " + fault, "f").size(), 1u);
   const auto one = parse_plan(fault, "f");
   ASSERT_EQ(one.size(), 1u);
-  EXPECT_EQ(one[0].kind, FaultKind::kPortDown);
+  EXPECT_EQ(one[0].kind, &fault_kind("port_down"));
   EXPECT_EQ(one[0].target.text, "node1/nic0");
 }
 

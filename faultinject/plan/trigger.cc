@@ -99,26 +99,6 @@ Trigger parse_after(const YAML::Node& node, const std::string& file) {
   return trigger;
 }
 
-// Does it end by itself once it has struck?
-bool ends_by_itself(const FaultSpec& spec) {
-  switch (spec.kind) {
-    case FaultKind::kQpError:
-    case FaultKind::kAckLost:
-    case FaultKind::kAsyncEvent:
-      return true;
-    case FaultKind::kDropCompletion:
-    case FaultKind::kCompletionError:
-    case FaultKind::kPostFail:
-    case FaultKind::kPollFail:
-    case FaultKind::kRegFail:
-    case FaultKind::kConnectFail:
-    case FaultKind::kPortFlap:
-      return spec.count != FaultSpec::kAll;
-    default:
-      return false;
-  }
-}
-
 }  // namespace
 
 const std::vector<std::string>& trigger_keys() {
@@ -163,8 +143,8 @@ void parse_trigger(const Mapping& fault, const std::string& file, FaultSpec& spe
         "this trigger comes once only; say how long after it the next time is, e.g. every: 2 s");
   if (!fault.has("every") && spec.trigger.phase_up_to.count() > 0)
     fault.place("repeat").fail("'phase' with 'repeat' needs 'every'");
-  if (!spec.duration && !ends_by_itself(spec))
-    fault.place("repeat").fail(std::string(to_string(spec.kind)) +
+  if (!spec.duration && !spec.ends_by_itself())
+    fault.place("repeat").fail(std::string(spec.kind->name) +
                                " lasts until it is healed; say how long each time, e.g. for: 200 ms");
 }
 

@@ -112,7 +112,7 @@ class Context {
   void freeze(bool frozen);
   bool frozen() const { return frozen_ != 0; }
   // The device is gone, by and by (removal.h). Its program never gets it back.
-  void remove_device(Fault& fault, uint64_t now_ns);
+  void remove_device(Fault& fault, const RemovalTimes& times, bool internal_error, uint64_t now_ns);
   void push_event(const ibv_async_event& event);
   void witness(const Fault& fault, Effect effect, uint32_t qp_num, uint64_t value, uint64_t time_ns);
   void show_port_down(bool down, uint32_t port) { port_down_[port] += down ? 1 : -1; }  // port 0: all
@@ -218,8 +218,8 @@ class Context {
   uint32_t cuts_ = 0;                  // queue pairs that are cut
   uint64_t next_serial_ = 1;           // of queue pairs
   uint64_t next_held_ = 1;             // HeldWr::serial
-  bool opening_ = true;      // until the first sync() has ended
-  bool mode_dirty_ = false;  // what needs_slow_path() depends on has changed
+  bool opening_ = true;                // until the first sync() has ended
+  bool mode_dirty_ = false;            // what needs_slow_path() depends on has changed
 };
 
 // Destroys what the program could not, in the order in which they stand. After the context is unpatched.

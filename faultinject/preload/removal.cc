@@ -1,8 +1,8 @@
 // A device that was removed or has had an internal error (removal.h): which commands fail, what becomes of
 // the queue pairs, and how the async descriptor ends.
 //
-// The order is that of Linux (ib_uverbs_free_hw_resources): commands fail first, then the objects of each file
-// are destroyed, the newest first and the async descriptor last. Until a queue pair is destroyed its NIC
+// The order is that of Linux (ib_uverbs_free_hw_resources): commands fail first, then the objects of each
+// file are destroyed, the newest first and the async descriptor last. Until a queue pair is destroyed its NIC
 // carries on with it: what it had been given still leaves, and what its peers send still lands.
 #include "faultinject/preload/removal.h"
 
@@ -10,7 +10,6 @@
 
 #include <algorithm>
 
-#include "faultinject/plan/kind.h"
 #include "faultinject/preload/context.h"
 #include "faultinject/preload/extended.h"
 #include "faultinject/preload/process.h"
@@ -30,15 +29,14 @@ ibv_async_event device_fatal() {
 
 }  // namespace
 
-void Context::remove_device(Fault& fault, uint64_t now) {
+void Context::remove_device(Fault& fault, const RemovalTimes& times, bool internal_error, uint64_t now) {
   if (removal_.stage != DeviceRemoval::Stage::kPresent) return;
   const FaultEntry& entry = fault.entry();
   removal_.fault_id = fault.id();
-  removal_.internal_error = FaultKind(entry.kind) == FaultKind::kDeviceInternalError;
-  removal_.late_completions = entry.late_completions != 0;
+  removal_.internal_error = internal_error;
+  removal_.times = times;
   removal_.events = entry.events != 0;
-  removal_.end = entry.descriptor_end;
-  removal_.fails_ns = now + entry.notice_ns;
+  removal_.fails_ns = now + times.notice_ns;
   removal_.stage = DeviceRemoval::Stage::kAnnounced;
   mode_dirty_ = true;
   if (opening_) {  // it is not there any more; ibv_open_device says so
@@ -61,7 +59,7 @@ uint64_t Context::removal_goes_on(uint64_t now) {
     removal_.stage = Stage::kFailing;
     // From here on, not from when it was planned: a process that is late keeps its window.
     const uint64_t then = monotonic_ns();
-    removal_.dies_ns = then + entry.window_ns;
+    removal_.dies_ns = then + removal_.times.window_ns;
     took_effect(entry, then);
     report(removal_.fault_id, Effect::kDeviceGone, 0, 0, then);
     if (removal_.hides_completions()) stop_completions(now);
@@ -69,7 +67,7 @@ uint64_t Context::removal_goes_on(uint64_t now) {
   if (removal_.stage == Stage::kFailing && now >= removal_.dies_ns) kill_queue_pairs(now);
   if (removal_.stage == Stage::kDead && now >= removal_.next_ns()) {
     removal_.stage = Stage::kEnded;
-    if (DescriptorEnd(removal_.end) == DescriptorEnd::kFatal) {
+    if (removal_.times.end == DescriptorEnd::kFatal) {
       push_event(device_fatal());
       report(removal_.fault_id, Effect::kEventDelivered, 0, IBV_EVENT_DEVICE_FATAL, monotonic_ns());
     } else {
@@ -94,7 +92,7 @@ void Context::kill_queue_pairs(uint64_t now) {
     if (!move_to_err(*qp)) continue;
     report(removal_.fault_id, Effect::kQpToErr, qp->qp->qp_num, 0, monotonic_ns());
   }
-  removal_.ends_ns = monotonic_ns() + board().faults[removal_.fault_id - 1].settle_ns;
+  removal_.ends_ns = monotonic_ns() + removal_.times.settle_ns;
 }
 
 bool Context::is_removed() {

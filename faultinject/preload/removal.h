@@ -7,6 +7,18 @@
 
 namespace faultinject {
 
+// What the async descriptor shows once the queue pairs are dead. Linux up to 5.6 closes its event queue
+// (POLLERR, EIO); later ones queue a last DEVICE_FATAL and leave it open.
+enum class DescriptorEnd : uint32_t { kPollErr, kFatal };
+
+struct RemovalTimes {
+  uint64_t notice_ns = 0;  // from DEVICE_FATAL to the first EIO
+  uint64_t window_ns = 0;  // from the first EIO to the death of the queue pairs
+  uint64_t settle_ns = 0;  // from their death to the descriptor's end
+  DescriptorEnd end = DescriptorEnd::kPollErr;
+  bool late_completions = false;  // shown until the queue pairs are dead
+};
+
 struct DeviceRemoval {
   enum class Stage : uint32_t {
     kPresent,
@@ -17,17 +29,16 @@ struct DeviceRemoval {
   };
   Stage stage = Stage::kPresent;
   uint32_t fault_id = 0;
-  bool internal_error = false;    // modify_qp to ERR or RESET, and destroys, succeed and do nothing
-  bool late_completions = false;  // shown until the queue pairs are dead
+  bool internal_error = false;  // modify_qp to ERR or RESET, and destroys, succeed and do nothing
   bool events = true;
-  uint32_t end = 0;  // DescriptorEnd
+  RemovalTimes times;
   uint64_t fails_ns = 0, dies_ns = 0, ends_ns = 0;
   uint32_t refused = 0;  // records of commands
 
   bool is_failing() const { return stage >= Stage::kFailing; }
   bool is_dead() const { return stage >= Stage::kDead; }
   // No completion of now is shown; those of before are.
-  bool hides_completions() const { return is_dead() || (is_failing() && !late_completions); }
+  bool hides_completions() const { return is_dead() || (is_failing() && !times.late_completions); }
   uint64_t next_ns() const {
     switch (stage) {
       case Stage::kAnnounced:

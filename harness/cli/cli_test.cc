@@ -363,6 +363,21 @@ TEST_F(Program, lists_and_explains_its_own_scenarios) {
       << out.str();
 }
 
+TEST_F(Program, lists_every_fault_as_the_scripts_read_it) {
+  EXPECT_EQ(call({"list", "--json"}), kExitUsage);
+  out.str("");
+  EXPECT_EQ(call({"list", "--faults"}), 0);
+  EXPECT_NE(out.str().find("port_flap "), std::string::npos) << out.str();
+  EXPECT_NE(out.str().find("down (200 ms), up (800 ms)"), std::string::npos) << out.str();
+  out.str("");
+  EXPECT_EQ(call({"list", "--faults", "--json"}), 0);
+  std::ifstream kept(fs::path(R2BENCH_SOURCE_DIR) / "faultinject/fault_kinds.json");
+  std::stringstream text;
+  text << kept.rdbuf();
+  EXPECT_EQ(text.str(), out.str())
+      << "make it anew: r2bench list --faults --json > faultinject/fault_kinds.json";
+}
+
 TEST_F(Program, every_scenario_of_the_house_is_valid_and_expects_something) {
   size_t count = 0;
   for (const auto& entry : fs::directory_iterator(fs::path(R2BENCH_SOURCE_DIR) / "scenarios")) {

@@ -91,7 +91,11 @@ using Runner = std::function<RunResult(const Scenario&, const RunOptions&, const
 int run_command(const RunArguments& arguments, const Runner& runner, const Console& console);
 /// Serves the runner that its environment names, until that is gone: what --launcher starts on each host.
 int host_agent_command(const std::string& launcher);
-int list_command(const Console& console);
+struct ListOptions {
+  bool faults = false;  ///< the kinds of fault, in place of the scenarios
+  bool json = false;    ///< of faults: for scripts
+};
+int list_command(const ListOptions& options, const Console& console);
 int explain_command(const std::vector<std::string>& scenarios, const LoadOptions& load,
                     const Console& console);
 int validate_command(const std::vector<std::string>& files, const Console& console);

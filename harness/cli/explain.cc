@@ -136,17 +136,11 @@ std::string trigger_in_words(const faultinject::Trigger& trigger) {
 }
 
 std::string fault_in_words(const faultinject::FaultSpec& fault) {
-  const std::string kind = faultinject::to_string(fault.kind);
+  const std::string kind = fault.kind->name;
   std::string text = trigger_in_words(fault.trigger) + ": " + fault.target.text + " " +
                      meaning_of_kind(kind, Tense::kPresent) + " (" + kind;
-  if (fault.kind == faultinject::FaultKind::kThrottle)
-    text += ", " + faultinject::format_rate(fault.rate_bits_per_s);
-  if (fault.kind == faultinject::FaultKind::kDelay) {
-    text += ", " + format_duration(fault.delay) +
-            (fault.jitter.count() > 0 ? " ± " + format_duration(fault.jitter) : "");
-  }
-  if (fault.kind == faultinject::FaultKind::kPortDown && !fault.events) text += ", without an event";
-  if (faultinject::is_real(fault.kind)) {
+  if (!fault.written.empty()) text += ", " + fault.written;
+  if (fault.kind->outside) {
     const Change change = sample_change(fault);
     for (const auto& [lead, commands] :
          {std::pair(": `", &change.apply), std::pair("`, put back with `", &change.undo)}) {

@@ -109,7 +109,10 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
   CLI::App* agent = app.add_subcommand("host-agent", "")->group("");  // for launchers only
   agent->add_option("launcher", agent_launcher)->required();
 
-  CLI::App* list = app.add_subcommand("list", "List the scenarios that come with the program");
+  ListOptions list_options;
+  CLI::App* list = app.add_subcommand("list", "List the scenarios that come with the program, or the faults");
+  list->add_flag("--faults", list_options.faults, "The kinds of fault and their parameters");
+  list->add_flag("--json", list_options.json, "With --faults: as JSON, for scripts");
 
   std::vector<std::string> explain_files;
   Changes explain_changes;
@@ -313,7 +316,7 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
       arguments.plot = !no_plot;
       return run_command(arguments, runner, console);
     }
-    if (list->parsed()) return list_command(console);
+    if (list->parsed()) return list_command(list_options, console);
     if (explain->parsed() && plan.capacities->count() > 0)
       return explain_plan_command(plan.finished(), console);
     if (explain->parsed() && explain_files.empty())

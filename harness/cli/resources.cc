@@ -14,6 +14,8 @@
 #include <sstream>
 #include <system_error>
 
+#include "harness/run/runner.h"
+
 extern char** environ;
 
 namespace r2bench {
@@ -23,6 +25,13 @@ fs::path program_prefix() {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   return error ? fs::path(".") : program.parent_path().parent_path();
+}
+
+fs::path share_or_throw() {
+  if (const auto share = share_folder()) return *share;
+  throw UsageError(
+      "the scenarios and scripts of this program are not found; set R2BENCH_SHARE to the folder that holds "
+      "scenarios/, plots/ and results/");
 }
 
 std::optional<fs::path> share_folder() {

@@ -11,6 +11,7 @@ namespace r2bench {
 /// The folder that holds scenarios/, plots/ and results/schema.json. R2BENCH_SHARE, else
 /// <program>/../share/r2ccl, else the source tree of the build. nullopt when none has them.
 std::optional<std::filesystem::path> share_folder();
+std::filesystem::path share_or_throw();  ///< throws UsageError where there is none
 
 /// A scenario as the user names it: a path, or the name of one of ours ("nic_down").
 std::filesystem::path find_scenario(const std::string& named);

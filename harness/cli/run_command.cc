@@ -45,7 +45,7 @@ Verdict run_one(const RunArguments& arguments, const Scenario& scenario, size_t 
   options.cluster = cluster;
   options.allow_real_faults = arguments.allow_real_faults;
   for (const auto& fault : scenario.faults)
-    if (faultinject::is_real(fault.kind))
+    if (fault.kind->outside)
       console.out << "This run changes the machine: " << sample_change(fault).in_words() << "\n";
   if (!arguments.quiet) {
     options.progress = [&](const Progress& progress) {

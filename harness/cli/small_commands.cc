@@ -1,4 +1,4 @@
-// `list`, `explain`, `validate` and `plot`.
+// `explain`, `validate` and `plot`.
 #include <algorithm>
 #include <filesystem>
 #include <ostream>
@@ -7,8 +7,6 @@
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/explain.h"
 #include "harness/cli/resources.h"
-#include "harness/real/real_faults.h"
-#include "harness/report/format.h"
 #include "harness/report/json.h"
 #include "harness/report/recheck.h"
 #include "harness/report/result_file.h"
@@ -23,13 +21,6 @@ constexpr int kPlotSeconds = 180;  // the first one builds matplotlib's font cac
 constexpr int kAllPlotsSeconds = 600;
 constexpr int kExitNoMatplotlib = 3;  // of plots/*.py
 
-fs::path share_or_throw() {
-  if (const auto share = share_folder()) return *share;
-  throw UsageError(
-      "the scenarios and scripts of this program are not found; set R2BENCH_SHARE to the folder that holds "
-      "scenarios/, plots/ and results/");
-}
-
 std::string last_line(const std::string& text) {
   const size_t end = text.find_last_not_of(" \n");
   if (end == std::string::npos) return "";
@@ -39,38 +30,6 @@ std::string last_line(const std::string& text) {
 }
 
 }  // namespace
-
-int list_command(const Console& console) {
-  const fs::path folder = share_or_throw() / "scenarios";
-  std::vector<fs::path> files;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    if (entry.path().extension() == ".yaml") files.push_back(entry.path());
-  }
-  if (error) throw UsageError(folder.string() + ": " + error.message());
-  std::sort(files.begin(), files.end());
-  size_t name_width = 0;
-  for (const fs::path& file : files) name_width = std::max(name_width, file.stem().string().size());
-  int status = 0;
-  for (const fs::path& file : files) {
-    const std::string name = file.stem().string();
-    std::string text;
-    try {
-      const std::vector<Scenario> all = load_scenarios(file.string());
-      text = all.front().description;
-      if (std::any_of(all.begin(), all.end(), has_real_faults))
-        text += " (changes the machine: --allow-real-faults)";
-      if (all.size() > 1) text += " (" + std::to_string(all.size()) + " variants)";
-    } catch (const ScenarioError& problem) {
-      text = "cannot be used: " + problem.problems().front().message;
-      status = kExitUsage;
-    }
-    const std::string lead = "  " + left(name, name_width) + "  ";
-    console.out << lead << wrap(text, console.columns - width(lead), width(lead)) << "\n";
-  }
-  console.out << "\nr2bench explain NAME tells more, r2bench run NAME runs it.\n";
-  return status;
-}
 
 int explain_command(const std::vector<std::string>& scenarios, const LoadOptions& load,
                     const Console& console) {

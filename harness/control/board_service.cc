@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kWitnessesPerAnswer = 4000;
 
 std::string in_words(uint32_t id, const FaultSpec& spec) {
-  return "fault " + std::to_string(id) + ", " + faultinject::to_string(spec.kind) + " " + spec.target.text;
+  return "fault " + std::to_string(id) + ", " + spec.kind->name + " " + spec.target.text;
 }
 
 uint64_t now_ns() {
@@ -63,10 +63,10 @@ nlohmann::json BoardService::add(const nlohmann::json& request, const std::strin
       faultinject::parse_plan(request.at("text").get<std::string>(), request.value("file", std::string()));
   for (const FaultSpec& fault : faults) faultinject::check_targets(fault, nodes_);
   for (const FaultSpec& fault : faults)
-    if (faultinject::is_real(fault.kind))
+    if (fault.kind->outside)
       throw faultinject::PlanError(
           fault.file, fault.line, fault.column,
-          std::string(faultinject::to_string(fault.kind)) +
+          std::string(fault.kind->name) +
               " changes the machine, and is made by r2bench run alone, from a scenario");
   std::vector<uint32_t> ids;
   try {
@@ -89,7 +89,7 @@ nlohmann::json BoardService::describe(uint32_t id) const {
   const auto by = by_.find(id);
   return {{"id", id},
           {"name", spec.name},
-          {"kind", faultinject::to_string(spec.kind)},
+          {"kind", spec.kind->name},
           {"target", spec.target.text},
           {"by", by == by_.end() ? owner_ : by->second},
           {"state", state_word(state)},

@@ -20,7 +20,7 @@ bool has_time(const faultinject::FaultSpec& fault) {
   using Kind = faultinject::Trigger::Kind;
   return fault.trigger.kind == Kind::kTime || fault.trigger.after.count() > 0 ||
          fault.trigger.phase_up_to.count() > 0 || fault.duration || fault.every.count() > 0 ||
-         fault.kind == faultinject::FaultKind::kPortFlap || fault.rates.size() > 1;
+         fault.kind->ends == faultinject::Ends::kAfterItsTime || fault.rates.size() > 1;
 }
 
 int divided(uint64_t iteration, int divisor) {

@@ -88,19 +88,17 @@ class Slower {
         trigger;
     all(kind, after, since_first_op, event, value, Amount{count}, probability, fault, until, phase_up_to);
   }
-  void one(faultinject::Removal& removal) const {
-    auto& [notice, settle, end, late_completions] = removal;
-    all(notice, settle, end, late_completions);
+  void one(const faultinject::FaultKind& kind, faultinject::OwnValues& own) const {
+    for (size_t i = 0; i < kind.own.size(); ++i)
+      if (kind.own[i].type == faultinject::Parameter::Type::kTime) own[i] *= uint64_t(factor_);
   }
   void one(faultinject::RealChange&) const {}  // a share and commands
   void one(faultinject::FaultSpec& fault) const {
-    auto& [name, kind, target, trigger, duration, repeat, every, opcodes, count, events, query, side,
-           direction, receive, error, status, event, gid_index, state, down, up, window, removal, depth,
-           rates, rate_bits_per_s, delay, jitter, min_bytes, real, after_retries, file, line, column] = fault;
-    all(name, kind, target, trigger, duration, repeat, every, opcodes, Amount{count}, events, query, side,
-        direction, receive, error, status, event, gid_index, state, down, up, window, removal, Amount{depth},
-        rates, Rate{rate_bits_per_s}, delay, jitter, Amount{min_bytes}, real, after_retries, file, line,
-        column);
+    auto& [name, kind, target, trigger, duration, repeat, every, own, written, opcodes, count, events, query,
+           receive, error, status, event, rates, rate_bits_per_s, delay, real, file, line, column] = fault;
+    all(name, target, trigger, duration, repeat, every, written, opcodes, Amount{count}, events, query,
+        receive, error, status, event, rates, Rate{rate_bits_per_s}, delay, real, file, line, column);
+    one(*kind, own);
   }
   void one(RankFault& fault) const {
     auto& [name, kind, node, local_rank, at_iter, at_time, duration] = fault;

@@ -77,29 +77,29 @@ TEST(SlowMotion, slows_every_time_and_rate_of_every_fault) {
     return in_slow_motion(parse_scenarios("t.yaml", text).front(), factor).faults;
   };
   const auto faults = at(16), plain = at(1);
-  EXPECT_EQ(faults[0].down, 48ms);
-  EXPECT_EQ(faults[0].up, 80ms);
+  EXPECT_EQ(faults[0].time("down"), 48ms);
+  EXPECT_EQ(faults[0].time("up"), 80ms);
   EXPECT_EQ(faults[0].every, 1120ms);
   EXPECT_EQ(faults[0].duration, std::chrono::nanoseconds(480ms));
   EXPECT_EQ(faults[0].count, plain[0].count);
   EXPECT_EQ(faults[0].repeat, 2u);
   EXPECT_EQ(faults[1].trigger.after, 176ms);
   EXPECT_EQ(faults[1].trigger.phase_up_to, 208ms);
-  EXPECT_EQ(faults[1].window, 272ms);
-  EXPECT_EQ(faults[1].depth, 4u);
+  EXPECT_EQ(faults[1].time("window"), 272ms);
+  EXPECT_EQ(faults[1].value("depth"), 4u);
   ASSERT_EQ(faults[2].rates.size(), 2u);
   EXPECT_EQ(faults[2].rates[0].bits_per_s, 10'000'000u);
   EXPECT_EQ(faults[2].rates[0].lasts, 304ms);
   EXPECT_EQ(faults[2].rates[1].bits_per_s, 5'000'000u);
   EXPECT_EQ(faults[2].rate_bits_per_s, 5'000'000u);
   EXPECT_EQ(faults[3].delay, 368ms);
-  EXPECT_EQ(faults[3].jitter, 112ms);
+  EXPECT_EQ(faults[3].time("jitter"), 112ms);
   EXPECT_EQ(faults[3].trigger.count, 9u);
   EXPECT_EQ(faults[4].trigger.count, 64u << 10);
-  EXPECT_EQ(faults[4].min_bytes, 2u << 10);
-  EXPECT_EQ(faults[5].removal.notice, 32ms);
-  EXPECT_EQ(faults[5].window, 96ms);
-  EXPECT_EQ(faults[5].removal.settle, 144ms);
+  EXPECT_EQ(faults[4].value("min_bytes"), 2u << 10);
+  EXPECT_EQ(faults[5].time("notice"), 32ms);
+  EXPECT_EQ(faults[5].time("window"), 96ms);
+  EXPECT_EQ(faults[5].time("settle"), 144ms);
 }
 
 TEST(SlowMotion, slows_what_the_harness_does_to_ranks) {

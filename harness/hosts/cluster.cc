@@ -140,7 +140,7 @@ void Cluster::wait_for_agents(const ClusterOptions& options) {
     if (auto caller = rendezvous_->accept(kLook)) {
       const nlohmann::json& hello = caller->hello;
       const std::string host = hello.value("name", "?");
-      if (hello.value("revision", "") != agent_hello(0, 1)["revision"])
+      if (hello.value("revision", "") != agent_hello(0, 1)["revision"].get<std::string>())
         fail("host " + host + " has another build of r2bench (commit " + hello.value("revision", "?") +
              "); install the same on every host");
       if (hosts_.empty()) {

@@ -43,14 +43,6 @@ void describe(Visitor& visit, RateStep& s) {
 }
 
 template <typename Visitor>
-void describe(Visitor& visit, Removal& r) {
-  visit("notice", r.notice);
-  visit("settle", r.settle);
-  visit("end", r.end);
-  visit("late_completions", r.late_completions);
-}
-
-template <typename Visitor>
 void describe(Visitor& visit, RealChange& r) {
   visit("loss", r.loss);
   visit("bridge", r.bridge);
@@ -63,7 +55,11 @@ void describe(Visitor& visit, RealChange& r) {
 template <typename Visitor>
 void describe(Visitor& visit, FaultSpec& s) {
   visit("name", s.name);
-  visit("kind", s.kind);
+  std::string kind = s.kind->name;
+  visit("kind", kind);
+  s.kind = &fault_kind(kind);
+  visit("own", s.own);
+  visit("written", s.written);
   visit("target", s.target);
   visit("trigger", s.trigger);
   visit("duration", s.duration);
@@ -73,26 +69,14 @@ void describe(Visitor& visit, FaultSpec& s) {
   visit("count", s.count);
   visit("events", s.events);
   visit("query", s.query);
-  visit("side", s.side);
-  visit("direction", s.direction);
   visit("receive", s.receive);
   visit("error", s.error);
   visit("status", s.status);
   visit("event", s.event);
-  visit("gid_index", s.gid_index);
-  visit("state", s.state);
-  visit("down", s.down);
-  visit("up", s.up);
-  visit("window", s.window);
-  visit("removal", s.removal);
-  visit("depth", s.depth);
   visit("rates", s.rates);
   visit("rate_bits_per_s", s.rate_bits_per_s);
   visit("delay", s.delay);
-  visit("jitter", s.jitter);
-  visit("min_bytes", s.min_bytes);
   visit("real", s.real);
-  visit("after_retries", s.after_retries);
   visit("file", s.file);
   visit("line", s.line);
   visit("column", s.column);

@@ -68,8 +68,14 @@ class AgentTest : public testing::Test {
     plan.shape.nics_per_node = 2;
     plan.nodes = {1, 1, {}};
     plan.inherited = {{"NCCL_DEBUG", "WARN"}};
-    plan.ranks.push_back(
-        {1, 1, "node1/rank0", "rank.sh", {{"OF_THE_RANK", "yes"}}, {}, {{"type", "config"}}, "logs/rank1.log"});
+    plan.ranks.push_back({1,
+                          1,
+                          "node1/rank0",
+                          "rank.sh",
+                          {{"OF_THE_RANK", "yes"}},
+                          {},
+                          {{"type", "config"}},
+                          "logs/rank1.log"});
     host->prepare(plan);
   }
   RankPort& rank() { return host->rank(1); }
@@ -162,7 +168,7 @@ TEST_F(AgentTest, a_fault_is_armed_fired_and_healed_there) {
   prepare("exec sleep 1000\n");
   faultinject::FaultSpec spec;
   spec.name = "it";
-  spec.kind = faultinject::FaultKind::kPortDown;
+  spec.kind = &faultinject::fault_kind("port_down");
   spec.target = faultinject::parse_target("node1/nic0");
   ASSERT_EQ(host->board().arm(spec), 1u);
   host->start();

@@ -21,7 +21,7 @@ const std::vector<faultinject::NodeShape> kNodes = {{"node0", 2}, {"node1", 2}};
 FaultSpec fault(const char* target, Trigger::Kind kind = Trigger::Kind::kManual) {
   FaultSpec spec;
   spec.name = std::string("on ") + target;
-  spec.kind = faultinject::FaultKind::kPortDown;
+  spec.kind = &faultinject::fault_kind("port_down");
   spec.target = faultinject::parse_target(target);
   spec.trigger.kind = kind;
   return spec;

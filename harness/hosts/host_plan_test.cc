@@ -26,10 +26,16 @@ TEST(HostPlan, arrives_as_it_was_sent) {
   plan.seed = UINT64_MAX;
   plan.topology = "<topology/>";
   plan.inherited = {{"NCCL_DEBUG", "INFO"}};
-  plan.ranks.push_back(
-      {1, 1, "node1/rank0", "r2bench-cpu-rank", {{"R2CC_MODE", "2"}}, {"NCCL_NET"}, {{"bytes", 16}}, "logs/a.log"});
+  plan.ranks.push_back({1,
+                        1,
+                        "node1/rank0",
+                        "r2bench-cpu-rank",
+                        {{"R2CC_MODE", "2"}},
+                        {"NCCL_NET"},
+                        {{"bytes", 16}},
+                        "logs/a.log"});
   FaultSpec real;
-  real.kind = faultinject::FaultKind::kRealTc;
+  real.kind = &faultinject::fault_kind("real_tc");
   real.real = {0.25, "br0", "ssh dpu", "cut it", "mend it", "is it cut"};
   plan.real_faults = {real};
   const HostPlan got = HostPlan::from_json(sent(plan.to_json()));
@@ -57,9 +63,8 @@ TEST(HostPlan, arrives_as_it_was_sent) {
 
 TEST(FaultFields, every_field_of_a_fault_arrives) {
   // Nothing has its default here. What describe() leaves out would not come back.
-  FaultSpec spec;
+  FaultSpec spec(faultinject::fault_kind("throttle"));
   spec.name = "n";
-  spec.kind = faultinject::FaultKind::kThrottle;
   spec.target = faultinject::parse_target("node1/nic[0-1]/qp:3");
   spec.target.peer_node = "node0";
   spec.trigger = {faultinject::Trigger::Kind::kAfter,   5ms, true, "e", 9, 8, 0.25, "other",
@@ -73,9 +78,8 @@ TEST(FaultFields, every_field_of_a_fault_arrives) {
   spec.rates = {{100, 3ms}, {200, 0ms}};
   spec.rate_bits_per_s = 100;
   spec.delay = 1us;
-  spec.jitter = 2us;
-  spec.gid_index = 3;
-  spec.after_retries = true;
+  spec.own = {1, 2, 3};
+  spec.written = "rate: 100";
   spec.line = 12;
   const json first = fields_to_json(spec);
   const FaultSpec got = fields_from_json<FaultSpec>(sent(first));

@@ -9,8 +9,6 @@
 namespace r2bench::matrix {
 namespace {
 
-using Effect = FaultRow::Effect;
-
 std::vector<std::string> parts(const std::string& text) {
   std::vector<std::string> out;
   std::istringstream stream(text);
@@ -72,38 +70,19 @@ std::string Cell::name() const {
 }
 
 const std::vector<FaultRow>& fault_rows() {
-  static const std::vector<FaultRow> rows = {
-      {"noop", "kind: noop", Effect::kHarmless, 2},
-      {"qp_error", "kind: qp_error, qp: all", Effect::kBreaks},
-      {"port_down", "kind: port_down", Effect::kBreaks},
-      {"port_down_silent", "kind: port_down, events: false, query: false", Effect::kBreaks},
-      {"port_flap", "kind: port_flap, down: 10 ms, up: 20 ms, count: 3", Effect::kMayBreak},
-      {"blackhole", "kind: blackhole", Effect::kBreaks},
-      {"blackhole_in", "kind: blackhole, direction: in", Effect::kMayBreak},
-      {"blackhole_out", "kind: blackhole, direction: out", Effect::kMayBreak},
-      {"ack_lost", "kind: ack_lost", Effect::kBreaks, 2},
-      {"throttle", "kind: throttle, rate: 100 Mbit/s", Effect::kHarmless, 2},
-      {"delay", "kind: delay, delay: 2 ms, jitter: 1 ms", Effect::kHarmless, 2},
-      {"reorder", "kind: reorder, window: 2 ms", Effect::kHarmless, 6},
-      {"freeze", "kind: freeze, for: 300 ms", Effect::kMayBreak},
-      {"freeze_for_ever", "kind: freeze", Effect::kBreaks},
-      {"device_fatal", "kind: device_fatal", Effect::kBreaks},
-      {"device_removed", "kind: device_removed", Effect::kBreaks},
-      {"device_internal_error", "kind: device_internal_error", Effect::kBreaks},
-      {"cq_error_send", "kind: cq_error, queue: send, qp: busiest", Effect::kBreaks, 2},
-      {"cq_error_recv", "kind: cq_error, queue: recv, qp: busiest", Effect::kBreaks, 2},
-      {"completion_error", "kind: completion_error, status: REM_ACCESS_ERR", Effect::kMayBreak, 2},
-      {"drop_completion_send", "kind: drop_completion, queue: send", Effect::kMayBreak, 2},
-      {"drop_completion_recv", "kind: drop_completion, queue: recv", Effect::kMayBreak, 2},
-      {"post_fail", "kind: post_fail, errno: ENOMEM", Effect::kMayBreak, 2},
-      {"post_fail_recv", "kind: post_fail, errno: ENOMEM, queue: recv", Effect::kMayBreak, 2},
-      {"poll_fail", "kind: poll_fail, errno: EIO", Effect::kMayBreak, 2},
-      {"reg_fail", "kind: reg_fail, errno: ENOMEM", Effect::kMayBreak, 2, true},
-      {"reg_fail_lasting", "kind: reg_fail, errno: ENOMEM, count: all", Effect::kMayBreak, 2, true},
-      {"connect_fail", "kind: connect_fail, errno: ETIMEDOUT, state: any", Effect::kMayBreak, 2, true},
-      {"gid_change", "kind: gid_change", Effect::kMayBreak},
-      {"async_event", "kind: async_event, event: LID_CHANGE", Effect::kHarmless},
-  };
+  static const std::vector<FaultRow> rows = [] {
+    std::vector<FaultRow> all;
+    for (const faultinject::FaultKind& kind : faultinject::fault_kinds()) {
+      if (kind.outside) continue;
+      for (const faultinject::Example& example : kind.examples) {
+        const std::string parameters = example.parameters;
+        all.push_back({kind.name + std::string(example.suffix),
+                       std::string("kind: ") + kind.name + (parameters.empty() ? "" : ", ") + parameters,
+                       example.harm, example.messages_late, example.at_registration});
+      }
+    }
+    return all;
+  }();
   return rows;
 }
 

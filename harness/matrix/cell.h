@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "faultinject/plan/kind.h"
 #include "harness/scenario/scenario.h"
 
 namespace r2bench::matrix {
@@ -22,21 +23,14 @@ enum class Moment {
 /// At whose NIC.
 enum class Side { kSender, kReceiver, kBoth };
 
-/// One row of the matrix: a kind of fault with its parameters.
+/// One row of the matrix: a kind of fault with its parameters, as the kind declares it.
 struct FaultRow {
-  /// What the fault does to the path that it strikes, as far as the core can tell.
-  enum class Effect {
-    kBreaks,    ///< whatever is on its way is gone: traffic has to move
-    kMayBreak,  ///< one call or one completion goes wrong: traffic may have to move
-    kHarmless,  ///< slower, or nothing at all
-  };
-  std::string name;        ///< port_down_silent
-  std::string parameters;  ///< `kind: port_down, events: false`
+  using Effect = faultinject::Harm;  ///< on the path that it strikes
+  std::string name;                  ///< port_down_silent
+  std::string parameters;            ///< `kind: port_down, events: false`
   Effect effect = Effect::kBreaks;
-  /// It does not strike what is under way but the next call or completion of its sort: so many messages later
-  /// its effect may come at the latest.
-  int messages_late = 0;
-  bool at_registration = false;  ///< it needs a buffer that is registered or a queue pair that is connected
+  int messages_late = 0;  ///< as faultinject::Example has it, like the next
+  bool at_registration = false;
 };
 
 struct Cell {

@@ -8,8 +8,13 @@
 namespace r2bench {
 namespace {
 
+constexpr const char* kLinkDown = "real_link_down";
+constexpr const char* kTc = "real_tc";
+constexpr const char* kOvsDrop = "real_ovs_drop";
+constexpr const char* kPcieRemove = "real_pcie_remove";
+constexpr const char* kSwitchPort = "real_switch_port";
+
 using faultinject::Effect;
-using faultinject::FaultKind;
 using faultinject::FaultSpec;
 
 constexpr const char* kQdiscHandle = "7232:";
@@ -24,8 +29,7 @@ std::string replaced(std::string text, const std::string& what, const std::strin
 }
 
 [[noreturn]] void refuse(const FaultSpec& fault, const NicPlace& place, const std::string& why) {
-  throw RealFaultError(std::string(faultinject::to_string(fault.kind)) + " cannot be made on " +
-                       place.in_words() + ": " + why);
+  throw RealFaultError(std::string(fault.kind->name) + " cannot be made on " + place.in_words() + ": " + why);
 }
 
 void add(std::vector<std::string>& to, const std::vector<std::string>& more) {
@@ -110,28 +114,41 @@ void switch_port(Change& change, const FaultSpec& fault, const NicPlace& place, 
   }
 }
 
+/// How each real fault is made. The kinds themselves are declared in faultinject/faults/real.cc.
+struct Maker {
+  const char* kind;
+  void (*make)(Change&, const FaultSpec&, const NicPlace&, const Kept&, const std::string& sys);
+  bool needs_interface = false;
+};
+constexpr Maker kMakers[] = {
+    {kLinkDown,
+     [](Change& change, const FaultSpec&, const NicPlace& place, const Kept& kept, const std::string& sys) {
+       link_down(change, place, kept, sys);
+     },
+     true},
+    {kTc,
+     [](Change& change, const FaultSpec& fault, const NicPlace& place, const Kept&, const std::string&) {
+       traffic_control(change, fault, place);
+     },
+     true},
+    {kOvsDrop, [](Change& change, const FaultSpec& fault, const NicPlace&, const Kept&,
+                  const std::string&) { ovs_drop(change, fault); }},
+    {kPcieRemove, [](Change& change, const FaultSpec&, const NicPlace& place, const Kept& kept,
+                     const std::string& sys) { pcie_remove(change, place, kept, sys); }},
+    {kSwitchPort, [](Change& change, const FaultSpec& fault, const NicPlace& place, const Kept&,
+                     const std::string& sys) { switch_port(change, fault, place, sys); }},
+};
+
+const Maker& maker_of(const FaultSpec& fault) {
+  for (const Maker& maker : kMakers)
+    if (fault.kind->name == std::string_view(maker.kind)) return maker;
+  throw RealFaultError(std::string(fault.kind->name) + " is no real fault");
+}
+
 Change commands_for(const FaultSpec& fault, const NicPlace& place, const Kept& kept, const std::string& sys) {
   Change change;
   change.where = place.in_words();
-  switch (fault.kind) {
-    case FaultKind::kRealLinkDown:
-      link_down(change, place, kept, sys);
-      break;
-    case FaultKind::kRealTc:
-      traffic_control(change, fault, place);
-      break;
-    case FaultKind::kRealOvsDrop:
-      ovs_drop(change, fault);
-      break;
-    case FaultKind::kRealPcieRemove:
-      pcie_remove(change, place, kept, sys);
-      break;
-    case FaultKind::kRealSwitchPort:
-      switch_port(change, fault, place, sys);
-      break;
-    default:
-      throw RealFaultError(std::string(faultinject::to_string(fault.kind)) + " is no real fault");
-  }
+  maker_of(fault).make(change, fault, place, kept, sys);
   return change;
 }
 
@@ -202,17 +219,15 @@ Kept keep(const std::string& interface) {
 }
 
 Change change_for(const FaultSpec& fault, const NicPlace& place, const Kept& kept, const std::string& sys) {
-  const bool needs_interface = fault.kind == FaultKind::kRealLinkDown || fault.kind == FaultKind::kRealTc ||
-                               (fault.kind == FaultKind::kRealSwitchPort && fault.real.check.empty());
+  const std::string_view kind = fault.kind->name;
+  const bool blind = kind == kSwitchPort && fault.real.check.empty();
+  const bool needs_interface = maker_of(fault).needs_interface || blind;
   if (needs_interface && place.interface.empty())
     refuse(fault, place,
-           "it has no network interface" + std::string(fault.kind == FaultKind::kRealSwitchPort
-                                                           ? "; say how to see it: check: COMMAND"
-                                                           : ""));
-  if (fault.kind == FaultKind::kRealTc && !place.soft)
+           "it has no network interface" + std::string(blind ? "; say how to see it: check: COMMAND" : ""));
+  if (kind == kTc && !place.soft)
     refuse(fault, place, "host tc does not touch what a NIC's own RDMA sends; it does for soft RoCE only");
-  if (fault.kind == FaultKind::kRealPcieRemove && place.pci.empty())
-    refuse(fault, place, "it is no PCI device");
+  if (kind == kPcieRemove && place.pci.empty()) refuse(fault, place, "it is no PCI device");
   return commands_for(fault, place, kept, sys);
 }
 

@@ -121,6 +121,7 @@ TEST_F(GuardTest, outlives_an_owner_that_is_killed) {
   kill(-owner, SIGKILL);  // the whole group, as a terminal or a test runner would
   waitpid(owner, nullptr, 0);
   EXPECT_TRUE(within(30s, [&] { return !there("a"); })) << "nobody put it back";
+  EXPECT_TRUE(within(30s, [&] { return there("order"); })) << "its last command";
 }
 
 TEST_F(GuardTest, a_command_that_fails_is_told_and_still_undone) {

@@ -18,7 +18,7 @@ constexpr std::chrono::seconds kFinishLimit{120};
 
 /// A qdisc that somebody put there cannot be put back as it was.
 void check_qdisc(const FaultSpec& fault, const NicPlace& place) {
-  if (fault.kind != faultinject::FaultKind::kRealTc) return;
+  if (fault.kind->takes != faultinject::Takes::kSpeed) return;
   const std::string show = "tc qdisc show dev " + place.interface + " root";
   const ShellResult result = run_shell(show, std::chrono::seconds(10));
   if (result.exit_code != 0) throw FabricError("real_tc: `" + show + "` failed: " + result.output);
@@ -32,7 +32,7 @@ void check_qdisc(const FaultSpec& fault, const NicPlace& place) {
 /// What would cut the user off.
 void check_way_out(const FaultSpec& fault, const NicPlace& place) {
   if (place.interface.empty() || !is_way_out(place.interface)) return;
-  throw FabricError(std::string(faultinject::to_string(fault.kind)) + " is refused on " + place.in_words() +
+  throw FabricError(std::string(fault.kind->name) + " is refused on " + place.in_words() +
                     ": the machine's default route leaves by it");
 }
 
@@ -41,7 +41,7 @@ void check_way_out(const FaultSpec& fault, const NicPlace& place) {
 std::vector<FaultSpec> real_faults_of(const Scenario& scenario) {
   std::vector<FaultSpec> real;
   std::copy_if(scenario.faults.begin(), scenario.faults.end(), std::back_inserter(real),
-               [](const FaultSpec& fault) { return faultinject::is_real(fault.kind); });
+               [](const FaultSpec& fault) { return fault.kind->outside; });
   return real;
 }
 
@@ -49,7 +49,7 @@ bool has_real_faults(const Scenario& scenario) { return !real_faults_of(scenario
 
 void check_real_faults(const Scenario& scenario, const std::string& fabric, bool allowed, bool root) {
   for (const FaultSpec& fault : real_faults_of(scenario)) {
-    const std::string kind = faultinject::to_string(fault.kind);
+    const std::string kind = fault.kind->name;
     if (fabric == "vhca" || fabric == "none")
       throw FabricError(
           kind + " changes a real NIC or its switch, and the fabric " + fabric +
@@ -101,7 +101,7 @@ void RealFaults::adopt(faultinject::BoardHost& board) {
   for (; adopted_ < board.armed(); ++adopted_) {
     const uint32_t id = adopted_ + 1;
     const auto plan = plans_.find(board.spec(id).name);
-    if (!faultinject::is_real(board.spec(id).kind) || plan == plans_.end()) continue;
+    if (!board.spec(id).kind->outside || plan == plans_.end()) continue;
     for (const Planned& planned : plan->second) live_.push_back({id, &planned, State::kAsItWas, 0});
   }
 }

@@ -59,7 +59,9 @@ Json data_of(const StoredRun& run, size_t most_events) {
   json["events"] = Json::array();
   for (const auto& event : run.events) {
     if (json["events"].size() == most_events) break;
-    json["events"].push_back({event["mode"], event["at_ms"], event["source"], event["event"], event["text"]});
+    Json row = Json::array();
+    for (const char* column : {"mode", "at_ms", "source", "event", "text"}) row.push_back(Json(event[column]));
+    json["events"].push_back(std::move(row));
   }
   size_t total = run.events.size();
   for (const auto& mode : run.result["runs"])

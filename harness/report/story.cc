@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "faultinject/plan/kind.h"
 #include "faultinject/plan/units.h"
 #include "harness/report/format.h"
 
@@ -212,47 +213,19 @@ std::string headline(const Scenario& scenario) {
 }
 
 std::string meaning_of_kind(const std::string& kind, Tense tense) {
+  if (const faultinject::FaultKind* declared = faultinject::find_fault_kind(kind))
+    return tense == Tense::kPast ? declared->past : declared->present;
   struct Meaning {
     const char* kind;
     const char* past;
     const char* present;
   };
-  static constexpr Meaning kMeanings[] = {
-      {"noop", "was touched without effect", "is touched without effect"},
-      {"qp_error", "lost a queue pair to an error", "loses a queue pair to an error"},
-      {"port_down", "lost its link", "loses its link"},
-      {"blackhole", "silently lost all traffic", "silently loses all traffic"},
-      {"ack_lost", "lost the acknowledgement of data that had arrived",
-       "loses the acknowledgement of data that arrives"},
-      {"throttle", "became slow", "becomes slow"},
-      {"delay", "became late", "becomes late"},
-      {"port_flap", "lost its link again and again", "loses its link again and again"},
-      {"device_fatal", "failed as a whole", "fails as a whole"},
-      {"cq_error", "lost a completion queue to an error", "loses a completion queue to an error"},
-      {"drop_completion", "lost a completion of work that was done",
-       "loses a completion of work that was done"},
-      {"completion_error", "failed a work request", "fails a work request"},
-      {"reorder", "mixed up the order of its queue pairs", "mixes up the order of its queue pairs"},
-      {"post_fail", "refused a post", "refuses a post"},
-      {"poll_fail", "refused a poll", "refuses a poll"},
-      {"reg_fail", "refused to register memory", "refuses to register memory"},
-      {"connect_fail", "refused to connect", "refuses to connect"},
-      {"gid_change", "lost its addresses", "loses its addresses"},
-      {"async_event", "told of something that is not so", "tells of something that is not so"},
-      {"freeze", "stopped answering", "stops answering"},
-      {"device_removed", "was removed", "is removed"},
-      {"device_internal_error", "had an internal error", "has an internal error"},
-      {"real_link_down", "had its interface taken down", "has its interface taken down"},
-      {"real_tc", "was impaired by a queueing discipline", "is impaired by a queueing discipline"},
-      {"real_ovs_drop", "had its RoCE packets dropped by its switch",
-       "has its RoCE packets dropped by its switch"},
-      {"real_pcie_remove", "was removed from the PCI bus", "is removed from the PCI bus"},
-      {"real_switch_port", "was cut off by a command", "is cut off by a command"},
+  static constexpr Meaning kOfRanks[] = {
       {"sigstop", "was stopped, its NICs alive", "is stopped, its NICs alive"},
       {"receiver_sleep", "slept without polling", "sleeps without polling"},
       {"kill", "was killed", "is killed"},
   };
-  for (const Meaning& meaning : kMeanings) {
+  for (const Meaning& meaning : kOfRanks) {
     if (kind == meaning.kind) return tense == Tense::kPast ? meaning.past : meaning.present;
   }
   return kind;

@@ -10,8 +10,6 @@
 
 namespace r2bench {
 
-using faultinject::FaultKind;
-
 namespace {
 
 // A strike so close to the job's end, beside W and the floor, cannot show whether the rate would have come
@@ -51,7 +49,7 @@ FaultSample identity(const Scenario& scenario, const Firing& strike) {
     sample.name = fault.name;
   } else {
     const auto& spec = scenario.faults[strike.fault];
-    sample.kind = faultinject::to_string(spec.kind);
+    sample.kind = spec.kind->name;
     sample.target = spec.target.text;
     sample.name = spec.name;
   }
@@ -116,10 +114,7 @@ class Faults {
  private:
   bool of_nic(const Firing& strike) const { return strike.t0_ns != 0 && !is_rank_fault(scenario_, strike); }
 
-  bool takes_away(const Firing& strike) const {
-    const FaultKind kind = scenario_.faults[strike.fault].kind;
-    return takes_nic_away(kind) || strikes_single_qps(kind);
-  }
+  bool takes_away(const Firing& strike) const { return scenario_.faults[strike.fault].kind->moves_traffic(); }
 
   /// The next round begins when the job is taken to be undisturbed again.
   uint64_t round_end_ns(size_t repetition) const {
@@ -146,7 +141,7 @@ class Faults {
         window.before_until_ns = std::min(window.before_until_ns, other.t0_ns);
     }
     window.targets = strike.nics;
-    window.single_qp = strikes_single_qps(spec.kind);
+    window.single_qp = spec.kind->takes == faultinject::Takes::kQueuePairs;
     window.spread = job_.mode->kind == ModeKind::kBalance || job_.mode->kind == ModeKind::kAllReduce;
     window.takes_away = takes_away(strike);
     window.limits = left_.limits_for(strike, window.end_ns);
@@ -269,6 +264,10 @@ class Faults {
   std::vector<double> detect_, migrate_, recover_, blackout_;
 };
 
+bool over_once_it_struck(const faultinject::FaultSpec& spec) {
+  return spec.kind->ends == faultinject::Ends::kAfterStrikes && spec.ends_by_itself();
+}
+
 /// The rate behind the heal of each round whose faults were all healed.
 void measure_restored(const Scenario& scenario, const JobRecord& job, const std::vector<Firing>& strikes,
                       ModeResult& mode) {
@@ -281,8 +280,8 @@ void measure_restored(const Scenario& scenario, const JobRecord& job, const std:
     if (strike.t0_ns == 0 || strike.t0_ns > job.record.end_ns) continue;
     Round& round = rounds[strike.repetition];
     round.struck_ns = std::min(round.struck_ns, strike.t0_ns);
-    // A queue pair that broke is replaced, whether or not its fault counts as healed.
-    if (!is_rank_fault(scenario, strike) && scenario.faults[strike.fault].kind == FaultKind::kQpError) {
+    // What is over with its strike, as a queue pair that broke, leaves nothing to be healed.
+    if (!is_rank_fault(scenario, strike) && over_once_it_struck(scenario.faults[strike.fault])) {
       round.healed_ns = std::max(round.healed_ns, strike.t0_ns);
       continue;
     }

@@ -14,17 +14,14 @@
 
 namespace r2bench {
 
-using faultinject::FaultKind;
-
 inline constexpr uint32_t kSegment = 1'250'000;
 inline constexpr uint64_t kGbit = 1'000'000'000;
 
 inline uint64_t at(double ms) { return uint64_t(ms * 1e6); }
 
-inline faultinject::FaultSpec fault(FaultKind kind, const char* target = "node1/nic0", uint64_t rate = 0) {
-  faultinject::FaultSpec spec;
+inline faultinject::FaultSpec fault(const char* kind, const char* target = "node1/nic0", uint64_t rate = 0) {
+  faultinject::FaultSpec spec(faultinject::fault_kind(kind));
   spec.name = "the fault";
-  spec.kind = kind;
   spec.target = faultinject::parse_target(target);
   spec.rate_bits_per_s = rate;
   return spec;
@@ -35,7 +32,7 @@ class EvaluateTest : public testing::Test {
   EvaluateTest() {
     scenario.fabric.nics_per_node = 2;
     scenario.fabric.nic_rate_bits_per_s = kGbit;
-    scenario.faults = {fault(FaultKind::kPortDown)};
+    scenario.faults = {fault("port_down")};
     mode = {ModeKind::kMigrate, "migrate", {}};
     job.mode = &mode;
     job.labels = {"node0/rank0", "node1/rank0"};

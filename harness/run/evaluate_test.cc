@@ -26,7 +26,7 @@ TEST_F(Limit, of_far_memory_is_what_a_linear_program_gives) {
   scenario.fabric.ranks_per_node = 2;
   scenario.fabric.topology = NodeTopology{"", 2, 4, 4, 50};
   scenario.workload.groups = Groups::kLocalRank;
-  const auto lost = {fault(FaultKind::kPortDown, "node1/nic[0-2]")};
+  const auto lost = {fault("port_down", "node1/nic[0-2]")};
   EXPECT_DOUBLE_EQ(of(ModeKind::kBalance, lost), 0.5);
   EXPECT_DOUBLE_EQ(of(ModeKind::kMigrate, lost), 1.0 / 3);
   scenario.fabric.topology->cross_percent = 100;
@@ -39,8 +39,7 @@ TEST_F(Limit, of_far_memory_is_what_a_linear_program_gives) {
 }
 
 TEST_F(Limit, a_lost_nic_or_queue_pair_costs_a_nic_in_each_mode) {
-  for (FaultKind kind :
-       {FaultKind::kPortDown, FaultKind::kBlackhole, FaultKind::kQpError, FaultKind::kAckLost}) {
+  for (const char* kind : {"port_down", "blackhole", "qp_error", "ack_lost"}) {
     EXPECT_DOUBLE_EQ(of(ModeKind::kBaseline, {fault(kind)}), 0);
     EXPECT_DOUBLE_EQ(of(ModeKind::kMigrate, {fault(kind)}), 0.5) << "one backup carries two";
     EXPECT_DOUBLE_EQ(of(ModeKind::kBalance, {fault(kind)}), 0.75);
@@ -49,7 +48,7 @@ TEST_F(Limit, a_lost_nic_or_queue_pair_costs_a_nic_in_each_mode) {
 }
 
 TEST_F(Limit, a_slow_nic_slows_its_own_channels_or_all_a_little) {
-  const auto throttle = fault(FaultKind::kThrottle, "node1/nic0", kGbit / 4);
+  const auto throttle = fault("throttle", "node1/nic0", kGbit / 4);
   EXPECT_DOUBLE_EQ(of(ModeKind::kBaseline, {throttle}), 0.25);
   EXPECT_DOUBLE_EQ(of(ModeKind::kMigrate, {throttle}), 0.25);
   EXPECT_DOUBLE_EQ(of(ModeKind::kBalance, {throttle}), 3.25 / 4);
@@ -58,27 +57,27 @@ TEST_F(Limit, a_slow_nic_slows_its_own_channels_or_all_a_little) {
 
 TEST_F(Limit, what_takes_no_bandwidth_leaves_it_whole) {
   for (ModeKind kind : {ModeKind::kBaseline, ModeKind::kMigrate, ModeKind::kBalance}) {
-    EXPECT_DOUBLE_EQ(of(kind, {fault(FaultKind::kNoop)}), 1);
-    EXPECT_DOUBLE_EQ(of(kind, {fault(FaultKind::kDelay)}), 1);
-    EXPECT_DOUBLE_EQ(of(kind, {fault(FaultKind::kThrottle, "node1/nic0", 2 * kGbit)}), 1) << "wider than it";
+    EXPECT_DOUBLE_EQ(of(kind, {fault("noop")}), 1);
+    EXPECT_DOUBLE_EQ(of(kind, {fault("delay")}), 1);
+    EXPECT_DOUBLE_EQ(of(kind, {fault("throttle", "node1/nic0", 2 * kGbit)}), 1) << "wider than it";
   }
   scenario.fabric.nic_rate_bits_per_s = 0;
-  EXPECT_DOUBLE_EQ(of(ModeKind::kMigrate, {fault(FaultKind::kThrottle, "node1/nic0", kGbit)}), 1);
+  EXPECT_DOUBLE_EQ(of(ModeKind::kMigrate, {fault("throttle", "node1/nic0", kGbit)}), 1);
 }
 
 TEST_F(Limit, faults_of_one_time_add_up_on_a_node_but_not_across_nodes) {
-  const auto down = [](const char* target) { return fault(FaultKind::kPortDown, target); };
+  const auto down = [](const char* target) { return fault("port_down", target); };
   EXPECT_DOUBLE_EQ(of(ModeKind::kBalance, {down("node1/nic0"), down("node0/nic1")}), 0.75);
   EXPECT_DOUBLE_EQ(of(ModeKind::kBalance, {down("node1/nic0"), down("node1/nic1")}), 0.5);
   EXPECT_DOUBLE_EQ(of(ModeKind::kMigrate, {down("node1/nic0"), down("node1/nic1"), down("node1/nic2")}),
                    0.25);
   EXPECT_DOUBLE_EQ(of(ModeKind::kBalance, {down("node1/nic[0-2]")}), 0.25);
-  const auto throttle = fault(FaultKind::kThrottle, "node1/nic0", kGbit / 2);
+  const auto throttle = fault("throttle", "node1/nic0", kGbit / 2);
   EXPECT_DOUBLE_EQ(of(ModeKind::kBalance, {down("node1/nic0"), throttle}), 0.75) << "one NIC, at its worst";
 }
 
 TEST_F(Limit, only_what_acts_at_that_moment_counts) {
-  scenario.faults = {fault(FaultKind::kPortDown), fault(FaultKind::kPortDown, "node1/nic1")};
+  scenario.faults = {fault("port_down"), fault("port_down", "node1/nic1")};
   mode.kind = ModeKind::kBalance;
   strike(10).healed_ns = at(20);
   strike(20, 1);
@@ -89,8 +88,8 @@ TEST_F(Limit, only_what_acts_at_that_moment_counts) {
 
 TEST_F(Limit, a_nic_without_channels_is_not_missed) {
   scenario.workload.channels = 2;
-  EXPECT_DOUBLE_EQ(of(ModeKind::kMigrate, {fault(FaultKind::kPortDown, "node1/nic3")}), 1);
-  EXPECT_DOUBLE_EQ(of(ModeKind::kMigrate, {fault(FaultKind::kPortDown)}), 1) << "nic2 and nic3 were idle";
+  EXPECT_DOUBLE_EQ(of(ModeKind::kMigrate, {fault("port_down", "node1/nic3")}), 1);
+  EXPECT_DOUBLE_EQ(of(ModeKind::kMigrate, {fault("port_down")}), 1) << "nic2 and nic3 were idle";
 }
 
 // --- faults ------------------------------------------------------------------------------------------------
@@ -122,8 +121,8 @@ TEST_F(Evaluate, of_the_streams_on_a_nic_a_queue_pair_fault_concerns_those_that_
     if (d.stream == 1) d.rx_nic = d.tx_nic = 0;
   strike(1555);
   EXPECT_EQ(result().migrate_ms.n, 0u) << "a lost NIC: stream 1 was to move as well";
-  for (FaultKind kind : {FaultKind::kQpError, FaultKind::kAckLost}) {
-    scenario.faults[0].kind = kind;
+  for (const char* kind : {"qp_error", "ack_lost"}) {
+    scenario.faults[0].kind = &faultinject::fault_kind(kind);
     EXPECT_DOUBLE_EQ(result().migrate_ms.max, 30);
   }
 }
@@ -320,7 +319,7 @@ TEST_F(Evaluate, a_fault_that_was_waited_for_in_vain_counts_as_at_least_the_open
 }
 
 TEST_F(Evaluate, before_ends_with_the_first_fault_of_the_round_and_begins_after_the_last_round) {
-  scenario.faults.push_back(fault(FaultKind::kNoop));
+  scenario.faults.push_back(fault("noop"));
   run(1000, 1500, 100, 10);
   lose_nic0(1500, 2700);
   strike(1555);
@@ -333,7 +332,7 @@ TEST_F(Evaluate, before_ends_with_the_first_fault_of_the_round_and_begins_after_
 
 TEST_F(Evaluate, an_error_is_timed_from_the_last_fault_before_it) {
   run(1000, 1500, 100, 10);
-  scenario.faults.push_back(fault(FaultKind::kPortDown, "node1/nic1"));
+  scenario.faults.push_back(fault("port_down", "node1/nic1"));
   strike(1555);
   strike(1600, 1);
   EXPECT_FALSE(result().error_ms) << "there was none";
@@ -422,6 +421,17 @@ TEST_F(AfterFailback, a_nic_that_never_comes_back_leaves_nothing_to_compare) {
   EXPECT_FALSE(result().restored.ratio);
 }
 
+TEST_F(AfterFailback, what_is_over_with_its_strike_needs_no_heal) {
+  run(2700, 4700, 100, 10);
+  job.firings[0].healed_ns = 0;
+  for (const char* kind : {"qp_error", "ack_lost", "completion_error"}) {
+    scenario.faults = {fault(kind)};
+    EXPECT_TRUE(result().restored.ratio) << kind << ": " << result().restored.why_not;
+  }
+  scenario.faults[0].count = faultinject::FaultSpec::kAll;
+  EXPECT_FALSE(result().restored.ratio) << "it strikes until it is healed";
+}
+
 TEST_F(AfterFailback, a_channel_that_stays_away_for_longer_than_the_bound_is_late) {
   run(2700, 2100 + 5000 + 3000, 200, 20);  // five seconds from the heal, and some more
   job.trace.resize(2);
@@ -466,8 +476,7 @@ TEST_F(Evaluate, of_a_round_the_last_fault_in_time_counts_wherever_the_scenario_
   run(1000, 1500, 100, 10);
   lose_nic0(1500, 2300);
   run(2300, 7900, 400, 40, 1);
-  const auto down = fault(FaultKind::kPortDown),
-             throttle = fault(FaultKind::kThrottle, "node1/nic1", kGbit / 2);
+  const auto down = fault("port_down"), throttle = fault("throttle", "node1/nic1", kGbit / 2);
   for (size_t first : {0, 1}) {
     scenario.faults = first == 0 ? std::vector{down, throttle} : std::vector{throttle, down};
     job.firings.clear();
@@ -482,7 +491,7 @@ TEST_F(Evaluate, of_a_round_the_last_fault_in_time_counts_wherever_the_scenario_
 TEST_F(Evaluate, a_nic_that_became_slow_between_two_operations_is_no_sample_but_its_rate_counts) {
   run(1000, 1500, 100, 10);
   run(1600, 5600, 200, 20);
-  scenario.faults = {fault(FaultKind::kThrottle, "node1/nic0", kGbit / 2), fault(FaultKind::kPortDown)};
+  scenario.faults = {fault("throttle", "node1/nic0", kGbit / 2), fault("port_down")};
   strike(1550);
   const ModeResult slow = result();
   EXPECT_EQ(slow.faults[0].why_not_sampled, "no operation was open");

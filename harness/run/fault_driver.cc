@@ -35,15 +35,10 @@ bool by_iteration(const Trigger& trigger) {
   return trigger.kind == Trigger::Kind::kEvent && trigger.event == "iteration" && trigger.value;
 }
 
-bool is_slow_or_late(faultinject::FaultKind kind) {
-  return kind == faultinject::FaultKind::kThrottle || kind == faultinject::FaultKind::kDelay ||
-         kind == faultinject::FaultKind::kRealTc;
-}
-
 std::string where(const Scenario& scenario, const Firing& firing) {
   if (firing.rank < 0) {
     const auto& spec = scenario.faults[firing.fault];
-    return spec.target.text + " " + faultinject::to_string(spec.kind);
+    return spec.target.text + " " + spec.kind->name;
   }
   const RankFault& fault = scenario.rank_faults[firing.fault - scenario.faults.size()];
   return node_name(fault.node) + "/rank" + std::to_string(fault.local_rank) + " " + name(fault.kind);
@@ -287,7 +282,8 @@ bool FaultDriver::round_over(uint64_t now_ns) const {
                 : scenario_.faults[all[i].fault].duration.has_value();
     if (heals && all[i].healed_ns == 0) return false;
     last_ns = std::max(last_ns, all[i].healed_ns);
-    if (!of_rank && is_slow_or_late(scenario_.faults[all[i].fault].kind)) settle_ns = kSettleSlowNs;
+    if (!of_rank && scenario_.faults[all[i].fault].kind->takes == faultinject::Takes::kSpeed)
+      settle_ns = kSettleSlowNs;
   }
   return now_ns >= last_ns + settle_ns &&
          collector_.ended_by_all() >= phase_iterations_ + kSettleIterations &&

@@ -70,7 +70,7 @@ class Ring {
 
 inline faultinject::FaultSpec fault(Trigger::Kind kind, const char* target = "node1/nic0") {
   faultinject::FaultSpec spec;
-  spec.kind = faultinject::FaultKind::kPortDown;
+  spec.kind = &faultinject::fault_kind("port_down");
   spec.target = faultinject::parse_target(target);
   spec.trigger.kind = kind;
   return spec;

@@ -5,8 +5,6 @@
 
 namespace r2bench {
 
-using faultinject::FaultKind;
-
 namespace {
 
 /// What the ranks of a node ask of its NICs: each the same in all, divided equally over its channels.
@@ -63,8 +61,8 @@ NicsLeft::Capacity NicsLeft::whole() const {
 void NicsLeft::take(Capacity& capacity, const Firing& strike) const {
   const auto& spec = scenario_.faults[strike.fault];
   double left = 1;
-  if (takes_nic_away(spec.kind) || strikes_single_qps(spec.kind)) left = 0;
-  if ((spec.kind == FaultKind::kThrottle || spec.kind == FaultKind::kRealTc) && spec.rate_bits_per_s > 0 &&
+  if (spec.kind->moves_traffic()) left = 0;
+  if (spec.kind->takes == faultinject::Takes::kSpeed && spec.rate_bits_per_s > 0 &&
       scenario_.fabric.nic_rate_bits_per_s > 0)
     left = std::min(1.0, double(spec.rate_bits_per_s) / double(scenario_.fabric.nic_rate_bits_per_s));
   for (const NicId& nic : strike.nics) {

@@ -182,9 +182,10 @@ RunResult run_scenario(const Scenario& scenario, const RunOptions& options, cons
   if (scenario.workload.groups != Groups::kAll) result.environment["groups"] = name(scenario.workload.groups);
 
   // A device that is removed stays so for the processes that have it open: each repeat is a job of its own.
-  const bool jobs_repeat =
-      result.repeats > 1 && std::any_of(scenario.faults.begin(), scenario.faults.end(),
-                                        [](const auto& fault) { return lasts_for_the_job(fault.kind); });
+  const bool jobs_repeat = result.repeats > 1 &&
+                           std::any_of(scenario.faults.begin(), scenario.faults.end(), [](const auto& fault) {
+                             return fault.kind->ends == faultinject::Ends::kNeverForJob;
+                           });
   const size_t repeats_per_job = jobs_repeat ? 1 : result.repeats;
   const size_t pairs = size_t(std::max(scenario.pairs, 0));
   const size_t rounds = jobs_repeat ? result.repeats : std::max<size_t>(pairs, 1);

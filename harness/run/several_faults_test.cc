@@ -46,8 +46,7 @@ class SeveralFaults : public EvaluateTest {
 
 // A throttle of node0/nic0 that changes nothing, and 98.5 ms later a NIC of node 2 that is lost.
 TEST_F(SeveralFaults, a_fence_answers_no_fault_of_another_nic) {
-  scenario.faults = {fault(FaultKind::kThrottle, "node0/nic0", kGbit),
-                     fault(FaultKind::kPortDown, "node2/nic1")};
+  scenario.faults = {fault("throttle", "node0/nic0", kGbit), fault("port_down", "node2/nic1")};
   go_on(1000, 1600);
   strike(1305, 0);
   strike(1403.5, 1);
@@ -71,8 +70,7 @@ TEST_F(SeveralFaults, a_fence_answers_no_fault_of_another_nic) {
 
 TEST_F(SeveralFaults,
        of_two_faults_of_one_rail_the_later_one_is_answered_unless_the_operation_was_still_open) {
-  scenario.faults = {fault(FaultKind::kThrottle, "node1/nic0", kGbit / 2),
-                     fault(FaultKind::kPortDown, "node0/nic0")};
+  scenario.faults = {fault("throttle", "node1/nic0", kGbit / 2), fault("port_down", "node0/nic0")};
   go_on(1000, 1600);
   strike(1305, 0);
   strike(1455, 1);
@@ -80,7 +78,7 @@ TEST_F(SeveralFaults,
   go_on(1600, 3600, {2}, 20);
   EXPECT_FALSE(result().faults[0].detect_ms) << "a slow NIC asks for no fence";
   EXPECT_DOUBLE_EQ(result().faults[1].detect_ms.value_or(0), 5);
-  scenario.faults[0].kind = FaultKind::kBlackhole;
+  scenario.faults[0].kind = &faultinject::fault_kind("blackhole");
   EXPECT_FALSE(result().faults[0].detect_ms) << "the operation that it met was over long before";
   job.firings[0].t0_ns = at(1452);
   EXPECT_DOUBLE_EQ(result().faults[0].detect_ms.value_or(0), 8) << "one fence for both";
@@ -88,7 +86,7 @@ TEST_F(SeveralFaults,
 }
 
 TEST_F(SeveralFaults, each_outage_of_a_flapping_port_is_a_strike_with_a_heal_of_its_own) {
-  scenario.faults = {fault(FaultKind::kPortFlap, "node2/nic1")};
+  scenario.faults = {fault("port_flap", "node2/nic1")};
   go_on(1000, 6000);
   strike(1505).board_id = 7;
   job.firings[0].healed_ns = at(5000);
@@ -118,7 +116,7 @@ TEST_F(SeveralFaults, each_outage_of_a_flapping_port_is_a_strike_with_a_heal_of_
 }
 
 TEST_F(SeveralFaults, each_round_of_a_repeating_fault_is_a_strike) {
-  scenario.faults = {fault(FaultKind::kPortDown, "node2/nic1")};
+  scenario.faults = {fault("port_down", "node2/nic1")};
   scenario.faults[0].repeat = 3;
   scenario.faults[0].duration = std::chrono::milliseconds(100);
   go_on(1000, 6000);
@@ -148,8 +146,8 @@ TEST_F(SeveralFaults, the_limit_follows_the_nics_that_are_left_in_each_interval)
   scenario.fabric.nodes = 2;
   scenario.fabric.nics_per_node = 4;
   mode.kind = ModeKind::kBalance;
-  scenario.faults = {fault(FaultKind::kThrottle, "node1/nic1", kGbit / 2), fault(FaultKind::kPortDown),
-                     fault(FaultKind::kPortDown, "node1/nic2")};
+  scenario.faults = {fault("throttle", "node1/nic1", kGbit / 2), fault("port_down"),
+                     fault("port_down", "node1/nic2")};
   job.record.streams = {{1, 0, 1, 0}};
   run(1000, 9000, 100, 10);
   job.record.streams.push_back({1, 1, 1, 0});
@@ -172,7 +170,7 @@ TEST_F(SeveralFaults, the_limit_follows_the_nics_that_are_left_in_each_interval)
 TEST_F(SeveralFaults, a_heal_asks_for_nothing_more_and_a_further_strike_for_less) {
   scenario.fabric.nics_per_node = 4;
   mode.kind = ModeKind::kBalance;
-  scenario.faults = {fault(FaultKind::kPortDown), fault(FaultKind::kPortDown, "node1/nic2")};
+  scenario.faults = {fault("port_down"), fault("port_down", "node1/nic2")};
   strike(1000, 0).healed_ns = at(2000);
   strike(3000, 1);
   const std::vector<Firing> strikes = strikes_of(scenario, job);
@@ -188,7 +186,7 @@ TEST_F(SeveralFaults, a_heal_asks_for_nothing_more_and_a_further_strike_for_less
 TEST_F(SeveralFaults, two_nics_that_die_together_are_both_measured_against_what_both_leave) {
   scenario.fabric.nodes = 2;
   scenario.fabric.nics_per_node = 4;
-  scenario.faults = {fault(FaultKind::kPortDown), fault(FaultKind::kPortDown, "node1/nic1")};
+  scenario.faults = {fault("port_down"), fault("port_down", "node1/nic1")};
   job.record.streams = {{1, 0, 1, 0}, {1, 1, 1, 0}, {1, 2, 1, 0}, {1, 3, 1, 0}};
   for (double t = 1000; t < 1500; t += 100) operation(t, t + 100);
   for (uint32_t s = 0; s < 4; ++s) deliver(s, 1000, 1550, 10, uint16_t(s));
@@ -210,7 +208,7 @@ TEST_F(SeveralFaults, two_nics_that_die_together_are_both_measured_against_what_
 TEST_F(SeveralFaults, a_queue_pair_takes_its_nic_away_until_its_channel_is_back) {
   scenario.fabric.nodes = 2;
   job.record.streams = {{1, 0, 1, 0}, {1, 1, 1, 0}};
-  scenario.faults = {fault(FaultKind::kQpError)};
+  scenario.faults = {fault("qp_error")};
   run(1000, 1500, 100, 10);
   lose_nic0(1500, 3500);
   run(3500, 6000, 100, 10);

@@ -6,7 +6,6 @@
 namespace r2bench {
 
 using faultinject::Effect;
-using faultinject::FaultKind;
 using faultinject::Witness;
 using r2ccl::trace::EventType;
 
@@ -103,30 +102,13 @@ bool is_rank_fault(const Scenario& scenario, const Firing& firing) {
   return firing.fault >= scenario.faults.size();
 }
 
-bool strikes_single_qps(FaultKind kind) {
-  return kind == FaultKind::kQpError || kind == FaultKind::kAckLost || kind == FaultKind::kCompletionError ||
-         kind == FaultKind::kCqError;
-}
-
-bool takes_nic_away(FaultKind kind) {
-  return kind == FaultKind::kPortDown || kind == FaultKind::kBlackhole || kind == FaultKind::kPortFlap ||
-         kind == FaultKind::kDeviceFatal || kind == FaultKind::kDeviceRemoved ||
-         kind == FaultKind::kDeviceInternalError || kind == FaultKind::kFreeze ||
-         (is_real(kind) && kind != FaultKind::kRealTc);
-}
-
-bool lasts_for_the_job(FaultKind kind) {
-  return kind == FaultKind::kDeviceRemoved || kind == FaultKind::kDeviceInternalError ||
-         kind == FaultKind::kRealPcieRemove;
-}
-
 std::vector<Firing> strikes_of(const Scenario& scenario, const JobRecord& job) {
   std::vector<Firing> strikes;
   for (const Firing& firing : job.firings) {
     std::vector<Firing> own;
     if (!is_rank_fault(scenario, firing) && firing.t0_ns != 0) {
       const auto& spec = scenario.faults[firing.fault];
-      if (spec.kind == FaultKind::kPortFlap)
+      if (spec.kind->ends == faultinject::Ends::kAfterItsTime)
         own = outages(firing, job);
       else if (spec.repeat > 1)
         own = rounds(firing, spec, job);
@@ -135,7 +117,7 @@ std::vector<Firing> strikes_of(const Scenario& scenario, const JobRecord& job) {
     for (size_t i = 0; i < own.size(); ++i) {
       own[i].strike = i;
       if (!is_rank_fault(scenario, own[i]) && own[i].t0_ns != 0 &&
-          strikes_single_qps(scenario.faults[own[i].fault].kind))
+          scenario.faults[own[i].fault].kind->takes == faultinject::Takes::kQueuePairs)
         own[i].back_ns = first_failback_ns(scenario, job, own[i]);
       strikes.push_back(own[i]);
     }

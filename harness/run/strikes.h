@@ -11,14 +11,6 @@ namespace r2bench {
 
 bool is_rank_fault(const Scenario& scenario, const Firing& firing);
 
-/// It strikes single queue pairs: their NIC goes on for all others.
-bool strikes_single_qps(faultinject::FaultKind kind);
-/// Nothing travels on the NIC any more while it acts.
-bool takes_nic_away(faultinject::FaultKind kind);
-
-/// What it strikes does not come back while the job lives: healing lets new processes have it, no other.
-bool lasts_for_the_job(faultinject::FaultKind kind);
-
 /// One Firing per strike, in order of the firings and within each in order of time. A firing that struck once
 /// or never stays as it is. A strike of a queue pair that was not healed ends, as far as the NIC's bandwidth
 /// goes (`back_ns`), when the first channel on that NIC has failed back.

@@ -45,7 +45,7 @@ TEST(Load, reads_what_a_file_says) {
   EXPECT_EQ(s.modes[1].env.at("R2CC_STRICT_ACK"), "0");
   EXPECT_EQ(s.env.at("NCCL_IB_TIMEOUT"), "14");
   ASSERT_EQ(s.faults.size(), 1u);
-  EXPECT_EQ(s.faults[0].kind, faultinject::FaultKind::kPortDown);
+  EXPECT_EQ(s.faults[0].kind, &faultinject::fault_kind("port_down"));
   EXPECT_EQ(s.faults[0].line, 10);
   EXPECT_EQ(s.timeouts.stall, seconds(20));
   ASSERT_EQ(s.expectations.size(), 4u);

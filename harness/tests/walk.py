@@ -39,11 +39,16 @@ import tempfile
 import threading
 import time
 
-# Kinds after which traffic has to move, and those of them that have the whole NIC for a while.
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "faultinject"))
+import fault_kinds  # noqa: E402
+
+# Kinds after which traffic has to move.
+MIGRATING = fault_kinds.names(moves_traffic=True)
+# Those of them that have the whole NIC until they are healed.
+LASTING = fault_kinds.names(takes="port", ends="when_healed")
 # For the rest of the job. The fence is the other end's: only one node has such, no NIC freezes beside it, and no connection has both ends on it, as those between two ranks of a node do.
-GONE = {"device_internal_error", "device_removed"}
-MIGRATING = {"qp_error", "port_down", "blackhole", "ack_lost", "completion_error", "cq_error", "device_fatal", "freeze"} | GONE
-LASTING = {"port_down", "blackhole", "device_fatal", "freeze"}
+GONE = fault_kinds.names(takes="port", ends="never_for_job")
+FLAP_MS = {"down": 10, "up": 20, "count": 3}
 USUAL = ["qp_error"] * 3 + ["port_down"] * 3 + ["blackhole"] * 2 + ["ack_lost", "throttle", "delay"]
 ALSO = ["completion_error", "cq_error", "device_fatal", "device_internal_error", "device_removed", "drop_completion", "freeze", "one_way", "poll_fail", "port_flap", "post_fail"]
 WITHIN_MS = 500.0
@@ -68,6 +73,13 @@ faults:
 
 # Before Python 3.11 only by a function that runs between fork and exec, which threads make risky.
 OWN_GROUP = {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
+
+
+def bad_for(kind, lasts):
+    """How many ms a NIC is bad that such a fault strikes."""
+    if kind == "port_flap":
+        return FLAP_MS["count"] * (FLAP_MS["down"] + FLAP_MS["up"])
+    return lasts if kind in LASTING else math.inf if kind in GONE else 0
 
 
 class Walk:
@@ -103,12 +115,13 @@ class Walk:
             others_bad = all(until > now for i, until in enumerate(bad_until[node]) if i != nic)
             if kind in GONE and (ranks > 1 or frozen or gone_of not in (None, node)) or kind == "freeze" and gone_of is not None:
                 continue
-            if kind in MIGRATING:
+            declared = "blackhole" if kind == "one_way" else kind
+            if declared in MIGRATING:
                 if others_bad:
                     continue
                 gone_of = node if kind in GONE else gone_of
                 frozen = frozen or kind == "freeze"
-                bad_until[node][nic] = max(bad_until[node][nic], now + MARGIN_MS + (lasts if kind in LASTING else math.inf if kind in GONE else 0))
+                bad_until[node][nic] = max(bad_until[node][nic], now + MARGIN_MS + bad_for(declared, lasts))
             extra = {"qp_error": lambda: ", qp: " + g.choice(["busiest", "all", "random"]),
                      "port_down": lambda: f", for: {lasts} ms" + g.choice(["", "", ", events: false"]),
                      "blackhole": lambda: f", for: {lasts} ms",
@@ -123,10 +136,10 @@ class Walk:
                      "freeze": lambda: f", for: {lasts} ms",
                      "one_way": lambda: f", direction: {g.choice(['in', 'out'])}, for: {lasts} ms",
                      "poll_fail": lambda: "",
-                     "port_flap": lambda: ", down: 10 ms, up: 20 ms, count: 3",
+                     "port_flap": lambda: f", down: {FLAP_MS['down']} ms, up: {FLAP_MS['up']} ms, count: {FLAP_MS['count']}",
                      "post_fail": lambda: ", errno: " + g.choice(["ENOMEM", "EIO"]),
                      "delay": lambda: f", delay: {g.choice([100, 1000, 3000])} us, for: {lasts} ms"}[kind]()
-            self.faults.append((now, "blackhole" if kind == "one_way" else kind, f"node{node}/nic{nic}", extra))
+            self.faults.append((now, declared, f"node{node}/nic{nic}", extra))
         # Long enough for all of them at full rate, which no operation exceeds: nothing ends before its last fault.
         least_ms = SMALL_MS if small else max(1, kib * 8.192 / (mbits * nics * ranks) * (0.5 if op != "sendrecv" else 1))
         self.head = HEAD.format(seed=seed % (1 << 31), fabric=fabric, nodes=nodes, ranks=ranks, nics=nics, rate=f"{mbits} Mbit/s", op=op, size=size, mode=mode, more=more, stall=STALL_S,

@@ -13,10 +13,13 @@ namespace {
 std::atomic<uint32_t> g_next_number{0};
 
 constexpr uint64_t kFirstFailbackWaitNs = 100 * kNsPerMs;
-// How long a closed channel keeps its control connection, so that the peer can read our last word.
 constexpr uint64_t kNearNs = 150 * kNsPerMs;         // more than the service thread sleeps at a time
 constexpr uint64_t kLongestLookNs = 150 * kNsPerMs;  // a round that took longer was our own pause
+// What is lacking when the peer has closed is waited for so long; and what a closing sender repeats.
 constexpr uint64_t kLingerNs = 2000 * kNsPerMs;
+// How long a closed channel answers a peer that has not closed its end. TCP may need 10 s (TCP_USER_TIMEOUT) to
+// tell either of them that their connection carried nothing, and the other one then asks for our last word.
+constexpr uint64_t kLastWordNs = 15'000 * kNsPerMs;
 // How long one that is closed waits for the receiver's word on messages that were sent from copies; and again
 // while something is being sent once more.
 constexpr uint64_t kSettleNs = 100 * kNsPerMs;
@@ -370,7 +373,7 @@ void Channel::step_closing(const Tick& tick) {
     close_done_.notify_all();
   }
   if (outage_.lasts) step_outage(tick);
-  if ((!link_.open() && !outage_.lasts) || peer_closed_ || tick.now - close_since_ > kLingerNs) {
+  if ((!link_.open() && !outage_.lasts) || peer_closed_ || tick.now - close_since_ > kLastWordNs) {
     if (link_.open()) link_.flush();
     link_.close();
     finished_ = true;

@@ -60,6 +60,8 @@ class Net {
   /// The process's Net, made on the first call: reads the configuration, opens the devices, starts the
   /// service thread. Later calls return the same object. Error kNoDevice when there is no usable NIC.
   static Result<Net*> acquire(LogSink sink);
+  /// One more, which ends with the object: for simulations, where several processes are one.
+  static Result<std::unique_ptr<Net>> make();
 
   virtual ~Net() = default;
   virtual int devices() const = 0;

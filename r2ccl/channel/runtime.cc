@@ -119,10 +119,12 @@ class Runtime final : public Net {
     return runtime;
   }
 
+  ~Runtime() override { stop(); }
+
   void stop() {
     service_.stop();
-    core_.workers->stop();
-    core_.registrars->stop();
+    if (core_.workers) core_.workers->stop();
+    if (core_.registrars) core_.registrars->stop();
   }
 
   int devices() const override { return int(core_.devices.size()); }
@@ -363,6 +365,12 @@ Result<Net*> Net::acquire(LogSink sink) {
     });
   }
   return static_cast<Net*>(instance);
+}
+
+Result<std::unique_ptr<Net>> Net::make() {
+  auto runtime = Runtime::create();
+  if (!runtime) return runtime.error();
+  return std::unique_ptr<Net>(std::move(*runtime));
 }
 
 }  // namespace r2ccl

@@ -196,6 +196,7 @@ TEST(PlanAgreement, one_rank_agrees_with_itself) {
   ranks[0].set_capacity(0.5);
   ranks.wait_for({0.5});
   ranks.stop();
+  ranks.leave(0);  // joins the thread that tells
   traced().drain(events);
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0].type, trace::EventType::kPlanAgreed);

@@ -1,0 +1,138 @@
+// `list`: the scenarios that come with the program, or the kinds of fault that there are.
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include "faultinject/plan/kind.h"
+#include "faultinject/plan/units.h"
+#include "harness/cli/commands.h"
+#include "harness/cli/exit_codes.h"
+#include "harness/cli/resources.h"
+#include "harness/real/real_faults.h"
+#include "harness/report/format.h"
+
+namespace r2bench {
+namespace {
+
+namespace fs = std::filesystem;
+using faultinject::FaultKind;
+using faultinject::Parameter;
+
+int list_scenarios(const Console& console) {
+  const fs::path folder = share_or_throw() / "scenarios";
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".yaml") files.push_back(entry.path());
+  }
+  if (error) throw UsageError(folder.string() + ": " + error.message());
+  std::sort(files.begin(), files.end());
+  size_t name_width = 0;
+  for (const fs::path& file : files) name_width = std::max(name_width, file.stem().string().size());
+  int status = 0;
+  for (const fs::path& file : files) {
+    const std::string name = file.stem().string();
+    std::string text;
+    try {
+      const std::vector<Scenario> all = load_scenarios(file.string());
+      text = all.front().description;
+      if (std::any_of(all.begin(), all.end(), has_real_faults))
+        text += " (changes the machine: --allow-real-faults)";
+      if (all.size() > 1) text += " (" + std::to_string(all.size()) + " variants)";
+    } catch (const ScenarioError& problem) {
+      text = "cannot be used: " + problem.problems().front().message;
+      status = kExitUsage;
+    }
+    const std::string lead = "  " + left(name, name_width) + "  ";
+    console.out << lead << wrap(text, console.columns - width(lead), width(lead)) << "\n";
+  }
+  console.out << "\nr2bench explain NAME tells more, r2bench run NAME runs it.\n";
+  return status;
+}
+
+/// What a parameter is where it is left out; empty where that has no word.
+std::string usual_in_words(const Parameter& parameter) {
+  switch (parameter.type) {
+    case Parameter::Type::kTime:
+      return faultinject::format_duration(std::chrono::nanoseconds(int64_t(parameter.usual)));
+    case Parameter::Type::kBytes:
+      return faultinject::format_bytes(parameter.usual);
+    case Parameter::Type::kChoice:
+      return parameter.words.at(parameter.usual);
+    case Parameter::Type::kNumber:
+      break;
+  }
+  return parameter.usual == UINT64_MAX ? "" : std::to_string(parameter.usual);
+}
+
+nlohmann::json parameters_of(const FaultKind& kind) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const Parameter& own : kind.own) {
+    nlohmann::json one = {{"key", own.key}};
+    if (const std::string usual = usual_in_words(own); !usual.empty()) one["default"] = usual;
+    if (!own.words.empty()) one["words"] = own.words;
+    all.push_back(one);
+  }
+  for (const char* shared : kind.shared) all.push_back({{"key", shared}});
+  return all;
+}
+
+nlohmann::json examples_of(const FaultKind& kind) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const faultinject::Example& example : kind.examples)
+    all.push_back({{"name", kind.name + std::string(example.suffix)},
+                   {"parameters", example.parameters},
+                   {"harm", to_string(example.harm)}});
+  return all;
+}
+
+nlohmann::json faults_as_json() {
+  nlohmann::json all = nlohmann::json::array();
+  for (const FaultKind& kind : faultinject::fault_kinds())
+    all.push_back({{"name", kind.name},
+                   {"what", kind.what},
+                   {"takes", to_string(kind.takes)},
+                   {"ends", to_string(kind.ends)},
+                   {"moves_traffic", kind.moves_traffic()},
+                   {"whole_device", kind.whole_device},
+                   {"outside", kind.outside},
+                   {"parameters", parameters_of(kind)},
+                   {"examples", examples_of(kind)}});
+  return all;
+}
+
+int list_faults(bool json, const Console& console) {
+  if (json) {
+    console.out << faults_as_json().dump(1) << "\n";
+    return 0;
+  }
+  size_t name_width = 0;
+  for (const FaultKind& kind : faultinject::fault_kinds())
+    name_width = std::max(name_width, std::string_view(kind.name).size());
+  for (const FaultKind& kind : faultinject::fault_kinds()) {
+    const std::string lead = "  " + left(kind.name, name_width) + "  ";
+    std::string parameters;
+    for (const auto& parameter : parameters_of(kind)) {
+      parameters += (parameters.empty() ? " [" : ", ") + parameter["key"].get<std::string>();
+      if (parameter.contains("default")) parameters += " (" + parameter["default"].get<std::string>() + ")";
+    }
+    console.out << lead
+                << wrap(kind.what + (parameters.empty() ? "" : parameters + "]"),
+                        console.columns - width(lead), width(lead))
+                << "\n";
+  }
+  console.out << "\nIn [brackets] what a plan may say of it, and what holds where it says nothing.\n"
+                 "Write your own: faultinject/faults/README.md.\n";
+  return 0;
+}
+
+}  // namespace
+
+int list_command(const ListOptions& options, const Console& console) {
+  if (options.faults) return list_faults(options.json, console);
+  if (options.json) throw UsageError("--json belongs to --faults");
+  return list_scenarios(console);
+}
+
+}  // namespace r2bench

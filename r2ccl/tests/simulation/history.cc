@@ -1,0 +1,623 @@
+#include "r2ccl/tests/simulation/history.h"
+
+#include <sodium.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "r2ccl/base/log.h"
+#include "r2ccl/channel/net.h"
+#include "r2ccl/tests/simulation/nic.h"
+#include "r2ccl/tests/simulation/system.h"
+
+namespace r2ccl::simulation {
+namespace {
+
+using Kind = Fault::Kind;
+
+constexpr uint32_t kSlotBytes = 16 << 10;
+constexpr int kSlots = 8;
+constexpr Time kHistoryBound = 90 * kSecond;
+constexpr Time kFailBound = 2 * kSecond;  // R2CC_FAIL_BOUND_MS
+// What a channel may stand still for because of one fault, whose own time comes on top.
+constexpr Time kRecoveryBound = 4 * kSecond;
+
+bool is_of_nic(Kind kind) { return kind < Kind::kTcpCut; }
+// These take a NIC, or what it has, away; the others any NIC may show.
+bool spares(Kind kind) {
+  return kind == Kind::kPairError || kind == Kind::kPairErrorSilent || kind == Kind::kLoseCompletion ||
+         kind == Kind::kLoseImmediate || kind == Kind::kLoseLine || kind == Kind::kLate ||
+         kind == Kind::kSlow;
+}
+
+struct Seeded {
+  static inline Random* random = nullptr;
+  static const char* name() { return "simulation"; }
+  static uint32_t word() { return uint32_t(random->next()); }
+  static void fill(void* out, size_t bytes) {
+    for (size_t i = 0; i < bytes; ++i) static_cast<uint8_t*>(out)[i] = uint8_t(random->next());
+  }
+};
+
+}  // namespace
+
+const char* name(Kind kind) {
+  static constexpr const char* kNames[] = {
+      "port_down",      "port_silent", "deaf",        "cut_rail", "pair_error", "pair_error_silent",
+      "freeze",         "driver_slow", "driver_hang", "remove",   "pretend",    "lose_completion",
+      "lose_immediate", "lose_line",   "late",        "slow",     "tcp_cut",    "tcp_half_open",
+      "tcp_drop",       "tcp_hold",    "stop"};
+  return kNames[size_t(kind)];
+}
+
+int Plan::messages() const {
+  int sum = 0;
+  for (const Line& line : channels) sum += line.messages;
+  return sum;
+}
+
+std::string Plan::words() const {
+  std::string text = "seed " + std::to_string(seed) + ": mode " + std::to_string(mode) + ", " +
+                     std::to_string(nics) + " NICs each, spared " + std::to_string(spared[0]) + " and " +
+                     std::to_string(spared[1]) + (hopeless ? ", hopeless" : "") + "\n";
+  for (const Line& line : channels)
+    text += "  channel " + std::to_string(line.sender) + " -> " + std::to_string(1 - line.sender) +
+            ", NICs " + std::to_string(line.sender_nic) + " -> " + std::to_string(line.receiver_nic) + ", " +
+            std::to_string(line.messages) + " messages of up to " + std::to_string(line.most_bytes) +
+            " bytes, pause " + std::to_string(line.pause / kMicrosecond) + " us\n";
+  for (const Fault& fault : faults)
+    text += std::string("  ") + name(fault.kind) + " of " + std::to_string(fault.nic) + "/" +
+            std::to_string(fault.other) + " after " + std::to_string(fault.after_messages) +
+            " messages and " + std::to_string(fault.delay / kMicrosecond) + " us, for " +
+            std::to_string(fault.lasts / kMicrosecond) + " us\n";
+  return text;
+}
+
+Plan plan_of(uint64_t seed) {
+  Random random(Random(seed).next());
+  Plan plan;
+  plan.seed = seed;
+  plan.mode = random.chance(25) ? 2 : 1;
+  plan.nics = int(random.between(3, 4));
+  for (int& nic : plan.spared) nic = int(random.below(uint64_t(plan.nics)));
+  const int channels = int(random.between(4, 6));
+  for (int i = 0; i < channels; ++i) {
+    Plan::Line line;
+    line.sender = i < 2 ? i : int(random.below(2));
+    line.sender_nic = int(random.below(uint64_t(plan.nics)));
+    line.receiver_nic = random.chance(80) ? line.sender_nic : int(random.below(uint64_t(plan.nics)));
+    line.messages = int(random.between(50, 70));
+    constexpr uint32_t kMost[] = {8, 256, 4096, kSlotBytes};
+    line.most_bytes = kMost[random.below(std::size(kMost))];
+    line.pause = random.chance(30) ? random.skewed(100 * kMicrosecond, 50 * kMillisecond) : 0;
+    plan.channels.push_back(line);
+  }
+  plan.hopeless = random.chance(5);
+  const int faults = int(random.between(3, 6));
+  for (int i = 0; i < faults; ++i) {
+    Fault fault{};
+    fault.kind = Kind(random.below(uint64_t(Kind::kCount)));
+    fault.after_messages = int(random.below(uint64_t(plan.messages() - 20)));
+    fault.delay = random.skewed(kMicrosecond, 20 * kMillisecond);
+    fault.lasts = random.skewed(kMillisecond, kSecond);
+    const int process = int(random.below(2));
+    int nic = int(random.below(uint64_t(plan.nics)));
+    if (!spares(fault.kind) && nic == plan.spared[process]) nic = (nic + 1) % plan.nics;
+    fault.nic = process * plan.nics + nic;
+    switch (fault.kind) {
+      case Kind::kCutRail:
+        fault.other = (1 - process) * plan.nics + int(random.below(uint64_t(plan.nics)));
+        break;
+      case Kind::kDriverSlow:
+        fault.lasts = std::min<Time>(fault.lasts, 400 * kMillisecond);
+        break;
+      case Kind::kDriverHang:
+        fault.lasts = random.between(600, 8000) * kMillisecond;
+        break;
+      case Kind::kRemove:
+      case Kind::kPretend:
+        fault.lasts = std::min<Time>(fault.lasts, 400 * kMillisecond);
+        break;
+      case Kind::kLoseCompletion:
+      case Kind::kLoseImmediate:
+      case Kind::kLoseLine:
+        fault.other = int(random.between(1, 2));
+        break;
+      case Kind::kTcpHalfOpen:
+        fault.other = int(random.between(1, 2));
+        break;
+      case Kind::kTcpDrop:
+      case Kind::kTcpHold:
+        fault.lasts = random.skewed(kMillisecond, 2500 * kMillisecond);
+        break;
+      case Kind::kStop:
+        fault.nic = process;
+        fault.lasts = random.skewed(kMillisecond, 3 * kSecond);
+        break;
+      default:
+        break;
+    }
+    plan.faults.push_back(fault);
+  }
+  return plan;
+}
+
+namespace {
+
+/// One history while it runs.
+class History final : public MemoryWatch {
+ public:
+  History(const Plan& plan, bool tell) : plan_(plan), tell_(tell), random_(~plan.seed), fabric_(random_) {
+    Seeded::random = &random_;
+    g_fabric = &fabric_;
+    fabric_.watch = this;
+    memory_.resize(plan.channels.size() * 2 * kSlots * kSlotBytes + 64);
+    open_.resize(plan.channels.size() * 2 * kSlots);
+    for (int process = 0; process < 2; ++process)
+      for (int nic = 0; nic < plan.nics; ++nic) fabric_.add(process, nic, 12.5);
+    for (size_t i = 0; i < plan.channels.size(); ++i) {
+      const Plan::Line& line = plan.channels[i];
+      ends_.push_back({i, true, line.sender});
+      ends_.push_back({i, false, 1 - line.sender});
+    }
+    handles_.resize(plan.channels.size());
+  }
+
+  Verdict run();
+
+  // --- MemoryWatch
+  void written(const Nic& nic, const uint8_t* at, size_t bytes) override;
+  void read(const Nic& nic, const uint8_t* at, size_t bytes) override;
+  void broken(const std::string& what) override { violate(what); }
+
+ private:
+  enum class Stage { kSetUp, kTraffic, kClosing, kOver };
+  struct End {
+    size_t channel;
+    bool sender;
+    int process;
+    Stage stage = Stage::kSetUp;
+    Listener* listener = nullptr;
+    Channel* comm = nullptr;
+    Registration* registration = nullptr;
+    std::array<std::byte, kHandleBytes> handle{};
+    bool handle_taken = false;
+    int filled = 0, posted = 0, done = 0;
+    std::array<Request*, kSlots> requests{};
+    Time rests_until = 0, progress = 0;
+    std::string error;
+  };
+  void violate(const std::string& what) {
+    if (verdict_.violation.empty()) verdict_.violation = what;
+    if (tell_) std::printf("%12.6f VIOLATION %s\n", double(scheduler().now()) / 1e9, what.c_str());
+  }
+  uint8_t* slot(const End& end, int message) {
+    return memory_.data() + (end.channel * 2 + !end.sender) * kSlots * kSlotBytes +
+           size_t(message % kSlots) * kSlotBytes;
+  }
+  size_t index(const End& end, int message) const {
+    return (end.channel * 2 + !end.sender) * kSlots + size_t(message % kSlots);
+  }
+  uint32_t size_of(size_t channel, int message) const {
+    Random random(plan_.seed ^ (channel << 32) ^ uint64_t(message) << 8);
+    const uint32_t most = plan_.channels[channel].most_bytes;
+    return random.chance(10) ? 0 : random.chance(30) ? most : uint32_t(random.below(most + 1));
+  }
+  void fill(size_t channel, int message, uint8_t* out, uint32_t bytes) const {
+    uint64_t word = (plan_.seed + channel * 1000003 + uint64_t(message)) * 0x9e3779b97f4a7c15;
+    for (uint32_t i = 0; i < bytes; i += 8, word += 0xd1342543de82ef95)
+      std::memcpy(out + i, &word, std::min<uint32_t>(8, bytes - i));
+  }
+  void program(int process);
+  bool step(Net& net, End& end);
+  bool set_up(Net& net, End& end);
+  bool traffic(Net& net, End& end);
+  void close(Net& net, End& end);
+  void failed(End& end, const Error& error);
+  void received();
+  void apply(const Fault& fault);
+  void hopeless();
+  Time allowed_gap() const;
+
+  const Plan& plan_;
+  const bool tell_;
+  Random random_;
+  Fabric fabric_;
+  std::vector<uint8_t> memory_;
+  std::vector<int> open_;  // per slot: 0: the program's; else the bytes that NICs may touch, and one
+  std::vector<End> ends_;
+  struct Handle {
+    bool ready = false;
+    std::array<std::byte, kHandleBytes> bytes{};
+  };
+  std::vector<Handle> handles_;
+  int received_ = 0;
+  int programs_done_ = 0, programs_over_ = 0;
+  Verdict verdict_;
+  Time hopeless_since_ = 0;
+  bool dead_error_seen_ = false;
+  static History* current_;
+  static void log(LogLevel level, const char* file, int line, const char* text);
+};
+History* History::current_ = nullptr;
+
+void History::log(LogLevel, const char*, int, const char* text) {
+  if (std::strstr(text, "moving its traffic")) ++current_->verdict_.migrations;
+  if (current_->tell_)
+    std::printf("%12.6f %d: %s\n", double(scheduler().now()) / 1e9, scheduler().process(), text);
+}
+
+void History::written(const Nic& nic, const uint8_t* at, size_t bytes) {
+  if (at < memory_.data() || at >= memory_.data() + memory_.size() || bytes == 0) return;
+  const size_t offset = size_t(at - memory_.data()), which = offset / kSlotBytes;
+  const size_t behind = offset % kSlotBytes + bytes;
+  if (which / kSlots % 2 == 0)
+    violate("a send buffer was written by a NIC");
+  else if (open_[which] == 0)
+    violate("a receive buffer of channel " + std::to_string(which / kSlots / 2) +
+            " was written after its receive had been reported, by NIC " + std::to_string(nic.number));
+  else if (behind > kSlotBytes)
+    violate("a NIC wrote beyond a receive buffer");
+}
+
+void History::read(const Nic& nic, const uint8_t* at, size_t bytes) {
+  if (at < memory_.data() || at >= memory_.data() + memory_.size() || bytes == 0) return;
+  const size_t which = size_t(at - memory_.data()) / kSlotBytes;
+  if (open_[which] == 0 && !nic.unstoppable)
+    violate("a send buffer of channel " + std::to_string(which / kSlots / 2) + " was given back while NIC " +
+            std::to_string(nic.number) + " still reads it");
+}
+
+// A known limit: the buffers of small messages are given back before the receiver has them, and a sender that
+// is closed waits for its word for 0.1 s only where the control connection carries nothing.
+void History::failed(End& end, const Error& error) {
+  const auto copies_are_lost = [&] {
+    return !end.sender && plan_.channels[end.channel].most_bytes <= 256 &&
+           ends_[2 * end.channel].stage != Stage::kTraffic &&
+           std::any_of(plan_.faults.begin(), plan_.faults.end(), [](const Fault& fault) {
+             return fault.kind == Kind::kTcpDrop || fault.kind == Kind::kTcpHold ||
+                    fault.kind == Kind::kTcpHalfOpen;
+           });
+  };
+  end.error = error.message;
+  if (tell_)
+    std::printf("%12.6f error at process %d, channel %zu: %s\n", double(scheduler().now()) / 1e9, end.process,
+                end.channel, error.message.c_str());
+  const auto has = [&](Kind kind) {
+    return std::any_of(plan_.faults.begin(), plan_.faults.end(),
+                       [kind](const Fault& fault) { return fault.kind == kind; });
+  };
+  ++verdict_.errors;
+  const bool unfenceable = error.message.find("cannot be sent again") != std::string::npos ||
+                           error.code == ErrorCode::kUnfenceable;
+  const bool excused =
+      (unfenceable && (has(Kind::kDriverHang) || has(Kind::kFreeze) || has(Kind::kPretend))) ||
+      (plan_.hopeless && hopeless_since_ != 0) ||
+      (error.code == ErrorCode::kPeerGone && (dead_error_seen_ || copies_are_lost()));
+  if (!excused) return violate("an error although a path works: " + error.message);
+  dead_error_seen_ = true;
+  if (hopeless_since_ != 0 && scheduler().now() - hopeless_since_ > kHistoryBound / 2)
+    violate("no path is left, and the error comes late: " + error.message);
+}
+
+void History::received() {
+  ++received_;
+  if (tell_ && received_ % 20 == 0)
+    std::printf("%12.6f %d messages have been received\n", double(scheduler().now()) / 1e9, received_);
+  for (const Fault& fault : plan_.faults)
+    if (fault.after_messages + 1 == received_)
+      scheduler().after(fault.delay, [this, &fault] { apply(fault); });
+  if (plan_.hopeless && received_ == plan_.messages() / 2) hopeless();
+}
+
+void History::hopeless() {
+  hopeless_since_ = scheduler().now();
+  if (tell_)
+    std::printf("%12.6f fault: every NIC of process 0 is deaf from here on\n", double(hopeless_since_) / 1e9);
+  for (auto& nic : fabric_.nics)
+    if (nic->process == 0) nic->deaf = nic->ever_faulty = true;
+}
+
+void History::apply(const Fault& fault) {
+  if (tell_)
+    std::printf("%12.6f fault: %s of %d/%d for %llu us\n", double(scheduler().now()) / 1e9, name(fault.kind),
+                fault.nic, fault.other, static_cast<unsigned long long>(fault.lasts / kMicrosecond));
+  const Time now = scheduler().now();
+  Nic& nic = *fabric_.nics[size_t(fault.nic)];
+  if (is_of_nic(fault.kind) && !spares(fault.kind)) nic.ever_faulty = true;
+  const auto later = [&](auto what) { scheduler().after(fault.lasts, what); };
+  System& system = kernel();
+  switch (fault.kind) {
+    case Kind::kPortDown:
+    case Kind::kPortSilent: {
+      const bool told = fault.kind == Kind::kPortDown;
+      fabric_.port(nic, false, told);
+      later([this, &nic, told] { fabric_.port(nic, true, told); });
+      break;
+    }
+    case Kind::kDeaf:
+      nic.deaf = true;
+      later([this, &nic] { nic.deaf = plan_.hopeless && hopeless_since_ != 0 && nic.process == 0; });
+      break;
+    case Kind::kCutRail: {
+      const std::pair rail{fault.nic, fault.other};
+      const bool spared = (fault.nic % plan_.nics == plan_.spared[fault.nic / plan_.nics]) &&
+                          (fault.other % plan_.nics == plan_.spared[fault.other / plan_.nics]);
+      if (spared) break;
+      fabric_.cut.insert(rail);
+      later([this, rail] { fabric_.cut.erase(rail); });
+      break;
+    }
+    case Kind::kPairError:
+    case Kind::kPairErrorSilent:
+      fabric_.pair_error(nic, fault.kind == Kind::kPairError);
+      break;
+    case Kind::kFreeze:
+      nic.frozen_until = std::max(nic.frozen_until, now + fault.lasts);
+      break;
+    case Kind::kDriverSlow:
+    case Kind::kDriverHang:
+      nic.driver_returns = std::max(nic.driver_returns, now + fault.lasts);
+      nic.unstoppable = nic.unstoppable || fault.kind == Kind::kDriverHang;
+      break;
+    case Kind::kRemove:
+      if (nic.refuses) break;
+      nic.unstoppable = true;
+      fabric_.remove(nic, fault.lasts);
+      break;
+    case Kind::kPretend:
+      if (nic.refuses) break;
+      nic.unstoppable = nic.pretends = true;
+      fabric_.say(nic, IBV_EVENT_DEVICE_FATAL);
+      later([this, &nic] { fabric_.remove(nic, 10 * kMillisecond); });
+      break;
+    case Kind::kLoseCompletion:
+      nic.lose_completions += fault.other;
+      break;
+    case Kind::kLoseImmediate:
+      nic.lose_immediates += fault.other;
+      break;
+    case Kind::kLoseLine:
+      nic.lose_lines += fault.other;
+      break;
+    case Kind::kLate:
+      nic.late = fabric_.lifetime;
+      later([&nic] { nic.late = 0; });
+      break;
+    case Kind::kSlow:
+      nic.bytes_per_ns = 1.25;
+      later([&nic] { nic.bytes_per_ns = 12.5; });
+      break;
+    case Kind::kTcpCut:
+      system.cut_connections(random_, 3);
+      break;
+    case Kind::kTcpHalfOpen:
+      system.cut_connections(random_, fault.other);
+      break;
+    case Kind::kTcpDrop:
+      system.weather.drops = true;
+      later([&system] { system.weather.drops = false; });
+      break;
+    case Kind::kTcpHold:
+      system.weather.held_until = now + fault.lasts;
+      break;
+    case Kind::kStop:
+      scheduler().stop_process(fault.nic, now + fault.lasts);
+      break;
+    case Kind::kCount:
+      break;
+  }
+}
+
+bool History::set_up(Net& net, End& end) {
+  const Plan::Line& line = plan_.channels[end.channel];
+  Handle& handle = handles_[end.channel];
+  Result<Channel*> made(static_cast<Channel*>(nullptr));
+  if (end.sender) {
+    if (!handle.ready) return false;
+    if (!std::exchange(end.handle_taken, true)) end.handle = handle.bytes;
+    made = net.connect(line.sender_nic, end.handle.data());
+  } else {
+    if (!end.listener) {
+      auto listener = net.listen(line.receiver_nic, handle.bytes.data());
+      if (!listener) return failed(end, listener.error()), end.stage = Stage::kOver, true;
+      end.listener = *listener;
+      handle.ready = true;
+    }
+    made = net.accept(end.listener);
+  }
+  if (!made) {
+    failed(end, made.error());
+    end.stage = Stage::kClosing;
+    return true;
+  }
+  if (!*made) return false;
+  end.comm = *made;
+  auto registered = net.reg(end.comm, slot(end, 0), size_t(kSlots) * kSlotBytes);
+  if (!registered) {
+    failed(end, registered.error());
+    end.stage = Stage::kClosing;
+    return true;
+  }
+  end.registration = *registered;
+  end.stage = Stage::kTraffic;
+  if (tell_)
+    std::printf("%12.6f channel %zu is ready at process %d\n", double(scheduler().now()) / 1e9, end.channel,
+                end.process);
+  end.progress = scheduler().now();
+  return true;
+}
+
+bool History::traffic(Net& net, End& end) {
+  const Plan::Line& line = plan_.channels[end.channel];
+  const Time now = scheduler().now();
+  if (now < end.rests_until) return false;
+  bool some = false;
+  while (end.posted < line.messages && end.posted < end.done + kSlots) {
+    uint8_t* const data = slot(end, end.posted);
+    const uint32_t bytes = size_of(end.channel, end.posted);
+    int& open = open_[index(end, end.posted)];
+    if (end.sender && end.filled == end.posted) fill(end.channel, end.filled++, data, bytes);
+    open = end.sender ? int(bytes) + 1 : int(kSlotBytes);
+    auto request = end.sender ? net.isend(end.comm, data, bytes, end.registration)
+                              : net.irecv(end.comm, data, kSlotBytes, end.registration);
+    if (!request) {
+      failed(end, request.error());
+      end.stage = Stage::kClosing;
+      return true;
+    }
+    if (!*request) {
+      open = 0;
+      break;
+    }
+    end.requests[size_t(end.posted++ % kSlots)] = *request;
+    some = true;
+  }
+  while (end.done < end.posted) {
+    auto outcome = net.test(end.requests[size_t(end.done % kSlots)]);
+    if (!outcome) {
+      failed(end, outcome.error());
+      end.stage = Stage::kClosing;
+      return true;
+    }
+    if (!outcome->done) break;
+    uint8_t* const data = slot(end, end.done);
+    open_[index(end, end.done)] = 0;
+    if (end.sender) {
+      std::memset(data, 0x5a, 64);
+    } else {
+      const uint32_t bytes = size_of(end.channel, end.done);
+      static uint8_t wanted[kSlotBytes + 8];
+      fill(end.channel, end.done, wanted, bytes);
+      if (outcome->bytes != bytes || std::memcmp(data, wanted, bytes) != 0)
+        violate("message " + std::to_string(end.done) + " of channel " + std::to_string(end.channel) +
+                " arrived with other bytes than were sent");
+      received();
+    }
+    ++end.done;
+    verdict_.longest_gap = std::max(verdict_.longest_gap, now - end.progress);
+    end.progress = now;
+    some = true;
+    if (line.pause > 0 && end.done % 8 == 0) {
+      end.rests_until = now + line.pause;
+      end.progress = end.rests_until;
+      break;
+    }
+  }
+  if (end.done == line.messages) end.stage = Stage::kClosing;
+  return some;
+}
+
+void History::close(Net& net, End& end) {
+  if (end.comm) {
+    if (end.registration) (void)net.dereg(end.comm, end.registration);
+    (void)net.close(end.comm);
+  }
+  if (end.listener) (void)net.close(end.listener);
+  for (int i = 0; i < kSlots; ++i) open_[index(end, i)] = 0;
+  end.stage = Stage::kOver;
+}
+
+bool History::step(Net& net, End& end) {
+  switch (end.stage) {
+    case Stage::kSetUp:
+      return set_up(net, end);
+    case Stage::kTraffic:
+      return traffic(net, end);
+    case Stage::kClosing:
+      close(net, end);
+      return true;
+    case Stage::kOver:
+      return false;
+  }
+  return false;
+}
+
+void History::program(int process) {
+  setenv("R2CC_NODE_NAME", process == 0 ? "node0" : "node1", 1);
+  auto net = Net::make();
+  if (!net) {
+    violate("no Net: " + net.error().message);
+    ++programs_over_;
+    return;
+  }
+  Time pause = kMicrosecond, moved = 0;
+  for (;;) {
+    bool some = false, all_over = true;
+    for (End& end : ends_) {
+      if (end.process != process) continue;
+      some |= step(**net, end);
+      all_over &= end.stage == Stage::kOver;
+    }
+    if (all_over) break;
+    if (some) moved = scheduler().now();
+    // One that has waited for long looks less often, so that histories cost less.
+    const Time longest =
+        scheduler().now() - moved > 20 * kMillisecond ? 500 * kMicrosecond : 100 * kMicrosecond;
+    pause = some ? kMicrosecond : std::min(2 * pause, longest);
+    scheduler().sleep(pause);
+  }
+  ++programs_done_;
+  while (programs_done_ < 2) scheduler().sleep(kMillisecond);
+  net->reset();
+  ++programs_over_;
+}
+
+Time History::allowed_gap() const {
+  Time sum = kRecoveryBound;
+  for (const Fault& fault : plan_.faults) {
+    sum += kSecond + fault.lasts;
+    if (fault.kind == Kind::kTcpDrop || fault.kind == Kind::kTcpHalfOpen) sum += kTcpTimeout + 2 * kSecond;
+  }
+  return sum;
+}
+
+Verdict History::run() {
+  current_ = this;
+  set_log_sink(&History::log);
+  for (int process = 0; process < 2; ++process)
+    scheduler().spawn(process, [this, process] { program(process); });
+  const bool over = scheduler().run(
+      kHistoryBound, [this] { return programs_over_ == 2 || (!tell_ && !verdict_.violation.empty()); });
+  verdict_.events = scheduler().events();
+  verdict_.simulated = scheduler().now();
+  if (!verdict_.violation.empty()) return verdict_;
+  if (!over) {
+    std::string what = "it does not end:";
+    for (const End& end : ends_)
+      if (end.stage != Stage::kOver)
+        what += " channel " + std::to_string(end.channel) + (end.sender ? " sender" : " receiver") +
+                " stage " + std::to_string(int(end.stage)) + " " + std::to_string(end.done) + "/" +
+                std::to_string(end.posted);
+    violate(what);
+  }
+  if (verdict_.longest_gap > allowed_gap())
+    violate("a channel stood still for " + std::to_string(verdict_.longest_gap / kMillisecond) +
+            " ms, more than " + std::to_string(allowed_gap() / kMillisecond));
+  for (int process = 0; process < 2; ++process) {
+    if (fabric_.left(process) > 0) violate("queue pairs or registrations are left");
+    if (kernel().open_files(process) > 0) violate("descriptors are left");
+  }
+  return verdict_;
+}
+
+}  // namespace
+
+Verdict run(const Plan& plan, bool tell) {
+  static randombytes_implementation seeded{};
+  seeded.implementation_name = &Seeded::name;
+  seeded.random = &Seeded::word;
+  seeded.buf = &Seeded::fill;
+  randombytes_set_implementation(&seeded);
+  setenv("R2CC_MODE", std::to_string(plan.mode).c_str(), 1);
+  setenv("NCCL_IB_TIMEOUT", "14", 1);
+  setenv("R2CC_PACKET_LIFETIME_MS", "20", 1);
+  static History* const history = new History(plan, tell);  // its memory is NICs': it stays
+  return history->run();
+}
+
+}  // namespace r2ccl::simulation

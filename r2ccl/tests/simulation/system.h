@@ -1,0 +1,86 @@
+// What the core asks of the operating system, answered by the simulation: threads, locks, clocks, epoll,
+// event descriptors and TCP. The linker leads the core's calls here (--wrap: see CMakeLists.txt); whatever is
+// not the simulation's goes to the real one.
+#pragma once
+
+#include <sys/epoll.h>
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "r2ccl/tests/simulation/scheduler.h"
+
+namespace r2ccl::simulation {
+
+/// A simulated descriptor.
+struct File {
+  enum class Kind { kEvent, kEpoll, kListener, kStream, kFlag };
+  Kind kind = Kind::kEvent;
+  int process = -1;
+  int fd = -1;
+  uint64_t count = 0;  ///< kEvent; kFlag: what is to be read
+  bool error = false;  ///< kFlag: POLLERR
+  // kEpoll
+  std::map<int, epoll_event> watched;
+  Fiber* waiting = nullptr;
+  // kListener
+  uint16_t port = 0;
+  std::deque<int> accepted;  ///< streams whose connection stands
+  // kStream
+  int peer = -1;  ///< the other end's descriptor; −1: none any more
+  bool connecting = false, connected = false, hung_up = false, ended = false;
+  int failure = 0;  ///< errno of the next call
+  std::string arrived;
+  Time last_arrival = 0;  ///< bytes come in order
+};
+
+/// TCP_USER_TIMEOUT, as control/socket.cc sets it.
+inline constexpr Time kTcpTimeout = 10 * kSecond;
+
+/// TCP_KEEPIDLE likewise.
+inline constexpr Time kKeepAlive = 2 * kSecond;
+
+/// How TCP behaves between two processes.
+struct TcpWeather {
+  Time latency = 30 * kMicrosecond;
+  Time held_until = 0;   ///< what is sent before then arrives after it
+  bool drops = false;    ///< nothing gets through, and nobody is told
+  bool refuses = false;  ///< connections are answered by a reset
+};
+
+class System {
+ public:
+  File* find(int fd);
+  int make(File::Kind kind);
+  void close(int fd);
+  /// Something about `fd` has changed: whoever waits for it looks.
+  void changed(int fd);
+  uint32_t readiness(const File& file) const;
+  int open_files(int process) const;
+
+  // --- faults ---
+  TcpWeather weather;
+  /// Connections between processes end. `told`: 3: both ends hear of it; 1 or 2: one end alone does.
+  void cut_connections(Random& random, int told);
+  /// A flag's descriptor (a NIC's): makes it readable, or polls as POLLERR.
+  void set_flag(int fd, uint64_t readable, bool error);
+
+  void deliver(int to, std::string bytes);
+  void lose(File& file);
+  void alone(int fd, Time after);
+  std::map<int, std::unique_ptr<File>> files;
+  static constexpr int kFirst = 1 << 20;  ///< of the descriptors
+
+ private:
+  int next_fd_ = kFirst;
+  std::vector<File*> by_number_;
+  std::vector<int> epolls_;
+};
+
+System& kernel();
+
+}  // namespace r2ccl::simulation
