@@ -12,9 +12,7 @@
 #include <sstream>
 #include <thread>
 
-#include "harness/report/verdict.h"
 #include "harness/run/runner.h"
-#include "harness/scenario/load.h"
 
 namespace r2bench {
 namespace {
@@ -60,7 +58,7 @@ class ExecJob : public testing::Test {
   void lose_a_nic(uint64_t operation) {
     faultinject::FaultSpec fault;
     fault.name = "port_down";
-    fault.kind = faultinject::FaultKind::kPortDown;
+    fault.kind = &faultinject::fault_kind("port_down");
     fault.target = faultinject::parse_target("node1/nic0");
     fault.trigger.kind = faultinject::Trigger::Kind::kEvent;
     fault.trigger.event = "iteration";
