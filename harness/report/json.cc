@@ -160,6 +160,11 @@ Json ranks_of(const ModeResult& mode) {
                      {"warnings", rank.warnings},
                      {"log", rank.log_path}});
     if (rank.cpu_s > 0) ranks.back()["cpu_s"] = rank.cpu_s;
+    if (rank.command)
+      ranks.back()["command"] = {
+          {"exit_code", rank.command->exit_code >= 0 ? Json(rank.command->exit_code) : Json(nullptr)},
+          {"signal", rank.command->signal},
+          {"printed", Json::parse(rank.command->printed)}};
   }
   return ranks;
 }
@@ -255,6 +260,8 @@ Json to_json(const Report& report) {
       {"iters", report.scenario.workload.iters},         {"warmup", report.scenario.workload.warmup},
       {"channels", report.scenario.workload.channels},   {"verify", report.scenario.workload.verify},
       {"plugin", report.scenario.workload.plugin}};
+  if (report.scenario.workload.engine == Engine::kExec)
+    json["workload"]["command"] = report.scenario.workload.exec.arguments;
   json["runs"] = Json::array();
   for (const ModeResult& mode : result.modes) json["runs"].push_back(run_of(report.scenario, result, mode));
   json["jobs"] = Json::array();
