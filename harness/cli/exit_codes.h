@@ -1,4 +1,4 @@
-// What r2bench's exit status means. Verdicts are 0, 1 and 2 (harness/report/verdict.h).
+// What r2bench's exit status means. Verdicts are 0, 1 and 2 (harness/judge/verdict.h).
 #pragma once
 
 namespace r2bench {

@@ -190,21 +190,42 @@ std::string expectation_in_words(const Expectation& expectation) {
   return expectation.metric + " must be " + wanted + (metric != nullptr ? " (" + metric->meaning + ")" : "");
 }
 
+std::string command_explained(const Workload& work) {
+  const ExecSettings& exec = work.exec;
+  std::string text = "Every rank is a copy of: " + command_in_words(exec) +
+                     ". It finds its place in RANK, WORLD_SIZE, LOCAL_RANK, "
+                     "LOCAL_WORLD_SIZE, NODE_RANK, NNODES, MASTER_ADDR and MASTER_PORT. ";
+  if (exec.nccl_tests)
+    text +=
+        "Each row of its nccl-tests table is an operation; its #wrong columns say whether the data was "
+        "right.";
+  else if (!exec.iteration.empty())
+    text += "A line that matches '" + exec.iteration + "' ends an operation" +
+            (exec.begin.empty() ? "" : "; the first begins with a line that matches '" + exec.begin + "'") +
+            ". Whether its data is right is not known.";
+  else
+    text += "The whole command is one operation. Whether its data is right is not known.";
+  return text;
+}
+
 void print_explanation(const Scenario& scenario, const Console& console) {
   console.out << bold(console, scenario.name) << "\n";
   if (!scenario.description.empty()) print_wrapped(console, "  ", scenario.description);
   console.out << "\n" << bold(console, "Job") << "\n";
   print_wrapped(console, "  ", headline(scenario));
   const Workload& work = scenario.workload;
-  print_wrapped(
-      console, "  ",
-      std::string("Every rank does ") + std::to_string(work.iters) + " " + name(work.op) + " operations of " +
-          faultinject::format_bytes(work.bytes) + " through the net plugin '" + work.plugin + "', after " +
-          std::to_string(work.warmup) + " that are not counted. " +
-          (work.groups == Groups::kLocalRank ? "Only ranks of the same place in their nodes talk to each "
-                                               "other; all begin each operation together. "
-                                             : "") +
-          (work.verify ? "Every element of every result is compared." : "The results are not compared."));
+  if (work.engine == Engine::kExec)
+    print_wrapped(console, "  ", command_explained(work));
+  else
+    print_wrapped(
+        console, "  ",
+        std::string("Every rank does ") + std::to_string(work.iters) + " " + name(work.op) +
+            " operations of " + faultinject::format_bytes(work.bytes) + " through the net plugin '" +
+            work.plugin + "', after " + std::to_string(work.warmup) + " that are not counted. " +
+            (work.groups == Groups::kLocalRank ? "Only ranks of the same place in their nodes talk to each "
+                                                 "other; all begin each operation together. "
+                                               : "") +
+            (work.verify ? "Every element of every result is compared." : "The results are not compared."));
   print_wrapped(
       console, "  ",
       "It is run once in each of these modes" +

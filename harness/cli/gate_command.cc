@@ -13,7 +13,7 @@
 #include "harness/report/json.h"
 #include "harness/report/progress.h"
 #include "harness/report/run_folder.h"
-#include "harness/report/verdict.h"
+#include "harness/judge/verdict.h"
 
 namespace r2bench {
 namespace {

@@ -79,6 +79,19 @@ void Collector::take(uint32_t rank, const Event& event) {
   events_.push_back({rank, event});
 }
 
+void Collector::mark_all(EventType type, uint64_t number, uint64_t time_ns) {
+  for (RankIterations& rank : iterations_) {
+    auto& times = type == EventType::kIteration ? rank.begin_ns : rank.end_ns;
+    if (number >= times.size()) times.resize(number + 1, 0);
+    times[number] = time_ns;
+  }
+}
+
+void Collector::drop_open() {
+  for (RankIterations& rank : iterations_)
+    rank.begin_ns.resize(std::min(rank.begin_ns.size(), rank.end_ns.size()));
+}
+
 uint64_t Collector::begun_by_any() const {
   uint64_t most = 0;
   for (const auto& rank : iterations_) most = std::max<uint64_t>(most, rank.begin_ns.size());

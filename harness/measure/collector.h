@@ -41,6 +41,12 @@ class Collector {
   Collector(const Collector&) = delete;
   Collector& operator=(const Collector&) = delete;
 
+  /// Every rank begins (kIteration) or ends (kIterationDone) that operation: of ranks that do not record it
+  /// themselves.
+  void mark_all(r2ccl::trace::EventType type, uint64_t number, uint64_t time_ns);
+  /// Operations that have begun and will not end: they never were.
+  void drop_open();
+
   /// Reads what is new. Returns how many events there were.
   size_t drain();
 

@@ -173,6 +173,13 @@ struct LoggedEvent {
   uint64_t a = 0, b = 0, c = 0;
 };
 
+/// How the command of a rank of the engine exec ended, and what it measured by itself.
+struct CommandResult {
+  int exit_code = -1;  ///< -1: it was ended by a signal, or by the runner
+  int signal = 0;
+  std::string printed = "{}";  ///< a JSON object: "rows" of nccl-tests, "values" of iterations
+};
+
 /// How one rank process ended.
 struct RankResult {
   int rank = 0;
@@ -185,6 +192,7 @@ struct RankResult {
   std::string error;                  ///< what the rank said when it ended in an error; names the NIC
   std::vector<std::string> warnings;  ///< WARN lines of the plugin, bounded
   std::string log_path;  ///< its stdout and stderr, within the run's folder: logs/migrate-rank0.log
+  std::optional<CommandResult> command;
   uint64_t iterations = 0;
   double cpu_s = 0;  ///< CPU time of the counted operations (CpuUse); 0: the rank did not say
 };

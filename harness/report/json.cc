@@ -4,6 +4,8 @@
 #include <optional>
 #include <ostream>
 
+#include "harness/judge/metric.h"
+
 namespace r2bench {
 namespace {
 
@@ -60,6 +62,19 @@ Json fault(const ModeResult& mode, const FaultSample& sample) {
   json["before_gbps"] = when(sample.witnessed, sample.before_gbps);
   json["after_gbps"] = when(sample.after_gbps > 0, sample.after_gbps);
   return json;
+}
+
+/// Every metric that an expectation can name, under that name.
+Json values_of(const Measured& measured) {
+  Json values;
+  for (const Metric& metric : all_metrics()) {
+    if (metric.info.text) continue;
+    const Value value = metric.value(measured);
+    Json& one = values[metric.info.name];
+    if (value.word) one = *value.word;
+    if (value.number && std::isfinite(*value.number)) one = *value.number;
+  }
+  return values;
 }
 
 Json metrics_of(const RunResult& result, const ModeResult& mode) {
@@ -145,6 +160,11 @@ Json ranks_of(const ModeResult& mode) {
                      {"warnings", rank.warnings},
                      {"log", rank.log_path}});
     if (rank.cpu_s > 0) ranks.back()["cpu_s"] = rank.cpu_s;
+    if (rank.command)
+      ranks.back()["command"] = {
+          {"exit_code", rank.command->exit_code >= 0 ? Json(rank.command->exit_code) : Json(nullptr)},
+          {"signal", rank.command->signal},
+          {"printed", Json::parse(rank.command->printed)}};
   }
   return ranks;
 }
@@ -162,7 +182,7 @@ Json hosts_of(const ModeResult& mode) {
   return {{"clock_bound_ms", mode.clock_bound_ms}, {"list", std::move(list)}};
 }
 
-Json run_of(const RunResult& result, const ModeResult& mode) {
+Json run_of(const Scenario& scenario, const RunResult& result, const ModeResult& mode) {
   Json json;
   json["mode"] = mode.mode;
   json["r2cc_mode"] = mode.r2cc_mode;
@@ -182,6 +202,7 @@ Json run_of(const RunResult& result, const ModeResult& mode) {
                  {"busbw_gbytes", when(row.iterations > 0, row.busbw)},
                  {"wrong", row.wrong}};
   json["metrics"] = metrics_of(result, mode);
+  json["metrics"]["values"] = values_of({scenario, result, mode});
   json["faults"] = Json::array();
   for (const FaultSample& sample : mode.faults) json["faults"].push_back(fault(mode, sample));
   json["wakeup_ms"] = distribution(mode.wakeup_ms);
@@ -239,8 +260,10 @@ Json to_json(const Report& report) {
       {"iters", report.scenario.workload.iters},         {"warmup", report.scenario.workload.warmup},
       {"channels", report.scenario.workload.channels},   {"verify", report.scenario.workload.verify},
       {"plugin", report.scenario.workload.plugin}};
+  if (report.scenario.workload.engine == Engine::kExec)
+    json["workload"]["command"] = report.scenario.workload.exec.arguments;
   json["runs"] = Json::array();
-  for (const ModeResult& mode : result.modes) json["runs"].push_back(run_of(result, mode));
+  for (const ModeResult& mode : result.modes) json["runs"].push_back(run_of(report.scenario, result, mode));
   json["jobs"] = Json::array();
   for (const ModeResult& job : result.jobs) {
     json["jobs"].push_back({{"mode", job.mode},

@@ -48,16 +48,16 @@ std::string name_of(const nlohmann::json& result, const nlohmann::json& run) {
 
 Json row_of(const nlohmann::json& result, const nlohmann::json& run) {
   const nlohmann::json& row = run.at("row");
-  Json out = {{"size", row.at("size_bytes")},
-              {"count", row.at("count")},
-              {"type", row.at("type")},
-              {"redop", row.at("redop")},
+  Json out = {{"size", Json(row.at("size_bytes"))},
+              {"count", Json(row.at("count"))},
+              {"type", Json(row.at("type"))},
+              {"redop", Json(row.at("redop"))},
               {"root", padded_root(row.at("root"))}};
   const Json wrong =
       result.at("workload").at("verify").get<bool>() ? Json(row.at("wrong").get<double>()) : Json();
-  out["out_of_place"] = {{"time", row.at("time_us")},
-                         {"alg_bw", row.at("algbw_gbytes")},
-                         {"bus_bw", row.at("busbw_gbytes")},
+  out["out_of_place"] = {{"time", Json(row.at("time_us"))},
+                         {"alg_bw", Json(row.at("algbw_gbytes"))},
+                         {"bus_bw", Json(row.at("busbw_gbytes"))},
                          {"nwrong", wrong}};
   std::vector<double> us;
   for (const nlohmann::json& ms : run.at("iteration_ms")) us.push_back(1e3 * ms.get<double>());
@@ -81,8 +81,8 @@ Json config_of(const std::vector<nlohmann::json>& results) {
                  {"minimum_bytes", least},
                  {"maximum_bytes", most},
                  {"step_bytes", 0},
-                 {"warmup_iters", workload.at("warmup")},
-                 {"iterations", workload.at("iters")},
+                 {"warmup_iters", Json(workload.at("warmup"))},
+                 {"iterations", Json(workload.at("iters"))},
                  {"aggregated_iterations", 1},
                  {"validation", workload.at("verify").get<bool>() ? 1 : 0},
                  {"graph", 0},

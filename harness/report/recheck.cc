@@ -3,7 +3,8 @@
 #include <limits>
 #include <optional>
 
-#include "harness/report/verdict.h"
+#include "harness/judge/metric.h"
+#include "harness/judge/verdict.h"
 #include "harness/scenario/expectation.h"
 
 namespace r2bench {
@@ -19,15 +20,15 @@ std::string without_note(const std::string& wanted, bool& slowed) {
   return slowed ? wanted.substr(0, wanted.rfind(" (")) : wanted;
 }
 
-/// Where a run's metrics hold what was got, as a JSON pointer; "" where they do not, or not as one number.
-std::string place_of(const std::string& metric, const Json& run) {
-  if (metric == "wrong_elements" || metric == "duplicated" || metric == "lost")
-    return "/metrics/correctness/" + metric;
-  // With repeats each round counts for itself.
-  if (run.value("rounds", Json::array()).size() > 1) return "";
-  if (metric == "migrations" || metric == "failbacks") return "/metrics/recovery/" + metric;
-  if (metric == "fault_witness") return "/metrics/faults/witnessed";
-  return "";
+/// Where a run holds what was got, as JSON pointers. Not where that is judged otherwise: of a count with
+/// repeats each round counts for itself, and a bound that names `floor` is held against the fault that
+/// decides.
+std::vector<std::string> places_of(const Metric& metric, const Json& run) {
+  if (metric.info.unit == Unit::kMilliseconds) return {};
+  if (metric.by_round && run.value("rounds", Json::array()).size() > 1) return {};
+  std::vector<std::string> places = {"/metrics/values/" + metric.info.name};  // not in older results
+  if (!metric.place.empty()) places.push_back(metric.place);
+  return places;
 }
 
 class Recheck {
@@ -125,12 +126,13 @@ class Recheck {
       say(name, "got '" + expectation.at("got_word").get<std::string>() + "', but the run's outcome is '" +
                     run.at("outcome").get<std::string>() + "'");
     const Json& got = expectation.at("got_value");
-    const std::string place = place_of(metric, run);
-    if (place.empty() || !got.is_number()) return;
-    const double measured = run.at(Json::json_pointer(place));
-    if (measured != got.get<double>())
-      say(name,
-          "got " + got.dump() + ", but the run's metrics say " + run.at(Json::json_pointer(place)).dump());
+    if (!got.is_number()) return;
+    for (const std::string& place : places_of(*metric_of(metric), run)) {
+      const Json::json_pointer pointer(place);
+      if (!run.contains(pointer) || !run.at(pointer).is_number()) continue;
+      if (run.at(pointer).get<double>() != got.get<double>())
+        return say(name, "got " + got.dump() + ", but the run's metrics say " + run.at(pointer).dump());
+    }
   }
 
   const Json& result_;

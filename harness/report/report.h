@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "harness/measure/result.h"
-#include "harness/report/verdict.h"
+#include "harness/judge/verdict.h"
 #include "harness/scenario/scenario.h"
 
 namespace r2bench {

@@ -116,8 +116,10 @@ class Teller {
   void tell_end() {
     const uint64_t end = mode_.timeline.end_ns;
     const std::string when = last_t0_ != 0 && end > last_t0_ ? since(last_t0_, end) : "";
-    const std::string progress = std::to_string(mode_.row.iterations) + " of " +
-                                 std::to_string(scenario_.workload.iters) + " iterations";
+    const std::string progress =
+        std::to_string(mode_.row.iterations) +
+        (scenario_.workload.iters > 0 ? " of " + std::to_string(scenario_.workload.iters) : "") +
+        " iterations";
     switch (mode_.outcome) {
       case Outcome::kOk:
         tell_success();
@@ -182,7 +184,22 @@ std::string unusual_ports(const VirtualPorts& ports) {
   return text;
 }
 
+std::string operation_in_words(const Workload& work) {
+  return std::string(name(work.op)) + " of " + faultinject::format_bytes(work.bytes) + " " +
+         name(work.dtype) + " × " + std::to_string(work.iters) +
+         (work.groups == Groups::kLocalRank ? " among ranks of the same place" : "");
+}
+
 }  // namespace
+
+std::string command_in_words(const ExecSettings& exec) {
+  const bool shell =
+      exec.arguments.size() == 3 && exec.arguments[0] == "/bin/sh" && exec.arguments[1] == "-c";
+  if (shell) return exec.arguments[2];
+  std::string text;
+  for (const std::string& word : exec.arguments) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
 
 std::string headline(const Scenario& scenario) {
   const Fabric& fabric = scenario.fabric;
@@ -192,9 +209,7 @@ std::string headline(const Scenario& scenario) {
          faultinject::format_rate(fabric.nic_rate_bits_per_s) +
          (fabric.nic_rate_bits_per_s == 0 ? " rate" : "") + " (" + name(fabric.kind) +
          unusual_ports(fabric.ports) + (fabric.topology ? ", " + in_words(*fabric.topology) : "") + ") · " +
-         name(work.op) + " of " + faultinject::format_bytes(work.bytes) + " " + name(work.dtype) + " × " +
-         std::to_string(work.iters) +
-         (work.groups == Groups::kLocalRank ? " among ranks of the same place" : "");
+         (work.engine == Engine::kExec ? command_in_words(work.exec) : operation_in_words(work));
 }
 
 std::string meaning_of_kind(const std::string& kind, Tense tense) {

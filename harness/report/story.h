@@ -22,6 +22,8 @@ std::vector<StoryLine> tell(const Scenario& scenario, const RunResult& result);
 
 /// "2 nodes × 1 rank × 4 NICs of 1 Gbit/s (vhca) · allreduce of 16 MiB float32 × 200".
 std::string headline(const Scenario& scenario);
+/// As a user would type it.
+std::string command_in_words(const ExecSettings& exec);
 
 enum class Tense { kPast, kPresent };
 /// What a kind of fault means, e.g. "lost its link". The kind itself when it is not known.

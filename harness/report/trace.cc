@@ -70,9 +70,10 @@ class Builder {
     });
     Trace trace;
     trace["displayTimeUnit"] = "ms";
-    trace["otherData"] = {{"scenario", run_.result["scenario"]},     {"evidence", run_.result["evidence"]},
-                          {"verdict", run_.result["verdict"]},       {"seed", run_.result["seed"]},
-                          {"started_at", run_.result["started_at"]}, {"source", run_.file.string()}};
+    trace["otherData"] = {
+        {"scenario", Trace(run_.result["scenario"])},     {"evidence", Trace(run_.result["evidence"])},
+        {"verdict", Trace(run_.result["verdict"])},       {"seed", Trace(run_.result["seed"])},
+        {"started_at", Trace(run_.result["started_at"])}, {"source", run_.file.string()}};
     trace["traceEvents"] = std::move(events_);
     return trace;
   }
@@ -114,7 +115,7 @@ class Builder {
   Trace& instant(const Json& event, int pid, int tid) {
     Trace& made = add("i", event["event"].get<std::string>(), "event", pid, tid, at(event));
     made["s"] = "t";
-    made["args"] = {{"text", event["text"]}, {"at_ms", event["at_ms"]}};
+    made["args"] = {{"text", Trace(event["text"])}, {"at_ms", Trace(event["at_ms"])}};
     return made;
   }
 
@@ -209,7 +210,7 @@ class Builder {
       for (size_t i = 0; i < total["time_ms"].size() && i < total["gbps"].size(); ++i) {
         const double ts = zero_ + total["time_ms"][i].get<double>() * 1e3;
         if (ts >= 0)
-          add("C", "delivered Gbit/s", "rate", pid, 0, ts)["args"] = {{"Gbit/s", total["gbps"][i]}};
+          add("C", "delivered Gbit/s", "rate", pid, 0, ts)["args"] = {{"Gbit/s", Trace(total["gbps"][i])}};
       }
     }
   }

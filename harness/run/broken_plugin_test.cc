@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <set>
 
-#include "harness/report/verdict.h"
+#include "harness/judge/verdict.h"
 #include "harness/run/runner.h"
 
 namespace r2bench {

@@ -10,9 +10,7 @@ namespace r2bench {
 struct BuildPaths {
   std::string bin_dir;
   std::string lib_dir;
-  std::string rank_program(Engine engine) const {
-    return bin_dir + (engine == Engine::kNccl ? "/r2bench-nccl-rank" : "/r2bench-cpu-rank");
-  }
+  std::string rank_program(Engine engine) const { return bin_dir + "/r2bench-" + name(engine) + "-rank"; }
 };
 
 /// As the options say, else ../bin and ../lib beside the running program's folder, as in the build tree and

@@ -94,9 +94,15 @@ void fill_row(const Scenario& scenario, const JobRecord& job, ModeResult& mode) 
     if (operation.complete)
       mode.iteration_ms.push_back(double(operation.span.end_ns - operation.span.begin_ns) / 1e6);
   row.iterations = mode.iteration_ms.size();
+  if (scenario.workload.engine == Engine::kExec) {
+    row.size_bytes = row.count = 0;  // the command knows
+    row.type = row.redop = "-";
+    row.root = -1;
+  }
   if (mode.iteration_ms.empty()) return;
   const double sum_ms = std::accumulate(mode.iteration_ms.begin(), mode.iteration_ms.end(), 0.0);
   row.time_us = 1e3 * sum_ms / double(mode.iteration_ms.size());
+  if (row.size_bytes == 0) return;
   row.algbw = double(row.size_bytes) / (row.time_us * 1e3);
   row.busbw = row.algbw * (op == Operation::kAllReduce ? 2 * (n - 1) / n : in_chunks(op) ? (n - 1) / n : 1);
 }

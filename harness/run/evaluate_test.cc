@@ -1,5 +1,5 @@
 // What a job's record says of its faults: limits, samples, recovery, and the rate that was retained.
-#include "harness/report/verdict.h"
+#include "harness/judge/verdict.h"
 #include "harness/run/evaluate_fixture.h"
 
 namespace r2bench {

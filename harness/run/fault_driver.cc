@@ -196,7 +196,10 @@ void FaultDriver::arm_pending(uint64_t now_ns) {
     }
     const uint64_t operation_ns = collector_.operation_ns();
     const bool near = collector_.begun_by_any() + 3 >= pending.iteration;
-    if (near && (trigger.phase_up_to.count() > 0 || (operation_ns > 0 && operation_ns < kShortOperationNs))) {
+    // Ranks that count operations themselves fire it at the very begin; a command's are known here alone.
+    const bool ranks_count = scenario_.workload.engine != Engine::kExec;
+    if (ranks_count && near &&
+        (trigger.phase_up_to.count() > 0 || (operation_ns > 0 && operation_ns < kShortOperationNs))) {
       firing.board_id = board_.arm(pending.spec);  // the scenario's own phase stands
     } else if (collector_.begun_by_all() > pending.iteration) {
       trigger = Trigger{};
@@ -359,7 +362,8 @@ void FaultDriver::tick(uint64_t now_ns) {
     case Phase::kArmed:
       if (all_fired(last_t0)) move(Phase::kSettling, now_ns);
       // A first round may lie far ahead, but within the planned iterations; a later one was due at once.
-      else if (repetition_ == 0 && collector_.ended_by_all() > uint64_t(scenario_.workload.iters))
+      else if (repetition_ == 0 && scenario_.workload.engine != Engine::kExec &&
+               collector_.ended_by_all() > uint64_t(scenario_.workload.iters))
         give_up("a fault had not struck by the last planned iteration");
       else if (repetition_ > 0 && too_long)
         give_up("a fault of round " + std::to_string(repetition_ + 1) + " found nothing to strike");

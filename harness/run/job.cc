@@ -106,6 +106,7 @@ void Job::tick(uint64_t now_ns) {
   moved = moved || collector_->ended_by_all() != last_ended_;
   last_ended_ = collector_->ended_by_all();
   for (RankLink& rank : ranks_) moved = rank.poll() > 0 || moved;
+  if (scenario_.workload.engine == Engine::kExec) take_printed();
   look_at_hosts(now_ns);
   look_at_ranks(now_ns);
   control_->serve();
@@ -371,6 +372,7 @@ JobRecord Job::collect() {
                      : result.exit_code                 ? Outcome::kError
                                                         : Outcome::kOk;
     result.error = rank.error;
+    result.command = rank.command;
     result.warnings = rank.warnings;
     result.log_path = log_paths_[size_t(rank.rank())];
     result.cpu_s = double(rank.cpu_ns) / 1e9;

@@ -75,6 +75,11 @@ class Job {
   std::map<std::string, std::string> rank_variables(const RankLink& rank,
                                                     std::vector<std::string>& removed) const;
   nlohmann::json rank_config(const RankLink& rank) const;
+  /// Of the engine exec: the rank's ExecOptions.
+  nlohmann::json exec_options(const RankLink& rank) const;
+  /// Of the engine exec: operations are what the output of the first rank that tells of them says.
+  void take_printed();
+  bool all_commands_ended() const;
   /// What the engine nccl sets for a rank, before the scenario's own variables.
   void add_nccl_environment(std::map<std::string, std::string>& environment, const RankLink& rank) const;
   /// The rank so many places on in the ring of `rank`'s group.
@@ -136,6 +141,10 @@ class Job {
   uint64_t granted_ = 0;
   bool final_ = false;
   bool told_to_abort_ = false;
+  uint16_t exec_port_ = 0;              ///< MASTER_PORT of a command
+  const RankLink* printing_ = nullptr;  ///< the rank whose output tells of operations
+  uint64_t printed_ = 0;                ///< operations that it has ended
+  bool printed_over_ = false;
   Outcome outcome_ = Outcome::kOk;
   std::string error_;
   uint64_t error_ns_ = 0;

@@ -8,6 +8,7 @@
 #include "harness/hosts/cluster.h"
 #include "harness/launch/process.h"
 #include "harness/real/real_faults.h"
+#include "harness/run/exec_job.h"
 #include "harness/run/job.h"
 #include "harness/run/nccl_environment.h"
 #include "harness/workload/cpu/rank_config.h"
@@ -38,6 +39,7 @@ void Job::start_ranks() {
     ranks_.emplace_back(r, node, label);
     log_paths_.push_back(kLogFolder + log_prefix_ + "rank" + std::to_string(r) + ".log");
   }
+  if (scenario_.workload.engine == Engine::kExec) exec_port_ = free_port();
   take_hosts();
   for (size_t h = 0; h < hosts_.size(); ++h) hosts_[h]->prepare(host_plan(nodes_of_hosts_[h]));
   const std::vector<faultinject::NodeShape> nodes = host_plan({}).node_shapes();
@@ -112,8 +114,8 @@ HostPlan Job::host_plan(const NodesHere& nodes) const {
       std::filesystem::path(paths_.rank_program(scenario_.workload.engine)).filename().string();
   for (const RankLink& rank : ranks_) {
     if (rank.node() < nodes.first || rank.node() >= nodes.first + nodes.count) continue;
-    RankPlan one{rank.rank(), rank.node(), rank.label(), program, {}, {}, rank_config(rank),
-                 log_paths_[size_t(rank.rank())]};
+    RankPlan one{rank.rank(), rank.node(), rank.label(),      program,
+                 {},          {},          rank_config(rank), log_paths_[size_t(rank.rank())]};
     one.variables = rank_variables(rank, one.removed);
     plan.ranks.push_back(std::move(one));
   }
@@ -130,7 +132,7 @@ std::map<std::string, std::string> Job::rank_variables(const RankLink& rank,
     variables["R2CC_CROSS_SOCKET"] = std::to_string(topology->cross_percent);
   }
   if (mode_.kind == ModeKind::kAllReduce) variables["NCCL_COLLNET_ENABLE"] = "1";
-  if (scenario_.workload.engine == Engine::kNccl) {
+  if (scenario_.workload.engine != Engine::kCpu) {
     const auto users = current_environment();
     auto changed = users;
     add_nccl_environment(changed, rank);
@@ -179,6 +181,7 @@ nlohmann::json Job::rank_config(const RankLink& rank) const {
   nlohmann::json message = config.to_json();
   if (scenario_.workload.engine == Engine::kNccl)
     message["nccl"] = nccl_options(scenario_, mode_, rank.rank());
+  if (scenario_.workload.engine == Engine::kExec) message["exec"] = exec_options(rank);
   return message;
 }
 

@@ -33,6 +33,13 @@ void RankLink::take(const nlohmann::json& message) {
     warm = true;
   } else if (type == "aborted") {
     aborted = true;
+  } else if (type == "printed") {
+    const bool begun = message.value("begun", false), iteration = message.value("iteration", false);
+    if (begun || iteration) printed.push_back({message.value("time_ns", uint64_t{0}), begun, iteration});
+  } else if (type == "command_ended") {
+    command = CommandResult{message.value("exit_code", -1), message.value("signal", 0),
+                            message.value("printed", nlohmann::json::object()).dump()};
+    command_ended_ns = message.value("time_ns", uint64_t{0});
   } else if (type == "slept") {
     slept.emplace_back(message.value("from_ns", uint64_t{0}), message.value("to_ns", uint64_t{0}));
   } else if (type == "error" && !has_error) {

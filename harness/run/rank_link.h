@@ -54,6 +54,14 @@ class RankLink {
   uint64_t cpu_ns = 0;      ///< of the counted operations; 0 while it has not said
   Correctness correctness;  ///< checked_iterations is this rank's own
   std::vector<std::string> warnings;
+  /// Of the engine exec: a line of output, and what it says of operations.
+  struct Printed {
+    uint64_t time_ns = 0;
+    bool begun = false, iteration = false;
+  };
+  std::deque<Printed> printed;
+  std::optional<CommandResult> command;  ///< how it ended
+  uint64_t command_ended_ns = 0;
   /// Times of receiver sleeps, from and to.
   std::deque<std::pair<uint64_t, uint64_t>> slept;
 

@@ -69,6 +69,7 @@ void check_plugin_and_memory(const Scenario& scenario, const std::vector<const M
       throw UsageError(scenario.source_file + ": library " + library + " cannot be read: " + strerror(errno));
     return;  // the buffers are the GPUs'
   }
+  if (scenario.workload.engine == Engine::kExec) return;
   const double wanted =
       2.0 * double(scenario.workload.bytes) * scenario.fabric.ranks();  // input and output of each rank
   const double memory = double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
@@ -168,7 +169,7 @@ RunResult run_scenario(const Scenario& scenario, const RunOptions& options, cons
   check_plugin_and_memory(scenario, modes);
   const BuildPaths paths = find_build(options, scenario.workload.engine);
   std::optional<MpsDaemon> mps;  // for all modes
-  if (scenario.workload.engine == Engine::kNccl && scenario.workload.nccl.mps) mps.emplace();
+  if (scenario.workload.nccl.mps) mps.emplace();
   RunResult result;
   result.scenario = scenario.name;
   result.source = scenario.source_file;

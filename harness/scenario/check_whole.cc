@@ -115,7 +115,9 @@ void check_whole(Document& document, const YAML::Node& root, const Scenario& sce
       document.problems().push_back({"--repeats", 0, 0, message, ""});
     }
   }
-  for (size_t i = 0; i < scenario.faults.size(); ++i) {
+  const bool counted =
+      scenario.workload.engine != Engine::kExec;  // how many operations there will be is known
+  for (size_t i = 0; counted && i < scenario.faults.size(); ++i) {
     const faultinject::FaultSpec& fault = scenario.faults[i];
     if (fault.trigger.kind != faultinject::Trigger::Kind::kEvent || fault.trigger.event != "iteration")
       continue;
@@ -124,7 +126,7 @@ void check_whole(Document& document, const YAML::Node& root, const Scenario& sce
     }
   }
   for (const RankFault& fault : scenario.rank_faults) {
-    if (fault.at_iter && *fault.at_iter >= scenario.workload.iters) {
+    if (counted && fault.at_iter && *fault.at_iter >= scenario.workload.iters) {
       document.report(std::as_const(root)["faults"],
                       too_late(fault.name, static_cast<uint64_t>(*fault.at_iter), scenario));
     }
@@ -132,6 +134,7 @@ void check_whole(Document& document, const YAML::Node& root, const Scenario& sce
   for (const Expectation& expectation : scenario.expectations)
     check_expectation(document, scenario, expectation);
   if (scenario.workload.engine == Engine::kNccl) check_nccl(document, root, scenario);
+  if (scenario.workload.engine == Engine::kExec) check_exec(document, root, scenario);
 }
 
 }  // namespace r2bench

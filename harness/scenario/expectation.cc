@@ -11,95 +11,6 @@
 namespace r2bench {
 namespace {
 
-std::vector<MetricInfo> make_metrics() {
-  std::vector<MetricInfo> all = {
-      {"outcome", Unit::kNone, {"ok", "error", "hang", "killed"}, "how the job ended"},
-      {"correctness",
-       Unit::kNone,
-       {"exact", "wrong"},
-       "whether every element was right and no segment was lost or delivered twice"},
-      {"error_names_nic", Unit::kNone, {"yes", "no"}, "whether the job's error names the NIC that failed"},
-      {"error_ms", Unit::kMilliseconds, {}, "from the last fault before it to the job's error"},
-      {"stall_ms", Unit::kMilliseconds, {}, "the longest operation from the first fault on"},
-      {"error_says",
-       Unit::kNone,
-       {},
-       "words of the job's error, in this order; … stands for anything between them",
-       true},
-      {"detected_by",
-       Unit::kNone,
-       {"completion", "event", "watchdog", "peer"},
-       "who noticed the failure first; every recovery must have been noticed this way"},
-      {"fault_witness", Unit::kNone, {}, "planned faults that the injector saw take effect, in each round"},
-      {"wrong_elements", Unit::kNone, {}, "elements that differed from the exact result"},
-      {"duplicated", Unit::kNone, {}, "messages or segments that arrived twice"},
-      {"lost", Unit::kNone, {}, "messages that never arrived although later ones did"},
-      {"migrations",
-       Unit::kNone,
-       {},
-       "fences of paths that no failback had planned, at either end of a channel, in each round"},
-      {"failbacks", Unit::kNone, {}, "ends of channels that went back to a repaired NIC, in each round"},
-      {"gray_nics",
-       Unit::kNone,
-       {},
-       "times that a rank found a NIC to carry clearly less than its neighbours (mode balance)"},
-      {"well_nics",
-       Unit::kNone,
-       {},
-       "times that a rank found such a NIC to carry as much again (mode balance)"},
-      {"lanes", Unit::kNone, {}, "lanes beside active paths that were taken into use (mode balance)"},
-      {"retained_bw",
-       Unit::kNone,
-       {},
-       "rate in a fixed window behind the fault, as a share of the rate before it; 0 when it had not settled "
-       "by then"},
-      {"restored",
-       Unit::kNone,
-       {},
-       "rate once everything is repaired, as a share of the rate before the first fault: medians of "
-       "operations; "
-       "0 when a channel was not home in time"},
-      {"settled",
-       Unit::kNone,
-       {"yes", "no"},
-       "whether the rate was back within a stated bound in every round"},
-      {"overhead_pct",
-       Unit::kPercent,
-       {},
-       "time lost to resilience without a fault, against the first mode: upper 95 % bound over the pairs"},
-      {"busbw_loss_pct",
-       Unit::kPercent,
-       {},
-       "bus bandwidth lost to resilience without a fault, against the first mode: upper 95 % bound over the "
-       "pairs"},
-      {"cpu_loss_pct",
-       Unit::kPercent,
-       {},
-       "CPU time per byte that resilience takes without a fault, against the first mode: upper 95 % bound "
-       "over "
-       "the pairs"},
-      {"cpu_per_gb", Unit::kNone, {}, "CPU seconds of all ranks per 10^9 bytes delivered"},
-  };
-  struct Family {
-    const char* name;
-    const char* meaning;
-  };
-  for (const Family& family :
-       {Family{"detect_ms", "from the fault to the start of the fence"},
-        Family{"migrate_ms", "from the fence to the first new segment on another path"},
-        Family{"recover_ms", "from the fault to the return of 90 % of the mode's own limit"},
-        Family{"blackout_ms", "the longest gap between delivered segments"}}) {
-    for (const char* statistic : {"p50", "p95", "p99", "max"}) {
-      all.push_back({std::string(family.name) + "." + statistic, Unit::kMilliseconds, {}, family.meaning});
-    }
-    all.push_back({std::string(family.name) + ".n",
-                   Unit::kNone,
-                   {},
-                   std::string("how many samples there are of the time ") + family.meaning});
-  }
-  return all;
-}
-
 Unit unit_of(Quantity quantity) { return quantity == Quantity::kLimit ? Unit::kNone : Unit::kMilliseconds; }
 
 std::string unit_phrase(Unit unit) {
@@ -331,11 +242,6 @@ class Parser {
 };
 
 }  // namespace
-
-const std::vector<MetricInfo>& metrics() {
-  static const std::vector<MetricInfo> all = make_metrics();
-  return all;
-}
 
 const MetricInfo* find_metric(const std::string& name) {
   for (const MetricInfo& metric : metrics()) {

@@ -87,7 +87,30 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Workload, Refused,
     testing::Values(
-        Case{"engine", "workload: {engine: exec}", 3, 20, "engine 'exec' is not built yet"},
+        Case{"engine", "workload: {engine: gpu}", 3, 20, "unknown engine 'gpu'"},
+        Case{"no_command", "workload: {engine: exec}", 3, 11, "'engine: exec' needs 'command'"},
+        Case{"empty_command", "workload: {engine: exec, command: []}", 3, 35, "'command' is empty"},
+        Case{"command_of_lists", "workload: {engine: exec, command: [sh, [a]]}", 3, 40,
+             "each word of 'command' must be a text"},
+        Case{"command_elsewhere", "workload: {command: [sh]}", 3, 21, "write 'engine: exec' beside it"},
+        Case{"bytes_of_a_command", "workload: {engine: exec, command: sh, bytes: 1 MiB}", 3, 46,
+             "the command decides that by itself"},
+        Case{"no_expression", "workload: {engine: exec, command: sh, iteration: '('}", 3, 50,
+             "'iteration' is no regular expression"},
+        Case{"two_ways_to_tell", "workload: {engine: exec, command: sh, prints: nccl-tests, begin: x}", 3, 66,
+             "exclude each other"},
+        Case{"unknown_output", "workload: {engine: exec, command: sh, prints: nccl-test}", 3, 47,
+             "did you mean 'nccl-tests'?"},
+        Case{"stopped_command",
+             "workload: {engine: exec, command: sh}\nfaults: [{at: {time: 1 s}, target: node1/rank0, kind: "
+             "sigstop, for: "
+             "1 s}]",
+             4, 9, "a command can only be killed"},
+        Case{"repeated_command",
+             "repeats: 2\nworkload: {engine: exec, command: sh}\nfaults: [{at: {time: 1 s}, target: "
+             "node1/nic0, kind: "
+             "port_down}]",
+             3, 10, "'repeats' needs a job that goes on"},
         Case{"op", "workload: {op: allreduc}", 3, 16,
              "unknown operation 'allreduc'; did you mean 'allreduce'?"},
         Case{"op_chunks", "workload: {op: alltoall, bytes: 12 B}", 3, 33,

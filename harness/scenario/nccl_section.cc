@@ -35,6 +35,11 @@ std::optional<Transport> read_transport(MapReader& map) {
 
 void read_engine_keys(Document& document, MapReader& map, Workload& workload) {
   NcclSettings& nccl = workload.nccl;
+  if (workload.engine == Engine::kExec) return read_exec_keys(document, map, workload);
+  for (const char* key : {"command", "prints", "begin", "iteration"})
+    if (map.has(key))
+      document.report(map.get(key), "'" + std::string(key) +
+                                        "' is for a command of your own; write 'engine: exec' beside it");
   if (workload.engine == Engine::kCpu) {
     for (const char* key : {"library", "transport", "graph", "communicators", "group_calls", "mps"})
       if (map.has(key))
@@ -84,6 +89,10 @@ void check_nccl(Document& document, const YAML::Node& root, const Scenario& scen
       document.report(std::as_const(root)["faults"],
                       "'" + fault.name +
                           "': nobody can keep NCCL's threads from polling; 'sigstop' stops the whole rank");
+  check_transports(document, root, scenario);
+}
+
+void check_transports(Document& document, const YAML::Node& root, const Scenario& scenario) {
   bool own_transport = false;
   for (const Mode& mode : scenario.modes) {
     if (scenario.transport_of(mode) == Transport::kPlugin) continue;
@@ -100,8 +109,9 @@ void check_nccl(Document& document, const YAML::Node& root, const Scenario& scen
                                  "' is read from the plugin's trace, which NCCL's IB transport (mode '" +
                                  mode.label + "') does not write; it could never be judged");
   }
+  const YAML::Node workload = std::as_const(root)["workload"];
   if (own_transport && scenario.fabric.kind == FabricKind::kNone)
-    document.report(at("transport"),
+    document.report(workload["transport"].IsDefined() ? workload["transport"] : workload["engine"],
                     "NCCL's IB transport needs RDMA devices, and 'fabric.kind: none' has none");
 }
 

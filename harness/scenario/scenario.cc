@@ -31,6 +31,8 @@ const char* name(Engine engine) {
       return "cpu";
     case Engine::kNccl:
       return "nccl";
+    case Engine::kExec:
+      return "exec";
   }
   return "?";
 }

@@ -43,8 +43,8 @@ struct Fabric {
   int ranks() const { return nodes * ranks_per_node; }
 };
 
-/// Host memory over any net plugin, or unmodified NCCL on GPUs.
-enum class Engine { kCpu, kNccl };
+/// Host memory over any net plugin, unmodified NCCL on GPUs, or the user's own command.
+enum class Engine { kCpu, kNccl, kExec };
 /// What carries NCCL's messages: the net plugin, or NCCL's own IB transport, as shipped or with its failover.
 enum class Transport { kPlugin, kIb, kIbFailover };
 enum class Operation { kAllReduce, kSendRecv, kAllGather, kReduceScatter, kBroadcast, kAllToAll };
@@ -88,6 +88,15 @@ struct NcclSettings {
   int parts() const { return communicators * group_calls; }  ///< of the buffer
 };
 
+/// Of the engine exec alone. Each rank is one copy of the command.
+struct ExecSettings {
+  std::vector<std::string> arguments;  ///< as execvp takes them; of a text: a shell's
+  bool nccl_tests = false;             ///< it prints a table of nccl-tests; each row is an operation
+  /// Regular expressions (ECMAScript): the line with which the operations begin (empty: they begin with the
+  /// command), and a line that ends one (empty: the command is one operation).
+  std::string begin, iteration;
+};
+
 /// What the ranks do: `iters` verified operations of `bytes` each, after `warmup` that are not counted.
 struct Workload {
   Engine engine = Engine::kCpu;
@@ -104,7 +113,8 @@ struct Workload {
   bool verify = true;            ///< compare every element of every operation
   std::string plugin = "r2ccl";  ///< name as in NCCL_NET_PLUGIN (x -> libnccl-net-x.so) or a path
   int plugin_abi = 0;            ///< 8 … 12; 0 = the highest that the plugin has
-  NcclSettings nccl;             ///< kNccl
+  NcclSettings nccl;             ///< kNccl; its transport and mps also of kExec
+  ExecSettings exec;             ///< kExec
 };
 
 /// R2CC_MODE's numbers.

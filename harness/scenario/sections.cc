@@ -21,19 +21,6 @@ bool good_name(const std::string& text) {
          });
 }
 
-/// A word of `names` that is right, or one of `later` that will be.
-std::optional<size_t> choice_or_later(Document& document, MapReader& map, const std::string& key,
-                                      const std::vector<std::string>& names,
-                                      const std::vector<std::string>& later, const char* what) {
-  const auto value = map.text(key);
-  if (value && std::find(later.begin(), later.end(), *value) != later.end()) {
-    document.report(map.get(key), std::string(what) + " '" + *value +
-                                      "' is not built yet; this version has " + list_of(names));
-    return std::nullopt;
-  }
-  return map.choice(key, names, what);
-}
-
 }  // namespace
 
 Scenario read_sections(Document& document, const YAML::Node& root, const std::string& default_name,
@@ -65,6 +52,7 @@ Scenario read_sections(Document& document, const YAML::Node& root, const std::st
 
   read_fabric(document, map.get("fabric"), scenario.fabric);
   read_workload(document, map.get("workload"), scenario.workload);
+  scenario.timeouts.stall = default_stall(scenario.workload);
   read_timeouts(document, map.get("timeouts"), scenario.timeouts);
   scenario.env = map.string_map("env");
   check_env(document, map.get("env"), scenario.env);
@@ -84,8 +72,7 @@ Scenario read_sections(Document& document, const YAML::Node& root, const std::st
 
 void read_fabric(Document& document, const YAML::Node& node, Fabric& fabric) {
   MapReader map(document, node, "fabric");
-  if (const auto kind =
-          choice_or_later(document, map, "kind", {"vhca", "rxe", "verbs", "none"}, {}, "fabric"))
+  if (const auto kind = map.choice("kind", {"vhca", "rxe", "verbs", "none"}, "fabric"))
     fabric.kind = static_cast<FabricKind>(*kind);
   fabric.nodes = static_cast<int>(map.integer("nodes", 1, kMaxNodes).value_or(fabric.nodes));
   fabric.ranks_per_node =
@@ -118,7 +105,7 @@ void read_fabric(Document& document, const YAML::Node& node, Fabric& fabric) {
 
 void read_workload(Document& document, const YAML::Node& node, Workload& workload) {
   MapReader map(document, node, "workload");
-  if (const auto engine = choice_or_later(document, map, "engine", {"cpu", "nccl"}, {"exec"}, "engine"))
+  if (const auto engine = map.choice("engine", {"cpu", "nccl", "exec"}, "engine"))
     workload.engine = static_cast<Engine>(*engine);
   if (const auto op =
           map.choice("op", {"allreduce", "sendrecv", "allgather", "reducescatter", "broadcast", "alltoall"},

@@ -1,6 +1,7 @@
 // The sections of a scenario file, one function each. Internal to the loader.
 #pragma once
 
+#include <chrono>
 #include <string>
 
 #include "harness/scenario/load.h"
@@ -20,6 +21,10 @@ void read_topology(Document& document, const YAML::Node& node, bool nics_are_giv
 void read_workload(Document& document, const YAML::Node& node, Workload& workload);
 /// Keys of the workload that belong to one engine alone.
 void read_engine_keys(Document& document, MapReader& map, Workload& workload);
+/// … of the engine exec.
+void read_exec_keys(Document& document, MapReader& map, Workload& workload);
+/// How long nothing may move where the file does not say.
+std::chrono::nanoseconds default_stall(const Workload& workload);
 std::optional<Transport> read_transport(MapReader& map);
 void read_timeouts(Document& document, const YAML::Node& node, Timeouts& timeouts);
 void read_modes(Document& document, const YAML::Node& node, const LoadOptions& options, Scenario& scenario,
@@ -33,6 +38,10 @@ void read_expectations(Document& document, const YAML::Node& node,
 void check_whole(Document& document, const YAML::Node& root, const Scenario& scenario);
 /// … of the engine nccl.
 void check_nccl(Document& document, const YAML::Node& root, const Scenario& scenario);
+/// … of those engines whose NCCL may take its own transport.
+void check_transports(Document& document, const YAML::Node& root, const Scenario& scenario);
+/// … of the engine exec.
+void check_exec(Document& document, const YAML::Node& root, const Scenario& scenario);
 
 /// Environment variables that r2bench sets itself are refused in `env`.
 void check_env(Document& document, const YAML::Node& node, const std::map<std::string, std::string>& env);

@@ -19,13 +19,14 @@
 #include "r2ccl/channel/core.h"
 #include "r2ccl/channel/graveyard.h"
 #include "r2ccl/channel/path.h"
-#include "r2ccl/channel/protocol.h"
-#include "r2ccl/channel/quiet.h"
-#include "r2ccl/channel/rail_record.h"
 #include "r2ccl/channel/request.h"
-#include "r2ccl/channel/wire.h"
 #include "r2ccl/control/link.h"
 #include "r2ccl/health/rail_health.h"
+#include "r2ccl/protocol/conduct.h"
+#include "r2ccl/protocol/migration.h"
+#include "r2ccl/protocol/quiet.h"
+#include "r2ccl/protocol/rail_record.h"
+#include "r2ccl/protocol/wire.h"
 
 namespace r2ccl {
 
@@ -312,11 +313,14 @@ class Channel {
   Path* stands_still();
   uint64_t stuck_bound() const;
   void abandon(Path& path);
-  /// A path that carries traffic has failed: it is left now, or as soon as the migration under way is over.
+  /// What the protocol decides is carried out by it: conduct.h.
+  class Deeds;
   void condemn(Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick);
   void begin_migration(Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick,
                        uint32_t planned_target = 0);
   void start_fence(Path& path, trace::DetectedBy by, bool planned, const Tick& tick, bool tell_peer);
+  void note_leaving(const Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick);
+  void note_told(const Path& path, trace::DetectedBy by, const std::string& why);
   void look_for_suspects();
   void step_migration(const Tick& tick);
   Path* exhume(uint32_t id);
@@ -339,6 +343,7 @@ class Channel {
 
   void choose_path(const Tick& tick);
   void use(Path& path, const Tick& tick);
+  void carry(Path& path, const Tick& tick);
   void on_migrate(const wire::Migrate& migrate, const Tick& tick);
   void on_fenced(const wire::Fenced& fenced, const Tick& tick);
   void on_use(const wire::Use& use, const Tick& tick);

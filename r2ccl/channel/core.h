@@ -16,7 +16,7 @@
 #include "r2ccl/channel/incidents.h"
 #include "r2ccl/channel/nic_load.h"
 #include "r2ccl/channel/nic_workers.h"
-#include "r2ccl/channel/wire.h"
+#include "r2ccl/protocol/wire.h"
 #include "r2ccl/health/probe_times.h"
 #include "r2ccl/trace/ring.h"
 #include "r2ccl/verbs/device.h"

@@ -6,7 +6,7 @@
 
 #include "r2ccl/base/clock.h"
 #include "r2ccl/base/log.h"
-#include "r2ccl/channel/channel.h"
+#include "r2ccl/channel/deeds.h"
 
 namespace r2ccl {
 namespace {
@@ -236,7 +236,8 @@ void Channel::fence_given_up(const Tick& tick) {
 }
 
 void Channel::on_fenced(const wire::Fenced& fenced, const Tick& tick) {
-  if (!end_.peer_has_fenced(fenced.epoch, fenced.path, fenced.stopped != 0)) return;
+  Deeds deeds(*this, tick);
+  if (!Conduct(end_, deeds).hear_fenced(fenced.epoch, fenced.path, fenced.stopped != 0)) return;
   if (fenced.stopped)
     fence_known_at_ = tick.now;
   else

@@ -7,7 +7,7 @@
 #include "r2ccl/balance/shares.h"
 #include "r2ccl/base/clock.h"
 #include "r2ccl/base/log.h"
-#include "r2ccl/channel/channel.h"
+#include "r2ccl/channel/deeds.h"
 
 namespace r2ccl {
 namespace {
@@ -129,35 +129,20 @@ void Channel::apply_shares(const std::array<int, balance::kMaxRails>& partner) {
 }
 
 void Channel::start_lane(Path& path) {
-  {
-    turn_.take();
-    const TurnGuard guard(turn_);
-    path.state = PathState::kLane;
-    lanes_.push_back(&path);
-  }
-  path.since = now_ns();
-  path.forget_probe();
-  send(wire::Type::kLane, wire::PathMessage{path.id()});
+  Deeds deeds(*this);
+  Conduct(end_, deeds).start_lane(path.id());
   emit(trace::EventType::kLaneUp, path.local_nic(), path.id(), uint64_t(path.remote_nic()),
        uint64_t(1000 * shares_[size_t(path.local_nic())]));
 }
 
-// A lane that nobody needs stands by again; one is enough of those.
+// A lane that nobody needs stands by again.
 bool Channel::rest_lane(Path& lane) {
   if (!core_.strict_ack()) return false;  // else nobody knows when the last piece has been seen
-  {
-    turn_.take();
-    const TurnGuard guard(turn_);
-    if (lane.condemned || !rests(lane)) return false;
-    lane.state = PathState::kStandby;
-    remove_lane(lane);
-  }
-  send(wire::Type::kRest, wire::PathMessage{lane.id()});
-  emit(trace::EventType::kLaneRests, lane.local_nic(), lane.id());
-  const bool another = std::any_of(paths_.begin(), paths_.end(), [&](const auto& path) {
-    return path.get() != &lane && path->state == PathState::kStandby && path->id() != probation_path_;
-  });
-  if (another) drop(lane.id(), true);
+  const int nic = lane.local_nic();
+  const uint32_t id = lane.id();
+  Deeds deeds(*this);
+  if (!Conduct(end_, deeds).rest_lane(id)) return false;
+  emit(trace::EventType::kLaneRests, nic, id);
   next_balance_ = 0;  // the others' shares stand for a lane fewer
   return true;
 }
@@ -174,23 +159,13 @@ void Channel::remove_lane(const Path& path) {
 }
 
 void Channel::on_lane(uint32_t id) {
-  Path* path = find(id);
-  if (sender_ || !path || path->state != PathState::kStandby)
-    return;  // given up: the sender hears of it, and leaves it
-  turn_.take();
-  const TurnGuard guard(turn_);
-  path->state = PathState::kLane;
-  lanes_.push_back(path);
+  Deeds deeds(*this);
+  Conduct(end_, deeds).hear_lane(id);
 }
 
 void Channel::on_rest(uint32_t id) {
-  Path* path = find(id);
-  if (sender_ || !path || path->state != PathState::kLane) return;
-  turn_.take();
-  const TurnGuard guard(turn_);
-  if (path->condemned) return;  // the sender is being told
-  path->state = PathState::kStandby;
-  std::erase(lanes_, path);
+  Deeds deeds(*this);
+  Conduct(end_, deeds).hear_rest(id);
 }
 
 }  // namespace r2ccl

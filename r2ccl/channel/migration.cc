@@ -5,7 +5,7 @@
 
 #include "r2ccl/base/clock.h"
 #include "r2ccl/base/log.h"
-#include "r2ccl/channel/channel.h"
+#include "r2ccl/channel/deeds.h"
 
 namespace r2ccl {
 namespace {
@@ -17,12 +17,8 @@ constexpr uint64_t kPromptAnswerNs = 20 * kNsPerMs;
 }  // namespace
 
 void Channel::condemn(Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick) {
-  if (end_.phase() == Phase::kRunning) return begin_migration(path, by, why, tick);
-  turn_.take();
-  const TurnGuard guard(turn_);
-  if (!carries(path)) return;
-  if (!path.condemned) path.condemn(by, why);
-  suspected_.store(true, std::memory_order_release);
+  Deeds deeds(*this, tick, by, why);
+  Conduct(end_, deeds).condemn(path.id());
 }
 
 // Needs the turn.
@@ -34,22 +30,28 @@ void Channel::look_for_suspects() {
 
 void Channel::begin_migration(Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick,
                               uint32_t planned_target) {
-  if (end_.phase() != Phase::kRunning || !active_ || status() == Status::kFailed) return;
-  const bool planned = planned_target != 0;
-  if (!planned) {
-    if (by == trace::DetectedBy::kWatchdog) {
-      const uint64_t progress = progress_.load(std::memory_order_relaxed);
-      silent_leaves_ = progress == silent_at_progress_ ? silent_leaves_ + 1 : 1;
-      silent_at_progress_ = progress;
-    }
-    note_failure(path.local_nic(), path.remote_nic(), why);
-    R2_INFO("NET/R2CCL: channel %u: %s failed, detected by %s: %s; moving its traffic", number_,
-            rail_name(path).c_str(), trace::name(by).data(), why.c_str());
-    core_.incidents.left(this, path.local_nic(), rail_name(path), std::string(trace::name(by)), why,
-                         tick.now);
+  Deeds deeds(*this, tick, by, why);
+  deeds.planned = planned_target != 0;
+  Conduct(end_, deeds).leave(path.id(), planned_target);
+}
+
+// What is on record of a failure, before its path is left.
+void Channel::note_leaving(const Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick) {
+  if (by == trace::DetectedBy::kWatchdog) {
+    const uint64_t progress = progress_.load(std::memory_order_relaxed);
+    silent_leaves_ = progress == silent_at_progress_ ? silent_leaves_ + 1 : 1;
+    silent_at_progress_ = progress;
   }
-  end_.leave(path.id(), planned_target);
-  start_fence(path, by, planned, tick, true);
+  note_failure(path.local_nic(), path.remote_nic(), why);
+  R2_INFO("NET/R2CCL: channel %u: %s failed, detected by %s: %s; moving its traffic", number_,
+          rail_name(path).c_str(), trace::name(by).data(), why.c_str());
+  core_.incidents.left(this, path.local_nic(), rail_name(path), std::string(trace::name(by)), why, tick.now);
+}
+
+void Channel::note_told(const Path& path, trace::DetectedBy by, const std::string& why) {
+  R2_INFO("NET/R2CCL: channel %u: %s says that %s failed (detected by %s); moving its traffic", number_,
+          peer_name().c_str(), rail_name(path).c_str(), trace::name(by).data());
+  note_failure(path.local_nic(), path.remote_nic(), why);
 }
 
 void Channel::step_migration(const Tick& tick) {
@@ -66,31 +68,11 @@ void Channel::step_migration(const Tick& tick) {
 }
 
 void Channel::on_migrate(const wire::Migrate& migrate, const Tick& tick) {
-  Path* path = carrying(migrate.path);
-  const Verdict verdict = end_.peer_leaves(migrate.epoch, migrate.path, path != nullptr);
-  if (verdict == Verdict::kOld) return;
-  const std::string why =
-      "the peer noticed, by " + std::string(trace::name(trace::DetectedBy(migrate.detected_by)));
-  if (verdict == Verdict::kOther) {
-    if (path)
-      condemn(*path, trace::DetectedBy::kPeer, why, tick);
-    else if (Path* other = find(migrate.path); other && other->state == PathState::kStandby)
-      drop(migrate.path, true);
-    else if (!other)  // given up before: the receiver, who has yielded when it hears this, has it fenced for
-                      // nobody
-      send(wire::Type::kDrop, wire::PathMessage{migrate.path});
-    return;
-  }
-  if (verdict == Verdict::kFenceActive) {
-    if (!migrate.planned)
-      R2_INFO("NET/R2CCL: channel %u: %s says that %s failed (detected by %s); moving its traffic", number_,
-              peer_name().c_str(), rail_name(*path).c_str(),
-              trace::name(trace::DetectedBy(migrate.detected_by)).data());
-    if (!migrate.planned) note_failure(path->local_nic(), path->remote_nic(), why);
-    start_fence(*path, trace::DetectedBy::kPeer, migrate.planned != 0, tick, false);
-    return;
-  }
-  fence_given_up(tick);
+  const auto by = trace::DetectedBy(migrate.detected_by);
+  Deeds deeds(*this, tick, trace::DetectedBy::kPeer, "the peer noticed, by " + std::string(trace::name(by)));
+  deeds.planned = migrate.planned != 0;
+  deeds.told = by;
+  Conduct(end_, deeds).hear_migrate(migrate.epoch, migrate.path);
 }
 
 // The sender decides; the receiver has its word through paths that it drops.
@@ -234,11 +216,14 @@ bool Channel::waits_in_queue() const {
 }
 
 void Channel::use(Path& path, const Tick& tick) {
+  Deeds deeds(*this, tick);
+  Conduct(end_, deeds).use(path.id());
+}
+
+void Channel::carry(Path& path, const Tick& tick) {
   const bool first = status() == Status::kConnecting;
   const bool moved = &path != active_;
   const bool home = path.local_nic() == home_nic_ && path.remote_nic() == peer_home_nic_;
-  // Said before the replay is posted: what then fails on this path is a matter of the next epoch.
-  if (sender_) send(wire::Type::kUse, wire::Use{end_.epoch(), path.id()});
   {
     turn_.take();
     const TurnGuard guard(turn_);
@@ -282,19 +267,8 @@ void Channel::use(Path& path, const Tick& tick) {
 }
 
 void Channel::on_use(const wire::Use& message, const Tick& tick) {
-  Path* path = find(message.path);
-  switch (end_.peer_uses(message.epoch, message.path,
-                         path && (path->state == PathState::kStandby || carries(*path)),
-                         status() != Status::kConnecting)) {
-    case Verdict::kUse:
-      return use(*path, tick);
-    case Verdict::kFenceGivenUp:
-      send(wire::Type::kMigrate,
-           wire::Migrate{end_.epoch(), message.path, uint32_t(trace::DetectedBy::kPeer), 0});
-      return fence_given_up(tick);
-    default:
-      return;
-  }
+  Deeds deeds(*this, tick);
+  Conduct(end_, deeds).hear_use(message.epoch, message.path);
 }
 
 }  // namespace r2ccl

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "r2ccl/channel/wire.h"
+#include "r2ccl/protocol/wire.h"
 
 namespace r2ccl {
 

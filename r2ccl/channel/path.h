@@ -16,9 +16,10 @@
 #include <utility>
 #include <vector>
 
+#include "r2ccl/channel/net.h"
 #include "r2ccl/channel/nic_workers.h"
-#include "r2ccl/channel/protocol.h"
-#include "r2ccl/channel/wire.h"
+#include "r2ccl/protocol/migration.h"
+#include "r2ccl/protocol/wire.h"
 #include "r2ccl/trace/event.h"
 #include "r2ccl/verbs/completion_queue.h"
 #include "r2ccl/verbs/memory_region.h"

@@ -5,7 +5,7 @@
 
 #include "r2ccl/base/clock.h"
 #include "r2ccl/base/log.h"
-#include "r2ccl/channel/channel.h"
+#include "r2ccl/channel/deeds.h"
 
 namespace r2ccl {
 namespace {
@@ -133,19 +133,8 @@ bool Channel::candidate(Purpose purpose, uint64_t now, int& local, int& remote) 
 void Channel::on_drop(uint32_t id, const Tick& tick) {
   if (!sender_)
     for (auto& making : makings_) making->unwanted |= making->path == id;
-  Path* path = find(id);
-  if (!path) return;
-  if (opening_.path == id) return opening_failed("the peer gave it up", tick);
-  switch (after_drop(path->state)) {
-    case AfterDrop::kNothing:  // unless this end has yielded to the other's migration
-      if (path->state == PathState::kFencing && id != end_.leaving()) bury(id);
-      break;
-    case AfterDrop::kLeave:
-      condemn(*path, trace::DetectedBy::kPeer, "the peer gave the path up", tick);
-      break;
-    case AfterDrop::kDrop:
-      drop(id, false);
-  }
+  Deeds deeds(*this, tick, trace::DetectedBy::kPeer, "the peer gave the path up");
+  Conduct(end_, deeds).hear_drop(id);
 }
 
 void Channel::nic_changed(int nic, bool up, const Tick& tick) {

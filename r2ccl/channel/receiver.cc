@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "r2ccl/base/log.h"
+#include "r2ccl/protocol/sent.h"
 
 namespace r2ccl {
 
@@ -156,8 +157,7 @@ void Receiver::poke(Path& path, bool patient) {
   }
   if (!patient) return;
   if (work_requests_open() || !path.send_queue_room(wire::kRingLines + 1)) return;
-  for (uint64_t message = ledger_.received(); message < ledger_.next(); ++message)
-    if (!ledger_.complete(message)) write_line(path, message);
+  for_each_open(ledger_, [&](uint64_t message) { write_line(path, message); });
   if (&path != active() || status() != Status::kReady) return;
   confirm(path, true);
   poke_ = path.posted;
@@ -239,8 +239,9 @@ void Receiver::resume(const wire::Fenced& /*ledger*/, bool moved) {
   poke_ = 0;
   // Where nothing has moved the lines are on their way, and repeated for good measure.
   if (moved || path.send_queue_room(wire::kRingLines + 1))
-    for (uint64_t message = ledger_.received(); message < ledger_.next() && &path == active(); ++message)
-      if (!ledger_.complete(message)) write_line(path, message);
+    for_each_open(ledger_, [&](uint64_t message) {
+      if (&path == active()) write_line(path, message);
+    });
   confirmed_ = 0;
   if (core_.strict_ack() && ledger_.received() > 0 && path.send_queue_room(1)) confirm(path);
 }

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "r2ccl/channel/channel.h"
-#include "r2ccl/channel/ledger.h"
-#include "r2ccl/channel/unflushed.h"
+#include "r2ccl/protocol/ledger.h"
+#include "r2ccl/protocol/unflushed.h"
 
 namespace r2ccl {
 

@@ -4,7 +4,8 @@
 #include <array>
 #include <cstdint>
 
-#include "r2ccl/channel/wire.h"
+#include "r2ccl/channel/net.h"
+#include "r2ccl/protocol/wire.h"
 
 namespace r2ccl {
 

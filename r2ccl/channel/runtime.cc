@@ -25,6 +25,7 @@ namespace r2ccl {
 namespace {
 
 std::atomic<bool> g_forked{false};
+static_assert(sizeof(wire::Handle) <= kHandleBytes);
 
 constexpr rlim_t kEnoughLockedMemory = rlim_t{256} << 20;
 

@@ -6,6 +6,7 @@
 
 #include "r2ccl/base/clock.h"
 #include "r2ccl/base/log.h"
+#include "r2ccl/protocol/sent.h"
 
 namespace r2ccl {
 namespace {
@@ -122,14 +123,21 @@ void Sender::spread(std::span<const balance::LaneShare> shares) {
   splitter_.set(parts_);
 }
 
+struct Sender::Messages {
+  const Sender& s;
+  static constexpr bool holds(Rule) { return true; }
+  const Request& request(uint64_t message) const { return s.requests_[message % wire::kRingLines]; }
+  bool known(uint64_t message) const { return request(message).message == message; }
+  bool kept(uint64_t message) const { return s.holds(request(message), message); }
+  uint32_t segments(uint64_t message) const { return request(message).segments; }
+  uint32_t path_of(uint64_t message, uint32_t segment) const { return request(message).parts[segment].path; }
+  bool carries(uint32_t path) const { return s.carrying(path) != nullptr; }
+  static constexpr bool written(uint64_t, uint32_t) { return true; }
+};
+
 bool Sender::rests(const Path& path) const {
-  if (path.posted != path.completed) return false;
-  for (const Request& request : requests_) {
-    if (request.message >= ledger_.next() || request.message < ledger_.confirmed()) continue;
-    for (uint32_t i = 0; i < request.segments; ++i)
-      if (holds(request, request.message) && request.parts[i].path == path.id()) return false;
-  }
-  return true;
+  const Messages messages{*this};
+  return path.posted == path.completed && all_confirmed(ledger_, messages, path.id());
 }
 
 Result<Request*> Sender::post(void* data, size_t bytes, Registration* registration) {
@@ -241,12 +249,9 @@ void Sender::learn(const wire::Fenced& fenced) { ledger_.confirmed(fenced.first_
 Path* Sender::told_received(uint64_t up_to, uint16_t segments) {
   ledger_.confirmed(up_to);
   if (!reminder_.answered(up_to) || !active()) return nullptr;
-  const Request& request = requests_[up_to % wire::kRingLines];
-  if (!holds(request, up_to)) return active();
-  for (uint32_t i = 0; i < request.segments; ++i)
-    if (!(segments >> i & 1))
-      if (Path* path = carrying(request.parts[i].path)) return path;
-  return active();
+  const Messages messages{*this};
+  const uint32_t path = lost_on(messages, up_to, segments);
+  return path != 0 ? carrying(path) : active();
 }
 
 Result<TestOutcome> Sender::test(Request& request) {
@@ -297,45 +302,36 @@ Path* Sender::replay_on(const Request& request) const {
   return best;
 }
 
-void Sender::resume(const wire::Fenced& ledger, bool /*moved*/) {
-  // Behind the fence the NIC touches no buffer any more: what the receiver has of what that path carried is
-  // done, whatever was reported.
-  ledger_.take_report(ledger.first_incomplete, ledger.segments, [this](uint64_t message) {
-    const Request& request = requests_[message % wire::kRingLines];
-    uint16_t live = 0;
-    if (request.message == message)
-      for (uint32_t i = 0; i < request.segments; ++i)
-        if (carrying(request.parts[i].path)) live |= uint16_t(1u << i);
-    return live;
-  });
-  reminder_.moved();
-  uint64_t segments = 0, bytes = 0;
-  for (uint64_t message = ledger_.first_held(); message < ledger_.next(); ++message) {
-    const uint16_t missing = ledger_.missing(message);
-    if (missing == 0) continue;
-    Request& request = requests_[message % wire::kRingLines];
-    const bool held = holds(request, message);
-    for (uint32_t i = 0; i < wire::kMaxSegments; ++i) {
-      if (!(missing & 1u << i)) continue;
-      if (held && carrying(request.parts[i].path)) continue;  // on its way over a path that works
-      if (!held) {
-        fail(Error{ErrorCode::kNicFailed,
-                   "message " + std::to_string(message) + " of channel " + std::to_string(number()) +
-                       " was given back before the receiver had it, and cannot be sent again: "
-                       "R2CC_STRICT_ACK=0 allows this"});
-        return;
-      }
-      Path* path = replay_on(request);
-      request.parts[i].path =
-          path->id();  // should it fail, too, then this is sent when that one has been left
-      if (path->condemned || !write(*path, request, i)) continue;
-      ++segments;
-      bytes += request.parts[i].bytes;
-    }
+struct Sender::MessagesToSend : Messages {
+  Sender& sender;
+  uint64_t again = 0, bytes = 0;
+  explicit MessagesToSend(Sender& self) : Messages{self}, sender(self) {}
+  void send_again(uint64_t message, uint32_t segment) {
+    Request& request = sender.requests_[message % wire::kRingLines];
+    Path* path = sender.replay_on(request);
+    // Should it fail, too, then this is sent when that one has been left.
+    request.parts[segment].path = path->id();
+    if (path->condemned || !sender.write(*path, request, segment)) return;
+    ++again;
+    bytes += request.parts[segment].bytes;
   }
-  // Messages that the receiver has in full but out of order are confirmed by its own word later.
-  emit(trace::EventType::kReplayed, active()->local_nic(), segments, bytes, active()->id());
-  core().incidents.replayed(this, segments);
+  void cannot_send(uint64_t message) {
+    sender.fail(Error{ErrorCode::kNicFailed,
+                      "message " + std::to_string(message) + " of channel " +
+                          std::to_string(sender.number()) +
+                          " was given back before the receiver had it, and cannot be sent again: "
+                          "R2CC_STRICT_ACK=0 allows this"});
+  }
+};
+
+void Sender::resume(const wire::Fenced& report, bool /*moved*/) {
+  MessagesToSend messages(*this);
+  believe_receiver(ledger_, report.first_incomplete, report.segments, messages);
+  reminder_.moved();
+  replay(ledger_, messages);
+  if (status() == Status::kFailed) return;
+  emit(trace::EventType::kReplayed, active()->local_nic(), messages.again, messages.bytes, active()->id());
+  core().incidents.replayed(this, messages.again);
 }
 
 }  // namespace r2ccl

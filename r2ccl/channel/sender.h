@@ -4,7 +4,7 @@
 
 #include "r2ccl/balance/splitter.h"
 #include "r2ccl/channel/channel.h"
-#include "r2ccl/channel/ledger.h"
+#include "r2ccl/protocol/ledger.h"
 
 namespace r2ccl {
 
@@ -27,6 +27,9 @@ class Sender final : public Channel {
   bool lacking() const override;
   wire::Close closing_words() const override { return {}; }
   void peer_closed(const wire::Close& close) override { ledger_.released(close.received); }
+  /// What the protocol asks of the messages sent: sent.h.
+  struct Messages;
+  struct MessagesToSend;
   bool write(Path& path, const Request& request, uint32_t segment);
   bool divide(Request& request, Path& active, const Registration* registration);
   Path* replay_on(const Request& request) const;

@@ -2,7 +2,7 @@
 // work is refused with a sentence. Faults are the business of the scenarios (harness/tests).
 #include <vector>
 
-#include "r2ccl/channel/wire.h"
+#include "r2ccl/protocol/wire.h"
 #include "r2ccl/tests/traffic.h"
 
 namespace r2ccl {

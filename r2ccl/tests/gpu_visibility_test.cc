@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/vhca/tests/stand_in_gpu.h"
-#include "r2ccl/channel/unflushed.h"
+#include "r2ccl/protocol/unflushed.h"
 #include "r2ccl/tests/saboteur.h"
 #include "r2ccl/tests/traffic.h"
 

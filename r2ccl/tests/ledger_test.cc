@@ -1,5 +1,5 @@
 // The two ledgers and the words on the wire: what counts as arrived, what must be sent again.
-#include "r2ccl/channel/ledger.h"
+#include "r2ccl/protocol/ledger.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // The migration protocol of one end, step by step. How two ends of it get along is protocol_model_test's
 // matter.
-#include "r2ccl/channel/protocol.h"
+#include "r2ccl/protocol/migration.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "r2ccl/channel/quiet.h"
+#include "r2ccl/protocol/quiet.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "r2ccl/channel/rail_record.h"
+#include "r2ccl/protocol/rail_record.h"
 
 #include <gtest/gtest.h>
 

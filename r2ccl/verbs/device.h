@@ -10,6 +10,7 @@
 
 #include "r2ccl/base/config.h"
 #include "r2ccl/base/result.h"
+#include "r2ccl/verbs/port_address.h"
 
 namespace r2ccl::verbs {
 
@@ -26,14 +27,6 @@ struct Deleter {
 /// without. nullptr in an older one.
 using DmaBufRegistration = ibv_mr*(ibv_pd*, uint64_t, size_t, uint64_t, int, int);
 DmaBufRegistration* dma_buf_registration();
-
-/// What a peer must know to reach a port.
-struct PortAddress {
-  uint8_t link_layer = IBV_LINK_LAYER_ETHERNET;
-  uint8_t mtu = IBV_MTU_1024;
-  uint16_t lid = 0;
-  ibv_gid gid{};
-};
 
 class Device {
  public:

@@ -25,52 +25,20 @@ constexpr auto kCloseBound = 3s;   // as long as an application would wait in nc
 constexpr auto kCloseOne = 200ms;  // … for each channel: they are closed one after the other
 }  // namespace
 
-Rank::Rank(MessageSocket socket) : socket_(std::move(socket)) {}
+Rank::Rank(MessageSocket socket)
+    : talk_(std::move(socket), [this](const nlohmann::json& message) { hear(message); }) {}
 
-Rank::~Rank() {
-  leaving_ = true;
-  if (listener_.joinable()) listener_.join();
-}
-
-void Rank::say(nlohmann::json message) {
-  std::lock_guard lock(send_mutex_);
-  socket_.send(message);
-}
-
-void Rank::listen_to_runner() {
-  while (!leaving_) {
-    const auto message = socket_.receive(50ms);
-    if (!message) {
-      // Nobody is left who could use a result, or end us: go at once, whatever the plugin is doing.
-      if (socket_.closed()) _exit(kRankOrphaned);
-      continue;
-    }
-    const std::string type = message->value("type", "");
-    if (type == "sleep") {
-      const auto duration = std::chrono::nanoseconds(message->value("ns", int64_t{0}));
-      if (const auto at = message->find("at"); at != message->end()) {
-        std::lock_guard lock(mutex_);
-        sleeps_[at->get<uint64_t>()] = duration;
-      } else {
-        sleep_once(duration);
-      }
-      continue;
-    }
-    std::lock_guard lock(mutex_);
-    if (type == "config") config_message_ = *message;
-    if (type == "handles") peer_handles_ = message->at("handles");
-    if (type == "start") started_ = true;
-    if (type == "grant") {
-      granted_ = std::max<uint64_t>(granted_, message->value("iterations", uint64_t{0}));
-      final_ = final_ || message->value("final", false);
-    }
-    if (type == "close") close_now_ = true;
-    if (type == "abort") {
-      aborted_ = true;
-      if (progress_) progress_->stop();
-    }
-    told_.notify_all();
+void Rank::hear(const nlohmann::json& message) {
+  const std::string type = message.value("type", "");
+  std::lock_guard lock(mutex_);
+  if (type == "sleep") {
+    const auto duration = std::chrono::nanoseconds(message.value("ns", int64_t{0}));
+    if (const auto at = message.find("at"); at != message.end())
+      sleeps_[at->get<uint64_t>()] = duration;
+    else
+      sleep_once(duration);
   }
+  if (type == "abort" && progress_) progress_->stop();
 }
 
 void Rank::sleep_once(std::chrono::nanoseconds duration) {
@@ -78,13 +46,6 @@ void Rank::sleep_once(std::chrono::nanoseconds duration) {
     progress_->sleep_once(duration, [this](uint64_t from, uint64_t to) {
       say({{"type", "slept"}, {"from_ns", from}, {"to_ns", to}});
     });
-}
-
-template <typename Condition>
-void Rank::wait_for(Condition condition) {
-  std::unique_lock lock(mutex_);
-  told_.wait(lock, [&] { return aborted_ || condition(); });
-  if (aborted_) throw Aborted{};
 }
 
 int Rank::fail(const char* kind, const std::string& text, int exit_code) {
@@ -99,11 +60,9 @@ int Rank::fail(const char* kind, const std::string& text, int exit_code) {
 }
 
 int Rank::run() {
-  listener_ = std::thread([this] { listen_to_runner(); });
   int exit_code = kRankOk;
   try {
-    wait_for([&] { return !config_message_.is_null(); });
-    config_ = RankConfig::from_json(config_message_);
+    config_ = RankConfig::from_json(talk_.wait_for_config());
     prctl(PR_SET_NAME, ("r2bench:" + std::to_string(config_.job_rank(config_.rank()))).c_str());
     service_ = std::make_unique<ServiceThread>();
     {
@@ -115,7 +74,7 @@ int Rank::run() {
       const auto began = std::chrono::steady_clock::now();
       set_up();
       set_up_took_ = std::chrono::steady_clock::now() - began;
-    } catch (const Aborted&) {
+    } catch (const RunnerTalk::Aborted&) {
       throw;
     } catch (const std::exception& e) {
       exit_code = fail("setup", e.what(), kRankSetupError);
@@ -124,12 +83,12 @@ int Rank::run() {
       try {
         iterate();
         report_correctness("finished");
-        wait_for([&] { return close_now_; });
+        talk_.wait_for_close();
       } catch (const ChannelError& e) {
         exit_code = fail("plugin", e.what(), kRankPluginError);
       }
     }
-  } catch (const Aborted&) {
+  } catch (const RunnerTalk::Aborted&) {
     report_correctness("correctness");
     say({{"type", "aborted"}, {"warnings", plugin_warnings()}});
     exit_code = kRankAborted;
@@ -205,8 +164,7 @@ void Rank::set_up() {
     }
   });
   say({{"type", "handles"}, {"handles", handles}, {"shifts", shifts}});
-  wait_for([&] { return !peer_handles_.is_null(); });
-  handles = peer_handles_.get<std::vector<Handle>>();
+  handles = talk_.wait_for_handles().get<std::vector<Handle>>();
   connect(handles);
   connect_coll({handles.begin() + std::ptrdiff_t(channels_.size()), handles.end()});
   service_->run([&] {
@@ -214,7 +172,7 @@ void Rank::set_up() {
     for (CollChannel& channel : coll_channels_) channel.register_memory();
   });
   say({{"type", "ready"}});
-  wait_for([&] { return started_; });
+  talk_.wait_for_start();
 }
 
 void Rank::connect(std::vector<std::vector<unsigned char>>& handles) {
@@ -226,7 +184,7 @@ void Rank::connect(std::vector<std::vector<unsigned char>>& handles) {
       for (size_t c = 0; c < channels_.size(); ++c)
         all = channels_[c].advance_connections(handles.at(c).data()) && all;
       if (all) return;
-      if (aborted_) throw ChannelError("the runner ended the job during set-up");
+      if (talk_.aborted()) throw ChannelError("the runner ended the job during set-up");
       if (std::chrono::steady_clock::now() > deadline)
         throw ChannelError("connections of " + config_.label + " were not there after " +
                            std::to_string(config_.setup_limit_ms) + " ms");
@@ -337,15 +295,14 @@ void Rank::iterate() {
   for (uint64_t i = 0;;) {
     prepare();
     if (config_.in_step) say({{"type", "prepared"}, {"iteration", i}});
-    wait_for([&] { return i < granted_ || final_; });
-    if (!begin(i)) return;
+    if (!talk_.wait_for_grant(i) || !begin(i)) return;
     i = operate(i);
   }
 }
 
 bool Rank::begin(uint64_t number) {
+  if (!talk_.granted(number)) return false;
   std::lock_guard lock(mutex_);
-  if (number >= granted_) return false;
   if (const auto sleep = sleeps_.find(number); sleep != sleeps_.end()) sleep_once(sleep->second);
   return true;
 }
@@ -370,7 +327,7 @@ uint64_t Rank::operate(std::optional<uint64_t> number) {
     start();
     return true;
   });
-  if (!whole) throw Aborted{};
+  if (!whole) throw RunnerTalk::Aborted{};
   if (number) cpu_ns_ = cpu_beside_this_thread_ns() - *cpu_from_ns_;
   if (config_.verify) verify(operations_ - 1);
   return number.value_or(0);

@@ -4,37 +4,30 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <vector>
 
-#include "harness/launch/message_socket.h"
 #include "harness/workload/cpu/coll_channel.h"
 #include "harness/workload/cpu/proxy.h"
 #include "harness/workload/cpu/rank_config.h"
+#include "harness/workload/runner_talk.h"
 
 namespace r2bench {
 
 class Rank {
  public:
   explicit Rank(MessageSocket socket);
-  ~Rank();
 
   /// Everything from the first message to the last. Returns a RankExit; never throws.
   int run();
 
  private:
-  struct Aborted {};  ///< thrown on the main thread when the runner ended the job
-
-  void listen_to_runner();
-  void say(nlohmann::json message);
-  /// Waits until `condition` holds; throws Aborted when the runner has ended the job.
-  template <typename Condition>
-  void wait_for(Condition condition);
+  /// What the runner says to this engine alone. On the listening thread.
+  void hear(const nlohmann::json& message);
+  void say(const nlohmann::json& message) { talk_.say(message); }
 
   void set_up();
   void connect(std::vector<std::vector<unsigned char>>& handles);
@@ -59,8 +52,6 @@ class Rank {
   void close_all();
   int fail(const char* kind, const std::string& text, int exit_code);
 
-  MessageSocket socket_;
-  std::mutex send_mutex_;
   RankConfig config_;
   std::unique_ptr<NetPlugin> plugin_;
   std::vector<NetDevice> devices_;
@@ -80,16 +71,8 @@ class Rank {
   std::unique_ptr<ServiceThread> service_;
   std::unique_ptr<ProgressThread> progress_;
 
-  // What the runner has said; guarded by mutex_.
-  std::mutex mutex_;
-  std::condition_variable told_;
-  nlohmann::json config_message_, peer_handles_;
-  bool started_ = false, final_ = false, close_now_ = false;
-  std::atomic<bool> aborted_{false};
-  uint64_t granted_ = 0;
+  std::mutex mutex_;  ///< guards sleeps_, and progress_ while it is made
   std::map<uint64_t, std::chrono::nanoseconds> sleeps_;  ///< by the iteration in which to stop polling
-  std::thread listener_;
-  std::atomic<bool> leaving_{false};
 
   std::chrono::nanoseconds set_up_took_{0};
   uint64_t operations_ = 0;  ///< warm-ups included
@@ -97,6 +80,8 @@ class Rank {
   uint64_t reported_wrong_ = 0;
   std::optional<uint64_t> cpu_from_ns_;  ///< when the first counted operation began
   uint64_t cpu_ns_ = 0;                  ///< from then to the end of the last one
+
+  RunnerTalk talk_;  ///< the last member: its thread uses the others
 };
 
 }  // namespace r2bench

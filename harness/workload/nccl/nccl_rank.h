@@ -11,7 +11,7 @@
 #include "harness/workload/nccl/gpu_data.h"
 #include "harness/workload/nccl/nccl_library.h"
 #include "harness/workload/nccl/nccl_options.h"
-#include "harness/workload/nccl/runner_talk.h"
+#include "harness/workload/runner_talk.h"
 
 namespace r2bench {
 

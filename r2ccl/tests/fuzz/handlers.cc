@@ -214,7 +214,7 @@ class Play {
     for (Channel* channel : {static_cast<Channel*>(sender_.get()), static_cast<Channel*>(receiver_.get())}) {
       channel->close_requested.store(true);
       for (int i = 0; i < 3 && !channel->finished(); ++i) {
-        skip_ += 3000 * kNsPerMs;
+        skip_ += 16000 * kNsPerMs;  // a closed end answers its peer for 15 s
         channel->on_socket(tick());
         channel->step(tick());
         let_workers_finish();

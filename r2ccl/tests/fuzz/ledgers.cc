@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cmake/fuzz/input.h"
-#include "r2ccl/channel/ledger.h"
+#include "r2ccl/protocol/ledger.h"
 
 namespace {
 

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <bit>
 
+#include "r2ccl/protocol/conduct.h"
+#include "r2ccl/protocol/sent.h"
+
 namespace r2ccl::model {
 namespace {
 
@@ -24,6 +27,94 @@ PathState state_of(Life life) {
 bool takes_in(Pair pair) { return pair == Pair::kReady || pair == Pair::kError; }
 
 }  // namespace
+
+/// How an end of the model carries out what conduct.h decides.
+struct Model::Stepper::Deeds {
+  Stepper& s;
+  int end;
+
+  Half& half(uint32_t path) const { return s.half(end, int(path)); }
+  bool holds(Rule rule) const { return s.holds(rule); }
+  std::optional<PathState> state(uint32_t path) const {
+    const Life life = half(path).life;
+    if (life == Life::kNever || life == Life::kBuried || life == Life::kGone) return std::nullopt;
+    return state_of(life);
+  }
+  bool condemned(uint32_t path) const { return half(path).condemned; }
+  bool connected() const { return s.w.connected; }
+  bool opening(uint32_t path) const { return end == kSender && s.w.opening == path; }
+  bool another_stands_by(uint32_t path) const {
+    for (int other = 1; other <= s.bounds_.paths; ++other)
+      if (other != int(path) && s.half(end, other).life == Life::kStandby) return true;
+    return false;
+  }
+  bool may_leave() const { return true; }
+  void leaving(uint32_t, uint32_t) const {}
+  void fence(uint32_t path, bool tell) const {
+    if (tell) say_migrate(path);
+    s.start_fence(end, int(path));
+  }
+  void fence_given_up(uint32_t path) const { s.fence_given_up(end, int(path)); }
+  void mark(uint32_t path) const { half(path).condemned = true; }
+  void drop(uint32_t path, bool tell) const { s.drop(end, int(path), tell); }
+  void forget(uint32_t path) const { half(path).life = Life::kBuried; }
+  void opening_refused(uint32_t path) const { s.drop(end, int(path), true); }
+  void lane(uint32_t path) const { half(path).life = Life::kLane; }
+  bool stand_by(uint32_t path) const {  // the sender's conditions: may_rest()
+    if (half(path).condemned) return false;
+    half(path).life = Life::kStandby;
+    return true;
+  }
+  void carry(uint32_t path) const { s.carry(end, int(path)); }
+  void say_migrate(uint32_t path) const { say(Say::kMigrate, path, true); }
+  void say_drop(uint32_t path) const { say(Say::kDrop, path, false); }
+  void say_use(uint32_t path) const { say(Say::kUse, path, true); }
+  void say_lane(uint32_t path) const { say(Say::kLane, path, false); }
+  void say_rest(uint32_t path) const { say(Say::kRest, path, false); }
+  void say(Say what, uint32_t path, bool with_epoch) const {
+    s.say(1 - end, {what, uint8_t(with_epoch ? s.w.end[end].epoch() : 0), uint8_t(path)});
+  }
+};
+
+/// What sent.h asks of the messages.
+struct Model::Stepper::Messages {
+  Stepper& s;
+  bool holds(Rule rule) const { return s.holds(rule); }
+  bool known(uint64_t message) const { return kept(message); }
+  bool kept(uint64_t message) const { return message < s.w.sent.next() && s.kept(int(message)); }
+  uint32_t segments(uint64_t) const { return uint32_t(s.bounds_.segments); }
+  uint32_t path_of(uint64_t message, uint32_t segment) const {
+    return s.w.carrier[size_t(s.index_of(int(message), int(segment)))];
+  }
+  bool carries(uint32_t path) const { return path != 0 && s.carries(kSender, int(path)); }
+  bool written(uint64_t message, uint32_t segment) const {
+    return !(s.w.unwritten >> s.index_of(int(message), int(segment)) & 1);
+  }
+  /// Over any path that carries, one that is broken may refuse it: `pick_` says which of all ways.
+  void send_again(uint64_t message, uint32_t segment) const {
+    struct Way {
+      int path;
+      bool refused;
+    };
+    std::array<Way, 2 * kMaxPaths> over{};
+    unsigned ways = 0;
+    const auto add = [&](int to) {
+      over[ways++] = {to, false};
+      if (s.bounds_.lanes > 0 && s.link(to).broken) over[ways++] = {to, true};
+    };
+    add(s.active(kSender));
+    for (int lane = 1; lane <= s.bounds_.paths; ++lane)
+      if (s.half(kSender, lane).life == Life::kLane && !s.half(kSender, lane).condemned) add(lane);
+    const int index = s.index_of(int(message), int(segment));
+    const Way& way = over[s.pick_ % ways];
+    s.pick_ /= ways, s.picks_ *= ways;
+    s.picked_[size_t(index)] = uint8_t(way.path);
+    s.put(index, way.path, way.refused);
+  }
+  void cannot_send(uint64_t) const {
+    s.violate("a message that the receiver lacks was given back, and cannot be sent again");
+  }
+};
 
 // --- questions
 // ----------------------------------------------------------------------------------------------
@@ -114,11 +205,8 @@ bool Model::Stepper::may_rest(int path) {
       half(kSender, path).life != Life::kLane)
     return false;
   if (holds(Rule::kRestReported) && (l.taken[kSender] < l.posted || l.stands_still)) return false;
-  if (!holds(Rule::kRestConfirmed)) return true;
-  for (uint64_t message = w.sent.confirmed(); message < w.sent.next(); ++message)
-    for (int segment = 0; segment < bounds_.segments; ++segment)
-      if (w.carrier[size_t(index_of(int(message), segment))] == path) return false;
-  return true;
+  const Messages messages{*this};
+  return !holds(Rule::kRestConfirmed) || all_confirmed(w.sent, messages, uint32_t(path));
 }
 
 bool Model::Stepper::stands_still(int path) {
@@ -226,8 +314,7 @@ void Model::Stepper::write(Link& l, uint8_t what) {
 }
 
 void Model::Stepper::write_open_lines(Link& l) {
-  for (uint64_t message = w.received.received(); message < w.received.next(); ++message)
-    if (!w.received.complete(message)) write(l, line(int(message), 0));
+  for_each_open(w.received, [&](uint64_t message) { write(l, line(int(message), 0)); });
 }
 
 // --- the NIC
@@ -281,9 +368,8 @@ void Model::Stepper::say(int to, const Control& message) {
 }
 
 void Model::Stepper::leave(int end, int path, int target) {
-  w.end[end].leave(uint32_t(path), uint32_t(target));
-  say(1 - end, {Say::kMigrate, uint8_t(w.end[end].epoch()), uint8_t(path)});
-  start_fence(end, path);
+  Deeds deeds{*this, end};
+  Conduct(w.end[end], deeds).leave(uint32_t(path), uint32_t(target));
 }
 
 void Model::Stepper::start_fence(int end, int path) {
@@ -358,9 +444,8 @@ void Model::Stepper::finish_fence(int end, bool cannot) {
 }
 
 void Model::Stepper::condemn(int end, int path) {
-  if (!carries(end, path)) return;
-  if (running(end)) return leave(end, path);
-  half(end, path).condemned = true;
+  Deeds deeds{*this, end};
+  Conduct(w.end[end], deeds).condemn(uint32_t(path));
 }
 
 void Model::Stepper::choose(int path, unsigned pick) {
@@ -371,83 +456,45 @@ void Model::Stepper::choose(int path, unsigned pick) {
   if (path != 0) use(kSender, path, pick);
 }
 
-// Segments of `message` that paths carry which are not left.
-uint16_t Model::Stepper::live(int message) {
-  uint16_t live = 0;
-  if (kept(message))
-    for (int segment = 0; segment < bounds_.segments; ++segment)
-      if (const int path = w.carrier[size_t(index_of(message, segment))]; path != 0 && carries(kSender, path))
-        live |= uint16_t(1u << segment);
-  return live;
+void Model::Stepper::use(int end, int path, unsigned pick) {
+  pick_ = pick;
+  Deeds deeds{*this, end};
+  Conduct(w.end[end], deeds).use(uint32_t(path));
 }
 
-void Model::Stepper::use(int end, int path, unsigned pick) {
-  if (end == kSender) say(kReceiver, {Say::kUse, uint8_t(w.end[kSender].epoch()), uint8_t(path)});
+void Model::Stepper::carry(int end, int path) {
   if (const int before = active(end); before != 0 && before != path) violate("two active paths at one end");
   half(end, path).life = Life::kActive;
   w.end[end].running();
   moved();
-  Link& l = link(path);
   if (end == kReceiver) {
     if (!w.connected) {
       w.connected = true;
       return;
     }
-    if (holds(Rule::kRepeatLines)) write_open_lines(l);
+    if (holds(Rule::kRepeatLines)) write_open_lines(link(path));
     w.told = 0;
     if (holds(Rule::kStrictAck) && w.received.received() > 0) confirm();
     return;
   }
-  if (holds(Rule::kReceiverIsRight)) {
-    std::array<uint16_t, kWindow> segments{};
-    std::copy(w.report.begin(), w.report.end(), segments.begin());
-    w.sent.take_report(w.report_first, segments, [this](uint64_t message) {
-      return holds(Rule::kNicWordOnLanes) ? live(int(message)) : uint16_t{0};
-    });
-  }
+  Messages messages{*this};
+  std::array<uint16_t, kWindow> segments{};
+  std::copy(w.report.begin(), w.report.end(), segments.begin());
+  believe_receiver<kWindow>(w.sent, w.report_first, segments, messages);
   w.reminder.moved();
   release();
-  struct Way {
-    int path;
-    bool refused;
-  };
-  std::array<Way, 2 * kMaxPaths> over{};
-  unsigned ways = 0;
-  const auto add = [&](int to) {
-    over[ways++] = {to, false};
-    if (bounds_.lanes > 0 && link(to).broken) over[ways++] = {to, true};
-  };
-  add(path);
-  for (int lane = 1; lane <= bounds_.paths; ++lane)
-    if (half(kSender, lane).life == Life::kLane && !half(kSender, lane).condemned) add(lane);
-  for (uint64_t message = w.report_first; message < w.sent.next(); ++message) {
-    const uint16_t missing = w.sent.missing(message), carried = live(int(message));
-    for (int segment = 0; segment < bounds_.segments; ++segment) {
-      if (!(missing >> segment & 1)) continue;
-      if (holds(Rule::kLiveSegments) && carried >> segment & 1) continue;
-      if (!kept(int(message)))
-        return violate("a message that the receiver lacks was given back, and cannot be sent again");
-      const int index = index_of(int(message), segment);
-      if (!holds(Rule::kSegmentsOfPath) && w.unwritten >> index & 1) continue;
-      const Way& way = over[pick % ways];
-      pick /= ways, picks_ *= ways;
-      picked_[size_t(index)] = uint8_t(way.path);
-      put(index, way.path, way.refused);
-    }
-  }
+  replay(w.sent, messages);
 }
 
 void Model::Stepper::start_lane(int path) {
-  half(kSender, path).life = Life::kLane;
-  say(kReceiver, {Say::kLane, 0, uint8_t(path)});
+  Deeds deeds{*this, kSender};
+  Conduct(w.end[kSender], deeds).start_lane(uint32_t(path));
 }
 
 void Model::Stepper::rest_lane(int path) {
   ++w.rests;
-  const bool another = in_life(kSender, Life::kStandby) != 0;
-  half(kSender, path).life = Life::kStandby;
-  say(kReceiver, {Say::kRest, 0, uint8_t(path)});
-  if (another) drop(kSender, path, true);
+  Deeds deeds{*this, kSender};
+  (void)Conduct(w.end[kSender], deeds).rest_lane(uint32_t(path));
 }
 
 void Model::Stepper::open() {
@@ -478,61 +525,26 @@ void Model::Stepper::drop(int end, int path, bool tell) {
 
 void Model::Stepper::hear(int end, Control m) {
   if (w.failed[end]) return;
-  MigrationEnd& self = w.end[end];
   Half* h = m.path != 0 ? &half(end, m.path) : nullptr;
+  Deeds deeds{*this, end};
+  Conduct conduct(w.end[end], deeds);
   switch (m.say) {
     case Say::kMigrate:
-      if (!holds(Rule::kSenderFirst) && m.epoch == self.epoch()) return;
-      switch (self.peer_leaves(holds(Rule::kMigrateEpoch) ? m.epoch : self.epoch() + 1, m.path,
-                               h && carries(end, m.path))) {
-        case Verdict::kFenceActive:
-          return start_fence(end, m.path);
-        case Verdict::kFenceGivenUp:
-          return fence_given_up(end, m.path);
-        case Verdict::kOther:
-          if (carries(end, m.path)) return condemn(end, m.path);
-          if (!holds(Rule::kYielded)) return;
-          if (h->life == Life::kStandby) return drop(end, m.path, true);
-          return say(1 - end, {Say::kDrop, 0, m.path});
-        default:
-          return;
-      }
+      return conduct.hear_migrate(m.epoch, m.path);
     case Say::kFenced:
-      if (!self.peer_has_fenced(
-              holds(Rule::kFencedEpoch) ? m.epoch : self.epoch(),
-              holds(Rule::kFencedEpoch) && holds(Rule::kFencedPath) ? uint32_t(m.path) : self.leaving(),
-              !m.cannot))
-        return;
-      if (end == kSender) {
-        w.report_first = m.number;
-        w.report = m.segments;
-        w.sent.confirmed(m.number);
-      }
+      if (!conduct.hear_fenced(m.epoch, m.path, !m.cannot) || end == kReceiver) return;
+      w.report_first = m.number;
+      w.report = m.segments;
+      w.sent.confirmed(m.number);
       return;
     case Say::kUse:
-      switch (self.peer_uses(holds(Rule::kUseEpoch) ? m.epoch : self.epoch(), m.path,
-                             h->life == Life::kStandby || carries(end, m.path), w.connected)) {
-        case Verdict::kUse:
-          return use(end, m.path);
-        case Verdict::kFenceGivenUp:
-          say(1 - end, {Say::kMigrate, uint8_t(self.epoch()), m.path});
-          return fence_given_up(end, m.path);
-        default:
-          return;
-      }
+      return conduct.hear_use(m.epoch, m.path);
     case Say::kDrop:
-      if (h->life == Life::kNever || h->life == Life::kBuried || h->life == Life::kGone) return;
-      if (h->life == Life::kFencing && self.leaving() != m.path) h->life = Life::kBuried;
-      if (end == kSender && w.opening == m.path) return drop(end, m.path, true);
-      switch (after_drop(state_of(h->life))) {
-        case AfterDrop::kLeave:
-          if (h->life == Life::kActive || holds(Rule::kLaneGivenUp)) condemn(end, m.path);
-          return;
-        case AfterDrop::kDrop:
-          return drop(end, m.path, false);
-        default:
-          return;
-      }
+      return conduct.hear_drop(m.path);
+    case Say::kLane:
+      return conduct.hear_lane(m.path);
+    case Say::kRest:
+      return conduct.hear_rest(m.path);
     case Say::kOpen:
       if (h->life != Life::kNever && holds(Rule::kNewQueuePairs)) return;
       *h = {Life::kStandby, Pair::kReady, false};
@@ -564,13 +576,11 @@ void Model::Stepper::hear(int end, Control m) {
     case Say::kReceived:
       w.sent.confirmed(m.number);
       if (!w.reminder.answered(m.number) || !holds(Rule::kDisbelief) || !active(end)) return;
-      if (const int path = lost_on(m.number, m.segments[0]); running(end)) leave(end, path);
-      return;
-    case Say::kLane:
-      if (h->life == Life::kStandby) h->life = Life::kLane;
-      return;
-    case Say::kRest:
-      if (h->life == Life::kLane && !h->condemned) h->life = Life::kStandby;
+      {
+        const Messages messages{*this};
+        const uint32_t lost = lost_on(messages, m.number, m.segments[0]);
+        leave(end, lost != 0 ? int(lost) : active(end));
+      }
       return;
     case Say::kFail:
       w.failed[end] = true;
@@ -578,18 +588,6 @@ void Model::Stepper::hear(int end, Control m) {
     case Say::kNothing:
       return;
   }
-}
-
-// The path that has lost a segment of `message` that has not arrived.
-int Model::Stepper::lost_on(int message, unsigned arrived) {
-  if (message < int(w.sent.next()) && kept(message))
-    for (int segment = 0; segment < bounds_.segments; ++segment) {
-      if (arrived >> segment & 1) continue;
-      const int path = w.carrier[size_t(index_of(message, segment))];
-      if (path == 0 || !carries(kSender, path)) continue;
-      return path;
-    }
-  return active(kSender);
 }
 
 void Model::Stepper::fail(int end, bool excused) {

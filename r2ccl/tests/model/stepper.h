@@ -80,6 +80,8 @@ class Model::Stepper {
   void settle();
 
  private:
+  struct Deeds;
+  struct Messages;
   void violate(const char* what) {
     if (!w.violation) w.violation = what;
   }
@@ -91,8 +93,6 @@ class Model::Stepper {
   int message_of(int index) const { return index / bounds_.segments; }
   static int nth(const Link& link, int n) { return int(link.queue >> 4 * n & 0xf); }
   void put(int index, int path, bool refused);
-  uint16_t live(int message);
-  int lost_on(int message, unsigned arrived);
   void arrive(int index);
   void land_in_memory(int index);
   void write(Link& link, uint8_t what);
@@ -102,13 +102,14 @@ class Model::Stepper {
   void fence_given_up(int end, int path);
   void finish_fence(int end, bool cannot = false);
   void use(int end, int path, unsigned pick = 0);
+  void carry(int end, int path);
   void release();
   void moved() { w.asked = w.poked = 0; }
 
   const Bounds& bounds_;
   Rule without_;
   World& w;
-  unsigned picks_ = 1;
+  unsigned pick_ = 0, picks_ = 1;
   std::array<uint8_t, kMaxPieces> picked_{};
 };
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "r2ccl/channel/wire.h"
+#include "r2ccl/protocol/wire.h"
 
 namespace r2ccl {
 

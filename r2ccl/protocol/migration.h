@@ -1,6 +1,6 @@
 // One end's part in the migration protocol: epochs, whose fence is still missing, and what follows from each
-// control message. Pure: no verbs, no clock, no threads. Channel carries out what it says; the explorer in
-// tests/model drives the same code through every order of events. PROTOCOL.md gives the reason of each rule.
+// control message. Pure: no verbs, no clock, no threads. conduct.h says what is done then. PROTOCOL.md gives
+// the reason of each rule.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +39,7 @@ class MigrationEnd {
  public:
   explicit MigrationEnd(bool sender) : sender_(sender) {}
 
+  bool sender() const { return sender_; }
   Phase phase() const { return phase_; }
   uint32_t epoch() const { return epoch_; }
   /// The path that is left in this epoch.

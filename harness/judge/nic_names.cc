@@ -1,4 +1,4 @@
-#include "harness/report/nic_names.h"
+#include "harness/judge/nic_names.h"
 
 #include <algorithm>
 #include <cctype>

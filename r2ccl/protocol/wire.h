@@ -7,10 +7,9 @@
 #include <cstdint>
 #include <cstring>
 
-#include "r2ccl/channel/net.h"
 #include "r2ccl/control/frame.h"
 #include "r2ccl/control/socket.h"
-#include "r2ccl/verbs/device.h"
+#include "r2ccl/verbs/port_address.h"
 
 namespace r2ccl::wire {
 
@@ -33,7 +32,6 @@ struct Handle {
   control::Token token;
   uint64_t connect_state;
 };
-static_assert(sizeof(Handle) <= kHandleBytes);
 
 /// One clear-to-send: message `head − 1` may be written to `address`. It counts only when head, tail and
 /// check agree, so that it may arrive in any order of bytes.

@@ -1,9 +1,10 @@
-// A rank's conversation with the runner: what it has said so far, and waiting for more. A thread of its own
+// A rank's conversation with the runner, of every engine: what it has said so far, and waiting for more. A thread of its own
 // listens, so that a rank that waits for its GPU still hears that the job is over.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -17,7 +18,9 @@ class RunnerTalk {
   /// The runner has ended the job.
   struct Aborted {};
 
-  explicit RunnerTalk(MessageSocket socket);
+  /// `also` hears each message, on the listening thread, once it has taken effect here. It may be empty; what it uses
+  /// must outlive this object.
+  explicit RunnerTalk(MessageSocket socket, std::function<void(const nlohmann::json&)> also = {});
   ~RunnerTalk();
 
   void say(const nlohmann::json& message);
@@ -35,10 +38,12 @@ class RunnerTalk {
 
  private:
   void listen();
+  void take(const nlohmann::json& message);
   template <typename Condition>
   void wait_for(Condition condition);
 
   MessageSocket socket_;
+  std::function<void(const nlohmann::json&)> also_;
   std::mutex send_mutex_;
   std::mutex mutex_;
   std::condition_variable told_;

@@ -1,4 +1,4 @@
-#include "harness/report/verdict.h"
+#include "harness/judge/verdict.h"
 
 #include <gtest/gtest.h>
 

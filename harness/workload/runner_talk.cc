@@ -1,4 +1,4 @@
-#include "harness/workload/nccl/runner_talk.h"
+#include "harness/workload/runner_talk.h"
 
 #include <unistd.h>
 
@@ -12,7 +12,8 @@ namespace r2bench {
 
 using namespace std::chrono_literals;
 
-RunnerTalk::RunnerTalk(MessageSocket socket) : socket_(std::move(socket)), listener_([this] { listen(); }) {}
+RunnerTalk::RunnerTalk(MessageSocket socket, std::function<void(const nlohmann::json&)> also)
+    : socket_(std::move(socket)), also_(std::move(also)), listener_([this] { listen(); }) {}
 
 RunnerTalk::~RunnerTalk() {
   leaving_ = true;
@@ -32,19 +33,24 @@ void RunnerTalk::listen() {
       if (socket_.closed()) _exit(kRankOrphaned);
       continue;
     }
-    const std::string type = message->value("type", "");
-    std::lock_guard lock(mutex_);
-    if (type == "config") config_ = *message;
-    if (type == "handles") handles_ = message->at("handles");
-    if (type == "start") started_ = true;
-    if (type == "grant") {
-      granted_ = std::max<uint64_t>(granted_, message->value("iterations", uint64_t{0}));
-      final_ = final_ || message->value("final", false);
-    }
-    if (type == "close") close_ = true;
-    if (type == "abort") aborted_ = true;
-    told_.notify_all();
+    take(*message);
+    if (also_) also_(*message);
   }
+}
+
+void RunnerTalk::take(const nlohmann::json& message) {
+  const std::string type = message.value("type", "");
+  std::lock_guard lock(mutex_);
+  if (type == "config") config_ = message;
+  if (type == "handles") handles_ = message.at("handles");
+  if (type == "start") started_ = true;
+  if (type == "grant") {
+    granted_ = std::max<uint64_t>(granted_, message.value("iterations", uint64_t{0}));
+    final_ = final_ || message.value("final", false);
+  }
+  if (type == "close") close_ = true;
+  if (type == "abort") aborted_ = true;
+  told_.notify_all();
 }
 
 template <typename Condition>

@@ -1,4 +1,4 @@
-#include "harness/report/per_fault.h"
+#include "harness/judge/per_fault.h"
 
 #include <algorithm>
 #include <cmath>

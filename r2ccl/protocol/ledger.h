@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <span>
 
-#include "r2ccl/channel/wire.h"
+#include "r2ccl/protocol/wire.h"
 
 namespace r2ccl {
 

@@ -1,0 +1,70 @@
+// All metrics: what the files of harness/judge/metrics declare. The list of those files is made by CMake.
+#include "harness/judge/metric.h"
+
+#define METRIC_FILE(name)         \
+  namespace r2bench::metrics_of { \
+  std::vector<Metric> name();     \
+  }
+#include "harness/judge/metric_files.inc"
+#undef METRIC_FILE
+
+namespace r2bench {
+
+const std::vector<Metric>& all_metrics() {
+  static const std::vector<Metric> all = [] {
+    std::vector<Metric> metrics;
+    const auto add = [&](const std::vector<Metric>& of_file) {
+      metrics.insert(metrics.end(), of_file.begin(), of_file.end());
+    };
+#define METRIC_FILE(name) add(metrics_of::name());
+#include "harness/judge/metric_files.inc"
+#undef METRIC_FILE
+    return metrics;
+  }();
+  return all;
+}
+
+const Metric* metric_of(const std::string& name) {
+  for (const Metric& metric : all_metrics())
+    if (metric.info.name == name) return &metric;
+  return nullptr;
+}
+
+/// What scenarios are read by (harness/scenario/expectation.h).
+const std::vector<MetricInfo>& metrics() {
+  static const std::vector<MetricInfo> all = [] {
+    std::vector<MetricInfo> infos;
+    for (const Metric& metric : all_metrics()) infos.push_back(metric.info);
+    return infos;
+  }();
+  return all;
+}
+
+std::string why_no_sample(const ModeResult& mode) {
+  for (const FaultSample& sample : mode.faults) {
+    if (!sample.witnessed) return "no sample: the fault was never seen to take effect";
+    if (!sample.sampled)
+      return "no sample" + (sample.why_not_sampled.empty() ? "" : ": " + sample.why_not_sampled);
+  }
+  return mode.outcome == Outcome::kOk ? "no sample"
+                                      : std::string("no sample: the job ended (") + name(mode.outcome) + ")";
+}
+
+std::string metrics_as_markdown() {
+  std::string text = "| metric | right side | meaning |\n|---|---|---|\n";
+  for (const Metric& metric : all_metrics()) {
+    std::string name = "`" + metric.info.name + "`";
+    const size_t dot = metric.info.name.find('.');
+    if (dot != std::string::npos) {  // one line for the percentiles of a time
+      const std::string statistic = metric.info.name.substr(dot);
+      if (statistic == ".p95" || statistic == ".p99" || statistic == ".max") continue;
+      if (statistic == ".p50") name = "`" + metric.info.name.substr(0, dot) + "` with `.p50 .p95 .p99 .max`";
+    }
+    std::string wanted = metric.wanted;
+    for (const std::string& word : metric.info.words) wanted += (wanted.empty() ? "" : ", ") + word;
+    text += "| " + name + " | " + wanted + " | " + metric.info.meaning + " |\n";
+  }
+  return text;
+}
+
+}  // namespace r2bench

@@ -1,0 +1,62 @@
+// What a scenario can expect of a run: each metric told once, by a file of harness/judge/metrics.
+// Expectations are parsed and judged by it; `metrics.values` of result.json, `r2bench explain` and the table
+// of harness/scenario/README.md are made from it. README.md says how to add one.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/measure/result.h"
+#include "harness/scenario/expectation.h"
+#include "harness/scenario/scenario.h"
+
+namespace r2bench {
+
+/// What a metric is in a run: a number, a word, or nothing, with the reason.
+struct Value {
+  std::optional<double> number;     ///< infinite: a time that never came
+  std::optional<std::string> word;  ///< of a metric that is one of some words, or free words
+  std::string text;                 ///< for people; the reason when there is no value
+  std::string detail;               ///< the job's error where it explains the value
+
+  static Value of(double number, std::string text) { return {number, std::nullopt, std::move(text), {}}; }
+  static Value of_count(uint64_t count) { return of(static_cast<double>(count), std::to_string(count)); }
+  static Value of_word(std::string word, const std::string& detail = "") {
+    return {std::nullopt, word, word, detail};
+  }
+  static Value none(std::string reason) { return {std::nullopt, std::nullopt, std::move(reason), {}}; }
+};
+
+/// A mode's pooled result, with all that a metric may look at.
+struct Measured {
+  const Scenario& scenario;
+  const RunResult& result;
+  const ModeResult& mode;
+};
+
+struct Metric {
+  MetricInfo info;     ///< name, unit, words, and the meaning in one sentence
+  const char* wanted;  ///< what the right side of an expectation is: "a time", "a ratio", "a count"
+  std::function<Value(const Measured&)> value;
+  /// Of a count: one number for each round of the faults, each of which has to meet an expectation.
+  std::function<std::vector<uint64_t>(const ModeResult&)> by_round = nullptr;
+  /// A sentence where the value proves nothing although it is what was wanted; else empty.
+  std::function<std::string(const ModeResult&)> doubt = nullptr;
+  std::string place = "";      ///< in a run of result.json, where that holds it beside `metrics.values`
+  bool without_fault = false;  ///< what is wrong is wrong, whether a fault was seen or not
+  bool spans_hosts = false;  ///< a time from an event of one host to one of another: as exact as their clocks
+};
+
+const std::vector<Metric>& all_metrics();
+const Metric* metric_of(const std::string& name);  ///< nullptr: there is none
+
+/// Why no fault of the mode has times.
+std::string why_no_sample(const ModeResult& mode);
+
+/// The lines of the table in harness/scenario/README.md.
+std::string metrics_as_markdown();
+
+}  // namespace r2bench

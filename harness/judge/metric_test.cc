@@ -1,0 +1,57 @@
+#include "harness/judge/metric.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "harness/report/sample_result.h"
+
+namespace r2bench {
+namespace {
+
+TEST(Metrics, are_declared_once_and_whole) {
+  std::set<std::string> names;
+  for (const Metric& metric : all_metrics()) {
+    SCOPED_TRACE(metric.info.name);
+    EXPECT_TRUE(names.insert(metric.info.name).second);
+    EXPECT_FALSE(metric.info.meaning.empty());
+    EXPECT_NE(std::string(metric.wanted).empty(), metric.info.words.empty())
+        << "words say what is wanted themselves";
+    EXPECT_EQ(find_metric(metric.info.name)->meaning, metric.info.meaning);
+  }
+  EXPECT_EQ(metric_of("recover_msmax"), nullptr);
+}
+
+TEST(Metrics, have_a_value_or_a_reason_in_every_mode) {
+  const RunResult result = sample_result();
+  const Scenario scenario = sample_scenario();
+  for (const ModeResult& mode : result.modes)
+    for (const Metric& metric : all_metrics()) {
+      const Value value = metric.value({scenario, result, mode});
+      EXPECT_FALSE(value.number && value.word) << metric.info.name;
+      EXPECT_FALSE(value.text.empty()) << metric.info.name;
+      EXPECT_TRUE(!value.word || metric.info.text || !metric.info.words.empty()) << metric.info.name;
+      EXPECT_TRUE(!metric.by_round || !metric.by_round(mode).empty()) << metric.info.name;
+    }
+}
+
+TEST(Metrics, the_page_of_scenarios_lists_them) {
+  const std::string file = std::string(R2BENCH_SOURCE_DIR) + "/harness/scenario/README.md";
+  std::stringstream read;
+  read << std::ifstream(file).rdbuf();
+  const std::string page = read.str(), end = "<!-- /metrics -->";
+  const size_t mark = page.find("<!-- metrics:"), from = page.find("-->\n", mark) + 4, to = page.find(end);
+  ASSERT_NE(mark, std::string::npos);
+  ASSERT_NE(to, std::string::npos);
+  const std::string wanted = "\n" + metrics_as_markdown() + "\n";
+  if (std::getenv("R2BENCH_UPDATE_GOLDEN") != nullptr)
+    std::ofstream(file) << page.substr(0, from) << wanted << page.substr(to);
+  else
+    EXPECT_EQ(page.substr(from, to - from), wanted) << "R2BENCH_UPDATE_GOLDEN=1 verdict_test writes it";
+}
+
+}  // namespace
+}  // namespace r2bench

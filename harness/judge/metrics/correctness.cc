@@ -1,0 +1,55 @@
+// Whether the data that arrived is what was sent. Of the whole job.
+#include "harness/judge/metric.h"
+
+namespace r2bench {
+namespace {
+
+Value exactness(const ModeResult& mode) {
+  const Correctness& c = mode.correctness;
+  if (!c.exact()) {
+    return {std::nullopt,
+            "wrong",
+            std::to_string(c.wrong_elements) + " wrong, " + std::to_string(c.lost) + " lost, " +
+                std::to_string(c.duplicated) + " duplicated, " + std::to_string(c.size_errors) +
+                " of wrong size",
+            {}};
+  }
+  if (c.checked_elements == 0) return Value::none("no element was compared");
+  return {std::nullopt, "exact", "exact, " + std::to_string(c.checked_elements) + " elements compared", {}};
+}
+
+/// What is wrong is known; that nothing is, only where something was compared.
+Value wrong_count(const ModeResult& mode, uint64_t count) {
+  if (count == 0 && mode.correctness.checked_elements == 0) return Value::none("no element was compared");
+  return Value::of_count(count);
+}
+
+Metric counted(const char* name, const char* meaning, uint64_t Correctness::*count) {
+  return {.info = {name, Unit::kNone, {}, meaning},
+          .wanted = "a count, of the whole job",
+          .value = [count](const Measured& m) { return wrong_count(m.mode, m.mode.correctness.*count); },
+          .place = std::string("/metrics/correctness/") + name,
+          .without_fault = true};
+}
+
+}  // namespace
+
+namespace metrics_of {
+
+std::vector<Metric> correctness() {
+  return {
+      {.info = {"correctness",
+                Unit::kNone,
+                {"exact", "wrong"},
+                "whether every element was right and no segment was lost or delivered twice"},
+       .wanted = "",
+       .value = [](const Measured& m) { return exactness(m.mode); },
+       .without_fault = true},
+      counted("wrong_elements", "elements that differed from the exact result", &Correctness::wrong_elements),
+      counted("duplicated", "messages or segments that arrived twice", &Correctness::duplicated),
+      counted("lost", "messages that never arrived although later ones did", &Correctness::lost),
+  };
+}
+
+}  // namespace metrics_of
+}  // namespace r2bench

@@ -1,0 +1,68 @@
+// What resilience costs where nothing fails.
+#include "harness/judge/metric.h"
+#include "harness/report/format.h"
+
+namespace r2bench {
+namespace {
+
+Value overhead(const RunResult& result, const ModeResult& mode, bool busbw) {
+  for (const Overhead& overhead : result.overheads) {
+    if (overhead.mode != mode.mode) continue;
+    if (overhead.pairs < 2) return Value::none("fewer than two pairs were measured");
+    const double upper = busbw ? overhead.loss_upper95_pct : overhead.upper95_pct;
+    const double mean = busbw ? overhead.loss_mean_pct : overhead.mean_pct;
+    return Value::of(upper, fixed(upper, 2) + " % (mean " + fixed(mean, 2) + " %, " +
+                                std::to_string(overhead.pairs) + " pairs)");
+  }
+  return Value::none("no pair was measured");
+}
+
+Value cpu_loss(const RunResult& result, const ModeResult& mode) {
+  for (const Overhead& overhead : result.overheads) {
+    if (overhead.mode != mode.mode) continue;
+    if (overhead.cpu_pairs < 2) return Value::none("the CPU time of fewer than two pairs is known");
+    return Value::of(overhead.cpu_upper95_pct, fixed(overhead.cpu_upper95_pct, 2) + " % (mean " +
+                                                   fixed(overhead.cpu_mean_pct, 2) + " %, " +
+                                                   std::to_string(overhead.cpu_pairs) + " pairs)");
+  }
+  return Value::none("no pair was measured");
+}
+
+}  // namespace
+
+namespace metrics_of {
+
+std::vector<Metric> cost() {
+  const char* wanted = "a percentage";
+  return {
+      {{"overhead_pct",
+        Unit::kPercent,
+        {},
+        "time lost to resilience without a fault, against the first mode: upper 95 % bound over the pairs"},
+       wanted,
+       [](const Measured& m) { return overhead(m.result, m.mode, false); }},
+      {{"busbw_loss_pct",
+        Unit::kPercent,
+        {},
+        "bus bandwidth lost to resilience without a fault, against the first mode: upper 95 % bound over the "
+        "pairs"},
+       wanted,
+       [](const Measured& m) { return overhead(m.result, m.mode, true); }},
+      {{"cpu_loss_pct",
+        Unit::kPercent,
+        {},
+        "CPU time per byte that resilience takes without a fault, against the first mode: upper 95 % bound "
+        "over the pairs"},
+       wanted,
+       [](const Measured& m) { return cpu_loss(m.result, m.mode); }},
+      {{"cpu_per_gb", Unit::kNone, {}, "CPU seconds of all ranks per 10^9 bytes delivered"},
+       "a number",
+       [](const Measured& m) {
+         if (!m.mode.cpu.known()) return Value::none("the CPU time is not known");
+         return Value::of(m.mode.cpu.per_gb(), short_number(m.mode.cpu.per_gb()) + " s/GB");
+       }},
+  };
+}
+
+}  // namespace metrics_of
+}  // namespace r2bench

@@ -1,0 +1,84 @@
+// Metrics that are counted, round by round: each round of the faults (--repeats) has to meet an expectation
+// of a count, so that an expectation means the same however often the faults are repeated.
+#include <algorithm>
+
+#include "harness/judge/metric.h"
+
+namespace r2bench {
+namespace {
+
+std::vector<uint64_t> witnesses_by_round(const ModeResult& mode) {
+  std::vector<uint64_t> counts;
+  for (const FaultSample& sample : mode.faults) {
+    counts.resize(std::max(counts.size(), sample.repetition + 1));
+    counts[sample.repetition] += sample.witnessed;
+  }
+  // The job that a fault ended need not have come to its last round.
+  while (mode.outcome != Outcome::kOk && counts.size() > 1 && counts.back() == 0) counts.pop_back();
+  if (counts.size() < 2) counts = {mode.faults_witnessed};
+  return counts;
+}
+
+/// "2", "2 in each of 20 rounds", "1 … 3 in 20 rounds".
+std::string in_words(const std::vector<uint64_t>& counts) {
+  if (counts.empty()) return "";
+  const auto [least, most] = std::minmax_element(counts.begin(), counts.end());
+  if (counts.size() == 1) return std::to_string(*most);
+  const std::string rounds = std::to_string(counts.size()) + " rounds";
+  return *least == *most ? std::to_string(*most) + " in each of " + rounds
+                         : std::to_string(*least) + " … " + std::to_string(*most) + " in " + rounds;
+}
+
+Metric counted(const char* name, const char* meaning,
+               std::function<std::vector<uint64_t>(const ModeResult&)> by_round, std::string place) {
+  return {.info = {name, Unit::kNone, {}, meaning},
+          .wanted = "a count, in each round",
+          .value =
+              [by_round](const Measured& m) {
+                const auto counts = by_round(m.mode);
+                return Value::of(double(*std::max_element(counts.begin(), counts.end())), in_words(counts));
+              },
+          .by_round = by_round,
+          .place = std::move(place)};
+}
+
+Metric counted(const char* name, const char* meaning, size_t ModeResult::*whole,
+               size_t RoundCounts::*of_round, const char* group) {
+  return counted(
+      name, meaning,
+      [whole, of_round](const ModeResult& mode) -> std::vector<uint64_t> {
+        if (mode.rounds.size() < 2) return {mode.*whole};
+        std::vector<uint64_t> counts;
+        for (const RoundCounts& round : mode.rounds) counts.push_back(round.*of_round);
+        return counts;
+      },
+      std::string("/metrics/") + group + "/" + name);
+}
+
+}  // namespace
+
+namespace metrics_of {
+
+std::vector<Metric> counts() {
+  return {
+      counted("fault_witness", "planned faults that the injector saw take effect", witnesses_by_round,
+              "/metrics/faults/witnessed"),
+      counted(
+          "migrations",
+          "fences of paths that no failback had planned, at either end: a channel that leaves a path counts "
+          "twice",
+          &ModeResult::migrations, &RoundCounts::migrations, "recovery"),
+      counted("failbacks", "ends of channels that went back to a repaired NIC", &ModeResult::failbacks,
+              &RoundCounts::failbacks, "recovery"),
+      counted("gray_nics",
+              "times that a rank found a NIC to carry clearly less than its neighbours (mode balance)",
+              &ModeResult::gray_nics, &RoundCounts::gray_nics, "balance"),
+      counted("well_nics", "times that a rank found such a NIC to carry as much again (mode balance)",
+              &ModeResult::well_nics, &RoundCounts::well_nics, "balance"),
+      counted("lanes", "lanes beside active paths that were taken into use (mode balance)",
+              &ModeResult::lanes, &RoundCounts::lanes, "balance"),
+  };
+}
+
+}  // namespace metrics_of
+}  // namespace r2bench

@@ -1,0 +1,89 @@
+// How the job ended, and what it says of that.
+#include <algorithm>
+
+#include "harness/judge/metric.h"
+#include "harness/judge/nic_names.h"
+#include "harness/report/format.h"
+
+namespace r2bench {
+namespace {
+
+/// Of a fault that struck several NICs all have to be named; one fault of several will do.
+Value error_names_nic(const Scenario& scenario, const ModeResult& mode) {
+  if (mode.error.empty()) return Value::none("there is no error");
+  bool any = false;
+  for (const FaultSample& sample : mode.faults) {
+    if (!sample.witnessed) continue;
+    const std::vector<std::string> indices = nic_indices(sample.target, scenario.fabric);
+    if (indices.empty()) continue;
+    any = true;
+    const std::string node = sample.target.substr(0, sample.target.find('/'));
+    if (std::all_of(indices.begin(), indices.end(),
+                    [&](const std::string& index) { return names_nic(mode.error, node, index); }))
+      return Value::of_word("yes", mode.error);
+  }
+  return any ? Value::of_word("no", mode.error) : Value::none("no witnessed fault has a NIC as its target");
+}
+
+Value detected_by(const ModeResult& mode) {
+  if (mode.detected_by.empty()) return Value::none(why_no_sample(mode));
+  if (mode.detected_by.size() == 1) {
+    const auto& [by, count] = *mode.detected_by.begin();
+    return {std::nullopt, by, by + (count > 1 ? " (" + std::to_string(count) + " times)" : ""), {}};
+  }
+  std::string text;
+  for (const auto& [by, count] : mode.detected_by) {
+    text += (text.empty() ? "" : ", ") + by + " (" + std::to_string(count) + ")";
+  }
+  return {std::nullopt, "several", text, {}};
+}
+
+}  // namespace
+
+namespace metrics_of {
+
+std::vector<Metric> outcome() {
+  return {
+      {{"outcome", Unit::kNone, {"ok", "error", "hang", "killed"}, "how the job ended"},
+       "",
+       [](const Measured& m) { return Value::of_word(name(m.mode.outcome), m.mode.error); }},
+      {{"error_names_nic", Unit::kNone, {"yes", "no"}, "whether the job's error names the NIC that failed"},
+       "",
+       [](const Measured& m) { return error_names_nic(m.scenario, m.mode); }},
+      {{"error_says",
+        Unit::kNone,
+        {},
+        "words of the job's error, in this order; … stands for anything between them",
+        true},
+       "words",
+       [](const Measured& m) {
+         return m.mode.error.empty() ? Value::none("there is no error") : Value::of_word(m.mode.error);
+       }},
+      {.info = {"error_ms", Unit::kMilliseconds, {}, "from the last fault before it to the job's error"},
+       .wanted = "a time",
+       .value =
+           [](const Measured& m) {
+             if (!m.mode.error_ms) return Value::none("there is no error after a fault");
+             return Value::of(*m.mode.error_ms, milliseconds(*m.mode.error_ms));
+           },
+       .spans_hosts = true},
+      {{"stall_ms",
+        Unit::kMilliseconds,
+        {},
+        "the longest operation that was open at the first fault or began later, on any transport"},
+       "a time",
+       [](const Measured& m) {
+         if (!m.mode.stall_ms) return Value::none("no fault took effect, or the job did not end well");
+         return Value::of(*m.mode.stall_ms, milliseconds(*m.mode.stall_ms));
+       }},
+      {{"detected_by",
+        Unit::kNone,
+        {"completion", "event", "watchdog", "peer"},
+        "who noticed the failure first; every recovery must have been noticed this way"},
+       "",
+       [](const Measured& m) { return detected_by(m.mode); }},
+  };
+}
+
+}  // namespace metrics_of
+}  // namespace r2bench

@@ -1,0 +1,111 @@
+// What is kept of the rate, and what comes back.
+#include "harness/judge/metric.h"
+#include "harness/report/format.h"
+
+namespace r2bench {
+namespace {
+
+std::string rounds_of(size_t some, size_t all) {
+  return std::to_string(some) + " of " + std::to_string(all) + (all == 1 ? " round" : " rounds");
+}
+
+/// Why the rate of a round is missing; empty when none is.
+std::string unmeasured(const ModeResult& mode) {
+  const Throughput& t = mode.throughput;
+  if (t.rounds_measured == t.rounds && t.rounds > 0) return "";
+  if (mode.outcome != Outcome::kOk && mode.outcome != Outcome::kCancelled)
+    return std::string("the job ended (") + name(mode.outcome) +
+           ") before the rate behind the fault was measured";
+  if (t.rounds == 0) return "no fault struck a NIC";
+  return "measured in " + rounds_of(t.rounds_measured, t.rounds) + ": " + t.why_not;
+}
+
+/// A round that did not settle decides, whatever others are not known.
+Value settled(const ModeResult& mode) {
+  const Throughput& t = mode.throughput;
+  if (t.rounds_settled < t.rounds_measured)
+    return {std::nullopt,
+            "no",
+            "no: " + rounds_of(t.rounds_settled, t.rounds_measured) + " within " + milliseconds(t.bound_ms),
+            {}};
+  if (const std::string why = unmeasured(mode); !why.empty()) return Value::none(why);
+  return {std::nullopt, "yes", "yes" + (t.rounds > 1 ? ", " + rounds_of(t.rounds, t.rounds) : ""), {}};
+}
+
+Value retained(const ModeResult& mode) {
+  const Throughput& t = mode.throughput;
+  if (t.rounds_settled < t.rounds_measured)
+    // What has not come back within the bound has not been retained, whatever a mean over all rounds says.
+    return Value::of(0, "not settled within " + milliseconds(t.bound_ms) + " in " +
+                            rounds_of(t.rounds_measured - t.rounds_settled, t.rounds_measured) + " (" +
+                            short_number(t.worst_unsettled) + " at worst, " + short_number(t.retained) +
+                            " on average)");
+  if (const std::string why = unmeasured(mode); !why.empty()) return Value::none(why);
+  return Value::of(t.retained, short_number(t.retained) +
+                                   (t.rounds > 1 ? " (" + rounds_of(t.rounds, t.rounds) + ")" : ""));
+}
+
+Value restored(const ModeResult& mode) {
+  const Restored& r = mode.restored;
+  const std::string ratio =
+      r.ratio ? fixed(*r.ratio, 3) + " (median of " + std::to_string(r.operations_after) +
+                    " operations: " + milliseconds(r.after_ms) + ", of " +
+                    std::to_string(r.operations_before) + " before: " + milliseconds(r.before_ms) + ")"
+              : "";
+  if (r.rounds_late > 0)
+    return Value::of(0, "not every channel was home in time in " + rounds_of(r.rounds_late, r.rounds) +
+                            (ratio.empty() ? "" : ": " + ratio));
+  if (!r.ratio || r.rounds_home < r.rounds)
+    return Value::none(r.why_not.empty() ? "not measured" : r.why_not);
+  return Value::of(*r.ratio, ratio);
+}
+
+/// What was retained or came back says nothing of the NICs where something else held the job up. Empty:
+/// nothing points to that.
+std::string held_up(const ModeResult& mode) {
+  constexpr double kMostOfLimit = 1.1;    // good runs reach 1.06: an operation costs more than port time
+  constexpr double kLeastOfPorts = 0.85;  // good runs reach 0.91 to 0.99
+  const Throughput& t = mode.throughput;
+  if (t.rounds_measured > 0 && t.limit > 0 && t.retained > kMostOfLimit * t.limit)
+    return "more was retained than the NICs left can carry (" + short_number(t.retained) + " of a limit of " +
+           short_number(t.limit) + "): something else had held the job up before";
+  if (t.ports_gbps > 0 && t.before_gbps > 0 && t.before_gbps < kLeastOfPorts * t.ports_gbps)
+    return "the ports carry " + short_number(t.ports_gbps) + " Gbit/s, and before the fault " +
+           short_number(t.before_gbps) + " were delivered: something else held the job up";
+  return "";
+}
+
+}  // namespace
+
+namespace metrics_of {
+
+std::vector<Metric> rates() {
+  return {
+      {{"settled",
+        Unit::kNone,
+        {"yes", "no"},
+        "whether the rate was back within a stated bound in every round"},
+       "",
+       [](const Measured& m) { return settled(m.mode); }},
+      {.info =
+           {"retained_bw",
+            Unit::kNone,
+            {},
+            "rate in a fixed window behind the last fault of each round, as a share of the rate before it; 0 "
+            "when it had not settled by then"},
+       .wanted = "a ratio",
+       .value = [](const Measured& m) { return retained(m.mode); },
+       .doubt = held_up},
+      {.info = {"restored",
+                Unit::kNone,
+                {},
+                "rate once everything is repaired, as a share of the rate before the first fault: medians of "
+                "operations; 0 when a channel was not home in time"},
+       .wanted = "a ratio",
+       .value = [](const Measured& m) { return restored(m.mode); },
+       .doubt = held_up},
+  };
+}
+
+}  // namespace metrics_of
+}  // namespace r2bench

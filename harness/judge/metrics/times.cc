@@ -1,0 +1,64 @@
+// Times of the sampled faults: a fault without one counts as one that took for ever.
+#include <algorithm>
+#include <limits>
+
+#include "harness/judge/metric.h"
+#include "harness/report/format.h"
+
+namespace r2bench {
+namespace {
+
+Value time_value(const ModeResult& mode, const Distribution& values, const std::string& statistic) {
+  if (statistic == "n") return Value::of_count(values.n);
+  if (mode.faults_sampled == 0) return Value::none(why_no_sample(mode));
+  const size_t without = mode.faults_sampled - std::min(values.n, mode.faults_sampled);
+  const size_t never = &values == &mode.recover_ms ? std::max(mode.faults_unrecovered, without) : without;
+  if (never > 0) {
+    // A recovery that never came is worse than any that did: it counts as one without end.
+    return Value::of(
+        std::numeric_limits<double>::infinity(),
+        "never for " + std::to_string(never) + " of " + std::to_string(mode.faults_sampled) + " faults");
+  }
+  const double value = statistic == "p50"   ? values.p50
+                       : statistic == "p95" ? values.p95
+                       : statistic == "p99" ? values.p99
+                                            : values.max;
+  return Value::of(value,
+                   milliseconds(value) + (values.n > 1 ? " (of " + std::to_string(values.n) + ")" : ""));
+}
+
+std::vector<Metric> family(const std::string& name, const std::string& meaning,
+                           Distribution ModeResult::*values, bool spans_hosts) {
+  std::vector<Metric> metrics;
+  for (const char* statistic : {"p50", "p95", "p99", "max"})
+    metrics.push_back(
+        {.info = {name + "." + statistic, Unit::kMilliseconds, {}, meaning},
+         .wanted = "a time",
+         .value = [values, statistic = std::string(statistic)](
+                      const Measured& m) { return time_value(m.mode, m.mode.*values, statistic); },
+         .spans_hosts = spans_hosts});
+  metrics.push_back({{name + ".n", Unit::kNone, {}, "how many samples there are of the time " + meaning},
+                     "a count",
+                     [values](const Measured& m) { return Value::of_count((m.mode.*values).n); }});
+  return metrics;
+}
+
+}  // namespace
+
+namespace metrics_of {
+
+std::vector<Metric> times() {
+  std::vector<Metric> all;
+  const auto add = [&](const std::vector<Metric>& more) { all.insert(all.end(), more.begin(), more.end()); };
+  add(family("detect_ms", "from the fault to the start of the fence", &ModeResult::detect_ms, true));
+  add(family("migrate_ms", "from the fence to the first new segment on another path", &ModeResult::migrate_ms,
+             true));
+  add(family("recover_ms", "from the fault to the return of 90 % of the mode's own limit",
+             &ModeResult::recover_ms, true));
+  // A gap at one receiver needs one clock only.
+  add(family("blackout_ms", "the longest gap between delivered segments", &ModeResult::blackout_ms, false));
+  return all;
+}
+
+}  // namespace metrics_of
+}  // namespace r2bench

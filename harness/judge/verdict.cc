@@ -1,0 +1,236 @@
+#include "harness/judge/verdict.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string_view>
+
+#include "harness/judge/metric.h"
+#include "harness/judge/per_fault.h"
+#include "harness/report/format.h"
+
+namespace r2bench {
+namespace {
+
+std::optional<double> quantity(const ModeResult& mode, Quantity wanted) {
+  switch (wanted) {
+    case Quantity::kFloor:
+      return mode.faults_sampled > 0 ? std::optional(mode.floor_ms) : std::nullopt;
+    case Quantity::kWakeup:
+      return mode.wakeup_ms.n > 0 ? std::optional(mode.wakeup_p99_ms) : std::nullopt;
+    case Quantity::kLimit:
+      return mode.throughput.limit;
+  }
+  return std::nullopt;
+}
+
+/// Whether the fault that the scenario is about was seen in this job.
+bool fault_was_seen(const Scenario& scenario, const ModeResult& mode) {
+  if (scenario.faults.empty() && scenario.rank_faults.empty()) return true;
+  // A job that a fault ended need not have seen the ones planned for later.
+  return mode.outcome == Outcome::kOk
+             ? mode.faults_witnessed >= mode.faults_planned && mode.faults_witnessed > 0
+             : mode.faults_witnessed > 0;
+}
+
+/// Whether a count that can only grow misses the expectation already, so that no rest of the run could meet
+/// it.
+bool exceeded(uint64_t count, Comparison comparison, double bound) {
+  switch (comparison) {
+    case Comparison::kLess:
+      return double(count) >= bound;
+    case Comparison::kLessEqual:
+    case Comparison::kEqual:
+      return double(count) > bound;
+    case Comparison::kNotEqual:
+    case Comparison::kGreaterEqual:
+    case Comparison::kGreater:
+      return false;
+  }
+  return false;
+}
+
+/// The bound moves by what the clocks leave open, so that a time is not judged more exactly than it is known.
+void allow_for_clocks(const ModeResult& mode, const Metric& metric, Comparison comparison,
+                      Judgement& judgement) {
+  if (mode.clock_bound_ms <= 0 || !judgement.wanted_value || !metric.spans_hosts) return;
+  judgement.got += " ± " + milliseconds(mode.clock_bound_ms) + " between hosts";
+  if (comparison == Comparison::kLess || comparison == Comparison::kLessEqual)
+    *judgement.wanted_value += mode.clock_bound_ms;
+  else if (comparison == Comparison::kGreater || comparison == Comparison::kGreaterEqual)
+    *judgement.wanted_value -= mode.clock_bound_ms;
+}
+
+Judgement judge_one(const Scenario& scenario, const RunResult& result, const ModeResult& mode,
+                    const Expectation& expectation) {
+  Judgement judgement;
+  judgement.mode = mode.mode;
+  judgement.metric = expectation.metric;
+  judgement.wanted = expectation.wanted;
+  judgement.line = expectation.line;
+  const Metric* metric = metric_of(expectation.metric);
+  const Value value =
+      metric == nullptr ? Value::none("not measured") : metric->value({scenario, result, mode});
+  judgement.got = value.text;
+  judgement.got_value = value.number;
+  judgement.got_word = value.word;
+  judgement.detail = value.detail;
+  bool met = false;
+  bool for_good = false;  // not met, whatever comes
+  if (const Word* word = std::get_if<Word>(&expectation.condition)) {
+    if (!value.word) return judgement;
+    met = (*value.word == word->word) != word->negated;
+  } else if (const Text* text = std::get_if<Text>(&expectation.condition)) {
+    if (!value.word) return judgement;
+    met = holds(*value.word, *text);
+    judgement.got = met ? "it says so" : "it does not say so";
+    judgement.detail = *value.word;
+  } else {
+    const Numeric& numeric = std::get<Numeric>(expectation.condition);
+    const QuantityValue quantities = [&](Quantity q) { return quantity(mode, q); };
+    judgement.wanted_value = evaluate(numeric.bound, quantities);
+    if (!value.number) return judgement;
+    const size_t dot = expectation.metric.find('.');
+    // A time that never came for one fault fails whatever the bound; else each fault has its own floor.
+    if (dot != std::string::npos && std::isfinite(*value.number) && names_floor(numeric.bound)) {
+      if (const auto decides = per_fault(mode, expectation.metric.substr(0, dot),
+                                         expectation.metric.substr(dot + 1), numeric, quantities)) {
+        if (decides->got != *value.number)
+          judgement.got += "; the fault that decides by its own floor: " + milliseconds(decides->got);
+        judgement.got_value = decides->got;
+        judgement.wanted_value = decides->wanted;
+      }
+    }
+    allow_for_clocks(mode, *metric, numeric.comparison, judgement);
+    if (judgement.wanted_value)
+      met = compare(*judgement.got_value, numeric.comparison, *judgement.wanted_value);
+    if (!judgement.wanted_value) {
+      judgement.got += ", but the right side is not known in this run";
+      return judgement;
+    }
+    const std::vector<uint64_t> counts = metric->by_round ? metric->by_round(mode) : std::vector<uint64_t>();
+    // Each round has to meet it; the first one that does not is told.
+    met = met || counts.size() > 1;
+    for (size_t round = 0; round < counts.size(); ++round) {
+      for_good = for_good || exceeded(counts[round], numeric.comparison, *judgement.wanted_value);
+      if (compare(double(counts[round]), numeric.comparison, *judgement.wanted_value)) continue;
+      if (counts.size() > 1 && met)
+        judgement.got += ", " + std::to_string(counts[round]) + " in round " + std::to_string(round + 1);
+      if (met) judgement.got_value = double(counts[round]);
+      met = false;
+    }
+  }
+  const bool without_fault = metric != nullptr && metric->without_fault;
+  for_good = for_good || (without_fault && !met);
+  const bool seen = fault_was_seen(scenario, mode);
+  judgement.verdict = met ? Verdict::kPass : Verdict::kFail;
+  if (!seen && !(without_fault && !met)) {
+    judgement.verdict = Verdict::kUnknown;
+    judgement.got += ", but the fault was not seen";
+  }
+  if (met && metric != nullptr && metric->doubt)
+    if (const std::string why = metric->doubt(mode); !why.empty()) {
+      judgement.verdict = Verdict::kUnknown;
+      judgement.got += ", but " + why;
+    }
+  if (mode.outcome == Outcome::kCancelled && !for_good) {
+    judgement.verdict = Verdict::kUnknown;
+    judgement.got += ", but the run was cut short";
+  }
+  return judgement;
+}
+
+std::vector<Expectation> expectations_of(const Scenario& scenario, const std::string& mode) {
+  std::vector<Expectation> result;
+  for (const Expectation& expectation : scenario.expectations) {
+    if (expectation.mode == "all" || expectation.mode == mode) result.push_back(expectation);
+  }
+  return result;
+}
+
+void note_doubts(const Scenario& scenario, const ModeResult& mode, std::vector<std::string>& doubts) {
+  if (!fault_was_seen(scenario, mode)) {
+    doubts.push_back(
+        mode.faults_planned == 0
+            ? mode.mode + ": the job had ended before its first fault; without one it proves nothing"
+            : mode.mode + ": " + std::to_string(mode.faults_witnessed) + " of " +
+                  std::to_string(mode.faults_planned) +
+                  " planned faults were seen to take effect; what the job shows without them proves nothing");
+  }
+  if (mode.trace_lost > 0) {
+    doubts.push_back(
+        mode.mode + ": " + std::to_string(mode.trace_lost) +
+        " trace events were overwritten before they could be read; times and counts may be wrong");
+  }
+  if (!mode.incomplete.empty())
+    doubts.push_back(mode.mode + ": not all faults were struck: " + mode.incomplete);
+  if (mode.outcome == Outcome::kCancelled) doubts.push_back(mode.mode + ": the run was cut short");
+}
+
+}  // namespace
+
+Judged judge(const Scenario& scenario, const RunResult& result) {
+  Judged judged;
+  if (scenario.expectations.empty()) {
+    judged.doubts.push_back("the scenario expects nothing; add an 'expect' section to have a verdict");
+  }
+  for (const Mode& wanted : scenario.modes) {
+    const auto found = std::find_if(result.modes.begin(), result.modes.end(),
+                                    [&](const ModeResult& mode) { return mode.mode == wanted.label; });
+    if (found == result.modes.end()) {
+      judged.doubts.push_back(wanted.label + ": did not run");
+      continue;
+    }
+    std::vector<Expectation> expectations = expectations_of(scenario, wanted.label);
+    const bool outcome_stated = std::any_of(expectations.begin(), expectations.end(),
+                                            [](const Expectation& e) { return e.metric == "outcome"; });
+    if (!outcome_stated) {
+      Expectation implied{wanted.label, "outcome", "ok", 0, 0, Word{false, "ok"}};
+      judged.expectations.push_back(judge_one(scenario, result, *found, implied));
+      judged.expectations.back().implied = true;
+    }
+    for (const Expectation& expectation : expectations) {
+      judged.expectations.push_back(judge_one(scenario, result, *found, expectation));
+    }
+    note_doubts(scenario, *found, judged.doubts);
+  }
+  if (result.cancelled) judged.doubts.push_back("the run was ended before it was through");
+  const auto any = [&](Verdict verdict) {
+    return std::any_of(judged.expectations.begin(), judged.expectations.end(),
+                       [&](const Judgement& j) { return j.verdict == verdict; });
+  };
+  if (any(Verdict::kFail)) {
+    judged.verdict = Verdict::kFail;
+  } else if (any(Verdict::kUnknown) || !judged.doubts.empty()) {
+    judged.verdict = Verdict::kUnknown;
+  } else {
+    judged.verdict = Verdict::kPass;
+  }
+  return judged;
+}
+
+const char* name(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kPass:
+      return "pass";
+    case Verdict::kFail:
+      return "fail";
+    case Verdict::kUnknown:
+      return "unknown";
+  }
+  return "unknown";
+}
+
+int exit_code(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kPass:
+      return 0;
+    case Verdict::kFail:
+      return 1;
+    case Verdict::kUnknown:
+      return 2;
+  }
+  return 2;
+}
+
+}  // namespace r2bench

@@ -1,0 +1,92 @@
+#include "harness/workload/exec/output_reader.h"
+
+#include <cstdlib>
+
+namespace r2bench {
+namespace {
+
+nlohmann::json side(const NcclTestsSide& side) {
+  return {{"time_us", side.time_us},
+          {"algbw_gbytes", side.algbw},
+          {"busbw_gbytes", side.busbw},
+          {"wrong", side.wrong ? nlohmann::json(*side.wrong) : nlohmann::json()}};
+}
+
+std::optional<std::regex> expression(const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  return std::regex(text);
+}
+
+constexpr size_t kLongestSearched = 4096;  // std::regex recurses once per character
+
+}  // namespace
+
+OutputReader::OutputReader(const ExecOptions& options)
+    : nccl_tests_(options.nccl_tests),
+      begin_(expression(options.begin)),
+      iteration_(expression(options.iteration)) {}
+
+OutputReader::Found OutputReader::read(const std::string& whole) {
+  const std::string line = whole.substr(0, kLongestSearched);
+  if (line.find_first_not_of(" \t#") != std::string::npos) last_line_ = line;
+  Found found;
+  if (nccl_tests_) {
+    const auto row = table_.read(line);
+    if (row) rows_.push_back(*row);
+    found.iteration = row.has_value();
+    found.begun = !begun_ && table_.begun();
+  }
+  if (begin_ && !begun_) found.begun = std::regex_search(line, *begin_);
+  begun_ = begun_ || found.begun || begins_at_once();
+  if (std::smatch match; iteration_ && begun_ && std::regex_search(line, match, *iteration_)) {
+    found.iteration = true;
+    if (match.size() > 1) {
+      const std::string text = match[1].str();
+      char* end = nullptr;
+      const double value = std::strtod(text.c_str(), &end);
+      if (end != text.c_str()) found.value = value;
+    }
+    if (found.value) values_.push_back(*found.value);
+  }
+  return found;
+}
+
+uint64_t OutputReader::wrong() const {
+  uint64_t wrong = 0;
+  for (const NcclTestsLine& row : rows_) {
+    wrong += row.out_of_place.wrong.value_or(0);
+    if (row.in_place) wrong += row.in_place->wrong.value_or(0);
+  }
+  // Versions that count no elements still say whether a check failed.
+  return wrong ? wrong : table_.out_of_bounds().value_or(0);
+}
+
+uint64_t OutputReader::checked() const {
+  uint64_t checked = 0;
+  for (const NcclTestsLine& row : rows_) {
+    if (row.out_of_place.wrong) checked += row.count;
+    if (row.in_place && row.in_place->wrong) checked += row.count;
+  }
+  return checked;
+}
+
+nlohmann::json OutputReader::printed() const {
+  nlohmann::json printed = nlohmann::json::object();
+  if (nccl_tests_) {
+    printed["rows"] = nlohmann::json::array();
+    for (const NcclTestsLine& row : rows_)
+      printed["rows"].push_back({{"size_bytes", row.size_bytes},
+                                 {"count", row.count},
+                                 {"type", row.type},
+                                 {"redop", row.redop},
+                                 {"root", row.root},
+                                 {"out_of_place", side(row.out_of_place)},
+                                 {"in_place", row.in_place ? side(*row.in_place) : nlohmann::json()}});
+    if (table_.average_busbw()) printed["average_busbw_gbytes"] = *table_.average_busbw();
+    if (table_.out_of_bounds()) printed["out_of_bounds"] = *table_.out_of_bounds();
+  }
+  if (!values_.empty()) printed["values"] = values_;
+  return printed;
+}
+
+}  // namespace r2bench

@@ -1,0 +1,187 @@
+// Whole jobs of the engine exec: real commands, the real runner. What is said of how they ended, what their
+// output tells of operations, that faults strike by it, and that nothing outlives a job.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "harness/run/runner.h"
+
+namespace r2bench {
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+class ExecJob : public testing::Test {
+ protected:
+  ExecJob() : out_(testing::TempDir() + "r2bench_exec_" + std::to_string(getpid())) {
+    fs::create_directories(out_);
+    scenario_.name = "test";
+    scenario_.fabric.nics_per_node = 2;
+    scenario_.workload.engine = Engine::kExec;
+    scenario_.workload.iters = 0;
+    scenario_.workload.verify = false;
+    scenario_.modes = {{ModeKind::kMigrate, "migrate", {}, std::nullopt}};
+    scenario_.timeouts.setup = 60s;
+    scenario_.timeouts.stall = 30s;
+    scenario_.timeouts.job = 120s;
+    options_.fabric = "none";
+    options_.out_dir = out_;
+  }
+  ~ExecJob() override { fs::remove_all(out_); }
+
+  ModeResult shell(const std::string& text) {
+    scenario_.workload.exec.arguments = {"/bin/sh", "-c", text};
+    return run();
+  }
+  ModeResult run() {
+    std::atomic<bool> cancel{false};
+    result_ = run_scenario(scenario_, options_, cancel);
+    return result_.modes.at(0);
+  }
+  ModeResult stream(int steps) {
+    options_.fabric = "";
+    scenario_.fabric.nic_rate_bits_per_s = 4'000'000'000;
+    scenario_.workload.exec.arguments = {STREAM_PROGRAM, std::to_string(steps)};
+    scenario_.workload.exec.begin = "streaming begins";
+    scenario_.workload.exec.iteration = "step [0-9]+ took ([0-9.]+) ms";
+    return run();
+  }
+  void lose_a_nic(uint64_t operation) {
+    faultinject::FaultSpec fault;
+    fault.name = "port_down";
+    fault.kind = &faultinject::fault_kind("port_down");
+    fault.target = faultinject::parse_target("node1/nic0");
+    fault.trigger.kind = faultinject::Trigger::Kind::kEvent;
+    fault.trigger.event = "iteration";
+    fault.trigger.value = operation;
+    scenario_.faults = {fault};
+  }
+  std::string log(int rank) {
+    std::ifstream file(out_ + "/" + result_.modes.at(0).ranks.at(size_t(rank)).log_path);
+    std::ostringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+
+  std::string out_;
+  Scenario scenario_;
+  RunOptions options_;
+  RunResult result_;
+};
+
+TEST_F(ExecJob, runs_a_copy_per_rank_that_knows_its_place_and_keeps_its_output) {
+  scenario_.fabric.ranks_per_node = 2;
+  const ModeResult mode = shell(
+      "echo rank $RANK of $WORLD_SIZE, $LOCAL_RANK on node $NODE_RANK, port $MASTER_PORT, mode $R2CC_MODE; "
+      "echo to stderr >&2");
+  EXPECT_EQ(mode.outcome, Outcome::kOk) << mode.error;
+  ASSERT_EQ(mode.ranks.size(), 4u);
+  for (const RankResult& rank : mode.ranks) {
+    ASSERT_TRUE(rank.command);
+    EXPECT_EQ(rank.command->exit_code, 0);
+  }
+  EXPECT_NE(log(3).find("rank 3 of 4, 1 on node 1, port "), std::string::npos) << log(3);
+  EXPECT_NE(log(3).find("mode 1"), std::string::npos);
+  EXPECT_NE(log(3).find("to stderr"), std::string::npos);
+  EXPECT_EQ(mode.row.iterations, 1u);  // the command itself
+}
+
+TEST_F(ExecJob, tells_an_exit_code_with_the_last_line) {
+  const ModeResult mode = shell("echo it does not work; test $RANK = 0 && exit 7; exec sleep 100");
+  EXPECT_EQ(mode.outcome, Outcome::kError);
+  EXPECT_NE(mode.error.find("exit code 7"), std::string::npos) << mode.error;
+  EXPECT_NE(mode.error.find("it does not work"), std::string::npos) << mode.error;
+  EXPECT_EQ(mode.ranks.at(0).command->exit_code, 7);
+  EXPECT_LT(mode.duration_s, 30);  // the other rank was ended
+}
+
+TEST_F(ExecJob, tells_a_signal_and_a_program_that_is_not_there) {
+  EXPECT_NE(shell("kill -SEGV $$").error.find("signal 11"), std::string::npos);
+  scenario_.workload.exec.arguments = {"no-such-program-anywhere"};
+  const ModeResult mode = run();
+  EXPECT_EQ(mode.outcome, Outcome::kError);
+  EXPECT_NE(mode.error.find("cannot execute 'no-such-program-anywhere'"), std::string::npos) << mode.error;
+}
+
+TEST_F(ExecJob, nothing_that_a_command_has_started_outlives_the_job) {
+  const std::string pids = out_ + "/pids";
+  scenario_.timeouts.stall = 2s;
+  const ModeResult mode = shell("trap '' TERM; sleep 1000 & echo $! >> " + pids +
+                                "; (trap '' TERM; sleep 1000) & echo $! >> " + pids + "; wait");
+  EXPECT_EQ(mode.outcome, Outcome::kHang) << mode.error;
+  std::ifstream file(pids);
+  int count = 0;
+  for (pid_t pid; file >> pid; ++count) {
+    const auto alive = [pid] { return kill(pid, 0) == 0; };
+    for (int i = 0; i < 500 && alive(); ++i)
+      std::this_thread::sleep_for(10ms);  // the guard acts when the rank is gone
+    EXPECT_FALSE(alive()) << pid;
+  }
+  EXPECT_EQ(count, 4);
+}
+
+TEST_F(ExecJob, a_silent_command_is_a_hang_and_an_abort_asks_first) {
+  scenario_.timeouts.stall = 1s;
+  const ModeResult mode = shell("trap 'echo asked to end; exit 0' TERM; while :; do sleep 0.05; done");
+  EXPECT_EQ(mode.outcome, Outcome::kHang);
+  EXPECT_NE(log(0).find("asked to end"), std::string::npos) << log(0);
+}
+
+TEST_F(ExecJob, rows_of_nccl_tests_are_judged_and_no_data_is_unknown) {
+  const std::string header = "echo '#  size  count  type  redop  root  time  algbw  busbw #wrong';";
+  const std::string row = "echo ' 1024 256 float sum -1 12.5 0.08 0.08 ";
+  const auto judged = [&](const std::string& wrong) {
+    scenario_.workload.exec.nccl_tests = scenario_.workload.verify = true;
+    const ModeResult mode = shell("test $RANK = 1 || { " + header + row + wrong + "'; }");
+    EXPECT_EQ(mode.outcome, Outcome::kOk) << mode.error;
+    return mode;
+  };
+  ModeResult mode = judged("0");
+  EXPECT_EQ(mode.correctness.checked_elements, 256u);
+  EXPECT_EQ(mode.correctness.wrong_elements, 0u);
+  EXPECT_EQ(mode.row.iterations, 1u);
+  const auto printed = nlohmann::json::parse(mode.ranks.at(0).command->printed);
+  EXPECT_EQ(printed.at("rows").at(0).at("out_of_place").at("time_us"), 12.5);
+  EXPECT_EQ(judged("5").correctness.wrong_elements, 5u);
+  EXPECT_EQ(judged("N/A").correctness.checked_elements, 0u);  // which makes 'correctness: exact' unknown
+}
+
+TEST_F(ExecJob, a_fault_strikes_the_operation_that_the_output_tells_of_and_migration_is_measured) {
+  lose_a_nic(10);
+  const ModeResult mode = stream(60);
+  ASSERT_EQ(mode.outcome, Outcome::kOk) << mode.error << log(0) << log(1);
+  EXPECT_EQ(mode.row.iterations, 60u);
+  EXPECT_EQ(mode.faults_witnessed, 1u);
+  EXPECT_GE(mode.migrations, 1u);
+  EXPECT_EQ(mode.recover_ms.n, 1u);
+  ASSERT_TRUE(mode.stall_ms);
+  EXPECT_LT(*mode.stall_ms, 5000);
+  ASSERT_EQ(mode.faults.size(), 1u);
+  // In the eleventh operation, as its output has it: not before the tenth line, and soon behind it.
+  const double t0_ms = double(mode.faults[0].t0_ns - mode.timeline.start_ns) / 1e6;
+  EXPECT_GE(t0_ms, mode.iteration_begin_ms.at(10));
+  EXPECT_LE(t0_ms, mode.iteration_begin_ms.at(14));
+  EXPECT_EQ(nlohmann::json::parse(mode.ranks.at(1).command->printed).at("values").size(), 60u);
+}
+
+TEST_F(ExecJob, without_resilience_the_command_fails_by_itself) {
+  scenario_.modes = {{ModeKind::kBaseline, "baseline", {{"NCCL_IB_TIMEOUT", "10"}}, std::nullopt}};
+  lose_a_nic(10);
+  const ModeResult mode = stream(60);
+  EXPECT_EQ(mode.outcome, Outcome::kError);
+  EXPECT_NE(mode.error.find("exit code 3"), std::string::npos) << mode.error;
+  EXPECT_EQ(mode.faults_witnessed, 1u);
+  EXPECT_TRUE(mode.error_ms);
+}
+
+}  // namespace
+}  // namespace r2bench

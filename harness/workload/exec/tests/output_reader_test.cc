@@ -1,0 +1,64 @@
+#include "harness/workload/exec/output_reader.h"
+
+#include <gtest/gtest.h>
+
+namespace r2bench {
+namespace {
+
+TEST(OutputReader, without_expressions_the_command_is_one_operation) {
+  OutputReader reader(ExecOptions{});
+  EXPECT_TRUE(reader.begins_at_once());
+  EXPECT_FALSE(reader.has_iterations());
+  EXPECT_FALSE(reader.read("step 1 took 3 ms").iteration);
+  EXPECT_EQ(reader.checked(), 0u);
+}
+
+TEST(OutputReader, an_expression_ends_operations_and_its_group_is_kept) {
+  ExecOptions options;
+  options.begin = "^training";
+  options.iteration = R"(step \d+ took ([0-9.]+) ms)";
+  OutputReader reader(options);
+  EXPECT_FALSE(reader.begins_at_once());
+  EXPECT_FALSE(reader.read("step 0 took 900 ms").iteration);  // not begun
+  EXPECT_TRUE(reader.read("training begins").begun);
+  EXPECT_FALSE(reader.read("training goes on").begun);
+  const auto found = reader.read("[rank0] step 1 took 12.5 ms, loss 3.2");
+  EXPECT_TRUE(found.iteration);
+  EXPECT_EQ(found.value, 12.5);
+  EXPECT_FALSE(reader.read("evaluation took 3 ms").iteration);
+  EXPECT_EQ(reader.printed().at("values"), nlohmann::json::array({12.5}));
+  EXPECT_EQ(reader.last_line(), "evaluation took 3 ms");
+}
+
+TEST(OutputReader, rows_of_nccl_tests_are_operations_and_their_wrong_elements_count) {
+  ExecOptions options;
+  options.nccl_tests = true;
+  OutputReader reader(options);
+  EXPECT_FALSE(reader.begins_at_once());
+  EXPECT_TRUE(reader
+                  .read("#       size         count      type   redop    root     time   algbw   busbw "
+                        "#wrong     time   algbw   busbw #wrong")
+                  .begun);
+  EXPECT_TRUE(reader
+                  .read("      204800         51200     float     min      -1    125.3    1.63    3.06      "
+                        "2    124.6    1.64    3.08    N/A")
+                  .iteration);
+  EXPECT_EQ(reader.wrong(), 2u);
+  EXPECT_EQ(reader.checked(), 51200u);  // N/A: not compared
+  EXPECT_EQ(reader.printed().at("rows").size(), 1u);
+  EXPECT_TRUE(reader.printed().at("rows")[0].at("in_place").at("wrong").is_null());
+}
+
+TEST(OutputReader, an_older_versions_failed_check_is_wrong_though_it_counts_nothing) {
+  ExecOptions options;
+  options.nccl_tests = true;
+  OutputReader reader(options);
+  reader.read("       size         count    type     time   algbw   busbw  error");
+  EXPECT_TRUE(reader.read("  4294967296     134217728   float    29122  129.05  129.05  1e+00").iteration);
+  reader.read(" Out of bounds values : 2 FAILED");
+  EXPECT_EQ(reader.wrong(), 2u);
+  EXPECT_EQ(reader.checked(), 0u);
+}
+
+}  // namespace
+}  // namespace r2bench

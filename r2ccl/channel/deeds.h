@@ -1,0 +1,100 @@
+// How a channel carries out what conduct.h decides. One object for each event: what happened, and when. It
+// decides nothing of the protocol.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "r2ccl/base/clock.h"
+#include "r2ccl/base/log.h"
+#include "r2ccl/channel/channel.h"
+
+namespace r2ccl {
+
+class Channel::Deeds {
+ public:
+  explicit Deeds(Channel& channel, Tick tick = {}, trace::DetectedBy by = trace::DetectedBy::kNone,
+                 std::string why = {})
+      : c_(channel), tick_(tick), by_(by), why_(std::move(why)) {}
+
+  bool planned = false;  ///< the path that is left works
+  /// How the peer has noticed.
+  trace::DetectedBy told = trace::DetectedBy::kNone;
+
+  static constexpr bool holds(Rule) { return true; }
+  std::optional<PathState> state(uint32_t id) const {
+    const Path* path = c_.find(id);
+    return path ? std::optional(path->state) : std::nullopt;
+  }
+  bool condemned(uint32_t id) const {
+    const Path* path = c_.find(id);
+    return path && path->is_condemned.load(std::memory_order_relaxed);
+  }
+  bool connected() const { return c_.status() != Status::kConnecting; }
+  bool opening(uint32_t id) const { return c_.opening_.path == id; }
+  bool another_stands_by(uint32_t id) const {
+    return std::any_of(c_.paths_.begin(), c_.paths_.end(), [&](const auto& path) {
+      return path->id() != id && path->state == PathState::kStandby && path->id() != c_.probation_path_;
+    });
+  }
+
+  bool may_leave() const { return c_.active_ && c_.status() != Status::kFailed; }
+  void leaving(uint32_t id, uint32_t /*target*/) {
+    if (!planned) c_.note_leaving(*c_.find(id), by_, why_, tick_);
+  }
+  void fence(uint32_t id, bool tell) {
+    Path& path = *c_.find(id);
+    if (!tell && !planned) c_.note_told(path, told, why_);
+    c_.start_fence(path, by_, planned, tick_, tell);
+  }
+  void fence_given_up(uint32_t) { c_.fence_given_up(tick_); }
+  void mark(uint32_t id) {
+    Path& path = *c_.find(id);
+    c_.turn_.take();
+    const TurnGuard guard(c_.turn_);
+    if (!path.condemned) path.condemn(by_, why_);
+    c_.suspected_.store(true, std::memory_order_release);
+  }
+  void drop(uint32_t id, bool tell) { c_.drop(id, tell); }
+  void forget(uint32_t id) { c_.bury(id); }
+  void opening_refused(uint32_t) { c_.opening_failed("the peer gave it up", tick_); }
+  void lane(uint32_t id) {
+    Path& path = *c_.find(id);
+    {
+      c_.turn_.take();
+      const TurnGuard guard(c_.turn_);
+      path.state = PathState::kLane;
+      c_.lanes_.push_back(&path);
+    }
+    if (!c_.sender_) return;
+    path.since = now_ns();
+    path.forget_probe();
+  }
+  bool stand_by(uint32_t id) {
+    Path& path = *c_.find(id);
+    c_.turn_.take();
+    const TurnGuard guard(c_.turn_);
+    if (path.condemned || (c_.sender_ && !c_.rests(path))) return false;
+    path.state = PathState::kStandby;
+    c_.remove_lane(path);
+    return true;
+  }
+  void carry(uint32_t id) { c_.carry(*c_.find(id), tick_); }
+
+  void say_migrate(uint32_t id) {
+    c_.send(wire::Type::kMigrate, wire::Migrate{c_.end_.epoch(), id, uint32_t(trace::DetectedBy::kPeer), 0});
+  }
+  void say_drop(uint32_t id) { c_.send(wire::Type::kDrop, wire::PathMessage{id}); }
+  void say_use(uint32_t id) { c_.send(wire::Type::kUse, wire::Use{c_.end_.epoch(), id}); }
+  void say_lane(uint32_t id) { c_.send(wire::Type::kLane, wire::PathMessage{id}); }
+  void say_rest(uint32_t id) { c_.send(wire::Type::kRest, wire::PathMessage{id}); }
+
+ private:
+  Channel& c_;
+  const Tick tick_;
+  const trace::DetectedBy by_;
+  const std::string why_;
+};
+
+}  // namespace r2ccl

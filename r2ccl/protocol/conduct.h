@@ -1,0 +1,149 @@
+// What an end of a channel does when something happens to one of its paths, or its peer says something of
+// one: written once, for the channel, which carries it out with NICs and threads, and for the exploration in
+// tests/model, which carries it out in a world of its own. Pure. PROTOCOL.md gives the reason of each rule.
+//
+// A Host is an end's other half. It tells:
+//   bool holds(Rule)                       true, but for the exploration of what happens without a rule
+//   std::optional<PathState> state(path)   nothing: this end does not know the path, or has given it up
+//   bool condemned(path)                   it carries, and is left when the migration under way is over
+//   bool connected()                       some path has been in use before
+//   bool opening(path)                     sender: it is being opened
+//   bool another_stands_by(path)
+// and carries out:
+//   bool may_leave()                       false: it has failed, or has no path
+//   void leaving(path, target)             notes why, before anything happens
+//   void fence(path, tell)                 stops what carried; `tell`: and says kMigrate
+//   void fence_given_up(path)              stops what is left of a path that was given up
+//   void mark(path)                        condemns it
+//   void drop(path, tell)                  gives up one that stands by; `tell`: and says kDrop
+//   void forget(path)                      puts away what is being fenced for nobody
+//   void opening_refused(path)
+//   void lane(path)                        it carries segments beside the active one
+//   bool stand_by(path)                    and does no longer; false, and nothing changes: it is condemned,
+//   or, at
+//                                          the sender, something that it carried is not over (sent.h)
+//   void carry(path)                       it is the active one from here on; what was lost is sent again
+//   void say_migrate(path), say_drop(path), say_use(path), say_lane(path), say_rest(path)
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "r2ccl/protocol/migration.h"
+#include "r2ccl/protocol/rules.h"
+
+namespace r2ccl {
+
+template <class Host>
+class Conduct {
+ public:
+  Conduct(MigrationEnd& end, Host& host) : end_(end), host_(host) {}
+
+  // --- this end
+  /// It leaves `path`, which carries; `target`: where to, 0: to whatever works.
+  void leave(uint32_t path, uint32_t target = 0) {
+    if (end_.phase() != Phase::kRunning || !host_.may_leave()) return;
+    host_.leaving(path, target);
+    end_.leave(path, target);
+    host_.fence(path, true);
+  }
+  /// A path that carries has failed: it is left now, or as soon as the migration under way is over.
+  void condemn(uint32_t path) {
+    if (end_.phase() == Phase::kRunning)
+      leave(path);
+    else if (carries(path) && !host_.condemned(path))
+      host_.mark(path);
+  }
+  /// The sender, who decides, or the receiver, who has been told, uses `path`. Said before anything is
+  /// posted: what then fails on this path is a matter of the next epoch.
+  void use(uint32_t path) {
+    if (end_.sender()) host_.say_use(path);
+    host_.carry(path);
+  }
+  /// Sender: a path that stands by carries segments, too.
+  void start_lane(uint32_t path) {
+    host_.lane(path);
+    host_.say_lane(path);
+  }
+  /// … and stands by again; one of those is enough. False: not yet.
+  bool rest_lane(uint32_t path) {
+    if (!host_.stand_by(path)) return false;
+    host_.say_rest(path);
+    if (host_.another_stands_by(path)) host_.drop(path, true);
+    return true;
+  }
+
+  // --- the peer
+  void hear_migrate(uint32_t epoch, uint32_t path) {
+    if (!host_.holds(Rule::kSenderFirst) && epoch == end_.epoch()) return;
+    switch (
+        end_.peer_leaves(host_.holds(Rule::kMigrateEpoch) ? epoch : end_.epoch() + 1, path, carries(path))) {
+      case Verdict::kFenceActive:
+        return host_.fence(path, false);
+      case Verdict::kFenceGivenUp:
+        return host_.fence_given_up(path);
+      case Verdict::kOther: {
+        if (carries(path)) return condemn(path);
+        if (!host_.holds(Rule::kYielded)) return;
+        const auto state = host_.state(path);
+        if (state == PathState::kStandby) return host_.drop(path, true);
+        // Given up before: the receiver, who has yielded when it hears this, has it fenced for nobody.
+        if (!state) host_.say_drop(path);
+        return;
+      }
+      default:
+        return;
+    }
+  }
+  /// True: it counts, and so does the ledger that comes with it.
+  bool hear_fenced(uint32_t epoch, uint32_t path, bool stopped) {
+    return end_.peer_has_fenced(
+        host_.holds(Rule::kFencedEpoch) ? epoch : end_.epoch(),
+        host_.holds(Rule::kFencedEpoch) && host_.holds(Rule::kFencedPath) ? path : end_.leaving(), stopped);
+  }
+  void hear_use(uint32_t epoch, uint32_t path) {
+    const bool can = host_.state(path) == PathState::kStandby || carries(path);
+    switch (
+        end_.peer_uses(host_.holds(Rule::kUseEpoch) ? epoch : end_.epoch(), path, can, host_.connected())) {
+      case Verdict::kUse:
+        return use(path);
+      case Verdict::kFenceGivenUp:
+        host_.say_migrate(path);
+        return host_.fence_given_up(path);
+      default:
+        return;
+    }
+  }
+  void hear_drop(uint32_t path) {
+    const auto state = host_.state(path);
+    if (!state) return;
+    if (host_.opening(path)) return host_.opening_refused(path);
+    switch (after_drop(*state)) {
+      case AfterDrop::kNothing:  // unless this end has yielded to the other's migration
+        if (path != end_.leaving()) host_.forget(path);
+        return;
+      case AfterDrop::kLeave:
+        if (state == PathState::kActive || host_.holds(Rule::kLaneGivenUp)) condemn(path);
+        return;
+      case AfterDrop::kDrop:
+        return host_.drop(path, false);
+    }
+  }
+  void hear_lane(uint32_t path) {  // one that was given up: the sender hears of it, and leaves it
+    if (!end_.sender() && host_.state(path) == PathState::kStandby) host_.lane(path);
+  }
+  void hear_rest(uint32_t path) {  // of one that is condemned the sender is being told
+    if (!end_.sender() && host_.state(path) == PathState::kLane) (void)host_.stand_by(path);
+  }
+
+ private:
+  bool carries(uint32_t path) {
+    const auto state = host_.state(path);
+    return state == PathState::kActive || state == PathState::kLane;
+  }
+
+  MigrationEnd& end_;
+  Host& host_;
+};
+
+}  // namespace r2ccl

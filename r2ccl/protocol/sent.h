@@ -1,0 +1,91 @@
+// What a sender concludes of the messages that it has sent: which segments paths carry that are not left,
+// what is sent again behind a fence, which path has lost something without a word, and when a lane may rest.
+// Written once, for the channel and for the exploration. Pure. PROTOCOL.md gives the reasons.
+//
+// A Host tells of the messages:
+//   bool holds(Rule)
+//   bool known(message)                    it is known where its segments went
+//   bool kept(message)                     it can be sent (again)
+//   uint32_t segments(message)
+//   uint32_t path_of(message, segment)     where it was given to, written or not
+//   bool carries(path)                     it carries, and is not being left
+//   bool written(message, segment)         its path has taken it (asked by the exploration alone)
+// and carries out:
+//   void send_again(message, segment)      over a path that carries, which is its path from here on
+//   void cannot_send(message)              it is lost: the end fails
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "r2ccl/protocol/ledger.h"
+#include "r2ccl/protocol/rules.h"
+
+namespace r2ccl {
+
+/// Segments of `message` that paths carry which are not left: bits.
+template <class Host>
+uint16_t live_segments(Host& host, uint64_t message) {
+  uint16_t live = 0;
+  if (host.known(message))
+    for (uint32_t i = 0; i < host.segments(message); ++i)
+      if (host.carries(host.path_of(message, i))) live |= uint16_t(1u << i);
+  return live;
+}
+
+/// Behind a fence the NIC touches no buffer any more: what the receiver has of what that path carried is
+/// done, whatever was reported.
+template <uint32_t kWindow, class Host>
+void believe_receiver(SendLedgerOf<kWindow>& ledger, uint64_t first, std::span<const uint16_t> report,
+                      Host& host) {
+  if (!host.holds(Rule::kReceiverIsRight)) return;
+  ledger.take_report(first, report, [&](uint64_t message) {
+    return host.holds(Rule::kNicWordOnLanes) ? live_segments(host, message) : uint16_t{0};
+  });
+}
+
+/// Sends again what the receiver lacks of what no path carries. (Messages that the receiver has in full but
+/// out of order are confirmed by its own word later.)
+template <uint32_t kWindow, class Host>
+void replay(SendLedgerOf<kWindow>& ledger, Host& host) {
+  for (uint64_t message = ledger.first_held(); message < ledger.next(); ++message) {
+    const uint16_t missing = ledger.missing(message);
+    if (missing == 0) continue;
+    const uint16_t live = host.holds(Rule::kLiveSegments) ? live_segments(host, message) : uint16_t{0};
+    for (uint32_t i = 0; i < 16; ++i) {
+      if (!(missing >> i & 1) || live >> i & 1) continue;
+      if (!host.kept(message)) return host.cannot_send(message);
+      if (!host.holds(Rule::kSegmentsOfPath) && !host.written(message, i)) continue;
+      host.send_again(message, i);
+    }
+  }
+}
+
+/// The path that has lost a segment of `message`, of which `arrived` are there; 0: none of those that carry.
+template <class Host>
+uint32_t lost_on(Host& host, uint64_t message, unsigned arrived) {
+  if (!host.kept(message)) return 0;
+  for (uint32_t i = 0; i < host.segments(message); ++i)
+    if (!(arrived >> i & 1))
+      if (const uint32_t path = host.path_of(message, i); host.carries(path)) return path;
+  return 0;
+}
+
+/// Has the receiver confirmed all that `path` was to carry?
+template <uint32_t kWindow, class Host>
+bool all_confirmed(const SendLedgerOf<kWindow>& ledger, Host& host, uint32_t path) {
+  for (uint64_t message = ledger.confirmed(); message < ledger.next(); ++message)
+    if (host.kept(message))
+      for (uint32_t i = 0; i < host.segments(message); ++i)
+        if (host.path_of(message, i) == path) return false;
+  return true;
+}
+
+/// The receiver's messages whose lines the sender may lack.
+template <uint32_t kWindow, typename F>
+void for_each_open(const ReceiveLedgerOf<kWindow>& ledger, F&& f) {
+  for (uint64_t message = ledger.received(); message < ledger.next(); ++message)
+    if (!ledger.complete(message)) f(message);
+}
+
+}  // namespace r2ccl

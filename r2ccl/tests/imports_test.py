@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""Imports within r2ccl/ go downward only, and pure packages stay pure: reads every #include of the core.
+
+    imports_test.py R2CCL_FOLDER"""
+import pathlib
+import re
+import sys
+
+# From the top; packages of one line may include each other.
+ORDER = [('plugin', 'nccl'), ('collective',), ('channel',), ('protocol',), ('balance', 'health', 'control'), ('topology',), ('verbs',), ('trace',), ('base',)]
+RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
+# No verbs, no clock, no threads. What travels between processes is plain data, wherever it is described.
+PURE = ('protocol',)
+IMPURE = re.compile(r'#include\s+(<(infiniband/|thread>|mutex>|condition_variable>|time\.h>|unistd\.h>|sys/|sodium|chrono>)'
+                    r'|"r2ccl/(verbs/(?!port_address\.h)|trace/|base/(clock|log)\.h|channel/|topology/))')
+
+
+def wrong_lines(folder):
+    for path in sorted(folder.rglob('*')):
+        if path.suffix not in ('.h', '.cc'):
+            continue
+        package = path.relative_to(folder).parts[0]
+        if package not in RANK or 'tests' in path.parts or path.stem.endswith('_test'):
+            continue
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            found = re.match(r'#include\s+"r2ccl/(\w+)/', line)
+            if found and found.group(1) in RANK and found.group(1) != package and RANK[found.group(1)] < RANK[package]:
+                yield f'{path}:{number}: {package}/ may not include {found.group(1)}/'
+            if package in PURE and IMPURE.match(line):
+                yield f'{path}:{number}: {package}/ is pure: {line}'
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1])
+    for package in RANK:
+        if package != 'nccl' and not (folder / package).is_dir():
+            sys.exit(f'{folder} has no {package}/')
+    wrong = list(wrong_lines(folder))
+    print('\n'.join(wrong) or 'imports go downward')
+    return 1 if wrong else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""What the simulation finds: takes a rule of the protocol out of the core, or puts a defect back into it, builds `simulate`,
+and runs it until a history is wrong. Works in a checkout of its own: the sources are changed and restored.
+
+    put_back.py CHECKOUT BUILD [NAME …] [--minutes 10] [--jobs 1]        e.g. put_back.py . build/release --minutes 2
+
+Prints a table row for each: the time to the first wrong history, how many had run, its seed, and what it violates."""
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+C, P = 'r2ccl/channel/', 'r2ccl/protocol/'
+# name: [(file, what is there, what is put there)]
+DEFECTS = {
+    # defects that there were
+    'the fence counts from before the driver call': [(C + 'fence.cc', 'if (tick.alive - phase_since_ > bound && core_.workers->stuck(path->local_nic()))',
+                                                      'if (tick.alive - phase_since_ > bound / 5)')],
+    'the fail bound counts queueing': [(C + 'migration.cc', 'bool Channel::waits_in_queue() const {', 'bool Channel::waits_in_queue() const {\n  return false;')],
+    'EIO is taken for a fence': [(C + 'fence.cc', 'if (path->destroying_failed && device_failed(*path))\n    return cannot_fence(rail_name(*path) + ": " + path->outcome.error().message, tick);',
+                                  'if (path->destroying_failed && device_failed(*path)) return fence_done(tick);')],
+    'an old last word is not kept': [(C + 'channel.cc', '15\'000 * kNsPerMs', '2000 * kNsPerMs')],
+    # rules
+    'receiver_fence': [(P + 'migration.h', 'if (!sender_ || peer_ == Fence::kPending)', 'if (sender_ && peer_ == Fence::kPending)\n      phase_ = Phase::kChoosing;\n    else if (!sender_)')],
+    'sender_fence': [(P + 'migration.h', 'if (own_ != Fence::kPending) follow();', 'own_ = Fence::kDone;\n    follow();')],
+    'sentinels': [(C + 'fence.cc', 'if (path->flushed()) return fence_done(tick);', 'return fence_done(tick);')],
+    'one_fence': [(C + 'fence.cc', 'end_.settled();\n    phase_since_ = tick.alive;', 'unfenceable("one fence alone");')],
+    'refusal': [(C + 'fence.cc', 'bool Channel::device_failed(const Path& path) const {', 'bool Channel::device_failed(const Path& path) const {\n  if (path.local_nic() >= 0) return false;')],
+    'lifetime': [(C + 'fence.cc', 'tick.now - fence_known_at_ >= packet_lifetime_ns()', 'true')],
+    'given_up_fence': [(C + 'fence.cc', 'Path* path = exhume(end_.leaving());', 'return fence_done(tick);\n  Path* path = exhume(end_.leaving());')],
+    'strict_ack': [(P + 'ledger.h', 'return completed && (!strict || message < confirmed_);', 'return completed;')],
+    'nic_report': [(P + 'ledger.h', 'return completed && (!strict || message < confirmed_);', 'return message < confirmed_;')],
+    'receiver_is_right': [(P + 'ledger.h', '    if (first > next_) return;\n', '    if (first <= next_ || first > next_) return;\n')],
+    'migrate_epoch': [(P + 'migration.h', 'if (epoch <= epoch_ && !at_once) return Verdict::kOld;', '')],
+    'fenced_epoch': [(P + 'migration.h', 'if (epoch != epoch_ || path != leaving_ || phase_ == Phase::kRunning) return false;', 'if (phase_ == Phase::kRunning) return false;')],
+    'use_epoch': [(P + 'migration.h', 'if (sender_ || epoch != epoch_ || (phase_', 'if (sender_ || (phase_')],
+    'repeat_lines': [(C + 'receiver.cc', '  if (moved || path.send_queue_room(wire::kRingLines + 1))\n', '  if (false)\n'),
+                     (C + 'receiver.cc', '  for_each_open(ledger_, [&](uint64_t message) { write_line(path, message); });\n', '')],
+    'repeat_word': [(C + 'sender.cc', 'if (core_.strict_ack() && reminder_.ask(ledger_.reported()))', 'if (false)')],
+    'disbelief': [(C + 'sender.cc', 'if (!reminder_.answered(up_to) || !active()) return nullptr;', 'if (!reminder_.answered(up_to) || active()) return nullptr;')],
+    'standstill': [(C + 'watchdog.cc', 'return active_ ? standing_still() : nullptr;', 'return nullptr;')],
+    'watchdog': [(C + 'watchdog.cc', '  silence_ += step;\n', '  silence_ += 0 * step;\n')],
+    'copy_kept': [(C + 'sender.h', 'return request.message == message && (request.in_use || request.copied);', 'return request.message == message && request.in_use;')],
+    'ask_to_ask': [(C + 'receiver.cc', 'if (lacking() && peer_copied_bytes() > 0 && !asked_to_ask_) {', 'if (false) {')],
+    'awaited': [(C + 'sender.cc', '  awaited_ = unconfirmed();\n', '  awaited_ = false;\n')],
+    'lacking_counts': [(C + 'migration.cc', 'wanted_.load(std::memory_order_relaxed) || receiver_waits()))', 'wanted_.load(std::memory_order_relaxed)))')],
+    'live_segments': [(P + 'sent.h', 'host.holds(Rule::kLiveSegments) ?', 'false ?')],
+    'nic_word_on_lanes': [(P + 'sent.h', 'host.holds(Rule::kNicWordOnLanes) ?', 'false ?')],
+    'segments_of_the_path': [(C + 'sender.cc', 'if (path->condemned || !sender.write(*path, request, segment)) return;', 'if (path->condemned || !sender.write(*path, request, segment)) return sender.ledger_.completed(message, segment);')],
+    'sender_first': [(P + 'migration.h', 'if (at_once && sender_) return Verdict::kOther;', ''), (P + 'migration.h', 'if (epoch <= epoch_ && !at_once)', 'if (epoch <= epoch_)')],
+    'fenced_path': [(P + 'migration.h', 'if (epoch != epoch_ || path != leaving_ ||', 'if (epoch != epoch_ ||')],
+    'yielded': [(P + 'conduct.h', 'if (!host_.holds(Rule::kYielded)) return;', 'return;')],
+    'lane_given_up': [(P + 'migration.h', 'case PathState::kActive:\n    case PathState::kLane:\n      return AfterDrop::kLeave;', 'case PathState::kLane:\n      return AfterDrop::kNothing;\n    case PathState::kActive:\n      return AfterDrop::kLeave;')],
+    'rest_reported': [(C + 'sender.cc', 'return path.posted == path.completed && all', 'return all')],
+    'rest_confirmed': [(C + 'sender.cc', '&& all_confirmed(ledger_, messages, path.id())', '')],
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('checkout', type=pathlib.Path)
+    parser.add_argument('build')
+    parser.add_argument('--minutes', type=float, default=10)
+    parser.add_argument('--jobs', type=int, default=1)
+    parser.add_argument('names', nargs='*')
+    args = parser.parse_args()
+    for name, changes in DEFECTS.items():
+        if args.names and name not in args.names:
+            continue
+        before = {}
+        try:
+            for file, there, put in changes:
+                path = args.checkout / file
+                text = path.read_text()
+                before.setdefault(path, text)
+                if there not in text:
+                    sys.exit(f'{name}: {file} does not have {there!r}')
+                path.write_text(text.replace(there, put, 1))
+            built = subprocess.run(['cmake', '--build', args.build, '--target', 'simulate'], cwd=args.checkout, capture_output=True, text=True)
+            if built.returncode != 0:
+                print(f'| {name} | it does not build: {built.stdout[-300:]} |', flush=True)
+                continue
+            began = time.monotonic()
+            ran = subprocess.run([args.checkout / args.build / 'bin/simulate', '--seeds', '1000000000', '--minutes', str(args.minutes), '--jobs', str(args.jobs)],
+                                 capture_output=True, text=True)
+            found = re.search(r'after ([0-9.]+) s: seed (\d+): (.*)', ran.stdout)
+            count = re.search(r'(\d+) histories', ran.stdout)
+            histories = count.group(1) if count else '?'
+            if found:
+                print(f'| {name} | {found.group(1)} | {found.group(2)} | {found.group(3)[:110]} |', flush=True)
+            else:
+                print(f'| {name} | not in {time.monotonic() - began:.0f} s, {histories} histories | | |', flush=True)
+        finally:
+            for path, text in before.items():
+                path.write_text(text)
+
+
+if __name__ == '__main__':
+    main()
