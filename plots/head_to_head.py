@@ -56,9 +56,11 @@ def read(paths):
 
 
 def of_results(results):
-    """The same from results/tables/head_to_head.csv."""
+    """The same from results/tables/head_to_head.csv, of one machine."""
     rows = []
     for row in tables.read(results, "head_to_head"):
+        if row["set"] != "head_to_head":  # another machine's
+            continue
         measures = {measure: row[measure] if measure == "outcome" else tables.number(row[measure]) for measure in MEASURES if measure != "error"}
         rows.append({**row, "bytes": int(row["bytes"]), "heal_ms": tables.number(row["heal_ms"]), "seed": int(row["seed"]), "as_predicted": row["as_predicted"] == "1",
                      "result": {**measures, "wrong": int(measures["wrong"] or 0), "survives": measures["survives"] == 1}, "environment": {"nccl": row["nccl"]}})

@@ -144,13 +144,13 @@ def mode3(results):
     return markdown(["AllReduce of 64 MiB, in ms", "lower bound", "ring", "mode 3"], rows)
 
 
-TRANSPORTS = {"ib": "NCCL's IB", "ib_failover": "NCCL's IB, failover", "r2ccl_migrate": "R2CCL mode 1", "r2ccl_balance": "R2CCL mode 2"}
+TRANSPORTS = {"ib": "NCCL's IB", "ib_failover": "NCCL's IB, failover", "r2ccl_baseline": "R2CCL mode 0", "r2ccl_migrate": "R2CCL mode 1", "r2ccl_balance": "R2CCL mode 2"}
 
 
-def by_transport(results, table, *keys):
-    """[(values of `keys`, transport), its rows] of one table of the head-to-head, in the order of the rows."""
+def by_transport(results, table, *keys, measured="head_to_head"):
+    """[(values of `keys`, transport), its rows] of one table of one measurement of the head-to-head, in the order of the rows."""
     found = {}
-    for row in tables.read(results, "head_to_head"):
+    for row in rows_of(results, "head_to_head", measured):
         if row["table"] == table:
             found.setdefault((tuple(row[key] for key in keys), row["transport"]), []).append(row)
     return sorted(found.items(), key=lambda item: (item[0][0], list(TRANSPORTS).index(item[0][1])))
@@ -188,7 +188,7 @@ def head_to_head_retained(results):
 
 
 def head_to_head_cost(results):
-    groups = by_transport(results, "cost", "bytes")
+    groups = by_transport(results, "cost", "bytes", measured="head_to_head_h200")
     theirs = {size: rows for ((size,), transport), rows in groups if transport == "ib"}
     lines = []
     for ((size,), transport), rows in sorted(groups, key=lambda item: (int(item[0][0][0]), list(TRANSPORTS).index(item[0][1]))):

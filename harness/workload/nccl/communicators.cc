@@ -141,6 +141,7 @@ void Communicators::capture(const GpuData& data) {
   cuda::Graph graph = nullptr;
   driver_.check(driver_.StreamEndCapture(first, &graph), "cuStreamEndCapture");
   driver_.check(driver_.GraphInstantiateWithFlags(&graph_, graph, 0), "cuGraphInstantiate");
+  driver_.check(driver_.GraphDestroy(graph), "cuGraphDestroy");
 }
 
 void Communicators::start(const GpuData& data) {
@@ -175,6 +176,8 @@ bool Communicators::wait(const std::function<bool()>& stop) {
 }
 
 bool Communicators::close(bool abort) {
+  // NCCL does not destroy a communicator while there is a graph with its operations.
+  if (graph_ && !abort) driver_.GraphExecDestroy(std::exchange(graph_, nullptr));
   std::vector<nccl::Comm> comms;
   for (Lane& lane : lanes_)
     if (lane.comm) comms.push_back(std::exchange(lane.comm, nullptr));

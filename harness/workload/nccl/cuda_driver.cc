@@ -50,6 +50,8 @@ Driver::Driver() {
   bind(library, EventQuery, "cuEventQuery");
   bind(library, GraphInstantiateWithFlags, "cuGraphInstantiateWithFlags");
   bind(library, GraphLaunch, "cuGraphLaunch");
+  bind(library, GraphDestroy, "cuGraphDestroy");
+  bind(library, GraphExecDestroy, "cuGraphExecDestroy");
   bind(library, GetErrorName, "cuGetErrorName");
   bind(library, GetErrorString, "cuGetErrorString");
   check(Init(0), "cuInit");

@@ -72,6 +72,8 @@ struct Driver {
   int (*EventQuery)(Event);
   int (*GraphInstantiateWithFlags)(GraphExec*, Graph, unsigned long long);
   int (*GraphLaunch)(GraphExec, Stream);
+  int (*GraphDestroy)(Graph);
+  int (*GraphExecDestroy)(GraphExec);
   int (*GetErrorName)(int, const char**);
   int (*GetErrorString)(int, const char**);
 

@@ -253,9 +253,15 @@ int cuStreamEndCapture(void* stream, void** graph) {
   return kSuccess;
 }
 int cuGraphInstantiateWithFlags(void** exec, void* graph, unsigned long long) {
-  *exec = graph;
-  return static_cast<Graph*>(graph)->empty() ? kInvalidValue : kSuccess;
+  if (static_cast<Graph*>(graph)->empty()) return kInvalidValue;
+  *exec = new Graph(*static_cast<Graph*>(graph));
+  return kSuccess;
 }
+int cuGraphDestroy(void* graph) {
+  delete static_cast<Graph*>(graph);
+  return kSuccess;
+}
+int cuGraphExecDestroy(void* exec) { return cuGraphDestroy(exec); }
 int cuGraphLaunch(void* exec, void* stream) {
   for (const Work& work : *static_cast<Graph*>(exec)) static_cast<Stream*>(stream)->add(work);
   return kSuccess;

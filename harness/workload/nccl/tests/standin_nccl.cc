@@ -204,6 +204,7 @@ struct Comm {
   std::vector<std::pair<Message, const char*>> sends;
   std::vector<std::pair<Message, char*>> receives;
   void* stream = nullptr;
+  std::vector<std::weak_ptr<uint64_t>> operations;  ///< alive: on a stream, or in a graph
 
   /// As a kernel whose peer is gone: until the communicator is aborted.
   void spin() {
@@ -230,6 +231,7 @@ int submit(Comm* comm, Header header, std::vector<std::pair<Message, const char*
     return kSystemError;
   }
   ++comm->calls;
+  comm->operations.push_back(calls);
   enqueue(stream, [=] {
     const uint64_t call = (*calls)++;  // a graph comes here again and again
     const bool now = call == fault.at;
@@ -332,7 +334,12 @@ int ncclCommAbort(void* handle) {
   shutdown(comm->fd, SHUT_RDWR);
   return kSuccess;
 }
-int ncclCommDestroy(void* handle) { return ncclCommAbort(handle); }
+/// As NCCL's: waits for the graphs that have operations of this communicator.
+int ncclCommDestroy(void* handle) {
+  for (const auto& operation : static_cast<Comm*>(handle)->operations)
+    while (!operation.expired()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return ncclCommAbort(handle);
+}
 int ncclCommGetAsyncError(void* comm, int* state) {
   *state = static_cast<Comm*>(comm)->state;
   return kSuccess;
