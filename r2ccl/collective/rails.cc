@@ -10,6 +10,8 @@ namespace {
 
 constexpr double kNearEnough = 1.003;  // of the bound
 constexpr int kRounds = 150;
+constexpr size_t kGrain = 1 << 10;          // messages begin at multiples of it: no element is cut
+constexpr size_t kLeastMessage = 16 << 10;  // smaller ones cost more than they even out
 // Where the bound of each node's ports cannot be had for all nodes at once, some more time can.
 constexpr double kTimes[] = {1.0, 1.02, 1.06, 1.15, 1.4};
 
@@ -176,21 +178,27 @@ void RailTurns::set(const RailShares& shares) {
   credit_ = {};
 }
 
-size_t RailTurns::next(size_t bytes) const {
+const RailTurns::Message& RailTurns::next(size_t chunk, size_t posted, size_t most) {
+  if (message_.bytes > 0) return message_;
+  if (posted == 0)
+    for (size_t i = 0; i < rails_; ++i) credit_[i] += int64_t(shares_[i]) * int64_t(chunk);
   size_t best = first_;
-  int64_t most = INT64_MIN;
+  int64_t credit = INT64_MIN;
   for (size_t i = 0; i < rails_; ++i) {
     const size_t rail = (first_ + i) % rails_;
-    if (shares_[rail] == 0) continue;
-    const int64_t credit = credit_[rail] + int64_t(shares_[rail]) * int64_t(bytes);
-    if (credit > most) most = credit, best = rail;
+    if (shares_[rail] > 0 && credit_[rail] > credit) credit = credit_[rail], best = rail;
   }
-  return best;
+  const size_t left = chunk - posted, due = size_t(std::max<int64_t>(credit / kWhole, 0)) / kGrain * kGrain;
+  size_t bytes = std::clamp(due, std::min(kLeastMessage, most), most);
+  // Nothing that is smaller than a message stays behind.
+  if (left < bytes + kLeastMessage && left <= most) bytes = left;
+  message_ = {best, std::min(bytes, left)};
+  return message_;
 }
 
-void RailTurns::took(size_t rail, size_t bytes) {
-  for (size_t i = 0; i < rails_; ++i) credit_[i] += int64_t(shares_[i]) * int64_t(bytes);
-  credit_[rail] -= int64_t{kWhole} * int64_t(bytes);
+void RailTurns::took() {
+  credit_[message_.rail] -= int64_t{kWhole} * int64_t(message_.bytes);
+  message_ = {};
 }
 
 }  // namespace r2ccl::collective

@@ -39,22 +39,28 @@ double busiest_nic(std::span<const Flow> flows, std::span<const RailShares> shar
 /// are, or nothing is known of them.
 std::vector<RailShares> rail_shares(const Schedule& schedule, std::span<const double> nics, size_t rails);
 
-/// Which rail the next message of a connection takes: each is as near to its share as can be. Both ends of a
-/// connection ask for the same messages in the same order, and get the same answers.
+/// How the chunks of a connection are cut into messages, and which rail each takes: every chunk is spread over the
+/// rails by their shares, and what is too small for that is made up for by the next ones. Both ends of a
+/// connection ask for the same chunks in the same order, and get the same answers.
 class RailTurns {
  public:
   /// `first`: the rail that goes first where several are alike.
   explicit RailTurns(size_t rails = 1, size_t first = 0) : rails_(rails), first_(first % rails), shares_(even_shares(rails)) {}
 
   void set(const RailShares& shares);
-  size_t next(size_t bytes) const;
-  /// The message of `bytes` has gone over next(bytes).
-  void took(size_t rail, size_t bytes);
+  struct Message {
+    size_t rail = 0, bytes = 0;
+  };
+  /// The next message of a chunk, of which `posted` bytes have gone; `most`: of a message. Asked again it says the
+  /// same until the message has gone.
+  const Message& next(size_t chunk, size_t posted, size_t most);
+  void took();
 
  private:
   size_t rails_, first_;
   RailShares shares_;
   std::array<int64_t, kMostNics> credit_{};  // bytes · kWhole that a rail is behind its share
+  Message message_;                          // the next one; without bytes: not cut yet
 };
 
 }  // namespace r2ccl::collective

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <vector>
 
 #include "r2ccl/collective/planner.h"
 
@@ -127,40 +128,82 @@ TEST(Rails, alike_where_nics_are_alike_or_unknown) {
   EXPECT_TRUE(rail_shares(schedule, nics, 3).empty());  // of another number of NICs
 }
 
+/// Bytes of each rail, of chunks of these sizes.
+std::array<double, 4> cut(RailTurns& turns, const std::vector<size_t>& chunks, size_t most, size_t* messages = nullptr) {
+  std::array<double, 4> bytes{};
+  for (const size_t chunk : chunks) {
+    size_t posted = 0;
+    while (posted < chunk) {
+      const RailTurns::Message message = turns.next(chunk, posted, most);
+      EXPECT_EQ(turns.next(chunk, posted, most).rail, message.rail);  // asked again, because it was refused
+      EXPECT_GT(message.bytes, 0u);
+      EXPECT_LE(message.bytes, most);
+      if (posted + message.bytes < chunk) EXPECT_EQ(message.bytes % 1024, 0u);
+      turns.took();
+      bytes[message.rail] += double(message.bytes);
+      posted += message.bytes;
+      if (messages) ++*messages;
+    }
+    EXPECT_EQ(posted, chunk);
+  }
+  return bytes;
+}
+
 TEST(RailTurns, follow_the_shares_whatever_the_sizes) {
   RailTurns turns(4, 2);
   turns.set({kWhole / 2, 0, kWhole / 4, kWhole / 4});
-  std::array<double, 4> bytes{};
   std::mt19937 random(3);
-  double all = 0;
-  for (int i = 0; i < 4000; ++i) {
-    const size_t size = 1 + random() % 65536;
-    const size_t rail = turns.next(size);
-    EXPECT_EQ(rail, turns.next(size));  // asked again, because it was refused
-    turns.took(rail, size);
-    bytes[rail] += double(size);
-    all += double(size);
-  }
+  std::vector<size_t> chunks(4000);
+  for (size_t& chunk : chunks) chunk = 1 + random() % 300000;
+  const auto bytes = cut(turns, chunks, 64 << 10);
+  const double all = bytes[0] + bytes[1] + bytes[2] + bytes[3];
   EXPECT_NEAR(bytes[0] / all, 0.5, 0.002);
   EXPECT_EQ(bytes[1], 0);
   EXPECT_NEAR(bytes[2] / all, 0.25, 0.002);
   EXPECT_NEAR(bytes[3] / all, 0.25, 0.002);
 }
 
+TEST(RailTurns, spread_each_chunk_over_all_rails) {
+  RailTurns turns(4, 1);
+  for (int i = 0; i < 10; ++i) {
+    size_t messages = 0;
+    for (const double bytes : cut(turns, {128 << 10}, 64 << 10, &messages)) EXPECT_EQ(bytes, 32 << 10);
+    EXPECT_EQ(messages, 4u);
+  }
+  turns.set({kWhole / 2, kWhole / 4, kWhole / 4, 0});
+  const auto bytes = cut(turns, {128 << 10}, 64 << 10);
+  EXPECT_EQ(bytes[0], 64 << 10);
+  EXPECT_EQ(bytes[1], 32 << 10);
+  EXPECT_EQ(bytes[2], 32 << 10);
+}
+
+TEST(RailTurns, small_chunks_are_one_message_each_in_turn) {
+  RailTurns turns(4, 0);
+  size_t messages = 0;
+  for (const double bytes : cut(turns, std::vector<size_t>(8, 4096), 64 << 10, &messages)) EXPECT_EQ(bytes, 8192);
+  EXPECT_EQ(messages, 8u);
+}
+
 TEST(RailTurns, both_ends_agree_when_shares_change) {
   RailTurns one(3, 1), other(3, 1);
   std::mt19937 random(5);
   for (int i = 0; i < 2000; ++i) {
+    const RailShares uneven{0, kWhole / 3, kWhole - kWhole / 3};
     if (i % 100 == 0) {
-      const RailShares shares = i % 200 == 0 ? even_shares(3) : RailShares{0, kWhole / 3, kWhole - kWhole / 3};
-      one.set(shares);
-      other.set(shares);
+      one.set(i % 200 == 0 ? even_shares(3) : uneven);
+      other.set(i % 200 == 0 ? even_shares(3) : uneven);
     }
-    other.set(i % 200 < 100 ? even_shares(3) : RailShares{0, kWhole / 3, kWhole - kWhole / 3});  // said again
-    const size_t size = 1 + random() % 5000, rail = one.next(size);
-    ASSERT_EQ(rail, other.next(size));
-    one.took(rail, size);
-    other.took(rail, size);
+    other.set(i % 200 < 100 ? even_shares(3) : uneven);  // said again
+    const size_t chunk = 1 + random() % 100000;
+    for (size_t posted = 0; posted < chunk;) {
+      const RailTurns::Message message = one.next(chunk, posted, 32 << 10);
+      const RailTurns::Message at_other = other.next(chunk, posted, 32 << 10);
+      ASSERT_EQ(message.rail, at_other.rail);
+      ASSERT_EQ(message.bytes, at_other.bytes);
+      one.took();
+      other.took();
+      posted += message.bytes;
+    }
   }
 }
 

@@ -101,10 +101,11 @@ Executor::Run* Executor::begin(Work work) {
   run->open_lanes = 0;
   run->copied = 0;
   run->number = begun_++;
+  const auto slot = static_cast<uint32_t>(run->number % program.slots());
   for (size_t lane = 0; lane < program.lanes().size(); ++lane) {
     if (run->operations(lane) == 0) continue;
     ++run->open_lanes;
-    end(program.end(lane), program.lanes()[lane].sends).tasks.push_back({run.get(), static_cast<uint16_t>(lane)});
+    end(program.end(lane, slot), program.lanes()[lane].sends).tasks.push_back({run.get(), static_cast<uint16_t>(lane)});
   }
   runs_.push_back(std::move(run));
   return runs_.back().get();
@@ -245,16 +246,17 @@ Result<bool> Executor::post_receives(End& end) {
     message.chunk = at.chunk;
     message.lane = task.lane;
     message.from = at.from + task.offset;
-    message.bytes = std::min<uint64_t>(limits_.message_bytes, at.bytes - task.offset);
-    message.last = task.offset + message.bytes == at.bytes;
     transport_.route(end.number, task.run->work.program->rails(task.lane));
+    message.bytes = transport_.next_bytes(end.number, at.bytes, task.offset, limits_.message_bytes);
+    message.last = task.offset + message.bytes == at.bytes;
     Result<void*> request{nullptr};
     if (adds) {
       if (!end.memory.data) {
-        auto memory = transport_.staging(limits_.staging_bytes);
+        const size_t bytes = limits_.staging_bytes / task.run->work.program->slots();
+        auto memory = transport_.staging(bytes);
         if (!memory) return memory.error();
         end.memory = *memory;
-        end.staging = StagingRing(limits_.staging_bytes);
+        end.staging = StagingRing(bytes);
       }
       StagingRing before = end.staging;
       const auto piece = end.staging.take(message.bytes);
@@ -322,11 +324,11 @@ Result<bool> Executor::post_sends() {
     message.chunk = at.chunk;
     message.lane = task.lane;
     message.from = at.from + task.offset;
-    message.bytes = std::min<uint64_t>(limits_.message_bytes, at.bytes - task.offset);
+    transport_.route(next->number, run.work.program->rails(task.lane));
+    message.bytes = transport_.next_bytes(next->number, at.bytes, task.offset, limits_.message_bytes);
     message.last = task.offset + message.bytes == at.bytes;
     if (messages_under_way_ >= 2 && bytes_under_way_ + message.bytes > limits_.window_bytes) return moved;
     const Work::Memory memory = run.written[at.chunk] ? run.result(message.from) : run.work.own;
-    transport_.route(next->number, run.work.program->rails(task.lane));
     auto request = transport_.isend(next->number, memory.at(message.from), message.bytes, memory.registration);
     if (!request) return request.error();
     if (!*request) {

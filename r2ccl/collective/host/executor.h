@@ -51,11 +51,11 @@ struct Work {
 };
 
 struct ExecutorLimits {
-  /// A chunk that is larger is cut into messages of this size.
+  /// A chunk that is larger is cut into messages of at most this size.
   size_t message_bytes = 128 << 10;
   /// Bytes under way that were sent, of all lanes together; two messages may always be.
   size_t window_bytes = 4 << 20;
-  /// Staging memory of a receiving end.
+  /// Staging memory of a receiving end, of all slots together.
   size_t staging_bytes = 4 << 20;
   /// Bytes added in one poll(), at least one piece of kPieceBytes.
   size_t reduced_per_poll = 256 << 10;

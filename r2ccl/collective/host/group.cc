@@ -84,7 +84,8 @@ Result<void> Group::meet() {
     const auto end_of = [this](uint32_t peer, bool sends, uint32_t ordinal) {
       return transport_.end(peer, sends, ordinal);
     };
-    auto gather = std::make_shared<Program>(ring_allgather(natural_order(p), 1, 1), rank, end_of);
+    auto gather = std::make_shared<Program>(ring_allgather(natural_order(p), 1, 1), rank, end_of,
+                                            std::vector<RailShares>{}, kMostSlots);
     if (auto met = wait_for([this] { return transport_.connected(); }, "connecting to the group's neighbours"); !met)
       return met;
     auto registration = net_.reg(transport_.any_channel(), members_.data(), p * sizeof(RankInfo));
@@ -186,7 +187,10 @@ std::shared_ptr<Program> Group::make_program(const View& view, Collective collec
   else
     schedule = allreduce_schedule(view, bytes);
   auto rails = rail_shares(schedule, view.nics, transport_.stripes());
-  return std::make_shared<Program>(std::move(schedule), setting_.rank, end_of, std::move(rails));
+  size_t lanes = 0;
+  for (const auto& of_rank : schedule.lanes) lanes = std::max(lanes, of_rank.size());
+  const uint32_t slots = slots_for(lanes, transport_.stripes());
+  return std::make_shared<Program>(std::move(schedule), setting_.rank, end_of, std::move(rails), slots);
 }
 
 Schedule Group::allreduce_schedule(const View& view, uint64_t bytes) {

@@ -37,21 +37,27 @@ bool StripedTransport::connected() const {
   return std::all_of(stripes_.begin(), stripes_.end(), [](const auto& stripe) { return stripe->connected(); });
 }
 
+size_t StripedTransport::next_bytes(uint32_t number, size_t chunk, size_t posted, size_t most) {
+  End& end = ends_[number];
+  const RailTurns::Message& message = end.turns.next(chunk, posted, most);
+  end.rail = message.rail;
+  return message.bytes;
+}
+
 template <typename Post>
-Result<void*> StripedTransport::post(uint32_t number, size_t bytes, Post&& post) {
-  RailTurns& turns = ends_[number].turns;
-  const size_t rail = turns.next(bytes);
-  auto message = post(*stripes_[rail]);
-  if (message && *message) turns.took(rail, bytes);
+Result<void*> StripedTransport::post(uint32_t number, Post&& post) {
+  End& end = ends_[number];
+  auto message = post(*stripes_[end.rail]);
+  if (message && *message) end.turns.took();
   return message;
 }
 
 Result<void*> StripedTransport::isend(uint32_t end, const void* data, size_t bytes, Registration* registration) {
-  return post(end, bytes, [&](ChannelTransport& stripe) { return stripe.isend(end, data, bytes, registration); });
+  return post(end, [&](ChannelTransport& stripe) { return stripe.isend(end, data, bytes, registration); });
 }
 
 Result<void*> StripedTransport::irecv(uint32_t end, void* data, size_t bytes, Registration* registration) {
-  return post(end, bytes, [&](ChannelTransport& stripe) { return stripe.irecv(end, data, bytes, registration); });
+  return post(end, [&](ChannelTransport& stripe) { return stripe.irecv(end, data, bytes, registration); });
 }
 
 }  // namespace r2ccl::collective

@@ -30,6 +30,7 @@ class StripedTransport final : public Transport {
 
   Result<void*> isend(uint32_t end, const void* data, size_t bytes, Registration* registration) override;
   Result<void*> irecv(uint32_t end, void* data, size_t bytes, Registration* registration) override;
+  size_t next_bytes(uint32_t end, size_t chunk, size_t posted, size_t most) override;
   void route(uint32_t end, const RailShares* rails) override {
     ends_[end].turns.set(rails ? *rails : even_shares(stripes_.size()));
   }
@@ -41,13 +42,14 @@ class StripedTransport final : public Transport {
     uint32_t peer, ordinal;
     bool sends;
     RailTurns turns{};
+    size_t rail = 0;  // of the next message
   };
   /// Each end begins with another NIC, the same one on both sides.
   RailTurns turns_of(const End& end) const {
     return RailTurns(stripes_.size(), (end.sends ? rank_ : end.peer) + end.ordinal);
   }
   template <typename Post>
-  Result<void*> post(uint32_t end, size_t bytes, Post&& post);
+  Result<void*> post(uint32_t end, Post&& post);
 
   const uint32_t rank_;
   std::vector<std::unique_ptr<ChannelTransport>> stripes_;
