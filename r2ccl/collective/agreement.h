@@ -37,6 +37,9 @@ using Points = std::array<uint64_t, kSequences>;  ///< an operation number in ea
 inline constexpr uint64_t kNever = ~uint64_t{0};
 /// Operations that a rank may still begin after its READY, so that a control round trip stops nobody.
 inline constexpr uint64_t kAhead = 4;
+/// … of the tuner's, each of which is a whole collective: better one of them waits for a round trip than that three
+/// more go the slower way.
+inline constexpr uint64_t kTunerAhead = 1;
 
 struct View {
   uint64_t epoch = 0;              ///< 0: from the beginning, all healthy

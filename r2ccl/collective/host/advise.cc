@@ -44,6 +44,11 @@ uint32_t slots_for(size_t lanes, size_t rails) {
   return static_cast<uint32_t>(std::clamp<size_t>(kMostChannels / std::max<size_t>(1, lanes * rails), 1, kMostSlots));
 }
 
+size_t window_for(const Speeds& speeds, size_t rails) {
+  const size_t queued = std::max(size_t{1} << 20, rails << 18);
+  return queued + static_cast<size_t>(3 * kLatencySeconds * speeds.bytes_per_second);
+}
+
 uint32_t outstanding_for(uint64_t bytes) {
   return bytes >= kPieceOfOperation / 8 && bytes <= kPieceOfOperation ? kPiecesInFlight : 1;
 }

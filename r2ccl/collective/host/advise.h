@@ -26,6 +26,9 @@ inline constexpr uint32_t kPiecesInFlight = 8;
 inline constexpr uint32_t kMostSlots = 4;
 inline constexpr size_t kMostChannels = 256;
 uint32_t slots_for(size_t lanes, size_t rails);
+/// Bytes that a rank has under way: enough that no NIC waits for the next message, and no more, because what has been
+/// posted leaves in the NIC's order, not in that of the operations.
+size_t window_for(const Speeds& speeds, size_t rails);
 /// Below this a ring of one segment does: every other schedule costs more messages than it saves time.
 inline constexpr uint64_t kSmallOperation = 256 << 10;
 

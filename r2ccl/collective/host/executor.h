@@ -74,6 +74,8 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
+  /// ExecutorLimits::window_bytes from now on.
+  void set_window(size_t bytes) { limits_.window_bytes = bytes; }
   /// Queues an operation behind those before. The pointer stays valid until release().
   Run* begin(Work work);
   /// Moves whatever can be moved now. True: something was. An error is the transport's, and final.
@@ -108,7 +110,7 @@ class Executor {
   double progress_of(const End& end) const;
 
   Transport& transport_;
-  const ExecutorLimits limits_;
+  ExecutorLimits limits_;
   std::vector<std::unique_ptr<End>> ends_;  // by the transport's number; nullptr: not used so far
   std::vector<End*> senders_, receivers_;
   std::vector<std::unique_ptr<Run>> runs_, free_runs_;

@@ -212,7 +212,7 @@ class Driver final : public PlanAgreement {
       if (held_ & bit(Sequence::kEngine)) points[size_t(Sequence::kEngine)] = *gate_.hold(kAhead);
       if (held_ & bit(Sequence::kTuner)) {
         held_tuner_ = tuner();
-        if (held_tuner_) points[size_t(Sequence::kTuner)] = held_tuner_->hold(kAhead).value_or(kNever);
+        if (held_tuner_) points[size_t(Sequence::kTuner)] = held_tuner_->hold(kTunerAhead).value_or(kNever);
       }
     }
     std::optional<Decision> decision;
