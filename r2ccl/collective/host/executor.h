@@ -75,7 +75,9 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   /// ExecutorLimits::window_bytes from now on.
-  void set_window(size_t bytes) { limits_.window_bytes = bytes; }
+  void set_window(size_t bytes) { limits_.window_bytes = window_bytes_ = bytes; }
+  /// Bytes that may be under way now: more than the limit where poll() comes too seldom for it.
+  size_t window() const { return window_bytes_; }
   /// Queues an operation behind those before. The pointer stays valid until release().
   Run* begin(Work work);
   /// Moves whatever can be moved now. True: something was. An error is the transport's, and final.
@@ -104,6 +106,7 @@ class Executor {
   bool may_post(const End& end, const Cursor& at) const;
   Result<bool> test(End& end);
   Result<bool> post_receives(End& end);
+  void adapt_window();
   Result<bool> post_sends();
   Result<bool> take(End& end, size_t& budget);
   bool copy(size_t& budget);
@@ -117,6 +120,8 @@ class Executor {
   size_t first_taken_ = 0;
   uint64_t bytes_under_way_ = 0;
   uint32_t messages_under_way_ = 0;
+  size_t window_bytes_;     // grows and shrinks: adapt_window()
+  bool window_full_ = false;  // post_sends() had more to post
   uint64_t begun_ = 0;
   Counters counters_;
   std::optional<Error> error_;
