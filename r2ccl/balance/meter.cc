@@ -20,7 +20,7 @@ Capacities::Span Capacities::since(const Nic& nic, const NicMeter::Reading& read
 }
 
 bool Capacities::take(std::span<const NicMeter::Reading> readings, uint64_t now,
-                      std::span<const double> part) {
+                      std::span<const double> part, uint64_t planned) {
   if (began_ == 0) began_ = now;
   bool all = true;
   uint64_t busiest = 0;
@@ -38,7 +38,7 @@ bool Capacities::take(std::span<const NicMeter::Reading> readings, uint64_t now,
   if (!long_enough && !(all && busiest >= kIntervalNs)) return false;
   std::vector<double> rates, whole_rates, well_busy;
   std::array<double, kMaxNics> rate{}, busy{}, parts{}, depth{};
-  double most_busy = 0, all_depths = 0;
+  double most_busy = 0, all_depths = 0, all_bytes = 0;
   for (size_t nic = 0; nic < count_; ++nic) {
     const Span span = since(nics_[nic], readings[nic]);
     nics_[nic].from = readings[nic];
@@ -51,9 +51,12 @@ bool Capacities::take(std::span<const NicMeter::Reading> readings, uint64_t now,
     rate[nic] = double(span.work) / usual_cost;
     most_busy = std::max(most_busy, busy[nic]);
     all_depths += depth[nic] = double(span.depth) / double(span.writes);
+    all_bytes += double(span.bytes);
     if (!nics_[nic].gray) well_busy.push_back(busy[nic]);
   }
   began_ = now;
+  const double by_plan = double(planned - std::exchange(planned_, planned));
+  const double backlog = by_plan > all_bytes / 2 ? kPlannedBacklog : kBacklog;
   const bool comparable = rates.size() >= 2;
   const double others = comparable ? usual(rates) : 0, whole_others = comparable ? usual(whole_rates) : 0;
   const double others_busy = well_busy.empty() ? 0 : usual(well_busy);
@@ -63,7 +66,7 @@ bool Capacities::take(std::span<const NicMeter::Reading> readings, uint64_t now,
             ? 0
             : std::min(1.0, std::max(rate[nic] / others, rate[nic] / parts[nic] / whole_others));
     const double others_depth = comparable ? (all_depths - depth[nic]) / double(rates.size() - 1) : 0;
-    const bool kept_busy = busy[nic] >= kBusiest * most_busy && depth[nic] >= kBacklog * others_depth;
+    const bool kept_busy = busy[nic] >= kBusiest * most_busy && depth[nic] >= backlog * others_depth;
     if (relative > 0 ||
         nics_[nic].gray)  // one that is gray and gets next to nothing must not stay so for that
       judge(nics_[nic], relative, kept_busy, busy[nic], others_busy);

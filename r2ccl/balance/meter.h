@@ -98,6 +98,8 @@ class Capacities {
   static constexpr int kWellIntervals = 2;  ///< running
   static constexpr double kBusiest = 0.9;   ///< part of the most time that any NIC has work
   static constexpr double kBacklog = 0.9;   ///< part of the writes that the others have under way
+  /// … where most bytes follow a plan: what is meant for a slow NIC waits there, and nothing goes another way.
+  static constexpr double kPlannedBacklog = 2;
   static constexpr double kIdle = 0.8;      ///< part of the time that others have work
   static constexpr double kLeastLevel = 0.02;
   static constexpr int kMostPatience = 64, kForgiven = 200;  ///< intervals
@@ -107,8 +109,10 @@ class Capacities {
   explicit Capacities(std::span<const double> nominal);
 
   /// Takes readings of all NICs' meters at time `now`, any time and often. `part[i]`: of the work that NIC i
-  /// has, how much is this process's, as far as is known; empty: all. Returns whether an interval has ended.
-  bool take(std::span<const NicMeter::Reading> readings, uint64_t now, std::span<const double> part = {});
+  /// has, how much is this process's, as far as is known; empty: all. `planned`: of all bytes so far, those that
+  /// were sent after a plan for all NICs. Returns whether an interval has ended.
+  bool take(std::span<const NicMeter::Reading> readings, uint64_t now, std::span<const double> part = {},
+            uint64_t planned = 0);
   /// Relative to its nominal rate, 0 … 1.
   double relative(size_t nic) const {
     return std::min(nics_[nic].gray ? nics_[nic].level : 1.0, nics_[nic].most);
@@ -146,6 +150,7 @@ class Capacities {
   static void judge(Nic& nic, double relative, bool kept_busy, double busy, double others_busy);
   size_t count_ = 0;
   uint64_t began_ = 0;
+  uint64_t planned_ = 0;  // bytes, when it began
   std::array<Nic, kMaxNics> nics_{};
 };
 

@@ -83,6 +83,7 @@ struct Core {
   /// Mode 2 and up. What each NIC carries; the rest is the service thread's: what it can carry, and the
   /// sending channels of the node that have their home there and have had traffic of late.
   std::array<balance::NicMeter, wire::kMaxNics> meters;
+  std::atomic<uint64_t> planned_bytes{0};  ///< … of that, what channels sent that follow a plan
   balance::Capacities capacities;
   balance::Demand demand;
   uint64_t demand_version = 0;  ///< rises when it changes

@@ -71,7 +71,8 @@ void Channel::step_balance(const Tick& tick) {
   }
   // What crossing sockets costs is a reason to spread only when it is known.
   impaired = impaired || (far != 0 && core_.config.cross_socket > 0);
-  if (!impaired && at_home()) {  // all is well: NCCL has spread its channels over the NICs
+  // All is well: NCCL has spread its channels over the NICs; or a plan has, whatever they carry.
+  if ((!impaired || follows_plan()) && at_home()) {
     shares_ = {};
     shares_[size_t(home_nic_)] = 1;
   } else {

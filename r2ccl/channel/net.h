@@ -79,6 +79,9 @@ class Net {
   virtual Result<Channel*> connect(int device, void* handle) = 0;
   /// nullptr: nobody is ready, call again.
   virtual Result<Channel*> accept(Listener* listener) = 0;
+  /// What is sent on it is the caller's part of a plan for all NICs, made after their capacities: Balance leaves it
+  /// on its NIC as long as that works, and expects one that is slow to have more under way than the others.
+  virtual void follows_plan(Channel* /*channel*/) {}
   virtual Result<void> close(Listener* listener) = 0;
   virtual Result<void> close(Channel* channel) = 0;
 

@@ -210,6 +210,8 @@ class Runtime final : public Net {
     return settled(channel.get());
   }
 
+  void follows_plan(Channel* channel) override { channel->follow_plan(); }
+
   Result<Channel*> accept(Listener* listener) override {
     if (auto ok = usable(0); !ok) return ok.error();
     std::shared_ptr<Channel> channel;

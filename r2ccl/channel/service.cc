@@ -418,7 +418,9 @@ void Service::look_at_rates(const Tick& tick) {
   rates_wanted_ = false;
   for (const Entry& entry : entries_)
     if (entry.channel->in_demand(tick.now)) {
-      own.add(entry.channel->far_rails(), size_t(entry.channel->home_nic()), 1);
+      // What follows a plan moves for nobody's sake.
+      if (!entry.channel->follows_plan() || entry.channel->is_away())
+        own.add(entry.channel->far_rails(), size_t(entry.channel->home_nic()), 1);
       rates_wanted_ = true;
     }
   if (!rates_wanted_) {
@@ -434,7 +436,7 @@ void Service::look_at_rates(const Tick& tick) {
     double sum = 0, homes = 0;
     for (size_t nic = 0; nic < core_.devices.size(); ++nic) sum += own.on(nic), homes += own.on(nic) > 0;
     for (size_t nic = 0; nic < core_.devices.size(); ++nic)
-      if (core_.demand.on(nic) <= 0) core_.demand.add(0, nic, sum / homes);
+      if (core_.demand.on(nic) <= 0 && homes > 0) core_.demand.add(0, nic, sum / homes);
   }
   if (core_.demand != before_demand) ++core_.demand_version;
   std::array<balance::NicMeter::Reading, wire::kMaxNics> readings;
@@ -443,7 +445,8 @@ void Service::look_at_rates(const Tick& tick) {
     readings[nic] = core_.meters[nic].read();
     before[nic] = core_.capacities.gray(nic);
   }
-  if (!core_.capacities.take(readings, tick.now, part)) return;
+  const uint64_t planned = core_.planned_bytes.load(std::memory_order_relaxed);
+  if (!core_.capacities.take(readings, tick.now, part, planned)) return;
   for (size_t nic = 0; nic < core_.devices.size(); ++nic) {
     const bool gray = core_.capacities.gray(nic);
     if (gray == before[nic]) continue;

@@ -294,8 +294,13 @@ struct Node {
         it.last_done = now + 10'000'000;
       }
       now += 10'000'000;
-      capacities.take(meters, now);
+      capacities.take(meters, now, {}, uint64_t(planned * double(sum())));
     }
+  }
+  uint64_t sum() const {
+    uint64_t bytes = 0;
+    for (const NicMeter::Reading& it : meters) bytes += it.bytes;
+    return bytes;
   }
   /// An operation is over when its slowest NIC is.
   void balance(uint64_t ms, double jitter) {
@@ -310,6 +315,7 @@ struct Node {
   Capacities capacities;
   std::vector<double> rate, busy;
   std::vector<double> depth;  // writes under way
+  double planned = 0;         // part of the bytes
   std::vector<NicMeter::Reading> meters;
   uint64_t now = 1;
   std::mt19937 random{17};
@@ -382,6 +388,19 @@ TEST(Capacities, a_nic_with_less_under_way_than_the_others_is_not_slow) {
   node.run(3000, 0.1);
   EXPECT_FALSE(node.capacities.gray(2));
   node.depth[2] = 6;
+  node.run(500, 0.1);
+  EXPECT_TRUE(node.capacities.gray(2));
+}
+
+// … where most of it was sent after a plan, what is slow has twice as much.
+TEST(Capacities, after_a_plan_a_slow_nic_is_where_everything_waits) {
+  Node node(4);
+  node.planned = 0.8;
+  node.rate[2] = 0.7;
+  node.depth[2] = 7;
+  node.run(3000, 0.1);
+  EXPECT_FALSE(node.capacities.gray(2));
+  node.depth[2] = 9;
   node.run(500, 0.1);
   EXPECT_TRUE(node.capacities.gray(2));
 }

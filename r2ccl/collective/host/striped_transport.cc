@@ -10,6 +10,8 @@ void StripedTransport::widen(std::vector<std::unique_ptr<ChannelTransport>> stri
     for (const End& end : ends_) stripe->end(end.peer, end.sends, end.ordinal);
     stripes_.push_back(std::move(stripe));
   }
+  if (stripes_.size() > 1)
+    for (const auto& stripe : stripes_) stripe->follow_plan();
   for (End& end : ends_) end.turns = turns_of(end);
 }
 
