@@ -117,6 +117,8 @@ class Capacities {
   double relative(size_t nic) const {
     return std::min(nics_[nic].gray ? nics_[nic].level : 1.0, nics_[nic].most);
   }
+  /// … by what its port says alone, without what was measured.
+  double by_port(size_t nic) const { return nics_[nic].most; }
   bool gray(size_t nic) const { return nics_[nic].gray || nics_[nic].most < kGray; }
   /// In the unit of `nominal`.
   double capacity(size_t nic) const { return nics_[nic].nominal * relative(nic); }

@@ -418,9 +418,7 @@ void Service::look_at_rates(const Tick& tick) {
   rates_wanted_ = false;
   for (const Entry& entry : entries_)
     if (entry.channel->in_demand(tick.now)) {
-      // What follows a plan moves for nobody's sake.
-      if (!entry.channel->follows_plan() || entry.channel->is_away())
-        own.add(entry.channel->far_rails(), size_t(entry.channel->home_nic()), 1);
+      own.add(entry.channel->far_rails(), size_t(entry.channel->home_nic()), 1);
       rates_wanted_ = true;
     }
   if (!rates_wanted_) {
