@@ -41,7 +41,12 @@ Channel::Channel(Core& core, bool sender, int home_nic, control::Stream stream, 
       end_(sender) {}
 
 // Nearly always nothing is left to do: see begin_closing().
-Channel::~Channel() { destroy_paths(); }
+Channel::~Channel() {
+  try {
+    destroy_paths();
+  } catch (const std::bad_alloc&) {  // then they are destroyed here
+  }
+}
 
 void Channel::emit(trace::EventType type, int nic, uint64_t a, uint64_t b, uint64_t c) const {
   trace::Writer::instance().emit(type, uint16_t(nic), number_, a, b, c, uint32_t(peer_hello_.process));

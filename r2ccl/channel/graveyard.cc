@@ -1,12 +1,14 @@
 #include "r2ccl/channel/graveyard.h"
 
 #include <algorithm>
+#include <functional>
+#include <new>
 
 #include "r2ccl/base/log.h"
 
 namespace r2ccl {
 
-void Graveyard::bury(PathPtr path, uint64_t keep_until) {
+void Graveyard::bury(PathPtr&& path, uint64_t keep_until) {
   buried_.push_back(std::move(path));
   buried_.back()->keep_until = keep_until;
 }
@@ -30,26 +32,52 @@ void Graveyard::dig(NicWorkers& workers, uint64_t now, bool calm) {
   buried_.erase(buried_.begin());
 }
 
-void Graveyard::destroy(NicWorkers& workers, PathPtr path) {
+namespace {
+
+// On a NIC's worker.
+void destroy_held(const std::shared_ptr<Graveyard::PathPtr>& held, Graveyard::Grave::Outcome& outcome, int nic,
+                  NicWorkers& workers) {
+  Path& path = **held;
+  try {
+    const auto done = path.destroy();
+    if (done) return held->reset();
+    if (!path.refused_with_eio) R2_WARN("NET/R2CCL: a queue pair stays: %s", done.error().message.c_str());
+  } catch (const std::bad_alloc&) {  // of the error's text: the driver has refused
+  }
+  outcome.with_eio = path.refused_with_eio.load();
+  outcome.refused = true;
+  try {
+    workers.keep(nic, held);
+  } catch (const std::bad_alloc&) {
+    static_cast<void>(held->release());  // what its NIC may touch is kept for good
+  }
+}
+
+}  // namespace
+
+void Graveyard::destroy(NicWorkers& workers, PathPtr&& path) {
+  graves_.reserve(graves_.size() + 1);
   Grave grave{path->id(), path->local_nic(), nullptr, std::make_shared<Grave::Outcome>(),
               path->device_fatals};
-  auto work = [held = std::shared_ptr<Path>(std::move(path)), outcome = grave.outcome, nic = grave.nic,
-               &workers]() mutable {
-    if (auto done = held->destroy(); !done) {
-      if (!held->refused_with_eio) R2_WARN("NET/R2CCL: a queue pair stays: %s", done.error().message.c_str());
-      outcome->with_eio = held->refused_with_eio.load();
-      outcome->refused = true;
-      workers.keep(nic, held);
-    }
-    held.reset();
+  const auto held = std::make_shared<PathPtr>();
+  std::function<void()> work = [held, outcome = grave.outcome, nic = grave.nic, &workers] {
+    destroy_held(held, *outcome, nic, workers);
   };
-  grave.job = workers.give_later(grave.nic, "ibv_destroy_qp", std::move(work));
+  *held = std::move(path);
+  try {
+    grave.job = workers.give_later(grave.nic, "ibv_destroy_qp", std::move(work));
+  } catch (const std::bad_alloc&) {
+    path = std::move(*held);
+    throw;
+  }
   graves_.push_back(std::move(grave));
 }
 
 void Graveyard::destroy_all(NicWorkers& workers) {
-  for (PathPtr& path : buried_) destroy(workers, std::move(path));
-  buried_.clear();
+  while (!buried_.empty()) {
+    destroy(workers, std::move(buried_.front()));
+    buried_.erase(buried_.begin());
+  }
 }
 
 const Graveyard::Grave* Graveyard::grave_of(uint32_t id) const {

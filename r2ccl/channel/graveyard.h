@@ -2,6 +2,9 @@
 // neither a migration nor the service thread's other channels must wait for it: a path is buried, kept for a
 // while (a probe that was given up may still be answered, and the peer may have to be fenced after all), and
 // then destroyed by its NIC's worker. The service thread's.
+//
+// Where memory is short, bury() and destroy() throw std::bad_alloc, and the path is still the caller's: it is
+// never destroyed by the unwinding, on the service thread or under a worker that has it.
 #pragma once
 
 #include <array>
@@ -35,7 +38,7 @@ class Graveyard {
       : device_fatals_(device_fatals) {}
 
   /// Keeps `path` until `keep_until` (CLOCK_MONOTONIC, ns), or until dig() finds too many.
-  void bury(PathPtr path, uint64_t keep_until);
+  void bury(PathPtr&& path, uint64_t keep_until);
   /// Takes out one that is still whole; nullptr: it is not here, or is being destroyed.
   PathPtr exhume(uint32_t id);
   /// Paths that are still whole, the oldest first.
@@ -45,7 +48,7 @@ class Graveyard {
   void dig(NicWorkers& workers, uint64_t now, bool calm);
   /// Begins to destroy `path` now. A queue pair that the driver will not give up keeps everything it may
   /// touch.
-  void destroy(NicWorkers& workers, PathPtr path);
+  void destroy(NicWorkers& workers, PathPtr&& path);
   void destroy_all(NicWorkers& workers);
   /// nullptr: none of that number is being destroyed (any more).
   const Grave* grave_of(uint32_t id) const;

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <deque>
 #include <mutex>
+#include <new>
 #include <system_error>
 #include <thread>
 
@@ -98,6 +99,9 @@ JobPtr NicWorkers::enqueue(int nic, const char* call, std::function<void()> work
     pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are the application's
     try {
       worker->thread = std::thread([worker] { run(worker); });
+    } catch (const std::bad_alloc&) {
+      pthread_sigmask(SIG_SETMASK, &before, nullptr);
+      throw;
     } catch (const std::system_error& error) {
       pthread_sigmask(SIG_SETMASK, &before, nullptr);
       R2_WARN("NET/R2CCL: no thread for the driver of NIC %s (%s); its calls are made here",
@@ -109,8 +113,8 @@ JobPtr NicWorkers::enqueue(int nic, const char* call, std::function<void()> work
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
-  open_.fetch_add(1, std::memory_order_relaxed);
   (later ? worker->later : worker->jobs).push_back(job);
+  open_.fetch_add(1, std::memory_order_relaxed);
   worker->changed.notify_one();
   return job;
 }

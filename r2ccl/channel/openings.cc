@@ -75,13 +75,13 @@ void Channel::step_makings(const Tick& tick) {
       ++i;
       continue;
     }
-    makings_.erase(makings_.begin() + std::ptrdiff_t(i));
+    paths_.reserve(paths_.size() + 1);  // what was made must not be lost for lack of memory
     if (making->made) (*making->made)->device_fatals = making->device_fatals;
+    const bool wanted = !making->unwanted && !closing_;
+    if (!wanted && making->made) graveyard_.destroy(*core_.workers, std::move(*making->made));
+    makings_.erase(makings_.begin() + std::ptrdiff_t(i));
     if (making->speed_mbps > 0) take_speed(making->local, making->speed_mbps);
-    if (!making->unwanted && !closing_)
-      half_made(*making, tick);
-    else if (making->made)
-      graveyard_.destroy(*core_.workers, std::move(*making->made));
+    if (wanted) half_made(*making, tick);
   }
 }
 

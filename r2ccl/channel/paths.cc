@@ -49,23 +49,22 @@ void Channel::bury(uint32_t id) {
   const auto it =
       std::find_if(paths_.begin(), paths_.end(), [id](const auto& path) { return path->id() == id; });
   if (it == paths_.end()) return;
-  auto path = std::move(*it);
+  graveyard_.bury(std::move(*it), now_ns() + retired_for_ns());
   paths_.erase(it);
-  graveyard_.bury(std::move(path), now_ns() + retired_for_ns());
 }
 
 // A buried path that is still there, to be fenced after all; or one of those in use. nullptr when its queue
 // pair is destroyed: then it brings nothing any more.
 Path* Channel::exhume(uint32_t id) {
+  paths_.reserve(paths_.size() + 1);  // what is exhumed must not be lost for lack of memory
   if (auto path = graveyard_.exhume(id)) return paths_.emplace_back(std::move(path)).get();
   return find(id);
 }
 
 void Channel::destroy_paths() {
   while (!paths_.empty()) {
-    auto path = std::move(paths_.back());
+    graveyard_.destroy(*core_.workers, std::move(paths_.back()));
     paths_.pop_back();
-    graveyard_.destroy(*core_.workers, std::move(path));
   }
   if (unfenced_) graveyard_.destroy(*core_.workers, std::move(unfenced_));
   graveyard_.destroy_all(*core_.workers);

@@ -48,10 +48,10 @@ Token direction_key(const Token& token, const Token& nonce, bool from_connector)
 }
 
 void Encoder::append(uint16_t type, std::span<const std::byte> payload, std::vector<std::byte>& out) {
+  const size_t at = out.size();
+  out.resize(at + sizeof(Header) + payload.size());  // first: without memory nothing is counted
   Header header{kMagic, type, uint16_t(payload.size()), counter_++, {}};
   authenticate(key_, header, payload, header.code);
-  const size_t at = out.size();
-  out.resize(at + sizeof header + payload.size());
   std::memcpy(out.data() + at, &header, sizeof header);
   if (!payload.empty()) std::memcpy(out.data() + at + sizeof header, payload.data(), payload.size());
 }

@@ -36,8 +36,10 @@ void Link::rekey(const Token& nonce) {
 void Link::say(uint16_t type, std::span<const std::byte> payload) {
   if (!resumable_ && !open() && !unseen_.empty()) return;
   std::vector<std::byte> frame;
+  frame.reserve(kHeaderBytes + payload.size());
+  unseen_.emplace_back();  // from here on memory is not needed: a frame that is counted is kept
   encoder_.append(type, payload, frame);
-  unseen_.push_back(std::move(frame));
+  unseen_.back() = std::move(frame);
   if (!up()) return;
   stream_.outgoing.insert(stream_.outgoing.end(), unseen_.back().begin(), unseen_.back().end());
   stream_.flush();

@@ -8,9 +8,13 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <new>
+#include <thread>
+#include <vector>
 
 #include "r2ccl/channel/channel.h"
+#include "r2ccl/channel/graveyard.h"
 #include "r2ccl/tests/cost.h"
 #include "r2ccl/tests/saboteur.h"
 #include "r2ccl/tests/traffic.h"
@@ -189,6 +193,59 @@ TEST(Scarcity, a_service_thread_without_memory_does_not_end_the_process) {
   EXPECT_GE(hits, 8) << "allocations have failed in so many of 16 runs";
   std::printf("in %d runs allocations failed; in %d of them everything arrived all the same\n", hits,
               went_on);
+}
+
+// Each allocation of putting paths away fails once, and what was not done is done again, as the service does.
+TEST(Scarcity, a_path_is_put_away_whole_whichever_allocation_fails) {
+  const auto fabric = make_fabric(1, 1);
+  const Child child = start(fabric, 0, {}, [](const Link&) {
+    auto config = Config::from_environment();
+    ASSERT_TRUE(config.ok());
+    auto devices = verbs::Device::open_all(*config);
+    ASSERT_TRUE(devices.ok());
+    std::atomic<int> failures{0};
+    std::thread([&] {
+      pthread_setname_np(pthread_self(), "r2ccl-service");  // whose allocations fail
+      for (int at = 1; at <= 40; ++at) {
+        NicWorkers workers("worker", {"nic"}, [] {});
+        const std::array<uint32_t, wire::kMaxNics> fatals{};
+        Graveyard graveyard(fatals);
+        std::vector<std::unique_ptr<Path>> paths;
+        for (uint32_t id = 1; id <= 4; ++id) {
+          auto path = Path::create(id, 0, 0, devices->front(), ChannelMemory::make(), true);
+          ASSERT_TRUE(path.ok());
+          paths.push_back(std::move(*path));
+        }
+        g_allocations = g_failed = 0;
+        g_fail_count = 1;
+        g_fail_at = at;
+        for (bool over = false; !over;) try {
+            while (paths.size() > 2) {
+              ASSERT_NE(paths.back(), nullptr) << "allocation " << at;
+              graveyard.bury(std::move(paths.back()), 0);
+              paths.pop_back();
+            }
+            while (!paths.empty()) {
+              ASSERT_NE(paths.back(), nullptr) << "allocation " << at;
+              graveyard.destroy(workers, std::move(paths.back()));
+              paths.pop_back();
+            }
+            graveyard.dig(workers, 1, true);
+            for (const auto& path : graveyard.buried()) ASSERT_NE(path, nullptr) << "allocation " << at;
+            graveyard.destroy_all(workers);
+            over = true;
+          } catch (const std::bad_alloc&) {
+            ++failures;
+          }
+        g_fail_at = 0;
+        ASSERT_EQ(graveyard.graves().size(), 4u) << "allocation " << at;
+        for (const auto& grave : graveyard.graves()) EXPECT_TRUE(workers.wait(0, *grave.job));
+      }
+    }).join();
+    EXPECT_GE(failures, 8) << "allocations that putting four paths away takes";
+    std::printf("%d allocations failed\n", failures.load());
+  });
+  EXPECT_EQ(child.wait(60s), 0);
 }
 
 TEST(Scarcity, control_connections_that_epoll_does_not_take_are_heard_all_the_same) {
