@@ -23,8 +23,11 @@ constexpr uint32_t kSlotBytes = 16 << 10;
 constexpr int kSlots = 8;
 constexpr Time kHistoryBound = 90 * kSecond;
 constexpr Time kFailBound = 2 * kSecond;  // R2CC_FAIL_BOUND_MS
-// What a channel may stand still for because of one fault, whose own time comes on top.
-constexpr Time kRecoveryBound = 4 * kSecond;
+// What a channel may stand still for, and for each fault, whose own time comes on top.
+constexpr Time kRecoveryBound = 3 * kSecond, kOneFault = kSecond / 2;
+// … and more where it takes a control connection away: an end that says nothing learns after 2 s that nothing
+// gets through (control::Silence), and one second is what it gives the next connection before it tries again.
+constexpr Time kControlBound = 3 * kSecond;
 
 bool is_of_nic(Kind kind) { return kind < Kind::kTcpCut; }
 // These take a NIC, or what it has, away; the others any NIC may show.
@@ -50,7 +53,7 @@ const char* name(Kind kind) {
       "port_down",      "port_silent", "deaf",        "cut_rail", "pair_error", "pair_error_silent",
       "freeze",         "driver_slow", "driver_hang", "remove",   "pretend",    "lose_completion",
       "lose_immediate", "lose_line",   "late",        "slow",     "tcp_cut",    "tcp_half_open",
-      "tcp_drop",       "tcp_hold",    "stop"};
+      "tcp_drop",       "tcp_hold",    "tcp_swallow", "stop"};
   return kNames[size_t(kind)];
 }
 
@@ -129,6 +132,13 @@ Plan plan_of(uint64_t seed) {
         break;
       case Kind::kTcpHalfOpen:
         fault.other = int(random.between(1, 2));
+        fault.lasts = 0;
+        break;
+      case Kind::kTcpCut:
+      case Kind::kTcpSwallow:
+      case Kind::kPairError:
+      case Kind::kPairErrorSilent:
+        fault.lasts = 0;
         break;
       case Kind::kTcpDrop:
       case Kind::kTcpHold:
@@ -280,7 +290,7 @@ void History::failed(End& end, const Error& error) {
            ends_[2 * end.channel].stage != Stage::kTraffic &&
            std::any_of(plan_.faults.begin(), plan_.faults.end(), [](const Fault& fault) {
              return fault.kind == Kind::kTcpDrop || fault.kind == Kind::kTcpHold ||
-                    fault.kind == Kind::kTcpHalfOpen;
+                    fault.kind == Kind::kTcpHalfOpen || fault.kind == Kind::kTcpSwallow;
            });
   };
   end.error = error.message;
@@ -404,6 +414,9 @@ void History::apply(const Fault& fault) {
       break;
     case Kind::kTcpHold:
       system.weather.held_until = now + fault.lasts;
+      break;
+    case Kind::kTcpSwallow:
+      system.swallow_connections(random_);
       break;
     case Kind::kStop:
       scheduler().stop_process(fault.nic, now + fault.lasts);
@@ -570,8 +583,8 @@ void History::program(int process) {
 Time History::allowed_gap() const {
   Time sum = kRecoveryBound;
   for (const Fault& fault : plan_.faults) {
-    sum += kSecond + fault.lasts;
-    if (fault.kind == Kind::kTcpDrop || fault.kind == Kind::kTcpHalfOpen) sum += kTcpTimeout + 2 * kSecond;
+    sum += kOneFault + fault.lasts;
+    if (fault.kind >= Kind::kTcpCut && fault.kind <= Kind::kTcpSwallow) sum += kControlBound;
   }
   return sum;
 }

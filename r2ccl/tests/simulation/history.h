@@ -31,6 +31,7 @@ struct Fault {
     kTcpHalfOpen,  ///< one end alone hears of it
     kTcpDrop,      ///< nothing gets through for a while
     kTcpHold,      ///< it gets through later
+    kTcpSwallow,   ///< connections that stand carry nothing any more; new ones do
     kStop,         ///< SIGSTOP, SIGCONT
     kCount,
   };
