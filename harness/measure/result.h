@@ -181,6 +181,14 @@ struct CommandResult {
 };
 
 /// How one rank process ended.
+/// What became of the communicators of a rank of the engine nccl that were renewed.
+struct RenewalResult {
+  uint64_t iteration = 0;
+  bool operation_open = false;  ///< on the GPU, when they were ended
+  int ranks = 0;                ///< of the new ones; 0: this rank was left out
+  double renew_ms = 0;          ///< from their end's beginning until the new ones were there
+};
+
 struct RankResult {
   int rank = 0;
   int node = 0;
@@ -193,6 +201,7 @@ struct RankResult {
   std::vector<std::string> warnings;  ///< WARN lines of the plugin, bounded
   std::string log_path;  ///< its stdout and stderr, within the run's folder: logs/migrate-rank0.log
   std::optional<CommandResult> command;
+  std::optional<RenewalResult> renewal;
   uint64_t iterations = 0;
   double cpu_s = 0;  ///< CPU time of the counted operations (CpuUse); 0: the rank did not say
 };

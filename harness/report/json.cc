@@ -165,6 +165,11 @@ Json ranks_of(const ModeResult& mode) {
           {"exit_code", rank.command->exit_code >= 0 ? Json(rank.command->exit_code) : Json(nullptr)},
           {"signal", rank.command->signal},
           {"printed", Json::parse(rank.command->printed)}};
+    if (rank.renewal)
+      ranks.back()["renewal"] = {{"iteration", rank.renewal->iteration},
+                                 {"operation_open", rank.renewal->operation_open},
+                                 {"ranks", rank.renewal->ranks},
+                                 {"renew_ms", rank.renewal->renew_ms}};
   }
   return ranks;
 }

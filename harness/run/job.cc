@@ -373,6 +373,7 @@ JobRecord Job::collect() {
                                                         : Outcome::kOk;
     result.error = rank.error;
     result.command = rank.command;
+    result.renewal = rank.renewal;
     result.warnings = rank.warnings;
     result.log_path = log_paths_[size_t(rank.rank())];
     result.cpu_s = double(rank.cpu_ns) / 1e9;

@@ -84,8 +84,12 @@ class Job {
   void add_nccl_environment(std::map<std::string, std::string>& environment, const RankLink& rank) const;
   /// The rank so many places on in the ring of `rank`'s group.
   RankLink& peer_of(const RankLink& rank, int shift);
-  /// Several groups of ranks, which must begin each operation together.
-  bool in_step() const { return communicator_of(scenario_, 0).size < scenario_.fabric.ranks(); }
+  /// Ranks that do not all share a communicator, and must begin each operation together all the same.
+  bool in_step() const {
+    const auto& renewal = scenario_.workload.nccl.renewal;
+    return communicator_of(scenario_, 0).size < scenario_.fabric.ranks() ||
+           (renewal && renewal->without >= 0);
+  }
   void tick(uint64_t now_ns);
   void advance_phase(uint64_t now_ns);
   void look_at_hosts(uint64_t now_ns);

@@ -58,6 +58,7 @@ nlohmann::json nccl_options(const Scenario& scenario, const Mode& mode, int rank
   options.communicators = settings.communicators;
   options.group_calls = settings.group_calls;
   options.job_rank = rank;
+  options.renewal = settings.renewal;
   options.ranks_per_node = scenario.fabric.ranks_per_node;
   // NCCL merges virtual NICs only where a file says that they are near a GPU: they have no place in /sys.
   if (options.transport != Transport::kPlugin && scenario.fabric.kind == FabricKind::kVhca)

@@ -40,6 +40,9 @@ void RankLink::take(const nlohmann::json& message) {
     command = CommandResult{message.value("exit_code", -1), message.value("signal", 0),
                             message.value("printed", nlohmann::json::object()).dump()};
     command_ended_ns = message.value("time_ns", uint64_t{0});
+  } else if (type == "renewed") {
+    renewal = RenewalResult{message.value("iteration", uint64_t{0}), message.value("operation_open", false),
+                            message.value("ranks", 0), message.value("ms", 0.0)};
   } else if (type == "slept") {
     slept.emplace_back(message.value("from_ns", uint64_t{0}), message.value("to_ns", uint64_t{0}));
   } else if (type == "error" && !has_error) {

@@ -62,6 +62,7 @@ class RankLink {
   std::deque<Printed> printed;
   std::optional<CommandResult> command;  ///< how it ended
   uint64_t command_ended_ns = 0;
+  std::optional<RenewalResult> renewal;  ///< of the engine nccl
   /// Times of receiver sleeps, from and to.
   std::deque<std::pair<uint64_t, uint64_t>> slept;
 

@@ -163,6 +163,18 @@ std::map<std::string, std::string> machine_facts() {
   return facts;
 }
 
+namespace {
+
+/// Each repeat of the faults is a job of its own: a device that is removed stays so for the processes that
+/// have it open, a command ends by itself, and communicators are renewed once in a job.
+bool repeats_as_jobs(const Scenario& scenario) {
+  return scenario.workload.engine == Engine::kExec || scenario.workload.nccl.renewal ||
+         std::any_of(scenario.faults.begin(), scenario.faults.end(),
+                     [](const auto& fault) { return fault.kind->ends == faultinject::Ends::kNeverForJob; });
+}
+
+}  // namespace
+
 RunResult run_scenario(const Scenario& scenario, const RunOptions& options, const std::atomic<bool>& cancel) {
   const std::vector<const Mode*> modes = chosen_modes(scenario, options);
   check_shape(scenario, options);
@@ -181,11 +193,7 @@ RunResult run_scenario(const Scenario& scenario, const RunOptions& options, cons
   if (mps) result.environment["mps"] = mps->describe();
   if (scenario.workload.groups != Groups::kAll) result.environment["groups"] = name(scenario.workload.groups);
 
-  // A device that is removed stays so for the processes that have it open: each repeat is a job of its own.
-  const bool jobs_repeat = result.repeats > 1 &&
-                           std::any_of(scenario.faults.begin(), scenario.faults.end(), [](const auto& fault) {
-                             return fault.kind->ends == faultinject::Ends::kNeverForJob;
-                           });
+  const bool jobs_repeat = result.repeats > 1 && repeats_as_jobs(scenario);
   const size_t repeats_per_job = jobs_repeat ? 1 : result.repeats;
   const size_t pairs = size_t(std::max(scenario.pairs, 0));
   const size_t rounds = jobs_repeat ? result.repeats : std::max<size_t>(pairs, 1);

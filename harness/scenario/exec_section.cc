@@ -9,9 +9,10 @@ namespace r2bench {
 namespace {
 
 /// What the command decides by itself.
-constexpr const char* kNotForCommands[] = {
-    "op",      "dtype",    "redop",  "bytes",      "iters",   "warmup", "channels",      "groups",
-    "collnet", "in_place", "verify", "plugin_abi", "library", "graph",  "communicators", "group_calls"};
+constexpr const char* kNotForCommands[] = {"op",          "dtype",      "redop",   "bytes",   "iters",
+                                           "warmup",      "channels",   "groups",  "collnet", "in_place",
+                                           "verify",      "plugin_abi", "library", "graph",   "communicators",
+                                           "group_calls", "renew"};
 constexpr auto kStall = std::chrono::seconds(60);  // a program may be silent for long while it starts
 
 void read_command(Document& document, MapReader& map, ExecSettings& exec) {
@@ -81,11 +82,6 @@ void check_exec(Document& document, const YAML::Node& root, const Scenario& scen
       document.report(faults, "'" + fault.name + "': a command can only be killed; " + name(fault.kind) +
                                   " is for the engines cpu and nccl");
   check_transports(document, root, scenario);
-  if (scenario.repeats > 1)
-    document.report(
-        std::as_const(root)["repeats"],
-        "'repeats' needs a job that goes on for as long as there are faults to come; a command ends by "
-        "itself, so write each fault with its own 'at'");
   if (scenario.pairs > 0)
     document.report(std::as_const(root)["pairs"],
                     "'pairs' compares operations of equal size; of a command only its output is known");

@@ -1,6 +1,8 @@
 // The keys of the engine nccl, and what they cannot be combined with.
+#include <chrono>
 #include <utility>
 
+#include "faultinject/plan/units.h"
 #include "harness/scenario/sections.h"
 
 namespace r2bench {
@@ -25,6 +27,56 @@ std::string with_parts(const NcclSettings& nccl) {
          " group_calls";
 }
 
+Renewal read_renewal(Document& document, const YAML::Node& node) {
+  Renewal renewal;
+  MapReader map(document, node, "renew");
+  if (const auto by = map.choice("by", {"abort", "shrink", "revoke"}, "way to renew communicators"))
+    renewal.by = static_cast<RenewBy>(*by);
+  else if (!map.has("by"))
+    document.report(node, "'renew' needs 'by': abort, shrink or revoke");
+  if (!map.has("iter")) document.report(node, "'renew' needs 'iter': the operation in which it happens");
+  renewal.iter = static_cast<int>(map.integer("iter", 0, 1'000'000'000).value_or(0));
+  if (map.text("delay") != "none")
+    renewal.delay = map.parsed<std::chrono::nanoseconds>("delay", faultinject::parse_duration);
+  if (renewal.by == RenewBy::kAbort && map.has("without"))
+    document.report(map.get("without"), "'without' is for shrink and revoke: after an abort all ranks go on");
+  if (renewal.by != RenewBy::kAbort && !map.has("without"))
+    document.report(node, std::string("'by: ") + name(renewal.by) +
+                              "' needs 'without': the number of the rank that is left out");
+  renewal.without = static_cast<int>(map.integer("without", 0, 1'000'000).value_or(-1));
+  map.finish();
+  return renewal;
+}
+
+/// What needs the number of ranks, and the other keys.
+void check_renewal(Document& document, const YAML::Node& workload, const Scenario& scenario, uint64_t parts) {
+  const Renewal& renewal = *scenario.workload.nccl.renewal;
+  const YAML::Node at = workload["renew"];
+  const int ranks = scenario.fabric.ranks();
+  if (renewal.iter >= scenario.workload.iters)
+    document.report(at, "'iter' is " + std::to_string(renewal.iter) +
+                            ", but the job has only operations 0 … " +
+                            std::to_string(scenario.workload.iters - 1));
+  if (scenario.workload.nccl.graph)
+    document.report(at, "a graph belongs to the communicators that it was captured on; leave out 'graph'");
+  if (renewal.by == RenewBy::kAbort) return;
+  if (scenario.workload.groups != Groups::kAll)
+    return document.report(at, "'without' leaves one rank of the job out; write 'groups: all'");
+  if (ranks < 3)
+    return document.report(at,
+                           std::to_string(ranks) + " ranks less one leave nobody to talk to; take 3 or more");
+  if (renewal.without > 0 && renewal.without != ranks - 1)
+    document.report(at["without"], "'without' is " + std::to_string(renewal.without) +
+                                       ", but only the first or the last rank can be left out: 0 or " +
+                                       std::to_string(ranks - 1));
+  const uint64_t left = uint64_t(ranks - 1) * parts;
+  if (in_chunks(scenario.workload.op) && scenario.workload.bytes % left != 0)
+    document.report(at, std::to_string(scenario.workload.bytes) +
+                            " bytes cannot be divided equally among the " + std::to_string(ranks - 1) +
+                            " ranks that are left; take a multiple of " +
+                            std::to_string(left * uint64_t(ranks)));
+}
+
 }  // namespace
 
 std::optional<Transport> read_transport(MapReader& map) {
@@ -41,7 +93,7 @@ void read_engine_keys(Document& document, MapReader& map, Workload& workload) {
       document.report(map.get(key), "'" + std::string(key) +
                                         "' is for a command of your own; write 'engine: exec' beside it");
   if (workload.engine == Engine::kCpu) {
-    for (const char* key : {"library", "transport", "graph", "communicators", "group_calls", "mps"})
+    for (const char* key : {"library", "transport", "graph", "communicators", "group_calls", "mps", "renew"})
       if (map.has(key))
         document.report(map.get(key),
                         "'" + std::string(key) + "' is for GPUs; write 'engine: nccl' beside it");
@@ -62,6 +114,7 @@ void read_engine_keys(Document& document, MapReader& map, Workload& workload) {
   nccl.group_calls =
       static_cast<int>(map.integer("group_calls", 1, kMostGroupCalls).value_or(nccl.group_calls));
   nccl.mps = map.boolean("mps").value_or(nccl.mps);
+  if (map.has("renew")) nccl.renewal = read_renewal(document, map.get("renew"));
 }
 
 void check_nccl(Document& document, const YAML::Node& root, const Scenario& scenario) {
@@ -80,6 +133,9 @@ void check_nccl(Document& document, const YAML::Node& root, const Scenario& scen
     document.report(at("bytes"), std::to_string(scenario.workload.bytes) +
                                      " bytes cannot be divided equally among " + with_parts(nccl) +
                                      "; take a multiple of " + std::to_string(unit));
+  if (nccl.renewal)
+    check_renewal(document, workload, scenario,
+                  uint64_t(nccl.parts()) * uint64_t(size_of(scenario.workload.dtype)));
   if (scenario.workload.in_place && !can_be_in_place(scenario.workload.op))
     document.report(at("in_place"),
                     std::string("NCCL has no ") + name(scenario.workload.op) +

@@ -49,6 +49,18 @@ const char* name(Transport transport) {
   return "?";
 }
 
+const char* name(RenewBy by) {
+  switch (by) {
+    case RenewBy::kAbort:
+      return "abort";
+    case RenewBy::kShrink:
+      return "shrink";
+    case RenewBy::kRevoke:
+      return "revoke";
+  }
+  return "?";
+}
+
 const char* name(Operation op) {
   switch (op) {
     case Operation::kAllReduce:

@@ -76,6 +76,19 @@ enum class DataType {
 /// network, as in NCCL.
 enum class Reduction { kSum, kProd, kMin, kMax, kAvg, kPremulSum };
 
+/// How a job of the engine nccl leaves its communicators behind: ncclCommAbort and new ones of new ids, or
+/// ncclCommShrink without one rank, at once or after ncclCommRevoke.
+enum class RenewBy { kAbort, kShrink, kRevoke };
+
+/// New communicators in place of the job's, once. The operation is done again on them.
+struct Renewal {
+  RenewBy by = RenewBy::kAbort;
+  int iter = 0;  ///< the counted operation in which, or before which, it happens
+  /// How long after the operation's start; none: before it, when no operation is open.
+  std::optional<std::chrono::nanoseconds> delay;
+  int without = -1;  ///< the job's rank that is left out from then on; -1 (abort): none
+};
+
 /// Of the engine nccl alone.
 struct NcclSettings {
   std::string library = "libnccl.so.2";  ///< name or path, as dlopen takes it
@@ -84,6 +97,7 @@ struct NcclSettings {
   int communicators = 1;  ///< of all ranks of the operation; each carries an equal part of the bytes
   int group_calls = 1;    ///< calls of a communicator in one group; each carries an equal part of its bytes
   bool mps = false;       ///< the ranks share GPUs through CUDA's MPS, which the runner starts and ends
+  std::optional<Renewal> renewal;
 
   int parts() const { return communicators * group_calls; }  ///< of the buffer
 };
@@ -182,6 +196,7 @@ const char* name(LinkLayer link);
 const char* name(FabricKind kind);
 const char* name(Engine engine);
 const char* name(Transport transport);
+const char* name(RenewBy by);
 const char* name(Operation op);
 const char* name(DataType type);
 const char* name(Reduction reduction);

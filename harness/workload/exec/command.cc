@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -109,20 +110,28 @@ bool Command::read(std::chrono::milliseconds wait, const std::function<void(cons
     if (!begun_.empty()) line(std::exchange(begun_, {}));
     return false;
   }
-  for (ssize_t i = 0; i < n; ++i) {
-    // A carriage return ends a line as well: progress bars.
-    if (buffer[i] == '\n' || buffer[i] == '\r' || begun_.size() >= kLongestLine) {
-      if (!begun_.empty()) line(std::exchange(begun_, {}));
-      if (buffer[i] == '\n' || buffer[i] == '\r') continue;
-    }
-    begun_ += buffer[i];
-  }
+  take(buffer, size_t(n), line);
   return true;
 }
 
-bool Command::more() const {
-  pollfd ready{output_, POLLIN, 0};
-  return poll(&ready, 1, 0) > 0;
+void Command::take(const char* text, size_t bytes, const std::function<void(const std::string&)>& line) {
+  for (size_t i = 0; i < bytes; ++i) {
+    // A carriage return ends a line as well: progress bars.
+    if (text[i] == '\n' || text[i] == '\r' || begun_.size() >= kLongestLine) {
+      if (!begun_.empty()) line(std::exchange(begun_, {}));
+      if (text[i] == '\n' || text[i] == '\r') continue;
+    }
+    begun_ += text[i];
+  }
+}
+
+void Command::read_rest(const std::function<void(const std::string&)>& line) {
+  int printed = 0;
+  if (ioctl(output_, FIONREAD, &printed) != 0) printed = 0;
+  std::vector<char> rest(static_cast<size_t>(printed));
+  const ssize_t n = rest.empty() ? 0 : ::read(output_, rest.data(), rest.size());
+  if (n > 0) take(rest.data(), size_t(n), line);
+  if (!begun_.empty()) line(std::exchange(begun_, {}));
 }
 
 std::optional<int> Command::ended() {

@@ -26,8 +26,9 @@ class Command {
   /// Waits for output for at most `wait`; hands over each whole line, without its end. false: there is no
   /// more.
   bool read(std::chrono::milliseconds wait, const std::function<void(const std::string&)>& line);
-  /// Output is waiting to be read.
-  bool more() const;
+  /// Hands over what has been printed before this call, the begun last line included, and no more: whoever
+  /// else has the output open may print for ever.
+  void read_rest(const std::function<void(const std::string&)>& line);
   /// waitpid's status once it has ended. Never blocks.
   std::optional<int> ended();
   /// Asks it and all that it has started to end (SIGTERM); this process ignores that signal from its
@@ -36,6 +37,7 @@ class Command {
 
  private:
   void start_guard();
+  void take(const char* text, size_t bytes, const std::function<void(const std::string&)>& line);
 
   pid_t pid_ = -1, guard_ = -1;
   int output_ = -1, guard_pipe_ = -1;

@@ -77,7 +77,8 @@ int ExecRank::run_command() {
   if (reader.begins_at_once())
     talk_.say({{"type", "printed"}, {"time_ns", r2ccl::now_ns()}, {"begun", true}});
 
-  // A process that the command has left behind may keep the output open: its end is the command's.
+  // A process that the command has left behind may keep the output open, or go on printing: the command's
+  // own end is the rank's.
   bool open = true;
   std::optional<int> status;
   while (!(status = command.ended()) && !talk_.aborted())
@@ -89,8 +90,7 @@ int ExecRank::run_command() {
     const auto until = std::chrono::steady_clock::now() + kTerminateBound;
     while (!(status = command.ended()) && std::chrono::steady_clock::now() < until) usleep(1000);
   }
-  while (open && (open = command.read(0ms, [&](const std::string& line) { hear_line(reader, line); })))
-    if (!command.more()) break;
+  if (open) command.read_rest([&](const std::string& line) { hear_line(reader, line); });
   nlohmann::json message = {{"type", "command_ended"}, {"time_ns", ended_ns}, {"printed", reader.printed()}};
   if (status && WIFEXITED(*status)) message["exit_code"] = WEXITSTATUS(*status);
   if (status && WIFSIGNALED(*status)) message["signal"] = WTERMSIG(*status);

@@ -64,23 +64,29 @@ Communicators::Communicators(const nccl::Library& nccl, const RankConfig& config
 }
 
 std::vector<nccl::UniqueId> Communicators::make_ids() const {
-  std::vector<nccl::UniqueId> ids(lanes_.size());
+  const bool again = options_.renewal && options_.renewal->by == RenewBy::kAbort;
+  std::vector<nccl::UniqueId> ids(lanes_.size() * (again ? 2 : 1));
   for (nccl::UniqueId& id : ids) nccl_.check(nccl_.GetUniqueId(&id), "ncclGetUniqueId");
   return ids;
 }
 
 void Communicators::initialise(const std::vector<nccl::UniqueId>& ids) {
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    Lane& lane = lanes_[i];
-    nccl_.check(nccl_.CommInitRank(&lane.comm, config_.ranks(), ids.at(i), config_.rank()),
-                "ncclCommInitRank");
-    lane.reduction = nccl::operation_number(config_.reduction);
-    if (config_.reduction != Reduction::kPremulSum) continue;
-    std::vector<char> factor = premultiplier(config_.dtype);
-    nccl_.check(nccl_.RedOpCreatePreMulSum(&lane.reduction, factor.data(), nccl_type(config_.dtype),
-                                           nccl::kScalarOnHost, lane.comm),
-                "ncclRedOpCreatePreMulSum", lane.comm);
-  }
+  for (size_t i = 0; i < lanes_.size(); ++i) join(lanes_[i], ids.at(i));
+  spare_ids_.assign(ids.begin() + std::ptrdiff_t(lanes_.size()), ids.end());
+}
+
+void Communicators::join(Lane& lane, const nccl::UniqueId& id) {
+  nccl_.check(nccl_.CommInitRank(&lane.comm, config_.ranks(), id, config_.rank()), "ncclCommInitRank");
+  prepare_reduction(lane);
+}
+
+void Communicators::prepare_reduction(Lane& lane) {
+  lane.reduction = nccl::operation_number(config_.reduction);
+  if (config_.reduction != Reduction::kPremulSum) return;
+  std::vector<char> factor = premultiplier(config_.dtype);
+  nccl_.check(nccl_.RedOpCreatePreMulSum(&lane.reduction, factor.data(), nccl_type(config_.dtype),
+                                         nccl::kScalarOnHost, lane.comm),
+              "ncclRedOpCreatePreMulSum", lane.comm);
 }
 
 void Communicators::enqueue(const GpuData& data, const Lane& lane, int part) {

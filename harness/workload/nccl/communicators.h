@@ -16,7 +16,8 @@ class Communicators {
  public:
   Communicators(const nccl::Library& nccl, const RankConfig& config, const NcclOptions& options);
 
-  /// One id for each communicator; only of the group's first rank.
+  /// One id for each communicator, and for those that an abort makes room for; only of the group's first
+  /// rank.
   std::vector<nccl::UniqueId> make_ids() const;
   /// Collective over the group's ranks. Throws NcclError.
   void initialise(const std::vector<nccl::UniqueId>& ids);
@@ -25,6 +26,13 @@ class Communicators {
   void start(const GpuData& data);
   /// Polls until all of it has ended; false when `stop` said so first. Throws NcclError, CudaError.
   bool wait(const std::function<bool()>& stop);
+
+  /// Ends the communicators as `options.renewal` says and makes those that come after them, of this group. An
+  /// open operation is lost. `member`: this rank goes on in them. False when `stop` said so first. Throws
+  /// NcclError, CudaError.
+  bool renew(const Communicator& group, bool member, const std::function<bool()>& stop);
+  /// Some of the last operation is still open.
+  bool open() const;
 
   /// Ends the communicators in order, or with `abort` at once; false when they did not within the bound
   /// (their threads are then still at it: the process has to leave by _exit).
@@ -38,15 +46,19 @@ class Communicators {
     int reduction = 0;
   };
 
+  void join(Lane& lane, const nccl::UniqueId& id);
+  void prepare_reduction(Lane& lane);
+  bool settle(nccl::Comm comm, const std::function<bool()>& stop);
   void enqueue(const GpuData& data, const Lane& lane, int part);
   void enqueue_all(const GpuData& data);
   void capture(const GpuData& data);
 
   const cuda::Driver& driver_;
   const nccl::Library& nccl_;
-  const RankConfig config_;
+  RankConfig config_;
   const NcclOptions options_;
-  std::vector<Lane> lanes_;  ///< the first one's stream carries graphs
+  std::vector<nccl::UniqueId> spare_ids_;  ///< of the communicators after an abort
+  std::vector<Lane> lanes_;                ///< the first one's stream carries graphs
   cuda::Event begin_ = nullptr;
   cuda::GraphExec graph_ = nullptr;
 };

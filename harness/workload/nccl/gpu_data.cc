@@ -119,6 +119,11 @@ GpuData::GpuData(const RankConfig& config, int parts)
   driver_.check(driver_.MemAlloc(&total_, sizeof(uint64_t)), "cuMemAlloc");
 }
 
+void GpuData::regroup(const Communicator& group) {
+  part_.group = group;
+  plan_ = plan_collective(part_);
+}
+
 void* GpuData::pointer(cuda::Address buffer, int part, size_t first) const {
   return reinterpret_cast<void*>(buffer + size_t(part) * part_.bytes + first * element_);
 }

@@ -32,6 +32,9 @@ class GpuData {
   /// How many elements are wrong after it, of all parts.
   uint64_t count_wrong(uint64_t number);
 
+  /// From now on the operations are those of this group.
+  void regroup(const Communicator& group);
+
   const CollectivePlan& plan() const { return plan_; }
   /// What NCCL is told for a part.
   void* send_buffer(int part) const { return pointer(input_, part, plan_.send_first); }
@@ -53,10 +56,10 @@ class GpuData {
   uint64_t total();
 
   const cuda::Driver& driver_;
-  const RankConfig part_;  ///< bytes: of one part
+  RankConfig part_;  ///< bytes: of one part
   const int parts_;
   const uint64_t seed_;
-  const CollectivePlan plan_;
+  CollectivePlan plan_;
   size_t element_;
   cuda::Stream stream_ = nullptr;
   cuda::Function fill_ = nullptr, count_wrong_ = nullptr, count_touched_ = nullptr;

@@ -75,9 +75,9 @@ def host_facts(build):
 @contextlib.contextmanager
 def shared_gpu(ranks, gpus):
     """Has CUDA's MPS serve processes that share a GPU, so that they run side by side and not in turns (an operation then takes 18 ms or more).
-    Yields what their environment needs. MPS changes no setting of the GPU; it ends with this."""
+    Yields what their environment needs: nothing where the user has an MPS of their own. MPS changes no setting of the GPU; it ends with this."""
     control = shutil.which("nvidia-cuda-mps-control")
-    if ranks <= gpus or not control:
+    if ranks <= gpus or not control or "CUDA_MPS_PIPE_DIRECTORY" in os.environ:
         yield {}
         return
     folder = tempfile.mkdtemp(prefix="r2ccl-mps-")

@@ -58,6 +58,8 @@ Library::Library(const std::string& path) {
   need(Recv, "ncclRecv");
   need(RedOpCreatePreMulSum, "ncclRedOpCreatePreMulSum");
   bind(library, GetLastError, "ncclGetLastError");
+  bind(library, CommShrink, "ncclCommShrink");
+  bind(library, CommRevoke, "ncclCommRevoke");
 }
 
 std::string Library::version() const {
@@ -65,6 +67,14 @@ std::string Library::version() const {
   check(GetVersion(&code), "ncclGetVersion");
   return std::to_string(code / 10000) + "." + std::to_string(code % 10000 / 100) + "." +
          std::to_string(code % 100);
+}
+
+void Library::check_can(RenewBy by) const {
+  if (by != RenewBy::kAbort && !CommShrink)
+    throw NcclError("NCCL " + version() + " has no ncclCommShrink, which 'renew' needs; 2.27 and later have");
+  if (by == RenewBy::kRevoke && !CommRevoke)
+    throw NcclError("NCCL " + version() +
+                    " has no ncclCommRevoke, which 'renew' needs; 2.28.7 and later have");
 }
 
 std::string Library::describe(int result, Comm comm) const {

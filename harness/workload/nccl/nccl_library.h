@@ -21,6 +21,7 @@ struct UniqueId {
 inline constexpr int kSuccess = 0;
 inline constexpr int kInProgress = 7;
 inline constexpr int kScalarOnHost = 1;
+inline constexpr int kShrinkAtRest = 0, kShrinkAbort = 1;
 
 /// NCCL reported an error: its sentence, and what it said last.
 class NcclError : public std::runtime_error {
@@ -43,6 +44,8 @@ struct Library {
   void check(int result, const char* call, Comm comm = nullptr) const;
   /// Throws NcclError when the communicator has failed since it was last asked.
   void check_async(Comm comm) const;
+  /// Throws NcclError when this version lacks what such a renewal calls.
+  void check_can(RenewBy by) const;
 
   int (*GetVersion)(int*);
   int (*GetUniqueId)(UniqueId*);
@@ -61,6 +64,9 @@ struct Library {
   int (*Send)(const void*, size_t, int, int, Comm, cuda::Stream);
   int (*Recv)(void*, size_t, int, int, Comm, cuda::Stream);
   int (*RedOpCreatePreMulSum)(int*, void*, int, int, Comm);
+  // nullptr where the version has none.
+  int (*CommShrink)(Comm, int* without, int count, Comm* smaller, void* config, int flags);  ///< 2.27
+  int (*CommRevoke)(Comm, int flags);                                                        ///< 2.28.7
 
  private:
   std::string describe(int result, Comm comm) const;

@@ -1,7 +1,9 @@
 // What the runner tells a rank of the engine nccl besides RankConfig: the key "nccl" of its first message.
 #pragma once
 
+#include <chrono>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,20 +19,27 @@ struct NcclOptions {
   int group_calls = 1;
   int job_rank = 0;
   int ranks_per_node = 1;
+  std::optional<Renewal> renewal;
   /// NICs that NCCL is told to be beside the GPU (NCCL_TOPO_FILE); empty: it finds out by itself.
   std::vector<std::string> placed_nics;
 
   int parts() const { return communicators * group_calls; }
 
   nlohmann::json to_json() const {
-    return {{"library", library},
-            {"transport", int(transport)},
-            {"graph", graph},
-            {"communicators", communicators},
-            {"group_calls", group_calls},
-            {"job_rank", job_rank},
-            {"ranks_per_node", ranks_per_node},
-            {"placed_nics", placed_nics}};
+    nlohmann::json json = {{"library", library},
+                           {"transport", int(transport)},
+                           {"graph", graph},
+                           {"communicators", communicators},
+                           {"group_calls", group_calls},
+                           {"job_rank", job_rank},
+                           {"ranks_per_node", ranks_per_node},
+                           {"placed_nics", placed_nics}};
+    if (renewal)
+      json["renewal"] = {{"by", int(renewal->by)},
+                         {"iter", renewal->iter},
+                         {"delay_ns", renewal->delay ? int64_t(renewal->delay->count()) : -1},
+                         {"without", renewal->without}};
+    return json;
   }
   static NcclOptions from_json(const nlohmann::json& json) {
     NcclOptions o;
@@ -42,6 +51,12 @@ struct NcclOptions {
     o.job_rank = json.at("job_rank");
     o.ranks_per_node = json.at("ranks_per_node");
     o.placed_nics = json.at("placed_nics").get<std::vector<std::string>>();
+    if (json.contains("renewal")) {
+      const nlohmann::json& r = json.at("renewal");
+      o.renewal = Renewal{RenewBy(r.at("by").get<int>()), r.at("iter"), std::nullopt, r.at("without")};
+      if (const int64_t delay = r.at("delay_ns"); delay >= 0)
+        o.renewal->delay = std::chrono::nanoseconds(delay);
+    }
     return o;
   }
 };

@@ -90,13 +90,15 @@ void NcclRank::set_up() {
     setenv("NCCL_TOPO_FILE", write_topology_file(gpu.place(), options_.placed_nics).c_str(), 0);
   nccl_ = std::make_unique<nccl::Library>(options_.library);
   greet(gpu);
+  if (options_.renewal) nccl_->check_can(options_.renewal->by);
   data_ = std::make_unique<GpuData>(config_, options_.parts());
   data_->prove_kernels();
 
   // Ids travel through the runner, from the group's first rank to all.
   communicators_ = std::make_unique<Communicators>(*nccl_, config_, options_);
   using Handle = std::vector<unsigned char>;
-  std::vector<Handle> handles(size_t(options_.communicators));
+  const bool twice = options_.renewal && options_.renewal->by == RenewBy::kAbort;
+  std::vector<Handle> handles(size_t(options_.communicators) * (twice ? 2 : 1));
   if (config_.rank() == 0) {
     const std::vector<nccl::UniqueId> ids = communicators_->make_ids();
     for (size_t i = 0; i < ids.size(); ++i)
@@ -143,12 +145,51 @@ void NcclRank::iterate() {
 void NcclRank::operate(std::optional<uint64_t> number) {
   if (number && !cpu_from_ns_) cpu_from_ns_ = cpu_beside_this_thread_ns();
   if (number) Writer::instance().emit(EventType::kIteration, kNoNicIndex, 0, *number, config_.bytes);
-  communicators_->start(*data_);
-  if (!communicators_->wait([this] { return talk_.aborted(); })) throw RunnerTalk::Aborted{};
+  carry_out(options_.renewal && number && *number == uint64_t(options_.renewal->iter), number);
   if (number) Writer::instance().emit(EventType::kIterationDone, kNoNicIndex, 0, *number);
   if (number) cpu_ns_ = cpu_beside_this_thread_ns() - *cpu_from_ns_;
-  if (config_.verify) verify();
+  if (config_.verify && !left_out_) verify();
   ++operations_;
+}
+
+void NcclRank::carry_out(bool renews, std::optional<uint64_t> number) {
+  if (left_out_) return;
+  if (renews) {
+    if (const auto delay = options_.renewal->delay) {
+      communicators_->start(*data_);
+      for (const uint64_t until = r2ccl::now_ns() + uint64_t(delay->count()); r2ccl::now_ns() < until;) {
+        if (talk_.aborted()) throw RunnerTalk::Aborted{};
+        usleep(50);
+      }
+    }
+    renew(*number);
+    if (left_out_) return;
+    data_->prepare(operations_);  // the operation begins anew, on what it began with
+  }
+  communicators_->start(*data_);
+  if (!communicators_->wait([this] { return talk_.aborted(); })) throw RunnerTalk::Aborted{};
+}
+
+void NcclRank::renew(uint64_t number) {
+  const int without = options_.renewal->without;
+  left_out_ = without == config_.rank();
+  if (without >= 0) {
+    if (without == 0) {
+      config_.group.first += config_.group.step;
+      --config_.group.position;
+    }
+    --config_.group.size;
+  }
+  const bool open = communicators_->open();
+  const uint64_t from_ns = r2ccl::now_ns();
+  if (!communicators_->renew(config_.group, !left_out_, [this] { return talk_.aborted(); }))
+    throw RunnerTalk::Aborted{};
+  if (!left_out_) data_->regroup(config_.group);
+  talk_.say({{"type", "renewed"},
+             {"iteration", number},
+             {"operation_open", open},
+             {"ranks", left_out_ ? 0 : config_.ranks()},
+             {"ms", double(r2ccl::now_ns() - from_ns) / 1e6}});
 }
 
 void NcclRank::verify() {

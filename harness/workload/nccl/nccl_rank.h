@@ -29,6 +29,10 @@ class NcclRank {
   void iterate();
   /// One operation on prepared buffers: run, compare. A warm-up has no number and leaves no trace.
   void operate(std::optional<uint64_t> number);
+  /// Replaces the communicators within operation `number`, or before it; this rank may be left out then.
+  void renew(uint64_t number);
+  /// Starts the operation on the group's communicators and waits for its end.
+  void carry_out(bool renews, std::optional<uint64_t> number);
   void verify();
   void report_correctness(const char* type);
   int fail(const char* kind, const std::string& text, int exit_code);
@@ -40,6 +44,7 @@ class NcclRank {
   std::unique_ptr<GpuData> data_;
   std::unique_ptr<Communicators> communicators_;
 
+  bool left_out_ = false;    ///< of the communicators that the others have gone on with
   uint64_t operations_ = 0;  ///< warm-ups included
   uint64_t wrong_ = 0, reported_wrong_ = 0, checked_ = 0, checked_iterations_ = 0;
   std::optional<uint64_t> cpu_from_ns_;  ///< when the first counted operation began

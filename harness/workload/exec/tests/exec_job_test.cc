@@ -129,6 +129,16 @@ TEST_F(ExecJob, nothing_that_a_command_has_started_outlives_the_job) {
   EXPECT_EQ(count, 4);
 }
 
+TEST_F(ExecJob, what_a_command_leaves_behind_holds_up_nobody) {
+  for (const char* left : {"sleep 1000 &", "(while :; do echo I am still here; done) &"}) {
+    SCOPED_TRACE(left);
+    const ModeResult mode = shell(std::string(left) + " sleep 0.2; printf 'the last words'");
+    EXPECT_EQ(mode.outcome, Outcome::kOk) << mode.error;
+    EXPECT_NE(log(0).find("the last words"), std::string::npos);
+    EXPECT_LT(mode.duration_s, 20);
+  }
+}
+
 TEST_F(ExecJob, a_silent_command_is_a_hang_and_an_abort_asks_first) {
   scenario_.timeouts.stall = 1s;
   const ModeResult mode = shell("trap 'echo asked to end; exit 0' TERM; while :; do sleep 0.05; done");
@@ -171,6 +181,16 @@ TEST_F(ExecJob, a_fault_strikes_the_operation_that_the_output_tells_of_and_migra
   EXPECT_GE(t0_ms, mode.iteration_begin_ms.at(10));
   EXPECT_LE(t0_ms, mode.iteration_begin_ms.at(14));
   EXPECT_EQ(nlohmann::json::parse(mode.ranks.at(1).command->printed).at("values").size(), 60u);
+}
+
+TEST_F(ExecJob, repeats_are_jobs_of_their_own_with_the_same_fault) {
+  lose_a_nic(10);
+  options_.repeats = 2;
+  const ModeResult mode = stream(30);
+  ASSERT_EQ(mode.outcome, Outcome::kOk) << mode.error << log(0) << log(1);
+  EXPECT_EQ(mode.row.iterations, 60u);
+  EXPECT_EQ(mode.faults_witnessed, 2u);
+  EXPECT_EQ(mode.stall_ms.has_value(), true);
 }
 
 TEST_F(ExecJob, without_resilience_the_command_fails_by_itself) {

@@ -215,6 +215,94 @@ TEST_F(NcclJob, two_ranks_of_a_node_do_not_share_a_gpu) {
       << mode.error;
 }
 
+/// New communicators in the middle of a job.
+class Renewed : public NcclJob {
+ protected:
+  void renew(RenewBy by, bool in_operation, int without = -1) {
+    scenario_.workload.nccl.renewal =
+        Renewal{by, 2, in_operation ? std::optional<std::chrono::nanoseconds>(20ms) : std::nullopt, without};
+  }
+  /// All operations are exact; the rank that is left out has done those before alone.
+  void expect_renewed(int ranks, int open) {
+    const ModeResult mode = run();
+    EXPECT_EQ(mode.outcome, Outcome::kOk) << mode.error;
+    EXPECT_TRUE(mode.correctness.exact()) << mode.correctness.wrong_elements << " wrong";
+    EXPECT_EQ(mode.correctness.checked_iterations, uint64_t(3 * (kWarmup + 2) + ranks * (kIters - 2)));
+    EXPECT_EQ(mode.row.iterations, uint64_t(kIters));
+    int found_open = 0;
+    for (const RankResult& rank : mode.ranks) {
+      ASSERT_TRUE(rank.renewal) << rank.label;
+      EXPECT_EQ(rank.renewal->iteration, 2u);
+      const bool left_out = ranks == 2 && rank.rank == scenario_.workload.nccl.renewal->without;
+      EXPECT_EQ(rank.renewal->ranks, left_out ? 0 : ranks);
+      found_open += rank.renewal->operation_open;
+    }
+    EXPECT_EQ(found_open, open);
+  }
+  /// The counted operation 2 of rank 1 is call 3 of its communicator.
+  void hang_in_it() { misbehave("hang@3"); }
+};
+
+TEST_F(Renewed, after_an_abort_between_operations_all_ranks_go_on) {
+  renew(RenewBy::kAbort, false);
+  for (const Operation op : kAll) {
+    SCOPED_TRACE(name(op));
+    scenario_.workload.op = op;
+    expect_renewed(3, 0);
+  }
+}
+
+TEST_F(Renewed, an_abort_ends_an_operation_that_hangs_and_it_is_done_again) {
+  renew(RenewBy::kAbort, true);
+  hang_in_it();
+  expect_renewed(3, 3);
+  scenario_.workload.nccl.communicators = 2;
+  scenario_.workload.reduction = Reduction::kPremulSum;
+  expect_renewed(3, 3);
+}
+
+TEST_F(Renewed, shrinking_between_operations_leaves_a_rank_out) {
+  for (const int without : {2, 0})
+    for (const Operation op : kAll) {
+      SCOPED_TRACE(std::string(name(op)) + " without " + std::to_string(without));
+      renew(RenewBy::kShrink, false, without);
+      scenario_.workload.op = op;
+      expect_renewed(2, 0);
+    }
+}
+
+TEST_F(Renewed, shrinking_and_revoking_end_an_operation_that_hangs) {
+  hang_in_it();
+  for (const RenewBy by : {RenewBy::kShrink, RenewBy::kRevoke})
+    for (const int without : {2, 0}) {
+      SCOPED_TRACE(std::string(name(by)) + " without " + std::to_string(without));
+      renew(by, true, without);
+      scenario_.workload.nccl.communicators = 1;
+      expect_renewed(2, 3);
+      scenario_.workload.nccl.communicators = 2;
+      expect_renewed(2, 3);
+    }
+}
+
+TEST_F(Renewed, what_is_corrupted_before_and_after_is_found) {
+  misbehave("corrupt@1");  // the second call of each communicator
+  for (const RenewBy by : {RenewBy::kAbort, RenewBy::kShrink, RenewBy::kRevoke}) {
+    SCOPED_TRACE(name(by));
+    renew(by, false, by == RenewBy::kAbort ? -1 : 2);
+    expect_wrong(2);
+  }
+}
+
+TEST_F(Renewed, a_version_without_the_call_is_named) {
+  scenario_.workload.nccl.library = STANDIN_FOLDER "/libnccl-old.so.2";
+  renew(RenewBy::kRevoke, true, 2);
+  const ModeResult mode = run();
+  EXPECT_EQ(mode.outcome, Outcome::kError);
+  EXPECT_EQ(mode.error, "NCCL 2.28.3 has no ncclCommShrink, which 'renew' needs; 2.27 and later have");
+  renew(RenewBy::kAbort, false);
+  expect_renewed(3, 0);
+}
+
 /// A control program that keeps a diary instead of serving anything.
 class Mps : public NcclJob {
  protected:

@@ -3,7 +3,9 @@
 // nccl workload alone.
 //   STANDIN_NCCL_FAULT=KIND@N, in operation N of rank 1 of a communicator: corrupt (one element of what it
 //   gets), refuse (the call returns an error), async (an error shows later, and the kernel spins), hang (the
-//   kernel spins) STANDIN_NCCL_FAULT=init: rank 1's communicator cannot be made
+//   kernel spins); once a communicator was ended in an operation only corrupt is left
+//   STANDIN_NCCL_FAULT=init: rank 1's communicator cannot be made
+// Built with STANDIN_OLD it is a version without ncclCommShrink and ncclCommRevoke.
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <sys/socket.h>
@@ -29,7 +31,8 @@ namespace {
 using namespace r2bench;  // NOLINT
 using Bytes = std::vector<char>;
 
-constexpr int kSuccess = 0, kSystemError = 2, kRemoteError = 6, kPremulSum = 5;
+constexpr int kSuccess = 0, kSystemError = 2, kInvalidUsage = 5, kRemoteError = 6, kInProgress = 7,
+              kPremulSum = 5;
 constexpr int kAllReduce = 0, kReduceScatter = 1, kAllGather = 2, kBroadcast = 3, kPairs = 4;
 
 thread_local std::string last_words;
@@ -59,6 +62,10 @@ bool receive_all(int fd, void* data, size_t bytes) {
   }
   return true;
 }
+
+struct UniqueId {
+  char bytes[128];
+};
 
 struct Header {
   int what = 0, type = 0, operation = 0, root = 0;
@@ -159,7 +166,7 @@ std::vector<Bytes> answers(std::vector<Request>& requests) {
 }
 
 /// One communicator's arithmetic, until a rank leaves.
-void serve(int listener) {
+void serve_one(int listener) {
   std::vector<int> ranks;
   int expected = 1, known = 0;
   while (known < expected) {
@@ -184,6 +191,13 @@ void serve(int listener) {
   }
 }
 
+/// Of a communicator, and of those that it is shrunk to.
+void serve(int listener) {
+  while (true) serve_one(listener);
+}
+
+std::atomic<bool> past_faults{false};
+
 struct Fault {
   std::string kind;
   uint64_t at = 0;
@@ -196,8 +210,11 @@ Fault planned() {
 }
 
 struct Comm {
+  UniqueId id{};
   int fd = -1, rank = 0, ranks = 0;
   uint64_t calls = 0;
+  std::atomic<int> open{0};  ///< operations that have been given to a stream
+  std::atomic<bool> revoked{false};
   std::atomic<int> state{kSuccess};
   std::atomic<bool> aborted{false};
   // Of the open group: pairs are one request.
@@ -207,6 +224,10 @@ struct Comm {
   std::vector<std::weak_ptr<uint64_t>> operations;  ///< alive: on a stream, or in a graph
 
   /// As a kernel whose peer is gone: until the communicator is aborted.
+  void leave() {
+    aborted = true;
+    shutdown(fd, SHUT_RDWR);
+  }
   void spin() {
     while (!aborted) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -224,7 +245,8 @@ thread_local std::vector<Comm*> grouped;
 /// One request when the stream comes to it; `parts`: where the answer goes.
 int submit(Comm* comm, Header header, std::vector<std::pair<Message, const char*>> from,
            std::vector<std::pair<Message, char*>> to, void* stream) {
-  const Fault fault = comm->rank == 1 ? planned() : Fault{};
+  Fault fault = comm->rank == 1 ? planned() : Fault{};
+  if (past_faults && fault.kind != "corrupt") fault = {};
   const auto calls = std::make_shared<uint64_t>(comm->calls);
   if (fault.kind == "refuse" && comm->calls == fault.at) {
     last_words = "stand-in: the network of nic 3 is gone\n";
@@ -232,7 +254,9 @@ int submit(Comm* comm, Header header, std::vector<std::pair<Message, const char*
   }
   ++comm->calls;
   comm->operations.push_back(calls);
+  ++comm->open;
   enqueue(stream, [=] {
+    const std::shared_ptr<void> closes(nullptr, [comm](void*) { --comm->open; });
     const uint64_t call = (*calls)++;  // a graph comes here again and again
     const bool now = call == fault.at;
     if (now && (fault.kind == "hang" || fault.kind == "async")) {
@@ -255,7 +279,7 @@ int submit(Comm* comm, Header header, std::vector<std::pair<Message, const char*
     for (const auto& [message, data] : from) whole = whole && send_all(comm->fd, data, message.bytes);
     for (const auto& [message, data] : to) whole = whole && receive_all(comm->fd, data, message.bytes);
     if (whole && now && fault.kind == "corrupt" && !to.empty()) to[0].second[to[0].first.bytes / 2] ^= 0x10;
-    if (whole) return;
+    if (whole || comm->aborted) return;
     comm->state = kRemoteError;
     comm->spin();
   });
@@ -275,22 +299,36 @@ int collective(int what, const void* from, void* to, size_t sent, size_t receive
                 {{{0, received * element}, static_cast<char*>(to)}}, stream);
 }
 
+int connect_to(const UniqueId& id, int ranks, int rank, void** handle) {
+  sockaddr_in address{};
+  std::memcpy(&address, id.bytes, sizeof(address));
+  auto* comm = new Comm;  // its last operation may outlive ncclCommAbort
+  comm->id = id;
+  comm->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  comm->rank = rank;
+  comm->ranks = ranks;
+  const int hello[2] = {ranks, rank};
+  char ready;
+  if (connect(comm->fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 ||
+      !send_all(comm->fd, hello, sizeof(hello)) || !receive_all(comm->fd, &ready, 1))
+    return kSystemError;
+  *handle = comm;
+  return kSuccess;
+}
+
 }  // namespace
 
 extern "C" {
-
-struct UniqueId {
-  char bytes[128];
-};
 
 int ncclGetVersion(int* version) {
   *version = 22803;
   return kSuccess;
 }
 const char* ncclGetErrorString(int code) {
-  return code == kSystemError   ? "unhandled system error"
-         : code == kRemoteError ? "remote process exited or there was a network error"
-                                : "no error";
+  return code == kSystemError    ? "unhandled system error"
+         : code == kRemoteError  ? "remote process exited or there was a network error"
+         : code == kInvalidUsage ? "invalid usage"
+                                 : "no error";
 }
 const char* ncclGetLastError(void*) { return last_words.c_str(); }
 
@@ -314,26 +352,42 @@ int ncclCommInitRank(void** handle, int ranks, UniqueId id, int rank) {
     last_words = "stand-in: no network";
     return kSystemError;
   }
-  sockaddr_in address{};
-  std::memcpy(&address, id.bytes, sizeof(address));
-  auto* comm = new Comm;  // its last operation may outlive ncclCommAbort
-  comm->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  comm->rank = rank;
-  comm->ranks = ranks;
-  const int hello[2] = {ranks, rank};
-  char ready;
-  if (connect(comm->fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 ||
-      !send_all(comm->fd, hello, sizeof(hello)) || !receive_all(comm->fd, &ready, 1))
-    return kSystemError;
-  *handle = comm;
-  return kSuccess;
+  return connect_to(id, ranks, rank, handle);
 }
 int ncclCommAbort(void* handle) {
   auto* comm = static_cast<Comm*>(handle);
-  comm->aborted = true;
-  shutdown(comm->fd, SHUT_RDWR);
+  past_faults = past_faults || comm->open > 0;
+  comm->leave();
   return kSuccess;
 }
+#ifndef STANDIN_OLD
+/// As NCCL's: the communicator is in progress until its operations have ended.
+int ncclCommRevoke(void* handle, int flags) {
+  auto* comm = static_cast<Comm*>(handle);
+  if (flags != 0 || comm->revoked.exchange(true)) return kInvalidUsage;
+  past_faults = true;
+  comm->state = kInProgress;
+  comm->leave();
+  std::thread([comm] {
+    while (comm->open > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    comm->state = kSuccess;
+  }).detach();
+  return kSuccess;
+}
+int ncclCommShrink(void* handle, int* without, int count, void** smaller, void* config, int flags) {
+  auto* comm = static_cast<Comm*>(handle);
+  const bool aborts = flags == 1;
+  const bool quiet = comm->state == kSuccess && comm->open == 0;
+  if (count != 1 || config || *without == comm->rank || (!aborts && !quiet)) {
+    last_words = "stand-in: the communicator cannot be shrunk now";
+    return kInvalidUsage;
+  }
+  past_faults = true;
+  comm->leave();
+  while (comm->open > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return connect_to(comm->id, comm->ranks - 1, comm->rank - (*without < comm->rank), smaller);
+}
+#endif
 /// As NCCL's: waits for the graphs that have operations of this communicator.
 int ncclCommDestroy(void* handle) {
   for (const auto& operation : static_cast<Comm*>(handle)->operations)

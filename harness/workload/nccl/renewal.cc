@@ -1,0 +1,63 @@
+// Communicators that are ended while the job goes on, and those that come after them: as a framework recovers
+// (ncclCommAbort and new ids) or goes on without a rank (ncclCommShrink, ncclCommRevoke).
+#include <sched.h>
+
+#include <utility>
+
+#include "harness/workload/nccl/communicators.h"
+
+namespace r2bench {
+
+bool Communicators::open() const {
+  for (const Lane& lane : lanes_)
+    if (driver_.EventQuery(lane.done) == cuda::kNotReady) return true;
+  return false;
+}
+
+/// A revoked communicator is in progress until it is quiet. What went wrong on it before is its past.
+bool Communicators::settle(nccl::Comm comm, const std::function<bool()>& stop) {
+  int state = nccl::kInProgress;
+  while (true) {
+    nccl_.check(nccl_.CommGetAsyncError(comm, &state), "ncclCommGetAsyncError", comm);
+    if (state != nccl::kInProgress) return true;
+    if (stop()) return false;
+    sched_yield();
+  }
+}
+
+bool Communicators::renew(const Communicator& group, bool member, const std::function<bool()>& stop) {
+  const Renewal& renewal = *options_.renewal;
+  const bool at_rest = !renewal.delay;
+  if (renewal.by == RenewBy::kRevoke) {
+    // All of them before any is waited for: their operations end together.
+    for (const Lane& lane : lanes_) nccl_.check(nccl_.CommRevoke(lane.comm, 0), "ncclCommRevoke", lane.comm);
+    for (const Lane& lane : lanes_)
+      if (!settle(lane.comm, stop)) return false;
+  }
+  config_.group = group;
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    Lane& lane = lanes_[i];
+    const nccl::Comm old = std::exchange(lane.comm, nullptr);
+    if (renewal.by != RenewBy::kAbort && member) {
+      int without = renewal.without;
+      const bool quiet = at_rest || renewal.by == RenewBy::kRevoke;
+      nccl_.check(nccl_.CommShrink(old, &without, 1, &lane.comm, nullptr,
+                                   quiet ? nccl::kShrinkAtRest : nccl::kShrinkAbort),
+                  "ncclCommShrink", old);
+      prepare_reduction(lane);
+    }
+    if (renewal.by == RenewBy::kRevoke || (at_rest && renewal.by == RenewBy::kShrink))
+      nccl_.check(nccl_.CommDestroy(old), "ncclCommDestroy");
+    else
+      nccl_.check(nccl_.CommAbort(old), "ncclCommAbort");
+  }
+  while (open()) {  // kernels that were told to end
+    if (stop()) return false;
+    sched_yield();
+  }
+  if (renewal.by == RenewBy::kAbort)
+    for (size_t i = 0; i < lanes_.size(); ++i) join(lanes_[i], spare_ids_.at(i));
+  return true;
+}
+
+}  // namespace r2bench
