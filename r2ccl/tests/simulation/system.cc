@@ -381,6 +381,9 @@ int __wrap_epoll_ctl(int epoll, int operation, int fd, epoll_event* event) {
   }
   const bool known = file->watched.count(fd) > 0;
   if (known != (operation == EPOLL_CTL_MOD)) return failed(known ? EEXIST : ENOENT);
+  if (!known && kernel().find(fd)->kind == File::Kind::kStream && file->process == kernel().scarce &&
+      ++kernel().asked_for_room % 2 == 0)
+    return failed(ENOSPC);
   file->watched[fd] = *event;
   kernel().changed(fd);
   return 0;

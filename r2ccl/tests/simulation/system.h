@@ -70,6 +70,9 @@ class System {
 
   // --- faults ---
   TcpWeather weather;
+  /// The epoll set of this process takes every second connection only (ENOSPC).
+  int scarce = -1;
+  int asked_for_room = 0;
   /// Connections between processes end. `told`: 3: both ends hear of it; 1 or 2: one end alone does.
   void cut_connections(Random& random, int told);
   /// Connections between processes carry nothing any more, for good; new ones do.
