@@ -2,7 +2,7 @@
 """What the simulation finds: takes a rule of the protocol out of the core, or puts a defect back into it, builds `simulate`,
 and runs it until a history is wrong. Works in a checkout of its own: the sources are changed and restored.
 
-    put_back.py CHECKOUT BUILD [NAME …] [--minutes 10] [--jobs 1]        e.g. put_back.py . build/release --minutes 2
+    put_back.py CHECKOUT BUILD [--minutes 10] [--jobs 1] [--only NAME …]      e.g. put_back.py . build/release --minutes 2
     put_back.py --readme                                                 writes the README's table from the record
 
 Each run becomes a line of the record (results/tables/put_back.csv of the checkout, in place of the older one of that name): how
@@ -119,7 +119,7 @@ def main():
     parser.add_argument('--minutes', type=float, default=10)
     parser.add_argument('--jobs', type=int, default=1)
     parser.add_argument('--readme', action='store_true')
-    parser.add_argument('names', nargs='*')
+    parser.add_argument('--only', nargs='+', metavar='NAME')
     args = parser.parse_args()
     if args.readme:
         return write_readme()
@@ -127,7 +127,7 @@ def main():
         parser.error('CHECKOUT and BUILD are needed')
     commit = subprocess.run(['git', 'rev-parse', '--short', 'HEAD'], cwd=args.checkout, capture_output=True, text=True).stdout.strip()
     for name, changes in DEFECTS.items():
-        if args.names and name not in args.names:
+        if args.only and name not in args.only:
             continue
         before = {}
         try:
