@@ -5,7 +5,7 @@ and runs it until a history is wrong. Works in a checkout of its own: the source
     put_back.py CHECKOUT BUILD [--minutes 10] [--jobs 1] [--only NAME …]      e.g. put_back.py . build/release --minutes 2
     put_back.py --readme                                                 writes the README's table from the record
 
-Each run becomes a line of the record (results/tables/put_back.csv of the checkout, in place of the older one of that name): how
+Each run becomes a line of the record (put_back.csv beside this file, in the checkout; it takes the place of the older one of that name): how
 many histories had run until one was wrong, for how long, its seed, and what it violates."""
 import argparse
 import csv
@@ -69,7 +69,7 @@ DEFECTS = {
 
 
 HERE = pathlib.Path(__file__).resolve()
-RECORD = 'results/tables/put_back.csv'
+RECORD = 'r2ccl/tests/simulation/put_back.csv'
 COLUMNS = ['name', 'found', 'histories', 'seconds', 'seed', 'violation', 'commit']
 TABLE = re.compile(r'(<!-- put back -->\n).*?(<!-- end -->)', re.DOTALL)
 
@@ -90,24 +90,24 @@ def write_record(path, row):
         writer.writerows(rows[name] for name in DEFECTS if name in rows)
 
 
+def shown(name):
+    return f'`{name}`' if re.fullmatch(r'[a-z_]+', name) else name
+
+
 def table(rows):
     """Markdown: what was found, quickest first; then what was not."""
     lines = ['| left out, or put back | histories | seconds | seed | what it showed |', '|---|---|---|---|---|']
     found = [row for row in rows.values() if row['found'] == 'yes']
-    for row in sorted(found, key=lambda row: int(row['histories'])):
-        name = f"`{row['name']}`" if re.fullmatch(r'[a-z_]+', row['name']) else row['name']
-        lines.append(f"| {name} | {row['histories']} | {row['seconds']} | {row['seed']} | {row['violation']} |")
-    for row in rows.values():
-        if row['found'] != 'yes':
-            name = f"`{row['name']}`" if re.fullmatch(r'[a-z_]+', row['name']) else row['name']
-            lines.append(f"| {name} | not in {row['histories']} | {row['seconds']} | | |")
-    lines += [f'| {name} | not run | | | |' for name in DEFECTS if name not in rows]
+    lines += [f"| {shown(row['name'])} | {row['histories']} | {row['seconds']} | {row['seed']} | {row['violation']} |"
+              for row in sorted(found, key=lambda row: int(row['histories']))]
+    lines += [f"| {shown(row['name'])} | not in {row['histories']} | {row['seconds']} | | |" for row in rows.values() if row['found'] != 'yes']
+    lines += [f'| {shown(name)} | not run | | | |' for name in DEFECTS if name not in rows]
     return '\n'.join(lines) + f'\n\n{len(found)} of {len(DEFECTS)} were found.\n'
 
 
 def write_readme():
     readme = HERE.parent / 'README.md'
-    rows = {name: row for name, row in records(HERE.parents[3] / RECORD).items() if name in DEFECTS}
+    rows = {name: row for name, row in records(HERE.parent / 'put_back.csv').items() if name in DEFECTS}
     text = readme.read_text()
     readme.write_text(TABLE.sub(lambda match: match.group(1) + table(rows) + match.group(2), text))
 
