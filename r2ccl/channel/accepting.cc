@@ -50,7 +50,7 @@ void Service::accept_all(uint64_t now) {
       }
       return;
     }
-    control::tune(fd);
+    control::tune(fd, core_.silence());
     if (pending_.size() < kMostPending)
       pending_.push_back({control::Stream(control::Descriptor(fd)), now});
     else

@@ -17,8 +17,10 @@ constexpr uint64_t kNearNs = 150 * kNsPerMs;         // more than the service th
 constexpr uint64_t kLongestLookNs = 150 * kNsPerMs;  // a round that took longer was our own pause
 // What is lacking when the peer has closed is waited for so long; and what a closing sender repeats.
 constexpr uint64_t kLingerNs = 2000 * kNsPerMs;
-// How long a closed channel answers a peer that has not closed its end. TCP may need 10 s (TCP_USER_TIMEOUT) to
-// tell either of them that their connection carried nothing, and the other one then asks for our last word.
+// … and a report of the NIC on what the receiver has.
+constexpr uint64_t kLastAckNs = 10 * kNsPerMs;
+// How long a closed channel answers a peer that has not closed its end. The network may carry nothing for
+// seconds, and the other one then asks for our last word over the next connection.
 constexpr uint64_t kLastWordNs = 15'000 * kNsPerMs;
 // How long one that is closed waits for the receiver's word on messages that were sent from copies; and again
 // while something is being sent once more.
@@ -292,6 +294,14 @@ Urgency Channel::step_after_peer_closed(const Tick& tick) {
     return Urgency::kIdle;
   }
   if (lacking_since_ == 0) lacking_since_ = tick.now;
+  if (waits_for_nic_alone()) {
+    // The last acknowledgement was lost, and the peer's queue pair, which would repeat it, is gone. Until its
+    // own queue pair is gone, too, the NIC reads the buffer again and again.
+    if (tick.now - lacking_since_ <= kLastAckNs) return Urgency::kBusy;
+    leave_paths();
+    if (graveyard_.closed(*core_.workers)) nothing_is_sent();
+    return Urgency::kBusy;
+  }
   if (tick.now - lacking_since_ > kLingerNs)
     fail(Error{ErrorCode::kPeerGone, "channel " + std::to_string(number_) + ": " + peer_name() +
                                          " closed its end while messages were open"});
@@ -312,6 +322,16 @@ void Channel::tell_failure() {
   emit(trace::EventType::kChannelFailed, home_nic_, uint64_t(error_.code));
 }
 
+// For good. Needs the turn.
+void Channel::leave_paths() {
+  active_ = nullptr;
+  lanes_.clear();
+  spread({});
+  for (auto& path : paths_) abandon(*path);
+  opening_ = {};
+  destroy_paths();
+}
+
 void Channel::begin_closing(const Tick& tick) {
   turn_.take();
   const TurnGuard guard(turn_);
@@ -328,12 +348,7 @@ void Channel::begin_closing(const Tick& tick) {
     link_.close();
   }
   emit(trace::EventType::kChannelClosing, home_nic_);
-  active_ = nullptr;
-  lanes_.clear();
-  spread({});
-  for (auto& path : paths_) abandon(*path);
-  opening_ = {};
-  destroy_paths();
+  leave_paths();
   closing_ = true;  // not before: should memory be short, all of it is done once more
   const std::lock_guard lock(close_mutex_);
   status_.store(Status::kClosed, std::memory_order_release);

@@ -161,6 +161,10 @@ class Channel {
   virtual bool lacking() const = 0;
   virtual wire::Close closing_words() const = 0;
   virtual void peer_closed(const wire::Close& close) = 0;
+  /// Sender: the receiver has everything; a request that is open waits for its NIC's report. Needs the turn.
+  virtual bool waits_for_nic_alone() const { return false; }
+  /// … which no NIC will give any more: all queue pairs are destroyed. Needs the turn.
+  virtual void nothing_is_sent() {}
   /// Up to 64 names for messages: the peer's host and process.
   std::string peer_name() const;
   uint32_t peer_copied_bytes() const { return peer_hello_.copied_bytes; }
@@ -362,6 +366,7 @@ class Channel {
 
   // closing (channel.cc)
   Urgency step_after_peer_closed(const Tick& tick);
+  void leave_paths();
   Urgency urgency(const Tick& tick) const;
   bool at_home() const {
     return active_ && active_->local_nic() == home_nic_ && active_->remote_nic() == peer_home_nic_;
@@ -403,6 +408,7 @@ class Channel {
   struct Outage {
     bool lasts = false;
     uint64_t since = 0;     // alive; of what lasts now: the peer's process reached, or not
+    uint64_t patience = 0;  // … which may last so much longer than R2CC_CONTROL_MS
     uint64_t began = 0;     // now
     uint64_t next_try = 0;  // now
     bool reached = false;

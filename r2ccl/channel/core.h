@@ -16,6 +16,7 @@
 #include "r2ccl/channel/incidents.h"
 #include "r2ccl/channel/nic_load.h"
 #include "r2ccl/channel/nic_workers.h"
+#include "r2ccl/control/socket.h"
 #include "r2ccl/protocol/wire.h"
 #include "r2ccl/health/probe_times.h"
 #include "r2ccl/trace/ring.h"
@@ -93,6 +94,8 @@ struct Core {
 
   bool balances() const { return config.mode >= Mode::kBalance; }
   bool resilient() const { return config.mode != Mode::kBaseline; }
+  /// Without resilience the end of a control connection is the end of its channel.
+  control::Silence silence() const { return resilient() ? control::Silence::kShort : control::Silence::kLong; }
   bool strict_ack() const { return resilient() && config.strict_ack; }
   /// What a path brings into a GPU's memory is flushed through its NIC, before its message is done.
   bool flushes(int nic, int home_nic) const {

@@ -21,13 +21,17 @@ constexpr uint32_t kMostTurnedAway = 8;
 constexpr uint64_t kTurnedAwayNs = 2000 * kNsPerMs;
 // How many times the bound a process may be silent that can be reached: it may be stopped.
 constexpr uint64_t kReachedFactor = 6;
+// A connection that carries nothing is given up soon, for another one. That shows that the network carries
+// nothing for a second, which is no reason to take the peer for dead: its process has this much longer.
+constexpr uint64_t kSilencePatienceNs = 9000 * kNsPerMs;
 // In set-up: that many refusals running mean that nobody is there.
 constexpr uint32_t kMostRefused = 40;
 
 }  // namespace
 
 void Channel::connection_broke(const Tick& tick) {
-  const bool was_asking = link_.asking();
+  const bool silent = link_.silent();
+  const bool was_asking = link_.asking() && !silent;  // … and was turned away
   link_.close();
   const bool closing = closed_sent_ || close_requested.load(std::memory_order_acquire);
   if (peer_closed_ || (closing && !link_.resumable())) return;
@@ -47,6 +51,7 @@ void Channel::connection_broke(const Tick& tick) {
   outage_ = Outage{};
   outage_.lasts = true;
   outage_.since = tick.alive;
+  outage_.patience = silent ? kSilencePatienceNs : 0;
   outage_.began = outage_.next_try = tick.now;
   step_outage(tick);
 }
@@ -138,7 +143,7 @@ void Channel::step_outage(const Tick& tick) {
     }
   } else if (tick.now >= outage_.next_try) {
     bool was_refused = false;
-    auto connection = control::start_connect(peer_hello_.where, &was_refused);
+    auto connection = control::start_connect(peer_hello_.where, &was_refused, core_.silence());
     if (was_refused) return refused(tick);
     if (connection)
       outage_.connection = std::move(*connection);
@@ -151,12 +156,16 @@ void Channel::step_outage(const Tick& tick) {
 
 void Channel::look_at_age(const Tick& tick) {
   const uint64_t bound = nanoseconds(core_.config.control_bound);
-  if (setting_up() || tick.alive - outage_.since <= (outage_.reached ? kReachedFactor : 1) * bound) return;
+  const uint64_t most = outage_.reached ? kReachedFactor * bound : bound + outage_.patience;
+  if (setting_up() || tick.alive - outage_.since <= most) return;
   if (outage_.reached)
     peer_gone("closed, and its process, which can be reached, has not taken it up again");
   else
     peer_gone("closed, and its process could not be reached for " +
-              std::to_string(core_.config.control_bound.count()) + " ms (R2CC_CONTROL_MS)");
+              std::to_string(most / kNsPerMs) + " ms (R2CC_CONTROL_MS" +
+              (outage_.patience > 0 ? " and the " + std::to_string(outage_.patience / kNsPerMs) +
+                                          " ms that a network without a word has)"
+                                    : ")"));
 }
 
 // The process exists, or its kernel says so. The sender asks to go on; the receiver waits for it to.

@@ -34,7 +34,7 @@ Result<std::shared_ptr<Sender>> Sender::start(Core& core, int nic, const wire::H
     return Error{ErrorCode::kVersionMismatch, "the listening rank speaks wire version " +
                                                   std::to_string(handle.version) + ", this one speaks " +
                                                   std::to_string(wire::kWireVersion)};
-  auto fd = control::start_connect(handle.where);
+  auto fd = control::start_connect(handle.where, nullptr, core.silence());
   if (!fd && !core.resilient()) return fd.error();
   control::Stream stream = fd ? control::Stream(std::move(*fd)) : control::Stream();
   return std::shared_ptr<Sender>(new Sender(core, nic, std::move(stream), handle));

@@ -26,7 +26,9 @@ class Sender final : public Channel {
   bool rests(const Path& path) const override;
   bool lacking() const override;
   wire::Close closing_words() const override { return {}; }
-  void peer_closed(const wire::Close& close) override { ledger_.released(close.received); }
+  void peer_closed(const wire::Close& close) override { ledger_.confirmed(close.received); }
+  bool waits_for_nic_alone() const override { return ledger_.confirmed() == ledger_.next(); }
+  void nothing_is_sent() override { ledger_.released(ledger_.confirmed()); }
   /// What the protocol asks of the messages sent: sent.h.
   struct Messages;
   struct MessagesToSend;

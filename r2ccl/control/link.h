@@ -58,6 +58,8 @@ class Link {
   bool asking() const { return open() && asking_; }
   bool resumable() const { return resumable_; }
   bool wants_to_write() const { return stream_.wants_to_write(); }
+  /// The connection is broken because nothing got through for so long; what it was is known until the next.
+  bool silent() const { return stream_.silent(); }
   /// Bytes that have arrived and make no message yet.
   size_t waiting() const { return stream_.incoming.size(); }
   /// Changes with each connection.

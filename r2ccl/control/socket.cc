@@ -61,16 +61,17 @@ Endpoint endpoint_of(const sockaddr* address) {
   return endpoint;
 }
 
-void tune(int fd) {
+void tune(int fd, Silence silence) {
   const auto set = [fd](int level, int option, int value) {
     setsockopt(fd, level, option, &value, sizeof value);
   };
   set(IPPROTO_TCP, TCP_NODELAY, 1);
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, 2);
+  const bool is_short = silence == Silence::kShort;
+  set(IPPROTO_TCP, TCP_KEEPIDLE, is_short ? 1 : 2);
   set(IPPROTO_TCP, TCP_KEEPINTVL, 1);
-  set(IPPROTO_TCP, TCP_KEEPCNT, 8);
-  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 10'000);
+  set(IPPROTO_TCP, TCP_KEEPCNT, is_short ? 1 : 8);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, is_short ? 1'000 : 10'000);
 }
 
 void close_in_child(const Descriptor& fd) {
@@ -139,11 +140,11 @@ Result<Descriptor> listen_any(const InterfaceWish& wish, Endpoint& where) {
   return fd;
 }
 
-Result<Descriptor> start_connect(const Endpoint& where, bool* refused) {
+Result<Descriptor> start_connect(const Endpoint& where, bool* refused, Silence silence) {
   if (refused) *refused = false;
   Descriptor fd(socket(where.family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return failure("socket");
-  tune(fd.get());
+  tune(fd.get(), silence);
   sockaddr_storage address;
   const socklen_t length = to_sockaddr(where, address);
   if (connect(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 && errno != EINPROGRESS) {
@@ -164,12 +165,19 @@ Reach reach(const Descriptor& connection) {
   return Reach::kReached;
 }
 
+bool Stream::broken(int error) {
+  if (error == EAGAIN || error == EWOULDBLOCK) return false;
+  silent_ = error == ETIMEDOUT;
+  return true;
+}
+
 bool Stream::flush() {
   while (!outgoing.empty()) {
     const ssize_t sent = send(fd_.get(), outgoing.data(), outgoing.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0) {
       if (errno == EINTR) continue;
-      return errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOTCONN || errno == EINPROGRESS;
+      if (errno == ENOTCONN || errno == EINPROGRESS) return true;
+      return !broken(errno);
     }
     outgoing.erase(outgoing.begin(), outgoing.begin() + sent);
   }
@@ -187,7 +195,7 @@ bool Stream::fill() {
     }
     if (got == 0) return false;
     if (errno == EINTR) continue;
-    return errno == EAGAIN || errno == EWOULDBLOCK;
+    return !broken(errno);
   }
 }
 

@@ -37,6 +37,13 @@ struct Endpoint {
 
 std::string text(const Endpoint& endpoint);
 
+/// How soon the kernel gives up a connection over which nothing gets through, neither data nor its reset.
+/// A stopped process is not affected: its kernel goes on acknowledging.
+enum class Silence : uint8_t {
+  kLong,   ///< 10 s: nobody makes another connection
+  kShort,  ///< 1 to 1.5 s when something is sent, 2 s when nothing is: the conversation goes on over the next one
+};
+
 struct InterfaceWish;  // interface.h
 /// Listens on an ephemeral port of the interface that choose() takes.
 Result<Descriptor> listen_any(const InterfaceWish& wish, Endpoint& where);
@@ -44,7 +51,8 @@ Result<Descriptor> listen_any(const InterfaceWish& wish, Endpoint& where);
 Endpoint endpoint_of(const sockaddr* address);
 /// Starts a connection; it is established when the descriptor becomes writable. With `refused`: whether it
 /// was refused at once, because nobody listens there.
-Result<Descriptor> start_connect(const Endpoint& where, bool* refused = nullptr);
+Result<Descriptor> start_connect(const Endpoint& where, bool* refused = nullptr,
+                                 Silence silence = Silence::kLong);
 
 /// What has become of a connection.
 enum class Reach : uint8_t {
@@ -59,9 +67,8 @@ Reach reach(const Descriptor& connection);
 /// its dead parent).
 void close_in_child(const Descriptor& fd);
 
-/// Options of every control connection: no delay, and a dead host or network is noticed within about ten
-/// seconds. A stopped process is not affected: its kernel goes on acknowledging.
-void tune(int fd);
+/// Options of every control connection: no delay, and `silence`.
+void tune(int fd, Silence silence = Silence::kLong);
 
 /// Bytes on their way in and out of one connection.
 class Stream {
@@ -72,6 +79,7 @@ class Stream {
   Stream& operator=(Stream&& other) noexcept {
     close();
     fd_ = std::move(other.fd_);
+    silent_ = other.silent_;
     incoming = std::move(other.incoming);
     outgoing = std::move(other.outgoing);
     return *this;
@@ -87,12 +95,16 @@ class Stream {
   /// Reads what is there into `incoming`. False: the peer closed it, or it is broken.
   bool fill();
   bool wants_to_write() const { return !outgoing.empty(); }
+  /// It is broken because nothing got through, and nobody said so: see Silence.
+  bool silent() const { return silent_; }
 
   std::vector<std::byte> incoming;
   std::vector<std::byte> outgoing;
 
  private:
+  bool broken(int error);
   Descriptor fd_;
+  bool silent_ = false;
 };
 
 }  // namespace r2ccl::control

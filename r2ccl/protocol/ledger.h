@@ -177,8 +177,8 @@ class SendLedgerOf {
     const bool completed = message < released_ || entry.completed == entry.all;
     return completed && (!strict || message < confirmed_);
   }
-  /// No path carries anything before `up_to` any more (it was fenced, or the peer has closed), and the
-  /// receiver has it all: the NIC's own reports no longer matter.
+  /// No path of this end carries anything before `up_to` any more, and the receiver has it all: the NIC's own
+  /// reports no longer matter.
   void released(uint64_t up_to) {
     confirmed(up_to);
     if (up_to > released_ && up_to <= next_) released_ = up_to;

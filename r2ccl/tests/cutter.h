@@ -1,6 +1,7 @@
 // Test support: breaks the TCP connections of this process, as a middle box would that has forgotten them.
 #pragma once
 
+#include <linux/filter.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -14,17 +15,31 @@ namespace r2ccl::testing_support {
 
 using namespace std::chrono_literals;
 
-/// Breaks every TCP connection of this process that stands, as a middlebox would. Returns how many.
-inline int cut_connections() {
-  int cut = 0;
+/// Calls `what` with every TCP connection of this process that stands. Returns how often it said true.
+inline int for_connections(const std::function<bool(int)>& what) {
+  int count = 0;
   for (int fd = 3; fd < 256; ++fd) {
     sockaddr_storage peer;
     socklen_t length = sizeof peer;
     if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) != 0) continue;
     if (peer.ss_family != AF_INET && peer.ss_family != AF_INET6) continue;
-    cut += shutdown(fd, SHUT_RDWR) == 0;
+    count += what(fd);
   }
-  return cut;
+  return count;
+}
+
+/// Breaks every TCP connection of this process that stands, as a middlebox would. Returns how many.
+inline int cut_connections() {
+  return for_connections([](int fd) { return shutdown(fd, SHUT_RDWR) == 0; });
+}
+
+/// From now on nothing comes in over them, not even acknowledgements, and nobody says so; new ones work.
+inline int swallow_connections() {
+  return for_connections([](int fd) {
+    sock_filter nothing = BPF_STMT(BPF_RET | BPF_K, 0);
+    const sock_fprog program{1, &nothing};
+    return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program) == 0;
+  });
 }
 
 /// Cuts again and again while it lives; each pause is `growth` times as long as the one before. A pause ends

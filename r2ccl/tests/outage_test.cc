@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include "r2ccl/channel/channel.h"
+#include "r2ccl/tests/cost.h"
 #include "r2ccl/tests/cutter.h"
 #include "r2ccl/tests/saboteur.h"
 #include "r2ccl/tests/traffic.h"
@@ -68,6 +69,39 @@ TEST(Outage, migrations_survive_the_loss_of_their_connection) {
   saboteur.stop();
   EXPECT_EQ(receiver.wait(120s), 0);
   EXPECT_GT(saboteur.broken(), 20);
+}
+
+// The connection stands at both ends and carries nothing in either direction; then the rail fails.
+TEST(Outage, a_migration_goes_on_although_its_connection_swallows_everything) {
+  constexpr auto kBound = 5s;  // of silence and of another connection; the kernel's own is 10 s or more
+  const auto fabric = make_fabric(2, 2);
+  const Child receiver = start(fabric, 1, {}, [](const Link& link) {
+    receive_with(link, 0, [&](Net& n, Channel* channel) {
+      EXPECT_GT(swallow_connections(), 0);
+      receive_rounds(n, channel, link);
+    });
+  });
+  const Child sender = start(fabric, 0, {}, [](const Link& link) {
+    send_with(link, 0, [&](Net& n, Channel* channel) {
+      EXPECT_GT(swallow_connections(), 0);
+      send_rounds(n, channel, link);
+    });
+  });
+  relay_handle(receiver, sender);
+  Saboteur saboteur(fabric);
+  Clock::time_point struck;
+  Clock::duration took{};
+  run_rounds(receiver, sender, [&, rounds = 0]() mutable {
+    if (rounds == 1) took = Clock::now() - struck;
+    struck = Clock::now();
+    if (rounds == 0) saboteur.strike(0, 0, 16);
+    return ++rounds == 2;
+  });
+  EXPECT_EQ(sender.wait(60s), 0);
+  EXPECT_EQ(receiver.wait(60s), 0);
+  EXPECT_GE(saboteur.broken(), 1);
+  EXPECT_LT(took, kBound * kSanitizerFactor);
+  std::printf("the round took %lld ms\n", static_cast<long long>(took / 1ms));
 }
 
 /// Ends in an error of a dead peer that comes soon; `what` is found in it.

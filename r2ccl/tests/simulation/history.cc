@@ -21,10 +21,15 @@ using Kind = Fault::Kind;
 
 constexpr uint32_t kSlotBytes = 16 << 10;
 constexpr int kSlots = 8;
+constexpr int kAsked = 3;                   // times, for a channel that is then abandoned
+constexpr Time kConnectBound = 10 * kSecond;  // R2CC_CONNECT_MS of those histories
 constexpr Time kHistoryBound = 90 * kSecond;
 constexpr Time kFailBound = 2 * kSecond;  // R2CC_FAIL_BOUND_MS
-// What a channel may stand still for because of one fault, whose own time comes on top.
-constexpr Time kRecoveryBound = 4 * kSecond;
+// What a channel may stand still for, and for each fault, whose own time comes on top.
+constexpr Time kRecoveryBound = 3 * kSecond, kOneFault = kSecond / 2;
+// … and more where it takes a control connection away: an end that says nothing learns after 2 s that nothing
+// gets through (control::Silence), and one second is what it gives the next connection before it tries again.
+constexpr Time kControlBound = 3 * kSecond;
 
 bool is_of_nic(Kind kind) { return kind < Kind::kTcpCut; }
 // These take a NIC, or what it has, away; the others any NIC may show.
@@ -50,7 +55,7 @@ const char* name(Kind kind) {
       "port_down",      "port_silent", "deaf",        "cut_rail", "pair_error", "pair_error_silent",
       "freeze",         "driver_slow", "driver_hang", "remove",   "pretend",    "lose_completion",
       "lose_immediate", "lose_line",   "late",        "slow",     "tcp_cut",    "tcp_half_open",
-      "tcp_drop",       "tcp_hold",    "stop"};
+      "tcp_drop",       "tcp_hold",    "tcp_swallow", "stop"};
   return kNames[size_t(kind)];
 }
 
@@ -63,7 +68,9 @@ int Plan::messages() const {
 std::string Plan::words() const {
   std::string text = "seed " + std::to_string(seed) + ": mode " + std::to_string(mode) + ", " +
                      std::to_string(nics) + " NICs each, spared " + std::to_string(spared[0]) + " and " +
-                     std::to_string(spared[1]) + (hopeless ? ", hopeless" : "") + "\n";
+                     std::to_string(spared[1]) + (hopeless ? ", hopeless" : "") +
+                     (scarce >= 0 ? ", epoll of process " + std::to_string(scarce) + " is full" : "") +
+                     (pair_dies ? ", a pair of NICs dies" : "") + (abandons ? ", abandons a connect" : "") + "\n";
   for (const Line& line : channels)
     text += "  channel " + std::to_string(line.sender) + " -> " + std::to_string(1 - line.sender) +
             ", NICs " + std::to_string(line.sender_nic) + " -> " + std::to_string(line.receiver_nic) + ", " +
@@ -75,6 +82,27 @@ std::string Plan::words() const {
             " messages and " + std::to_string(fault.delay / kMicrosecond) + " us, for " +
             std::to_string(fault.lasts / kMicrosecond) + " us\n";
   return text;
+}
+
+// Mode 1: channels 0 and 1 of process 0 lose their NICs within a millisecond, and their programs go on for long
+// enough that they are spread over those that are left. The other channels go the other way.
+static void let_a_pair_die(Plan& plan, Random& random) {
+  plan.pair_dies = true;
+  plan.mode = 1;
+  plan.nics = 4;
+  plan.hopeless = plan.abandons = false;
+  const int first = int(random.below(4)), second = (first + int(random.between(1, 3))) % 4;
+  plan.channels.resize(4);
+  for (int i = 0; i < 4; ++i) {
+    const int nic = i == 0 ? first : i == 1 ? second : int(random.below(4));
+    plan.channels[size_t(i)] = {i < 2 ? 0 : 1, nic, nic, i < 2 ? 160 : 50, 4096, i < 2 ? 60 * kMillisecond : 0};
+  }
+  plan.faults.clear();
+  for (const int nic : {first, second})
+    plan.faults.push_back({Kind::kPortDown, 20, random.below(kMillisecond), kHistoryBound, nic});
+  plan.faults.push_back({Kind::kLoseLine, 30, 0, 0, 4 + int(random.below(4)), 1});
+  for (int nic = 0; nic < 4; ++nic)
+    if (nic != first && nic != second) plan.spared[0] = nic;
 }
 
 Plan plan_of(uint64_t seed) {
@@ -129,6 +157,13 @@ Plan plan_of(uint64_t seed) {
         break;
       case Kind::kTcpHalfOpen:
         fault.other = int(random.between(1, 2));
+        fault.lasts = 0;
+        break;
+      case Kind::kTcpCut:
+      case Kind::kTcpSwallow:
+      case Kind::kPairError:
+      case Kind::kPairErrorSilent:
+        fault.lasts = 0;
         break;
       case Kind::kTcpDrop:
       case Kind::kTcpHold:
@@ -143,6 +178,10 @@ Plan plan_of(uint64_t seed) {
     }
     plan.faults.push_back(fault);
   }
+  Random more(random.next());
+  if (more.chance(10)) plan.scarce = int(more.below(2));
+  plan.abandons = !plan.hopeless && more.chance(5);
+  if (more.chance(4)) let_a_pair_die(plan, more);
   return plan;
 }
 
@@ -217,6 +256,8 @@ class History final : public MemoryWatch {
   bool set_up(Net& net, End& end);
   bool traffic(Net& net, End& end);
   void close(Net& net, End& end);
+  bool step_abandoned(Net& net, int process);
+  void end_abandoned(Net& net, int process);
   void failed(End& end, const Error& error);
   void received();
   void apply(const Fault& fault);
@@ -235,6 +276,14 @@ class History final : public MemoryWatch {
     std::array<std::byte, kHandleBytes> bytes{};
   };
   std::vector<Handle> handles_;
+  struct Abandoned {  // a connect that nobody goes on with
+    Handle handle;
+    Listener* listener = nullptr;
+    int asked = 0;
+    Time at = 0;
+    bool looked_at = false;
+  } abandoned_;
+  int last_nic_[2] = {-1, -1};  // that has read a buffer of channels 0 and 1
   int received_ = 0;
   int programs_done_ = 0, programs_over_ = 0;
   Verdict verdict_;
@@ -267,6 +316,7 @@ void History::written(const Nic& nic, const uint8_t* at, size_t bytes) {
 void History::read(const Nic& nic, const uint8_t* at, size_t bytes) {
   if (at < memory_.data() || at >= memory_.data() + memory_.size() || bytes == 0) return;
   const size_t which = size_t(at - memory_.data()) / kSlotBytes;
+  if (const size_t channel = which / kSlots / 2; channel < 2) last_nic_[channel] = nic.number;
   if (open_[which] == 0 && !nic.unstoppable)
     violate("a send buffer of channel " + std::to_string(which / kSlots / 2) + " was given back while NIC " +
             std::to_string(nic.number) + " still reads it");
@@ -280,7 +330,7 @@ void History::failed(End& end, const Error& error) {
            ends_[2 * end.channel].stage != Stage::kTraffic &&
            std::any_of(plan_.faults.begin(), plan_.faults.end(), [](const Fault& fault) {
              return fault.kind == Kind::kTcpDrop || fault.kind == Kind::kTcpHold ||
-                    fault.kind == Kind::kTcpHalfOpen;
+                    fault.kind == Kind::kTcpHalfOpen || fault.kind == Kind::kTcpSwallow;
            });
   };
   end.error = error.message;
@@ -404,6 +454,9 @@ void History::apply(const Fault& fault) {
       break;
     case Kind::kTcpHold:
       system.weather.held_until = now + fault.lasts;
+      break;
+    case Kind::kTcpSwallow:
+      system.swallow_connections(random_);
       break;
     case Kind::kStop:
       scheduler().stop_process(fault.nic, now + fault.lasts);
@@ -537,6 +590,40 @@ bool History::step(Net& net, End& end) {
   return false;
 }
 
+// True: it is over, as far as it goes.
+bool History::step_abandoned(Net& net, int process) {
+  if (!plan_.abandons) return true;
+  Abandoned& one = abandoned_;
+  if (process == 1 && !one.listener) {
+    auto listener = net.listen(plan_.spared[1], one.handle.bytes.data());
+    if (!listener) return violate("no listener: " + listener.error().message), true;
+    one.listener = *listener;
+    one.handle.ready = true;
+  }
+  if (process == 1 || !one.handle.ready) return one.handle.ready;
+  if (one.asked == kAsked) return true;
+  ++one.asked;
+  one.at = scheduler().now();
+  auto made = net.connect(plan_.spared[0], one.handle.bytes.data());
+  if (!made) violate("a connect that is abandoned fails: " + made.error().message);
+  if (made && *made) (void)net.close(*made), one.asked = kAsked;  // it was quick
+  return one.asked == kAsked;
+}
+
+void History::end_abandoned(Net& net, int process) {
+  if (!plan_.abandons) return;
+  Abandoned& one = abandoned_;
+  if (process == 0) {
+    const Time until = one.at + kConnectBound + 2 * kSecond;
+    if (scheduler().now() < until) scheduler().sleep(until - scheduler().now());
+    if (fabric_.left(0) > 0) violate("queue pairs are left of a connect that nobody asks for any more");
+    one.looked_at = true;
+    return;
+  }
+  while (!one.looked_at) scheduler().sleep(kMillisecond);
+  if (one.listener) (void)net.close(one.listener);
+}
+
 void History::program(int process) {
   setenv("R2CC_NODE_NAME", process == 0 ? "node0" : "node1", 1);
   auto net = Net::make();
@@ -547,7 +634,7 @@ void History::program(int process) {
   }
   Time pause = kMicrosecond, moved = 0;
   for (;;) {
-    bool some = false, all_over = true;
+    bool some = false, all_over = step_abandoned(**net, process);
     for (End& end : ends_) {
       if (end.process != process) continue;
       some |= step(**net, end);
@@ -563,6 +650,7 @@ void History::program(int process) {
   }
   ++programs_done_;
   while (programs_done_ < 2) scheduler().sleep(kMillisecond);
+  end_abandoned(**net, process);
   net->reset();
   ++programs_over_;
 }
@@ -570,8 +658,8 @@ void History::program(int process) {
 Time History::allowed_gap() const {
   Time sum = kRecoveryBound;
   for (const Fault& fault : plan_.faults) {
-    sum += kSecond + fault.lasts;
-    if (fault.kind == Kind::kTcpDrop || fault.kind == Kind::kTcpHalfOpen) sum += kTcpTimeout + 2 * kSecond;
+    sum += kOneFault + (fault.lasts < kHistoryBound ? fault.lasts : 0);  // one that is for good is left
+    if (fault.kind >= Kind::kTcpCut && fault.kind <= Kind::kTcpSwallow) sum += kControlBound;
   }
   return sum;
 }
@@ -586,6 +674,9 @@ Verdict History::run() {
   verdict_.events = scheduler().events();
   verdict_.simulated = scheduler().now();
   if (!verdict_.violation.empty()) return verdict_;
+  if (plan_.pair_dies && verdict_.errors == 0 && last_nic_[0] == last_nic_[1])
+    violate("two channels that have lost their NICs share NIC " + std::to_string(last_nic_[0]) +
+            ", and another carries nothing");
   if (!over) {
     std::string what = "it does not end:";
     for (const End& end : ends_)
@@ -615,6 +706,8 @@ Verdict run(const Plan& plan, bool tell) {
   randombytes_set_implementation(&seeded);
   setenv("R2CC_MODE", std::to_string(plan.mode).c_str(), 1);
   setenv("NCCL_IB_TIMEOUT", "14", 1);
+  if (plan.abandons) setenv("R2CC_CONNECT_MS", std::to_string(kConnectBound / kMillisecond).c_str(), 1);
+  kernel().scarce = plan.scarce;
   setenv("R2CC_PACKET_LIFETIME_MS", "20", 1);
   static History* const history = new History(plan, tell);  // its memory is NICs': it stays
   return history->run();

@@ -31,6 +31,7 @@ struct Fault {
     kTcpHalfOpen,  ///< one end alone hears of it
     kTcpDrop,      ///< nothing gets through for a while
     kTcpHold,      ///< it gets through later
+    kTcpSwallow,   ///< connections that stand carry nothing any more; new ones do
     kStop,         ///< SIGSTOP, SIGCONT
     kCount,
   };
@@ -57,6 +58,9 @@ struct Plan {
   std::vector<Fault> faults;
   int spared[2] = {0, 0};  ///< the NIC of each process that stays well, so that a path always works
   bool hopeless = false;   ///< … but for these histories, in which none does in the end
+  int scarce = -1;         ///< the epoll set of this process does not take every connection
+  bool pair_dies = false;  ///< two NICs of process 0 at once and for good: two are left for their two channels
+  bool abandons = false;   ///< process 0 asks a few times for one channel more, and then never again
 
   int messages() const;
   std::string words() const;

@@ -2,10 +2,13 @@
 """What the simulation finds: takes a rule of the protocol out of the core, or puts a defect back into it, builds `simulate`,
 and runs it until a history is wrong. Works in a checkout of its own: the sources are changed and restored.
 
-    put_back.py CHECKOUT BUILD [NAME …] [--minutes 10] [--jobs 1]        e.g. put_back.py . build/release --minutes 2
+    put_back.py CHECKOUT BUILD [--minutes 10] [--jobs 1] [--only NAME …]      e.g. put_back.py . build/release --minutes 2
+    put_back.py --readme                                                 writes the README's table from the record
 
-Prints a table row for each: the time to the first wrong history, how many had run, its seed, and what it violates."""
+Each run becomes a line of the record (put_back.csv beside this file, in the checkout; it takes the place of the older one of that name): how
+many histories had run until one was wrong, for how long, its seed, and what it violates."""
 import argparse
+import csv
 import pathlib
 import re
 import subprocess
@@ -22,6 +25,13 @@ DEFECTS = {
     'EIO is taken for a fence': [(C + 'fence.cc', 'if (path->destroying_failed && device_failed(*path))\n    return cannot_fence(rail_name(*path) + ": " + path->outcome.error().message, tick);',
                                   'if (path->destroying_failed && device_failed(*path)) return fence_done(tick);')],
     'an old last word is not kept': [(C + 'channel.cc', '15\'000 * kNsPerMs', '2000 * kNsPerMs')],
+    'a silent connection is kept for 10 s': [('r2ccl/control/socket.cc', 'is_short ? 1\'000 : 10\'000', '10\'000'), ('r2ccl/control/socket.cc', 'TCP_KEEPIDLE, is_short ? 1 : 2', 'TCP_KEEPIDLE, 9')],
+    'a silent connection counts as turned away': [(C + 'outage.cc', 'link_.asking() && !silent;', 'link_.asking();')],
+    'the peer\'s last word is taken for the NIC\'s': [(C + 'sender.h', 'ledger_.confirmed(close.received); }', 'ledger_.released(close.received); }')],
+    'the deaf channel': [(C + 'service.cc', '  entry.watched_fd = fd;\n  entry.watched_connection', '  entry.unwatched = false;\n  entry.watched_fd = fd;\n  entry.watched_connection')],
+    'the shared backup of two NICs': [(C + 'spreading.cc', '    double carried = load.on(backup.nic);\n', '    return backup.crosses ? 2.0 : 1.0;\n    double carried = load.on(backup.nic);\n'),
+                                      (C + 'spreading.cc', 'void Channel::step_spread(const Tick& tick) {\n', 'void Channel::step_spread(const Tick& tick) {\n  if (tick.now > 0) return;\n')],
+    'the abandoned connect': [(C + 'channel.cc', 'if (owner_.load() != Owner::kAwaited) return;', 'if (owner_.load() >= Owner::kTaken) return;')],
     # rules
     'receiver_fence': [(P + 'migration.h', 'if (!sender_ || peer_ == Fence::kPending)', 'if (sender_ && peer_ == Fence::kPending)\n      phase_ = Phase::kChoosing;\n    else if (!sender_)')],
     'sender_fence': [(P + 'migration.h', 'if (own_ != Fence::kPending) follow();', 'own_ = Fence::kDone;\n    follow();')],
@@ -58,16 +68,66 @@ DEFECTS = {
 }
 
 
+HERE = pathlib.Path(__file__).resolve()
+RECORD = 'r2ccl/tests/simulation/put_back.csv'
+COLUMNS = ['name', 'found', 'histories', 'seconds', 'seed', 'violation', 'commit']
+TABLE = re.compile(r'(<!-- put back -->\n).*?(<!-- end -->)', re.DOTALL)
+
+
+def records(path):
+    if not path.exists():
+        return {}
+    with open(path, newline='') as file:
+        return {row['name']: row for row in csv.DictReader(file)}
+
+
+def write_record(path, row):
+    rows = records(path)
+    rows[row['name']] = row
+    with open(path, 'w', newline='') as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator='\n')
+        writer.writeheader()
+        writer.writerows(rows[name] for name in DEFECTS if name in rows)
+
+
+def shown(name):
+    return f'`{name}`' if re.fullmatch(r'[a-z_]+', name) else name
+
+
+def table(rows):
+    """Markdown: what was found, quickest first; then what was not."""
+    lines = ['| left out, or put back | histories | seconds | seed | what it showed |', '|---|---|---|---|---|']
+    found = [row for row in rows.values() if row['found'] == 'yes']
+    lines += [f"| {shown(row['name'])} | {row['histories']} | {row['seconds']} | {row['seed']} | {row['violation']} |"
+              for row in sorted(found, key=lambda row: int(row['histories']))]
+    lines += [f"| {shown(row['name'])} | not in {row['histories']} | {row['seconds']} | | |" for row in rows.values() if row['found'] != 'yes']
+    lines += [f'| {shown(name)} | not run | | | |' for name in DEFECTS if name not in rows]
+    return '\n'.join(lines) + f'\n\n{len(found)} of {len(DEFECTS)} were found.\n'
+
+
+def write_readme():
+    readme = HERE.parent / 'README.md'
+    rows = {name: row for name, row in records(HERE.parent / 'put_back.csv').items() if name in DEFECTS}
+    text = readme.read_text()
+    readme.write_text(TABLE.sub(lambda match: match.group(1) + table(rows) + match.group(2), text))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('checkout', type=pathlib.Path)
-    parser.add_argument('build')
+    parser.add_argument('checkout', type=pathlib.Path, nargs='?')
+    parser.add_argument('build', nargs='?')
     parser.add_argument('--minutes', type=float, default=10)
     parser.add_argument('--jobs', type=int, default=1)
-    parser.add_argument('names', nargs='*')
+    parser.add_argument('--readme', action='store_true')
+    parser.add_argument('--only', nargs='+', metavar='NAME')
     args = parser.parse_args()
+    if args.readme:
+        return write_readme()
+    if not args.checkout or not args.build:
+        parser.error('CHECKOUT and BUILD are needed')
+    commit = subprocess.run(['git', 'rev-parse', '--short', 'HEAD'], cwd=args.checkout, capture_output=True, text=True).stdout.strip()
     for name, changes in DEFECTS.items():
-        if args.names and name not in args.names:
+        if args.only and name not in args.only:
             continue
         before = {}
         try:
@@ -80,18 +140,18 @@ def main():
                 path.write_text(text.replace(there, put, 1))
             built = subprocess.run(['cmake', '--build', args.build, '--target', 'simulate'], cwd=args.checkout, capture_output=True, text=True)
             if built.returncode != 0:
-                print(f'| {name} | it does not build: {built.stdout[-300:]} |', flush=True)
+                print(f'{name}: it does not build: {built.stdout[-300:]}', flush=True)
                 continue
             began = time.monotonic()
             ran = subprocess.run([args.checkout / args.build / 'bin/simulate', '--seeds', '1000000000', '--minutes', str(args.minutes), '--jobs', str(args.jobs)],
                                  capture_output=True, text=True)
             found = re.search(r'after ([0-9.]+) s: seed (\d+): (.*)', ran.stdout)
             count = re.search(r'(\d+) histories', ran.stdout)
-            histories = count.group(1) if count else '?'
-            if found:
-                print(f'| {name} | {found.group(1)} | {found.group(2)} | {found.group(3)[:110]} |', flush=True)
-            else:
-                print(f'| {name} | not in {time.monotonic() - began:.0f} s, {histories} histories | | |', flush=True)
+            row = {'name': name, 'found': 'yes' if found else 'no', 'histories': count.group(1) if count else 0,
+                   'seconds': found.group(1) if found else f'{time.monotonic() - began:.0f}', 'seed': found.group(2) if found else '',
+                   'violation': re.sub(r'\s+', ' ', found.group(3))[:110] if found else '', 'commit': commit}
+            write_record(args.checkout / RECORD, row)
+            print(' | '.join(str(row[column]) for column in COLUMNS), flush=True)
         finally:
             for path, text in before.items():
                 path.write_text(text)

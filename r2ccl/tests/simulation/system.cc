@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
@@ -90,7 +91,8 @@ void System::close(int fd) {
   File* const end = find(peer);
   if (!end) return;
   end->peer = -1;
-  if (weather.drops) return alone(peer, kKeepAlive);
+  if (end->swallowed) return;  // its kernel finds out by itself
+  if (weather.drops) return alone(peer, end->keep_idle);
   // Behind what was sent before.
   const Time when = std::max({end->last_arrival, scheduler().now() + weather.latency, weather.held_until});
   scheduler().at(when, [this, peer] {
@@ -125,7 +127,7 @@ void System::cut_connections(Random& random, int told) {
       if (!ends[i]) continue;
       ends[i]->peer = -1;
       if (!(told & (1 << i))) {
-        alone(ends[i]->fd, kKeepAlive);
+        alone(ends[i]->fd, ends[i]->keep_idle);
         continue;
       }
       ends[i]->failure = ECONNRESET;
@@ -140,23 +142,38 @@ void System::alone(int fd, Time after) {
   scheduler().after(after, [this, fd] {
     File* end = find(fd);
     if (!end || end->failure != 0) return;
-    if (weather.drops) return alone(fd, kTcpTimeout);
+    if (weather.drops) return gives_up(fd, end->user_timeout, ETIMEDOUT);
     end->failure = ECONNRESET;
     changed(fd);
   });
 }
 
-// A hole in the stream: nothing after it is delivered, and in the end both ends are told by their kernels.
-void System::lose(File& file) {
-  const int ends[2] = {file.fd, file.peer};
-  file.peer = -1;
-  for (const int fd : ends)
-    scheduler().after(kTcpTimeout, [this, fd] {
-      if (File* end = find(fd)) {
-        end->failure = ETIMEDOUT;
-        changed(fd);
-      }
-    });
+void System::gives_up(int fd, Time after, int error) {
+  scheduler().after(after, [this, fd, error] {
+    File* end = find(fd);
+    if (!end || end->failure != 0) return;
+    end->failure = error;
+    changed(fd);
+  });
+}
+
+// A hole in the stream: nothing after it is delivered, and in the end both ends are told by their kernels. (One
+// that has sent something, sooner: see send().)
+void System::swallow(File& file) {
+  for (const int fd : {file.fd, file.peer})
+    if (File* end = find(fd)) {
+      end->peer = -1;
+      end->swallowed = true;
+      gives_up(fd, end->idle_bound(), ETIMEDOUT);
+    }
+}
+
+void System::swallow_connections(Random& random) {
+  std::vector<int> streams;
+  for (auto& [fd, file] : files)
+    if (file->kind == File::Kind::kStream && file->peer > fd) streams.push_back(fd);
+  for (const int fd : streams)
+    if (random.chance(70)) swallow(*find(fd));
 }
 
 void System::set_flag(int fd, uint64_t readable, bool error) {
@@ -364,6 +381,9 @@ int __wrap_epoll_ctl(int epoll, int operation, int fd, epoll_event* event) {
   }
   const bool known = file->watched.count(fd) > 0;
   if (known != (operation == EPOLL_CTL_MOD)) return failed(known ? EEXIST : ENOENT);
+  if (!known && kernel().find(fd)->kind == File::Kind::kStream && file->process == kernel().scarce &&
+      ++kernel().asked_for_room % 2 == 0)
+    return failed(ENOSPC);
   file->watched[fd] = *event;
   kernel().changed(fd);
   return 0;
@@ -446,7 +466,16 @@ int __wrap_getsockopt(int fd, int, int, void* value, socklen_t*) {
   *static_cast<int*>(value) = file->failure;
   return 0;
 }
-int __wrap_setsockopt(int, int, int, const void*, socklen_t) { return 0; }
+int __wrap_setsockopt(int fd, int level, int option, const void* value, socklen_t) {
+  File* file = kernel().find(fd);
+  if (!file || level != IPPROTO_TCP) return 0;
+  const int number = *static_cast<const int*>(value);
+  if (option == TCP_USER_TIMEOUT) file->user_timeout = Time(number) * kMillisecond;
+  if (option == TCP_KEEPIDLE) file->keep_idle = Time(number) * kSecond;
+  if (option == TCP_KEEPINTVL) file->keep_interval = Time(number) * kSecond;
+  if (option == TCP_KEEPCNT) file->keep_count = number;
+  return 0;
+}
 int __wrap_poll(pollfd* looks, nfds_t count, int) {
   int ready = 0;
   for (nfds_t i = 0; i < count; ++i) {
@@ -464,11 +493,15 @@ ssize_t __wrap_send(int fd, const void* data, size_t bytes, int) {
   if (!file->connected) return failed(file->connecting ? EAGAIN : ENOTCONN);
   if (file->ended) return failed(EPIPE);
   // What is sent into a connection whose other end is gone meets nobody.
-  if (file->peer >= 0 && !kernel().weather.drops)
+  if (file->peer >= 0 && !kernel().weather.drops) {
     kernel().deliver(file->peer, std::string(static_cast<const char*>(data), bytes));
-  else if (file->peer >= 0)
-    kernel().lose(*file);
-  else
+    if (file->user_timeout > 0 && kernel().weather.held_until > scheduler().now() + file->user_timeout)
+      kernel().gives_up(fd, file->user_timeout, ETIMEDOUT);
+  } else if (file->peer >= 0)
+    kernel().swallow(*file);
+  if (file->swallowed)
+    kernel().gives_up(fd, file->user_timeout > 0 ? file->user_timeout : 900 * kSecond, ETIMEDOUT);
+  else if (file->peer < 0)
     kernel().alone(fd, 2 * kernel().weather.latency);
   return ssize_t(bytes);
 }

@@ -36,13 +36,19 @@ struct File {
   int failure = 0;  ///< errno of the next call
   std::string arrived;
   Time last_arrival = 0;  ///< bytes come in order
+  bool swallowed = false;  ///< nothing gets through in either direction, and nobody says so
+  // Socket options as the core sets them (tcp(7)).
+  Time user_timeout = 0, keep_idle = 7200 * kSecond, keep_interval = 75 * kSecond;
+  int keep_count = 9;
+  /// Until the kernel gives up a connection over which nothing comes, and nothing was sent. (Linux,
+  /// tcp_keepalive_timer: with TCP_USER_TIMEOUT the count is not looked at.)
+  Time idle_bound() const {
+    if (user_timeout == 0) return keep_idle + Time(keep_count) * keep_interval;
+    Time probe = keep_idle + keep_interval;
+    while (probe < user_timeout) probe += keep_interval;
+    return probe;
+  }
 };
-
-/// TCP_USER_TIMEOUT, as control/socket.cc sets it.
-inline constexpr Time kTcpTimeout = 10 * kSecond;
-
-/// TCP_KEEPIDLE likewise.
-inline constexpr Time kKeepAlive = 2 * kSecond;
 
 /// How TCP behaves between two processes.
 struct TcpWeather {
@@ -64,13 +70,19 @@ class System {
 
   // --- faults ---
   TcpWeather weather;
+  /// The epoll set of this process takes every second connection only (ENOSPC).
+  int scarce = -1;
+  int asked_for_room = 0;
   /// Connections between processes end. `told`: 3: both ends hear of it; 1 or 2: one end alone does.
   void cut_connections(Random& random, int told);
+  /// Connections between processes carry nothing any more, for good; new ones do.
+  void swallow_connections(Random& random);
   /// A flag's descriptor (a NIC's): makes it readable, or polls as POLLERR.
   void set_flag(int fd, uint64_t readable, bool error);
 
   void deliver(int to, std::string bytes);
-  void lose(File& file);
+  void swallow(File& file);
+  void gives_up(int fd, Time after, int error);
   void alone(int fd, Time after);
   std::map<int, std::unique_ptr<File>> files;
   static constexpr int kFirst = 1 << 20;  ///< of the descriptors
