@@ -292,6 +292,7 @@ BLOCKS = {
     "conformance": conformance, "simulated": simulated, "vhca-copy": vhca_copy,
     "scenarios": lambda results: runs(results, "recovery", "ten_faults", "device_removed", "dual_port_card", "alltoall_64"),
     "degraded": lambda results: runs(results, "gray", "numa_far"),
+    "mode3-emulated": lambda results: runs(results, "mode3_scenarios"),
 }
 NUMBERS = {
     "balance.loss": lambda results: short(one_run(results, "no_fault_balance", "no_fault_balance_40_pairs", "balance")["busbw_loss_pct"], 1),
@@ -299,6 +300,8 @@ NUMBERS = {
     "slow-lane.gain": lambda results: short(1 - float(one_run(results, "slow_lane", "slow_lane", "balance")["busbw_loss_pct"]) / 100),
     "h2h.firmware": lambda results: short(statistics.median(float(row["stall_ms"]) for row in tables.read(results, "head_to_head")
                                                             if row["table"] == "timeouts" and row["transport"] == "ib_failover") / 1000, 2),
+    "mode3.degraded": lambda results: short(one_run(results, "mode3_scenarios", "allreduce_degraded", "allreduce")["retained"]),
+    "mode3.degraded-limit": lambda results: short(one_run(results, "mode3_scenarios", "allreduce_degraded", "allreduce")["limit"]),
     "mode3.least": lambda results: mode3_to_bound(results, min),
     "mode3.most": lambda results: mode3_to_bound(results, max),
 }
