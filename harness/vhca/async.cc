@@ -87,6 +87,8 @@ void push_qp_event(Qp& qp, ibv_event_type type) {
 }
 
 bool deliver_pending_async_events(Qp& qp) {
+  // Each doorbell asks all queue pairs: mostly there is nothing, and who sets a flag rings afterwards.
+  if (qp.shared->async_flags.load(std::memory_order_acquire) == 0) return false;
   std::uint32_t flags = qp.shared->async_flags.exchange(0);
   const bool any = flags != 0;
   // What happened first is told first: a QP that broke was established before.
