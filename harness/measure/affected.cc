@@ -53,14 +53,14 @@ std::map<uint32_t, Affected> affected_streams(const Record& record, const FaultW
   std::map<uint32_t, Affected> streams;
   std::vector<const Delivery*> last(record.streams.size(), nullptr);
   std::vector<bool> used(record.streams.size(), false);
-  const uint64_t recently = window.spread ? recently_ns(record, window.t0_ns) : UINT64_MAX;
+  const uint64_t recently = recently_ns(record, window.t0_ns);
   for (const Delivery& d : record.deliveries) {
     if (d.time_ns > window.t0_ns) break;
     last[d.stream] = &d;
-    if (d.time_ns >= recently && hits(window, record.streams[d.stream], d)) used[d.stream] = true;
+    if (window.spread && d.time_ns >= recently && hits(window, record.streams[d.stream], d)) used[d.stream] = true;
   }
   for (uint32_t s = 0; s < last.size(); ++s)
-    if (last[s] && (used[s] || hits(window, record.streams[s], *last[s]))) streams[s].last_before = last[s];
+    if (last[s] && last[s]->time_ns >= recently && (used[s] || hits(window, record.streams[s], *last[s]))) streams[s].last_before = last[s];
   if (window.single_qp) {
     // Of all streams on the NIC only some use the QP that was hit: those that were fenced on it, when any
     // was. One that has come back to the NIC just before t0 may have delivered nothing over it yet.
@@ -110,15 +110,25 @@ const FenceStart* answering_fence(const Record& record, const FaultWindow& windo
   return nullptr;
 }
 
+uint64_t used_until_ns(const Record& record, uint64_t from_ns, uint64_t to_ns) {
+  for (const OperationSpan& operation : record.operations) {
+    if (operation.span.begin_ns > to_ns) break;
+    if (operation.span.begin_ns >= from_ns && operation.complete && operation.span.end_ns <= to_ns)
+      return operation.span.begin_ns;
+  }
+  return to_ns;
+}
+
 std::vector<Interval> silences(const Record& record, const FaultWindow& window,
                                const std::map<uint32_t, Affected>& streams, double longest_ms) {
   std::vector<Interval> silences;
   for (const auto& [id, stream] : streams) {
-    uint64_t previous = record.open.elapsed(stream.last_before->time_ns);
+    uint64_t previous_ns = stream.last_before->time_ns;
     const auto look = [&](uint64_t time_ns) {
-      const uint64_t open = record.open.elapsed(time_ns);
-      if (double(open - previous) > longest_ms * 1e6) silences.push_back({previous, open});
-      previous = open;
+      const uint64_t from = record.open.elapsed(previous_ns);
+      const uint64_t until = record.open.elapsed(used_until_ns(record, previous_ns, time_ns));
+      if (until > from && double(until - from) > longest_ms * 1e6) silences.push_back({from, until});
+      previous_ns = std::max(previous_ns, time_ns);
     };
     for (const Delivery* d : stream.after) look(d->time_ns);
     look(std::max(window.end_ns, window.t0_ns));

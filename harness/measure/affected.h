@@ -19,7 +19,7 @@ struct Affected {
 };
 
 /// By the stream's index. Affected are the streams whose last delivery before t0 crossed the target, at
-/// either end; where a stream uses several NICs at a time, those that used it since the operation before last
+/// either end, unless they had carried nothing since the operation before last began; where a stream uses several NICs at a time, those that used it since the operation before last
 /// began; of single queue pairs those that were fenced, when any was.
 std::map<uint32_t, Affected> affected_streams(const Record& record, const FaultWindow& window);
 
@@ -32,8 +32,12 @@ uint64_t open_operation_end(const Record& record, uint64_t t0_ns);
 /// carrying has no claim to a fence that a later strike explains.
 const FenceStart* answering_fence(const Record& record, const FaultWindow& window);
 
+/// When the stream stopped being used: an operation that begins then, in (from_ns, to_ns), completed although the
+/// stream delivered nothing in between (another algorithm has other channels). to_ns when there is none.
+uint64_t used_until_ns(const Record& record, uint64_t from_ns, uint64_t to_ns);
+
 /// Times of silence, on the open-time clock, in which an affected stream received nothing for longer than
-/// `longest_ms`: from its last delivery before t0 to the end of the record.
+/// `longest_ms` although it was used: from its last delivery before t0 to the end of the record.
 std::vector<Interval> silences(const Record& record, const FaultWindow& window,
                                const std::map<uint32_t, Affected>& streams, double longest_ms);
 

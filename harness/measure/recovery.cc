@@ -134,11 +134,11 @@ double longest_gap_ms(const Record& record, const Affected& stream, uint64_t unt
     longest = std::max(longest, ms(record.open.elapsed(from), record.open.elapsed(to)));
   };
   for (const Delivery* d : stream.after) {
-    gap(previous, d->time_ns);
+    gap(previous, used_until_ns(record, previous, d->time_ns));
     previous = d->time_ns;
     if (previous >= until_ns) return longest;
   }
-  gap(previous, std::max(previous, until_ns));
+  gap(previous, used_until_ns(record, previous, std::max(previous, until_ns)));
   return longest;
 }
 
@@ -175,7 +175,9 @@ void analyse_fault(const Record& record, const FaultWindow& window, FaultSample&
   bool all_moved = true;
   for (const auto& [id, stream] : streams) {
     if (stream.first_moved) moved_ns = std::max(moved_ns, stream.first_moved->time_ns);
-    all_moved = all_moved && stream.first_moved;
+    // What is not used any more is not to move.
+    const uint64_t last_ns = stream.after.empty() ? stream.last_before->time_ns : stream.after.back()->time_ns;
+    all_moved = all_moved && (stream.first_moved || used_until_ns(record, last_ns, window.end_ns) < window.end_ns);
   }
   set_floor(record, window, streams, moved_ns, sample);
   const std::vector<Interval> silent = silences(record, window, streams, sample.window_ms);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "harness/measure/affected.h"
 #include "harness/measure/timeline.h"
 
 namespace r2bench {
@@ -164,6 +165,48 @@ TEST(Recovery, never_recovers_while_the_affected_stream_is_silent) {
   EXPECT_FALSE(sample.recover_ms);
   EXPECT_DOUBLE_EQ(*sample.blackout_ms, 1500);
   EXPECT_EQ(sample.after_gbps, 0);
+}
+
+// From 600 ms on another algorithm runs, over channels of its own.
+TEST(Recovery, a_stream_that_operations_do_without_is_not_silent) {
+  Synthetic job;
+  job.open({{0, 300 * kMs}, {300 * kMs, 600 * kMs}, {600 * kMs, 1200 * kMs}, {1200 * kMs, 2000 * kMs}});
+  job.record.streams.push_back({1, 0, 1, 0});
+  job.steady(10, 500);
+  job.fence(507, 0, "completion");
+  for (uint64_t t = 510; t <= 600; t += 10) {
+    job.deliver(t, 0, 1, 3);
+    job.deliver(t, 1, 1, 2);
+  }
+  for (uint64_t t = 610; t <= 2000; t += 10) job.deliver(t, 2, 1, 4);
+  FaultSample sample;
+  analyse_fault(job.record, nic0_down(505), sample);
+  ASSERT_TRUE(sample.recover_ms);
+  EXPECT_LT(*sample.recover_ms, 20);
+  EXPECT_LT(*sample.blackout_ms, 20);
+  EXPECT_EQ(used_until_ns(job.record, 500 * kMs, 2000 * kMs), 600 * kMs);
+  // … unless the operations without it never end.
+  for (auto& operation : job.record.operations)
+    if (operation.span.begin_ns >= 600 * kMs) operation.complete = false;
+  EXPECT_EQ(used_until_ns(job.record, 500 * kMs, 2000 * kMs), 2000 * kMs);
+}
+
+TEST(Recovery, a_stream_that_had_been_idle_is_not_affected) {
+  Synthetic job;
+  job.open({{0, 200 * kMs}, {200 * kMs, 400 * kMs}, {400 * kMs, 600 * kMs}, {600 * kMs, 2000 * kMs}});
+  job.record.streams.push_back({1, 0, 1, 0});
+  job.deliver(5, 2, 0, 9);  // a greeting on the NIC that dies, and much later its first use
+  job.steady(10, 500);
+  job.fence(507, 0, "completion");
+  for (uint64_t t = 510; t <= 2000; t += 10) {
+    job.deliver(t, 0, 1, 3);
+    job.deliver(t, 1, 1, 2);
+    if (t == 1500) job.deliver(t, 2, 1, 10);
+  }
+  FaultSample sample;
+  analyse_fault(job.record, nic0_down(505), sample);
+  ASSERT_TRUE(sample.migrate_ms);
+  EXPECT_LT(*sample.migrate_ms, 10);
 }
 
 TEST(Recovery, a_slow_nic_without_a_fence_recovers_in_place) {

@@ -131,11 +131,7 @@ std::map<std::string, std::string> Job::rank_variables(const RankLink& rank,
     variables["VHCA_MEMORY_NODE"] = variables["R2CC_MEMORY_NODE"] = memory;
     variables["R2CC_CROSS_SOCKET"] = std::to_string(topology->cross_percent);
   }
-  if (mode_.kind == ModeKind::kAllReduce) {
-    variables["NCCL_COLLNET_ENABLE"] = "1";
-    // The cpu workload makes a group for each NIC; NCCL may not.
-    if (scenario_.workload.engine == Engine::kCpu) variables["R2CC_COLLNET_NICS"] = "1";
-  }
+  if (mode_.kind == ModeKind::kAllReduce) variables["NCCL_COLLNET_ENABLE"] = "1";
   if (scenario_.workload.engine != Engine::kCpu) {
     const auto users = current_environment();
     auto changed = users;

@@ -16,11 +16,11 @@ Capacities::Span Capacities::since(const Nic& nic, const NicMeter::Reading& read
   const uint64_t span = reading.last_done - nic.from.last_done;
   return {reading.bytes - nic.from.bytes, reading.work - nic.from.work,
           reading.completions - nic.from.completions,
-          span - std::min(span, reading.idle_ns - nic.from.idle_ns)};
+          span - std::min(span, reading.idle_ns - nic.from.idle_ns), reading.depth - nic.from.depth};
 }
 
 bool Capacities::take(std::span<const NicMeter::Reading> readings, uint64_t now,
-                      std::span<const double> part) {
+                      std::span<const double> part, uint64_t planned) {
   if (began_ == 0) began_ = now;
   bool all = true;
   uint64_t busiest = 0;
@@ -37,8 +37,8 @@ bool Capacities::take(std::span<const NicMeter::Reading> readings, uint64_t now,
   const bool long_enough = now - began_ >= kLongestNs;
   if (!long_enough && !(all && busiest >= kIntervalNs)) return false;
   std::vector<double> rates, whole_rates, well_busy;
-  std::array<double, kMaxNics> rate{}, busy{}, parts{};
-  double most_busy = 0;
+  std::array<double, kMaxNics> rate{}, busy{}, parts{}, depth{};
+  double most_busy = 0, all_depths = 0, all_bytes = 0;
   for (size_t nic = 0; nic < count_; ++nic) {
     const Span span = since(nics_[nic], readings[nic]);
     nics_[nic].from = readings[nic];
@@ -50,9 +50,13 @@ bool Capacities::take(std::span<const NicMeter::Reading> readings, uint64_t now,
     whole_rates.push_back(double(span.bytes) / usual_cost / parts[nic]);
     rate[nic] = double(span.work) / usual_cost;
     most_busy = std::max(most_busy, busy[nic]);
+    all_depths += depth[nic] = double(span.depth) / double(span.writes);
+    all_bytes += double(span.bytes);
     if (!nics_[nic].gray) well_busy.push_back(busy[nic]);
   }
   began_ = now;
+  const double by_plan = double(planned - std::exchange(planned_, planned));
+  const double backlog = by_plan > all_bytes / 2 ? kPlannedBacklog : kBacklog;
   const bool comparable = rates.size() >= 2;
   const double others = comparable ? usual(rates) : 0, whole_others = comparable ? usual(whole_rates) : 0;
   const double others_busy = well_busy.empty() ? 0 : usual(well_busy);
@@ -61,16 +65,18 @@ bool Capacities::take(std::span<const NicMeter::Reading> readings, uint64_t now,
         others <= 0 || rate[nic] <= 0
             ? 0
             : std::min(1.0, std::max(rate[nic] / others, rate[nic] / parts[nic] / whole_others));
+    const double others_depth = comparable ? (all_depths - depth[nic]) / double(rates.size() - 1) : 0;
+    const bool kept_busy = busy[nic] >= kBusiest * most_busy && depth[nic] >= backlog * others_depth;
     if (relative > 0 ||
         nics_[nic].gray)  // one that is gray and gets next to nothing must not stay so for that
-      judge(nics_[nic], relative, busy[nic], most_busy, others_busy);
+      judge(nics_[nic], relative, kept_busy, busy[nic], others_busy);
   }
   return true;
 }
 
-void Capacities::judge(Nic& nic, double relative, double busy, double most_busy, double others_busy) {
+void Capacities::judge(Nic& nic, double relative, bool kept_busy, double busy, double others_busy) {
   if (!nic.gray) {
-    const bool low = relative < kGray && busy >= kBusiest * most_busy;
+    const bool low = relative < kGray && kept_busy;
     nic.low = !low ? 0 : nic.low + (relative < kVeryGray ? 2 : 1);
     nic.level = relative;
     nic.idle = 1;

@@ -2,6 +2,7 @@
 // messages.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -34,6 +35,7 @@ class NicMeter {
     bytes_.fetch_add(bytes, std::memory_order_relaxed);
     work_.fetch_add(work, std::memory_order_relaxed);
     completions_.fetch_add(1, std::memory_order_relaxed);
+    depth_.fetch_add(uint64_t(std::max(1, open_.load(std::memory_order_relaxed))), std::memory_order_relaxed);
     idle_until_done_.store(idle_ns_.load(std::memory_order_relaxed), std::memory_order_relaxed);
     last_done_.store(at, std::memory_order_release);
     if (open_.fetch_sub(1, std::memory_order_relaxed) == 1) idle_since_.store(at, std::memory_order_relaxed);
@@ -49,6 +51,7 @@ class NicMeter {
     uint64_t bytes = 0, work = 0, completions = 0;
     uint64_t idle_ns = 0;    ///< from the first post to the last completion: what follows is the next span's
     uint64_t last_done = 0;  ///< time of the last completion
+    uint64_t depth = 0;      ///< sum over completions: writes under way, with the one that completes
   };
   /// All of one moment, unless completions keep coming in between: then nearly so.
   Reading read() const noexcept {
@@ -58,6 +61,7 @@ class NicMeter {
       reading.bytes = bytes_.load(std::memory_order_relaxed);
       reading.work = work_.load(std::memory_order_relaxed);
       reading.completions = completions_.load(std::memory_order_relaxed);
+      reading.depth = depth_.load(std::memory_order_relaxed);
       reading.idle_ns = idle_until_done_.load(std::memory_order_acquire);
       if (last_done_.load(std::memory_order_relaxed) == reading.last_done) break;
     }
@@ -65,7 +69,7 @@ class NicMeter {
   }
 
  private:
-  std::atomic<uint64_t> bytes_{0}, work_{0}, completions_{0}, idle_ns_{0}, last_done_{0}, idle_since_{0};
+  std::atomic<uint64_t> bytes_{0}, work_{0}, completions_{0}, depth_{0}, idle_ns_{0}, last_done_{0}, idle_since_{0};
   std::atomic<uint64_t> idle_until_done_{0};
   std::atomic<int32_t> open_{0};
 };
@@ -73,7 +77,8 @@ class NicMeter {
 /// What the NICs of a node can carry beside each other, relative to their nominal rates: 1 until shown
 /// otherwise. Pure; time is passed in. A NIC is slow ('gray') when, several intervals running, it has work
 /// for as long as any other or longer, and carries clearly less meanwhile than its neighbours do; lateness of
-/// this process slows all NICs alike and so shows in none. From then on what it carries is its level, but for
+/// this process slows all NICs alike and so shows in none. One with fewer writes under way than its neighbours
+/// has less to do, whether or not something always is: what is late there may wait for another port. From then on what it carries is its level, but for
 /// a NIC that has less to do than the others: the rate of small pieces says more of latency than of what it
 /// could carry, and would sink with its share, so its level rises until it has as much to do.
 ///
@@ -92,6 +97,9 @@ class Capacities {
   static constexpr int kLow = 3;            ///< intervals running; those below kVeryGray count twice
   static constexpr int kWellIntervals = 2;  ///< running
   static constexpr double kBusiest = 0.9;   ///< part of the most time that any NIC has work
+  static constexpr double kBacklog = 0.9;   ///< part of the writes that the others have under way
+  /// … where most bytes follow a plan: what is meant for a slow NIC waits there, and nothing goes another way.
+  static constexpr double kPlannedBacklog = 2;
   static constexpr double kIdle = 0.8;      ///< part of the time that others have work
   static constexpr double kLeastLevel = 0.02;
   static constexpr int kMostPatience = 64, kForgiven = 200;  ///< intervals
@@ -101,12 +109,16 @@ class Capacities {
   explicit Capacities(std::span<const double> nominal);
 
   /// Takes readings of all NICs' meters at time `now`, any time and often. `part[i]`: of the work that NIC i
-  /// has, how much is this process's, as far as is known; empty: all. Returns whether an interval has ended.
-  bool take(std::span<const NicMeter::Reading> readings, uint64_t now, std::span<const double> part = {});
+  /// has, how much is this process's, as far as is known; empty: all. `planned`: of all bytes so far, those that
+  /// were sent after a plan for all NICs. Returns whether an interval has ended.
+  bool take(std::span<const NicMeter::Reading> readings, uint64_t now, std::span<const double> part = {},
+            uint64_t planned = 0);
   /// Relative to its nominal rate, 0 … 1.
   double relative(size_t nic) const {
     return std::min(nics_[nic].gray ? nics_[nic].level : 1.0, nics_[nic].most);
   }
+  /// … by what its port says alone, without what was measured.
+  double by_port(size_t nic) const { return nics_[nic].most; }
   bool gray(size_t nic) const { return nics_[nic].gray || nics_[nic].most < kGray; }
   /// In the unit of `nominal`.
   double capacity(size_t nic) const { return nics_[nic].nominal * relative(nic); }
@@ -133,13 +145,14 @@ class Capacities {
     int patience = 1, waited = 0;  // intervals
   };
   struct Span {
-    uint64_t bytes = 0, work = 0, writes = 0, busy = 0;
+    uint64_t bytes = 0, work = 0, writes = 0, busy = 0, depth = 0;
   };
   static Span since(const Nic& nic, const NicMeter::Reading& reading);
   static double usual(std::span<const double> samples);
-  static void judge(Nic& nic, double relative, double busy, double most_busy, double others_busy);
+  static void judge(Nic& nic, double relative, bool kept_busy, double busy, double others_busy);
   size_t count_ = 0;
   uint64_t began_ = 0;
+  uint64_t planned_ = 0;  // bytes, when it began
   std::array<Nic, kMaxNics> nics_{};
 };
 

@@ -96,6 +96,9 @@ class Channel {
   }
   /// Its home rail has failed, and has not come back: either NIC of it, or what is between them.
   bool lacks_home() const { return greeted_ && home_rail_.state() != health::RailState::kUp; }
+  /// Its traffic is where a plan for all NICs has it (Net::follows_plan). Any thread.
+  void follow_plan() { planned_.store(true, std::memory_order_relaxed); }
+  bool follows_plan() const { return planned_.load(std::memory_order_relaxed); }
   /// A sender that has had traffic of late: it counts as demand on its home NIC.
   bool in_demand(uint64_t now) const { return sender_ && moved_at_ != 0 && now - moved_at_ < kDemandNs; }
   /// Paths that it has opened besides the active one.
@@ -396,6 +399,7 @@ class Channel {
   std::atomic<uint32_t> in_use_{0};
   std::atomic<uint64_t> progress_{0};
   std::atomic<uint16_t> far_nics_{0};
+  std::atomic<bool> planned_{false};
 
   // control connection
   wire::Hello peer_hello_{};  // a sender knows from the beginning where its peer listens

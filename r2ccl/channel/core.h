@@ -84,11 +84,13 @@ struct Core {
   /// Mode 2 and up. What each NIC carries; the rest is the service thread's: what it can carry, and the
   /// sending channels of the node that have their home there and have had traffic of late.
   std::array<balance::NicMeter, wire::kMaxNics> meters;
+  std::atomic<uint64_t> planned_bytes{0};  ///< … of that, what channels sent that follow a plan
   balance::Capacities capacities;
   balance::Demand demand;
   uint64_t demand_version = 0;  ///< rises when it changes
   /// What all NICs can carry, relative to their nominal rates; written by the service thread.
   std::atomic<double> node_capacity{1};
+  std::array<std::atomic<double>, wire::kMaxNics> nic_lacks{};  ///< of one NIC: 1 − its capacity
 
   bool balances() const { return config.mode >= Mode::kBalance; }
   bool resilient() const { return config.mode != Mode::kBaseline; }

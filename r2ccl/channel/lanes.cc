@@ -54,14 +54,15 @@ void Channel::step_balance(const Tick& tick) {
   for (size_t r = 0; r < remotes; ++r) remote_usable[r] = !peer_nic_down_[size_t(straight(int(r)))];
   auto partner = balance::pair_nics({local_usable.data(), locals}, {remote_usable.data(), remotes});
   balance::PerRail capacity{}, nominal{};
-  bool impaired = false;
+  bool impaired = false, any_gray = false;
   uint8_t far = 0;
   for (size_t l = 0; l < locals; ++l) {
     if (partner[l] >= 0) partner[l] = straight(partner[l]);
     nominal[l] = core_.capacities.nominal(l);
     if (is_far(int(l), partner[l] >= 0 ? partner[l] : straight(int(l)))) far |= uint8_t(1u << l);
     // A peer with fewer NICs leaves some of ours without a partner: that is no failure.
-    impaired = impaired || (partner[l] < 0 && l < remotes) || core_.capacities.gray(l);
+    impaired = impaired || (partner[l] < 0 && l < remotes);
+    any_gray = any_gray || core_.capacities.gray(l);
     if (partner[l] < 0) continue;
     const bool ours = std::any_of(paths_.begin(), paths_.end(), [&](const auto& path) {
       return carries(*path) && path->local_nic() == int(l) && path->remote_nic() == partner[l];
@@ -69,9 +70,11 @@ void Channel::step_balance(const Tick& tick) {
     if (ours || usable_rail(int(l), partner[l], tick.now)) capacity[l] = core_.capacities.capacity(l);
     impaired = impaired || capacity[l] <= 0;
   }
+  impaired = impaired || any_gray;
   // What crossing sockets costs is a reason to spread only when it is known.
   impaired = impaired || (far != 0 && core_.config.cross_socket > 0);
-  if (!impaired && at_home()) {  // all is well: NCCL has spread its channels over the NICs
+  // All is well: NCCL has spread its channels over the NICs. Or a plan has, which knows what is lost.
+  if ((!impaired || (follows_plan() && !any_gray)) && at_home()) {
     shares_ = {};
     shares_[size_t(home_nic_)] = 1;
   } else {

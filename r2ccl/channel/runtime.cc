@@ -145,6 +145,9 @@ class Runtime final : public Net {
   }
 
   double node_capacity() const override { return core_.node_capacity.load(std::memory_order_relaxed); }
+  double nic_capacity(int device) const override {
+    return 1 - core_.nic_lacks[size_t(device)].load(std::memory_order_relaxed);
+  }
 
   Result<Listener*> listen(int device, void* memory) override {
     if (auto ok = usable(device); !ok) return ok.error();
@@ -206,6 +209,8 @@ class Runtime final : public Net {
     }
     return settled(channel.get());
   }
+
+  void follows_plan(Channel* channel) override { channel->follow_plan(); }
 
   Result<Channel*> accept(Listener* listener) override {
     if (auto ok = usable(0); !ok) return ok.error();

@@ -71,6 +71,7 @@ bool Sender::write(Path& path, const Request& request, uint32_t segment) {
       if (path.sizes.empty()) path.sizes.resize(Path::kSendDepth);
       path.sizes[path.posted % Path::kSendDepth] = part.bytes;
       path.metered += core_.meters[size_t(path.local_nic())].posted(part.bytes, now_ns);
+      if (follows_plan()) core_.planned_bytes.fetch_add(part.bytes, std::memory_order_relaxed);
     }
     ++path.posted;
     return true;

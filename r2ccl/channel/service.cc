@@ -434,7 +434,7 @@ void Service::look_at_rates(const Tick& tick) {
     double sum = 0, homes = 0;
     for (size_t nic = 0; nic < core_.devices.size(); ++nic) sum += own.on(nic), homes += own.on(nic) > 0;
     for (size_t nic = 0; nic < core_.devices.size(); ++nic)
-      if (core_.demand.on(nic) <= 0) core_.demand.add(0, nic, sum / homes);
+      if (core_.demand.on(nic) <= 0 && homes > 0) core_.demand.add(0, nic, sum / homes);
   }
   if (core_.demand != before_demand) ++core_.demand_version;
   std::array<balance::NicMeter::Reading, wire::kMaxNics> readings;
@@ -443,7 +443,8 @@ void Service::look_at_rates(const Tick& tick) {
     readings[nic] = core_.meters[nic].read();
     before[nic] = core_.capacities.gray(nic);
   }
-  if (!core_.capacities.take(readings, tick.now, part)) return;
+  const uint64_t planned = core_.planned_bytes.load(std::memory_order_relaxed);
+  if (!core_.capacities.take(readings, tick.now, part, planned)) return;
   for (size_t nic = 0; nic < core_.devices.size(); ++nic) {
     const bool gray = core_.capacities.gray(nic);
     if (gray == before[nic]) continue;

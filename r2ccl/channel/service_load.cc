@@ -50,6 +50,7 @@ void Service::look_at_load(const Tick& tick) {
   if (node_load_ || away) load(true);
 }
 
+// What others plan with: only what is certain. A slow rate may be the other end's, and Balance sees to it.
 // A NIC whose port says nothing may have failed all the same: then all channels that have their home there
 // lack it, whoever their peers are. Where only those to one peer do, it is the peer's NIC that has failed.
 void Service::look_at_capacity(const Tick& tick) {
@@ -65,7 +66,9 @@ void Service::look_at_capacity(const Tick& tick) {
   for (size_t nic = 0; nic < core_.devices.size(); ++nic) {
     nominal += core_.capacities.nominal(nic);
     const bool failed = homes[nic] > 0 && lacking[nic] == homes[nic];
-    if (!core_.nic_down[nic] && !core_.nic_unusable[nic] && !failed) sum += core_.capacities.capacity(nic);
+    const bool carries = !core_.nic_down[nic] && !core_.nic_unusable[nic] && !failed;
+    if (carries) sum += core_.capacities.nominal(nic) * core_.capacities.by_port(nic);
+    core_.nic_lacks[nic].store(carries ? 1 - core_.capacities.by_port(nic) : 1, std::memory_order_relaxed);
   }
   if (nominal > 0) core_.node_capacity.store(sum / nominal, std::memory_order_relaxed);
 }

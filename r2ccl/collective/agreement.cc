@@ -18,14 +18,30 @@ bool differ(CapacityCode one, CapacityCode other) {
   return std::abs(int(one) - int(other)) * 100 >= larger * 3 && one != other;
 }
 
-uint64_t ReportPacer::due(CapacityCode now_is, CapacityCode reported, uint64_t now) {
+NodeCodes codes_of(const NodeCapacity& capacity, size_t nics) {
+  NodeCodes codes{code_of(capacity.whole)};
+  for (size_t i = 0; i < std::min(nics, kMostNics); ++i) codes.push_back(code_of(capacity.nics[i]));
+  return codes;
+}
+
+bool differ(const NodeCodes& one, const NodeCodes& other) {
+  if (differ(one[0], other[0])) return true;
+  for (size_t i = 1; i < one.size(); ++i)
+    if (std::abs(int(one[i]) - int(other[i])) * 100 >= std::max(one[i], other[i]) * 8 && one[i] != other[i])
+      return true;
+  return false;
+}
+
+uint64_t ReportPacer::due(const NodeCodes& now_is, const NodeCodes& reported, uint64_t now) {
   if (!differ(now_is, reported)) {
     since_ = kNever;
     return kNever;
   }
   if (since_ == kNever) since_ = now;
   if (reported_ == kNever) return since_ + settle_;
-  const bool small = std::abs(int(now_is) - int(reported)) * 10 < kNominal;
+  bool small = true;
+  for (size_t i = 0; i < now_is.size(); ++i)
+    small = small && std::abs(int(now_is[i]) - int(reported[i])) * 10 < kNominal;
   return std::max(since_ + settle_, reported_ + (small ? pause_ : least()));
 }
 
@@ -65,11 +81,11 @@ void Admission::resume(uint64_t from, ViewPointer view) {
 
 // --- a member ---
 
-AgreementMessage Member::report(CapacityCode capacity, uint8_t sequences) {
+AgreementMessage Member::report(NodeCodes codes, uint8_t sequences) {
   report_.type = Type::kReport;
   report_.sequences = sequences;
   ++report_.epoch;
-  report_.capacities = {capacity};
+  report_.capacities = std::move(codes);
   report_taken_ = false;
   return report_;
 }
@@ -86,6 +102,13 @@ AgreementMessage Member::ready() const {
   answer.epoch = pending_;
   answer.points = points_;
   return answer;
+}
+
+ViewPointer Member::proposed_view() const {
+  auto view = std::make_shared<View>();
+  for (size_t i = 0; i < capacities_.size(); ++i)
+    (i % (1 + nics_) == 0 ? view->capacities : view->nics).push_back(capacity_of(capacities_[i]));
+  return view;
 }
 
 std::optional<AgreementMessage> Member::on_message(const AgreementMessage& message, const Points& points,
@@ -105,9 +128,8 @@ std::optional<AgreementMessage> Member::on_message(const AgreementMessage& messa
       return ready();
     case Type::kCommit:
       if (message.epoch == pending_ || (message.epoch <= ended_ && !rules_.commits_count_once)) {
-        auto view = std::make_shared<View>();
+        auto view = std::make_shared<View>(*proposed_view());
         view->epoch = message.epoch;
-        for (const CapacityCode code : capacities_) view->capacities.push_back(capacity_of(code));
         decision = Decision{message.epoch, message.points, std::move(view)};
         ended_ = std::max(ended_, message.epoch);
         pending_ = 0;
@@ -144,8 +166,10 @@ std::vector<AgreementMessage> Member::unanswered() const {
 
 // --- the coordinator ---
 
-Coordinator::Coordinator(int ranks, AgreementRules rules)
-    : rules_(rules), ranks_(size_t(ranks)), view_(size_t(ranks), kNominal) {}
+Coordinator::Coordinator(int ranks, AgreementRules rules, size_t nics)
+    : rules_(rules), ranks_(size_t(ranks)), view_(size_t(ranks), NodeCodes(1 + nics, kNominal)) {
+  for (Rank& rank : ranks_) rank.codes.assign(1 + nics, kNominal);
+}
 
 uint8_t Coordinator::counted_by_all() const {
   uint8_t all = kAllSequences;
@@ -157,7 +181,7 @@ bool Coordinator::due(uint8_t sequences) const {
   if (phase_ == Phase::kCollecting || (phase_ == Phase::kDeciding && rules_.one_at_a_time)) return false;
   const auto& newest = phase_ == Phase::kDeciding ? proposed_ : view_;
   for (size_t i = 0; i < ranks_.size(); ++i)
-    if (differ(ranks_[i].capacity, newest[i])) return true;
+    if (differ(ranks_[i].codes, newest[i])) return true;
   return reported_ && (counted_by_all() & sequences & ~covered_) != 0;
 }
 
@@ -166,7 +190,8 @@ AgreementMessage Coordinator::proposal() const {
   message.type = Type::kPropose;
   message.epoch = epoch_;
   message.sequences = sequences_;
-  message.capacities = proposed_;
+  for (const NodeCodes& codes : proposed_)
+    message.capacities.insert(message.capacities.end(), codes.begin(), codes.end());
   return message;
 }
 
@@ -177,7 +202,7 @@ void Coordinator::propose(uint8_t sequences, std::vector<Outgoing>& out) {
   reported_ = false;
   proposed_.clear();
   for (Rank& rank : ranks_) {
-    proposed_.push_back(rank.capacity);
+    proposed_.push_back(rank.codes);
     rank.answered = rank.took_decision = false;
   }
   for (size_t i = 0; i < ranks_.size(); ++i) out.push_back({int(i), proposal()});
@@ -224,9 +249,9 @@ void Coordinator::on_message(int from, const AgreementMessage& message, std::vec
   Rank& rank = ranks_[size_t(from)];
   switch (message.type) {
     case Type::kReport: {
-      if (message.epoch > rank.report && message.capacities.size() == 1) {
+      if (message.epoch > rank.report && message.capacities.size() == rank.codes.size()) {
         rank.report = message.epoch;
-        rank.capacity = message.capacities[0];
+        rank.codes = message.capacities;
         rank.sequences = message.sequences;
         reported_ = true;
       }

@@ -37,10 +37,16 @@ using Points = std::array<uint64_t, kSequences>;  ///< an operation number in ea
 inline constexpr uint64_t kNever = ~uint64_t{0};
 /// Operations that a rank may still begin after its READY, so that a control round trip stops nobody.
 inline constexpr uint64_t kAhead = 4;
+/// … of the tuner's, each of which is a whole collective: better one of them waits for a round trip than that three
+/// more go the slower way.
+inline constexpr uint64_t kTunerAhead = 1;
 
 struct View {
   uint64_t epoch = 0;              ///< 0: from the beginning, all healthy
   std::vector<double> capacities;  ///< of each rank's node, relative to its nominal one: 0 … 1
+  /// Of the NICs that the group uses, likewise: those of rank 0 in the group's order, then those of rank 1, …
+  /// Empty: all NICs of a node alike.
+  std::vector<double> nics;
 };
 using ViewPointer = std::shared_ptr<const View>;
 
@@ -52,6 +58,20 @@ inline double capacity_of(CapacityCode code) { return double(code) / kNominal; }
 /// Is the difference worth a new plan? From 3 % of the larger one on.
 bool differ(CapacityCode one, CapacityCode other);
 
+/// NICs of a node in a group, at most.
+inline constexpr size_t kMostNics = 8;
+/// What a node can carry now, relative to nominal: as a whole, and on each NIC of the group.
+struct NodeCapacity {
+  double whole = 1;
+  std::array<double, kMostNics> nics;
+  NodeCapacity(double of_the_whole = 1) : whole(of_the_whole) { nics.fill(1); }
+};
+/// The same as it travels: the whole, then each NIC.
+using NodeCodes = std::vector<CapacityCode>;
+NodeCodes codes_of(const NodeCapacity& capacity, size_t nics);
+/// The whole by 3 %, or a NIC by 8 %.
+bool differ(const NodeCodes& one, const NodeCodes& other);
+
 /// When a rank reports a change of its capacity: after a settling time, so that a burst is one report, and
 /// small changes ever more rarely while they go on. Times in ns.
 class ReportPacer {
@@ -60,7 +80,7 @@ class ReportPacer {
 
   /// When the difference between `now_is` and `reported` is to be reported, if it still stands then; kNever:
   /// there is none that is worth it.
-  uint64_t due(CapacityCode now_is, CapacityCode reported, uint64_t now);
+  uint64_t due(const NodeCodes& now_is, const NodeCodes& reported, uint64_t now);
   /// It was reported.
   void done(uint64_t now);
 
@@ -88,7 +108,7 @@ struct AgreementMessage {
   uint8_t sequences = 0;                 ///< kReport, kPropose
   uint64_t epoch = 0;                    ///< of kReport and kReportTaken: the report's number
   Points points{};                       ///< kReady, kCommit
-  std::vector<CapacityCode> capacities;  ///< kReport: one; kPropose: of all ranks
+  std::vector<CapacityCode> capacities;  ///< kReport: a node's codes; kPropose: those of all ranks in turn
 
   bool operator==(const AgreementMessage&) const = default;
 };
@@ -149,10 +169,11 @@ class Member {
  public:
   friend struct AgreementInspector;
 
-  explicit Member(AgreementRules rules = {}) : rules_(rules) {}
+  /// `nics`: that each node tells of.
+  explicit Member(AgreementRules rules = {}, size_t nics = 0) : rules_(rules), nics_(nics) {}
 
-  /// Its capacity, and the sequences that it counts. Returns what is to be sent to the coordinator.
-  AgreementMessage report(CapacityCode capacity, uint8_t sequences);
+  /// Its node's codes, and the sequences that it counts. Returns what is to be sent to the coordinator.
+  AgreementMessage report(NodeCodes codes, uint8_t sequences);
   /// Does `message` ask for hold points? Then the owner holds the message's sequences before on_message().
   bool takes(const AgreementMessage& message) const;
   /// A message of the coordinator; `points` if takes(message): where the sequences are held (kNever: not
@@ -167,8 +188,10 @@ class Member {
 
  private:
   AgreementMessage ready() const;
+  ViewPointer proposed_view() const;
 
   AgreementRules rules_;
+  size_t nics_;
   uint64_t pending_ = 0;  // epoch answered READY
   uint64_t ended_ = 0;    // newest epoch whose decision was heard
   Points points_{};
@@ -186,7 +209,7 @@ class Coordinator {
     AgreementMessage message;
   };
 
-  explicit Coordinator(int ranks, AgreementRules rules = {});
+  explicit Coordinator(int ranks, AgreementRules rules = {}, size_t nics = 0);
 
   /// A message of rank `from`. What is to be sent is appended to `out`.
   void on_message(int from, const AgreementMessage& message, std::vector<Outgoing>& out);
@@ -203,14 +226,12 @@ class Coordinator {
   /// Not decided yet.
   bool collecting() const { return phase_ == Phase::kCollecting; }
   uint64_t epoch() const { return epoch_; }
-  /// Everybody has taken the newest view.
-  const std::vector<CapacityCode>& capacities() const { return view_; }
 
  private:
   enum class Phase : uint8_t { kIdle, kCollecting, kDeciding };
   struct Rank {
     uint64_t report = 0;  // number of its newest
-    CapacityCode capacity = kNominal;
+    NodeCodes codes;
     uint8_t sequences = 0;
     bool answered = false;
     bool took_decision = false;
@@ -226,9 +247,9 @@ class Coordinator {
   Phase phase_ = Phase::kIdle;
   uint64_t epoch_ = 0;
   uint8_t sequences_ = 0;  // of the proposal
-  std::vector<CapacityCode> proposed_;
+  std::vector<NodeCodes> proposed_;  // by rank
   AgreementMessage decision_;
-  std::vector<CapacityCode> view_;   // the newest that was committed
+  std::vector<NodeCodes> view_;      // the newest that was committed
   uint8_t covered_ = kAllSequences;  // … and the sequences that it is for
   bool reported_ = false;            // since it was proposed
 };

@@ -1,5 +1,6 @@
 #include "r2ccl/collective/agreement_message.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace r2ccl::collective {
@@ -14,7 +15,15 @@ struct Wire {
   uint64_t points[kSequences];
 };
 
+constexpr size_t kMostBytes = 4096;  // a control frame
+static_assert(sizeof(Wire) + kMostAgreeing * sizeof(CapacityCode) <= kMostBytes);
+
 }  // namespace
+
+size_t nics_told(int ranks, size_t nics) {
+  const size_t told = std::min(nics, kMostNics);
+  return sizeof(Wire) + size_t(ranks) * (1 + told) * sizeof(CapacityCode) <= kMostBytes ? told : 0;
+}
 
 std::vector<std::byte> encode(const AgreementMessage& message) {
   Wire wire{
@@ -27,7 +36,7 @@ std::vector<std::byte> encode(const AgreementMessage& message) {
   return bytes;
 }
 
-Result<AgreementMessage> decode(std::span<const std::byte> bytes, int ranks) {
+Result<AgreementMessage> decode(std::span<const std::byte> bytes, int ranks, size_t nics) {
   using Type = AgreementMessage::Type;
   const Error wrong{ErrorCode::kAuthentication, "what arrived is no message of the agreement on capacities"};
   Wire wire;
@@ -36,8 +45,8 @@ Result<AgreementMessage> decode(std::span<const std::byte> bytes, int ranks) {
   if (wire.type < uint8_t(Type::kReport) || wire.type > uint8_t(Type::kDone)) return wrong;
   AgreementMessage message;
   message.type = Type(wire.type);
-  const size_t wanted = message.type == Type::kReport    ? 1
-                        : message.type == Type::kPropose ? size_t(ranks)
+  const size_t wanted = message.type == Type::kReport    ? 1 + nics
+                        : message.type == Type::kPropose ? size_t(ranks) * (1 + nics)
                                                          : 0;
   if (wire.capacities != wanted || bytes.size() != sizeof wire + wanted * sizeof(CapacityCode) ||
       (wire.sequences & ~kAllSequences) != 0 || wire.epoch == 0)

@@ -18,6 +18,9 @@ struct AgreementInspector {
 
   void put(uint64_t value) { out.push_back(value == kNever ? 255 : uint8_t(value)); }
   void put_code(CapacityCode code) { out.push_back(uint8_t(code / 100)); }
+  void put(const NodeCodes& codes) {
+    for (const CapacityCode code : codes) put_code(code);
+  }
   void put(const AgreementMessage& message) {
     put(uint64_t(message.type));
     put(message.sequences);
@@ -52,13 +55,13 @@ struct AgreementInspector {
     put(coordinator.reported_);
     for (const auto& rank : coordinator.ranks_) {
       put(rank.report);
-      put_code(rank.capacity);
+      put(rank.codes);
       put(rank.sequences);
       put(uint64_t(rank.answered) | uint64_t(rank.took_decision) << 1);
       for (const uint64_t point : rank.points) put(rank.answered ? point : 0);
     }
-    for (const CapacityCode code : coordinator.proposed_) put_code(code);
-    for (const CapacityCode code : coordinator.view_) put_code(code);
+    for (const NodeCodes& codes : coordinator.proposed_) put(codes);
+    for (const NodeCodes& codes : coordinator.view_) put(codes);
     put(coordinator.decision_);
   }
 };
@@ -69,6 +72,7 @@ using Type = AgreementMessage::Type;
 
 struct Setting {
   int ranks = 2;
+  size_t nics = 0;  ///< with them a change is one of a NIC, and the node as a whole stays as it was
   int sequences = 1;
   uint64_t operations = 3;  ///< of each sequence
   uint64_t ahead = 0;
@@ -90,7 +94,7 @@ struct State {
   std::vector<Member> members;
   std::vector<std::array<Admission, kSequences>> admissions;
   std::vector<Flight> flights;
-  std::vector<CapacityCode> capacities;
+  std::vector<NodeCodes> capacities;
   std::array<std::vector<int>, kSequences> view_of;  // epoch by operation; -1: nobody has begun it
   int changes, losses, copies, aborts, crashes;
   bool dead = false;  // rank 0
@@ -133,7 +137,7 @@ class Model {
 
   State initial() const {
     const auto healthy = std::make_shared<View>();
-    State state{Coordinator(s_.ranks, s_.rules),
+    State state{Coordinator(s_.ranks, s_.rules, s_.nics),
                 {},
                 {},
                 {},
@@ -145,9 +149,9 @@ class Model {
                 s_.aborts,
                 s_.crashes};
     for (int i = 0; i < s_.ranks; ++i) {
-      state.members.emplace_back(s_.rules);
+      state.members.emplace_back(s_.rules, s_.nics);
       state.admissions.push_back({Admission(healthy), Admission(healthy)});
-      state.capacities.push_back(kNominal);
+      state.capacities.push_back(NodeCodes(1 + s_.nics, kNominal));
     }
     for (auto& views : state.view_of) views.assign(s_.operations, -1);
     return state;
@@ -202,7 +206,7 @@ class Model {
     for (int rank = 0; rank < s_.ranks; ++rank) {
       put.put(state.members[size_t(rank)]);
       for (int i = 0; i < s_.sequences; ++i) put.put(state.admissions[size_t(rank)][size_t(i)]);
-      put.put_code(state.capacities[size_t(rank)]);
+      put.put(state.capacities[size_t(rank)]);
     }
     for (int i = 0; i < s_.sequences; ++i)
       for (const int epoch : state.view_of[size_t(i)]) put.put(uint64_t(epoch + 1));
@@ -235,9 +239,8 @@ class Model {
         if (admission.next() < s_.operations) return "a hold that does not end";
         const ViewPointer& newest = admission.newest();
         for (int node = 0; node < s_.ranks; ++node) {
-          const CapacityCode seen =
-              newest->capacities.empty() ? kNominal : code_of(newest->capacities[size_t(node)]);
-          if (seen != state.capacities[size_t(node)]) return "not everybody has the newest capacities";
+          if (codes_in(*newest, node) != state.capacities[size_t(node)])
+            return "not everybody has the newest capacities";
         }
       }
     }
@@ -260,6 +263,14 @@ class Model {
     if (known >= 0 && known != int(view->epoch)) after.violation = "an operation under two views";
     known = int(view->epoch);
     next.push_back(std::move(after));
+  }
+
+  NodeCodes codes_in(const View& view, int node) const {
+    NodeCodes codes(1 + s_.nics, kNominal);
+    if (view.capacities.empty()) return codes;
+    codes[0] = code_of(view.capacities[size_t(node)]);
+    for (size_t nic = 0; nic < s_.nics; ++nic) codes[1 + nic] = code_of(view.nics[size_t(node) * s_.nics + nic]);
+    return codes;
   }
 
   bool first_of_its_way(const State& state, size_t index) const {
@@ -345,9 +356,10 @@ class Model {
     const int number = s_.changes - after.changes--;
     const int rank = number % 2 == 0 ? s_.ranks - 1 : 0;
     const CapacityCode code = number == 0 ? 5000 : number == 1 ? 7500 : kNominal;
-    after.capacities[size_t(rank)] = code;
+    NodeCodes& codes = after.capacities[size_t(rank)];
+    codes.back() = code;
     after.step = "rank " + std::to_string(rank) + " has capacity " + std::to_string(code);
-    const AgreementMessage report = after.members[size_t(rank)].report(code, kAllSequences);
+    const AgreementMessage report = after.members[size_t(rank)].report(codes, kAllSequences);
     if (s_.report_at_once) {
       std::vector<Coordinator::Outgoing> taken;
       after.coordinator.on_message(rank, report, taken);

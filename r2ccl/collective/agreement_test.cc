@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "r2ccl/collective/agreement_message.h"
 #include "r2ccl/collective/agreement_model.h"
 
 namespace r2ccl::collective {
@@ -72,6 +73,10 @@ TEST(AgreementModel, three_ranks_the_coordinator_dies) {
   expect_right({.ranks = 3, .operations = 2, .changes = 1, .crashes = 1, .report_at_once = true});
 }
 
+TEST(AgreementModel, a_nic_degrades_and_its_node_as_a_whole_does_not) {
+  expect_right({.ranks = 2, .nics = 2, .operations = 2, .changes = 2, .losses = 1, .report_at_once = true});
+}
+
 TEST(Admission, answers_with_the_view_of_each_operation) {
   const auto view = [](uint64_t epoch) {
     auto made = std::make_shared<View>();
@@ -110,31 +115,54 @@ TEST(Capacity, changes_below_three_percent_make_no_difference) {
   EXPECT_FALSE(differ(code_of(0), code_of(-1)));
 }
 
+TEST(Capacity, a_nic_makes_a_difference_from_eight_percent_on) {
+  NodeCapacity one, other;
+  other.nics[1] = 0.93;
+  EXPECT_FALSE(differ(codes_of(one, 2), codes_of(other, 2)));
+  other.nics[1] = 0.91;
+  EXPECT_TRUE(differ(codes_of(one, 2), codes_of(other, 2)));
+  EXPECT_FALSE(differ(codes_of(one, 1), codes_of(other, 1)));  // not of the group
+  EXPECT_TRUE(differ(codes_of(NodeCapacity(0.97), 2), codes_of(one, 2)));
+}
+
+TEST(AgreementMessage, nics_travel_as_far_as_a_frame_has_room_for_them) {
+  EXPECT_EQ(nics_told(64, 8), 8u);
+  EXPECT_EQ(nics_told(2000, 8), 0u);
+  AgreementMessage proposal;
+  proposal.type = Type::kPropose;
+  proposal.epoch = 3;
+  proposal.capacities = {7500, 0, kNominal, kNominal, kNominal, kNominal};
+  const auto bytes = encode(proposal);
+  EXPECT_EQ(decode(bytes, 2, 2).value(), proposal);
+  EXPECT_FALSE(decode(bytes, 2, 0).ok());  // of a rank that tells of no NICs
+  EXPECT_FALSE(decode(bytes, 3, 2).ok());
+}
+
 TEST(ReportPacer, bursts_are_one_report_and_small_changes_become_rare) {
   constexpr uint64_t kMs = 1'000'000;
   ReportPacer pacer(10 * kMs);
-  EXPECT_EQ(pacer.due(kNominal, kNominal, 0), kNever);
-  EXPECT_EQ(pacer.due(5000, kNominal, 100 * kMs), 110 * kMs);
-  EXPECT_EQ(pacer.due(4000, kNominal, 105 * kMs), 110 * kMs);  // still the same burst
+  EXPECT_EQ(pacer.due({kNominal}, {kNominal}, 0), kNever);
+  EXPECT_EQ(pacer.due({5000}, {kNominal}, 100 * kMs), 110 * kMs);
+  EXPECT_EQ(pacer.due({4000}, {kNominal}, 105 * kMs), 110 * kMs);  // still the same burst
   pacer.done(110 * kMs);
-  EXPECT_EQ(pacer.due(4000, 4000, 110 * kMs), kNever);
-  EXPECT_EQ(pacer.due(kNominal, 4000, 111 * kMs), 160 * kMs);  // a large change waits for the least pause
-  EXPECT_EQ(pacer.due(4000, 4000, 112 * kMs), kNever);         // and has gone by itself
+  EXPECT_EQ(pacer.due({4000}, {4000}, 110 * kMs), kNever);
+  EXPECT_EQ(pacer.due({kNominal}, {4000}, 111 * kMs), 160 * kMs);  // a large change waits for the least pause
+  EXPECT_EQ(pacer.due({4000}, {4000}, 112 * kMs), kNever);         // and has gone by itself
   uint64_t now = 1000 * kMs, last = 0;
   for (int i = 0; i < 10; ++i) {
-    const uint64_t when = pacer.due(4200, 4000, now);
+    const uint64_t when = pacer.due({4200}, {4000}, now);
     EXPECT_GE(when - now, last);
     last = when - now;
     now = when;
     pacer.done(now);
   }
   EXPECT_EQ(last, 2000 * kMs);
-  EXPECT_EQ(pacer.due(9000, 4000, now + kMs), now + 50 * kMs);  // a failure does not wait for that
-  EXPECT_EQ(pacer.due(4000, 4000, now + kMs), kNever);
+  EXPECT_EQ(pacer.due({9000}, {4000}, now + kMs), now + 50 * kMs);  // a failure does not wait for that
+  EXPECT_EQ(pacer.due({4000}, {4000}, now + kMs), kNever);
   now += 20'000 * kMs;
-  EXPECT_EQ(pacer.due(4200, 4000, now), now + 10 * kMs);
+  EXPECT_EQ(pacer.due({4200}, {4000}, now), now + 10 * kMs);
   pacer.done(now + 10 * kMs);
-  EXPECT_EQ(pacer.due(4000, 4200, now + 11 * kMs), now + 60 * kMs);  // all quiet since: as in the beginning
+  EXPECT_EQ(pacer.due({4000}, {4200}, now + 11 * kMs), now + 60 * kMs);  // all quiet since: as in the beginning
 }
 
 // A coordinator's group that does not decide for the tuner, or a rank that does not count its operations: the
@@ -155,8 +183,8 @@ TEST(Agreement, a_sequence_that_somebody_does_not_count_keeps_its_view) {
     }
     return last;
   };
-  coordinator.on_message(0, members[0].report(kNominal, kAllSequences), out);
-  coordinator.on_message(1, members[1].report(5000, bit(Sequence::kEngine)), out);
+  coordinator.on_message(0, members[0].report({kNominal}, kAllSequences), out);
+  coordinator.on_message(1, members[1].report({5000}, bit(Sequence::kEngine)), out);
   run({});
   ASSERT_TRUE(coordinator.due(kAllSequences));
   coordinator.propose(kAllSequences, out);
@@ -164,7 +192,7 @@ TEST(Agreement, a_sequence_that_somebody_does_not_count_keeps_its_view) {
   ASSERT_TRUE(decision);
   EXPECT_EQ(decision->from, (Points{5, kNever}));
   EXPECT_FALSE(coordinator.due(kAllSequences));
-  coordinator.on_message(1, members[1].report(5000, kAllSequences), out);
+  coordinator.on_message(1, members[1].report({5000}, kAllSequences), out);
   run({});
   EXPECT_FALSE(coordinator.due(bit(Sequence::kEngine)));
   ASSERT_TRUE(coordinator.due(kAllSequences));

@@ -119,6 +119,7 @@ class Predictor {
     return result;
   }
   Candidate sum(Candidate candidate) const {
+    candidate.steps_s /= std::max(1u, job_.beside);
     candidate.seconds = std::max({candidate.transfer_s, candidate.reduction_s, candidate.steps_s}) +
                         candidate.fill_s / std::max(1u, job_.outstanding);
     return candidate;

@@ -26,9 +26,12 @@ struct Job {
   uint32_t most_segments = 64;         ///< K, at most; more need more memory for what is under way
   /// Operations of this size in flight: while one fills the pipeline, or empties it, the others use the ports.
   uint32_t outstanding = 1;
+  /// … of which so many stand beside each other, on channels of their own: latency in one of them is the others'
+  /// time.
+  uint32_t beside = 1;
 };
 
-/// One algorithm's prediction: seconds = max(transfer, reduction, steps) + fill / outstanding.
+/// One algorithm's prediction: seconds = max(transfer, reduction, steps / beside) + fill / outstanding.
 struct Candidate {
   Algorithm algorithm = Algorithm::kRing;
   uint32_t segments = 1;   ///< K that is best for it

@@ -79,6 +79,20 @@ TEST(Planner, a_stream_of_operations_fills_the_pipeline_once) {
                 1e-12);
 }
 
+TEST(Planner, latency_counts_once_for_operations_beside_each_other) {
+  Job job = job_of({1, 1, 0.5, 1}, 1 << 20);
+  job.latency_s = 200e-6;
+  job.outstanding = 8;
+  const Plan behind = plan(job).value();
+  job.beside = 4;
+  const Plan beside = plan(job).value();
+  for (size_t i = 0; i < behind.candidates.size(); ++i)
+    if (behind.candidates[i].segments == beside.candidates[i].segments) {
+      EXPECT_NEAR(beside.candidates[i].steps_s * 4, behind.candidates[i].steps_s, 1e-12);
+    }
+  EXPECT_LT(beside.candidates[0].seconds, behind.candidates[0].seconds);
+}
+
 TEST(Planner, says_why) {
   const Plan result = plan(job_of({1, 1, 0.5, 1}, 1 << 30)).value();
   EXPECT_NE(result.why.find("node 2 at 50 %"), std::string::npos) << result.why;

@@ -203,7 +203,7 @@ ncclResult_t collnet_connect(void* handles[], int ranks, int rank, void* listen_
       const collective::Speeds speeds = engine.speeds(joined.value());
       comm->offer = std::make_unique<collective::GroupOffer>(
           listener.communicator, static_cast<uint64_t>(ranks), *agreement,
-          [] { return net()->node_capacity(); },
+          [&engine, group = joined.value()] { return engine.capacity(group); },
           [speeds](const collective::View& view, uint64_t bytes) {
             const auto advice = collective::advise(view.capacities, bytes, speeds);
             return collective::Advice{advice.engine, advice.why};

@@ -216,24 +216,21 @@ void Rank::set_up_coll() {
   if (!supported)
     throw PluginError("CollNet does not reduce NCCL's data type " + std::to_string(nccl_type(config_.dtype)));
 
-  // A group on each NIC that has channels, with as much of the data as these.
+  // One group, as NCCL makes one for each GPU: on the NIC of the first channel. The plugin may use more of them.
+  const int first = channels_.front().device();
+  const NetDevice& device = devices_[size_t(first)];
+  size_t longest = 0;
+  if (const std::string found = coll_plugin_->properties(first, &longest); found != device.name)
+    throw PluginError("CollNet calls device " + std::to_string(first) + " " + found + ", the net " + device.name);
+  const size_t elements = config_.bytes / element_size(config_.dtype);
+  coll_channels_.emplace_back(*coll_plugin_, config_, first, device.name, Part{0, elements});
+  double mbps = 0;
   std::vector<int> devices;
   for (const Channel& channel : channels_)
-    if (std::find(devices.begin(), devices.end(), channel.device()) == devices.end())
+    if (std::find(devices.begin(), devices.end(), channel.device()) == devices.end()) {
       devices.push_back(channel.device());
-  const size_t elements = config_.bytes / element_size(config_.dtype);
-  double mbps = 0;
-  for (size_t d = 0; d < devices.size(); ++d) {
-    const NetDevice& device = devices_[size_t(devices[d])];
-    size_t longest = 0;
-    if (const std::string found = coll_plugin_->properties(devices[d], &longest); found != device.name)
-      throw PluginError("CollNet calls device " + std::to_string(devices[d]) + " " + found + ", the net " +
-                        device.name);
-    const Part part = channel_part(elements, int(d), int(devices.size()), 64);
-    if (part.count == 0) continue;
-    coll_channels_.emplace_back(*coll_plugin_, config_, devices[d], device.name, part);
-    mbps += device.speed_mbps;
-  }
+      mbps += devices_[size_t(channel.device())].speed_mbps;
+    }
   // NCCL's model of a network that adds by itself: each byte goes out once and comes back once.
   const double once_us = double(config_.bytes) * 8 / std::max(mbps, 1.0);
   costs_ = {once_us * 2 * (config_.ranks() - 1) / config_.ranks() + 10, once_us + 20};

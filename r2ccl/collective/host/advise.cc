@@ -34,9 +34,19 @@ Job job_of(std::span<const double> capacities, uint64_t bytes, uint32_t outstand
   job.reduce_bytes_per_second = speeds.reduce_bytes_per_second;
   job.latency_s = kLatencySeconds;
   job.outstanding = outstanding;
+  job.beside = std::min(outstanding, kMostSlots);
   const uint64_t chunks = bytes / kLeastChunk / std::max<uint64_t>(1, capacities.size());
   while (job.most_segments > std::clamp<uint64_t>(chunks, 1, kMostSegments)) job.most_segments /= 2;
   return job;
+}
+
+uint32_t slots_for(size_t lanes, size_t rails) {
+  return static_cast<uint32_t>(std::clamp<size_t>(kMostChannels / std::max<size_t>(1, lanes * rails), 1, kMostSlots));
+}
+
+size_t window_for(const Speeds& speeds, size_t rails) {
+  const size_t queued = std::max(size_t{1} << 20, rails << 18);
+  return queued + static_cast<size_t>(3 * kLatencySeconds * speeds.bytes_per_second);
 }
 
 uint32_t outstanding_for(uint64_t bytes) {

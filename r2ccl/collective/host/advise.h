@@ -20,6 +20,15 @@ struct Speeds {
 /// NCCL gives the engine operations of at most this size, so many at a time.
 inline constexpr uint64_t kPieceOfOperation = 4 << 20;
 inline constexpr uint32_t kPiecesInFlight = 8;
+/// Operations that stand beside each other, each on channels of its own, in turn: where one waits for a message the
+/// ports carry those of another one. As many as leave a rank no more than kMostChannels; `lanes`: of the rank that
+/// has most of them.
+inline constexpr uint32_t kMostSlots = 4;
+inline constexpr size_t kMostChannels = 256;
+uint32_t slots_for(size_t lanes, size_t rails);
+/// Bytes that a rank has under way: enough that no NIC waits for the next message, and no more, because what has been
+/// posted leaves in the NIC's order, not in that of the operations.
+size_t window_for(const Speeds& speeds, size_t rails);
 /// Below this a ring of one segment does: every other schedule costs more messages than it saves time.
 inline constexpr uint64_t kSmallOperation = 256 << 10;
 

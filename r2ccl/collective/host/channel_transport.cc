@@ -104,12 +104,19 @@ Result<ChannelTransport::Greeting*> ChannelTransport::greeting_memory(Channel* c
 }
 
 /// A sender: connects, then says whose channel it is. What follows may be posted behind that.
+void ChannelTransport::follow_plan() {
+  planned_ = true;
+  for (const auto& end : ends_)
+    if (end->sends && end->channel) net_.follows_plan(end->channel);
+}
+
 Result<bool> ChannelTransport::connect(End& end) {
   if (!end.channel) {
     auto channel = net_.connect(device_, end.handle.data());
     if (!channel) return channel.error();
     if (!*channel) return false;
     end.channel = *channel;
+    if (planned_) net_.follows_plan(end.channel);
     auto memory = greeting_memory(end.channel);
     if (!memory) return memory.error();
     end.greeting = *memory;

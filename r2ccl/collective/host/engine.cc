@@ -31,7 +31,7 @@ struct Trailer {
   uint32_t mode;
 };
 constexpr uint64_t kMagic = 0x74656e6c6c6f4332;
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr size_t kTrailerAt = kHandleBytes - sizeof(Trailer);
 
 /// Ranks of this node, as far as whoever launched them says so: torchrun, Open MPI, MPICH and Intel MPI, Slurm.
@@ -95,6 +95,7 @@ class HostEngine final : public Engine {
     if (!listening) return listening.error();
     setting.member.agreement = (*listening)->address();
     setting.make_agreement = [&](uint32_t number, std::span<const RankInfo> members) {
+      agreement.nics = nics_used(members);
       return PlanAgreement::join(std::move(*listening), int(number), int(members.size()), members[0].agreement,
                                  agreement);
     };
@@ -107,6 +108,7 @@ class HostEngine final : public Engine {
 
   PlanAgreement* agreement(Group* group) const override { return &group->agreement(); }
   Speeds speeds(const Group* group) const override { return group->speeds(); }
+  NodeCapacity capacity(const Group* group) const override { return group->capacity(); }
   bool reduces(DataType type, Reduction reduction) const override { return reduction_of(type, reduction) != nullptr; }
   Result<Registration*> reg(Group* group, void* data, size_t bytes) override { return group->reg(data, bytes); }
   Result<void> dereg(Group* group, Registration* registration) override { return group->dereg(registration); }

@@ -14,6 +14,7 @@
 
 #include "r2ccl/base/result.h"
 #include "r2ccl/channel/net.h"
+#include "r2ccl/collective/agreement.h"
 #include "r2ccl/collective/host/advise.h"
 
 namespace r2ccl::collective {
@@ -54,6 +55,8 @@ class Engine {
   /// (advise.h). As long as the group.
   virtual PlanAgreement* agreement(Group* /*group*/) const { return nullptr; }
   virtual Speeds speeds(const Group* /*group*/) const { return {}; }
+  /// What this node can carry now; any thread.
+  virtual NodeCapacity capacity(const Group* /*group*/) const { return {}; }
   virtual bool reduces(DataType type, Reduction reduction) const = 0;
   virtual Result<Registration*> reg(Group* group, void* data, size_t bytes) = 0;
   virtual Result<void> dereg(Group* group, Registration* registration) = 0;

@@ -142,22 +142,26 @@ TEST(Engine, adds_on_all_ranks_whatever_the_size) {
 /// another one, while what the last one had under way is still on the channels.
 class ScriptedAgreement final : public PlanAgreement {
  public:
-  explicit ScriptedAgreement(size_t ranks) : ranks_(ranks) {}
+  ScriptedAgreement(size_t ranks, size_t nics) : ranks_(ranks), nics_(nics) {}
   Result<ViewPointer> view_for(uint64_t number) override {
     const uint64_t epoch = number / 10;
     if (!view_ || view_->epoch != epoch) {
-      View view{epoch, std::vector<double>(ranks_, 1.0)};
+      View view{epoch, std::vector<double>(ranks_, 1.0), {}};
       if (epoch % 3 != 0) view.capacities[epoch % ranks_] = epoch % 2 ? 0.5 : 0.75;
+      if (nics_ > 1) {
+        view.nics.assign(ranks_ * nics_, 1.0);
+        if (epoch % 3 != 0) view.nics[epoch % ranks_ * nics_ + epoch % nics_] = epoch % 2 ? 0 : 0.5;
+      }
       view_ = std::make_shared<View>(std::move(view));
     }
     return view_;
   }
-  void set_capacity(double /*relative*/) override {}
+  void set_capacity(const NodeCapacity& /*capacity*/) override {}
   void count_tuner(std::shared_ptr<OperationCounter> /*counter*/, bool /*leads*/) override {}
   bool settled() const override { return true; }
 
  private:
-  const size_t ranks_;
+  const size_t ranks_, nics_;
   ViewPointer view_;
 };
 
@@ -170,11 +174,16 @@ void run_scripted(const Link& link, int number, int ranks) {
   setting.connect_bound = 20s;
   setting.member = {0, 0, 1e9, 1e10, {}};
   setting.make_agreement = [](uint32_t, std::span<const RankInfo> members) -> Result<std::unique_ptr<PlanAgreement>> {
-    return std::unique_ptr<PlanAgreement>(std::make_unique<ScriptedAgreement>(members.size()));
+    return std::unique_ptr<PlanAgreement>(std::make_unique<ScriptedAgreement>(members.size(), nics_used(members)));
   };
   auto listening = net->listen(0, setting.handles[size_t(number)].data());
   ASSERT_TRUE(listening.ok());
   auto listener = std::make_shared<OpenListener>(*net, *listening);
+  FurtherNic further{1, nullptr, {}};
+  auto also = net->listen(1, further.handle.data());
+  ASSERT_TRUE(also.ok());
+  further.listener = std::make_shared<OpenListener>(*net, *also);
+  setting.further.push_back(std::move(further));
   link.send(setting.handles[size_t(number)].data(), kHandleBytes);
   for (Handle& handle : setting.handles) ASSERT_TRUE(link.receive(handle.data(), handle.size()));
   auto connected = Group::connect(*net, listener, setting);
@@ -221,7 +230,8 @@ void run_scripted(const Link& link, int number, int ranks) {
   EXPECT_TRUE(group.dereg(to).ok());
 }
 
-// Plans change every ten operations, to ones with other channels, while queue pairs break under them.
+// Plans change every ten operations, to ones with other channels and other weights of the two NICs, while queue pairs
+// break under them.
 TEST(Engine, plans_change_and_queue_pairs_break_under_way) {
   constexpr int kRanks = 3, kRounds = 4;
   const auto fabric = make_fabric(kRanks, 2);

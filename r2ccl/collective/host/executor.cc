@@ -8,6 +8,10 @@
 
 namespace r2ccl::collective {
 
+namespace {
+constexpr size_t kMostWindow = 8 << 20;
+}  // namespace
+
 class Executor::Run {
  public:
   Work work;
@@ -72,7 +76,7 @@ struct Executor::End {
   bool full() const { return posted - completed == kMostMessages; }
 };
 
-Executor::Executor(Transport& transport, ExecutorLimits limits) : transport_(transport), limits_(limits) {}
+Executor::Executor(Transport& transport, ExecutorLimits limits) : transport_(transport), limits_(limits), window_bytes_(limits.window_bytes) {}
 Executor::~Executor() = default;
 
 Executor::End& Executor::end(uint32_t number, bool sends) {
@@ -101,10 +105,11 @@ Executor::Run* Executor::begin(Work work) {
   run->open_lanes = 0;
   run->copied = 0;
   run->number = begun_++;
+  const auto slot = static_cast<uint32_t>(run->number % program.slots());
   for (size_t lane = 0; lane < program.lanes().size(); ++lane) {
     if (run->operations(lane) == 0) continue;
     ++run->open_lanes;
-    end(program.end(lane), program.lanes()[lane].sends).tasks.push_back({run.get(), static_cast<uint16_t>(lane)});
+    end(program.end(lane, slot), program.lanes()[lane].sends).tasks.push_back({run.get(), static_cast<uint16_t>(lane)});
   }
   runs_.push_back(std::move(run));
   return runs_.back().get();
@@ -245,15 +250,17 @@ Result<bool> Executor::post_receives(End& end) {
     message.chunk = at.chunk;
     message.lane = task.lane;
     message.from = at.from + task.offset;
-    message.bytes = std::min<uint64_t>(limits_.message_bytes, at.bytes - task.offset);
+    transport_.route(end.number, task.run->work.program->rails(task.lane));
+    message.bytes = transport_.next_bytes(end.number, at.bytes, task.offset, limits_.message_bytes);
     message.last = task.offset + message.bytes == at.bytes;
     Result<void*> request{nullptr};
     if (adds) {
       if (!end.memory.data) {
-        auto memory = transport_.staging(limits_.staging_bytes);
+        const size_t bytes = limits_.staging_bytes / task.run->work.program->slots();
+        auto memory = transport_.staging(bytes);
         if (!memory) return memory.error();
         end.memory = *memory;
-        end.staging = StagingRing(limits_.staging_bytes);
+        end.staging = StagingRing(bytes);
       }
       StagingRing before = end.staging;
       const auto piece = end.staging.take(message.bytes);
@@ -288,11 +295,23 @@ double Executor::progress_of(const End& end) const {
   return static_cast<double>(task.run->number) + within;
 }
 
+// Where this thread shares its core with others, the NICs may have sent all that was under way before it runs
+// again: then more is to be.
+void Executor::adapt_window() {
+  if (!std::exchange(window_full_, false)) return;
+  if (bytes_under_way_ < window_bytes_ / 3) {
+    window_bytes_ = std::min(window_bytes_ + window_bytes_ / 4, std::max(limits_.window_bytes, kMostWindow));
+  } else if (bytes_under_way_ > window_bytes_ / 2) {
+    window_bytes_ = std::max(window_bytes_ - window_bytes_ / 256, limits_.window_bytes);
+  }
+}
+
 // Weighted fair queueing: the lane of the least virtual time is next, of those that have something to send to
 // somebody who waits for it. A lane that had to wait for its turn in the schedule catches up: how much each has
 // to carry is known beforehand, and a port at its limit has nothing to give away.
 Result<bool> Executor::post_sends() {
   bool moved = false;
+  adapt_window();
   for (End* end : senders_) end->refused = false;
   for (;;) {
     End* next = nullptr;
@@ -321,9 +340,13 @@ Result<bool> Executor::post_sends() {
     message.chunk = at.chunk;
     message.lane = task.lane;
     message.from = at.from + task.offset;
-    message.bytes = std::min<uint64_t>(limits_.message_bytes, at.bytes - task.offset);
+    transport_.route(next->number, run.work.program->rails(task.lane));
+    message.bytes = transport_.next_bytes(next->number, at.bytes, task.offset, limits_.message_bytes);
     message.last = task.offset + message.bytes == at.bytes;
-    if (messages_under_way_ >= 2 && bytes_under_way_ + message.bytes > limits_.window_bytes) return moved;
+    if (messages_under_way_ >= 2 && bytes_under_way_ + message.bytes > window_bytes_) {
+      window_full_ = true;
+      return moved;
+    }
     const Work::Memory memory = run.written[at.chunk] ? run.result(message.from) : run.work.own;
     auto request = transport_.isend(next->number, memory.at(message.from), message.bytes, memory.registration);
     if (!request) return request.error();

@@ -51,11 +51,11 @@ struct Work {
 };
 
 struct ExecutorLimits {
-  /// A chunk that is larger is cut into messages of this size.
+  /// A chunk that is larger is cut into messages of at most this size.
   size_t message_bytes = 128 << 10;
   /// Bytes under way that were sent, of all lanes together; two messages may always be.
   size_t window_bytes = 4 << 20;
-  /// Staging memory of a receiving end.
+  /// Staging memory of a receiving end, of all slots together.
   size_t staging_bytes = 4 << 20;
   /// Bytes added in one poll(), at least one piece of kPieceBytes.
   size_t reduced_per_poll = 256 << 10;
@@ -74,6 +74,10 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
+  /// ExecutorLimits::window_bytes from now on.
+  void set_window(size_t bytes) { limits_.window_bytes = window_bytes_ = bytes; }
+  /// Bytes that may be under way now: more than the limit where poll() comes too seldom for it.
+  size_t window() const { return window_bytes_; }
   /// Queues an operation behind those before. The pointer stays valid until release().
   Run* begin(Work work);
   /// Moves whatever can be moved now. True: something was. An error is the transport's, and final.
@@ -102,19 +106,22 @@ class Executor {
   bool may_post(const End& end, const Cursor& at) const;
   Result<bool> test(End& end);
   Result<bool> post_receives(End& end);
+  void adapt_window();
   Result<bool> post_sends();
   Result<bool> take(End& end, size_t& budget);
   bool copy(size_t& budget);
   double progress_of(const End& end) const;
 
   Transport& transport_;
-  const ExecutorLimits limits_;
+  ExecutorLimits limits_;
   std::vector<std::unique_ptr<End>> ends_;  // by the transport's number; nullptr: not used so far
   std::vector<End*> senders_, receivers_;
   std::vector<std::unique_ptr<Run>> runs_, free_runs_;
   size_t first_taken_ = 0;
   uint64_t bytes_under_way_ = 0;
   uint32_t messages_under_way_ = 0;
+  size_t window_bytes_;     // grows and shrinks: adapt_window()
+  bool window_full_ = false;  // post_sends() had more to post
   uint64_t begun_ = 0;
   Counters counters_;
   std::optional<Error> error_;

@@ -41,8 +41,8 @@ constexpr std::byte kGuardByte{0xa5};
 
 class World {
  public:
-  World(uint32_t ranks, uint32_t seed, int most_delay, ExecutorLimits limits = {})
-      : fabric_(ranks, seed, most_delay), random_(seed) {
+  World(uint32_t ranks, uint32_t seed, int most_delay, ExecutorLimits limits = {}, uint32_t slots = 1)
+      : fabric_(ranks, seed, most_delay), random_(seed), slots_(slots) {
     for (uint32_t rank = 0; rank < ranks; ++rank) {
       transports_.push_back(std::make_unique<FakeTransport>(fabric_, rank));
       executors_.push_back(std::make_unique<Executor>(*transports_.back(), limits));
@@ -185,7 +185,8 @@ class World {
     auto program = std::make_shared<Program>(
         *whole.schedule, rank, [&](uint32_t peer, bool sends, uint32_t ordinal) {
           return transports_[rank]->end(peer, sends, ordinal);
-        });
+        },
+        std::vector<RailShares>{}, slots_);
     const size_t bytes = bytes_of(whole.kind.type);
     Work work;
     work.ranges = program->ranges(whole.count);
@@ -207,6 +208,7 @@ class World {
 
   FakeFabric fabric_;
   std::minstd_rand random_;
+  const uint32_t slots_;
   std::vector<std::unique_ptr<FakeTransport>> transports_;
   std::vector<std::unique_ptr<Executor>> executors_;
   std::vector<std::unique_ptr<Whole>> operations_;
@@ -246,6 +248,19 @@ std::string about(const Schedule& schedule, uint32_t p) {
 }
 
 size_t even(size_t count, uint32_t p) { return std::max<size_t>(1, count / p) * p; }
+
+TEST(Executor, runs_every_builder_with_operations_beside_each_other) {
+  for (uint32_t p = 2; p <= 6; ++p) {
+    for (const Schedule& schedule : all_schedules(p, 2)) {
+      SCOPED_TRACE(about(schedule, p));
+      World world(p, p * 17, 6, {.message_bytes = 256, .window_bytes = 4096}, 3);
+      for (const size_t count : {1000, 1, 37, 4099, 64, 500, 2}) world.add(schedule, even(count, p), {}, count % 2 == 0);
+      ASSERT_TRUE(world.run(7)) << world.error().message;
+      EXPECT_EQ(world.wrong(), 0u);
+      EXPECT_EQ(world.messages_open(), 0u);
+    }
+  }
+}
 
 TEST(Executor, runs_every_builder_with_operations_one_behind_the_other) {
   for (uint32_t p = 2; p <= 8; ++p) {

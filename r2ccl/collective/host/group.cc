@@ -11,6 +11,7 @@
 #include "r2ccl/base/log.h"
 #include "r2ccl/collective/algorithms.h"
 #include "r2ccl/collective/host/reduce.h"
+#include "r2ccl/collective/rails.h"
 
 namespace r2ccl::collective {
 namespace {
@@ -28,12 +29,19 @@ uint64_t planned_bytes(uint64_t bytes) {
 
 }  // namespace
 
+size_t nics_used(std::span<const RankInfo> members) {
+  size_t further = kMostFurtherNics;
+  for (const RankInfo& member : members) further = std::min<size_t>(further, member.further);
+  return 1 + further;
+}
+
 Group::Group(Net& net, std::shared_ptr<OpenListener> listener, Setting setting)
     : net_(net),
       listener_(std::move(listener)),
       setting_(std::move(setting)),
       transport_(std::make_unique<ChannelTransport>(net_, setting_.device, listener_->listener, setting_.handles,
-                                                    setting_.rank, setting_.connect_bound)),
+                                                    setting_.rank, setting_.connect_bound),
+                 setting_.rank),
       executor_(transport_, setting_.limits) {}
 
 Group::~Group() = default;
@@ -76,7 +84,8 @@ Result<void> Group::meet() {
     const auto end_of = [this](uint32_t peer, bool sends, uint32_t ordinal) {
       return transport_.end(peer, sends, ordinal);
     };
-    auto gather = std::make_shared<Program>(ring_allgather(natural_order(p), 1, 1), rank, end_of);
+    auto gather = std::make_shared<Program>(ring_allgather(natural_order(p), 1, 1), rank, end_of,
+                                            std::vector<RailShares>{}, kMostSlots);
     if (auto met = wait_for([this] { return transport_.connected(); }, "connecting to the group's neighbours"); !met)
       return met;
     auto registration = net_.reg(transport_.any_channel(), members_.data(), p * sizeof(RankInfo));
@@ -103,6 +112,7 @@ Result<void> Group::meet() {
     speeds_.reduce_bytes_per_second = std::min(speeds_.reduce_bytes_per_second, member.reduce_bytes_per_second);
   }
   speeds_.bytes_per_second *= static_cast<double>(transport_.stripes());
+  executor_.set_window(window_for(speeds_, transport_.stripes()));
   auto agreement = setting_.make_agreement(rank, members_);
   if (!agreement) return agreement.error();
   agreement_ = std::move(*agreement);
@@ -111,10 +121,9 @@ Result<void> Group::meet() {
 
 /// Takes as many NICs as every rank has into use, and connects the ring on them.
 Result<void> Group::widen() {
-  uint32_t further = kMostFurtherNics;
-  for (const RankInfo& member : members_) further = std::min(further, member.further);
+  const size_t further = nics_used(members_) - 1;
   std::vector<std::unique_ptr<ChannelTransport>> stripes;
-  for (uint32_t i = 0; i < further && ranks() > 1; ++i) {
+  for (size_t i = 0; i < further && ranks() > 1; ++i) {
     std::vector<Handle> handles;
     for (const RankInfo& member : members_) handles.push_back(member.further_handles[i]);
     stripes.push_back(std::make_unique<ChannelTransport>(net_, setting_.further[i].device,
@@ -124,6 +133,13 @@ Result<void> Group::widen() {
   }
   transport_.widen(std::move(stripes));
   return wait_for([this] { return transport_.connected(); }, "connecting to the group's neighbours on all NICs");
+}
+
+NodeCapacity Group::capacity() const {
+  NodeCapacity now(net_.node_capacity());
+  now.nics[0] = net_.nic_capacity(setting_.device);
+  for (size_t i = 1; i < transport_.stripes(); ++i) now.nics[i] = net_.nic_capacity(setting_.further[i - 1].device);
+  return now;
 }
 
 Result<Registration*> Group::reg(void* data, size_t bytes) {
@@ -171,7 +187,11 @@ std::shared_ptr<Program> Group::make_program(const View& view, Collective collec
     schedule = ring_reduce_scatter(natural_order(p), segments);
   else
     schedule = allreduce_schedule(view, bytes);
-  return std::make_shared<Program>(std::move(schedule), setting_.rank, end_of);
+  auto rails = rail_shares(schedule, view.nics, transport_.stripes());
+  size_t lanes = 0;
+  for (const auto& of_rank : schedule.lanes) lanes = std::max(lanes, of_rank.size());
+  const uint32_t slots = slots_for(lanes, transport_.stripes());
+  return std::make_shared<Program>(std::move(schedule), setting_.rank, end_of, std::move(rails), slots);
 }
 
 Schedule Group::allreduce_schedule(const View& view, uint64_t bytes) {
@@ -215,7 +235,7 @@ Result<Operation*> Group::begin(Collective collective, const void* sent, void* r
   Operation* const not_now = nullptr;
   if (open_.size() >= static_cast<size_t>(kMaxOperations)) return not_now;
   if (!next_view_) {
-    agreement_->set_capacity(net_.node_capacity());
+    agreement_->set_capacity(capacity());
     auto view = agreement_->view_for(operations_);
     if (!view) error_ = view.error();
     if (!view) return *error_;

@@ -52,6 +52,9 @@ struct RankInfo {
   std::array<Handle, kMostFurtherNics> further_handles{};
 };
 
+/// As many as every rank has.
+size_t nics_used(std::span<const RankInfo> members);
+
 class Group {
  public:
   /// Where capacities come from: in production make_agreement(), in tests whatever they like.
@@ -83,6 +86,8 @@ class Group {
   Result<TestOutcome> test(Operation* operation);
   /// The same on all ranks.
   const Speeds& speeds() const { return speeds_; }
+  /// What this node can carry now, and its NICs in the group's order. Any thread.
+  NodeCapacity capacity() const;
   PlanAgreement& agreement() { return *agreement_; }
   uint32_t ranks() const { return static_cast<uint32_t>(setting_.handles.size()); }
   const Executor::Counters& counters() const { return executor_.counters(); }

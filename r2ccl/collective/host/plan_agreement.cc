@@ -42,15 +42,22 @@ ViewPointer healthy(int ranks) {
 
 std::string number(uint64_t value) { return value == kNever ? "none" : std::to_string(value); }
 
-/// "node 2 carries 0.75", or "all nodes are healthy".
+/// "node 2 carries 0.75 (its NICs 0.00, 1.00, 1.00, 1.00)", or "all nodes are healthy".
 std::string in_words(const View& view) {
   std::string words;
-  for (size_t i = 0; i < view.capacities.size(); ++i) {
-    if (!differ(code_of(view.capacities[i]), kNominal)) continue;
-    char one[64];
-    std::snprintf(one, sizeof one, "%snode %zu carries %.2f", words.empty() ? "" : ", ", i,
-                  view.capacities[i]);
+  const size_t ranks = view.capacities.size(), nics = view.nics.size() / std::max<size_t>(1, ranks);
+  char one[64];
+  for (size_t i = 0; i < ranks; ++i) {
+    NodeCapacity node(view.capacities[i]);
+    for (size_t nic = 0; nic < nics; ++nic) node.nics[nic] = view.nics[i * nics + nic];
+    if (!differ(codes_of(node, nics), codes_of({}, nics))) continue;
+    std::snprintf(one, sizeof one, "%snode %zu carries %.2f", words.empty() ? "" : ", ", i, node.whole);
     words += one;
+    for (size_t nic = 0; nic < nics; ++nic) {
+      std::snprintf(one, sizeof one, "%s%.2f", nic == 0 ? " (its NICs " : ", ", node.nics[nic]);
+      words += one;
+    }
+    if (nics > 0) words += ")";
   }
   return words.empty() ? "all nodes are healthy" : words;
 }
@@ -63,9 +70,13 @@ class Driver final : public PlanAgreement {
         rank_(rank),
         ranks_(ranks),
         star_(std::move(star)),
+        nics_(nics_told(ranks, settings_.nics)),
         gate_(healthy(ranks)),
-        coordinator_(ranks),
+        reported_(1 + nics_, kNominal),
+        member_({}, nics_),
+        coordinator_(ranks, {}, nics_),
         pacer_(nanoseconds(settings_.settle)) {
+    for (auto& code : capacity_) code = kNominal;
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are the application's
@@ -85,10 +96,10 @@ class Driver final : public PlanAgreement {
 
   Result<ViewPointer> view_for(uint64_t number) override { return gate_.view_for(number); }
 
-  void set_capacity(double relative) override {
-    const CapacityCode code = code_of(relative);
-    if (capacity_.exchange(code, std::memory_order_relaxed) == code) return;
-    if (differ(code, reported_.load(std::memory_order_relaxed))) star_.wake();
+  void set_capacity(const NodeCapacity& capacity) override {
+    bool changed = take(capacity_[0], capacity.whole);
+    for (size_t i = 0; i < nics_; ++i) changed |= take(capacity_[1 + i], capacity.nics[i]);
+    if (changed) star_.wake();
   }
 
   void count_tuner(std::shared_ptr<OperationCounter> counter, bool leads) override {
@@ -106,6 +117,11 @@ class Driver final : public PlanAgreement {
  private:
   static constexpr uint64_t kNothing = ~uint64_t{0};
   bool coordinates() const { return rank_ == 0; }
+  /// True: it is another one.
+  static bool take(std::atomic<CapacityCode>& of, double relative) {
+    const CapacityCode code = code_of(relative);
+    return of.load(std::memory_order_relaxed) != code && of.exchange(code, std::memory_order_relaxed) != code;
+  }
 
   void run() {
     pthread_setname_np(pthread_self(), "r2cc-plan");
@@ -156,7 +172,7 @@ class Driver final : public PlanAgreement {
   }
 
   void on_bytes(int rank, std::span<const std::byte> bytes, uint64_t now) {
-    const auto message = decode(bytes, ranks_);
+    const auto message = decode(bytes, ranks_, nics_);
     if (!message) return star_.drop(rank);
     if (coordinates()) {
       coordinator_.on_message(rank, message.value(), outgoing_);
@@ -196,7 +212,7 @@ class Driver final : public PlanAgreement {
       if (held_ & bit(Sequence::kEngine)) points[size_t(Sequence::kEngine)] = *gate_.hold(kAhead);
       if (held_ & bit(Sequence::kTuner)) {
         held_tuner_ = tuner();
-        if (held_tuner_) points[size_t(Sequence::kTuner)] = held_tuner_->hold(kAhead).value_or(kNever);
+        if (held_tuner_) points[size_t(Sequence::kTuner)] = held_tuner_->hold(kTunerAhead).value_or(kNever);
       }
     }
     std::optional<Decision> decision;
@@ -240,16 +256,17 @@ class Driver final : public PlanAgreement {
 
   /// Tells rank 0 of this node's capacity when it has changed and the burst is over.
   uint64_t report(uint64_t now) {
-    const CapacityCode capacity = capacity_.load(std::memory_order_relaxed);
-    const uint64_t when = pacer_.due(capacity, reported_.load(std::memory_order_relaxed), now);
+    NodeCodes capacity;
+    for (size_t i = 0; i < 1 + nics_; ++i) capacity.push_back(capacity_[i].load(std::memory_order_relaxed));
+    const uint64_t when = pacer_.due(capacity, reported_, now);
     const bool changed = now >= when;
     if (!changed && !tuner_changed_.exchange(false)) return when;
     if (changed) {
       tuner_changed_ = false;
       pacer_.done(now);
-      reported_.store(capacity, std::memory_order_relaxed);
+      reported_ = std::move(capacity);
     }
-    say(member_.report(reported_.load(std::memory_order_relaxed), counted()));
+    say(member_.report(reported_, counted()));
     return changed ? kNothing : when;
   }
 
@@ -298,14 +315,16 @@ class Driver final : public PlanAgreement {
   const int rank_, ranks_;
   const pid_t process_ = getpid();
   Star star_;
+  const size_t nics_;  // of each node in a view
   Gate gate_;
-  std::atomic<CapacityCode> capacity_{kNominal}, reported_{kNominal};
+  std::array<std::atomic<CapacityCode>, 1 + kMostNics> capacity_;
   std::atomic<bool> stop_{false}, settled_{true}, tuner_changed_{true};
   std::mutex tuner_mutex_;
   std::shared_ptr<OperationCounter> tuner_;  // tuner_mutex_
   bool leads_ = false;                       // tuner_mutex_
 
   // The thread's own.
+  NodeCodes reported_;
   Member member_;
   Coordinator coordinator_;  // rank 0's
   std::vector<Coordinator::Outgoing> outgoing_;

@@ -6,7 +6,7 @@
 //   auto listener = std::move(PlanAgreement::listen(PlanAgreement::Settings::from(config)).value());
 //   handle.agreement = listener->address();        // into the listen handle, for all ranks
 //   auto agreement = PlanAgreement::join(std::move(listener), rank, ranks, bytes_of_rank_0).value();
-//   agreement->set_capacity(0.75);                 // whenever the node's capacity is looked at
+//   agreement->set_capacity(capacity);             // whenever the node's capacity is looked at
 //   auto view = agreement->view_for(Sequence::kEngine, number);
 #pragma once
 
@@ -49,6 +49,7 @@ class PlanAgreement {
   struct Settings {
     control::InterfaceWish interface;
     std::string name;  ///< for the log: which group this is
+    size_t nics = 0;   ///< of each node in the group; the view has none where they do not fit (nics_told())
     /// A rank whose decision stays away for this long, because rank 0 cannot be reached, reports an error.
     std::chrono::milliseconds give_up{7000};
     /// A proposal that not everybody has answered within this is given up, and tried again later.
@@ -83,9 +84,9 @@ class PlanAgreement {
   /// ask again. kPeerGone: the decision does not come. One thread at a time; while nothing changes it costs a
   /// store, a load and a copy of the pointer.
   virtual Result<ViewPointer> view_for(uint64_t number) = 0;
-  /// What this rank's node can carry now, 0 … 1; any thread, cheap, may be called often. A change of 3 % or
-  /// more leads to a proposal.
-  virtual void set_capacity(double relative) = 0;
+  /// What this rank's node can carry now; any thread, cheap, may be called often. A change of 3 % or more, or
+  /// of 8 % or more of a NIC, leads to a proposal.
+  virtual void set_capacity(const NodeCapacity& capacity) = 0;
   /// Operations of kTuner are counted by `counter` from now on; nullptr: by nobody, so that kTuner keeps the
   /// view that it has. `leads`: this group decides for the communicator's tuners (of several groups of a
   /// communicator one does; what rank 0 says counts).

@@ -7,13 +7,21 @@ constexpr size_t kSizesKept = 16;
 
 }  // namespace
 
-Program::Program(Schedule schedule, uint32_t rank, const EndOf& end_of)
-    : schedule_(std::move(schedule)), rank_(rank), ends_(schedule_.lanes[rank].size()) {
+Program::Program(Schedule schedule, uint32_t rank, const EndOf& end_of, std::vector<RailShares> rails,
+                 uint32_t slots)
+    : schedule_(std::move(schedule)),
+      rank_(rank),
+      slots_(slots),
+      ends_(schedule_.lanes[rank].size() * slots),
+      rails_(std::move(rails)) {
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> ordinals;
   for (const Connection& connection : schedule_.connections) {
     const uint32_t ordinal = ordinals[{connection.from, connection.to}]++;
-    if (connection.from == rank) ends_[connection.from_lane] = end_of(connection.to, true, ordinal);
-    if (connection.to == rank) ends_[connection.to_lane] = end_of(connection.from, false, ordinal);
+    for (uint32_t slot = 0; slot < slots; ++slot) {
+      const uint32_t number = ordinal * slots + slot;
+      if (connection.from == rank) ends_[connection.from_lane * slots + slot] = end_of(connection.to, true, number);
+      if (connection.to == rank) ends_[connection.to_lane * slots + slot] = end_of(connection.from, false, number);
+    }
   }
 }
 

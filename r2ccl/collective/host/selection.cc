@@ -209,7 +209,7 @@ void Selection::say(Choice choice, uint64_t epoch, uint64_t bytes) {
 }
 
 GroupOffer::GroupOffer(uint64_t communicator, uint64_t ranks, PlanAgreement& agreement,
-                       std::function<double()> capacity, Advise advise)
+                       std::function<NodeCapacity()> capacity, Advise advise)
     : communicator_(communicator),
       ranks_(ranks),
       id_(new_id()),

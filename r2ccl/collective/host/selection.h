@@ -79,7 +79,7 @@ class GroupOffer {
   /// asked at each AllReduce, so that a failure is noticed while NCCL's rings carry everything. `advise` is
   /// called by the agreement's thread.
   GroupOffer(uint64_t communicator, uint64_t ranks, PlanAgreement& agreement,
-             std::function<double()> capacity, Advise advise);
+             std::function<NodeCapacity()> capacity, Advise advise);
   ~GroupOffer();
   GroupOffer(const GroupOffer&) = delete;
   GroupOffer& operator=(const GroupOffer&) = delete;
@@ -89,7 +89,7 @@ class GroupOffer {
   friend struct Registry;
   const uint64_t communicator_, ranks_, id_;
   PlanAgreement& agreement_;
-  const std::function<double()> capacity_;
+  const std::function<NodeCapacity()> capacity_;
   const Advise advise_;
   Selection* selection_ = nullptr;  // whose counter its agreement has
 };

@@ -38,7 +38,7 @@ Selection::Setting setting(int node, uint64_t nodes, uint64_t ranks) {
 class Noted final : public PlanAgreement {
  public:
   Result<ViewPointer> view_for(uint64_t) override { return ViewPointer{}; }
-  void set_capacity(double relative) override { capacity = relative; }
+  void set_capacity(const NodeCapacity& now) override { capacity = now.whole; }
   void count_tuner(std::shared_ptr<OperationCounter> by, bool leads_now) override {
     counter = std::move(by);
     leads = leads_now;

@@ -10,13 +10,18 @@ void StripedTransport::widen(std::vector<std::unique_ptr<ChannelTransport>> stri
     for (const End& end : ends_) stripe->end(end.peer, end.sends, end.ordinal);
     stripes_.push_back(std::move(stripe));
   }
-  for (End& end : ends_) end.next = 0;
+  if (stripes_.size() > 1)
+    for (const auto& stripe : stripes_) stripe->follow_plan();
+  for (End& end : ends_) end.turns = turns_of(end);
 }
 
 uint32_t StripedTransport::end(uint32_t peer, bool sends, uint32_t ordinal) {
   uint32_t number = 0;
   for (const auto& stripe : stripes_) number = stripe->end(peer, sends, ordinal);
-  if (number == ends_.size()) ends_.push_back({peer, ordinal, sends});
+  if (number == ends_.size()) {
+    ends_.push_back({peer, ordinal, sends});
+    ends_.back().turns = turns_of(ends_.back());
+  }
   return number;
 }
 
@@ -34,11 +39,18 @@ bool StripedTransport::connected() const {
   return std::all_of(stripes_.begin(), stripes_.end(), [](const auto& stripe) { return stripe->connected(); });
 }
 
+size_t StripedTransport::next_bytes(uint32_t number, size_t chunk, size_t posted, size_t most) {
+  End& end = ends_[number];
+  const RailTurns::Message& message = end.turns.next(chunk, posted, most);
+  end.rail = message.rail;
+  return message.bytes;
+}
+
 template <typename Post>
 Result<void*> StripedTransport::post(uint32_t number, Post&& post) {
   End& end = ends_[number];
-  auto message = post(*stripes_[end.next]);
-  if (message && *message) end.next = (end.next + 1) % stripes_.size();
+  auto message = post(*stripes_[end.rail]);
+  if (message && *message) end.turns.took();
   return message;
 }
 

@@ -1,5 +1,6 @@
-// One transport over several NICs of the node: the messages of an end take turns on a channel of each NIC, in
-// an order that both sides know, so the n-th message sent is still the n-th received. NCCL makes one CollNet
+// One transport over several NICs of the node: the messages of an end take turns on a channel of each NIC, each
+// NIC as often as its share says (rails.h), in an order that both sides know, so the n-th message sent is still
+// the n-th received. NCCL makes one CollNet
 // group per GPU and has it use one NIC, however many the node has; a group takes its part of all of them.
 #pragma once
 
@@ -7,12 +8,15 @@
 #include <vector>
 
 #include "r2ccl/collective/host/channel_transport.h"
+#include "r2ccl/collective/rails.h"
 
 namespace r2ccl::collective {
 
 class StripedTransport final : public Transport {
  public:
-  explicit StripedTransport(std::unique_ptr<ChannelTransport> first) { stripes_.push_back(std::move(first)); }
+  StripedTransport(std::unique_ptr<ChannelTransport> first, uint32_t rank) : rank_(rank) {
+    stripes_.push_back(std::move(first));
+  }
 
   /// Adds stripes. Both sides of all ends do so while nothing is under way: turns begin again with the first one.
   void widen(std::vector<std::unique_ptr<ChannelTransport>> stripes);
@@ -26,6 +30,10 @@ class StripedTransport final : public Transport {
 
   Result<void*> isend(uint32_t end, const void* data, size_t bytes, Registration* registration) override;
   Result<void*> irecv(uint32_t end, void* data, size_t bytes, Registration* registration) override;
+  size_t next_bytes(uint32_t end, size_t chunk, size_t posted, size_t most) override;
+  void route(uint32_t end, const RailShares* rails) override {
+    ends_[end].turns.set(rails ? *rails : even_shares(stripes_.size()));
+  }
   Result<TestOutcome> test(void* message) override { return stripes_.front()->test(message); }
   Result<StagingMemory> staging(size_t bytes) override { return stripes_.front()->staging(bytes); }
 
@@ -33,11 +41,17 @@ class StripedTransport final : public Transport {
   struct End {
     uint32_t peer, ordinal;
     bool sends;
-    size_t next = 0;  // whose turn it is
+    RailTurns turns{};
+    size_t rail = 0;  // of the next message
   };
+  /// Each end begins with another NIC, the same one on both sides.
+  RailTurns turns_of(const End& end) const {
+    return RailTurns(stripes_.size(), (end.sends ? rank_ : end.peer) + end.ordinal);
+  }
   template <typename Post>
   Result<void*> post(uint32_t end, Post&& post);
 
+  const uint32_t rank_;
   std::vector<std::unique_ptr<ChannelTransport>> stripes_;
   std::vector<End> ends_;  // all stripes number them alike
 };

@@ -1,6 +1,7 @@
 // Test support: channels within one process over ports with rates, in time of their own. A port sends the
 // packets of its messages in turn, one of each channel; what arrives waits at the receiver's port. So the
 // executor's order, credits and window show in the time that a stream of operations takes, on any machine.
+// A rank may have several ports; rail i joins the i-th ones, and messages take turns on them by rails.h.
 #pragma once
 
 #include <algorithm>
@@ -32,19 +33,21 @@ class TimedFabric {
     size_t arrived = 0;  // … and have arrived
   };
   struct Pipe {
-    uint32_t from = 0, to = 0;
+    uint32_t from = 0, to = 0;      // ports
     std::deque<Posted*> receives;   // posted, and known to the sender
     std::deque<Message> messages;   // under way, the oldest first
     size_t leaving = 0;             // index of the one whose packets leave
     bool waiting = false;           // in its port's turn
   };
 
-  /// `rates`: bytes per second of each rank's port, in each direction.
-  TimedFabric(std::vector<double> rates, double latency) : rates_(std::move(rates)), latency_(latency), ports_(rates_.size()) {}
+  /// `rates`: bytes per second of each port in each direction, those of rank 0 first, `rails` of each rank.
+  TimedFabric(std::vector<double> rates, double latency, uint32_t rails = 1)
+      : rates_(std::move(rates)), latency_(latency), rails_(rails), ports_(rates_.size()) {}
 
-  Pipe& pipe(uint32_t from, uint32_t to, uint32_t ordinal) {
-    auto& pipe = pipes_[{from, to, ordinal}];
-    if (!pipe) pipe = std::make_unique<Pipe>(Pipe{from, to, {}, {}, 0, false});
+  uint32_t rails() const { return rails_; }
+  Pipe& pipe(uint32_t from, uint32_t to, uint32_t ordinal, uint32_t rail) {
+    auto& pipe = pipes_[{from, to, ordinal, rail}];
+    if (!pipe) pipe = std::make_unique<Pipe>(Pipe{from * rails_ + rail, to * rails_ + rail, {}, {}, 0, false});
     return *pipe;
   }
   bool can_send(const Pipe& pipe) const { return !pipe.receives.empty(); }
@@ -57,7 +60,7 @@ class TimedFabric {
     at(latency_, [&pipe, posted] { pipe.receives.push_back(posted); });
   }
   double now() const { return now_; }
-  double sent_by(uint32_t rank) const { return ports_[rank].sent; }
+  double sent_by(uint32_t port) const { return ports_[port].sent; }
   /// The next event. False: there is none.
   bool step() {
     if (events_.empty()) return false;
@@ -95,8 +98,8 @@ class TimedFabric {
     ports_[pipe.from].turn.push_back(&pipe);
     leave(pipe.from);
   }
-  void leave(uint32_t rank) {
-    Port& port = ports_[rank];
+  void leave(uint32_t number) {
+    Port& port = ports_[number];
     if (port.sending || port.turn.empty()) return;
     Pipe& pipe = *port.turn.front();
     port.turn.pop_front();
@@ -107,22 +110,22 @@ class TimedFabric {
     message.sent += bytes;
     if (message.sent == message.from->bytes) ++pipe.leaving;
     port.sent += double(bytes);
-    at(double(bytes) / rates_[rank], [this, rank, &pipe, bytes] {
-      ports_[rank].sending = false;
+    at(double(bytes) / rates_[number], [this, number, &pipe, bytes] {
+      ports_[number].sending = false;
       ports_[pipe.to].arriving.push_back({&pipe, bytes});
       arrive(pipe.to);
       enqueue(pipe);
-      leave(rank);
+      leave(number);
     });
   }
-  void arrive(uint32_t rank) {
-    Port& port = ports_[rank];
+  void arrive(uint32_t number) {
+    Port& port = ports_[number];
     if (port.receiving || port.arriving.empty()) return;
     const Packet packet = port.arriving.front();
     port.arriving.pop_front();
     port.receiving = true;
-    at(double(packet.bytes) / rates_[rank], [this, rank, packet] {
-      ports_[rank].receiving = false;
+    at(double(packet.bytes) / rates_[number], [this, number, packet] {
+      ports_[number].receiving = false;
       Pipe& pipe = *packet.pipe;
       Message& message = pipe.messages.front();
       message.arrived += packet.bytes;
@@ -133,17 +136,18 @@ class TimedFabric {
         pipe.messages.pop_front();
         --pipe.leaving;
       }
-      arrive(rank);
+      arrive(number);
     });
   }
 
   const std::vector<double> rates_;
   const double latency_;
+  const uint32_t rails_;
   std::vector<Port> ports_;
   double now_ = 0;
   uint64_t order_ = 0;
   std::priority_queue<Event> events_;
-  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, std::unique_ptr<Pipe>> pipes_;
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>, std::unique_ptr<Pipe>> pipes_;
 };
 
 class TimedTransport final : public Transport {
@@ -152,19 +156,38 @@ class TimedTransport final : public Transport {
 
   uint32_t end(uint32_t peer, bool sends, uint32_t ordinal) {
     const auto [known, fresh] = numbers_.try_emplace({peer, sends, ordinal}, uint32_t(ends_.size()));
-    if (fresh) ends_.push_back(sends ? &fabric_.pipe(rank_, peer, ordinal) : &fabric_.pipe(peer, rank_, ordinal));
+    if (fresh) {
+      End& end = ends_.emplace_back();
+      for (uint32_t rail = 0; rail < fabric_.rails(); ++rail)
+        end.pipes.push_back(sends ? &fabric_.pipe(rank_, peer, ordinal, rail)
+                                  : &fabric_.pipe(peer, rank_, ordinal, rail));
+      end.turns = RailTurns(fabric_.rails(), (sends ? rank_ : peer) + ordinal);
+    }
     return known->second;
   }
   Result<void*> isend(uint32_t end, const void* data, size_t bytes, Registration* /*registration*/) override {
-    if (!fabric_.can_send(*ends_[end])) return static_cast<void*>(nullptr);
+    End& from = ends_[end];
+    TimedFabric::Pipe& pipe = *from.pipes[from.rail];
+    if (!fabric_.can_send(pipe)) return static_cast<void*>(nullptr);
     TimedFabric::Posted* const posted = open(const_cast<void*>(data), bytes);
-    fabric_.send(*ends_[end], posted);
+    fabric_.send(pipe, posted);
+    from.turns.took();
     return static_cast<void*>(posted);
   }
   Result<void*> irecv(uint32_t end, void* data, size_t bytes, Registration* /*registration*/) override {
     TimedFabric::Posted* const posted = open(data, bytes);
-    fabric_.receive(*ends_[end], posted);
+    End& to = ends_[end];
+    fabric_.receive(*to.pipes[to.rail], posted);
+    to.turns.took();
     return static_cast<void*>(posted);
+  }
+  void route(uint32_t end, const RailShares* rails) override {
+    ends_[end].turns.set(rails ? *rails : even_shares(fabric_.rails()));
+  }
+  size_t next_bytes(uint32_t end, size_t chunk, size_t posted, size_t most) override {
+    const RailTurns::Message& message = ends_[end].turns.next(chunk, posted, most);
+    ends_[end].rail = message.rail;
+    return message.bytes;
   }
   Result<TestOutcome> test(void* message) override {
     auto* const posted = static_cast<TimedFabric::Posted*>(message);
@@ -179,6 +202,11 @@ class TimedTransport final : public Transport {
   }
 
  private:
+  struct End {
+    std::vector<TimedFabric::Pipe*> pipes;  // by rail
+    RailTurns turns;
+    size_t rail = 0;  // of the next message
+  };
   TimedFabric::Posted* open(void* data, size_t bytes) {
     auto posted = std::make_unique<TimedFabric::Posted>(TimedFabric::Posted{data, bytes, false});
     TimedFabric::Posted* const raw = posted.get();
@@ -189,7 +217,7 @@ class TimedTransport final : public Transport {
   TimedFabric& fabric_;
   const uint32_t rank_;
   std::map<std::tuple<uint32_t, bool, uint32_t>, uint32_t> numbers_;
-  std::vector<TimedFabric::Pipe*> ends_;
+  std::vector<End> ends_;
   std::map<TimedFabric::Posted*, std::unique_ptr<TimedFabric::Posted>> open_;
   std::vector<std::unique_ptr<std::byte[]>> staging_;
 };

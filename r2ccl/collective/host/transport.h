@@ -3,11 +3,13 @@
 // tests queues within one process.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
 #include "r2ccl/base/result.h"
 #include "r2ccl/channel/net.h"
+#include "r2ccl/collective/rails.h"
 
 namespace r2ccl::collective {
 
@@ -24,6 +26,14 @@ class Transport {
   /// n-th message sent on an end is the n-th received at the other one.
   virtual Result<void*> isend(uint32_t end, const void* data, size_t bytes, Registration* registration) = 0;
   virtual Result<void*> irecv(uint32_t end, void* data, size_t bytes, Registration* registration) = 0;
+  /// Messages posted on the end from now on are spread over rails like this; nullptr: alike. Both sides say so
+  /// before the same message.
+  virtual void route(uint32_t /*end*/, const RailShares* /*rails*/) {}
+  /// How much of a chunk, of which `posted` bytes have been, the end's next message is to hold, `most` at most.
+  /// Both sides get the same answer.
+  virtual size_t next_bytes(uint32_t /*end*/, size_t chunk, size_t posted, size_t most) {
+    return std::min(chunk - posted, most);
+  }
   /// The token is gone once `done` is reported.
   virtual Result<TestOutcome> test(void* message) = 0;
   /// Stays until the transport goes.
