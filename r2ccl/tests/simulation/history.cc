@@ -134,12 +134,14 @@ static void aim(Plan& plan, Random& random) {
                                  300 * kMillisecond, plan.nics + nic});
       plan.faults.push_back({Kind::kTcpHold, some, 0, random.skewed(kMicrosecond, 5 * kMillisecond)});
       break;
-    case kLastAcknowledgement: {  // channel 0 sends when all others are done
+    case kLastAcknowledgement: {  // channel 0 sends when all others are done; what comes back is lost
       line.messages = 160;
+      line.most_bytes = kSlotBytes;
       line.pause = kMillisecond;
-      const int last = plan.messages() - int(random.between(1, 12));
-      plan.faults = {{Kind::kCutRail, last, random.skewed(kMicrosecond, 20 * kMicrosecond), 100 * kMillisecond, from, to},
-                     {Kind::kTcpCut, some, 0, 0},
+      const int last = plan.messages() - int(random.between(2, 7));
+      plan.faults = {{Kind::kCutRail, last, random.below(4 * kMicrosecond), 100 * kMillisecond, to, from},
+                     // Taking the registrations away takes long, and the queue pair is there all the time.
+                     {Kind::kDriverHang, last, 0, 4 * kSecond, (from + 2) % plan.nics},
                      {Kind::kLoseLine, some, 0, 0, to, 1}};
       break;
     }
