@@ -5,6 +5,7 @@
     plots/collect.py matrix SET FILE      matrix.json of r2bench matrix                         → matrix.csv
     plots/collect.py nccl SET FILE        of harness/workload/nccl/matrix.py                    → nccl.csv
     plots/collect.py head_to_head SET FILE…   of harness/workload/nccl/head_to_head.py          → head_to_head.csv
+    plots/collect.py renewals SET FOLDER… of nccl_abort, nccl_shrink, nccl_revoke               → renewals.csv
     plots/collect.py gpu_memory SET FILE  of harness/workload/nccl/gpu_memory.py                → nccl.csv
     plots/collect.py mode3 SET FILE       of harness/workload/nccl/allreduce_matrix.py          → nccl.csv
     plots/collect.py sim SET FILE         allreduce.csv of harness/sim/sweep.py                 → allreduce.csv
@@ -73,6 +74,11 @@ def busbw(run):
 def rows_of_result(result, name):
     """(rows of runs.csv, rows of faults.csv) of one result.json, without their set."""
     fabric, work, runs, faults = result["fabric"], result["workload"], [], []
+
+    def known(key):
+        """A command decides by itself what it does."""
+        return None if work["engine"] == "exec" else work[key]
+
     for run in result["runs"]:
         metrics = run["metrics"]
         recovery, rate, loss = metrics["recovery"], metrics["throughput"], metrics.get("overhead_pct") or {}
@@ -80,7 +86,7 @@ def rows_of_result(result, name):
         runs.append({
             "run": name, "mode": run["mode"], "schema": result["schema_version"], "verdict": result["verdict"], "outcome": run["outcome"],
             "error_ms": run.get("error_ms"), "nodes": fabric["nodes"], "ranks_per_node": fabric["ranks_per_node"], "nics": fabric["nics_per_node"],
-            "nic_gbps": fabric["nic_rate_bits_per_s"] / 1e9, "op": work["op"], "bytes": work["bytes"], "iters": work["iters"], "channels": work["channels"],
+            "nic_gbps": fabric["nic_rate_bits_per_s"] / 1e9, "op": known("op"), "bytes": known("bytes"), "iters": known("iters"), "channels": work["channels"],
             "repeats": result["repeats"], "seed": result["seed"], "exact": metrics["correctness"]["exact"], "checked": metrics["correctness"]["checked_elements"],
             "busbw_p25_gbytes": low, "busbw_p50_gbytes": median, "busbw_p75_gbytes": high, "before_gbps": rate["before_gbps"], "retained": rate["retained"],
             "limit": rate["limit"], "planned": metrics["faults"]["planned"], "sampled": metrics["faults"].get("sampled"),
@@ -264,6 +270,33 @@ def of_head_to_head(paths):
         "cores": environment.get("cores"), "machine": environment.get("gpu", "").split(",")[0], "command": "harness/workload/nccl/head_to_head.py --out FILE"}
 
 
+def of_renewals(paths):
+    """Of result.json files of scenarios with `renew`, beside their scenario.yaml."""
+    rows, origins = [], []
+    for path in (os.path.join(folder, "result.json") for top in paths for folder, _, names in sorted(os.walk(top)) if "result.json" in names):
+        result = inputs.read_result(path)
+        with open(os.path.join(os.path.dirname(path), "scenario.yaml"), encoding="utf-8") as file:
+            text = file.read()
+        by = re.search(r"renew: *{ *by: *(\w+)", text).group(1)
+        cell = result.get("matrix") or {}
+        delay = cell.get("workload.renew.delay", "none")
+        origins.append(origin_of_result(result) | {"machine": result["environment"].get("gpu", "").split(",")[0]})
+        for run in result["runs"]:
+            renewals = [rank["renewal"] for rank in run["ranks"] if rank.get("renewal")]
+            whole = renewals if len(renewals) == len(run["ranks"]) else []
+            correctness = run["metrics"]["correctness"]
+            rows.append({
+                "scenario": result["scenario"], "nccl": result["environment"].get("nccl"), "workaround": int("NCCL_NET_PLUGIN_REF_COUNT" in text), "by": by,
+                "iter": cell.get("workload.renew.iter"), "delay_ms": None if delay == "none" else delay.removesuffix(" ms"),
+                "fault": " ".join(sorted({fault["kind"] for fault in run["faults"]})), "mode": run["mode"], "outcome": run["outcome"], "wrong": correctness["wrong_elements"], "checked": correctness["checked_elements"],
+                "migrations": run["metrics"]["recovery"]["migrations"], "ranks": len(run["ranks"]), "open": sum(one["operation_open"] for one in whole) if whole else None,
+                "ranks_after": max(one["ranks"] for one in whole) if whole else None, "renew_ms": max(one["renew_ms"] for one in whole) if whole else None,
+                "stall_ms": run.get("stall_ms")})
+    if not rows:
+        raise inputs.BadInput(f"{paths[0]}: there is no result.json in it")
+    return {"renewals": rows}, origins[0]
+
+
 def of_walks(paths):
     lines = [line for path in paths for line in inputs.read_lines(path)]
     rows = [{**line, "mode": line.get("mode", "migrate"), "small": bool(line.get("small")), "counting": line.get("counting", "any")} for line in lines]
@@ -292,7 +325,7 @@ def of_conformance(paths):
 
 
 READERS = {"run": of_runs, "matrix": of_matrix, "nccl": of_nccl, "mode3": of_mode3, "gpu_memory": of_gpu_memory, "sim": of_sim, "programs": of_programs, "bench": of_bench, "walks": of_walks, "gate": of_gate,
-           "nightly": of_nightly, "head_to_head": of_head_to_head, "conformance": of_conformance}
+           "nightly": of_nightly, "head_to_head": of_head_to_head, "renewals": of_renewals, "conformance": of_conformance}
 
 
 def collect(results, name, found, origin, said):

@@ -54,6 +54,23 @@ class Collect(unittest.TestCase):
         self.assertEqual(origin["machine"], "Intel(R) Xeon(R) Processor, Linux 6.18")
         self.assertEqual((origin["evidence"], origin["fabric"], origin["date"], origin["tables"]), ("emulated", "vhca", "2026-11-22", "runs faults"))
 
+    def test_renewals_say_when_what_was_open_and_how_long_the_slowest_took(self):
+        def renewed(result):
+            result["matrix"] = {"workload.renew.delay": "10 ms", "workload.renew.iter": "20"}
+            result["environment"] |= {"nccl": "2.32.3", "gpu": "1 × NVIDIA H200, compute capability 9.0"}
+            result["runs"] = result["runs"][:1]
+            for place, rank in enumerate(result["runs"][0]["ranks"]):
+                rank["renewal"] = {"iteration": 20, "operation_open": place == 0, "ranks": 2, "renew_ms": 500.0 + place}
+
+        place = self.changed("abort", renewed)
+        with open(os.path.join(place, "scenario.yaml"), "w", encoding="utf-8") as file:
+            file.write("workload: {engine: nccl, renew: {by: abort, iter: 20, delay: 10 ms}}\n")
+        done = self.call("renewals", "set", place, "--command", "x")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        row, = read(self.folder, "renewals")
+        self.assertEqual((row["by"], row["delay_ms"], row["iter"], row["nccl"], row["open"], row["ranks_after"], row["renew_ms"]),
+                         ("abort", "10", "20", "2.32.3", "1", "2", "501"))
+
     def test_a_row_says_what_the_result_says(self):
         self.call("run", "one", SAMPLE, "--command", "x")
         with open(os.path.join(SAMPLE, "result.json"), encoding="utf-8") as file:

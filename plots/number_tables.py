@@ -124,10 +124,10 @@ def nccl_stalls(results):
     return markdown(["case", "fault", "mode", "NICs (Gbit/s)", "AllReduce of 64 MiB: median / longest (ms)"], rows)
 
 
-def mode3_median(results, case, step):
-    found = [row for row in rows_of(results, "nccl", "nccl_mode3") if row["case"] == case and row["step"] == step]
+def mode3_median(results, case, step, measured="nccl_mode3"):
+    found = [row for row in rows_of(results, "nccl", measured) if row["case"] == case and row["step"] == step]
     if not found:
-        raise inputs.BadInput(f"{tables.path_of(results, 'nccl')}: the set nccl_mode3 has no case {case} with a step '{step}'")
+        raise inputs.BadInput(f"{tables.path_of(results, 'nccl')}: the set {measured} has no case {case} with a step '{step}'")
     return found[0]
 
 
@@ -144,13 +144,27 @@ def mode3(results):
     return markdown(["AllReduce of 64 MiB, in ms", "lower bound", "ring", "mode 3"], rows)
 
 
+STRIPED = (("4 nodes, NICs of 2 Gbit/s, one of four lost", "lost_mode3", "lost_balance", "nccl_mode3_striped"),
+           ("two of four lost", "half_mode3", "", "nccl_mode3_striped"), ("6 nodes, one of four lost", "six_nodes_mode3", "", "nccl_mode3_striped"),
+           ("4 nodes, NICs of 500 Mbit/s, one of four lost", "lost_mode3", "lost_balance", "nccl_mode3_500mbit"))
+
+
+def mode3_striped(results):
+    rows = []
+    for title, case, beside, measured in STRIPED:
+        mine = mode3_median(results, case, "after", measured)
+        rows.append([title, short(mine["bound_ms"]), short(mode3_median(results, beside, "after", measured)["median_ms"]) if beside else "–", short(mine["median_ms"])])
+    return markdown(["AllReduce of 64 MiB, in ms", "lower bound", "ring (mode 2)", "mode 3"], rows)
+
+
+MACHINES = ("head_to_head", "head_to_head_h200_2")  # of what was run again with a later build, on another machine
 TRANSPORTS = {"ib": "NCCL's IB", "ib_failover": "NCCL's IB, failover", "r2ccl_baseline": "R2CCL mode 0", "r2ccl_migrate": "R2CCL mode 1", "r2ccl_balance": "R2CCL mode 2"}
 
 
-def by_transport(results, table, *keys, measured="head_to_head"):
-    """[(values of `keys`, transport), its rows] of one table of one measurement of the head-to-head, in the order of the rows."""
+def by_transport(results, table, *keys, measured=("head_to_head",)):
+    """[(values of `keys`, transport), its rows] of one table of measurements of the head-to-head, in the order of the rows."""
     found = {}
-    for row in rows_of(results, "head_to_head", measured):
+    for row in (row for name in measured for row in rows_of(results, "head_to_head", name)):
         if row["table"] == table:
             found.setdefault((tuple(row[key] for key in keys), row["transport"]), []).append(row)
     return sorted(found.items(), key=lambda item: (item[0][0], list(TRANSPORTS).index(item[0][1])))
@@ -177,18 +191,42 @@ def head_to_head(results):
 
 def head_to_head_versions(results):
     lines = [[version, f"`{fault}`", TRANSPORTS[transport], survived(rows), sum(int(row["wrong"] or 0) for row in rows), median_of(rows, "stall_ms"),
-              median_of(rows, "retained", 2)] for ((version, fault), transport), rows in by_transport(results, "versions", "nccl", "fault")]
+              median_of(rows, "retained", 2)] for ((version, fault), transport), rows in by_transport(results, "versions", "nccl", "fault", measured=MACHINES)]
     return markdown(["NCCL", "fault", "transport", "survives", "wrong elements", "longest (ms)", "retained"], lines)
 
 
 def head_to_head_retained(results):
     lines = [[op, TRANSPORTS[transport], survived(rows), sum(int(row["wrong"] or 0) for row in rows), median_of(rows, "retained", 3)]
-             for ((op,), transport), rows in by_transport(results, "retained", "op")]
+             for ((op,), transport), rows in by_transport(results, "retained", "op", measured=MACHINES)]
     return markdown(["collective", "transport", "survives", "wrong elements", "retained (limit 3/4)"], lines)
 
 
+def head_to_head_timeouts(results):
+    lines = [[f"{version} ({timeout})", f"`{fault}`", TRANSPORTS[transport], survived(rows), sum(int(row["wrong"] or 0) for row in rows), median_of(rows, "stall_ms"),
+              median_of(rows, "retained", 2)] for ((version, timeout, fault), transport), rows in by_transport(results, "timeouts", "version", "timeout", "fault", measured=MACHINES)
+             if version in ("default", "firmware")]
+    return markdown(["IB timeout", "fault", "transport", "survives", "wrong elements", "longest (ms)", "retained"], lines)
+
+
+def renewals(results):
+    """Cells that differ only in when the communicators were renewed are one line."""
+    found = {}
+    for row in rows_of(results, "renewals", "nccl_renewals"):
+        when = "between operations" if row["delay_ms"] == "" else "in the struck operation" if row["iter"] == "20" else "in a later operation"
+        if row["outcome"] != "ok":
+            when = "in the struck operation"
+        found.setdefault((row["by"], row["nccl"] + (", workaround" if row["workaround"] == "1" else ""), when), []).append(row)
+    lines = []
+    for (by, nccl, when), rows in sorted(found.items()):
+        known = [float(row["renew_ms"]) for row in rows if row["renew_ms"] != ""]
+        goes_on = f"{sum(row['outcome'] == 'ok' for row in rows)} of {len(rows)}" if any(int(row["checked"]) for row in rows) else "has no such call"
+        lines.append([f"`{by}`", nccl, when, goes_on, sum(int(row["wrong"]) for row in rows),
+                      f"{min(known):.0f}–{max(known):.0f}" if known else "–", median_of(rows, "stall_ms")])
+    return markdown(["communicators end by", "NCCL", "when", "goes on", "wrong elements", "renewed after (ms)", "longest operation (ms)"], lines)
+
+
 def head_to_head_cost(results):
-    groups = by_transport(results, "cost", "bytes", measured="head_to_head_h200")
+    groups = by_transport(results, "cost", "bytes", measured=["head_to_head_h200", "head_to_head_h200_2"])
     theirs = {size: rows for ((size,), transport), rows in groups if transport == "ib"}
     lines = []
     for ((size,), transport), rows in sorted(groups, key=lambda item: (int(item[0][0][0]), list(TRANSPORTS).index(item[0][1]))):
@@ -272,8 +310,8 @@ def one_run(results, name, run, mode_name):
 
 
 def mode3_to_bound(results, pick):
-    return short(pick(float(mode3_median(results, case, step)["median_ms"]) / float(mode3_median(results, case, step)["bound_ms"])
-                      for _, case, _, step in MODE3[1:4]), 2)
+    found = [mode3_median(results, case, "after", measured) for _, case, _, measured in STRIPED]
+    return short(pick(float(row["median_ms"]) / float(row["bound_ms"]) for row in found), 2)
 
 
 def vhca_copy(results):
@@ -287,10 +325,11 @@ def vhca_copy(results):
 
 BLOCKS = {
     "recovery": recovery_times, "retained": retained, "other-operations": other_operations, "overhead": overhead, "false-alarms": false_alarms, "matrix": matrix,
-    "nccl": nccl, "nccl-stalls": nccl_stalls, "mode3": mode3, "head-to-head": head_to_head, "head-to-head-versions": head_to_head_versions,
-    "head-to-head-retained": head_to_head_retained, "head-to-head-cost": head_to_head_cost, "gpu-memory": gpu_memory, "programs": programs, "walks": walks, "gate": gate, "nightly": nightly, "costs": costs,
+    "nccl": nccl, "nccl-stalls": nccl_stalls, "mode3": mode3, "mode3-striped": mode3_striped, "head-to-head": head_to_head, "head-to-head-versions": head_to_head_versions,
+    "head-to-head-retained": head_to_head_retained, "head-to-head-timeouts": head_to_head_timeouts, "renewals": renewals, "head-to-head-cost": head_to_head_cost, "gpu-memory": gpu_memory, "programs": programs, "walks": walks, "gate": gate, "nightly": nightly, "costs": costs,
     "conformance": conformance, "simulated": simulated, "vhca-copy": vhca_copy,
     "scenarios": lambda results: runs(results, "recovery", "ten_faults", "device_removed", "dual_port_card", "alltoall_64"),
+    "nccl-scenarios": lambda results: runs(results, "nccl_scenarios"),
     "degraded": lambda results: runs(results, "gray", "numa_far"),
     "mode3-emulated": lambda results: runs(results, "mode3_scenarios"),
 }
@@ -299,7 +338,7 @@ NUMBERS = {
     "balance.loss-upper95": lambda results: short(one_run(results, "no_fault_balance", "no_fault_balance_40_pairs", "balance")["busbw_loss_upper95_pct"], 2),
     "slow-lane.gain": lambda results: short(1 - float(one_run(results, "slow_lane", "slow_lane", "balance")["busbw_loss_pct"]) / 100),
     "h2h.firmware": lambda results: short(statistics.median(float(row["stall_ms"]) for row in tables.read(results, "head_to_head")
-                                                            if row["table"] == "timeouts" and row["transport"] == "ib_failover") / 1000, 2),
+                                                            if row["table"] == "timeouts" and row["version"] == "firmware" and row["transport"] == "ib_failover") / 1000, 2),
     "mode3.degraded": lambda results: short(one_run(results, "mode3_scenarios", "allreduce_degraded", "allreduce")["retained"]),
     "mode3.degraded-limit": lambda results: short(one_run(results, "mode3_scenarios", "allreduce_degraded", "allreduce")["limit"]),
     "mode3.least": lambda results: mode3_to_bound(results, min),

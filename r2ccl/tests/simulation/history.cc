@@ -23,6 +23,7 @@ constexpr uint32_t kSlotBytes = 16 << 10;
 constexpr int kSlots = 8;
 constexpr int kAsked = 3;                   // times, for a channel that is then abandoned
 constexpr Time kConnectBound = 10 * kSecond;  // R2CC_CONNECT_MS of those histories
+constexpr Time kBusyCall = 50 * kMillisecond;  // of a driver that is merely slow
 constexpr Time kHistoryBound = 90 * kSecond;
 constexpr Time kFailBound = 2 * kSecond;  // R2CC_FAIL_BOUND_MS
 // What a channel may stand still for, and for each fault, whose own time comes on top.
@@ -70,7 +71,8 @@ std::string Plan::words() const {
                      std::to_string(nics) + " NICs each, spared " + std::to_string(spared[0]) + " and " +
                      std::to_string(spared[1]) + (hopeless ? ", hopeless" : "") +
                      (scarce >= 0 ? ", epoll of process " + std::to_string(scarce) + " is full" : "") +
-                     (pair_dies ? ", a pair of NICs dies" : "") + (abandons ? ", abandons a connect" : "") + "\n";
+                     (pair_dies ? ", a pair of NICs dies" : "") +
+                     (aim ? ", aim " + std::to_string(aim) : "") + (abandons ? ", abandons a connect" : "") + "\n";
   for (const Line& line : channels)
     text += "  channel " + std::to_string(line.sender) + " -> " + std::to_string(1 - line.sender) +
             ", NICs " + std::to_string(line.sender_nic) + " -> " + std::to_string(line.receiver_nic) + ", " +
@@ -103,6 +105,60 @@ static void let_a_pair_die(Plan& plan, Random& random) {
   plan.faults.push_back({Kind::kLoseLine, 30, 0, 0, 4 + int(random.below(4)), 1});
   for (int nic = 0; nic < 4; ++nic)
     if (nic != first && nic != second) plan.spared[0] = nic;
+}
+
+// Faults that go together, at the rail of channel 0, which runs from process 0 to 1; the spared NICs are others.
+static void aim(Plan& plan, Random& random) {
+  enum { kLateAndRemoved = 1, kDroppedWhileChosen, kLastAcknowledgement, kBusyDriver };
+  plan.aim = int(random.between(kLateAndRemoved, kBusyDriver));
+  Plan::Line& line = plan.channels[0];
+  line.pause = 0;
+  line.most_bytes = 4096;
+  plan.spared[0] = (line.sender_nic + 1) % plan.nics;
+  plan.spared[1] = (line.receiver_nic + 1) % plan.nics;
+  plan.hopeless = plan.abandons = false;
+  const int from = line.sender_nic, to = plan.nics + line.receiver_nic;
+  const int some = int(random.between(20, uint64_t(plan.messages() / 2)));
+  plan.faults.clear();
+  switch (plan.aim) {
+    case kLateAndRemoved:  // what is under way meets a device that refuses everything and still takes it in
+      plan.faults = {{Kind::kLate, some / 2, 0, 400 * kMillisecond, from},
+                     {Kind::kRemove, some, random.below(2 * kMillisecond), random.between(50, 400) * kMillisecond, to},
+                     {Kind::kLoseLine, some, 0, 0, to, 1}};
+      break;
+    case kDroppedWhileChosen:  // the receiver gives up what the sender begins to use
+      plan.faults.push_back({Kind::kLate, some / 2, 0, 200 * kMillisecond, plan.spared[0]});
+      for (int nic = 0; nic < plan.nics; ++nic)
+        if (nic != plan.spared[1])
+          plan.faults.push_back({Kind::kPortDown, some, random.skewed(kMicrosecond, 5 * kMillisecond),
+                                 300 * kMillisecond, plan.nics + nic});
+      plan.faults.push_back({Kind::kTcpHold, some, 0, random.skewed(kMicrosecond, 5 * kMillisecond)});
+      break;
+    case kLastAcknowledgement: {  // channel 0 sends when all others are done; what comes back is lost
+      line.messages = 160;
+      line.most_bytes = kSlotBytes;
+      line.pause = kMillisecond;
+      const int last = plan.messages() - int(random.between(2, 7));
+      plan.faults = {{Kind::kCutRail, last, random.below(4 * kMicrosecond), 100 * kMillisecond, to, from},
+                     // Taking the registrations away takes long, and the queue pair is there all the time.
+                     {Kind::kDriverHang, last, 0, 4 * kSecond, (from + 2) % plan.nics},
+                     {Kind::kLoseLine, some, 0, 0, to, 1}};
+      break;
+    }
+    case kBusyDriver: {  // many channels need paths over one NIC, and each call takes its time
+      const Plan::Line first = line;
+      plan.channels.resize(6, first);
+      for (Plan::Line& each : plan.channels) {
+        each.sender = 0;
+        each.sender_nic = first.sender_nic;
+        each.receiver_nic = first.receiver_nic;
+      }
+      for (int nic = 0; nic < plan.nics; ++nic)
+        if (nic != plan.spared[0])
+          plan.faults.push_back({Kind::kPortDown, some, random.below(kMillisecond), kHistoryBound, nic});
+      break;
+    }
+  }
 }
 
 Plan plan_of(uint64_t seed) {
@@ -181,7 +237,10 @@ Plan plan_of(uint64_t seed) {
   Random more(random.next());
   if (more.chance(10)) plan.scarce = int(more.below(2));
   plan.abandons = !plan.hopeless && more.chance(5);
-  if (more.chance(4)) let_a_pair_die(plan, more);
+  if (more.chance(4))
+    let_a_pair_die(plan, more);
+  else if (more.chance(8))
+    aim(plan, more);
   return plan;
 }
 
@@ -198,6 +257,7 @@ class History final : public MemoryWatch {
     open_.resize(plan.channels.size() * 2 * kSlots);
     for (int process = 0; process < 2; ++process)
       for (int nic = 0; nic < plan.nics; ++nic) fabric_.add(process, nic, 12.5);
+    if (plan.busy_driver()) fabric_.nics[size_t(plan.spared[0])]->command_time = kBusyCall;
     for (size_t i = 0; i < plan.channels.size(); ++i) {
       const Plan::Line& line = plan.channels[i];
       ends_.push_back({i, true, line.sender});
@@ -656,7 +716,7 @@ void History::program(int process) {
 }
 
 Time History::allowed_gap() const {
-  Time sum = kRecoveryBound;
+  Time sum = kRecoveryBound + (plan_.busy_driver() ? 400 * kBusyCall : 0);
   for (const Fault& fault : plan_.faults) {
     sum += kOneFault + (fault.lasts < kHistoryBound ? fault.lasts : 0);  // one that is for good is left
     if (fault.kind >= Kind::kTcpCut && fault.kind <= Kind::kTcpSwallow) sum += kControlBound;

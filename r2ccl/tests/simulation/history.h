@@ -62,6 +62,10 @@ struct Plan {
   bool pair_dies = false;  ///< two NICs of process 0 at once and for good: two are left for their two channels
   bool abandons = false;   ///< process 0 asks a few times for one channel more, and then never again
 
+  /// Not 0: this history aims at channel 0 (history.cc, aim()).
+  int aim = 0;
+  bool busy_driver() const { return aim == 4; }
+
   int messages() const;
   std::string words() const;
 };
