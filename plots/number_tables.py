@@ -213,7 +213,7 @@ def renewals(results):
 
 
 def head_to_head_cost(results):
-    groups = by_transport(results, "cost", "bytes", measured=["head_to_head_h200"])
+    groups = by_transport(results, "cost", "bytes", measured=["head_to_head_h200", "head_to_head_h200_2"])
     theirs = {size: rows for ((size,), transport), rows in groups if transport == "ib"}
     lines = []
     for ((size,), transport), rows in sorted(groups, key=lambda item: (int(item[0][0][0]), list(TRANSPORTS).index(item[0][1]))):
