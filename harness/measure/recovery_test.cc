@@ -248,6 +248,20 @@ TEST(Recovery, a_fault_that_meets_nothing_in_flight_is_no_sample) {
   EXPECT_FALSE(sample.sampled);
 }
 
+// The job ended in an error 4 ms behind the fault: too soon for a stall to show.
+TEST(Recovery, what_an_operation_that_never_ended_had_under_way_was_in_flight) {
+  Synthetic job;
+  job.steady(10, 500);
+  job.record.operations[0].complete = false;
+  job.record.end_ns = 509 * kMs;
+  FaultWindow window = nic0_down(505);
+  window.until_ns = window.end_ns = 509 * kMs;
+  FaultSample sample;
+  analyse_fault(job.record, window, sample);
+  EXPECT_TRUE(sample.sampled) << sample.why_not_sampled;
+  EXPECT_FALSE(sample.recover_ms);
+}
+
 TEST(Recovery, the_sender_s_end_of_the_rail_counts_as_well) {
   Synthetic job;
   job.steady(10, 500);

@@ -271,6 +271,7 @@ TEST_F(StallPastTheHeal, that_never_ends_is_unrecovered) {
   EXPECT_EQ(evaluated.faults_sampled, 1u);
   EXPECT_EQ(evaluated.faults_unrecovered, 1u);
   EXPECT_DOUBLE_EQ(evaluated.recover_ms.max, 7000 - 1555);
+  EXPECT_DOUBLE_EQ(evaluated.blackout_ms.max, 7000 - 1550) << "the heal does not end it";
 }
 
 TEST_F(StallPastTheHeal, without_a_fence_lasts_until_the_stream_is_heard_again) {
@@ -517,6 +518,17 @@ TEST_F(Evaluate, a_rate_that_does_not_come_back_is_measured_where_it_should_have
   EXPECT_NEAR(t.retained, 0.25, 0.01) << "one of two streams, at half its rate";
   EXPECT_DOUBLE_EQ(t.worst_unsettled, t.retained);
   EXPECT_DOUBLE_EQ(t.limit, 0.5);
+}
+
+TEST_F(Evaluate, a_rate_that_was_back_and_fell_again_is_that_of_the_fixed_window) {
+  run(1000, 1500, 100, 10);
+  lose_nic0(1500, 2300);
+  run(2300, 5500, 400, 40, 1);  // from 745 ms after the strike on; the window begins after 800 ms
+  strike(1555);
+  const ModeResult evaluated = result();
+  EXPECT_DOUBLE_EQ(evaluated.recover_ms.max, 35);
+  EXPECT_EQ(evaluated.throughput.rounds_measured, 1u);
+  EXPECT_DOUBLE_EQ(evaluated.throughput.retained, 0.25) << "not the mean from the recovery on";
 }
 
 TEST_F(Evaluate, a_round_that_is_too_short_for_its_window_is_counted_and_says_why) {

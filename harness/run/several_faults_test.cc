@@ -68,6 +68,26 @@ TEST_F(SeveralFaults, a_fence_answers_no_fault_of_another_nic) {
   EXPECT_LE(said, 1u) << "of the NIC that was lost";
 }
 
+// The fence of the lost NIC comes only after the throttle of another one.
+TEST_F(SeveralFaults, a_late_fence_answers_no_fault_that_came_in_between) {
+  scenario.faults = {fault("port_down", "node2/nic1"), fault("throttle", "node0/nic0", kGbit)};
+  go_on(1000, 1600);
+  strike(1305, 0);
+  strike(1403.5, 1);
+  fence(1502, 2, 1, 1, "watchdog");
+  go_on(1600, 3600, {5}, 20);
+  const ModeResult evaluated = result();
+  EXPECT_FALSE(evaluated.faults[1].detect_ms);
+  EXPECT_EQ(evaluated.faults[1].detected_by, "");
+  EXPECT_DOUBLE_EQ(evaluated.faults[0].detect_ms.value_or(0), 197);
+  // Nor does that of the same NIC of another node, or of another NIC of the same node.
+  for (const auto& [node, nic] : {std::pair<uint16_t, uint16_t>{1, 1}, {2, 0}}) {
+    job.record.fences.clear();
+    fence(1502, node, nic, 0, "watchdog");
+    EXPECT_FALSE(result().faults[0].detect_ms) << "node" << node << "/nic" << nic;
+  }
+}
+
 TEST_F(SeveralFaults,
        of_two_faults_of_one_rail_the_later_one_is_answered_unless_the_operation_was_still_open) {
   scenario.faults = {fault("throttle", "node1/nic0", kGbit / 2), fault("port_down", "node0/nic0")};

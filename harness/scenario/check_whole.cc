@@ -97,6 +97,11 @@ void check_whole(Document& document, const YAML::Node& root, const Scenario& sce
     document.report(workload["redop"], std::string("an average over ") + std::to_string(together) +
                                            " ranks in " + name(scenario.workload.dtype) +
                                            " is rounded so coarsely that a missing rank would not show");
+  if (together > most_ranks(scenario.workload.dtype, scenario.workload.reduction))
+    document.report(workload["redop"],
+                    std::string(name(scenario.workload.reduction)) + " over " + std::to_string(together) +
+                        " ranks in " + name(scenario.workload.dtype) +
+                        " has hardly any different results, so that stale data would not show");
   if (scenario.workload.in_place && scenario.workload.engine == Engine::kCpu &&
       scenario.workload.op != Operation::kAllReduce)
     document.report(workload["in_place"], "'in_place' is for 'op: allreduce' where the engine is cpu");

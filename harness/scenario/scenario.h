@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -214,6 +215,13 @@ constexpr int largest_exact_sum(DataType type) {
     default:
       return 0;
   }
+}
+/// Over so many ranks results of one-byte whole numbers that must not wrap still differ from each other: each
+/// rank's contribution is one of three numbers or more.
+constexpr int most_ranks(DataType type, Reduction reduction) {
+  const bool narrow = type == DataType::kInt8 || type == DataType::kUint8;
+  const bool scaled = reduction == Reduction::kAvg || reduction == Reduction::kPremulSum;
+  return narrow && scaled ? 127 / 3 : std::numeric_limits<int>::max();
 }
 const char* name(Groups groups);
 const char* name(CollNet collnet);

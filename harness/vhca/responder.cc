@@ -251,6 +251,7 @@ Answer place(Qp& initiator, const Piece& piece, std::uint64_t now_ns) {
       return Answer::kNotReady;
     }
     receive.entry = &recv_entry_of(fabric, qp, receive.index);
+    VHCA_PAUSE_POINT(receive_found);
     // Index, request and ring are of the life that we hold: its owner ends none before it has revoked the
     // hold.
     if (!target.still_held()) return Answer::kNoAnswer;
@@ -359,6 +360,7 @@ Answer place(Qp& initiator, const Piece& piece, std::uint64_t now_ns) {
       if (initiator.is_reliable()) break_target(fabric, target, IBV_EVENT_QP_ACCESS_ERR, 0);
       return Answer::kRemoteAccess;
   }
+  VHCA_PAUSE_POINT(copied);
   if (piece.last && receive.entry &&
       !complete_receive(fabric, qp, receive, IBV_WC_SUCCESS, piece, initiator.qp_base.qp_num))
     return Answer::kNoAnswer;

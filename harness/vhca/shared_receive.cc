@@ -99,6 +99,7 @@ bool take_shared_receive(Fabric& fabric, QpSlot& qp) {
         // Fails if our hold was revoked: then the owner has done it, or has gone on to another life.
         qp.recv_posted.compare_exchange_strong(completed, completed + 1);
         qp.srq_intent.store(0);
+        VHCA_PAUSE_POINT(taken);
         move_on(srq, index);
         look_at_limit(fabric, srq);
         return true;

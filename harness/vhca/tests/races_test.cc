@@ -93,6 +93,22 @@ TEST_F(Races, a_shared_queue_goes_on_when_a_killed_initiator_had_claimed_a_reque
   EXPECT_FALSE(take_shared_receive(*fabric_, queue_pair()));
 }
 
+// It had ended everything but its step to the next request.
+TEST_F(Races, a_shared_queue_goes_on_when_the_initiator_was_killed_before_it_moved_on) {
+  for (std::uint64_t i = 0; i < kDepth; ++i) post_shared(i);
+  ASSERT_EQ(in_another_process([&] {
+              test::at_next("taken", [] { ::_exit(42); });
+              take_shared_receive(*fabric_, queue_pair());
+              return 1;
+            }),
+            42);
+  finish_taking(*fabric_, queue_pair());
+  EXPECT_EQ(complete_next(), 0u);
+  post_shared(kDepth);  // polled, and its place in the ring is used again
+  ASSERT_EQ(in_another_process([&] { return take_shared_receive(*fabric_, queue_pair()) ? 0 : 1; }), 0);
+  EXPECT_EQ(complete_next(), 1u);
+}
+
 TEST_F(Races, a_request_that_a_killed_initiator_had_only_meant_to_take_is_there_for_the_next) {
   post_shared(0);
   queue_pair().srq_intent.store(1);
@@ -167,6 +183,48 @@ TEST(RacesOfStates, a_reset_is_not_undone_by_an_initiator_that_breaks_the_queue_
   });
   EXPECT_EQ(process.wait(), 0);
 }
+
+// The initiator is stopped in the middle of a SEND; the owner takes its hold away, resets the queue pair and
+// posts a receive in the new life. When the initiator goes on, it places and completes nothing there.
+void is_revoked_at(const char* point) {
+  const FabricHost fabric = test::make_fabric(1, 2);
+  test::Process process(fabric, "node0", [&](const test::Wire&) {
+    constexpr std::size_t kBytes = 64;
+    const test::FabricView view(fabric);
+    test::Endpoint a({.nic = 0, .timeout = 8, .retry = 1}), b({.nic = 1});
+    test::connect(a, b);
+    QpSlot& target = view.queue_pair(b.qp()->qp_num);
+    std::memset(a.memory(), 'x', kBytes);
+    std::memset(b.memory(), 0, 2 * kBytes);
+    b.post_recv(1, 0, kBytes);
+    const std::uint64_t old_ring = target.recv_ring;
+    std::uint64_t completed = 0;
+    bool was_there = false;
+    test::at_next(point, [&] {
+      was_there = true;
+      revoke_hold(*view, target, target.responder.load());
+      b.to_init_again();
+      b.to_rtr(b.peer());
+      b.post_recv(2, kBytes, kBytes);
+      completed = target.recv_completed.load();
+    });
+    a.post({.opcode = IBV_WR_SEND, .id = 1, .bytes = kBytes});
+    VHCA_REQUIRE_EQ(a.wait().status, IBV_WC_RETRY_EXC_ERR);
+    VHCA_REQUIRE(was_there);
+    VHCA_REQUIRE(target.recv_ring != old_ring);  // into which it may have written what had come
+    VHCA_REQUIRE_EQ(target.recv_completed.load(), completed);
+    VHCA_REQUIRE(b.nothing_to_poll());
+    for (std::size_t i = 0; i < kBytes; ++i) VHCA_REQUIRE_EQ(b.memory()[kBytes + i], 0);
+    if (point == std::string("receive_found"))
+      for (std::size_t i = 0; i < kBytes; ++i) VHCA_REQUIRE_EQ(b.memory()[i], 0);
+  });
+  EXPECT_EQ(process.wait(), 0);
+}
+
+TEST(RacesOfLives, an_initiator_that_is_revoked_before_its_copy_places_nothing) {
+  is_revoked_at("receive_found");
+}
+TEST(RacesOfLives, an_initiator_that_is_revoked_after_its_copy_completes_nothing) { is_revoked_at("copied"); }
 
 }  // namespace
 }  // namespace vhca

@@ -1,8 +1,9 @@
 // What the ranks put into their buffers and what must come out: integers that are exact in every data type,
 // sums over up to 1024 ranks included, so that each result has one right value. They come from a non-linear
-// mix of operation, rank and element: a buffer that holds another operation's data, or data shifted by any
+// mix of operation, rank and element: a sum that holds another operation's data, or data shifted by any
 // number of elements, differs from the right one in all but one of 256 elements of int8, and in all but one
-// of some 4000 of the wider types. Also the reduction itself. All loops are plain, so that the compiler makes
+// of some 4000 of the wider types. Types and reductions with fewer results differ in fewer elements:
+// README.md says in how many. Also the reduction itself. All loops are plain, so that the compiler makes
 // vector code of them.
 #pragma once
 

@@ -91,6 +91,66 @@ INSTANTIATE_TEST_SUITE_P(
                                      Reduction::kAvg, Reduction::kPremulSum),
                      testing::Values(3u, 4u, 7u)));
 
+/// How much of a result that is stale, shifted or both differs from the right one. The shares are those of
+/// README.md.
+class Caught : public testing::TestWithParam<std::tuple<DataType, Reduction, uint32_t>> {
+ protected:
+  static constexpr size_t kWindow = 8192;
+  Data data() const { return {std::get<0>(GetParam()), std::get<1>(GetParam()), std::get<2>(GetParam())}; }
+  /// Of these types a scenario may have so many ranks only.
+  bool refused() const {
+    if (const int most = largest_exact_sum(data().type); most > 0 && most <= int(data().ranks)) return true;
+    return int(data().ranks) > most_ranks(data().type, data().reduction);
+  }
+  double least_share() const {
+    const bool few = data().ranks <= 8, byte = element_size(data().type) == 1;
+    const bool whole = data().type == DataType::kInt8 || data().type == DataType::kUint8 ||
+                       data().type == DataType::kInt32 || data().type == DataType::kUint64;
+    if (byte && !whole) return 0.70;
+    switch (data().reduction) {
+      case Reduction::kSum:
+        return 0.99;
+      case Reduction::kAvg:
+        if (element_size(data().type) == 2 && !few && (data().ranks & (data().ranks - 1)) != 0) return 0.93;
+        [[fallthrough]];
+      case Reduction::kPremulSum:
+        return !byte ? 0.99 : few ? 0.96 : 0.93;
+      case Reduction::kProd:
+        return whole ? (few ? 0.98 : 0.92) : few ? 0.70 : 0.48;
+      case Reduction::kMin:
+      case Reduction::kMax:
+        break;
+    }
+    return byte ? (few ? 0.97 : 0.88) : few ? 0.98 : 0.92;
+  }
+};
+
+TEST_P(Caught, of_a_stale_or_shifted_result_as_much_differs_as_is_stated) {
+  if (refused()) return;  // no scenario has it
+  std::vector<uint32_t> ranks(data().ranks);
+  for (uint32_t rank = 0; rank < data().ranks; ++rank) ranks[rank] = rank;
+  std::vector<char> result(kWindow * element_size(data().type));
+  for (const size_t shift : {0, 1, 50549})
+    for (const uint64_t operation : {300, 299, 236}) {
+      fill_sums(data(), result.data(), shift, kWindow, ranks, operation);
+      const uint64_t differ = count_wrong_sums(data(), result.data(), 0, kWindow, {data().ranks}, 300);
+      if (shift == 0 && operation == 300)
+        EXPECT_EQ(differ, 0u);
+      else
+        EXPECT_GE(double(differ) / kWindow, least_share())
+            << "shifted by " << shift << ", " << 300 - operation << " operations old";
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Caught,
+    testing::Combine(testing::Values(DataType::kInt8, DataType::kUint8, DataType::kInt32, DataType::kUint64,
+                                     DataType::kFloat16, DataType::kBfloat16, DataType::kFloat32,
+                                     DataType::kFloat64, DataType::kFloat8e4m3, DataType::kFloat8e5m2),
+                     testing::Values(Reduction::kSum, Reduction::kProd, Reduction::kMin, Reduction::kMax,
+                                     Reduction::kAvg, Reduction::kPremulSum),
+                     testing::Values(2u, 3u, 8u, 42u, 64u)));
+
 template <typename T>
 void every_number_comes_back() {
   for (uint32_t bits = 0; bits < (1u << (8 * sizeof(T))); ++bits) {
