@@ -138,6 +138,30 @@ TEST_F(FreezeTest, healing_wakes_a_sleeper_and_touches_no_queue_pair_of_the_prog
   EXPECT_EQ(a->ask("close"), "ok");
 }
 
+// The event of what was completed before it froze is taken during the freeze: after the heal none comes by
+// itself. The first heal makes the queue pair that wakes the sleeper, the others use it.
+TEST_F(FreezeTest, healing_wakes_a_sleeper_whose_send_was_completed_before) {
+  start(18, 7, 16, "split", "channel no_access");
+  for (int round = 1; round <= 3; round++) {
+    b->must("recv 0 " + std::to_string(round));
+    a->tell("sleep 0 send 0 0");  // armed
+    a->hear();
+    const uint32_t id = arm("{target: node0/nic0, kind: freeze}");
+    a->must("post 0 send " + std::to_string(round) + " 8 0");
+    ASSERT_EQ(b->poll(0, 1, 10000, "recv").size(), 1u);
+    ASSERT_TRUE(eventually([&] { return a->ask("signalled 0") == "ok 1"; }));
+    board.fire(id);
+    ASSERT_TRUE(eventually([&] { return witnessed(id, Effect::kFrozen, "node0"); }));
+    a->tell("sleep 0 send 1 20000");
+    EXPECT_TRUE(a->is_silent(100));
+    board.heal(id);
+    const std::string done = "ok " + std::to_string(round) + ":" + std::to_string(kSuccess);
+    EXPECT_EQ(a->hear().substr(0, done.size()), done);
+  }
+  EXPECT_EQ(a->qp_state(0), kRts);
+  EXPECT_EQ(a->ask("close"), "ok");
+}
+
 // What was received before it froze is shown after the heal, though no completion comes any more.
 TEST_F(FreezeTest, healing_wakes_a_sleeper_on_a_receive_queue_of_its_own) {
   start(18, 7, 16, "split", "channel no_access");

@@ -682,6 +682,11 @@ std::string answer(const std::string& line) {
   if (command == "recv") return receive(in);
   if (command == "poll") return poll_queue(in);
   if (command == "sleep") return sleep_queue(in);
+  if (command == "signalled") {  // whether an event of its completion queues waits for it
+    in >> id;
+    pollfd channel{pairs.at(id).channel->fd, POLLIN, 0};
+    return "ok " + std::to_string(::poll(&channel, 1, 0));
+  }
   if (command == "event") return wait_event(in);
   if (command == "watch") return watch();
   if (command == "watched") return watched(in);

@@ -356,6 +356,25 @@ TEST_F(Errors, what_is_not_served_says_so) {
   });
 }
 
+TEST_F(Errors, a_completion_queue_has_one_of_the_devices_vectors) {
+  run([] {
+    Endpoint a({.nic = 0});
+    const int vectors = a.context()->num_comp_vectors;
+    for (const int vector : {-1, vectors}) {
+      VHCA_REQUIRE(ibv_create_cq(a.context(), 8, nullptr, nullptr, vector) == nullptr && errno == EINVAL);
+      ibv_cq_init_attr_ex ex{};
+      ex.cqe = 8;
+      ex.comp_vector = static_cast<std::uint32_t>(vector);
+      VHCA_REQUIRE(ibv_create_cq_ex(a.context(), &ex) == nullptr && errno == EINVAL);
+    }
+    for (const int vector : {0, vectors - 1}) {
+      ibv_cq* const cq = ibv_create_cq(a.context(), 8, nullptr, nullptr, vector);
+      VHCA_REQUIRE(cq != nullptr);
+      VHCA_REQUIRE_EQ(ibv_destroy_cq(cq), 0);
+    }
+  });
+}
+
 TEST_F(Errors, objects_in_use_cannot_be_destroyed) {
   run([] {
     Endpoint a({.nic = 0});

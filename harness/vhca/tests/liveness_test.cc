@@ -2,7 +2,9 @@
 #include <dirent.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <random>
+#include <thread>
 
 #include "harness/vhca/tests/verbs_fixture.h"
 
@@ -142,6 +144,39 @@ TEST(Liveness, a_forked_child_is_told_so_by_a_post_that_waits_for_no_lock) {
     a.expect(IBV_WC_SUCCESS, 3);
   });
   EXPECT_EQ(process.wait(), 0);
+}
+
+// The same of receive queues, whose lock a thread has for moments only: of many forks some come in between.
+TEST(Liveness, a_forked_child_is_told_so_by_a_receive_that_waits_for_no_lock) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the thread sanitizer does not allow a fork under a lock that another thread holds";
+#endif
+  for (const std::uint32_t shared : {0u, 64u}) {
+    const auto fabric = make_fabric(1, 2);
+    Process process(fabric, "node0", [&](const Wire&) {
+      Endpoint a({.nic = 0, .srq_wr = shared}), b({.nic = 1});
+      connect(a, b);
+      while (a.try_post_recv(1, 0, 8) == 0) {
+      }
+      std::atomic<bool> end{false};
+      std::thread poster([&] {
+        while (!end) a.try_post_recv(1, 0, 8);  // the queue is full
+      });
+      int status = 0;
+      for (int i = 0; i < 200 && status == 0; ++i) {
+        const pid_t child = ::fork();
+        if (child == 0) {
+          ::alarm(5);
+          ::_exit(a.try_post_recv(1, 0, 8) == ENODEV ? 0 : 1);
+        }
+        ::waitpid(child, &status, 0);
+      }
+      end = true;
+      poster.join();
+      VHCA_REQUIRE_EQ(status, 0);
+    });
+    EXPECT_EQ(process.wait(), 0);
+  }
 }
 
 TEST(Liveness, a_zombie_is_dead) {
