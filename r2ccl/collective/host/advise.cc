@@ -15,9 +15,8 @@ constexpr double kLeastCapacity = 0.01;
 /// Predictions are not better than that.
 constexpr double kLeastGain = 0.03;
 constexpr uint32_t kMostSegments = 64;
-/// Smaller chunks cost more than they save in fill: messages, and NICs that wait for the next chunk because this one
-/// gave some of them more to do than others.
-constexpr uint64_t kLeastChunk = 128 << 10, kLeastOfRail = 64 << 10;
+/// Smaller chunks cost more in messages than they save in fill.
+constexpr uint64_t kLeastChunk = 128 << 10;
 
 std::string text(const char* format, double a, double b = 0) {
   char line[160];
@@ -36,7 +35,7 @@ Job job_of(std::span<const double> capacities, uint64_t bytes, uint32_t outstand
   job.latency_s = kLatencySeconds;
   job.outstanding = outstanding;
   job.beside = std::min(outstanding, kMostSlots);
-  const uint64_t chunks = bytes / std::max(kLeastChunk, speeds.rails * kLeastOfRail) / std::max<uint64_t>(1, capacities.size());
+  const uint64_t chunks = bytes / kLeastChunk / std::max<uint64_t>(1, capacities.size());
   while (job.most_segments > std::clamp<uint64_t>(chunks, 1, kMostSegments)) job.most_segments /= 2;
   return job;
 }
@@ -45,13 +44,13 @@ uint32_t slots_for(size_t lanes, size_t rails) {
   return static_cast<uint32_t>(std::clamp<size_t>(kMostChannels / std::max<size_t>(1, lanes * rails), 1, kMostSlots));
 }
 
-size_t window_for(const Speeds& speeds) {
-  const size_t queued = std::max(size_t{1} << 20, speeds.rails << 18);
+size_t window_for(const Speeds& speeds, size_t rails) {
+  const size_t queued = std::max(size_t{1} << 20, rails << 18);
   return queued + static_cast<size_t>(3 * kLatencySeconds * speeds.bytes_per_second);
 }
 
 uint32_t outstanding_for(uint64_t bytes) {
-  return bytes >= kPieceOfOperation / 8 && bytes <= kPieceOfOperation ? kPiecesInRow : 1;
+  return bytes >= kPieceOfOperation / 8 && bytes <= kPieceOfOperation ? kPiecesInFlight : 1;
 }
 
 EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Speeds& speeds) {
@@ -63,8 +62,8 @@ EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Sp
   }
   const uint64_t piece = std::min(bytes, kPieceOfOperation);
   const uint64_t pieces = piece == 0 ? 0 : (bytes + piece - 1) / piece;
-  const auto in_row = static_cast<uint32_t>(std::clamp<uint64_t>(pieces, 1, kPiecesInRow));
-  const Job job = job_of(capacities, piece, in_row, speeds);
+  const auto in_flight = static_cast<uint32_t>(std::clamp<uint64_t>(pieces, 1, kPiecesInFlight));
+  const Job job = job_of(capacities, piece, in_flight, speeds);
   // NCCL's own ring: additions on the GPUs, pieces enough to hide what a step costs.
   const double least = *std::min_element(job.capacities.begin(), job.capacities.end());
   const auto p = static_cast<double>(capacities.size());

@@ -12,16 +12,14 @@ namespace r2ccl::collective {
 
 /// What the ranks of a group have agreed on when they connected: the least of what each has.
 struct Speeds {
-  double bytes_per_second = 0;         ///< of the group's NICs, nominal
+  double bytes_per_second = 0;         ///< of the group's NIC, nominal
   double reduce_bytes_per_second = 0;  ///< additions of one group, measured; 0: not known, no limit
   double margin = 1;  ///< what the engine is taken to need, in parts of what is predicted (R2CC_COLLNET_MARGIN)
-  size_t rails = 1;   ///< NICs of a rank, over which its chunks are cut
 };
 
-/// NCCL gives the engine operations of at most this size, eight at a time; where they are of this size, there are at
-/// least so many one behind the other, which share one fill of the pipeline.
+/// NCCL gives the engine operations of at most this size, so many at a time.
 inline constexpr uint64_t kPieceOfOperation = 4 << 20;
-inline constexpr uint32_t kPiecesInRow = 16;
+inline constexpr uint32_t kPiecesInFlight = 8;
 /// Operations that stand beside each other, each on channels of its own, in turn: where one waits for a message the
 /// ports carry those of another one. As many as leave a rank no more than kMostChannels; `lanes`: of the rank that
 /// has most of them.
@@ -30,14 +28,14 @@ inline constexpr size_t kMostChannels = 256;
 uint32_t slots_for(size_t lanes, size_t rails);
 /// Bytes that a rank has under way: enough that no NIC waits for the next message, and no more, because what has been
 /// posted leaves in the NIC's order, not in that of the operations.
-size_t window_for(const Speeds& speeds);
+size_t window_for(const Speeds& speeds, size_t rails);
 /// Below this a ring of one segment does: every other schedule costs more messages than it saves time.
 inline constexpr uint64_t kSmallOperation = 256 << 10;
 
 /// The job of one engine operation of `bytes`; capacities as agreed (View), by rank. `outstanding`: like ones
-/// that follow each other.
+/// in flight.
 Job job_of(std::span<const double> capacities, uint64_t bytes, uint32_t outstanding, const Speeds& speeds);
-/// How many are taken to follow each other, with one of this size: operations of this size and of the sizes into
+/// How many are taken to be in flight with one of this size: operations of this size and of the sizes into
 /// which NCCL cuts larger ones.
 uint32_t outstanding_for(uint64_t bytes);
 

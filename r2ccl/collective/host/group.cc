@@ -111,9 +111,8 @@ Result<void> Group::meet() {
     speeds_.margin = std::max(speeds_.margin, member.margin);
     speeds_.reduce_bytes_per_second = std::min(speeds_.reduce_bytes_per_second, member.reduce_bytes_per_second);
   }
-  speeds_.rails = transport_.stripes();
-  speeds_.bytes_per_second *= static_cast<double>(speeds_.rails);
-  executor_.set_window(window_for(speeds_));
+  speeds_.bytes_per_second *= static_cast<double>(transport_.stripes());
+  executor_.set_window(window_for(speeds_, transport_.stripes()));
   auto agreement = setting_.make_agreement(rank, members_);
   if (!agreement) return agreement.error();
   agreement_ = std::move(*agreement);
