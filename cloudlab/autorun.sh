@@ -2,20 +2,25 @@
 # On the first node, after its set-up: waits until all nodes are ready, then starts reproduce.sh, which goes
 # on when this ends.
 #   autorun.sh NODES FABRIC SCENARIO [RAILS]
+# For a short try: R2CCL_AUTORUN_STEPS (words of reproduce.sh in place of the scenario's steps) and
+# R2CCL_AUTORUN_WORDS (further words for each 'r2bench run').
 set -euo pipefail
 here=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")" && pwd)
 nodes=$1 fabric=$2 scenario=$3 rails=${4:-0}
 state=${R2CCL_SETUP_ROOT:-}/var/lib/r2ccl-node
 words=(--out "${R2CCL_SETUP_ROOT:-}/var/lib/r2ccl-node/paper")
 [[ $fabric == vhca ]] || words+=(--fabric verbs)  # soft RoCE over the ports is a device of the machine as well
-[[ $scenario == paper ]] || words+=(--only "$scenario" --only "speed_$scenario" --only "${scenario}_10_faults")
+if [[ -n ${R2CCL_AUTORUN_STEPS:-} ]]; then read -ra steps <<<"$R2CCL_AUTORUN_STEPS"; words+=("${steps[@]}")
+elif [[ $scenario != paper ]]; then words+=(--only "$scenario" --only "speed_$scenario" --only "${scenario}_10_faults"); fi
+read -ra further <<<"${R2CCL_AUTORUN_WORDS:-}"
 
 if [[ $fabric != vhca ]] && "${R2BENCH:-$here/../r2bench}" run --help 2>/dev/null | grep -q -- --launcher; then
   hosts=node0
   for ((node = 1; node < nodes; node++)); do hosts+=,node$node; done
-  words+=(-- --launcher mpi --hosts "$hosts")
-  ((rails == 0)) || words+=(--set "fabric.nics_per_node=$rails")
+  further+=(--launcher mpi --hosts "$hosts")
+  ((rails == 0)) || further+=(--set "fabric.nics_per_node=$rails")
 fi
+((${#further[@]} == 0)) || words+=(-- "${further[@]}")
 
 deadline=$((SECONDS + ${R2CCL_WAIT_SECONDS:-5400}))
 for ((node = 1; node < nodes; node++)); do

@@ -1,24 +1,33 @@
 #!/usr/bin/env bash
 # set-up, twice in a row, on a root that has nothing but the system's minimum, through to a figure. vhca
-# stands in for the NICs.
+# stands in for the NICs, or soft RoCE.
 #
-#   clean_root.sh debian|ubuntu FOLDER
+#   clean_root.sh debian|ubuntu FOLDER [vhca|rxe]
 #
 # FOLDER/root is made anew; exit status 77: it cannot be made here, and why
+#
+# rxe: set-up installs and builds here, where it has to say that the kernel's part is missing. Then two
+# virtual machines have the root and the system's own kernel, each a node of the profile (two_nodes.py).
 #
 # CLEAN_ROOT_MIRROR: another mirror of packages. The root is removed at the end unless CLEAN_ROOT_KEEP=1.
 # CLEAN_ROOT_SUITE: another release (jammy, noble; bookworm).
 # CLEAN_ROOT_BUILD=1: nothing is compiled; the build folder of this machine, which has to be the same
 # system, is taken there.
 set -euo pipefail
-system=$1 folder=$2
+system=$1 folder=$2 fabric=${3:-vhca}
 repository=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/../.." && pwd)
 root=$folder/root
 
 skip() { printf 'skipped: %s\n' "$*"; exit 77; }
 fail() { printf 'FAILED: %s\n' "$*"; exit 1; }
+[[ $fabric == vhca || $fabric == rxe ]] || fail "no fabric is named $fabric"
 ((EUID == 0)) || skip 'a clean root is made by root'
 command -v debootstrap >/dev/null || skip 'debootstrap is missing: apt-get install debootstrap'
+if [[ $fabric == rxe ]]; then
+  for program in qemu-system-x86_64:qemu-system-x86 busybox:busybox-static zstd:zstd; do
+    command -v "${program%:*}" >/dev/null || skip "${program%:*} is missing: apt-get install --no-install-recommends ${program#*:}"
+  done
+fi
 case $system in
   debian) suite=${CLEAN_ROOT_SUITE:-bookworm} mirror=${CLEAN_ROOT_MIRROR:-http://deb.debian.org/debian} components=main keyring=/usr/share/keyrings/debian-archive-keyring.gpg ;;
   ubuntu) suite=${CLEAN_ROOT_SUITE:-jammy} mirror=${CLEAN_ROOT_MIRROR:-http://archive.ubuntu.com/ubuntu} components=main,universe keyring=/usr/share/keyrings/ubuntu-archive-keyring.gpg ;;
@@ -43,7 +52,7 @@ mount --make-rprivate /
 mount -t proc proc /proc  # of this namespace of processes
 rm -rf --one-file-system -- "$root"
 mkdir -p "$root"
-cleanup() { umount -R -l "$root/proc" "$root/dev" "$root/sys" 2>/dev/null || true; [[ ${CLEAN_ROOT_KEEP:-} == 1 ]] || rm -rf --one-file-system -- "$root"; }
+cleanup() { rm -rf --one-file-system -- "$folder"/{vmlinux,initrd.cpio}; umount -R -l "$root/proc" "$root/dev" "$root/sys" 2>/dev/null || true; [[ ${CLEAN_ROOT_KEEP:-} == 1 ]] || rm -rf --one-file-system -- "$root"; }
 trap cleanup EXIT
 
 also=ca-certificates,git,sudo
@@ -72,7 +81,34 @@ git -C "$repository" ls-files -z | tar -C "$repository" --null -T - -cf - | tar 
 [[ ${CLEAN_ROOT_BUILD:-} != 1 ]] || { mkdir -p "$root$there/build"; cp -a "$repository/build/release" "$root$there/build/"; }
 
 inside() { chroot "$root" env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 "$@"; }
-setup=("$there"/cloudlab/setup.sh --node 0 --nodes 1 --fabric vhca --scenario nic_down)
+there_setup="$there"/cloudlab/setup.sh
+if [[ $fabric == rxe ]]; then
+  # What CloudLab's image has besides: its kernel with modules, and sshd.
+  inside apt-get update >"$folder/kernel.log" 2>&1 || skip 'apt-get update fails in the new root'
+  if [[ $system == debian ]]; then
+    kernel=(linux-image-amd64)
+  else  # without linux-firmware, which no virtual machine needs
+    release=$(inside apt-cache depends linux-image-generic | sed -n 's/.*Depends: linux-image-\(.*-generic\)$/\1/p' | head -n 1)
+    kernel=("linux-image-$release" "linux-modules-extra-$release")
+  fi
+  inside env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${kernel[@]}" openssh-server >>"$folder/kernel.log" 2>&1 ||
+    { tail -n 5 "$folder/kernel.log"; fail 'the kernel cannot be installed'; }
+
+  printf '=== set-up on a clean %s, where the kernel has no RDMA\n' "$suite"
+  setup=("$there_setup" --node 0 --nodes 2 --rails 4 --fabric rxe --scenario nic_down)
+  status=0
+  inside "${setup[@]}" >"$folder/first.txt" || status=$?
+  cat "$folder/first.txt"
+  ((status == 1)) || fail "set-up ended with $status, not with 1: rails are missing"
+  grep -q '^changed  packages' "$folder/first.txt" || fail 'set-up installed nothing: the root was not clean'
+  ! grep '^missing' "$folder/first.txt" | grep -vE '^missing  (rail [0-3]|module (ib_uverbs|rdma_rxe)):' || fail 'more is missing than the rails and the kernel'
+  [[ ! -e $root/var/lib/r2ccl-node/ready ]] || fail 'set-up says that the node is ready'
+  rm -r "$root/var/lib/r2ccl-node"  # the nodes begin with what is installed
+  "$(dirname -- "$(readlink -f -- "$0")")/two_nodes.py" "$root" "$there" "$folder" || fail 'the two nodes'
+  printf 'passed: %s from nothing to a figure of two nodes with soft RoCE, set up again and again, nothing changed after the first time\n' "$suite"
+  exit 0
+fi
+setup=("$there_setup" --node 0 --nodes 1 --fabric vhca --scenario nic_down)
 
 printf '=== set-up on a clean %s\n' "$suite"
 inside "${setup[@]}" | tee "$folder/first.txt" || { tail -n 30 "$root"/var/lib/r2ccl-node/*.log; fail 'the first set-up is not complete'; }
@@ -80,8 +116,8 @@ printf '=== once more\n'
 inside "${setup[@]}" | tee "$folder/second.txt" || fail 'the second set-up is not complete'
 grep -q '^changed  packages' "$folder/first.txt" || fail 'the first set-up installed nothing: the root was not clean'
 ! grep '^changed' "$folder/second.txt" || fail 'the second set-up changed something'
-inside "$there"/cloudlab/setup.sh --boot >/dev/null || fail 'what the unit runs at boot is not complete'
-inside "$there"/cloudlab/setup.sh --status >/dev/null || fail 'the status is not that all is there'
+inside "$there_setup" --boot >/dev/null || fail 'what the unit runs at boot is not complete'
+inside "$there_setup" --status >/dev/null || fail 'the status is not that all is there'
 [[ -L $root/etc/systemd/system/multi-user.target.wants/r2ccl-node.service ]] || fail 'the unit is not enabled'
 
 printf '=== a scenario and its figure\n'

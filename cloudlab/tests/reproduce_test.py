@@ -179,6 +179,18 @@ class ReproduceTest(unittest.TestCase):
         run = [call for call in self.called() if call[:2] == ["run", "qp_error"]][0]
         self.assertEqual(run[-6:], ["--launcher", "mpi", "--hosts", "node0,node1,node2", "--set", "fabric.nics_per_node=2"])
         os.remove(self.calls + ".n")
+        os.remove(self.calls)
+        os.makedirs(root + "3/var/lib/r2ccl-node")
+        subprocess.run([autorun, "2", "rxe", "paper", "2"], timeout=120, check=True, stdout=subprocess.DEVNULL, env=dict(
+            environment, R2CCL_SETUP_ROOT=root + "3", R2CCL_AUTORUN_STEPS="--only nic_down --short", R2CCL_AUTORUN_WORDS="--slow-motion 16"))
+        deadline = time.monotonic() + 60
+        while ["plot", "--all"] not in [call[:2] for call in self.called()]:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.05)
+        runs = [call for call in self.called() if call[:2] == ["run", "nic_down"]]
+        self.assertEqual([run[4:] for run in runs], [["--no-plot", "--keep-going", "--fabric", "verbs", "--shorter", "10", "--slow-motion", "16", "--launcher", "mpi",
+                                                      "--hosts", "node0,node1", "--set", "fabric.nics_per_node=2"]])
+        os.remove(self.calls + ".n")
         self.tool("ssh", "#!/bin/sh\necho 'Permission denied' >&2\nexit 255\n")
         environment["R2CCL_WAIT_SECONDS"] = "0"
         made = subprocess.run([autorun, "2", "vhca", "nic_down"], capture_output=True, text=True, timeout=120, check=False, env=environment)

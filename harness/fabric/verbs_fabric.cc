@@ -2,6 +2,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <utility>
@@ -26,22 +27,32 @@ std::vector<std::string> active_devices() {
   return names;
 }
 
+/// Soft RoCE and soft iWARP have a parent interface in sysfs.
+bool any_is_software(const std::vector<std::string>& devices) {
+  return std::any_of(devices.begin(), devices.end(), [](const std::string& name) {
+    return std::filesystem::exists("/sys/class/infiniband/" + name + "/parent");
+  });
+}
+
 class VerbsFabric final : public DeviceFabric {
  public:
   VerbsFabric(int first, std::vector<std::vector<std::string>> devices)
       : first_(first), devices_(std::move(devices)) {}
 
-  /// Soft RoCE and soft iWARP have a parent interface in sysfs; one of them makes no hardware of the whole.
+  /// One device of software makes no hardware of the whole.
   std::string evidence() const override {
     for (const auto& node : devices_)
-      for (const std::string& name : node)
-        if (std::filesystem::exists("/sys/class/infiniband/" + name + "/parent")) return "rxe";
+      if (any_is_software(node)) return "rxe";
     return "hardware";
   }
   std::map<std::string, std::string> environment(int node) const override {
     std::string list;
     for (const std::string& name : of_node(node)) list += (list.empty() ? "" : ",") + name;
-    return {{"NCCL_IB_HCA", "=" + list}, {"FAULTINJECT_NICS", list}, {"R2CC_NODE_NAME", node_name(node)}};
+    std::map<std::string, std::string> variables = {
+        {"NCCL_IB_HCA", "=" + list}, {"FAULTINJECT_NICS", list}, {"R2CC_NODE_NAME", node_name(node)}};
+    // Soft RoCE takes a retry count of 7 for 'for ever'.
+    if (any_is_software(of_node(node))) variables["NCCL_IB_RETRY_CNT"] = "6";
+    return variables;
   }
   std::vector<std::string> library_folders() const override { return {}; }
   std::optional<uint64_t> carried_bytes(int node, int nic) const override {

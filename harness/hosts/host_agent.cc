@@ -134,6 +134,7 @@ class Agent {
       throw;
     }
     answer["evidence"] = host_->evidence();
+    answer["devices"] = host_->devices();
     answer["environment"] = host_->environment();
   }
 

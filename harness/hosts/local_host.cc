@@ -109,7 +109,7 @@ void LocalHost::plan_real_faults() {
   if (plan_.real_faults.empty()) return;
   if (geteuid() != 0) throw FabricError("real faults change the machine: run as root");
   real_ = std::make_unique<RealFaults>(
-      plan_.real_faults, plan_.shape, plan_.nodes, [this](int node) { return devices(node); },
+      plan_.real_faults, plan_.shape, plan_.nodes, [this](int node) { return devices_of(node); },
       bin_dir_ + "/r2bench-real-guard", [this](uint64_t time, const std::string& what, const std::string& text) {
         notes_.push_back({time, what, text});
       });
@@ -158,7 +158,13 @@ void LocalHost::open_outputs() {
   }
 }
 
-std::vector<std::string> LocalHost::devices(int node) const {
+std::map<int, std::vector<std::string>> LocalHost::devices() const {
+  std::map<int, std::vector<std::string>> all;
+  for (const RankPlan& rank : plan_.ranks) all.try_emplace(rank.node, devices_of(rank.node));
+  return all;
+}
+
+std::vector<std::string> LocalHost::devices_of(int node) const {
   std::vector<std::string> names;
   const auto environment = fabric_->environment(node);
   const auto list = environment.find("FAULTINJECT_NICS");

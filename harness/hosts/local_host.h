@@ -36,6 +36,7 @@ class LocalHost final : public Host {
   void put_back() override;
   void decline(r2ccl::trace::EventType type) override { rings_->decline(type); }
   std::string evidence() const override { return fabric_->evidence(); }
+  std::map<int, std::vector<std::string>> devices() const override;
   const std::map<std::string, std::string>& environment() const override { return environment_; }
   ThreadReport threads() override;
   void settle() override {}
@@ -55,7 +56,7 @@ class LocalHost final : public Host {
  private:
   size_t index_of(int rank) const;
   /// Names of a node's devices, by NIC.
-  std::vector<std::string> devices(int node) const;
+  std::vector<std::string> devices_of(int node) const;
   void plan_real_faults();
   void write_topology();
   void open_outputs();

@@ -171,6 +171,7 @@ void RemoteHost::prepare(const HostPlan& plan) {
   }
   const json answer = ask({{"type", "prepare"}, {"plan", plan.to_json()}}, kPrepareBound);
   evidence_ = answer.at("evidence");
+  devices_ = answer.at("devices").get<std::map<int, std::vector<std::string>>>();
   environment_ = answer.at("environment").get<std::map<std::string, std::string>>();
   board_ = std::make_unique<Board>(*this);
   for (const RankPlan& rank : plan.ranks) ports_[rank.rank] = std::make_unique<Port>(*this, rank.rank);

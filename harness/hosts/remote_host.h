@@ -33,6 +33,7 @@ class RemoteHost final : public Host {
   void put_back() override;
   void decline(r2ccl::trace::EventType type) override;
   std::string evidence() const override { return evidence_; }
+  std::map<int, std::vector<std::string>> devices() const override { return devices_; }
   const std::map<std::string, std::string>& environment() const override { return environment_; }
   ThreadReport threads() override;
   void settle() override;
@@ -73,6 +74,7 @@ class RemoteHost final : public Host {
   std::string folder_;
   HostPlan plan_;
   std::string evidence_;
+  std::map<int, std::vector<std::string>> devices_;
   std::map<std::string, std::string> environment_;
   std::unique_ptr<Board> board_;
   std::map<int, std::unique_ptr<Port>> ports_;

@@ -33,14 +33,35 @@ std::string owner(const std::string& text, size_t begin, size_t end) {
   return "";
 }
 
+/// Whether the device's name stands there as a word, and as this node's.
+bool names_device(const std::string& text, const std::string& node, const std::string& device) {
+  const auto in_word = [&](size_t at) { return is_alnum(text, at) || (at < text.size() && text[at] == '_'); };
+  for (size_t at = text.find(device); at != std::string::npos; at = text.find(device, at + 1)) {
+    const size_t end = at + device.size();
+    if ((at > 0 && in_word(at - 1)) || in_word(end)) continue;
+    const std::string whose = owner(text, at, end);
+    if (whose.empty() || whose == node) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
-bool names_nic(const std::string& text, const std::string& node, const std::string& index) {
+bool names_nic(const std::string& text, const std::string& node, const std::string& index,
+               const Devices& devices) {
+  for (const auto& [number, names] : devices) {
+    const std::string name = "node" + std::to_string(number);
+    const size_t nic = std::stoul(index);
+    if (nic < names.size() && faultinject::pattern_matches(node, name) && names_device(text, name, names[nic]))
+      return true;
+  }
+  std::vector<std::string_view> words = {"nic", "NIC"};
+  if (devices.empty()) words.insert(words.end(), {"vhca", "mlx5_", "mlx4_", "rxe", "siw"});
   for (size_t at = text.find(index); at != std::string::npos; at = text.find(index, at + 1)) {
     const size_t end = at + index.size();
     if (is_digit(text, end)) continue;
     const size_t word_end = at > 0 && text[at - 1] == ' ' ? at - 1 : at;
-    for (const std::string_view word : {"vhca", "nic", "NIC", "mlx5_", "mlx4_", "rxe", "siw"}) {
+    for (const std::string_view word : words) {
       if (word_end < word.size() || text.compare(word_end - word.size(), word.size(), word) != 0) continue;
       const size_t begin = word_end - word.size();
       if (begin > 0 && is_alnum(text, begin - 1)) continue;  // electronic 0

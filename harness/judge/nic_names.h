@@ -1,6 +1,7 @@
 // Which NIC a sentence speaks of: an error has to name the one that failed. Pure.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -8,9 +9,13 @@
 
 namespace r2bench {
 
-/// Whether the text names NIC `index` of a node that matches the pattern `node`, in one of the usual ways:
-/// vhca0, mlx5_0, nic0, NIC 0. A name of which nobody says whose it is counts.
-bool names_nic(const std::string& text, const std::string& node, const std::string& index);
+/// Names of the devices of a job, by node and NIC.
+using Devices = std::map<int, std::vector<std::string>>;
+
+/// Whether the text names NIC `index` of a node that matches the pattern `node`: as nic0 or NIC 0, or by the
+/// name of its device. Where the devices are not known, a usual name with the same number is taken for it:
+/// vhca0, mlx5_0. A name of which nobody says whose it is counts.
+bool names_nic(const std::string& text, const std::string& node, const std::string& index, const Devices& devices);
 
 /// The numbers of the NICs that a target names: "0" of "node1/nic0" and of "node1/nic0/qp:2", all of
 /// "*/nic*".

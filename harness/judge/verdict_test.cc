@@ -252,6 +252,22 @@ TEST_F(VerdictTest, the_same_nic_of_another_node_is_another_nic) {
   EXPECT_EQ(of("baseline.error_names_nic").verdict, Verdict::kPass) << "unless the fault struck them all";
 }
 
+TEST_F(VerdictTest, an_error_may_call_a_nic_by_the_name_of_its_device) {
+  baseline().devices = {{0, {"rocep65s0f0", "rocep65s0f1"}}, {1, {"mlx5_2", "mlx5_0"}}};
+  const auto names_it = [&](const std::string& error) {  // that is node1/nic0
+    baseline().error = error;
+    return of("baseline.error_names_nic").verdict == Verdict::kPass;
+  };
+  EXPECT_TRUE(names_it("NIC mlx5_2 of node1 to NIC rocep65s0f0 of node0: retries exceeded"));
+  EXPECT_TRUE(names_it("test on channel 0 of node1/rank0 (NIC mlx5_2, to rank 0) failed"));
+  EXPECT_TRUE(names_it("node1/nic0 failed"));
+  EXPECT_FALSE(names_it("NIC mlx5_0 of node1 to NIC rocep65s0f1 of node0: retries exceeded"))
+      << "its number is not the NIC's";
+  EXPECT_FALSE(names_it("NIC mlx5_2 of node0: retries exceeded")) << "of the other node";
+  EXPECT_FALSE(names_it("NIC mlx5_21 of node1: retries exceeded"));
+  EXPECT_FALSE(names_it("NIC my_mlx5_2 of node1: retries exceeded"));
+}
+
 TEST_F(VerdictTest, an_error_must_name_every_nic_of_a_fault_that_struck_several) {
   baseline().faults[0].target = "node1/nic[0-1]";
   baseline().error = "node0/rank0: NIC vhca0 of node1 is down";

@@ -231,6 +231,8 @@ struct ModeResult {
   std::optional<double> error_ms;  ///< from the last fault that had taken effect before it to that error
   std::vector<RankResult> ranks;
   std::vector<HostResult> hosts;  ///< empty: all ranks were on one machine
+  /// Names of the devices, by node and NIC: what an error calls a NIC.
+  std::map<int, std::vector<std::string>> devices;
   /// How far the distance of two times from different hosts may be off: the two largest bounds together. 0
   /// on one machine, which has one clock.
   double clock_bound_ms = 0;

@@ -1,9 +1,12 @@
 #include "harness/report/recheck.h"
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 
 #include "harness/judge/metric.h"
+#include "harness/judge/per_fault.h"
 #include "harness/judge/verdict.h"
 #include "harness/scenario/expectation.h"
 
@@ -31,6 +34,18 @@ std::vector<std::string> places_of(const Metric& metric, const Json& run) {
   return places;
 }
 
+/// Results that were shortened have six digits.
+bool equal(double a, double b) {
+  return std::fabs(a - b) <= 1e-5 * std::max({1.0, std::fabs(a), std::fabs(b)});
+}
+
+/// As the run says, whatever its doubts do: trace events that were lost, or faults that were not seen.
+bool proves_nothing(const Json& run) {
+  const Json& faults = run.at("metrics").at("faults");
+  return run.at("trace_lost") != 0 || (run.at("outcome") == "ok" && faults.at("witnessed").get<double>() <
+                                                                        faults.at("planned").get<double>());
+}
+
 class Recheck {
  public:
   explicit Recheck(const Json& result) : result_(result) {}
@@ -43,8 +58,10 @@ class Recheck {
       failed = failed || (ok.is_boolean() && !ok.get<bool>());
       doubtful = doubtful || ok.is_null();
     }
-    for (const Json& run : result_.at("runs"))
+    for (const Json& run : result_.at("runs")) {
       if (!expects_outcome(run.at("mode"))) say(run.at("mode"), "nothing is expected of its outcome");
+      doubtful = doubtful || proves_nothing(run);
+    }
     const std::string follows = name(failed ? Verdict::kFail : doubtful ? Verdict::kUnknown : Verdict::kPass);
     const std::string verdict = result_.at("verdict");
     // Of a run that was cut short older versions said unknown in any case.
@@ -92,6 +109,10 @@ class Recheck {
     check_measured(name, metric, expectation, *run);
     const Json& ok = expectation.at("ok");
     if (ok.is_null()) return;
+    if (const Numeric* numeric = std::get_if<Numeric>(&condition)) {
+      if (info->unit == Unit::kMilliseconds) check_time(name, metric, *numeric, expectation, *run);
+      if (!slowed) check_bound(name, *numeric, expectation, *run);
+    }
     const std::optional<bool> met = is_met(expectation, condition, slowed);
     if (met && *met != ok.get<bool>())
       say(name, std::string("is said to be ") + in_words(ok) + ", but wanted is '" +
@@ -117,6 +138,60 @@ class Recheck {
     if (const Word* word = std::get_if<Word>(&condition))
       return (got.get<std::string>() == word->word) != word->negated;
     return holds(got, std::get<Text>(condition));
+  }
+
+  /// A time is the run's own, or, where the bound names `floor`, that of the fault that decides.
+  void check_time(const std::string& name, const std::string& metric, const Numeric& numeric,
+                  const Json& expectation, const Json& run) {
+    const Json& got = expectation.at("got_value");
+    const size_t dot = metric.find('.');
+    const std::string family = metric.substr(0, dot);
+    const Json::json_pointer value("/metrics/values/" + metric);
+    std::vector<Json> times;
+    if (run.contains(value)) {
+      times.push_back(run.at(value));
+    } else if (dot != std::string::npos &&
+               got.is_number()) {  // older results have no time there that never came
+      const Json::json_pointer of_all("/metrics/recovery/" + family + "/" + metric.substr(dot + 1));
+      if (run.contains(of_all)) times.push_back(run.at(of_all));
+    }
+    if (times.empty()) return;
+    const Json own = times.front();
+    if (names_floor(numeric.bound))
+      for (const Json& fault : run.at("faults"))
+        if (fault.at("sampled") == true && fault.contains(family)) times.push_back(fault.at(family));
+    const bool found = std::any_of(times.begin(), times.end(), [&](const Json& time) {
+      return got.is_number() && time.is_number() ? equal(got.get<double>(), time.get<double>())
+                                                 : got.is_number() == time.is_number();
+    });
+    if (!found) say(name, "got " + got.dump() + ", but the run's metrics say " + own.dump());
+  }
+
+  /// The bound follows from the run's own wake-up latency and limit, and from the floor of the run or a
+  /// fault.
+  void check_bound(const std::string& name, const Numeric& numeric, const Json& expectation,
+                   const Json& run) {
+    const Json& wanted = expectation.at("wanted_value");
+    if (!wanted.is_number() || run.contains("hosts")) return;  // between hosts the clocks widen it
+    const auto number = [&](const Json& json) {
+      return json.is_number() ? std::optional(json.get<double>()) : std::nullopt;
+    };
+    const Json& metrics = run.at("metrics");
+    std::vector<std::optional<double>> floors = {number(metrics.at("recovery").at("floor_ms"))};
+    if (names_floor(numeric.bound))
+      for (const Json& fault : run.at("faults"))
+        if (fault.at("sampled") == true) floors.push_back(number(fault.at("floor_ms")));
+    const bool follows = std::any_of(floors.begin(), floors.end(), [&](const std::optional<double>& floor) {
+      const auto bound = evaluate(numeric.bound, [&](Quantity quantity) {
+        if (quantity == Quantity::kFloor) return floor;
+        return quantity == Quantity::kWakeup ? number(metrics.at("recovery").at("wakeup_p99_ms"))
+                                             : number(metrics.at("throughput").at("limit"));
+      });
+      return bound && equal(*bound, wanted.get<double>());
+    });
+    if (!follows)
+      say(name, "is held against " + wanted.dump() + ", which '" +
+                    expectation.at("wanted").get<std::string>() + "' is not in this run");
   }
 
   void check_measured(const std::string& name, const std::string& metric, const Json& expectation,

@@ -225,6 +225,7 @@ ModeResult evaluate(const Scenario& scenario, const JobRecord& job) {
   mode.error = job.error;
   mode.ranks = job.ranks;
   mode.hosts = job.hosts;
+  mode.devices = job.devices;
   mode.clock_bound_ms = bound_between(job.hosts);
   mode.correctness = job.correctness;
   mode.trace_lost = job.trace_lost;

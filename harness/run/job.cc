@@ -424,6 +424,7 @@ JobRecord Job::collect() {
   job.notes = notes_;
   job.environment = hosts_[0]->environment();
   job.evidence = hosts_[0]->evidence();
+  for (Host* host : hosts_) job.devices.merge(host->devices());
   for (size_t h = 0; options_.cluster && h < hosts_.size(); ++h) {
     const HostFacts facts = hosts_[h]->facts();
     job.hosts.push_back({facts.name, nodes_of_hosts_[h].first, nodes_of_hosts_[h].count, facts.cores,

@@ -46,6 +46,7 @@ struct JobRecord {
   std::string plugin;                              ///< "r2ccl v11"
   std::map<std::string, std::string> facts;        ///< RankLink::facts of all ranks
   std::string evidence;
+  std::map<int, std::vector<std::string>> devices;  ///< their names, by node and NIC
   uint64_t start_ns = 0, end_ns = 0;
   std::vector<HostResult> hosts;    ///< of a cluster; empty: all ranks were on this machine
   uint64_t first_iteration_ns = 0;  ///< begin of the first counted operation of any rank; 0: there was none

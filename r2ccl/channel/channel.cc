@@ -28,7 +28,8 @@ constexpr uint64_t kSettleNs = 100 * kNsPerMs;
 
 }  // namespace
 
-Channel::Channel(Core& core, bool sender, int home_nic, control::Stream stream, const control::Token& token)
+Channel::Channel(Core& core, MigrationEnd& end, bool sender, int home_nic, control::Stream stream,
+                 const control::Token& token)
     : core_(core),
       memory_(ChannelMemory::make()),
       link_(std::move(stream), token, sender),
@@ -40,7 +41,7 @@ Channel::Channel(Core& core, bool sender, int home_nic, control::Stream stream, 
                   nanoseconds(core.config.failback_ceiling)}),
       spread_timer_(nanoseconds(core.config.failback_settle), nanoseconds(core.config.failback_ceiling),
                     core.process + number_ * 0x9e3779b97f4a7c15),
-      end_(sender) {}
+      end_(end) {}
 
 // Nearly always nothing is left to do: see begin_closing().
 Channel::~Channel() {
@@ -271,7 +272,7 @@ Urgency Channel::urgency(const Tick& tick) const {
       (phase == Phase::kChoosing && probing))
     return Urgency::kHot;
   if (phase == Phase::kChoosing || probing) return Urgency::kWatching;
-  return quiet_.asks() || phase != Phase::kRunning || awaited_ || outage_.lasts || opening_.path != 0 ||
+  return quiet_.asks() || phase != Phase::kRunning || awaited() || outage_.lasts || opening_.path != 0 ||
                  probation_path_ != 0 || spread_path_ != 0 || !graveyard_.buried().empty() ||
                  status() == Status::kConnecting || failback_is_near || (sender_ && lacks_standby(tick))
              ? Urgency::kBusy
@@ -374,7 +375,7 @@ bool Channel::settles(const Tick& tick) {
     if (!answered_ && link_.up()) core_.unanswered[peer_hello_.process] = tick.now;
     return false;
   }
-  reminded(0);
+  hear_remind(0);
   return true;
 }
 
@@ -562,21 +563,11 @@ void Channel::handle(const control::Message& message, const Tick& tick) {
       with(wire::Received{}, [&](const wire::Received& m) {
         turn_.take();
         const TurnGuard guard(turn_);
-        reminded(m.received);
+        hear_remind(m.received);
       });
       break;
     case wire::Type::kReceived:
-      with(wire::Received{}, [&](const wire::Received& m) {
-        Path* lost = nullptr;
-        {
-          turn_.take();
-          const TurnGuard guard(turn_);
-          lost = told_received(m.received, uint16_t(m.segments));
-        }
-        if (lost)
-          begin_migration(*lost, trace::DetectedBy::kWatchdog,
-                          "its NIC reported messages that the receiver never saw", tick);
-      });
+      with(wire::Received{}, [&](const wire::Received& m) { hear_received(m, tick); });
       break;
     case wire::Type::kClose:
       with(wire::Close{}, [&](const wire::Close& m) {

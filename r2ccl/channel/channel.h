@@ -111,7 +111,8 @@ class Channel {
   std::atomic<bool> close_requested{false};
 
  protected:
-  Channel(Core& core, bool sender, int home_nic, control::Stream stream, const control::Token& token);
+  Channel(Core& core, MigrationEnd& end, bool sender, int home_nic, control::Stream stream,
+          const control::Token& token);
 
   // --- for Sender and Receiver ---
   static constexpr size_t kBatch = 16;  ///< completions handled at once
@@ -133,30 +134,34 @@ class Channel {
   void suspect_post(Path& path, int error);
   void fail(Error error);
 
-  /// Its part in migration. The receiver fills in what it has.
+  /// What the protocol decides is carried out by it: protocol/.
+  class Deeds;
+  /// The receiver fills in what it has.
   virtual void fill_ledger(wire::Fenced& /*fenced*/) const {}
-  /// A path has been fenced, and active() carries on: the sender replays what `ledger` lacks of what no path
-  /// carries; the receiver repeats its CTS. `moved`: active() is another path than before.
-  virtual void resume(const wire::Fenced& ledger, bool moved) = 0;
+  /// A path has been fenced, and active() carries on. `moved`: it is another path than before. Needs the
+  /// turn.
+  virtual void carries_on(bool moved) = 0;
   /// A path with something posted that a working QP would have completed by now; or nullptr. Needs the turn.
   virtual Path* standing_still() const = 0;
   bool work_requests_open() const { return standing_still() != nullptr; }
-  /// Nothing has come for long although probes are answered: receiver: repeats what the sender may lack,
-  /// which only a working QP completes (when `patient`, that is after some more silence), and asks the sender
-  /// to ask; sender: has the receiver say again what it has. Needs the turn.
-  virtual void poke(Path& path, bool patient) = 0;
-  /// The peer has waited for long. The receiver says what it has; the sender takes in that it has everything
-  /// before message `received`, and asks. Needs the turn, on whatever path.
-  virtual void reminded(uint64_t received) = 0;
-  /// The receiver's ledger is here, behind its fence. Needs the turn.
-  virtual void learn(const wire::Fenced& /*fenced*/) {}
+  /// Nothing has come for long although probes are answered; when `patient`, for longer still. Needs the
+  /// turn.
+  virtual void waited(bool patient) = 0;
+  /// The peer asks what has been received; or, as the receiver, has received everything before that message,
+  /// and waits. Needs the turn.
+  virtual void hear_remind(uint64_t received) = 0;
+  virtual void hear_received(const wire::Received& /*received*/, const Tick& /*tick*/) {}
+  /// True: it counts.
+  virtual bool hear_fenced(const wire::Fenced& fenced, const Tick& tick) = 0;
   /// Is something not confirmed yet that was sent? Needs the turn.
   virtual bool unconfirmed() { return false; }
   /// Has the receiver said that it lacks what the NIC had reported? Needs the turn.
   virtual bool misses() const { return false; }
-  /// The receiver's answer, with what it has of the next message. Not nullptr: that path has lost something
-  /// without a word. Needs the turn.
-  virtual Path* told_received(uint64_t /*up_to*/, uint16_t /*segments*/) { return nullptr; }
+  /// The receiver waits, and what was sent is not confirmed. look_if_awaited(): is it still?
+  virtual bool awaited() const { return false; }
+  virtual void look_if_awaited() {}
+  /// While it looks for a path: does time count? `wanted`: for the program's sake.
+  virtual bool misses_a_path(bool wanted) { return wanted; }
   /// Is a request open that what has been seen so far does not complete? Needs the turn.
   virtual bool lacking() const = 0;
   virtual wire::Close closing_words() const = 0;
@@ -221,9 +226,6 @@ class Channel {
   std::atomic<bool> crowded_{false};
   static constexpr uint32_t kRefusedPostsPerLook = 8;
   uint32_t refused_posts_ = 0;
-  /// Sender: the receiver waits, and what was sent is not confirmed, whether or not somebody waits for that
-  /// here. Service thread only.
-  bool awaited_ = false;
   void finished_request() {
     in_use_.store(in_use_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
   }
@@ -320,8 +322,6 @@ class Channel {
   Path* stands_still();
   uint64_t stuck_bound() const;
   void abandon(Path& path);
-  /// What the protocol decides is carried out by it: conduct.h.
-  class Deeds;
   void condemn(Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick);
   void begin_migration(Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick,
                        uint32_t planned_target = 0);
@@ -520,8 +520,7 @@ class Channel {
   uint64_t nothing_open_at_ = 0;  // alive; when no work request was last seen open
 
   // migration
-  MigrationEnd end_;
-  wire::Fenced peer_ledger_{};
+  MigrationEnd& end_;               // of Sender's or Receiver's
   uint64_t migration_started_ = 0;  // now
   uint64_t phase_since_ = 0;        // alive
   uint64_t no_path_for_ =

@@ -39,6 +39,16 @@ class Channel::Deeds {
     });
   }
 
+  uint32_t active() const { return c_.active_ ? c_.active_->id() : 0; }
+  bool ready() const { return c_.active_ && c_.status() == Status::kReady; }
+  bool acknowledges() const { return c_.core_.strict_ack(); }
+  template <typename F>
+  auto owning(F&& f) {
+    c_.turn_.take();
+    const TurnGuard guard(c_.turn_);
+    return f();
+  }
+
   bool may_leave() const { return c_.active_ && c_.status() != Status::kFailed; }
   void leaving(uint32_t id, uint32_t /*target*/) {
     if (!planned) c_.note_leaving(*c_.find(id), by_, why_, tick_);
@@ -88,6 +98,7 @@ class Channel::Deeds {
   void say_drop(uint32_t id) { c_.send(wire::Type::kDrop, wire::PathMessage{id}); }
   void say_use(uint32_t id) { c_.send(wire::Type::kUse, wire::Use{c_.end_.epoch(), id}); }
   void say_lane(uint32_t id) { c_.send(wire::Type::kLane, wire::PathMessage{id}); }
+  void say_fenced(bool stopped) { c_.say_fenced(stopped); }
   void say_rest(uint32_t id) { c_.send(wire::Type::kRest, wire::PathMessage{id}); }
 
  private:

@@ -169,8 +169,8 @@ void Channel::fence_done(const Tick& tick) {
   emit(trace::EventType::kFenceDone, left_nic_, end_.leaving(), (now_ns() - migration_started_) / 1000);
   bury(end_.leaving());
   retire_unfenced();
-  say_fenced(true);
-  end_.fenced();
+  Deeds deeds(*this, tick);
+  Conduct(end_, deeds).fenced();
   phase_since_ = tick.alive;
   fence_known_at_ = tick.now;
 }
@@ -188,8 +188,8 @@ void Channel::cannot_fence(const std::string& why, const Tick& tick) {
     unfenced_ = std::move(*it);
     paths_.erase(it);
   }
-  say_fenced(false);
-  end_.cannot_fence();
+  Deeds deeds(*this, tick);
+  Conduct(end_, deeds).cannot_fence();
   phase_since_ = tick.alive;
 }
 
@@ -236,19 +236,12 @@ void Channel::fence_given_up(const Tick& tick) {
 }
 
 void Channel::on_fenced(const wire::Fenced& fenced, const Tick& tick) {
-  Deeds deeds(*this, tick);
-  if (!Conduct(end_, deeds).hear_fenced(fenced.epoch, fenced.path, fenced.stopped != 0)) return;
+  if (!hear_fenced(fenced, tick)) return;
   if (fenced.stopped)
     fence_known_at_ = tick.now;
   else
     R2_INFO("NET/R2CCL: channel %u: %s cannot fence its half of the path that is left", number_,
             peer_name().c_str());
-  peer_ledger_ = fenced;
-  {
-    turn_.take();
-    const TurnGuard guard(turn_);
-    learn(fenced);
-  }
   if (end_.phase() == Phase::kUnfenced) phase_since_ = tick.alive;
   if (end_.phase() == Phase::kChoosing) {
     phase_since_ = tick.alive;

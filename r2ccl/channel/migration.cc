@@ -77,9 +77,8 @@ void Channel::on_migrate(const wire::Migrate& migrate, const Tick& tick) {
 
 // The sender decides; the receiver has its word through paths that it drops.
 void Channel::choose_path(const Tick& tick) {
-  if (active_) return use(*active_, tick);  // it was a lane that failed
-  if (end_.target() != 0)
-    if (Path* path = find(end_.target()); path && path->state == PathState::kStandby) return use(*path, tick);
+  Deeds deeds(*this, tick);
+  if (const uint32_t to = Conduct(end_, deeds).destination(deeds.active())) return use(*find(to), tick);
   bool waiting = false;
   for (size_t i = 0; i < paths_.size();) {
     Path& path = *paths_[i];
@@ -172,12 +171,7 @@ void Channel::count_pathless_time(const Tick& tick) {
       end_.phase() == Phase::kWaitingForPeer ||
       (opening_.path != 0 && opening_.waiting_for_peer && tick.alive - opening_.since > kPromptAnswerNs);
   if (peer_owes || end_.phase() == Phase::kSettling || end_.phase() == Phase::kUnfenced) return;
-  const auto receiver_waits = [this] {  // behind its fence, what is not confirmed has not arrived
-    turn_.take();
-    const TurnGuard guard(turn_);
-    return end_.phase() == Phase::kChoosing && unconfirmed();
-  };
-  if (!(busy() || wanted_.load(std::memory_order_relaxed) || receiver_waits())) return;
+  if (!misses_a_path(busy() || wanted_.load(std::memory_order_relaxed))) return;
   if (waits_in_queue()) {
     queued_for_ += step;
     return;
@@ -240,7 +234,7 @@ void Channel::carry(Path& path, const Tick& tick) {
     seen_progress_ = progress_.load(std::memory_order_relaxed);
     if (path.id() == probation_path_) probation_path_ = 0;
     spread_path_ = 0;
-    if (!first) resume(peer_ledger_, moved);
+    if (!first) carries_on(moved);
     look_for_suspects();
     if (status() == Status::kFailed) return;
     if (!suspected_.load(std::memory_order_relaxed) && !advance(Status::kReady)) return;

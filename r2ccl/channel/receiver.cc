@@ -6,12 +6,12 @@
 #include <cstddef>
 
 #include "r2ccl/base/log.h"
-#include "r2ccl/protocol/sent.h"
+#include "r2ccl/channel/deeds.h"
 
 namespace r2ccl {
 
 Receiver::Receiver(Core& core, int nic, control::Stream stream, const control::Token& token)
-    : Channel(core, false, nic, std::move(stream), token) {
+    : Channel(core, receiving_.migration, false, nic, std::move(stream), token) {
   if (core.config.gpu_direct) unflushed_.reserve(size_t(wire::kRingLines) * wire::kMaxNics);
 }
 
@@ -49,11 +49,11 @@ Result<Request*> Receiver::post(void* data, size_t bytes, Registration* registra
   if (status() != Status::kReady || !turn_.try_take()) return nullptr;
   const TurnGuard guard(turn_);
   Path* path = active();
-  const uint64_t message = ledger_.next();
+  const uint64_t message = receiving_.ledger.next();
   Request* request = free_request(message);
   if (!path || !request || status() != Status::kReady) return nullptr;
   if (!path->send_queue_room(2)) return no_room(*path);
-  ledger_.open();
+  receiving_.ledger.open();
   request->channel = this;
   request->message = message;
   request->in_use = true;
@@ -67,13 +67,13 @@ Result<Request*> Receiver::post(void* data, size_t bytes, Registration* registra
   line.head = line.tail = uint32_t(message) + 1;
   line.address = uint64_t(data);
   line.bytes = uint32_t(bytes);
-  line.received = uint32_t(ledger_.received());
+  line.received = uint32_t(receiving_.ledger.received());
   for (int nic = 0; nic < int(core_.devices.size()); ++nic)
     line.keys[nic] = registration ? registration->rkey(nic) : 0;
   line.far_nics = registration ? registration->far_nics() : 0;
   line.check = wire::cts_check(line);
   opened_request();
-  confirmed_ = ledger_.received();
+  receiving_.told = receiving_.ledger.received();
   tests_waited_ = 0;
   write_line(*path, message);  // when it fails the line is repeated after the migration
   return request;
@@ -84,9 +84,9 @@ void Receiver::on_arrival(Path& path, const ibv_wc& completion) {
   if (const int error = path.data.post_receive(completion.wr_id); error != 0 && carries(path))
     suspect_post(path, error);
   const wire::Immediate immediate = wire::decode(be32toh(completion.imm_data));
-  const Request& request = requests_[ledger_.message_of(immediate) % wire::kRingLines];
+  const Request& request = requests_[receiving_.ledger.message_of(immediate) % wire::kRingLines];
   const bool hidden = path.flushes() && request.flushed && completion.byte_len > 0;
-  const auto outcome = ledger_.arrive(immediate, completion.byte_len, hidden);
+  const auto outcome = receiving_.ledger.arrive(immediate, completion.byte_len, hidden);
   if (hidden && outcome.arrival == Arrival::kSegment)
     unflushed_.arrived(outcome.message, immediate.segment, completion.byte_len, path.id());
   switch (outcome.arrival) {
@@ -110,7 +110,7 @@ void Receiver::on_arrival(Path& path, const ibv_wc& completion) {
 }
 
 void Receiver::whole(uint64_t message) {
-  if (ledger_.bytes(message) > peer_copied_bytes() || peer_copied_bytes() == 0)
+  if (receiving_.ledger.bytes(message) > peer_copied_bytes() || peer_copied_bytes() == 0)
     waited_for_ = std::max(waited_for_, message + 1);
 }
 
@@ -126,7 +126,7 @@ void Receiver::look_at_flush(Path& path) {
     case ProbeState::kAnswered:
       count_progress();
       unflushed_.take(path.id(), covered, [this](const Unflushed::Segment& segment) {
-        if (ledger_.seen(segment.message, segment.segment)) whole(segment.message);
+        if (receiving_.ledger.seen(segment.message, segment.segment)) whole(segment.message);
       });
       after_drain(path);
       break;
@@ -144,23 +144,41 @@ void Receiver::look_at_flush(Path& path) {
 // What a NIC that is left has placed can no longer be told from what is still on its way to the GPU.
 void Receiver::forget_unflushed(uint32_t path) {
   unflushed_.take(path, [this](const Unflushed::Segment& segment) {
-    ledger_.forget(segment.message, segment.segment, segment.bytes);
+    receiving_.ledger.forget(segment.message, segment.segment, segment.bytes);
   });
 }
 
-// Repeats everything the sender may be waiting for, should it have been lost; signaled, which shows whether
-// the QP works.
-void Receiver::poke(Path& path, bool patient) {
-  if (lacking() && peer_copied_bytes() > 0 && !asked_to_ask_) {
-    asked_to_ask_ = true;
-    send(wire::Type::kRemind, wire::Received{ledger_.received(), 0});
+// Lines and the word go over the path that carries when it is made.
+class Receiver::Host : public Deeds {
+ public:
+  explicit Host(Receiver& receiver) : Deeds(receiver), r_(receiver), path_(receiver.active()) {}
+  bool peer_copies() const { return r_.peer_copied_bytes() > 0; }
+  bool may_repeat() const { return !r_.work_requests_open() && path_->send_queue_room(wire::kRingLines + 1); }
+  void look() {
+    r_.drain_all();
+    for (int look = 0; look < kLooksAtFlush && !r_.unflushed_.empty(); ++look) r_.drain_all();
   }
-  if (!patient) return;
-  if (work_requests_open() || !path.send_queue_room(wire::kRingLines + 1)) return;
-  for_each_open(ledger_, [&](uint64_t message) { write_line(path, message); });
-  if (&path != active() || status() != Status::kReady) return;
-  confirm(path, true);
-  poke_ = path.posted;
+  void write_line(uint64_t message) { r_.write_line(*path_, message); }
+  /// To prove the path it is signaled: only a QP that works completes it.
+  void write_word(bool prove) {
+    if (prove ? r_.status() != Status::kReady : !path_->send_queue_room(1)) return;
+    r_.confirm(*path_, prove);
+    if (prove) r_.poke_ = path_->posted;
+  }
+  void say_wait(uint64_t received) { r_.send(wire::Type::kRemind, wire::Received{received, 0}); }
+  /// Over TCP: the word must not hang on the queue pair that it may be missing because of.
+  void say_received(uint64_t received, uint16_t segments) {
+    r_.send(wire::Type::kReceived, wire::Received{received, segments});
+  }
+
+ private:
+  Receiver& r_;
+  Path* const path_;
+};
+
+void Receiver::waited(bool patient) {
+  Host host(*this);
+  receiving_.waited(host, patient);
 }
 
 Path* Receiver::standing_still() const {
@@ -173,10 +191,10 @@ Path* Receiver::standing_still() const {
 }
 
 void Receiver::confirm(Path& path, bool signaled) {
-  confirmed_ = ledger_.received();
+  receiving_.told = receiving_.ledger.received();
   tests_waited_ = 0;
   uint64_t& staged = memory_->staged_received[path.posted % std::size(memory_->staged_received)];
-  staged = confirmed_;
+  staged = receiving_.told;
   const bool signal = must_signal(path) || signaled;
   ++path.posted;
   const int error = path.data.post_write(
@@ -193,29 +211,30 @@ void Receiver::confirm(Path& path, bool signaled) {
 
 void Receiver::after_drain(Path& path) {
   if (!carries(path) || !active() || !owes_confirmation() || !active()->send_queue_room(1)) return;
-  const bool may_wait = lacking() && ledger_.received() - confirmed_ < kMessagesToWaitForLine;
+  const bool may_wait = lacking() && receiving_.ledger.received() - receiving_.told < kMessagesToWaitForLine;
   if (!may_wait) confirm(*active());
 }
 
-// Over TCP: the word must not hang on the queue pair that it may be missing because of. Everything is looked
-// for first: the sender draws conclusions from what is lacking.
-void Receiver::reminded(uint64_t /*received*/) {
-  asked_to_ask_ = false;
-  drain_all();
-  for (int look = 0; look < kLooksAtFlush && !unflushed_.empty(); ++look) drain_all();
-  send(wire::Type::kReceived, wire::Received{ledger_.received(), ledger_.segments(ledger_.received())});
+void Receiver::hear_remind(uint64_t /*received*/) {
+  Host host(*this);
+  receiving_.hear_question(host);
+}
+
+bool Receiver::hear_fenced(const wire::Fenced& fenced, const Tick& tick) {
+  Deeds deeds(*this, tick);
+  return Conduct(receiving_.migration, deeds).hear_fenced(fenced.epoch, fenced.path, fenced.stopped != 0);
 }
 
 Result<TestOutcome> Receiver::test(Request& request) {
   const Status before = status();
   if (!turn_.try_take()) return TestOutcome{};
   const TurnGuard guard(turn_);
-  if (!ledger_.complete(request.message)) {
+  if (!receiving_.ledger.complete(request.message)) {
     if (before == Status::kReady && active()) {
       drain(*active());
       for (Path* lane : lanes()) drain(*lane);
     }
-    if (!ledger_.complete(request.message)) {
+    if (!receiving_.ledger.complete(request.message)) {
       if (status() == Status::kFailed) return error();
       if (owes_confirmation() && ++tests_waited_ >= kTestsToWaitForLine && status() == Status::kReady &&
           active() && active()->send_queue_room(1))
@@ -226,24 +245,20 @@ Result<TestOutcome> Receiver::test(Request& request) {
   }
   request.in_use = false;
   finished_request();
-  return TestOutcome{true, size_t(ledger_.bytes(request.message))};
+  return TestOutcome{true, size_t(receiving_.ledger.bytes(request.message))};
 }
 
 void Receiver::fill_ledger(wire::Fenced& fenced) const {
-  fenced.first_incomplete = ledger_.report(fenced.segments);
+  fenced.first_incomplete = receiving_.ledger.report(fenced.segments);
 }
 
-void Receiver::resume(const wire::Fenced& /*ledger*/, bool moved) {
-  Path& path = *active();
+void Receiver::carries_on(bool moved) {
+  const Path& path = *active();
   if (moved) last_signaled_ = path.posted;
   poke_ = 0;
+  Host host(*this);
   // Where nothing has moved the lines are on their way, and repeated for good measure.
-  if (moved || path.send_queue_room(wire::kRingLines + 1))
-    for_each_open(ledger_, [&](uint64_t message) {
-      if (&path == active()) write_line(path, message);
-    });
-  confirmed_ = 0;
-  if (core_.strict_ack() && ledger_.received() > 0 && path.send_queue_room(1)) confirm(path);
+  receiving_.carries_on(host, moved || path.send_queue_room(wire::kRingLines + 1));
 }
 
 }  // namespace r2ccl

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "r2ccl/channel/channel.h"
-#include "r2ccl/protocol/ledger.h"
+#include "r2ccl/protocol/receiving.h"
 #include "r2ccl/protocol/unflushed.h"
 
 namespace r2ccl {
@@ -20,21 +20,22 @@ class Receiver final : public Channel {
   void handle_greeting(wire::Type type, const control::Message& message, const Tick& tick) override;
   void on_arrival(Path& path, const ibv_wc& completion) override;
   void after_drain(Path& path) override;
-  void reminded(uint64_t received) override;
+  void hear_remind(uint64_t received) override;
+  bool hear_fenced(const wire::Fenced& fenced, const Tick& tick) override;
   void look_at_flush(Path& path) override;
   void forget_unflushed(uint32_t path) override;
   void fill_ledger(wire::Fenced& fenced) const override;
-  void resume(const wire::Fenced& ledger, bool moved) override;
+  void carries_on(bool moved) override;
   Path* standing_still() const override;
-  void poke(Path& path, bool patient) override;
-  bool lacking() const override { return ledger_.received() < ledger_.next(); }
-  wire::Close closing_words() const override { return {ledger_.received()}; }
+  void waited(bool patient) override;
+  bool lacking() const override { return receiving_.waits(); }
+  wire::Close closing_words() const override { return {receiving_.ledger.received()}; }
   void peer_closed(const wire::Close&) override {}
   void whole(uint64_t message);
   void write_line(Path& path, uint64_t message);
   void confirm(Path& path, bool signaled = false);
   bool owes_confirmation() const {
-    return core_.strict_ack() && ledger_.received() > confirmed_ && waited_for_ > confirmed_;
+    return core_.strict_ack() && receiving_.owes_word() && waited_for_ > receiving_.told;
   }
   bool must_signal(const Path& path) const { return path.posted - last_signaled_ >= 8; }
 
@@ -43,13 +44,13 @@ class Receiver final : public Channel {
   static constexpr uint64_t kMessagesToWaitForLine = 4;
   // How long an answer waits for a flush, which takes a few microseconds where a NIC works.
   static constexpr int kLooksAtFlush = 1000;
-  ReceiveLedger ledger_;
+  /// What the protocol asks of the receiver: receiving.h.
+  class Host;
+  ReceivingEndOf<wire::kRingLines> receiving_;
   Unflushed unflushed_;
-  uint64_t confirmed_ = 0;      // what the peer has been told on the active path
   uint64_t waited_for_ = 0;     // the sender waits for its confirmation of a message before this one
   uint32_t tests_waited_ = 0;   // empty tests since a confirmation began to wait
   uint32_t last_signaled_ = 0;  // Path::posted at the last signaled request
-  bool asked_to_ask_ = false;   // one at a time: a stopped peer's connection must not fill up
   uint32_t poke_ = 0;           // Path::posted at the last poke; 0: none on this path
 };
 

@@ -6,6 +6,7 @@
 
 #include "r2ccl/base/clock.h"
 #include "r2ccl/base/log.h"
+#include "r2ccl/channel/deeds.h"
 #include "r2ccl/protocol/sent.h"
 
 namespace r2ccl {
@@ -41,7 +42,7 @@ Result<std::shared_ptr<Sender>> Sender::start(Core& core, int nic, const wire::H
 }
 
 Sender::Sender(Core& core, int nic, control::Stream stream, const wire::Handle& handle)
-    : Channel(core, true, nic, std::move(stream), handle.token) {
+    : Channel(core, sending_.migration, true, nic, std::move(stream), handle.token) {
   peer_listens(handle.where);
   wire::Hello words = hello();
   words.listener = handle.listener;
@@ -138,7 +139,7 @@ struct Sender::Messages {
 
 bool Sender::rests(const Path& path) const {
   const Messages messages{*this};
-  return path.posted == path.completed && all_confirmed(ledger_, messages, path.id());
+  return sending_.is_over(messages, path.id(), path.posted == path.completed);
 }
 
 Result<Request*> Sender::post(void* data, size_t bytes, Registration* registration) {
@@ -147,7 +148,7 @@ Result<Request*> Sender::post(void* data, size_t bytes, Registration* registrati
   if (status() != Status::kReady || !turn_.try_take()) return nullptr;
   const TurnGuard guard(turn_);
   Path* path = active();
-  const uint64_t message = ledger_.next();
+  const uint64_t message = sending_.ledger.next();
   Request* request = free_request(message);
   if (!path || !request || status() != Status::kReady || !path->send_queue_room()) return nullptr;
   wire::CtsLine line;
@@ -158,7 +159,7 @@ Result<Request*> Sender::post(void* data, size_t bytes, Registration* registrati
   }
   if (lines_read_ <= message) {
     lines_read_ = message + 1;
-    ledger_.confirmed_low(line.received);
+    sending_.ledger.confirmed_low(line.received);
   }
   request->bytes = uint32_t(std::min<size_t>(bytes, line.bytes));
   request->copied = request->bytes <= core_.copied_bytes() && core_.copied_bytes() > 0;
@@ -187,7 +188,7 @@ Result<Request*> Sender::post(void* data, size_t bytes, Registration* registrati
   request->channel = this;
   request->message = message;
   request->in_use = true;
-  ledger_.open(request->segments);
+  sending_.ledger.open(request->segments);
   opened_request();
   for (uint32_t i = 0; i < request->segments; ++i)  // one that fails is replayed after its path's migration
     if (Path* on = carrying(request->parts[i].path)) write(*on, *request, i);
@@ -198,8 +199,8 @@ void Sender::on_data_sent(Path& path, uint32_t detail) {
   if (path.metered > 0)  // a queue pair completes its work in order
     count_work(path, path.sizes[(path.completed - 1) % Path::kSendDepth]);
   // The newest message with these low bits: messages in flight span far less than 2^24.
-  const uint64_t last = ledger_.next() - 1;
-  ledger_.completed(last - ((last - (detail >> 8)) & 0xffffff), detail & 0xff);
+  const uint64_t last = sending_.ledger.next() - 1;
+  sending_.ledger.completed(last - ((last - (detail >> 8)) & 0xffffff), detail & 0xff);
 }
 
 void Sender::count_work(Path& path, uint32_t bytes) {
@@ -208,16 +209,30 @@ void Sender::count_work(Path& path, uint32_t bytes) {
 }
 
 void Sender::read_confirmation() {
-  ledger_.confirmed(__atomic_load_n(&memory_->received, __ATOMIC_ACQUIRE));
+  sending_.ledger.confirmed(__atomic_load_n(&memory_->received, __ATOMIC_ACQUIRE));
   for (wire::CtsLine line;
        read_line(memory_->lines[lines_read_ % wire::kRingLines], uint32_t(lines_read_) + 1, line);
        ++lines_read_)
-    ledger_.confirmed_low(line.received);
+    sending_.ledger.confirmed_low(line.received);
 }
 
-void Sender::poke(Path& /*path*/, bool /*patient*/) {
-  if (core_.strict_ack() && reminder_.ask(ledger_.reported()))
-    send(wire::Type::kRemind, wire::Received{ledger_.confirmed(), 0});
+class Sender::Host : public Deeds {
+ public:
+  explicit Host(Sender& sender, Tick tick = {}, const char* why = "")
+      : Deeds(sender, tick, trace::DetectedBy::kWatchdog, why), s_(sender) {}
+  void look(bool everywhere) {
+    if (everywhere) s_.drain_all();
+    s_.read_confirmation();
+  }
+  void say_remind() { s_.send(wire::Type::kRemind, wire::Received{s_.sending_.ledger.confirmed(), 0}); }
+
+ private:
+  Sender& s_;
+};
+
+void Sender::waited(bool /*patient*/) {
+  Host host(*this);
+  sending_.waited(host);
 }
 
 void Sender::drain_all() {
@@ -228,31 +243,39 @@ void Sender::drain_all() {
 
 bool Sender::unconfirmed() {
   read_confirmation();
-  return core_.strict_ack() && ledger_.confirmed() < ledger_.next();
+  return core_.strict_ack() && sending_.unconfirmed();
 }
 
-// The receiver waits. Should it wait for a message of which the program has its buffer back, then nobody but
-// the watchdog looks for it here, and for what became of the work that was to bring it.
-void Sender::reminded(uint64_t received) {
-  ledger_.confirmed(received);
-  const bool ready = status() == Status::kReady && active();
-  if (ready) drain_all();
-  awaited_ = unconfirmed();
-  // In any case: the receiver says nothing more before it has heard a question. Without a path that carries
-  // it is one that condemns none.
-  if (reminder_.ask(ready ? ledger_.reported() : 0))
-    send(wire::Type::kRemind, wire::Received{ledger_.confirmed(), 0});
+void Sender::look_if_awaited() {
+  if (!sending_.awaited()) return;
+  turn_.take();
+  const TurnGuard guard(turn_);
+  Host host(*this);
+  sending_.look_if_awaited(host);
 }
 
-void Sender::learn(const wire::Fenced& fenced) { ledger_.confirmed(fenced.first_incomplete); }
+bool Sender::misses_a_path(bool wanted) {
+  if (wanted) return true;
+  turn_.take();
+  const TurnGuard guard(turn_);
+  Host host(*this);
+  return sending_.misses_a_path(host, false);
+}
 
-// A segment that its NIC has reported and the receiver lacks was lost by the path that carried it.
-Path* Sender::told_received(uint64_t up_to, uint16_t segments) {
-  ledger_.confirmed(up_to);
-  if (!reminder_.answered(up_to) || !active()) return nullptr;
-  const Messages messages{*this};
-  const uint32_t path = lost_on(messages, up_to, segments);
-  return path != 0 ? carrying(path) : active();
+void Sender::hear_remind(uint64_t received) {
+  Host host(*this);
+  sending_.hear_wait(host, received);
+}
+
+void Sender::hear_received(const wire::Received& received, const Tick& tick) {
+  Host host(*this, tick, "its NIC reported messages that the receiver never saw");
+  sending_.hear_received(host, Messages{*this}, received.received, received.segments);
+}
+
+bool Sender::hear_fenced(const wire::Fenced& fenced, const Tick& tick) {
+  Host host(*this, tick);
+  return sending_.hear_fenced(host, fenced.epoch, fenced.path, fenced.stopped != 0, fenced.first_incomplete,
+                              fenced.segments);
 }
 
 Result<TestOutcome> Sender::test(Request& request) {
@@ -261,11 +284,11 @@ Result<TestOutcome> Sender::test(Request& request) {
   const TurnGuard guard(turn_);
   const bool strict = waits_for_word(request);
   read_confirmation();
-  if (!ledger_.done(request.message, strict) && before == Status::kReady && active()) {
+  if (!sending_.ledger.done(request.message, strict) && before == Status::kReady && active()) {
     drain_all();
     read_confirmation();
   }
-  if (!ledger_.done(request.message, strict)) {
+  if (!sending_.ledger.done(request.message, strict)) {
     if (status() == Status::kFailed) return error();
     nothing_new();
     return TestOutcome{};
@@ -277,7 +300,7 @@ Result<TestOutcome> Sender::test(Request& request) {
 
 bool Sender::lacking() const {
   return std::any_of(requests_.begin(), requests_.end(), [this](const Request& request) {
-    return request.in_use && !ledger_.done(request.message, waits_for_word(request));
+    return request.in_use && !sending_.ledger.done(request.message, waits_for_word(request));
   });
 }
 
@@ -325,11 +348,9 @@ struct Sender::MessagesToSend : Messages {
   }
 };
 
-void Sender::resume(const wire::Fenced& report, bool /*moved*/) {
+void Sender::carries_on(bool /*moved*/) {
   MessagesToSend messages(*this);
-  believe_receiver(ledger_, report.first_incomplete, report.segments, messages);
-  reminder_.moved();
-  replay(ledger_, messages);
+  sending_.carries_on(messages);
   if (status() == Status::kFailed) return;
   emit(trace::EventType::kReplayed, active()->local_nic(), messages.again, messages.bytes, active()->id());
   core().incidents.replayed(this, messages.again);

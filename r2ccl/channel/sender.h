@@ -4,7 +4,7 @@
 
 #include "r2ccl/balance/splitter.h"
 #include "r2ccl/channel/channel.h"
-#include "r2ccl/protocol/ledger.h"
+#include "r2ccl/protocol/sending.h"
 
 namespace r2ccl {
 
@@ -20,16 +20,17 @@ class Sender final : public Channel {
   Sender(Core& core, int nic, control::Stream stream, const wire::Handle& handle);
   void handle_greeting(wire::Type type, const control::Message& message, const Tick& tick) override;
   void on_data_sent(Path& path, uint32_t detail) override;
-  void resume(const wire::Fenced& ledger, bool moved) override;
+  void carries_on(bool moved) override;
   Path* standing_still() const override;
   void spread(std::span<const balance::LaneShare> shares) override;
   bool rests(const Path& path) const override;
   bool lacking() const override;
   wire::Close closing_words() const override { return {}; }
-  void peer_closed(const wire::Close& close) override { ledger_.confirmed(close.received); }
-  bool waits_for_nic_alone() const override { return ledger_.confirmed() == ledger_.next(); }
-  void nothing_is_sent() override { ledger_.released(ledger_.confirmed()); }
-  /// What the protocol asks of the messages sent: sent.h.
+  void peer_closed(const wire::Close& close) override { sending_.ledger.confirmed(close.received); }
+  bool waits_for_nic_alone() const override { return sending_.ledger.confirmed() == sending_.ledger.next(); }
+  void nothing_is_sent() override { sending_.ledger.released(sending_.ledger.confirmed()); }
+  /// What the protocol asks of the sender (sending.h), and of the messages sent (sent.h).
+  class Host;
   struct Messages;
   struct MessagesToSend;
   bool write(Path& path, const Request& request, uint32_t segment);
@@ -37,23 +38,25 @@ class Sender final : public Channel {
   Path* replay_on(const Request& request) const;
   void count_work(Path& path, uint32_t bytes);
   void read_confirmation();
-  void poke(Path& path, bool patient) override;
-  void reminded(uint64_t received) override;
+  void waited(bool patient) override;
+  void hear_remind(uint64_t received) override;
+  void hear_received(const wire::Received& received, const Tick& tick) override;
+  bool hear_fenced(const wire::Fenced& fenced, const Tick& tick) override;
   bool unconfirmed() override;
-  void learn(const wire::Fenced& fenced) override;
-  bool misses() const override { return reminder_.lacked(); }
+  bool misses() const override { return sending_.misses(); }
+  bool awaited() const override { return sending_.awaited(); }
+  void look_if_awaited() override;
+  bool misses_a_path(bool wanted) override;
   void drain_all();
   bool waits_for_word(const Request& request) const { return core_.strict_ack() && !request.copied; }
   /// Can it still be sent?
   bool holds(const Request& request, uint64_t message) const {
     return request.message == message && (request.in_use || request.copied);
   }
-  Path* told_received(uint64_t up_to, uint16_t segments) override;
 
   static constexpr uint32_t kEmptyPostsPerLook = 64;
-  SendLedger ledger_;
+  SendingEndOf<wire::kRingLines> sending_;
   uint64_t lines_read_ = 0;  // what lines before this one say of messages received has been taken in
-  Reminder reminder_;
   balance::Splitter splitter_;
   static constexpr double kSameShare = 0.01;
   std::vector<balance::LaneShare> parts_;  // of the splitter's lanes

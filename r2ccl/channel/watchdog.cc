@@ -52,13 +52,9 @@ void Channel::step_watchdog(const Tick& tick) {
     silence_ = std::max(silence_,
                         nanoseconds(core_.config.suspect_after));  // so long the progress thread has waited
   }
-  if (awaited_) {
-    turn_.take();
-    const TurnGuard guard(turn_);
-    awaited_ = unconfirmed();
-  }
+  look_if_awaited();
   if (progress != seen_progress_) crowded_.store(false, std::memory_order_relaxed);
-  if (progress != seen_progress_ || !(busy() || awaited_ || crowded_.load(std::memory_order_relaxed))) {
+  if (progress != seen_progress_ || !(busy() || awaited() || crowded_.load(std::memory_order_relaxed))) {
     quiet_.helped();
     if (progress != seen_progress_) stuck_bound_ = 0;
     if (progress != seen_progress_ && silence_ > 0)
@@ -125,7 +121,7 @@ void Channel::step_watchdog(const Tick& tick) {
         turn_.take();
         const TurnGuard guard(turn_);
         if (active_ == &path && status() == Status::kReady)
-          poke(path, silence_ > nanoseconds(core_.config.stuck_after) / 4);
+          waited(silence_ > nanoseconds(core_.config.stuck_after) / 4);
       }
       // A message that is merely slow starts over on another path: each such migration makes the next one
       // wait twice as long, so that a slow rail ends up being waited for.

@@ -24,6 +24,8 @@
 //                                          the sender, something that it carried is not over (sent.h)
 //   void carry(path)                       it is the active one from here on; what was lost is sent again
 //   void say_migrate(path), say_drop(path), say_use(path), say_lane(path), say_rest(path)
+//   void say_fenced(stopped)               receiver: with its ledger
+// sending.h and receiving.h have what only one of the ends does.
 #pragma once
 
 #include <cstdint>
@@ -59,6 +61,22 @@ class Conduct {
   void use(uint32_t path) {
     if (end_.sender()) host_.say_use(path);
     host_.carry(path);
+  }
+  /// What was left is fenced here, be it after cannot_fence().
+  void fenced() {
+    host_.say_fenced(true);
+    end_.fenced();
+  }
+  /// It cannot be fenced here. What has been seen by now is what this end has said.
+  void cannot_fence() {
+    host_.say_fenced(false);
+    end_.cannot_fence();
+  }
+  /// Sender, when what was left is fenced: the path that carries from here on, 0: any that works. `active`:
+  /// it was a lane that was left, and this one goes on.
+  uint32_t destination(uint32_t active) {
+    if (active != 0) return active;
+    return end_.target() != 0 && host_.state(end_.target()) == PathState::kStandby ? end_.target() : 0;
   }
   /// Sender: a path that stands by carries segments, too.
   void start_lane(uint32_t path) {

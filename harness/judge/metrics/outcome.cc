@@ -19,7 +19,7 @@ Value error_names_nic(const Scenario& scenario, const ModeResult& mode) {
     any = true;
     const std::string node = sample.target.substr(0, sample.target.find('/'));
     if (std::all_of(indices.begin(), indices.end(),
-                    [&](const std::string& index) { return names_nic(mode.error, node, index); }))
+                    [&](const std::string& index) { return names_nic(mode.error, node, index, mode.devices); }))
       return Value::of_word("yes", mode.error);
   }
   return any ? Value::of_word("no", mode.error) : Value::none("no witnessed fault has a NIC as its target");

@@ -1,6 +1,6 @@
 // The model that the explorer explores: both ends of one channel, the queue pairs between them and the
-// control connection. The decisions are the real code's (MigrationEnd, Reminder, the ledgers, after_drop());
-// what is modelled here is what carries them out, and an environment that does its worst.
+// control connection. The ends are the real ones (SendingEndOf, ReceivingEndOf, Conduct): events go in, and
+// what they then want done is carried out by executor.cc in an environment that does its worst.
 #pragma once
 
 #include <array>
@@ -8,9 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "r2ccl/protocol/ledger.h"
-#include "r2ccl/protocol/migration.h"
-#include "r2ccl/protocol/rules.h"
+#include "r2ccl/protocol/receiving.h"
+#include "r2ccl/protocol/sending.h"
 
 namespace r2ccl::model {
 
@@ -169,27 +168,22 @@ struct Step {
 inline constexpr int kSender = 0, kReceiver = 1;
 
 struct World {
-  MigrationEnd end[2] = {MigrationEnd(true), MigrationEnd(false)};
-  SendLedgerOf<kWindow> sent;
-  ReceiveLedgerOf<kWindow> received;
-  Reminder reminder;
+  SendingEndOf<kWindow> sender;  // … as in a channel
+  ReceivingEndOf<kWindow> receiver;
+  MigrationEnd& end(int e) { return e == kSender ? sender.migration : receiver.migration; }
+  const MigrationEnd& end(int e) const { return e == kSender ? sender.migration : receiver.migration; }
   bool connected = false;  ///< the receiver has used a path
   bool failed[2] = {false, false};
   uint8_t given_back = 0;               ///< messages whose send buffer is the application's again: bits
   uint8_t completed = 0;                ///< messages whose receive was reported: bits
   uint8_t in_memory = 0;                ///< segments that have been written: bits
-  uint8_t told = 0;                     ///< 'received up to', as the receiver last wrote it
   std::array<uint8_t, kWindow> ring{};  ///< the sender's: message + 1 of each line
-  uint8_t report_first = 0;             ///< the receiver's ledger at the sender
-  std::array<uint8_t, kWindow> report{};
-  uint8_t opening = 0;  ///< path that the sender is opening
+  uint8_t opening = 0;                  ///< path that the sender is opening
   uint8_t next_path = 2;
   uint8_t asked = 0, poked = 0;               ///< timeouts since something moved
   std::array<uint8_t, kMaxPieces> carrier{};  ///< sender: the path of each segment, 0: none that matters
   uint8_t unwritten = 0;                      ///< segments that their path did not take: bits
   uint8_t rests = 0;                          ///< so far
-  bool asked_to_ask = false;                  ///< … and has not heard the question yet
-  bool awaited = false;  ///< the receiver has asked the sender to ask, and what was sent is not confirmed
   Queue to[2];
   Control again;  ///< a duplicate, and whom it reaches
   uint8_t again_to = 0;
@@ -204,7 +198,7 @@ struct World {
 /// Can the sender send `message` (again)?
 inline bool kept(const Bounds& bounds, Rule without, const World& world, uint64_t message) {
   return !(world.given_back >> message & 1) ||
-         (bounds.copies && without != Rule::kCopyKept && message >= world.sent.confirmed());
+         (bounds.copies && without != Rule::kCopyKept && message >= world.sender.ledger.confirmed());
 }
 
 class Model {
@@ -221,7 +215,7 @@ class Model {
   std::string words(const World& world) const;
 
  private:
-  class Stepper;
+  class Executor;
   Bounds bounds_;
   Rule without_;
 };

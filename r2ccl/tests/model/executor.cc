@@ -1,10 +1,10 @@
-#include "r2ccl/tests/model/stepper.h"
+#include "r2ccl/tests/model/executor.h"
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "r2ccl/protocol/conduct.h"
-#include "r2ccl/protocol/sent.h"
 
 namespace r2ccl::model {
 namespace {
@@ -28,9 +28,10 @@ bool takes_in(Pair pair) { return pair == Pair::kReady || pair == Pair::kError; 
 
 }  // namespace
 
-/// How an end of the model carries out what conduct.h decides.
-struct Model::Stepper::Deeds {
-  Stepper& s;
+/// How an end of the model carries out what the protocol decides: the host of conduct.h, sending.h,
+/// receiving.h.
+struct Model::Executor::Deeds {
+  Executor& s;
   int end;
 
   Half& half(uint32_t path) const { return s.half(end, int(path)); }
@@ -48,6 +49,16 @@ struct Model::Stepper::Deeds {
       if (other != int(path) && s.half(end, other).life == Life::kStandby) return true;
     return false;
   }
+  uint32_t active() const { return uint32_t(s.active(end)); }
+  bool ready() const { return s.running(end) && s.active(end) != 0 && !s.suspected(end); }
+  bool acknowledges() const { return holds(Rule::kStrictAck); }
+  bool peer_copies() const { return s.bounds_.copies; }
+  bool may_repeat() const { return true; }
+  template <typename F>
+  auto owning(F&& f) const {
+    return f();
+  }
+
   bool may_leave() const { return true; }
   void leaving(uint32_t, uint32_t) const {}
   void fence(uint32_t path, bool tell) const {
@@ -71,17 +82,30 @@ struct Model::Stepper::Deeds {
   void say_use(uint32_t path) const { say(Say::kUse, path, true); }
   void say_lane(uint32_t path) const { say(Say::kLane, path, false); }
   void say_rest(uint32_t path) const { say(Say::kRest, path, false); }
+  void say_fenced(bool stopped) const { s.say_fenced(end, stopped); }
+  void say_remind() const { say(Say::kRemind, 0, false); }
+  void say_wait(uint64_t received) const { s.say(kSender, {Say::kAsk, 0, 0, uint8_t(received)}); }
+  void say_received(uint64_t received, uint16_t segments) const {
+    s.say(kSender, {Say::kReceived, 0, 0, uint8_t(received), {uint8_t(segments)}});
+  }
+  void look() const { look(true); }
+  void look(bool everywhere) const {  // lines and words are in the ledger when they land
+    for (int path = 1; path <= s.bounds_.paths && everywhere; ++path)
+      if (s.carries(end, path)) s.poll(end, path);
+  }
+  void write_line(uint64_t message) const { s.write(s.link(s.active(end)), line(int(message), 0)); }
+  void write_word(bool) const { s.confirm(); }
   void say(Say what, uint32_t path, bool with_epoch) const {
-    s.say(1 - end, {what, uint8_t(with_epoch ? s.w.end[end].epoch() : 0), uint8_t(path)});
+    s.say(1 - end, {what, uint8_t(with_epoch ? s.w.end(end).epoch() : 0), uint8_t(path)});
   }
 };
 
 /// What sent.h asks of the messages.
-struct Model::Stepper::Messages {
-  Stepper& s;
+struct Model::Executor::Messages {
+  Executor& s;
   bool holds(Rule rule) const { return s.holds(rule); }
   bool known(uint64_t message) const { return kept(message); }
-  bool kept(uint64_t message) const { return message < s.w.sent.next() && s.kept(int(message)); }
+  bool kept(uint64_t message) const { return message < s.w.sender.ledger.next() && s.kept(int(message)); }
   uint32_t segments(uint64_t) const { return uint32_t(s.bounds_.segments); }
   uint32_t path_of(uint64_t message, uint32_t segment) const {
     return s.w.carrier[size_t(s.index_of(int(message), int(segment)))];
@@ -119,119 +143,127 @@ struct Model::Stepper::Messages {
 // --- questions
 // ----------------------------------------------------------------------------------------------
 
-int Model::Stepper::in_life(int end, Life life) {
+int Model::Executor::in_life(int end, Life life) {
   for (int path = 1; path <= bounds_.paths; ++path)
     if (half(end, path).life == life) return path;
   return 0;
 }
 
-bool Model::Stepper::carries(int end, int path) {
+bool Model::Executor::carries(int end, int path) {
   return half(end, path).life == Life::kActive || half(end, path).life == Life::kLane;
 }
 
-bool Model::Stepper::suspected(int end) {
+bool Model::Executor::suspected(int end) {
   for (int path = 1; path <= bounds_.paths; ++path)
     if (carries(end, path) && half(end, path).condemned) return true;
   return false;
 }
 
-int Model::Stepper::lanes(int end) {
+int Model::Executor::lanes(int end) {
   int count = 0;
   for (int path = 1; path <= bounds_.paths; ++path) count += half(end, path).life == Life::kLane;
   return count;
 }
 
-bool Model::Stepper::open_messages(int end) const {
-  if (end == kSender) return w.given_back != (1u << w.sent.next()) - 1 || w.awaited;
-  return w.received.received() < w.received.next();
+bool Model::Executor::open_messages(int end) const {
+  if (end == kSender) return w.given_back != (1u << w.sender.ledger.next()) - 1 || w.sender.awaited();
+  return w.receiver.ledger.received() < w.receiver.ledger.next();
 }
 
-bool Model::Stepper::may_post() {
-  const int message = int(w.sent.next());
+bool Model::Executor::may_post() {
+  const int message = int(w.sender.ledger.next());
   if (!running(kSender) || !active(kSender) || suspected(kSender) || message >= messages()) return false;
   if (message >= int(kWindow) && !(w.given_back >> (message - int(kWindow)) & 1)) return false;
   return w.ring[size_t(message) % kWindow] == message + 1;
 }
 
-bool Model::Stepper::may_receive() {
-  const int message = int(w.received.next());
+bool Model::Executor::may_receive() {
+  const int message = int(w.receiver.ledger.next());
   if (!running(kReceiver) || !active(kReceiver) || suspected(kReceiver) || message >= messages())
     return false;
   return message < int(kWindow) || (w.completed >> (message - int(kWindow)) & 1);
 }
 
-bool Model::Stepper::may_confirm() {
-  return running(kReceiver) && active(kReceiver) && strict() && w.received.received() > w.told;
+bool Model::Executor::may_confirm() {
+  return running(kReceiver) && active(kReceiver) && strict() &&
+         w.receiver.ledger.received() > w.receiver.told;
 }
 
-bool Model::Stepper::may_deliver(int path) {
+bool Model::Executor::may_deliver(int path) {
   const Link& l = link(path);
   return l.delivered < l.posted && !l.expired && takes_in(l.half[kReceiver].pair);
 }
 
-bool Model::Stepper::may_acknowledge(int path) {
+bool Model::Executor::may_acknowledge(int path) {
   const Link& l = link(path);
   return !l.broken && l.acknowledged < l.delivered && takes_in(l.half[kSender].pair);
 }
 
-bool Model::Stepper::may_land(int path) {
+bool Model::Executor::may_land(int path) {
   return link(path).writes > 0 && !link(path).expired && takes_in(link(path).half[kSender].pair);
 }
 
-bool Model::Stepper::may_remind() {
+bool Model::Executor::may_remind() {
   const int path = running(kSender) ? active(kSender) : 0;
-  return path != 0 && !link(path).broken && open_messages(kSender) && !w.reminder.asked() &&
-         holds(Rule::kRepeatWord) && holds(Rule::kStrictAck);
+  return path != 0 && !link(path).broken && open_messages(kSender) && !w.sender.reminder().asked();
 }
 
-bool Model::Stepper::may_poke() {
+bool Model::Executor::may_poke() {
   const int path = running(kReceiver) ? active(kReceiver) : 0;
   return path != 0 && !link(path).broken && open_messages(kReceiver) && link(path).writes == 0;
 }
 
-bool Model::Stepper::may_poll(int end, int path) {
+bool Model::Executor::may_poll(int end, int path) {
   const Link& l = link(path);
   return !l.half[end].frozen && l.taken[end] < (end == kSender ? l.acknowledged : l.delivered);
 }
 
-bool Model::Stepper::may_start_lane(int path) {
+bool Model::Executor::may_start_lane(int path) {
   return running(kSender) && active(kSender) && !suspected(kSender) && lanes(kSender) < bounds_.lanes &&
          half(kSender, path).life == Life::kStandby;
 }
 
-bool Model::Stepper::may_rest(int path) {
+bool Model::Executor::may_rest(int path) {
   const Link& l = link(path);
   if (!running(kSender) || suspected(kSender) || w.rests >= bounds_.rests ||
       half(kSender, path).life != Life::kLane)
     return false;
-  if (holds(Rule::kRestReported) && (l.taken[kSender] < l.posted || l.stands_still)) return false;
-  const Messages messages{*this};
-  return !holds(Rule::kRestConfirmed) || all_confirmed(w.sent, messages, uint32_t(path));
+  return w.sender.is_over(Messages{*this}, uint32_t(path), l.taken[kSender] == l.posted && !l.stands_still);
 }
 
-bool Model::Stepper::stands_still(int path) {
+bool Model::Executor::stands_still(int path) {
   if (!running(kSender) || !carries(kSender, path) || !open_messages(kSender) || !holds(Rule::kStandstill))
     return false;
   const Link& l = link(path);
   return l.stands_still || (l.half[kSender].frozen && l.taken[kSender] < l.posted);
 }
 
-bool Model::Stepper::all_broken() const {
+int Model::Executor::destination() {
+  Deeds deeds{*this, kSender};
+  return int(Conduct(w.end(kSender), deeds).destination(deeds.active()));
+}
+
+bool Model::Executor::misses_a_path() {
+  Deeds deeds{*this, kSender};
+  return w.sender.misses_a_path(deeds, open_messages(kSender) || int(w.sender.ledger.next()) < messages());
+}
+
+bool Model::Executor::all_broken() const {
   return std::all_of(w.link.begin(), w.link.begin() + bounds_.paths, [](const Link& l) { return l.broken; });
 }
 
 // --- the application and the data path
 // ----------------------------------------------------------------------
 
-void Model::Stepper::post(const std::array<uint8_t, kMaxPieces>& on, bool refused) {
-  const int message = int(w.sent.open(uint32_t(bounds_.segments)));
+void Model::Executor::post(const std::array<uint8_t, kMaxPieces>& on, bool refused) {
+  const int message = int(w.sender.ledger.open(uint32_t(bounds_.segments)));
   for (int segment = 0; segment < bounds_.segments; ++segment)
     put(index_of(message, segment), on[size_t(segment)], refused && link(on[size_t(segment)]).broken);
   moved();
 }
 
 // The sender gives a segment to a path, which refuses it when it is about to be left.
-void Model::Stepper::put(int index, int path, bool refused) {
+void Model::Executor::put(int index, int path, bool refused) {
   w.carrier[size_t(index)] = uint8_t(path);
   w.unwritten &= uint8_t(~(1u << index));
   Half& h = half(kSender, path);
@@ -244,18 +276,18 @@ void Model::Stepper::put(int index, int path, bool refused) {
   l.queue |= uint64_t(index) << 4 * l.posted++;
 }
 
-void Model::Stepper::receive() {
-  const int message = int(w.received.open());
-  w.told = uint8_t(w.received.received());
-  write(link(active(kReceiver)), line(message, w.told));
+void Model::Executor::receive() {
+  const int message = int(w.receiver.ledger.open());
+  w.receiver.told = uint8_t(w.receiver.ledger.received());
+  write(link(active(kReceiver)), line(message, w.receiver.told));
 }
 
-void Model::Stepper::confirm() {
-  w.told = uint8_t(w.received.received());
-  write(link(active(kReceiver)), word(w.told));
+void Model::Executor::confirm() {
+  w.receiver.told = uint8_t(w.receiver.ledger.received());
+  write(link(active(kReceiver)), word(w.receiver.told));
 }
 
-void Model::Stepper::poll(int end, int path) {
+void Model::Executor::poll(int end, int path) {
   Link& l = link(path);
   if (l.half[end].frozen) return;
   if (end == kReceiver) {
@@ -270,14 +302,14 @@ void Model::Stepper::poll(int end, int path) {
     if (l.lost_completions >> index & 1)
       l.stands_still = true;
     else
-      w.sent.completed(uint64_t(message_of(index)), uint32_t(index % bounds_.segments));
+      w.sender.ledger.completed(uint64_t(message_of(index)), uint32_t(index % bounds_.segments));
   }
 }
 
-void Model::Stepper::arrive(int index) {
+void Model::Executor::arrive(int index) {
   const int message = message_of(index);
   moved();
-  const auto outcome = w.received.arrive(
+  const auto outcome = w.receiver.ledger.arrive(
       {uint32_t(message), uint32_t(index % bounds_.segments), uint32_t(bounds_.segments)}, 1);
   switch (outcome.arrival) {
     case Arrival::kSegment:
@@ -295,45 +327,38 @@ void Model::Stepper::arrive(int index) {
   }
 }
 
-void Model::Stepper::remind() {
-  if (w.reminder.ask(w.sent.reported())) say(kReceiver, {Say::kRemind});
+void Model::Executor::remind() {
+  Deeds deeds{*this, kSender};
+  w.sender.waited(deeds);
 }
 
-void Model::Stepper::poke() {
-  Link& l = link(active(kReceiver));
-  if (holds(Rule::kRepeatLines)) write_open_lines(l);
-  confirm();
-  if (!bounds_.copies || !holds(Rule::kAskToAsk) || w.asked_to_ask) return;
-  w.asked_to_ask = true;
-  say(kSender, {Say::kAsk, 0, 0, uint8_t(w.received.received())});
+void Model::Executor::poke() {
+  Deeds deeds{*this, kReceiver};
+  w.receiver.waited(deeds, true);
 }
 
-void Model::Stepper::write(Link& l, uint8_t what) {
+void Model::Executor::write(Link& l, uint8_t what) {
   if (l.writes == kMaxWrites) return violate("the model's bound: kMaxWrites");
   l.write[l.writes++] = what;
-}
-
-void Model::Stepper::write_open_lines(Link& l) {
-  for_each_open(w.received, [&](uint64_t message) { write(l, line(int(message), 0)); });
 }
 
 // --- the NIC
 // ------------------------------------------------------------------------------------------------
 
-void Model::Stepper::land_in_memory(int index) {
+void Model::Executor::land_in_memory(int index) {
   if (w.completed >> message_of(index) & 1)
     violate("a receive buffer was written after its receive had been reported");
   w.in_memory |= uint8_t(1u << index);
 }
 
-void Model::Stepper::deliver(int path, bool mute) {
+void Model::Executor::deliver(int path, bool mute) {
   Link& l = link(path);
   const int index = nth(l, l.delivered++);
   land_in_memory(index);
   if (mute) l.lost_immediates |= uint8_t(1u << index);
 }
 
-void Model::Stepper::deliver_stale(int path) {
+void Model::Executor::deliver_stale(int path) {
   Link& l = link(path);
   const int index = std::countr_zero(l.stale);
   l.stale &= uint8_t(l.stale - 1);
@@ -341,13 +366,13 @@ void Model::Stepper::deliver_stale(int path) {
   if (!w.violation) arrive(index);
 }
 
-void Model::Stepper::acknowledge(int path, bool mute) {
+void Model::Executor::acknowledge(int path, bool mute) {
   Link& l = link(path);
   const int index = nth(l, l.acknowledged++);
   if (mute) l.lost_completions |= uint8_t(1u << index);
 }
 
-void Model::Stepper::land(int path, bool vanish) {
+void Model::Executor::land(int path, bool vanish) {
   Link& l = link(path);
   const uint8_t what = l.write[0];
   std::copy(l.write.begin() + 1, l.write.begin() + l.writes, l.write.begin());
@@ -355,24 +380,24 @@ void Model::Stepper::land(int path, bool vanish) {
   if (vanish) return;
   if (const int message = (what >> 4) - 1; message >= 0)
     w.ring[size_t(message) % kWindow] = uint8_t(message + 1);
-  w.sent.confirmed(what & 0xf);
+  w.sender.ledger.confirmed(what & 0xf);
 }
 
 // --- migration
 // ----------------------------------------------------------------------------------------------
 
-void Model::Stepper::say(int to, const Control& message) {
+void Model::Executor::say(int to, const Control& message) {
   Queue& queue = w.to[to];
   if (queue.count == kMaxControl) return violate("the model's bound: kMaxControl");
   queue.item[queue.count++] = message;
 }
 
-void Model::Stepper::leave(int end, int path, int target) {
+void Model::Executor::leave(int end, int path, int target) {
   Deeds deeds{*this, end};
-  Conduct(w.end[end], deeds).leave(uint32_t(path), uint32_t(target));
+  Conduct(w.end(end), deeds).leave(uint32_t(path), uint32_t(target));
 }
 
-void Model::Stepper::start_fence(int end, int path) {
+void Model::Executor::start_fence(int end, int path) {
   Half& h = half(end, path);
   h.condemned = false;
   if (!holds(end == kReceiver ? Rule::kReceiverFence : Rule::kSenderFence)) {
@@ -387,7 +412,7 @@ void Model::Stepper::start_fence(int end, int path) {
   h.life = Life::kFencing;
 }
 
-void Model::Stepper::fence_given_up(int end, int path) {
+void Model::Executor::fence_given_up(int end, int path) {
   Half& h = half(end, path);
   if (carries(end, path)) violate("a path that carries is fenced as one that was given up");
   if (h.pair == Pair::kDead && h.life == Life::kFencing) h.life = Life::kGone;  // stopped by the kernel
@@ -395,60 +420,65 @@ void Model::Stepper::fence_given_up(int end, int path) {
   start_fence(end, path);
 }
 
-void Model::Stepper::fence_done(int end) {
-  const int path = int(w.end[end].leaving());
+void Model::Executor::fence_done(int end) {
+  const int path = int(w.end(end).leaving());
   poll(end, path);
   half(end, path).life = Life::kGone;
   half(end, path).pair = Pair::kDead;
   finish_fence(end);
 }
 
-void Model::Stepper::fence_destroyed(int end) {
-  Link& l = link(int(w.end[end].leaving()));
+void Model::Executor::fence_destroyed(int end) {
+  Link& l = link(int(w.end(end).leaving()));
   l.half[end].life = Life::kGone;
   l.half[end].pair = Pair::kDead;
   finish_fence(end);
 }
 
 // The device refuses commands. What has been seen by now is what this end says.
-void Model::Stepper::cannot_fence(int end) {
-  const int path = int(w.end[end].leaving());
+void Model::Executor::cannot_fence(int end) {
+  const int path = int(w.end(end).leaving());
   poll(end, path);
   half(end, path).life = Life::kBuried;
   finish_fence(end, half(end, path).pair != Pair::kDead && holds(Rule::kRefusal));
 }
 
-void Model::Stepper::stopped_by_kernel(int end, int path) {
+void Model::Executor::stopped_by_kernel(int end, int path) {
   Half& h = half(end, path);
   h.pair = Pair::kDead;
-  if (!running(end) && int(w.end[end].leaving()) == path &&
-      w.end[end].own_fence() == MigrationEnd::Fence::kCannot)
+  if (!running(end) && int(w.end(end).leaving()) == path &&
+      w.end(end).own_fence() == MigrationEnd::Fence::kCannot)
     finish_fence(end);
 }
 
-void Model::Stepper::settle_fence() {
-  if (holds(Rule::kLifetime)) link(int(w.end[kSender].leaving())).expired = true;
-  w.end[kSender].settled();
+void Model::Executor::settle_fence() {
+  if (holds(Rule::kLifetime)) link(int(w.end(kSender).leaving())).expired = true;
+  w.end(kSender).settled();
 }
 
-void Model::Stepper::finish_fence(int end, bool cannot) {
-  Control fenced{Say::kFenced, uint8_t(w.end[end].epoch()), uint8_t(w.end[end].leaving())};
-  fenced.cannot = cannot;
+void Model::Executor::finish_fence(int end, bool cannot) {
+  Deeds deeds{*this, end};
+  Conduct conduct(w.end(end), deeds);
+  cannot ? conduct.cannot_fence() : conduct.fenced();
+}
+
+void Model::Executor::say_fenced(int end, bool stopped) {
+  Control fenced{Say::kFenced, uint8_t(w.end(end).epoch()), uint8_t(w.end(end).leaving())};
+  fenced.cannot = !stopped;
   if (end == kReceiver) {
     std::array<uint16_t, kWindow> segments{};
-    fenced.number = uint8_t(w.received.report(segments));
+    fenced.number = uint8_t(w.receiver.ledger.report(segments));
     std::copy(segments.begin(), segments.end(), fenced.segments.begin());
   }
   say(1 - end, fenced);
-  cannot ? w.end[end].cannot_fence() : w.end[end].fenced();
 }
 
-void Model::Stepper::condemn(int end, int path) {
+void Model::Executor::condemn(int end, int path) {
   Deeds deeds{*this, end};
-  Conduct(w.end[end], deeds).condemn(uint32_t(path));
+  Conduct(w.end(end), deeds).condemn(uint32_t(path));
 }
 
-void Model::Stepper::choose(int path, unsigned pick) {
+void Model::Executor::choose(int path, unsigned pick) {
   for (int other = 1; other <= bounds_.paths && other != path; ++other) {
     if (!link(other).broken) continue;
     if (half(kSender, other).life == Life::kStandby) drop(kSender, other, true);
@@ -456,48 +486,38 @@ void Model::Stepper::choose(int path, unsigned pick) {
   if (path != 0) use(kSender, path, pick);
 }
 
-void Model::Stepper::use(int end, int path, unsigned pick) {
+void Model::Executor::use(int end, int path, unsigned pick) {
   pick_ = pick;
   Deeds deeds{*this, end};
-  Conduct(w.end[end], deeds).use(uint32_t(path));
+  Conduct(w.end(end), deeds).use(uint32_t(path));
 }
 
-void Model::Stepper::carry(int end, int path) {
+void Model::Executor::carry(int end, int path) {
   if (const int before = active(end); before != 0 && before != path) violate("two active paths at one end");
   half(end, path).life = Life::kActive;
-  w.end[end].running();
+  w.end(end).running();
   moved();
   if (end == kReceiver) {
-    if (!w.connected) {
-      w.connected = true;
-      return;
-    }
-    if (holds(Rule::kRepeatLines)) write_open_lines(link(path));
-    w.told = 0;
-    if (holds(Rule::kStrictAck) && w.received.received() > 0) confirm();
-    return;
+    if (!std::exchange(w.connected, true)) return;
+    Deeds deeds{*this, kReceiver};
+    return w.receiver.carries_on(deeds, true);
   }
   Messages messages{*this};
-  std::array<uint16_t, kWindow> segments{};
-  std::copy(w.report.begin(), w.report.end(), segments.begin());
-  believe_receiver<kWindow>(w.sent, w.report_first, segments, messages);
-  w.reminder.moved();
-  release();
-  replay(w.sent, messages);
+  w.sender.carries_on(messages);
 }
 
-void Model::Stepper::start_lane(int path) {
+void Model::Executor::start_lane(int path) {
   Deeds deeds{*this, kSender};
-  Conduct(w.end[kSender], deeds).start_lane(uint32_t(path));
+  Conduct(w.end(kSender), deeds).start_lane(uint32_t(path));
 }
 
-void Model::Stepper::rest_lane(int path) {
+void Model::Executor::rest_lane(int path) {
   ++w.rests;
   Deeds deeds{*this, kSender};
-  (void)Conduct(w.end[kSender], deeds).rest_lane(uint32_t(path));
+  (void)Conduct(w.end(kSender), deeds).rest_lane(uint32_t(path));
 }
 
-void Model::Stepper::open() {
+void Model::Executor::open() {
   int path = w.next_path;
   if (!holds(Rule::kNewQueuePairs) && in_life(kSender, Life::kGone) != 0) {
     path = in_life(kSender, Life::kGone);
@@ -515,7 +535,7 @@ void Model::Stepper::open() {
   say(kReceiver, {Say::kOpen, 0, uint8_t(path)});
 }
 
-void Model::Stepper::drop(int end, int path, bool tell) {
+void Model::Executor::drop(int end, int path, bool tell) {
   Half& h = half(end, path);
   if (h.pair == Pair::kReady && !h.gone) h.pair = Pair::kError;
   h.life = Life::kBuried;
@@ -523,20 +543,23 @@ void Model::Stepper::drop(int end, int path, bool tell) {
   if (tell) say(1 - end, {Say::kDrop, 0, uint8_t(path)});
 }
 
-void Model::Stepper::hear(int end, Control m) {
+void Model::Executor::hear(int end, Control m) {
   if (w.failed[end]) return;
   Half* h = m.path != 0 ? &half(end, m.path) : nullptr;
   Deeds deeds{*this, end};
-  Conduct conduct(w.end[end], deeds);
+  Conduct conduct(w.end(end), deeds);
   switch (m.say) {
     case Say::kMigrate:
       return conduct.hear_migrate(m.epoch, m.path);
-    case Say::kFenced:
-      if (!conduct.hear_fenced(m.epoch, m.path, !m.cannot) || end == kReceiver) return;
-      w.report_first = m.number;
-      w.report = m.segments;
-      w.sent.confirmed(m.number);
+    case Say::kFenced: {
+      std::array<uint16_t, kWindow> segments{};
+      std::copy(m.segments.begin(), m.segments.end(), segments.begin());
+      if (end == kReceiver)
+        conduct.hear_fenced(m.epoch, m.path, !m.cannot);
+      else
+        w.sender.hear_fenced(deeds, m.epoch, m.path, !m.cannot, m.number, segments);
       return;
+    }
     case Say::kUse:
       return conduct.hear_use(m.epoch, m.path);
     case Say::kDrop:
@@ -556,32 +579,11 @@ void Model::Stepper::hear(int end, Control m) {
       w.opening = 0;
       return;
     case Say::kRemind:
-      w.asked_to_ask = false;
-      for (int path = 1; path <= bounds_.paths; ++path)
-        if (carries(end, path)) poll(end, path);
-      return say(kSender, {Say::kReceived,
-                           0,
-                           0,
-                           uint8_t(w.received.received()),
-                           {uint8_t(w.received.segments(w.received.received()))}});
-    case Say::kAsk: {
-      w.sent.confirmed(m.number);
-      const bool ready = running(end) && active(end) && !suspected(end);
-      for (int path = 1; path <= bounds_.paths && ready; ++path)
-        if (carries(end, path)) poll(end, path);
-      w.awaited = holds(Rule::kAwaited);
-      if (w.reminder.ask(ready ? w.sent.reported() : 0)) say(kReceiver, {Say::kRemind});
-      return;
-    }
+      return w.receiver.hear_question(deeds);
+    case Say::kAsk:
+      return w.sender.hear_wait(deeds, m.number);
     case Say::kReceived:
-      w.sent.confirmed(m.number);
-      if (!w.reminder.answered(m.number) || !holds(Rule::kDisbelief) || !active(end)) return;
-      {
-        const Messages messages{*this};
-        const uint32_t lost = lost_on(messages, m.number, m.segments[0]);
-        leave(end, lost != 0 ? int(lost) : active(end));
-      }
-      return;
+      return w.sender.hear_received(deeds, Messages{*this}, m.number, m.segments[0]);
     case Say::kFail:
       w.failed[end] = true;
       return;
@@ -590,7 +592,7 @@ void Model::Stepper::hear(int end, Control m) {
   }
 }
 
-void Model::Stepper::fail(int end, bool excused) {
+void Model::Executor::fail(int end, bool excused) {
   if (!excused) violate("an error although a path lives");
   w.failed[end] = true;
   say(1 - end, {Say::kFail});
@@ -599,11 +601,11 @@ void Model::Stepper::fail(int end, bool excused) {
 // --- after every step
 // ---------------------------------------------------------------------------------------
 
-void Model::Stepper::release() {
-  for (int message = 0; message < int(w.sent.next()); ++message) {
+void Model::Executor::release() {
+  for (int message = 0; message < int(w.sender.ledger.next()); ++message) {
     if (w.given_back >> message & 1) continue;
-    const bool done = holds(Rule::kNicReport) ? w.sent.done(uint64_t(message), strict())
-                                              : uint64_t(message) < w.sent.confirmed();
+    const bool done = holds(Rule::kNicReport) ? w.sender.ledger.done(uint64_t(message), strict())
+                                              : uint64_t(message) < w.sender.ledger.confirmed();
     if (!done) continue;
     w.given_back |= uint8_t(1u << message);
     moved();
@@ -621,10 +623,11 @@ void Model::Stepper::release() {
   }
 }
 
-void Model::Stepper::settle() {
+void Model::Executor::settle() {
   release();
-  w.awaited = w.awaited && w.sent.confirmed() < w.sent.next();
-  for (int index = 0; index < int(w.sent.next()) * bounds_.segments; ++index) {
+  Deeds deeds{*this, kSender};
+  w.sender.look_if_awaited(deeds);
+  for (int index = 0; index < int(w.sender.ledger.next()) * bounds_.segments; ++index) {
     uint8_t& carrier = w.carrier[size_t(index)];
     const bool over = !kept(message_of(index));
     if (over) w.unwritten &= uint8_t(~(1u << index));

@@ -1,20 +1,20 @@
-// What one step does to the world: the parts of Channel, Sender and Receiver that carry out the protocol's
-// decisions, and the NIC.
+// What one step does to the world: NICs, the application, and what carries the protocol's decisions out, as
+// Channel does it in a job. It decides nothing of the protocol.
 #pragma once
 
 #include "r2ccl/tests/model/world.h"
 
 namespace r2ccl::model {
 
-class Model::Stepper {
+class Model::Executor {
  public:
-  Stepper(const Bounds& bounds, Rule without, World& world) : bounds_(bounds), without_(without), w(world) {}
+  Executor(const Bounds& bounds, Rule without, World& world) : bounds_(bounds), without_(without), w(world) {}
 
   // --- questions ---
   Link& link(int path) { return w.link[size_t(path - 1)]; }
   Half& half(int end, int path) { return link(path).half[end]; }
   bool holds(Rule rule) const { return without_ != rule; }
-  bool running(int end) const { return w.end[end].phase() == Phase::kRunning; }
+  bool running(int end) const { return w.end(end).phase() == Phase::kRunning; }
   int in_life(int end, Life life);  ///< the first such path, 0: none
   int active(int end) { return in_life(end, Life::kActive); }
   bool carries(int end, int path);
@@ -23,11 +23,8 @@ class Model::Stepper {
   bool suspected(int end);  ///< a path that carries is condemned: nothing is posted
   int lanes(int end);       ///< how many there are
   bool open_messages(int end) const;
-  /// The sender, behind both fences, has more to send, or again.
-  bool receiver_waits() const {
-    return int(w.sent.next()) < bounds_.messages ||
-           (holds(Rule::kLackingCounts) && w.sent.confirmed() < w.sent.next());
-  }
+  int destination();     ///< where the sender, behind both fences, goes on; 0: any path that works
+  bool misses_a_path();  ///< … and time without one counts
   bool may_post();
   bool may_receive();
   bool may_confirm();
@@ -96,11 +93,11 @@ class Model::Stepper {
   void arrive(int index);
   void land_in_memory(int index);
   void write(Link& link, uint8_t what);
-  void write_open_lines(Link& link);
   void say(int to, const Control& message);
   void start_fence(int end, int path);
   void fence_given_up(int end, int path);
   void finish_fence(int end, bool cannot = false);
+  void say_fenced(int end, bool stopped);
   void use(int end, int path, unsigned pick = 0);
   void carry(int end, int path);
   void release();

@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+"""Instructions that a message costs in the core, at both ends, without the virtual HCA's: callgrind over channel_bench's paced_message.
+
+    r2ccl/bench/instructions.py build/release [--modes 0 1 2]"""
+import argparse
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+
+MESSAGES = 1000  # of paced_message
+
+
+def count(build, mode, size):
+    """Of each function of the core its own instructions, per message; and how many calls a message took."""
+    bench = build / 'bin/channel_bench'
+    with tempfile.TemporaryDirectory() as folder:
+        out = pathlib.Path(folder) / 'callgrind.out'
+        ran = subprocess.run(['valgrind', '--tool=callgrind', f'--callgrind-out-file={out}', '--collect-atstart=no',
+                              '--toggle-collect=*paced_messages*', bench, f'--benchmark_filter=paced_message/{size}/'],
+                             env={**os.environ, 'R2CC_MODE': str(mode), 'LD_LIBRARY_PATH': f'{bench.resolve().parent}/../lib/vhca'},
+                             capture_output=True, text=True, check=True)
+        calls = float(re.search(r'calls=([0-9.]+)', ran.stdout).group(1))
+        listing = subprocess.run(['callgrind_annotate', '--threshold=100', out], capture_output=True, text=True, check=True).stdout
+    own = {}
+    for line in listing.splitlines():
+        match = re.match(r'\s*([0-9,]+) \(.*?\)\s+\S*?:(r2ccl::.*?) \[.*channel_bench\]', line)
+        if match:
+            own[match.group(2)] = own.get(match.group(2), 0) + int(match.group(1).replace(',', '')) / MESSAGES
+    return own, calls
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('build', type=pathlib.Path)
+    parser.add_argument('--modes', type=int, nargs='+', default=[1])
+    parser.add_argument('--functions', action='store_true', help='also of each function')
+    args = parser.parse_args()
+    for mode in args.modes:
+        for size in (8, 65536):
+            own, calls = count(args.build, mode, size)
+            print(f'mode {mode}, {size} B: {sum(own.values()):.1f} instructions per message, {calls:.3f} calls')
+            for name, instructions in sorted(own.items(), key=lambda item: -item[1]) if args.functions else []:
+                print(f'  {instructions:8.1f}  {name}')
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,135 @@
+// The sending end of a channel: what it knows of its messages and of what the receiver has, and what it does
+// when the peer says something of them, when it has waited for long, and when another path carries. Written
+// once, for Sender and for the exploration in tests/model. Pure. What both ends do is in conduct.h;
+// PROTOCOL.md gives the reason of each rule.
+//
+// A Host, besides what conduct.h asks of it, tells:
+//   bool acknowledges()                    the receiver says what it has, and the sender waits for that
+//   uint32_t active()                      the active path, 0: none
+//   bool ready()                           there is one, and nothing that carries is condemned
+// and carries out:
+//   void look(everywhere)                  takes in what the receiver has written here; `everywhere`: and
+//   what
+//                                          NICs have reported of what carries
+//   auto owning(f)                         f(), while nobody else touches the messages
+//   void say_remind()                      'what have you received?'
+// Messages are what sent.h asks of them.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "r2ccl/protocol/conduct.h"
+#include "r2ccl/protocol/ledger.h"
+#include "r2ccl/protocol/migration.h"
+#include "r2ccl/protocol/rules.h"
+#include "r2ccl/protocol/sent.h"
+
+namespace r2ccl {
+
+template <uint32_t kWindow>
+class SendingEndOf {
+ public:
+  MigrationEnd migration{true};
+  SendLedgerOf<kWindow> ledger;  ///< post and test use it directly
+
+  bool unconfirmed() const { return ledger.confirmed() < ledger.next(); }
+  /// The receiver waits, and what was sent is not confirmed, whether or not somebody waits for that here: it
+  /// is watched over as if somebody did.
+  bool awaited() const { return awaited_; }
+  /// The receiver has said that it lacks what the NIC had reported.
+  bool misses() const { return reminder_.lacked(); }
+  const Reminder& reminder() const { return reminder_; }
+  /// The receiver's ledger, of the newest fence.
+  uint64_t report_first() const { return report_first_; }
+  std::span<const uint16_t, kWindow> report() const { return report_; }
+
+  // --- time
+  /// Nothing has come for long, although probes are answered.
+  template <class Host>
+  void waited(Host& host) {
+    if (host.acknowledges() && host.holds(Rule::kRepeatWord)) ask(host, ledger.reported());
+  }
+  /// Is it still awaited?
+  template <class Host>
+  void look_if_awaited(Host& host) {
+    if (!awaited_) return;
+    host.look(false);
+    awaited_ = unconfirmed();
+  }
+  /// It looks for a path. Does time count? `wanted`: the program waits for something, or wants to send.
+  /// Behind its fence, what is not confirmed has not arrived, and the receiver may wait for it.
+  template <class Host>
+  bool misses_a_path(Host& host, bool wanted) {
+    if (wanted || !host.holds(Rule::kLackingCounts)) return wanted;
+    if (migration.phase() != Phase::kChoosing || !host.acknowledges()) return false;
+    host.look(false);
+    return unconfirmed();
+  }
+
+  // --- the peer
+  /// The receiver has everything before `received`, and waits. Should it wait for a message of which the
+  /// program has its buffer back, then nobody but the watchdog looks for it here, and for what became of the
+  /// work that was to bring it. It asks in any case: the receiver says nothing more before it has heard a
+  /// question. Without a path that carries it is one that condemns none.
+  template <class Host>
+  void hear_wait(Host& host, uint64_t received) {
+    ledger.confirmed(received);
+    const bool ready = host.ready();
+    host.look(ready);
+    awaited_ = host.holds(Rule::kAwaited) && host.acknowledges() && unconfirmed();
+    ask(host, ready ? ledger.reported() : 0);
+  }
+  /// The answer, with what it has of the next message. A segment that its NIC has reported and the receiver
+  /// lacks was lost by the path that carried it, which is left.
+  template <class Host, class Messages>
+  void hear_received(Host& host, const Messages& messages, uint64_t up_to, unsigned segments) {
+    const uint32_t lost = host.owning([&]() -> uint32_t {
+      ledger.confirmed(up_to);
+      if (!reminder_.answered(up_to) || !host.holds(Rule::kDisbelief) || host.active() == 0) return 0;
+      const uint32_t path = lost_on(messages, up_to, segments);
+      return path != 0 ? path : host.active();
+    });
+    if (lost != 0) Conduct(migration, host).leave(lost);
+  }
+  /// True: it counts, and so does the receiver's ledger that comes with it.
+  template <class Host>
+  bool hear_fenced(Host& host, uint32_t epoch, uint32_t path, bool stopped, uint64_t first,
+                   std::span<const uint16_t, kWindow> segments) {
+    if (!Conduct(migration, host).hear_fenced(epoch, path, stopped)) return false;
+    report_first_ = first;
+    std::copy(segments.begin(), segments.end(), report_.begin());
+    host.owning([&] { ledger.confirmed(first); });
+    return true;
+  }
+
+  // --- paths
+  /// A path has been fenced at both ends, and another carries, or the active one goes on.
+  template <class Messages>
+  void carries_on(Messages& messages) {
+    believe_receiver(ledger, report_first_, std::span<const uint16_t>(report_), messages);
+    reminder_.moved();
+    replay(ledger, messages);
+  }
+  /// Is everything over that a lane has carried? `reported`: its NIC has reported it all.
+  template <class Messages>
+  bool is_over(const Messages& messages, uint32_t lane, bool reported) const {
+    if (!reported && messages.holds(Rule::kRestReported)) return false;
+    return !messages.holds(Rule::kRestConfirmed) || all_confirmed(ledger, messages, lane);
+  }
+
+ private:
+  template <class Host>
+  void ask(Host& host, uint64_t reported) {
+    if (reminder_.ask(reported)) host.say_remind();
+  }
+
+  Reminder reminder_;
+  bool awaited_ = false;
+  uint64_t report_first_ = 0;
+  std::array<uint16_t, kWindow> report_{};
+};
+
+}  // namespace r2ccl
