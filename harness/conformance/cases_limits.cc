@@ -1,4 +1,5 @@
 // What a device promises not to exceed, and what it must refuse.
+#include <cstdint>
 #include <cstring>
 
 #include "harness/conformance/cases.h"
@@ -103,8 +104,10 @@ void create_beyond_the_device(Device& device_a, Device&, Notes& notes) {
 }
 
 void gid_table(Device& device_a, Device&, Notes& notes) {
-  std::vector<ibv_gid_entry> entries(4096);
-  const ssize_t all = ibv_query_gid_table(device_a.context(), entries.data(), entries.size(), 0);
+  // An attribute of the kernel's interface has a length of 16 bits, and libibverbs refuses what is longer.
+  const size_t most = UINT16_MAX / sizeof(ibv_gid_entry);
+  std::vector<ibv_gid_entry> entries(most + 1);
+  const ssize_t all = ibv_query_gid_table(device_a.context(), entries.data(), most, 0);
   if (all == -EOPNOTSUPP || all == -ENOSYS) throw NotOffered("ibv_query_gid_table");
   notes.expect_true("there are entries", all > 0);
   if (all <= 0) return;
@@ -112,6 +115,8 @@ void gid_table(Device& device_a, Device&, Notes& notes) {
                     ibv_query_gid_table(device_a.context(), entries.data(), size_t(all), 0) == all);
   const ssize_t rc = ibv_query_gid_table(device_a.context(), entries.data(), size_t(all) - 1, 0);
   notes.expect("room for one less", "EINVAL", rc < 0 ? errno_name(int(-rc)) : "filled");
+  const ssize_t more = ibv_query_gid_table(device_a.context(), entries.data(), most + 1, 0);
+  notes.expect("room for more than 64 KiB", "EINVAL", more < 0 ? errno_name(int(-more)) : "filled");
 }
 
 void memory_regions(Device& device_a, Device&, Notes& notes) {

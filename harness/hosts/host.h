@@ -65,7 +65,8 @@ class Host {
 
   /// simulated, emulated, rxe or hardware. From prepare() on.
   virtual std::string evidence() const = 0;
-  /// Names of its nodes' devices, by node and NIC. From prepare() on.
+  /// Names of its nodes' devices, by node and NIC; without a node whose NICs have their usual names (vhca0).
+  /// From prepare() on.
   virtual std::map<int, std::vector<std::string>> devices() const = 0;
   /// The environment of its first rank, without what concerns that rank only. From prepare() on.
   virtual const std::map<std::string, std::string>& environment() const = 0;

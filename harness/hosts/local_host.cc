@@ -160,7 +160,8 @@ void LocalHost::open_outputs() {
 
 std::map<int, std::vector<std::string>> LocalHost::devices() const {
   std::map<int, std::vector<std::string>> all;
-  for (const RankPlan& rank : plan_.ranks) all.try_emplace(rank.node, devices_of(rank.node));
+  for (const RankPlan& rank : plan_.ranks)
+    if (auto names = devices_of(rank.node); !names.empty()) all.try_emplace(rank.node, std::move(names));
   return all;
 }
 

@@ -49,14 +49,16 @@ bool names_device(const std::string& text, const std::string& node, const std::s
 
 bool names_nic(const std::string& text, const std::string& node, const std::string& index,
                const Devices& devices) {
+  bool known = false;
   for (const auto& [number, names] : devices) {
     const std::string name = "node" + std::to_string(number);
     const size_t nic = std::stoul(index);
-    if (nic < names.size() && faultinject::pattern_matches(node, name) && names_device(text, name, names[nic]))
-      return true;
+    if (nic >= names.size() || !faultinject::pattern_matches(node, name)) continue;
+    if (names_device(text, name, names[nic])) return true;
+    known = true;
   }
   std::vector<std::string_view> words = {"nic", "NIC"};
-  if (devices.empty()) words.insert(words.end(), {"vhca", "mlx5_", "mlx4_", "rxe", "siw"});
+  if (!known) words.insert(words.end(), {"vhca", "mlx5_", "mlx4_", "rxe", "siw"});
   for (size_t at = text.find(index); at != std::string::npos; at = text.find(index, at + 1)) {
     const size_t end = at + index.size();
     if (is_digit(text, end)) continue;

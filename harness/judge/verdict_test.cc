@@ -266,6 +266,8 @@ TEST_F(VerdictTest, an_error_may_call_a_nic_by_the_name_of_its_device) {
   EXPECT_FALSE(names_it("NIC mlx5_2 of node0: retries exceeded")) << "of the other node";
   EXPECT_FALSE(names_it("NIC mlx5_21 of node1: retries exceeded"));
   EXPECT_FALSE(names_it("NIC my_mlx5_2 of node1: retries exceeded"));
+  baseline().devices = {{0, {"rocep65s0f0"}}, {1, {}}};
+  EXPECT_TRUE(names_it("NIC mlx5_0 of node1: retries exceeded")) << "nobody knows that node's devices";
 }
 
 TEST_F(VerdictTest, an_error_must_name_every_nic_of_a_fault_that_struck_several) {

@@ -27,33 +27,52 @@ constexpr milliseconds kIntroduction{2000};  // of a caller
 constexpr milliseconds kConnect{1000};       // to one address
 constexpr milliseconds kBetweenTries{100};
 
-std::string text_of(const sockaddr_in& address) {
-  char text[INET_ADDRSTRLEN];
-  inet_ntop(AF_INET, &address.sin_addr, text, sizeof(text));
+/// Any address, of IPv4 or IPv6.
+union Address {
+  sockaddr any;
+  sockaddr_in four;
+  sockaddr_in6 six;
+};
+
+/// Of a listener for both families an IPv4 caller has an address of IPv6 that stands for its own.
+Address plain(Address address) {
+  if (address.any.sa_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&address.six.sin6_addr)) return address;
+  Address four{};
+  four.four.sin_family = AF_INET;
+  four.four.sin_port = address.six.sin6_port;
+  memcpy(&four.four.sin_addr, &address.six.sin6_addr.s6_addr[12], sizeof(four.four.sin_addr));
+  return four;
+}
+
+std::string text_of(const Address& address) {
+  char text[INET6_ADDRSTRLEN] = "";
+  if (address.any.sa_family == AF_INET)
+    inet_ntop(AF_INET, &address.four.sin_addr, text, sizeof(text));
+  else
+    inet_ntop(AF_INET6, &address.six.sin6_addr, text, sizeof(text));
   return text;
 }
 
-void each_address(const std::function<void(const ifaddrs&, const sockaddr_in&)>& look) {
+/// Those of IPv4 first. Addresses of one link only (fe80::) are left out: they mean nothing elsewhere.
+void each_address(const std::function<void(const ifaddrs&, const Address&)>& look) {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return;
-  for (const ifaddrs* entry = list; entry; entry = entry->ifa_next)
-    if (entry->ifa_addr && entry->ifa_addr->sa_family == AF_INET && (entry->ifa_flags & IFF_UP))
-      look(*entry, *reinterpret_cast<const sockaddr_in*>(entry->ifa_addr));
+  for (const sa_family_t family : {sa_family_t(AF_INET), sa_family_t(AF_INET6)}) {
+    for (const ifaddrs* entry = list; entry; entry = entry->ifa_next) {
+      if (!entry->ifa_addr || entry->ifa_addr->sa_family != family || !(entry->ifa_flags & IFF_UP)) continue;
+      Address address{};
+      memcpy(&address, entry->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
+      if (family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&address.six.sin6_addr)) continue;
+      look(*entry, address);
+    }
+  }
   freeifaddrs(list);
 }
 
-/// A connected socket, or -1 with the reason.
-int connect_to_address(const std::string& host, const std::string& port, std::string& why) {
-  addrinfo hints{}, *found = nullptr;
-  hints.ai_family = AF_INET;
-  hints.ai_socktype = SOCK_STREAM;
-  if (const int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found); error != 0) {
-    why = host + ": " + gai_strerror(error);
-    return -1;
-  }
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  int error = 0;
-  if (fd >= 0 && connect(fd, found->ai_addr, found->ai_addrlen) != 0) {
+int connect_to(const addrinfo& to, std::string& why) {
+  const int fd = socket(to.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  int error = fd < 0 ? errno : 0;
+  if (fd >= 0 && connect(fd, to.ai_addr, to.ai_addrlen) != 0) {
     error = errno;
     if (error == EINPROGRESS) {
       pollfd ready{fd, POLLOUT, 0};
@@ -64,45 +83,78 @@ int connect_to_address(const std::string& host, const std::string& port, std::st
         getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
     }
   }
-  freeaddrinfo(found);
   if (fd >= 0 && error == 0) {
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
     return fd;
   }
-  why = host + ":" + port + ": " + strerror(fd < 0 ? errno : error);
+  why = strerror(error);
   if (fd >= 0) close(fd);
+  return -1;
+}
+
+/// A connected socket to the first of the host's addresses that answers, or -1 with the reason.
+int connect_to_address(std::string host, const std::string& port, std::string& why) {
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  if (const int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found); error != 0) {
+    why = host + ": " + gai_strerror(error);
+    return -1;
+  }
+  int fd = -1;
+  for (const addrinfo* one = found; one && fd < 0; one = one->ai_next) fd = connect_to(*one, why);
+  freeaddrinfo(found);
+  if (fd < 0) why = host + ":" + port + ": " + why;
+  return fd;
+}
+
+/// Listens for both families, for IPv4 alone where the kernel has no IPv6. -1 with errno.
+int listen_at(uint16_t port, uint16_t& bound) {
+  const int yes = 1, no = 0;
+  for (const int family : {AF_INET6, AF_INET}) {
+    const int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) continue;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+    Address address{};
+    address.any.sa_family = sa_family_t(family);
+    if (family == AF_INET6) {
+      setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof(no));
+      address.six.sin6_port = htons(port);
+    } else {
+      address.four.sin_port = htons(port);
+    }
+    socklen_t length = family == AF_INET6 ? sizeof(address.six) : sizeof(address.four);
+    if (bind(fd, &address.any, length) == 0 && listen(fd, 64) == 0 &&
+        getsockname(fd, &address.any, &length) == 0) {
+      bound = ntohs(family == AF_INET6 ? address.six.sin6_port : address.four.sin_port);
+      return fd;
+    }
+    const int error = errno;
+    close(fd);
+    errno = error;
+    if (error != EADDRNOTAVAIL && error != EAFNOSUPPORT) return -1;
+  }
   return -1;
 }
 
 }  // namespace
 
-Rendezvous::Rendezvous(std::string secret, uint16_t port) : secret_(std::move(secret)) {
-  listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  const int yes = 1;
-  setsockopt(listener_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_ANY);
-  socklen_t length = sizeof(address);
-  if (listener_ < 0 || bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 ||
-      listen(listener_, 64) != 0 ||
-      getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
-    const int error = errno;
-    if (listener_ >= 0) close(listener_);
-    throw std::system_error(error, std::generic_category(), "TCP port " + std::to_string(port));
-  }
-  port_ = ntohs(address.sin_port);
+Rendezvous::Rendezvous(std::string secret, uint16_t port)
+    : secret_(std::move(secret)), listener_(listen_at(port, port_)) {
+  if (listener_ < 0)
+    throw std::system_error(errno, std::generic_category(), "TCP port " + std::to_string(port));
 }
 
 Rendezvous::~Rendezvous() { close(listener_); }
 
 std::string Rendezvous::addresses() const {
   std::string text, loopback;
-  each_address([&](const ifaddrs& entry, const sockaddr_in& address) {
+  each_address([&](const ifaddrs& entry, const Address& address) {
     const bool is_loopback = (entry.ifa_flags & IFF_LOOPBACK) != 0;
     std::string& list = is_loopback ? loopback : text;
-    list += (list.empty() ? "" : ",") + text_of(address) + ":" + std::to_string(port_);
+    const std::string host =
+        address.any.sa_family == AF_INET6 ? "[" + text_of(address) + "]" : text_of(address);
+    list += (list.empty() ? "" : ",") + host + ":" + std::to_string(port_);
   });
   return text + (text.empty() || loopback.empty() ? "" : ",") + loopback;
 }
@@ -110,16 +162,16 @@ std::string Rendezvous::addresses() const {
 std::optional<Rendezvous::Caller> Rendezvous::accept(milliseconds wait) {
   pollfd ready{listener_, POLLIN, 0};
   if (poll(&ready, 1, int(wait.count())) <= 0) return std::nullopt;
-  sockaddr_in peer{};
+  Address peer{};
   socklen_t length = sizeof(peer);
-  const int fd = accept4(listener_, reinterpret_cast<sockaddr*>(&peer), &length, SOCK_CLOEXEC);
+  const int fd = accept4(listener_, &peer.any, &length, SOCK_CLOEXEC);
   if (fd < 0) return std::nullopt;
   Caller caller{SecureLink(fd, secret_, SecureLink::End::kRunner, kIntroduction), {}};
   if (auto hello = caller.link.receive(kIntroduction)) {
     caller.hello = std::move(*hello);
     return caller;
   }
-  refused_.push_back("a caller from " + text_of(peer) + " was sent away: " +
+  refused_.push_back("a caller from " + text_of(plain(peer)) + " was sent away: " +
                      (caller.link.why().empty() ? "it said nothing" : caller.link.why()));
   return std::nullopt;
 }
@@ -145,12 +197,13 @@ SecureLink call_runner(const std::string& addresses, const std::string& secret, 
 }
 
 std::string interface_of(int fd) {
-  sockaddr_in own{};
+  Address own{};
   socklen_t length = sizeof(own);
-  if (getsockname(fd, reinterpret_cast<sockaddr*>(&own), &length) != 0) return {};
+  if (getsockname(fd, &own.any, &length) != 0) return {};
+  own = plain(own);
   std::string name;
-  each_address([&](const ifaddrs& entry, const sockaddr_in& address) {
-    if (address.sin_addr.s_addr == own.sin_addr.s_addr) name = entry.ifa_name;
+  each_address([&](const ifaddrs& entry, const Address& address) {
+    if (address.any.sa_family == own.any.sa_family && text_of(address) == text_of(own)) name = entry.ifa_name;
   });
   return name;
 }

@@ -1,5 +1,5 @@
 // How the processes of a job on several machines find the runner: it listens on a TCP port, its addresses and
-// the job's secret travel in the environment of whoever starts the others. IPv4.
+// the job's secret travel in the environment of whoever starts the others. IPv4 and IPv6.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@
 
 namespace r2bench {
 
-inline constexpr const char* kRendezvousVariable = "R2BENCH_RENDEZVOUS";  ///< "10.0.0.1:4711,10.1.0.1:4711"
+inline constexpr const char* kRendezvousVariable = "R2BENCH_RENDEZVOUS";  ///< "10.0.0.1:4711,[fd00::1]:4711"
 inline constexpr const char* kSecretVariable = "R2BENCH_JOB_SECRET";
 
 class Rendezvous {
@@ -26,7 +26,7 @@ class Rendezvous {
 
   const std::string& secret() const { return secret_; }
   uint16_t port() const { return port_; }
-  /// For kRendezvousVariable: every IPv4 address of this machine, the loopback last.
+  /// For kRendezvousVariable: every address of this machine, those of IPv4 first, the loopback's last.
   std::string addresses() const;
 
   struct Caller {
@@ -41,8 +41,8 @@ class Rendezvous {
 
  private:
   std::string secret_;
-  int listener_ = -1;
   uint16_t port_ = 0;
+  int listener_ = -1;
   std::vector<std::string> refused_;
 };
 

@@ -139,6 +139,25 @@ TEST(Rendezvous, callers_find_the_runner_by_its_addresses) {
   ASSERT_TRUE(found);
   EXPECT_EQ(found->hello["name"], "b");
   EXPECT_EQ(interface_of(agent.fd()), "lo");
+  EXPECT_EQ(interface_of(found->link.fd()), "lo");
+}
+
+TEST(Rendezvous, callers_find_the_runner_by_ipv6) {
+  if (access("/proc/net/if_inet6", R_OK) != 0) GTEST_SKIP() << "this kernel has no IPv6";
+  Rendezvous rendezvous(kSecret);
+  const std::string port = std::to_string(rendezvous.port());
+  if (rendezvous.addresses().find("[::1]:" + port) == std::string::npos)
+    GTEST_SKIP() << "the loopback has no address of IPv6";
+  for (const std::string& address : {"[::1]:" + port, "::1:" + port}) {
+    SecureLink agent;
+    std::string why;
+    std::thread caller([&] { agent = call_runner(address, kSecret, {{"name", "b"}}, 5s, why); });
+    const auto found = rendezvous.accept(5s);
+    caller.join();
+    ASSERT_TRUE(found) << address << ": " << why;
+    EXPECT_EQ(interface_of(agent.fd()), "lo");
+    EXPECT_EQ(interface_of(found->link.fd()), "lo");
+  }
 }
 
 TEST(Rendezvous, a_stranger_is_sent_away_with_a_note) {

@@ -83,6 +83,7 @@ int _ibv_query_gid_ex(struct ibv_context* context, uint32_t port, uint32_t index
 ssize_t _ibv_query_gid_table(struct ibv_context* context, struct ibv_gid_entry* entries, size_t max_entries,
                              uint32_t flags, size_t size) {
   if (flags != 0) return -EOPNOTSUPP;
+  if (max_entries > UINT16_MAX / size) return -EINVAL;  // longer than an attribute of the kernel's interface
   std::size_t count = 0;
   for (std::uint32_t port = 1; vhca::has_port(context, port); ++port)
     for (int i = 0; i < vhca::gid_count(vhca::port_of(context, port)); ++i, ++count) {

@@ -21,8 +21,7 @@ void Channel::condemn(Path& path, trace::DetectedBy by, const std::string& why, 
   Conduct(end_, deeds).condemn(path.id());
 }
 
-// Needs the turn.
-void Channel::look_for_suspects() {
+void Channel::look_for_suspects(HasTurn) {
   const bool any = std::any_of(paths_.begin(), paths_.end(),
                                [this](const auto& path) { return carries(*path) && path->condemned; });
   suspected_.store(any, std::memory_order_release);
@@ -219,9 +218,8 @@ void Channel::carry(Path& path, const Tick& tick) {
   const bool moved = &path != active_;
   const bool home = path.local_nic() == home_nic_ && path.remote_nic() == peer_home_nic_;
   {
-    turn_.take();
-    const TurnGuard guard(turn_);
-    remove_lane(path);
+    const TurnGuard turn(turn_);
+    remove_lane(path, turn);
     path.state = PathState::kActive;
     path.forget_probe();
     active_ = &path;
@@ -234,8 +232,8 @@ void Channel::carry(Path& path, const Tick& tick) {
     seen_progress_ = progress_.load(std::memory_order_relaxed);
     if (path.id() == probation_path_) probation_path_ = 0;
     spread_path_ = 0;
-    if (!first) carries_on(moved);
-    look_for_suspects();
+    if (!first) carries_on(moved, turn);
+    look_for_suspects(turn);
     if (status() == Status::kFailed) return;
     if (!suspected_.load(std::memory_order_relaxed) && !advance(Status::kReady)) return;
   }

@@ -17,7 +17,7 @@ constexpr uint64_t kSlowPeerNs = 1000 * kNsPerMs;  // silence after which the lo
 
 }  // namespace
 
-void Channel::look_at_silence() {
+void Channel::look_at_silence(HasTurn) {
   if (quiet_.look(now_ns(), progress_.load(std::memory_order_relaxed),
                   nanoseconds(core_.config.suspect_after)))
     core_.kick();
@@ -35,9 +35,8 @@ void Channel::step_watchdog(const Tick& tick) {
     Path* path = nullptr;
     std::optional<Path::Condemned> reason;
     {
-      turn_.take();
-      const TurnGuard guard(turn_);
-      look_for_suspects();
+      const TurnGuard turn(turn_);
+      look_for_suspects(turn);
       for (auto& it : paths_)
         if (!path && carries(*it) && it->condemned) path = it.get(), reason = it->condemned;
       if (!path) advance(Status::kReady);
@@ -77,11 +76,10 @@ void Channel::step_watchdog(const Tick& tick) {
   if (silence_ < std::clamp(usual_gap_ + usual_gap_ / 4, least, 2 * least)) return;
 
   {  // the owner may be asleep: look on its behalf before suspecting anybody
-    turn_.take();
-    const TurnGuard guard(turn_);
-    if (active_) drain(*active_);
-    for (Path* lane : lanes_) drain(*lane);
-    if (!work_requests_open()) nothing_open_at_ = tick.alive;
+    const TurnGuard turn(turn_);
+    if (active_) drain(*active_, turn);
+    for (Path* lane : lanes_) drain(*lane, turn);
+    if (!work_requests_open(turn)) nothing_open_at_ = tick.alive;
   }
   if (progress_.load(std::memory_order_relaxed) != seen_progress_ ||
       suspected_.load(std::memory_order_acquire))
@@ -118,10 +116,9 @@ void Channel::step_watchdog(const Tick& tick) {
       }
       if (!poked_ || tick.alive >= next_probe_) {
         poked_ = true;
-        turn_.take();
-        const TurnGuard guard(turn_);
+        const TurnGuard turn(turn_);
         if (active_ == &path && status() == Status::kReady)
-          waited(silence_ > nanoseconds(core_.config.stuck_after) / 4);
+          waited(silence_ > nanoseconds(core_.config.stuck_after) / 4, turn);
       }
       // A message that is merely slow starts over on another path: each such migration makes the next one
       // wait twice as long, so that a slow rail ends up being waited for.
@@ -163,9 +160,8 @@ uint64_t Channel::stuck_bound() const {
 }
 
 Path* Channel::stands_still() {
-  turn_.take();
-  const TurnGuard guard(turn_);
-  return active_ ? standing_still() : nullptr;
+  const TurnGuard turn(turn_);
+  return active_ ? standing_still(turn) : nullptr;
 }
 
 // Of a silent channel. False: a lane is being left.

@@ -17,6 +17,7 @@ import time
 PATIENCE = 60  # s for what another process comes to by itself
 SKIP = 77
 NETWORK = "10.77.0."
+IPV6 = "fd77::"
 
 
 def skip(why):
@@ -59,9 +60,10 @@ def wait_for(condition, what, patience=PATIENCE):
 
 
 class Hosts:
-    """`with Hosts(2) as hosts`: h0, h1, joined by a switch. hosts.folder is removed at the end."""
+    """`with Hosts(2) as hosts`: h0, h1, joined by a switch. hosts.folder is removed at the end. `network`: NETWORK or IPV6."""
 
-    def __init__(self, count):
+    def __init__(self, count, network=NETWORK):
+        self.network = network
         self.names = [f"h{i}" for i in range(count)]
         self.holders = []
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="r2bench-hosts-"))
@@ -92,7 +94,7 @@ class Hosts:
         return holder.pid
 
     def make(self):
-        (self.folder / "hosts").write_text("127.0.0.1 localhost\n" + "".join(f"{NETWORK}{i + 1} {name}\n" for i, name in enumerate(self.names)))
+        (self.folder / "hosts").write_text("127.0.0.1 localhost\n" + "".join(f"{self.address(i)} {name}\n" for i, name in enumerate(self.names)))
         switch = self.hold("switch")
         self.inside(switch, "ip", "link", "add", "sw", "type", "bridge")
         self.inside(switch, "ip", "link", "set", "sw", "up")
@@ -100,12 +102,16 @@ class Hosts:
             pid = self.hold(name)
             self.inside(switch, "ip", "link", "add", f"p{i}", "type", "veth", "peer", "name", "eth0", "netns", str(pid))
             self.inside(switch, "ip", "link", "set", f"p{i}", "master", "sw", "up")
-            self.inside(pid, "ip", "addr", "add", f"{NETWORK}{i + 1}/24", "dev", "eth0")
+            self.inside(pid, "ip", "addr", "add", f"{self.address(i)}/{64 if self.network == IPV6 else 24}", "dev", "eth0",
+                        *(["nodad"] if self.network == IPV6 else []))
             self.inside(pid, "ip", "link", "set", "eth0", "up")
         # What mpirun takes for ssh: HOST COMMAND…
         remote = self.folder / "remote-shell"
         remote.write_text(f'#!/bin/sh\nhost=$1\nshift\nexec nsenter -t "$(cat {self.folder}/$host.pid)" -n -u -m sh -c "cd / && $*"\n')
         remote.chmod(0o755)
+
+    def address(self, number):
+        return f"{self.network}{number + 1}"
 
     @staticmethod
     def inside(pid, *command):

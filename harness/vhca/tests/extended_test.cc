@@ -262,6 +262,7 @@ TEST_F(Extended, a_device_may_have_several_ports_with_gids_and_counters_of_their
     VHCA_REQUIRE_EQ(ibv_query_gid_table(a.context(), entries, 8, 0), 4);
     VHCA_REQUIRE_EQ(ibv_query_gid_table(a.context(), entries, 4, 0), 4);
     VHCA_REQUIRE_EQ(ibv_query_gid_table(a.context(), entries, 3, 0), -EINVAL);
+    VHCA_REQUIRE_EQ(ibv_query_gid_table(a.context(), entries, UINT16_MAX / sizeof *entries + 1, 0), -EINVAL);
     for (int i = 0; i < 4; ++i)
       for (int j = 0; j < i; ++j)
         VHCA_REQUIRE(std::memcmp(&entries[i].gid, &entries[j].gid, sizeof(ibv_gid)) != 0);
