@@ -9,6 +9,7 @@
     plots/collect.py gpu_memory SET FILE  of harness/workload/nccl/gpu_memory.py                → nccl.csv
     plots/collect.py mode3 SET FILE       of harness/workload/nccl/allreduce_matrix.py          → nccl.csv
     plots/collect.py sim SET FILE         allreduce.csv of harness/sim/sweep.py                 → allreduce.csv
+    plots/collect.py allreduce SET FILE…  algorithms.csv of harness/bench/allreduce_table.py    → allreduce_emulated.csv
     plots/collect.py programs SET FILE    programs.csv of harness/programs/record.py            → programs.csv
     plots/collect.py bench SET FILE…      Google Benchmark's JSON, with medians                 → costs.csv
     plots/collect.py walks SET FILE       lines of harness/tests/walk.py                        → walks.csv
@@ -238,6 +239,11 @@ def of_sim(paths):
     return {"allreduce": csv_rows(paths[0], "allreduce", "harness/sim/sweep.py")}, {"evidence": "simulated", "command": "harness/sim/sweep.py build/release/bin/r2bench"}
 
 
+def of_allreduce(paths):
+    rows = [row for path in paths for row in csv_rows(path, "allreduce_emulated", "harness/bench/allreduce_table.py algorithms")]
+    return {"allreduce_emulated": rows}, {"evidence": "emulated", "fabric": "vhca"}
+
+
 def of_bench(paths):
     rows, origin = [], {}
     for path in paths:
@@ -324,7 +330,7 @@ def of_conformance(paths):
     return {"conformance": table["deviations"]}, {"evidence": "emulated, rxe", "fabric": "vhca, rxe", "date": origin["date"][:10], "commit": origin["commit"], "command": origin["command"]}
 
 
-READERS = {"run": of_runs, "matrix": of_matrix, "nccl": of_nccl, "mode3": of_mode3, "gpu_memory": of_gpu_memory, "sim": of_sim, "programs": of_programs, "bench": of_bench, "walks": of_walks, "gate": of_gate,
+READERS = {"run": of_runs, "matrix": of_matrix, "nccl": of_nccl, "mode3": of_mode3, "gpu_memory": of_gpu_memory, "sim": of_sim, "allreduce": of_allreduce, "programs": of_programs, "bench": of_bench, "walks": of_walks, "gate": of_gate,
            "nightly": of_nightly, "head_to_head": of_head_to_head, "renewals": of_renewals, "conformance": of_conformance}
 
 

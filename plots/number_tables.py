@@ -131,30 +131,32 @@ def mode3_median(results, case, step, measured="nccl_mode3"):
     return found[0]
 
 
-MODE3 = [("healthy", "healthy_mode3", "healthy_migrate", "healthy"), ("one NIC of four lost", "lost_mode3", "lost_balance", "after"),
-         ("two of four lost", "half_mode3", "half_balance", "after"), ("one NIC of four at half its rate", "throttle_mode3", "throttle_balance", "after"),
-         ("six nodes, one NIC of four lost", "six_nodes_mode3", "six_nodes_balance", "after")]
+# What, cases of mode 3 and of the ring, the step, the set.
+MODE3 = (("healthy", "healthy_mode3", "healthy_migrate", "healthy", "nccl_mode3_striped"), ("one NIC of four lost", "lost_mode3", "lost_balance", "after", "nccl_mode3_striped"),
+         ("two of four lost", "half_mode3", "half_balance", "after", "nccl_mode3_striped"),
+         ("six nodes, one of four lost", "six_nodes_mode3", "", "after", "nccl_mode3_striped"),
+         ("NICs of 1 Gbit/s, one of four lost", "lost_mode3", "lost_balance", "after", "nccl_mode3_1gbit"))
 
 
 def mode3(results):
     rows = []
-    for title, case, other, step in MODE3:
-        mine, beside = mode3_median(results, case, step), mode3_median(results, other, step)
-        rows.append([title, short(mine["bound_ms"]), f"{short(beside['median_ms'])} (mode {beside['mode']})", short(mine["median_ms"])])
+    for title, case, other, step, measured in MODE3:
+        mine = mode3_median(results, case, step, measured)
+        beside = mode3_median(results, other, step, measured) if other else None
+        rows.append([title, short(mine["bound_ms"]), f"{short(beside['median_ms'])} (mode {beside['mode']})" if beside else "–", short(mine["median_ms"])])
     return markdown(["AllReduce of 64 MiB, in ms", "lower bound", "ring", "mode 3"], rows)
 
 
-STRIPED = (("4 nodes, NICs of 2 Gbit/s, one of four lost", "lost_mode3", "lost_balance", "nccl_mode3_striped"),
-           ("two of four lost", "half_mode3", "", "nccl_mode3_striped"), ("6 nodes, one of four lost", "six_nodes_mode3", "", "nccl_mode3_striped"),
-           ("4 nodes, NICs of 500 Mbit/s, one of four lost", "lost_mode3", "lost_balance", "nccl_mode3_500mbit"))
+ALGORITHMS = {"balance": "Balance", "ring": "ring", "r2ccl_allreduce": "R2CCL-AllReduce", "four_stage": "four-stage", "mix": "mix", "mode3": "mode 3"}
 
 
-def mode3_striped(results):
-    rows = []
-    for title, case, beside, measured in STRIPED:
-        mine = mode3_median(results, case, "after", measured)
-        rows.append([title, short(mine["bound_ms"]), short(mode3_median(results, beside, "after", measured)["median_ms"]) if beside else "–", short(mine["median_ms"])])
-    return markdown(["AllReduce of 64 MiB, in ms", "lower bound", "ring (mode 2)", "mode 3"], rows)
+def mode3_algorithms(results):
+    lines, rows = rows_of(results, "allreduce_emulated", "mode3_algorithms"), []
+    for nodes, lost, mbits in sorted({(int(row["nodes"]), row["lost"], int(row["mbits"])) for row in lines}):
+        here = {row["algorithm"]: row for row in lines if (row["nodes"], row["lost"], row["mbits"]) == (str(nodes), lost, str(mbits))}
+        rows.append([nodes, lost, mbits, short(min(float(row["cpu_idle"]) for row in here.values())), short(next(iter(here.values()))["bound_ms"]),
+                     *(short(here[name]["t_to_bound"]) if name in here else "–" for name in ALGORITHMS)])
+    return markdown(["nodes", "x", "NIC (Mbit/s)", "CPUs idle", "bound (ms)", *ALGORITHMS.values()], rows)
 
 
 MACHINES = ("head_to_head", "head_to_head_h200_2")  # of what was run again with a later build, on another machine
@@ -310,7 +312,7 @@ def one_run(results, name, run, mode_name):
 
 
 def mode3_to_bound(results, pick):
-    found = [mode3_median(results, case, "after", measured) for _, case, _, measured in STRIPED]
+    found = [mode3_median(results, case, step, measured) for _, case, _, step, measured in MODE3 if step == "after"]
     return short(pick(float(row["median_ms"]) / float(row["bound_ms"]) for row in found), 2)
 
 
@@ -325,7 +327,7 @@ def vhca_copy(results):
 
 BLOCKS = {
     "recovery": recovery_times, "retained": retained, "other-operations": other_operations, "overhead": overhead, "false-alarms": false_alarms, "matrix": matrix,
-    "nccl": nccl, "nccl-stalls": nccl_stalls, "mode3": mode3, "mode3-striped": mode3_striped, "head-to-head": head_to_head, "head-to-head-versions": head_to_head_versions,
+    "nccl": nccl, "nccl-stalls": nccl_stalls, "mode3": mode3, "mode3-algorithms": mode3_algorithms, "head-to-head": head_to_head, "head-to-head-versions": head_to_head_versions,
     "head-to-head-retained": head_to_head_retained, "head-to-head-timeouts": head_to_head_timeouts, "renewals": renewals, "head-to-head-cost": head_to_head_cost, "gpu-memory": gpu_memory, "programs": programs, "walks": walks, "gate": gate, "nightly": nightly, "costs": costs,
     "conformance": conformance, "simulated": simulated, "vhca-copy": vhca_copy,
     "scenarios": lambda results: runs(results, "recovery", "ten_faults", "device_removed", "dual_port_card", "alltoall_64"),

@@ -34,6 +34,9 @@ COLUMNS = {
     "programs": ["set", "program", "fault", "exit_status", "said", "saw", "after_ms"],
     # Flow simulation of AllReduce (harness/sim/sweep.py); times relative to the fault-free ring.
     "allreduce": ["set", "nodes", "lost", "degraded", "segments", "algorithm", "chosen", "formula_t0", "simulated_t0", "bound_t0", "simulated_bound"],
+    # AllReduce with one degraded node on virtual NICs (harness/bench/allreduce_table.py algorithms); `mbits`: of each of four NICs; `cpu_idle`: of the machine.
+    "allreduce_emulated": ["set", "nodes", "lost", "bytes", "mbits", "algorithm", "jobs", "t_ms", "t0_ms", "t_to_t0", "bound_ms", "t_to_bound", "simulated_ms",
+                           "t_to_simulated", "cpu_idle"],
     # CPU time or rate of one benchmark; `ratio`: to `beside`, with its 95 % interval.
     "costs": ["set", "benchmark", "bytes", "mode", "unit", "value", "beside", "ratio", "ratio_low95", "ratio_high95"],
     # One run of the recovery gate, with a delay put into the candidate or not.

@@ -33,7 +33,7 @@ struct Config {
   std::string comm_id;           ///< NCCL_COMM_ID, which names a subnet
   int collnet_nics = 0;  ///< R2CC_COLLNET_NICS: NICs that a CollNet group spreads over; 0: its part of all
   int collnet_margin =
-      220;  ///< R2CC_COLLNET_MARGIN: percent of its predicted time that the engine is taken to need
+      115;  ///< R2CC_COLLNET_MARGIN: percent of its predicted time that the engine is taken to need
   std::string algorithm;     ///< R2CC_ALGORITHM: mode 3's schedule; empty: the planner's choice
   std::string metrics_file;  ///< R2CC_METRICS: where counters go as Prometheus text; empty: nowhere
   std::string

@@ -41,6 +41,7 @@ Channel::Channel(Core& core, MigrationEnd& end, bool sender, int home_nic, contr
                   nanoseconds(core.config.failback_ceiling)}),
       spread_timer_(nanoseconds(core.config.failback_settle), nanoseconds(core.config.failback_ceiling),
                     core.process + number_ * 0x9e3779b97f4a7c15),
+      stall_(nanoseconds(core.config.suspect_after), nanoseconds(core.config.stuck_after)),
       end_(end) {}
 
 // Nearly always nothing is left to do: see begin_closing().
@@ -80,12 +81,12 @@ Request* Channel::free_request(uint64_t message) {
   return &request;
 }
 
-bool Channel::drain(Path& path) {
+bool Channel::drain(Path& path, HasTurn turn) {
   if (!path.data) return false;  // fenced by destroying it: what it has not reported yet will be replayed
   std::array<ibv_wc, kBatch> completions;
   const int count = path.queue.poll(completions);
   if (count < 0) {
-    if (carries(path)) suspect(path, IBV_WC_FATAL_ERR);
+    if (carries(path)) suspect(path, IBV_WC_FATAL_ERR, turn);
     return false;
   }
   for (int i = 0; i < count; ++i) {
@@ -96,40 +97,40 @@ bool Channel::drain(Path& path) {
       // Carried out, it tells that the QP is in ERR in its driver's words only.
       if (completion.status != IBV_WC_SUCCESS) path.sentinel(detail);
     } else if (completion.status != IBV_WC_SUCCESS) {
-      if (carries(path)) suspect(path, completion.status);
+      if (carries(path)) suspect(path, completion.status, turn);
     } else {
       switch (kind) {
         case Path::kWorkData:
           ++path.completed;
           count_progress();
-          on_data_sent(path, detail);
+          on_data_sent(path, detail, turn);
           break;
         case Path::kWorkCts:
           path.completed = detail;
           break;
         case Path::kWorkReceive:
           count_progress();
-          on_arrival(path, completion);
+          on_arrival(path, completion, turn);
           break;
         default:
           break;
       }
     }
   }
-  if (count > 0) after_drain(path);
-  if (path.flushes()) look_at_flush(path);
+  if (count > 0) after_drain(path, turn);
+  if (path.flushes()) look_at_flush(path, turn);
   return size_t(count) == completions.size();
 }
 
-void Channel::drain_all() {
+void Channel::drain_all(HasTurn turn) {
   for (auto& path : paths_) {
     if ((!carries(*path) && path->state != PathState::kFencing) || path->in_hand()) continue;
     for (uint32_t handled = 0; handled < Path::kReceiveDepth + Path::kSendDepth; handled += kBatch)
-      if (!drain(*path)) break;
+      if (!drain(*path, turn)) break;
   }
 }
 
-void Channel::suspect(Path& path, ibv_wc_status status) {
+void Channel::suspect(Path& path, ibv_wc_status status, HasTurn turn) {
   if (path.condemned || peer_closed_) return;
   path.last_status = status;
   if (!core_.resilient()) {
@@ -138,15 +139,15 @@ void Channel::suspect(Path& path, ibv_wc_status status) {
     return;
   }
   if (!advance(Status::kMigrating)) return;
-  path.condemn(trace::DetectedBy::kCompletion, verbs::describe(status));
+  path.condemn(trace::DetectedBy::kCompletion, verbs::describe(status), turn);
   suspected_.store(true, std::memory_order_release);
   core_.kick();
 }
 
-void Channel::suspect_post(Path& path, int error) {
+void Channel::suspect_post(Path& path, int error, HasTurn turn) {
   R2_WARN("NET/R2CCL: channel %u: posting on %s failed: %s", number_, rail_name(path).c_str(),
           std::strerror(error));
-  suspect(path, IBV_WC_GENERAL_ERR);
+  suspect(path, IBV_WC_GENERAL_ERR, turn);
 }
 
 void Channel::fail(Error error) {
@@ -287,20 +288,19 @@ Urgency Channel::step_after_peer_closed(const Tick& tick) {
                                          " closed its end while the connection was being made"});
     return Urgency::kBusy;
   }
-  turn_.take();
-  const TurnGuard guard(turn_);
-  drain_all();
-  if (!lacking()) {
+  const TurnGuard turn(turn_);
+  drain_all(turn);
+  if (!lacking(turn)) {
     lacking_since_ = 0;
     return Urgency::kIdle;
   }
   if (lacking_since_ == 0) lacking_since_ = tick.now;
-  if (waits_for_nic_alone()) {
+  if (waits_for_nic_alone(turn)) {
     // The last acknowledgement was lost, and the peer's queue pair, which would repeat it, is gone. Until its
     // own queue pair is gone, too, the NIC reads the buffer again and again.
     if (tick.now - lacking_since_ <= kLastAckNs) return Urgency::kBusy;
-    leave_paths();
-    if (graveyard_.closed(*core_.workers)) nothing_is_sent();
+    leave_paths(turn);
+    if (graveyard_.closed(*core_.workers)) nothing_is_sent(turn);
     return Urgency::kBusy;
   }
   if (tick.now - lacking_since_ > kLingerNs)
@@ -323,19 +323,18 @@ void Channel::tell_failure() {
   emit(trace::EventType::kChannelFailed, home_nic_, uint64_t(error_.code));
 }
 
-// For good. Needs the turn.
-void Channel::leave_paths() {
+// For good.
+void Channel::leave_paths(HasTurn turn) {
   active_ = nullptr;
   lanes_.clear();
-  spread({});
-  for (auto& path : paths_) abandon(*path);
+  spread({}, turn);
+  for (auto& path : paths_) abandon(*path, turn);
   opening_ = {};
   destroy_paths();
 }
 
 void Channel::begin_closing(const Tick& tick) {
-  turn_.take();
-  const TurnGuard guard(turn_);
+  const TurnGuard turn(turn_);
   // Our last word goes out before the QPs do: the peer must not take their end for a failure. A program that
   // closes at once when it sees an error must not keep the reason from the peer.
   if (!closed_sent_ && status() == Status::kFailed)
@@ -349,7 +348,7 @@ void Channel::begin_closing(const Tick& tick) {
     link_.close();
   }
   emit(trace::EventType::kChannelClosing, home_nic_);
-  leave_paths();
+  leave_paths(turn);
   closing_ = true;  // not before: should memory be short, all of it is done once more
   const std::lock_guard lock(close_mutex_);
   status_.store(Status::kClosed, std::memory_order_release);
@@ -359,15 +358,14 @@ void Channel::begin_closing(const Tick& tick) {
 // lost of those since can be sent again for as long as this channel lives.
 bool Channel::settles(const Tick& tick) {
   if (closing_ || !greeted_ || peer_closed_ || status() == Status::kFailed) return false;
-  turn_.take();
-  const TurnGuard guard(turn_);
-  if (busy() || !unconfirmed() || core_.left_unanswered(peer_hello_.process, tick.now)) return false;
+  const TurnGuard turn(turn_);
+  if (busy() || !unconfirmed(turn) || core_.left_unanswered(peer_hello_.process, tick.now)) return false;
   if (settles_since_ == 0) {
     settles_since_ = tick.now;
     settles_until_ = tick.now + kSettleNs;
     answered_ = false;
   }
-  if (misses() || end_.phase() != Phase::kRunning)
+  if (misses(turn) || end_.phase() != Phase::kRunning)
     settles_until_ = std::min(tick.now + kSettleNs, settles_since_ + kLingerNs);
   if (tick.now > settles_until_) {
     // Its other channels, which are closed next, do not wait. Where the connection is broken its process is
@@ -375,7 +373,7 @@ bool Channel::settles(const Tick& tick) {
     if (!answered_ && link_.up()) core_.unanswered[peer_hello_.process] = tick.now;
     return false;
   }
-  hear_remind(0);
+  hear_remind(0, turn);
   return true;
 }
 
@@ -514,8 +512,7 @@ void Channel::handle(const control::Message& message, const Tick& tick) {
   }
   if (closing_ || status() == Status::kFailed) {
     if (type == wire::Type::kClose) {
-      turn_.take();
-      const TurnGuard guard(turn_);
+      const TurnGuard turn(turn_);
       peer_closed_ = true;
     }
     return;
@@ -561,9 +558,8 @@ void Channel::handle(const control::Message& message, const Tick& tick) {
       break;
     case wire::Type::kRemind:
       with(wire::Received{}, [&](const wire::Received& m) {
-        turn_.take();
-        const TurnGuard guard(turn_);
-        hear_remind(m.received);
+        const TurnGuard turn(turn_);
+        hear_remind(m.received, turn);
       });
       break;
     case wire::Type::kReceived:
@@ -571,10 +567,9 @@ void Channel::handle(const control::Message& message, const Tick& tick) {
       break;
     case wire::Type::kClose:
       with(wire::Close{}, [&](const wire::Close& m) {
-        turn_.take();
-        const TurnGuard guard(turn_);
+        const TurnGuard turn(turn_);
         peer_closed_ = true;
-        peer_closed(m);
+        peer_closed(m, turn);
       });
       break;
     default:

@@ -26,6 +26,7 @@
 #include "r2ccl/protocol/migration.h"
 #include "r2ccl/protocol/quiet.h"
 #include "r2ccl/protocol/rail_record.h"
+#include "r2ccl/protocol/stall_timer.h"
 #include "r2ccl/protocol/wire.h"
 
 namespace r2ccl {
@@ -116,60 +117,61 @@ class Channel {
 
   // --- for Sender and Receiver ---
   static constexpr size_t kBatch = 16;  ///< completions handled at once
-  /// Handles up to a batch of completions of `path`; needs the turn. True: there may be more.
-  bool drain(Path& path);
-  /// All that can be had of paths that carry or are being fenced, and in nobody's hands; needs the turn.
-  void drain_all();
-  virtual void on_data_sent(Path& /*path*/, uint32_t /*detail*/) {}
-  virtual void on_arrival(Path& /*path*/, const ibv_wc& /*completion*/) {}
+  /// Handles up to a batch of completions of `path`. True: there may be more.
+  bool drain(Path& path, HasTurn);
+  /// All that can be had of paths that carry or are being fenced, and in nobody's hands.
+  void drain_all(HasTurn);
+  virtual void on_data_sent(Path& /*path*/, uint32_t /*detail*/, HasTurn) {}
+  virtual void on_arrival(Path& /*path*/, const ibv_wc& /*completion*/, HasTurn) {}
   /// Of a path that flushes: whether a flush is back, and whether another is wanted.
-  virtual void look_at_flush(Path& /*path*/) {}
+  virtual void look_at_flush(Path& /*path*/, HasTurn) {}
   /// The path is left, and its ledger is about to be said: what it brought and no flush has shown is missing.
-  virtual void forget_unflushed(uint32_t /*path*/) {}
+  virtual void forget_unflushed(uint32_t /*path*/, HasTurn) {}
   /// After a batch: acknowledge, and so on.
-  virtual void after_drain(Path& /*path*/) {}
+  virtual void after_drain(Path& /*path*/, HasTurn) {}
   /// The first error on a path that carries traffic: nothing is posted any more, the service thread takes
   /// over.
-  void suspect(Path& path, ibv_wc_status status);
-  void suspect_post(Path& path, int error);
+  void suspect(Path& path, ibv_wc_status status, HasTurn);
+  void suspect_post(Path& path, int error, HasTurn);
   void fail(Error error);
 
   /// What the protocol decides is carried out by it: protocol/.
   class Deeds;
+  class FenceDeeds;
   /// The receiver fills in what it has.
-  virtual void fill_ledger(wire::Fenced& /*fenced*/) const {}
+  virtual void fill_ledger(wire::Fenced& /*fenced*/, HasTurn) const {}
   /// A path has been fenced, and active() carries on. `moved`: it is another path than before. Needs the
   /// turn.
-  virtual void carries_on(bool moved) = 0;
-  /// A path with something posted that a working QP would have completed by now; or nullptr. Needs the turn.
-  virtual Path* standing_still() const = 0;
-  bool work_requests_open() const { return standing_still() != nullptr; }
+  virtual void carries_on(bool moved, HasTurn) = 0;
+  /// A path with something posted that a working QP would have completed by now; or nullptr.
+  virtual Path* standing_still(HasTurn) const = 0;
+  bool work_requests_open(HasTurn turn) const { return standing_still(turn) != nullptr; }
   /// Nothing has come for long although probes are answered; when `patient`, for longer still. Needs the
   /// turn.
-  virtual void waited(bool patient) = 0;
+  virtual void waited(bool patient, HasTurn) = 0;
   /// The peer asks what has been received; or, as the receiver, has received everything before that message,
-  /// and waits. Needs the turn.
-  virtual void hear_remind(uint64_t received) = 0;
+  /// and waits.
+  virtual void hear_remind(uint64_t received, HasTurn) = 0;
   virtual void hear_received(const wire::Received& /*received*/, const Tick& /*tick*/) {}
   /// True: it counts.
   virtual bool hear_fenced(const wire::Fenced& fenced, const Tick& tick) = 0;
-  /// Is something not confirmed yet that was sent? Needs the turn.
-  virtual bool unconfirmed() { return false; }
-  /// Has the receiver said that it lacks what the NIC had reported? Needs the turn.
-  virtual bool misses() const { return false; }
+  /// Is something not confirmed yet that was sent?
+  virtual bool unconfirmed(HasTurn) { return false; }
+  /// Has the receiver said that it lacks what the NIC had reported?
+  virtual bool misses(HasTurn) const { return false; }
   /// The receiver waits, and what was sent is not confirmed. look_if_awaited(): is it still?
   virtual bool awaited() const { return false; }
   virtual void look_if_awaited() {}
   /// While it looks for a path: does time count? `wanted`: for the program's sake.
   virtual bool misses_a_path(bool wanted) { return wanted; }
-  /// Is a request open that what has been seen so far does not complete? Needs the turn.
-  virtual bool lacking() const = 0;
+  /// Is a request open that what has been seen so far does not complete?
+  virtual bool lacking(HasTurn) const = 0;
   virtual wire::Close closing_words() const = 0;
-  virtual void peer_closed(const wire::Close& close) = 0;
-  /// Sender: the receiver has everything; a request that is open waits for its NIC's report. Needs the turn.
-  virtual bool waits_for_nic_alone() const { return false; }
-  /// … which no NIC will give any more: all queue pairs are destroyed. Needs the turn.
-  virtual void nothing_is_sent() {}
+  virtual void peer_closed(const wire::Close& close, HasTurn) = 0;
+  /// Sender: the receiver has everything; a request that is open waits for its NIC's report.
+  virtual bool waits_for_nic_alone(HasTurn) const { return false; }
+  /// … which no NIC will give any more: all queue pairs are destroyed.
+  virtual void nothing_is_sent(HasTurn) {}
   /// Up to 64 names for messages: the peer's host and process.
   std::string peer_name() const;
   uint32_t peer_copied_bytes() const { return peer_hello_.copied_bytes; }
@@ -180,17 +182,17 @@ class Channel {
 
   void emit(trace::EventType type, int nic, uint64_t a = 0, uint64_t b = 0, uint64_t c = 0) const;
   Path* active() const { return active_; }
-  /// Paths that carry pieces beside active(). Needs the turn.
-  const std::vector<Path*>& lanes() const { return lanes_; }
+  /// Paths that carry pieces beside active().
+  const std::vector<Path*>& lanes(HasTurn) const { return lanes_; }
   bool carries(const Path& path) const {
     return path.state == PathState::kActive || path.state == PathState::kLane;
   }
   Path* carrying(uint32_t id) const;
   /// The lanes have changed, or what each is to carry: shares[i] of lane i, the active path being number 0.
-  /// Needs the turn.
-  virtual void spread(std::span<const balance::LaneShare> /*shares*/) {}
-  /// Is everything over that a lane has carried? Needs the turn.
-  virtual bool rests(const Path& /*path*/) const { return false; }
+  ///
+  virtual void spread(std::span<const balance::LaneShare> /*shares*/, HasTurn) {}
+  /// Is everything over that a lane has carried?
+  virtual bool rests(const Path& /*path*/, HasTurn) const { return false; }
   /// Bit i: what is being sent lies across sockets from NIC i, here and at the peer.
   void memory_is_far(uint8_t local_nics, uint8_t peer_nics) {
     far_nics_.store(uint16_t(local_nics | peer_nics << 8), std::memory_order_relaxed);
@@ -208,16 +210,16 @@ class Channel {
     if (!busy()) quiet_.begin();
     in_use_.store(in_use_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
-  /// A test() that found nothing new; needs the turn.
-  void nothing_new() {
-    if (quiet_.empty_test() && core_.resilient()) look_at_silence();
+  /// A test() that found nothing new.
+  void nothing_new(HasTurn turn) {
+    if (quiet_.empty_test() && core_.resilient()) look_at_silence(turn);
   }
-  /// A post that finds no room in the queue of `path`; needs the turn. With nothing open nobody tests, so
+  /// A post that finds no room in the queue of `path`. With nothing open nobody tests, so
   /// that whoever posts looks for what has completed; and the watchdog watches as over an open request.
-  Request* no_room(Path& path) {
+  Request* no_room(Path& path, HasTurn turn) {
     crowded_.store(true, std::memory_order_relaxed);
-    if (!busy() || ++refused_posts_ % kRefusedPostsPerLook == 0) drain(path);
-    nothing_new();
+    if (!busy() || ++refused_posts_ % kRefusedPostsPerLook == 0) drain(path, turn);
+    nothing_new(turn);
     return nullptr;
   }
   /// The progress thread wants to post and cannot: time without a path counts.
@@ -253,7 +255,7 @@ class Channel {
   static constexpr uint64_t kDemandNs = 1'000'000'000;
   static constexpr uint64_t kFirstPatienceNs = 2'000'000'000;
   static constexpr uint64_t kMostPatienceNs = 8'000'000'000;
-  void look_at_silence();
+  void look_at_silence(HasTurn);
 
   enum class Owner : uint8_t { kTaken, kAwaited, kGivenUp };
   void look_for_owner(const Tick& tick);
@@ -308,27 +310,30 @@ class Channel {
   int straight(int local) const;
   void start_lane(Path& path);
   bool rest_lane(Path& lane);
-  void remove_lane(const Path& path);
+  void remove_lane(const Path& path, HasTurn);
   void on_lane(uint32_t id);
   void on_rest(uint32_t id);
   void apply_shares(const std::array<int, balance::kMaxRails>& partner);
 
   // watchdog and migration (watchdog.cc, migration.cc)
   void step_watchdog(const Tick& tick);
+  void leave_suspects(const Tick& tick);
+  bool silent(const Tick& tick);
+  void leave_silent(Path& path, const Tick& tick);
+  void wait_on(Path& path, const Tick& tick);
   bool probe_lanes(const Tick& tick);
   ProbeState look_at_probe(Path& path, const Tick& tick);
   uint64_t probe_limit(const Path& path, const Tick& tick) const;
   uint64_t first_probe_limit(const Path& path, const Tick& tick) const;
   Path* stands_still();
-  uint64_t stuck_bound() const;
-  void abandon(Path& path);
+  void abandon(Path& path, HasTurn);
   void condemn(Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick);
   void begin_migration(Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick,
                        uint32_t planned_target = 0);
   void start_fence(Path& path, trace::DetectedBy by, bool planned, const Tick& tick, bool tell_peer);
   void note_leaving(const Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick);
   void note_told(const Path& path, trace::DetectedBy by, const std::string& why);
-  void look_for_suspects();
+  void look_for_suspects(HasTurn);
   void step_migration(const Tick& tick);
   Path* exhume(uint32_t id);
 
@@ -344,7 +349,7 @@ class Channel {
   void no_fence(const std::string& why, const Tick& tick);
   void cannot_fence(const std::string& why, const Tick& tick);
   void fence_done(const Tick& tick);
-  void say_fenced(bool stopped);
+  void say_fenced(bool stopped, HasTurn);
   void retire_unfenced();
   uint64_t packet_lifetime_ns() const;
 
@@ -366,7 +371,7 @@ class Channel {
 
   // closing (channel.cc)
   Urgency step_after_peer_closed(const Tick& tick);
-  void leave_paths();
+  void leave_paths(HasTurn);
   Urgency urgency(const Tick& tick) const;
   bool at_home() const {
     return active_ && active_->local_nic() == home_nic_ && active_->remote_nic() == peer_home_nic_;
@@ -505,19 +510,8 @@ class Channel {
   // watchdog
   Quiet quiet_;
   std::atomic<bool> suspected_{false};
-  uint64_t seen_progress_ = 0;
-  uint64_t silence_ = 0;
-  uint64_t last_alive_ = 0;
-  uint64_t usual_gap_ = 0;
-  uint64_t next_probe_ = 0;
-  uint64_t probe_pause_ = 0;
+  StallTimer stall_;
   std::shared_ptr<health::ProbeTimes> probe_times_;  // shared by the channels to one process
-  unsigned silent_leaves_ = 0;  // since anything arrived anywhere, which silent_at_progress_ tells
-  uint64_t silent_at_progress_ = ~uint64_t{0};
-  uint64_t stuck_bound_ = 0;  // doubled by each migration of a QP that stood still, until something arrives
-  bool slow_peer_told_ = false;
-  bool poked_ = false;
-  uint64_t nothing_open_at_ = 0;  // alive; when no work request was last seen open
 
   // migration
   MigrationEnd& end_;               // of Sender's or Receiver's

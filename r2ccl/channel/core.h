@@ -16,9 +16,10 @@
 #include "r2ccl/channel/incidents.h"
 #include "r2ccl/channel/nic_load.h"
 #include "r2ccl/channel/nic_workers.h"
+#include "r2ccl/channel/turn.h"
 #include "r2ccl/control/socket.h"
-#include "r2ccl/protocol/wire.h"
 #include "r2ccl/health/probe_times.h"
+#include "r2ccl/protocol/wire.h"
 #include "r2ccl/trace/ring.h"
 #include "r2ccl/verbs/device.h"
 #include "r2ccl/verbs/memory_region.h"
@@ -95,7 +96,9 @@ struct Core {
   bool balances() const { return config.mode >= Mode::kBalance; }
   bool resilient() const { return config.mode != Mode::kBaseline; }
   /// Without resilience the end of a control connection is the end of its channel.
-  control::Silence silence() const { return resilient() ? control::Silence::kShort : control::Silence::kLong; }
+  control::Silence silence() const {
+    return resilient() ? control::Silence::kShort : control::Silence::kLong;
+  }
   bool strict_ack() const { return resilient() && config.strict_ack; }
   /// What a path brings into a GPU's memory is flushed through its NIC, before its message is done.
   bool flushes(int nic, int home_nic) const {
@@ -121,40 +124,6 @@ class Registration {
   bool on_gpu_ = false;
   uint8_t far_nics_ = 0;
   std::array<verbs::MemoryRegion, wire::kMaxNics> regions_;
-};
-
-/// Passes a lock-like turn between a channel's progress thread and the service thread. The progress thread
-/// never waits for it: when it does not get it, it does something else. Uncontended, a turn costs one atomic
-/// exchange.
-class Turn {
- public:
-  /// The progress thread: gives way when the service thread is waiting.
-  bool try_take() noexcept {
-    return !service_waits_.load(std::memory_order_relaxed) && !taken_.exchange(1, std::memory_order_acquire);
-  }
-  /// The service thread: a progress thread holds it for one call at most, but may be off the CPU meanwhile.
-  void take() noexcept;
-  void give() noexcept {
-    taken_.store(0, std::memory_order_release);
-    if (service_waits_.load(std::memory_order_relaxed)) wake();
-  }
-
- private:
-  void wake() noexcept;
-  std::atomic<uint32_t> taken_{0};
-  std::atomic<bool> service_waits_{false};
-};
-
-/// Scope of a turn that has been taken.
-class TurnGuard {
- public:
-  explicit TurnGuard(Turn& turn) : turn_(turn) {}
-  ~TurnGuard() { turn_.give(); }
-  TurnGuard(const TurnGuard&) = delete;
-  TurnGuard& operator=(const TurnGuard&) = delete;
-
- private:
-  Turn& turn_;
 };
 
 }  // namespace r2ccl

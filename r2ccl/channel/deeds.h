@@ -44,8 +44,7 @@ class Channel::Deeds {
   bool acknowledges() const { return c_.core_.strict_ack(); }
   template <typename F>
   auto owning(F&& f) {
-    c_.turn_.take();
-    const TurnGuard guard(c_.turn_);
+    const TurnGuard turn(c_.turn_);
     return f();
   }
 
@@ -61,9 +60,8 @@ class Channel::Deeds {
   void fence_given_up(uint32_t) { c_.fence_given_up(tick_); }
   void mark(uint32_t id) {
     Path& path = *c_.find(id);
-    c_.turn_.take();
-    const TurnGuard guard(c_.turn_);
-    if (!path.condemned) path.condemn(by_, why_);
+    const TurnGuard turn(c_.turn_);
+    if (!path.condemned) path.condemn(by_, why_, turn);
     c_.suspected_.store(true, std::memory_order_release);
   }
   void drop(uint32_t id, bool tell) { c_.drop(id, tell); }
@@ -72,8 +70,7 @@ class Channel::Deeds {
   void lane(uint32_t id) {
     Path& path = *c_.find(id);
     {
-      c_.turn_.take();
-      const TurnGuard guard(c_.turn_);
+      const TurnGuard turn(c_.turn_);
       path.state = PathState::kLane;
       c_.lanes_.push_back(&path);
     }
@@ -83,11 +80,10 @@ class Channel::Deeds {
   }
   bool stand_by(uint32_t id) {
     Path& path = *c_.find(id);
-    c_.turn_.take();
-    const TurnGuard guard(c_.turn_);
-    if (path.condemned || (c_.sender_ && !c_.rests(path))) return false;
+    const TurnGuard turn(c_.turn_);
+    if (path.condemned || (c_.sender_ && !c_.rests(path, turn))) return false;
     path.state = PathState::kStandby;
-    c_.remove_lane(path);
+    c_.remove_lane(path, turn);
     return true;
   }
   void carry(uint32_t id) { c_.carry(*c_.find(id), tick_); }
@@ -98,14 +94,25 @@ class Channel::Deeds {
   void say_drop(uint32_t id) { c_.send(wire::Type::kDrop, wire::PathMessage{id}); }
   void say_use(uint32_t id) { c_.send(wire::Type::kUse, wire::Use{c_.end_.epoch(), id}); }
   void say_lane(uint32_t id) { c_.send(wire::Type::kLane, wire::PathMessage{id}); }
-  void say_fenced(bool stopped) { c_.say_fenced(stopped); }
   void say_rest(uint32_t id) { c_.send(wire::Type::kRest, wire::PathMessage{id}); }
 
- private:
+ protected:
   Channel& c_;
+
+ private:
   const Tick tick_;
   const trace::DetectedBy by_;
   const std::string why_;
+};
+
+/// The end of a fence.
+class Channel::FenceDeeds : public Channel::Deeds {
+ public:
+  FenceDeeds(Channel& channel, HasTurn turn) : Deeds(channel), turn_(turn) {}
+  void say_fenced(bool stopped) { c_.say_fenced(stopped, turn_); }
+
+ private:
+  const HasTurn turn_;
 };
 
 }  // namespace r2ccl

@@ -34,8 +34,7 @@ void Channel::begin_fence(const Tick& tick) {
 }
 
 void Channel::start_fence(Path& path, trace::DetectedBy by, bool planned, const Tick& tick, bool tell_peer) {
-  turn_.take();
-  const TurnGuard guard(turn_);
+  const TurnGuard turn(turn_);
   if (!advance(Status::kMigrating)) return;
   begin_fence(tick);
   begin_search(tick);
@@ -51,10 +50,10 @@ void Channel::start_fence(Path& path, trace::DetectedBy by, bool planned, const 
   if (&path == active_) active_ = nullptr;
   core_.load_stale = true;
   path.state = PathState::kFencing;
-  path.absolve();
-  abandon(path);
-  remove_lane(path);
-  look_for_suspects();
+  path.absolve(turn);
+  abandon(path, turn);
+  remove_lane(path, turn);
+  look_for_suspects(turn);
   hand(path, "ibv_modify_qp to ERR", &Path::start_fence);
   if (sender_)  // whether the others still work is known by the time the ledgers have been exchanged
     for (auto& other : paths_)
@@ -97,11 +96,10 @@ void Channel::step_fence(const Tick& tick) {
   }
   bool empty = false;
   {
-    turn_.take();
-    const TurnGuard guard(turn_);
+    const TurnGuard turn(turn_);
     const bool flush = path->retry_sentinels();
     for (uint32_t handled = 0; !empty && handled < Path::kReceiveDepth + Path::kSendDepth; handled += kBatch)
-      empty = !drain(*path);
+      empty = !drain(*path, turn);
     if (flush) hand(*path, "ibv_modify_qp to ERR", &Path::flush_again);
   }
   if (path->in_hand()) return;
@@ -131,8 +129,7 @@ void Channel::step_fence(const Tick& tick) {
   }
   R2_INFO("NET/R2CCL: channel %u: %s: no flushes for %llu ms; destroying its QP instead", number_,
           rail_name(*path).c_str(), static_cast<unsigned long long>(silent / kNsPerMs));
-  turn_.take();
-  const TurnGuard guard(turn_);
+  const TurnGuard turn(turn_);
   hand(*path, "ibv_destroy_qp", &Path::fence_by_destroying);
 }
 
@@ -153,23 +150,22 @@ void Channel::step_fence_of_grave(const Tick& tick) {
   if (too_long) no_fence(path + "the driver refuses to destroy its QP", tick);
 }
 
-void Channel::say_fenced(bool stopped) {
+void Channel::say_fenced(bool stopped, HasTurn turn) {
   wire::Fenced fenced{};
   fenced.epoch = end_.epoch();
   fenced.path = end_.leaving();
   fenced.stopped = stopped;
-  forget_unflushed(fenced.path);
-  fill_ledger(fenced);
+  forget_unflushed(fenced.path, turn);
+  fill_ledger(fenced, turn);
   send(wire::Type::kFenced, fenced);
 }
 
 void Channel::fence_done(const Tick& tick) {
-  turn_.take();
-  const TurnGuard guard(turn_);
+  const TurnGuard turn(turn_);
   emit(trace::EventType::kFenceDone, left_nic_, end_.leaving(), (now_ns() - migration_started_) / 1000);
   bury(end_.leaving());
   retire_unfenced();
-  Deeds deeds(*this, tick);
+  FenceDeeds deeds(*this, turn);
   Conduct(end_, deeds).fenced();
   phase_since_ = tick.alive;
   fence_known_at_ = tick.now;
@@ -179,8 +175,7 @@ void Channel::fence_done(const Tick& tick) {
 // written once more.
 void Channel::cannot_fence(const std::string& why, const Tick& tick) {
   R2_INFO("NET/R2CCL: channel %u: %s; the fence of the other end has to do", number_, why.c_str());
-  turn_.take();
-  const TurnGuard guard(turn_);
+  const TurnGuard turn(turn_);
   no_fence_since_ = why;
   const auto it = std::find_if(paths_.begin(), paths_.end(),
                                [this](const auto& path) { return path->id() == end_.leaving(); });
@@ -188,7 +183,7 @@ void Channel::cannot_fence(const std::string& why, const Tick& tick) {
     unfenced_ = std::move(*it);
     paths_.erase(it);
   }
-  Deeds deeds(*this, tick);
+  FenceDeeds deeds(*this, turn);
   Conduct(end_, deeds).cannot_fence();
   phase_since_ = tick.alive;
 }

@@ -35,8 +35,8 @@ void Graveyard::dig(NicWorkers& workers, uint64_t now, bool calm) {
 namespace {
 
 // On a NIC's worker.
-void destroy_held(const std::shared_ptr<Graveyard::PathPtr>& held, Graveyard::Grave::Outcome& outcome, int nic,
-                  NicWorkers& workers) {
+void destroy_held(const std::shared_ptr<Graveyard::PathPtr>& held, Graveyard::Grave::Outcome& outcome,
+                  int nic, NicWorkers& workers) {
   Path& path = **held;
   try {
     const auto done = path.destroy();

@@ -114,8 +114,7 @@ void Channel::step_balance(const Tick& tick) {
 
 // What each path carries of its rail's share; rails without a path yet leave theirs to the others.
 void Channel::apply_shares(const std::array<int, balance::kMaxRails>& partner) {
-  turn_.take();
-  const TurnGuard guard(turn_);
+  const TurnGuard turn(turn_);
   std::vector<balance::LaneShare> parts;
   double sum = 0;
   const auto add = [&](const Path& path) {
@@ -128,7 +127,7 @@ void Channel::apply_shares(const std::array<int, balance::kMaxRails>& partner) {
   for (const Path* lane : lanes_) add(*lane);
   if (sum <= 0) parts.clear();
   for (balance::LaneShare& part : parts) part.share /= sum;
-  spread(parts);
+  spread(parts, turn);
 }
 
 void Channel::start_lane(Path& path) {
@@ -150,15 +149,15 @@ bool Channel::rest_lane(Path& lane) {
   return true;
 }
 
-// What it has under way will not be reported. Needs the turn.
-void Channel::abandon(Path& path) {
+// What it has under way will not be reported.
+void Channel::abandon(Path& path, HasTurn) {
   core_.meters[size_t(path.local_nic())].abandoned(std::exchange(path.metered, 0), now_ns());
 }
 
-// Needs the turn. Until the shares are computed anew everything goes over the active path.
-void Channel::remove_lane(const Path& path) {
+// Until the shares are computed anew everything goes over the active path.
+void Channel::remove_lane(const Path& path, HasTurn turn) {
   std::erase(lanes_, &path);
-  spread({});
+  spread({}, turn);
 }
 
 void Channel::on_lane(uint32_t id) {

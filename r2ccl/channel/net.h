@@ -66,9 +66,9 @@ class Net {
   virtual ~Net() = default;
   virtual int devices() const = 0;
   virtual NicProperties properties(int device) const = 0;
-  /// What this node's NICs can carry together now, relative to their nominal rates: 0 … 1. From port states, the
-  /// rates that ports say (mode 2 and up) and rails that have failed, not from measured rates: a sender cannot tell
-  /// its own slow NIC from its peer's. Cheap.
+  /// What this node's NICs can carry together now, relative to their nominal rates: 0 … 1. From port states,
+  /// the rates that ports say (mode 2 and up) and rails that have failed, not from measured rates: a sender
+  /// cannot tell its own slow NIC from its peer's. Cheap.
   virtual double node_capacity() const { return 1; }
   /// The same of one NIC.
   virtual double nic_capacity(int /*device*/) const { return 1; }
@@ -80,8 +80,9 @@ class Net {
   virtual Result<Channel*> connect(int device, void* handle) = 0;
   /// nullptr: nobody is ready, call again.
   virtual Result<Channel*> accept(Listener* listener) = 0;
-  /// What is sent on it is the caller's part of a plan for all NICs, made after nic_capacity() of all: Balance moves
-  /// it only off a NIC that has failed or that is slow, and expects a slow one to have more under way than others.
+  /// What is sent on it is the caller's part of a plan for all NICs, made after nic_capacity() of all:
+  /// Balance moves it only off a NIC that has failed or that is slow, and expects a slow one to have more
+  /// under way than others.
   virtual void follows_plan(Channel* /*channel*/) {}
   virtual Result<void> close(Listener* listener) = 0;
   virtual Result<void> close(Channel* channel) = 0;

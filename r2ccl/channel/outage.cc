@@ -66,11 +66,10 @@ void Channel::peer_gone(const std::string& why) {
   if (gone_.empty()) gone_since_ = now_ns();
   gone_ = why;
   if (in_hand && now_ns() - gone_since_ < nanoseconds(core_.config.fence_bound)) return;
-  turn_.take();
-  const TurnGuard guard(turn_);
+  const TurnGuard turn(turn_);
   fail(Error{ErrorCode::kPeerGone, "channel " + std::to_string(number_) + ": the control connection to " +
                                        peer_name() + " " + why + "; its NICs are not to blame"});
-  drain_all();
+  drain_all(turn);
 }
 
 // The next try is due after a while.
@@ -161,8 +160,8 @@ void Channel::look_at_age(const Tick& tick) {
   if (outage_.reached)
     peer_gone("closed, and its process, which can be reached, has not taken it up again");
   else
-    peer_gone("closed, and its process could not be reached for " +
-              std::to_string(most / kNsPerMs) + " ms (R2CC_CONTROL_MS" +
+    peer_gone("closed, and its process could not be reached for " + std::to_string(most / kNsPerMs) +
+              " ms (R2CC_CONTROL_MS" +
               (outage_.patience > 0 ? " and the " + std::to_string(outage_.patience / kNsPerMs) +
                                           " ms that a network without a word has)"
                                     : ")"));

@@ -18,6 +18,7 @@
 
 #include "r2ccl/channel/net.h"
 #include "r2ccl/channel/nic_workers.h"
+#include "r2ccl/channel/turn.h"
 #include "r2ccl/protocol/migration.h"
 #include "r2ccl/protocol/wire.h"
 #include "r2ccl/trace/event.h"
@@ -147,11 +148,11 @@ class Path {
   bool flushes() const { return bool(flush_pair_); }
   /// Has the NIC read a byte at `data`, under a key of its own. What it wrote before can then be seen. Needs
   /// !flush_under_way(). 0 or an errno.
-  int post_flush(const void* data, uint32_t rkey, uint64_t covers);
+  int post_flush(const void* data, uint32_t rkey, uint64_t covers, HasTurn);
   bool flush_under_way() const { return flush_covers_ != 0; }
   /// kIdle, kWaiting, or once what came of it: kAnswered with the `covers` it was posted with, or kFailed
   /// (`last_status` says why), after which there are no others.
-  ProbeState poll_flush(uint64_t& covers);
+  ProbeState poll_flush(uint64_t& covers, HasTurn);
   bool flush_failed = false;
   uint32_t id() const { return id_; }
   int local_nic() const { return local_nic_; }
@@ -177,18 +178,18 @@ class Path {
   /// counts.
   std::vector<uint32_t> sizes;
   int metered = 0;
-  /// It carries traffic and is to be left, and why. Needs the turn.
+  /// It carries traffic and is to be left, and why.
   struct Condemned {
     trace::DetectedBy by;
     std::string why;
   };
   std::optional<Condemned> condemned;
   std::atomic<bool> is_condemned{false};  ///< the same for who has not got the turn
-  void condemn(trace::DetectedBy by, std::string why) {
+  void condemn(trace::DetectedBy by, std::string why, HasTurn) {
     condemned = {by, std::move(why)};
     is_condemned.store(true, std::memory_order_relaxed);
   }
-  void absolve() {
+  void absolve(HasTurn) {
     condemned.reset();
     is_condemned.store(false, std::memory_order_relaxed);
   }

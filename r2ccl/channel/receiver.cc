@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 
 #include "r2ccl/base/log.h"
 #include "r2ccl/channel/deeds.h"
@@ -29,7 +30,7 @@ void Receiver::handle_greeting(wire::Type type, const control::Message& message,
   link_.rekey(welcome.nonce);
 }
 
-void Receiver::write_line(Path& path, uint64_t message) {
+void Receiver::write_line(Path& path, uint64_t message, HasTurn turn) {
   const size_t slot = message % wire::kRingLines;
   const bool signal = must_signal(path);
   ++path.posted;
@@ -38,7 +39,7 @@ void Receiver::write_line(Path& path, uint64_t message) {
       path.remote().ring + slot * sizeof(wire::CtsLine), path.remote().ring_key, signal);
   if (error != 0) {
     --path.posted;
-    suspect_post(path, error);
+    suspect_post(path, error, turn);
   } else if (signal) {
     last_signaled_ = path.posted;
   }
@@ -47,12 +48,12 @@ void Receiver::write_line(Path& path, uint64_t message) {
 Result<Request*> Receiver::post(void* data, size_t bytes, Registration* registration) {
   if (status() == Status::kFailed) return error();
   if (status() != Status::kReady || !turn_.try_take()) return nullptr;
-  const TurnGuard guard(turn_);
+  const TurnGuard turn(turn_, std::adopt_lock);
   Path* path = active();
   const uint64_t message = receiving_.ledger.next();
   Request* request = free_request(message);
   if (!path || !request || status() != Status::kReady) return nullptr;
-  if (!path->send_queue_room(2)) return no_room(*path);
+  if (!path->send_queue_room(2)) return no_room(*path, turn);
   receiving_.ledger.open();
   request->channel = this;
   request->message = message;
@@ -63,7 +64,7 @@ Result<Request*> Receiver::post(void* data, size_t bytes, Registration* registra
   for (size_t nic = 0; request->flushed && nic < core_.devices.size(); ++nic)
     request->local_keys[nic] = registration->rkey(int(nic));
   wire::CtsLine& line = memory_->lines[message % wire::kRingLines];
-  line = wire::CtsLine{};
+  std::memset(&line, 0, sizeof line);  // no other line made on the stack, which would have to be aligned
   line.head = line.tail = uint32_t(message) + 1;
   line.address = uint64_t(data);
   line.bytes = uint32_t(bytes);
@@ -75,14 +76,14 @@ Result<Request*> Receiver::post(void* data, size_t bytes, Registration* registra
   opened_request();
   receiving_.told = receiving_.ledger.received();
   tests_waited_ = 0;
-  write_line(*path, message);  // when it fails the line is repeated after the migration
+  write_line(*path, message, turn);  // when it fails the line is repeated after the migration
   return request;
 }
 
-void Receiver::on_arrival(Path& path, const ibv_wc& completion) {
+void Receiver::on_arrival(Path& path, const ibv_wc& completion, HasTurn turn) {
   // Given back at once: the queue never holds less than the worst case of what may still come.
   if (const int error = path.data.post_receive(completion.wr_id); error != 0 && carries(path))
-    suspect_post(path, error);
+    suspect_post(path, error, turn);
   const wire::Immediate immediate = wire::decode(be32toh(completion.imm_data));
   const Request& request = requests_[receiving_.ledger.message_of(immediate) % wire::kRingLines];
   const bool hidden = path.flushes() && request.flushed && completion.byte_len > 0;
@@ -115,20 +116,20 @@ void Receiver::whole(uint64_t message) {
 }
 
 // One READ at a time, behind all that the path has brought so far.
-void Receiver::look_at_flush(Path& path) {
+void Receiver::look_at_flush(Path& path, HasTurn turn) {
   uint64_t covered = 0;
-  switch (path.poll_flush(covered)) {
+  switch (path.poll_flush(covered, turn)) {
     case ProbeState::kWaiting:
       return;
     case ProbeState::kFailed:
-      if (carries(path)) suspect(path, path.last_status);
+      if (carries(path)) suspect(path, path.last_status, turn);
       return;
     case ProbeState::kAnswered:
       count_progress();
       unflushed_.take(path.id(), covered, [this](const Unflushed::Segment& segment) {
         if (receiving_.ledger.seen(segment.message, segment.segment)) whole(segment.message);
       });
-      after_drain(path);
+      after_drain(path, turn);
       break;
     case ProbeState::kIdle:
       break;
@@ -137,12 +138,12 @@ void Receiver::look_at_flush(Path& path) {
   if (!newest || path.flush_failed) return;
   const Request& request = requests_[newest->message % wire::kRingLines];
   const int error =
-      path.post_flush(request.data, request.local_keys[size_t(path.local_nic())], newest->order);
-  if (error != 0 && carries(path)) suspect_post(path, error);
+      path.post_flush(request.data, request.local_keys[size_t(path.local_nic())], newest->order, turn);
+  if (error != 0 && carries(path)) suspect_post(path, error, turn);
 }
 
 // What a NIC that is left has placed can no longer be told from what is still on its way to the GPU.
-void Receiver::forget_unflushed(uint32_t path) {
+void Receiver::forget_unflushed(uint32_t path, HasTurn) {
   unflushed_.take(path, [this](const Unflushed::Segment& segment) {
     receiving_.ledger.forget(segment.message, segment.segment, segment.bytes);
   });
@@ -151,18 +152,21 @@ void Receiver::forget_unflushed(uint32_t path) {
 // Lines and the word go over the path that carries when it is made.
 class Receiver::Host : public Deeds {
  public:
-  explicit Host(Receiver& receiver) : Deeds(receiver), r_(receiver), path_(receiver.active()) {}
+  Host(Receiver& receiver, HasTurn turn)
+      : Deeds(receiver), r_(receiver), path_(receiver.active()), turn_(turn) {}
   bool peer_copies() const { return r_.peer_copied_bytes() > 0; }
-  bool may_repeat() const { return !r_.work_requests_open() && path_->send_queue_room(wire::kRingLines + 1); }
-  void look() {
-    r_.drain_all();
-    for (int look = 0; look < kLooksAtFlush && !r_.unflushed_.empty(); ++look) r_.drain_all();
+  bool may_repeat() const {
+    return !r_.work_requests_open(turn_) && path_->send_queue_room(wire::kRingLines + 1);
   }
-  void write_line(uint64_t message) { r_.write_line(*path_, message); }
+  void look() {
+    r_.drain_all(turn_);
+    for (int look = 0; look < kLooksAtFlush && !r_.unflushed_.empty(); ++look) r_.drain_all(turn_);
+  }
+  void write_line(uint64_t message) { r_.write_line(*path_, message, turn_); }
   /// To prove the path it is signaled: only a QP that works completes it.
   void write_word(bool prove) {
     if (prove ? r_.status() != Status::kReady : !path_->send_queue_room(1)) return;
-    r_.confirm(*path_, prove);
+    r_.confirm(*path_, prove, turn_);
     if (prove) r_.poke_ = path_->posted;
   }
   void say_wait(uint64_t received) { r_.send(wire::Type::kRemind, wire::Received{received, 0}); }
@@ -174,23 +178,24 @@ class Receiver::Host : public Deeds {
  private:
   Receiver& r_;
   Path* const path_;
+  const HasTurn turn_;
 };
 
-void Receiver::waited(bool patient) {
-  Host host(*this);
+void Receiver::waited(bool patient, HasTurn turn) {
+  Host host(*this, turn);
   receiving_.waited(host, patient);
 }
 
-Path* Receiver::standing_still() const {
+Path* Receiver::standing_still(HasTurn turn) const {
   if (!active()) return nullptr;
   if (active()->flush_under_way()) return active();
-  for (Path* lane : lanes())
+  for (Path* lane : lanes(turn))
     if (lane->flush_under_way()) return lane;
   const bool poked = poke_ != 0 && int32_t(active()->completed - poke_) < 0;
   return poked || !active()->send_queue_room(2) ? active() : nullptr;
 }
 
-void Receiver::confirm(Path& path, bool signaled) {
+void Receiver::confirm(Path& path, bool signaled, HasTurn turn) {
   receiving_.told = receiving_.ledger.received();
   tests_waited_ = 0;
   uint64_t& staged = memory_->staged_received[path.posted % std::size(memory_->staged_received)];
@@ -203,20 +208,21 @@ void Receiver::confirm(Path& path, bool signaled) {
       path.remote().ring_key, signal);
   if (error != 0) {
     --path.posted;
-    suspect_post(path, error);
+    suspect_post(path, error, turn);
   } else if (signal) {
     last_signaled_ = path.posted;
   }
 }
 
-void Receiver::after_drain(Path& path) {
+void Receiver::after_drain(Path& path, HasTurn turn) {
   if (!carries(path) || !active() || !owes_confirmation() || !active()->send_queue_room(1)) return;
-  const bool may_wait = lacking() && receiving_.ledger.received() - receiving_.told < kMessagesToWaitForLine;
-  if (!may_wait) confirm(*active());
+  const bool may_wait =
+      lacking(turn) && receiving_.ledger.received() - receiving_.told < kMessagesToWaitForLine;
+  if (!may_wait) confirm(*active(), false, turn);
 }
 
-void Receiver::hear_remind(uint64_t /*received*/) {
-  Host host(*this);
+void Receiver::hear_remind(uint64_t /*received*/, HasTurn turn) {
+  Host host(*this, turn);
   receiving_.hear_question(host);
 }
 
@@ -228,18 +234,18 @@ bool Receiver::hear_fenced(const wire::Fenced& fenced, const Tick& tick) {
 Result<TestOutcome> Receiver::test(Request& request) {
   const Status before = status();
   if (!turn_.try_take()) return TestOutcome{};
-  const TurnGuard guard(turn_);
+  const TurnGuard turn(turn_, std::adopt_lock);
   if (!receiving_.ledger.complete(request.message)) {
     if (before == Status::kReady && active()) {
-      drain(*active());
-      for (Path* lane : lanes()) drain(*lane);
+      drain(*active(), turn);
+      for (Path* lane : lanes(turn)) drain(*lane, turn);
     }
     if (!receiving_.ledger.complete(request.message)) {
       if (status() == Status::kFailed) return error();
       if (owes_confirmation() && ++tests_waited_ >= kTestsToWaitForLine && status() == Status::kReady &&
           active() && active()->send_queue_room(1))
-        confirm(*active());
-      nothing_new();
+        confirm(*active(), false, turn);
+      nothing_new(turn);
       return TestOutcome{};
     }
   }
@@ -248,15 +254,15 @@ Result<TestOutcome> Receiver::test(Request& request) {
   return TestOutcome{true, size_t(receiving_.ledger.bytes(request.message))};
 }
 
-void Receiver::fill_ledger(wire::Fenced& fenced) const {
+void Receiver::fill_ledger(wire::Fenced& fenced, HasTurn) const {
   fenced.first_incomplete = receiving_.ledger.report(fenced.segments);
 }
 
-void Receiver::carries_on(bool moved) {
+void Receiver::carries_on(bool moved, HasTurn turn) {
   const Path& path = *active();
   if (moved) last_signaled_ = path.posted;
   poke_ = 0;
-  Host host(*this);
+  Host host(*this, turn);
   // Where nothing has moved the lines are on their way, and repeated for good measure.
   receiving_.carries_on(host, moved || path.send_queue_room(wire::kRingLines + 1));
 }

@@ -18,22 +18,22 @@ class Receiver final : public Channel {
 
  private:
   void handle_greeting(wire::Type type, const control::Message& message, const Tick& tick) override;
-  void on_arrival(Path& path, const ibv_wc& completion) override;
-  void after_drain(Path& path) override;
-  void hear_remind(uint64_t received) override;
+  void on_arrival(Path& path, const ibv_wc& completion, HasTurn) override;
+  void after_drain(Path& path, HasTurn) override;
+  void hear_remind(uint64_t received, HasTurn) override;
   bool hear_fenced(const wire::Fenced& fenced, const Tick& tick) override;
-  void look_at_flush(Path& path) override;
-  void forget_unflushed(uint32_t path) override;
-  void fill_ledger(wire::Fenced& fenced) const override;
-  void carries_on(bool moved) override;
-  Path* standing_still() const override;
-  void waited(bool patient) override;
-  bool lacking() const override { return receiving_.waits(); }
+  void look_at_flush(Path& path, HasTurn) override;
+  void forget_unflushed(uint32_t path, HasTurn) override;
+  void fill_ledger(wire::Fenced& fenced, HasTurn) const override;
+  void carries_on(bool moved, HasTurn) override;
+  Path* standing_still(HasTurn) const override;
+  void waited(bool patient, HasTurn) override;
+  bool lacking(HasTurn) const override { return receiving_.waits(); }
   wire::Close closing_words() const override { return {receiving_.ledger.received()}; }
-  void peer_closed(const wire::Close&) override {}
+  void peer_closed(const wire::Close&, HasTurn) override {}
   void whole(uint64_t message);
-  void write_line(Path& path, uint64_t message);
-  void confirm(Path& path, bool signaled = false);
+  void write_line(Path& path, uint64_t message, HasTurn);
+  void confirm(Path& path, bool signaled, HasTurn);
   bool owes_confirmation() const {
     return core_.strict_ack() && receiving_.owes_word() && waited_for_ > receiving_.told;
   }

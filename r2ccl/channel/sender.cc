@@ -60,7 +60,7 @@ void Sender::handle_greeting(wire::Type type, const control::Message& message, c
   greeted(*welcome);
 }
 
-bool Sender::write(Path& path, const Request& request, uint32_t segment) {
+bool Sender::write(Path& path, const Request& request, uint32_t segment, HasTurn turn) {
   const Request::Part& part = request.parts[segment];
   const uint32_t immediate = wire::encode({uint32_t(request.message), segment, request.segments});
   const int error = path.data.post_write_imm(
@@ -77,12 +77,12 @@ bool Sender::write(Path& path, const Request& request, uint32_t segment) {
     ++path.posted;
     return true;
   }
-  suspect_post(path, error);
+  suspect_post(path, error, turn);
   return false;
 }
 
 // Which part of the message goes over which path. False: some queue is full, not now.
-bool Sender::divide(Request& request, Path& active, const Registration* registration) {
+bool Sender::divide(Request& request, Path& active, const Registration* registration, HasTurn) {
   request.segments = 1;
   request.parts[0] = {active.id(), 0, request.bytes};
   if (spread_over_.empty() || request.bytes == 0 || !registration) return true;
@@ -103,7 +103,7 @@ bool Sender::divide(Request& request, Path& active, const Registration* registra
   return true;
 }
 
-void Sender::spread(std::span<const balance::LaneShare> shares) {
+void Sender::spread(std::span<const balance::LaneShare> shares, HasTurn turn) {
   std::vector<Path*> over;
   std::vector<balance::LaneShare> parts;
   const auto add = [&](Path* path, const balance::LaneShare& part) {
@@ -112,7 +112,7 @@ void Sender::spread(std::span<const balance::LaneShare> shares) {
     parts.push_back(part);
   };
   if (!shares.empty()) add(active(), shares[0]);
-  for (size_t i = 0; i < lanes().size() && i + 1 < shares.size(); ++i) add(lanes()[i], shares[i + 1]);
+  for (size_t i = 0; i < lanes(turn).size() && i + 1 < shares.size(); ++i) add(lanes(turn)[i], shares[i + 1]);
   if (over.size() == 1 && over[0] == active()) over.clear();
   // What changes hardly at all is left alone: who is behind its share by less than a piece keeps that credit.
   const auto alike = [](const balance::LaneShare& a, const balance::LaneShare& b) {
@@ -137,7 +137,7 @@ struct Sender::Messages {
   static constexpr bool written(uint64_t, uint32_t) { return true; }
 };
 
-bool Sender::rests(const Path& path) const {
+bool Sender::rests(const Path& path, HasTurn) const {
   const Messages messages{*this};
   return sending_.is_over(messages, path.id(), path.posted == path.completed);
 }
@@ -146,15 +146,15 @@ Result<Request*> Sender::post(void* data, size_t bytes, Registration* registrati
   if (status() == Status::kFailed) return error();
   if (status() == Status::kMigrating) wanted_.store(true, std::memory_order_relaxed);
   if (status() != Status::kReady || !turn_.try_take()) return nullptr;
-  const TurnGuard guard(turn_);
+  const TurnGuard turn(turn_, std::adopt_lock);
   Path* path = active();
   const uint64_t message = sending_.ledger.next();
   Request* request = free_request(message);
   if (!path || !request || status() != Status::kReady || !path->send_queue_room()) return nullptr;
-  wire::CtsLine line;
+  wire::CtsLine& line = line_;
   if (!read_line(memory_->lines[message % wire::kRingLines], uint32_t(message) + 1, line)) {
     // The line may be missing because this end's QP is dead, and with nothing open nobody else looks.
-    if (++empty_posts_ % kEmptyPostsPerLook == 0) drain(*path);
+    if (++empty_posts_ % kEmptyPostsPerLook == 0) drain(*path, turn);
     return nullptr;
   }
   if (lines_read_ <= message) {
@@ -175,7 +175,7 @@ Result<Request*> Sender::post(void* data, size_t bytes, Registration* registrati
   if (core_.balances() && registration && request->bytes > 0)
     memory_is_far(registration->far_nics(), uint8_t(line.far_nics));
   std::copy(std::begin(line.keys), std::end(line.keys), request->remote_keys.begin());
-  if (!divide(*request, *path, registration)) return nullptr;
+  if (!divide(*request, *path, registration, turn)) return nullptr;
   if (request->copied) {
     // What says that the message is there may have been a plain load: where loads may be late, the copy must
     // not be made of what was there before.
@@ -191,24 +191,24 @@ Result<Request*> Sender::post(void* data, size_t bytes, Registration* registrati
   sending_.ledger.open(request->segments);
   opened_request();
   for (uint32_t i = 0; i < request->segments; ++i)  // one that fails is replayed after its path's migration
-    if (Path* on = carrying(request->parts[i].path)) write(*on, *request, i);
+    if (Path* on = carrying(request->parts[i].path)) write(*on, *request, i, turn);
   return request;
 }
 
-void Sender::on_data_sent(Path& path, uint32_t detail) {
+void Sender::on_data_sent(Path& path, uint32_t detail, HasTurn turn) {
   if (path.metered > 0)  // a queue pair completes its work in order
-    count_work(path, path.sizes[(path.completed - 1) % Path::kSendDepth]);
+    count_work(path, path.sizes[(path.completed - 1) % Path::kSendDepth], turn);
   // The newest message with these low bits: messages in flight span far less than 2^24.
   const uint64_t last = sending_.ledger.next() - 1;
   sending_.ledger.completed(last - ((last - (detail >> 8)) & 0xffffff), detail & 0xff);
 }
 
-void Sender::count_work(Path& path, uint32_t bytes) {
+void Sender::count_work(Path& path, uint32_t bytes, HasTurn) {
   const double cost = is_far(path) ? core_.config.far_cost() : 1;
   path.metered -= core_.meters[size_t(path.local_nic())].done(bytes, uint64_t(cost * bytes), now_ns);
 }
 
-void Sender::read_confirmation() {
+void Sender::read_confirmation(HasTurn) {
   sending_.ledger.confirmed(__atomic_load_n(&memory_->received, __ATOMIC_ACQUIRE));
   for (wire::CtsLine line;
        read_line(memory_->lines[lines_read_ % wire::kRingLines], uint32_t(lines_read_) + 1, line);
@@ -216,81 +216,80 @@ void Sender::read_confirmation() {
     sending_.ledger.confirmed_low(line.received);
 }
 
+inline void Sender::drain_all(HasTurn turn) {
+  drain(*active(), turn);
+  for (Path* lane : lanes(turn))
+    if (lane->posted != lane->completed) drain(*lane, turn);
+}
+
 class Sender::Host : public Deeds {
  public:
-  explicit Host(Sender& sender, Tick tick = {}, const char* why = "")
-      : Deeds(sender, tick, trace::DetectedBy::kWatchdog, why), s_(sender) {}
+  Host(Sender& sender, HasTurn turn) : Deeds(sender), s_(sender), turn_(turn) {}
   void look(bool everywhere) {
-    if (everywhere) s_.drain_all();
-    s_.read_confirmation();
+    if (everywhere) s_.drain_all(turn_);
+    s_.read_confirmation(turn_);
   }
   void say_remind() { s_.send(wire::Type::kRemind, wire::Received{s_.sending_.ledger.confirmed(), 0}); }
 
  private:
   Sender& s_;
+  const HasTurn turn_;
 };
 
-void Sender::waited(bool /*patient*/) {
-  Host host(*this);
+void Sender::waited(bool /*patient*/, HasTurn turn) {
+  Host host(*this, turn);
   sending_.waited(host);
 }
 
-void Sender::drain_all() {
-  drain(*active());
-  for (Path* lane : lanes())
-    if (lane->posted != lane->completed) drain(*lane);
-}
-
-bool Sender::unconfirmed() {
-  read_confirmation();
+bool Sender::unconfirmed(HasTurn turn) {
+  read_confirmation(turn);
   return core_.strict_ack() && sending_.unconfirmed();
 }
 
 void Sender::look_if_awaited() {
   if (!sending_.awaited()) return;
-  turn_.take();
-  const TurnGuard guard(turn_);
-  Host host(*this);
+  const TurnGuard turn(turn_);
+  Host host(*this, turn);
   sending_.look_if_awaited(host);
 }
 
 bool Sender::misses_a_path(bool wanted) {
   if (wanted) return true;
-  turn_.take();
-  const TurnGuard guard(turn_);
-  Host host(*this);
+  const TurnGuard turn(turn_);
+  Host host(*this, turn);
   return sending_.misses_a_path(host, false);
 }
 
-void Sender::hear_remind(uint64_t received) {
-  Host host(*this);
+void Sender::hear_remind(uint64_t received, HasTurn turn) {
+  Host host(*this, turn);
   sending_.hear_wait(host, received);
 }
 
 void Sender::hear_received(const wire::Received& received, const Tick& tick) {
-  Host host(*this, tick, "its NIC reported messages that the receiver never saw");
-  sending_.hear_received(host, Messages{*this}, received.received, received.segments);
+  Deeds deeds(*this, tick, trace::DetectedBy::kWatchdog,
+              "its NIC reported messages that the receiver never saw");
+  sending_.hear_received(deeds, Messages{*this}, received.received, received.segments);
 }
 
 bool Sender::hear_fenced(const wire::Fenced& fenced, const Tick& tick) {
-  Host host(*this, tick);
-  return sending_.hear_fenced(host, fenced.epoch, fenced.path, fenced.stopped != 0, fenced.first_incomplete,
+  Deeds deeds(*this, tick);
+  return sending_.hear_fenced(deeds, fenced.epoch, fenced.path, fenced.stopped != 0, fenced.first_incomplete,
                               fenced.segments);
 }
 
 Result<TestOutcome> Sender::test(Request& request) {
   const Status before = status();
   if (!turn_.try_take()) return TestOutcome{};
-  const TurnGuard guard(turn_);
+  const TurnGuard turn(turn_, std::adopt_lock);
   const bool strict = waits_for_word(request);
-  read_confirmation();
+  read_confirmation(turn);
   if (!sending_.ledger.done(request.message, strict) && before == Status::kReady && active()) {
-    drain_all();
-    read_confirmation();
+    drain_all(turn);
+    read_confirmation(turn);
   }
   if (!sending_.ledger.done(request.message, strict)) {
     if (status() == Status::kFailed) return error();
-    nothing_new();
+    nothing_new(turn);
     return TestOutcome{};
   }
   request.in_use = false;
@@ -298,22 +297,22 @@ Result<TestOutcome> Sender::test(Request& request) {
   return TestOutcome{true, request.bytes};
 }
 
-bool Sender::lacking() const {
+bool Sender::lacking(HasTurn) const {
   return std::any_of(requests_.begin(), requests_.end(), [this](const Request& request) {
     return request.in_use && !sending_.ledger.done(request.message, waits_for_word(request));
   });
 }
 
-Path* Sender::standing_still() const {
+Path* Sender::standing_still(HasTurn turn) const {
   if (active() && active()->posted != active()->completed) return active();
-  for (Path* lane : lanes())
+  for (Path* lane : lanes(turn))
     if (lane->posted != lane->completed) return lane;
   return nullptr;
 }
 
 // Where a segment that has lost its path goes: to the one that has the least to do, where the buffer is
 // registered.
-Path* Sender::replay_on(const Request& request) const {
+Path* Sender::replay_on(const Request& request, HasTurn turn) const {
   const auto load = [](const Path* path) { return path->posted - path->completed; };
   const auto can = [&](const Path* path) {
     return path && !path->condemned && path->send_queue_room() &&
@@ -321,7 +320,7 @@ Path* Sender::replay_on(const Request& request) const {
                                    request.remote_keys[size_t(path->remote_nic())] != 0));
   };
   Path* best = active();
-  for (Path* lane : lanes())
+  for (Path* lane : lanes(turn))
     if (can(lane) && (!can(best) || load(lane) < load(best))) best = lane;
   return best;
 }
@@ -329,13 +328,14 @@ Path* Sender::replay_on(const Request& request) const {
 struct Sender::MessagesToSend : Messages {
   Sender& sender;
   uint64_t again = 0, bytes = 0;
-  explicit MessagesToSend(Sender& self) : Messages{self}, sender(self) {}
+  const HasTurn turn;
+  MessagesToSend(Sender& self, HasTurn has) : Messages{self}, sender(self), turn(has) {}
   void send_again(uint64_t message, uint32_t segment) {
     Request& request = sender.requests_[message % wire::kRingLines];
-    Path* path = sender.replay_on(request);
+    Path* path = sender.replay_on(request, turn);
     // Should it fail, too, then this is sent when that one has been left.
     request.parts[segment].path = path->id();
-    if (path->condemned || !sender.write(*path, request, segment)) return;
+    if (path->condemned || !sender.write(*path, request, segment, turn)) return;
     ++again;
     bytes += request.parts[segment].bytes;
   }
@@ -348,8 +348,8 @@ struct Sender::MessagesToSend : Messages {
   }
 };
 
-void Sender::carries_on(bool /*moved*/) {
-  MessagesToSend messages(*this);
+void Sender::carries_on(bool /*moved*/, HasTurn turn) {
+  MessagesToSend messages(*this, turn);
   sending_.carries_on(messages);
   if (status() == Status::kFailed) return;
   emit(trace::EventType::kReplayed, active()->local_nic(), messages.again, messages.bytes, active()->id());

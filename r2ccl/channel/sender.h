@@ -19,35 +19,37 @@ class Sender final : public Channel {
  private:
   Sender(Core& core, int nic, control::Stream stream, const wire::Handle& handle);
   void handle_greeting(wire::Type type, const control::Message& message, const Tick& tick) override;
-  void on_data_sent(Path& path, uint32_t detail) override;
-  void carries_on(bool moved) override;
-  Path* standing_still() const override;
-  void spread(std::span<const balance::LaneShare> shares) override;
-  bool rests(const Path& path) const override;
-  bool lacking() const override;
+  void on_data_sent(Path& path, uint32_t detail, HasTurn) override;
+  void carries_on(bool moved, HasTurn) override;
+  Path* standing_still(HasTurn) const override;
+  void spread(std::span<const balance::LaneShare> shares, HasTurn) override;
+  bool rests(const Path& path, HasTurn) const override;
+  bool lacking(HasTurn) const override;
   wire::Close closing_words() const override { return {}; }
-  void peer_closed(const wire::Close& close) override { sending_.ledger.confirmed(close.received); }
-  bool waits_for_nic_alone() const override { return sending_.ledger.confirmed() == sending_.ledger.next(); }
-  void nothing_is_sent() override { sending_.ledger.released(sending_.ledger.confirmed()); }
+  void peer_closed(const wire::Close& close, HasTurn) override { sending_.ledger.confirmed(close.received); }
+  bool waits_for_nic_alone(HasTurn) const override {
+    return sending_.ledger.confirmed() == sending_.ledger.next();
+  }
+  void nothing_is_sent(HasTurn) override { sending_.ledger.released(sending_.ledger.confirmed()); }
   /// What the protocol asks of the sender (sending.h), and of the messages sent (sent.h).
   class Host;
   struct Messages;
   struct MessagesToSend;
-  bool write(Path& path, const Request& request, uint32_t segment);
-  bool divide(Request& request, Path& active, const Registration* registration);
-  Path* replay_on(const Request& request) const;
-  void count_work(Path& path, uint32_t bytes);
-  void read_confirmation();
-  void waited(bool patient) override;
-  void hear_remind(uint64_t received) override;
+  bool write(Path& path, const Request& request, uint32_t segment, HasTurn);
+  bool divide(Request& request, Path& active, const Registration* registration, HasTurn);
+  Path* replay_on(const Request& request, HasTurn) const;
+  void count_work(Path& path, uint32_t bytes, HasTurn);
+  void read_confirmation(HasTurn);
+  void waited(bool patient, HasTurn) override;
+  void hear_remind(uint64_t received, HasTurn) override;
   void hear_received(const wire::Received& received, const Tick& tick) override;
   bool hear_fenced(const wire::Fenced& fenced, const Tick& tick) override;
-  bool unconfirmed() override;
-  bool misses() const override { return sending_.misses(); }
+  bool unconfirmed(HasTurn) override;
+  bool misses(HasTurn) const override { return sending_.misses(); }
   bool awaited() const override { return sending_.awaited(); }
   void look_if_awaited() override;
   bool misses_a_path(bool wanted) override;
-  void drain_all();
+  [[gnu::always_inline]] inline void drain_all(HasTurn turn);
   bool waits_for_word(const Request& request) const { return core_.strict_ack() && !request.copied; }
   /// Can it still be sent?
   bool holds(const Request& request, uint64_t message) const {
@@ -62,6 +64,7 @@ class Sender final : public Channel {
   std::vector<balance::LaneShare> parts_;  // of the splitter's lanes
   std::vector<Path*> spread_over_;  // the splitter's lanes: a path each; empty: all goes over the active path
   uint32_t empty_posts_ = 0;
+  wire::CtsLine line_{};  // the one that post() has read: on the stack it would cost aligning that
 };
 
 }  // namespace r2ccl

@@ -317,8 +317,7 @@ void Service::read_async_events(size_t nic, const Tick& tick) {
       case IBV_EVENT_DEVICE_FATAL:
         ++core_.device_fatals[nic];
         port_changed(nic, false, tick);
-        for (Entry& entry : entries_)
-          with(*entry.channel, [&] { entry.channel->device_fatal(int(nic)); });
+        for (Entry& entry : entries_) with(*entry.channel, [&] { entry.channel->device_fatal(int(nic)); });
         break;
       case IBV_EVENT_QP_FATAL:
       case IBV_EVENT_QP_REQ_ERR:

@@ -3,7 +3,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "r2ccl/channel/core.h"
+#include "r2ccl/channel/turn.h"
 
 namespace r2ccl {
 

@@ -49,10 +49,9 @@ static_assert(sizeof(CtsLine) == 64);
 
 /// A mix of every word but `check` itself (the finaliser of splitmix64, folded over the line).
 inline uint32_t cts_check(const CtsLine& line) {
-  CtsLine copy = line;
-  copy.check = 0;
-  uint64_t words[8];
-  std::memcpy(words, &copy, sizeof words);
+  uint64_t words[8];  // a copy of the line itself would have callers align their stack
+  std::memcpy(words, &line, sizeof words);
+  std::memset(reinterpret_cast<char*>(words) + offsetof(CtsLine, check), 0, sizeof line.check);
   uint64_t mix = 0x9e3779b97f4a7c15;
   for (const uint64_t word : words) {
     mix = (mix ^ word) * 0xbf58476d1ce4e5b9;

@@ -8,10 +8,6 @@
 
 namespace r2ccl::collective {
 
-namespace {
-constexpr size_t kMostWindow = 8 << 20;
-}  // namespace
-
 class Executor::Run {
  public:
   Work work;
@@ -55,6 +51,7 @@ struct Executor::Message {
   bool last = false;  // of its chunk
   bool arrived = false;
   uint64_t from = 0, bytes = 0;
+  Transport::Clock::time_point posted_at{};  // of one that is sent
   uint64_t taken = 0;  // bytes of it that have been added
   std::byte* staged = nullptr;
   StagingRing::Piece piece;
@@ -76,7 +73,7 @@ struct Executor::End {
   bool full() const { return posted - completed == kMostMessages; }
 };
 
-Executor::Executor(Transport& transport, ExecutorLimits limits) : transport_(transport), limits_(limits), window_bytes_(limits.window_bytes) {}
+Executor::Executor(Transport& transport, ExecutorLimits limits) : transport_(transport), limits_(limits), window_(limits.window_bytes) {}
 Executor::~Executor() = default;
 
 Executor::End& Executor::end(uint32_t number, bool sends) {
@@ -218,8 +215,7 @@ Result<bool> Executor::test(End& end) {
       message.arrived = true;
       moved = true;
       if (end.sends) {
-        bytes_under_way_ -= message.bytes;
-        --messages_under_way_;
+        window_.done(message.bytes, transport_.now() - message.posted_at);
       }
     }
     if (!end.sends) continue;
@@ -295,23 +291,12 @@ double Executor::progress_of(const End& end) const {
   return static_cast<double>(task.run->number) + within;
 }
 
-// Where this thread shares its core with others, the NICs may have sent all that was under way before it runs
-// again: then more is to be.
-void Executor::adapt_window() {
-  if (!std::exchange(window_full_, false)) return;
-  if (bytes_under_way_ < window_bytes_ / 3) {
-    window_bytes_ = std::min(window_bytes_ + window_bytes_ / 4, std::max(limits_.window_bytes, kMostWindow));
-  } else if (bytes_under_way_ > window_bytes_ / 2) {
-    window_bytes_ = std::max(window_bytes_ - window_bytes_ / 256, limits_.window_bytes);
-  }
-}
-
 // Weighted fair queueing: the lane of the least virtual time is next, of those that have something to send to
 // somebody who waits for it. A lane that had to wait for its turn in the schedule catches up: how much each has
 // to carry is known beforehand, and a port at its limit has nothing to give away.
 Result<bool> Executor::post_sends() {
   bool moved = false;
-  adapt_window();
+  window_.adapt();
   for (End* end : senders_) end->refused = false;
   for (;;) {
     End* next = nullptr;
@@ -343,10 +328,7 @@ Result<bool> Executor::post_sends() {
     transport_.route(next->number, run.work.program->rails(task.lane));
     message.bytes = transport_.next_bytes(next->number, at.bytes, task.offset, limits_.message_bytes);
     message.last = task.offset + message.bytes == at.bytes;
-    if (messages_under_way_ >= 2 && bytes_under_way_ + message.bytes > window_bytes_) {
-      window_full_ = true;
-      return moved;
-    }
+    if (!window_.room(message.bytes)) return moved;
     const Work::Memory memory = run.written[at.chunk] ? run.result(message.from) : run.work.own;
     auto request = transport_.isend(next->number, memory.at(message.from), message.bytes, memory.registration);
     if (!request) return request.error();
@@ -356,8 +338,8 @@ Result<bool> Executor::post_sends() {
     }
     message.request = *request;
     if (task.offset == 0) ++next->chunks_open;
-    bytes_under_way_ += message.bytes;
-    ++messages_under_way_;
+    message.posted_at = transport_.now();
+    window_.posted(message.bytes);
     ++counters_.messages_sent;
     counters_.bytes_sent += message.bytes;
     next->at(next->posted++) = message;

@@ -8,7 +8,7 @@
 // Only waits order the lanes of an operation. recv and recvCopy go straight into the result; what is to be
 // added goes into staging memory of its end, in the order of arrival. Sends share the home NIC by weighted
 // fair queueing: of the lanes that have something to send, the one that is furthest behind its weight is next,
-// and a bounded number of bytes is under way at a time.
+// and a bounded number of bytes is under way at a time (send_window.h).
 #pragma once
 
 #include <cstddef>
@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "r2ccl/collective/host/program.h"
+#include "r2ccl/collective/host/send_window.h"
 #include "r2ccl/collective/host/staging_ring.h"
 #include "r2ccl/collective/host/transport.h"
 
@@ -53,7 +54,7 @@ struct Work {
 struct ExecutorLimits {
   /// A chunk that is larger is cut into messages of at most this size.
   size_t message_bytes = 128 << 10;
-  /// Bytes under way that were sent, of all lanes together; two messages may always be.
+  /// Bytes under way that were sent, of all lanes together, at least: send_window.h.
   size_t window_bytes = 4 << 20;
   /// Staging memory of a receiving end, of all slots together.
   size_t staging_bytes = 4 << 20;
@@ -75,9 +76,9 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   /// ExecutorLimits::window_bytes from now on.
-  void set_window(size_t bytes) { limits_.window_bytes = window_bytes_ = bytes; }
-  /// Bytes that may be under way now: more than the limit where poll() comes too seldom for it.
-  size_t window() const { return window_bytes_; }
+  void set_window(size_t bytes) { window_.set_least(bytes); }
+  /// Bytes that may be under way now.
+  size_t window() const { return window_.bytes(); }
   /// Queues an operation behind those before. The pointer stays valid until release().
   Run* begin(Work work);
   /// Moves whatever can be moved now. True: something was. An error is the transport's, and final.
@@ -106,7 +107,6 @@ class Executor {
   bool may_post(const End& end, const Cursor& at) const;
   Result<bool> test(End& end);
   Result<bool> post_receives(End& end);
-  void adapt_window();
   Result<bool> post_sends();
   Result<bool> take(End& end, size_t& budget);
   bool copy(size_t& budget);
@@ -118,10 +118,7 @@ class Executor {
   std::vector<End*> senders_, receivers_;
   std::vector<std::unique_ptr<Run>> runs_, free_runs_;
   size_t first_taken_ = 0;
-  uint64_t bytes_under_way_ = 0;
-  uint32_t messages_under_way_ = 0;
-  size_t window_bytes_;     // grows and shrinks: adapt_window()
-  bool window_full_ = false;  // post_sends() had more to post
+  SendWindow window_;
   uint64_t begun_ = 0;
   Counters counters_;
   std::optional<Error> error_;

@@ -196,6 +196,9 @@ class TimedTransport final : public Transport {
     open_.erase(posted);
     return outcome;
   }
+  Clock::time_point now() const override {
+    return Clock::time_point(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(fabric_.now())));
+  }
   Result<StagingMemory> staging(size_t bytes) override {
     staging_.push_back(std::make_unique_for_overwrite<std::byte[]>(bytes));
     return StagingMemory{staging_.back().get(), nullptr};

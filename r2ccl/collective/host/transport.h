@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 
@@ -36,6 +37,9 @@ class Transport {
   }
   /// The token is gone once `done` is reported.
   virtual Result<TestOutcome> test(void* message) = 0;
+  using Clock = std::chrono::steady_clock;
+  /// Tests have a time of their own.
+  virtual Clock::time_point now() const { return Clock::now(); }
   /// Stays until the transport goes.
   virtual Result<StagingMemory> staging(size_t bytes) = 0;
 };
