@@ -5,11 +5,20 @@
 
 sys=$root/sys
 
+extra_modules() {  # Ubuntu keeps rdma_rxe and others in a package beside the kernel's
+  local package
+  package=linux-modules-extra-$(uname -r)
+  if [[ $mode != all ]] || skipped packages || ! apt-cache show "$package" >/dev/null 2>&1; then return 1; fi
+  env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=600 install -y --no-install-recommends "$package" >>"$state/packages.log" 2>&1 || return 1
+  changed "packages: $package"
+}
+
 load_modules() {
   local module
   for module in "$@"; do
     if [[ -d $sys/module/${module//-/_} ]]; then fine "module $module"; continue; fi
     if modprobe "$module" 2>/dev/null; then changed "module $module loaded"
+    elif extra_modules && modprobe "$module" 2>/dev/null; then changed "module $module loaded"
     else lacks "module $module" "modprobe $module (is linux-modules-extra-$(uname -r) installed?)"; fi
   done
 }

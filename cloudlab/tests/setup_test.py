@@ -168,6 +168,23 @@ class SetupTest(unittest.TestCase):
         self.assertEqual([line for line in self.lines(first, "changed") if "RoCE" in line], ["soft RoCE on port0", "soft RoCE on port1"])
         self.assertEqual(self.lines(second, "changed"), [])
 
+    def test_modules_that_the_kernel_keeps_elsewhere_are_installed(self):
+        for name, text in (("dpkg-query", 'shift 2; for p in "$@"; do echo "$p installed"; done'), ("apt-cache", '[[ $2 == linux-modules-extra-$(uname -r) ]]'),
+                           ("apt-get", 'echo "$*" >>"$FAKES/apt"'),
+                           ("modprobe", '[[ $1 != rdma_rxe || -e $FAKES/apt ]] && mkdir -p "$R2CCL_SETUP_ROOT/sys/module/$1"')):
+            path = os.path.join(self.machine.tools, name)
+            with open(path, "w", encoding="utf-8") as file:
+                file.write("#!/bin/bash\n" + text + "\n")
+            os.chmod(path, 0o755)
+        made = self.machine.in_namespace('"$SETUP" --node 1 --nodes 2 --rails 2 --skip build --fabric rxe; cat "$FAKES/apt"')
+        self.assertIn("module rdma_rxe loaded", self.lines(made.stdout, "changed"), made.stdout + made.stderr)
+        self.assertIn("packages: linux-modules-extra-" + os.uname().release, self.lines(made.stdout, "changed"))
+        self.assertEqual(made.stdout.splitlines()[-1].split()[-1], "linux-modules-extra-" + os.uname().release)
+        # Not at boot, and not where set-up is to install nothing.
+        made = self.machine.in_namespace('rm "$FAKES/apt"; rm -r "$R2CCL_SETUP_ROOT/sys/module"; "$SETUP" --boot; ls "$FAKES"')
+        self.assertIn("modprobe rdma_rxe", "\n".join(self.lines(made.stdout, "missing")))
+        self.assertNotIn("apt", made.stdout.splitlines()[-1])
+
     def test_bad_words_are_refused(self):
         for words, code, text in (("--fabric roce", 64, "verbs, rxe or vhca"), ("--nodes two", 64, "takes a number"), ("--what", 64, "unknown word"),
                                   ("--scenario 'a b'", 64, "names"), ("--boot", 70, "run setup.sh once")):

@@ -143,6 +143,18 @@ def wait_for_the_first(nodes):
         time.sleep(0.5)
 
 
+def look_at_the_preflight(log):
+    """Of both hosts through ssh: what is one rail is proved, what is two is not and is said to be so."""
+    told = json.loads((log / "cluster.json").read_text())
+    if not told["ready"] or [host["host"] for host in told["hosts"]] != ["node0", "node1"]:
+        fail(f"the preflight: {[each for each in told['findings'] if each['level'] == 'bad']}")
+    proved = sorted((pair["a"]["port"], pair["b"]["port"]) for pair in told["pairs"] if pair["same_network"] and pair["proved"])
+    wanted = [(f"rxe_eth{1 + rail}",) * 2 for rail in range(RAILS)]
+    if proved != wanted:
+        fail(f"the preflight proved {proved}, not {wanted}:\n{json.dumps(told['pairs'], indent=1)}")
+    print(f"preflight: ready, {len(proved)} rails proved between the nodes, {len(told['pairs'])} pairs of ports tried")
+
+
 def look_at_the_result(paper):
     """What emulation makes slow may miss its time; what happened has to be right."""
     if not (paper / "reference/nic_down/result.json").exists():
@@ -186,6 +198,7 @@ def main():
         status = wait_for_the_first(nodes)
         if status != 0:
             fail(f"node0 ended with {status}")
+        look_at_the_preflight(nodes[0].root / "var/log/r2ccl")
         look_at_the_result(nodes[0].root / "var/lib/r2ccl-node/paper")
     finally:
         for node in nodes:

@@ -40,6 +40,14 @@ set_up boot.txt "$there/cloudlab/setup.sh" --boot
 say 'set up twice more, nothing changed'
 if ((node > 0)); then while sleep 3600; do :; done; fi
 
+until ssh -o BatchMode=yes -o ConnectTimeout=5 -o StrictHostKeyChecking=accept-new node1 test -e "$state/ready"; do
+  ((SECONDS < 1200)) || fail 'node1 is not ready'
+  sleep 2
+done
+timeout 600 "$there/build/release/bin/r2bench" doctor --cluster --host node0,node1 --json >"$log/cluster.json" 2>"$log/cluster.err" ||
+  { cat "$log/cluster.err"; say 'the preflight found something missing'; }
+say 'preflight of both nodes, through ssh'
+
 # Times × 16: soft RoCE in an emulated machine is that much slower than the scenario's NICs.
 R2CCL_AUTORUN_STEPS='--only nic_down --short' R2CCL_AUTORUN_WORDS='--slow-motion 16' R2CCL_WAIT_STEP=2 R2CCL_WAIT_SECONDS=1200 \
   "$there/cloudlab/autorun.sh" 2 rxe nic_down "$rails" || fail 'autorun has not started'
