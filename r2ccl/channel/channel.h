@@ -26,6 +26,7 @@
 #include "r2ccl/protocol/migration.h"
 #include "r2ccl/protocol/quiet.h"
 #include "r2ccl/protocol/rail_record.h"
+#include "r2ccl/protocol/stall_timer.h"
 #include "r2ccl/protocol/wire.h"
 
 namespace r2ccl {
@@ -316,12 +317,15 @@ class Channel {
 
   // watchdog and migration (watchdog.cc, migration.cc)
   void step_watchdog(const Tick& tick);
+  void leave_suspects(const Tick& tick);
+  bool silent(const Tick& tick);
+  void leave_silent(Path& path, const Tick& tick);
+  void wait_on(Path& path, const Tick& tick);
   bool probe_lanes(const Tick& tick);
   ProbeState look_at_probe(Path& path, const Tick& tick);
   uint64_t probe_limit(const Path& path, const Tick& tick) const;
   uint64_t first_probe_limit(const Path& path, const Tick& tick) const;
   Path* stands_still();
-  uint64_t stuck_bound() const;
   void abandon(Path& path, HasTurn);
   void condemn(Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick);
   void begin_migration(Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick,
@@ -506,19 +510,8 @@ class Channel {
   // watchdog
   Quiet quiet_;
   std::atomic<bool> suspected_{false};
-  uint64_t seen_progress_ = 0;
-  uint64_t silence_ = 0;
-  uint64_t last_alive_ = 0;
-  uint64_t usual_gap_ = 0;
-  uint64_t next_probe_ = 0;
-  uint64_t probe_pause_ = 0;
+  StallTimer stall_;
   std::shared_ptr<health::ProbeTimes> probe_times_;  // shared by the channels to one process
-  unsigned silent_leaves_ = 0;  // since anything arrived anywhere, which silent_at_progress_ tells
-  uint64_t silent_at_progress_ = ~uint64_t{0};
-  uint64_t stuck_bound_ = 0;  // doubled by each migration of a QP that stood still, until something arrives
-  bool slow_peer_told_ = false;
-  bool poked_ = false;
-  uint64_t nothing_open_at_ = 0;  // alive; when no work request was last seen open
 
   // migration
   MigrationEnd& end_;               // of Sender's or Receiver's

@@ -36,11 +36,7 @@ void Channel::begin_migration(Path& path, trace::DetectedBy by, const std::strin
 
 // What is on record of a failure, before its path is left.
 void Channel::note_leaving(const Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick) {
-  if (by == trace::DetectedBy::kWatchdog) {
-    const uint64_t progress = progress_.load(std::memory_order_relaxed);
-    silent_leaves_ = progress == silent_at_progress_ ? silent_leaves_ + 1 : 1;
-    silent_at_progress_ = progress;
-  }
+  if (by == trace::DetectedBy::kWatchdog) stall_.left(progress_.load(std::memory_order_relaxed));
   note_failure(path.local_nic(), path.remote_nic(), why);
   R2_INFO("NET/R2CCL: channel %u: %s failed, detected by %s: %s; moving its traffic", number_,
           rail_name(path).c_str(), trace::name(by).data(), why.c_str());
@@ -225,11 +221,9 @@ void Channel::carry(Path& path, const Tick& tick) {
     active_ = &path;
     end_.running();
     retire_unfenced();
-    silence_ = 0;
-    poked_ = false;
     wanted_.store(false, std::memory_order_relaxed);
     used_at_ = tick.alive;
-    seen_progress_ = progress_.load(std::memory_order_relaxed);
+    stall_.carries_on(progress_.load(std::memory_order_relaxed));
     if (path.id() == probation_path_) probation_path_ = 0;
     spread_path_ = 0;
     if (!first) carries_on(moved, turn);

@@ -9,11 +9,8 @@
 namespace r2ccl {
 namespace {
 
-constexpr uint64_t kFirstProbePauseNs = 8 * kNsPerMs;
-constexpr uint64_t kLongestProbePauseNs = 100 * kNsPerMs;
 constexpr uint64_t kLongestProbeNs = 2000 * kNsPerMs;
 constexpr uint64_t kLongestProbeShare = 4;  // no probe is waited for longer than this part of the fail bound
-constexpr uint64_t kSlowPeerNs = 1000 * kNsPerMs;  // silence after which the log says so, once
 
 }  // namespace
 
@@ -23,118 +20,105 @@ void Channel::look_at_silence(HasTurn) {
     core_.kick();
 }
 
-// Silence on the active path leads to a probe, and only a probe's failure, or a QP that stands still while
-// probes pass, to a migration. A stopped or slow peer answers probes: its NIC needs no CPU for that.
+// protocol/stall_timer.h says what silence leads to.
 void Channel::step_watchdog(const Tick& tick) {
-  const uint64_t step = tick.alive - last_alive_;
-  last_alive_ = tick.alive;
+  stall_.tick(tick.alive);
   if (end_.phase() != Phase::kRunning || !active_) return;
-  if (suspected_.load(std::memory_order_acquire)) {
-    on_socket(tick);  // a peer that closed has said so before its QPs went
-    if (end_.phase() != Phase::kRunning || peer_closed_ || !active_ || status() == Status::kFailed) return;
-    Path* path = nullptr;
-    std::optional<Path::Condemned> reason;
-    {
-      const TurnGuard turn(turn_);
-      look_for_suspects(turn);
-      for (auto& it : paths_)
-        if (!path && carries(*it) && it->condemned) path = it.get(), reason = it->condemned;
-      if (!path) advance(Status::kReady);
-    }
-    if (path) begin_migration(*path, reason->by, reason->why, tick);
-    return;
-  }
-  const uint64_t progress = progress_.load(std::memory_order_relaxed);
-  if (quiet_.asks_at(progress)) {
-    if (progress != seen_progress_) silence_ = 0;
-    seen_progress_ = progress;
-    silence_ = std::max(silence_,
-                        nanoseconds(core_.config.suspect_after));  // so long the progress thread has waited
-  }
-  look_if_awaited();
-  if (progress != seen_progress_) crowded_.store(false, std::memory_order_relaxed);
-  if (progress != seen_progress_ || !(busy() || awaited() || crowded_.load(std::memory_order_relaxed))) {
-    quiet_.helped();
-    if (progress != seen_progress_) stuck_bound_ = 0;
-    if (progress != seen_progress_ && silence_ > 0)
-      usual_gap_ = std::max(silence_, usual_gap_ - usual_gap_ / 16);
-    seen_progress_ = progress;
-    silence_ = 0;
-    next_probe_ = 0;
-    probe_pause_ = kFirstProbePauseNs;
-    slow_peer_told_ = poked_ = false;
-    nothing_open_at_ = tick.alive;
-    for (auto& path : paths_)
-      if (carries(*path)) {
-        look_at_probe(*path, tick);
-        path->forget_probe();
-      }
-    return;
-  }
-  silence_ += step;
-  const uint64_t least = nanoseconds(core_.config.suspect_after);
-  if (silence_ < std::clamp(usual_gap_ + usual_gap_ / 4, least, 2 * least)) return;
-
-  {  // the owner may be asleep: look on its behalf before suspecting anybody
-    const TurnGuard turn(turn_);
-    if (active_) drain(*active_, turn);
-    for (Path* lane : lanes_) drain(*lane, turn);
-    if (!work_requests_open(turn)) nothing_open_at_ = tick.alive;
-  }
-  if (progress_.load(std::memory_order_relaxed) != seen_progress_ ||
-      suspected_.load(std::memory_order_acquire))
-    return;
-
-  if (!probe_lanes(tick)) return;
+  if (suspected_.load(std::memory_order_acquire)) return leave_suspects(tick);
+  if (!silent(tick) || !probe_lanes(tick)) return;
   Path& path = *active_;
   switch (look_at_probe(path, tick)) {
     case ProbeState::kIdle:
       path.probe(tick.alive);
       break;
     case ProbeState::kWaiting:
-      if (path.probe_age(tick.alive) > probe_limit(path, tick)) {
-        on_socket(tick);
-        if (peer_closed_ || end_.phase() != Phase::kRunning || &path != active_) return;
-        emit(trace::EventType::kProbeFailed, path.local_nic(), path.id());
-        begin_migration(path, trace::DetectedBy::kWatchdog, "silent, and a probe is not answered", tick);
-      }
-      break;
+      if (path.probe_age(tick.alive) <= probe_limit(path, tick)) break;
+      [[fallthrough]];
     case ProbeState::kFailed:
-      on_socket(tick);
-      if (peer_closed_ || end_.phase() != Phase::kRunning || &path != active_) return;
-      emit(trace::EventType::kProbeFailed, path.local_nic(), path.id());
-      begin_migration(path, trace::DetectedBy::kWatchdog,
-                      "silent, and a probe failed: " + verbs::describe(path.probe_status), tick);
+      leave_silent(path, tick);
       break;
     case ProbeState::kAnswered:
-      if (next_probe_ == 0) next_probe_ = tick.alive + probe_pause_;
-      if (silence_ > kSlowPeerNs && !slow_peer_told_) {
-        slow_peer_told_ = true;
-        emit(trace::EventType::kPeerSlow, path.local_nic());
-        R2_INFO("NET/R2CCL: channel %u: %s has been quiet for %llu ms, but its NIC answers: waiting", number_,
-                peer_name().c_str(), static_cast<unsigned long long>(silence_ / kNsPerMs));
-      }
-      if (!poked_ || tick.alive >= next_probe_) {
-        poked_ = true;
-        const TurnGuard turn(turn_);
-        if (active_ == &path && status() == Status::kReady)
-          waited(silence_ > nanoseconds(core_.config.stuck_after) / 4, turn);
-      }
-      // A message that is merely slow starts over on another path: each such migration makes the next one
-      // wait twice as long, so that a slow rail ends up being waited for.
-      if (Path* still = nullptr; silence_ > stuck_bound() &&
-                                 tick.alive - nothing_open_at_ > stuck_bound() / 2 &&
-                                 (still = stands_still()) != nullptr) {
-        stuck_bound_ = 2 * stuck_bound();
-        begin_migration(*still, trace::DetectedBy::kWatchdog, "its QP stands still although the rail works",
-                        tick);
-      } else if (tick.alive >= next_probe_) {
-        path.forget_probe();
-        path.probe(tick.alive);
-        probe_pause_ = std::min(2 * probe_pause_, kLongestProbePauseNs);
-        next_probe_ = 0;
-      }
+      wait_on(path, tick);
       break;
+  }
+}
+
+// What an error has condemned.
+void Channel::leave_suspects(const Tick& tick) {
+  on_socket(tick);  // a peer that closed has said so before its QPs went
+  if (end_.phase() != Phase::kRunning || peer_closed_ || !active_ || status() == Status::kFailed) return;
+  Path* path = nullptr;
+  std::optional<Path::Condemned> reason;
+  {
+    const TurnGuard turn(turn_);
+    look_for_suspects(turn);
+    for (auto& it : paths_)
+      if (!path && carries(*it) && it->condemned) path = it.get(), reason = it->condemned;
+    if (!path) advance(Status::kReady);
+  }
+  if (path) begin_migration(*path, reason->by, reason->why, tick);
+}
+
+// Has it been silent for so long, while something is open, that its paths are to be probed?
+bool Channel::silent(const Tick& tick) {
+  const uint64_t progress = progress_.load(std::memory_order_relaxed);
+  if (quiet_.asks_at(progress)) stall_.polled_in_vain(progress);
+  look_if_awaited();
+  const bool moved = stall_.moved(progress);
+  if (moved) crowded_.store(false, std::memory_order_relaxed);
+  if (moved || !(busy() || awaited() || crowded_.load(std::memory_order_relaxed))) {
+    quiet_.helped();
+    stall_.restart(progress);
+    for (auto& path : paths_)
+      if (carries(*path)) {
+        look_at_probe(*path, tick);
+        path->forget_probe();
+      }
+    return false;
+  }
+  if (!stall_.suspicious()) return false;
+  {  // the owner may be asleep: look on its behalf before suspecting anybody
+    const TurnGuard turn(turn_);
+    if (active_) drain(*active_, turn);
+    for (Path* lane : lanes_) drain(*lane, turn);
+    if (!work_requests_open(turn)) stall_.nothing_open();
+  }
+  return !stall_.moved(progress_.load(std::memory_order_relaxed)) &&
+         !suspected_.load(std::memory_order_acquire);
+}
+
+// Silent, and its probe has failed or is not answered.
+void Channel::leave_silent(Path& path, const Tick& tick) {
+  const bool failed = path.probe_state() == ProbeState::kFailed;
+  const uint32_t id = path.id();
+  on_socket(tick);
+  if (peer_closed_ || end_.phase() != Phase::kRunning || carrying(id) != &path) return;
+  emit(trace::EventType::kProbeFailed, path.local_nic(), path.id());
+  begin_migration(path, trace::DetectedBy::kWatchdog,
+                  failed ? "silent, and a probe failed: " + verbs::describe(path.probe_status)
+                         : "silent, and a probe is not answered",
+                  tick);
+}
+
+// Silent, and its probe is answered.
+void Channel::wait_on(Path& path, const Tick& tick) {
+  stall_.answered();
+  if (stall_.slow_peer()) {
+    emit(trace::EventType::kPeerSlow, path.local_nic());
+    R2_INFO("NET/R2CCL: channel %u: %s has been quiet for %llu ms, but its NIC answers: waiting", number_,
+            peer_name().c_str(), static_cast<unsigned long long>(stall_.silence() / kNsPerMs));
+  }
+  if (stall_.poke_due()) {
+    const TurnGuard turn(turn_);
+    if (active_ == &path && status() == Status::kReady) waited(stall_.patient(), turn);
+  }
+  if (Path* still = stall_.stuck() ? stands_still() : nullptr) {
+    stall_.left_standing_still();
+    begin_migration(*still, trace::DetectedBy::kWatchdog, "its QP stands still although the rail works",
+                    tick);
+  } else if (stall_.probe_due()) {
+    path.forget_probe();
+    path.probe(tick.alive);
   }
 }
 
@@ -148,15 +132,9 @@ ProbeState Channel::look_at_probe(Path& path, const Tick& tick) {
 }
 
 uint64_t Channel::probe_limit(const Path& path, const Tick& tick) const {
-  const bool nothing_since = progress_.load(std::memory_order_relaxed) == silent_at_progress_;
   const uint64_t most = std::min(nanoseconds(core_.config.fail_bound) / kLongestProbeShare, kLongestProbeNs);
   return probe_times_->deadline(path.local_nic(), path.remote_nic(), nanoseconds(core_.config.probe_deadline),
-                                most, nothing_since ? silent_leaves_ : 0, tick.alive);
-}
-
-uint64_t Channel::stuck_bound() const {
-  const uint64_t least = nanoseconds(core_.config.stuck_after);
-  return std::max({least, stuck_bound_, std::min(20 * usual_gap_, 4 * least)});
+                                most, stall_.leaves(progress_.load(std::memory_order_relaxed)), tick.alive);
 }
 
 Path* Channel::stands_still() {
@@ -170,22 +148,14 @@ bool Channel::probe_lanes(const Tick& tick) {
     Path& lane = *lanes_[i];
     const ProbeState probe = look_at_probe(lane, tick);
     if (probe == ProbeState::kIdle) lane.probe(tick.alive);
-    if (probe == ProbeState::kAnswered && lane.probe_age(tick.alive) > kLongestProbePauseNs) {
+    if (probe == ProbeState::kAnswered && lane.probe_age(tick.alive) > StallTimer::kLongestProbePauseNs) {
       lane.forget_probe();
       lane.probe(tick.alive);
     }
     if (probe != ProbeState::kFailed &&
         !(probe == ProbeState::kWaiting && lane.probe_age(tick.alive) > probe_limit(lane, tick)))
       continue;
-    on_socket(tick);
-    if (peer_closed_ || end_.phase() != Phase::kRunning || i >= lanes_.size() || lanes_[i] != &lane)
-      return false;
-    emit(trace::EventType::kProbeFailed, lane.local_nic(), lane.id());
-    begin_migration(lane, trace::DetectedBy::kWatchdog,
-                    probe == ProbeState::kFailed
-                        ? "silent, and a probe failed: " + verbs::describe(lane.probe_status)
-                        : "silent, and a probe is not answered",
-                    tick);
+    leave_silent(lane, tick);
     return false;
   }
   return true;

@@ -4,6 +4,7 @@ and runs it until a history is wrong. Works in a checkout of its own: the source
 
     put_back.py CHECKOUT BUILD [--minutes 10] [--jobs 1] [--only NAME …]      e.g. put_back.py . build/release --minutes 2
     put_back.py --readme                                                 writes the README's table from the record
+    put_back.py --check CHECKOUT                                         is all that is to be changed there, once
 
 Each run becomes a line of the record (put_back.csv beside this file, in the checkout; it takes the place of the older one of that name): how
 many histories had run until one was wrong, for how long, its seed, and what it violates."""
@@ -49,15 +50,15 @@ DEFECTS = {
     'repeat_lines': [(P + 'receiving.h', 'if (!host.holds(Rule::kRepeatLines)) return;', 'return;')],
     'repeat_word': [(P + 'sending.h', 'if (host.acknowledges() && host.holds(Rule::kRepeatWord))', 'if (false)')],
     'disbelief': [(P + 'sending.h', 'if (!reminder_.answered(up_to) || ', 'if (!reminder_.answered(up_to) || host.active() != 0 || ')],
-    'standstill': [(C + 'watchdog.cc', 'return active_ ? standing_still() : nullptr;', 'return nullptr;')],
-    'watchdog': [(C + 'watchdog.cc', '  silence_ += step;\n', '  silence_ += 0 * step;\n')],
+    'standstill': [(C + 'watchdog.cc', 'return active_ ? standing_still(turn) : nullptr;', 'return nullptr;')],
+    'watchdog': [(P + 'stall_timer.h', 'silence_ += step_;', 'silence_ += 0 * step_;')],
     'copy_kept': [(C + 'sender.h', 'return request.message == message && (request.in_use || request.copied);', 'return request.message == message && request.in_use;')],
     'ask_to_ask': [(P + 'receiving.h', 'if (waits() && host.peer_copies() && ', 'if (false && ')],
     'awaited': [(P + 'sending.h', 'awaited_ = host.holds(Rule::kAwaited) && ', 'awaited_ = false && ')],
     'lacking_counts': [(P + 'sending.h', 'if (wanted || !host.holds(Rule::kLackingCounts)) return wanted;', 'if (true) return wanted;')],
     'live_segments': [(P + 'sent.h', 'host.holds(Rule::kLiveSegments) ?', 'false ?')],
     'nic_word_on_lanes': [(P + 'sent.h', 'host.holds(Rule::kNicWordOnLanes) ?', 'false ?')],
-    'segments_of_the_path': [(C + 'sender.cc', 'if (path->condemned || !sender.write(*path, request, segment)) return;', 'if (path->condemned || !sender.write(*path, request, segment)) return sender.sending_.ledger.completed(message, segment);')],
+    'segments_of_the_path': [(C + 'sender.cc', 'if (path->condemned || !sender.write(*path, request, segment, turn)) return;', 'if (path->condemned || !sender.write(*path, request, segment, turn)) return sender.sending_.ledger.completed(message, segment);')],
     'sender_first': [(P + 'migration.h', 'if (at_once && sender_) return Verdict::kOther;', ''), (P + 'migration.h', 'if (epoch <= epoch_ && !at_once)', 'if (epoch <= epoch_)')],
     'fenced_path': [(P + 'migration.h', 'if (epoch != epoch_ || path != leaving_ ||', 'if (epoch != epoch_ ||')],
     'yielded': [(P + 'conduct.h', 'if (!host_.holds(Rule::kYielded)) return;', 'return;')],
@@ -111,6 +112,13 @@ def write_readme():
     readme.write_text(TABLE.sub(lambda match: match.group(1) + table(rows) + match.group(2), text))
 
 
+def check(checkout):
+    wrong = [f'{name}: {file} has {count} times {there!r}' for name, changes in DEFECTS.items() for file, there, _ in changes
+             if (count := (checkout / file).read_text().count(there)) != 1]
+    print('\n'.join(wrong) or f'{len(DEFECTS)} defects can be put back')
+    return 1 if wrong else 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('checkout', type=pathlib.Path, nargs='?')
@@ -118,10 +126,13 @@ def main():
     parser.add_argument('--minutes', type=float, default=10)
     parser.add_argument('--jobs', type=int, default=1)
     parser.add_argument('--readme', action='store_true')
+    parser.add_argument('--check', action='store_true')
     parser.add_argument('--only', nargs='+', metavar='NAME')
     args = parser.parse_args()
     if args.readme:
         return write_readme()
+    if args.check:
+        return check(args.checkout)
     if not args.checkout or not args.build:
         parser.error('CHECKOUT and BUILD are needed')
     commit = subprocess.run(['git', 'rev-parse', '--short', 'HEAD'], cwd=args.checkout, capture_output=True, text=True).stdout.strip()
@@ -157,4 +168,4 @@ def main():
 
 
 if __name__ == '__main__':
-    main()
+    sys.exit(main())

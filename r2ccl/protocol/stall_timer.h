@@ -1,0 +1,117 @@
+// How long an end has been silent while something is open, and what is due then. Silence leads to a probe,
+// and only a probe that fails, or a queue pair that stands still while probes pass, to a migration. A stopped
+// or slow peer answers probes: its NIC needs no CPU for that. Pure: `alive` is the service thread's clock, on
+// which its own pauses count for nothing; all times are in nanoseconds.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "r2ccl/protocol/adaptive_bound.h"
+
+namespace r2ccl {
+
+class StallTimer {
+ public:
+  static constexpr uint64_t kFirstProbePauseNs = 8'000'000;
+  static constexpr uint64_t kLongestProbePauseNs = 100'000'000;
+  static constexpr uint64_t kSlowPeerNs = 1'000'000'000;  ///< silence after which the log says so, once
+
+  StallTimer(uint64_t suspect_after, uint64_t stuck_after)
+      : suspect_after_(suspect_after),
+        patient_after_(stuck_after / 4),
+        suspicious_(5, suspect_after, 2 * suspect_after),
+        stuck_(80, stuck_after, 4 * stuck_after) {}
+
+  // --- what happens
+  /// Time goes on, whether or not anybody waits.
+  void tick(uint64_t alive) {
+    step_ = alive - alive_;
+    alive_ = alive;
+  }
+  /// The progress thread has polled in vain for as long as makes suspicious.
+  void polled_in_vain(uint64_t progress) {
+    if (moved(progress)) silence_ = 0;
+    seen_ = progress;
+    silence_ = std::max(silence_, suspect_after_);
+  }
+  /// Since the last look, by the channel's count of progress?
+  bool moved(uint64_t progress) const { return progress != seen_; }
+  /// It has moved, or nobody waits for anything.
+  void restart(uint64_t progress) {
+    if (moved(progress)) {
+      stuck_.moved();
+      if (silence_ > 0) suspicious_.ended_after(silence_), stuck_.ended_after(silence_);
+    }
+    carries_on(progress);
+    next_probe_ = 0;
+    probe_pause_ = kFirstProbePauseNs;
+    slow_peer_told_ = false;
+    nothing_open_at_ = alive_;
+  }
+  /// Another path carries.
+  void carries_on(uint64_t progress) {
+    seen_ = progress;
+    silence_ = 0;
+    poked_ = false;
+  }
+  /// No work request is open that a working NIC would report.
+  void nothing_open() { nothing_open_at_ = alive_; }
+  /// A path is left for its silence.
+  void left(uint64_t progress) {
+    leaves_ = progress == left_at_ ? leaves_ + 1 : 1;
+    left_at_ = progress;
+  }
+  /// … because its queue pair stood still. A message that is merely slow starts over on another path: each
+  /// such migration makes the next one wait twice as long, so that a slow rail ends up being waited for.
+  void left_standing_still() { stuck_.acted_on(); }
+
+  // --- what is due, of an end whose watch goes on
+  /// The time since tick() counts. Is it to be looked at?
+  bool suspicious() {
+    silence_ += step_;
+    return silence_ >= suspicious_.ns();
+  }
+  /// A probe is answered: the next one is due after a pause, which grows.
+  void answered() {
+    if (next_probe_ == 0) next_probe_ = alive_ + probe_pause_;
+  }
+  bool poke_due() {
+    if (poked_ && alive_ < next_probe_) return false;
+    return poked_ = true;
+  }
+  /// … which repeats everything, too.
+  bool patient() const { return silence_ > patient_after_; }
+  bool probe_due() {
+    if (alive_ < next_probe_) return false;
+    probe_pause_ = std::min(2 * probe_pause_, kLongestProbePauseNs);
+    next_probe_ = 0;
+    return true;
+  }
+  /// Once.
+  bool slow_peer() {
+    if (silence_ <= kSlowPeerNs || slow_peer_told_) return false;
+    return slow_peer_told_ = true;
+  }
+  /// Work that has been open all the while stands still.
+  bool stuck() const { return silence_ > stuck_.ns() && alive_ - nothing_open_at_ > stuck_.ns() / 2; }
+
+  uint64_t silence() const { return silence_; }
+  /// How many paths were left for their silence since anything arrived anywhere.
+  unsigned leaves(uint64_t progress) const { return progress == left_at_ ? leaves_ : 0; }
+
+ private:
+  const uint64_t suspect_after_, patient_after_;
+  AdaptiveBound suspicious_, stuck_;
+  uint64_t alive_ = 0, step_ = 0;
+  uint64_t seen_ = 0;  // count of progress
+  uint64_t silence_ = 0;
+  uint64_t nothing_open_at_ = 0;
+  uint64_t next_probe_ = 0, probe_pause_ = 0;
+  bool poked_ = false;
+  bool slow_peer_told_ = false;
+  unsigned leaves_ = 0;
+  uint64_t left_at_ = ~uint64_t{0};  // count of progress
+};
+
+}  // namespace r2ccl
