@@ -145,6 +145,8 @@ def wait_for_the_first(nodes):
 
 def look_at_the_result(paper):
     """What emulation makes slow may miss its time; what happened has to be right."""
+    if not (paper / "reference/nic_down/result.json").exists():
+        fail("nic_down left no result:\n" + "".join(path.read_text()[-4000:] for path in sorted(paper.glob("logs/*"))))
     result = json.loads((paper / "reference/nic_down/result.json").read_text())
     if (result["fabric"]["kind"], result["evidence"]) != ("verbs", "rxe"):
         fail(f"fabric {result['fabric']['kind']}, evidence {result['evidence']}")

@@ -15,6 +15,7 @@ say() { printf '%5d s  %s\n' "$SECONDS" "$*"; }
 fail() { say "FAILED: $*"; exit 1; }
 
 ln -s /proc/self/fd /dev/fd  # there is no udev
+mount -t tmpfs tmpfs /tmp    # no FIFO can be made on a folder of the host
 printf 'node%d\n' "$node" >/proc/sys/kernel/hostname
 ip addr add "192.168.77.$((node + 1))/24" dev eth0
 ip link set eth0 up

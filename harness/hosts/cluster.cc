@@ -25,8 +25,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr milliseconds kAgentsBound{60'000};
-constexpr milliseconds kAfterFirst{20'000};  // the others of one launcher follow soon
+constexpr milliseconds kAgentsBound{60'000};  // for the first to call, then for all others: some load r2bench slowly
 constexpr milliseconds kLook{100};
 constexpr milliseconds kEndBound{10'000};
 constexpr milliseconds kTermBound{5'000};
@@ -145,7 +144,7 @@ void Cluster::wait_for_agents(const ClusterOptions& options) {
              "); install the same on every host");
       if (hosts_.empty()) {
         expected = size_t(std::max(1, hello.value("count", 1)));
-        deadline = std::min(deadline, steady_clock::now() + kAfterFirst);
+        deadline = steady_clock::now() + kAgentsBound;
         if (options.most_hosts > 0 && expected > size_t(options.most_hosts))
           fail(launcher_name_ + " has started agents on " + std::to_string(expected) +
                " hosts, but the scenario has " + std::to_string(options.most_hosts) +

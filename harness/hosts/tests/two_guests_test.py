@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """nic_down, blackhole, k_of_8_nics and a real loss of a link over two hosts with kernels of their own: two guests with soft RoCE.
 
-    two_guests_test.py R2BENCH
+    two_guests_test.py R2BENCH [env|mpi]
 
-The same command runs in both guests with the environment that torchrun gives (`--launcher env`), on the guests' own devices
-(`--fabric verbs`). Skipped (77) where the system is not Debian, of whose kernel the guests are made.
+env: the same command runs in both guests with the environment that torchrun gives. mpi: one command in the first guest; mpirun
+starts the agent in the other through remote_shell.py; without the real loss. On the guests' own devices (`--fabric verbs`). Skipped (77) where the system is not Debian, of whose kernel the guests are made.
 """
 
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -52,15 +53,30 @@ REAL_LINK_DOWN = NIC_DOWN.replace("nic_down", "real_link_down").replace("kind: p
     "[baseline, migrate]", "[migrate]").replace("  baseline: {outcome: error}\n", "").replace("iters: 60", "iters: 200")
 
 
-def run(r2bench, folder, text, nics, more=()):
+REMOTE_SHELL = str(pathlib.Path(__file__).resolve().parent / "remote_shell.py")
+
+
+def over_env(words):
+    """The commands of both guests."""
+    both = []
+    for rank in range(2):
+        both += ["::"] * rank + ["env", f"RANK={rank}", "WORLD_SIZE=2", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1", "MASTER_ADDR=node0", "MASTER_PORT=29400",
+                                 "R2BENCH_JOB_SECRET=of this test, and long enough", *words, "--launcher", "env"]
+    return both
+
+
+def over_mpi(words):
+    python = "/usr/bin/python3"
+    return ["env", f"OMPI_MCA_plm_rsh_agent={REMOTE_SHELL}", "OMPI_MCA_plm=rsh", "OMPI_MCA_ras=^slurm", "OMPI_MCA_oob_tcp_if_include=r2switch",
+            python, REMOTE_SHELL, "then", *words, "--launcher", "mpi", "--hosts", "node0,node1", "::", python, REMOTE_SHELL, "serve"]
+
+
+def run(commands, r2bench, folder, text, nics, more=()):
     name = text.split("name: ")[1].split()[0]
     scenario, out = folder / f"{name}.yaml", folder / name
     scenario.write_text(text)
-    command = [r2bench, "guest", "--guests", "2", "--nics", str(nics), "--write", str(folder), "--"]
-    for rank in range(2):
-        command += ["::"] * rank + ["env", f"RANK={rank}", "WORLD_SIZE=2", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1", "MASTER_ADDR=node0", "MASTER_PORT=29400",
-                    "R2BENCH_JOB_SECRET=of this test, and long enough", r2bench, "run", str(scenario), "--launcher", "env", "--no-plot", "--quiet",
-                    "--out", str(out), *more]
+    command = [r2bench, "guest", "--guests", "2", "--nics", str(nics), "--write", str(folder), "--",
+               *commands([r2bench, "run", str(scenario), "--no-plot", "--quiet", "--out", str(out), *more])]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     if not (out / "result.json").exists():
         fail(f"{name}: no result (status {ended.returncode}):\n{ended.stdout[-6000:]}\n{ended.stderr}")
@@ -100,9 +116,16 @@ def main():
         return 77
     os.environ.pop("R2BENCH_RXE_HERE", None)
     r2bench = os.path.abspath(sys.argv[1])
+    launcher = sys.argv[2] if len(sys.argv) > 2 else "env"
+    if launcher == "mpi" and not shutil.which("mpirun"):
+        print("skipped: mpirun is missing: apt-get install openmpi-bin")
+        return 77
+    scenarios = [(NIC_DOWN, 4, ()), (BLACKHOLE, 4, ()), (K_OF_8, 8, ())]
+    if launcher == "env":
+        scenarios.append((REAL_LINK_DOWN, 4, ("--allow-real-faults",)))
     with tempfile.TemporaryDirectory() as folder:
-        for text, nics, more in ((NIC_DOWN, 4, ()), (BLACKHOLE, 4, ()), (K_OF_8, 8, ()), (REAL_LINK_DOWN, 4, ("--allow-real-faults",))):
-            result, ended = run(r2bench, pathlib.Path(folder), text, nics, more)
+        for text, nics, more in scenarios:
+            result, ended = run({"env": over_env, "mpi": over_mpi}[launcher], r2bench, pathlib.Path(folder), text, nics, more)
             check(result, ended)
             if more:
                 check_put_back(result, pathlib.Path(folder) / result["scenario"])
