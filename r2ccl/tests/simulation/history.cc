@@ -178,6 +178,29 @@ static void lose_the_last_word(Plan& plan, Random& random) {
                   line.sender * plan.nics + line.sender_nic, 4}};
 }
 
+// Balance: channels of process 0 lose a home, so that lanes carry; and while packets are late, some of what
+// carries fails.
+static void break_among_lanes(Plan& plan, Random& random) {
+  plan.mode = 2;
+  plan.nics = 4;
+  plan.hopeless = plan.abandons = false;
+  for (Plan::Line& line : plan.channels) {
+    line.sender = 0;
+    line.sender_nic = line.receiver_nic = 0;
+    line.messages = 120;
+    line.pause = 30 * kMillisecond;
+  }
+  plan.spared[0] = plan.spared[1] = 3;
+  const int all = plan.messages();
+  plan.faults = {{Kind::kPortDown, 20, 0, kHistoryBound, 0}};
+  for (int n = 0; n < 5; ++n) {
+    const int when = all / 4 + int(random.below(uint64_t(all / 2)));
+    const int nic = int(random.between(1, 3));
+    plan.faults.push_back({Kind::kLate, when, 0, random.between(5, 60) * kMillisecond, nic % 3 + 1});
+    plan.faults.push_back({Kind::kPairErrorSilent, when, random.below(2 * kMillisecond), 0, nic});
+  }
+}
+
 Plan plan_of(uint64_t seed) {
   Random random(Random(seed).next());
   Plan plan;
@@ -260,6 +283,8 @@ Plan plan_of(uint64_t seed) {
     aim(plan, more);
   else if (seed % 64 == 33)
     lose_the_last_word(plan, more);
+  else if (seed % 16 == 0)
+    break_among_lanes(plan, more);
   return plan;
 }
 
