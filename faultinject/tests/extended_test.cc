@@ -229,6 +229,17 @@ TEST_F(ExtendedTest, sends_are_kept_back_with_their_inline_data_and_go_through_t
   EXPECT_EQ(poll().size(), 2u);
 }
 
+TEST_F(ExtendedTest, a_batch_before_rts_is_refused_while_sends_are_kept_back) {
+  arm("{target: node0/nic0, kind: delay, delay: 10 s, at: now}");
+  for (const ibv_qp_state state : {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR}) {
+    device.qp.qp_base.state = state;
+    EXPECT_EQ(write(1, 1), EINVAL) << state;
+  }
+  device.qp.qp_base.state = IBV_QPS_RTS;
+  EXPECT_EQ(write(1, 1), 0);
+  EXPECT_TRUE(device.posted.empty());
+}
+
 TEST_F(ExtendedTest, a_batch_that_is_given_up_leaves_nothing) {
   arm("{target: node0/nic0, kind: noop, at: now}");
   ibv_wr_start(&device.qp);

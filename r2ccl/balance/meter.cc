@@ -37,7 +37,7 @@ bool Capacities::take(std::span<const NicMeter::Reading> readings, uint64_t now,
   const bool long_enough = now - began_ >= kLongestNs;
   if (!long_enough && !(all && busiest >= kIntervalNs)) return false;
   std::vector<double> rates, whole_rates, well_busy;
-  std::array<double, kMaxNics> rate{}, busy{}, parts{}, depth{};
+  std::array<double, kMaxNics> rate{}, busy{}, parts{}, depth{}, most{};
   double most_busy = 0, all_depths = 0, all_bytes = 0;
   for (size_t nic = 0; nic < count_; ++nic) {
     const Span span = since(nics_[nic], readings[nic]);
@@ -50,6 +50,8 @@ bool Capacities::take(std::span<const NicMeter::Reading> readings, uint64_t now,
     whole_rates.push_back(double(span.bytes) / usual_cost / parts[nic]);
     rate[nic] = double(span.work) / usual_cost;
     most_busy = std::max(most_busy, busy[nic]);
+    const double each = double(span.busy) / double(span.writes);
+    most[nic] = each > 2 * kLatencyNs ? each / (each - kLatencyNs) : 2;
     all_depths += depth[nic] = double(span.depth) / double(span.writes);
     all_bytes += double(span.bytes);
     if (!nics_[nic].gray) well_busy.push_back(busy[nic]);
@@ -69,12 +71,12 @@ bool Capacities::take(std::span<const NicMeter::Reading> readings, uint64_t now,
     const bool kept_busy = busy[nic] >= kBusiest * most_busy && depth[nic] >= backlog * others_depth;
     if (relative > 0 ||
         nics_[nic].gray)  // one that is gray and gets next to nothing must not stay so for that
-      judge(nics_[nic], relative, kept_busy, busy[nic], others_busy);
+      judge(nics_[nic], relative, most[nic], kept_busy, busy[nic], others_busy);
   }
   return true;
 }
 
-void Capacities::judge(Nic& nic, double relative, bool kept_busy, double busy, double others_busy) {
+void Capacities::judge(Nic& nic, double relative, double most, bool kept_busy, double busy, double others_busy) {
   if (!nic.gray) {
     const bool low = relative < kGray && kept_busy;
     nic.low = !low ? 0 : nic.low + (relative < kVeryGray ? 2 : 1);
@@ -95,6 +97,7 @@ void Capacities::judge(Nic& nic, double relative, bool kept_busy, double busy, d
   double more = 0;
   if (nic.idle < kIdle && ++nic.waited >= nic.patience) {
     more = nic.level * std::min(2.0, 1 / nic.idle);
+    if (relative > 0) more = std::min(more, relative * most);
     nic.waited = 0;
   } else if (relative <= 0) {
     return;  // nothing to learn from

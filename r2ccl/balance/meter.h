@@ -80,7 +80,8 @@ class NicMeter {
 /// this process slows all NICs alike and so shows in none. One with fewer writes under way than its neighbours
 /// has less to do, whether or not something always is: what is late there may wait for another port. From then on what it carries is its level, but for
 /// a NIC that has less to do than the others: the rate of small pieces says more of latency than of what it
-/// could carry, and would sink with its share, so its level rises until it has as much to do.
+/// could carry, and would sink with its share, so its level rises until it has as much to do; no further than a
+/// latency within its writes explains.
 ///
 /// Two things are guesses: what crossing sockets costs a NIC, and that NICs shared with other processes serve
 /// all alike. Neither may make a NIC look slow: what is usual is taken without them, and each NIC gets the
@@ -100,6 +101,8 @@ class Capacities {
   static constexpr double kBacklog = 0.9;   ///< part of the writes that the others have under way
   /// … where most bytes follow a plan: what is meant for a slow NIC waits there, and nothing goes another way.
   static constexpr double kPlannedBacklog = 2;
+  /// Of a write's time, at most, that is not the NIC's rate: on the way, or until somebody polls.
+  static constexpr double kLatencyNs = 1e6;
   static constexpr double kIdle = 0.8;      ///< part of the time that others have work
   static constexpr double kLeastLevel = 0.02;
   static constexpr int kMostPatience = 64, kForgiven = 200;  ///< intervals
@@ -149,7 +152,7 @@ class Capacities {
   };
   static Span since(const Nic& nic, const NicMeter::Reading& reading);
   static double usual(std::span<const double> samples);
-  static void judge(Nic& nic, double relative, bool kept_busy, double busy, double others_busy);
+  static void judge(Nic& nic, double relative, double most, bool kept_busy, double busy, double others_busy);
   size_t count_ = 0;
   uint64_t began_ = 0;
   uint64_t planned_ = 0;  // bytes, when it began

@@ -237,10 +237,11 @@ class Channel {
   const std::shared_ptr<ChannelMemory> memory_;
   std::array<Request, wire::kRingLines> requests_;
 
-  // --- control messages (channel.cc) ---
+  // --- control messages (messages.cc) ---
   template <typename T>
   void send(wire::Type type, const T& message);
   void handle(const control::Message& message, const Tick& tick);
+  void peer_failed(const control::Message& message);
   virtual void handle_greeting(wire::Type type, const control::Message& message, const Tick& tick) = 0;
   wire::Hello hello() const;
   Result<void> check_hello(const wire::Hello& hello) const;
@@ -369,7 +370,7 @@ class Channel {
   /// Changes the status unless the channel has failed or closed, which is for good.
   bool advance(Status to);
 
-  // closing (channel.cc)
+  // closing (closing.cc)
   Urgency step_after_peer_closed(const Tick& tick);
   void leave_paths(HasTurn);
   Urgency urgency(const Tick& tick) const;

@@ -288,8 +288,8 @@ struct Node {
         if (work == 0) continue;
         it.bytes += uint64_t(double(work) * rate[nic] * late);
         it.work = it.bytes;
-        it.completions += 8;
-        it.depth += uint64_t(8 * depth[nic]);
+        it.completions += writes;
+        it.depth += uint64_t(double(writes) * depth[nic]);
         it.idle_ns += 10'000'000 - work;
         it.last_done = now + 10'000'000;
       }
@@ -316,6 +316,7 @@ struct Node {
   std::vector<double> rate, busy;
   std::vector<double> depth;  // writes under way
   double planned = 0;         // part of the bytes
+  uint64_t writes = 8;        // in 10 ms
   std::vector<NicMeter::Reading> meters;
   uint64_t now = 1;
   std::mt19937 random{17};
@@ -413,6 +414,25 @@ TEST(NicMeter, counts_what_is_under_way_at_each_completion) {
   for (int i = 0; i < 3; ++i) meter.done(NicMeter::kLeastBytes, NicMeter::kLeastBytes, clock);
   EXPECT_EQ(meter.read().depth, 6u);
   EXPECT_EQ(meter.read().completions, 3u);
+}
+
+// … but what it carries in writes of 10 ms is its rate, whether or not it waits between them: given more for that it was
+// well and gray in turn.
+TEST(Capacities, a_gray_nic_with_long_writes_stays_gray_though_it_waits) {
+  Node node(4);
+  node.rate[2] = 0.5;
+  node.run(1000);
+  ASSERT_TRUE(node.capacities.gray(2));
+  node.busy[2] = 0.7;
+  node.writes = 1;
+  for (int i = 0; i < 100; ++i) {
+    node.run(100, 0.1);
+    ASSERT_TRUE(node.capacities.gray(2)) << i;
+    ASSERT_LT(node.capacities.relative(2), 0.6) << i;
+  }
+  node.rate[2] = 1;
+  node.run(3000, 0.1);
+  EXPECT_FALSE(node.capacities.gray(2)) << "healed";
 }
 
 // … also when it gets next to nothing: what once was a failure does not keep it out for ever.

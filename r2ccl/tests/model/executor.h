@@ -110,6 +110,8 @@ class Model::Executor {
   std::array<uint8_t, kMaxPieces> picked_{};
 };
 
+/// A queue pair in that state takes in what comes.
+inline bool takes_in(Pair pair) { return pair == Pair::kReady || pair == Pair::kError; }
 inline uint8_t line(int message, int received) { return uint8_t((message + 1) << 4 | received); }
 inline uint8_t word(int received) { return uint8_t(received); }
 

@@ -216,6 +216,7 @@ class Model {
 
  private:
   class Executor;
+  class Expansion;
   Bounds bounds_;
   Rule without_;
 };

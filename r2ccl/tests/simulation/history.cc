@@ -21,8 +21,8 @@ using Kind = Fault::Kind;
 
 constexpr uint32_t kSlotBytes = 16 << 10;
 constexpr int kSlots = 8;
-constexpr int kAsked = 3;                   // times, for a channel that is then abandoned
-constexpr Time kConnectBound = 10 * kSecond;  // R2CC_CONNECT_MS of those histories
+constexpr int kAsked = 3;                      // times, for a channel that is then abandoned
+constexpr Time kConnectBound = 10 * kSecond;   // R2CC_CONNECT_MS of those histories
 constexpr Time kBusyCall = 50 * kMillisecond;  // of a driver that is merely slow
 constexpr Time kHistoryBound = 90 * kSecond;
 constexpr Time kFailBound = 2 * kSecond;  // R2CC_FAIL_BOUND_MS
@@ -72,7 +72,8 @@ std::string Plan::words() const {
                      std::to_string(spared[1]) + (hopeless ? ", hopeless" : "") +
                      (scarce >= 0 ? ", epoll of process " + std::to_string(scarce) + " is full" : "") +
                      (pair_dies ? ", a pair of NICs dies" : "") +
-                     (aim ? ", aim " + std::to_string(aim) : "") + (abandons ? ", abandons a connect" : "") + "\n";
+                     (aim ? ", aim " + std::to_string(aim) : "") + (abandons ? ", abandons a connect" : "") +
+                     "\n";
   for (const Line& line : channels)
     text += "  channel " + std::to_string(line.sender) + " -> " + std::to_string(1 - line.sender) +
             ", NICs " + std::to_string(line.sender_nic) + " -> " + std::to_string(line.receiver_nic) + ", " +
@@ -86,8 +87,8 @@ std::string Plan::words() const {
   return text;
 }
 
-// Mode 1: channels 0 and 1 of process 0 lose their NICs within a millisecond, and their programs go on for long
-// enough that they are spread over those that are left. The other channels go the other way.
+// Mode 1: channels 0 and 1 of process 0 lose their NICs within a millisecond, and their programs go on for
+// long enough that they are spread over those that are left. The other channels go the other way.
 static void let_a_pair_die(Plan& plan, Random& random) {
   plan.pair_dies = true;
   plan.mode = 1;
@@ -97,7 +98,8 @@ static void let_a_pair_die(Plan& plan, Random& random) {
   plan.channels.resize(4);
   for (int i = 0; i < 4; ++i) {
     const int nic = i == 0 ? first : i == 1 ? second : int(random.below(4));
-    plan.channels[size_t(i)] = {i < 2 ? 0 : 1, nic, nic, i < 2 ? 160 : 50, 4096, i < 2 ? 60 * kMillisecond : 0};
+    plan.channels[size_t(i)] = {i < 2 ? 0 : 1,    nic,  nic,
+                                i < 2 ? 160 : 50, 4096, i < 2 ? 60 * kMillisecond : 0};
   }
   plan.faults.clear();
   for (const int nic : {first, second})
@@ -107,7 +109,8 @@ static void let_a_pair_die(Plan& plan, Random& random) {
     if (nic != first && nic != second) plan.spared[0] = nic;
 }
 
-// Faults that go together, at the rail of channel 0, which runs from process 0 to 1; the spared NICs are others.
+// Faults that go together, at the rail of channel 0, which runs from process 0 to 1; the spared NICs are
+// others.
 static void aim(Plan& plan, Random& random) {
   enum { kLateAndRemoved = 1, kDroppedWhileChosen, kLastAcknowledgement, kBusyDriver };
   plan.aim = int(random.between(kLateAndRemoved, kBusyDriver));
@@ -122,9 +125,10 @@ static void aim(Plan& plan, Random& random) {
   plan.faults.clear();
   switch (plan.aim) {
     case kLateAndRemoved:  // what is under way meets a device that refuses everything and still takes it in
-      plan.faults = {{Kind::kLate, some / 2, 0, 400 * kMillisecond, from},
-                     {Kind::kRemove, some, random.below(2 * kMillisecond), random.between(50, 400) * kMillisecond, to},
-                     {Kind::kLoseLine, some, 0, 0, to, 1}};
+      plan.faults = {
+          {Kind::kLate, some / 2, 0, 400 * kMillisecond, from},
+          {Kind::kRemove, some, random.below(2 * kMillisecond), random.between(50, 400) * kMillisecond, to},
+          {Kind::kLoseLine, some, 0, 0, to, 1}};
       break;
     case kDroppedWhileChosen:  // the receiver gives up what the sender begins to use
       plan.faults.push_back({Kind::kLate, some / 2, 0, 200 * kMillisecond, plan.spared[0]});
@@ -158,6 +162,42 @@ static void aim(Plan& plan, Random& random) {
           plan.faults.push_back({Kind::kPortDown, some, random.below(kMillisecond), kHistoryBound, nic});
       break;
     }
+  }
+}
+
+// What says that channel 0's last messages are there is lost, and nobody waits at the receiver, which stays
+// open.
+static void lose_the_last_word(Plan& plan, Random& random) {
+  plan.hopeless = plan.abandons = false;
+  Plan::Line& line = plan.channels[0];
+  line.messages = 160;
+  line.most_bytes = kSlotBytes;
+  line.pause = kMillisecond;
+  plan.stays_open = 12 * kSecond;
+  plan.faults = {{Kind::kLoseLine, plan.messages() - int(random.between(1, 2)), 0, 0,
+                  line.sender * plan.nics + line.sender_nic, 4}};
+}
+
+// Balance: channels of process 0 lose a home, so that lanes carry; and while packets are late, some of what
+// carries fails.
+static void break_among_lanes(Plan& plan, Random& random) {
+  plan.mode = 2;
+  plan.nics = 4;
+  plan.hopeless = plan.abandons = false;
+  for (Plan::Line& line : plan.channels) {
+    line.sender = 0;
+    line.sender_nic = line.receiver_nic = 0;
+    line.messages = 120;
+    line.pause = 30 * kMillisecond;
+  }
+  plan.spared[0] = plan.spared[1] = 3;
+  const int all = plan.messages();
+  plan.faults = {{Kind::kPortDown, 20, 0, kHistoryBound, 0}};
+  for (int n = 0; n < 5; ++n) {
+    const int when = all / 4 + int(random.below(uint64_t(all / 2)));
+    const int nic = int(random.between(1, 3));
+    plan.faults.push_back({Kind::kLate, when, 0, random.between(5, 60) * kMillisecond, nic % 3 + 1});
+    plan.faults.push_back({Kind::kPairErrorSilent, when, random.below(2 * kMillisecond), 0, nic});
   }
 }
 
@@ -241,6 +281,10 @@ Plan plan_of(uint64_t seed) {
     let_a_pair_die(plan, more);
   else if (more.chance(8))
     aim(plan, more);
+  else if (seed % 64 == 33)
+    lose_the_last_word(plan, more);
+  else if (seed % 16 == 0)
+    break_among_lanes(plan, more);
   return plan;
 }
 
@@ -288,6 +332,7 @@ class History final : public MemoryWatch {
     int filled = 0, posted = 0, done = 0;
     std::array<Request*, kSlots> requests{};
     Time rests_until = 0, progress = 0;
+    bool stayed = false;
     std::string error;
   };
   void violate(const std::string& what) {
@@ -623,7 +668,12 @@ bool History::traffic(Net& net, End& end) {
       break;
     }
   }
-  if (end.done == line.messages) end.stage = Stage::kClosing;
+  if (end.done == line.messages && !end.sender && end.channel == 0 && plan_.stays_open > 0 && !end.stayed) {
+    end.stayed = true;
+    end.rests_until = now + plan_.stays_open;
+  } else if (end.done == line.messages) {
+    end.stage = Stage::kClosing;
+  }
   return some;
 }
 

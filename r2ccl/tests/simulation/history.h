@@ -65,6 +65,7 @@ struct Plan {
   /// Not 0: this history aims at channel 0 (history.cc, aim()).
   int aim = 0;
   bool busy_driver() const { return aim == 4; }
+  Time stays_open = 0;  ///< so long channel 0's receiving program has all and closes nothing
 
   int messages() const;
   std::string words() const;

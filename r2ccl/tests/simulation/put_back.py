@@ -25,7 +25,7 @@ DEFECTS = {
     'the fail bound counts queueing': [(C + 'migration.cc', 'bool Channel::waits_in_queue() const {', 'bool Channel::waits_in_queue() const {\n  return false;')],
     'EIO is taken for a fence': [(C + 'fence.cc', 'if (path->destroying_failed && device_failed(*path))\n    return cannot_fence(rail_name(*path) + ": " + path->outcome.error().message, tick);',
                                   'if (path->destroying_failed && device_failed(*path)) return fence_done(tick);')],
-    'an old last word is not kept': [(C + 'channel.cc', '15\'000 * kNsPerMs', '2000 * kNsPerMs')],
+    'an old last word is not kept': [(C + 'closing.cc', '15\'000 * kNsPerMs', '2000 * kNsPerMs')],
     'a silent connection is kept for 10 s': [('r2ccl/control/socket.cc', 'is_short ? 1\'000 : 10\'000', '10\'000'), ('r2ccl/control/socket.cc', 'TCP_KEEPIDLE, is_short ? 1 : 2', 'TCP_KEEPIDLE, 9')],
     'a silent connection counts as turned away': [(C + 'outage.cc', 'link_.asking() && !silent;', 'link_.asking();')],
     'the peer\'s last word is taken for the NIC\'s': [(C + 'sender.h', 'ledger.confirmed(close.received); }', 'ledger.released(close.received); }')],

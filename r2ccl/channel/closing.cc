@@ -1,0 +1,144 @@
+// The end of a channel: the program closes it, the peer has, or it has failed. What was sent settles first;
+// the last word goes out before the queue pairs do, and is kept for a peer that asks again.
+#include <algorithm>
+
+#include "r2ccl/base/clock.h"
+#include "r2ccl/base/log.h"
+#include "r2ccl/channel/channel.h"
+
+namespace r2ccl {
+namespace {
+
+// What is lacking when the peer has closed is waited for so long; and what a closing sender repeats.
+constexpr uint64_t kLingerNs = 2000 * kNsPerMs;
+// … and a report of the NIC on what the receiver has.
+constexpr uint64_t kLastAckNs = 10 * kNsPerMs;
+// How long a closed channel answers a peer that has not closed its end. The network may carry nothing for
+// seconds, and the other one then asks for our last word over the next connection.
+constexpr uint64_t kLastWordNs = 15'000 * kNsPerMs;
+// How long one that is closed waits for the receiver's word on messages that were sent from copies; and again
+// while something is being sent once more.
+constexpr uint64_t kSettleNs = 100 * kNsPerMs;
+
+}  // namespace
+
+// A peer that has closed brings nothing any more. What it delivered before may still lie in the completion
+// queue; whatever is lacking after that is an error, not something to wait for.
+Urgency Channel::step_after_peer_closed(const Tick& tick) {
+  if (setting_up()) {
+    fail(Error{ErrorCode::kPeerGone, "channel " + std::to_string(number_) + ": " + peer_name() +
+                                         " closed its end while the connection was being made"});
+    return Urgency::kBusy;
+  }
+  const TurnGuard turn(turn_);
+  drain_all(turn);
+  if (!lacking(turn)) {
+    lacking_since_ = 0;
+    return Urgency::kIdle;
+  }
+  if (lacking_since_ == 0) lacking_since_ = tick.now;
+  if (waits_for_nic_alone(turn)) {
+    // The last acknowledgement was lost, and the peer's queue pair, which would repeat it, is gone. Until its
+    // own queue pair is gone, too, the NIC reads the buffer again and again.
+    if (tick.now - lacking_since_ <= kLastAckNs) return Urgency::kBusy;
+    leave_paths(turn);
+    if (graveyard_.closed(*core_.workers)) nothing_is_sent(turn);
+    return Urgency::kBusy;
+  }
+  if (tick.now - lacking_since_ > kLingerNs)
+    fail(Error{ErrorCode::kPeerGone, "channel " + std::to_string(number_) + ": " + peer_name() +
+                                         " closed its end while messages were open"});
+  return Urgency::kBusy;
+}
+
+// It failed before it carried anything: perhaps NCCL never asks for it again, so that nobody closes it.
+void Channel::give_set_up_up(const Tick& tick) {
+  for (auto& making : makings_) making->unwanted = true;
+  step_makings(tick);
+  destroy_paths();
+  opening_ = {};
+}
+
+void Channel::tell_failure() {
+  closed_sent_ = true;
+  if (greeted_) send(wire::Type::kFail, sentence(error_));
+  emit(trace::EventType::kChannelFailed, home_nic_, uint64_t(error_.code));
+}
+
+// For good.
+void Channel::leave_paths(HasTurn turn) {
+  active_ = nullptr;
+  lanes_.clear();
+  spread({}, turn);
+  for (auto& path : paths_) abandon(*path, turn);
+  opening_ = {};
+  destroy_paths();
+}
+
+void Channel::begin_closing(const Tick& tick) {
+  const TurnGuard turn(turn_);
+  // Our last word goes out before the QPs do: the peer must not take their end for a failure. A program that
+  // closes at once when it sees an error must not keep the reason from the peer.
+  if (!closed_sent_ && status() == Status::kFailed)
+    tell_failure();
+  else if (!closed_sent_ && greeted_)
+    send(wire::Type::kClose, closing_words());
+  closed_sent_ = true;
+  close_since_ = tick.now;
+  if (sender_ && !greeted_) {  // it has no keys to say anything with
+    outage_ = Outage{};
+    link_.close();
+  }
+  emit(trace::EventType::kChannelClosing, home_nic_);
+  leave_paths(turn);
+  closing_ = true;  // not before: should memory be short, all of it is done once more
+  const std::lock_guard lock(close_mutex_);
+  status_.store(Status::kClosed, std::memory_order_release);
+}
+
+// The program has its buffers of small messages back before the receiver has said that it has them; what was
+// lost of those since can be sent again for as long as this channel lives.
+bool Channel::settles(const Tick& tick) {
+  if (closing_ || !greeted_ || peer_closed_ || status() == Status::kFailed) return false;
+  const TurnGuard turn(turn_);
+  if (busy() || !unconfirmed(turn) || core_.left_unanswered(peer_hello_.process, tick.now)) return false;
+  if (settles_since_ == 0) {
+    settles_since_ = tick.now;
+    settles_until_ = tick.now + kSettleNs;
+    answered_ = false;
+  }
+  if (misses(turn) || end_.phase() != Phase::kRunning)
+    settles_until_ = std::min(tick.now + kSettleNs, settles_since_ + kLingerNs);
+  if (tick.now > settles_until_) {
+    // Its other channels, which are closed next, do not wait. Where the connection is broken its process is
+    // not to blame.
+    if (!answered_ && link_.up()) core_.unanswered[peer_hello_.process] = tick.now;
+    return false;
+  }
+  hear_remind(0, turn);
+  return true;
+}
+
+void Channel::step_closing(const Tick& tick) {
+  if (!closing_) begin_closing(tick);
+  step_makings(tick);
+  if (!torn_down_) {
+    if (!graveyard_.closed(*core_.workers)) return;
+    for (const Graveyard::Grave& grave : graveyard_.graves())
+      if (!grave.job->done() || (grave.outcome->refused && !core_.device_gone[size_t(grave.nic)]))
+        R2_WARN(
+            "NET/R2CCL: channel %u: NIC %s did not let go of a queue pair; it may still touch its buffers",
+            number_, nic_name(grave.nic).c_str());
+    const std::lock_guard lock(close_mutex_);
+    torn_down_ = true;
+    close_done_.notify_all();
+  }
+  if (outage_.lasts) step_outage(tick);
+  if ((!link_.open() && !outage_.lasts) || peer_closed_ || tick.now - close_since_ > kLastWordNs) {
+    if (link_.open()) link_.flush();
+    link_.close();
+    finished_ = true;
+  }
+}
+
+}  // namespace r2ccl

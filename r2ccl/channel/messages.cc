@@ -1,0 +1,187 @@
+// The control connection: what comes, whom it is for, and what two ends tell each other of themselves first.
+#include <cstring>
+
+#include "r2ccl/base/clock.h"
+#include "r2ccl/base/log.h"
+#include "r2ccl/channel/channel.h"
+
+namespace r2ccl {
+
+void Channel::on_socket(const Tick& tick) {
+  if (!link_.open()) return;
+  const size_t had = link_.waiting();
+  const bool alive = link_.fill();
+  if (link_.waiting() != had) set_up_.heard_at = tick.alive;
+  control::Message message;
+  for (;;) {
+    Result<bool> next = link_.next(message);
+    if (!next) {
+      if (greeted_ || set_up_.breaks == 0)
+        R2_WARN("NET/R2CCL: channel %u: %s; the connection is closed", number_, next.error().message.c_str());
+      if (core_.resilient() && (sender_ || greeted_)) {
+        connection_broke(tick);
+      } else {
+        link_.close();
+        fail(next.error());
+      }
+      return;
+    }
+    if (!*next) break;
+    handle(message, tick);
+    if (!link_.open()) return;
+  }
+  if (outage_.lasts && greeted_ && link_.up()) connection_restored();
+  if (!alive || !link_.flush()) connection_broke(tick);
+}
+
+wire::Hello Channel::hello() const {
+  wire::Hello hello{};
+  hello.magic = wire::kHandleMagic;
+  hello.version = wire::kWireVersion;
+  hello.mode = uint8_t(core_.config.mode);
+  hello.strict_ack = core_.strict_ack();
+  hello.process = core_.process;
+  hello.requests = kMaxRequests;
+  hello.ring_lines = wire::kRingLines;
+  hello.nics = uint8_t(core_.devices.size());
+  hello.home_nic = uint8_t(home_nic_);
+  hello.copied_bytes = uint16_t(core_.copied_bytes());
+  hello.channel = number_;
+  if (auto where = core_.endpoint(); where) hello.where = *where;
+  std::strncpy(hello.host, core_.host.c_str(), sizeof hello.host - 1);
+  for (size_t i = 0; i < core_.devices.size(); ++i)
+    std::strncpy(hello.nic_names[i], core_.devices[i].name().c_str(), sizeof hello.nic_names[i] - 1);
+  return hello;
+}
+
+Result<void> Channel::check_hello(const wire::Hello& peer) const {
+  const std::string who =
+      peer.host[0] ? std::string(peer.host, strnlen(peer.host, sizeof peer.host)) : "the peer";
+  if (peer.magic != wire::kHandleMagic)
+    return Error{ErrorCode::kBadHandle, who + " does not speak R2CCL's protocol"};
+  if (peer.version != wire::kWireVersion)
+    return Error{ErrorCode::kVersionMismatch, who + " speaks wire version " + std::to_string(peer.version) +
+                                                  ", " + core_.host + " speaks " +
+                                                  std::to_string(wire::kWireVersion)};
+  if (peer.mode != uint8_t(core_.config.mode))
+    return Error{ErrorCode::kModeMismatch, who + " runs R2CC_MODE=" + std::to_string(peer.mode) + ", " +
+                                               core_.host +
+                                               " runs R2CC_MODE=" + std::to_string(int(core_.config.mode))};
+  if ((peer.strict_ack != 0) != core_.strict_ack())
+    return Error{ErrorCode::kModeMismatch, who + " runs R2CC_STRICT_ACK=" + std::to_string(peer.strict_ack) +
+                                               ", " + core_.host + " the opposite"};
+  if (peer.ring_lines != wire::kRingLines || peer.requests != uint32_t(kMaxRequests) || peer.nics == 0 ||
+      peer.nics > wire::kMaxNics || peer.home_nic >= peer.nics)
+    return Error{ErrorCode::kVersionMismatch,
+                 who + " has other limits (requests, ring, NICs) than this plugin"};
+  return {};
+}
+
+void Channel::greeted(const wire::Hello& peer) {
+  peer_hello_ = peer;
+  peer_hello_.host[sizeof peer_hello_.host - 1] = '\0';
+  for (auto& name : peer_hello_.nic_names) name[sizeof name - 1] = '\0';
+  peer_home_nic_ = peer.home_nic;
+  probe_times_ = core_.probe_times(peer.process);
+  greeted_ = true;
+}
+
+void Channel::refuse(const Error& error) {
+  send(wire::Type::kRefuse, sentence(error));
+  closed_sent_ = true;
+  fail(error);
+}
+
+// It has refused the connection, or failed.
+void Channel::peer_failed(const control::Message& message) {
+  auto words = message.as<wire::Sentence>();
+  if (!words) return;
+  words->text[sizeof words->text - 1] = '\0';
+  closed_sent_ = true;  // nothing to tell a peer that told us
+  const bool known = words->code > uint32_t(ErrorCode::kOk) && words->code <= uint32_t(ErrorCode::kAfterFork);
+  fail(Error{known ? ErrorCode(words->code) : ErrorCode::kSystem,
+             (wire::Type(message.type) == wire::Type::kRefuse ? "the connection was refused: "
+                                                              : "told by " + peer_name() + ": ") +
+                 std::string(words->text)});
+  emit(trace::EventType::kChannelFailed, home_nic_, words->code);
+}
+
+void Channel::handle(const control::Message& message, const Tick& tick) {
+  const auto type = wire::Type(message.type);
+  if (type == wire::Type::kRefuse || type == wire::Type::kFail) return peer_failed(message);
+  if (!greeted_) {
+    handle_greeting(type, message, tick);
+    return;
+  }
+  if (type == wire::Type::kReceived) {
+    answered_ = true;
+    core_.unanswered.erase(peer_hello_.process);
+  }
+  if (closing_ || status() == Status::kFailed) {
+    if (type == wire::Type::kClose) {
+      const TurnGuard turn(turn_);
+      peer_closed_ = true;
+    }
+    return;
+  }
+  // Calls `method` with the payload as a T; a payload of another size is ignored (and was authenticated: a
+  // bug).
+  const auto with = [&](auto sample, auto&& call) {
+    if (auto payload = message.as<decltype(sample)>()) call(*payload);
+  };
+  switch (type) {
+    case wire::Type::kOpen:
+      with(wire::Open{}, [&](const wire::Open& m) { on_open(m, tick); });
+      break;
+    case wire::Type::kOpened:
+      with(wire::Opened{}, [&](const wire::Opened& m) { on_opened(m, tick); });
+      break;
+    case wire::Type::kProve:
+      with(wire::PathMessage{}, [&](const wire::PathMessage& m) { on_prove(m.path, tick); });
+      break;
+    case wire::Type::kProved:
+      with(wire::PathMessage{}, [&](const wire::PathMessage& m) { on_proved(m.path, tick); });
+      break;
+    case wire::Type::kDrop:
+      with(wire::PathMessage{}, [&](const wire::PathMessage& m) { on_drop(m.path, tick); });
+      break;
+    case wire::Type::kMigrate:
+      with(wire::Migrate{}, [&](const wire::Migrate& m) { on_migrate(m, tick); });
+      break;
+    case wire::Type::kFenced:
+      with(wire::Fenced{}, [&](const wire::Fenced& m) { on_fenced(m, tick); });
+      break;
+    case wire::Type::kUse:
+      with(wire::Use{}, [&](const wire::Use& m) { on_use(m, tick); });
+      break;
+    case wire::Type::kNic:
+      with(wire::Nic{}, [&](const wire::Nic& m) { on_peer_nic(m, tick); });
+      break;
+    case wire::Type::kLane:
+      with(wire::PathMessage{}, [&](const wire::PathMessage& m) { on_lane(m.path); });
+      break;
+    case wire::Type::kRest:
+      with(wire::PathMessage{}, [&](const wire::PathMessage& m) { on_rest(m.path); });
+      break;
+    case wire::Type::kRemind:
+      with(wire::Received{}, [&](const wire::Received& m) {
+        const TurnGuard turn(turn_);
+        hear_remind(m.received, turn);
+      });
+      break;
+    case wire::Type::kReceived:
+      with(wire::Received{}, [&](const wire::Received& m) { hear_received(m, tick); });
+      break;
+    case wire::Type::kClose:
+      with(wire::Close{}, [&](const wire::Close& m) {
+        const TurnGuard turn(turn_);
+        peer_closed_ = true;
+        peer_closed(m, turn);
+      });
+      break;
+    default:
+      R2_WARN("NET/R2CCL: channel %u: unexpected control message %u", number_, unsigned(message.type));
+  }
+}
+
+}  // namespace r2ccl
