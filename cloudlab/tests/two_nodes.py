@@ -71,7 +71,7 @@ class Node:
         self.start(folder)
 
     def start(self, boot):
-        words = ["qemu-system-x86_64", "-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "Nehalem", "-smp", "2", "-m", "1536",
+        words = ["qemu-system-x86_64", "-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "Nehalem,rdtscp=on", "-smp", "2", "-m", "1536",
                  "-kernel", f"{boot}/vmlinux", "-initrd", f"{boot}/initrd.cpio", "-append",
                  "console=ttyS0 quiet mitigations=off no_timer_check panic=-1 cryptomgr.notests random.trust_cpu=on",
                  "-nodefaults", "-no-user-config", "-display", "none", "-monitor", "none", "-no-reboot",
