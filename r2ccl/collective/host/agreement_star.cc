@@ -104,6 +104,8 @@ uint64_t Star::tend(uint64_t now) {
   }
   for (auto& peer : peers_)
     if (peer) hear(peer, now);
+  // It may have broken just now, when something was said: nothing else would wake this rank to connect again.
+  if (rank_ != 0 && !ended_ && !peers_[0] && !connecting_) next = std::max(try_at_, now);
   return events_.empty() ? next : now;
 }
 

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -110,7 +111,10 @@ class Ranks {
     uint64_t code = 1;
     for (const double c : capacities) code = code * 31 + code_of(c);
     for (auto& settled : settled_capacity_)
-      while (settled != code) std::this_thread::yield();
+      while (settled != code) {
+        if (ended_) throw std::runtime_error("a rank's operations have ended before");
+        std::this_thread::yield();
+      }
   }
   void expect_same_views() const {
     for (int sequence = 0; sequence < (tuners_.empty() ? 1 : 2); ++sequence) {
@@ -141,7 +145,8 @@ class Ranks {
         std::this_thread::yield();
         view = agreements_[size_t(rank)]->view_for(number);
       }
-      if (!view || !*view) return;
+      if (!view) return end(rank, view.error());
+      if (!*view) return;
       histories[0].add(number, *view);
       uint64_t code = 1;
       for (const double c : (*view)->capacities) code = code * 31 + code_of(c);
@@ -151,7 +156,8 @@ class Ranks {
           std::this_thread::yield();
           tuned = tuners_[size_t(rank)]->view_for(number);
         }
-        if (!tuned || !*tuned) return;
+        if (!tuned) return end(rank, tuned.error());
+        if (!*tuned) return;
         histories[1].add(number, *tuned);
         if ((*tuned)->epoch != (*view)->epoch) code = 0;
       }
@@ -159,6 +165,11 @@ class Ranks {
       progress_[size_t(rank)] = number;
       if (rank % 2 == 1 && number % 5 == 0) std::this_thread::yield();
     }
+  }
+
+  void end(int rank, const Error& error) {
+    ADD_FAILURE() << "rank " << rank << ": " << error.message;
+    ended_ = true;
   }
 
   const int count_;
@@ -172,7 +183,7 @@ class Ranks {
   std::vector<std::unique_ptr<PlanAgreement>> agreements_;
   std::vector<std::array<History, 2>> histories_;
   std::vector<std::atomic<uint64_t>> progress_, settled_capacity_;
-  std::atomic<bool> stop_{false};
+  std::atomic<bool> stop_{false}, ended_{false};
   std::vector<std::thread> threads_;
 };
 
