@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """R2CCL on machines with several RDMA ports: migration of traffic between NICs when one of them fails.
 
 Each rail is a LAN of its own with one port of every node and a /24 network of its own. At every boot each node sets

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # On the first node, after its set-up: waits until all nodes are ready, then starts reproduce.sh, which goes
 # on when this ends.
 #   autorun.sh NODES FABRIC SCENARIO [RAILS]

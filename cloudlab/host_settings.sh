@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What a reboot forgets, and what only the machine itself can tell; read by setup.sh, which has the words
 # `fine`, `changed`, `note`, `lacks`, `put` and the parameters. Each function looks first and changes only
 # what differs.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # all_reduce_perf of nccl-tests with the plugin, in modes 0, 1 and 2. Each GPU is a node of its own
 # (NCCL_HOSTID), so that one machine suffices; further hosts come in through Open MPI's own settings (a
 # hostfile).

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs the scenarios of the paper and makes their figures. Each step leaves its result below OUT/reference and
 # a line in OUT/steps.jsonl; what is done is not done again, so a call that was cut off is simply repeated. At
 # the end the results go into the tables in OUT/tables, and the figures are made from these.

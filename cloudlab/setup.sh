@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Makes a node of the CloudLab profile ready, or any Debian or Ubuntu machine: packages, build, limits,
 # addresses, what a reboot forgets. Changes only what differs, so it may run any number of times; each line
 # of its report says what it found or changed.

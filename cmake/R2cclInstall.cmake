@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What a user runs, as one target (`runtime`: everything but tests and benchmarks) and as an installation:
 #   bin/           r2bench and the programs that it starts
 #   lib/           libnccl-net-r2ccl.so, libfaultinject.so

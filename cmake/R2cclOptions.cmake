@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Language level, warnings, sanitizers, ccache and output folders.
 set(CMAKE_INSTALL_LIBDIR lib CACHE STRING "Libraries; bin/ and this one must stand beside each other")
 include(GNUInstallDirs)

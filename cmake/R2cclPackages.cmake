@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Every package that the project uses. Debian 12 and Ubuntu 22.04/24.04 carry all of them.
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)

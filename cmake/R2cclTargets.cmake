@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # r2ccl_add_test(NAME n SOURCES ... LIBRARIES ... LABEL unit|emulated|rxe|gpu [TIMEOUT s] [ENVIRONMENT K=V ...])
 #   one GoogleTest program and one ctest entry. No test waits longer than its TIMEOUT (60 s unless told).
 #   Unit tests run side by side; all others measure time on a machine that should be theirs, so each runs alone.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Every figure of the project, from what lies in results/: one line each says where it went, or which command makes its data.
 
     python3 plots/all_figures.py --results results --out results/figures      (or: r2bench plot --all)

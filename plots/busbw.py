@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Bus bandwidth of a healthy AllReduce against its size, one line per mode: medians over operations, with the middle half of them.
 
     python3 plots/busbw.py --results results --out DIR

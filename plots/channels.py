@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Recovery against the number of channels: each measured fault as a point, medians as lines, recovered and detected.
 
     python3 plots/channels.py --results results --out DIR

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Puts a measurement into the tables of results/tables, with the line that says where it comes from.
 
     plots/collect.py run SET FOLDER…      result.json files below the folders (r2bench run)     → runs.csv, faults.csv

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The tables: what collect.py puts into them, what it refuses, and that those of the tree are whole, small and name no machine's paths."""
 
 import csv

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The fault matrix as a heat map: each fault at each moment, under live migration and under Balance.
 
     python3 plots/fault_matrix.py --results results --out DIR

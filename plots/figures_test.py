@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Every figure: what matplotlib drew is what the results say, read here by other means than the figures read them; and what all_figures.py
 says of data that is not there and of files that cannot be used."""
 

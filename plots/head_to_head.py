@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """NCCL's own IB transport beside R2CCL on the same virtual NICs: the tables and figures of harness/workload/nccl/head_to_head.py.
 
     python3 plots/head_to_head.py --out DIR head_to_head.jsonl …

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """head_to_head.py on made-up lines: what tables and figures say is what the lines say."""
 
 import csv

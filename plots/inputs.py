@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the figures read: results and tables, and the two ways in which they cannot be had. Draws nothing."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the READMEs say of the tables in results/: each block and each number by its name. Measures and draws nothing."""
 
 import statistics

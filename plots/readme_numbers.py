@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes the measured numbers of the READMEs from the tables of results/, so that none is typed by hand.
 
     plots/readme_numbers.py            writes them

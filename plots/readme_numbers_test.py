@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Numbers of READMEs: those of the tree are what the tables say, and what is not is found."""
 
 import os

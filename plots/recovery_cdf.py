@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """How recovery times are distributed, and what they are made of: cumulative distributions of the moments detected, migrated and
 recovered after the fault, one panel per kind of fault. The area between two curves is the mean time of the phase between them.
 

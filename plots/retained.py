@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Retained bandwidth against the number of NICs that are lost, one line per mode, with the limit of each.
 
     python3 plots/retained.py --out DIR results/runs/k_of_8_nics-TIME/*/result.json

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """retained.py on the stored results of k_of_8_nics and on made-up ones."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The look that all figures share: paper column widths, fonts, and a palette that colour-blind readers can tell
 apart (Okabe and Ito). Reads nothing and draws nothing."""
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Time of AllReduce with a degraded node over that of the fault-free ring (T/T0), one line per algorithm, with the lower bound:
 against the lost part of the node's capacity, and against the number of nodes.
 

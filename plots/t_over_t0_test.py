@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """t_over_t0.py on the committed table and on made-up ones; and that the table holds what the README says of it."""
 
 import csv

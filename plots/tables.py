@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tables of results/tables: their columns, reading and writing. Judges and draws nothing.
 
 A row belongs to a set, which is one measurement: the same commit, machine and evidence. provenance.csv has one row per set. An empty

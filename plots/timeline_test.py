@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """timeline.py on the reference result of nic_down and on variations of it: pictures come out, whatever is missing in the data, and no text
 of the second panel covers another."""
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # set-up, twice in a row, on a root that has nothing but the system's minimum, through to a figure. vhca
 # stands in for the NICs, or soft RoCE.
 #

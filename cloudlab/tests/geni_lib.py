@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """geni-lib for the tests of profile.py: PyPI's package, in part Python 2, converted in a virtual environment."""
 import glob
 import os

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """profile.py under geni-lib: the request for each hardware type, and the parameters that it must refuse.
 
     profile_test.py FOLDER      FOLDER keeps geni-lib from one time to the next; exit status 77: it cannot be had here

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """reproduce.sh and autorun.sh with an r2bench that is made up: what runs, what is not run again, what is
 skipped and why."""
 import csv

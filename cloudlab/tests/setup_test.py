@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """setup.sh on a machine that is made up: NICs are veth in a network namespace of its own, PCI devices a folder,
 tools scripts that remember.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Two virtual machines with one root as the two nodes of the CloudLab profile, fabric `rxe`: the root's own kernel, a control
 network, and each rail a LAN of its own. Set-up runs in them, then nic_down over mpirun and ssh, then the figures.
 

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # What one of the two nodes of two_nodes.py does when it has booted, in the order of CloudLab: the control
 # network is there, then the start-up service runs set-up.
 #

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every fuzz target needs: an input that is taken apart piece by piece, and a check that ends the
 // program. A target is one function, LLVMFuzzerTestOneInput; libFuzzer or cmake/fuzz/main.cc calls it.
 #pragma once

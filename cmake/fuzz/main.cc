@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a fuzz target where there is no libFuzzer: every file of its corpus, and then mutations of them that a
 // seed decides, so that each build with any compiler does the same. When the target crashes, the input is
 // written to ./crash-<target>, which the same program takes again as its only argument.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the injector costs per post and per poll. The operations behind it do nothing, so that all that is
 // measured is the way there: without the library, with it and nothing armed, and with faults armed and at
 // work. The library is linked in, not preloaded; the patched operations and the slow path are the same code.

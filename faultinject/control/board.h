@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fault board: plain data in shared memory, written by its creator and by every injected process at once.
 // There are no locks on it, so a process that is killed or stopped anywhere can hold up nobody: each step is
 // one atomic operation, and a step begun and not ended (a witness claimed, not written) is only left out.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The creator's side of the fault board: a memfd that lives as long as this object, or any process that has
 // it mapped. Faults are armed, fired and healed here while the job runs; what took effect, and where, is read
 // here. It never touches a verbs device and never waits for an injected process.

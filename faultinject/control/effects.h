@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a fault can do that is worth a record on the board. Known to the creator's side and to the preloaded
 // library.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The creator's view of a fault board, of one machine's processes or of several machines' together: what is
 // armed, fired and healed, and what took effect. Plain types and one interface.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ack_lost: a message is delivered at the peer, but the acknowledgement never comes back.
 // The program sees: RETRY_EXC_ERR for a WR that the peer has received; for everything behind it WR_FLUSH_ERR,
 // delivered or not. At once (`report: at_once`, so that a test need not wait) or when the retries of the

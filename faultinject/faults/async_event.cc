@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // async_event: an async event of any type, and nothing else: the device tells of something that is not so.
 // Events of queue pairs (QP_FATAL, COMM_EST, …), of completion queues (CQ_ERR) and of shared receive queues
 // (SRQ_ERR, SRQ_LIMIT_REACHED) go to the selected queue pair, or to its send completion queue or shared

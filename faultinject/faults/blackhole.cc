@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // blackhole: packets from the port (direction out), to it (in), or both, are lost, and nobody is told: the
 // port stays ACTIVE. The program sees: silence, then RETRY_EXC_ERR on the first outstanding send when the
 // retries of that queue pair (its own timeout and retry_cnt) are exhausted, WR_FLUSH_ERR for the rest. With

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // completion_error: a work request fails with `status`, whatever that is; on the send side or (`queue: recv`)
 // on the receive side. The program sees: for the send WR that is struck, signaled or not, a completion with
 // that status; before it all earlier completions, after it WR_FLUSH_ERR for everything behind it. Nothing of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // connect_fail: ibv_modify_qp to RTR or RTS (`state: rtr`, `rts` or `any`) fails with `errno`, `count` times,
 // as when an address cannot be resolved. The program sees: the error; the queue pair stays in the state that
 // it was in. Work already posted, and queue pairs connected already: untouched. Heal: connecting works.

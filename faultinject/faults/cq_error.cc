@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cq_error: a completion queue fails, as after an overrun.
 // The program sees: IBV_EVENT_CQ_ERR for the completion queue of the selected queue pair (`queue: send` or
 // `recv`), IBV_EVENT_QP_FATAL for every queue pair that completes there, and polls of it that find nothing.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // delay: every send WR of the port (or those of some opcodes) starts `delay` ± `jitter` later, in order
 // within its queue pair. The program sees: later completions, on both sides. Kept-back work fills its send
 // queue as posted work would. Work already posted: untouched. Heal: what is kept back goes at once, in order.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // device_fatal: the device fails as a whole, as after a firmware assertion or a PCIe error.
 // The program sees: IBV_EVENT_DEVICE_FATAL (unless `events: false`), WR_FLUSH_ERR for all that was
 // outstanding and for all that is posted later, IBV_PORT_DOWN from ibv_query_port (unless `query: false`).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // device_removed: the device is gone for the programs that have it open, as after a PCIe error, a hot unplug
 // or a fatal reset of its firmware. device_internal_error: its driver finds it dead and answers for it.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // drop_completion: the work was done, and its completion never comes; `count` of them, on the send side or
 // (`queue: recv`) on the receive side.
 // The program sees: nothing for that WR; the completions behind it come as ever. Its peer sees nothing

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "faultinject/faults/fault.h"
 
 #include "faultinject/preload/context.h"

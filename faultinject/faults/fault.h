@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One fault at work in one context (one opened device of one process). Each kind is a class of its own in a
 // file of its own; noop.cc is the template and README.md says how to write one.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // freeze: the device stops answering, and no call fails.
 // The program sees: posts that succeed until the send queue is full, polls that find nothing, no events. What
 // asks something of the device (modify_qp, query_qp, destroy_qp, destroy_cq, making queue pairs and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gid_change: the port loses its addresses (one row of its GID table, or all), as when an IP address is
 // removed. The program sees: IBV_EVENT_GID_CHANGE (unless `events: false`); ibv_query_gid shows zeros for the
 // row, ibv_query_gid_ex ENODATA, ibv_query_gid_table leaves it out; ibv_modify_qp to RTR with that row as its

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // noop: looks at every send WR of its target and changes nothing. It is the template for new faults and the
 // baseline of overhead: what it costs is what any fault costs before it does anything.
 // The program sees: nothing. Work already posted: untouched.

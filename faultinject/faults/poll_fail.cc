@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // poll_fail: polling a completion queue of the device fails, `count` times.
 // The program sees: a negative result of ibv_poll_cq, `errno` from ibv_start_poll. No completion is lost: it
 // comes when polling works again. Work already posted: untouched. Heal: polling works.

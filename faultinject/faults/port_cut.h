@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What port_down and blackhole have in common: every queue pair on the port, and every queue pair anywhere
 // that is connected to it, stops carrying data.
 //

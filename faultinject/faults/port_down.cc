@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // port_down: the port loses its link.
 // The program sees: on the port's node, IBV_EVENT_PORT_ERR (unless `events: false`) and IBV_PORT_DOWN from
 // ibv_query_port (unless `query: false`); on every queue pair of the port, and on every one that is connected

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // port_flap: the link goes down for `down`, comes up for `up`, and so on, `count` times.
 // The program sees: on the port's node PORT_ERR and PORT_ACTIVE (unless `events: false`) and what
 // ibv_query_port says (unless `query: false`), each time. Sends on the port, and to it, wait while the link

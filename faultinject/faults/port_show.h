@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A port that the program sees go down and come back: what ibv_query_port says, and the async events. What
 // becomes of its traffic is another matter.
 #pragma once

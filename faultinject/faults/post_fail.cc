@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // post_fail: posting refuses with `errno`, `count` times; sends or (`queue: recv`) receives.
 // The program sees: the error from ibv_post_send, ibv_wr_complete or ibv_post_recv, with bad_wr at the WR
 // that was refused; those before it in the list are posted, those behind it are not. Work already posted:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <cerrno>
 
 #include "faultinject/tests/nodes.h"

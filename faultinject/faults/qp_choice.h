@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which queue pairs a fault strikes that names them by a selector: those that carry traffic already, or the
 // next that posts. For faults that strike whole queue pairs once.
 #pragma once

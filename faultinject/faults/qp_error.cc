@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // qp_error: a queue pair fails by itself, as after a fatal error in its NIC. `side` says whose: the target's
 // own (local), that of its peer (remote), or both at one time. The program sees: IBV_EVENT_QP_FATAL, then
 // WR_FLUSH_ERR for all that was outstanding. The other end is not touched (but for `both`): its sends run

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // real_*: changes of the machine itself, which whoever made the board carries out and reports
 // (BoardHost::report). A process only lets its sends and events count for their triggers.
 // The program sees: what the machine then does, nothing of the injector's.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // reg_fail: registering memory fails with `errno`, `count` times: ibv_reg_mr, ibv_reg_mr_iova,
 // ibv_reg_mr_iova2, ibv_reg_dmabuf_mr. The program sees: NULL and errno. Work already posted, and memory
 // registered already: untouched. Heal: it works.

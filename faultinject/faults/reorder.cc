@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // reorder: sends of different queue pairs go in another order than they were posted in. Within a queue pair
 // nothing changes. Up to `depth` sends of the NIC, or what is posted within `window`, are collected; then the
 // queue pairs have their turns in an order from the seed, which is never the one in which they posted. The

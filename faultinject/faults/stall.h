@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sends that do not get through for the time being: they are kept back, as if retransmitted again and again,
 // and go when the way is free. A queue pair whose retries are exhausted before that is cut (Context::cut):
 // its retry time counts from the post of the oldest send kept back, or from when the way was blocked.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // throttle: the port carries at most `rate` (or a schedule of `rates`) in each direction, shared fairly by
 // all queue pairs and processes. The program sees: later completions. Kept-back work fills its send queue as
 // posted work would. Work already posted: goes at full rate. Heal: what is kept back goes at once, in order.

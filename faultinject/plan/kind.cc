@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All kinds of fault: what the files of faultinject/faults declare. The list of those files is made by CMake.
 #include "faultinject/plan/kind.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A YAML mapping with a closed set of keys: every key is read once, knows what is allowed where, and where it
 // stands in the file. For the files of this folder only.
 #pragma once

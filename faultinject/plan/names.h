@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The field's words for numbers of verbs.h and errno.h. Pure: the numbers are written down here, and the test
 // compares them with the headers.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What only some kinds of fault have.
 #include <charconv>
 

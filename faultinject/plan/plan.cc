@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // YAML to FaultSpec.
 #include "faultinject/plan/plan.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fault plan: what to break, where, and when, as written in YAML. Pure: it knows no verbs, no clock and
 // no process; control/board_host.h compiles a FaultSpec onto the fault board.
 #pragma once

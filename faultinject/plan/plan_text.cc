@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "faultinject/plan/plan_text.h"
 
 #include <yaml-cpp/yaml.h>

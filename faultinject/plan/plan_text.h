@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A whole plan as people write it: the text of a file, or of one command line. Pure: reads no file.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Targets: patterns of nodes and NICs, and the choice of a queue pair.
 #include <algorithm>
 #include <charconv>

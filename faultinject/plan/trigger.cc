@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // When a fault fires: 'at', 'on' or 'after', and how often.
 #include <charconv>
 #include <cmath>

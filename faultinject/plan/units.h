@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Quantities as people write them in a plan: "1 Gbit/s", "16 MiB", "50 ms". A number without a unit is an
 // error wherever a unit changes its meaning; nothing is ever guessed.
 #pragma once

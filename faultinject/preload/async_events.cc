@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "faultinject/preload/async_events.h"
 
 #include <dirent.h>

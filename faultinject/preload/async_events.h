@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Real and synthetic async events of one context, seen by the program through one descriptor.
 //
 // ibv_context::async_fd becomes an epoll descriptor of ours that is readable while either a real or a

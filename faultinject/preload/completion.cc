@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The slow path of completions. What a queue pair's real flushes say is true but too early; they are hidden
 // until a program on real hardware would see them, and then shown in the order and with the status that it
 // would see: sends first, the first of them as RETRY_EXC_ERR.

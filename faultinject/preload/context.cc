@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Objects, states and faults of a context. Posts are in send.cc, completions in completion.cc, what faults do
 // to queue pairs in strikes.cc.
 #include "faultinject/preload/context.h"

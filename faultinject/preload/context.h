@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One opened device of the program: its queue pairs and completion queues, the faults at work on it, and the
 // slow path of posts and polls. The fast path (slots.h) comes here only while something must be seen or done.
 //

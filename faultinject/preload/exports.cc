@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The exported functions that stand in front of libibverbs, and the one that lets anybody's events trigger
 // faults. Each finds the Context of its object; where there is none (no board, an unknown device, a forked
 // child) it is the real function.

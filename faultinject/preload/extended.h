@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The extended interface: work posted through the function pointers of ibv_qp_ex (ibv_wr_start …) and polled
 // through those of ibv_cq_ex (ibv_start_poll …). The pointers are ours from the creation of the object on.
 // With nothing to do they call the provider's; else a post is written down as an ibv_send_wr and goes the way

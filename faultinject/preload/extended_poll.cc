@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Polls through ibv_cq_ex. A run, from start_poll to end_poll, begins as the provider's or as ours; one of
 // the provider's that fetched something while a fault began becomes ours on the spot, as a fast poll does.
 // Only start_poll and next_poll are ours all the time: the other functions that the program finds in its

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Posts through ibv_qp_ex. A batch, from wr_start to wr_complete, is either the provider's or ours from its
 // begin to its end, whatever begins or heals meanwhile. Only wr_start is ours all the time: the other
 // functions that the program finds in its queue pair are the provider's own, but while a batch of ours is

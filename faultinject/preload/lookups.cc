@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // dlsym and dlvsym as the program finds them. They keep the caller's arguments and return address, ask
 // real.cc whether we stand in front of that symbol, and otherwise jump to the real function. Apart from
 // real.cc, so that a program under a sanitizer can have the rest of the library linked in.

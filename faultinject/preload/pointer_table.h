@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From a provider's object to what we keep of it, for the hot path of the extended interface: a read is a
 // hash, a load and a comparison, without a lock. Writers lock.
 //

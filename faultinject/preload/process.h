@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The injected process: the board it watches, the contexts it has opened, and the one thread that applies
 // what the board says. Made at the first ibv_open_device; a forked child starts anew at its own first one.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the injector knows of one queue pair and one completion queue of the program. Plain data; its owner is
 // the Context, and everything here is guarded by the Context's mutex.
 #pragma once

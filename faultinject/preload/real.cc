@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the program's look-ups reach us and how we reach past ourselves.
 //
 // Programs such as NCCL dlopen libibverbs and bind it with dlsym or dlvsym, where a preloaded ibv_open_device

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The real verbs functions behind our exported ones. Resolved when first needed, from whatever libibverbs the
 // program has loaded by then; this library links none and loads none.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A device that was removed or has had an internal error (removal.h): which commands fail, what becomes of
 // the queue pairs, and how the async descriptor ends.
 //

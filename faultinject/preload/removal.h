@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What has become of a device that was removed, or that has had an internal error, as the program that has it
 // open sees it. Plain data; its owner is the Context, and everything here is guarded by the Context's mutex.
 // It outlives the fault: a device that was removed does not come back to those who had it open.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The slow path of posted sends: counting, keeping back and letting go. Within a queue pair nothing ever
 // overtakes: while one WR is kept back, all later ones are.
 #include <errno.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The patched operations of each opened device. Every context gets a slot with functions of its own (one
 // template instance per slot), so that the fast path finds the original without any look-up: one relaxed
 // load, one branch, one indirect call.

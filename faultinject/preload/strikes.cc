@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What faults do to queue pairs, completion queues and the device.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "faultinject/preload/waker.h"
 
 #include "faultinject/preload/real.h"

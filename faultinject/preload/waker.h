@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Wakes a program that sleeps on a completion channel, where there is something to show and the real completion
 // queue has raised no event for it. It touches nothing of the program: a queue pair of our own, in ERR, is
 // made on the completion queue, and work posted to that one is flushed at once, which raises the provider's

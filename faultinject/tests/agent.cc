@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small real verbs program that does what it is told, one line at a time on stdin, and answers with one
 // line on stdout. The tests run one per virtual node, with the injector preloaded. It is built twice: linked
 // with libibverbs, and bound at run time by dlopen and dlvsym, as NCCL does it. With AGENT_EXTENDED in its

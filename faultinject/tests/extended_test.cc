@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Work posted through ibv_qp_ex and polled through ibv_cq_ex: faults act on it as on any other. The library
 // is linked in, and the device is a fake.
 #include <gtest/gtest.h>

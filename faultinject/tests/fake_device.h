@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A device in memory for the extended interface: what is posted through it is written down and completed in
 // order, at once. A WR whose data lies where there is no memory fails, and what is behind it flushes, as on
 // any device. As with any provider a batch, and a run of polls, hold a lock from their begin to their end.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The same seed and the same single-threaded program: the same faults at the same WRs, and the program sees
 // the same. Another seed: other WRs.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Two virtual nodes with a program of ours on each, and a fault board over them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A library that has ibv_open_device in the version IBVERBS_1.0 alone, as libibverbs has it beside 1.1 for
 // programs of before 2007: another function, of another structure.
 #include <errno.h>

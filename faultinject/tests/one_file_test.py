@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Adding a kind of fault takes one file: the code of faults/README.md is put as faults/late_nth.cc into a copy of faultinject, and nothing else
 is changed. The plans of that copy know the fault, and its library has it. Usage: one_file_test.py CXX (CMake's compiler)."""
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How programs are reached: bound by the linker or at run time, forked, without verbs at all; what their
 // descriptors and their exit look like; and what is left when they are killed.
 #include <signal.h>

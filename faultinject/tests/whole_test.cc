@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What all faults have in common, on real programs: every name that a plan may use does what it says; targets
 // are as wide as their patterns; several faults come in the order that the plan gives; and heal puts
 // everything back, whatever was injected.

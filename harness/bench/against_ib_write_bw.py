@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What the plugin carries beside what perftest's ib_write_bw shows on the same virtual HCA.
 
 Interleaved pairs of runs: `ib_write_bw`, then unlimited.yaml (registered buffers, nothing verified) with the same number

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """AllReduce with one degraded node on virtual NICs: algorithms side by side, beside the lower bound and the simulator; and mode 3 beside
 ring and Balance at each size.
 

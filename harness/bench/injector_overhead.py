@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What the fault injector costs a program that nobody here wrote while no fault is armed.
 
 Pairs of ib_write_bw over virtual HCAs of one fabric at unlimited rate, the same number of WRITEs in each: one with

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Interleaved pairs of perftest runs and what may be said of their ratio. Used by the scripts beside it."""
 
 import math

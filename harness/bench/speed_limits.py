@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """How fast faults were noticed and recovered from over many runs, and whether that is within the limits.
 
 Takes result.json files, folders that hold such files (at any depth), and .jsonl files that this program wrote. Runs that were cut

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The program from its command line to its exit status, with a runner that answers from memory.
 #include <gtest/gtest.h>
 #include <stdlib.h>

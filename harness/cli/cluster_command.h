@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `doctor --cluster` and `doctor --first-day`.
 #pragma once
 

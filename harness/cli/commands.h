@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The commands of r2bench. Each prints to the console and returns the exit status; what the user can mend is
 // thrown (ScenarioError, UsageError, InputError, OutputError, ControlError,
 // PlanError) and becomes 64 in guarded().

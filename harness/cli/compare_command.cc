@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `r2bench compare`: two results, or a result and a baseline.
 #include <CLI/CLI.hpp>
 #include <ostream>

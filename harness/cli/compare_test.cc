@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `compare`, `gate` and `export` from the command line to the exit status, with a runner that answers from
 // memory.
 #include <gtest/gtest.h>

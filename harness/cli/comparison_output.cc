@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "harness/cli/comparison_output.h"
 
 #include <CLI/CLI.hpp>

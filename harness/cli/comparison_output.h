@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `compare` and `gate` have in common: reading samples, thresholds of the command line, and where a
 // comparison is written.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `r2bench conformance`: the verbs suite on each fabric, and the table of what differs.
 #include <ctime>
 #include <fstream>

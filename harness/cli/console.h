@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What kind of thing the output goes to, and the signals that end a run early.
 #pragma once
 

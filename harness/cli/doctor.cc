@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `r2bench doctor`: what this machine has, what the core is set to, and what would keep a run from working.
 #include <dlfcn.h>
 #include <sys/resource.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `r2bench env`: what a user's own NCCL job needs to load the plugin, as commands of a shell.
 #include <unistd.h>
 

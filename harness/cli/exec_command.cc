@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `r2bench exec`: a program on a node of a shared fabric, with the injector preloaded.
 #include <unistd.h>
 

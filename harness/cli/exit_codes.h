@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What r2bench's exit status means. Verdicts are 0, 1 and 2 (harness/judge/verdict.h).
 #pragma once
 

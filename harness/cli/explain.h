@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scenarios in sentences: for `explain` and `run --dry-run`.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `r2bench export`: results in the format of another program.
 #include <fstream>
 #include <ostream>

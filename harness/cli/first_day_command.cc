@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `doctor --first-day`: the steps, what of them is done, and the next ones carried out.
 #include <algorithm>
 #include <ctime>

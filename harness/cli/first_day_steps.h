@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What nothing but real NICs can show, as steps in the order in which they risk least.
 #pragma once
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """`doctor --first-day` on a machine without RDMA: what runs, what waits and why, and that it goes on where it was.
 
     first_day_test.py R2BENCH      exit status 77: this machine has RDMA devices, on which the steps would run

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `r2bench gate`: runs scenarios and holds them against a baseline, and against a reference (another plugin,
 // another setting) that runs by turns with them, so that what the machine does meets both.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `r2bench guest`: any command in a fresh guest of the rxe fabric, with its soft RoCE devices; or one in each
 // of two.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What runs in the rxe fabric's guest: scenarios of `run`, the command of `guest`, the conformance suite.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `r2bench inject add|list|remove|heal`: acts on the fault board of whatever runs, a fabric of `exec` or a
 // job of `run`.
 #include <cstdint>

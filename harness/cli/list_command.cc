@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `list`: the scenarios that come with the program, or the kinds of fault that there are.
 #include <algorithm>
 #include <filesystem>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `r2bench matrix`: every fault × moment × operation × end, as one table.
 #include <algorithm>
 #include <ctime>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The command line itself, and what an exception means for the exit status.
 #include <CLI/CLI.hpp>
 #include <algorithm>

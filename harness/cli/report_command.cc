@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `report` and `trace`: a stored run as a page, and as a trace.
 #include <filesystem>
 #include <fstream>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the program's own files are: beside the sources in a build tree, under share/r2ccl when installed.
 #pragma once
 

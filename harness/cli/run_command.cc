@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `r2bench run`: load everything, then run, judge, report and draw one scenario after the other.
 #include <algorithm>
 #include <chrono>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The machines of `r2bench run --launcher …`.
 #pragma once
 

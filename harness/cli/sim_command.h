@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `sim`: AllReduce algorithms on simulated ports; `explain --capacities`: what the planner takes, and the
 // schedule itself.
 #pragma once

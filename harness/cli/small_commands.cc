@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `explain`, `validate` and `plot`.
 #include <algorithm>
 #include <filesystem>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A node as hwloc sees it, drawn as a tree of sockets, switches, GPUs and NICs, with the distances that the
 // core goes by.
 #pragma once

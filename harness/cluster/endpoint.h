@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One end of an RC connection on a port, for one transfer that proves it: an RDMA WRITE whose bytes are
 // compared over there.
 #pragma once

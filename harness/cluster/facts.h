@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What one host knows of its RDMA ports: by verbs, sysfs and the tools that it has. Plain data that travels
 // as JSON; what nobody could tell stays empty and is never a guess.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Facts as JSON, on their way from one host to another and to the user.
 #include "harness/cluster/facts.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the facts and the pairs mean: nothing is asked here.
 #include <algorithm>
 #include <map>

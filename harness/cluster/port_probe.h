@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What r2bench-port-probe does on each host: answers requests about its ports, a line of JSON each, on its
 // standard input and output, so that ssh alone carries them. It ends with its input.
 //   {"do": "facts"}                                   -> HostFacts

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // r2bench-port-probe: started by `r2bench doctor --cluster` on each host.
 #include <iostream>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The preflight of `r2bench doctor --cluster`: every pair of ports proved by transfers both ways, and what
 // the facts and the pairs mean: what is well, what is worth knowing, what is missing and which command mends
 // it. Judging is pure.

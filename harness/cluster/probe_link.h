@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A port probe on this host or another one, as a process of which this holds the input and the output.
 #pragma once
 

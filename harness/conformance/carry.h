@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How much two devices carry at once, both ways, when nothing limits them: what a slow fabric's speed is
 // chosen by.
 #pragma once

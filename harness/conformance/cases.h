@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The cases of the conformance suite. Each takes two devices that reach each other, and notes what it saw.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared receive queues, unreliable connections and datagrams, where the device has them.
 #include <cstring>
 

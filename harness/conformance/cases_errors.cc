@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What goes wrong, and how it is told: statuses, flushes, the states of both ends, and real retry timers.
 #include <chrono>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a device promises not to exceed, and what it must refuse.
 #include <cstdint>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Queue pair states: the transitions of IBTA volume 1, 10.3.1, and what may be posted in which state.
 #include "harness/conformance/cases.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Each opcode: both completions, the data, and the order of what follows each other.
 #include <arpa/inet.h>
 

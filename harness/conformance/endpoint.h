@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Verbs objects for the cases: a device, and one end of a connection on it. Calls that every case needs throw
 // Broken; those that a case is about return what the verb returned.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Why a fabric differs, for each deviation that is known. One that is not acceptable stays in the table as
 // such.
 #include "harness/conformance/table.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // r2bench-conformance: the verbs conformance suite. It knows verbs only; which fabric the two devices belong
 // to, and who breaks them, is the caller's business.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a case of the conformance suite saw, beside what the InfiniBand specification or the verbs manual
 // pages lead a program to expect. A difference is no failure of the case: it is a deviation, which the table
 // explains or not.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a program sees of a fault: traffic from device A to device B, a strike in the middle of it, and the
 // sequence of completions and events that follow. Knows neither the injector nor the network: the strike is a
 // function.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs the conformance program on one fabric: all cases, and what a program sees of each fault, injected and
 // (where the fabric has a network that can be broken) real.
 #pragma once

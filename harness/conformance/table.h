@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of deviations: what differs from what the specification leads a program to expect, on which
 // fabric, why, and whether that is acceptable. Pure.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What commands may ask of a fault board that somebody else owns: add, list, witnesses, remove, heal. Pure of
 // sockets: takes a request, returns the answer.
 #pragma once

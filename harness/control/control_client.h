@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The asking end, for commands: finds what runs, and asks it one thing after the other.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The serving end: takes connections of the same user, hands each request to one function and sends back what
 // it answers. Has no thread; whoever owns it calls serve() from his own loop.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Abstract unix sockets by which commands find what runs: nothing ever lies in the file system, and a name is
 // free again the moment its owner is gone. Only processes of the same user talk to each other.
 #pragma once

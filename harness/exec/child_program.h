@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The program that a command runs: has the command's terminal, gets the signals that the command gets, and
 // never outlives it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the emulated tests of whole commands share: r2bench in several 'terminals', what is read of it, and
 // the proof that it leaves nothing behind: no process, no name.
 #pragma once

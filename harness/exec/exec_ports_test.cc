@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the ports of a shared fabric are like: link layer, how many, MTU.
 #include "harness/exec/exec_fixture.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `r2bench exec` as people use it: several commands on one fabric, programs that nobody here wrote, and every
 // way to end.
 #include <random>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a shared fabric looks like, and whether that is what a command asked for. Pure.
 #pragma once
 

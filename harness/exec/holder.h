@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The process that owns a shared fabric and its fault board for as long as any command is a member. Nobody
 // talks to it but through its control socket, and it leaves nothing behind: two memfds and an abstract socket
 // end with it.

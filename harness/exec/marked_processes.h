@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ends the processes that a command started and could not take with it, because it was killed: they carry its
 // mark in their environment, however deep their own family is.
 #pragma once

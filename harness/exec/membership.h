@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A command's place in a shared fabric: joins the one of that name, or starts its holder when there is none.
 #pragma once
 

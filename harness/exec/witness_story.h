@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the faults that a command armed did: collected from the board's owner, as JSON and in words.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "harness/exec/witness_story.h"
 
 #include <gtest/gtest.h>

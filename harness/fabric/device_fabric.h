@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What NICs the ranks of a job get, and the environment that shows them. One implementation per kind of
 // fabric; the core cannot tell them apart.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A QEMU guest for one job: it boots from what make_guest.py made, sees the host's root read-only and a few
 // folders for writing, runs one command, and ends. It has no file, socket or process outside: everything that
 // it is given is a memfd or a pipe of this process, and the kernel kills it when the thread that started it

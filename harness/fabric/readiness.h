@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What this machine has for each fabric, and what is missing with the command that mends it: for `r2bench
 // doctor`.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernel's soft RoCE: one rxe device per NIC, all in one network namespace of this machine, joined by a
 // bridge.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scripts of this folder, and a bounded way to run them.
 #pragma once
 

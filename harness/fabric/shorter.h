@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A scenario with fewer iterations, for a fabric on which each of them takes long. What happens at an
 // iteration happens at the same part of the job; nothing else changes, so ratios and times stay the same
 // claims, taken over a shorter stretch. Pure.

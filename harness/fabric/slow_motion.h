@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A scenario in slow motion, for a fabric that is slower than the NICs it stands for: every second of the
 // scenario takes `factor` seconds. Rates are divided and times multiplied, all by the same factor, so that
 // what the scenario claims (ratios, and times on top of the run's own floor and wake-up) stays the same claim

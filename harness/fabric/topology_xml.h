@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A scenario's topology in the format in which `lstopo --of xml` writes a machine's, so that whatever reads
 // the one reads the other.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is written is what hwloc, and the core's own reader, find in it.
 #include "harness/fabric/topology_xml.h"
 

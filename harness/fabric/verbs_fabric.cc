@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "harness/fabric/verbs_fabric.h"
 
 #include <infiniband/verbs.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The RDMA devices that this host has, dealt out to those of the job's nodes that run on it.
 #pragma once
 

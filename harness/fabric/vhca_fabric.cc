@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "harness/fabric/vhca_fabric.h"
 
 #include <unistd.h>

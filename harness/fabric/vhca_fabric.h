@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Virtual HCAs: shared memory of this process, and the stand-in libibverbs in front of the library path.
 #pragma once
 

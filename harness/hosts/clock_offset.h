@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How far another machine's CLOCK_MONOTONIC is from the runner's, with a bound that always holds: from
 // messages there and back, as NTP does it (RFC 5905, section 8). Pure: it has no clock of its own.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "harness/hosts/cluster.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The machines of a run: starts an agent on each through mpirun or srun, or takes those that somebody else
 // has started, and says which of the scenario's nodes live where. Ends what it has started on every exit
 // path.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fields of a fault's specification, state and witnesses, for hosts that are other machines.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the kernel tells about a process that does not move: for the one line of the report, and for the file
 // that somebody reads who has to find out why.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One machine's part of a job: its nodes' fabric, fault board, trace rings, ranks and their output. The
 // runner drives every host through this interface, its own machine among them.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What runs on each machine of a job besides its ranks: does there what the runner says, with a LocalHost,
 // and tells it what happens. It ends with the connection to the runner and takes everything with it: nothing
 // of a job lives longer than its agent, and no agent longer than its runner.

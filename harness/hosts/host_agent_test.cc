@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A runner's end and an agent over a real TCP connection, with ranks that are shell scripts.
 #include "harness/hosts/host_agent.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fault boards of several hosts as one. Every fault is armed on every board, because anybody's event may
 // trigger it; it strikes on the boards of the hosts where its target lives. As soon as one board says that a
 // fault has fired, it is fired on those.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What one host is to do for one job: which of the scenario's nodes live there, and how their ranks are
 // started. Plain data, and the same data as JSON for a host that is another machine.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plain structs as JSON and back, from one list of their fields: describe(visitor, struct) calls the visitor
 // with the name of each field and the field. A field that is missing keeps its default.
 #pragma once

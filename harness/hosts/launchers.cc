@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What mpirun, srun and torchrun want to be told, and what they tell whom they start.
 #include <unistd.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ranks of a plan on this machine, as children of this process: the runner's own part of a job, and what
 // an agent does on behalf of a runner elsewhere. Nothing of it outlives the object.
 #pragma once

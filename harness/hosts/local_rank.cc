@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "harness/hosts/local_rank.h"
 
 #include "r2ccl/base/clock.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One rank's process and the connection to it, wherever it lives.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "harness/hosts/remote_host.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A host that is another machine: the runner's end of the connection to the agent there. What the agent tells
 // is taken by a thread of its own, so that the clocks are compared without the runner's pauses; times are
 // put on the runner's clock as they arrive.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fault board and the ranks of a remote host, as the runner sees them. For remote_host.cc and
 // remote_parts.cc only.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Is a candidate worse than what it is compared with? Metric by metric: significant, and larger than what the
 // machine makes of two runs of the same program. Pure.
 #pragma once

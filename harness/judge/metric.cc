@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All metrics: what the files of harness/judge/metrics declare. The list of those files is made by CMake.
 #include "harness/judge/metric.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a scenario can expect of a run: each metric told once, by a file of harness/judge/metrics.
 // Expectations are parsed and judged by it; `metrics.values` of result.json, `r2bench explain` and the table
 // of harness/scenario/README.md are made from it. README.md says how to add one.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which NIC a sentence speaks of: an error has to name the one that failed. Pure.
 #pragma once
 

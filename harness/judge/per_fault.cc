@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "harness/judge/per_fault.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A bound on a time that names `floor` holds for each fault with the floor of that fault, not with the
 // largest of the run. Pure.
 #pragma once

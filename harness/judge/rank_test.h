@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Is one sample larger than another, and by how much? Mann-Whitney's U, the shift between two samples and its
 // bootstrap interval. Pure: random numbers come from a generator that is passed in.
 #pragma once

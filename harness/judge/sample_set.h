@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a comparison looks at: the samples of each metric, by scenario and mode and by run, taken from
 // result.json files or from a baseline. Pure: JSON in, plain data out.
 #pragma once

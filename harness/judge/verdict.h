@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Holds a run against what its scenario expects. Three answers: pass, fail, and unknown, which is what a run
 // earns that never saw its fault, checked nothing or was cut short. Pure.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a rank that we start finds its way back to us: a socket pair it inherits, or a TCP port on the loopback
 // where the user wants one.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The environment that puts the fault injector, and a fabric's stand-in libraries, into a program.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Framed JSON messages between the runner and its ranks, over a socket pair or a loopback TCP connection.
 // Small and rare: set-up, grants of iterations, outcomes. Never on the data path.
 #pragma once

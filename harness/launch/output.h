@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Takes what child processes print, into one bounded file each, so that a child that talks without end fills
 // no disk and never waits for us.
 #pragma once

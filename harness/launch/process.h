@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A child process that cannot outlive its parent: its own session, killed by the kernel when the thread that
 // started it dies, its output captured by somebody else. Knows nothing of ranks.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "harness/launch/rendezvous.h"
 
 #include <arpa/inet.h>

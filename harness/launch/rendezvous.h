@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the processes of a job on several machines find the runner: it listens on a TCP port, its addresses and
 // the job's secret travel in the environment of whoever starts the others. IPv4 and IPv6.
 #pragma once

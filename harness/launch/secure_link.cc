@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "harness/launch/secure_link.h"
 
 #include <netinet/in.h>

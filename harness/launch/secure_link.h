@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Frames between two processes of a job on different machines, over TCP: JSON (as CBOR, so that binary data
 // needs no encoding), each frame authenticated by the job's secret. Nothing is encrypted. Set-up, grants,
 // outcomes and trace events; never on the data path of a job.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fault matrix: what there is to run. A cell is one fault at one moment of one operation at one end of a
 // message. Pure: it starts nothing.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A cell's job as a scenario file, which `r2bench run` takes as well.
 #pragma once
 

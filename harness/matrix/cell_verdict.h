@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From what a cell's job recorded to whether the cell holds. Pure.
 #pragma once
 

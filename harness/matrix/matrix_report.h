@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The matrix as a table for the terminal, as Markdown and as JSON.
 #pragma once
 

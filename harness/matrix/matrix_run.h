@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs cells of the fault matrix, several at once.
 #pragma once
 

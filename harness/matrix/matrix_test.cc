@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The matrix without its jobs: that every cell can be written down, and that a cell holds only when its fault
 // struck in its moment and everything came out right.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which cells are empty, and which cannot be survived: each with its reason, said once for a fault and a
 // moment.
 #include <algorithm>

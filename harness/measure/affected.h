@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which streams a strike concerns, what each of them went on to receive, and which fence answers the strike.
 // For recovery.cc. Pure.
 #pragma once

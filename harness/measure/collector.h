@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Takes the trace events of all ranks while they run and sorts what it finds: deliveries, iterations, fences,
 // rare events. One thread at a time; knows nothing of scenarios or faults.
 #pragma once

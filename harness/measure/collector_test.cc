@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "harness/measure/collector.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The best that a mode can keep of a job's bandwidth when NICs are dead or slow. Pure.
 #pragma once
 

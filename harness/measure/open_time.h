@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The clock of the timeline: it runs only while an operation is open, so that verification and the pauses
 // between operations cost no throughput. Pure.
 #pragma once

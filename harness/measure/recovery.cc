@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The recovery metrics of one fault. Rates and gaps are taken on the open-time clock, detection on the wall
 // clock: a plugin must notice a dead NIC whether or not an operation is open.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Synthetic jobs with exact numbers: two NICs, two streams, one segment of 1 MB per 10 ms on each.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a job's rate has come back to once everything is repaired: the NICs are well and every channel is home
 // again. Pure.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a run leaves behind: everything that the reports, the plots and the expectations look at. Plain data;
 // nothing here computes. Times named *_ns are CLOCK_MONOTONIC of this host, durations say their unit.
 #pragma once

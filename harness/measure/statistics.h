@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small, exact statistics: percentiles that are measured values, and the one-sided bound of a paired
 // difference. Pure.
 #pragma once

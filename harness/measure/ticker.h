@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Measures how late this machine wakes a thread that sleeps: the noise floor under every recovery number.
 #pragma once
 

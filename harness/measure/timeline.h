@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Delivered payload over time, and what it tells about a fault: the recovery metrics of DESIGN.md,
 // "Measuring". Pure: it looks at records that were taken elsewhere, so every number is tested against an
 // exact table.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The trace rings of the ranks that run on this machine.
 #pragma once
 

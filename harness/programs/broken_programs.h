@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Two programs that nobody here wrote, each started by `r2bench exec` on a node of a shared fabric, a fault
 // between them, and what they and the injector's log said about it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Says on stderr when a program asks for the extended form of a queue pair, as it does before it posts with
 // ibv_wr_*. Preloaded by a test beside the injector, to know which interface a foreign program uses.
 // perftest takes ibv_wr_* only on devices that it knows; with EXTENDED_SPY_DEVICE=PART (a number) the device

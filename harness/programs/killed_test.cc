@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // kill -9 at random moments, of injected programs, of `r2bench exec`, of `r2bench inject` and of the process
 // that owns the board, while faults strike: the others go on and can be healed, and in the end nothing is
 // left.

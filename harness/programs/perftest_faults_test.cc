@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // perftest and ibv_rc_pingpong under the three faults that matter most: they fail with their own words,
 // within a bound, and the injector's log names the completion that they saw.
 #include "harness/programs/broken_programs.h"

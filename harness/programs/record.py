@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs perftest and ibv_rc_pingpong under port_down, qp_error and blackhole on the virtual HCA, and writes what
 each said: one transcript and one witness log per program and fault, and programs.csv, a table of all of them.
 Ends with the command that puts the table into results/.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The same seed and the same single-threaded program: the same faults at the same WRs. The program is
 // perftest, and it says itself which WR failed; another seed strikes elsewhere.
 #include <set>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Programs that have nothing to do with verbs, under the preload: they print what they print without it, end
 // as they end without it, and never appear on the board.
 #include "harness/programs/broken_programs.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A real fault as commands: what is done, how the kernel (or the switch) says that it is so, and what puts it
 // back. Pure but for what `keep` reads; nothing here changes anything.
 #pragma once

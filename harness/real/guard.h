@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What r2bench-real-guard does: carries out changes that it is told over a socket, tells when the machine
 // itself says that they have taken effect, and puts back what is still changed when the socket ends, however
 // the other end came to end. A request is a line of JSON:

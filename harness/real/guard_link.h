@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // This process's end of a guard: starts it in a session of its own, tells it what to do, and never waits but
 // in the destructor.
 #pragma once

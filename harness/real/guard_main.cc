@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // r2bench-real-guard FD: started by r2bench before a real fault is made, and outlives it for as long as
 // something is to be put back.
 #include <cstdio>

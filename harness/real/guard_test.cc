@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The guard with changes that are files: what it tells, and that it puts back whatever becomes of its owner.
 #include <gtest/gtest.h>
 #include <sys/wait.h>

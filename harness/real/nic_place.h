@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a NIC of the job is in this machine, by the kernel's own word (sysfs).
 #pragma once
 

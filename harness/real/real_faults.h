@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The real faults of a job: watches its fault board, has the guard make those that have fired and put back
 // those that are healed, and reports to the board what the machine said and when. Called once per tick; never
 // waits but at its end.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Real faults on a board, end to end: interfaces are veth in a network namespace of this test's own, PCI and
 // the switch are made up.
 #include "harness/real/real_faults.h"

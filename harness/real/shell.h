@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A command of /bin/sh, with a bound.
 #pragma once
 

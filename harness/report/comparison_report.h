@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A comparison in each format that people and CI services read. What has not been measured is never printed
 // as a number.
 #pragma once

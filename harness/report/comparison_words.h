@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the formats of a comparison write a row: numbers, and the sentence for what is worse or unknown.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // events.jsonl: what happened in order of time, one JSON object per line. Where a log was cut, its mode's
 // last line is
 // {"mode", "event": "events_left_out", "a": how many}: whoever counts from the file must look for it.

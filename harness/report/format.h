@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numbers and columns for people. Rates, sizes and spans with their unit are in faultinject/plan/units.h.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Each text format against a stored file. After a wanted change: R2BENCH_UPDATE_GOLDEN=1 report_test, and
 // read the difference before it is committed.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs as one HTML page that needs nothing else: style, script and data are inside, and it loads nothing. Its
 // sources are page/*; the build puts them into the program.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // result.json, the machine's view of a run; its schema is results/schema.json.
 #pragma once
 

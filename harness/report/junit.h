@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // junit.xml: one test case per expectation, for CI systems. Unknown is an error, not a failure and not a
 // skip: a gate must not open on it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Throughput in the JSON that nccl-tests writes with -J (file version 3), so that tools which read that read
 // results of r2bench, too.
 #pragma once

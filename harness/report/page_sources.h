@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The files of page/, as the build found them.
 #pragma once
 

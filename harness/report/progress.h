@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The live line of a running job. On a terminal one line that is written over, with a permanent line for each
 // thing that happens; elsewhere (a file, a CI log) plain lines, one a second and one for each thing that
 // happens.

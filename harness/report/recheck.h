@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether what a result.json concludes follows from what it says: each expectation from the value that was
 // got, that value from the run's metrics where they hold it, and the verdict from all of them.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One pair of files per format, all behind one small interface: a finished run in, text out.
 #pragma once
 

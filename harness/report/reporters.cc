@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The list of formats: a new one is a pair of files and one line here.
 #include "harness/report/events.h"
 #include "harness/report/json.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads result.json files. What is no result of this version is refused with the file, the place in it and
 // what to do.
 #pragma once

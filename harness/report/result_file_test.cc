@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is no result is refused with the file, the place and what to do.
 #include "harness/report/result_file.h"
 

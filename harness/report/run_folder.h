@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The folder of one run: made before the job starts, so that a full disk or a path that cannot be written is
 // known before anything runs, and taken away again when its files cannot be written.
 #pragma once

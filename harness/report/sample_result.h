@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A run as it might have been, for the tests of the reports: two modes, one fault, all fields filled.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks JSON against the part of JSON Schema (draft 2020-12) that results/schema.json uses: type, enum,
 // const, properties, required, additionalProperties, items, minimum, $ref to #/$defs. A keyword that it does
 // not know is an error: a schema must never promise more than is checked.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A run read back from its folder, for the commands that show or convert it. What is not a whole result of
 // this version is refused with a sentence that names the file and says what to do.
 #pragma once

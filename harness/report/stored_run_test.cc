@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A run read back, and everything that is refused: foreign, of another version, cut off.
 #include "harness/report/stored_run.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What happened, in sentences, for somebody who has never seen such a run.
 #pragma once
 

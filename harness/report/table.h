@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Columns that line up, for terminals. Cells may hold UTF-8; colours are put around whole lines, not in
 // cells.
 #pragma once

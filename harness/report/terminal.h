@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The report as a person reads it: what happened, the numbers, what was expected, the verdict.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // timeline.json: the curves and marks from which plots/timeline.py draws. Beside result.json, because it is
 // large. Times are milliseconds from the first iteration of each mode's job.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A run's event log in the Trace Event Format, which Perfetto (ui.perfetto.dev) and chrome://tracing read: a
 // process per rank with a track per channel and per NIC, and one per mode for its faults and its throughput.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The trace of a stored run and of made-up logs against the Trace Event Format, and against the log it is
 // made of.
 #include "harness/report/trace.h"

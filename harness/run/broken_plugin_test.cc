@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What becomes of data that a broken net plugin delivers (harness/workload/cpu/tests/test_plugin.cc): stale,
 // shifted, corrupted, dropped or duplicated. The verdict is fail, and the expectations that are not met say
 // what it was.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the build's programs and libraries lie.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From what a job recorded to what it means: the ModeResult. Pure.
 #pragma once
 

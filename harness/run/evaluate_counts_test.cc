@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What evaluate() counts and passes on (elements, events, iterations, settings), and how the jobs of a paired
 // run are pooled. The recovery of faults is in evaluate_test.cc.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a job's record says of its faults: each strike's times, what was retained of the rate behind them, and
 // what came back when they were healed. For evaluate.cc. Pure.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For the tests of evaluate(): jobs made by hand, so that every expected number can be worked out by hand.
 //
 // Two nodes with two NICs of 1 Gbit/s, two streams from node0 to node1, one per NIC, in segments of 10 ms.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a job's record says of its faults: limits, samples, recovery, and the rate that was retained.
 #include "harness/judge/verdict.h"
 #include "harness/run/evaluate_fixture.h"

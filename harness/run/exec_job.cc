@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The engine exec in a job: what a command is told, and what its output tells of operations.
 #include <arpa/inet.h>
 #include <netinet/in.h>

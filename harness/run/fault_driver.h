@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Breaks things on schedule: arms the scenario's faults on the board, sends the signals that are no verbs
 // fault, and, for --repeats, heals and breaks again at seeded random phases, each time only once the target
 // carries traffic again. Called once per tick; never waits.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For the tests of the fault driver: a real board and real trace rings, on a clock of the test's own, so that
 // nothing waits for time to pass. That clock begins an hour ahead of the machine's: the board, which looks at
 // the machine's clock as well, never acts by itself.

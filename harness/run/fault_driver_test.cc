@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // When the driver arms and fires what the scenario plans, and how it goes from one round to the next. Signals
 // and sleeps of ranks are in rank_faults_test.cc.
 #include <set>

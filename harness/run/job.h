@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One job of one mode: starts the ranks, lets them run, breaks things on schedule, watches that it moves,
 // ends it, and hands over what was recorded. Whatever happens, no rank outlives the call.
 #pragma once

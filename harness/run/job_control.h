@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // By which `r2bench inject` reaches a running job's fault board. What comes from outside is noted in the
 // job's log and is never taken for a fault of the scenario.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a job comes up: what its hosts are told, and its ranks with them. And what is said of one that does not
 // move.
 #include <filesystem>

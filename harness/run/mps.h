@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CUDA's Multi-Process Service for the ranks of a run, so that processes that share a GPU run side by side
 // and not in turns. A daemon of our own, with its own pipe folder: it changes no setting of a GPU and serves
 // nobody else.

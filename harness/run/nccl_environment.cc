@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "harness/run/nccl_environment.h"
 
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the engine nccl tells its ranks: which network NCCL takes, which ranks are a node, and what the rank
 // program needs besides RankConfig.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is left of a job's NICs at each moment, and what the mode can carry with it at best. Pure.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Several jobs of one mode as one result.
 #include "harness/run/pool.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Several jobs of one mode as one result: the pairs of an overhead measurement, and repeats of a fault that no
 // job survives twice. Pure.
 #pragma once

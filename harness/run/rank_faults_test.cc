@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the driver does to ranks by itself: it stops, kills, and has them sleep.
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The runner's side of one rank: what it has said so far, and the way to it.
 #pragma once
 

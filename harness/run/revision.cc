@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "harness/run/revision.h"
 
 #include "build_revision.h"  // made by every build: cmake/BuildRevision.cmake

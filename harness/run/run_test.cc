@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole jobs over a net plugin that is none of ours (loopback TCP): what the workload computes, what it says
 // of a plugin that misbehaves, and that nothing ever outlives the call.
 #include <dirent.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a scenario: for each of its modes a fabric, a fault board, trace rings and the rank processes, the
 // faults on schedule, a watchdog over everything, and the measurements at the end. Never leaves a process, a
 // file in /dev/shm or a socket behind, whatever the exit; never waits without a bound.

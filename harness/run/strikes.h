@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Each strike of a fault by itself: a fault that repeats (`repeat`) or flaps (port_flap) takes effect several
 // times, and each time is a t0 and a heal of its own. And for how long each of them takes something away.
 // Pure.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How long the plugin itself took to move traffic: from its own events, without the transfer of a segment.
 // Pure.
 #pragma once

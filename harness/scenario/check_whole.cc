@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What no section can see by itself: combinations that cannot run, or that could never be judged.
 #include <algorithm>
 

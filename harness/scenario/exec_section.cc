@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The keys of the engine exec, and what they cannot be combined with.
 #include <chrono>
 #include <regex>

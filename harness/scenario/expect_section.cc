@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `expect:` — what each mode, or all of them, must show.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a scenario expects of a metric, as a small expression that is checked when the file is loaded and
 // evaluated when the job has run: `<= floor + wakeup + 50 ms`, `>= 0.95 * limit`, `exact`, `error`.
 // Pure: no files, no results; the values come through a function.

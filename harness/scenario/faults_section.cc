@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `faults:` — the injector's faults are read by its own plan; those that strike a whole rank are read here.
 #include <algorithm>
 #include <charconv>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scenario files: YAML in, checked Scenarios out, or every problem with its line. The key table and the
 // defaults stand in harness/scenario/README.md.
 #pragma once

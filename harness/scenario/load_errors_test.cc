@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Everything that may be wrong with a scenario, and what the user is told.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `modes:` and what --modes makes of it.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The keys of the engine nccl, and what they cannot be combined with.
 #include <chrono>
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is wrong with a scenario, where, and what would be right. All problems of a file are collected and
 // thrown together, so that a user corrects them in one go.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What one scenario file says, after defaults, overrides and checks: plain data. Whoever holds a Scenario may
 // rely on every rule of harness/scenario/README.md; nothing here reads files or starts anything.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The sections of a scenario file, one function each. Internal to the loader.
 #pragma once
 

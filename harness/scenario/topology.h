@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a node's GPUs, NICs and memories are, as a scenario declares it, and which ranks talk to each other.
 // Pure arithmetic: everything is dealt out in blocks, in order.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `fabric.topology` — the name of a machine that is known, or its sockets, switches and GPUs.
 #include <algorithm>
 #include <charconv>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads a YAML tree strictly: every key must be asked for, every value must have the type that is asked for,
 // and whatever is wrong is noted with its place and the reading goes on. Knows nothing of scenarios.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All AllReduce algorithms side by side on the same nodes: formula, simulation, bound, and what the planner
 // takes.
 #pragma once

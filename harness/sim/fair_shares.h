@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Weighted max-min rates of flows that each use one sending and one receiving port.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How long a schedule takes on ports of given capacities: transfers as flows that share ports, operations as
 // events. Runs the same schedules as the executor and the checker; knows nothing of packets, NICs or verbs.
 // Pure: no clock, no threads.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The simulator against cases that can be worked out by hand, the closed forms, and what others have
 // measured.
 #include <gtest/gtest.h>

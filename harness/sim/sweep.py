@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The table of AllReduce algorithms over numbers of nodes, lost parts of a node's capacity, and degraded nodes.
 
     harness/sim/sweep.py build/release/bin/r2bench --out build/sim

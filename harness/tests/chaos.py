@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Kills, interrupts and stops processes of running jobs at random moments, and looks at what is left.
 
 Each round starts `r2bench run` on a small scenario with a fault in it, waits a random time, and sends a random signal to a

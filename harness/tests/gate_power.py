@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What `r2bench gate` can tell: how often it raises an alarm when nothing is wrong, and how often it finds a delay in the core.
 
     harness/tests/gate_power.py [--r2bench build/release/bin/r2bench] --runs 20 --lanes 4 --neighbours 8 --out build/gate_power

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What harness/bench/speed_limits.py makes of results that are made by hand."""
 
 import io

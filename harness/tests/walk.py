@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Random walks: jobs under many random faults, each job from a seed; a failing one is shrunk to the faults that it needs.
 
 A walk is one verified job in mode 1, 2 or 3 (--mode; in mode 3 an AllReduce, half of the walks through CollNet alone) with some dozen faults (queue pairs, ports with and without events, blackholes, lost

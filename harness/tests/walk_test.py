@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """walk.py without jobs: that shrinking finds the faults that a failure needs, what counts as a path change, what an interruption leaves.
 
 r2bench is a small program here that fails exactly when all given faults are in the scenario, or never ends.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where an address leads, and the address handles that datagrams are sent with. The virtual fabric is one
 // subnet: every port reaches every other of the same link layer.
 #pragma once

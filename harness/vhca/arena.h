@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pages of shared memory for rings of any size. Lock-free: a run of pages is claimed page by page with
 // compare-and-swap, so a process that dies in the middle leaves nothing but pages that carry its id. Must
 // never hand out a page twice.

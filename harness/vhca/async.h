@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Async events: queued per context, counted in the eventfd async_fd that programs poll.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fetch-and-add and compare-and-swap in another process's memory. They are atomic among all initiators of the
 // fabric (what verbs call IBV_ATOMIC_HCA, for all NICs of a process together), not with respect to the
 // target's own CPU.

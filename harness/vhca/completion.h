@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Completion queues. Send completions are made and polled in one process and lie in its own memory. Receive
 // completions lie in the receive rings of the QPs, where the initiator has written them; a CQ's slot only
 // tells which rings to look into.

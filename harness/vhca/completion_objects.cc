@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Making and removing completion queues and channels; what happens on the data path is in completion.cc.
 #include <sys/eventfd.h>
 #include <unistd.h>

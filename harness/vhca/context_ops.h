@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The function tables behind an ibv_context: what verbs.h calls inline.
 #pragma once
 

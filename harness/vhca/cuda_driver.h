@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CUDA driver of the process, where the program has loaded one: the functions that serving GPU memory
 // takes. Must never load the driver: in a program without CUDA there is none, and nothing is asked of it.
 #pragma once

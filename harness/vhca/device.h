@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The devices of this process's node and what they say about themselves.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The public symbols of libibverbs. Nothing but translation: each calls what does the work, or refuses with
 // an errno what the virtual HCA has not. Nothing throws across this line.
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Completion queues that are walked with ibv_start_poll, ibv_next_poll and ibv_wc_read_*.
 #pragma once
 

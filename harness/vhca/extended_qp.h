@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Posting through ibv_wr_* on a QP made with send_ops_flags.
 #pragma once
 

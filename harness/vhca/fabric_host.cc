@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "harness/vhca/fabric_host.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The owner's side of a virtual fabric: creates the shared memory that all virtual HCAs of a job live in, and
 // reads its counters. Must never take part in the traffic: the fabric works on while its host is stopped.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What lies in the fabric's shared memory, and where. Every process of the fabric maps it, at different
 // addresses: no pointers, only offsets and numbers. Everything here is changed with single atomic operations,
 // never under a lock, so that a process that is killed or stopped at any instruction holds up nobody.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies between GPU memory, this process's and another's, and host memory, by the CUDA driver of the
 // initiator: it opens the other's allocation by CUDA IPC, once for each, so the target's threads do nothing.
 // The calling thread's CUDA context is afterwards what it was.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Delayed visibility (VHCA_DELAY_VISIBILITY): what NICs write into GPU memory is completed at once, and seen
 // by the GPU later. It stands for the way of posted writes over PCI Express: they become visible when the NIC
 // that made them reads the GPU's memory, or in their own time. So a program that forgets to flush, or flushes

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory regions in a GPU's memory: how they are recognised when they are registered, what others must know
 // to reach them, and how they travel through code that moves bytes. Nobody but gpu_copy.h touches the bytes.
 #pragma once

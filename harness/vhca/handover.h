@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory of the fabric changes hands between processes: one process gives a slot or page back, a second one
 // had it meanwhile, the first one has it again. What orders the first process's last read before its next
 // write are atomic operations of the second one, which the thread sanitizer of the first cannot see. These

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Registered memory on huge pages: the kernel's copy between processes looks up each page, so large ones make
 // it half again as fast. Must never change what a program can see of its memory, however it unmaps or forks.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sentences for the user on stderr, each beginning with "vhca: ". Never on a data path.
 #pragma once
 

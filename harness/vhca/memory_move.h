@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Moves bytes between this process and the process that owns the other end of a transfer, without that
 // process's help. Must never write into a process that merely has the number of a dead one.
 #pragma once

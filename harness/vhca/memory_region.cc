@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "harness/vhca/memory_region.h"
 
 #include <sys/mman.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory regions: keys, bounds and rights. Everybody who moves data asks here first.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Names and rate conversions of libibverbs that have nothing to do with a device.
 #include <infiniband/verbs.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What stands behind the handles that a program holds: contexts, PDs, MRs, completion queues and channels,
 // QPs. These live in the process; what other processes need to see lies in the fabric's slots that they refer
 // to.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a QP uses the clocks of the ports at both ends of its way (port_clock.h). A message is served when both
 // have served it. Each clock alone would serve a QP's work at its own pace; what one of them serves while the
 // other holds the message up would be lost to those who share the port, and would leave later on top of its

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the users of a port share its rate. Each direction of a port is a fluid server (generalised processor
 // sharing, Parekh and Gallager 1993): of n flows that have work, each is served at rate/n, whatever the size
 // of its messages. The server keeps virtual time V, the service that a flow with work throughout has had; a

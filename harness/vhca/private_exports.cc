@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Symbols that rdma-core's own libraries (libmlx5, libefa, librdmacm, the provider plugins) bind when they
 // are loaded. A virtual HCA has no kernel side, so each says "not supported"; they must exist, because a
 // program that links libmlx5 would not start otherwise.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who uses the fabric, who of them is still alive, and how to wake another process's engine. Must never take
 // a live process for a dead one.
 #pragma once

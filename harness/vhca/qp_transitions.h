@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which attributes ibv_modify_qp needs and takes for each step of a QP's life (IBTA vol. 1, 11.2.5.2). Pure.
 #pragma once
 

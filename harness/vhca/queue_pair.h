@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Queue pairs: making them, moving them through their states, posting receives.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The far end of a transfer, carried out by the initiator: checks what the target's HCA would check, places
 // the data, completes the target's receive work request. Must never touch a QP after its owner has moved it
 // to ERR and been told that it is so.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The process's place in the fabric: the mapping, the process's slot, and the engine thread that keeps
 // transfers going while the program does not call verbs. Must never make anybody wait for the program.
 #pragma once

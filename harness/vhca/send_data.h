@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From a WR to the bytes that travel: its own buffers, looked up and handed to the far end, as a piece of one
 // message or as several whole messages in one copy.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The send side of a QP: posting, pacing by the two ports' clocks, placing at the target, completing in
 // order, the retry and RNR timers. Runs in whichever thread of the initiator comes by: the poster, a poller,
 // the engine.

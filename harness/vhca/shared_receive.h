@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared receive queues. Their requests lie in the fabric; the initiator that needs one claims it with one
 // compare-and-swap and moves it into the receive ring of the QP that it holds, from where on it is like any
 // other. Must never lose a request or use one twice, whichever initiator is killed at whichever instruction.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The last resort where the kernel lets no process touch another's memory: the data crosses in shared memory,
 // and the target's engine moves it to its place. Then the target must run to be written to; everything else
 // stays as it is.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // vhca-exec: holds a virtual fabric, and runs programs on its nodes. Everything is gone when it ends.
 //
 //   vhca-exec --nodes 2 --nics 4 --rate 1Gbit/s --latency 5us                       prints what to put into

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A rank's conversation with the runner, of every engine: what it has said so far, and waiting for more. A thread of its own
 // listens, so that a rank that waits for its GPU still hears that the job is over.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What each NIC really carries, learnt from completions alone: no probe traffic, no clock read for small
 // messages.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the traffic between two nodes is spread over their rails: so that the busiest is done as early as can
 // be, and moving no more of it than that takes. Pure: no verbs, no clock.
 #pragma once

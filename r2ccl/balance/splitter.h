@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cuts messages into the parts that travel on several lanes. Pure.
 #pragma once
 

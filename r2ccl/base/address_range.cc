@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "r2ccl/base/address_range.h"
 
 #include <arpa/inet.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A range of IP addresses of one family, as NCCL_IB_ADDR_RANGE writes it.
 #pragma once
 

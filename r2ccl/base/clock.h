@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one clock of the project: CLOCK_MONOTONIC in nanoseconds, comparable between processes of one host.
 #pragma once
 

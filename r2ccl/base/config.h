@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every setting of the core, read once from the environment and immutable afterwards.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One line of log at a time, into NCCL's own logger when it gave us one, else to stderr. Never on a hot path.
 #pragma once
 

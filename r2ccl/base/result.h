@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Result<T>: a value or an Error. Used on the data path and across modules instead of exceptions; nothing
 // here allocates unless a message is attached.
 #pragma once

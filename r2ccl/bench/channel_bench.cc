@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a message costs: CPU time of both ends of a channel, in one thread of one process, over the virtual
 // HCA at unlimited rate. R2CC_MODE and R2CC_STRICT_ACK choose what is measured; `verbs` is the same message
 // by bare verbs calls on the same device, so that the difference is the channel's own cost.

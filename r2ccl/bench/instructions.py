@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Instructions that a message costs in the core, at both ends, without the virtual HCA's: callgrind over channel_bench's paced_message.
 
     r2ccl/bench/instructions.py build/release [--modes 0 1 2]"""

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What resilience costs a message while nothing fails: channel_bench in modes 0, 1 and 2 by turns.
 
     r2ccl/bench/modes.py build/release --rounds 12 --out FILE.json

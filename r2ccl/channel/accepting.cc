@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How connections become channels: they are accepted, greeted, led to the listener that they name, or back to
 // the channel that they belong to.
 #include <sys/epoll.h>

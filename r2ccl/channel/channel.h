@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One direction between two ranks: what both ends have in common. Its parts: the control connection (and what
 // happens when it breaks: outage.cc), the set of paths (paths.cc, openings.cc, lanes.cc), the watchdog and
 // the migration protocol (watchdog.cc, migration.cc, fence.cc), all run by the service thread; and the turn

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The end of a channel: the program closes it, the peer has, or it has failed. What was sent settles first;
 // the last word goes out before the queue pairs do, and is kept for a peer that asks again.
 #include <algorithm>

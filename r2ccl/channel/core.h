@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every channel of the process shares: settings, NICs, and the service thread's ear.
 #pragma once
 

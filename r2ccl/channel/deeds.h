@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a channel carries out what conduct.h decides. One object for each event: what happened, and when. It
 // decides nothing of the protocol.
 #pragma once

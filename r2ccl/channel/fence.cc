@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fence: nothing comes over a path that is left any more, and nothing more is sent (DESIGN.md, 'The
 // channel', point 5). Each end stops its own half if it can, and says so; where one cannot, because its
 // device is gone or does not answer, the other end's fence and a packet's lifetime do. PROTOCOL.md gives the

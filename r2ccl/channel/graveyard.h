@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Paths out of use. Destroying queue pairs and taking registrations away can take a driver milliseconds, and
 // neither a migration nor the service thread's other channels must wait for it: a path is buried, kept for a
 // while (a probe that was given up may still be answered, and the peer may have to be fenced after all), and

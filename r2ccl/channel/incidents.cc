@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "r2ccl/channel/incidents.h"
 
 #include <algorithm>

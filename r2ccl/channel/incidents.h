@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a user reads of a failure: one line for a NIC, however many channels had to leave it, when the last of
 // them goes on (what failed, where, how it was noticed, how long it took, what now). The channels' own
 // lines, for who looks closer, are at NCCL_DEBUG=INFO. Pure: times are what the caller says they are, in

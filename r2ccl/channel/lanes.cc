@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Balance: lanes beside the active path, over other rails, that carry pieces of messages. The sender decides
 // alone, from what each NIC can carry and what traffic has its home where; the receiver only has to know
 // which paths to look at. While everything stays at home there are no lanes.

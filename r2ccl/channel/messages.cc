@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The control connection: what comes, whom it is for, and what two ends tell each other of themselves first.
 #include <cstring>
 

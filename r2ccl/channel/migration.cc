@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Migration: fence, exchange of ledgers, choice of another path (DESIGN.md, 'The
 // channel', points 4 to 6). One epoch is one migration; whoever notices starts it, and two that start the
 // same one meet.

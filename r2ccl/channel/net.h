@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the plugin shims see of the core: one process-wide Net with devices, listeners and channels. The calls
 // have the meaning of NCCL's net interface (see r2ccl/plugin), without its versions. No call blocks, except
 // reg() and close(), which are bounded. Every call may be made from any thread; one channel's isend, irecv

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How many sending channels each NIC carries, or is about to, and whether one of them should move to another
 // NIC. Pure: times are what the caller says they are, in nanoseconds.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One thread per NIC makes the calls that a driver may take long over, or never return from: making,
 // connecting, stopping and destroying queue pairs, and reading the port. The service thread gives it jobs and
 // looks at what became of them, so a NIC whose driver does not answer holds up nobody but the channels that

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What traffic has its home on which NIC of the node, of all its processes: each writes down its own, and
 // reads the others'. NICs are told apart by GUID, so processes may see different ones, in different orders.
 #pragma once

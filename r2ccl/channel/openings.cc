@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a path comes to be: each end has its NIC's worker make its half, the sender connects when it knows the
 // other one, and both prove it by a real transfer.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A control connection that breaks while both processes live. Data goes on meanwhile, and what a migration
 // has to say waits. The sender connects again; each end also learns from trying whether the other process
 // still exists, because a process that ended refuses connections at once.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One path of a channel: an RC QP for data over one rail, and beside it a second QP that only ever reads
 // a word of the peer, to learn whether the rail works when the first one is silent, or a whole packet, to
 // prove that it carries those: where the MTU of a switch is too small, words pass. A path is opened,

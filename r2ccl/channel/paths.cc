@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The set of a channel's paths: which rail comes next, standing by, dropping, graves; what becomes of them
 // when a NIC or a queue pair fails; and failback, which is a new path over the home rail that has to work for
 // a settling time. How a path comes to be is in openings.cc.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The receiving end: says where each message may be written, adds up what arrives, confirms it, and holds the
 // ledger that decides what must be sent again.
 #pragma once

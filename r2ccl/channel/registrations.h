@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The process's registered buffers, each on every NIC that may carry it, shared by all channels.
 #pragma once
 

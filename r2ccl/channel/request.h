@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What NCCL's progress thread holds of a channel, and what the service thread goes by when it calls one.
 #pragma once
 

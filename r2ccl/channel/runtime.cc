@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The process-wide Net: devices, listeners, channels, and the service thread behind them.
 #include <pthread.h>
 #include <sodium.h>

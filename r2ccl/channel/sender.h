@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The sending end: waits for clear-to-send lines in its ring, writes messages, and keeps each buffer until
 // the receiver has confirmed it, so that it can be written again over another path; of small messages a copy.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one thread of the process that does everything that is not the fast path: control connections, async
 // events, watchdogs, fences, set-up. It sleeps while nothing is open.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the sending channels of this process lie on its NICs, and, in mode 1 once one of them has left home,
 // those of the node's other processes: so that guests are spread over the NICs that are left.
 #include <algorithm>

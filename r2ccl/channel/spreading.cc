@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mode 1 carries each channel on one NIC. So that no NIC carries more of those that have lost their own than
 // it must, they are spread: when a path is chosen, by what every NIC carries and is about to carry; and
 // afterwards, when it turns out that another NIC has clearly less to do, by a planned migration as failback

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who may touch a channel's messages and paths: its progress thread or the service thread. What needs the
 // turn takes a HasTurn, which only a TurnGuard gives.
 #pragma once

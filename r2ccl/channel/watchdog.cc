@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Suspicion: who has been silent for too long is probed, and only what a probe shows, or a queue pair that
 // stands still while probes pass, begins a migration (DESIGN.md, 'The channel', point 4).
 #include <algorithm>

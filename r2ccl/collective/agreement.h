@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rules by which the ranks of a group take new capacities at the same operation, whatever fails
 // meanwhile. Pure: messages in, messages out; no clock, no threads, no sockets (host/plan_agreement.h has
 // them). Messages may be lost, repeated, delayed and overtake each other; no rank ever begins an operation

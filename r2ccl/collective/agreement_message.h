@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The agreement's messages as bytes. Pure.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Test support: a coordinator, its ranks and the messages between them, as states that an exploration walks
 // through. A Setting says what may happen (loss, repetition, death, a proposal given up) and which rule is off.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rules of the agreement, explored: every order in which ranks begin operations and messages arrive, are
 // lost, come twice or overtake each other, while capacities change, a proposal is given up and the
 // coordinator dies. No operation ever begins under two views; when messages flow again every hold ends and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The algorithms, each a function that writes a schedule, and the blocks that several of them share. Ranks
 // are nodes unless a caller says otherwise; `order` is a ring's order of ranks. Which of them is the fastest
 // says the planner; how long each takes, cost.h.

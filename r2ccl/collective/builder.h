@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Puts schedules together: parts, connections and operations, from which the algorithms' builders are made.
 #pragma once
 

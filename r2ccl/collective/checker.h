@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Proves of a schedule that it computes its collective, whatever the timing. Pure.
 //
 // What is proved, for the schedule as it is given (with its sizes and segments):

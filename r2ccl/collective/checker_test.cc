@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every builder's schedules compute their collective; damaged ones are rejected.
 #include "r2ccl/collective/checker.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How long each algorithm takes, in closed form, and what none can beat. Pure.
 //
 // Capacities are per node, the same for sending and receiving, relative to any unit; times are for data of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What other programs read: the files are taken apart again and hold what the schedule says.
 #include "r2ccl/collective/export.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which AllReduce schedule takes the least time on nodes of these capacities, and why. Pure.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the planner takes for which nodes and sizes, and that its closed forms hold.
 #include "r2ccl/collective/planner.h"
 

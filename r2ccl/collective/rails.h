@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the traffic of a schedule is spread over rails, so that no NIC is asked for more than its share of it,
 // whichever nodes have degraded NICs. Rail i joins the i-th NICs of the nodes; a message travels on one of them,
 // so a NIC that is lost on one node leaves the NICs of its rail on the others with less to do, unless what these

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // No NIC is asked for more than its share of a schedule's traffic, as far as that can be had; both ends of a
 // connection take the same rails.
 #include "r2ccl/collective/rails.h"

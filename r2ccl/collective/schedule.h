@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A collective written down as data: per rank and lane, in order, which chunk is sent or received, and after
 // what. Pure: no verbs, no clock, no threads. The executor runs it on channels, the flow simulator on ports,
 // the checker on sets.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a schedule says of itself: sizes, text, and that the largest is made at once.
 #include "r2ccl/collective/schedule.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // After r2cc-project/R-2CCL, src/r2cc/allreduce/r2cc_allreduce.cc (public), and its examples/cloudlab_r7525.
 #include <algorithm>
 

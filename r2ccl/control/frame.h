@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Control messages on a byte stream: length, type, counter, authentication code, payload. Pure: bytes in,
 // messages out. Nothing is believed before its code has been checked; lengths are bounded; a message that
 // was seen before has the wrong counter.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which interface carries the control connections: the one that NCCL takes for its own, so that what works
 // for NCCL works for us. Pure but for interfaces().
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One end of an ordered, authenticated conversation over TCP connections that may break. What the other end
 // has not seen is said again over the next connection, and nothing is taken twice: each message has a number,
 // which is the counter of its frame. The end that connected first also connects again; it proves with the

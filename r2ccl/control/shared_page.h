@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory that the processes of one user on one machine share without a name in any file system: one of them
 // listens on an abstract socket and hands the others a descriptor of it. When that one ends, however it ends,
 // another takes its place; when all have ended, nothing is left.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Non-blocking TCP for control messages, and the choice of the interface they use.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How long probes of each rail to one peer take, so that a rail whose answers wait behind traffic (a deep
 // queue in a switch, a throttled port) is not taken for a dead one. Pure; times in ns on any clock that the
 // caller accrues.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every translated call is wrapped in: no exception leaves it, and results of the core become NCCL's.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What all versions of the CollNet interface share: NCCL's calls, translated to the host engine. Nothing is
 // decided here. In modes 0 to 2, and where GPU memory is registered directly, init refuses: NCCL then goes on
 // as if there were no CollNet. The rules of shim.h hold.

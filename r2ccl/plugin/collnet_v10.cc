@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ncclCollNet version 10: the properties of net version 10.
 #include "r2ccl/plugin/collnet_shim.h"
 

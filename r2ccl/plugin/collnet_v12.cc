@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ncclCollNet version 12: the properties of net version 12.
 #include "r2ccl/plugin/collnet_shim.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ncclCollNet version 8: counts and sizes are int.
 #include <vector>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ncclCollNet version 9: size_t counts and sizes.
 #include "r2ccl/plugin/collnet_shim.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "r2ccl/plugin/collnet_windows.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // AllGather and ReduceScatter as CollNet asks for them: a window of all ranks' data at a time, of which each
 // rank has a share of its own length, or none. The engine's calls have equal shares, so windows other than
 // the whole go through padded buffers of ours: right, and slower than the ring (a window within one rank's

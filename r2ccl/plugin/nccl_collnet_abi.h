@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NCCL's CollNet interface, versions 8 to 12, as a binary contract: what a plugin exports as
 // ncclCollNetPlugin_v8 … ncclCollNetPlugin_v12, beside the net interface in the same library and with the
 // same devices. Declared here in our own words, as nccl_net_abi.h does; properties and results are those of

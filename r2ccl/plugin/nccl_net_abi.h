@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NCCL's net plugin interface, versions 8 to 12, as a binary contract: what a plugin exports as
 // ncclNetPlugin_v8 … ncclNetPlugin_v12 and what NCCL passes into it. Declared here in our own words, with the
 // layout proved by the assertions below; member names are NCCL's, so that its documents can be read beside

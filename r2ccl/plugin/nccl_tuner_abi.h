@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NCCL's tuner interface, versions 2 to 6, as a binary contract: what a plugin exports as ncclTunerPlugin_v2
 // … ncclTunerPlugin_v6. NCCL asks it before each collective which algorithm to take. Declared here in our own
 // words, as nccl_net_abi.h does.

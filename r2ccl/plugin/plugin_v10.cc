@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ncclNet version 10: profiler handles, settings at connect.
 #include "r2ccl/plugin/shim.h"
 

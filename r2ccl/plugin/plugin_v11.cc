@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ncclNet version 11: one context per communicator.
 #include "r2ccl/plugin/shim.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ncclNet version 12: rail and plane numbers.
 #include "r2ccl/plugin/shim.h"
 

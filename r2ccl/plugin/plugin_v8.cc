@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ncclNet version 8: sizes are int.
 #include "r2ccl/plugin/shim.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ncclNet version 9: size_t messages and limits on their size.
 #include "r2ccl/plugin/shim.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What all versions of the plugin share: NCCL's calls, translated to the core's Net. Nothing is decided here.
 // No exception leaves these functions, and every pointer that NCCL handed over for an answer is written on
 // success, whatever it held before.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What all versions of the tuner interface share: NCCL's questions, translated to collective::Selection.
 // Nothing is decided here. A tuner that refuses to start, or an error from it, would end the communicator or
 // the collective: neither happens below mode 3, where the table of costs is left as it is.

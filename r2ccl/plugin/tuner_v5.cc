@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ncclTuner version 5: the communicator's number.
 #include "r2ccl/plugin/tuner_shim.h"
 

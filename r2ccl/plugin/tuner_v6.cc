@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ncclTuner version 6: chunk sizes.
 #include "r2ccl/plugin/tuner_shim.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A bound on silence that follows what is usual: so long may nothing move before it means something. Pure.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What an end of a channel does when something happens to one of its paths, or its peer says something of
 // one: written once, for the channel, which carries it out with NICs and threads, and for the exploration in
 // tests/model, which carries it out in a world of its own. Pure. PROTOCOL.md gives the reason of each rule.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a channel knows of its messages. Pure: no verbs, no clock. The receiver's ledger is the authority on
 // what has arrived; the sender's says what was posted, what the NIC reported and what the receiver confirmed.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One end's part in the migration protocol: epochs, whose fence is still missing, and what follows from each
 // control message. Pure: no verbs, no clock, no threads. conduct.h says what is done then. PROTOCOL.md gives
 // the reason of each rule.

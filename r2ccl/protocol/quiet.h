@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How long a progress thread has polled in vain. It keeps the time itself, so that the service thread sleeps
 // while all is well, and asks for the service thread's help once after so much silence. Pure.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a channel remembers of its rails (a local and a remote NIC) that failed: when each may be tried again,
 // how often it failed since traffic flowed, so that a search goes to the others first, and what it showed,
 // for the error when no path is left. Pure: times are what the caller says they are, in nanoseconds.

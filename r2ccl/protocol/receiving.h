@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The receiving end of a channel: its ledger, what it has told the sender, and what it does when the sender
 // asks, when it has waited for long, and when another path carries. Written once, for Receiver and for the
 // exploration in tests/model. Pure. What both ends do is in conduct.h; PROTOCOL.md gives the reason of each

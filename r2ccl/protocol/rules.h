@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rules of the protocol, so that the exploration can leave one out and find why it is there
 // (PROTOCOL.md). In a channel all hold, and asking costs nothing.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The sending end of a channel: what it knows of its messages and of what the receiver has, and what it does
 // when the peer says something of them, when it has waited for long, and when another path carries. Written
 // once, for Sender and for the exploration in tests/model. Pure. What both ends do is in conduct.h;

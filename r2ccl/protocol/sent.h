@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a sender concludes of the messages that it has sent: which segments paths carry that are not left,
 // what is sent again behind a fence, which path has lost something without a word, and when a lane may rest.
 // Written once, for the channel and for the exploration. Pure. PROTOCOL.md gives the reasons.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How long an end has been silent while something is open, and what is due then. Silence leads to a probe,
 // and only a probe that fails, or a queue pair that stands still while probes pass, to a migration. A stopped
 // or slow peer answers probes: its NIC needs no CPU for that. Pure: `alive` is the service thread's clock, on

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What NICs have written into a GPU's memory and the GPU may not see yet: segments that have arrived over a
 // path and whose NIC has not been flushed since. A flush is a READ of that memory by the same NIC: PCI
 // Express puts its answer behind what the NIC wrote before. Pure: no verbs, no clock.

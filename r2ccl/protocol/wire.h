@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What travels between two ends of a channel: the connect handle, the CTS line, the immediate, and the
 // control messages. Plain data of fixed layout, little-endian; kWireVersion changes with any of it.
 #pragma once

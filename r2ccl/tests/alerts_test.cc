@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // alerts.yaml against the counters that the plugin exports, and against what Prometheus asks of a file of
 // rules.
 #include <gtest/gtest.h>

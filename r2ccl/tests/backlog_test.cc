@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Drivers that answer each call late, and many channels that wait for them at once: waiting in the queue of
 // one's own NIC is neither silence of the NIC nor the lack of a path.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The pure parts of Balance: shares, cutting of messages, and what a NIC is found to carry.
 #include <gtest/gtest.h>
 

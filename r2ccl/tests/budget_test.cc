@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What connections cost a process: queue pairs, memory, threads, CPU while nothing happens. OPERATING.md states
 // these bounds.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Channels between two processes on the virtual fabric: every byte arrives, ends are clean, and what cannot
 // work is refused with a sentence. Faults are the business of the scenarios (harness/tests).
 #include <vector>

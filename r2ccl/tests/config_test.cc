@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Settings: defaults, every bad value refused with the variable's name and what is accepted.
 #include "r2ccl/base/config.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small messages: they are sent from a copy, so that the program has its buffer back as soon as the NIC has
 // done with it, and nothing is lost all the same.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Test support: what a process costs, as the kernel counts it; of any process of the same user.
 #pragma once
 

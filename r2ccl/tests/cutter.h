@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Test support: breaks the TCP connections of this process, as a middle box would that has forgotten them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Test support: a NIC that loses arrivals and says nothing. For the rest of its life every n-th immediate
 // that reaches this process is taken away, or the first few of those: the data is in memory and the sender's
 // NIC has its acknowledgement.

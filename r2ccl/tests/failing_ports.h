@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Test support: ports that lose their link, at the moment that the parent says, as the driver of their own
 // node shows it: an event, ports that are not active, and queue pairs that break. Include it in one source
 // file of the program: it defines the function that reads events.

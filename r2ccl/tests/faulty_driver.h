@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Test support: a driver that answers late, refuses, or only pretends. Include it in one source file of the
 // program: it defines the functions themselves. Posting and polling go on, as on a NIC whose commands fail
 // while it works.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Control messages: only what the other end of this very connection said, once and in order, is believed.
 #include "r2ccl/control/frame.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NICs whose driver does not answer: who needs its answer gets an error within the bound, and nobody else
 // waits. A sender needs none: the receiver's fence is enough.
 #include <gtest/gtest.h>

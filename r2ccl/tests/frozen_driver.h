@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Test support: a driver that does not answer. While a NIC is frozen, making, modifying and destroying queue
 // pairs, and taking a memory region or giving it back, do not return for it; posting and polling go on, as on
 // a NIC whose command queue hangs. Include it in one source file of the program: it defines the functions

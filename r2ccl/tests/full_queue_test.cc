@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A send queue that fills up because its completions do not come while everything arrives: the program has
 // nothing open, so that only its refused posts can find out when there is room again, or that there will be
 // none.

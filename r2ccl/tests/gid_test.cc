@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which GID is taken, over tables as real ports have them.
 #include "r2ccl/verbs/gid.h"
 

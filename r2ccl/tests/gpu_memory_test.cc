@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GPU memory by dma-buf, as far as a machine without GPUs shows it: a memfd stands for the dma-buf, and the
 // address that NCCL would pass cannot be read or written by anybody.
 #include <gtest/gtest.h>

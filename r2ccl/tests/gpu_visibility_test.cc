@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GPU memory whose NICs' writes are seen late (VHCA_DELAY_VISIBILITY, over a stand-in for the GPU): a message
 // is done only when every NIC that wrote has been flushed, through failures and spread over NICs. Where the
 // flush is left out, or made on one NIC alone, the same check finds old bytes.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Set-up whose control connection breaks at any byte, or is none for a while: it comes about once all the
 // same, or ends with the reason.
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Imports within r2ccl/ go downward only, and pure packages stay pure: reads every #include of the core.
 
     imports_test.py R2CCL_FOLDER"""

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which interface control connections take: NCCL's choice.
 #include "r2ccl/control/interface.h"
 

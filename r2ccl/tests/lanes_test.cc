@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Balance between two processes: pieces of messages over several NICs at once, while NICs fail.
 #include <gtest/gtest.h>
 

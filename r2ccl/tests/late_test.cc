@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A network that is late: every answer takes longer than the deadline that a probe is given at first.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The two ledgers and the words on the wire: what counts as arrived, what must be sent again.
 #include "r2ccl/protocol/ledger.h"
 

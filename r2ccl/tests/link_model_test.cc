@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every order, up to a number of steps, in which two ends of a Link speak, hear, lose their connection and
 // make another one: nothing is lost, nothing comes twice, everything comes in order. What a connection had
 // under way is lost with it; a question may be left unanswered, or be said again by somebody who has recorded

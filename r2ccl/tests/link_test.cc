@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Link over a pair of sockets: what is lost with a connection is said again, in order and once; what is
 // forged or old changes nothing.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // R2CC_METRICS in a real process: what a broken queue pair leaves in the file.
 #include <filesystem>
 #include <fstream>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The counters for Prometheus: what each event adds, that the text is what a collector takes, and when the
 // file is written.
 #include "r2ccl/trace/metrics.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Test support: a middle box on the way from connecting ends to an acceptor. It passes bytes on, and cuts or
 // swallows connections at the bytes it was told to. It counts what it did and keeps what connecting ends
 // said.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Migration under failures that come when they like: at once on both sides, at connect, in the middle of a
 // migration, at close. Queue pairs are broken from outside (saboteur.h); every byte is compared, and each
 // test asserts that queue pairs were broken at all.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Test support: a NIC that reports successes only. For the rest of its life this process never sees a failed
 // completion, so that no flush ever tells when a queue is empty.
 #pragma once

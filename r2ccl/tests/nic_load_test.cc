@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "r2ccl/channel/nic_load.h"
 
 #include <gtest/gtest.h>

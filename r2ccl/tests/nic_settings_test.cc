@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NCCL's settings of the NIC, down to what the provider is asked for.
 #include <dlfcn.h>
 #include <gtest/gtest.h>

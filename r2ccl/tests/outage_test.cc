@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Control connections that break: while all is well, while a rail fails, and for good.
 #include <gtest/gtest.h>
 #include <sys/resource.h>

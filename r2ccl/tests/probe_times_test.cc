@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How long a probe may stay away before the rail counts as dead.
 #include "r2ccl/health/probe_times.h"
 

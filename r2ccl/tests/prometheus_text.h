@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Test support: Prometheus' text format, read strictly, so that a test fails on what a collector would
 // refuse.
 #pragma once

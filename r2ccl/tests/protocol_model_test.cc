@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The migration protocol, explored exhaustively up to the bounds that each test names: in every order of
 // events nothing is lost or delivered twice, nothing is written or read after its completion was reported,
 // and every run ends with everything delivered. Without any one of its rules there is a run that shows why

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The migration protocol of one end, step by step. How two ends of it get along is protocol_model_test's
 // matter.
 #include "r2ccl/protocol/migration.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Failback's patience, with a clock that the test owns.
 #include "r2ccl/health/rail_health.h"
 

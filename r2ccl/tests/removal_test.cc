@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Devices that are removed, or fail as a whole: their commands are refused, or answered without being carried
 // out, while what they have taken in is still placed. One end's fence is enough; the word of a device that
 // has failed is none.

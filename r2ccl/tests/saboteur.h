@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Test support: breaks queue pairs of a virtual fabric from outside, as a NIC would that had an internal
 // error. The programs are not asked and nothing is preloaded, so it works in forked children and under every
 // sanitizer.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A thousand channels from one process to another: what each costs, that none costs a thread, that all of
 // them together cost next to nothing while nothing is sent, and that each carries a message. How long a
 // connection takes is printed, not asserted: it is the machine's business.

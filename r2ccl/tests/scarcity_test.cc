@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the service thread needs and does not get: memory, a place in its epoll set. The process goes on, and
 // a channel that cannot says why.
 #include <gtest/gtest.h>

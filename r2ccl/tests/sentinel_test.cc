@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a fence's sentinel would send lies where no NIC writes: a provider reads it when it is posted, and the
 // answer to a probe may come at any time.
 #include <gtest/gtest.h>

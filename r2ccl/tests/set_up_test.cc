@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Connections that NCCL stops asking for, and what the log says of a start on another rail than home.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Processes share a page and each other's demand, whoever of them is killed, and nothing is left of it.
 #include "r2ccl/control/shared_page.h"
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Compares r2ccl's spreading of traffic over rails with the optimum of the linear program, over random machines.
 
 The program: minimise T, where x[g][i] is what group g sends over rail i, sum_i x[g][i] = its demand, and on each rail the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads instances of 'who carries what' and prints what shares() makes of each, for shares_lp_test.py.
 // In: one per line: rails, cost of crossing, a capacity and a nominal capacity per rail, number of groups,
 // and for each its far rails as a number and a demand per rail. Out: the time that was planned, and the time

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is lost without any error, on a NIC that works.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mode 1: on which NICs the channels end that have lost their own. Two processes with several channels, as
 // NCCL makes them; what each NIC has sent in a round shows who carries what.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // StallTimer and AdaptiveBound: what silence leads to, and when.
 #include "r2ccl/protocol/stall_timer.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Test support: a NIC that loses small writes and says nothing. For the rest of its life every n-th
 // unsignaled RDMA WRITE of this process is accepted and never carried out.
 #pragma once

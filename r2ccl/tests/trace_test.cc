@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The trace ring: nothing that was read is torn, and what was lost is counted.
 #include "r2ccl/trace/ring.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Test support: verified traffic over one channel, as NCCL's progress thread drives it. Messages of many
 // sizes, each with its own pattern, in slots that are used again as soon as test() says done.
 #pragma once

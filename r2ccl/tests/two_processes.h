@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Test support: two processes on two nodes of a virtual fabric, each with its own Net. The fabric's library
 // must be first in LD_LIBRARY_PATH (ctest sets it). Failed expectations in a child are counted in its exit
 // status.

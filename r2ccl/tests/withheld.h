@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Test support: a NIC that keeps the completions of one queue pair's writes to itself, as a lost
 // acknowledgement does, until they are released. What arrives, and all other queue pairs, is as ever.
 #pragma once

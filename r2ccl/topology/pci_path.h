@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PCI addresses inside /sys paths. Pure.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the NICs sit in the machine, and how far they are from each other and from memory. It picks the order
 // in which NICs stand in for one another. Works for devices that the machine knows nothing of (virtual HCAs,
 // soft RoCE): their distance is kUnknown and their order is simply the next NIC, and the next.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Distances and stand-ins on a two-socket machine, and what happens with devices that no machine knows.
 #include "r2ccl/topology/topology.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The typed events that the core and the workloads write into the trace ring, and the names they carry in
 // logs and in fault triggers (`on: migration_started`). One event is one cache line of plain data: readers
 // are other processes.

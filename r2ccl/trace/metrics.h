@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The process's events, counted, as a text file that Prometheus' node exporter reads (its textfile
 // collector). Fed by the trace writer from the events that are emitted anyway; knows nothing of channels.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The trace ring: a file that one process writes without locks and any number of processes read. A writer
 // never waits for a reader; a reader that falls behind learns how many events it lost.
 #pragma once

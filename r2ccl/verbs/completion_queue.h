@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A completion queue, polled, never waited for.
 #pragma once
 

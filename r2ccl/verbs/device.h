@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A NIC that is open: its context, protection domain and the port that this process uses. Everything that is
 // read from the port (state, GID, MTU) can be read again, because a port may come back changed.
 #pragma once

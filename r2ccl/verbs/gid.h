@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which entry of a RoCE port's GID table this process's packets carry. Pure: the table is passed in.
 #pragma once
 

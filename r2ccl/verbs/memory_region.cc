@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "r2ccl/verbs/memory_region.h"
 
 #include <sys/resource.h>

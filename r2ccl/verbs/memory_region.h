@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A registered range of memory on one NIC.
 #pragma once
 

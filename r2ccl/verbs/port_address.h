@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a port is, as it travels between processes. Plain data.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An RC queue pair and the few work requests that the core posts.
 #pragma once
 

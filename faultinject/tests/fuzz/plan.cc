@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fuzz target: the text of a fault plan. It is a plan, or a PlanError that says where and why; never anything
 // else. Of a plan that was taken every fault has a trigger and stays within what its fields promise, and says
 // so again when it is looked at.

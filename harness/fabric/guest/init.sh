@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Process 1 of the rxe fabric's guest. Mounts the host's root read-only, runs the one job that QEMU hands over, and
 # ends the virtual machine with the job's exit status. Only busybox is here; the job runs in the host's root.
 #

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes what the rxe fabric's QEMU guest boots from: a kernel and an initramfs, from Debian packages only.
 
 Prints the folder, which holds `vmlinux`, `initrd.cpio` and `about.json`. The folder lies in the cache

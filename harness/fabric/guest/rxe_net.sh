@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The network of the rxe fabric: soft RoCE devices of several 'nodes' in one network namespace, any NIC to any NIC
 # through one bridge, as the README of harness/fabric tells. It changes this machine's routing rules: made for a virtual machine,
 # or for one that is yours alone. Needs root, iproute2 and the module rdma_rxe.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """In the guest: the preflight on soft RoCE as on any verbs devices, and real faults under traffic.
 
     rxe_real.py R2BENCH SCENARIOS [cluster|link|tc|verbs …]

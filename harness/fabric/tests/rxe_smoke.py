@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The rxe fabric end to end: a scenario in the guest, what it leaves, and that the guest dies with r2bench.
 
     rxe_smoke.py R2BENCH SCENARIO [--full]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Two guests with a node of soft RoCE in each: programs talk, the network's own faults and injected ones are seen at both ends.
 
     rxe_two_guests.py R2BENCH AGENT

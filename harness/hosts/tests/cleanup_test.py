@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Whatever ends first, nothing of a job on two hosts is left: runner, agent, mpirun (kill -9 each), and Ctrl-C.
 
     cleanup_test.py R2BENCH

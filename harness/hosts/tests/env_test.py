@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The same command on every host with the environment that torchrun gives: two processes on each of two hosts, whose network has
 IPv4; then on hosts that have IPv6 only.
 

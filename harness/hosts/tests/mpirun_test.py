@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """nic_down, blackhole and k_of_8_nics over mpirun on two hosts end as on one machine.
 
     mpirun_test.py R2BENCH

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Network namespaces of this machine as the hosts of a cluster: each has a name, an address and a link to a switch of its own.
 
 Nothing is written outside a temporary folder, and everything ends with the process that made it, however that ends:

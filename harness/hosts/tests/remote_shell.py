@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What mpirun takes for ssh between two guests, which have no sshd. For tests: whoever reaches the port may run anything.
 
     remote_shell.py serve             runs what it is asked for, until it is told to end

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A throw-away Slurm cluster: real munged, slurmctld and slurmd on the hosts of namespaces.py, in a temporary folder.
 
     with Hosts(2) as hosts, SlurmCluster(hosts) as slurm: subprocess.run([*hosts.enter("h0"), "srun", …], env=slurm.environment())

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A scenario over srun on two hosts of a real Slurm, from an allocation and with --hosts; and what a killed srun leaves.
 
     slurm_test.py R2BENCH

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """nic_down over two hosts that torchrun itself has started: two processes on each.
 
     torchrun_test.py R2BENCH

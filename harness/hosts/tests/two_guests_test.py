@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """nic_down, blackhole, k_of_8_nics and a real loss of a link over two hosts with kernels of their own: two guests with soft RoCE.
 
     two_guests_test.py R2BENCH [env|mpi]

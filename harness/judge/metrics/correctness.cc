@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether the data that arrived is what was sent. Of the whole job.
 #include "harness/judge/metric.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What resilience costs where nothing fails.
 #include "harness/judge/metric.h"
 #include "harness/report/format.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Metrics that are counted, round by round: each round of the faults (--repeats) has to meet an expectation
 // of a count, so that an expectation means the same however often the faults are repeated.
 #include <algorithm>

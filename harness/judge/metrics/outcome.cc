@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the job ended, and what it says of that.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is kept of the rate, and what comes back.
 #include "harness/judge/metric.h"
 #include "harness/report/format.h"

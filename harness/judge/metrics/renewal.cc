@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What 'renew' of the engine nccl did: communicators that were aborted, shrunk or revoked, and new ones.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Times of the sampled faults: a fault without one counts as one that took for ever.
 #include <algorithm>
 #include <limits>

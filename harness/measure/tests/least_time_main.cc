@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads instances from standard input and prints least_time() of each, one a line: for the test that solves
 // the same with a linear program. An instance is one line of numbers:
 //   far_cost  sockets  demand of each socket  NICs  capacity and socket of each NIC

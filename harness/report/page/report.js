@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The page: one section per subject, in each one column per result. All text of a result goes through textContent.
 const runs = JSON.parse(document.getElementById("data").textContent).runs;
 const main = document.getElementById("main");

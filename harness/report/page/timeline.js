@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The timeline: delivered Gbit/s of each mode against time, with the faults. Drag to zoom into a part, wheel or + and -
 // to zoom, arrow keys to move, 0 for the whole run.
 const svgNS = "http://www.w3.org/2000/svg";

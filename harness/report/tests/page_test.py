@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The page of `r2bench report` in a real browser, used as a person would: read, filter, zoom, keys, themes, paper.
 
     page_test.py R2BENCH [FOLDER FOR SCREENSHOTS]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fuzz target: a scenario file. It gives scenarios, or a list of problems each of which has a sentence and
 // stands where it says; never anything else. What was taken keeps the promises that scenario.h makes to
 // whoever runs it.

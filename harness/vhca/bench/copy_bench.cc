@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How fast an unlimited port is beside what the memory can do: one thread's memcpy into memory that another
 // process shares, against WRITEs and READs of the same sizes between two processes over the virtual HCA, in
 // turns, in one run. Besides Google Benchmark's options: --at-least 0.8 ends it with 1 when a ratio is below.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """ib_write_bw at an unlimited rate beside one thread's memcpy into memory that two processes share, in one run.
 
     harness/vhca/bench/write_bw.py build/release [--turns 30] [--out FILE.json]

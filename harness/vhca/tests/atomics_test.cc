@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fetch-and-add and compare-and-swap: what they return, what they refuse, and that no operation of any
 // process is lost.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // UD and UC: what arrives arrives whole, and what cannot is dropped, counted, and no error of the sender.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory that is registered by a descriptor, as a GPU's is: a memfd stands for the dma-buf.
 #include <gtest/gtest.h>
 #include <sys/mman.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What fails must fail as on hardware: with the right status, on the right side, and with everything behind
 // it flushed in order.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Completion channels and async events, across processes.
 #include <fcntl.h>
 #include <gtest/gtest.h>

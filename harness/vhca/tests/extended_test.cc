@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ibv_wr_*, extended CQs, draining, and devices with several ports.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fabric's shared memory as a test sees it: who holds what at this moment.
 #pragma once
 

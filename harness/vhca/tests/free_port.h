@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TCP ports for programs under test, which choose none by themselves.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Delayed visibility: what a NIC wrote into GPU memory is seen after a READ through that NIC, or late.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tests of GPU memory share: buffers on the stand-in for a GPU, work requests, and two processes of
 // which one writes into the other's.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GPU memory that NICs read and write, over a stand-in for the CUDA driver whose addresses no CPU can touch.
 #include <gtest/gtest.h>
 

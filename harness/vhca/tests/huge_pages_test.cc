@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Registering moves large memory to huge pages where that is worth it, and no program can tell but by speed.
 #include <gtest/gtest.h>
 #include <sys/mman.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // kill -9 of processes in the middle of everything, a hundred times: nothing of them is left, and the others
 // go on.
 #include <gtest/gtest.h>

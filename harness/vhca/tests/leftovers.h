@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who still has a fabric's memory, however it came by it: the proof that nothing is left behind.
 #pragma once
 

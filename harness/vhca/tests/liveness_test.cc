@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Processes that are stopped, killed, forked: the others go on, within bounds, and nothing is left behind.
 #include <dirent.h>
 #include <gtest/gtest.h>

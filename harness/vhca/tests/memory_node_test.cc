@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory on another NUMA node than the NIC's: such a lane carries its share of the port's rate and no more,
 // at either end. Ratios of what lanes have carried by the same moment of one run; a run in which the machine
 // was away is taken again.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What happens at the pause points (pause_point.h) of the source files that a test includes after this.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fluid server of a port, with time passed in: shares, order, and that late observers lose nothing.
 #include "harness/vhca/port_clock.h"
 

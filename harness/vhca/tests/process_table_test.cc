@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reclaiming what a dead process has left, by several at once: one of them is held up between its look and
 // its step, while another one does the work and a living process takes the slot.
 #include "harness/vhca/tests/pause_at.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Running Debian's own verbs programs, unchanged, on the virtual HCA that was just built, and reading what
 // they print. A program that is not installed is a failure: these tests are the proof that such programs run.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What perftest prints agrees with what the fabric was configured for. Other programs on the machine make a
 // run worse and never better than the truth, so the best of several counts.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "harness/vhca/qp_transitions.h"
 
 #include <gtest/gtest.h>

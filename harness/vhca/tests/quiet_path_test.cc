@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The data path asks the kernel for no memory: whoever maps or unmaps holds up every initiator that copies
 // into this process meanwhile, and waits for them. A filter ends the process at the first such call.
 #include <gtest/gtest.h>

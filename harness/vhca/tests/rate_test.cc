@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ports carry what they are said to carry, whoever uses them; and share it fairly. Measured by the counters
 // of the ports over about a second, against the clock of the same run.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // 64 processes on nodes of 8 NICs, each with a QP to every process, itself included: 4096 QPs that all live
 // and carry data at once.
 #include <gtest/gtest.h>

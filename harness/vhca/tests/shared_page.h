@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory that a test and all its forked processes share; made before they are.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared receive queues: requests go to whichever QP needs one first, none is lost or used twice, whoever is
 // killed.
 #include <gtest/gtest.h>

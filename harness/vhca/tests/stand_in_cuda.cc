@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A libcuda.so.1 without a GPU, for tests: what a program and the virtual HCA ask of the driver, over memory
 // of its own. As on a GPU, a device address can be neither read nor written by the CPU, a copy is made when
 // its stream is synchronised and no sooner, a process opens others' handles and never its own, each of them

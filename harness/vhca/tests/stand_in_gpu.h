@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GPU memory for tests on a machine without GPUs: loads the stand-in libcuda.so.1 (stand_in_cuda.cc) into the
 // process. VHCA_STAND_IN_CUDA is its path.
 #pragma once

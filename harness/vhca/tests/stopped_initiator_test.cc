@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An initiator that a signal stops between its copy and the completion at the target (a stop takes effect
 // when the system call returns). The target goes on without it; when it continues, it must not find anything
 // to complete.

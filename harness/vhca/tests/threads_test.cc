@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Several threads of one process on their own and on the same objects. Worth most under the thread sanitizer.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Large messages that share a copy: no program can tell but by speed. Each is right, in order, and has its
 // own outcome; none waits for a program that has nothing more to post.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Transfers that succeed, within one process and between two.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the emulated tests share: processes on the nodes of a fabric, and an RC endpoint. The test program
 // itself never opens a device: all verbs happen in forked children, so that they can be stopped and killed.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Aligned 8-byte words are never seen half written, and completions come after their data.
 #include <gtest/gtest.h>
 

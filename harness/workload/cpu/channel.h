@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One NCCL channel of a rank: a connection to a rank some places on in the ring, one from the rank as many
 // places back, their slots, and the steps of the operation that is open. Advanced by the proxy's progress
 // thread only; never blocks.

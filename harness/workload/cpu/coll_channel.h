@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One NIC's part of an AllReduce through CollNet, as NCCL's proxy does it: the data goes through registered
 // slots in pieces of whole chunks, padded with what happens to be there, up to eight of them outstanding.
 // Advanced by the proxy's progress thread only.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a net plugin's library has beside the net, behind small interfaces: CollNet (versions 8 to 12) and the
 // tuner (2 to 6), called as NCCL calls them.
 #pragma once

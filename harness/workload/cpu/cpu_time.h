@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CPU time of a rank's transport: of the whole process but the thread that fills and compares the buffers.
 #pragma once
 

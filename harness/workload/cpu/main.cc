@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // r2bench-cpu-rank: one rank of the cpu workload. Started by r2bench, which names the control connection in
 // R2BENCH_CONTROL; there is no other way to use it.
 #include <csignal>

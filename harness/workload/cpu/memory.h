@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Page-aligned anonymous memory, as buffers that are registered with a NIC want it.
 #pragma once
 

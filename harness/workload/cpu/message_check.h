@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which messages of a stream came, by what they carry: each message is recognised by its first elements, so that one
 // that came twice or never is counted as that, in any operation, and not only as wrong elements. Pure.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any NCCL net plugin, version 8 to 12, behind one small interface: the calls that NCCL's proxy makes, in the
 // form of the newest version. Calls it exactly as NCCL does; adds no retries and hides no error.
 #pragma once

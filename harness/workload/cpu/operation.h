@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What each operation means: who sends to whom on which channel, in which steps, and what must come out. Pure
 // but for the buffers it compares.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the ranks put into their buffers and what must come out: integers that are exact in every data type,
 // sums over up to 1024 ranks included, so that each result has one right value. They come from a non-linear
 // mix of operation, rank and element: a sum that holds another operation's data, or data shifted by any

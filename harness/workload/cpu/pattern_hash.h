@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the patterns' numbers come from: a non-linear mix of operation, rank and element.
 #pragma once
 

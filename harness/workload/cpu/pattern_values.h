@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What pattern.h does, for every type and reduction, one element at a time; pattern.cc has the fast loops for
 // sums of the usual types.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The logger that is handed to the plugin: prints every line to stderr (the rank's log file) and keeps the
 // warnings, which tell the user which NIC failed and why.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NCCL's proxy in small: a progress thread that alone calls isend, irecv and test and sleeps while nothing is
 // open, and a service thread for everything else (listen, connect, accept, regMr, close).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A rank: takes its configuration from the runner, connects its ring, runs verified operations for as long as
 // the runner grants them, and reports. The whole life of one r2bench-cpu-rank process.
 #pragma once

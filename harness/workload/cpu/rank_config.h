@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the runner tells a rank before anything else, as one message.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The control connection of a rank program: R2BENCH_CONTROL names it ("fd:N" or "tcp:PORT:TOKEN").
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Floating-point types of 8 and 16 bits, as NCCL has them: to and from float, rounding to nearest, ties to
 // even. Plain and slow: for making and checking data.
 #pragma once

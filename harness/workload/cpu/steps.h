@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the GPU kernel of NCCL would do for one channel of one operation, as a list of steps: which slice is
 // received, reduced, sent, copied out, in NCCL's order. Pure; the proxy carries it out.
 #pragma once

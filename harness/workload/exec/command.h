@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A user's command as a child of the rank: started with everything that the rank has, its output read line by
 // line.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "harness/workload/exec/exec_rank.h"
 
 #include <sys/wait.h>

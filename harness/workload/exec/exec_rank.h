@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A rank of the engine exec: runs the user's command when the runner says so, tells it what the command's
 // output says, and how it ended. The whole life of one r2bench-exec-rank process.
 #pragma once

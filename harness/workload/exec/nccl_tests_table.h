@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads what the programs of nccl-tests print. Columns go by the table's own header, so that every version of
 // it can be read: 'error' instead of '#wrong', without 'redop' or 'root', with percentiles behind each side.
 // Pure.

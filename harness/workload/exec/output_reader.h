@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a command's output says of its progress: when its operations begin, when each ends, what it measured
 // itself. Pure.
 #pragma once

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The communication of a data-parallel training loop, for torchrun: each step sums a buffer of gradients over all ranks with
 PyTorch's NCCL and compares every element. Prints a line a step; exit status 1 when an element was wrong.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Mode 3 inside unmodified NCCL on one GPU: several 'nodes' (NCCL_HOSTID) share it through CUDA's MPS, each with its own virtual NICs, of
 which some are lost or slow. One call, one JSON line per case as it ends; cases that fail keep their logs.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """allreduce_matrix.py without GPUs: what it plans, and what it makes of what ranks would leave."""
 
 import argparse

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """One rank of AllReduces through a given libnccl (ctypes; PyTorch for memory only): data types, operations, groups, communicators, CUDA
 graphs, as a list of steps says; every element of every operation compared.
 

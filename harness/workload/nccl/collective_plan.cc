@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "harness/workload/nccl/collective_plan.h"
 
 namespace r2bench {

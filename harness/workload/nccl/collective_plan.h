@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What one part of the data means in an operation: where it is sent from and received to, what is filled and
 // poisoned before, and what must be there afterwards. Pure; offsets are elements of the part.
 #pragma once

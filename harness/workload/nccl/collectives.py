@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """One rank of a job on GPUs: real, unmodified NCCL through PyTorch, every element of every operation compared.
 
 Started once per GPU with RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT set; which network NCCL takes is the

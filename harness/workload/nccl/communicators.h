@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The communicators of a rank and one operation over all of them: eagerly or as a replay of a CUDA graph,
 // with each communicator on a stream of its own.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CUDA driver API, as far as the nccl workload needs it: bound at run time from libcuda.so.1, so that
 // this project builds and runs without CUDA. The declarations are our own; names and numbers are the driver's
 // ABI.

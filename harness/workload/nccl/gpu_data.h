@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The buffers of a rank on its GPU: filled with the cpu workload's pattern and compared element by element,
 // by kernels.
 #pragma once

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """GPU memory over the virtual HCA: unmodified NCCL, ranks that share one GPU under MPS, NICs that read and write GPU memory.
 
     harness/workload/nccl/gpu_memory.py --build build/release --out gpu_memory.json [--seconds N] [--jobs 3] [--only WORD,…]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """gpu_memory.py judges a case by all that it asks for: each of them, missing, fails it."""
 
 import copy

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """NCCL's own IB transport, as shipped and with its failover, beside R2CCL: the same faults on the same virtual NICs, inside
 the same unmodified NCCL. Needs GPUs (one is enough, with CUDA's MPS), a build of this project and a libnccl.
 

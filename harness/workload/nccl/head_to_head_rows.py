@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rows of head_to_head.py: which transport, which fault, which size, in which order; and the scenario of each. Runs nothing."""
 
 import os

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """head_to_head.py on results that are made up and on a runner that is made up: the plan, the measures, and going on where it stopped."""
 
 import contextlib

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Unmodified NCCL on GPUs over virtual NICs, with and without R2CCL, under the same faults: one call, one JSON file.
 
 Needs a machine with GPUs, PyTorch and a build of this project. Each case is a job of several 'nodes' on this host

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """matrix.py without GPUs: what it plans, and what it makes of outcomes, made up here."""
 
 import os

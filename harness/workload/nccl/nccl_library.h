@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NCCL's C interface, bound at run time from any libnccl (2.19 or later): one process can tell one version
 // from another, and this project builds without NCCL. The declarations are our own; names and numbers are
 // NCCL's ABI.

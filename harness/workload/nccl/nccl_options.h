@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the runner tells a rank of the engine nccl besides RankConfig: the key "nccl" of its first message.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A rank of the engine nccl: takes its configuration from the runner, makes its communicators, runs verified
 // operations for as long as the runner grants them, and reports. The whole life of one r2bench-nccl-rank
 // process.

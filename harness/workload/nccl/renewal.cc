@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Communicators that are ended while the job goes on, and those that come after them: as a framework recovers
 // (ncclCommAbort and new ids) or goes on without a rank (ncclCommShrink, ncclCommRevoke).
 #include <sched.h>

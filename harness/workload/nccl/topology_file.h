@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A topology file for NCCL (NCCL_TOPO_FILE) that places NICs beside a GPU, under one PCI bridge: NICs without
 // a place in /sys are merged into one only where a file says that they are neighbours.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the engine runs for an operation, and whether it should run it at all. Pure: all ranks that ask with the
 // same numbers get the same answer.
 #pragma once

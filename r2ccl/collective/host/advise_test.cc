@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // When the engine is worth it.
 #include "r2ccl/collective/host/advise.h"
 

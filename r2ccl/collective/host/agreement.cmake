@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The agreement on capacities among the processes of a group, and what NCCL's tuner decides by it.
 add_library(r2ccl_agreement STATIC host/agreement_star.cc host/gate.cc host/node_counter.cc host/plan_agreement.cc host/selection.cc)
 target_link_libraries(r2ccl_agreement PUBLIC r2ccl_collective r2ccl_control r2ccl_trace Threads::Threads)

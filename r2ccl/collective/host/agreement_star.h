@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Control connections between rank 0 of a group and all other ranks. A connection that breaks is made again
 // by the other rank; what was under way on it is lost, and both sides learn of the new one. Each has keys of
 // its own, from the token in rank 0's listen handle and a nonce. Used by one thread, except wake().

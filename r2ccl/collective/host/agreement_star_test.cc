@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Two ends of a star in one thread, over a real connection that breaks at chosen moments.
 #include "r2ccl/collective/host/agreement_star.h"
 

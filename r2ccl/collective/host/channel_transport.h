@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The executor's transport on channels of the core: an end is one direction of one channel to one peer. Channels
 // are made when an end is first asked for, in the background of progress(); until then nothing can be sent on it.
 // Both sides ask for the same ends, since they run the same schedules; a channel's first message says whose it

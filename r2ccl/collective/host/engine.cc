@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The process's engine: listeners and groups over the Net.
 #include "r2ccl/collective/host/engine.h"
 

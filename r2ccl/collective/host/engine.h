@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host engine: AllReduce and its kin among the nodes of a communicator, after a schedule of
 // r2ccl/collective, on channels of the core, with additions on the CPU. What the CollNet shims of
 // r2ccl/plugin see of it. The calls have the meaning of NCCL's CollNet interface, without its versions.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host engine on channels of the core, over the virtual fabric: one process per rank, each on a node of its
 // own. Every element is compared, and all ranks' results with each other's, bit by bit.
 #include <gtest/gtest.h>

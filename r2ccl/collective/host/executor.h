@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs operations of a rank after their programs, over a transport. No thread: everything moves in poll().
 //
 // An operation's lanes are put behind those of the operations before it, on each end of the transport: the

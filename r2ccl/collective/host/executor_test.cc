@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The executor over channels within one process, all ranks in turn: every builder, several operations open,
 // types, odd counts, in place, plans that change from one operation to the next, with delays from a seed. Every
 // element is compared, and all ranks' results bit by bit.

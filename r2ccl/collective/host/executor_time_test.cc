@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How long the executor takes for a stream of operations on ports with rates, in the fabric's own time: the
 // lower bound of AllReduce is attained but for fill and latency, since lanes run on from one operation to the
 // next, and each has its share of the port.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Test support: channels within one process, for all ranks of a group. A message moves some ticks after both of
 // its ends have been posted, a seed says how many; channels overtake each other, messages of one channel do
 // not. No message is bigger or smaller than what its receiver has room for, or the test ends.

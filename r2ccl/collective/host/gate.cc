@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "r2ccl/collective/host/gate.h"
 
 namespace r2ccl::collective {

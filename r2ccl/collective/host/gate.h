@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lets the operations of one sequence begin, on one thread, while the
 // agreement's thread holds them and gives them new views. No operation slips through a hold: whoever begins
 // one writes down its number and then reads the limit; whoever holds lowers the limit and then reads the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gate under two threads: nothing begins at or beyond a hold point before the decision, and every operation
 // has the view of its number.
 #include "r2ccl/collective/host/gate.h"

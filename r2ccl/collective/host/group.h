@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One CollNet communicator: its channels, its executor, and the plan of each operation. See engine.h.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How far the tuners of one communicator have come on one node, whichever processes they are in, and which
 // view each of their operations has. Memory that all of them share: a tuner writes down its number and then
 // reads the hold; who holds writes the hold and then reads the numbers, so nothing slips through. It counts

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The node's tuners share numbers, holds and views: nothing begins at or beyond a hold, in whichever tuner.
 #include "r2ccl/collective/host/node_counter.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which capacities every rank of a Group goes by, for each operation: the same on all of them, whatever fails
 // meanwhile. The rules are a pure state machine (collective/agreement.h); this carries its messages over
 // authenticated control connections between rank 0 and all ranks, on a thread that sleeps while nothing

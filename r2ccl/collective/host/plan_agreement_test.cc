@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Several ranks in one process, over real connections that are cut: each operation has one view on all ranks,
 // the newest capacities arrive everywhere, and no rank waits for ever.
 #include "r2ccl/collective/host/plan_agreement.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What one rank does in a schedule, and on which ends of its transport. Made once for a plan, shared by all
 // operations that follow it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compiled once for each instruction set that the compiler knows (Highway); the best one that the machine has
 // is taken at run time.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Additions on the CPU: dst = a op b, element by element, for all of NCCL's types.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every reduction against a scalar reference: of all pairs of 8-bit values, of all 16-bit values with others of
 // every kind, of tails of every length and alignment.
 #include "r2ccl/collective/host/reduce.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What NCCL's tuner answers: NCCL's own choice without CollNet while all nodes are healthy, CollNet (and with
 // it the host engine) once a node is degraded and the operation is large enough. All ranks of a communicator
 // answer alike for the same operation: each counts the AllReduces that it is asked about, and the group's

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the tuners of three nodes answer while capacities change: the same for each operation, CollNet only
 // where it is worth it, NCCL's own choice wherever something is not known.
 #include "r2ccl/collective/host/selection.h"

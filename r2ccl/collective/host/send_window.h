@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How much a rank has under way. What has been posted leaves in the NIC's order, not in that of the operations, so as
 // little as keeps the ports busy: the window grows while it is what holds messages back and these are soon done, and
 // shrinks while they wait long before a port.

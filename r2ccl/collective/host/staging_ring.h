@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where messages lie from their arrival until they have been added: contiguous pieces of a ring of bytes, taken
 // and given back in the same order. Pure.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "r2ccl/collective/host/striped_transport.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One transport over several NICs of the node: the messages of an end take turns on a channel of each NIC, each
 // NIC as often as its share says (rails.h), in an order that both sides know, so the n-th message sent is still
 // the n-th received. NCCL makes one CollNet

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Test support: channels within one process over ports with rates, in time of their own. A port sends the
 // packets of its messages in turn, one of each channel; what arrives waits at the receiver's port. So the
 // executor's order, credits and window show in the time that a stream of operations takes, on any machine.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the executor needs of the channels beneath it: ends of connections, numbered densely, on each of which
 // messages are sent or received in order. In production they are channels of the core (channel_transport.h), in
 // tests queues within one process.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One way to call a plugin of any version, for tests: what differs between the versions is passed neutrally
 // here (no context settings, no profiler, no traffic class).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The translation between NCCL's CollNet calls and the host engine, for each version, over an engine that the
 // test controls.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The built library as NCCL's loader sees it: which names it has, and what closing it does.
 #include <dlfcn.h>
 #include <gtest/gtest.h>

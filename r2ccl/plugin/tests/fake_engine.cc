@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "r2ccl/plugin/tests/fake_engine.h"
 
 namespace r2ccl::collective {

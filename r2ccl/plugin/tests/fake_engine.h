@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A host engine that does what the test wants: it adds nothing up over any network, but remembers what it was
 // asked for, and answers from its knobs.
 #pragma once

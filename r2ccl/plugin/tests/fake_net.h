@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A core that does what the test wants, so that the shims can be tested without any device.
 #pragma once
 

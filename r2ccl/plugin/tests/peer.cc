@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One rank of the two-process tests: loads the built plugin as NCCL does and moves a few messages through it.
 //   plugin_peer send|receive|init VERSION LIBRARY
 // PEER_MEMORY=dma-buf: with memory that is registered by a descriptor. Descriptor 3 leads to the other rank

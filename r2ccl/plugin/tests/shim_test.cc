@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The translation between NCCL's calls and the core, for each version, over a core that the test controls.
 #include <gtest/gtest.h>
 

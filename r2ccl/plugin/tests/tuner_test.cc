@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the tuner's versions make of NCCL's table of costs.
 #include <gtest/gtest.h>
 

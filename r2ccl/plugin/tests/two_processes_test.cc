@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The built library between two processes, over the virtual HCA: each version's calls from init to close.
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fuzz target: a control connection in the hands of somebody who can cut, change, repeat, reorder and invent
 // bytes, but has no key. Whatever he does, what comes out is the beginning of what was said, once and in
 // order; and a message that is refused changes nothing: the same end still takes the genuine one.

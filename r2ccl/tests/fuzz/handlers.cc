@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fuzz target: a sender and a receiver on a virtual fabric, and between them somebody who holds the keys of
 // their control connection: a peer gone mad. He passes messages on, changes, drops, repeats and invents them,
 // of every type and size; time passes, ports go down, messages are posted meanwhile. No word of his may crash

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fuzz target: any sequence of immediates, completions and reports, against both ledgers. Beside them the
 // plain truth is kept in sets: nothing counts twice, nothing counts that was not opened, what is said to be
 // received or done is, and no word of the peer takes a ledger beyond what there is.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fuzz target: both ends of a conversation from the first message on, and between them somebody without a key
 // who cuts connections at any byte, and offers the acceptor what connectors have asked before, whole, changed
 // or in part. An acceptor goes on over a connection only if it begins with what the connector has really

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes PROTOCOL.md's table of what the exploration covers, from what protocol_model_test prints.
 
     bounds_table.py BUILD            runs both explorations of BUILD (minutes, 1.6 GB), and writes the table

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What one step does to the world: NICs, the application, and what carries the protocol's decisions out, as
 // Channel does it in a job. It decides nothing of the protocol.
 #pragma once

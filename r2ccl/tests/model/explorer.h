@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Breadth-first exploration of a finite model, one state at a time: every reachable state once, the shortest
 // way to the first that breaks a property, and the proof that no run goes on for ever. Knows nothing of what
 // it explores.

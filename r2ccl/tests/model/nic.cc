@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Queue pairs, NICs and the application's side of the data path: the world that does its worst.
 #include <algorithm>
 #include <bit>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What may happen next: to NICs, the application, the control connection, and by time-outs.
 #include <algorithm>
 

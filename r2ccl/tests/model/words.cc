@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Steps and bounds in words, so that a counterexample can be read.
 #include <string>
 

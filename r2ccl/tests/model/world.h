@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The model that the explorer explores: both ends of one channel, the queue pairs between them and the
 // control connection. The ends are the real ones (SendingEndOf, ReceivingEndOf, Conduct): events go in, and
 // what they then want done is carried out by executor.cc in an environment that does its worst.

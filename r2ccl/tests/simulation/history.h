@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One history: processes, channels and NICs, traffic, and what goes wrong when, all from one seed; and what
 // must hold whatever the seed.
 #pragma once

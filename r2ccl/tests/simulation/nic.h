@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Simulated NICs behind libibverbs: RC queue pairs that carry out their work in order, lose, repeat, flush
 // and freeze as real ones do. A packet is read from the sender's memory when it is sent, taken in by the
 // receiver's NIC when it arrives, and placed some time later; a queue pair in ERR takes nothing in, and its

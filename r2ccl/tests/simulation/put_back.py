@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What the simulation finds: takes a rule of the protocol out of the core, or puts a defect back into it, builds `simulate`,
 and runs it until a history is wrong. Works in a checkout of its own: the sources are changed and restored.
 

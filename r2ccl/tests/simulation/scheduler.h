@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One virtual clock, and the threads of all simulated processes as fibers under it. One operating-system
 // thread runs everything, so a history depends on its seed alone. Time passes only when every fiber waits.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs histories of the core under simulated time, one seed each, in processes of their own: what one does
 // wrong harms no other, and what a seed does depends on nothing but the seed.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the core asks of the operating system, answered by the simulation: threads, locks, clocks, epoll,
 // event descriptors and TCP. The linker leads the core's calls here (--wrap: see CMakeLists.txt); whatever is
 // not the simulation's goes to the real one.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every type and reduction: what goes in, what must come out, and what the comparison catches.
 #include <gtest/gtest.h>
 

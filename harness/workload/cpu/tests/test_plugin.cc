@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A net plugin for the tests of the workload: NCCL's net interface v8 … v12 over loopback TCP, so that the
 // harness is proved against a plugin that is none of ours. On request it misbehaves in one exact way:
 //   TESTNET_FAULT=<what>:<rank>:<n>   in the rank R2BENCH_RANK == <rank>, at its n-th message (from 0)

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Builds all_reduce_perf of nccl-tests (https://github.com/NVIDIA/nccl-tests) so that the copies that the engine exec starts find
 # each other without mpirun: with the mpi.h beside this file.
 #

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // As much of MPI as nccl-tests calls, between the copies that the engine exec starts: a build of nccl-tests
 // with MPI=1 finds its ranks by RANK and WORLD_SIZE, without mpirun. Collectives go through files of one
 // folder of this host, which rank 0 removes at the end; they take milliseconds and are never timed by

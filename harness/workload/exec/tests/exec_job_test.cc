@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole jobs of the engine exec: real commands, the real runner. What is said of how they ended, what their
 // output tells of operations, that faults strike by it, and that nothing outlives a job.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The mpi.h for nccl-tests: what each of three processes gets from the calls that nccl-tests makes.
 #include "harness/workload/exec/nccl_tests/mpi.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A program as a user would run it under the engine exec: it knows RANK, MASTER_PORT and NCCL_NET_PLUGIN
 // alone. Rank 1 listens on the plugin's NICs and tells rank 0 where over TCP; rank 0 sends STEPS times eight
 // messages of 1 MiB over each NIC; rank 1 compares every byte and prints how long each step took. Exit status

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The GPU kernels of the nccl workload: fill a buffer, count wrong elements, count bytes that are not as
 // poison left them. make_ptx.py compiles them to gpu_pattern.ptx, which the driver compiles for the GPU at
 // hand.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The elements of the cpu workload's pattern (harness/workload/cpu/pattern.h), one at a time, for GPU
 // kernels: what a rank puts in, and what must come out. Compiled by nvcc for gpu_pattern.cu and by the host's
 // compiler for tests, which hold both formulas against each other. Standard C++ alone; no table, no state.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The PTX text of gpu_pattern.cu, for cuModuleLoadData.
 #pragma once
 

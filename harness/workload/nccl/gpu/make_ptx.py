@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Compiles gpu_pattern.cu to gpu_pattern.ptx, the text that goes into r2bench-nccl-rank: needs nvcc, which a build does not.
 
 `--check` compiles nothing: it says whether the text in the tree was made from the sources in the tree, and, where ptxas is

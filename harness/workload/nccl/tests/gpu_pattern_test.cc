@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernels' formulas against the cpu workload's: for every type and reduction what is filled in is the
 // same, byte for byte, and the comparison finds the same elements wrong.
 #include "harness/workload/nccl/gpu/gpu_pattern.h"

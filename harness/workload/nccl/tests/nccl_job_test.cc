@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole jobs of the engine nccl on stand-ins for CUDA and NCCL: the runner, the rank program and its kernels'
 // formulas are the real ones. What the operations compute, what is said of errors, and that nothing outlives
 // a job.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A stand-in for libcuda.so.1 without a GPU: memory is the host's, each stream is a thread that does its work
 // in order, kernels are the functions that gpu_pattern.cu calls. For tests of the nccl workload alone.
 //   STANDIN_CUDA_GPUS=N      how many GPUs there are (1)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A stand-in for libnccl.so without a GPU: a communicator's ranks send what they put in to a thread of the
 // first rank (TCP on the loopback), which does the arithmetic and sends back what each gets. For tests of the
 // nccl workload alone.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the stand-in for NCCL needs of the stand-in for CUDA: work on a stream.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The file that places virtual NICs beside a GPU.
 #include "harness/workload/nccl/topology_file.h"
 
