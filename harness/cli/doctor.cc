@@ -15,7 +15,7 @@
 #include "harness/cli/resources.h"
 #include "harness/cli/topology_view.h"
 #include "harness/fabric/readiness.h"
-#include "harness/report/format.h"
+#include "harness/base/format.h"
 #include "r2ccl/base/config.h"
 
 namespace r2bench {
