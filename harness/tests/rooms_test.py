@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""No folders of the sources include each other in a circle: reads every #include outside tests.
+"""No folders of the sources include each other in a circle, and harness/README.md says what its packages include:
+reads every #include outside tests.
 
     rooms_test.py REPOSITORY"""
 import collections
@@ -48,6 +49,21 @@ def circles(graph):
         yield circle
 
 
+def unlike_the_table(repository, graph):
+    """Where the table of packages in harness/README.md says otherwise; `workload` is told of engine by engine."""
+    text = (repository / 'harness' / 'README.md').read_text()
+    rows = dict(re.findall(r'^\| \[`([a-z_]+)`\]\([^)]*\) \|[^|]*\| (.*?) ?\|$', text, re.MULTILINE))
+    packages = collections.defaultdict(set)
+    for folder, others in graph.items():
+        parts = folder.split('/')
+        if parts[0] == 'harness':
+            packages[parts[1]].update(other.split('/')[1] for other in others if other.startswith('harness/') and other.split('/')[1] != parts[1])
+    for package in sorted(set(packages) - {'workload', 'cli'}):
+        told = set(re.findall(r'`(?!r2ccl/)(\w+)(?:/\w+)?`', rows.get(package, '')))
+        if told != packages[package]:
+            yield f"harness/README.md, '{package}': it includes " + (', '.join(f'`{name}`' for name in sorted(packages[package])) or 'nothing')
+
+
 def main():
     sample = {'a': {'b': ['']}, 'b': {'c': ['']}, 'c': {'b': ['']}}
     if list(circles(sample)) != [['b', 'c']]:
@@ -63,6 +79,9 @@ def main():
             for other in circle:
                 for line in graph[folder].get(other, ())[:3]:
                     print('    ' + line)
+    for line in unlike_the_table(pathlib.Path(sys.argv[1]), graph):
+        status = 1
+        print(line)
     if status == 0:
         print(f'{len(graph)} folders, no circle')
     return status
