@@ -9,6 +9,7 @@
 
 #ifdef FAULTINJECT_LIBRARY  // a plan reads the declaration alone
 #include "faultinject/faults/qp_choice.h"
+#include "faultinject/plan/event_element.h"
 
 namespace faultinject {
 namespace {
@@ -20,13 +21,12 @@ class QpEvent : public QpStrike {
   bool strike(Context& context, QueuePair& qp, uint64_t now) override {
     ibv_async_event event{};
     event.event_type = ibv_event_type(entry().event_type);
-    switch (event.event_type) {
-      case IBV_EVENT_CQ_ERR:
+    switch (element_of(event.event_type)) {
+      case EventElement::kCompletionQueue:
         if (qp.send_cq == nullptr) return false;
         event.element.cq = qp.send_cq->cq;
         break;
-      case IBV_EVENT_SRQ_ERR:
-      case IBV_EVENT_SRQ_LIMIT_REACHED:
+      case EventElement::kSharedReceiveQueue:
         if (qp.qp->srq == nullptr) return false;
         event.element.srq = qp.qp->srq;
         break;
@@ -45,7 +45,7 @@ class DeviceEvent : public Fault {
 
   void begin(Context& context, uint64_t now) override {
     if (!hits(context)) return;
-    const bool of_port = ibv_event_type(entry().event_type) != IBV_EVENT_DEVICE_FATAL;
+    const bool of_port = element_of(ibv_event_type(entry().event_type)) == EventElement::kPort;
     for (uint32_t port = 1; port <= (of_port ? context.ports() : 1); port++) {
       if (of_port && entry().port != 0 && entry().port != port) continue;
       ibv_async_event event{};
@@ -68,18 +68,10 @@ class DeviceEvent : public Fault {
 };
 
 std::unique_ptr<Fault> make_async_event(FaultEntry& entry) {
-  switch (ibv_event_type(entry.event_type)) {
-    case IBV_EVENT_CQ_ERR:
-    case IBV_EVENT_QP_FATAL:
-    case IBV_EVENT_QP_REQ_ERR:
-    case IBV_EVENT_QP_ACCESS_ERR:
-    case IBV_EVENT_COMM_EST:
-    case IBV_EVENT_SQ_DRAINED:
-    case IBV_EVENT_PATH_MIG:
-    case IBV_EVENT_PATH_MIG_ERR:
-    case IBV_EVENT_QP_LAST_WQE_REACHED:
-    case IBV_EVENT_SRQ_ERR:
-    case IBV_EVENT_SRQ_LIMIT_REACHED:
+  switch (element_of(ibv_event_type(entry.event_type))) {
+    case EventElement::kQueuePair:
+    case EventElement::kCompletionQueue:
+    case EventElement::kSharedReceiveQueue:
       return std::make_unique<QpEvent>(entry);
     default:
       return std::make_unique<DeviceEvent>(entry);

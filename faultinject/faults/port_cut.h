@@ -8,7 +8,7 @@
 // notice nothing, as on hardware: their sends complete, and nothing of them arrives.
 #pragma once
 
-#include "faultinject/faults/fault.h"
+#include "faultinject/preload/fault.h"
 #include "faultinject/preload/context.h"
 
 namespace faultinject {

@@ -3,7 +3,7 @@
 // becomes of its traffic is another matter.
 #pragma once
 
-#include "faultinject/faults/fault.h"
+#include "faultinject/preload/fault.h"
 #include "faultinject/preload/context.h"
 
 namespace faultinject {

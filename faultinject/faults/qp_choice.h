@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "faultinject/faults/fault.h"
+#include "faultinject/preload/fault.h"
 #include "faultinject/preload/context.h"
 
 namespace faultinject {

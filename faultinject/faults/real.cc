@@ -5,7 +5,7 @@
 #include "faultinject/plan/kind.h"
 
 #ifdef FAULTINJECT_LIBRARY  // a plan reads the declaration alone
-#include "faultinject/faults/fault.h"
+#include "faultinject/preload/fault.h"
 #endif
 
 namespace faultinject::faults {

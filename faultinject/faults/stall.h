@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "faultinject/faults/fault.h"
+#include "faultinject/preload/fault.h"
 #include "faultinject/preload/context.h"
 
 namespace faultinject {

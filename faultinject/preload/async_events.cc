@@ -15,42 +15,11 @@
 #include <atomic>
 #include <utility>
 
+#include "faultinject/plan/event_element.h"
 #include "faultinject/preload/real.h"
 
 namespace faultinject {
 namespace {
-
-bool about_qp(const ibv_async_event& event) {
-  switch (event.event_type) {
-    case IBV_EVENT_QP_FATAL:
-    case IBV_EVENT_QP_REQ_ERR:
-    case IBV_EVENT_QP_ACCESS_ERR:
-    case IBV_EVENT_COMM_EST:
-    case IBV_EVENT_SQ_DRAINED:
-    case IBV_EVENT_PATH_MIG:
-    case IBV_EVENT_PATH_MIG_ERR:
-    case IBV_EVENT_QP_LAST_WQE_REACHED:
-      return true;
-    default:
-      return false;
-  }
-}
-
-bool same(const ibv_async_event& a, const ibv_async_event& b) {
-  if (a.event_type != b.event_type) return false;
-  if (about_qp(a)) return a.element.qp == b.element.qp;
-  switch (a.event_type) {
-    case IBV_EVENT_CQ_ERR:
-      return a.element.cq == b.element.cq;
-    case IBV_EVENT_SRQ_ERR:
-    case IBV_EVENT_SRQ_LIMIT_REACHED:
-      return a.element.srq == b.element.srq;
-    case IBV_EVENT_DEVICE_FATAL:
-      return true;
-    default:
-      return a.element.port_num == b.element.port_num;
-  }
-}
 
 bool readable(int fd) {
   pollfd p{fd, POLLIN, 0};
@@ -210,7 +179,7 @@ int AsyncEvents::get(ibv_async_event* event) {
 bool AsyncEvents::acknowledge(const ibv_async_event& event) {
   const std::lock_guard lock(mutex_);
   const auto at = std::find_if(unacknowledged_.begin(), unacknowledged_.end(),
-                               [&](const ibv_async_event& known) { return same(known, event); });
+                               [&](const ibv_async_event& known) { return same_event(known, event); });
   if (at == unacknowledged_.end()) return false;
   unacknowledged_.erase(at);
   return true;
@@ -232,7 +201,9 @@ void AsyncEvents::forget_if(Gone gone) {
 }
 
 void AsyncEvents::forget(const ibv_qp* qp) {
-  forget_if([&](const ibv_async_event& event) { return about_qp(event) && event.element.qp == qp; });
+  forget_if([&](const ibv_async_event& event) {
+    return element_of(event.event_type) == EventElement::kQueuePair && event.element.qp == qp;
+  });
 }
 
 void AsyncEvents::forget(const ibv_cq* cq) {

@@ -16,7 +16,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "faultinject/faults/fault.h"
+#include "faultinject/preload/fault.h"
 #include "faultinject/preload/async_events.h"
 #include "faultinject/preload/queue_pair.h"
 #include "faultinject/preload/removal.h"

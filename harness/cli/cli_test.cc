@@ -74,6 +74,19 @@ TEST_F(Program, runs_judges_and_keeps_the_result) {
   EXPECT_EQ(call({"validate", "result/result.json"}), 0) << err.str();
 }
 
+// The injected half of the pair could run by itself, and would take its time before the other is refused.
+TEST_F(Program, real_faults_without_leave_are_refused_before_anything_runs) {
+  for (const char* fabric : {"verbs", "rxe"}) {
+    EXPECT_EQ(call({"run", "real_link_down", "--fabric", fabric, "--no-plot"}), kExitUsage);
+    EXPECT_NE(err.str().find("real_link_down-reallinkdown: "), std::string::npos) << err.str();
+    EXPECT_NE(err.str().find("--allow-real-faults"), std::string::npos) << err.str();
+  }
+  EXPECT_EQ(call({"run", "real_link_down", "--fabric", "vhca", "--allow-real-faults"}), kExitUsage);
+  EXPECT_NE(err.str().find("the fabric vhca has none"), std::string::npos) << err.str();
+  EXPECT_TRUE(ran.empty());
+  EXPECT_EQ(entries("results"), 0u);
+}
+
 TEST_F(Program, env_prints_what_a_shell_needs_to_load_the_plugin) {
   const fs::path library =
       fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "lib" / "libnccl-net-r2ccl.so";

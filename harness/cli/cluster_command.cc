@@ -9,7 +9,7 @@
 
 #include "harness/cli/resources.h"
 #include "harness/cluster/preflight.h"
-#include "harness/report/format.h"
+#include "harness/base/format.h"
 #include "harness/run/runner.h"
 
 namespace r2bench {

@@ -11,12 +11,12 @@
 #include <thread>
 
 #include "faultinject/plan/units.h"
+#include "harness/base/format.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/resources.h"
 #include "harness/cli/topology_view.h"
 #include "harness/fabric/readiness.h"
 #include "harness/real/undo_list.h"
-#include "harness/report/format.h"
 #include "r2ccl/base/config.h"
 
 namespace r2bench {

@@ -7,7 +7,7 @@
 
 #include "faultinject/plan/units.h"
 #include "harness/real/change.h"
-#include "harness/report/format.h"
+#include "harness/base/format.h"
 #include "harness/report/story.h"
 
 namespace r2bench {

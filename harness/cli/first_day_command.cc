@@ -12,7 +12,7 @@
 #include "harness/cli/resources.h"
 #include "harness/cluster/facts.h"
 #include "harness/real/shell.h"
-#include "harness/report/format.h"
+#include "harness/base/format.h"
 #include "harness/run/runner.h"
 
 namespace r2bench {

@@ -11,7 +11,7 @@
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/resources.h"
 #include "harness/real/real_faults.h"
-#include "harness/report/format.h"
+#include "harness/base/format.h"
 
 namespace r2bench {
 namespace {

@@ -9,7 +9,7 @@
 #include "harness/cli/exit_codes.h"
 #include "harness/matrix/matrix_report.h"
 #include "harness/report/run_folder.h"
-#include "harness/run/revision.h"
+#include "harness/base/revision.h"
 
 namespace r2bench {
 namespace {

@@ -18,6 +18,7 @@
 #include "harness/fabric/shorter.h"
 #include "harness/fabric/slow_motion.h"
 #include "harness/real/change.h"
+#include "harness/real/real_faults.h"
 #include "harness/report/progress.h"
 #include "harness/report/run_folder.h"
 #include "harness/report/story.h"
@@ -129,6 +130,18 @@ void adapt(Scenario& scenario, const RunArguments& arguments, const std::functio
   }
 }
 
+/// What needs the user's leave is refused before anything runs, whichever of the scenarios it is in.
+void check_leave(const RunArguments& arguments, const std::vector<Scenario>& scenarios) {
+  for (const Scenario& scenario : scenarios) {
+    const std::string fabric = arguments.fabric.empty() ? name(scenario.fabric.kind) : arguments.fabric;
+    try {  // whether this is root is asked where it runs: a guest's user is
+      check_real_faults(scenario, fabric, arguments.allow_real_faults, true);
+    } catch (const FabricError& error) {
+      throw UsageError(scenario.name + ": " + error.what());
+    }
+  }
+}
+
 /// A failure outweighs a doubt, which outweighs a success.
 Verdict worse(Verdict a, Verdict b) {
   const auto weight = [](Verdict v) { return v == Verdict::kFail ? 2 : v == Verdict::kUnknown ? 1 : 0; };
@@ -151,6 +164,7 @@ int run_command(const RunArguments& arguments, const Runner& runner, const Conso
     }
   }
   if (!problems.empty()) throw ScenarioError(std::move(problems));
+  if (!arguments.dry_run) check_leave(arguments, scenarios);
   const bool in_guest = std::any_of(scenarios.begin(), scenarios.end(),
                                     [&](const Scenario& scenario) {
                                       return arguments.fabric.empty()

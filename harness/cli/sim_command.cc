@@ -9,7 +9,7 @@
 
 #include "faultinject/plan/units.h"
 #include "harness/cli/commands.h"
-#include "harness/report/format.h"
+#include "harness/base/format.h"
 #include "harness/report/run_folder.h"
 #include "r2ccl/collective/export.h"
 

@@ -16,7 +16,7 @@
 
 #include "faultinject/plan/units.h"
 #include "harness/fabric/topology_xml.h"
-#include "harness/report/format.h"
+#include "harness/base/format.h"
 #include "harness/report/table.h"
 #include "harness/run/runner.h"
 #include "harness/scenario/load.h"

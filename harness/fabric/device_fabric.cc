@@ -20,8 +20,6 @@ class NoFabric final : public DeviceFabric {
 
 }  // namespace
 
-std::string node_name(int node) { return "node" + std::to_string(node); }
-
 std::unique_ptr<DeviceFabric> make_fabric(const std::string& kind, const Fabric& shape,
                                           const std::string& lib_dir) {
   return make_fabric(kind, shape, lib_dir, {0, shape.nodes, {}});

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/scenario/node_name.h"
 #include "harness/scenario/scenario.h"
 
 namespace r2bench {
@@ -44,9 +45,6 @@ class DeviceFabric {
   /// Bytes that this NIC has carried in both directions; nullopt where nobody counts them.
   virtual std::optional<uint64_t> carried_bytes(int node, int nic) const = 0;
 };
-
-/// "node0" …: the names of nodes in targets, environments and reports.
-std::string node_name(int node);
 
 /// `kind`: vhca, verbs, rxe or none. `shape`: of the whole job. `lib_dir` is the build's lib folder. Throws
 /// FabricError, std::system_error.

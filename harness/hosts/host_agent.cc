@@ -11,7 +11,7 @@
 #include "harness/hosts/json_fields.h"
 #include "harness/hosts/local_host.h"
 #include "harness/launch/rendezvous.h"
-#include "harness/run/revision.h"
+#include "harness/base/revision.h"
 #include "r2ccl/base/clock.h"
 
 namespace r2bench {

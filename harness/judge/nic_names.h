@@ -16,7 +16,8 @@ using Devices = std::map<int, std::vector<std::string>>;
 /// Whether the text names NIC `index` of a node that matches the pattern `node`: as nic0 or NIC 0, or by the
 /// name of its device. Where the devices are not known, a usual name with the same number is taken for it:
 /// vhca0, mlx5_0. A name of which nobody says whose it is counts.
-bool names_nic(const std::string& text, const std::string& node, const std::string& index, const Devices& devices);
+bool names_nic(const std::string& text, const std::string& node, const std::string& index,
+               const Devices& devices);
 
 /// The numbers of the NICs that a target names: "0" of "node1/nic0" and of "node1/nic0/qp:2", all of
 /// "*/nic*".

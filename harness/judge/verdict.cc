@@ -6,9 +6,9 @@
 #include <limits>
 #include <string_view>
 
+#include "harness/base/format.h"
 #include "harness/judge/metric.h"
 #include "harness/judge/per_fault.h"
-#include "harness/report/format.h"
 
 namespace r2bench {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "harness/report/comparison_report.h"
 #include "harness/report/comparison_words.h"
-#include "harness/report/format.h"
+#include "harness/base/format.h"
 
 namespace r2bench {
 namespace {

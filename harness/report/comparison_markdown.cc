@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/report/comparison_report.h"
 #include "harness/report/comparison_words.h"
-#include "harness/report/format.h"
+#include "harness/base/format.h"
 
 namespace r2bench {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "harness/report/comparison_report.h"
 #include "harness/report/comparison_words.h"
-#include "harness/report/format.h"
+#include "harness/base/format.h"
 #include "harness/report/table.h"
 
 namespace r2bench {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "harness/report/format.h"
+#include "harness/base/format.h"
 
 namespace r2bench {
 

@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "harness/report/events.h"
-#include "harness/report/format.h"
+#include "harness/base/format.h"
 #include "harness/report/junit.h"
 #include "harness/report/sample_result.h"
 #include "harness/report/terminal.h"

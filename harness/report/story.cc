@@ -5,7 +5,7 @@
 
 #include "faultinject/plan/kind.h"
 #include "faultinject/plan/units.h"
-#include "harness/report/format.h"
+#include "harness/base/format.h"
 
 namespace r2bench {
 namespace {

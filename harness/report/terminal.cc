@@ -6,7 +6,7 @@
 #include <map>
 #include <ostream>
 
-#include "harness/report/format.h"
+#include "harness/base/format.h"
 #include "harness/report/story.h"
 #include "harness/report/table.h"
 

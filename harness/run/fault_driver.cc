@@ -47,16 +47,6 @@ std::string where(const Scenario& scenario, const Firing& firing) {
 
 }  // namespace
 
-std::vector<NicId> nics_of(const faultinject::Target& target, const Fabric& fabric) {
-  std::vector<NicId> nics;
-  for (int node = 0; node < fabric.nodes; ++node)
-    for (int nic = 0; nic < fabric.nics_per_node; ++nic)
-      if (faultinject::pattern_matches(target.node, node_name(node)) &&
-          faultinject::pattern_matches(target.nic, "nic" + std::to_string(nic)))
-        nics.push_back({uint16_t(node), uint16_t(nic)});
-  return nics;
-}
-
 FaultDriver::FaultDriver(const Scenario& scenario, size_t repeats, uint64_t seed,
                          faultinject::FaultBoard& board, std::vector<RankLink>& ranks,
                          const Collector& collector, Note note)

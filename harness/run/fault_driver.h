@@ -12,28 +12,12 @@
 #include <vector>
 
 #include "faultinject/control/fault_board.h"
+#include "harness/judge/job_record.h"
 #include "harness/measure/collector.h"
 #include "harness/run/rank_link.h"
 #include "harness/scenario/scenario.h"
 
 namespace r2bench {
-
-/// One arming of one fault, and what became of it.
-struct Firing {
-  size_t fault = 0;  ///< index into faults, then rank_faults
-  size_t repetition = 0;
-  uint32_t board_id = 0;  ///< 0: a rank fault, or not on the board yet
-  int rank = -1;          ///< of a rank fault
-  uint64_t armed_ns = 0;
-  uint64_t triggered_ns = 0;
-  uint64_t t0_ns = 0;
-  uint64_t healed_ns = 0;
-  uint32_t rounds = 0;          ///< how often it fired by itself (`repeat`)
-  size_t strike = 0;            ///< which of them this is, once they are told apart (strikes.h)
-  uint64_t back_ns = 0;         ///< a channel whose queue pair was struck has come back to the NIC; 0: none
-  uint64_t before_from_ns = 0;  ///< since when the job had run undisturbed
-  std::vector<NicId> nics;      ///< NICs that the fault strikes
-};
 
 /// A line for the event log and the live display.
 using Note = std::function<void(uint64_t time_ns, const std::string& name, const std::string& text)>;
@@ -120,8 +104,5 @@ class FaultDriver {
   std::vector<size_t> noted_;
   std::string gave_up_;
 };
-
-/// The NICs of the job that a target names.
-std::vector<NicId> nics_of(const faultinject::Target& target, const Fabric& fabric);
 
 }  // namespace r2bench

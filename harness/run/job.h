@@ -13,6 +13,7 @@
 
 #include "harness/hosts/host_boards.h"
 #include "harness/hosts/local_host.h"
+#include "harness/judge/job_record.h"
 #include "harness/measure/collector.h"
 #include "harness/measure/ticker.h"
 #include "harness/run/build_paths.h"
@@ -22,36 +23,6 @@
 #include "harness/run/runner.h"
 
 namespace r2bench {
-
-/// What a job leaves: the raw material of a ModeResult.
-struct JobRecord {
-  const Mode* mode = nullptr;
-  Outcome outcome = Outcome::kOk;
-  std::string error;
-  uint64_t error_ns = 0;
-  std::vector<RankResult> ranks;
-  Correctness correctness;
-  Record record;
-  std::vector<RankEvent> trace;
-  std::vector<std::string> labels;  ///< of the ranks
-  std::string gave_up;              ///< why the driver struck no more faults; else empty
-  uint64_t trace_lost = 0;
-  std::vector<Firing> firings;
-  std::vector<faultinject::Witness> witnesses;
-  std::set<uint32_t> added_faults;                 ///< on the board, not the scenario's: `r2bench inject`
-  std::vector<LoggedEvent> notes;                  ///< the runner's own
-  size_t most_events = 1'000'000;                  ///< that the log keeps
-  Distribution wakeup_ms;                          ///< of the runner's own ticker
-  bool ports_limit = true;                         ///< the fabric holds its ports to the scenario's rate
-  std::map<std::string, std::string> environment;  ///< of the ranks, without what concerns one rank only
-  std::string plugin;                              ///< "r2ccl v11"
-  std::map<std::string, std::string> facts;        ///< RankLink::facts of all ranks
-  std::string evidence;
-  std::map<int, std::vector<std::string>> devices;  ///< their names, by node and NIC
-  uint64_t start_ns = 0, end_ns = 0;
-  std::vector<HostResult> hosts;    ///< of a cluster; empty: all ranks were on this machine
-  uint64_t first_iteration_ns = 0;  ///< begin of the first counted operation of any rank; 0: there was none
-};
 
 class Job {
  public:

@@ -14,12 +14,12 @@
 
 #include "harness/measure/statistics.h"
 #include "harness/real/real_faults.h"
-#include "harness/run/evaluate.h"
+#include "harness/judge/evaluate.h"
 #include "harness/run/job.h"
 #include "harness/run/mps.h"
-#include "harness/run/pool.h"
-#include "harness/run/revision.h"
-#include "harness/run/strikes.h"
+#include "harness/judge/pool.h"
+#include "harness/base/revision.h"
+#include "harness/judge/strikes.h"
 #include "r2ccl/base/config.h"
 
 namespace r2bench {

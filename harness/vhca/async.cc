@@ -7,27 +7,15 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "faultinject/plan/event_element.h"
+
 namespace vhca {
 namespace {
 
-bool concerns_qp(const ibv_async_event& event) {
-  switch (event.event_type) {
-    case IBV_EVENT_QP_FATAL:
-    case IBV_EVENT_QP_REQ_ERR:
-    case IBV_EVENT_QP_ACCESS_ERR:
-    case IBV_EVENT_COMM_EST:
-    case IBV_EVENT_SQ_DRAINED:
-    case IBV_EVENT_PATH_MIG:
-    case IBV_EVENT_PATH_MIG_ERR:
-    case IBV_EVENT_QP_LAST_WQE_REACHED:
-      return true;
-    default:
-      return false;
-  }
-}
+using faultinject::EventElement;
 
-bool concerns_srq(const ibv_async_event& event) {
-  return event.event_type == IBV_EVENT_SRQ_ERR || event.event_type == IBV_EVENT_SRQ_LIMIT_REACHED;
+bool concerns(EventElement element, const ibv_async_event& event) {
+  return faultinject::element_of(event.event_type) == element;
 }
 
 void count_under(pthread_mutex_t& mutex, std::uint32_t& counter) {
@@ -112,40 +100,43 @@ int get_async_event(ibv_context* handle, ibv_async_event* event) {
     if (context.async_events.empty()) continue;  // its object was destroyed in between
     *event = context.async_events.front();
     context.async_events.pop_front();
-    if (concerns_qp(*event))
+    if (concerns(EventElement::kQueuePair, *event))
       count_under(event->element.qp->mutex, qp_of(event->element.qp).async_events_reported);
-    else if (event->event_type == IBV_EVENT_CQ_ERR)
+    else if (concerns(EventElement::kCompletionQueue, *event))
       count_under(event->element.cq->mutex, cq_of(event->element.cq).async_events_reported);
-    else if (concerns_srq(*event))
+    else if (concerns(EventElement::kSharedReceiveQueue, *event))
       count_under(event->element.srq->mutex, srq_of(event->element.srq).async_events_reported);
     return 0;
   }
 }
 
 void ack_async_event(ibv_async_event* event) {
-  if (concerns_qp(*event))
+  if (concerns(EventElement::kQueuePair, *event))
     acknowledge(*event->element.qp, event->element.qp->events_completed);
-  else if (event->event_type == IBV_EVENT_CQ_ERR)
+  else if (concerns(EventElement::kCompletionQueue, *event))
     acknowledge(*event->element.cq, event->element.cq->async_events_completed);
-  else if (concerns_srq(*event))
+  else if (concerns(EventElement::kSharedReceiveQueue, *event))
     acknowledge(*event->element.srq, event->element.srq->events_completed);
 }
 
 void forget_async_events(Qp& qp) {
-  drop_events(*qp.owner,
-              [&](const ibv_async_event& e) { return concerns_qp(e) && e.element.qp == &qp.qp_base; });
+  drop_events(*qp.owner, [&](const ibv_async_event& e) {
+    return concerns(EventElement::kQueuePair, e) && e.element.qp == &qp.qp_base;
+  });
   wait_for_acknowledgements(qp.qp_base, qp.qp_base.events_completed, qp.async_events_reported);
 }
 
 void forget_async_events(Cq& cq) {
   drop_events(*cq.owner, [&](const ibv_async_event& e) {
-    return e.event_type == IBV_EVENT_CQ_ERR && e.element.cq == cq.handle_as_cq();
+    return concerns(EventElement::kCompletionQueue, e) && e.element.cq == cq.handle_as_cq();
   });
   wait_for_acknowledgements(cq, cq.async_events_completed, cq.async_events_reported);
 }
 
 void forget_async_events(Srq& srq) {
-  drop_events(*srq.owner, [&](const ibv_async_event& e) { return concerns_srq(e) && e.element.srq == &srq; });
+  drop_events(*srq.owner, [&](const ibv_async_event& e) {
+    return concerns(EventElement::kSharedReceiveQueue, e) && e.element.srq == &srq;
+  });
   wait_for_acknowledgements(srq, srq.events_completed, srq.async_events_reported);
 }
 

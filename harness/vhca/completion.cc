@@ -10,6 +10,7 @@
 #include "harness/vhca/pause_point.h"
 #include "harness/vhca/process_table.h"
 #include "harness/vhca/responder.h"
+#include "harness/vhca/responder_hold.h"
 #include "harness/vhca/runtime.h"
 #include "harness/vhca/shared_receive.h"
 

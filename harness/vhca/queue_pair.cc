@@ -15,6 +15,7 @@
 #include "harness/vhca/process_table.h"
 #include "harness/vhca/qp_transitions.h"
 #include "harness/vhca/responder.h"
+#include "harness/vhca/responder_hold.h"
 #include "harness/vhca/runtime.h"
 #include "harness/vhca/send_queue.h"
 #include "harness/vhca/shared_receive.h"

@@ -54,20 +54,4 @@ Answer place_whole(Qp& initiator, const SendEntry* const* sends, std::size_t cou
 // For an RNR: the timer that the target asks for.
 std::uint64_t rnr_timer_ns(std::uint32_t code);
 
-// The holder's half of the handshake: nobody is placing anything through this QP (a dead holder is thrown
-// out).
-bool responder_is_free(Fabric& fabric, QpSlot& qp);
-// Waits until it is so. After 20 ms the hold of a stopped holder is revoked, after two seconds that of one
-// that runs: it completes nothing any more, but may still write to the receive ring, and, if it was stopped
-// right before the copy, to the memory of that piece. The owner only.
-void wait_until_unused(Fabric& fabric, QpSlot& qp, ProcessId self);
-// The same for a QP in ERR, without waiting: whether what is left may be flushed. The caller holds the lock
-// of its receive CQ.
-bool is_at_rest(Fabric& fabric, Qp& qp);
-// Whether somebody alive holds it or has not found out yet that it does not any more: its receive ring and
-// its slot must not be given to others.
-bool is_still_written_to(const Fabric& fabric, const QpSlot& qp);
-// Waits until whoever is at it now has let go once.
-void wait_until_unused_once(Fabric& fabric, QpSlot& qp, ProcessId self);
-
 }  // namespace vhca

@@ -26,6 +26,7 @@
 #include "harness/vhca/log.h"
 #include "harness/vhca/process_table.h"
 #include "harness/vhca/responder.h"
+#include "harness/vhca/responder_hold.h"
 #include "harness/vhca/send_queue.h"
 #include "harness/vhca/shared_receive.h"
 #include "harness/vhca/staging.h"

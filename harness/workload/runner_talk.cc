@@ -7,7 +7,7 @@
 #include <chrono>
 #include <string>
 
-#include "harness/workload/cpu/rank_config.h"
+#include "harness/workload/rank_exit.h"
 
 namespace r2bench {
 

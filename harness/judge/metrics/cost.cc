@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What resilience costs where nothing fails.
 #include "harness/judge/metric.h"
-#include "harness/report/format.h"
+#include "harness/base/format.h"
 
 namespace r2bench {
 namespace {

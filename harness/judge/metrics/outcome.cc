@@ -4,7 +4,7 @@
 
 #include "harness/judge/metric.h"
 #include "harness/judge/nic_names.h"
-#include "harness/report/format.h"
+#include "harness/base/format.h"
 
 namespace r2bench {
 namespace {

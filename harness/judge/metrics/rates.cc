@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is kept of the rate, and what comes back.
 #include "harness/judge/metric.h"
-#include "harness/report/format.h"
+#include "harness/base/format.h"
 
 namespace r2bench {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "harness/judge/metric.h"
-#include "harness/report/format.h"
+#include "harness/base/format.h"
 
 namespace r2bench {
 namespace {

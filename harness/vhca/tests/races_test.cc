@@ -6,6 +6,7 @@
 
 #include "../completion.cc"
 #include "../responder.cc"
+#include "../responder_hold.cc"
 #include "../shared_receive.cc"
 
 #include <gtest/gtest.h>

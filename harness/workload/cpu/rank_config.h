@@ -7,6 +7,7 @@
 
 #include "harness/scenario/scenario.h"
 #include "harness/workload/cpu/pattern.h"
+#include "harness/workload/rank_exit.h"
 
 namespace r2bench {
 
@@ -50,14 +51,5 @@ struct RankConfig {
 /// R2BENCH_CAPTURE=operations: only the begin and end of operations are recorded, no message and nothing of
 /// the plugin. What recording costs is the difference (scenarios/capture_cost.yaml).
 bool captures_operations_only();
-
-/// Exit codes of a rank. 0: every iteration done and everything closed.
-enum RankExit : int {
-  kRankOk = 0,
-  kRankPluginError = 10,  ///< the plugin reported an error while operations ran
-  kRankSetupError = 11,   ///< it cannot be loaded, or set-up failed
-  kRankAborted = 12,      ///< the runner told it to end
-  kRankOrphaned = 13,     ///< the runner is gone
-};
 
 }  // namespace r2bench

@@ -3,8 +3,8 @@
 // what came back when they were healed. For evaluate.cc. Pure.
 #pragma once
 
-#include "harness/run/job.h"
-#include "harness/run/nics_left.h"
+#include "harness/judge/job_record.h"
+#include "harness/judge/nics_left.h"
 
 namespace r2bench {
 

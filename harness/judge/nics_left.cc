@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/run/nics_left.h"
+#include "harness/judge/nics_left.h"
 
 #include <algorithm>
 #include <numeric>

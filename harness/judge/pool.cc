@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Several jobs of one mode as one result.
-#include "harness/run/pool.h"
+#include "harness/judge/pool.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/run/revision.h"
+#include "harness/base/revision.h"
 
 #include "build_revision.h"  // made by every build: cmake/BuildRevision.cmake
 

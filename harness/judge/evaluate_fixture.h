@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "harness/run/evaluate.h"
+#include "harness/judge/evaluate.h"
 
 namespace r2bench {
 

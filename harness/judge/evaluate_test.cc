@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a job's record says of its faults: limits, samples, recovery, and the rate that was retained.
+#include "harness/judge/evaluate_fixture.h"
 #include "harness/judge/verdict.h"
-#include "harness/run/evaluate_fixture.h"
 
 namespace r2bench {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "faultinject/faults/fault.h"
+#include "faultinject/preload/fault.h"
 
 #include "faultinject/preload/context.h"
 #include "faultinject/preload/queue_pair.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/run/evaluate.h"
+#include "harness/judge/evaluate.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,8 +7,8 @@
 #include <set>
 #include <string_view>
 
+#include "harness/judge/evaluate_faults.h"
 #include "harness/measure/timeline.h"
-#include "harness/run/evaluate_faults.h"
 #include "r2ccl/base/clock.h"
 #include "r2ccl/base/config.h"
 

@@ -5,9 +5,9 @@
 #include <map>
 #include <vector>
 
+#include "harness/judge/strikes.h"
 #include "harness/measure/limits.h"
 #include "harness/measure/timeline.h"
-#include "harness/run/strikes.h"
 
 namespace r2bench {
 

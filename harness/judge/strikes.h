@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "harness/run/job.h"
+#include "harness/judge/job_record.h"
 
 namespace r2bench {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/run/strikes.h"
+#include "harness/judge/strikes.h"
 
 #include <algorithm>
 #include <map>

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "harness/run/evaluate.h"
-#include "harness/run/pool.h"
+#include "harness/judge/evaluate.h"
+#include "harness/judge/pool.h"
 
 namespace r2bench {
 namespace {
@@ -408,8 +408,13 @@ TEST_F(Pool, faults_of_all_jobs_stand_one_behind_the_other) {
     one.timeline.start_ns = start_ns;
     one.timeline.end_ns = start_ns + 5000;
     one.timeline.total = {{start_ns, 2, true, 1}};
-    one.throughput = {.before_gbps = 4, .after_gbps = 2, .retained = recover_ms > 0 ? 0.5 : 0.1, .limit = 0.5,
-                      .rounds = 1, .rounds_measured = 1, .rounds_settled = size_t(recover_ms > 0),
+    one.throughput = {.before_gbps = 4,
+                      .after_gbps = 2,
+                      .retained = recover_ms > 0 ? 0.5 : 0.1,
+                      .limit = 0.5,
+                      .rounds = 1,
+                      .rounds_measured = 1,
+                      .rounds_settled = size_t(recover_ms > 0),
                       .worst_unsettled = recover_ms > 0 ? 0 : 0.1};
     return one;
   };

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/run/evaluate_faults.h"
+#include "harness/judge/evaluate_faults.h"
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 
+#include "harness/judge/switch_time.h"
 #include "harness/measure/restored.h"
 #include "harness/measure/statistics.h"
-#include "harness/run/switch_time.h"
+#include "harness/scenario/node_name.h"
 
 namespace r2bench {
 

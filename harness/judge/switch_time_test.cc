@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/run/switch_time.h"
+#include "harness/judge/switch_time.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 // From what a job recorded to what it means: the ModeResult. Pure.
 #pragma once
 
-#include "harness/run/job.h"
+#include "harness/judge/job_record.h"
 
 namespace r2bench {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/report/format.h"
+#include "harness/base/format.h"
 
 #include <array>
 #include <cmath>

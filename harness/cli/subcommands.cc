@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/cli/subcommands.h"
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <sstream>
+#include <utility>
+
+#include "harness/cli/compare_options.h"
+#include "harness/cli/doctor_options.h"
+#include "harness/cli/exec_options.h"
+#include "harness/cli/sim_options.h"
+
+namespace r2bench {
+namespace {
+
+std::vector<std::string> parts_of(const std::string& text) {
+  std::vector<std::string> parts;
+  std::istringstream stream(text);
+  for (std::string part; std::getline(stream, part, ',');)
+    if (!part.empty()) parts.push_back(part);
+  return parts;
+}
+
+/// What several commands take to change a scenario.
+struct Changes {
+  std::string modes;
+  int repeats = 0;
+  uint64_t seed = 0;
+  std::vector<std::string> set;
+  CLI::Option* has_repeats = nullptr;
+  CLI::Option* has_seed = nullptr;
+
+  void add_to(CLI::App& command) {
+    command.add_option("--modes", modes,
+                       "Modes to run, separated by commas (baseline, migrate, or labels of the file)");
+    has_repeats = command.add_option("--repeats", repeats, "Faults per job, at random phases")
+                      ->check(CLI::Range(1, 10000));
+    has_seed = command.add_option("--seed", seed, "Seed of everything random");
+    command.add_option("--set", set, "Override one key, such as --set workload.bytes='4 MiB'")
+        ->allow_extra_args(false);
+  }
+
+  LoadOptions load() const {
+    LoadOptions options;
+    options.modes = parts_of(modes);
+    if (!modes.empty() && options.modes.empty()) throw UsageError("--modes names no mode");
+    if (has_repeats->count() > 0) options.repeats = repeats;
+    if (has_seed->count() > 0) options.seed = seed;
+    for (const std::string& text : set) {
+      const size_t equals = text.find('=');
+      if (equals == std::string::npos || equals == 0)
+        throw UsageError("--set " + text + ": write --set key=value");
+      options.set.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+    }
+    return options;
+  }
+};
+
+/// Its options are in `options` once the command line has been parsed.
+template <typename Options, typename Run>
+Subcommand subcommand(const CLI::App* app, std::shared_ptr<Options> options, Run run) {
+  return {[app] { return app->parsed(); },
+          [options = std::move(options), run](const Runner& runner, const Console& console) {
+            return run(*options, runner, console);
+          }};
+}
+
+Subcommand add_run(CLI::App& app) {
+  struct Options {
+    RunArguments arguments;
+    Changes changes;
+    bool no_plot = false;
+  };
+  const auto options = std::make_shared<Options>();
+  RunArguments& arguments = options->arguments;
+  CLI::App* run = app.add_subcommand("run", "Run scenarios and give a verdict");
+  run->add_option("scenario", arguments.scenarios, "Scenario files, or names from `list`")->required();
+  options->changes.add_to(*run);
+  run->add_option("--out", arguments.out, "Folder for the result (results/runs/NAME-TIME)");
+  run->add_option("--port", arguments.port,
+                  "TCP port on the loopback for the ranks' bootstrap (by default none is used)")
+      ->check(CLI::Range(1, 65535));
+  run->add_option("--fabric", arguments.fabric,
+                  "vhca, rxe, verbs or none instead of the scenarios' own; rxe runs them in a QEMU guest")
+      ->check(CLI::IsMember({"vhca", "rxe", "verbs", "none"}));
+  run->add_option(
+         "--launcher", arguments.launcher,
+         "Who starts the nodes' hosts: local (this machine alone), mpi (mpirun), slurm (srun), or env "
+         "(whoever started this program on each with RANK, WORLD_SIZE, MASTER_ADDR: torchrun)")
+      ->check(CLI::IsMember({"local", "mpi", "slurm", "env"}));
+  run->add_option("--hosts", arguments.hosts,
+                  "For --launcher mpi and slurm: hosts, separated by commas (else all of the allocation)");
+  run->add_option("--slow-motion", arguments.slow_motion,
+                  "Multiply times and divide rates by N, a power of two (1; measured on rxe)")
+      ->check(CLI::Range(1, 4096));
+  run->add_option("--shorter", arguments.shorter,
+                  "Divide iterations, and those at which faults strike, by N (1; measured on rxe)")
+      ->check(CLI::Range(1, 1000));
+  run->add_flag("--dry-run", arguments.dry_run, "Print the jobs, and run nothing");
+  run->add_flag("--no-plot", options->no_plot, "Make no picture");
+  run->add_flag("--quiet", arguments.quiet, "No progress, only the report");
+  run->add_flag("--allow-real-faults", arguments.allow_real_faults,
+                "Permit faults real_*, which change this machine and put it back");
+  run->add_flag("--keep-going", arguments.keep_going, "Run the other scenarios when one does not pass");
+  return subcommand(run, options, [](Options& given, const Runner& runner, const Console& console) {
+    given.arguments.load = given.changes.load();
+    given.arguments.plot = !given.no_plot;
+    return run_command(given.arguments, runner, console);
+  });
+}
+
+Subcommand add_host_agent(CLI::App& app) {
+  const auto launcher = std::make_shared<std::string>();
+  CLI::App* agent = app.add_subcommand("host-agent", "")->group("");  // for launchers only
+  agent->add_option("launcher", *launcher)->required();
+  return subcommand(agent, launcher, [](const std::string& given, const Runner&, const Console&) {
+    return host_agent_command(given);
+  });
+}
+
+Subcommand add_list(CLI::App& app) {
+  const auto options = std::make_shared<ListOptions>();
+  CLI::App* list = app.add_subcommand("list", "List the scenarios that come with the program, or the faults");
+  list->add_flag("--faults", options->faults, "The kinds of fault and their parameters");
+  list->add_flag("--json", options->json, "With --faults: as JSON, for scripts");
+  return subcommand(list, options, [](const ListOptions& given, const Runner&, const Console& console) {
+    return list_command(given, console);
+  });
+}
+
+Subcommand add_explain(CLI::App& app) {
+  struct Options {
+    std::vector<std::string> files;
+    Changes changes;
+    PlanOptions plan;
+  };
+  const auto options = std::make_shared<Options>();
+  CLI::App* explain =
+      app.add_subcommand("explain", "Describe a scenario in sentences, or the plan of an AllReduce");
+  CLI::Option* explained = explain->add_option("scenario", options->files, "Scenario files or names");
+  options->changes.add_to(*explain);
+  options->plan.add_to(*explain);
+  options->plan.capacities->excludes(explained);
+  explain->footer(
+      "Examples: r2bench explain nic_down\n  r2bench explain --capacities 1,1,0.5,1 --bytes 1GiB");
+  return subcommand(explain, options, [](const Options& given, const Runner&, const Console& console) {
+    if (given.plan.capacities->count() > 0) return explain_plan_command(given.plan.finished(), console);
+    if (given.files.empty()) throw UsageError("explain needs a scenario, or --capacities");
+    return explain_command(given.files, given.changes.load(), console);
+  });
+}
+
+Subcommand add_validate(CLI::App& app) {
+  const auto files = std::make_shared<std::vector<std::string>>();
+  CLI::App* validate = app.add_subcommand("validate", "Check scenario files and result.json files");
+  validate->add_option("file", *files, "Scenarios (.yaml or names) and results (.json)")->required();
+  return subcommand(validate, files,
+                    [](const std::vector<std::string>& given, const Runner&, const Console& console) {
+                      return validate_command(given, console);
+                    });
+}
+
+Subcommand add_plot(CLI::App& app) {
+  struct Options {
+    std::vector<std::string> results;
+    std::string out, from = "results";
+    bool all = false, strict = false;
+  };
+  const auto options = std::make_shared<Options>();
+  CLI::App* plot = app.add_subcommand("plot", "Draw the figures of results (PNG and PDF)");
+  CLI::Option* plotted =
+      plot->add_option("result", options->results, "result.json files, or folders of runs");
+  plot->add_option("--out", options->out,
+                   "Folder for the pictures (else beside the result; --all: results/figures)");
+  CLI::Option* all_figures =
+      plot->add_flag("--all", options->all, "Every figure of the project, from the tables in results/")
+          ->excludes(plotted);
+  plot->add_option("--results", options->from, "--all: the folder to look in (results)")->needs(all_figures);
+  plot->add_flag("--strict", options->strict, "--all: exit status 1 when a figure has no data")
+      ->needs(all_figures);
+  return subcommand(plot, options, [](const Options& given, const Runner&, const Console& console) {
+    if (given.all) return plot_all_command(given.from, given.out, given.strict, console);
+    if (given.results.empty()) throw UsageError("plot needs a result, or --all");
+    return plot_command(given.results, given.out, console);
+  });
+}
+
+Subcommand add_report(CLI::App& app) {
+  struct Options {
+    std::vector<std::string> results;
+    std::string out;
+  };
+  const auto options = std::make_shared<Options>();
+  CLI::App* report = app.add_subcommand("report", "Make one HTML page of one or several results");
+  report->add_option("result", options->results, "result.json files, or folders of runs")->required();
+  report->add_option("-o,--out", options->out, "The page's file (else report.html beside the first result)");
+  return subcommand(report, options, [](const Options& given, const Runner&, const Console& console) {
+    return report_command(given.results, given.out, console);
+  });
+}
+
+Subcommand add_trace(CLI::App& app) {
+  struct Options {
+    std::string result, out;
+  };
+  const auto options = std::make_shared<Options>();
+  CLI::App* trace = app.add_subcommand("trace", "Make a Chrome/Perfetto trace of a run's event log");
+  trace->add_option("result", options->result, "A result.json, or the folder of a run")->required();
+  trace->add_option("-o,--out", options->out, "The trace's file (else trace.json beside the result)");
+  return subcommand(trace, options, [](const Options& given, const Runner&, const Console& console) {
+    return trace_command(given.result, given.out, console);
+  });
+}
+
+Subcommand add_doctor(CLI::App& app) {
+  const auto options = std::make_shared<DoctorOptions>();
+  options->add_to(app);
+  return subcommand(
+      options->command, options,
+      [](DoctorOptions& given, const Runner&, const Console& console) { return given.run(console); });
+}
+
+Subcommand add_guest(CLI::App& app, const std::vector<std::string>& foreign) {
+  const auto arguments = std::make_shared<GuestArguments>();
+  CLI::App* guest = app.add_subcommand("guest", "Run a command in a QEMU guest with soft RoCE devices");
+  guest
+      ->add_option("--guests", arguments->guests,
+                   "2: two guests on one Ethernet, a node in each; '::' separates their commands")
+      ->check(CLI::Range(1, 2));
+  guest->add_option("--nodes", arguments->nodes, "Nodes (2)")->check(CLI::Range(1, 64));
+  guest->add_option("--nics", arguments->nics, "NICs of each node (4): node0_nic0 …")
+      ->check(CLI::Range(1, 16));
+  guest->add_option("--write", arguments->writable,
+                    "The folder that the command may write; it can read all others");
+  guest->footer(
+      "Examples: r2bench guest -- ibv_devices\n"
+      "  r2bench guest --guests 2 -- ib_write_bw -d node0_nic0 -x 1 :: sh -c 'sleep 3; ib_write_bw -d "
+      "node1_nic0 -x 1 "
+      "node0'");
+  return subcommand(guest, arguments,
+                    [&foreign](GuestArguments& given, const Runner&, const Console& console) {
+                      given.command = foreign;
+                      return guest_command(given, console);
+                    });
+}
+
+Subcommand add_conformance(CLI::App& app) {
+  struct Options {
+    ConformanceArguments arguments;
+    bool no_faults = false;
+  };
+  const auto options = std::make_shared<Options>();
+  CLI::App* conformance =
+      app.add_subcommand("conformance", "Run the verbs conformance suite and write the table of deviations");
+  conformance->add_option("--fabric", options->arguments.fabrics, "Fabrics, separated by commas (vhca,rxe)")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"vhca", "rxe", "verbs"}));
+  conformance->add_option("--case", options->arguments.cases, "Only cases whose names begin with this")
+      ->allow_extra_args(false);
+  conformance->add_flag("--no-faults", options->no_faults, "Leave out the fault cases");
+  conformance->add_option("--out", options->arguments.out,
+                          "Folder of the table (else results/runs/conformance-TIME)");
+  conformance->add_option("--raw", options->arguments.raw,
+                          "Write one fabric's result as JSON to this file, and no table");
+  return subcommand(conformance, options, [](Options& given, const Runner&, const Console& console) {
+    given.arguments.faults = !given.no_faults;
+    return conformance_command(given.arguments, console);
+  });
+}
+
+Subcommand add_matrix(CLI::App& app) {
+  const auto arguments = std::make_shared<MatrixArguments>();
+  CLI::App* matrix = app.add_subcommand(
+      "matrix", "Run every kind of fault at every moment of every kind of job: the fault matrix");
+  matrix
+      ->add_option("--only", arguments->only,
+                   "Only cells FAULT/MOMENT/OPERATION/SIDE that match, such as 'port_down/*/SendRecv/*'")
+      ->allow_extra_args(false);
+  matrix->add_option("--jobs", arguments->jobs, "Cells that run at the same time (one per core)")
+      ->check(CLI::Range(1, 256));
+  matrix->add_option("--seed", arguments->seed, "Seed of everything random (1)");
+  matrix->add_option("--mode", arguments->mode, "migrate (the default), balance or allreduce")
+      ->check(CLI::IsMember({"migrate", "balance", "allreduce"}));
+  matrix->add_option("--out", arguments->out, "Folder of the tables (else results/runs/matrix-TIME)");
+  matrix->add_flag("--list", arguments->list,
+                   "Print the cells, with the reasons of empty ones, and run nothing");
+  return subcommand(matrix, arguments,
+                    [](const MatrixArguments& given, const Runner&, const Console& console) {
+                      return matrix_command(given, console);
+                    });
+}
+
+Subcommand add_export(CLI::App& app) {
+  struct Options {
+    ExportArguments arguments;
+    std::string format;  // there is one
+  };
+  const auto options = std::make_shared<Options>();
+  CLI::App* export_results =
+      app.add_subcommand("export", "Write throughput results in another program's format");
+  export_results->add_option("result", options->arguments.results, "result.json files, or folders of runs")
+      ->required();
+  export_results->add_option("--format", options->format, "nccl-tests: the JSON of its option -J, version 3")
+      ->required()
+      ->check(CLI::IsMember({"nccl-tests"}));
+  export_results->add_option("--mode", options->arguments.mode, "Only runs of this mode");
+  export_results->add_option("--out", options->arguments.out, "File (else standard output)");
+  return subcommand(export_results, options, [](const Options& given, const Runner&, const Console& console) {
+    return export_command(given.arguments, console);
+  });
+}
+
+Subcommand add_env(CLI::App& app) {
+  const auto mode = std::make_shared<std::string>("migrate");
+  CLI::App* env =
+      app.add_subcommand("env", "Print the variables with which a job of your own loads the plugin");
+  env->add_option("--mode", *mode, "baseline, migrate (the default), balance or allreduce")
+      ->check(CLI::IsMember({"baseline", "migrate", "balance", "allreduce"}));
+  env->footer("Example: eval \"$(r2bench env --mode balance)\"");
+  return subcommand(env, mode, [](const std::string& given, const Runner&, const Console& console) {
+    return env_command(given, console);
+  });
+}
+
+Subcommand add_exec(CLI::App& app, const std::vector<std::string>& foreign) {
+  const auto options = std::make_shared<ExecOptions>();
+  options->add_to(app);
+  return subcommand(options->command, options,
+                    [&foreign](ExecOptions& given, const Runner&, const Console& console) {
+                      given.arguments.command = foreign;
+                      return exec_command(given.finished(), console);
+                    });
+}
+
+Subcommand add_inject(CLI::App& app) {
+  const auto options = std::make_shared<InjectOptions>();
+  options->add_to(app);
+  return {[options] { return options->parsed(); },
+          [options](const Runner&, const Console& console) {
+            return inject_command(options->finished(), console);
+          }};
+}
+
+Subcommand add_sim(CLI::App& app) {
+  const auto options = std::make_shared<SimOptions>();
+  options->add_to(app);
+  return subcommand(options->command, options,
+                    [](const SimOptions& given, const Runner&, const Console& console) {
+                      return sim_command(given.finished(), console);
+                    });
+}
+
+std::vector<Subcommand> add_comparisons(CLI::App& app) {
+  struct Options {
+    CompareOptions both;
+    Changes gate_changes;
+  };
+  const auto options = std::make_shared<Options>();
+  options->both.add_to(app);
+  options->gate_changes.add_to(*options->both.gate);
+  return {subcommand(options->both.compare, options,
+                     [](const Options& given, const Runner&, const Console& console) {
+                       return compare_command(given.both.compare_finished(), console);
+                     }),
+          subcommand(options->both.gate, options,
+                     [](const Options& given, const Runner& runner, const Console& console) {
+                       GateArguments gate = given.both.gate_finished();
+                       gate.load = given.gate_changes.load();
+                       return gate_command(gate, runner, console);
+                     })};
+}
+
+}  // namespace
+
+std::vector<Subcommand> add_subcommands(CLI::App& app, const std::vector<std::string>& foreign) {
+  std::vector<Subcommand> all;  // in the order of --help
+  for (const auto add : {add_run, add_host_agent, add_list, add_explain, add_validate, add_plot, add_report,
+                         add_trace, add_doctor})
+    all.push_back(add(app));
+  all.push_back(add_guest(app, foreign));
+  for (const auto add : {add_conformance, add_matrix, add_export, add_env}) all.push_back(add(app));
+  all.push_back(add_exec(app, foreign));
+  for (const auto add : {add_inject, add_sim}) all.push_back(add(app));
+  for (Subcommand& comparison : add_comparisons(app)) all.push_back(std::move(comparison));
+  return all;
+}
+
+}  // namespace r2bench

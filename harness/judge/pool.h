@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several jobs of one mode as one result: the pairs of an overhead measurement, and repeats of a fault that
+// no job survives twice. Pure.
+#pragma once
+
+#include <vector>
+
+#include "harness/measure/result.h"
+
+namespace r2bench {
+
+/// Worst outcome, sums of counts, all iterations, all faults (rounds count on from job to job) and their
+/// times; rates are means. Timelines stand one behind the other. Which NICs came back (`restored`) is the
+/// first job's.
+ModeResult pool(const std::vector<const ModeResult*>& jobs);
+
+}  // namespace r2bench
