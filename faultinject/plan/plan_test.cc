@@ -146,7 +146,7 @@ TEST(Target, a_target_is_node_nic_and_perhaps_a_queue_pair) {
 
 TEST(Target, one_that_hits_nothing_is_an_error_that_lists_what_there_is) {
   const std::vector<NodeShape> nodes = {{"node0", 2}, {"node1", 2}};
-  EXPECT_NO_THROW(check_targets(parse("{target: 'node*/nic[1-5]', kind: noop}"), nodes));
+  EXPECT_NO_THROW(check_targets(parse("{target: 'node*/nic[0-1]', kind: noop}"), nodes));
   try {
     check_targets(parse("{target: node1/nic7, kind: noop}"), nodes);
     FAIL();
@@ -160,6 +160,27 @@ TEST(Target, one_that_hits_nothing_is_an_error_that_lists_what_there_is) {
     EXPECT_NE(error.message().find("did you mean 'node1'?"), std::string::npos) << error.what();
     EXPECT_EQ(error.line(), 1);
   }
+}
+
+TEST(Target, a_range_names_only_what_there_is) {
+  const std::vector<NodeShape> nodes = {{"node0", 2}, {"node1", 2}, {"far", 2}};
+  const auto refusal = [&](const std::string& target) -> std::string {
+    try {
+      check_targets(parse("{target: '" + target + "', kind: noop}"), nodes);
+    } catch (const PlanError& error) {
+      EXPECT_EQ(error.line(), 1);
+      return error.message();
+    }
+    return "";
+  };
+  for (const char* target : {"node[0-1]/nic[0-1]", "*/nic[1-1]", "node?/nic*", "*/nic?", "node[0-1]/*"})
+    EXPECT_EQ(refusal(target), "") << target;
+  EXPECT_NE(refusal("node1/nic[0-6]").find("has a NIC 'nic2' (there are: nic0 to nic1)"), std::string::npos)
+      << refusal("node1/nic[0-6]");
+  EXPECT_NE(refusal("node[0-2]/nic0").find("there is no node 'node2' (there are: node0, node1, far)"),
+            std::string::npos)
+      << refusal("node[0-2]/nic0");
+  EXPECT_NE(refusal("*/nic[1-18446744073709551615]").find("'nic2'"), std::string::npos);
 }
 
 }  // namespace

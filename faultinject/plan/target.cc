@@ -146,28 +146,55 @@ bool matches(const Target& target, std::string_view node, uint32_t nic, std::opt
 
 namespace {
 
+/// The first name of a pattern such as "nic[0-6]", with one range of numbers and else only letters, that
+/// `known` lacks: what it names one by one has to be there. Patterns with * and ? take what there is.
+std::optional<std::string> first_missing(const std::string& pattern, const std::vector<std::string>& known) {
+  const size_t open = pattern.find('['), close = pattern.find(']');
+  if (open == std::string::npos || pattern.find_first_of("*?") != std::string::npos ||
+      pattern.find('[', open + 1) != std::string::npos)
+    return std::nullopt;
+  const std::string inside = pattern.substr(open + 1, close - open - 1);
+  const size_t dash = inside.find('-');
+  uint64_t from = 0, to = 0;
+  if (dash == std::string::npos || !parse_number(inside.substr(0, dash), from) ||
+      !parse_number(inside.substr(dash + 1), to))
+    return std::nullopt;
+  for (uint64_t number = from; number <= to && number - from <= known.size(); ++number) {
+    const std::string name = pattern.substr(0, open) + std::to_string(number) + pattern.substr(close + 1);
+    if (std::find(known.begin(), known.end(), name) == known.end()) return name;
+  }
+  return std::nullopt;
+}
+
 void check_pattern(const FaultSpec& spec, const std::string& what, const std::string& node_pattern,
                    const std::string& nic_pattern, const std::vector<NodeShape>& nodes) {
   std::vector<std::string> names;
   uint32_t most_nics = 0;
-  bool node_found = false;
+  bool node_found = false, nic_found = false;
   for (const NodeShape& node : nodes) {
     names.push_back(node.name);
     most_nics = std::max(most_nics, node.nics);
     if (!pattern_matches(node_pattern, node.name)) continue;
     node_found = true;
     for (uint32_t nic = 0; nic < node.nics; nic++)
-      if (pattern_matches(nic_pattern, "nic" + std::to_string(nic))) return;
+      nic_found = nic_found || pattern_matches(nic_pattern, "nic" + std::to_string(nic));
   }
+  std::vector<std::string> nics;
+  for (uint32_t nic = 0; nic < most_nics; nic++) nics.push_back("nic" + std::to_string(nic));
+  const std::optional<std::string> no_node = node_found ? first_missing(node_pattern, names) : std::nullopt;
+  const std::optional<std::string> no_nic = nic_found ? first_missing(nic_pattern, nics) : std::nullopt;
+  if (nic_found && !no_node && !no_nic) return;
   std::string list;
   for (size_t i = 0; i < names.size() && i < 8; i++) list += (i ? ", " : "") + names[i];
   if (names.size() > 8) list += ", … (" + std::to_string(names.size()) + " nodes)";
   std::string why;
-  if (!node_found) {
+  if (no_node) {
+    why = "there is no node '" + *no_node + "' (there are: " + list + ")";
+  } else if (!node_found) {
     why = "there is no node '" + node_pattern + "' (there are: " + list + ")";
     if (const auto near = nearest(node_pattern, names)) why += "; did you mean '" + *near + "'?";
   } else {
-    why = "no node that matches '" + node_pattern + "' has a NIC '" + nic_pattern + "' (there are: nic0";
+    why = "no node that matches '" + node_pattern + "' has a NIC '" + no_nic.value_or(nic_pattern) + "' (there are: nic0";
     if (most_nics > 1) why += " to nic" + std::to_string(most_nics - 1);
     why += ")";
     if (most_nics == 0) why = "the nodes have no NICs";
