@@ -83,6 +83,9 @@ class NicMeter {
 /// a NIC that has less to do than the others: the rate of small pieces says more of latency than of what it
 /// could carry, and would sink with its share, so its level rises until it has as much to do; no further than a
 /// latency within its writes explains.
+/// What is gray is compared with well NICs alone, and not with those that only help it out now and then: two slow
+/// ones that go on alone after the others have done would seem well to each other, and the few small pieces of a
+/// helper carry less than it could. Where there is nobody to compare it with its level stays.
 ///
 /// Two things are guesses: what crossing sockets costs a NIC, and that NICs shared with other processes serve
 /// all alike. Neither may make a NIC look slow: what is usual is taken without them, and each NIC gets the
@@ -105,6 +108,8 @@ class Capacities {
   /// Of a write's time, at most, that is not the NIC's rate: on the way, or until somebody polls.
   static constexpr double kLatencyNs = 1e6;
   static constexpr double kIdle = 0.8;      ///< part of the time that others have work
+  /// A gray NIC learns from a well one that has work for this part of its own time, at least.
+  static constexpr double kComparable = 0.3;
   static constexpr double kLeastLevel = 0.02;
   static constexpr int kMostPatience = 64, kForgiven = 200;  ///< intervals
 
