@@ -20,8 +20,8 @@ Capacities::Span Capacities::since(const Nic& nic, const NicMeter::Reading& read
           span - std::min(span, reading.idle_ns - nic.from.idle_ns), reading.depth - nic.from.depth};
 }
 
-bool Capacities::take(std::span<const NicMeter::Reading> readings, uint64_t now,
-                      std::span<const double> part, uint64_t planned) {
+bool Capacities::take(std::span<const NicMeter::Reading> readings, uint64_t now, std::span<const double> part,
+                      uint64_t planned) {
   if (began_ == 0) began_ = now;
   bool all = true;
   uint64_t busiest = 0;
@@ -31,7 +31,7 @@ bool Capacities::take(std::span<const NicMeter::Reading> readings, uint64_t now,
       nics_[nic].known = true;
     }
     const Span span = since(nics_[nic], readings[nic]);
-    if (span.writes == 0) continue;
+    if (span.writes == 0 && !readings[nic].open) continue;
     all = all && span.writes >= kWrites;
     busiest = std::max(busiest, span.busy);
   }
@@ -43,7 +43,10 @@ bool Capacities::take(std::span<const NicMeter::Reading> readings, uint64_t now,
   for (size_t nic = 0; nic < count_; ++nic) {
     const Span span = since(nics_[nic], readings[nic]);
     nics_[nic].from = readings[nic];
-    busy[nic] = double(span.busy) / double(now - began_);
+    // What is under way since the last completion counts as well: one long write is work, too.
+    const uint64_t waited =
+        readings[nic].open && nics_[nic].known ? now - std::min(now, readings[nic].last_done) : 0;
+    busy[nic] = std::min(1.0, double(span.busy + waited) / double(now - began_));
     if (span.writes == 0 || span.busy < kIntervalNs / 10) continue;
     const double usual_cost = double(span.busy) * nics_[nic].nominal;
     carried[nic] = double(span.bytes) / usual_cost;
@@ -68,8 +71,8 @@ bool Capacities::take(std::span<const NicMeter::Reading> readings, uint64_t now,
     if (all <= 0 || rate[nic] <= 0) return 0.0;
     return std::min(1.0, std::max(rate[nic] / all, rate[nic] / parts[nic] / whole));
   };
-  const bool any_well =
-      std::any_of(nics_.begin(), nics_.begin() + count_, [](const Nic& nic) { return nic.known && !nic.gray; });
+  const bool any_well = std::any_of(nics_.begin(), nics_.begin() + count_,
+                                    [](const Nic& nic) { return nic.known && !nic.gray; });
   for (size_t nic = 0; nic < count_; ++nic) {
     double relative = relative_to(nic, others, whole_others);
     if (nics_[nic].gray && any_well) {
@@ -90,7 +93,8 @@ bool Capacities::take(std::span<const NicMeter::Reading> readings, uint64_t now,
   return true;
 }
 
-void Capacities::judge(Nic& nic, double relative, double most, bool kept_busy, double busy, double others_busy) {
+void Capacities::judge(Nic& nic, double relative, double most, bool kept_busy, double busy,
+                       double others_busy) {
   if (!nic.gray) {
     const bool low = relative < kGray && kept_busy;
     nic.low = !low ? 0 : nic.low + (relative < kVeryGray ? 2 : 1);

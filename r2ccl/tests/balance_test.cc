@@ -461,6 +461,35 @@ TEST(Capacities, slow_nics_that_go_on_alone_stay_as_slow_as_they_are) {
   }
 }
 
+// A slow NIC whose writes take longer than an interval of the others has work all the time, though none of them ends in
+// it: taken for idle, it was given ever more.
+TEST(Capacities, a_write_that_takes_longer_than_an_interval_is_no_idleness) {
+  Capacities capacities{std::vector<double>(4, 1)};
+  std::vector<NicMeter::Reading> meters(4);
+  uint64_t now = 1;
+  const auto pass = [&] {  // 10 ms; NIC 0 writes 2 MB in 400 ms, the others 100 kB in 10 ms
+    now += 10'000'000;
+    for (size_t nic = 0; nic < 4; ++nic) {
+      const uint64_t length = nic == 0 ? 400'000'000 : 10'000'000;
+      NicMeter::Reading& it = meters[nic];
+      it.open = true;
+      if (it.last_done + length > now) continue;
+      it.last_done += length;
+      it.bytes += nic == 0 ? 2'000'000 : 100'000;
+      it.work = it.bytes;
+      it.depth += 4;
+      ++it.completions;
+    }
+    capacities.take(meters, now);
+  };
+  for (int i = 0; i < 1000; ++i) pass();
+  ASSERT_TRUE(capacities.gray(0));
+  for (int i = 0; i < 2000; ++i) {
+    pass();
+    ASSERT_NEAR(capacities.relative(0), 0.5, 0.05) << 10 * i << " ms";
+  }
+}
+
 // … also when it gets next to nothing: what once was a failure does not keep it out for ever.
 TEST(Capacities, a_gray_nic_that_gets_next_to_nothing_is_tried_again) {
   for (const double busy : {0.0, 0.001, 0.05}) {
