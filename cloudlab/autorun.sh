@@ -7,6 +7,10 @@
 # R2CCL_AUTORUN_WORDS (further words for each 'r2bench run').
 set -euo pipefail
 here=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")" && pwd)
+if (($# < 3 || $# > 4)) || [[ ! $1 =~ ^[1-9][0-9]*$ || ! $2 =~ ^(vhca|verbs|rxe)$ || ! ${4:-0} =~ ^[0-9]+$ ]]; then
+  printf 'autorun.sh: usage: autorun.sh NODES vhca|verbs|rxe SCENARIO|paper [RAILS], not: %s\n' "${*:-nothing}" >&2
+  exit 64
+fi
 nodes=$1 fabric=$2 scenario=$3 rails=${4:-0}
 state=${R2CCL_SETUP_ROOT:-}/var/lib/r2ccl-node
 words=(--out "${R2CCL_SETUP_ROOT:-}/var/lib/r2ccl-node/paper")

@@ -6,6 +6,7 @@
 #
 #   setup.sh [--type T] [--node N --nodes N --rails N] [--rate GBITS] [--fabric verbs|rxe|vhca]
 #            [--scenario NAME|paper] [--autorun 0|1] [--skip packages,build,unit]
+#                        what is not named stays as it was the last time
 #   setup.sh --boot      what a reboot forgets, with the parameters of the last time (r2ccl-node.service)
 #   setup.sh --status    the report of the last time
 #
@@ -133,27 +134,31 @@ EOF
 
 # --- arguments ----------------------------------------------------------------------------------------
 
-number() { [[ $2 =~ ^[0-9]{1,4}$ ]] || usage "$1 takes a number, not '$2'"; }
+keys=(type node nodes rails rate fabric scenario autorun)
+if [[ -r $state/parameters ]]; then  # of the last time; only --autorun itself starts the scenarios
+  while IFS='=' read -r key value; do
+    [[ " ${keys[*]} " == *" $key "* ]] && printf -v "$key" %s "$value"
+  done <"$state/parameters"
+  autorun=0
+fi
+
 while (($#)); do
   case $1 in
     --boot) mode=boot ;;
     --status) mode=status ;;
-    --type) type=${2:?}; shift ;;
-    --node) number "$1" "${2:-}"; node=$2; shift ;;
-    --nodes) number "$1" "${2:-}"; nodes=$2; shift ;;
-    --rails) number "$1" "${2:-}"; rails=$2; shift ;;
-    --rate) number "$1" "${2:-}"; rate=$2; shift ;;
-    --fabric) fabric=${2:-}; shift ;;
-    --scenario) scenario=${2:-}; shift ;;
-    --autorun) autorun=${2:-}; shift ;;
-    --skip) skip=${2:-}; shift ;;
+    --type | --node | --nodes | --rails | --rate | --fabric | --scenario | --autorun | --skip)
+      [[ $# -ge 2 && -n $2 && $2 != --* ]] || usage "$1 needs a value"
+      case $1 in --node | --nodes | --rails | --rate) [[ $2 =~ ^[0-9]{1,4}$ ]] || usage "$1 takes a number, not '$2'" ;; esac
+      printf -v "${1#--}" %s "$2"
+      shift ;;
     *) usage "unknown word '$1'" ;;
   esac
-  shift || usage "a value is missing"
+  shift
 done
 [[ $fabric == verbs || $fabric == rxe || $fabric == vhca ]] || usage "--fabric is verbs, rxe or vhca, not '$fabric'"
 [[ $scenario =~ ^[A-Za-z0-9_.-]+$ && $type =~ ^[A-Za-z0-9_.-]+$ ]] || usage "--scenario and --type are names"
 [[ $autorun == 0 || $autorun == 1 ]] || usage "--autorun is 0 or 1"
+((node < nodes)) || usage "node $node of $nodes: they count from 0"
 
 if [[ $mode == status ]]; then
   [[ -r $state/report ]] || { say "setup.sh has not run here yet"; exit 1; }
@@ -166,12 +171,9 @@ mkdir -p "$state"
 exec 9>"$state/lock"
 flock 9  # CloudLab's start-up service and the unit may come at once
 
-keys=(type node nodes rails rate fabric scenario autorun)
-if [[ $mode == boot ]]; then
-  [[ -r $state/parameters ]] || { printf 'setup.sh --boot: there are no parameters of an earlier time; run setup.sh once\n' >&2; exit 70; }
-  while IFS='=' read -r key value; do
-    [[ " ${keys[*]} " == *" $key "* ]] && printf -v "$key" %s "$value"
-  done <"$state/parameters"
+if [[ $mode == boot && ! -r $state/parameters ]]; then
+  printf 'setup.sh --boot: there are no parameters of an earlier time; run setup.sh once\n' >&2
+  exit 70
 fi
 
 # shellcheck source=cloudlab/host_settings.sh

@@ -152,6 +152,12 @@ class ReproduceTest(unittest.TestCase):
             self.assertEqual(made.returncode, 64, made.stdout)
             self.assertIn(text, made.stderr)
 
+    def test_autorun_without_values_says_what_it_takes(self):
+        for words in ([], ["2"], ["2", "verbs"], ["two", "verbs", "paper"], ["2", "roce", "paper"], ["2", "verbs", "paper", "all"]):
+            made = subprocess.run([os.path.join(HERE, "..", "autorun.sh"), *words], capture_output=True, text=True, timeout=60, check=False)
+            self.assertEqual(made.returncode, 64, made.stderr)
+            self.assertIn("autorun.sh NODES vhca|verbs|rxe SCENARIO|paper [RAILS]", made.stderr)
+
     def test_autorun_waits_for_the_other_nodes(self):
         autorun = os.path.join(HERE, "..", "autorun.sh")
         root = os.path.join(self.folder, "root")

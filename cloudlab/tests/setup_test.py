@@ -115,6 +115,26 @@ class SetupTest(unittest.TestCase):
         self.assertEqual(self.lines(made.stdout, "missing"), [])
         self.assertEqual(made.stdout.splitlines()[-4:], ["1", "2", "up", "25Gbit"])
 
+    def test_one_word_changes_one_parameter_and_a_boot_still_knows_the_others(self):
+        made = self.machine.in_namespace("""
+            "$SETUP" %s --fabric verbs --rate 25 >/dev/null || exit 9
+            "$SETUP" --rate 10 --skip packages,build >/dev/null || exit 8
+            rm "$FAKES"/*
+            "$SETUP" --boot; cat "$FAKES"/rate-port0 "$FAKES"/rate-port1""" % WORDS)
+        self.assertEqual(made.returncode, 0, made.stdout + made.stderr)
+        self.assertEqual(made.stdout.splitlines()[-2:], ["10Gbit", "10Gbit"])
+        self.assertIn("rail 1: port1, 10.10.1.2/24, MTU 1500", self.lines(made.stdout, "ok"))
+        for expected in ("node=1", "nodes=2", "rails=2", "fabric=verbs", "rate=10"):
+            self.assertIn(expected, self.machine.read("var/lib/r2ccl-node/parameters").splitlines())
+
+    def test_a_value_that_is_missing_is_said(self):
+        for words, text in (("--type", "--type needs a value"), ("--rails", "--rails needs a value"), ("--fabric --rate 10", "--fabric needs a value"),
+                            ("--rate fast", "--rate takes a number, not 'fast'"), ("--node 2 --nodes 2", "node 2 of 2")):
+            made = self.machine.in_namespace('"$SETUP" ' + words)
+            self.assertEqual(made.returncode, 64, made.stdout + made.stderr)
+            self.assertIn(text, made.stderr)
+        self.assertFalse(os.path.exists(os.path.join(self.machine.root, "var/lib/r2ccl-node/parameters")))
+
     def test_the_units_command_is_there(self):
         self.machine.in_namespace('"$SETUP" %s' % WORDS)
         unit = self.machine.read("etc/systemd/system/r2ccl-node.service")

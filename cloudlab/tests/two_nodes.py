@@ -24,17 +24,14 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1] / "harness" / "fabric" / "guest"))
 import make_guest  # noqa: E402
+import paper_result  # noqa: E402
+from paper_result import fail  # noqa: E402
 
 RAILS = 4
 PATIENCE = 5400  # s, for all of it
 # All that mounting the root needs. What RDMA needs is set-up's to load, from the root.
 MODULES = "qemu_fw_cfg virtio_pci virtio_net 9pnet_virtio 9p crc32c_generic crc32_generic".split()
 IFMAP = "var/emulab/boot/ifmap"  # where CloudLab says which port has which address
-
-
-def fail(why):
-    print(f"FAILED: {why}", flush=True)
-    sys.exit(1)
 
 
 def mac(node, port):
@@ -156,32 +153,6 @@ def look_at_the_preflight(log):
     print(f"preflight: ready, {len(proved)} rails proved between the nodes, {len(told['pairs'])} pairs of ports tried")
 
 
-def look_at_the_result(paper):
-    """What emulation makes slow may miss its time; what happened has to be right."""
-    if not (paper / "reference/nic_down/result.json").exists():
-        fail("nic_down left no result:\n" + "".join(path.read_text()[-4000:] for path in sorted(paper.glob("logs/*"))))
-    result = json.loads((paper / "reference/nic_down/result.json").read_text())
-    if (result["fabric"]["kind"], result["evidence"]) != ("verbs", "rxe"):
-        fail(f"fabric {result['fabric']['kind']}, evidence {result['evidence']}")
-    for run in result["runs"]:
-        places = [(host["name"], host["first_node"], host["nodes"]) for host in run["hosts"]["list"]]
-        if places != [("node0", 0, 1), ("node1", 1, 1)]:
-            fail(f"{run['mode']} ran on {places}")
-    outcomes = {run["mode"]: run["outcome"] for run in result["runs"]}
-    if outcomes != {"baseline": "error", "migrate": "ok"}:
-        fail(f"the outcomes are {outcomes}")
-    missed = [each for each in result["expectations"] if not each["ok"]]
-    for each in missed:
-        if not any(word in each["name"] for word in ("_ms.", "retained_bw")):
-            fail(f"{each['name']} is {each['got']}, not {each['wanted']}\n{each['detail']}")
-    if (paper / "figures/timeline.pdf").read_bytes()[:4] != b"%PDF":
-        fail("there is no figure")
-    count = len(result["expectations"])
-    print(f"nic_down over two nodes: {outcomes}, {count - len(missed)} of {count} expectations met, its figure is there")
-    for each in missed:
-        print(f"    missed in this emulation: {each['name']} {each['got']}")
-
-
 def main():
     root, repository, folder = pathlib.Path(sys.argv[1]), sys.argv[2], pathlib.Path(sys.argv[3]).resolve()
     for number in range(2):
@@ -200,7 +171,7 @@ def main():
         if status != 0:
             fail(f"node0 ended with {status}")
         look_at_the_preflight(nodes[0].root / "var/log/r2ccl")
-        look_at_the_result(nodes[0].root / "var/lib/r2ccl-node/paper")
+        paper_result.look_at_nic_down(nodes[0].root / "var/lib/r2ccl-node/paper", "verbs", "rxe", [("node0", 0, 1), ("node1", 1, 1)])
     finally:
         for node in nodes:
             node.end()

@@ -11,11 +11,12 @@
 #include <thread>
 
 #include "faultinject/plan/units.h"
+#include "harness/base/format.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/resources.h"
 #include "harness/cli/topology_view.h"
 #include "harness/fabric/readiness.h"
-#include "harness/base/format.h"
+#include "harness/real/undo_list.h"
 #include "r2ccl/base/config.h"
 
 namespace r2bench {
@@ -73,6 +74,21 @@ void machine(Doctor& doctor) {
             (value == 0 ? ""
                         : ": cross-memory writes between ranks may be refused; shared memory is used then"));
   }
+}
+
+/// Real faults of a guard that was killed: put back now.
+void left_behind(Doctor& doctor) {
+  if (!has_undo_lists()) return;
+  if (geteuid() != 0) {
+    doctor.line(Health::kNote, "real faults",
+                std::string(kUndoFolder) + " is there: a run changes this machine now, or was killed and has "
+                "left a change; `sudo r2bench doctor` puts back what was left");
+    return;
+  }
+  std::vector<std::string> told;
+  const size_t failed = put_back_what_is_left([&](const std::string& text) { told.push_back(text); });
+  for (const std::string& text : told)
+    doctor.line(failed == 0 ? Health::kGood : Health::kBad, "real faults", text);
 }
 
 /// What the engine nccl binds at run time, as a rank would find it.
@@ -183,6 +199,7 @@ int doctor_command(const std::string& fabric, const Console& console) {
   Doctor doctor(console);
   doctor.section("Machine");
   machine(doctor);
+  left_behind(doctor);
   doctor.section("Fabrics");
   const bool ready = fabrics(doctor, fabric);
   doctor.section("Parts of this build");

@@ -88,6 +88,11 @@ size_t LocalHost::index_of(int rank) const {
 
 void LocalHost::prepare(const HostPlan& plan) {
   plan_ = plan;
+  if (plan_.fabric != "vhca" && geteuid() == 0)
+    put_back_what_is_left([&](const std::string& text) {
+      fprintf(stderr, "r2bench: %s\n", text.c_str());
+      notes_.push_back({r2ccl::now_ns(), "put_back_left", text});
+    });
   fabric_ = make_fabric(plan_.fabric, plan_.shape, lib_dir_, plan_.nodes);
   board_.emplace(faultinject::BoardHost::create(plan_.node_shapes(), plan_.seed));
   rings_ = std::make_unique<TraceRings>(plan_.ranks.size(), ring_events(plan_.ranks.size()));

@@ -10,10 +10,12 @@
 #include <csignal>
 #include <cstdio>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <thread>
 
 #include "harness/real/shell.h"
+#include "harness/real/undo_list.h"
 #include "r2ccl/base/clock.h"
 
 namespace r2bench {
@@ -110,17 +112,44 @@ Guard::Done Guard::run(const std::vector<std::string>& commands, const Probe& pr
   return done;
 }
 
+Guard::Guard(std::chrono::milliseconds limit, UndoList* list) : limit_(limit), list_(list) {
+  if (list_ != nullptr) applied_ = list_->changes();
+}
+
+Guard::Done Guard::apply(uint64_t id, const Change& change) {
+  if (list_ != nullptr) {
+    try {
+      list_->remember(id, change);
+    } catch (const RealFaultError& error) {
+      return {false, 0, error.what()};  // and nothing is changed
+    }
+  }
+  applied_[id] = change;
+  return run(change.apply, change.cut, false);
+}
+
+Guard::Done Guard::undo(uint64_t id, const Change& change) {
+  Done done = run(change.undo, change.back, true);
+  if (!done.ok) return done;
+  applied_.erase(id);
+  try {
+    if (list_ != nullptr) list_->forget(id);
+  } catch (const RealFaultError& error) {
+    done.said += std::string("; ") + error.what();
+  }
+  return done;
+}
+
 nlohmann::json Guard::carry_out(const nlohmann::json& request) {
   const uint64_t id = request.at("id");
   const std::string wanted = request.at("do");
   Done done;
   if (wanted == "apply") {
-    const Change change = request.at("change");
-    applied_[id] = change;
-    done = run(change.apply, change.cut, false);
+    done = apply(id, request.at("change"));
   } else if (const auto found = applied_.find(id); wanted == "undo" && found != applied_.end()) {
-    done = run(found->second.undo, found->second.back, true);
-    applied_.erase(found);
+    done = undo(id, Change(found->second));
+  } else if (wanted == "undo" && request.value("again", false)) {
+    done = {true, r2ccl::now_ns(), "it had been put back before the guard was killed"};
   } else {
     done.said = "there is no change " + std::to_string(id) + " to " + wanted;
   }
@@ -128,47 +157,66 @@ nlohmann::json Guard::carry_out(const nlohmann::json& request) {
 }
 
 void Guard::put_all_back(const std::function<void(const std::string&)>& tell) {
-  while (!applied_.empty()) {
-    const auto last = std::prev(applied_.end());
-    const Done done = run(last->second.undo, last->second.back, true);
-    tell(last->second.where + (done.ok ? " is put back: " : " could NOT be put back: ") + done.said +
-         (done.ok ? "" : "; by hand: " + last->second.in_words()));
-    applied_.erase(last);
+  const std::map<uint64_t, Change> all = applied_;
+  for (auto last = all.rbegin(); last != all.rend(); ++last) {
+    const auto& [id, change] = *last;
+    const Done done = undo(id, change);
+    tell(change.where + (done.ok ? " is put back: " : " could NOT be put back: ") + done.said +
+         (done.ok ? "" : "; by hand: " + change.in_words()));
   }
 }
 
-int guard_main(int socket) {
-  for (const int each : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGQUIT}) signal(each, SIG_IGN);
-  [[maybe_unused]] const int moved = chdir("/");
-  Guard guard(kCommandLimit);
+namespace {
+
+nlohmann::json answer_without_request(const char* did, bool ok, const std::string& said) {
+  return {{"id", 0}, {"did", did}, {"ok", ok}, {"time_ns", 0}, {"said", said}};
+}
+
+/// Until the socket's other end is gone.
+void serve(int socket, Guard& guard) {
   std::string pending;
   std::array<char, 4096> buffer{};
   for (;;) {
     const ssize_t n = read(socket, buffer.data(), buffer.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) break;
+    if (n <= 0) return;
     pending.append(buffer.data(), size_t(n));
     for (size_t end; (end = pending.find('\n')) != std::string::npos; pending.erase(0, end + 1)) {
-      std::string answer;
+      nlohmann::json answer;
       try {
-        answer = guard.carry_out(nlohmann::json::parse(pending.substr(0, end))).dump() + "\n";
+        answer = guard.carry_out(nlohmann::json::parse(pending.substr(0, end)));
       } catch (const std::exception& error) {
         fprintf(stderr, "r2bench-real-guard: %s\n", error.what());
-        answer =
-            nlohmann::json{
-                {"id", 0}, {"did", "nothing"}, {"ok", false}, {"time_ns", 0}, {"said", error.what()}}
-                .dump() +
-            "\n";
+        answer = answer_without_request("nothing", false, error.what());
       }
-      if (write(socket, answer.data(), answer.size()) < 0) break;  // the end of the socket is seen by read()
+      const std::string line = answer.dump() + "\n";
+      if (write(socket, line.data(), line.size()) < 0) break;  // the end of the socket is seen by read()
     }
   }
-  size_t failed = 0;
-  guard.put_all_back([&](const std::string& text) {
-    fprintf(stderr, "r2bench: %s\n", text.c_str());
-    failed += text.find("NOT") != std::string::npos;
-  });
-  return failed == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+int guard_main(int socket, const std::string& folder, const std::string& name) {
+  for (const int each : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGQUIT}) signal(each, SIG_IGN);
+  [[maybe_unused]] const int moved = chdir("/");
+  fcntl(socket, F_SETFD, FD_CLOEXEC);  // a command that lingers must not hide the end of this process
+  const auto tell_owner = [&](const char* did, bool ok, const std::string& said) {
+    const std::string line = answer_without_request(did, ok, said).dump() + "\n";
+    return write(socket, line.data(), line.size());
+  };
+  std::optional<UndoList> list;
+  try {
+    list.emplace(folder, name, std::chrono::seconds(5));
+  } catch (const RealFaultError& error) {
+    [[maybe_unused]] const ssize_t told = tell_owner("ready", false, error.what());
+    return 1;
+  }
+  Guard guard(kCommandLimit, &*list);
+  [[maybe_unused]] const ssize_t told = tell_owner("ready", true, "");
+  serve(socket, guard);
+  guard.put_all_back([](const std::string& text) { fprintf(stderr, "r2bench: %s\n", text.c_str()); });
+  return guard.changed() == 0 ? 0 : 1;
 }
 
 }  // namespace r2bench

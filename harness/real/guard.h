@@ -4,7 +4,8 @@
 // the other end came to end. A request is a line of JSON:
 //   {"do": "apply", "id": 1, "change": {…}}    {"do": "undo", "id": 1}
 // and so is each answer: {"id", "did", "ok", "time_ns", "said"}; time_ns is CLOCK_MONOTONIC, `said` a
-// sentence.
+// sentence. The first answer, "ready", comes unasked. A request with "again" is one that an earlier guard may
+// have carried out before it was killed.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +18,18 @@
 
 namespace r2bench {
 
+class UndoList;
+
 class Guard {
  public:
-  /// `limit`: of each command, and of the time from a change until the machine says so.
-  explicit Guard(std::chrono::milliseconds limit) : limit_(limit) {}
+  /// `limit`: of each command, and of the time from a change until the machine says so. With a list, what is
+  /// on it has been changed already, and every change is on it for as long as it is not put back.
+  explicit Guard(std::chrono::milliseconds limit, UndoList* list = nullptr);
 
-  /// Carries out one request, waits for its end. A change is remembered before its first command.
+  /// Carries out one request, waits for its end. A change is remembered before its first command, and
+  /// forgotten when the machine says that it is put back.
   nlohmann::json carry_out(const nlohmann::json& request);
-  /// The latest change first. `tell` gets a sentence for each.
+  /// The latest change first. `tell` gets a sentence for each. What cannot be put back stays remembered.
   void put_all_back(const std::function<void(const std::string&)>& tell);
   size_t changed() const { return applied_.size(); }
 
@@ -36,12 +41,16 @@ class Guard {
   };
   Done run(const std::vector<std::string>& commands, const Probe& probe, bool to_the_end);
 
+  Done apply(uint64_t id, const Change& change);
+  Done undo(uint64_t id, const Change& change);
+
   std::chrono::milliseconds limit_;
+  UndoList* list_;
   std::map<uint64_t, Change> applied_;
 };
 
-/// The program: serves descriptor `socket` until its other end is gone. Never ends by SIGINT, SIGTERM or
-/// SIGHUP. Returns its exit status.
-int guard_main(int socket);
+/// The program: serves descriptor `socket` until its other end is gone, with list `name` in `folder`. Never
+/// ends by SIGINT, SIGTERM or SIGHUP. Returns its exit status.
+int guard_main(int socket, const std::string& folder, const std::string& name);
 
 }  // namespace r2bench

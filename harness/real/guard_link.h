@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This process's end of a guard: starts it in a session of its own, tells it what to do, and never waits but
-// in the destructor.
+// This process's end of a guard: starts it in a session and, where systemd is there, a scope of its own, so
+// that it outlives a job step that is killed as a cgroup; starts another when it is killed; tells it what to
+// do. Waits for the machine in the destructor only.
 #pragma once
 
 #include <sys/types.h>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "harness/real/change.h"
+#include "harness/real/undo_list.h"
 
 namespace r2bench {
 
@@ -22,10 +24,15 @@ struct GuardAnswer {
   std::string said;
 };
 
+/// The path of systemd-run where systemd runs the machine and this process is root; else empty.
+std::string find_systemd_run();
+
 class GuardLink {
  public:
-  /// `program`: the path of r2bench-real-guard. Throws std::system_error when it cannot be started.
-  explicit GuardLink(const std::string& program);
+  /// `program`: the path of r2bench-real-guard. `systemd_run`: with what a scope is made; empty: none is.
+  /// Throws std::system_error when it cannot be started, RealFaultError when it can keep no undo list.
+  explicit GuardLink(std::string program, std::string undo_folder = kUndoFolder,
+                     std::string systemd_run = find_systemd_run());
   GuardLink(const GuardLink&) = delete;
   /// Waits until everything is put back, for the length of its commands.
   ~GuardLink();
@@ -35,16 +42,28 @@ class GuardLink {
   /// Those that have come since.
   std::vector<GuardAnswer> answers();
   pid_t pid() const { return pid_; }
-  /// Has the guard ended before its time? Then nothing is put back any more.
+  /// How often a guard has been killed, and another has taken over what it had changed.
+  int takeovers() const { return takeovers_; }
+  /// Has the last of them ended before its time, too? Then nothing is put back until r2bench runs again.
   bool lost() const { return lost_; }
 
  private:
-  void send(const std::string& line);
+  void start(const std::string& systemd_run);
+  /// Waits for the guard's first word; empty: it came. Else why not.
+  std::string not_ready();
+  /// Another guard for one that is gone: what it had not answered is asked again.
+  void take_over();
+  void end();
+  void send(const nlohmann::json& request);
 
+  std::string program_, undo_folder_, list_, systemd_run_;
   int socket_ = -1;
   pid_t pid_ = -1;
+  int takeovers_ = 0;
   bool lost_ = false;
   std::string pending_;
+  std::vector<nlohmann::json> unanswered_;
 };
+
 
 }  // namespace r2bench

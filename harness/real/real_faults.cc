@@ -64,7 +64,7 @@ void check_real_faults(const Scenario& scenario, const std::string& fabric, bool
 
 RealFaults::RealFaults(const std::vector<FaultSpec>& faults, const Fabric& fabric, const NodesHere& nodes,
                        const Devices& devices, const std::string& guard_program, Note note,
-                       const std::string& sys)
+                       const std::string& sys, const std::string& undo_folder)
     : note_(std::move(note)) {
   for (const FaultSpec& fault : faults) {
     for (int node = nodes.first; node < nodes.first + nodes.count; ++node) {
@@ -86,7 +86,11 @@ RealFaults::RealFaults(const std::vector<FaultSpec>& faults, const Fabric& fabri
       }
     }
   }
-  guard_ = std::make_unique<GuardLink>(guard_program);
+  try {
+    guard_ = std::make_unique<GuardLink>(guard_program, undo_folder);
+  } catch (const RealFaultError& error) {
+    throw FabricError(error.what());
+  }
 }
 
 RealFaults::~RealFaults() = default;
@@ -128,12 +132,19 @@ void RealFaults::hear(faultinject::BoardHost& board) {
             place.in_words() + ": " + answer.said);
     }
   }
+  if (guard_->takeovers() > told_takeovers_ && !guard_->lost()) {
+    told_takeovers_ = guard_->takeovers();
+    note_(r2ccl::now_ns(), "guard_replaced",
+          "the process that puts real faults back was killed; process " + std::to_string(guard_->pid()) +
+              " has taken over what it had changed");
+  }
   if (guard_->lost() && !told_lost_) {
     told_lost_ = true;
     std::string changes;
     for (const std::string& text : in_words()) changes += "; " + text;
     note_(r2ccl::now_ns(), "guard_lost",
-          "the process that puts real faults back has ended; look at what it may have left" + changes);
+          "the processes that put real faults back were killed one after the other; `r2bench doctor` as root "
+          "puts back what they have left" + changes);
   }
 }
 

@@ -38,7 +38,7 @@ class RealFaults {
   /// guard cannot be started.
   RealFaults(const std::vector<faultinject::FaultSpec>& faults, const Fabric& fabric, const NodesHere& nodes,
              const Devices& devices, const std::string& guard_program, Note note,
-             const std::string& sys = "/sys");
+             const std::string& sys = "/sys", const std::string& undo_folder = kUndoFolder);
   /// Puts back what is still changed.
   ~RealFaults();
 
@@ -47,6 +47,8 @@ class RealFaults {
   void tick(faultinject::BoardHost& board);
   /// The job is over: puts back what is still changed, and waits for that.
   void finish(faultinject::BoardHost& board);
+
+  pid_t guard_pid() const { return guard_->pid(); }
 
  private:
   struct Planned {
@@ -71,6 +73,7 @@ class RealFaults {
   uint32_t adopted_ = 0;  ///< ids of the board that have been looked at
   std::vector<Live> live_;
   std::unique_ptr<GuardLink> guard_;
+  int told_takeovers_ = 0;
   bool told_lost_ = false;
 };
 

@@ -11,6 +11,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include <atomic>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -76,7 +77,7 @@ class RealFaultsTest : public ::testing::Test {
         [this](uint64_t, const std::string& what, const std::string& text) {
           notes += what + ": " + text + "\n";
         },
-        root.string());
+        root.string(), (root / "undo").string());
   }
   std::string refusal(const std::string& device = "rxe0") {
     try {
@@ -130,6 +131,20 @@ TEST_F(RealFaultsTest, a_link_goes_down_and_comes_back_with_its_routes) {
   EXPECT_NE(sh("ip route show table 77").find("10.8.0.0/16 dev v0"), std::string::npos);
   EXPECT_NE(sh("ip route").find("10.7.0.0/24"), std::string::npos);
   EXPECT_NE(notes.find("operstate says down"), std::string::npos) << notes;
+}
+
+TEST_F(RealFaultsTest, a_link_comes_back_though_the_guard_is_killed) {
+  with("kind: real_link_down");
+  const auto real = make();
+  const uint32_t id = board.arm(scenario.faults[0]);
+  ASSERT_TRUE(witnessed(*real, id, 1)) << notes;
+  ASSERT_EQ(kill(real->guard_pid(), SIGKILL), 0);
+  EXPECT_EQ(sh("cat /sys/class/net/v0/operstate"), "down");
+  board.heal(id);
+  ASSERT_TRUE(witnessed(*real, id, 2)) << notes;
+  EXPECT_EQ(sh("cat /sys/class/net/v0/operstate"), "up");
+  EXPECT_NE(notes.find("guard_replaced"), std::string::npos) << notes;
+  real->finish(board);
 }
 
 TEST_F(RealFaultsTest, packets_are_lost_while_tc_says_so) {

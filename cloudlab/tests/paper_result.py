@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What reproduce.sh has to leave of nic_down on a slow machine: each mode ended as it should and every element is right;
+only an expectation of time may be missed.
+
+    paper_result.py PAPER KIND EVIDENCE"""
+
+import json
+import pathlib
+import sys
+
+WANTED = {"baseline": "error", "migrate": "ok"}
+OF_TIME = ("_ms.", "retained_bw")
+
+
+def fail(why):
+    print(f"FAILED: {why}", flush=True)
+    sys.exit(1)
+
+
+def look_at_nic_down(paper, kind, evidence, hosts=None):
+    """`hosts`: (name, first node, nodes) of each, where there are several. Ends the program where something is wrong."""
+    if not (paper / "reference/nic_down/result.json").exists():
+        fail("nic_down left no result:\n" + "".join(path.read_text()[-4000:] for path in sorted(paper.glob("logs/*"))))
+    result = json.loads((paper / "reference/nic_down/result.json").read_text())
+    if (result["fabric"]["kind"], result["evidence"]) != (kind, evidence):
+        fail(f"fabric {result['fabric']['kind']}, evidence {result['evidence']}")
+    for run in result["runs"] if hosts else []:
+        places = [(host["name"], host["first_node"], host["nodes"]) for host in run["hosts"]["list"]]
+        if places != hosts:
+            fail(f"{run['mode']} ran on {places}")
+    outcomes = sorted((run["mode"], run["outcome"]) for run in result["runs"])
+    if outcomes != sorted(WANTED.items()):
+        fail(f"the outcomes are {outcomes}")
+    if not result["expectations"]:
+        fail("nothing was expected")
+    missed = [each for each in result["expectations"] if not each["ok"]]
+    for each in missed:
+        if not any(word in each["name"] for word in OF_TIME):
+            fail(f"{each['name']} is {each['got']}, not {each['wanted']}\n{each['detail']}")
+    if (paper / "figures/timeline.pdf").read_bytes()[:4] != b"%PDF":
+        fail("there is no figure")
+    count = len(result["expectations"])
+    print(f"nic_down: {dict(outcomes)}, {count - len(missed)} of {count} expectations met, its figure is there")
+    for each in missed:
+        print(f"    missed on this slow machine: {each['name']} {each['got']}")
+
+
+if __name__ == "__main__":
+    look_at_nic_down(pathlib.Path(sys.argv[1]), *sys.argv[2:4])

@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""paper_result.py accepts a result that is right but slow, and none that is wrong."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SAMPLE = os.path.join(HERE, "../../results/reference/nic_down/result.json")
+
+
+class PaperResultTest(unittest.TestCase):
+    def look(self, change, figure=b"%PDF-1.4"):
+        with open(SAMPLE, encoding="utf-8") as file:
+            result = json.load(file)
+        change(result)
+        with tempfile.TemporaryDirectory() as paper:
+            for name, content in (("reference/nic_down/result.json", json.dumps(result).encode()), ("figures/timeline.pdf", figure)):
+                path = os.path.join(paper, name)
+                os.makedirs(os.path.dirname(path))
+                with open(path, "wb") as file:
+                    file.write(content)
+            made = subprocess.run([sys.executable, "-B", os.path.join(HERE, "paper_result.py"), paper, "vhca", "emulated"], capture_output=True, text=True, timeout=60, check=False)
+        return made.returncode, made.stdout
+
+    def miss(self, name):
+        def change(result):
+            each = next(each for each in result["expectations"] if each["name"] == name)
+            each["ok"] = False
+        return change
+
+    def test_a_slow_machine_may_miss_a_time_and_nothing_else(self):
+        self.assertEqual(self.look(lambda result: None)[0], 0)
+        status, said = self.look(self.miss("migrate.detect_ms.p50"))
+        self.assertEqual(status, 0, said)
+        self.assertIn("missed on this slow machine: migrate.detect_ms.p50", said)
+        for name in ("migrate.wrong_elements", "migrate.fault_witness", "baseline.error_names_nic"):
+            status, said = self.look(self.miss(name))
+            self.assertEqual(status, 1)
+            self.assertIn(name, said)
+
+    def test_ranks_that_were_killed_do_not_pass(self):
+        def killed(result):
+            for run in result["runs"]:
+                run["outcome"] = "rank_died"
+        status, said = self.look(killed)
+        self.assertEqual(status, 1)
+        self.assertIn("the outcomes are [('baseline', 'rank_died'), ('migrate', 'rank_died')]", said)
+        self.assertEqual(self.look(lambda result: result.update(runs=[]))[0], 1)
+        self.assertEqual(self.look(lambda result: result.update(expectations=[]))[0], 1)
+        self.assertEqual(self.look(lambda result: result.update(evidence="rxe"))[0], 1)
+        self.assertEqual(self.look(lambda result: None, figure=b"no figure")[0], 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
