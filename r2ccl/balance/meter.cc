@@ -20,8 +20,8 @@ Capacities::Span Capacities::since(const Nic& nic, const NicMeter::Reading& read
           span - std::min(span, reading.idle_ns - nic.from.idle_ns), reading.depth - nic.from.depth};
 }
 
-bool Capacities::take(std::span<const NicMeter::Reading> readings, uint64_t now,
-                      std::span<const double> part, uint64_t planned) {
+bool Capacities::take(std::span<const NicMeter::Reading> readings, uint64_t now, std::span<const double> part,
+                      uint64_t planned) {
   if (began_ == 0) began_ = now;
   bool all = true;
   uint64_t busiest = 0;
@@ -31,24 +31,28 @@ bool Capacities::take(std::span<const NicMeter::Reading> readings, uint64_t now,
       nics_[nic].known = true;
     }
     const Span span = since(nics_[nic], readings[nic]);
-    if (span.writes == 0) continue;
+    if (span.writes == 0 && !readings[nic].open) continue;
     all = all && span.writes >= kWrites;
     busiest = std::max(busiest, span.busy);
   }
   const bool long_enough = now - began_ >= kLongestNs;
   if (!long_enough && !(all && busiest >= kIntervalNs)) return false;
   std::vector<double> rates, whole_rates, well_busy;
-  std::array<double, kMaxNics> rate{}, busy{}, parts{}, depth{}, most{};
+  std::array<double, kMaxNics> carried{}, rate{}, busy{}, parts{}, depth{}, most{};
   double most_busy = 0, all_depths = 0, all_bytes = 0;
   for (size_t nic = 0; nic < count_; ++nic) {
     const Span span = since(nics_[nic], readings[nic]);
     nics_[nic].from = readings[nic];
-    busy[nic] = double(span.busy) / double(now - began_);
+    // What is under way since the last completion counts as well: one long write is work, too.
+    const uint64_t waited =
+        readings[nic].open && nics_[nic].known ? now - std::min(now, readings[nic].last_done) : 0;
+    busy[nic] = std::min(1.0, double(span.busy + waited) / double(now - began_));
     if (span.writes == 0 || span.busy < kIntervalNs / 10) continue;
     const double usual_cost = double(span.busy) * nics_[nic].nominal;
+    carried[nic] = double(span.bytes) / usual_cost;
     parts[nic] = nic < part.size() ? std::clamp(part[nic], kLeastLevel, 1.0) : 1.0;
-    rates.push_back(double(span.bytes) / usual_cost);
-    whole_rates.push_back(double(span.bytes) / usual_cost / parts[nic]);
+    rates.push_back(carried[nic]);
+    whole_rates.push_back(carried[nic] / parts[nic]);
     rate[nic] = double(span.work) / usual_cost;
     most_busy = std::max(most_busy, busy[nic]);
     const double each = double(span.busy) / double(span.writes);
@@ -63,11 +67,23 @@ bool Capacities::take(std::span<const NicMeter::Reading> readings, uint64_t now,
   const bool comparable = rates.size() >= 2;
   const double others = comparable ? usual(rates) : 0, whole_others = comparable ? usual(whole_rates) : 0;
   const double others_busy = well_busy.empty() ? 0 : usual(well_busy);
+  const auto relative_to = [&](size_t nic, double all, double whole) {
+    if (all <= 0 || rate[nic] <= 0) return 0.0;
+    return std::min(1.0, std::max(rate[nic] / all, rate[nic] / parts[nic] / whole));
+  };
+  const bool any_well = std::any_of(nics_.begin(), nics_.begin() + count_,
+                                    [](const Nic& nic) { return nic.known && !nic.gray; });
   for (size_t nic = 0; nic < count_; ++nic) {
-    const double relative =
-        others <= 0 || rate[nic] <= 0
-            ? 0
-            : std::min(1.0, std::max(rate[nic] / others, rate[nic] / parts[nic] / whole_others));
+    double relative = relative_to(nic, others, whole_others);
+    if (nics_[nic].gray && any_well) {
+      std::vector<double> well, well_whole;
+      for (size_t i = 0; i < count_; ++i) {
+        if (nics_[i].gray || carried[i] <= 0 || busy[i] < kComparable * busy[nic]) continue;
+        well.push_back(carried[i]);
+        well_whole.push_back(carried[i] / parts[i]);
+      }
+      relative = well.empty() ? 0 : relative_to(nic, usual(well), usual(well_whole));
+    }
     const double others_depth = comparable ? (all_depths - depth[nic]) / double(rates.size() - 1) : 0;
     const bool kept_busy = busy[nic] >= kBusiest * most_busy && depth[nic] >= backlog * others_depth;
     if (relative > 0 ||
@@ -77,7 +93,8 @@ bool Capacities::take(std::span<const NicMeter::Reading> readings, uint64_t now,
   return true;
 }
 
-void Capacities::judge(Nic& nic, double relative, double most, bool kept_busy, double busy, double others_busy) {
+void Capacities::judge(Nic& nic, double relative, double most, bool kept_busy, double busy,
+                       double others_busy) {
   if (!nic.gray) {
     const bool low = relative < kGray && kept_busy;
     nic.low = !low ? 0 : nic.low + (relative < kVeryGray ? 2 : 1);

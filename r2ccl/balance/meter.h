@@ -53,6 +53,7 @@ class NicMeter {
     uint64_t idle_ns = 0;    ///< from the first post to the last completion: what follows is the next span's
     uint64_t last_done = 0;  ///< time of the last completion
     uint64_t depth = 0;      ///< sum over completions: writes under way, with the one that completes
+    bool open = false;       ///< writes are under way now
   };
   /// All of one moment, unless completions keep coming in between: then nearly so.
   Reading read() const noexcept {
@@ -66,11 +67,13 @@ class NicMeter {
       reading.idle_ns = idle_until_done_.load(std::memory_order_acquire);
       if (last_done_.load(std::memory_order_relaxed) == reading.last_done) break;
     }
+    reading.open = open_.load(std::memory_order_relaxed) > 0;
     return reading;
   }
 
  private:
-  std::atomic<uint64_t> bytes_{0}, work_{0}, completions_{0}, depth_{0}, idle_ns_{0}, last_done_{0}, idle_since_{0};
+  std::atomic<uint64_t> bytes_{0}, work_{0}, completions_{0}, depth_{0}, idle_ns_{0}, last_done_{0},
+      idle_since_{0};
   std::atomic<uint64_t> idle_until_done_{0};
   std::atomic<int32_t> open_{0};
 };
@@ -78,11 +81,14 @@ class NicMeter {
 /// What the NICs of a node can carry beside each other, relative to their nominal rates: 1 until shown
 /// otherwise. Pure; time is passed in. A NIC is slow ('gray') when, several intervals running, it has work
 /// for as long as any other or longer, and carries clearly less meanwhile than its neighbours do; lateness of
-/// this process slows all NICs alike and so shows in none. One with fewer writes under way than its neighbours
-/// has less to do, whether or not something always is: what is late there may wait for another port. From then on what it carries is its level, but for
-/// a NIC that has less to do than the others: the rate of small pieces says more of latency than of what it
-/// could carry, and would sink with its share, so its level rises until it has as much to do; no further than a
-/// latency within its writes explains.
+/// this process slows all NICs alike and so shows in none. One with fewer writes under way than its
+/// neighbours has less to do, whether or not something always is: what is late there may wait for another
+/// port. From then on what it carries is its level, but for a NIC that has less to do than the others: the
+/// rate of small pieces says more of latency than of what it could carry, and would sink with its share, so
+/// its level rises until it has as much to do; no further than a latency within its writes explains. What is
+/// gray is compared with well NICs alone, and not with those that only help it out now and then: two slow
+/// ones that go on alone after the others have done would seem well to each other, and the few small pieces
+/// of a helper carry less than it could. Where there is nobody to compare it with its level stays.
 ///
 /// Two things are guesses: what crossing sockets costs a NIC, and that NICs shared with other processes serve
 /// all alike. Neither may make a NIC look slow: what is usual is taken without them, and each NIC gets the
@@ -94,17 +100,20 @@ class Capacities {
       50'000'000;  ///< for which some NIC has work in an interval, at least
   static constexpr uint64_t kLongestNs =
       1'000'000'000;                      ///< an interval ends then, with those that have anything
-  static constexpr uint64_t kWrites = 3;  ///< and least completions
+  static constexpr uint64_t kWrites = 3;  ///< and least completions, where any are or are to come
   static constexpr double kGray = 0.85, kVeryGray = 0.6, kWell = 0.93;
   static constexpr int kLow = 3;            ///< intervals running; those below kVeryGray count twice
   static constexpr int kWellIntervals = 2;  ///< running
   static constexpr double kBusiest = 0.9;   ///< part of the most time that any NIC has work
   static constexpr double kBacklog = 0.9;   ///< part of the writes that the others have under way
-  /// … where most bytes follow a plan: what is meant for a slow NIC waits there, and nothing goes another way.
+  /// … where most bytes follow a plan: what is meant for a slow NIC waits there, and nothing goes another
+  /// way.
   static constexpr double kPlannedBacklog = 2;
   /// Of a write's time, at most, that is not the NIC's rate: on the way, or until somebody polls.
   static constexpr double kLatencyNs = 1e6;
-  static constexpr double kIdle = 0.8;      ///< part of the time that others have work
+  static constexpr double kIdle = 0.8;  ///< part of the time that others have work
+  /// A gray NIC learns from a well one that has work for this part of its own time, at least.
+  static constexpr double kComparable = 0.3;
   static constexpr double kLeastLevel = 0.02;
   static constexpr int kMostPatience = 64, kForgiven = 200;  ///< intervals
 
@@ -113,8 +122,8 @@ class Capacities {
   explicit Capacities(std::span<const double> nominal);
 
   /// Takes readings of all NICs' meters at time `now`, any time and often. `part[i]`: of the work that NIC i
-  /// has, how much is this process's, as far as is known; empty: all. `planned`: of all bytes so far, those that
-  /// were sent after a plan for all NICs. Returns whether an interval has ended.
+  /// has, how much is this process's, as far as is known; empty: all. `planned`: of all bytes so far, those
+  /// that were sent after a plan for all NICs. Returns whether an interval has ended.
   bool take(std::span<const NicMeter::Reading> readings, uint64_t now, std::span<const double> part = {},
             uint64_t planned = 0);
   /// Relative to its nominal rate, 0 … 1.

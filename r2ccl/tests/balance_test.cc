@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "r2ccl/balance/meter.h"
@@ -434,6 +435,59 @@ TEST(Capacities, a_gray_nic_with_long_writes_stays_gray_though_it_waits) {
   node.rate[2] = 1;
   node.run(3000, 0.1);
   EXPECT_FALSE(node.capacities.gray(2)) << "healed";
+}
+
+// Two of four are slow; in each operation the others have done first. What the slow ones carry then is no more than
+// before, whoever else carries next to nothing, or little in small pieces.
+TEST(Capacities, slow_nics_that_go_on_alone_stay_as_slow_as_they_are) {
+  for (const auto& [busy, rate] : {std::pair(0.0, 1.0), std::pair(0.05, 1.0), std::pair(0.2, 0.6)}) {
+    Node node(4);
+    node.rate[0] = node.rate[1] = 0.5;
+    node.run(1000, 0.1);
+    ASSERT_TRUE(node.capacities.gray(0) && node.capacities.gray(1));
+    for (int i = 0; i < 20; ++i) {
+      node.busy[2] = node.busy[3] = busy;
+      node.rate[2] = node.rate[3] = rate;
+      node.run(600, 0.1);
+      for (size_t nic = 0; nic < 2; ++nic)
+        ASSERT_LT(node.capacities.relative(nic), 0.6) << busy << ", time " << i << ", NIC " << nic;
+      node.busy[2] = node.busy[3] = 1;
+      node.rate[2] = node.rate[3] = 1;
+      node.run(300, 0.1);
+    }
+    node.rate[0] = node.rate[1] = 1;
+    node.balance(2000, 0.1);
+    for (size_t nic = 0; nic < 4; ++nic) EXPECT_FALSE(node.capacities.gray(nic)) << "healed, NIC " << nic;
+  }
+}
+
+// A slow NIC whose writes take longer than an interval of the others has work all the time, though none of them ends in
+// it: taken for idle, it was given ever more.
+TEST(Capacities, a_write_that_takes_longer_than_an_interval_is_no_idleness) {
+  Capacities capacities{std::vector<double>(4, 1)};
+  std::vector<NicMeter::Reading> meters(4);
+  uint64_t now = 1;
+  const auto pass = [&] {  // 10 ms; NIC 0 writes 2 MB in 400 ms, the others 100 kB in 10 ms
+    now += 10'000'000;
+    for (size_t nic = 0; nic < 4; ++nic) {
+      const uint64_t length = nic == 0 ? 400'000'000 : 10'000'000;
+      NicMeter::Reading& it = meters[nic];
+      it.open = true;
+      if (it.last_done + length > now) continue;
+      it.last_done += length;
+      it.bytes += nic == 0 ? 2'000'000 : 100'000;
+      it.work = it.bytes;
+      it.depth += 4;
+      ++it.completions;
+    }
+    capacities.take(meters, now);
+  };
+  for (int i = 0; i < 1000; ++i) pass();
+  ASSERT_TRUE(capacities.gray(0));
+  for (int i = 0; i < 2000; ++i) {
+    pass();
+    ASSERT_NEAR(capacities.relative(0), 0.5, 0.05) << 10 * i << " ms";
+  }
 }
 
 // … also when it gets next to nothing: what once was a failure does not keep it out for ever.
