@@ -5,12 +5,15 @@
 # the end the results go into the tables in OUT/tables, and the figures are made from these.
 #
 #   reproduce.sh [--out DIR] [--fabric vhca|verbs] [--only PATTERN…] [--list] [--again] [--short]
-#                [-- further words for each 'r2bench run']
+#                [--nics N] [--cross-rails] [-- further words for each 'r2bench run']
 #
 #   --out     results/paper; what another fabric left belongs into another folder
 #   --fabric  that of the scenarios' own files (vhca), or the NICs of this machine (verbs)
 #   --only    shell patterns of steps; --list prints their names and for how long they take on 2 cores
 #   --again   does what is done once more
+#   --nics    how many of each node's NICs take part on real ones; else what the further words set, else as
+#             many as this machine has. Steps that need more are skipped
+#   --cross-rails  a NIC of one rail reaches those of the others: one switch, one network
 #   --short   a tenth of the iterations and two repeats, to see that all works
 #
 # Exit status: 0 every step ran and passed, 1 a verdict was fail or unknown, 2 a step could not run or was
@@ -18,7 +21,7 @@
 set -uo pipefail
 
 repository=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/.." && pwd)
-out=$repository/results/paper fabric='' again=no short=no list=no only=() further=()
+out=$repository/results/paper fabric='' again=no short=no list=no nics='' cross=no only=() further=()
 
 usage() { sed -n '/^#   reproduce.sh/,/^set /{s/^# \{0,1\}//p}' "$0" >&2; printf 'reproduce.sh: %s\n' "$1" >&2; exit 64; }
 while (($#)); do
@@ -29,6 +32,8 @@ while (($#)); do
     --list) list=yes ;;
     --again) again=yes ;;
     --short) short=yes ;;
+    --nics) nics=${2:-}; [[ $nics =~ ^[1-9][0-9]?$ ]] || usage "--nics takes a number, not '$nics'"; shift ;;
+    --cross-rails) cross=yes ;;
     --) shift; further=("$@"); break ;;
     *) usage "unknown word '$1'" ;;
   esac
@@ -42,24 +47,25 @@ python=${R2BENCH_PYTHON:-$(command -v python3)}
 
 # --- steps --------------------------------------------------------------------------------------------
 
-# NAME MINUTES REPEATS SCENARIO: REPEATS 0 leaves it to the file. NAME is the folder below reference/.
+# NAME MINUTES REPEATS SCENARIO NICS: REPEATS 0 leaves it to the file. NAME is the folder below reference/.
+# NICS: what its faults leave a way with; 3/2: three, or two whose rails reach one another.
 scenarios=(
-  'nic_down 1 0 nic_down'
-  'qp_error 1 0 qp_error'
-  'two_nics_down 1 0 two_nics_down'
-  'all_nics_down 1 0 all_nics_down'
-  'fault_during_migration 1 0 fault_during_migration'
-  'nic_flap 2 0 nic_flap'
-  'device_removed 3 4 device_removed'
-  'silent_port_down_10_faults 3 10 silent_port_down'
-  'ack_lost_10_faults 3 10 ack_lost'
-  'blackhole_10_faults 3 10 blackhole'
-  'speed_nic_down 3 20 nic_down'
-  'speed_qp_error 3 20 qp_error'
-  'no_fault 8 0 no_fault'
-  'k_of_8_nics 12 0 k_of_8_nics'
-  'busbw_sizes 10 0 busbw_sizes'
-  'recovery_channels 15 0 recovery_channels'
+  'nic_down 1 0 nic_down 2'
+  'qp_error 1 0 qp_error 2'
+  'two_nics_down 1 0 two_nics_down 3/2'
+  'all_nics_down 1 0 all_nics_down 1'
+  'fault_during_migration 1 0 fault_during_migration 3'
+  'nic_flap 2 0 nic_flap 2'
+  'device_removed 3 4 device_removed 2'
+  'silent_port_down_10_faults 3 10 silent_port_down 2'
+  'ack_lost_10_faults 3 10 ack_lost 2'
+  'blackhole_10_faults 3 10 blackhole 2'
+  'speed_nic_down 3 20 nic_down 2'
+  'speed_qp_error 3 20 qp_error 2'
+  'no_fault 8 0 no_fault 1'
+  'k_of_8_nics 12 0 k_of_8_nics 8'
+  'busbw_sizes 10 0 busbw_sizes 1'
+  'recovery_channels 15 0 recovery_channels 2'
 )
 # Faults that only the virtual NICs can show are left out on real ones.
 only_vhca=' device_removed '
@@ -80,15 +86,34 @@ is_wanted() {
   return 1
 }
 
-passed=0 verdicts=() unable=() matched=0
+nics_here() {  # that take part on real ones; 0: nobody says
+  local word sys=${R2CCL_SETUP_ROOT:-}/sys/class/infiniband
+  if [[ -n $nics ]]; then printf '%s\n' "$nics"; return; fi
+  for word in "${further[@]}"; do
+    [[ $word == fabric.nics_per_node=* ]] && { printf '%s\n' "${word#*=}"; return; }
+  done
+  find "$sys" -mindepth 1 -maxdepth 1 2>/dev/null | wc -l
+}
+lacking() {  # NICS: what this machine has too little of, in words; nothing when it has all of it
+  local enough=${1%/*} there
+  [[ $fabric == verbs ]] || return 0  # the virtual nodes have what a scenario's file says
+  [[ $cross == no ]] || enough=${1#*/}
+  there=$(nics_here)
+  ((there < enough && there > 0)) || return 0
+  printf 'because it needs %d NICs a node, and %d take part' "$enough" "$there"
+  [[ $1 != */* || $cross == yes ]] || printf '; %d do where rails reach one another (--cross-rails)' "${1#*/}"
+}
+
+passed=0 skipped=0 verdicts=() unable=() matched=0
 skip() {  # STEP REASON
-  printf '    %-28s skipped: %s\n' "$1" "$2"
+  printf '    %-28s skipped %s\n' "$1" "$2"
+  skipped=$((skipped + 1))
   ((${#only[@]})) && unable+=("$1 (skipped)")
   return 0
 }
 judge() {  # STEP STATUS
   case $2 in
-    0) passed=$((passed + 1)) ;;
+    0) [[ $1 == tables || $1 == figures ]] || passed=$((passed + 1)) ;;  # those two measure nothing
     1) verdicts+=("$1: fail") ;;
     2) verdicts+=("$1: unknown") ;;
     *) unable+=("$1 (exit status $2)") ;;
@@ -166,19 +191,19 @@ on_gpus() {
   count=$(gpus)
   is_wanted pytorch_nccl || is_wanted nccl_tests || return 0
   if [[ $list == no ]]; then
-    ((count)) || reason='no NVIDIA GPU (nvidia-smi -L finds none)'
+    ((count)) || reason='there is no NVIDIA GPU (nvidia-smi -L finds none)'
     if [[ -z $reason ]] && ! "$python" -c 'import torch' 2>/dev/null; then reason="$python has no PyTorch: pip install torch"; fi
-    if [[ -n $reason ]]; then is_wanted pytorch_nccl && { matched=$((matched + 1)); skip pytorch_nccl "$reason"; }; fi
+    if [[ -n $reason ]]; then is_wanted pytorch_nccl && { matched=$((matched + 1)); skip pytorch_nccl "because $reason"; }; fi
   fi
   mkdir -p "$out/reference/nccl_gpus"
   [[ -n $reason ]] || step pytorch_nccl 25 "$python" "$repository/harness/workload/nccl/matrix.py" --gpus "$count" --out "$out/reference/nccl_gpus/four_gpus.json"
   reason=''
   if [[ $list == no ]]; then
-    ((count)) || reason='no NVIDIA GPU (nvidia-smi -L finds none)'
+    ((count)) || reason='there is no NVIDIA GPU (nvidia-smi -L finds none)'
     for tool in nvcc mpirun git make; do
       [[ -n $reason ]] || command -v "$tool" >/dev/null || reason="there is no $tool here"
     done
-    if [[ -n $reason ]]; then is_wanted nccl_tests && { matched=$((matched + 1)); skip nccl_tests "$reason"; }; return; fi
+    if [[ -n $reason ]]; then is_wanted nccl_tests && { matched=$((matched + 1)); skip nccl_tests "because $reason"; }; return; fi
   fi
   step nccl_tests 20 "$repository/cloudlab/nccl_tests.sh" "$out/nccl_tests"
 }
@@ -197,10 +222,16 @@ if [[ $list == no ]]; then
   [[ -z $left || $left == "${fabric:-vhca} " ]] || usage "$out has results of the fabric ${left% }; take another --out"
 fi
 for line in "${scenarios[@]}"; do
-  read -r name minutes repeats scenario <<<"$line"
+  read -r name minutes repeats scenario needs <<<"$line"
   if [[ $fabric == verbs && $only_vhca == *" $name "* ]] && is_wanted "$name"; then
     matched=$((matched + 1))
-    [[ $list == yes ]] || skip "$name" 'only the virtual NICs can lose a device by injection'
+    [[ $list == yes ]] || skip "$name" 'because only the virtual NICs can lose a device by injection'
+    continue
+  fi
+  reason=$(lacking "$needs")
+  if [[ $list == no && -n $reason ]] && is_wanted "$name"; then
+    matched=$((matched + 1))
+    skip "$name" "$reason"
     continue
   fi
   step "$name" "$minutes" run_scenario "$name" "$repeats" "$scenario"
@@ -208,7 +239,7 @@ done
 if [[ $list == no && $short == no ]] || [[ $list == yes ]]; then
   step sim 20 "$python" "$repository/harness/sim/sweep.py" "$repository/build/release/bin/r2bench" --out "$out/sim"
 else
-  is_wanted sim && { matched=$((matched + 1)); skip sim 'takes long; without --short it is simulated'; }
+  is_wanted sim && { matched=$((matched + 1)); skip sim 'because it takes long; without --short it is simulated'; }
 fi
 on_gpus
 ((matched)) || is_wanted figures || is_wanted tables || usage "no step is named ${only[*]}; see --list"
@@ -217,12 +248,12 @@ only=() again=yes  # these two follow from what there is
 if compgen -G "$out/reference/*/*" >/dev/null || [[ -s $out/sim/allreduce.csv ]]; then
   step tables 1 tables
 else
-  skip tables 'there are no results yet'
+  skip tables 'because there are no results yet'
 fi
 step figures 1 figures
 grep -E 'figures made|no data' "$out/logs/figures.log" | sed 's/^/        /'
 
-printf '%d steps passed; results in %s, figures in %s\n' "$passed" "$out/reference" "$out/figures"
+printf '%d steps passed, %d skipped; results in %s, figures in %s\n' "$passed" "$skipped" "$out/reference" "$out/figures"
 ((${#verdicts[@]} == 0)) || printf '    %s\n' "${verdicts[@]}"
 ((${#unable[@]} == 0)) || { printf '    could not run: %s\n' "${unable[@]}"; exit 2; }
 ((${#verdicts[@]} == 0))

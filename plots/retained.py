@@ -26,8 +26,8 @@ except ImportError:
     sys.exit(3)
 
 def of_rows(rows, evidence, name):
-    """{"modes": {mode: {lost: [(retained, limit)]}}, "job", "nics", "evidence", "versions"}. BadInput when they do not belong together."""
-    modes, shared = {}, None
+    """{"modes": {mode: {lost: [(retained, limit)]}}, "left_out": {mode: rows}, "job", "nics", "evidence", "versions"}. BadInput when they do not belong together."""
+    modes, left_out, shared = {}, {}, None
     for row in rows:
         common = (row["nodes"], row["nics"], row["op"], row["bytes"])
         if shared not in (None, common):
@@ -35,10 +35,12 @@ def of_rows(rows, evidence, name):
         shared = common
         if row["retained"] != "" and row["exact"] == "1":
             modes.setdefault(row["mode"], {}).setdefault(int(row["nics_lost"]), []).append((float(row["retained"]), float(row["limit"])))
+        else:
+            left_out[row["mode"]] = left_out.get(row["mode"], 0) + 1
     if not modes:
         raise inputs.BadInput(f"{name}: no result has a retained bandwidth")
     nodes, nics, op, size = shared
-    return {"modes": modes, "job": f"{op} of {int(size) / 2**20:g} MiB, {nodes} nodes", "nics": int(nics), "evidence": evidence,
+    return {"modes": modes, "left_out": left_out, "job": f"{op} of {int(size) / 2**20:g} MiB, {nodes} nodes", "nics": int(nics), "evidence": evidence,
             "versions": sorted({row["schema"] for row in rows})}
 
 
@@ -59,6 +61,16 @@ def data(results):
     if not rows:
         raise inputs.NoData(COMMAND)
     return of_rows(rows, tables.evidence(results, SET), tables.path_of(results, "runs"))
+
+
+def footnote(table):
+    """Where the numbers come from, and which runs are none of them."""
+    versions = " and ".join(map(str, table["versions"]))
+    text = f"evidence: {table['evidence']} · every element right · results of schema version {versions}"
+    count = sum(table["left_out"].values())
+    if count:
+        text += f" · {count} {'run' if count == 1 else 'runs'} failed, left out ({', '.join(f'{number} {mode}' for mode, number in table['left_out'].items())})"
+    return text
 
 
 def draw(table):
@@ -82,8 +94,7 @@ def draw(table):
     axes.set_ylabel("retained bandwidth (of 1)")
     axes.set_title(table["job"], loc="left")
     axes.legend(loc="upper right", handlelength=2.2)
-    versions = " and ".join(map(str, table["versions"]))
-    style.footer(figure, f"evidence: {table['evidence']} · every element right · results of schema version {versions}")
+    style.footer(figure, footnote(table))
     return figure
 
 

@@ -79,6 +79,16 @@ class Retained(unittest.TestCase):
         self.assertEqual(done.returncode, 64)
         self.assertIn("no result has a retained bandwidth", done.stderr)
 
+    def test_runs_that_failed_are_counted_at_the_foot(self):
+        def fail(result):
+            for run in result["runs"]:
+                if run["mode"] == "migrate":
+                    run["metrics"]["correctness"]["exact"] = False
+        good = self.changed(lambda result: result.update(runs=[run for run in result["runs"] if run["mode"] == "migrate"]))
+        self.assertNotIn("left out", retained.footnote(retained.load([good])))
+        spoilt = self.changed(fail, "spoilt.json")
+        self.assertIn(" · 1 run failed, left out (1 migrate)", retained.footnote(retained.load([good, spoilt])))
+
     def test_a_missing_file_is_an_error_in_one_line(self):
         done = program("/nonexistent/result.json")
         self.assertEqual(done.returncode, 64)

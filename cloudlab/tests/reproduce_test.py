@@ -73,7 +73,8 @@ class ReproduceTest(unittest.TestCase):
         with open(REPRODUCE, encoding="utf-8") as file:
             table = file.read().split("scenarios=(")[1].split(")\n")[0]
         for line in table.strip().splitlines():
-            name, _, _, scenario = line.strip().strip("'").split()
+            name, _, _, scenario, needs = line.strip().strip("'").split()
+            self.assertRegex(needs, r"^[1-8](/[1-8])?$")
             self.assertIn(name, names)
             self.assertTrue(os.path.exists(os.path.join(HERE, "../../scenarios", scenario + ".yaml")), scenario)
         self.assertEqual(self.called(), [])
@@ -145,6 +146,32 @@ class ReproduceTest(unittest.TestCase):
         made = self.reproduce("--fabric", "verbs", "--only", "pytorch_nccl", "--only", "nccl_tests", R2BENCH_PYTHON=self.tools + "/python-without-torch")
         self.assertIn("has no PyTorch", made.stdout)
         self.assertIn("there is no nvcc here", made.stdout)
+
+    def test_what_a_step_needs_and_the_machine_lacks_is_said(self):
+        words = ["--fabric", "verbs", "--only", "k_of_8_nics", "--only", "two_nics_down", "--only", "fault_during_migration", "--only", "nic_down"]
+        made = self.reproduce(*words, "--nics", "2")
+        self.assertEqual([call[1] for call in self.called() if call[0] == "run"], ["nic_down"])
+        for name, why in (("k_of_8_nics", "it needs 8 NICs a node, and 2 take part"), ("fault_during_migration", "it needs 3 NICs a node, and 2 take part"),
+                          ("two_nics_down", "it needs 3 NICs a node, and 2 take part; 2 do where rails reach one another (--cross-rails)")):
+            self.assertIn("%-28s skipped because %s\n" % (name, why), made.stdout)
+        self.assertEqual(made.returncode, 2)  # they were asked for by name
+        self.assertIn("1 steps passed, 3 skipped;", made.stdout)
+        made = self.reproduce(*words, "--nics", "2", "--cross-rails", "--again")
+        self.assertEqual([call[1] for call in self.called() if call[0] == "run"], ["nic_down", "two_nics_down"])
+        made = self.reproduce(*words, "--again", "--", "--set", "fabric.nics_per_node=3")
+        self.assertEqual([call[1] for call in self.called() if call[0] == "run"], ["nic_down", "two_nics_down", "fault_during_migration"])
+        for rail in range(2):
+            os.makedirs(os.path.join(self.folder, "root/sys/class/infiniband/mlx5_%d" % rail))
+        made = self.reproduce(*words, "--again", R2CCL_SETUP_ROOT=os.path.join(self.folder, "root"))
+        self.assertIn("and 2 take part", made.stdout)
+        self.out += "-vhca"
+        self.reproduce("--only", "k_of_8_nics", "--nics", "2")
+        self.assertEqual(self.called()[0][:2], ["run", "k_of_8_nics"], "virtual nodes have what the file says")
+
+    def test_only_what_measures_counts_as_passed(self):
+        made = self.reproduce("--only", "nic_down")
+        self.assertIn("1 steps passed, 0 skipped;", made.stdout)
+        self.assertIn(("figures", 0), self.steps())
 
     def test_bad_words_are_refused(self):
         for words, text in ((["--only", "nic_up"], "no step is named nic_up"), (["--fabric", "roce"], "vhca or verbs"), (["--what"], "unknown word")):

@@ -57,4 +57,4 @@ until [[ -e $state/paper/lock ]]; do sleep 1; done
 flock "$state/paper/lock" true  # as long as reproduce.sh runs
 cat "$state/reproduce.log"
 say 'reproduce.sh has ended'
-grep -q 'steps passed; results in' "$state/reproduce.log" || { tail -n 40 "$state"/paper/logs/*; fail 'reproduce.sh has not come to its end'; }
+grep -q 'steps passed, .*; results in' "$state/reproduce.log" || { tail -n 40 "$state"/paper/logs/*; fail 'reproduce.sh has not come to its end'; }
