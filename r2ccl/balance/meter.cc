@@ -32,7 +32,7 @@ bool Capacities::take(std::span<const NicMeter::Reading> readings, uint64_t now,
     }
     const Span span = since(nics_[nic], readings[nic]);
     if (span.writes == 0 && !readings[nic].open) continue;
-    all = all && span.writes >= kWrites;
+    all = all && (span.writes >= kWrites || (span.writes > 0 && span.busy >= kLongWorkNs));
     busiest = std::max(busiest, span.busy);
   }
   const bool long_enough = now - began_ >= kLongestNs;
@@ -96,8 +96,10 @@ bool Capacities::take(std::span<const NicMeter::Reading> readings, uint64_t now,
 void Capacities::judge(Nic& nic, double relative, double most, bool kept_busy, double busy,
                        double others_busy) {
   if (!nic.gray) {
-    const bool low = relative < kGray && kept_busy;
-    nic.low = !low ? 0 : nic.low + (relative < kVeryGray ? 2 : 1);
+    if (relative >= kGray)
+      nic.low = 0;
+    else if (kept_busy)
+      nic.low += relative < kVeryGray ? 2 : 1;
     nic.level = relative;
     nic.idle = 1;
     nic.gray = nic.low >= kLow;

@@ -83,7 +83,7 @@ class NicMeter {
 /// for as long as any other or longer, and carries clearly less meanwhile than its neighbours do; lateness of
 /// this process slows all NICs alike and so shows in none. One with fewer writes under way than its
 /// neighbours has less to do, whether or not something always is: what is late there may wait for another
-/// port. From then on what it carries is its level, but for a NIC that has less to do than the others: the
+/// port; such an interval counts neither way, as an operation may begin or end in it. From then on what it carries is its level, but for a NIC that has less to do than the others: the
 /// rate of small pieces says more of latency than of what it could carry, and would sink with its share, so
 /// its level rises until it has as much to do; no further than a latency within its writes explains. What is
 /// gray is compared with well NICs alone, and not with those that only help it out now and then: two slow
@@ -100,9 +100,10 @@ class Capacities {
       50'000'000;  ///< for which some NIC has work in an interval, at least
   static constexpr uint64_t kLongestNs =
       1'000'000'000;                      ///< an interval ends then, with those that have anything
-  static constexpr uint64_t kWrites = 3;  ///< and least completions, where any are or are to come
+  static constexpr uint64_t kWrites = 3;  ///< and least completions, where any are or are to come …
+  static constexpr uint64_t kLongWorkNs = 100'000'000;  ///< … or one that so much work ended with
   static constexpr double kGray = 0.85, kVeryGray = 0.6, kWell = 0.93;
-  static constexpr int kLow = 3;            ///< intervals running; those below kVeryGray count twice
+  static constexpr int kLow = 3;            ///< intervals without a good one; those below kVeryGray count twice
   static constexpr int kWellIntervals = 2;  ///< running
   static constexpr double kBusiest = 0.9;   ///< part of the most time that any NIC has work
   static constexpr double kBacklog = 0.9;   ///< part of the writes that the others have under way

@@ -395,6 +395,18 @@ TEST(Capacities, a_nic_with_less_under_way_than_the_others_is_not_slow) {
   EXPECT_TRUE(node.capacities.gray(2));
 }
 
+// Intervals do not begin with operations: in some it has done before the others.
+TEST(Capacities, an_interval_that_tells_nothing_does_not_acquit_a_slow_nic) {
+  Node node(4);
+  node.run(500, 0.1);
+  node.rate[2] = 0.7;
+  for (int i = 0; i < 12; ++i) {
+    node.depth[2] = i % 2 == 0 ? 6 : 2;
+    node.run(50, 0.1);
+  }
+  EXPECT_TRUE(node.capacities.gray(2));
+}
+
 // … where most of it was sent after a plan, what is slow has twice as much.
 TEST(Capacities, after_a_plan_a_slow_nic_is_where_everything_waits) {
   Node node(4);
@@ -461,33 +473,59 @@ TEST(Capacities, slow_nics_that_go_on_alone_stay_as_slow_as_they_are) {
   }
 }
 
+/// NICs with one write after the other, four under way; looked at every 10 ms.
+struct LongWrites {
+  struct Writes {
+    uint64_t bytes, ns;
+  };
+  explicit LongWrites(std::vector<Writes> each)
+      : writes(std::move(each)), capacities(std::vector<double>(writes.size(), 1)), meters(writes.size()) {}
+  void pass() {
+    now += 10'000'000;
+    for (size_t nic = 0; nic < writes.size(); ++nic) {
+      NicMeter::Reading& it = meters[nic];
+      it.open = true;
+      while (it.last_done + writes[nic].ns <= now) {
+        it.last_done += writes[nic].ns;
+        it.bytes += writes[nic].bytes;
+        it.work = it.bytes;
+        it.depth += 4;
+        ++it.completions;
+      }
+    }
+    capacities.take(meters, now);
+  }
+  std::vector<Writes> writes;
+  Capacities capacities;
+  std::vector<NicMeter::Reading> meters;
+  uint64_t now = 1;
+};
+
 // A slow NIC whose writes take longer than an interval of the others has work all the time, though none of them ends in
 // it: taken for idle, it was given ever more.
 TEST(Capacities, a_write_that_takes_longer_than_an_interval_is_no_idleness) {
-  Capacities capacities{std::vector<double>(4, 1)};
-  std::vector<NicMeter::Reading> meters(4);
-  uint64_t now = 1;
-  const auto pass = [&] {  // 10 ms; NIC 0 writes 2 MB in 400 ms, the others 100 kB in 10 ms
-    now += 10'000'000;
-    for (size_t nic = 0; nic < 4; ++nic) {
-      const uint64_t length = nic == 0 ? 400'000'000 : 10'000'000;
-      NicMeter::Reading& it = meters[nic];
-      it.open = true;
-      if (it.last_done + length > now) continue;
-      it.last_done += length;
-      it.bytes += nic == 0 ? 2'000'000 : 100'000;
-      it.work = it.bytes;
-      it.depth += 4;
-      ++it.completions;
-    }
-    capacities.take(meters, now);
-  };
-  for (int i = 0; i < 1000; ++i) pass();
-  ASSERT_TRUE(capacities.gray(0));
+  const LongWrites::Writes others{100'000, 10'000'000};
+  LongWrites node({{2'000'000, 400'000'000}, others, others, others});
+  for (int i = 0; i < 1000; ++i) node.pass();
+  ASSERT_TRUE(node.capacities.gray(0));
   for (int i = 0; i < 2000; ++i) {
-    pass();
-    ASSERT_NEAR(capacities.relative(0), 0.5, 0.05) << 10 * i << " ms";
+    node.pass();
+    ASSERT_NEAR(node.capacities.relative(0), 0.5, 0.05) << 10 * i << " ms";
   }
+}
+
+// … and one such write tells its rate.
+TEST(Capacities, a_nic_that_is_slow_in_long_writes_is_found_after_two_of_them) {
+  const LongWrites::Writes others{1'000'000, 20'000'000};
+  LongWrites node({others, others, others, others});
+  for (int i = 0; i < 100; ++i) node.pass();
+  ASSERT_FALSE(node.capacities.gray(0));
+  node.writes[0].ns = 200'000'000;
+  int ms = 0;
+  while (!node.capacities.gray(0) && ms < 2000) node.pass(), ms += 10;
+  EXPECT_LE(ms, 500);
+  for (int i = 0; i < 100; ++i) node.pass();
+  EXPECT_NEAR(node.capacities.relative(0), 0.1, 0.02);
 }
 
 // … also when it gets next to nothing: what once was a failure does not keep it out for ever.
