@@ -272,6 +272,25 @@ void run_scripted(const Link& link, int number, int ranks, std::chrono::millisec
   EXPECT_TRUE(group.dereg(to).ok());
 }
 
+// A rank that is late, with a checkpoint say, is no rank that is gone: the others wait for the channels that only the
+// next plan needs, longer than a connection may take.
+TEST(Engine, a_new_plan_waits_for_a_rank_that_comes_late) {
+  constexpr int kRanks = 3;
+  const auto fabric = make_fabric(kRanks, 2);
+  std::vector<Child> children;
+  for (int r = 0; r < kRanks; ++r)
+    children.push_back(start(fabric, r, kMode3, [r](const Link& link) {
+      run_scripted(link, r, kRanks, 2s, r == 1 ? std::chrono::milliseconds(5s) : 0ms);
+    }));
+  relay_handles(children);
+  uint64_t operations = 0;
+  for (const Child& child : children) EXPECT_TRUE(child.link.receive(&operations, sizeof operations));
+  const char stop = 0;
+  for (const Child& child : children) child.link.send(&stop, 1);
+  for (const Child& child : children) EXPECT_EQ(child.wait(60s), 0);
+  EXPECT_EQ(operations, 40u);
+}
+
 // Plans change every ten operations, to ones with other channels and other weights of the two NICs, while queue pairs
 // break under them.
 TEST(Engine, plans_change_and_queue_pairs_break_under_way) {
