@@ -128,6 +128,7 @@ class Agent {
     told_states_.clear();
     told_.assign(plan_.ranks.size(), {});
     host_ = std::make_unique<LocalHost>(bin_dir_, lib_dir_, std::string());
+    host_->keep_up(interface);
     try {
       host_->prepare(plan_);
     } catch (...) {

@@ -114,11 +114,15 @@ void LocalHost::prepare(const HostPlan& plan) {
 void LocalHost::plan_real_faults() {
   if (plan_.real_faults.empty()) return;
   if (geteuid() != 0) throw FabricError("real faults change the machine: run as root");
+  LifelineSources sources;
+  sources.runner_link = runner_link_;
+  if (!plan_.ranks.empty()) sources.socket_names = environment_of(plan_.ranks[0])["NCCL_SOCKET_IFNAME"];
   real_ = std::make_unique<RealFaults>(
       plan_.real_faults, plan_.shape, plan_.nodes, [this](int node) { return devices_of(node); },
       bin_dir_ + "/r2bench-real-guard", [this](uint64_t time, const std::string& what, const std::string& text) {
         notes_.push_back({time, what, text});
-      });
+      },
+      MachinePlaces{"/sys", kUndoFolder, lifelines(sources)});
   for (const std::string& text : real_->in_words()) notes_.push_back({r2ccl::now_ns(), "will_change", text});
 }
 

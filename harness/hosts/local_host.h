@@ -27,6 +27,9 @@ class LocalHost final : public Host {
   LocalHost(std::string bin_dir, std::string lib_dir, std::string folder);
   ~LocalHost() override;
 
+  /// The interface over which the runner is reached; no real fault is made on it.
+  void keep_up(std::string interface) { runner_link_ = std::move(interface); }
+
   void prepare(const HostPlan& plan) override;
   void start() override;
   void tick() override;
@@ -63,7 +66,7 @@ class LocalHost final : public Host {
   void open_outputs();
   std::map<std::string, std::string> environment_of(const RankPlan& rank) const;
 
-  std::string bin_dir_, lib_dir_, folder_;
+  std::string bin_dir_, lib_dir_, folder_, runner_link_;
   HostPlan plan_;
   std::string topology_path_;      ///< empty: the scenario declares none
   std::vector<int> memory_files_;  ///< without a folder: the topology and the outputs

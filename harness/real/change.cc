@@ -72,7 +72,8 @@ void ovs_drop(Change& change, const FaultSpec& fault) {
   const std::string show = ofctl("dump-flows " + bridge + " " + ours);
   change.apply = {ofctl("add-flow " + bridge + " " + kCookie + "," + kRule + ",actions=drop")};
   change.undo = {ofctl("del-flows " + bridge + " " + ours)};
-  change.cut = {Probe::Kind::kOutputHas, show, "actions=drop"};
+  // A rule that is there and meets no packet has cut nothing.
+  change.cut = {Probe::Kind::kOutputHas, show + " | grep actions=drop | grep -v n_packets=0,", "actions=drop"};
   change.back = {Probe::Kind::kOutputLacks, show, "actions=drop"};
   change.effect = Effect::kFlowRuleSet;
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/real/nic_place.h"
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
+
+#include "harness/real/shell.h"
 
 namespace r2bench {
 
@@ -45,15 +47,18 @@ NicPlace place_of(int node, int nic, const std::string& device, const std::strin
   return place;
 }
 
-bool is_way_out(const std::string& interface, const std::string& proc) {
-  std::ifstream routes(fs::path(proc) / "net" / "route");
-  for (std::string line; std::getline(routes, line);) {
-    std::istringstream words(line);
-    std::string name, destination, gateway, flags, count, use, metric, mask;
-    words >> name >> destination >> gateway >> flags >> count >> use >> metric >> mask;
-    if (name == interface && destination == "00000000" && mask == "00000000") return true;
-  }
-  return false;
+std::string bluefield_mode(const NicPlace& place, const std::string& sys) {
+  if (place.pci.empty()) return "";
+  const fs::path device = fs::path(sys) / "class" / "infiniband" / place.device / "device";
+  const std::string id = first_word(device / "device");
+  if (first_word(device / "vendor") != "0x15b3" || (id != "0xa2d2" && id != "0xa2d6" && id != "0xa2dc")) return "";
+  const std::string said =
+      run_shell("for t in mlxconfig mstconfig; do command -v $t >/dev/null && $t -d " + place.pci +
+                    " query INTERNAL_CPU_OFFLOAD_ENGINE 2>/dev/null && break; done",
+                std::chrono::seconds(20))
+          .output;
+  if (said.find("DISABLED") != std::string::npos) return "NIC";
+  return said.find("ENABLED") != std::string::npos ? "DPU" : "unknown";
 }
 
 }  // namespace r2bench

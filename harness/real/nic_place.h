@@ -21,7 +21,7 @@ struct NicPlace {
 /// `sys`: where sysfs lies. What sysfs does not say stays empty.
 NicPlace place_of(int node, int nic, const std::string& device, const std::string& sys = "/sys");
 
-/// Does the machine's default route leave by this interface? `proc`: where procfs lies.
-bool is_way_out(const std::string& interface, const std::string& proc = "/proc");
+/// "DPU", "NIC", or "unknown" where its tool is missing or does not tell; empty: no BlueField.
+std::string bluefield_mode(const NicPlace& place, const std::string& sys = "/sys");
 
 }  // namespace r2bench

@@ -30,11 +30,22 @@ void check_qdisc(const FaultSpec& fault, const NicPlace& place) {
         place.interface + " root, or leave out fabric.nic_rate and fabric.latency");
 }
 
-/// What would cut the user off.
-void check_way_out(const FaultSpec& fault, const NicPlace& place) {
-  if (place.interface.empty() || !is_way_out(place.interface)) return;
-  throw FabricError(std::string(fault.kind->name) + " is refused on " + place.in_words() +
-                    ": the machine's default route leaves by it");
+/// What would cut off the user, or the job itself.
+void check_lifelines(const FaultSpec& fault, const NicPlace& place, const MachinePlaces& machine) {
+  if (place.interface.empty()) return;
+  for (const Lifeline& line : machine.lifelines)
+    if (carries(place.interface, line.interface, machine.sys))
+      throw FabricError(std::string(fault.kind->name) + " is refused on " + place.in_words() + ": " + line.what +
+                        "; " + line.mend);
+}
+
+/// Else the rule is set, and the card forwards past it.
+void check_bluefield(const FaultSpec& fault, const NicPlace& place, const std::string& sys) {
+  if (std::string_view(fault.kind->name) == "real_ovs_drop" && bluefield_mode(place, sys) == "NIC")
+    throw FabricError("real_ovs_drop cuts nothing on " + place.in_words() +
+                      ": this BlueField is in NIC mode, where OVS on its Arm side does not forward; DPU mode: "
+                      "mstconfig -d " + place.pci + " set INTERNAL_CPU_MODEL=1 INTERNAL_CPU_OFFLOAD_ENGINE=0, "
+                      "then a power cycle; or inject the fault: blackhole");
 }
 
 }  // namespace
@@ -64,7 +75,7 @@ void check_real_faults(const Scenario& scenario, const std::string& fabric, bool
 
 RealFaults::RealFaults(const std::vector<FaultSpec>& faults, const Fabric& fabric, const NodesHere& nodes,
                        const Devices& devices, const std::string& guard_program, Note note,
-                       const std::string& sys, const std::string& undo_folder)
+                       const MachinePlaces& machine)
     : note_(std::move(note)) {
   for (const FaultSpec& fault : faults) {
     for (int node = nodes.first; node < nodes.first + nodes.count; ++node) {
@@ -74,11 +85,12 @@ RealFaults::RealFaults(const std::vector<FaultSpec>& faults, const Fabric& fabri
         if (!faultinject::matches(fault.target, node_name(node), uint32_t(nic))) continue;
         if (size_t(nic) >= names.size())
           throw FabricError(node_name(node) + " has no device nic" + std::to_string(nic));
-        const NicPlace place = place_of(node, nic, names[size_t(nic)], sys);
-        check_way_out(fault, place);
+        const NicPlace place = place_of(node, nic, names[size_t(nic)], machine.sys);
+        check_lifelines(fault, place, machine);
+        check_bluefield(fault, place, machine.sys);
         const Kept kept = place.interface.empty() ? Kept{} : keep(place.interface);
         try {
-          plans_[fault.name].push_back({place, change_for(fault, place, kept, sys)});
+          plans_[fault.name].push_back({place, change_for(fault, place, kept, machine.sys)});
         } catch (const RealFaultError& error) {
           throw FabricError(error.what());
         }
@@ -87,7 +99,7 @@ RealFaults::RealFaults(const std::vector<FaultSpec>& faults, const Fabric& fabri
     }
   }
   try {
-    guard_ = std::make_unique<GuardLink>(guard_program, undo_folder);
+    guard_ = std::make_unique<GuardLink>(guard_program, machine.undo_folder);
   } catch (const RealFaultError& error) {
     throw FabricError(error.what());
   }

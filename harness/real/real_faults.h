@@ -14,6 +14,7 @@
 #include "faultinject/control/board_host.h"
 #include "harness/fabric/device_fabric.h"
 #include "harness/real/guard_link.h"
+#include "harness/real/lifelines.h"
 #include "harness/scenario/scenario.h"
 
 namespace r2bench {
@@ -27,6 +28,13 @@ void check_real_faults(const Scenario& scenario, const std::string& fabric, bool
 /// Those of the scenario's faults that are real.
 std::vector<faultinject::FaultSpec> real_faults_of(const Scenario& scenario);
 
+/// Where this machine keeps what real faults need to know.
+struct MachinePlaces {
+  std::string sys = "/sys";
+  std::string undo_folder = kUndoFolder;
+  std::vector<Lifeline> lifelines;  ///< NICs that carry one of these are refused
+};
+
 class RealFaults {
  public:
   using Note = std::function<void(uint64_t time_ns, const std::string& name, const std::string& text)>;
@@ -38,7 +46,7 @@ class RealFaults {
   /// guard cannot be started.
   RealFaults(const std::vector<faultinject::FaultSpec>& faults, const Fabric& fabric, const NodesHere& nodes,
              const Devices& devices, const std::string& guard_program, Note note,
-             const std::string& sys = "/sys", const std::string& undo_folder = kUndoFolder);
+             const MachinePlaces& machine = {});
   /// Puts back what is still changed.
   ~RealFaults();
 

@@ -77,7 +77,7 @@ class RealFaultsTest : public ::testing::Test {
         [this](uint64_t, const std::string& what, const std::string& text) {
           notes += what + ": " + text + "\n";
         },
-        root.string(), (root / "undo").string());
+        MachinePlaces{root.string(), (root / "undo").string(), lifelines(sources)});
   }
   std::string refusal(const std::string& device = "rxe0") {
     try {
@@ -116,6 +116,7 @@ class RealFaultsTest : public ::testing::Test {
   }
 
   fs::path root;
+  LifelineSources sources;
   Scenario scenario;
   NodesHere nodes{0, 2, {}};
   std::string notes;
@@ -172,6 +173,56 @@ TEST_F(RealFaultsTest, the_way_out_of_the_machine_stays) {
   EXPECT_NE(refusal().find("default route leaves by it"), std::string::npos) << refusal();
 }
 
+TEST_F(RealFaultsTest, what_the_job_itself_hangs_on_stays) {
+  with("kind: real_link_down");
+  sources.runner_link = "v0";
+  EXPECT_NE(refusal().find("the host's connection to r2bench run goes over it; start with names in --hosts"),
+            std::string::npos)
+      << refusal();
+  sources = {};
+  sources.socket_names = "=v0";
+  EXPECT_NE(refusal().find("NCCL_SOCKET_IFNAME==v0); set NCCL_SOCKET_IFNAME to another"), std::string::npos)
+      << refusal();
+  sources = {};
+  const fs::path proc = root / "proc" / std::to_string(getpid());
+  fs::create_directories(proc);
+  std::ofstream(proc / "environ") << "A=1" << '\0' << "SSH_CONNECTION=10.7.0.2 40000 10.7.0.1 22" << '\0';
+  sources.proc = (root / "proc").string();
+  EXPECT_NE(refusal().find("came in over it (10.7.0.1); log in by another interface's address"), std::string::npos)
+      << refusal();
+  std::ofstream(proc / "environ") << "SSH_CONNECTION=10.9.0.2 40000 10.9.0.1 22" << '\0';
+  EXPECT_EQ(refusal(), "not refused");
+}
+
+TEST_F(RealFaultsTest, a_port_of_a_bond_or_bridge_carries_what_goes_over_that) {
+  fs::remove(root / "class/net");
+  fs::create_directories(root / "class/net/v0/upper_bond0");
+  fs::create_directories(root / "class/net/bond0/upper_bond0.7");
+  EXPECT_TRUE(carries("v0", "bond0.7", root.string()));
+  EXPECT_FALSE(carries("v1", "bond0.7", root.string()));
+  with("kind: real_link_down");
+  sources.runner_link = "bond0.7";
+  EXPECT_NE(refusal().find("r2bench run goes over it"), std::string::npos);
+}
+
+TEST(Lifelines, ssh_is_found_through_sudo) {
+  if (in_own_namespaces()) run_shell("ip link set lo up", 10s);
+  char name[] = "/tmp/lifelines_XXXXXX";
+  const fs::path proc = mkdtemp(name);
+  const fs::path own = proc / std::to_string(getpid()), parent = proc / "77";
+  fs::create_directories(own);
+  fs::create_directories(parent);
+  std::ofstream(own / "stat") << getpid() << " (r2 bench) ) S 77 1 1";
+  std::ofstream(own / "environ") << "SUDO_USER=me" << '\0';
+  std::ofstream(parent / "environ") << "SSH_CONNECTION=a 1 b 22" << '\0';
+  EXPECT_EQ(ssh_connection(proc.string()), "a 1 b 22");
+  EXPECT_EQ(interface_with_address("127.0.0.1"), "lo");
+  EXPECT_EQ(interface_with_address("::ffff:127.0.0.1"), "lo");
+  EXPECT_EQ(interface_with_address("fe80::1%eth7"), "eth7");
+  EXPECT_EQ(interface_with_address("192.0.2.1"), "");
+  fs::remove_all(proc);
+}
+
 TEST_F(RealFaultsTest, a_pci_device_goes_and_comes_back) {
   const fs::path device = root / "bus/pci/devices/0000:3b:00.0";
   write("bus/pci/devices/0000:3b:00.0/vendor", "0x15b3");
@@ -200,15 +251,42 @@ TEST_F(RealFaultsTest, a_pci_device_goes_and_comes_back) {
 TEST_F(RealFaultsTest, a_rule_on_the_dpu_drops_and_is_taken_away) {
   const std::string flows = (root / "flows").string(), tool = (root / "ovs-ofctl").string();
   std::ofstream(tool) << "#!/bin/sh\ncase $1 in\nadd-flow) echo \"$2 $3\" >>" << flows
-                      << " ;;\ndel-flows) : >" << flows << " ;;\n*) cat " << flows
-                      << " 2>/dev/null; true ;;\nesac\n";
+                      << " ;;\ndel-flows) : >" << flows
+                      << " ;;\n*) n=0; [ ! -e " << (root / "packets").string() << " ] || n=3\nsed \"s/^/n_packets=$n, /\" "
+                      << flows << " 2>/dev/null; true ;;\nesac\n";
   fs::permissions(tool, fs::perms::owner_all);
+  std::thread traffic([&] {  // the rule alone is no cut: it has to meet a packet
+    std::this_thread::sleep_for(700ms);
+    EXPECT_TRUE(board.witnesses(1).empty());
+    EXPECT_FALSE(sh("cat " + flows).empty());
+    write("packets", "");
+  });
   strikes_and_is_put_back("kind: real_ovs_drop, bridge: ovsbr1, via: 'PATH=" + root.string() + ":$PATH'",
                           Effect::kFlowRuleSet, [&] {
                             EXPECT_EQ(sh("cat " + flows),
                                       "ovsbr1 cookie=0x7232,priority=65535,udp,tp_dst=4791,actions=drop");
                           });
+  traffic.join();
   EXPECT_EQ(sh("cat " + flows), "");
+  EXPECT_NE(notes.find("n_packets=3"), std::string::npos) << notes;
+}
+
+TEST_F(RealFaultsTest, a_rule_on_a_bluefield_in_nic_mode_is_refused) {
+  for (const auto& [name, text] : {std::pair{"vendor", "0x15b3"}, {"device", "0xa2d6"}})
+    write(std::string("bus/pci/devices/0000:3b:00.0/") + name, text);
+  write("class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0", "v0");
+  fs::create_symlink(root / "bus/pci/devices/0000:3b:00.0", root / "class/infiniband/mlx5_0/device");
+  const std::string old = getenv("PATH");
+  setenv("PATH", (root.string() + ":" + old).c_str(), 1);
+  const auto says = [&](const std::string& mode) {
+    std::ofstream(root / "mlxconfig") << "#!/bin/sh\necho ' INTERNAL_CPU_OFFLOAD_ENGINE  " << mode << "'\n";
+    fs::permissions(root / "mlxconfig", fs::perms::owner_all);
+    with("kind: real_ovs_drop, bridge: ovsbr1");
+    return refusal("mlx5_0");
+  };
+  EXPECT_NE(says("DISABLED(1)").find("this BlueField is in NIC mode"), std::string::npos);
+  EXPECT_EQ(says("ENABLED(0)"), "not refused");
+  setenv("PATH", old.c_str(), 1);
 }
 
 TEST_F(RealFaultsTest, a_users_command_cuts_and_the_carrier_says_so) {

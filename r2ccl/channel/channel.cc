@@ -33,7 +33,8 @@ Channel::Channel(Core& core, MigrationEnd& end, bool sender, int home_nic, contr
       spread_timer_(nanoseconds(core.config.failback_settle), nanoseconds(core.config.failback_ceiling),
                     core.process + number_ * 0x9e3779b97f4a7c15),
       stall_(nanoseconds(core.config.suspect_after), nanoseconds(core.config.stuck_after)),
-      end_(end) {}
+      end_(end),
+      fence_(sender, nanoseconds(core.config.fence_bound), nanoseconds(core.config.fence_delay)) {}
 
 // Nearly always nothing is left to do: see begin_closing().
 Channel::~Channel() {

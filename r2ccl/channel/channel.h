@@ -24,6 +24,7 @@
 #include "r2ccl/control/link.h"
 #include "r2ccl/health/rail_health.h"
 #include "r2ccl/protocol/conduct.h"
+#include "r2ccl/protocol/fence.h"
 #include "r2ccl/protocol/migration.h"
 #include "r2ccl/protocol/quiet.h"
 #include "r2ccl/protocol/rail_record.h"
@@ -343,12 +344,13 @@ class Channel {
   void begin_fence(const Tick& tick);
   void fence_given_up(const Tick& tick);
   void step_fence(const Tick& tick);
-  void step_fence_of_grave(const Tick& tick);
+  FenceSight see_left_path();
+  FenceSight see_grave() const;
+  std::string words(NoFence why, const Tick& tick);
   void step_other_fence(const Tick& tick);
   bool device_failed(const Path& path) const;
-  bool stopped_by_removal();
+  void look_at_removal(const Tick& tick);
   void unfenceable(const std::string& why);
-  void no_fence(const std::string& why, const Tick& tick);
   void cannot_fence(const std::string& why, const Tick& tick);
   void fence_done(const Tick& tick);
   void say_fenced(bool stopped, HasTurn);
@@ -518,7 +520,6 @@ class Channel {
   // migration
   MigrationEnd& end_;               // of Sender's or Receiver's
   uint64_t migration_started_ = 0;  // now
-  uint64_t phase_since_ = 0;        // alive
   uint64_t no_path_for_ =
       0;  // alive; accrues while something is wanted and no path can be had that carries anything
   uint64_t queued_for_ = 0;   // alive; accrues instead while it waits for others' driver calls
@@ -527,9 +528,7 @@ class Channel {
   uint64_t migrated_at_progress_ = 0;
   int left_nic_ = 0;
   // The fence of what is left.
-  uint64_t silent_since_ = 0;    // alive; since when the path has been empty and nothing came; 0: not known
-  uint64_t destroyed_at_ = 0;    // alive; its QP was, as the driver says
-  uint64_t fence_known_at_ = 0;  // now; of the end that could
+  FenceClock fence_;
   std::unique_ptr<Path> unfenced_;  // this end could not, until traffic flows again
   std::string no_fence_since_;      // … why
 };

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fence: nothing comes over a path that is left any more, and nothing more is sent (DESIGN.md, 'The
-// channel', point 5). Each end stops its own half if it can, and says so; where one cannot, because its
-// device is gone or does not answer, the other end's fence and a packet's lifetime do. PROTOCOL.md gives the
-// reasons.
+// The fence of a path that is left (DESIGN.md, 'The channel', point 5), carried out: protocol/fence.h decides,
+// from what is seen here, what is done here.
 #include <algorithm>
 
 #include "r2ccl/base/clock.h"
@@ -12,9 +10,6 @@
 namespace r2ccl {
 namespace {
 
-// Flushes have this part of the fence's bound; then the QP is destroyed. As long an event that says that the
-// device has failed may take to follow a command that it only pretended to carry out.
-constexpr uint64_t kFlushShare = 5;
 // What the managers of a network assume: 4.096 µs · 2^16 on Ethernet (Linux, CMA_IBOE_PACKET_LIFETIME; 2^18
 // until 2022), 4.096 µs · 2^18 on InfiniBand (OpenSM, packet_life_time).
 constexpr uint64_t kEthernetLifetimeNs = uint64_t{4096} << 16, kInfiniBandLifetimeNs = uint64_t{4096} << 18;
@@ -28,9 +23,8 @@ uint64_t Channel::packet_lifetime_ns() const {
 }
 
 void Channel::begin_fence(const Tick& tick) {
-  phase_since_ = tick.alive;
+  fence_.begin(tick.alive);
   migration_started_ = tick.now;
-  silent_since_ = destroyed_at_ = fence_known_at_ = 0;
   retire_unfenced();
 }
 
@@ -77,78 +71,95 @@ bool Channel::device_failed(const Path& path) const {
   return path.refused_with_eio || path.device_fatals != core_.device_fatals[nic] || core_.device_gone[nic];
 }
 
-// Of a device that works. What a sender's NIC may still send meets the receiver's fence; a receiver's NIC
-// that stands still with its driver may place what it has taken in at any time.
-void Channel::no_fence(const std::string& why, const Tick& tick) {
-  sender_ ? cannot_fence(why, tick) : unfenceable(why);
+FenceSight Channel::see_left_path() {
+  Path* path = find(end_.leaving());
+  if (!path) return see_grave();
+  FenceSight seen;
+  if (!path->in_hand()) {
+    const TurnGuard turn(turn_);
+    const bool flush = path->retry_sentinels();
+    for (uint32_t handled = 0; !seen.empty && handled < Path::kReceiveDepth + Path::kSendDepth;
+         handled += kBatch)
+      seen.empty = !drain(*path, turn);
+    if (flush) hand(*path, "ibv_modify_qp to ERR", &Path::flush_again);
+  }
+  seen.in_hand = path->in_hand();
+  seen.stuck = seen.in_hand && core_.workers->stuck(path->local_nic());
+  if (seen.in_hand) return seen;
+  seen.flushed = path->flushed();
+  seen.mute = path->reports_nothing;
+  seen.destroyed = !path->data;
+  seen.refused = path->destroying_failed;
+  seen.failed = device_failed(*path);
+  return seen;
+}
+
+// The path was given up before, and is being destroyed, or it is gone.
+FenceSight Channel::see_grave() const {
+  FenceSight seen;
+  seen.given_up = true;
+  const Graveyard::Grave* grave = graveyard_.grave_of(end_.leaving());
+  if (!grave) return seen;
+  seen.in_hand = !grave->job->done();
+  seen.stuck = seen.in_hand && core_.workers->stuck(grave->nic);
+  if (seen.in_hand) return seen;
+  seen.failed = graveyard_.doubtful(*grave) || grave->outcome->with_eio;
+  seen.refused = grave->outcome->refused;
+  return seen;
+}
+
+// For the log, and for the error.
+std::string Channel::words(NoFence why, const Tick& tick) {
+  const Path* path = find(end_.leaving());
+  const Graveyard::Grave* grave = path ? nullptr : graveyard_.grave_of(end_.leaving());
+  if (!path && !grave) return {};
+  const std::string text = path ? rail_name(*path) + ": " : "a path over NIC " + nic_name(grave->nic) + ": ";
+  const auto refusal = [&] {
+    return path ? path->outcome.error().message : "the driver refuses to destroy its QP";
+  };
+  switch (why) {
+    case NoFence::kNone:
+      break;
+    case NoFence::kDriverKeepsCall:
+      return text + core_.workers->explain(path ? path->local_nic() : grave->nic, path ? *path->job : *grave->job,
+                                           tick.alive);
+    case NoFence::kDestroyedByFailed:
+      return text + "its QP was destroyed by a device that has failed";
+    case NoFence::kRefusedByFailed:
+      return text + (path ? refusal() : "its device has failed");
+    case NoFence::kNoFlushesByFailed:
+      return text + "no flushes come from a device that has failed";
+    case NoFence::kNoFlushesAndRefused:
+      if (!path) return text + refusal();
+      return text + "no flushes came within " + std::to_string(core_.config.fence_bound.count()) +
+             " ms (R2CC_FENCE_MS), and " + refusal();
+  }
+  return text;
 }
 
 void Channel::step_fence(const Tick& tick) {
-  if (tick.alive - phase_since_ < nanoseconds(core_.config.fence_delay)) return;  // 0 but for debugging
-  Path* path = find(end_.leaving());
-  if (!path) return step_fence_of_grave(tick);
-  const uint64_t bound = nanoseconds(core_.config.fence_bound);
-  if (path->in_hand()) {
-    silent_since_ = 0;  // the NIC's time begins when the driver has returned
-    if (tick.alive - phase_since_ > bound && core_.workers->stuck(path->local_nic()))
-      no_fence(rail_name(*path) + ": " + core_.workers->explain(path->local_nic(), *path->job, tick.alive),
-               tick);
-    return;
+  if (!fence_.may_look(tick.alive)) return;
+  const Deeds deeds(*this, tick);
+  const FenceStep step = fence_.look(deeds, tick.alive, see_left_path());
+  switch (step.act) {
+    case FenceAct::kWait:
+    case FenceAct::kStop:
+      return;
+    case FenceAct::kDone:
+      return fence_done(tick);
+    case FenceAct::kDestroy: {
+      Path& path = *find(end_.leaving());
+      R2_INFO("NET/R2CCL: channel %u: %s: no flushes for %llu ms; destroying its QP instead", number_,
+              rail_name(path).c_str(),
+              static_cast<unsigned long long>(fence_.silence(tick.alive) / kNsPerMs));
+      const TurnGuard turn(turn_);
+      return hand(path, "ibv_destroy_qp", &Path::fence_by_destroying);
+    }
+    case FenceAct::kCannot:
+      return cannot_fence(words(step.why, tick), tick);
+    case FenceAct::kUnfenceable:
+      return unfenceable(words(step.why, tick));
   }
-  bool empty = false;
-  {
-    const TurnGuard turn(turn_);
-    const bool flush = path->retry_sentinels();
-    for (uint32_t handled = 0; !empty && handled < Path::kReceiveDepth + Path::kSendDepth; handled += kBatch)
-      empty = !drain(*path, turn);
-    if (flush) hand(*path, "ibv_modify_qp to ERR", &Path::flush_again);
-  }
-  if (path->in_hand()) return;
-  if (path->flushed()) return fence_done(tick);
-  if (!path->data) {
-    if (device_failed(*path))
-      return cannot_fence(rail_name(*path) + ": its QP was destroyed by a device that has failed", tick);
-    if (destroyed_at_ == 0) destroyed_at_ = tick.alive;
-    if (tick.alive - destroyed_at_ >= bound / kFlushShare) fence_done(tick);
-    return;
-  }
-  if (path->destroying_failed && device_failed(*path))
-    return cannot_fence(rail_name(*path) + ": " + path->outcome.error().message, tick);
-  if (!empty) return;  // what is there is read before silence counts
-  if (silent_since_ == 0) silent_since_ = tick.alive;
-  const uint64_t silent = tick.alive - silent_since_;
-  if (!path->reports_nothing && !path->destroying_failed && silent <= bound / kFlushShare) return;
-  if (device_failed(*path))
-    return cannot_fence(rail_name(*path) + ": no flushes come from a device that has failed", tick);
-  if (path->destroying_failed) {
-    if (silent > bound)
-      no_fence(rail_name(*path) + ": no flushes came within " +
-                   std::to_string(core_.config.fence_bound.count()) + " ms (R2CC_FENCE_MS), and " +
-                   path->outcome.error().message,
-               tick);
-    return;
-  }
-  R2_INFO("NET/R2CCL: channel %u: %s: no flushes for %llu ms; destroying its QP instead", number_,
-          rail_name(*path).c_str(), static_cast<unsigned long long>(silent / kNsPerMs));
-  const TurnGuard turn(turn_);
-  hand(*path, "ibv_destroy_qp", &Path::fence_by_destroying);
-}
-
-// The path was given up before, and is being destroyed.
-void Channel::step_fence_of_grave(const Tick& tick) {
-  const Graveyard::Grave* grave = graveyard_.grave_of(end_.leaving());
-  if (!grave) return fence_done(tick);
-  const bool too_long = tick.alive - phase_since_ > nanoseconds(core_.config.fence_bound);
-  const std::string path = "a path over NIC " + nic_name(grave->nic) + ": ";
-  if (!grave->job->done()) {
-    if (too_long && core_.workers->stuck(grave->nic))
-      no_fence(path + core_.workers->explain(grave->nic, *grave->job, tick.alive), tick);
-    return;
-  }
-  if (graveyard_.doubtful(*grave) || grave->outcome->with_eio)
-    return cannot_fence(path + "its device has failed", tick);
-  if (!grave->outcome->refused) return fence_done(tick);
-  if (too_long) no_fence(path + "the driver refuses to destroy its QP", tick);
 }
 
 void Channel::say_fenced(bool stopped, HasTurn turn) {
@@ -168,8 +179,7 @@ void Channel::fence_done(const Tick& tick) {
   retire_unfenced();
   FenceDeeds deeds(*this, turn);
   Conduct(end_, deeds).fenced();
-  phase_since_ = tick.alive;
-  fence_known_at_ = tick.now;
+  fence_.over(tick.alive, tick.now, true);
 }
 
 // The path is taken out of reach with its completion queue: the ledger is said, and what comes later is
@@ -186,7 +196,7 @@ void Channel::cannot_fence(const std::string& why, const Tick& tick) {
   }
   FenceDeeds deeds(*this, turn);
   Conduct(end_, deeds).cannot_fence();
-  phase_since_ = tick.alive;
+  fence_.over(tick.alive, tick.now, false);
 }
 
 // Nothing is asked of a path that this end could not fence any more.
@@ -194,27 +204,42 @@ void Channel::retire_unfenced() {
   if (unfenced_) graveyard_.bury(std::move(unfenced_), now_ns() + retired_for_ns());
 }
 
-// Of an end that could not fence. The kernel destroys the queue pairs of a device that goes; when it has, the
-// context is closed. That is the only word of such a device that counts: EIO comes before it.
-bool Channel::stopped_by_removal() {
+// Of an end that could not fence.
+void Channel::look_at_removal(const Tick& tick) {
+  FenceSight seen;
+  bool removed = false;
   if (unfenced_) {
-    if (!core_.device_gone[size_t(unfenced_->local_nic())] || unfenced_->in_hand() || !unfenced_->data)
-      return false;
-    if (unfenced_->destroying_failed) return unfenced_->refused_with_eio;
-    hand(*unfenced_, "ibv_destroy_qp", &Path::fence_by_destroying);
-    return false;
+    removed = core_.device_gone[size_t(unfenced_->local_nic())];
+    seen.in_hand = unfenced_->in_hand();
+    if (!seen.in_hand) {
+      seen.destroyed = !unfenced_->data;
+      seen.refused = unfenced_->destroying_failed;
+      seen.failed = unfenced_->refused_with_eio;
+    }
+  } else if (const Graveyard::Grave* grave = graveyard_.grave_of(end_.leaving())) {
+    removed = core_.device_gone[size_t(grave->nic)];
+    seen.in_hand = !grave->job->done();
+    if (!seen.in_hand) seen.refused = seen.failed = grave->outcome->with_eio;
+    seen.destroyed = !seen.in_hand && !seen.refused;
   }
-  const Graveyard::Grave* grave = graveyard_.grave_of(end_.leaving());
-  return grave && grave->job->done() && grave->outcome->with_eio && core_.device_gone[size_t(grave->nic)];
+  switch (fence_.look_at_removal(removed, seen)) {
+    case FenceAct::kDone:
+      return fence_done(tick);
+    case FenceAct::kDestroy:
+      return hand(*unfenced_, "ibv_destroy_qp", &Path::fence_by_destroying);
+    default:
+      return;
+  }
 }
 
 void Channel::step_other_fence(const Tick& tick) {
-  if (end_.own_fence() == MigrationEnd::Fence::kCannot && stopped_by_removal()) fence_done(tick);
-  if (end_.phase() == Phase::kSettling && tick.now - fence_known_at_ >= packet_lifetime_ns()) {
-    end_.settled();
-    phase_since_ = tick.alive;
-  }
-  if (end_.phase() == Phase::kUnfenced && tick.alive - phase_since_ > nanoseconds(core_.config.fence_bound))
+  if (end_.own_fence() == MigrationEnd::Fence::kCannot) look_at_removal(tick);
+  FenceAct act = FenceAct::kWait;
+  const Deeds deeds(*this, tick);
+  if (end_.phase() == Phase::kSettling) act = fence_.look_at_lifetime(deeds, tick.now, packet_lifetime_ns());
+  if (act == FenceAct::kDone) end_.settled();
+  if (end_.phase() == Phase::kUnfenced) act = fence_.look_at_neither(tick.alive);
+  if (act == FenceAct::kUnfenceable)
     unfenceable(no_fence_since_ + "; and " + peer_name() + " cannot fence it either");
 }
 
@@ -225,6 +250,9 @@ void Channel::fence_given_up(const Tick& tick) {
   begin_fence(tick);
   begin_search(tick);
   Path* path = exhume(end_.leaving());
+  const Deeds deeds(*this, tick);
+  const FenceAct act = fence_.begin_given_up(deeds, tick.alive, path != nullptr);
+  if (act == FenceAct::kDone) return fence_done(tick);
   if (!path) return step_fence(tick);
   left_nic_ = path->local_nic();
   path->state = PathState::kFencing;
@@ -233,16 +261,11 @@ void Channel::fence_given_up(const Tick& tick) {
 
 void Channel::on_fenced(const wire::Fenced& fenced, const Tick& tick) {
   if (!hear_fenced(fenced, tick)) return;
-  if (fenced.stopped)
-    fence_known_at_ = tick.now;
-  else
+  fence_.peer_over(tick.alive, tick.now, fenced.stopped != 0, end_.phase());
+  if (!fenced.stopped)
     R2_INFO("NET/R2CCL: channel %u: %s cannot fence its half of the path that is left", number_,
             peer_name().c_str());
-  if (end_.phase() == Phase::kUnfenced) phase_since_ = tick.alive;
-  if (end_.phase() == Phase::kChoosing) {
-    phase_since_ = tick.alive;
-    choose_path(tick);
-  }
+  if (end_.phase() == Phase::kChoosing) choose_path(tick);
 }
 
 }  // namespace r2ccl

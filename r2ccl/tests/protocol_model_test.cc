@@ -71,7 +71,7 @@ const Bounds kEach[] = {
     {.messages = 2, .paths = 3, .breaks = 1, .early = 1, .duplicates = 1},
     {.messages = 3, .paths = 4, .breaks = 1, .lost_completions = 1, .lost_immediates = 1, .lost_writes = 1},
     {.messages = 2, .segments = 2, .paths = 3, .breaks = 1, .lost_immediates = 1, .lost_writes = 2},
-    {.messages = 2, .paths = 2, .breaks = 2, .frozen = 1},
+    {.messages = 2, .paths = 4, .breaks = 2, .frozen = 1},
     {.messages = 2, .paths = 3, .standby = true, .breaks = 1, .frozen = 1, .destroy_fences = true},
     {.messages = 2, .paths = 5, .breaks = 1, .lost_immediates = 1, .frozen = 2, .destroy_fences = true},
 };
@@ -129,7 +129,7 @@ const Bounds kCopies[] = {
      .lost_immediates = 1,
      .lost_writes = 1},
     {.messages = 2, .copies = true, .paths = 4, .breaks = 1, .lost_immediates = 2, .duplicates = 1},
-    {.messages = 2, .copies = true, .paths = 2, .breaks = 2, .frozen = 1},
+    {.messages = 2, .copies = true, .paths = 4, .breaks = 2, .frozen = 1},
     {.messages = 2,
      .copies = true,
      .paths = 5,

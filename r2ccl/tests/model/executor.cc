@@ -9,6 +9,8 @@
 namespace r2ccl::model {
 namespace {
 
+constexpr uint64_t kFenceBound = 10;  // of the model's clock
+
 PathState state_of(Life life) {
   switch (life) {
     case Life::kOpening:
@@ -190,55 +192,118 @@ void Model::Executor::start_fence(int end, int path) {
     return finish_fence(end);
   }
   if (!h.gone) h.pair = Pair::kError;
-  if (!holds(end == kReceiver ? Rule::kReceiverSentinel : Rule::kSenderSentinel)) {
-    h.life = Life::kBuried;
-    return finish_fence(end);
-  }
   h.life = Life::kFencing;
+  FenceClock clock(end == kSender, kFenceBound);
+  look(clock, end, 0, {});  // the move to ERR has returned, and nothing has come back
 }
 
 void Model::Executor::fence_given_up(int end, int path) {
   Half& h = half(end, path);
   if (carries(end, path)) violate("a path that carries is fenced as one that was given up");
   if (h.pair == Pair::kDead && h.life == Life::kFencing) h.life = Life::kGone;  // stopped by the kernel
-  if (h.pair == Pair::kNone || h.pair == Pair::kDead || !holds(Rule::kGivenUpFence)) return finish_fence(end);
-  start_fence(end, path);
+  FenceClock clock(end == kSender, kFenceBound);
+  const bool there = h.pair != Pair::kNone && h.pair != Pair::kDead;
+  switch (clock.begin_given_up(Deeds{*this, end}, 0, there)) {
+    case FenceAct::kStop:
+      return start_fence(end, path);
+    case FenceAct::kDone:
+      return finish_fence(end);
+    default:
+      look(clock, end, 0, {.given_up = true});
+  }
 }
 
-void Model::Executor::fence_done(int end) {
+// True: this end has done what it can.
+bool Model::Executor::look(FenceClock& clock, int end, uint64_t alive, const FenceSight& seen) {
+  Half& h = half(end, int(w.end(end).leaving()));
+  switch (clock.look(Deeds{*this, end}, alive, seen).act) {
+    case FenceAct::kWait:
+    case FenceAct::kStop:
+      return false;
+    case FenceAct::kDestroy:
+      if (bounds_.destroy_fences) h.pair = Pair::kDead;
+      return false;
+    case FenceAct::kDone:
+      if (!seen.given_up) h.life = h.pair == Pair::kDead ? Life::kGone : Life::kBuried;
+      finish_fence(end);
+      return true;
+    case FenceAct::kCannot:
+      h.life = Life::kBuried;
+      finish_fence(end, true);
+      return true;
+    case FenceAct::kUnfenceable:
+      fail(end, true);
+      return true;
+  }
+  return false;
+}
+
+// The clock looks until it says what to do. What else may happen meanwhile is another order of steps. Each
+// sight comes as late, and what it shows lasts as short, as it may.
+void Model::Executor::look_at_fence(int end, bool pretends) {
   const int path = int(w.end(end).leaving());
+  Half& h = half(end, path);
+  FenceClock clock(end == kSender, kFenceBound);
+  const auto until = [&](uint64_t first, uint64_t last, const FenceSight& seen) {
+    for (uint64_t alive = first; alive < last; ++alive)
+      if (look(clock, end, alive, seen)) return true;
+    return false;
+  };
+  constexpr uint64_t kShare = kFenceBound / FenceClock::kFlushShare;
+  if (look(clock, end, 1, {.in_hand = true})) return;
   poll(end, path);
-  half(end, path).life = Life::kGone;
-  half(end, path).pair = Pair::kDead;
-  finish_fence(end);
+  if (look(clock, end, 2, {})) return;
+  if (h.gone) {  // the event that says so comes before a share of the bound is over
+    if (pretends && until(3, 3 + kShare, {.empty = true, .destroyed = true})) return;
+    look(clock, end, 3 + kShare, {.empty = true, .destroyed = pretends, .refused = !pretends, .failed = true});
+    look_at_removal(end, path, false);
+    if (h.pair == Pair::kDead) look_at_removal(end, path, true);
+  } else if (h.frozen) {
+    if (until(3, 5 + kShare, {.empty = true})) return;
+    const bool destroyed = h.pair == Pair::kDead;
+    until(5 + kShare, 4 * kFenceBound, {.empty = true, .destroyed = destroyed, .refused = !destroyed});
+  } else {
+    if (look(clock, end, 3, {.empty = true})) return;
+    h.pair = Pair::kDead;
+    look(clock, end, 4, {.flushed = true, .empty = true});
+  }
 }
 
-void Model::Executor::fence_destroyed(int end) {
-  Link& l = link(int(w.end(end).leaving()));
-  l.half[end].life = Life::kGone;
-  l.half[end].pair = Pair::kDead;
-  finish_fence(end);
-}
-
-// The device refuses commands. What has been seen by now is what this end says.
-void Model::Executor::cannot_fence(int end) {
-  const int path = int(w.end(end).leaving());
-  poll(end, path);
-  half(end, path).life = Life::kBuried;
-  finish_fence(end, half(end, path).pair != Pair::kDead && holds(Rule::kRefusal));
+// What has been said by now is that this end cannot fence; perhaps it can after all.
+void Model::Executor::look_at_removal(int end, int path, bool removed) {
+  if (running(end) || int(w.end(end).leaving()) != path ||
+      w.end(end).own_fence() != MigrationEnd::Fence::kCannot)
+    return;
+  const FenceClock clock(end == kSender, kFenceBound);
+  if (clock.look_at_removal(removed, {.refused = true, .failed = true}) == FenceAct::kDone) finish_fence(end);
 }
 
 void Model::Executor::stopped_by_kernel(int end, int path) {
-  Half& h = half(end, path);
-  h.pair = Pair::kDead;
-  if (!running(end) && int(w.end(end).leaving()) == path &&
-      w.end(end).own_fence() == MigrationEnd::Fence::kCannot)
-    finish_fence(end);
+  half(end, path).pair = Pair::kDead;
+  look_at_removal(end, path, true);
 }
 
 void Model::Executor::settle_fence() {
-  if (holds(Rule::kLifetime)) link(int(w.end(kSender).leaving())).expired = true;
-  w.end(kSender).settled();
+  constexpr uint64_t kLifetime = 3;
+  FenceClock clock(true, kFenceBound);
+  clock.over(0, 0, true);
+  for (uint64_t now = 0; now <= kLifetime; ++now) {
+    if (now == kLifetime) link(int(w.end(kSender).leaving())).expired = true;
+    switch (clock.look_at_lifetime(Deeds{*this, kSender}, now, kLifetime)) {
+      case FenceAct::kDone:
+        return w.end(kSender).settled();
+      case FenceAct::kUnfenceable:
+        return fail(kSender, false);
+      default:
+        break;
+    }
+  }
+}
+
+void Model::Executor::give_fence_up() {
+  const FenceClock clock(true, kFenceBound);
+  if (clock.look_at_neither(kFenceBound) != FenceAct::kWait) violate("the bound of the fence is not over");
+  if (clock.look_at_neither(kFenceBound + 1) == FenceAct::kUnfenceable) fail(kSender, true);
 }
 
 void Model::Executor::finish_fence(int end, bool cannot) {
@@ -400,7 +465,8 @@ void Model::Executor::release() {
       const Link& l = link(path);
       if (!takes_in(l.half[kSender].pair)) continue;
       // Nobody can stop it, and what it still reads nobody takes in: see land_in_memory().
-      if (l.half[kSender].gone) continue;
+      const Half& h = l.half[kSender];
+      if (h.gone || (h.frozen && h.life == Life::kBuried)) continue;
       for (int n = l.acknowledged; n < l.posted; ++n)
         if (message_of(nth(l, n)) == message)
           violate("a send buffer was given back while a NIC may still read it");

@@ -57,11 +57,11 @@ class Model::Executor {
 
   // --- migration ---
   void leave(int end, int path, int target = 0);
-  void fence_done(int end);
-  void fence_destroyed(int end);
-  void cannot_fence(int end);
+  /// `pretends`, of a device that is going: it says that it carries commands out.
+  void look_at_fence(int end, bool pretends);
   void stopped_by_kernel(int end, int path);
   void settle_fence();
+  void give_fence_up();
   /// `path` carries from here on, 0: none was found. `pick`: which paths the replayed segments go over.
   void choose(int path, unsigned pick);
   unsigned picks() const { return picks_; }  ///< how many values of `pick` the last choose() told apart
@@ -97,6 +97,8 @@ class Model::Executor {
   void say(int to, const Control& message);
   void start_fence(int end, int path);
   void fence_given_up(int end, int path);
+  bool look(FenceClock& clock, int end, uint64_t alive, const FenceSight& seen);
+  void look_at_removal(int end, int path, bool removed);
   void finish_fence(int end, bool cannot = false);
   void say_fenced(int end, bool stopped);
   void use(int end, int path, unsigned pick = 0);

@@ -166,7 +166,7 @@ void Model::Expansion::nics() {
         here.event = Event::kStopped;
         own_step(here, [=](Executor& s, World&) { s.stopped_by_kernel(end, path); });
       }
-      if (h.life == Life::kBuried && !h.gone) {
+      if (h.life == Life::kBuried && !h.gone && !(h.frozen && !bounds_.destroy_fences)) {
         here.event = Event::kBury;
         own_step(here, [=](Executor&, World& w) {
           w.link[size_t(path - 1)].half[end].life = Life::kGone;
@@ -225,29 +225,18 @@ void Model::Expansion::migration() {
     }
     if (world.end(end).phase() == Phase::kFencing) {
       const int path = int(world.end(end).leaving());
-      const Half& h = world.link[size_t(path - 1)].half[end];
-      const Step at{Event::kFenced, u8(end), u8(path)};
-      if (h.life == Life::kFencing && h.gone) {
-        own_step({Event::kCannotFence, u8(end), u8(path)}, [=](Executor& s, World&) { s.cannot_fence(end); });
-      } else if (h.life == Life::kFencing && !h.frozen) {
-        own_step(at, [=](Executor& s, World&) { s.fence_done(end); });
-      } else if (h.life == Life::kFencing && bounds_.destroy_fences) {
-        own_step({Event::kDestroyed, u8(end), u8(path)},
-                 [=](Executor& s, World&) { s.fence_destroyed(end); });
-      } else if (h.life == Life::kFencing) {
-        own_step({Event::kUnfenceable, u8(end), u8(path)}, [=](Executor& s, World&) { s.fail(end, true); });
-      }
+      if (world.link[size_t(path - 1)].half[end].life == Life::kFencing)
+        for (const bool pretends : {false, true})
+          if (!pretends || now.half(end, path).gone)
+            own_step({Event::kFence, u8(end), u8(path)},
+                     [=](Executor& s, World&) { s.look_at_fence(end, pretends); });
     }
   }
-  if (alive[kSender] && world.end(kSender).phase() == Phase::kSettling) {
-    if (without_ == Rule::kOneFence)
-      own_step({Event::kNeither, kSender}, [](Executor& s, World&) { s.fail(kSender, false); });
-    else
-      own_step({Event::kSettle, kSender, u8(int(world.end(kSender).leaving()))},
-               [](Executor& s, World&) { s.settle_fence(); });
-  }
+  if (alive[kSender] && world.end(kSender).phase() == Phase::kSettling)
+    own_step({Event::kSettle, kSender, u8(int(world.end(kSender).leaving()))},
+             [](Executor& s, World&) { s.settle_fence(); });
   if (alive[kSender] && world.end(kSender).phase() == Phase::kUnfenced)
-    step({Event::kNeither, kSender}, [](Executor& s, World&) { s.fail(kSender, true); });
+    step({Event::kNeither, kSender}, [](Executor& s, World&) { s.give_fence_up(); });
   if (alive[kSender]) {
     const bool choosing = world.end(kSender).phase() == Phase::kChoosing;
     const int standby = now.in_life(kSender, Life::kStandby);

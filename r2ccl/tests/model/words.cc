@@ -98,12 +98,12 @@ std::string Model::words(const World& world) const {
       return "FAULT: " + who + ": leaves " + path + " without a reason";
     case Event::kPlan:
       return "sender: leaves " + path + " for path " + number + ", as planned";
-    case Event::kFenced:
-      return who + ": the sentinels of " + path + " are back: fenced";
-    case Event::kUnfenceable:
-      return who + ": " + path + " cannot be fenced: fails";
-    case Event::kDestroyed:
-      return who + ": the queue pair of " + path + " is destroyed, and what was not polled with it: fenced";
+    case Event::kFence:
+      return who + ": fences " + path +
+             (world.failed[s.end]                 ? ", which nobody can: fails"
+              : world.end(s.end).own_fence() ==
+                      MigrationEnd::Fence::kCannot ? ", and cannot"
+                                                   : "");
     case Event::kChoose:
       if (bounds_.lanes == 0) return "sender: uses a path that stands by, and replays what is missing";
       if (s.path == 0) return "sender: gives up the path that stood by, which is broken";
@@ -141,8 +141,6 @@ std::string Model::words(const World& world) const {
     case Event::kRemove:
       return "FAULT: the device of the " + who + "'s half of " + path +
              " is being removed: it refuses commands, and goes on for now";
-    case Event::kCannotFence:
-      return who + ": its device refuses to fence " + path;
     case Event::kStopped:
       return "kernel: the " + who + "'s half of " + path + ", whose device was removed, is stopped";
     case Event::kSettle:

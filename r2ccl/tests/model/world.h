@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "r2ccl/protocol/fence.h"
 #include "r2ccl/protocol/receiving.h"
 #include "r2ccl/protocol/sending.h"
 
@@ -131,9 +132,7 @@ enum class Event : uint8_t {
   kNotice,
   kNoReason,
   kPlan,
-  kFenced,
-  kUnfenceable,
-  kDestroyed,
+  kFence,
   kChoose,
   kNoPath,
   kOpen,
@@ -151,7 +150,6 @@ enum class Event : uint8_t {
   kStartLane,
   kRestLane,
   kRemove,
-  kCannotFence,
   kStopped,
   kSettle,
   kNeither,

@@ -21,11 +21,10 @@ C, P = 'r2ccl/channel/', 'r2ccl/protocol/'
 # name: [(file, what is there, what is put there)]
 DEFECTS = {
     # defects that there were
-    'the fence counts from before the driver call': [(C + 'fence.cc', 'if (tick.alive - phase_since_ > bound && core_.workers->stuck(path->local_nic()))',
-                                                      'if (tick.alive - phase_since_ > bound / 5)')],
+    'the fence counts from before the driver call': [(P + 'fence.h', 'return late && seen.stuck ?', 'return alive - since_ > bound_ / 5 ?')],
     'the fail bound counts queueing': [(C + 'migration.cc', 'bool Channel::waits_in_queue() const {', 'bool Channel::waits_in_queue() const {\n  return false;')],
-    'EIO is taken for a fence': [(C + 'fence.cc', 'if (path->destroying_failed && device_failed(*path))\n    return cannot_fence(rail_name(*path) + ": " + path->outcome.error().message, tick);',
-                                  'if (path->destroying_failed && device_failed(*path)) return fence_done(tick);')],
+    'EIO is taken for a fence': [(P + 'fence.h', 'if (seen.refused && seen.failed) return of_failed(host, NoFence::kRefusedByFailed);',
+                                  'if (seen.refused && seen.failed) return {FenceAct::kDone};')],
     'an old last word is not kept': [(C + 'closing.cc', '15\'000 * kNsPerMs', '2000 * kNsPerMs')],
     'a silent connection is kept for 10 s': [('r2ccl/control/socket.cc', 'is_short ? 1\'000 : 10\'000', '10\'000'), ('r2ccl/control/socket.cc', 'TCP_KEEPIDLE, is_short ? 1 : 2', 'TCP_KEEPIDLE, 9')],
     'a silent connection counts as turned away': [(C + 'outage.cc', 'link_.asking() && !silent;', 'link_.asking();')],
@@ -37,10 +36,10 @@ DEFECTS = {
     # rules
     'receiver_fence': [(P + 'migration.h', 'if (!sender_ || peer_ == Fence::kPending)', 'if (sender_ && peer_ == Fence::kPending)\n      phase_ = Phase::kChoosing;\n    else if (!sender_)')],
     'sender_fence': [(P + 'migration.h', 'if (own_ != Fence::kPending) follow();', 'own_ = Fence::kDone;\n    follow();')],
-    'sentinels': [(C + 'fence.cc', 'if (path->flushed()) return fence_done(tick);', 'return fence_done(tick);')],
-    'one_fence': [(C + 'fence.cc', 'end_.settled();\n    phase_since_ = tick.alive;', 'unfenceable("one fence alone");')],
+    'sentinels': [(P + 'fence.h', 'if (seen.flushed || !host', 'if (true || !host')],
+    'one_fence': [(P + 'fence.h', 'if (!host.holds(Rule::kOneFence)) return FenceAct::kUnfenceable;', 'if (host.holds(Rule::kOneFence)) return FenceAct::kUnfenceable;')],
     'refusal': [(C + 'fence.cc', 'bool Channel::device_failed(const Path& path) const {', 'bool Channel::device_failed(const Path& path) const {\n  if (path.local_nic() >= 0) return false;')],
-    'lifetime': [(C + 'fence.cc', 'tick.now - fence_known_at_ >= packet_lifetime_ns()', 'true')],
+    'lifetime': [(P + 'fence.h', 'return past || !host.holds(Rule::kLifetime) ?', 'return past || host.holds(Rule::kLifetime) ?')],
     'given_up_fence': [(C + 'fence.cc', 'Path* path = exhume(end_.leaving());', 'return fence_done(tick);\n  Path* path = exhume(end_.leaving());')],
     'strict_ack': [(P + 'ledger.h', 'return completed && (!strict || message < confirmed_);', 'return completed;')],
     'nic_report': [(P + 'ledger.h', 'return completed && (!strict || message < confirmed_);', 'return message < confirmed_;')],

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fence at one end: when does nothing come over the path that is left any more, and is nothing more sent
+// (DESIGN.md, 'The channel', point 5)? Decided from what the queue pair, its device and its driver show, and
+// for how long. Pure: `alive` is a clock on which this process's own pauses count for nothing, `now` is
+// CLOCK_MONOTONIC; both in nanoseconds. PROTOCOL.md gives the reason of each rule.
+//
+// A Host is as in conduct.h; asked is holds(Rule) alone.
+#pragma once
+
+#include <cstdint>
+
+#include "r2ccl/protocol/migration.h"
+#include "r2ccl/protocol/rules.h"
+
+namespace r2ccl {
+
+/// What can be seen of the path that is left, and of its NIC.
+struct FenceSight {
+  bool given_up = false;   ///< it was given up before: in ERR since, and out of use
+  bool in_hand = false;    ///< a driver call on it has not returned; then only `stuck` is known
+  bool stuck = false;      ///< … nor will it soon: the driver keeps a call for longer than its bound
+  bool flushed = false;    ///< both sentinels are back
+  bool empty = false;      ///< its completion queue has been read to the end
+  bool mute = false;       ///< … and is known to report nothing any more
+  bool destroyed = false;  ///< its queue pair is, as the driver says
+  bool refused = false;    ///< the driver would not destroy it
+  bool failed = false;     ///< its device is: what it answers to commands proves nothing
+};
+
+enum class FenceAct : uint8_t {
+  kWait,
+  kDone,         ///< it is fenced at this end
+  kStop,         ///< it is there: it is to be moved to ERR, with sentinels behind what it has
+  kDestroy,      ///< no flushes come: its queue pair is to be destroyed
+  kCannot,       ///< this end cannot fence it; the other end's fence has to do
+  kUnfenceable,  ///< nobody can: the channel fails
+};
+
+/// Why an end cannot fence.
+enum class NoFence : uint8_t {
+  kNone,
+  kDriverKeepsCall,     ///< … for longer than the fence's bound
+  kDestroyedByFailed,   ///< a device that has failed says that it has destroyed the queue pair
+  kRefusedByFailed,     ///< … or would not
+  kNoFlushesByFailed,   ///< … or nothing comes from it
+  kNoFlushesAndRefused  ///< within the bound, and the driver of a device that works would not destroy it
+};
+
+struct FenceStep {
+  FenceAct act = FenceAct::kWait;
+  NoFence why = NoFence::kNone;
+};
+
+class FenceClock {
+ public:
+  /// Flushes have this part of the bound; then the queue pair is destroyed. As long an event that says that
+  /// the device has failed may take to follow a command that it only pretended to carry out.
+  static constexpr uint64_t kFlushShare = 5;
+
+  /// `bound`: what a driver and its NIC may take. `delay`: no fence is over sooner (debugging).
+  FenceClock(bool sender, uint64_t bound, uint64_t delay = 0)
+      : sender_(sender), bound_(bound), delay_(delay) {}
+
+  // --- what happens
+  void begin(uint64_t alive) {
+    since_ = alive;
+    silent_since_ = destroyed_at_ = one_known_at_ = 0;
+  }
+  /// Of a path that was given up before, and that the peer may have used. `there`: it is not being destroyed.
+  template <class Host>
+  FenceAct begin_given_up(const Host& host, uint64_t alive, bool there) {
+    begin(alive);
+    if (!host.holds(Rule::kGivenUpFence)) return FenceAct::kDone;
+    return there ? FenceAct::kStop : FenceAct::kWait;
+  }
+  /// This end has done what it can. `stopped`: it is fenced here.
+  void over(uint64_t alive, uint64_t now, bool stopped) {
+    since_ = alive;
+    if (stopped) one_known_at_ = now;
+  }
+  /// The peer says so of its half, and that counts. `phase`: what follows from it.
+  void peer_over(uint64_t alive, uint64_t now, bool stopped, Phase phase) {
+    if (phase != Phase::kFencing) since_ = alive;
+    if (stopped) one_known_at_ = now;
+  }
+
+  // --- kFencing: what is to be done, from what is seen
+  bool may_look(uint64_t alive) const { return alive - since_ >= delay_; }
+  template <class Host>
+  FenceStep look(const Host& host, uint64_t alive, const FenceSight& seen) {
+    const bool late = alive - since_ > bound_;
+    if (seen.in_hand) {
+      silent_since_ = 0;  // the NIC's time begins when the driver has returned
+      return late && seen.stuck ? neither(NoFence::kDriverKeepsCall) : FenceStep{};
+    }
+    if (seen.given_up) {
+      if (seen.failed) return of_failed(host, NoFence::kRefusedByFailed);
+      if (!seen.refused) return {FenceAct::kDone};
+      return late ? neither(NoFence::kNoFlushesAndRefused) : FenceStep{};
+    }
+    if (seen.flushed || !host.holds(sender_ ? Rule::kSenderSentinel : Rule::kReceiverSentinel))
+      return {FenceAct::kDone};
+    if (seen.destroyed) {
+      if (seen.failed) return of_failed(host, NoFence::kDestroyedByFailed);
+      if (destroyed_at_ == 0) destroyed_at_ = alive;
+      return {alive - destroyed_at_ >= bound_ / kFlushShare ? FenceAct::kDone : FenceAct::kWait};
+    }
+    if (seen.refused && seen.failed) return of_failed(host, NoFence::kRefusedByFailed);
+    return seen.empty ? look_at_silence(host, alive, seen) : FenceStep{};
+  }
+  /// How long nothing has come.
+  uint64_t silence(uint64_t alive) const { return silent_since_ == 0 ? 0 : alive - silent_since_; }
+
+  // --- behind it
+  /// Of an end that could not: its device is being removed. The kernel's word is the only one of such a
+  /// device that counts, and EIO comes before it: `removed`, the kernel has destroyed what belonged to it.
+  FenceAct look_at_removal(bool removed, const FenceSight& seen) const {
+    if (!removed || seen.in_hand || seen.destroyed) return FenceAct::kWait;
+    if (seen.refused) return seen.failed ? FenceAct::kDone : FenceAct::kWait;
+    return FenceAct::kDestroy;
+  }
+  /// kSettling: one end is fenced, the other cannot be. kDone: what was on its way has arrived or died.
+  template <class Host>
+  FenceAct look_at_lifetime(const Host& host, uint64_t now, uint64_t packet_lifetime) const {
+    if (!host.holds(Rule::kOneFence)) return FenceAct::kUnfenceable;
+    const bool past = now - one_known_at_ >= packet_lifetime;
+    return past || !host.holds(Rule::kLifetime) ? FenceAct::kDone : FenceAct::kWait;
+  }
+  /// kUnfenced: neither is. kUnfenceable: no longer.
+  FenceAct look_at_neither(uint64_t alive) const {
+    return alive - since_ > bound_ ? FenceAct::kUnfenceable : FenceAct::kWait;
+  }
+
+ private:
+  // Of a device that works. What a sender's NIC may still send meets the receiver's fence; a receiver's NIC
+  // that stands still with its driver may place what it has taken in at any time.
+  FenceStep neither(NoFence why) const { return {sender_ ? FenceAct::kCannot : FenceAct::kUnfenceable, why}; }
+  // Nothing that its driver says counts any more but flushes, which come from the NIC itself.
+  template <class Host>
+  static FenceStep of_failed(const Host& host, NoFence why) {
+    return host.holds(Rule::kRefusal) ? FenceStep{FenceAct::kCannot, why} : FenceStep{FenceAct::kDone};
+  }
+  template <class Host>
+  FenceStep look_at_silence(const Host& host, uint64_t alive, const FenceSight& seen) {
+    if (silent_since_ == 0) silent_since_ = alive;
+    const uint64_t silent = alive - silent_since_;
+    if (!seen.mute && !seen.refused && silent <= bound_ / kFlushShare) return {};
+    if (seen.failed) return of_failed(host, NoFence::kNoFlushesByFailed);
+    if (!seen.refused) return {FenceAct::kDestroy};
+    return silent > bound_ ? neither(NoFence::kNoFlushesAndRefused) : FenceStep{};
+  }
+
+  const bool sender_;
+  const uint64_t bound_, delay_;
+  uint64_t since_ = 0;         // alive; when what it waits for began
+  uint64_t silent_since_ = 0;  // alive; since when the path has been empty and nothing came; 0: not known
+  uint64_t destroyed_at_ = 0;  // alive; its queue pair was, as the driver says; 0: it is not
+  uint64_t one_known_at_ = 0;  // now; the fence of one end
+};
+
+}  // namespace r2ccl
