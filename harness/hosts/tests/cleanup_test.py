@@ -26,7 +26,7 @@ expect:
 
 class Job:
     def __init__(self, r2bench, hosts, out, launcher="mpi", environment=None):
-        self.hosts, self.out = hosts, out
+        self.hosts, self.out, self.launcher = hosts, out, launcher
         scenario = hosts.folder / "endless.yaml"
         scenario.write_text(ENDLESS)
         command = [*hosts.enter("h0"), r2bench, "run", str(scenario), "--no-plot", "--launcher", launcher, "--hosts", "h0,h1", "--out", str(out)]
@@ -63,7 +63,8 @@ def runner_killed(job):
 
 
 def agent_killed(job):
-    os.kill(the_one([pid for pid in job.of("host-agent mpi", "h1") if b"orted" not in open(f"/proc/{pid}/cmdline", "rb").read()], "the agent"), signal.SIGKILL)
+    agents = [pid for pid in job.of(f"host-agent {job.launcher}", "h1") if os.readlink(f"/proc/{pid}/exe").endswith("/r2bench")]
+    os.kill(the_one(agents, "the agent"), signal.SIGKILL)
     status, output = job.end()
     if status != 1 or "host h1 is gone" not in job.error():
         fail(f"status {status}, error {job.error()}:\n{output}")

@@ -68,24 +68,28 @@ def main():
     r2bench = sys.argv[1]
     need(("mpirun", "openmpi-bin"), ("ip", "iproute2"), ("nsenter", "util-linux"))
     with Hosts(2) as hosts:
-        before, after, environment = hosts.enter("h0"), ["--launcher", "mpi", "--hosts", "h0,h1"], hosts.environment()
-        for number, text in enumerate((NIC_DOWN, BLACKHOLE, K_OF_8)):
-            scenario = hosts.folder / "scenario.yaml"
-            scenario.write_text(text)
-            ours, theirs = hosts.folder / f"{number}-local", hosts.folder / f"{number}-mpi"
-            for _ in range(RATE_TRIES):
-                local, _ = run(r2bench, scenario, ours)
-                several, report = run(r2bench, scenario, theirs, before, after, environment)
-                check_hosts(several, theirs, report)
-                hosts.expect_nobody(f"after {local['scenario']}")
-                if local["verdict"] == several["verdict"]:
-                    break
-            else:
-                fail(f"{local['scenario']}: with the rates {local['verdict']} on one machine, {several['verdict']} on two hosts, {RATE_TRIES} times")
-            if verdicts(local) != verdicts(several) or not all(verdicts(several).values()):
-                fail(f"{local['scenario']}, on one machine and on two hosts:\n{json.dumps([verdicts(local), verdicts(several)], indent=1)}")
-            print(f"{local['scenario']}: {len(verdicts(several))} expectations met on both; with the rates {local['verdict']} on one machine, "
-                  f"{several['verdict']} on two hosts")
+        as_on_one_machine(r2bench, hosts, hosts.enter("h0"), ["--launcher", "mpi", "--hosts", "h0,h1"], hosts.environment())
+
+
+def as_on_one_machine(r2bench, hosts, before, after, environment, daemons=()):
+    """The three scenarios, with the same verdict on this machine and on the two hosts. `daemons`: who stays."""
+    for number, text in enumerate((NIC_DOWN, BLACKHOLE, K_OF_8)):
+        scenario = hosts.folder / "scenario.yaml"
+        scenario.write_text(text)
+        ours, theirs = hosts.folder / f"{number}-local", hosts.folder / f"{number}-{after[1]}"
+        for _ in range(RATE_TRIES):
+            local, _ = run(r2bench, scenario, ours)
+            several, report = run(r2bench, scenario, theirs, before, after, environment)
+            check_hosts(several, theirs, report)
+            hosts.expect_nobody(f"after {local['scenario']}", daemons)
+            if local["verdict"] == several["verdict"]:
+                break
+        else:
+            fail(f"{local['scenario']}: with the rates {local['verdict']} on one machine, {several['verdict']} on two hosts, {RATE_TRIES} times")
+        if verdicts(local) != verdicts(several) or not all(verdicts(several).values()):
+            fail(f"{local['scenario']}, on one machine and on two hosts:\n{json.dumps([verdicts(local), verdicts(several)], indent=1)}")
+        print(f"{local['scenario']}: {len(verdicts(several))} expectations met on both; with the rates {local['verdict']} on one machine, "
+              f"{several['verdict']} on two hosts")
 
 
 def check_hosts(result, folder, report):

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A scenario over srun on two hosts of a real Slurm, from an allocation and with --hosts; and what a killed srun leaves.
+"""nic_down, blackhole and k_of_8_nics over srun on two hosts of a real Slurm end as on one machine; and what a killed
+srun, runner and agent leave.
 
     slurm_test.py R2BENCH
 """
 
 import os
 import signal
-import subprocess
 import sys
 
-from cleanup_test import Job, the_one
-from mpirun_test import NIC_DOWN, check_hosts, run
+from cleanup_test import Job, agent_killed, runner_killed, the_one
+from mpirun_test import as_on_one_machine
 from namespaces import Hosts, fail, need
 from slurm_cluster import SlurmCluster
 
@@ -21,17 +21,9 @@ def main():
     need(("srun", "slurm-client"), ("slurmctld", "slurmctld"), ("slurmd", "slurmd"), ("munged", "munge"), ("ip", "iproute2"), ("nsenter", "util-linux"))
     with Hosts(2) as hosts, SlurmCluster(hosts) as slurm:
         daemons = set(hosts.processes())
-        scenario = hosts.folder / "scenario.yaml"
-        scenario.write_text(NIC_DOWN)
         # In an allocation, whose hosts r2bench takes as they are.
-        result, report = run(r2bench, scenario, hosts.folder / "salloc", [*hosts.enter("h0"), "salloc", "-N2"], ["--launcher", "slurm"], slurm.environment())
-        check_hosts(result, hosts.folder / "salloc", report)
-        outcomes = {one["mode"]: one["outcome"] for one in result["runs"]}
-        if outcomes != {"baseline": "error", "migrate": "ok"}:
-            fail(f"the outcomes: {outcomes}")
-        print(f"srun in an allocation: {outcomes}, verdict {result['verdict']}")
+        as_on_one_machine(r2bench, hosts, [*hosts.enter("h0"), "salloc", "-N2"], ["--launcher", "slurm"], slurm.environment(), daemons)
         only = lambda: set(hosts.processes()) - daemons
-        hosts.expect_nobody("after salloc", daemons)
         # Without one, and srun is killed.
         job = Job(r2bench, hosts, hosts.folder / "killed", "slurm", slurm.environment())
         os.kill(the_one([pid for pid in only() if os.readlink(f"/proc/{pid}/exe").endswith("/srun") and is_first(pid)], "srun"), signal.SIGKILL)
@@ -40,6 +32,10 @@ def main():
             fail(f"status {status}, error {job.error()}:\n{output}")
         hosts.expect_nobody("after srun was killed", daemons)
         print("srun killed: nothing is left")
+        for case in (runner_killed, agent_killed):
+            case(Job(r2bench, hosts, hosts.folder / case.__name__, "slurm", slurm.environment()))
+            hosts.expect_nobody(f"after {case.__name__}", daemons)
+            print(f"{case.__name__}: nothing is left")
 
 
 def is_first(pid):
