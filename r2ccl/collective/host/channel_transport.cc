@@ -13,6 +13,7 @@ namespace {
 constexpr uint64_t kMagic = 0x6c6c6f4343325220;
 constexpr size_t kGreetingBytes = 64;      // a cache line each
 constexpr size_t kGreetingsBytes = 4096;   // of one registration
+constexpr uint32_t kWatch = UINT32_MAX;    // ordinal of a channel that no schedule uses
 
 }  // namespace
 
@@ -28,6 +29,8 @@ ChannelTransport::ChannelTransport(Net& net, int device, Listener* listener, std
 ChannelTransport::~ChannelTransport() {
   for (const auto& end : ends_)
     if (end->channel) static_cast<void>(net_.close(end->channel));
+  for (const auto& [peer, watch] : watches_)
+    if (watch->channel) static_cast<void>(net_.close(watch->channel));
   for (const Guest& guest : guests_) static_cast<void>(net_.close(guest.channel));
   for (const auto& [whose, channel] : arrived_) static_cast<void>(net_.close(channel));
   for (const StagingMemory& memory : memory_) static_cast<void>(net_.dereg(nullptr, memory.registration));
@@ -70,13 +73,36 @@ Result<bool> ChannelTransport::progress() {
       --open_;
       continue;
     }
-    if (std::chrono::steady_clock::now() - end->since > connect_bound_) {
-      return Error{ErrorCode::kPeerGone, "no channel " + std::string(end->sends ? "to" : "from") + " rank " +
-                                             std::to_string(end->peer) + " of the CollNet group within " +
-                                             std::to_string(connect_bound_.count()) + " ms (R2CC_CONNECT_MS)"};
-    }
+    if (end->channel || std::chrono::steady_clock::now() - end->since <= connect_bound_) continue;
+    if (end->sends) return unreachable(*end);
+    if (auto there = look_after(end->peer); !there) return there.error();
   }
   return moved;
+}
+
+Error ChannelTransport::unreachable(const End& end) const {
+  return Error{ErrorCode::kPeerGone, "no channel to rank " + std::to_string(end.peer) +
+                                         " of the CollNet group within " + std::to_string(connect_bound_.count()) +
+                                         " ms (R2CC_CONNECT_MS)"};
+}
+
+// Who waits for a peer's channel hears nothing of a peer that is gone. A channel the other way fails with it; the
+// peer takes it when it comes to the operation, and leaves it idle.
+Result<void> ChannelTransport::look_after(uint32_t peer) {
+  auto& watch = watches_[peer];
+  if (!watch) {
+    watch = std::make_unique<End>();
+    watch->peer = peer;
+    watch->ordinal = kWatch;
+    watch->sends = true;
+    watch->handle = handles_[peer];
+    watch->since = std::chrono::steady_clock::now();
+  }
+  if (watch->ready) return {};
+  auto connected = connect(*watch);
+  if (!connected) return connected.error();
+  if (!watch->channel && std::chrono::steady_clock::now() - watch->since > connect_bound_) return unreachable(*watch);
+  return {};
 }
 
 Result<StagingMemory> ChannelTransport::staging(size_t bytes) {

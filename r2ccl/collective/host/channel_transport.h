@@ -32,7 +32,8 @@ class ChannelTransport final : public Transport {
   void follow_plan();
   /// The number of the `ordinal`-th end to or from `peer`.
   uint32_t end(uint32_t peer, bool sends, uint32_t ordinal);
-  /// Connects what is not connected yet. An error when that has taken longer than R2CC_CONNECT_MS, and final.
+  /// Connects what is not connected yet. An error, and final, when a peer cannot be reached within R2CC_CONNECT_MS.
+  /// One that is there and has not come to the operation that needs the channel is waited for.
   Result<bool> progress();
   bool connected() const { return open_ == 0; }
   /// For registrations; nullptr before the first one is connected.
@@ -72,6 +73,8 @@ class ChannelTransport final : public Transport {
   Result<bool> accept();
   Result<bool> greet(Guest& guest);
   bool claim(End& end);
+  Result<void> look_after(uint32_t peer);
+  Error unreachable(const End& end) const;
 
   Net& net_;
   const int device_;
@@ -80,6 +83,7 @@ class ChannelTransport final : public Transport {
   const uint32_t rank_;
   const std::chrono::milliseconds connect_bound_;
   std::vector<std::unique_ptr<End>> ends_;
+  std::map<uint32_t, std::unique_ptr<End>> watches_;  // by peer: channels that only tell whether it is there
   std::map<std::tuple<uint32_t, bool, uint32_t>, uint32_t> numbers_;
   bool planned_ = false;
   size_t open_ = 0;  // ends that are not ready

@@ -169,12 +169,8 @@ class HostEngine final : public Engine {
       nic.listener = std::make_shared<OpenListener>(net_, *listening);
       setting.further.push_back(std::move(nic));
     }
-    // So that the NICs have something to do beside each other.
-    if (!setting.further.empty()) setting.limits.message_bytes = kStripedMessageBytes;
     return {};
   }
-
-  static constexpr size_t kStripedMessageBytes = 64 << 10;
 
   Net& net_;
   const Config config_;

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The host engine on channels of the core, over the virtual fabric: one process per rank, each on a node of its
 // own. Every element is compared, and all ranks' results with each other's, bit by bit.
+#include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <chrono>
 #include <cstring>
+#include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "r2ccl/base/clock.h"
@@ -139,6 +144,37 @@ TEST(Engine, adds_on_all_ranks_whatever_the_size) {
   for (const Child& child : children) EXPECT_EQ(child.wait(60s), 0);
 }
 
+// The group uses as many NICs as every node offers, with messages as all of them count them.
+TEST(Engine, nodes_that_offer_different_numbers_of_nics_run_together) {
+  constexpr int kRanks = 3;
+  const auto fabric = make_fabric(kRanks, 2);
+  std::vector<Child> children;
+  for (int r = 0; r < kRanks; ++r) {
+    const Environment environment{{"R2CC_MODE", "3"}, {"R2CC_COLLNET_NICS", r == 0 ? "1" : "2"}};
+    children.push_back(start(fabric, r, environment, [r](const Link& link) {
+      Rank rank(link, r, kRanks);
+      ASSERT_NE(rank.group, nullptr);
+      EXPECT_EQ(all_reduces(rank, 4, size_t{1} << 22, 2), 0u);
+    }));
+  }
+  relay_handles(children);
+  for (const Child& child : children) EXPECT_EQ(child.wait(60s), 0);
+}
+
+TEST(Engine, an_algorithm_that_one_node_alone_is_told_to_use_is_refused) {
+  constexpr int kRanks = 3;
+  const auto fabric = make_fabric(kRanks, 1);
+  std::vector<Child> children;
+  for (int r = 0; r < kRanks; ++r) {
+    const Environment environment{{"R2CC_MODE", "3"}, {"R2CC_ALGORITHM", r == 0 ? "double_tree" : "ring"}};
+    children.push_back(start(fabric, r, environment, [r](const Link& link) {
+      EXPECT_NONFATAL_FAILURE(Rank(link, r, kRanks), "R2CC_ALGORITHM differs");
+    }));
+  }
+  relay_handles(children);
+  for (const Child& child : children) EXPECT_EQ(child.wait(60s), 0);
+}
+
 /// Capacities that change with every few operations, as a script says: a plan is used on many operations, then
 /// another one, while what the last one had under way is still on the channels.
 class ScriptedAgreement final : public PlanAgreement {
@@ -167,13 +203,16 @@ class ScriptedAgreement final : public PlanAgreement {
 };
 
 /// A group with scripted capacities; runs operations until the parent says that it is enough, and compares.
-void run_scripted(const Link& link, int number, int ranks) {
+/// `late`: it comes to the first operation of the second plan so much later than the others.
+void run_scripted(const Link& link, int number, int ranks, std::chrono::milliseconds bound = 20s,
+                  std::chrono::milliseconds late = 0s) {
   Net* const net = testing_support::net();
   Group::Setting setting;
   setting.rank = uint32_t(number);
   setting.handles.resize(size_t(ranks));
-  setting.connect_bound = 20s;
-  setting.member = {0, 0, 1e9, 1e10, {}};
+  setting.connect_bound = bound;
+  setting.member.bytes_per_second = 1e9;
+  setting.member.reduce_bytes_per_second = 1e10;
   setting.make_agreement = [](uint32_t, std::span<const RankInfo> members) -> Result<std::unique_ptr<PlanAgreement>> {
     return std::unique_ptr<PlanAgreement>(std::make_unique<ScriptedAgreement>(members.size(), nics_used(members)));
   };
@@ -202,7 +241,9 @@ void run_scripted(const Link& link, int number, int ranks) {
     std::vector<Operation*> running(kOpenAtOnce);
     size_t begun = 0, ended = 0;
     while (ended < kRound) {
-      if (begun < kRound && begun - ended < kOpenAtOnce) {
+      const bool waits = late > 0ms && begun == 10 && ended < 10;
+      if (late > 0ms && ended == 10) std::this_thread::sleep_for(std::exchange(late, 0ms));
+      if (begun < kRound && begun - ended < kOpenAtOnce && !waits) {
         int32_t* const in = &sent[begun % kOpenAtOnce * kCount];
         for (size_t i = 0; i < kCount; ++i) in[i] = int32_t(i * 3 + size_t(number) * 11 + begun);
         auto operation = group.begin(Collective::kAllReduce, in, &received[begun % kOpenAtOnce * kCount], kCount,
@@ -229,6 +270,25 @@ void run_scripted(const Link& link, int number, int ranks) {
   EXPECT_EQ(wrong, 0u);
   EXPECT_TRUE(group.dereg(from).ok());
   EXPECT_TRUE(group.dereg(to).ok());
+}
+
+// A rank that is late, with a checkpoint say, is no rank that is gone: the others wait for the channels that only the
+// next plan needs, longer than a connection may take.
+TEST(Engine, a_new_plan_waits_for_a_rank_that_comes_late) {
+  constexpr int kRanks = 3;
+  const auto fabric = make_fabric(kRanks, 2);
+  std::vector<Child> children;
+  for (int r = 0; r < kRanks; ++r)
+    children.push_back(start(fabric, r, kMode3, [r](const Link& link) {
+      run_scripted(link, r, kRanks, 2s, r == 1 ? std::chrono::milliseconds(5s) : 0ms);
+    }));
+  relay_handles(children);
+  uint64_t operations = 0;
+  for (const Child& child : children) EXPECT_TRUE(child.link.receive(&operations, sizeof operations));
+  const char stop = 0;
+  for (const Child& child : children) child.link.send(&stop, 1);
+  for (const Child& child : children) EXPECT_EQ(child.wait(60s), 0);
+  EXPECT_EQ(operations, 40u);
 }
 
 // Plans change every ten operations, to ones with other channels and other weights of the two NICs, while queue pairs

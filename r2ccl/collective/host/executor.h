@@ -78,6 +78,8 @@ class Executor {
 
   /// ExecutorLimits::window_bytes from now on.
   void set_window(size_t bytes) { window_.set_least(bytes); }
+  /// ExecutorLimits::message_bytes from now on: all ranks say the same, and before the same operation.
+  void set_message(size_t bytes) { limits_.message_bytes = bytes; }
   /// Bytes that may be under way now.
   size_t window() const { return window_.bytes(); }
   /// Queues an operation behind those before. The pointer stays valid until release().

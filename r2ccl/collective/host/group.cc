@@ -17,7 +17,7 @@
 namespace r2ccl::collective {
 namespace {
 
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr uint32_t kMostSegments = 64;
 constexpr uint64_t kChunkBytes = 256 << 10;  // of AllGather and ReduceScatter
 
@@ -78,6 +78,8 @@ Result<void> Group::meet() {
   members_[rank] = setting_.member;
   members_[rank].version = kVersion;
   members_[rank].rank = rank;
+  auto& algorithm = members_[rank].algorithm;
+  setting_.algorithm.copy(algorithm.data(), algorithm.size());
   members_[rank].further = static_cast<uint32_t>(std::min(setting_.further.size(), kMostFurtherNics));
   for (uint32_t i = 0; i < members_[rank].further; ++i)
     members_[rank].further_handles[i] = setting_.further[i].handle;
@@ -105,6 +107,11 @@ Result<void> Group::meet() {
   for (uint32_t i = 0; i < p; ++i)
     if (members_[i].version != kVersion || members_[i].rank != i)
       return Error{ErrorCode::kVersionMismatch, "rank " + std::to_string(i) + " of the CollNet group is another version"};
+  for (uint32_t i = 0; i < p; ++i)
+    if (members_[i].algorithm != members_[rank].algorithm)
+      return Error{ErrorCode::kInvalidArgument, "R2CC_ALGORITHM differs between the nodes of ranks " +
+                                                    std::to_string(rank) + " and " + std::to_string(i) +
+                                                    ": their schedules would not fit together"};
   if (auto wider = widen(); !wider) return wider;
   speeds_ = {members_[0].bytes_per_second, members_[0].reduce_bytes_per_second, members_[0].margin};
   for (const RankInfo& member : members_) {
@@ -133,6 +140,8 @@ Result<void> Group::widen() {
                                                          setting_.connect_bound));
   }
   transport_.widen(std::move(stripes));
+  // By the number that all ranks have: nodes may offer different numbers of NICs.
+  if (transport_.stripes() > 1) executor_.set_message(std::min(setting_.limits.message_bytes, kStripedMessageBytes));
   return wait_for([this] { return transport_.connected(); }, "connecting to the group's neighbours on all NICs");
 }
 

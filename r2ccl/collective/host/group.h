@@ -40,6 +40,8 @@ struct FurtherNic {
   Handle handle{};
 };
 inline constexpr size_t kMostFurtherNics = 7;
+/// Longest message of a group of several NICs: so that the NICs have something to do beside each other.
+inline constexpr size_t kStripedMessageBytes = 64 << 10;
 
 /// What every rank tells all others at connect(), so that all plan with the same numbers.
 struct RankInfo {
@@ -48,6 +50,7 @@ struct RankInfo {
   double bytes_per_second = 0;         ///< of one NIC, nominal
   double reduce_bytes_per_second = 0;  ///< of its additions, measured
   double margin = 1;                   ///< R2CC_COLLNET_MARGIN
+  std::array<char, 32> algorithm{};    ///< R2CC_ALGORITHM, which all must have alike
   PlanAgreement::Address agreement{};
   uint32_t further = 0;  ///< NICs besides the first; the group uses as many as every rank has
   std::array<Handle, kMostFurtherNics> further_handles{};
@@ -66,7 +69,7 @@ class Group {
     uint32_t rank = 0;
     std::vector<Handle> handles;
     std::chrono::milliseconds connect_bound{30000};
-    RankInfo member;  ///< this rank's; `further` and its handles are filled in
+    RankInfo member;  ///< this rank's; `algorithm`, `further` and its handles are filled in
     std::vector<FurtherNic> further;
     ExecutorLimits limits;
     std::string algorithm;  ///< the schedule of every AllReduce (Algorithm's names); empty: the planner's choice
