@@ -108,6 +108,19 @@ pci_devices() {  # VENDOR CLASS_PREFIX: addresses
   return 0
 }
 
+# Images of CloudLab come without it; only the steps with GPUs need it.
+gpu_driver() {
+  local said
+  [[ -n $(pci_devices 0x10de 0x03) ]] || return 0
+  if ! command -v nvidia-smi >/dev/null; then
+    lacks_beside "driver of the GPUs" "apt-get install ubuntu-drivers-common && ubuntu-drivers install --gpgpu (Debian: nvidia-driver of non-free), then reboot"
+  elif said=$(nvidia-smi -L 2>&1) && grep -q '^GPU' <<<"$said"; then
+    fine "driver of the GPUs: $(grep -c '^GPU' <<<"$said")"
+  else
+    lacks_beside "driver of the GPUs" "modprobe nvidia, or reboot; is its module built for $(uname -r) (dkms status)? nvidia-smi says: $(head -n 1 <<<"$said")"
+  fi
+}
+
 # Access control services of a bridge send what a NIC writes to a GPU up to the root port and back.
 acs_off() {
   local bridge value count=0 here=0
@@ -174,4 +187,5 @@ host_settings() {
     rxe) load_modules ib_uverbs; soft_roce ;;
     vhca) note "fabric vhca: virtual NICs, nothing to set" ;;
   esac
+  gpu_driver
 }

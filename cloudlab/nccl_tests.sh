@@ -1,24 +1,62 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # all_reduce_perf of nccl-tests with the plugin, in modes 0, 1 and 2. Each GPU is a node of its own
-# (NCCL_HOSTID), so that one machine suffices; further hosts come in through Open MPI's own settings (a
-# hostfile).
+# (NCCL_HOSTID), so that one machine suffices.
 #
-#   nccl_tests.sh OUT      needs GPUs, nvcc, NCCL's headers, mpirun, git, make
+#   nccl_tests.sh OUT [--hosts A,B…]        (--host does, too)
+#
+#   needs GPUs, nvcc, NCCL's headers, Open MPI with its headers (MPI_HOME, else found), git, make. --hosts: as
+#   many GPUs on each as here; the program is copied to them by ssh, this repository is at the same path there.
+#   NCCL_* and R2CC_* of the environment reach every rank.
+#
+# Exit status: 70 something that it needs is missing.
 set -euo pipefail
 repository=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/.." && pwd)
-out=${1:?where the output goes}
+give_up() { printf 'nccl_tests.sh: %s\n' "$1" >&2; exit 70; }
+out=$(realpath -m -- "${1:?where the output goes}") hosts=()
+shift
+while (($#)); do
+  case $1 in
+    --hosts | --host) IFS=, read -ra hosts <<<"${2:?--hosts needs names}"; shift ;;
+    *) printf 'nccl_tests.sh: unknown word %s\n' "$1" >&2; exit 64 ;;
+  esac
+  shift
+done
+
+mpi_home() {  # the folder that has include/mpi.h: Debian keeps it apart from mpirun
+  local folder
+  for folder in "${MPI_HOME:-}" "$(mpicc --showme:incdirs 2>/dev/null | sed 's/ .*//; s,/include$,,')" \
+    "${R2CCL_SETUP_ROOT:-}"/usr/lib/*/openmpi "$(dirname -- "$(dirname -- "$(readlink -f "$(command -v mpirun)")")")"; do
+    [[ -n $folder && -e $folder/include/mpi.h ]] && { printf '%s\n' "$folder"; return; }
+  done
+  return 1
+}
+for tool in nvcc mpirun git make; do command -v "$tool" >/dev/null || give_up "$tool is missing"; done
+mpi=$(mpi_home) || give_up "there is no mpi.h: apt-get install libopenmpi-dev, or set MPI_HOME"
+count=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU') || give_up "nvidia-smi shows no GPU: is its driver loaded?"
+cuda=$(dirname -- "$(dirname -- "$(readlink -f "$(command -v nvcc)")")")
+
 mkdir -p "$out"
 version=v2.13.10
 [[ -d $out/src ]] || git clone -q --depth 1 --branch "$version" https://github.com/NVIDIA/nccl-tests "$out/src"
-mpi=$(dirname -- "$(dirname -- "$(readlink -f "$(command -v mpirun)")")")
-make -C "$out/src" -j "$(nproc)" MPI=1 MPI_HOME="${MPI_HOME:-$mpi}" src.build >"$out/build.log" 2>&1 ||
-  make -C "$out/src" -j "$(nproc)" MPI=1 MPI_HOME="${MPI_HOME:-$mpi}" >>"$out/build.log" 2>&1
-count=$(nvidia-smi -L | grep -c '^GPU')
+make -C "$out/src" -j "$(nproc)" MPI=1 MPI_HOME="$mpi" CUDA_HOME="${CUDA_HOME:-$cuda}" >"$out/build.log" 2>&1 ||
+  give_up "nccl-tests does not build: $(grep -m 1 -iE 'fatal|error:|no such' "$out/build.log" || tail -n 1 "$out/build.log") ($out/build.log)"
+program=$out/src/build/all_reduce_perf
+
+words=(--allow-run-as-root -np "$((count * (${#hosts[@]} ? ${#hosts[@]} : 1)))")
+if ((${#hosts[@]})); then
+  for host in "${hosts[@]}"; do
+    # shellcheck disable=SC2029,SC2094  # our path, there; the new file is moved into place
+    ssh -o BatchMode=yes "$host" "mkdir -p '$(dirname "$program")' && cat >'$program.new' && chmod +x '$program.new' && mv '$program.new' '$program'" \
+      <"$program" || give_up "$host does not take the program over ssh"
+  done
+  words+=(--host "$(printf "%s:$count," "${hosts[@]}" | sed 's/,$//')")
+fi
+while read -r name; do words+=(-x "$name"); done < <(compgen -e | grep -E '^(NCCL|R2CC)_' | grep -vE '^(NCCL_NET|NCCL_NET_PLUGIN|NCCL_HOSTID|R2CC_MODE)$' || true)
 for mode in 0 1 2; do
   # shellcheck disable=SC2016  # each rank's own number
-  mpirun --allow-run-as-root -np "$count" -x NCCL_NET=R2CCL -x R2CC_MODE="$mode" \
+  mpirun "${words[@]}" -x NCCL_NET=R2CCL -x R2CC_MODE="$mode" \
     -x NCCL_NET_PLUGIN="$repository/build/release/lib/libnccl-net-r2ccl.so" \
-    bash -c 'export NCCL_HOSTID=rank$OMPI_COMM_WORLD_RANK; exec "$0" -b 8 -e 256M -f 2 -g 1 -c 1' "$out/src/build/all_reduce_perf" \
+    bash -c 'export NCCL_HOSTID=rank$OMPI_COMM_WORLD_RANK; exec "$0" -b 8 -e 256M -f 2 -g 1 -c 1' "$program" \
     | tee "$out/all_reduce_perf_mode$mode.txt"
 done

@@ -186,6 +186,16 @@ tables() {  # of all results that there are
 
 gpus() { nvidia-smi -L 2>/dev/null | grep -c '^GPU' || true; }
 
+hosts_of() {  # --hosts A,B among the further words
+  while (($#)); do
+    case $1 in
+      --hosts) printf '%s\n' --hosts "${2:-}" ;;
+      --hosts=*) printf '%s\n' --hosts "${1#*=}" ;;
+    esac
+    shift
+  done
+}
+
 on_gpus() {
   local count reason=''
   count=$(gpus)
@@ -205,7 +215,8 @@ on_gpus() {
     done
     if [[ -n $reason ]]; then is_wanted nccl_tests && { matched=$((matched + 1)); skip nccl_tests "because $reason"; }; return; fi
   fi
-  step nccl_tests 20 "$repository/cloudlab/nccl_tests.sh" "$out/nccl_tests"
+  # shellcheck disable=SC2046  # two words or none
+  step nccl_tests 20 "$repository/cloudlab/nccl_tests.sh" "$out/nccl_tests" $(hosts_of "${further[@]}")
 }
 
 figures() {

@@ -21,6 +21,7 @@ TOOLS = {
     "mstconfig": 'echo "   INTERNAL_CPU_MODEL  EMBEDDED_CPU(1)"; echo "   INTERNAL_CPU_OFFLOAD_ENGINE  ${OFFLOAD:-ENABLED(0)}"',
     "rdma": 'f=$FAKES/links; case $2 in add) echo "link $3/1 state ACTIVE netdev $7 " >>"$f" ;; *) cat "$f" 2>/dev/null ;; esac',
     "systemctl": ":",
+    "nvidia-smi": '[ -z "$NO_DRIVER" ] || { echo "NVIDIA-SMI has failed"; exit 9; }; echo "GPU 0: A"',
 }
 
 
@@ -36,7 +37,7 @@ class Machine:
         for name, text in TOOLS.items():
             path = os.path.join(self.tools, name)
             with open(path, "w", encoding="utf-8") as file:
-                file.write('#!/bin/bash\n[ -z "$FAIL_%s" ] || exit 1\n%s\n' % (name, text))
+                file.write('#!/bin/bash\n[ -z "$FAIL_%s" ] || exit 1\n%s\n' % (name.replace("-", "_"), text))
             os.chmod(path, 0o755)
         for interface in ("port0", "port1"):
             os.makedirs(os.path.join(self.root, "sys/class/net", interface, "device/infiniband", "mlx5_" + interface[-1]))
@@ -176,6 +177,19 @@ class SetupTest(unittest.TestCase):
             notes = [line for line in self.lines(made.stdout, "note") if "BlueField" in line]
             self.assertEqual(len(notes), 1, notes)
             self.assertIn("BlueField %s %s" % (BLUEFIELD, words), notes[0])
+
+    def test_a_gpu_without_a_driver_is_told_and_keeps_nobody_waiting(self):
+        self.machine.gpu_machine()
+        made = self.machine.in_namespace('"$SETUP" %s --fabric verbs; echo $?; "$SETUP" --status >/dev/null; echo $?' % WORDS, NO_DRIVER="1")
+        missing = self.lines(made.stdout, "missing")
+        self.assertEqual(len(missing), 1, made.stdout + made.stderr)
+        self.assertIn("driver of the GPUs: modprobe nvidia, or reboot", missing[0])
+        self.assertIn("NVIDIA-SMI has failed", missing[0])
+        self.assertEqual((made.stdout.splitlines()[-2:]), ["1", "1"])
+        self.assertTrue(os.path.exists(os.path.join(self.machine.root, "var/lib/r2ccl-node/ready")))
+        os.remove(os.path.join(self.machine.tools, "nvidia-smi"))
+        made = self.machine.in_namespace('"$SETUP" %s --fabric verbs' % WORDS)
+        self.assertIn("ubuntu-drivers install --gpgpu", "\n".join(self.lines(made.stdout, "missing")))
 
     def test_acs_stays_where_no_gpu_is(self):
         self.machine.pci(BRIDGE, "0x1022", "0x1483", "0x060400")
