@@ -8,7 +8,10 @@ itself up (packages, build, addresses, rate limits); with autorun the first node
 Instructions:
 Wait until the state of all nodes is 'Ready' and the Startup column says 'Finished' (20 to 40 minutes, most of it the build). Then
 log in to node0. `/local/repository/cloudlab/setup.sh --status` says what was done and what is missing;
-`sudo /local/repository/cloudlab/reproduce.sh` runs the scenarios and makes the figures. The guide is cloudlab/README.md.
+`sudo /local/repository/cloudlab/reproduce.sh` runs the scenarios on virtual NICs and makes the figures (an hour and a half; what is
+done is kept, so the same command goes on after an interruption; steps that this machine has too few NICs for are skipped and say so).
+For the nodes' own NICs, first `/local/repository/r2bench doctor --first-day`. The guide is cloudlab/README.md; copy the results away
+before the experiment ends.
 """
 import re
 

@@ -11,6 +11,8 @@ using Risk = FirstDayStep::Risk;
 constexpr const char* kGpus = "nvidia-smi -L | grep -q '^GPU'";
 constexpr const char* kNoGpus = "there is no NVIDIA GPU here";
 constexpr const char* kTorch = "nvidia-smi -L | grep -q '^GPU' && python3 -c 'import torch'";
+constexpr const char* kInfiniBand = "grep -qs InfiniBand /sys/class/infiniband/*/ports/*/link_layer";
+constexpr const char* kNoInfiniBand = "no port here is InfiniBand";
 constexpr const char* kBluefield = "cat /sys/bus/pci/devices/*/device | grep -qE '0xa2d2|0xa2d6|0xa2dc'";
 
 std::string run(const std::string& scenario, const std::string& more = "") {
@@ -21,7 +23,7 @@ std::string run(const std::string& scenario, const std::string& more = "") {
 const char* in_words(Risk risk) {
   switch (risk) {
     case Risk::kReads:
-      return "looks only";
+      return "changes nothing; small transfers of its own at most";
     case Risk::kTraffic:
       return "loads the network; faults stay in our own processes";
     case Risk::kMachine:
@@ -46,6 +48,11 @@ const std::vector<FirstDayStep>& first_day_steps() {
        "\"$R2BENCH\" doctor --topology; command -v lstopo >/dev/null && lstopo --whole-io --of xml "
        "\"$OUT/topology.xml\"; true",
        "", "", "topology.xml"},
+      {"pci", Risk::kReads, "that `setpci` reads ACS of each bridge, and the words of `mstconfig` and `dcb`",
+       "for b in $(lspci -D | awk '/PCI bridge/ {print $1}'); do echo \"$b $(setpci -s $b ECAP_ACS+6.w 2>&1)\"; "
+       "done; for d in $(lspci -D -d 15b3: | awk '{print $1}'); do mstconfig -d $d query; done; "
+       "for i in /sys/class/infiniband/*/device/net/*; do dcb maxrate show dev \"${i##*/}\"; done; true",
+       "command -v lspci && command -v setpci", "lspci or setpci is missing (pciutils)", "nothing more"},
       {"conformance", Risk::kReads,
        "each verbs call and completion that the core relies on, beside the virtual HCA and soft RoCE",
        "\"$R2BENCH\" conformance --fabric verbs --no-faults --out \"$OUT\"", "", "", "the table"},
@@ -68,17 +75,36 @@ const std::vector<FirstDayStep>& first_day_steps() {
       {"balance", Risk::kTraffic,
        "shares by measured rate over real ports, two of them on one card or one PCIe switch",
        run("gray_throttle"), "", "", "result.json"},
+      {"allreduce", Risk::kTraffic, "mode 3: R2CCL-AllReduce beside Balance on a node that has lost a NIC",
+       run("allreduce_degraded"), "", "", "result.json, events.jsonl"},
+      {"traffic_class", Risk::kTraffic, "NCCL_IB_TC and NCCL_IB_SL on every path, the backup's too",
+       "NCCL_IB_TC=106 NCCL_IB_SL=3 " + run("nic_down"), "", "",
+       "result.json, the counters of priority 3 (`ethtool -S INTERFACE | grep prio3`)"},
       {"nccl_host_memory", Risk::kTraffic,
        "unmodified NCCL through PyTorch, host memory, five collectives under faults",
        "python3 \"$R2BENCH_SHARE/harness/workload/nccl/matrix.py\" --gpus \"$(nvidia-smi -L | grep -c "
        "^GPU)\" --out \"$OUT/nccl.json\"",
        kTorch, "there is no NVIDIA GPU here, or python3 has no PyTorch", "nccl.json"},
       {"nccl_tests", Risk::kTraffic, "bus bandwidth of all_reduce_perf in modes 0, 1 and 2",
-       "\"$R2BENCH_SHARE/cloudlab/nccl_tests.sh\" \"$OUT\"", kGpus, kNoGpus, "all_reduce_perf_*.txt"},
+       "\"$R2BENCH_SHARE/cloudlab/nccl_tests.sh\" \"$OUT\" $HOST_OPTION", kGpus, kNoGpus, "all_reduce_perf_*.txt"},
       {"gpu_memory", Risk::kTraffic,
        "R2CC_GPU_DIRECT=1: dma-buf or peer memory, relaxed ordering, the flush, LL128",
-       "R2CC_GPU_DIRECT=1 \"$R2BENCH_SHARE/cloudlab/nccl_tests.sh\" \"$OUT\"", kGpus, kNoGpus,
+       "R2CC_GPU_DIRECT=1 \"$R2BENCH_SHARE/cloudlab/nccl_tests.sh\" \"$OUT\" $HOST_OPTION", kGpus, kNoGpus,
        "all_reduce_perf_*.txt"},
+      {"pxn", Risk::kByHand, "a GPU's traffic over a neighbour's NIC (PXN, NVLink), with live migration",
+       "all_reduce_perf and alltoall_perf on all GPUs of two nodes (no NCCL_HOSTID) with NCCL_NET=R2CCL, "
+       "NCCL_PXN_DISABLE=0, then 1; each once more under r2bench exec with a port_down",
+       kGpus, kNoGpus, "outputs with NCCL_DEBUG=INFO"},
+      {"pkey", Risk::kByHand, "NCCL_IB_PKEY on a fabric with a subnet manager",
+       "NCCL_IB_PKEY=1 r2bench run nic_down --fabric verbs (1: an index into "
+       "/sys/class/infiniband/DEVICE/ports/1/pkeys)",
+       kInfiniBand, kNoInfiniBand, "result.json, the table of keys"},
+      {"two_subnets", Risk::kByHand, "rails on two InfiniBand subnets, each with a subnet manager of its own",
+       "r2bench doctor --cluster --host A,B; then r2bench run nic_down --fabric verbs --launcher mpi --hosts A,B",
+       kInfiniBand, kNoInfiniBand, "the preflight's output, result.json"},
+      {"slurm", Risk::kByHand, "srun between machines",
+       "salloc -N 2 r2bench run nic_down --launcher slurm --fabric verbs, where there is a Slurm", "", "",
+       "result.json"},
       {"rate_limit", Risk::kByHand,
        "that `dcb maxrate` limits RDMA on this NIC, that it is noticed as gray, and set again at boot",
        "cloudlab/setup.sh --rate 10 … on one node, then: r2bench run gray_throttle --fabric verbs; then "
@@ -99,6 +125,10 @@ const std::vector<FirstDayStep>& first_day_steps() {
        "a scenario with {kind: real_pcie_remove, for: 10 s} and --allow-real-faults, on a machine with a "
        "console",
        "", "", "result.json, events.jsonl, dmesg"},
+      {"portal", Risk::kByHand,
+       "that CloudLab's portal takes the profile and finds the ports; that root may log in from node0",
+       "instantiate profile.py in the portal; on node0: cloudlab/setup.sh --status; sudo ssh node1 true", "", "",
+       "the request and the manifest, both outputs"},
       {"reboot", Risk::kByHand, "that set-up is applied again at boot",
        "reboot; then cloudlab/setup.sh --status and r2bench doctor --cluster", "", "", "both outputs"},
   };

@@ -14,6 +14,24 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 PAGE = os.path.join(HERE, "..", "..", "cloudlab", "FIRST_DAY.md")
 r2bench = None
+# Each package's 'Unverified on hardware': what a bullet says, and the steps that try it.
+UNVERIFIED = {
+    "harness/real/README.md": {"`real_ovs_drop` and `real_switch_port`": "real_ovs_drop real_switch_port real_pcie_remove",
+                               "the same name after a rescan": "real_pcie_remove", "unmanaged switch": "real_link_down"},
+    "harness/hosts/README.md": {"srun was run with network namespaces only": "preflight slurm"},
+    "harness/cluster/README.md": {"met soft RoCE only": "preflight pci"},
+    "cloudlab/README.md": {"the portal's geni-lib": "portal", "root may log in": "portal", "`dcb maxrate`": "rate_limit",
+                           "`setpci": "pci", "`nccl_tests.sh`": "nccl_tests"},
+    "r2ccl/KNOWN_GAPS.md": {"PCI_RELAXED_ORDERING": "gpu_memory", "The choice of a GID": "preflight", "`R2CC_GPU_DIRECT=1`": "gpu_memory pxn",
+                            "`NCCL_IB_PKEY`": "pkey traffic_class two_subnets"},
+}
+
+
+def unverified(path):
+    """The bullets of that section; a section without any is one."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read().split("## Unverified on hardware\n", 1)[1].split("\n## ", 1)[0]
+    return [" ".join(each.split()) for each in ("\n" + text).split("\n* ")[1:] or [text]]
 
 
 class FirstDayTest(unittest.TestCase):
@@ -85,11 +103,25 @@ class FirstDayTest(unittest.TestCase):
         self.assertEqual(states["real_ovs_drop"], "left out")
         self.assertEqual(states["preflight"], "skipped")
         self.assertEqual(states["reboot"], "done")
-        self.assertEqual(waited, {"rate_limit", "real_link_down", "real_switch_port", "real_pcie_remove", "reboot"})
+        self.assertEqual(waited, {"slurm", "rate_limit", "real_link_down", "real_switch_port", "real_pcie_remove", "portal", "reboot"})
         self.assertEqual(sorted(states), sorted(self.names()))
         made = self.first_day("--again", "topology")
         self.assertEqual(made.returncode, 1)
         self.assertIn("the next one is topology", made.stdout)
+
+    def test_whatever_is_unverified_on_hardware_has_its_step(self):
+        root, names = os.path.join(HERE, "..", ".."), self.names()
+        there = subprocess.run(["grep", "-rl", "--include=*.md", "^## Unverified on hardware", "cloudlab", "faultinject", "harness", "r2ccl"], cwd=root,
+                               capture_output=True, text=True, check=False).stdout.split()
+        self.assertEqual(sorted(there), sorted(UNVERIFIED))
+        for path, steps in UNVERIFIED.items():
+            for bullet in unverified(os.path.join(root, path)):
+                matching = [words for words in steps if words in bullet]
+                self.assertTrue(matching, f"{path}: no step of --first-day tries: {bullet}")
+                for name in " ".join(steps[words] for words in matching).split():
+                    self.assertIn(name, names)
+            for words in steps:
+                self.assertTrue(any(words in bullet for bullet in unverified(os.path.join(root, path))), f"{path} no longer has: {words}")
 
     def test_bad_words_and_a_bad_file_are_told(self):
         self.assertIn("there is no step 'fly'; there are preflight", self.first_day("--skip", "fly").stderr)
