@@ -135,6 +135,9 @@ class Driver final : public PlanAgreement {
       coordinator_.abort(outgoing_);
       send_all(now_ns());
     }
+    // Others may have the decision and begin operations by it.
+    if (held_tuner_)
+      held_tuner_->fail({ErrorCode::kPeerGone, "the CollNet group was closed while a new plan was being agreed on"});
     star_.leave();
   }
 

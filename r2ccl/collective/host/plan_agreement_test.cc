@@ -104,6 +104,7 @@ class Ranks {
   PlanAgreement& operator[](int rank) { return *agreements_[size_t(rank)]; }
   void leave(int rank) { agreements_[size_t(rank)].reset(); }
   Middleman& way(int rank) { return *ways_[size_t(rank)]; }
+  Gate& tuner(int rank) { return *tuners_[size_t(rank)]; }
   const History& history(int rank) const { return histories_[size_t(rank)][0]; }
   const History& tuner_history(int rank) const { return histories_[size_t(rank)][1]; }
 
@@ -322,6 +323,38 @@ TEST(PlanAgreement, a_rank_that_holds_and_loses_rank_0_reports_an_error) {
     std::this_thread::yield();
     view = ranks[1].view_for(number);
   }
+  ASSERT_FALSE(view);
+  EXPECT_EQ(view.error().code, ErrorCode::kPeerGone);
+}
+
+/// Does not answer until it may.
+class LateCounter final : public OperationCounter {
+ public:
+  std::optional<uint64_t> hold(uint64_t ahead) override {
+    while (!may_answer) std::this_thread::yield();
+    return ahead;
+  }
+  void resume(uint64_t, const ViewPointer&) override {}
+  void fail(const Error&) override {}
+  std::atomic<bool> may_answer{false};
+};
+
+// Nobody else would ever tell the tuner.
+TEST(PlanAgreement, a_rank_that_leaves_undecided_tells_the_tuner_that_it_holds) {
+  PlanAgreement::Settings settings;
+  settings.answer_within = 1h;
+  Ranks ranks(3, settings, true);
+  const auto late = std::make_shared<LateCounter>();
+  ranks.join();
+  ranks[2].count_tuner(late, false);
+  ranks[1].set_capacity(0.5);
+  uint64_t number = 0;
+  auto view = ranks.tuner(1).view_for(number);
+  while (view && *view) view = ranks.tuner(1).view_for(++number);
+  ASSERT_TRUE(view);
+  ranks.leave(1);
+  view = ranks.tuner(1).view_for(number);
+  late->may_answer = true;
   ASSERT_FALSE(view);
   EXPECT_EQ(view.error().code, ErrorCode::kPeerGone);
 }
