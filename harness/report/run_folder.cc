@@ -2,6 +2,7 @@
 #include "harness/report/run_folder.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <ctime>
 #include <ostream>
 #include <streambuf>
+#include <utility>
 
 namespace r2bench {
 namespace {
@@ -90,7 +92,10 @@ class FileBuffer : public std::streambuf {
 }  // namespace
 
 RunFolder::RunFolder(RunFolder&& other) noexcept
-    : path_(std::move(other.path_)), made_(std::move(other.made_)), remove_content_(other.remove_content_) {
+    : path_(std::move(other.path_)),
+      made_(std::move(other.made_)),
+      remove_content_(other.remove_content_),
+      lock_(std::exchange(other.lock_, -1)) {
   other.made_.clear();
   other.remove_content_ = false;
 }
@@ -102,6 +107,17 @@ RunFolder::~RunFolder() {
   }
   // Only what is empty goes: another run may have begun to use a parent that was made here.
   for (auto it = made_.rbegin(); it != made_.rend(); ++it) ::rmdir(it->c_str());
+  if (lock_ >= 0) ::close(lock_);
+}
+
+// The kernel gives the lock back whatever the run dies of.
+void RunFolder::take() {
+  lock_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (lock_ < 0) throw cannot(path_, "cannot be read", errno);
+  if (::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {  // else: no locks on this file system
+    made_.clear(), remove_content_ = false;  // it is the other's
+    throw OutputError(path_.string() + ": another run is at work there; choose another folder with --out");
+  }
 }
 
 RunFolder RunFolder::create(const fs::path& path, uint64_t needed) {
@@ -113,6 +129,7 @@ RunFolder RunFolder::create(const fs::path& path, uint64_t needed) {
     throw OutputError(folder.path_.string() + ": is a file; --out needs a folder");
   }
   make_folders(folder.path_, folder.made_);
+  folder.take();
   std::error_code error;
   const fs::directory_iterator content(folder.path_, error);
   if (error) throw cannot(folder.path_, "cannot be read", error.value());
@@ -144,6 +161,7 @@ RunFolder RunFolder::create_fresh(const fs::path& parent, const std::string& nam
       folder.made_ = std::move(made);
       folder.made_.push_back(path);
       made.clear();
+      folder.take();
       folder.prove(needed);
       return folder;
     }

@@ -23,8 +23,8 @@ class OutputError : public std::runtime_error {
 
 class RunFolder {
  public:
-  /// Makes `path`, and its parents. An existing folder is taken only when it is empty. Throws OutputError
-  /// when it cannot be made, cannot be written, or has less than `needed` bytes free.
+  /// Makes `path`, and its parents. An existing folder is taken only when it is empty and no other run has it.
+  /// Throws OutputError when it cannot be made, cannot be written, or has less than `needed` bytes free.
   static RunFolder create(const std::filesystem::path& path, uint64_t needed = kNeededBytes);
   /// The same for `parent`/NAME-YYYYmmdd-HHMMSS, with -2, -3 … when another run has taken the name.
   static RunFolder create_fresh(const std::filesystem::path& parent, const std::string& name,
@@ -49,11 +49,13 @@ class RunFolder {
 
  private:
   explicit RunFolder(std::filesystem::path path) : path_(std::move(path)) {}
+  void take();
   void prove(uint64_t needed) const;
 
   std::filesystem::path path_;
   std::vector<std::filesystem::path> made_;  ///< outermost first
   bool remove_content_ = true;
+  int lock_ = -1;  ///< the folder, locked: a run that has not written yet has it all the same
 };
 
 }  // namespace r2bench

@@ -73,6 +73,28 @@ TEST_F(RunFolderTest, an_older_result_is_never_overwritten) {
   EXPECT_TRUE(fs::exists(root / "mine" / "result.json"));
 }
 
+TEST_F(RunFolderTest, of_two_runs_that_want_one_folder_only_one_gets_it) {
+  for (const bool there : {false, true}) {
+    const fs::path path = root / (there ? "mine" : "new");
+    if (there) fs::create_directory(path);
+    {
+      RunFolder first = RunFolder::create(path);
+      try {
+        RunFolder::create(path);
+        FAIL() << "both write there";
+      } catch (const OutputError& error) {
+        EXPECT_NE(std::string(error.what()).find("another run is at work there"), std::string::npos) << error.what();
+      }
+      first.write("x.txt", "x");
+      const RunFolder moved = std::move(first);
+      EXPECT_THROW(RunFolder::create(path), OutputError);
+      EXPECT_TRUE(fs::exists(path / "x.txt"));
+    }
+    EXPECT_EQ(fs::exists(path), there);
+    EXPECT_NO_THROW(RunFolder::create(path)) << "the lock is given back";
+  }
+}
+
 TEST_F(RunFolderTest, a_file_is_no_folder) {
   std::ofstream(root / "file") << "x";
   EXPECT_THROW(RunFolder::create(root / "file"), OutputError);
