@@ -5,22 +5,45 @@
 
 namespace r2bench {
 
+namespace {
+
+constexpr size_t kShownColumns = 160;
+
+/// As a terminal may have it: what a file holds must not move its cursor or change its colours.
+std::string shown(std::string text) {
+  for (char& c : text)
+    if ((static_cast<unsigned char>(c) < ' ' && c != '\t') || c == '\x7f') c = '?';
+  return text;
+}
+
+/// The part of a long line around `column` (from 1; 0: its beginning), which becomes the column in that part.
+std::string part_around(const std::string& line, int& column) {
+  if (line.size() <= kShownColumns) return line;
+  const size_t at = column > 0 ? std::min(size_t(column) - 1, line.size()) : 0;
+  const size_t from = at > kShownColumns / 2 ? at - kShownColumns / 2 : 0;
+  const bool more = from + kShownColumns < line.size();
+  if (column > 0) column = int(at - from) + 1 + (from > 0 ? 3 : 0);
+  return (from > 0 ? "..." : "") + line.substr(from, kShownColumns) + (more ? "..." : "");
+}
+
+}  // namespace
+
 std::string to_string(const Problem& problem) {
   std::string text = problem.file;
   if (problem.line > 0) {
     text += ":" + std::to_string(problem.line);
     if (problem.column > 0) text += ":" + std::to_string(problem.column);
   }
-  text += ": " + problem.message + "\n";
+  text += ": " + shown(problem.message) + "\n";
   if (problem.source_line.empty()) return text;
   const std::string number = std::to_string(problem.line);
-  text += "  " + number + " | " + problem.source_line + "\n";
-  if (problem.column > 0) {
+  int column = problem.column;
+  const std::string line = shown(part_around(problem.source_line, column));
+  text += "  " + number + " | " + line + "\n";
+  if (column > 0) {
     // Tabs are kept under tabs, so that the caret stands right whatever the terminal makes of them.
     std::string lead;
-    for (int i = 0; i + 1 < problem.column && i < static_cast<int>(problem.source_line.size()); ++i) {
-      lead += problem.source_line[static_cast<size_t>(i)] == '\t' ? '\t' : ' ';
-    }
+    for (size_t i = 0; i + 1 < size_t(column) && i < line.size(); ++i) lead += line[i] == '\t' ? '\t' : ' ';
     text += "  " + std::string(number.size(), ' ') + " | " + lead + "^\n";
   }
   return text;
