@@ -514,5 +514,20 @@ TEST_F(Program, another_fabric_and_slow_motion_reach_the_runner) {
   EXPECT_EQ(call({"run", "nic_down.yaml", "--fabric", "vcha"}), 64);
 }
 
+TEST_F(Program, names_of_hosts_are_checked_before_anything_starts) {
+  const std::vector<std::pair<std::string, std::string>> wrong = {
+      {"a,,b", "an empty name"}, {",", "an empty name"},    {"a,b,a", "'a' twice"},
+      {"a, b", "' b'"},          {"-oProxy", "'-oProxy'"}, {"a:0", "'a:0'"}};
+  for (const auto& [hosts, word] : wrong) {
+    EXPECT_EQ(call({"run", "--launcher", "mpi", "--fabric", "verbs", "--hosts", hosts.c_str(), "nic_down"}), kExitUsage) << hosts;
+    EXPECT_NE(err.str().find("--hosts"), std::string::npos) << hosts << ": " << err.str();
+    EXPECT_NE(err.str().find(word), std::string::npos) << hosts << ": " << err.str();
+  }
+  EXPECT_EQ(call({"doctor", "--cluster", "--host", "a,a"}), kExitUsage);
+  EXPECT_NE(err.str().find("--host: 'a' twice"), std::string::npos) << err.str();
+  EXPECT_EQ(call({"run", "--launcher", "mpi", "--fabric", "verbs", "--hosts", "a,b,c", "nic_down"}), kExitUsage);
+  EXPECT_NE(err.str().find("3 hosts"), std::string::npos) << err.str();
+}
+
 }  // namespace
 }  // namespace r2bench

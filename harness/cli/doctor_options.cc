@@ -2,8 +2,11 @@
 #include "harness/cli/doctor_options.h"
 
 #include <CLI/CLI.hpp>
-#include <sstream>
+#include <stdexcept>
 #include <tuple>
+
+#include "harness/launch/host_list.h"
+#include "harness/run/runner.h"
 
 namespace r2bench {
 
@@ -68,8 +71,11 @@ CLI::Option* DoctorOptions::add_first_day(CLI::App& doctor) {
 int DoctorOptions::run(const Console& console) const {
   if (prove_) {
     ClusterArguments cluster = cluster_;
-    std::istringstream hosts(hosts_);
-    for (std::string host; std::getline(hosts, host, ',');) cluster.hosts.push_back(host);
+    try {
+      cluster.hosts = host_list(hosts_, "--host", "@:");  // user@host, and IPv6
+    } catch (const std::invalid_argument& error) {
+      throw UsageError(error.what());
+    }
     return cluster_command(cluster, console);
   }
   if (first_) return first_day_command(first_day_, console);

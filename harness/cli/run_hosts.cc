@@ -5,9 +5,10 @@
 #include <climits>
 #include <filesystem>
 #include <ostream>
-#include <sstream>
+#include <stdexcept>
 
 #include "harness/cli/exit_codes.h"
+#include "harness/launch/host_list.h"
 
 namespace r2bench {
 namespace {
@@ -24,9 +25,11 @@ std::unique_ptr<Cluster> hosts_of_run(const RunArguments& arguments, const std::
                                       const std::atomic<bool>& cancel) {
   ClusterOptions options;
   options.launcher = launcher_of(arguments.launcher);
-  std::istringstream names(arguments.hosts);
-  for (std::string host; std::getline(names, host, ',');)
-    if (!host.empty()) options.hosts.push_back(host);
+  try {
+    options.hosts = host_list(arguments.hosts, "--hosts");
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(error.what());
+  }
   const bool takes_hosts = options.launcher == Launcher::kMpi || options.launcher == Launcher::kSlurm;
   if (!options.hosts.empty() && !takes_hosts)
     throw UsageError("--hosts is for --launcher mpi and slurm; '" + arguments.launcher + "' has its own");
@@ -41,6 +44,9 @@ std::unique_ptr<Cluster> hosts_of_run(const RunArguments& arguments, const std::
                        "devices on each host (rdma link add NAME type rxe netdev INTERFACE) and choose "
                        "--fabric verbs");
   }
+  if (options.hosts.size() > size_t(options.most_hosts))
+    throw UsageError("--hosts names " + std::to_string(options.hosts.size()) + " hosts, but a scenario has " +
+                     std::to_string(options.most_hosts) + " nodes; name as many hosts or fewer");
   options.cancel = &cancel;
   try {
     return std::make_unique<Cluster>(options);

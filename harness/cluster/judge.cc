@@ -30,6 +30,7 @@ class Judge {
   }
 
  private:
+  /// `mend`: empty for what is well only.
   void say(Level level, const HostFacts* host, const PortFacts* port, const std::string& what,
            const std::string& text, const std::string& mend = "") {
     findings_.push_back({level, host ? host->host : "", port ? port->name() : "", what, text, mend});
@@ -101,10 +102,13 @@ class Judge {
   void of_port(const HostFacts& host, const PortFacts& port) {
     const bool ethernet = port.link_layer == "Ethernet";
     if (port.state != "ACTIVE") {
-      say(Level::kBad, &host, &port, "link",
-          "the port is " + (port.state.empty() ? "of unknown state" : port.state),
+      const bool spare = !joins_a_rail(host, port);
+      say(spare ? Level::kNote : Level::kBad, &host, &port, "link",
+          "the port is " + (port.state.empty() ? "of unknown state" : port.state) +
+              (spare ? "; no network of it is another host's: a spare port, which a run leaves out" : ""),
           port.interface.empty() ? "ibstat; is there a subnet manager?"
-                                 : "ip link set " + port.interface + " up");
+                                 : "ip link set " + port.interface + " up; ethtool " + port.interface +
+                                       " (is there a cable?)");
       return;
     }
     say(Level::kGood, &host, &port, "link",
@@ -134,7 +138,8 @@ class Judge {
                                (!port.pci_speed_max.empty() && port.pci_speed != port.pci_speed_max)))
       say(Level::kNote, &host, &port, "PCIe",
           port.pci_speed + " x" + std::to_string(port.pci_width) + ", where " + port.pci_speed_max + " x" +
-              std::to_string(port.pci_width_max) + " is possible: a slower slot, or a card that sits badly");
+              std::to_string(port.pci_width_max) + " is possible: a slower slot, or a card that sits badly",
+          "lspci -vvs " + port.pci + " | grep -E 'LnkCap|LnkSta'; then seat the card anew or in another slot");
     dpu(host, port);
   }
 
@@ -153,13 +158,52 @@ class Judge {
   void dpu(const HostFacts& host, const PortFacts& port) {
     if (port.dpu_mode == "DPU")
       say(Level::kNote, &host, &port, "BlueField",
-          "DPU mode: OVS on its Arm side forwards what this port sends");
+          "DPU mode: OVS on its Arm side forwards what this port sends",
+          "ovs-vsctl show (on its Arm side: both ends of this port in one bridge)");
     else if (port.dpu_mode == "NIC")
-      say(Level::kNote, &host, &port, "BlueField", "NIC mode: an OVS rule on it cuts nothing");
+      say(Level::kNote, &host, &port, "BlueField", "NIC mode: an OVS rule on it cuts nothing",
+          "mstconfig -d " + port.pci + " set INTERNAL_CPU_OFFLOAD_ENGINE=0 (for real_ovs_drop; then a power cycle)");
     else if (port.dpu_mode == "unknown")
       say(Level::kNote, &host, &port, "BlueField", "its mode is not known",
           "apt-get install mstflint; mstconfig -d " + port.pci +
               " query INTERNAL_CPU_OFFLOAD_ENGINE (as root)");
+  }
+
+  /// Whether another host has a port in one of this port's networks.
+  bool joins_a_rail(const HostFacts& host, const PortFacts& port) const {
+    for (const HostFacts& other : hosts_)
+      if (&other != &host)
+        for (const PortFacts& its : other.ports)
+          if (port.link_layer == its.link_layer && in_one_network(port, its)) return true;
+    return false;
+  }
+
+  /// A port that reaches no port of some other host carries nothing between the two, whatever the other rails
+  /// do. A pair in one network is told by itself.
+  void reach(size_t h, size_t p) {
+    std::string without;
+    for (size_t other = 0; other < hosts_.size(); ++other) {
+      if (other == h) continue;
+      bool reached = false, told = false;
+      for (const PairResult& pair : pairs_) {
+        const bool first = pair.a.host == h && pair.a.port == p && pair.b.host == other;
+        const bool second = pair.b.host == h && pair.b.port == p && pair.a.host == other;
+        if (!first && !second) continue;
+        reached = reached || pair.error.empty();
+        told = told || pair.same_network;
+      }
+      if (!reached && !told) without += (without.empty() ? "" : ", ") + hosts_[other].host;
+    }
+    if (without.empty()) return;
+    const PortFacts& port = hosts_[h].ports[p];
+    std::string has;
+    for (const std::string& address : port.addresses) has += (has.empty() ? "" : ", ") + address;
+    const std::string interface = port.interface.empty() ? "INTERFACE" : port.interface;
+    say(Level::kBad, &hosts_[h], &port, "reach",
+        "it reaches no port of " + without + ", and none is in its network (" +
+            (has.empty() ? "it has no IPv4 address" : has) + ")",
+        "ip addr add ADDRESS/24 dev " + interface + " (of the rail's network); a port that no job is to use: " +
+            "NCCL_IB_HCA=^" + port.device);
   }
 
   std::string pair_in_words(const PairResult& pair) const {
@@ -188,15 +232,19 @@ class Judge {
     if (proved == 0)
       say(Level::kBad, nullptr, nullptr, "transfer",
           "no pair of ports was proved" + std::string(pairs_.empty() ? ": there are not two" : ""),
-          hosts_named_ ? "" : "r2bench doctor --cluster --host HOST,HOST…");
+          hosts_named_ ? "rdma link; ip -br addr (on each host: which ports are ACTIVE, in which networks?)"
+                       : "r2bench doctor --cluster --host HOST,HOST…");
     else
       say(Level::kGood, nullptr, nullptr, "transfer", of + " carried bytes both ways");
     if (apart > 0)
       say(Level::kNote, nullptr, nullptr, "cross rails",
           std::to_string(apart) +
               " pairs of ports in different networks do not reach each other: should NICs of different rails "
-              "be "
-              "lost on two nodes at once, nothing joins them");
+              "be lost on two nodes at once, nothing joins them",
+          "ip route add NETWORK via GATEWAY dev INTERFACE (for each rail, where the switch routes between them)");
+    for (size_t h = 0; h < hosts_.size(); ++h)
+      for (size_t p = 0; p < hosts_[h].ports.size(); ++p)
+        if (hosts_[h].ports[p].state == "ACTIVE") reach(h, p);
   }
 
   /// Ports that should be alike and are not.
@@ -218,7 +266,8 @@ class Judge {
     if (rates.size() > 1) {
       std::string list;
       for (const std::string& rate : rates) list += (list.empty() ? "" : "; ") + rate;
-      say(Level::kNote, nullptr, nullptr, "link speed", "ports differ: " + list);
+      say(Level::kNote, nullptr, nullptr, "link speed", "ports differ: " + list,
+          "ethtool INTERFACE (what each end offers); ethtool -s INTERFACE autoneg on");
     }
   }
 

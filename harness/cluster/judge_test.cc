@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <optional>
+#include <set>
+
 #include "harness/cluster/preflight.h"
 
 namespace r2bench {
@@ -95,6 +99,38 @@ TEST(ClusterJudge, a_rail_that_pings_and_carries_nothing_is_bad) {
   EXPECT_NE(finding->mend.find("ib_write_bw -d mlx5_1 -x 3"), std::string::npos);
 }
 
+TEST(ClusterJudge, a_rail_that_no_host_can_use_is_bad) {
+  Cluster cluster;
+  for (HostFacts& host : cluster.hosts) {  // nobody has given the second ports an address
+    host.ports[1].addresses.clear();
+    host.ports[1].gids.resize(2);
+  }
+  const Finding* finding = cluster.find("reach", Level::kBad);
+  ASSERT_NE(finding, nullptr) << "the first rail alone is proved";
+  EXPECT_EQ(cluster.bad(), 2u) << "one for each end";
+  finding = cluster.find("reach", Level::kBad);
+  EXPECT_EQ(finding->host, "node0");
+  EXPECT_EQ(finding->port, "mlx5_1");
+  EXPECT_NE(finding->text.find("no port of node1"), std::string::npos) << finding->text;
+  EXPECT_NE(finding->mend.find("ip addr add ADDRESS/24 dev ens_mlx5_1"), std::string::npos);
+}
+
+TEST(ClusterJudge, a_rail_that_has_no_link_on_any_host_is_bad) {
+  Cluster cluster;
+  for (HostFacts& host : cluster.hosts) host.ports[1].state = "DOWN";
+  EXPECT_EQ(cluster.bad(), 2u) << "both have an address of the rail's network";
+}
+
+TEST(ClusterJudge, a_spare_port_without_a_cable_is_a_note) {
+  Cluster cluster;
+  cluster.hosts[0].ports.push_back(good_port("mlx5_2", "192.168.0.1/24"));
+  cluster.hosts[0].ports[2].state = "DOWN";
+  const Finding* finding = cluster.find("link", Level::kNote);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->port, "mlx5_2");
+  EXPECT_EQ(cluster.bad(), 0u);
+}
+
 TEST(ClusterJudge, where_nothing_was_proved_nothing_is_ready) {
   Cluster cluster;
   cluster.hosts.pop_back();
@@ -137,6 +173,68 @@ TEST(ClusterJudge, each_missing_thing_has_its_command) {
   only([](HostFacts& h, PortFacts&) { h.gpus = true; }, "GPUDirect", Level::kNote, "modprobe nvidia_peermem");
   only([](HostFacts& h, PortFacts&) { h.missing_tools = {"dcb"}; }, "tools", Level::kNote,
        "apt-get install iproute2");
+}
+
+/// Everything that can be wrong, each on a cluster of its own.
+const std::vector<std::function<void(Cluster&)>>& all_that_can_be_wrong() {
+  static const auto port = [](auto change) {
+    return [change](Cluster& c) { change(c.hosts[1].ports[0]); };
+  };
+  static const std::vector<std::function<void(Cluster&)>> all = {
+      [](Cluster& c) { c.hosts[1].ports.clear(); },
+      [](Cluster& c) { c.hosts[1].memlock_bytes = 64 << 10; },
+      [](Cluster& c) { c.hosts[1].gpus = true; },
+      [](Cluster& c) { c.hosts[1].missing_tools = {"ip", "dcb", "setpci", "ibv_devinfo"}; },
+      [](Cluster& c) { c.hosts[1].gpus = true, c.hosts[1].ports[0].bridges[0].acs_control = 1; },
+      [](Cluster& c) { c.hosts[1].ports[0].bridges[0].acs_control = 1; },
+      [](Cluster& c) {
+        c.hosts[1].root = false;
+        for (PortFacts& p : c.hosts[1].ports) p.bridges[0].acs_control = std::nullopt;
+      },
+      [](Cluster& c) { c.hosts[1].ports[1].addresses = c.hosts[1].ports[0].addresses; },
+      port([](PortFacts& p) { p.state = "DOWN"; }),
+      port([](PortFacts& p) { p.state = ""; }),
+      port([](PortFacts& p) { p.state = "INIT", p.link_layer = "InfiniBand", p.interface = ""; }),
+      port([](PortFacts& p) { p.state = "DOWN", p.addresses.clear(); }),
+      port([](PortFacts& p) { p.gids.clear(); }),
+      port([](PortFacts& p) { p.addresses.clear(); }),
+      port([](PortFacts& p) { p.active_mtu = 1024; }),
+      port([](PortFacts& p) { p.pfc = "none"; }),
+      port([](PortFacts& p) { p.ecn = false; }),
+      port([](PortFacts& p) { p.rate_limit = "25Gbit"; }),
+      port([](PortFacts& p) { p.pci_width = 8; }),
+      port([](PortFacts& p) { p.dpu_mode = "DPU"; }),
+      port([](PortFacts& p) { p.dpu_mode = "NIC"; }),
+      port([](PortFacts& p) { p.dpu_mode = "unknown"; }),
+      port([](PortFacts& p) { p.firmware = "16.31.1014"; }),
+      port([](PortFacts& p) { p.rate = "25 Gb/sec (1X EDR)"; }),
+      [](Cluster& c) {
+        c.change = [](const PairResult&) { return std::string("retry counter exceeded"); };
+      },
+      [](Cluster& c) { c.hosts.clear(); },
+  };
+  return all;
+}
+
+TEST(ClusterJudge, nothing_that_is_said_to_lack_is_without_its_command) {
+  std::set<std::string> words;
+  for (size_t i = 0; i < all_that_can_be_wrong().size(); ++i)
+    for (const bool named : {true, false}) {
+      Cluster cluster;
+      all_that_can_be_wrong()[i](cluster);
+      bool any = false;
+      for (const Finding& finding : cluster.judge(named)) {
+        if (finding.level == Level::kGood) continue;
+        any = any || finding.what != "cross rails";
+        words.insert(finding.what);
+        EXPECT_FALSE(finding.mend.empty()) << finding.what << ": " << finding.text;
+      }
+      EXPECT_TRUE(any) << "case " << i << " is told";
+    }
+  EXPECT_EQ(words, (std::set<std::string>{"ACS", "BlueField", "ECN", "GID", "GPUDirect", "MTU", "PCIe", "PFC",
+                                          "cross rails", "devices", "firmware", "link", "link speed",
+                                          "memlock", "networks", "rate limit", "reach", "tools",
+                                          "transfer"}));
 }
 
 TEST(ClusterJudge, ports_that_are_not_alike_are_told) {

@@ -21,14 +21,6 @@ std::optional<std::pair<uint32_t, int>> network_of(const std::string& address) {
   return std::pair(ntohl(parsed.s_addr) & mask, length);
 }
 
-bool in_one_network(const PortFacts& a, const PortFacts& b) {
-  if (a.link_layer == "InfiniBand" && b.link_layer == "InfiniBand") return true;
-  for (const std::string& mine : a.addresses)
-    for (const std::string& other : b.addresses)
-      if (const auto network = network_of(mine); network && network == network_of(other)) return true;
-  return false;
-}
-
 nlohmann::json told(ProbeLink& probe, const nlohmann::json& request) {
   nlohmann::json answer = probe.ask(request);
   if (const auto error = answer.find("error"); error != answer.end())
@@ -37,6 +29,14 @@ nlohmann::json told(ProbeLink& probe, const nlohmann::json& request) {
 }
 
 }  // namespace
+
+bool in_one_network(const PortFacts& a, const PortFacts& b) {
+  if (a.link_layer == "InfiniBand" && b.link_layer == "InfiniBand") return true;
+  for (const std::string& mine : a.addresses)
+    for (const std::string& other : b.addresses)
+      if (const auto network = network_of(mine); network && network == network_of(other)) return true;
+  return false;
+}
 
 std::vector<PairResult> pairs_of(const std::vector<HostFacts>& hosts) {
   std::vector<PortId> ports;

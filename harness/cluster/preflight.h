@@ -31,8 +31,11 @@ struct Finding {
   std::string port;  ///< empty: of the whole host
   std::string what;  ///< a word: "memlock", "MTU" …
   std::string text;
-  std::string mend;  ///< a command; empty where there is none
+  std::string mend;  ///< a command; empty only where all is well
 };
+
+/// They have addresses of one network, or both are InfiniBand.
+bool in_one_network(const PortFacts& a, const PortFacts& b);
 
 /// Pairs of all ports that are active, in an order that does not depend on results.
 std::vector<PairResult> pairs_of(const std::vector<HostFacts>& hosts);

@@ -2,9 +2,11 @@
 // What mpirun, srun and torchrun want to be told, and what they tell whom they start.
 #include <unistd.h>
 
+#include <charconv>
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 
 #include "harness/hosts/cluster.h"
@@ -21,10 +23,16 @@ std::string joined(const std::vector<std::string>& words) {
   return text;
 }
 
+/// Of a variable that counts from 0. Throws FabricError when it is set to something else.
 std::optional<int> number_in(const char* variable) {
   const char* text = std::getenv(variable);
   if (!text || !*text) return std::nullopt;
-  return std::atoi(text);
+  int number = 0;
+  const char* end = text + std::strlen(text);
+  if (const auto [at, failed] = std::from_chars(text, end, number);
+      failed != std::errc() || at != end || number < 0)
+    throw FabricError(std::string(variable) + "='" + text + "' is no number from 0 on");
+  return number;
 }
 
 /// The first of PATH; the word itself when there is none, for the message.
@@ -90,6 +98,10 @@ LaunchedPlace launched_place(Launcher launcher) {
     if (!is || !of)
       throw FabricError(std::string(order) + " and " + count + " are not set: launcher '" + name(launcher) +
                         "' has not started this process");
+    if (*of < 1) throw FabricError(std::string(count) + "='" + std::getenv(count) + "' is less than 1");
+    if (*is >= *of)
+      throw FabricError(std::string(order) + "='" + std::getenv(order) + "' is not below " + count + "='" +
+                        std::getenv(count) + "'");
     return LaunchedPlace{*is, *of, number_in(local).value_or(0) == 0};
   };
   switch (launcher) {

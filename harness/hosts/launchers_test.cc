@@ -76,5 +76,25 @@ TEST(Launchers, a_process_knows_its_place) {
   EXPECT_THROW(launched_place(Launcher::kSlurm), FabricError);
 }
 
+std::string why_no_place(const std::vector<std::pair<std::string, std::string>>& variables) {
+  const Environment environment(variables);
+  try {
+    launched_place(Launcher::kEnv);
+  } catch (const FabricError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Launchers, what_is_no_number_is_named) {
+  EXPECT_NE(why_no_place({{"RANK", "0"}, {"WORLD_SIZE", "x"}}).find("WORLD_SIZE='x'"), std::string::npos);
+  EXPECT_NE(why_no_place({{"RANK", "1 "}, {"WORLD_SIZE", "2"}}).find("RANK='1 '"), std::string::npos);
+  EXPECT_NE(why_no_place({{"RANK", "0"}, {"WORLD_SIZE", "0"}}).find("WORLD_SIZE='0'"), std::string::npos);
+  EXPECT_NE(why_no_place({{"RANK", "2"}, {"WORLD_SIZE", "2"}}).find("RANK='2'"), std::string::npos);
+  EXPECT_NE(why_no_place({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "x"}}).find("LOCAL_RANK='x'"),
+            std::string::npos);
+  EXPECT_NE(why_no_place({{"RANK", "0"}}).find("WORLD_SIZE"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace r2bench

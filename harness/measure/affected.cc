@@ -112,11 +112,11 @@ const FenceStart* answering_fence(const Record& record, const FaultWindow& windo
 }
 
 uint64_t used_until_ns(const Record& record, uint64_t from_ns, uint64_t to_ns) {
-  for (const OperationSpan& operation : record.operations) {
-    if (operation.span.begin_ns > to_ns) break;
-    if (operation.span.begin_ns >= from_ns && operation.complete && operation.span.end_ns <= to_ns)
-      return operation.span.begin_ns;
-  }
+  // Asked for every delivery of every affected stream: no search from the first operation.
+  auto operation = std::lower_bound(record.operations.begin(), record.operations.end(), from_ns,
+                                    [](const OperationSpan& o, uint64_t t) { return o.span.begin_ns < t; });
+  for (; operation != record.operations.end() && operation->span.begin_ns <= to_ns; ++operation)
+    if (operation->complete && operation->span.end_ns <= to_ns) return operation->span.begin_ns;
   return to_ns;
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "harness/measure/affected.h"
 #include "harness/measure/timeline.h"
@@ -190,6 +191,29 @@ TEST(Recovery, a_stream_that_operations_do_without_is_not_silent) {
   for (auto& operation : job.record.operations)
     if (operation.span.begin_ns >= 600 * kMs) operation.complete = false;
   EXPECT_EQ(used_until_ns(job.record, 500 * kMs, 2000 * kMs), 2000 * kMs);
+}
+
+// A walk of small messages has this many. A search through all operations for each delivery takes minutes.
+TEST(Recovery, a_job_of_many_small_operations_is_told_in_seconds) {
+  constexpr uint64_t kOperations = 300'000, kEvery = 6'000;  // ns
+  Synthetic job;
+  std::vector<Interval> spans;
+  for (uint64_t i = 0; i < kOperations; ++i) spans.push_back({i * kEvery, (i + 1) * kEvery});
+  job.open(std::move(spans));
+  for (uint64_t i = 0; i < kOperations; ++i)
+    for (uint16_t nic = 0; nic < 2; ++nic) {
+      const bool well = i * kEvery < 20 * kMs;
+      job.record.deliveries.push_back(
+          {i * kEvery + kEvery / 2, 800, nic, well ? nic : uint16_t(1), kNoNic, well ? nic + 1u : 2u});
+    }
+  job.fence(21, 0, "completion");
+  const auto begin = std::chrono::steady_clock::now();
+  FaultSample sample;
+  analyse_fault(job.record, nic0_down(20), sample);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  ASSERT_TRUE(sample.recover_ms) << sample.why_not_sampled;
+  EXPECT_DOUBLE_EQ(*sample.detect_ms, 1);
+  EXPECT_LT(took.count(), 10);
 }
 
 TEST(Recovery, a_stream_that_had_been_idle_is_not_affected) {

@@ -59,7 +59,7 @@ struct FenceStart {
 struct Record {
   std::vector<Stream> streams;
   std::vector<Delivery> deliveries;  ///< in order of time
-  std::vector<OperationSpan> operations;
+  std::vector<OperationSpan> operations;  ///< in order of iteration, which is that of their begins
   OpenTime open;
   std::vector<FenceStart> fences;  ///< in order of time
   uint64_t end_ns = 0;             ///< nothing was recorded after this

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Settings: defaults, every bad value refused with the variable's name and what is accepted.
 #include "r2ccl/base/config.h"
+#include "r2ccl/base/hca_filter.h"
 
 #include <gtest/gtest.h>
 
@@ -189,6 +190,19 @@ TEST(Config, the_operators_page_lists_every_setting_with_its_default) {
   }
   for (const auto& [name, value] : page)
     EXPECT_TRUE(settings.count(name)) << "r2ccl/OPERATING.md lists " << name << ", which is no setting";
+}
+
+TEST(HcaFilter, follows_the_rules_of_nccl) {
+  EXPECT_TRUE(passes_hca_filter("", "mlx5_0", 1));
+  EXPECT_TRUE(passes_hca_filter("mlx5_1", "mlx5_10", 1)) << "a prefix";
+  EXPECT_FALSE(passes_hca_filter("=mlx5_1", "mlx5_10", 1)) << "a name";
+  EXPECT_TRUE(passes_hca_filter("=mlx5_0,mlx5_10", "mlx5_10", 1));
+  EXPECT_FALSE(passes_hca_filter("^mlx5_1", "mlx5_10", 1));
+  EXPECT_TRUE(passes_hca_filter("^=mlx5_1", "mlx5_10", 1));
+  EXPECT_FALSE(passes_hca_filter("mlx5_1,", "mlx5_0", 1)) << "nothing between commas is no prefix";
+  EXPECT_TRUE(passes_hca_filter("mlx5_0:2", "mlx5_0", 2));
+  EXPECT_FALSE(passes_hca_filter("mlx5_0:2", "mlx5_0", 1));
+  EXPECT_TRUE(passes_hca_filter("^mlx5_0:2", "mlx5_0", 1)) << "the other port is not excluded";
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <string_view>
 
+#include "r2ccl/base/hca_filter.h"
 #include "r2ccl/base/log.h"
 #include "r2ccl/verbs/gid.h"
 
@@ -50,32 +50,6 @@ std::vector<ibv_gid_entry> gid_table(ibv_context* context, uint8_t port, int len
     if (ibv_query_gid_ex(context, port, uint32_t(i), &entry, 0) == 0) table.push_back(entry);
   }
   return table;
-}
-
-/// NCCL_IB_HCA: "mlx5_0,mlx5_1" prefixes, "=name" exact, "^" excludes; ":port" is matched when given.
-bool selected(const std::string& filter, std::string_view name, int port) {
-  if (filter.empty()) return true;
-  std::string_view rest = filter;
-  const bool exclude = rest.front() == '^';
-  if (exclude) rest.remove_prefix(1);
-  bool exact = false;
-  if (!rest.empty() && rest.front() == '=') {
-    exact = true;
-    rest.remove_prefix(1);
-  }
-  bool match = false;
-  while (!rest.empty() && !match) {
-    const size_t comma = rest.find(',');
-    std::string_view item = rest.substr(0, comma);
-    rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
-    const size_t colon = item.find(':');
-    if (colon != std::string_view::npos) {
-      if (item.substr(colon + 1) != std::to_string(port)) continue;
-      item = item.substr(0, colon);
-    }
-    match = exact ? name == item : name.substr(0, item.size()) == item;
-  }
-  return match != exclude;
 }
 
 }  // namespace
@@ -161,7 +135,10 @@ Result<std::vector<Device>> Device::open_all(const Config& config) {
     Device device;
     device.name_ = ibv_get_device_name(list[i]);
     device.guid_ = be64toh(ibv_get_device_guid(list[i]));
-    if (!selected(config.hca_filter, device.name_, 1)) continue;
+    const auto passes = [&](int port) { return passes_hca_filter(config.hca_filter, device.name_, port); };
+    bool any = false;  // a device that is left out is not even opened
+    for (int port = 1; port <= UINT8_MAX && !any; ++port) any = passes(port);
+    if (!any) continue;
     device.context_.reset(ibv_open_device(list[i]));
     if (!device.context_ || ibv_query_device(device.context_.get(), &device.limits_) != 0) {
       R2_WARN("NET/R2CCL: NIC %s cannot be opened: %s; it is left out", device.name_.c_str(),
@@ -171,6 +148,7 @@ Result<std::vector<Device>> Device::open_all(const Config& config) {
     device.removal_.reset(ibv_create_comp_channel(device.context_.get()));
     bool active = false;
     for (uint8_t port = 1; port <= device.limits_.phys_port_cnt && !active; ++port) {
+      if (!passes(port)) continue;
       device.port_ = port;
       active = device.refresh_port(config);
     }
