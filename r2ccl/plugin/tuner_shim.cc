@@ -18,6 +18,10 @@ struct Tuner {
   std::unique_ptr<Selection> selection;
 };
 
+/// Costs more than anything that NCCL predicts. NCCL up to 2.30 skips an entry of NCCL_ALGO_PROTO_IGNORE; NCCL 2.31 and
+/// later take the least number of what they had offered, so that -1 would be chosen before all else.
+constexpr float kNeverLeast = 1e30F;
+
 bool over_collnet(int algorithm) {
   return algorithm == NCCL_ALGO_COLLNET_DIRECT || algorithm == NCCL_ALGO_COLLNET_CHAIN ||
          algorithm == NCCL_ALGO_NVLS;
@@ -53,7 +57,7 @@ void apply(Choice choice, float* costs, int algorithms, int protocols) {
     for (int p = 0; p < protocols; ++p) {
       float& cost = costs[a * protocols + p];
       if (cost < 0 || !over_collnet(a)) continue;
-      if (choice == Choice::kWithoutCollNet) cost = NCCL_ALGO_PROTO_IGNORE;
+      if (choice == Choice::kWithoutCollNet) cost = kNeverLeast;
       // NVLS is CollNet with the switches' additions; only a CollNet algorithm is certain to be ours.
       if (choice == Choice::kCollNet && a != NCCL_ALGO_NVLS && (!least || cost < *least)) least = &cost;
     }

@@ -192,7 +192,11 @@ class TunerAdapter final : public TunerPlugin {
     if (status == ncclSuccess && ring < 0 && coll < 0)
       throw PluginError("the tuner leaves no algorithm for an AllReduce of " + std::to_string(bytes) +
                         " bytes; NCCL ends the operation with an error");
-    *algorithm = coll >= 0 && (ring < 0 || coll < ring) ? Algorithm::kCollNet : Algorithm::kRing;
+    // As NCCL 2.31 and later compare: what was offered, whatever its sign.
+    if constexpr (Version >= 6)
+      *algorithm = costs.coll_us >= 0 && coll < ring ? Algorithm::kCollNet : Algorithm::kRing;
+    else
+      *algorithm = coll >= 0 && (ring < 0 || coll < ring) ? Algorithm::kCollNet : Algorithm::kRing;
     return status;
   }
   Status finalize() override {

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <limits>
 #include <string>
 
 #include "r2ccl/plugin/tests/fake_net.h"
@@ -38,6 +39,21 @@ Table usual() {
   return table;
 }
 
+/// The algorithm that NCCL takes: up to 2.30 the least cost that is not negative, later (src/tuning/tuning.cc) the least
+/// of those that it had offered.
+int taken(const Table& offered, const Table& answered, bool newer) {
+  float least = std::numeric_limits<float>::max();
+  int best = NCCL_ALGO_UNDEF;
+  for (int a = 0; a < NCCL_NUM_ALGORITHMS; ++a)
+    for (int p = 0; p < NCCL_NUM_PROTOCOLS; ++p) {
+      if (newer ? offered[a][p] == kNo : answered[a][p] < 0) continue;
+      if (answered[a][p] >= least) continue;
+      least = answered[a][p];
+      best = a;
+    }
+  return best;
+}
+
 Table applied(Choice choice, Table table) {
   plugin::apply(choice, table[0].data(), NCCL_NUM_ALGORITHMS, NCCL_NUM_PROTOCOLS);
   return table;
@@ -54,14 +70,24 @@ TEST(TunerTable, says_what_it_offers) {
 
 TEST(TunerTable, is_changed_as_chosen) {
   EXPECT_EQ(applied(Choice::kAsIs, usual()), usual());
-  Table without = usual();
-  for (int a : {NCCL_ALGO_COLLNET_DIRECT, NCCL_ALGO_COLLNET_CHAIN, NCCL_ALGO_NVLS}) without[a].fill(kNo);
-  EXPECT_EQ(applied(Choice::kWithoutCollNet, usual()), without);
+  const Table without = applied(Choice::kWithoutCollNet, usual());
+  for (int a : {NCCL_ALGO_TREE, NCCL_ALGO_RING}) EXPECT_EQ(without[a], usual()[a]);
   Table with = usual();
   with[NCCL_ALGO_COLLNET_CHAIN][NCCL_PROTO_SIMPLE] = 0;  // the cheaper one of CollNet's; NVLS is another's
   EXPECT_EQ(applied(Choice::kCollNet, usual()), with);
-  Table none = without;
-  EXPECT_EQ(applied(Choice::kCollNet, none), without);
+  Table none = usual();
+  for (int a : {NCCL_ALGO_COLLNET_DIRECT, NCCL_ALGO_COLLNET_CHAIN, NCCL_ALGO_NVLS}) none[a].fill(kNo);
+  EXPECT_EQ(applied(Choice::kCollNet, none), none);
+  EXPECT_EQ(applied(Choice::kWithoutCollNet, none), none);
+}
+
+// NCCL 2.31 compares costs without a look at their sign: an entry of -1 is the one that it takes.
+TEST(TunerTable, leads_every_nccl_to_the_choice) {
+  for (const bool newer : {false, true}) {
+    EXPECT_EQ(taken(usual(), usual(), newer), NCCL_ALGO_NVLS);
+    EXPECT_EQ(taken(usual(), applied(Choice::kWithoutCollNet, usual()), newer), NCCL_ALGO_RING) << newer;
+    EXPECT_EQ(taken(usual(), applied(Choice::kCollNet, usual()), newer), NCCL_ALGO_COLLNET_CHAIN) << newer;
+  }
 }
 
 template <typename Tuner>
