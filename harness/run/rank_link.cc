@@ -51,7 +51,8 @@ void RankLink::take(const nlohmann::json& message) {
     error = message.value("text", "");
     error_kind = message.value("kind", "");
     error_ns = message.value("time_ns", uint64_t{0});
-    if (!warnings.empty()) plugin_words = warnings.back();
+    plugin_words = message.value("plugin_words", "");
+    if (plugin_words.empty() && !warnings.empty()) plugin_words = warnings.back();
   } else if (type == "correctness" || type == "finished") {
     correctness.wrong_elements = message.value("wrong", uint64_t{0});
     correctness.duplicated = message.value("duplicated", uint64_t{0});

@@ -42,7 +42,7 @@ class RankLink {
   bool has_error = false;
   std::string error, error_kind;
   std::string
-      plugin_words;  ///< the plugin's last warning before the error; what it says while it closes comes later
+      plugin_words;  ///< the plugin's warning in the call that failed, or else its last before the error
   uint64_t error_ns = 0;
   std::string plugin_name;
   int plugin_abi = 0;                        ///< 0: the rank cannot know (NCCL has loaded it)

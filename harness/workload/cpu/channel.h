@@ -13,6 +13,7 @@
 #include "harness/workload/cpu/net_plugin.h"
 #include "harness/workload/cpu/operation.h"
 #include "harness/workload/cpu/pattern.h"
+#include "harness/workload/cpu/plugin_log.h"
 #include "harness/workload/cpu/polled.h"
 #include "harness/workload/cpu/rank_config.h"
 #include "harness/workload/cpu/steps.h"
@@ -26,10 +27,15 @@ struct StreamFaults {
   uint64_t size_errors = 0;  ///< receives of another size than was sent
 };
 
-/// An error that the plugin returned: what was called, on which NIC, towards whom.
+/// An error that the plugin returned: what was called, on which NIC, towards whom. Made in the thread that made
+/// the call, so that the plugin's warning in that call is known: other threads of it may have warned since.
 class ChannelError : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  explicit ChannelError(const std::string& text) : std::runtime_error(text), plugin_words_(warning_just_now()) {}
+  const std::string& plugin_words() const { return plugin_words_; }  ///< may be empty
+
+ private:
+  std::string plugin_words_;
 };
 
 /// The user's buffers of an operation.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/workload/cpu/plugin_log.h"
 
+#include <chrono>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -20,6 +21,12 @@ Log& log() {
   static Log* const instance = new Log;  // never destroyed: the plugin may log while the process ends
   return *instance;
 }
+
+struct Warning {
+  std::string text;
+  std::chrono::steady_clock::time_point at;
+};
+thread_local Warning t_last;
 
 bool wanted(r2ccl::nccl_abi::ncclDebugLogLevel level) {
   if (level == r2ccl::nccl_abi::NCCL_LOG_WARN) return true;
@@ -46,6 +53,7 @@ void plugin_logger(r2ccl::nccl_abi::ncclDebugLogLevel level, unsigned long, cons
   const bool warn = level == r2ccl::nccl_abi::NCCL_LOG_WARN;
   fprintf(stderr, "%s %s:%d %s\n", warn ? "WARN" : "INFO", file ? file : "?", line, text);
   if (!warn) return;
+  t_last = {text, std::chrono::steady_clock::now()};
   std::lock_guard lock(log().mutex);
   auto& kept = log().warnings;
   if (kept.size() == 2 * kKeep) kept.erase(kept.begin() + kKeep);
@@ -55,6 +63,10 @@ void plugin_logger(r2ccl::nccl_abi::ncclDebugLogLevel level, unsigned long, cons
 std::vector<std::string> plugin_warnings() {
   std::lock_guard lock(log().mutex);
   return log().warnings;
+}
+
+std::string warning_just_now() {
+  return std::chrono::steady_clock::now() - t_last.at < std::chrono::seconds(1) ? t_last.text : "";
 }
 
 }  // namespace r2bench

@@ -17,4 +17,8 @@ void plugin_logger(r2ccl::nccl_abi::ncclDebugLogLevel level, unsigned long subsy
 /// The WARN lines so far: the first 20 and the last 20.
 std::vector<std::string> plugin_warnings();
 
+/// The last WARN line that the calling thread was handed, if that is less than a second ago: what the plugin said
+/// in the call that has just failed. Else empty.
+std::string warning_just_now();
+
 }  // namespace r2bench

@@ -68,12 +68,12 @@ void ProgressThread::stop() {
 
 bool ProgressThread::run(const std::vector<Polled*>& polled, Next next) {
   std::unique_lock lock(mutex_);
-  if (!error_.empty()) throw ChannelError(error_);
+  if (error_) throw ChannelError(*error_);
   open_ = &polled;
   next_ = std::move(next);
   wake_.notify_all();
   done_.wait(lock, [&] { return open_ == nullptr || stop_; });
-  if (!error_.empty()) throw ChannelError(error_);
+  if (error_) throw ChannelError(*error_);
   return open_ == nullptr;
 }
 
@@ -88,11 +88,11 @@ void ProgressThread::sleep_once(std::chrono::nanoseconds duration,
 void ProgressThread::loop() {
   std::unique_lock lock(mutex_);
   while (true) {
-    wake_.wait(lock, [&] { return stop_ || (open_ && error_.empty()); });
+    wake_.wait(lock, [&] { return stop_ || (open_ && !error_); });
     if (stop_) return;
     const std::vector<Polled*>& open = *open_;
     lock.unlock();
-    std::string error;
+    std::optional<ChannelError> error;
     bool all_finished = false;
     try {
       while (!all_finished && !stop_.load(std::memory_order_relaxed)) {
@@ -121,12 +121,14 @@ void ProgressThread::loop() {
         else if (!moved)
           sched_yield();
       }
+    } catch (const ChannelError& e) {
+      error = e;
     } catch (const std::exception& e) {
-      error = e.what();
+      error = ChannelError(e.what());
     }
     lock.lock();
     error_ = error;
-    if (all_finished || !error.empty()) open_ = nullptr;
+    if (all_finished || error) open_ = nullptr;
     done_.notify_all();
     if (stop_) return;
   }

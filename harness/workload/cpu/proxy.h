@@ -9,7 +9,7 @@
 #include <functional>
 #include <future>
 #include <mutex>
-#include <string>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -65,7 +65,7 @@ class ProgressThread {
   std::condition_variable wake_, done_;
   const std::vector<Polled*>* open_ = nullptr;
   Next next_;
-  std::string error_;
+  std::optional<ChannelError> error_;
   std::atomic<bool> stop_{false};
   std::atomic<bool> sleep_wanted_{false};
   std::chrono::nanoseconds sleep_for_{0};

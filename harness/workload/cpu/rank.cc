@@ -49,13 +49,14 @@ void Rank::sleep_once(std::chrono::nanoseconds duration) {
     });
 }
 
-int Rank::fail(const char* kind, const std::string& text, int exit_code) {
+int Rank::fail(const char* kind, const std::string& text, int exit_code, const std::string& plugin_words) {
   fprintf(stderr, "%s: %s\n", config_.label.c_str(), text.c_str());
   report_correctness("correctness");
   say({{"type", "error"},
        {"kind", kind},
        {"text", text},
        {"time_ns", r2ccl::now_ns()},
+       {"plugin_words", plugin_words},
        {"warnings", plugin_warnings()}});
   return exit_code;
 }
@@ -86,7 +87,7 @@ int Rank::run() {
         report_correctness("finished");
         talk_.wait_for_close();
       } catch (const ChannelError& e) {
-        exit_code = fail("plugin", e.what(), kRankPluginError);
+        exit_code = fail("plugin", e.what(), kRankPluginError, e.plugin_words());
       }
     }
   } catch (const RunnerTalk::Aborted&) {

@@ -51,7 +51,7 @@ class Rank {
   void report_correctness(const char* type);
   void sleep_once(std::chrono::nanoseconds duration);
   void close_all();
-  int fail(const char* kind, const std::string& text, int exit_code);
+  int fail(const char* kind, const std::string& text, int exit_code, const std::string& plugin_words = "");
 
   RankConfig config_;
   std::unique_ptr<NetPlugin> plugin_;

@@ -24,6 +24,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "r2ccl/base/clock.h"
 #include "r2ccl/plugin/nccl_net_abi.h"
@@ -162,7 +163,11 @@ ncclResult_t test(void* request, int* done, int* size) {
   if (fault().since("stuck", message))
     while (true) pause();
   if (fault().since("crash", message)) raise(SIGKILL);
-  if (fault().since("error", message)) return fail("told to fail");
+  if (fault().since("error", message)) {
+    const ncclResult_t result = fail("told to fail");
+    std::thread([] { fail("something else, said by another thread"); }).join();
+    return result;
+  }
   if (!r->done && !advance(comm)) return fail("the peer closed the connection");
   if (!r->done) return ncclSuccess;
   if (!comm.sending && fault().is("corrupt", message) && r->size > 0) r->data[r->size / 2 / 4 * 4] ^= 1;
