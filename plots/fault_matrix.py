@@ -28,6 +28,8 @@ STATES = [("empty", "cannot happen", "#F2F2F2"), ("survives", "job goes on, ever
           ("explained", "job ends in the core's error, in time", style.YELLOW), ("missed", "fault missed its moment", "#BBBBBB"),
           ("fails", "does not hold", style.VERMILION)]
 ORDER = [name for name, _, _ in STATES]
+# As a channel lives; a moment that is not here comes last.
+MOMENTS = ["connect", "first_message", "mid_message", "last_segment", "replay", "failback", "close"]
 
 
 def state_of(cell):
@@ -56,6 +58,7 @@ def read(results, name):
         field["state"] = max(field["state"], state, key=ORDER.index)
     if not fields:
         return None
+    moments.sort(key=lambda moment: MOMENTS.index(moment) if moment in MOMENTS else len(MOMENTS))
     origin = tables.provenance(results, name)
     return {"evidence": tables.evidence(results, name), "revision": origin["commit"], "faults": faults, "moments": moments, "fields": fields}
 
