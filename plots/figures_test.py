@@ -214,7 +214,8 @@ class Drawn(unittest.TestCase):
         for axes, mode in zip(figure.axes, ("migrate", "balance")):
             table = rows("matrix", set=f"matrix_{mode}")
             faults = list(dict.fromkeys(cell["fault"] for cell in table))
-            moments = list(dict.fromkeys(cell["moment"] for cell in table))
+            moments = ["connect", "first_message", "mid_message", "last_segment", "replay", "failback", "close"]
+            self.assertEqual(set(moments), {cell["moment"] for cell in table})
             image = axes.images[0].get_array()
             self.assertEqual(image.shape, (len(faults), len(moments)))
             self.assertEqual([label.get_text() for label in figure.axes[0].get_yticklabels()], faults)  # both panels share them
@@ -245,6 +246,19 @@ class Program(unittest.TestCase):
 
     def call(self, *arguments):
         return subprocess.run([sys.executable, "-B", os.path.join(HERE, "all_figures.py"), "--out", self.folder, *arguments], capture_output=True, text=True, check=False)
+
+    def test_a_folder_that_is_missing_is_made_and_one_that_cannot_be_is_an_error_in_one_line(self):
+        def one(out):
+            return subprocess.run([sys.executable, "-B", os.path.join(HERE, "fault_matrix.py"), "--results", RESULTS, "--out", out],
+                                  capture_output=True, text=True, check=False)
+        new = os.path.join(self.folder, "a", "b")
+        self.assertEqual(one(new).returncode, 0)
+        self.assertTrue(os.path.exists(os.path.join(new, "fault_matrix.png")))
+        file = os.path.join(new, "fault_matrix.png")
+        done = one(file)
+        self.assertEqual(done.returncode, 64)
+        self.assertEqual(len(done.stderr.strip().splitlines()), 1)
+        self.assertIn(file + ": fault_matrix cannot be written there", done.stderr)
 
     def test_every_figure_is_made_or_says_what_makes_its_data(self):
         done = self.call("--results", RESULTS)

@@ -2,6 +2,7 @@
 """The look that all figures share: paper column widths, fonts, and a palette that colour-blind readers can tell
 apart (Okabe and Ito). Reads nothing and draws nothing."""
 
+import os
 import sys
 import textwrap
 
@@ -85,6 +86,12 @@ def close():
 
 
 def save(figure, folder, name):
-    """Writes NAME.png and NAME.pdf; the PDF holds no date, so that equal data gives equal files."""
-    figure.savefig(f"{folder}/{name}.png")
-    figure.savefig(f"{folder}/{name}.pdf", metadata={"CreationDate": None})
+    """Writes NAME.png and NAME.pdf into the folder, which is made where it is missing; the PDF holds no date, so that equal data gives equal files.
+    Where they cannot be written the program ends with one line and exit status 64."""
+    try:
+        os.makedirs(folder, exist_ok=True)
+        figure.savefig(f"{folder}/{name}.png")
+        figure.savefig(f"{folder}/{name}.pdf", metadata={"CreationDate": None})
+    except OSError as error:
+        print(f"{folder}: {name} cannot be written there: {error.strerror}; choose another folder with --out", file=sys.stderr)
+        raise SystemExit(64) from error
