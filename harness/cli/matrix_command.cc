@@ -28,7 +28,7 @@ std::string now_utc() {
 }  // namespace
 
 int matrix_command(const MatrixArguments& arguments, const Console& console) {
-  const std::vector<matrix::Cell> cells = matrix::chosen(arguments.only);
+  const std::vector<matrix::Cell> cells = matrix::chosen(arguments.only, arguments.mode);
   if (arguments.list) {
     for (const matrix::Cell& cell : cells) {
       const std::string why = matrix::why_empty(*cell.fault, cell.moment);

@@ -112,15 +112,17 @@ std::vector<Cell> all_cells() {
   return cells;
 }
 
-std::vector<Cell> chosen(const std::vector<std::string>& patterns) {
+std::vector<Cell> chosen(const std::vector<std::string>& patterns, const std::string& mode) {
   std::vector<Cell> cells = all_cells();
+  if (mode == "allreduce")
+    std::erase_if(cells, [](const Cell& cell) { return cell.op != Operation::kAllReduce; });
   if (patterns.empty()) return cells;
   for (const std::string& pattern : patterns)
     if (std::none_of(cells.begin(), cells.end(), [&](const Cell& cell) { return matches(pattern, cell); }))
-      throw UsageError(
-          "--only " + pattern +
-          " names no cell; write FAULT/MOMENT/OPERATION/SIDE, such as 'port_down/*/SendRecv/*' (--list "
-          "prints all names)");
+      throw UsageError("--only " + pattern + " names no cell" +
+                       (mode == "allreduce" ? " of mode allreduce, which has AllReduce only" : "") +
+                       "; write FAULT/MOMENT/OPERATION/SIDE, such as 'port_down/*/SendRecv/*' (--list "
+                       "prints all names)");
   std::erase_if(cells, [&](const Cell& cell) {
     return std::none_of(patterns.begin(), patterns.end(),
                         [&](const std::string& pattern) { return matches(pattern, cell); });

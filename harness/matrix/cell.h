@@ -54,9 +54,10 @@ const std::vector<Side>& sides();
 
 /// Every cell, empty ones included, in the order of the table.
 std::vector<Cell> all_cells();
-/// Those whose name matches one of `patterns` ("port_down/*/SendRecv/*"; a part that is left out at the end
+/// Those of `mode` (allreduce has AllReduce only: the others go as in mode balance) whose name matches one of
+/// `patterns` ("port_down/*/SendRecv/*"; a part that is left out at the end
 /// is "*"). Throws UsageError for a pattern that matches none.
-std::vector<Cell> chosen(const std::vector<std::string>& patterns);
+std::vector<Cell> chosen(const std::vector<std::string>& patterns, const std::string& mode = "migrate");
 
 /// Why this cell cannot be run: a fault that has no such moment. Empty: it can.
 std::string why_empty(const FaultRow& fault, Moment moment);
@@ -69,7 +70,9 @@ enum class Expected {
 struct Expectation {
   Expected outcome = Expected::kSurvives;
   std::string reason;  ///< why it cannot survive; empty when it must
+  std::vector<std::string> words;  ///< the plugin's error has one of these
 };
-Expectation expected(const Cell& cell);
+/// `on_engine`: cell_scenario.h.
+Expectation expected(const Cell& cell, bool on_engine);
 
 }  // namespace r2bench::matrix

@@ -13,6 +13,14 @@ constexpr int kMessages = 8;
 // The home rail is tried again 100 ms after it failed: by then the job must still run, and some time after.
 constexpr int kMessagesOfFailback = 44;
 
+// On the host engine an AllReduce of 1 MiB leaves node 0 in 32 messages of 32 KiB, which take turns on its
+// two NICs. The group has said 5 small messages on the first of them by then: a greeting for each of its four
+// slots, and how fast node 0 adds.
+constexpr int kSetUpMessagesOnEngine = 5;
+constexpr int kMessagesOnEngine = 16;
+constexpr int kOperationsOnEngine = 3;
+constexpr int kOperationsOfFailbackOnEngine = 20;
+
 std::string fault(const std::string& name, const std::string& when, const std::string& target,
                   const std::string& what) {
   return "  - {name: " + name + ", " + when + ", target: " + target + ", " + what + "}\n";
@@ -40,26 +48,35 @@ std::string trigger(Moment moment) {
 
 }  // namespace
 
-int messages_per_operation(Operation op) {
+bool on_engine(Operation op, const std::string& mode) {
+  return mode == "allreduce" && op == Operation::kAllReduce;
+}
+
+int messages_per_operation(Operation op, bool on_engine) {
+  if (on_engine) return kMessagesOnEngine;
   // Two ranks: a ring's AllReduce is two steps of two slices; the others are one chunk.
   return op == Operation::kAllReduce ? 4 : 1;
 }
 
-int operations_of(Moment moment, Operation op) {
-  const int messages = moment == Moment::kFailback ? kMessagesOfFailback : kMessages;
-  return messages / messages_per_operation(op);
+int operations_of(Moment moment, Operation op, bool on_engine) {
+  const bool failback = moment == Moment::kFailback;
+  if (on_engine) return failback ? kOperationsOfFailbackOnEngine : kOperationsOnEngine;
+  return (failback ? kMessagesOfFailback : kMessages) / messages_per_operation(op, false);
 }
 
-int message_of(Moment moment, Operation op) {
+int message_of(Moment moment, Operation op, bool on_engine) {
+  const int before = on_engine ? kSetUpMessagesOnEngine : 0;
   switch (moment) {
     case Moment::kFirstMessage:
-      return 1;
+      return before + 1;
     case Moment::kMidMessage:
     case Moment::kReplay:
     case Moment::kFailback:
-      return kMidMessage;
+      return before + kMidMessage;
     case Moment::kLastSegment:
-      return operations_of(moment, op) * messages_per_operation(op);
+      // The engine's last but two: behind its very last a node posts nothing more that could be struck.
+      return before + operations_of(moment, op, on_engine) * messages_per_operation(op, on_engine) -
+             (on_engine ? 2 : 0);
     case Moment::kConnect:
     case Moment::kClose:
       return 0;
@@ -68,7 +85,8 @@ int message_of(Moment moment, Operation op) {
 }
 
 std::string scenario_text(const Cell& cell, uint64_t seed, const std::string& mode) {
-  // Bytes of an operation such that each message is kMessageKiB.
+  const bool engine = on_engine(cell.op, mode);
+  // Bytes of an operation such that each message of a ring is kMessageKiB.
   const int kib = kMessageKiB * (cell.op == Operation::kAllReduce  ? 4
                                  : cell.op == Operation::kAllToAll ? 2
                                                                    : 1);
@@ -79,13 +97,13 @@ std::string scenario_text(const Cell& cell, uint64_t seed, const std::string& mo
       "fabric: {kind: vhca, nodes: 2, ranks_per_node: 1, nics_per_node: 2, nic_rate: " +
       kRate + "}\nworkload: {engine: cpu, op: " + std::string(r2bench::name(cell.op)) +
       ", dtype: int32, bytes: " + std::to_string(kib) +
-      " KiB, iters: " + std::to_string(operations_of(cell.moment, cell.op)) +
-      ", warmup: 0, channels: 1, verify: true}\nmodes: [" + mode +
+      " KiB, iters: " + std::to_string(operations_of(cell.moment, cell.op, engine)) +
+      ", warmup: 0, channels: 1, verify: true" + (engine ? ", collnet: force" : "") + "}\nmodes: [" + mode +
       "]\n"
-      "env: {NCCL_IB_TIMEOUT: 14, R2CC_FAILBACK_MS: 5, R2CC_FAILBACK_MAX_MS: 50, R2CC_COLLNET_MARGIN: 100, R2CC_CONNECT_MS: 20000, "
+      "env: {NCCL_IB_TIMEOUT: 14, R2CC_FAILBACK_MS: 5, R2CC_FAILBACK_MAX_MS: 50, R2CC_CONNECT_MS: 20000, "
       "NCCL_P2P_NET_CHUNKSIZE: " +
       std::to_string(kMessageKiB * 1024) + "}\ntimeouts: {setup: 40 s, stall: 30 s, job: 120 s}\nfaults:\n";
-  if (const int message = message_of(cell.moment, cell.op); message > 0)
+  if (const int message = message_of(cell.moment, cell.op, engine); message > 0)
     text += fault(kClockFault, "at: {wr: " + std::to_string(message) + "}", "node0/nic0",
                   "kind: noop, opcode: write_imm");
   const bool provoked = cell.moment == Moment::kReplay || cell.moment == Moment::kFailback;

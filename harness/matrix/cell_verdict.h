@@ -22,6 +22,7 @@ struct CellResult {
   CellVerdict verdict = CellVerdict::kMissed;
   std::string
       why;  ///< what is wrong, what was missed, or why it is empty; the error of a cell that expects one
+  std::string excuse;   ///< why the job may end in an error; empty when it must survive
   std::string outcome;  ///< of the job: ok, error, hang …
   int struck = 0;       ///< faults of the cell that took effect in their moment, by the injector's witness
   int attempts = 0;

@@ -24,9 +24,7 @@ Field field_of(const std::vector<CellRun>& runs, const FaultRow& fault, Moment m
       mine.push_back(run);
       field.struck += run.result.struck;
       if (run.result.verdict == CellVerdict::kEmpty) field.empty = run.result.why;
-      if (const auto wanted = expected(run.cell);
-          wanted.outcome != Expected::kSurvives && run.result.outcome == "error")
-        field.excused = wanted.reason;
+      if (!run.result.excuse.empty() && run.result.outcome == "error") field.excused = run.result.excuse;
     }
   field.counts = count(mine);
   return field;

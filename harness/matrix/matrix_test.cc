@@ -49,6 +49,18 @@ TEST(Matrix, writes_a_scenario_for_each_cell_that_r2bench_run_takes) {
   }
 }
 
+TEST(Matrix, of_mode_allreduce_has_only_what_the_host_engine_carries) {
+  const auto cells = chosen({}, "allreduce");
+  EXPECT_EQ(cells.size(), fault_rows().size() * 7 * 3);
+  EXPECT_THROW(chosen({"port_down/*/SendRecv/*"}, "allreduce"), UsageError);
+  for (const Cell& cell : cells) {
+    if (!why_empty(*cell.fault, cell.moment).empty()) continue;
+    const Scenario scenario = parse_scenarios("cell.yaml", scenario_text(cell, 5, "allreduce")).front();
+    EXPECT_EQ(scenario.workload.collnet, CollNet::kForce);
+    EXPECT_EQ(scenario.modes.front().kind, ModeKind::kAllReduce);
+  }
+}
+
 TEST(Matrix, takes_patterns_and_says_when_one_names_nothing) {
   EXPECT_EQ(chosen({}).size(), all_cells().size());
   EXPECT_EQ(chosen({"port_down/*/SendRecv/*"}).size(), 7u * 3);
@@ -185,6 +197,67 @@ TEST_F(Verdict, of_a_replay_wants_that_it_was_on_its_way) {
   EXPECT_EQ(verdict(), CellVerdict::kPass);
   job.firings[2].t0_ns = 410;
   EXPECT_EQ(verdict(), CellVerdict::kMissed) << "it had arrived";
+}
+
+/// The job of a fault on the host engine: message 3 of its first operation is under way when it strikes.
+class EngineVerdict : public Verdict {
+ protected:
+  EngineVerdict() {
+    cell.op = Operation::kAllReduce;
+    scenario = parse_scenarios("cell.yaml", scenario_text(cell, 1, "allreduce")).front();
+    for (RankResult& rank : job.ranks) rank.iterations = uint64_t(scenario.workload.iters);
+    for (Delivery& delivery : job.record.deliveries) delivery.bytes = 32768;
+    job.record.deliveries.front().bytes = 16;
+    event(EventType::kIterationDone, 150, 0, 0, 0);
+    event(EventType::kIterationDone, 300, 0, 0, 0);
+    event(EventType::kIterationDone, 320, 0, 0, 1);
+  }
+};
+
+TEST_F(EngineVerdict, of_an_operation_wants_the_strike_before_both_ends_had_it) {
+  EXPECT_EQ(verdict(), CellVerdict::kPass) << judge(cell, scenario, job).why;
+  job.firings[1].triggered_ns = job.firings[1].t0_ns = 310;
+  EXPECT_EQ(verdict(), CellVerdict::kPass) << "node 1 had not ended it";
+  job.firings[1].triggered_ns = job.firings[1].t0_ns = 330;
+  EXPECT_EQ(verdict(), CellVerdict::kMissed);
+  job.firings[1].triggered_ns = job.firings[1].t0_ns = 240;
+  EXPECT_EQ(verdict(), CellVerdict::kMissed) << "before the message";
+}
+
+TEST_F(EngineVerdict, is_missed_where_a_message_of_the_set_up_was_counted) {
+  job.record.deliveries[2].bytes = 16;  // at 400, after the clock
+  EXPECT_EQ(verdict(), CellVerdict::kMissed);
+}
+
+TEST_F(EngineVerdict, of_a_replay_wants_that_something_was_replayed) {
+  cell.moment = Moment::kReplay;
+  scenario = parse_scenarios("cell.yaml", scenario_text(cell, 1, "allreduce")).front();
+  for (RankResult& rank : job.ranks) rank.iterations = uint64_t(scenario.workload.iters);
+  job.firings.push_back(job.firings[1]);
+  job.firings[2].fault = 2;
+  job.firings[2].triggered_ns = job.firings[2].t0_ns = 300;
+  event(EventType::kReplayed, 290, 0);
+  EXPECT_EQ(verdict(), CellVerdict::kMissed) << "a replay of nothing";
+  event(EventType::kReplayed, 305, 1);
+  EXPECT_EQ(verdict(), CellVerdict::kPass) << judge(cell, scenario, job).why;
+  job.firings[2].triggered_ns = job.firings[2].t0_ns = 280;
+  EXPECT_EQ(verdict(), CellVerdict::kMissed) << "before any replay";
+}
+
+TEST_F(EngineVerdict, of_memory_that_no_nic_registers_any_more_wants_an_error_that_says_so) {
+  cell.fault = &row("reg_fail_lasting");
+  cell.moment = Moment::kReplay;
+  scenario = parse_scenarios("cell.yaml", scenario_text(cell, 1, "allreduce")).front();
+  job.firings.push_back(job.firings[1]);
+  job.firings[2].fault = 2;
+  job.firings[2].triggered_ns = job.firings[2].t0_ns = 300;
+  event(EventType::kReplayed, 290, 1);
+  job.outcome = Outcome::kError;
+  job.error_ns = 310;
+  job.error = "iallreduce failed; the plugin said: memory cannot be registered";
+  EXPECT_EQ(verdict(), CellVerdict::kPass) << judge(cell, scenario, job).why;
+  job.error = "iallreduce failed";
+  EXPECT_EQ(verdict(), CellVerdict::kFail);
 }
 
 TEST_F(Verdict, is_counted_and_told) {

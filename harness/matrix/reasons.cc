@@ -31,17 +31,28 @@ std::string why_empty(const FaultRow& fault, Moment moment) {
   return "";
 }
 
-Expectation expected(const Cell& cell) {
+Expectation expected(const Cell& cell, bool on_engine) {
+  const std::vector<std::string> of_a_driver = {"the driver of NIC vhca", "NIC cannot be fenced",
+                                                "did not let go of a queue pair"};
   if (cell.fault->name == "freeze_for_ever" && cell.moment != Moment::kConnect)
     return {Expected::kExplainedError,
             "a NIC whose driver calls never return can be neither fenced nor closed: survival, or an error "
             "within its bound that "
-            "names the NIC"};
+            "names the NIC",
+            of_a_driver};
   if (cell.fault->name == "device_internal_error" && cell.side == Side::kBoth &&
       cell.moment != Moment::kConnect)
-    return {Expected::kExplainedError,
-            "two devices that answer for nothing, and go on writing: neither end can be fenced. Survival, or an "
-            "error within its bound that names the NIC"};
+    return {
+        Expected::kExplainedError,
+        "two devices that answer for nothing, and go on writing: neither end can be fenced. Survival, or an "
+        "error within its bound that names the NIC",
+        of_a_driver};
+  if (on_engine && cell.fault->name == "reg_fail_lasting" && cell.moment == Moment::kReplay)
+    return {
+        Expected::kExplainedError,
+        "a new plan of the host engine has channels and memory of its own, and no NIC registers any more: "
+        "survival, or an error within its bound that says so",
+        {"memory cannot be registered"}};
   return {};
 }
 
