@@ -23,7 +23,7 @@ import stall
 import t_over_t0
 import timeline
 
-FIGURES = [timeline, recovery_cdf, busbw, retained, stall, t_over_t0, channels, fault_matrix, *head_to_head.IN_RESULTS]
+FIGURES = [timeline, recovery_cdf, busbw, busbw.Mode3, retained, stall, t_over_t0, channels, fault_matrix, *head_to_head.IN_RESULTS]
 
 
 def main():

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Bus bandwidth of a healthy AllReduce against its size, one line per mode: medians over operations, with the middle half of them.
+"""Bus bandwidth of AllReduce against its size, one line per mode: healthy, as medians over operations with the middle half of them; and with
+one degraded node, mode 3 beside NCCL's ring under live migration and under Balance, a panel for each lost part.
 
     python3 plots/busbw.py --results results --out DIR
 
-Reads results/tables/runs.csv, set busbw_sizes (scenarios/busbw_sizes.yaml)."""
+Reads results/tables/runs.csv, set busbw_sizes (scenarios/busbw_sizes.yaml); and allreduce_sizes.csv, set mode3_sizes (busbw_mode3)."""
 
 import sys
 
@@ -69,5 +70,70 @@ def draw(table):
     return figure
 
 
+class Mode3:
+    """The figure with one degraded node."""
+
+    NAME = "busbw_mode3"
+    SET = "mode3_sizes"
+    COMMAND = "harness/bench/allreduce_table.py sizes --out DIR; plots/collect.py sizes mode3_sizes DIR/sizes.csv"
+    LINES = {"ring": ("ring, live migration", style.BLUE, "o"), "balance": ("ring, Balance", style.GREEN, "s"), "mode3": ("mode 3", style.PURPLE, "^")}
+
+    @classmethod
+    def data(cls, results):
+        """{"evidence", "nodes", "gbps": of a node, "panels": {lost: {algorithm: [(bytes, GB/s)]}}, "bounds": {lost: [(bytes, GB/s)]}}; the line `bound` is that
+        of the lower bound at the ports' rate."""
+        panels, bounds, shapes = {}, {}, set()
+        for row in tables.of_set(results, "allreduce_sizes", cls.SET):
+            nodes, size = int(row["nodes"]), int(row["bytes"])
+            volume = 2 * (nodes - 1) / nodes * size / 1e6  # busbw in GB/s from ms
+            shapes.add((nodes, float(row["mbits"]) * 4 / 1000))
+            panels.setdefault(row["lost"], {}).setdefault(row["algorithm"], []).append((size, volume / float(row["t_ms"])))
+            bounds.setdefault(row["lost"], {})[size] = volume / float(row["bound_ms"])
+        if not panels:
+            raise inputs.NoData(cls.COMMAND)
+        if len({nodes for nodes, _ in shapes}) > 1:
+            raise inputs.BadInput(f"{tables.path_of(results, 'allreduce_sizes')}: the set {cls.SET} has different numbers of nodes")
+        for lines in panels.values():
+            for points in lines.values():
+                points.sort()
+        return {"evidence": tables.evidence(results, cls.SET), "nodes": min(shapes)[0], "gbps": sorted({gbps for _, gbps in shapes}), "panels": panels,
+                "bounds": {lost: sorted(points.items()) for lost, points in bounds.items()}}
+
+    @classmethod
+    def draw(cls, table):
+        names = sorted(table["panels"], key=fraction)
+        figure, panels = pyplot.subplots(1, len(names), figsize=(style.DOUBLE_COLUMN, 2.6), sharey=True, squeeze=False)
+        figure.subplots_adjust(left=0.07, right=0.985, top=0.8, bottom=0.24, wspace=0.08)
+        for axes, lost in zip(panels[0], names):
+            for name, (label, colour, marker) in cls.LINES.items():
+                points = table["panels"][lost].get(name, [])
+                if points:
+                    axes.plot([x for x, _ in points], [y for _, y in points], color=colour, marker=marker, markersize=3.5, label=label, gid=f"data:{lost}:{name}")
+            bound = table["bounds"][lost]
+            axes.plot([x for x, _ in bound], [y for _, y in bound], color=style.INK, linestyle="--", linewidth=0.8, label="lower bound", gid=f"data:{lost}:bound")
+            axes.set_xscale("log", base=2)
+            sizes = [x for x, _ in bound]
+            axes.xaxis.set_major_locator(FixedLocator(sizes[::max(1, -(-len(sizes) // 4))]))
+            axes.xaxis.set_major_formatter(FuncFormatter(inputs.size))
+            axes.xaxis.set_minor_locator(NullLocator())
+            axes.tick_params(axis="x", labelsize=6.5)
+            axes.set_ylim(bottom=0)
+            axes.set_title("nothing lost" if lost == "0" else f"x = {lost}", loc="left", fontsize=7.5)
+        panels[0][0].set_ylabel("bus bandwidth (GB/s)")
+        panels[0][len(names) // 2].set_xlabel("size of the AllReduce")
+        handles, labels = panels[0][0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="upper left", ncol=4, columnspacing=1.2, handlelength=2.2, fontsize=7)
+        rate = " and ".join(f"{gbps:g}" for gbps in table["gbps"])
+        style.footer(figure, f"evidence: {table['evidence']} · {table['nodes']} nodes of {rate} Gbit/s, x of one node's NICs lost in mid-run · medians over jobs")
+        return figure
+
+
+def fraction(text):
+    """0.125 of '1/8'."""
+    above, _, below = text.partition("/")
+    return float(above) / float(below or 1)
+
+
 if __name__ == "__main__":
-    sys.exit(inputs.run_main(sys.modules[__name__], __doc__))
+    status = inputs.run_main(sys.modules[__name__], __doc__)
+    sys.exit(status or inputs.run_main(Mode3, __doc__))

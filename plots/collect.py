@@ -11,6 +11,7 @@
     plots/collect.py mode3 SET FILE       of harness/workload/nccl/allreduce_matrix.py          → nccl.csv
     plots/collect.py sim SET FILE         allreduce.csv of harness/sim/sweep.py                 → allreduce.csv
     plots/collect.py allreduce SET FILE…  algorithms.csv of harness/bench/allreduce_table.py    → allreduce_emulated.csv
+    plots/collect.py sizes SET FILE…      sizes.csv of harness/bench/allreduce_table.py         → allreduce_sizes.csv
     plots/collect.py programs SET FILE    programs.csv of harness/programs/record.py            → programs.csv
     plots/collect.py bench SET FILE…      Google Benchmark's JSON, with medians                 → costs.csv
     plots/collect.py walks SET FILE       lines of harness/tests/walk.py                        → walks.csv
@@ -220,7 +221,8 @@ def of_mode3(paths):
             rows.append({"case": name, "as_expected": case["ok"], "nodes": case["nodes"], "gpus_per_node": 1, "net": "r2ccl", "mode": case["mode"], "nccl": version,
                          "fault": " ".join(kinds), "variant": " ".join(f"{key}={value}" for key, value in sorted(case["env"].items()) if key != "LD_PRELOAD"),
                          "nics": 4, "nic_gbps": head["mbits"] / 1000, "op": "allreduce", "step": step["step"], "bytes": step["bytes"], "wrong": sum(step["wrong"]),
-                         "median_ms": step["median_ms"], "max_ms": step["max_ms"], "bound_ms": step.get("bound_ms")})
+                         "median_ms": step["median_ms"], "max_ms": step["max_ms"], "bound_ms": step.get("bound_ms"),
+                         "relative_error": step.get("relative_error")})
     return {"nccl": rows}, origin_of_gpus(head["host"], head.get("date", ""))
 
 
@@ -243,6 +245,11 @@ def of_sim(paths):
 def of_allreduce(paths):
     rows = [row for path in paths for row in csv_rows(path, "allreduce_emulated", "harness/bench/allreduce_table.py algorithms")]
     return {"allreduce_emulated": rows}, {"evidence": "emulated", "fabric": "vhca"}
+
+
+def of_sizes(paths):
+    rows = [row for path in paths for row in csv_rows(path, "allreduce_sizes", "harness/bench/allreduce_table.py sizes")]
+    return {"allreduce_sizes": rows}, {"evidence": "emulated", "fabric": "vhca"}
 
 
 def of_bench(paths):
@@ -331,7 +338,7 @@ def of_conformance(paths):
     return {"conformance": table["deviations"]}, {"evidence": "emulated, rxe", "fabric": "vhca, rxe", "date": origin["date"][:10], "commit": origin["commit"], "command": origin["command"]}
 
 
-READERS = {"run": of_runs, "matrix": of_matrix, "nccl": of_nccl, "mode3": of_mode3, "gpu_memory": of_gpu_memory, "sim": of_sim, "allreduce": of_allreduce, "programs": of_programs, "bench": of_bench, "walks": of_walks, "gate": of_gate,
+READERS = {"run": of_runs, "matrix": of_matrix, "nccl": of_nccl, "mode3": of_mode3, "gpu_memory": of_gpu_memory, "sim": of_sim, "allreduce": of_allreduce, "sizes": of_sizes, "programs": of_programs, "bench": of_bench, "walks": of_walks, "gate": of_gate,
            "nightly": of_nightly, "head_to_head": of_head_to_head, "renewals": of_renewals, "conformance": of_conformance}
 
 

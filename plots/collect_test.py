@@ -117,6 +117,18 @@ class Collect(unittest.TestCase):
             self.assertIn(words, done.stderr)
             self.assertEqual(len(done.stderr.strip().splitlines()), 1)
 
+    def test_mode_3_inside_nccl_keeps_the_relative_error(self):
+        path = os.path.join(self.folder, "allreduce.jsonl")
+        step = {"step": "after", "bytes": 1 << 26, "wrong": [0, 0], "median_ms": 119.5, "max_ms": 125.0, "bound_ms": 107.4, "relative_error": 2.5e-08}
+        lines = [{"host": {"commit": "abc", "cpus": 16}, "mbits": 2000, "mib": 64, "date": "2026-01-02T03:04:05Z"},
+                 {"case": "lost_mode3", "ok": True, "nodes": 4, "mode": 3, "plan": ["- {kind: port_down}"], "ends": [{"nccl": "2.28.9"}], "env": {}, "steps": [step]}]
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(line) + "\n" for line in lines)
+        done = self.call("mode3", "m", path, "--command", "x")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        row, = read(self.folder, "nccl")
+        self.assertEqual((row["relative_error"], row["median_ms"], row["wrong"], row["fault"]), ("2.5e-08", "119.5", "0", "port_down"))
+
     def test_matrix_cells_and_empty_fields_become_rows(self):
         path = os.path.join(self.folder, "matrix.json")
         cell = {"cell": "qp_error/close/AllReduce/both", "verdict": "fail", "outcome": "error", "struck": 2, "attempts": 1, "migrations": 3, "replayed": 4, "checked": 5,

@@ -137,6 +137,22 @@ class Drawn(unittest.TestCase):
             self.assertEqual(len(stored), 8)
             self.assert_points(drawn[f"data:{mode}"], sorted((int(row["bytes"]), float(row["busbw_p50_gbytes"])) for row in stored))
 
+    def test_busbw_of_mode_3_is_the_volume_over_the_time(self):
+        path = os.path.join(self.folder, "sizes.csv")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("nodes,lost,bytes,mbits,margin,algorithm,jobs,t_ms,t0_ms,bound_ms,to_better_of_ring_and_balance,cpu_idle\n")
+            for lost, size, algorithm, t in (("0", 1 << 20, "ring", 4.0), ("1/4", 1 << 30, "mode3", 2000.0), ("1/4", 1 << 20, "mode3", 2.0), ("1/4", 1 << 20, "balance", 3.0)):
+                file.write(f"4,{lost},{size},1600,,{algorithm},3,{t},1.5,1.5,0.9,0.7\n")
+        found, origin = collect.of_sizes([path])
+        collect.collect(self.folder, "mode3_sizes", found, origin, {"command": "a test", "date": "2026-01-01", "commit": "abc"})
+        figure = busbw.Mode3.draw(busbw.Mode3.data(self.folder))
+        drawn = style.drawn(figure)
+        self.assert_points(drawn["data:1/4:mode3"], [(1 << 20, 1.5 * 2**20 / 2e6), (1 << 30, 1.5 * 2**30 / 2e9)])
+        self.assert_points(drawn["data:1/4:balance"], [(1 << 20, 1.5 * 2**20 / 3e6)])
+        self.assert_points(drawn["data:0:ring"], [(1 << 20, 1.5 * 2**20 / 4e6)])
+        self.assert_points(drawn["data:0:bound"], [(1 << 20, 2**20 / 1e6)])
+        self.assertIn("evidence: emulated", text_of(figure))
+
     def test_busbw_leaves_wrong_data_out(self):
         self.sample("busbw_sizes", lambda result: result["runs"][0]["metrics"]["correctness"].update(exact=False))
         with self.assertRaises(inputs.NoData):
@@ -267,7 +283,7 @@ class Program(unittest.TestCase):
         for module in all_figures.FIGURES:
             line = next(line for line in done.stdout.splitlines() if module.NAME in line)
             if "no data: run " in line:
-                self.assertTrue("r2bench" in line or "sweep.py" in line, line)
+                self.assertTrue("r2bench" in line or "sweep.py" in line or "allreduce_table.py" in line or "head_to_head.py" in line, line)
                 continue
             made += 1
             with open(os.path.join(self.folder, module.NAME + ".pdf"), "rb") as file:

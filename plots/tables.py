@@ -24,7 +24,7 @@ COLUMNS = {
     "matrix": ["set", "fault", "moment", "op", "end", "verdict", "outcome", "struck", "migrations", "replayed", "checked", "wrong", "error_ms", "why"],
     # One operation of one case of NCCL on GPUs; a case without operations ended in an error after `ended_ms`, or was aborted.
     "nccl": ["set", "case", "as_expected", "nodes", "gpus_per_node", "net", "mode", "nccl", "fault", "variant", "nics", "nic_gbps", "op", "step", "bytes",
-             "wrong", "median_ms", "max_ms", "ended_ms", "bound_ms"],
+             "wrong", "median_ms", "max_ms", "ended_ms", "bound_ms", "relative_error"],
     # One row of harness/workload/nccl/head_to_head.py; times in ms; `as_predicted`: by predictions.json, which was written before.
     "head_to_head": ["set", "table", "fault", "transport", "nccl", "op", "bytes", "nics", "mbits", "timeout", "version", "heal_ms", "seed", "survives", "outcome", "wrong",
                      "checked", "before_ms", "stall_ms", "retained", "restored", "used_again_ms", "error_ms", "busbw", "cpu_s", "as_predicted"],
@@ -38,6 +38,8 @@ COLUMNS = {
     # AllReduce with one degraded node on virtual NICs (harness/bench/allreduce_table.py algorithms); `mbits`: of each of four NICs; `cpu_idle`: of the machine.
     "allreduce_emulated": ["set", "nodes", "lost", "bytes", "mbits", "algorithm", "jobs", "t_ms", "t0_ms", "t_to_t0", "bound_ms", "t_to_bound", "simulated_ms",
                            "t_to_simulated", "cpu_idle"],
+    # The same at each size, mode 3 beside ring and Balance (harness/bench/allreduce_table.py sizes); `margin`: R2CC_COLLNET_MARGIN, empty: the default.
+    "allreduce_sizes": ["set", "nodes", "lost", "bytes", "mbits", "margin", "algorithm", "jobs", "t_ms", "t0_ms", "bound_ms", "to_better_of_ring_and_balance", "cpu_idle"],
     # CPU time or rate of one benchmark; `ratio`: to `beside`, with its 95 % interval.
     "costs": ["set", "benchmark", "bytes", "mode", "unit", "value", "beside", "ratio", "ratio_low95", "ratio_high95"],
     # One run of the recovery gate, with a delay put into the candidate or not.

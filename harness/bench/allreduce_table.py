@@ -8,9 +8,10 @@ ring and Balance at each size.
 
 A node has four NICs, of --mbits each; it loses x of them in the middle of each job: at 1/4 one, at 1/2 two; at 1/8 it has eight of half the rate, of
 which it loses one. T is the median operation once that has settled, T0 the one before it, of the same job. `--mbits auto` takes the highest rate at which healthy rings, NCCL's
-and the engine's, keep 0.97 of what the ports carry. Every row has the share of the machine's CPUs that was idle while its job ran: below some 0.3 the CPUs
+and the engine's, keep 0.97 of what the ports carry, with as many NICs as the nodes of that x have. Mode 3 runs as the product does, unless --margin says otherwise. Every row has the share of the machine's CPUs that was idle while its job ran: below some 0.3 the CPUs
 are measured, not the schedules. Jobs are interleaved: each round runs all of a table's jobs once. Writes algorithms.csv or sizes.csv, and a
-line per job to jobs.jsonl. Exit status: 0 every job ended well with every element right, 1 not.
+line per job to jobs.jsonl. Exit status: 0 every job ended well with every element right, 1 not, or there
+was no time for it.
 """
 
 import argparse
@@ -49,6 +50,13 @@ def fault(lost, at):
     return f"faults:\n  - {{at: {{iter: {at}}}, target: \"node1/{target}\", kind: port_down}}\n" if target else ""
 
 
+def operations_of(arguments, size):
+    """Operations of a job: many small ones, few large ones."""
+    if size < 16 << 20:
+        return 60
+    return arguments.large_iters if size >= 512 << 20 else arguments.iters
+
+
 def variants(kind):
     """(label, mode, collnet, R2CC_ALGORITHM) of each job of a table."""
     usual = [("balance", "balance", "off", ""), ("mode3", "allreduce", "auto", "")]
@@ -63,14 +71,17 @@ def cpu_times():
     return numbers[3] + numbers[4], sum(numbers)
 
 
-def run_job(arguments, nodes, lost, mbits, size, variant, iters):
-    """One job; a dictionary of what it took."""
+def run_job(arguments, nodes, lost, mbits, size, variant, iters, healthy=False):
+    """One job; a dictionary of what it took. `healthy`: with the NICs of nodes that lose `lost`, and nothing lost."""
     label, mode, collnet, algorithm = variant
     at = iters // 3
-    env = ", env: {R2CC_COLLNET_MARGIN: 100" + (f", R2CC_ALGORITHM: {algorithm}" if algorithm else "") + "}"
+    settings = ([f"R2CC_COLLNET_MARGIN: {arguments.margin}"] if arguments.margin else []) + ([f"R2CC_ALGORITHM: {algorithm}"] if algorithm else [])
+    env = f", env: {{{', '.join(settings)}}}" if settings else ""
     nics, nic_mbits = nics_of(lost, mbits)
-    text = TEXT.format(nodes=nodes, nics=nics, mbits=nic_mbits, bytes=size, iters=iters, collnet=collnet, mode=mode, env=env) + fault(lost, at)
-    row = {"nodes": nodes, "lost": lost, "mbits": mbits, "bytes": size, "algorithm": label, "iters": iters}
+    text = TEXT.format(nodes=nodes, nics=nics, mbits=nic_mbits, bytes=size, iters=iters, collnet=collnet, mode=mode, env=env)
+    lost = "0" if healthy else lost
+    text += fault(lost, at)
+    row = {"nodes": nodes, "lost": lost, "mbits": mbits, "bytes": size, "algorithm": label, "iters": iters, "margin": arguments.margin or ""}
     with tempfile.TemporaryDirectory(prefix="r2bench-table-") as folder:
         file = os.path.join(folder, "job.yaml")
         with open(file, "w", encoding="utf-8") as out:
@@ -119,15 +130,16 @@ def simulated(arguments, nodes, lost, mbits, size):
     return found
 
 
-def rate_for(arguments, nodes):
-    """The highest rate of RATES at which healthy rings, NCCL's and the engine's, keep 0.97 of their ports: above it CPUs are measured."""
+def rate_for(arguments, nodes, lost):
+    """The highest rate of RATES at which healthy rings, NCCL's and the engine's, keep 0.97 of their ports: above it CPUs are measured. On nodes with as many
+    NICs as those that lose `lost`: more of them cost more."""
     size = arguments.mib << 20
-    for mbits in RATES:
+    for mbits in [rate for rate in RATES if not arguments.from_mbits or rate <= arguments.from_mbits]:
         ring, kept = bounds(nodes, "0", mbits, size)[1], []
         for variant in (("balance", "balance", "off", ""), ("engine", "allreduce", "force", "ring")):
-            row = run_job(arguments, nodes, "0", mbits, size, variant, 8)
+            row = run_job(arguments, nodes, lost, mbits, size, variant, 8, healthy=True)
             kept.append(ring / row["t_ms"] if row["ok"] else 0)
-            print(f"{nodes} nodes at {mbits} Mbit/s, {variant[0]}: " + (f"healthy ring {kept[-1]:.3f} of its ports, CPUs idle {row['cpu_idle']:.2f}" if row["ok"] else row["why"]),
+            print(f"{nodes} nodes of {nics_of(lost, mbits)[0]} NICs at {mbits} Mbit/s, {variant[0]}: " + (f"healthy ring {kept[-1]:.3f} of its ports, CPUs idle {row['cpu_idle']:.2f}" if row["ok"] else row["why"]),
                   flush=True)
             if kept[-1] < 0.97:
                 break
@@ -145,11 +157,14 @@ def main():
     parser.add_argument("--mbits", default="auto", help="of each NIC; auto")
     parser.add_argument("--only", default="", help="algorithms of the table, separated by commas; default: all")
     parser.add_argument("--iters", type=int, default=24, help="of a job whose operations are large; small ones have 60")
+    parser.add_argument("--large-iters", type=int, default=9, help="of a job whose operations have 512 MiB or more")
+    parser.add_argument("--margin", type=int, help="R2CC_COLLNET_MARGIN of mode 3; default: the product's own")
+    parser.add_argument("--from-mbits", type=int, help="--mbits auto: try no higher rate")
     parser.add_argument("--mib", type=int, default=64, help="algorithms: of an operation")
     parser.add_argument("--largest", type=int, default=256, help="sizes: MiB of the largest one, 1024 at most")
     parser.add_argument("--segments", type=int, default=32, help="of the simulator's schedules, at most")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--minutes", type=float, default=60, help="begin no round after that")
+    parser.add_argument("--minutes", type=float, default=60, help="begin no round of a point after that, and no point")
     parser.add_argument("--out", default=".")
     arguments = parser.parse_args()
     lost = [word for word in (arguments.lost or ("0,1/8,1/4,1/2" if arguments.table == "sizes" else "1/8,1/4,1/2")).split(",")]
@@ -161,43 +176,59 @@ def main():
     if len(chosen) < len(only):
         parser.error(f"--only takes {', '.join(variant[0] for variant in variants(arguments.table))}, not all of {arguments.only}")
     os.makedirs(arguments.out, exist_ok=True)
-    begin, rows, good = time.monotonic(), [], True
+    begin, rows, left_out, good = time.monotonic(), [], [], True
     with open(os.path.join(arguments.out, "jobs.jsonl"), "a", encoding="utf-8") as log:
         for nodes in (int(word) for word in arguments.nodes.split(",")):
-            mbits = rate_for(arguments, nodes) if arguments.mbits == "auto" else int(arguments.mbits)
+            rates = {}  # by the number of NICs
             for x in lost:
+                nics = nics_of(x, 0)[0]
+                if nics not in rates and time.monotonic() - begin < 60 * arguments.minutes:
+                    rates[nics] = rate_for(arguments, nodes, x) if arguments.mbits == "auto" else int(arguments.mbits)
+                if nics not in rates:
+                    left_out.append(f"{nodes} nodes, x = {x}")
+                    continue
+                mbits = rates[nics]
                 for size in sizes:
                     jobs = {}
                     for number in range(arguments.rounds):
-                        if number > 0 and time.monotonic() - begin > 60 * arguments.minutes:
+                        if time.monotonic() - begin > 60 * arguments.minutes:
                             break
                         for variant in chosen:
-                            iters = arguments.iters if size >= 16 << 20 else 60
-                            row = run_job(arguments, nodes, x, mbits, size, variant, iters) | {"table": arguments.table, "round": number}
+                            row = run_job(arguments, nodes, x, mbits, size, variant, operations_of(arguments, size)) | {"table": arguments.table, "round": number}
                             good = good and row["ok"]
                             print(json.dumps(row), file=log, flush=True)
                             if not row["ok"]:
                                 print(f"{nodes} nodes, x = {x}, {size} B, {variant[0]}: {row['why']}", flush=True)
                             else:
                                 jobs.setdefault(variant[0], []).append(row)
+                    left_out += [] if jobs else [f"{nodes} nodes, x = {x}, {size} B"]
                     rows += table_rows(arguments, nodes, x, mbits, size, jobs)
+                    write(os.path.join(arguments.out, arguments.table + ".csv"), rows)
+    if left_out:
+        print("not run for lack of time, or failed: " + "; ".join(left_out), flush=True)
+    return 0 if good and not left_out else 1
+
+
+def write(path, rows):
+    """The table so far."""
     if rows:
-        with open(os.path.join(arguments.out, arguments.table + ".csv"), "w", newline="", encoding="utf-8") as file:
+        with open(path, "w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, fieldnames=list(rows[0]))
             writer.writeheader()
             writer.writerows(rows)
-    return 0 if good else 1
 
 
 def table_rows(arguments, nodes, x, mbits, size, jobs):
     """The rows of one point; printed, too."""
+    if not jobs:
+        return []
     bound, ring, degraded = bounds(nodes, x, mbits, size)
     said = simulated(arguments, nodes, x, mbits, size) if arguments.table == "algorithms" and x != "0" else {}
     best = min((statistics.median(r["t_ms"] for r in jobs[name]) for name in ("ring", "balance") if name in jobs), default=None)
     rows = []
     for label, done in jobs.items():
         t, t0 = (statistics.median(r[key] for r in done) for key in ("t_ms", "t0_ms"))
-        row = {"nodes": nodes, "lost": x, "bytes": size, "mbits": mbits, "algorithm": label, "jobs": len(done), "t_ms": round(t, 3), "t0_ms": round(t0, 3),
+        row = {"nodes": nodes, "lost": x, "bytes": size, "mbits": mbits, "margin": arguments.margin or "", "algorithm": label, "jobs": len(done), "t_ms": round(t, 3), "t0_ms": round(t0, 3),
                "t_to_t0": round(t / t0, 4), "bound_ms": round(bound, 3), "t_to_bound": round(t / bound, 4), "healthy_ring_ms": round(ring, 3),
                "degraded_ring_ms": round(degraded, 3), "simulated_ms": round(said[label], 3) if label in said else "",
                "t_to_simulated": round(t / said[label], 4) if label in said else "", "to_better_of_ring_and_balance": round(t / best, 4) if best else "",

@@ -126,7 +126,9 @@ def limits(case, arguments, count_bytes):
 
 def environment(case, arguments, folder):
     env = matrix.environment(case | {"gpus": 1, "net": "r2ccl", "port": 0}, arguments, folder)
-    env |= {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,TUNING", "R2CC_FAIL_BOUND_MS": "5000", "R2CC_COLLNET_MARGIN": "100"}
+    env |= {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,TUNING", "R2CC_FAIL_BOUND_MS": "5000"}
+    if arguments.margin:
+        env["R2CC_COLLNET_MARGIN"] = str(arguments.margin)
     if case["mode"] == 3:
         env["NCCL_COLLNET_ENABLE"] = "1"
     return env | case["env"]
@@ -314,6 +316,7 @@ def main():
     parser.add_argument("--build", default=os.path.join(HERE, "..", "..", "..", "build", "release"))
     parser.add_argument("--mbits", type=int, default=2000, help="rate of each virtual NIC, Mbit/s")
     parser.add_argument("--mib", type=int, default=64, help="of the operations that are timed")
+    parser.add_argument("--margin", type=int, help="R2CC_COLLNET_MARGIN; default: the product's own")
     parser.add_argument("--minutes", type=float, default=8, help="start no case after that")
     parser.add_argument("--limit", type=float, default=75, help="seconds for one case")
     parser.add_argument("--other-nccl", action="append", default=[], metavar="LIBNCCL", help="another version's libnccl.so.2, for one more case each")
@@ -334,7 +337,8 @@ def main():
     begin, results, left_out = time.monotonic(), {}, []
     with matrix.shared_gpu(6, 1) as mps, open(arguments.out, "w", encoding="utf-8") as out:
         os.environ.update(mps)
-        print(json.dumps({"host": matrix.host_facts(arguments.build), "mps": bool(mps), "mbits": arguments.mbits, "mib": arguments.mib}), file=out, flush=True)
+        print(json.dumps({"host": matrix.host_facts(arguments.build), "mps": bool(mps), "mbits": arguments.mbits, "mib": arguments.mib, "margin": arguments.margin,
+                          "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}), file=out, flush=True)
         for case in chosen:
             if time.monotonic() - begin > 60 * arguments.minutes:
                 left_out.append(case["name"])

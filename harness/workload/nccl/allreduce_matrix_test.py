@@ -13,7 +13,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import allreduce_matrix as matrix  # noqa: E402  pylint: disable=wrong-import-position
 
-ARGUMENTS = argparse.Namespace(mib=64, mbits=2000, direct=True, other_nccl=["/other/libnccl-2.23.so"], build="/nowhere")
+ARGUMENTS = argparse.Namespace(mib=64, mbits=2000, direct=True, margin=None, other_nccl=["/other/libnccl-2.23.so"], build="/nowhere")
 CASES = {case["name"]: case for case in matrix.cases(ARGUMENTS)}
 BYTES = {"int8": 1, "uint8": 1, "float8e4m3": 1, "float8e5m2": 1, "float16": 2, "bfloat16": 2, "int32": 4, "float32": 4, "int64": 8, "float64": 8}
 
@@ -54,6 +54,9 @@ class Plan(unittest.TestCase):
     def test_environment_asks_for_collnet_in_mode_3_alone(self):
         three = matrix.environment(CASES["lost_mode3"], ARGUMENTS, "/tmp")
         self.assertEqual((three["R2CC_MODE"], three["NCCL_COLLNET_ENABLE"], three["WORLD_SIZE"]), ("3", "1", "4"))
+        self.assertNotIn("R2CC_COLLNET_MARGIN", three)  # the product's own
+        given = argparse.Namespace(**vars(ARGUMENTS) | {"margin": 100})
+        self.assertEqual(matrix.environment(CASES["lost_mode3"], given, "/tmp")["R2CC_COLLNET_MARGIN"], "100")
         self.assertNotIn("NCCL_COLLNET_ENABLE", matrix.environment(CASES["lost_balance"], ARGUMENTS, "/tmp"))
 
     def test_limits_are_the_bound_and_the_ring(self):

@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""allreduce_table.py with a runner that is made up: what it asks for, and what it makes of the answers."""
+
+import contextlib
+import csv
+import io
+import os
+import re
+import stat
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import allreduce_table as table  # noqa: E402  pylint: disable=wrong-import-position
+
+# Keeps each scenario. A healthy ring on nodes of eight NICs is slow where a node's rate is above 4 x 1200 Mbit/s, on those of four above 4 x 1600.
+RUNNER = """#!{python}
+import json, os, re, sys
+if sys.argv[1] != "run":
+    sys.exit(1)
+text = open(sys.argv[2]).read()
+print(text, file=open("{folder}/asked", "a"))
+out = sys.argv[sys.argv.index("--out") + 1]
+os.makedirs(out)
+nics, rate, iters = (float(re.search(key + r": ([\\d.]+)", text)[1]) for key in ("nics_per_node", "nic_rate", "iters"))
+nodes, size = (int(re.search(key + r": (\\d+)", text)[1]) for key in ("nodes", "bytes"))
+took = 2 * (nodes - 1) / nodes * size / (nics * rate * 1e6 / 8) * 1e3
+if nics * rate / 4 > (1200 if nics == 8 else 1600):
+    took *= 1.1
+result = {{"outcome": "ok", "error": None, "iteration_ms": [took] * int(iters), "metrics": {{"correctness": {{"exact": True}}, "faults": {{"witnessed": int("faults:" in text)}}}}}}
+json.dump({{"runs": [result]}}, open(os.path.join(out, "result.json"), "w"))
+"""
+
+
+class Table(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.runner = os.path.join(self.folder, "r2bench")
+        with open(self.runner, "w", encoding="utf-8") as file:
+            file.write(RUNNER.format(python=sys.executable, folder=self.folder))
+        os.chmod(self.runner, stat.S_IRWXU)
+
+    def call(self, *arguments):
+        """(rows of the table, scenarios that were asked for, what was said)."""
+        said, argv = io.StringIO(), sys.argv
+        sys.argv = ["allreduce_table.py", *arguments, "--r2bench", self.runner, "--rounds", "1", "--out", self.folder]
+        try:
+            with contextlib.redirect_stdout(said):
+                self.status = table.main()
+        finally:
+            sys.argv = argv
+        with open(os.path.join(self.folder, "asked"), encoding="utf-8") as file:
+            asked = file.read().split("version: 1")[1:]
+        with open(os.path.join(self.folder, arguments[0] + ".csv"), encoding="utf-8", newline="") as file:
+            return list(csv.DictReader(file)), asked, said.getvalue()
+
+    def test_the_rate_is_found_with_as_many_nics_as_the_row_has(self):
+        rows, asked, _ = self.call("sizes", "--lost", "1/8,1/4", "--largest", "32")
+        self.assertEqual(self.status, 0)
+        self.assertEqual({(row["lost"], row["mbits"]) for row in rows}, {("1/8", "1200"), ("1/4", "1600")})
+        tried = [re.search(r"nics_per_node: (\d+), nic_rate: ([\d.]+)", text).groups() for text in asked if "faults:" not in text]
+        self.assertIn(("8", "1000.0"), tried)  # 4 x 2000 Mbit/s a node
+        self.assertIn(("4", "2000"), tried)
+
+    def test_mode_3_runs_with_the_products_margin_unless_told(self):
+        _, asked, _ = self.call("sizes", "--lost", "1/4", "--largest", "8", "--mbits", "1600")
+        self.assertFalse([text for text in asked if "R2CC_COLLNET_MARGIN" in text])
+        rows, asked, _ = self.call("sizes", "--lost", "1/4", "--largest", "8", "--mbits", "1600", "--margin", "100")
+        self.assertTrue([text for text in asked if "R2CC_COLLNET_MARGIN: 100" in text])
+        self.assertEqual({row["margin"] for row in rows}, {"100"})
+
+    def test_large_operations_are_few(self):
+        _, asked, _ = self.call("sizes", "--lost", "0", "--largest", "1024", "--mbits", "1600")
+        iters = {int(re.search(r"bytes: (\d+)", text)[1]): int(re.search(r"iters: (\d+)", text)[1]) for text in asked}
+        self.assertEqual((iters[8], iters[128 << 20], iters[1 << 30]), (60, 24, 9))
+
+    def test_what_there_was_no_time_for_is_said(self):
+        with open(os.path.join(self.folder, "asked"), "w", encoding="utf-8"), open(os.path.join(self.folder, "sizes.csv"), "w", encoding="utf-8"):
+            pass
+        rows, asked, said = self.call("sizes", "--lost", "0", "--largest", "8", "--mbits", "1600", "--minutes", "0")
+        self.assertEqual((rows, asked, self.status), ([], [], 1))
+        self.assertIn("not run for lack of time", said)
+
+
+if __name__ == "__main__":
+    unittest.main()
