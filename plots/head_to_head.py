@@ -6,12 +6,13 @@
 
 Writes head_to_head.csv (a line a row of the run), head_to_head.md (medians over the seeds, a table each), and figures:
 head_to_head_stall (longest operation by fault and transport), head_to_head_retained (rate kept by fault and by collective)
-and head_to_head_cost (bus bandwidth and latency without a fault, beside NCCL's IB transport). A figure without rows is left
+and head_to_head_cost (times without a fault over those of NCCL's IB transport, against the size). A figure without rows is left
 out and named; exit status 1 when nothing could be made, 64 when a file cannot be used."""
 
 import argparse
 import csv
 import os
+import re
 import statistics
 import sys
 
@@ -57,11 +58,9 @@ def read(paths):
 
 
 def of_results(results):
-    """The same from results/tables/head_to_head.csv, of one machine."""
+    """The same from results/tables/head_to_head.csv: all sets, so all seeds; the foot of a figure names their machines."""
     rows = []
     for row in tables.read(results, "head_to_head"):
-        if row["set"] != "head_to_head":  # another machine's
-            continue
         measures = {measure: row[measure] if measure == "outcome" else tables.number(row[measure]) for measure in MEASURES if measure != "error"}
         rows.append({**row, "bytes": int(row["bytes"]), "heal_ms": tables.number(row["heal_ms"]), "seed": int(row["seed"]), "as_predicted": row["as_predicted"] == "1",
                      "result": {**measures, "wrong": int(measures["wrong"] or 0), "survives": measures["survives"] == 1}, "environment": {"nccl": row["nccl"]}})
@@ -78,6 +77,27 @@ def write_csv(table, path):
         for row in table["rows"]:
             writer.writerow([row[field] for field in FIELDS] + [row["result"].get(measure) for measure in MEASURES]
                             + [row.get("as_predicted"), row["environment"].get("nccl")])
+
+
+def retained_rows(table):
+    """Of the table `retained` those on the slowest ports: on faster ones it is not the ports that limit the job."""
+    rows = [row for row in table["rows"] if row["table"] == "retained"]
+    slowest = min((float(row.get("mbits") or 0) for row in rows), default=0)
+    return [row for row in rows if float(row.get("mbits") or 0) == slowest]
+
+
+def beside_ib(table):
+    """{(transport, bytes): [time over that of NCCL's IB transport in the same set and seed]}: they ran in turns."""
+    times = {}
+    for row in table["rows"]:
+        if row["table"] == "cost" and row["result"].get("before_ms"):
+            times.setdefault((row.get("set", ""), row["seed"], row["bytes"]), {})[row["transport"]] = row["result"]["before_ms"]
+    found = {}
+    for (_, _, count), of in sorted(times.items()):
+        for transport, ms in of.items():
+            if transport != "ib" and "ib" in of:
+                found.setdefault((transport, count), []).append(ms / of["ib"])
+    return found
 
 
 def groups(table, name, key):
@@ -130,13 +150,12 @@ def markdown(table):
              for (fault, transport, version), rows in sorted(groups(table, "versions", lambda r: (r["fault"], r["transport"], r["version"])).items(), key=order)]
     add("Versions of NCCL", ["NCCL", "fault", "transport", "survives", "wrong elements", "before, ms", "longest operation, ms", "retained"], lines)
     lines = [[op, TRANSPORTS[transport][0], survives(rows), str(sum(r["result"]["wrong"] for r in rows)), cell(median(rows, "retained"), 3)]
-             for (_, transport, op), rows in sorted(groups(table, "retained", lambda r: ("", r["transport"], r["op"])).items(), key=order)]
+             for (_, transport, op), rows in sorted(groups({"rows": retained_rows(table)}, "retained", lambda r: ("", r["transport"], r["op"])).items(), key=order)]
     add("Rate kept with one of four NICs lost", ["collective", "transport", "survives", "wrong elements", "retained (limit 0.75)"], lines)
-    lines = []
+    lines, ratios = [], beside_ib(table)
     for (count, transport), rows in sorted(groups(table, "cost", lambda r: (r["bytes"], r["transport"])).items(), key=lambda i: (i[0][0], list(TRANSPORTS).index(i[0][1]))):
-        against = [r for r in table["rows"] if r["table"] == "cost" and r["bytes"] == count and r["transport"] == "ib"]
-        mine, theirs = median(rows, "before_ms"), median(against, "before_ms")
-        lines.append([size(count), TRANSPORTS[transport][0], cell(mine, 3), cell(mine / theirs if mine and theirs else None, 3), cell(median(rows, "busbw"), 2),
+        beside = 1.0 if transport == "ib" else statistics.median(ratios[(transport, count)]) if (transport, count) in ratios else None
+        lines.append([size(count), TRANSPORTS[transport][0], cell(median(rows, "before_ms"), 3), cell(beside, 3), cell(median(rows, "busbw"), 2),
                       cell(median(rows, "cpu_s"), 2)])
     add("Without a fault", ["bytes", "transport", "operation, ms", "beside NCCL's IB transport", "busbw, GB/s", "CPU, s"], lines)
     gpus = sorted({gpu for host in table["hosts"] for gpu in (host["gpus"] if isinstance(host["gpus"], list) else [])})
@@ -179,7 +198,8 @@ def by_rows(axes, names, points, prefix):
 def foot(figure, table, text, of=None):
     """`of`: the tables that are drawn, all where None."""
     versions = sorted({row["environment"].get("nccl", "?") for row in table["rows"] if of is None or row["table"] in of})
-    style.footer(figure, f"evidence: {table['evidence']} (GPU and NCCL {', '.join(versions)} are real, the NICs are virtual) · {text}")
+    gpus = sorted({re.sub(r"^\d+ × ", "", gpu) for host in table["hosts"] for gpu in (host["gpus"] if isinstance(host["gpus"], list) else [])})
+    style.footer(figure, f"evidence: {table['evidence']} ({', '.join(gpus) or 'GPUs'} and NCCL {', '.join(versions)} are real, the NICs are virtual) · {text}")
 
 
 def draw_stall(table):
@@ -205,7 +225,7 @@ def draw_stall(table):
 def draw_retained(table):
     points = [(FAULTS[r["fault"]], r["transport"], r["result"]["retained"], False) for r in table["rows"]
               if r["table"] == "faults" and not r["heal_ms"] and r["fault"] in ("port_down", "all_but_one", "throttle") and r["result"]["retained"]]
-    points += [(r["op"], r["transport"], r["result"]["retained"], False) for r in table["rows"] if r["table"] == "retained" and r["result"]["retained"]]
+    points += [(r["op"], r["transport"], r["result"]["retained"], False) for r in retained_rows(table) if r["result"]["retained"]]
     if not points:
         return None
     known = [FAULTS["port_down"], FAULTS["all_but_one"], FAULTS["throttle"], "allreduce", "allgather", "reducescatter", "sendrecv", "alltoall"]
@@ -221,26 +241,34 @@ def draw_retained(table):
 
 
 def draw_cost(table):
-    costs = groups(table, "cost", lambda r: (r["transport"], r["bytes"]))
-    if not costs:
+    ratios = beside_ib(table)
+    if not ratios:
         return None
-    medians = {key: median(rows, "before_ms") for key, rows in costs.items()}
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(style.DOUBLE_COLUMN, 2.6))
-    figure.subplots_adjust(left=0.075, right=0.985, top=0.8, bottom=0.25, wspace=0.25)
-    for transport, (_, colour, marker) in TRANSPORTS.items():
-        small = [(count, ms * 1e3) for (t, count), ms in sorted(medians.items()) if t == transport and ms and count <= 64 * 1024]
-        large = [(count, median(costs[(t, count)], "busbw")) for (t, count), ms in sorted(medians.items()) if t == transport and ms and count >= 1024 * 1024]
-        for axes, points, name in ((left, small, "latency"), (right, large, "busbw")):
-            if points:
-                axes.plot([x for x, _ in points], [y for _, y in points], marker=marker, markersize=3.5, color=colour, gid=f"data:{name}:{transport}")
-    for axes, label in ((left, "AllReduce, µs"), (right, "bus bandwidth, GB/s")):
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(style.DOUBLE_COLUMN, 2.6), sharey=True)
+    figure.subplots_adjust(left=0.075, right=0.985, top=0.8, bottom=0.25, wspace=0.08)
+    for number, (transport, (_, colour, marker)) in enumerate(TRANSPORTS.items()):
+        for axes, name in ((left, "latency"), (right, "busbw")):
+            own = [(count, found) for (t, count), found in sorted(ratios.items()) if t == transport and (count <= 64 * 1024) == (name == "latency")]
+            if not own:
+                continue
+            beside = 2 ** (0.16 * (number - 3))  # so that ranges do not hide each other
+            axes.vlines([count * beside for count, _ in own], [min(found) for _, found in own], [max(found) for _, found in own], color=colour, linewidth=0.8)
+            axes.plot([count * beside for count, _ in own], [statistics.median(found) for _, found in own], linestyle="", marker=marker, markersize=3.5, color=colour,
+                      gid=f"data:{name}:{transport}")
+    for axes, title in ((left, "latency"), (right, "bandwidth")):
+        axes.axhline(1, color=style.INK, linewidth=0.8, linestyle=(0, (4, 2)))
         axes.set_xscale("log", base=2)
+        sizes = sorted({count for _, count in ratios if (count <= 64 * 1024) == (axes is left)})
+        axes.xaxis.set_major_locator(FixedLocator([count for count in sizes if not any(count < other < 4 * count for other in sizes)]))
+        axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(FuncFormatter(size))
-        axes.set_ylim(bottom=0)
-        axes.set_ylabel(label)
-        axes.set_xlabel("bytes of an operation")
-    legend(figure, {t for t, _ in costs})
-    foot(figure, table, "ports without a limit of their rate · medians", {"cost"})
+        axes.set_xlabel("bytes of an AllReduce")
+        axes.set_title(title, loc="right", fontsize=7.5)
+    left.set_ylabel("time / that of NCCL's IB")
+    left.set_ylim(bottom=0)
+    legend(figure, {t for t, _ in ratios})
+    most = max(len(found) for found in ratios.values())
+    foot(figure, table, f"ports without a limit of their rate, transports in turns · medians over at most {most} seeds; lines: their range", {"cost"})
     return figure
 
 
@@ -262,8 +290,7 @@ class OfResults:
 
 FIGURES = {"head_to_head_stall": draw_stall, "head_to_head_retained": draw_retained, "head_to_head_cost": draw_cost}
 
-# Cost wants more sizes than have been measured to be worth a figure.
-IN_RESULTS = [OfResults(name, FIGURES[name]) for name in ("head_to_head_stall", "head_to_head_retained")]
+IN_RESULTS = [OfResults(name, drawing) for name, drawing in FIGURES.items()]
 
 
 def main():

@@ -37,7 +37,9 @@ LINES = [{"host": {"gpus": ["NVIDIA H100"]}},
          line("versions", "r2ccl_migrate", "blackhole", version="2.23.4", stall_ms=36.0),
          line("timeouts", "ib_failover", "port_down", version="default", stall_ms=68000.0),
          line("cost", "ib", "", count=1 << 20, before_ms=0.5, busbw=2.0), line("cost", "r2ccl_migrate", "", count=1 << 20, before_ms=0.55, busbw=1.9),
-         line("cost", "ib", "", count=8, before_ms=0.1)]
+         line("cost", "ib", "", 2, count=1 << 20, before_ms=0.8), line("cost", "r2ccl_migrate", "", 2, count=1 << 20, before_ms=0.72),
+         line("cost", "ib", "", 3, count=1 << 20, before_ms=0.5), line("cost", "r2ccl_migrate", "", 3, count=1 << 20, before_ms=0.5),
+         line("cost", "ib", "", count=8, before_ms=0.1), line("cost", "r2ccl_balance", "", count=8, before_ms=0.102)]
 
 
 class HeadToHead(unittest.TestCase):
@@ -68,10 +70,30 @@ class HeadToHead(unittest.TestCase):
         self.assertEqual([x for x, _ in drawn["data:retained:r2ccl_balance:on"]], [0.74])
         self.assertEqual(len(drawn["data:retained:r2ccl_migrate:on"]), 3)
 
-    def test_cost_is_latency_below_and_bandwidth_above(self):
-        drawn = style.drawn(head_to_head.draw_cost(head_to_head.read([self.written(LINES)])))
-        self.assertEqual([tuple(map(float, p)) for p in drawn["data:latency:ib"]], [(8.0, 100.0)])
-        self.assertEqual([tuple(map(float, p)) for p in drawn["data:busbw:r2ccl_migrate"]], [(1048576.0, 1.9)])
+    def test_cost_is_the_median_of_the_seeds_ratios_to_nccls_transport(self):
+        figure = head_to_head.draw_cost(head_to_head.read([self.written(LINES)]))
+        drawn = style.drawn(figure)
+        (_, latency), = drawn["data:latency:r2ccl_balance"]
+        (_, bandwidth), = drawn["data:busbw:r2ccl_migrate"]
+        self.assertAlmostEqual(float(latency), 1.02)
+        self.assertAlmostEqual(float(bandwidth), 1.0)  # of 1.1, 0.9 and 1.0
+        self.assertNotIn("data:latency:ib", drawn)
+        self.assertIn("at most 3 seeds", " ".join(text.get_text().replace("\n", " ") for text in figure.texts))
+
+    def test_all_seeds_of_all_sets_are_drawn_and_the_foot_names_the_machines(self):
+        table = head_to_head.of_results(os.path.join(HERE, "..", "results"))
+        self.assertEqual({row["seed"] for row in table["rows"] if row["table"] == "faults"}, {1, 2, 3})
+        figure = head_to_head.draw_stall(table)
+        self.assertEqual(len(style.drawn(figure)["data:stall:r2ccl_balance:on"]),
+                         sum(row["table"] == "faults" and row["transport"] == "r2ccl_balance" and not row["heal_ms"] and row["result"]["stall_ms"] is not None for row in table["rows"]))
+        said = " ".join(text.get_text().replace("\n", " ") for text in figure.texts)
+        self.assertIn("H100", said)
+        self.assertIn("H200", said)
+
+    def test_what_is_retained_counts_where_the_ports_are_slowest(self):
+        fast, slow = line("retained", "r2ccl_balance", "port_down", 1, op="alltoall", retained=0.79), line("retained", "r2ccl_balance", "port_down", 2, op="alltoall", retained=0.74)
+        drawn = style.drawn(head_to_head.draw_retained(head_to_head.read([self.written([{**fast, "mbits": 5000}, {**slow, "mbits": 2500}])])))
+        self.assertEqual([x for x, _ in drawn["data:retained:r2ccl_balance:on"]], [0.74])
 
     def test_tables_have_medians_and_sums_of_what_was_wrong(self):
         self.assertEqual(self.program(self.written(LINES)).returncode, 0)
@@ -80,7 +102,7 @@ class HeadToHead(unittest.TestCase):
         self.assertIn("| port down | R2CCL, live migration | 3 of 3 | 2 | 20.0 | 35 | – | 0.62 | – | – | 3 of 3 |", text)
         self.assertIn("| port down | NCCL's IB transport | 0 of 1 | 0 | 20.0 | – | 540 |", text)
         self.assertIn("| port down, repaired | R2CCL, live migration | 1 of 1 | 0 | 20.0 | 33 | – | – | 0.99 | 900 |", text)
-        self.assertIn("| 1 MiB | R2CCL, live migration | 0.550 | 1.100 | 1.90 | 0.50 |", text)
+        self.assertIn("| 1 MiB | R2CCL, live migration | 0.550 | 1.000 | 3.00 | 0.50 |", text)
         self.assertIn("NVIDIA H100", text)
         with open(os.path.join(self.folder, "head_to_head.csv"), encoding="utf-8") as file:
             rows = list(csv.DictReader(file))

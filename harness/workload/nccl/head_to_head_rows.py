@@ -95,8 +95,9 @@ def versions_table(arguments, seeds):
 
 
 def retained_table(arguments, seeds):
-    """One of four NICs lost for good: Balance can keep 0.75, mode 1 and a single standby 0.5."""
-    return [row("retained", transport, "port_down", seed, op=op, nics=4, mbits=5000, iters=60, library=arguments.library)
+    """One of four NICs lost for good: Balance can keep 0.75, mode 1 and a single standby 0.5. The ports are slow enough to be the limit: at twice the rate
+    the ranks, which share a GPU, were, and more than the limit seemed to be kept."""
+    return [row("retained", transport, "port_down", seed, op=op, nics=4, mbits=2500, iters=60, library=arguments.library)
             for seed in seeds for op in COLLECTIVES for transport in ("r2ccl_balance", "r2ccl_migrate", "ib_failover")]
 
 
