@@ -167,7 +167,7 @@ def doubts_of(run):
 
 
 def dropped_of(runs):
-    """(kind, mode) -> (faults that took effect, how many of them were not measured, their reasons)."""
+    """(kind, mode) -> [faults that took effect, how many of them were not sampled, their reasons]."""
     groups = {}
     for run in runs:
         for fault in run["faults"]:
@@ -181,19 +181,23 @@ def dropped_of(runs):
     return groups
 
 
-def report(groups, wanted_faults, out):
+def report(groups, dropped, wanted_faults, out):
     """Prints the table and the limits. (Whether all of them are met, whether there were faults enough.)"""
-    rows = [["kind", "mode", "faults", "detect p50", "p99", "max", "recover p50", "p90", "p99", "floor", "wake-up p99"]]
-    for (kind, mode), faults in groups.items():
+    rows = [["kind", "mode", "witnessed", "sampled", "dropped", "judged", "detect p50", "p99", "max", "recover p50", "p90", "p99", "floor",
+             "wake-up p99"]]
+    for (kind, mode), (witnessed, not_sampled, _) in sorted(dropped.items()):
+        faults = groups.get((kind, mode), [])
         detect, recover = [f["detect"] for f in faults], [f["recover"] for f in faults]
-        rows.append([kind, mode, str(len(faults))] + [f"{value:.2f}" for value in (
-            percentile(detect, 50), percentile(detect, 99), max(detect), percentile(recover, 50), percentile(recover, 90),
-            percentile(recover, 99), max(f["floor"] for f in faults), max(f["wakeup"] for f in faults))])
+        rows.append([kind, mode] + [str(count) for count in (witnessed, witnessed - not_sampled, not_sampled, len(faults))] +
+                    ([f"{value:.2f}" for value in (
+                        percentile(detect, 50), percentile(detect, 99), max(detect), percentile(recover, 50), percentile(recover, 90),
+                        percentile(recover, 99), max(f["floor"] for f in faults), max(f["wakeup"] for f in faults))] if faults else ["–"] * 8))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         print("  ".join(cell.ljust(width) if column < 2 else cell.rjust(width)
                         for column, (cell, width) in enumerate(zip(row, widths))), file=out)
-    print("times in ms; floor and wake-up: the largest of the group\n", file=out)
+    print("witnessed: took effect; dropped: of those, not sampled; judged: sampled, but for the last fault of a run that was cut short\n"
+          "times in ms; floor and wake-up: the largest of the group\n", file=out)
     met = enough = True
     for (kind, mode), faults in groups.items():
         if kind not in LIMITS:
@@ -230,7 +234,8 @@ def main(arguments=None, out=sys.stdout):
     except (Unreadable, OSError) as error:
         print(error, file=sys.stderr)
         return 64
-    met, known = report(groups, options.wanted, out)
+    dropped_groups = dropped_of(runs)
+    met, known = report(groups, dropped_groups, options.wanted, out)
     for run in runs:
         for phrase in failures_of(run):
             met = False
@@ -238,12 +243,13 @@ def main(arguments=None, out=sys.stdout):
         for phrase in doubts_of(run):
             known = False
             print(f"unknown  mode {run['mode']}, seed {run['seed']}: {phrase}", file=out)
-    for (kind, mode), (witnessed, dropped, reasons) in sorted(dropped_of(runs).items()):
-        if 100 * dropped <= options.dropped * witnessed:
-            continue
-        known = False
+    for (kind, mode), (witnessed, dropped, reasons) in sorted(dropped_groups.items()):
         why = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items(), key=str))
-        print(f"unknown  {kind}, {mode}: {dropped} of {witnessed} faults were not measured, more than {options.dropped:g} %: {why}", file=out)
+        if 100 * dropped > options.dropped * witnessed:
+            known = False
+            print(f"unknown  {kind}, {mode}: {dropped} of {witnessed} faults were not measured, more than {options.dropped:g} %: {why}", file=out)
+        elif dropped:
+            print(f"dropped  {kind}, {mode}: {dropped} of {witnessed} faults were not measured: {why}", file=out)
     return 1 if not met else 0 if known else 2
 
 

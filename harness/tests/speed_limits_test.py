@@ -53,8 +53,8 @@ class SpeedLimits(unittest.TestCase):
         self.write(run([fault()] * 80 + [fault("qp_error")] * 2), name="b/c", seed=2)
         status, said = self.call(wanted="200")
         self.assertEqual(status, 2, said)
-        self.assertRegex(said, r"port_down +migrate +200 +0\.10 +0\.10 +0\.10 +17\.00 +17\.00 +17\.00 +16\.00 +0\.50\n")
-        self.assertRegex(said, r"port_down +balance +3 ")
+        self.assertRegex(said, r"port_down +migrate +200 +200 +0 +200 +0\.10 +0\.10 +0\.10 +17\.00 +17\.00 +17\.00 +16\.00 +0\.50\n")
+        self.assertRegex(said, r"port_down +balance +3 +3 +0 +3 ")
         self.assertNotIn("baseline", said)
         self.assertNotIn("few      port_down, migrate", said)
         self.assertIn("few      qp_error, migrate: 2 faults; 200 are wanted", said)
@@ -93,7 +93,7 @@ class SpeedLimits(unittest.TestCase):
     def test_only_what_was_measured_counts(self):
         not_sampled = fault(recover=None, sampled=False, why_not_sampled="no operation was open")
         self.write(run([fault(), not_sampled, fault(witnessed=False), fault()]))
-        self.assertRegex(self.call()[1], r"port_down +migrate +2 ")
+        self.assertRegex(self.call()[1], r"port_down +migrate +3 +2 +1 +2 ")
 
     def test_a_fault_that_never_recovered_takes_for_ever(self):
         self.write(run([fault()] * 3 + [fault(recover=None)] * 2))
@@ -108,7 +108,7 @@ class SpeedLimits(unittest.TestCase):
         self.write(run(cut, outcome="cancelled"))
         status, said = self.call()
         self.assertEqual(status, 0, said)
-        self.assertRegex(said, r"port_down +migrate +3 ")
+        self.assertRegex(said, r"port_down +migrate +4 +4 +0 +3 ")
         self.write(run([fault(recover=None)] + [fault("qp_error")], outcome="cancelled"))
         self.assertEqual(self.call()[0], 1, "another fault came later")
         self.write(run(cut + [fault(witnessed=False)], outcome="cancelled"))
@@ -159,13 +159,19 @@ class SpeedLimits(unittest.TestCase):
     def test_faults_that_were_not_measured_are_told_with_their_reasons(self):
         late = fault(sampled=False, why_not_sampled="no operation was open")
         self.write(run([fault()] * 95 + [late] * 5))
-        self.assertEqual(self.call(dropped="5")[0], 0)
+        status, said = self.call(dropped="5")
+        self.assertEqual(status, 0)
+        self.assertRegex(said, r"kind +mode +witnessed +sampled +dropped +judged ")
+        self.assertRegex(said, r"port_down +migrate +100 +95 +5 +95 ")
+        self.assertIn("dropped  port_down, migrate: 5 of 100 faults were not measured: 5 no operation was open", said)
         self.write(run([fault()] * 94 + [late] * 6))
         status, said = self.call(dropped="5")
         self.assertEqual(status, 2)
         self.assertIn("unknown  port_down, migrate: 6 of 100 faults were not measured, more than 5 %: 6 no operation was open", said)
         self.write(run([fault()] * 94 + [late] * 6))
         self.assertEqual(self.call(dropped="6")[0], 0)
+        self.write(run([fault()] * 3 + [fault("blackhole", sampled=False, why_not_sampled="no operation was open")]))
+        self.assertRegex(self.call()[1], r"blackhole +migrate +1 +0 +1 +0 +–", "a kind of which nothing was measured")
 
     def test_lines_of_older_versions_do_not_say_enough(self):
         self.write(run([fault()] * 3))
