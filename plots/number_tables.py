@@ -161,7 +161,8 @@ def mode3_algorithms(results):
 
 
 MACHINES = ("head_to_head", "head_to_head_h200_2")  # of what was run again with a later build, on another machine
-TRANSPORTS = {"ib": "NCCL's IB", "ib_failover": "NCCL's IB, failover", "r2ccl_baseline": "R2CCL mode 0", "r2ccl_migrate": "R2CCL mode 1", "r2ccl_balance": "R2CCL mode 2"}
+TRANSPORTS = {"ib": "NCCL's IB", "ib_failover": "NCCL's IB, failover", "r2ccl_baseline": "R2CCL mode 0", "r2ccl_migrate": "R2CCL mode 1", "r2ccl_balance": "R2CCL mode 2", "r2ccl_allreduce": "R2CCL mode 3",
+              "upstream": "upstream R2CCL"}
 
 
 def by_transport(results, table, *keys, measured=("head_to_head",)):

@@ -168,6 +168,7 @@ def parse(argv):
     parser.add_argument("--build", default=os.path.abspath(os.path.join(HERE, "../../../build/release")), help="folder with bin/ and lib/")
     parser.add_argument("--seeds", type=lambda text: [int(seed) for seed in text.split(",")], default=[1, 2, 3])
     parser.add_argument("--mode3", action="store_true", help="R2CCL's mode 3, too")
+    parser.add_argument("--upstream", default="", metavar="LIBRARY", help="table faults: also upstream R2CCL, the libnccl.so.2 built from its source")
     parser.add_argument("--quick", action="store_true", help="the most telling rows of all tables, one seed, short jobs: some 8 minutes")
     parser.add_argument("--limit", type=float, default=float("inf"), metavar="SECONDS", help="begin no row that is expected to end later")
     parser.add_argument("--only", default="", metavar="REGEX", help="rows whose id matches")
@@ -197,7 +198,8 @@ def main(argv=None):
         append(arguments.out, {"host": matrix.host_facts(arguments.build), "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "rows_left": len(left)})
     began, missing = time.monotonic(), 0
     with contextlib.ExitStack() as stack:
-        mps = stack.enter_context(matrix.shared_gpu(2, 1))  # one daemon for all rows, where there is one
+        gpus = len(matrix.host_facts(arguments.build)["gpus"]) if left and shutil.which("nvidia-smi") else 1
+        mps = stack.enter_context(matrix.shared_gpu(2, gpus))  # one daemon for all rows, where there is one and the ranks share a GPU
         for row in left:
             if time.monotonic() - began + row["expected_s"] > arguments.limit:
                 missing += 1
@@ -212,7 +214,7 @@ def main(argv=None):
             append(arguments.out, line)
             if line["result"]["outcome"] in ("hang", "killed"):  # MPS is not to be trusted when a client was killed
                 stack.close()
-                mps = stack.enter_context(matrix.shared_gpu(2, 1))
+                mps = stack.enter_context(matrix.shared_gpu(2, gpus))
             found = line["result"]
             print(f"{row['id']:58} {found['outcome']:6} wrong {found['wrong']} before {found['before_ms'] or 0:.2f} ms stall {found['stall_ms'] or 0:.1f} ms "
                   f"retained {found['retained'] or 0:.2f} as predicted: {line['as_predicted']} ({line['seconds']} s)", flush=True)

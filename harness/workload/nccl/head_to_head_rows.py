@@ -13,6 +13,10 @@ TRANSPORTS = {
     "r2ccl_migrate": "{mode: migrate, label: r2ccl_migrate}",
     "r2ccl_balance": "{mode: balance, label: r2ccl_balance}",
     "r2ccl_allreduce": "{mode: allreduce, label: r2ccl_allreduce}",
+    # The fork of NCCL 2.23.4 that the paper's authors published, built from its source by whoever runs this. It is not a plugin but the library itself,
+    # on its own IB transport. R2CC_MODE 0, which r2bench sets for `baseline`: its modes 1 to 3 play a failure, 0 answers real ones. A connection's backup
+    # is the other one of two devices, so they must not be merged.
+    "upstream": "{mode: baseline, label: upstream, transport: ib, env: {NCCL_IB_MERGE_NICS: 0}}",
 }
 HEAD_TO_HEAD = ["ib", "ib_failover", "r2ccl_migrate", "r2ccl_balance"]
 AT = 25  # the operation that the first fault strikes
@@ -59,19 +63,23 @@ def size_name(count):
 def expected_s(one):
     """Start, operations at the ports' rate at half speed with their comparison, and what the transport takes to notice."""
     rate = one["nics"] * one["mbits"] * 1e6 / 8 if one["mbits"] else 6e9
-    noticed = 2 * 4.096e-6 * 2 ** one["timeout"] * 8 if one["transport"].startswith("ib") and one["fault"] else 0.2
+    noticed = 2 * 4.096e-6 * 2 ** one["timeout"] * 8 if one["transport"].startswith(("ib", "upstream")) and one["fault"] else 0.2
     return round(5 + one["iters"] * (2 * one["bytes"] / rate + 2e-3) + noticed, 1)
 
 
 def faults_table(arguments, seeds, transports):
     found = []
+
+    def add(transport, fault, seed, **more):
+        found.append(row("faults", transport, fault, seed, library=arguments.upstream if transport == "upstream" else arguments.library, **more))
+
     for seed in seeds:
         for fault in FAULTS:
             for transport in transports:
-                found.append(row("faults", transport, fault, seed, library=arguments.library))
+                add(transport, fault, seed)
         for fault in HEALING:
             for transport in [t for t in transports if t != "ib"]:
-                found.append(row("faults", transport, fault, seed, library=arguments.library, heal_ms=1000, iters=420))
+                add(transport, fault, seed, heal_ms=1000, iters=420)
     return found
 
 
@@ -141,7 +149,7 @@ def plan(arguments):
     tables = arguments.table or TABLES
     if arguments.quick:
         return quick(arguments, tables)
-    transports = HEAD_TO_HEAD + (["r2ccl_allreduce"] if arguments.mode3 else [])
+    transports = HEAD_TO_HEAD + (["r2ccl_allreduce"] if arguments.mode3 else []) + (["upstream"] if arguments.upstream else [])
     found = []
     if "faults" in tables:
         found += faults_table(arguments, arguments.seeds, transports)

@@ -82,12 +82,20 @@ class Plan(unittest.TestCase):
     def test_every_row_has_a_name_of_its_own_and_a_prediction(self):
         with open(head_to_head.PREDICTIONS, encoding="utf-8") as file:
             predictions = json.load(file)
-        for extra in ((), ("--quick",), ("--mode3",)):
+        for extra in ((), ("--quick",), ("--mode3",), ("--upstream", "/theirs/libnccl.so.2")):
             rows = rows_of.plan(arguments(*self.LIBRARIES, *extra))
             self.assertEqual(len({row["id"] for row in rows}), len(rows))
             for row in rows:
                 if row["transport"] != "r2ccl_allreduce":
                     self.assertIsNotNone(rows_of.prediction(predictions, row), row["id"])
+
+    def test_upstream_runs_its_own_library_under_each_fault(self):
+        rows = [row for row in rows_of.plan(arguments("--table", "faults", "--upstream", "/theirs/libnccl.so.2", "--library", "/nccl.so")) if row["seed"] == 1]
+        theirs = [row for row in rows if row["transport"] == "upstream" and not row["heal_ms"]]
+        self.assertEqual([row["fault"] for row in theirs], list(rows_of.FAULTS))
+        self.assertEqual({row["library"] for row in theirs}, {"/theirs/libnccl.so.2"})
+        self.assertEqual({row["library"] for row in rows if row["transport"] != "upstream"}, {"/nccl.so"})
+        self.assertIn("transport: ib, env: {NCCL_IB_MERGE_NICS: 0}", rows_of.scenario(theirs[0], "row"))
 
     def test_transports_take_turns(self):
         rows = [row for row in rows_of.plan(arguments("--table", "faults")) if row["fault"] == "throttle" and row["seed"] == 2]
@@ -109,7 +117,7 @@ class Plan(unittest.TestCase):
         import subprocess
         with tempfile.TemporaryDirectory() as folder:
             files = []
-            for number, row in enumerate(rows_of.plan(arguments(*self.LIBRARIES))):
+            for number, row in enumerate(rows_of.plan(arguments(*self.LIBRARIES, "--upstream", "/theirs/libnccl.so.2"))):
                 if row["seed"] == 1:
                     files.append(os.path.join(folder, f"row{number}.yaml"))
                     with open(files[-1], "w", encoding="utf-8") as file:
