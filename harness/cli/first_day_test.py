@@ -16,10 +16,10 @@ PAGE = os.path.join(HERE, "..", "..", "cloudlab", "FIRST_DAY.md")
 r2bench = None
 # Each package's 'Unverified on hardware': what a bullet says, and the steps that try it.
 UNVERIFIED = {
-    "harness/real/README.md": {"`real_ovs_drop` and `real_switch_port`": "real_ovs_drop real_switch_port real_pcie_remove",
+    "harness/real/README.md": {"`real_ovs_drop` has not run": "real_ovs_drop real_switch_port real_pcie_remove",
                                "the same name after a rescan": "real_pcie_remove", "unmanaged switch": "real_link_down"},
     "harness/hosts/README.md": {"srun was run with network namespaces only": "preflight slurm"},
-    "harness/cluster/README.md": {"met soft RoCE only": "preflight pci"},
+    "harness/cluster/README.md": {"has run on soft RoCE only": "preflight pci"},
     "cloudlab/README.md": {"the portal's geni-lib": "portal", "root may log in": "portal", "`dcb maxrate`": "rate_limit",
                            "`setpci": "pci", "`nccl_tests.sh`": "nccl_tests"},
     "r2ccl/KNOWN_GAPS.md": {"PCI_RELAXED_ORDERING": "gpu_memory", "The choice of a GID": "preflight", "`R2CC_GPU_DIRECT=1`": "gpu_memory pxn",
