@@ -28,6 +28,12 @@ void extended_put_back(const std::shared_ptr<ExtendedQp>& qp);
 // queue pair.
 int extended_post(ibv_qp* qp, const ibv_send_wr& wr, bool& known);
 
+// What the provider left out stays out: it does not serve it on this object.
+template <typename Function>
+void replace(Function*& pointer, Function* by) {
+  if (pointer != nullptr) pointer = by;
+}
+
 void extended_adopt(ibv_cq_ex* cq, Slot& slot);
 std::shared_ptr<ExtendedCq> extended_take(const ibv_cq* cq);
 void extended_put_back(const std::shared_ptr<ExtendedCq>& cq);

@@ -213,11 +213,6 @@ uint64_t read_completion_wallclock_ns(ibv_cq_ex*) {
   return uint64_t(now.tv_sec) * 1000000000u + uint64_t(now.tv_nsec);
 }
 
-template <typename Function>
-void replace(Function*& pointer, Function* by) {
-  if (pointer != nullptr) pointer = by;
-}
-
 }  // namespace
 
 void extended_adopt(ibv_cq_ex* cq, Slot& slot) {

@@ -197,12 +197,6 @@ void wr_set_inline_data_list(ibv_qp_ex* qp, size_t count, const ibv_data_buf* li
   for (size_t i = 0; i < count; i++) append(state(qp).batch.back(), list[i].addr, list[i].length);
 }
 
-// What the provider left out stays out: it does not serve it on this queue pair.
-template <typename Function>
-void replace(Function*& pointer, Function* by) {
-  if (pointer != nullptr) pointer = by;
-}
-
 void put_data(const ibv_qp_ex& real, ibv_qp_ex* qp, const ibv_send_wr& wr) {
   const auto count = size_t(wr.num_sge);
   if ((wr.send_flags & IBV_SEND_INLINE) != 0) {

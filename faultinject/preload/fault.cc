@@ -6,7 +6,7 @@
 
 namespace faultinject {
 
-constexpr uint32_t kMostRecords = 256;
+constexpr uint32_t kMostStrikeRecords = 256;
 
 bool Fault::hits(const Context& context) const { return entry_.hits(context.node(), context.nic()); }
 
@@ -27,7 +27,7 @@ bool Fault::hits(const Context& context, const QueuePair& qp) const {
 
 void Fault::struck(Context& context, Effect effect, uint32_t qp_num, uint64_t value, uint64_t now) {
   took_effect(entry_, now);
-  if (recorded_ == kMostRecords) return;
+  if (recorded_ == kMostStrikeRecords) return;
   recorded_++;
   context.witness(*this, effect, qp_num, value, now);
 }

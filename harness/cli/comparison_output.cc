@@ -114,14 +114,14 @@ void publish(const SampleComparison& comparison, const std::string& out, const C
   if (summary && *summary) write_file(summary, comparison_markdown(comparison), std::ios::app);
 }
 
-int exit_code(Change change) {
+int exit_code(Shift change) {
   switch (change) {
-    case Change::kSame:
-    case Change::kBetter:
+    case Shift::kSame:
+    case Shift::kBetter:
       return 0;
-    case Change::kWorse:
+    case Shift::kWorse:
       return 1;
-    case Change::kUnknown:
+    case Shift::kUnknown:
       break;
   }
   return 2;

@@ -40,6 +40,6 @@ void write_baseline(const std::filesystem::path& file, const SampleSet& set);
 void publish(const SampleComparison& comparison, const std::string& out, const Console& console);
 
 /// 0 same or better, 1 worse, 2 unknown.
-int exit_code(Change change);
+int exit_code(Shift change);
 
 }  // namespace r2bench

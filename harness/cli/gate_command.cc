@@ -10,11 +10,11 @@
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/explain.h"
 #include "harness/cli/resources.h"
+#include "harness/judge/verdict.h"
 #include "harness/report/comparison_words.h"
 #include "harness/report/json.h"
 #include "harness/report/progress.h"
 #include "harness/report/run_folder.h"
-#include "harness/judge/verdict.h"
 
 namespace r2bench {
 namespace {
@@ -133,7 +133,7 @@ class Measurement {
     row.scenario = scenario.name;
     row.metric = "expectations";
     row.is_fact = true;
-    row.change = judged.verdict == Verdict::kFail ? Change::kWorse : Change::kUnknown;
+    row.change = judged.verdict == Verdict::kFail ? Shift::kWorse : Shift::kUnknown;
     for (const Judgement& judgement : judged.expectations) {
       if (judgement.verdict != judged.verdict) continue;
       row.mode = judgement.mode;
@@ -182,7 +182,7 @@ void add_missing(const SampleSet& before, const SampleSet& now, SampleComparison
 void add_drift(const SampleSet& baseline, const SampleSet& now, const Thresholds& thresholds,
                SampleComparison& comparison) {
   for (const ComparisonRow& row : compare(baseline, now, thresholds).rows)
-    if (row.change == Change::kWorse && !row.is_fact)
+    if (row.change == Shift::kWorse && !row.is_fact)
       comparison.notes.push_back("beside the baseline: " + sentence(row));
 }
 

@@ -54,18 +54,18 @@ nlohmann::json run_apart(const Case& which, const std::string& a, const std::str
   if (pipe(ends.data()) != 0) throw std::runtime_error("pipe");
   const pid_t child = fork();
   if (child == 0) {
-    close(ends[0]);
+    ::close(ends[0]);
     alarm(kCaseSeconds);
     const std::string text = run_here(which, a, b).dump();
-    const bool whole = write(ends[1], text.data(), text.size()) == ssize_t(text.size());
+    const bool whole = ::write(ends[1], text.data(), text.size()) == ssize_t(text.size());
     _exit(whole ? 0 : 1);
   }
-  close(ends[1]);
+  ::close(ends[1]);
   std::string text;
   std::array<char, 4096> buffer{};
-  for (ssize_t n; (n = read(ends[0], buffer.data(), buffer.size())) > 0;)
+  for (ssize_t n; (n = ::read(ends[0], buffer.data(), buffer.size())) > 0;)
     text.append(buffer.data(), size_t(n));
-  close(ends[0]);
+  ::close(ends[0]);
   int status = 0;
   waitpid(child, &status, 0);
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return nlohmann::json::parse(text);
@@ -92,7 +92,7 @@ void strike_by(const std::string& how) {
 void print(const nlohmann::json& json, int fd) {
   const std::string text = json.dump(1) + "\n";
   for (size_t done = 0; done < text.size();) {
-    const ssize_t n = write(fd, text.data() + done, text.size() - done);
+    const ssize_t n = ::write(fd, text.data() + done, text.size() - done);
     if (n <= 0) throw std::runtime_error("the result cannot be written");
     done += size_t(n);
   }

@@ -27,7 +27,6 @@ constexpr uint64_t kPingEveryNs = 100 * r2ccl::kNsPerMs;
 constexpr int kFirstPings = 16;
 constexpr milliseconds kListen{100};
 constexpr milliseconds kPrepareBound{60'000};
-constexpr milliseconds kAnswerBound{10'000};
 constexpr milliseconds kPutBackBound{130'000};
 
 }  // namespace
@@ -105,7 +104,8 @@ void RemoteHost::take(const json& message, uint64_t arrived_ns) {
     to_runner(state);
     states_[message.at("id")] = state;
   } else if (type == "note") {
-    notes_.push_back({to_runner(message.at("time_ns").get<uint64_t>()), message.at("name"), message.at("text")});
+    notes_.push_back(
+        {to_runner(message.at("time_ns").get<uint64_t>()), message.at("name"), message.at("text")});
   } else if (type == "trouble") {
     lost_ = message.at("refused");
   }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -17,6 +18,9 @@
 #include "harness/launch/secure_link.h"
 
 namespace r2bench {
+
+/// How long an agent may take to answer a question that needs no work.
+inline constexpr std::chrono::milliseconds kAnswerBound{10'000};
 
 class RemoteHost final : public Host {
  public:

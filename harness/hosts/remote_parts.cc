@@ -16,7 +16,6 @@ using nlohmann::json;
 
 namespace {
 
-constexpr std::chrono::milliseconds kAnswerBound{10'000};
 constexpr std::chrono::milliseconds kSignalBound{2'000};
 
 }  // namespace

@@ -48,7 +48,7 @@ ComparisonRow row_of(const ModeSamples& mode, const std::string& metric) {
   return row;
 }
 
-ComparisonRow fact(const ModeSamples& mode, const std::string& metric, Change change, std::string why) {
+ComparisonRow fact(const ModeSamples& mode, const std::string& metric, Shift change, std::string why) {
   ComparisonRow row = row_of(mode, metric);
   row.is_fact = true;
   row.change = change;
@@ -64,11 +64,11 @@ void add_facts(const ModeSamples& before, const ModeSamples& after, std::vector<
         return std::find(before.outcomes.begin(), before.outcomes.end(), o) == before.outcomes.end();
       });
   rows.push_back(
-      fact(before, "outcome", worse ? Change::kWorse : Change::kSame, was + " before, " + is + " now"));
+      fact(before, "outcome", worse ? Shift::kWorse : Shift::kSame, was + " before, " + is + " now"));
   if (after.wrong.empty())
-    rows.push_back(fact(before, "correctness", Change::kSame, "exact"));
+    rows.push_back(fact(before, "correctness", Shift::kSame, "exact"));
   else
-    rows.push_back(fact(before, "correctness", Change::kWorse, after.wrong.front()));
+    rows.push_back(fact(before, "correctness", Shift::kWorse, after.wrong.front()));
 }
 
 std::string differing_condition(const ModeSamples& before, const ModeSamples& after) {
@@ -121,25 +121,25 @@ void add_tail(const MetricSamples& before, const MetricSamples& after, const Met
 
 }  // namespace
 
-const char* name(Change change) {
+const char* name(Shift change) {
   // clang-format off
   switch (change) {
-    case Change::kSame: return "same";
-    case Change::kBetter: return "better";
-    case Change::kWorse: return "worse";
-    case Change::kUnknown: return "unknown";
+    case Shift::kSame: return "same";
+    case Shift::kBetter: return "better";
+    case Shift::kWorse: return "worse";
+    case Shift::kUnknown: return "unknown";
   }
   // clang-format on
   return "unknown";
 }
 
-Change SampleComparison::change() const {
-  const auto any = [&](Change change) {
+Shift SampleComparison::change() const {
+  const auto any = [&](Shift change) {
     return std::any_of(rows.begin(), rows.end(),
                        [&](const ComparisonRow& row) { return row.change == change; });
   };
-  if (any(Change::kWorse)) return Change::kWorse;
-  return rows.empty() || any(Change::kUnknown) ? Change::kUnknown : Change::kSame;
+  if (any(Shift::kWorse)) return Shift::kWorse;
+  return rows.empty() || any(Shift::kUnknown) ? Shift::kUnknown : Shift::kSame;
 }
 
 double noise_floor(const MetricSamples& samples, const Thresholds& thresholds, bool by_turns,
@@ -188,11 +188,11 @@ SampleComparison compare_sets(const SampleSet& before, const SampleSet& after, c
   for (const ModeSamples& was : before.modes) {
     const ModeSamples* is = after.find(was.scenario, was.mode);
     if (!is) {
-      result.rows.push_back(fact(was, "outcome", Change::kUnknown, "this mode was not run"));
+      result.rows.push_back(fact(was, "outcome", Shift::kUnknown, "this mode was not run"));
       continue;
     }
     if (const std::string difference = differing_condition(was, *is); !difference.empty()) {
-      result.rows.push_back(fact(was, "conditions", Change::kUnknown, "not comparable: " + difference));
+      result.rows.push_back(fact(was, "conditions", Shift::kUnknown, "not comparable: " + difference));
       continue;
     }
     add_facts(was, *is, result.rows);
@@ -241,11 +241,11 @@ SampleComparison compare_sets(const SampleSet& before, const SampleSet& after, c
   for (size_t i = 0; i < tested.size(); ++i) {
     ComparisonRow& row = result.rows[tested[i]];
     row.p = p_worse[i];
-    row.change = Change::kSame;
+    row.change = Shift::kSame;
     if (row.p < thresholds.alpha && row.worse_by > row.floor && row.interval.low > 0)
-      row.change = Change::kWorse;
+      row.change = Shift::kWorse;
     if (p_better[i] < thresholds.alpha && -row.worse_by > row.floor && row.interval.high < 0)
-      row.change = Change::kBetter;
+      row.change = Shift::kBetter;
   }
   for (const ModeSamples& mode : after.modes)
     if (!before.find(mode.scenario, mode.mode))

@@ -13,14 +13,14 @@
 
 namespace r2bench {
 
-enum class Change {
+enum class Shift {
   kSame,     ///< no worse, as far as the samples can tell
   kBetter,   ///< significantly better, by more than the floor
   kWorse,    ///< significantly worse, by more than the floor
   kUnknown,  ///< one side lacks the metric, or has too few samples to tell
 };
 /// "same", "better", "worse", "unknown".
-const char* name(Change change);
+const char* name(Shift change);
 
 struct Thresholds {
   double alpha = 0.02;           ///< of all metrics together (Holm)
@@ -40,13 +40,13 @@ struct Thresholds {
 struct ComparisonRow {
   std::string scenario, mode, metric, unit;
   Better better = Better::kLower;
-  Change change = Change::kUnknown;
+  Shift change = Shift::kUnknown;
   std::string why;  ///< of kUnknown and of facts: a sentence
   bool is_fact = false;
   size_t n_before = 0, n_after = 0;
   std::optional<double> before, after;  ///< medians, or the percentile that the metric names
   double worse_by = 0;                  ///< shift towards the worse side; below 0: better
-  Interval interval;                    ///< of worse_by, 95 %
+  ConfidenceInterval interval;          ///< of worse_by, 95 %
   double floor = 0;                     ///< what worse_by must exceed
   std::string floor_from;               ///< where the floor is from: a few words
   double p = 1;                         ///< that it is no worse, corrected for the number of metrics
@@ -58,7 +58,7 @@ struct SampleComparison {
   std::vector<std::string> notes;  ///< facts of the machines that differ, and the like
 
   /// kWorse when a row is, else kUnknown when a row is or there is none, else kSame.
-  Change change() const;
+  Shift change() const;
 };
 
 /// The largest shift between two runs of the same program, and no less than the thresholds' least; in words

@@ -48,11 +48,11 @@ TEST(Compare, finds_a_shift_that_is_significant_and_larger_than_the_floor) {
       set_of("A", {recover({around(5, 24, 0.5, 1), around(5, 24, 0.5, 2), around(5, 24, 0.5, 3)})});
   const auto later = set_of("B", {recover({around(7, 24, 0.5, 4)})});
   const SampleComparison comparison = compare(before, later, {});
-  EXPECT_EQ(row(comparison, "recover_ms").change, Change::kWorse);
+  EXPECT_EQ(row(comparison, "recover_ms").change, Shift::kWorse);
   EXPECT_NEAR(row(comparison, "recover_ms").worse_by, 2, 0.5);
   EXPECT_LT(row(comparison, "recover_ms").p, 0.01);
-  EXPECT_EQ(comparison.change(), Change::kWorse);
-  EXPECT_EQ(row(compare(later, before, {}), "recover_ms").change, Change::kBetter);
+  EXPECT_EQ(comparison.change(), Shift::kWorse);
+  EXPECT_EQ(row(compare(later, before, {}), "recover_ms").change, Shift::kBetter);
 }
 
 TEST(Compare, a_significant_shift_below_the_floor_is_no_failure) {
@@ -64,37 +64,36 @@ TEST(Compare, a_significant_shift_below_the_floor_is_no_failure) {
   EXPECT_LT(row(comparison, "recover_ms").p, 0.01);
   EXPECT_GT(row(comparison, "recover_ms").floor, 2.5);
   EXPECT_EQ(row(comparison, "recover_ms").floor_from, "3 runs");
-  EXPECT_EQ(row(comparison, "recover_ms").change, Change::kSame);
+  EXPECT_EQ(row(comparison, "recover_ms").change, Shift::kSame);
 }
 
 TEST(Compare, a_large_shift_that_chance_explains_is_no_failure) {
   const auto before = set_of("A", {recover({{1, 9, 2, 8, 3, 7, 4, 6}})});
   const auto later = set_of("B", {recover({{2, 12, 3, 9, 4, 8, 5, 11}})});
-  EXPECT_EQ(row(compare(before, later, {}), "recover_ms").change, Change::kSame);
+  EXPECT_EQ(row(compare(before, later, {}), "recover_ms").change, Shift::kSame);
 }
 
 TEST(Compare, a_machine_that_disturbs_half_of_the_faults_is_no_regression) {
   std::vector<double> disturbed = around(5, 24, 0.4, 9);
   for (size_t i = 0; i < disturbed.size(); i += 2) disturbed[i] += 80;
   const auto before = set_of("A", {recover({around(5, 24, 0.4, 1), around(5, 24, 0.4, 2)})});
-  EXPECT_EQ(row(compare(before, set_of("B", {recover({disturbed})}), {}), "recover_ms").change,
-            Change::kSame);
+  EXPECT_EQ(row(compare(before, set_of("B", {recover({disturbed})}), {}), "recover_ms").change, Shift::kSame);
 }
 
 TEST(Compare, higher_is_better_for_rates) {
   const MetricSamples fast = {"busbw", "GB/s", Better::kHigher, {around(10, 20, 0.1, 1)}, {}};
   const MetricSamples slow = {"busbw", "GB/s", Better::kHigher, {around(8, 20, 0.1, 2)}, {}};
-  EXPECT_EQ(row(compare(set_of("A", {fast}), set_of("B", {slow}), {}), "busbw").change, Change::kWorse);
-  EXPECT_EQ(row(compare(set_of("A", {slow}), set_of("B", {fast}), {}), "busbw").change, Change::kBetter);
+  EXPECT_EQ(row(compare(set_of("A", {fast}), set_of("B", {slow}), {}), "busbw").change, Shift::kWorse);
+  EXPECT_EQ(row(compare(set_of("A", {slow}), set_of("B", {fast}), {}), "busbw").change, Shift::kBetter);
 }
 
 TEST(Compare, what_is_missing_is_unknown) {
   const auto before = set_of("A", {recover({around(5, 24, 0.5, 1)})});
-  EXPECT_EQ(compare(before, set_of("B", {}), {}).change(), Change::kUnknown);
-  EXPECT_EQ(compare(before, set_of("B", {recover({{}})}), {}).change(), Change::kUnknown);
-  EXPECT_EQ(compare(before, set_of("B", {recover({{5, 5, 5}})}), {}).change(), Change::kUnknown);
-  EXPECT_EQ(compare(before, SampleSet{}, {}).change(), Change::kUnknown);
-  EXPECT_EQ(compare(SampleSet{}, before, {}).change(), Change::kUnknown);
+  EXPECT_EQ(compare(before, set_of("B", {}), {}).change(), Shift::kUnknown);
+  EXPECT_EQ(compare(before, set_of("B", {recover({{}})}), {}).change(), Shift::kUnknown);
+  EXPECT_EQ(compare(before, set_of("B", {recover({{5, 5, 5}})}), {}).change(), Shift::kUnknown);
+  EXPECT_EQ(compare(before, SampleSet{}, {}).change(), Shift::kUnknown);
+  EXPECT_EQ(compare(SampleSet{}, before, {}).change(), Shift::kUnknown);
 }
 
 TEST(Compare, other_conditions_are_not_comparable) {
@@ -102,7 +101,7 @@ TEST(Compare, other_conditions_are_not_comparable) {
   auto later = set_of("B", {recover({around(5, 24, 0.5, 2)})});
   later.modes[0].conditions["fabric.nodes"] = "4";
   const SampleComparison comparison = compare(before, later, {});
-  EXPECT_EQ(comparison.change(), Change::kUnknown);
+  EXPECT_EQ(comparison.change(), Shift::kUnknown);
   EXPECT_EQ(row(comparison, "conditions").why, "not comparable: fabric.nodes is 2 before and 4 now");
 }
 
@@ -110,17 +109,17 @@ TEST(Compare, wrong_data_or_another_outcome_fails_without_statistics) {
   const auto before = set_of("A", {recover({around(5, 24, 0.5, 1)})});
   auto later = set_of("B", {recover({around(5, 24, 0.5, 2)})});
   later.modes[0].wrong = {"wrong_elements 1"};
-  EXPECT_EQ(row(compare(before, later, {}), "correctness").change, Change::kWorse);
+  EXPECT_EQ(row(compare(before, later, {}), "correctness").change, Shift::kWorse);
   later.modes[0].wrong.clear();
   later.modes[0].outcomes = {"ok", "hang"};
-  EXPECT_EQ(row(compare(before, later, {}), "outcome").change, Change::kWorse);
+  EXPECT_EQ(row(compare(before, later, {}), "outcome").change, Shift::kWorse);
 }
 
 TEST(Compare, a_recovery_that_never_came_is_worse_than_all) {
   const auto before = set_of("A", {recover({around(5, 24, 0.5, 1)})});
   const auto never = set_of("B", {recover({std::vector<double>(24, kInf)})});
-  EXPECT_EQ(row(compare(before, never, {}), "recover_ms").change, Change::kWorse);
-  EXPECT_EQ(row(compare(never, never, {}), "recover_ms").change, Change::kSame);
+  EXPECT_EQ(row(compare(before, never, {}), "recover_ms").change, Shift::kWorse);
+  EXPECT_EQ(row(compare(never, never, {}), "recover_ms").change, Shift::kSame);
 }
 
 TEST(Compare, the_tail_is_compared_from_a_hundred_samples_on) {
@@ -128,8 +127,8 @@ TEST(Compare, the_tail_is_compared_from_a_hundred_samples_on) {
   for (size_t i = 0; i < 10; ++i) tail[i * 20] += 50;
   const SampleComparison comparison =
       compare(set_of("A", {recover({calm})}), set_of("B", {recover({tail})}), {});
-  EXPECT_EQ(row(comparison, "recover_ms").change, Change::kSame);
-  EXPECT_EQ(row(comparison, "recover_ms.p99").change, Change::kWorse);
+  EXPECT_EQ(row(comparison, "recover_ms").change, Shift::kSame);
+  EXPECT_EQ(row(comparison, "recover_ms.p99").change, Shift::kWorse);
   calm.resize(50);
   EXPECT_THROW(
       row(compare(set_of("A", {recover({calm})}), set_of("B", {recover({tail})}), {}), "recover_ms.p99"),
@@ -145,8 +144,8 @@ TEST(Compare, by_turns_only_what_differs_within_a_run_is_noise) {
   const auto later = set_of("now", {recover({around(12, 24, 0.3, 6)})});
   const SampleComparison comparison = compare_by_turns(reference, later, baseline, {});
   EXPECT_LT(row(comparison, "recover_ms").floor, 1);
-  EXPECT_EQ(row(comparison, "recover_ms").change, Change::kWorse);
-  EXPECT_EQ(row(compare(baseline, later, {}), "recover_ms").change, Change::kSame);
+  EXPECT_EQ(row(comparison, "recover_ms").change, Shift::kWorse);
+  EXPECT_EQ(row(compare(baseline, later, {}), "recover_ms").change, Shift::kSame);
 }
 
 TEST(Compare, floors_can_be_given) {
@@ -154,7 +153,7 @@ TEST(Compare, floors_can_be_given) {
   thresholds.floors["recover_ms"] = 3;
   const auto before = set_of("A", {recover({around(5, 24, 0.5, 1)})});
   const auto later = set_of("B", {recover({around(7, 24, 0.5, 4)})});
-  EXPECT_EQ(row(compare(before, later, thresholds), "recover_ms").change, Change::kSame);
+  EXPECT_EQ(row(compare(before, later, thresholds), "recover_ms").change, Shift::kSame);
   EXPECT_EQ(row(compare(before, later, thresholds), "recover_ms").floor_from, "given");
 }
 
@@ -166,7 +165,7 @@ TEST(Compare, equal_programs_are_rarely_taken_for_different) {
     const auto b = set_of("B", {recover({around(5, 24, 1, 3 * i + 1)})});
     Thresholds thresholds;
     thresholds.resamples = 200;
-    alarms += compare(a, b, thresholds).change() == Change::kWorse;
+    alarms += compare(a, b, thresholds).change() == Shift::kWorse;
   }
   EXPECT_LE(alarms, 12);
 }

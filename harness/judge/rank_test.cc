@@ -90,8 +90,8 @@ double shift(const std::vector<double>& first, const std::vector<double>& second
   return shift_of_sorted(sorted(first), sorted(second));
 }
 
-Interval bootstrap_shift(const std::vector<double>& first, const std::vector<double>& second,
-                         size_t resamples, std::mt19937_64& random) {
+ConfidenceInterval bootstrap_shift(const std::vector<double>& first, const std::vector<double>& second,
+                                   size_t resamples, std::mt19937_64& random) {
   const auto draw = [&](const std::vector<double>& values) {
     std::vector<double> drawn(values.size());
     for (double& value : drawn) value = values[random() % values.size()];

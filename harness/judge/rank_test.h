@@ -30,12 +30,12 @@ double quantile(std::vector<double> values, double percent);
 /// to every value it adds to both; what a busy machine adds to some values it adds to the upper ones.
 double shift(const std::vector<double>& first, const std::vector<double>& second);
 
-struct Interval {
+struct ConfidenceInterval {
   double low = 0, high = 0;
 };
 /// Percentile bootstrap of shift(): 95 % of `resamples` pairs of resamples, drawn with replacement.
-Interval bootstrap_shift(const std::vector<double>& first, const std::vector<double>& second,
-                         size_t resamples, std::mt19937_64& random);
+ConfidenceInterval bootstrap_shift(const std::vector<double>& first, const std::vector<double>& second,
+                                   size_t resamples, std::mt19937_64& random);
 
 /// Holm's correction of p-values for testing several hypotheses at once; in the order given.
 std::vector<double> holm(const std::vector<double>& p);

@@ -93,7 +93,7 @@ TEST(Shift, bootstrap_interval_covers_the_shift_and_not_zero) {
   std::mt19937_64 random(7);
   std::vector<double> first, second;
   for (int i = 0; i < 40; ++i) first.push_back(i % 10), second.push_back(i % 10 + 5);
-  const Interval interval = bootstrap_shift(first, second, 1000, random);
+  const ConfidenceInterval interval = bootstrap_shift(first, second, 1000, random);
   EXPECT_LE(interval.low, 5);
   EXPECT_GE(interval.high, 5);
   EXPECT_GT(interval.low, 1);
@@ -109,7 +109,7 @@ TEST(Shift, bootstrap_interval_covers_the_truth_as_often_as_it_says) {
     std::vector<double> first(25), second(25);
     for (double& v : first) v = normal(random);
     for (double& v : second) v = 1 + normal(random);
-    const Interval interval = bootstrap_shift(first, second, 200, random);
+    const ConfidenceInterval interval = bootstrap_shift(first, second, 200, random);
     covered += interval.low <= 1 && 1 <= interval.high;
   }
   EXPECT_GE(covered, 255);

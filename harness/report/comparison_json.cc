@@ -2,14 +2,14 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "harness/base/format.h"
 #include "harness/report/comparison_report.h"
 #include "harness/report/comparison_words.h"
-#include "harness/base/format.h"
 
 namespace r2bench {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 bool has_number(const ComparisonRow& row) { return !row.is_fact && row.after && std::isfinite(*row.after); }
 
@@ -17,13 +17,13 @@ std::string unit_of(const ComparisonRow& row) { return row.unit.empty() ? "ratio
 
 }  // namespace
 
-Json benchmark_action_json(const SampleComparison& comparison, Better better) {
-  Json all = Json::array();
+OrderedJson benchmark_action_json(const SampleComparison& comparison, Better better) {
+  OrderedJson all = OrderedJson::array();
   for (const ComparisonRow& row : comparison.rows) {
     if (!has_number(row) || row.better != better) continue;
-    Json entry = {{"name", row.scenario + "/" + row.mode + "/" + row.metric},
-                  {"unit", unit_of(row)},
-                  {"value", *row.after}};
+    OrderedJson entry = {{"name", row.scenario + "/" + row.mode + "/" + row.metric},
+                         {"unit", unit_of(row)},
+                         {"value", *row.after}};
     if (row.why.empty()) entry["range"] = "± " + short_number(row.floor);
     entry["extra"] = std::string(name(row.change)) + ", " + std::to_string(row.n_after) + " samples";
     all.push_back(std::move(entry));
@@ -31,11 +31,11 @@ Json benchmark_action_json(const SampleComparison& comparison, Better better) {
   return all;
 }
 
-Json bencher_json(const SampleComparison& comparison) {
-  Json all = Json::object();
+OrderedJson bencher_json(const SampleComparison& comparison) {
+  OrderedJson all = OrderedJson::object();
   for (const ComparisonRow& row : comparison.rows) {
     if (!has_number(row)) continue;
-    Json measure = {{"value", *row.after}};
+    OrderedJson measure = {{"value", *row.after}};
     if (row.why.empty()) {
       measure["lower_value"] = *row.after - row.floor;
       measure["upper_value"] = *row.after + row.floor;
@@ -46,18 +46,20 @@ Json bencher_json(const SampleComparison& comparison) {
   return all;
 }
 
-Json comparison_json(const SampleComparison& comparison) {
-  const auto number = [](double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); };
-  Json rows = Json::array();
+OrderedJson comparison_json(const SampleComparison& comparison) {
+  const auto number = [](double value) {
+    return std::isfinite(value) ? OrderedJson(value) : OrderedJson(nullptr);
+  };
+  OrderedJson rows = OrderedJson::array();
   for (const ComparisonRow& row : comparison.rows) {
-    Json entry = {
+    OrderedJson entry = {
         {"scenario", row.scenario}, {"mode", row.mode}, {"metric", row.metric}, {"change", name(row.change)}};
     if (!row.why.empty()) entry["why"] = row.why;
     if (!row.is_fact) {
       entry["unit"] = row.unit;
       entry["n"] = {row.n_before, row.n_after};
-      entry["before"] = row.before ? number(*row.before) : Json(nullptr);
-      entry["after"] = row.after ? number(*row.after) : Json(nullptr);
+      entry["before"] = row.before ? number(*row.before) : OrderedJson(nullptr);
+      entry["after"] = row.after ? number(*row.after) : OrderedJson(nullptr);
     }
     if (!row.is_fact && row.why.empty()) {
       entry["worse_by"] = number(row.worse_by);

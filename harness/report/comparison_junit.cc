@@ -8,15 +8,15 @@
 namespace r2bench {
 
 std::string comparison_junit(const SampleComparison& comparison) {
-  const auto count = [&](Change change) {
+  const auto count = [&](Shift change) {
     return std::to_string(std::count_if(comparison.rows.begin(), comparison.rows.end(),
                                         [&](const ComparisonRow& row) { return row.change == change; }));
   };
   std::string text =
       "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"r2bench compare\" "
       "tests=\"" +
-      std::to_string(comparison.rows.size()) + "\" failures=\"" + count(Change::kWorse) + "\" errors=\"" +
-      count(Change::kUnknown) + "\">\n    <properties>\n";
+      std::to_string(comparison.rows.size()) + "\" failures=\"" + count(Shift::kWorse) + "\" errors=\"" +
+      count(Shift::kUnknown) + "\">\n    <properties>\n";
   text += "      <property name=\"before\" value=\"" + xml_escaped(comparison.before) + "\"/>\n";
   text +=
       "      <property name=\"after\" value=\"" + xml_escaped(comparison.after) + "\"/>\n    </properties>\n";
@@ -25,14 +25,14 @@ std::string comparison_junit(const SampleComparison& comparison) {
             xml_escaped(row.metric) + "\"";
     const std::string message = xml_escaped(sentence(row));
     switch (row.change) {
-      case Change::kSame:
-      case Change::kBetter:
+      case Shift::kSame:
+      case Shift::kBetter:
         text += "/>\n";
         break;
-      case Change::kWorse:
+      case Shift::kWorse:
         text += ">\n      <failure message=\"" + message + "\"/>\n    </testcase>\n";
         break;
-      case Change::kUnknown:
+      case Shift::kUnknown:
         text += ">\n      <error type=\"unknown\" message=\"" + message + "\"/>\n    </testcase>\n";
         break;
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "harness/base/format.h"
 #include "harness/report/comparison_report.h"
 #include "harness/report/comparison_words.h"
-#include "harness/base/format.h"
 
 namespace r2bench {
 namespace {
@@ -32,13 +32,13 @@ std::string command_data(const std::string& text) {
   return result;
 }
 
-const char* mark(Change change) {
+const char* mark(Shift change) {
   // clang-format off
   switch (change) {
-    case Change::kSame: return "✓ same";
-    case Change::kBetter: return "✓ better";
-    case Change::kWorse: return "✗ **worse**";
-    case Change::kUnknown: return "? unknown";
+    case Shift::kSame: return "✓ same";
+    case Shift::kBetter: return "✓ better";
+    case Shift::kWorse: return "✗ **worse**";
+    case Shift::kUnknown: return "? unknown";
   }
   // clang-format on
   return "? unknown";
@@ -75,9 +75,9 @@ std::string comparison_markdown(const SampleComparison& comparison) {
 std::string comparison_annotations(const SampleComparison& comparison) {
   std::string text;
   for (const ComparisonRow& row : comparison.rows) {
-    if (row.change != Change::kWorse && row.change != Change::kUnknown) continue;
-    text += row.change == Change::kWorse ? "::error title=r2bench regression::"
-                                         : "::warning title=r2bench unknown::";
+    if (row.change != Shift::kWorse && row.change != Shift::kUnknown) continue;
+    text += row.change == Shift::kWorse ? "::error title=r2bench regression::"
+                                        : "::warning title=r2bench unknown::";
     text += command_data(sentence(row)) + "\n";
   }
   return text;

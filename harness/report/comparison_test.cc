@@ -18,7 +18,7 @@ SampleComparison sample_comparison() {
   worse.mode = "migrate";
   worse.metric = "recover_ms";
   worse.unit = "ms";
-  worse.change = Change::kWorse;
+  worse.change = Shift::kWorse;
   worse.n_before = worse.n_after = 24;
   worse.before = 5.2;
   worse.after = 7.3;
@@ -31,10 +31,10 @@ SampleComparison sample_comparison() {
   rate.metric = "busbw";
   rate.unit = "GB/s";
   rate.better = Better::kHigher;
-  rate.change = Change::kSame;
+  rate.change = Shift::kSame;
   ComparisonRow unknown = worse;
   unknown.metric = "detect_ms";
-  unknown.change = Change::kUnknown;
+  unknown.change = Shift::kUnknown;
   unknown.why = "24 samples before, 0 now | with <markup>";
   unknown.n_after = 0;
   unknown.after.reset();
@@ -43,7 +43,7 @@ SampleComparison sample_comparison() {
   fact.mode = "migrate";
   fact.metric = "outcome";
   fact.is_fact = true;
-  fact.change = Change::kSame;
+  fact.change = Shift::kSame;
   fact.why = "ok before, ok now";
   comparison.rows = {fact, worse, rate, unknown};
   comparison.notes = {"cpu: A before, B now"};

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "harness/base/format.h"
 #include "harness/report/comparison_report.h"
 #include "harness/report/comparison_words.h"
-#include "harness/base/format.h"
 #include "harness/report/table.h"
 
 namespace r2bench {
@@ -23,7 +23,7 @@ std::string comparison_text(const SampleComparison& comparison) {
                {"samples", ""},
                {"", "", Align::kLeft}});
   for (const ComparisonRow& row : comparison.rows) {
-    if (row.is_fact && row.change == Change::kSame) continue;
+    if (row.is_fact && row.change == Shift::kSame) continue;
     const bool tested = !row.is_fact && row.why.empty();
     table.add({row.scenario, row.mode, row.metric, value_text(row, row.before), value_text(row, row.after),
                tested ? signed_text(row.worse_by) : "–",
@@ -36,7 +36,7 @@ std::string comparison_text(const SampleComparison& comparison) {
   for (const std::string& line : table.rows("  ")) text += line + "\n";
   text += "\n";
   for (const ComparisonRow& row : comparison.rows)
-    if (row.change == Change::kWorse || row.change == Change::kUnknown)
+    if (row.change == Shift::kWorse || row.change == Shift::kUnknown)
       text += std::string(name(row.change)) + ": " + sentence(row) + "\n";
   for (const std::string& note : comparison.notes) text += "note: " + note + "\n";
   text += "Comparison: " + verdict_text(comparison) + "\n";

@@ -32,19 +32,19 @@ std::string sentence(const ComparisonRow& row) {
 }
 
 std::string verdict_text(const SampleComparison& comparison) {
-  const auto count = [&](Change change) {
+  const auto count = [&](Shift change) {
     return std::to_string(std::count_if(comparison.rows.begin(), comparison.rows.end(),
                                         [&](const ComparisonRow& row) { return row.change == change; }));
   };
   const std::string of = " of " + std::to_string(comparison.rows.size()) + " checks ";
   switch (comparison.change()) {
-    case Change::kWorse:
-      return "fail, " + count(Change::kWorse) + of + "worse";
-    case Change::kUnknown:
+    case Shift::kWorse:
+      return "fail, " + count(Shift::kWorse) + of + "worse";
+    case Shift::kUnknown:
       if (comparison.rows.empty()) return "unknown, there is nothing to compare";
-      return "unknown, " + count(Change::kUnknown) + of + "cannot be told";
-    case Change::kSame:
-    case Change::kBetter:
+      return "unknown, " + count(Shift::kUnknown) + of + "cannot be told";
+    case Shift::kSame:
+    case Shift::kBetter:
       break;
   }
   return "pass, none" + of + "worse";

@@ -7,10 +7,10 @@
 namespace r2bench {
 
 void EventsReporter::write(const Report& report, std::ostream& out) const {
-  using Json = nlohmann::ordered_json;
+  using OrderedJson = nlohmann::ordered_json;
   for (const ModeResult& mode : report.result.modes) {
     for (const LoggedEvent& event : mode.events) {
-      Json json;
+      OrderedJson json;
       json["mode"] = mode.mode;
       json["at_ms"] =
           (static_cast<double>(event.time_ns) - static_cast<double>(mode.timeline.start_ns)) * 1e-6;
@@ -23,10 +23,11 @@ void EventsReporter::write(const Report& report, std::ostream& out) const {
       json["a"] = event.a;
       json["b"] = event.b;
       json["c"] = event.c;
-      out << json.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+      out << json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) << "\n";
     }
     if (mode.events_left_out > 0)
-      out << Json{{"mode", mode.mode}, {"event", kEventsLeftOut}, {"a", mode.events_left_out}}.dump() << "\n";
+      out << OrderedJson{{"mode", mode.mode}, {"event", kEventsLeftOut}, {"a", mode.events_left_out}}.dump()
+          << "\n";
   }
 }
 

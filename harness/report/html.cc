@@ -9,12 +9,12 @@
 namespace r2bench {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 /// JSON inside <script>: as ASCII, and without any character that HTML reads as markup.
-std::string inside_script(const Json& json) {
+std::string inside_script(const OrderedJson& json) {
   std::string escaped;
-  for (const char c : json.dump(-1, ' ', true, Json::error_handler_t::replace)) {
+  for (const char c : json.dump(-1, ' ', true, OrderedJson::error_handler_t::replace)) {
     switch (c) {
       case '<':
         escaped += "\\u003c";
@@ -49,19 +49,20 @@ std::string escaped_text(const std::string& text) {
   return escaped;
 }
 
-Json data_of(const StoredRun& run, size_t most_events) {
-  Json json;
+OrderedJson data_of(const StoredRun& run, size_t most_events) {
+  OrderedJson json;
   const auto folder = run.file.parent_path().filename();
   json["name"] = folder.empty() ? run.result["scenario"].get<std::string>() : folder.string();
   json["file"] = run.file.string();
   json["result"] = run.result;
   json["timeline"] = run.timeline;
   json["has_events"] = run.has_events;
-  json["events"] = Json::array();
+  json["events"] = OrderedJson::array();
   for (const auto& event : run.events) {
     if (json["events"].size() == most_events) break;
-    Json row = Json::array();
-    for (const char* column : {"mode", "at_ms", "source", "event", "text"}) row.push_back(Json(event[column]));
+    OrderedJson row = OrderedJson::array();
+    for (const char* column : {"mode", "at_ms", "source", "event", "text"})
+      row.push_back(OrderedJson(event[column]));
     json["events"].push_back(std::move(row));
   }
   size_t total = run.events.size();
@@ -74,8 +75,8 @@ Json data_of(const StoredRun& run, size_t most_events) {
 }  // namespace
 
 std::string to_html(const std::vector<StoredRun>& runs, size_t most_events) {
-  Json data;
-  data["runs"] = Json::array();
+  OrderedJson data;
+  data["runs"] = OrderedJson::array();
   std::string title = "r2bench report:";
   for (const StoredRun& run : runs) {
     data["runs"].push_back(data_of(run, most_events));

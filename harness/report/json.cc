@@ -10,17 +10,19 @@
 namespace r2bench {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 /// JSON has no infinity: a time that never came is null.
-Json number_or_null(const std::optional<double>& value) {
-  return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
+OrderedJson number_or_null(const std::optional<double>& value) {
+  return value && std::isfinite(*value) ? OrderedJson(*value) : OrderedJson(nullptr);
 }
 
-Json when(bool known, double value) { return number_or_null(known ? std::optional(value) : std::nullopt); }
+OrderedJson when(bool known, double value) {
+  return number_or_null(known ? std::optional(value) : std::nullopt);
+}
 
-Json distribution(const Distribution& d) {
-  Json json;
+OrderedJson distribution(const Distribution& d) {
+  OrderedJson json;
   json["n"] = d.n;
   json["p50"] = when(d.n > 0, d.p50);
   json["p95"] = when(d.n > 0, d.p95);
@@ -30,13 +32,13 @@ Json distribution(const Distribution& d) {
 }
 
 /// Milliseconds from the first iteration of the job; null when it did not happen.
-Json since_start(const ModeResult& mode, std::optional<uint64_t> time_ns) {
+OrderedJson since_start(const ModeResult& mode, std::optional<uint64_t> time_ns) {
   if (!time_ns || *time_ns == 0) return nullptr;
   return (static_cast<double>(*time_ns) - static_cast<double>(mode.timeline.start_ns)) * 1e-6;
 }
 
-Json fault(const ModeResult& mode, const FaultSample& sample) {
-  Json json;
+OrderedJson fault(const ModeResult& mode, const FaultSample& sample) {
+  OrderedJson json;
   json["name"] = sample.name;
   json["kind"] = sample.kind;
   json["target"] = sample.target;
@@ -44,7 +46,8 @@ Json fault(const ModeResult& mode, const FaultSample& sample) {
   json["strike"] = sample.strike;
   json["witnessed"] = sample.witnessed;
   json["sampled"] = sample.sampled;
-  json["why_not_sampled"] = sample.why_not_sampled.empty() ? Json(nullptr) : Json(sample.why_not_sampled);
+  json["why_not_sampled"] =
+      sample.why_not_sampled.empty() ? OrderedJson(nullptr) : OrderedJson(sample.why_not_sampled);
   json["t0_at_ms"] = since_start(mode, sample.t0_ns);
   json["detected_at_ms"] = since_start(mode, sample.detected_ns);
   json["migrated_at_ms"] = since_start(mode, sample.migrated_ns);
@@ -56,7 +59,7 @@ Json fault(const ModeResult& mode, const FaultSample& sample) {
   json["recover_ms"] = number_or_null(sample.recover_ms);
   json["recovered_after_heal"] = sample.recovered_after_heal;
   json["blackout_ms"] = number_or_null(sample.blackout_ms);
-  json["detected_by"] = sample.detected_by.empty() ? Json(nullptr) : Json(sample.detected_by);
+  json["detected_by"] = sample.detected_by.empty() ? OrderedJson(nullptr) : OrderedJson(sample.detected_by);
   json["floor_ms"] = sample.floor_ms;
   json["window_ms"] = sample.window_ms;
   json["limit"] = sample.limit;
@@ -66,20 +69,20 @@ Json fault(const ModeResult& mode, const FaultSample& sample) {
 }
 
 /// Every metric that an expectation can name, under that name.
-Json values_of(const Measured& measured) {
-  Json values;
+OrderedJson values_of(const Measured& measured) {
+  OrderedJson values;
   for (const Metric& metric : all_metrics()) {
     if (metric.info.text) continue;
     const Value value = metric.value(measured);
-    Json& one = values[metric.info.name];
+    OrderedJson& one = values[metric.info.name];
     if (value.word) one = *value.word;
     if (value.number && std::isfinite(*value.number)) one = *value.number;
   }
   return values;
 }
 
-Json metrics_of(const RunResult& result, const ModeResult& mode) {
-  Json json;
+OrderedJson metrics_of(const RunResult& result, const ModeResult& mode) {
+  OrderedJson json;
   const Correctness& c = mode.correctness;
   json["correctness"] = {{"wrong_elements", c.wrong_elements},
                          {"duplicated", c.duplicated},
@@ -100,12 +103,12 @@ Json metrics_of(const RunResult& result, const ModeResult& mode) {
                           {"measured", t.rounds_measured},
                           {"settled", t.rounds_settled},
                           {"worst_unsettled", when(t.rounds_settled < t.rounds_measured, t.worst_unsettled)},
-                          {"why_not", t.why_not.empty() ? Json(nullptr) : Json(t.why_not)}}},
+                          {"why_not", t.why_not.empty() ? OrderedJson(nullptr) : OrderedJson(t.why_not)}}},
                         {"bound_ms", when(t.rounds > 0, t.bound_ms)},
                         {"ports_gbps", when(t.ports_gbps > 0, t.ports_gbps)}};
   const Restored& r = mode.restored;
   json["restored"] = {{"ratio", number_or_null(r.ratio)},
-                      {"why_not", r.why_not.empty() ? Json(nullptr) : Json(r.why_not)},
+                      {"why_not", r.why_not.empty() ? OrderedJson(nullptr) : OrderedJson(r.why_not)},
                       {"before_ms", when(r.operations_before > 0, r.before_ms)},
                       {"after_ms", when(r.operations_after > 0, r.after_ms)},
                       {"operations_before", r.operations_before},
@@ -148,8 +151,8 @@ Json metrics_of(const RunResult& result, const ModeResult& mode) {
   return json;
 }
 
-Json ranks_of(const ModeResult& mode) {
-  Json ranks = Json::array();
+OrderedJson ranks_of(const ModeResult& mode) {
+  OrderedJson ranks = OrderedJson::array();
   for (const RankResult& rank : mode.ranks) {
     ranks.push_back({{"rank", rank.rank},
                      {"label", rank.label},
@@ -157,15 +160,16 @@ Json ranks_of(const ModeResult& mode) {
                      {"exit_code", rank.exit_code},
                      {"signal", rank.signal},
                      {"iterations", rank.iterations},
-                     {"error", rank.error.empty() ? Json(nullptr) : Json(rank.error)},
+                     {"error", rank.error.empty() ? OrderedJson(nullptr) : OrderedJson(rank.error)},
                      {"warnings", rank.warnings},
                      {"log", rank.log_path}});
     if (rank.cpu_s > 0) ranks.back()["cpu_s"] = rank.cpu_s;
     if (rank.command)
       ranks.back()["command"] = {
-          {"exit_code", rank.command->exit_code >= 0 ? Json(rank.command->exit_code) : Json(nullptr)},
+          {"exit_code",
+           rank.command->exit_code >= 0 ? OrderedJson(rank.command->exit_code) : OrderedJson(nullptr)},
           {"signal", rank.command->signal},
-          {"printed", Json::parse(rank.command->printed)}};
+          {"printed", OrderedJson::parse(rank.command->printed)}};
     if (rank.renewal)
       ranks.back()["renewal"] = {{"iteration", rank.renewal->iteration},
                                  {"operation_open", rank.renewal->operation_open},
@@ -175,8 +179,8 @@ Json ranks_of(const ModeResult& mode) {
   return ranks;
 }
 
-Json hosts_of(const ModeResult& mode) {
-  Json list = Json::array();
+OrderedJson hosts_of(const ModeResult& mode) {
+  OrderedJson list = OrderedJson::array();
   for (const HostResult& host : mode.hosts)
     list.push_back({{"name", host.name},
                     {"first_node", host.first_node},
@@ -188,12 +192,12 @@ Json hosts_of(const ModeResult& mode) {
   return {{"clock_bound_ms", mode.clock_bound_ms}, {"list", std::move(list)}};
 }
 
-Json run_of(const Scenario& scenario, const RunResult& result, const ModeResult& mode) {
-  Json json;
+OrderedJson run_of(const Scenario& scenario, const RunResult& result, const ModeResult& mode) {
+  OrderedJson json;
   json["mode"] = mode.mode;
   json["r2cc_mode"] = mode.r2cc_mode;
   json["outcome"] = name(mode.outcome);
-  json["error"] = mode.error.empty() ? Json(nullptr) : Json(mode.error);
+  json["error"] = mode.error.empty() ? OrderedJson(nullptr) : OrderedJson(mode.error);
   json["error_ms"] = number_or_null(mode.error_ms);
   json["duration_s"] = mode.duration_s;
   const NcclTestsRow& row = mode.row;
@@ -209,12 +213,12 @@ Json run_of(const Scenario& scenario, const RunResult& result, const ModeResult&
                  {"wrong", row.wrong}};
   json["metrics"] = metrics_of(result, mode);
   json["metrics"]["values"] = values_of({scenario, result, mode});
-  json["faults"] = Json::array();
+  json["faults"] = OrderedJson::array();
   for (const FaultSample& sample : mode.faults) json["faults"].push_back(fault(mode, sample));
   json["wakeup_ms"] = distribution(mode.wakeup_ms);
   json["trace_lost"] = mode.trace_lost;
   json["events"] = {{"written", mode.events.size()}, {"left_out", mode.events_left_out}};
-  json["rounds"] = Json::array();
+  json["rounds"] = OrderedJson::array();
   for (const RoundCounts& round : mode.rounds)
     json["rounds"].push_back({{"migrations", round.migrations},
                               {"failbacks", round.failbacks},
@@ -232,9 +236,9 @@ Json run_of(const Scenario& scenario, const RunResult& result, const ModeResult&
 
 }  // namespace
 
-Json to_json(const Report& report) {
+OrderedJson to_json(const Report& report) {
   const RunResult& result = report.result;
-  Json json;
+  OrderedJson json;
   json["schema_version"] = kResultSchemaVersion;
   json["scenario"] = result.scenario;
   json["description"] = report.scenario.description;
@@ -268,9 +272,9 @@ Json to_json(const Report& report) {
       {"plugin", report.scenario.workload.plugin}};
   if (report.scenario.workload.engine == Engine::kExec)
     json["workload"]["command"] = report.scenario.workload.exec.arguments;
-  json["runs"] = Json::array();
+  json["runs"] = OrderedJson::array();
   for (const ModeResult& mode : result.modes) json["runs"].push_back(run_of(report.scenario, result, mode));
-  json["jobs"] = Json::array();
+  json["jobs"] = OrderedJson::array();
   for (const ModeResult& job : result.jobs) {
     json["jobs"].push_back({{"mode", job.mode},
                             {"outcome", name(job.outcome)},
@@ -279,17 +283,18 @@ Json to_json(const Report& report) {
                             {"cpu_s_per_gb", when(job.cpu.known(), job.cpu.per_gb())},
                             {"wrong", job.row.wrong}});
   }
-  json["expectations"] = Json::array();
+  json["expectations"] = OrderedJson::array();
   for (const Judgement& j : report.judged.expectations) {
     json["expectations"].push_back(
         {{"name", j.name()},
          {"wanted", j.wanted},
          {"wanted_value", number_or_null(j.wanted_value)},
          {"got", j.got},
-         {"detail", j.detail.empty() ? Json(nullptr) : Json(j.detail)},
+         {"detail", j.detail.empty() ? OrderedJson(nullptr) : OrderedJson(j.detail)},
          {"got_value", number_or_null(j.got_value)},
-         {"got_word", j.got_word ? Json(*j.got_word) : Json(nullptr)},
-         {"ok", j.verdict == Verdict::kUnknown ? Json(nullptr) : Json(j.verdict == Verdict::kPass)},
+         {"got_word", j.got_word ? OrderedJson(*j.got_word) : OrderedJson(nullptr)},
+         {"ok",
+          j.verdict == Verdict::kUnknown ? OrderedJson(nullptr) : OrderedJson(j.verdict == Verdict::kPass)},
          {"implied", j.implied},
          {"line", j.line}});
   }
@@ -298,7 +303,7 @@ Json to_json(const Report& report) {
 
 void JsonReporter::write(const Report& report, std::ostream& out) const {
   // An error text that a rank printed may hold any bytes; a result must be readable all the same.
-  out << to_json(report).dump(1, ' ', false, Json::error_handler_t::replace) << "\n";
+  out << to_json(report).dump(1, ' ', false, OrderedJson::error_handler_t::replace) << "\n";
 }
 
 }  // namespace r2bench

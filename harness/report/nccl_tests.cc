@@ -9,9 +9,9 @@
 namespace r2bench {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-Json truth(bool value) { return value ? "true" : "false"; }
+OrderedJson truth(bool value) { return value ? "true" : "false"; }
 
 /// "2026-01-02 03:04:05" of "2026-01-02T03:04:05Z".
 std::string local_form(std::string time) {
@@ -27,7 +27,7 @@ std::string padded_root(int root) {
 }
 
 /// The quantiles by nccl-tests' own rule.
-Json per_iteration(std::vector<double> us) {
+OrderedJson per_iteration(std::vector<double> us) {
   const std::vector<double> in_order = us;
   std::sort(us.begin(), us.end());
   const size_t n = us.size();
@@ -47,18 +47,19 @@ std::string name_of(const nlohmann::json& result, const nlohmann::json& run) {
   return result.at("scenario").get<std::string>() + "/" + run.at("mode").get<std::string>();
 }
 
-Json row_of(const nlohmann::json& result, const nlohmann::json& run) {
+OrderedJson row_of(const nlohmann::json& result, const nlohmann::json& run) {
   const nlohmann::json& row = run.at("row");
-  Json out = {{"size", Json(row.at("size_bytes"))},
-              {"count", Json(row.at("count"))},
-              {"type", Json(row.at("type"))},
-              {"redop", Json(row.at("redop"))},
-              {"root", padded_root(row.at("root"))}};
-  const Json wrong =
-      result.at("workload").at("verify").get<bool>() ? Json(row.at("wrong").get<double>()) : Json();
-  out["out_of_place"] = {{"time", Json(row.at("time_us"))},
-                         {"alg_bw", Json(row.at("algbw_gbytes"))},
-                         {"bus_bw", Json(row.at("busbw_gbytes"))},
+  OrderedJson out = {{"size", OrderedJson(row.at("size_bytes"))},
+                     {"count", OrderedJson(row.at("count"))},
+                     {"type", OrderedJson(row.at("type"))},
+                     {"redop", OrderedJson(row.at("redop"))},
+                     {"root", padded_root(row.at("root"))}};
+  const OrderedJson wrong = result.at("workload").at("verify").get<bool>()
+                                ? OrderedJson(row.at("wrong").get<double>())
+                                : OrderedJson();
+  out["out_of_place"] = {{"time", OrderedJson(row.at("time_us"))},
+                         {"alg_bw", OrderedJson(row.at("algbw_gbytes"))},
+                         {"bus_bw", OrderedJson(row.at("busbw_gbytes"))},
                          {"nwrong", wrong}};
   std::vector<double> us;
   for (const nlohmann::json& ms : run.at("iteration_ms")) us.push_back(1e3 * ms.get<double>());
@@ -69,7 +70,7 @@ Json row_of(const nlohmann::json& result, const nlohmann::json& run) {
   return out;
 }
 
-Json config_of(const std::vector<nlohmann::json>& results) {
+OrderedJson config_of(const std::vector<nlohmann::json>& results) {
   uint64_t least = UINT64_MAX, most = 0;
   for (const nlohmann::json& result : results) {
     const uint64_t bytes = result.at("workload").at("bytes");
@@ -77,23 +78,23 @@ Json config_of(const std::vector<nlohmann::json>& results) {
     most = std::max(most, bytes);
   }
   const nlohmann::json& workload = results.front().at("workload");
-  Json config = {{"nthreads", 1},
-                 {"ngpus", 0},
-                 {"minimum_bytes", least},
-                 {"maximum_bytes", most},
-                 {"step_bytes", 0},
-                 {"warmup_iters", Json(workload.at("warmup"))},
-                 {"iterations", Json(workload.at("iters"))},
-                 {"aggregated_iterations", 1},
-                 {"validation", workload.at("verify").get<bool>() ? 1 : 0},
-                 {"graph", 0},
-                 {"blocking_collectives", truth(false)},
-                 {"per_iter_timing", truth(true)},
-                 {"per_iter_skip", 0},
-                 {"parallel_init", truth(false)}};
+  OrderedJson config = {{"nthreads", 1},
+                        {"ngpus", 0},
+                        {"minimum_bytes", least},
+                        {"maximum_bytes", most},
+                        {"step_bytes", 0},
+                        {"warmup_iters", OrderedJson(workload.at("warmup"))},
+                        {"iterations", OrderedJson(workload.at("iters"))},
+                        {"aggregated_iterations", 1},
+                        {"validation", workload.at("verify").get<bool>() ? 1 : 0},
+                        {"graph", 0},
+                        {"blocking_collectives", truth(false)},
+                        {"per_iter_timing", truth(true)},
+                        {"per_iter_skip", 0},
+                        {"parallel_init", truth(false)}};
   const nlohmann::json& fabric = results.front().at("fabric");
   const int nodes = fabric.at("nodes"), ranks = fabric.at("ranks_per_node");
-  config["devices"] = Json::array();
+  config["devices"] = OrderedJson::array();
   for (int rank = 0; rank < nodes * ranks; ++rank)
     config["devices"].push_back({{"rank", rank},
                                  {"group", 0},
@@ -108,14 +109,14 @@ Json config_of(const std::vector<nlohmann::json>& results) {
 
 }  // namespace
 
-Json nccl_tests_json(const std::vector<nlohmann::json>& results, const std::string& mode) {
-  Json json;
+OrderedJson nccl_tests_json(const std::vector<nlohmann::json>& results, const std::string& mode) {
+  OrderedJson json;
   json["version"] = kNcclTestsVersion;
   json["start_time"] = results.empty() ? "" : local_form(results.front().at("started_at"));
   json["args"] = {"r2bench", "run"};
-  json["env"] = Json::array();
+  json["env"] = OrderedJson::array();
   json["nccl_version"] = 0;
-  Json rows = Json::array(), errors = Json::array();
+  OrderedJson rows = OrderedJson::array(), errors = OrderedJson::array();
   double bandwidth = 0, wrong = 0;
   for (const nlohmann::json& result : results) {
     json["args"].push_back(result.at("source").get<std::string>());

@@ -14,33 +14,33 @@
 namespace r2bench {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 StoredRun sample() { return load_stored_run(R2BENCH_SAMPLE_RUN, read_json_file(R2BENCH_SCHEMA)); }
 
-std::vector<Json> of_phase(const Json& trace, const std::string& phase) {
-  std::vector<Json> found;
-  for (const Json& event : trace["traceEvents"])
+std::vector<OrderedJson> of_phase(const OrderedJson& trace, const std::string& phase) {
+  std::vector<OrderedJson> found;
+  for (const OrderedJson& event : trace["traceEvents"])
     if (event["ph"] == phase) found.push_back(event);
   return found;
 }
 
-std::vector<Json> named(const std::vector<Json>& events, const std::string& part) {
-  std::vector<Json> found;
-  for (const Json& event : events)
+std::vector<OrderedJson> named(const std::vector<OrderedJson>& events, const std::string& part) {
+  std::vector<OrderedJson> found;
+  for (const OrderedJson& event : events)
     if (event["name"].get<std::string>().find(part) != std::string::npos) found.push_back(event);
   return found;
 }
 
 /// What the format asks of every event, and that slices of a track nest.
-void expect_well_formed(const Json& trace) {
+void expect_well_formed(const OrderedJson& trace) {
   ASSERT_TRUE(trace.contains("traceEvents"));
   static const std::set<std::string> kPhases = {"M", "X", "i", "C", "s", "f"};
   std::map<std::pair<int, int>, std::vector<double>>
       open;                   // ends of the slices that enclose this moment, by track
   std::map<int, int> arrows;  // by id: +1 at its start, +2 at its end
   double last = 0;
-  for (const Json& event : trace["traceEvents"]) {
+  for (const OrderedJson& event : trace["traceEvents"]) {
     ASSERT_TRUE(event.contains("name") && event["name"].is_string()) << event;
     ASSERT_TRUE(event.contains("pid") && event["pid"].is_number_integer()) << event;
     ASSERT_TRUE(event.contains("tid") && event["tid"].is_number_integer()) << event;
@@ -110,11 +110,11 @@ StoredRun made_up(nlohmann::json faults, std::vector<nlohmann::json> events) {
 TEST(Trace, a_stored_run_is_well_formed) { expect_well_formed(to_trace(sample())); }
 
 TEST(Trace, says_where_it_is_from) {
-  const Json trace = to_trace(sample());
+  const OrderedJson trace = to_trace(sample());
   EXPECT_EQ(trace["otherData"]["scenario"], "ack_lost");
   EXPECT_EQ(trace["otherData"]["evidence"], "emulated");
   std::set<std::string> processes;
-  for (const Json& event : of_phase(trace, "M"))
+  for (const OrderedJson& event : of_phase(trace, "M"))
     if (event["name"] == "process_name") processes.insert(event["args"]["name"]);
   EXPECT_EQ(processes, (std::set<std::string>{"baseline: faults and rate", "baseline: node0/rank0",
                                               "baseline: node1/rank0", "migrate: faults and rate",
@@ -146,7 +146,7 @@ TEST(Trace, times_are_microseconds_of_the_logs_nanoseconds) {
     if (event["event"] == "fence_started")
       wanted.push_back(double(event["time_ns"].get<uint64_t>() - first) / 1e3);
   std::vector<double> got;
-  for (const Json& slice : of_phase(to_trace(run), "X"))
+  for (const OrderedJson& slice : of_phase(to_trace(run), "X"))
     if (slice["name"] == "fence") got.push_back(slice["ts"]);
   std::sort(wanted.begin(), wanted.end());
   std::sort(got.begin(), got.end());
@@ -156,10 +156,10 @@ TEST(Trace, times_are_microseconds_of_the_logs_nanoseconds) {
 
 TEST(Trace, the_detect_slice_is_as_long_as_the_result_says) {
   const StoredRun run = sample();
-  const Json trace = to_trace(run);
+  const OrderedJson trace = to_trace(run);
   for (const auto& fault : run.result["runs"][1]["faults"]) {
     double least = 1e12;
-    for (const Json& slice : named(of_phase(trace, "X"), "detect"))
+    for (const OrderedJson& slice : named(of_phase(trace, "X"), "detect"))
       if (std::abs(slice["dur"].get<double>() / 1e3 - fault["detect_ms"].get<double>()) < least)
         least = std::abs(slice["dur"].get<double>() / 1e3 - fault["detect_ms"].get<double>());
     EXPECT_LT(least, 0.002) << fault["detect_ms"];
@@ -175,7 +175,7 @@ TEST(Trace, arrows_lead_from_the_fault_to_the_migrations_that_it_explains) {
                        event("node0/rank0", "fence_started", 12, 1, 4, 1, 2),  // another NIC
                        event("node0/rank0", "fence_done", 12.5, 0, 3, 1, 500),
                        event("node0/rank0", "migration_done", 13, 1, 3, 0, 1, 2)});
-  const Json trace = to_trace(run);
+  const OrderedJson trace = to_trace(run);
   expect_well_formed(trace);
   const auto starts = of_phase(trace, "s"), ends = of_phase(trace, "f");
   ASSERT_EQ(starts.size(), 1u);
@@ -201,11 +201,11 @@ TEST(Trace, a_second_failure_in_the_middle_of_a_migration_still_nests) {
                                          event("node0/rank0", "migration_done", 14, 2, 3, 1, 2, 3),
                                          event("node0/rank0", "fence_started", 15, 2, 3, 3, 3),
                                          event("node0/rank0", "channel_failed", 16, 2, 3, 11, 0)});
-  const Json trace = to_trace(run);
+  const OrderedJson trace = to_trace(run);
   expect_well_formed(trace);
   EXPECT_EQ(named(of_phase(trace, "X"), "migration: leaves").size(), 3u);
   std::set<std::string> ended;
-  for (const Json& slice : named(of_phase(trace, "X"), "migration: leaves"))
+  for (const OrderedJson& slice : named(of_phase(trace, "X"), "migration: leaves"))
     ended.insert(slice["args"]["ended"]);
   EXPECT_EQ(ended, (std::set<std::string>{"traffic on NIC 2", "channel_failed"}));
 }
@@ -213,10 +213,10 @@ TEST(Trace, a_second_failure_in_the_middle_of_a_migration_still_nests) {
 TEST(Trace, a_strike_behind_the_end_of_the_log_is_left_out) {
   const nlohmann::json faults = {{{"target", "node0/nic0"}, {"t0_at_ms", 1.0}, {"healed_at_ms", nullptr}},
                                  {{"target", "node0/nic0"}, {"t0_at_ms", 99.0}, {"healed_at_ms", nullptr}}};
-  const Json trace = to_trace(made_up(faults, {event("node0/rank0", "channel_up", 5, 0, 0, 2, 0)}));
+  const OrderedJson trace = to_trace(made_up(faults, {event("node0/rank0", "channel_up", 5, 0, 0, 2, 0)}));
   expect_well_formed(trace);
   size_t strikes = 0;
-  for (const Json& slice : of_phase(trace, "X")) strikes += slice["cat"] == "fault";
+  for (const OrderedJson& slice : of_phase(trace, "X")) strikes += slice["cat"] == "fault";
   EXPECT_EQ(strikes, 1u);
 }
 
@@ -225,7 +225,7 @@ TEST(Trace, a_nic_that_is_down_or_gray_is_a_slice) {
       nlohmann::json::array(),
       {event("node0/rank0", "nic_down", 1, 0, 0, 2, 0), event("node0/rank0", "nic_gray", 2, 1, 0, 400, 0),
        event("node0/rank0", "nic_up", 5, 0, 0, 2, 0), event("node0/rank0", "channel_up", 9, 0, 0, 2, 0)});
-  const Json trace = to_trace(run);
+  const OrderedJson trace = to_trace(run);
   expect_well_formed(trace);
   ASSERT_EQ(named(of_phase(trace, "X"), "port down").size(), 1u);
   EXPECT_EQ(named(of_phase(trace, "X"), "port down")[0]["dur"], 4'000.0);

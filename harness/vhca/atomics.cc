@@ -8,9 +8,9 @@ namespace vhca {
 namespace {
 
 constexpr int kSpins = 200;
-constexpr std::uint64_t kHolderMask = 0xffffffffu;
+constexpr std::uint64_t kLockerMask = 0xffffffffu;
 
-ProcessId holder_of(std::uint64_t word) { return static_cast<ProcessId>(word & kHolderMask); }
+ProcessId locker_of(std::uint64_t word) { return static_cast<ProcessId>(word & kLockerMask); }
 
 // The one atomic operation that may be under way in a process's memory. A killed holder is thrown out: it has
 // either written the new value or not. A stopped one is waited for, because its write may still come.
@@ -18,17 +18,17 @@ class AtomicHold {
  public:
   AtomicHold(Fabric& fabric, std::atomic<std::uint64_t>& word, ProcessId self) : word_(word) {
     std::uint64_t seen = word.load();
-    for (int i = 0; i < kSpins && holder_of(seen) != 0; ++i) seen = word.load();
-    if (const ProcessId holder = holder_of(seen); holder != 0) {
+    for (int i = 0; i < kSpins && locker_of(seen) != 0; ++i) seen = word.load();
+    if (const ProcessId holder = locker_of(seen); holder != 0) {
       if (holder == self || process_liveness(fabric, holder) != Liveness::kDead) return;
       // Taken over in one step, as if from nobody.
     }
-    hold_ = ((seen & ~kHolderMask) + (1ull << 32)) | self;
+    hold_ = ((seen & ~kLockerMask) + (1ull << 32)) | self;
     held_ = word.compare_exchange_strong(seen, hold_);
   }
   ~AtomicHold() {
     std::uint64_t ours = hold_;
-    if (held_) word_.compare_exchange_strong(ours, hold_ & ~kHolderMask);
+    if (held_) word_.compare_exchange_strong(ours, hold_ & ~kLockerMask);
   }
   AtomicHold(const AtomicHold&) = delete;
   AtomicHold& operator=(const AtomicHold&) = delete;

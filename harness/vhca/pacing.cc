@@ -13,14 +13,12 @@ __extension__ typedef unsigned __int128 Uint128;  // "__extension__": ISO C++ ha
 constexpr std::uint64_t kBalanceNs = kWindowNs / 4;
 constexpr std::uint64_t kLookNs = 2 * kWindowNs;
 
-bool carries_data_to_peer(const SendEntry& e) { return vhca::carries_data_to_peer(e.opcode); }
-
 // The sending (0) and the receiving (1) port's direction that the message uses.
 const Flow& flow_of(const Qp& qp, const SendEntry& e, int side) {
   static constexpr Flow kNowhere;
   if (side == 1 && is_datagram(qp))
     return e.datagram.port == kNoPort ? kNowhere : qp.datagram_flows[e.datagram.flow].flow;
-  return carries_data_to_peer(e) ? qp.write_flows[side] : qp.read_flows[side];
+  return carries_data_to_peer(e.opcode) ? qp.write_flows[side] : qp.read_flows[side];
 }
 
 std::uint64_t bytes_in(std::uint64_t rate, std::uint64_t ns) {
@@ -36,7 +34,7 @@ void for_each_flow(Qp& qp, int side, F&& f) {
 }
 
 std::uint64_t travel_time(const Qp& qp, const SendEntry& e) {
-  return qp.own_latency_ns + (carries_data_to_peer(e) ? 0 : qp.peer_latency_ns);
+  return qp.own_latency_ns + (carries_data_to_peer(e.opcode) ? 0 : qp.peer_latency_ns);
 }
 
 void reserve_side(Qp& qp, int side, std::uint64_t end, std::uint64_t now) {

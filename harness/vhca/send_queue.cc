@@ -25,8 +25,6 @@ constexpr std::uint64_t kGatherNs = 1'000'000;
 constexpr std::uint64_t kUnpacedPieceBytes = 1 << 20;
 constexpr std::uint64_t kAtomicBytes = 8;
 
-bool carries_data_to_peer(const SendEntry& e) { return vhca::carries_data_to_peer(e.opcode); }
-
 // Nothing moves until a timer: the ports serve others meanwhile, and all that waits is reserved anew
 // afterwards.
 void stall(Qp& qp, std::uint64_t now, std::uint64_t for_ns) {
@@ -42,7 +40,7 @@ void with_ports(Qp& qp, const SendEntry& e, F&& f) {
   const std::uint32_t number =
       is_datagram(qp) ? e.datagram.port : qp.shared->peer_port.load(std::memory_order_relaxed);
   Port* peer = e.dropped || number == kNoPort ? nullptr : &fabric.ports[number];
-  if (carries_data_to_peer(e))
+  if (carries_data_to_peer(e.opcode))
     f(own, peer);
   else
     f(peer, own);
@@ -130,7 +128,7 @@ void note_placed(Qp& qp, SendEntry& e, std::uint64_t bytes, std::uint64_t arriva
   if (e.placed != e.length) return;
   count(qp, e);
   // Without acknowledgements: when the data is gone from our memory, which is here when it has arrived.
-  e.complete_ns = carries_data_to_peer(e) && qp.is_reliable() ? arrival + qp.peer_latency_ns : arrival;
+  e.complete_ns = carries_data_to_peer(e.opcode) && qp.is_reliable() ? arrival + qp.peer_latency_ns : arrival;
   ++qp.send_next;
 }
 
@@ -398,7 +396,7 @@ int add_request(Qp& qp, const ibv_send_wr& wr) {
   }
   if (wr.num_sge < 0) return EINVAL;
   const auto pieces = static_cast<std::size_t>(wr.num_sge);
-  if (!(wr.send_flags & IBV_SEND_INLINE) || !carries_data_to_peer(e))
+  if (!(wr.send_flags & IBV_SEND_INLINE) || !carries_data_to_peer(e.opcode))
     return set_pieces(qp, qp.send_head, wr.sg_list, pieces);
   if (pieces > qp.init.cap.max_send_sge) return EINVAL;
   e.is_inline = true;

@@ -9,7 +9,7 @@ namespace {
 
 /// A protobuf message being written (https://protobuf.dev/programming-guides/encoding): varints and
 /// length-delimited fields are all that a trace needs.
-class Message {
+class Protobuf {
  public:
   void varint(uint32_t field, uint64_t value) {
     append(uint64_t{field} << 3);
@@ -22,7 +22,7 @@ class Message {
   }
   void packed(uint32_t field, const std::vector<uint64_t>& values) {
     if (values.empty()) return;
-    Message inner;
+    Protobuf inner;
     for (const uint64_t value : values) inner.append(value);
     bytes(field, inner.text_);
   }
@@ -48,15 +48,15 @@ enum AttributeField : uint32_t {
 };
 enum NodeType : uint64_t { kComp = 4, kCommSend = 5, kCommRecv = 6 };
 
-void attribute(Message& node, std::string_view name, uint32_t field, uint64_t value) {
-  Message attr;
+void attribute(Protobuf& node, std::string_view name, uint32_t field, uint64_t value) {
+  Protobuf attr;
   attr.bytes(kAttrName, name);
   attr.varint(field, value);
   node.bytes(kAttr, attr.text());
 }
 
-void append_delimited(std::string& trace, const Message& message) {
-  Message length;
+void append_delimited(std::string& trace, const Protobuf& message) {
+  Protobuf length;
   length.append(message.text().size());
   trace += length.text() + message.text();
 }
@@ -65,9 +65,9 @@ void append_delimited(std::string& trace, const Message& message) {
 
 std::string to_chakra(const Schedule& schedule, uint32_t rank, uint64_t bytes) {
   std::string trace;
-  Message metadata;
+  Protobuf metadata;
   metadata.bytes(1, "0.0.4");
-  Message described;
+  Protobuf described;
   described.bytes(kAttrName, "schedule");
   described.bytes(kString, schedule.name);
   metadata.bytes(2, described.text());
@@ -101,7 +101,7 @@ std::string to_chakra(const Schedule& schedule, uint32_t rank, uint64_t bytes) {
         }
         const uint32_t chunk = schedule.part_of(lane).chunk(segment, op.chunk);
         const bool adds = op.kind == OpKind::kRecvReduce;
-        Message node;
+        Protobuf node;
         node.varint(kId, id);
         node.bytes(kName, std::string(name(op.kind)) + " " + std::to_string(chunk));
         node.varint(kType, lane.sends ? kCommSend : kCommRecv);
@@ -115,7 +115,7 @@ std::string to_chakra(const Schedule& schedule, uint32_t rank, uint64_t bytes) {
         append_delimited(trace, node);
         previous = id++;
         if (!adds) continue;
-        Message addition;
+        Protobuf addition;
         addition.varint(kId, id);
         addition.bytes(kName, "add " + std::to_string(chunk));
         addition.varint(kType, kComp);

@@ -8,7 +8,7 @@
 namespace r2ccl::collective {
 namespace {
 
-constexpr uint32_t kDepth = 2;  // of the rings' builders
+constexpr uint32_t kBuilderDepth = 2;  // of the rings' builders
 
 std::string number(double value, const char* format = "%.3g") {
   char text[48];
@@ -100,9 +100,10 @@ class Predictor {
       const double owners = static_cast<double>(part.owners.size());
       added += part.fraction * (owners - 1 + static_cast<double>(part.leaves.size())) / owners;
       leafy |= !part.leaves.empty();
-      result.steps_s = std::max(result.steps_s, part.leaves.empty()
-                                                    ? ring_steps(part.fraction, p_, least_, mix_ring_segments(part.fraction, k))
-                                                    : four_stage_steps(part.fraction, part.owners.size(), k));
+      result.steps_s = std::max(
+          result.steps_s, part.leaves.empty()
+                              ? ring_steps(part.fraction, p_, least_, mix_ring_segments(part.fraction, k))
+                              : four_stage_steps(part.fraction, part.owners.size(), k));
       if (!part.leaves.empty())
         result.leaves = std::max(result.leaves, static_cast<uint32_t>(part.leaves.size()));
     }
@@ -132,20 +133,20 @@ class Predictor {
   }
   static uint32_t segments_of(const PartialRing& ring, uint32_t pieces) {
     const auto members = static_cast<uint32_t>(ring.order.size());
-    return tail_pieces(members, pieces) / (members * kDepth);
+    return tail_pieces(members, pieces) / (members * kBuilderDepth);
   }
 
-  /// A ring's lanes run 2(p−1)K steps of `kDepth` chunks; a step takes no less than one chunk and its
+  /// A ring's lanes run 2(p−1)K steps of `kBuilderDepth` chunks; a step takes no less than one chunk and its
   /// latency.
   double ring_steps(double fraction, size_t members, double capacity, uint32_t k) const {
     const double n = static_cast<double>(members);
-    const double chunk = fraction / (n * kDepth * k);
+    const double chunk = fraction / (n * kBuilderDepth * k);
     const double alone = unit_ * chunk / capacity + job_.latency_s + addition_time(chunk);
-    const double step = unit_ * chunk * kDepth / capacity;
+    const double step = unit_ * chunk * kBuilderDepth / capacity;
     return k * ((2 * (n - 1) - 1) * std::max(alone, step) + step);
   }
   double ring_fill(double fraction, size_t members, uint32_t k) const {
-    const double chunk = fraction / (static_cast<double>(members) * kDepth * k);
+    const double chunk = fraction / (static_cast<double>(members) * kBuilderDepth * k);
     return job_.latency_s + addition_time(chunk);
   }
   double four_stage_steps(double fraction, size_t owners, uint32_t k) const {
@@ -310,7 +311,7 @@ Schedule build(const Job& job, const Candidate& candidate) {
     case Algorithm::kMix:
       return mix_allreduce(nodes, mix_fractions(job.capacities).parts, candidate.segments);
   }
-  return ring_allreduce(natural_order(nodes), candidate.segments, kDepth);
+  return ring_allreduce(natural_order(nodes), candidate.segments, kBuilderDepth);
 }
 
 }  // namespace r2ccl::collective

@@ -6,7 +6,7 @@
 namespace r2ccl::collective {
 namespace {
 
-constexpr uint32_t kDepth = 2;
+constexpr uint32_t kRingDepth = 2;
 
 bool contains(const Ranks& ranks, uint32_t rank) {
   return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
@@ -50,7 +50,7 @@ void add_tail(ScheduleBuilder& builder, const Ranks& order, const std::vector<Ri
 }  // namespace
 
 uint32_t tail_pieces(uint32_t members, uint32_t pieces) {
-  const uint32_t per_segment = members * kDepth;
+  const uint32_t per_segment = members * kRingDepth;
   return std::max(1u, (pieces + per_segment - 1) / per_segment) * per_segment;
 }
 
@@ -60,11 +60,11 @@ Schedule r2ccl_allreduce(uint32_t ranks, std::span<const PartialRing> rings, uin
   std::vector<uint16_t> part_of;
   for (size_t k = 0; k < rings.size(); ++k) {
     const auto members = static_cast<uint32_t>(rings[k].order.size());
-    const uint32_t segments = tail_pieces(members, pieces) / (members * kDepth);
-    part_of.push_back(builder.add_part(rings[k].fraction, segments, members * kDepth));
+    const uint32_t segments = tail_pieces(members, pieces) / (members * kRingDepth);
+    part_of.push_back(builder.add_part(rings[k].fraction, segments, members * kRingDepth));
     const uint16_t group =
         builder.add_group(k == 0 ? "global ring" : "partial ring of " + std::to_string(members));
-    ends.push_back(add_ring(builder, rings[k].order, part_of[k], group, kDepth));
+    ends.push_back(add_ring(builder, rings[k].order, part_of[k], group, kRingDepth));
   }
   for (size_t k = 1; k < rings.size(); ++k) {
     Ranks outside;

@@ -79,7 +79,7 @@ std::vector<std::pair<uint64_t, uint64_t>> chunk_ranges(const Schedule& schedule
 
 namespace {
 
-std::string number(double value) {
+std::string plain_number(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.4g", value);
   return text;
@@ -91,7 +91,7 @@ void append_lane(std::string& text, const Schedule& schedule, uint32_t lane_numb
           std::to_string(lane.sends ? connection.to : connection.from) + " (" +
           schedule.groups[connection.group].name + ", part " + std::to_string(lane.part) + ", " +
           std::to_string(schedule.iterations(lane)) + " ×, " + std::to_string(connection.credits) +
-          " credits, weight " + number(connection.weight) + ")\n";
+          " credits, weight " + plain_number(connection.weight) + ")\n";
   for (size_t i = 0; i < lane.ops.size(); ++i) {
     const Op& op = lane.ops[i];
     text += "    " + std::to_string(i) + ": " + name(op.kind) + " " + std::to_string(op.chunk);
@@ -115,7 +115,7 @@ std::string to_text(const Schedule& schedule, int rank) {
                      std::to_string(schedule.operations()) + " operations\n";
   for (size_t i = 0; i < schedule.parts.size(); ++i) {
     const Part& part = schedule.parts[i];
-    text += "part " + std::to_string(i) + ": " + number(part.fraction) + " of the data, " +
+    text += "part " + std::to_string(i) + ": " + plain_number(part.fraction) + " of the data, " +
             std::to_string(part.segments) + " segments of " + std::to_string(part.chunks.size()) +
             " chunks\n";
   }

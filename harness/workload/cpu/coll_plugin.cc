@@ -12,8 +12,6 @@ namespace {
 
 using namespace r2ccl::nccl_abi;  // NOLINT: the whole file speaks this interface
 
-constexpr unsigned char kPoison = 0xa5;
-
 template <int Version>
 struct CollAbi;
 template <>

@@ -14,6 +14,9 @@
 
 namespace r2bench {
 
+/// Structures are filled with this byte before a plugin writes them: what still holds it was left out.
+inline constexpr unsigned char kPoison = 0xa5;
+
 /// Of a device, as far as a host-memory workload looks at it.
 struct NetDevice {
   std::string name;

@@ -10,10 +10,10 @@
 namespace r2ccl::collective {
 namespace {
 
-constexpr uint64_t kMagic = 0x6c6c6f4343325220;
-constexpr size_t kGreetingBytes = 64;      // a cache line each
-constexpr size_t kGreetingsBytes = 4096;   // of one registration
-constexpr uint32_t kWatch = UINT32_MAX;    // ordinal of a channel that no schedule uses
+constexpr uint64_t kGreetingMagic = 0x6c6c6f4343325220;
+constexpr size_t kGreetingBytes = 64;     // a cache line each
+constexpr size_t kGreetingsBytes = 4096;  // of one registration
+constexpr uint32_t kWatch = UINT32_MAX;   // ordinal of a channel that no schedule uses
 
 }  // namespace
 
@@ -82,12 +82,12 @@ Result<bool> ChannelTransport::progress() {
 
 Error ChannelTransport::unreachable(const End& end) const {
   return Error{ErrorCode::kPeerGone, "no channel to rank " + std::to_string(end.peer) +
-                                         " of the CollNet group within " + std::to_string(connect_bound_.count()) +
-                                         " ms (R2CC_CONNECT_MS)"};
+                                         " of the CollNet group within " +
+                                         std::to_string(connect_bound_.count()) + " ms (R2CC_CONNECT_MS)"};
 }
 
-// Who waits for a peer's channel hears nothing of a peer that is gone. A channel the other way fails with it; the
-// peer takes it when it comes to the operation, and leaves it idle.
+// Who waits for a peer's channel hears nothing of a peer that is gone. A channel the other way fails with it;
+// the peer takes it when it comes to the operation, and leaves it idle.
 Result<void> ChannelTransport::look_after(uint32_t peer) {
   auto& watch = watches_[peer];
   if (!watch) {
@@ -101,15 +101,18 @@ Result<void> ChannelTransport::look_after(uint32_t peer) {
   if (watch->ready) return {};
   auto connected = connect(*watch);
   if (!connected) return connected.error();
-  if (!watch->channel && std::chrono::steady_clock::now() - watch->since > connect_bound_) return unreachable(*watch);
+  if (!watch->channel && std::chrono::steady_clock::now() - watch->since > connect_bound_)
+    return unreachable(*watch);
   return {};
 }
 
 Result<StagingMemory> ChannelTransport::staging(size_t bytes) {
   if (!any_) return Error{ErrorCode::kInvalidArgument, "nothing is connected yet"};
-  void* const data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  void* const data =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   if (data == MAP_FAILED)
-    return Error{ErrorCode::kSystem, "no memory for " + std::to_string(bytes) + " bytes: " + std::strerror(errno)};
+    return Error{ErrorCode::kSystem,
+                 "no memory for " + std::to_string(bytes) + " bytes: " + std::strerror(errno)};
   mapped_.emplace_back(data, bytes);
   auto registration = net_.reg(any_, data, bytes);
   if (!registration) return registration.error();
@@ -148,7 +151,7 @@ Result<bool> ChannelTransport::connect(End& end) {
     if (!memory) return memory.error();
     end.greeting = *memory;
     end.registration = greetings_.registration;
-    *end.greeting = {kMagic, rank_, end.ordinal};
+    *end.greeting = {kGreetingMagic, rank_, end.ordinal};
   }
   if (!end.request) {
     auto request = net_.isend(end.channel, end.greeting, sizeof(Greeting), end.registration);
@@ -181,8 +184,9 @@ Result<bool> ChannelTransport::accept() {
       continue;
     }
     const Guest guest = guests_[i];
-    if (guest.greeting->magic != kMagic || guest.greeting->rank >= handles_.size())
-      return Error{ErrorCode::kBadHandle, "a channel of the CollNet group began with something else than its name"};
+    if (guest.greeting->magic != kGreetingMagic || guest.greeting->rank >= handles_.size())
+      return Error{ErrorCode::kBadHandle,
+                   "a channel of the CollNet group began with something else than its name"};
     guests_.erase(guests_.begin() + static_cast<long>(i));
     const std::pair whose{guest.greeting->rank, guest.greeting->ordinal};
     if (!arrived_.emplace(whose, guest.channel).second) {
@@ -223,7 +227,8 @@ bool ChannelTransport::claim(End& end) {
   return true;
 }
 
-Result<void*> ChannelTransport::isend(uint32_t number, const void* data, size_t bytes, Registration* registration) {
+Result<void*> ChannelTransport::isend(uint32_t number, const void* data, size_t bytes,
+                                      Registration* registration) {
   const End& end = *ends_[number];
   if (!end.ready) return static_cast<void*>(nullptr);
   auto request = net_.isend(end.channel, data, bytes, registration);
@@ -239,6 +244,8 @@ Result<void*> ChannelTransport::irecv(uint32_t number, void* data, size_t bytes,
   return static_cast<void*>(*request);
 }
 
-Result<TestOutcome> ChannelTransport::test(void* message) { return net_.test(static_cast<Request*>(message)); }
+Result<TestOutcome> ChannelTransport::test(void* message) {
+  return net_.test(static_cast<Request*>(message));
+}
 
 }  // namespace r2ccl::collective

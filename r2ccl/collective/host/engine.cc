@@ -31,13 +31,15 @@ struct Trailer {
   uint32_t version;
   uint32_t mode;
 };
-constexpr uint64_t kMagic = 0x74656e6c6c6f4332;
-constexpr uint32_t kVersion = 2;
+constexpr uint64_t kTrailerMagic = 0x74656e6c6c6f4332;
+constexpr uint32_t kTrailerVersion = 2;
 constexpr size_t kTrailerAt = kHandleBytes - sizeof(Trailer);
 
-/// Ranks of this node, as far as whoever launched them says so: torchrun, Open MPI, MPICH and Intel MPI, Slurm.
+/// Ranks of this node, as far as whoever launched them says so: torchrun, Open MPI, MPICH and Intel MPI,
+/// Slurm.
 int local_ranks() {
-  for (const char* variable : {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"})
+  for (const char* variable :
+       {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"})
     if (const char* text = std::getenv(variable))
       if (const int count = std::atoi(text); count > 0) return count;
   return 1;
@@ -56,7 +58,7 @@ class HostEngine final : public Engine {
     auto* const tail = static_cast<std::byte*>(memory) + kTrailerAt;
     if (std::any_of(tail, tail + sizeof(Trailer), [](std::byte b) { return b != std::byte{0}; }))
       return Error{ErrorCode::kBadHandle, "the net's handle leaves no room for the engine's"};
-    const Trailer trailer{kMagic, kVersion, uint32_t(config_.mode)};
+    const Trailer trailer{kTrailerMagic, kTrailerVersion, uint32_t(config_.mode)};
     std::memcpy(tail, &trailer, sizeof trailer);
     const std::lock_guard lock(mutex_);
     listeners_.push_back(std::move(listener));
@@ -77,7 +79,7 @@ class HostEngine final : public Engine {
       Trailer trailer;
       std::memcpy(&trailer, handle.data() + kTrailerAt, sizeof trailer);
       // Everybody sees the same handles, so everybody decides alike.
-      const bool ours = trailer.magic == kMagic && trailer.version == kVersion;
+      const bool ours = trailer.magic == kTrailerMagic && trailer.version == kTrailerVersion;
       if (!ours || trailer.mode != uint32_t(Mode::kAllReduce)) {
         R2_INFO("NET/R2CCL: no CollNet: rank %zu %s; NCCL goes on without it", i,
                 ours ? "does not run R2CC_MODE=3" : "has another version of R2CCL");
@@ -97,8 +99,8 @@ class HostEngine final : public Engine {
     setting.member.agreement = (*listening)->address();
     setting.make_agreement = [&](uint32_t number, std::span<const RankInfo> members) {
       agreement.nics = nics_used(members);
-      return PlanAgreement::join(std::move(*listening), int(number), int(members.size()), members[0].agreement,
-                                 agreement);
+      return PlanAgreement::join(std::move(*listening), int(number), int(members.size()),
+                                 members[0].agreement, agreement);
     };
     auto group = Group::connect(net_, listener->open, std::move(setting));
     if (!group) return group.error();
@@ -110,8 +112,12 @@ class HostEngine final : public Engine {
   PlanAgreement* agreement(Group* group) const override { return &group->agreement(); }
   Speeds speeds(const Group* group) const override { return group->speeds(); }
   NodeCapacity capacity(const Group* group) const override { return group->capacity(); }
-  bool reduces(DataType type, Reduction reduction) const override { return reduction_of(type, reduction) != nullptr; }
-  Result<Registration*> reg(Group* group, void* data, size_t bytes) override { return group->reg(data, bytes); }
+  bool reduces(DataType type, Reduction reduction) const override {
+    return reduction_of(type, reduction) != nullptr;
+  }
+  Result<Registration*> reg(Group* group, void* data, size_t bytes) override {
+    return group->reg(data, bytes);
+  }
   Result<void> dereg(Group* group, Registration* registration) override { return group->dereg(registration); }
 
   Result<Operation*> all_reduce(Group* group, const void* sent, void* received, size_t count, DataType type,
@@ -121,12 +127,13 @@ class HostEngine final : public Engine {
                  received_registration);
   }
   Result<Operation*> all_gather(Group* group, const void* sent, void* received, size_t count, DataType type,
-                                Registration* sent_registration, Registration* received_registration) override {
-    return begin(group, Collective::kAllGather, sent, received, count, type, Reduction::kSum, sent_registration,
-                 received_registration);
+                                Registration* sent_registration,
+                                Registration* received_registration) override {
+    return begin(group, Collective::kAllGather, sent, received, count, type, Reduction::kSum,
+                 sent_registration, received_registration);
   }
-  Result<Operation*> reduce_scatter(Group* group, const void* sent, void* received, size_t count, DataType type,
-                                    Reduction reduction, Registration* sent_registration,
+  Result<Operation*> reduce_scatter(Group* group, const void* sent, void* received, size_t count,
+                                    DataType type, Reduction reduction, Registration* sent_registration,
                                     Registration* received_registration) override {
     return begin(group, Collective::kReduceScatter, sent, received, count, type, reduction, sent_registration,
                  received_registration);
@@ -148,8 +155,8 @@ class HostEngine final : public Engine {
   }
 
  private:
-  Result<Operation*> begin(Group* group, Collective collective, const void* sent, void* received, size_t count,
-                           DataType type, Reduction reduction, Registration* sent_registration,
+  Result<Operation*> begin(Group* group, Collective collective, const void* sent, void* received,
+                           size_t count, DataType type, Reduction reduction, Registration* sent_registration,
                            Registration* received_registration) {
     if (collective != Collective::kAllGather && !reduces(type, reduction))
       return Error{ErrorCode::kInvalidArgument, "the host engine does not have this reduction"};

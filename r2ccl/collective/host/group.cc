@@ -17,8 +17,8 @@
 namespace r2ccl::collective {
 namespace {
 
-constexpr uint32_t kVersion = 2;
-constexpr uint32_t kMostSegments = 64;
+constexpr uint32_t kMemberVersion = 2;
+constexpr uint32_t kMostRingSegments = 64;
 constexpr uint64_t kChunkBytes = 256 << 10;  // of AllGather and ReduceScatter
 
 /// Operations of like sizes share a plan: that of the next quarter of a power of two.
@@ -40,14 +40,15 @@ Group::Group(Net& net, std::shared_ptr<OpenListener> listener, Setting setting)
     : net_(net),
       listener_(std::move(listener)),
       setting_(std::move(setting)),
-      transport_(std::make_unique<ChannelTransport>(net_, setting_.device, listener_->listener, setting_.handles,
-                                                    setting_.rank, setting_.connect_bound),
+      transport_(std::make_unique<ChannelTransport>(net_, setting_.device, listener_->listener,
+                                                    setting_.handles, setting_.rank, setting_.connect_bound),
                  setting_.rank),
       executor_(transport_, setting_.limits) {}
 
 Group::~Group() = default;
 
-Result<std::unique_ptr<Group>> Group::connect(Net& net, std::shared_ptr<OpenListener> listener, Setting setting) {
+Result<std::unique_ptr<Group>> Group::connect(Net& net, std::shared_ptr<OpenListener> listener,
+                                              Setting setting) {
   std::unique_ptr<Group> group(new Group(net, std::move(listener), std::move(setting)));
   if (auto met = group->meet(); !met) return met.error();
   return group;
@@ -76,7 +77,7 @@ Result<void> Group::meet() {
   const uint32_t p = ranks(), rank = setting_.rank;
   members_.resize(p);
   members_[rank] = setting_.member;
-  members_[rank].version = kVersion;
+  members_[rank].version = kMemberVersion;
   members_[rank].rank = rank;
   auto& algorithm = members_[rank].algorithm;
   setting_.algorithm.copy(algorithm.data(), algorithm.size());
@@ -89,7 +90,9 @@ Result<void> Group::meet() {
     };
     auto gather = std::make_shared<Program>(ring_allgather(natural_order(p), 1, 1), rank, end_of,
                                             std::vector<RailShares>{}, kMostSlots);
-    if (auto met = wait_for([this] { return transport_.connected(); }, "connecting to the group's neighbours"); !met)
+    if (auto met =
+            wait_for([this] { return transport_.connected(); }, "connecting to the group's neighbours");
+        !met)
       return met;
     auto registration = net_.reg(transport_.any_channel(), members_.data(), p * sizeof(RankInfo));
     if (!registration) return registration.error();
@@ -105,8 +108,9 @@ Result<void> Group::meet() {
     if (!met) return met;
   }
   for (uint32_t i = 0; i < p; ++i)
-    if (members_[i].version != kVersion || members_[i].rank != i)
-      return Error{ErrorCode::kVersionMismatch, "rank " + std::to_string(i) + " of the CollNet group is another version"};
+    if (members_[i].version != kMemberVersion || members_[i].rank != i)
+      return Error{ErrorCode::kVersionMismatch,
+                   "rank " + std::to_string(i) + " of the CollNet group is another version"};
   for (uint32_t i = 0; i < p; ++i)
     if (members_[i].algorithm != members_[rank].algorithm)
       return Error{ErrorCode::kInvalidArgument, "R2CC_ALGORITHM differs between the nodes of ranks " +
@@ -117,7 +121,8 @@ Result<void> Group::meet() {
   for (const RankInfo& member : members_) {
     speeds_.bytes_per_second = std::min(speeds_.bytes_per_second, member.bytes_per_second);
     speeds_.margin = std::max(speeds_.margin, member.margin);
-    speeds_.reduce_bytes_per_second = std::min(speeds_.reduce_bytes_per_second, member.reduce_bytes_per_second);
+    speeds_.reduce_bytes_per_second =
+        std::min(speeds_.reduce_bytes_per_second, member.reduce_bytes_per_second);
   }
   speeds_.bytes_per_second *= static_cast<double>(transport_.stripes());
   executor_.set_window(window_for(speeds_, transport_.stripes()));
@@ -134,21 +139,23 @@ Result<void> Group::widen() {
   for (size_t i = 0; i < further && ranks() > 1; ++i) {
     std::vector<Handle> handles;
     for (const RankInfo& member : members_) handles.push_back(member.further_handles[i]);
-    stripes.push_back(std::make_unique<ChannelTransport>(net_, setting_.further[i].device,
-                                                         setting_.further[i].listener->listener,
-                                                         std::move(handles), setting_.rank,
-                                                         setting_.connect_bound));
+    stripes.push_back(std::make_unique<ChannelTransport>(
+        net_, setting_.further[i].device, setting_.further[i].listener->listener, std::move(handles),
+        setting_.rank, setting_.connect_bound));
   }
   transport_.widen(std::move(stripes));
   // By the number that all ranks have: nodes may offer different numbers of NICs.
-  if (transport_.stripes() > 1) executor_.set_message(std::min(setting_.limits.message_bytes, kStripedMessageBytes));
-  return wait_for([this] { return transport_.connected(); }, "connecting to the group's neighbours on all NICs");
+  if (transport_.stripes() > 1)
+    executor_.set_message(std::min(setting_.limits.message_bytes, kStripedMessageBytes));
+  return wait_for([this] { return transport_.connected(); },
+                  "connecting to the group's neighbours on all NICs");
 }
 
 NodeCapacity Group::capacity() const {
   NodeCapacity now(net_.node_capacity());
   now.nics[0] = net_.nic_capacity(setting_.device);
-  for (size_t i = 1; i < transport_.stripes(); ++i) now.nics[i] = net_.nic_capacity(setting_.further[i - 1].device);
+  for (size_t i = 1; i < transport_.stripes(); ++i)
+    now.nics[i] = net_.nic_capacity(setting_.further[i - 1].device);
   return now;
 }
 
@@ -176,7 +183,8 @@ Result<void> Group::poll() {
 
 std::shared_ptr<Program> Group::program(const View& view, Collective collective, uint64_t bytes) {
   // Plans of older epochs are of no use to operations that begin now; those that run hold theirs.
-  while (!programs_.empty() && std::get<0>(programs_.begin()->first) < view.epoch) programs_.erase(programs_.begin());
+  while (!programs_.empty() && std::get<0>(programs_.begin()->first) < view.epoch)
+    programs_.erase(programs_.begin());
   const uint64_t planned = planned_bytes(bytes);
   auto& known = programs_[{view.epoch, collective, planned}];
   if (!known) known = make_program(view, collective, planned);
@@ -188,8 +196,8 @@ std::shared_ptr<Program> Group::make_program(const View& view, Collective collec
   const auto end_of = [this](uint32_t peer, bool sends, uint32_t ordinal) {
     return transport_.end(peer, sends, ordinal);
   };
-  const auto segments =
-      static_cast<uint32_t>(std::clamp<uint64_t>(bytes / (uint64_t{2} * p * kChunkBytes), 1, kMostSegments));
+  const auto segments = static_cast<uint32_t>(
+      std::clamp<uint64_t>(bytes / (uint64_t{2} * p * kChunkBytes), 1, kMostRingSegments));
   Schedule schedule;
   if (collective == Collective::kAllGather)
     schedule = ring_allgather(natural_order(p), segments);

@@ -116,8 +116,8 @@ uint64_t new_id() {
   return uint64_t(uint32_t(getpid())) << 32 | (made++ + 1);
 }
 
-constexpr uint64_t kPatience = 1000;  // operations without the node's other tuners
-constexpr size_t kMostAdvice = 1024;  // sizes of operations
+constexpr uint64_t kLonelyOperations = 1000;  // operations without the node's other tuners
+constexpr size_t kMostAdvice = 1024;          // sizes of operations
 
 }  // namespace
 
@@ -187,7 +187,7 @@ Result<Choice> Selection::choose(bool all_reduce, uint64_t bytes, bool collnet, 
       if (offer->capacity_) offer->agreement_.set_capacity(offer->capacity_());
     }
   }
-  if (!counted_ && number == kPatience && !std::exchange(said_incomplete_, true))
+  if (!counted_ && number == kLonelyOperations && !std::exchange(said_incomplete_, true))
     R2_INFO(
         "NET/R2CCL: mode 3: not all ranks of this node share memory (other users, containers): "
         "NCCL's own choice stays");
