@@ -16,6 +16,8 @@ option(R2CCL_BUILD_BENCH "Build the Google Benchmark programs" ON)
 option(R2CCL_CCACHE "Compile through ccache where it is present" ON)
 option(R2CCL_CLANG_TIDY "Run clang-tidy while compiling" OFF)
 option(R2CCL_FUZZ "Build the fuzz targets for libFuzzer, and everything they use with its coverage (clang only)" OFF)
+option(CMAKE_UNITY_BUILD "Compile up to 16 sources of a library as one: most of a compiler's time is spent on headers" ON)
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 16 CACHE STRING "Sources that are compiled as one")
 set(R2CCL_SANITIZE "" CACHE STRING "Sanitizers, as in -fsanitize= (address,undefined or thread)")
 
 if(R2CCL_CCACHE)

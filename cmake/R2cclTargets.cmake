@@ -11,6 +11,8 @@ function(r2ccl_add_test)
     set(T_TIMEOUT 60)
   endif()
   add_executable(${T_NAME} ${T_SOURCES})
+  set_target_properties(${T_NAME} PROPERTIES UNITY_BUILD OFF)  # each test file has helpers of its own
+  target_compile_options(${T_NAME} PRIVATE $<$<CONFIG:Release>:-O1>)
   target_link_libraries(${T_NAME} PRIVATE ${T_LIBRARIES} GTest::gtest GTest::gtest_main Threads::Threads)
   add_test(NAME ${T_NAME} COMMAND ${T_NAME})
   set_tests_properties(${T_NAME} PROPERTIES LABELS ${T_LABEL} TIMEOUT ${T_TIMEOUT})
@@ -20,6 +22,12 @@ function(r2ccl_add_test)
   if(T_ENVIRONMENT)
     set_tests_properties(${T_NAME} PROPERTIES ENVIRONMENT "${T_ENVIRONMENT}")
   endif()
+endfunction()
+
+# r2ccl_compile_apart(FILE ...): sources that are never compiled as one with others: they declare names that others of
+#   their library declare, too (a shim for each version of an interface, a fault each), or a test links a stand-in for them.
+function(r2ccl_compile_apart)
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
 # r2ccl_use_stand_in_cuda(TARGET): lets a test use harness/vhca/tests/stand_in_gpu.h.
@@ -39,6 +47,7 @@ function(r2ccl_add_bench)
   endif()
   cmake_parse_arguments(B "" "NAME" "SOURCES;LIBRARIES" ${ARGN})
   add_executable(${B_NAME} ${B_SOURCES})
+  set_target_properties(${B_NAME} PROPERTIES UNITY_BUILD OFF)
   target_link_libraries(${B_NAME} PRIVATE ${B_LIBRARIES} benchmark::benchmark Threads::Threads)
 endfunction()
 
@@ -56,6 +65,7 @@ function(r2ccl_add_fuzzer)
     add_dependencies(fuzzers ${F_NAME})
   elseif(R2CCL_BUILD_TESTS)
     add_executable(${F_NAME} ${F_SOURCE} "${PROJECT_SOURCE_DIR}/cmake/fuzz/main.cc")
+    set_target_properties(${F_NAME} PROPERTIES UNITY_BUILD OFF)
     add_test(NAME ${F_NAME} COMMAND ${F_NAME} "${CMAKE_CURRENT_SOURCE_DIR}/${F_CORPUS}" ${F_MUTATIONS})
     set_tests_properties(${F_NAME} PROPERTIES LABELS ${F_LABEL} TIMEOUT 600)
     if(F_ENVIRONMENT)
