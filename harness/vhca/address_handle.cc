@@ -3,51 +3,13 @@
 
 #include <endian.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <memory>
 
-#include "harness/vhca/device.h"
+#include "harness/vhca/addresses.h"
 #include "harness/vhca/runtime.h"
 
 namespace vhca {
-namespace {
-
-constexpr std::uint8_t kNextHeaderIba = 0x1b;
-
-bool same(const ibv_gid& a, const ibv_gid& b) {
-  return std::equal(std::begin(a.raw), std::end(a.raw), std::begin(b.raw));
-}
-
-bool find_gid(const Fabric& fabric, const ibv_gid& gid, Resolved& out) {
-  for (std::uint32_t p = 0; p < fabric.port_count; ++p)
-    for (int index = 0; index < gid_count(fabric.ports[p]); ++index)
-      if (same(port_gid(fabric.ports[p], index), gid)) {
-        out = {p, static_cast<std::uint8_t>(index)};
-        return true;
-      }
-  return false;
-}
-
-}  // namespace
-
-int resolve_address(const Fabric& fabric, const Port& from, const ibv_ah_attr& attr, Resolved& out) {
-  out = {};
-  if (attr.is_global && attr.grh.sgid_index >= gid_count(from)) return EINVAL;
-  if (from.lid == 0) {
-    if (!attr.is_global) return EINVAL;  // Ethernet: without a GRH there is no address
-    return find_gid(fabric, attr.grh.dgid, out) ? 0 : EHOSTUNREACH;
-  }
-  if (attr.dlid == 0) {
-    if (!attr.is_global) return EINVAL;
-    find_gid(fabric, attr.grh.dgid, out);
-    return 0;
-  }
-  for (std::uint32_t p = 0; p < fabric.port_count; ++p)
-    if (fabric.ports[p].lid == attr.dlid) out.port = p;
-  return 0;
-}
 
 ibv_ah* create_ah(ibv_pd* pd, const ibv_ah_attr& attr) {
   Runtime& runtime = *Context::of(pd->context).runtime;
@@ -98,22 +60,11 @@ int address_from_completion(ibv_context* context, std::uint8_t number, const ibv
   attr.grh.traffic_class = static_cast<std::uint8_t>(word >> 20);
   attr.grh.hop_limit = 0xff;
   for (int index = 0; index < gid_count(port); ++index)
-    if (same(port_gid(port, index), grh->dgid)) {
+    if (same_gid(port_gid(port, index), grh->dgid)) {
       attr.grh.sgid_index = static_cast<std::uint8_t>(index);
       return 0;
     }
   return EINVAL;
-}
-
-void fill_grh(const Port& from, const Port& to, const DatagramTarget& target, std::uint64_t payload_bytes,
-              ibv_grh& grh) {
-  grh = {};
-  grh.version_tclass_flow = htobe32(target.grh_word);
-  grh.paylen = htobe16(static_cast<std::uint16_t>(payload_bytes));
-  grh.next_hdr = kNextHeaderIba;
-  grh.hop_limit = target.hop_limit;
-  grh.sgid = port_gid(from, target.source_gid);
-  grh.dgid = port_gid(to, target.target_gid);
 }
 
 }  // namespace vhca

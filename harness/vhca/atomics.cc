@@ -2,7 +2,6 @@
 #include "harness/vhca/atomics.h"
 
 #include "harness/vhca/process_table.h"
-#include "harness/vhca/runtime.h"
 
 namespace vhca {
 namespace {
@@ -54,17 +53,17 @@ Answer answer_of(MoveStatus status) {
 
 }  // namespace
 
-Answer carry_out_atomic(Runtime& runtime, ProcessId owner, void* address, const Hold& target,
+Answer carry_out_atomic(Process& self, ProcessId owner, void* address, const Hold& target,
                         const SendEntry& send, std::uint64_t& result, std::uint64_t now_ns) {
-  ProcessSlot* process = find_process(runtime.fabric(), owner);
+  ProcessSlot* process = find_process(self.fabric(), owner);
   if (!process) return Answer::kNoAnswer;
-  const AtomicHold hold(runtime.fabric(), process->atomic_holder, runtime.self());
+  const AtomicHold hold(self.fabric(), process->atomic_holder, self.self());
   if (!hold.held()) return Answer::kBusy;
   std::uint64_t value = 0;
   iovec ours{&value, sizeof value};
   iovec theirs{address, sizeof value};
   MoveStatus status =
-      runtime.mover().move(MoveDirection::kFromRemote, owner, &ours, 1, &theirs, 1, target, now_ns);
+      self.mover().move(MoveDirection::kFromRemote, owner, &ours, 1, &theirs, 1, target, now_ns);
   if (status != MoveStatus::kOk) return answer_of(status);
   result = value;
   if (send.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
@@ -73,7 +72,7 @@ Answer carry_out_atomic(Runtime& runtime, ProcessId owner, void* address, const 
     value = send.atomic.swap;
   else
     return Answer::kPlaced;
-  status = runtime.mover().move(MoveDirection::kToRemote, owner, &ours, 1, &theirs, 1, target, now_ns);
+  status = self.mover().move(MoveDirection::kToRemote, owner, &ours, 1, &theirs, 1, target, now_ns);
   return answer_of(status);
 }
 

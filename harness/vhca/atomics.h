@@ -4,6 +4,7 @@
 // target's own CPU.
 #pragma once
 
+#include "harness/vhca/process.h"
 #include "harness/vhca/responder.h"
 
 namespace vhca {
@@ -11,7 +12,7 @@ namespace vhca {
 // Carries `send` out on the aligned 8 bytes at `address` of process `owner`; `result` gets what was there
 // before. kPlaced, kBusy (another initiator is at it), kNoAnswer or kRemoteAccess.
 // Nothing is written once the hold of the target QP has been revoked.
-Answer carry_out_atomic(Runtime& runtime, ProcessId owner, void* address, const Hold& target,
+Answer carry_out_atomic(Process& self, ProcessId owner, void* address, const Hold& target,
                         const SendEntry& send, std::uint64_t& result, std::uint64_t now_ns);
 
 }  // namespace vhca

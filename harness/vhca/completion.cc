@@ -7,33 +7,17 @@
 #include <bit>
 
 #include "harness/vhca/async.h"
-#include "harness/vhca/pause_point.h"
+#include "harness/vhca/clock.h"
 #include "harness/vhca/process_table.h"
-#include "harness/vhca/responder.h"
+#include "harness/vhca/receive_signal.h"
 #include "harness/vhca/responder_hold.h"
 #include "harness/vhca/runtime.h"
-#include "harness/vhca/shared_receive.h"
+#include "harness/vhca/shared_request.h"
 
 namespace vhca {
 namespace {
 
 constexpr unsigned kEmptyPollsPerYield = 8;
-
-void mark_ready(CqSlot& slot, std::size_t bit) {
-  slot.ready[bit / 64].fetch_or(1ull << (bit % 64));
-  slot.ready_summary.fetch_or(1ull << (bit / 64));
-}
-
-// Whether an armed CQ fires for this completion; disarms it then. `left`: kEventPending leaves the event to
-// the owner's engine.
-bool take_arm(CqSlot& slot, bool solicited, std::uint32_t left = 0) {
-  std::uint32_t seen = slot.notify.load();
-  for (;;) {
-    const std::uint32_t armed = seen & kArmedMask;
-    if (armed != kArmedForAny && !(armed == kArmedForSolicited && solicited)) return false;
-    if (slot.notify.compare_exchange_weak(seen, (seen & ~kArmedMask) | left)) return true;
-  }
-}
 
 void push_channel_event(Cq& cq) {
   if (!cq.channel) return;
@@ -228,18 +212,6 @@ void purge_completions(Cq& cq, const Qp& qp) {
     if (done.qp != &qp) cq.sent[kept++ & (cq.sent.size() - 1)] = done;
   }
   cq.sent_head = kept;
-}
-
-void announce_receive(Fabric& fabric, const QpSlot& qp, bool solicited, unsigned completions) {
-  CqSlot& cq = fabric.completion_queues[qp.recv_cq];
-  if (completions != 0 &&
-      cq.outstanding.fetch_add(completions) + completions > static_cast<std::int64_t>(cq.capacity.load()))
-    cq.overrun.store(1);
-  mark_ready(cq, qp.recv_cq_bit);
-  const bool overrun = cq.overrun.load(std::memory_order_relaxed) == 1;
-  if (!take_arm(cq, solicited, kEventPending) && !overrun) return;
-  VHCA_PAUSE_POINT(disarmed);
-  ring_doorbell(fabric, qp.owner.load());
 }
 
 void deliver_pending_cq_event(Cq& cq) {

@@ -8,8 +8,6 @@
 
 namespace vhca {
 
-class Runtime;
-
 ibv_cq* create_cq(ibv_context* context, int cqe, void* cq_context, ibv_comp_channel* channel,
                   int comp_vector);
 int resize_cq(ibv_cq* cq, int cqe);
@@ -24,10 +22,6 @@ std::size_t attach_receiver(Cq& cq, Qp& qp);
 void detach_receiver(Cq& cq, Qp& qp);
 // Removes what the QP left in the CQ (destroyed and reset QPs show no completions any more).
 void purge_completions(Cq& cq, const Qp& qp);
-
-// Tells a QP's receive CQ, in whichever process, that the ring has something for it. completions: how many
-// were added.
-void announce_receive(Fabric& fabric, const QpSlot& qp, bool solicited, unsigned completions);
 
 // The owner's engine: turns a pending mark into a channel event.
 void deliver_pending_cq_event(Cq& cq);

@@ -10,7 +10,7 @@
 
 #include "harness/vhca/async.h"
 #include "harness/vhca/completion.h"
-#include "harness/vhca/device.h"
+#include "harness/vhca/limits.h"
 #include "harness/vhca/runtime.h"
 
 namespace vhca {

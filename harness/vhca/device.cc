@@ -15,11 +15,10 @@
 #include <memory>
 #include <mutex>
 
-#include "harness/vhca/completion.h"
+#include "harness/vhca/addresses.h"
 #include "harness/vhca/context_ops.h"
-#include "harness/vhca/queue_pair.h"
+#include "harness/vhca/limits.h"
 #include "harness/vhca/runtime.h"
-#include "harness/vhca/send_queue.h"
 
 namespace vhca {
 namespace {
@@ -74,39 +73,6 @@ void name_rate(std::uint64_t bits_per_s, std::uint8_t& width, std::uint8_t& spee
 }
 
 }  // namespace
-
-bool has_port(ibv_context* handle, std::uint32_t number) {
-  return number >= 1 && number <= Context::of(handle).port_count;
-}
-
-const Port& port_of(ibv_context* handle, std::uint32_t number) {
-  Context& context = Context::of(handle);
-  return context.runtime->fabric().ports[context.first_port + number - 1];
-}
-
-int gid_count(const Port& port) { return port.lid != 0 ? 1 : 2; }
-
-union ibv_gid port_gid(const Port& port, int index) {
-  ibv_gid gid{};
-  if (index == 0) {
-    const std::uint64_t guid = htobe64(port.guid);
-    gid.raw[0] = 0xfe;
-    gid.raw[1] = 0x80;
-    std::memcpy(gid.raw + 8, &guid, sizeof guid);
-  } else {
-    gid.raw[10] = gid.raw[11] = 0xff;
-    gid.raw[12] = 10;
-    gid.raw[13] = static_cast<std::uint8_t>(port.nic + kMaxNicsPerNode * (port.number - 1));
-    gid.raw[14] = static_cast<std::uint8_t>(port.node / 256);
-    gid.raw[15] = static_cast<std::uint8_t>(port.node % 256 + 1);
-  }
-  return gid;
-}
-
-std::span<const std::uint16_t> partition_keys(const Port& port) {
-  static constexpr std::uint16_t kKeys[] = {0xffff, 0x8001};
-  return {kKeys, port.lid != 0 ? 2u : 1u};
-}
 
 ibv_device** get_device_list(int* count) {
   if (count) *count = 0;

@@ -12,6 +12,7 @@
 #include <new>
 
 #include "harness/vhca/address_handle.h"
+#include "harness/vhca/addresses.h"
 #include "harness/vhca/async.h"
 #include "harness/vhca/completion.h"
 #include "harness/vhca/device.h"

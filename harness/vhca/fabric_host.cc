@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <bit>
@@ -14,6 +13,7 @@
 #include <system_error>
 
 #include "harness/vhca/arena.h"
+#include "harness/vhca/clock.h"
 #include "harness/vhca/fabric_layout.h"
 #include "harness/vhca/port_clock.h"
 #include "harness/vhca/process_table.h"
@@ -64,14 +64,8 @@ void check(const FabricSpec& spec) {
                                 std::to_string(ports));
 }
 
-std::uint64_t monotonic_ns() {
-  timespec t;
-  ::clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(t.tv_nsec);
-}
-
 void lay_out(Fabric& fabric, const FabricSpec& spec) {
-  const std::uint64_t now = monotonic_ns();
+  const std::uint64_t now = now_ns();
   for (const NodeSpec& node : spec.nodes) {
     const std::uint32_t n = fabric.node_count++;
     std::memcpy(fabric.nodes[n].name, node.name.c_str(), node.name.size() + 1);

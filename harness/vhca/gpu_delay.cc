@@ -17,11 +17,11 @@
 #include <vector>
 
 #include "harness/vhca/arena.h"
+#include "harness/vhca/clock.h"
 #include "harness/vhca/gpu_copy.h"
 #include "harness/vhca/gpu_memory.h"
 #include "harness/vhca/log.h"
 #include "harness/vhca/process_table.h"
-#include "harness/vhca/runtime.h"
 
 namespace vhca {
 namespace {

@@ -1,21 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory regions: keys, bounds and rights. Everybody who moves data asks here first.
+// Memory regions: registering gives memory a key, deregistering takes it away.
 #pragma once
 
 #include <infiniband/verbs.h>
 
+#include <cstddef>
 #include <cstdint>
 
-#include "harness/vhca/fabric_layout.h"
-#include "harness/vhca/objects.h"
-
 namespace vhca {
-
-// The address, in the owner's address space (of GPU memory: a reference, see gpu_memory.h), of [address,
-// address + bytes) as the key's holder names it; nullptr if the key is not valid, not of that owner and PD,
-// lacks a right (ibv_access_flags) or the range leaves the region. bytes > 0.
-void* resolve_key(const Fabric& fabric, std::uint32_t key, ProcessId owner, std::uint32_t pd,
-                  std::uint64_t address, std::uint64_t bytes, std::uint32_t rights);
 
 // Host memory, or a GPU's where this process has loaded CUDA (EOPNOTSUPP when that cannot be served).
 ibv_mr* register_memory(ibv_pd* pd, void* address, std::size_t length, std::uint64_t iova, int access);

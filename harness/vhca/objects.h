@@ -137,6 +137,15 @@ struct DatagramTarget {
   bool has_grh;
 };
 
+// Whether the bytes of the message travel from the initiator to the target.
+inline bool carries_data_to_peer(ibv_wr_opcode opcode) {
+  return opcode != IBV_WR_RDMA_READ && opcode != IBV_WR_ATOMIC_CMP_AND_SWP &&
+         opcode != IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+inline bool is_atomic(ibv_wr_opcode opcode) {
+  return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
 struct SendEntry {
   std::uint64_t wr_id;
   std::uint64_t remote_address;
@@ -255,5 +264,8 @@ inline Qp& qp_of(ibv_qp_ex* qp) { return *static_cast<Qp*>(qp); }
 inline Qp& qp_of(ibv_qp* qp) { return qp_of(reinterpret_cast<ibv_qp_ex*>(qp)); }
 inline Srq& srq_of(ibv_srq* srq) { return *static_cast<Srq*>(srq); }
 inline Context& context_of(const Qp& qp) { return *qp.owner; }
+inline bool has_port(ibv_context* context, std::uint32_t number) {
+  return number >= 1 && number <= Context::of(context).port_count;
+}
 
 }  // namespace vhca

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "harness/vhca/responder.h"
-
 namespace vhca {
 namespace {
 

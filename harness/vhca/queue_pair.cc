@@ -6,19 +6,19 @@
 #include <cerrno>
 #include <memory>
 
-#include "harness/vhca/address_handle.h"
+#include "harness/vhca/addresses.h"
 #include "harness/vhca/arena.h"
 #include "harness/vhca/async.h"
 #include "harness/vhca/completion.h"
-#include "harness/vhca/device.h"
+#include "harness/vhca/limits.h"
 #include "harness/vhca/pacing.h"
 #include "harness/vhca/process_table.h"
 #include "harness/vhca/qp_transitions.h"
-#include "harness/vhca/responder.h"
+#include "harness/vhca/receive_signal.h"
 #include "harness/vhca/responder_hold.h"
 #include "harness/vhca/runtime.h"
 #include "harness/vhca/send_queue.h"
-#include "harness/vhca/shared_receive.h"
+#include "harness/vhca/shared_request.h"
 
 namespace vhca {
 namespace {

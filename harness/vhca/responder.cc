@@ -5,18 +5,17 @@
 #include <array>
 #include <optional>
 
-#include "harness/vhca/address_handle.h"
+#include "harness/vhca/addresses.h"
 #include "harness/vhca/atomics.h"
-#include "harness/vhca/completion.h"
-#include "harness/vhca/device.h"
 #include "harness/vhca/gpu_memory.h"
+#include "harness/vhca/keys.h"
+#include "harness/vhca/limits.h"
 #include "harness/vhca/log.h"
-#include "harness/vhca/memory_region.h"
 #include "harness/vhca/pause_point.h"
 #include "harness/vhca/process_table.h"
+#include "harness/vhca/receive_signal.h"
 #include "harness/vhca/responder_hold.h"
-#include "harness/vhca/runtime.h"
-#include "harness/vhca/shared_receive.h"
+#include "harness/vhca/shared_request.h"
 
 namespace vhca {
 namespace {
@@ -123,14 +122,14 @@ std::uint64_t capacity_of(const RecvEntry& entry) {
 /// Where a piece is placed, step by step. A step that has an answer ends it.
 class Placing {
  public:
-  Placing(Qp& initiator, const Piece& piece, std::uint64_t now_ns)
-      : initiator_(initiator),
+  Placing(Process& self, Qp& initiator, const Piece& piece, std::uint64_t now_ns)
+      : self_(self),
+        initiator_(initiator),
         piece_(piece),
         send_(piece.send),
         now_ns_(now_ns),
-        runtime_(*initiator.owner->runtime),
-        fabric_(runtime_.fabric()),
-        target_(fabric_, initiator, piece.send, runtime_.self()) {}
+        fabric_(self.fabric()),
+        target_(fabric_, initiator, piece.send, self.self()) {}
 
   Answer carry_out() {
     if (target_.busy()) return Answer::kBusy;
@@ -180,7 +179,7 @@ class Placing {
     if (receive_.index == qp().recv_posted.load(std::memory_order_acquire) &&
         (qp().srq == 0 || !take_shared_receive(fabric_, qp()))) {
       // A process that is gone posts nothing: it has no HCA any more that could answer "not ready".
-      if (runtime_.mover().touch(owner_) == MoveStatus::kGone) return Answer::kNoAnswer;
+      if (self_.mover().touch(owner_) == MoveStatus::kGone) return Answer::kNoAnswer;
       return Answer::kNotReady;
     }
     receive_.entry = &recv_entry_of(fabric_, qp(), receive_.index);
@@ -233,9 +232,8 @@ class Placing {
       return Answer::kRemoteInvalid;
     }
     std::uint64_t before = 0;
-    const Answer answer =
-        word ? carry_out_atomic(runtime_, owner_, word, target_.hold(), send_, before, now_ns_)
-             : Answer::kRemoteAccess;
+    const Answer answer = word ? carry_out_atomic(self_, owner_, word, target_.hold(), send_, before, now_ns_)
+                               : Answer::kRemoteAccess;
     if (answer == Answer::kRemoteAccess) break_target(fabric_, target_, IBV_EVENT_QP_ACCESS_ERR, 0);
     if (answer == Answer::kPlaced) {
       auto* from = reinterpret_cast<char*>(&before);
@@ -259,10 +257,10 @@ class Placing {
       ++local_count;
     }
     const MoveDirection direction = is_read() ? MoveDirection::kFromRemote : MoveDirection::kToRemote;
-    const MoveStatus status =
-        remote_count_ == 0 ? runtime_.mover().touch(owner_)
-                           : runtime_.mover().move(direction, owner_, local, local_count, remote_.data(),
-                                                   remote_count_, target_.hold(), now_ns_);
+    const MoveStatus status = remote_count_ == 0
+                                  ? self_.mover().touch(owner_)
+                                  : self_.mover().move(direction, owner_, local, local_count, remote_.data(),
+                                                       remote_count_, target_.hold(), now_ns_);
     switch (status) {
       case MoveStatus::kOk:
         return {};
@@ -280,11 +278,11 @@ class Placing {
     return refuse(IBV_EVENT_QP_ACCESS_ERR, Answer::kRemoteAccess);
   }
 
+  Process& self_;
   Qp& initiator_;
   const Piece& piece_;
   const SendEntry& send_;
   const std::uint64_t now_ns_;
-  Runtime& runtime_;
   Fabric& fabric_;
   Target target_;
   ProcessId owner_ = 0;
@@ -295,15 +293,14 @@ class Placing {
 
 }  // namespace
 
-Answer place(Qp& initiator, const Piece& piece, std::uint64_t now_ns) {
-  return Placing(initiator, piece, now_ns).carry_out();
+Answer place(Process& self, Qp& initiator, const Piece& piece, std::uint64_t now_ns) {
+  return Placing(self, initiator, piece, now_ns).carry_out();
 }
 
-Answer place_whole(Qp& initiator, const SendEntry* const* sends, std::size_t count, iovec* local,
-                   std::size_t local_count, std::uint64_t now_ns) {
-  Runtime& runtime = *initiator.owner->runtime;
-  Fabric& fabric = runtime.fabric();
-  Target target(fabric, initiator, *sends[0], runtime.self());
+Answer place_whole(Process& self, Qp& initiator, const SendEntry* const* sends, std::size_t count,
+                   iovec* local, std::size_t local_count, std::uint64_t now_ns) {
+  Fabric& fabric = self.fabric();
+  Target target(fabric, initiator, *sends[0], self.self());
   if (!target.held()) return target.busy() ? Answer::kBusy : Answer::kNoAnswer;
   QpSlot& qp = target.slot();
   const ProcessId owner = qp.owner.load();
@@ -327,8 +324,8 @@ Answer place_whole(Qp& initiator, const SendEntry* const* sends, std::size_t cou
   if (initiator.is_reliable()) initiator.peer_life = target.life();
   establish(fabric, qp);
   const MoveStatus status =
-      runtime.mover().move(is_read ? MoveDirection::kFromRemote : MoveDirection::kToRemote, owner, local,
-                           local_count, remote.data(), remote_count, target.hold(), now_ns);
+      self.mover().move(is_read ? MoveDirection::kFromRemote : MoveDirection::kToRemote, owner, local,
+                        local_count, remote.data(), remote_count, target.hold(), now_ns);
   return status == MoveStatus::kOk && target.still_held() ? Answer::kPlaced : Answer::kRemoteOperation;
 }
 

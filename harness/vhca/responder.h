@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "harness/vhca/objects.h"
+#include "harness/vhca/process.h"
 
 namespace vhca {
 
@@ -24,15 +25,6 @@ enum class Answer {
   kLocalFault,       // our own memory is not there
 };
 
-// Whether the bytes of the message travel from the initiator to the target.
-inline bool carries_data_to_peer(ibv_wr_opcode opcode) {
-  return opcode != IBV_WR_RDMA_READ && opcode != IBV_WR_ATOMIC_CMP_AND_SWP &&
-         opcode != IBV_WR_ATOMIC_FETCH_AND_ADD;
-}
-inline bool is_atomic(ibv_wr_opcode opcode) {
-  return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-}
-
 struct Piece {
   const SendEntry& send;
   std::uint64_t offset;  // within the message
@@ -43,13 +35,14 @@ struct Piece {
   std::size_t local_count;
 };
 
-Answer place(Qp& initiator, const Piece& piece, std::uint64_t now_ns);
+// `self`: the initiator's process.
+Answer place(Process& self, Qp& initiator, const Piece& piece, std::uint64_t now_ns);
 
 // Several whole messages of one QP in one copy: WRITEs without immediate data only, or READs only. `local`
 // has the buffers of all of them, in order. Anything but kPlaced says only that it did not work: the target
 // knows nothing of it, and the initiator has to place them one by one.
-Answer place_whole(Qp& initiator, const SendEntry* const* sends, std::size_t count, iovec* local,
-                   std::size_t local_count, std::uint64_t now_ns);
+Answer place_whole(Process& self, Qp& initiator, const SendEntry* const* sends, std::size_t count,
+                   iovec* local, std::size_t local_count, std::uint64_t now_ns);
 
 // For an RNR: the timer that the target asks for.
 std::uint64_t rnr_timer_ns(std::uint32_t code);

@@ -5,9 +5,8 @@
 
 #include <algorithm>
 
-#include "harness/vhca/device.h"
+#include "harness/vhca/clock.h"
 #include "harness/vhca/process_table.h"
-#include "harness/vhca/runtime.h"
 
 namespace vhca {
 namespace {
@@ -27,7 +26,7 @@ void nap() {
 
 Target::Target(Fabric& fabric, const Qp& initiator, const SendEntry& send, ProcessId self)
     : slot_(fabric.queue_pairs[number_of(initiator, send) & (kMaxQueuePairs - 1)]) {
-  if (!answers(initiator, send)) return;
+  if (!answers(fabric, initiator, send)) return;
   std::uint64_t seen = slot_.responder.load();
   if (holder_of(seen) != 0) {
     if (!responder_is_free(fabric, slot_)) {
@@ -43,7 +42,7 @@ Target::Target(Fabric& fabric, const Qp& initiator, const SendEntry& send, Proce
   }
   held_ = true;
   // Again, now that the owner has to wait for us if it wants to change its mind.
-  if (!answers(initiator, send)) release();
+  if (!answers(fabric, initiator, send)) release();
 }
 
 void Target::release() {
@@ -61,7 +60,7 @@ std::uint32_t Target::number_of(const Qp& initiator, const SendEntry& send) {
                                               : initiator.shared->peer_number.load(std::memory_order_relaxed);
 }
 
-bool Target::answers(const Qp& initiator, const SendEntry& send) {
+bool Target::answers(const Fabric& fabric, const Qp& initiator, const SendEntry& send) {
   const QpSlot& own = *initiator.shared;
   const std::uint32_t word = slot_.state.word();
   life_ = QpState::life_of(word);
@@ -72,7 +71,6 @@ bool Target::answers(const Qp& initiator, const SendEntry& send) {
   if (own.type == IBV_QPT_UD)
     return slot_.port == send.datagram.port &&
            slot_.qkey.load(std::memory_order_relaxed) == send.datagram.qkey;
-  const Fabric& fabric = initiator.owner->runtime->fabric();
   const auto packet = std::uint32_t(std::min<std::uint64_t>(send.length, 128u << initiator.attr.path_mtu));
   for (const Port* port : {&fabric.ports[own.port], &fabric.ports[slot_.port]})
     if (const std::uint32_t passes = port->narrow.load(std::memory_order_relaxed);

@@ -41,7 +41,7 @@ class Target {
 
  private:
   static std::uint32_t number_of(const Qp& initiator, const SendEntry& send);
-  bool answers(const Qp& initiator, const SendEntry& send);
+  bool answers(const Fabric& fabric, const Qp& initiator, const SendEntry& send);
 
   QpSlot& slot_;
   std::uint64_t hold_ = 0;

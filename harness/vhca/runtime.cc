@@ -1,31 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/vhca/runtime.h"
 
-#include <fcntl.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <charconv>
-#include <cstdlib>
-#include <cstring>
-#include <string>
 
 #include "harness/vhca/async.h"
+#include "harness/vhca/clock.h"
 #include "harness/vhca/completion.h"
-#include "harness/vhca/log.h"
 #include "harness/vhca/process_table.h"
-#include "harness/vhca/responder.h"
 #include "harness/vhca/responder_hold.h"
 #include "harness/vhca/send_queue.h"
 #include "harness/vhca/shared_receive.h"
@@ -54,31 +45,7 @@ Global& global() {
   return *instance;
 }
 
-std::string node_names(const Fabric& fabric) {
-  std::string names;
-  for (std::uint32_t i = 0; i < fabric.node_count && i < kMaxNodes; ++i) {
-    if (i == 8) return names + ", ...";
-    names += (i ? ", " : "") + std::string(fabric.nodes[i].name);
-  }
-  return names;
-}
-
-// VHCA_MEMORY_NODE; false when it is no number of a NUMA node.
-bool read_memory_node(std::uint32_t& node) {
-  const char* text = std::getenv("VHCA_MEMORY_NODE");
-  if (!text) return true;
-  const char* end = text + std::strlen(text);
-  const auto [read, error] = std::from_chars(text, end, node);
-  return error == std::errc() && read == end && node < kMaxMemoryNodes;
-}
-
 }  // namespace
-
-std::uint64_t now_ns() {
-  timespec t;
-  ::clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(t.tv_nsec);
-}
 
 Runtime* Runtime::get() {
   Global& g = global();
@@ -88,7 +55,7 @@ Runtime* Runtime::get() {
     static const int hooked = ::pthread_atfork([] { global().lock.lock(); }, [] { global().lock.unlock(); },
                                                &Runtime::after_fork_in_child);
     (void)hooked;
-    g.runtime = open();
+    if (const auto place = find_place()) g.runtime.reset(new Runtime(*place));
   }
   return g.runtime.get();
 }
@@ -98,80 +65,20 @@ void Runtime::after_fork_in_child() {
   // parent opened is dead here. The child may open devices of its own.
   Global& g = global();
   if (g.runtime) {
-    g.runtime->forked_.store(true);
+    g.runtime->mark_as_forked_copy();
     g.inherited.push_back(std::move(g.runtime));
   }
   g.tried = false;
   g.lock.unlock();
 }
 
-std::unique_ptr<Runtime> Runtime::open() {
-  const char* path = std::getenv("VHCA_FABRIC");
-  if (!path || !*path) return nullptr;
-  const char* node_name = std::getenv("VHCA_NODE");
-  std::uint32_t memory_node = kNoMemoryNode;
-  if (!read_memory_node(memory_node)) {
-    log_line("VHCA_MEMORY_NODE=%s is no NUMA node (0 to %u). There are no devices.",
-             std::getenv("VHCA_MEMORY_NODE"), kMaxMemoryNodes - 1);
-    return nullptr;
-  }
-  const int fd = ::open(path, O_RDWR | O_CLOEXEC);
-  if (fd < 0) {
-    log_line("VHCA_FABRIC=%s cannot be opened: %s. There are no devices.", path, std::strerror(errno));
-    return nullptr;
-  }
-  struct stat status {};
-  void* memory = MAP_FAILED;
-  const bool big_enough =
-      ::fstat(fd, &status) == 0 && static_cast<std::uint64_t>(status.st_size) == kFabricBytes;
-  if (big_enough)
-    memory = ::mmap(nullptr, kFabricBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-  const int map_error = errno;
-  ::close(fd);
-  if (!big_enough) {
-    log_line("VHCA_FABRIC=%s is not a fabric of this version (layout %u). There are no devices.", path,
-             kLayoutVersion);
-    return nullptr;
-  }
-  if (memory == MAP_FAILED) {
-    log_line("VHCA_FABRIC=%s cannot be mapped: %s. There are no devices.", path, std::strerror(map_error));
-    return nullptr;
-  }
-  auto* fabric = static_cast<Fabric*>(memory);
-  if (fabric->magic != kFabricMagic || fabric->version != kLayoutVersion || fabric->node_count > kMaxNodes) {
-    log_line("VHCA_FABRIC=%s is not a fabric of this version (layout %u). There are no devices.", path,
-             kLayoutVersion);
-    ::munmap(memory, kFabricBytes);
-    return nullptr;
-  }
-  for (std::uint32_t i = 0; node_name && i < fabric->node_count; ++i) {
-    if (std::strncmp(fabric->nodes[i].name, node_name, sizeof fabric->nodes[i].name) != 0) continue;
-    std::unique_ptr<Runtime> runtime(new Runtime);
-    runtime->fabric_ = fabric;
-    runtime->node_ = i;
-    runtime->memory_node_ = memory_node;
-    return runtime;
-  }
-  log_line("VHCA_NODE%s%s names no node of the fabric in VHCA_FABRIC (%s). There are no devices.",
-           node_name ? "=" : " is not set and so ", node_name ? node_name : "", node_names(*fabric).c_str());
-  ::munmap(memory, kFabricBytes);
-  return nullptr;
-}
-
 int Runtime::add_user() {
   const std::lock_guard guard(user_lock_);
   if (users_++ != 0) return 0;
-  // Initiators of other processes write into our memory, whatever Yama's ptrace_scope says about strangers.
-  ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
-  if (::getrandom(&beacon_, sizeof beacon_, GRND_NONBLOCK) != sizeof beacon_) beacon_ = now_ns();
-  beacon_ ^= static_cast<std::uint64_t>(::getpid()) << 40;
-  self_ = register_process(*fabric_, node_, memory_node_, &beacon_);
-  if (self_ == 0) {
+  if (const int error = join()) {
     users_ = 0;
-    log_line("all %zu process slots of the fabric are taken", kMaxProcesses);
-    return EAGAIN;
+    return error;
   }
-  mover_ = std::make_unique<MemoryMover>(*fabric_, self_);
   stop_ = false;
   sigset_t all, before;
   ::sigfillset(&all);
@@ -185,10 +92,9 @@ void Runtime::remove_user() {
   const std::lock_guard guard(user_lock_);
   if (--users_ != 0) return;
   stop_ = true;
-  ring_doorbell(*fabric_, self_);
+  ring_doorbell(fabric(), self());
   engine_.join();
-  unregister_process(*fabric_, self_);
-  self_ = 0;
+  leave();
 }
 
 void Runtime::add_qp(Qp& qp) {
@@ -245,7 +151,7 @@ void Runtime::schedule(Qp& qp, std::uint64_t due_ns) {
   const std::uint64_t engine_wakes = engine_wakes_ns_.load();
   if (due_ns >= engine_wakes) return;
   const bool polls = now_ns() - polled_ns_.load(std::memory_order_relaxed) < kPolledRecentlyNs;
-  if (due_ns + (polls ? kPollerGraceNs : 0) < engine_wakes) ring_doorbell(*fabric_, self_);
+  if (due_ns + (polls ? kPollerGraceNs : 0) < engine_wakes) ring_doorbell(fabric(), self());
 }
 
 void Runtime::gather(Qp& qp, std::uint64_t due_ns) {
@@ -260,7 +166,7 @@ void Runtime::gather(Qp& qp, std::uint64_t due_ns) {
     }
     if (due_ns < next_due_.load(std::memory_order_relaxed)) next_due_.store(due_ns);
   }
-  if (due_ns < engine_wakes_ns_.load()) ring_doorbell(*fabric_, self_);
+  if (due_ns < engine_wakes_ns_.load()) ring_doorbell(fabric(), self());
 }
 
 void Runtime::progress_if_due() {
@@ -328,7 +234,7 @@ std::uint64_t Runtime::sleep_until(std::uint64_t now, std::uint64_t woke_ns) con
 void Runtime::run_engine() {
   ::pthread_setname_np(::pthread_self(), "vhca-engine");
   ::prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
-  ProcessSlot& slot = fabric_->processes[slot_of_process(self_)];
+  ProcessSlot& slot = fabric().processes[slot_of_process(self())];
   std::uint32_t seen = slot.doorbell.load();
   std::uint64_t woke = 0, looked = 0;
   while (!stop_.load()) {
@@ -353,10 +259,10 @@ void Runtime::run_engine() {
       if (heartbeat) looked = woke;
       look_at_shared_flags(heartbeat);
     }
-    std::uint64_t reclaimed = fabric_->reclaimed_ns.load();
+    std::uint64_t reclaimed = fabric().reclaimed_ns.load();
     if (heartbeat && woke - reclaimed > kReclaimNs && reclaimed < woke &&
-        fabric_->reclaimed_ns.compare_exchange_strong(reclaimed, woke))
-      reclaim_dead_processes(*fabric_);  // one process does it for all
+        fabric().reclaimed_ns.compare_exchange_strong(reclaimed, woke))
+      reclaim_dead_processes(fabric());  // one process does it for all
     const std::uint64_t due = next_due_.load(std::memory_order_relaxed);
     if (due <= woke) progress(woke);
   }
@@ -371,7 +277,7 @@ void Runtime::activate(Qp& qp) {
 }
 
 void Runtime::look_at_shared_flags(bool heartbeat) {
-  serve_staged(*fabric_, self_);
+  serve_staged(fabric(), self());
   const std::lock_guard guard(lock_);
   for (Cq* cq : cqs_) {
     if (heartbeat) recover_lost_signals(*cq);
@@ -403,7 +309,7 @@ void Runtime::wait_for_transfers() {
   for (Qp* qp : qps) {
     qp->send_lock.lock();
     qp->send_lock.unlock();
-    wait_until_unused_once(*fabric_, *qp->shared, self_);
+    wait_until_unused_once(fabric(), *qp->shared, self());
   }
   const std::lock_guard guard(lock_);
   for (Qp* qp : qps) --qp->pins;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The process's place in the fabric: the mapping, the process's slot, and the engine thread that keeps
-// transfers going while the program does not call verbs. Must never make anybody wait for the program.
+// The process's objects and the engine thread that keeps their transfers going while the program does not
+// call verbs. Must never make anybody wait for the program.
 #pragma once
 
 #include <atomic>
@@ -10,32 +10,16 @@
 #include <thread>
 #include <vector>
 
-#include "harness/vhca/fabric_layout.h"
-#include "harness/vhca/memory_move.h"
+#include "harness/vhca/clock.h"
 #include "harness/vhca/objects.h"
+#include "harness/vhca/process.h"
 
 namespace vhca {
 
-inline constexpr std::uint64_t kNever = ~0ull;
-
-std::uint64_t now_ns();  // CLOCK_MONOTONIC
-
-class Runtime {
+class Runtime : public Process {
  public:
-  // The process's runtime, made at the first call from VHCA_FABRIC, VHCA_NODE and VHCA_MEMORY_NODE. nullptr
-  // (and a line on stderr, once) when they name no usable fabric, silently nullptr when VHCA_FABRIC is not
-  // set.
+  // The process's runtime, made at the first call; nullptr where Process::find_place() finds nothing.
   static Runtime* get();
-
-  Fabric& fabric() { return *fabric_; }
-  const Node& node() const { return fabric_->nodes[node_]; }
-  std::uint32_t node_index() const { return node_; }
-  // NUMA node of this process's memory (VHCA_MEMORY_NODE), or kNoMemoryNode.
-  std::uint32_t memory_node() const { return memory_node_; }
-  ProcessId self() const { return self_; }
-  MemoryMover& mover() { return *mover_; }
-  // True in a forked child for everything that its parent made: the fabric knows the parent only.
-  bool is_forked_copy() const { return forked_.load(std::memory_order_relaxed); }
 
   // First context opened / last one closed: takes and gives back the process's slot, starts and stops the
   // engine. 0 or an errno.
@@ -67,20 +51,12 @@ class Runtime {
   void wait_for_transfers();
 
  private:
-  Runtime() = default;
-  static std::unique_ptr<Runtime> open();
+  explicit Runtime(const Place& place) : Process(place) {}
   static void after_fork_in_child();
   void run_engine();
   void look_at_shared_flags(bool heartbeat);
   void activate(Qp& qp);  // due now; the caller holds lock_
   std::uint64_t sleep_until(std::uint64_t now, std::uint64_t woke_ns) const;
-
-  Fabric* fabric_ = nullptr;
-  std::uint32_t node_ = 0;
-  std::uint32_t memory_node_ = kNoMemoryNode;
-  ProcessId self_ = 0;
-  std::unique_ptr<MemoryMover> mover_;
-  std::atomic<bool> forked_{false};
 
   std::mutex user_lock_;
   int users_ = 0;
@@ -96,8 +72,12 @@ class Runtime {
   std::atomic<std::uint64_t> next_due_{kNever};
   std::atomic<std::uint64_t> engine_wakes_ns_{0};  // when it will look again by itself
   std::atomic<std::uint64_t> polled_ns_{0};        // when the program polled last, roughly
-
-  std::uint64_t beacon_ = 0;
 };
+
+// The context has a port of that number (has_port).
+inline const Port& port_of(ibv_context* handle, std::uint32_t number) {
+  Context& context = Context::of(handle);
+  return context.runtime->fabric().ports[context.first_port + number - 1];
+}
 
 }  // namespace vhca

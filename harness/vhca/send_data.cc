@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <array>
 
-#include "harness/vhca/device.h"
 #include "harness/vhca/gpu_memory.h"
-#include "harness/vhca/memory_region.h"
+#include "harness/vhca/keys.h"
+#include "harness/vhca/limits.h"
 #include "harness/vhca/runtime.h"
 
 namespace vhca {
@@ -65,8 +65,8 @@ Answer place_piece(Qp& qp, SendEntry& e, std::uint64_t index, std::uint64_t byte
     local[0] = {at, bytes};
     pieces = 1;
   }
-  return place(qp, {e, e.placed, bytes, e.placed == 0, e.placed + bytes == e.length, local.data(), pieces},
-               now);
+  return place(*qp.owner->runtime, qp,
+               {e, e.placed, bytes, e.placed == 0, e.placed + bytes == e.length, local.data(), pieces}, now);
 }
 
 bool may_share_a_copy(const SendEntry& e) {
@@ -85,7 +85,8 @@ bool place_together(Qp& qp, std::uint64_t first, std::size_t count, std::uint64_
     if (!local_pieces(qp, e, first + i, 0, e.length, local.data() + pieces, its)) return false;
     pieces += its;
   }
-  return place_whole(qp, sends.data(), count, local.data(), pieces, now) == Answer::kPlaced;
+  return place_whole(*qp.owner->runtime, qp, sends.data(), count, local.data(), pieces, now) ==
+         Answer::kPlaced;
 }
 
 }  // namespace vhca

@@ -9,9 +9,10 @@
 
 #include "harness/vhca/async.h"
 #include "harness/vhca/completion.h"
-#include "harness/vhca/device.h"
+#include "harness/vhca/limits.h"
 #include "harness/vhca/pacing.h"
 #include "harness/vhca/process_table.h"
+#include "harness/vhca/receive_signal.h"
 #include "harness/vhca/responder.h"
 #include "harness/vhca/runtime.h"
 #include "harness/vhca/send_data.h"

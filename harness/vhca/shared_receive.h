@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared receive queues. Their requests lie in the fabric; the initiator that needs one claims it with one
-// compare-and-swap and moves it into the receive ring of the QP that it holds, from where on it is like any
-// other. Must never lose a request or use one twice, whichever initiator is killed at whichever instruction.
+// Shared receive queues, as their owner makes and fills them. Their requests lie in the fabric; how
+// initiators take them is in shared_request.h.
 #pragma once
 
 #include "harness/vhca/objects.h"
@@ -14,14 +13,6 @@ int modify_srq(ibv_srq* srq, const ibv_srq_attr* attr, int mask);
 int query_srq(ibv_srq* srq, ibv_srq_attr* attr);
 int destroy_srq(ibv_srq* srq);  // EBUSY while a QP uses it
 int post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
-
-// The caller holds the QP, which has an SRQ and no request of its own: moves one there. False: the SRQ is
-// empty.
-bool take_shared_receive(Fabric& fabric, QpSlot& qp);
-// Ends what a killed holder began. The caller holds the QP, or owns it while nobody can hold it any more
-// (`for_owner`): then a holder whose hold was revoked may still be about to take the request, so it is taken
-// for it.
-void finish_taking(Fabric& fabric, QpSlot& qp, bool for_owner = false);
 
 // The owner's engine: turns a reached limit into an event.
 void deliver_limit_event(Srq& srq);

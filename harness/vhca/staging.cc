@@ -6,8 +6,8 @@
 #include <bit>
 #include <cstring>
 
+#include "harness/vhca/clock.h"
 #include "harness/vhca/process_table.h"
-#include "harness/vhca/runtime.h"
 
 namespace vhca {
 namespace {

@@ -5,9 +5,10 @@
 #include "harness/vhca/tests/pause_at.h"
 
 #include "../completion.cc"
+#include "../receive_signal.cc"
 #include "../responder.cc"
 #include "../responder_hold.cc"
-#include "../shared_receive.cc"
+#include "../shared_request.cc"
 
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
