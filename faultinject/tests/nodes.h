@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "faultinject/control/board_host.h"
-#include "harness/vhca/fabric_host.h"
+#include "harness/vhca/fabric/fabric_host.h"
 
 namespace faultinject::testing {
 

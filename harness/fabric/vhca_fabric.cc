@@ -9,7 +9,7 @@
 #include <thread>
 #include <utility>
 
-#include "harness/vhca/fabric_host.h"
+#include "harness/vhca/fabric/fabric_host.h"
 
 namespace r2bench {
 namespace {
@@ -35,7 +35,8 @@ class VhcaPorts : public DeviceFabric {
  public:
   VhcaPorts(const Fabric& shape, std::string path, std::string folder)
       : path_(std::move(path)), folder_(std::move(folder)) {
-    // Where the copy is the limit; on a crowded machine they cost more than they bring (vhca/huge_pages.h).
+    // Where the copy is the limit; on a crowded machine they cost more than they bring
+    // (vhca/memory/huge_pages.h).
     huge_pages_ = shape.nic_rate_bits_per_s == 0 && !std::getenv("VHCA_HUGE_PAGES") &&
                   unsigned(shape.ranks()) <= std::thread::hardware_concurrency();
   }

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/vhca/fabric_host.h"
+#include "harness/vhca/fabric/fabric_host.h"
 #include "r2ccl/channel/net.h"
 #include "r2ccl/channel/path.h"
 

@@ -17,9 +17,9 @@
 #include <string>
 #include <thread>
 
-#include "harness/vhca/fabric_host.h"
-#include "harness/vhca/fabric_layout.h"
-#include "harness/vhca/process_table.h"
+#include "harness/vhca/fabric/fabric_host.h"
+#include "harness/vhca/fabric/layout.h"
+#include "harness/vhca/fabric/process_table.h"
 
 namespace r2ccl::testing_support {
 

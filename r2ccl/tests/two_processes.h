@@ -17,7 +17,7 @@
 #include <string>
 #include <thread>
 
-#include "harness/vhca/fabric_host.h"
+#include "harness/vhca/fabric/fabric_host.h"
 #include "r2ccl/channel/net.h"
 
 namespace r2ccl::testing_support {

@@ -6,8 +6,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "harness/vhca/fabric_host.h"
-#include "harness/vhca/fabric_layout.h"
+#include "harness/vhca/fabric/fabric_host.h"
+#include "harness/vhca/fabric/layout.h"
 #include "harness/vhca/tests/verbs_fixture.h"
 
 namespace vhca::test {

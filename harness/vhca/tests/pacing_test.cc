@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What queue pairs carry whose ways cross at busy ports, in simulated time: the shares that each port gives,
 // and that no port carries more than its rate, also when those who look at the clocks come late.
-#include "harness/vhca/pacing.h"
+#include "harness/vhca/queues/pacing.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fluid server of a port, with time passed in: shares, order, and that late observers lose nothing.
-#include "harness/vhca/port_clock.h"
+#include "harness/vhca/fabric/port_clock.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 // its step, while another one does the work and a living process takes the slot.
 #include "harness/vhca/tests/pause_at.h"
 
-#include "../process_table.cc"
+#include "../fabric/process_table.cc"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>

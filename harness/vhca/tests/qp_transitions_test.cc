@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/vhca/qp_transitions.h"
+#include "harness/vhca/queues/qp_transitions.h"
 
 #include <gtest/gtest.h>
 

@@ -4,11 +4,11 @@
 #include "harness/vhca/tests/fabric_view.h"  // before objects.h, which undefines macros of verbs.h
 #include "harness/vhca/tests/pause_at.h"
 
-#include "../completion.cc"
-#include "../receive_signal.cc"
-#include "../responder.cc"
-#include "../responder_hold.cc"
-#include "../shared_request.cc"
+#include "../queues/completion.cc"
+#include "../responder/receive_signal.cc"
+#include "../responder/responder.cc"
+#include "../responder/responder_hold.cc"
+#include "../responder/shared_request.cc"
 
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>

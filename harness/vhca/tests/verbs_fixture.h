@@ -26,7 +26,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/vhca/fabric_host.h"
+#include "harness/vhca/fabric/fabric_host.h"
 
 namespace vhca::test {
 

@@ -14,7 +14,7 @@
 #include <tuple>
 #include <vector>
 
-#include "harness/vhca/fabric_host.h"
+#include "harness/vhca/fabric/fabric_host.h"
 #include "r2ccl/plugin/nccl_net_abi.h"
 
 namespace r2ccl::plugin_test {

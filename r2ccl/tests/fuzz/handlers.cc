@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "cmake/fuzz/input.h"
-#include "harness/vhca/fabric_host.h"
+#include "harness/vhca/fabric/fabric_host.h"
 #include "r2ccl/base/clock.h"
 #include "r2ccl/channel/receiver.h"
 #include "r2ccl/channel/registrations.h"
