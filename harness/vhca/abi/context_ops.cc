@@ -10,8 +10,9 @@
 #include "harness/vhca/abi/extended_cq.h"
 #include "harness/vhca/abi/extended_qp.h"
 #include "harness/vhca/queues/completion.h"
+#include "harness/vhca/queues/post_send.h"
 #include "harness/vhca/queues/queue_pair.h"
-#include "harness/vhca/queues/send_queue.h"
+#include "harness/vhca/queues/receive_queue.h"
 #include "harness/vhca/queues/shared_receive.h"
 
 namespace vhca {

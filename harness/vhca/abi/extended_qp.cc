@@ -3,6 +3,7 @@
 
 #include <cerrno>
 
+#include "harness/vhca/queues/post_send.h"
 #include "harness/vhca/queues/runtime.h"
 #include "harness/vhca/queues/send_queue.h"
 

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "harness/vhca/base/handover.h"
+#include "harness/vhca/fabric/qp_state.h"
 
 namespace vhca {
 
@@ -135,49 +136,6 @@ struct RecvEntry {
   std::uint8_t sl;
   std::uint8_t reserved;
   RecvSge sge[];  // max_recv_sge of them
-};
-
-// The state of a QP (ibv_qp_state) and the number of its life in one word; RESET begins a new life. So
-// whoever has found the QP in one life cannot change the next one.
-class QpState {
- public:
-  static std::uint32_t state_of(std::uint32_t word) { return word & kStateMask; }
-  static std::uint32_t life_of(std::uint32_t word) { return word >> kStateBits; }
-
-  std::uint32_t word(std::memory_order order = std::memory_order_seq_cst) const { return word_.load(order); }
-  std::uint32_t load(std::memory_order order = std::memory_order_seq_cst) const {
-    return state_of(word_.load(order));
-  }
-  // The word must still be `seen`, which becomes what it is if it is not.
-  bool change(std::uint32_t& seen, std::uint32_t state) {
-    return word_.compare_exchange_strong(seen, (seen & ~kStateMask) | state);
-  }
-  // From that state, in whichever life; `expected` becomes the state if it is another one.
-  bool compare_exchange_strong(std::uint32_t& expected, std::uint32_t state) {
-    std::uint32_t seen = word_.load();
-    while (state_of(seen) == expected)
-      if (change(seen, state)) return true;
-    expected = state_of(seen);
-    return false;
-  }
-  // The owner only.
-  void store(std::uint32_t state) {
-    for (std::uint32_t seen = word_.load(); !change(seen, state);) {
-    }
-  }
-  // RESET. The owner only. No life is number 0.
-  void begin_life() {
-    std::uint32_t seen = word_.load(), next;
-    do {
-      next = (life_of(seen) + 1) << kStateBits;
-      if (next == 0) next = 1u << kStateBits;
-    } while (!word_.compare_exchange_strong(seen, next));
-  }
-
- private:
-  static constexpr std::uint32_t kStateBits = 4;
-  static constexpr std::uint32_t kStateMask = (1u << kStateBits) - 1;
-  std::atomic<std::uint32_t> word_;
 };
 
 struct alignas(64) QpSlot {

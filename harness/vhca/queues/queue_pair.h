@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queue pairs: making them, moving them through their states, posting receives.
+// Queue pairs: making them, moving them through their states.
 #pragma once
 
 #include "harness/vhca/process/objects.h"
@@ -14,6 +14,10 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* init);
 int modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask);
 int query_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask, ibv_qp_init_attr* init);
 int destroy_qp(ibv_qp* qp);
-int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
+
+// Programs may look at ibv_qp::state, and several threads may change it.
+inline void show_state(ibv_qp& qp, ibv_qp_state state) {
+  __atomic_store_n(&qp.state, state, __ATOMIC_RELAXED);
+}
 
 }  // namespace vhca

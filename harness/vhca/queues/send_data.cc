@@ -45,12 +45,10 @@ bool local_pieces(Qp& qp, const SendEntry& e, std::uint64_t index, std::uint64_t
 
 }  // namespace
 
-Answer place_piece(Qp& qp, SendEntry& e, std::uint64_t index, std::uint64_t bytes, std::uint64_t now,
-                   bool& bad_key) {
+Answer place_piece(Qp& qp, SendEntry& e, std::uint64_t index, std::uint64_t bytes, std::uint64_t now) {
   std::array<iovec, kMaxSge> local;
   std::size_t pieces = 0;
-  bad_key = !local_pieces(qp, e, index, e.placed, bytes, local.data(), pieces);
-  if (bad_key) return Answer::kLocalFault;
+  if (!local_pieces(qp, e, index, e.placed, bytes, local.data(), pieces)) return Answer::kLocalFault;
   // Short messages leave from one buffer that lies like the destination, so that the copy moves whole aligned
   // words.
   alignas(64) char gather[kGatherBytes + 64];

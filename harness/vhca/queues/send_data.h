@@ -8,10 +8,8 @@
 
 namespace vhca {
 
-// Places `bytes` of the WR at `index`, from what is placed already. `bad_key`: our own buffers are not there.
-// The caller holds send_lock.
-Answer place_piece(Qp& qp, SendEntry& entry, std::uint64_t index, std::uint64_t bytes, std::uint64_t now_ns,
-                   bool& bad_key);
+// Places `bytes` of the WR at `index`, from what is placed already. The caller holds send_lock.
+Answer place_piece(Qp& qp, SendEntry& entry, std::uint64_t index, std::uint64_t bytes, std::uint64_t now_ns);
 
 // A call into the kernel costs as much as copying some 16 KiB: large messages that go the same way at the
 // same time share one. The most that one copy takes, in messages, bytes and buffers:

@@ -2,9 +2,6 @@
 #include "harness/vhca/queues/send_queue.h"
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "harness/vhca/fabric/process_table.h"
@@ -207,6 +204,52 @@ bool handle_not_ready(Qp& qp, std::uint64_t now) {
   return false;
 }
 
+// Places so many WRs from send_next on in one copy. False: one of them has to fail, or wait, by itself.
+bool place_several(Qp& qp, std::size_t count, std::uint64_t now) {
+  if (!place_together(qp, qp.send_next, count, now)) return false;
+  for (std::size_t i = 0; i < count; ++i) {
+    SendEntry& e = qp.send_entry(qp.send_next);
+    note_placed(qp, e, e.length, arrival_time(qp, e, e.length, now));
+  }
+  return true;
+}
+
+// Places `bytes` more of the WR at send_next, and gives the answer that its initiator gets.
+Answer place_next(Qp& qp, SendEntry& e, std::uint64_t bytes, std::uint64_t now) {
+  if (e.dropped) return Answer::kPlaced;
+  const Answer answer = place_piece(qp, e, qp.send_next, bytes, now);
+  if (qp.is_reliable() || answer == Answer::kBusy || answer == Answer::kLocalFault) return answer;
+  // Nobody says so where it got no further; the rest of the message takes its time and goes nowhere.
+  e.dropped = answer != Answer::kPlaced;
+  return Answer::kPlaced;
+}
+
+// After an answer other than kPlaced and kBusy. False: the queue has failed.
+bool goes_on_after(Qp& qp, Answer answer, std::uint64_t now) {
+  switch (answer) {
+    case Answer::kPlaced:
+    case Answer::kBusy:
+      return true;
+    case Answer::kNoAnswer:
+      return !handle_no_answer(qp, now);
+    case Answer::kNotReady:
+      return !handle_not_ready(qp, now);
+    case Answer::kRemoteAccess:
+      fail(qp, IBV_WC_REM_ACCESS_ERR);
+      return false;
+    case Answer::kRemoteInvalid:
+      fail(qp, IBV_WC_REM_INV_REQ_ERR);
+      return false;
+    case Answer::kRemoteOperation:
+      fail(qp, IBV_WC_REM_OP_ERR);
+      return false;
+    case Answer::kLocalFault:
+      fail(qp, IBV_WC_LOC_PROT_ERR);
+      return false;
+  }
+  return false;
+}
+
 }  // namespace
 
 void flush_send_queue(Qp& qp) {
@@ -239,11 +282,7 @@ std::uint64_t run_send_queue(Qp& qp, std::uint64_t now) {
     reserve_time(qp, end, now);
 
     if (const std::size_t several = one_by_one ? 0 : count_together(qp, end, now); several > 1) {
-      one_by_one = !place_together(qp, qp.send_next, several, now);
-      for (std::size_t i = 0; i < several && !one_by_one; ++i) {
-        SendEntry& e = qp.send_entry(qp.send_next);
-        note_placed(qp, e, e.length, arrival_time(qp, e, e.length, now));
-      }
+      one_by_one = !place_several(qp, several, now);
       now = now_ns();
       continue;
     }
@@ -259,163 +298,14 @@ std::uint64_t run_send_queue(Qp& qp, std::uint64_t now) {
       fail(qp, IBV_WC_LOC_LEN_ERR);
       return kNever;
     }
-    bool bad_key = false;
-    Answer answer = e.dropped ? Answer::kPlaced : place_piece(qp, e, qp.send_next, bytes, now, bad_key);
-    if (!qp.is_reliable() && answer != Answer::kPlaced && answer != Answer::kBusy &&
-        answer != Answer::kLocalFault) {
-      e.dropped = true;  // nobody says so; the rest of the message takes its time and goes nowhere
-      answer = Answer::kPlaced;
-    }
-    switch (answer) {
-      case Answer::kPlaced:
-        note_placed(qp, e, bytes, arrival);
-        break;
-      case Answer::kBusy:
-        return now + kBusyRetryNs;
-      case Answer::kNoAnswer:
-        if (handle_no_answer(qp, now)) return kNever;
-        break;
-      case Answer::kNotReady:
-        if (handle_not_ready(qp, now)) return kNever;
-        break;
-      case Answer::kRemoteAccess:
-        fail(qp, IBV_WC_REM_ACCESS_ERR);
-        return kNever;
-      case Answer::kRemoteInvalid:
-        fail(qp, IBV_WC_REM_INV_REQ_ERR);
-        return kNever;
-      case Answer::kRemoteOperation:
-        fail(qp, IBV_WC_REM_OP_ERR);
-        return kNever;
-      case Answer::kLocalFault:
-        fail(qp, IBV_WC_LOC_PROT_ERR);
-        return kNever;
-    }
+    const Answer answer = place_next(qp, e, bytes, now);
+    if (answer == Answer::kBusy) return now + kBusyRetryNs;
+    if (answer == Answer::kPlaced)
+      note_placed(qp, e, bytes, arrival);
+    else if (!goes_on_after(qp, answer, now))
+      return kNever;
     if (paced || bytes >= kPieceBytes) now = now_ns();
   }
-}
-
-int begin_entry(Qp& qp, std::uint64_t index, ibv_wr_opcode opcode) {
-  if (index - qp.send_tail.load(std::memory_order_acquire) >= qp.init.cap.max_send_wr) return ENOMEM;
-  switch (opcode) {
-    case IBV_WR_SEND:
-    case IBV_WR_SEND_WITH_IMM:
-      break;
-    case IBV_WR_RDMA_WRITE:
-    case IBV_WR_RDMA_WRITE_WITH_IMM:
-      if (is_datagram(qp)) return EINVAL;
-      break;
-    case IBV_WR_RDMA_READ:
-    case IBV_WR_ATOMIC_CMP_AND_SWP:
-    case IBV_WR_ATOMIC_FETCH_AND_ADD:
-      if (!qp.is_reliable()) return EINVAL;
-      break;
-    default:
-      return EOPNOTSUPP;
-  }
-  SendEntry& e = qp.send_entry(index);
-  e = {};
-  e.opcode = opcode;
-  if (is_datagram(qp)) e.datagram.port = kNoPort;  // until it is given an address
-  return 0;
-}
-
-int set_datagram_target(Qp& qp, SendEntry& e, const ibv_ah* ah, std::uint32_t number, std::uint32_t qkey) {
-  if (!ah) return EINVAL;
-  const auto& to = *static_cast<const AddressHandle*>(ah);
-  DatagramTarget& target = e.datagram;
-  target = {};
-  target.source_port = qp.shared->port;
-  target.port = to.port;
-  target.number = number;
-  // A Q_Key with the highest bit set stands for the QP's own.
-  target.qkey = qkey >> 31 ? qp.shared->qkey.load(std::memory_order_relaxed) : qkey;
-  target.grh_word = 6u << 28 | static_cast<std::uint32_t>(to.attr.grh.traffic_class) << 20 |
-                    (to.attr.grh.flow_label & 0xfffff);
-  target.sl = to.attr.sl;
-  target.hop_limit = to.attr.grh.hop_limit;
-  target.source_gid = to.attr.grh.sgid_index;
-  target.target_gid = to.target_gid;
-  target.has_grh = to.attr.is_global != 0;
-  if (to.port == kNoPort) return 0;
-  Fabric& fabric = qp.owner->runtime->fabric();
-  Port& there = fabric.ports[to.port];
-  const std::uint32_t percent = percent_of_rate(fabric, there, memory_node_of_owner(fabric, number));
-  const auto is_it = [&](const DatagramFlow& f) { return f.port == to.port && f.percent == percent; };
-  const auto flow =
-      std::find_if(qp.datagram_flows.begin(), qp.datagram_flows.end(), is_it) - qp.datagram_flows.begin();
-  if (flow == std::ssize(qp.datagram_flows)) {
-    qp.datagram_flows.push_back({to.port, percent, open_flow(there.rx, qp.qp_base.qp_num, percent)});
-    set_window(qp);
-  }
-  target.flow = static_cast<std::uint16_t>(flow);
-  return 0;
-}
-
-int set_inline_data(Qp& qp, std::uint64_t index, const void* data, std::size_t bytes) {
-  SendEntry& e = qp.send_entry(index);
-  if (e.length + bytes > qp.init.cap.max_inline_data) return EINVAL;
-  e.is_inline = true;
-  if (bytes != 0)
-    std::memcpy(&qp.inline_data[(index & qp.send_mask) * qp.init.cap.max_inline_data + e.length], data,
-                bytes);
-  e.length += bytes;
-  return 0;
-}
-
-int set_pieces(Qp& qp, std::uint64_t index, const ibv_sge* list, std::size_t count) {
-  if (count > qp.init.cap.max_send_sge) return EINVAL;
-  SendEntry& e = qp.send_entry(index);
-  e.sge_count = static_cast<std::uint32_t>(count);
-  e.is_inline = false;
-  e.length = 0;
-  for (std::size_t i = 0; i < count; ++i) e.length += list[i].length;
-  std::copy(
-      list, list + count,
-      qp.send_sges.begin() + static_cast<std::ptrdiff_t>((index & qp.send_mask) * qp.init.cap.max_send_sge));
-  return 0;
-}
-
-namespace {
-
-int add_request(Qp& qp, const ibv_send_wr& wr) {
-  if (const int error = begin_entry(qp, qp.send_head, wr.opcode)) return error;
-  SendEntry& e = qp.send_entry(qp.send_head);
-  e.wr_id = wr.wr_id;
-  e.flags = wr.send_flags;
-  e.imm_data = wr.imm_data;
-  if (is_datagram(qp)) {
-    if (const int error = set_datagram_target(qp, e, wr.wr.ud.ah, wr.wr.ud.remote_qpn, wr.wr.ud.remote_qkey))
-      return error;
-  } else if (is_atomic(wr.opcode)) {
-    e.remote_address = wr.wr.atomic.remote_addr;
-    e.rkey = wr.wr.atomic.rkey;
-    e.atomic = {wr.wr.atomic.compare_add, wr.wr.atomic.swap};
-  } else {
-    e.remote_address = wr.wr.rdma.remote_addr;
-    e.rkey = wr.wr.rdma.rkey;
-  }
-  if (wr.num_sge < 0) return EINVAL;
-  const auto pieces = static_cast<std::size_t>(wr.num_sge);
-  if (!(wr.send_flags & IBV_SEND_INLINE) || !carries_data_to_peer(e.opcode))
-    return set_pieces(qp, qp.send_head, wr.sg_list, pieces);
-  if (pieces > qp.init.cap.max_send_sge) return EINVAL;
-  e.is_inline = true;
-  for (std::size_t i = 0; i < pieces; ++i)
-    if (const int error = set_inline_data(qp, qp.send_head, reinterpret_cast<const void*>(wr.sg_list[i].addr),
-                                          wr.sg_list[i].length))
-      return error;
-  return 0;
-}
-
-}  // namespace
-
-int may_post(const Qp& qp) {
-  if (qp.owner->runtime->is_forked_copy()) return ENODEV;
-  const std::uint32_t state = qp.state();
-  return state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE || state == IBV_QPS_ERR
-             ? 0
-             : EINVAL;
 }
 
 void start_posted(Qp& qp) {
@@ -426,24 +316,6 @@ void start_posted(Qp& qp) {
     return;
   }
   qp.owner->runtime->schedule(qp, run_send_queue(qp, now));
-}
-
-int post_send(ibv_qp* ibqp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
-  Qp& qp = qp_of(ibqp);
-  if (qp.owner->runtime->is_forked_copy()) {  // before the lock, which a thread of the parent may have held
-    if (bad_wr) *bad_wr = wr;
-    return ENODEV;
-  }
-  const std::lock_guard guard(qp.send_lock);
-  int error = may_post(qp);
-  for (; wr && error == 0; wr = wr->next) {
-    error = add_request(qp, *wr);
-    if (error != 0) break;
-    ++qp.send_head;
-  }
-  if (error != 0 && bad_wr) *bad_wr = wr;
-  start_posted(qp);
-  return error;
 }
 
 }  // namespace vhca
