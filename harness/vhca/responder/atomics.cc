@@ -11,8 +11,9 @@ constexpr std::uint64_t kLockerMask = 0xffffffffu;
 
 ProcessId locker_of(std::uint64_t word) { return static_cast<ProcessId>(word & kLockerMask); }
 
-// The one atomic operation that may be under way in a process's memory. A killed holder is thrown out: it has
-// either written the new value or not. A stopped one is waited for, because its write may still come.
+// The one atomic operation that may be under way in a process's memory. If the holder is killed, the lock is
+// taken over: its write either happened completely or not at all. A stopped one is waited for: it may still
+// write.
 class AtomicHold {
  public:
   AtomicHold(Fabric& fabric, std::atomic<std::uint64_t>& word, ProcessId self) : word_(word) {
