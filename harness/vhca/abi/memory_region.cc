@@ -31,7 +31,7 @@ int check_access(int access) {
   return wants_remote_change && !(access & IBV_ACCESS_LOCAL_WRITE) ? EINVAL : 0;
 }
 
-ibv_mr* refuse(int error) {
+ibv_mr* refuse_region(int error) {
   errno = error;
   return nullptr;
 }
@@ -43,7 +43,7 @@ ibv_mr* make_region(ibv_pd* ibpd, void* address, std::size_t length, std::uint64
   Pd& pd = pd_of(ibpd);
   Runtime& runtime = *Context::of(pd.context).runtime;
   auto table_index = runtime.fabric().memory_regions.claim(runtime.self());
-  if (table_index == kMaxMemoryRegions) return refuse(ENOMEM);
+  if (table_index == kMaxMemoryRegions) return refuse_region(ENOMEM);
   MrSlot& slot = runtime.fabric().memory_regions[table_index];
   constexpr std::uint32_t kGenerations = 1u << (32 - kMrSlotBits);
   std::uint32_t generation = (slot.generation.fetch_add(1) + 1) % kGenerations;
@@ -61,7 +61,7 @@ ibv_mr* make_region(ibv_pd* ibpd, void* address, std::size_t length, std::uint64
     if (visibility_delay_ms() &&
         !delay_region(runtime.fabric(), runtime.self(), table_index, length, region.nic, region)) {
       slot.owner.store(0);
-      return refuse(ENOMEM);
+      return refuse_region(ENOMEM);
     }
   }
   slot.key.store(key, std::memory_order_release);
@@ -84,19 +84,20 @@ bool register_gpu_memory(ibv_pd* pd, void* address, std::size_t length, std::uin
   const GpuExport exported = export_gpu_memory(address, length, region);
   if (exported == GpuExport::kHost) return false;
   if (visibility_delay_ms() == 0)
-    out = refuse(EINVAL);
+    out = refuse_region(EINVAL);
   else
     out = exported == GpuExport::kDone ? make_region(pd, address, length, iova, access, &region)
-                                       : refuse(EOPNOTSUPP);
+                                       : refuse_region(EOPNOTSUPP);
   return true;
 }
 
 }  // namespace
 
 ibv_mr* register_memory(ibv_pd* ibpd, void* address, std::size_t length, std::uint64_t iova, int access) {
-  if (const int error = check_access(access)) return refuse(error);
-  if (length == 0 || reinterpret_cast<std::uintptr_t>(address) + length < length) return refuse(EINVAL);
-  if (Context::of(pd_of(ibpd).context).runtime->is_forked_copy()) return refuse(ENODEV);
+  if (const int error = check_access(access)) return refuse_region(error);
+  if (length == 0 || reinterpret_cast<std::uintptr_t>(address) + length < length)
+    return refuse_region(EINVAL);
+  if (Context::of(pd_of(ibpd).context).runtime->is_forked_copy()) return refuse_region(ENODEV);
   if (ibv_mr* region = nullptr; register_gpu_memory(ibpd, address, length, iova, access, region))
     return region;
   if (wants_huge_pages()) use_huge_pages(address, length);
@@ -106,15 +107,15 @@ ibv_mr* register_memory(ibv_pd* ibpd, void* address, std::size_t length, std::ui
 ibv_mr* register_dma_buf(ibv_pd* ibpd, std::uint64_t offset, std::size_t length, std::uint64_t iova, int fd,
                          int access) {
   static const char* const told = std::getenv("VHCA_DMABUF");
-  if (told && std::string_view(told) == "0") return refuse(EOPNOTSUPP);
-  if (const int error = check_access(access)) return refuse(error);
+  if (told && std::string_view(told) == "0") return refuse_region(EOPNOTSUPP);
+  if (const int error = check_access(access)) return refuse_region(error);
   if (length == 0 || offset % kPage != iova % kPage || offset + length < length || iova + length < length)
-    return refuse(EINVAL);
-  if (Context::of(pd_of(ibpd).context).runtime->is_forked_copy()) return refuse(ENODEV);
+    return refuse_region(EINVAL);
+  if (Context::of(pd_of(ibpd).context).runtime->is_forked_copy()) return refuse_region(ENODEV);
   struct stat status {};
-  if (::fstat(fd, &status) != 0) return refuse(EBADF);
+  if (::fstat(fd, &status) != 0) return refuse_region(EBADF);
   if (status.st_size < 0 || offset + length > static_cast<std::uint64_t>(status.st_size))
-    return refuse(EINVAL);
+    return refuse_region(EINVAL);
   // A driver exports a GPU's memory under the address that it has in the process.
   if (ibv_mr* region = nullptr;
       register_gpu_memory(ibpd, reinterpret_cast<void*>(iova), length, iova, access, region)) {
@@ -125,12 +126,12 @@ ibv_mr* register_dma_buf(ibv_pd* ibpd, std::uint64_t offset, std::size_t length,
   const int protection = PROT_READ | (access & IBV_ACCESS_LOCAL_WRITE ? PROT_WRITE : 0);
   void* const mapping =
       ::mmap(nullptr, before + length, protection, MAP_SHARED, fd, static_cast<off_t>(offset - before));
-  if (mapping == MAP_FAILED) return refuse(errno == ENOMEM ? ENOMEM : EINVAL);
+  if (mapping == MAP_FAILED) return refuse_region(errno == ENOMEM ? ENOMEM : EINVAL);
   ibv_mr* const region = make_region(ibpd, static_cast<char*>(mapping) + before, length, iova, access);
   if (!region) {
     const int error = errno;
     ::munmap(mapping, before + length);
-    return refuse(error);
+    return refuse_region(error);
   }
   auto& mr = *static_cast<Mr*>(region);
   mr.mapping = mapping;

@@ -36,19 +36,19 @@ struct Opened {
 };
 
 // CUDA's objects do not survive a fork: a child begins with none.
-struct State {
+struct GpuCopyState {
   pid_t pid = ::getpid();
-  State* of_parent = nullptr;  // its lock may be taken for good
-  std::recursive_mutex lock;   // guards the following, and each copy
-  std::map<int, Gpu> gpus;     // by number in this process; entries stay
+  GpuCopyState* of_parent = nullptr;  // its lock may be taken for good
+  std::recursive_mutex lock;          // guards the following, and each copy
+  std::map<int, Gpu> gpus;            // by number in this process; entries stay
   std::vector<Opened> opened;
 };
 
-State& state() {
-  static std::atomic<State*> current{nullptr};
-  State* seen = current.load(std::memory_order_acquire);
+GpuCopyState& state() {
+  static std::atomic<GpuCopyState*> current{nullptr};
+  GpuCopyState* seen = current.load(std::memory_order_acquire);
   while (!seen || seen->pid != ::getpid()) {
-    auto fresh = std::make_unique<State>();
+    auto fresh = std::make_unique<GpuCopyState>();
     fresh->of_parent = seen;
     if (current.compare_exchange_strong(seen, fresh.get())) return *fresh.release();
   }
@@ -56,7 +56,7 @@ State& state() {
 }
 
 // Needs the lock.
-int find_gpu(const CudaDriver& cuda, State& its, int number, Gpu*& out) {
+int find_gpu(const CudaDriver& cuda, GpuCopyState& its, int number, Gpu*& out) {
   if (const auto known = its.gpus.find(number); known != its.gpus.end()) {
     out = &known->second;
     return 0;
@@ -75,7 +75,7 @@ int find_gpu(const CudaDriver& cuda, State& its, int number, Gpu*& out) {
 }
 
 // The number in this process of the GPU with that UUID; -1: it is none of this process's.
-int number_of_gpu(const CudaDriver& cuda, State& its, const unsigned char* uuid) {
+int number_of_gpu(const CudaDriver& cuda, GpuCopyState& its, const unsigned char* uuid) {
   for (const auto& [number, gpu] : its.gpus)
     if (std::memcmp(gpu.uuid.bytes, uuid, sizeof gpu.uuid.bytes) == 0) return number;
   int count = 0;
@@ -95,7 +95,7 @@ bool is_valid(const Fabric& fabric, std::uint32_t key) {
 
 // Nobody comes back for the allocations of regions that are gone; others are opened again when they are
 // needed.
-void close_stale(const CudaDriver& cuda, State& its, const Fabric& fabric) {
+void close_stale(const CudaDriver& cuda, GpuCopyState& its, const Fabric& fabric) {
   std::erase_if(its.opened, [&](const Opened& entry) {
     if (is_valid(fabric, entry.key) && process_liveness(fabric, entry.owner) != Liveness::kDead) return false;
     const GpuScope scope(cuda, entry.gpu);
@@ -109,7 +109,7 @@ struct Place {
   int gpu = -1;
 };
 
-int open_remote(const CudaDriver& cuda, State& its, const Fabric& fabric, const GpuRegion& region,
+int open_remote(const CudaDriver& cuda, GpuCopyState& its, const Fabric& fabric, const GpuRegion& region,
                 std::uint32_t key, ProcessId owner, int gpu, CudaDriver::Pointer& base) {
   for (Opened& entry : its.opened) {
     if (entry.owner != owner ||
@@ -135,8 +135,8 @@ int open_remote(const CudaDriver& cuda, State& its, const Fabric& fabric, const 
 }
 
 // Where a side is in this process. Needs the lock.
-int locate(const CudaDriver& cuda, State& its, const Fabric& fabric, ProcessId self, const GpuSide& side,
-           Place& out) {
+int locate(const CudaDriver& cuda, GpuCopyState& its, const Fabric& fabric, ProcessId self,
+           const GpuSide& side, Place& out) {
   if (!is_gpu(side.at)) return 0;
   const std::size_t slot = gpu_slot(side.at);
   const GpuRegion& region = fabric.gpu_regions[slot];
@@ -168,7 +168,7 @@ void tell(const char* what, std::size_t bytes, int error) {
 }  // namespace
 
 GpuScope::GpuScope(const CudaDriver& driver, int gpu) : driver_(driver) {
-  State& its = state();
+  GpuCopyState& its = state();
   const std::lock_guard guard(its.lock);
   Gpu* found = nullptr;
   error_ = find_gpu(driver, its, gpu, found);
@@ -195,7 +195,7 @@ MoveStatus copy_gpu(Fabric& fabric, ProcessId self, GpuSide to, GpuSide from, st
     static_cast<void>(told);
     return blame(to.owner != self ? to : from);
   }
-  State& its = state();
+  GpuCopyState& its = state();
   const std::lock_guard guard(its.lock);
   Place target, source;
   if (const int error = locate(*cuda, its, fabric, self, to, target)) {

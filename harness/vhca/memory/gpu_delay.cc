@@ -27,10 +27,10 @@ namespace vhca {
 namespace {
 
 constexpr std::uint64_t kPublished = 1ull << 32;
-constexpr std::uint64_t kLookNs = 200'000;
-constexpr std::uint64_t kPatienceNs = 2'000'000'000;
+constexpr std::uint64_t kLookAtNotesNs = 200'000;
+constexpr std::uint64_t kFlushPatienceNs = 2'000'000'000;
 
-void nap(std::uint64_t ns) {
+void sleep_ns(std::uint64_t ns) {
   const timespec length{0, static_cast<long>(ns)};
   ::nanosleep(&length, nullptr);
 }
@@ -98,7 +98,7 @@ class Visibility {
   void look_after() {
     ::pthread_setname_np(::pthread_self(), "vhca-visible");
     while (!stop_) {
-      nap(kLookNs);
+      sleep_ns(kLookAtNotesNs);
       const std::lock_guard guard(lock_);
       for (const DelayedRegion& region : regions_) {
         const std::uint64_t asked = region.table->asked.load();
@@ -254,9 +254,9 @@ MoveStatus flush_delayed(Fabric& fabric, const GpuRegion& region, ProcessId self
   }
   const std::uint64_t ticket = table.asked.fetch_add(1) + 1;
   for (const std::uint64_t start = now_ns(); table.answered.load() < ticket;) {
-    nap(kLookNs / 4);
+    sleep_ns(kLookAtNotesNs / 4);
     if (!find_process(fabric, owner) || process_liveness(fabric, owner) == Liveness::kDead ||
-        now_ns() - start > kPatienceNs)
+        now_ns() - start > kFlushPatienceNs)
       return MoveStatus::kGone;
   }
   return MoveStatus::kOk;

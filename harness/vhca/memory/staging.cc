@@ -12,10 +12,10 @@
 namespace vhca {
 namespace {
 
-enum State : std::uint32_t { kIdle, kPosted, kRunning, kDone, kRevoked };
+enum StagingState : std::uint32_t { kIdle, kPosted, kRunning, kDone, kRevoked };
 
-constexpr std::uint64_t kPatienceNs = 1'000'000'000;
-constexpr std::uint64_t kLookNs = 10'000'000;
+constexpr std::uint64_t kStagingPatienceNs = 1'000'000'000;
+constexpr std::uint64_t kLookAtPeerNs = 10'000'000;
 
 void copy_in(char* data, const iovec* list, std::size_t count) {
   for (std::size_t i = 0; i < count; data += list[i].iov_len, ++i)
@@ -64,12 +64,12 @@ MoveStatus move_staged(Fabric& fabric, ProcessId self, ProcessId other, MoveDire
     serve_staged(fabric, self);  // the other engine may be waiting for us in the same way
     ::sched_yield();
     const std::uint64_t now = now_ns();
-    if (now - looked < kLookNs) continue;
+    if (now - looked < kLookAtPeerNs) continue;
     looked = now;
     const bool dead = process_liveness(fabric, other) == Liveness::kDead;
     if (dead) return MoveStatus::kGone;
     std::uint32_t expected = kPosted;
-    if (now - start > kPatienceNs && slot.state.compare_exchange_strong(expected, kIdle))
+    if (now - start > kStagingPatienceNs && slot.state.compare_exchange_strong(expected, kIdle))
       return MoveStatus::kGone;
   }
   if (state == kRevoked) {

@@ -25,7 +25,7 @@ void count_under(pthread_mutex_t& mutex, std::uint32_t& counter) {
 }
 
 template <typename Object>
-void acknowledge(Object& object, std::uint32_t& completed) {
+void note_acknowledged(Object& object, std::uint32_t& completed) {
   pthread_mutex_lock(&object.mutex);
   ++completed;
   pthread_cond_signal(&object.cond);
@@ -112,11 +112,11 @@ int get_async_event(ibv_context* handle, ibv_async_event* event) {
 
 void ack_async_event(ibv_async_event* event) {
   if (concerns(EventElement::kQueuePair, *event))
-    acknowledge(*event->element.qp, event->element.qp->events_completed);
+    note_acknowledged(*event->element.qp, event->element.qp->events_completed);
   else if (concerns(EventElement::kCompletionQueue, *event))
-    acknowledge(*event->element.cq, event->element.cq->async_events_completed);
+    note_acknowledged(*event->element.cq, event->element.cq->async_events_completed);
   else if (concerns(EventElement::kSharedReceiveQueue, *event))
-    acknowledge(*event->element.srq, event->element.srq->events_completed);
+    note_acknowledged(*event->element.srq, event->element.srq->events_completed);
 }
 
 void forget_async_events(Qp& qp) {
