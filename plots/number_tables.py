@@ -318,6 +318,39 @@ def mode3_to_bound(results, pick):
     return short(pick(float(row["median_ms"]) / float(row["bound_ms"]) for row in found), 2)
 
 
+def head_to_head_rows(results, name, table, **wanted):
+    """The rows of a set and a table in which these columns have these values."""
+    return [row for row in rows_of(results, "head_to_head", name) if row["table"] == table and all(row[column] == value for column, value in wanted.items())]
+
+
+def failover_seconds(results, column):
+    """Of NCCL's failover, where a NIC falls silent: the median of a time, over all such faults."""
+    rows = [row for fault in ("port_down", "blackhole", "blackhole_one_way") for row in head_to_head_rows(results, "head_to_head", "faults", transport="ib_failover", fault=fault)]
+    return short(statistics.median(float(row[column]) for row in rows if row[column] != "") / 1000, 2)
+
+
+def third_seed(results):
+    """(how many rows of the H200 end as all rows of the H100 with the same fault, transport and repair do, rows of the H200)"""
+    rows = head_to_head_rows(results, "head_to_head_h200_2", "faults")
+    first = {}
+    for row in head_to_head_rows(results, "head_to_head", "faults"):
+        first.setdefault((row["fault"], row["transport"], row["heal_ms"]), set()).add(row["survives"])
+    same = sum(first.get((row["fault"], row["transport"], row["heal_ms"])) == {row["survives"]} for row in rows)
+    return same, len(rows)
+
+
+def one_way_third_seed(results):
+    (row,) = head_to_head_rows(results, "head_to_head_h200_2", "faults", fault="blackhole_one_way", transport="ib_failover")
+    return short(row["stall_ms"])
+
+
+def cost_on_h100(results, size, transports):
+    """The longest time over NCCL's IB transport's, of these transports."""
+    (theirs,) = head_to_head_rows(results, "head_to_head", "cost", bytes=str(size), transport="ib")
+    return short(max(float(row["before_ms"]) / float(theirs["before_ms"]) for transport in transports
+                     for row in head_to_head_rows(results, "head_to_head", "cost", bytes=str(size), transport=transport)))
+
+
 def vhca_copy(results):
     ratio = {}
     for row in rows_of(results, "costs", "vhca_copy", "write_bw"):
@@ -343,6 +376,15 @@ NUMBERS = {
     "slow-lane.gain": lambda results: short(1 - float(one_run(results, "slow_lane", "slow_lane", "balance")["busbw_loss_pct"]) / 100),
     "h2h.firmware": lambda results: short(statistics.median(float(row["stall_ms"]) for row in tables.read(results, "head_to_head")
                                                             if row["table"] == "timeouts" and row["version"] == "firmware" and row["transport"] == "ib_failover") / 1000, 2),
+    "h2h.failover": lambda results: failover_seconds(results, "stall_ms"),
+    "h2h.used-again": lambda results: failover_seconds(results, "used_again_ms"),
+    "h2h.third-seed": lambda results: str(third_seed(results)[0]),
+    "h2h.third-seed-rows": lambda results: str(third_seed(results)[1]),
+    "h2h.third-seed-wrong": lambda results: str(sum(int(row["wrong"]) for row in head_to_head_rows(results, "head_to_head_h200_2", "faults"))),
+    "h2h.third-seed-one-way": one_way_third_seed,
+    "h2h.h100-8B": lambda results: cost_on_h100(results, 8, ["r2ccl_migrate", "r2ccl_balance"]),
+    "h2h.h100-16MiB": lambda results: cost_on_h100(results, 16 << 20, ["r2ccl_migrate", "r2ccl_balance"]),
+    "h2h.h100-256MiB": lambda results: cost_on_h100(results, 256 << 20, ["r2ccl_balance"]),
     "mode3.degraded": lambda results: short(one_run(results, "mode3_scenarios", "allreduce_degraded", "allreduce")["retained"]),
     "mode3.degraded-limit": lambda results: short(one_run(results, "mode3_scenarios", "allreduce_degraded", "allreduce")["limit"]),
     "mode3.least": lambda results: mode3_to_bound(results, min),
