@@ -81,7 +81,7 @@ def overhead(results):
             size = f"{row['op']} of {inputs.size(int(row['bytes']))}"
             rows.append([f"`{row['set']}`", size, mode(row["mode"]), mode(row["against"]), row["pairs"], *(short(row[column], 2) for column in (
                 "busbw_loss_pct", "busbw_loss_upper95_pct", "time_loss_pct", "time_loss_upper95_pct", "cpu_loss_pct", "cpu_loss_upper95_pct"))])
-    return markdown(["set", "operation", "mode", "beside", "pairs", "busbw loss (%)", "upper 95 %", "time (%)", "upper 95 %", "CPU (%)", "upper 95 %"], rows)
+    return markdown(["set", "operation", "mode", "compared with", "pairs", "busbw loss (%)", "upper 95 %", "time (%)", "upper 95 %", "CPU (%)", "upper 95 %"], rows)
 
 
 def false_alarms(results):
@@ -226,7 +226,7 @@ def renewals(results):
         goes_on = f"{sum(row['outcome'] == 'ok' for row in rows)} of {len(rows)}" if any(int(row["checked"]) for row in rows) else "has no such call"
         lines.append([f"`{by}`", nccl, when, goes_on, sum(int(row["wrong"]) for row in rows),
                       f"{min(known):.0f}–{max(known):.0f}" if known else "–", median_of(rows, "stall_ms")])
-    return markdown(["communicators end by", "NCCL", "when", "goes on", "wrong elements", "renewed after (ms)", "longest operation (ms)"], lines)
+    return markdown(["communicators end by", "NCCL", "when", "continues", "wrong elements", "renewed after (ms)", "longest operation (ms)"], lines)
 
 
 def head_to_head_cost(results):
@@ -236,7 +236,7 @@ def head_to_head_cost(results):
     for ((size,), transport), rows in sorted(groups, key=lambda item: (int(item[0][0][0]), list(TRANSPORTS).index(item[0][1]))):
         ratio = statistics.median(float(row["before_ms"]) for row in rows) / statistics.median(float(row["before_ms"]) for row in theirs[size])
         lines.append([inputs.size(int(size)), TRANSPORTS[transport], median_of(rows, "before_ms"), short(ratio), median_of(rows, "busbw"), median_of(rows, "cpu_s")])
-    return markdown(["size", "transport", "operation (ms)", "beside NCCL's IB", "busbw (GB/s)", "CPU (s)"], lines)
+    return markdown(["size", "transport", "operation (ms)", "over NCCL's IB", "busbw (GB/s)", "CPU (s)"], lines)
 
 
 def gpu_memory(results):
@@ -269,7 +269,7 @@ def gate(results):
         runs_by.setdefault(row["delay_ms"], []).append(row)
     for delay, own in sorted(runs_by.items()):
         rows.append([f"{delay} ms", len(own), sum(row["status"] == "1" for row in own), short(max(float(row["seconds"]) for row in own))])
-    return markdown(["delay in the candidate", "runs", "said to be slower", "longest run (s)"], rows)
+    return markdown(["delay in the candidate", "runs", "found slower", "longest run (s)"], rows)
 
 
 def nightly(results):
@@ -277,7 +277,7 @@ def nightly(results):
     groups = {}
     for row in steps:
         groups.setdefault(row["size"], []).append(row)
-    said = {"0": "passed", "1": "an expectation failed", "2": "cannot be told", "124": "cut off", "130": "cut off", "143": "cut off"}
+    said = {"0": "passed", "1": "an expectation failed", "2": "undecided", "124": "cut off", "130": "cut off", "143": "cut off"}
     rows = []
     for size, own in groups.items():
         others = ", ".join(f"`{row['step']}`: {said.get(row['status'], row['status'])}" for row in own if row["status"] != "0")
@@ -289,12 +289,12 @@ def costs(results):
     rows = [[f"`{row['set']}`", row["benchmark"], inputs.size(int(row["bytes"])) if row["bytes"] else "–", mode(row["mode"]) or "–", f"{short(row['value'])} {row['unit']}" if row["value"] else "–",
              short(row["beside"]), short(row["ratio"], 4), (short(row["ratio_low95"], 4) + " to " if row["ratio_low95"] else "up to ") + short(row["ratio_high95"], 4) if row["ratio_high95"] else "–"]
             for row in tables.read(results, "costs")]
-    return markdown(["set", "benchmark", "size", "mode", "value", "beside", "ratio", "95 % interval"], rows)
+    return markdown(["set", "benchmark", "size", "mode", "value", "compared with", "ratio", "95 % interval"], rows)
 
 
 def conformance(results):
     lines = rows_of(results, "conformance", "conformance")
-    return markdown(["fabric", "case", "wanted", "got"], [[row["fabric"], f"{row['test']}: {row['what']}", row["wanted"], row["got"]] for row in lines])
+    return markdown(["fabric", "case", "expected", "observed"], [[row["fabric"], f"{row['test']}: {row['what']}", row["wanted"], row["got"]] for row in lines])
 
 
 def simulated(results):
