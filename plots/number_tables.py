@@ -81,7 +81,7 @@ def overhead(results):
             size = f"{row['op']} of {inputs.size(int(row['bytes']))}"
             rows.append([f"`{row['set']}`", size, mode(row["mode"]), mode(row["against"]), row["pairs"], *(short(row[column], 2) for column in (
                 "busbw_loss_pct", "busbw_loss_upper95_pct", "time_loss_pct", "time_loss_upper95_pct", "cpu_loss_pct", "cpu_loss_upper95_pct"))])
-    return markdown(["set", "operation", "mode", "beside", "pairs", "busbw loss (%)", "upper 95 %", "time (%)", "upper 95 %", "CPU (%)", "upper 95 %"], rows)
+    return markdown(["set", "operation", "mode", "compared with", "pairs", "busbw loss (%)", "upper 95 %", "time (%)", "upper 95 %", "CPU (%)", "upper 95 %"], rows)
 
 
 def false_alarms(results):
@@ -226,7 +226,7 @@ def renewals(results):
         goes_on = f"{sum(row['outcome'] == 'ok' for row in rows)} of {len(rows)}" if any(int(row["checked"]) for row in rows) else "has no such call"
         lines.append([f"`{by}`", nccl, when, goes_on, sum(int(row["wrong"]) for row in rows),
                       f"{min(known):.0f}–{max(known):.0f}" if known else "–", median_of(rows, "stall_ms")])
-    return markdown(["communicators end by", "NCCL", "when", "goes on", "wrong elements", "renewed after (ms)", "longest operation (ms)"], lines)
+    return markdown(["communicators end by", "NCCL", "when", "continues", "wrong elements", "renewed after (ms)", "longest operation (ms)"], lines)
 
 
 def head_to_head_cost(results):
@@ -236,7 +236,7 @@ def head_to_head_cost(results):
     for ((size,), transport), rows in sorted(groups, key=lambda item: (int(item[0][0][0]), list(TRANSPORTS).index(item[0][1]))):
         ratio = statistics.median(float(row["before_ms"]) for row in rows) / statistics.median(float(row["before_ms"]) for row in theirs[size])
         lines.append([inputs.size(int(size)), TRANSPORTS[transport], median_of(rows, "before_ms"), short(ratio), median_of(rows, "busbw"), median_of(rows, "cpu_s")])
-    return markdown(["size", "transport", "operation (ms)", "beside NCCL's IB", "busbw (GB/s)", "CPU (s)"], lines)
+    return markdown(["size", "transport", "operation (ms)", "over NCCL's IB", "busbw (GB/s)", "CPU (s)"], lines)
 
 
 def gpu_memory(results):
@@ -269,7 +269,7 @@ def gate(results):
         runs_by.setdefault(row["delay_ms"], []).append(row)
     for delay, own in sorted(runs_by.items()):
         rows.append([f"{delay} ms", len(own), sum(row["status"] == "1" for row in own), short(max(float(row["seconds"]) for row in own))])
-    return markdown(["delay in the candidate", "runs", "said to be slower", "longest run (s)"], rows)
+    return markdown(["delay in the candidate", "runs", "found slower", "longest run (s)"], rows)
 
 
 def nightly(results):
@@ -277,7 +277,7 @@ def nightly(results):
     groups = {}
     for row in steps:
         groups.setdefault(row["size"], []).append(row)
-    said = {"0": "passed", "1": "an expectation failed", "2": "cannot be told", "124": "cut off", "130": "cut off", "143": "cut off"}
+    said = {"0": "passed", "1": "an expectation failed", "2": "undecided", "124": "cut off", "130": "cut off", "143": "cut off"}
     rows = []
     for size, own in groups.items():
         others = ", ".join(f"`{row['step']}`: {said.get(row['status'], row['status'])}" for row in own if row["status"] != "0")
@@ -289,12 +289,12 @@ def costs(results):
     rows = [[f"`{row['set']}`", row["benchmark"], inputs.size(int(row["bytes"])) if row["bytes"] else "–", mode(row["mode"]) or "–", f"{short(row['value'])} {row['unit']}" if row["value"] else "–",
              short(row["beside"]), short(row["ratio"], 4), (short(row["ratio_low95"], 4) + " to " if row["ratio_low95"] else "up to ") + short(row["ratio_high95"], 4) if row["ratio_high95"] else "–"]
             for row in tables.read(results, "costs")]
-    return markdown(["set", "benchmark", "size", "mode", "value", "beside", "ratio", "95 % interval"], rows)
+    return markdown(["set", "benchmark", "size", "mode", "value", "compared with", "ratio", "95 % interval"], rows)
 
 
 def conformance(results):
     lines = rows_of(results, "conformance", "conformance")
-    return markdown(["fabric", "case", "wanted", "got"], [[row["fabric"], f"{row['test']}: {row['what']}", row["wanted"], row["got"]] for row in lines])
+    return markdown(["fabric", "case", "expected", "observed"], [[row["fabric"], f"{row['test']}: {row['what']}", row["wanted"], row["got"]] for row in lines])
 
 
 def simulated(results):
@@ -316,6 +316,39 @@ def one_run(results, name, run, mode_name):
 def mode3_to_bound(results, pick):
     found = [mode3_median(results, case, step, measured) for _, case, _, step, measured in MODE3 if step == "after"]
     return short(pick(float(row["median_ms"]) / float(row["bound_ms"]) for row in found), 2)
+
+
+def head_to_head_rows(results, name, table, **wanted):
+    """The rows of a set and a table in which these columns have these values."""
+    return [row for row in rows_of(results, "head_to_head", name) if row["table"] == table and all(row[column] == value for column, value in wanted.items())]
+
+
+def failover_seconds(results, column):
+    """Of NCCL's failover, where a NIC falls silent: the median of a time, over all such faults."""
+    rows = [row for fault in ("port_down", "blackhole", "blackhole_one_way") for row in head_to_head_rows(results, "head_to_head", "faults", transport="ib_failover", fault=fault)]
+    return short(statistics.median(float(row[column]) for row in rows if row[column] != "") / 1000, 2)
+
+
+def third_seed(results):
+    """(how many rows of the H200 end as all rows of the H100 with the same fault, transport and repair do, rows of the H200)"""
+    rows = head_to_head_rows(results, "head_to_head_h200_2", "faults")
+    first = {}
+    for row in head_to_head_rows(results, "head_to_head", "faults"):
+        first.setdefault((row["fault"], row["transport"], row["heal_ms"]), set()).add(row["survives"])
+    same = sum(first.get((row["fault"], row["transport"], row["heal_ms"])) == {row["survives"]} for row in rows)
+    return same, len(rows)
+
+
+def one_way_third_seed(results):
+    (row,) = head_to_head_rows(results, "head_to_head_h200_2", "faults", fault="blackhole_one_way", transport="ib_failover")
+    return short(row["stall_ms"])
+
+
+def cost_on_h100(results, size, transports):
+    """The longest time over NCCL's IB transport's, of these transports."""
+    (theirs,) = head_to_head_rows(results, "head_to_head", "cost", bytes=str(size), transport="ib")
+    return short(max(float(row["before_ms"]) / float(theirs["before_ms"]) for transport in transports
+                     for row in head_to_head_rows(results, "head_to_head", "cost", bytes=str(size), transport=transport)))
 
 
 def vhca_copy(results):
@@ -343,6 +376,15 @@ NUMBERS = {
     "slow-lane.gain": lambda results: short(1 - float(one_run(results, "slow_lane", "slow_lane", "balance")["busbw_loss_pct"]) / 100),
     "h2h.firmware": lambda results: short(statistics.median(float(row["stall_ms"]) for row in tables.read(results, "head_to_head")
                                                             if row["table"] == "timeouts" and row["version"] == "firmware" and row["transport"] == "ib_failover") / 1000, 2),
+    "h2h.failover": lambda results: failover_seconds(results, "stall_ms"),
+    "h2h.used-again": lambda results: failover_seconds(results, "used_again_ms"),
+    "h2h.third-seed": lambda results: str(third_seed(results)[0]),
+    "h2h.third-seed-rows": lambda results: str(third_seed(results)[1]),
+    "h2h.third-seed-wrong": lambda results: str(sum(int(row["wrong"]) for row in head_to_head_rows(results, "head_to_head_h200_2", "faults"))),
+    "h2h.third-seed-one-way": one_way_third_seed,
+    "h2h.h100-8B": lambda results: cost_on_h100(results, 8, ["r2ccl_migrate", "r2ccl_balance"]),
+    "h2h.h100-16MiB": lambda results: cost_on_h100(results, 16 << 20, ["r2ccl_migrate", "r2ccl_balance"]),
+    "h2h.h100-256MiB": lambda results: cost_on_h100(results, 256 << 20, ["r2ccl_balance"]),
     "mode3.degraded": lambda results: short(one_run(results, "mode3_scenarios", "allreduce_degraded", "allreduce")["retained"]),
     "mode3.degraded-limit": lambda results: short(one_run(results, "mode3_scenarios", "allreduce_degraded", "allreduce")["limit"]),
     "mode3.least": lambda results: mode3_to_bound(results, min),

@@ -10,9 +10,18 @@ Two marks in a Markdown file:
     <!-- numbers: NAME --> … <!-- end -->    a table, on lines of its own
     0.82<!--n:NAME--> %                      a number in a sentence
 
-In results/README.md a number with a decimal point or a per cent sign that stands outside of marks and of code is an error."""
+On the pages of ONLY_MARKED each number that may have been measured needs a mark: numbers with a unit ('570 ms', 'ten seconds'), decimals,
+per cents, and counts of what a run has ('36 rows', '0 wrong'); versions, code and links are left out. A number that was not measured has a
+line in stated_numbers.csv instead:
+
+    page,text,kind,file,evidence
+
+'text' is the phrase of the page, 'kind' says what its numbers are: a 'setting' of the code or of a run, a 'bound' that a test allows, or a
+'definition' (nothing was set and nothing measured). Settings and bounds name the file that has them and words of that file. So a number does
+not outlive the code that it is about: the check fails when the page no longer has the text, or the file no longer has the words."""
 
 import argparse
+import csv
 import os
 import re
 import sys
@@ -23,8 +32,16 @@ import number_tables
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BLOCK = re.compile(r"(<!-- numbers: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 INLINE = re.compile(r"[^\s<>|(]*<!--n:([\w.-]+)-->")
-MEASURED = re.compile(r"(?<![\w./-])\d+(?:\.\d+(?!\.?\w)|(?:\.\d+)? ?%)")
-ONLY_MARKED = ["results/README.md"]
+UNIT = r"(?:ns|us|µs|ms|s|seconds?|minutes?|hours?|[kMG]?bit/s|[kMG]?B/s|[KMG]i?B|B|bytes|%)"
+COUNTED = r"(?:wrong|rows|cases|runs|walks|cells|faults|elements|jobs|operations|seeds|pairs|transfers|samples)"
+IN_WORDS = r"(?:half\s+an?|an?|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|forty|fifty|sixty|a\s+hundred|some\s+dozen)"
+MEASURED = re.compile(rf"(?<![\w.,/^-])(?:\d+(?:\.\d+)?(?:(?:\s+(?:to|and|…)\s+|–)\d+(?:\.\d+)?)?\s*{UNIT}(?![\w/])|\d+\s+{COUNTED}\b|\d+\.\d+(?!\.?\w)"
+                      rf"|{IN_WORDS}\s+(?:milli)?(?:seconds?|minutes?|hours?)\b(?!\s+(?:NIC|GPU|loss|fault)))")
+VERSION = re.compile(r"\b(?:Apache\s+License|NCCL|Linux|Ubuntu|Debian|perftest|[Vv]ersion)\s+\d+(?:\.\d+)*(?:(?:,|\s+to|\s+and)\s+\d+(?:\.\d+)+)*")
+CODE = [re.compile(r"```.*?```", re.DOTALL), re.compile(r"(?:\A|(?<=\n\n))(?:    .*(?:\n|\Z))+"), re.compile(r"`[^`]*`"), re.compile(r"\]\([^)]*\)")]
+ONLY_MARKED = ["README.md", "harness/measure/README.md", "harness/sim/README.md", "r2ccl/collective/host/README.md", "results/README.md"]
+STATED = os.path.join("plots", "stated_numbers.csv")
+KINDS = ["setting", "bound", "definition"]
 
 
 def written(text, results, name):
@@ -38,12 +55,52 @@ def written(text, results, name):
     return INLINE.sub(lambda match: of(number_tables.NUMBERS, match.group(1), match) + f"<!--n:{match.group(1)}-->", text)
 
 
-def unmarked(text):
-    """[(line, number)] of the measured numbers that stand outside of marks and of code."""
-    blank = lambda match: re.sub(r"[^\n]", " ", match.group(0))  # noqa: E731
-    for pattern in (BLOCK, INLINE, re.compile(r"```.*?```", re.DOTALL), re.compile(r"^    .*$", re.MULTILINE), re.compile(r"`[^`]*`"), re.compile(r"\]\([^)]*\)")):
+def blank(match):
+    return re.sub(r"[^\n]", " ", match.group(0))
+
+
+def phrase(text):
+    """The text as a pattern: wherever its lines break."""
+    return re.compile(r"\s+".join(re.escape(word) for word in text.split()))
+
+
+def unmarked(text, stated=()):
+    """[(line, number)] of the numbers that stand outside of marks, code and the phrases of 'stated'."""
+    for pattern in (*CODE, BLOCK, INLINE, VERSION, *(phrase(one) for one in stated)):
         text = pattern.sub(blank, text)
-    return [(number, found) for number, line in enumerate(text.split("\n"), 1) for found in MEASURED.findall(line)]
+    return [(text[:found.start()].count("\n") + 1, " ".join(found.group(0).split())) for found in MEASURED.finditer(text)]
+
+
+def read_stated(root=ROOT):
+    """{page: [row of stated_numbers.csv]}. BadInput: a row that cannot be used."""
+    pages = {}
+    path = os.path.join(root, STATED)
+    with open(path, encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            if row["page"] not in ONLY_MARKED or row["kind"] not in KINDS or not row["text"] or (row["kind"] != "definition") != bool(row["file"] and row["evidence"]):
+                raise inputs.BadInput(f"{STATED}: '{row['text']}' needs a page of ONLY_MARKED and a kind ({', '.join(KINDS)}); settings and bounds need file and evidence")
+            pages.setdefault(row["page"], []).append(row)
+    return pages
+
+
+def stale(text, rows, root=ROOT):
+    """What is wrong with the rows of a page: [sentence]."""
+    found = []
+    for row in rows:
+        if not phrase(row["text"]).search(text):
+            found.append(f"no longer says '{row['text']}', which {STATED} has")
+        elif not unmarked(row["text"]):
+            found.append(f"'{row['text']}' in {STATED} has no number that needs it")
+        if not row["file"]:
+            continue
+        try:
+            with open(os.path.join(root, row["file"]), encoding="utf-8") as file:
+                known = bool(phrase(row["evidence"]).search(file.read()))
+        except OSError:
+            known = False
+        if not known:
+            found.append(f"'{row['text']}': {row['file']} no longer has '{row['evidence']}'; mend the page and {STATED}")
+    return found
 
 
 def markdown_files():
@@ -63,14 +120,19 @@ def main():
     arguments = parser.parse_args()
     bad = 0
     try:
+        stated = read_stated()
         for name in arguments.file or markdown_files():
             path = os.path.join(ROOT, name)
             with open(path, encoding="utf-8") as file:
                 old = file.read()
             new = written(old, arguments.results, name)
-            for line, found in unmarked(new) if name in ONLY_MARKED else []:
-                print(f"{name}:{line}: {found} is typed by hand; mark it: plots/readme_numbers.py --help")
-                bad += 1
+            if name in ONLY_MARKED:
+                rows = stated.get(name, [])
+                complaints = [f"{name}:{line}: {found} is typed by hand: mark it, or say in {STATED} what it is (plots/readme_numbers.py --help)"
+                              for line, found in unmarked(new, [row["text"] for row in rows])]
+                complaints += [f"{name}: {what}" for what in stale(new, rows)]
+                print("\n".join(complaints), end="\n" if complaints else "")
+                bad += len(complaints)
             if new != old and arguments.check:
                 line = next(number for number, (a, b) in enumerate(zip(old.split("\n") + [""], new.split("\n") + [""]), 1) if a != b)
                 print(f"{name}:{line}: is not what the tables say; run plots/readme_numbers.py")

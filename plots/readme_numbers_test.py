@@ -59,9 +59,48 @@ class ReadmeNumbers(unittest.TestCase):
             readme_numbers.written("first\n3<!--n:speed.of.light-->\n", RESULTS, "page.md")
 
     def test_numbers_typed_by_hand_are_found_outside_of_marks_and_code(self):
-        for text, wanted in (("took 12.5 ms", ["12.5"]), ("lost 3 % of it", ["3 %"]), ("`12.5` and 2.2<!--n:mode3.most-->", []), ("    sleep 0.5", []),
-                             ("Linux 2.28.9, 200 runs, v8", []), ("| 0.5 |", ["0.5"]), ("[a](b-1.5.md)", []), ("it was 17.5.", ["17.5"])):
+        for text, wanted in (("took 12.5 ms", ["12.5 ms"]), ("lost 3 % of it", ["3 %"]), ("`12.5` and 2.2<!--n:mode3.most-->", []), ("    sleep 0.5", []),
+                             ("NCCL 2.28.9, Linux 6.18, NCCL 2.23 to 2.32, v8", []), ("| 0.5 |", ["0.5"]), ("[a](b-1.5.md)", []), ("it was 17.5.", ["17.5"]),
+                             ("after 570 ms, then", ["570 ms"]), ("all 36 rows had 0 wrong elements", ["36 rows", "0 wrong"]), ("a ring of 16 ranks", []),
+                             ("within ten\nseconds", ["ten seconds"]), ("takes a second, a second NIC fails", ["a second"]), ("2 to 4 MiB, 20 Gbit/s", ["2 to 4 MiB", "20 Gbit/s"]),
+                             ("0.5<!--n:mode3.most-->\n1<!--n:mode3.most--> or 3 s", ["3 s"]), ("3 sockets, 4 switches, 8 NICs", [])):
             self.assertEqual([found for _, found in readme_numbers.unmarked(text)], wanted, text)
+        self.assertEqual(readme_numbers.unmarked("one\n\ntook 5 ms"), [(3, "5 ms")])
+
+    def test_a_stated_number_is_let_through_only_within_its_phrase(self):
+        text = "at most 2 ms of\nwake-up, and later 2 ms"
+        self.assertEqual(readme_numbers.unmarked(text, ["at most 2 ms of wake-up"]), [(2, "2 ms")])
+
+    def test_a_stated_number_dies_with_its_page_or_with_its_evidence(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "code.h"), "w", encoding="utf-8") as file:
+                file.write("constexpr double\n  kCapMs = 2;\n")
+            row = {"text": "at most 2 ms", "file": "code.h", "evidence": "double kCapMs = 2;"}
+            self.assertEqual(readme_numbers.stale("it takes at\nmost 2 ms", [row], folder), [])
+            self.assertRegex(readme_numbers.stale("it takes at most 3 ms", [row], folder)[0], "no longer says 'at most 2 ms'")
+            self.assertRegex(readme_numbers.stale("at most 2 ms", [row | {"evidence": "kCapMs = 3;"}], folder)[0], "code.h no longer has 'kCapMs = 3;'")
+            self.assertRegex(readme_numbers.stale("at most 2 ms", [row | {"file": "gone.h"}], folder)[0], "gone.h no longer has")
+            self.assertRegex(readme_numbers.stale("at most some", [row | {"text": "at most"}], folder)[0], "has no number that needs it")
+
+    def test_settings_and_bounds_need_evidence(self):
+        head = "page,text,kind,file,evidence\n"
+        for line in ("README.md,5 ms,setting,,", "README.md,5 ms,guess,a,b", "other.md,5 ms,definition,,", "README.md,5 ms,definition,a,b"):
+            with tempfile.TemporaryDirectory() as folder:
+                os.mkdir(os.path.join(folder, "plots"))
+                with open(os.path.join(folder, readme_numbers.STATED), "w", encoding="utf-8") as file:
+                    file.write(head + line + "\n")
+                with self.assertRaisesRegex(inputs.BadInput, "'5 ms' needs a page of ONLY_MARKED"):
+                    readme_numbers.read_stated(folder)
+
+    def test_a_number_typed_by_hand_into_a_page_of_the_tree_fails_the_check(self):
+        stated = readme_numbers.read_stated()
+        for name in readme_numbers.ONLY_MARKED:
+            with open(os.path.join(readme_numbers.ROOT, name), encoding="utf-8") as file:
+                text = file.read()
+            phrases = [row["text"] for row in stated.get(name, [])]
+            self.assertEqual(readme_numbers.unmarked(text, phrases), [], name)
+            self.assertEqual([found for _, found in readme_numbers.unmarked(text + "\nIt takes 123 ms.\n", phrases)], ["123 ms"], name)
+            self.assertEqual(readme_numbers.stale(text, stated.get(name, [])), [], name)
 
 
 if __name__ == "__main__":

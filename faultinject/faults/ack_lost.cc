@@ -63,7 +63,7 @@ namespace faultinject::faults {
 std::vector<FaultKind> ack_lost() {
   return {FaultKind{
       .name = "ack_lost",
-      .what = "delivered at the peer, but the sender sees RETRY_EXC_ERR",
+      .what = "data is delivered at the peer, but the sender gets RETRY_EXC_ERR",
       .past = "lost the acknowledgement of data that had arrived",
       .present = "loses the acknowledgement of data that arrives",
       .takes = Takes::kQueuePairs,

@@ -87,9 +87,9 @@ namespace faultinject::faults {
 std::vector<FaultKind> async_event() {
   return {FaultKind{
       .name = "async_event",
-      .what = "an async event of any type, and nothing else",
-      .past = "told of something that is not so",
-      .present = "tells of something that is not so",
+      .what = "raises an async event of any type; nothing else happens",
+      .past = "reported an async event without a cause",
+      .present = "reports an async event without a cause",
       .ends = Ends::kAfterStrikes,
       .shared = {"event", "qp", "peer"},
       .needs = {{{"event"}, "event: PORT_ERR"}},

@@ -74,7 +74,7 @@ namespace faultinject::faults {
 std::vector<FaultKind> blackhole() {
   return {FaultKind{
       .name = "blackhole",
-      .what = "traffic to and from the port is lost; nobody is told",
+      .what = "traffic to and from the port is lost silently",
       .past = "silently lost all traffic",
       .present = "silently loses all traffic",
       .takes = Takes::kPort,

@@ -43,7 +43,7 @@ namespace faultinject::faults {
 std::vector<FaultKind> connect_fail() {
   return {FaultKind{
       .name = "connect_fail",
-      .what = "ibv_modify_qp to RTR or RTS refuses with `errno`",
+      .what = "ibv_modify_qp to RTR or RTS fails with `errno`",
       .past = "refused to connect",
       .present = "refuses to connect",
       .ends = Ends::kAfterStrikes,

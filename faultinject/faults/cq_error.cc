@@ -57,7 +57,7 @@ namespace faultinject::faults {
 std::vector<FaultKind> cq_error() {
   return {FaultKind{
       .name = "cq_error",
-      .what = "CQ_ERR: a completion queue shows nothing any more",
+      .what = "CQ_ERR: a completion queue delivers no more completions",
       .past = "lost a completion queue to an error",
       .present = "loses a completion queue to an error",
       .takes = Takes::kQueuePairs,

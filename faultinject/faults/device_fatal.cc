@@ -63,7 +63,7 @@ namespace faultinject::faults {
 std::vector<FaultKind> device_fatal() {
   return {FaultKind{
       .name = "device_fatal",
-      .what = "DEVICE_FATAL: all queue pairs flush, no new objects",
+      .what = "DEVICE_FATAL: all queue pairs flush, and no objects can be created",
       .past = "failed as a whole",
       .present = "fails as a whole",
       .takes = Takes::kPort,

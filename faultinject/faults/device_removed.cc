@@ -70,7 +70,7 @@ std::vector<FaultKind> device_removed() {
   return {
       FaultKind{
           .name = "device_removed",
-          .what = "every command fails with EIO at once; the queue pairs die `window` later",
+          .what = "every command fails with EIO at once; the queue pairs are dead `window` later",
           .past = "was removed",
           .present = "is removed",
           .takes = Takes::kPort,
@@ -90,7 +90,7 @@ std::vector<FaultKind> device_removed() {
       },
       FaultKind{
           .name = "device_internal_error",
-          .what = "modify and destroy succeed without touching the device; the rest as device_removed",
+          .what = "as device_removed, but modify and destroy succeed without touching the device",
           .past = "had an internal error",
           .present = "has an internal error",
           .takes = Takes::kPort,

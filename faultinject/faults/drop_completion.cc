@@ -42,7 +42,7 @@ namespace faultinject::faults {
 std::vector<FaultKind> drop_completion() {
   return {FaultKind{
       .name = "drop_completion",
-      .what = "the work was done, its completion never comes",
+      .what = "work is done, but its completion never comes",
       .past = "lost a completion of work that was done",
       .present = "loses a completion of work that was done",
       .ends = Ends::kAfterStrikes,

@@ -47,7 +47,7 @@ namespace faultinject::faults {
 std::vector<FaultKind> freeze() {
   return {FaultKind{
       .name = "freeze",
-      .what = "the device stops answering and no call fails",
+      .what = "the device stops responding, but no call fails",
       .past = "stopped answering",
       .present = "stops answering",
       .takes = Takes::kPort,

@@ -68,7 +68,7 @@ namespace faultinject::faults {
 std::vector<FaultKind> gid_change() {
   return {FaultKind{
       .name = "gid_change",
-      .what = "the port loses its addresses: GID_CHANGE, empty GID rows",
+      .what = "the port loses its GIDs: GID_CHANGE, and empty rows in the GID table",
       .past = "lost its addresses",
       .present = "loses its addresses",
       .shared = {"events"},

@@ -45,7 +45,7 @@ namespace faultinject::faults {
 std::vector<FaultKind> noop() {
   return {FaultKind{
       .name = "noop",
-      .what = "seen and witnessed, nothing changed: the baseline of overhead",
+      .what = "changes nothing, but its effects are recorded: for measuring the overhead",
       .past = "was touched without effect",
       .present = "is touched without effect",
       .shared = {"qp", "peer", "opcode"},

@@ -31,7 +31,7 @@ namespace faultinject::faults {
 std::vector<FaultKind> poll_fail() {
   return {FaultKind{
       .name = "poll_fail",
-      .what = "polling refuses",
+      .what = "polling fails with `errno`",
       .past = "refused a poll",
       .present = "refuses a poll",
       .ends = Ends::kAfterStrikes,

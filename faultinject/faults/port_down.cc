@@ -40,7 +40,7 @@ namespace faultinject::faults {
 std::vector<FaultKind> port_down() {
   return {FaultKind{
       .name = "port_down",
-      .what = "the port loses its link: traffic stops, PORT_ERR, query_port says DOWN",
+      .what = "the port loses its link: traffic stops, PORT_ERR, query_port returns DOWN",
       .past = "lost its link",
       .present = "loses its link",
       .takes = Takes::kPort,

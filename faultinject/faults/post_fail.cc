@@ -40,7 +40,7 @@ namespace faultinject::faults {
 std::vector<FaultKind> post_fail() {
   return {FaultKind{
       .name = "post_fail",
-      .what = "posting refuses with `errno`",
+      .what = "posting fails with `errno`",
       .past = "refused a post",
       .present = "refuses a post",
       .ends = Ends::kAfterStrikes,

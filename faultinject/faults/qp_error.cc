@@ -107,7 +107,7 @@ namespace faultinject::faults {
 std::vector<FaultKind> qp_error() {
   return {FaultKind{
       .name = "qp_error",
-      .what = "a queue pair goes to ERR, as after a fatal error of its own",
+      .what = "a queue pair goes to ERR, as after a fatal error of this queue pair",
       .past = "lost a queue pair to an error",
       .present = "loses a queue pair to an error",
       .takes = Takes::kQueuePairs,

@@ -23,7 +23,7 @@ std::vector<FaultKind> real() {
           },
           FaultKind{
               .name = "real_tc",
-              .what = "a netem qdisc: loss, rate, delay",
+              .what = "`tc qdisc replace … netem`: loss, a rate limit or a delay",
               .past = "was impaired by a queueing discipline",
               .present = "is impaired by a queueing discipline",
               .takes = Takes::kSpeed,
@@ -49,7 +49,7 @@ std::vector<FaultKind> real() {
           },
           FaultKind{
               .name = "real_pcie_remove",
-              .what = "the PCI function is removed",
+              .what = "the NIC's PCI function is removed",
               .past = "was removed from the PCI bus",
               .present = "is removed from the PCI bus",
               .takes = Takes::kPort,
@@ -60,7 +60,7 @@ std::vector<FaultKind> real() {
           },
           FaultKind{
               .name = "real_switch_port",
-              .what = "a command of the user's",
+              .what = "a command that you supply, such as one that turns off a switch port",
               .past = "was cut off by a command",
               .present = "is cut off by a command",
               .takes = Takes::kPort,

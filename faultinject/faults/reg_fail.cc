@@ -33,7 +33,7 @@ namespace faultinject::faults {
 std::vector<FaultKind> reg_fail() {
   return {FaultKind{
       .name = "reg_fail",
-      .what = "registering memory refuses with `errno`",
+      .what = "registering memory fails with `errno`",
       .past = "refused to register memory",
       .present = "refuses to register memory",
       .ends = Ends::kAfterStrikes,

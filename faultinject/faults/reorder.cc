@@ -114,7 +114,7 @@ using namespace std::chrono_literals;
 std::vector<FaultKind> reorder() {
   return {FaultKind{
       .name = "reorder",
-      .what = "sends of different queue pairs go in another order",
+      .what = "sends of different queue pairs go out in another order",
       .past = "mixed up the order of its queue pairs",
       .present = "mixes up the order of its queue pairs",
       .shared = {"peer"},

@@ -10,15 +10,19 @@ namespace r2bench {
 
 void CompareOptions::add_to(CLI::App& app) {
   compare =
-      app.add_subcommand("compare", "Decide whether a result is worse than another one, or than a baseline");
+      app.add_subcommand("compare", "Decide whether a result is worse than another result or a baseline");
   compare->add_option(
       "result", compare_.results,
-      "Before and after: result.json files, or folders of one or several runs; with --baseline only after");
+      "The results before and after: result.json files, or folders of one or several runs; with --baseline "
+      "the result after only");
   compare->add_option("--baseline", compare_.baseline, "Compare with this baseline");
-  compare->add_option("--save-baseline", compare_.save, "Write the samples of the last result to this file");
-  compare->add_option("--out", compare_.out, "Folder for the comparison as text, Markdown, JUnit and JSON");
+  compare->add_option("--save-baseline", compare_.save,
+                      "Write the samples of the last result to this file, as a baseline");
+  compare->add_option("--out", compare_.out,
+                      "Folder for the comparison as text, Markdown, JUnit and JSON (default: none)");
   compare_thresholds_.add_to(*compare);
   compare->footer(
+      "Exit status: 0 no worse, 1 worse, 2 undecided, 64 wrong command line, 70 internal error.\n"
       "Examples: r2bench compare results/runs/A results/runs/B\n"
       "  r2bench compare --save-baseline baseline.json results/runs/A\n"
       "  r2bench compare --baseline baseline.json results/runs/B");
@@ -28,21 +32,23 @@ void CompareOptions::add_to(CLI::App& app) {
   gate->add_option("--baseline", gate_.baseline, "Compare with this baseline");
   gate->add_option(
           "--reference", gate_.reference,
-          "key=value, as in --set: alternate with runs that have this setting, as a reference on the same "
-          "machine; the baseline then only says how much runs differ")
+          "KEY=VALUE, as in --set: alternate runs with runs that have this setting, and compare with those; "
+          "the baseline then supplies the noise floor only")
       ->allow_extra_args(false);
   gate->add_option("--save-baseline", gate_.save,
-                   "Write the measurements to this file, without a comparison");
-  gate->add_flag("--append", gate_.append, "Add to the baseline that is saved, instead of replacing it");
-  gate->add_option("--runs", gate_.runs, "With --save-baseline: number of measurements (1)")
+                   "Write the measurements to this file, as a baseline, instead of comparing them");
+  gate->add_flag("--append", gate_.append, "With --save-baseline: add to the file instead of replacing it");
+  gate->add_option("--runs", gate_.runs, "With --save-baseline: number of measurements (default: 1)")
       ->check(CLI::Range(1, 1000));
-  gate->add_option("--jobs", gate_.jobs, "Number of jobs that a run's faults are divided over (3)")
+  gate->add_option("--jobs", gate_.jobs,
+                   "Number of jobs among which the rounds of faults of a run are divided (default: 3)")
       ->check(CLI::Range(1, 100));
-  gate->add_option("--out", gate_.out, "Folder for the results (results/runs/gate-TIME)");
-  gate->add_flag("--quiet", gate_.quiet, "No progress, only the comparison");
+  gate->add_option("--out", gate_.out, "Folder for the results (default: results/runs/gate-TIME)");
+  gate->add_flag("--quiet", gate_.quiet, "Print the comparison only, no progress");
   gate_thresholds_.add_to(*gate);
   gate->footer(
-      "Exit status: 0 no worse, 1 worse or an expectation failed, 2 unknown, 64 usage, 70 internal error.\n"
+      "Exit status: 0 no worse, 1 worse or an expectation failed, 2 undecided, 64 wrong command line or "
+      "scenario, 70 internal error.\n"
       "Examples: r2bench gate recovery_gate --baseline results/baseline/ci.json\n"
       "  r2bench gate my_job.yaml --runs 5 --save-baseline my_baseline.json");
 }

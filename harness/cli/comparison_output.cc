@@ -35,9 +35,10 @@ void make_folder(const fs::path& folder) {
 void ThresholdOptions::add_to(CLI::App& command) {
   command
       .add_option("--floor", floors,
-                  "Noise floor of a metric in its unit, such as recover_ms=1 (by default from repeated runs)")
+                  "Noise floor of a metric in its unit, such as recover_ms=1 (default: from repeated runs)")
       ->allow_extra_args(false);
-  command.add_option("--alpha", alpha, "Probability of a false alarm, over all metrics (0.02)")
+  command
+      .add_option("--alpha", alpha, "Probability of a false alarm, for all metrics together (default: 0.02)")
       ->check(CLI::Range(1e-9, 0.5));
 }
 

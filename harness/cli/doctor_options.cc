@@ -12,8 +12,10 @@ namespace r2bench {
 
 void DoctorOptions::add_to(CLI::App& app) {
   command = app.add_subcommand("doctor", "Report what this machine has, and what would prevent a run");
-  command->add_option("--fabric", fabric_, "The fabric that decides the exit status (vhca)")
+  command
+      ->add_option("--fabric", fabric_, "End with 1 if scenarios cannot run on this fabric (default: vhca)")
       ->check(CLI::IsMember({"vhca", "rxe", "verbs"}));
+  command->footer("Exit status: 0 nothing is missing, 1 something is.");
   add_topology(*command);
   CLI::Option* cluster = add_cluster(*command);
   add_first_day(*command)->excludes(cluster);
@@ -22,49 +24,62 @@ void DoctorOptions::add_to(CLI::App& app) {
 void DoctorOptions::add_topology(CLI::App& doctor) {
   CLI::Option* topology_flag =
       doctor.add_flag("--topology", draw_, "Draw sockets, switches, GPUs and NICs, and their distances");
+  const std::string group = "With --topology";
   CLI::Option* topology_xml =
       doctor
-          .add_option("--xml", topology_.xml, "Draw the machine in this file, as `lstopo --of xml` writes it")
-          ->needs(topology_flag);
+          .add_option("--xml", topology_.xml, "Draw the machine in this file, written by `lstopo --of xml`")
+          ->needs(topology_flag)
+          ->group(group);
   doctor.add_option("--scenario", topology_.scenario, "Draw a node that this scenario declares")
       ->needs(topology_flag)
-      ->excludes(topology_xml);
+      ->excludes(topology_xml)
+      ->group(group);
 }
 
 CLI::Option* DoctorOptions::add_cluster(CLI::App& doctor) {
   CLI::Option* cluster_flag =
-      doctor.add_flag("--cluster", prove_, "Prove RDMA between all ports, and say what they lack");
-  doctor.add_option("--host", hosts_, "With --cluster: hosts, separated by commas (else this one)")
-      ->needs(cluster_flag);
-  doctor.add_flag("--json", cluster_.json, "With --cluster: as JSON")->needs(cluster_flag);
+      doctor.add_flag("--cluster", prove_, "Test RDMA between all ports and list what is missing");
+  const std::string group = "With --cluster";
+  doctor.add_option("--host", hosts_, "Hosts, separated by commas (default: this one)")
+      ->needs(cluster_flag)
+      ->group(group);
+  doctor.add_flag("--json", cluster_.json, "Print JSON")->needs(cluster_flag)->group(group);
   doctor
       .add_option("--ssh", cluster_.ssh,
-                  "With --cluster: words in front of a host's name (ssh -o BatchMode=yes)")
-      ->needs(cluster_flag);
+                  "The ssh command, to which a host's name is appended (default: ssh -o BatchMode=yes)")
+      ->needs(cluster_flag)
+      ->group(group);
   doctor
-      .add_option("--probe", cluster_.probe, "With --cluster: path of r2bench-port-probe on the other hosts")
-      ->needs(cluster_flag);
+      .add_option("--probe", cluster_.probe,
+                  "Path of r2bench-port-probe on the other hosts (default: the same as here)")
+      ->needs(cluster_flag)
+      ->group(group);
   return cluster_flag;
 }
 
 CLI::Option* DoctorOptions::add_first_day(CLI::App& doctor) {
   CLI::Option* first_day_flag =
-      doctor.add_flag("--first-day", first_, "What only real NICs can show, in the order that risks least");
-  doctor.add_flag("--run", first_day_.run, "With --first-day: carry out what is next")->needs(first_day_flag);
-  doctor.add_flag("--markdown", first_day_.markdown, "With --first-day: print the page")
-      ->needs(first_day_flag);
+      doctor.add_flag("--first-day", first_, "List the checks that need real NICs, least risky first");
+  const std::string group = "With --first-day";
+  doctor.add_flag("--run", first_day_.run, "Run the next checks, up to one that fails")
+      ->needs(first_day_flag)
+      ->group(group);
+  doctor.add_flag("--markdown", first_day_.markdown, "Print the list as Markdown, with all commands")
+      ->needs(first_day_flag)
+      ->group(group);
   doctor
       .add_flag("--allow-real-faults", first_day_.allow_real_faults,
-                "With --first-day: steps that change the machine, too")
-      ->needs(first_day_flag);
+                "With --run: also run checks that change the machine")
+      ->needs(first_day_flag)
+      ->group(group);
   for (const auto& [option, value, words] :
-       {std::tuple("--skip", &first_day_.skip, "With --first-day: leave this step out"),
-        std::tuple("--done", &first_day_.done, "With --first-day: this step was done by hand"),
-        std::tuple("--again", &first_day_.again, "With --first-day: do this step once more"),
-        std::tuple("--hosts", &first_day_.hosts, "With --first-day: hosts, separated by commas"),
+       {std::tuple("--skip", &first_day_.skip, "Leave this check out"),
+        std::tuple("--done", &first_day_.done, "Mark this check as done by hand"),
+        std::tuple("--again", &first_day_.again, "Mark this check as not done, so that it runs again"),
+        std::tuple("--hosts", &first_day_.hosts, "Hosts, separated by commas (default: this one)"),
         std::tuple("--out", &first_day_.folder,
-                   "With --first-day: folder of logs and of what is done (first_day)")})
-    doctor.add_option(option, *value, words)->needs(first_day_flag);
+                   "Folder of logs and of the checks' states (default: first_day)")})
+    doctor.add_option(option, *value, words)->needs(first_day_flag)->group(group);
   return first_day_flag;
 }
 

@@ -13,32 +13,38 @@ void ExecOptions::add_to(CLI::App& app) {
                                "Run any program on a node of a shared fabric, with the injector preloaded:\n"
                                "r2bench exec [OPTIONS] -- PROGRAM [ARGUMENTS]");
   command->footer(
-      "Commands of one --name share one fabric and one fault board. The first command creates it (2 nodes "
-      "with\n"
-      "4 NICs of unlimited rate by default); it ends with the last. The exit status is the program's.\n"
+      "Commands with the same --name share a fabric and a fault board. The first command creates both, and "
+      "they\n"
+      "end with the last. The exit status is the program's.\n"
       "  r2bench exec --node node0 --rate '1 Gbit/s' -- ib_write_bw -d vhca0 -x 1             (one "
       "terminal)\n"
       "  r2bench exec --node node1 -- ib_write_bw -d vhca0 -x 1 localhost                     (another)");
-  command->add_option("--node", arguments.node, "The node on which the program runs: node0, node1, ...")
+  command->add_option("--node", arguments.node, "The node on which the program runs: node0, node1, …")
       ->required();
-  has_fabric_ = command->add_option(
-      "--fabric", fabric_, "vhca (virtual NICs), or none: the injector only, on this host's devices");
-  has_nodes_ = command->add_option("--nodes", nodes_, "Nodes of the fabric")->check(CLI::Range(1, 64));
-  has_nics_ = command->add_option("--nics", nics_, "NICs of each node")->check(CLI::Range(1, 16));
-  has_rate_ =
-      command->add_option("--rate", rate_, "Rate of each NIC per direction, such as '1 Gbit/s' (unlimited)");
+  has_fabric_ =
+      command->add_option("--fabric", fabric_,
+                          "vhca (virtual NICs) or none (this host's devices, injector only) (default: vhca)");
+  has_nodes_ =
+      command->add_option("--nodes", nodes_, "Number of nodes (default: 2)")->check(CLI::Range(1, 64));
+  has_nics_ =
+      command->add_option("--nics", nics_, "Number of NICs per node (default: 4)")->check(CLI::Range(1, 16));
+  has_rate_ = command->add_option(
+      "--rate", rate_, "Rate of each NIC in each direction, such as '1 Gbit/s' (default: unlimited)");
   has_latency_ =
-      command->add_option("--latency", latency_, "One-way latency of each NIC, such as '5 us' (0)");
-  has_link_ = command->add_option("--link", link_, "Link layer of all ports: ethernet (RoCE) or infiniband")
-                  ->check(CLI::IsMember({"ethernet", "infiniband"}));
-  has_ports_ = command->add_option("--ports", ports_, "Ports of each NIC")->check(CLI::Range(1, 4));
-  has_mtu_ = command->add_option("--mtu", mtu_, "Active MTU of each port, in bytes")
+      command->add_option("--latency", latency_, "One-way latency of each NIC, such as '5 us' (default: 0)");
+  has_link_ =
+      command->add_option("--link", link_, "Link layer of all ports (default: ethernet, that is RoCE)")
+          ->check(CLI::IsMember({"ethernet", "infiniband"}));
+  has_ports_ =
+      command->add_option("--ports", ports_, "Number of ports per NIC (default: 1)")->check(CLI::Range(1, 4));
+  has_mtu_ = command->add_option("--mtu", mtu_, "Active MTU of each port, in bytes (default: 4096)")
                  ->check(CLI::IsMember({256, 512, 1024, 2048, 4096}));
-  has_seed_ = command->add_option("--seed", seed_, "Seed of everything random in the faults (1)");
+  has_seed_ = command->add_option("--seed", seed_, "Seed of everything random in the faults (default: 1)");
   command->add_option("--name", arguments.name, "Name of the fabric to join or create")
       ->capture_default_str();
-  command->add_option("--plan", arguments.plan, "YAML file with the faults to arm before the program starts");
-  command->add_option("--witness", arguments.witness, "File for the record of these faults, as JSON");
+  command->add_option("--plan", arguments.plan, "YAML file with faults to arm before the program starts");
+  command->add_option("--witness", arguments.witness,
+                      "With --plan: file for the effects of its faults, as JSON");
   command->add_flag("--quiet", arguments.quiet, "Do not print the fabric's name");
 }
 
@@ -66,18 +72,18 @@ void InjectOptions::add_to(CLI::App& app) {
   command_->require_subcommand(1);
   const auto with_name = [this](CLI::App* action) {
     action->add_option("--name", arguments.name,
-                       "Name of the fabric, or run-PID of a job; not needed when only one runs");
+                       "Name of the fabric, or run-PID of a job (default: the only one that is running)");
     return action;
   };
   add_ = with_name(command_->add_subcommand("add", "Arm a fault and print its id"));
   add_->add_option(
           "fault", arguments.fault,
-          "The fault as in a scenario, such as '{at: now, target: node1/nic0, kind: port_down}', or @file")
+          "The fault as in a scenario, such as '{at: now, target: node1/nic0, kind: port_down}', or @FILE")
       ->required();
   CLI::App* list = with_name(command_->add_subcommand("list", "List the armed faults and their state"));
   list->add_flag("--json", arguments.json, "Print JSON; times are CLOCK_MONOTONIC in ns");
   list->add_flag("--effects", arguments.effects,
-                 "Include all effects: time, queue pair, and the next completion that the program saw");
+                 "Also list all effects: time, queue pair, and the next completion that the program polled");
   remove_ = with_name(command_->add_subcommand("remove", "Heal one fault, or cancel it before it strikes"));
   remove_->add_option("id", arguments.id, "The id that `add` or `list` printed")->required();
   heal_ = with_name(command_->add_subcommand("heal", "Heal all faults"));

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "faultinject/plan/units.h"
-#include "harness/real/change.h"
 #include "harness/base/format.h"
+#include "harness/real/change.h"
 #include "harness/report/story.h"
 
 namespace r2bench {
@@ -22,9 +22,9 @@ const char* meaning(ModeKind kind) {
     case ModeKind::kMigrate:
       return "live migration: a backup NIC takes over a dead NIC's traffic";
     case ModeKind::kBalance:
-      return "after a failure messages are spread over all NICs, as each can carry";
+      return "after a failure messages are distributed among all NICs, in proportion to their rates";
     case ModeKind::kAllReduce:
-      return "the AllReduce itself is planned around the degraded node";
+      return "the AllReduce is planned such that a degraded node does not slow down the others";
   }
   return "";
 }
@@ -86,8 +86,8 @@ void print_expectations(const Scenario& scenario, const Console& console) {
     print_wrapped(console, "    • ", expectation_in_words(expectation));
   }
   print_wrapped(console, "  ",
-                "A mode of which no outcome is expected must end without an error. A fault that is "
-                "never seen to take effect makes the verdict unknown.");
+                "A mode without an expected outcome must end without an error. A fault that never takes "
+                "effect makes the verdict unknown.");
 }
 
 }  // namespace
@@ -97,7 +97,7 @@ std::string trigger_in_words(const faultinject::Trigger& trigger) {
   std::string text;
   switch (trigger.kind) {
     case Kind::kManual:
-      text = "when it is told to";
+      text = "when r2bench fires it";
       break;
     case Kind::kNow:
       text = "at once";
@@ -114,7 +114,7 @@ std::string trigger_in_words(const faultinject::Trigger& trigger) {
       }
       break;
     case Kind::kWr:
-      text = "at the " + std::to_string(trigger.count) + ". send on its target";
+      text = "at send number " + std::to_string(trigger.count) + " on its target";
       break;
     case Kind::kBytes:
       text = "after " + faultinject::format_bytes(trigger.count) + " sent on its target";
@@ -144,7 +144,7 @@ std::string fault_in_words(const faultinject::FaultSpec& fault) {
   if (fault.kind->outside) {
     const Change change = sample_change(fault);
     for (const auto& [lead, commands] :
-         {std::pair(": `", &change.apply), std::pair("`, put back with `", &change.undo)}) {
+         {std::pair(": `", &change.apply), std::pair("`, reverted with `", &change.undo)}) {
       text += lead;
       for (const std::string& command : *commands)
         text += (&command == commands->data() ? "" : "; ") + command;
@@ -194,8 +194,8 @@ std::string expectation_in_words(const Expectation& expectation) {
 std::string command_explained(const Workload& work) {
   const ExecSettings& exec = work.exec;
   std::string text = "Every rank is a copy of: " + command_in_words(exec) +
-                     ". It finds its place in RANK, WORLD_SIZE, LOCAL_RANK, "
-                     "LOCAL_WORLD_SIZE, NODE_RANK, NNODES, MASTER_ADDR and MASTER_PORT. ";
+                     ". It gets RANK, WORLD_SIZE, LOCAL_RANK, "
+                     "LOCAL_WORLD_SIZE, NODE_RANK, NNODES, MASTER_ADDR and MASTER_PORT in its environment. ";
   if (exec.nccl_tests)
     text +=
         "Each row of its nccl-tests table is an operation; its #wrong columns say whether the data was "

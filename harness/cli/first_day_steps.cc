@@ -23,11 +23,11 @@ std::string run(const std::string& scenario, const std::string& more = "") {
 const char* in_words(Risk risk) {
   switch (risk) {
     case Risk::kReads:
-      return "changes nothing; small transfers of its own at most";
+      return "changes nothing; makes small transfers at most";
     case Risk::kTraffic:
-      return "loads the network; faults stay in our own processes";
+      return "loads the network; faults affect our own processes only";
     case Risk::kMachine:
-      return "changes the machine and puts it back: `--allow-real-faults`";
+      return "changes the machine and reverts the change; needs `--allow-real-faults`";
     case Risk::kByHand:
       return "by hand";
   }
@@ -39,7 +39,7 @@ const char* in_words(Risk risk) {
 const std::vector<FirstDayStep>& first_day_steps() {
   static const std::vector<FirstDayStep> steps = {
       {"preflight", Risk::kReads,
-       "GIDs as a kernel fills them, MTU, limits, firmware; a transfer between every pair of ports",
+       "GIDs as a real driver sets them, MTU, limits, firmware; a transfer between every pair of ports",
        "\"$R2BENCH\" doctor --cluster --json $HOST_OPTION >\"$OUT/cluster.json\" || { cat "
        "\"$OUT/cluster.json\"; exit 70; }",
        "", "", "cluster.json"},
@@ -48,45 +48,50 @@ const std::vector<FirstDayStep>& first_day_steps() {
        "\"$R2BENCH\" doctor --topology; command -v lstopo >/dev/null && lstopo --whole-io --of xml "
        "\"$OUT/topology.xml\"; true",
        "", "", "topology.xml"},
-      {"pci", Risk::kReads, "that `setpci` reads ACS of each bridge, and the words of `mstconfig` and `dcb`",
-       "for b in $(lspci -D | awk '/PCI bridge/ {print $1}'); do echo \"$b $(setpci -s $b ECAP_ACS+6.w 2>&1)\"; "
+      {"pci", Risk::kReads,
+       "that `setpci` reads ACS of each bridge, and the output formats of `mstconfig` and `dcb`",
+       "for b in $(lspci -D | awk '/PCI bridge/ {print $1}'); do echo \"$b $(setpci -s $b ECAP_ACS+6.w "
+       "2>&1)\"; "
        "done; for d in $(lspci -D -d 15b3: | awk '{print $1}'); do mstconfig -d $d query; done; "
        "for i in /sys/class/infiniband/*/device/net/*; do dcb maxrate show dev \"${i##*/}\"; done; true",
        "command -v lspci && command -v setpci", "lspci or setpci is missing (pciutils)", "nothing more"},
       {"conformance", Risk::kReads,
-       "each verbs call and completion that the core relies on, beside the virtual HCA and soft RoCE",
+       "each verbs call and completion that the core relies on, compared with the virtual HCA and soft RoCE",
        "\"$R2BENCH\" conformance --fabric verbs --no-faults --out \"$OUT\"", "", "", "the table"},
       {"conformance_faults", Risk::kTraffic, "what a program sees of each injected fault on this driver",
        "\"$R2BENCH\" conformance --fabric verbs --out \"$OUT\"", "", "", "the table"},
       {"no_fault", Risk::kTraffic,
-       "that all modes run, every element right, and what resilience costs when nothing breaks",
+       "that all modes run with every element right, and the cost of resilience without a fault",
        run("no_fault"), "", "", "result.json"},
-      {"qp_error", Risk::kTraffic, "a queue pair in error: flushes, a new path, its time to first use",
-       run("qp_error"), "", "", "result.json, events.jsonl"},
+      {"qp_error", Risk::kTraffic,
+       "a queue pair in error: flushes, a new path, and the time until it is used", run("qp_error"), "", "",
+       "result.json, events.jsonl"},
       {"nic_down", Risk::kTraffic, "an injected link loss: detection by completion, migration, failback",
        run("nic_down"), "", "", "result.json, events.jsonl"},
       {"silent_port_down", Risk::kTraffic, "the watchdog's probe, an RDMA READ that needs no CPU at the peer",
        run("silent_port_down"), "", "", "result.json"},
       {"blackhole", Risk::kTraffic,
-       "silence, and a firmware's floor under the retry time (3.5 s on a ConnectX-6)", run("blackhole"), "",
-       "", "result.json"},
-      {"false_alarms", Risk::kTraffic, "that stalls and congestion of real NICs are taken for no failure",
+       "silent loss, and the shortest retry time that the firmware allows (3.5 s on a ConnectX-6)",
+       run("blackhole"), "", "", "result.json"},
+      {"false_alarms", Risk::kTraffic, "that stalls and congestion of real NICs are not taken for failures",
        run("false_alarms"), "", "", "result.json"},
       {"balance", Risk::kTraffic,
        "shares by measured rate over real ports, two of them on one card or one PCIe switch",
        run("gray_throttle"), "", "", "result.json"},
-      {"allreduce", Risk::kTraffic, "mode 3: R2CCL-AllReduce beside Balance on a node that has lost a NIC",
+      {"allreduce", Risk::kTraffic,
+       "mode 3: R2CCL-AllReduce compared with Balance on a node that has lost a NIC",
        run("allreduce_degraded"), "", "", "result.json, events.jsonl"},
-      {"traffic_class", Risk::kTraffic, "NCCL_IB_TC and NCCL_IB_SL on every path, the backup's too",
+      {"traffic_class", Risk::kTraffic, "NCCL_IB_TC and NCCL_IB_SL on every path, including the backup",
        "NCCL_IB_TC=106 NCCL_IB_SL=3 " + run("nic_down"), "", "",
        "result.json, the counters of priority 3 (`ethtool -S INTERFACE | grep prio3`)"},
       {"nccl_host_memory", Risk::kTraffic,
-       "unmodified NCCL through PyTorch, host memory, five collectives under faults",
+       "unmodified NCCL through PyTorch on host memory, five collectives under faults",
        "python3 \"$R2BENCH_SHARE/harness/workload/nccl/matrix.py\" --gpus \"$(nvidia-smi -L | grep -c "
        "^GPU)\" --out \"$OUT/nccl.json\"",
        kTorch, "there is no NVIDIA GPU here, or python3 has no PyTorch", "nccl.json"},
       {"nccl_tests", Risk::kTraffic, "bus bandwidth of all_reduce_perf in modes 0, 1 and 2",
-       "\"$R2BENCH_SHARE/cloudlab/nccl_tests.sh\" \"$OUT\" $HOST_OPTION", kGpus, kNoGpus, "all_reduce_perf_*.txt"},
+       "\"$R2BENCH_SHARE/cloudlab/nccl_tests.sh\" \"$OUT\" $HOST_OPTION", kGpus, kNoGpus,
+       "all_reduce_perf_*.txt"},
       {"gpu_memory", Risk::kTraffic,
        "R2CC_GPU_DIRECT=1: dma-buf or peer memory, relaxed ordering, the flush, LL128",
        "R2CC_GPU_DIRECT=1 \"$R2BENCH_SHARE/cloudlab/nccl_tests.sh\" \"$OUT\" $HOST_OPTION", kGpus, kNoGpus,
@@ -99,21 +104,23 @@ const std::vector<FirstDayStep>& first_day_steps() {
        "NCCL_IB_PKEY=1 r2bench run nic_down --fabric verbs (1: an index into "
        "/sys/class/infiniband/DEVICE/ports/1/pkeys)",
        kInfiniBand, kNoInfiniBand, "result.json, the table of keys"},
-      {"two_subnets", Risk::kByHand, "rails on two InfiniBand subnets, each with a subnet manager of its own",
-       "r2bench doctor --cluster --host A,B; then r2bench run nic_down --fabric verbs --launcher mpi --hosts A,B",
+      {"two_subnets", Risk::kByHand, "rails on two InfiniBand subnets, each with its own subnet manager",
+       "r2bench doctor --cluster --host A,B; then r2bench run nic_down --fabric verbs --launcher mpi --hosts "
+       "A,B",
        kInfiniBand, kNoInfiniBand, "the preflight's output, result.json"},
       {"slurm", Risk::kByHand, "srun between machines",
        "salloc -N 2 r2bench run nic_down --launcher slurm --fabric verbs, where there is a Slurm", "", "",
        "result.json"},
       {"rate_limit", Risk::kByHand,
-       "that `dcb maxrate` limits RDMA on this NIC, that it is noticed as gray, and set again at boot",
+       "that `dcb maxrate` limits RDMA on this NIC, that the NIC is then found degraded, and that the limit "
+       "is set again at boot",
        "cloudlab/setup.sh --rate 10 … on one node, then: r2bench run gray_throttle --fabric verbs; then "
        "--rate 0",
        "", "", "result.json, `dcb maxrate show dev INTERFACE`"},
       {"real_link_down", Risk::kMachine,
        "`ip link set down` on a real port: events, statuses, GIDs that come back elsewhere",
        run("real_link_down", " --allow-real-faults"), "", "", "result.json, events.jsonl"},
-      {"real_ovs_drop", Risk::kByHand, "a cut on a BlueField's own switch, which neither end is told of",
+      {"real_ovs_drop", Risk::kByHand, "a cut on a BlueField's switch, of which neither end is notified",
        "a scenario with {kind: real_ovs_drop, bridge: ovsbr1, via: 'ssh ubuntu@192.168.100.2 sudo'} and "
        "--allow-real-faults",
        kBluefield, "there is no BlueField here", "result.json, events.jsonl"},
@@ -121,14 +128,14 @@ const std::vector<FirstDayStep>& first_day_steps() {
        "a scenario with {kind: real_switch_port, cut: COMMAND, mend: COMMAND} and --allow-real-faults", "",
        "", "result.json, events.jsonl"},
       {"real_pcie_remove", Risk::kByHand,
-       "a card that vanishes: EIO, the async descriptor, and what it takes to have it back",
+       "a card that is removed: EIO, the async descriptor, and what is needed to get it back",
        "a scenario with {kind: real_pcie_remove, for: 10 s} and --allow-real-faults, on a machine with a "
        "console",
        "", "", "result.json, events.jsonl, dmesg"},
       {"portal", Risk::kByHand,
-       "that CloudLab's portal takes the profile and finds the ports; that root may log in from node0",
-       "instantiate profile.py in the portal; on node0: cloudlab/setup.sh --status; sudo ssh node1 true", "", "",
-       "the request and the manifest, both outputs"},
+       "that CloudLab's portal accepts the profile and finds the ports, and that root may log in from node0",
+       "instantiate profile.py in the portal; on node0: cloudlab/setup.sh --status; sudo ssh node1 true", "",
+       "", "the request and the manifest, both outputs"},
       {"reboot", Risk::kByHand, "that set-up is applied again at boot",
        "reboot; then cloudlab/setup.sh --status and r2bench doctor --cluster", "", "", "both outputs"},
   };
@@ -138,22 +145,23 @@ const std::vector<FirstDayStep>& first_day_steps() {
 std::string first_day_page() {
   std::ostringstream page;
   page << "# First day on hardware\n\n"
-          "Nothing of this project has run on a real NIC yet. These steps go through what neither the "
-          "virtual HCA nor\n"
-          "soft RoCE can show, in the order in which they risk least. The page is what\n"
-          "`r2bench doctor --first-day --markdown` prints.\n\n"
+          "Nothing of this project has run on a real NIC yet. These steps test what neither the virtual HCA "
+          "nor soft RoCE\n"
+          "can show, least risky first. `r2bench doctor --first-day --markdown` prints this page.\n\n"
           "```sh\n"
-          "./r2bench doctor --first-day --run --hosts node0,node1    # does what is next, step by step; "
-          "again: goes on\n"
-          "./r2bench doctor --first-day                              # what is done, what is left\n"
+          "./r2bench doctor --first-day --run --hosts node0,node1    # runs the next steps; the same command "
+          "continues\n"
+          "./r2bench doctor --first-day                              # lists what is done and what is left\n"
           "./r2bench doctor --first-day --done NAME                  # or --skip NAME, --again NAME\n"
-          "tar czf first_day.tar.gz first_day                        # to send back, however far it came\n"
+          "tar czf first_day.tar.gz first_day                        # to send back, even if not all steps "
+          "are done\n"
           "```\n\n"
-          "A step that fails ends the run: its log says why, and it is tried again the next time. Steps that "
-          "change the\n"
-          "machine wait for `--allow-real-faults`, those by hand for a person. In the commands OUT is the "
-          "step's folder\n"
-          "below `first_day/`, LAUNCH the words for several hosts.\n";
+          "The first step that fails ends the run. Its log says why, and the next run tries it again. Steps "
+          "that change the\n"
+          "machine need `--allow-real-faults`. Steps by hand are done by a person, who then marks them with "
+          "`--done`. In the\n"
+          "commands, OUT is the step's folder below `first_day/`, and LAUNCH has the options for several "
+          "hosts.\n";
   int number = 0;
   for (const FirstDayStep& step : first_day_steps()) {
     page << "\n## " << ++number << ". " << step.name << "\n\n"

@@ -7,11 +7,11 @@
 
 #include "faultinject/plan/kind.h"
 #include "faultinject/plan/units.h"
+#include "harness/base/format.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/resources.h"
 #include "harness/real/real_faults.h"
-#include "harness/base/format.h"
 
 namespace r2bench {
 namespace {
@@ -48,7 +48,7 @@ int list_scenarios(const Console& console) {
     const std::string lead = "  " + left(name, name_width) + "  ";
     console.out << lead << wrap(text, console.columns - width(lead), width(lead)) << "\n";
   }
-  console.out << "\nr2bench explain NAME tells more, r2bench run NAME runs it.\n";
+  console.out << "\nr2bench explain NAME describes a scenario, r2bench run NAME runs it.\n";
   return status;
 }
 
@@ -123,7 +123,7 @@ int list_faults(bool json, const Console& console) {
                         console.columns - width(lead), width(lead))
                 << "\n";
   }
-  console.out << "\nIn [brackets] what a plan may say of it, and what holds where it says nothing.\n"
+  console.out << "\nIn [brackets]: parameters, with defaults.\n"
                  "Write your own: faultinject/faults/README.md.\n";
   return 0;
 }

@@ -71,13 +71,13 @@ int r2bench_main(int argc, const char* const* argv, const Runner& runner, const 
   app.name("r2bench");
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("r2bench, built from commit ") + build_revision());
-  app.footer(
-      "Exit status: 0 pass, 1 an expectation failed, 2 unknown, 64 usage or bad scenario, 70 internal "
-      "error.\n"
-      "Start with: r2bench run nic_down");
-
   std::vector<std::string> foreign;
   const std::vector<Subcommand> subcommands = add_subcommands(app, foreign);
+  // After the subcommands, which would inherit it.
+  app.footer(
+      "`r2bench COMMAND --help` lists a command's options. The launcher ./r2bench also knows `build` and\n"
+      "`test [CTEST OPTIONS]`.\n"
+      "Start with: r2bench run nic_down");
   try {
     // What follows 'exec … --' is somebody else's command line: nothing of it is ours to read.
     auto [own, others] = split_at_program(argc, argv);

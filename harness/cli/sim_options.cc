@@ -22,19 +22,28 @@ auto quantity(const char* option, const std::string& text, Parse parse) {
 
 }  // namespace
 
-CLI::Option* JobOptions::add_to(CLI::App& command) {
+CLI::Option* JobOptions::add_to(CLI::App& command, const std::string& group) {
   CLI::Option* given = command
                            .add_option("--capacities", capacities,
                                        "Capacity of each node relative to a healthy one, such as 1,1,0.5,1")
-                           ->delimiter(',');
-  command.add_option("--bytes", bytes, "Data of each node (1 GiB)");
-  command.add_option("--rate", rate, "Rate of a healthy node per direction (400 Gbit/s)");
-  command.add_option("--latency", latency, "Latency from one node's operation to the next node's (5 us)");
-  command.add_option("--reduction-rate", reduction,
-                     "Rate at which a node adds, such as '25 GB/s' (0: no limit)");
+                           ->delimiter(',')
+                           ->group(group);
+  command.add_option("--bytes", bytes, "Data of each node (default: 1 GiB)")->group(group);
+  command.add_option("--rate", rate, "Rate of a healthy node in each direction (default: 400 Gbit/s)")
+      ->group(group);
   command
-      .add_option("--segments", segments, "K: the largest number of segments that the data is cut into (64)")
-      ->check(CLI::Range(1, 65536));
+      .add_option("--latency", latency,
+                  "Time from the end of a send to the next node's operation (default: 5 us)")
+      ->group(group);
+  command
+      .add_option("--reduction-rate", reduction,
+                  "Rate at which a node adds, such as '25 GB/s' (default: 0, no limit)")
+      ->group(group);
+  command
+      .add_option("--segments", segments,
+                  "K: the largest number of segments into which the data is cut (default: 64)")
+      ->check(CLI::Range(1, 65536))
+      ->group(group);
   return given;
 }
 
@@ -63,19 +72,23 @@ r2ccl::collective::Job JobOptions::job() const {
 
 void SimOptions::add_to(CLI::App& app) {
   command = app.add_subcommand("sim", "Simulate AllReduce algorithms on nodes of different capacities");
-  command->add_option("operation", operation, "allreduce")->required()->check(CLI::IsMember({"allreduce"}));
-  CLI::Option* given = job.add_to(*command);
+  command->add_option("operation", operation, "The collective operation: allreduce")
+      ->required()
+      ->check(CLI::IsMember({"allreduce"}));
+  CLI::Option* given = job.add_to(*command, "Options");
   command->add_option("--nodes", nodes, "Number of nodes, all healthy except those of --degraded")
       ->check(CLI::Range(2, 1024))
       ->excludes(given);
   command
       ->add_option("--degraded", degraded,
-                   "NODE:X: the node has lost the fraction X of its capacity; may be repeated")
+                   "NODE:X: this node has lost the fraction X of its capacity; may be repeated")
       ->delimiter(',')
       ->excludes(given);
   command
-      ->add_option("--sharing", sharing,
-                   "How concurrent parts of an algorithm share ports: maxmin or exclusive")
+      ->add_option(
+          "--sharing", sharing,
+          "How concurrent parts of an algorithm share ports: maxmin (by weighted max-min) or exclusive "
+          "(each has its own part) (default: maxmin)")
       ->check(CLI::IsMember({"maxmin", "exclusive"}));
   command->add_flag("--only-chosen", only_chosen, "Simulate only the planner's choice");
   command->add_flag("--json", json, "Print JSON");
@@ -113,14 +126,22 @@ SimArguments SimOptions::finished() const {
   return arguments;
 }
 
-void PlanOptions::add_to(CLI::App& explain) {
-  capacities = job.add_to(explain);
-  explain.add_option("--algorithm", algorithm, "The schedule to print or write (the planner's choice)")
+void PlanOptions::add_to(CLI::App& explain, const std::string& group) {
+  capacities = job.add_to(explain, group);
+  explain
+      .add_option("--algorithm", algorithm, "The schedule to print or write (default: the planner's choice)")
       ->check(CLI::IsMember({"ring", "unequal_ring", "double_tree", "r2ccl_allreduce", "four_stage", "mix"}))
-      ->needs(capacities);
-  explain.add_option("--print", print, "Print this rank's operations; -2: every rank's")->needs(capacities);
-  explain.add_option("--xml", xml, "Write the schedule as MSCCL-style XML to this file")->needs(capacities);
-  explain.add_option("--chakra", chakra, "Write Chakra traces PREFIX.RANK.et")->needs(capacities);
+      ->needs(capacities)
+      ->group(group);
+  explain.add_option("--print", print, "Print this rank's operations (-2: every rank's)")
+      ->needs(capacities)
+      ->group(group);
+  explain.add_option("--xml", xml, "Write the schedule as MSCCL-style XML to this file")
+      ->needs(capacities)
+      ->group(group);
+  explain.add_option("--chakra", chakra, "Write Chakra traces to files PREFIX.RANK.et")
+      ->needs(capacities)
+      ->group(group);
 }
 
 PlanArguments PlanOptions::finished() const { return {job.job(), algorithm, xml, chakra, print}; }

@@ -21,7 +21,8 @@ struct JobOptions {
   std::string bytes = "1 GiB", rate = "400 Gbit/s", latency = "5 us", reduction = "0";
   uint32_t segments = 64;
 
-  CLI::Option* add_to(CLI::App& command);
+  /// `group`: the heading of these options in --help.
+  CLI::Option* add_to(CLI::App& command, const std::string& group);
   /// Throws UsageError.
   r2ccl::collective::Job job() const;
 };
@@ -46,7 +47,7 @@ struct PlanOptions {
   int print = -1;
   CLI::Option* capacities = nullptr;
 
-  void add_to(CLI::App& explain);
+  void add_to(CLI::App& explain, const std::string& group);
   PlanArguments finished() const;
 };
 

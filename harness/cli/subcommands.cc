@@ -31,14 +31,23 @@ struct Changes {
   CLI::Option* has_repeats = nullptr;
   CLI::Option* has_seed = nullptr;
 
-  void add_to(CLI::App& command) {
-    command.add_option("--modes", modes,
-                       "Modes to run, separated by commas (baseline, migrate, or labels of the file)");
-    has_repeats = command.add_option("--repeats", repeats, "Faults per job, at random phases")
-                      ->check(CLI::Range(1, 10000));
-    has_seed = command.add_option("--seed", seed, "Seed of everything random");
-    command.add_option("--set", set, "Override one key, such as --set workload.bytes='4 MiB'")
-        ->allow_extra_args(false);
+  void add_to(CLI::App& command, const std::string& group = "Options") {
+    command
+        .add_option("--modes", modes,
+                    "Modes to run, separated by commas: baseline, migrate, balance, allreduce, or labels "
+                    "in the scenario (default: the scenario's)")
+        ->group(group);
+    has_repeats =
+        command
+            .add_option("--repeats", repeats,
+                        "Rounds of faults per job, each at a random phase (default: the scenario's)")
+            ->check(CLI::Range(1, 10000))
+            ->group(group);
+    has_seed = command.add_option("--seed", seed, "Seed of everything random (default: the scenario's)")
+                   ->group(group);
+    command.add_option("--set", set, "Override a key of the scenario, such as --set workload.bytes='4 MiB'")
+        ->allow_extra_args(false)
+        ->group(group);
   }
 
   LoadOptions load() const {
@@ -77,32 +86,37 @@ Subcommand add_run(CLI::App& app) {
   CLI::App* run = app.add_subcommand("run", "Run scenarios and give a verdict");
   run->add_option("scenario", arguments.scenarios, "Scenario files, or names from `list`")->required();
   options->changes.add_to(*run);
-  run->add_option("--out", arguments.out, "Folder for the result (results/runs/NAME-TIME)");
+  run->add_option("--out", arguments.out, "Folder for the result (default: results/runs/NAME-TIME)");
   run->add_option("--port", arguments.port,
-                  "TCP port on the loopback for the ranks' bootstrap (by default none is used)")
+                  "Loopback TCP port over which ranks connect to the runner (default: socket pairs, no port)")
       ->check(CLI::Range(1, 65535));
-  run->add_option("--fabric", arguments.fabric,
-                  "vhca, rxe, verbs or none instead of the scenarios' own; rxe runs them in a QEMU guest")
+  run->add_option("--fabric", arguments.fabric, "Override the scenario's fabric; rxe runs it in a QEMU guest")
       ->check(CLI::IsMember({"vhca", "rxe", "verbs", "none"}));
   run->add_option(
          "--launcher", arguments.launcher,
-         "Who starts the nodes' hosts: local (this machine alone), mpi (mpirun), slurm (srun), or env "
-         "(whoever started this program on each with RANK, WORLD_SIZE, MASTER_ADDR: torchrun)")
+         "How the hosts are started: local (this machine), mpi (mpirun), slurm (srun), env (already started "
+         "by torchrun or alike, with RANK, WORLD_SIZE, MASTER_ADDR) (default: local)")
       ->check(CLI::IsMember({"local", "mpi", "slurm", "env"}));
-  run->add_option("--hosts", arguments.hosts,
-                  "For --launcher mpi and slurm: hosts, separated by commas (else all of the allocation)");
+  run->add_option(
+      "--hosts", arguments.hosts,
+      "With --launcher mpi or slurm: hosts, separated by commas (default: those of the allocation)");
   run->add_option("--slow-motion", arguments.slow_motion,
-                  "Multiply times and divide rates by N, a power of two (1; measured on rxe)")
+                  "Run N times as slowly: times are multiplied and rates divided by N, a power of two "
+                  "(default: 1; on rxe chosen by measurement)")
       ->check(CLI::Range(1, 4096));
   run->add_option("--shorter", arguments.shorter,
-                  "Divide iterations, and those at which faults strike, by N (1; measured on rxe)")
+                  "Run 1/N of the iterations, with faults correspondingly earlier (default: 1; on rxe such "
+                  "that a mode takes at most three minutes)")
       ->check(CLI::Range(1, 1000));
-  run->add_flag("--dry-run", arguments.dry_run, "Print the jobs, and run nothing");
-  run->add_flag("--no-plot", options->no_plot, "Make no picture");
-  run->add_flag("--quiet", arguments.quiet, "No progress, only the report");
+  run->add_flag("--dry-run", arguments.dry_run, "Print the jobs without running them");
+  run->add_flag("--no-plot", options->no_plot, "Do not draw the timeline");
+  run->add_flag("--quiet", arguments.quiet, "Print the report only, no progress");
   run->add_flag("--allow-real-faults", arguments.allow_real_faults,
-                "Permit faults real_*, which change this machine and put it back");
-  run->add_flag("--keep-going", arguments.keep_going, "Run the other scenarios when one does not pass");
+                "Permit the faults real_*, which change this machine and revert the change afterwards");
+  run->add_flag("--keep-going", arguments.keep_going, "Continue with the next scenario if one does not pass");
+  run->footer(
+      "Exit status: 0 pass, 1 an expectation failed, 2 unknown, 64 wrong command line or scenario, 70 "
+      "internal error.\nExample: r2bench run nic_down");
   return subcommand(run, options, [](Options& given, const Runner& runner, const Console& console) {
     given.arguments.load = given.changes.load();
     given.arguments.plot = !given.no_plot;
@@ -122,8 +136,8 @@ Subcommand add_host_agent(CLI::App& app) {
 Subcommand add_list(CLI::App& app) {
   const auto options = std::make_shared<ListOptions>();
   CLI::App* list = app.add_subcommand("list", "List the scenarios that come with the program, or the faults");
-  list->add_flag("--faults", options->faults, "The kinds of fault and their parameters");
-  list->add_flag("--json", options->json, "With --faults: as JSON, for scripts");
+  list->add_flag("--faults", options->faults, "List the kinds of fault and their parameters instead");
+  list->add_flag("--json", options->json, "With --faults: print JSON, for scripts");
   return subcommand(list, options, [](const ListOptions& given, const Runner&, const Console& console) {
     return list_command(given, console);
   });
@@ -139,8 +153,8 @@ Subcommand add_explain(CLI::App& app) {
   CLI::App* explain =
       app.add_subcommand("explain", "Describe a scenario in sentences, or the plan of an AllReduce");
   CLI::Option* explained = explain->add_option("scenario", options->files, "Scenario files or names");
-  options->changes.add_to(*explain);
-  options->plan.add_to(*explain);
+  options->changes.add_to(*explain, "With a scenario");
+  options->plan.add_to(*explain, "With --capacities");
   options->plan.capacities->excludes(explained);
   explain->footer(
       "Examples: r2bench explain nic_down\n  r2bench explain --capacities 1,1,0.5,1 --bytes 1GiB");
@@ -154,7 +168,9 @@ Subcommand add_explain(CLI::App& app) {
 Subcommand add_validate(CLI::App& app) {
   const auto files = std::make_shared<std::vector<std::string>>();
   CLI::App* validate = app.add_subcommand("validate", "Check scenario files and result.json files");
-  validate->add_option("file", *files, "Scenarios (.yaml or names) and results (.json)")->required();
+  validate->add_option("file", *files, "Scenarios (.yaml files or names) and results (.json files)")
+      ->required();
+  validate->footer("Exit status: 0 all files are valid, 64 one is not.");
   return subcommand(validate, files,
                     [](const std::vector<std::string>& given, const Runner&, const Console& console) {
                       return validate_command(given, console);
@@ -168,17 +184,20 @@ Subcommand add_plot(CLI::App& app) {
     bool all = false, strict = false;
   };
   const auto options = std::make_shared<Options>();
-  CLI::App* plot = app.add_subcommand("plot", "Draw the figures of results (PNG and PDF)");
+  CLI::App* plot = app.add_subcommand("plot", "Draw the timelines of runs, or all figures (PNG and PDF)");
   CLI::Option* plotted =
       plot->add_option("result", options->results, "result.json files, or folders of runs");
   plot->add_option("--out", options->out,
-                   "Folder for the pictures (else beside the result; --all: results/figures)");
+                   "Folder for the figures (default: the result's folder; with --all results/figures)");
   CLI::Option* all_figures =
-      plot->add_flag("--all", options->all, "Every figure of the project, from the tables in results/")
+      plot->add_flag("--all", options->all, "Draw every figure of the project from the tables in results/")
           ->excludes(plotted);
-  plot->add_option("--results", options->from, "--all: the folder to look in (results)")->needs(all_figures);
-  plot->add_flag("--strict", options->strict, "--all: exit status 1 when a figure has no data")
-      ->needs(all_figures);
+  plot->add_option("--results", options->from, "The folder with the tables (default: results)")
+      ->needs(all_figures)
+      ->group("With --all");
+  plot->add_flag("--strict", options->strict, "End with 1 if a figure has no data")
+      ->needs(all_figures)
+      ->group("With --all");
   return subcommand(plot, options, [](const Options& given, const Runner&, const Console& console) {
     if (given.all) return plot_all_command(given.from, given.out, given.strict, console);
     if (given.results.empty()) throw UsageError("plot needs a result, or --all");
@@ -194,7 +213,8 @@ Subcommand add_report(CLI::App& app) {
   const auto options = std::make_shared<Options>();
   CLI::App* report = app.add_subcommand("report", "Make one HTML page of one or several results");
   report->add_option("result", options->results, "result.json files, or folders of runs")->required();
-  report->add_option("-o,--out", options->out, "The page's file (else report.html beside the first result)");
+  report->add_option("-o,--out", options->out,
+                     "The page's file (default: report.html beside the first result)");
   return subcommand(report, options, [](const Options& given, const Runner&, const Console& console) {
     return report_command(given.results, given.out, console);
   });
@@ -207,7 +227,7 @@ Subcommand add_trace(CLI::App& app) {
   const auto options = std::make_shared<Options>();
   CLI::App* trace = app.add_subcommand("trace", "Make a Chrome/Perfetto trace of a run's event log");
   trace->add_option("result", options->result, "A result.json, or the folder of a run")->required();
-  trace->add_option("-o,--out", options->out, "The trace's file (else trace.json beside the result)");
+  trace->add_option("-o,--out", options->out, "The trace's file (default: trace.json beside the result)");
   return subcommand(trace, options, [](const Options& given, const Runner&, const Console& console) {
     return trace_command(given.result, given.out, console);
   });
@@ -226,14 +246,16 @@ Subcommand add_guest(CLI::App& app, const std::vector<std::string>& foreign) {
   CLI::App* guest = app.add_subcommand("guest", "Run a command in a QEMU guest with soft RoCE devices");
   guest
       ->add_option("--guests", arguments->guests,
-                   "2: two guests on one Ethernet, a node in each; '::' separates their commands")
+                   "1, or 2 for two guests on one Ethernet, a node in each; '::' separates their commands "
+                   "(default: 1)")
       ->check(CLI::Range(1, 2));
-  guest->add_option("--nodes", arguments->nodes, "Nodes (2)")->check(CLI::Range(1, 64));
-  guest->add_option("--nics", arguments->nics, "NICs of each node (4): node0_nic0 …")
+  guest->add_option("--nodes", arguments->nodes, "Number of nodes (default: 2)")->check(CLI::Range(1, 64));
+  guest->add_option("--nics", arguments->nics, "Number of NICs per node, named node0_nic0 … (default: 4)")
       ->check(CLI::Range(1, 16));
   guest->add_option("--write", arguments->writable,
-                    "The folder that the command may write; it can read all others");
+                    "The only folder to which the command can write (default: none); it can read all files");
   guest->footer(
+      "The exit status is the command's; of two commands the first one that is not 0.\n"
       "Examples: r2bench guest -- ibv_devices\n"
       "  r2bench guest --guests 2 -- ib_write_bw -d node0_nic0 -x 1 :: sh -c 'sleep 3; ib_write_bw -d "
       "node1_nic0 -x 1 "
@@ -253,16 +275,18 @@ Subcommand add_conformance(CLI::App& app) {
   const auto options = std::make_shared<Options>();
   CLI::App* conformance =
       app.add_subcommand("conformance", "Run the verbs conformance suite and write the table of deviations");
-  conformance->add_option("--fabric", options->arguments.fabrics, "Fabrics, separated by commas (vhca,rxe)")
+  conformance
+      ->add_option("--fabric", options->arguments.fabrics, "Fabrics, separated by commas (default: vhca,rxe)")
       ->delimiter(',')
       ->check(CLI::IsMember({"vhca", "rxe", "verbs"}));
-  conformance->add_option("--case", options->arguments.cases, "Only cases whose names begin with this")
+  conformance->add_option("--case", options->arguments.cases, "Run only cases whose names begin with this")
       ->allow_extra_args(false);
   conformance->add_flag("--no-faults", options->no_faults, "Leave out the fault cases");
   conformance->add_option("--out", options->arguments.out,
-                          "Folder of the table (else results/runs/conformance-TIME)");
+                          "Folder for the table (default: results/runs/conformance-TIME)");
   conformance->add_option("--raw", options->arguments.raw,
-                          "Write one fabric's result as JSON to this file, and no table");
+                          "With one fabric: write its observations as JSON to this file instead of a table");
+  conformance->footer("Exit status: 0 all deviations are explained and accepted, 1 one is not.");
   return subcommand(conformance, options, [](Options& given, const Runner&, const Console& console) {
     given.arguments.faults = !given.no_faults;
     return conformance_command(given.arguments, console);
@@ -275,16 +299,20 @@ Subcommand add_matrix(CLI::App& app) {
       "matrix", "Run every kind of fault at every moment of every kind of job: the fault matrix");
   matrix
       ->add_option("--only", arguments->only,
-                   "Only cells FAULT/MOMENT/OPERATION/SIDE that match, such as 'port_down/*/SendRecv/*'")
+                   "Run only cells that match FAULT/MOMENT/OPERATION/END, such as 'port_down/*/SendRecv/*'")
       ->allow_extra_args(false);
-  matrix->add_option("--jobs", arguments->jobs, "Cells that run at the same time (one per core)")
+  matrix
+      ->add_option("--jobs", arguments->jobs,
+                   "Number of cells that run at the same time (default: one per core)")
       ->check(CLI::Range(1, 256));
-  matrix->add_option("--seed", arguments->seed, "Seed of everything random (1)");
-  matrix->add_option("--mode", arguments->mode, "migrate (the default), balance or allreduce")
+  matrix->add_option("--seed", arguments->seed, "Seed of everything random (default: 1)");
+  matrix->add_option("--mode", arguments->mode, "Mode of all jobs (default: migrate)")
       ->check(CLI::IsMember({"migrate", "balance", "allreduce"}));
-  matrix->add_option("--out", arguments->out, "Folder of the tables (else results/runs/matrix-TIME)");
-  matrix->add_flag("--list", arguments->list,
-                   "Print the cells, with the reasons of empty ones, and run nothing");
+  matrix->add_option("--out", arguments->out, "Folder for the tables (default: results/runs/matrix-TIME)");
+  matrix->add_flag("--list", arguments->list, "Print the cells without running them, and why some are empty");
+  matrix->footer(
+      "Exit status: 0 every cell holds, 1 one fails, 2 one was missed, 64 wrong command line, 70 "
+      "internal error.");
   return subcommand(matrix, arguments,
                     [](const MatrixArguments& given, const Runner&, const Console& console) {
                       return matrix_command(given, console);
@@ -301,11 +329,12 @@ Subcommand add_export(CLI::App& app) {
       app.add_subcommand("export", "Write throughput results in another program's format");
   export_results->add_option("result", options->arguments.results, "result.json files, or folders of runs")
       ->required();
-  export_results->add_option("--format", options->format, "nccl-tests: the JSON of its option -J, version 3")
+  export_results
+      ->add_option("--format", options->format, "nccl-tests: the JSON of nccl-tests' option -J, version 3")
       ->required()
       ->check(CLI::IsMember({"nccl-tests"}));
-  export_results->add_option("--mode", options->arguments.mode, "Only runs of this mode");
-  export_results->add_option("--out", options->arguments.out, "File (else standard output)");
+  export_results->add_option("--mode", options->arguments.mode, "Export only runs of this mode");
+  export_results->add_option("--out", options->arguments.out, "The file to write (default: standard output)");
   return subcommand(export_results, options, [](const Options& given, const Runner&, const Console& console) {
     return export_command(given.arguments, console);
   });
@@ -313,9 +342,9 @@ Subcommand add_export(CLI::App& app) {
 
 Subcommand add_env(CLI::App& app) {
   const auto mode = std::make_shared<std::string>("migrate");
-  CLI::App* env =
-      app.add_subcommand("env", "Print the variables with which a job of your own loads the plugin");
-  env->add_option("--mode", *mode, "baseline, migrate (the default), balance or allreduce")
+  CLI::App* env = app.add_subcommand(
+      "env", "Print the environment variables that make your own NCCL job load the plugin");
+  env->add_option("--mode", *mode, "The plugin's mode (default: migrate)")
       ->check(CLI::IsMember({"baseline", "migrate", "balance", "allreduce"}));
   env->footer("Example: eval \"$(r2bench env --mode balance)\"");
   return subcommand(env, mode, [](const std::string& given, const Runner&, const Console& console) {

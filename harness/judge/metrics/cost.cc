@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What resilience costs where nothing fails.
-#include "harness/judge/metric.h"
 #include "harness/base/format.h"
+#include "harness/judge/metric.h"
 
 namespace r2bench {
 namespace {
@@ -39,21 +39,20 @@ std::vector<Metric> cost() {
       {{"overhead_pct",
         Unit::kPercent,
         {},
-        "time lost to resilience without a fault, against the first mode: upper 95 % bound over the pairs"},
+        "without a fault: additional time compared with the first mode, upper 95 % bound over the pairs"},
        wanted,
        [](const Measured& m) { return overhead(m.result, m.mode, false); }},
       {{"busbw_loss_pct",
         Unit::kPercent,
         {},
-        "bus bandwidth lost to resilience without a fault, against the first mode: upper 95 % bound over the "
-        "pairs"},
+        "without a fault: bus bandwidth lost compared with the first mode, upper 95 % bound over the pairs"},
        wanted,
        [](const Measured& m) { return overhead(m.result, m.mode, true); }},
       {{"cpu_loss_pct",
         Unit::kPercent,
         {},
-        "CPU time per byte that resilience takes without a fault, against the first mode: upper 95 % bound "
-        "over the pairs"},
+        "without a fault: additional CPU time per byte compared with the first mode, upper 95 % bound over "
+        "the pairs"},
        wanted,
        [](const Measured& m) { return cpu_loss(m.result, m.mode); }},
       {{"cpu_per_gb", Unit::kNone, {}, "CPU seconds of all ranks per 10^9 bytes delivered"},

@@ -62,21 +62,23 @@ namespace metrics_of {
 
 std::vector<Metric> counts() {
   return {
-      counted("fault_witness", "planned faults that the injector saw take effect", witnesses_by_round,
+      counted("fault_witness", "faults of the scenario that were seen to take effect", witnesses_by_round,
               "/metrics/faults/witnessed"),
       counted(
           "migrations",
-          "fences of paths that no failback had planned, at either end: a channel that leaves a path counts "
+          "unplanned fences (not for a failback), counted at both ends: a channel that leaves a path counts "
           "twice",
           &ModeResult::migrations, &RoundCounts::migrations, "recovery"),
-      counted("failbacks", "ends of channels that went back to a repaired NIC", &ModeResult::failbacks,
-              &RoundCounts::failbacks, "recovery"),
-      counted("gray_nics",
-              "times that a rank found a NIC to carry clearly less than its neighbours (mode balance)",
-              &ModeResult::gray_nics, &RoundCounts::gray_nics, "balance"),
-      counted("well_nics", "times that a rank found such a NIC to carry as much again (mode balance)",
+      counted("failbacks", "failbacks to a repaired NIC, counted at both ends of a channel",
+              &ModeResult::failbacks, &RoundCounts::failbacks, "recovery"),
+      counted(
+          "gray_nics",
+          "how often a rank declared a NIC degraded, because it carried clearly less than the others (mode "
+          "balance)",
+          &ModeResult::gray_nics, &RoundCounts::gray_nics, "balance"),
+      counted("well_nics", "how often a rank declared a degraded NIC healthy again (mode balance)",
               &ModeResult::well_nics, &RoundCounts::well_nics, "balance"),
-      counted("lanes", "lanes beside active paths that were taken into use (mode balance)",
+      counted("lanes", "additional lanes that channels began to use besides their active path (mode balance)",
               &ModeResult::lanes, &RoundCounts::lanes, "balance"),
   };
 }

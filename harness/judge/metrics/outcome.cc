@@ -2,9 +2,9 @@
 // How the job ended, and what it says of that.
 #include <algorithm>
 
+#include "harness/base/format.h"
 #include "harness/judge/metric.h"
 #include "harness/judge/nic_names.h"
-#include "harness/base/format.h"
 
 namespace r2bench {
 namespace {
@@ -19,8 +19,9 @@ Value error_names_nic(const Scenario& scenario, const ModeResult& mode) {
     if (indices.empty()) continue;
     any = true;
     const std::string node = sample.target.substr(0, sample.target.find('/'));
-    if (std::all_of(indices.begin(), indices.end(),
-                    [&](const std::string& index) { return names_nic(mode.error, node, index, mode.devices); }))
+    if (std::all_of(indices.begin(), indices.end(), [&](const std::string& index) {
+          return names_nic(mode.error, node, index, mode.devices);
+        }))
       return Value::of_word("yes", mode.error);
   }
   return any ? Value::of_word("no", mode.error) : Value::none("no witnessed fault has a NIC as its target");
@@ -54,13 +55,14 @@ std::vector<Metric> outcome() {
       {{"error_says",
         Unit::kNone,
         {},
-        "words of the job's error, in this order; … stands for anything between them",
+        "words that the job's error must contain in this order; … stands for any text between them",
         true},
        "words",
        [](const Measured& m) {
          return m.mode.error.empty() ? Value::none("there is no error") : Value::of_word(m.mode.error);
        }},
-      {.info = {"error_ms", Unit::kMilliseconds, {}, "from the last fault before it to the job's error"},
+      {.info =
+           {"error_ms", Unit::kMilliseconds, {}, "from the last fault before the job's error to that error"},
        .wanted = "a time",
        .value =
            [](const Measured& m) {
@@ -71,7 +73,8 @@ std::vector<Metric> outcome() {
       {{"stall_ms",
         Unit::kMilliseconds,
         {},
-        "the longest operation that was open at the first fault or began later, on any transport"},
+        "duration of the longest operation that was open at the first fault or began later, on any "
+        "transport"},
        "a time",
        [](const Measured& m) {
          if (!m.mode.stall_ms) return Value::none("no fault took effect, or the job did not end well");
@@ -80,7 +83,7 @@ std::vector<Metric> outcome() {
       {{"detected_by",
         Unit::kNone,
         {"completion", "event", "watchdog", "peer"},
-        "who noticed the failure first; every recovery must have been noticed this way"},
+        "what detected the failure first; all failures must have been detected in this way"},
        "",
        [](const Measured& m) { return detected_by(m.mode); }},
   };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is kept of the rate, and what comes back.
-#include "harness/judge/metric.h"
 #include "harness/base/format.h"
+#include "harness/judge/metric.h"
 
 namespace r2bench {
 namespace {
@@ -85,23 +85,24 @@ std::vector<Metric> rates() {
       {{"settled",
         Unit::kNone,
         {"yes", "no"},
-        "whether the rate was back within a stated bound in every round"},
+        "whether in every round the rate was back when the window of retained_bw began"},
        "",
        [](const Measured& m) { return settled(m.mode); }},
-      {.info =
-           {"retained_bw",
-            Unit::kNone,
-            {},
-            "rate in a fixed window behind the last fault of each round, as a share of the rate before it; 0 "
-            "when it had not settled by then"},
+      {.info = {"retained_bw",
+                Unit::kNone,
+                {},
+                "rate in a fixed window after the last fault of each round, divided by the rate before the "
+                "fault; "
+                "0 if the rate was not back when the window began"},
        .wanted = "a ratio",
        .value = [](const Measured& m) { return retained(m.mode); },
        .doubt = held_up},
-      {.info = {"restored",
-                Unit::kNone,
-                {},
-                "rate once everything is repaired, as a share of the rate before the first fault: medians of "
-                "operations; 0 when a channel was not home in time"},
+      {.info =
+           {"restored",
+            Unit::kNone,
+            {},
+            "rate once everything is repaired, divided by the rate before the first fault (from medians of "
+            "operation times); 0 if a channel was not home in time"},
        .wanted = "a ratio",
        .value = [](const Measured& m) { return restored(m.mode); },
        .doubt = held_up},

@@ -2,8 +2,8 @@
 // What 'renew' of the engine nccl did: communicators that were aborted, shrunk or revoked, and new ones.
 #include <algorithm>
 
-#include "harness/judge/metric.h"
 #include "harness/base/format.h"
+#include "harness/judge/metric.h"
 
 namespace r2bench {
 namespace {
@@ -26,11 +26,12 @@ namespace metrics_of {
 
 std::vector<Metric> renewal() {
   return {
-      {.info = {"renew_ms",
-                Unit::kMilliseconds,
-                {},
-                "engine nccl, 'renew': from the end of a rank's communicators until it has new ones, the "
-                "slowest rank"},
+      {.info =
+           {"renew_ms",
+            Unit::kMilliseconds,
+            {},
+            "engine nccl, 'renew': time from the end of a rank's communicators until it has new ones; the "
+            "slowest rank counts"},
        .wanted = "a time",
        .value =
            [](const Measured& m) {
@@ -42,8 +43,8 @@ std::vector<Metric> renewal() {
       {.info = {"renewed_open",
                 Unit::kNone,
                 {},
-                "engine nccl, 'renew': ranks whose operation was open on the GPU when its communicators were "
-                "ended"},
+                "engine nccl, 'renew': number of ranks that had an operation open on the GPU when their "
+                "communicators ended"},
        .wanted = "a count",
        .value =
            [](const Measured& m) {

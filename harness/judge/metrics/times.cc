@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "harness/judge/metric.h"
 #include "harness/base/format.h"
+#include "harness/judge/metric.h"
 
 namespace r2bench {
 namespace {
@@ -38,7 +38,7 @@ std::vector<Metric> family(const std::string& name, const std::string& meaning,
          .value = [values, statistic = std::string(statistic)](
                       const Measured& m) { return time_value(m.mode, m.mode.*values, statistic); },
          .spans_hosts = spans_hosts});
-  metrics.push_back({{name + ".n", Unit::kNone, {}, "how many samples there are of the time " + meaning},
+  metrics.push_back({{name + ".n", Unit::kNone, {}, "number of samples of " + name},
                      "a count",
                      [values](const Measured& m) { return Value::of_count((m.mode.*values).n); }});
   return metrics;
@@ -51,13 +51,15 @@ namespace metrics_of {
 std::vector<Metric> times() {
   std::vector<Metric> all;
   const auto add = [&](const std::vector<Metric>& more) { all.insert(all.end(), more.begin(), more.end()); };
-  add(family("detect_ms", "from the fault to the start of the fence", &ModeResult::detect_ms, true));
-  add(family("migrate_ms", "from the fence to the first new segment on another path", &ModeResult::migrate_ms,
-             true));
-  add(family("recover_ms", "from the fault to the return of 90 % of the mode's own limit",
+  add(family("detect_ms", "time from the fault to the start of the fence", &ModeResult::detect_ms, true));
+  add(family("migrate_ms", "time from the fence until the last affected stream has delivered on another path",
+             &ModeResult::migrate_ms, true));
+  add(family("recover_ms",
+             "time from the fault until the rate is back to 90 % of what the remaining NICs can carry",
              &ModeResult::recover_ms, true));
   // A gap at one receiver needs one clock only.
-  add(family("blackout_ms", "the longest gap between delivered segments", &ModeResult::blackout_ms, false));
+  add(family("blackout_ms", "longest gap between delivered segments of an affected stream",
+             &ModeResult::blackout_ms, false));
   return all;
 }
 
