@@ -10,6 +10,7 @@
 namespace r2bench::matrix {
 namespace {
 
+using faultinject::Harm;
 using r2ccl::trace::EventType;
 
 /// An error must have been reported so soon after the fault: the core's bound for a fence (R2CC_FENCE_MS, 0.5
@@ -204,7 +205,7 @@ CellResult judge(const Cell& cell, const Scenario& scenario, const JobRecord& jo
       missed = spec.name + " was fired and found nothing to strike";
       continue;
     }
-    const int late = cell.fault->messages_late;
+    const int late = cell.fault->declared.messages_late;
     std::string why = not_in_moment(cell, scenario, job, firing.triggered_ns, 0);
     if (why.empty()) why = not_in_moment(cell, scenario, job, firing.t0_ns, late);
     if (!why.empty()) {
@@ -244,7 +245,7 @@ CellResult judge(const Cell& cell, const Scenario& scenario, const JobRecord& jo
                                            " operations ended, and " + std::to_string(result.checked) +
                                            " elements were compared");
   const bool in_traffic = cell.moment != Moment::kConnect && cell.moment != Moment::kClose;
-  if (cell.fault->effect == FaultRow::Effect::kBreaks && in_traffic && result.migrations == 0)
+  if (cell.fault->declared.harm == Harm::kBreaks && in_traffic && result.migrations == 0)
     return verdict(CellVerdict::kFail, "the path was broken, and nothing migrated");
   // The provoker breaks what is on node 0's NIC 0: each end of each channel may migrate once.
   const bool provokes = cell.moment == Moment::kReplay || cell.moment == Moment::kFailback;
@@ -253,7 +254,7 @@ CellResult judge(const Cell& cell, const Scenario& scenario, const JobRecord& jo
           ? size_t(std::count_if(job.trace.begin(), job.trace.end(),
                                  [](const RankEvent& e) { return e.event.type == EventType::kChannelUp; }))
           : size_t{0};
-  if (cell.fault->name == "noop" && result.migrations > provoked)
+  if (cell.fault->declared.harm == Harm::kNone && result.migrations > provoked)
     return verdict(CellVerdict::kFail,
                    std::to_string(result.migrations) + " ends migrated although nothing was broken");
   return verdict(CellVerdict::kPass, "");

@@ -21,8 +21,11 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "..", "faultinject"))
+import fault_kinds  # noqa: E402
+
 OPS = ["allreduce", "allgather", "reducescatter", "alltoall", "sendrecv"]
-MOVING = {"port_down", "port_flap", "blackhole", "qp_error"}  # kinds after which traffic has to move in modes 1 and 2
+MOVING = fault_kinds.names(moves_traffic=True)  # kinds after which traffic has to move in modes 1 and 2
 ABORT_BOUND_S = 20  # from the abort of its communicators to a process's end
 ABORTED = 4  # collectives.py's exit status then
 MOVED = " went on"  # the plugin's words; r2ccl/OPERATING.md

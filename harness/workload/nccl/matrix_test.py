@@ -37,6 +37,11 @@ def fine(name, **changes):
 
 
 class Plan(unittest.TestCase):
+    def test_every_fault_is_declared_and_only_those_that_take_a_path_have_to_move_traffic(self):
+        struck = {case["fault"] for case in CASES.values() if case.get("fault")}
+        self.assertEqual(struck - set(matrix.fault_kinds.KINDS), set())
+        self.assertEqual(struck - matrix.MOVING, {"throttle"})
+
     def test_every_case_has_a_name_of_its_own(self):
         names = [case["name"] for case in matrix.cases(4, "/other")]
         self.assertEqual(len(names), len(set(names)))
