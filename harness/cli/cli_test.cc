@@ -383,6 +383,7 @@ TEST_F(Program, lists_every_fault_as_the_scripts_read_it) {
   EXPECT_EQ(call({"list", "--faults"}), 0);
   EXPECT_NE(out.str().find("port_flap "), std::string::npos) << out.str();
   EXPECT_NE(out.str().find("down (200 ms), up (800 ms)"), std::string::npos) << out.str();
+  EXPECT_NE(out.str().find("  receiver_sleep "), std::string::npos) << out.str();
   out.str("");
   EXPECT_EQ(call({"list", "--faults", "--json"}), 0);
   std::ifstream kept(fs::path(R2BENCH_SOURCE_DIR) / "faultinject/fault_kinds.json");
@@ -516,16 +517,19 @@ TEST_F(Program, another_fabric_and_slow_motion_reach_the_runner) {
 
 TEST_F(Program, names_of_hosts_are_checked_before_anything_starts) {
   const std::vector<std::pair<std::string, std::string>> wrong = {
-      {"a,,b", "an empty name"}, {",", "an empty name"},    {"a,b,a", "'a' twice"},
+      {"a,,b", "an empty name"}, {",", "an empty name"},   {"a,b,a", "'a' twice"},
       {"a, b", "' b'"},          {"-oProxy", "'-oProxy'"}, {"a:0", "'a:0'"}};
   for (const auto& [hosts, word] : wrong) {
-    EXPECT_EQ(call({"run", "--launcher", "mpi", "--fabric", "verbs", "--hosts", hosts.c_str(), "nic_down"}), kExitUsage) << hosts;
+    EXPECT_EQ(call({"run", "--launcher", "mpi", "--fabric", "verbs", "--hosts", hosts.c_str(), "nic_down"}),
+              kExitUsage)
+        << hosts;
     EXPECT_NE(err.str().find("--hosts"), std::string::npos) << hosts << ": " << err.str();
     EXPECT_NE(err.str().find(word), std::string::npos) << hosts << ": " << err.str();
   }
   EXPECT_EQ(call({"doctor", "--cluster", "--host", "a,a"}), kExitUsage);
   EXPECT_NE(err.str().find("--host: 'a' twice"), std::string::npos) << err.str();
-  EXPECT_EQ(call({"run", "--launcher", "mpi", "--fabric", "verbs", "--hosts", "a,b,c", "nic_down"}), kExitUsage);
+  EXPECT_EQ(call({"run", "--launcher", "mpi", "--fabric", "verbs", "--hosts", "a,b,c", "nic_down"}),
+            kExitUsage);
   EXPECT_NE(err.str().find("3 hosts"), std::string::npos) << err.str();
 }
 

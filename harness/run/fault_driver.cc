@@ -154,7 +154,7 @@ void FaultDriver::arm_round(uint64_t now_ns) {
     else if (!first)
       state.due_ns = now_ns + phase_ns + uint64_t(fault.at_time->count() - base_time);
     // A rank that knows beforehand sleeps in exactly that iteration.
-    state.told = fault.kind == RankFaultKind::kReceiverSleep && state.due_iteration != UINT64_MAX;
+    state.told = rank_fault_info(fault.kind).signal == 0 && state.due_iteration != UINT64_MAX;
     if (state.told)
       ranks_[size_t(firing.rank)].send(
           {{"type", "sleep"}, {"ns", int64_t(fault.duration.count())}, {"at", state.due_iteration}});
@@ -212,6 +212,7 @@ void FaultDriver::run_rank_faults(uint64_t now_ns) {
   for (RankFaultState& state : rank_faults_) {
     Firing& firing = firings_[state.firing];
     const RankFault& fault = scenario_.rank_faults[firing.fault - scenario_.faults.size()];
+    const RankFaultInfo& kind = rank_fault_info(fault.kind);
     RankLink& rank = ranks_[size_t(firing.rank)];
     if (!state.begun) {
       if (done() && !state.told) continue;
@@ -220,16 +221,16 @@ void FaultDriver::run_rank_faults(uint64_t now_ns) {
       if (now_ns < state.due_ns && collector_.begun_by_any() <= state.due_iteration) continue;
       state.begun = true;
       firing.triggered_ns = now_ns;
-      if (fault.kind == RankFaultKind::kReceiverSleep) {
+      if (kind.signal == 0) {
         if (!state.told) rank.send({{"type", "sleep"}, {"ns", int64_t(fault.duration.count())}});
         continue;
       }
-      firing.t0_ns = rank.signal(fault.kind == RankFaultKind::kKill ? SIGKILL : SIGSTOP);
-      if (fault.kind == RankFaultKind::kKill) state.over = true;
+      firing.t0_ns = rank.signal(kind.signal);
+      if (!kind.lasts) state.over = true;
       continue;
     }
     if (state.over) continue;
-    if (fault.kind == RankFaultKind::kReceiverSleep) {
+    if (kind.signal == 0) {
       if (rank.slept.empty()) continue;
       firing.t0_ns = rank.slept.front().first;
       firing.healed_ns = rank.slept.front().second;
@@ -272,7 +273,7 @@ bool FaultDriver::round_over(uint64_t now_ns) const {
   for (size_t i = round_begin_; i < all.size(); ++i) {
     const bool of_rank = all[i].rank >= 0;
     const bool heals =
-        of_rank ? scenario_.rank_faults[all[i].fault - scenario_.faults.size()].kind != RankFaultKind::kKill
+        of_rank ? rank_fault_info(scenario_.rank_faults[all[i].fault - scenario_.faults.size()].kind).lasts
                 : scenario_.faults[all[i].fault].duration.has_value();
     if (heals && all[i].healed_ns == 0) return false;
     last_ns = std::max(last_ns, all[i].healed_ns);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "harness/scenario/sections.h"
+#include "harness/scenario/suggest.h"
 
 namespace r2bench {
 namespace {
@@ -55,6 +56,16 @@ void check_expectation(Document& document, const Scenario& scenario, const Expec
 std::string too_late(const std::string& fault, uint64_t iteration, const Scenario& scenario) {
   return "'" + fault + "' would start at iteration " + std::to_string(iteration) +
          ", but the job ends after " + std::to_string(scenario.workload.iters) + " (they count from 0)";
+}
+
+/// Not every engine's ranks can be struck in every way.
+void check_engine_of(Document& document, const YAML::Node& at, const RankFault& fault, Engine engine) {
+  const RankFaultInfo& kind = rank_fault_info(fault.kind);
+  if (std::find(kind.engines.begin(), kind.engines.end(), engine) != kind.engines.end()) return;
+  std::vector<std::string> engines;
+  for (const Engine each : kind.engines) engines.emplace_back(name(each));
+  document.report(at, "'" + fault.name + "': " + kind.name + " is for the engine" +
+                          (engines.size() > 1 ? "s " : " ") + list_of(engines) + "; " + kind.why_not);
 }
 
 }  // namespace
@@ -136,6 +147,7 @@ void check_whole(Document& document, const YAML::Node& root, const Scenario& sce
       document.report(std::as_const(root)["faults"],
                       too_late(fault.name, static_cast<uint64_t>(*fault.at_iter), scenario));
     }
+    check_engine_of(document, std::as_const(root)["faults"], fault, scenario.workload.engine);
   }
   for (const Expectation& expectation : scenario.expectations)
     check_expectation(document, scenario, expectation);

@@ -141,11 +141,6 @@ void check_nccl(Document& document, const YAML::Node& root, const Scenario& scen
     document.report(at("in_place"),
                     std::string("NCCL has no ") + name(scenario.workload.op) +
                         " in place; leave 'in_place' to allreduce, allgather, reducescatter and broadcast");
-  for (const RankFault& fault : scenario.rank_faults)
-    if (fault.kind == RankFaultKind::kReceiverSleep)
-      document.report(std::as_const(root)["faults"],
-                      "'" + fault.name +
-                          "': nobody can keep NCCL's threads from polling; 'sigstop' stops the whole rank");
   check_transports(document, root, scenario);
 }
 
