@@ -8,43 +8,25 @@
 namespace r2bench {
 namespace {
 
-bool has_prefix(const std::string& text, const char* prefix) { return text.rfind(prefix, 0) == 0; }
-
-/// Metrics that need a fault to exist.
-bool needs_fault(const std::string& metric) {
-  return has_prefix(metric, "detect_ms") || has_prefix(metric, "migrate_ms") ||
-         has_prefix(metric, "recover_ms") || has_prefix(metric, "blackout_ms") || metric == "detected_by" ||
-         metric == "fault_witness" || metric == "retained_bw" || metric == "settled" ||
-         metric == "restored" || metric == "error_names_nic" || metric == "error_ms" || metric == "stall_ms";
-}
-
-/// Metrics that are 0 whatever happens in the modes that do not spread anything.
-bool needs_balance(const std::string& metric) {
-  return metric == "gray_nics" || metric == "well_nics" || metric == "lanes";
-}
-
-bool needs_pairs(const std::string& metric) {
-  return metric == "overhead_pct" || metric == "busbw_loss_pct" || metric == "cpu_loss_pct";
-}
-
 void check_expectation(Document& document, const Scenario& scenario, const Expectation& expectation) {
   const bool has_faults = !scenario.faults.empty() || !scenario.rank_faults.empty();
   const auto report = [&](const std::string& message) {
     document.report_line(expectation.line, expectation.column, message);
   };
-  if (needs_fault(expectation.metric) && !has_faults) {
+  const MetricInfo* metric = find_metric(expectation.metric);
+  const Needs needs = metric != nullptr ? metric->needs : Needs{};
+  if (needs.fault && !has_faults) {
     report("'" + expectation.metric +
            "' needs a fault, but this scenario has none; it could never be judged");
   }
-  if (needs_balance(expectation.metric) &&
-      std::none_of(scenario.modes.begin(), scenario.modes.end(), [&](const Mode& mode) {
+  if (needs.balance && std::none_of(scenario.modes.begin(), scenario.modes.end(), [&](const Mode& mode) {
         return mode.kind >= ModeKind::kBalance &&
                (expectation.mode == "all" || expectation.mode == mode.label);
       })) {
     report("'" + expectation.metric +
            "' counts what mode balance does; in any other mode it could never be anything but 0");
   }
-  if (!needs_pairs(expectation.metric)) return;
+  if (!needs.pairs) return;
   if (scenario.pairs == 0) {
     report("'" + expectation.metric + "' is measured over pairs of jobs; add 'pairs: 20'");
   } else if (expectation.mode == "all" || expectation.mode == scenario.modes.front().label) {

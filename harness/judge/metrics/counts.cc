@@ -30,9 +30,9 @@ std::string in_words(const std::vector<uint64_t>& counts) {
                          : std::to_string(*least) + " … " + std::to_string(*most) + " in " + rounds;
 }
 
-Metric counted(const char* name, const char* meaning,
+Metric counted(const char* name, const char* meaning, Needs needs,
                std::function<std::vector<uint64_t>(const ModeResult&)> by_round, std::string place) {
-  return {.info = {name, Unit::kNone, {}, meaning},
+  return {.info = {.name = name, .meaning = meaning, .needs = needs},
           .wanted = "a count, in each round",
           .value =
               [by_round](const Measured& m) {
@@ -43,10 +43,10 @@ Metric counted(const char* name, const char* meaning,
           .place = std::move(place)};
 }
 
-Metric counted(const char* name, const char* meaning, size_t ModeResult::*whole,
+Metric counted(const char* name, const char* meaning, Needs needs, size_t ModeResult::*whole,
                size_t RoundCounts::*of_round, const char* group) {
   return counted(
-      name, meaning,
+      name, meaning, needs,
       [whole, of_round](const ModeResult& mode) -> std::vector<uint64_t> {
         if (mode.rounds.size() < 2) return {mode.*whole};
         std::vector<uint64_t> counts;
@@ -61,22 +61,23 @@ Metric counted(const char* name, const char* meaning, size_t ModeResult::*whole,
 namespace metrics_of {
 
 std::vector<Metric> counts() {
+  const Needs of_trace = {.trace = true}, of_balance = {.balance = true, .trace = true};
   return {
-      counted("fault_witness", "planned faults that the injector saw take effect", witnesses_by_round,
-              "/metrics/faults/witnessed"),
+      counted("fault_witness", "planned faults that the injector saw take effect", {.fault = true},
+              witnesses_by_round, "/metrics/faults/witnessed"),
       counted(
           "migrations",
           "fences of paths that no failback had planned, at either end: a channel that leaves a path counts "
           "twice",
-          &ModeResult::migrations, &RoundCounts::migrations, "recovery"),
-      counted("failbacks", "ends of channels that went back to a repaired NIC", &ModeResult::failbacks,
-              &RoundCounts::failbacks, "recovery"),
+          of_trace, &ModeResult::migrations, &RoundCounts::migrations, "recovery"),
+      counted("failbacks", "ends of channels that went back to a repaired NIC", of_trace,
+              &ModeResult::failbacks, &RoundCounts::failbacks, "recovery"),
       counted("gray_nics",
               "times that a rank found a NIC to carry clearly less than its neighbours (mode balance)",
-              &ModeResult::gray_nics, &RoundCounts::gray_nics, "balance"),
+              of_balance, &ModeResult::gray_nics, &RoundCounts::gray_nics, "balance"),
       counted("well_nics", "times that a rank found such a NIC to carry as much again (mode balance)",
-              &ModeResult::well_nics, &RoundCounts::well_nics, "balance"),
-      counted("lanes", "lanes beside active paths that were taken into use (mode balance)",
+              of_balance, &ModeResult::well_nics, &RoundCounts::well_nics, "balance"),
+      counted("lanes", "lanes beside active paths that were taken into use (mode balance)", of_balance,
               &ModeResult::lanes, &RoundCounts::lanes, "balance"),
   };
 }

@@ -2,9 +2,9 @@
 // How the job ended, and what it says of that.
 #include <algorithm>
 
+#include "harness/base/format.h"
 #include "harness/judge/metric.h"
 #include "harness/judge/nic_names.h"
-#include "harness/base/format.h"
 
 namespace r2bench {
 namespace {
@@ -19,8 +19,9 @@ Value error_names_nic(const Scenario& scenario, const ModeResult& mode) {
     if (indices.empty()) continue;
     any = true;
     const std::string node = sample.target.substr(0, sample.target.find('/'));
-    if (std::all_of(indices.begin(), indices.end(),
-                    [&](const std::string& index) { return names_nic(mode.error, node, index, mode.devices); }))
+    if (std::all_of(indices.begin(), indices.end(), [&](const std::string& index) {
+          return names_nic(mode.error, node, index, mode.devices);
+        }))
       return Value::of_word("yes", mode.error);
   }
   return any ? Value::of_word("no", mode.error) : Value::none("no witnessed fault has a NIC as its target");
@@ -45,22 +46,29 @@ namespace metrics_of {
 
 std::vector<Metric> outcome() {
   return {
-      {{"outcome", Unit::kNone, {"ok", "error", "hang", "killed"}, "how the job ended"},
-       "",
-       [](const Measured& m) { return Value::of_word(name(m.mode.outcome), m.mode.error); }},
-      {{"error_names_nic", Unit::kNone, {"yes", "no"}, "whether the job's error names the NIC that failed"},
-       "",
-       [](const Measured& m) { return error_names_nic(m.scenario, m.mode); }},
-      {{"error_says",
-        Unit::kNone,
-        {},
-        "words of the job's error, in this order; … stands for anything between them",
-        true},
-       "words",
-       [](const Measured& m) {
-         return m.mode.error.empty() ? Value::none("there is no error") : Value::of_word(m.mode.error);
-       }},
-      {.info = {"error_ms", Unit::kMilliseconds, {}, "from the last fault before it to the job's error"},
+      {.info = {.name = "outcome",
+                .words = {"ok", "error", "hang", "killed"},
+                .meaning = "how the job ended"},
+       .wanted = "",
+       .value = [](const Measured& m) { return Value::of_word(name(m.mode.outcome), m.mode.error); }},
+      {.info = {.name = "error_names_nic",
+                .words = {"yes", "no"},
+                .meaning = "whether the job's error names the NIC that failed",
+                .needs = {.fault = true}},
+       .wanted = "",
+       .value = [](const Measured& m) { return error_names_nic(m.scenario, m.mode); }},
+      {.info = {.name = "error_says",
+                .meaning = "words of the job's error, in this order; … stands for anything between them",
+                .text = true},
+       .wanted = "words",
+       .value =
+           [](const Measured& m) {
+             return m.mode.error.empty() ? Value::none("there is no error") : Value::of_word(m.mode.error);
+           }},
+      {.info = {.name = "error_ms",
+                .unit = Unit::kMilliseconds,
+                .meaning = "from the last fault before it to the job's error",
+                .needs = {.fault = true}},
        .wanted = "a time",
        .value =
            [](const Measured& m) {
@@ -68,21 +76,23 @@ std::vector<Metric> outcome() {
              return Value::of(*m.mode.error_ms, milliseconds(*m.mode.error_ms));
            },
        .spans_hosts = true},
-      {{"stall_ms",
-        Unit::kMilliseconds,
-        {},
-        "the longest operation that was open at the first fault or began later, on any transport"},
-       "a time",
-       [](const Measured& m) {
-         if (!m.mode.stall_ms) return Value::none("no fault took effect, or the job did not end well");
-         return Value::of(*m.mode.stall_ms, milliseconds(*m.mode.stall_ms));
-       }},
-      {{"detected_by",
-        Unit::kNone,
-        {"completion", "event", "watchdog", "peer"},
-        "who noticed the failure first; every recovery must have been noticed this way"},
-       "",
-       [](const Measured& m) { return detected_by(m.mode); }},
+      {.info = {.name = "stall_ms",
+                .unit = Unit::kMilliseconds,
+                .meaning = "the longest operation that was open at the first fault or began later, on any "
+                           "transport",
+                .needs = {.fault = true}},
+       .wanted = "a time",
+       .value =
+           [](const Measured& m) {
+             if (!m.mode.stall_ms) return Value::none("no fault took effect, or the job did not end well");
+             return Value::of(*m.mode.stall_ms, milliseconds(*m.mode.stall_ms));
+           }},
+      {.info = {.name = "detected_by",
+                .words = {"completion", "event", "watchdog", "peer"},
+                .meaning = "who noticed the failure first; every recovery must have been noticed this way",
+                .needs = {.fault = true, .trace = true}},
+       .wanted = "",
+       .value = [](const Measured& m) { return detected_by(m.mode); }},
   };
 }
 

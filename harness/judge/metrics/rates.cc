@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is kept of the rate, and what comes back.
-#include "harness/judge/metric.h"
 #include "harness/base/format.h"
+#include "harness/judge/metric.h"
 
 namespace r2bench {
 namespace {
@@ -81,27 +81,25 @@ std::string held_up(const ModeResult& mode) {
 namespace metrics_of {
 
 std::vector<Metric> rates() {
+  const Needs needs = {.fault = true, .trace = true};
   return {
-      {{"settled",
-        Unit::kNone,
-        {"yes", "no"},
-        "whether the rate was back within a stated bound in every round"},
-       "",
-       [](const Measured& m) { return settled(m.mode); }},
-      {.info =
-           {"retained_bw",
-            Unit::kNone,
-            {},
-            "rate in a fixed window behind the last fault of each round, as a share of the rate before it; 0 "
-            "when it had not settled by then"},
+      {.info = {.name = "settled",
+                .words = {"yes", "no"},
+                .meaning = "whether the rate was back within a stated bound in every round",
+                .needs = needs},
+       .wanted = "",
+       .value = [](const Measured& m) { return settled(m.mode); }},
+      {.info = {.name = "retained_bw",
+                .meaning = "rate in a fixed window behind the last fault of each round, as a share of the "
+                           "rate before it; 0 when it had not settled by then",
+                .needs = needs},
        .wanted = "a ratio",
        .value = [](const Measured& m) { return retained(m.mode); },
        .doubt = held_up},
-      {.info = {"restored",
-                Unit::kNone,
-                {},
-                "rate once everything is repaired, as a share of the rate before the first fault: medians of "
-                "operations; 0 when a channel was not home in time"},
+      {.info = {.name = "restored",
+                .meaning = "rate once everything is repaired, as a share of the rate before the first fault: "
+                           "medians of operations; 0 when a channel was not home in time",
+                .needs = needs},
        .wanted = "a ratio",
        .value = [](const Measured& m) { return restored(m.mode); },
        .doubt = held_up},

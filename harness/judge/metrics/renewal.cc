@@ -2,8 +2,8 @@
 // What 'renew' of the engine nccl did: communicators that were aborted, shrunk or revoked, and new ones.
 #include <algorithm>
 
-#include "harness/judge/metric.h"
 #include "harness/base/format.h"
+#include "harness/judge/metric.h"
 
 namespace r2bench {
 namespace {
@@ -26,11 +26,12 @@ namespace metrics_of {
 
 std::vector<Metric> renewal() {
   return {
-      {.info = {"renew_ms",
-                Unit::kMilliseconds,
-                {},
-                "engine nccl, 'renew': from the end of a rank's communicators until it has new ones, the "
-                "slowest rank"},
+      {.info = {.name = "renew_ms",
+                .unit = Unit::kMilliseconds,
+                .meaning =
+                    "engine nccl, 'renew': from the end of a rank's communicators until it has new ones, the "
+                    "slowest rank",
+                .compared = Compared{.better = Better::kLower}},
        .wanted = "a time",
        .value =
            [](const Measured& m) {
@@ -39,9 +40,9 @@ std::vector<Metric> renewal() {
              return value;
            },
        .without_fault = true},
-      {.info = {"renewed_open",
-                Unit::kNone,
-                {},
+      {.info =
+           {.name = "renewed_open",
+            .meaning =
                 "engine nccl, 'renew': ranks whose operation was open on the GPU when its communicators were "
                 "ended"},
        .wanted = "a count",
