@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/run/runner.h"
+#include "harness/base/format.h"
 
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -8,31 +9,21 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <fstream>
 #include <thread>
 
+#include "harness/base/revision.h"
+#include "harness/judge/evaluate.h"
+#include "harness/judge/pool.h"
+#include "harness/judge/strikes.h"
 #include "harness/measure/statistics.h"
 #include "harness/real/real_faults.h"
-#include "harness/judge/evaluate.h"
 #include "harness/run/job.h"
 #include "harness/run/mps.h"
-#include "harness/judge/pool.h"
-#include "harness/base/revision.h"
-#include "harness/judge/strikes.h"
 #include "r2ccl/base/config.h"
 
 namespace r2bench {
 namespace {
-
-std::string utc_now() {
-  const time_t now = time(nullptr);
-  tm utc{};
-  gmtime_r(&now, &utc);
-  char text[32];
-  strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return text;
-}
 
 std::vector<const Mode*> chosen_modes(const Scenario& scenario, const RunOptions& options) {
   std::vector<const Mode*> modes;
