@@ -13,7 +13,7 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/exec_options.h"
 #include "harness/cli/exit_codes.h"
-#include "harness/report/sample_result.h"
+#include "harness/report/testing/sample_result.h"
 
 namespace r2bench {
 namespace {

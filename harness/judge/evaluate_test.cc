@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a job's record says of its faults: limits, samples, recovery, and the rate that was retained.
-#include "harness/judge/evaluate_fixture.h"
+#include "harness/judge/testing/evaluate_fixture.h"
 #include "harness/judge/verdict.h"
 
 namespace r2bench {

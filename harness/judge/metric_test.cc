@@ -8,7 +8,7 @@
 #include <set>
 #include <sstream>
 
-#include "harness/report/sample_result.h"
+#include "harness/report/testing/sample_result.h"
 
 namespace r2bench {
 namespace metrics_of {
