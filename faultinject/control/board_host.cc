@@ -152,38 +152,38 @@ void BoardHost::restart_clock() {
   ring_all(*impl_->board);
 }
 
-uint32_t BoardHost::arm(const FaultSpec& spec, TimeOrigin origin) {
-  check_targets(spec, impl_->nodes);
-  Board& board = *impl_->board;
-  const std::lock_guard lock(impl_->mutex);
-  const uint32_t after_fault = spec.trigger.kind == Trigger::Kind::kAfter ? impl_->find(spec) : 0;
-  const uint32_t index = board.fault_count.load();
-  if (index >= kMaxFaults)
-    throw std::length_error("the fault board is full: " + std::to_string(kMaxFaults) + " faults were armed");
-  FaultEntry& fault = board.faults[index];
-  strncpy(fault.kind, spec.kind->name, kNameBytes - 1);
-  fault.id = index + 1;
-  // Node and NIC patterns are independent of each other, so the target is the product of two masks.
-  for (size_t node = 0; node < impl_->nodes.size(); node++)
-    if (pattern_matches(spec.target.node, impl_->nodes[node].name))
-      fault.node_mask[node / 64] |= uint64_t(1) << (node % 64);
+namespace {
+
+void fill_nodes(uint64_t* mask, const std::string& pattern, const std::vector<NodeShape>& nodes) {
+  for (size_t node = 0; node < nodes.size(); node++)
+    if (pattern_matches(pattern, nodes[node].name)) mask[node / 64] |= uint64_t(1) << (node % 64);
+}
+
+uint64_t nics_of(const std::string& pattern) {
+  uint64_t mask = 0;
   for (uint32_t nic = 0; nic < kMaxNics; nic++)
-    if (pattern_matches(spec.target.nic, "nic" + std::to_string(nic))) fault.nic_mask |= uint64_t(1) << nic;
+    if (pattern_matches(pattern, "nic" + std::to_string(nic))) mask |= uint64_t(1) << nic;
+  return mask;
+}
+
+/// Node and NIC patterns are independent of each other, so the target is the product of two masks.
+void fill_target(FaultEntry& fault, const FaultSpec& spec, const std::vector<NodeShape>& nodes) {
+  fill_nodes(&fault.node_mask[0], spec.target.node, nodes);
+  fault.nic_mask |= nics_of(spec.target.nic);
   fault.port = spec.target.port;
   if (!spec.target.peer_node.empty()) {
     fault.has_peer = 1;
-    for (size_t node = 0; node < impl_->nodes.size(); node++)
-      if (pattern_matches(spec.target.peer_node, impl_->nodes[node].name))
-        fault.peer_node_mask[node / 64] |= uint64_t(1) << (node % 64);
-    for (uint32_t nic = 0; nic < kMaxNics; nic++)
-      if (pattern_matches(spec.target.peer_nic, "nic" + std::to_string(nic)))
-        fault.peer_nic_mask |= uint64_t(1) << nic;
+    fill_nodes(&fault.peer_node_mask[0], spec.target.peer_node, nodes);
+    fault.peer_nic_mask |= nics_of(spec.target.peer_nic);
   }
   fault.opcodes = spec.opcodes;
-  fault.rounds = spec.repeat;
-  fault.every_ns = uint64_t(spec.every.count());
   fault.selector = SelectorKind(spec.target.qp.kind);
   fault.qp_index = spec.target.qp.index;
+}
+
+void fill_trigger(FaultEntry& fault, const FaultSpec& spec, TimeOrigin origin, uint64_t board_seed) {
+  fault.rounds = spec.repeat;
+  fault.every_ns = uint64_t(spec.every.count());
   fault.trigger = TriggerKind(spec.trigger.kind);
   fault.since_first_op = spec.trigger.since_first_op;
   fault.after_ns = uint64_t(spec.trigger.after.count());
@@ -195,9 +195,8 @@ uint32_t BoardHost::arm(const FaultSpec& spec, TimeOrigin origin) {
   // 2^64 itself does not fit: a probability of 1 is the largest number, and every draw lies below or at it.
   fault.probability =
       spec.trigger.probability >= 1 ? UINT64_MAX : uint64_t(spec.trigger.probability * 0x1p64);
-  fault.after_fault = after_fault;
   fault.after_state = AfterState(spec.trigger.until);
-  fault.seed = mix(board.seed ^ mix(fault.id));
+  fault.seed = mix(board_seed ^ mix(fault.id));
   const auto up_to = uint64_t(spec.trigger.phase_up_to.count());
   fault.phase_delay_ns = up_to == 0 ? 0 : mix(fault.seed) % (up_to + 1);
   if (origin == TimeOrigin::kArming && spec.trigger.kind == Trigger::Kind::kTime &&
@@ -206,6 +205,9 @@ uint32_t BoardHost::arm(const FaultSpec& spec, TimeOrigin origin) {
     fault.trigger = TriggerKind::kNow;
     fault.phase_delay_ns += fault.after_ns;
   }
+}
+
+void fill_parameters(FaultEntry& fault, const FaultSpec& spec) {
   fault.duration_ns = spec.duration ? uint64_t(spec.duration->count()) : 0;
   fault.events = spec.events;
   fault.query = spec.query;
@@ -222,6 +224,25 @@ uint32_t BoardHost::arm(const FaultSpec& spec, TimeOrigin origin) {
     fault.schedule[i] = {spec.rates[i].bits_per_s, uint64_t(spec.rates[i].lasts.count())};
   if (spec.kind->lasts != nullptr && fault.duration_ns == 0 && spec.count != FaultSpec::kAll)
     fault.duration_ns = uint64_t(spec.kind->lasts(spec).count());
+}
+
+}  // namespace
+
+uint32_t BoardHost::arm(const FaultSpec& spec, TimeOrigin origin) {
+  check_targets(spec, impl_->nodes);
+  Board& board = *impl_->board;
+  const std::lock_guard lock(impl_->mutex);
+  const uint32_t after_fault = spec.trigger.kind == Trigger::Kind::kAfter ? impl_->find(spec) : 0;
+  const uint32_t index = board.fault_count.load();
+  if (index >= kMaxFaults)
+    throw std::length_error("the fault board is full: " + std::to_string(kMaxFaults) + " faults were armed");
+  FaultEntry& fault = board.faults[index];
+  strncpy(fault.kind, spec.kind->name, kNameBytes - 1);
+  fault.id = index + 1;
+  fault.after_fault = after_fault;
+  fill_target(fault, spec, impl_->nodes);
+  fill_trigger(fault, spec, origin, board.seed);
+  fill_parameters(fault, spec);
   if (after_fault != 0) board.followers.fetch_add(1);
   fault.armed_ns.store(monotonic_ns());
   fault.phase.store(Phase::kArmed);

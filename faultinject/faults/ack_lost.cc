@@ -70,7 +70,7 @@ std::vector<FaultKind> ack_lost() {
       .ends = Ends::kAfterStrikes,
       .shared = {"qp", "peer", "opcode"},
       .own = {own_bytes("min_bytes", 1024), own_choice("report", {"at_once", "after_retries"})},
-      .examples = {{.messages_late = 2}},
+      .examples = {{.messages_late = 2, .strikes = Strikes::kMessages}},
       .make = IN_LIBRARY(made<AckLost>),
   }};
 }

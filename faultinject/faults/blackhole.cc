@@ -81,8 +81,14 @@ std::vector<FaultKind> blackhole() {
       .shared = {"peer"},
       .own = {own_choice("direction", {"in", "out", "both"}, 2)},
       .examples = {{},
-                   {.suffix = "_in", .parameters = "direction: in", .harm = Harm::kMayBreak},
-                   {.suffix = "_out", .parameters = "direction: out", .harm = Harm::kMayBreak}},
+                   {.suffix = "_in",
+                    .parameters = "direction: in",
+                    .harm = Harm::kMayBreak,
+                    .strikes = Strikes::kWork},
+                   {.suffix = "_out",
+                    .parameters = "direction: out",
+                    .harm = Harm::kMayBreak,
+                    .strikes = Strikes::kWork}},
       .make = IN_LIBRARY(make_blackhole),
   }};
 }

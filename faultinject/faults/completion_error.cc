@@ -71,7 +71,10 @@ std::vector<FaultKind> completion_error() {
       .ends = Ends::kAfterStrikes,
       .shared = {"status", "count", "queue", "qp", "peer", "opcode"},
       .needs = {{{"status"}, "status: REM_ACCESS_ERR"}},
-      .examples = {{.parameters = "status: REM_ACCESS_ERR", .harm = Harm::kMayBreak, .messages_late = 2}},
+      .examples = {{.parameters = "status: REM_ACCESS_ERR",
+                    .harm = Harm::kMayBreak,
+                    .messages_late = 2,
+                    .strikes = Strikes::kWork}},
       .make = IN_LIBRARY(made<CompletionError>),
   }};
 }

@@ -53,7 +53,7 @@ std::vector<FaultKind> connect_fail() {
       .examples = {{.parameters = "errno: ETIMEDOUT, state: any",
                     .harm = Harm::kMayBreak,
                     .messages_late = 2,
-                    .at_registration = true}},
+                    .strikes = Strikes::kSetUp}},
       .make = IN_LIBRARY(made<ConnectFail>),
   }};
 }

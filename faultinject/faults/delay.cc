@@ -61,7 +61,10 @@ std::vector<FaultKind> delay() {
       .shared = {"delay", "peer", "opcode"},
       .own = {own_time("jitter", 0ns)},
       .needs = {{{"delay"}, "delay: 1 ms"}},
-      .examples = {{.parameters = "delay: 2 ms, jitter: 1 ms", .harm = Harm::kHarmless, .messages_late = 2}},
+      .examples = {{.parameters = "delay: 2 ms, jitter: 1 ms",
+                    .harm = Harm::kHarmless,
+                    .messages_late = 2,
+                    .strikes = Strikes::kWork}},
       .check = [](const FaultSpec& fault) -> Complaint {
         if (fault.time("jitter") > fault.delay) return {"jitter", "'jitter' must not be larger than 'delay'"};
         return {};

@@ -98,6 +98,7 @@ std::vector<FaultKind> device_removed() {
           .whole_device = true,
           .shared = {"events"},
           .own = {own_time("window", 20ms), own_choice("completions", {"none", "window"})},
+          .examples = {{.fence = Fence::kPeerOnly}},
           .make = IN_LIBRARY(made<DeviceInternalError>),
       }};
 }

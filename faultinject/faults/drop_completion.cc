@@ -47,9 +47,16 @@ std::vector<FaultKind> drop_completion() {
       .present = "loses a completion of work that was done",
       .ends = Ends::kAfterStrikes,
       .shared = {"count", "queue", "qp", "peer", "opcode"},
-      .examples =
-          {{.suffix = "_send", .parameters = "queue: send", .harm = Harm::kMayBreak, .messages_late = 2},
-           {.suffix = "_recv", .parameters = "queue: recv", .harm = Harm::kMayBreak, .messages_late = 2}},
+      .examples = {{.suffix = "_send",
+                    .parameters = "queue: send",
+                    .harm = Harm::kMayBreak,
+                    .messages_late = 2,
+                    .strikes = Strikes::kWork},
+                   {.suffix = "_recv",
+                    .parameters = "queue: recv",
+                    .harm = Harm::kMayBreak,
+                    .messages_late = 2,
+                    .strikes = Strikes::kReceives}},
       .make = IN_LIBRARY(made<DropCompletion>),
   }};
 }

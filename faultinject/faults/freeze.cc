@@ -52,7 +52,8 @@ std::vector<FaultKind> freeze() {
       .present = "stops answering",
       .takes = Takes::kPort,
       .whole_device = true,
-      .examples = {{.parameters = "for: 300 ms", .harm = Harm::kMayBreak}, {.suffix = "_for_ever"}},
+      .examples = {{.parameters = "for: 300 ms", .harm = Harm::kMayBreak},
+                   {.suffix = "_for_ever", .fence = Fence::kNoEnd}},
       .make = IN_LIBRARY(made<Freeze>),
   }};
 }

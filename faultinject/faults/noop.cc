@@ -49,7 +49,7 @@ std::vector<FaultKind> noop() {
       .past = "was touched without effect",
       .present = "is touched without effect",
       .shared = {"qp", "peer", "opcode"},
-      .examples = {{.harm = Harm::kHarmless, .messages_late = 2}},
+      .examples = {{.harm = Harm::kNone, .messages_late = 2, .strikes = Strikes::kWork}},
       .make = IN_LIBRARY(made<Noop>),
   }};
 }

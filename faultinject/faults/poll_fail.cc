@@ -38,7 +38,10 @@ std::vector<FaultKind> poll_fail() {
       .whole_device = true,
       .shared = {"errno", "count"},
       .error = EIO,
-      .examples = {{.parameters = "errno: EIO", .harm = Harm::kMayBreak, .messages_late = 2}},
+      .examples = {{.parameters = "errno: EIO",
+                    .harm = Harm::kMayBreak,
+                    .messages_late = 2,
+                    .strikes = Strikes::kWork}},
       .make = IN_LIBRARY(made<PollFail>),
   }};
 }

@@ -46,11 +46,15 @@ std::vector<FaultKind> post_fail() {
       .ends = Ends::kAfterStrikes,
       .shared = {"errno", "count", "queue", "qp", "peer", "opcode"},
       .error = ENOMEM,
-      .examples = {{.parameters = "errno: ENOMEM", .harm = Harm::kMayBreak, .messages_late = 2},
+      .examples = {{.parameters = "errno: ENOMEM",
+                    .harm = Harm::kMayBreak,
+                    .messages_late = 2,
+                    .strikes = Strikes::kWork},
                    {.suffix = "_recv",
                     .parameters = "errno: ENOMEM, queue: recv",
                     .harm = Harm::kMayBreak,
-                    .messages_late = 2}},
+                    .messages_late = 2,
+                    .strikes = Strikes::kWork}},
       .make = IN_LIBRARY(made<PostFail>),
   }};
 }

@@ -43,12 +43,13 @@ std::vector<FaultKind> reg_fail() {
       .examples = {{.parameters = "errno: ENOMEM",
                     .harm = Harm::kMayBreak,
                     .messages_late = 2,
-                    .at_registration = true},
+                    .strikes = Strikes::kSetUp},
                    {.suffix = "_lasting",
                     .parameters = "errno: ENOMEM, count: all",
                     .harm = Harm::kMayBreak,
                     .messages_late = 2,
-                    .at_registration = true}},
+                    .strikes = Strikes::kSetUp,
+                    .no_more_set_up = true}},
       .make = IN_LIBRARY(made<RegFail>),
   }};
 }

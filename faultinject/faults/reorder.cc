@@ -119,7 +119,10 @@ std::vector<FaultKind> reorder() {
       .present = "mixes up the order of its queue pairs",
       .shared = {"peer"},
       .own = {own_time("window", 1ms, 1ns), own_number("depth", 8, 2)},
-      .examples = {{.parameters = "window: 2 ms", .harm = Harm::kHarmless, .messages_late = 6}},
+      .examples = {{.parameters = "window: 2 ms",
+                    .harm = Harm::kHarmless,
+                    .messages_late = 6,
+                    .strikes = Strikes::kTwoQueuePairs}},
       .make = IN_LIBRARY(made<Reorder>),
   }};
 }

@@ -145,7 +145,10 @@ std::vector<FaultKind> throttle() {
       .takes = Takes::kSpeed,
       .shared = {"rate", "rates", "peer"},
       .needs = {{{"rate", "rates"}, "rate: 100 Mbit/s"}},
-      .examples = {{.parameters = "rate: 100 Mbit/s", .harm = Harm::kHarmless, .messages_late = 2}},
+      .examples = {{.parameters = "rate: 100 Mbit/s",
+                    .harm = Harm::kHarmless,
+                    .messages_late = 2,
+                    .strikes = Strikes::kWork}},
       .make = IN_LIBRARY(made<Throttle>),
   }};
 }

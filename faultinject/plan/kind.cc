@@ -86,6 +86,8 @@ const char* to_string(Harm harm) {
       return "may_break";
     case Harm::kHarmless:
       return "harmless";
+    case Harm::kNone:
+      return "none";
   }
   return "?";
 }

@@ -40,7 +40,25 @@ enum class Ends {
 enum class Harm {
   kBreaks,    // whatever is on its way is gone: traffic has to move
   kMayBreak,  // one call or one completion goes wrong, or the fault is short: traffic may have to move
-  kHarmless,  // slower, or nothing at all
+  kHarmless,  // it is slower
+  kNone,      // nothing at all: traffic must not move
+};
+
+// What there must be for the fault to have something to strike.
+enum class Strikes {
+  kAnything,       // the NIC, its port or its queue pairs: they are always there
+  kSetUp,          // a buffer that is registered, or a queue pair that is connected
+  kWork,           // work that is posted, polled or completed
+  kMessages,       // the same, with payload: what goes over the wire before the first message is smaller
+  kReceives,       // a receive that completes
+  kTwoQueuePairs,  // sends on two queue pairs at the same time
+};
+
+// Which ends can make sure that nothing arrives any more over a path that it struck.
+enum class Fence {
+  kEitherEnd,
+  kPeerOnly,  // the struck NIC answers for a device that goes on
+  kNoEnd,     // calls to the driver do not return
 };
 
 // One way to write the fault in a plan. Each is a row of the fault matrix.
@@ -51,7 +69,9 @@ struct Example {
   // It does not strike what is under way but the next call or completion of its sort: so many messages later
   // its effect may come at the latest.
   int messages_late = 0;
-  bool at_registration = false;  // it needs a buffer that is registered or a queue pair that is connected
+  Strikes strikes = Strikes::kAnything;
+  Fence fence = Fence::kEitherEnd;
+  bool no_more_set_up = false;  // nothing can be registered or connected there for the rest of the job
 };
 
 // A parameter that one kind has for itself. Its value is a number: ns, bytes, an amount, or which of `words`.

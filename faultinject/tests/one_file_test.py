@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Adding a kind of fault takes one file: the code of faults/README.md is put as faults/late_nth.cc into a copy of faultinject, and nothing else
-is changed. The plans of that copy know the fault, and its library has it. Usage: one_file_test.py CXX (CMake's compiler)."""
+"""Adding a kind of fault takes one file and its test: the two sources of faults/README.md are put into a copy of faultinject, and nothing else is
+changed. The plans of that copy know the fault, its library has it, and the test passes.
+Usage: one_file_test.py CXX [VHCA_HOST VHCA] (CMake's compiler; libvhca_host.a and the folder of the virtual HCA's libibverbs.so.1, without
+which the test is not built)."""
 
 import os
 import re
@@ -21,14 +23,25 @@ find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 pkg_check_modules(YAMLCPP REQUIRED IMPORTED_TARGET yaml-cpp)
 pkg_check_modules(IBVERBS REQUIRED IMPORTED_TARGET libibverbs)
-include_directories(${CMAKE_SOURCE_DIR})
-foreach(tests r2ccl_add_test r2ccl_add_bench r2ccl_add_fuzzer)
+include_directories(${CMAKE_SOURCE_DIR} ${ROOT})
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+foreach(tests r2ccl_add_test r2ccl_add_bench r2ccl_add_fuzzer r2ccl_compile_apart)
   function(${tests})
   endfunction()
 endforeach()
 add_subdirectory(faultinject)
 add_executable(one_file main.cc)
 target_link_libraries(one_file faultinject_plan)
+if(VHCA_HOST)
+  find_package(GTest REQUIRED)
+  add_executable(faultinject_agent faultinject/tests/agent.cc)
+  target_link_libraries(faultinject_agent PkgConfig::IBVERBS Threads::Threads ${CMAKE_DL_LIBS})
+  add_executable(late_nth_test faultinject/faults/late_nth_test.cc faultinject/tests/nodes.cc)
+  target_compile_definitions(late_nth_test PRIVATE FAULTINJECT_SANITIZER_RUNTIME="")
+  target_link_libraries(late_nth_test faultinject_board ${VHCA_HOST} GTest::gtest GTest::gtest_main Threads::Threads)
+  add_dependencies(late_nth_test faultinject faultinject_agent)
+endif()
 """
 MAIN = """#include <yaml-cpp/yaml.h>
 #include <iostream>
@@ -49,26 +62,26 @@ def run(*command, cwd=None):
     return done.stdout
 
 
-def fault_of_the_page():
+def source_of_the_page(name):
+    """The block of the page that has `name` in it."""
     with open(os.path.join(ROOT, "faultinject", "faults", "README.md"), encoding="utf-8") as file:
-        blocks = [re.sub(r"^   ", "", block, flags=re.M) for block in re.findall(r"   ```cpp\n(.*?)   ```", file.read(), re.S)]
-    declaration = next(block for block in blocks if ".name = \"late_nth\"" in block)
-    behaviour = next(block for block in blocks if "class LateNth" in block)
-    return ('#include "faultinject/plan/kind.h"\n\n#ifdef FAULTINJECT_LIBRARY\n#include "faultinject/preload/context.h"\n\n'
-            f"namespace faultinject {{\nnamespace {{\n\n{behaviour}\n}}  // namespace\n}}  // namespace faultinject\n#endif\n\n{declaration}")
+        blocks = re.findall(r"^```cpp\n(.*?)^```", file.read(), re.S | re.M)
+    return next(block for block in blocks if name in block)
 
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(os.path.join(ROOT, "faultinject"), os.path.join(folder, "faultinject"))
-        for name, text in (("CMakeLists.txt", PROJECT), ("main.cc", MAIN), (os.path.join("faultinject", "faults", "late_nth.cc"), fault_of_the_page())):
+        for name, text in (("CMakeLists.txt", PROJECT), ("main.cc", MAIN), (os.path.join("faultinject", "faults", "late_nth.cc"), source_of_the_page("class LateNth ")),
+                           (os.path.join("faultinject", "faults", "late_nth_test.cc"), source_of_the_page("class LateNthTest "))):
             with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
                 file.write(text)
         build = os.path.join(folder, "build")
         launcher = [f"-DCMAKE_CXX_COMPILER_LAUNCHER={shutil.which('ccache')}"] if shutil.which("ccache") else []
-        run("cmake", "-S", folder, "-B", build, f"-DCMAKE_CXX_COMPILER={sys.argv[1]}", *launcher)
-        run("cmake", "--build", build, "--parallel", "2", "--target", "one_file", "faultinject")
-        program = os.path.join(build, "one_file")
+        compiler, *vhca = sys.argv[1:]
+        run("cmake", "-S", folder, "-B", build, f"-DCMAKE_CXX_COMPILER={compiler}", f"-DROOT={ROOT}", f"-DVHCA_HOST={vhca[0] if vhca else ''}", *launcher)
+        run("cmake", "--build", build, "--parallel", "2", "--target", "one_file", "faultinject", *(["late_nth_test"] if vhca else []))
+        program = os.path.join(build, "bin", "one_file")
         for plan, wanted in (("{target: node0/nic0, kind: late_nth}", "late_nth sends late now and then 10 1000000000"),
                              ("{target: node0/nic0, kind: late_nth, nth: 3, late: 5 ms, peer: '*/*'}", "late_nth sends late now and then 3 5000000"),
                              ("{target: node0/nic0, kind: late_nth, nth: 0}", "'nth' must be 1 or more"),
@@ -76,9 +89,14 @@ def main():
             said = run(program, plan)
             if wanted not in said:
                 sys.exit(f"{plan}: wanted '{wanted}', got '{said}'")
-        with open(os.path.join(build, "faultinject", "libfaultinject.so"), "rb") as library:
+        with open(os.path.join(build, "lib", "libfaultinject.so"), "rb") as library:
             if b"late_nth" not in library.read():
                 sys.exit("libfaultinject.so does not have the fault")
+        if vhca:
+            os.symlink(vhca[1], os.path.join(build, "lib", "vhca"))
+            said = run(os.path.join(build, "bin", "late_nth_test"))
+            if "1 test from 1 test suite ran" not in said:
+                sys.exit(said)
     print("one file was enough")
 
 

@@ -14,6 +14,16 @@ std::string fixed(double value, int decimals) {
   return text.data();
 }
 
+std::string utc(std::time_t time) {
+  std::tm parts{};
+  gmtime_r(&time, &parts);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text.data();
+}
+
+std::string utc_now() { return utc(std::time(nullptr)); }
+
 std::string short_number(double value) {
   const double size = std::fabs(value);
   if (size >= 99.95 || size == 0) return fixed(value, 0);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers and columns for people. Rates, sizes and spans with their unit are in faultinject/plan/units.h.
+// Numbers, times and columns for people. Rates, sizes and spans with their unit are in
+// faultinject/plan/units.h.
 #pragma once
 
 #include <cstddef>
+#include <ctime>
 #include <string>
 
 namespace r2bench {
@@ -12,6 +14,9 @@ std::string short_number(double value);
 /// "0.412 ms", "12.3 ms", "2.13 s" (from 10 s on in seconds).
 std::string milliseconds(double value);
 std::string fixed(double value, int decimals);
+/// ISO 8601 in UTC, to the second: "2025-06-01T09:30:00Z".
+std::string utc(std::time_t time);
+std::string utc_now();
 
 /// How many columns a UTF-8 text takes, one per code point.
 size_t width(const std::string& text);

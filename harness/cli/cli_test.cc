@@ -1,91 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program from its command line to its exit status, with a runner that answers from memory.
-#include <gtest/gtest.h>
-#include <stdlib.h>
+// Usage, and the commands that read: list, explain, validate, plot, report, sim, env, exec, inject.
 #include <unistd.h>
 
-#include <csignal>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
-#include "harness/cli/commands.h"
 #include "harness/cli/exec_options.h"
 #include "harness/cli/exit_codes.h"
-#include "harness/report/sample_result.h"
+#include "harness/cli/testing/program_fixture.h"
 
 namespace r2bench {
 namespace {
 
 namespace fs = std::filesystem;
-
-class Program : public testing::Test {
- protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "cli_test_XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    root = pattern;
-    before = fs::current_path();
-    fs::current_path(root);
-    ::setenv("R2BENCH_SHARE", R2BENCH_SOURCE_DIR, 1);
-    std::ofstream("nic_down.yaml") << sample_scenario().source_text;
-  }
-  void TearDown() override {
-    fs::current_path(before);
-    fs::remove_all(root);
-  }
-
-  int call(std::vector<const char*> words) {
-    words.insert(words.begin(), "r2bench");
-    out.str("");
-    err.str("");
-    return r2bench_main(static_cast<int>(words.size()), words.data(), runner, Console{out, err});
-  }
-  size_t entries(const fs::path& path) const {
-    if (!fs::exists(path)) return 0;
-    return static_cast<size_t>(std::distance(fs::directory_iterator(path), fs::directory_iterator()));
-  }
-
-  fs::path root, before;
-  std::ostringstream out, err;
-  std::vector<Scenario> ran;
-  RunResult answer = sample_result();
-  Runner runner = [this](const Scenario& scenario, const RunOptions& options, const std::atomic<bool>&) {
-    EXPECT_TRUE(fs::is_directory(options.out_dir));
-    ran.push_back(scenario);
-    Progress progress;
-    progress.mode = "baseline";
-    if (options.progress) options.progress(progress);
-    RunResult result = answer;
-    result.scenario = scenario.name;
-    return result;
-  };
-};
-
-TEST_F(Program, runs_judges_and_keeps_the_result) {
-  EXPECT_EQ(call({"run", "nic_down.yaml", "--no-plot", "--out", "result"}), 0) << err.str();
-  EXPECT_NE(out.str().find("Verdict: pass"), std::string::npos);
-  EXPECT_NE(out.str().find("mode 1 of 0: baseline"), std::string::npos) << out.str();
-  for (const char* file :
-       {"result.json", "timeline.json", "junit.xml", "events.jsonl", "report.txt", "scenario.yaml"}) {
-    EXPECT_TRUE(fs::exists(fs::path("result") / file)) << file;
-  }
-  EXPECT_EQ(call({"validate", "result/result.json"}), 0) << err.str();
-}
-
-// The injected half of the pair could run by itself, and would take its time before the other is refused.
-TEST_F(Program, real_faults_without_leave_are_refused_before_anything_runs) {
-  for (const char* fabric : {"verbs", "rxe"}) {
-    EXPECT_EQ(call({"run", "real_link_down", "--fabric", fabric, "--no-plot"}), kExitUsage);
-    EXPECT_NE(err.str().find("real_link_down-reallinkdown: "), std::string::npos) << err.str();
-    EXPECT_NE(err.str().find("--allow-real-faults"), std::string::npos) << err.str();
-  }
-  EXPECT_EQ(call({"run", "real_link_down", "--fabric", "vhca", "--allow-real-faults"}), kExitUsage);
-  EXPECT_NE(err.str().find("the fabric vhca has none"), std::string::npos) << err.str();
-  EXPECT_TRUE(ran.empty());
-  EXPECT_EQ(entries("results"), 0u);
-}
+using Program = ProgramTest;
 
 TEST_F(Program, env_prints_what_a_shell_needs_to_load_the_plugin) {
   const fs::path library =
@@ -105,48 +32,6 @@ TEST_F(Program, env_prints_what_a_shell_needs_to_load_the_plugin) {
   EXPECT_NE(out.str().find("export R2CC_MODE=1\n"), std::string::npos);
   if (made) fs::remove(library);
   EXPECT_EQ(call({"env", "--mode", "fast"}), kExitUsage);
-}
-
-TEST_F(Program, each_run_has_a_folder_of_its_own) {
-  EXPECT_EQ(call({"run", "nic_down.yaml", "--no-plot", "--quiet"}), 0);
-  EXPECT_EQ(call({"run", "nic_down.yaml", "--no-plot", "--quiet"}), 0);
-  EXPECT_EQ(entries("results/runs"), 2u);
-}
-
-TEST_F(Program, exit_status_is_the_verdict) {
-  answer.modes[1].correctness.wrong_elements = 1;
-  EXPECT_EQ(call({"run", "nic_down.yaml", "--no-plot"}), 1);
-  answer = sample_result();
-  answer.modes[1].faults_witnessed = 0;
-  EXPECT_EQ(call({"run", "nic_down.yaml", "--no-plot"}), 2);
-}
-
-TEST_F(Program, the_command_line_changes_the_scenario) {
-  EXPECT_EQ(call({"run", "nic_down.yaml", "--no-plot", "--modes", "migrate", "--repeats", "20", "--seed", "7",
-                  "--set", "workload.bytes=4 MiB"}),
-            0)
-      << err.str();
-  ASSERT_EQ(ran.size(), 1u);
-  EXPECT_EQ(ran[0].modes.size(), 1u);
-  EXPECT_EQ(ran[0].repeats, 20);
-  EXPECT_EQ(ran[0].seed, 7u);
-  EXPECT_EQ(ran[0].workload.bytes, 4u << 20);
-}
-
-TEST_F(Program, a_bad_scenario_is_told_and_nothing_is_left) {
-  std::ofstream("bad.yaml") << "version: 1\nmodes: [migrate]\nfabric: {nic_rat: 1}\n";
-  EXPECT_EQ(call({"run", "bad.yaml"}), 64);
-  EXPECT_NE(err.str().find("bad.yaml:3:10: unknown key 'nic_rat' in 'fabric'; did you mean 'nic_rate'?"),
-            std::string::npos)
-      << err.str();
-  EXPECT_TRUE(ran.empty());
-  EXPECT_FALSE(fs::exists("results"));
-}
-
-TEST_F(Program, all_files_are_checked_before_any_is_run) {
-  EXPECT_EQ(call({"run", "nic_down.yaml", "missing.yaml"}), 64);
-  EXPECT_NE(err.str().find("missing.yaml: cannot be read"), std::string::npos);
-  EXPECT_TRUE(ran.empty());
 }
 
 TEST_F(Program, usage_errors_are_64) {
@@ -255,69 +140,6 @@ TEST(Words, what_follows_execs_dashes_is_the_programs) {
   EXPECT_EQ(split_at_program(int(other.size()), other.data()).first.size(), 4u);
 }
 
-TEST_F(Program, what_the_runner_refuses_is_64_and_leaves_nothing) {
-  runner = [](const Scenario&, const RunOptions& options, const std::atomic<bool>&) -> RunResult {
-    fs::create_directory(fs::path(options.out_dir) / "logs");
-    throw UsageError("port 7000 is in use");
-  };
-  EXPECT_EQ(call({"run", "nic_down.yaml"}), 64);
-  EXPECT_NE(err.str().find("port 7000 is in use"), std::string::npos);
-  EXPECT_FALSE(fs::exists("results"));
-}
-
-TEST_F(Program, our_own_mistakes_are_70_and_leave_nothing) {
-  runner = [](const Scenario&, const RunOptions&, const std::atomic<bool>&) -> RunResult {
-    throw std::logic_error("oops");
-  };
-  EXPECT_EQ(call({"run", "nic_down.yaml"}), 70);
-  EXPECT_FALSE(fs::exists("results"));
-}
-
-TEST_F(Program, an_output_that_cannot_be_written_is_64_before_anything_runs) {
-  std::ofstream("file") << "x";
-  EXPECT_EQ(call({"run", "nic_down.yaml", "--out", "file/below"}), 64);
-  EXPECT_TRUE(ran.empty());
-}
-
-TEST_F(Program, a_dry_run_starts_nothing_and_writes_nothing) {
-  EXPECT_EQ(call({"run", "nic_down.yaml", "--dry-run"}), 0);
-  EXPECT_TRUE(ran.empty());
-  EXPECT_FALSE(fs::exists("results"));
-  EXPECT_NE(out.str().find("node1/rank0"), std::string::npos);
-  EXPECT_NE(out.str().find("when iteration 60 starts: node1/nic0 loses its link"), std::string::npos)
-      << out.str();
-}
-
-TEST_F(Program, an_interrupt_keeps_what_there_is) {
-  for (const int signal : {SIGINT, SIGTERM}) {
-    ran.clear();
-    runner = [&](const Scenario& scenario, const RunOptions&, const std::atomic<bool>& cancel) {
-      ran.push_back(scenario);
-      ::raise(signal);
-      EXPECT_TRUE(cancel.load());
-      RunResult result = answer;
-      result.modes.pop_back();
-      result.cancelled = true;
-      return result;
-    };
-    const std::string folder = "result" + std::to_string(signal);
-    EXPECT_EQ(call({"run", "nic_down.yaml", "nic_down.yaml", "--keep-going", "--out", folder.c_str()}),
-              128 + signal);
-    EXPECT_EQ(ran.size(), 1u);
-    EXPECT_NE(out.str().find("Verdict: unknown"), std::string::npos);
-    EXPECT_TRUE(fs::exists(fs::path(folder) / "nic_down" / "result.json"));
-  }
-}
-
-TEST_F(Program, several_scenarios_stop_at_the_first_that_does_not_pass) {
-  fs::copy_file("nic_down.yaml", "other.yaml");
-  answer.modes[1].correctness.wrong_elements = 1;
-  EXPECT_EQ(call({"run", "nic_down.yaml", "other.yaml", "--no-plot"}), 1);
-  EXPECT_EQ(ran.size(), 1u);
-  EXPECT_EQ(call({"run", "nic_down.yaml", "other.yaml", "--no-plot", "--keep-going"}), 1);
-  EXPECT_EQ(ran.size(), 3u);
-}
-
 TEST_F(Program, simulates_every_algorithm_and_says_what_the_planner_takes) {
   EXPECT_EQ(call({"sim", "allreduce", "--nodes", "16", "--degraded", "0:0.5", "--bytes", "1GiB", "--segments",
                   "16"}),
@@ -383,6 +205,7 @@ TEST_F(Program, lists_every_fault_as_the_scripts_read_it) {
   EXPECT_EQ(call({"list", "--faults"}), 0);
   EXPECT_NE(out.str().find("port_flap "), std::string::npos) << out.str();
   EXPECT_NE(out.str().find("down (200 ms), up (800 ms)"), std::string::npos) << out.str();
+  EXPECT_NE(out.str().find("  receiver_sleep "), std::string::npos) << out.str();
   out.str("");
   EXPECT_EQ(call({"list", "--faults", "--json"}), 0);
   std::ifstream kept(fs::path(R2BENCH_SOURCE_DIR) / "faultinject/fault_kinds.json");
@@ -435,98 +258,6 @@ TEST_F(Program, validate_finds_what_does_not_fit) {
   EXPECT_NE(err.str().find("old.json: schema_version 1, and this r2bench knows 2 only: in version 1"),
             std::string::npos)
       << err.str();
-}
-
-TEST_F(Program, doctor_names_what_is_missing) {
-  const int status = call({"doctor"});
-  EXPECT_TRUE(status == 0 || status == 1);
-  for (const char* what : {"kernel", "locked memory", "R2CC_MODE", "NCCL_IB_TIMEOUT", "virtual HCA", "vhca",
-                           "rxe", "verbs", "GPUDirect"}) {
-    EXPECT_NE(out.str().find(what), std::string::npos) << what;
-  }
-}
-
-TEST_F(Program, doctor_draws_the_topology_of_a_scenario) {
-  std::ofstream("t.yaml") << "version: 1\nmodes: [migrate]\n"
-                             "fabric: {nics_per_node: 4, nic_rate: 1 Gbit/s, topology: {sockets: 2, "
-                             "switches_per_socket: 1, gpus_per_socket: 1, cross_socket: 40 %}}\n";
-  ASSERT_EQ(call({"doctor", "--topology", "--scenario", "t.yaml"}), 0) << err.str();
-  const std::string text = out.str();
-  for (const char* line :
-       {"├─ socket 0\n", "│  ├─ NUMA node 0", "│  └─ PCIe switch", "│     ├─ GPU gpu0", "      └─ NIC vhca3",
-        "1 Gbit/s\n", "  vhca0  same switch: vhca1; cross socket: vhca2 vhca3\n"})
-    EXPECT_NE(text.find(line), std::string::npos) << line << "is not in\n" << text;
-  const auto row = [&](const std::string& first) {
-    const size_t at = text.find("  " + first + " ");
-    return text.substr(at, text.find('\n', at) - at);
-  };
-  EXPECT_NE(row("gpu0").find("switch ×1    switch ×1    cross ×2.50  cross ×2.50"), std::string::npos)
-      << text;
-  EXPECT_NE(row("NUMA node 1").find("cross ×2.50  cross ×2.50  socket ×1    socket ×1"), std::string::npos)
-      << text;
-}
-
-TEST_F(Program, doctor_draws_a_file_that_lstopo_wrote_and_says_what_is_wrong_with_others) {
-  std::ofstream("none.xml")
-      << "<?xml version=\"1.0\"?>\n<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n"
-         "<topology version=\"2.0\"><object type=\"Machine\" os_index=\"0\" cpuset=\"0x1\" "
-         "complete_cpuset=\"0x1\" allowed_cpuset=\"0x1\" nodeset=\"0x1\" complete_nodeset=\"0x1\" "
-         "allowed_nodeset=\"0x1\" gp_index=\"1\">"
-         "<object type=\"NUMANode\" os_index=\"0\" cpuset=\"0x1\" complete_cpuset=\"0x1\" "
-         "nodeset=\"0x1\" complete_nodeset=\"0x1\" gp_index=\"2\" local_memory=\"1073741824\"/>"
-         "<object type=\"PU\" os_index=\"0\" cpuset=\"0x1\" complete_cpuset=\"0x1\" nodeset=\"0x1\" "
-         "complete_nodeset=\"0x1\" gp_index=\"3\"/></object></topology>\n";
-  EXPECT_EQ(call({"doctor", "--topology", "--xml", "none.xml"}), 0) << err.str();
-  EXPECT_NE(out.str().find("No RDMA NIC in this file"), std::string::npos) << out.str();
-
-  std::ofstream("bad.xml") << "<nothing/>";
-  EXPECT_EQ(call({"doctor", "--topology", "--xml", "bad.xml"}), 64);
-  EXPECT_NE(err.str().find("bad.xml: hwloc cannot read this"), std::string::npos) << err.str();
-  EXPECT_EQ(call({"doctor", "--topology", "--xml", "missing.xml"}), 64);
-  EXPECT_NE(err.str().find("missing.xml: cannot be read: No such file"), std::string::npos) << err.str();
-  EXPECT_EQ(call({"doctor", "--topology", "--scenario", "nic_down.yaml"}), 64);
-  EXPECT_NE(err.str().find("nic_down.yaml: the scenario declares no topology"), std::string::npos)
-      << err.str();
-  EXPECT_EQ(call({"doctor", "--xml", "none.xml"}), 64) << "without --topology";
-  EXPECT_EQ(call({"doctor", "--topology"}), 0) << err.str();
-  EXPECT_NE(out.str().find("This machine\n"), std::string::npos);
-}
-
-TEST_F(Program, doctor_is_about_the_fabric_that_is_asked_for) {
-  const int any = call({"doctor"}), verbs = call({"doctor", "--fabric", "verbs"});
-  EXPECT_TRUE(any == 0 || any == 1);
-  // Whatever this machine has: the status and the marked lines say the same.
-  const bool marked = out.str().find("✗") != std::string::npos;
-  EXPECT_EQ(verbs, marked ? 1 : 0) << out.str();
-  EXPECT_EQ(call({"doctor", "--fabric", "vcha"}), 64);
-}
-
-TEST_F(Program, another_fabric_and_slow_motion_reach_the_runner) {
-  EXPECT_EQ(call({"run", "nic_down.yaml", "--no-plot", "--modes", "migrate", "--fabric", "verbs",
-                  "--slow-motion", "4"}),
-            0)
-      << err.str();
-  ASSERT_EQ(ran.size(), 1u);
-  EXPECT_EQ(ran[0].fabric.kind, FabricKind::kVerbs);
-  EXPECT_EQ(ran[0].fabric.nic_rate_bits_per_s, 250'000'000u);
-  EXPECT_EQ(ran[0].env.at("NCCL_IB_TIMEOUT"), "22");
-  EXPECT_EQ(call({"run", "nic_down.yaml", "--slow-motion", "3"}), 64);
-  EXPECT_EQ(call({"run", "nic_down.yaml", "--fabric", "vcha"}), 64);
-}
-
-TEST_F(Program, names_of_hosts_are_checked_before_anything_starts) {
-  const std::vector<std::pair<std::string, std::string>> wrong = {
-      {"a,,b", "an empty name"}, {",", "an empty name"},    {"a,b,a", "'a' twice"},
-      {"a, b", "' b'"},          {"-oProxy", "'-oProxy'"}, {"a:0", "'a:0'"}};
-  for (const auto& [hosts, word] : wrong) {
-    EXPECT_EQ(call({"run", "--launcher", "mpi", "--fabric", "verbs", "--hosts", hosts.c_str(), "nic_down"}), kExitUsage) << hosts;
-    EXPECT_NE(err.str().find("--hosts"), std::string::npos) << hosts << ": " << err.str();
-    EXPECT_NE(err.str().find(word), std::string::npos) << hosts << ": " << err.str();
-  }
-  EXPECT_EQ(call({"doctor", "--cluster", "--host", "a,a"}), kExitUsage);
-  EXPECT_NE(err.str().find("--host: 'a' twice"), std::string::npos) << err.str();
-  EXPECT_EQ(call({"run", "--launcher", "mpi", "--fabric", "verbs", "--hosts", "a,b,c", "nic_down"}), kExitUsage);
-  EXPECT_NE(err.str().find("3 hosts"), std::string::npos) << err.str();
 }
 
 }  // namespace

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // `r2bench conformance`: the verbs suite on each fabric, and the table of what differs.
-#include <ctime>
 #include <fstream>
 #include <ostream>
 
+#include "harness/base/format.h"
+#include "harness/base/revision.h"
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/guest_run.h"
 #include "harness/cli/resources.h"
@@ -16,24 +17,6 @@ namespace r2bench {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string today() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return text;
-}
-
-/// The source tree's commit, "unknown" where there is no git or no tree.
-std::string commit() {
-  const auto share = share_folder();
-  if (!share || !fs::exists("/usr/bin/git")) return "unknown";
-  const ProcessResult said =
-      run_helper({"/usr/bin/git", "-C", share->string(), "describe", "--always", "--dirty"}, 20);
-  return said.exit_code == 0 ? said.output.substr(0, said.output.find('\n')) : "unknown";
-}
 
 nlohmann::json here(const ConformanceArguments& arguments, const std::string& fabric, const Console& console,
                     const std::atomic<bool>& cancel) {
@@ -91,9 +74,10 @@ int conformance_command(const ConformanceArguments& arguments, const Console& co
   }
   std::string names;
   for (const std::string& fabric : arguments.fabrics) names += (names.empty() ? "" : ",") + fabric;
-  const conformance::Table table = conformance::make_table(
-      std::move(fabrics),
-      {{"command", "r2bench conformance --fabric " + names}, {"commit", commit()}, {"date", today()}});
+  const conformance::Table table =
+      conformance::make_table(std::move(fabrics), {{"command", "r2bench conformance --fabric " + names},
+                                                   {"commit", build_revision()},
+                                                   {"date", utc_now()}});
   folder.write("table.md", conformance::markdown(table));
   folder.write("table.json", conformance::json(table).dump(1) + "\n");
   folder.keep();

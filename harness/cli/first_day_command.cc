@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // `doctor --first-day`: the steps, what of them is done, and the next ones carried out.
 #include <algorithm>
-#include <ctime>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "harness/base/format.h"
 #include "harness/cli/cluster_command.h"
 #include "harness/cli/first_day_steps.h"
 #include "harness/cli/resources.h"
 #include "harness/cluster/facts.h"
 #include "harness/real/shell.h"
-#include "harness/base/format.h"
 #include "harness/run/runner.h"
 
 namespace r2bench {
@@ -22,15 +21,6 @@ namespace fs = std::filesystem;
 using Risk = FirstDayStep::Risk;
 
 constexpr std::chrono::hours kStepLimit{3};
-
-std::string now() {
-  const time_t time = ::time(nullptr);
-  tm utc{};
-  gmtime_r(&time, &utc);
-  char text[32];
-  strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return text;
-}
 
 /// steps.jsonl of the folder: the last line of a step counts.
 class Record {
@@ -55,7 +45,8 @@ class Record {
   void write(const std::string& step, const std::string& state, const std::string& text) {
     fs::create_directories(folder_);
     std::ofstream file(folder_ / "steps.jsonl", std::ios::app);
-    file << nlohmann::json{{"step", step}, {"state", state}, {"text", text}, {"at", now()}}.dump() << "\n";
+    file << nlohmann::json{{"step", step}, {"state", state}, {"text", text}, {"at", utc_now()}}.dump()
+         << "\n";
     if (!file.flush()) throw UsageError((folder_ / "steps.jsonl").string() + " cannot be written");
     states_[step] = state;
   }

@@ -12,6 +12,7 @@
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/resources.h"
 #include "harness/real/real_faults.h"
+#include "harness/scenario/rank_fault.h"
 
 namespace r2bench {
 namespace {
@@ -88,6 +89,18 @@ nlohmann::json examples_of(const FaultKind& kind) {
   return all;
 }
 
+nlohmann::json parameters_of(const RankFaultInfo& kind) {
+  nlohmann::json all = nlohmann::json::array();
+  if (kind.lasts) all.push_back({{"key", "for"}});
+  return all;
+}
+
+std::vector<std::string> engines_of(const RankFaultInfo& kind) {
+  std::vector<std::string> names;
+  for (const Engine engine : kind.engines) names.emplace_back(name(engine));
+  return names;
+}
+
 nlohmann::json faults_as_json() {
   nlohmann::json all = nlohmann::json::array();
   for (const FaultKind& kind : faultinject::fault_kinds())
@@ -100,6 +113,18 @@ nlohmann::json faults_as_json() {
                    {"outside", kind.outside},
                    {"parameters", parameters_of(kind)},
                    {"examples", examples_of(kind)}});
+  for (const RankFaultInfo& kind : rank_fault_kinds())
+    all.push_back(
+        {{"name", kind.name},
+         {"what", kind.what},
+         {"takes", to_string(faultinject::Takes::kNothing)},
+         {"ends", to_string(kind.lasts ? faultinject::Ends::kAfterItsTime : faultinject::Ends::kNeverForJob)},
+         {"moves_traffic", false},
+         {"whole_device", false},
+         {"outside", true},
+         {"engines", engines_of(kind)},
+         {"parameters", parameters_of(kind)},
+         {"examples", nlohmann::json::array()}});
   return all;
 }
 
@@ -111,18 +136,19 @@ int list_faults(bool json, const Console& console) {
   size_t name_width = 0;
   for (const FaultKind& kind : faultinject::fault_kinds())
     name_width = std::max(name_width, std::string_view(kind.name).size());
-  for (const FaultKind& kind : faultinject::fault_kinds()) {
-    const std::string lead = "  " + left(kind.name, name_width) + "  ";
-    std::string parameters;
-    for (const auto& parameter : parameters_of(kind)) {
-      parameters += (parameters.empty() ? " [" : ", ") + parameter["key"].get<std::string>();
-      if (parameter.contains("default")) parameters += " (" + parameter["default"].get<std::string>() + ")";
+  const auto print = [&](const std::string& name, std::string text, const nlohmann::json& parameters) {
+    std::string keys;
+    for (const auto& parameter : parameters) {
+      keys += (keys.empty() ? " [" : ", ") + parameter["key"].get<std::string>();
+      if (parameter.contains("default")) keys += " (" + parameter["default"].get<std::string>() + ")";
     }
-    console.out << lead
-                << wrap(kind.what + (parameters.empty() ? "" : parameters + "]"),
-                        console.columns - width(lead), width(lead))
-                << "\n";
-  }
+    if (!keys.empty()) text += keys + "]";
+    const std::string lead = "  " + left(name, name_width) + "  ";
+    console.out << lead << wrap(text, console.columns - width(lead), width(lead)) << "\n";
+  };
+  for (const FaultKind& kind : faultinject::fault_kinds()) print(kind.name, kind.what, parameters_of(kind));
+  console.out << "\nOf a rank (target: node1/rank0):\n";
+  for (const RankFaultInfo& kind : rank_fault_kinds()) print(kind.name, kind.what, parameters_of(kind));
   console.out << "\nIn [brackets]: parameters, with defaults.\n"
                  "Write your own: faultinject/faults/README.md.\n";
   return 0;

@@ -1,29 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // `r2bench matrix`: every fault × moment × operation × end, as one table.
 #include <algorithm>
-#include <ctime>
 #include <ostream>
 #include <thread>
 
+#include "harness/base/format.h"
+#include "harness/base/revision.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
 #include "harness/matrix/matrix_report.h"
 #include "harness/report/run_folder.h"
-#include "harness/base/revision.h"
 
 namespace r2bench {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string now_utc() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return text;
-}
 
 }  // namespace
 
@@ -45,7 +36,7 @@ int matrix_command(const MatrixArguments& arguments, const Console& console) {
   options.seed = arguments.seed;
   options.mode = arguments.mode;
   options.out_dir = folder.path().string();
-  const std::string started = now_utc();
+  const std::string started = utc_now();
   const auto runs = matrix::run_cells(
       cells, options,
       [&](const matrix::CellRun& run, size_t done, size_t all) {
@@ -67,7 +58,7 @@ int matrix_command(const MatrixArguments& arguments, const Console& console) {
                       " --jobs " + std::to_string(options.jobs)},
       {"evidence", "emulated"},
       {"started", started},
-      {"ended", now_utc()}};
+      {"ended", utc_now()}};
   for (const auto& [fact, value] : machine_facts()) provenance[fact] = value;
   folder.write("matrix.md", matrix::markdown(runs, provenance));
   folder.write("matrix.json", matrix::json_text(matrix::to_json(runs, provenance)));

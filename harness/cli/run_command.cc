@@ -148,32 +148,62 @@ Verdict worse(Verdict a, Verdict b) {
   return weight(a) >= weight(b) ? a : b;
 }
 
-}  // namespace
-
-int run_command(const RunArguments& arguments, const Runner& runner, const Console& console) {
-  if (const auto status = serve_instead(arguments, console)) return *status;
+/// All that the command line names; throws ScenarioError with what is wrong in any of them.
+std::vector<Scenario> load_all(const RunArguments& arguments) {
   std::vector<Scenario> scenarios;
   std::vector<Problem> problems;
   for (const std::string& named : arguments.scenarios) {
     try {
-      for (Scenario& scenario : load_scenarios(find_scenario(named).string(), arguments.load)) {
+      for (Scenario& scenario : load_scenarios(find_scenario(named).string(), arguments.load))
         scenarios.push_back(std::move(scenario));
-      }
     } catch (const ScenarioError& error) {
       problems.insert(problems.end(), error.problems().begin(), error.problems().end());
     }
   }
   if (!problems.empty()) throw ScenarioError(std::move(problems));
+  return scenarios;
+}
+
+/// Whether soft RoCE is wanted, which this machine does not make itself.
+bool wants_guest(const RunArguments& arguments, const std::vector<Scenario>& scenarios) {
+  const bool rxe = std::any_of(scenarios.begin(), scenarios.end(), [&](const Scenario& scenario) {
+    return arguments.fabric.empty() ? scenario.fabric.kind == FabricKind::kRxe : arguments.fabric == "rxe";
+  });
+  return rxe && !rxe_is_here() && !arguments.dry_run && arguments.launcher == "local";
+}
+
+/// Each scenario's verdict, until one does not pass; fewer than `scenarios` where the rest was not run.
+using Verdicts = std::vector<std::pair<std::string, Verdict>>;
+Verdicts run_all(const RunArguments& arguments, const std::vector<Scenario>& scenarios, const Runner& runner,
+                 Cluster* cluster, const Console& console, const Signals& signals) {
+  Verdicts all;
+  for (const Scenario& scenario : scenarios) {
+    if (!all.empty()) console.out << "\n";
+    all.emplace_back(scenario.name,
+                     run_one(arguments, scenario, scenarios.size(), runner, cluster, console, signals));
+    if (signals.cancel()) break;
+    if (all.back().second != Verdict::kPass && !arguments.keep_going) break;
+  }
+  return all;
+}
+
+void print_all(const Verdicts& all, size_t scenarios, bool cancelled, const Console& console) {
+  if (scenarios < 2) return;
+  console.out << "\nAll:";
+  for (const auto& [scenario, its] : all) console.out << "  " << scenario << " " << name(its);
+  if (all.size() < scenarios)
+    console.out << "  (" << scenarios - all.size() << " not run"
+                << (cancelled ? "" : "; --keep-going runs them all the same") << ")";
+  console.out << "\n";
+}
+
+}  // namespace
+
+int run_command(const RunArguments& arguments, const Runner& runner, const Console& console) {
+  if (const auto status = serve_instead(arguments, console)) return *status;
+  std::vector<Scenario> scenarios = load_all(arguments);
   if (!arguments.dry_run) check_leave(arguments, scenarios);
-  const bool in_guest = std::any_of(scenarios.begin(), scenarios.end(),
-                                    [&](const Scenario& scenario) {
-                                      return arguments.fabric.empty()
-                                                 ? scenario.fabric.kind == FabricKind::kRxe
-                                                 : arguments.fabric == "rxe";
-                                    }) &&
-                        !rxe_is_here();
-  if (in_guest && !arguments.dry_run && arguments.launcher == "local")
-    return run_scenarios_in_guest(arguments, scenarios, console);
+  if (wants_guest(arguments, scenarios)) return run_scenarios_in_guest(arguments, scenarios, console);
   const Signals signals;
   uint64_t measured = 0;
   const auto payload = [&] {
@@ -194,26 +224,11 @@ int run_command(const RunArguments& arguments, const Runner& runner, const Conso
     if (signals.caught() == 0) throw;
     return kExitSignal + signals.caught();
   }
-  Verdict verdict = Verdict::kPass;
-  std::vector<std::pair<std::string, Verdict>> all;
-  for (const Scenario& scenario : scenarios) {
-    if (!all.empty()) console.out << "\n";
-    all.emplace_back(scenario.name,
-                     run_one(arguments, scenario, scenarios.size(), runner, cluster.get(), console, signals));
-    verdict = worse(verdict, all.back().second);
-    if (signals.cancel()) break;
-    if (all.back().second != Verdict::kPass && !arguments.keep_going) break;
-  }
-  if (scenarios.size() > 1) {
-    console.out << "\nAll:";
-    for (const auto& [scenario, its] : all) console.out << "  " << scenario << " " << name(its);
-    if (all.size() < scenarios.size()) {
-      console.out << "  (" << scenarios.size() - all.size() << " not run"
-                  << (signals.cancel() ? "" : "; --keep-going runs them all the same") << ")";
-    }
-    console.out << "\n";
-  }
+  const Verdicts all = run_all(arguments, scenarios, runner, cluster.get(), console, signals);
+  print_all(all, scenarios.size(), signals.cancel(), console);
   if (signals.caught() != 0) return kExitSignal + signals.caught();
+  Verdict verdict = Verdict::kPass;
+  for (const auto& [scenario, its] : all) verdict = worse(verdict, its);
   return exit_code(verdict);
 }
 

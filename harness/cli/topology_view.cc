@@ -15,8 +15,8 @@
 #include <stdexcept>
 
 #include "faultinject/plan/units.h"
-#include "harness/fabric/topology_xml.h"
 #include "harness/base/format.h"
+#include "harness/fabric/topology_xml.h"
 #include "harness/report/table.h"
 #include "harness/run/runner.h"
 #include "harness/scenario/load.h"
@@ -250,44 +250,31 @@ TopologySource topology_of_scenario(const std::string& path) {
   return source;
 }
 
-size_t draw_topology(const TopologySource& source, size_t columns, std::ostream& out) {
-  const Hwloc topology = prepare();
-  const int xml_bytes = source.xml.size() < size_t(INT_MAX) ? int(source.xml.size()) + 1 : 0;
-  if (hwloc_topology_set_xmlbuffer(topology.get(), source.xml.c_str(), xml_bytes) != 0 ||
-      hwloc_topology_load(topology.get()) != 0)
-    throw UsageError(source.title + ": hwloc cannot read this; it must be what `lstopo --of xml` writes");
-  const std::vector<Device> devices = find_devices(topology.get());
+namespace {
 
-  out << source.title << "\n";
+std::vector<Branch> branches_of(hwloc_topology_t topology, const std::vector<Device>& devices,
+                                const TopologySource& source) {
   std::vector<Branch> sockets;
   for (hwloc_obj_t socket = nullptr;
-       (socket = hwloc_get_next_obj_by_type(topology.get(), HWLOC_OBJ_PACKAGE, socket)) != nullptr;)
-    sockets.push_back(socket_branch(topology.get(), socket, devices, source));
-  const hwloc_obj_t machine = hwloc_get_root_obj(topology.get());
+       (socket = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_PACKAGE, socket)) != nullptr;)
+    sockets.push_back(socket_branch(topology, socket, devices, source));
+  const hwloc_obj_t machine = hwloc_get_root_obj(topology);
   if (std::any_of(devices.begin(), devices.end(), [&](const Device& d) { return d.socket == machine; }))
-    sockets.push_back(socket_branch(topology.get(), machine, devices, source));
-  print_branches(sockets, "", out);
+    sockets.push_back(socket_branch(topology, machine, devices, source));
+  return sockets;
+}
 
-  std::vector<Device> nics, gpus;
-  for (const Device& device : devices) {
-    if (device.kind == Device::Kind::kNic) nics.push_back(device);
-    if (device.kind == Device::Kind::kGpu) gpus.push_back(device);
-  }
-  if (nics.empty()) return 0;
-  std::vector<std::string> ids;
-  for (const auto* list : {&nics, &gpus})
-    for (const Device& device : *list) ids.push_back(device.bus_id);
-  auto read = r2ccl::topology::Topology::from_xml(source.xml, ids);
-  if (!read.ok()) throw UsageError(source.title + ": " + read.error().message);
-  const r2ccl::topology::Topology& distances = read.value();
-
+/// From each NUMA node and GPU to each NIC.
+void print_distances(hwloc_topology_t topology, const r2ccl::topology::Topology& distances,
+                     const std::vector<Device>& nics, const std::vector<Device>& gpus,
+                     const TopologySource& source, std::ostream& out) {
   out << "\nFrom memory or a GPU to a NIC: below one PCIe switch, on one socket, or across; and what a byte "
          "costs\n";
   std::vector<Table::Column> titles = {{"", "", Table::Align::kLeft}};
   for (const Device& nic : nics) titles.push_back({nic.name, "", Table::Align::kLeft});
   Table table(titles);
   for (hwloc_obj_t node = nullptr;
-       (node = hwloc_get_next_obj_by_type(topology.get(), HWLOC_OBJ_NUMANODE, node)) != nullptr;) {
+       (node = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, node)) != nullptr;) {
     std::vector<std::string> row = {"NUMA node " + std::to_string(node->os_index)};
     for (size_t n = 0; n < nics.size(); ++n)
       row.push_back(cell(distances.from_memory(int(node->os_index), int(n)), source));
@@ -305,7 +292,10 @@ size_t draw_topology(const TopologySource& source, size_t columns, std::ostream&
   if (!source.cross_socket)
     out << "  What crossing sockets costs is not known; R2CC_CROSS_SOCKET says what part of its rate "
            "a NIC carries then (percent)\n";
+}
 
+void print_backups(const r2ccl::topology::Topology& distances, const std::vector<Device>& nics,
+                   size_t columns, std::ostream& out) {
   out << "\nWho stands in for a NIC, the best first\n";
   for (size_t n = 0; n < nics.size(); ++n) {
     std::string text, last;
@@ -318,6 +308,33 @@ size_t draw_topology(const TopologySource& source, size_t columns, std::ostream&
     const std::string lead = "  " + nics[n].name + "  ";
     out << lead << wrap(text.empty() ? "nobody" : text, columns - width(lead), width(lead)) << "\n";
   }
+}
+
+}  // namespace
+
+size_t draw_topology(const TopologySource& source, size_t columns, std::ostream& out) {
+  const Hwloc topology = prepare();
+  const int xml_bytes = source.xml.size() < size_t(INT_MAX) ? int(source.xml.size()) + 1 : 0;
+  if (hwloc_topology_set_xmlbuffer(topology.get(), source.xml.c_str(), xml_bytes) != 0 ||
+      hwloc_topology_load(topology.get()) != 0)
+    throw UsageError(source.title + ": hwloc cannot read this; it must be what `lstopo --of xml` writes");
+  const std::vector<Device> devices = find_devices(topology.get());
+  out << source.title << "\n";
+  print_branches(branches_of(topology.get(), devices, source), "", out);
+
+  std::vector<Device> nics, gpus;
+  for (const Device& device : devices) {
+    if (device.kind == Device::Kind::kNic) nics.push_back(device);
+    if (device.kind == Device::Kind::kGpu) gpus.push_back(device);
+  }
+  if (nics.empty()) return 0;
+  std::vector<std::string> ids;
+  for (const auto* list : {&nics, &gpus})
+    for (const Device& device : *list) ids.push_back(device.bus_id);
+  auto distances = r2ccl::topology::Topology::from_xml(source.xml, ids);
+  if (!distances.ok()) throw UsageError(source.title + ": " + distances.error().message);
+  print_distances(topology.get(), distances.value(), nics, gpus, source, out);
+  print_backups(distances.value(), nics, columns, out);
   return nics.size();
 }
 

@@ -131,20 +131,28 @@ Table make_table(std::vector<nlohmann::json> fabrics, nlohmann::json provenance,
   return table;
 }
 
-std::string markdown(const Table& table) {
-  std::ostringstream out;
-  out << "# Conformance\n\n";
+namespace {
+
+const nlohmann::json& cases_of(const nlohmann::json& fabric) {
+  static const nlohmann::json kNone = nlohmann::json::array();
+  return fabric.at("cases").is_array() ? fabric.at("cases") : kNone;
+}
+
+std::string name_of(const nlohmann::json& fabric) { return fabric.at("fabric").get<std::string>(); }
+
+void write_provenance(const Table& table, std::ostream& out) {
   for (const auto& [key, value] : table.provenance.items())
     out << "* " << key << ": " << text_of(value) << "\n";
   for (const auto& fabric : table.fabrics) {
     const auto& environment = fabric.at("environment");
-    out << "* " << fabric.at("fabric").get<std::string>() << ": "
-        << (fabric.at("cases").is_array() ? fabric.at("cases").size() : 0) << " cases, "
+    out << "* " << name_of(fabric) << ": " << cases_of(fabric).size() << " cases, "
         << fabric.at("faults").size() << " faults; " << text_of(environment.at("kernel")) << ", "
         << text_of(environment.at("machine")) << ", " << text_of(environment.at("cores")) << " cores\n";
   }
-  out << "\n"
-      << table.observations << " observations, " << table.deviations.size() << " deviations, "
+}
+
+void write_deviations(const Table& table, std::ostream& out) {
+  out << table.observations << " observations, " << table.deviations.size() << " deviations, "
       << table.unexplained() << " of them unexplained or not acceptable.\n\n## Deviations\n\n"
       << "| test | fabric | what | wanted | got | acceptable | why |\n|---|---|---|---|---|---|---|\n";
   for (const Deviation& d : table.deviations)
@@ -154,7 +162,23 @@ std::string markdown(const Table& table) {
             : d.acceptable ? "yes"
                            : "**no**")
         << " | " << cell(d.explained ? d.why : "not explained yet") << " |\n";
-  out << "\n## What a program sees of a fault\n\nFrom the first completion; '+' is one or more.\n\n"
+}
+
+void write_fault(const std::string& name, const nlohmann::json& fabric, const nlohmann::json& entry,
+                 std::ostream& out) {
+  const auto& seen = entry.at("seen");
+  const auto value = [&](const char* key) {
+    return seen.contains(key) ? cell(text_of(seen.at(key))) : std::string("–");
+  };
+  out << "| " << name << " | " << name_of(fabric) << ", " << entry.at("source").get<std::string>() << " | "
+      << (seen.contains("broken") ? "broken: " + cell(text_of(seen.at("broken"))) : value("completions"))
+      << " | " << value("posted_after") << " | " << value("state_a") << " | " << value("port_a") << ", "
+      << value("port_b") << " | " << value("events_a") << " | " << value("events_b") << " | "
+      << value("slower") << ", " << value("stalled") << " |\n";
+}
+
+void write_faults(const Table& table, std::ostream& out) {
+  out << "## What a program sees of a fault\n\nFrom the first completion; '+' is one or more.\n\n"
       << "| fault | source | completions | posted afterwards | QP | port A, B | events at A | events at B | "
          "slower, stalled |\n"
       << "|---|---|---|---|---|---|---|---|---|\n";
@@ -166,48 +190,54 @@ std::string markdown(const Table& table) {
         names.push_back(name);
   for (const std::string& name : names)
     for (const auto& fabric : table.fabrics)
-      for (const auto& entry : fabric.at("faults")) {
-        if (entry.at("fault") != name) continue;
-        const auto& seen = entry.at("seen");
-        const auto value = [&](const char* key) {
-          return seen.contains(key) ? cell(text_of(seen.at(key))) : std::string("–");
-        };
-        out << "| " << name << " | " << fabric.at("fabric").get<std::string>() << ", "
-            << entry.at("source").get<std::string>() << " | "
-            << (seen.contains("broken") ? "broken: " + cell(text_of(seen.at("broken")))
-                                        : value("completions"))
-            << " | " << value("posted_after") << " | " << value("state_a") << " | " << value("port_a") << ", "
-            << value("port_b") << " | " << value("events_a") << " | " << value("events_b") << " | "
-            << value("slower") << ", " << value("stalled") << " |\n";
-      }
-  out << "\n## Cases\n\n| case |";
-  for (const auto& fabric : table.fabrics) out << " " << fabric.at("fabric").get<std::string>() << " |";
+      for (const auto& entry : fabric.at("faults"))
+        if (entry.at("fault") == name) write_fault(name, fabric, entry, out);
+}
+
+/// What came of a case on a fabric: "as expected (7)", "2 of 7 differ", "–" where it has none.
+std::string outcome_of(const Table& table, const nlohmann::json& fabric, const std::string& name) {
+  std::string text = "–";
+  for (const auto& which : cases_of(fabric)) {
+    if (which.at("case") != name) continue;
+    const auto differs =
+        std::count_if(table.deviations.begin(), table.deviations.end(),
+                      [&](const Deviation& d) { return d.fabric == name_of(fabric) && d.name == name; });
+    const std::string observations = std::to_string(which.at("observations").size());
+    text = which.at("outcome") != "ran" ? which.at("outcome").get<std::string>()
+           : differs > 0                ? std::to_string(differs) + " of " + observations + " differ"
+                                        : "as expected (" + observations + ")";
+  }
+  return text;
+}
+
+void write_cases(const Table& table, std::ostream& out) {
+  out << "## Cases\n\n| case |";
+  for (const auto& fabric : table.fabrics) out << " " << name_of(fabric) << " |";
   out << "\n|---|";
   for (size_t i = 0; i < table.fabrics.size(); ++i) out << "---|";
   out << "\n";
   std::set<std::string> cases;
   for (const auto& fabric : table.fabrics)
-    if (fabric.at("cases").is_array())
-      for (const auto& which : fabric.at("cases")) cases.insert(which.at("case").get<std::string>());
+    for (const auto& which : cases_of(fabric)) cases.insert(which.at("case").get<std::string>());
   for (const std::string& name : cases) {
     out << "| " << name << " |";
-    for (const auto& fabric : table.fabrics) {
-      std::string text = "–";
-      for (const auto& which : fabric.at("cases").is_array() ? fabric.at("cases") : nlohmann::json::array()) {
-        if (which.at("case") != name) continue;
-        const auto differs =
-            std::count_if(table.deviations.begin(), table.deviations.end(), [&](const Deviation& d) {
-              return d.fabric == fabric.at("fabric").get<std::string>() && d.name == name;
-            });
-        text = which.at("outcome") != "ran" ? which.at("outcome").get<std::string>()
-               : differs > 0                ? std::to_string(differs) + " of " +
-                                   std::to_string(which.at("observations").size()) + " differ"
-                             : "as expected (" + std::to_string(which.at("observations").size()) + ")";
-      }
-      out << " " << text << " |";
-    }
+    for (const auto& fabric : table.fabrics) out << " " << outcome_of(table, fabric, name) << " |";
     out << "\n";
   }
+}
+
+}  // namespace
+
+std::string markdown(const Table& table) {
+  std::ostringstream out;
+  out << "# Conformance\n\n";
+  write_provenance(table, out);
+  out << "\n";
+  write_deviations(table, out);
+  out << "\n";
+  write_faults(table, out);
+  out << "\n";
+  write_cases(table, out);
   return out.str();
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans of `r2bench exec`, and `r2bench inject` on what runs. Every test asserts on witnesses.
-#include "harness/exec/exec_fixture.h"
+#include "harness/exec/testing/exec_fixture.h"
 
 namespace r2bench::test {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the ports of a shared fabric are like: link layer, how many, MTU.
-#include "harness/exec/exec_fixture.h"
+#include "harness/exec/testing/exec_fixture.h"
 
 namespace r2bench::test {
 namespace {

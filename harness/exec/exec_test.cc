@@ -4,7 +4,7 @@
 #include <random>
 #include <set>
 
-#include "harness/exec/exec_fixture.h"
+#include "harness/exec/testing/exec_fixture.h"
 #include "harness/vhca/tests/leftovers.h"
 
 namespace r2bench::test {

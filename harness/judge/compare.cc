@@ -209,6 +209,13 @@ SampleComparison compare_sets(const SampleSet& before, const SampleSet& after, c
       row.before = quantile(values_before, 50);
       if (!values_now.empty()) row.after = quantile(values_now, 50);
       const size_t least = std::min(row.n_before, row.n_after);
+      if (least < thresholds.least_samples && once_per_run(metric.name)) {
+        result.notes.push_back(was.scenario + ", " + was.mode + ", " + metric.name + ": " +
+                               count_text(row.n_before) + " before, " + std::to_string(row.n_after) +
+                               " now, one in each run; compared from " +
+                               std::to_string(thresholds.least_samples) + " on each side");
+        continue;
+      }
       if (least < thresholds.least_samples) {
         row.why = count_text(row.n_before) + " before, " + std::to_string(row.n_after) + " now, and " +
                   std::to_string(thresholds.least_samples) + " are needed on each side; --repeats makes more";

@@ -96,6 +96,23 @@ TEST(Compare, what_is_missing_is_unknown) {
   EXPECT_EQ(compare(SampleSet{}, before, {}).change(), Shift::kUnknown);
 }
 
+TEST(Compare, what_each_run_has_once_is_noted_until_there_are_enough_runs) {
+  const auto renewals = [](size_t runs, double ms) {
+    MetricSamples samples = {"renew_ms", "ms", Better::kLower, {}, {}};
+    for (size_t i = 0; i < runs; ++i) samples.runs.push_back({ms + 0.01 * double(i)});
+    return samples;
+  };
+  const MetricSamples same = recover({around(5, 24, 0.5, 1)});
+  const SampleComparison few =
+      compare(set_of("A", {same, renewals(1, 5)}), set_of("B", {same, renewals(1, 9)}), {});
+  EXPECT_EQ(few.change(), Change::kSame);
+  ASSERT_EQ(few.notes.size(), 1u);
+  EXPECT_NE(few.notes[0].find("renew_ms: 1 sample before, 1 now"), std::string::npos) << few.notes[0];
+  const SampleComparison many =
+      compare(set_of("A", {same, renewals(12, 5)}), set_of("B", {same, renewals(12, 9)}), {});
+  EXPECT_EQ(row(many, "renew_ms").change, Change::kWorse);
+}
+
 TEST(Compare, other_conditions_are_not_comparable) {
   const auto before = set_of("A", {recover({around(5, 24, 0.5, 1)})});
   auto later = set_of("B", {recover({around(5, 24, 0.5, 2)})});

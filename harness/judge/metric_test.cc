@@ -8,9 +8,12 @@
 #include <set>
 #include <sstream>
 
-#include "harness/report/sample_result.h"
+#include "harness/report/testing/sample_result.h"
 
 namespace r2bench {
+namespace metrics_of {
+std::vector<Metric> slowest();  // of README.md
+}
 namespace {
 
 TEST(Metrics, are_declared_once_and_whole) {
@@ -39,6 +42,32 @@ TEST(Metrics, have_a_value_or_a_reason_in_every_mode) {
     }
 }
 
+TEST(Metrics, the_one_of_the_page_is_read_and_measured) {
+  const std::vector<Metric> of_the_page = metrics_of::slowest();
+  ASSERT_EQ(of_the_page.size(), 1u);
+  const Metric& slowest = of_the_page.front();
+  EXPECT_EQ(metric_of(slowest.info.name), nullptr) << "the page's example is there already";
+  const Numeric wanted = std::get<Numeric>(parse_condition(slowest.info, "<= 50 ms"));
+  EXPECT_THROW(parse_condition(slowest.info, "<= 50"), ExpressionError);
+  const RunResult result = sample_result();
+  const Scenario scenario = sample_scenario();
+  const Value value = slowest.value({scenario, result, result.modes.front()});
+  ASSERT_TRUE(value.number);
+  EXPECT_DOUBLE_EQ(*value.number, 34.4);
+  EXPECT_TRUE(compare(*value.number, wanted.comparison, *evaluate(wanted.bound, nullptr)));
+  ModeResult empty;
+  EXPECT_FALSE(slowest.value({scenario, result, empty}).number);
+}
+
+TEST(Metrics, what_is_compared_has_a_unit_that_samples_have_too) {
+  for (const Metric& metric : all_metrics())
+    if (metric.info.compared) {
+      EXPECT_TRUE(metric.info.words.empty() && !metric.info.text) << metric.info.name;
+      EXPECT_TRUE(metric.info.unit == Unit::kNone || std::string(metric.info.compared->unit).empty())
+          << metric.info.name;
+    }
+}
+
 TEST(Metrics, the_page_of_scenarios_lists_them) {
   const std::string file = std::string(R2BENCH_SOURCE_DIR) + "/harness/scenario/README.md";
   std::stringstream read;
@@ -51,7 +80,8 @@ TEST(Metrics, the_page_of_scenarios_lists_them) {
   if (std::getenv("R2BENCH_UPDATE_GOLDEN") != nullptr)
     std::ofstream(file) << page.substr(0, from) << wanted << page.substr(to);
   else
-    EXPECT_EQ(page.substr(from, to - from), wanted) << "R2BENCH_UPDATE_GOLDEN=1 verdict_test writes it";
+    EXPECT_EQ(page.substr(from, to - from), wanted)
+        << "R2BENCH_UPDATE_GOLDEN=1 ./r2bench test -R '^verdict_test$' writes it";
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "harness/judge/metric.h"
+
 namespace r2bench {
 namespace {
 
@@ -16,8 +18,53 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 // Operations that follow each other are not independent: their medians in so many blocks are.
 constexpr size_t kOperationBlocks = 20;
 
-MetricSamples metric(const char* name, const char* unit, Better better, std::vector<double> values) {
-  return {name, unit, better, {std::move(values)}, {}};
+/// Samples of what no expectation names.
+constexpr struct {
+  const char* name;
+  const char* unit;
+  Better better;
+} kOwnSamples[] = {{"before_gbps", "Gbit/s", Better::kHigher},
+                   {"retained", "", Better::kHigher},
+                   {"switch_ms", "ms", Better::kLower},
+                   {"busbw", "GB/s", Better::kHigher},
+                   {"operation_ms", "ms", Better::kLower}};
+
+const char* unit_of(const MetricInfo& metric) {
+  switch (metric.unit) {
+    case Unit::kMilliseconds:
+      return "ms";
+    case Unit::kPercent:
+      return "%";
+    case Unit::kNone:
+      break;
+  }
+  return metric.compared->unit;
+}
+
+/// The metrics of which each run, fault or pair is a sample; of a time's percentiles the median stands for
+/// all.
+std::vector<const MetricInfo*> sampled(Compared::Each each) {
+  std::vector<const MetricInfo*> found;
+  for (const Metric& metric : all_metrics()) {
+    const size_t dot = metric.info.name.find('.');
+    if (metric.info.compared && metric.info.compared->each == each &&
+        (dot == std::string::npos || metric.info.name.substr(dot) == ".p50"))
+      found.push_back(&metric.info);
+  }
+  return found;
+}
+
+/// "recover_ms" of "recover_ms.p50".
+std::string without_statistic(const std::string& name) { return name.substr(0, name.find('.')); }
+
+MetricSamples metric(const MetricInfo& info, std::vector<double> values) {
+  return {without_statistic(info.name), unit_of(info), info.compared->better, {std::move(values)}, {}};
+}
+
+MetricSamples metric(const std::string& name, std::vector<double> values) {
+  for (const auto& own : kOwnSamples)
+    if (name == own.name) return {name, own.unit, own.better, {std::move(values)}, {}};
+  return metric(metric_of(name)->info, std::move(values));
 }
 
 /// JSON has no infinity: a time that never came is null.
@@ -36,7 +83,9 @@ std::vector<double> block_medians(const std::vector<double>& values) {
 }
 
 void add_fault_metrics(const Json& run, ModeSamples& mode) {
-  std::vector<double> detect, switched, migrate, recover, blackout, before, retained;
+  std::vector<double> switched, before, retained;
+  const std::vector<const MetricInfo*> declared = sampled(Compared::Each::kFault);
+  std::vector<std::vector<double>> times(declared.size());
   const bool recovers = run.at("r2cc_mode").get<int>() != 0;
   for (const Json& fault : run.at("faults")) {
     if (!fault.at("witnessed").get<bool>()) continue;
@@ -47,20 +96,15 @@ void add_fault_metrics(const Json& run, ModeSamples& mode) {
         retained.push_back(after_rate.get<double>() / before_rate.get<double>());
     }
     if (!recovers || !fault.at("sampled").get<bool>()) continue;
-    detect.push_back(time_or_never(fault.at("detect_ms")));
+    for (size_t i = 0; i < declared.size(); ++i)
+      times[i].push_back(time_or_never(fault.at(without_statistic(declared[i]->name))));
     if (fault.contains("switch_ms")) switched.push_back(time_or_never(fault.at("switch_ms")));
-    migrate.push_back(time_or_never(fault.at("migrate_ms")));
-    recover.push_back(time_or_never(fault.at("recover_ms")));
-    blackout.push_back(time_or_never(fault.at("blackout_ms")));
   }
-  mode.metrics.push_back(metric("before_gbps", "Gbit/s", Better::kHigher, before));
+  mode.metrics.push_back(metric("before_gbps", before));
   if (!recovers) return;
-  mode.metrics.push_back(metric("detect_ms", "ms", Better::kLower, detect));
-  if (!switched.empty()) mode.metrics.push_back(metric("switch_ms", "ms", Better::kLower, switched));
-  mode.metrics.push_back(metric("migrate_ms", "ms", Better::kLower, migrate));
-  mode.metrics.push_back(metric("recover_ms", "ms", Better::kLower, recover));
-  mode.metrics.push_back(metric("blackout_ms", "ms", Better::kLower, blackout));
-  mode.metrics.push_back(metric("retained", "", Better::kHigher, retained));
+  for (size_t i = 0; i < declared.size(); ++i) mode.metrics.push_back(metric(*declared[i], times[i]));
+  if (!switched.empty()) mode.metrics.push_back(metric("switch_ms", switched));
+  mode.metrics.push_back(metric("retained", retained));
 }
 
 void add_pair_metrics(const Json& result, const Json& run, ModeSamples& mode) {
@@ -71,11 +115,18 @@ void add_pair_metrics(const Json& result, const Json& run, ModeSamples& mode) {
     const Json per_gb = job.value("cpu_s_per_gb", Json());
     if (per_gb.is_number()) cpu.push_back(per_gb);
   }
-  mode.metrics.push_back(metric("busbw", "GB/s", Better::kHigher, busbw));
-  if (!cpu.empty()) mode.metrics.push_back(metric("cpu_per_gb", "s/GB", Better::kLower, cpu));
+  mode.metrics.push_back(metric("busbw", busbw));
+  if (!cpu.empty()) mode.metrics.push_back(metric("cpu_per_gb", cpu));
   const Json& overhead = run.at("metrics").at("overhead_pct");
-  if (overhead.is_object())
-    mode.metrics.push_back(metric("overhead_pct", "%", Better::kLower, overhead.at("each")));
+  if (overhead.is_object()) mode.metrics.push_back(metric("overhead_pct", overhead.at("each")));
+}
+
+/// A result from before the metric was declared has no value of it.
+void add_run_metrics(const Json& run, ModeSamples& mode) {
+  const Json values = run.at("metrics").value("values", Json::object());
+  for (const MetricInfo* info : sampled(Compared::Each::kRun))
+    if (const Json value = values.value(info->name, Json()); value.is_number())
+      mode.metrics.push_back(metric(*info, {value.get<double>()}));
 }
 
 std::string wrong_of(const Json& run) {
@@ -212,6 +263,12 @@ SampleSet SampleSet::beside(const SampleSet& reference) const {
   return both;
 }
 
+bool once_per_run(const std::string& metric) {
+  const Metric* declared = metric_of(metric);
+  return declared != nullptr && declared->info.compared &&
+         declared->info.compared->each == Compared::Each::kRun;
+}
+
 SampleSet samples_of_result(const Json& result, const std::string& name) {
   SampleSet set;
   set.name = name;
@@ -226,8 +283,8 @@ SampleSet samples_of_result(const Json& result, const std::string& name) {
     if (!run.at("faults").empty()) add_fault_metrics(run, mode);
     if (result.at("pairs").get<int>() > 0) add_pair_metrics(result, run, mode);
     if (run.at("faults").empty() && result.at("pairs").get<int>() == 0)
-      mode.metrics.push_back(
-          metric("operation_ms", "ms", Better::kLower, block_medians(run.at("iteration_ms"))));
+      mode.metrics.push_back(metric("operation_ms", block_medians(run.at("iteration_ms"))));
+    add_run_metrics(run, mode);
     set.modes.push_back(std::move(mode));
   }
   return set;

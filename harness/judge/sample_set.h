@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-namespace r2bench {
+#include "harness/scenario/expectation.h"
 
-enum class Better { kLower, kHigher };
+namespace r2bench {
 
 /// One metric's samples, run by run: the spread between runs of the same program is the machine's, not the
 /// program's. A time that never came is infinite.
@@ -55,8 +55,11 @@ struct SampleSet {
 
 /// Of a result.json that the schema accepts (version 2). Modes that are expected to end in an error are kept
 /// for their outcome; a mode without faults has operation_ms, one of interleaved pairs busbw and
-/// overhead_pct.
+/// overhead_pct. Metrics that declare it (MetricInfo::compared) are taken by themselves.
 SampleSet samples_of_result(const nlohmann::json& result, const std::string& name);
+
+/// Has a metric of that name one sample in each run?
+bool once_per_run(const std::string& metric);
 
 /// The baseline file: samples, run by run, so that each later comparison can test against all of them.
 inline constexpr int kBaselineVersion = 1;

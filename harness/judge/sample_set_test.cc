@@ -38,6 +38,28 @@ TEST(SampleSet, takes_pairs_where_there_are_pairs) {
   EXPECT_EQ(mode->find("recover_ms"), nullptr);
 }
 
+TEST(SampleSet, takes_a_metric_that_says_so_once_from_each_run) {
+  Json result = sample_result("silent_port_down_10_faults");
+  EXPECT_EQ(samples_of_result(result, "A").find("silent_port_down", "migrate")->find("renew_ms"), nullptr);
+  for (Json& run : result["runs"]) run["metrics"]["values"]["renew_ms"] = 7.5;
+  const SampleSet set = samples_of_result(result, "A");
+  const MetricSamples* renewal = set.find("silent_port_down", "migrate")->find("renew_ms");
+  ASSERT_NE(renewal, nullptr);
+  EXPECT_EQ(renewal->all(), std::vector<double>{7.5});
+  EXPECT_EQ(renewal->unit, "ms");
+  EXPECT_EQ(renewal->better, Better::kLower);
+  EXPECT_TRUE(once_per_run("renew_ms"));
+  EXPECT_FALSE(once_per_run("recover_ms"));
+}
+
+TEST(SampleSet, units_and_directions_are_those_that_the_metrics_declare) {
+  const SampleSet pairs = samples_of_result(sample_result("no_fault_balance_40_pairs"), "A");
+  const MetricSamples* overhead = pairs.find("no_fault_balance", "balance")->find("overhead_pct");
+  ASSERT_NE(overhead, nullptr);
+  EXPECT_EQ(overhead->unit, "%");
+  EXPECT_EQ(overhead->better, Better::kLower);
+}
+
 TEST(SampleSet, a_time_that_never_came_is_infinite) {
   Json result = sample_result("silent_port_down_10_faults");
   for (Json& run : result["runs"])

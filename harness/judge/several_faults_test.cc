@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Jobs with several faults at a time, of different kinds: whose fence is whose, each strike's own t0 and
 // heal, and what the mode can carry from one change of the NICs to the next.
-#include "harness/judge/evaluate_fixture.h"
 #include "harness/judge/nics_left.h"
+#include "harness/judge/testing/evaluate_fixture.h"
 #include "harness/report/story.h"
 
 namespace r2bench {

@@ -62,6 +62,68 @@ void allow_for_clocks(const ModeResult& mode, const Metric& metric, Comparison c
     *judgement.wanted_value -= mode.clock_bound_ms;
 }
 
+/// Whether an expectation is met; none: that is not known, and the judgement stays unknown.
+struct Met {
+  bool met = false;
+  bool for_good = false;  ///< not met, whatever comes
+};
+
+/// A time that never came for one fault fails whatever the bound; else each fault has its own floor.
+void take_each_faults_floor(const ModeResult& mode, const std::string& metric, const Numeric& numeric,
+                            const QuantityValue& quantities, Judgement& judgement) {
+  const size_t dot = metric.find('.');
+  if (dot == std::string::npos || !std::isfinite(*judgement.got_value) || !names_floor(numeric.bound)) return;
+  const auto decides = per_fault(mode, metric.substr(0, dot), metric.substr(dot + 1), numeric, quantities);
+  if (!decides) return;
+  if (decides->got != *judgement.got_value)
+    judgement.got += "; the fault that decides by its own floor: " + milliseconds(decides->got);
+  judgement.got_value = decides->got;
+  judgement.wanted_value = decides->wanted;
+}
+
+/// Each round has to meet it; the first one that does not is told.
+void judge_rounds(const std::vector<uint64_t>& counts, Comparison comparison, Judgement& judgement,
+                  Met& result) {
+  result.met = result.met || counts.size() > 1;
+  for (size_t round = 0; round < counts.size(); ++round) {
+    result.for_good = result.for_good || exceeded(counts[round], comparison, *judgement.wanted_value);
+    if (compare(double(counts[round]), comparison, *judgement.wanted_value)) continue;
+    if (counts.size() > 1 && result.met)
+      judgement.got += ", " + std::to_string(counts[round]) + " in round " + std::to_string(round + 1);
+    if (result.met) judgement.got_value = double(counts[round]);
+    result.met = false;
+  }
+}
+
+std::optional<Met> judge_number(const ModeResult& mode, const Metric* metric, const std::string& name,
+                                const Numeric& numeric, Judgement& judgement) {
+  const QuantityValue quantities = [&](Quantity q) { return quantity(mode, q); };
+  judgement.wanted_value = evaluate(numeric.bound, quantities);
+  if (!judgement.got_value) return std::nullopt;
+  take_each_faults_floor(mode, name, numeric, quantities, judgement);
+  allow_for_clocks(mode, *metric, numeric.comparison, judgement);
+  if (!judgement.wanted_value) {
+    judgement.got += ", but the right side is not known in this run";
+    return std::nullopt;
+  }
+  Met result{compare(*judgement.got_value, numeric.comparison, *judgement.wanted_value)};
+  if (metric->by_round) judge_rounds(metric->by_round(mode), numeric.comparison, judgement, result);
+  return result;
+}
+
+std::optional<Met> judge_value(const ModeResult& mode, const Metric* metric, const Expectation& expectation,
+                               Judgement& judgement) {
+  if (const Numeric* numeric = std::get_if<Numeric>(&expectation.condition))
+    return judge_number(mode, metric, expectation.metric, *numeric, judgement);
+  if (!judgement.got_word) return std::nullopt;
+  if (const Word* word = std::get_if<Word>(&expectation.condition))
+    return Met{(*judgement.got_word == word->word) != word->negated};
+  const bool says_so = holds(*judgement.got_word, std::get<Text>(expectation.condition));
+  judgement.got = says_so ? "it says so" : "it does not say so";
+  judgement.detail = *judgement.got_word;
+  return Met{says_so};
+}
+
 Judgement judge_one(const Scenario& scenario, const RunResult& result, const ModeResult& mode,
                     const Expectation& expectation) {
   Judgement judgement;
@@ -76,56 +138,12 @@ Judgement judge_one(const Scenario& scenario, const RunResult& result, const Mod
   judgement.got_value = value.number;
   judgement.got_word = value.word;
   judgement.detail = value.detail;
-  bool met = false;
-  bool for_good = false;  // not met, whatever comes
-  if (const Word* word = std::get_if<Word>(&expectation.condition)) {
-    if (!value.word) return judgement;
-    met = (*value.word == word->word) != word->negated;
-  } else if (const Text* text = std::get_if<Text>(&expectation.condition)) {
-    if (!value.word) return judgement;
-    met = holds(*value.word, *text);
-    judgement.got = met ? "it says so" : "it does not say so";
-    judgement.detail = *value.word;
-  } else {
-    const Numeric& numeric = std::get<Numeric>(expectation.condition);
-    const QuantityValue quantities = [&](Quantity q) { return quantity(mode, q); };
-    judgement.wanted_value = evaluate(numeric.bound, quantities);
-    if (!value.number) return judgement;
-    const size_t dot = expectation.metric.find('.');
-    // A time that never came for one fault fails whatever the bound; else each fault has its own floor.
-    if (dot != std::string::npos && std::isfinite(*value.number) && names_floor(numeric.bound)) {
-      if (const auto decides = per_fault(mode, expectation.metric.substr(0, dot),
-                                         expectation.metric.substr(dot + 1), numeric, quantities)) {
-        if (decides->got != *value.number)
-          judgement.got += "; the fault that decides by its own floor: " + milliseconds(decides->got);
-        judgement.got_value = decides->got;
-        judgement.wanted_value = decides->wanted;
-      }
-    }
-    allow_for_clocks(mode, *metric, numeric.comparison, judgement);
-    if (judgement.wanted_value)
-      met = compare(*judgement.got_value, numeric.comparison, *judgement.wanted_value);
-    if (!judgement.wanted_value) {
-      judgement.got += ", but the right side is not known in this run";
-      return judgement;
-    }
-    const std::vector<uint64_t> counts = metric->by_round ? metric->by_round(mode) : std::vector<uint64_t>();
-    // Each round has to meet it; the first one that does not is told.
-    met = met || counts.size() > 1;
-    for (size_t round = 0; round < counts.size(); ++round) {
-      for_good = for_good || exceeded(counts[round], numeric.comparison, *judgement.wanted_value);
-      if (compare(double(counts[round]), numeric.comparison, *judgement.wanted_value)) continue;
-      if (counts.size() > 1 && met)
-        judgement.got += ", " + std::to_string(counts[round]) + " in round " + std::to_string(round + 1);
-      if (met) judgement.got_value = double(counts[round]);
-      met = false;
-    }
-  }
-  const bool without_fault = metric != nullptr && metric->without_fault;
-  for_good = for_good || (without_fault && !met);
-  const bool seen = fault_was_seen(scenario, mode);
+  const std::optional<Met> known = judge_value(mode, metric, expectation, judgement);
+  if (!known) return judgement;
+  const bool met = known->met;
+  const bool proven = metric != nullptr && metric->without_fault && !met;  // wrong without a fault, too
   judgement.verdict = met ? Verdict::kPass : Verdict::kFail;
-  if (!seen && !(without_fault && !met)) {
+  if (!fault_was_seen(scenario, mode) && !proven) {
     judgement.verdict = Verdict::kUnknown;
     judgement.got += ", but the fault was not seen";
   }
@@ -134,7 +152,7 @@ Judgement judge_one(const Scenario& scenario, const RunResult& result, const Mod
       judgement.verdict = Verdict::kUnknown;
       judgement.got += ", but " + why;
     }
-  if (mode.outcome == Outcome::kCancelled && !for_good) {
+  if (mode.outcome == Outcome::kCancelled && !known->for_good && !proven) {
     judgement.verdict = Verdict::kUnknown;
     judgement.got += ", but the run was cut short";
   }

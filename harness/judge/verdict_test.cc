@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "harness/report/sample_result.h"
+#include "harness/report/testing/sample_result.h"
 
 namespace r2bench {
 namespace {

@@ -79,7 +79,7 @@ const std::vector<FaultRow>& fault_rows() {
         const std::string parameters = example.parameters;
         all.push_back({kind.name + std::string(example.suffix),
                        std::string("kind: ") + kind.name + (parameters.empty() ? "" : ", ") + parameters,
-                       example.harm, example.messages_late, example.at_registration});
+                       example});
       }
     }
     return all;

@@ -26,12 +26,9 @@ enum class Side { kSender, kReceiver, kBoth };
 
 /// One row of the matrix: a kind of fault with its parameters, as the kind declares it.
 struct FaultRow {
-  using Effect = faultinject::Harm;  ///< on the path that it strikes
-  std::string name;                  ///< port_down_silent
-  std::string parameters;            ///< `kind: port_down, events: false`
-  Effect effect = Effect::kBreaks;
-  int messages_late = 0;  ///< as faultinject::Example has it, like the next
-  bool at_registration = false;
+  std::string name;               ///< port_down_silent
+  std::string parameters;         ///< `kind: port_down, events: false`
+  faultinject::Example declared;  ///< what the kind says of it
 };
 
 struct Cell {
@@ -69,7 +66,7 @@ enum class Expected {
 };
 struct Expectation {
   Expected outcome = Expected::kSurvives;
-  std::string reason;  ///< why it cannot survive; empty when it must
+  std::string reason;              ///< why it cannot survive; empty when it must
   std::vector<std::string> words;  ///< the plugin's error has one of these
 };
 /// `on_engine`: cell_scenario.h.

@@ -113,9 +113,9 @@ std::string scenario_text(const Cell& cell, uint64_t seed, const std::string& mo
                   "node0/nic0", "kind: qp_error, qp: all");
   // A replay goes over the other NIC; everything else happens on the first. A path that is opened meanwhile,
   // which is when something is registered or connected, may be on either.
-  const std::string nic = cell.moment != Moment::kReplay ? "/nic0"
-                          : cell.fault->at_registration  ? "/nic*"
-                                                         : "/nic1";
+  const std::string nic = cell.moment != Moment::kReplay                                 ? "/nic0"
+                          : cell.fault->declared.strikes == faultinject::Strikes::kSetUp ? "/nic*"
+                                                                                         : "/nic1";
   for (const int node : {0, 1}) {
     if (cell.side == Side::kSender && node != 0) continue;
     if (cell.side == Side::kReceiver && node != 1) continue;

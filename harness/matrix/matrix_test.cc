@@ -82,6 +82,43 @@ TEST(Matrix, no_moment_is_without_a_fault_and_no_fault_without_a_moment) {
         << name(moment);
 }
 
+TEST(Matrix, what_a_kind_strikes_says_at_which_moments_it_can) {
+  using faultinject::Strikes;
+  const auto moments_of = [](Strikes strikes) {
+    FaultRow fault;
+    fault.declared.strikes = strikes;
+    std::string names;
+    for (const Moment moment : moments())
+      if (why_empty(fault, moment).empty()) names += std::string(name(moment)) + " ";
+    return names;
+  };
+  const std::string in_traffic = "first_message mid_message last_segment replay failback ";
+  EXPECT_EQ(moments_of(Strikes::kAnything), "connect " + in_traffic + "close ");
+  EXPECT_EQ(moments_of(Strikes::kSetUp), "connect replay ");
+  EXPECT_EQ(moments_of(Strikes::kWork), "connect " + in_traffic);
+  EXPECT_EQ(moments_of(Strikes::kMessages), in_traffic);
+  EXPECT_EQ(moments_of(Strikes::kReceives), in_traffic);
+  EXPECT_EQ(moments_of(Strikes::kTwoQueuePairs), "connect first_message mid_message failback ");
+}
+
+TEST(Matrix, a_kind_that_an_end_cannot_fence_may_end_the_job_in_an_error_that_says_so) {
+  using faultinject::Fence;
+  FaultRow fault;
+  const auto outcome = [&](Moment moment, Side side, bool on_engine = false) {
+    return expected({&fault, moment, Operation::kAllReduce, side}, on_engine).outcome;
+  };
+  EXPECT_EQ(outcome(Moment::kMidMessage, Side::kBoth), Expected::kSurvives);
+  fault.declared.fence = Fence::kPeerOnly;
+  EXPECT_EQ(outcome(Moment::kMidMessage, Side::kReceiver), Expected::kSurvives);
+  EXPECT_EQ(outcome(Moment::kMidMessage, Side::kBoth), Expected::kExplainedError);
+  fault.declared.fence = Fence::kNoEnd;
+  EXPECT_EQ(outcome(Moment::kMidMessage, Side::kReceiver), Expected::kExplainedError);
+  EXPECT_EQ(outcome(Moment::kConnect, Side::kBoth), Expected::kSurvives);
+  fault.declared = {.no_more_set_up = true};
+  EXPECT_EQ(outcome(Moment::kReplay, Side::kBoth), Expected::kSurvives);
+  EXPECT_EQ(outcome(Moment::kReplay, Side::kBoth, true), Expected::kExplainedError);
+}
+
 /// A job in which message 3 was on its way when `cell-node0` struck, and which then ended well after a
 /// migration.
 class Verdict : public testing::Test {

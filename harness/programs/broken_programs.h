@@ -7,7 +7,7 @@
 #include <optional>
 #include <regex>
 
-#include "harness/exec/exec_fixture.h"
+#include "harness/exec/testing/exec_fixture.h"
 
 namespace r2bench::test {
 

@@ -10,7 +10,7 @@
 #include "harness/report/events.h"
 #include "harness/base/format.h"
 #include "harness/report/junit.h"
-#include "harness/report/sample_result.h"
+#include "harness/report/testing/sample_result.h"
 #include "harness/report/terminal.h"
 
 namespace r2bench {

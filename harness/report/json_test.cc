@@ -6,7 +6,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "harness/report/sample_result.h"
+#include "harness/report/testing/sample_result.h"
 #include "harness/report/schema.h"
 
 namespace r2bench {

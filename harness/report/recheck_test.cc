@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/report/json.h"
-#include "harness/report/sample_result.h"
+#include "harness/report/testing/sample_result.h"
 
 namespace r2bench {
 namespace {

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "harness/report/sample_result.h"
+#include "harness/report/testing/sample_result.h"
 
 namespace r2bench {
 namespace {

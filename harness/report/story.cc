@@ -216,19 +216,8 @@ std::string headline(const Scenario& scenario) {
 std::string meaning_of_kind(const std::string& kind, Tense tense) {
   if (const faultinject::FaultKind* declared = faultinject::find_fault_kind(kind))
     return tense == Tense::kPast ? declared->past : declared->present;
-  struct Meaning {
-    const char* kind;
-    const char* past;
-    const char* present;
-  };
-  static constexpr Meaning kOfRanks[] = {
-      {"sigstop", "was stopped, its NICs alive", "is stopped, its NICs alive"},
-      {"receiver_sleep", "slept without polling", "sleeps without polling"},
-      {"kill", "was killed", "is killed"},
-  };
-  for (const Meaning& meaning : kOfRanks) {
-    if (kind == meaning.kind) return tense == Tense::kPast ? meaning.past : meaning.present;
-  }
+  if (const RankFaultInfo* declared = find_rank_fault_kind(kind))
+    return tense == Tense::kPast ? declared->past : declared->present;
   return kind;
 }
 

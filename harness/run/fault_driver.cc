@@ -88,79 +88,89 @@ void FaultDriver::arm_first() {
   move(Phase::kArmed, now);
 }
 
+/// The earliest iteration and time of the scenario's faults: later rounds keep the distances from there.
+FaultDriver::Round FaultDriver::new_round(uint64_t now_ns) {
+  Round round;
+  round.now_ns = now_ns;
+  round.phase_ns = random_phase_ns();
+  round.iteration = collector_.begun_by_any() + 2;
+  for (const auto& spec : scenario_.faults) {
+    if (by_iteration(spec.trigger))
+      round.base_iteration = std::min(round.base_iteration, *spec.trigger.value);
+    if (spec.trigger.kind == Trigger::Kind::kTime)
+      round.base_time = std::min<int64_t>(round.base_time, spec.trigger.after.count());
+    if (spec.trigger.kind == Trigger::Kind::kNow) round.base_time = 0;
+  }
+  for (const RankFault& fault : scenario_.rank_faults) {
+    if (fault.at_iter) round.base_iteration = std::min(round.base_iteration, uint64_t(*fault.at_iter));
+    if (fault.at_time) round.base_time = std::min<int64_t>(round.base_time, fault.at_time->count());
+  }
+  return round;
+}
+
 void FaultDriver::arm_round(uint64_t now_ns) {
   round_begin_ = firings_.size();
   due_.clear();
   pending_.clear();
   rank_faults_.clear();
-  const bool first = repetition_ == 0;
-  // Later rounds keep the distances of the first, and begin at a random moment.
-  const uint64_t phase_ns = random_phase_ns();
-  const uint64_t origin_iteration = collector_.begun_by_any() + 2;
-  uint64_t base_iteration = UINT64_MAX;
-  int64_t base_time = INT64_MAX;
-  for (const auto& spec : scenario_.faults) {
-    if (by_iteration(spec.trigger)) base_iteration = std::min(base_iteration, *spec.trigger.value);
-    if (spec.trigger.kind == Trigger::Kind::kTime)
-      base_time = std::min<int64_t>(base_time, spec.trigger.after.count());
-    if (spec.trigger.kind == Trigger::Kind::kNow) base_time = 0;
-  }
-  for (const RankFault& fault : scenario_.rank_faults) {
-    if (fault.at_iter) base_iteration = std::min(base_iteration, uint64_t(*fault.at_iter));
-    if (fault.at_time) base_time = std::min<int64_t>(base_time, fault.at_time->count());
-  }
+  const Round round = new_round(now_ns);
+  for (size_t i = 0; i < scenario_.faults.size(); ++i) arm_injected(i, round);
+  for (size_t i = 0; i < scenario_.rank_faults.size(); ++i) plan_rank_fault(i, round);
+}
 
-  for (size_t i = 0; i < scenario_.faults.size(); ++i) {
-    faultinject::FaultSpec spec = scenario_.faults[i];
-    Firing firing;
-    firing.fault = i;
-    firing.repetition = repetition_;
-    firing.armed_ns = now_ns;
-    firing.before_from_ns = steady_from_ns_;
-    firing.nics = nics_of(spec.target, scenario_.fabric);
-    firings_.push_back(firing);
-    if (by_iteration(spec.trigger)) {
-      if (!first) spec.trigger.value = origin_iteration + (*spec.trigger.value - base_iteration);
-      pending_.push_back({firings_.size() - 1, spec, *spec.trigger.value});
-      continue;
-    }
-    if (waits_for_pending(spec.trigger)) {  // the board must know the other one first
-      pending_.push_back({firings_.size() - 1, spec, 0});
-      continue;
-    }
-    const bool timed = spec.trigger.kind == Trigger::Kind::kTime;
-    if (!first && (timed || spec.trigger.kind == Trigger::Kind::kNow)) {
-      const int64_t offset = timed ? spec.trigger.after.count() - base_time : 0;
-      spec.trigger = Trigger{};
-      firings_.back().board_id = board_.arm(spec);
-      due_.push_back({firings_.back().board_id, now_ns + phase_ns + uint64_t(offset)});
-    } else {
-      firings_.back().board_id = board_.arm(spec);
-    }
+Firing FaultDriver::firing_of(size_t fault, uint64_t now_ns) const {
+  Firing firing;
+  firing.fault = fault;
+  firing.repetition = repetition_;
+  firing.armed_ns = now_ns;
+  firing.before_from_ns = steady_from_ns_;
+  return firing;
+}
+
+void FaultDriver::arm_injected(size_t i, const Round& round) {
+  const bool first = repetition_ == 0;
+  faultinject::FaultSpec spec = scenario_.faults[i];
+  firings_.push_back(firing_of(i, round.now_ns));
+  firings_.back().nics = nics_of(spec.target, scenario_.fabric);
+  if (by_iteration(spec.trigger)) {
+    if (!first) spec.trigger.value = round.iteration + (*spec.trigger.value - round.base_iteration);
+    pending_.push_back({firings_.size() - 1, spec, *spec.trigger.value});
+    return;
   }
-  for (size_t i = 0; i < scenario_.rank_faults.size(); ++i) {
-    const RankFault& fault = scenario_.rank_faults[i];
-    Firing firing;
-    firing.fault = scenario_.faults.size() + i;
-    firing.repetition = repetition_;
-    firing.rank = fault.node * scenario_.fabric.ranks_per_node + fault.local_rank;
-    firing.armed_ns = now_ns;
-    firing.before_from_ns = steady_from_ns_;
-    RankFaultState state;
-    state.firing = firings_.size();
-    if (fault.at_iter)
-      state.due_iteration =
-          first ? uint64_t(*fault.at_iter) : origin_iteration + (uint64_t(*fault.at_iter) - base_iteration);
-    else if (!first)
-      state.due_ns = now_ns + phase_ns + uint64_t(fault.at_time->count() - base_time);
-    // A rank that knows beforehand sleeps in exactly that iteration.
-    state.told = fault.kind == RankFaultKind::kReceiverSleep && state.due_iteration != UINT64_MAX;
-    if (state.told)
-      ranks_[size_t(firing.rank)].send(
-          {{"type", "sleep"}, {"ns", int64_t(fault.duration.count())}, {"at", state.due_iteration}});
-    firings_.push_back(firing);
-    rank_faults_.push_back(state);
+  if (waits_for_pending(spec.trigger)) {  // the board must know the other one first
+    pending_.push_back({firings_.size() - 1, spec, 0});
+    return;
   }
+  const bool timed = spec.trigger.kind == Trigger::Kind::kTime;
+  if (!first && (timed || spec.trigger.kind == Trigger::Kind::kNow)) {
+    const int64_t offset = timed ? spec.trigger.after.count() - round.base_time : 0;
+    spec.trigger = Trigger{};
+    firings_.back().board_id = board_.arm(spec);
+    due_.push_back({firings_.back().board_id, round.now_ns + round.phase_ns + uint64_t(offset)});
+  } else {
+    firings_.back().board_id = board_.arm(spec);
+  }
+}
+
+void FaultDriver::plan_rank_fault(size_t i, const Round& round) {
+  const bool first = repetition_ == 0;
+  const RankFault& fault = scenario_.rank_faults[i];
+  Firing firing = firing_of(scenario_.faults.size() + i, round.now_ns);
+  firing.rank = fault.node * scenario_.fabric.ranks_per_node + fault.local_rank;
+  RankFaultState state;
+  state.firing = firings_.size();
+  if (fault.at_iter)
+    state.due_iteration = first ? uint64_t(*fault.at_iter)
+                                : round.iteration + (uint64_t(*fault.at_iter) - round.base_iteration);
+  else if (!first)
+    state.due_ns = round.now_ns + round.phase_ns + uint64_t(fault.at_time->count() - round.base_time);
+  // A rank that knows beforehand sleeps in exactly that iteration.
+  state.told = rank_fault_info(fault.kind).signal == 0 && state.due_iteration != UINT64_MAX;
+  if (state.told)
+    ranks_[size_t(firing.rank)].send(
+        {{"type", "sleep"}, {"ns", int64_t(fault.duration.count())}, {"at", state.due_iteration}});
+  firings_.push_back(firing);
+  rank_faults_.push_back(state);
 }
 
 bool FaultDriver::waits_for_pending(const Trigger& trigger) const {
@@ -212,6 +222,7 @@ void FaultDriver::run_rank_faults(uint64_t now_ns) {
   for (RankFaultState& state : rank_faults_) {
     Firing& firing = firings_[state.firing];
     const RankFault& fault = scenario_.rank_faults[firing.fault - scenario_.faults.size()];
+    const RankFaultInfo& kind = rank_fault_info(fault.kind);
     RankLink& rank = ranks_[size_t(firing.rank)];
     if (!state.begun) {
       if (done() && !state.told) continue;
@@ -220,16 +231,16 @@ void FaultDriver::run_rank_faults(uint64_t now_ns) {
       if (now_ns < state.due_ns && collector_.begun_by_any() <= state.due_iteration) continue;
       state.begun = true;
       firing.triggered_ns = now_ns;
-      if (fault.kind == RankFaultKind::kReceiverSleep) {
+      if (kind.signal == 0) {
         if (!state.told) rank.send({{"type", "sleep"}, {"ns", int64_t(fault.duration.count())}});
         continue;
       }
-      firing.t0_ns = rank.signal(fault.kind == RankFaultKind::kKill ? SIGKILL : SIGSTOP);
-      if (fault.kind == RankFaultKind::kKill) state.over = true;
+      firing.t0_ns = rank.signal(kind.signal);
+      if (!kind.lasts) state.over = true;
       continue;
     }
     if (state.over) continue;
-    if (fault.kind == RankFaultKind::kReceiverSleep) {
+    if (kind.signal == 0) {
       if (rank.slept.empty()) continue;
       firing.t0_ns = rank.slept.front().first;
       firing.healed_ns = rank.slept.front().second;
@@ -255,14 +266,10 @@ std::vector<Firing> FaultDriver::firings() const {
   return result;
 }
 
-bool FaultDriver::all_fired(uint64_t& last_t0_ns) const {
+bool FaultDriver::all_fired() const {
   const auto all = firings();
-  last_t0_ns = 0;
-  for (size_t i = round_begin_; i < all.size(); ++i) {
-    if (all[i].t0_ns == 0) return false;
-    last_t0_ns = std::max(last_t0_ns, all[i].t0_ns);
-  }
-  return true;
+  return std::all_of(all.begin() + long(round_begin_), all.end(),
+                     [](const Firing& firing) { return firing.t0_ns != 0; });
 }
 
 /// Faults that heal by themselves have done so, and the job has run on for long enough to be measured.
@@ -272,7 +279,7 @@ bool FaultDriver::round_over(uint64_t now_ns) const {
   for (size_t i = round_begin_; i < all.size(); ++i) {
     const bool of_rank = all[i].rank >= 0;
     const bool heals =
-        of_rank ? scenario_.rank_faults[all[i].fault - scenario_.faults.size()].kind != RankFaultKind::kKill
+        of_rank ? rank_fault_info(scenario_.rank_faults[all[i].fault - scenario_.faults.size()].kind).lasts
                 : scenario_.faults[all[i].fault].duration.has_value();
     if (heals && all[i].healed_ns == 0) return false;
     last_ns = std::max(last_ns, all[i].healed_ns);
@@ -340,34 +347,38 @@ void FaultDriver::tick(uint64_t now_ns) {
       noted_.push_back(i);
       note_(all[i].t0_ns, "fault", where(scenario_, all[i]));
     }
-  uint64_t last_t0 = 0;
-  const bool last_round = repetition_ + 1 >= repeats_;
-  const auto give_up = [&](const std::string& why) {
-    gave_up_ = why;
-    note_(now_ns, "gave_up", why);
-    move(Phase::kDone, now_ns);
-  };
+  advance_phase(now_ns);
+}
+
+void FaultDriver::give_up(uint64_t now_ns, const std::string& why) {
+  gave_up_ = why;
+  note_(now_ns, "gave_up", why);
+  move(Phase::kDone, now_ns);
+}
+
+void FaultDriver::advance_phase(uint64_t now_ns) {
+  const std::string round = "round " + std::to_string(repetition_ + 1);
   const uint64_t bound_ns = std::max(kPhaseBoundNs, 2 * uint64_t(scenario_.timeouts.stall.count()));
   const bool too_long = now_ns > phase_since_ns_ + bound_ns;
   switch (phase_) {
     case Phase::kArmed:
-      if (all_fired(last_t0)) move(Phase::kSettling, now_ns);
+      if (all_fired()) move(Phase::kSettling, now_ns);
       // A first round may lie far ahead, but within the planned iterations; a later one was due at once.
       else if (repetition_ == 0 && scenario_.workload.engine != Engine::kExec &&
                collector_.ended_by_all() > uint64_t(scenario_.workload.iters))
-        give_up("a fault had not struck by the last planned iteration");
+        give_up(now_ns, "a fault had not struck by the last planned iteration");
       else if (repetition_ > 0 && too_long)
-        give_up("a fault of round " + std::to_string(repetition_ + 1) + " found nothing to strike");
+        give_up(now_ns, "a fault of " + round + " found nothing to strike");
       break;
     case Phase::kSettling:
       if (round_over(now_ns)) {
         // The last round's faults stay; but where they heal by themselves, what comes back then is measured,
         // too.
-        if (last_round && (repeats_ == 1 || !all_healed())) return move(Phase::kDone, now_ns);
+        if (last_round() && (repeats_ == 1 || !all_healed())) return move(Phase::kDone, now_ns);
         heal_round(now_ns);
         move(Phase::kCarrying, now_ns);
       } else if (now_ns > own_healing_ns() + bound_ns) {
-        give_up("the job did not go on after round " + std::to_string(repetition_ + 1));
+        give_up(now_ns, "the job did not go on after " + round);
       }
       break;
     case Phase::kCarrying:
@@ -376,31 +387,36 @@ void FaultDriver::tick(uint64_t now_ns) {
       if (carries_again() && (everybody_home(now_ns) || now_ns > phase_since_ns_ + bound_ns / 2)) {
         steady_from_ns_ = now_ns;
         move(Phase::kSteady, now_ns);
-      } else if (too_long && last_round) {
+      } else if (too_long && last_round()) {
         move(Phase::kDone, now_ns);
       } else if (too_long) {
-        give_up("the target carried no traffic within " + std::to_string(bound_ns / (1000 * kNsPerMs)) +
-                " s of its healing in round " + std::to_string(repetition_ + 1));
+        give_up(now_ns, "the target carried no traffic within " +
+                            std::to_string(bound_ns / (1000 * kNsPerMs)) + " s of its healing in " + round);
       }
       break;
     case Phase::kSteady:
-      if (now_ns >= phase_since_ns_ + kSteadyNs &&
-          collector_.ended_by_all() >=
-              phase_iterations_ + (last_round ? kLastIterations : kSteadyIterations)) {
-        if (last_round) return move(Phase::kDone, now_ns);
+      if (is_steady(now_ns)) {
+        if (last_round()) return move(Phase::kDone, now_ns);
         ++repetition_;
         arm_round(now_ns);
         move(Phase::kArmed, now_ns);
-      } else if (too_long && last_round) {
+      } else if (too_long && last_round()) {
         move(Phase::kDone, now_ns);
       } else if (too_long) {
-        give_up("the job stood still before round " + std::to_string(repetition_ + 2));
+        give_up(now_ns, "the job stood still before round " + std::to_string(repetition_ + 2));
       }
       break;
     case Phase::kIdle:
     case Phase::kDone:
       break;
   }
+}
+
+/// Long enough, and for enough operations, to know the rate before the next round's faults.
+bool FaultDriver::is_steady(uint64_t now_ns) const {
+  return now_ns >= phase_since_ns_ + kSteadyNs &&
+         collector_.ended_by_all() >=
+             phase_iterations_ + (last_round() ? kLastIterations : kSteadyIterations);
 }
 
 bool FaultDriver::pausing(uint64_t) const {

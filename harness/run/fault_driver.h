@@ -48,13 +48,29 @@ class FaultDriver {
  private:
   enum class Phase { kIdle, kSteady, kArmed, kSettling, kCarrying, kDone };
 
+  /// Later rounds keep the distances of the first, and begin at a random moment.
+  struct Round {
+    uint64_t now_ns = 0, phase_ns = 0;
+    uint64_t iteration = 0;  ///< in which it can begin at the earliest
+    uint64_t base_iteration = UINT64_MAX;
+    int64_t base_time = INT64_MAX;
+  };
+
+  Round new_round(uint64_t now_ns);
   void arm_round(uint64_t now_ns);
+  void arm_injected(size_t i, const Round& round);
+  void plan_rank_fault(size_t i, const Round& round);
+  Firing firing_of(size_t fault, uint64_t now_ns) const;
+  void advance_phase(uint64_t now_ns);
+  void give_up(uint64_t now_ns, const std::string& why);
+  bool last_round() const { return repetition_ + 1 >= repeats_; }
+  bool is_steady(uint64_t now_ns) const;
   void arm_pending(uint64_t now_ns);
   bool waits_for_pending(const faultinject::Trigger& trigger) const;
   uint64_t random_phase_ns();
   void fire_due(uint64_t now_ns);
   void run_rank_faults(uint64_t now_ns);
-  bool all_fired(uint64_t& last_t0_ns) const;
+  bool all_fired() const;
   bool round_over(uint64_t now_ns) const;
   uint64_t own_healing_ns() const;
   void heal_round(uint64_t now_ns);

@@ -3,7 +3,7 @@
 // and sleeps of ranks are in rank_faults_test.cc.
 #include <set>
 
-#include "harness/run/fault_driver_fixture.h"
+#include "harness/run/testing/fault_driver_fixture.h"
 
 namespace r2bench {
 namespace {

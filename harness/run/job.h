@@ -77,8 +77,13 @@ class Job {
   void take_notes();
   std::string evidence_of_hang();
   faultinject::FaultBoard& board() { return boards_ ? *boards_ : hosts_[0]->board(); }
-  template <typename Predicate>
-  bool all_ranks(Predicate predicate) const;
+  void tell_all(const nlohmann::json& message);
+  bool all_ended();
+  void exchange_handles(uint64_t now_ns);
+  void wait_for_close(uint64_t now_ns);
+  void abort_ranks(uint64_t now_ns);
+  void collect_ranks(JobRecord& job);
+  void collect_hosts(JobRecord& job);
   JobRecord collect();
 
   const Scenario& scenario_;

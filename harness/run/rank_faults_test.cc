@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "harness/hosts/local_rank.h"
-#include "harness/run/fault_driver_fixture.h"
+#include "harness/run/testing/fault_driver_fixture.h"
 
 namespace r2bench {
 namespace {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/run/runner.h"
+#include "harness/base/format.h"
 
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -8,31 +9,21 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <fstream>
 #include <thread>
 
+#include "harness/base/revision.h"
+#include "harness/judge/evaluate.h"
+#include "harness/judge/pool.h"
+#include "harness/judge/strikes.h"
 #include "harness/measure/statistics.h"
 #include "harness/real/real_faults.h"
-#include "harness/judge/evaluate.h"
 #include "harness/run/job.h"
 #include "harness/run/mps.h"
-#include "harness/judge/pool.h"
-#include "harness/base/revision.h"
-#include "harness/judge/strikes.h"
 #include "r2ccl/base/config.h"
 
 namespace r2bench {
 namespace {
-
-std::string utc_now() {
-  const time_t now = time(nullptr);
-  tm utc{};
-  gmtime_r(&now, &utc);
-  char text[32];
-  strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return text;
-}
 
 std::vector<const Mode*> chosen_modes(const Scenario& scenario, const RunOptions& options) {
   std::vector<const Mode*> modes;
@@ -174,15 +165,26 @@ bool repeats_as_jobs(const Scenario& scenario) {
                      [](const auto& fault) { return fault.kind->ends == faultinject::Ends::kNeverForJob; });
 }
 
-}  // namespace
+/// How often each mode runs, and what becomes of `--repeats` and `pairs` in that.
+struct Rounds {
+  size_t repeats_per_job = 1;
+  size_t pairs = 0;
+  size_t count = 1;          ///< jobs of each mode
+  bool jobs_repeat = false;  ///< a round is one repeat of the faults
 
-RunResult run_scenario(const Scenario& scenario, const RunOptions& options, const std::atomic<bool>& cancel) {
-  const std::vector<const Mode*> modes = chosen_modes(scenario, options);
-  check_shape(scenario, options);
-  check_plugin_and_memory(scenario, modes);
-  const BuildPaths paths = find_build(options, scenario.workload.engine);
-  std::optional<MpsDaemon> mps;  // for all modes
-  if (scenario.workload.nccl.mps) mps.emplace();
+  Rounds(const Scenario& scenario, size_t repeats)
+      : pairs(size_t(std::max(scenario.pairs, 0))), jobs_repeat(repeats > 1 && repeats_as_jobs(scenario)) {
+    repeats_per_job = jobs_repeat ? 1 : repeats;
+    count = jobs_repeat ? repeats : std::max<size_t>(pairs, 1);
+  }
+  std::string log_prefix(const std::string& mode, size_t round) const {
+    const char* part = pairs ? "-pair" : "-repeat";
+    return mode + (count > 1 ? part + std::to_string(round) : std::string()) + "-";
+  }
+};
+
+RunResult begin_result(const Scenario& scenario, const RunOptions& options,
+                       const std::optional<MpsDaemon>& mps) {
   RunResult result;
   result.scenario = scenario.name;
   result.source = scenario.source_file;
@@ -193,13 +195,28 @@ RunResult run_scenario(const Scenario& scenario, const RunOptions& options, cons
   if (scenario.fabric.topology) result.environment["topology"] = in_words(*scenario.fabric.topology);
   if (mps) result.environment["mps"] = mps->describe();
   if (scenario.workload.groups != Groups::kAll) result.environment["groups"] = name(scenario.workload.groups);
+  return result;
+}
 
-  const bool jobs_repeat = result.repeats > 1 && repeats_as_jobs(scenario);
-  const size_t repeats_per_job = jobs_repeat ? 1 : result.repeats;
-  const size_t pairs = size_t(std::max(scenario.pairs, 0));
-  const size_t rounds = jobs_repeat ? result.repeats : std::max<size_t>(pairs, 1);
+void note_facts(const JobRecord& record, RunResult& result) {
+  result.evidence = record.evidence;
+  for (const auto& [fact, value] : record.facts) result.environment[fact] = value;
+  if (!record.plugin.empty()) result.environment["plugin"] = record.plugin;
+}
+
+}  // namespace
+
+RunResult run_scenario(const Scenario& scenario, const RunOptions& options, const std::atomic<bool>& cancel) {
+  const std::vector<const Mode*> modes = chosen_modes(scenario, options);
+  check_shape(scenario, options);
+  check_plugin_and_memory(scenario, modes);
+  const BuildPaths paths = find_build(options, scenario.workload.engine);
+  std::optional<MpsDaemon> mps;  // for all modes
+  if (scenario.workload.nccl.mps) mps.emplace();
+  RunResult result = begin_result(scenario, options, mps);
+  const Rounds rounds(scenario, result.repeats);
   std::vector<std::vector<ModeResult>> jobs(modes.size());
-  for (size_t round = 0; round < rounds && !cancel; ++round) {
+  for (size_t round = 0; round < rounds.count && !cancel; ++round) {
     for (size_t k = 0; k < modes.size() && !cancel; ++k) {
       // Turn the order from pair to pair, so that what drifts with time does not favour one mode.
       const size_t m = (k + round) % modes.size();
@@ -208,18 +225,14 @@ RunResult run_scenario(const Scenario& scenario, const RunOptions& options, cons
       progress.mode_index = m;
       progress.mode_count = modes.size();
       progress.pair = round;
-      progress.pairs = pairs;
-      const char* part = pairs ? "-pair" : "-repeat";
-      const std::string prefix =
-          modes[m]->label + (rounds > 1 ? part + std::to_string(round) : std::string()) + "-";
+      progress.pairs = rounds.pairs;
       try {
-        Job job(scenario, *modes[m], options, paths, repeats_per_job, result.seed + (jobs_repeat ? round : 0),
-                prefix, cancel, progress);
+        Job job(scenario, *modes[m], options, paths, rounds.repeats_per_job,
+                result.seed + (rounds.jobs_repeat ? round : 0), rounds.log_prefix(modes[m]->label, round),
+                cancel, progress);
         if (mps) job.share(mps->environment());
         const JobRecord record = job.run();
-        result.evidence = record.evidence;
-        for (const auto& [fact, value] : record.facts) result.environment[fact] = value;
-        if (!record.plugin.empty()) result.environment["plugin"] = record.plugin;
+        note_facts(record, result);
         jobs[m].push_back(evaluate(scenario, record));
       } catch (const FabricError& e) {
         throw UsageError(e.what());
@@ -227,15 +240,15 @@ RunResult run_scenario(const Scenario& scenario, const RunOptions& options, cons
     }
   }
   result.cancelled = cancel;
-  for (size_t m = 0; m < modes.size(); ++m) {
-    if (jobs[m].empty()) continue;
+  for (const std::vector<ModeResult>& of_mode : jobs) {
+    if (of_mode.empty()) continue;
     std::vector<const ModeResult*> all;
-    for (const ModeResult& job : jobs[m]) all.push_back(&job);
+    for (const ModeResult& job : of_mode) all.push_back(&job);
     result.modes.push_back(pool(all));
   }
-  if (pairs > 0 && modes.size() > 1) result.overheads = overheads(modes, jobs);
-  if (pairs > 0)
-    for (size_t round = 0; round < rounds; ++round)
+  if (rounds.pairs > 0 && modes.size() > 1) result.overheads = overheads(modes, jobs);
+  if (rounds.pairs > 0)
+    for (size_t round = 0; round < rounds.count; ++round)
       for (auto& of_mode : jobs)
         if (round < of_mode.size()) result.jobs.push_back(std::move(of_mode[round]));
   return result;

@@ -77,11 +77,6 @@ void read_exec_keys(Document& document, MapReader& map, Workload& workload) {
 }
 
 void check_exec(Document& document, const YAML::Node& root, const Scenario& scenario) {
-  const YAML::Node faults = std::as_const(root)["faults"];
-  for (const RankFault& fault : scenario.rank_faults)
-    if (fault.kind != RankFaultKind::kKill)
-      document.report(faults, "'" + fault.name + "': a command can only be killed; " + name(fault.kind) +
-                                  " is for the engines cpu and nccl");
   check_transports(document, root, scenario);
   if (scenario.pairs > 0)
     document.report(std::as_const(root)["pairs"],

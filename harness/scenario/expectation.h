@@ -65,13 +65,37 @@ struct Expectation {
   Condition condition;
 };
 
+/// What a metric cannot be judged without.
+struct Needs {
+  bool fault = false;    ///< a fault in the scenario
+  bool pairs = false;    ///< `pairs`, and a mode that is not the first one
+  bool balance = false;  ///< a mode that spreads messages over NICs
+  bool trace = false;    ///< the plugin's trace, which NCCL's own IB transport does not write
+};
+
+enum class Better { kLower, kHigher };
+
+/// How `compare` and `gate` take samples of a metric from a result.json.
+struct Compared {
+  enum class Each {
+    kRun,    ///< its value in `metrics.values` of each run
+    kFault,  ///< each sampled fault's own
+    kPair,   ///< each pair's own
+  };
+  Better better = Better::kLower;
+  Each each = Each::kRun;
+  const char* unit = "";  ///< where MetricInfo::unit has none: "s/GB"
+};
+
 /// The metrics that an expectation may name.
 struct MetricInfo {
   std::string name;
   Unit unit = Unit::kNone;
-  std::vector<std::string> words;  ///< not empty: the metric is one of these words
-  std::string meaning;             ///< one sentence for `explain`
-  bool text = false;               ///< it is said in free words, of which some are expected
+  std::vector<std::string> words = {};  ///< not empty: the metric is one of these words
+  std::string meaning;                  ///< one sentence for `explain`
+  bool text = false;                    ///< it is said in free words, of which some are expected
+  Needs needs = {};
+  std::optional<Compared> compared = {};  ///< none: `compare` and `gate` do not look at it
 };
 const std::vector<MetricInfo>& metrics();
 const MetricInfo* find_metric(const std::string& name);

@@ -12,8 +12,6 @@
 namespace r2bench {
 namespace {
 
-const std::vector<std::string> kRankKinds = {"sigstop", "receiver_sleep", "kill"};
-
 std::vector<std::string> event_names() {
   std::vector<std::string> names;
   for (uint16_t value = 1; value < 256; ++value) {
@@ -78,7 +76,7 @@ void read_rank_trigger(Document& document, MapReader& map, const YAML::Node& ent
 void read_rank_fault(Document& document, const YAML::Node& entry, Scenario& scenario) {
   RankFault fault;
   MapReader map(document, entry, "a fault");
-  fault.kind = static_cast<RankFaultKind>(*map.choice("kind", kRankKinds, "kind of fault"));
+  fault.kind = static_cast<RankFaultKind>(*map.choice("kind", rank_fault_kind_names(), "kind of fault"));
   map.known_but("on", std::string("'") + name(fault.kind) +
                           "' is done by r2bench and not by the injector; it starts at 'iter' or 'time'");
   const auto target = map.text("target");
@@ -90,9 +88,11 @@ void read_rank_fault(Document& document, const YAML::Node& entry, Scenario& scen
   map.has("name");
   read_rank_trigger(document, map, entry, fault);
   const auto duration = map.parsed<std::chrono::nanoseconds>("for", faultinject::parse_duration);
-  if (fault.kind == RankFaultKind::kKill) {
-    if (map.has("for")) document.report(map.get("for"), "a killed rank does not come back; leave 'for' out");
-  } else if (!map.has("for")) {
+  const bool lasts = rank_fault_info(fault.kind).lasts;
+  if (!lasts && map.has("for")) {
+    document.report(map.get("for"), std::string("after '") + name(fault.kind) +
+                                        "' the rank does not come back; leave 'for' out");
+  } else if (lasts && !map.has("for")) {
     document.report(entry, std::string("'") + name(fault.kind) + "' needs 'for', such as 'for: 2 s'");
   } else if (duration && duration->count() == 0) {
     document.report(map.get("for"), "'for' must be longer than 0");
@@ -165,7 +165,7 @@ void read_faults(Document& document, const YAML::Node& node, Scenario& scenario)
     return;
   }
   std::vector<std::string> kinds = faultinject::fault_kind_names();
-  kinds.insert(kinds.end(), kRankKinds.begin(), kRankKinds.end());
+  for (const std::string& kind : rank_fault_kind_names()) kinds.push_back(kind);
   for (const auto& entry : node) {
     if (!entry.IsMap()) {
       document.report(entry,
@@ -185,7 +185,7 @@ void read_faults(Document& document, const YAML::Node& node, Scenario& scenario)
                                 (suggestion.empty() ? "; the kinds are " + list_of(kinds) : suggestion));
       continue;
     }
-    if (std::find(kRankKinds.begin(), kRankKinds.end(), kind.Scalar()) != kRankKinds.end()) {
+    if (find_rank_fault_kind(kind.Scalar()) != nullptr) {
       read_rank_fault(document, entry, scenario);
     } else {
       read_injected_fault(document, entry, scenario);

@@ -137,73 +137,80 @@ void note_overrides(Scenario& scenario, const LoadOptions& options) {
   if (!modes.empty()) scenario.overrides["modes"] = modes;
 }
 
-}  // namespace
-
-std::vector<Scenario> parse_scenarios(const std::string& file, const std::string& text,
-                                      const LoadOptions& options) {
-  const std::string shown = file;
-  std::vector<Scenario> scenarios;
-  std::vector<Problem> problems;
-  Document first(shown, text);
+std::vector<Axis> axes_of(const std::string& file, const std::string& text) {
+  Document document(file, text);
   std::vector<Axis> axes;
   try {
     const YAML::Node root = YAML::Load(text);
-    if (!root.IsMap()) {
+    if (!root.IsMap())
       throw ScenarioError(
-          {{shown, 0, 0,
+          {{file, 0, 0,
             root.IsNull()
                 ? "the file is empty; a scenario is a map that starts with 'version: 1'"
                 : std::string("a scenario is a map of keys and values, but this is ") + kind_of(root),
             ""}});
-    }
-    axes = read_axes(first, root);
+    axes = read_axes(document, root);
   } catch (const YAML::ParserException& error) {
-    Document document(shown, text);
     if (error.mark.is_null()) {
       document.report_line(0, 0, "not YAML: " + error.msg);
     } else {
       document.report_line(error.mark.line + 1, error.mark.column + 1, "not YAML: " + error.msg);
     }
-    throw ScenarioError(std::move(document.problems()));
   }
-  if (!first.ok()) throw ScenarioError(std::move(first.problems()));
+  if (!document.ok()) throw ScenarioError(std::move(document.problems()));
+  return axes;
+}
 
+/// The scenario of one cell of the matrix; what is wrong with it goes to `document`.
+Scenario read_cell(Document& document, const std::string& file, const std::string& text,
+                   const std::vector<Axis>& axes, size_t cell, const LoadOptions& options) {
+  // The text is parsed anew for each cell: nodes are shared handles, and a substitution would be seen by all.
+  YAML::Node root = YAML::Load(text);
+  std::map<std::string, std::string> chosen;
+  std::string suffix;
+  for (const Axis& axis : axes) {
+    const YAML::Node value = root["matrix"][axis.path][cell % axis.values];
+    cell /= axis.values;
+    chosen[axis.path] = value.Scalar();
+    suffix += "-" + file_name_part(value.Scalar());
+    if (!substitute(root, axis.path, value))
+      document.report(value, "'" + axis.path + "' is no key of this file");
+  }
+  root.remove("matrix");
+  apply_sets(document, root, options);
+  Scenario scenario = read_sections(document, root, std::filesystem::path(file).stem().string(), options);
+  scenario.name += suffix;
+  scenario.matrix = std::move(chosen);
+  scenario.source_file = file;
+  scenario.source_text = text;
+  note_overrides(scenario, options);
+  return scenario;
+}
+
+/// A mistake outside the varied keys shows in every cell; it is said once.
+void add_new(std::vector<Problem>& problems, std::vector<Problem>& of_cell) {
+  for (Problem& problem : of_cell) {
+    const bool known = std::any_of(problems.begin(), problems.end(), [&](const Problem& other) {
+      return other.file == problem.file && other.line == problem.line && other.column == problem.column &&
+             other.message == problem.message;
+    });
+    if (!known) problems.push_back(std::move(problem));
+  }
+}
+
+}  // namespace
+
+std::vector<Scenario> parse_scenarios(const std::string& file, const std::string& text,
+                                      const LoadOptions& options) {
+  const std::vector<Axis> axes = axes_of(file, text);
   size_t cells = 1;
   for (const Axis& axis : axes) cells *= axis.values;
+  std::vector<Scenario> scenarios;
+  std::vector<Problem> problems;
   for (size_t cell = 0; cell < cells; ++cell) {
-    // The text is parsed anew for each cell: nodes are shared handles, and a substitution would be seen by
-    // all.
-    YAML::Node root = YAML::Load(text);
-    Document document(shown, text);
-    std::map<std::string, std::string> chosen;
-    std::string suffix;
-    size_t rest = cell;
-    for (const Axis& axis : axes) {
-      const YAML::Node value = root["matrix"][axis.path][rest % axis.values];
-      rest /= axis.values;
-      chosen[axis.path] = value.Scalar();
-      suffix += "-" + file_name_part(value.Scalar());
-      if (!substitute(root, axis.path, value))
-        document.report(value, "'" + axis.path + "' is no key of this file");
-    }
-    root.remove("matrix");
-    apply_sets(document, root, options);
-    const std::string stem = std::filesystem::path(file).stem().string();
-    Scenario scenario = read_sections(document, root, stem, options);
-    scenario.name += suffix;
-    scenario.matrix = std::move(chosen);
-    scenario.source_file = file;
-    scenario.source_text = text;
-    note_overrides(scenario, options);
-    for (Problem& problem : document.problems()) {
-      // A mistake outside the varied keys shows in every cell; it is said once.
-      const bool known = std::any_of(problems.begin(), problems.end(), [&](const Problem& other) {
-        return other.file == problem.file && other.line == problem.line && other.column == problem.column &&
-               other.message == problem.message;
-      });
-      if (!known) problems.push_back(std::move(problem));
-    }
-    scenarios.push_back(std::move(scenario));
+    Document document(file, text);
+    scenarios.push_back(read_cell(document, file, text, axes, cell, options));
+    add_new(problems, document.problems());
   }
   if (!problems.empty()) throw ScenarioError(std::move(problems));
   return scenarios;

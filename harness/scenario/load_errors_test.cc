@@ -173,7 +173,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"sleeping_gpu_rank",
              "workload: {engine: nccl}\nfaults: [{at: {iter: 1}, target: node1/rank0, kind: receiver_sleep, "
              "for: 1 s}]",
-             4, 9, "nobody can keep NCCL's threads from polling"},
+             4, 9,
+             "receiver_sleep is for the engine cpu; nobody can keep the threads of NCCL or of a command from "
+             "polling"},
         Case{"abi", "workload: {plugin_abi: 7}", 3, 24, "'plugin_abi' is 7, but must be between 8 and 12"}),
     [](const auto& info) { return std::string(info.param.name); });
 
@@ -205,7 +207,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"no_duration", "faults: [{at: {iter: 1}, target: node1/rank0, kind: sigstop}]", 3, 10,
              "needs 'for'"},
         Case{"kill_for", "faults: [{at: {iter: 1}, target: node1/rank0, kind: kill, for: 1 s}]", 3, 64,
-             "a killed rank does not come back"},
+             "after 'kill' the rank does not come back"},
         Case{"rank_wr", "faults: [{at: {wr: 1}, target: node1/rank0, kind: kill}]", 3, 16,
              "'wr' triggers faults of NICs"},
         Case{"duration_unit", "faults: [{at: {iter: 1}, target: node1/rank0, kind: sigstop, for: 2}]", 3, 67,

@@ -12,13 +12,9 @@ namespace {
 constexpr int kMostCommunicators = 16;
 constexpr int kMostGroupCalls = 64;
 
-/// Metrics that come from what the plugin and its messages leave in the trace.
-bool needs_trace(const std::string& metric) {
-  for (const char* begin : {"detect_ms", "detected_by", "migrate_ms", "recover_ms", "blackout_ms",
-                            "retained_bw", "settled", "restored", "migrations", "failbacks", "gray_nics",
-                            "well_nics", "lanes", "cpu_per_gb", "cpu_loss_pct", "duplicated", "lost"})
-    if (metric.rfind(begin, 0) == 0) return true;
-  return false;
+bool needs_trace(const std::string& name) {
+  const MetricInfo* metric = find_metric(name);
+  return metric != nullptr && metric->needs.trace;
 }
 
 bool can_be_in_place(Operation op) { return op != Operation::kSendRecv && op != Operation::kAllToAll; }
@@ -141,11 +137,6 @@ void check_nccl(Document& document, const YAML::Node& root, const Scenario& scen
     document.report(at("in_place"),
                     std::string("NCCL has no ") + name(scenario.workload.op) +
                         " in place; leave 'in_place' to allreduce, allgather, reducescatter and broadcast");
-  for (const RankFault& fault : scenario.rank_faults)
-    if (fault.kind == RankFaultKind::kReceiverSleep)
-      document.report(std::as_const(root)["faults"],
-                      "'" + fault.name +
-                          "': nobody can keep NCCL's threads from polling; 'sigstop' stops the whole rank");
   check_transports(document, root, scenario);
 }
 

@@ -156,18 +156,6 @@ const char* name(ModeKind kind) {
   return "?";
 }
 
-const char* name(RankFaultKind kind) {
-  switch (kind) {
-    case RankFaultKind::kSigstop:
-      return "sigstop";
-    case RankFaultKind::kReceiverSleep:
-      return "receiver_sleep";
-    case RankFaultKind::kKill:
-      return "kill";
-  }
-  return "?";
-}
-
 int size_of(DataType type) {
   switch (type) {
     case DataType::kInt8:

@@ -13,6 +13,7 @@
 
 #include "faultinject/plan/plan.h"
 #include "harness/scenario/expectation.h"
+#include "harness/scenario/rank_fault.h"
 #include "harness/scenario/topology.h"
 
 namespace r2bench {
@@ -144,23 +145,6 @@ struct Mode {
   std::optional<Transport> transport;      ///< instead of the workload's
 };
 
-/// Things the harness does to ranks by itself: no verbs fault, so the injector has no part in them.
-enum class RankFaultKind {
-  kSigstop,        ///< SIGSTOP, after `duration` SIGCONT
-  kReceiverSleep,  ///< the rank stops calling its plugin for `duration`, between two polls
-  kKill,           ///< SIGKILL
-};
-
-struct RankFault {
-  std::string name;  ///< unique in the scenario, as printed
-  RankFaultKind kind = RankFaultKind::kSigstop;
-  int node = 0;
-  int local_rank = 0;                               ///< within the node
-  std::optional<int> at_iter;                       ///< exactly one of at_iter and at_time is set
-  std::optional<std::chrono::nanoseconds> at_time;  ///< from the first counted iteration
-  std::chrono::nanoseconds duration{0};             ///< 0 for kKill
-};
-
 /// No job outlives these, whatever happens in it.
 struct Timeouts {
   std::chrono::nanoseconds setup{std::chrono::seconds(60)};  ///< start of the ranks to the first iteration
@@ -227,7 +211,6 @@ constexpr int most_ranks(DataType type, Reduction reduction) {
 const char* name(Groups groups);
 const char* name(CollNet collnet);
 const char* name(ModeKind kind);
-const char* name(RankFaultKind kind);
 /// Bytes of one element.
 int size_of(DataType type);
 

@@ -25,8 +25,8 @@ Value wrong_count(const ModeResult& mode, uint64_t count) {
   return Value::of_count(count);
 }
 
-Metric counted(const char* name, const char* meaning, uint64_t Correctness::*count) {
-  return {.info = {name, Unit::kNone, {}, meaning},
+Metric counted(const char* name, const char* meaning, uint64_t Correctness::*count, Needs needs = {}) {
+  return {.info = {.name = name, .meaning = meaning, .needs = needs},
           .wanted = "a count, of the whole job",
           .value = [count](const Measured& m) { return wrong_count(m.mode, m.mode.correctness.*count); },
           .place = std::string("/metrics/correctness/") + name,
@@ -39,16 +39,17 @@ namespace metrics_of {
 
 std::vector<Metric> correctness() {
   return {
-      {.info = {"correctness",
-                Unit::kNone,
-                {"exact", "wrong"},
-                "whether every element was right and no segment was lost or delivered twice"},
+      {.info = {.name = "correctness",
+                .words = {"exact", "wrong"},
+                .meaning = "whether every element was right and no segment was lost or delivered twice"},
        .wanted = "",
        .value = [](const Measured& m) { return exactness(m.mode); },
        .without_fault = true},
       counted("wrong_elements", "elements that differed from the exact result", &Correctness::wrong_elements),
-      counted("duplicated", "messages or segments that arrived twice", &Correctness::duplicated),
-      counted("lost", "messages that never arrived although later ones did", &Correctness::lost),
+      counted("duplicated", "messages or segments that arrived twice", &Correctness::duplicated,
+              {.trace = true}),
+      counted("lost", "messages that never arrived although later ones did", &Correctness::lost,
+              {.trace = true}),
   };
 }
 

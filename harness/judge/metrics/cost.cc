@@ -34,33 +34,40 @@ Value cpu_loss(const RunResult& result, const ModeResult& mode) {
 namespace metrics_of {
 
 std::vector<Metric> cost() {
-  const char* wanted = "a percentage";
   return {
-      {{"overhead_pct",
-        Unit::kPercent,
-        {},
-        "without a fault: additional time compared with the first mode, upper 95 % bound over the pairs"},
-       wanted,
-       [](const Measured& m) { return overhead(m.result, m.mode, false); }},
-      {{"busbw_loss_pct",
-        Unit::kPercent,
-        {},
-        "without a fault: bus bandwidth lost compared with the first mode, upper 95 % bound over the pairs"},
-       wanted,
-       [](const Measured& m) { return overhead(m.result, m.mode, true); }},
-      {{"cpu_loss_pct",
-        Unit::kPercent,
-        {},
-        "without a fault: additional CPU time per byte compared with the first mode, upper 95 % bound over "
-        "the pairs"},
-       wanted,
-       [](const Measured& m) { return cpu_loss(m.result, m.mode); }},
-      {{"cpu_per_gb", Unit::kNone, {}, "CPU seconds of all ranks per 10^9 bytes delivered"},
-       "a number",
-       [](const Measured& m) {
-         if (!m.mode.cpu.known()) return Value::none("the CPU time is not known");
-         return Value::of(m.mode.cpu.per_gb(), short_number(m.mode.cpu.per_gb()) + " s/GB");
-       }},
+      {.info = {.name = "overhead_pct",
+                .unit = Unit::kPercent,
+                .meaning = "without a fault: additional time compared with the first mode, upper 95 % bound "
+                           "over the pairs",
+                .needs = {.pairs = true},
+                .compared = Compared{Better::kLower, Compared::Each::kPair}},
+       .wanted = "a percentage",
+       .value = [](const Measured& m) { return overhead(m.result, m.mode, false); }},
+      {.info = {.name = "busbw_loss_pct",
+                .unit = Unit::kPercent,
+                .meaning = "without a fault: bus bandwidth lost compared with the first mode, upper 95 % "
+                           "bound over the pairs",
+                .needs = {.pairs = true}},
+       .wanted = "a percentage",
+       .value = [](const Measured& m) { return overhead(m.result, m.mode, true); }},
+      {.info = {.name = "cpu_loss_pct",
+                .unit = Unit::kPercent,
+                .meaning = "without a fault: additional CPU time per byte compared with the first mode, "
+                           "upper 95 % bound over "
+                           "the pairs",
+                .needs = {.pairs = true, .trace = true}},
+       .wanted = "a percentage",
+       .value = [](const Measured& m) { return cpu_loss(m.result, m.mode); }},
+      {.info = {.name = "cpu_per_gb",
+                .meaning = "CPU seconds of all ranks per 10^9 bytes delivered",
+                .needs = {.trace = true},
+                .compared = Compared{Better::kLower, Compared::Each::kPair, "s/GB"}},
+       .wanted = "a number",
+       .value =
+           [](const Measured& m) {
+             if (!m.mode.cpu.known()) return Value::none("the CPU time is not known");
+             return Value::of(m.mode.cpu.per_gb(), short_number(m.mode.cpu.per_gb()) + " s/GB");
+           }},
   };
 }
 

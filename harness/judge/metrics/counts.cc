@@ -30,9 +30,9 @@ std::string in_words(const std::vector<uint64_t>& counts) {
                          : std::to_string(*least) + " … " + std::to_string(*most) + " in " + rounds;
 }
 
-Metric counted(const char* name, const char* meaning,
+Metric counted(const char* name, const char* meaning, Needs needs,
                std::function<std::vector<uint64_t>(const ModeResult&)> by_round, std::string place) {
-  return {.info = {name, Unit::kNone, {}, meaning},
+  return {.info = {.name = name, .meaning = meaning, .needs = needs},
           .wanted = "a count, in each round",
           .value =
               [by_round](const Measured& m) {
@@ -43,10 +43,10 @@ Metric counted(const char* name, const char* meaning,
           .place = std::move(place)};
 }
 
-Metric counted(const char* name, const char* meaning, size_t ModeResult::*whole,
+Metric counted(const char* name, const char* meaning, Needs needs, size_t ModeResult::*whole,
                size_t RoundCounts::*of_round, const char* group) {
   return counted(
-      name, meaning,
+      name, meaning, needs,
       [whole, of_round](const ModeResult& mode) -> std::vector<uint64_t> {
         if (mode.rounds.size() < 2) return {mode.*whole};
         std::vector<uint64_t> counts;
@@ -61,25 +61,26 @@ Metric counted(const char* name, const char* meaning, size_t ModeResult::*whole,
 namespace metrics_of {
 
 std::vector<Metric> counts() {
+  const Needs of_trace = {.trace = true}, of_balance = {.balance = true, .trace = true};
   return {
-      counted("fault_witness", "faults of the scenario that were seen to take effect", witnesses_by_round,
-              "/metrics/faults/witnessed"),
+      counted("fault_witness", "faults of the scenario that were seen to take effect", {.fault = true},
+              witnesses_by_round, "/metrics/faults/witnessed"),
       counted(
           "migrations",
           "unplanned fences (not for a failback), counted at both ends: a channel that leaves a path counts "
           "twice",
-          &ModeResult::migrations, &RoundCounts::migrations, "recovery"),
-      counted("failbacks", "failbacks to a repaired NIC, counted at both ends of a channel",
+          of_trace, &ModeResult::migrations, &RoundCounts::migrations, "recovery"),
+      counted("failbacks", "failbacks to a repaired NIC, counted at both ends of a channel", of_trace,
               &ModeResult::failbacks, &RoundCounts::failbacks, "recovery"),
       counted(
           "gray_nics",
           "how often a rank declared a NIC degraded, because it carried clearly less than the others (mode "
           "balance)",
-          &ModeResult::gray_nics, &RoundCounts::gray_nics, "balance"),
+          of_balance, &ModeResult::gray_nics, &RoundCounts::gray_nics, "balance"),
       counted("well_nics", "how often a rank declared a degraded NIC healthy again (mode balance)",
-              &ModeResult::well_nics, &RoundCounts::well_nics, "balance"),
+              of_balance, &ModeResult::well_nics, &RoundCounts::well_nics, "balance"),
       counted("lanes", "additional lanes that channels began to use besides their active path (mode balance)",
-              &ModeResult::lanes, &RoundCounts::lanes, "balance"),
+              of_balance, &ModeResult::lanes, &RoundCounts::lanes, "balance"),
   };
 }
 

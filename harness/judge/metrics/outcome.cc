@@ -46,23 +46,31 @@ namespace metrics_of {
 
 std::vector<Metric> outcome() {
   return {
-      {{"outcome", Unit::kNone, {"ok", "error", "hang", "killed"}, "how the job ended"},
-       "",
-       [](const Measured& m) { return Value::of_word(name(m.mode.outcome), m.mode.error); }},
-      {{"error_names_nic", Unit::kNone, {"yes", "no"}, "whether the job's error names the NIC that failed"},
-       "",
-       [](const Measured& m) { return error_names_nic(m.scenario, m.mode); }},
-      {{"error_says",
-        Unit::kNone,
-        {},
-        "words that the job's error must contain in this order; … stands for any text between them",
-        true},
-       "words",
-       [](const Measured& m) {
-         return m.mode.error.empty() ? Value::none("there is no error") : Value::of_word(m.mode.error);
-       }},
+      {.info = {.name = "outcome",
+                .words = {"ok", "error", "hang", "killed"},
+                .meaning = "how the job ended"},
+       .wanted = "",
+       .value = [](const Measured& m) { return Value::of_word(name(m.mode.outcome), m.mode.error); }},
+      {.info = {.name = "error_names_nic",
+                .words = {"yes", "no"},
+                .meaning = "whether the job's error names the NIC that failed",
+                .needs = {.fault = true}},
+       .wanted = "",
+       .value = [](const Measured& m) { return error_names_nic(m.scenario, m.mode); }},
       {.info =
-           {"error_ms", Unit::kMilliseconds, {}, "from the last fault before the job's error to that error"},
+           {.name = "error_says",
+            .meaning =
+                "words that the job's error must contain in this order; … stands for any text between them",
+            .text = true},
+       .wanted = "words",
+       .value =
+           [](const Measured& m) {
+             return m.mode.error.empty() ? Value::none("there is no error") : Value::of_word(m.mode.error);
+           }},
+      {.info = {.name = "error_ms",
+                .unit = Unit::kMilliseconds,
+                .meaning = "from the last fault before the job's error to that error",
+                .needs = {.fault = true}},
        .wanted = "a time",
        .value =
            [](const Measured& m) {
@@ -70,22 +78,26 @@ std::vector<Metric> outcome() {
              return Value::of(*m.mode.error_ms, milliseconds(*m.mode.error_ms));
            },
        .spans_hosts = true},
-      {{"stall_ms",
-        Unit::kMilliseconds,
-        {},
-        "duration of the longest operation that was open at the first fault or began later, on any "
-        "transport"},
-       "a time",
-       [](const Measured& m) {
-         if (!m.mode.stall_ms) return Value::none("no fault took effect, or the job did not end well");
-         return Value::of(*m.mode.stall_ms, milliseconds(*m.mode.stall_ms));
-       }},
-      {{"detected_by",
-        Unit::kNone,
-        {"completion", "event", "watchdog", "peer"},
-        "what detected the failure first; all failures must have been detected in this way"},
-       "",
-       [](const Measured& m) { return detected_by(m.mode); }},
+      {.info =
+           {.name = "stall_ms",
+            .unit = Unit::kMilliseconds,
+            .meaning =
+                "duration of the longest operation that was open at the first fault or began later, on any "
+                "transport",
+            .needs = {.fault = true}},
+       .wanted = "a time",
+       .value =
+           [](const Measured& m) {
+             if (!m.mode.stall_ms) return Value::none("no fault took effect, or the job did not end well");
+             return Value::of(*m.mode.stall_ms, milliseconds(*m.mode.stall_ms));
+           }},
+      {.info = {.name = "detected_by",
+                .words = {"completion", "event", "watchdog", "peer"},
+                .meaning =
+                    "what detected the failure first; all failures must have been detected in this way",
+                .needs = {.fault = true, .trace = true}},
+       .wanted = "",
+       .value = [](const Measured& m) { return detected_by(m.mode); }},
   };
 }
 

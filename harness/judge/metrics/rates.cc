@@ -81,28 +81,29 @@ std::string held_up(const ModeResult& mode) {
 namespace metrics_of {
 
 std::vector<Metric> rates() {
+  const Needs needs = {.fault = true, .trace = true};
   return {
-      {{"settled",
-        Unit::kNone,
-        {"yes", "no"},
-        "whether in every round the rate was back when the window of retained_bw began"},
-       "",
-       [](const Measured& m) { return settled(m.mode); }},
-      {.info = {"retained_bw",
-                Unit::kNone,
-                {},
+      {.info = {.name = "settled",
+                .words = {"yes", "no"},
+                .meaning = "whether in every round the rate was back when the window of retained_bw began",
+                .needs = needs},
+       .wanted = "",
+       .value = [](const Measured& m) { return settled(m.mode); }},
+      {.info =
+           {.name = "retained_bw",
+            .meaning =
                 "rate in a fixed window after the last fault of each round, divided by the rate before the "
                 "fault; "
-                "0 if the rate was not back when the window began"},
+                "0 if the rate was not back when the window began",
+            .needs = needs},
        .wanted = "a ratio",
        .value = [](const Measured& m) { return retained(m.mode); },
        .doubt = held_up},
-      {.info =
-           {"restored",
-            Unit::kNone,
-            {},
-            "rate once everything is repaired, divided by the rate before the first fault (from medians of "
-            "operation times); 0 if a channel was not home in time"},
+      {.info = {.name = "restored",
+                .meaning = "rate once everything is repaired, divided by the rate before the first fault "
+                           "(from medians of "
+                           "operation times); 0 if a channel was not home in time",
+                .needs = needs},
        .wanted = "a ratio",
        .value = [](const Measured& m) { return restored(m.mode); },
        .doubt = held_up},

@@ -26,12 +26,12 @@ namespace metrics_of {
 
 std::vector<Metric> renewal() {
   return {
-      {.info =
-           {"renew_ms",
-            Unit::kMilliseconds,
-            {},
-            "engine nccl, 'renew': time from the end of a rank's communicators until it has new ones; the "
-            "slowest rank counts"},
+      {.info = {.name = "renew_ms",
+                .unit = Unit::kMilliseconds,
+                .meaning = "engine nccl, 'renew': time from the end of a rank's communicators until it has "
+                           "new ones; the "
+                           "slowest rank counts",
+                .compared = Compared{.better = Better::kLower}},
        .wanted = "a time",
        .value =
            [](const Measured& m) {
@@ -40,11 +40,10 @@ std::vector<Metric> renewal() {
              return value;
            },
        .without_fault = true},
-      {.info = {"renewed_open",
-                Unit::kNone,
-                {},
-                "engine nccl, 'renew': number of ranks that had an operation open on the GPU when their "
-                "communicators ended"},
+      {.info = {.name = "renewed_open",
+                .meaning =
+                    "engine nccl, 'renew': number of ranks that had an operation open on the GPU when their "
+                    "communicators ended"},
        .wanted = "a count",
        .value =
            [](const Measured& m) {

@@ -30,17 +30,22 @@ Value time_value(const ModeResult& mode, const Distribution& values, const std::
 
 std::vector<Metric> family(const std::string& name, const std::string& meaning,
                            Distribution ModeResult::*values, bool spans_hosts) {
+  const Needs needs = {.fault = true, .trace = true};
   std::vector<Metric> metrics;
   for (const char* statistic : {"p50", "p95", "p99", "max"})
     metrics.push_back(
-        {.info = {name + "." + statistic, Unit::kMilliseconds, {}, meaning},
+        {.info = {.name = name + "." + statistic,
+                  .unit = Unit::kMilliseconds,
+                  .meaning = meaning,
+                  .needs = needs,
+                  .compared = Compared{Better::kLower, Compared::Each::kFault}},
          .wanted = "a time",
          .value = [values, statistic = std::string(statistic)](
                       const Measured& m) { return time_value(m.mode, m.mode.*values, statistic); },
          .spans_hosts = spans_hosts});
-  metrics.push_back({{name + ".n", Unit::kNone, {}, "number of samples of " + name},
-                     "a count",
-                     [values](const Measured& m) { return Value::of_count((m.mode.*values).n); }});
+  metrics.push_back({.info = {.name = name + ".n", .meaning = "number of samples of " + name, .needs = needs},
+                     .wanted = "a count",
+                     .value = [values](const Measured& m) { return Value::of_count((m.mode.*values).n); }});
   return metrics;
 }
 

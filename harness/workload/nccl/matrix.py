@@ -21,8 +21,11 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "..", "faultinject"))
+import fault_kinds  # noqa: E402
+
 OPS = ["allreduce", "allgather", "reducescatter", "alltoall", "sendrecv"]
-MOVING = {"port_down", "port_flap", "blackhole", "qp_error"}  # kinds after which traffic has to move in modes 1 and 2
+MOVING = fault_kinds.names(moves_traffic=True)  # kinds after which traffic has to move in modes 1 and 2
 ABORT_BOUND_S = 20  # from the abort of its communicators to a process's end
 ABORTED = 4  # collectives.py's exit status then
 MOVED = " went on"  # the plugin's words; r2ccl/OPERATING.md
@@ -125,86 +128,107 @@ def environment(case, arguments, folder):
     return env | case.get("env", {})
 
 
+def start_rank(rank, case, arguments, folder, plan_file):
+    """The process of one rank; rank 0 holds the fabric and, where there is a plan, the fault board."""
+    node = rank // case["gpus"]
+    command = [os.path.join(arguments.build, "bin", "r2bench"), "exec", "--fabric", "vhca", "--name", case["name"],
+               "--nodes", str(case["nodes"]), "--nics", str(case.get("nics", 2)), "--rate", case.get("rate", arguments.rate), "--node", f"node{node}"]
+    if rank == 0 and plan_file:
+        command += ["--plan", plan_file, "--witness", os.path.join(folder, "witness.json")]
+    command += ["--", sys.executable, os.path.join(HERE, "collectives.py"), "--ops", case["ops"], "--iters", str(arguments.iters),
+                "--bytes", str(arguments.bytes), "--timeout", "40", *case.get("args", [])]
+    if case.get("abort"):
+        command += ["--abort-at", str(struck_iteration(0, arguments.iters))]
+    env = {**os.environ, **environment(case, arguments, folder), "RANK": str(rank), "LOCAL_RANK": str(rank % arguments.gpus),
+           "NCCL_HOSTID": f"{case['name']}-node{node}"}
+    with open(os.path.join(folder, f"rank{rank}.log"), "w", encoding="utf-8") as log:
+        return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, preexec_fn=os.setpgrp, env=env)
+
+
+def wait_for(ranks, deadline):
+    """(when each ended, had they to be killed): at the deadline, or a minute after the first one that failed."""
+    first_end = None
+    killed = False
+    ended = [None] * len(ranks)
+    while any(p.poll() is None for p in ranks):
+        ended = [at or (time.monotonic() if p.poll() is not None else None) for at, p in zip(ended, ranks)]
+        if first_end is None and any(p.poll() not in (None, 0) for p in ranks):
+            first_end = time.monotonic()
+        late = first_end is not None and time.monotonic() > first_end + 60
+        if time.monotonic() > deadline or late:
+            killed = True
+            for p in ranks:
+                if p.poll() is None:
+                    os.killpg(p.pid, signal.SIGKILL)
+            break
+        time.sleep(0.05)
+    for p in ranks:
+        p.wait()
+    return [at or time.monotonic() for at in ended], killed
+
+
+def said_by_ranks(folder, ended):
+    """What the ranks printed: results, aborts, the virtual HCA's lines, and the end of the rest."""
+    found = {"ranks": [], "tails": [], "vhca": [], "aborts": []}
+    for rank, end in enumerate(ended):
+        with open(os.path.join(folder, f"rank{rank}.log"), encoding="utf-8", errors="replace") as log:
+            text = log.read()
+        lines = [line for line in text.splitlines() if line.startswith('{"rank"')]
+        found["vhca"] += [line for line in text.splitlines() if line.startswith("vhca:")][:20]
+        found["ranks"].append(json.loads(lines[-1]) if lines else None)
+        aborts = [json.loads(line) for line in text.splitlines() if line.startswith('{"aborting"')]
+        if aborts:
+            found["aborts"].append({"rank": rank, "in_operation": aborts[-1]["in_operation"], "seconds_to_end": round(end - aborts[-1]["monotonic"], 2)})
+        found["tails"].append([line for line in text.splitlines() if not line.startswith('{"rank"')][-25:])
+    return found
+
+
+def said_by_nccl(folder):
+    """What NCCL and the plugin logged: how they connected, and whether traffic moved."""
+    found = {"plugin_log": [], "moved_lines": 0, "gdr_lines": 0, "other_lines": 0, "flags": [], "nccl_tails": []}
+    for name in sorted(os.listdir(folder)):
+        if not name.startswith("nccl."):
+            continue
+        with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as log:
+            all_lines = [line.strip() for line in log]
+        found["nccl_tails"].append(all_lines[:25] + ["..."] + all_lines[-60:])
+        vias = [line for line in all_lines if " via NET/R2CCL/" in line]
+        found["gdr_lines"] += sum("/GDRDMA" in line for line in vias)
+        found["other_lines"] += sum("/GDRDMA" not in line for line in vias)
+        found["flags"] += [line for line in all_lines if "GPU Direct RDMA" in line or "DMA-BUF" in line or "GDR" in line and "via" not in line][:4]
+        lines = [line for line in all_lines if ("R2CCL" in line and " via " not in line) or "WARN" in line]
+        found["plugin_log"] += lines[:60]
+        found["moved_lines"] += sum(MOVED in line for line in lines)
+    return found
+
+
+def witness_of(folder):
+    try:
+        with open(os.path.join(folder, "witness.json"), encoding="utf-8") as file:
+            return json.load(file)
+    except (OSError, ValueError):
+        return None
+
+
 def run_case(case, arguments):
     folder = tempfile.mkdtemp(prefix="r2ccl-nccl-")
     ranks = []
     try:
         faults = plan_of(case, arguments.iters)
-        plan_file = os.path.join(folder, "plan.yaml")
+        plan_file = os.path.join(folder, "plan.yaml") if faults else None
         if faults:
             with open(plan_file, "w", encoding="utf-8") as file:
                 file.write("\n".join(faults) + "\n")
-        env = {**os.environ, **environment(case, arguments, folder)}
         begin = time.monotonic()
         for rank in range(case["nodes"] * case["gpus"]):
-            node = rank // case["gpus"]
-            command = [os.path.join(arguments.build, "bin", "r2bench"), "exec", "--fabric", "vhca", "--name", case["name"],
-                       "--nodes", str(case["nodes"]), "--nics", str(case.get("nics", 2)), "--rate", case.get("rate", arguments.rate), "--node", f"node{node}"]
-            if rank == 0 and faults:
-                command += ["--plan", plan_file, "--witness", os.path.join(folder, "witness.json")]
-            command += ["--", sys.executable, os.path.join(HERE, "collectives.py"), "--ops", case["ops"], "--iters", str(arguments.iters),
-                        "--bytes", str(arguments.bytes), "--timeout", "40", *case.get("args", [])]
-            if case.get("abort"):
-                command += ["--abort-at", str(struck_iteration(0, arguments.iters))]
-            with open(os.path.join(folder, f"rank{rank}.log"), "w", encoding="utf-8") as log:
-                ranks.append(subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, preexec_fn=os.setpgrp,
-                                              env={**env, "RANK": str(rank), "LOCAL_RANK": str(rank % arguments.gpus),
-                                                   "NCCL_HOSTID": f"{case['name']}-node{node}"}))
+            ranks.append(start_rank(rank, case, arguments, folder, plan_file))
             if rank == 0:
                 time.sleep(0.3)  # the fabric is its
-        deadline = begin + arguments.limit
-        killed = False
-        first_end = None
-        ended = [None] * len(ranks)
-        while any(p.poll() is None for p in ranks):
-            ended = [at or (time.monotonic() if p.poll() is not None else None) for at, p in zip(ended, ranks)]
-            if first_end is None and any(p.poll() not in (None, 0) for p in ranks):
-                first_end = time.monotonic()
-            late = first_end is not None and time.monotonic() > first_end + 60
-            if time.monotonic() > deadline or late:
-                killed = True
-                for p in ranks:
-                    if p.poll() is None:
-                        os.killpg(p.pid, signal.SIGKILL)
-                break
-            time.sleep(0.05)
-        for p in ranks:
-            p.wait()
-        ended = [at or time.monotonic() for at in ended]
+        ended, killed = wait_for(ranks, begin + arguments.limit)
         outcome = {"case": {k: v for k, v in case.items() if k != "port"}, "seconds": round(time.monotonic() - begin, 1),
-                   "killed": killed, "exit": [p.returncode for p in ranks], "ranks": [], "plugin_log": [], "tails": [], "moved_lines": 0, "aborts": []}
-        outcome["gdr_lines"] = outcome["other_lines"] = 0
-        outcome["flags"], outcome["vhca"], outcome["nccl_tails"] = [], [], []
+                   "killed": killed, "exit": [p.returncode for p in ranks]}
         outcome["counters"], outcome["processes_counted"] = counters(folder)
-        for rank in range(len(ranks)):
-            with open(os.path.join(folder, f"rank{rank}.log"), encoding="utf-8", errors="replace") as log:
-                text = log.read()
-            lines = [line for line in text.splitlines() if line.startswith('{"rank"')]
-            outcome["vhca"] += [line for line in text.splitlines() if line.startswith("vhca:")][:20]
-            outcome["ranks"].append(json.loads(lines[-1]) if lines else None)
-            aborts = [json.loads(line) for line in text.splitlines() if line.startswith('{"aborting"')]
-            if aborts:
-                outcome["aborts"].append({"rank": rank, "in_operation": aborts[-1]["in_operation"],
-                                          "seconds_to_end": round(ended[rank] - aborts[-1]["monotonic"], 2)})
-            outcome["tails"].append([line for line in text.splitlines() if not line.startswith('{"rank"')][-25:])
-        for name in sorted(os.listdir(folder)):
-            if name.startswith("nccl."):
-                with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as log:
-                    all_lines = [line.strip() for line in log]
-                outcome["nccl_tails"].append(all_lines[:25] + ["..."] + all_lines[-60:])
-                vias = [line for line in all_lines if " via NET/R2CCL/" in line]
-                outcome["gdr_lines"] += sum("/GDRDMA" in line for line in vias)
-                outcome["other_lines"] += sum("/GDRDMA" not in line for line in vias)
-                outcome["flags"] += [line for line in all_lines if "GPU Direct RDMA" in line or "DMA-BUF" in line or "GDR" in line and "via" not in line][:4]
-                lines = [line for line in all_lines if ("R2CCL" in line and " via " not in line) or "WARN" in line]
-                outcome["plugin_log"] += lines[:60]
-                outcome["moved_lines"] += sum(MOVED in line for line in lines)
-        try:
-            with open(os.path.join(folder, "witness.json"), encoding="utf-8") as file:
-                outcome["witness"] = json.load(file)
-        except (OSError, ValueError):
-            outcome["witness"] = None
-        return outcome
+        return outcome | said_by_ranks(folder, ended) | said_by_nccl(folder) | {"witness": witness_of(folder)}
     finally:
         for p in ranks:
             if p.poll() is None:

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """matrix.py without GPUs: what it plans, and what it makes of outcomes, made up here."""
 
+import argparse
 import os
 import sys
 import tempfile
@@ -37,6 +38,11 @@ def fine(name, **changes):
 
 
 class Plan(unittest.TestCase):
+    def test_every_fault_is_declared_and_only_those_that_take_a_path_have_to_move_traffic(self):
+        struck = {case["fault"] for case in CASES.values() if case.get("fault")}
+        self.assertEqual(struck - set(matrix.fault_kinds.KINDS), set())
+        self.assertEqual(struck - matrix.MOVING, {"throttle"})
+
     def test_every_case_has_a_name_of_its_own(self):
         names = [case["name"] for case in matrix.cases(4, "/other")]
         self.assertEqual(len(names), len(set(names)))
@@ -107,6 +113,39 @@ class Judge(unittest.TestCase):
         late = outcome(name)
         late["ranks"][1]["error"] = "the abort failed: …"
         self.assertFalse(matrix.judge(late, ITERS)[0])
+
+
+RANK = """#!/bin/sh
+folder=$(dirname "$NCCL_DEBUG_FILE")
+while [ $# -gt 0 ]; do [ "$1" = --witness ] && echo '{"faults": [{"t0_ns": 7}]}' > "$2"; shift; done
+echo 'NET/R2CCL: a channel went on' > "$folder/nccl.here.$RANK.log"
+echo 'Channel 00/0 : 0[0] -> 1[1] via NET/R2CCL/0/GDRDMA' >> "$folder/nccl.here.$RANK.log"
+echo 'r2ccl_migrations_total 1' > "$folder/counters-$RANK.prom"
+echo 'vhca: a word'
+[ "$RANK" = 1 ] && exec sleep 60
+echo '{"rank": 0, "nccl": "2.28.9", "error": null, "results": []}'
+"""
+
+
+class Case(unittest.TestCase):
+    def test_a_case_is_what_its_ranks_printed_and_left(self):
+        with tempfile.TemporaryDirectory() as build:
+            os.mkdir(os.path.join(build, "bin"))
+            program = os.path.join(build, "bin", "r2bench")
+            with open(program, "w", encoding="utf-8") as file:
+                file.write(RANK)
+            os.chmod(program, 0o755)
+            arguments = argparse.Namespace(build=build, iters=ITERS, bytes=1024, rate="1 Gbit/s", gpus=1, limit=2)
+            case = CASES["port_down"] | {"nodes": 2, "gpus": 1, "port": 29500, "ops": "allreduce"}
+            found = matrix.run_case(case, arguments)
+        self.assertTrue(found["killed"])  # rank 1 sleeps on
+        self.assertEqual(found["exit"], [0, -9])
+        self.assertEqual([rank and rank["nccl"] for rank in found["ranks"]], ["2.28.9", None])
+        self.assertEqual(found["witness"], {"faults": [{"t0_ns": 7}]})
+        self.assertEqual((found["gdr_lines"], found["other_lines"], found["moved_lines"]), (2, 0, 2))
+        self.assertEqual((found["counters"], found["processes_counted"]), ({"r2ccl_migrations_total": 2.0}, 2))
+        self.assertEqual(found["vhca"], ["vhca: a word"] * 2)
+        self.assertEqual(set(outcome("port_down")) - set(found), set())
 
 
 class Facts(unittest.TestCase):

@@ -12,7 +12,7 @@
 
 #include "r2ccl/collective/algorithms.h"
 #include "r2ccl/collective/cost.h"
-#include "r2ccl/collective/host/fake_transport.h"
+#include "r2ccl/collective/host/testing/fake_transport.h"
 #include "r2ccl/collective/host/reduce.h"
 #include "r2ccl/collective/host/staging_ring.h"
 

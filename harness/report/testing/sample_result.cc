@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/report/sample_result.h"
+#include "harness/report/testing/sample_result.h"
 
 #include <cmath>
 

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// `run` from its command line to the exit status and the folder that it leaves.
+#include <csignal>
+#include <nlohmann/json.hpp>
+
+#include "harness/cli/exit_codes.h"
+#include "harness/cli/testing/program_fixture.h"
+
+namespace r2bench {
+namespace {
+
+namespace fs = std::filesystem;
+using Program = ProgramTest;
+
+TEST_F(Program, runs_judges_and_keeps_the_result) {
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--no-plot", "--out", "result"}), 0) << err.str();
+  EXPECT_NE(out.str().find("Verdict: pass"), std::string::npos);
+  EXPECT_NE(out.str().find("mode 1 of 0: baseline"), std::string::npos) << out.str();
+  for (const char* file :
+       {"result.json", "timeline.json", "junit.xml", "events.jsonl", "report.txt", "scenario.yaml"}) {
+    EXPECT_TRUE(fs::exists(fs::path("result") / file)) << file;
+  }
+  EXPECT_EQ(call({"validate", "result/result.json"}), 0) << err.str();
+}
+
+// The injected half of the pair could run by itself, and would take its time before the other is refused.
+TEST_F(Program, real_faults_without_leave_are_refused_before_anything_runs) {
+  for (const char* fabric : {"verbs", "rxe"}) {
+    EXPECT_EQ(call({"run", "real_link_down", "--fabric", fabric, "--no-plot"}), kExitUsage);
+    EXPECT_NE(err.str().find("real_link_down-reallinkdown: "), std::string::npos) << err.str();
+    EXPECT_NE(err.str().find("--allow-real-faults"), std::string::npos) << err.str();
+  }
+  EXPECT_EQ(call({"run", "real_link_down", "--fabric", "vhca", "--allow-real-faults"}), kExitUsage);
+  EXPECT_NE(err.str().find("the fabric vhca has none"), std::string::npos) << err.str();
+  EXPECT_TRUE(ran.empty());
+  EXPECT_EQ(entries("results"), 0u);
+}
+
+TEST_F(Program, each_run_has_a_folder_of_its_own) {
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--no-plot", "--quiet"}), 0);
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--no-plot", "--quiet"}), 0);
+  EXPECT_EQ(entries("results/runs"), 2u);
+}
+
+TEST_F(Program, exit_status_is_the_verdict) {
+  answer.modes[1].correctness.wrong_elements = 1;
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--no-plot"}), 1);
+  answer = sample_result();
+  answer.modes[1].faults_witnessed = 0;
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--no-plot"}), 2);
+}
+
+TEST_F(Program, the_command_line_changes_the_scenario) {
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--no-plot", "--modes", "migrate", "--repeats", "20", "--seed", "7",
+                  "--set", "workload.bytes=4 MiB"}),
+            0)
+      << err.str();
+  ASSERT_EQ(ran.size(), 1u);
+  EXPECT_EQ(ran[0].modes.size(), 1u);
+  EXPECT_EQ(ran[0].repeats, 20);
+  EXPECT_EQ(ran[0].seed, 7u);
+  EXPECT_EQ(ran[0].workload.bytes, 4u << 20);
+}
+
+TEST_F(Program, a_bad_scenario_is_told_and_nothing_is_left) {
+  std::ofstream("bad.yaml") << "version: 1\nmodes: [migrate]\nfabric: {nic_rat: 1}\n";
+  EXPECT_EQ(call({"run", "bad.yaml"}), 64);
+  EXPECT_NE(err.str().find("bad.yaml:3:10: unknown key 'nic_rat' in 'fabric'; did you mean 'nic_rate'?"),
+            std::string::npos)
+      << err.str();
+  EXPECT_TRUE(ran.empty());
+  EXPECT_FALSE(fs::exists("results"));
+}
+
+TEST_F(Program, all_files_are_checked_before_any_is_run) {
+  EXPECT_EQ(call({"run", "nic_down.yaml", "missing.yaml"}), 64);
+  EXPECT_NE(err.str().find("missing.yaml: cannot be read"), std::string::npos);
+  EXPECT_TRUE(ran.empty());
+}
+
+TEST_F(Program, what_the_runner_refuses_is_64_and_leaves_nothing) {
+  runner = [](const Scenario&, const RunOptions& options, const std::atomic<bool>&) -> RunResult {
+    fs::create_directory(fs::path(options.out_dir) / "logs");
+    throw UsageError("port 7000 is in use");
+  };
+  EXPECT_EQ(call({"run", "nic_down.yaml"}), 64);
+  EXPECT_NE(err.str().find("port 7000 is in use"), std::string::npos);
+  EXPECT_FALSE(fs::exists("results"));
+}
+
+TEST_F(Program, our_own_mistakes_are_70_and_leave_nothing) {
+  runner = [](const Scenario&, const RunOptions&, const std::atomic<bool>&) -> RunResult {
+    throw std::logic_error("oops");
+  };
+  EXPECT_EQ(call({"run", "nic_down.yaml"}), 70);
+  EXPECT_FALSE(fs::exists("results"));
+}
+
+TEST_F(Program, an_output_that_cannot_be_written_is_64_before_anything_runs) {
+  std::ofstream("file") << "x";
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--out", "file/below"}), 64);
+  EXPECT_TRUE(ran.empty());
+}
+
+TEST_F(Program, a_dry_run_starts_nothing_and_writes_nothing) {
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--dry-run"}), 0);
+  EXPECT_TRUE(ran.empty());
+  EXPECT_FALSE(fs::exists("results"));
+  EXPECT_NE(out.str().find("node1/rank0"), std::string::npos);
+  EXPECT_NE(out.str().find("when iteration 60 starts: node1/nic0 loses its link"), std::string::npos)
+      << out.str();
+}
+
+TEST_F(Program, an_interrupt_keeps_what_there_is) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    ran.clear();
+    runner = [&](const Scenario& scenario, const RunOptions&, const std::atomic<bool>& cancel) {
+      ran.push_back(scenario);
+      ::raise(signal);
+      EXPECT_TRUE(cancel.load());
+      RunResult result = answer;
+      result.modes.pop_back();
+      result.cancelled = true;
+      return result;
+    };
+    const std::string folder = "result" + std::to_string(signal);
+    EXPECT_EQ(call({"run", "nic_down.yaml", "nic_down.yaml", "--keep-going", "--out", folder.c_str()}),
+              128 + signal);
+    EXPECT_EQ(ran.size(), 1u);
+    EXPECT_NE(out.str().find("Verdict: unknown"), std::string::npos);
+    EXPECT_TRUE(fs::exists(fs::path(folder) / "nic_down" / "result.json"));
+  }
+}
+
+TEST_F(Program, several_scenarios_stop_at_the_first_that_does_not_pass) {
+  fs::copy_file("nic_down.yaml", "other.yaml");
+  answer.modes[1].correctness.wrong_elements = 1;
+  EXPECT_EQ(call({"run", "nic_down.yaml", "other.yaml", "--no-plot"}), 1);
+  EXPECT_EQ(ran.size(), 1u);
+  EXPECT_EQ(call({"run", "nic_down.yaml", "other.yaml", "--no-plot", "--keep-going"}), 1);
+  EXPECT_EQ(ran.size(), 3u);
+}
+
+TEST_F(Program, another_fabric_and_slow_motion_reach_the_runner) {
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--no-plot", "--modes", "migrate", "--fabric", "verbs",
+                  "--slow-motion", "4"}),
+            0)
+      << err.str();
+  ASSERT_EQ(ran.size(), 1u);
+  EXPECT_EQ(ran[0].fabric.kind, FabricKind::kVerbs);
+  EXPECT_EQ(ran[0].fabric.nic_rate_bits_per_s, 250'000'000u);
+  EXPECT_EQ(ran[0].env.at("NCCL_IB_TIMEOUT"), "22");
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--slow-motion", "3"}), 64);
+  EXPECT_EQ(call({"run", "nic_down.yaml", "--fabric", "vcha"}), 64);
+}
+
+TEST_F(Program, names_of_hosts_are_checked_before_anything_starts) {
+  const std::vector<std::pair<std::string, std::string>> wrong = {
+      {"a,,b", "an empty name"}, {",", "an empty name"},   {"a,b,a", "'a' twice"},
+      {"a, b", "' b'"},          {"-oProxy", "'-oProxy'"}, {"a:0", "'a:0'"}};
+  for (const auto& [hosts, word] : wrong) {
+    EXPECT_EQ(call({"run", "--launcher", "mpi", "--fabric", "verbs", "--hosts", hosts.c_str(), "nic_down"}),
+              kExitUsage)
+        << hosts;
+    EXPECT_NE(err.str().find("--hosts"), std::string::npos) << hosts << ": " << err.str();
+    EXPECT_NE(err.str().find(word), std::string::npos) << hosts << ": " << err.str();
+  }
+  EXPECT_EQ(call({"doctor", "--cluster", "--host", "a,a"}), kExitUsage);
+  EXPECT_NE(err.str().find("--host: 'a' twice"), std::string::npos) << err.str();
+  EXPECT_EQ(call({"run", "--launcher", "mpi", "--fabric", "verbs", "--hosts", "a,b,c", "nic_down"}),
+            kExitUsage);
+  EXPECT_NE(err.str().find("3 hosts"), std::string::npos) << err.str();
+}
+
+}  // namespace
+}  // namespace r2bench

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a job leaves behind, once it is over: of each rank, of its hosts, and of the faults.
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "harness/run/job.h"
+#include "harness/workload/cpu/rank_config.h"
+#include "r2ccl/base/clock.h"
+
+namespace r2bench {
+namespace {
+
+Outcome outcome_of(const RankLink& rank, const RankResult& result) {
+  if (rank.has_error) return Outcome::kError;
+  if (result.signal) return Outcome::kKilled;
+  if (result.exit_code == kRankAborted) return Outcome::kCancelled;
+  return result.exit_code ? Outcome::kError : Outcome::kOk;
+}
+
+RankResult result_of(const RankLink& rank, int status) {
+  RankResult result;
+  result.rank = rank.rank();
+  result.node = rank.node();
+  result.label = rank.label();
+  result.pid = rank.pid();
+  if (WIFSIGNALED(status)) result.signal = WTERMSIG(status);
+  if (WIFEXITED(status)) result.exit_code = WEXITSTATUS(status);
+  result.outcome = outcome_of(rank, result);
+  result.error = rank.error;
+  result.command = rank.command;
+  result.renewal = rank.renewal;
+  result.warnings = rank.warnings;
+  result.cpu_s = double(rank.cpu_ns) / 1e9;
+  return result;
+}
+
+void add(Correctness& sum, const Correctness& of_rank) {
+  sum.wrong_elements += of_rank.wrong_elements;
+  sum.duplicated += of_rank.duplicated;
+  sum.lost += of_rank.lost;
+  sum.size_errors += of_rank.size_errors;
+  sum.checked_elements += of_rank.checked_elements;
+  sum.checked_iterations += of_rank.checked_iterations;
+}
+
+std::string plugin_of(const RankLink& rank) {
+  return rank.plugin_name + (rank.plugin_abi > 0 ? " v" + std::to_string(rank.plugin_abi) : "") +
+         (rank.collnet_operations > 0
+              ? ", " + std::to_string(rank.collnet_operations) + " operations through CollNet"
+              : "");
+}
+
+}  // namespace
+
+void Job::collect_ranks(JobRecord& job) {
+  for (RankLink& rank : ranks_) {
+    for (int i = 0; i < 100 && !rank.ended(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    rank.poll();
+    RankResult result = result_of(rank, rank.ended().value_or(0));
+    result.log_path = log_paths_[size_t(rank.rank())];
+    result.iterations = collector_->ended(size_t(rank.rank()));
+    add(job.correctness, rank.correctness);
+    job.labels.push_back(rank.label());
+    if (job.plugin.empty() && rank.hello) job.plugin = plugin_of(rank);
+    job.facts.insert(rank.facts.begin(), rank.facts.end());
+    job.ranks.push_back(std::move(result));
+  }
+  if (outcome_ != Outcome::kError) return;
+  // The plugin's own words name the NIC and the reason: those of the rank that failed first.
+  for (const RankLink& rank : ranks_)
+    if (rank.error == error_ && !rank.plugin_words.empty())
+      error_ += "; the plugin said: " + rank.plugin_words;
+}
+
+void Job::collect_hosts(JobRecord& job) {
+  for (const Host* host : hosts_)
+    if (const int error = host->log_error(); error != 0)
+      note(job.end_ns, "log_write_failed",
+           std::string("the ranks' output could not be written: ") + strerror(error));
+  for (Host* host : hosts_) host->put_back();
+  take_notes();
+  job.environment = hosts_[0]->environment();
+  job.evidence = hosts_[0]->evidence();
+  for (Host* host : hosts_) job.devices.merge(host->devices());
+  for (size_t h = 0; options_.cluster && h < hosts_.size(); ++h) {
+    const HostFacts facts = hosts_[h]->facts();
+    job.hosts.push_back({facts.name, nodes_of_hosts_[h].first, nodes_of_hosts_[h].count, facts.cores,
+                         facts.kernel, facts.clock_offset_ms, facts.clock_bound_ms});
+  }
+  const std::string fabric = fabric_name();
+  job.ports_limit = fabric == name(FabricKind::kVhca) || fabric == name(FabricKind::kRxe);
+}
+
+JobRecord Job::collect() {
+  JobRecord job;
+  job.mode = &mode_;
+  job.end_ns = r2ccl::now_ns();
+  job.start_ns = start_ns_;
+  if (ticker_) job.wakeup_ms = ticker_->stop();
+  for (Host* host : hosts_) host->settle();
+  collector_->drain();
+  collect_ranks(job);
+  job.outcome = outcome_;
+  job.error = error_;
+  job.error_ns = error_ns_;
+  // After an error the job only falls apart: what is measured ends with it.
+  const uint64_t measured_until =
+      outcome_ == Outcome::kOk ? phase_at_ns_ : (error_ns_ ? error_ns_ : job.end_ns);
+  job.record = collector_->record(std::min(measured_until, job.end_ns));
+  job.first_iteration_ns = collector_->first_iteration_ns();
+  job.trace = collector_->events();
+  job.trace_lost = collector_->lost();
+  if (driver_) {
+    job.firings = driver_->firings();
+    if (job.outcome == Outcome::kOk) job.gave_up = driver_->gave_up();
+  }
+  collect_hosts(job);  // what real faults changed is put back: their witnesses say when
+  job.witnesses = board().witnesses();
+  job.added_faults = control_->added();
+  job.notes = notes_;
+  report_progress(job.end_ns, true);
+  return job;
+}
+
+}  // namespace r2bench
