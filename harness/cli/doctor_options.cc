@@ -62,6 +62,7 @@ CLI::Option* DoctorOptions::add_first_day(CLI::App& doctor) {
         std::tuple("--done", &first_day_.done, "With --first-day: this step was done by hand"),
         std::tuple("--again", &first_day_.again, "With --first-day: do this step once more"),
         std::tuple("--hosts", &first_day_.hosts, "With --first-day: hosts, separated by commas"),
+        std::tuple("--words", &first_day_.words, "With --first-day: further words of each run (--shorter 10)"),
         std::tuple("--out", &first_day_.folder,
                    "With --first-day: folder of logs and of what is done (first_day)")})
     doctor.add_option(option, *value, words)->needs(first_day_flag);
