@@ -66,9 +66,15 @@ scenarios=(
   'k_of_8_nics 12 0 k_of_8_nics 8'
   'busbw_sizes 10 0 busbw_sizes 1'
   'recovery_channels 15 0 recovery_channels 2'
+  'mode3_allreduce_degraded 5 0 allreduce_degraded 4'
 )
-# Faults that only the virtual NICs can show are left out on real ones.
-only_vhca=' device_removed '
+# What only the virtual NICs can show is left out on real ones: STEP REASON.
+declare -A only_vhca=(
+  [device_removed]='because only the virtual NICs can lose a device by injection'
+  [mode3_allreduce_degraded]='because its four nodes are virtual; on three machines or more: r2bench run allreduce_degraded --launcher mpi --set fabric.nodes=…'
+)
+# Unmodified NCCL on GPUs, over virtual NICs of this machine: NAME MINUTES SCENARIO.
+on_virtual_nics=('nccl_port_down 5 nccl_port_down' 'nccl_qp_error 5 nccl_qp_error' 'nccl_blackhole 5 nccl_blackhole')
 
 record() {  # STEP STATUS TEXT
   printf '{"step": "%s", "status": %s, "fabric": "%s", "commit": "%s", "ended": "%s", "text": "%s"}\n' "$1" "$2" "${fabric:-vhca}" \
@@ -165,6 +171,8 @@ sets=(
   'k_of_8_nics k_of_8_nics'
   'busbw_sizes busbw_sizes'
   'recovery_channels recovery_channels'
+  'mode3_scenarios mode3_allreduce_degraded'
+  'nccl_scenarios nccl_port_down nccl_qp_error nccl_blackhole'
 )
 collect() {  # KIND SET PATH…
   "$python" "$repository/plots/collect.py" "$@" --results "$out" --command 'cloudlab/reproduce.sh'
@@ -180,6 +188,10 @@ tables() {  # of all results that there are
   if [[ -s $out/sim/allreduce.csv ]]; then
     collect sim allreduce "$out/sim/allreduce.csv" --date "$(date -u +%F)" --commit "$(git -C "$repository" rev-parse --short HEAD 2>/dev/null || echo unknown)" || status=70
   fi
+  if [[ -s $out/mode3/algorithms.csv ]]; then
+    collect allreduce mode3_algorithms "$out/mode3/algorithms.csv" --date "$(date -u +%F)" --commit "$(git -C "$repository" rev-parse --short HEAD 2>/dev/null || echo unknown)" || status=70
+  fi
+  if [[ -s $out/reference/nccl_gpus/head_to_head.jsonl ]]; then collect head_to_head head_to_head "$out/reference/nccl_gpus/head_to_head.jsonl" || status=70; fi
   if [[ -s $out/reference/nccl_gpus/four_gpus.json ]]; then collect nccl nccl_four_gpus "$out/reference/nccl_gpus/four_gpus.json" || status=70; fi
   return "$status"
 }
@@ -196,16 +208,34 @@ hosts_of() {  # --hosts A,B among the further words
   done
 }
 
+virtual_nics_on_gpus() {
+  local line name minutes scenario reason=''
+  (($(gpus))) || reason='because there is no NVIDIA GPU (nvidia-smi -L finds none)'
+  [[ $fabric != verbs ]] || reason='because its NICs are virtual; call reproduce.sh without --fabric verbs, with another --out'
+  for line in "${on_virtual_nics[@]}" 'head_to_head 15 -'; do
+    read -r name minutes scenario <<<"$line"
+    if [[ $list == no && -n $reason ]]; then
+      is_wanted "$name" && { matched=$((matched + 1)); skip "$name" "$reason"; }
+    elif [[ $name == head_to_head ]]; then
+      step head_to_head "$minutes" "$python" "$repository/harness/workload/nccl/head_to_head.py" --quick --build "$repository/build/release" \
+        --out "$out/reference/nccl_gpus/head_to_head.jsonl"
+    else
+      step "$name" "$minutes" run_scenario "$name" 0 "$scenario"
+    fi
+  done
+}
+
 on_gpus() {
   local count reason=''
   count=$(gpus)
+  [[ $list == yes ]] || ((count == 0)) || mkdir -p "$out/reference/nccl_gpus"
+  virtual_nics_on_gpus
   is_wanted pytorch_nccl || is_wanted nccl_tests || return 0
   if [[ $list == no ]]; then
     ((count)) || reason='there is no NVIDIA GPU (nvidia-smi -L finds none)'
     if [[ -z $reason ]] && ! "$python" -c 'import torch' 2>/dev/null; then reason="$python has no PyTorch: pip install torch"; fi
     if [[ -n $reason ]]; then is_wanted pytorch_nccl && { matched=$((matched + 1)); skip pytorch_nccl "because $reason"; }; fi
   fi
-  mkdir -p "$out/reference/nccl_gpus"
   [[ -n $reason ]] || step pytorch_nccl 25 "$python" "$repository/harness/workload/nccl/matrix.py" --gpus "$count" --out "$out/reference/nccl_gpus/four_gpus.json"
   reason=''
   if [[ $list == no ]]; then
@@ -234,9 +264,9 @@ if [[ $list == no ]]; then
 fi
 for line in "${scenarios[@]}"; do
   read -r name minutes repeats scenario needs <<<"$line"
-  if [[ $fabric == verbs && $only_vhca == *" $name "* ]] && is_wanted "$name"; then
+  if [[ $fabric == verbs && -n ${only_vhca[$name]:-} ]] && is_wanted "$name"; then
     matched=$((matched + 1))
-    [[ $list == yes ]] || skip "$name" 'because only the virtual NICs can lose a device by injection'
+    [[ $list == yes ]] || skip "$name" "${only_vhca[$name]}"
     continue
   fi
   reason=$(lacking "$needs")
@@ -251,6 +281,13 @@ if [[ $list == no && $short == no ]] || [[ $list == yes ]]; then
   step sim 20 "$python" "$repository/harness/sim/sweep.py" "$repository/build/release/bin/r2bench" --out "$out/sim"
 else
   is_wanted sim && { matched=$((matched + 1)); skip sim 'because it takes long; without --short it is simulated'; }
+fi
+if [[ $fabric == verbs && $list == no ]]; then
+  is_wanted mode3_algorithms && { matched=$((matched + 1)); skip mode3_algorithms 'because its nodes are virtual'; }
+elif [[ $short == yes && $list == no ]]; then
+  is_wanted mode3_algorithms && { matched=$((matched + 1)); skip mode3_algorithms 'because it takes long; without --short it is measured'; }
+else
+  step mode3_algorithms 40 "$python" "$repository/harness/bench/allreduce_table.py" algorithms --nodes 3,4 --rounds 1 --iters 15 --out "$out/mode3"
 fi
 on_gpus
 ((matched)) || is_wanted figures || is_wanted tables || usage "no step is named ${only[*]}; see --list"

@@ -17,6 +17,7 @@
     plots/collect.py walks SET FILE       lines of harness/tests/walk.py                        → walks.csv
     plots/collect.py gate SET FILE        record.jsonl of harness/tests/gate_power.py           → gate.csv
     plots/collect.py nightly SET FILE     record.jsonl of .ci/nightly                           → nightly.csv
+    plots/collect.py cluster SET FILE     lines of the tests of several hosts (R2BENCH_CLUSTER_RECORD) → cluster.csv
     plots/collect.py conformance SET FILE table.json of r2bench conformance                     → conformance.csv
 
 What the set held before is replaced. Commit, machine, date, evidence and command are taken from the files where they say them; the options
@@ -332,6 +333,17 @@ def of_nightly(paths):
     return {"nightly": rows}, {"evidence": "emulated", "fabric": "vhca"}
 
 
+def of_cluster(paths):
+    """The last line of a case counts: a test that was repaired was run again."""
+    lines = [line for path in paths for line in inputs.read_lines(path)]
+    cases = {(line["test"], line["hosts"], line["launcher"], line["scenario"]): line for line in lines}
+    rows = list(cases.values())
+    if len({row["evidence"] for row in rows}) > 1:
+        raise inputs.BadInput(f"{paths[0]}: has cases of namespaces and of soft RoCE; a set has one evidence: collect them into several")
+    return {"cluster": rows}, {"evidence": inputs.one_evidence([row["evidence"] for row in rows]), "date": max(row["date"] for row in rows), "cores": max(row["cores"] for row in rows),
+                               "commit": " ".join(dict.fromkeys(row["commit"] for row in rows if row["commit"])), "machine": rows[-1]["machine"]}
+
+
 def of_conformance(paths):
     table = inputs.read_json(paths[0])
     origin = table["provenance"]
@@ -339,7 +351,7 @@ def of_conformance(paths):
 
 
 READERS = {"run": of_runs, "matrix": of_matrix, "nccl": of_nccl, "mode3": of_mode3, "gpu_memory": of_gpu_memory, "sim": of_sim, "allreduce": of_allreduce, "sizes": of_sizes, "programs": of_programs, "bench": of_bench, "walks": of_walks, "gate": of_gate,
-           "nightly": of_nightly, "head_to_head": of_head_to_head, "renewals": of_renewals, "conformance": of_conformance}
+           "nightly": of_nightly, "head_to_head": of_head_to_head, "renewals": of_renewals, "conformance": of_conformance, "cluster": of_cluster}
 
 
 def collect(results, name, found, origin, said):

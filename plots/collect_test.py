@@ -144,6 +144,23 @@ class Collect(unittest.TestCase):
         self.assertEqual(read(self.folder, "provenance")[0]["machine"], "Linux 6.1")
 
 
+    def test_of_a_case_of_a_cluster_the_last_line_counts(self):
+        path = os.path.join(self.folder, "record.jsonl")
+        case = {"test": "env_test", "evidence": "emulated", "hosts": "2 namespaces", "launcher": "env", "scenario": "nic_down", "verdict": "fail", "fabric": None,
+                "expectations": None, "met": None, "clock_bound_ms": None, "date": "2026-01-02", "commit": "abc", "machine": "Linux 6.1", "cores": 2}
+        lines = [case, case | {"scenario": "blackhole"}, case | {"verdict": "pass", "fabric": "vhca", "expectations": 7, "met": 6, "clock_bound_ms": 0.25, "commit": "abd"}]
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(line) + "\n" for line in lines)
+        done = self.call("cluster", "c", path, "--command", "x")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([(row["scenario"], row["verdict"], row["met"], row["clock_bound_ms"]) for row in read(self.folder, "cluster")],
+                         [("nic_down", "pass", "6", "0.25"), ("blackhole", "fail", "", "")])
+        self.assertEqual(read(self.folder, "provenance")[0]["commit"], "abd abc")
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(case | {"evidence": "rxe", "hosts": "2 guests"}) + "\n")
+        self.assertEqual(self.call("cluster", "c", path, "--command", "x").returncode, 64)
+
+
 class Stored(unittest.TestCase):
     def test_every_set_has_one_origin_and_every_origin_its_rows(self):
         origins = read(RESULTS, "provenance")

@@ -285,6 +285,17 @@ def nightly(results):
     return markdown(["form", "steps", "passed", "the others"], rows)
 
 
+def cluster(results):
+    groups, rows = {}, []
+    for row in tables.read(results, "cluster"):
+        groups.setdefault((row["launcher"], row["hosts"], row["test"]), []).append(row)
+    for (launcher, hosts, test), own in sorted(groups.items()):
+        cases = ", ".join(f"`{row['scenario']}`" + ("" if row["verdict"] == "pass" else " (fails)") for row in own)
+        clocks = [float(row["clock_bound_ms"]) for row in own if row["clock_bound_ms"]]
+        rows.append([launcher, hosts, f"`{test}`", cases, f"{sum(row['verdict'] == 'pass' for row in own)}/{len(own)}", short(max(clocks)) if clocks else "–"])
+    return markdown(["launcher", "hosts", "test", "cases", "passed", "clock bound (ms, max)"], rows)
+
+
 def costs(results):
     rows = [[f"`{row['set']}`", row["benchmark"], inputs.size(int(row["bytes"])) if row["bytes"] else "–", mode(row["mode"]) or "–", f"{short(row['value'])} {row['unit']}" if row["value"] else "–",
              short(row["beside"]), short(row["ratio"], 4), (short(row["ratio_low95"], 4) + " to " if row["ratio_low95"] else "up to ") + short(row["ratio_high95"], 4) if row["ratio_high95"] else "–"]
@@ -363,7 +374,7 @@ def vhca_copy(results):
 BLOCKS = {
     "recovery": recovery_times, "retained": retained, "other-operations": other_operations, "overhead": overhead, "false-alarms": false_alarms, "matrix": matrix,
     "nccl": nccl, "nccl-stalls": nccl_stalls, "mode3": mode3, "mode3-algorithms": mode3_algorithms, "head-to-head": head_to_head, "head-to-head-versions": head_to_head_versions,
-    "head-to-head-retained": head_to_head_retained, "head-to-head-timeouts": head_to_head_timeouts, "renewals": renewals, "head-to-head-cost": head_to_head_cost, "gpu-memory": gpu_memory, "programs": programs, "walks": walks, "gate": gate, "nightly": nightly, "costs": costs,
+    "head-to-head-retained": head_to_head_retained, "head-to-head-timeouts": head_to_head_timeouts, "renewals": renewals, "head-to-head-cost": head_to_head_cost, "gpu-memory": gpu_memory, "programs": programs, "walks": walks, "gate": gate, "nightly": nightly, "cluster": cluster, "costs": costs,
     "conformance": conformance, "simulated": simulated, "vhca-copy": vhca_copy,
     "scenarios": lambda results: runs(results, "recovery", "ten_faults", "device_removed", "dual_port_card", "alltoall_64"),
     "nccl-scenarios": lambda results: runs(results, "nccl_scenarios"),

@@ -94,8 +94,9 @@ class ReproduceTest(unittest.TestCase):
             text = file.read()
         steps = {line.split()[0].strip("'") for line in text.split("scenarios=(")[1].split("\n)\n")[0].strip().splitlines()}
         sets = {line.split()[0].strip("'"): line.strip().strip("'").split()[1:] for line in text.split("\nsets=(")[1].split("\n)\n")[0].strip().splitlines()}
+        steps |= {one.split()[0] for one in text.split("on_virtual_nics=('")[1].split("')")[0].split("' '")}
         self.assertEqual(sorted(name for names in sets.values() for name in names), sorted(steps))
-        self.assertLessEqual({"recovery", "ten_faults", "device_removed", "speed", "k_of_8_nics", "busbw_sizes", "recovery_channels"}, set(sets))
+        self.assertLessEqual({"recovery", "ten_faults", "device_removed", "speed", "k_of_8_nics", "busbw_sizes", "recovery_channels", "mode3_scenarios", "nccl_scenarios"}, set(sets))
 
     def test_what_is_done_is_not_done_again_unless_it_is_asked_for(self):
         self.reproduce("--only", "nic_*", STATUS_nic_flap="1")
@@ -146,6 +147,25 @@ class ReproduceTest(unittest.TestCase):
         made = self.reproduce("--fabric", "verbs", "--only", "pytorch_nccl", "--only", "nccl_tests", R2BENCH_PYTHON=self.tools + "/python-without-torch")
         self.assertIn("has no PyTorch", made.stdout)
         self.assertIn("there is no nvcc here", made.stdout)
+
+    def test_what_has_virtual_nics_is_left_out_on_real_ones_and_without_gpus(self):
+        gpu_steps = ["nccl_port_down", "nccl_qp_error", "nccl_blackhole", "head_to_head"]
+        wanted = [word for name in ["mode3_*", *gpu_steps] for word in ("--only", name)]
+        made = self.reproduce("--fabric", "verbs", *wanted)
+        self.assertEqual(made.returncode, 2, made.stdout)
+        for name, why in [("mode3_allreduce_degraded", "its four nodes are virtual"), ("mode3_algorithms", "its nodes are virtual"),
+                          *[(name, "its NICs are virtual") for name in gpu_steps]]:
+            self.assertRegex(made.stdout, f"{name} +skipped because {why}")
+        self.assertEqual([call for call in self.called() if call[0] == "run"], [])
+        self.out += "-vhca"
+        made = self.reproduce(*wanted, "--short")
+        self.assertEqual(made.stdout.count("no NVIDIA GPU"), 4, made.stdout)
+        self.assertEqual([call[1] for call in self.called() if call[0] == "run"], ["allreduce_degraded"])
+        self.tool("nvidia-smi", "#!/bin/sh\necho 'GPU 0: H100'\n")
+        made = self.reproduce("--only", "nccl_port_down", "--only", "nccl_blackhole")
+        self.assertEqual([call[1] for call in self.called() if call[0] == "run"], ["nccl_port_down", "nccl_blackhole"])
+        with open(os.path.join(self.out, "tables", "runs.csv"), encoding="utf-8", newline="") as file:
+            self.assertEqual({row["set"] for row in csv.DictReader(file)}, {"mode3_scenarios", "nccl_scenarios"})
 
     def test_what_a_step_needs_and_the_machine_lacks_is_said(self):
         words = ["--fabric", "verbs", "--only", "k_of_8_nics", "--only", "two_nics_down", "--only", "fault_during_migration", "--only", "nic_down"]

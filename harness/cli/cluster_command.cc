@@ -4,12 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <ostream>
 
+#include "harness/base/format.h"
 #include "harness/cli/resources.h"
 #include "harness/cluster/preflight.h"
-#include "harness/base/format.h"
 #include "harness/run/runner.h"
 
 namespace r2bench {
@@ -42,7 +43,7 @@ void print_finding(const Finding& finding, const Console& console) {
     console.out << std::string(1 + width(lead), ' ') << "→ " << finding.mend << "\n";
 }
 
-nlohmann::json as_json(const std::vector<HostFacts>& hosts, const std::vector<PairResult>& pairs,
+nlohmann::json as_json(const std::vector<RdmaHostFacts>& hosts, const std::vector<PairResult>& pairs,
                        const std::vector<Finding>& findings, bool ready) {
   nlohmann::json all = {{"cluster_version", 1}, {"ready", ready}, {"hosts", hosts}};
   for (const PairResult& pair : pairs) {
@@ -71,19 +72,22 @@ int cluster_command(const ClusterArguments& arguments, const Console& console) {
   std::vector<std::string> names = arguments.hosts;
   if (names.empty()) names.emplace_back("localhost");
   std::vector<std::unique_ptr<ProbeLink>> probes;
-  std::vector<HostFacts> hosts;
+  std::vector<RdmaHostFacts> hosts;
   std::vector<Finding> silent;
   for (const std::string& host : names) {
     try {
       auto probe = std::make_unique<ProbeLink>(host, command_for(host, arguments));
-      hosts.push_back(probe->ask({{"do", "facts"}}).get<HostFacts>());
+      hosts.push_back(probe->ask({{"do", "facts"}}).get<RdmaHostFacts>());
       if (!is_this_machine(host)) hosts.back().host = host;
       probes.push_back(std::move(probe));
     } catch (const std::exception& error) {
       silent.push_back(
-          {Finding::Level::kBad, host, "", "reach", error.what(), command_for(host, arguments) + " </dev/null; echo $? (0: it is there and can be reached)"});
+          {Finding::Level::kBad, host, "", "reach", error.what(),
+           command_for(host, arguments) + " </dev/null; echo $? (0: it is there and can be reached)"});
     }
   }
+  const char* ib_hca = std::getenv("NCCL_IB_HCA");
+  leave_out(hosts, ib_hca == nullptr ? "" : ib_hca);
   std::vector<PairResult> pairs = pairs_of(hosts);
   for (size_t i = 0; i < pairs.size(); ++i) {
     if (console.live && !arguments.json)

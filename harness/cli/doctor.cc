@@ -81,8 +81,9 @@ void left_behind(Doctor& doctor) {
   if (!has_undo_lists()) return;
   if (geteuid() != 0) {
     doctor.line(Health::kNote, "real faults",
-                std::string(kUndoFolder) + " is there: a run changes this machine now, or was killed and has "
-                "left a change; `sudo r2bench doctor` puts back what was left");
+                std::string(kUndoFolder) +
+                    " is there: a run changes this machine now, or was killed and has "
+                    "left a change; `sudo r2bench doctor` puts back what was left");
     return;
   }
   std::vector<std::string> told;

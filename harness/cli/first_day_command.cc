@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `doctor --first-day`: the steps, what of them is done, and the next ones carried out.
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -10,9 +11,10 @@
 #include "harness/cli/cluster_command.h"
 #include "harness/cli/first_day_steps.h"
 #include "harness/cli/resources.h"
-#include "harness/cluster/facts.h"
+#include "harness/cluster/preflight.h"
 #include "harness/real/shell.h"
 #include "harness/run/runner.h"
+#include "harness/scenario/load.h"
 
 namespace r2bench {
 namespace {
@@ -66,15 +68,42 @@ std::string shell_quoted(const std::string& word) {
   return text + "'";
 }
 
+/// Ports of this machine that a run takes; the other hosts have as many.
+int usable_ports() {
+  std::vector<RdmaHostFacts> here = {rdma_facts_of_this_host()};
+  const char* ib_hca = std::getenv("NCCL_IB_HCA");
+  leave_out(here, ib_hca == nullptr ? "" : ib_hca);
+  return int(std::count_if(here[0].ports.begin(), here[0].ports.end(), [](const PortFacts& port) {
+    return port.port == 1 && port.state == "ACTIVE" && port.left_out.empty();
+  }));
+}
+
+struct Shape {
+  std::string options;  ///< of `r2bench run`
+  std::string reason;   ///< why the step makes no sense here; empty: it does
+};
+
+/// Without any port the scenario stays as it is: what it says then is a finding of the preflight's, too.
+Shape shape_of(const FirstDayStep& step, const std::string& hosts) {
+  const int ports = usable_ports();
+  if (ports == 0 || step.least.nodes == 0) return {};
+  NodesAndNics wanted = step.least;  // a program of its own, which takes no other machines
+  int count = 1;
+  if (!step.scenario.empty()) {
+    const Fabric fabric = load_scenarios(find_scenario(step.scenario).string()).at(0).fabric;
+    wanted = {fabric.nodes, fabric.nics_per_node};
+    count += int(std::count(hosts.begin(), hosts.end(), ','));
+  }
+  const auto fits = fitting(wanted, step.least, count, ports);
+  return fits ? Shape{set_options(wanted, *fits), ""} : Shape{"", why_not_fitting(step.least, count, ports)};
+}
+
 /// What the commands may use.
-std::string variables(const FirstDayArguments& arguments, const fs::path& out) {
+std::string variables(const FirstDayStep& step, const FirstDayArguments& arguments, const fs::path& out) {
   const auto share = share_folder();
-  std::string launch;
-  const auto ports = facts_of_this_host().ports;
-  const auto active =
-      std::count_if(ports.begin(), ports.end(), [](const PortFacts& p) { return p.state == "ACTIVE"; });
-  if (active > 0 && active < 4) launch = "--set fabric.nics_per_node=" + std::to_string(active);
+  std::string launch = shape_of(step, arguments.hosts).options;
   if (!arguments.hosts.empty()) launch += " --launcher mpi --hosts " + arguments.hosts;
+  if (!arguments.words.empty()) launch += " " + arguments.words;
   return "R2BENCH=" + shell_quoted((program_prefix() / "bin" / "r2bench").string()) +
          "; OUT=" + shell_quoted(out.string()) +
          "; R2BENCH_SHARE=" + shell_quoted(share ? share->string() : "") +
@@ -89,6 +118,15 @@ void check_hosts(const std::string& hosts) {
   });
   if (!plain || (!hosts.empty() && hosts[0] == '-'))
     throw UsageError("--hosts: '" + hosts + "' are no names of hosts");
+}
+
+/// They stand in a line of /bin/sh.
+void check_words(const std::string& words) {
+  const bool plain = std::all_of(words.begin(), words.end(), [](unsigned char c) {
+    return std::isalnum(c) || std::string_view(" ._,=/:-").find(char(c)) != std::string_view::npos;
+  });
+  if (!plain)
+    throw UsageError("--words: '" + words + "': letters, digits, spaces and . _ , = / : - are possible");
 }
 
 const FirstDayStep& step_named(const std::string& wanted) {
@@ -122,7 +160,7 @@ std::string obstacle(const FirstDayStep& step, const FirstDayArguments& argument
 std::string carry_out(const FirstDayStep& step, const FirstDayArguments& arguments, Record& record,
                       const Console& console) {
   const fs::path out = fs::absolute(fs::path(arguments.folder) / step.name);
-  const std::string set = variables(arguments, out);
+  const std::string set = variables(step, arguments, out);
   fs::create_directories(out);
   const std::string log = (out / "log.txt").string();
   console.out << "    " << step.command << "\n" << std::flush;
@@ -150,6 +188,7 @@ int first_day_command(const FirstDayArguments& arguments, const Console& console
     return 0;
   }
   check_hosts(arguments.hosts);
+  check_words(arguments.words);
   Record record(arguments.folder);
   if (!arguments.skip.empty()) record.write(step_named(arguments.skip).name, "skipped", "by the user");
   if (!arguments.done.empty()) record.write(step_named(arguments.done).name, "done", "by hand");
@@ -164,10 +203,11 @@ int first_day_command(const FirstDayArguments& arguments, const Console& console
     if (arguments.run && next == nullptr) {
       const bool makes_sense =
           step.needs.empty() || run_shell(step.needs, std::chrono::minutes(1)).exit_code == 0;
-      if (!makes_sense) {
-        console.out << "    left out: " << step.without << "\n";
+      const std::string lacks = makes_sense ? shape_of(step, arguments.hosts).reason : step.without;
+      if (!lacks.empty()) {
+        console.out << "    left out: " << lacks << "\n";
         state = "left out";
-        record.write(step.name, state, step.without);
+        record.write(step.name, state, lacks);
       } else if (const std::string why = obstacle(step, arguments); !why.empty())
         console.out << "    waits: " << why << "\n";
       else

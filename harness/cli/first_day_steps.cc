@@ -55,35 +55,105 @@ const std::vector<FirstDayStep>& first_day_steps() {
        "done; for d in $(lspci -D -d 15b3: | awk '{print $1}'); do mstconfig -d $d query; done; "
        "for i in /sys/class/infiniband/*/device/net/*; do dcb maxrate show dev \"${i##*/}\"; done; true",
        "command -v lspci && command -v setpci", "lspci or setpci is missing (pciutils)", "nothing more"},
-      {"conformance", Risk::kReads,
+      {"conformance",
+       Risk::kReads,
        "each verbs call and completion that the core relies on, compared with the virtual HCA and soft RoCE",
-       "\"$R2BENCH\" conformance --fabric verbs --no-faults --out \"$OUT\"", "", "", "the table"},
-      {"conformance_faults", Risk::kTraffic, "what a program sees of each injected fault on this driver",
-       "\"$R2BENCH\" conformance --fabric verbs --out \"$OUT\"", "", "", "the table"},
-      {"no_fault", Risk::kTraffic,
+       "\"$R2BENCH\" conformance --fabric verbs --no-faults --out \"$OUT\"",
+       "",
+       "",
+       "the table",
+       "",
+       {1, 2}},
+      {"conformance_faults",
+       Risk::kTraffic,
+       "what a program sees of each injected fault on this driver",
+       "\"$R2BENCH\" conformance --fabric verbs --out \"$OUT\"",
+       "",
+       "",
+       "the table",
+       "",
+       {1, 2}},
+      {"no_fault",
+       Risk::kTraffic,
        "that all modes run with every element right, and the cost of resilience without a fault",
-       run("no_fault"), "", "", "result.json"},
-      {"qp_error", Risk::kTraffic,
-       "a queue pair in error: flushes, a new path, and the time until it is used", run("qp_error"), "", "",
-       "result.json, events.jsonl"},
-      {"nic_down", Risk::kTraffic, "an injected link loss: detection by completion, migration, failback",
-       run("nic_down"), "", "", "result.json, events.jsonl"},
-      {"silent_port_down", Risk::kTraffic, "the watchdog's probe, an RDMA READ that needs no CPU at the peer",
-       run("silent_port_down"), "", "", "result.json"},
-      {"blackhole", Risk::kTraffic,
+       run("no_fault"),
+       "",
+       "",
+       "result.json",
+       "no_fault",
+       {2, 1}},
+      {"qp_error",
+       Risk::kTraffic,
+       "a queue pair in error: flushes, a new path, and the time until it is used",
+       run("qp_error"),
+       "",
+       "",
+       "result.json, events.jsonl",
+       "qp_error",
+       {2, 2}},
+      {"nic_down",
+       Risk::kTraffic,
+       "an injected link loss: detection by completion, migration, failback",
+       run("nic_down"),
+       "",
+       "",
+       "result.json, events.jsonl",
+       "nic_down",
+       {2, 2}},
+      {"silent_port_down",
+       Risk::kTraffic,
+       "the watchdog's probe, an RDMA READ that needs no CPU at the peer",
+       run("silent_port_down"),
+       "",
+       "",
+       "result.json",
+       "silent_port_down",
+       {2, 2}},
+      {"blackhole",
+       Risk::kTraffic,
        "silent loss, and the shortest retry time that the firmware allows (3.5 s on a ConnectX-6)",
-       run("blackhole"), "", "", "result.json"},
-      {"false_alarms", Risk::kTraffic, "that stalls and congestion of real NICs are not taken for failures",
-       run("false_alarms"), "", "", "result.json"},
-      {"balance", Risk::kTraffic,
+       run("blackhole"),
+       "",
+       "",
+       "result.json",
+       "blackhole",
+       {2, 2}},
+      {"false_alarms",
+       Risk::kTraffic,
+       "that stalls and congestion of real NICs are not taken for failures",
+       run("false_alarms"),
+       "",
+       "",
+       "result.json",
+       "false_alarms",
+       {2, 1}},
+      {"balance",
+       Risk::kTraffic,
        "shares by measured rate over real ports, two of them on one card or one PCIe switch",
-       run("gray_throttle"), "", "", "result.json"},
-      {"allreduce", Risk::kTraffic,
+       run("gray_throttle"),
+       "",
+       "",
+       "result.json",
+       "gray_throttle",
+       {2, 2}},
+      {"allreduce",
+       Risk::kTraffic,
        "mode 3: R2CCL-AllReduce compared with Balance on a node that has lost a NIC",
-       run("allreduce_degraded"), "", "", "result.json, events.jsonl"},
-      {"traffic_class", Risk::kTraffic, "NCCL_IB_TC and NCCL_IB_SL on every path, including the backup",
-       "NCCL_IB_TC=106 NCCL_IB_SL=3 " + run("nic_down"), "", "",
-       "result.json, the counters of priority 3 (`ethtool -S INTERFACE | grep prio3`)"},
+       run("allreduce_degraded"),
+       "",
+       "",
+       "result.json, events.jsonl",
+       "allreduce_degraded",
+       {3, 2}},
+      {"traffic_class",
+       Risk::kTraffic,
+       "NCCL_IB_TC and NCCL_IB_SL on every path, including the backup",
+       "NCCL_IB_TC=106 NCCL_IB_SL=3 " + run("nic_down"),
+       "",
+       "",
+       "result.json, the counters of priority 3 (`ethtool -S INTERFACE | grep prio3`)",
+       "nic_down",
+       {2, 2}},
       {"nccl_host_memory", Risk::kTraffic,
        "unmodified NCCL through PyTorch on host memory, five collectives under faults",
        "python3 \"$R2BENCH_SHARE/harness/workload/nccl/matrix.py\" --gpus \"$(nvidia-smi -L | grep -c "
@@ -117,21 +187,27 @@ const std::vector<FirstDayStep>& first_day_steps() {
        "cloudlab/setup.sh --rate 10 … on one node, then: r2bench run gray_throttle --fabric verbs; then "
        "--rate 0",
        "", "", "result.json, `dcb maxrate show dev INTERFACE`"},
-      {"real_link_down", Risk::kMachine,
+      {"real_link_down",
+       Risk::kMachine,
        "`ip link set down` on a real port: events, statuses, GIDs that come back elsewhere",
-       run("real_link_down", " --allow-real-faults"), "", "", "result.json, events.jsonl"},
+       run("real_link_down", " --allow-real-faults"),
+       "",
+       "",
+       "result.json, events.jsonl",
+       "real_link_down",
+       {2, 2}},
       {"real_ovs_drop", Risk::kByHand, "a cut on a BlueField's switch, of which neither end is notified",
-       "a scenario with {kind: real_ovs_drop, bridge: ovsbr1, via: 'ssh ubuntu@192.168.100.2 sudo'} and "
-       "--allow-real-faults",
+       "r2bench run real_ovs_drop --allow-real-faults --set faults.0.bridge=ovsbr1 "
+       "--set faults.0.via='ssh ubuntu@192.168.100.2 sudo'",
        kBluefield, "there is no BlueField here", "result.json, events.jsonl"},
       {"real_switch_port", Risk::kByHand, "a port that goes down at the switch",
-       "a scenario with {kind: real_switch_port, cut: COMMAND, mend: COMMAND} and --allow-real-faults", "",
-       "", "result.json, events.jsonl"},
+       "r2bench run real_switch_port --fabric verbs --allow-real-faults --set faults.0.cut=COMMAND "
+       "--set faults.0.mend=COMMAND",
+       "", "", "result.json, events.jsonl"},
       {"real_pcie_remove", Risk::kByHand,
        "a card that is removed: EIO, the async descriptor, and what is needed to get it back",
-       "a scenario with {kind: real_pcie_remove, for: 10 s} and --allow-real-faults, on a machine with a "
-       "console",
-       "", "", "result.json, events.jsonl, dmesg"},
+       "r2bench run real_pcie_remove --allow-real-faults, on a machine with a console", "", "",
+       "result.json, events.jsonl, dmesg"},
       {"portal", Risk::kByHand,
        "that CloudLab's portal accepts the profile and finds the ports, and that root may log in from node0",
        "instantiate profile.py in the portal; on node0: cloudlab/setup.sh --status; sudo ssh node1 true", "",
@@ -145,23 +221,23 @@ const std::vector<FirstDayStep>& first_day_steps() {
 std::string first_day_page() {
   std::ostringstream page;
   page << "# First day on hardware\n\n"
-          "Nothing of this project has run on a real NIC yet. These steps test what neither the virtual HCA "
-          "nor soft RoCE\n"
-          "can show, least risky first. `r2bench doctor --first-day --markdown` prints this page.\n\n"
+          "Nothing of this project has run on a real NIC yet. These steps go through what neither the "
+          "virtual HCA nor\n"
+          "soft RoCE can show, in the order in which they risk least. The page is what\n"
+          "`r2bench doctor --first-day --markdown` prints.\n\n"
           "```sh\n"
-          "./r2bench doctor --first-day --run --hosts node0,node1    # runs the next steps; the same command "
-          "continues\n"
-          "./r2bench doctor --first-day                              # lists what is done and what is left\n"
+          "./r2bench doctor --first-day --run --hosts node0,node1    # does what is next, step by step; "
+          "again: goes on\n"
+          "./r2bench doctor --first-day                              # what is done, what is left\n"
           "./r2bench doctor --first-day --done NAME                  # or --skip NAME, --again NAME\n"
-          "tar czf first_day.tar.gz first_day                        # to send back, even if not all steps "
-          "are done\n"
+          "tar czf first_day.tar.gz first_day                        # to send back, however far it came\n"
           "```\n\n"
-          "The first step that fails ends the run. Its log says why, and the next run tries it again. Steps "
-          "that change the\n"
-          "machine need `--allow-real-faults`. Steps by hand are done by a person, who then marks them with "
-          "`--done`. In the\n"
-          "commands, OUT is the step's folder below `first_day/`, and LAUNCH has the options for several "
-          "hosts.\n";
+          "A step that fails ends the run: its log says why, and it is tried again the next time. Steps that "
+          "change the\n"
+          "machine wait for `--allow-real-faults`, those by hand for a person. In the commands OUT is the "
+          "step's folder\n"
+          "below `first_day/`, LAUNCH the words for several hosts and for the nodes and NICs that there "
+          "are.\n";
   int number = 0;
   for (const FirstDayStep& step : first_day_steps()) {
     page << "\n## " << ++number << ". " << step.name << "\n\n"

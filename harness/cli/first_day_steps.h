@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/cli/first_day_shape.h"
+
 namespace r2bench {
 
 struct FirstDayStep {
@@ -18,10 +20,12 @@ struct FirstDayStep {
   Risk risk = Risk::kReads;
   std::string shows;    ///< what is unverified until then
   std::string command;  ///< of /bin/sh; R2BENCH is the program, OUT the step's folder, LAUNCH the words for
-                        ///< several hosts
+                        ///< several hosts and for fewer nodes and NICs than the scenario has
   std::string needs;    ///< a command of /bin/sh that fails where the step makes no sense; empty: always
   std::string without;  ///< why it is left out then
   std::string send;     ///< what to send back, beside the step's log
+  std::string scenario = "";  ///< that the command runs; empty: none
+  NodesAndNics least = {};    ///< with fewer nodes or NICs the scenario shows nothing
 };
 
 const std::vector<FirstDayStep>& first_day_steps();

@@ -8,8 +8,8 @@
 #include <ostream>
 
 #include "faultinject/plan/units.h"
-#include "harness/cli/commands.h"
 #include "harness/base/format.h"
+#include "harness/cli/commands.h"
 #include "harness/report/run_folder.h"
 #include "r2ccl/collective/export.h"
 

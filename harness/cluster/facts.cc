@@ -15,6 +15,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "harness/real/lifelines.h"
+#include "harness/real/nic_place.h"
 #include "harness/real/shell.h"
 
 namespace r2bench {
@@ -111,14 +113,15 @@ bool is_bluefield(const fs::path& device) {
   return line_of(device / "vendor") == "0x15b3" && (id == "0xa2d2" || id == "0xa2d6" || id == "0xa2dc");
 }
 
+/// A user who is not root, or who comes by ssh, has no folder of system programs on the PATH.
+const std::string kSystemPath = "PATH=$PATH:/usr/sbin:/sbin; ";
+
 std::string ask(const std::string& command) {
-  const ShellResult result = run_shell(command, std::chrono::seconds(20));
+  const ShellResult result = run_shell(kSystemPath + command, std::chrono::seconds(20));
   return result.exit_code == 0 ? result.output : "";
 }
 
-bool have(const std::string& program) {
-  return !ask("PATH=$PATH:/usr/sbin:/sbin command -v " + program).empty();
-}
+bool have(const std::string& program) { return !ask("command -v " + program).empty(); }
 
 /// Words behind `key` in a line such as "prio-pfc 0:off 3:on".
 std::string values_with(const std::string& text, const std::string& ending) {
@@ -147,14 +150,6 @@ void dcb_facts(PortFacts& port) {
   }
 }
 
-std::string mode_of_dpu(const std::string& pci) {
-  const std::string said = ask("for t in mlxconfig mstconfig; do command -v $t >/dev/null && $t -d " + pci +
-                               " query INTERNAL_CPU_OFFLOAD_ENGINE 2>/dev/null && break; done");
-  if (said.find("DISABLED") != std::string::npos) return "NIC";
-  if (said.find("ENABLED") != std::string::npos) return "DPU";
-  return "unknown";
-}
-
 PortFacts port_facts(const fs::path& root, const std::string& device, int number, bool tools) {
   const fs::path folder = root / "sys/class/infiniband" / device,
                  port = folder / "ports" / std::to_string(number);
@@ -179,7 +174,11 @@ PortFacts port_facts(const fs::path& root, const std::string& device, int number
   if (!facts.interface.empty()) facts.interface_mtu = number_of(net / "mtu", 0);
   if (!facts.soft) pci_facts(facts, folder / "device");
   if (const std::string ecn = line_of(net / "ecn/roce_np/enable/3"); !ecn.empty()) facts.ecn = ecn == "1";
-  if (is_bluefield(folder / "device")) facts.dpu_mode = tools ? mode_of_dpu(facts.pci) : "unknown";
+  if (is_bluefield(folder / "device"))
+    facts.dpu_mode = tools ? bluefield_mode(place_of(0, 0, device, root / "sys"), root / "sys") : "unknown";
+  for (const std::string& route : default_routes((root / "proc").string()))
+    facts.default_route =
+        facts.default_route || (!facts.interface.empty() && carries(facts.interface, route, root / "sys"));
   if (tools) {
     facts.addresses = addresses_of(facts.interface);
     if (!facts.interface.empty() && !facts.soft) dcb_facts(facts);
@@ -215,9 +214,9 @@ std::optional<GidFacts> PortFacts::chosen_gid() const {
   return second;
 }
 
-HostFacts facts_of_this_host(const std::string& root) {
-  HostFacts facts;
-  const bool tools = root == "/";
+RdmaHostFacts rdma_facts_of_this_host(const std::string& root, std::optional<bool> ask_tools) {
+  RdmaHostFacts facts;
+  const bool tools = ask_tools.value_or(root == "/");
   char name[256] = "";
   gethostname(name, sizeof(name) - 1);
   facts.host = name;

@@ -44,6 +44,8 @@ struct PortFacts {
   std::optional<std::string> rate_limit;  ///< "25Gbit"; "none"
   std::optional<bool> ecn;                ///< of RoCE, by the driver's own sysfs
   bool soft = false;
+  bool default_route = false;  ///< the machine's default route leaves by its interface, or by one above that
+  std::string left_out;        ///< why neither the preflight nor a run takes it; empty: both do
 
   std::string name() const { return device + (port == 1 ? "" : "/" + std::to_string(port)); }
   /// The GID that a connection takes: RoCE v2 with an IPv4 address, else RoCE v2; empty for InfiniBand, or
@@ -51,7 +53,7 @@ struct PortFacts {
   std::optional<GidFacts> chosen_gid() const;
 };
 
-struct HostFacts {
+struct RdmaHostFacts {
   std::string host;
   std::string kernel;
   uint64_t memlock_bytes = 0;  ///< UINT64_MAX: unlimited
@@ -62,14 +64,16 @@ struct HostFacts {
   std::vector<PortFacts> ports;
 };
 
-/// Of this machine. `root`: where /sys and /proc lie; tools are asked only where that is "/".
-HostFacts facts_of_this_host(const std::string& root = "/");
+/// Of this machine. `root`: where /sys and /proc lie. `tools`: ask programs and the kernel, too; else only
+/// where `root` is "/".
+RdmaHostFacts rdma_facts_of_this_host(const std::string& root = "/",
+                                      std::optional<bool> tools = std::nullopt);
 
 /// Control register of the ACS capability in a PCI configuration space of 4096 bytes; empty: there is none,
 /// or it was cut off.
 std::optional<int> acs_control(const std::string& config);
 
-void to_json(nlohmann::json& json, const HostFacts& facts);
-void from_json(const nlohmann::json& json, HostFacts& facts);
+void to_json(nlohmann::json& json, const RdmaHostFacts& facts);
+void from_json(const nlohmann::json& json, RdmaHostFacts& facts);
 
 }  // namespace r2bench

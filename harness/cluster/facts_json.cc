@@ -48,7 +48,9 @@ nlohmann::json port_json(const PortFacts& p) {
           {"pfc", or_null(p.pfc)},
           {"rate_limit", or_null(p.rate_limit)},
           {"ecn", or_null(p.ecn)},
-          {"soft", p.soft}};
+          {"soft", p.soft},
+          {"default_route", p.default_route},
+          {"left_out", p.left_out}};
 }
 
 PortFacts port_from(const nlohmann::json& json) {
@@ -80,12 +82,14 @@ PortFacts port_from(const nlohmann::json& json) {
   p.rate_limit = maybe<std::string>(json, "rate_limit");
   p.ecn = maybe<bool>(json, "ecn");
   json.at("soft").get_to(p.soft);
+  json.at("default_route").get_to(p.default_route);
+  json.at("left_out").get_to(p.left_out);
   return p;
 }
 
 }  // namespace
 
-void to_json(nlohmann::json& json, const HostFacts& facts) {
+void to_json(nlohmann::json& json, const RdmaHostFacts& facts) {
   nlohmann::json ports = nlohmann::json::array();
   for (const PortFacts& port : facts.ports) ports.push_back(port_json(port));
   json = {{"host", facts.host},
@@ -99,7 +103,7 @@ void to_json(nlohmann::json& json, const HostFacts& facts) {
           {"ports", ports}};
 }
 
-void from_json(const nlohmann::json& json, HostFacts& facts) {
+void from_json(const nlohmann::json& json, RdmaHostFacts& facts) {
   json.at("host").get_to(facts.host);
   json.at("kernel").get_to(facts.kernel);
   const auto& memlock = json.at("memlock_bytes");

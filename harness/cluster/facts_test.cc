@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "harness/cluster/facts.h"
 #include "harness/cluster/probe_link.h"
@@ -88,7 +89,7 @@ class FakeSysfs : public ::testing::Test {
 TEST_F(FakeSysfs, all_that_sysfs_tells_of_a_card) {
   card("mlx5_0", "0x1017");
   fs::create_directories(root / "proc/driver/nvidia/gpus/0000:c1:00.0");
-  const HostFacts host = facts_of_this_host(root);
+  const RdmaHostFacts host = rdma_facts_of_this_host(root);
   EXPECT_TRUE(host.gpus);
   EXPECT_FALSE(host.peer_memory);
   ASSERT_EQ(host.ports.size(), 1u);
@@ -100,6 +101,10 @@ TEST_F(FakeSysfs, all_that_sysfs_tells_of_a_card) {
   EXPECT_EQ(port.chosen_gid()->index, 2);
   EXPECT_EQ(port.firmware + " " + port.board, "16.35.2000 MT_0000000008");
   EXPECT_EQ(port.pci + " " + port.pci_speed, "0000:3b:00.0 8.0 GT/s PCIe");
+  EXPECT_EQ(port.rate, "100 Gb/sec (4X EDR)");
+  EXPECT_EQ(port.pci_speed_max, "16.0 GT/s PCIe");
+  EXPECT_EQ(port.pci_width_max, 16);
+  EXPECT_FALSE(port.default_route);
   EXPECT_EQ(port.pci_width, 8);
   EXPECT_EQ(port.numa_node, 1);
   ASSERT_EQ(port.bridges.size(), 1u);
@@ -111,17 +116,105 @@ TEST_F(FakeSysfs, all_that_sysfs_tells_of_a_card) {
 
 TEST_F(FakeSysfs, a_bluefield_is_known_by_its_number) {
   card("mlx5_2", "0xa2d6");
-  EXPECT_EQ(facts_of_this_host(root).ports.at(0).dpu_mode, "unknown") << "its tool was not asked here";
+  EXPECT_EQ(rdma_facts_of_this_host(root).ports.at(0).dpu_mode, "unknown") << "its tool was not asked here";
+}
+
+/// The tools' words, as their manuals have them; with a PATH of the test's own.
+class FakeTools : public FakeSysfs {
+ protected:
+  void SetUp() override {
+    FakeSysfs::SetUp();
+    before = getenv("PATH");
+    setenv("PATH", (root.string() + "/tools:" + before).c_str(), 1);
+  }
+  void TearDown() override {
+    setenv("PATH", before.c_str(), 1);
+    FakeSysfs::TearDown();
+  }
+  /// A program that says `says` when it is asked for exactly `words`; anything else is an error.
+  void tool(const std::string& name, const std::string& words, const std::string& says) {
+    const fs::path path = root / "tools" / name;
+    const bool first = !fs::exists(path);
+    fs::create_directories(path.parent_path());
+    std::ofstream file(path, std::ios::app);
+    if (first) file << "#!/bin/sh\n";
+    file << "[ \"$*\" != '" << words << "' ] || { echo '" << says << "'; exit 0; }\n";
+    file.close();
+    fs::permissions(path, fs::perms::owner_all);
+  }
+  /// Without the tool's word it fails, as it does for an interface without DCB.
+  void end(const std::string& name) { std::ofstream(root / "tools" / name, std::ios::app) << "exit 1\n"; }
+  PortFacts port() { return rdma_facts_of_this_host(root, true).ports.at(0); }
+  std::string before;
+};
+
+TEST_F(FakeTools, dcb_tells_priorities_with_flow_control_and_the_rate_limit) {
+  card("mlx5_0", "0x1017");
+  tool("dcb", "pfc show dev ens1f0 prio-pfc", "prio-pfc 0:off 1:off 2:off 3:on 4:on 5:off 6:off 7:off");
+  tool("dcb", "maxrate show dev ens1f0 tc-maxrate",
+       "tc-maxrate 0:25Gbit 1:0bit 2:0bit 3:0bit 4:0bit 5:0bit 6:0bit 7:0bit");
+  end("dcb");
+  EXPECT_EQ(port().pfc, "3,4");
+  EXPECT_EQ(port().rate_limit, "25Gbit");
+}
+
+TEST_F(FakeTools, dcb_without_flow_control_or_limit_says_none) {
+  card("mlx5_0", "0x1017");
+  tool("dcb", "pfc show dev ens1f0 prio-pfc", "prio-pfc 0:off 1:off 2:off 3:off 4:off 5:off 6:off 7:off");
+  tool("dcb", "maxrate show dev ens1f0 tc-maxrate",
+       "tc-maxrate 0:0bit 1:0bit 2:0bit 3:0bit 4:0bit 5:0bit 6:0bit 7:0bit");
+  end("dcb");
+  EXPECT_EQ(port().pfc, "none");
+  EXPECT_EQ(port().rate_limit, "none");
+}
+
+TEST_F(FakeTools, what_dcb_cannot_tell_is_not_guessed) {
+  card("mlx5_0", "0x1017");
+  tool("dcb", "nothing", "");
+  end("dcb");
+  EXPECT_EQ(port().pfc, std::nullopt);
+  EXPECT_EQ(port().rate_limit, std::nullopt);
+}
+
+TEST_F(FakeTools, mstconfig_tells_the_mode_of_a_bluefield) {
+  card("mlx5_2", "0xa2d6");
+  const std::string asks = "-d 0000:3b:00.0 query INTERNAL_CPU_OFFLOAD_ENGINE";
+  const auto says = [&](const std::string& value) {
+    fs::remove_all(root / "tools");
+    for (const char* name : {"mlxconfig", "mstconfig"}) {
+      if (std::string(name) == "mstconfig")
+        tool(name, asks, "Configurations:  Next Boot\n INTERNAL_CPU_OFFLOAD_ENGINE  " + value);
+      tool(name, "nothing", "");
+      end(name);
+    }
+    return port().dpu_mode;
+  };
+  EXPECT_EQ(says("ENABLED(0)"), "DPU") << "mlxconfig fails, mstconfig tells";
+  EXPECT_EQ(says("DISABLED(1)"), "NIC");
+  EXPECT_EQ(says("N/A"), "unknown");
+}
+
+TEST_F(FakeSysfs, the_interface_of_the_default_route_is_known_below_a_bond_too) {
+  card("mlx5_0", "0x1017");
+  const std::string header = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\n";
+  const auto route = [&](const std::string& interface) {
+    write("proc/net/route", header + interface + "\t00000000\t0100000A\t0003\t0\t0\t0\t00000000\n");
+    return rdma_facts_of_this_host(root).ports.at(0).default_route;
+  };
+  EXPECT_TRUE(route("ens1f0"));
+  EXPECT_FALSE(route("bond0"));
+  fs::create_directories(root / "sys/class/net/ens1f0/upper_bond0");
+  EXPECT_TRUE(route("bond0"));
 }
 
 TEST_F(FakeSysfs, a_machine_without_rdma_has_no_ports) {
   fs::create_directories(root / "sys");
-  EXPECT_TRUE(facts_of_this_host(root).ports.empty());
+  EXPECT_TRUE(rdma_facts_of_this_host(root).ports.empty());
 }
 
 TEST(PortProbe, answers_what_it_is_asked_and_says_what_it_cannot) {
   ProbeLink probe("here", PORT_PROBE);
-  const auto facts = probe.ask({{"do", "facts"}}).get<HostFacts>();
+  const auto facts = probe.ask({{"do", "facts"}}).get<RdmaHostFacts>();
   EXPECT_FALSE(facts.host.empty());
   EXPECT_FALSE(facts.kernel.empty());
   const auto none = probe.ask({{"do", "open"}, {"id", 1}, {"device", "mlx5_77"}, {"port", 1}, {"gid", 0}});
@@ -129,6 +222,19 @@ TEST(PortProbe, answers_what_it_is_asked_and_says_what_it_cannot) {
   EXPECT_NE(probe.ask({{"do", "write"}, {"id", 1}, {"seed", 1}}).value("error", "").find("no open end 1"),
             std::string::npos);
   EXPECT_NE(probe.ask({{"do", "dance"}}).value("error", "").find("unknown request"), std::string::npos);
+}
+
+TEST(PortProbe, tells_the_limit_of_locked_memory_that_it_has) {
+  const auto locked = [](const std::string& limit) {
+    return ProbeLink("here", "sh -c 'ulimit -l " + limit + " && exec " PORT_PROBE "'")
+        .ask({{"do", "facts"}})
+        .get<RdmaHostFacts>()
+        .memlock_bytes;
+  };
+  EXPECT_EQ(locked("48"), 48u << 10);
+  if (geteuid() == 0) {  // whom nothing keeps from raising it
+    EXPECT_EQ(locked("unlimited"), UINT64_MAX);
+  }
 }
 
 TEST(PortProbe, one_that_cannot_be_started_or_says_nothing_is_told) {

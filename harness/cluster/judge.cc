@@ -16,11 +16,11 @@ constexpr int kRoceHeaders = 4200 - 4096;  // what an Ethernet frame holds besid
 
 class Judge {
  public:
-  Judge(const std::vector<HostFacts>& hosts, const std::vector<PairResult>& pairs, bool hosts_named)
+  Judge(const std::vector<RdmaHostFacts>& hosts, const std::vector<PairResult>& pairs, bool hosts_named)
       : hosts_(hosts), pairs_(pairs), hosts_named_(hosts_named) {}
 
   std::vector<Finding> all() {
-    for (const HostFacts& host : hosts_) {
+    for (const RdmaHostFacts& host : hosts_) {
       of_host(host);
       for (const PortFacts& port : host.ports) of_port(host, port);
     }
@@ -31,12 +31,12 @@ class Judge {
 
  private:
   /// `mend`: empty for what is well only.
-  void say(Level level, const HostFacts* host, const PortFacts* port, const std::string& what,
+  void say(Level level, const RdmaHostFacts* host, const PortFacts* port, const std::string& what,
            const std::string& text, const std::string& mend = "") {
     findings_.push_back({level, host ? host->host : "", port ? port->name() : "", what, text, mend});
   }
 
-  void of_host(const HostFacts& host) {
+  void of_host(const RdmaHostFacts& host) {
     if (host.ports.empty())
       say(Level::kBad, &host, nullptr, "devices", "no RDMA device",
           "modprobe mlx5_ib; rdma link; ibv_devinfo");
@@ -59,7 +59,7 @@ class Judge {
     networks(host);
   }
 
-  void acs(const HostFacts& host) {
+  void acs(const RdmaHostFacts& host) {
     std::map<std::string, std::optional<int>> bridges;
     for (const PortFacts& port : host.ports)
       for (const BridgeFacts& bridge : port.bridges) {
@@ -86,7 +86,7 @@ class Judge {
   }
 
   /// Two ports of a host in one network: the kernel may answer for one through the other.
-  void networks(const HostFacts& host) {
+  void networks(const RdmaHostFacts& host) {
     for (const PairResult& pair : pairs_) {
       if (!pair.same_network || pair.a.host != pair.b.host || &hosts_[pair.a.host] != &host) continue;
       const PortFacts &a = host.ports[pair.a.port], &b = host.ports[pair.b.port];
@@ -99,16 +99,25 @@ class Judge {
     }
   }
 
-  void of_port(const HostFacts& host, const PortFacts& port) {
+  void of_port(const RdmaHostFacts& host, const PortFacts& port) {
+    if (!port.left_out.empty()) {
+      const bool control = port.left_out.rfind("NCCL_IB_HCA", 0) != 0;
+      say(control ? Level::kNote : Level::kGood, &host, &port, "left out",
+          port.left_out + (control ? ": it is not proved, and a run takes it after all others" : ""),
+          control
+              ? "NCCL_IB_HCA==" + port.device + ",… (lists the devices to take: it is proved and taken then)"
+              : "");
+      return;
+    }
     const bool ethernet = port.link_layer == "Ethernet";
     if (port.state != "ACTIVE") {
       const bool spare = !joins_a_rail(host, port);
       say(spare ? Level::kNote : Level::kBad, &host, &port, "link",
           "the port is " + (port.state.empty() ? "of unknown state" : port.state) +
               (spare ? "; no network of it is another host's: a spare port, which a run leaves out" : ""),
-          port.interface.empty() ? "ibstat; is there a subnet manager?"
-                                 : "ip link set " + port.interface + " up; ethtool " + port.interface +
-                                       " (is there a cable?)");
+          port.interface.empty()
+              ? "ibstat; is there a subnet manager?"
+              : "ip link set " + port.interface + " up; ethtool " + port.interface + " (is there a cable?)");
       return;
     }
     say(Level::kGood, &host, &port, "link",
@@ -139,11 +148,12 @@ class Judge {
       say(Level::kNote, &host, &port, "PCIe",
           port.pci_speed + " x" + std::to_string(port.pci_width) + ", where " + port.pci_speed_max + " x" +
               std::to_string(port.pci_width_max) + " is possible: a slower slot, or a card that sits badly",
-          "lspci -vvs " + port.pci + " | grep -E 'LnkCap|LnkSta'; then seat the card anew or in another slot");
+          "lspci -vvs " + port.pci +
+              " | grep -E 'LnkCap|LnkSta'; then seat the card anew or in another slot");
     dpu(host, port);
   }
 
-  void mtu(const HostFacts& host, const PortFacts& port) {
+  void mtu(const RdmaHostFacts& host, const PortFacts& port) {
     if (port.active_mtu == 0 || port.max_mtu == 0) return;
     const std::string text = std::to_string(port.active_mtu) + " of " + std::to_string(port.max_mtu) +
                              " bytes, interface " + std::to_string(port.interface_mtu);
@@ -155,14 +165,15 @@ class Judge {
       say(Level::kGood, &host, &port, "MTU", text);
   }
 
-  void dpu(const HostFacts& host, const PortFacts& port) {
+  void dpu(const RdmaHostFacts& host, const PortFacts& port) {
     if (port.dpu_mode == "DPU")
       say(Level::kNote, &host, &port, "BlueField",
           "DPU mode: OVS on its Arm side forwards what this port sends",
           "ovs-vsctl show (on its Arm side: both ends of this port in one bridge)");
     else if (port.dpu_mode == "NIC")
       say(Level::kNote, &host, &port, "BlueField", "NIC mode: an OVS rule on it cuts nothing",
-          "mstconfig -d " + port.pci + " set INTERNAL_CPU_OFFLOAD_ENGINE=0 (for real_ovs_drop; then a power cycle)");
+          "mstconfig -d " + port.pci +
+              " set INTERNAL_CPU_OFFLOAD_ENGINE=0 (for real_ovs_drop; then a power cycle)");
     else if (port.dpu_mode == "unknown")
       say(Level::kNote, &host, &port, "BlueField", "its mode is not known",
           "apt-get install mstflint; mstconfig -d " + port.pci +
@@ -170,8 +181,8 @@ class Judge {
   }
 
   /// Whether another host has a port in one of this port's networks.
-  bool joins_a_rail(const HostFacts& host, const PortFacts& port) const {
-    for (const HostFacts& other : hosts_)
+  bool joins_a_rail(const RdmaHostFacts& host, const PortFacts& port) const {
+    for (const RdmaHostFacts& other : hosts_)
       if (&other != &host)
         for (const PortFacts& its : other.ports)
           if (port.link_layer == its.link_layer && in_one_network(port, its)) return true;
@@ -202,8 +213,8 @@ class Judge {
     say(Level::kBad, &hosts_[h], &port, "reach",
         "it reaches no port of " + without + ", and none is in its network (" +
             (has.empty() ? "it has no IPv4 address" : has) + ")",
-        "ip addr add ADDRESS/24 dev " + interface + " (of the rail's network); a port that no job is to use: " +
-            "NCCL_IB_HCA=^" + port.device);
+        "ip addr add ADDRESS/24 dev " + interface +
+            " (of the rail's network); a port that no job is to use: " + "NCCL_IB_HCA=^=" + port.device);
   }
 
   std::string pair_in_words(const PairResult& pair) const {
@@ -241,20 +252,21 @@ class Judge {
           std::to_string(apart) +
               " pairs of ports in different networks do not reach each other: should NICs of different rails "
               "be lost on two nodes at once, nothing joins them",
-          "ip route add NETWORK via GATEWAY dev INTERFACE (for each rail, where the switch routes between them)");
+          "ip route add NETWORK via GATEWAY dev INTERFACE (for each rail, where the switch routes between "
+          "them)");
     for (size_t h = 0; h < hosts_.size(); ++h)
       for (size_t p = 0; p < hosts_[h].ports.size(); ++p)
-        if (hosts_[h].ports[p].state == "ACTIVE") reach(h, p);
+        if (hosts_[h].ports[p].state == "ACTIVE" && hosts_[h].ports[p].left_out.empty()) reach(h, p);
   }
 
   /// Ports that should be alike and are not.
   void alike() {
     std::map<std::string, std::set<std::string>> firmware;
     std::set<std::string> rates;
-    for (const HostFacts& host : hosts_)
+    for (const RdmaHostFacts& host : hosts_)
       for (const PortFacts& port : host.ports) {
         if (!port.board.empty() && !port.firmware.empty()) firmware[port.board].insert(port.firmware);
-        if (port.state == "ACTIVE") rates.insert(port.rate);
+        if (port.state == "ACTIVE" && port.left_out.empty()) rates.insert(port.rate);
       }
     for (const auto& [board, versions] : firmware) {
       if (versions.size() < 2) continue;
@@ -271,7 +283,7 @@ class Judge {
     }
   }
 
-  const std::vector<HostFacts>& hosts_;
+  const std::vector<RdmaHostFacts>& hosts_;
   const std::vector<PairResult>& pairs_;
   bool hosts_named_;
   std::vector<Finding> findings_;
@@ -279,8 +291,8 @@ class Judge {
 
 }  // namespace
 
-std::vector<Finding> judge_cluster(const std::vector<HostFacts>& hosts, const std::vector<PairResult>& pairs,
-                                   bool hosts_named) {
+std::vector<Finding> judge_cluster(const std::vector<RdmaHostFacts>& hosts,
+                                   const std::vector<PairResult>& pairs, bool hosts_named) {
   return Judge(hosts, pairs, hosts_named).all();
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <functional>
 #include <optional>
 #include <set>
@@ -37,7 +38,7 @@ PortFacts good_port(const std::string& device, const std::string& address) {
 struct Cluster {
   Cluster() {
     for (int h = 0; h < 2; ++h) {
-      HostFacts host;
+      RdmaHostFacts host;
       host.host = "node" + std::to_string(h);
       host.memlock_bytes = UINT64_MAX;
       host.root = true;
@@ -66,7 +67,7 @@ struct Cluster {
     for (const Finding& finding : judge()) count += finding.level == Level::kBad;
     return count;
   }
-  std::vector<HostFacts> hosts;
+  std::vector<RdmaHostFacts> hosts;
   std::vector<PairResult> pairs;
   std::vector<Finding> found;
   std::function<std::string(const PairResult&)> change;
@@ -101,7 +102,7 @@ TEST(ClusterJudge, a_rail_that_pings_and_carries_nothing_is_bad) {
 
 TEST(ClusterJudge, a_rail_that_no_host_can_use_is_bad) {
   Cluster cluster;
-  for (HostFacts& host : cluster.hosts) {  // nobody has given the second ports an address
+  for (RdmaHostFacts& host : cluster.hosts) {  // nobody has given the second ports an address
     host.ports[1].addresses.clear();
     host.ports[1].gids.resize(2);
   }
@@ -117,7 +118,7 @@ TEST(ClusterJudge, a_rail_that_no_host_can_use_is_bad) {
 
 TEST(ClusterJudge, a_rail_that_has_no_link_on_any_host_is_bad) {
   Cluster cluster;
-  for (HostFacts& host : cluster.hosts) host.ports[1].state = "DOWN";
+  for (RdmaHostFacts& host : cluster.hosts) host.ports[1].state = "DOWN";
   EXPECT_EQ(cluster.bad(), 2u) << "both have an address of the rail's network";
 }
 
@@ -131,6 +132,40 @@ TEST(ClusterJudge, a_spare_port_without_a_cable_is_a_note) {
   EXPECT_EQ(cluster.bad(), 0u);
 }
 
+TEST(ClusterJudge, the_mend_of_a_port_that_no_job_is_to_use_mends_it) {
+  Cluster cluster;
+  for (RdmaHostFacts& host : cluster.hosts) {
+    host.ports.push_back(good_port("mlx5_10", "192.168." + host.host.substr(4) + ".1/24"));
+    host.ports.back().gids.clear();
+  }
+  const Finding* finding = cluster.find("reach", Level::kBad);
+  ASSERT_NE(finding, nullptr);
+  const size_t at = finding->mend.find("NCCL_IB_HCA=");
+  ASSERT_NE(at, std::string::npos);
+  leave_out(cluster.hosts, finding->mend.substr(at + strlen("NCCL_IB_HCA=")));
+  EXPECT_EQ(cluster.bad(), 0u);
+  EXPECT_EQ(cluster.pairs.size(), 6u) << "it is not proved either";
+  EXPECT_EQ(cluster.find("left out", Level::kGood)->port, "mlx5_10");
+  EXPECT_EQ(cluster.hosts[0].ports[1].left_out, "") << "mlx5_1 is no mlx5_10";
+}
+
+TEST(ClusterJudge, the_port_of_the_default_route_is_left_out_unless_it_is_listed) {
+  Cluster cluster;
+  for (RdmaHostFacts& host : cluster.hosts) host.ports[0].default_route = true;
+  leave_out(cluster.hosts, "");
+  const Finding* finding = cluster.find("left out", Level::kNote);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->port, "mlx5_0");
+  EXPECT_NE(finding->text.find("default route"), std::string::npos) << finding->text;
+  EXPECT_EQ(cluster.pairs.size(), 1u) << "the other ports' own";
+  leave_out(cluster.hosts, "mlx5_0,mlx5_1");
+  EXPECT_EQ(cluster.find("left out", Level::kNote), nullptr);
+  EXPECT_EQ(cluster.pairs.size(), 6u);
+  for (RdmaHostFacts& host : cluster.hosts) host.ports[1].state = "DOWN";
+  leave_out(cluster.hosts, "");
+  EXPECT_EQ(cluster.find("left out", Level::kNote), nullptr) << "a run has no other";
+}
+
 TEST(ClusterJudge, where_nothing_was_proved_nothing_is_ready) {
   Cluster cluster;
   cluster.hosts.pop_back();
@@ -142,7 +177,7 @@ TEST(ClusterJudge, where_nothing_was_proved_nothing_is_ready) {
 }
 
 TEST(ClusterJudge, each_missing_thing_has_its_command) {
-  const auto only = [](const std::function<void(HostFacts&, PortFacts&)>& spoil, const std::string& what,
+  const auto only = [](const std::function<void(RdmaHostFacts&, PortFacts&)>& spoil, const std::string& what,
                        Level level, const std::string& mend) {
     Cluster cluster;
     spoil(cluster.hosts[1], cluster.hosts[1].ports[0]);
@@ -151,40 +186,43 @@ TEST(ClusterJudge, each_missing_thing_has_its_command) {
     EXPECT_EQ(finding->host, "node1") << what;
     EXPECT_NE(finding->mend.find(mend), std::string::npos) << what << ": " << finding->mend;
   };
-  only([](HostFacts& h, PortFacts&) { h.memlock_bytes = 64 << 10; }, "memlock", Level::kBad,
+  only([](RdmaHostFacts& h, PortFacts&) { h.memlock_bytes = 64 << 10; }, "memlock", Level::kBad,
        "ulimit -l unlimited");
-  only([](HostFacts&, PortFacts& p) { p.state = "DOWN"; }, "link", Level::kBad, "ip link set ens_mlx5_0 up");
+  only([](RdmaHostFacts&, PortFacts& p) { p.state = "DOWN"; }, "link", Level::kBad,
+       "ip link set ens_mlx5_0 up");
   only(
-      [](HostFacts&, PortFacts& p) {
+      [](RdmaHostFacts&, PortFacts& p) {
         p.gids = {{0, "fe80::1", "IB/RoCE v1"}};
       },
       "GID", Level::kBad, "ip addr add");
-  only([](HostFacts&, PortFacts& p) { p.active_mtu = 1024, p.interface_mtu = 1500; }, "MTU", Level::kNote,
+  only([](RdmaHostFacts&, PortFacts& p) { p.active_mtu = 1024, p.interface_mtu = 1500; }, "MTU", Level::kNote,
        "ip link set ens_mlx5_0 mtu 4200");
-  only([](HostFacts&, PortFacts& p) { p.pfc = "none"; }, "PFC", Level::kNote, "dcb pfc set dev ens_mlx5_0");
-  only([](HostFacts&, PortFacts& p) { p.ecn = false; }, "ECN", Level::kNote, "ecn/roce_np/enable/3");
-  only([](HostFacts&, PortFacts& p) { p.rate_limit = "25Gbit"; }, "rate limit", Level::kNote,
+  only([](RdmaHostFacts&, PortFacts& p) { p.pfc = "none"; }, "PFC", Level::kNote,
+       "dcb pfc set dev ens_mlx5_0");
+  only([](RdmaHostFacts&, PortFacts& p) { p.ecn = false; }, "ECN", Level::kNote, "ecn/roce_np/enable/3");
+  only([](RdmaHostFacts&, PortFacts& p) { p.rate_limit = "25Gbit"; }, "rate limit", Level::kNote,
        "dcb maxrate set");
-  only([](HostFacts&, PortFacts& p) { p.dpu_mode = "unknown"; }, "BlueField", Level::kNote,
+  only([](RdmaHostFacts&, PortFacts& p) { p.dpu_mode = "unknown"; }, "BlueField", Level::kNote,
        "mstconfig -d 0000:3b:00.0");
-  only([](HostFacts& h, PortFacts& p) { h.gpus = h.peer_memory = true, p.bridges[0].acs_control = 0x1d; },
+  only([](RdmaHostFacts& h, PortFacts& p) { h.gpus = h.peer_memory = true, p.bridges[0].acs_control = 0x1d; },
        "ACS", Level::kBad, "setpci -s 0000:3a:00.0 ECAP_ACS+6.w=0000");
-  only([](HostFacts&, PortFacts& p) { p.bridges[0].acs_control = 0x1d; }, "ACS", Level::kNote, "setpci");
-  only([](HostFacts& h, PortFacts&) { h.gpus = true; }, "GPUDirect", Level::kNote, "modprobe nvidia_peermem");
-  only([](HostFacts& h, PortFacts&) { h.missing_tools = {"dcb"}; }, "tools", Level::kNote,
+  only([](RdmaHostFacts&, PortFacts& p) { p.bridges[0].acs_control = 0x1d; }, "ACS", Level::kNote, "setpci");
+  only([](RdmaHostFacts& h, PortFacts&) { h.gpus = true; }, "GPUDirect", Level::kNote,
+       "modprobe nvidia_peermem");
+  only([](RdmaHostFacts& h, PortFacts&) { h.missing_tools = {"dcb"}; }, "tools", Level::kNote,
        "apt-get install iproute2");
 }
 
 /// Everything that can be wrong, each on a cluster of its own.
 const std::vector<std::function<void(Cluster&)>>& all_that_can_be_wrong() {
-  static const auto port = [](auto change) {
-    return [change](Cluster& c) { change(c.hosts[1].ports[0]); };
-  };
+  static const auto port = [](auto change) { return [change](Cluster& c) { change(c.hosts[1].ports[0]); }; };
   static const std::vector<std::function<void(Cluster&)>> all = {
       [](Cluster& c) { c.hosts[1].ports.clear(); },
       [](Cluster& c) { c.hosts[1].memlock_bytes = 64 << 10; },
       [](Cluster& c) { c.hosts[1].gpus = true; },
-      [](Cluster& c) { c.hosts[1].missing_tools = {"ip", "dcb", "setpci", "ibv_devinfo"}; },
+      [](Cluster& c) {
+        c.hosts[1].missing_tools = {"ip", "dcb", "setpci", "ibv_devinfo"};
+      },
       [](Cluster& c) { c.hosts[1].gpus = true, c.hosts[1].ports[0].bridges[0].acs_control = 1; },
       [](Cluster& c) { c.hosts[1].ports[0].bridges[0].acs_control = 1; },
       [](Cluster& c) {
@@ -208,9 +246,8 @@ const std::vector<std::function<void(Cluster&)>>& all_that_can_be_wrong() {
       port([](PortFacts& p) { p.dpu_mode = "unknown"; }),
       port([](PortFacts& p) { p.firmware = "16.31.1014"; }),
       port([](PortFacts& p) { p.rate = "25 Gb/sec (1X EDR)"; }),
-      [](Cluster& c) {
-        c.change = [](const PairResult&) { return std::string("retry counter exceeded"); };
-      },
+      port([](PortFacts& p) { p.left_out = "the machine's default route leaves by it"; }),
+      [](Cluster& c) { c.change = [](const PairResult&) { return std::string("retry counter exceeded"); }; },
       [](Cluster& c) { c.hosts.clear(); },
   };
   return all;
@@ -231,10 +268,10 @@ TEST(ClusterJudge, nothing_that_is_said_to_lack_is_without_its_command) {
       }
       EXPECT_TRUE(any) << "case " << i << " is told";
     }
-  EXPECT_EQ(words, (std::set<std::string>{"ACS", "BlueField", "ECN", "GID", "GPUDirect", "MTU", "PCIe", "PFC",
-                                          "cross rails", "devices", "firmware", "link", "link speed",
-                                          "memlock", "networks", "rate limit", "reach", "tools",
-                                          "transfer"}));
+  EXPECT_EQ(words, (std::set<std::string>{"ACS",      "BlueField",  "ECN",   "GID",         "GPUDirect",
+                                          "MTU",      "PCIe",       "PFC",   "cross rails", "devices",
+                                          "firmware", "left out",   "link",  "link speed",  "memlock",
+                                          "networks", "rate limit", "reach", "tools",       "transfer"}));
 }
 
 TEST(ClusterJudge, ports_that_are_not_alike_are_told) {
@@ -257,7 +294,7 @@ TEST(ClusterJudge, two_ports_in_one_network_are_a_pitfall) {
 
 TEST(ClusterJudge, infiniband_needs_no_gid) {
   Cluster cluster;
-  for (HostFacts& host : cluster.hosts)
+  for (RdmaHostFacts& host : cluster.hosts)
     for (PortFacts& port : host.ports)
       port.link_layer = "InfiniBand", port.gids.clear(), port.addresses.clear();
   for (const PairResult& pair : pairs_of(cluster.hosts)) EXPECT_TRUE(pair.same_network);
@@ -269,11 +306,15 @@ TEST(ClusterFacts, survive_their_way_from_another_host) {
   cluster.hosts[0].ports[0].pfc = "3";
   cluster.hosts[0].ports[0].ecn = true;
   cluster.hosts[0].ports[1].bridges[0].acs_control = std::nullopt;
+  cluster.hosts[0].ports[1].default_route = true;
+  cluster.hosts[0].ports[1].left_out = "NCCL_IB_HCA=^=mlx5_1";
   const nlohmann::json json = cluster.hosts[0];
-  const HostFacts same = nlohmann::json::parse(json.dump()).get<HostFacts>();
+  const RdmaHostFacts same = nlohmann::json::parse(json.dump()).get<RdmaHostFacts>();
   EXPECT_EQ(nlohmann::json(same), json);
   EXPECT_EQ(same.memlock_bytes, UINT64_MAX);
   EXPECT_EQ(same.ports[0].pfc, "3");
+  EXPECT_TRUE(same.ports[1].default_route);
+  EXPECT_EQ(same.ports[1].left_out, "NCCL_IB_HCA=^=mlx5_1");
   EXPECT_FALSE(same.ports[1].bridges[0].acs_control);
 }
 

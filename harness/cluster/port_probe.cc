@@ -20,7 +20,7 @@ Endpoint& PortProbe::endpoint(const nlohmann::json& request) {
 nlohmann::json PortProbe::answer(const nlohmann::json& request) {
   try {
     const std::string wanted = request.at("do");
-    if (wanted == "facts") return facts_of_this_host();
+    if (wanted == "facts") return rdma_facts_of_this_host();
     if (wanted == "open") {
       auto made = std::make_unique<Endpoint>(request.at("device"), request.at("port"), request.at("gid"));
       nlohmann::json info = made->info();

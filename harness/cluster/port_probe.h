@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What r2bench-port-probe does on each host: answers requests about its ports, a line of JSON each, on its
 // standard input and output, so that ssh alone carries them. It ends with its input.
-//   {"do": "facts"}                                   -> HostFacts
+//   {"do": "facts"}                                   -> RdmaHostFacts
 //   {"do": "open", "id": 1, "device", "port", "gid"}  -> {"info": {…}}      gid: an index, -1 for none
 //   {"do": "connect", "id": 1, "peer": {…}}           -> {"ok": true}
 //   {"do": "write" | "check", "id": 1, "seed": N}     -> {"ok": true}

@@ -7,8 +7,12 @@
 #include <optional>
 #include <stdexcept>
 
+#include "r2ccl/base/hca_filter.h"
+
 namespace r2bench {
 namespace {
+
+constexpr const char* kControlPort = "the machine's default route leaves by it";
 
 /// "10.10.0.1/24" as network and length.
 std::optional<std::pair<uint32_t, int>> network_of(const std::string& address) {
@@ -38,11 +42,25 @@ bool in_one_network(const PortFacts& a, const PortFacts& b) {
   return false;
 }
 
-std::vector<PairResult> pairs_of(const std::vector<HostFacts>& hosts) {
+void leave_out(std::vector<RdmaHostFacts>& hosts, const std::string& ib_hca) {
+  const bool lists = !ib_hca.empty() && ib_hca.front() != '^';
+  for (RdmaHostFacts& host : hosts) {
+    bool another = false;
+    for (PortFacts& port : host.ports) {
+      port.left_out.clear();
+      if (!r2ccl::passes_hca_filter(ib_hca, port.device, port.port)) port.left_out = "NCCL_IB_HCA=" + ib_hca;
+      another = another || (port.left_out.empty() && port.state == "ACTIVE" && !port.default_route);
+    }
+    for (PortFacts& port : host.ports)
+      if (another && !lists && port.default_route && port.left_out.empty()) port.left_out = kControlPort;
+  }
+}
+
+std::vector<PairResult> pairs_of(const std::vector<RdmaHostFacts>& hosts) {
   std::vector<PortId> ports;
   for (size_t h = 0; h < hosts.size(); ++h)
     for (size_t p = 0; p < hosts[h].ports.size(); ++p)
-      if (hosts[h].ports[p].state == "ACTIVE") ports.push_back({h, p});
+      if (hosts[h].ports[p].state == "ACTIVE" && hosts[h].ports[p].left_out.empty()) ports.push_back({h, p});
   std::vector<PairResult> pairs;
   for (size_t i = 0; i < ports.size(); ++i)
     for (size_t j = i + 1; j < ports.size(); ++j) {
@@ -53,7 +71,8 @@ std::vector<PairResult> pairs_of(const std::vector<HostFacts>& hosts) {
   return pairs;
 }
 
-void prove(PairResult& pair, std::vector<HostFacts>& hosts, std::vector<std::unique_ptr<ProbeLink>>& probes) {
+void prove(PairResult& pair, std::vector<RdmaHostFacts>& hosts,
+           std::vector<std::unique_ptr<ProbeLink>>& probes) {
   const PortId ends[2] = {pair.a, pair.b};
   nlohmann::json info[2];
   try {

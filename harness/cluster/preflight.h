@@ -37,15 +37,20 @@ struct Finding {
 /// They have addresses of one network, or both are InfiniBand.
 bool in_one_network(const PortFacts& a, const PortFacts& b);
 
-/// Pairs of all ports that are active, in an order that does not depend on results.
-std::vector<PairResult> pairs_of(const std::vector<HostFacts>& hosts);
+/// Marks the ports that no run takes: those that NCCL_IB_HCA (`ib_hca`) leaves out; and a host's control
+/// ports (default_route), unless it lists them or the host has no other active port.
+void leave_out(std::vector<RdmaHostFacts>& hosts, const std::string& ib_hca);
+
+/// Pairs of all ports that are active and not left out, in an order that does not depend on results.
+std::vector<PairResult> pairs_of(const std::vector<RdmaHostFacts>& hosts);
 
 /// Fills in `error` of a pair: opens both ends, writes both ways, compares. Also learns the ports' MTUs.
-void prove(PairResult& pair, std::vector<HostFacts>& hosts, std::vector<std::unique_ptr<ProbeLink>>& probes);
+void prove(PairResult& pair, std::vector<RdmaHostFacts>& hosts,
+           std::vector<std::unique_ptr<ProbeLink>>& probes);
 
 /// What it all means. `hosts_named`: the user named several hosts.
-std::vector<Finding> judge_cluster(const std::vector<HostFacts>& hosts, const std::vector<PairResult>& pairs,
-                                   bool hosts_named);
+std::vector<Finding> judge_cluster(const std::vector<RdmaHostFacts>& hosts,
+                                   const std::vector<PairResult>& pairs, bool hosts_named);
 
 const char* name(Finding::Level level);
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/fabric/device_fabric.h"
 
+#include <cstdlib>
+
 #include "harness/fabric/rxe_fabric.h"
 #include "harness/fabric/verbs_fabric.h"
 #include "harness/fabric/vhca_fabric.h"
@@ -22,15 +24,17 @@ class NoFabric final : public DeviceFabric {
 
 std::unique_ptr<DeviceFabric> make_fabric(const std::string& kind, const Fabric& shape,
                                           const std::string& lib_dir) {
-  return make_fabric(kind, shape, lib_dir, {0, shape.nodes, {}});
+  const char* ib_hca = std::getenv("NCCL_IB_HCA");
+  return make_fabric(kind, shape, lib_dir, {0, shape.nodes, {}}, {ib_hca == nullptr ? "" : ib_hca, nullptr});
 }
 
 std::unique_ptr<DeviceFabric> make_fabric(const std::string& kind, const Fabric& shape,
-                                          const std::string& lib_dir, const NodesHere& here) {
+                                          const std::string& lib_dir, const NodesHere& here,
+                                          const DeviceWish& wish) {
   if (kind == "vhca")
     return here.shared.empty() ? make_vhca_fabric(shape, lib_dir)
                                : join_vhca_fabric(shape, lib_dir, here.shared);
-  if (kind == "verbs") return make_verbs_fabric(shape, here.first, here.count);
+  if (kind == "verbs") return make_verbs_fabric(shape, here.first, here.count, wish);
   if (kind == "none") return std::make_unique<NoFabric>();
   if (kind == "rxe") {
     if (here.count != shape.nodes)

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/fabric/device_choice.h"
 #include "harness/scenario/node_name.h"
 #include "harness/scenario/scenario.h"
 
@@ -47,10 +48,11 @@ class DeviceFabric {
 };
 
 /// `kind`: vhca, verbs, rxe or none. `shape`: of the whole job. `lib_dir` is the build's lib folder. Throws
-/// FabricError, std::system_error.
+/// FabricError, std::system_error. `wish`: of the fabric verbs.
 std::unique_ptr<DeviceFabric> make_fabric(const std::string& kind, const Fabric& shape,
-                                          const std::string& lib_dir, const NodesHere& here);
-/// All nodes are on this machine.
+                                          const std::string& lib_dir, const NodesHere& here,
+                                          const DeviceWish& wish);
+/// All nodes are on this machine; NCCL_IB_HCA is this process's.
 std::unique_ptr<DeviceFabric> make_fabric(const std::string& kind, const Fabric& shape,
                                           const std::string& lib_dir);
 

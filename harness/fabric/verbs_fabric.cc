@@ -76,14 +76,10 @@ class VerbsFabric final : public DeviceFabric {
 
 }  // namespace
 
-std::unique_ptr<DeviceFabric> make_verbs_fabric(const Fabric& shape, int first, int count) {
-  const std::vector<std::string> found = active_devices();
+std::unique_ptr<DeviceFabric> make_verbs_fabric(const Fabric& shape, int first, int count,
+                                                const DeviceWish& wish) {
   const size_t wanted = size_t(count) * size_t(shape.nics_per_node);
-  if (found.size() < wanted)
-    throw FabricError("the scenario wants " + std::to_string(count) + (count == 1 ? " node" : " nodes") +
-                      " with " + std::to_string(shape.nics_per_node) + " NICs" + (count == 1 ? "" : " each") +
-                      " on this host, which has " + std::to_string(found.size()) +
-                      " RDMA devices with an active port; 'kind: vhca' needs none");
+  const std::vector<std::string> found = choose_devices(active_devices(), wish, wanted);
   std::vector<std::vector<std::string>> devices(static_cast<size_t>(count));
   for (size_t i = 0; i < wanted; ++i) devices[i / size_t(shape.nics_per_node)].push_back(found[i]);
   return std::make_unique<VerbsFabric>(first, std::move(devices));

@@ -8,6 +8,7 @@
 
 namespace r2bench {
 
-std::unique_ptr<DeviceFabric> make_verbs_fabric(const Fabric& shape, int first, int count);
+std::unique_ptr<DeviceFabric> make_verbs_fabric(const Fabric& shape, int first, int count,
+                                                const DeviceWish& wish);
 
 }  // namespace r2bench

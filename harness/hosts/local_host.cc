@@ -6,6 +6,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
@@ -17,6 +18,7 @@
 
 #include "harness/hosts/hang_evidence.h"
 #include "harness/launch/injection.h"
+#include "harness/real/nic_place.h"
 #include "r2ccl/base/clock.h"
 
 namespace r2bench {
@@ -24,6 +26,7 @@ namespace {
 
 /// Between two looks at the threads of a job that hangs.
 constexpr std::chrono::milliseconds kBetweenLooks{200};
+constexpr const char* kIbHca = "NCCL_IB_HCA";
 
 /// Events that each rank's ring holds, a power of two: the rings' memory (64 bytes an event) is taken before
 /// the job begins, so that many ranks get smaller ones. A rank of many is also slower at filling its own.
@@ -93,7 +96,8 @@ void LocalHost::prepare(const HostPlan& plan) {
       fprintf(stderr, "r2bench: %s\n", text.c_str());
       notes_.push_back({r2ccl::now_ns(), "put_back_left", text});
     });
-  fabric_ = make_fabric(plan_.fabric, plan_.shape, lib_dir_, plan_.nodes);
+  fabric_ = make_fabric(plan_.fabric, plan_.shape, lib_dir_, plan_.nodes, device_wish());
+  tell_control_ports();
   board_.emplace(faultinject::BoardHost::create(plan_.node_shapes(), plan_.seed));
   rings_ = std::make_unique<TraceRings>(plan_.ranks.size(), ring_events(plan_.ranks.size()));
   try {
@@ -110,6 +114,35 @@ void LocalHost::prepare(const HostPlan& plan) {
   if (!plan_.ranks.empty()) environment_ = environment_of(plan_.ranks[0]);
 }
 
+/// The default route alone tells control ports here: a cluster's hosts have it on the same port each. The ssh
+/// session need not come in over the same one everywhere, and NIC i of a host has to meet NIC i of the
+/// others.
+DeviceWish LocalHost::device_wish() const {
+  DeviceWish wish;
+  if (plan_.fabric != "verbs") return wish;
+  const auto environment = plan_.ranks.empty() ? current_environment() : users_environment(plan_.ranks[0]);
+  if (const auto filter = environment.find(kIbHca); filter != environment.end()) wish.ib_hca = filter->second;
+  wish.is_control = [routes = default_routes()](const std::string& device) {
+    const std::string interface = place_of(0, 0, device).interface;
+    return !interface.empty() && std::any_of(routes.begin(), routes.end(), [&](const std::string& route) {
+      return carries(interface, route);
+    });
+  };
+  return wish;
+}
+
+void LocalHost::tell_control_ports() {
+  const DeviceWish wish = device_wish();
+  if (!wish.is_control) return;
+  for (int node = plan_.nodes.first; node < plan_.nodes.first + plan_.nodes.count; ++node)
+    for (const std::string& device : devices_of(node))
+      if (wish.is_control(device))
+        notes_.push_back({r2ccl::now_ns(), "control_port",
+                          device + " is a NIC of " + node_name(node) +
+                              ", and this machine's default route leaves by it; NCCL_IB_HCA=^=" + device +
+                              " leaves it out"});
+}
+
 /// Before the ranks start: what is going to be done to this machine, or why it cannot be.
 void LocalHost::plan_real_faults() {
   if (plan_.real_faults.empty()) return;
@@ -119,7 +152,8 @@ void LocalHost::plan_real_faults() {
   if (!plan_.ranks.empty()) sources.socket_names = environment_of(plan_.ranks[0])["NCCL_SOCKET_IFNAME"];
   real_ = std::make_unique<RealFaults>(
       plan_.real_faults, plan_.shape, plan_.nodes, [this](int node) { return devices_of(node); },
-      bin_dir_ + "/r2bench-real-guard", [this](uint64_t time, const std::string& what, const std::string& text) {
+      bin_dir_ + "/r2bench-real-guard",
+      [this](uint64_t time, const std::string& what, const std::string& text) {
         notes_.push_back({time, what, text});
       },
       MachinePlaces{"/sys", kUndoFolder, lifelines(sources)});
@@ -184,14 +218,24 @@ std::vector<std::string> LocalHost::devices_of(int node) const {
   return names;
 }
 
-std::map<std::string, std::string> LocalHost::environment_of(const RankPlan& rank) const {
+std::map<std::string, std::string> LocalHost::users_environment(const RankPlan& rank) const {
   auto environment = current_environment();
   environment["NCCL_SOCKET_IFNAME"] = "lo";
   for (const auto& [variable, value] : plan_.inherited) environment[variable] = value;
   for (const std::string& variable : rank.removed) environment.erase(variable);
-  for (const auto& [variable, value] : fabric_->environment(rank.node)) environment[variable] = value;
-  if (!topology_path_.empty()) environment["R2CC_TOPOLOGY"] = topology_path_;
   for (const auto& [variable, value] : rank.variables) environment[variable] = value;
+  return environment;
+}
+
+std::map<std::string, std::string> LocalHost::environment_of(const RankPlan& rank) const {
+  auto environment = users_environment(rank);
+  // The scenario has the last word, but NCCL_IB_HCA decided which devices the fabric chose: these it names
+  // now.
+  const bool chosen = plan_.fabric == "verbs";
+  for (const auto& [variable, value] : fabric_->environment(rank.node))
+    if (!rank.variables.contains(variable) || (chosen && variable == kIbHca)) environment[variable] = value;
+  if (!topology_path_.empty() && !rank.variables.contains("R2CC_TOPOLOGY"))
+    environment["R2CC_TOPOLOGY"] = topology_path_;
   return environment;
 }
 

@@ -64,6 +64,12 @@ class LocalHost final : public Host {
   void plan_real_faults();
   void write_topology();
   void open_outputs();
+  /// What fabric verbs may take of this host's devices.
+  DeviceWish device_wish() const;
+  /// Notes NICs of the job that the machine's way out goes over, too.
+  void tell_control_ports();
+  /// What machine, user and scenario say, without the fabric.
+  std::map<std::string, std::string> users_environment(const RankPlan& rank) const;
   std::map<std::string, std::string> environment_of(const RankPlan& rank) const;
 
   std::string bin_dir_, lib_dir_, folder_, runner_link_;

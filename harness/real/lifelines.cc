@@ -30,19 +30,6 @@ std::string word_of(const std::string& text, size_t number) {
   return word;
 }
 
-std::vector<std::string> default_routes(const std::string& proc) {
-  std::vector<std::string> interfaces;
-  std::ifstream four(fs::path(proc) / "net" / "route");
-  for (std::string line; std::getline(four, line);)
-    if (word_of(line, 1) == "00000000" && word_of(line, 7) == "00000000") interfaces.push_back(word_of(line, 0));
-  std::ifstream six(fs::path(proc) / "net" / "ipv6_route");
-  const std::string nowhere(32, '0');
-  for (std::string line; std::getline(six, line);)
-    if (word_of(line, 0) == nowhere && word_of(line, 1) == "00" && word_of(line, 9) != "lo")
-      interfaces.push_back(word_of(line, 9));
-  return interfaces;
-}
-
 /// The parent's id, by /proc/PID/stat; the name in it may hold spaces.
 int parent_of(const std::string& proc, int pid) {
   std::ifstream file(fs::path(proc) / std::to_string(pid) / "stat");
@@ -59,6 +46,20 @@ std::string chosen_by_nccl(const std::string& names) {
 }
 
 }  // namespace
+
+std::vector<std::string> default_routes(const std::string& proc) {
+  std::vector<std::string> interfaces;
+  std::ifstream four(fs::path(proc) / "net" / "route");
+  for (std::string line; std::getline(four, line);)
+    if (word_of(line, 1) == "00000000" && word_of(line, 7) == "00000000")
+      interfaces.push_back(word_of(line, 0));
+  std::ifstream six(fs::path(proc) / "net" / "ipv6_route");
+  const std::string nowhere(32, '0');
+  for (std::string line; std::getline(six, line);)
+    if (word_of(line, 0) == nowhere && word_of(line, 1) == "00" && word_of(line, 9) != "lo")
+      interfaces.push_back(word_of(line, 9));
+  return interfaces;
+}
 
 std::string ssh_connection(const std::string& proc) {
   for (int pid = getpid(), steps = 0; pid > 1 && steps < 64; pid = parent_of(proc, pid), ++steps) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Interfaces that a real fault must not touch, because whoever watches the job would be cut off: the machine's
-// way out, the user's ssh, the connections of the job itself.
+// Interfaces that a real fault must not touch, because whoever watches the job would be cut off: the
+// machine's way out, the user's ssh, the connections of the job itself.
 #pragma once
 
 #include <string>
@@ -21,6 +21,9 @@ struct LifelineSources {
   std::string proc = "/proc";
 };
 std::vector<Lifeline> lifelines(const LifelineSources& sources);
+
+/// Interfaces by which this machine's default routes leave.
+std::vector<std::string> default_routes(const std::string& proc = "/proc");
 
 /// SSH_CONNECTION of this process or of the nearest ancestor that has it: sudo takes it away. Empty: none.
 std::string ssh_connection(const std::string& proc = "/proc");

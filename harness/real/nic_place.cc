@@ -51,11 +51,13 @@ std::string bluefield_mode(const NicPlace& place, const std::string& sys) {
   if (place.pci.empty()) return "";
   const fs::path device = fs::path(sys) / "class" / "infiniband" / place.device / "device";
   const std::string id = first_word(device / "device");
-  if (first_word(device / "vendor") != "0x15b3" || (id != "0xa2d2" && id != "0xa2d6" && id != "0xa2dc")) return "";
+  if (first_word(device / "vendor") != "0x15b3" || (id != "0xa2d2" && id != "0xa2d6" && id != "0xa2dc"))
+    return "";
   const std::string said =
-      run_shell("for t in mlxconfig mstconfig; do command -v $t >/dev/null && $t -d " + place.pci +
-                    " query INTERNAL_CPU_OFFLOAD_ENGINE 2>/dev/null && break; done",
-                std::chrono::seconds(20))
+      run_shell(
+          "PATH=$PATH:/usr/sbin:/sbin; for t in mlxconfig mstconfig; do command -v $t >/dev/null && $t -d " +
+              place.pci + " query INTERNAL_CPU_OFFLOAD_ENGINE 2>/dev/null && break; done",
+          std::chrono::seconds(20))
           .output;
   if (said.find("DISABLED") != std::string::npos) return "NIC";
   return said.find("ENABLED") != std::string::npos ? "DPU" : "unknown";

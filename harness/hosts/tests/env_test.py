@@ -1,25 +1,30 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The same command on every host with the environment that torchrun gives: two processes on each of two hosts, whose network has
-IPv4; then on hosts that have IPv6 only.
+"""The same command on every host with the environment that torchrun gives, two processes on each of two hosts: nic_down, blackhole
+and k_of_8_nics end as on one machine; nic_down on hosts that have IPv6 only, too. An agent that is killed takes its job along.
 
     env_test.py R2BENCH
 """
 
 import json
+import os
 import pathlib
+import signal
 import subprocess
 import sys
 
-from mpirun_test import NIC_DOWN, check_hosts
-from namespaces import IPV6, NETWORK, Hosts, fail, need
+import recorder
+from cleanup_test import ENDLESS
+from mpirun_test import ALL, NIC_DOWN, as_on_one_machine
+from namespaces import IPV6, NETWORK, Hosts, fail, need, wait_for
 
 SECRET = "of this test, and long enough"
 
 
 def start(r2bench, hosts, host, rank, local_rank, arguments, **more):
     environment = dict(hosts.environment(), RANK=str(rank), WORLD_SIZE="4", LOCAL_RANK=str(local_rank), LOCAL_WORLD_SIZE="2",
-                       MASTER_ADDR=hosts.address(0), MASTER_PORT="29400", **more)
+                       MASTER_ADDR=hosts.address(0), MASTER_PORT="29400")
+    environment.update(more)
     return subprocess.Popen([*hosts.enter(host), r2bench, "run", *arguments, "--launcher", "env"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                             text=True, env=environment)
 
@@ -27,41 +32,62 @@ def start(r2bench, hosts, host, rank, local_rank, arguments, **more):
 def main():
     r2bench = sys.argv[1]
     need(("ip", "iproute2"), ("nsenter", "util-linux"))
-    over(NETWORK, r2bench)
+    over(NETWORK, r2bench, ALL)
     if pathlib.Path("/proc/net/if_inet6").exists():
-        over(IPV6, r2bench)
+        over(IPV6, r2bench, (NIC_DOWN,))
     else:
         print("this kernel has no IPv6: not tried")
 
 
-def over(network, r2bench):
+PLACES = [("h0", 0, 0), ("h0", 1, 1), ("h1", 2, 0), ("h1", 3, 1)]
+
+
+def over(network, r2bench, texts):
     with Hosts(2, network) as hosts:
-        scenario, out = hosts.folder / "scenario.yaml", hosts.folder / "out"
+        scenario = hosts.folder / "scenario.yaml"
         scenario.write_text(NIC_DOWN)
-        arguments = [str(scenario), "--no-plot", "--quiet", "--out", str(out)]
-        lone = start(r2bench, hosts, "h0", 0, 0, arguments)
+        lone = start(r2bench, hosts, "h0", 0, 0, [str(scenario), "--no-plot", "--quiet", "--out", str(hosts.folder / "lone")])
         said, _ = lone.communicate(timeout=60)
         if lone.returncode != 64 or "R2BENCH_JOB_SECRET" not in said:
             fail(f"without a secret: status {lone.returncode}, {said}")
-        places = [("h0", 0, 0), ("h0", 1, 1), ("h1", 2, 0), ("h1", 3, 1)]
-        processes = [start(r2bench, hosts, *place, arguments, R2BENCH_JOB_SECRET=SECRET) for place in places]
-        said = [process.communicate(timeout=240)[0] for process in processes]
-        if not (out / "result.json").exists():
-            fail(f"no result:\n{said}")
-        result = json.loads((out / "result.json").read_text())
-        check_hosts(result, out, said[0])
-        outcomes = {one["mode"]: one["outcome"] for one in result["runs"]}
-        if outcomes != {"baseline": "error", "migrate": "ok"} or any(process.returncode for process in processes[1:]):
-            fail(f"outcomes {outcomes}, statuses {[process.returncode for process in processes]}:\n{said}")
-        if "nothing to do" not in said[1] or "nothing to do" not in said[3]:
-            fail(f"the second processes of the hosts said {said[1]!r} and {said[3]!r}")
-        print(f"four processes on two hosts of {network}: {outcomes}, verdict {result['verdict']}")
-        for each in result["expectations"]:
-            if each["name"] == "baseline.error_names_nic" and not each["ok"]:
-                fail(f"the error does not name the NIC: {each['detail']}")
-            if not each["ok"]:
-                print(f"    missed: {each['name']} {each['got']}: {each['detail']}")
-        hosts.expect_nobody("after the job")
+        as_on_one_machine(r2bench, hosts, "env", lambda scenario, out: four_processes(r2bench, hosts, scenario, out), texts=texts)
+        if network == NETWORK:
+            agent_killed(r2bench, hosts)
+
+
+def four_processes(r2bench, hosts, scenario, out):
+    arguments = [str(scenario), "--no-plot", "--quiet", "--out", str(out)]
+    processes = [start(r2bench, hosts, *place, arguments, R2BENCH_JOB_SECRET=SECRET) for place in PLACES]
+    said = [process.communicate(timeout=240)[0] for process in processes]
+    if not (out / "result.json").exists():
+        fail(f"no result:\n{said}")
+    result = json.loads((out / "result.json").read_text())
+    if any(process.returncode for process in processes[1:]) or (processes[0].returncode == 0) != (result["verdict"] == "pass"):
+        fail(f"verdict {result['verdict']}, statuses {[process.returncode for process in processes]}:\n{said}")
+    if "nothing to do" not in said[1] or "nothing to do" not in said[3]:
+        fail(f"the second processes of the hosts said {said[1]!r} and {said[3]!r}")
+    return result, said[0]
+
+
+def agent_killed(r2bench, hosts):
+    """kill -9 of the process on h1 that is the agent there: the runner says which host is gone, and nothing is left."""
+    recorder.begin("emulated", hosts.in_words(), "env", "agent_killed")
+    scenario, out = hosts.folder / "endless.yaml", hosts.folder / "agent_killed"
+    scenario.write_text(ENDLESS)
+    arguments = [str(scenario), "--no-plot", "--quiet", "--out", str(out)]
+    runner, agent = [start(r2bench, hosts, host, rank, 0, arguments, R2BENCH_JOB_SECRET=SECRET, WORLD_SIZE="2", LOCAL_WORLD_SIZE="1")
+                     for rank, host in enumerate(("h0", "h1"))]
+    ranks = lambda: [pid for pid, line in hosts.processes().items() if "r2bench-cpu-rank" in line]
+    wait_for(lambda: len(ranks()) == 2, "both ranks run")
+    os.kill(agent.pid, signal.SIGKILL)  # nsenter becomes the command, so this is r2bench itself
+    agent.communicate(timeout=60)
+    said, _ = runner.communicate(timeout=60)
+    error = json.loads((out / "result.json").read_text())["runs"][0]["error"]
+    if runner.returncode != 1 or "host h1 is gone" not in error:
+        fail(f"status {runner.returncode}, error {error}:\n{said}")
+    hosts.expect_nobody("after the agent of env was killed")
+    recorder.passed()
+    print("agent_killed: nothing is left")
 
 
 if __name__ == "__main__":

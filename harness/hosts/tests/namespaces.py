@@ -15,6 +15,8 @@ import sys
 import tempfile
 import time
 
+import recorder
+
 PATIENCE = 60  # s for what another process comes to by itself
 SKIP = 77
 NETWORK = "10.77.0."
@@ -27,6 +29,7 @@ def skip(why):
 
 
 def fail(why):
+    recorder.failed()
     print(f"FAILED: {why}")
     sys.exit(1)
 
@@ -135,6 +138,9 @@ class Hosts:
                            OMPI_MCA_orte_tmpdir_base=str(tmp), OMPI_MCA_plm="rsh", OMPI_MCA_ras="^slurm")
         return environment
 
+    def in_words(self):
+        return f"{len(self.names)} namespaces{', IPv6' if self.network == IPV6 else ''}"
+
     def processes(self):
         """Whoever else lives in the namespaces of the hosts: {pid: command line}."""
         own = {os.readlink(f"/proc/{holder.pid}/ns/net") for holder in self.holders}
@@ -150,10 +156,10 @@ class Hosts:
                 continue
         return found
 
-    def expect_nobody(self, when, but=()):
+    def expect_nobody(self, when, but=(), patience=30):
         """Nothing of a job is left, after a bounded time; nor a file in /dev/shm. `but`: who was there before."""
         others = lambda: {pid: line for pid, line in self.processes().items() if pid not in but}
-        end = time.monotonic() + 30
+        end = time.monotonic() + patience
         while others():
             if time.monotonic() > end:
                 fail(f"{when}, these are left: {others()}")

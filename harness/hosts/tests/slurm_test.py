@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""nic_down, blackhole and k_of_8_nics over srun on two hosts of a real Slurm end as on one machine; and what a killed
-srun, runner and agent leave.
+"""nic_down, blackhole and k_of_8_nics over srun on two hosts of a real Slurm end as on one machine; and what is left
+after a killed srun, runner or agent, after Ctrl-C and SIGTERM, and after scancel.
 
     slurm_test.py R2BENCH
 """
 
 import os
 import signal
+import subprocess
 import sys
 
-from cleanup_test import Job, agent_killed, runner_killed, the_one
-from mpirun_test import as_on_one_machine
+import recorder
+from cleanup_test import Job, agent_killed, interrupted, runner_killed, terminated, the_one
+from mpirun_test import as_on_one_machine, run
 from namespaces import Hosts, fail, need
 from slurm_cluster import SlurmCluster
 
@@ -22,20 +24,35 @@ def main():
     with Hosts(2) as hosts, SlurmCluster(hosts) as slurm:
         daemons = set(hosts.processes())
         # In an allocation, whose hosts r2bench takes as they are.
-        as_on_one_machine(r2bench, hosts, [*hosts.enter("h0"), "salloc", "-N2"], ["--launcher", "slurm"], slurm.environment(), daemons)
+        as_on_one_machine(r2bench, hosts, "slurm", lambda scenario, out: run(
+            r2bench, scenario, out, [*hosts.enter("h0"), "salloc", "-N2"], ["--launcher", "slurm"], slurm.environment()), daemons)
         only = lambda: set(hosts.processes()) - daemons
         # Without one, and srun is killed.
+        recorder.begin("emulated", hosts.in_words(), "slurm", "srun_killed")
         job = Job(r2bench, hosts, hosts.folder / "killed", "slurm", slurm.environment())
         os.kill(the_one([pid for pid in only() if os.readlink(f"/proc/{pid}/exe").endswith("/srun") and is_first(pid)], "srun"), signal.SIGKILL)
         status, output = job.end()
         if status != 1 or "the launcher (slurm) died of signal 9" not in job.error() and "is gone" not in job.error():
             fail(f"status {status}, error {job.error()}:\n{output}")
         hosts.expect_nobody("after srun was killed", daemons)
+        recorder.passed()
         print("srun killed: nothing is left")
-        for case in (runner_killed, agent_killed):
+        for case in (runner_killed, agent_killed, interrupted, terminated, job_cancelled):
+            recorder.begin("emulated", hosts.in_words(), "slurm", case.__name__)
             case(Job(r2bench, hosts, hosts.folder / case.__name__, "slurm", slurm.environment()))
             hosts.expect_nobody(f"after {case.__name__}", daemons)
+            recorder.passed()
             print(f"{case.__name__}: nothing is left")
+
+
+def job_cancelled(job):
+    """scancel of the allocation that srun has made."""
+    where = dict(env=job.environment, capture_output=True, text=True, check=True)
+    number = the_one(subprocess.run([*job.hosts.enter("h0"), "squeue", "-h", "-o", "%i"], **where).stdout.split(), "the job of Slurm")
+    subprocess.run([*job.hosts.enter("h0"), "scancel", number], **where)
+    status, output = job.end()
+    if status != 1 or "the launcher (slurm)" not in job.error() and "is gone" not in job.error():
+        fail(f"status {status}, error {job.error()}:\n{output}")
 
 
 def is_first(pid):

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""nic_down, blackhole, k_of_8_nics and a real loss of a link over two hosts with kernels of their own: two guests with soft RoCE.
+"""nic_down, blackhole and k_of_8_nics over two hosts with kernels of their own (two guests with soft RoCE) end as on one machine
+with soft RoCE; a real loss of a link and a real loss of packets are made on the host whose NIC it is, and put back.
 
-    two_guests_test.py R2BENCH [env|mpi]
+    two_guests_test.py R2BENCH [env|mpi|slurm [NAME…]]
 
 env: the same command runs in both guests with the environment that torchrun gives. mpi: one command in the first guest; mpirun
-starts the agent in the other through remote_shell.py; without the real loss. On the guests' own devices (`--fabric verbs`). Skipped (77) where the system is not Debian, of whose kernel the guests are made.
+starts the agent in the other through remote_shell.py. slurm: a real Slurm of both guests (guest_slurm.sh). On the guests' own
+devices (`--fabric verbs`). NAME: these scenarios only. Skipped (77) where the system is not Debian, of whose kernel the guests
+are made, or a package is missing.
 """
 
 import json
@@ -17,7 +20,10 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "fabric" / "tests"))
-from rxe_smoke import fail, guests_of, on_debian, wait_for  # noqa: E402
+import recorder  # noqa: E402
+from mpirun_test import verdicts  # noqa: E402
+from slurm_cluster import CONFIGURATION  # noqa: E402
+from rxe_smoke import fail as say_failed, guests_of, on_debian, wait_for  # noqa: E402
 
 PATIENCE = 1500  # s: soft RoCE under emulation, on a busy machine
 
@@ -54,10 +60,14 @@ REAL_LINK_DOWN = NIC_DOWN.replace("nic_down", "real_link_down").replace("kind: p
     "[baseline, migrate]", "[migrate]").replace("  baseline: {outcome: error}\n", "").replace("iters: 60", "iters: 200")
 
 
+REAL_TC = REAL_LINK_DOWN.replace("real_link_down", "real_tc").replace("kind: real_tc,", "kind: real_tc, loss: 100 %,")
+SCENARIOS = ((NIC_DOWN, 4), (BLACKHOLE, 4), (K_OF_8, 8), (REAL_LINK_DOWN, 4), (REAL_TC, 4))
+
+GUEST_SLURM = str(pathlib.Path(__file__).resolve().parent / "guest_slurm.sh")
 REMOTE_SHELL = str(pathlib.Path(__file__).resolve().parent / "remote_shell.py")
 
 
-def over_env(words):
+def over_env(words, _folder):
     """The commands of both guests."""
     both = []
     for rank in range(2):
@@ -66,10 +76,32 @@ def over_env(words):
     return both
 
 
-def over_mpi(words):
+def over_mpi(words, _folder):
     python = "/usr/bin/python3"
     return ["env", f"OMPI_MCA_plm_rsh_agent={REMOTE_SHELL}", "OMPI_MCA_plm=rsh", "OMPI_MCA_ras=^slurm", "OMPI_MCA_oob_tcp_if_include=r2switch",
             python, REMOTE_SHELL, "then", *words, "--launcher", "mpi", "--hosts", "node0,node1", "::", python, REMOTE_SHELL, "serve"]
+
+
+def over_slurm(words, folder):
+    for name in ("slurm.conf", "munge.key", "ended"):
+        (folder / name).unlink(missing_ok=True)
+    nodes = "".join(f"NodeName={name} NodeHostname={name} CPUs=1 State=UNKNOWN\n" for name in ("node0", "node1"))
+    (folder / "slurm.conf").write_text(CONFIGURATION.format(folder="/run/slurm", nodes=nodes).replace("SlurmctldHost=h0", "SlurmctldHost=node0"))
+    (folder / "munge.key").write_bytes(os.urandom(64))
+    return [GUEST_SLURM, str(folder), *words, "--launcher", "slurm", "::", GUEST_SLURM, str(folder)]
+
+
+def on_one_machine(r2bench, folder, text, nics):
+    """The same text in one guest that has both nodes: what the two guests are compared with."""
+    name = text.split("name: ")[1].split()[0]
+    scenario, out = folder / f"{name}.yaml", folder / f"{name}-one"
+    scenario.write_text(text)
+    command = [r2bench, "guest", "--guests", "1", "--nics", str(nics), "--write", str(folder), "--", r2bench, "run", str(scenario), "--no-plot", "--quiet",
+               "--out", str(out), "--allow-real-faults"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    if not (out / "result.json").exists():
+        fail(f"{name} on one machine: no result (status {ended.returncode}):\n{ended.stdout[-6000:]}\n{ended.stderr}")
+    return json.loads((out / "result.json").read_text())
 
 
 def run(commands, r2bench, folder, text, nics, more=()):
@@ -77,15 +109,17 @@ def run(commands, r2bench, folder, text, nics, more=()):
     scenario, out = folder / f"{name}.yaml", folder / name
     scenario.write_text(text)
     command = [r2bench, "guest", "--guests", "2", "--nics", str(nics), "--write", str(folder), "--",
-               *commands([r2bench, "run", str(scenario), "--no-plot", "--quiet", "--out", str(out), *more])]
+               *commands([r2bench, "run", str(scenario), "--no-plot", "--quiet", "--out", str(out), *more], folder)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     if not (out / "result.json").exists():
         fail(f"{name}: no result (status {ended.returncode}):\n{ended.stdout[-6000:]}\n{ended.stderr}")
     return json.loads((out / "result.json").read_text()), ended
 
 
-def check(result, ended):
+def check(result, ended, alone):
     name = result["scenario"]
+    if not verdicts(result) or verdicts(result) != verdicts(alone):
+        fail(f"{name}, on one machine and on two:\n{json.dumps([alone['expectations'], result['expectations']], indent=1)}\n{ended.stdout[-6000:]}")
     if result["verdict"] != "pass" or ended.returncode != 0:
         fail(f"{name}: {result['verdict']}, status {ended.returncode}\n{json.dumps(result['expectations'], indent=1)}\n{ended.stdout[-6000:]}")
     if result["evidence"] != "rxe":
@@ -98,6 +132,11 @@ def check(result, ended):
             fail(f"{name}: the clocks of two kernels are not known exactly: {one['hosts']}")
     print(f"{name}: {[(one['mode'], one['outcome']) for one in result['runs']]}, clocks ± "
           f"{max(one['hosts']['clock_bound_ms'] for one in result['runs']):.1f} ms, pass", flush=True)
+
+
+def fail(why):
+    recorder.failed()
+    say_failed(why)
 
 
 def check_put_back(result, out):
@@ -118,18 +157,23 @@ def main():
     os.environ.pop("R2BENCH_RXE_HERE", None)
     r2bench = os.path.abspath(sys.argv[1])
     launcher = sys.argv[2] if len(sys.argv) > 2 else "env"
-    if launcher == "mpi" and not shutil.which("mpirun"):
-        print("skipped: mpirun is missing: apt-get install openmpi-bin")
-        return 77
-    scenarios = [(NIC_DOWN, 4, ()), (BLACKHOLE, 4, ()), (K_OF_8, 8, ())]
-    if launcher == "env":
-        scenarios.append((REAL_LINK_DOWN, 4, ("--allow-real-faults",)))
-    with tempfile.TemporaryDirectory() as folder:
-        for text, nics, more in scenarios:
-            result, ended = run({"env": over_env, "mpi": over_mpi}[launcher], r2bench, pathlib.Path(folder), text, nics, more)
-            check(result, ended)
-            if more:
-                check_put_back(result, pathlib.Path(folder) / result["scenario"])
+    for program, package in {"env": (), "mpi": (("mpirun", "openmpi-bin"),), "slurm": (("srun", "slurm-wlm"), ("slurmctld", "slurm-wlm"), ("munged", "munge"))}[launcher]:
+        if not shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin"):
+            print(f"skipped: {program} is missing: apt-get install {package}")
+            return 77
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        for text, nics in SCENARIOS:
+            scenario = text.split("name: ")[1].split()[0]
+            if sys.argv[3:] and scenario not in sys.argv[3:]:
+                continue
+            real = scenario.startswith("real_")
+            recorder.begin("rxe", "2 guests", launcher, scenario)
+            result, ended = run({"env": over_env, "mpi": over_mpi, "slurm": over_slurm}[launcher], r2bench, folder, text, nics, ("--allow-real-faults",) if real else ())
+            check(result, ended, on_one_machine(r2bench, folder, text, nics))
+            if real:
+                check_put_back(result, folder / scenario)
+            recorder.passed(result)
     wait_for(lambda: not guests_of(os.getpid()), "the guests' end")
     print("passed")
     return 0

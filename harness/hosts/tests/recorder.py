@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a long test ran where, and whether it held: a line of JSON a case, for plots/collect.py cluster. Into the file that
+R2BENCH_CLUSTER_RECORD names; nothing is written without it.
+
+    begin("rxe", "2 guests", "mpi", "nic_down")   the case that is tried from now on
+    passed(result)                                it held; `result`: of result.json, where there is one
+    failed()                                      it did not; nothing where no case is open
+"""
+
+import datetime
+import json
+import os
+import pathlib
+import platform
+import subprocess
+import sys
+
+_open = None
+
+
+def begin(evidence, hosts, launcher, scenario):
+    global _open
+    _open = {"test": pathlib.Path(sys.argv[0]).stem, "evidence": evidence, "hosts": hosts, "launcher": launcher, "scenario": scenario}
+
+
+def passed(result=None):
+    _write("pass", result)
+
+
+def failed():
+    _write("fail", None)
+
+
+def _commit():
+    """Of the program under test, which is the first argument of each of these tests."""
+    try:
+        said = subprocess.run([sys.argv[1], "--version"], capture_output=True, text=True, timeout=60, check=False).stdout
+    except (OSError, IndexError):
+        return None
+    return said.split()[-1] if "commit" in said else None
+
+
+def _write(verdict, result):
+    global _open
+    case, _open = _open, None
+    path = os.environ.get("R2BENCH_CLUSTER_RECORD")
+    if case is None or not path:
+        return
+    judged = result["expectations"] if result else []
+    clocks = [run["hosts"]["clock_bound_ms"] for run in result["runs"] if run.get("hosts")] if result else []
+    line = {**case, "verdict": verdict, "fabric": result["fabric"]["kind"] if result else None, "expectations": len(judged) or None,
+            "met": sum(bool(each["ok"]) for each in judged) if judged else None, "clock_bound_ms": max(clocks, default=None),
+            "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"), "commit": _commit(),
+            "machine": f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}", "cores": os.cpu_count()}
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
