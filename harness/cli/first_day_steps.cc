@@ -221,23 +221,23 @@ const std::vector<FirstDayStep>& first_day_steps() {
 std::string first_day_page() {
   std::ostringstream page;
   page << "# First day on hardware\n\n"
-          "Nothing of this project has run on a real NIC yet. These steps go through what neither the "
-          "virtual HCA nor\n"
-          "soft RoCE can show, in the order in which they risk least. The page is what\n"
-          "`r2bench doctor --first-day --markdown` prints.\n\n"
+          "Nothing of this project has run on a real NIC yet. These steps test what neither the virtual HCA "
+          "nor soft RoCE\n"
+          "can show, least risky first. `r2bench doctor --first-day --markdown` prints this page.\n\n"
           "```sh\n"
-          "./r2bench doctor --first-day --run --hosts node0,node1    # does what is next, step by step; "
-          "again: goes on\n"
-          "./r2bench doctor --first-day                              # what is done, what is left\n"
+          "./r2bench doctor --first-day --run --hosts node0,node1    # runs the next steps; the same command "
+          "continues\n"
+          "./r2bench doctor --first-day                              # lists what is done and what is left\n"
           "./r2bench doctor --first-day --done NAME                  # or --skip NAME, --again NAME\n"
-          "tar czf first_day.tar.gz first_day                        # to send back, however far it came\n"
+          "tar czf first_day.tar.gz first_day                        # to send back, even if not all steps "
+          "are done\n"
           "```\n\n"
-          "A step that fails ends the run: its log says why, and it is tried again the next time. Steps that "
-          "change the\n"
-          "machine wait for `--allow-real-faults`, those by hand for a person. In the commands OUT is the "
-          "step's folder\n"
-          "below `first_day/`, LAUNCH the words for several hosts and for the nodes and NICs that there "
-          "are.\n";
+          "The first step that fails ends the run. Its log says why, and the next run tries it again. Steps "
+          "that change the\n"
+          "machine need `--allow-real-faults`. Steps by hand are done by a person, who then marks them with "
+          "`--done`. In the\n"
+          "commands, OUT is the step's folder below `first_day/`, and LAUNCH has the options for the hosts, "
+          "nodes and NICs that there are.\n";
   int number = 0;
   for (const FirstDayStep& step : first_day_steps()) {
     page << "\n## " << ++number << ". " << step.name << "\n\n"
