@@ -23,6 +23,16 @@ TEST_F(PortDownTest, the_node_is_told_and_other_nodes_are_not) {
   EXPECT_EQ(b->port_state(), kPortActive);
 }
 
+TEST_F(PortDownTest, a_thread_that_reads_the_state_of_a_cut_queue_pair_never_finds_err_whoever_queries_it) {
+  start(18, 7);  // 9 s
+  const uint32_t id = arm("{target: node0/nic0, kind: port_down}");
+  a->must("gaze");
+  board.fire(id);
+  ASSERT_TRUE(eventually([&] { return witnessed(id, Effect::kQpToErr, "node0"); }));
+  for (int i = 0; i < 500; i++) EXPECT_EQ(a->qp_state(0), kRts);
+  a->expect_no_err_gazed();
+}
+
 TEST_F(PortDownTest, no_flush_is_seen_before_the_retries_are_exhausted_and_then_one_retry_error_and_flushes) {
   start(14, 1);  // 134 ms
   const uint32_t id = arm("{target: node1/nic0, kind: port_down}");

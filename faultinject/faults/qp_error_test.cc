@@ -30,6 +30,22 @@ TEST_F(QpErrorTest, shows_qp_fatal_and_flushes_at_once) {
   EXPECT_TRUE(witnessed(id, Effect::kQpFatalDelivered, "node0"));
 }
 
+TEST_F(QpErrorTest, a_thread_that_reads_the_state_meanwhile_never_finds_err) {
+  constexpr int kPairs = 48;
+  start();
+  for (int i = 1; i < kPairs; i++) {
+    a->make_qp(), b->make_qp();
+    ASSERT_NO_FATAL_FAILURE(connect(*a, i, *b, i));
+  }
+  a->must("gaze");
+  for (int i = 0; i < kPairs; i++) {
+    const uint32_t id = arm("{target: 'node0/nic0/qp:" + std::to_string(i) + "', kind: qp_error, at: now}");
+    ASSERT_TRUE(took_effect_within(id, 5000)) << i;
+  }
+  a->expect_no_err_gazed();
+  for (int i = 0; i < kPairs; i++) EXPECT_EQ(a->qp_state(i), kErr) << i;
+}
+
 TEST_F(QpErrorTest, the_peer_is_not_touched_and_runs_into_its_own_retries) {
   const uint32_t id = arm("{target: node0/nic0, kind: qp_error}");
   start(10, 1);

@@ -94,7 +94,8 @@ int Context::admit(Call::What what) {
   catch_up();
   wait_until_thawed(lock);
   if (takes_no_commands()) {
-    note_command(what == Call::What::kRegister ? Effect::kRegistrationRefused : Effect::kCreateRefused, 0, EIO);
+    note_command(what == Call::What::kRegister ? Effect::kRegistrationRefused : Effect::kCreateRefused, 0,
+                 EIO);
     return EIO;
   }
   return faults_.empty() ? 0 : refusal({.what = what}, monotonic_ns());
@@ -278,6 +279,7 @@ int Context::modify_qp(ibv_qp* pointer, ibv_qp_attr* attributes, int mask) {
   if ((mask & IBV_QP_TIMEOUT) != 0) qp.timeout = attributes->timeout;
   if ((mask & IBV_QP_RETRY_CNT) != 0) qp.retry_count = attributes->retry_cnt;
   if ((mask & IBV_QP_STATE) == 0) return rc;
+  show_state(pointer, attributes->qp_state);  // a query_qp() may have shown an older one since
 
   switch (attributes->qp_state) {
     case IBV_QPS_RTR:
@@ -338,8 +340,7 @@ bool Context::goes_on_dead(QueuePair& qp, const ibv_qp_attr& attributes, int mas
 }
 
 int Context::query_qp(ibv_qp* pointer, ibv_qp_attr* attributes, int mask, ibv_qp_init_attr* init) {
-  const auto real = FAULTINJECT_REAL(kQueryQp, ibv_query_qp);
-  if (real == nullptr) return ENOSYS;
+  if (slot_.query_qp == nullptr) return ENOSYS;
   std::unique_lock lock(mutex_);
   catch_up();
   wait_until_thawed(lock);
@@ -348,15 +349,14 @@ int Context::query_qp(ibv_qp* pointer, ibv_qp_attr* attributes, int mask, ibv_qp
     return EIO;
   }
   lock.unlock();
-  const int rc = real(pointer, attributes, mask, init);
+  // Not by ibv_query_qp, which would write the real state of a queue pair that is cut into ibv_qp::state.
+  const int rc = slot_.query_qp(pointer, attributes, mask, init);
   if (rc != 0) return rc;
   lock.lock();
   const QueuePair* qp = find(pointer);
-  if (qp != nullptr && qp->life == QueuePair::Life::kCut) {
-    attributes->qp_state = qp->cut_in;
-    attributes->cur_qp_state = qp->cut_in;
-    show_state(pointer, qp->cut_in);
-  }
+  if (qp != nullptr && qp->life == QueuePair::Life::kCut)
+    attributes->qp_state = attributes->cur_qp_state = qp->cut_in;
+  if ((mask & IBV_QP_STATE) != 0) show_state(pointer, attributes->qp_state);
   return rc;
 }
 

@@ -32,7 +32,7 @@ struct Sent {
 
 // A send WR kept back, deep copied: its scatter list and its inline data are ours.
 struct HeldWr {
-  uint64_t serial = 0;  // unique in its context
+  uint64_t serial = 0;             // unique in its context
   std::optional<NicAddress> peer;  // where it goes: datagrams of one queue pair have different ones
   ibv_send_wr wr{};
   std::vector<ibv_sge> list;
@@ -58,15 +58,10 @@ struct HiddenWc {
   bool silent = false;  // of an unsignaled WR: there is one only if its queue pair fails
 };
 
-// ibv_qp::state is what the program reads, without any lock; libibverbs has copied the real state there.
+// ibv_qp::state is what the program reads, without any lock. libibverbs writes it in the program's own
+// ibv_modify_qp, before the Context's mutex is taken again; everybody else under that mutex.
 inline void show_state(ibv_qp* qp, ibv_qp_state state) {
   __atomic_store_n(&qp->state, state, __ATOMIC_RELAXED);
-}
-
-// After a transition to ERR of our own; unless the program has made one meanwhile.
-inline void put_state_back(ibv_qp* qp, ibv_qp_state before) {
-  ibv_qp_state ours = IBV_QPS_ERR;
-  __atomic_compare_exchange_n(&qp->state, &ours, before, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
 inline ibv_qp_state shown_state(const ibv_qp* qp) { return __atomic_load_n(&qp->state, __ATOMIC_RELAXED); }
@@ -84,7 +79,7 @@ struct QueuePair {
   uint32_t index = 0;   // n-th of this NIC in this process, of the RC ones or (not selectable) of all others
   ibv_qp_type type = IBV_QPT_RC;
   bool reliable = false;
-  bool dying = false;  // the program is in ibv_destroy_qp
+  bool dying = false;      // the program is in ibv_destroy_qp
   bool destroyed = false;  // for the program; its device has not heard of it (removal.h)
   CompletionQueue *send_cq = nullptr, *recv_cq = nullptr;
   uint32_t max_send_wr = 0;

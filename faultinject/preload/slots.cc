@@ -165,6 +165,12 @@ Slot* take_slot(ibv_context* device) {
     slot.post_srq_recv = device->ops.post_srq_recv;
     slot.poll_cq = device->ops.poll_cq;
     slot.req_notify_cq = device->ops.req_notify_cq;
+    // libibverbs keeps them here under names of no type, since it calls them itself.
+    using Untyped = void (*)();
+    slot.modify_qp =
+        reinterpret_cast<decltype(slot.modify_qp)>(reinterpret_cast<Untyped>(device->ops._compat_modify_qp));
+    slot.query_qp =
+        reinterpret_cast<decltype(slot.query_qp)>(reinterpret_cast<Untyped>(device->ops._compat_query_qp));
     // nullptr where the context is not an extended one, is too short, or does not serve the operation.
     verbs_context* extended = verbs_get_ctx_op(device, query_port);
     slot.query_port = extended != nullptr ? extended->query_port : nullptr;

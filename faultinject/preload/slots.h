@@ -29,6 +29,10 @@ struct alignas(64) Slot {
   int (*post_recv)(ibv_qp*, ibv_recv_wr*, ibv_recv_wr**) = nullptr;
   int (*post_srq_recv)(ibv_srq*, ibv_recv_wr*, ibv_recv_wr**) = nullptr;
   int (*req_notify_cq)(ibv_cq*, int) = nullptr;
+  // The provider's own, behind libibverbs' ibv_modify_qp and ibv_query_qp, which write ibv_qp::state. Not
+  // patched.
+  int (*modify_qp)(ibv_qp*, ibv_qp_attr*, int) = nullptr;
+  int (*query_qp)(ibv_qp*, ibv_qp_attr*, int, ibv_qp_init_attr*) = nullptr;
   int (*query_port)(ibv_context*, uint8_t, ibv_port_attr*, size_t) = nullptr;
   ibv_qp* (*create_qp_ex)(ibv_context*, ibv_qp_init_attr_ex*) = nullptr;
   ibv_cq_ex* (*create_cq_ex)(ibv_context*, ibv_cq_init_attr_ex*) = nullptr;

@@ -4,21 +4,16 @@
 
 #include "faultinject/preload/context.h"
 #include "faultinject/preload/process.h"
-#include "faultinject/preload/real.h"
 #include "faultinject/preload/slots.h"
 
 namespace faultinject {
 
-// ibv_qp::state stays as the program knows it, as with a device that fails by itself: libibverbs writes it in
-// the program's own ibv_modify_qp and ibv_query_qp alone.
+// By the provider's own function: ibv_modify_qp would write ibv_qp::state, which the program may read at any
+// time and which stays as the program knows it, as with a device that fails by itself.
 bool Context::move_to_err(QueuePair& qp) {
-  const ibv_qp_state before = shown_state(qp.qp);
-  const auto real = FAULTINJECT_REAL(kModifyQp, ibv_modify_qp);
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_ERR;
-  if (real == nullptr || real(qp.qp, &attributes, IBV_QP_STATE) != 0) return false;
-  put_state_back(qp.qp, before);
-  return true;
+  return slot_.modify_qp != nullptr && slot_.modify_qp(qp.qp, &attributes, IBV_QP_STATE) == 0;
 }
 
 bool Context::cut(QueuePair& qp, Fault& fault, uint64_t now, Effect effect, uint64_t since) {

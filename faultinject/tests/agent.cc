@@ -65,8 +65,8 @@ struct Pair {
   int timeout = 14, retries = 7;
   uint64_t remote_address = 0;
   uint32_t remote_key = 0, remote_number = 0;
-  ibv_ah* ah = nullptr;         // UD: where the next datagram goes
-  std::vector<ibv_ah*> other_ahs;  // and where those before it went
+  ibv_ah* ah = nullptr;              // UD: where the next datagram goes
+  std::vector<ibv_ah*> other_ahs;    // and where those before it went
   bool only_receives_sends = false;  // no access for anybody's writes and reads
 };
 
@@ -559,6 +559,29 @@ std::string qp_state(std::istringstream& in) {
          std::to_string(__atomic_load_n(&pairs.at(id).qp->state, __ATOMIC_RELAXED));
 }
 
+// gaze: a thread reads ibv_qp::state of every queue pair, over and over. gazed: ends it; how often it read
+// all of them, and how often one was ERR. No queue pair may be made or destroyed in between.
+std::thread gazer;
+std::atomic<bool> gazing{false};
+uint64_t gazes = 0, errs_gazed = 0;
+
+std::string gaze() {
+  gazing = true;
+  gazes = errs_gazed = 0;
+  gazer = std::thread([] {
+    for (; gazing.load(std::memory_order_relaxed); gazes++)
+      for (const Pair& pair : pairs)
+        errs_gazed += __atomic_load_n(&pair.qp->state, __ATOMIC_RELAXED) == IBV_QPS_ERR;
+  });
+  return "ok";
+}
+
+std::string gazed() {
+  gazing = false;
+  gazer.join();
+  return "ok " + std::to_string(gazes) + " " + std::to_string(errs_gazed);
+}
+
 std::string move_to(std::istringstream& in, ibv_qp_state state) {
   size_t id = 0;
   in >> id;
@@ -614,6 +637,30 @@ std::string stream(std::istringstream& in) {
   out << "ok " << took;
   for (const Flow& flow : flows) out << " " << flow.done * bytes << ":" << flow.ordered;
   return out.str();
+}
+
+// posts ID COUNT: so many writes of 8 bytes, 8 in flight; how many of them were refused with EIO.
+std::string posts(std::istringstream& in) {
+  size_t id = 0;
+  uint64_t count = 0, refused = 0, in_flight = 0;
+  in >> id >> count;
+  Pair& pair = pairs.at(id);
+  while (count > 0 || in_flight > 0) {
+    if (count > 0 && in_flight < 8) {
+      const int rc = post(pair, IBV_WR_RDMA_WRITE, count, 8, 0, true, false);
+      if (rc != 0 && rc != EIO) return "error post " + std::to_string(rc);
+      count--;
+      refused += rc != 0;
+      in_flight += rc == 0;
+      continue;
+    }
+    ibv_wc wcs[8];
+    const int done = poll_cq(pair.send_cq, 8, wcs);
+    for (int i = 0; i < done; i++)
+      if (wcs[i].status != IBV_WC_SUCCESS) return "error status " + std::to_string(wcs[i].status);
+    if (done > 0) in_flight -= uint64_t(done);
+  }
+  return "ok " + std::to_string(refused);
 }
 
 // hammer MS ID: one thread posts, two poll, one asks for states, until MS have passed. For data race
@@ -712,9 +759,12 @@ std::string answer(const std::string& line) {
     in >> id;
     return "ok " + std::to_string(__atomic_load_n(&pairs.at(id).qp->state, __ATOMIC_RELAXED));
   }
+  if (command == "gaze") return gaze();
+  if (command == "gazed") return gazed();
   if (command == "err") return move_to(in, IBV_QPS_ERR);
   if (command == "reset") return move_to(in, IBV_QPS_RESET);
   if (command == "stream") return stream(in);
+  if (command == "posts") return posts(in);
   if (command == "hammer") return hammer(in);
   if (command == "chain") return chain(in);
   if (command.rfind("register", 0) == 0) return try_to_register(command);

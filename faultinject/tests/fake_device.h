@@ -7,7 +7,9 @@
 #include <errno.h>
 #include <infiniband/verbs.h>
 
+#include <atomic>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <vector>
 
@@ -24,8 +26,10 @@ struct FakeDevice {
   std::deque<ibv_wc> completions;
   ibv_wc shown{};  // by the run that is under way
   bool failed = false;
-  std::mutex post_lock, poll_lock, data_lock;  // the last one: of what is above
-  uint64_t whole_batches = 0;                  // those of several WRs
+  std::mutex post_lock, poll_lock, data_lock;    // the last one: of what is above
+  std::atomic<ibv_qp_state> state{IBV_QPS_RTS};  // the device's own word, not ibv_qp::state
+  std::function<void()> in_modify;               // called before a modify takes effect
+  uint64_t whole_batches = 0;                    // those of several WRs
   std::vector<ibv_send_wr> batch;
   std::vector<ibv_sge> pieces;  // of the batch, one per WR
 
@@ -36,6 +40,11 @@ struct FakeDevice {
     extended.context.ops.post_send = post_send;
     extended.context.ops.poll_cq = poll_cq;
     extended.context.ops.req_notify_cq = [](ibv_cq*, int) { return 0; };
+    using Untyped = void (*)();
+    extended.context.ops._compat_modify_qp =
+        reinterpret_cast<void* (*)()>(reinterpret_cast<Untyped>(modify_qp));
+    extended.context.ops._compat_query_qp =
+        reinterpret_cast<void* (*)()>(reinterpret_cast<Untyped>(query_qp));
     extended.context.ops.post_recv = [](ibv_qp*, ibv_recv_wr*, ibv_recv_wr**) { return 0; };
     cq.context = &extended.context;
     cq.cq_context = this;
@@ -119,6 +128,16 @@ struct FakeDevice {
     completions.pop_front();
     cq.wr_id = shown.wr_id;
     cq.status = shown.status;
+    return 0;
+  }
+  static int modify_qp(ibv_qp* q, ibv_qp_attr* attributes, int mask) {
+    auto* fake = static_cast<FakeDevice*>(q->qp_context);
+    if (fake->in_modify) fake->in_modify();
+    if ((mask & IBV_QP_STATE) != 0) fake->state = attributes->qp_state;
+    return 0;
+  }
+  static int query_qp(ibv_qp* q, ibv_qp_attr* attributes, int, ibv_qp_init_attr*) {
+    attributes->qp_state = attributes->cur_qp_state = static_cast<FakeDevice*>(q->qp_context)->state;
     return 0;
   }
   static int post_send(ibv_qp* q, ibv_send_wr* wr, ibv_send_wr**) {

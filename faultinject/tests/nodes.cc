@@ -173,6 +173,16 @@ uint64_t Agent::get(uint64_t offset) {
   return answer.substr(0, 3) == "ok " ? std::stoull(answer.substr(3)) : 0;
 }
 
+void Agent::expect_no_err_gazed() {
+  std::istringstream answer(ask("gazed"));
+  std::string ok;
+  uint64_t gazes = 0, errs = 0;
+  answer >> ok >> gazes >> errs;
+  EXPECT_EQ(ok, "ok") << answer.str();
+  EXPECT_GT(gazes, 1000u);
+  EXPECT_EQ(errs, 0u) << "of " << gazes;
+}
+
 void connect(Agent& a, int qp_a, Agent& b, int qp_b) {
   const auto line = [](int qp, const Agent& peer, int peer_qp) {
     return "connect " + std::to_string(qp) + " " + std::to_string(peer.numbers.at(size_t(peer_qp))) + " " +

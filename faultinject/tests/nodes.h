@@ -47,6 +47,7 @@ class Agent {
   int port_state();
   int qp_state(int qp);
   uint64_t get(uint64_t offset);
+  void expect_no_err_gazed();  // by its thread that has read ibv_qp::state since "gaze"
 
   int pid() const { return pid_; }
   void kill_it();

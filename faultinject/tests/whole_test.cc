@@ -119,6 +119,35 @@ TEST_F(WholeTest, three_faults_strike_in_exactly_the_order_of_the_plan) {
   EXPECT_LE(t0[1] + 30 * kMs, t0[2]);
 }
 
+// Each round begins at one more WR, whichever process posts it, and strikes the next post of any of them.
+TEST_F(WholeTest, a_fault_repeats_at_every_twentieth_wr_of_eight_processes) {
+  constexpr int kProcesses = 8;
+  constexpr uint64_t kPosts = 10000, kEvery = 20, kRounds = kProcesses * kPosts / kEvery;
+  const uint32_t id = arm("{target: node0/nic0, kind: post_fail, errno: EIO, at: {wr: 20}, repeat: 60000}");
+  b = &agent("node1", "8");
+  ASSERT_NO_FATAL_FAILURE(b->open());
+  std::vector<Agent*> posters;
+  for (int i = 0; i < kProcesses; i++) {
+    Agent& poster = agent("node0", std::to_string(i));
+    posters.push_back(&poster);
+    ASSERT_NO_FATAL_FAILURE(poster.open());
+    poster.make_qp();
+    b->make_qp();
+    ASSERT_NO_FATAL_FAILURE(connect(poster, 0, *b, i));
+  }
+  for (Agent* each : posters) each->tell("posts 0 " + std::to_string(kPosts));
+  uint64_t refused = 0;
+  for (Agent* each : posters) {
+    const std::string answer = each->hear();
+    ASSERT_EQ(answer.substr(0, 3), "ok ") << answer;
+    refused += std::stoull(answer.substr(3));
+  }
+  EXPECT_LE(refused, kRounds);
+  EXPECT_GE(refused + kProcesses, kRounds) << "one that began in the last posts may find no other";
+  EXPECT_LE(refused, board.state(id).rounds);
+  EXPECT_EQ(count(id, Effect::kPostRefused), refused);
+}
+
 TEST_F(WholeTest, a_pattern_strikes_what_it_matches_and_nothing_else) {
   start();
   const uint32_t other = arm("{target: 'node*/nic[1-1]', kind: post_fail, count: all, at: now}");

@@ -105,6 +105,10 @@ void fill_operations(verbs_context& verbs) {
   context.ops.req_notify_cq = req_notify_cq;
   context.ops.post_send = post_send;
   context.ops.post_recv = post_recv;
+  // libibverbs keeps the provider's operations of before 2018 here, too, under names of no type.
+  using Untyped = void (*)();
+  context.ops._compat_modify_qp = reinterpret_cast<void* (*)()>(reinterpret_cast<Untyped>(modify_qp));
+  context.ops._compat_query_qp = reinterpret_cast<void* (*)()>(reinterpret_cast<Untyped>(query_qp));
 }
 
 }  // namespace vhca

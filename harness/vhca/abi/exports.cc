@@ -40,6 +40,9 @@ T* refuse() {
   return nullptr;
 }
 
+// What programs read of a queue pair at any time: libibverbs writes it, providers do not.
+void show_state(ibv_qp& qp, ibv_qp_state state) { __atomic_store_n(&qp.state, state, __ATOMIC_RELAXED); }
+
 }  // namespace
 
 extern "C" {
@@ -214,10 +217,14 @@ struct ibv_qp_ex* ibv_qp_to_qp_ex(struct ibv_qp* qp) {
   return vhca::qp_of(qp).is_extended ? &vhca::qp_of(qp) : nullptr;
 }
 int ibv_modify_qp(struct ibv_qp* qp, struct ibv_qp_attr* attr, int mask) {
-  return vhca::modify_qp(qp, attr, mask);
+  const int error = vhca::modify_qp(qp, attr, mask);
+  if (error == 0 && (mask & IBV_QP_STATE) != 0) show_state(*qp, attr->qp_state);
+  return error;
 }
 int ibv_query_qp(struct ibv_qp* qp, struct ibv_qp_attr* attr, int mask, struct ibv_qp_init_attr* init) {
-  return vhca::query_qp(qp, attr, mask, init);
+  const int error = vhca::query_qp(qp, attr, mask, init);
+  if (error == 0 && (mask & IBV_QP_STATE) != 0) show_state(*qp, attr->qp_state);
+  return error;
 }
 int ibv_query_qp_data_in_order(struct ibv_qp*, enum ibv_wr_opcode, uint32_t) { return 0; }
 int ibv_destroy_qp(struct ibv_qp* qp) { return vhca::destroy_qp(qp); }

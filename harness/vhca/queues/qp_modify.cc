@@ -142,9 +142,7 @@ int modify_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask) {
   if (to == IBV_QPS_ERR) {
     if (from != IBV_QPS_ERR) to_error(qp);
   } else if (to == IBV_QPS_RESET) {
-    const int error = to_reset(qp);
-    show_state(*ibqp, static_cast<ibv_qp_state>(qp.state()));
-    return error;
+    return to_reset(qp);
   } else {
     const std::lock_guard guard(qp.send_lock);
     if ((mask & IBV_QP_AV) && from == IBV_QPS_SQD && qp.send_ack != qp.drain_end)
@@ -163,7 +161,6 @@ int modify_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask) {
     if (from == IBV_QPS_SQD || to == IBV_QPS_SQD || from == IBV_QPS_SQE)
       runtime.schedule(qp, run_send_queue(qp, now_ns()));
   }
-  show_state(*ibqp, static_cast<ibv_qp_state>(qp.state()));
   return 0;
 }
 

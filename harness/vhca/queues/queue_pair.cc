@@ -157,7 +157,6 @@ int query_qp(ibv_qp* ibqp, ibv_qp_attr* attr, int, ibv_qp_init_attr* init) {
   attr->sq_draining = attr->qp_state == IBV_QPS_SQD && is_draining(qp);
   attr->cap = qp.init.cap;
   attr->path_mig_state = IBV_MIG_MIGRATED;
-  show_state(*ibqp, attr->qp_state);
   *init = qp.init;
   init->send_cq = qp.qp_base.send_cq;
   init->recv_cq = qp.qp_base.recv_cq;

@@ -15,9 +15,4 @@ int modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask);
 int query_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask, ibv_qp_init_attr* init);
 int destroy_qp(ibv_qp* qp);
 
-// Programs may look at ibv_qp::state, and several threads may change it.
-inline void show_state(ibv_qp& qp, ibv_qp_state state) {
-  __atomic_store_n(&qp.state, state, __ATOMIC_RELAXED);
-}
-
 }  // namespace vhca
