@@ -7,8 +7,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "harness/report/events.h"
 #include "harness/base/format.h"
+#include "harness/report/events.h"
 #include "harness/report/junit.h"
 #include "harness/report/testing/sample_result.h"
 #include "harness/report/terminal.h"
@@ -80,6 +80,17 @@ TEST(Golden, terminal_with_several_faults_and_pairs) {
   migrate.throughput.rounds_settled = 20;
   result.overheads.push_back({"migrate", "baseline", 20, 0.61, 1.24, 0.6, 1.22, {}, 20, 2.5, 4.1});
   expect_golden("several.txt", written(TerminalReporter(), sample_scenario(), result));
+}
+TEST(Golden, terminal_with_faults_that_were_not_sampled) {
+  const std::string text =
+      written(TerminalReporter(), sample_scenario(), sample_result_with_dropped_faults());
+  expect_golden("dropped.txt", text);
+  // Whatever the stored file says.
+  for (const char* line :
+       {"no sample: no operation was open", "migrate: 1 not sampled: no operation was open",
+        "migrate: 2 not sampled: no segment was in flight on the target",
+        "migrate: 1 recovered only once healed"})
+    EXPECT_NE(text.find(line), std::string::npos) << line;
 }
 TEST(Golden, junit) {
   expect_golden("pass.xml", written(JunitReporter(), sample_scenario(), sample_result()));

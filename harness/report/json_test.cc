@@ -59,6 +59,24 @@ TEST(ResultJson, says_null_for_what_is_not_known) {
   EXPECT_DOUBLE_EQ(json["runs"][1]["faults"][0]["t0_at_ms"], 2040.5);
 }
 
+TEST(ResultJson, says_which_faults_were_not_sampled_and_why) {
+  const Json json = written(sample_scenario(), sample_result_with_dropped_faults());
+  EXPECT_EQ(joined(schema_mismatches(schema(), json)), "");
+  const Json& run = json["runs"][1];
+  EXPECT_EQ(run["metrics"]["faults"],
+            (Json{{"planned", 5},
+                  {"witnessed", 5},
+                  {"sampled", 2},
+                  {"dropped", {{"no operation was open", 1}, {"no segment was in flight on the target", 2}}},
+                  {"unrecovered", 0},
+                  {"recovered_after_heal", 1}}));
+  EXPECT_EQ(run["faults"][0]["sampled"], false);
+  EXPECT_EQ(run["faults"][0]["why_not_sampled"], "no operation was open");
+  EXPECT_TRUE(run["faults"][0]["recover_ms"].is_null());
+  EXPECT_EQ(run["faults"][1]["sampled"], true);
+  EXPECT_TRUE(run["faults"][1]["why_not_sampled"].is_null());
+}
+
 TEST(ResultJson, says_what_balance_did_and_nothing_of_it_in_other_modes) {
   Scenario scenario = sample_scenario();
   RunResult result = sample_result();

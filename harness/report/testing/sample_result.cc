@@ -138,4 +138,30 @@ RunResult sample_result() {
   return result;
 }
 
+RunResult sample_result_with_dropped_faults() {
+  RunResult result = sample_result();
+  ModeResult& migrate = result.modes[1];
+  const FaultSample measured = migrate.faults[0];
+  FaultSample dropped = measured;
+  dropped.sampled = false;
+  dropped.detected_by.clear();
+  dropped.detected_ns = dropped.migrated_ns = dropped.recovered_ns = {};
+  dropped.detect_ms = dropped.migrate_ms = dropped.recover_ms = dropped.blackout_ms = {};
+  migrate.faults.clear();
+  for (size_t i = 0; i < 5; ++i) {
+    FaultSample& fault = migrate.faults.emplace_back(i == 1 || i == 4 ? measured : dropped);
+    fault.repetition = i;
+    fault.recovered_after_heal = i == 4;
+    if (!fault.sampled)
+      fault.why_not_sampled = i == 0 ? "no operation was open" : "no segment was in flight on the target";
+    if (!fault.sampled) migrate.faults_dropped[fault.why_not_sampled]++;
+  }
+  migrate.faults_planned = migrate.faults_witnessed = 5;
+  migrate.faults_sampled = 2;
+  migrate.faults_recovered_after_heal = 1;
+  for (Distribution* d : {&migrate.detect_ms, &migrate.migrate_ms, &migrate.recover_ms, &migrate.blackout_ms})
+    d->n = 2;
+  return result;
+}
+
 }  // namespace r2bench

@@ -11,4 +11,8 @@ namespace r2bench {
 Scenario sample_scenario();
 RunResult sample_result();
 
+/// The same with five repetitions in migrate: two were measured, the second of them only once it was healed;
+/// three took effect and could not be measured, for two reasons.
+RunResult sample_result_with_dropped_faults();
+
 }  // namespace r2bench
