@@ -8,12 +8,18 @@
 //     hang      nothing completes from then on                        stuck      test never returns
 //     crash     the process kills itself
 // An element has TESTNET_ELEMENT bytes (4 unless told).
+// Its CollNet (v12; sums of float32) sends every rank's data to every other; there the n-th message is the
+// n-th AllReduce of the group:
+//     corrupt   one byte of the result is changed                 drop       what one rank gave is left out
+//     shift     the result begins an element late                 duplicate  what one rank gave is added
+//     twice stale     it completes, the buffer of the result as it was
 //   TESTNET_BUSY=1         every second isend and irecv returns a NULL request
 //   TESTNET_UNSET=1        getProperties forgets maxP2pBytes
 //   TESTNET_DEVICES=n      2 unless told
 //   TESTNET_RATE=bytes/s   of each connection; 0 = as fast as it goes
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -25,9 +31,10 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "r2ccl/base/clock.h"
-#include "r2ccl/plugin/nccl_net_abi.h"
+#include "r2ccl/plugin/nccl_collnet_abi.h"
 
 namespace {
 
@@ -70,7 +77,7 @@ struct Request {
   uint32_t header = 0;
   bool done = false;
   int times = 1;
-  long number = 0;  // of the message in its comm
+  long number = 0;     // of the message in its comm
   std::string before;  // what the buffer held when a receive was posted that will be stale
 };
 
@@ -413,7 +420,146 @@ constexpr Net in_context() {
 
 }  // namespace
 
+namespace {
+
+/// The ranks of a CollNet group, joined by a connection each way.
+struct Group {
+  int rank = 0;
+  std::vector<Comm> to, from;  // by rank; that of this rank is not used
+  long operations = 0;
+  ~Group() {
+    for (const std::vector<Comm>* comms : {&to, &from})
+      for (const Comm& comm : *comms)
+        if (comm.fd >= 0) close(comm.fd);
+  }
+};
+
+struct AllReduce {
+  Group* group = nullptr;
+  float* result = nullptr;
+  long number = 0;
+  std::vector<std::vector<float>> data;  // by rank
+  std::vector<std::unique_ptr<Request>> requests;
+};
+
+ncclResult_t join(void* handles[], int ranks, int rank, void* listener, void** group_pointer) {
+  auto group = std::make_unique<Group>();
+  group->rank = rank;
+  group->to.resize(size_t(ranks));
+  group->from.resize(size_t(ranks));
+  for (int peer = 0; peer < ranks; ++peer) {
+    if (peer == rank) continue;
+    Comm& comm = group->to[size_t(peer)];
+    comm.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    comm.sending = true;
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = static_cast<Handle*>(handles[peer])->port;
+    if (connect(comm.fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 ||
+        send(comm.fd, &rank, sizeof(rank), MSG_NOSIGNAL) != sizeof(rank))
+      return fail("cannot join the group");
+  }
+  pollfd waiting{static_cast<Listener*>(listener)->fd, POLLIN, 0};
+  for (int come = 1; come < ranks; ++come) {
+    int peer = -1;
+    const int fd = poll(&waiting, 1, 30000) == 1 ? accept4(waiting.fd, nullptr, nullptr, SOCK_CLOEXEC) : -1;
+    if (fd < 0 || recv(fd, &peer, sizeof(peer), MSG_WAITALL) != sizeof(peer) || peer < 0 || peer >= ranks)
+      return fail("a rank did not join the group");
+    group->from[size_t(peer)].fd = fd;
+  }
+  *group_pointer = group.release();
+  return ncclSuccess;
+}
+
+ncclResult_t all_reduce(void* group_pointer, void* sent, void* received, size_t count, ncclDataType_t,
+                        ncclRedOp_t, void*, void*, void** request) {
+  Group& group = *static_cast<Group*>(group_pointer);
+  auto all = std::make_unique<AllReduce>();
+  all->group = &group;
+  all->result = static_cast<float*>(received);
+  all->number = group.operations++;
+  all->data.assign(group.to.size(), std::vector<float>(count));
+  const auto* own = static_cast<const float*>(sent);
+  all->data[size_t(group.rank)].assign(own, own + count);
+  for (size_t peer = 0; peer < group.to.size(); ++peer) {
+    if (peer == size_t(group.rank)) continue;
+    for (Comm* comm : {&group.to[peer], &group.from[peer]}) {
+      std::vector<float>& data = all->data[comm->sending ? size_t(group.rank) : peer];
+      all->requests.push_back(std::make_unique<Request>(
+          Request{comm, reinterpret_cast<char*>(data.data()), uint32_t(count * sizeof(float))}));
+      comm->queue.push_back(all->requests.back().get());
+    }
+  }
+  *request = all.release();
+  return ncclSuccess;
+}
+
+ncclResult_t test_all_reduce(void* request, int* done, int* size) {
+  auto* all = static_cast<AllReduce*>(request);
+  *done = 0;
+  for (const auto& one : all->requests)
+    if (!one->done && !advance(*one->comm)) return fail("a rank has left the group");
+  for (const auto& one : all->requests)
+    if (!one->done) return ncclSuccess;
+  const size_t count = all->data[0].size();
+  const size_t struck =
+      (size_t(all->group->rank) + 1) % all->data.size();  // whose data is lost, or comes twice
+  std::vector<float> sum(count);
+  for (size_t rank = 0; rank < all->data.size(); ++rank) {
+    const bool lost = rank == struck && fault().is("drop", all->number);
+    const bool twice = rank == struck && fault().is("duplicate", all->number);
+    for (int times = lost ? 0 : twice ? 2 : 1; times > 0; --times)
+      for (size_t i = 0; i < count; ++i) sum[i] += all->data[rank][i];
+  }
+  if (fault().is("corrupt", all->number)) reinterpret_cast<char*>(sum.data())[count / 2 * sizeof(float)] ^= 1;
+  if (fault().is("shift", all->number)) std::rotate(sum.begin(), sum.end() - 1, sum.end());
+  if (!fault().is("stale", all->number)) std::copy(sum.begin(), sum.end(), all->result);
+  *size = int(count * sizeof(float));
+  *done = 1;
+  delete all;
+  return ncclSuccess;
+}
+
+}  // namespace
+
 extern "C" {
+extern const ncclCollNet_v12_t ncclCollNetPlugin_v12;
+const ncclCollNet_v12_t ncclCollNetPlugin_v12 = {
+    "testnet",
+    [](void** context, uint64_t, ncclDebugLogger_t logger) {
+      *context = &g_context;
+      return init(logger);
+    },
+    devices,
+    properties<ncclNetProperties_v12_t>,
+    [](void* context, int device, void* handle, void** listener) {
+      return context == &g_context ? listen_on(device, handle, listener) : ncclInvalidArgument;
+    },
+    join,
+    [](ncclDataType_t type, ncclRedOp_t operation, int* supported) {
+      *supported = type == ncclFloat32 && operation == ncclSum;
+      return ncclSuccess;
+    },
+    reg,
+    reg_dma_buf,
+    dereg,
+    all_reduce,
+    nullptr,
+    nullptr,
+    [](void*, void*, int, void*, void** request) {
+      *request = nullptr;
+      return ncclSuccess;
+    },
+    test_all_reduce,
+    [](void* group) {
+      delete static_cast<Group*>(group);
+      return ncclSuccess;
+    },
+    close_listener,
+    nullptr,
+    [](void* context) { return context == &g_context ? ncclSuccess : ncclInvalidArgument; }};
+
 const ncclNet_v11_t ncclNetPlugin_v11 = in_context<ncclNet_v11_t, ncclNetProperties_v11_t>();
 const ncclNet_v12_t ncclNetPlugin_v12 = in_context<ncclNet_v12_t, ncclNetProperties_v12_t>();
 }
