@@ -18,12 +18,12 @@
 
 #include "r2ccl/balance/shares.h"
 #include "r2ccl/balance/splitter.h"
-#include "r2ccl/channel/path.h"
-#include "r2ccl/channel/process_context.h"
 #include "r2ccl/channel/request.h"
-#include "r2ccl/channel/retired_paths.h"
 #include "r2ccl/control/link.h"
 #include "r2ccl/health/rail_health.h"
+#include "r2ccl/path/path.h"
+#include "r2ccl/path/process_context.h"
+#include "r2ccl/path/retired_paths.h"
 #include "r2ccl/protocol/channel_end.h"
 #include "r2ccl/protocol/fence.h"
 #include "r2ccl/protocol/idle_time.h"
@@ -157,7 +157,7 @@ class Channel {
   virtual void on_ack_query(uint64_t received, Owned) = 0;
   virtual void on_received(const wire::Received& /*received*/, const Tick& /*tick*/) {}
   /// True: it counts.
-  virtual bool on_fenced(const wire::Fenced& fenced, const Tick& tick) = 0;
+  virtual bool peer_fenced(const wire::Fenced& fenced, const Tick& tick) = 0;
   /// Is something not confirmed yet that was sent?
   virtual bool unconfirmed(Owned) { return false; }
   /// Has the receiver said that it lacks what the NIC had reported?

@@ -264,7 +264,7 @@ void Channel::fence_given_up(const Tick& tick) {
 }
 
 void Channel::on_fenced(const wire::Fenced& fenced, const Tick& tick) {
-  if (!on_fenced(fenced, tick)) return;
+  if (!peer_fenced(fenced, tick)) return;
   fence_.peer_over(tick.alive, tick.now, fenced.stopped != 0, end_.phase());
   if (!fenced.stopped)
     R2_INFO("NET/R2CCL: channel %u: %s cannot fence its half of the path that is left", number_,

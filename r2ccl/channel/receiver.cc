@@ -227,7 +227,7 @@ void Receiver::on_ack_query(uint64_t /*received*/, Owned owned) {
   receiving_.on_ack_query(host);
 }
 
-bool Receiver::on_fenced(const wire::Fenced& fenced, const Tick& tick) {
+bool Receiver::peer_fenced(const wire::Fenced& fenced, const Tick& tick) {
   Actions actions(*this, tick);
   return ChannelEnd(receiving_.migration, actions).on_fenced(fenced.epoch, fenced.path, fenced.stopped != 0);
 }

@@ -22,7 +22,7 @@ class Receiver final : public Channel {
   void on_arrival(Path& path, const ibv_wc& completion, Owned) override;
   void after_drain(Path& path, Owned) override;
   void on_ack_query(uint64_t received, Owned) override;
-  bool on_fenced(const wire::Fenced& fenced, const Tick& tick) override;
+  bool peer_fenced(const wire::Fenced& fenced, const Tick& tick) override;
   void look_at_flush(Path& path, Owned) override;
   void forget_unflushed(uint32_t path, Owned) override;
   void fill_ledger(wire::Fenced& fenced, Owned) const override;

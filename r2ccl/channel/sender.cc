@@ -273,7 +273,7 @@ void Sender::on_received(const wire::Received& received, const Tick& tick) {
   sending_.on_received(actions, Messages{*this}, received.received, received.segments);
 }
 
-bool Sender::on_fenced(const wire::Fenced& fenced, const Tick& tick) {
+bool Sender::peer_fenced(const wire::Fenced& fenced, const Tick& tick) {
   Actions actions(*this, tick);
   return sending_.on_fenced(actions, fenced.epoch, fenced.path, fenced.stopped != 0, fenced.first_incomplete,
                             fenced.segments);

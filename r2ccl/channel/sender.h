@@ -44,7 +44,7 @@ class Sender final : public Channel {
   void waited(bool patient, Owned) override;
   void on_ack_query(uint64_t received, Owned) override;
   void on_received(const wire::Received& received, const Tick& tick) override;
-  bool on_fenced(const wire::Fenced& fenced, const Tick& tick) override;
+  bool peer_fenced(const wire::Fenced& fenced, const Tick& tick) override;
   bool unconfirmed(Owned) override;
   bool misses(Owned) const override { return sending_.misses(); }
   bool awaited() const override { return sending_.awaited(); }

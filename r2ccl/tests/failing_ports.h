@@ -12,7 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "r2ccl/channel/process_context.h"
+#include "r2ccl/path/process_context.h"
 #include "r2ccl/tests/faulting_net.h"
 
 namespace r2ccl::testing_support {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "r2ccl/channel/channel.h"
-#include "r2ccl/channel/retired_paths.h"
+#include "r2ccl/path/retired_paths.h"
 #include "r2ccl/tests/cost.h"
 #include "r2ccl/tests/faulting_net.h"
 #include "r2ccl/tests/traffic.h"

@@ -8,7 +8,7 @@
 #include <atomic>
 #include <random>
 
-#include "r2ccl/channel/process_context.h"
+#include "r2ccl/path/process_context.h"
 
 namespace r2ccl::testing_support {
 

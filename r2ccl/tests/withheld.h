@@ -9,7 +9,7 @@
 #include <deque>
 #include <mutex>
 
-#include "r2ccl/channel/process_context.h"
+#include "r2ccl/path/process_context.h"
 
 namespace r2ccl::testing_support {
 

@@ -20,9 +20,9 @@
 #include "harness/vhca/fabric_host.h"
 #include "r2ccl/base/clock.h"
 #include "r2ccl/channel/receiver.h"
-#include "r2ccl/channel/registrations.h"
 #include "r2ccl/channel/sender.h"
 #include "r2ccl/control/interface.h"
+#include "r2ccl/path/registrations.h"
 
 namespace {
 

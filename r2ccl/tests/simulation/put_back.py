@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 
-C, P = 'r2ccl/channel/', 'r2ccl/protocol/'
+C, P, S = 'r2ccl/channel/', 'r2ccl/protocol/', 'r2ccl/service/'
 # name: [(file, what is there, what is put there)]
 DEFECTS = {
     # defects that there were
@@ -29,7 +29,7 @@ DEFECTS = {
     'a silent connection is kept for 10 s': [('r2ccl/control/socket.cc', 'is_short ? 1\'000 : 10\'000', '10\'000'), ('r2ccl/control/socket.cc', 'TCP_KEEPIDLE, is_short ? 1 : 2', 'TCP_KEEPIDLE, 9')],
     'a silent connection counts as turned away': [(C + 'outage.cc', 'link_.asking() && !silent;', 'link_.asking();')],
     'the peer\'s last ACK is taken for the NIC\'s completion': [(C + 'sender.h', 'ledger.confirmed(close.received); }', 'ledger.released(close.received); }')],
-    'the deaf channel': [(C + 'service.cc', '  entry.watched_fd = fd;\n  entry.watched_connection', '  entry.unwatched = false;\n  entry.watched_fd = fd;\n  entry.watched_connection')],
+    'the deaf channel': [(S + 'service.cc', '  entry.watched_fd = fd;\n  entry.watched_connection', '  entry.unwatched = false;\n  entry.watched_fd = fd;\n  entry.watched_connection')],
     'the shared backup of two NICs': [(C + 'spreading.cc', '    double carried = load.on(backup.nic);\n', '    return backup.crosses ? 2.0 : 1.0;\n    double carried = load.on(backup.nic);\n'),
                                       (C + 'spreading.cc', 'void Channel::step_spread(const Tick& tick) {\n', 'void Channel::step_spread(const Tick& tick) {\n  if (tick.now > 0) return;\n')],
     'the abandoned connect': [(C + 'channel.cc', 'if (owner_.load() != Owner::kAwaited) return;', 'if (owner_.load() >= Owner::kTaken) return;')],

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "r2ccl/channel/registrations.h"
+#include "r2ccl/path/registrations.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

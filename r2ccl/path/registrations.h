@@ -7,8 +7,9 @@
 #include <memory>
 #include <mutex>
 
-#include "r2ccl/channel/net.h"
-#include "r2ccl/channel/process_context.h"
+#include "r2ccl/base/result.h"
+#include "r2ccl/path/buffer_memory.h"
+#include "r2ccl/path/process_context.h"
 
 namespace r2ccl {
 

@@ -4,7 +4,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "r2ccl/channel/ownership.h"
+#include "r2ccl/path/ownership.h"
 
 namespace r2ccl {
 

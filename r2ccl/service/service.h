@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "r2ccl/channel/channel.h"
-#include "r2ccl/channel/node_demand.h"
 #include "r2ccl/channel/receiver.h"
 #include "r2ccl/control/socket.h"
+#include "r2ccl/service/node_demand.h"
 #include "r2ccl/trace/metrics.h"
 
 namespace r2ccl {
@@ -125,6 +125,7 @@ class Service {
   std::thread thread_;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> stopped_{false};
+  static constexpr uint64_t kListenAgainNs = 50'000'000;
   std::atomic<uint64_t> listen_again_{0};  // now; when it cannot accept or be watched for lack of something
   bool scarce_told_ = false;
   control::Descriptor epoll_;

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "r2ccl/base/clock.h"
-#include "r2ccl/channel/service.h"
+#include "r2ccl/service/service.h"
 
 namespace r2ccl {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "r2ccl/channel/service.h"
+#include "r2ccl/service/service.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -26,7 +26,6 @@ namespace {
 
 // The 'alive' clock advances at most this much per round: a round that took longer was our own pause.
 constexpr uint64_t kLongestStepNs = 2 * kNsPerMs;
-constexpr uint64_t kListenAgainNs = 50 * kNsPerMs;
 constexpr uint64_t kPortLookNs = 500 * kNsPerMs;
 constexpr int kRateLookMs = 25;
 constexpr long kHotPauseNs = 20'000;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "r2ccl/channel/retired_paths.h"
+#include "r2ccl/path/retired_paths.h"
 
 #include <algorithm>
 #include <functional>

@@ -17,9 +17,10 @@
 #include <utility>
 #include <vector>
 
-#include "r2ccl/channel/net.h"
-#include "r2ccl/channel/nic_workers.h"
-#include "r2ccl/channel/ownership.h"
+#include "r2ccl/base/result.h"
+#include "r2ccl/path/nic_workers.h"
+#include "r2ccl/path/ownership.h"
+#include "r2ccl/protocol/limits.h"
 #include "r2ccl/protocol/migration.h"
 #include "r2ccl/protocol/wire.h"
 #include "r2ccl/trace/event.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "r2ccl/channel/path.h"
+#include "r2ccl/path/path.h"
 
 #include <sodium.h>
 #include <sys/mman.h>

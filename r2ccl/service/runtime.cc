@@ -16,10 +16,10 @@
 #include <optional>
 
 #include "r2ccl/base/log.h"
-#include "r2ccl/channel/net.h"
-#include "r2ccl/channel/registrations.h"
 #include "r2ccl/channel/sender.h"
-#include "r2ccl/channel/service.h"
+#include "r2ccl/path/registrations.h"
+#include "r2ccl/service/net.h"
+#include "r2ccl/service/service.h"
 #include "r2ccl/topology/topology.h"
 
 namespace r2ccl {

@@ -14,8 +14,8 @@
 #include <memory>
 #include <vector>
 
-#include "r2ccl/channel/nic_workers.h"
-#include "r2ccl/channel/path.h"
+#include "r2ccl/path/nic_workers.h"
+#include "r2ccl/path/path.h"
 
 namespace r2ccl {
 

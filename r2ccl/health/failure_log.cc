@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "r2ccl/channel/failure_log.h"
+#include "r2ccl/health/failure_log.h"
 
 #include <algorithm>
 #include <cstdio>

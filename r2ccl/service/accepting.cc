@@ -13,13 +13,12 @@
 #include "r2ccl/base/clock.h"
 #include "r2ccl/base/log.h"
 #include "r2ccl/channel/receiver.h"
-#include "r2ccl/channel/service.h"
+#include "r2ccl/service/service.h"
 
 namespace r2ccl {
 namespace {
 
 constexpr uint64_t kHelloBoundNs = 10'000 * kNsPerMs;
-constexpr uint64_t kListenAgainNs = 50 * kNsPerMs;
 constexpr size_t kHelloFrameBytes = control::kHeaderBytes + sizeof(wire::Hello);
 constexpr size_t kMostPending = 4096;
 
