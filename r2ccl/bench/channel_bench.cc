@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "harness/vhca/fabric/fabric_host.h"
-#include "r2ccl/channel/net.h"
-#include "r2ccl/channel/path.h"
+#include "r2ccl/path/path.h"
+#include "r2ccl/service/net.h"
 
 namespace {
 

@@ -19,22 +19,22 @@ constexpr uint64_t kLongestLookNs = 150 * kNsPerMs;  // a round that took longer
 
 }  // namespace
 
-Channel::Channel(Core& core, MigrationEnd& end, bool sender, int home_nic, control::Stream stream,
-                 const control::Token& token)
-    : core_(core),
+Channel::Channel(ProcessContext& context, MigrationEnd& end, bool sender, int home_nic,
+                 control::Stream stream, const control::Token& token)
+    : context_(context),
       memory_(ChannelMemory::make()),
       link_(std::move(stream), token, sender),
       sender_(sender),
       number_(g_next_number.fetch_add(1)),
       home_nic_(home_nic),
       created_(now_ns()),
-      home_rail_({nanoseconds(core.config.failback_settle), kFirstFailbackWaitNs,
-                  nanoseconds(core.config.failback_ceiling)}),
-      spread_timer_(nanoseconds(core.config.failback_settle), nanoseconds(core.config.failback_ceiling),
-                    core.process + number_ * 0x9e3779b97f4a7c15),
-      stall_(nanoseconds(core.config.suspect_after), nanoseconds(core.config.stuck_after)),
+      home_rail_({nanoseconds(context.config.failback_settle), kFirstFailbackWaitNs,
+                  nanoseconds(context.config.failback_ceiling)}),
+      spread_timer_(nanoseconds(context.config.failback_settle), nanoseconds(context.config.failback_ceiling),
+                    context.process + number_ * 0x9e3779b97f4a7c15),
+      stall_(nanoseconds(context.config.suspect_after), nanoseconds(context.config.stuck_after)),
       end_(end),
-      fence_(sender, nanoseconds(core.config.fence_bound), nanoseconds(core.config.fence_delay)) {}
+      fence_(sender, nanoseconds(context.config.fence_bound), nanoseconds(context.config.fence_delay)) {}
 
 // Nearly always nothing is left to do: see begin_closing().
 Channel::~Channel() {
@@ -61,7 +61,7 @@ std::string Channel::peer_name() const {
 }
 
 std::string Channel::rail_name(int local, int remote) const {
-  return "NIC " + nic_name(local) + " of " + core_.host + " to NIC " + peer_nic_name(remote) + " of " +
+  return "NIC " + nic_name(local) + " of " + context_.host + " to NIC " + peer_nic_name(remote) + " of " +
          peer_name();
 }
 
@@ -73,12 +73,12 @@ Request* Channel::free_request(uint64_t message) {
   return &request;
 }
 
-bool Channel::drain(Path& path, HasTurn turn) {
+bool Channel::drain(Path& path, Owned owned) {
   if (!path.data) return false;  // fenced by destroying it: what it has not reported yet will be replayed
   std::array<ibv_wc, kBatch> completions;
   const int count = path.queue.poll(completions);
   if (count < 0) {
-    if (carries(path)) suspect(path, IBV_WC_FATAL_ERR, turn);
+    if (carries(path)) suspect(path, IBV_WC_FATAL_ERR, owned);
     return false;
   }
   for (int i = 0; i < count; ++i) {
@@ -86,60 +86,60 @@ bool Channel::drain(Path& path, HasTurn turn) {
     const auto kind = uint32_t(completion.wr_id >> 32);
     const auto detail = uint32_t(completion.wr_id);
     if (kind == Path::kWorkSentinel) {
-      // Carried out, it tells that the QP is in ERR in its driver's words only.
+      // Carried out, it shows that the QP is in ERR for its driver only.
       if (completion.status != IBV_WC_SUCCESS) path.sentinel(detail);
     } else if (completion.status != IBV_WC_SUCCESS) {
-      if (carries(path)) suspect(path, completion.status, turn);
+      if (carries(path)) suspect(path, completion.status, owned);
     } else {
       switch (kind) {
         case Path::kWorkData:
           ++path.completed;
           count_progress();
-          on_data_sent(path, detail, turn);
+          on_data_sent(path, detail, owned);
           break;
         case Path::kWorkCts:
           path.completed = detail;
           break;
         case Path::kWorkReceive:
           count_progress();
-          on_arrival(path, completion, turn);
+          on_arrival(path, completion, owned);
           break;
         default:
           break;
       }
     }
   }
-  if (count > 0) after_drain(path, turn);
-  if (path.flushes()) look_at_flush(path, turn);
+  if (count > 0) after_drain(path, owned);
+  if (path.flushes()) look_at_flush(path, owned);
   return size_t(count) == completions.size();
 }
 
-void Channel::drain_all(HasTurn turn) {
+void Channel::drain_all(Owned owned) {
   for (auto& path : paths_) {
-    if ((!carries(*path) && path->state != PathState::kFencing) || path->in_hand()) continue;
+    if ((!carries(*path) && path->state != PathState::kFencing) || path->worker_busy()) continue;
     for (uint32_t handled = 0; handled < Path::kReceiveDepth + Path::kSendDepth; handled += kBatch)
-      if (!drain(*path, turn)) break;
+      if (!drain(*path, owned)) break;
   }
 }
 
-void Channel::suspect(Path& path, ibv_wc_status status, HasTurn turn) {
-  if (path.condemned || peer_closed_) return;
+void Channel::suspect(Path& path, ibv_wc_status status, Owned owned) {
+  if (path.failure || peer_closed_) return;
   path.last_status = status;
-  if (!core_.resilient()) {
+  if (!context_.resilient()) {
     fail(Error{ErrorCode::kNicFailed, rail_name(path) + ": " + verbs::describe(status) + " on channel " +
                                           std::to_string(number_) + "; R2CC_MODE=0 has no other path"});
     return;
   }
   if (!advance(Status::kMigrating)) return;
-  path.condemn(trace::DetectedBy::kCompletion, verbs::describe(status), turn);
+  path.mark_failed(trace::DetectedBy::kCompletion, verbs::describe(status), owned);
   suspected_.store(true, std::memory_order_release);
-  core_.kick();
+  context_.kick();
 }
 
-void Channel::suspect_post(Path& path, int error, HasTurn turn) {
+void Channel::suspect_post(Path& path, int error, Owned owned) {
   R2_WARN("NET/R2CCL: channel %u: posting on %s failed: %s", number_, rail_name(path).c_str(),
           std::strerror(error));
-  suspect(path, IBV_WC_GENERAL_ERR, turn);
+  suspect(path, IBV_WC_GENERAL_ERR, owned);
 }
 
 void Channel::fail(Error error) {
@@ -148,7 +148,7 @@ void Channel::fail(Error error) {
   if (now == Status::kFailed || now == Status::kClosed) return;
   error_ = std::move(error);
   status_.store(Status::kFailed, std::memory_order_release);
-  core_.kick();
+  context_.kick();
 }
 
 void Channel::out_of_memory() noexcept {
@@ -171,12 +171,13 @@ bool Channel::advance(Status to) {
 void Channel::close_and_wait() {
   std::unique_lock lock(close_mutex_);
   close_requested.store(true, std::memory_order_release);
-  core_.kick();
+  context_.kick();
   // The NICs' workers destroy the QPs. One whose driver does not answer is not waited for: see
-  // Graveyard::closed().
+  // RetiredPaths::closed().
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
   while (!close_done_.wait_for(lock, std::chrono::milliseconds(50), [this] { return torn_down_; })) {
-    if (core_.ended.load(std::memory_order_acquire)) return;  // the process exits: nobody is there to do it
+    if (context_.ended.load(std::memory_order_acquire))
+      return;  // the process exits: nobody is there to do it
     if (std::chrono::steady_clock::now() < deadline) continue;
     R2_WARN("NET/R2CCL: channel %u could not be torn down within 5 s", number_);
     return;
@@ -185,25 +186,25 @@ void Channel::close_and_wait() {
 
 // --- service thread -------------------------------------------------------------------------------------
 
-// NCCL may end a communicator that is being made without a word. (A process that is stopped asks for nothing;
-// its time does not count.)
+// NCCL may abort a communicator while it is being made, silently. (A process that is stopped asks for
+// nothing; its time does not count.)
 void Channel::look_for_owner(const Tick& tick) {
   if (owner_.load() != Owner::kAwaited) return;
   const uint64_t before = std::exchange(asked_look_, tick.now);
   unasked_for_ += before == 0 ? 0 : std::min(tick.now - before, kLongestLookNs);
   if (asked_.exchange(false)) unasked_for_ = 0;
-  if (unasked_for_ <= nanoseconds(core_.config.connect_bound)) return;
+  if (unasked_for_ <= nanoseconds(context_.config.connect_bound)) return;
   Owner awaited = Owner::kAwaited;
   if (!owner_.compare_exchange_strong(awaited, Owner::kGivenUp)) return;
   R2_INFO("NET/R2CCL: channel %u: nobody has asked for it for %lld ms (R2CC_CONNECT_MS); it is closed",
-          number_, static_cast<long long>(core_.config.connect_bound.count()));
+          number_, static_cast<long long>(context_.config.connect_bound.count()));
   close_requested.store(true, std::memory_order_release);
 }
 
 Urgency Channel::step(const Tick& tick) {
   look_for_owner(tick);
   const bool closes = closing_ || close_requested.load(std::memory_order_acquire);
-  if (closes || status() == Status::kFailed) core_.incidents.gave_up(this);
+  if (closes || status() == Status::kFailed) context_.failure_log.gave_up(this);
   if (closes && !settles(tick)) {
     step_closing(tick);
     return Urgency::kBusy;
@@ -214,13 +215,13 @@ Urgency Channel::step(const Tick& tick) {
     if (!greeted_) outage_ = Outage{};
     if (outage_.lasts)
       step_outage(tick);  // the peer is to learn the reason, for as long as it may wait for it
-    if (outage_.lasts && tick.now - outage_.began > nanoseconds(core_.config.control_bound)) {
+    if (outage_.lasts && tick.now - outage_.began > nanoseconds(context_.config.control_bound)) {
       outage_.lasts = false;
       link_.close();
     }
     return outage_.lasts ? Urgency::kBusy : Urgency::kIdle;
   }
-  if (setting_up() && tick.now > created_ + nanoseconds(core_.config.connect_bound)) {
+  if (setting_up() && tick.now > created_ + nanoseconds(context_.config.connect_bound)) {
     fail(Error{ErrorCode::kSystem, too_late()});
     return Urgency::kBusy;
   }
@@ -235,7 +236,7 @@ Urgency Channel::step(const Tick& tick) {
     step_opening(tick);
   else
     step_receiver_proofs(tick);
-  if (!core_.resilient()) return status() == Status::kConnecting ? Urgency::kBusy : Urgency::kIdle;
+  if (!context_.resilient()) return status() == Status::kConnecting ? Urgency::kBusy : Urgency::kIdle;
   if (status() != Status::kConnecting) {
     step_watchdog(tick);
     if (status() == Status::kFailed || peer_closed_) return Urgency::kBusy;
@@ -243,14 +244,14 @@ Urgency Channel::step(const Tick& tick) {
     if (sender_) {
       note_traffic(tick);
       step_failback(tick);
-      if (core_.balances())
+      if (context_.balances())
         step_balance(tick);
       else
         step_spread(tick);
     }
   }
-  for (auto& path : graveyard_.buried()) look_at_probe(*path, tick);
-  graveyard_.dig(*core_.workers, tick.now, end_.phase() == Phase::kRunning);
+  for (auto& path : retired_paths_.retired()) look_at_probe(*path, tick);
+  retired_paths_.destroy_expired(*context_.workers, tick.now, end_.phase() == Phase::kRunning);
   return closes ? Urgency::kWatching : urgency(tick);
 }
 
@@ -265,8 +266,8 @@ Urgency Channel::urgency(const Tick& tick) const {
       (phase == Phase::kChoosing && probing))
     return Urgency::kHot;
   if (phase == Phase::kChoosing || probing) return Urgency::kWatching;
-  return quiet_.asks() || phase != Phase::kRunning || awaited() || outage_.lasts || opening_.path != 0 ||
-                 probation_path_ != 0 || spread_path_ != 0 || !graveyard_.buried().empty() ||
+  return idle_time_.asks() || phase != Phase::kRunning || awaited() || outage_.lasts || opening_.path != 0 ||
+                 probation_path_ != 0 || spread_path_ != 0 || !retired_paths_.retired().empty() ||
                  status() == Status::kConnecting || failback_is_near || (sender_ && lacks_standby(tick))
              ? Urgency::kBusy
              : Urgency::kIdle;

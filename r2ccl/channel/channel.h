@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // One direction between two ranks: what both ends have in common. Its parts: the control connection (and what
 // happens when it breaks: outage.cc), the set of paths (paths.cc, openings.cc, lanes.cc), the watchdog and
-// the migration protocol (watchdog.cc, migration.cc, fence.cc), all run by the service thread; and the turn
-// that keeps the progress thread's data path apart from them. Sender and Receiver add the messages.
+// the migration protocol (watchdog.cc, migration.cc, fence.cc), all run by the service thread; and its
+// ownership, which keeps the progress thread's data path apart from them. Sender and Receiver add the
+// messages.
 #pragma once
 
 #include <array>
@@ -17,16 +18,16 @@
 
 #include "r2ccl/balance/shares.h"
 #include "r2ccl/balance/splitter.h"
-#include "r2ccl/channel/core.h"
-#include "r2ccl/channel/graveyard.h"
-#include "r2ccl/channel/path.h"
 #include "r2ccl/channel/request.h"
 #include "r2ccl/control/link.h"
 #include "r2ccl/health/rail_health.h"
-#include "r2ccl/protocol/conduct.h"
+#include "r2ccl/path/path.h"
+#include "r2ccl/path/process_context.h"
+#include "r2ccl/path/retired_paths.h"
+#include "r2ccl/protocol/channel_end.h"
 #include "r2ccl/protocol/fence.h"
+#include "r2ccl/protocol/idle_time.h"
 #include "r2ccl/protocol/migration.h"
-#include "r2ccl/protocol/quiet.h"
 #include "r2ccl/protocol/rail_record.h"
 #include "r2ccl/protocol/stall_timer.h"
 #include "r2ccl/protocol/wire.h"
@@ -60,7 +61,7 @@ class Channel {
     return owner_.compare_exchange_strong(awaited, Owner::kTaken) || awaited == Owner::kTaken;
   }
   bool is_sender() const { return sender_; }
-  Core& core() { return core_; }
+  ProcessContext& context() { return context_; }
   int home_nic() const { return home_nic_; }
   /// Bit l: traffic on the straight rail of local NIC l crosses sockets, at one end or the other.
   uint8_t far_rails() const;
@@ -114,87 +115,87 @@ class Channel {
   std::atomic<bool> close_requested{false};
 
  protected:
-  Channel(Core& core, MigrationEnd& end, bool sender, int home_nic, control::Stream stream,
+  Channel(ProcessContext& context, MigrationEnd& end, bool sender, int home_nic, control::Stream stream,
           const control::Token& token);
 
   // --- for Sender and Receiver ---
   static constexpr size_t kBatch = 16;  ///< completions handled at once
   /// Handles up to a batch of completions of `path`. True: there may be more.
-  bool drain(Path& path, HasTurn);
+  bool drain(Path& path, Owned);
   /// All that can be had of paths that carry or are being fenced, and in nobody's hands.
-  void drain_all(HasTurn);
-  virtual void on_data_sent(Path& /*path*/, uint32_t /*detail*/, HasTurn) {}
-  virtual void on_arrival(Path& /*path*/, const ibv_wc& /*completion*/, HasTurn) {}
+  void drain_all(Owned);
+  virtual void on_data_sent(Path& /*path*/, uint32_t /*detail*/, Owned) {}
+  virtual void on_arrival(Path& /*path*/, const ibv_wc& /*completion*/, Owned) {}
   /// Of a path that flushes: whether a flush is back, and whether another is wanted.
-  virtual void look_at_flush(Path& /*path*/, HasTurn) {}
+  virtual void look_at_flush(Path& /*path*/, Owned) {}
   /// The path is left, and its ledger is about to be said: what it brought and no flush has shown is missing.
-  virtual void forget_unflushed(uint32_t /*path*/, HasTurn) {}
+  virtual void forget_unflushed(uint32_t /*path*/, Owned) {}
   /// After a batch: acknowledge, and so on.
-  virtual void after_drain(Path& /*path*/, HasTurn) {}
+  virtual void after_drain(Path& /*path*/, Owned) {}
   /// The first error on a path that carries traffic: nothing is posted any more, the service thread takes
   /// over.
-  void suspect(Path& path, ibv_wc_status status, HasTurn);
-  void suspect_post(Path& path, int error, HasTurn);
+  void suspect(Path& path, ibv_wc_status status, Owned);
+  void suspect_post(Path& path, int error, Owned);
   void fail(Error error);
 
   /// What the protocol decides is carried out by it: protocol/.
-  class Deeds;
-  class FenceDeeds;
+  class Actions;
+  class FenceActions;
   /// The receiver fills in what it has.
-  virtual void fill_ledger(wire::Fenced& /*fenced*/, HasTurn) const {}
-  /// A path has been fenced, and active() carries on. `moved`: it is another path than before. Needs the
-  /// turn.
-  virtual void carries_on(bool moved, HasTurn) = 0;
+  virtual void fill_ledger(wire::Fenced& /*fenced*/, Owned) const {}
+  /// A path has been fenced, and active() carries on. `moved`: it is another path than before. Needs
+  /// ownership.
+  virtual void carries_on(bool moved, Owned) = 0;
   /// A path with something posted that a working QP would have completed by now; or nullptr.
-  virtual Path* standing_still(HasTurn) const = 0;
-  bool work_requests_open(HasTurn turn) const { return standing_still(turn) != nullptr; }
-  /// Nothing has come for long although probes are answered; when `patient`, for longer still. Needs the
-  /// turn.
-  virtual void waited(bool patient, HasTurn) = 0;
+  virtual Path* standing_still(Owned) const = 0;
+  bool work_requests_open(Owned owned) const { return standing_still(owned) != nullptr; }
+  /// Nothing has come for long although probes are answered; when `patient`, for longer still. Needs
+  /// ownership.
+  virtual void waited(bool patient, Owned) = 0;
   /// The peer asks what has been received; or, as the receiver, has received everything before that message,
   /// and waits.
-  virtual void hear_remind(uint64_t received, HasTurn) = 0;
-  virtual void hear_received(const wire::Received& /*received*/, const Tick& /*tick*/) {}
+  virtual void on_ack_query(uint64_t received, Owned) = 0;
+  virtual void on_received(const wire::Received& /*received*/, const Tick& /*tick*/) {}
   /// True: it counts.
-  virtual bool hear_fenced(const wire::Fenced& fenced, const Tick& tick) = 0;
+  virtual bool peer_fenced(const wire::Fenced& fenced, const Tick& tick) = 0;
   /// Is something not confirmed yet that was sent?
-  virtual bool unconfirmed(HasTurn) { return false; }
+  virtual bool unconfirmed(Owned) { return false; }
   /// Has the receiver said that it lacks what the NIC had reported?
-  virtual bool misses(HasTurn) const { return false; }
+  virtual bool misses(Owned) const { return false; }
   /// The receiver waits, and what was sent is not confirmed. look_if_awaited(): is it still?
   virtual bool awaited() const { return false; }
   virtual void look_if_awaited() {}
   /// While it looks for a path: does time count? `wanted`: for the program's sake.
   virtual bool misses_a_path(bool wanted) { return wanted; }
   /// Is a request open that what has been seen so far does not complete?
-  virtual bool lacking(HasTurn) const = 0;
-  virtual wire::Close closing_words() const = 0;
-  virtual void peer_closed(const wire::Close& close, HasTurn) = 0;
+  virtual bool lacking(Owned) const = 0;
+  virtual wire::Close closing_message() const = 0;
+  virtual void peer_closed(const wire::Close& close, Owned) = 0;
   /// Sender: the receiver has everything; a request that is open waits for its NIC's report.
-  virtual bool waits_for_nic_alone(HasTurn) const { return false; }
+  virtual bool waits_for_nic_alone(Owned) const { return false; }
   /// … which no NIC will give any more: all queue pairs are destroyed.
-  virtual void nothing_is_sent(HasTurn) {}
+  virtual void nothing_is_sent(Owned) {}
   /// Up to 64 names for messages: the peer's host and process.
   std::string peer_name() const;
   uint32_t peer_copied_bytes() const { return peer_hello_.copied_bytes; }
-  std::string nic_name(int nic) const { return core_.devices[size_t(nic)].name(); }
+  std::string nic_name(int nic) const { return context_.devices[size_t(nic)].name(); }
   std::string peer_nic_name(int nic) const { return peer_hello_.nic_names[nic]; }
   std::string rail_name(int local, int remote) const;
   std::string rail_name(const Path& path) const { return rail_name(path.local_nic(), path.remote_nic()); }
 
   void emit(trace::EventType type, int nic, uint64_t a = 0, uint64_t b = 0, uint64_t c = 0) const;
   Path* active() const { return active_; }
-  /// Paths that carry pieces beside active().
-  const std::vector<Path*>& lanes(HasTurn) const { return lanes_; }
+  /// Paths that carry segments beside active().
+  const std::vector<Path*>& lanes(Owned) const { return lanes_; }
   bool carries(const Path& path) const {
     return path.state == PathState::kActive || path.state == PathState::kLane;
   }
   Path* carrying(uint32_t id) const;
   /// The lanes have changed, or what each is to carry: shares[i] of lane i, the active path being number 0.
   ///
-  virtual void spread(std::span<const balance::LaneShare> /*shares*/, HasTurn) {}
+  virtual void spread(std::span<const balance::LaneShare> /*shares*/, Owned) {}
   /// Is everything over that a lane has carried?
-  virtual bool rests(const Path& /*path*/, HasTurn) const { return false; }
+  virtual bool rests(const Path& /*path*/, Owned) const { return false; }
   /// Bit i: what is being sent lies across sockets from NIC i, here and at the peer.
   void memory_is_far(uint8_t local_nics, uint8_t peer_nics) {
     far_nics_.store(uint16_t(local_nics | peer_nics << 8), std::memory_order_relaxed);
@@ -209,19 +210,19 @@ class Channel {
     progress_.store(progress_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
   void opened_request() {
-    if (!busy()) quiet_.begin();
+    if (!busy()) idle_time_.begin();
     in_use_.store(in_use_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
   /// A test() that found nothing new.
-  void nothing_new(HasTurn turn) {
-    if (quiet_.empty_test() && core_.resilient()) look_at_silence(turn);
+  void nothing_new(Owned owned) {
+    if (idle_time_.empty_test() && context_.resilient()) look_at_silence(owned);
   }
   /// A post that finds no room in the queue of `path`. With nothing open nobody tests, so
   /// that whoever posts looks for what has completed; and the watchdog watches as over an open request.
-  Request* no_room(Path& path, HasTurn turn) {
+  Request* no_room(Path& path, Owned owned) {
     crowded_.store(true, std::memory_order_relaxed);
-    if (!busy() || ++refused_posts_ % kRefusedPostsPerLook == 0) drain(path, turn);
-    nothing_new(turn);
+    if (!busy() || ++refused_posts_ % kRefusedPostsPerLook == 0) drain(path, owned);
+    nothing_new(owned);
     return nullptr;
   }
   /// The progress thread wants to post and cannot: time without a path counts.
@@ -234,8 +235,8 @@ class Channel {
     in_use_.store(in_use_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
   }
 
-  Core& core_;
-  Turn turn_;
+  ProcessContext& context_;
+  ChannelOwnership ownership_;
   const std::shared_ptr<ChannelMemory> memory_;
   std::array<Request, wire::kRingLines> requests_;
 
@@ -258,7 +259,7 @@ class Channel {
   static constexpr uint64_t kDemandNs = 1'000'000'000;
   static constexpr uint64_t kFirstPatienceNs = 2'000'000'000;
   static constexpr uint64_t kMostPatienceNs = 8'000'000'000;
-  void look_at_silence(HasTurn);
+  void look_at_silence(Owned);
 
   enum class Owner : uint8_t { kTaken, kAwaited, kGivenUp };
   void look_for_owner(const Tick& tick);
@@ -268,8 +269,8 @@ class Channel {
 
   // paths (paths.cc)
   Path* find(uint32_t id);
-  void hand(Path& path, const char* call, Result<void> (Path::*work)());
-  void bury(uint32_t id);
+  void run_on_worker(Path& path, const char* call, Result<void> (Path::*work)());
+  void retire(uint32_t id);
   uint64_t retired_for_ns() const;
   void drop(uint32_t id, bool tell_peer);
   bool is_making(uint32_t id) const;
@@ -313,7 +314,7 @@ class Channel {
   int straight(int local) const;
   void start_lane(Path& path);
   bool rest_lane(Path& lane);
-  void remove_lane(const Path& path, HasTurn);
+  void remove_lane(const Path& path, Owned);
   void on_lane(uint32_t id);
   void on_rest(uint32_t id);
   void apply_shares(const std::array<int, balance::kMaxRails>& partner);
@@ -329,23 +330,23 @@ class Channel {
   uint64_t probe_limit(const Path& path, const Tick& tick) const;
   uint64_t first_probe_limit(const Path& path, const Tick& tick) const;
   Path* stands_still();
-  void abandon(Path& path, HasTurn);
-  void condemn(Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick);
+  void abandon(Path& path, Owned);
+  void mark_failed(Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick);
   void begin_migration(Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick,
                        uint32_t planned_target = 0);
   void start_fence(Path& path, trace::DetectedBy by, bool planned, const Tick& tick, bool tell_peer);
   void note_leaving(const Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick);
   void note_told(const Path& path, trace::DetectedBy by, const std::string& why);
-  void look_for_suspects(HasTurn);
+  void look_for_suspects(Owned);
   void step_migration(const Tick& tick);
-  Path* exhume(uint32_t id);
+  Path* reclaim(uint32_t id);
 
   // the fence (fence.cc)
   void begin_fence(const Tick& tick);
   void fence_given_up(const Tick& tick);
   void step_fence(const Tick& tick);
   FenceSight see_left_path();
-  FenceSight see_grave() const;
+  FenceSight look_at_destruction() const;
   std::string words(NoFence why, const Tick& tick);
   void step_other_fence(const Tick& tick);
   bool device_failed(const Path& path) const;
@@ -353,7 +354,7 @@ class Channel {
   void unfenceable(const std::string& why);
   void cannot_fence(const std::string& why, const Tick& tick);
   void fence_done(const Tick& tick);
-  void say_fenced(bool stopped, HasTurn);
+  void send_fenced(bool stopped, Owned);
   void retire_unfenced();
   uint64_t packet_lifetime_ns() const;
 
@@ -375,7 +376,7 @@ class Channel {
 
   // closing (closing.cc)
   Urgency step_after_peer_closed(const Tick& tick);
-  void leave_paths(HasTurn);
+  void leave_paths(Owned);
   Urgency urgency(const Tick& tick) const;
   bool at_home() const {
     return active_ && active_->local_nic() == home_nic_ && active_->remote_nic() == peer_home_nic_;
@@ -454,7 +455,7 @@ class Channel {
 
   // paths
   std::vector<std::unique_ptr<Path>> paths_;
-  Graveyard graveyard_{core_.device_fatals};
+  RetiredPaths retired_paths_{context_.device_fatals};
   // One end's half of a path, while the NIC's worker makes it.
   struct Making {
     uint32_t path = 0;
@@ -470,7 +471,7 @@ class Channel {
   };
   std::vector<std::shared_ptr<Making>> makings_;
   Path* active_ = nullptr;
-  std::vector<Path*> lanes_;  // changed by the service thread, with the turn
+  std::vector<Path*> lanes_;  // changed by the service thread, as the owner
   uint32_t next_path_ = 1;
   struct Opening {
     uint32_t path = 0;  // 0: none under way
@@ -512,7 +513,7 @@ class Channel {
   std::array<std::array<uint8_t, wire::kMaxNics>, wire::kMaxNics> lane_failures_{};  // running
 
   // watchdog
-  Quiet quiet_;
+  IdleTime idle_time_;
   std::atomic<bool> suspected_{false};
   StallTimer stall_;
   std::shared_ptr<health::ProbeTimes> probe_times_;  // shared by the channels to one process

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The end of a channel: the program closes it, the peer has, or it has failed. What was sent settles first;
-// the last word goes out before the queue pairs do, and is kept for a peer that asks again.
+// the last ACK (kClose) goes out before the queue pairs do, and is kept for a peer that asks again.
 #include <algorithm>
 
 #include "r2ccl/base/clock.h"
@@ -15,9 +15,9 @@ constexpr uint64_t kLingerNs = 2000 * kNsPerMs;
 // … and a report of the NIC on what the receiver has.
 constexpr uint64_t kLastAckNs = 10 * kNsPerMs;
 // How long a closed channel answers a peer that has not closed its end. The network may carry nothing for
-// seconds, and the other one then asks for our last word over the next connection.
+// seconds, and the other one then asks for our last ACK over the next connection.
 constexpr uint64_t kLastWordNs = 15'000 * kNsPerMs;
-// How long one that is closed waits for the receiver's word on messages that were sent from copies; and again
+// How long one that is closed waits for the receiver's ACK of messages that were sent from copies; and again
 // while something is being sent once more.
 constexpr uint64_t kSettleNs = 100 * kNsPerMs;
 
@@ -31,19 +31,19 @@ Urgency Channel::step_after_peer_closed(const Tick& tick) {
                                          " closed its end while the connection was being made"});
     return Urgency::kBusy;
   }
-  const TurnGuard turn(turn_);
-  drain_all(turn);
-  if (!lacking(turn)) {
+  const OwnershipGuard owned(ownership_);
+  drain_all(owned);
+  if (!lacking(owned)) {
     lacking_since_ = 0;
     return Urgency::kIdle;
   }
   if (lacking_since_ == 0) lacking_since_ = tick.now;
-  if (waits_for_nic_alone(turn)) {
+  if (waits_for_nic_alone(owned)) {
     // The last acknowledgement was lost, and the peer's queue pair, which would repeat it, is gone. Until its
     // own queue pair is gone, too, the NIC reads the buffer again and again.
     if (tick.now - lacking_since_ <= kLastAckNs) return Urgency::kBusy;
-    leave_paths(turn);
-    if (graveyard_.closed(*core_.workers)) nothing_is_sent(turn);
+    leave_paths(owned);
+    if (retired_paths_.closed(*context_.workers)) nothing_is_sent(owned);
     return Urgency::kBusy;
   }
   if (tick.now - lacking_since_ > kLingerNs)
@@ -67,23 +67,23 @@ void Channel::tell_failure() {
 }
 
 // For good.
-void Channel::leave_paths(HasTurn turn) {
+void Channel::leave_paths(Owned owned) {
   active_ = nullptr;
   lanes_.clear();
-  spread({}, turn);
-  for (auto& path : paths_) abandon(*path, turn);
+  spread({}, owned);
+  for (auto& path : paths_) abandon(*path, owned);
   opening_ = {};
   destroy_paths();
 }
 
 void Channel::begin_closing(const Tick& tick) {
-  const TurnGuard turn(turn_);
-  // Our last word goes out before the QPs do: the peer must not take their end for a failure. A program that
+  const OwnershipGuard owned(ownership_);
+  // Our last ACK goes out before the QPs do: the peer must not take their end for a failure. A program that
   // closes at once when it sees an error must not keep the reason from the peer.
   if (!closed_sent_ && status() == Status::kFailed)
     tell_failure();
   else if (!closed_sent_ && greeted_)
-    send(wire::Type::kClose, closing_words());
+    send(wire::Type::kClose, closing_message());
   closed_sent_ = true;
   close_since_ = tick.now;
   if (sender_ && !greeted_) {  // it has no keys to say anything with
@@ -91,7 +91,7 @@ void Channel::begin_closing(const Tick& tick) {
     link_.close();
   }
   emit(trace::EventType::kChannelClosing, home_nic_);
-  leave_paths(turn);
+  leave_paths(owned);
   closing_ = true;  // not before: should memory be short, all of it is done once more
   const std::lock_guard lock(close_mutex_);
   status_.store(Status::kClosed, std::memory_order_release);
@@ -101,22 +101,22 @@ void Channel::begin_closing(const Tick& tick) {
 // lost of those since can be sent again for as long as this channel lives.
 bool Channel::settles(const Tick& tick) {
   if (closing_ || !greeted_ || peer_closed_ || status() == Status::kFailed) return false;
-  const TurnGuard turn(turn_);
-  if (busy() || !unconfirmed(turn) || core_.left_unanswered(peer_hello_.process, tick.now)) return false;
+  const OwnershipGuard owned(ownership_);
+  if (busy() || !unconfirmed(owned) || context_.left_unanswered(peer_hello_.process, tick.now)) return false;
   if (settles_since_ == 0) {
     settles_since_ = tick.now;
     settles_until_ = tick.now + kSettleNs;
     answered_ = false;
   }
-  if (misses(turn) || end_.phase() != Phase::kRunning)
+  if (misses(owned) || end_.phase() != Phase::kRunning)
     settles_until_ = std::min(tick.now + kSettleNs, settles_since_ + kLingerNs);
   if (tick.now > settles_until_) {
     // Its other channels, which are closed next, do not wait. Where the connection is broken its process is
     // not to blame.
-    if (!answered_ && link_.up()) core_.unanswered[peer_hello_.process] = tick.now;
+    if (!answered_ && link_.up()) context_.unanswered[peer_hello_.process] = tick.now;
     return false;
   }
-  hear_remind(0, turn);
+  on_ack_query(0, owned);
   return true;
 }
 
@@ -124,12 +124,13 @@ void Channel::step_closing(const Tick& tick) {
   if (!closing_) begin_closing(tick);
   step_makings(tick);
   if (!torn_down_) {
-    if (!graveyard_.closed(*core_.workers)) return;
-    for (const Graveyard::Grave& grave : graveyard_.graves())
-      if (!grave.job->done() || (grave.outcome->refused && !core_.device_gone[size_t(grave.nic)]))
+    if (!retired_paths_.closed(*context_.workers)) return;
+    for (const RetiredPaths::Destruction& destruction : retired_paths_.destructions())
+      if (!destruction.job->done() ||
+          (destruction.outcome->refused && !context_.device_gone[size_t(destruction.nic)]))
         R2_WARN(
             "NET/R2CCL: channel %u: NIC %s did not let go of a queue pair; it may still touch its buffers",
-            number_, nic_name(grave.nic).c_str());
+            number_, nic_name(destruction.nic).c_str());
     const std::lock_guard lock(close_mutex_);
     torn_down_ = true;
     close_done_.notify_all();

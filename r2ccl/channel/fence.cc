@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fence of a path that is left (DESIGN.md, 'The channel', point 5), carried out: protocol/fence.h decides,
-// from what is seen here, what is done here.
+// The fence of a path that is left (DESIGN.md, 'The channel', point 5), carried out: protocol/fence.h
+// decides, from what is seen here, what is done here.
 #include <algorithm>
 
 #include "r2ccl/base/clock.h"
 #include "r2ccl/base/log.h"
-#include "r2ccl/channel/deeds.h"
+#include "r2ccl/channel/actions.h"
 
 namespace r2ccl {
 namespace {
@@ -17,9 +17,9 @@ constexpr uint64_t kEthernetLifetimeNs = uint64_t{4096} << 16, kInfiniBandLifeti
 }  // namespace
 
 uint64_t Channel::packet_lifetime_ns() const {
-  if (core_.config.packet_lifetime.count() > 0) return nanoseconds(core_.config.packet_lifetime);
-  return core_.devices[size_t(left_nic_)].link_layer() == IBV_LINK_LAYER_ETHERNET ? kEthernetLifetimeNs
-                                                                                  : kInfiniBandLifetimeNs;
+  if (context_.config.packet_lifetime.count() > 0) return nanoseconds(context_.config.packet_lifetime);
+  return context_.devices[size_t(left_nic_)].link_layer() == IBV_LINK_LAYER_ETHERNET ? kEthernetLifetimeNs
+                                                                                     : kInfiniBandLifetimeNs;
 }
 
 void Channel::begin_fence(const Tick& tick) {
@@ -29,7 +29,7 @@ void Channel::begin_fence(const Tick& tick) {
 }
 
 void Channel::start_fence(Path& path, trace::DetectedBy by, bool planned, const Tick& tick, bool tell_peer) {
-  const TurnGuard turn(turn_);
+  const OwnershipGuard owned(ownership_);
   if (!advance(Status::kMigrating)) return;
   begin_fence(tick);
   begin_search(tick);
@@ -43,13 +43,13 @@ void Channel::start_fence(Path& path, trace::DetectedBy by, bool planned, const 
     if (path.local_nic() == home_nic_ && path.remote_nic() == peer_home_nic_) home_rail_.failed(tick.now);
   }
   if (&path == active_) active_ = nullptr;
-  core_.load_stale = true;
+  context_.load_stale = true;
   path.state = PathState::kFencing;
-  path.absolve(turn);
-  abandon(path, turn);
-  remove_lane(path, turn);
-  look_for_suspects(turn);
-  hand(path, "ibv_modify_qp to ERR", &Path::start_fence);
+  path.clear_failure(owned);
+  abandon(path, owned);
+  remove_lane(path, owned);
+  look_for_suspects(owned);
+  run_on_worker(path, "ibv_modify_qp to ERR", &Path::start_fence);
   if (sender_)  // whether the others still work is known by the time the ledgers have been exchanged
     for (auto& other : paths_)
       if (!active_ && (other->state == PathState::kStandby || other->state == PathState::kLane)) {
@@ -68,24 +68,25 @@ void Channel::unfenceable(const std::string& why) {
 // Nothing that its driver says of the path counts any more but flushes, which come from the NIC itself.
 bool Channel::device_failed(const Path& path) const {
   const auto nic = size_t(path.local_nic());
-  return path.refused_with_eio || path.device_fatals != core_.device_fatals[nic] || core_.device_gone[nic];
+  return path.refused_with_eio || path.device_fatals != context_.device_fatals[nic] ||
+         context_.device_gone[nic];
 }
 
 FenceSight Channel::see_left_path() {
   Path* path = find(end_.leaving());
-  if (!path) return see_grave();
+  if (!path) return look_at_destruction();
   FenceSight seen;
-  if (!path->in_hand()) {
-    const TurnGuard turn(turn_);
+  if (!path->worker_busy()) {
+    const OwnershipGuard owned(ownership_);
     const bool flush = path->retry_sentinels();
     for (uint32_t handled = 0; !seen.empty && handled < Path::kReceiveDepth + Path::kSendDepth;
          handled += kBatch)
-      seen.empty = !drain(*path, turn);
-    if (flush) hand(*path, "ibv_modify_qp to ERR", &Path::flush_again);
+      seen.empty = !drain(*path, owned);
+    if (flush) run_on_worker(*path, "ibv_modify_qp to ERR", &Path::flush_again);
   }
-  seen.in_hand = path->in_hand();
-  seen.stuck = seen.in_hand && core_.workers->stuck(path->local_nic());
-  if (seen.in_hand) return seen;
+  seen.worker_busy = path->worker_busy();
+  seen.stuck = seen.worker_busy && context_.workers->stuck(path->local_nic());
+  if (seen.worker_busy) return seen;
   seen.flushed = path->flushed();
   seen.mute = path->reports_nothing;
   seen.destroyed = !path->data;
@@ -95,25 +96,27 @@ FenceSight Channel::see_left_path() {
 }
 
 // The path was given up before, and is being destroyed, or it is gone.
-FenceSight Channel::see_grave() const {
+FenceSight Channel::look_at_destruction() const {
   FenceSight seen;
   seen.given_up = true;
-  const Graveyard::Grave* grave = graveyard_.grave_of(end_.leaving());
-  if (!grave) return seen;
-  seen.in_hand = !grave->job->done();
-  seen.stuck = seen.in_hand && core_.workers->stuck(grave->nic);
-  if (seen.in_hand) return seen;
-  seen.failed = graveyard_.doubtful(*grave) || grave->outcome->with_eio;
-  seen.refused = grave->outcome->refused;
+  const RetiredPaths::Destruction* destruction = retired_paths_.destruction_of(end_.leaving());
+  if (!destruction) return seen;
+  seen.worker_busy = !destruction->job->done();
+  seen.stuck = seen.worker_busy && context_.workers->stuck(destruction->nic);
+  if (seen.worker_busy) return seen;
+  seen.failed = retired_paths_.doubtful(*destruction) || destruction->outcome->with_eio;
+  seen.refused = destruction->outcome->refused;
   return seen;
 }
 
 // For the log, and for the error.
 std::string Channel::words(NoFence why, const Tick& tick) {
   const Path* path = find(end_.leaving());
-  const Graveyard::Grave* grave = path ? nullptr : graveyard_.grave_of(end_.leaving());
-  if (!path && !grave) return {};
-  const std::string text = path ? rail_name(*path) + ": " : "a path over NIC " + nic_name(grave->nic) + ": ";
+  const RetiredPaths::Destruction* destruction =
+      path ? nullptr : retired_paths_.destruction_of(end_.leaving());
+  if (!path && !destruction) return {};
+  const std::string text =
+      path ? rail_name(*path) + ": " : "a path over NIC " + nic_name(destruction->nic) + ": ";
   const auto refusal = [&] {
     return path ? path->outcome.error().message : "the driver refuses to destroy its QP";
   };
@@ -121,8 +124,8 @@ std::string Channel::words(NoFence why, const Tick& tick) {
     case NoFence::kNone:
       break;
     case NoFence::kDriverKeepsCall:
-      return text + core_.workers->explain(path ? path->local_nic() : grave->nic, path ? *path->job : *grave->job,
-                                           tick.alive);
+      return text + context_.workers->explain(path ? path->local_nic() : destruction->nic,
+                                              path ? *path->job : *destruction->job, tick.alive);
     case NoFence::kDestroyedByFailed:
       return text + "its QP was destroyed by a device that has failed";
     case NoFence::kRefusedByFailed:
@@ -131,7 +134,7 @@ std::string Channel::words(NoFence why, const Tick& tick) {
       return text + "no flushes come from a device that has failed";
     case NoFence::kNoFlushesAndRefused:
       if (!path) return text + refusal();
-      return text + "no flushes came within " + std::to_string(core_.config.fence_bound.count()) +
+      return text + "no flushes came within " + std::to_string(context_.config.fence_bound.count()) +
              " ms (R2CC_FENCE_MS), and " + refusal();
   }
   return text;
@@ -139,8 +142,8 @@ std::string Channel::words(NoFence why, const Tick& tick) {
 
 void Channel::step_fence(const Tick& tick) {
   if (!fence_.may_look(tick.alive)) return;
-  const Deeds deeds(*this, tick);
-  const FenceStep step = fence_.look(deeds, tick.alive, see_left_path());
+  const Actions actions(*this, tick);
+  const FenceStep step = fence_.look(actions, tick.alive, see_left_path());
   switch (step.act) {
     case FenceAct::kWait:
     case FenceAct::kStop:
@@ -152,8 +155,8 @@ void Channel::step_fence(const Tick& tick) {
       R2_INFO("NET/R2CCL: channel %u: %s: no flushes for %llu ms; destroying its QP instead", number_,
               rail_name(path).c_str(),
               static_cast<unsigned long long>(fence_.silence(tick.alive) / kNsPerMs));
-      const TurnGuard turn(turn_);
-      return hand(path, "ibv_destroy_qp", &Path::fence_by_destroying);
+      const OwnershipGuard owned(ownership_);
+      return run_on_worker(path, "ibv_destroy_qp", &Path::fence_by_destroying);
     }
     case FenceAct::kCannot:
       return cannot_fence(words(step.why, tick), tick);
@@ -162,23 +165,23 @@ void Channel::step_fence(const Tick& tick) {
   }
 }
 
-void Channel::say_fenced(bool stopped, HasTurn turn) {
+void Channel::send_fenced(bool stopped, Owned owned) {
   wire::Fenced fenced{};
   fenced.epoch = end_.epoch();
   fenced.path = end_.leaving();
   fenced.stopped = stopped;
-  forget_unflushed(fenced.path, turn);
-  fill_ledger(fenced, turn);
+  forget_unflushed(fenced.path, owned);
+  fill_ledger(fenced, owned);
   send(wire::Type::kFenced, fenced);
 }
 
 void Channel::fence_done(const Tick& tick) {
-  const TurnGuard turn(turn_);
+  const OwnershipGuard owned(ownership_);
   emit(trace::EventType::kFenceDone, left_nic_, end_.leaving(), (now_ns() - migration_started_) / 1000);
-  bury(end_.leaving());
+  retire(end_.leaving());
   retire_unfenced();
-  FenceDeeds deeds(*this, turn);
-  Conduct(end_, deeds).fenced();
+  FenceActions actions(*this, owned);
+  ChannelEnd(end_, actions).fenced();
   fence_.over(tick.alive, tick.now, true);
 }
 
@@ -186,7 +189,7 @@ void Channel::fence_done(const Tick& tick) {
 // written once more.
 void Channel::cannot_fence(const std::string& why, const Tick& tick) {
   R2_INFO("NET/R2CCL: channel %u: %s; the fence of the other end has to do", number_, why.c_str());
-  const TurnGuard turn(turn_);
+  const OwnershipGuard owned(ownership_);
   no_fence_since_ = why;
   const auto it = std::find_if(paths_.begin(), paths_.end(),
                                [this](const auto& path) { return path->id() == end_.leaving(); });
@@ -194,14 +197,14 @@ void Channel::cannot_fence(const std::string& why, const Tick& tick) {
     unfenced_ = std::move(*it);
     paths_.erase(it);
   }
-  FenceDeeds deeds(*this, turn);
-  Conduct(end_, deeds).cannot_fence();
+  FenceActions actions(*this, owned);
+  ChannelEnd(end_, actions).cannot_fence();
   fence_.over(tick.alive, tick.now, false);
 }
 
 // Nothing is asked of a path that this end could not fence any more.
 void Channel::retire_unfenced() {
-  if (unfenced_) graveyard_.bury(std::move(unfenced_), now_ns() + retired_for_ns());
+  if (unfenced_) retired_paths_.retire(std::move(unfenced_), now_ns() + retired_for_ns());
 }
 
 // Of an end that could not fence.
@@ -209,24 +212,24 @@ void Channel::look_at_removal(const Tick& tick) {
   FenceSight seen;
   bool removed = false;
   if (unfenced_) {
-    removed = core_.device_gone[size_t(unfenced_->local_nic())];
-    seen.in_hand = unfenced_->in_hand();
-    if (!seen.in_hand) {
+    removed = context_.device_gone[size_t(unfenced_->local_nic())];
+    seen.worker_busy = unfenced_->worker_busy();
+    if (!seen.worker_busy) {
       seen.destroyed = !unfenced_->data;
       seen.refused = unfenced_->destroying_failed;
       seen.failed = unfenced_->refused_with_eio;
     }
-  } else if (const Graveyard::Grave* grave = graveyard_.grave_of(end_.leaving())) {
-    removed = core_.device_gone[size_t(grave->nic)];
-    seen.in_hand = !grave->job->done();
-    if (!seen.in_hand) seen.refused = seen.failed = grave->outcome->with_eio;
-    seen.destroyed = !seen.in_hand && !seen.refused;
+  } else if (const RetiredPaths::Destruction* destruction = retired_paths_.destruction_of(end_.leaving())) {
+    removed = context_.device_gone[size_t(destruction->nic)];
+    seen.worker_busy = !destruction->job->done();
+    if (!seen.worker_busy) seen.refused = seen.failed = destruction->outcome->with_eio;
+    seen.destroyed = !seen.worker_busy && !seen.refused;
   }
   switch (fence_.look_at_removal(removed, seen)) {
     case FenceAct::kDone:
       return fence_done(tick);
     case FenceAct::kDestroy:
-      return hand(*unfenced_, "ibv_destroy_qp", &Path::fence_by_destroying);
+      return run_on_worker(*unfenced_, "ibv_destroy_qp", &Path::fence_by_destroying);
     default:
       return;
   }
@@ -235,8 +238,9 @@ void Channel::look_at_removal(const Tick& tick) {
 void Channel::step_other_fence(const Tick& tick) {
   if (end_.own_fence() == MigrationEnd::Fence::kCannot) look_at_removal(tick);
   FenceAct act = FenceAct::kWait;
-  const Deeds deeds(*this, tick);
-  if (end_.phase() == Phase::kSettling) act = fence_.look_at_lifetime(deeds, tick.now, packet_lifetime_ns());
+  const Actions actions(*this, tick);
+  if (end_.phase() == Phase::kSettling)
+    act = fence_.look_at_lifetime(actions, tick.now, packet_lifetime_ns());
   if (act == FenceAct::kDone) end_.settled();
   if (end_.phase() == Phase::kUnfenced) act = fence_.look_at_neither(tick.alive);
   if (act == FenceAct::kUnfenceable)
@@ -249,18 +253,18 @@ void Channel::fence_given_up(const Tick& tick) {
   if (!advance(Status::kMigrating)) return;
   begin_fence(tick);
   begin_search(tick);
-  Path* path = exhume(end_.leaving());
-  const Deeds deeds(*this, tick);
-  const FenceAct act = fence_.begin_given_up(deeds, tick.alive, path != nullptr);
+  Path* path = reclaim(end_.leaving());
+  const Actions actions(*this, tick);
+  const FenceAct act = fence_.begin_given_up(actions, tick.alive, path != nullptr);
   if (act == FenceAct::kDone) return fence_done(tick);
   if (!path) return step_fence(tick);
   left_nic_ = path->local_nic();
   path->state = PathState::kFencing;
-  hand(*path, "ibv_modify_qp to ERR", &Path::start_fence);
+  run_on_worker(*path, "ibv_modify_qp to ERR", &Path::start_fence);
 }
 
 void Channel::on_fenced(const wire::Fenced& fenced, const Tick& tick) {
-  if (!hear_fenced(fenced, tick)) return;
+  if (!peer_fenced(fenced, tick)) return;
   fence_.peer_over(tick.alive, tick.now, fenced.stopped != 0, end_.phase());
   if (!fenced.stopped)
     R2_INFO("NET/R2CCL: channel %u: %s cannot fence its half of the path that is left", number_,

@@ -19,7 +19,7 @@ void Channel::on_socket(const Tick& tick) {
     if (!next) {
       if (greeted_ || set_up_.breaks == 0)
         R2_WARN("NET/R2CCL: channel %u: %s; the connection is closed", number_, next.error().message.c_str());
-      if (core_.resilient() && (sender_ || greeted_)) {
+      if (context_.resilient() && (sender_ || greeted_)) {
         connection_broke(tick);
       } else {
         link_.close();
@@ -39,19 +39,19 @@ wire::Hello Channel::hello() const {
   wire::Hello hello{};
   hello.magic = wire::kHandleMagic;
   hello.version = wire::kWireVersion;
-  hello.mode = uint8_t(core_.config.mode);
-  hello.strict_ack = core_.strict_ack();
-  hello.process = core_.process;
+  hello.mode = uint8_t(context_.config.mode);
+  hello.strict_ack = context_.strict_ack();
+  hello.process = context_.process;
   hello.requests = kMaxRequests;
   hello.ring_lines = wire::kRingLines;
-  hello.nics = uint8_t(core_.devices.size());
+  hello.nics = uint8_t(context_.devices.size());
   hello.home_nic = uint8_t(home_nic_);
-  hello.copied_bytes = uint16_t(core_.copied_bytes());
+  hello.copied_bytes = uint16_t(context_.copied_bytes());
   hello.channel = number_;
-  if (auto where = core_.endpoint(); where) hello.where = *where;
-  std::strncpy(hello.host, core_.host.c_str(), sizeof hello.host - 1);
-  for (size_t i = 0; i < core_.devices.size(); ++i)
-    std::strncpy(hello.nic_names[i], core_.devices[i].name().c_str(), sizeof hello.nic_names[i] - 1);
+  if (auto where = context_.endpoint(); where) hello.where = *where;
+  std::strncpy(hello.host, context_.host.c_str(), sizeof hello.host - 1);
+  for (size_t i = 0; i < context_.devices.size(); ++i)
+    std::strncpy(hello.nic_names[i], context_.devices[i].name().c_str(), sizeof hello.nic_names[i] - 1);
   return hello;
 }
 
@@ -62,15 +62,15 @@ Result<void> Channel::check_hello(const wire::Hello& peer) const {
     return Error{ErrorCode::kBadHandle, who + " does not speak R2CCL's protocol"};
   if (peer.version != wire::kWireVersion)
     return Error{ErrorCode::kVersionMismatch, who + " speaks wire version " + std::to_string(peer.version) +
-                                                  ", " + core_.host + " speaks " +
+                                                  ", " + context_.host + " speaks " +
                                                   std::to_string(wire::kWireVersion)};
-  if (peer.mode != uint8_t(core_.config.mode))
-    return Error{ErrorCode::kModeMismatch, who + " runs R2CC_MODE=" + std::to_string(peer.mode) + ", " +
-                                               core_.host +
-                                               " runs R2CC_MODE=" + std::to_string(int(core_.config.mode))};
-  if ((peer.strict_ack != 0) != core_.strict_ack())
+  if (peer.mode != uint8_t(context_.config.mode))
+    return Error{ErrorCode::kModeMismatch,
+                 who + " runs R2CC_MODE=" + std::to_string(peer.mode) + ", " + context_.host +
+                     " runs R2CC_MODE=" + std::to_string(int(context_.config.mode))};
+  if ((peer.strict_ack != 0) != context_.strict_ack())
     return Error{ErrorCode::kModeMismatch, who + " runs R2CC_STRICT_ACK=" + std::to_string(peer.strict_ack) +
-                                               ", " + core_.host + " the opposite"};
+                                               ", " + context_.host + " the opposite"};
   if (peer.ring_lines != wire::kRingLines || peer.requests != uint32_t(kMaxRequests) || peer.nics == 0 ||
       peer.nics > wire::kMaxNics || peer.home_nic >= peer.nics)
     return Error{ErrorCode::kVersionMismatch,
@@ -83,7 +83,7 @@ void Channel::greeted(const wire::Hello& peer) {
   peer_hello_.host[sizeof peer_hello_.host - 1] = '\0';
   for (auto& name : peer_hello_.nic_names) name[sizeof name - 1] = '\0';
   peer_home_nic_ = peer.home_nic;
-  probe_times_ = core_.probe_times(peer.process);
+  probe_times_ = context_.probe_times(peer.process);
   greeted_ = true;
 }
 
@@ -116,11 +116,11 @@ void Channel::handle(const control::Message& message, const Tick& tick) {
   }
   if (type == wire::Type::kReceived) {
     answered_ = true;
-    core_.unanswered.erase(peer_hello_.process);
+    context_.unanswered.erase(peer_hello_.process);
   }
   if (closing_ || status() == Status::kFailed) {
     if (type == wire::Type::kClose) {
-      const TurnGuard turn(turn_);
+      const OwnershipGuard owned(ownership_);
       peer_closed_ = true;
     }
     return;
@@ -164,20 +164,20 @@ void Channel::handle(const control::Message& message, const Tick& tick) {
     case wire::Type::kRest:
       with(wire::PathMessage{}, [&](const wire::PathMessage& m) { on_rest(m.path); });
       break;
-    case wire::Type::kRemind:
+    case wire::Type::kAckQuery:
       with(wire::Received{}, [&](const wire::Received& m) {
-        const TurnGuard turn(turn_);
-        hear_remind(m.received, turn);
+        const OwnershipGuard owned(ownership_);
+        on_ack_query(m.received, owned);
       });
       break;
     case wire::Type::kReceived:
-      with(wire::Received{}, [&](const wire::Received& m) { hear_received(m, tick); });
+      with(wire::Received{}, [&](const wire::Received& m) { on_received(m, tick); });
       break;
     case wire::Type::kClose:
       with(wire::Close{}, [&](const wire::Close& m) {
-        const TurnGuard turn(turn_);
+        const OwnershipGuard owned(ownership_);
         peer_closed_ = true;
-        peer_closed(m, turn);
+        peer_closed(m, owned);
       });
       break;
     default:

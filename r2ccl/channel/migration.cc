@@ -6,7 +6,7 @@
 
 #include "r2ccl/base/clock.h"
 #include "r2ccl/base/log.h"
-#include "r2ccl/channel/deeds.h"
+#include "r2ccl/channel/actions.h"
 
 namespace r2ccl {
 namespace {
@@ -17,22 +17,22 @@ constexpr uint64_t kPromptAnswerNs = 20 * kNsPerMs;
 
 }  // namespace
 
-void Channel::condemn(Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick) {
-  Deeds deeds(*this, tick, by, why);
-  Conduct(end_, deeds).condemn(path.id());
+void Channel::mark_failed(Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick) {
+  Actions actions(*this, tick, by, why);
+  ChannelEnd(end_, actions).mark_failed(path.id());
 }
 
-void Channel::look_for_suspects(HasTurn) {
+void Channel::look_for_suspects(Owned) {
   const bool any = std::any_of(paths_.begin(), paths_.end(),
-                               [this](const auto& path) { return carries(*path) && path->condemned; });
+                               [this](const auto& path) { return carries(*path) && path->failure; });
   suspected_.store(any, std::memory_order_release);
 }
 
 void Channel::begin_migration(Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick,
                               uint32_t planned_target) {
-  Deeds deeds(*this, tick, by, why);
-  deeds.planned = planned_target != 0;
-  Conduct(end_, deeds).leave(path.id(), planned_target);
+  Actions actions(*this, tick, by, why);
+  actions.planned = planned_target != 0;
+  ChannelEnd(end_, actions).leave(path.id(), planned_target);
 }
 
 // What is on record of a failure, before its path is left.
@@ -41,7 +41,8 @@ void Channel::note_leaving(const Path& path, trace::DetectedBy by, const std::st
   note_failure(path.local_nic(), path.remote_nic(), why);
   R2_INFO("NET/R2CCL: channel %u: %s failed, detected by %s: %s; moving its traffic", number_,
           rail_name(path).c_str(), trace::name(by).data(), why.c_str());
-  core_.incidents.left(this, path.local_nic(), rail_name(path), std::string(trace::name(by)), why, tick.now);
+  context_.failure_log.left(this, path.local_nic(), rail_name(path), std::string(trace::name(by)), why,
+                            tick.now);
 }
 
 void Channel::note_told(const Path& path, trace::DetectedBy by, const std::string& why) {
@@ -65,23 +66,25 @@ void Channel::step_migration(const Tick& tick) {
 
 void Channel::on_migrate(const wire::Migrate& migrate, const Tick& tick) {
   const auto by = trace::DetectedBy(migrate.detected_by);
-  Deeds deeds(*this, tick, trace::DetectedBy::kPeer, "the peer noticed, by " + std::string(trace::name(by)));
-  deeds.planned = migrate.planned != 0;
-  deeds.told = by;
-  Conduct(end_, deeds).hear_migrate(migrate.epoch, migrate.path);
+  Actions actions(*this, tick, trace::DetectedBy::kPeer,
+                  "the peer noticed, by " + std::string(trace::name(by)));
+  actions.planned = migrate.planned != 0;
+  actions.told = by;
+  ChannelEnd(end_, actions).on_migrate(migrate.epoch, migrate.path);
 }
 
-// The sender decides; the receiver has its word through paths that it drops.
+// The sender decides; the receiver refuses a path by dropping it.
 void Channel::choose_path(const Tick& tick) {
-  Deeds deeds(*this, tick);
-  if (const uint32_t to = Conduct(end_, deeds).destination(deeds.active())) return use(*find(to), tick);
+  Actions actions(*this, tick);
+  if (const uint32_t to = ChannelEnd(end_, actions).destination(actions.active()))
+    return use(*find(to), tick);
   bool waiting = false;
   for (size_t i = 0; i < paths_.size();) {
     Path& path = *paths_[i];
     ++i;
     const bool lane = path.state == PathState::kLane;
-    if ((path.state != PathState::kStandby && !lane) || path.is_condemned) continue;
-    if (core_.nic_unusable[size_t(path.local_nic())] || core_.nic_down[size_t(path.local_nic())] ||
+    if ((path.state != PathState::kStandby && !lane) || path.is_failed) continue;
+    if (context_.nic_unusable[size_t(path.local_nic())] || context_.nic_down[size_t(path.local_nic())] ||
         peer_nic_down_[size_t(path.remote_nic())]) {
       if (!lane) drop(path.id(), true), --i;
       continue;
@@ -103,7 +106,7 @@ void Channel::choose_path(const Tick& tick) {
         note_failure(path.local_nic(), path.remote_nic(), "a probe is not answered");
         rails_.failed(path.local_nic(), path.remote_nic(), tick.now + bar_ns());
         if (lane)
-          condemn(path, trace::DetectedBy::kWatchdog, "a probe is not answered", tick);
+          mark_failed(path, trace::DetectedBy::kWatchdog, "a probe is not answered", tick);
         else
           drop(path.id(), true), --i;
         break;
@@ -122,7 +125,7 @@ void Channel::begin_search(const Tick& tick) {
   // A path that proved itself and broke at once, before it carried anything, was none: the bound goes on.
   const uint64_t progress = progress_.load(std::memory_order_relaxed);
   if (progress != migrated_at_progress_ ||
-      tick.alive - used_at_ > 4 * nanoseconds(core_.config.probe_deadline)) {
+      tick.alive - used_at_ > 4 * nanoseconds(context_.config.probe_deadline)) {
     no_path_for_ = queued_for_ = 0;
     rails_.forget_counts();
     rails_.forget_older_notes();
@@ -131,7 +134,7 @@ void Channel::begin_search(const Tick& tick) {
 }
 
 // How long a rail that has just failed is left alone, where there are others.
-uint64_t Channel::bar_ns() const { return std::min(kBarNs, nanoseconds(core_.config.fail_bound) / 8); }
+uint64_t Channel::bar_ns() const { return std::min(kBarNs, nanoseconds(context_.config.fail_bound) / 8); }
 
 void Channel::note_failure(int local, int remote, const std::string& why) {
   rails_.note({local, remote, rail_name(local, remote) + ": " + why, now_ns()});
@@ -147,10 +150,10 @@ std::string Channel::what_failed() const {
   for (size_t i = failures.size() > kFailuresTold ? failures.size() - kFailuresTold : 0; i < failures.size();
        ++i)
     add(failures[i].what, failures[i].at);
-  for (size_t nic = 0; nic < core_.devices.size(); ++nic)
-    if (core_.nic_down[nic])
-      add("the port of NIC " + nic_name(int(nic)) + " of " + core_.host + " went down",
-          core_.nic_down_at[nic]);
+  for (size_t nic = 0; nic < context_.devices.size(); ++nic)
+    if (context_.nic_down[nic])
+      add("the port of NIC " + nic_name(int(nic)) + " of " + context_.host + " went down",
+          context_.nic_down_at[nic]);
   for (size_t nic = 0; nic < peer_hello_.nics; ++nic)
     if (peer_nic_down_[nic])
       add("the port of NIC " + peer_nic_name(int(nic)) + " of " + peer_name() + " went down",
@@ -173,10 +176,10 @@ void Channel::count_pathless_time(const Tick& tick) {
     return;
   }
   no_path_for_ += step;
-  if (no_path_for_ <= nanoseconds(core_.config.fail_bound)) return;
+  if (no_path_for_ <= nanoseconds(context_.config.fail_bound)) return;
   fail(Error{ErrorCode::kAllPathsDown,
-             "channel " + std::to_string(number_) + ": no path from " + core_.host + " to " + peer_name() +
-                 " has worked for " + std::to_string(core_.config.fail_bound.count()) +
+             "channel " + std::to_string(number_) + ": no path from " + context_.host + " to " + peer_name() +
+                 " has worked for " + std::to_string(context_.config.fail_bound.count()) +
                  " ms (R2CC_FAIL_BOUND_MS)" +
                  (queued_for_ >= kNsPerMs
                       ? ", the " + std::to_string(queued_for_ / kNsPerMs) +
@@ -189,13 +192,13 @@ void Channel::count_pathless_time(const Tick& tick) {
 // as those get on, time says nothing of any path.
 bool Channel::waits_in_queue() const {
   const auto queued = [this](int nic, const JobPtr& job) {
-    return job && !job->done() && core_.workers->queued(nic, *job);
+    return job && !job->done() && context_.workers->queued(nic, *job);
   };
   if (end_.phase() == Phase::kFencing) {
     for (const auto& path : paths_)
       if (path->id() == end_.leaving()) return queued(path->local_nic(), path->job);
-    const Graveyard::Grave* grave = graveyard_.grave_of(end_.leaving());
-    return grave && queued(grave->nic, grave->job);
+    const RetiredPaths::Destruction* destruction = retired_paths_.destruction_of(end_.leaving());
+    return destruction && queued(destruction->nic, destruction->job);
   }
   if (opening_.path == 0) return false;
   for (const auto& making : makings_)
@@ -206,8 +209,8 @@ bool Channel::waits_in_queue() const {
 }
 
 void Channel::use(Path& path, const Tick& tick) {
-  Deeds deeds(*this, tick);
-  Conduct(end_, deeds).use(path.id());
+  Actions actions(*this, tick);
+  ChannelEnd(end_, actions).use(path.id());
 }
 
 void Channel::carry(Path& path, const Tick& tick) {
@@ -215,8 +218,8 @@ void Channel::carry(Path& path, const Tick& tick) {
   const bool moved = &path != active_;
   const bool home = path.local_nic() == home_nic_ && path.remote_nic() == peer_home_nic_;
   {
-    const TurnGuard turn(turn_);
-    remove_lane(path, turn);
+    const OwnershipGuard owned(ownership_);
+    remove_lane(path, owned);
     path.state = PathState::kActive;
     path.forget_probe();
     active_ = &path;
@@ -227,21 +230,21 @@ void Channel::carry(Path& path, const Tick& tick) {
     stall_.carries_on(progress_.load(std::memory_order_relaxed));
     if (path.id() == probation_path_) probation_path_ = 0;
     spread_path_ = 0;
-    if (!first) carries_on(moved, turn);
-    look_for_suspects(turn);
+    if (!first) carries_on(moved, owned);
+    look_for_suspects(owned);
     if (status() == Status::kFailed) return;
     if (!suspected_.load(std::memory_order_relaxed) && !advance(Status::kReady)) return;
   }
   if (first) {
-    emit(trace::EventType::kChannelUp, path.local_nic(), uint32_t(core_.process));
+    emit(trace::EventType::kChannelUp, path.local_nic(), uint32_t(context_.process));
     if (!home && sender_)  // who alone knows why
       R2_WARN("NET/R2CCL: channel %u: its own rail does not work (%s); it starts on %s", number_,
               what_failed().c_str(), rail_name(path).c_str());
-    if (!home && core_.resilient()) home_rail_.failed(tick.now);
+    if (!home && context_.resilient()) home_rail_.failed(tick.now);
     return;
   }
   emit(trace::EventType::kMigrationDone, path.local_nic(), uint64_t(left_nic_), end_.epoch(), path.id());
-  core_.incidents.went_on(this, rail_name(path), now_ns());
+  context_.failure_log.went_on(this, rail_name(path), now_ns());
   R2_INFO("NET/R2CCL: channel %u: %s carries its traffic now, after %llu us", number_,
           rail_name(path).c_str(), static_cast<unsigned long long>((now_ns() - migration_started_) / 1000));
   next_balance_ = tick.now;
@@ -254,8 +257,8 @@ void Channel::carry(Path& path, const Tick& tick) {
 }
 
 void Channel::on_use(const wire::Use& message, const Tick& tick) {
-  Deeds deeds(*this, tick);
-  Conduct(end_, deeds).hear_use(message.epoch, message.path);
+  Actions actions(*this, tick);
+  ChannelEnd(end_, actions).on_use(message.epoch, message.path);
 }
 
 }  // namespace r2ccl

@@ -26,20 +26,20 @@ bool Channel::is_making(uint32_t id) const {
 // The NIC's worker makes this end's half: the port is read anew, the queue pairs are made, and connected when
 // the other half is known.
 void Channel::make(std::shared_ptr<Making> making) {
-  auto prepare = [making, &core = core_, memory = memory_,
-                  flushes = !sender_ && core_.flushes(making->local, home_nic_)] {
-    verbs::Device& device = core.devices[size_t(making->local)];
-    if (!device.refresh_port(core.config)) {
+  auto prepare = [making, &context = context_, memory = memory_,
+                  flushes = !sender_ && context_.flushes(making->local, home_nic_)] {
+    verbs::Device& device = context.devices[size_t(making->local)];
+    if (!device.refresh_port(context.config)) {
       making->made = Error{ErrorCode::kVerbs, "its port is not active"};
       return;
     }
     making->speed_mbps = device.speed_mbps();
-    making->made =
-        Path::create(making->path, making->local, making->remote, device, memory, core.resilient(), flushes);
+    making->made = Path::create(making->path, making->local, making->remote, device, memory,
+                                context.resilient(), flushes);
     if (!making->made) return;
     Path& path = **making->made;
     if (making->peer_end)
-      if (auto connected = path.connect(device, *making->peer_end, core.config); !connected) {
+      if (auto connected = path.connect(device, *making->peer_end, context.config); !connected) {
         making->made = connected.error();
         return;
       }
@@ -52,24 +52,24 @@ void Channel::make(std::shared_ptr<Making> making) {
       making->made = Error{ErrorCode::kOutOfResources, "no memory"};
     }
   };
-  making->device_fatals = core_.device_fatals[size_t(making->local)];
-  making->job = core_.workers->give(making->local, "ibv_create_qp", std::move(work));
+  making->device_fatals = context_.device_fatals[size_t(making->local)];
+  making->job = context_.workers->give(making->local, "ibv_create_qp", std::move(work));
   makings_.push_back(std::move(making));
 }
 
 // A cable or a switch may come back slower than it went.
 void Channel::take_speed(int nic, int mbps) {
-  if (!core_.capacities.at_most(size_t(nic), mbps)) return;
+  if (!context_.capacities.at_most(size_t(nic), mbps)) return;
   R2_WARN("NET/R2CCL: the port of NIC %s of %s now runs at %d Mbit/s; when this process began it was %.0f",
-          core_.devices[size_t(nic)].name().c_str(), core_.host.c_str(), mbps,
-          core_.capacities.nominal(size_t(nic)));
+          context_.devices[size_t(nic)].name().c_str(), context_.host.c_str(), mbps,
+          context_.capacities.nominal(size_t(nic)));
 }
 
 void Channel::step_makings(const Tick& tick) {
   for (size_t i = 0; i < makings_.size();) {
     const std::shared_ptr<Making> making = makings_[i];
     if (!making->job->done()) {
-      if (!sender_ && !making->unwanted && core_.workers->stuck(making->local)) {
+      if (!sender_ && !making->unwanted && context_.workers->stuck(making->local)) {
         making->unwanted = true;
         refuse_path(making->path, "the driver of NIC " + nic_name(making->local) + " does not answer");
       }
@@ -79,7 +79,7 @@ void Channel::step_makings(const Tick& tick) {
     paths_.reserve(paths_.size() + 1);  // what was made must not be lost for lack of memory
     if (making->made) (*making->made)->device_fatals = making->device_fatals;
     const bool wanted = !making->unwanted && !closing_;
-    if (!wanted && making->made) graveyard_.destroy(*core_.workers, std::move(*making->made));
+    if (!wanted && making->made) retired_paths_.destroy(*context_.workers, std::move(*making->made));
     makings_.erase(makings_.begin() + std::ptrdiff_t(i));
     if (making->speed_mbps > 0) take_speed(making->local, making->speed_mbps);
     if (wanted) half_made(*making, tick);
@@ -88,7 +88,7 @@ void Channel::step_makings(const Tick& tick) {
 
 void Channel::start_opening(Purpose purpose, int local, int remote, const Tick& tick) {
   opening_ = {next_path_++, purpose, local, remote, false, false, tick.alive};
-  core_.load_stale = true;
+  context_.load_stale = true;
   emit(trace::EventType::kPathOpening, local, opening_.path, uint64_t(remote));
   auto making = std::make_shared<Making>();
   making->path = opening_.path;
@@ -98,11 +98,11 @@ void Channel::start_opening(Purpose purpose, int local, int remote, const Tick& 
 }
 
 void Channel::on_open(const wire::Open& open, const Tick& /*tick*/) {
-  if (sender_ || find(open.path) || is_making(open.path) || open.receiver_nic >= core_.devices.size() ||
+  if (sender_ || find(open.path) || is_making(open.path) || open.receiver_nic >= context_.devices.size() ||
       open.sender_nic >= peer_hello_.nics)
     return;
-  if (core_.nic_unusable[open.receiver_nic] || core_.nic_down[open.receiver_nic] ||
-      core_.workers->stuck(open.receiver_nic) || makings_.size() >= kMostMakings)
+  if (context_.nic_unusable[open.receiver_nic] || context_.nic_down[open.receiver_nic] ||
+      context_.workers->stuck(open.receiver_nic) || makings_.size() >= kMostMakings)
     return refuse_path(open.path, "NIC " + nic_name(open.receiver_nic) + " is not to be used");
   auto making = std::make_shared<Making>();
   making->path = open.path;
@@ -138,7 +138,7 @@ void Channel::half_made(Making& making, const Tick& tick) {
   answer.path = making.path;
   answer.ok = 1;
   answer.end = making.end;
-  (*making.made)->state = core_.resilient() ? PathState::kProving : PathState::kStandby;
+  (*making.made)->state = context_.resilient() ? PathState::kProving : PathState::kStandby;
   paths_.push_back(std::move(*making.made));
   send(wire::Type::kOpened, answer);
 }
@@ -162,10 +162,10 @@ void Channel::on_opened(const wire::Opened& opened, const Tick& tick) {
   opening_.waiting_for_peer = false;
   opening_.connecting = true;
   opening_.since = tick.alive;
-  path->job =
-      core_.workers->give(path->local_nic(), "ibv_modify_qp to RTS", [path, &core = core_, end = opened.end] {
+  path->job = context_.workers->give(
+      path->local_nic(), "ibv_modify_qp to RTS", [path, &context = context_, end = opened.end] {
         try {
-          path->outcome = path->connect(core.devices[size_t(path->local_nic())], end, core.config);
+          path->outcome = path->connect(context.devices[size_t(path->local_nic())], end, context.config);
         } catch (const std::bad_alloc&) {
           path->outcome = Error{ErrorCode::kOutOfResources, "no memory"};
         }
@@ -175,7 +175,7 @@ void Channel::on_opened(const wire::Opened& opened, const Tick& tick) {
 void Channel::connected(Path& path, const Tick& tick) {
   if (!path.outcome) return opening_failed(path.outcome.error().message, tick);
   opening_.connecting = false;
-  if (!core_.resilient()) return opening_succeeded(tick);
+  if (!context_.resilient()) return opening_succeeded(tick);
   path.state = PathState::kProving;
   path.since = tick.alive;
   path.prove(tick.alive);
@@ -183,21 +183,21 @@ void Channel::connected(Path& path, const Tick& tick) {
 
 // In a search the rails that have not been seen to fail share the time that is left.
 uint64_t Channel::first_probe_limit(const Path& path, const Tick& tick) const {
-  const uint64_t least = kProveFactor * nanoseconds(core_.config.probe_deadline);
+  const uint64_t least = kProveFactor * nanoseconds(context_.config.probe_deadline);
   const uint64_t limit = std::max(least, probe_limit(path, tick));
   if (end_.phase() == Phase::kRunning && status() != Status::kConnecting) return limit;
   uint64_t untried = 1;
-  for (size_t l = 0; l < core_.devices.size(); ++l)
+  for (size_t l = 0; l < context_.devices.size(); ++l)
     for (size_t r = 0; r < peer_hello_.nics; ++r)
-      untried += rails_.count(int(l), int(r)) == 0 && !core_.nic_down[l] && !peer_nic_down_[r];
-  const uint64_t bound = nanoseconds(core_.config.fail_bound);
+      untried += rails_.count(int(l), int(r)) == 0 && !context_.nic_down[l] && !peer_nic_down_[r];
+  const uint64_t bound = nanoseconds(context_.config.fail_bound);
   return std::max(least, std::min(limit, (bound - std::min(bound, no_path_for_)) / untried));
 }
 
 // It is time to open one.
 bool Channel::lacks_standby(const Tick& tick) const {
-  return core_.resilient() && end_.phase() == Phase::kRunning && tick.now >= next_standby_ &&
-         core_.standbys < core_.config.standbys && lanes_.empty() &&
+  return context_.resilient() && end_.phase() == Phase::kRunning && tick.now >= next_standby_ &&
+         context_.standbys < context_.config.standbys && lanes_.empty() &&
          std::none_of(paths_.begin(), paths_.end(), [this](const auto& path) {
            return path->state == PathState::kStandby && path->id() != probation_path_;
          });
@@ -211,7 +211,7 @@ void Channel::step_opening(const Tick& tick) {
         start_opening(Purpose::kFirst, local, remote, tick);
     } else if (lacks_standby(tick)) {
       if (candidate(Purpose::kStandby, tick.now, local, remote)) {
-        ++core_.standbys;
+        ++context_.standbys;
         start_opening(Purpose::kStandby, local, remote, tick);
       } else {
         next_standby_ = tick.now + kRetryStandbyNs;
@@ -220,7 +220,7 @@ void Channel::step_opening(const Tick& tick) {
     return;
   }
   Path* path = find(opening_.path);
-  const bool driver_is_late = core_.workers->stuck(opening_.local);
+  const bool driver_is_late = context_.workers->stuck(opening_.local);
   if (!path) {
     if (!is_making(opening_.path)) return opening_failed("it was dropped", tick);
     if (driver_is_late)
@@ -229,7 +229,7 @@ void Channel::step_opening(const Tick& tick) {
   }
   if (opening_.waiting_for_peer) return;
   if (opening_.connecting) {
-    if (!path->in_hand()) return connected(*path, tick);
+    if (!path->worker_busy()) return connected(*path, tick);
     if (driver_is_late)
       opening_failed("the driver of NIC " + nic_name(opening_.local) + " does not answer", tick);
     return;

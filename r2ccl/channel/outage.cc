@@ -37,7 +37,8 @@ void Channel::connection_broke(const Tick& tick) {
   const bool closing = closed_sent_ || close_requested.load(std::memory_order_acquire);
   if (peer_closed_ || (closing && !link_.resumable())) return;
   if (!link_.resumable() && !setting_up()) return;  // it has failed
-  if (!core_.resilient() || (!link_.resumable() && !sender_)) return peer_gone("closed: that process ended");
+  if (!context_.resilient() || (!link_.resumable() && !sender_))
+    return peer_gone("closed: that process ended");
   set_up_.breaks += setting_up();
   set_up_.heard_at = 0;
   if (outage_.lasts) {
@@ -59,18 +60,18 @@ void Channel::connection_broke(const Tick& tick) {
 
 void Channel::peer_gone(const std::string& why) {
   if (closed_sent_ || close_requested.load(std::memory_order_acquire)) return;
-  // What it has brought before is not lost. (Who tests meanwhile does not get the turn.) A path that is in a
+  // What it has brought before is not lost. (Who tests meanwhile does not get ownership.) A path that is in a
   // worker's hands is waited for.
-  const bool in_hand = std::any_of(paths_.begin(), paths_.end(), [](const auto& path) {
-    return path->state == PathState::kFencing && path->in_hand();
+  const bool worker_busy = std::any_of(paths_.begin(), paths_.end(), [](const auto& path) {
+    return path->state == PathState::kFencing && path->worker_busy();
   });
   if (gone_.empty()) gone_since_ = now_ns();
   gone_ = why;
-  if (in_hand && now_ns() - gone_since_ < nanoseconds(core_.config.fence_bound)) return;
-  const TurnGuard turn(turn_);
+  if (worker_busy && now_ns() - gone_since_ < nanoseconds(context_.config.fence_bound)) return;
+  const OwnershipGuard owned(ownership_);
   fail(Error{ErrorCode::kPeerGone, "channel " + std::to_string(number_) + ": the control connection to " +
                                        peer_name() + " " + why + "; its NICs are not to blame"});
-  drain_all(turn);
+  drain_all(owned);
 }
 
 // The next try is due after a while.
@@ -90,7 +91,7 @@ void Channel::refused(const Tick& tick) {
 
 // While a channel is set up nothing else notices that its connection carries nothing.
 void Channel::look_after_set_up(const Tick& tick) {
-  if (!sender_ || !core_.resilient()) return;
+  if (!sender_ || !context_.resilient()) return;
   if (!link_.open()) {
     if (!outage_.lasts) connection_broke(tick);  // there has been none yet
     return;
@@ -106,7 +107,7 @@ void Channel::look_after_set_up(const Tick& tick) {
 
 std::string Channel::too_late() const {
   std::string what = "channel " + std::to_string(number_) + ": no connection to " + peer_name() + " within " +
-                     std::to_string(core_.config.connect_bound.count()) + " ms (R2CC_CONNECT_MS)";
+                     std::to_string(context_.config.connect_bound.count()) + " ms (R2CC_CONNECT_MS)";
   if (set_up_.breaks > 0)
     what += "; its control connection broke " + std::to_string(set_up_.breaks) + " times";
   if (outage_.lasts)
@@ -143,7 +144,7 @@ void Channel::step_outage(const Tick& tick) {
     }
   } else if (tick.now >= outage_.next_try) {
     bool was_refused = false;
-    auto connection = control::start_connect(peer_hello_.where, &was_refused, core_.silence());
+    auto connection = control::start_connect(peer_hello_.where, &was_refused, context_.silence());
     if (was_refused) return refused(tick);
     if (connection)
       outage_.connection = std::move(*connection);
@@ -155,7 +156,7 @@ void Channel::step_outage(const Tick& tick) {
 }
 
 void Channel::look_at_age(const Tick& tick) {
-  const uint64_t bound = nanoseconds(core_.config.control_bound);
+  const uint64_t bound = nanoseconds(context_.config.control_bound);
   const uint64_t most = outage_.reached ? kReachedFactor * bound : bound + outage_.patience;
   if (setting_up() || tick.alive - outage_.since <= most) return;
   if (outage_.reached)
@@ -186,7 +187,7 @@ void Channel::reached_peer(const Tick& tick) {
 }
 
 bool Channel::reconnected(control::Stream stream, const Tick& tick) {
-  if (sender_ || !greeted_ || !core_.resilient() || !link_.accept(std::move(stream))) return false;
+  if (sender_ || !greeted_ || !context_.resilient() || !link_.accept(std::move(stream))) return false;
   if (!outage_.lasts) outage_.began = tick.now;  // the sender noticed first
   connection_restored();
   on_socket(tick);

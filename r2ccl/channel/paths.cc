@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The set of a channel's paths: which rail comes next, standing by, dropping, graves; what becomes of them
-// when a NIC or a queue pair fails; and failback, which is a new path over the home rail that has to work for
-// a settling time. How a path comes to be is in openings.cc.
+// The set of a channel's paths: which rail comes next, standing by, dropping, destructions; what becomes of
+// them when a NIC or a queue pair fails; and failback, which is a new path over the home rail that has to
+// work for a settling time. How a path comes to be is in openings.cc.
 #include <algorithm>
 
 #include "r2ccl/base/clock.h"
 #include "r2ccl/base/log.h"
-#include "r2ccl/channel/deeds.h"
+#include "r2ccl/channel/actions.h"
 
 namespace r2ccl {
 namespace {
 
 // How long a path out of use is left as it is: traffic is to flow again first, and a probe that was given up
 // may still be answered, at either end.
-constexpr uint64_t kLeastBuriedNs = 100 * kNsPerMs, kLongestBuriedNs = 4000 * kNsPerMs;
+constexpr uint64_t kLeastRetiredNs = 100 * kNsPerMs, kLongestRetiredNs = 4000 * kNsPerMs;
 constexpr uint64_t kProbationProbeNs = 5 * kNsPerMs;
 
 }  // namespace
@@ -31,8 +31,8 @@ Path* Channel::find(uint32_t id) {
   return nullptr;
 }
 
-void Channel::hand(Path& path, const char* call, Result<void> (Path::*work)()) {
-  path.job = core_.workers->give(path.local_nic(), call, [it = &path, work] {
+void Channel::run_on_worker(Path& path, const char* call, Result<void> (Path::*work)()) {
+  path.job = context_.workers->give(path.local_nic(), call, [it = &path, work] {
     try {
       it->outcome = (it->*work)();
     } catch (const std::bad_alloc&) {
@@ -42,44 +42,44 @@ void Channel::hand(Path& path, const char* call, Result<void> (Path::*work)()) {
 }
 
 uint64_t Channel::retired_for_ns() const {
-  return std::clamp(nanoseconds(core_.config.fail_bound) / 4, kLeastBuriedNs, kLongestBuriedNs);
+  return std::clamp(nanoseconds(context_.config.fail_bound) / 4, kLeastRetiredNs, kLongestRetiredNs);
 }
 
 // Takes a path out of use.
-void Channel::bury(uint32_t id) {
+void Channel::retire(uint32_t id) {
   const auto it =
       std::find_if(paths_.begin(), paths_.end(), [id](const auto& path) { return path->id() == id; });
   if (it == paths_.end()) return;
-  graveyard_.bury(std::move(*it), now_ns() + retired_for_ns());
+  retired_paths_.retire(std::move(*it), now_ns() + retired_for_ns());
   paths_.erase(it);
 }
 
-// A buried path that is still there, to be fenced after all; or one of those in use. nullptr when its queue
+// A retired path that is still there, to be fenced after all; or one of those in use. nullptr when its queue
 // pair is destroyed: then it brings nothing any more.
-Path* Channel::exhume(uint32_t id) {
-  paths_.reserve(paths_.size() + 1);  // what is exhumed must not be lost for lack of memory
-  if (auto path = graveyard_.exhume(id)) return paths_.emplace_back(std::move(path)).get();
+Path* Channel::reclaim(uint32_t id) {
+  paths_.reserve(paths_.size() + 1);  // what is reclaimed must not be lost for lack of memory
+  if (auto path = retired_paths_.reclaim(id)) return paths_.emplace_back(std::move(path)).get();
   return find(id);
 }
 
 void Channel::destroy_paths() {
   while (!paths_.empty()) {
-    graveyard_.destroy(*core_.workers, std::move(paths_.back()));
+    retired_paths_.destroy(*context_.workers, std::move(paths_.back()));
     paths_.pop_back();
   }
-  if (unfenced_) graveyard_.destroy(*core_.workers, std::move(unfenced_));
-  graveyard_.destroy_all(*core_.workers);
+  if (unfenced_) retired_paths_.destroy(*context_.workers, std::move(unfenced_));
+  retired_paths_.destroy_all(*context_.workers);
 }
 
 void Channel::drop(uint32_t id, bool tell_peer) {
-  if (Path* path = find(id)) hand(*path, "ibv_modify_qp to ERR", &Path::give_up);
+  if (Path* path = find(id)) run_on_worker(*path, "ibv_modify_qp to ERR", &Path::give_up);
   if (tell_peer) send(wire::Type::kDrop, wire::PathMessage{id});
   if (id == probation_path_) {
     probation_path_ = 0;
     home_rail_.try_failed(now_ns());
   }
   if (id == spread_path_) spread_path_ = 0;
-  bury(id);
+  retire(id);
 }
 
 int Channel::standbys() const {
@@ -92,20 +92,20 @@ int Channel::standbys() const {
 // Rails that have not failed since traffic flowed before those that have, straight ones first, beginning with
 // home; then every cross rail. A standby shares no NIC with the active path unless there is no other way.
 bool Channel::candidate(Purpose purpose, uint64_t now, int& local, int& remote) const {
-  const int locals = int(core_.devices.size()), remotes = peer_hello_.nics;
+  const int locals = int(context_.devices.size()), remotes = peer_hello_.nics;
   const std::vector<Backup> order = by_load(now);
   const auto usable = [&](int l, int r, bool disjoint) {
-    if (core_.nic_unusable[size_t(l)] || core_.nic_down[size_t(l)] || peer_nic_down_[size_t(r)] ||
-        core_.workers->stuck(l))
+    if (context_.nic_unusable[size_t(l)] || context_.nic_down[size_t(l)] || peer_nic_down_[size_t(r)] ||
+        context_.workers->stuck(l))
       return false;
     if (rails_.barred(l, r, now)) return false;
-    if (!core_.resilient() && (l != home_nic_ || r != peer_home_nic_)) return false;
+    if (!context_.resilient() && (l != home_nic_ || r != peer_home_nic_)) return false;
     if (l == home_nic_ && r == peer_home_nic_ && purpose == Purpose::kStandby &&
         home_rail_.state() != health::RailState::kUp)
       return false;
     if (disjoint && active_ && (active_->local_nic() == l || active_->remote_nic() == r)) return false;
     return std::none_of(paths_.begin(), paths_.end(), [&](const auto& path) {
-      return path->local_nic() == l && path->remote_nic() == r && !path->is_condemned;
+      return path->local_nic() == l && path->remote_nic() == r && !path->is_failed;
     });
   };
   bool found = false;
@@ -133,12 +133,12 @@ bool Channel::candidate(Purpose purpose, uint64_t now, int& local, int& remote) 
 void Channel::on_drop(uint32_t id, const Tick& tick) {
   if (!sender_)
     for (auto& making : makings_) making->unwanted |= making->path == id;
-  Deeds deeds(*this, tick, trace::DetectedBy::kPeer, "the peer gave the path up");
-  Conduct(end_, deeds).hear_drop(id);
+  Actions actions(*this, tick, trace::DetectedBy::kPeer, "the peer gave the path up");
+  ChannelEnd(end_, actions).on_drop(id);
 }
 
 void Channel::nic_changed(int nic, bool up, const Tick& tick) {
-  if (!greeted_ || peer_closed_ || closing_ || !core_.resilient() || status() == Status::kFailed) return;
+  if (!greeted_ || peer_closed_ || closing_ || !context_.resilient() || status() == Status::kFailed) return;
   if (up) {
     send(wire::Type::kNic, wire::Nic{uint32_t(nic), 1});
     if (nic == home_nic_) home_rail_.hint_active(tick.now);
@@ -147,7 +147,7 @@ void Channel::nic_changed(int nic, bool up, const Tick& tick) {
   }
   for (auto& path : paths_)
     if (carries(*path) && path->local_nic() == nic)
-      condemn(*path, trace::DetectedBy::kEvent, "port of NIC " + nic_name(nic) + " went down", tick);
+      mark_failed(*path, trace::DetectedBy::kEvent, "port of NIC " + nic_name(nic) + " went down", tick);
   send(wire::Type::kNic, wire::Nic{uint32_t(nic), 0});
   if (opening_.path != 0 && opening_.local == nic) opening_failed("its port went down", tick);
   for (size_t i = 0; i < paths_.size();) {  // those that only stood by
@@ -160,14 +160,14 @@ void Channel::nic_changed(int nic, bool up, const Tick& tick) {
 }
 
 void Channel::device_fatal(int nic) {
-  if (core_.resilient() || peer_closed_ || closing_ || !active_ || active_->local_nic() != nic) return;
+  if (context_.resilient() || peer_closed_ || closing_ || !active_ || active_->local_nic() != nic) return;
   fail(Error{ErrorCode::kNicFailed, rail_name(*active_) + ": the device reports a fatal error, on channel " +
                                         std::to_string(number_) + "; R2CC_MODE=0 has no other path"});
 }
 
 void Channel::queue_pair_failed(const ibv_qp* pair, const char* what, const Tick& tick) {
   const auto it = std::find_if(paths_.begin(), paths_.end(),
-                               [pair](const auto& path) { return !path->in_hand() && path->has(pair); });
+                               [pair](const auto& path) { return !path->worker_busy() && path->has(pair); });
   if (it != paths_.end()) path_failed(**it, what, tick);
 }
 
@@ -180,10 +180,10 @@ void Channel::completion_queue_failed(const ibv_cq* queue, const Tick& tick) {
 }
 
 void Channel::path_failed(Path& path, const char* what, const Tick& tick) {
-  if (!greeted_ || peer_closed_ || closing_ || !core_.resilient() || status() == Status::kFailed) return;
+  if (!greeted_ || peer_closed_ || closing_ || !context_.resilient() || status() == Status::kFailed) return;
   if (path.state == PathState::kFencing) return;
   if (carries(path))
-    condemn(path, trace::DetectedBy::kEvent, what, tick);
+    mark_failed(path, trace::DetectedBy::kEvent, what, tick);
   else if (path.id() == opening_.path)
     opening_failed(what, tick);
   else
@@ -201,13 +201,13 @@ void Channel::on_peer_nic(const wire::Nic& change, const Tick& tick) {
   }
   for (auto& path : paths_)
     if (carries(*path) && path->remote_nic() == int(change.nic))
-      condemn(*path, trace::DetectedBy::kPeer,
-              "the peer's NIC " + peer_nic_name(int(change.nic)) + " went down", tick);
+      mark_failed(*path, trace::DetectedBy::kPeer,
+                  "the peer's NIC " + peer_nic_name(int(change.nic)) + " went down", tick);
 }
 
 bool Channel::home_may_work() const {
-  return !peer_nic_down_[size_t(peer_home_nic_)] && !core_.nic_down[size_t(home_nic_)] &&
-         !core_.nic_unusable[size_t(home_nic_)] && !core_.workers->stuck(home_nic_);
+  return !peer_nic_down_[size_t(peer_home_nic_)] && !context_.nic_down[size_t(home_nic_)] &&
+         !context_.nic_unusable[size_t(home_nic_)] && !context_.workers->stuck(home_nic_);
 }
 
 void Channel::step_failback(const Tick& tick) {

@@ -8,13 +8,13 @@
 #include <cstring>
 
 #include "r2ccl/base/log.h"
-#include "r2ccl/channel/deeds.h"
+#include "r2ccl/channel/actions.h"
 
 namespace r2ccl {
 
-Receiver::Receiver(Core& core, int nic, control::Stream stream, const control::Token& token)
-    : Channel(core, receiving_.migration, false, nic, std::move(stream), token) {
-  if (core.config.gpu_direct) unflushed_.reserve(size_t(wire::kRingLines) * wire::kMaxNics);
+Receiver::Receiver(ProcessContext& context, int nic, control::Stream stream, const control::Token& token)
+    : Channel(context, receiving_.migration, false, nic, std::move(stream), token) {
+  if (context.config.gpu_direct) unflushed_.reserve(size_t(wire::kRingLines) * wire::kMaxNics);
 }
 
 void Receiver::handle_greeting(wire::Type type, const control::Message& message, const Tick& /*tick*/) {
@@ -31,7 +31,7 @@ void Receiver::handle_greeting(wire::Type type, const control::Message& message,
   link_.rekey(welcome.nonce);
 }
 
-void Receiver::write_line(Path& path, uint64_t message, HasTurn turn) {
+void Receiver::write_cts(Path& path, uint64_t message, Owned owned) {
   const size_t slot = message % wire::kRingLines;
   const bool signal = must_signal(path);
   ++path.posted;
@@ -40,7 +40,7 @@ void Receiver::write_line(Path& path, uint64_t message, HasTurn turn) {
       path.remote().ring + slot * sizeof(wire::CtsLine), path.remote().ring_key, signal);
   if (error != 0) {
     --path.posted;
-    suspect_post(path, error, turn);
+    suspect_post(path, error, owned);
   } else if (signal) {
     last_signaled_ = path.posted;
   }
@@ -48,13 +48,13 @@ void Receiver::write_line(Path& path, uint64_t message, HasTurn turn) {
 
 Result<Request*> Receiver::post(void* data, size_t bytes, Registration* registration) {
   if (status() == Status::kFailed) return error();
-  if (status() != Status::kReady || !turn_.try_take()) return nullptr;
-  const TurnGuard turn(turn_, std::adopt_lock);
+  if (status() != Status::kReady || !ownership_.try_acquire()) return nullptr;
+  const OwnershipGuard owned(ownership_, std::adopt_lock);
   Path* path = active();
   const uint64_t message = receiving_.ledger.next();
   Request* request = free_request(message);
   if (!path || !request || status() != Status::kReady) return nullptr;
-  if (!path->send_queue_room(2)) return no_room(*path, turn);
+  if (!path->send_queue_room(2)) return no_room(*path, owned);
   receiving_.ledger.open();
   request->channel = this;
   request->message = message;
@@ -62,7 +62,7 @@ Result<Request*> Receiver::post(void* data, size_t bytes, Registration* registra
   request->data = static_cast<uint8_t*>(data);
   request->bytes = uint32_t(bytes);
   request->flushed = registration && registration->on_gpu();
-  for (size_t nic = 0; request->flushed && nic < core_.devices.size(); ++nic)
+  for (size_t nic = 0; request->flushed && nic < context_.devices.size(); ++nic)
     request->local_keys[nic] = registration->rkey(int(nic));
   wire::CtsLine& line = memory_->lines[message % wire::kRingLines];
   std::memset(&line, 0, sizeof line);  // no other line made on the stack, which would have to be aligned
@@ -70,21 +70,21 @@ Result<Request*> Receiver::post(void* data, size_t bytes, Registration* registra
   line.address = uint64_t(data);
   line.bytes = uint32_t(bytes);
   line.received = uint32_t(receiving_.ledger.received());
-  for (int nic = 0; nic < int(core_.devices.size()); ++nic)
+  for (int nic = 0; nic < int(context_.devices.size()); ++nic)
     line.keys[nic] = registration ? registration->rkey(nic) : 0;
   line.far_nics = registration ? registration->far_nics() : 0;
   line.check = wire::cts_check(line);
   opened_request();
   receiving_.told = receiving_.ledger.received();
   tests_waited_ = 0;
-  write_line(*path, message, turn);  // when it fails the line is repeated after the migration
+  write_cts(*path, message, owned);  // when it fails the line is repeated after the migration
   return request;
 }
 
-void Receiver::on_arrival(Path& path, const ibv_wc& completion, HasTurn turn) {
+void Receiver::on_arrival(Path& path, const ibv_wc& completion, Owned owned) {
   // Given back at once: the queue never holds less than the worst case of what may still come.
   if (const int error = path.data.post_receive(completion.wr_id); error != 0 && carries(path))
-    suspect_post(path, error, turn);
+    suspect_post(path, error, owned);
   const wire::Immediate immediate = wire::decode(be32toh(completion.imm_data));
   const Request& request = requests_[receiving_.ledger.message_of(immediate) % wire::kRingLines];
   const bool hidden = path.flushes() && request.flushed && completion.byte_len > 0;
@@ -117,20 +117,20 @@ void Receiver::whole(uint64_t message) {
 }
 
 // One READ at a time, behind all that the path has brought so far.
-void Receiver::look_at_flush(Path& path, HasTurn turn) {
+void Receiver::look_at_flush(Path& path, Owned owned) {
   uint64_t covered = 0;
-  switch (path.poll_flush(covered, turn)) {
+  switch (path.poll_flush(covered, owned)) {
     case ProbeState::kWaiting:
       return;
     case ProbeState::kFailed:
-      if (carries(path)) suspect(path, path.last_status, turn);
+      if (carries(path)) suspect(path, path.last_status, owned);
       return;
     case ProbeState::kAnswered:
       count_progress();
       unflushed_.take(path.id(), covered, [this](const Unflushed::Segment& segment) {
         if (receiving_.ledger.seen(segment.message, segment.segment)) whole(segment.message);
       });
-      after_drain(path, turn);
+      after_drain(path, owned);
       break;
     case ProbeState::kIdle:
       break;
@@ -139,64 +139,64 @@ void Receiver::look_at_flush(Path& path, HasTurn turn) {
   if (!newest || path.flush_failed) return;
   const Request& request = requests_[newest->message % wire::kRingLines];
   const int error =
-      path.post_flush(request.data, request.local_keys[size_t(path.local_nic())], newest->order, turn);
-  if (error != 0 && carries(path)) suspect_post(path, error, turn);
+      path.post_flush(request.data, request.local_keys[size_t(path.local_nic())], newest->order, owned);
+  if (error != 0 && carries(path)) suspect_post(path, error, owned);
 }
 
 // What a NIC that is left has placed can no longer be told from what is still on its way to the GPU.
-void Receiver::forget_unflushed(uint32_t path, HasTurn) {
+void Receiver::forget_unflushed(uint32_t path, Owned) {
   unflushed_.take(path, [this](const Unflushed::Segment& segment) {
     receiving_.ledger.forget(segment.message, segment.segment, segment.bytes);
   });
 }
 
-// Lines and the word go over the path that carries when it is made.
-class Receiver::Host : public Deeds {
+// CTS entries and ACKs go over the path that is active when the host is made.
+class Receiver::Host : public Actions {
  public:
-  Host(Receiver& receiver, HasTurn turn)
-      : Deeds(receiver), r_(receiver), path_(receiver.active()), turn_(turn) {}
+  Host(Receiver& receiver, Owned owned)
+      : Actions(receiver), r_(receiver), path_(receiver.active()), owned_(owned) {}
   bool peer_copies() const { return r_.peer_copied_bytes() > 0; }
   bool may_repeat() const {
-    return !r_.work_requests_open(turn_) && path_->send_queue_room(wire::kRingLines + 1);
+    return !r_.work_requests_open(owned_) && path_->send_queue_room(wire::kRingLines + 1);
   }
   void look() {
-    r_.drain_all(turn_);
-    for (int look = 0; look < kLooksAtFlush && !r_.unflushed_.empty(); ++look) r_.drain_all(turn_);
+    r_.drain_all(owned_);
+    for (int look = 0; look < kLooksAtFlush && !r_.unflushed_.empty(); ++look) r_.drain_all(owned_);
   }
-  void write_line(uint64_t message) { r_.write_line(*path_, message, turn_); }
+  void write_cts(uint64_t message) { r_.write_cts(*path_, message, owned_); }
   /// To prove the path it is signaled: only a QP that works completes it.
-  void write_word(bool prove) {
+  void write_ack(bool prove) {
     if (prove ? r_.status() != Status::kReady : !path_->send_queue_room(1)) return;
-    r_.confirm(*path_, prove, turn_);
-    if (prove) r_.poke_ = path_->posted;
+    r_.confirm(*path_, prove, owned_);
+    if (prove) r_.requested_at_ = path_->posted;
   }
-  void say_wait(uint64_t received) { r_.send(wire::Type::kRemind, wire::Received{received, 0}); }
-  /// Over TCP: the word must not hang on the queue pair that it may be missing because of.
-  void say_received(uint64_t received, uint16_t segments) {
+  void send_wait(uint64_t received) { r_.send(wire::Type::kAckQuery, wire::Received{received, 0}); }
+  /// Over TCP: the queue pair may be the reason why the ACK is missing.
+  void send_received(uint64_t received, uint16_t segments) {
     r_.send(wire::Type::kReceived, wire::Received{received, segments});
   }
 
  private:
   Receiver& r_;
   Path* const path_;
-  const HasTurn turn_;
+  const Owned owned_;
 };
 
-void Receiver::waited(bool patient, HasTurn turn) {
-  Host host(*this, turn);
+void Receiver::waited(bool patient, Owned owned) {
+  Host host(*this, owned);
   receiving_.waited(host, patient);
 }
 
-Path* Receiver::standing_still(HasTurn turn) const {
+Path* Receiver::standing_still(Owned owned) const {
   if (!active()) return nullptr;
   if (active()->flush_under_way()) return active();
-  for (Path* lane : lanes(turn))
+  for (Path* lane : lanes(owned))
     if (lane->flush_under_way()) return lane;
-  const bool poked = poke_ != 0 && int32_t(active()->completed - poke_) < 0;
-  return poked || !active()->send_queue_room(2) ? active() : nullptr;
+  const bool requested = requested_at_ != 0 && int32_t(active()->completed - requested_at_) < 0;
+  return requested || !active()->send_queue_room(2) ? active() : nullptr;
 }
 
-void Receiver::confirm(Path& path, bool signaled, HasTurn turn) {
+void Receiver::confirm(Path& path, bool signaled, Owned owned) {
   receiving_.told = receiving_.ledger.received();
   tests_waited_ = 0;
   uint64_t& staged = memory_->staged_received[path.posted % std::size(memory_->staged_received)];
@@ -209,44 +209,44 @@ void Receiver::confirm(Path& path, bool signaled, HasTurn turn) {
       path.remote().ring_key, signal);
   if (error != 0) {
     --path.posted;
-    suspect_post(path, error, turn);
+    suspect_post(path, error, owned);
   } else if (signal) {
     last_signaled_ = path.posted;
   }
 }
 
-void Receiver::after_drain(Path& path, HasTurn turn) {
+void Receiver::after_drain(Path& path, Owned owned) {
   if (!carries(path) || !active() || !owes_confirmation() || !active()->send_queue_room(1)) return;
   const bool may_wait =
-      lacking(turn) && receiving_.ledger.received() - receiving_.told < kMessagesToWaitForLine;
-  if (!may_wait) confirm(*active(), false, turn);
+      lacking(owned) && receiving_.ledger.received() - receiving_.told < kMessagesToWaitForLine;
+  if (!may_wait) confirm(*active(), false, owned);
 }
 
-void Receiver::hear_remind(uint64_t /*received*/, HasTurn turn) {
-  Host host(*this, turn);
-  receiving_.hear_question(host);
+void Receiver::on_ack_query(uint64_t /*received*/, Owned owned) {
+  Host host(*this, owned);
+  receiving_.on_ack_query(host);
 }
 
-bool Receiver::hear_fenced(const wire::Fenced& fenced, const Tick& tick) {
-  Deeds deeds(*this, tick);
-  return Conduct(receiving_.migration, deeds).hear_fenced(fenced.epoch, fenced.path, fenced.stopped != 0);
+bool Receiver::peer_fenced(const wire::Fenced& fenced, const Tick& tick) {
+  Actions actions(*this, tick);
+  return ChannelEnd(receiving_.migration, actions).on_fenced(fenced.epoch, fenced.path, fenced.stopped != 0);
 }
 
 Result<TestOutcome> Receiver::test(Request& request) {
   const Status before = status();
-  if (!turn_.try_take()) return TestOutcome{};
-  const TurnGuard turn(turn_, std::adopt_lock);
+  if (!ownership_.try_acquire()) return TestOutcome{};
+  const OwnershipGuard owned(ownership_, std::adopt_lock);
   if (!receiving_.ledger.complete(request.message)) {
     if (before == Status::kReady && active()) {
-      drain(*active(), turn);
-      for (Path* lane : lanes(turn)) drain(*lane, turn);
+      drain(*active(), owned);
+      for (Path* lane : lanes(owned)) drain(*lane, owned);
     }
     if (!receiving_.ledger.complete(request.message)) {
       if (status() == Status::kFailed) return error();
       if (owes_confirmation() && ++tests_waited_ >= kTestsToWaitForLine && status() == Status::kReady &&
           active() && active()->send_queue_room(1))
-        confirm(*active(), false, turn);
-      nothing_new(turn);
+        confirm(*active(), false, owned);
+      nothing_new(owned);
       return TestOutcome{};
     }
   }
@@ -255,15 +255,15 @@ Result<TestOutcome> Receiver::test(Request& request) {
   return TestOutcome{true, size_t(receiving_.ledger.bytes(request.message))};
 }
 
-void Receiver::fill_ledger(wire::Fenced& fenced, HasTurn) const {
+void Receiver::fill_ledger(wire::Fenced& fenced, Owned) const {
   fenced.first_incomplete = receiving_.ledger.report(fenced.segments);
 }
 
-void Receiver::carries_on(bool moved, HasTurn turn) {
+void Receiver::carries_on(bool moved, Owned owned) {
   const Path& path = *active();
   if (moved) last_signaled_ = path.posted;
-  poke_ = 0;
-  Host host(*this, turn);
+  requested_at_ = 0;
+  Host host(*this, owned);
   // Where nothing has moved the lines are on their way, and repeated for good measure.
   receiving_.carries_on(host, moved || path.send_queue_room(wire::kRingLines + 1));
 }

@@ -12,35 +12,35 @@ namespace r2ccl {
 class Receiver final : public Channel {
  public:
   /// Answers a connection whose first bytes are already in `stream`.
-  Receiver(Core& core, int nic, control::Stream stream, const control::Token& token);
+  Receiver(ProcessContext& context, int nic, control::Stream stream, const control::Token& token);
 
   Result<Request*> post(void* data, size_t bytes, Registration* registration) override;
   Result<TestOutcome> test(Request& request) override;
 
  private:
   void handle_greeting(wire::Type type, const control::Message& message, const Tick& tick) override;
-  void on_arrival(Path& path, const ibv_wc& completion, HasTurn) override;
-  void after_drain(Path& path, HasTurn) override;
-  void hear_remind(uint64_t received, HasTurn) override;
-  bool hear_fenced(const wire::Fenced& fenced, const Tick& tick) override;
-  void look_at_flush(Path& path, HasTurn) override;
-  void forget_unflushed(uint32_t path, HasTurn) override;
-  void fill_ledger(wire::Fenced& fenced, HasTurn) const override;
-  void carries_on(bool moved, HasTurn) override;
-  Path* standing_still(HasTurn) const override;
-  void waited(bool patient, HasTurn) override;
-  bool lacking(HasTurn) const override { return receiving_.waits(); }
-  wire::Close closing_words() const override { return {receiving_.ledger.received()}; }
-  void peer_closed(const wire::Close&, HasTurn) override {}
+  void on_arrival(Path& path, const ibv_wc& completion, Owned) override;
+  void after_drain(Path& path, Owned) override;
+  void on_ack_query(uint64_t received, Owned) override;
+  bool peer_fenced(const wire::Fenced& fenced, const Tick& tick) override;
+  void look_at_flush(Path& path, Owned) override;
+  void forget_unflushed(uint32_t path, Owned) override;
+  void fill_ledger(wire::Fenced& fenced, Owned) const override;
+  void carries_on(bool moved, Owned) override;
+  Path* standing_still(Owned) const override;
+  void waited(bool patient, Owned) override;
+  bool lacking(Owned) const override { return receiving_.waits(); }
+  wire::Close closing_message() const override { return {receiving_.ledger.received()}; }
+  void peer_closed(const wire::Close&, Owned) override {}
   void whole(uint64_t message);
-  void write_line(Path& path, uint64_t message, HasTurn);
-  void confirm(Path& path, bool signaled, HasTurn);
+  void write_cts(Path& path, uint64_t message, Owned);
+  void confirm(Path& path, bool signaled, Owned);
   bool owes_confirmation() const {
-    return core_.strict_ack() && receiving_.owes_word() && waited_for_ > receiving_.told;
+    return context_.strict_ack() && receiving_.owes_ack() && waited_for_ > receiving_.told;
   }
   bool must_signal(const Path& path) const { return path.posted - last_signaled_ >= 8; }
 
-  // How long a confirmation waits for a line to travel in, while messages are open and therefore tested for.
+  // How long an ACK waits for a CTS entry to piggyback on, while messages are open and therefore tested for.
   static constexpr uint32_t kTestsToWaitForLine = 16;
   static constexpr uint64_t kMessagesToWaitForLine = 4;
   // How long an answer waits for a flush, which takes a few microseconds where a NIC works.
@@ -52,7 +52,7 @@ class Receiver final : public Channel {
   uint64_t waited_for_ = 0;     // the sender waits for its confirmation of a message before this one
   uint32_t tests_waited_ = 0;   // empty tests since a confirmation began to wait
   uint32_t last_signaled_ = 0;  // Path::posted at the last signaled request
-  uint32_t poke_ = 0;           // Path::posted at the last poke; 0: none on this path
+  uint32_t requested_at_ = 0;   // Path::posted at the last request_retransmit; 0: none on this path
 };
 
 }  // namespace r2ccl

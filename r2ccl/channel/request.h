@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 
-#include "r2ccl/channel/net.h"
+#include "r2ccl/channel/test_outcome.h"
 #include "r2ccl/protocol/wire.h"
 
 namespace r2ccl {

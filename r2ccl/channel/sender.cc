@@ -7,7 +7,7 @@
 
 #include "r2ccl/base/clock.h"
 #include "r2ccl/base/log.h"
-#include "r2ccl/channel/deeds.h"
+#include "r2ccl/channel/actions.h"
 #include "r2ccl/protocol/sent.h"
 
 namespace r2ccl {
@@ -17,7 +17,7 @@ namespace {
 uint32_t detail_of(uint64_t message, uint32_t segment) { return uint32_t(message & 0xffffff) << 8 | segment; }
 
 /// Copies a line that a NIC may be writing: word by word, so that the check decides whether it is whole.
-bool read_line(const wire::CtsLine& line, uint32_t wanted, wire::CtsLine& out) {
+bool read_cts(const wire::CtsLine& line, uint32_t wanted, wire::CtsLine& out) {
   const auto* from = reinterpret_cast<const uint64_t*>(&line);
   uint64_t words[8];
   words[0] = __atomic_load_n(from, __ATOMIC_ACQUIRE);
@@ -29,21 +29,21 @@ bool read_line(const wire::CtsLine& line, uint32_t wanted, wire::CtsLine& out) {
 
 }  // namespace
 
-Result<std::shared_ptr<Sender>> Sender::start(Core& core, int nic, const wire::Handle& handle) {
+Result<std::shared_ptr<Sender>> Sender::start(ProcessContext& context, int nic, const wire::Handle& handle) {
   if (handle.magic != wire::kHandleMagic)
     return Error{ErrorCode::kBadHandle, "the connect handle was not made by this plugin"};
   if (handle.version != wire::kWireVersion)
     return Error{ErrorCode::kVersionMismatch, "the listening rank speaks wire version " +
                                                   std::to_string(handle.version) + ", this one speaks " +
                                                   std::to_string(wire::kWireVersion)};
-  auto fd = control::start_connect(handle.where, nullptr, core.silence());
-  if (!fd && !core.resilient()) return fd.error();
+  auto fd = control::start_connect(handle.where, nullptr, context.silence());
+  if (!fd && !context.resilient()) return fd.error();
   control::Stream stream = fd ? control::Stream(std::move(*fd)) : control::Stream();
-  return std::shared_ptr<Sender>(new Sender(core, nic, std::move(stream), handle));
+  return std::shared_ptr<Sender>(new Sender(context, nic, std::move(stream), handle));
 }
 
-Sender::Sender(Core& core, int nic, control::Stream stream, const wire::Handle& handle)
-    : Channel(core, sending_.migration, true, nic, std::move(stream), handle.token) {
+Sender::Sender(ProcessContext& context, int nic, control::Stream stream, const wire::Handle& handle)
+    : Channel(context, sending_.migration, true, nic, std::move(stream), handle.token) {
   peer_listens(handle.where);
   wire::Hello words = hello();
   words.listener = handle.listener;
@@ -61,7 +61,7 @@ void Sender::handle_greeting(wire::Type type, const control::Message& message, c
   greeted(*welcome);
 }
 
-bool Sender::write(Path& path, const Request& request, uint32_t segment, HasTurn turn) {
+bool Sender::write(Path& path, const Request& request, uint32_t segment, Owned owned) {
   const Request::Part& part = request.parts[segment];
   const uint32_t immediate = wire::encode({uint32_t(request.message), segment, request.segments});
   const int error = path.data.post_write_imm(
@@ -69,21 +69,21 @@ bool Sender::write(Path& path, const Request& request, uint32_t segment, HasTurn
       part.bytes, request.copied ? path.memory_lkey : request.local_keys[size_t(path.local_nic())],
       request.remote_address + part.offset, request.remote_keys[size_t(path.remote_nic())], immediate);
   if (error == 0) {
-    if (core_.balances()) {
+    if (context_.balances()) {
       if (path.sizes.empty()) path.sizes.resize(Path::kSendDepth);
       path.sizes[path.posted % Path::kSendDepth] = part.bytes;
-      path.metered += core_.meters[size_t(path.local_nic())].posted(part.bytes, now_ns);
-      if (follows_plan()) core_.planned_bytes.fetch_add(part.bytes, std::memory_order_relaxed);
+      path.metered += context_.meters[size_t(path.local_nic())].posted(part.bytes, now_ns);
+      if (follows_plan()) context_.planned_bytes.fetch_add(part.bytes, std::memory_order_relaxed);
     }
     ++path.posted;
     return true;
   }
-  suspect_post(path, error, turn);
+  suspect_post(path, error, owned);
   return false;
 }
 
 // Which part of the message goes over which path. False: some queue is full, not now.
-bool Sender::divide(Request& request, Path& active, const Registration* registration, HasTurn) {
+bool Sender::divide(Request& request, Path& active, const Registration* registration, Owned) {
   request.segments = 1;
   request.parts[0] = {active.id(), 0, request.bytes};
   if (spread_over_.empty() || request.bytes == 0 || !registration) return true;
@@ -104,7 +104,7 @@ bool Sender::divide(Request& request, Path& active, const Registration* registra
   return true;
 }
 
-void Sender::spread(std::span<const balance::LaneShare> shares, HasTurn turn) {
+void Sender::spread(std::span<const balance::LaneShare> shares, Owned owned) {
   std::vector<Path*> over;
   std::vector<balance::LaneShare> parts;
   const auto add = [&](Path* path, const balance::LaneShare& part) {
@@ -113,7 +113,8 @@ void Sender::spread(std::span<const balance::LaneShare> shares, HasTurn turn) {
     parts.push_back(part);
   };
   if (!shares.empty()) add(active(), shares[0]);
-  for (size_t i = 0; i < lanes(turn).size() && i + 1 < shares.size(); ++i) add(lanes(turn)[i], shares[i + 1]);
+  for (size_t i = 0; i < lanes(owned).size() && i + 1 < shares.size(); ++i)
+    add(lanes(owned)[i], shares[i + 1]);
   if (over.size() == 1 && over[0] == active()) over.clear();
   // What changes hardly at all is left alone: who is behind its share by less than a piece keeps that credit.
   const auto alike = [](const balance::LaneShare& a, const balance::LaneShare& b) {
@@ -138,7 +139,7 @@ struct Sender::Messages {
   static constexpr bool written(uint64_t, uint32_t) { return true; }
 };
 
-bool Sender::rests(const Path& path, HasTurn) const {
+bool Sender::rests(const Path& path, Owned) const {
   const Messages messages{*this};
   return sending_.is_over(messages, path.id(), path.posted == path.completed);
 }
@@ -146,16 +147,16 @@ bool Sender::rests(const Path& path, HasTurn) const {
 Result<Request*> Sender::post(void* data, size_t bytes, Registration* registration) {
   if (status() == Status::kFailed) return error();
   if (status() == Status::kMigrating) wanted_.store(true, std::memory_order_relaxed);
-  if (status() != Status::kReady || !turn_.try_take()) return nullptr;
-  const TurnGuard turn(turn_, std::adopt_lock);
+  if (status() != Status::kReady || !ownership_.try_acquire()) return nullptr;
+  const OwnershipGuard owned(ownership_, std::adopt_lock);
   Path* path = active();
   const uint64_t message = sending_.ledger.next();
   Request* request = free_request(message);
   if (!path || !request || status() != Status::kReady || !path->send_queue_room()) return nullptr;
   wire::CtsLine& line = line_;
-  if (!read_line(memory_->lines[message % wire::kRingLines], uint32_t(message) + 1, line)) {
+  if (!read_cts(memory_->lines[message % wire::kRingLines], uint32_t(message) + 1, line)) {
     // The line may be missing because this end's QP is dead, and with nothing open nobody else looks.
-    if (++empty_posts_ % kEmptyPostsPerLook == 0) drain(*path, turn);
+    if (++empty_posts_ % kEmptyPostsPerLook == 0) drain(*path, owned);
     return nullptr;
   }
   if (lines_read_ <= message) {
@@ -163,20 +164,20 @@ Result<Request*> Sender::post(void* data, size_t bytes, Registration* registrati
     sending_.ledger.confirmed_low(line.received);
   }
   request->bytes = uint32_t(std::min<size_t>(bytes, line.bytes));
-  request->copied = request->bytes <= core_.copied_bytes() && core_.copied_bytes() > 0;
+  request->copied = request->bytes <= context_.copied_bytes() && context_.copied_bytes() > 0;
   const auto lacks_key = [&](int nic) { return registration && bytes > 0 && registration->lkey(nic) == 0; };
   if (!request->copied && lacks_key(path->local_nic())) {  // the channel is about to leave this NIC
     wanted_.store(true, std::memory_order_relaxed);
     return nullptr;
   }
   request->data = static_cast<uint8_t*>(data);
-  for (int nic = 0; nic < int(core_.devices.size()); ++nic)
+  for (int nic = 0; nic < int(context_.devices.size()); ++nic)
     request->local_keys[size_t(nic)] = registration ? registration->lkey(nic) : 0;
   request->remote_address = line.address;
-  if (core_.balances() && registration && request->bytes > 0)
+  if (context_.balances() && registration && request->bytes > 0)
     memory_is_far(registration->far_nics(), uint8_t(line.far_nics));
   std::copy(std::begin(line.keys), std::end(line.keys), request->remote_keys.begin());
-  if (!divide(*request, *path, registration, turn)) return nullptr;
+  if (!divide(*request, *path, registration, owned)) return nullptr;
   if (request->copied) {
     // What says that the message is there may have been a plain load: where loads may be late, the copy must
     // not be made of what was there before.
@@ -192,105 +193,105 @@ Result<Request*> Sender::post(void* data, size_t bytes, Registration* registrati
   sending_.ledger.open(request->segments);
   opened_request();
   for (uint32_t i = 0; i < request->segments; ++i)  // one that fails is replayed after its path's migration
-    if (Path* on = carrying(request->parts[i].path)) write(*on, *request, i, turn);
+    if (Path* on = carrying(request->parts[i].path)) write(*on, *request, i, owned);
   return request;
 }
 
-void Sender::on_data_sent(Path& path, uint32_t detail, HasTurn turn) {
+void Sender::on_data_sent(Path& path, uint32_t detail, Owned owned) {
   if (path.metered > 0)  // a queue pair completes its work in order
-    count_work(path, path.sizes[(path.completed - 1) % Path::kSendDepth], turn);
+    count_work(path, path.sizes[(path.completed - 1) % Path::kSendDepth], owned);
   // The newest message with these low bits: messages in flight span far less than 2^24.
   const uint64_t last = sending_.ledger.next() - 1;
   sending_.ledger.completed(last - ((last - (detail >> 8)) & 0xffffff), detail & 0xff);
 }
 
-void Sender::count_work(Path& path, uint32_t bytes, HasTurn) {
-  const double cost = is_far(path) ? core_.config.far_cost() : 1;
-  path.metered -= core_.meters[size_t(path.local_nic())].done(bytes, uint64_t(cost * bytes), now_ns);
+void Sender::count_work(Path& path, uint32_t bytes, Owned) {
+  const double cost = is_far(path) ? context_.config.far_cost() : 1;
+  path.metered -= context_.meters[size_t(path.local_nic())].done(bytes, uint64_t(cost * bytes), now_ns);
 }
 
-void Sender::read_confirmation(HasTurn) {
+void Sender::read_confirmation(Owned) {
   sending_.ledger.confirmed(__atomic_load_n(&memory_->received, __ATOMIC_ACQUIRE));
   for (wire::CtsLine line;
-       read_line(memory_->lines[lines_read_ % wire::kRingLines], uint32_t(lines_read_) + 1, line);
+       read_cts(memory_->lines[lines_read_ % wire::kRingLines], uint32_t(lines_read_) + 1, line);
        ++lines_read_)
     sending_.ledger.confirmed_low(line.received);
 }
 
-inline void Sender::drain_all(HasTurn turn) {
-  drain(*active(), turn);
-  for (Path* lane : lanes(turn))
-    if (lane->posted != lane->completed) drain(*lane, turn);
+inline void Sender::drain_all(Owned owned) {
+  drain(*active(), owned);
+  for (Path* lane : lanes(owned))
+    if (lane->posted != lane->completed) drain(*lane, owned);
 }
 
-class Sender::Host : public Deeds {
+class Sender::Host : public Actions {
  public:
-  Host(Sender& sender, HasTurn turn) : Deeds(sender), s_(sender), turn_(turn) {}
+  Host(Sender& sender, Owned owned) : Actions(sender), s_(sender), owned_(owned) {}
   void look(bool everywhere) {
-    if (everywhere) s_.drain_all(turn_);
-    s_.read_confirmation(turn_);
+    if (everywhere) s_.drain_all(owned_);
+    s_.read_confirmation(owned_);
   }
-  void say_remind() { s_.send(wire::Type::kRemind, wire::Received{s_.sending_.ledger.confirmed(), 0}); }
+  void send_ack_query() { s_.send(wire::Type::kAckQuery, wire::Received{s_.sending_.ledger.confirmed(), 0}); }
 
  private:
   Sender& s_;
-  const HasTurn turn_;
+  const Owned owned_;
 };
 
-void Sender::waited(bool /*patient*/, HasTurn turn) {
-  Host host(*this, turn);
+void Sender::waited(bool /*patient*/, Owned owned) {
+  Host host(*this, owned);
   sending_.waited(host);
 }
 
-bool Sender::unconfirmed(HasTurn turn) {
-  read_confirmation(turn);
-  return core_.strict_ack() && sending_.unconfirmed();
+bool Sender::unconfirmed(Owned owned) {
+  read_confirmation(owned);
+  return context_.strict_ack() && sending_.unconfirmed();
 }
 
 void Sender::look_if_awaited() {
   if (!sending_.awaited()) return;
-  const TurnGuard turn(turn_);
-  Host host(*this, turn);
+  const OwnershipGuard owned(ownership_);
+  Host host(*this, owned);
   sending_.look_if_awaited(host);
 }
 
 bool Sender::misses_a_path(bool wanted) {
   if (wanted) return true;
-  const TurnGuard turn(turn_);
-  Host host(*this, turn);
+  const OwnershipGuard owned(ownership_);
+  Host host(*this, owned);
   return sending_.misses_a_path(host, false);
 }
 
-void Sender::hear_remind(uint64_t received, HasTurn turn) {
-  Host host(*this, turn);
-  sending_.hear_wait(host, received);
+void Sender::on_ack_query(uint64_t received, Owned owned) {
+  Host host(*this, owned);
+  sending_.on_wait(host, received);
 }
 
-void Sender::hear_received(const wire::Received& received, const Tick& tick) {
-  Deeds deeds(*this, tick, trace::DetectedBy::kWatchdog,
-              "its NIC reported messages that the receiver never saw");
-  sending_.hear_received(deeds, Messages{*this}, received.received, received.segments);
+void Sender::on_received(const wire::Received& received, const Tick& tick) {
+  Actions actions(*this, tick, trace::DetectedBy::kWatchdog,
+                  "its NIC reported messages that the receiver never saw");
+  sending_.on_received(actions, Messages{*this}, received.received, received.segments);
 }
 
-bool Sender::hear_fenced(const wire::Fenced& fenced, const Tick& tick) {
-  Deeds deeds(*this, tick);
-  return sending_.hear_fenced(deeds, fenced.epoch, fenced.path, fenced.stopped != 0, fenced.first_incomplete,
-                              fenced.segments);
+bool Sender::peer_fenced(const wire::Fenced& fenced, const Tick& tick) {
+  Actions actions(*this, tick);
+  return sending_.on_fenced(actions, fenced.epoch, fenced.path, fenced.stopped != 0, fenced.first_incomplete,
+                            fenced.segments);
 }
 
 Result<TestOutcome> Sender::test(Request& request) {
   const Status before = status();
-  if (!turn_.try_take()) return TestOutcome{};
-  const TurnGuard turn(turn_, std::adopt_lock);
-  const bool strict = waits_for_word(request);
-  read_confirmation(turn);
+  if (!ownership_.try_acquire()) return TestOutcome{};
+  const OwnershipGuard owned(ownership_, std::adopt_lock);
+  const bool strict = waits_for_ack(request);
+  read_confirmation(owned);
   if (!sending_.ledger.done(request.message, strict) && before == Status::kReady && active()) {
-    drain_all(turn);
-    read_confirmation(turn);
+    drain_all(owned);
+    read_confirmation(owned);
   }
   if (!sending_.ledger.done(request.message, strict)) {
     if (status() == Status::kFailed) return error();
-    nothing_new(turn);
+    nothing_new(owned);
     return TestOutcome{};
   }
   request.in_use = false;
@@ -298,30 +299,30 @@ Result<TestOutcome> Sender::test(Request& request) {
   return TestOutcome{true, request.bytes};
 }
 
-bool Sender::lacking(HasTurn) const {
+bool Sender::lacking(Owned) const {
   return std::any_of(requests_.begin(), requests_.end(), [this](const Request& request) {
-    return request.in_use && !sending_.ledger.done(request.message, waits_for_word(request));
+    return request.in_use && !sending_.ledger.done(request.message, waits_for_ack(request));
   });
 }
 
-Path* Sender::standing_still(HasTurn turn) const {
+Path* Sender::standing_still(Owned owned) const {
   if (active() && active()->posted != active()->completed) return active();
-  for (Path* lane : lanes(turn))
+  for (Path* lane : lanes(owned))
     if (lane->posted != lane->completed) return lane;
   return nullptr;
 }
 
 // Where a segment that has lost its path goes: to the one that has the least to do, where the buffer is
 // registered.
-Path* Sender::replay_on(const Request& request, HasTurn turn) const {
+Path* Sender::replay_on(const Request& request, Owned owned) const {
   const auto load = [](const Path* path) { return path->posted - path->completed; };
   const auto can = [&](const Path* path) {
-    return path && !path->condemned && path->send_queue_room() &&
+    return path && !path->failure && path->send_queue_room() &&
            (request.bytes == 0 || ((request.copied || request.local_keys[size_t(path->local_nic())] != 0) &&
                                    request.remote_keys[size_t(path->remote_nic())] != 0));
   };
   Path* best = active();
-  for (Path* lane : lanes(turn))
+  for (Path* lane : lanes(owned))
     if (can(lane) && (!can(best) || load(lane) < load(best))) best = lane;
   return best;
 }
@@ -329,14 +330,14 @@ Path* Sender::replay_on(const Request& request, HasTurn turn) const {
 struct Sender::MessagesToSend : Messages {
   Sender& sender;
   uint64_t again = 0, bytes = 0;
-  const HasTurn turn;
-  MessagesToSend(Sender& self, HasTurn has) : Messages{self}, sender(self), turn(has) {}
+  const Owned owned;
+  MessagesToSend(Sender& self, Owned has) : Messages{self}, sender(self), owned(has) {}
   void send_again(uint64_t message, uint32_t segment) {
     Request& request = sender.requests_[message % wire::kRingLines];
-    Path* path = sender.replay_on(request, turn);
+    Path* path = sender.replay_on(request, owned);
     // Should it fail, too, then this is sent when that one has been left.
     request.parts[segment].path = path->id();
-    if (path->condemned || !sender.write(*path, request, segment, turn)) return;
+    if (path->failure || !sender.write(*path, request, segment, owned)) return;
     ++again;
     bytes += request.parts[segment].bytes;
   }
@@ -349,12 +350,12 @@ struct Sender::MessagesToSend : Messages {
   }
 };
 
-void Sender::carries_on(bool /*moved*/, HasTurn turn) {
-  MessagesToSend messages(*this, turn);
+void Sender::carries_on(bool /*moved*/, Owned owned) {
+  MessagesToSend messages(*this, owned);
   sending_.carries_on(messages);
   if (status() == Status::kFailed) return;
   emit(trace::EventType::kReplayed, active()->local_nic(), messages.again, messages.bytes, active()->id());
-  core().incidents.replayed(this, messages.again);
+  context().failure_log.replayed(this, messages.again);
 }
 
 }  // namespace r2ccl

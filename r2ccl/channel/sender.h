@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sending end: waits for clear-to-send lines in its ring, writes messages, and keeps each buffer until
+// The sending end: waits for CTS entries in its ring, writes messages, and keeps each buffer until
 // the receiver has confirmed it, so that it can be written again over another path; of small messages a copy.
 #pragma once
 
@@ -12,46 +12,46 @@ namespace r2ccl {
 class Sender final : public Channel {
  public:
   /// Connects to where `handle` says; should that fail at first, it is tried again by step().
-  static Result<std::shared_ptr<Sender>> start(Core& core, int nic, const wire::Handle& handle);
+  static Result<std::shared_ptr<Sender>> start(ProcessContext& context, int nic, const wire::Handle& handle);
 
   Result<Request*> post(void* data, size_t bytes, Registration* registration) override;
   Result<TestOutcome> test(Request& request) override;
 
  private:
-  Sender(Core& core, int nic, control::Stream stream, const wire::Handle& handle);
+  Sender(ProcessContext& context, int nic, control::Stream stream, const wire::Handle& handle);
   void handle_greeting(wire::Type type, const control::Message& message, const Tick& tick) override;
-  void on_data_sent(Path& path, uint32_t detail, HasTurn) override;
-  void carries_on(bool moved, HasTurn) override;
-  Path* standing_still(HasTurn) const override;
-  void spread(std::span<const balance::LaneShare> shares, HasTurn) override;
-  bool rests(const Path& path, HasTurn) const override;
-  bool lacking(HasTurn) const override;
-  wire::Close closing_words() const override { return {}; }
-  void peer_closed(const wire::Close& close, HasTurn) override { sending_.ledger.confirmed(close.received); }
-  bool waits_for_nic_alone(HasTurn) const override {
+  void on_data_sent(Path& path, uint32_t detail, Owned) override;
+  void carries_on(bool moved, Owned) override;
+  Path* standing_still(Owned) const override;
+  void spread(std::span<const balance::LaneShare> shares, Owned) override;
+  bool rests(const Path& path, Owned) const override;
+  bool lacking(Owned) const override;
+  wire::Close closing_message() const override { return {}; }
+  void peer_closed(const wire::Close& close, Owned) override { sending_.ledger.confirmed(close.received); }
+  bool waits_for_nic_alone(Owned) const override {
     return sending_.ledger.confirmed() == sending_.ledger.next();
   }
-  void nothing_is_sent(HasTurn) override { sending_.ledger.released(sending_.ledger.confirmed()); }
+  void nothing_is_sent(Owned) override { sending_.ledger.released(sending_.ledger.confirmed()); }
   /// What the protocol asks of the sender (sending.h), and of the messages sent (sent.h).
   class Host;
   struct Messages;
   struct MessagesToSend;
-  bool write(Path& path, const Request& request, uint32_t segment, HasTurn);
-  bool divide(Request& request, Path& active, const Registration* registration, HasTurn);
-  Path* replay_on(const Request& request, HasTurn) const;
-  void count_work(Path& path, uint32_t bytes, HasTurn);
-  void read_confirmation(HasTurn);
-  void waited(bool patient, HasTurn) override;
-  void hear_remind(uint64_t received, HasTurn) override;
-  void hear_received(const wire::Received& received, const Tick& tick) override;
-  bool hear_fenced(const wire::Fenced& fenced, const Tick& tick) override;
-  bool unconfirmed(HasTurn) override;
-  bool misses(HasTurn) const override { return sending_.misses(); }
+  bool write(Path& path, const Request& request, uint32_t segment, Owned);
+  bool divide(Request& request, Path& active, const Registration* registration, Owned);
+  Path* replay_on(const Request& request, Owned) const;
+  void count_work(Path& path, uint32_t bytes, Owned);
+  void read_confirmation(Owned);
+  void waited(bool patient, Owned) override;
+  void on_ack_query(uint64_t received, Owned) override;
+  void on_received(const wire::Received& received, const Tick& tick) override;
+  bool peer_fenced(const wire::Fenced& fenced, const Tick& tick) override;
+  bool unconfirmed(Owned) override;
+  bool misses(Owned) const override { return sending_.misses(); }
   bool awaited() const override { return sending_.awaited(); }
   void look_if_awaited() override;
   bool misses_a_path(bool wanted) override;
-  [[gnu::always_inline]] inline void drain_all(HasTurn turn);
-  bool waits_for_word(const Request& request) const { return core_.strict_ack() && !request.copied; }
+  [[gnu::always_inline]] inline void drain_all(Owned owned);
+  bool waits_for_ack(const Request& request) const { return context_.strict_ack() && !request.copied; }
   /// Can it still be sent?
   bool holds(const Request& request, uint64_t message) const {
     return request.message == message && (request.in_use || request.copied);
@@ -59,7 +59,7 @@ class Sender final : public Channel {
 
   static constexpr uint32_t kEmptyPostsPerLook = 64;
   SendingEndOf<wire::kRingLines> sending_;
-  uint64_t lines_read_ = 0;  // what lines before this one say of messages received has been taken in
+  uint64_t lines_read_ = 0;  // the ACKs of entries before this one have been read
   balance::Splitter splitter_;
   static constexpr double kSameShare = 0.01;
   std::vector<balance::LaneShare> parts_;  // of the splitter's lanes

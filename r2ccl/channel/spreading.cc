@@ -29,8 +29,8 @@ void Channel::note_traffic(const Tick& tick) {
 const Path* Channel::usable_standby() const {
   for (const auto& path : paths_)
     if ((path->state == PathState::kStandby || path->state == PathState::kLane) &&
-        path->id() != probation_path_ && !core_.nic_unusable[size_t(path->local_nic())] &&
-        !core_.nic_down[size_t(path->local_nic())] && !peer_nic_down_[size_t(path->remote_nic())])
+        path->id() != probation_path_ && !context_.nic_unusable[size_t(path->local_nic())] &&
+        !context_.nic_down[size_t(path->local_nic())] && !peer_nic_down_[size_t(path->remote_nic())])
       return path.get();
   return nullptr;
 }
@@ -68,16 +68,16 @@ bool Channel::add_to(NicLoad& load, const Tick& tick) const {
 // carry, this channel and those that would leave the active NIC together with it included; of them the
 // nearest. On a NIC across sockets a channel takes longer by what crossing costs.
 std::vector<Backup> Channel::by_load(uint64_t now) const {
-  const NicLoad& load = core_.load(false);
+  const NicLoad& load = context_.load(false);
   const int at = active_ ? active_->local_nic() : -1, bound = bound_for();
   const auto would_carry = [&](const Backup& backup) {
     double carried = load.on(backup.nic);
     if (bound == backup.nic) carried -= in_demand(now) ? 1 : NicLoad::kIdle;
     if (at >= 0) carried += load.behind[size_t(at)][size_t(backup.nic)];
-    return carried + (backup.crosses ? core_.config.far_cost() : 1);
+    return carried + (backup.crosses ? context_.config.far_cost() : 1);
   };
   std::vector<std::pair<double, Backup>> others;
-  for (const Backup& backup : core_.backups[size_t(home_nic_)])
+  for (const Backup& backup : context_.backups[size_t(home_nic_)])
     others.emplace_back(would_carry(backup), backup);
   // Channels that are idle count only among NICs that are equally near.
   const auto key = [](const auto& other) {
@@ -94,11 +94,11 @@ std::vector<Backup> Channel::by_load(uint64_t now) const {
 std::optional<int> Channel::less_loaded(const NicLoad& load, const Tick& tick) const {
   const int at = active_->local_nic();
   std::optional<int> best;
-  for (const Backup& backup : core_.backups[size_t(home_nic_)]) {
+  for (const Backup& backup : context_.backups[size_t(home_nic_)]) {
     if (backup.nic == at || tick.now < no_move_to_[size_t(backup.nic)] ||
         !usable_rail(backup.nic, straight(backup.nic), tick.now))
       continue;
-    const double extra = backup.crosses ? core_.config.far_cost() - 1 : 0;
+    const double extra = backup.crosses ? context_.config.far_cost() - 1 : 0;
     if (load.better(at, backup.nic, extra) && (!best || load.on(backup.nic) < load.on(*best)))
       best = backup.nic;
   }
@@ -117,12 +117,13 @@ void Channel::step_spread(const Tick& tick) {
   const auto may_move = [&](const NicLoad& load) {
     return load.leaving[size_t(active_->local_nic())] == 0 ? less_loaded(load, tick) : std::nullopt;
   };
-  if (!spread_timer_.due(may_move(core_.load(false)).has_value(), tick.now)) return;
-  const std::optional<int> nic = may_move(core_.load(true));  // the node's others may have moved meanwhile
+  if (!spread_timer_.due(may_move(context_.load(false)).has_value(), tick.now)) return;
+  const std::optional<int> nic = may_move(context_.load(true));  // the node's others may have moved meanwhile
   if (!nic) return;
   R2_INFO("NET/R2CCL: channel %u: NIC %s of %s carries %.0f channels, NIC %s %.0f: moving there", number_,
-          nic_name(active_->local_nic()).c_str(), core_.host.c_str(),
-          core_.load(false).on(active_->local_nic()), nic_name(*nic).c_str(), core_.load(false).on(*nic));
+          nic_name(active_->local_nic()).c_str(), context_.host.c_str(),
+          context_.load(false).on(active_->local_nic()), nic_name(*nic).c_str(),
+          context_.load(false).on(*nic));
   const auto standby = std::find_if(paths_.begin(), paths_.end(), [&](const auto& path) {
     return path->state == PathState::kStandby && path->local_nic() == *nic &&
            path->remote_nic() == straight(*nic);
@@ -133,8 +134,8 @@ void Channel::step_spread(const Tick& tick) {
   } else {
     start_opening(Purpose::kSpread, *nic, straight(*nic), tick);
   }
-  core_.load_stale = true;
-  core_.load(true);  // so that nobody else chooses the same one
+  context_.load_stale = true;
+  context_.load(true);  // so that nobody else chooses the same one
 }
 
 // The way to the other NIC is open; it is taken when a probe shows that it works, if it is still better.
@@ -153,7 +154,7 @@ void Channel::step_move(Path& path, const Tick& tick) {
   const uint32_t target = path.id();
   const int to = path.local_nic();
   end_move(tick);
-  if (core_.load(false).better(active_->local_nic(), to))
+  if (context_.load(false).better(active_->local_nic(), to))
     return begin_migration(*active_, trace::DetectedBy::kNone, "another NIC has less to carry", tick, target);
   const bool another = std::any_of(paths_.begin(), paths_.end(), [&](const auto& other) {
     return other.get() != &path && other->state == PathState::kStandby && other->id() != probation_path_;
@@ -162,14 +163,14 @@ void Channel::step_move(Path& path, const Tick& tick) {
 }
 
 void Channel::move_failed(int nic, const Tick& tick) {
-  no_move_to_[size_t(nic)] = tick.now + nanoseconds(core_.config.failback_ceiling);
+  no_move_to_[size_t(nic)] = tick.now + nanoseconds(context_.config.failback_ceiling);
   end_move(tick);
 }
 
 void Channel::end_move(const Tick& tick) {
   spread_path_ = 0;
   spread_timer_.moved(tick.now);
-  core_.load_stale = true;
+  context_.load_stale = true;
 }
 
 }  // namespace r2ccl

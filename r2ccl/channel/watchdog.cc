@@ -15,10 +15,10 @@ constexpr uint64_t kLongestProbeShare = 4;  // no probe is waited for longer tha
 
 }  // namespace
 
-void Channel::look_at_silence(HasTurn) {
-  if (quiet_.look(now_ns(), progress_.load(std::memory_order_relaxed),
-                  nanoseconds(core_.config.suspect_after)))
-    core_.kick();
+void Channel::look_at_silence(Owned) {
+  if (idle_time_.look(now_ns(), progress_.load(std::memory_order_relaxed),
+                      nanoseconds(context_.config.suspect_after)))
+    context_.kick();
 }
 
 // protocol/stall_timer.h says what silence leads to.
@@ -44,17 +44,17 @@ void Channel::step_watchdog(const Tick& tick) {
   }
 }
 
-// What an error has condemned.
+// What an error has marked failed.
 void Channel::leave_suspects(const Tick& tick) {
   on_socket(tick);  // a peer that closed has said so before its QPs went
   if (end_.phase() != Phase::kRunning || peer_closed_ || !active_ || status() == Status::kFailed) return;
   Path* path = nullptr;
-  std::optional<Path::Condemned> reason;
+  std::optional<Path::Failure> reason;
   {
-    const TurnGuard turn(turn_);
-    look_for_suspects(turn);
+    const OwnershipGuard owned(ownership_);
+    look_for_suspects(owned);
     for (auto& it : paths_)
-      if (!path && carries(*it) && it->condemned) path = it.get(), reason = it->condemned;
+      if (!path && carries(*it) && it->failure) path = it.get(), reason = it->failure;
     if (!path) advance(Status::kReady);
   }
   if (path) begin_migration(*path, reason->by, reason->why, tick);
@@ -63,12 +63,12 @@ void Channel::leave_suspects(const Tick& tick) {
 // Has it been silent for so long, while something is open, that its paths are to be probed?
 bool Channel::silent(const Tick& tick) {
   const uint64_t progress = progress_.load(std::memory_order_relaxed);
-  if (quiet_.asks_at(progress)) stall_.polled_in_vain(progress);
+  if (idle_time_.asks_at(progress)) stall_.polled_in_vain(progress);
   look_if_awaited();
   const bool moved = stall_.moved(progress);
   if (moved) crowded_.store(false, std::memory_order_relaxed);
   if (moved || !(busy() || awaited() || crowded_.load(std::memory_order_relaxed))) {
-    quiet_.helped();
+    idle_time_.helped();
     stall_.restart(progress);
     for (auto& path : paths_)
       if (carries(*path)) {
@@ -79,10 +79,10 @@ bool Channel::silent(const Tick& tick) {
   }
   if (!stall_.suspicious()) return false;
   {  // the owner may be asleep: look on its behalf before suspecting anybody
-    const TurnGuard turn(turn_);
-    if (active_) drain(*active_, turn);
-    for (Path* lane : lanes_) drain(*lane, turn);
-    if (!work_requests_open(turn)) stall_.nothing_open();
+    const OwnershipGuard owned(ownership_);
+    if (active_) drain(*active_, owned);
+    for (Path* lane : lanes_) drain(*lane, owned);
+    if (!work_requests_open(owned)) stall_.nothing_open();
   }
   return !stall_.moved(progress_.load(std::memory_order_relaxed)) &&
          !suspected_.load(std::memory_order_acquire);
@@ -109,9 +109,9 @@ void Channel::wait_on(Path& path, const Tick& tick) {
     R2_INFO("NET/R2CCL: channel %u: %s has been quiet for %llu ms, but its NIC answers: waiting", number_,
             peer_name().c_str(), static_cast<unsigned long long>(stall_.silence() / kNsPerMs));
   }
-  if (stall_.poke_due()) {
-    const TurnGuard turn(turn_);
-    if (active_ == &path && status() == Status::kReady) waited(stall_.patient(), turn);
+  if (stall_.request_retransmit_due()) {
+    const OwnershipGuard owned(ownership_);
+    if (active_ == &path && status() == Status::kReady) waited(stall_.patient(), owned);
   }
   if (Path* still = stall_.stuck() ? stands_still() : nullptr) {
     stall_.left_standing_still();
@@ -125,7 +125,7 @@ void Channel::wait_on(Path& path, const Tick& tick) {
 
 ProbeState Channel::look_at_probe(Path& path, const Tick& tick) {
   const ProbeState state = path.poll_probe(tick.alive);
-  const int timeout = core_.config.ib_timeout;
+  const int timeout = context_.config.ib_timeout;
   const uint64_t resend = timeout == 0 ? ~uint64_t{0} : uint64_t{4096} << timeout;
   if (const auto took = path.told_time(resend))
     probe_times_->answered(path.local_nic(), path.remote_nic(), *took, tick.alive);
@@ -133,14 +133,16 @@ ProbeState Channel::look_at_probe(Path& path, const Tick& tick) {
 }
 
 uint64_t Channel::probe_limit(const Path& path, const Tick& tick) const {
-  const uint64_t most = std::min(nanoseconds(core_.config.fail_bound) / kLongestProbeShare, kLongestProbeNs);
-  return probe_times_->deadline(path.local_nic(), path.remote_nic(), nanoseconds(core_.config.probe_deadline),
-                                most, stall_.leaves(progress_.load(std::memory_order_relaxed)), tick.alive);
+  const uint64_t most =
+      std::min(nanoseconds(context_.config.fail_bound) / kLongestProbeShare, kLongestProbeNs);
+  return probe_times_->deadline(path.local_nic(), path.remote_nic(),
+                                nanoseconds(context_.config.probe_deadline), most,
+                                stall_.leaves(progress_.load(std::memory_order_relaxed)), tick.alive);
 }
 
 Path* Channel::stands_still() {
-  const TurnGuard turn(turn_);
-  return active_ ? standing_still(turn) : nullptr;
+  const OwnershipGuard owned(ownership_);
+  return active_ ? standing_still(owned) : nullptr;
 }
 
 // Of a silent channel. False: a lane is being left.

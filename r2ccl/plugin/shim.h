@@ -8,8 +8,8 @@
 #include <cstdint>
 
 #include "r2ccl/base/result.h"
-#include "r2ccl/channel/net.h"
 #include "r2ccl/plugin/nccl_net_abi.h"
+#include "r2ccl/service/net.h"
 
 #define R2CCL_EXPORT __attribute__((visibility("default")))
 

@@ -4,7 +4,7 @@
 // for how long. Pure: `alive` is a clock on which this process's own pauses count for nothing, `now` is
 // CLOCK_MONOTONIC; both in nanoseconds. PROTOCOL.md gives the reason of each rule.
 //
-// A Host is as in conduct.h; asked is holds(Rule) alone.
+// A Host is as in channel_end.h; asked is holds(Rule) alone.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,15 @@ namespace r2ccl {
 
 /// What can be seen of the path that is left, and of its NIC.
 struct FenceSight {
-  bool given_up = false;   ///< it was given up before: in ERR since, and out of use
-  bool in_hand = false;    ///< a driver call on it has not returned; then only `stuck` is known
-  bool stuck = false;      ///< … nor will it soon: the driver keeps a call for longer than its bound
-  bool flushed = false;    ///< both sentinels are back
-  bool empty = false;      ///< its completion queue has been read to the end
-  bool mute = false;       ///< … and is known to report nothing any more
-  bool destroyed = false;  ///< its queue pair is, as the driver says
-  bool refused = false;    ///< the driver would not destroy it
-  bool failed = false;     ///< its device is: what it answers to commands proves nothing
+  bool given_up = false;     ///< it was given up before: in ERR since, and out of use
+  bool worker_busy = false;  ///< a driver call on it has not returned; then only `stuck` is known
+  bool stuck = false;        ///< … nor will it soon: the driver keeps a call for longer than its bound
+  bool flushed = false;      ///< both sentinels are back
+  bool empty = false;        ///< its completion queue has been read to the end
+  bool mute = false;         ///< … and is known to report nothing any more
+  bool destroyed = false;    ///< its queue pair is, as the driver says
+  bool refused = false;      ///< the driver would not destroy it
+  bool failed = false;       ///< its device is: what it answers to commands proves nothing
 };
 
 enum class FenceAct : uint8_t {
@@ -89,7 +89,7 @@ class FenceClock {
   template <class Host>
   FenceStep look(const Host& host, uint64_t alive, const FenceSight& seen) {
     const bool late = alive - since_ > bound_;
-    if (seen.in_hand) {
+    if (seen.worker_busy) {
       silent_since_ = 0;  // the NIC's time begins when the driver has returned
       return late && seen.stuck ? neither(NoFence::kDriverKeepsCall) : FenceStep{};
     }
@@ -115,7 +115,7 @@ class FenceClock {
   /// Of an end that could not: its device is being removed. The kernel's word is the only one of such a
   /// device that counts, and EIO comes before it: `removed`, the kernel has destroyed what belonged to it.
   FenceAct look_at_removal(bool removed, const FenceSight& seen) const {
-    if (!removed || seen.in_hand || seen.destroyed) return FenceAct::kWait;
+    if (!removed || seen.worker_busy || seen.destroyed) return FenceAct::kWait;
     if (seen.refused) return seen.failed ? FenceAct::kDone : FenceAct::kWait;
     return FenceAct::kDestroy;
   }

@@ -171,7 +171,7 @@ class SendLedgerOf {
     const Entry& entry = entries_[message % kWindow];
     return message < confirmed_ ? 0 : uint16_t(entry.all & ~entry.completed);
   }
-  /// May the buffer of `message` be given back? With strict acknowledgement only the receiver's word counts
+  /// May the buffer of `message` be given back? With strict acknowledgement only the receiver's ACK counts
   /// in addition to the NIC's.
   bool done(uint64_t message, bool strict) const {
     const Entry& entry = entries_[message % kWindow];

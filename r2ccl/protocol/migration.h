@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One end's part in the migration protocol: epochs, whose fence is still missing, and what follows from each
-// control message. Pure: no verbs, no clock, no threads. conduct.h says what is done then. PROTOCOL.md gives
-// the reason of each rule.
+// control message. Pure: no verbs, no clock, no threads. channel_end.h says what is done then. PROTOCOL.md
+// gives the reason of each rule.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ enum class PathState : uint8_t {
   kOpening,
   kProving,
   kStandby,
-  kActive,  ///< carries everything: lines and words, and messages
-  kLane,    ///< carries pieces of messages beside the active one (balance)
+  kActive,  ///< carries everything: CTS entries, ACKs and messages
+  kLane,    ///< carries segments of messages beside the active one (balance)
   kFencing,
 };
 
@@ -28,7 +28,7 @@ enum class Phase : uint8_t {
 };
 
 /// What a control message asks of the end that gets it.
-enum class Verdict : uint8_t {
+enum class MigrateReply : uint8_t {
   kOld,           ///< nothing: it is of another epoch, or was said before
   kFenceActive,   ///< to leave the active path and fence it
   kFenceGivenUp,  ///< to fence what is left of a path that this end has given up or never used
@@ -61,13 +61,14 @@ class MigrationEnd {
 
   /// The peer leaves `path`. `carries`: it is this end's active path, or one of its lanes. Both may have
   /// noticed at once; that is one migration. With lanes they may have noticed different failures: then both
-  /// leave the sender's path first, and the receiver's (the sender condemns it, on kOther) in the next epoch.
-  Verdict peer_leaves(uint32_t epoch, uint32_t path, bool carries) {
+  /// leave the sender's path first, and the receiver's (the sender marks it failed, on kOther) in the next
+  /// epoch.
+  MigrateReply peer_leaves(uint32_t epoch, uint32_t path, bool carries) {
     const bool at_once = epoch == epoch_ && phase_ != Phase::kRunning && path != leaving_;
-    if (at_once && sender_) return Verdict::kOther;
-    if (epoch <= epoch_ && !at_once) return Verdict::kOld;
+    if (at_once && sender_) return MigrateReply::kOther;
+    if (epoch <= epoch_ && !at_once) return MigrateReply::kOld;
     enter(epoch, path, 0);
-    return carries ? Verdict::kFenceActive : Verdict::kFenceGivenUp;
+    return carries ? MigrateReply::kFenceActive : MigrateReply::kFenceGivenUp;
   }
 
   /// The path that was left is fenced at this end, be it after cannot_fence(). The caller tells the peer
@@ -101,12 +102,12 @@ class MigrationEnd {
 
   /// The sender uses `path`, which stands by at this end or does not. `connected`: some path has been in use
   /// before. After kFenceGivenUp the caller tells the peer that it leaves the path: a new epoch.
-  Verdict peer_uses(uint32_t epoch, uint32_t path, bool stands_by, bool connected) {
-    if (sender_ || epoch != epoch_ || (phase_ == Phase::kRunning && connected)) return Verdict::kOld;
-    if (stands_by) return Verdict::kUse;
-    if (!connected) return Verdict::kOld;  // the sender hears of it through our kDrop
+  MigrateReply peer_uses(uint32_t epoch, uint32_t path, bool stands_by, bool connected) {
+    if (sender_ || epoch != epoch_ || (phase_ == Phase::kRunning && connected)) return MigrateReply::kOld;
+    if (stands_by) return MigrateReply::kUse;
+    if (!connected) return MigrateReply::kOld;  // the sender hears of it through our kDrop
     enter(epoch_ + 1, path, 0);
-    return Verdict::kFenceGivenUp;
+    return MigrateReply::kFenceGivenUp;
   }
 
   /// Traffic flows over another path.
@@ -164,10 +165,10 @@ inline AfterDrop after_drop(PathState state) {
 }
 
 /// The sender's question 'what have you received?': one at a time, so that a stopped peer's connection does
-/// not fill up. It also finds the path that has lost something without a word: the NIC had reported messages
+/// not fill up. It also finds the path that has silently dropped a segment: the NIC had reported messages
 /// before the question, and the receiver, who looked for them, says for the second time running that it
 /// lacks them.
-class Reminder {
+class AckQuery {
  public:
   /// True: ask now. Everything before message `reported` has been reported by the NIC.
   bool ask(uint64_t reported) {

@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // The receiving end of a channel: its ledger, what it has told the sender, and what it does when the sender
 // asks, when it has waited for long, and when another path carries. Written once, for Receiver and for the
-// exploration in tests/model. Pure. What both ends do is in conduct.h; PROTOCOL.md gives the reason of each
-// rule.
+// exploration in tests/model. Pure. What both ends do is in channel_end.h; PROTOCOL.md gives the reason of
+// each rule.
 //
-// A Host, besides what conduct.h asks of it, tells:
-//   bool acknowledges()                    it says what it has
-//   bool peer_copies()                     the sender's program may have its buffers back before that
-//   bool may_repeat()                      there is room for all lines, and whether those before work is not
-//                                          being found out already
+// A Host, besides what channel_end.h asks of it, answers:
+//   acknowledges()            it sends ACKs
+//   peer_copies()             the sender's program may have its buffers back before the ACK
+//   may_repeat()              there is room for all CTS entries, and no earlier work is unaccounted for
 // and carries out:
-//   void look()                            takes in all that has arrived, everywhere
-//   void write_line(message)               on the active path, as the next; nothing where that has just
-//   failed void write_word(prove)                 'received up to'. `prove`: what comes of it shows whether
-//   the path works void say_wait(received)                'I have so much, and wait: ask me' void
-//   say_received(received, segments)  the same as an answer, with what it has of the next message
+//   look()                    takes in all that has arrived, on every path
+//   write_cts(message)        on the active path, as the next; nothing where that path has just failed
+//   write_ack(prove)          'received up to'. `prove`: its completion shows whether the path works
+//   send_wait(received)       'I have so much, and wait: query me'
+//   send_received(received, segments)   the answer to a query, with what it has of the next message
 #pragma once
 
 #include <cstdint>
 
-#include "r2ccl/protocol/conduct.h"
+#include "r2ccl/protocol/channel_end.h"
 #include "r2ccl/protocol/ledger.h"
 #include "r2ccl/protocol/migration.h"
 #include "r2ccl/protocol/rules.h"
@@ -35,7 +34,7 @@ class ReceivingEndOf {
   uint64_t told = 0;                ///< 'received up to', as last written on the active path
 
   bool waits() const { return ledger.received() < ledger.next(); }
-  bool owes_word() const { return ledger.received() > told; }
+  bool owes_ack() const { return ledger.received() > told; }
   bool has_asked() const { return asked_; }
 
   // --- time
@@ -45,38 +44,38 @@ class ReceivingEndOf {
   void waited(Host& host, bool patient) {
     if (waits() && host.peer_copies() && !asked_ && host.holds(Rule::kAskToAsk)) {
       asked_ = true;  // one at a time: a stopped peer's connection must not fill up
-      host.say_wait(ledger.received());
+      host.send_wait(ledger.received());
     }
     if (!patient || !host.may_repeat()) return;
-    repeat_lines(host);
-    host.write_word(true);
+    repeat_cts(host);
+    host.write_ack(true);
   }
 
   // --- the peer
   /// 'What have you received?' Everything is looked for first: the sender draws conclusions from what is
   /// lacking.
   template <class Host>
-  void hear_question(Host& host) {
+  void on_ack_query(Host& host) {
     asked_ = false;
     host.look();
-    host.say_received(ledger.received(), ledger.segments(ledger.received()));
+    host.send_received(ledger.received(), ledger.segments(ledger.received()));
   }
 
   // --- paths
   /// A path has been fenced at both ends, and another carries, or the active one goes on. `room`: for all
-  /// lines.
+  /// CTS entries.
   template <class Host>
   void carries_on(Host& host, bool room) {
-    if (room) repeat_lines(host);
+    if (room) repeat_cts(host);
     told = 0;
-    if (host.acknowledges() && ledger.received() > 0) host.write_word(false);
+    if (host.acknowledges() && ledger.received() > 0) host.write_ack(false);
   }
 
  private:
   template <class Host>
-  void repeat_lines(Host& host) {
-    if (!host.holds(Rule::kRepeatLines)) return;
-    for_each_open(ledger, [&](uint64_t message) { host.write_line(message); });
+  void repeat_cts(Host& host) {
+    if (!host.holds(Rule::kRepeatCts)) return;
+    for_each_open(ledger, [&](uint64_t message) { host.write_cts(message); });
   }
 
   bool asked_ = false;

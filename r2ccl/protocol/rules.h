@@ -18,26 +18,26 @@ enum class Rule : uint8_t {
   kSenderSentinel,
   kGivenUpFence,     ///< a path that one end has given up is fenced there, too, when the other has used it
   kNewQueuePairs,    ///< a path is never used again
-  kStrictAck,        ///< a buffer is given back after the receiver's word only
+  kStrictAck,        ///< a buffer is given back after the receiver's ACK only
   kNicReport,        ///< … and not before the NIC has done with it
   kReceiverIsRight,  ///< replayed is what the receiver lacks, whatever the NIC reported
   kMigrateEpoch,     ///< epochs on kMigrate, kFenced, kUse
   kFencedEpoch,
   kUseEpoch,
-  kOrder,           ///< the control connection keeps the order
-  kRepeatLines,     ///< the receiver repeats its lines on another path and when it waits for long
-  kRepeatWord,      ///< a sender that waits for long asks
-  kDisbelief,       ///< a receiver that lacks twice what the NIC reported condemns the path
-  kStandstill,      ///< work that stands still condemns the queue pair
-  kWatchdog,        ///< an end with open messages notices a dead path
-  kLiveSegments,    ///< lanes: what a path carries that is not left is not replayed
-  kNicWordOnLanes,  ///< … and there the NIC's word is waited for, whatever the receiver has
-  kSenderFirst,     ///< two ends that leave different paths in one epoch leave the sender's
-  kFencedPath,      ///< kFenced counts only for the path that this end leaves
-  kRestReported,    ///< a lane rests when its NIC has reported all that it carried
-  kRestConfirmed,   ///< a lane rests when all that is confirmed, too
-  kSegmentsOfPath,  ///< replayed is what a path was to carry, written or not
-  kLaneGivenUp,     ///< a lane that the receiver has given up is left
+  kOrder,             ///< the control connection keeps the order
+  kRepeatCts,         ///< the receiver repeats its CTS entries on another path and when it waits for long
+  kRepeatAck,         ///< a sender that waits for long asks
+  kDisbelief,         ///< a receiver that lacks twice what the NIC reported marks the path failed
+  kStandstill,        ///< work that stands still marks the queue pair failed
+  kWatchdog,          ///< an end with open messages notices a dead path
+  kLiveSegments,      ///< lanes: what a path carries that is not left is not replayed
+  kNicReportOnLanes,  ///< … and there the NIC's completion is waited for, whatever the receiver has
+  kSenderFirst,       ///< two ends that leave different paths in one epoch leave the sender's
+  kFencedPath,        ///< kFenced counts only for the path that this end leaves
+  kRestReported,      ///< a lane rests when its NIC has reported all that it carried
+  kRestConfirmed,     ///< a lane rests when all that is confirmed, too
+  kSegmentsOfPath,    ///< replayed is what a path was to carry, written or not
+  kLaneGivenUp,       ///< a lane that the receiver has given up is left
   kYielded,        ///< the sender says that a path is given up that the receiver was about to leave, and that
                    ///< it does not use itself
   kRestOnce,       ///< kRest comes once

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sending end of a channel: what it knows of its messages and of what the receiver has, and what it does
 // when the peer says something of them, when it has waited for long, and when another path carries. Written
-// once, for Sender and for the exploration in tests/model. Pure. What both ends do is in conduct.h;
+// once, for Sender and for the exploration in tests/model. Pure. What both ends do is in channel_end.h;
 // PROTOCOL.md gives the reason of each rule.
 //
-// A Host, besides what conduct.h asks of it, tells:
-//   bool acknowledges()                    the receiver says what it has, and the sender waits for that
-//   uint32_t active()                      the active path, 0: none
-//   bool ready()                           there is one, and nothing that carries is condemned
+// A Host, besides what channel_end.h asks of it, answers:
+//   acknowledges()            the receiver sends ACKs, and the sender waits for them
+//   active()                  the active path, 0: none
+//   ready()                   there is one, and nothing that carries is marked failed
 // and carries out:
-//   void look(everywhere)                  takes in what the receiver has written here; `everywhere`: and
-//   what
-//                                          NICs have reported of what carries
-//   auto owning(f)                         f(), while nobody else touches the messages
-//   void say_remind()                      'what have you received?'
+//   look(everywhere)          reads the receiver's ACKs; `everywhere`: and the completions of what carries
+//   owning(f)                 f(), as the owner of the messages
+//   send_ack_query()          'what have you received?'
 // Messages are what sent.h asks of them.
 #pragma once
 
@@ -22,7 +20,7 @@
 #include <cstdint>
 #include <span>
 
-#include "r2ccl/protocol/conduct.h"
+#include "r2ccl/protocol/channel_end.h"
 #include "r2ccl/protocol/ledger.h"
 #include "r2ccl/protocol/migration.h"
 #include "r2ccl/protocol/rules.h"
@@ -41,8 +39,8 @@ class SendingEndOf {
   /// is watched over as if somebody did.
   bool awaited() const { return awaited_; }
   /// The receiver has said that it lacks what the NIC had reported.
-  bool misses() const { return reminder_.lacked(); }
-  const Reminder& reminder() const { return reminder_; }
+  bool misses() const { return ack_query_.lacked(); }
+  const AckQuery& ack_query() const { return ack_query_; }
   /// The receiver's ledger, of the newest fence.
   uint64_t report_first() const { return report_first_; }
   std::span<const uint16_t, kWindow> report() const { return report_; }
@@ -51,7 +49,7 @@ class SendingEndOf {
   /// Nothing has come for long, although probes are answered.
   template <class Host>
   void waited(Host& host) {
-    if (host.acknowledges() && host.holds(Rule::kRepeatWord)) ask(host, ledger.reported());
+    if (host.acknowledges() && host.holds(Rule::kRepeatAck)) ask(host, ledger.reported());
   }
   /// Is it still awaited?
   template <class Host>
@@ -74,9 +72,9 @@ class SendingEndOf {
   /// The receiver has everything before `received`, and waits. Should it wait for a message of which the
   /// program has its buffer back, then nobody but the watchdog looks for it here, and for what became of the
   /// work that was to bring it. It asks in any case: the receiver says nothing more before it has heard a
-  /// question. Without a path that carries it is one that condemns none.
+  /// question. Without a path that carries it is one that marks none failed.
   template <class Host>
-  void hear_wait(Host& host, uint64_t received) {
+  void on_wait(Host& host, uint64_t received) {
     ledger.confirmed(received);
     const bool ready = host.ready();
     host.look(ready);
@@ -86,20 +84,20 @@ class SendingEndOf {
   /// The answer, with what it has of the next message. A segment that its NIC has reported and the receiver
   /// lacks was lost by the path that carried it, which is left.
   template <class Host, class Messages>
-  void hear_received(Host& host, const Messages& messages, uint64_t up_to, unsigned segments) {
+  void on_received(Host& host, const Messages& messages, uint64_t up_to, unsigned segments) {
     const uint32_t lost = host.owning([&]() -> uint32_t {
       ledger.confirmed(up_to);
-      if (!reminder_.answered(up_to) || !host.holds(Rule::kDisbelief) || host.active() == 0) return 0;
+      if (!ack_query_.answered(up_to) || !host.holds(Rule::kDisbelief) || host.active() == 0) return 0;
       const uint32_t path = lost_on(messages, up_to, segments);
       return path != 0 ? path : host.active();
     });
-    if (lost != 0) Conduct(migration, host).leave(lost);
+    if (lost != 0) ChannelEnd(migration, host).leave(lost);
   }
   /// True: it counts, and so does the receiver's ledger that comes with it.
   template <class Host>
-  bool hear_fenced(Host& host, uint32_t epoch, uint32_t path, bool stopped, uint64_t first,
-                   std::span<const uint16_t, kWindow> segments) {
-    if (!Conduct(migration, host).hear_fenced(epoch, path, stopped)) return false;
+  bool on_fenced(Host& host, uint32_t epoch, uint32_t path, bool stopped, uint64_t first,
+                 std::span<const uint16_t, kWindow> segments) {
+    if (!ChannelEnd(migration, host).on_fenced(epoch, path, stopped)) return false;
     report_first_ = first;
     std::copy(segments.begin(), segments.end(), report_.begin());
     host.owning([&] { ledger.confirmed(first); });
@@ -110,8 +108,8 @@ class SendingEndOf {
   /// A path has been fenced at both ends, and another carries, or the active one goes on.
   template <class Messages>
   void carries_on(Messages& messages) {
-    believe_receiver(ledger, report_first_, std::span<const uint16_t>(report_), messages);
-    reminder_.moved();
+    adopt_report(ledger, report_first_, std::span<const uint16_t>(report_), messages);
+    ack_query_.moved();
     replay(ledger, messages);
   }
   /// Is everything over that a lane has carried? `reported`: its NIC has reported it all.
@@ -124,10 +122,10 @@ class SendingEndOf {
  private:
   template <class Host>
   void ask(Host& host, uint64_t reported) {
-    if (reminder_.ask(reported)) host.say_remind();
+    if (ack_query_.ask(reported)) host.send_ack_query();
   }
 
-  Reminder reminder_;
+  AckQuery ack_query_;
   bool awaited_ = false;
   uint64_t report_first_ = 0;
   std::array<uint16_t, kWindow> report_{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a sender concludes of the messages that it has sent: which segments paths carry that are not left,
-// what is sent again behind a fence, which path has lost something without a word, and when a lane may rest.
+// what is sent again behind a fence, which path has silently dropped a segment, and when a lane may rest.
 // Written once, for the channel and for the exploration. Pure. PROTOCOL.md gives the reasons.
 //
 // A Host tells of the messages:
@@ -37,16 +37,16 @@ uint16_t live_segments(Host& host, uint64_t message) {
 /// Behind a fence the NIC touches no buffer any more: what the receiver has of what that path carried is
 /// done, whatever was reported.
 template <uint32_t kWindow, class Host>
-void believe_receiver(SendLedgerOf<kWindow>& ledger, uint64_t first, std::span<const uint16_t> report,
+void adopt_report(SendLedgerOf<kWindow>& ledger, uint64_t first, std::span<const uint16_t> report,
                       Host& host) {
   if (!host.holds(Rule::kReceiverIsRight)) return;
   ledger.take_report(first, report, [&](uint64_t message) {
-    return host.holds(Rule::kNicWordOnLanes) ? live_segments(host, message) : uint16_t{0};
+    return host.holds(Rule::kNicReportOnLanes) ? live_segments(host, message) : uint16_t{0};
   });
 }
 
 /// Sends again what the receiver lacks of what no path carries. (Messages that the receiver has in full but
-/// out of order are confirmed by its own word later.)
+/// out of order are acknowledged later by its own ACK.)
 template <uint32_t kWindow, class Host>
 void replay(SendLedgerOf<kWindow>& ledger, Host& host) {
   for (uint64_t message = ledger.first_held(); message < ledger.next(); ++message) {
@@ -82,7 +82,7 @@ bool all_confirmed(const SendLedgerOf<kWindow>& ledger, Host& host, uint32_t pat
   return true;
 }
 
-/// The receiver's messages whose lines the sender may lack.
+/// The receiver's messages whose CTS entries the sender may lack.
 template <uint32_t kWindow, typename F>
 void for_each_open(const ReceiveLedgerOf<kWindow>& ledger, F&& f) {
   for (uint64_t message = ledger.received(); message < ledger.next(); ++message)

@@ -54,7 +54,7 @@ class StallTimer {
   void carries_on(uint64_t progress) {
     seen_ = progress;
     silence_ = 0;
-    poked_ = false;
+    requested_ = false;
   }
   /// No work request is open that a working NIC would report.
   void nothing_open() { nothing_open_at_ = alive_; }
@@ -77,9 +77,9 @@ class StallTimer {
   void answered() {
     if (next_probe_ == 0) next_probe_ = alive_ + probe_pause_;
   }
-  bool poke_due() {
-    if (poked_ && alive_ < next_probe_) return false;
-    return poked_ = true;
+  bool request_retransmit_due() {
+    if (requested_ && alive_ < next_probe_) return false;
+    return requested_ = true;
   }
   /// … which repeats everything, too.
   bool patient() const { return silence_ > patient_after_; }
@@ -109,7 +109,7 @@ class StallTimer {
   uint64_t silence_ = 0;
   uint64_t nothing_open_at_ = 0;
   uint64_t next_probe_ = 0, probe_pause_ = 0;
-  bool poked_ = false;
+  bool requested_ = false;
   bool slow_peer_told_ = false;
   unsigned leaves_ = 0;
   uint64_t left_at_ = ~uint64_t{0};  // count of progress

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What travels between two ends of a channel: the connect handle, the CTS line, the immediate, and the
+// What travels between two ends of a channel: the connect handle, the CTS entry, the immediate, and the
 // control messages. Plain data of fixed layout, little-endian; kWireVersion changes with any of it.
 #pragma once
 
@@ -19,7 +19,7 @@ static_assert(std::endian::native == std::endian::little, "the wire format is li
 inline constexpr uint16_t kWireVersion = 9;
 inline constexpr uint32_t kHandleMagic = 0x4c434332;  // "2CCL"
 inline constexpr int kMaxNics = 8;                    ///< NICs of one node that a channel may use
-inline constexpr uint32_t kRingLines = 64;            ///< CTS lines: more than requests can be open
+inline constexpr uint32_t kRingLines = 64;            ///< CTS entries: more than requests can be open
 inline constexpr uint32_t kCopiedBytes = 256;         ///< messages up to this size may be sent from a copy
 
 /// What NCCL carries from listen() to connect(). The last word belongs to the connecting side.
@@ -92,7 +92,7 @@ enum class Type : uint16_t {
   kNic,        ///< either: one of my NICs went down or came back
   kClose,      ///< either: I am done; receiver: and I have received this much
   kFail,       ///< either: the channel has failed, with the reason
-  kRemind,    ///< sender → receiver: what have you received? One question at a time. Receiver → sender: I
+  kAckQuery,  ///< sender → receiver: what have you received? One question at a time. Receiver → sender: I
               ///< wait for a message; ask, should your NIC have reported it
   kReceived,  ///< receiver → sender: this much
   kLane,      ///< sender → receiver: I use this path, which stands by, beside the active one
@@ -127,7 +127,7 @@ struct PathEnd {
   uint32_t first_psn;
   uint32_t probe_key;
   uint64_t probe_word;  ///< address of 8 readable bytes
-  uint64_t ring;  ///< sender: address of its CTS ring, kRingLines lines and then the word 'received up to'
+  uint64_t ring;  ///< sender: address of its CTS ring, kRingLines entries and then the ACK 'received up to'
   uint32_t ring_key;
   uint32_t reserved;
 };
@@ -170,7 +170,7 @@ struct Nic {
   uint32_t nic;
   uint32_t up;
 };
-struct Received {     // also Close, where it is the receiver's word only, and Remind, where it is what the
+struct Received {     // also Close, where it is the receiver's ACK only, and AckQuery, where it is what the
                       // sender knows
   uint64_t received;  ///< messages received in full
   uint64_t segments;  ///< Received only: bit i: segment i of the next one is here

@@ -7,8 +7,8 @@
 
 #include "r2ccl/channel/channel.h"
 #include "r2ccl/tests/cost.h"
+#include "r2ccl/tests/faulting_net.h"
 #include "r2ccl/tests/faulty_driver.h"
-#include "r2ccl/tests/saboteur.h"
 #include "r2ccl/tests/traffic.h"
 
 namespace r2ccl {
@@ -101,8 +101,8 @@ void all_channels_move(const std::function<void()>& slow) {
   wait_for_word(receiver.link);
   wait_for_word(sender.link);
   const uint64_t before = fabric.counters(0, 1).tx_bytes;
-  Saboteur saboteur(fabric);
-  EXPECT_GE(saboteur.strike(0, 0, 16), kChannels);
+  FaultingNet faulting_net(fabric);
+  EXPECT_GE(faulting_net.strike(0, 0, 16), kChannels);
   say(receiver.link);
   say(sender.link);
   EXPECT_EQ(sender.wait(180s), 0);

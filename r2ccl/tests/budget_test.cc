@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What connections cost a process: queue pairs, memory, threads, CPU while nothing happens. OPERATING.md states
-// these bounds.
+// What connections cost a process: queue pairs, memory, threads, CPU while nothing happens. OPERATING.md
+// states these bounds.
 #include <gtest/gtest.h>
 
-#include "r2ccl/channel/path.h"
+#include "r2ccl/path/path.h"
 #include "r2ccl/tests/cost.h"
 #include "r2ccl/tests/traffic.h"
 

@@ -7,7 +7,7 @@
 
 #include "r2ccl/channel/channel.h"
 #include "r2ccl/tests/deaf.h"
-#include "r2ccl/tests/saboteur.h"
+#include "r2ccl/tests/faulting_net.h"
 #include "r2ccl/tests/traffic.h"
 
 namespace r2ccl {
@@ -127,7 +127,7 @@ void lose_an_immediate(bool closes, std::chrono::nanoseconds one_way = {}) {
     Listener* listener = nullptr;
     Channel* channel = accept_one(*net(), 0, link, listener);
     ASSERT_NE(channel, nullptr);
-    const Deaf deaf(channel->core(), 1, 1);
+    const Deaf deaf(channel->context(), 1, 1);
     receive(channel, {kSmall});
     EXPECT_EQ(deaf.missed(), 1u);
     EXPECT_TRUE(net()->close(channel).ok());
@@ -166,7 +166,7 @@ TEST(Copies, closing_waits_for_a_migration_that_takes_its_time) { lose_an_immedi
 // The same, and then no path works any more: the receiver waits for what the sender's program thinks is sent.
 TEST(Copies, what_cannot_be_sent_again_for_lack_of_a_path_is_an_error_at_both_ends) {
   const auto fabric = make_fabric(2, 2);
-  Saboteur saboteur(fabric);
+  FaultingNet faulting_net(fabric);
   const Environment impatient{{"R2CC_SUSPECT_MS", "2"}, {"R2CC_FAIL_BOUND_MS", "500"}};
   const auto error_of = [](Request* request) {
     const auto until = std::chrono::steady_clock::now() + 20s;
@@ -178,7 +178,7 @@ TEST(Copies, what_cannot_be_sent_again_for_lack_of_a_path_is_an_error_at_both_en
     Listener* listener = nullptr;
     Channel* channel = accept_one(*net(), 0, link, listener);
     ASSERT_NE(channel, nullptr);
-    const Deaf deaf(channel->core(), 1);  // what is sent again is lost as well
+    const Deaf deaf(channel->context(), 1);  // what is sent again is lost as well
     std::array<uint8_t, kSmall> buffer{};
     auto reg = net()->reg(channel, buffer.data(), buffer.size());
     Request* open = post_receive(*net(), channel, buffer.data(), buffer.size(), *reg);
@@ -201,12 +201,12 @@ TEST(Copies, what_cannot_be_sent_again_for_lack_of_a_path_is_an_error_at_both_en
   relay_handle(receiver, sender);
   char word = 0;
   EXPECT_TRUE(sender.link.receive(&word, 1));
-  for (const int nic : {0, 1}) saboteur.make_late(0, nic, 1h);  // no new path is proved
-  for (const int nic : {0, 1}) saboteur.strike(0, nic);
+  for (const int nic : {0, 1}) faulting_net.make_late(0, nic, 1h);  // no new path is proved
+  for (const int nic : {0, 1}) faulting_net.strike(0, nic);
   EXPECT_EQ(receiver.wait(), 0);
   sender.link.send(&word, 1);
   EXPECT_EQ(sender.wait(), 0);
-  EXPECT_GE(saboteur.broken(), 1);
+  EXPECT_GE(faulting_net.broken(), 1);
 }
 
 // A receiver that waits asks; a sender that is stopped answers when it goes on. Its connection must not fill

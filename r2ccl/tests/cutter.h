@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Test support: breaks the TCP connections of this process, as a middle box would that has forgotten them.
+// Test support: breaks the TCP connections of this process, as a middlebox would that has forgotten them.
 #pragma once
 
 #include <linux/filter.h>

@@ -8,7 +8,7 @@
 
 #include <atomic>
 
-#include "r2ccl/channel/core.h"
+#include "r2ccl/path/process_context.h"
 
 namespace r2ccl::testing_support {
 
@@ -18,10 +18,10 @@ class Deaf {
 #if defined(__SANITIZE_THREAD__)
   __attribute__((no_sanitize("thread")))
 #endif
-  Deaf(Core& core, unsigned one_in, unsigned most = ~0u) {
+  Deaf(ProcessContext& context, unsigned one_in, unsigned most = ~0u) {
     one_in_ = one_in;
     most_ = most;
-    for (const verbs::Device& device : core.devices) {
+    for (const verbs::Device& device : context.devices) {
       ibv_context_ops& ops = device.context()->ops;
       real_ = ops.poll_cq;
       ops.poll_cq = &poll;

@@ -12,8 +12,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "r2ccl/channel/core.h"
-#include "r2ccl/tests/saboteur.h"
+#include "r2ccl/path/process_context.h"
+#include "r2ccl/tests/faulting_net.h"
 
 namespace r2ccl::testing_support {
 
@@ -28,8 +28,8 @@ class FailingPorts {
     down_ = new (memory) std::atomic<unsigned>(0);
   }
   /// In a child of the node that is struck, before there is traffic.
-  static void watch(Core& core) {
-    for (const verbs::Device& device : core.devices) {
+  static void watch(ProcessContext& context) {
+    for (const verbs::Device& device : context.devices) {
       verbs_context* verbs = verbs_get_ctx(device.context());
       query_ = verbs->query_port;
       __atomic_store_n(&verbs->query_port, &query, __ATOMIC_RELAXED);
@@ -38,19 +38,19 @@ class FailingPorts {
   }
   /// In the parent: these NICs of that node lose their links, all at once. Nothing but empty messages passes
   /// them, so new paths over them do not work either. The queue pairs that it broke.
-  static int fail(Saboteur& saboteur, int node, unsigned nics) {
+  static int fail(FaultingNet& faulting_net, int node, unsigned nics) {
     for (int nic = 0; nic < wire::kMaxNics; ++nic)
-      if (nics >> nic & 1) saboteur.make_narrow(node, nic, 1);
+      if (nics >> nic & 1) faulting_net.make_narrow(node, nic, 1);
     down_->fetch_or(nics);
     int broken = 0;
     for (int nic = 0; nic < wire::kMaxNics; ++nic)
-      if (nics >> nic & 1) broken += saboteur.strike(node, nic);
+      if (nics >> nic & 1) broken += faulting_net.strike(node, nic);
     return broken;
   }
   /// They work again. (No event tells: the service thread looks at ports that are down.)
-  static void mend(Saboteur& saboteur, int node, unsigned nics) {
+  static void mend(FaultingNet& faulting_net, int node, unsigned nics) {
     for (int nic = 0; nic < wire::kMaxNics; ++nic)
-      if (nics >> nic & 1) saboteur.make_narrow(node, nic, 0);
+      if (nics >> nic & 1) faulting_net.make_narrow(node, nic, 0);
     down_->fetch_and(~nics);
   }
 

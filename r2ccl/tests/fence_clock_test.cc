@@ -37,14 +37,14 @@ struct Case {
   Rule without = Rule::kNone;
 };
 
-constexpr FenceSight kInHand{.in_hand = true}, kStuck{.in_hand = true, .stuck = true}, kNothing{},
+constexpr FenceSight kInHand{.worker_busy = true}, kStuck{.worker_busy = true, .stuck = true}, kNothing{},
     kFlushed{.flushed = true}, kEmpty{.empty = true}, kMute{.empty = true, .mute = true},
     kDestroyed{.empty = true, .destroyed = true},
     kDestroyedByFailed{.empty = true, .destroyed = true, .failed = true},
     kRefused{.empty = true, .refused = true}, kRefusedByFailed{.refused = true, .failed = true},
     kSilentFailed{.empty = true, .failed = true}, kGiven{.given_up = true},
-    kGivenInHand{.given_up = true, .in_hand = true},
-    kGivenStuck{.given_up = true, .in_hand = true, .stuck = true},
+    kGivenInHand{.given_up = true, .worker_busy = true},
+    kGivenStuck{.given_up = true, .worker_busy = true, .stuck = true},
     kGivenRefused{.given_up = true, .refused = true}, kGivenFailed{.given_up = true, .failed = true};
 
 const Case kCases[] = {
@@ -98,7 +98,9 @@ const Case kCases[] = {
      false,
      {{7, kRefused, FenceAct::kWait},
       {8 + kBound, kRefused, FenceAct::kUnfenceable, NoFence::kNoFlushesAndRefused}}},
-    {"refused_and_flushed_after_all", false, {{7, kRefused, FenceAct::kWait}, {9, kFlushed, FenceAct::kDone}}},
+    {"refused_and_flushed_after_all",
+     false,
+     {{7, kRefused, FenceAct::kWait}, {9, kFlushed, FenceAct::kDone}}},
     {"given_up_and_destroyed", true, {{0, kGivenInHand, FenceAct::kWait}, {1, kGiven, FenceAct::kDone}}},
     {"given_up_and_stuck_sender",
      true,

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "r2ccl/channel/channel.h"
+#include "r2ccl/tests/faulting_net.h"
 #include "r2ccl/tests/frozen_driver.h"
-#include "r2ccl/tests/saboteur.h"
 #include "r2ccl/tests/traffic.h"
 
 namespace r2ccl {
@@ -133,11 +133,11 @@ void two_channels(int frozen_node) {
   relay_handle(receiver, sender);
   wait_for_word(receiver.link);
   const Child& frozen = frozen_node == 0 ? sender : receiver;
-  Saboteur saboteur(fabric);
+  FaultingNet faulting_net(fabric);
   wait_for_word(frozen.link);
-  EXPECT_GT(saboteur.strike(frozen_node, 0, 16), 0);
+  EXPECT_GT(faulting_net.strike(frozen_node, 0, 16), 0);
   wait_for_word(frozen.link);
-  EXPECT_GT(saboteur.strike(frozen_node, 1, 16), 0);
+  EXPECT_GT(faulting_net.strike(frozen_node, 1, 16), 0);
   EXPECT_EQ(sender.wait(120s), 0);
   EXPECT_EQ(receiver.wait(120s), 0);
 }
@@ -160,7 +160,7 @@ TEST(Freeze, a_nic_on_which_no_queue_pair_can_be_made_is_passed_over) {
     ASSERT_NE(channel, nullptr);
     send_messages(*n, channel, 0, kRound);
     ASSERT_TRUE(eventually([] { return FrozenDriver::held() > 0; })) << "the backup next to it is not tried";
-    ASSERT_TRUE(eventually([&] { return channel->core().workers->stuck(1); }));
+    ASSERT_TRUE(eventually([&] { return channel->context().workers->stuck(1); }));
     FrozenDriver::freeze(1, FrozenDriver::kAll);  // what is registered from now on must do without it
     uint64_t done = kRound;
     for (; !moved() && done < 10 * kRound; done += kRound) {  // a slow machine may find its own NIC again
@@ -177,8 +177,8 @@ TEST(Freeze, a_nic_on_which_no_queue_pair_can_be_made_is_passed_over) {
     FrozenDriver::thaw();
   });
   relay_handle(receiver, sender);
-  Saboteur saboteur(fabric);
-  for (char word; sender.link.receive(&word, 1); say(sender.link)) saboteur.strike(0, 0, 16);
+  FaultingNet faulting_net(fabric);
+  for (char word; sender.link.receive(&word, 1); say(sender.link)) faulting_net.strike(0, 0, 16);
   EXPECT_EQ(sender.wait(120s), 0);
   EXPECT_EQ(receiver.wait(120s), 0);
   EXPECT_LT(fabric.counters(0, 1).tx_bytes, 1'000'000u);
@@ -248,8 +248,8 @@ TEST(Freeze, a_nic_of_the_receiver_on_which_no_queue_pair_can_be_made_keeps_no_m
     EXPECT_TRUE(n->close(channel).ok());
   });
   relay_handle(receiver, sender);
-  Saboteur saboteur(fabric);
-  for (char word; sender.link.receive(&word, 1); say(sender.link)) saboteur.strike(0, 0, 16);
+  FaultingNet faulting_net(fabric);
+  for (char word; sender.link.receive(&word, 1); say(sender.link)) faulting_net.strike(0, 0, 16);
   EXPECT_EQ(sender.wait(60s), 0);
   EXPECT_EQ(receiver.wait(60s), 0);
 }
@@ -301,8 +301,8 @@ TEST(Freeze, what_a_process_sent_before_it_ended_is_received_though_its_path_is_
   wait_for_word(sender.link);
   say(receiver.link);
   wait_for_word(receiver.link);
-  Saboteur saboteur(fabric);
-  EXPECT_GT(saboteur.strike(1, 0, 16), 0);
+  FaultingNet faulting_net(fabric);
+  EXPECT_GT(faulting_net.strike(1, 0, 16), 0);
   wait_for_word(receiver.link);
   say(sender.link);
   EXPECT_EQ(sender.wait(60s), 0);
@@ -340,9 +340,9 @@ TEST(Freeze, a_queue_pair_that_cannot_be_destroyed_holds_nobody_up_and_its_nic_i
     say(link);
     std::thread thawing([&] {
       EXPECT_TRUE(eventually([] { return FrozenDriver::held() > 0; }));
-      EXPECT_TRUE(eventually([&] { return channel->core().workers->stuck(0); }));
+      EXPECT_TRUE(eventually([&] { return channel->context().workers->stuck(0); }));
       FrozenDriver::thaw();
-      EXPECT_TRUE(eventually([&] { return !channel->core().workers->stuck(0); }));
+      EXPECT_TRUE(eventually([&] { return !channel->context().workers->stuck(0); }));
     });
     send_messages(*n, channel, kFirst, kThawed);
     thawing.join();
@@ -358,9 +358,9 @@ TEST(Freeze, a_queue_pair_that_cannot_be_destroyed_holds_nobody_up_and_its_nic_i
     EXPECT_TRUE(n->close(channel).ok());
   });
   relay_handle(receiver, sender);
-  Saboteur saboteur(fabric);
+  FaultingNet faulting_net(fabric);
   wait_for_word(sender.link);
-  EXPECT_GT(saboteur.strike(0, 0, 16), 0);
+  EXPECT_GT(faulting_net.strike(0, 0, 16), 0);
   EXPECT_EQ(sender.wait(120s), 0);
   EXPECT_EQ(receiver.wait(120s), 0);
   munmap(last, 4096);
@@ -395,8 +395,8 @@ TEST(Freeze, buffers_that_a_nic_does_not_take_are_sent_over_the_others) {
     EXPECT_TRUE(n->close(channel).ok());
   });
   relay_handle(receiver, sender);
-  Saboteur saboteur(fabric);
-  for (char word; sender.link.receive(&word, 1); say(sender.link)) saboteur.strike(0, 0, 16);
+  FaultingNet faulting_net(fabric);
+  for (char word; sender.link.receive(&word, 1); say(sender.link)) faulting_net.strike(0, 0, 16);
   EXPECT_EQ(sender.wait(120s), 0);
   EXPECT_EQ(receiver.wait(120s), 0);
   EXPECT_GT(fabric.counters(0, 1).tx_bytes, 1'000'000u);

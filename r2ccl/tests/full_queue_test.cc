@@ -71,7 +71,7 @@ void fill_the_queue(bool released) {
   const auto run = [&](Channel* channel, End end) {
     ASSERT_NE(channel, nullptr);
     std::optional<Withheld> withheld;
-    if (end == End::kReceiver) withheld.emplace(channel->core());
+    if (end == End::kReceiver) withheld.emplace(channel->context());
     bool refused = false;
     carry_all(channel, end, [&] {
       refused = true;

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "r2ccl/channel/channel.h"
-#include "r2ccl/tests/saboteur.h"
+#include "r2ccl/tests/faulting_net.h"
 #include "r2ccl/tests/traffic.h"
 
 namespace r2ccl {
@@ -26,7 +26,7 @@ Environment with(Environment environment, const char* name, const char* value) {
 /// Traffic that loses its NIC on each side in turn, in mid-transfer, until enough were lost.
 void carry_through_failures(const Environment& environment, Slots::Kind sends, Slots::Kind receives) {
   const auto fabric = make_fabric(2, 3);
-  Saboteur saboteur(fabric);
+  FaultingNet faulting_net(fabric);
   const Child receiver = start(fabric, 1, environment, [=](const Link& link) {
     receive_with(link, 0, [&](Net& n, Channel* c) { receive_rounds(n, c, link, receives); });
   });
@@ -34,15 +34,15 @@ void carry_through_failures(const Environment& environment, Slots::Kind sends, S
     send_with(link, 0, [&](Net& n, Channel* c) { send_rounds(n, c, link, sends); });
   });
   relay_handle(receiver, sender);
-  saboteur.start([random = std::minstd_rand(7)](Saboteur& s) mutable {
+  faulting_net.start([random = std::minstd_rand(7)](FaultingNet& s) mutable {
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 20000));
     s.strike(int(random() % 2), int(random() % 3));
   });
-  run_rounds(receiver, sender, [&] { return saboteur.broken() >= 40; });
-  saboteur.stop();
+  run_rounds(receiver, sender, [&] { return faulting_net.broken() >= 40; });
+  faulting_net.stop();
   EXPECT_EQ(sender.wait(120s), 0);
   EXPECT_EQ(receiver.wait(120s), 0);
-  EXPECT_GE(saboteur.broken(), 40);
+  EXPECT_GE(faulting_net.broken(), 40);
   EXPECT_GT(fabric.counters(0, 1).tx_bytes + fabric.counters(0, 2).tx_bytes, 1'000'000u) << "no migration";
 }
 
@@ -173,7 +173,7 @@ TEST(GpuMemory, a_descriptor_that_is_none_is_an_error_and_no_nic_is_left_for_it)
         EXPECT_NE(registered.error().message.find("ibv_reg_dmabuf_mr of 65536 bytes on vhca0"),
                   std::string::npos)
             << registered.error().message;
-        for (const auto& unusable : channel->core().nic_unusable) EXPECT_FALSE(unusable);
+        for (const auto& unusable : channel->context().nic_unusable) EXPECT_FALSE(unusable);
         close(small);
       },
       fabric);

@@ -6,7 +6,7 @@
 
 #include "harness/vhca/tests/stand_in_gpu.h"
 #include "r2ccl/protocol/unflushed.h"
-#include "r2ccl/tests/saboteur.h"
+#include "r2ccl/tests/faulting_net.h"
 #include "r2ccl/tests/traffic.h"
 
 namespace r2ccl {
@@ -41,7 +41,7 @@ class GpuVisibility : public ::testing::Test {
 /// Traffic that loses its NIC on each side in turn, in mid-transfer, until enough were lost.
 void carry_through_failures(const Environment& environment, Slots::Kind sends, Slots::Kind receives) {
   const auto fabric = make_fabric(2, 3);
-  Saboteur saboteur(fabric);
+  FaultingNet faulting_net(fabric);
   const Child receiver = start(fabric, 1, environment, [=](const Link& link) {
     receive_with(link, 0, [&](Net& n, Channel* c) { receive_rounds(n, c, link, receives); });
   });
@@ -49,15 +49,15 @@ void carry_through_failures(const Environment& environment, Slots::Kind sends, S
     send_with(link, 0, [&](Net& n, Channel* c) { send_rounds(n, c, link, sends); });
   });
   relay_handle(receiver, sender);
-  saboteur.start([random = std::minstd_rand(11)](Saboteur& s) mutable {
+  faulting_net.start([random = std::minstd_rand(11)](FaultingNet& s) mutable {
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 20000));
     s.strike(int(random() % 2), int(random() % 3));
   });
-  run_rounds(receiver, sender, [&] { return saboteur.broken() >= 60; });
-  saboteur.stop();
+  run_rounds(receiver, sender, [&] { return faulting_net.broken() >= 60; });
+  faulting_net.stop();
   EXPECT_EQ(sender.wait(120s), 0);
   EXPECT_EQ(receiver.wait(120s), 0);
-  EXPECT_GE(saboteur.broken(), 60);
+  EXPECT_GE(faulting_net.broken(), 60);
   EXPECT_GT(fabric.counters(0, 1).tx_bytes + fabric.counters(0, 2).tx_bytes, 1'000'000u) << "no migration";
 }
 
@@ -106,7 +106,7 @@ struct Wrong {
 };
 Wrong lose_home_nic(const Environment& environment) {
   const auto fabric = make_fabric(2, 3);
-  Saboteur saboteur(fabric);
+  FaultingNet faulting_net(fabric);
   const Environment lasting =
       with(environment, {{"R2CC_FAILBACK_MS", "600000"}, {"R2CC_FAILBACK_MAX_MS", "600000"}});
   const Child receiver = start(fabric, 1, lasting, [=](const Link& link) {
@@ -129,7 +129,7 @@ Wrong lose_home_nic(const Environment& environment) {
   relay_handle(receiver, sender);
   char word;
   EXPECT_TRUE(receiver.link.receive(&word, 1));
-  EXPECT_GT(saboteur.strike(1, 0), 0);
+  EXPECT_GT(faulting_net.strike(1, 0), 0);
   receiver.link.send(&word, 1);
   Wrong wrong{~uint64_t{0}, ~uint64_t{0}};
   EXPECT_TRUE(receiver.link.receive(&wrong, sizeof wrong));

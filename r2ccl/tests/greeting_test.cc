@@ -9,7 +9,7 @@
 
 #include "r2ccl/channel/channel.h"
 #include "r2ccl/tests/cutter.h"
-#include "r2ccl/tests/middleman.h"
+#include "r2ccl/tests/proxy.h"
 #include "r2ccl/tests/traffic.h"
 
 namespace r2ccl {
@@ -51,18 +51,18 @@ void one_after_the_other(
   }
 }
 
-/// A receiver and a sender whose connections lead through a middle man.
+/// A receiver and a sender whose connections lead through a proxy.
 struct Pair {
   vhca::FabricHost fabric = make_fabric(2, 2);
   Child receiver, sender;
-  std::optional<Middleman> middleman;
+  std::optional<Proxy> proxy;
   wire::Handle handle{};  // the receiver's last
 
   template <typename Receive, typename Send>
   Pair(const Environment& receivers, Receive receive, const Environment& senders, Send send, bool open = true)
       : receiver(start(fabric, 1, receivers, receive)), sender(start(fabric, 0, senders, send)) {
-    middleman.emplace();
-    if (open) middleman->open();
+    proxy.emplace();
+    if (open) proxy->open();
   }
   Pair()
       : Pair(
@@ -75,17 +75,17 @@ struct Pair {
     std::memcpy(&handle, bytes.data(), sizeof handle);
     return true;
   }
-  void pass_handle_on(bool through_middleman = true) {
+  void pass_handle_on(bool through_proxy = true) {
     std::array<std::byte, kHandleBytes> bytes{};
     wire::Handle changed = handle;
-    if (through_middleman) changed.where = middleman->where();
+    if (through_proxy) changed.where = proxy->where();
     std::memcpy(bytes.data(), &changed, sizeof changed);
     sender.link.send(bytes.data(), bytes.size());
   }
   /// The next set-up, with these plans for its connections. False: an end has given up.
   bool set_up(std::deque<Plan> plans, Plan rest = {}) {
     if (!hear_handle()) return false;
-    middleman->lead_to(handle.where, std::move(plans), rest);
+    proxy->lead_to(handle.where, std::move(plans), rest);
     pass_handle_on();
     return true;
   }
@@ -97,11 +97,11 @@ struct Pair {
   void go_on(bool more) {
     for (const Child* child : {&receiver, &sender}) child->link.send(more ? "+" : ".", 1);
   }
-  void wait_for_deeds(int count) {
+  void wait_for_actions(int count) {
     const auto end = std::chrono::steady_clock::now() + 60s;
-    while (middleman->deeds() < count && std::chrono::steady_clock::now() < end)
+    while (proxy->actions() < count && std::chrono::steady_clock::now() < end)
       std::this_thread::sleep_for(1ms);
-    EXPECT_GE(middleman->deeds(), count);
+    EXPECT_GE(proxy->actions(), count);
   }
   void expect_both_well() {
     EXPECT_EQ(sender.wait(120s), 0);
@@ -116,30 +116,30 @@ void expect_set_ups(const std::vector<std::deque<Plan>>& all) {
     SCOPED_TRACE("set-up " + std::to_string(i));
     ASSERT_TRUE(pair.set_up(all[i]));
     ASSERT_TRUE(pair.carried());
-    pair.wait_for_deeds(int(all[i].size()));
+    pair.wait_for_actions(int(all[i].size()));
     pair.go_on(i + 1 < all.size());
   }
   pair.expect_both_well();
 }
 
-std::vector<std::deque<Plan>> one_cut_each(Deed deed, bool to_acceptor, size_t bytes) {
+std::vector<std::deque<Plan>> one_cut_each(Action action, bool to_acceptor, size_t bytes) {
   std::vector<std::deque<Plan>> all;
-  for (size_t at = 0; at < bytes; at += kStep) all.push_back({{deed, to_acceptor, at}});
+  for (size_t at = 0; at < bytes; at += kStep) all.push_back({{action, to_acceptor, at}});
   for (const size_t at : {control::kHeaderBytes, kFrame - 1, kFrame, kFrame + 1})
-    if (at < bytes) all.push_back({{deed, to_acceptor, at}});
+    if (at < bytes) all.push_back({{action, to_acceptor, at}});
   return all;
 }
 
-class Greetings : public testing::TestWithParam<std::tuple<Deed, bool>> {};
+class Greetings : public testing::TestWithParam<std::tuple<Action, bool>> {};
 
 // Hello and welcome, and behind them the messages that open the first path.
 TEST_P(Greetings, a_connection_that_breaks_at_any_byte_of_set_up_is_made_again) {
-  const auto [deed, to_acceptor] = GetParam();
-  expect_set_ups(one_cut_each(deed, to_acceptor, kFrame + 200));
+  const auto [action, to_acceptor] = GetParam();
+  expect_set_ups(one_cut_each(action, to_acceptor, kFrame + 200));
 }
 
-INSTANTIATE_TEST_SUITE_P(Deeds, Greetings,
-                         testing::Combine(testing::Values(Deed::kClose, Deed::kReset, Deed::kHalve),
+INSTANTIATE_TEST_SUITE_P(Actions, Greetings,
+                         testing::Combine(testing::Values(Action::kClose, Action::kReset, Action::kHalve),
                                           testing::Bool()));
 
 TEST(Greeting, set_up_survives_several_breaks_of_every_kind) {
@@ -148,10 +148,10 @@ TEST(Greeting, set_up_survives_several_breaks_of_every_kind) {
   for (int i = 0; i < 24; ++i) {
     std::deque<Plan> plans;
     for (unsigned cuts = 2 + random() % 5; cuts > 0; --cuts) {
-      static constexpr Deed kDeeds[] = {Deed::kClose, Deed::kReset, Deed::kHalve};
+      static constexpr Action kActions[] = {Action::kClose, Action::kReset, Action::kHalve};
       const bool to_acceptor = random() % 2;
-      // A whole welcome ends the way through the middle man: the sender knows another one then.
-      plans.push_back({kDeeds[random() % 3], to_acceptor, random() % (to_acceptor ? kFrame : kFrame - 1)});
+      // A whole welcome ends the way through the proxy: the sender knows another one then.
+      plans.push_back({kActions[random() % 3], to_acceptor, random() % (to_acceptor ? kFrame : kFrame - 1)});
     }
     all.push_back(std::move(plans));
   }
@@ -161,12 +161,12 @@ TEST(Greeting, set_up_survives_several_breaks_of_every_kind) {
 // Neither end is told: it is the sender that loses patience.
 TEST(Greeting, a_connection_that_hangs_half_way_is_made_again) {
   expect_set_ups({
-      {{Deed::kHang, true, 0}},
-      {{Deed::kHang, true, kFrame / 2}},
-      {{Deed::kHang, false, 0}},
-      {{Deed::kHang, false, kFrame / 2}},
-      {{Deed::kHang, false, kFrame}},
-      {{Deed::kHang, true, kFrame + 40}},
+      {{Action::kHang, true, 0}},
+      {{Action::kHang, true, kFrame / 2}},
+      {{Action::kHang, false, 0}},
+      {{Action::kHang, false, kFrame / 2}},
+      {{Action::kHang, false, kFrame}},
+      {{Action::kHang, true, kFrame + 40}},
   });
 }
 
@@ -247,7 +247,7 @@ TEST(Greeting, an_acceptor_that_is_not_to_be_had_at_first_is_tried_again) {
       false);
   ASSERT_TRUE(pair.set_up({}));
   std::this_thread::sleep_for(200ms);  // the sender is refused meanwhile, or it says so
-  pair.middleman->open();
+  pair.proxy->open();
   pair.expect_both_well();
 }
 
@@ -256,9 +256,9 @@ TEST(Greeting, the_baseline_does_not_try_again) {
   Pair pair(
       baseline, [](const Link& link) { expect_accept_error(link, ErrorCode::kPeerGone, {"closed"}); },
       baseline, [](const Link& link) { expect_connect_error(link, ErrorCode::kPeerGone, {"closed"}); });
-  ASSERT_TRUE(pair.set_up({{Deed::kClose, false, 0}}));
+  ASSERT_TRUE(pair.set_up({{Action::kClose, false, 0}}));
   pair.expect_both_well();
-  EXPECT_EQ(pair.middleman->deeds(), 1);
+  EXPECT_EQ(pair.proxy->actions(), 1);
 }
 
 /// What the acceptor answers to such a connection until it closes it.
@@ -344,9 +344,9 @@ TEST(Greeting, a_recorded_or_forged_hello_changes_nothing) {
         send_all(link, kMessages);
       });
   // The acceptor has the hello, and the sender will not have the welcome for a while.
-  ASSERT_TRUE(pair.set_up({{Deed::kClose, false, 0}, {Deed::kHang, false, kFrame / 2}}));
-  pair.wait_for_deeds(2);
-  const auto recorded = pair.middleman->heard();
+  ASSERT_TRUE(pair.set_up({{Action::kClose, false, 0}, {Action::kHang, false, kFrame / 2}}));
+  pair.wait_for_actions(2);
+  const auto recorded = pair.proxy->heard();
   ASSERT_GE(recorded.size(), 2u);
   EXPECT_NE(recorded[0], recorded[1]) << "a hello must not be the same twice";
   const std::vector<std::vector<std::byte>> hellos(recorded.begin(), recorded.begin() + 2);
@@ -399,11 +399,11 @@ TEST(Greeting, an_acceptor_that_ends_in_its_welcome_is_an_error_that_says_so) {
   Pair pair(kPatient, listen_and_wait, kPatient, [](const Link& link) {
     expect_connect_error(link, ErrorCode::kPeerGone, {"that process ended"});
   });
-  ASSERT_TRUE(pair.set_up({{Deed::kHang, false, kFrame / 2}}));
-  pair.wait_for_deeds(1);
+  ASSERT_TRUE(pair.set_up({{Action::kHang, false, kFrame / 2}}));
+  pair.wait_for_actions(1);
   kill(pair.receiver.pid, SIGKILL);
   EXPECT_EQ(pair.receiver.wait(), 128 + SIGKILL);
-  pair.middleman->shut();  // as the port of a process that ended
+  pair.proxy->shut();  // as the port of a process that ended
   EXPECT_EQ(pair.sender.wait(120s), 0);
 }
 
@@ -412,8 +412,8 @@ TEST(Greeting, a_sender_that_ends_before_it_has_the_welcome_is_an_error_that_say
       kPatient,
       [](const Link& link) { expect_accept_error(link, ErrorCode::kPeerGone, {"that process ended"}); },
       kPatient, [](const Link& link) { (void)connect_one(*net(), 0, link); });
-  ASSERT_TRUE(pair.set_up({}, {Deed::kClose, false, 0}));
-  pair.wait_for_deeds(2);
+  ASSERT_TRUE(pair.set_up({}, {Action::kClose, false, 0}));
+  pair.wait_for_actions(2);
   kill(pair.sender.pid, SIGKILL);
   EXPECT_EQ(pair.sender.wait(), 128 + SIGKILL);
   EXPECT_EQ(pair.receiver.wait(120s), 0);
@@ -436,11 +436,11 @@ TEST(Greeting, what_never_comes_about_ends_at_both_ends_with_the_reason) {
         expect_connect_error(link, ErrorCode::kSystem, {"R2CC_CONNECT_MS", "control connection broke"});
         send_all(link, kMessages);
       });
-  ASSERT_TRUE(pair.set_up({}, {Deed::kReset, false, 0}));
-  pair.wait_for_deeds(3);
+  ASSERT_TRUE(pair.set_up({}, {Action::kReset, false, 0}));
+  pair.wait_for_actions(3);
   ASSERT_TRUE(pair.hear_handle());
-  EXPECT_GE(pair.middleman->deeds(), 3);
-  pair.middleman->lead_to(pair.handle.where, {});
+  EXPECT_GE(pair.proxy->actions(), 3);
+  pair.proxy->lead_to(pair.handle.where, {});
   pair.pass_handle_on();
   pair.expect_both_well();
 }
@@ -461,12 +461,12 @@ TEST(Greeting, a_listener_that_is_closed_in_set_up_ends_it_at_the_sender) {
         EXPECT_TRUE(link.receive(&word, 1));
       },
       kPatient, [](const Link& link) { expect_connect_error(link, ErrorCode::kPeerGone, {"closed"}); });
-  ASSERT_TRUE(pair.set_up({}, {Deed::kClose, false, kFrame / 3}));
-  pair.wait_for_deeds(3);
+  ASSERT_TRUE(pair.set_up({}, {Action::kClose, false, kFrame / 3}));
+  pair.wait_for_actions(3);
   char word = 'c';
   pair.receiver.link.send(&word, 1);
   ASSERT_TRUE(pair.receiver.link.receive(&word, 1));
-  pair.middleman->lead_to(pair.handle.where, {});
+  pair.proxy->lead_to(pair.handle.where, {});
   EXPECT_EQ(pair.sender.wait(120s), 0);
   pair.receiver.link.send(&word, 1);
   EXPECT_EQ(pair.receiver.wait(120s), 0);
@@ -533,10 +533,11 @@ TEST(Greeting, a_refusal_that_is_lost_is_said_again) {
       [](const Link& link) {
         expect_connect_error(link, ErrorCode::kModeMismatch, {"refused", "R2CC_MODE=1", "R2CC_MODE=2"});
       });
-  ASSERT_TRUE(pair.set_up({{Deed::kClose, false, 0}, {Deed::kReset, false, 100}, {Deed::kClose, true, 10}}));
+  ASSERT_TRUE(
+      pair.set_up({{Action::kClose, false, 0}, {Action::kReset, false, 100}, {Action::kClose, true, 10}}));
   EXPECT_EQ(pair.sender.wait(120s), 0);
-  EXPECT_EQ(pair.middleman->deeds(), 3);
-  const auto recorded = pair.middleman->heard();
+  EXPECT_EQ(pair.proxy->actions(), 3);
+  const auto recorded = pair.proxy->heard();
   ASSERT_EQ(recorded.size(), 4u);
   expect_silence(pair.handle, {recorded[0], recorded[1], recorded[3]});
   close(pair.receiver.link.fd);

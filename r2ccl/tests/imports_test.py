@@ -8,12 +8,12 @@ import re
 import sys
 
 # From the top; packages of one line may include each other.
-ORDER = [('plugin', 'nccl'), ('collective',), ('channel',), ('protocol',), ('balance', 'health', 'control'), ('topology',), ('verbs',), ('trace',), ('base',)]
+ORDER = [('plugin', 'nccl'), ('collective',), ('service',), ('channel',), ('path',), ('protocol',), ('balance', 'health', 'control'), ('topology',), ('verbs',), ('trace',), ('base',)]
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
 # No verbs, no clock, no threads. What travels between processes is plain data, wherever it is described.
 PURE = ('protocol',)
 IMPURE = re.compile(r'#include\s+(<(infiniband/|thread>|mutex>|condition_variable>|time\.h>|unistd\.h>|sys/|sodium|chrono>)'
-                    r'|"r2ccl/(verbs/(?!port_address\.h)|trace/|base/(clock|log)\.h|channel/|topology/))')
+                    r'|"r2ccl/(verbs/(?!port_address\.h)|trace/|base/(clock|log)\.h|service/|channel/|path/|topology/))')
 
 
 def wrong_lines(folder):

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Balance between two processes: pieces of messages over several NICs at once, while NICs fail.
+// Balance between two processes: segments of messages over several NICs at once, while NICs fail.
 #include <gtest/gtest.h>
 
 #include <random>
 
 #include "r2ccl/channel/channel.h"
-#include "r2ccl/tests/saboteur.h"
+#include "r2ccl/tests/faulting_net.h"
 #include "r2ccl/tests/traffic.h"
 
 namespace r2ccl {
@@ -93,13 +93,13 @@ TEST(Lanes, a_port_that_comes_back_slower_gets_less) {
   });
   const Child sender = start(fabric, 0, kBalance, [](const Link& link) {
     send_with(link, 0, [&](Net& n, Channel* c) {
-      const SlowPort slow(c->core().devices[0]);
+      const SlowPort slow(c->context().devices[0]);
       send_rounds(n, c, link);
       EXPECT_GE(slow.asked_, 1);
     });
   });
   relay_handle(receiver, sender);
-  Saboteur saboteur(fabric);
+  FaultingNet faulting_net(fabric);
   // Struck in the second round; from the first one in which home carries something again, ten more.
   std::array<uint64_t, kNics> before{}, from{};
   int rounds = 0, at_home = 0;
@@ -108,13 +108,13 @@ TEST(Lanes, a_port_that_comes_back_slower_gets_less) {
     const auto now = sent(fabric);
     const bool carries = now[0] - before[0] > 5'000'000;
     before = now;
-    if (++rounds == 2) saboteur.strike(0, 0);
+    if (++rounds == 2) faulting_net.strike(0, 0);
     if (rounds > 3 && carries && ++at_home == 1) from = now;
     return at_home > 10 || Clock::now() > end;
   });
   EXPECT_EQ(sender.wait(120s), 0);
   EXPECT_EQ(receiver.wait(120s), 0);
-  EXPECT_GE(saboteur.broken(), 1);
+  EXPECT_GE(faulting_net.broken(), 1);
   ASSERT_GT(at_home, 10);
   // A quarter each, by what they are said to carry; all of it at home, had the port said nothing.
   const auto now = sent(fabric);
@@ -126,8 +126,8 @@ TEST(Lanes, a_port_that_comes_back_slower_gets_less) {
 TEST(Lanes, the_traffic_of_a_dead_nic_is_shared_by_all_others) {
   const auto fabric = make_fabric(2, kNics);
   const Pair pair(fabric);
-  Saboteur saboteur(fabric);
-  saboteur.start([](Saboteur& s) {  // whatever is opened on it breaks
+  FaultingNet faulting_net(fabric);
+  faulting_net.start([](FaultingNet& s) {  // whatever is opened on it breaks
     s.strike(0, 0);
     std::this_thread::sleep_for(100us);
   });
@@ -141,8 +141,8 @@ TEST(Lanes, the_traffic_of_a_dead_nic_is_shared_by_all_others) {
     }
     return true;
   });
-  saboteur.stop();
-  EXPECT_GE(saboteur.broken(), 2);
+  faulting_net.stop();
+  EXPECT_GE(faulting_net.broken(), 2);
   const auto now = sent(fabric);
   uint64_t least = ~uint64_t{0}, most = 0;
   for (size_t nic = 1; nic < kNics; ++nic) {
@@ -155,18 +155,18 @@ TEST(Lanes, the_traffic_of_a_dead_nic_is_shared_by_all_others) {
 TEST(Lanes, lanes_that_fail_at_random_moments_lose_nothing) {
   const auto fabric = make_fabric(2, kNics);
   const Pair pair(fabric);
-  Saboteur saboteur(fabric);
-  saboteur.start([random = std::minstd_rand(815)](Saboteur& s) mutable {
+  FaultingNet faulting_net(fabric);
+  faulting_net.start([random = std::minstd_rand(815)](FaultingNet& s) mutable {
     s.strike(0, 0);  // home stays dead, so that lanes are wanted
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 4000));
     if (random() % 3 == 0) s.strike(int(random() % 2), 1 + int(random() % (kNics - 1)), 16);
   });
   const auto from = sent(fabric);
   pair.expect_exact([&, carried = until_all_carry(fabric, 0, from, 64 << 20)] {
-    return carried() && saboteur.broken() >= 150;
+    return carried() && faulting_net.broken() >= 150;
   });
-  saboteur.stop();
-  EXPECT_GE(saboteur.broken(), 150);
+  faulting_net.stop();
+  EXPECT_GE(faulting_net.broken(), 150);
   const auto now = sent(fabric);
   for (size_t nic = 1; nic < kNics; ++nic)
     EXPECT_GE(now[nic] - from[nic], 64u << 20) << "NIC " << nic << " carried nothing";
@@ -176,8 +176,8 @@ TEST(Lanes, lanes_that_fail_at_random_moments_lose_nothing) {
 TEST(Lanes, two_lanes_that_fail_at_once_on_different_sides_lose_nothing) {
   const auto fabric = make_fabric(2, kNics);
   const Pair pair(fabric);
-  Saboteur saboteur(fabric);
-  saboteur.start([random = std::minstd_rand(4)](Saboteur& s) mutable {
+  FaultingNet faulting_net(fabric);
+  faulting_net.start([random = std::minstd_rand(4)](FaultingNet& s) mutable {
     s.strike(0, 0);
     std::this_thread::sleep_for(std::chrono::milliseconds(random() % 12));
     const int first = 1 + int(random() % (kNics - 1)), second = 1 + int(random() % (kNics - 1));
@@ -186,18 +186,18 @@ TEST(Lanes, two_lanes_that_fail_at_once_on_different_sides_lose_nothing) {
   });
   const auto from = sent(fabric);
   pair.expect_exact([&, carried = until_all_carry(fabric, 0, from, 64 << 20)] {
-    return carried() && saboteur.broken() >= 150;
+    return carried() && faulting_net.broken() >= 150;
   });
-  saboteur.stop();
-  EXPECT_GE(saboteur.broken(), 150);
+  faulting_net.stop();
+  EXPECT_GE(faulting_net.broken(), 150);
 }
 
 TEST(Lanes, when_home_is_back_everything_returns_to_it) {
   const auto fabric = make_fabric(2, kNics);
   const Pair pair(fabric);
-  Saboteur saboteur(fabric);
+  FaultingNet faulting_net(fabric);
   std::atomic<bool> home_is_dead{true};
-  saboteur.start([&](Saboteur& s) {
+  faulting_net.start([&](FaultingNet& s) {
     if (home_is_dead) s.strike(0, 0);
     std::this_thread::sleep_for(100us);
   });

@@ -4,8 +4,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "r2ccl/tests/faulting_net.h"
 #include "r2ccl/tests/prometheus_text.h"
-#include "r2ccl/tests/saboteur.h"
 #include "r2ccl/tests/traffic.h"
 
 namespace r2ccl {
@@ -50,7 +50,7 @@ TEST(Metrics, of_both_ends_tell_of_a_migration_while_the_job_runs) {
       std::filesystem::temp_directory_path() / ("r2ccl-metrics-" + std::to_string(getpid()));
   std::filesystem::create_directory(folder);
   const auto fabric = make_fabric(2, 2);
-  Saboteur saboteur(fabric);
+  FaultingNet faulting_net(fabric);
   const Environment environment{{"R2CC_METRICS", folder + "/%p.prom"}};
   const auto file = [folder] { return folder + "/" + std::to_string(getpid()) + ".prom"; };
   const Child receiver = start(fabric, 1, environment, [&](const Link& link) {
@@ -65,8 +65,8 @@ TEST(Metrics, of_both_ends_tell_of_a_migration_while_the_job_runs) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (fabric.counters(0, 0).tx_bytes < 8 << 20 && std::chrono::steady_clock::now() < deadline)
     std::this_thread::yield();
-  saboteur.strike(0, 0);
-  EXPECT_GE(saboteur.broken(), 1);
+  faulting_net.strike(0, 0);
+  EXPECT_GE(faulting_net.broken(), 1);
   run_rounds(receiver, sender, [rounds = 0]() mutable { return ++rounds >= 3; });
   EXPECT_EQ(sender.wait(std::chrono::seconds(100)), 0);
   EXPECT_EQ(receiver.wait(std::chrono::seconds(100)), 0);

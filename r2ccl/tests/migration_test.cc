@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Migration under failures that come when they like: at once on both sides, at connect, in the middle of a
-// migration, at close. Queue pairs are broken from outside (saboteur.h); every byte is compared, and each
+// migration, at close. Queue pairs are broken from outside (faulting_net.h); every byte is compared, and each
 // test asserts that queue pairs were broken at all.
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include <random>
 
 #include "r2ccl/channel/channel.h"
+#include "r2ccl/tests/faulting_net.h"
 #include "r2ccl/tests/mute.h"
-#include "r2ccl/tests/saboteur.h"
 #include "r2ccl/tests/swallow.h"
 #include "r2ccl/tests/traffic.h"
 
@@ -64,43 +64,43 @@ void wait_for_traffic(const vhca::FabricHost& fabric, size_t node, size_t nic, u
 
 TEST(Migration, both_ends_that_notice_at_once_make_one_migration) {
   const auto fabric = make_fabric(2, 2);
-  Saboteur saboteur(fabric);
+  FaultingNet faulting_net(fabric);
   const Pair pair(fabric, kQuickFailback);
   relay_handle(pair.receiver, pair.sender);
   wait_for_traffic(fabric, 0, 0, 8 << 20);
-  saboteur.strike(0, 0);
-  saboteur.strike(1, 0);
-  EXPECT_GE(saboteur.broken(), 2);
+  faulting_net.strike(0, 0);
+  faulting_net.strike(1, 0);
+  EXPECT_GE(faulting_net.broken(), 2);
   pair.expect_exact(60s);
 }
 
 TEST(Migration, survives_failures_at_random_moments_on_any_nic_of_either_side) {
   const auto fabric = make_fabric(2, 3);
-  Saboteur saboteur(fabric);
+  FaultingNet faulting_net(fabric);
   const Pair pair(fabric, kQuickFailback);
   relay_handle(pair.receiver, pair.sender);
   wait_for_traffic(fabric, 0, 0, 1 << 20);
-  saboteur.start([random = std::minstd_rand(4711)](Saboteur& s) mutable {
+  faulting_net.start([random = std::minstd_rand(4711)](FaultingNet& s) mutable {
     // Often enough that many strike a migration, and a replay, that is under way.
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 20000));
     s.strike(int(random() % 2), int(random() % 3));
     if (random() % 3 == 0) s.strike(int(random() % 2), int(random() % 3));
   });
-  pair.expect_exact(120s, [&] { return saboteur.broken() >= 100; });
-  saboteur.stop();
-  EXPECT_GE(saboteur.broken(), 100);
+  pair.expect_exact(120s, [&] { return faulting_net.broken() >= 100; });
+  faulting_net.stop();
+  EXPECT_GE(faulting_net.broken(), 100);
 }
 
 /// Both ends, or one, never see a flush: their fences are destroyed queue pairs.
 void survive_without_flushes(bool mute_receiver, bool mute_sender) {
   const auto fabric = make_fabric(2, 3);
-  Saboteur saboteur(fabric);
+  FaultingNet faulting_net(fabric);
   const Environment environment{
       {"R2CC_FENCE_MS", "100"}, {"R2CC_FAILBACK_MS", "5"}, {"R2CC_FAILBACK_MAX_MS", "20"}};
   const Child receiver = start(fabric, 1, environment, [=](const Link& link) {
     receive_with(link, 0, [&](Net& n, Channel* channel) {
       std::optional<Mute> mute;
-      if (mute_receiver) mute.emplace(channel->core());
+      if (mute_receiver) mute.emplace(channel->context());
       receive_rounds(n, channel, link);
       if (mute) {
         EXPECT_GE(mute->hidden(), 10u);
@@ -110,7 +110,7 @@ void survive_without_flushes(bool mute_receiver, bool mute_sender) {
   const Child sender = start(fabric, 0, environment, [=](const Link& link) {
     send_with(link, 0, [&](Net& n, Channel* channel) {
       std::optional<Mute> mute;
-      if (mute_sender) mute.emplace(channel->core());
+      if (mute_sender) mute.emplace(channel->context());
       send_rounds(n, channel, link);
       if (mute) {
         EXPECT_GE(mute->hidden(), 2u);
@@ -119,15 +119,15 @@ void survive_without_flushes(bool mute_receiver, bool mute_sender) {
   });
   relay_handle(receiver, sender);
   wait_for_traffic(fabric, 0, 0, 1 << 20);
-  saboteur.start([random = std::minstd_rand(99)](Saboteur& s) mutable {
+  faulting_net.start([random = std::minstd_rand(99)](FaultingNet& s) mutable {
     s.strike(int(random() % 2), int(random() % 3));
     std::this_thread::sleep_for(std::chrono::milliseconds(random() % 60));
   });
-  run_rounds(receiver, sender, [&] { return saboteur.broken() >= 20; });
+  run_rounds(receiver, sender, [&] { return faulting_net.broken() >= 20; });
   EXPECT_EQ(sender.wait(120s), 0);
   EXPECT_EQ(receiver.wait(120s), 0);
-  saboteur.stop();
-  EXPECT_GE(saboteur.broken(), 20);
+  faulting_net.stop();
+  EXPECT_GE(faulting_net.broken(), 20);
 }
 
 TEST(Migration, a_receiver_whose_nic_reports_no_flush_fences_by_destroying) {
@@ -142,50 +142,50 @@ TEST(Migration, nobody_s_nic_reports_a_flush) { survive_without_flushes(true, tr
 
 TEST(Migration, one_nic_that_always_fails_is_left_alone) {
   const auto fabric = make_fabric(2, 2);
-  Saboteur saboteur(fabric);
+  FaultingNet faulting_net(fabric);
   const Pair pair(fabric, kQuickFailback);
   relay_handle(pair.receiver, pair.sender);
   wait_for_traffic(fabric, 0, 0, 8 << 20);
-  saboteur.start([](Saboteur& s) {
+  faulting_net.start([](FaultingNet& s) {
     s.strike(1, 0);
     std::this_thread::sleep_for(100us);
   });
-  pair.expect_exact(60s, [&, three = three_rounds()] { return three() && saboteur.broken() >= 1; });
-  EXPECT_GE(saboteur.broken(), 1);
+  pair.expect_exact(60s, [&, three = three_rounds()] { return three() && faulting_net.broken() >= 1; });
+  EXPECT_GE(faulting_net.broken(), 1);
 }
 
 TEST(Migration, a_nic_that_fails_at_connect_is_passed_over) {
   const auto fabric = make_fabric(2, 2);
-  Saboteur saboteur(fabric);
+  FaultingNet faulting_net(fabric);
   const Pair pair(fabric, kQuickFailback);  // before any thread: they fork
-  saboteur.start([](Saboteur& s) {
+  faulting_net.start([](FaultingNet& s) {
     s.strike(0, 0);
     std::this_thread::sleep_for(50us);
   });
   relay_handle(pair.receiver, pair.sender);
   pair.expect_exact(60s);
-  EXPECT_GE(saboteur.broken(), 1);
+  EXPECT_GE(faulting_net.broken(), 1);
   EXPECT_GT(fabric.counters(0, 1).tx_bytes, 0u);
 }
 
 TEST(Migration, all_nics_out_for_a_while_is_survived) {
   const auto fabric = make_fabric(2, 2);
-  Saboteur saboteur(fabric);
+  FaultingNet faulting_net(fabric);
   const Pair pair(fabric, kQuickFailback);
   relay_handle(pair.receiver, pair.sender);
   wait_for_traffic(fabric, 0, 0, 8 << 20);
   const auto until = std::chrono::steady_clock::now() + 300ms;
   while (std::chrono::steady_clock::now() < until) {
-    saboteur.strike(0, 0);
-    saboteur.strike(0, 1);
+    faulting_net.strike(0, 0);
+    faulting_net.strike(0, 1);
   }
-  EXPECT_GE(saboteur.broken(), 2);
+  EXPECT_GE(faulting_net.broken(), 2);
   pair.expect_exact(60s);
 }
 
 TEST(Migration, all_nics_out_for_good_is_an_error_within_the_bound_that_names_them) {
   const auto fabric = make_fabric(2, 2);
-  Saboteur saboteur(fabric);
+  FaultingNet faulting_net(fabric);
   const Environment environment{{"R2CC_FAIL_BOUND_MS", "500"}};
   const auto expect_reason = [](const Error& error) {
     EXPECT_EQ(error.code, ErrorCode::kAllPathsDown) << error.message;
@@ -246,7 +246,7 @@ TEST(Migration, all_nics_out_for_good_is_an_error_within_the_bound_that_names_th
   char word = 0;
   ASSERT_TRUE(sender.link.receive(&word, 1));
   ASSERT_TRUE(receiver.link.receive(&word, 1));
-  saboteur.start([](Saboteur& s) {
+  faulting_net.start([](FaultingNet& s) {
     s.strike(0, 0);
     s.strike(0, 1);
   });
@@ -254,18 +254,18 @@ TEST(Migration, all_nics_out_for_good_is_an_error_within_the_bound_that_names_th
   EXPECT_EQ(sender.wait(), 0);
   receiver.link.send(&word, 1);
   EXPECT_EQ(receiver.wait(), 0);
-  EXPECT_GE(saboteur.broken(), 2);
+  EXPECT_GE(faulting_net.broken(), 2);
 }
 
 // A switch whose MTU is smaller than the ports': words pass, messages vanish.
 TEST(Migration, a_rail_that_carries_words_but_no_packets_is_left_and_not_returned_to) {
   const auto fabric = make_fabric(2, 2);
-  Saboteur saboteur(fabric);
+  FaultingNet faulting_net(fabric);
   const Pair pair(fabric, kQuickFailback);
   relay_handle(pair.receiver, pair.sender);
   wait_for_traffic(fabric, 0, 0, 8 << 20);
-  saboteur.make_narrow(1, 0, 1024);
-  saboteur.strike(0, 0);  // sooner than its retries
+  faulting_net.make_narrow(1, 0, 1024);
+  faulting_net.strike(0, 0);  // sooner than its retries
   wait_for_traffic(fabric, 0, 1, fabric.counters(0, 1).tx_bytes + (4 << 20));
   const uint64_t before = fabric.counters(0, 0).tx_bytes;
   pair.expect_exact(60s, three_rounds());
@@ -274,7 +274,7 @@ TEST(Migration, a_rail_that_carries_words_but_no_packets_is_left_and_not_returne
 
 TEST(Migration, rails_that_carry_words_but_no_packets_are_all_paths_down) {
   const auto fabric = make_fabric(2, 2);
-  Saboteur saboteur(fabric);
+  FaultingNet faulting_net(fabric);
   const Environment environment{{"R2CC_FAIL_BOUND_MS", "500"}, {"NCCL_IB_TIMEOUT", "10"}};
   const Child receiver = start(fabric, 1, environment, [&](const Link& link) {
     Listener* listener = nullptr;
@@ -323,7 +323,7 @@ TEST(Migration, rails_that_carry_words_but_no_packets_are_all_paths_down) {
   char word = 0;
   ASSERT_TRUE(sender.link.receive(&word, 1));
   ASSERT_TRUE(receiver.link.receive(&word, 1));
-  for (const int nic : {0, 1}) saboteur.make_narrow(1, nic, 1024);
+  for (const int nic : {0, 1}) faulting_net.make_narrow(1, nic, 1024);
   sender.link.send(&word, 1);
   EXPECT_EQ(sender.wait(), 0);
   receiver.link.send(&word, 1);
@@ -333,12 +333,12 @@ TEST(Migration, rails_that_carry_words_but_no_packets_are_all_paths_down) {
 // The virtual HCA refuses a queue pair whose MTU is larger than the port's.
 TEST(Migration, a_port_that_comes_back_with_another_mtu_is_used_with_that) {
   const auto fabric = make_fabric(2, 2);
-  Saboteur saboteur(fabric);
+  FaultingNet faulting_net(fabric);
   const Pair pair(fabric, kQuickFailback);
   relay_handle(pair.receiver, pair.sender);
   wait_for_traffic(fabric, 0, 0, 8 << 20);
-  saboteur.set_mtu(0, 0, 1024);
-  EXPECT_GT(saboteur.strike(0, 0), 0);
+  faulting_net.set_mtu(0, 0, 1024);
+  EXPECT_GT(faulting_net.strike(0, 0), 0);
   wait_for_traffic(fabric, 0, 1, fabric.counters(0, 1).tx_bytes + 1);
   const uint64_t before = fabric.counters(0, 0).tx_bytes;
   pair.expect_exact(60s, [&, three = three_rounds()] {
@@ -390,39 +390,39 @@ void carry_pause_carry(const vhca::FabricHost& fabric, const Environment& enviro
 TEST(Migration, a_queue_pair_that_dies_while_nothing_is_open_is_replaced_at_once) {
   for (const int node : {0, 1}) {
     const auto fabric = make_fabric(2, 2);
-    Saboteur saboteur(fabric);
-    carry_pause_carry(fabric, {}, 5s, [&] { EXPECT_GE(saboteur.strike(node, 0, 16), 1); });
+    FaultingNet faulting_net(fabric);
+    carry_pause_carry(fabric, {}, 5s, [&] { EXPECT_GE(faulting_net.strike(node, 0, 16), 1); });
   }
 }
 
 TEST(Migration, an_outage_while_nothing_is_wanted_is_no_error_however_long) {
   const auto fabric = make_fabric(2, 2);
-  Saboteur saboteur(fabric);
+  FaultingNet faulting_net(fabric);
   carry_pause_carry(fabric, {{"R2CC_FAIL_BOUND_MS", "100"}}, 20s, [&] {
     const auto until = std::chrono::steady_clock::now() + 1s;
     while (std::chrono::steady_clock::now() < until) {
-      saboteur.strike(0, 0);
-      saboteur.strike(0, 1);
+      faulting_net.strike(0, 0);
+      faulting_net.strike(0, 1);
       std::this_thread::sleep_for(50us);
     }
-    EXPECT_GE(saboteur.broken(), 2);
+    EXPECT_GE(faulting_net.broken(), 2);
   });
 }
 
 TEST(Migration, the_only_nic_with_a_broken_queue_pair_is_used_again_soon) {
   const auto fabric = make_fabric(2, 1);
-  Saboteur saboteur(fabric);
+  FaultingNet faulting_net(fabric);
   const Pair pair(fabric, {{"R2CC_FAIL_BOUND_MS", "400"}});
   relay_handle(pair.receiver, pair.sender);
   wait_for_traffic(fabric, 0, 0, 4 << 20);
-  EXPECT_GE(saboteur.strike(0, 0), 1);
+  EXPECT_GE(faulting_net.strike(0, 0), 1);
   pair.expect_exact(30s);
 }
 
 // What ncclCommAbort does: ends close at once, whatever is open and whatever the other side is doing.
 TEST(Migration, closing_in_the_middle_of_one_ends_both_sides_within_bounds) {
   const auto fabric = make_fabric(2, 2);
-  Saboteur saboteur(fabric);
+  FaultingNet faulting_net(fabric);
   auto* migrating = static_cast<std::atomic<int>*>(  // ends that were closed in the middle of one
       mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   ASSERT_NE(migrating, MAP_FAILED);
@@ -462,11 +462,11 @@ TEST(Migration, closing_in_the_middle_of_one_ends_both_sides_within_bounds) {
     char word = 0;
     ASSERT_TRUE(receiver.link.receive(&word, 1));
     ASSERT_TRUE(sender.link.receive(&word, 1));
-    const int before = saboteur.broken();
-    saboteur.strike(0, 0);
-    if (round % 2 == 0) saboteur.strike(1, 0);
+    const int before = faulting_net.broken();
+    faulting_net.strike(0, 0);
+    if (round % 2 == 0) faulting_net.strike(1, 0);
     if (round >= 5)  // … or again and again: it comes to no end
-      saboteur.start([](Saboteur& s) {
+      faulting_net.start([](FaultingNet& s) {
         s.strike(0, 0);
         s.strike(0, 1);
       });
@@ -475,8 +475,8 @@ TEST(Migration, closing_in_the_middle_of_one_ends_both_sides_within_bounds) {
     sender.link.send(&word, 1);
     EXPECT_EQ(sender.wait(20s), 0);
     EXPECT_EQ(receiver.wait(20s), 0);
-    saboteur.stop();
-    EXPECT_GT(saboteur.broken(), before);
+    faulting_net.stop();
+    EXPECT_GT(faulting_net.broken(), before);
   }
   EXPECT_GT(migrating->load(), 0);
   munmap(migrating, 4096);
@@ -593,7 +593,7 @@ TEST(Channel, lost_lines_and_acknowledgements_are_repeated) {
     Listener* listener = nullptr;
     Channel* channel = accept_one(*n, 0, link, listener);
     ASSERT_NE(channel, nullptr);
-    const Swallow swallow(channel->core(), 20);
+    const Swallow swallow(channel->context(), 20);
     receive_messages(*n, channel, 0, 1000);
     EXPECT_GE(swallow.swallowed(), 10u);
     EXPECT_TRUE(n->close(channel).ok());

@@ -7,7 +7,7 @@
 
 #include <atomic>
 
-#include "r2ccl/channel/core.h"
+#include "r2ccl/path/process_context.h"
 
 namespace r2ccl::testing_support {
 
@@ -17,8 +17,8 @@ class Mute {
 #if defined(__SANITIZE_THREAD__)
   __attribute__((no_sanitize("thread")))
 #endif
-  explicit Mute(Core& core) {
-    for (const verbs::Device& device : core.devices) {
+  explicit Mute(ProcessContext& context) {
+    for (const verbs::Device& device : context.devices) {
       ibv_context_ops& ops = device.context()->ops;
       real_ = ops.poll_cq;
       ops.poll_cq = &poll;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "r2ccl/channel/nic_load.h"
+#include "r2ccl/protocol/nic_load.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "r2ccl/channel/channel.h"
-#include "r2ccl/tests/saboteur.h"
+#include "r2ccl/tests/faulting_net.h"
 #include "r2ccl/tests/traffic.h"
 
 namespace {
@@ -104,7 +104,7 @@ TEST(NicSettings, a_provider_without_relaxed_ordering_gets_buffers_without_it) {
 
 TEST(NicSettings, relaxed_buffers_survive_failures) {
   const auto fabric = make_fabric(2, kNics);
-  Saboteur saboteur(fabric);
+  FaultingNet faulting_net(fabric);
   const Environment environment{{"NCCL_IB_PCI_RELAXED_ORDERING", "1"}, {"R2CC_FAILBACK_MS", "5"}};
   const Child receiver = start(fabric, 1, environment, [](const Link& link) {
     receive_with(link, 0, [&](Net& n, Channel* channel) { receive_rounds(n, channel, link); });
@@ -115,12 +115,12 @@ TEST(NicSettings, relaxed_buffers_survive_failures) {
   relay_handle(receiver, sender);
   int rounds = 0;
   run_rounds(receiver, sender, [&] {
-    saboteur.strike(rounds % 2, 0);
-    return ++rounds > 2 && saboteur.broken() >= 6;
+    faulting_net.strike(rounds % 2, 0);
+    return ++rounds > 2 && faulting_net.broken() >= 6;
   });
   EXPECT_EQ(sender.wait(60s), 0);
   EXPECT_EQ(receiver.wait(60s), 0);
-  EXPECT_GE(saboteur.broken(), 6);
+  EXPECT_GE(faulting_net.broken(), 6);
   EXPECT_GT(fabric.counters(0, 1).tx_bytes, 1'000'000u) << "no migration";
 }
 

@@ -6,7 +6,7 @@
 #include "r2ccl/channel/channel.h"
 #include "r2ccl/tests/cost.h"
 #include "r2ccl/tests/cutter.h"
-#include "r2ccl/tests/saboteur.h"
+#include "r2ccl/tests/faulting_net.h"
 #include "r2ccl/tests/traffic.h"
 
 namespace r2ccl {
@@ -59,17 +59,17 @@ TEST(Outage, migrations_survive_the_loss_of_their_connection) {
   const Child receiver = start(fabric, 1, quick, [](const Link& link) { receive_while(link, 7ms, true); });
   const Child sender = start(fabric, 0, quick, [](const Link& link) { send_while(link, 11ms, true); });
   relay_handle(receiver, sender);
-  Saboteur saboteur(fabric);
-  saboteur.start([random = std::mt19937(7)](Saboteur& s) mutable {
+  FaultingNet faulting_net(fabric);
+  faulting_net.start([random = std::mt19937(7)](FaultingNet& s) mutable {
     std::this_thread::sleep_for(std::chrono::milliseconds(3 + random() % 15));
     s.strike(int(random() % 2), int(random() % 3), 16);
   });
   const auto end = Clock::now() + 300ms;
-  run_rounds(receiver, sender, [&] { return Clock::now() > end && saboteur.broken() > 20; });
+  run_rounds(receiver, sender, [&] { return Clock::now() > end && faulting_net.broken() > 20; });
   EXPECT_EQ(sender.wait(120s), 0);
-  saboteur.stop();
+  faulting_net.stop();
   EXPECT_EQ(receiver.wait(120s), 0);
-  EXPECT_GT(saboteur.broken(), 20);
+  EXPECT_GT(faulting_net.broken(), 20);
 }
 
 // The connection stands at both ends and carries nothing in either direction; then the rail fails.
@@ -89,18 +89,18 @@ TEST(Outage, a_migration_goes_on_although_its_connection_swallows_everything) {
     });
   });
   relay_handle(receiver, sender);
-  Saboteur saboteur(fabric);
+  FaultingNet faulting_net(fabric);
   Clock::time_point struck;
   Clock::duration took{};
   run_rounds(receiver, sender, [&, rounds = 0]() mutable {
     if (rounds == 1) took = Clock::now() - struck;
     struck = Clock::now();
-    if (rounds == 0) saboteur.strike(0, 0, 16);
+    if (rounds == 0) faulting_net.strike(0, 0, 16);
     return ++rounds == 2;
   });
   EXPECT_EQ(sender.wait(60s), 0);
   EXPECT_EQ(receiver.wait(60s), 0);
-  EXPECT_GE(saboteur.broken(), 1);
+  EXPECT_GE(faulting_net.broken(), 1);
   EXPECT_LT(took, kBound * kSanitizerFactor);
   std::printf("the round took %lld ms\n", static_cast<long long>(took / 1ms));
 }

@@ -61,7 +61,7 @@ TEST(MigrationEnd, a_receiver_that_cannot_fence_leaves_it_to_the_sender_what_fol
   receiver.leave(1);
   receiver.cannot_fence();
   EXPECT_EQ(receiver.phase(), Phase::kWaitingForPeer);
-  EXPECT_EQ(receiver.peer_uses(1, 2, true, true), Verdict::kUse);
+  EXPECT_EQ(receiver.peer_uses(1, 2, true, true), MigrateReply::kUse);
 }
 
 TEST(MigrationEnd, the_receiver_waits_for_a_path_however_many_have_fenced) {
@@ -70,15 +70,15 @@ TEST(MigrationEnd, the_receiver_waits_for_a_path_however_many_have_fenced) {
   receiver.fenced();
   EXPECT_TRUE(receiver.peer_has_fenced(1, receiver.leaving(), true));
   EXPECT_EQ(receiver.phase(), Phase::kWaitingForPeer);
-  EXPECT_EQ(receiver.peer_uses(1, 2, true, true), Verdict::kUse);
+  EXPECT_EQ(receiver.peer_uses(1, 2, true, true), MigrateReply::kUse);
 }
 
 TEST(MigrationEnd, two_ends_that_notice_at_once_make_one_epoch) {
   MigrationEnd sender(true), receiver(false);
   sender.leave(1);
   receiver.leave(1);
-  EXPECT_EQ(sender.peer_leaves(receiver.epoch(), 1, false), Verdict::kOld);
-  EXPECT_EQ(receiver.peer_leaves(sender.epoch(), 1, false), Verdict::kOld);
+  EXPECT_EQ(sender.peer_leaves(receiver.epoch(), 1, false), MigrateReply::kOld);
+  EXPECT_EQ(receiver.peer_leaves(sender.epoch(), 1, false), MigrateReply::kOld);
   EXPECT_EQ(sender.epoch(), 1u);
 }
 
@@ -87,26 +87,26 @@ TEST(MigrationEnd, two_ends_that_notice_different_failures_leave_the_senders_fir
   sender.leave(1);
   receiver.leave(2);
   receiver.fenced();
-  EXPECT_EQ(sender.peer_leaves(1, 2, true), Verdict::kOther);
+  EXPECT_EQ(sender.peer_leaves(1, 2, true), MigrateReply::kOther);
   EXPECT_FALSE(sender.peer_has_fenced(1, 2, true)) << "that is not the path that this end leaves";
-  EXPECT_EQ(receiver.peer_leaves(1, 1, true), Verdict::kFenceActive);
+  EXPECT_EQ(receiver.peer_leaves(1, 1, true), MigrateReply::kFenceActive);
   EXPECT_EQ(receiver.leaving(), 1u);
   EXPECT_EQ(receiver.phase(), Phase::kFencing);
-  EXPECT_EQ(receiver.peer_leaves(1, 1, true), Verdict::kOld) << "said before";
+  EXPECT_EQ(receiver.peer_leaves(1, 1, true), MigrateReply::kOld) << "said before";
   sender.fenced();
   receiver.fenced();
   EXPECT_TRUE(sender.peer_has_fenced(1, 1, true));
   sender.running();
-  EXPECT_EQ(receiver.peer_uses(1, 3, true, true), Verdict::kUse);
+  EXPECT_EQ(receiver.peer_uses(1, 3, true, true), MigrateReply::kUse);
   receiver.running();
   sender.leave(2);
-  EXPECT_EQ(receiver.peer_leaves(2, 2, false), Verdict::kFenceGivenUp);
+  EXPECT_EQ(receiver.peer_leaves(2, 2, false), MigrateReply::kFenceGivenUp);
 }
 
 TEST(MigrationEnd, a_path_that_the_peer_leaves_is_fenced_whether_it_is_active_here_or_not) {
   MigrationEnd active(false), given_up(false);
-  EXPECT_EQ(active.peer_leaves(1, 4, true), Verdict::kFenceActive);
-  EXPECT_EQ(given_up.peer_leaves(1, 4, false), Verdict::kFenceGivenUp);
+  EXPECT_EQ(active.peer_leaves(1, 4, true), MigrateReply::kFenceActive);
+  EXPECT_EQ(given_up.peer_leaves(1, 4, false), MigrateReply::kFenceGivenUp);
   EXPECT_EQ(given_up.phase(), Phase::kFencing);
   EXPECT_EQ(given_up.leaving(), 4u);
 }
@@ -114,33 +114,34 @@ TEST(MigrationEnd, a_path_that_the_peer_leaves_is_fenced_whether_it_is_active_he
 TEST(MigrationEnd, a_lane_that_the_peer_leaves_is_fenced_as_one_also_in_the_middle_of_another_migration) {
   MigrationEnd receiver(false);
   receiver.leave(1);
-  EXPECT_EQ(receiver.peer_leaves(2, 5, true), Verdict::kFenceActive) << "or it would stay among the lanes";
+  EXPECT_EQ(receiver.peer_leaves(2, 5, true), MigrateReply::kFenceActive)
+      << "or it would stay among the lanes";
   EXPECT_EQ(receiver.leaving(), 5u);
-  EXPECT_EQ(receiver.peer_leaves(3, 6, false), Verdict::kFenceGivenUp);
+  EXPECT_EQ(receiver.peer_leaves(3, 6, false), MigrateReply::kFenceGivenUp);
 }
 
 TEST(MigrationEnd, a_peer_that_leaves_no_path_is_not_taken_to_mean_the_one_that_an_end_does_not_have) {
   MigrationEnd end(false);
-  EXPECT_EQ(end.peer_leaves(1, 0, false), Verdict::kFenceGivenUp);
+  EXPECT_EQ(end.peer_leaves(1, 0, false), MigrateReply::kFenceGivenUp);
 }
 
 TEST(MigrationEnd, using_a_path_that_the_receiver_has_given_up_begins_the_next_epoch) {
   MigrationEnd receiver(false);
   receiver.leave(1);
   receiver.fenced();
-  EXPECT_EQ(receiver.peer_uses(1, 2, false, true), Verdict::kFenceGivenUp);
+  EXPECT_EQ(receiver.peer_uses(1, 2, false, true), MigrateReply::kFenceGivenUp);
   EXPECT_EQ(receiver.epoch(), 2u);
   EXPECT_EQ(receiver.leaving(), 2u);
-  EXPECT_EQ(receiver.peer_uses(1, 3, true, true), Verdict::kOld) << "of the epoch before";
+  EXPECT_EQ(receiver.peer_uses(1, 3, true, true), MigrateReply::kOld) << "of the epoch before";
 }
 
 TEST(MigrationEnd, a_first_path_that_was_given_up_is_the_senders_matter) {
   MigrationEnd receiver(false);
-  EXPECT_EQ(receiver.peer_uses(0, 1, false, false), Verdict::kOld);
+  EXPECT_EQ(receiver.peer_uses(0, 1, false, false), MigrateReply::kOld);
   EXPECT_EQ(receiver.epoch(), 0u);
-  EXPECT_EQ(receiver.peer_leaves(1, 1, false), Verdict::kFenceGivenUp);
+  EXPECT_EQ(receiver.peer_leaves(1, 1, false), MigrateReply::kFenceGivenUp);
   receiver.fenced();
-  EXPECT_EQ(receiver.peer_uses(1, 2, true, false), Verdict::kUse);
+  EXPECT_EQ(receiver.peer_uses(1, 2, true, false), MigrateReply::kUse);
 }
 
 TEST(MigrationEnd, messages_of_another_epoch_count_for_nothing) {
@@ -150,7 +151,7 @@ TEST(MigrationEnd, messages_of_another_epoch_count_for_nothing) {
   EXPECT_FALSE(sender.peer_has_fenced(2, 1, true));
   EXPECT_FALSE(sender.peer_has_fenced(0, 1, true));
   EXPECT_EQ(sender.phase(), Phase::kWaitingForPeer);
-  EXPECT_EQ(sender.peer_uses(1, 1, true, true), Verdict::kOld) << "only the sender uses";
+  EXPECT_EQ(sender.peer_uses(1, 1, true, true), MigrateReply::kOld) << "only the sender uses";
 }
 
 TEST(MigrationEnd, a_planned_target_is_forgotten_with_the_next_epoch) {
@@ -164,43 +165,43 @@ TEST(MigrationEnd, a_planned_target_is_forgotten_with_the_next_epoch) {
   EXPECT_EQ(sender.target(), 0u);
 }
 
-TEST(Reminder, asks_one_question_at_a_time) {
-  Reminder reminder;
-  EXPECT_TRUE(reminder.ask(0));
-  EXPECT_FALSE(reminder.ask(0));
-  EXPECT_FALSE(reminder.answered(0));
-  EXPECT_TRUE(reminder.ask(0));
+TEST(AckQuery, asks_one_question_at_a_time) {
+  AckQuery ack_query;
+  EXPECT_TRUE(ack_query.ask(0));
+  EXPECT_FALSE(ack_query.ask(0));
+  EXPECT_FALSE(ack_query.answered(0));
+  EXPECT_TRUE(ack_query.ask(0));
 }
 
-TEST(Reminder, condemns_a_path_when_the_receiver_lacks_twice_what_the_nic_reported) {
-  Reminder reminder;
-  reminder.ask(3);
-  EXPECT_FALSE(reminder.answered(2)) << "it may be on its way from the NIC";
-  reminder.ask(3);
-  EXPECT_TRUE(reminder.answered(2));
+TEST(AckQuery, marks_a_path_failed_when_the_receiver_lacks_twice_what_the_nic_reported) {
+  AckQuery ack_query;
+  ack_query.ask(3);
+  EXPECT_FALSE(ack_query.answered(2)) << "it may be on its way from the NIC";
+  ack_query.ask(3);
+  EXPECT_TRUE(ack_query.answered(2));
 }
 
-TEST(Reminder, a_receiver_that_gets_on_is_believed) {
-  Reminder reminder;
+TEST(AckQuery, a_receiver_that_gets_on_is_believed) {
+  AckQuery ack_query;
   for (uint64_t received = 0; received < 4; ++received) {
-    reminder.ask(9);
-    EXPECT_FALSE(reminder.answered(received)) << received;
+    ack_query.ask(9);
+    EXPECT_FALSE(ack_query.answered(received)) << received;
   }
-  reminder.ask(3);
-  EXPECT_FALSE(reminder.answered(3)) << "it has everything";
-  reminder.ask(4);
-  EXPECT_FALSE(reminder.answered(3));
+  ack_query.ask(3);
+  EXPECT_FALSE(ack_query.answered(3)) << "it has everything";
+  ack_query.ask(4);
+  EXPECT_FALSE(ack_query.answered(3));
 }
 
-TEST(Reminder, what_was_asked_over_another_path_says_nothing_of_this_one) {
-  Reminder reminder;
-  reminder.ask(3);
-  reminder.answered(2);
-  reminder.ask(3);
-  reminder.moved();
-  EXPECT_FALSE(reminder.answered(2));
-  reminder.ask(3);
-  EXPECT_FALSE(reminder.answered(2)) << "for the first time on this path";
+TEST(AckQuery, what_was_asked_over_another_path_says_nothing_of_this_one) {
+  AckQuery ack_query;
+  ack_query.ask(3);
+  ack_query.answered(2);
+  ack_query.ask(3);
+  ack_query.moved();
+  EXPECT_FALSE(ack_query.answered(2));
+  ack_query.ask(3);
+  EXPECT_FALSE(ack_query.answered(2)) << "for the first time on this path";
 }
 
 TEST(AfterDrop, a_path_that_is_fenced_already_is_left_alone) {

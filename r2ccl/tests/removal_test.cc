@@ -80,7 +80,8 @@ void fails_in_the_middle(Ends ends, Answer answer, bool removed) {
       if (!struck) return;
       EXPECT_TRUE(eventually([&] { return bytes() > before + 20'000'000; }));
       FaultyDriver::answer(0, answer, answer);
-      if (ends == kBoth) {  // before either notices: behind a fence of the other end this one has no part in it
+      if (ends ==
+          kBoth) {  // before either notices: behind a fence of the other end this one has no part in it
         say(link);
         wait_for_word(link);
       }
@@ -98,7 +99,7 @@ void fails_in_the_middle(Ends ends, Answer answer, bool removed) {
       std::this_thread::sleep_for(500ms);
       const double share = (service_cpu() - before) / seconds_since(start);
       EXPECT_LT(share, 0.3) << "of a CPU for a descriptor that polls as POLLERR for ever";
-      EXPECT_TRUE(channel->core().nic_unusable[0]);
+      EXPECT_TRUE(channel->context().nic_unusable[0]);
     }
     const auto start = Clock::now();
     EXPECT_TRUE(n->close(channel).ok());

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <vector>
 
-#include "r2ccl/channel/path.h"
+#include "r2ccl/path/path.h"
 #include "r2ccl/tests/cost.h"
 #include "r2ccl/tests/traffic.h"
 

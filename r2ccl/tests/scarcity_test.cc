@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "r2ccl/channel/channel.h"
-#include "r2ccl/channel/graveyard.h"
+#include "r2ccl/path/retired_paths.h"
 #include "r2ccl/tests/cost.h"
-#include "r2ccl/tests/saboteur.h"
+#include "r2ccl/tests/faulting_net.h"
 #include "r2ccl/tests/traffic.h"
 
 namespace {
@@ -60,7 +60,9 @@ __attribute__((noinline)) void* operator new(size_t bytes, const std::nothrow_t&
 }
 __attribute__((noinline)) void operator delete(void* memory) noexcept { std::free(memory); }
 __attribute__((noinline)) void operator delete(void* memory, size_t) noexcept { std::free(memory); }
-__attribute__((noinline)) void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
+__attribute__((noinline)) void operator delete(void* memory, const std::nothrow_t&) noexcept {
+  std::free(memory);
+}
 
 extern "C" int epoll_ctl(int set, int operation, int fd, epoll_event* event) noexcept {
   constexpr uint64_t kFirstStream = 1 << 16;  // what the service calls control connections
@@ -170,13 +172,13 @@ TEST(Scarcity, a_service_thread_without_memory_does_not_end_the_process) {
       SCOPED_TRACE("allocation " + std::to_string(at) +
                    (sender_is_victim ? " of the sender" : " of the receiver"));
       const auto fabric = make_fabric(2, 2);
-      Saboteur saboteur(fabric);
+      FaultingNet faulting_net(fabric);
       const Child receiver = start(fabric, 1, environment,
                                    [&](const Link& link) { one_end(link, false, !sender_is_victim, at); });
       const Child sender =
           start(fabric, 0, environment, [&](const Link& link) { one_end(link, true, sender_is_victim, at); });
       relay_handle(receiver, sender);
-      saboteur.start([nic = 0](Saboteur& s) mutable {  // so that there is something to do
+      faulting_net.start([nic = 0](FaultingNet& s) mutable {  // so that there is something to do
         std::this_thread::sleep_for(20ms);
         s.strike(0, nic ^= 1, 16);
       });
@@ -187,7 +189,7 @@ TEST(Scarcity, a_service_thread_without_memory_does_not_end_the_process) {
         went_on += outcome.failed > 0 && !outcome.error;
         EXPECT_FALSE(outcome.unsaid);
       }
-      saboteur.stop();
+      faulting_net.stop();
       EXPECT_EQ(sender.wait(), 0);
       EXPECT_EQ(receiver.wait(), 0);
     }
@@ -210,44 +212,48 @@ TEST(Scarcity, a_path_is_put_away_whole_whichever_allocation_fails) {
       for (int at = 1; at <= 40; ++at) {
         NicWorkers workers("worker", {"nic"}, [] {});
         const std::array<uint32_t, wire::kMaxNics> fatals{};
-        Graveyard graveyard(fatals);
+        RetiredPaths retired_paths(fatals);
         std::vector<std::unique_ptr<Path>> paths;
         for (uint32_t id = 1; id <= 4; ++id) {
           auto path = Path::create(id, 0, 0, devices->front(), ChannelMemory::make(), true);
           ASSERT_TRUE(path.ok());
           paths.push_back(std::move(*path));
         }
-        std::array<bool, 5> in_grave{};  // by id; dig() forgets the graves of paths that are gone already
-        const auto note_graves = [&] {
-          for (const auto& grave : graveyard.graves()) in_grave[grave.path] = true;
+        std::array<bool, 5> being_destroyed{};  // by id; destroy_expired() forgets the destructions of paths
+                                                // that are gone already
+        const auto note_destructions = [&] {
+          for (const auto& destruction : retired_paths.destructions())
+            being_destroyed[destruction.path] = true;
         };
         g_allocations = g_failed = 0;
         g_fail_count = 1;
         g_fail_at = at;
         for (bool over = false; !over;) try {
-            note_graves();
+            note_destructions();
             while (paths.size() > 2) {
               ASSERT_NE(paths.back(), nullptr) << "allocation " << at;
-              graveyard.bury(std::move(paths.back()), 0);
+              retired_paths.retire(std::move(paths.back()), 0);
               paths.pop_back();
             }
             while (!paths.empty()) {
               ASSERT_NE(paths.back(), nullptr) << "allocation " << at;
-              graveyard.destroy(workers, std::move(paths.back()));
+              retired_paths.destroy(workers, std::move(paths.back()));
               paths.pop_back();
             }
-            note_graves();
-            graveyard.dig(workers, 1, true);
-            for (const auto& path : graveyard.buried()) ASSERT_NE(path, nullptr) << "allocation " << at;
-            graveyard.destroy_all(workers);
+            note_destructions();
+            retired_paths.destroy_expired(workers, 1, true);
+            for (const auto& path : retired_paths.retired()) ASSERT_NE(path, nullptr) << "allocation " << at;
+            retired_paths.destroy_all(workers);
             over = true;
           } catch (const std::bad_alloc&) {
             ++failures;
           }
         g_fail_at = 0;
-        note_graves();
-        EXPECT_EQ(in_grave, (std::array<bool, 5>{false, true, true, true, true})) << "allocation " << at;
-        for (const auto& grave : graveyard.graves()) EXPECT_TRUE(workers.wait(0, *grave.job));
+        note_destructions();
+        EXPECT_EQ(being_destroyed, (std::array<bool, 5>{false, true, true, true, true}))
+            << "allocation " << at;
+        for (const auto& destruction : retired_paths.destructions())
+          EXPECT_TRUE(workers.wait(0, *destruction.job));
       }
     }).join();
     EXPECT_GE(failures, 8) << "allocations that putting four paths away takes";

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "r2ccl/channel/channel.h"
-#include "r2ccl/tests/saboteur.h"
+#include "r2ccl/tests/faulting_net.h"
 #include "r2ccl/tests/traffic.h"
 
 namespace r2ccl {
@@ -37,13 +37,13 @@ int post_send(ibv_qp* pair, ibv_send_wr* work, ibv_send_wr** bad) {
 
 TEST(Sentinel, is_sent_from_memory_where_nothing_lands) {
   const auto fabric = make_fabric(2, 2);
-  Saboteur saboteur(fabric);
+  FaultingNet faulting_net(fabric);
   const Child receiver = start(fabric, 1, {}, [](const Link& link) {
     receive_with(link, 0, [&](Net& n, Channel* channel) { receive_rounds(n, channel, link); });
   });
   const Child sender = start(fabric, 0, {}, [](const Link& link) {
     send_with(link, 0, [&](Net& n, Channel* channel) {
-      for (const verbs::Device& device : channel->core().devices) {
+      for (const verbs::Device& device : channel->context().devices) {
         g_post_send = device.context()->ops.post_send;
         __atomic_store_n(&device.context()->ops.post_send, &post_send, __ATOMIC_RELAXED);
       }
@@ -55,10 +55,10 @@ TEST(Sentinel, is_sent_from_memory_where_nothing_lands) {
   });
   relay_handle(receiver, sender);
   run_rounds(receiver, sender, [&, rounds = 0]() mutable {
-    saboteur.strike(0, rounds % 2);
+    faulting_net.strike(0, rounds % 2);
     return ++rounds == 4;
   });
-  EXPECT_GE(saboteur.broken(), 1);
+  EXPECT_GE(faulting_net.broken(), 1);
   EXPECT_EQ(sender.wait(60s), 0);
   EXPECT_EQ(receiver.wait(60s), 0);
 }

@@ -6,7 +6,7 @@
 
 #include "r2ccl/channel/channel.h"
 #include "r2ccl/tests/cost.h"
-#include "r2ccl/tests/saboteur.h"
+#include "r2ccl/tests/faulting_net.h"
 #include "r2ccl/tests/traffic.h"
 
 namespace r2ccl {
@@ -73,8 +73,8 @@ std::string log_so_far() {
 
 TEST(SetUp, only_the_end_that_knows_it_says_why_a_channel_does_not_start_at_home) {
   const auto fabric = make_fabric(2, 2);
-  Saboteur saboteur(fabric);
-  saboteur.make_narrow(0, 0, 1);
+  FaultingNet faulting_net(fabric);
+  faulting_net.make_narrow(0, 0, 1);
   const Child receiver = start(fabric, 1, {}, [](const Link& link) {
     set_log_sink(&keep);
     receive_all(link, 20);

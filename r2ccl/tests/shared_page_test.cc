@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "r2ccl/base/clock.h"
-#include "r2ccl/channel/node_demand.h"
+#include "r2ccl/service/node_demand.h"
 
 namespace r2ccl {
 namespace {

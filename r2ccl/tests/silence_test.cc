@@ -22,7 +22,7 @@ TEST(Silence, a_message_that_the_nic_reported_and_the_receiver_never_saw_is_sent
     Listener* listener = nullptr;
     Channel* channel = accept_one(*n, 0, link, listener);
     ASSERT_NE(channel, nullptr);
-    const Deaf deaf(channel->core(), 200);
+    const Deaf deaf(channel->context(), 200);
     receive_messages(*n, channel, 0, 1000);
     EXPECT_GE(deaf.missed(), 4u);
     EXPECT_TRUE(n->close(channel).ok());

@@ -56,7 +56,7 @@ void sender_body(const Link& link, const std::vector<int>& homes) {
     channels.push_back(connect_one(*n, home, link));
     ASSERT_NE(channels.back(), nullptr);
   }
-  FailingPorts::watch(channels[0]->core());
+  FailingPorts::watch(channels[0]->context());
   run_channels(*n, channels, link, &send_messages);
   for (Channel* channel : channels) EXPECT_TRUE(n->close(channel).ok());
 }
@@ -121,7 +121,7 @@ TEST(Spreading, two_nics_that_die_at_once_get_a_backup_each) {
     const auto fabric = make_fabric(2, nics);
     std::vector<int> homes(static_cast<size_t>(nics));
     std::iota(homes.begin(), homes.end(), 0);
-    Saboteur saboteur(fabric);
+    FaultingNet faulting_net(fabric);
     const Pair pair(fabric, kQuick, homes);
     Carried carried(fabric, homes.size(), homes.size());
     std::vector<double> last;
@@ -131,14 +131,14 @@ TEST(Spreading, two_nics_that_die_at_once_get_a_backup_each) {
       last = carried.of_round();
       if (++rounds == 1) {
         EXPECT_TRUE(at_most(last, 1)) << text(last);
-        broken = FailingPorts::fail(saboteur, 0, 3);
+        broken = FailingPorts::fail(faulting_net, 0, 3);
         struck = std::chrono::steady_clock::now();
       }
       const bool spread = last[0] + last[1] <= 0.1 && at_most(last, 2);
       return rounds >= 4 && (spread || std::chrono::steady_clock::now() - struck > 5s);
     });
     pair.end();
-    FailingPorts::mend(saboteur, 0, 3);
+    FailingPorts::mend(faulting_net, 0, 3);
     EXPECT_GE(broken, 4) << "two paths and the standbys on them";
     EXPECT_LE(last[0] + last[1], 0.1) << text(last);
     EXPECT_TRUE(at_most(last, 2)) << text(last);
@@ -198,11 +198,11 @@ Environment with_own_scope(Environment environment) {
 }
 
 // Three NICs die and NIC 3 carries all four channels; when NIC 2 comes back its own channel returns, and of
-// the two guests that stay on NIC 3 one moves.
-TEST(Spreading, guests_move_to_a_nic_that_comes_back_and_then_stay) {
+// the two channels away from home that stay on NIC 3 one moves.
+TEST(Spreading, channels_away_from_home_move_to_a_nic_that_comes_back_and_then_stay) {
   FailingPorts::prepare();
   const auto fabric = make_fabric(2, 4);
-  Saboteur saboteur(fabric);
+  FaultingNet faulting_net(fabric);
   const Pair pair(fabric, with_own_scope(kQuick), {0, 1, 2, 3});
   Carried carried(fabric, 4, 4);
   int rounds = 0;
@@ -211,25 +211,25 @@ TEST(Spreading, guests_move_to_a_nic_that_comes_back_and_then_stay) {
   run_pairs({&pair}, [&] {
     if (even) return (*even)();
     const auto last = carried.of_round();
-    if (++rounds == 1) FailingPorts::fail(saboteur, 0, 7);
+    if (++rounds == 1) FailingPorts::fail(faulting_net, 0, 7);
     if (rounds == 1 || last[3] < 3.9) return rounds > 100;
     all_on_one = true;
-    FailingPorts::mend(saboteur, 0, 4);
+    FailingPorts::mend(faulting_net, 0, 4);
     even.emplace(carried, 2);
     return false;
   });
   pair.end();
-  FailingPorts::mend(saboteur, 0, 7);
+  FailingPorts::mend(faulting_net, 0, 7);
   EXPECT_TRUE(all_on_one);
   ASSERT_TRUE(even);
   even->expect();
 }
 
-// Each process knows its own guest only; what the other's does it learns from the page that they share.
+// Each process knows its own channel only; what the other's does it learns from the page that they share.
 TEST(Spreading, two_processes_of_a_node_do_not_share_a_backup_for_good) {
   FailingPorts::prepare();
   const auto fabric = make_fabric(2, 4);
-  Saboteur saboteur(fabric);
+  FaultingNet faulting_net(fabric);
   const Environment environment = with_own_scope(kQuick);
   const Pair one(fabric, environment, {0}), other(fabric, environment, {1});
   Carried carried(fabric, 4, 2);
@@ -238,13 +238,13 @@ TEST(Spreading, two_processes_of_a_node_do_not_share_a_backup_for_good) {
   run_pairs({&one, &other}, [&] {
     if (even) return (*even)();
     carried.of_round();
-    struck = FailingPorts::fail(saboteur, 0, 3) >= 2;
+    struck = FailingPorts::fail(faulting_net, 0, 3) >= 2;
     even.emplace(carried, 1);
     return false;
   });
   one.end();
   other.end();
-  FailingPorts::mend(saboteur, 0, 3);
+  FailingPorts::mend(faulting_net, 0, 3);
   EXPECT_TRUE(struck);
   ASSERT_TRUE(even);
   even->expect();

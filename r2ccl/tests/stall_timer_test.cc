@@ -79,16 +79,16 @@ TEST(StallTimer, a_usual_silence_is_not_suspicious) {
   EXPECT_EQ(s.until([] { return true; }), 2 * kSuspect / kMs) << "at most twice the bound";
 }
 
-TEST(StallTimer, pokes_at_once_and_then_with_each_probe) {
+TEST(StallTimer, requests_retransmission_at_once_and_then_with_each_probe) {
   Silent s;
-  std::vector<uint64_t> poked;
+  std::vector<uint64_t> requested;
   s.until([&] {
     s.timer.answered();
-    if (s.timer.poke_due()) poked.push_back(s.timer.silence() / kMs);
+    if (s.timer.request_retransmit_due()) requested.push_back(s.timer.silence() / kMs);
     (void)s.timer.probe_due();
     return s.timer.silence() >= 200 * kMs;
   });
-  EXPECT_EQ(poked, (std::vector<uint64_t>{10, 18, 35, 68, 133}));  // 8, 16, 32, 64 ms from the answer on
+  EXPECT_EQ(requested, (std::vector<uint64_t>{10, 18, 35, 68, 133}));  // 8, 16, 32, 64 ms from the answer on
 }
 
 TEST(StallTimer, is_patient_before_it_calls_anything_stuck) {

@@ -8,7 +8,7 @@
 #include <atomic>
 #include <random>
 
-#include "r2ccl/channel/core.h"
+#include "r2ccl/path/process_context.h"
 
 namespace r2ccl::testing_support {
 
@@ -18,10 +18,10 @@ class Swallow {
 #if defined(__SANITIZE_THREAD__)
   __attribute__((no_sanitize("thread")))
 #endif
-  /// Of the writes without immediate and completion, one in `one_in` is lost, on every device of `core`.
-  Swallow(Core& core, unsigned one_in) {
+  /// Of the writes without immediate and completion, one in `one_in` is lost, on every device of `context`.
+  Swallow(ProcessContext& context, unsigned one_in) {
     one_in_ = one_in;
-    for (const verbs::Device& device : core.devices) {
+    for (const verbs::Device& device : context.devices) {
       ibv_context_ops& ops = device.context()->ops;
       real_ = ops.post_send;
       ops.post_send = &post;

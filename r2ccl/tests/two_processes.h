@@ -18,7 +18,7 @@
 #include <thread>
 
 #include "harness/vhca/fabric/fabric_host.h"
-#include "r2ccl/channel/net.h"
+#include "r2ccl/service/net.h"
 
 namespace r2ccl::testing_support {
 

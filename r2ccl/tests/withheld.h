@@ -9,15 +9,15 @@
 #include <deque>
 #include <mutex>
 
-#include "r2ccl/channel/core.h"
+#include "r2ccl/path/process_context.h"
 
 namespace r2ccl::testing_support {
 
 class Withheld {
  public:
-  /// From now on, of the first queue pair of `core`'s devices of which a write completes.
-  explicit Withheld(Core& core) {
-    for (const verbs::Device& device : core.devices) {
+  /// From now on, of the first queue pair of `context`'s devices of which a write completes.
+  explicit Withheld(ProcessContext& context) {
+    for (const verbs::Device& device : context.devices) {
       ibv_context_ops& ops = device.context()->ops;
       real_ = ops.poll_cq;
       ops.poll_cq = &poll;

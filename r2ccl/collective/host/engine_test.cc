@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host engine on channels of the core, over the virtual fabric: one process per rank, each on a node of its
-// own. Every element is compared, and all ranks' results with each other's, bit by bit.
+// The host engine on channels of the core, over the virtual fabric: one process per rank, each on a node of
+// its own. Every element is compared, and all ranks' results with each other's, bit by bit.
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -15,7 +15,7 @@
 #include "r2ccl/base/clock.h"
 #include "r2ccl/collective/host/engine.h"
 #include "r2ccl/collective/host/group.h"
-#include "r2ccl/tests/saboteur.h"
+#include "r2ccl/tests/faulting_net.h"
 #include "r2ccl/tests/traffic.h"
 
 namespace r2ccl::collective {
@@ -175,8 +175,8 @@ TEST(Engine, an_algorithm_that_one_node_alone_is_told_to_use_is_refused) {
   for (const Child& child : children) EXPECT_EQ(child.wait(60s), 0);
 }
 
-/// Capacities that change with every few operations, as a script says: a plan is used on many operations, then
-/// another one, while what the last one had under way is still on the channels.
+/// Capacities that change with every few operations, as a script says: a plan is used on many operations,
+/// then another one, while what the last one had under way is still on the channels.
 class ScriptedAgreement final : public PlanAgreement {
  public:
   ScriptedAgreement(size_t ranks, size_t nics) : ranks_(ranks), nics_(nics) {}
@@ -213,8 +213,10 @@ void run_scripted(const Link& link, int number, int ranks, std::chrono::millisec
   setting.connect_bound = bound;
   setting.member.bytes_per_second = 1e9;
   setting.member.reduce_bytes_per_second = 1e10;
-  setting.make_agreement = [](uint32_t, std::span<const RankInfo> members) -> Result<std::unique_ptr<PlanAgreement>> {
-    return std::unique_ptr<PlanAgreement>(std::make_unique<ScriptedAgreement>(members.size(), nics_used(members)));
+  setting.make_agreement = [](uint32_t,
+                              std::span<const RankInfo> members) -> Result<std::unique_ptr<PlanAgreement>> {
+    return std::unique_ptr<PlanAgreement>(
+        std::make_unique<ScriptedAgreement>(members.size(), nics_used(members)));
   };
   auto listening = net->listen(0, setting.handles[size_t(number)].data());
   ASSERT_TRUE(listening.ok());
@@ -246,8 +248,8 @@ void run_scripted(const Link& link, int number, int ranks, std::chrono::millisec
       if (begun < kRound && begun - ended < kOpenAtOnce && !waits) {
         int32_t* const in = &sent[begun % kOpenAtOnce * kCount];
         for (size_t i = 0; i < kCount; ++i) in[i] = int32_t(i * 3 + size_t(number) * 11 + begun);
-        auto operation = group.begin(Collective::kAllReduce, in, &received[begun % kOpenAtOnce * kCount], kCount,
-                                     DataType::kInt32, Reduction::kSum, from, to);
+        auto operation = group.begin(Collective::kAllReduce, in, &received[begun % kOpenAtOnce * kCount],
+                                     kCount, DataType::kInt32, Reduction::kSum, from, to);
         ASSERT_TRUE(operation.ok()) << operation.error().message;
         if (*operation) running[begun++ % kOpenAtOnce] = *operation;
         continue;
@@ -272,8 +274,8 @@ void run_scripted(const Link& link, int number, int ranks, std::chrono::millisec
   EXPECT_TRUE(group.dereg(to).ok());
 }
 
-// A rank that is late, with a checkpoint say, is no rank that is gone: the others wait for the channels that only the
-// next plan needs, longer than a connection may take.
+// A rank that is late, with a checkpoint say, is no rank that is gone: the others wait for the channels that
+// only the next plan needs, longer than a connection may take.
 TEST(Engine, a_new_plan_waits_for_a_rank_that_comes_late) {
   constexpr int kRanks = 3;
   const auto fabric = make_fabric(kRanks, 2);
@@ -291,27 +293,30 @@ TEST(Engine, a_new_plan_waits_for_a_rank_that_comes_late) {
   EXPECT_EQ(operations, 40u);
 }
 
-// Plans change every ten operations, to ones with other channels and other weights of the two NICs, while queue pairs
-// break under them.
+// Plans change every ten operations, to ones with other channels and other weights of the two NICs, while
+// queue pairs break under them.
 TEST(Engine, plans_change_and_queue_pairs_break_under_way) {
   constexpr int kRanks = 3, kRounds = 4;
   const auto fabric = make_fabric(kRanks, 2);
-  Saboteur saboteur(fabric);
-  const Environment environment{
-      {"R2CC_MODE", "3"}, {"R2CC_FAILBACK_MS", "5"}, {"R2CC_FAILBACK_MAX_MS", "20"}, {"R2CC_FAIL_BOUND_MS", "5000"}};
+  FaultingNet faulting_net(fabric);
+  const Environment environment{{"R2CC_MODE", "3"},
+                                {"R2CC_FAILBACK_MS", "5"},
+                                {"R2CC_FAILBACK_MAX_MS", "20"},
+                                {"R2CC_FAIL_BOUND_MS", "5000"}};
   std::vector<Child> children;
   for (int r = 0; r < kRanks; ++r)
-    children.push_back(start(fabric, r, environment, [r](const Link& link) { run_scripted(link, r, kRanks); }));
+    children.push_back(
+        start(fabric, r, environment, [r](const Link& link) { run_scripted(link, r, kRanks); }));
   relay_handles(children);
   uint64_t operations = 0;
   for (int round = 0; round < kRounds; ++round) {
     for (const Child& child : children) ASSERT_TRUE(child.link.receive(&operations, sizeof operations));
     const char go = round + 1 < kRounds;
     for (const Child& child : children) child.link.send(&go, 1);
-    if (go) saboteur.strike(round % kRanks, round % 2);
+    if (go) faulting_net.strike(round % kRanks, round % 2);
   }
   for (const Child& child : children) EXPECT_EQ(child.wait(60s), 0);
-  EXPECT_GE(saboteur.broken(), 1);
+  EXPECT_GE(faulting_net.broken(), 1);
   EXPECT_EQ(operations, uint64_t{kRounds} * 40);
 }
 

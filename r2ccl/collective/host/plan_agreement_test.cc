@@ -15,15 +15,15 @@
 
 #include "r2ccl/collective/host/agreement_star.h"
 #include "r2ccl/collective/host/gate.h"
-#include "r2ccl/tests/middleman.h"
+#include "r2ccl/tests/proxy.h"
 #include "r2ccl/trace/ring.h"
 
 namespace r2ccl::collective {
 namespace {
 
 using namespace std::chrono_literals;
-using testing_support::Deed;
-using testing_support::Middleman;
+using testing_support::Action;
+using testing_support::Proxy;
 
 /// What a rank saw of one sequence: the operations at which the view changed.
 struct History {
@@ -56,7 +56,7 @@ class Ranks {
     StarAddress hub;
     std::memcpy(&hub, straight.data(), sizeof hub);
     for (int i = 0; i < count; ++i) {
-      ways_.push_back(std::make_unique<Middleman>());
+      ways_.push_back(std::make_unique<Proxy>());
       endpoint_ = hub.endpoint;
       hubs_.push_back(hub);
       hubs_.back().endpoint = ways_.back()->where();
@@ -103,7 +103,7 @@ class Ranks {
 
   PlanAgreement& operator[](int rank) { return *agreements_[size_t(rank)]; }
   void leave(int rank) { agreements_[size_t(rank)].reset(); }
-  Middleman& way(int rank) { return *ways_[size_t(rank)]; }
+  Proxy& way(int rank) { return *ways_[size_t(rank)]; }
   Gate& tuner(int rank) { return *tuners_[size_t(rank)]; }
   const History& history(int rank) const { return histories_[size_t(rank)][0]; }
   const History& tuner_history(int rank) const { return histories_[size_t(rank)][1]; }
@@ -178,7 +178,7 @@ class Ranks {
   std::vector<PlanAgreement::Settings> settings_;
   control::Endpoint endpoint_;
   std::vector<StarAddress> hubs_;
-  std::vector<std::unique_ptr<Middleman>> ways_;
+  std::vector<std::unique_ptr<Proxy>> ways_;
   std::vector<std::pair<int, std::deque<testing_support::Plan>>> plans_;
   std::vector<std::unique_ptr<PlanAgreement::Listener>> listeners_;
   std::vector<std::shared_ptr<Gate>> tuners_;
@@ -256,9 +256,9 @@ TEST(PlanAgreement, connections_are_cut) {
   Ranks ranks(3);
   std::deque<testing_support::Plan> one, other;
   for (size_t bytes = 40; bytes < 900; bytes += 61) {
-    one.push_back({Deed::kReset, true, bytes});
-    one.push_back({Deed::kClose, false, bytes});
-    other.push_back({Deed::kReset, false, bytes + 30});
+    one.push_back({Action::kReset, true, bytes});
+    one.push_back({Action::kClose, false, bytes});
+    other.push_back({Action::kReset, false, bytes + 30});
   }
   const int planned = int(one.size() + other.size());
   ranks.cut(1, std::move(one));
@@ -274,11 +274,11 @@ TEST(PlanAgreement, connections_are_cut) {
     ranks[(round + 2) % 3].set_capacity(1);
     wanted[size_t(round % 3)] = capacity;
     ranks.wait_for(wanted);
-    if (ranks.way(1).deeds() + ranks.way(2).deeds() == planned) break;
+    if (ranks.way(1).actions() + ranks.way(2).actions() == planned) break;
   }
   ranks.stop();
   ranks.expect_same_views();
-  EXPECT_GE(ranks.way(1).deeds() + ranks.way(2).deeds(), planned / 2);
+  EXPECT_GE(ranks.way(1).actions() + ranks.way(2).actions(), planned / 2);
 }
 
 /// Bytes that rank 2 says before its first READY, and a little of that.
@@ -289,10 +289,10 @@ TEST(PlanAgreement, a_rank_that_does_not_answer_stops_nobody) {
   PlanAgreement::Settings settings;
   settings.answer_within = 50ms;
   Ranks ranks(3, settings);
-  ranks.cut(2, {{Deed::kHang, true, kBeforeReady}});
+  ranks.cut(2, {{Action::kHang, true, kBeforeReady}});
   ranks.join();
   ranks[1].set_capacity(0.5);
-  while (ranks.way(2).deeds() == 0) std::this_thread::yield();
+  while (ranks.way(2).actions() == 0) std::this_thread::yield();
   for (uint64_t number = 0; number < 1000; ++number) {  // far beyond any hold point
     auto view = ranks[1].view_for(number);
     while (view && !*view) {
@@ -309,10 +309,10 @@ TEST(PlanAgreement, a_rank_that_holds_and_loses_rank_0_reports_an_error) {
   settings.answer_within = 1h;
   settings.give_up = 100ms;
   Ranks ranks(3, settings);
-  ranks.cut(2, {{Deed::kHang, true, kBeforeReady}});
+  ranks.cut(2, {{Action::kHang, true, kBeforeReady}});
   ranks.join();
   ranks[1].set_capacity(0.5);
-  while (ranks.way(2).deeds() == 0) std::this_thread::yield();
+  while (ranks.way(2).actions() == 0) std::this_thread::yield();
   uint64_t number = 0;
   auto view = ranks[1].view_for(number);
   while (view && *view) view = ranks[1].view_for(++number);  // the proposal may still be under way

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the executor needs of the channels beneath it: ends of connections, numbered densely, on each of which
-// messages are sent or received in order. In production they are channels of the core (channel_transport.h), in
-// tests queues within one process.
+// messages are sent or received in order. In production they are channels of the core (channel_transport.h),
+// in tests queues within one process.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 #include <cstdint>
 
 #include "r2ccl/base/result.h"
-#include "r2ccl/channel/net.h"
 #include "r2ccl/collective/rails.h"
+#include "r2ccl/service/net.h"
 
 namespace r2ccl::collective {
 
@@ -28,11 +28,11 @@ class Transport {
   /// n-th message sent on an end is the n-th received at the other one.
   virtual Result<void*> isend(uint32_t end, const void* data, size_t bytes, Registration* registration) = 0;
   virtual Result<void*> irecv(uint32_t end, void* data, size_t bytes, Registration* registration) = 0;
-  /// Messages posted on the end from now on are spread over rails like this; nullptr: alike. Both sides say so
-  /// before the same message.
+  /// Messages posted on the end from now on are spread over rails like this; nullptr: alike. Both sides say
+  /// so before the same message.
   virtual void route(uint32_t /*end*/, const RailShares* /*rails*/) {}
-  /// How much of a chunk, of which `posted` bytes have been, the end's next message is to hold, `most` at most.
-  /// Both sides get the same answer.
+  /// How much of a chunk, of which `posted` bytes have been, the end's next message is to hold, `most` at
+  /// most. Both sides get the same answer.
   virtual size_t next_bytes(uint32_t /*end*/, size_t chunk, size_t posted, size_t most) {
     return std::min(chunk - posted, most);
   }

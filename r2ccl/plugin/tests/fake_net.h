@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "r2ccl/channel/net.h"
+#include "r2ccl/service/net.h"
 
 namespace r2ccl {
 

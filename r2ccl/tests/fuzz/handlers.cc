@@ -20,9 +20,9 @@
 #include "harness/vhca/fabric/fabric_host.h"
 #include "r2ccl/base/clock.h"
 #include "r2ccl/channel/receiver.h"
-#include "r2ccl/channel/registrations.h"
 #include "r2ccl/channel/sender.h"
 #include "r2ccl/control/interface.h"
+#include "r2ccl/path/registrations.h"
 
 namespace {
 
@@ -40,30 +40,30 @@ const control::Token kToken = fixed_token(0x51);
 
 /// One end's process, as far as a channel knows it.
 struct End {
-  Core core;
+  ProcessContext context;
   std::unique_ptr<Registrations> registrations;
   std::vector<uint8_t> memory = std::vector<uint8_t>(wire::kRingLines * kMessageBytes);
   Registration* registration = nullptr;
 
   explicit End(const char* host) {
-    core.config.ib_timeout = 14;
-    auto devices = verbs::Device::open_all(core.config);
+    context.config.ib_timeout = 14;
+    auto devices = verbs::Device::open_all(context.config);
     FUZZ_CHECK(devices.ok() && devices->size() == size_t(kNics));
-    core.devices = std::move(*devices);
-    for (int nic = 0; nic < kNics; ++nic) core.backups.push_back({{1 - nic, 0}});
-    core.host = host;
-    core.process = uint64_t(host[0]);
-    core.kick = [] {};
-    core.load = [](bool) -> const NicLoad& {
+    context.devices = std::move(*devices);
+    for (int nic = 0; nic < kNics; ++nic) context.backups.push_back({{1 - nic, 0}});
+    context.host = host;
+    context.process = uint64_t(host[0]);
+    context.kick = [] {};
+    context.load = [](bool) -> const NicLoad& {
       static const NicLoad none;
       return none;
     };
     // Nobody who has been greeted connects anew here: what would come of it is link_test's and outage_test's.
-    core.endpoint = [] { return Result<control::Endpoint>(Error{ErrorCode::kSystem, "nowhere"}); };
+    context.endpoint = [] { return Result<control::Endpoint>(Error{ErrorCode::kSystem, "nowhere"}); };
     const std::vector<std::string> names(kNics, "nic");
-    core.workers = std::make_unique<NicWorkers>("fuzz-nic", names, [] {});
-    core.registrars = std::make_unique<NicWorkers>("fuzz-reg", names, [] {});
-    registrations = std::make_unique<Registrations>(core);
+    context.workers = std::make_unique<NicWorkers>("fuzz-nic", names, [] {});
+    context.registrars = std::make_unique<NicWorkers>("fuzz-reg", names, [] {});
+    registrations = std::make_unique<Registrations>(context);
     auto made = registrations->add(memory.data(), memory.size(), {}, 0);
     FUZZ_CHECK(made.ok());
     registration = *made;
@@ -179,7 +179,7 @@ size_t size_of(wire::Type type) {
     case wire::Type::kNic:
       return sizeof(wire::Nic);
     case wire::Type::kClose:
-    case wire::Type::kRemind:
+    case wire::Type::kAckQuery:
     case wire::Type::kReceived:
       return sizeof(wire::Received);
     case wire::Type::kRefuse:
@@ -197,7 +197,7 @@ class Play {
     handle.version = wire::kWireVersion;
     handle.where = world.where;
     handle.token = kToken;
-    auto sender = Sender::start(world.sender->core, 0, handle);
+    auto sender = Sender::start(world.sender->context, 0, handle);
     FUZZ_CHECK(sender.ok());
     sender_ = std::move(*sender);
     control::Descriptor fd;
@@ -205,7 +205,7 @@ class Play {
     to_sender_.emplace(control::Stream(std::move(fd)), true);
     auto [his, receivers] = pair();
     to_receiver_.emplace(std::move(his), false);
-    receiver_ = std::make_shared<Receiver>(world.receiver->core, 0, std::move(receivers), kToken);
+    receiver_ = std::make_shared<Receiver>(world.receiver->context, 0, std::move(receivers), kToken);
   }
 
   // The ends' queue pairs go before the next play begins, whatever became of this one.
@@ -225,8 +225,8 @@ class Play {
     }
     while (admit()) continue;  // the next play's sender is the next to be met
     for (auto* end : {world_.sender.get(), world_.receiver.get()}) {
-      end->core.nic_down.fill(false);
-      for (auto& unusable : end->core.nic_unusable) unusable.store(false);
+      end->context.nic_down.fill(false);
+      for (auto& unusable : end->context.nic_unusable) unusable.store(false);
     }
   }
 
@@ -319,7 +319,7 @@ class Play {
 
   void nic_changed(bool sender, int nic, bool up) {
     Channel& channel = sender ? static_cast<Channel&>(*sender_) : *receiver_;
-    channel.core().nic_down[size_t(nic)] = !up;
+    channel.context().nic_down[size_t(nic)] = !up;
     channel.nic_changed(nic, up, tick());
   }
   void hang_up(bool on_sender) { wire(on_sender).hang_up(); }
@@ -366,7 +366,7 @@ class Play {
   // So that an input does the same each time.
   void let_workers_finish() {
     for (auto* end : {world_.sender.get(), world_.receiver.get()})
-      while (end->core.workers->open_jobs()) sched_yield();
+      while (end->context.workers->open_jobs()) sched_yield();
   }
 
   struct Open {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "r2ccl/protocol/conduct.h"
+#include "r2ccl/protocol/channel_end.h"
 
 namespace r2ccl::model {
 namespace {
@@ -28,9 +28,9 @@ PathState state_of(Life life) {
 
 }  // namespace
 
-/// How an end of the model carries out what the protocol decides: the host of conduct.h, sending.h,
+/// How an end of the model carries out what the protocol decides: the host of channel_end.h, sending.h,
 /// receiving.h.
-struct Model::Executor::Deeds {
+struct Model::Executor::Actions {
   Executor& s;
   int end;
 
@@ -38,10 +38,10 @@ struct Model::Executor::Deeds {
   bool holds(Rule rule) const { return s.holds(rule); }
   std::optional<PathState> state(uint32_t path) const {
     const Life life = half(path).life;
-    if (life == Life::kNever || life == Life::kBuried || life == Life::kGone) return std::nullopt;
+    if (life == Life::kNever || life == Life::kRetired || life == Life::kGone) return std::nullopt;
     return state_of(life);
   }
-  bool condemned(uint32_t path) const { return half(path).condemned; }
+  bool marked_failed(uint32_t path) const { return half(path).failed; }
   bool connected() const { return s.w.connected; }
   bool opening(uint32_t path) const { return end == kSender && s.w.opening == path; }
   bool another_stands_by(uint32_t path) const {
@@ -62,39 +62,39 @@ struct Model::Executor::Deeds {
   bool may_leave() const { return true; }
   void leaving(uint32_t, uint32_t) const {}
   void fence(uint32_t path, bool tell) const {
-    if (tell) say_migrate(path);
+    if (tell) send_migrate(path);
     s.start_fence(end, int(path));
   }
   void fence_given_up(uint32_t path) const { s.fence_given_up(end, int(path)); }
-  void mark(uint32_t path) const { half(path).condemned = true; }
+  void mark(uint32_t path) const { half(path).failed = true; }
   void drop(uint32_t path, bool tell) const { s.drop(end, int(path), tell); }
-  void forget(uint32_t path) const { half(path).life = Life::kBuried; }
+  void forget(uint32_t path) const { half(path).life = Life::kRetired; }
   void opening_refused(uint32_t path) const { s.drop(end, int(path), true); }
   void lane(uint32_t path) const { half(path).life = Life::kLane; }
   bool stand_by(uint32_t path) const {  // the sender's conditions: may_rest()
-    if (half(path).condemned) return false;
+    if (half(path).failed) return false;
     half(path).life = Life::kStandby;
     return true;
   }
   void carry(uint32_t path) const { s.carry(end, int(path)); }
-  void say_migrate(uint32_t path) const { say(Say::kMigrate, path, true); }
-  void say_drop(uint32_t path) const { say(Say::kDrop, path, false); }
-  void say_use(uint32_t path) const { say(Say::kUse, path, true); }
-  void say_lane(uint32_t path) const { say(Say::kLane, path, false); }
-  void say_rest(uint32_t path) const { say(Say::kRest, path, false); }
-  void say_fenced(bool stopped) const { s.say_fenced(end, stopped); }
-  void say_remind() const { say(Say::kRemind, 0, false); }
-  void say_wait(uint64_t received) const { s.say(kSender, {Say::kAsk, 0, 0, uint8_t(received)}); }
-  void say_received(uint64_t received, uint16_t segments) const {
+  void send_migrate(uint32_t path) const { say(Say::kMigrate, path, true); }
+  void send_drop(uint32_t path) const { say(Say::kDrop, path, false); }
+  void send_use(uint32_t path) const { say(Say::kUse, path, true); }
+  void send_lane(uint32_t path) const { say(Say::kLane, path, false); }
+  void send_rest(uint32_t path) const { say(Say::kRest, path, false); }
+  void send_fenced(bool stopped) const { s.send_fenced(end, stopped); }
+  void send_ack_query() const { say(Say::kAckQuery, 0, false); }
+  void send_wait(uint64_t received) const { s.say(kSender, {Say::kAsk, 0, 0, uint8_t(received)}); }
+  void send_received(uint64_t received, uint16_t segments) const {
     s.say(kSender, {Say::kReceived, 0, 0, uint8_t(received), {uint8_t(segments)}});
   }
   void look() const { look(true); }
-  void look(bool everywhere) const {  // lines and words are in the ledger when they land
+  void look(bool everywhere) const {  // CTS entries and ACKs are in the ledger when they land
     for (int path = 1; path <= s.bounds_.paths && everywhere; ++path)
       if (s.carries(end, path)) s.poll(end, path);
   }
-  void write_line(uint64_t message) const { s.write(s.link(s.active(end)), line(int(message), 0)); }
-  void write_word(bool) const { s.confirm(); }
+  void write_cts(uint64_t message) const { s.write(s.link(s.active(end)), line(int(message), 0)); }
+  void write_ack(bool) const { s.confirm(); }
   void say(Say what, uint32_t path, bool with_epoch) const {
     s.say(1 - end, {what, uint8_t(with_epoch ? s.w.end(end).epoch() : 0), uint8_t(path)});
   }
@@ -128,7 +128,7 @@ struct Model::Executor::Messages {
     };
     add(s.active(kSender));
     for (int lane = 1; lane <= s.bounds_.paths; ++lane)
-      if (s.half(kSender, lane).life == Life::kLane && !s.half(kSender, lane).condemned) add(lane);
+      if (s.half(kSender, lane).life == Life::kLane && !s.half(kSender, lane).failed) add(lane);
     const int index = s.index_of(int(message), int(segment));
     const Way& way = over[s.pick_ % ways];
     s.pick_ /= ways, s.picks_ *= ways;
@@ -151,23 +151,23 @@ bool Model::Executor::may_rest(int path) {
 }
 
 int Model::Executor::destination() {
-  Deeds deeds{*this, kSender};
-  return int(Conduct(w.end(kSender), deeds).destination(deeds.active()));
+  Actions actions{*this, kSender};
+  return int(ChannelEnd(w.end(kSender), actions).destination(actions.active()));
 }
 
 bool Model::Executor::misses_a_path() {
-  Deeds deeds{*this, kSender};
-  return w.sender.misses_a_path(deeds, open_messages(kSender) || int(w.sender.ledger.next()) < messages());
+  Actions actions{*this, kSender};
+  return w.sender.misses_a_path(actions, open_messages(kSender) || int(w.sender.ledger.next()) < messages());
 }
 
-void Model::Executor::remind() {
-  Deeds deeds{*this, kSender};
-  w.sender.waited(deeds);
+void Model::Executor::query_ack() {
+  Actions actions{*this, kSender};
+  w.sender.waited(actions);
 }
 
-void Model::Executor::poke() {
-  Deeds deeds{*this, kReceiver};
-  w.receiver.waited(deeds, true);
+void Model::Executor::request_retransmit() {
+  Actions actions{*this, kReceiver};
+  w.receiver.waited(actions, true);
 }
 
 // --- migration
@@ -180,15 +180,15 @@ void Model::Executor::say(int to, const Control& message) {
 }
 
 void Model::Executor::leave(int end, int path, int target) {
-  Deeds deeds{*this, end};
-  Conduct(w.end(end), deeds).leave(uint32_t(path), uint32_t(target));
+  Actions actions{*this, end};
+  ChannelEnd(w.end(end), actions).leave(uint32_t(path), uint32_t(target));
 }
 
 void Model::Executor::start_fence(int end, int path) {
   Half& h = half(end, path);
-  h.condemned = false;
+  h.failed = false;
   if (!holds(end == kReceiver ? Rule::kReceiverFence : Rule::kSenderFence)) {
-    h.life = Life::kBuried;
+    h.life = Life::kRetired;
     return finish_fence(end);
   }
   if (!h.gone) h.pair = Pair::kError;
@@ -203,7 +203,7 @@ void Model::Executor::fence_given_up(int end, int path) {
   if (h.pair == Pair::kDead && h.life == Life::kFencing) h.life = Life::kGone;  // stopped by the kernel
   FenceClock clock(end == kSender, kFenceBound);
   const bool there = h.pair != Pair::kNone && h.pair != Pair::kDead;
-  switch (clock.begin_given_up(Deeds{*this, end}, 0, there)) {
+  switch (clock.begin_given_up(Actions{*this, end}, 0, there)) {
     case FenceAct::kStop:
       return start_fence(end, path);
     case FenceAct::kDone:
@@ -216,7 +216,7 @@ void Model::Executor::fence_given_up(int end, int path) {
 // True: this end has done what it can.
 bool Model::Executor::look(FenceClock& clock, int end, uint64_t alive, const FenceSight& seen) {
   Half& h = half(end, int(w.end(end).leaving()));
-  switch (clock.look(Deeds{*this, end}, alive, seen).act) {
+  switch (clock.look(Actions{*this, end}, alive, seen).act) {
     case FenceAct::kWait:
     case FenceAct::kStop:
       return false;
@@ -224,11 +224,11 @@ bool Model::Executor::look(FenceClock& clock, int end, uint64_t alive, const Fen
       if (bounds_.destroy_fences) h.pair = Pair::kDead;
       return false;
     case FenceAct::kDone:
-      if (!seen.given_up) h.life = h.pair == Pair::kDead ? Life::kGone : Life::kBuried;
+      if (!seen.given_up) h.life = h.pair == Pair::kDead ? Life::kGone : Life::kRetired;
       finish_fence(end);
       return true;
     case FenceAct::kCannot:
-      h.life = Life::kBuried;
+      h.life = Life::kRetired;
       finish_fence(end, true);
       return true;
     case FenceAct::kUnfenceable:
@@ -250,12 +250,13 @@ void Model::Executor::look_at_fence(int end, bool pretends) {
     return false;
   };
   constexpr uint64_t kShare = kFenceBound / FenceClock::kFlushShare;
-  if (look(clock, end, 1, {.in_hand = true})) return;
+  if (look(clock, end, 1, {.worker_busy = true})) return;
   poll(end, path);
   if (look(clock, end, 2, {})) return;
   if (h.gone) {  // the event that says so comes before a share of the bound is over
     if (pretends && until(3, 3 + kShare, {.empty = true, .destroyed = true})) return;
-    look(clock, end, 3 + kShare, {.empty = true, .destroyed = pretends, .refused = !pretends, .failed = true});
+    look(clock, end, 3 + kShare,
+         {.empty = true, .destroyed = pretends, .refused = !pretends, .failed = true});
     look_at_removal(end, path, false);
     if (h.pair == Pair::kDead) look_at_removal(end, path, true);
   } else if (h.frozen) {
@@ -289,7 +290,7 @@ void Model::Executor::settle_fence() {
   clock.over(0, 0, true);
   for (uint64_t now = 0; now <= kLifetime; ++now) {
     if (now == kLifetime) link(int(w.end(kSender).leaving())).expired = true;
-    switch (clock.look_at_lifetime(Deeds{*this, kSender}, now, kLifetime)) {
+    switch (clock.look_at_lifetime(Actions{*this, kSender}, now, kLifetime)) {
       case FenceAct::kDone:
         return w.end(kSender).settled();
       case FenceAct::kUnfenceable:
@@ -307,12 +308,12 @@ void Model::Executor::give_fence_up() {
 }
 
 void Model::Executor::finish_fence(int end, bool cannot) {
-  Deeds deeds{*this, end};
-  Conduct conduct(w.end(end), deeds);
-  cannot ? conduct.cannot_fence() : conduct.fenced();
+  Actions actions{*this, end};
+  ChannelEnd channel_end(w.end(end), actions);
+  cannot ? channel_end.cannot_fence() : channel_end.fenced();
 }
 
-void Model::Executor::say_fenced(int end, bool stopped) {
+void Model::Executor::send_fenced(int end, bool stopped) {
   Control fenced{Say::kFenced, uint8_t(w.end(end).epoch()), uint8_t(w.end(end).leaving())};
   fenced.cannot = !stopped;
   if (end == kReceiver) {
@@ -323,9 +324,9 @@ void Model::Executor::say_fenced(int end, bool stopped) {
   say(1 - end, fenced);
 }
 
-void Model::Executor::condemn(int end, int path) {
-  Deeds deeds{*this, end};
-  Conduct(w.end(end), deeds).condemn(uint32_t(path));
+void Model::Executor::mark_failed(int end, int path) {
+  Actions actions{*this, end};
+  ChannelEnd(w.end(end), actions).mark_failed(uint32_t(path));
 }
 
 void Model::Executor::choose(int path, unsigned pick) {
@@ -338,8 +339,8 @@ void Model::Executor::choose(int path, unsigned pick) {
 
 void Model::Executor::use(int end, int path, unsigned pick) {
   pick_ = pick;
-  Deeds deeds{*this, end};
-  Conduct(w.end(end), deeds).use(uint32_t(path));
+  Actions actions{*this, end};
+  ChannelEnd(w.end(end), actions).use(uint32_t(path));
 }
 
 void Model::Executor::carry(int end, int path) {
@@ -349,22 +350,22 @@ void Model::Executor::carry(int end, int path) {
   moved();
   if (end == kReceiver) {
     if (!std::exchange(w.connected, true)) return;
-    Deeds deeds{*this, kReceiver};
-    return w.receiver.carries_on(deeds, true);
+    Actions actions{*this, kReceiver};
+    return w.receiver.carries_on(actions, true);
   }
   Messages messages{*this};
   w.sender.carries_on(messages);
 }
 
 void Model::Executor::start_lane(int path) {
-  Deeds deeds{*this, kSender};
-  Conduct(w.end(kSender), deeds).start_lane(uint32_t(path));
+  Actions actions{*this, kSender};
+  ChannelEnd(w.end(kSender), actions).start_lane(uint32_t(path));
 }
 
 void Model::Executor::rest_lane(int path) {
   ++w.rests;
-  Deeds deeds{*this, kSender};
-  (void)Conduct(w.end(kSender), deeds).rest_lane(uint32_t(path));
+  Actions actions{*this, kSender};
+  (void)ChannelEnd(w.end(kSender), actions).rest_lane(uint32_t(path));
 }
 
 void Model::Executor::open() {
@@ -388,7 +389,7 @@ void Model::Executor::open() {
 void Model::Executor::drop(int end, int path, bool tell) {
   Half& h = half(end, path);
   if (h.pair == Pair::kReady && !h.gone) h.pair = Pair::kError;
-  h.life = Life::kBuried;
+  h.life = Life::kRetired;
   if (end == kSender && w.opening == path) w.opening = 0;
   if (tell) say(1 - end, {Say::kDrop, 0, uint8_t(path)});
 }
@@ -396,28 +397,28 @@ void Model::Executor::drop(int end, int path, bool tell) {
 void Model::Executor::hear(int end, Control m) {
   if (w.failed[end]) return;
   Half* h = m.path != 0 ? &half(end, m.path) : nullptr;
-  Deeds deeds{*this, end};
-  Conduct conduct(w.end(end), deeds);
+  Actions actions{*this, end};
+  ChannelEnd channel_end(w.end(end), actions);
   switch (m.say) {
     case Say::kMigrate:
-      return conduct.hear_migrate(m.epoch, m.path);
+      return channel_end.on_migrate(m.epoch, m.path);
     case Say::kFenced: {
       std::array<uint16_t, kWindow> segments{};
       std::copy(m.segments.begin(), m.segments.end(), segments.begin());
       if (end == kReceiver)
-        conduct.hear_fenced(m.epoch, m.path, !m.cannot);
+        channel_end.on_fenced(m.epoch, m.path, !m.cannot);
       else
-        w.sender.hear_fenced(deeds, m.epoch, m.path, !m.cannot, m.number, segments);
+        w.sender.on_fenced(actions, m.epoch, m.path, !m.cannot, m.number, segments);
       return;
     }
     case Say::kUse:
-      return conduct.hear_use(m.epoch, m.path);
+      return channel_end.on_use(m.epoch, m.path);
     case Say::kDrop:
-      return conduct.hear_drop(m.path);
+      return channel_end.on_drop(m.path);
     case Say::kLane:
-      return conduct.hear_lane(m.path);
+      return channel_end.on_lane(m.path);
     case Say::kRest:
-      return conduct.hear_rest(m.path);
+      return channel_end.on_rest(m.path);
     case Say::kOpen:
       if (h->life != Life::kNever && holds(Rule::kNewQueuePairs)) return;
       *h = {Life::kStandby, Pair::kReady, false};
@@ -428,12 +429,12 @@ void Model::Executor::hear(int end, Control m) {
       h->life = Life::kStandby;
       w.opening = 0;
       return;
-    case Say::kRemind:
-      return w.receiver.hear_question(deeds);
+    case Say::kAckQuery:
+      return w.receiver.on_ack_query(actions);
     case Say::kAsk:
-      return w.sender.hear_wait(deeds, m.number);
+      return w.sender.on_wait(actions, m.number);
     case Say::kReceived:
-      return w.sender.hear_received(deeds, Messages{*this}, m.number, m.segments[0]);
+      return w.sender.on_received(actions, Messages{*this}, m.number, m.segments[0]);
     case Say::kFail:
       w.failed[end] = true;
       return;
@@ -466,7 +467,7 @@ void Model::Executor::release() {
       if (!takes_in(l.half[kSender].pair)) continue;
       // Nobody can stop it, and what it still reads nobody takes in: see land_in_memory().
       const Half& h = l.half[kSender];
-      if (h.gone || (h.frozen && h.life == Life::kBuried)) continue;
+      if (h.gone || (h.frozen && h.life == Life::kRetired)) continue;
       for (int n = l.acknowledged; n < l.posted; ++n)
         if (message_of(nth(l, n)) == message)
           violate("a send buffer was given back while a NIC may still read it");
@@ -476,8 +477,8 @@ void Model::Executor::release() {
 
 void Model::Executor::settle() {
   release();
-  Deeds deeds{*this, kSender};
-  w.sender.look_if_awaited(deeds);
+  Actions actions{*this, kSender};
+  w.sender.look_if_awaited(actions);
   for (int index = 0; index < int(w.sender.ledger.next()) * bounds_.segments; ++index) {
     uint8_t& carrier = w.carrier[size_t(index)];
     const bool over = !kept(message_of(index));

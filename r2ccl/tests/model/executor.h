@@ -21,7 +21,7 @@ class Model::Executor {
   bool carries(int end, int path);
   bool strict() const { return holds(Rule::kStrictAck) && !bounds_.copies; }
   bool kept(int message) const { return model::kept(bounds_, without_, w, uint64_t(message)); }
-  bool suspected(int end);  ///< a path that carries is condemned: nothing is posted
+  bool suspected(int end);  ///< a path that carries is marked failed: nothing is posted
   int lanes(int end);       ///< how many there are
   bool open_messages(int end) const;
   int destination();     ///< where the sender, behind both fences, goes on; 0: any path that works
@@ -32,8 +32,8 @@ class Model::Executor {
   bool may_deliver(int path);
   bool may_acknowledge(int path);
   bool may_land(int path);
-  bool may_remind();
-  bool may_poke();
+  bool may_query_ack();
+  bool may_request_retransmit();
   bool may_poll(int end, int path);
   bool may_start_lane(int path);
   bool may_rest(int path);
@@ -42,12 +42,12 @@ class Model::Executor {
 
   // --- the application and the data path ---
   /// `on`: the path of each segment; a broken one may refuse.
-  void post(const std::array<uint8_t, kMaxPieces>& on, bool refused);
+  void post(const std::array<uint8_t, kSegmentsInAll>& on, bool refused);
   void receive();
   void confirm();
   void poll(int end, int path);
-  void remind();
-  void poke();
+  void query_ack();
+  void request_retransmit();
 
   // --- the NIC ---
   void deliver(int path, bool mute);
@@ -65,8 +65,8 @@ class Model::Executor {
   /// `path` carries from here on, 0: none was found. `pick`: which paths the replayed segments go over.
   void choose(int path, unsigned pick);
   unsigned picks() const { return picks_; }  ///< how many values of `pick` the last choose() told apart
-  std::array<uint8_t, kMaxPieces> picked() const { return picked_; }
-  void condemn(int end, int path);
+  std::array<uint8_t, kSegmentsInAll> picked() const { return picked_; }
+  void mark_failed(int end, int path);
   void start_lane(int path);
   void rest_lane(int path);
   void open();
@@ -78,7 +78,7 @@ class Model::Executor {
   void settle();
 
  private:
-  struct Deeds;
+  struct Actions;
   struct Messages;
   void violate(const char* what) {
     if (!w.violation) w.violation = what;
@@ -100,17 +100,17 @@ class Model::Executor {
   bool look(FenceClock& clock, int end, uint64_t alive, const FenceSight& seen);
   void look_at_removal(int end, int path, bool removed);
   void finish_fence(int end, bool cannot = false);
-  void say_fenced(int end, bool stopped);
+  void send_fenced(int end, bool stopped);
   void use(int end, int path, unsigned pick = 0);
   void carry(int end, int path);
   void release();
-  void moved() { w.asked = w.poked = 0; }
+  void moved() { w.asked = w.requested = 0; }
 
   const Bounds& bounds_;
   Rule without_;
   World& w;
   unsigned pick_ = 0, picks_ = 1;
-  std::array<uint8_t, kMaxPieces> picked_{};
+  std::array<uint8_t, kSegmentsInAll> picked_{};
 };
 
 /// A queue pair in that state takes in what comes.

@@ -22,7 +22,7 @@ bool Model::Executor::carries(int end, int path) {
 
 bool Model::Executor::suspected(int end) {
   for (int path = 1; path <= bounds_.paths; ++path)
-    if (carries(end, path) && half(end, path).condemned) return true;
+    if (carries(end, path) && half(end, path).failed) return true;
   return false;
 }
 
@@ -70,12 +70,12 @@ bool Model::Executor::may_land(int path) {
   return link(path).writes > 0 && !link(path).expired && takes_in(link(path).half[kSender].pair);
 }
 
-bool Model::Executor::may_remind() {
+bool Model::Executor::may_query_ack() {
   const int path = running(kSender) ? active(kSender) : 0;
-  return path != 0 && !link(path).broken && open_messages(kSender) && !w.sender.reminder().asked();
+  return path != 0 && !link(path).broken && open_messages(kSender) && !w.sender.ack_query().asked();
 }
 
-bool Model::Executor::may_poke() {
+bool Model::Executor::may_request_retransmit() {
   const int path = running(kReceiver) ? active(kReceiver) : 0;
   return path != 0 && !link(path).broken && open_messages(kReceiver) && link(path).writes == 0;
 }
@@ -104,7 +104,7 @@ bool Model::Executor::all_broken() const {
 // --- the application and the data path
 // ----------------------------------------------------------------------
 
-void Model::Executor::post(const std::array<uint8_t, kMaxPieces>& on, bool refused) {
+void Model::Executor::post(const std::array<uint8_t, kSegmentsInAll>& on, bool refused) {
   const int message = int(w.sender.ledger.open(uint32_t(bounds_.segments)));
   for (int segment = 0; segment < bounds_.segments; ++segment)
     put(index_of(message, segment), on[size_t(segment)], refused && link(on[size_t(segment)]).broken);
@@ -116,8 +116,8 @@ void Model::Executor::put(int index, int path, bool refused) {
   w.carrier[size_t(index)] = uint8_t(path);
   w.unwritten &= uint8_t(~(1u << index));
   Half& h = half(kSender, path);
-  if (refused) h.condemned = true;
-  if (h.condemned) {
+  if (refused) h.failed = true;
+  if (h.failed) {
     w.unwritten |= uint8_t(1u << index);
     return;
   }

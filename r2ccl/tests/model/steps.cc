@@ -7,8 +7,8 @@
 namespace r2ccl::model {
 namespace {
 
-// Timeouts that find nothing new in a row: two answers condemn a path, and one more shows that nothing else
-// comes of it.
+// Timeouts that find nothing new in a row: two answers mark a path failed, and one more shows that nothing
+// else comes of it.
 constexpr int kMostAsked = 3;
 
 }  // namespace
@@ -166,8 +166,8 @@ void Model::Expansion::nics() {
         here.event = Event::kStopped;
         own_step(here, [=](Executor& s, World&) { s.stopped_by_kernel(end, path); });
       }
-      if (h.life == Life::kBuried && !h.gone && !(h.frozen && !bounds_.destroy_fences)) {
-        here.event = Event::kBury;
+      if (h.life == Life::kRetired && !h.gone && !(h.frozen && !bounds_.destroy_fences)) {
+        here.event = Event::kRetire;
         own_step(here, [=](Executor&, World& w) {
           w.link[size_t(path - 1)].half[end].life = Life::kGone;
           w.link[size_t(path - 1)].half[end].pair = Pair::kDead;
@@ -195,13 +195,12 @@ void Model::Expansion::migration() {
     const int active = now.running(end) ? now.active(end) : 0;
     for (int path = 1; path <= bounds_.paths && active != 0; ++path) {
       if (!now.carries(end, path)) continue;
-      const bool condemned = now.half(end, path).condemned;
-      if (condemned)
-        own_step({Event::kLeaveCondemned, u8(end), u8(path)},
-                 [=](Executor& s, World&) { s.leave(end, path); });
+      const bool failed = now.half(end, path).failed;
+      if (failed)
+        own_step({Event::kLeaveFailed, u8(end), u8(path)}, [=](Executor& s, World&) { s.leave(end, path); });
       else if (world.link[size_t(path - 1)].broken && now.open_messages(end) && without_ != Rule::kWatchdog)
         own_step({Event::kNotice, u8(end), u8(path)}, [=](Executor& s, World&) { s.leave(end, path); });
-      if (world.early < bounds_.early && !condemned)
+      if (world.early < bounds_.early && !failed)
         step({Event::kNoReason, u8(end), u8(path)}, [=](Executor& s, World& w) {
           ++w.early;
           s.leave(end, path);
@@ -214,13 +213,13 @@ void Model::Expansion::migration() {
         });
     }
     for (int path = 1; path <= bounds_.paths && !now.running(end); ++path) {  // what asynchronous events say
-      if (!now.carries(end, path) || now.half(end, path).condemned) continue;
+      if (!now.carries(end, path) || now.half(end, path).failed) continue;
       const bool broken = world.link[size_t(path - 1)].broken;
       if (broken || world.early < bounds_.early)
-        step({broken ? Event::kCondemn : Event::kCondemnForNothing, u8(end), u8(path)},
+        step({broken ? Event::kMarkFailed : Event::kMarkFailedForNothing, u8(end), u8(path)},
              [=](Executor& s, World& w) {
                if (!broken) ++w.early;
-               s.condemn(end, path);
+               s.mark_failed(end, path);
              });
     }
     if (world.end(end).phase() == Phase::kFencing) {
@@ -250,7 +249,7 @@ void Model::Expansion::migration() {
       for (int path = 1; path <= bounds_.paths; ++path)
         if (const Life life = now.half(kSender, path).life; (life == Life::kStandby || life == Life::kLane) &&
                                                             !now.link(path).broken &&
-                                                            !now.half(kSender, path).condemned)
+                                                            !now.half(kSender, path).failed)
           choice[choices++] = u8(path);
     }
     if (choosing && choices == 0 && standby != 0) choice[choices++] = 0;
@@ -329,16 +328,16 @@ void Model::Expansion::timeouts() {
         act(s, w);
       });
   };
-  if ((quiet || hasty) && alive[kSender] && now.may_remind() && world.asked < kMostAsked)
-    timeout({Event::kRemind, kSender}, [](Executor& s, World& w) {
+  if ((quiet || hasty) && alive[kSender] && now.may_query_ack() && world.asked < kMostAsked)
+    timeout({Event::kAckQuery, kSender}, [](Executor& s, World& w) {
       ++w.asked;
-      s.remind();
+      s.query_ack();
     });
-  if ((quiet || hasty) && alive[kReceiver] && now.may_poke() &&
-      world.poked < 1 + bounds_.copies + bounds_.lost_writes)
-    timeout({Event::kPoke, kReceiver, u8(now.active(kReceiver))}, [](Executor& s, World& w) {
-      ++w.poked;
-      s.poke();
+  if ((quiet || hasty) && alive[kReceiver] && now.may_request_retransmit() &&
+      world.requested < 1 + bounds_.copies + bounds_.lost_writes)
+    timeout({Event::kRequestRetransmit, kReceiver, u8(now.active(kReceiver))}, [](Executor& s, World& w) {
+      ++w.requested;
+      s.request_retransmit();
     });
   for (int path = 1; path <= bounds_.paths; ++path)
     if (quiet && alive[kSender] && now.stands_still(path))

@@ -27,7 +27,7 @@ std::string text(const Control& m) {
       return "'open " + of + "'";
     case Say::kOpened:
       return "'" + of + " is open'";
-    case Say::kRemind:
+    case Say::kAckQuery:
       return "'what have you received?'";
     case Say::kReceived:
       return "'I have received everything before message " + std::to_string(m.number) + "'";
@@ -100,10 +100,9 @@ std::string Model::words(const World& world) const {
       return "sender: leaves " + path + " for path " + number + ", as planned";
     case Event::kFence:
       return who + ": fences " + path +
-             (world.failed[s.end]                 ? ", which nobody can: fails"
-              : world.end(s.end).own_fence() ==
-                      MigrationEnd::Fence::kCannot ? ", and cannot"
-                                                   : "");
+             (world.failed[s.end]                                            ? ", which nobody can: fails"
+              : world.end(s.end).own_fence() == MigrationEnd::Fence::kCannot ? ", and cannot"
+                                                                             : "");
     case Event::kChoose:
       if (bounds_.lanes == 0) return "sender: uses a path that stands by, and replays what is missing";
       if (s.path == 0) return "sender: gives up the path that stood by, which is broken";
@@ -118,23 +117,23 @@ std::string Model::words(const World& world) const {
       return who + ": gives " + path + " up, which stood by";
     case Event::kGiveUpForNothing:
       return "FAULT: " + who + ": gives " + path + " up, which stood by and works";
-    case Event::kBury:
+    case Event::kRetire:
       return who + ": the queue pair of " + path + " is destroyed";
     case Event::kHear:
       return who + ": hears " + text(s.control) + (s.number != 0 ? " (FAULT: it will come once more)" : "");
     case Event::kHearAgain:
       return who + ": hears once more " + text(s.control);
-    case Event::kRemind:
+    case Event::kAckQuery:
       return "sender: has waited for long, and asks";
-    case Event::kPoke:
+    case Event::kRequestRetransmit:
       return "receiver: has waited for long, and repeats its lines and its word over " + path;
     case Event::kStandstill:
       return "sender: its work on " + path + " stands still: leaves it";
-    case Event::kCondemn:
+    case Event::kMarkFailed:
       return who + ": hears from its NIC that " + path + " is broken, and will leave it next";
-    case Event::kCondemnForNothing:
+    case Event::kMarkFailedForNothing:
       return "FAULT: " + who + ": will leave " + path + " next without a reason";
-    case Event::kLeaveCondemned:
+    case Event::kLeaveFailed:
       return who + ": leaves " + path + ", as it meant to";
     case Event::kStartLane:
       return "sender: lets " + path + " carry, too";
@@ -189,13 +188,13 @@ const char* name(Rule rule) {
                                            "fenced_epoch",
                                            "use_epoch",
                                            "order",
-                                           "repeat_lines",
-                                           "repeat_word",
+                                           "repeat_cts",
+                                           "repeat_ack",
                                            "disbelief",
                                            "standstill",
                                            "watchdog",
                                            "live_segments",
-                                           "nic_word_on_lanes",
+                                           "nic_report_on_lanes",
                                            "sender_first",
                                            "fenced_path",
                                            "rest_reported",

@@ -96,9 +96,9 @@ size_t Model::bytes(const World& world, uint8_t* out) const {
   put(world.receiver.ledger.received());
   for (uint64_t message = world.receiver.ledger.received(); message < world.receiver.ledger.next(); ++message)
     put(world.receiver.ledger.segments(message));
-  put(world.sender.reminder().asked() | world.sender.reminder().lacked() << 1);
-  put(world.sender.reminder().reported());
-  put(world.sender.reminder().lacked() ? world.sender.reminder().received() : 0);
+  put(world.sender.ack_query().asked() | world.sender.ack_query().lacked() << 1);
+  put(world.sender.ack_query().reported());
+  put(world.sender.ack_query().lacked() ? world.sender.ack_query().received() : 0);
   put(world.connected);
   put(world.given_back);
   put(world.completed);
@@ -111,7 +111,7 @@ size_t Model::bytes(const World& world, uint8_t* out) const {
   put(world.next_path);
   put(world.sender.awaited() | world.receiver.has_asked() << 1);
   put(world.asked);
-  put(world.poked);
+  put(world.requested);
   put(world.again.say);
   if (world.again.say != Say::kNothing) {
     for (const auto value : {world.again.epoch, world.again.path, world.again.number, world.again_to})
@@ -124,8 +124,7 @@ size_t Model::bytes(const World& world, uint8_t* out) const {
     put(value);
   for (int path = 1; path <= bounds_.paths; ++path) {
     const Link& l = world.link[size_t(path - 1)];
-    for (const Half& h : l.half)
-      put(uint8_t(h.life) | uint8_t(h.pair) << 3 | h.frozen << 6 | h.condemned << 7);
+    for (const Half& h : l.half) put(uint8_t(h.life) | uint8_t(h.pair) << 3 | h.frozen << 6 | h.failed << 7);
     put(l.broken | l.stands_still << 1 | l.expired << 2 | l.half[kSender].gone << 3 |
         l.half[kReceiver].gone << 4);
     for (const auto value : {l.posted, l.delivered, l.acknowledged, l.taken[0], l.taken[1],

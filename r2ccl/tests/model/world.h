@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The model that the explorer explores: both ends of one channel, the queue pairs between them and the
-// control connection. The ends are the real ones (SendingEndOf, ReceivingEndOf, Conduct): events go in, and
-// what they then want done is carried out by executor.cc in an environment that does its worst.
+// control connection. The ends are the real ones (SendingEndOf, ReceivingEndOf, ChannelEnd): events go in,
+// and what they then want done is carried out by executor.cc in an environment that does its worst.
 #pragma once
 
 #include <array>
@@ -17,10 +17,11 @@ namespace r2ccl::model {
 
 inline constexpr int kMaxMessages = 4;
 inline constexpr int kMaxPaths = 6;
-inline constexpr int kMaxSegments = 4;  ///< of one message
-inline constexpr int kMaxPieces = 8;    ///< segments of all messages
-inline constexpr uint32_t kWindow = 2;  ///< lines in the ring: the third message meets the first one's slot
-inline constexpr int kMaxWrites = 12;   ///< lines and words on their way over one path
+inline constexpr int kMaxSegments = 4;    ///< of one message
+inline constexpr int kSegmentsInAll = 8;  ///< segments of all messages
+inline constexpr uint32_t kWindow =
+    2;  ///< CTS entries in the ring: the third message meets the first one's slot
+inline constexpr int kMaxWrites = 12;   ///< CTS entries and ACKs on their way over one path
 inline constexpr int kMaxControl = 10;  ///< control messages on their way in one direction
 
 /// How far the exploration goes. Faults: at most so many of each in one run.
@@ -30,12 +31,12 @@ struct Bounds {
   bool copies = false;   ///< messages are sent from copies: a buffer is given back when the NIC has reported
   int paths = 2;         ///< that can be opened, one after the other or side by side
   bool standby = false;  ///< another path is kept open, which carries nothing
-  int lanes = 0;   ///< paths that carry pieces beside the active one, at most: so many do from the beginning
-  int rests = 0;   ///< how often a lane goes back to standing by
+  int lanes = 0;  ///< paths that carry segments beside the active one, at most: so many do from the beginning
+  int rests = 0;  ///< how often a lane goes back to standing by
   int breaks = 0;  ///< a path: no acknowledgement comes back any more; what is on its way arrives or does not
   int lost_completions = 0;  ///< of the sender: the work was done
   int lost_immediates = 0;   ///< the data is there, the sender's NIC reports it, the receiver hears nothing
-  int lost_writes = 0;       ///< a clear-to-send line or acknowledgement vanishes without an error
+  int lost_writes = 0;       ///< a CTS entry or ACK vanishes without an error
   int early = 0;             ///< timeouts that come too early, and paths that are left without a reason
   int planned = 0;           ///< migrations to a path that stands by (failback)
   int duplicates = 0;        ///< a control message of the migration comes once more, at any later time
@@ -48,7 +49,7 @@ struct Bounds {
           ///< has taken in, or has to send, goes on until the kernel has stopped it, at any later time
 };
 
-enum class Life : uint8_t { kNever, kOpening, kStandby, kActive, kFencing, kBuried, kGone, kLane };
+enum class Life : uint8_t { kNever, kOpening, kStandby, kActive, kFencing, kRetired, kGone, kLane };
 enum class Pair : uint8_t {
   kNone,
   kReady,
@@ -61,8 +62,8 @@ struct Half {
   Life life = Life::kNever;
   Pair pair = Pair::kNone;
   bool frozen = false;
-  bool condemned = false;  ///< it carries, and is left as soon as the migration under way is over
-  bool gone = false;       ///< its device takes no commands; the kernel makes it kDead
+  bool failed = false;  ///< it carries, and is left as soon as the migration under way is over
+  bool gone = false;    ///< its device takes no commands; the kernel makes it kDead
 };
 
 /// One RC connection. A queue pair carries out its work in order, so that counters say what has become of it.
@@ -91,7 +92,7 @@ enum class Say : uint8_t {
   kDrop,
   kOpen,
   kOpened,
-  kRemind,
+  kAckQuery,
   kReceived,
   kFail,
   kLane,
@@ -138,15 +139,15 @@ enum class Event : uint8_t {
   kOpen,
   kGiveUp,
   kGiveUpForNothing,
-  kBury,
+  kRetire,
   kHear,
   kHearAgain,
-  kRemind,
-  kPoke,
+  kAckQuery,
+  kRequestRetransmit,
   kStandstill,
-  kCondemn,
-  kCondemnForNothing,
-  kLeaveCondemned,
+  kMarkFailed,
+  kMarkFailedForNothing,
+  kLeaveFailed,
   kStartLane,
   kRestLane,
   kRemove,
@@ -160,8 +161,8 @@ struct Step {
   uint8_t path = 0;
   uint8_t number = 0;
   Control control;
-  std::array<uint8_t, kMaxPieces> on{};  ///< with lanes: the paths that segments are given to
-  bool refused = false;                  ///< and those that are broken do not take them
+  std::array<uint8_t, kSegmentsInAll> on{};  ///< with lanes: the paths that segments are given to
+  bool refused = false;                      ///< and those that are broken do not take them
 };
 
 inline constexpr int kSender = 0, kReceiver = 1;
@@ -179,10 +180,10 @@ struct World {
   std::array<uint8_t, kWindow> ring{};  ///< the sender's: message + 1 of each line
   uint8_t opening = 0;                  ///< path that the sender is opening
   uint8_t next_path = 2;
-  uint8_t asked = 0, poked = 0;               ///< timeouts since something moved
-  std::array<uint8_t, kMaxPieces> carrier{};  ///< sender: the path of each segment, 0: none that matters
-  uint8_t unwritten = 0;                      ///< segments that their path did not take: bits
-  uint8_t rests = 0;                          ///< so far
+  uint8_t asked = 0, requested = 0;               ///< timeouts since something moved
+  std::array<uint8_t, kSegmentsInAll> carrier{};  ///< sender: the path of each segment, 0: none that matters
+  uint8_t unwritten = 0;                          ///< segments that their path did not take: bits
+  uint8_t rests = 0;                              ///< so far
   Queue to[2];
   Control again;  ///< a duplicate, and whom it reaches
   uint8_t again_to = 0;

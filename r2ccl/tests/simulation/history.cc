@@ -11,7 +11,7 @@
 #include <memory>
 
 #include "r2ccl/base/log.h"
-#include "r2ccl/channel/net.h"
+#include "r2ccl/service/net.h"
 #include "r2ccl/tests/simulation/nic.h"
 #include "r2ccl/tests/simulation/system.h"
 

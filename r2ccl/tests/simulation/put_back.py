@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the simulation finds: takes a rule of the protocol out of the core, or puts a defect back into it, builds `simulate`,
+"""What the simulation finds: removes a rule of the protocol from the core, or reintroduces a defect, builds `simulate`,
 and runs it until a history is wrong. Works in a checkout of its own: the sources are changed and restored.
 
     put_back.py CHECKOUT BUILD [--minutes 10] [--jobs 1] [--only NAME …]      e.g. put_back.py . build/release --minutes 2
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 
-C, P = 'r2ccl/channel/', 'r2ccl/protocol/'
+C, P, S = 'r2ccl/channel/', 'r2ccl/protocol/', 'r2ccl/service/'
 # name: [(file, what is there, what is put there)]
 DEFECTS = {
     # defects that there were
@@ -25,11 +25,11 @@ DEFECTS = {
     'the fail bound counts queueing': [(C + 'migration.cc', 'bool Channel::waits_in_queue() const {', 'bool Channel::waits_in_queue() const {\n  return false;')],
     'EIO is taken for a fence': [(P + 'fence.h', 'if (seen.refused && seen.failed) return of_failed(host, NoFence::kRefusedByFailed);',
                                   'if (seen.refused && seen.failed) return {FenceAct::kDone};')],
-    'an old last word is not kept': [(C + 'closing.cc', '15\'000 * kNsPerMs', '2000 * kNsPerMs')],
+    'an old last ACK is not kept': [(C + 'closing.cc', '15\'000 * kNsPerMs', '2000 * kNsPerMs')],
     'a silent connection is kept for 10 s': [('r2ccl/control/socket.cc', 'is_short ? 1\'000 : 10\'000', '10\'000'), ('r2ccl/control/socket.cc', 'TCP_KEEPIDLE, is_short ? 1 : 2', 'TCP_KEEPIDLE, 9')],
     'a silent connection counts as turned away': [(C + 'outage.cc', 'link_.asking() && !silent;', 'link_.asking();')],
-    'the peer\'s last word is taken for the NIC\'s': [(C + 'sender.h', 'ledger.confirmed(close.received); }', 'ledger.released(close.received); }')],
-    'the deaf channel': [(C + 'service.cc', '  entry.watched_fd = fd;\n  entry.watched_connection', '  entry.unwatched = false;\n  entry.watched_fd = fd;\n  entry.watched_connection')],
+    'the peer\'s last ACK is taken for the NIC\'s completion': [(C + 'sender.h', 'ledger.confirmed(close.received); }', 'ledger.released(close.received); }')],
+    'the deaf channel': [(S + 'service.cc', '  entry.watched_fd = fd;\n  entry.watched_connection', '  entry.unwatched = false;\n  entry.watched_fd = fd;\n  entry.watched_connection')],
     'the shared backup of two NICs': [(C + 'spreading.cc', '    double carried = load.on(backup.nic);\n', '    return backup.crosses ? 2.0 : 1.0;\n    double carried = load.on(backup.nic);\n'),
                                       (C + 'spreading.cc', 'void Channel::step_spread(const Tick& tick) {\n', 'void Channel::step_spread(const Tick& tick) {\n  if (tick.now > 0) return;\n')],
     'the abandoned connect': [(C + 'channel.cc', 'if (owner_.load() != Owner::kAwaited) return;', 'if (owner_.load() >= Owner::kTaken) return;')],
@@ -40,28 +40,28 @@ DEFECTS = {
     'one_fence': [(P + 'fence.h', 'if (!host.holds(Rule::kOneFence)) return FenceAct::kUnfenceable;', 'if (host.holds(Rule::kOneFence)) return FenceAct::kUnfenceable;')],
     'refusal': [(C + 'fence.cc', 'bool Channel::device_failed(const Path& path) const {', 'bool Channel::device_failed(const Path& path) const {\n  if (path.local_nic() >= 0) return false;')],
     'lifetime': [(P + 'fence.h', 'return past || !host.holds(Rule::kLifetime) ?', 'return past || host.holds(Rule::kLifetime) ?')],
-    'given_up_fence': [(C + 'fence.cc', 'Path* path = exhume(end_.leaving());', 'return fence_done(tick);\n  Path* path = exhume(end_.leaving());')],
+    'given_up_fence': [(C + 'fence.cc', 'Path* path = reclaim(end_.leaving());', 'return fence_done(tick);\n  Path* path = reclaim(end_.leaving());')],
     'strict_ack': [(P + 'ledger.h', 'return completed && (!strict || message < confirmed_);', 'return completed;')],
     'nic_report': [(P + 'ledger.h', 'return completed && (!strict || message < confirmed_);', 'return message < confirmed_;')],
     'receiver_is_right': [(P + 'ledger.h', '    if (first > next_) return;\n', '    if (first <= next_ || first > next_) return;\n')],
-    'migrate_epoch': [(P + 'migration.h', 'if (epoch <= epoch_ && !at_once) return Verdict::kOld;', '')],
+    'migrate_epoch': [(P + 'migration.h', 'if (epoch <= epoch_ && !at_once) return MigrateReply::kOld;', '')],
     'fenced_epoch': [(P + 'migration.h', 'if (epoch != epoch_ || path != leaving_ || phase_ == Phase::kRunning) return false;', 'if (phase_ == Phase::kRunning) return false;')],
     'use_epoch': [(P + 'migration.h', 'if (sender_ || epoch != epoch_ || (phase_', 'if (sender_ || (phase_')],
-    'repeat_lines': [(P + 'receiving.h', 'if (!host.holds(Rule::kRepeatLines)) return;', 'return;')],
-    'repeat_word': [(P + 'sending.h', 'if (host.acknowledges() && host.holds(Rule::kRepeatWord))', 'if (false)')],
-    'disbelief': [(P + 'sending.h', 'if (!reminder_.answered(up_to) || ', 'if (!reminder_.answered(up_to) || host.active() != 0 || ')],
-    'standstill': [(C + 'watchdog.cc', 'return active_ ? standing_still(turn) : nullptr;', 'return nullptr;')],
+    'repeat_cts': [(P + 'receiving.h', 'if (!host.holds(Rule::kRepeatCts)) return;', 'return;')],
+    'repeat_ack': [(P + 'sending.h', 'if (host.acknowledges() && host.holds(Rule::kRepeatAck))', 'if (false)')],
+    'disbelief': [(P + 'sending.h', 'if (!ack_query_.answered(up_to) || ', 'if (!ack_query_.answered(up_to) || host.active() != 0 || ')],
+    'standstill': [(C + 'watchdog.cc', 'return active_ ? standing_still(owned) : nullptr;', 'return nullptr;')],
     'watchdog': [(P + 'stall_timer.h', 'silence_ += step_;', 'silence_ += 0 * step_;')],
     'copy_kept': [(C + 'sender.h', 'return request.message == message && (request.in_use || request.copied);', 'return request.message == message && request.in_use;')],
     'ask_to_ask': [(P + 'receiving.h', 'if (waits() && host.peer_copies() && ', 'if (false && ')],
     'awaited': [(P + 'sending.h', 'awaited_ = host.holds(Rule::kAwaited) && ', 'awaited_ = false && ')],
     'lacking_counts': [(P + 'sending.h', 'if (wanted || !host.holds(Rule::kLackingCounts)) return wanted;', 'if (true) return wanted;')],
     'live_segments': [(P + 'sent.h', 'host.holds(Rule::kLiveSegments) ?', 'false ?')],
-    'nic_word_on_lanes': [(P + 'sent.h', 'host.holds(Rule::kNicWordOnLanes) ?', 'false ?')],
-    'segments_of_the_path': [(C + 'sender.cc', 'if (path->condemned || !sender.write(*path, request, segment, turn)) return;', 'if (path->condemned || !sender.write(*path, request, segment, turn)) return sender.sending_.ledger.completed(message, segment);')],
-    'sender_first': [(P + 'migration.h', 'if (at_once && sender_) return Verdict::kOther;', ''), (P + 'migration.h', 'if (epoch <= epoch_ && !at_once)', 'if (epoch <= epoch_)')],
+    'nic_report_on_lanes': [(P + 'sent.h', 'host.holds(Rule::kNicReportOnLanes) ?', 'false ?')],
+    'segments_of_the_path': [(C + 'sender.cc', 'if (path->failure || !sender.write(*path, request, segment, owned)) return;', 'if (path->failure || !sender.write(*path, request, segment, owned)) return sender.sending_.ledger.completed(message, segment);')],
+    'sender_first': [(P + 'migration.h', 'if (at_once && sender_) return MigrateReply::kOther;', ''), (P + 'migration.h', 'if (epoch <= epoch_ && !at_once)', 'if (epoch <= epoch_)')],
     'fenced_path': [(P + 'migration.h', 'if (epoch != epoch_ || path != leaving_ ||', 'if (epoch != epoch_ ||')],
-    'yielded': [(P + 'conduct.h', 'if (!host_.holds(Rule::kYielded)) return;', 'return;')],
+    'yielded': [(P + 'channel_end.h', 'if (!host_.holds(Rule::kYielded)) return;', 'return;')],
     'lane_given_up': [(P + 'migration.h', 'case PathState::kActive:\n    case PathState::kLane:\n      return AfterDrop::kLeave;', 'case PathState::kLane:\n      return AfterDrop::kNothing;\n    case PathState::kActive:\n      return AfterDrop::kLeave;')],
     'rest_reported': [(P + 'sending.h', 'if (!reported && messages', 'if (false && messages')],
     'rest_confirmed': [(P + 'sending.h', 'return !messages.holds(Rule::kRestConfirmed) || all', 'return true || all')],
@@ -96,7 +96,7 @@ def shown(name):
 
 def table(rows):
     """Markdown: what was found, quickest first; then what was not."""
-    lines = ['| left out, or put back | histories | seconds | seed | what it showed |', '|---|---|---|---|---|']
+    lines = ['| removed, or reintroduced | histories | seconds | seed | what it showed |', '|---|---|---|---|---|']
     found = [row for row in rows.values() if row['found'] == 'yes']
     lines += [f"| {shown(row['name'])} | {row['histories']} | {row['seconds']} | {row['seed']} | {row['violation']} |"
               for row in sorted(found, key=lambda row: int(row['histories']))]
@@ -115,7 +115,7 @@ def write_readme():
 def check(checkout):
     wrong = [f'{name}: {file} has {count} times {there!r}' for name, changes in DEFECTS.items() for file, there, _ in changes
              if (count := (checkout / file).read_text().count(there)) != 1]
-    print('\n'.join(wrong) or f'{len(DEFECTS)} defects can be put back')
+    print('\n'.join(wrong) or f'{len(DEFECTS)} defects can be reintroduced')
     return 1 if wrong else 0
 
 

@@ -23,9 +23,9 @@
 
 namespace r2ccl::testing_support {
 
-class Saboteur {
+class FaultingNet {
  public:
-  explicit Saboteur(const vhca::FabricHost& fabric) {
+  explicit FaultingNet(const vhca::FabricHost& fabric) {
     const int fd = open(fabric.path().c_str(), O_RDWR | O_CLOEXEC);
     void* memory =
         fd < 0 ? MAP_FAILED
@@ -34,12 +34,12 @@ class Saboteur {
     if (memory == MAP_FAILED) throw std::runtime_error("the fabric cannot be mapped");
     fabric_ = static_cast<vhca::Fabric*>(memory);
   }
-  ~Saboteur() {
+  ~FaultingNet() {
     stop();
     munmap(fabric_, vhca::kFabricBytes);
   }
-  Saboteur(const Saboteur&) = delete;
-  Saboteur& operator=(const Saboteur&) = delete;
+  FaultingNet(const FaultingNet&) = delete;
+  FaultingNet& operator=(const FaultingNet&) = delete;
 
   /// Breaks what lives on that NIC: every queue pair in RTR or RTS goes to ERR, with its event and its
   /// flushes. New ones work. `least_depth`: only those whose receive queue holds so many (channels' data
@@ -83,7 +83,7 @@ class Saboteur {
   }
 
   /// From now on, until stop(), `work` is called again and again by a thread of its own.
-  void start(std::function<void(Saboteur&)> work) {
+  void start(std::function<void(FaultingNet&)> work) {
     stopping_ = false;
     thread_ = std::thread([this, work = std::move(work)] {
       while (!stopping_) work(*this);

@@ -12,7 +12,7 @@
 
 namespace r2ccl {
 
-class Incidents {
+class FailureLog {
  public:
   /// A channel has to leave NIC `nic`: `rail` ("NIC a of x to NIC b of y") has failed, noticed by `by`.
   void left(const void* channel, int nic, const std::string& rail, const std::string& by,
@@ -27,7 +27,7 @@ class Incidents {
 
   bool open() const { return !open_.empty(); }
   bool open(int nic) const { return open_.contains(nic); }
-  /// The lines that are due. An incident is told when no channel of it is on its way and none has joined for
+  /// The lines that are due. A failure is told when no channel of it is on its way and none has joined for
   /// kSettled, and once before, when one is on its way for longer than kLong. `now` = kAll: all that are
   /// open.
   std::vector<std::string> due(uint64_t now);
@@ -37,7 +37,7 @@ class Incidents {
   static constexpr uint64_t kAll = ~uint64_t{0};
 
  private:
-  struct Incident {
+  struct Failure {
     std::string rail, by, why;  // of the first channel
     uint64_t began, last;       // the first left; the last left or went on
     uint64_t longest = 0;       // from leaving to going on
@@ -47,10 +47,10 @@ class Incidents {
     std::map<std::string, int> over;
     std::map<const void*, uint64_t> on_their_way;  // since when
   };
-  static std::string first_words(const Incident& incident);
-  static std::string in_the_end(const Incident& incident);
+  static std::string first_words(const Failure& failure);
+  static std::string in_the_end(const Failure& failure);
 
-  std::map<int, Incident> open_;  // by local NIC
+  std::map<int, Failure> open_;  // by local NIC
 };
 
 }  // namespace r2ccl

@@ -9,9 +9,9 @@
 
 namespace r2ccl {
 
-class Quiet {
+class IdleTime {
  public:
-  // --- the progress thread, with the channel's turn ---
+  // --- the progress thread, owning the channel ---
   /// A test that found nothing. True: it is time for look().
   bool empty_test() { return ++empty_tests_ % kEmptyTestsPerLook == 0; }
   /// A request was opened where none was: the time before does not count.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "r2ccl/channel/registrations.h"
+#include "r2ccl/path/registrations.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -64,7 +64,7 @@ Result<Registration*> Registrations::add(void* data, size_t bytes, const BufferM
   if (fresh) {
     it->second->on_gpu_ = memory.kind != BufferMemory::Kind::kHost;
     // Now that it is pinned; before, it may not exist. Where a GPU's memory is the kernel cannot say.
-    if (!it->second->on_gpu_) it->second->far_nics_ = core_.far_nics(data);
+    if (!it->second->on_gpu_) it->second->far_nics_ = context_.far_nics(data);
   }
   ++it->second->users_;
   return it->second.get();
@@ -84,20 +84,20 @@ Result<void> Registrations::fill(Registration& registration, void* data, size_t 
     if (descriptor->get() < 0)
       return Error{ErrorCode::kSystem, std::string("dup of a dma-buf's descriptor: ") + std::strerror(errno)};
   }
-  std::vector<std::shared_ptr<Attempt>> attempts(core_.devices.size());
+  std::vector<std::shared_ptr<Attempt>> attempts(context_.devices.size());
   for (size_t nic = 0; nic < attempts.size(); ++nic) {
-    if (registration.regions_[nic] || (!core_.resilient() && int(nic) != home_nic)) continue;
+    if (registration.regions_[nic] || (!context_.resilient() && int(nic) != home_nic)) continue;
     // It carries nothing any more; and who uses this registration already may be reading its keys.
-    if (core_.resilient() && core_.nic_unusable[nic]) continue;
+    if (context_.resilient() && context_.nic_unusable[nic]) continue;
     auto attempt = attempts[nic] = std::make_shared<Attempt>();
-    const auto work = [attempt, &device = core_.devices[nic], data, bytes, descriptor,
+    const auto work = [attempt, &device = context_.devices[nic], data, bytes, descriptor,
                        offset = memory.offset] {
       attempt->region = descriptor ? verbs::MemoryRegion::create_from_dma_buf(device, descriptor->get(),
                                                                               offset, data, bytes)
                                    : verbs::MemoryRegion::create_buffer(device, data, bytes);
     };
-    if (core_.resilient())
-      attempt->job = core_.registrars->give(int(nic), call, work);
+    if (context_.resilient())
+      attempt->job = context_.registrars->give(int(nic), call, work);
     else
       work();
   }
@@ -106,28 +106,28 @@ Result<void> Registrations::fill(Registration& registration, void* data, size_t 
   for (size_t nic = 0; nic < attempts.size(); ++nic) {
     if (!attempts[nic]) continue;
     Attempt& attempt = *attempts[nic];
-    const bool answered = !attempt.job || core_.registrars->wait(int(nic), *attempt.job);
+    const bool answered = !attempt.job || context_.registrars->wait(int(nic), *attempt.job);
     if (answered && attempt.region) {
       registration.regions_[nic] = std::move(*attempt.region);
       continue;
     }
     refused[nic] = answered
                        ? attempt.region.error()
-                       : Error{ErrorCode::kVerbs, std::string(call) + " on " + core_.devices[nic].name() +
+                       : Error{ErrorCode::kVerbs, std::string(call) + " on " + context_.devices[nic].name() +
                                                       ": its driver does not answer"};
     if (!reason || int(nic) == home_nic) reason = &*refused[nic];
   }
   const bool on_none = std::none_of(registration.regions_.begin(), registration.regions_.end(),
                                     [](const verbs::MemoryRegion& region) { return bool(region); });
-  if (reason && (on_none || !core_.resilient())) return *reason;
+  if (reason && (on_none || !context_.resilient())) return *reason;
   if (on_none) return Error{ErrorCode::kVerbs, "no NIC of this process takes buffers any more"};
   // One NIC less, be it the channel's own, is no reason to end the job: the channels leave it.
   for (size_t nic = 0; nic < refused.size(); ++nic) {
-    if (!refused[nic] || core_.nic_unusable[nic].exchange(true)) continue;
+    if (!refused[nic] || context_.nic_unusable[nic].exchange(true)) continue;
     R2_WARN("NET/R2CCL: a buffer cannot be registered on NIC %s, which carries nothing any more: %s. %s",
-            core_.devices[nic].name().c_str(), refused[nic]->message.c_str(),
+            context_.devices[nic].name().c_str(), refused[nic]->message.c_str(),
             advice(refused[nic]->code).data());
-    core_.kick();
+    context_.kick();
   }
   return {};
 }
@@ -147,17 +147,17 @@ Result<void> Registrations::remove(Registration* registration) {
 
 // When it returns, no NIC knows the memory any more, but for those whose driver does not answer.
 void Registrations::empty(const std::shared_ptr<Registration>& registration) {
-  std::vector<JobPtr> jobs(core_.devices.size());
+  std::vector<JobPtr> jobs(context_.devices.size());
   for (size_t nic = 0; nic < jobs.size(); ++nic) {
     if (!registration->regions_[nic]) continue;
     const auto work = [registration, nic] { registration->regions_[nic] = {}; };
-    if (core_.resilient())
-      jobs[nic] = core_.registrars->give(int(nic), "ibv_dereg_mr", work);
+    if (context_.resilient())
+      jobs[nic] = context_.registrars->give(int(nic), "ibv_dereg_mr", work);
     else
       work();
   }
   for (size_t nic = 0; nic < jobs.size(); ++nic)
-    if (jobs[nic]) static_cast<void>(core_.registrars->wait(int(nic), *jobs[nic]));
+    if (jobs[nic]) static_cast<void>(context_.registrars->wait(int(nic), *jobs[nic]));
 }
 
 }  // namespace r2ccl

@@ -7,14 +7,15 @@
 #include <memory>
 #include <mutex>
 
-#include "r2ccl/channel/core.h"
-#include "r2ccl/channel/net.h"
+#include "r2ccl/base/result.h"
+#include "r2ccl/path/buffer_memory.h"
+#include "r2ccl/path/process_context.h"
 
 namespace r2ccl {
 
 class Registrations {
  public:
-  explicit Registrations(Core& core) : core_(core) {}
+  explicit Registrations(ProcessContext& context) : context_(context) {}
   /// Registers [data, data + bytes), or counts one more user of the same range of the same memory, on every
   /// NIC that takes it, all at once; one that does not, or whose driver does not answer, carries nothing of
   /// this process any more. In mode 0 only `home_nic` needs it. Error kMemoryLock, kVerbs or kSystem.
@@ -36,7 +37,7 @@ class Registrations {
                     int home_nic);
   void empty(const std::shared_ptr<Registration>& registration);
 
-  Core& core_;
+  ProcessContext& context_;
   std::mutex mutex_;
   std::map<Identity, std::shared_ptr<Registration>> ranges_;
 };

@@ -18,7 +18,7 @@ struct NicLoad {
   /// A channel that sends nothing at present: it decides only where everything else is equal.
   static constexpr double kIdle = 1.0 / 65536;
 
-  /// Of this process: those that have their home there, and guests, also those that are on their way.
+  /// Of this process: those that have their home there, and those away from home, also while on their way.
   std::array<double, wire::kMaxNics> own{};
   /// Of the node's other processes, as far as they are seen.
   std::array<double, wire::kMaxNics> others{};
@@ -37,9 +37,9 @@ struct NicLoad {
   static constexpr double kLeastGain = 1.5;
 };
 
-/// When a guest moves to a less loaded NIC: not before there has been a better one for a while, which differs
-/// from guest to guest so that they do not all move at once; and twice as long after each move that was not
-/// long ago, so that rails that come and go do not keep it moving.
+/// When a channel that is away from home moves to a less loaded NIC: not before there has been a better one
+/// for a while, which differs from channel to channel so that they do not all move at once; and twice as long
+/// after each move that was not long ago, so that rails that come and go do not keep it moving.
 class SpreadTimer {
  public:
   /// `seed`: another one for each channel of the node.

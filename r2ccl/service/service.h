@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "r2ccl/channel/channel.h"
-#include "r2ccl/channel/node_demand.h"
 #include "r2ccl/channel/receiver.h"
 #include "r2ccl/control/socket.h"
+#include "r2ccl/service/node_demand.h"
 #include "r2ccl/trace/metrics.h"
 
 namespace r2ccl {
@@ -27,7 +27,7 @@ class Listener {
   /// A sending channel, by its process and its number there.
   using Sender = std::pair<uint64_t, uint32_t>;
   /// A sender whose hello has been taken: however often it says it, it has one channel.
-  struct Guest {
+  struct Caller {
     std::optional<uint32_t> channel;  ///< its number; it may have ended
     std::optional<uint64_t> attempt;  ///< number of the last hello
     std::unique_ptr<Error> refuse;    ///< set-up is over, and this is why it came to nothing
@@ -44,13 +44,13 @@ class Listener {
   std::mutex mutex;
   std::vector<std::shared_ptr<Channel>> arrived;  ///< ready, or failed with a reason
   bool closed = false;                            ///< nobody will take what arrives
-  std::map<Sender, Guest> guests;                 ///< service thread only
+  std::map<Sender, Caller> callers;               ///< service thread only
   uint64_t forget_at = ~uint64_t{0};              ///< the service's: when nobody asks for it any more
 };
 
 class Service {
  public:
-  explicit Service(Core& core) : core_(core) {}
+  explicit Service(ProcessContext& context) : context_(context) {}
   ~Service() { stop(); }
 
   /// Starts the thread. Needs the devices of the core to be open.
@@ -79,7 +79,7 @@ class Service {
   struct Entry {
     std::shared_ptr<Channel> channel;
     std::shared_ptr<Listener> listener;  // receivers, until they are ready
-    Listener::Guest* guest = nullptr;    // … and whose they are
+    Listener::Caller* caller = nullptr;  // … and whose they are
     int watched_fd = -1;
     uint32_t watched_connection = 0;
     bool watched_for_writing = false;
@@ -105,7 +105,7 @@ class Service {
   void accept_all(uint64_t now);
   void greet(uint64_t now);
   bool meet(Pending& pending);
-  void meet_again(Pending& pending, const Listener::Guest& guest);
+  void meet_again(Pending& pending, const Listener::Caller& caller);
   bool resume(Pending& pending);
   void settle(Entry& entry);
   Error nobody_listens() const;
@@ -121,10 +121,11 @@ class Service {
   std::vector<uint64_t> nic_guids() const;
   Urgency step_channels(const Tick& tick);
 
-  Core& core_;
+  ProcessContext& context_;
   std::thread thread_;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> stopped_{false};
+  static constexpr uint64_t kListenAgainNs = 50'000'000;
   std::atomic<uint64_t> listen_again_{0};  // now; when it cannot accept or be watched for lack of something
   bool scarce_told_ = false;
   control::Descriptor epoll_;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the sending channels of this process lie on its NICs, and, in mode 1 once one of them has left home,
-// those of the node's other processes: so that guests are spread over the NICs that are left.
+// those of the node's other processes: so that channels away from home are spread over the NICs that are
+// left.
 #include <algorithm>
 
 #include "r2ccl/base/clock.h"
-#include "r2ccl/channel/service.h"
+#include "r2ccl/service/service.h"
 
 namespace r2ccl {
 namespace {
@@ -16,13 +17,13 @@ constexpr uint64_t kCapacityLookNs = kNsPerMs;
 
 std::vector<uint64_t> Service::nic_guids() const {
   std::vector<uint64_t> guids;
-  for (const auto& device : core_.devices) guids.push_back(device.guid() ^ uint64_t(device.port()) << 56);
+  for (const auto& device : context_.devices) guids.push_back(device.guid() ^ uint64_t(device.port()) << 56);
   return guids;
 }
 
 const NicLoad& Service::load(bool shared) {
-  if (!shared && !core_.load_stale) return load_;
-  core_.load_stale = false;
+  if (!shared && !context_.load_stale) return load_;
+  context_.load_stale = false;
   const Tick tick{now_ns(), alive_};
   load_.own = {};
   load_.behind = {};
@@ -30,14 +31,14 @@ const NicLoad& Service::load(bool shared) {
   bool away = false;
   for (const Entry& entry : entries_)
     if (entry.channel->is_sender()) away |= entry.channel->add_to(load_, tick);
-  if (core_.balances() || (!node_load_ && !away)) return load_;
-  if (!node_load_) node_load_.emplace("load/" + core_.config.node_scope, core_.process, nic_guids());
+  if (context_.balances() || (!node_load_ && !away)) return load_;
+  if (!node_load_) node_load_.emplace("load/" + context_.config.node_scope, context_.process, nic_guids());
   if (!shared) return load_;
   balance::Demand own;
-  for (size_t nic = 0; nic < core_.devices.size(); ++nic)
+  for (size_t nic = 0; nic < context_.devices.size(); ++nic)
     if (load_.own[nic] > 0) own.add(0, nic, load_.own[nic]);
   const balance::Demand all = node_load_->exchange(own, tick.now);
-  for (size_t nic = 0; nic < core_.devices.size(); ++nic)
+  for (size_t nic = 0; nic < context_.devices.size(); ++nic)
     load_.others[nic] = std::max(0.0, all.on(nic) - own.on(nic));
   return load_;
 }
@@ -64,14 +65,15 @@ void Service::look_at_capacity(const Tick& tick) {
     lacking[size_t(entry.channel->home_nic())] += entry.channel->lacks_home();
   }
   double sum = 0, nominal = 0;
-  for (size_t nic = 0; nic < core_.devices.size(); ++nic) {
-    nominal += core_.capacities.nominal(nic);
+  for (size_t nic = 0; nic < context_.devices.size(); ++nic) {
+    nominal += context_.capacities.nominal(nic);
     const bool failed = homes[nic] > 0 && lacking[nic] == homes[nic];
-    const bool carries = !core_.nic_down[nic] && !core_.nic_unusable[nic] && !failed;
-    if (carries) sum += core_.capacities.nominal(nic) * core_.capacities.by_port(nic);
-    core_.nic_lacks[nic].store(carries ? 1 - core_.capacities.by_port(nic) : 1, std::memory_order_relaxed);
+    const bool carries = !context_.nic_down[nic] && !context_.nic_unusable[nic] && !failed;
+    if (carries) sum += context_.capacities.nominal(nic) * context_.capacities.by_port(nic);
+    context_.nic_lacks[nic].store(carries ? 1 - context_.capacities.by_port(nic) : 1,
+                                  std::memory_order_relaxed);
   }
-  if (nominal > 0) core_.node_capacity.store(sum / nominal, std::memory_order_relaxed);
+  if (nominal > 0) context_.node_capacity.store(sum / nominal, std::memory_order_relaxed);
 }
 
 }  // namespace r2ccl

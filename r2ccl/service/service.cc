@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "r2ccl/channel/service.h"
+#include "r2ccl/service/service.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -26,7 +26,6 @@ namespace {
 
 // The 'alive' clock advances at most this much per round: a round that took longer was our own pause.
 constexpr uint64_t kLongestStepNs = 2 * kNsPerMs;
-constexpr uint64_t kListenAgainNs = 50 * kNsPerMs;
 constexpr uint64_t kPortLookNs = 500 * kNsPerMs;
 constexpr int kRateLookMs = 25;
 constexpr long kHotPauseNs = 20'000;
@@ -55,17 +54,17 @@ void ask_for_short_slices() {
 }  // namespace
 
 Result<void> Service::start() {
-  if (core_.balances()) node_demand_.emplace(core_.config.node_scope, core_.process, nic_guids());
+  if (context_.balances()) node_demand_.emplace(context_.config.node_scope, context_.process, nic_guids());
   epoll_ = control::Descriptor(epoll_create1(EPOLL_CLOEXEC));
   wake_ = control::Descriptor(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!epoll_ || !wake_)
     return Error{ErrorCode::kSystem, std::string("epoll or eventfd: ") + std::strerror(errno)};
   bool watched = watch_fd(wake_.get(), kWake);
-  for (size_t i = 0; i < core_.devices.size(); ++i) {
-    const int fd = core_.devices[i].context()->async_fd;
+  for (size_t i = 0; i < context_.devices.size(); ++i) {
+    const int fd = context_.devices[i].context()->async_fd;
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);  // a stolen event must not stop this thread
     watched = watch_fd(fd, kNic + i) && watched;
-    if (const int removal = core_.devices[i].removal_fd(); removal >= 0)
+    if (const int removal = context_.devices[i].removal_fd(); removal >= 0)
       watched = watch_fd(removal, kRemoval + i) && watched;
   }
   if (!watched) return Error{ErrorCode::kSystem, std::string("epoll_ctl: ") + std::strerror(errno)};
@@ -96,7 +95,7 @@ void Service::stop() {
   } else {
     thread_.detach();
   }
-  core_.ended.store(true, std::memory_order_release);
+  context_.ended.store(true, std::memory_order_release);
 }
 
 void Service::kick() noexcept {
@@ -116,7 +115,8 @@ Result<control::Endpoint> Service::endpoint() {
   const std::lock_guard lock(mutex_);
   if (!listening_) {
     auto fd = control::listen_any(
-        {core_.config.socket_interface, core_.config.socket_family, core_.config.comm_id}, endpoint_);
+        {context_.config.socket_interface, context_.config.socket_family, context_.config.comm_id},
+        endpoint_);
     if (!fd) return fd.error();
     listening_ = std::move(*fd);
     control::close_in_child(listening_);
@@ -146,7 +146,7 @@ void Service::remove(uint64_t id) {
   const uint64_t now = now_ns();
   const std::lock_guard lock(mutex_);
   for (auto& listener : listeners_)
-    if (listener->id == id) listener->forget_at = now + nanoseconds(core_.config.connect_bound);
+    if (listener->id == id) listener->forget_at = now + nanoseconds(context_.config.connect_bound);
   std::erase_if(listeners_, [now](const auto& listener) { return listener->forget_at <= now; });
 }
 
@@ -180,7 +180,7 @@ void Service::run() {
     }
   }
   try {
-    for (const std::string& line : core_.incidents.due(Incidents::kAll))
+    for (const std::string& line : context_.failure_log.due(FailureLog::kAll))
       R2_WARN("NET/R2CCL: %s", line.c_str());
     if (metrics_) metrics_->write(now_ns(), true);
   } catch (const std::bad_alloc&) {  // then it is not told
@@ -195,7 +195,7 @@ Urgency Service::round(Urgency urgency) {
   const uint64_t now = now_ns();
   alive_ += std::min(now - last_round_, kLongestStepNs);
   last_round_ = now;
-  core_.load_stale = true;
+  context_.load_stale = true;
   const Tick tick{now, alive_};
   for (int i = 0; i < count; ++i) {
     const uint64_t what = events[i].data.u64;
@@ -223,21 +223,21 @@ Urgency Service::round(Urgency urgency) {
   if (!pending_.empty()) greet(now);
   look_at_downed_ports(tick);
   leave_unusable_nics(tick);
-  core_.workers->look(alive_, [this](int) { return nanoseconds(core_.config.fence_bound); });
+  context_.workers->look(alive_, [this](int) { return nanoseconds(context_.config.fence_bound); });
   // Registering much memory takes its time; where other calls do not return either, it is not that.
-  core_.registrars->look(alive_, [this](int nic) {
-    const uint64_t usual = nanoseconds(core_.config.register_bound);
-    return core_.workers->stuck(nic) ? std::min(usual, nanoseconds(core_.config.fail_bound)) : usual;
+  context_.registrars->look(alive_, [this](int nic) {
+    const uint64_t usual = nanoseconds(context_.config.register_bound);
+    return context_.workers->stuck(nic) ? std::min(usual, nanoseconds(context_.config.fail_bound)) : usual;
   });
   urgency = step_channels(tick);
-  for (const std::string& line : core_.incidents.due(now)) R2_WARN("NET/R2CCL: %s", line.c_str());
-  if (core_.incidents.open()) urgency = std::max(urgency, Urgency::kBusy);
-  if (core_.balances())
+  for (const std::string& line : context_.failure_log.due(now)) R2_WARN("NET/R2CCL: %s", line.c_str());
+  if (context_.failure_log.open()) urgency = std::max(urgency, Urgency::kBusy);
+  if (context_.balances())
     look_at_rates(tick);
   else
     look_at_load(tick);
-  if (core_.config.mode == Mode::kAllReduce) look_at_capacity(tick);
-  if (core_.workers->open_jobs() || core_.registrars->open_jobs())
+  if (context_.config.mode == Mode::kAllReduce) look_at_capacity(tick);
+  if (context_.workers->open_jobs() || context_.registrars->open_jobs())
     urgency = std::max(urgency, Urgency::kBusy);
   if (metrics_ && urgency != Urgency::kHot) metrics_->write(now);  // a fence does not wait for a file
   if (!pending_.empty()) urgency = std::max(urgency, Urgency::kWatching);
@@ -286,8 +286,8 @@ void Service::watch(Entry& entry) {
 
 Urgency Service::step_channels(const Tick& tick) {
   Urgency urgency = Urgency::kIdle;
-  core_.standbys = 0;
-  for (const Entry& entry : entries_) core_.standbys += entry.channel->standbys();
+  context_.standbys = 0;
+  for (const Entry& entry : entries_) context_.standbys += entry.channel->standbys();
   for (Entry& entry : entries_) {
     Channel& channel = *entry.channel;
     with(channel, [&] {
@@ -304,7 +304,7 @@ Urgency Service::step_channels(const Tick& tick) {
 }
 
 void Service::read_async_events(size_t nic, const Tick& tick) {
-  verbs::Device& device = core_.devices[nic];
+  verbs::Device& device = context_.devices[nic];
   ibv_async_event event;
   while (ibv_get_async_event(device.context(), &event) == 0) {
     const ibv_event_type type = event.event_type;
@@ -316,7 +316,7 @@ void Service::read_async_events(size_t nic, const Tick& tick) {
         if (event.element.port_num == device.port()) port_changed(nic, false, tick);
         break;
       case IBV_EVENT_DEVICE_FATAL:
-        ++core_.device_fatals[nic];
+        ++context_.device_fatals[nic];
         port_changed(nic, false, tick);
         for (Entry& entry : entries_) with(*entry.channel, [&] { entry.channel->device_fatal(int(nic)); });
         break;
@@ -340,40 +340,40 @@ void Service::read_async_events(size_t nic, const Tick& tick) {
 
 // It polls so for ever, and reads as EIO.
 void Service::device_gone(size_t nic, const Tick& tick) {
-  if (core_.device_gone[nic]) return;
-  core_.device_gone[nic] = true;
-  const verbs::Device& device = core_.devices[nic];
+  if (context_.device_gone[nic]) return;
+  context_.device_gone[nic] = true;
+  const verbs::Device& device = context_.devices[nic];
   for (const int fd : {device.context()->async_fd, device.removal_fd()})
     if (fd >= 0) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
   R2_WARN(
       "NET/R2CCL: NIC %s of %s is gone: its device was removed, or reset for good; it carries nothing any "
       "more",
-      device.name().c_str(), core_.host.c_str());
-  if (!core_.nic_down[nic]) {
-    core_.nic_down[nic] = true;
-    core_.nic_down_at[nic] = tick.now;
-    core_.capacities.forget(nic);
+      device.name().c_str(), context_.host.c_str());
+  if (!context_.nic_down[nic]) {
+    context_.nic_down[nic] = true;
+    context_.nic_down_at[nic] = tick.now;
+    context_.capacities.forget(nic);
     trace::Writer::instance().emit(trace::EventType::kNicDown, uint16_t(nic), 0,
                                    uint64_t(trace::DetectedBy::kEvent));
   }
-  core_.nic_unusable[nic] = true;  // see leave_unusable_nics()
-  core_.workers->let_go(int(nic));
+  context_.nic_unusable[nic] = true;  // see leave_unusable_nics()
+  context_.workers->let_go(int(nic));
 }
 
 void Service::port_changed(size_t nic, bool up, const Tick& tick) {
-  if (core_.nic_down[nic] == !up) return;
-  core_.nic_down[nic] = !up;
-  core_.nic_down_at[nic] = tick.now;
-  core_.capacities.forget(nic);
+  if (context_.nic_down[nic] == !up) return;
+  context_.nic_down[nic] = !up;
+  context_.nic_down_at[nic] = tick.now;
+  context_.capacities.forget(nic);
   trace::Writer::instance().emit(up ? trace::EventType::kNicUp : trace::EventType::kNicDown, uint16_t(nic), 0,
                                  uint64_t(trace::DetectedBy::kEvent));
   if (!left_[nic])
     for (Entry& entry : entries_)
       with(*entry.channel, [&] { entry.channel->nic_changed(int(nic), up, tick); });
-  if (!up && core_.incidents.open(int(nic))) return;  // which is told when it is over
-  R2_WARN("NET/R2CCL: port of NIC %s of %s %s", core_.devices[nic].name().c_str(), core_.host.c_str(),
+  if (!up && context_.failure_log.open(int(nic))) return;  // which is told when it is over
+  R2_WARN("NET/R2CCL: port of NIC %s of %s %s", context_.devices[nic].name().c_str(), context_.host.c_str(),
           up ? "is active again"
-             : (core_.resilient() ? "went down" : "went down; R2CC_MODE=0 does nothing about a port"));
+             : (context_.resilient() ? "went down" : "went down; R2CC_MODE=0 does nothing about a port"));
 }
 
 void Service::queue_pair_failed(const ibv_qp* pair, ibv_event_type event, const Tick& tick) {
@@ -383,27 +383,27 @@ void Service::queue_pair_failed(const ibv_qp* pair, ibv_event_type event, const 
 
 // An event may be lost; a port that was said to be down is looked at now and then.
 void Service::look_at_downed_ports(const Tick& tick) {
-  for (size_t nic = 0; nic < core_.devices.size(); ++nic) {
+  for (size_t nic = 0; nic < context_.devices.size(); ++nic) {
     std::shared_ptr<PortLook>& look = port_looks_[nic];
     if (!look || !look->job->done()) continue;
-    if (look->active && core_.nic_down[nic]) port_changed(nic, true, tick);
+    if (look->active && context_.nic_down[nic]) port_changed(nic, true, tick);
     look = nullptr;
   }
   if (tick.now < next_port_look_) return;
   next_port_look_ = tick.now + kPortLookNs;
-  for (size_t nic = 0; nic < core_.devices.size(); ++nic) {
-    if (!core_.nic_down[nic] || core_.device_gone[nic] || port_looks_[nic]) continue;
+  for (size_t nic = 0; nic < context_.devices.size(); ++nic) {
+    if (!context_.nic_down[nic] || context_.device_gone[nic] || port_looks_[nic]) continue;
     auto look = port_looks_[nic] = std::make_shared<PortLook>();
-    look->job = core_.workers->give(int(nic), "ibv_query_port", [look, nic, &core = core_] {
-      look->active = core.devices[nic].refresh_port(core.config);
+    look->job = context_.workers->give(int(nic), "ibv_query_port", [look, nic, &context = context_] {
+      look->active = context.devices[nic].refresh_port(context.config);
     });
   }
 }
 
 // Some buffer is not registered with them, so no channel can rely on them, whatever their ports say.
 void Service::leave_unusable_nics(const Tick& tick) {
-  for (size_t nic = 0; nic < core_.devices.size(); ++nic) {
-    if (left_[nic] || !core_.nic_unusable[nic]) continue;
+  for (size_t nic = 0; nic < context_.devices.size(); ++nic) {
+    if (left_[nic] || !context_.nic_unusable[nic]) continue;
     left_[nic] = true;
     for (Entry& entry : entries_)
       with(*entry.channel, [&] { entry.channel->nic_changed(int(nic), false, tick); });
@@ -425,39 +425,39 @@ void Service::look_at_rates(const Tick& tick) {
     node_demand_->tend();
     return;
   }
-  const balance::Demand before_demand = std::exchange(core_.demand, node_demand_->exchange(own, tick.now));
+  const balance::Demand before_demand = std::exchange(context_.demand, node_demand_->exchange(own, tick.now));
   std::array<double, wire::kMaxNics> part{};
-  for (size_t nic = 0; nic < core_.devices.size(); ++nic)
-    part[nic] = core_.demand.on(nic) > 0 ? own.on(nic) / core_.demand.on(nic) : 1;
+  for (size_t nic = 0; nic < context_.devices.size(); ++nic)
+    part[nic] = context_.demand.on(nic) > 0 ? own.on(nic) / context_.demand.on(nic) : 1;
   // Where others are not seen, a NIC that is home to none of ours counts as busy as those that are.
   if (!node_demand_->sees_others()) {
     double sum = 0, homes = 0;
-    for (size_t nic = 0; nic < core_.devices.size(); ++nic) sum += own.on(nic), homes += own.on(nic) > 0;
-    for (size_t nic = 0; nic < core_.devices.size(); ++nic)
-      if (core_.demand.on(nic) <= 0 && homes > 0) core_.demand.add(0, nic, sum / homes);
+    for (size_t nic = 0; nic < context_.devices.size(); ++nic) sum += own.on(nic), homes += own.on(nic) > 0;
+    for (size_t nic = 0; nic < context_.devices.size(); ++nic)
+      if (context_.demand.on(nic) <= 0 && homes > 0) context_.demand.add(0, nic, sum / homes);
   }
-  if (core_.demand != before_demand) ++core_.demand_version;
+  if (context_.demand != before_demand) ++context_.demand_version;
   std::array<balance::NicMeter::Reading, wire::kMaxNics> readings;
   std::array<bool, wire::kMaxNics> before{};
-  for (size_t nic = 0; nic < core_.devices.size(); ++nic) {
-    readings[nic] = core_.meters[nic].read();
-    before[nic] = core_.capacities.gray(nic);
+  for (size_t nic = 0; nic < context_.devices.size(); ++nic) {
+    readings[nic] = context_.meters[nic].read();
+    before[nic] = context_.capacities.gray(nic);
   }
-  const uint64_t planned = core_.planned_bytes.load(std::memory_order_relaxed);
-  if (!core_.capacities.take(readings, tick.now, part, planned)) return;
-  for (size_t nic = 0; nic < core_.devices.size(); ++nic) {
-    const bool gray = core_.capacities.gray(nic);
+  const uint64_t planned = context_.planned_bytes.load(std::memory_order_relaxed);
+  if (!context_.capacities.take(readings, tick.now, part, planned)) return;
+  for (size_t nic = 0; nic < context_.devices.size(); ++nic) {
+    const bool gray = context_.capacities.gray(nic);
     if (gray == before[nic]) continue;
-    const auto part = int(1000 * core_.capacities.relative(nic));
+    const auto part = int(1000 * context_.capacities.relative(nic));
     trace::Writer::instance().emit(gray ? trace::EventType::kNicGray : trace::EventType::kNicWell,
                                    uint16_t(nic), 0, uint64_t(part));
     if (gray)
       R2_WARN(
           "NET/R2CCL: NIC %s of %s carries %d %% of what its neighbours do; the others take over the rest",
-          core_.devices[nic].name().c_str(), core_.host.c_str(), part / 10);
+          context_.devices[nic].name().c_str(), context_.host.c_str(), part / 10);
     else
       R2_INFO("NET/R2CCL: NIC %s of %s carries as much as its neighbours again",
-              core_.devices[nic].name().c_str(), core_.host.c_str());
+              context_.devices[nic].name().c_str(), context_.host.c_str());
   }
 }
 

@@ -14,12 +14,12 @@
 #include "r2ccl/balance/meter.h"
 #include "r2ccl/balance/shares.h"
 #include "r2ccl/base/config.h"
-#include "r2ccl/channel/incidents.h"
-#include "r2ccl/channel/nic_load.h"
-#include "r2ccl/channel/nic_workers.h"
-#include "r2ccl/channel/turn.h"
 #include "r2ccl/control/socket.h"
+#include "r2ccl/health/failure_log.h"
 #include "r2ccl/health/probe_times.h"
+#include "r2ccl/path/nic_workers.h"
+#include "r2ccl/path/ownership.h"
+#include "r2ccl/protocol/nic_load.h"
 #include "r2ccl/protocol/wire.h"
 #include "r2ccl/trace/ring.h"
 #include "r2ccl/verbs/device.h"
@@ -34,7 +34,7 @@ struct Backup {
   bool crosses = false;  ///< … sockets
 };
 
-struct Core {
+struct ProcessContext {
   Config config;
   std::vector<verbs::Device> devices;        ///< at most wire::kMaxNics
   std::vector<std::vector<Backup>> backups;  ///< per NIC: the others, nearest first
@@ -78,7 +78,7 @@ struct Core {
     return it != unanswered.end() && now - it->second < 10'000'000'000;
   }
 
-  Incidents incidents;  ///< service thread only
+  FailureLog failure_log;  ///< service thread only
 
   /// Bit i: memory at that address is across sockets from NIC i, as far as is known. Any thread.
   std::function<uint8_t(const void*)> far_nics = [](const void*) { return uint8_t{0}; };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One path of a channel: an RC QP for data over one rail, and beside it a second QP that only ever reads
 // a word of the peer, to learn whether the rail works when the first one is silent, or a whole packet, to
-// prove that it carries those: where the MTU of a switch is too small, words pass. A path is opened,
+// prove that it carries those: where the MTU of a switch is too small, ACKs pass. A path is opened,
 // proved, used, fenced and destroyed; it is never used again after a fence (a late packet must not meet a
 // reused QP). The calls that a driver may keep are made by its NIC's worker, one at a time; while a path is
 // in those hands nobody else touches its data queue pair or completion queue.
@@ -17,9 +17,10 @@
 #include <utility>
 #include <vector>
 
-#include "r2ccl/channel/net.h"
-#include "r2ccl/channel/nic_workers.h"
-#include "r2ccl/channel/turn.h"
+#include "r2ccl/base/result.h"
+#include "r2ccl/path/nic_workers.h"
+#include "r2ccl/path/ownership.h"
+#include "r2ccl/protocol/limits.h"
 #include "r2ccl/protocol/migration.h"
 #include "r2ccl/protocol/wire.h"
 #include "r2ccl/trace/event.h"
@@ -55,9 +56,10 @@ enum class ProbeState : uint8_t { kIdle, kWaiting, kAnswered, kFailed };
 
 class Path {
  public:
-  /// Worst case: every open message in a piece per NIC, all replayed onto this path; and lines or words.
+  /// Worst case: every open message in one segment per NIC, all replayed onto this path; and CTS entries or
+  /// ACKs.
   static constexpr uint32_t kSendDepth = uint32_t(kMaxRequests) * wire::kMaxNics + wire::kRingLines;
-  /// A path carries a piece of each open message, twice over where a replay meets the original. More than
+  /// A path carries a segment of each open message, twice over where a replay meets the original. More than
   /// that come only when paths die one upon the other; then a NIC waits for the queue to be filled again
   /// (RNR).
   static constexpr uint32_t kReceiveDepth = 2 * wire::kRingLines;
@@ -89,7 +91,7 @@ class Path {
   Result<void> start_fence();
   /// The other way to fence, for a NIC that does not report flushes: without a QP nothing arrives either.
   /// What it had not reported counts as missing and is replayed. An error leaves things as they were. It is
-  /// the driver's word alone, which a device that has failed gives for nothing.
+  /// the driver's answer alone, which proves nothing once the device has failed.
   Result<void> fence_by_destroying();
   /// A provider whose receive queue lies in memory shared with the kernel (rxe) rings no bell for a receive
   /// request: one that is posted in ERR is flushed at the next move to ERR only. Elsewhere it changes
@@ -103,7 +105,7 @@ class Path {
   /// The last job, and what came of it. The service thread's, but for `outcome` while the job is not done.
   JobPtr job;
   Result<void> outcome;
-  bool in_hand() const { return job && !job->done(); }
+  bool worker_busy() const { return job && !job->done(); }
 
   /// A flushed sentinel has been polled.
   void sentinel(uint32_t which) { sentinels_ |= which; }
@@ -117,7 +119,7 @@ class Path {
   bool destroying_failed = false;
   /// A command was answered with EIO: the device is being removed, or has failed.
   std::atomic<bool> refused_with_eio{false};
-  /// Core::device_fatals when it was made.
+  /// ProcessContext::device_fatals when it was made.
   uint32_t device_fatals = 0;
 
   // --- probing; only the service thread ---
@@ -144,16 +146,16 @@ class Path {
   /// Is one of its queue pairs the object that an asynchronous event names?
   bool has(const ibv_qp* pair) const { return data.is(pair) || probe_pair_.is(pair) || flush_pair_.is(pair); }
 
-  // --- flushing what its NIC wrote into a GPU's memory; needs the channel's turn ---
+  // --- flushing what its NIC wrote into a GPU's memory; needs ownership of the channel ---
   /// It can: a queue pair of its own leads back to the same NIC.
   bool flushes() const { return bool(flush_pair_); }
   /// Has the NIC read a byte at `data`, under a key of its own. What it wrote before can then be seen. Needs
   /// !flush_under_way(). 0 or an errno.
-  int post_flush(const void* data, uint32_t rkey, uint64_t covers, HasTurn);
+  int post_flush(const void* data, uint32_t rkey, uint64_t covers, Owned);
   bool flush_under_way() const { return flush_covers_ != 0; }
   /// kIdle, kWaiting, or once what came of it: kAnswered with the `covers` it was posted with, or kFailed
   /// (`last_status` says why), after which there are no others.
-  ProbeState poll_flush(uint64_t& covers, HasTurn);
+  ProbeState poll_flush(uint64_t& covers, Owned);
   bool flush_failed = false;
   uint32_t id() const { return id_; }
   int local_nic() const { return local_nic_; }
@@ -180,19 +182,19 @@ class Path {
   std::vector<uint32_t> sizes;
   int metered = 0;
   /// It carries traffic and is to be left, and why.
-  struct Condemned {
+  struct Failure {
     trace::DetectedBy by;
     std::string why;
   };
-  std::optional<Condemned> condemned;
-  std::atomic<bool> is_condemned{false};  ///< the same for who has not got the turn
-  void condemn(trace::DetectedBy by, std::string why, HasTurn) {
-    condemned = {by, std::move(why)};
-    is_condemned.store(true, std::memory_order_relaxed);
+  std::optional<Failure> failure;
+  std::atomic<bool> is_failed{false};  ///< the same for threads that do not own the channel
+  void mark_failed(trace::DetectedBy by, std::string why, Owned) {
+    failure = {by, std::move(why)};
+    is_failed.store(true, std::memory_order_relaxed);
   }
-  void absolve(HasTurn) {
-    condemned.reset();
-    is_condemned.store(false, std::memory_order_relaxed);
+  void clear_failure(Owned) {
+    failure.reset();
+    is_failed.store(false, std::memory_order_relaxed);
   }
   /// The same of a probe; service thread only.
   ibv_wc_status probe_status = IBV_WC_SUCCESS;

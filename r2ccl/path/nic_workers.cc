@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "r2ccl/channel/nic_workers.h"
+#include "r2ccl/path/nic_workers.h"
 
 #include <fcntl.h>
 #include <pthread.h>

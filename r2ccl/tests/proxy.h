@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Test support: a middle box on the way from connecting ends to an acceptor. It passes bytes on, and cuts or
+// Test support: a middlebox on the way from connecting ends to an acceptor. It passes bytes on, and cuts or
 // swallows connections at the bytes it was told to. It counts what it did and keeps what connecting ends
 // said.
 #pragma once
@@ -39,7 +39,7 @@ inline control::Descriptor connection_to(const control::Endpoint& where) {
   return connected ? std::move(fd) : control::Descriptor();
 }
 
-enum class Deed : uint8_t {
+enum class Action : uint8_t {
   kPass,   ///< everything passes
   kClose,  ///< both sides are closed in order
   kReset,  ///< both sides are reset
@@ -48,15 +48,15 @@ enum class Deed : uint8_t {
 };
 /// What happens to one connection when `bytes` have passed in one direction.
 struct Plan {
-  Deed deed = Deed::kPass;
+  Action action = Action::kPass;
   bool to_acceptor = true;
   size_t bytes = 0;
 };
 
-class Middleman {
+class Proxy {
  public:
   /// Has an address where connections are refused until open() is called. To be made behind the last fork.
-  Middleman() {
+  Proxy() {
     door_ = control::Descriptor(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     sockaddr_in address{};
     address.sin_family = AF_INET;
@@ -73,12 +73,12 @@ class Middleman {
     if (listen(door_.get(), SOMAXCONN) != 0) throw std::runtime_error("the middle man cannot listen");
     thread_ = std::thread([this] { run(); });
   }
-  ~Middleman() {
+  ~Proxy() {
     stopping_ = true;
     if (thread_.joinable()) thread_.join();
   }
-  Middleman(const Middleman&) = delete;
-  Middleman& operator=(const Middleman&) = delete;
+  Proxy(const Proxy&) = delete;
+  Proxy& operator=(const Proxy&) = delete;
 
   const control::Endpoint& where() const { return where_; }
 
@@ -89,11 +89,11 @@ class Middleman {
     acceptor_ = acceptor;
     plans_ = std::move(plans);
     rest_ = rest;
-    deeds_ = 0;
+    actions_ = 0;
     heard_.clear();
   }
-  /// Deeds done since lead_to().
-  int deeds() const { return deeds_; }
+  /// Actions done since lead_to().
+  int actions() const { return actions_; }
   /// What connecting ends have said since lead_to(), one entry per connection.
   std::vector<std::vector<std::byte>> heard() const {
     const std::lock_guard lock(mutex_);
@@ -128,7 +128,7 @@ class Middleman {
       if (door_) fds.push_back({door_.get(), POLLIN, 0});
       for (const Passage& passage : passages_)
         for (const auto* fd : {&passage.near, &passage.far})
-          if (*fd && !(passage.done && passage.plan.deed == Deed::kHang))
+          if (*fd && !(passage.done && passage.plan.action == Action::kHang))
             fds.push_back({fd->get(), POLLIN, 0});
       if (poll(fds.data(), fds.size(), 5) <= 0) continue;
       for (Passage& passage : passages_) {
@@ -162,7 +162,7 @@ class Middleman {
   void pass(Passage& passage, bool to_acceptor) {
     const control::Descriptor& from = to_acceptor ? passage.near : passage.far;
     if (!from) return;
-    if (passage.done && passage.plan.deed == Deed::kHang) return;
+    if (passage.done && passage.plan.action == Action::kHang) return;
     std::byte bytes[4096];
     const ssize_t got = recv(from.get(), bytes, sizeof bytes, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
@@ -178,7 +178,7 @@ class Middleman {
     const control::Descriptor& to = to_acceptor ? passage.far : passage.near;
     if (passage.done || !to) return;  // kHalve: it comes to nothing
     size_t most = size_t(got);
-    const bool counts = passage.plan.deed != Deed::kPass && to_acceptor == passage.plan.to_acceptor;
+    const bool counts = passage.plan.action != Action::kPass && to_acceptor == passage.plan.to_acceptor;
     if (counts) most = std::min(most, passage.plan.bytes - passage.passed);
     // Should that side have ended, it shows when it is read.
     if (most > 0) [[maybe_unused]]
@@ -190,23 +190,23 @@ class Middleman {
 
   void act(Passage& passage) {
     passage.done = true;
-    switch (passage.plan.deed) {
-      case Deed::kPass:
+    switch (passage.plan.action) {
+      case Action::kPass:
         return;
-      case Deed::kClose:
+      case Action::kClose:
         passage.near = control::Descriptor();
         passage.far = control::Descriptor();
         break;
-      case Deed::kReset:
+      case Action::kReset:
         reset(passage);
         break;
-      case Deed::kHalve:
+      case Action::kHalve:
         passage.near = control::Descriptor();
         break;
-      case Deed::kHang:
+      case Action::kHang:
         break;
     }
-    ++deeds_;
+    ++actions_;
   }
 
   static void reset(Passage& passage) {
@@ -221,7 +221,7 @@ class Middleman {
   control::Descriptor door_;
   std::list<Passage> passages_;  // the thread's
   std::atomic<bool> stopping_{false}, shut_{false}, is_shut_{false};
-  std::atomic<int> deeds_{0};
+  std::atomic<int> actions_{0};
   mutable std::mutex mutex_;  // guards the following
   control::Endpoint acceptor_;
   std::deque<Plan> plans_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "r2ccl/channel/node_demand.h"
+#include "r2ccl/service/node_demand.h"
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "r2ccl/channel/path.h"
+#include "r2ccl/path/path.h"
 
 #include <sodium.h>
 #include <sys/mman.h>
@@ -170,7 +170,7 @@ ProbeState Path::poll_probe(uint64_t now) {
   return probe_state_;
 }
 
-int Path::post_flush(const void* data, uint32_t rkey, uint64_t covers, HasTurn) {
+int Path::post_flush(const void* data, uint32_t rkey, uint64_t covers, Owned) {
   // Where it lands nobody looks.
   const int error = flush_pair_.post_read(work(kWorkFlush, 0), &channel_memory->probe_landing[511], 1,
                                           memory_lkey, uint64_t(data), rkey);
@@ -178,7 +178,7 @@ int Path::post_flush(const void* data, uint32_t rkey, uint64_t covers, HasTurn) 
   return error;
 }
 
-ProbeState Path::poll_flush(uint64_t& covers, HasTurn) {
+ProbeState Path::poll_flush(uint64_t& covers, Owned) {
   if (flush_covers_ == 0) return ProbeState::kIdle;
   ibv_wc completion;
   const int count = flush_queue_.poll({&completion, 1});

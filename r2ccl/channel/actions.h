@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a channel carries out what conduct.h decides. One object for each event: what happened, and when. It
-// decides nothing of the protocol.
+// How a channel carries out what channel_end.h decides. One object for each event: what happened, and when.
+// It decides nothing of the protocol.
 #pragma once
 
 #include <algorithm>
@@ -13,10 +13,10 @@
 
 namespace r2ccl {
 
-class Channel::Deeds {
+class Channel::Actions {
  public:
-  explicit Deeds(Channel& channel, Tick tick = {}, trace::DetectedBy by = trace::DetectedBy::kNone,
-                 std::string why = {})
+  explicit Actions(Channel& channel, Tick tick = {}, trace::DetectedBy by = trace::DetectedBy::kNone,
+                   std::string why = {})
       : c_(channel), tick_(tick), by_(by), why_(std::move(why)) {}
 
   bool planned = false;  ///< the path that is left works
@@ -28,9 +28,9 @@ class Channel::Deeds {
     const Path* path = c_.find(id);
     return path ? std::optional(path->state) : std::nullopt;
   }
-  bool condemned(uint32_t id) const {
+  bool marked_failed(uint32_t id) const {
     const Path* path = c_.find(id);
-    return path && path->is_condemned.load(std::memory_order_relaxed);
+    return path && path->is_failed.load(std::memory_order_relaxed);
   }
   bool connected() const { return c_.status() != Status::kConnecting; }
   bool opening(uint32_t id) const { return c_.opening_.path == id; }
@@ -42,10 +42,10 @@ class Channel::Deeds {
 
   uint32_t active() const { return c_.active_ ? c_.active_->id() : 0; }
   bool ready() const { return c_.active_ && c_.status() == Status::kReady; }
-  bool acknowledges() const { return c_.core_.strict_ack(); }
+  bool acknowledges() const { return c_.context_.strict_ack(); }
   template <typename F>
   auto owning(F&& f) {
-    const TurnGuard turn(c_.turn_);
+    const OwnershipGuard owned(c_.ownership_);
     return f();
   }
 
@@ -61,17 +61,17 @@ class Channel::Deeds {
   void fence_given_up(uint32_t) { c_.fence_given_up(tick_); }
   void mark(uint32_t id) {
     Path& path = *c_.find(id);
-    const TurnGuard turn(c_.turn_);
-    if (!path.condemned) path.condemn(by_, why_, turn);
+    const OwnershipGuard owned(c_.ownership_);
+    if (!path.failure) path.mark_failed(by_, why_, owned);
     c_.suspected_.store(true, std::memory_order_release);
   }
   void drop(uint32_t id, bool tell) { c_.drop(id, tell); }
-  void forget(uint32_t id) { c_.bury(id); }
+  void forget(uint32_t id) { c_.retire(id); }
   void opening_refused(uint32_t) { c_.opening_failed("the peer gave it up", tick_); }
   void lane(uint32_t id) {
     Path& path = *c_.find(id);
     {
-      const TurnGuard turn(c_.turn_);
+      const OwnershipGuard owned(c_.ownership_);
       path.state = PathState::kLane;
       c_.lanes_.push_back(&path);
     }
@@ -81,21 +81,21 @@ class Channel::Deeds {
   }
   bool stand_by(uint32_t id) {
     Path& path = *c_.find(id);
-    const TurnGuard turn(c_.turn_);
-    if (path.condemned || (c_.sender_ && !c_.rests(path, turn))) return false;
+    const OwnershipGuard owned(c_.ownership_);
+    if (path.failure || (c_.sender_ && !c_.rests(path, owned))) return false;
     path.state = PathState::kStandby;
-    c_.remove_lane(path, turn);
+    c_.remove_lane(path, owned);
     return true;
   }
   void carry(uint32_t id) { c_.carry(*c_.find(id), tick_); }
 
-  void say_migrate(uint32_t id) {
+  void send_migrate(uint32_t id) {
     c_.send(wire::Type::kMigrate, wire::Migrate{c_.end_.epoch(), id, uint32_t(trace::DetectedBy::kPeer), 0});
   }
-  void say_drop(uint32_t id) { c_.send(wire::Type::kDrop, wire::PathMessage{id}); }
-  void say_use(uint32_t id) { c_.send(wire::Type::kUse, wire::Use{c_.end_.epoch(), id}); }
-  void say_lane(uint32_t id) { c_.send(wire::Type::kLane, wire::PathMessage{id}); }
-  void say_rest(uint32_t id) { c_.send(wire::Type::kRest, wire::PathMessage{id}); }
+  void send_drop(uint32_t id) { c_.send(wire::Type::kDrop, wire::PathMessage{id}); }
+  void send_use(uint32_t id) { c_.send(wire::Type::kUse, wire::Use{c_.end_.epoch(), id}); }
+  void send_lane(uint32_t id) { c_.send(wire::Type::kLane, wire::PathMessage{id}); }
+  void send_rest(uint32_t id) { c_.send(wire::Type::kRest, wire::PathMessage{id}); }
 
  protected:
   Channel& c_;
@@ -107,13 +107,13 @@ class Channel::Deeds {
 };
 
 /// The end of a fence.
-class Channel::FenceDeeds : public Channel::Deeds {
+class Channel::FenceActions : public Channel::Actions {
  public:
-  FenceDeeds(Channel& channel, HasTurn turn) : Deeds(channel), turn_(turn) {}
-  void say_fenced(bool stopped) { c_.say_fenced(stopped, turn_); }
+  FenceActions(Channel& channel, Owned owned) : Actions(channel), owned_(owned) {}
+  void send_fenced(bool stopped) { c_.send_fenced(stopped, owned_); }
 
  private:
-  const HasTurn turn_;
+  const Owned owned_;
 };
 
 }  // namespace r2ccl

@@ -16,10 +16,10 @@
 #include <optional>
 
 #include "r2ccl/base/log.h"
-#include "r2ccl/channel/net.h"
-#include "r2ccl/channel/registrations.h"
 #include "r2ccl/channel/sender.h"
-#include "r2ccl/channel/service.h"
+#include "r2ccl/path/registrations.h"
+#include "r2ccl/service/net.h"
+#include "r2ccl/service/service.h"
 #include "r2ccl/topology/topology.h"
 
 namespace r2ccl {
@@ -65,10 +65,10 @@ class Runtime final : public Net {
     if (const int error = ibv_fork_init(); error != 0)
       R2_WARN("NET/R2CCL: ibv_fork_init: %s; do not fork while the job runs", std::strerror(error));
     check_locked_memory();
-    Core& core = runtime->core_;
-    core.config = std::move(*config);
-    for (const std::string& warning : core.config.warnings) R2_WARN("NET/R2CCL: %s", warning.c_str());
-    auto devices = verbs::Device::open_all(core.config);
+    ProcessContext& context = runtime->context_;
+    context.config = std::move(*config);
+    for (const std::string& warning : context.config.warnings) R2_WARN("NET/R2CCL: %s", warning.c_str());
+    auto devices = verbs::Device::open_all(context.config);
     if (!devices) return devices.error();
     if (devices->size() > size_t(wire::kMaxNics)) {
       R2_WARN("NET/R2CCL: %zu NICs found, the first %d are used; NCCL_IB_HCA chooses others", devices->size(),
@@ -77,23 +77,23 @@ class Runtime final : public Net {
     }
     for (const auto& device : *devices)
       if (auto ok = check_limits(device); !ok) return ok.error();
-    core.devices = std::move(*devices);
+    context.devices = std::move(*devices);
     runtime->dma_bufs_ =
-        core.config.gpu_direct && std::all_of(core.devices.begin(), core.devices.end(),
-                                              [](const auto& nic) { return nic.takes_dma_bufs(); });
+        context.config.gpu_direct && std::all_of(context.devices.begin(), context.devices.end(),
+                                                 [](const auto& nic) { return nic.takes_dma_bufs(); });
     std::vector<std::string> names;
-    for (const auto& device : core.devices) names.push_back(device.name());
+    for (const auto& device : context.devices) names.push_back(device.name());
     std::vector<double> nominal;
-    for (const auto& device : core.devices) {
+    for (const auto& device : context.devices) {
       nominal.push_back(std::max(1, device.speed_mbps()));
       runtime->speeds_mbps_.push_back(device.speed_mbps());
     }
-    core.capacities = balance::Capacities(nominal);
+    context.capacities = balance::Capacities(nominal);
     if (auto looked = runtime->look_at_topology(names); !looked) return looked.error();
     for (int nic = 0; nic < int(names.size()); ++nic) {
-      core.backups.emplace_back();
+      context.backups.emplace_back();
       for (const int other : runtime->topology_->backup_order(nic))
-        core.backups.back().push_back(
+        context.backups.back().push_back(
             {other, int(runtime->topology_->between(nic, other)),
              runtime->topology_->between(nic, other) == topology::Distance::kCross});
     }
@@ -101,23 +101,23 @@ class Runtime final : public Net {
     gethostname(host, sizeof host - 1);
     // Ranks that share a host but not a node are told apart by what their fabric calls them.
     const char* node = std::getenv("R2CC_NODE_NAME");
-    core.host = node && *node ? node : host;
-    randombytes_buf(&core.process, sizeof core.process);
-    core.kick = [service = &runtime->service_] { service->kick(); };
-    core.workers = std::make_unique<NicWorkers>("r2ccl-nic", names, core.kick);
-    core.registrars = std::make_unique<NicWorkers>("r2ccl-reg", names, [] {});
-    core.endpoint = [service = &runtime->service_] { return service->endpoint(); };
-    core.load = [service = &runtime->service_](bool shared) -> const NicLoad& {
+    context.host = node && *node ? node : host;
+    randombytes_buf(&context.process, sizeof context.process);
+    context.kick = [service = &runtime->service_] { service->kick(); };
+    context.workers = std::make_unique<NicWorkers>("r2ccl-nic", names, context.kick);
+    context.registrars = std::make_unique<NicWorkers>("r2ccl-reg", names, [] {});
+    context.endpoint = [service = &runtime->service_] { return service->endpoint(); };
+    context.load = [service = &runtime->service_](bool shared) -> const NicLoad& {
       return service->load(shared);
     };
-    if (!core.config.metrics_file.empty()) {
-      runtime->metrics_.emplace(core.config.metrics_file, names);
+    if (!context.config.metrics_file.empty()) {
+      runtime->metrics_.emplace(context.config.metrics_file, names);
       runtime->service_.set_metrics(*runtime->metrics_);
     }
     if (auto started = runtime->service_.start(); !started) return started.error();
     if (runtime->metrics_) trace::Writer::instance().feed(*runtime->metrics_);
-    R2_INFO("NET/R2CCL: mode %s, %zu NICs, strict acknowledgement %s", name(core.config.mode),
-            core.devices.size(), core.strict_ack() ? "on" : "off");
+    R2_INFO("NET/R2CCL: mode %s, %zu NICs, strict acknowledgement %s", name(context.config.mode),
+            context.devices.size(), context.strict_ack() ? "on" : "off");
     return runtime;
   }
 
@@ -125,14 +125,14 @@ class Runtime final : public Net {
 
   void stop() {
     service_.stop();
-    if (core_.workers) core_.workers->stop();
-    if (core_.registrars) core_.registrars->stop();
+    if (context_.workers) context_.workers->stop();
+    if (context_.registrars) context_.registrars->stop();
   }
 
-  int devices() const override { return int(core_.devices.size()); }
+  int devices() const override { return int(context_.devices.size()); }
 
   NicProperties properties(int device) const override {
-    const verbs::Device& nic = core_.devices[size_t(device)];
+    const verbs::Device& nic = context_.devices[size_t(device)];
     NicProperties out;
     out.name = nic.name();
     out.pci_path = topology_->pci_path(device);
@@ -140,14 +140,14 @@ class Runtime final : public Net {
     out.port = nic.port();
     out.speed_mbps = speeds_mbps_[size_t(device)];
     out.max_channels = std::max(1, nic.limits().max_qp / 4);
-    out.gpu_memory = core_.config.gpu_direct;
+    out.gpu_memory = context_.config.gpu_direct;
     out.dma_buf = dma_bufs_;
     return out;
   }
 
-  double node_capacity() const override { return core_.node_capacity.load(std::memory_order_relaxed); }
+  double node_capacity() const override { return context_.node_capacity.load(std::memory_order_relaxed); }
   double nic_capacity(int device) const override {
-    return 1 - core_.nic_lacks[size_t(device)].load(std::memory_order_relaxed);
+    return 1 - context_.nic_lacks[size_t(device)].load(std::memory_order_relaxed);
   }
 
   Result<Listener*> listen(int device, void* memory) override {
@@ -161,7 +161,7 @@ class Runtime final : public Net {
     wire::Handle handle{};
     handle.magic = wire::kHandleMagic;
     handle.version = wire::kWireVersion;
-    handle.mode = uint8_t(core_.config.mode);
+    handle.mode = uint8_t(context_.config.mode);
     handle.where = *where;
     handle.listener = listener->id;
     handle.token = listener->token;
@@ -183,7 +183,7 @@ class Runtime final : public Net {
       std::memcpy(memory, &handle, sizeof handle);
     };
     if (handle.connect_state == 0) {
-      auto sender = Sender::start(core_, device, handle);
+      auto sender = Sender::start(context_, device, handle);
       if (!sender) return sender.error();
       const std::lock_guard lock(mutex_);
       std::erase_if(connecting_, [](const auto& known) { return known.second.expired(); });
@@ -204,7 +204,7 @@ class Runtime final : public Net {
       remember(0);
       if (given_up || !channel->take())
         return Error{ErrorCode::kSystem, "nobody had asked for this connection for " +
-                                             std::to_string(core_.config.connect_bound.count()) +
+                                             std::to_string(context_.config.connect_bound.count()) +
                                              " ms (R2CC_CONNECT_MS), so it was given up"};
       channels_.push_back(channel);
     }
@@ -255,7 +255,7 @@ class Runtime final : public Net {
 
   Result<Registration*> reg(Channel* channel, void* data, size_t bytes, const BufferMemory& memory) override {
     if (auto ok = usable(0); !ok) return ok.error();
-    if ((memory.kind == BufferMemory::Kind::kGpu && !core_.config.gpu_direct) ||
+    if ((memory.kind == BufferMemory::Kind::kGpu && !context_.config.gpu_direct) ||
         (memory.kind == BufferMemory::Kind::kDmaBuf && !dma_bufs_))
       return Error{ErrorCode::kInvalidArgument,
                    "only host memory can be registered: R2CC_GPU_DIRECT=1 offers GPU memory, and dma-bufs "
@@ -282,18 +282,18 @@ class Runtime final : public Net {
   }
 
  private:
-  Runtime() : service_(core_), registrations_(core_) {}
+  Runtime() : service_(context_), registrations_(context_) {}
 
   Result<void> look_at_topology(const std::vector<std::string>& names) {
-    const std::string& file = core_.config.topology_file;
+    const std::string& file = context_.config.topology_file;
     auto found = file.empty() ? Result<topology::Topology>(topology::Topology::of_machine(names))
                               : topology::Topology::from_file(file, names);
     if (!found) return found.error();
     topology_.emplace(std::move(*found));
-    core_.far_nics = [this](const void* memory) {
+    context_.far_nics = [this](const void* memory) {
       uint8_t far = 0;
-      if (!core_.balances()) return far;
-      const int told = core_.config.memory_node;
+      if (!context_.balances()) return far;
+      const int told = context_.config.memory_node;
       bool known = false;
       for (int nic = 0; nic < devices() && !known; ++nic) known = topology_->numa_node(nic) >= 0;
       if (!known) return far;
@@ -328,7 +328,7 @@ class Runtime final : public Net {
     return error;
   }
 
-  Core core_;
+  ProcessContext context_;
   std::optional<topology::Topology> topology_;
   std::optional<trace::Metrics> metrics_;  // the trace writer knows it, too: it stays as long as the Runtime
   Service service_;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Paths out of use. Destroying queue pairs and taking registrations away can take a driver milliseconds, and
-// neither a migration nor the service thread's other channels must wait for it: a path is buried, kept for a
+// neither a migration nor the service thread's other channels must wait for it: a path is retired, kept for a
 // while (a probe that was given up may still be answered, and the peer may have to be fenced after all), and
 // then destroyed by its NIC's worker. The service thread's.
 //
-// Where memory is short, bury() and destroy() throw std::bad_alloc, and the path is still the caller's: it is
-// never destroyed by the unwinding, on the service thread or under a worker that has it.
+// Where memory is short, retire() and destroy() throw std::bad_alloc, and the path is still the caller's: it
+// is never destroyed by the unwinding, on the service thread or under a worker that has it.
 #pragma once
 
 #include <array>
@@ -14,16 +14,16 @@
 #include <memory>
 #include <vector>
 
-#include "r2ccl/channel/nic_workers.h"
-#include "r2ccl/channel/path.h"
+#include "r2ccl/path/nic_workers.h"
+#include "r2ccl/path/path.h"
 
 namespace r2ccl {
 
-class Graveyard {
+class RetiredPaths {
  public:
   using PathPtr = std::unique_ptr<Path>;
   /// A path that is being destroyed.
-  struct Grave {
+  struct Destruction {
     uint32_t path;
     int nic;
     JobPtr job;
@@ -35,36 +35,38 @@ class Graveyard {
     uint32_t device_fatals;  ///< Path::device_fatals
   };
 
-  explicit Graveyard(const std::array<uint32_t, wire::kMaxNics>& device_fatals)
+  explicit RetiredPaths(const std::array<uint32_t, wire::kMaxNics>& device_fatals)
       : device_fatals_(device_fatals) {}
 
-  /// Keeps `path` until `keep_until` (CLOCK_MONOTONIC, ns), or until dig() finds too many.
-  void bury(PathPtr&& path, uint64_t keep_until);
+  /// Keeps `path` until `keep_until` (CLOCK_MONOTONIC, ns), or until destroy_expired() finds too many.
+  void retire(PathPtr&& path, uint64_t keep_until);
   /// Takes out one that is still whole; nullptr: it is not here, or is being destroyed.
-  PathPtr exhume(uint32_t id);
+  PathPtr reclaim(uint32_t id);
   /// Paths that are still whole, the oldest first.
-  const std::vector<PathPtr>& buried() const { return buried_; }
+  const std::vector<PathPtr>& retired() const { return retired_; }
   /// Begins to destroy the oldest, when its time is over and `calm` (a search for a path needs the workers),
   /// or when they pile up until the NIC might have no room for new ones.
-  void dig(NicWorkers& workers, uint64_t now, bool calm);
+  void destroy_expired(NicWorkers& workers, uint64_t now, bool calm);
   /// Begins to destroy `path` now. A queue pair that the driver will not give up keeps everything it may
   /// touch.
   void destroy(NicWorkers& workers, PathPtr&& path);
   void destroy_all(NicWorkers& workers);
   /// nullptr: none of that number is being destroyed (any more).
-  const Grave* grave_of(uint32_t id) const;
+  const Destruction* destruction_of(uint32_t id) const;
   /// Those under way, and those that were refused.
-  const std::vector<Grave>& graves() const { return graves_; }
+  const std::vector<Destruction>& destructions() const { return destructions_; }
   /// Are all gone, as far as they can go? A NIC that is stuck is not waited for.
   bool closed(const NicWorkers& workers) const;
   /// Its device has failed since it was made: that it is destroyed proves nothing.
-  bool doubtful(const Grave& grave) const { return grave.device_fatals != device_fatals_[size_t(grave.nic)]; }
+  bool doubtful(const Destruction& destruction) const {
+    return destruction.device_fatals != device_fatals_[size_t(destruction.nic)];
+  }
 
  private:
-  const std::array<uint32_t, wire::kMaxNics>& device_fatals_;  // Core's
-  static constexpr size_t kMostBuried = 8;
-  std::vector<PathPtr> buried_;
-  std::vector<Grave> graves_;
+  const std::array<uint32_t, wire::kMaxNics>& device_fatals_;  // ProcessContext's
+  static constexpr size_t kMostRetired = 8;
+  std::vector<PathPtr> retired_;
+  std::vector<Destruction> destructions_;
 };
 
 }  // namespace r2ccl

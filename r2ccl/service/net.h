@@ -12,6 +12,9 @@
 
 #include "r2ccl/base/log.h"
 #include "r2ccl/base/result.h"
+#include "r2ccl/channel/test_outcome.h"
+#include "r2ccl/path/buffer_memory.h"
+#include "r2ccl/protocol/limits.h"
 
 namespace r2ccl {
 
@@ -19,18 +22,6 @@ class Listener;
 class Channel;       ///< one direction between two ranks: NCCL's send comm or recv comm
 class Registration;  ///< a buffer registered on every NIC that may carry it
 class Request;       ///< one isend or irecv in flight
-
-/// What a buffer's memory is, and how NICs get at it.
-struct BufferMemory {
-  enum class Kind : uint8_t {
-    kHost,
-    kGpu,     ///< by its address alone: the kernel has a module that knows the GPU's memory
-    kDmaBuf,  ///< GPU memory by a descriptor
-  };
-  Kind kind = Kind::kHost;
-  int fd = -1;          ///< kDmaBuf; stays the caller's, who may close it after reg()
-  uint64_t offset = 0;  ///< kDmaBuf: bytes of it before the buffer
-};
 
 /// What NCCL wants to know of a NIC.
 struct NicProperties {
@@ -46,15 +37,8 @@ struct NicProperties {
 };
 
 inline constexpr size_t kHandleBytes = 128;  ///< NCCL_NET_HANDLE_MAXSIZE
-inline constexpr int kMaxRequests =
-    32;  ///< requests in flight per channel (NCCL_NET_MAX_REQUESTS, maxRecvs 1)
 inline constexpr size_t kMaxMessageBytes = size_t{1}
                                            << 30;  ///< maxP2pBytes: test and iflush sizes are still int
-
-struct TestOutcome {
-  bool done = false;
-  size_t bytes = 0;  ///< of a receive: what the sender sent
-};
 
 class Net {
  public:

@@ -3,29 +3,28 @@
 // one: written once, for the channel, which carries it out with NICs and threads, and for the exploration in
 // tests/model, which carries it out in a world of its own. Pure. PROTOCOL.md gives the reason of each rule.
 //
-// A Host is an end's other half. It tells:
-//   bool holds(Rule)                       true, but for the exploration of what happens without a rule
-//   std::optional<PathState> state(path)   nothing: this end does not know the path, or has given it up
-//   bool condemned(path)                   it carries, and is left when the migration under way is over
-//   bool connected()                       some path has been in use before
-//   bool opening(path)                     sender: it is being opened
-//   bool another_stands_by(path)
+// A Host is an end's other half. It answers:
+//   holds(Rule)               true, but for the exploration of what happens without a rule
+//   state(path)               std::optional<PathState>; nothing: unknown at this end, or given up
+//   marked_failed(path)       it carries, and is left when the migration under way is over
+//   connected()               some path has been in use before
+//   opening(path)             sender: it is being opened
+//   another_stands_by(path)
+//   may_leave()               false: it has failed, or has no path
 // and carries out:
-//   bool may_leave()                       false: it has failed, or has no path
-//   void leaving(path, target)             notes why, before anything happens
-//   void fence(path, tell)                 stops what carried; `tell`: and says kMigrate
-//   void fence_given_up(path)              stops what is left of a path that was given up
-//   void mark(path)                        condemns it
-//   void drop(path, tell)                  gives up one that stands by; `tell`: and says kDrop
-//   void forget(path)                      puts away what is being fenced for nobody
-//   void opening_refused(path)
-//   void lane(path)                        it carries segments beside the active one
-//   bool stand_by(path)                    and does no longer; false, and nothing changes: it is condemned,
-//   or, at
-//                                          the sender, something that it carried is not over (sent.h)
-//   void carry(path)                       it is the active one from here on; what was lost is sent again
-//   void say_migrate(path), say_drop(path), say_use(path), say_lane(path), say_rest(path)
-//   void say_fenced(stopped)               receiver: with its ledger
+//   leaving(path, target)     notes why, before anything happens
+//   fence(path, tell)         stops what carried; `tell`: and sends kMigrate
+//   fence_given_up(path)      stops what is left of a path that was given up
+//   mark(path)                marks it failed
+//   drop(path, tell)          gives up one that stands by; `tell`: and sends kDrop
+//   forget(path)              retires what is being fenced for nobody
+//   opening_refused(path)
+//   lane(path)                it carries segments beside the active one
+//   stand_by(path)            it no longer does. False, and nothing changes: it is marked failed, or the
+//                             sender still waits for something that it carried (sent.h)
+//   carry(path)               it is the active one from here on; what was lost is sent again
+//   send_migrate(path), send_drop(path), send_use(path), send_lane(path), send_rest(path)
+//   send_fenced(stopped)      receiver: with its ledger
 // sending.h and receiving.h have what only one of the ends does.
 #pragma once
 
@@ -38,9 +37,9 @@
 namespace r2ccl {
 
 template <class Host>
-class Conduct {
+class ChannelEnd {
  public:
-  Conduct(MigrationEnd& end, Host& host) : end_(end), host_(host) {}
+  ChannelEnd(MigrationEnd& end, Host& host) : end_(end), host_(host) {}
 
   // --- this end
   /// It leaves `path`, which carries; `target`: where to, 0: to whatever works.
@@ -51,26 +50,26 @@ class Conduct {
     host_.fence(path, true);
   }
   /// A path that carries has failed: it is left now, or as soon as the migration under way is over.
-  void condemn(uint32_t path) {
+  void mark_failed(uint32_t path) {
     if (end_.phase() == Phase::kRunning)
       leave(path);
-    else if (carries(path) && !host_.condemned(path))
+    else if (carries(path) && !host_.marked_failed(path))
       host_.mark(path);
   }
   /// The sender, who decides, or the receiver, who has been told, uses `path`. Said before anything is
   /// posted: what then fails on this path is a matter of the next epoch.
   void use(uint32_t path) {
-    if (end_.sender()) host_.say_use(path);
+    if (end_.sender()) host_.send_use(path);
     host_.carry(path);
   }
   /// What was left is fenced here, be it after cannot_fence().
   void fenced() {
-    host_.say_fenced(true);
+    host_.send_fenced(true);
     end_.fenced();
   }
   /// It cannot be fenced here. What has been seen by now is what this end has said.
   void cannot_fence() {
-    host_.say_fenced(false);
+    host_.send_fenced(false);
     end_.cannot_fence();
   }
   /// Sender, when what was left is fenced: the path that carries from here on, 0: any that works. `active`:
@@ -82,32 +81,32 @@ class Conduct {
   /// Sender: a path that stands by carries segments, too.
   void start_lane(uint32_t path) {
     host_.lane(path);
-    host_.say_lane(path);
+    host_.send_lane(path);
   }
   /// … and stands by again; one of those is enough. False: not yet.
   bool rest_lane(uint32_t path) {
     if (!host_.stand_by(path)) return false;
-    host_.say_rest(path);
+    host_.send_rest(path);
     if (host_.another_stands_by(path)) host_.drop(path, true);
     return true;
   }
 
   // --- the peer
-  void hear_migrate(uint32_t epoch, uint32_t path) {
+  void on_migrate(uint32_t epoch, uint32_t path) {
     if (!host_.holds(Rule::kSenderFirst) && epoch == end_.epoch()) return;
     switch (
         end_.peer_leaves(host_.holds(Rule::kMigrateEpoch) ? epoch : end_.epoch() + 1, path, carries(path))) {
-      case Verdict::kFenceActive:
+      case MigrateReply::kFenceActive:
         return host_.fence(path, false);
-      case Verdict::kFenceGivenUp:
+      case MigrateReply::kFenceGivenUp:
         return host_.fence_given_up(path);
-      case Verdict::kOther: {
-        if (carries(path)) return condemn(path);
+      case MigrateReply::kOther: {
+        if (carries(path)) return mark_failed(path);
         if (!host_.holds(Rule::kYielded)) return;
         const auto state = host_.state(path);
         if (state == PathState::kStandby) return host_.drop(path, true);
         // Given up before: the receiver, who has yielded when it hears this, has it fenced for nobody.
-        if (!state) host_.say_drop(path);
+        if (!state) host_.send_drop(path);
         return;
       }
       default:
@@ -115,25 +114,25 @@ class Conduct {
     }
   }
   /// True: it counts, and so does the ledger that comes with it.
-  bool hear_fenced(uint32_t epoch, uint32_t path, bool stopped) {
+  bool on_fenced(uint32_t epoch, uint32_t path, bool stopped) {
     return end_.peer_has_fenced(
         host_.holds(Rule::kFencedEpoch) ? epoch : end_.epoch(),
         host_.holds(Rule::kFencedEpoch) && host_.holds(Rule::kFencedPath) ? path : end_.leaving(), stopped);
   }
-  void hear_use(uint32_t epoch, uint32_t path) {
+  void on_use(uint32_t epoch, uint32_t path) {
     const bool can = host_.state(path) == PathState::kStandby || carries(path);
     switch (
         end_.peer_uses(host_.holds(Rule::kUseEpoch) ? epoch : end_.epoch(), path, can, host_.connected())) {
-      case Verdict::kUse:
+      case MigrateReply::kUse:
         return use(path);
-      case Verdict::kFenceGivenUp:
-        host_.say_migrate(path);
+      case MigrateReply::kFenceGivenUp:
+        host_.send_migrate(path);
         return host_.fence_given_up(path);
       default:
         return;
     }
   }
-  void hear_drop(uint32_t path) {
+  void on_drop(uint32_t path) {
     const auto state = host_.state(path);
     if (!state) return;
     if (host_.opening(path)) return host_.opening_refused(path);
@@ -142,16 +141,16 @@ class Conduct {
         if (path != end_.leaving()) host_.forget(path);
         return;
       case AfterDrop::kLeave:
-        if (state == PathState::kActive || host_.holds(Rule::kLaneGivenUp)) condemn(path);
+        if (state == PathState::kActive || host_.holds(Rule::kLaneGivenUp)) mark_failed(path);
         return;
       case AfterDrop::kDrop:
         return host_.drop(path, false);
     }
   }
-  void hear_lane(uint32_t path) {  // one that was given up: the sender hears of it, and leaves it
+  void on_lane(uint32_t path) {  // one that was given up: the sender hears of it, and leaves it
     if (!end_.sender() && host_.state(path) == PathState::kStandby) host_.lane(path);
   }
-  void hear_rest(uint32_t path) {  // of one that is condemned the sender is being told
+  void on_rest(uint32_t path) {  // of one that is marked failed the sender is being told
     if (!end_.sender() && host_.state(path) == PathState::kLane) (void)host_.stand_by(path);
   }
 

@@ -13,13 +13,12 @@
 #include "r2ccl/base/clock.h"
 #include "r2ccl/base/log.h"
 #include "r2ccl/channel/receiver.h"
-#include "r2ccl/channel/service.h"
+#include "r2ccl/service/service.h"
 
 namespace r2ccl {
 namespace {
 
 constexpr uint64_t kHelloBoundNs = 10'000 * kNsPerMs;
-constexpr uint64_t kListenAgainNs = 50 * kNsPerMs;
 constexpr size_t kHelloFrameBytes = control::kHeaderBytes + sizeof(wire::Hello);
 constexpr size_t kMostPending = 4096;
 
@@ -51,7 +50,7 @@ void Service::accept_all(uint64_t now) {
       }
       return;
     }
-    control::tune(fd, core_.silence());
+    control::tune(fd, context_.silence());
     if (pending_.size() < kMostPending)
       pending_.push_back({control::Stream(control::Descriptor(fd)), now});
     else
@@ -89,21 +88,21 @@ bool Service::meet(Pending& pending) {
   }
   const auto hello = first->message.as<wire::Hello>();
   if (!hello) return true;
-  const auto found = listener->guests.try_emplace({hello.value().process, hello.value().channel}).first;
-  Listener::Guest& guest = found->second;
-  const bool is_new = !guest.channel && !guest.refuse;
-  if (guest.attempt && first->attempt <= *guest.attempt) return true;  // an old hello changes nothing
-  guest.attempt = first->attempt;
-  if (is_new && listener->is_closed()) guest.refuse = std::make_unique<Error>(nobody_listens());
-  if (guest.refuse) {
-    refuse(pending.stream, listener->token, *guest.refuse);
+  const auto found = listener->callers.try_emplace({hello.value().process, hello.value().channel}).first;
+  Listener::Caller& caller = found->second;
+  const bool is_new = !caller.channel && !caller.refuse;
+  if (caller.attempt && first->attempt <= *caller.attempt) return true;  // an old hello changes nothing
+  caller.attempt = first->attempt;
+  if (is_new && listener->is_closed()) caller.refuse = std::make_unique<Error>(nobody_listens());
+  if (caller.refuse) {
+    refuse(pending.stream, listener->token, *caller.refuse);
   } else if (!is_new) {
-    meet_again(pending, guest);
+    meet_again(pending, caller);
   } else {
     auto channel =
-        std::make_shared<Receiver>(core_, listener->nic, std::move(pending.stream), listener->token);
-    entries_.push_back({channel, listener, &guest});
-    guest.channel = channel->number();
+        std::make_shared<Receiver>(context_, listener->nic, std::move(pending.stream), listener->token);
+    entries_.push_back({channel, listener, &caller});
+    caller.channel = channel->number();
     with(*channel, [&] { channel->on_socket({now_ns(), alive_}); });
     watch(entries_.back());
   }
@@ -111,16 +110,17 @@ bool Service::meet(Pending& pending) {
 }
 
 // The sender has not heard the answer to its hello. If it is known to have heard it, nothing changes.
-void Service::meet_again(Pending& pending, const Listener::Guest& guest) {
+void Service::meet_again(Pending& pending, const Listener::Caller& caller) {
   const auto entry = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& candidate) {
-    return candidate.channel->number() == guest.channel;
+    return candidate.channel->number() == caller.channel;
   });
   if (entry == entries_.end()) return;
   if (entry->channel->reconnected(std::move(pending.stream), {now_ns(), alive_})) watch(*entry);
 }
 
 Error Service::nobody_listens() const {
-  return Error{ErrorCode::kPeerGone, core_.host + " has closed the listener; nobody accepts there any more"};
+  return Error{ErrorCode::kPeerGone,
+               context_.host + " has closed the listener; nobody accepts there any more"};
 }
 
 // A peer whose connection broke. A stranger finds nothing changed.
@@ -129,7 +129,7 @@ bool Service::resume(Pending& pending) {
   const auto entry = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& candidate) {
     return !candidate.channel->is_sender() && candidate.channel->number() == wanted->channel;
   });
-  if (wanted->process != core_.process || entry == entries_.end()) return true;
+  if (wanted->process != context_.process || entry == entries_.end()) return true;
   if (entry->channel->reconnected(std::move(pending.stream), {now_ns(), alive_})) watch(*entry);
   return true;
 }
@@ -141,8 +141,8 @@ void Service::settle(Entry& entry) {
   const Status status = channel.status();
   const std::lock_guard lock(listener->mutex);
   if (status == Status::kConnecting && !listener->closed) return;
-  if (status == Status::kConnecting) entry.guest->refuse = std::make_unique<Error>(nobody_listens());
-  if (status == Status::kFailed) entry.guest->refuse = std::make_unique<Error>(channel.error());
+  if (status == Status::kConnecting) entry.caller->refuse = std::make_unique<Error>(nobody_listens());
+  if (status == Status::kFailed) entry.caller->refuse = std::make_unique<Error>(channel.error());
   const bool stranger = status == Status::kFailed && channel.error().code == ErrorCode::kAuthentication;
   if (stranger || listener->closed)
     channel.close_requested.store(true);

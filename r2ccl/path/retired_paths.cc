@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "r2ccl/path/retired_paths.h"
+
+#include <algorithm>
+#include <functional>
+#include <new>
+
+#include "r2ccl/base/log.h"
+
+namespace r2ccl {
+
+void RetiredPaths::retire(PathPtr&& path, uint64_t keep_until) {
+  retired_.push_back(std::move(path));
+  retired_.back()->keep_until = keep_until;
+}
+
+RetiredPaths::PathPtr RetiredPaths::reclaim(uint32_t id) {
+  const auto it =
+      std::find_if(retired_.begin(), retired_.end(), [id](const PathPtr& path) { return path->id() == id; });
+  if (it == retired_.end()) return nullptr;
+  PathPtr path = std::move(*it);
+  retired_.erase(it);
+  return path;
+}
+
+void RetiredPaths::destroy_expired(NicWorkers& workers, uint64_t now, bool calm) {
+  std::erase_if(destructions_, [this](const Destruction& destruction) {
+    return destruction.job->done() && !destruction.outcome->refused && !doubtful(destruction);
+  });
+  if (retired_.empty() || (retired_.size() <= kMostRetired && !(calm && now >= retired_.front()->keep_until)))
+    return;
+  destroy(workers, std::move(retired_.front()));
+  retired_.erase(retired_.begin());
+}
+
+namespace {
+
+// On a NIC's worker.
+void destroy_held(const std::shared_ptr<RetiredPaths::PathPtr>& held,
+                  RetiredPaths::Destruction::Outcome& outcome, int nic, NicWorkers& workers) {
+  Path& path = **held;
+  try {
+    const auto done = path.destroy();
+    if (done) return held->reset();
+    if (!path.refused_with_eio) R2_WARN("NET/R2CCL: a queue pair stays: %s", done.error().message.c_str());
+  } catch (const std::bad_alloc&) {  // of the error's text: the driver has refused
+  }
+  outcome.with_eio = path.refused_with_eio.load();
+  outcome.refused = true;
+  try {
+    workers.keep(nic, held);
+  } catch (const std::bad_alloc&) {
+    static_cast<void>(held->release());  // what its NIC may touch is kept for good
+  }
+}
+
+}  // namespace
+
+void RetiredPaths::destroy(NicWorkers& workers, PathPtr&& path) {
+  destructions_.reserve(destructions_.size() + 1);
+  Destruction destruction{path->id(), path->local_nic(), nullptr, std::make_shared<Destruction::Outcome>(),
+                          path->device_fatals};
+  const auto held = std::make_shared<PathPtr>();
+  std::function<void()> work = [held, outcome = destruction.outcome, nic = destruction.nic, &workers] {
+    destroy_held(held, *outcome, nic, workers);
+  };
+  *held = std::move(path);
+  try {
+    destruction.job = workers.give_later(destruction.nic, "ibv_destroy_qp", std::move(work));
+  } catch (const std::bad_alloc&) {
+    path = std::move(*held);
+    throw;
+  }
+  destructions_.push_back(std::move(destruction));
+}
+
+void RetiredPaths::destroy_all(NicWorkers& workers) {
+  while (!retired_.empty()) {
+    destroy(workers, std::move(retired_.front()));
+    retired_.erase(retired_.begin());
+  }
+}
+
+const RetiredPaths::Destruction* RetiredPaths::destruction_of(uint32_t id) const {
+  const auto it = std::find_if(destructions_.begin(), destructions_.end(),
+                               [id](const Destruction& destruction) { return destruction.path == id; });
+  return it == destructions_.end() ? nullptr : &*it;
+}
+
+bool RetiredPaths::closed(const NicWorkers& workers) const {
+  return std::all_of(destructions_.begin(), destructions_.end(), [&workers](const Destruction& destruction) {
+    return destruction.job->done() || workers.stuck(destruction.nic);
+  });
+}
+
+}  // namespace r2ccl
