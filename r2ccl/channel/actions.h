@@ -99,9 +99,9 @@ class Channel::Actions {
 
  protected:
   Channel& c_;
+  const Tick tick_;
 
  private:
-  const Tick tick_;
   const trace::DetectedBy by_;
   const std::string why_;
 };

@@ -34,6 +34,7 @@ Channel::Channel(ProcessContext& context, MigrationEnd& end, bool sender, int ho
                     context.process + number_ * 0x9e3779b97f4a7c15),
       stall_(nanoseconds(context.config.suspect_after), nanoseconds(context.config.stuck_after)),
       end_(end),
+      search_(nanoseconds(context.config.fail_bound), 4 * nanoseconds(context.config.probe_deadline)),
       fence_(sender, nanoseconds(context.config.fence_bound), nanoseconds(context.config.fence_delay)) {}
 
 // Nearly always nothing is left to do: see begin_closing().
@@ -206,8 +207,7 @@ Urgency Channel::step(const Tick& tick) {
   const bool closes = closing_ || close_requested.load(std::memory_order_acquire);
   if (closes || status() == Status::kFailed) context_.failure_log.gave_up(this);
   if (closes && !settles(tick)) {
-    step_closing(tick);
-    return Urgency::kBusy;
+    return step_closing(tick);
   }
   if (status() == Status::kFailed) {
     if (!closed_sent_) tell_failure();

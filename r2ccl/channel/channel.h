@@ -29,6 +29,7 @@
 #include "r2ccl/protocol/idle_time.h"
 #include "r2ccl/protocol/migration.h"
 #include "r2ccl/protocol/rail_record.h"
+#include "r2ccl/protocol/search.h"
 #include "r2ccl/protocol/stall_timer.h"
 #include "r2ccl/protocol/wire.h"
 
@@ -141,6 +142,7 @@ class Channel {
   /// What the protocol decides is carried out by it: protocol/.
   class Actions;
   class FenceActions;
+  class SearchActions;
   /// The receiver fills in what it has.
   virtual void fill_ledger(wire::Fenced& /*fenced*/, Owned) const {}
   /// A path has been fenced, and active() carries on. `moved`: it is another path than before. Needs
@@ -358,7 +360,9 @@ class Channel {
   void retire_unfenced();
   uint64_t packet_lifetime_ns() const;
 
-  void choose_path(const Tick& tick);
+  void choose(const Tick& tick);
+  void search(const Tick& tick);
+  void no_path_works();
   void use(Path& path, const Tick& tick);
   void carry(Path& path, const Tick& tick);
   void on_migrate(const wire::Migrate& migrate, const Tick& tick);
@@ -368,7 +372,6 @@ class Channel {
   void note_failure(int local, int remote, const std::string& why);
   std::string what_failed() const;
   uint64_t bar_ns() const;
-  void count_pathless_time(const Tick& tick);
   bool waits_in_queue() const;
 
   /// Changes the status unless the channel has failed or closed, which is for good.
@@ -393,7 +396,7 @@ class Channel {
   void reached_peer(const Tick& tick);
   void not_reached(const Tick& tick);
   void peer_gone(const std::string& why);
-  void step_closing(const Tick& tick);
+  Urgency step_closing(const Tick& tick);
   bool settles(const Tick& tick);
   void begin_closing(const Tick& tick);
   void destroy_paths();
@@ -521,12 +524,7 @@ class Channel {
   // migration
   MigrationEnd& end_;               // of Sender's or Receiver's
   uint64_t migration_started_ = 0;  // now
-  uint64_t no_path_for_ =
-      0;  // alive; accrues while something is wanted and no path can be had that carries anything
-  uint64_t queued_for_ = 0;   // alive; accrues instead while it waits for others' driver calls
-  uint64_t used_at_ = 0;      // alive; when the active path became that
-  uint64_t searched_at_ = 0;  // alive; when it last did
-  uint64_t migrated_at_progress_ = 0;
+  PathSearch search_;               // the sender's
   int left_nic_ = 0;
   // The fence of what is left.
   FenceClock fence_;

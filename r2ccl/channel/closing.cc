@@ -120,11 +120,12 @@ bool Channel::settles(const Tick& tick) {
   return true;
 }
 
-void Channel::step_closing(const Tick& tick) {
+// Torn down, it only waits for its peer, whose close the socket reports.
+Urgency Channel::step_closing(const Tick& tick) {
   if (!closing_) begin_closing(tick);
   step_makings(tick);
   if (!torn_down_) {
-    if (!retired_paths_.closed(*context_.workers)) return;
+    if (!retired_paths_.closed(*context_.workers)) return Urgency::kBusy;
     for (const RetiredPaths::Destruction& destruction : retired_paths_.destructions())
       if (!destruction.job->done() ||
           (destruction.outcome->refused && !context_.device_gone[size_t(destruction.nic)]))
@@ -141,6 +142,7 @@ void Channel::step_closing(const Tick& tick) {
     link_.close();
     finished_ = true;
   }
+  return outage_.lasts ? Urgency::kBusy : Urgency::kIdle;
 }
 
 }  // namespace r2ccl

@@ -269,7 +269,7 @@ void Channel::on_fenced(const wire::Fenced& fenced, const Tick& tick) {
   if (!fenced.stopped)
     R2_INFO("NET/R2CCL: channel %u: %s cannot fence its half of the path that is left", number_,
             peer_name().c_str());
-  if (end_.phase() == Phase::kChoosing) choose_path(tick);
+  choose(tick);
 }
 
 }  // namespace r2ccl

@@ -7,6 +7,7 @@
 #include "r2ccl/base/clock.h"
 #include "r2ccl/base/log.h"
 #include "r2ccl/channel/actions.h"
+#include "r2ccl/protocol/choice.h"
 
 namespace r2ccl {
 namespace {
@@ -14,6 +15,7 @@ namespace {
 constexpr size_t kFailuresTold = 8;
 constexpr uint64_t kBarNs = 50 * kNsPerMs;
 constexpr uint64_t kPromptAnswerNs = 20 * kNsPerMs;
+constexpr char kUnanswered[] = "a probe is not answered";
 
 }  // namespace
 
@@ -60,8 +62,8 @@ void Channel::step_migration(const Tick& tick) {
   if (end_.phase() == Phase::kFencing) step_fence(tick);
   if (end_.phase() != Phase::kRunning) step_other_fence(tick);
   if (status() == Status::kFailed) return;
-  if (end_.phase() == Phase::kChoosing) choose_path(tick);
-  if (end_.phase() != Phase::kRunning && sender_) count_pathless_time(tick);
+  choose(tick);
+  search(tick);
 }
 
 void Channel::on_migrate(const wire::Migrate& migrate, const Tick& tick) {
@@ -73,64 +75,76 @@ void Channel::on_migrate(const wire::Migrate& migrate, const Tick& tick) {
   ChannelEnd(end_, actions).on_migrate(migrate.epoch, migrate.path);
 }
 
-// The sender decides; the receiver refuses a path by dropping it.
-void Channel::choose_path(const Tick& tick) {
-  Actions actions(*this, tick);
-  if (const uint32_t to = ChannelEnd(end_, actions).destination(actions.active()))
-    return use(*find(to), tick);
-  bool waiting = false;
-  for (size_t i = 0; i < paths_.size();) {
-    Path& path = *paths_[i];
-    ++i;
-    const bool lane = path.state == PathState::kLane;
-    if ((path.state != PathState::kStandby && !lane) || path.is_failed) continue;
-    if (context_.nic_unusable[size_t(path.local_nic())] || context_.nic_down[size_t(path.local_nic())] ||
-        peer_nic_down_[size_t(path.remote_nic())]) {
-      if (!lane) drop(path.id(), true), --i;
-      continue;
-    }
-    switch (look_at_probe(path, tick)) {
-      case ProbeState::kAnswered:
-        return use(path, tick);
+// The host of choice.h and search.h. The sender decides; the receiver refuses a path by dropping it.
+class Channel::SearchActions : public Channel::Actions {
+ public:
+  SearchActions(Channel& channel, const Tick& tick)
+      : Actions(channel, tick, trace::DetectedBy::kWatchdog, kUnanswered) {}
+
+  std::vector<uint32_t> choices() const {
+    std::vector<uint32_t> ids;
+    for (const auto& path : c_.paths_)
+      if ((path->state == PathState::kStandby || path->state == PathState::kLane) && !path->is_failed)
+        ids.push_back(path->id());
+    return ids;
+  }
+  bool usable(uint32_t id) const {
+    const Path& path = *c_.find(id);
+    return !c_.context_.nic_unusable[size_t(path.local_nic())] &&
+           !c_.context_.nic_down[size_t(path.local_nic())] && !c_.peer_nic_down_[size_t(path.remote_nic())];
+  }
+  ProbeSight probe(uint32_t id) {
+    Path& path = *c_.find(id);
+    switch (c_.look_at_probe(path, tick_)) {
       case ProbeState::kIdle:
-        path.prove(tick.alive);
-        waiting = true;
-        break;
+        return ProbeSight::kNone;
+      case ProbeState::kAnswered:
+        return ProbeSight::kAnswered;
       case ProbeState::kWaiting:
-        if (path.probe_age(tick.alive) <= probe_limit(path, tick)) {
-          waiting = true;
-          break;
-        }
+        if (path.probe_age(tick_.alive) <= c_.probe_limit(path, tick_)) return ProbeSight::kAwaited;
         [[fallthrough]];
       case ProbeState::kFailed:
-        note_failure(path.local_nic(), path.remote_nic(), "a probe is not answered");
-        rails_.failed(path.local_nic(), path.remote_nic(), tick.now + bar_ns());
-        if (lane)
-          mark_failed(path, trace::DetectedBy::kWatchdog, "a probe is not answered", tick);
-        else
-          drop(path.id(), true), --i;
-        break;
+        return ProbeSight::kFailed;
     }
+    return ProbeSight::kFailed;
   }
-  if (waiting) return;
-  if (opening_.path == 0) {
+  bool opens() const { return c_.opening_.path != 0; }
+  void prove(uint32_t id) { c_.find(id)->prove(tick_.alive); }
+  void unanswered(uint32_t id) {
+    const Path& path = *c_.find(id);
+    c_.note_failure(path.local_nic(), path.remote_nic(), kUnanswered);
+    c_.rails_.failed(path.local_nic(), path.remote_nic(), tick_.now + c_.bar_ns());
+  }
+  void open() {
     int local = 0, remote = 0;
-    if (candidate(Purpose::kRescue, tick.now, local, remote))
-      start_opening(Purpose::kRescue, local, remote, tick);
+    if (c_.candidate(Purpose::kRescue, tick_.now, local, remote))
+      c_.start_opening(Purpose::kRescue, local, remote, tick_);
   }
+
+  bool peer_owes() const {
+    return c_.opening_.path != 0 && c_.opening_.waiting_for_peer &&
+           tick_.alive - c_.opening_.since > kPromptAnswerNs;
+  }
+  bool misses_a_path() { return c_.misses_a_path(c_.busy() || c_.wanted_.load(std::memory_order_relaxed)); }
+  bool waits_in_queue() const { return c_.waits_in_queue(); }
+};
+
+void Channel::choose(const Tick& tick) {
+  if (end_.phase() != Phase::kChoosing) return;
+  SearchActions actions(*this, tick);
+  choose_path(end_, actions);
+}
+
+void Channel::search(const Tick& tick) {
+  if (end_.phase() == Phase::kRunning || !sender_) return;
+  SearchActions actions(*this, tick);
+  if (search_.look(actions, end_.phase(), tick.alive) == SearchAct::kFail) no_path_works();
 }
 
 void Channel::begin_search(const Tick& tick) {
-  searched_at_ = tick.alive;
-  // A path that proved itself and broke at once, before it carried anything, was none: the bound goes on.
-  const uint64_t progress = progress_.load(std::memory_order_relaxed);
-  if (progress != migrated_at_progress_ ||
-      tick.alive - used_at_ > 4 * nanoseconds(context_.config.probe_deadline)) {
-    no_path_for_ = queued_for_ = 0;
-    rails_.forget_counts();
-    rails_.forget_older_notes();
-  }
-  migrated_at_progress_ = progress;
+  if (!search_.begin(tick.alive, progress_.load(std::memory_order_relaxed))) return;
+  rails_.forget_counts();
+  rails_.forget_older_notes();
 }
 
 // How long a rail that has just failed is left alone, where there are others.
@@ -161,30 +175,15 @@ std::string Channel::what_failed() const {
   return text.empty() ? "nothing" : text;
 }
 
-// Of the sender, who searches. A peer that is alive but silent is no failure: while it owes an answer for
-// long, no time counts; nor while nobody wants to send anything.
-void Channel::count_pathless_time(const Tick& tick) {
-  const uint64_t step = tick.alive - searched_at_;
-  searched_at_ = tick.alive;
-  const bool peer_owes =
-      end_.phase() == Phase::kWaitingForPeer ||
-      (opening_.path != 0 && opening_.waiting_for_peer && tick.alive - opening_.since > kPromptAnswerNs);
-  if (peer_owes || end_.phase() == Phase::kSettling || end_.phase() == Phase::kUnfenced) return;
-  if (!misses_a_path(busy() || wanted_.load(std::memory_order_relaxed))) return;
-  if (waits_in_queue()) {
-    queued_for_ += step;
-    return;
-  }
-  no_path_for_ += step;
-  if (no_path_for_ <= nanoseconds(context_.config.fail_bound)) return;
+void Channel::no_path_works() {
+  const uint64_t queued_ms = search_.queued() / kNsPerMs;
   fail(Error{ErrorCode::kAllPathsDown,
              "channel " + std::to_string(number_) + ": no path from " + context_.host + " to " + peer_name() +
                  " has worked for " + std::to_string(context_.config.fail_bound.count()) +
                  " ms (R2CC_FAIL_BOUND_MS)" +
-                 (queued_for_ >= kNsPerMs
-                      ? ", the " + std::to_string(queued_for_ / kNsPerMs) +
-                            " ms not counted in which its NICs' drivers were busy with other paths"
-                      : "") +
+                 (queued_ms >= 1 ? ", the " + std::to_string(queued_ms) +
+                                       " ms not counted in which its NICs' drivers were busy with other paths"
+                                 : "") +
                  "; the peer process is alive. Seen: " + what_failed()});
 }
 
@@ -226,7 +225,7 @@ void Channel::carry(Path& path, const Tick& tick) {
     end_.running();
     retire_unfenced();
     wanted_.store(false, std::memory_order_relaxed);
-    used_at_ = tick.alive;
+    search_.carries(tick.alive);
     stall_.carries_on(progress_.load(std::memory_order_relaxed));
     if (path.id() == probation_path_) probation_path_ = 0;
     spread_path_ = 0;

@@ -190,8 +190,7 @@ uint64_t Channel::first_probe_limit(const Path& path, const Tick& tick) const {
   for (size_t l = 0; l < context_.devices.size(); ++l)
     for (size_t r = 0; r < peer_hello_.nics; ++r)
       untried += rails_.count(int(l), int(r)) == 0 && !context_.nic_down[l] && !peer_nic_down_[r];
-  const uint64_t bound = nanoseconds(context_.config.fail_bound);
-  return std::max(least, std::min(limit, (bound - std::min(bound, no_path_for_)) / untried));
+  return std::max(least, std::min(limit, search_.left() / untried));
 }
 
 // It is time to open one.
@@ -300,7 +299,7 @@ void Channel::opening_succeeded(const Tick& tick) {
       next_balance_ = tick.now;
       break;
     case Purpose::kRescue:
-      break;  // choose_path() finds it
+      break;  // choose() finds it
     case Purpose::kFailback:
       probation_path_ = path->id();
       home_rail_.try_succeeded(tick.now);

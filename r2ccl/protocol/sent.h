@@ -38,7 +38,7 @@ uint16_t live_segments(Host& host, uint64_t message) {
 /// done, whatever was reported.
 template <uint32_t kWindow, class Host>
 void adopt_report(SendLedgerOf<kWindow>& ledger, uint64_t first, std::span<const uint16_t> report,
-                      Host& host) {
+                  Host& host) {
   if (!host.holds(Rule::kReceiverIsRight)) return;
   ledger.take_report(first, report, [&](uint64_t message) {
     return host.holds(Rule::kNicReportOnLanes) ? live_segments(host, message) : uint16_t{0};

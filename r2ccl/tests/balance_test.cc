@@ -280,7 +280,11 @@ TEST(Splitter, empty_messages_and_a_single_lane) {
 /// been found.
 struct Node {
   explicit Node(size_t nics)
-      : capacities(std::vector<double>(nics, 1)), rate(nics, 1), busy(nics, 1), depth(nics, 4), meters(nics) {}
+      : capacities(std::vector<double>(nics, 1)),
+        rate(nics, 1),
+        busy(nics, 1),
+        depth(nics, 4),
+        meters(nics) {}
   void run(uint64_t ms, double jitter = 0) {
     for (uint64_t step = 0; step < ms / 10; ++step) {
       for (size_t nic = 0; nic < rate.size(); ++nic) {
@@ -382,8 +386,8 @@ TEST(Capacities, a_nic_that_has_little_to_do_is_not_slow) {
   EXPECT_FALSE(node.capacities.gray(2));
 }
 
-// CollNet's schedules give NICs uneven work, and a write that waits for the other end's port keeps one under way
-// all the time. A NIC that is slow has as much under way as the others, and more.
+// CollNet's schedules give NICs uneven work, and a write that waits for the other end's port keeps one under
+// way all the time. A NIC that is slow has as much under way as the others, and more.
 TEST(Capacities, a_nic_with_less_under_way_than_the_others_is_not_slow) {
   Node node(4);
   node.rate[2] = 0.7;
@@ -430,8 +434,8 @@ TEST(NicMeter, counts_what_is_under_way_at_each_completion) {
   EXPECT_EQ(meter.read().completions, 3u);
 }
 
-// … but what it carries in writes of 10 ms is its rate, whether or not it waits between them: given more for that it was
-// well and gray in turn.
+// … but what it carries in writes of 10 ms is its rate, whether or not it waits between them: given more for
+// that it was well and gray in turn.
 TEST(Capacities, a_gray_nic_with_long_writes_stays_gray_though_it_waits) {
   Node node(4);
   node.rate[2] = 0.5;
@@ -449,8 +453,8 @@ TEST(Capacities, a_gray_nic_with_long_writes_stays_gray_though_it_waits) {
   EXPECT_FALSE(node.capacities.gray(2)) << "healed";
 }
 
-// Two of four are slow; in each operation the others have done first. What the slow ones carry then is no more than
-// before, whoever else carries next to nothing, or little in small pieces.
+// Two of four are slow; in each operation the others have done first. What the slow ones carry then is no
+// more than before, whoever else carries next to nothing, or little in small pieces.
 TEST(Capacities, slow_nics_that_go_on_alone_stay_as_slow_as_they_are) {
   for (const auto& [busy, rate] : {std::pair(0.0, 1.0), std::pair(0.05, 1.0), std::pair(0.2, 0.6)}) {
     Node node(4);
@@ -501,8 +505,8 @@ struct LongWrites {
   uint64_t now = 1;
 };
 
-// A slow NIC whose writes take longer than an interval of the others has work all the time, though none of them ends in
-// it: taken for idle, it was given ever more.
+// A slow NIC whose writes take longer than an interval of the others has work all the time, though none of
+// them ends in it: taken for idle, it was given ever more.
 TEST(Capacities, a_write_that_takes_longer_than_an_interval_is_no_idleness) {
   const LongWrites::Writes others{100'000, 10'000'000};
   LongWrites node({{2'000'000, 400'000'000}, others, others, others});

@@ -23,7 +23,7 @@ TEST(IdleTime, help_is_asked_for_once_after_the_bound) {
   EXPECT_TRUE(idle.asks_at(7));
   EXPECT_FALSE(idle.asks_at(8)) << "something has moved since";
   EXPECT_EQ(asked_after(idle, 1020, 7, 4, 20), -1) << "twice for one silence";
-  idle_time.helped();
+  idle.helped();
   EXPECT_FALSE(idle.asks());
   EXPECT_EQ(asked_after(idle, 1040, 7, 4, 20), 0) << "it lasts: at once";
 }

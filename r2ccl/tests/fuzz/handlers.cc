@@ -19,6 +19,7 @@
 #include "cmake/fuzz/input.h"
 #include "harness/vhca/fabric/fabric_host.h"
 #include "r2ccl/base/clock.h"
+#include "r2ccl/base/log.h"
 #include "r2ccl/channel/receiver.h"
 #include "r2ccl/channel/sender.h"
 #include "r2ccl/control/interface.h"

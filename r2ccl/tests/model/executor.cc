@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <utility>
 
-#include "r2ccl/protocol/channel_end.h"
+#include "r2ccl/protocol/choice.h"
+#include "r2ccl/protocol/search.h"
+#include "r2ccl/protocol/stall_timer.h"
 
 namespace r2ccl::model {
 namespace {
 
-constexpr uint64_t kFenceBound = 10;  // of the model's clock
+constexpr uint64_t kFenceBound = 10, kFailBound = 10;  // of the model's clock
 
 PathState state_of(Life life) {
   switch (life) {
@@ -150,24 +152,112 @@ bool Model::Executor::may_rest(int path) {
   return w.sender.is_over(Messages{*this}, uint32_t(path), l.taken[kSender] == l.posted && !l.stands_still);
 }
 
-int Model::Executor::destination() {
-  Actions actions{*this, kSender};
-  return int(ChannelEnd(w.end(kSender), actions).destination(actions.active()));
+/// Behind both fences: the host of choice.h and search.h, too.
+struct Model::Executor::SearchActions : Actions {
+  int answered = 0;
+
+  std::vector<uint32_t> choices() const {
+    std::vector<uint32_t> paths;
+    for (int path = 1; path <= s.bounds_.paths; ++path)
+      if (const Half& h = s.half(kSender, path);
+          (h.life == Life::kStandby || h.life == Life::kLane) && !h.failed)
+        paths.push_back(uint32_t(path));
+    return paths;
+  }
+  bool usable(uint32_t) const { return true; }
+  ProbeSight probe(uint32_t path) const {
+    if (int(path) == answered) return ProbeSight::kAnswered;
+    return s.link(int(path)).broken ? ProbeSight::kFailed : ProbeSight::kAwaited;
+  }
+  bool opens() const { return s.w.opening != 0; }
+  void prove(uint32_t) const {}
+  void unanswered(uint32_t) const { s.changed_ = true; }
+  void open() const {
+    if (!s.may_open()) return;
+    s.changed_ = true;
+    s.open();
+  }
+  bool peer_owes() const { return opens(); }
+  bool misses_a_path() {
+    return s.w.sender.misses_a_path(*this,
+                                    s.open_messages(kSender) || int(s.w.sender.ledger.next()) < s.messages());
+  }
+  bool waits_in_queue() const { return false; }
+};
+
+Choice Model::Executor::choose(int answered, unsigned pick) {
+  pick_ = pick;
+  changed_ = false;
+  SearchActions actions{{*this, kSender}, answered};
+  return choose_path(w.end(kSender), actions);
 }
 
-bool Model::Executor::misses_a_path() {
-  Actions actions{*this, kSender};
-  return w.sender.misses_a_path(actions, open_messages(kSender) || int(w.sender.ledger.next()) < messages());
+bool Model::Executor::may_open() {
+  const bool reopens = !holds(Rule::kNewQueuePairs) && in_life(kSender, Life::kGone) != 0;
+  return w.opening == 0 && in_life(kSender, Life::kStandby) == 0 && (w.next_path <= bounds_.paths || reopens);
 }
+
+bool Model::Executor::search_fails() {
+  SearchActions actions{{*this, kSender}};
+  PathSearch search(kFailBound, 0);
+  search.begin(1, 1);
+  for (uint64_t alive = 1; alive <= 1 + kFailBound; ++alive)
+    if (search.look(actions, w.end(kSender).phase(), alive) == SearchAct::kFail)
+      violate("the search fails early");
+  return search.look(actions, w.end(kSender).phase(), 2 + kFailBound) == SearchAct::kFail;
+}
+
+namespace {
+
+constexpr uint64_t kMs = 1'000'000;
+constexpr uint64_t kSuspectAfter = 10 * kMs, kStuckAfter = 100 * kMs;
+
+/// An end that waits, and nothing moves: from the last progress until `due`(timer), asked as the watchdog
+/// asks while its probes are answered. False: it never is.
+template <typename Due>
+bool silence_leads_to(Due&& due) {
+  StallTimer timer(kSuspectAfter, kStuckAfter);
+  timer.restart(0);
+  for (uint64_t alive = kMs; alive <= 10 * kStuckAfter; alive += kMs) {
+    timer.tick(alive);
+    if (!timer.suspicious()) continue;
+    timer.answered();
+    if (due(timer)) return true;
+    (void)timer.probe_due();
+  }
+  return false;
+}
+
+}  // namespace
 
 void Model::Executor::query_ack() {
   Actions actions{*this, kSender};
+  if (!silence_leads_to([](StallTimer& timer) { return timer.request_retransmit_due(); }))
+    return violate("the sender never asks");
   w.sender.waited(actions);
 }
 
+// Until it has been patient, and repeats what the sender may lack.
 void Model::Executor::request_retransmit() {
   Actions actions{*this, kReceiver};
-  w.receiver.waited(actions, true);
+  const bool patient = silence_leads_to([&](StallTimer& timer) {
+    const bool last = timer.patient();
+    if (!timer.request_retransmit_due()) return false;
+    w.receiver.waited(actions, last);
+    return last;
+  });
+  if (!patient) violate("the receiver never repeats");
+}
+
+void Model::Executor::notice(int end, int path) {
+  if (!silence_leads_to([](StallTimer&) { return true; })) return violate("silence is never suspicious");
+  leave(end, path);
+}
+
+void Model::Executor::leave_standing_still(int path) {
+  if (!silence_leads_to([](StallTimer& timer) { return timer.stuck(); }))
+    return violate("what stands still is never left");
+  leave(kSender, path);
 }
 
 // --- migration
@@ -327,20 +417,6 @@ void Model::Executor::send_fenced(int end, bool stopped) {
 void Model::Executor::mark_failed(int end, int path) {
   Actions actions{*this, end};
   ChannelEnd(w.end(end), actions).mark_failed(uint32_t(path));
-}
-
-void Model::Executor::choose(int path, unsigned pick) {
-  for (int other = 1; other <= bounds_.paths && other != path; ++other) {
-    if (!link(other).broken) continue;
-    if (half(kSender, other).life == Life::kStandby) drop(kSender, other, true);
-  }
-  if (path != 0) use(kSender, path, pick);
-}
-
-void Model::Executor::use(int end, int path, unsigned pick) {
-  pick_ = pick;
-  Actions actions{*this, end};
-  ChannelEnd(w.end(end), actions).use(uint32_t(path));
 }
 
 void Model::Executor::carry(int end, int path) {

@@ -3,6 +3,7 @@
 // Channel does it in a job. It decides nothing of the protocol.
 #pragma once
 
+#include "r2ccl/protocol/choice.h"
 #include "r2ccl/tests/model/world.h"
 
 namespace r2ccl::model {
@@ -24,8 +25,8 @@ class Model::Executor {
   bool suspected(int end);  ///< a path that carries is marked failed: nothing is posted
   int lanes(int end);       ///< how many there are
   bool open_messages(int end) const;
-  int destination();     ///< where the sender, behind both fences, goes on; 0: any path that works
-  bool misses_a_path();  ///< … and time without one counts
+  bool may_open();
+  bool search_fails();  ///< of a sender without a path, when the bound is over
   bool may_post();
   bool may_receive();
   bool may_confirm();
@@ -46,8 +47,11 @@ class Model::Executor {
   void receive();
   void confirm();
   void poll(int end, int path);
+  // Each waits for as long as StallTimer says.
   void query_ack();
   void request_retransmit();
+  void notice(int end, int path);
+  void leave_standing_still(int path);
 
   // --- the NIC ---
   void deliver(int path, bool mute);
@@ -62,8 +66,12 @@ class Model::Executor {
   void stopped_by_kernel(int end, int path);
   void settle_fence();
   void give_fence_up();
-  /// `path` carries from here on, 0: none was found. `pick`: which paths the replayed segments go over.
-  void choose(int path, unsigned pick);
+  /// The sender chooses; the probe of path `answered` is answered, 0: none is. `pick`: which paths the
+  /// replayed segments go over.
+  Choice choose(int answered, unsigned pick);
+  bool changed() const {
+    return changed_;
+  }  ///< by the last choose(), which has given a path up or opened one
   unsigned picks() const { return picks_; }  ///< how many values of `pick` the last choose() told apart
   std::array<uint8_t, kSegmentsInAll> picked() const { return picked_; }
   void mark_failed(int end, int path);
@@ -79,6 +87,7 @@ class Model::Executor {
 
  private:
   struct Actions;
+  struct SearchActions;
   struct Messages;
   void violate(const char* what) {
     if (!w.violation) w.violation = what;
@@ -101,7 +110,6 @@ class Model::Executor {
   void look_at_removal(int end, int path, bool removed);
   void finish_fence(int end, bool cannot = false);
   void send_fenced(int end, bool stopped);
-  void use(int end, int path, unsigned pick = 0);
   void carry(int end, int path);
   void release();
   void moved() { w.asked = w.requested = 0; }
@@ -110,6 +118,7 @@ class Model::Executor {
   Rule without_;
   World& w;
   unsigned pick_ = 0, picks_ = 1;
+  bool changed_ = false;
   std::array<uint8_t, kSegmentsInAll> picked_{};
 };
 

@@ -47,6 +47,7 @@ class Model::Expansion {
   void application();
   void nics();
   void migration();
+  void choice();
   void control();
   void timeouts();
 
@@ -199,7 +200,7 @@ void Model::Expansion::migration() {
       if (failed)
         own_step({Event::kLeaveFailed, u8(end), u8(path)}, [=](Executor& s, World&) { s.leave(end, path); });
       else if (world.link[size_t(path - 1)].broken && now.open_messages(end) && without_ != Rule::kWatchdog)
-        own_step({Event::kNotice, u8(end), u8(path)}, [=](Executor& s, World&) { s.leave(end, path); });
+        own_step({Event::kNotice, u8(end), u8(path)}, [=](Executor& s, World&) { s.notice(end, path); });
       if (world.early < bounds_.early && !failed)
         step({Event::kNoReason, u8(end), u8(path)}, [=](Executor& s, World& w) {
           ++w.early;
@@ -237,39 +238,9 @@ void Model::Expansion::migration() {
   if (alive[kSender] && world.end(kSender).phase() == Phase::kUnfenced)
     step({Event::kNeither, kSender}, [](Executor& s, World&) { s.give_fence_up(); });
   if (alive[kSender]) {
-    const bool choosing = world.end(kSender).phase() == Phase::kChoosing;
-    const int standby = now.in_life(kSender, Life::kStandby);
-    const bool reopens = without_ == Rule::kNewQueuePairs && now.in_life(kSender, Life::kGone) != 0;
-    const bool can_open = world.opening == 0 && standby == 0 && (world.next_path <= bounds_.paths || reopens);
-    std::array<uint8_t, kMaxPaths> choice{};
-    size_t choices = 0;
-    if (const int path = now.destination()) {
-      choice[choices++] = u8(path);
-    } else {
-      for (int path = 1; path <= bounds_.paths; ++path)
-        if (const Life life = now.half(kSender, path).life; (life == Life::kStandby || life == Life::kLane) &&
-                                                            !now.link(path).broken &&
-                                                            !now.half(kSender, path).failed)
-          choice[choices++] = u8(path);
-    }
-    if (choosing && choices == 0 && standby != 0) choice[choices++] = 0;
-    if (choosing && choices > 0) {
-      for (size_t i = 0; i < choices; ++i) {
-        Step what{Event::kChoose, kSender, choice[i]};
-        unsigned picks = 1;
-        for (unsigned pick = 0; pick < picks; ++pick)
-          own_step(what, [&](Executor& s, World& w) {
-            s.choose(what.path, pick);
-            picks = s.picks();
-            w.last.on = s.picked();
-          });
-      }
-    } else if (choosing && can_open)
-      own_step({Event::kOpen, kSender}, [](Executor& s, World&) { s.open(); });
-    else if (choosing && world.opening == 0 && now.misses_a_path())
-      own_step({Event::kNoPath, kSender},
-               [this](Executor& s, World&) { s.fail(kSender, bounds_.runs_out || s.all_broken()); });
-    else if (bounds_.standby && can_open && now.running(kSender))
+    if (world.end(kSender).phase() == Phase::kChoosing)
+      choice();
+    else if (bounds_.standby && now.running(kSender) && now.may_open())
       own_step({Event::kOpen, kSender}, [](Executor& s, World&) { s.open(); });
     for (int path = 1; path <= bounds_.paths; ++path) {
       if (now.may_start_lane(path))
@@ -278,6 +249,39 @@ void Model::Expansion::migration() {
         step({Event::kRestLane, kSender, u8(path)}, [=](Executor& s, World&) { s.rest_lane(path); });
     }
   }
+}
+
+// The sender has both fences. Of the probes that may be answered any may be the first; of a path that is
+// broken none is.
+void Model::Expansion::choice() {
+  const auto chosen = [this](int answered, bool& changes) {
+    World trial = world;
+    Executor executor(bounds_, without_, trial);
+    const Choice choice = executor.choose(answered, 0);
+    changes = executor.changed();
+    return choice;
+  };
+  const auto offer = [this](int answered) {
+    unsigned picks = 1;
+    for (unsigned pick = 0; pick < picks; ++pick)
+      own_step({Event::kChoose, kSender, u8(answered)}, [&](Executor& s, World& w) {
+        if (s.choose(answered, pick) == Choice::kUse) w.last.path = u8(s.active(kSender));
+        picks = s.picks();
+        w.last.on = s.picked();
+      });
+  };
+  bool changes = false, some = false, ignored = false;
+  const Choice unanswered = chosen(0, changes);
+  if (unanswered == Choice::kUse) return offer(0);
+  for (int path = 1; path <= bounds_.paths; ++path)
+    if (!now.link(path).broken && chosen(path, ignored) == Choice::kUse) some = true, offer(path);
+  if (some) return;
+  if (changes) return offer(0);
+  if (unanswered == Choice::kOpen && world.opening == 0 && now.search_fails())
+    own_step({Event::kNoPath, kSender}, [this](Executor& s, World&) {
+      (void)s.search_fails();
+      s.fail(kSender, bounds_.runs_out || s.all_broken());
+    });
 }
 
 void Model::Expansion::control() {
@@ -341,7 +345,8 @@ void Model::Expansion::timeouts() {
     });
   for (int path = 1; path <= bounds_.paths; ++path)
     if (quiet && alive[kSender] && now.stands_still(path))
-      own_step({Event::kStandstill, kSender, u8(path)}, [=](Executor& s, World&) { s.leave(kSender, path); });
+      own_step({Event::kStandstill, kSender, u8(path)},
+               [=](Executor& s, World&) { s.leave_standing_still(path); });
 }
 
 }  // namespace r2ccl::model

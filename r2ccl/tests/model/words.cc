@@ -104,8 +104,9 @@ std::string Model::words(const World& world) const {
               : world.end(s.end).own_fence() == MigrationEnd::Fence::kCannot ? ", and cannot"
                                                                              : "");
     case Event::kChoose:
+      if (s.path == 0)
+        return "sender: no probe is answered; it gives up what is broken, and opens another path if it can";
       if (bounds_.lanes == 0) return "sender: uses a path that stands by, and replays what is missing";
-      if (s.path == 0) return "sender: gives up the path that stood by, which is broken";
       if (const std::string again = spread(s, 0, bounds_.messages * bounds_.segments); !again.empty())
         return "sender: uses " + path + ", and replays segments (of all) " + again;
       return "sender: uses " + path + "; there is nothing to replay";

@@ -9,6 +9,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <set>
+#include <string_view>
+#include <utility>
 
 #include "r2ccl/base/log.h"
 #include "r2ccl/service/net.h"
@@ -161,22 +164,24 @@ static void aim(Plan& plan, Random& random) {
       for (int nic = 0; nic < plan.nics; ++nic)
         if (nic != plan.spared[0])
           plan.faults.push_back({Kind::kPortDown, some, random.below(kMillisecond), kHistoryBound, nic});
+      plan.faults.push_back({Kind::kLate, some / 2, 0, random.between(5, 60) * kMillisecond, to});
       break;
     }
   }
 }
 
-// What says that channel 0's last messages are there is lost, and nobody waits at the receiver, which stays
-// open.
-static void lose_the_last_word(Plan& plan, Random& random) {
+// The ACKs of channel 0's last messages are lost, and nobody waits at the receiver, which stays open.
+static void lose_the_last_ack(Plan& plan, Random& random) {
   plan.hopeless = plan.abandons = false;
   Plan::Line& line = plan.channels[0];
   line.messages = 160;
   line.most_bytes = kSlotBytes;
   line.pause = kMillisecond;
   plan.stays_open = 12 * kSecond;
-  plan.faults = {{Kind::kLoseLine, plan.messages() - int(random.between(1, 2)), 0, 0,
-                  line.sender * plan.nics + line.sender_nic, 4}};
+  const int nic = line.sender * plan.nics + line.sender_nic, some = plan.messages() / 4;
+  plan.faults = {{Kind::kLoseLine, plan.messages() - int(random.between(1, 2)), 0, 0, nic, 4},
+                 {Kind::kLate, some, 0, random.between(5, 60) * kMillisecond, nic},
+                 {Kind::kPairErrorSilent, 2 * some, random.below(2 * kMillisecond), 0, nic}};
 }
 
 // Balance: channels of process 0 lose a home, so that lanes carry; and while packets are late, some of what
@@ -283,7 +288,7 @@ Plan plan_of(uint64_t seed) {
   else if (more.chance(8))
     aim(plan, more);
   else if (seed % 64 == 33)
-    lose_the_last_word(plan, more);
+    lose_the_last_ack(plan, more);
   else if (seed % 16 == 0)
     break_among_lanes(plan, more);
   return plan;
@@ -357,6 +362,23 @@ class History final : public MemoryWatch {
     for (uint32_t i = 0; i < bytes; i += 8, word += 0xd1342543de82ef95)
       std::memcpy(out + i, &word, std::min<uint32_t>(8, bytes - i));
   }
+  bool holds(size_t channel, int message, const uint8_t* at, uint32_t bytes) const {
+    uint64_t word = (plan_.seed + channel * 1000003 + uint64_t(message)) * 0x9e3779b97f4a7c15;
+    for (uint32_t i = 0; i < bytes; i += 8, word += 0xd1342543de82ef95)
+      if (std::memcmp(at + i, &word, std::min<uint32_t>(8, bytes - i)) != 0) return false;
+    return true;
+  }
+  /// Until when the program of `process` has nothing to look at: all that it has open rests. 0: something may
+  /// move at any time.
+  Time rests_until(int process) const {
+    Time until = 0;
+    for (const End& end : ends_) {
+      if (end.process != process || end.stage == Stage::kOver) continue;
+      if (end.stage != Stage::kTraffic || end.rests_until <= scheduler().now()) return 0;
+      until = until == 0 ? end.rests_until : std::min(until, end.rests_until);
+    }
+    return until;
+  }
   void program(int process);
   bool step(Net& net, End& end);
   bool set_up(Net& net, End& end);
@@ -368,6 +390,7 @@ class History final : public MemoryWatch {
   void received();
   void apply(const Fault& fault);
   void hopeless();
+  void check_log(const std::string& text);
   Time allowed_gap() const;
 
   const Plan& plan_;
@@ -395,6 +418,7 @@ class History final : public MemoryWatch {
   Verdict verdict_;
   Time hopeless_since_ = 0;
   bool dead_error_seen_ = false;
+  std::set<std::pair<int, Kind>> applied_;  // NIC, over all processes
   static History* current_;
   static void log(LogLevel level, const char* file, int line, const char* text);
 };
@@ -404,6 +428,41 @@ void History::log(LogLevel, const char*, int, const char* text) {
   if (std::strstr(text, "moving its traffic")) ++current_->verdict_.migrations;
   if (current_->tell_)
     std::printf("%12.6f %d: %s\n", double(scheduler().now()) / 1e9, scheduler().process(), text);
+  if (scheduler().process() >= 0) current_->check_log(text);
+}
+
+// What the log says of a NIC must have happened to that NIC.
+void History::check_log(const std::string& text) {
+  struct Claim {
+    const char* says;
+    std::vector<Kind> is_true_after;
+  };
+  static const Claim kClaims[] = {{" went down", {Kind::kPortDown, Kind::kRemove, Kind::kPretend}},
+                                  {" is gone", {Kind::kRemove, Kind::kPretend}},
+                                  {" has not returned from", {Kind::kDriverSlow, Kind::kDriverHang}}};
+  constexpr std::string_view kNic = "NIC sim", kOf = " of node", kToldBy = "told by node",
+                             kPeers = "the peer's ";
+  for (const Claim& claim : kClaims)
+    for (size_t at = text.find(claim.says); at != std::string::npos; at = text.find(claim.says, at + 1)) {
+      const size_t nic = text.rfind(kNic, at);
+      if (nic == std::string::npos) continue;
+      const size_t behind = nic + kNic.size() + 1;  // one digit
+      const size_t told = text.rfind(kToldBy, nic);
+      int process = scheduler().process();
+      if (text.compare(behind, kOf.size(), kOf) == 0 && behind + kOf.size() + 1 == at)
+        process = text[behind + kOf.size()] - '0';
+      else if (behind != at)
+        continue;  // it is said of something else
+      else if (told != std::string::npos)
+        process = text[told + kToldBy.size()] - '0';
+      if (nic >= kPeers.size() && text.compare(nic - kPeers.size(), kPeers.size(), kPeers) == 0)
+        process = 1 - process;
+      const int number = process * plan_.nics + (text[behind - 1] - '0');
+      if (std::none_of(claim.is_true_after.begin(), claim.is_true_after.end(), [&](Kind kind) {
+            return applied_.contains({number, kind});
+          }))
+        violate("the log says what did not happen to NIC " + std::to_string(number) + ": " + text);
+    }
 }
 
 void History::written(const Nic& nic, const uint8_t* at, size_t bytes) {
@@ -487,6 +546,7 @@ void History::apply(const Fault& fault) {
   const Time now = scheduler().now();
   Nic& nic = *fabric_.nics[size_t(fault.nic)];
   if (is_of_nic(fault.kind) && !spares(fault.kind)) nic.ever_faulty = true;
+  if (is_of_nic(fault.kind)) applied_.emplace(fault.nic, fault.kind);
   const auto later = [&](auto what) { scheduler().after(fault.lasts, what); };
   System& system = kernel();
   switch (fault.kind) {
@@ -652,9 +712,7 @@ bool History::traffic(Net& net, End& end) {
       std::memset(data, 0x5a, 64);
     } else {
       const uint32_t bytes = size_of(end.channel, end.done);
-      static uint8_t wanted[kSlotBytes + 8];
-      fill(end.channel, end.done, wanted, bytes);
-      if (outcome->bytes != bytes || std::memcmp(data, wanted, bytes) != 0)
+      if (outcome->bytes != bytes || !holds(end.channel, end.done, data, bytes))
         violate("message " + std::to_string(end.done) + " of channel " + std::to_string(end.channel) +
                 " arrived with other bytes than were sent");
       received();
@@ -759,7 +817,8 @@ void History::program(int process) {
     const Time longest =
         scheduler().now() - moved > 20 * kMillisecond ? 500 * kMicrosecond : 100 * kMicrosecond;
     pause = some ? kMicrosecond : std::min(2 * pause, longest);
-    scheduler().sleep(pause);
+    const Time until = plan_.abandons ? 0 : rests_until(process);
+    scheduler().sleep(until > scheduler().now() ? until - scheduler().now() : pause);
   }
   ++programs_done_;
   while (programs_done_ < 2) scheduler().sleep(kMillisecond);

@@ -80,7 +80,7 @@ void Fabric::complete(Pair& pair, const ibv_wc& entry) {
 void Fabric::flush(Pair& pair) {
   if (pair.flush_begun) return;
   pair.flush_begun = true;
-  ++pair.timer;
+  pair.deadline = 0;
   const uint32_t number = pair.handle.qp_num;
   scheduler().at(unfrozen(*pair.nic) + random.between(1, 20) * kMicrosecond, [this, number] {
     const auto it = pairs.find(number);
@@ -124,14 +124,22 @@ void Fabric::fail(Pair& pair, ibv_wc_status status) {
 
 void Fabric::arm(Pair& pair) {
   if (pair.timeout == 0) return;
-  const uint64_t timer = ++pair.timer;
-  const uint32_t number = pair.handle.qp_num, first = pair.first;
-  scheduler().after(Time(4096) << pair.timeout, [this, number, timer, first] {
+  pair.deadline = scheduler().now() + (Time(4096) << pair.timeout);
+  pair.timed = pair.first;
+  if (!pair.timer_set) set_timer(pair);
+}
+
+// One event at a time: when the deadline has moved meanwhile, it looks once more.
+void Fabric::set_timer(Pair& pair) {
+  pair.timer_set = true;
+  scheduler().at(pair.deadline, [this, number = pair.handle.qp_num] {
     const auto it = pairs.find(number);
     if (it == pairs.end()) return;
     Pair& pair = *it->second;
-    if (pair.timer != timer || pair.state != IBV_QPS_RTS || pair.sending.empty()) return;
-    pair.attempt = pair.first == first ? pair.attempt + 1 : 0;
+    pair.timer_set = false;
+    if (pair.deadline == 0 || pair.state != IBV_QPS_RTS || pair.sending.empty()) return;
+    if (pair.deadline > scheduler().now()) return set_timer(pair);
+    pair.attempt = pair.first == pair.timed ? pair.attempt + 1 : 0;
     if (pair.nic->frozen_until > scheduler().now()) pair.attempt = 0;
     if (pair.attempt > pair.retries) return fail(pair, IBV_WC_RETRY_EXC_ERR);
     transmit(pair, pair.first);
@@ -163,7 +171,7 @@ void Fabric::send_packet(uint32_t number, uint32_t index) {
     return;
   }
   const Work& work = pair.sending[index - pair.first];
-  auto payload = std::make_shared<std::vector<uint8_t>>();
+  auto packet = std::make_shared<Packet>(Packet{number, index, work, {}});
   if (work.opcode != IBV_WR_RDMA_READ && work.bytes > 0) {
     const uint8_t* from = work.has_inline ? work.inlined : work.data;
     if (!work.has_inline) {
@@ -174,7 +182,7 @@ void Fabric::send_packet(uint32_t number, uint32_t index) {
       }
       watch->read(nic, from, work.bytes);
     }
-    payload->assign(from, from + work.bytes);
+    packet->payload.assign(from, from + work.bytes);
   }
   Nic& other = *nics[size_t(pair.remote_nic)];
   if (!nic.port_up || nic.deaf || other.deaf || !other.port_up || cut.count({nic.number, other.number}))
@@ -184,13 +192,13 @@ void Fabric::send_packet(uint32_t number, uint32_t index) {
     delay += random.below(std::min(late, lifetime - latency - 3 * kMicrosecond));
   // The network keeps the order of a connection's packets.
   pair.last_arrival = std::max(pair.last_arrival + 1, scheduler().now() + delay);
-  scheduler().at(pair.last_arrival,
-                 [this, number, index, work, payload] { arrive(number, index, work, payload); });
+  scheduler().at(pair.last_arrival, [this, packet = PacketPtr(std::move(packet))] { arrive(packet); });
 }
 
 // Its NIC takes it in, if the queue pair that it is for is one that does.
-void Fabric::arrive(uint32_t from, uint32_t index, const Work& work,
-                    std::shared_ptr<std::vector<uint8_t>> payload) {
+void Fabric::arrive(const PacketPtr& packet) {
+  const uint32_t from = packet->from, index = packet->index;
+  const Work& work = packet->work;
   const auto sender = pairs.find(from);
   // Its sender may be gone by now; the packet is on its way all the same.
   const Pair* origin = sender != pairs.end() ? sender->second.get() : nullptr;
@@ -206,14 +214,14 @@ void Fabric::arrive(uint32_t from, uint32_t index, const Work& work,
   if (nic.frozen_until > scheduler().now()) {  // it lies in the NIC, which goes on later
     ++to.taken_in;
     const uint32_t number = to.handle.qp_num;
-    scheduler().at(nic.frozen_until, [this, from, number, index, work, payload] {
+    scheduler().at(nic.frozen_until, [this, number, packet] {
       const auto again = pairs.find(number);
       if (again == pairs.end()) return;
       Pair& to = *again->second;
       --to.taken_in;
-      if (index != to.next_expected) return;
+      if (packet->index != to.next_expected) return;
       ++to.next_expected;
-      place(from, number, index, work, payload);
+      place(packet, number);
     });
     return;
   }
@@ -233,26 +241,27 @@ void Fabric::arrive(uint32_t from, uint32_t index, const Work& work,
   to.asked_again = false;
   if (index == to.next_expected) ++to.next_expected;
   const uint32_t number = to.handle.qp_num;
-  scheduler().after(100 + random.below(kMicrosecond), [this, from, number, index, work, payload] {
+  scheduler().after(100 + random.below(kMicrosecond), [this, number, packet] {
     const auto again = pairs.find(number);
     if (again == pairs.end()) return;
     --again->second->taken_in;
-    place(from, number, index, work, payload);
+    place(packet, number);
   });
 }
 
-void Fabric::place(uint32_t from, uint32_t to, uint32_t index, Work work,
-                   std::shared_ptr<std::vector<uint8_t>> payload) {
+void Fabric::place(const PacketPtr& packet, uint32_t to) {
+  const uint32_t from = packet->from, index = packet->index;
+  const Work& work = packet->work;
   Pair& pair = *pairs.at(to);
   Nic& nic = *pair.nic;
   if (nic.gone) return;
   if (nic.frozen_until > scheduler().now()) {
     ++pair.taken_in;
-    scheduler().at(nic.frozen_until, [this, from, to, index, work, payload] {
+    scheduler().at(nic.frozen_until, [this, to, packet] {
       const auto again = pairs.find(to);
       if (again == pairs.end()) return;
       --again->second->taken_in;
-      place(from, to, index, work, payload);
+      place(packet, to);
     });
     return;
   }
@@ -273,7 +282,7 @@ void Fabric::place(uint32_t from, uint32_t to, uint32_t index, Work work,
       --nic.lose_lines;
     } else {
       watch->written(nic, at, work.bytes);
-      std::memcpy(const_cast<uint8_t*>(at), payload->data(), work.bytes);
+      std::memcpy(const_cast<uint8_t*>(at), packet->payload.data(), work.bytes);
     }
   }
   if (work.opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
@@ -337,7 +346,7 @@ void Fabric::acknowledge(uint32_t from, uint32_t index, std::shared_ptr<std::vec
   if (some) {
     pair.attempt = 0;
     if (pair.sending.empty())
-      ++pair.timer;
+      pair.deadline = 0;
     else
       arm(pair);
   }
@@ -574,7 +583,7 @@ int ibv_modify_qp(ibv_qp* handle, ibv_qp_attr* attributes, int mask) {
   if (mask & IBV_QP_TIMEOUT) pair.timeout = attributes->timeout;
   if (mask & IBV_QP_RETRY_CNT) pair.retries = attributes->retry_cnt;
   if (pair.state == IBV_QPS_ERR) {
-    ++pair.timer;
+    pair.deadline = 0;
     g_fabric->flush(pair);
   }
   return 0;

@@ -53,7 +53,9 @@ struct Pair {
   std::deque<uint64_t> receiving;  ///< posted receives
   int taken_in = 0;                ///< packets that wait to be placed
   unsigned attempt = 0;
-  uint64_t timer = 0;
+  Time deadline = 0;       ///< of the retransmission timer; 0: it is off
+  uint32_t timed = 0;      ///< `first` when it was set
+  bool timer_set = false;  ///< an event looks at the deadline
   bool flush_begun = false;
   Time last_arrival = 0;
   bool asked_again = false;  ///< as a receiver: a packet is missing, and the sender is told
@@ -138,13 +140,19 @@ class Fabric {
   uint32_t next_number = 100, next_key = 1;
 
  private:
+  /// One on its way: the work, with its bytes as they were when it was sent.
+  struct Packet {
+    uint32_t from, index;
+    Work work;
+    std::vector<uint8_t> payload;
+  };
+  using PacketPtr = std::shared_ptr<const Packet>;
   void send_packet(uint32_t pair, uint32_t number);
-  void arrive(uint32_t from, uint32_t number, const Work& work,
-              std::shared_ptr<std::vector<uint8_t>> payload);
-  void place(uint32_t from, uint32_t to, uint32_t number, Work work,
-             std::shared_ptr<std::vector<uint8_t>> payload);
+  void arrive(const PacketPtr& packet);
+  void place(const PacketPtr& packet, uint32_t to);
   void acknowledge(uint32_t from, uint32_t number, std::shared_ptr<std::vector<uint8_t>> answer);
   void arm(Pair& pair);
+  void set_timer(Pair& pair);
   void fail(Pair& pair, ibv_wc_status status);
   Time unfrozen(const Nic& nic) const { return std::max(scheduler().now(), nic.frozen_until); }
 };

@@ -33,20 +33,28 @@ DEFECTS = {
     'the shared backup of two NICs': [(C + 'spreading.cc', '    double carried = load.on(backup.nic);\n', '    return backup.crosses ? 2.0 : 1.0;\n    double carried = load.on(backup.nic);\n'),
                                       (C + 'spreading.cc', 'void Channel::step_spread(const Tick& tick) {\n', 'void Channel::step_spread(const Tick& tick) {\n  if (tick.now > 0) return;\n')],
     'the abandoned connect': [(C + 'channel.cc', 'if (owner_.load() != Owner::kAwaited) return;', 'if (owner_.load() >= Owner::kTaken) return;')],
+    'the log names another NIC': [(S + 'service.cc', 'port of NIC %s of %s %s", context_.devices[nic].name()', 'port of NIC %s of %s %s", context_.devices[(nic + 1) % context_.devices.size()].name()')],
     # rules
     'receiver_fence': [(P + 'migration.h', 'if (!sender_ || peer_ == Fence::kPending)', 'if (sender_ && peer_ == Fence::kPending)\n      phase_ = Phase::kChoosing;\n    else if (!sender_)')],
     'sender_fence': [(P + 'migration.h', 'if (own_ != Fence::kPending) follow();', 'own_ = Fence::kDone;\n    follow();')],
-    'sentinels': [(P + 'fence.h', 'if (seen.flushed || !host', 'if (true || !host')],
+    'receiver_sentinel': [(P + 'fence.h', 'if (seen.flushed || !host', 'if (seen.flushed || !sender_ || !host')],
+    'sender_sentinel': [(P + 'fence.h', 'if (seen.flushed || !host', 'if (seen.flushed || sender_ || !host')],
     'one_fence': [(P + 'fence.h', 'if (!host.holds(Rule::kOneFence)) return FenceAct::kUnfenceable;', 'if (host.holds(Rule::kOneFence)) return FenceAct::kUnfenceable;')],
     'refusal': [(C + 'fence.cc', 'bool Channel::device_failed(const Path& path) const {', 'bool Channel::device_failed(const Path& path) const {\n  if (path.local_nic() >= 0) return false;')],
     'lifetime': [(P + 'fence.h', 'return past || !host.holds(Rule::kLifetime) ?', 'return past || host.holds(Rule::kLifetime) ?')],
     'given_up_fence': [(C + 'fence.cc', 'Path* path = reclaim(end_.leaving());', 'return fence_done(tick);\n  Path* path = reclaim(end_.leaving());')],
+    # A number that is used twice; a queue pair in ERR cannot be.
+    'new_queue_pairs': [(C + 'openings.cc', 'opening_ = {next_path_++,', 'opening_ = {next_path_ < 3 ? next_path_++ : next_path_,')],
     'strict_ack': [(P + 'ledger.h', 'return completed && (!strict || message < confirmed_);', 'return completed;')],
     'nic_report': [(P + 'ledger.h', 'return completed && (!strict || message < confirmed_);', 'return message < confirmed_;')],
     'receiver_is_right': [(P + 'ledger.h', '    if (first > next_) return;\n', '    if (first <= next_ || first > next_) return;\n')],
     'migrate_epoch': [(P + 'migration.h', 'if (epoch <= epoch_ && !at_once) return MigrateReply::kOld;', '')],
     'fenced_epoch': [(P + 'migration.h', 'if (epoch != epoch_ || path != leaving_ || phase_ == Phase::kRunning) return false;', 'if (phase_ == Phase::kRunning) return false;')],
     'use_epoch': [(P + 'migration.h', 'if (sender_ || epoch != epoch_ || (phase_', 'if (sender_ || (phase_')],
+    # What a connection repeats comes in the opposite order.
+    'order': [('r2ccl/control/link.cc', 'for (const auto& frame : unseen_)\n    stream_.outgoing.insert(stream_.outgoing.end(), frame.begin(), frame.end());',
+               'for (auto it = unseen_.rbegin(); it != unseen_.rend(); ++it)\n    stream_.outgoing.insert(stream_.outgoing.end(), it->begin(), it->end());'),
+              ('r2ccl/control/frame.cc', 'if (header.counter != counter_)', 'if (header.counter > counter_ + 1000)')],
     'repeat_cts': [(P + 'receiving.h', 'if (!host.holds(Rule::kRepeatCts)) return;', 'return;')],
     'repeat_ack': [(P + 'sending.h', 'if (host.acknowledges() && host.holds(Rule::kRepeatAck))', 'if (false)')],
     'disbelief': [(P + 'sending.h', 'if (!ack_query_.answered(up_to) || ', 'if (!ack_query_.answered(up_to) || host.active() != 0 || ')],
@@ -65,6 +73,11 @@ DEFECTS = {
     'lane_given_up': [(P + 'migration.h', 'case PathState::kActive:\n    case PathState::kLane:\n      return AfterDrop::kLeave;', 'case PathState::kLane:\n      return AfterDrop::kNothing;\n    case PathState::kActive:\n      return AfterDrop::kLeave;')],
     'rest_reported': [(P + 'sending.h', 'if (!reported && messages', 'if (false && messages')],
     'rest_confirmed': [(P + 'sending.h', 'return !messages.holds(Rule::kRestConfirmed) || all', 'return true || all')],
+    # It comes once more, behind the next kLane.
+    'rest_once': [(C + 'actions.h', 'void send_lane(uint32_t id) { c_.send(wire::Type::kLane, wire::PathMessage{id}); }',
+                   'static inline std::map<const void*, uint32_t> rested;\n  void send_lane(uint32_t id) {\n    c_.send(wire::Type::kLane, wire::PathMessage{id});\n'
+                   '    if (rested[&c_] == id) c_.send(wire::Type::kRest, wire::PathMessage{id});\n  }'),
+                  (C + 'actions.h', 'void send_rest(uint32_t id) { c_.send(', 'void send_rest(uint32_t id) {\n    rested[&c_] = id;\n    c_.send(')],
 }
 
 

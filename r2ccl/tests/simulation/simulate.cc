@@ -3,17 +3,22 @@
 // wrong harms no other, and what a seed does depends on nothing but the seed.
 //
 //     simulate --seeds 1000 [--first 1] [--minutes 10] [--jobs 2]    many; exit status 1 when one is wrong
+//              --record FILE      … appends a row to FILE; without --first, from the last seed there on
 //     simulate --replay 42 [--faults 0,2]                           one, with its log
-#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <string>
 #include <vector>
@@ -28,6 +33,9 @@ struct Report {  // what a history's process says, through shared memory
   uint64_t events = 0, simulated = 0, gap = 0;
   int migrations = 0, errors = 0;
   char violation[400] = "";
+  bool same_history_as(const Report& other) const {
+    return events == other.events && simulated == other.simulated && migrations == other.migrations;
+  }
 };
 
 constexpr uint64_t kTwice = 50;        // every so many seeds one is run twice: it must do the same
@@ -54,16 +62,20 @@ pid_t begin(const Plan& plan, Report* report) {
   _exit(0);
 }
 
-std::string end(pid_t child, const Report& report) {
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0) {
-  }
+/// What a history's process that has ended with `status` says.
+std::string violation_of(int status, const Report& report) {
   if (report.said) return report.violation;
   if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM) return "a history takes longer than a minute";
   return "the process ended with status " + std::to_string(status);
 }
 
-std::string outcome(const Plan& plan, Report* report) { return end(begin(plan, report), *report); }
+std::string outcome(const Plan& plan, Report* report) {
+  const pid_t child = begin(plan, report);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0) {
+  }
+  return violation_of(status, *report);
+}
 
 /// The same kind of violation: numbers in it may differ.
 std::string kind_of(std::string violation) {
@@ -71,7 +83,8 @@ std::string kind_of(std::string violation) {
   return violation.substr(0, 40);
 }
 
-// Leaves out faults, and then channels' messages, as long as the violation stays.
+// Leaves out faults, then halves the messages of channels, as long as the violation stays. (A channel is not
+// left out, since faults name NICs and aims name channels; one message of it costs little.)
 Plan shrink(Plan plan, const std::string& violation, Report* report) {
   const std::string kind = kind_of(violation);
   const auto still = [&](const Plan& smaller) { return kind_of(outcome(smaller, report)) == kind; };
@@ -83,85 +96,165 @@ Plan shrink(Plan plan, const std::string& violation, Report* report) {
     else
       ++i;
   }
+  for (size_t i = 0; i < plan.channels.size(); ++i)
+    while (plan.channels[i].messages > 1) {
+      Plan smaller = plan;
+      smaller.channels[i].messages /= 2;
+      if (!still(smaller)) break;
+      plan = smaller;
+    }
   return plan;
 }
 
 struct Sum {
-  uint64_t histories = 0, events = 0, migrations = 0, errors = 0, simulated = 0, gap = 0;
+  uint64_t histories = 0, events = 0, migrations = 0, errors = 0, simulated = 0, gap = 0, wrong = 0;
 };
 
-int many(uint64_t first, uint64_t count, double minutes, size_t jobs, bool keep_going) {
+/// Many seeds, `jobs` at a time, each in a process of its own.
+class Many {
+ public:
+  Many(uint64_t first, uint64_t count, double minutes, size_t jobs, bool keep_going)
+      : first_(first), count_(count), minutes_(minutes), keep_going_(keep_going), running_(jobs) {}
+
+  int run() {
+    for (Running& one : running_) next(one);
+    for (int status; const pid_t child = waitpid(-1, &status, 0);) {
+      if (child < 0 && errno == ECHILD) break;
+      for (Running& one : running_)
+        if (child > 0 && one.child == child) ended(one, status);
+    }
+    tell();
+    return wrong_.empty() ? 0 : 1;
+  }
+  const Sum& sum() const { return sum_; }
+  /// Seconds that it took.
+  double took() const { return took_; }
+
+ private:
   struct Running {
     pid_t child = 0;
     Plan plan;
     Report* report = shared_report();
+    Report first;        // of a seed that runs for the second time
+    bool again = false;  // it does
   };
-  std::vector<Running> running(jobs);
-  Sum sum;
-  std::map<std::string, std::vector<uint64_t>> wrong;
-  const auto began = std::chrono::steady_clock::now();
-  const auto seconds = [&] {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-  };
-  Report* again = shared_report();
-  const auto finish = [&](Running& one) {
-    if (one.child == 0) return;
-    std::string violation = end(one.child, *one.report);
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
+  }
+  void next(Running& one) {
     one.child = 0;
-    if (violation.empty() && one.plan.seed % kTwice == 0) {
-      violation = outcome(one.plan, again);
-      if (again->events != one.report->events || again->simulated != one.report->simulated)
-        violation = "the same seed gave another history";
-    }
-    ++sum.histories;
-    sum.events += one.report->events;
-    sum.migrations += uint64_t(one.report->migrations);
-    sum.errors += uint64_t(one.report->errors);
-    sum.simulated += one.report->simulated;
-    sum.gap = std::max(sum.gap, one.report->gap);
-    if (violation.empty()) return;
-    auto& seeds = wrong[kind_of(violation)];
-    seeds.push_back(one.plan.seed);
-    if (seeds.size() > 1) return;
-    std::printf("after %.1f s: seed %llu: %s\n", seconds(), static_cast<unsigned long long>(one.plan.seed),
-                violation.c_str());
-    Report* report = shared_report();
-    std::printf("the smallest history found that shows it:\n%s",
-                shrink(one.plan, violation, report).words().c_str());
-    std::fflush(stdout);
-  };
-  uint64_t seed = first;
-  size_t turn = 0;
-  while (seed < first + count && seconds() < minutes * 60 && (wrong.empty() || keep_going)) {
-    Running& one = running[turn++ % jobs];
-    finish(one);
-    one.plan = plan_of(seed++);
+    if (begun_ == count_ || seconds() >= minutes_ * 60 || !(wrong_.empty() || keep_going_)) return;
+    one.plan = plan_of(first_ + begun_++);
+    one.again = false;
     one.child = begin(one.plan, one.report);
   }
-  for (Running& one : running) finish(one);
-  const double took = seconds();
-  std::printf(
-      "%llu histories in %.1f s (%.0f an hour): %.1f s of simulated time each, %.0f events, %.2f migrations, "
-      "%llu errors that had to be; longest stall %.0f ms\n",
-      static_cast<unsigned long long>(sum.histories), took, double(sum.histories) / took * 3600,
-      double(sum.simulated) / 1e9 / double(sum.histories), double(sum.events) / double(sum.histories),
-      double(sum.migrations) / double(sum.histories), static_cast<unsigned long long>(sum.errors),
-      double(sum.gap) / 1e6);
-  for (const auto& [what, seeds] : wrong) {
-    std::printf("wrong: %zu × %s…: seeds", seeds.size(), what.c_str());
-    for (size_t i = 0; i < seeds.size() && i < 12; ++i)
-      std::printf(" %llu", static_cast<unsigned long long>(seeds[i]));
-    std::printf("\n");
+  void ended(Running& one, int status) {
+    std::string violation = violation_of(status, *one.report);
+    if (one.again) {
+      if (violation.empty() && !one.report->same_history_as(one.first))
+        violation = "the same seed gave another history";
+    } else if (violation.empty() && one.plan.seed % kTwice == 0) {
+      one.first = *one.report;
+      one.again = true;
+      one.child = begin(one.plan, one.report);
+      return;
+    }
+    ++sum_.histories;
+    sum_.events += one.report->events;
+    sum_.migrations += uint64_t(one.report->migrations);
+    sum_.errors += uint64_t(one.report->errors);
+    sum_.simulated += one.report->simulated;
+    sum_.gap = std::max(sum_.gap, one.report->gap);
+    if (!violation.empty()) note(one.plan, violation);
+    next(one);
   }
-  return wrong.empty() ? 0 : 1;
+  // The first of its kind is shrunk; the others wait meanwhile.
+  void note(const Plan& plan, const std::string& violation) {
+    ++sum_.wrong;
+    auto& seeds = wrong_[kind_of(violation)];
+    seeds.push_back(plan.seed);
+    if (seeds.size() > 1) return;
+    std::printf("after %.1f s: seed %llu: %s\n", seconds(), static_cast<unsigned long long>(plan.seed),
+                violation.c_str());
+    std::printf("the smallest history found that shows it:\n%s",
+                shrink(plan, violation, shared_report()).words().c_str());
+    std::fflush(stdout);
+  }
+  void tell() {
+    took_ = seconds();
+    const double count = double(std::max<uint64_t>(sum_.histories, 1));
+    std::printf(
+        "%llu histories in %.1f s (%.0f an hour): %.1f s of simulated time each, %.0f events, %.2f "
+        "migrations, %llu errors that had to be; longest stall %.0f ms\n",
+        static_cast<unsigned long long>(sum_.histories), took_, double(sum_.histories) / took_ * 3600,
+        double(sum_.simulated) / 1e9 / count, double(sum_.events) / count, double(sum_.migrations) / count,
+        static_cast<unsigned long long>(sum_.errors), double(sum_.gap) / 1e6);
+    for (const auto& [what, seeds] : wrong_) {
+      std::printf("wrong: %zu × %s…: seeds", seeds.size(), what.c_str());
+      for (size_t i = 0; i < seeds.size() && i < 12; ++i)
+        std::printf(" %llu", static_cast<unsigned long long>(seeds[i]));
+      std::printf("\n");
+    }
+  }
+
+  const uint64_t first_, count_;
+  const double minutes_;
+  const bool keep_going_;
+  uint64_t begun_ = 0;
+  std::vector<Running> running_;
+  Sum sum_;
+  std::map<std::string, std::vector<uint64_t>> wrong_;
+  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  double took_ = 0;
+};
+
+constexpr char kColumns[] = "set,commit,first_seed,last_seed,histories,seconds,jobs,wrong";
+
+/// The last seed that `file` has a row of; 0: it has none.
+uint64_t last_recorded(const std::string& file) {
+  std::ifstream in(file);
+  uint64_t last = 0;
+  for (std::string line; std::getline(in, line);) {
+    size_t column = 0;  // the fourth
+    for (int comma = 0; comma < 3 && column != std::string::npos; ++comma)
+      column = line.find(',', column + (comma > 0));
+    if (column != std::string::npos)
+      last = std::max<uint64_t>(last, std::strtoull(line.c_str() + column + 1, nullptr, 10));
+  }
+  return last;
+}
+
+/// The commit of the checkout that `file` lies in.
+std::string commit_of(const std::string& file) {
+  const std::string folder = std::filesystem::absolute(file).parent_path().string();
+  std::string commit;
+  if (FILE* git = popen(("git -C '" + folder + "' rev-parse --short=10 HEAD 2>/dev/null").c_str(), "r")) {
+    for (int c; (c = std::fgetc(git)) != EOF;)
+      if (std::isxdigit(c)) commit += char(c);
+    pclose(git);
+  }
+  return commit.empty() ? "unknown" : commit;
+}
+
+/// One row: what ran. Seeds that were not begun are not in it.
+bool record(const std::string& file, uint64_t first, size_t jobs, const Many& many) {
+  if (many.sum().histories == 0) return true;
+  const bool is_new = !std::filesystem::exists(file) || std::filesystem::file_size(file) == 0;
+  std::ofstream out(file, std::ios::app);
+  if (is_new) out << kColumns << '\n';
+  char seconds[32];
+  std::snprintf(seconds, sizeof seconds, "%.0f", many.took());
+  out << "simulation," << commit_of(file) << ',' << first << ',' << first + many.sum().histories - 1 << ','
+      << many.sum().histories << ',' << seconds << ',' << jobs << ',' << many.sum().wrong << '\n';
+  return bool(out.flush());
 }
 
 int main_of(int argc, char** argv) {
-  uint64_t first = 1, count = 1000, replay = 0;
+  uint64_t first = 0, count = 1000, replay = 0;
   double minutes = 1e9;
   size_t jobs = 1;
   bool keep_going = false;
-  std::string faults;
+  std::string faults, file;
   for (int i = 1; i < argc; ++i) {
     const auto is = [&](const char* option) { return std::strcmp(argv[i], option) == 0 && i + 1 < argc; };
     if (is("--first"))
@@ -176,12 +269,21 @@ int main_of(int argc, char** argv) {
       replay = std::strtoull(argv[++i], nullptr, 10);
     else if (is("--faults"))
       faults = argv[++i];
+    else if (is("--record"))
+      file = argv[++i];
     else if (std::strcmp(argv[i], "--keep-going") == 0)
       keep_going = true;
     else
       return std::fprintf(stderr, "unknown option %s\n", argv[i]), 64;
   }
-  if (replay == 0) return many(first, count, minutes, jobs, keep_going);
+  if (replay == 0) {
+    if (first == 0) first = file.empty() ? 1 : last_recorded(file) + 1;
+    Many many(first, count, minutes, std::max<size_t>(jobs, 1), keep_going);
+    const int status = many.run();
+    if (!file.empty() && !record(file, first, jobs, many))
+      return std::fprintf(stderr, "%s cannot be written\n", file.c_str()), 1;
+    return status;
+  }
   Plan plan = plan_of(replay);
   if (!faults.empty()) {
     const std::vector<Fault> all = std::move(plan.faults);

@@ -158,8 +158,8 @@ void System::gives_up(int fd, Time after, int error) {
   });
 }
 
-// A hole in the stream: nothing after it is delivered, and in the end both ends are told by their kernels. (One
-// that has sent something, sooner: see send().)
+// A hole in the stream: nothing after it is delivered, and in the end both ends are told by their kernels.
+// (One that has sent something, sooner: see send().)
 void System::swallow(File& file) {
   for (const int fd : {file.fd, file.peer})
     if (File* end = find(fd)) {

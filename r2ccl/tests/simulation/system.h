@@ -36,7 +36,7 @@ struct File {
   bool connecting = false, connected = false, hung_up = false, ended = false;
   int failure = 0;  ///< errno of the next call
   std::string arrived;
-  Time last_arrival = 0;  ///< bytes come in order
+  Time last_arrival = 0;   ///< bytes come in order
   bool swallowed = false;  ///< nothing gets through in either direction, and nobody says so
   // Socket options as the core sets them (tcp(7)).
   Time user_timeout = 0, keep_idle = 7200 * kSecond, keep_interval = 75 * kSecond;

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which path the sender takes when what it left is fenced: the destination of a planned migration, the active
+// path where a lane was left, else a path whose probe is answered, else a new one. Written once, for the
+// channel and for the exploration. Pure.
+//
+// A Host, besides what channel_end.h asks of it, answers:
+//   active()                  the active path, 0: none
+//   choices()                 paths that stand by or are lanes, and are not marked failed, in the order in
+//   which
+//                             they are looked at
+//   usable(path)              nothing is known to be the matter with its NICs
+//   probe(path)               what its probe shows
+//   opens()                   a path is being opened
+// and carries out:
+//   prove(path)               probes it with a whole packet
+//   unanswered(path)          notes that it failed
+//   open()                    begins to open another one, where there is any
+#pragma once
+
+#include <cstdint>
+
+#include "r2ccl/protocol/channel_end.h"
+
+namespace r2ccl {
+
+enum class ProbeSight : uint8_t {
+  kNone,      ///< it is not probed
+  kAwaited,   ///< there is time left for the answer
+  kAnswered,  ///< after what was left had been fenced, or since
+  kFailed,    ///< or not answered in time
+};
+
+enum class Choice : uint8_t {
+  kUse,   ///< a path carries
+  kWait,  ///< for the answer to a probe
+  kOpen,  ///< no path is left: one is being opened, or there is none to open
+};
+
+/// `end`: the sender's, in kChoosing.
+template <class Host>
+Choice choose_path(MigrationEnd& end, Host& host) {
+  ChannelEnd channel_end(end, host);
+  if (const uint32_t path = channel_end.destination(host.active()); path != 0) {
+    channel_end.use(path);
+    return Choice::kUse;
+  }
+  bool waits = false;
+  for (const uint32_t path : host.choices()) {
+    const bool lane = host.state(path) == PathState::kLane;
+    if (!host.usable(path)) {  // a lane is left later: what it carries is to be fenced
+      if (!lane) host.drop(path, true);
+      continue;
+    }
+    switch (host.probe(path)) {
+      case ProbeSight::kAnswered:
+        channel_end.use(path);
+        return Choice::kUse;
+      case ProbeSight::kNone:
+        host.prove(path);
+        waits = true;
+        break;
+      case ProbeSight::kAwaited:
+        waits = true;
+        break;
+      case ProbeSight::kFailed:
+        host.unanswered(path);
+        if (lane)
+          channel_end.mark_failed(path);
+        else
+          host.drop(path, true);
+        break;
+    }
+  }
+  if (waits) return Choice::kWait;
+  if (!host.opens()) host.open();
+  return Choice::kOpen;
+}
+
+}  // namespace r2ccl

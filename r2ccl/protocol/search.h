@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// For how long the sender has had no path that works, and when that is too long. Only time counts in which
+// somebody wants a path and nothing but the network explains that there is none. Pure: `alive` is the service
+// thread's clock, on which its own pauses count for nothing; all times are in nanoseconds.
+//
+// A Host answers:
+//   peer_owes()               the peer has owed an answer for long: it is slow or stopped, which is no
+//   failure misses_a_path()           somebody waits for a path (sending.h) waits_in_queue()          the
+//   driver call that it waits for is behind calls of other channels, which return
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "r2ccl/protocol/migration.h"
+
+namespace r2ccl {
+
+enum class SearchAct : uint8_t { kWait, kFail };
+
+class PathSearch {
+ public:
+  /// `bound`: without a path for so long, the channel fails. `proven_after`: a path that has carried for so
+  /// long was one, whether or not anything moved.
+  PathSearch(uint64_t bound, uint64_t proven_after) : bound_(bound), proven_after_(proven_after) {}
+
+  /// A path is left; the channel's count of progress is `progress`. True: the search is a new one. False: the
+  /// path broke before it carried anything, and the search for it goes on.
+  bool begin(uint64_t alive, uint64_t progress) {
+    const bool is_new = progress != progress_ || alive - used_at_ > proven_after_;
+    if (is_new) pathless_ = queued_ = 0;
+    looked_at_ = alive;
+    progress_ = progress;
+    return is_new;
+  }
+  /// A path carries.
+  void carries(uint64_t alive) { used_at_ = alive; }
+
+  /// While no path carries: `phase` is not kRunning.
+  template <class Host>
+  SearchAct look(Host& host, Phase phase, uint64_t alive) {
+    const uint64_t step = alive - looked_at_;
+    looked_at_ = alive;
+    if (phase == Phase::kWaitingForPeer || phase == Phase::kSettling || phase == Phase::kUnfenced ||
+        host.peer_owes() || !host.misses_a_path())
+      return SearchAct::kWait;
+    if (host.waits_in_queue()) {
+      queued_ += step;
+      return SearchAct::kWait;
+    }
+    pathless_ += step;
+    return pathless_ > bound_ ? SearchAct::kFail : SearchAct::kWait;
+  }
+
+  /// Until it fails.
+  uint64_t left() const { return bound_ - std::min(bound_, pathless_); }
+  /// Not counted: the time in queues of the NICs' drivers.
+  uint64_t queued() const { return queued_; }
+
+ private:
+  const uint64_t bound_, proven_after_;
+  uint64_t pathless_ = 0, queued_ = 0;
+  uint64_t used_at_ = 0;  // when the active path became that
+  uint64_t looked_at_ = 0;
+  uint64_t progress_ = 0;  // when it began
+};
+
+}  // namespace r2ccl

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// choose_path(): which path the sender takes behind both fences, and what becomes of those it does not take.
+#include "r2ccl/protocol/choice.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace r2ccl {
+namespace {
+
+struct Path {
+  PathState state = PathState::kStandby;
+  ProbeSight probe = ProbeSight::kAnswered;
+  bool usable = true;
+  bool failed = false;
+};
+
+/// Writes down what the choice wants done.
+struct Host {
+  std::map<uint32_t, Path> paths;
+  std::vector<std::string> did;
+  uint32_t is_active = 0;
+  bool is_opening = false;
+
+  void note(const char* what, uint32_t path) { did.push_back(what + (" " + std::to_string(path))); }
+  bool holds(Rule) const { return true; }
+  std::optional<PathState> state(uint32_t path) const {
+    const auto it = paths.find(path);
+    return it == paths.end() ? std::nullopt : std::optional(it->second.state);
+  }
+  bool marked_failed(uint32_t path) const { return paths.at(path).failed; }
+  uint32_t active() const { return is_active; }
+  std::vector<uint32_t> choices() const {
+    std::vector<uint32_t> ids;
+    for (const auto& [id, path] : paths)
+      if ((path.state == PathState::kStandby || path.state == PathState::kLane) && !path.failed)
+        ids.push_back(id);
+    return ids;
+  }
+  bool usable(uint32_t path) const { return paths.at(path).usable; }
+  ProbeSight probe(uint32_t path) const { return paths.at(path).probe; }
+  bool opens() const { return is_opening; }
+  void prove(uint32_t path) { note("prove", path); }
+  void unanswered(uint32_t path) { note("unanswered", path); }
+  void open() { did.push_back("open"); }
+  void mark(uint32_t path) {
+    note("mark", path);
+    paths.at(path).failed = true;
+  }
+  void drop(uint32_t path, bool tell) {
+    EXPECT_TRUE(tell);
+    note("drop", path);
+    paths.erase(path);
+  }
+  void send_use(uint32_t path) { note("say", path); }
+  void carry(uint32_t path) { note("carry", path); }
+  // What a choice never does.
+  bool may_leave() const { return true; }
+  void leaving(uint32_t, uint32_t) {}
+  void fence(uint32_t path, bool) { note("fence", path); }
+};
+
+/// A sender that has left path 1 and has both fences.
+MigrationEnd choosing(uint32_t target = 0) {
+  MigrationEnd end(true);
+  end.leave(1, target);
+  end.fenced();
+  end.peer_has_fenced(1, 1, true);
+  EXPECT_EQ(end.phase(), Phase::kChoosing);
+  return end;
+}
+
+using Did = std::vector<std::string>;
+
+TEST(Choice, takes_a_path_whose_probe_is_answered_and_says_so_first) {
+  Host host{{{2, {}}}, {}};
+  MigrationEnd end = choosing();
+  EXPECT_EQ(choose_path(end, host), Choice::kUse);
+  EXPECT_EQ(host.did, (Did{"say 2", "carry 2"}));
+}
+
+TEST(Choice, waits_for_a_probe_and_opens_nothing_meanwhile) {
+  Host host{{{2, {.probe = ProbeSight::kNone}}, {3, {.probe = ProbeSight::kAwaited}}}, {}};
+  MigrationEnd end = choosing();
+  EXPECT_EQ(choose_path(end, host), Choice::kWait);
+  EXPECT_EQ(host.did, (Did{"prove 2"}));
+}
+
+TEST(Choice, takes_the_first_that_answers_of_several) {
+  Host host{{{2, {.probe = ProbeSight::kAwaited}}, {3, {}}, {4, {}}}, {}};
+  MigrationEnd end = choosing();
+  EXPECT_EQ(choose_path(end, host), Choice::kUse);
+  EXPECT_EQ(host.did, (Did{"say 3", "carry 3"}));
+}
+
+TEST(Choice, gives_a_standby_up_whose_probe_failed_and_opens_a_path) {
+  Host host{{{2, {.probe = ProbeSight::kFailed}}}, {}};
+  MigrationEnd end = choosing();
+  EXPECT_EQ(choose_path(end, host), Choice::kOpen);
+  EXPECT_EQ(host.did, (Did{"unanswered 2", "drop 2", "open"}));
+}
+
+TEST(Choice, opens_one_path_at_a_time) {
+  Host host{{}, {}};
+  host.is_opening = true;
+  MigrationEnd end = choosing();
+  EXPECT_EQ(choose_path(end, host), Choice::kOpen);
+  EXPECT_EQ(host.did, Did{});
+}
+
+TEST(Choice, gives_a_standby_up_whose_nic_is_down_without_a_probe) {
+  Host host{{{2, {.usable = false}}, {3, {}}}, {}};
+  MigrationEnd end = choosing();
+  EXPECT_EQ(choose_path(end, host), Choice::kUse);
+  EXPECT_EQ(host.did, (Did{"drop 2", "say 3", "carry 3"}));
+}
+
+TEST(Choice, a_lane_is_marked_failed_and_not_given_up) {
+  Host host{{{2, {.state = PathState::kLane, .probe = ProbeSight::kFailed}},
+             {3, {.state = PathState::kLane, .usable = false}},
+             {4, {}}},
+            {}};
+  MigrationEnd end = choosing();
+  EXPECT_EQ(choose_path(end, host), Choice::kUse);
+  EXPECT_EQ(host.did, (Did{"unanswered 2", "mark 2", "say 4", "carry 4"}))
+      << "what it carries is fenced later";
+}
+
+TEST(Choice, a_lane_may_become_the_active_path) {
+  Host host{{{2, {.state = PathState::kLane}}}, {}};
+  MigrationEnd end = choosing();
+  EXPECT_EQ(choose_path(end, host), Choice::kUse);
+  EXPECT_EQ(host.did, (Did{"say 2", "carry 2"}));
+}
+
+TEST(Choice, the_active_path_goes_on_when_a_lane_was_left) {
+  Host host{{{2, {.state = PathState::kActive, .probe = ProbeSight::kNone}}, {3, {}}}, {}};
+  host.is_active = 2;
+  MigrationEnd end = choosing();
+  EXPECT_EQ(choose_path(end, host), Choice::kUse);
+  EXPECT_EQ(host.did, (Did{"say 2", "carry 2"}));
+}
+
+TEST(Choice, a_planned_migration_goes_to_its_destination) {
+  Host host{{{2, {}}, {3, {.probe = ProbeSight::kNone}}}, {}};
+  MigrationEnd end = choosing(3);
+  EXPECT_EQ(choose_path(end, host), Choice::kUse);
+  EXPECT_EQ(host.did, (Did{"say 3", "carry 3"}));
+}
+
+TEST(Choice, a_destination_that_is_gone_is_no_destination) {
+  Host host{{{2, {}}}, {}};
+  MigrationEnd end = choosing(3);
+  EXPECT_EQ(choose_path(end, host), Choice::kUse);
+  EXPECT_EQ(host.did, (Did{"say 2", "carry 2"}));
+}
+
+}  // namespace
+}  // namespace r2ccl

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// PathSearch: which time without a path counts, and when it is too long.
+#include "r2ccl/protocol/search.h"
+
+#include <gtest/gtest.h>
+
+namespace r2ccl {
+namespace {
+
+constexpr uint64_t kMs = 1'000'000;
+constexpr uint64_t kBound = 100 * kMs, kProven = 20 * kMs;
+
+struct Sight {
+  bool owes = false, missed = true, queued = false;
+  int asked = 0;  // misses_a_path()
+  bool peer_owes() const { return owes; }
+  bool misses_a_path() { return ++asked, missed; }
+  bool waits_in_queue() const { return queued; }
+};
+
+/// A search that is looked at every millisecond.
+struct Searching {
+  PathSearch search{kBound, kProven};
+  Sight sight;
+  uint64_t now = 1000 * kMs;
+  Searching() { search.begin(now, 1); }
+  /// For so many milliseconds, or until it fails; how many there were.
+  uint64_t goes_on(uint64_t for_ms, Phase phase = Phase::kChoosing) {
+    for (uint64_t ms = 1; ms <= for_ms; ++ms)
+      if (search.look(sight, phase, now += kMs) == SearchAct::kFail) return ms;
+    return for_ms;
+  }
+};
+
+TEST(PathSearch, fails_when_no_path_was_found_within_the_bound) {
+  Searching s;
+  EXPECT_EQ(s.goes_on(1000), kBound / kMs + 1);
+  EXPECT_EQ(s.search.left(), 0u);
+}
+
+TEST(PathSearch, time_counts_while_this_end_fences) {
+  Searching s;
+  EXPECT_EQ(s.goes_on(1000, Phase::kFencing), kBound / kMs + 1);
+}
+
+TEST(PathSearch, time_does_not_count_while_the_peer_is_waited_for) {
+  for (const Phase phase : {Phase::kWaitingForPeer, Phase::kSettling, Phase::kUnfenced}) {
+    Searching s;
+    EXPECT_EQ(s.goes_on(1000, phase), 1000u);
+    EXPECT_EQ(s.search.left(), kBound);
+    EXPECT_EQ(s.goes_on(1000), kBound / kMs + 1) << "and all of the bound is left";
+  }
+}
+
+TEST(PathSearch, time_does_not_count_while_the_peer_owes_an_answer) {
+  Searching s;
+  s.sight.owes = true;
+  EXPECT_EQ(s.goes_on(1000), 1000u);
+  s.sight.owes = false;
+  EXPECT_EQ(s.goes_on(1000), kBound / kMs + 1);
+}
+
+TEST(PathSearch, time_does_not_count_while_nobody_wants_a_path) {
+  Searching s;
+  s.sight.missed = false;
+  EXPECT_EQ(s.goes_on(1000), 1000u);
+  EXPECT_EQ(s.sight.asked, 1000);
+  s.sight.missed = true;
+  EXPECT_EQ(s.goes_on(1000), kBound / kMs + 1);
+}
+
+TEST(PathSearch, time_in_a_drivers_queue_is_told_and_does_not_count) {
+  Searching s;
+  s.sight.queued = true;
+  EXPECT_EQ(s.goes_on(1000), 1000u);
+  EXPECT_EQ(s.search.queued(), 1000 * kMs);
+  EXPECT_EQ(s.search.left(), kBound);
+}
+
+TEST(PathSearch, a_path_that_carried_something_ends_the_search) {
+  Searching s;
+  s.goes_on(60);
+  s.search.carries(s.now);
+  EXPECT_TRUE(s.search.begin(s.now, 2));
+  EXPECT_EQ(s.search.left(), kBound);
+}
+
+TEST(PathSearch, a_path_that_held_for_long_ends_the_search) {
+  Searching s;
+  s.goes_on(60);
+  s.search.carries(s.now);
+  EXPECT_TRUE(s.search.begin(s.now + kProven + 1, 1)) << "nobody sent anything";
+  EXPECT_EQ(s.search.left(), kBound);
+}
+
+TEST(PathSearch, a_path_that_broke_at_once_does_not_end_the_search) {
+  Searching s;
+  s.goes_on(60);
+  s.search.carries(s.now);
+  EXPECT_FALSE(s.search.begin(s.now += kMs, 1));
+  EXPECT_EQ(s.search.left(), kBound - 60 * kMs);
+  EXPECT_EQ(s.goes_on(1000), 41u);
+}
+
+TEST(PathSearch, the_time_between_two_searches_does_not_count) {
+  Searching s;
+  s.goes_on(60);
+  s.search.carries(s.now);
+  s.search.begin(s.now += 10 * kMs, 1);
+  EXPECT_EQ(s.search.left(), kBound - 60 * kMs);
+}
+
+}  // namespace
+}  // namespace r2ccl
