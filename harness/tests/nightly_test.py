@@ -7,6 +7,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -46,7 +47,8 @@ class Nightly(unittest.TestCase):
         self.bin = self.root / "bin"
         self.bin.mkdir()
         for tool in TOOLS:
-            found = shutil.which(tool)
+            # A python3 on PATH may be a launcher, which does not work from here.
+            found = sys.executable if tool == "python3" else shutil.which(tool)
             self.assertTrue(found, tool)
             (self.bin / tool).symlink_to(found)
         self.r2bench("exit 0")
