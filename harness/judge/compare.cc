@@ -177,105 +177,134 @@ double noise_floor(const MetricSamples& samples, const Thresholds& thresholds, b
 
 namespace {
 
-/// `baseline`: nullptr where the two did not run by turns.
-SampleComparison compare_sets(const SampleSet& before, const SampleSet& after, const SampleSet* baseline,
-                              const Thresholds& thresholds) {
-  SampleComparison result;
-  result.before = before.name;
-  result.after = after.name;
-  std::vector<size_t> tested;
-  std::vector<double> p_worse, p_better;
-  for (const ModeSamples& was : before.modes) {
-    const ModeSamples* is = after.find(was.scenario, was.mode);
+/// Compares two sets, mode by mode and metric by metric; what they come to is known once all have been
+/// tested.
+class Comparing {
+ public:
+  /// `baseline`: nullptr where the two did not run by turns.
+  Comparing(const SampleSet& before, const SampleSet& after, const SampleSet* baseline,
+            const Thresholds& thresholds)
+      : before_(before), after_(after), baseline_(baseline), thresholds_(thresholds) {
+    result_.before = before.name;
+    result_.after = after.name;
+  }
+
+  SampleComparison compare() {
+    for (const ModeSamples& was : before_.modes) compare_mode(was);
+    decide();
+    note_what_differs();
+    return std::move(result_);
+  }
+
+ private:
+  void compare_mode(const ModeSamples& was) {
+    const ModeSamples* is = after_.find(was.scenario, was.mode);
     if (!is) {
-      result.rows.push_back(fact(was, "outcome", Shift::kUnknown, "this mode was not run"));
-      continue;
+      result_.rows.push_back(fact(was, "outcome", Shift::kUnknown, "this mode was not run"));
+      return;
     }
     if (const std::string difference = differing_condition(was, *is); !difference.empty()) {
-      result.rows.push_back(fact(was, "conditions", Shift::kUnknown, "not comparable: " + difference));
-      continue;
+      result_.rows.push_back(fact(was, "conditions", Shift::kUnknown, "not comparable: " + difference));
+      return;
     }
-    add_facts(was, *is, result.rows);
-    for (const MetricSamples& metric : was.metrics) {
-      const std::vector<double> values_before = metric.all();
-      if (values_before.empty()) continue;  // the baseline never measured it
-      ComparisonRow row = row_of(was, metric.name);
-      row.unit = metric.unit;
-      row.better = metric.better;
-      const MetricSamples* now = is->find(metric.name);
-      const std::vector<double> values_now = now ? now->all() : std::vector<double>();
-      row.n_before = values_before.size();
-      row.n_after = values_now.size();
-      row.before = quantile(values_before, 50);
-      if (!values_now.empty()) row.after = quantile(values_now, 50);
-      const size_t least = std::min(row.n_before, row.n_after);
-      if (least < thresholds.least_samples && once_per_run(metric.name)) {
-        result.notes.push_back(was.scenario + ", " + was.mode + ", " + metric.name + ": " +
-                               count_text(row.n_before) + " before, " + std::to_string(row.n_after) +
-                               " now, one in each run; compared from " +
-                               std::to_string(thresholds.least_samples) + " on each side");
-        continue;
-      }
-      if (least < thresholds.least_samples) {
-        row.why = count_text(row.n_before) + " before, " + std::to_string(row.n_after) + " now, and " +
-                  std::to_string(thresholds.least_samples) + " are needed on each side; --repeats makes more";
-        result.rows.push_back(row);
-        continue;
-      }
-      double better = 1;
-      const ModeSamples* of_mode = baseline ? baseline->find(was.scenario, was.mode) : nullptr;
-      const MetricSamples* of_baseline = of_mode ? of_mode->find(metric.name) : nullptr;
-      // Without a baseline the side with more runs knows better how much they differ.
-      const MetricSamples& noise = of_baseline && !of_baseline->all().empty() ? *of_baseline
-                                   : now->runs.size() > metric.runs.size()    ? *now
-                                                                              : metric;
-      test_shift(metric, *now, noise, baseline != nullptr, thresholds, row, better);
-      tested.push_back(result.rows.size());
-      p_worse.push_back(row.p);
-      p_better.push_back(better);
-      result.rows.push_back(row);
-      if (row.unit != kMilliseconds) continue;
-      const size_t rows = result.rows.size();
-      add_tail(metric, *now, noise, thresholds, row, result.rows);
-      if (result.rows.size() == rows) continue;
-      tested.push_back(rows);
-      p_worse.push_back(result.rows.back().p);
-      p_better.push_back(1);
+    add_facts(was, *is, result_.rows);
+    for (const MetricSamples& metric : was.metrics) compare_metric(was, *is, metric);
+  }
+
+  void compare_metric(const ModeSamples& was, const ModeSamples& is, const MetricSamples& metric) {
+    const std::vector<double> values_before = metric.all();
+    if (values_before.empty()) return;  // the baseline never measured it
+    ComparisonRow row = row_of(was, metric.name);
+    row.unit = metric.unit;
+    row.better = metric.better;
+    const MetricSamples* now = is.find(metric.name);
+    const std::vector<double> values_now = now ? now->all() : std::vector<double>();
+    row.n_before = values_before.size();
+    row.n_after = values_now.size();
+    row.before = quantile(values_before, 50);
+    if (!values_now.empty()) row.after = quantile(values_now, 50);
+    if (std::min(row.n_before, row.n_after) < thresholds_.least_samples) return too_few(was, row);
+    double better = 1;
+    const ModeSamples* of_mode = baseline_ ? baseline_->find(was.scenario, was.mode) : nullptr;
+    const MetricSamples* of_baseline = of_mode ? of_mode->find(metric.name) : nullptr;
+    // Without a baseline the side with more runs knows better how much they differ.
+    const MetricSamples& noise = of_baseline && !of_baseline->all().empty() ? *of_baseline
+                                 : now->runs.size() > metric.runs.size()    ? *now
+                                                                            : metric;
+    test_shift(metric, *now, noise, baseline_ != nullptr, thresholds_, row, better);
+    add_tested(row, better);
+    if (row.unit != kMilliseconds) return;
+    std::vector<ComparisonRow> tail;
+    add_tail(metric, *now, noise, thresholds_, row, tail);
+    for (const ComparisonRow& of_tail : tail) add_tested(of_tail, 1);
+  }
+
+  /// One sample in each run is not what a run was made for: it is noted, and leaves nothing unknown.
+  void too_few(const ModeSamples& was, ComparisonRow row) {
+    const std::string counts = count_text(row.n_before) + " before, " + std::to_string(row.n_after) + " now";
+    const std::string least = std::to_string(thresholds_.least_samples);
+    if (once_per_run(row.metric)) {
+      result_.notes.push_back(was.scenario + ", " + was.mode + ", " + row.metric + ": " + counts +
+                              ", one in each run; compared from " + least + " on each side");
+      return;
+    }
+    row.why = counts + ", and " + least + " are needed on each side; --repeats makes more";
+    result_.rows.push_back(row);
+  }
+
+  void add_tested(const ComparisonRow& row, double p_better) {
+    tested_.push_back(result_.rows.size());
+    p_worse_.push_back(row.p);
+    p_better_.push_back(p_better);
+    result_.rows.push_back(row);
+  }
+
+  /// By the p-values of all metrics together.
+  void decide() {
+    p_worse_ = holm(p_worse_);
+    p_better_ = holm(p_better_);
+    for (size_t i = 0; i < tested_.size(); ++i) {
+      ComparisonRow& row = result_.rows[tested_[i]];
+      row.p = p_worse_[i];
+      row.change = Shift::kSame;
+      if (row.p < thresholds_.alpha && row.worse_by > row.floor && row.interval.low > 0)
+        row.change = Shift::kWorse;
+      if (p_better_[i] < thresholds_.alpha && -row.worse_by > row.floor && row.interval.high < 0)
+        row.change = Shift::kBetter;
     }
   }
-  p_worse = holm(p_worse);
-  p_better = holm(p_better);
-  for (size_t i = 0; i < tested.size(); ++i) {
-    ComparisonRow& row = result.rows[tested[i]];
-    row.p = p_worse[i];
-    row.change = Shift::kSame;
-    if (row.p < thresholds.alpha && row.worse_by > row.floor && row.interval.low > 0)
-      row.change = Shift::kWorse;
-    if (p_better[i] < thresholds.alpha && -row.worse_by > row.floor && row.interval.high < 0)
-      row.change = Shift::kBetter;
+
+  void note_what_differs() {
+    for (const ModeSamples& mode : after_.modes)
+      if (!before_.find(mode.scenario, mode.mode))
+        result_.notes.push_back(mode.scenario + ", " + mode.mode + ": not in " + before_.name +
+                                ", so not compared");
+    for (const char* key : {"cpu", "cores", "kernel", "build", "sanitizer"}) {
+      const auto was = before_.facts.find(key), is = after_.facts.find(key);
+      const std::string a = was == before_.facts.end() ? "none" : was->second;
+      const std::string b = is == after_.facts.end() ? "none" : is->second;
+      if (a != b) result_.notes.push_back(std::string(key) + ": " + a + " before, " + b + " now");
+    }
   }
-  for (const ModeSamples& mode : after.modes)
-    if (!before.find(mode.scenario, mode.mode))
-      result.notes.push_back(mode.scenario + ", " + mode.mode + ": not in " + before.name +
-                             ", so not compared");
-  for (const char* key : {"cpu", "cores", "kernel", "build", "sanitizer"}) {
-    const auto was = before.facts.find(key), is = after.facts.find(key);
-    const std::string a = was == before.facts.end() ? "none" : was->second;
-    const std::string b = is == after.facts.end() ? "none" : is->second;
-    if (a != b) result.notes.push_back(std::string(key) + ": " + a + " before, " + b + " now");
-  }
-  return result;
-}
+
+  const SampleSet& before_;
+  const SampleSet& after_;
+  const SampleSet* baseline_;
+  const Thresholds& thresholds_;
+  SampleComparison result_;
+  std::vector<size_t> tested_;  ///< rows whose change follows from these
+  std::vector<double> p_worse_, p_better_;
+};
 
 }  // namespace
 
 SampleComparison compare(const SampleSet& before, const SampleSet& after, const Thresholds& thresholds) {
-  return compare_sets(before, after, nullptr, thresholds);
+  return Comparing(before, after, nullptr, thresholds).compare();
 }
 
 SampleComparison compare_by_turns(const SampleSet& before, const SampleSet& after, const SampleSet& baseline,
                                   const Thresholds& thresholds) {
-  return compare_sets(before, after, &baseline, thresholds);
+  return Comparing(before, after, &baseline, thresholds).compare();
 }
 
 }  // namespace r2bench

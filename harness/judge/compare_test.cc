@@ -105,12 +105,12 @@ TEST(Compare, what_each_run_has_once_is_noted_until_there_are_enough_runs) {
   const MetricSamples same = recover({around(5, 24, 0.5, 1)});
   const SampleComparison few =
       compare(set_of("A", {same, renewals(1, 5)}), set_of("B", {same, renewals(1, 9)}), {});
-  EXPECT_EQ(few.change(), Change::kSame);
+  EXPECT_EQ(few.change(), Shift::kSame);
   ASSERT_EQ(few.notes.size(), 1u);
   EXPECT_NE(few.notes[0].find("renew_ms: 1 sample before, 1 now"), std::string::npos) << few.notes[0];
   const SampleComparison many =
       compare(set_of("A", {same, renewals(12, 5)}), set_of("B", {same, renewals(12, 9)}), {});
-  EXPECT_EQ(row(many, "renew_ms").change, Change::kWorse);
+  EXPECT_EQ(row(many, "renew_ms").change, Shift::kWorse);
 }
 
 TEST(Compare, other_conditions_are_not_comparable) {
