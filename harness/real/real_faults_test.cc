@@ -73,7 +73,8 @@ class RealFaultsTest : public ::testing::Test {
   }
   std::unique_ptr<RealFaults> make(const std::string& device = "rxe0") {
     return std::make_unique<RealFaults>(
-        scenario.faults, scenario.fabric, nodes, [=](int) { return std::vector<std::string>{device}; }, REAL_GUARD,
+        scenario.faults, scenario.fabric, nodes, [=](int) { return std::vector<std::string>{device}; },
+        REAL_GUARD,
         [this](uint64_t, const std::string& what, const std::string& text) {
           notes += what + ": " + text + "\n";
         },
@@ -188,7 +189,8 @@ TEST_F(RealFaultsTest, what_the_job_itself_hangs_on_stays) {
   fs::create_directories(proc);
   std::ofstream(proc / "environ") << "A=1" << '\0' << "SSH_CONNECTION=10.7.0.2 40000 10.7.0.1 22" << '\0';
   sources.proc = (root / "proc").string();
-  EXPECT_NE(refusal().find("came in over it (10.7.0.1); log in by another interface's address"), std::string::npos)
+  EXPECT_NE(refusal().find("came in over it (10.7.0.1); log in by another interface's address"),
+            std::string::npos)
       << refusal();
   std::ofstream(proc / "environ") << "SSH_CONNECTION=10.9.0.2 40000 10.9.0.1 22" << '\0';
   EXPECT_EQ(refusal(), "not refused");
@@ -251,9 +253,9 @@ TEST_F(RealFaultsTest, a_pci_device_goes_and_comes_back) {
 TEST_F(RealFaultsTest, a_rule_on_the_dpu_drops_and_is_taken_away) {
   const std::string flows = (root / "flows").string(), tool = (root / "ovs-ofctl").string();
   std::ofstream(tool) << "#!/bin/sh\ncase $1 in\nadd-flow) echo \"$2 $3\" >>" << flows
-                      << " ;;\ndel-flows) : >" << flows
-                      << " ;;\n*) n=0; [ ! -e " << (root / "packets").string() << " ] || n=3\nsed \"s/^/n_packets=$n, /\" "
-                      << flows << " 2>/dev/null; true ;;\nesac\n";
+                      << " ;;\ndel-flows) : >" << flows << " ;;\n*) n=0; [ ! -e "
+                      << (root / "packets").string() << " ] || n=3\nsed \"s/^/n_packets=$n, /\" " << flows
+                      << " 2>/dev/null; true ;;\nesac\n";
   fs::permissions(tool, fs::perms::owner_all);
   std::thread traffic([&] {  // the rule alone is no cut: it has to meet a packet
     std::this_thread::sleep_for(700ms);
@@ -325,7 +327,7 @@ TEST_F(RealFaultsTest, what_another_host_has_is_left_to_it) {
 }
 
 TEST_F(RealFaultsTest, rounds_strike_one_after_the_other_and_the_end_puts_back) {
-  with("kind: real_link_down, for: 50 ms, repeat: 2, every: 400 ms");
+  with("kind: real_link_down, for: 50 ms, repeat: 2, every: 2 s");
   const auto real = make();
   const uint32_t id = board.arm(scenario.faults[0]);
   ASSERT_TRUE(witnessed(*real, id, 3)) << notes;

@@ -7,9 +7,8 @@ namespace r2bench {
 namespace {
 
 using namespace std::chrono_literals;
-using Run = RunTest;
 
-TEST_F(Run, one_changed_byte_in_one_group_is_seen) {
+TEST_F(RunTest, one_changed_byte_in_one_group_is_seen) {
   scenario_.workload.groups = Groups::kLocalRank;
   scenario_.fabric.ranks_per_node = 2;
   scenario_.workload.op = Operation::kSendRecv;
@@ -20,7 +19,7 @@ TEST_F(Run, one_changed_byte_in_one_group_is_seen) {
   EXPECT_EQ(mode.correctness.lost + mode.correctness.duplicated, 0u);
 }
 
-TEST_F(Run, one_changed_byte_of_the_other_operations_is_seen) {
+TEST_F(RunTest, one_changed_byte_of_the_other_operations_is_seen) {
   scenario_.fabric.nodes = 3;
   scenario_.workload.bytes = 3 << 18;
   scenario_.workload.channels = 1;
@@ -37,7 +36,7 @@ TEST_F(Run, one_changed_byte_of_the_other_operations_is_seen) {
   }
 }
 
-TEST_F(Run, what_would_end_a_job_before_it_begins_is_told_before_anything_starts) {
+TEST_F(RunTest, what_would_end_a_job_before_it_begins_is_told_before_anything_starts) {
   const auto refused = [this](const char* words) {
     try {
       run();
@@ -57,7 +56,7 @@ TEST_F(Run, what_would_end_a_job_before_it_begins_is_told_before_anything_starts
   refused("R2CC_PROBE_MS='0' is not a whole number from 1 to 60000");
 }
 
-TEST_F(Run, one_changed_byte_is_one_wrong_element_of_a_send_recv) {
+TEST_F(RunTest, one_changed_byte_is_one_wrong_element_of_a_send_recv) {
   scenario_.workload.op = Operation::kSendRecv;
   misbehave("corrupt:1:3");  // rank 1, message 3 of each of its two channels
   const ModeResult mode = run();
@@ -67,7 +66,7 @@ TEST_F(Run, one_changed_byte_is_one_wrong_element_of_a_send_recv) {
   EXPECT_EQ(mode.row.wrong, 2u);
 }
 
-TEST_F(Run, a_changed_contribution_is_wrong_at_every_rank_that_got_it) {
+TEST_F(RunTest, a_changed_contribution_is_wrong_at_every_rank_that_got_it) {
   scenario_.fabric.nodes = 3;
   scenario_.workload.channels = 1;
   scenario_.workload.dtype = DataType::kInt32;  // a float's last bit may be rounded away by the next sum
@@ -75,7 +74,7 @@ TEST_F(Run, a_changed_contribution_is_wrong_at_every_rank_that_got_it) {
   EXPECT_EQ(run().correctness.wrong_elements, 3u);
 }
 
-TEST_F(Run, a_message_that_leaves_twice_is_counted_as_duplicated) {
+TEST_F(RunTest, a_message_that_leaves_twice_is_counted_as_duplicated) {
   scenario_.workload.op = Operation::kSendRecv;
   scenario_.workload.channels = 1;
   misbehave("duplicate:0:4");
@@ -85,7 +84,7 @@ TEST_F(Run, a_message_that_leaves_twice_is_counted_as_duplicated) {
   EXPECT_GT(mode.correctness.wrong_elements, 0u);
 }
 
-TEST_F(Run, a_message_that_never_leaves_is_counted_as_lost) {
+TEST_F(RunTest, a_message_that_never_leaves_is_counted_as_lost) {
   scenario_.workload.op = Operation::kSendRecv;
   scenario_.workload.channels = 1;
   scenario_.timeouts.stall = 2s;  // the last receive of the job waits for ever
@@ -96,7 +95,7 @@ TEST_F(Run, a_message_that_never_leaves_is_counted_as_lost) {
   EXPECT_EQ(mode.correctness.duplicated, 0u);
 }
 
-TEST_F(Run, an_error_of_the_plugin_ends_the_job_and_names_the_nic) {
+TEST_F(RunTest, an_error_of_the_plugin_ends_the_job_and_names_the_nic) {
   misbehave("error:1:5");
   const ModeResult mode = run();
   EXPECT_EQ(mode.outcome, Outcome::kError);
@@ -108,7 +107,7 @@ TEST_F(Run, an_error_of_the_plugin_ends_the_job_and_names_the_nic) {
   ASSERT_FALSE(mode.ranks.at(1).warnings.empty());
 }
 
-TEST_F(Run, a_plugin_that_never_completes_is_a_hang_with_evidence) {
+TEST_F(RunTest, a_plugin_that_never_completes_is_a_hang_with_evidence) {
   scenario_.timeouts.stall = 1s;
   misbehave("hang:0:3");
   const ModeResult mode = run();
@@ -125,13 +124,13 @@ TEST_F(Run, a_plugin_that_never_completes_is_a_hang_with_evidence) {
   EXPECT_NE(evidence.str().find("by its own will"), std::string::npos) << evidence.str();
 }
 
-TEST_F(Run, a_plugin_call_that_never_returns_is_killed) {
+TEST_F(RunTest, a_plugin_call_that_never_returns_is_killed) {
   scenario_.timeouts.stall = 1s;
   misbehave("stuck:0:3");
   EXPECT_EQ(run().outcome, Outcome::kHang);
 }
 
-TEST_F(Run, a_rank_that_is_killed_ends_the_others) {
+TEST_F(RunTest, a_rank_that_is_killed_ends_the_others) {
   misbehave("crash:1:3");
   const auto begin = std::chrono::steady_clock::now();
   const ModeResult mode = run();
@@ -142,7 +141,7 @@ TEST_F(Run, a_rank_that_is_killed_ends_the_others) {
   EXPECT_EQ(mode.ranks.at(1).signal, SIGKILL);
 }
 
-TEST_F(Run, a_planned_kill_is_witnessed) {
+TEST_F(RunTest, a_planned_kill_is_witnessed) {
   scenario_.workload.iters = 100'000;
   scenario_.rank_faults = {{"kill", RankFaultKind::kKill, 1, 0, 3, std::nullopt, 0ns}};
   const ModeResult mode = run();
@@ -151,7 +150,7 @@ TEST_F(Run, a_planned_kill_is_witnessed) {
   EXPECT_EQ(mode.ranks.at(1).signal, SIGKILL);
 }
 
-TEST_F(Run, a_stopped_rank_and_a_sleeping_receiver_are_no_failure) {
+TEST_F(RunTest, a_stopped_rank_and_a_sleeping_receiver_are_no_failure) {
   scenario_.workload.iters = 1000;  // the runner, too, must find time to act before the job is over
   scenario_.timeouts.stall = 1s;    // less than the pauses: they are ours, so they are no stall
   scenario_.rank_faults = {{"stop", RankFaultKind::kSigstop, 1, 0, 3, std::nullopt, 1500ms},
@@ -166,7 +165,7 @@ TEST_F(Run, a_stopped_rank_and_a_sleeping_receiver_are_no_failure) {
   }
 }
 
-TEST_F(Run, cancelling_ends_the_job_at_once) {
+TEST_F(RunTest, cancelling_ends_the_job_at_once) {
   scenario_.workload.iters = 1'000'000;
   std::atomic<bool> cancel{false};
   std::chrono::steady_clock::time_point when;
@@ -181,19 +180,19 @@ TEST_F(Run, cancelling_ends_the_job_at_once) {
   EXPECT_EQ(result.modes.at(0).outcome, Outcome::kCancelled);
 }
 
-TEST_F(Run, a_plugin_that_forgets_a_property_is_told_so) {
+TEST_F(RunTest, a_plugin_that_forgets_a_property_is_told_so) {
   scenario_.env["TESTNET_UNSET"] = "1";
   const ModeResult mode = run();
   EXPECT_EQ(mode.outcome, Outcome::kError);
   EXPECT_NE(mode.error.find("maxP2pBytes"), std::string::npos) << mode.error;
 }
 
-TEST_F(Run, a_missing_plugin_is_named) {
+TEST_F(RunTest, a_missing_plugin_is_named) {
   scenario_.workload.plugin = "nonexistent";
   EXPECT_NE(run().error.find("libnccl-net-nonexistent.so"), std::string::npos);
 }
 
-TEST_F(Run, what_the_user_can_mend_is_a_usage_error) {
+TEST_F(RunTest, what_the_user_can_mend_is_a_usage_error) {
   std::atomic<bool> cancel{false};
   options_.modes = {"unheard-of"};
   EXPECT_THROW(run_scenario(scenario_, options_, cancel), UsageError);
@@ -208,7 +207,7 @@ TEST_F(Run, what_the_user_can_mend_is_a_usage_error) {
   EXPECT_THROW(run_scenario(scenario_, options_, cancel), UsageError);
 }
 
-TEST_F(Run, nothing_is_left_in_shared_memory) {
+TEST_F(RunTest, nothing_is_left_in_shared_memory) {
   const auto list = [] {
     std::set<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) names.insert(entry.path());

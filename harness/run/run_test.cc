@@ -6,9 +6,8 @@ namespace r2bench {
 namespace {
 
 using namespace std::chrono_literals;
-using Run = RunTest;
 
-TEST_F(Run, all_reduce_is_exact_over_every_version_of_the_interface) {
+TEST_F(RunTest, all_reduce_is_exact_over_every_version_of_the_interface) {
   for (int abi : {8, 9, 10, 11, 12}) {
     scenario_.workload.plugin_abi = abi;
     const ModeResult mode = run();
@@ -18,7 +17,7 @@ TEST_F(Run, all_reduce_is_exact_over_every_version_of_the_interface) {
   }
 }
 
-TEST_F(Run, logs_are_named_relative_to_the_folder_and_lie_there) {
+TEST_F(RunTest, logs_are_named_relative_to_the_folder_and_lie_there) {
   scenario_.workload.plugin = "nonexistent";  // of which each rank has something to say
   const ModeResult mode = run();
   ASSERT_EQ(mode.ranks.size(), 2u);
@@ -28,11 +27,11 @@ TEST_F(Run, logs_are_named_relative_to_the_folder_and_lie_there) {
   }
 }
 
-TEST_F(Run, the_highest_version_is_taken_unless_told) {
+TEST_F(RunTest, the_highest_version_is_taken_unless_told) {
   EXPECT_EQ(run().settings.at("plugin"), "testnet v12");
 }
 
-TEST_F(Run, all_reduce_is_exact_for_several_ranks_types_and_odd_sizes) {
+TEST_F(RunTest, all_reduce_is_exact_for_several_ranks_types_and_odd_sizes) {
   for (const auto& [nodes, per_node] : {std::pair{3, 1}, std::pair{2, 2}, std::pair{4, 1}}) {
     scenario_.fabric.nodes = nodes;
     scenario_.fabric.ranks_per_node = per_node;
@@ -46,7 +45,7 @@ TEST_F(Run, all_reduce_is_exact_for_several_ranks_types_and_odd_sizes) {
   }
 }
 
-TEST_F(Run, send_recv_is_exact_with_and_without_registered_user_buffers) {
+TEST_F(RunTest, send_recv_is_exact_with_and_without_registered_user_buffers) {
   scenario_.workload.op = Operation::kSendRecv;
   for (int nodes : {2, 3})
     for (const char* registered : {"0", "1"}) {
@@ -56,7 +55,7 @@ TEST_F(Run, send_recv_is_exact_with_and_without_registered_user_buffers) {
     }
 }
 
-TEST_F(Run, the_other_operations_are_exact_for_several_ranks_with_and_without_registered_user_buffers) {
+TEST_F(RunTest, the_other_operations_are_exact_for_several_ranks_with_and_without_registered_user_buffers) {
   for (Operation op :
        {Operation::kAllGather, Operation::kReduceScatter, Operation::kBroadcast, Operation::kAllToAll})
     for (int ranks : {2, 3, 4})
@@ -78,7 +77,7 @@ TEST_F(Run, the_other_operations_are_exact_for_several_ranks_with_and_without_re
       }
 }
 
-TEST_F(Run, groups_of_local_ranks_are_exact_among_themselves) {
+TEST_F(RunTest, groups_of_local_ranks_are_exact_among_themselves) {
   scenario_.workload.groups = Groups::kLocalRank;
   scenario_.fabric.ranks_per_node = 2;
   for (Operation op : {Operation::kAllReduce, Operation::kSendRecv, Operation::kAllGather,
@@ -105,7 +104,7 @@ TEST_F(Run, groups_of_local_ranks_are_exact_among_themselves) {
 }
 
 /// A rank of one group is gone: the other group does not run on alone.
-TEST_F(Run, groups_keep_in_step) {
+TEST_F(RunTest, groups_keep_in_step) {
   scenario_.workload.groups = Groups::kLocalRank;
   scenario_.fabric.ranks_per_node = 2;
   scenario_.workload.iters = 100'000;
@@ -121,7 +120,7 @@ TEST_F(Run, groups_keep_in_step) {
   EXPECT_LE(most, least + 1);
 }
 
-TEST_F(Run, ranks_are_told_where_they_are) {
+TEST_F(RunTest, ranks_are_told_where_they_are) {
   options_.fabric = "vhca";
   scenario_.fabric.ranks_per_node = 2;
   scenario_.fabric.nics_per_node = 2;
@@ -145,24 +144,24 @@ TEST_F(Run, ranks_are_told_where_they_are) {
   EXPECT_EQ(xml, topology_xml(scenario_.fabric));
 }
 
-TEST_F(Run, a_plugin_that_is_often_busy_is_called_again) {
+TEST_F(RunTest, a_plugin_that_is_often_busy_is_called_again) {
   scenario_.env["TESTNET_BUSY"] = "1";
   expect_exact(run(), 2, 6, 1 << 18);
 }
 
-TEST_F(Run, tiny_operations_have_empty_slices) {
+TEST_F(RunTest, tiny_operations_have_empty_slices) {
   scenario_.workload.bytes = 4;
   expect_exact(run(), 2, 6, 1);
   scenario_.workload.op = Operation::kSendRecv;
   expect_exact(run(), 2, 6, 1);
 }
 
-TEST_F(Run, over_a_tcp_port_when_one_is_wanted) {
+TEST_F(RunTest, over_a_tcp_port_when_one_is_wanted) {
   options_.bootstrap_port = uint16_t(43000 + getpid() % 1000);
   expect_exact(run(), 2, 6, 1 << 18);
 }
 
-TEST_F(Run, repeats_keep_the_job_going_until_all_are_through) {
+TEST_F(RunTest, repeats_keep_the_job_going_until_all_are_through) {
   scenario_.workload.iters = 10;
   scenario_.rank_faults = {{"stop", RankFaultKind::kSigstop, 1, 0, 3, std::nullopt, 50ms}};
   options_.repeats = 3;
@@ -173,7 +172,7 @@ TEST_F(Run, repeats_keep_the_job_going_until_all_are_through) {
   EXPECT_GT(mode.row.iterations, 10u);
 }
 
-TEST_F(Run, interleaved_pairs_give_an_overhead) {
+TEST_F(RunTest, interleaved_pairs_give_an_overhead) {
   scenario_.modes = {{ModeKind::kBaseline, "baseline", {}}, {ModeKind::kMigrate, "migrate", {}}};
   scenario_.pairs = 3;
   std::atomic<bool> cancel{false};
