@@ -18,6 +18,7 @@ import argparse
 import csv
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -34,6 +35,7 @@ name: allreduce-table
 seed: 7
 fabric: {{kind: vhca, nodes: {nodes}, ranks_per_node: 1, nics_per_node: {nics}, nic_rate: {mbits} Mbit/s}}
 workload: {{engine: cpu, op: allreduce, dtype: float32, bytes: {bytes} B, iters: {iters}, warmup: 2, verify: true, collnet: {collnet}}}
+env: {{NCCL_DEBUG: INFO}}
 modes: [{{mode: {mode}, label: job{env}}}]
 timeouts: {{setup: 120 s, stall: 60 s, job: 600 s}}
 """
@@ -71,6 +73,16 @@ def cpu_times():
     return numbers[3] + numbers[4], sum(numbers)
 
 
+def plans_in(path):
+    """What the plugin said of schedules and of its choice between NCCL's ring and the engine; each sentence once, at most 12."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as log:
+            said = [re.sub(r"^.*?NET/R2CCL: ", "", line.strip()) for line in log if "AllReduce" in line]
+    except OSError:
+        return []
+    return list(dict.fromkeys(said))[:12]
+
+
 def run_job(arguments, nodes, lost, mbits, size, variant, iters, healthy=False):
     """One job; a dictionary of what it took. `healthy`: with the NICs of nodes that lose `lost`, and nothing lost."""
     label, mode, collnet, algorithm = variant
@@ -94,6 +106,7 @@ def run_job(arguments, nodes, lost, mbits, size, variant, iters, healthy=False):
         try:
             with open(os.path.join(folder, "out", "result.json"), encoding="utf-8") as result:
                 mode_result = json.load(result)["runs"][0]
+            row["plans"] = plans_in(os.path.join(folder, "out", mode_result["ranks"][0]["log"])) if mode_result.get("ranks") else []
         except (OSError, ValueError):
             return row | {"ok": False, "why": done.stdout[-500:] + done.stderr[-500:]}
     times = mode_result["iteration_ms"]

@@ -2,6 +2,7 @@
 #include "r2ccl/collective/host/advise.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 
 #include "r2ccl/collective/cost.h"
@@ -18,6 +19,9 @@ constexpr double kLeastGain = 0.03;
 constexpr uint32_t kMostSegments = 64;
 /// Smaller chunks cost more in messages than they save in fill.
 constexpr uint64_t kLeastChunk = 128 << 10;
+// NCCL's: COLLNET_GROUP_NSUBS, whose chunks are one call, and a channel's least part.
+constexpr uint64_t kMostPieceChannels = 8;
+constexpr uint64_t kLeastPerChannel = 64 << 10;
 
 std::string text(const char* format, double a, double b = 0) {
   char line[160];
@@ -41,6 +45,24 @@ Job job_of(std::span<const double> capacities, uint64_t bytes, uint32_t outstand
   return job;
 }
 
+uint64_t piece_of_operation(uint64_t bytes, uint64_t step_bytes) {
+  const uint64_t channels = std::clamp<uint64_t>(bytes / kLeastPerChannel, 1, kMostPieceChannels);
+  uint64_t chunk = step_bytes;
+  const auto halve_below = [&](uint64_t chunks, uint64_t least) {
+    while (bytes / (channels * chunk) < chunks && chunk > least) chunk /= 2;
+  };
+  halve_below(64, 128 << 10);
+  halve_below(8, 64 << 10);
+  halve_below(1, 32 << 10);
+  return channels * chunk;
+}
+
+uint64_t planned_bytes(uint64_t bytes) {
+  if (bytes <= 4) return bytes;
+  const uint64_t step = std::bit_floor(bytes - 1) / 4;
+  return (bytes + step - 1) / step * step;
+}
+
 uint32_t slots_for(size_t lanes, size_t rails) {
   return static_cast<uint32_t>(std::clamp<size_t>(kMostChannels / std::max<size_t>(1, lanes * rails), 1, kMostSlots));
 }
@@ -51,7 +73,7 @@ size_t window_for(const Speeds& speeds, size_t rails) {
 }
 
 uint32_t outstanding_for(uint64_t bytes) {
-  return bytes >= kPieceOfOperation / 8 && bytes <= kPieceOfOperation ? kPiecesInFlight : 1;
+  return bytes >= kLargestPiece / 8 && bytes <= kLargestPiece ? kPiecesInFlight : 1;
 }
 
 EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Speeds& speeds) {
@@ -61,10 +83,9 @@ EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Sp
     advice.why = "all nodes carry what they should: NCCL's ring";
     return advice;
   }
-  const uint64_t piece = std::min(bytes, kPieceOfOperation);
-  const uint64_t pieces = piece == 0 ? 0 : (bytes + piece - 1) / piece;
-  const auto in_flight = static_cast<uint32_t>(std::clamp<uint64_t>(pieces, 1, kPiecesInFlight));
-  const Job job = job_of(capacities, piece, in_flight, speeds);
+  const uint64_t piece = piece_of_operation(bytes);
+  const uint64_t pieces = (bytes + piece - 1) / piece, planned_for = planned_bytes(piece);
+  const Job job = job_of(capacities, planned_for, outstanding_for(planned_for), speeds);
   // NCCL's own ring: additions on the GPUs, pieces enough to hide what a step costs.
   const double least = *std::min_element(job.capacities.begin(), job.capacities.end());
   const auto p = static_cast<double>(capacities.size());
@@ -81,7 +102,11 @@ EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Sp
     return advice;
   }
   const Candidate& best = planned->choice();
-  advice.engine_seconds = static_cast<double>(pieces) * best.seconds * speeds.margin;
+  // The plan counts with a full pipeline; few pieces do not fill it.
+  const auto in_flight = static_cast<double>(std::clamp<uint64_t>(pieces, 1, job.outstanding));
+  const double steps_s = best.steps_s * job.beside / std::min<double>(in_flight, job.beside);
+  advice.engine_seconds = static_cast<double>(pieces) * speeds.margin *
+                          (std::max({best.transfer_s, best.reduction_s, steps_s}) + best.fill_s / in_flight);
   advice.engine = advice.engine_seconds < advice.ring_seconds * (1 - kLeastGain);
   const bool additions = best.reduction_s > std::max(best.transfer_s, best.steps_s);
   const std::string times = text("%.3g ms, NCCL's ring under Balance %.3g ms", advice.engine_seconds * 1e3,

@@ -18,9 +18,15 @@ struct Speeds {
   double margin = 1;  ///< what the engine is taken to need, in parts of what is predicted (R2CC_COLLNET_MARGIN)
 };
 
-/// NCCL gives the engine operations of at most this size, so many at a time.
-inline constexpr uint64_t kPieceOfOperation = 4 << 20;
+/// NCCL gives the engine an operation in pieces of at most this size, so many at a time.
+inline constexpr uint64_t kLargestPiece = 4 << 20;
 inline constexpr uint32_t kPiecesInFlight = 8;
+/// Bytes of each piece of an operation, its padding included: NCCL's rule for CollNet. One piece is a chunk of each of
+/// up to 8 channels; chunks are as small as gives each channel 64 of them, but no smaller than 128 KiB, and smaller for
+/// small operations. `step_bytes`: an eighth of NCCL_BUFFSIZE.
+uint64_t piece_of_operation(uint64_t bytes, uint64_t step_bytes = 512 << 10);
+/// Operations of like sizes share a plan: that of the next quarter of a power of two.
+uint64_t planned_bytes(uint64_t bytes);
 /// Operations that stand beside each other, each on channels of its own, in turn: where one waits for a message the
 /// ports carry those of another one. As many as leave a rank no more than kMostChannels; `lanes`: of the rank that
 /// has most of them.
@@ -45,7 +51,7 @@ struct EngineAdvice {
   double engine_seconds = 0, ring_seconds = 0;
   std::string why;           ///< a sentence
 };
-/// For a collective of `bytes` on a group's NIC, of which NCCL makes pieces. Capacities: by rank, 0 … 1.
+/// For a collective of `bytes` on a group's NIC, which runs as pieces, each after the plan that a group makes for it. Capacities: by rank, 0 … 1.
 EngineAdvice advise(std::span<const double> capacities, uint64_t bytes, const Speeds& speeds);
 
 }  // namespace r2ccl::collective

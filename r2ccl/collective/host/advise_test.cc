@@ -42,6 +42,34 @@ TEST(Advise, slow_additions_stay_with_balance_and_the_reason_is_said) {
   EXPECT_NE(advice.why.find("the CPU adds"), std::string::npos) << advice.why;
 }
 
+// NCCL's rule for CollNet: chunks of 8 channels are one call.
+TEST(Advise, pieces_are_those_that_nccl_makes) {
+  const auto piece = [](uint64_t bytes) { return piece_of_operation(bytes) >> 10; };
+  EXPECT_EQ(piece(8), 32u);
+  EXPECT_EQ(piece(256 << 10), 4 * 64u);
+  EXPECT_EQ(piece(1 << 20), 8 * 64u);
+  EXPECT_EQ(piece(16 << 20), 8 * 128u);
+  EXPECT_EQ(piece(64 << 20), 8 * 128u);
+  EXPECT_EQ(piece(128 << 20), 8 * 256u);
+  EXPECT_EQ(piece(256 << 20), 8 * 512u);
+  EXPECT_EQ(piece(uint64_t{1} << 30), 8 * 512u);
+  for (uint64_t bytes = 512 << 10; bytes <= uint64_t{4} << 30; bytes *= 2) {
+    EXPECT_LE(piece_of_operation(bytes), kLargestPiece) << bytes;
+    EXPECT_EQ(outstanding_for(planned_bytes(piece_of_operation(bytes))), kPiecesInFlight) << bytes;
+  }
+}
+
+// The same plan per piece as a group makes: small pieces have short pipelines, so 64 MiB gain less than 1 GiB.
+TEST(Advise, predicts_with_the_pieces_that_are_run) {
+  const std::vector<double> degraded{1, 1, 0.75, 1};
+  const auto per_byte = [&](uint64_t bytes) { return advise(degraded, bytes, kSlowNet).engine_seconds / double(bytes); };
+  EXPECT_GT(per_byte(64 << 20), 1.01 * per_byte(1 << 30));
+  EXPECT_NEAR(per_byte(256 << 20) / per_byte(1 << 30), 1, 1e-6);  // both in pieces of 4 MiB
+  const uint64_t piece = piece_of_operation(64 << 20);
+  const Job job = job_of(degraded, planned_bytes(piece), outstanding_for(planned_bytes(piece)), kSlowNet);
+  EXPECT_NEAR(advise(degraded, 64 << 20, kSlowNet).engine_seconds, 64 * plan(job).value().choice().seconds, 1e-9);
+}
+
 TEST(Advise, two_nodes_gain_nothing) {
   EXPECT_FALSE(advise(std::vector<double>{1, 0.5}, 1 << 30, kSlowNet).engine);
 }

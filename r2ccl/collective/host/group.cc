@@ -21,13 +21,6 @@ constexpr uint32_t kMemberVersion = 2;
 constexpr uint32_t kMostRingSegments = 64;
 constexpr uint64_t kChunkBytes = 256 << 10;  // of AllGather and ReduceScatter
 
-/// Operations of like sizes share a plan: that of the next quarter of a power of two.
-uint64_t planned_bytes(uint64_t bytes) {
-  if (bytes <= 4) return bytes;
-  const uint64_t step = std::bit_floor(bytes - 1) / 4;
-  return (bytes + step - 1) / step * step;
-}
-
 }  // namespace
 
 size_t nics_used(std::span<const RankInfo> members) {
