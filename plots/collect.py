@@ -6,7 +6,7 @@
     plots/collect.py matrix SET FILE      matrix.json of r2bench matrix                         → matrix.csv
     plots/collect.py nccl SET FILE        of harness/workload/nccl/matrix.py                    → nccl.csv
     plots/collect.py head_to_head SET FILE…   of harness/workload/nccl/head_to_head.py          → head_to_head.csv
-    plots/collect.py renewals SET FOLDER… of nccl_abort, nccl_shrink, nccl_revoke               → renewals.csv
+    plots/collect.py renewals SET FOLDER… of nccl_abort, nccl_shrink, nccl_revoke …             → renewals.csv
     plots/collect.py gpu_memory SET FILE  of harness/workload/nccl/gpu_memory.py                → nccl.csv
     plots/collect.py mode3 SET FILE       of harness/workload/nccl/allreduce_matrix.py          → nccl.csv
     plots/collect.py sim SET FILE         allreduce.csv of harness/sim/sweep.py                 → allreduce.csv
@@ -306,7 +306,7 @@ def of_renewals(paths):
                 "fault": " ".join(sorted({fault["kind"] for fault in run["faults"]})), "mode": run["mode"], "outcome": run["outcome"], "wrong": correctness["wrong_elements"], "checked": correctness["checked_elements"],
                 "migrations": run["metrics"]["recovery"]["migrations"], "ranks": len(run["ranks"]), "open": sum(one["operation_open"] for one in whole) if whole else None,
                 "ranks_after": max(one["ranks"] for one in whole) if whole else None, "renew_ms": max(one["renew_ms"] for one in whole) if whole else None,
-                "stall_ms": run.get("stall_ms")})
+                "stall_ms": run.get("stall_ms"), "in_migration": (run["metrics"].get("values") or {}).get("renewed_in_migration")})
     if not rows:
         raise inputs.BadInput(f"{paths[0]}: there is no result.json in it")
     return {"renewals": rows}, origins[0]

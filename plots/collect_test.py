@@ -61,6 +61,7 @@ class Collect(unittest.TestCase):
             result["environment"] |= {"nccl": "2.32.3", "gpu": "1 × NVIDIA H200, compute capability 9.0"}
             result["runs"] = result["runs"][:1]
             for place, rank in enumerate(result["runs"][0]["ranks"]):
+                result["runs"][0]["metrics"]["values"] = {"renewed_in_migration": 1}
                 rank["renewal"] = {"iteration": 20, "operation_open": place == 0, "ranks": 2, "renew_ms": 500.0 + place}
 
         place = self.changed("abort", renewed)
@@ -69,8 +70,8 @@ class Collect(unittest.TestCase):
         done = self.call("renewals", "set", place, "--command", "x")
         self.assertEqual(done.returncode, 0, done.stderr)
         row, = read(self.folder, "renewals")
-        self.assertEqual((row["by"], row["delay_ms"], row["iter"], row["nccl"], row["open"], row["ranks_after"], row["renew_ms"]),
-                         ("abort", "10", "20", "2.32.3", "1", "2", "501"))
+        self.assertEqual((row["by"], row["delay_ms"], row["iter"], row["nccl"], row["open"], row["ranks_after"], row["renew_ms"], row["in_migration"]),
+                         ("abort", "10", "20", "2.32.3", "1", "2", "501", "1"))
 
     def test_a_row_says_what_the_result_says(self):
         self.call("run", "one", SAMPLE, "--command", "x")

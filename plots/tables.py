@@ -28,9 +28,9 @@ COLUMNS = {
     # One row of harness/workload/nccl/head_to_head.py; times in ms; `as_predicted`: by predictions.json, which was written before.
     "head_to_head": ["set", "table", "fault", "transport", "nccl", "op", "bytes", "nics", "mbits", "timeout", "version", "heal_ms", "seed", "survives", "outcome", "wrong",
                      "checked", "before_ms", "stall_ms", "retained", "restored", "used_again_ms", "error_ms", "busbw", "cpu_s", "as_predicted"],
-    # One job of the engine nccl with `renew`: NCCL's version, when in the job, what was open, and the slowest rank's time. Times in ms.
+    # One job of the engine nccl with `renew`: NCCL's version, when in the job, what was open, the slowest rank's time, and ranks that were in a migration. Times in ms.
     "renewals": ["set", "scenario", "nccl", "workaround", "by", "iter", "delay_ms", "fault", "mode", "outcome", "wrong", "checked", "migrations", "ranks",
-                 "open", "ranks_after", "renew_ms", "stall_ms"],
+                 "open", "ranks_after", "renew_ms", "stall_ms", "in_migration"],
     # One program that is not ours, under one fault.
     "programs": ["set", "program", "fault", "exit_status", "said", "saw", "after_ms"],
     # Flow simulation of AllReduce (harness/sim/sweep.py); times relative to the fault-free ring.

@@ -68,6 +68,43 @@ TEST(Metrics, what_is_compared_has_a_unit_that_samples_have_too) {
     }
 }
 
+TEST(Metrics, renewal_in_a_migration_is_one_between_its_fence_and_its_end) {
+  const RunResult result = sample_result();
+  const Scenario scenario = sample_scenario();
+  const auto event = [](uint64_t ms, const char* source, const char* name, int64_t channel, uint64_t c = 0) {
+    LoggedEvent logged;
+    logged.time_ns = ms * 1'000'000;
+    logged.source = source;
+    logged.name = name;
+    logged.channel = channel;
+    logged.c = c;
+    return logged;
+  };
+  ModeResult mode = result.modes[0];
+  mode.ranks.assign(2, {});
+  mode.events = {
+      event(10, "node0/rank0", "fence_started", 1),    event(11, "node0/rank0", "fence_started", 2),
+      event(12, "node1/rank1", "fence_started", 1, 1),  // a planned failback
+      event(14, "node0/rank0", "migration_done", 1),    // channel 2 is still on its way
+      event(16, "node0/rank0", "migration_done", 2),   event(30, "node1/rank1", "fence_started", 7)};
+  const auto found = [&](uint64_t first_ms, uint64_t second_ms) {
+    for (size_t i = 0; i < 2; ++i) {
+      mode.ranks[i].label = i == 0 ? "node0/rank0" : "node1/rank1";
+      mode.ranks[i].renewal = RenewalResult{20, true, 2, 500, (i == 0 ? first_ms : second_ms) * 1'000'000};
+    }
+    return metric_of("renewed_in_migration")->value({scenario, result, mode});
+  };
+  EXPECT_EQ(found(9, 9).number, 0.0);
+  EXPECT_EQ(found(13, 13).number, 1.0);
+  EXPECT_EQ(found(15, 15).number, 1.0);
+  EXPECT_EQ(found(17, 17).number, 0.0);
+  EXPECT_EQ(found(15, 31).number, 2.0);
+  mode.events_left_out = 3;
+  EXPECT_FALSE(found(15, 31).number);
+  mode.ranks[1].renewal.reset();
+  EXPECT_FALSE(metric_of("renewed_in_migration")->value({scenario, result, mode}).number);
+}
+
 TEST(Metrics, the_page_of_scenarios_lists_them) {
   const std::string file = std::string(R2BENCH_SOURCE_DIR) + "/harness/scenario/README.md";
   std::stringstream read;

@@ -188,6 +188,7 @@ struct RenewalResult {
   bool operation_open = false;  ///< on the GPU, when they were ended
   int ranks = 0;                ///< of the new ones; 0: this rank was left out
   double renew_ms = 0;          ///< from their end's beginning until the new ones were there
+  uint64_t begun_ns = 0;        ///< when they began to be ended
 };
 
 struct RankResult {

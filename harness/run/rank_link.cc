@@ -43,7 +43,8 @@ void RankLink::take(const nlohmann::json& message) {
     command_ended_ns = message.value("time_ns", uint64_t{0});
   } else if (type == "renewed") {
     renewal = RenewalResult{message.value("iteration", uint64_t{0}), message.value("operation_open", false),
-                            message.value("ranks", 0), message.value("ms", 0.0)};
+                            message.value("ranks", 0), message.value("ms", 0.0),
+                            message.value("time_ns", uint64_t{0})};
   } else if (type == "slept") {
     slept.emplace_back(message.value("from_ns", uint64_t{0}), message.value("to_ns", uint64_t{0}));
   } else if (type == "error" && !has_error) {

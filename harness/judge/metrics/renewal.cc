@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What 'renew' of the engine nccl did: communicators that were aborted, shrunk or revoked, and new ones.
 #include <algorithm>
+#include <set>
 
 #include "harness/base/format.h"
 #include "harness/judge/metric.h"
@@ -18,6 +19,32 @@ Value over_ranks(const ModeResult& mode, Pick pick) {
   }
   if (mode.ranks.empty()) return Value::none("no rank has reported");
   return Value::of(most, "");
+}
+
+/// Whether a channel of the rank had left a path when its communicators began to be ended, and was not on
+/// another one yet: between fence_started and migration_done.
+bool in_migration(const ModeResult& mode, const RankResult& rank) {
+  std::set<int64_t> moving;
+  for (const LoggedEvent& event : mode.events) {
+    if (event.time_ns > rank.renewal->begun_ns) break;
+    if (event.source != rank.label) continue;
+    if (event.name == "fence_started" && event.c != 1) moving.insert(event.channel);  // 1: a planned failback
+    if (event.name == "migration_done" || event.name == "channel_failed" || event.name == "channel_closing")
+      moving.erase(event.channel);
+  }
+  return !moving.empty();
+}
+
+Value renewed_in_migration(const ModeResult& mode) {
+  const Value known = over_ranks(mode, [](const RenewalResult&) { return 0; });
+  if (!known.number) return known;
+  uint64_t found = 0;
+  for (const RankResult& rank : mode.ranks) {
+    if (mode.events_left_out > 0 && mode.events.back().time_ns < rank.renewal->begun_ns)
+      return Value::none("the event log ends before " + rank.label + " renewed its communicators");
+    found += in_migration(mode, rank);
+  }
+  return Value::of_count(found);
 }
 
 }  // namespace
@@ -55,6 +82,13 @@ std::vector<Metric> renewal() {
                  })));
            },
        .without_fault = true},
+      {.info = {.name = "renewed_in_migration",
+                .meaning =
+                    "engine nccl, 'renew': number of ranks that had a channel between fence_started and "
+                    "migration_done when their communicators ended",
+                .needs = {.fault = true, .trace = true}},
+       .wanted = "a count",
+       .value = [](const Measured& m) { return renewed_in_migration(m.mode); }},
   };
 }
 

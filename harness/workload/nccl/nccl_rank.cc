@@ -190,7 +190,8 @@ void NcclRank::renew(uint64_t number) {
              {"iteration", number},
              {"operation_open", open},
              {"ranks", left_out_ ? 0 : config_.ranks()},
-             {"ms", double(r2ccl::now_ns() - from_ns) / 1e6}});
+             {"ms", double(r2ccl::now_ns() - from_ns) / 1e6},
+             {"time_ns", from_ns}});
 }
 
 void NcclRank::verify() {
