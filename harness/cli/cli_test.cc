@@ -99,7 +99,7 @@ TEST_F(Program, plot_all_names_what_has_no_data_and_what_cannot_be_used) {
   if (err.str().find("has no matplotlib") != std::string::npos) GTEST_SKIP() << err.str();
   EXPECT_EQ(none, 0) << err.str();
   EXPECT_NE(out.str().find("busbw: no data: run r2bench run busbw_sizes"), std::string::npos) << out.str();
-  EXPECT_NE(out.str().find("0 of 11 figures made, 11 without data"), std::string::npos) << out.str();
+  EXPECT_NE(out.str().find("0 of 12 figures made, 12 without data"), std::string::npos) << out.str();
   EXPECT_EQ(call({"plot", "--all", "--strict"}), 1);
   std::ofstream("results/tables/matrix.csv") << "set,fault\n";
   EXPECT_EQ(call({"plot", "--all"}), 64);
