@@ -6,12 +6,13 @@ ring and Balance at each size.
     harness/bench/allreduce_table.py algorithms --nodes 3,4,6,8 --mbits 400 --out build/allreduce
     harness/bench/allreduce_table.py sizes --nodes 4 --mbits 400 --out build/allreduce
 
-A node has four NICs, of --mbits each; it loses x of them in the middle of each job: at 1/4 one, at 1/2 two; at 1/8 it has eight of half the rate, of
-which it loses one. T is the median operation once that has settled, T0 the one before it, of the same job. `--mbits auto` takes the highest rate at which healthy rings, NCCL's
-and the engine's, keep 0.97 of what the ports carry, with as many NICs as the nodes of that x have. Mode 3 runs as the product does, unless --margin says otherwise. Every row has the share of the machine's CPUs that was idle while its job ran: below some 0.3 the CPUs
-are measured, not the schedules. Jobs are interleaved: each round runs all of a table's jobs once. Writes algorithms.csv or sizes.csv, and a
-line per job to jobs.jsonl. Exit status: 0 every job ended well with every element right, 1 not, or there
-was no time for it.
+A node has four NICs, of --mbits each; it loses x of them in the middle of each job: at 1/4 one, at 1/2 two; at 1/8 it has eight of half
+the rate, of which it loses one. T is the median operation once that has settled, T0 the one before it, of the same job. `--mbits auto`
+takes the highest rate at which healthy rings, NCCL's and the engine's, keep 0.97 of what the ports carry, with as many NICs as the nodes of
+that x have. Mode 3 runs as the product does, unless --margin says otherwise. Every row has the share of the CPUs that was idle while its
+job ran (of those on which this program may run: taskset): below some 0.3 the CPUs are measured, not the schedules. Jobs are interleaved:
+each round runs all of a table's jobs once. Writes algorithms.csv or sizes.csv, and a line per job to jobs.jsonl. Exit status: 0 every job
+ended well with every element right, 1 not, or there was no time for it.
 """
 
 import argparse
@@ -55,8 +56,13 @@ def fault(lost, at):
 def operations_of(arguments, size):
     """Operations of a job: many small ones, few large ones."""
     if size < 16 << 20:
-        return 60
+        return arguments.small_iters
     return arguments.large_iters if size >= 512 << 20 else arguments.iters
+
+
+def rounds_of(arguments, size):
+    """Small operations differ more from job to job, and their jobs are short."""
+    return arguments.small_rounds if arguments.small_rounds and size < 16 << 20 else arguments.rounds
 
 
 def variants(kind):
@@ -68,9 +74,11 @@ def variants(kind):
 
 
 def cpu_times():
+    """(idle, all) ticks of the CPUs on which this process, and so its jobs, may run."""
+    mine = {f"cpu{number}" for number in os.sched_getaffinity(0)}
     with open("/proc/stat", encoding="ascii") as file:
-        numbers = [int(word) for word in file.readline().split()[1:9]]
-    return numbers[3] + numbers[4], sum(numbers)
+        lines = [[int(word) for word in line.split()[1:9]] for line in file if line.split(" ", 1)[0] in mine]
+    return sum(numbers[3] + numbers[4] for numbers in lines), sum(sum(numbers) for numbers in lines)
 
 
 def plans_in(path):
@@ -169,7 +177,8 @@ def main():
     parser.add_argument("--lost", default="", help="of " + ", ".join(LOST) + "; default: all but 0, for sizes all")
     parser.add_argument("--mbits", default="auto", help="of each NIC; auto")
     parser.add_argument("--only", default="", help="algorithms of the table, separated by commas; default: all")
-    parser.add_argument("--iters", type=int, default=24, help="of a job whose operations are large; small ones have 60")
+    parser.add_argument("--iters", type=int, default=24, help="of a job whose operations are large, 16 MiB or more")
+    parser.add_argument("--small-iters", type=int, default=60, help="of a job whose operations are smaller")
     parser.add_argument("--large-iters", type=int, default=9, help="of a job whose operations have 512 MiB or more")
     parser.add_argument("--margin", type=int, help="R2CC_COLLNET_MARGIN of mode 3; default: the product's own")
     parser.add_argument("--from-mbits", type=int, help="--mbits auto: try no higher rate")
@@ -177,6 +186,7 @@ def main():
     parser.add_argument("--largest", type=int, default=256, help="sizes: MiB of the largest one, 1024 at most")
     parser.add_argument("--segments", type=int, default=32, help="of the simulator's schedules, at most")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--small-rounds", type=int, default=0, help="of operations below 16 MiB; default: as many as of the others")
     parser.add_argument("--minutes", type=float, default=60, help="begin no round of a point after that, and no point")
     parser.add_argument("--out", default=".")
     arguments = parser.parse_args()
@@ -203,7 +213,7 @@ def main():
                 mbits = rates[nics]
                 for size in sizes:
                     jobs = {}
-                    for number in range(arguments.rounds):
+                    for number in range(rounds_of(arguments, size)):
                         if time.monotonic() - begin > 60 * arguments.minutes:
                             break
                         for variant in chosen:

@@ -79,6 +79,21 @@ class Table(unittest.TestCase):
         iters = {int(re.search(r"bytes: (\d+)", text)[1]): int(re.search(r"iters: (\d+)", text)[1]) for text in asked}
         self.assertEqual((iters[8], iters[128 << 20], iters[1 << 30]), (60, 24, 9))
 
+    def test_small_operations_run_in_more_and_longer_jobs_when_told(self):
+        rows, asked, _ = self.call("sizes", "--lost", "0", "--largest", "128", "--mbits", "1600", "--small-iters", "500", "--small-rounds", "3")
+        self.assertEqual({int(row["bytes"]): int(row["jobs"]) for row in rows}, {8 << (3 * k): 3 if k < 7 else 1 for k in range(9)})
+        self.assertEqual({int(re.search(r"iters: (\d+)", text)[1]) for text in asked if "bytes: 8 B" in text}, {500})
+
+    def test_idle_counts_only_the_cpus_of_this_program(self):
+        mine = os.sched_getaffinity(0)
+        all_of_them = table.cpu_times()[1]
+        try:
+            os.sched_setaffinity(0, {min(mine)})
+            one = table.cpu_times()[1]
+        finally:
+            os.sched_setaffinity(0, mine)
+        self.assertLess(one, all_of_them * 1.5 / len(mine) if len(mine) > 1 else all_of_them + 1e6)
+
     def test_what_there_was_no_time_for_is_said(self):
         with open(os.path.join(self.folder, "asked"), "w", encoding="utf-8"), open(os.path.join(self.folder, "sizes.csv"), "w", encoding="utf-8"):
             pass
