@@ -3,16 +3,19 @@
 """GPU memory over the virtual HCA: unmodified NCCL, ranks that share one GPU under MPS, NICs that read and write GPU memory.
 
     harness/workload/nccl/gpu_memory.py --build build/release --out gpu_memory.json [--seconds N] [--jobs 3] [--only WORD,…]
+    harness/workload/nccl/gpu_memory.py --pxn …     # two GPUs joined by NVLink: two nodes of two ranks, traffic over a neighbour's NIC
 
 Writes that no flush of their own NIC has followed stay invisible for a while (VHCA_DELAY_VISIBILITY). A case holds when every element
 is right (two controls, which flush too little on purpose, must be found wrong), NCCL's log says GDRDMA for each connection (the control
-in host memory: for none), its faults fired, and traffic moved. Exit status: 0 all held, 1 one did not, or there was no time for it."""
+in host memory: for none), its faults fired, and traffic moved. With --pxn each NIC of a node is placed beside one of its GPUs, and the
+log must also name connections that the proxy of another rank holds. Exit status: 0 all held, 1 one did not, or there was no time for it."""
 
 import argparse
 import concurrent.futures
 import json
 import os
 import sys
+import tempfile
 import threading
 import time
 
@@ -26,6 +29,49 @@ GDR = {"R2CC_GPU_DIRECT": "1", "NCCL_NET_GDR_LEVEL": "SYS", "NCCL_NET_GDR_READ":
        "NCCL_LAUNCH_ORDER_IMPLICIT": "1", "R2CC_FAIL_BOUND_MS": "15000"}
 LATE = {"VHCA_DELAY_VISIBILITY": "20"}
 HEAL = ", for: 400 ms"
+# Ranks of a node reach each other over NVLink, and the NICs that are beside their neighbour's GPU.
+PXN = {"NCCL_P2P_DISABLE": "0", "NCCL_SHM_DISABLE": "0", "NCCL_PXN_DISABLE": "0", "NCCL_P2P_PXN_LEVEL": "2"}
+
+
+def topology(bus_ids, nics):
+    """NCCL_TOPO_FILE: each GPU under a PCI bridge of its own, with every len(bus_ids)-th NIC beside it."""
+    link = 'link_speed="32.0 GT/s PCIe" link_width="16"'
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        cpu = dict([word.strip() for word in text.split(":", 1)] for text in file.read().split("\n\n")[0].splitlines() if ":" in text)
+    lines = ['<system version="1">', f'  <cpu numaid="0" arch="x86_64" vendor="{cpu.get("vendor_id", "GenuineIntel")}" '
+             f'familyid="{cpu.get("cpu family", "6")}" modelid="{cpu.get("model", "143")}">']
+    for number, bus in enumerate(bus_ids):
+        lines += [f'    <pci busid="0000:{0xe0 + number:02x}:00.0" class="0x060400" vendor="0x104c" device="0x8232" subsystem_vendor="0x0000" '
+                  f'subsystem_device="0x0000" {link}>', f'      <pci busid="{bus}" class="0x030200" {link}/>']
+        lines += [f'      <pci busid="0000:{0xf0 + nic:02x}:00.0" class="0x020700" vendor="0x15b3" device="0x101b" subsystem_vendor="0x15b3" '
+                  f'subsystem_device="0x0007" {link}>\n        <nic>\n          <net name="vhca{nic}"/>\n        </nic>\n      </pci>'
+                  for nic in range(nics) if nic % len(bus_ids) == number]
+        lines.append("    </pci>")
+    return "\n".join(lines + ["  </cpu>", "</system>"]) + "\n"
+
+
+def bus_ids():
+    """Of the GPUs, as NCCL writes them: 0000:04:00.0."""
+    found = matrix.said(["nvidia-smi", "--query-gpu=pci.bus_id", "--format=csv,noheader"])
+    return [] if found == "unknown" else [line.strip().lower()[-12:] for line in found.splitlines()]
+
+
+def pxn_cases(topology_file):
+    """Two nodes of two ranks on the same two GPUs."""
+    found = []
+
+    def add(name, env=None, **case):
+        found.append({"name": name, "nodes": 2, "gpus": 2, "on_gpus": 2, "net": "r2ccl", "mode": 1, "ops": "alltoall,sendrecv,allreduce,allgather",
+                      "late": True, "wants_wrong": False, "pxn": True, "env": GDR | PXN | LATE | {"NCCL_TOPO_FILE": topology_file} | (env or {})} | case)
+
+    add("pxn_healthy")
+    add("pxn_disabled", env={"NCCL_PXN_DISABLE": "1"}, pxn=False)
+    for mode, label in ((1, "migrate"), (2, "balance")):
+        for kind, extra in (("port_down", HEAL), ("blackhole", HEAL), ("qp_error", ", qp: all")):
+            add(f"pxn_{kind}_{label}", mode=mode, fault=kind, extra=extra)
+    add("pxn_port_down_lost_migrate", fault="port_down", lasting=True)
+    add("pxn_port_down_lost_balance", mode=2, fault="port_down", lasting=True)
+    return found
 
 
 def cases():
@@ -65,6 +111,8 @@ def judge(outcome, iters):
         gdr = outcome["gdr_lines"] == 0 and outcome["other_lines"] > 0
     struck = [f.get("t0_ns") for f in (outcome["witness"] or {}).get("faults", [])]
     fired = len(struck) == len(matrix.plan_of(case, iters)) and all(struck)
+    if "pxn" in case:
+        gdr = gdr and (outcome["pxn_lines"] > 0) == case["pxn"] and outcome["p2p_lines"] > 0
     fine = whole and gdr and fired and (wrong > 0 if case["wants_wrong"] else wrong == 0)
     words = ""
     if case.get("fault") in matrix.MOVING:
@@ -72,7 +120,7 @@ def judge(outcome, iters):
         fine = fine and moved
     error = next((r["error"].splitlines()[0][:160] for r in ranks if r and r["error"]), "" if all(ranks) else "a rank has no result")
     text = (f"{case['name']:30} wrong {wrong} ({'wanted' if case['wants_wrong'] else '0 wanted'}) exit {outcome['exit']} "
-            f"GDRDMA lines {outcome['gdr_lines']}, others {outcome['other_lines']}, faults {len([s for s in struck if s])} {words} {outcome['seconds']:.0f} s {error}")
+            f"GDRDMA lines {outcome['gdr_lines']}, others {outcome['other_lines']}, over a neighbour's NIC {outcome.get('pxn_lines', 0)}, faults {len([s for s in struck if s])} {words} {outcome['seconds']:.0f} s {error}")
     return fine, wrong, gdr, text
 
 
@@ -88,17 +136,31 @@ def main():
     parser.add_argument("--rate", default="20 Gbit/s")
     parser.add_argument("--limit", type=float, default=60)
     parser.add_argument("--only", default="")
+    parser.add_argument("--pxn", action="store_true", help="the cases of two GPUs a node instead; two GPUs that NVLink joins")
     arguments = parser.parse_args()
     arguments.gpus = 1
+    with tempfile.TemporaryDirectory(prefix="r2ccl-topology-") as folder:
+        if not arguments.pxn:
+            return run(arguments, cases())
+        gpus = bus_ids()[:2]
+        if len(gpus) < 2 and not arguments.list:
+            parser.error(f"--pxn needs two GPUs; there are {len(gpus)}")
+        path = os.path.join(folder, "topology.xml")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(topology(gpus, 2))
+        return run(arguments, pxn_cases(path))
+
+
+def run(arguments, all_cases):
     if arguments.list:
-        for case in cases():
+        for case in all_cases:
             print(case["name"])
         return 0
     begin = time.monotonic()
     lock = threading.Lock()
     results, good = [], True
     wanted = [word for word in arguments.only.split(",") if word]
-    todo = [(n, c) for n, c in enumerate(cases()) if not wanted or any(w in c["name"] for w in wanted)]
+    todo = [(n, c) for n, c in enumerate(all_cases) if not wanted or any(w in c["name"] for w in wanted)]
 
     def write(complete):
         with open(arguments.out, "w", encoding="utf-8") as file:
@@ -118,12 +180,13 @@ def main():
         with lock:
             good = good and fine
             small = {"name": case["name"], "as_expected": fine, "wrong": wrong, "wanted_wrong": case["wants_wrong"], "gdrdma": gdr,
-                     "gdr_lines": outcome["gdr_lines"], "other_lines": outcome["other_lines"], "flags": outcome["flags"][:6], "exit": outcome["exit"], "vhca": outcome["vhca"][:20],
+                     "gdr_lines": outcome["gdr_lines"], "other_lines": outcome["other_lines"], "pxn_lines": outcome["pxn_lines"], "p2p_lines": outcome["p2p_lines"],
+                     "nodes": case["nodes"], "gpus": case["gpus"], "flags": outcome["flags"][:6], "exit": outcome["exit"], "vhca": outcome["vhca"][:20],
                      "killed": outcome["killed"], "seconds": outcome["seconds"], "mode": case["mode"], "env": case["env"], "fault": case.get("fault"),
                      "counters": outcome["counters"], "witness": outcome["witness"],
                      "operations": [[{k: v for k, v in o.items() if k != "times_ms"} for o in r["results"]] if r else None for r in outcome["ranks"]],
                      "nccl": next((r["nccl"] for r in outcome["ranks"] if r), None)}
-            if not fine or case["name"] == "healthy":
+            if not fine or case["name"] in ("healthy", "pxn_healthy"):
                 small["plugin_log"] = outcome["plugin_log"][:120]
                 small["nccl_tails"] = outcome["nccl_tails"][:2]
                 small["tails"] = outcome["tails"]

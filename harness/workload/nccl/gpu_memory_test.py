@@ -7,10 +7,12 @@ import os
 import subprocess
 import sys
 import unittest
+from xml.etree import ElementTree
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import gpu_memory  # noqa: E402
+import matrix  # noqa: E402
 
 GOOD = {"case": {"name": "a", "fault": "port_down", "extra": "", "wants_wrong": False, "nodes": 2, "gpus": 1, "lasting": True},
         "ranks": [{"error": "", "results": [{"wrong": 0}]}] * 2, "gdr_lines": 4, "other_lines": 0, "exit": [0, 0], "seconds": 1.0,
@@ -63,11 +65,30 @@ class Judge(unittest.TestCase):
         self.outcome["ranks"][0]["error"] = "lost"
         self.assertFalse(self.fine())
 
+    def test_a_neighbours_nic_must_be_used_where_it_is_asked_for(self):
+        self.outcome["case"]["pxn"] = True
+        for over_neighbour, over_nvlink, fine in ((4, 8, True), (0, 8, False), (4, 0, False)):
+            self.outcome |= {"pxn_lines": over_neighbour, "p2p_lines": over_nvlink}
+            self.assertEqual(self.fine(), fine)
+        self.outcome |= {"case": self.outcome["case"] | {"pxn": False}, "p2p_lines": 8}
+        self.assertFalse(self.fine())
+
+    def test_nccls_log_tells_whose_proxy_sends(self):
+        words = matrix.PROXY_OF_ANOTHER
+        self.assertTrue(words.search("Channel 00/0 : 0[0] -> 3[1] [send] via NET/R2CCL/1(1)/GDRDMA"))
+        self.assertFalse(words.search("Channel 00/0 : 0[0] -> 2[0] [send] via NET/R2CCL/0/GDRDMA"))
+
+    def test_each_nic_is_beside_one_gpu(self):
+        system = ElementTree.fromstring(gpu_memory.topology(["0000:04:00.0", "0000:05:00.0"], 4))
+        beside = {bridge.find("pci[@class='0x030200']").get("busid"): [net.get("name") for net in bridge.iter("net")] for bridge in system.find("cpu")}
+        self.assertEqual(beside, {"0000:04:00.0": ["vhca0", "vhca2"], "0000:05:00.0": ["vhca1", "vhca3"]})
+
     def test_the_cases_have_names_of_their_own(self):
-        names = subprocess.run([sys.executable, os.path.join(HERE, "gpu_memory.py"), "--build", "none", "--out", "none", "--list"],
-                               capture_output=True, text=True, check=True).stdout.split()
-        self.assertEqual(len(names), len(set(names)))
-        self.assertIn("home_flush_is_wrong", names)
+        for more, one in (([], "home_flush_is_wrong"), (["--pxn"], "pxn_disabled")):
+            names = subprocess.run([sys.executable, os.path.join(HERE, "gpu_memory.py"), "--build", "none", "--out", "none", "--list", *more],
+                                   capture_output=True, text=True, check=True).stdout.split()
+            self.assertEqual(len(names), len(set(names)))
+            self.assertIn(one, names)
 
 
 if __name__ == "__main__":

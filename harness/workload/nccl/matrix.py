@@ -13,6 +13,7 @@ import contextlib
 import json
 import os
 import platform
+import re
 import shutil
 import signal
 import subprocess
@@ -29,6 +30,7 @@ MOVING = fault_kinds.names(moves_traffic=True)  # kinds after which traffic has 
 ABORT_BOUND_S = 20  # from the abort of its communicators to a process's end
 ABORTED = 4  # collectives.py's exit status then
 MOVED = " went on"  # the plugin's words; r2ccl/OPERATING.md
+PROXY_OF_ANOTHER = re.compile(r" via NET/R2CCL/\d+\(\d+\)")  # NCCL's word for PXN: the NIC, and the rank whose proxy uses it
 
 
 def struck_iteration(k, iters):
@@ -139,7 +141,7 @@ def start_rank(rank, case, arguments, folder, plan_file):
                 "--bytes", str(arguments.bytes), "--timeout", "40", *case.get("args", [])]
     if case.get("abort"):
         command += ["--abort-at", str(struck_iteration(0, arguments.iters))]
-    env = {**os.environ, **environment(case, arguments, folder), "RANK": str(rank), "LOCAL_RANK": str(rank % arguments.gpus),
+    env = {**os.environ, **environment(case, arguments, folder), "RANK": str(rank), "LOCAL_RANK": str(rank % case.get("on_gpus", arguments.gpus)),
            "NCCL_HOSTID": f"{case['name']}-node{node}"}
     with open(os.path.join(folder, f"rank{rank}.log"), "w", encoding="utf-8") as log:
         return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, preexec_fn=os.setpgrp, env=env)
@@ -185,7 +187,7 @@ def said_by_ranks(folder, ended):
 
 def said_by_nccl(folder):
     """What NCCL and the plugin logged: how they connected, and whether traffic moved."""
-    found = {"plugin_log": [], "moved_lines": 0, "gdr_lines": 0, "other_lines": 0, "flags": [], "nccl_tails": []}
+    found = {"plugin_log": [], "moved_lines": 0, "gdr_lines": 0, "other_lines": 0, "pxn_lines": 0, "p2p_lines": 0, "flags": [], "nccl_tails": []}
     for name in sorted(os.listdir(folder)):
         if not name.startswith("nccl."):
             continue
@@ -195,6 +197,8 @@ def said_by_nccl(folder):
         vias = [line for line in all_lines if " via NET/R2CCL/" in line]
         found["gdr_lines"] += sum("/GDRDMA" in line for line in vias)
         found["other_lines"] += sum("/GDRDMA" not in line for line in vias)
+        found["pxn_lines"] += sum(PROXY_OF_ANOTHER.search(line) is not None for line in vias)
+        found["p2p_lines"] += sum(" via P2P/" in line for line in all_lines)
         found["flags"] += [line for line in all_lines if "GPU Direct RDMA" in line or "DMA-BUF" in line or "GDR" in line and "via" not in line][:4]
         lines = [line for line in all_lines if ("R2CCL" in line and " via " not in line) or "WARN" in line]
         found["plugin_log"] += lines[:60]
