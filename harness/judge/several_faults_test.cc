@@ -57,7 +57,7 @@ TEST_F(SeveralFaults, a_fence_answers_no_fault_of_another_nic) {
   strike(1305, 0);
   strike(1403.5, 1);
   fence(1404, 2, 1, 1, "event");
-  go_on(1600, 3600, {5}, 20);
+  go_on(1600, 3600, {1, 5}, 20);  // what the lost NIC received, and what it sent
   const ModeResult evaluated = result();
   EXPECT_FALSE(evaluated.faults[0].detect_ms);
   EXPECT_EQ(evaluated.faults[0].detected_by, "");
