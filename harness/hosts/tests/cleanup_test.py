@@ -14,7 +14,7 @@ import sys
 import time
 
 import recorder
-from namespaces import Hosts, fail, need, wait_for
+from namespaces import Hosts, executable, fail, need, wait_for
 
 ENDLESS = """
 version: 1
@@ -42,9 +42,7 @@ class Job:
         return len(self.of("r2bench-cpu-rank")) == 2
 
     def of(self, words, host=None):
-        there = os.readlink(f"/proc/{self.hosts.pid(host)}/ns/net") if host else None
-        return [pid for pid, line in self.hosts.processes().items()
-                if words in line and (there is None or os.readlink(f"/proc/{pid}/ns/net") == there)]
+        return [pid for pid, line in self.hosts.processes(host).items() if words in line]
 
     def end(self):
         output, _ = self.runner.communicate(timeout=60)
@@ -66,7 +64,7 @@ def runner_killed(job):
 
 
 def agent_killed(job):
-    agents = [pid for pid in job.of(f"host-agent {job.launcher}", "h1") if os.readlink(f"/proc/{pid}/exe").endswith("/r2bench")]
+    agents = [pid for pid in job.of(f"host-agent {job.launcher}", "h1") if executable(pid).endswith("/r2bench")]
     os.kill(the_one(agents, "the agent"), signal.SIGKILL)
     status, output = job.end()
     if status != 1 or "host h1 is gone" not in job.error():
@@ -74,8 +72,8 @@ def agent_killed(job):
 
 
 def mpirun_killed(job):
-    os.kill(the_one([pid for pid in job.of("mpirun", "h0") if "run endless" not in job.hosts.processes().get(pid, "") and
-                     os.readlink(f"/proc/{pid}/exe").endswith(("mpirun", "mpirun.openmpi", "orterun"))], "mpirun"), signal.SIGKILL)
+    os.kill(the_one([pid for pid in job.of("mpirun", "h0") if executable(pid).endswith(("mpirun", "mpirun.openmpi", "orterun"))], "mpirun"),
+            signal.SIGKILL)
     status, output = job.end()
     if status != 1 or "is gone" not in job.error() and "the launcher (mpi) died of signal 9" not in job.error():
         fail(f"status {status}, error {job.error()}:\n{output}")

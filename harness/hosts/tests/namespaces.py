@@ -53,6 +53,14 @@ def die_with_parent():
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
+def executable(pid):
+    """Its file; "" where the process has ended since it was listed."""
+    try:
+        return os.readlink(f"/proc/{pid}/exe")
+    except OSError:
+        return ""
+
+
 def wait_for(condition, what, patience=PATIENCE):
     end = time.monotonic() + patience
     while time.monotonic() < end:
@@ -141,9 +149,9 @@ class Hosts:
     def in_words(self):
         return f"{len(self.names)} namespaces{', IPv6' if self.network == IPV6 else ''}"
 
-    def processes(self):
-        """Whoever else lives in the namespaces of the hosts: {pid: command line}."""
-        own = {os.readlink(f"/proc/{holder.pid}/ns/net") for holder in self.holders}
+    def processes(self, host=None):
+        """Whoever else lives in the namespaces of the hosts, or of this one: {pid: command line}."""
+        own = {os.readlink(f"/proc/{pid}/ns/net") for pid in ([self.pid(host)] if host else [holder.pid for holder in self.holders])}
         mine = {holder.pid for holder in self.holders}
         found = {}
         for entry in pathlib.Path("/proc").iterdir():
