@@ -26,6 +26,8 @@ wait_for() {  # WHAT COMMAND…
 }
 
 mkdir -p $here/state "$here/spool-$name"
+# slurmd does not start without cgroups, though nothing here uses them.
+mount -t tmpfs tmpfs /sys/fs/cgroup && mkdir /sys/fs/cgroup/freezer && mount -t cgroup -o freezer cgroup /sys/fs/cgroup/freezer || fail 'cgroups'
 cp "$folder/slurm.conf" "$folder/munge.key" $here || fail 'no configuration'
 chmod 400 $here/munge.key
 munged --force --key-file=$here/munge.key --socket=$here/munge.socket --pid-file=$here/munged.pid --log-file=$here/munged.log \
