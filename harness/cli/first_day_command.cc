@@ -156,13 +156,24 @@ std::string obstacle(const FirstDayStep& step, const FirstDayArguments& argument
   return "";
 }
 
+/// What an earlier try has left keeps its name with a number: a result is never overwritten.
+void set_aside(const fs::path& out, const fs::path& log) {
+  if (!fs::exists(log)) return;
+  int number = 1;
+  const auto numbered = [&](const fs::path& path) { return path.string() + "." + std::to_string(number); };
+  while (fs::exists(numbered(log))) ++number;
+  if (fs::exists(out)) fs::rename(out, numbered(out));
+  fs::rename(log, numbered(log));
+}
+
 /// Its new state.
 std::string carry_out(const FirstDayStep& step, const FirstDayArguments& arguments, Record& record,
                       const Console& console) {
   const fs::path out = fs::absolute(fs::path(arguments.folder) / step.name);
   const std::string set = variables(step, arguments, out);
+  const std::string log = out.string() + ".log";  // beside it: `run --out` wants an empty folder
+  set_aside(out, log);
   fs::create_directories(out);
-  const std::string log = (out / "log.txt").string();
   console.out << "    " << step.command << "\n" << std::flush;
   const ShellResult result =
       run_shell(set + "{ " + step.command + "\n} >" + shell_quoted(log) + " 2>&1", kStepLimit);

@@ -236,7 +236,9 @@ std::string first_day_page() {
           "that change the\n"
           "machine need `--allow-real-faults`. Steps by hand are done by a person, who then marks them with "
           "`--done`. In the\n"
-          "commands, OUT is the step's folder below `first_day/`, and LAUNCH has the options for the hosts, "
+          "commands, OUT is the step's folder below `first_day/`, beside its log, and LAUNCH has the options "
+          "for "
+          "the hosts,\n"
           "nodes and NICs that there are.\n";
   int number = 0;
   for (const FirstDayStep& step : first_day_steps()) {
