@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The same command on every host with the environment that torchrun gives, two processes on each of two hosts: nic_down, blackhole
-and k_of_8_nics end as on one machine; nic_down on hosts that have IPv6 only, too. An agent that is killed takes its job along.
+and k_of_8_nics end as on one machine; nic_down on hosts that have IPv6 only, too. Nothing is left of a job whose runner or agent is
+killed, which is interrupted, or one of whose hosts falls silent.
 
     env_test.py R2BENCH
 """
@@ -14,7 +15,7 @@ import subprocess
 import sys
 
 import recorder
-from cleanup_test import ENDLESS
+from cleanup_test import ENDLESS, Job, host_silent, interrupted, runner_killed, terminated
 from mpirun_test import ALL, NIC_DOWN, as_on_one_machine
 from namespaces import IPV6, NETWORK, Hosts, fail, need, wait_for
 
@@ -52,7 +53,7 @@ def over(network, r2bench, texts):
             fail(f"without a secret: status {lone.returncode}, {said}")
         as_on_one_machine(r2bench, hosts, "env", lambda scenario, out: four_processes(r2bench, hosts, scenario, out), texts=texts)
         if network == NETWORK:
-            agent_killed(r2bench, hosts)
+            nothing_left(r2bench, hosts)
 
 
 def four_processes(r2bench, hosts, scenario, out):
@@ -69,25 +70,38 @@ def four_processes(r2bench, hosts, scenario, out):
     return result, said[0]
 
 
-def agent_killed(r2bench, hosts):
-    """kill -9 of the process on h1 that is the agent there: the runner says which host is gone, and nothing is left."""
-    recorder.begin("emulated", hosts.in_words(), "env", "agent_killed")
-    scenario, out = hosts.folder / "endless.yaml", hosts.folder / "agent_killed"
-    scenario.write_text(ENDLESS)
-    arguments = [str(scenario), "--no-plot", "--quiet", "--out", str(out)]
-    runner, agent = [start(r2bench, hosts, host, rank, 0, arguments, R2BENCH_JOB_SECRET=SECRET, WORLD_SIZE="2", LOCAL_WORLD_SIZE="1")
-                     for rank, host in enumerate(("h0", "h1"))]
-    ranks = lambda: [pid for pid, line in hosts.processes().items() if "r2bench-cpu-rank" in line]
-    wait_for(lambda: len(ranks()) == 2, "both ranks run")
-    os.kill(agent.pid, signal.SIGKILL)  # nsenter becomes the command, so this is r2bench itself
-    agent.communicate(timeout=60)
-    said, _ = runner.communicate(timeout=60)
-    error = json.loads((out / "result.json").read_text())["runs"][0]["error"]
-    if runner.returncode != 1 or "host h1 is gone" not in error:
-        fail(f"status {runner.returncode}, error {error}:\n{said}")
-    hosts.expect_nobody("after the agent of env was killed")
-    recorder.passed()
-    print("agent_killed: nothing is left")
+class EnvJob(Job):
+    """Runner and agent are the same command, which each host's launcher has started."""
+
+    def __init__(self, r2bench, hosts, out):
+        self.hosts, self.out, self.launcher = hosts, out, "env"
+        scenario = hosts.folder / "endless.yaml"
+        scenario.write_text(ENDLESS)
+        arguments = [str(scenario), "--no-plot", "--quiet", "--out", str(out)]
+        self.runner, self.agent = [start(r2bench, hosts, host, rank, 0, arguments, R2BENCH_JOB_SECRET=SECRET, WORLD_SIZE="2", LOCAL_WORLD_SIZE="1")
+                                   for rank, host in enumerate(("h0", "h1"))]
+        wait_for(self.runs, "both ranks run")
+
+    def end(self):
+        self.agent.communicate(timeout=60)
+        return super().end()
+
+
+def agent_killed(job):
+    """kill -9 of the process on h1 that is the agent there: the runner says which host is gone."""
+    os.kill(job.agent.pid, signal.SIGKILL)  # nsenter becomes the command, so this is r2bench itself
+    status, output = job.end()
+    if status != 1 or "host h1 is gone" not in job.error():
+        fail(f"status {status}, error {job.error()}:\n{output}")
+
+
+def nothing_left(r2bench, hosts):
+    for case in (runner_killed, agent_killed, interrupted, terminated, host_silent):
+        recorder.begin("emulated", hosts.in_words(), "env", case.__name__)
+        case(EnvJob(r2bench, hosts, hosts.folder / case.__name__))
+        hosts.expect_nobody(f"after {case.__name__} of env")
+        recorder.passed()
+        print(f"{case.__name__}: nothing is left")
 
 
 if __name__ == "__main__":
