@@ -3,6 +3,8 @@
 
 #include <sstream>
 
+#include "harness/base/format.h"
+
 namespace r2bench {
 namespace {
 
@@ -19,6 +21,10 @@ std::string run(const std::string& scenario, const std::string& more = "") {
   return "\"$R2BENCH\" run " + scenario + " --fabric verbs --no-plot --keep-going --out \"$OUT\"" + more +
          " $LAUNCH";
 }
+
+constexpr size_t kColumns = 110;  // of a line of prose
+
+std::string item(const std::string& text) { return "* " + wrap(text, kColumns - 2, 2) + "\n"; }
 
 const char* in_words(Risk risk) {
   switch (risk) {
@@ -231,22 +237,21 @@ std::string first_day_page() {
           "./r2bench doctor --first-day --done NAME                  # or --skip NAME, --again NAME\n"
           "tar czf first_day.tar.gz first_day                        # to send back, even if not all steps "
           "are done\n"
-          "```\n\n"
-          "The first step that fails ends the run. Its log says why, and the next run tries it again. Steps "
-          "that change the\n"
-          "machine need `--allow-real-faults`. Steps by hand are done by a person, who then marks them with "
-          "`--done`. In the\n"
-          "commands, OUT is the step's folder below `first_day/`, beside its log, and LAUNCH has the options "
-          "for "
-          "the hosts,\n"
-          "nodes and NICs that there are.\n";
+          "```\n\n";
+  page << wrap(
+              "The first step that fails ends the run. Its log says why, and the next run tries it again. "
+              "Steps that change the machine need `--allow-real-faults`. Steps by hand are done by a person, "
+              "who then marks them with `--done`. In the commands, OUT is the step's folder below "
+              "`first_day/`, beside its log, and LAUNCH has the options for the hosts, nodes and NICs that "
+              "there are.",
+              kColumns, 0)
+       << "\n";
   int number = 0;
   for (const FirstDayStep& step : first_day_steps()) {
     page << "\n## " << ++number << ". " << step.name << "\n\n"
-         << "* Shows: " << step.shows << ".\n"
-         << "* Risk: " << in_words(step.risk) << ".\n"
-         << "* Send back: " << step.send << (step.risk == Risk::kByHand ? "" : ", and its log") << ".\n";
-    if (!step.without.empty()) page << "* Left out where " << step.without << ".\n";
+         << item("Shows: " + step.shows + ".") << item("Risk: " + std::string(in_words(step.risk)) + ".")
+         << item("Send back: " + step.send + (step.risk == Risk::kByHand ? "" : ", and its log") + ".");
+    if (!step.without.empty()) page << item("Left out where " + step.without + ".");
     page << "\n```sh\n" << step.command << "\n```\n";
   }
   return page.str();
