@@ -27,7 +27,7 @@ bool Channel::is_making(uint32_t id) const {
 // the other half is known.
 void Channel::make(std::shared_ptr<Making> making) {
   auto prepare = [making, &context = context_, memory = memory_,
-                  flushes = !sender_ && context_.flushes(making->local, home_nic_)] {
+                  flushes = !sender_ && context_.flushes(making->local, home_nic_)](Job& job) {
     verbs::Device& device = context.devices[size_t(making->local)];
     if (!device.refresh_port(context.config)) {
       making->made = Error{ErrorCode::kVerbs, "its port is not active"};
@@ -35,25 +35,25 @@ void Channel::make(std::shared_ptr<Making> making) {
     }
     making->speed_mbps = device.speed_mbps();
     making->made = Path::create(making->path, making->local, making->remote, device, memory,
-                                context.resilient(), flushes);
+                                context.resilient(), flushes, job);
     if (!making->made) return;
     Path& path = **making->made;
     if (making->peer_end)
-      if (auto connected = path.connect(device, *making->peer_end, context.config); !connected) {
+      if (auto connected = path.connect(device, *making->peer_end, context.config, job); !connected) {
         making->made = connected.error();
         return;
       }
     making->end = path.describe(device);
   };
-  auto work = [making, prepare = std::move(prepare)] {
+  auto work = [making, prepare = std::move(prepare)](Job& job) {
     try {
-      prepare();
+      prepare(job);
     } catch (const std::bad_alloc&) {
       making->made = Error{ErrorCode::kOutOfResources, "no memory"};
     }
   };
   making->device_fatals = context_.device_fatals[size_t(making->local)];
-  making->job = context_.workers->give(making->local, "ibv_create_qp", std::move(work));
+  making->job = context_.workers->give(making->local, "ibv_query_port", std::move(work));
   makings_.push_back(std::move(making));
 }
 
@@ -163,9 +163,9 @@ void Channel::on_opened(const wire::Opened& opened, const Tick& tick) {
   opening_.connecting = true;
   opening_.since = tick.alive;
   path->job = context_.workers->give(
-      path->local_nic(), "ibv_modify_qp to RTS", [path, &context = context_, end = opened.end] {
+      path->local_nic(), "ibv_modify_qp to RTR", [path, &context = context_, end = opened.end](Job& job) {
         try {
-          path->outcome = path->connect(context.devices[size_t(path->local_nic())], end, context.config);
+          path->outcome = path->connect(context.devices[size_t(path->local_nic())], end, context.config, job);
         } catch (const std::bad_alloc&) {
           path->outcome = Error{ErrorCode::kOutOfResources, "no memory"};
         }

@@ -32,7 +32,7 @@ Path* Channel::find(uint32_t id) {
 }
 
 void Channel::run_on_worker(Path& path, const char* call, Result<void> (Path::*work)()) {
-  path.job = context_.workers->give(path.local_nic(), call, [it = &path, work] {
+  path.job = context_.workers->give(path.local_nic(), call, [it = &path, work](Job&) {
     try {
       it->outcome = (it->*work)();
     } catch (const std::bad_alloc&) {

@@ -64,6 +64,7 @@ struct NicWorkers::Worker {
   std::atomic<bool> stuck{false};
   // the service thread's
   uint64_t seen_count = 0;
+  uint32_t seen_calls = 0;
   uint64_t seen_since = 0;
   int patience = 0;
 };
@@ -79,18 +80,18 @@ NicWorkers::NicWorkers(const char* thread_name, std::vector<std::string> names,
   }
 }
 
-JobPtr NicWorkers::give(int nic, const char* call, std::function<void()> work) {
+JobPtr NicWorkers::give(int nic, const char* call, std::function<void(Job&)> work) {
   return enqueue(nic, call, std::move(work), false);
 }
 
-JobPtr NicWorkers::give_later(int nic, const char* call, std::function<void()> work) {
+JobPtr NicWorkers::give_later(int nic, const char* call, std::function<void(Job&)> work) {
   return enqueue(nic, call, std::move(work), true);
 }
 
-JobPtr NicWorkers::enqueue(int nic, const char* call, std::function<void()> work, bool later) {
+JobPtr NicWorkers::enqueue(int nic, const char* call, std::function<void(Job&)> work, bool later) {
   const std::shared_ptr<Worker>& worker = workers_[size_t(nic)];
   auto job = std::make_shared<Job>();
-  job->call_ = call;
+  job->call_.store(call, std::memory_order_relaxed);
   job->work_ = std::move(work);
   const std::lock_guard lock(worker->mutex);
   if (worker->stopping) return job;  // the process ends: never done, and nobody waits
@@ -107,7 +108,7 @@ JobPtr NicWorkers::enqueue(int nic, const char* call, std::function<void()> work
       pthread_sigmask(SIG_SETMASK, &before, nullptr);
       R2_WARN("NET/R2CCL: no thread for the driver of NIC %s (%s); its calls are made here",
               worker->name.c_str(), error.what());
-      job->work_();
+      job->work_(*job);
       job->work_ = nullptr;
       job->done_.store(true, std::memory_order_release);
       return job;
@@ -135,7 +136,7 @@ void NicWorkers::run(const std::shared_ptr<Worker>& worker) {
     ++worker->count;
     job->begun_.store(true, std::memory_order_relaxed);
     lock.unlock();
-    job->work_();
+    job->work_(*job);
     job->work_ = nullptr;  // what it holds is let go here, not by whoever asks
     job->done_.store(true, std::memory_order_release);
     lock.lock();
@@ -163,8 +164,10 @@ void NicWorkers::look(uint64_t alive, const std::function<uint64_t(int)>& bound_
   for (size_t nic = 0; nic < workers_.size(); ++nic) {
     const auto& worker = workers_[nic];
     const std::lock_guard lock(worker->mutex);
-    if (!worker->current || worker->count != worker->seen_count) {
+    const uint32_t calls = worker->current ? worker->current->calls_.load(std::memory_order_relaxed) : 0;
+    if (!worker->current || worker->count != worker->seen_count || calls != worker->seen_calls) {
       worker->seen_count = worker->count;
+      worker->seen_calls = calls;
       worker->seen_since = alive;
       worker->patience = kPatience;
       if (worker->stuck.exchange(false, std::memory_order_relaxed))
@@ -178,7 +181,7 @@ void NicWorkers::look(uint64_t alive, const std::function<uint64_t(int)>& bound_
       }
       worker->stuck.store(true, std::memory_order_relaxed);
       R2_WARN("NET/R2CCL: the driver of NIC %s has not returned from %s for %llu ms; the NIC is left alone",
-              worker->name.c_str(), worker->current->call_,
+              worker->name.c_str(), worker->current->call_.load(std::memory_order_relaxed),
               static_cast<unsigned long long>((alive - worker->seen_since) / kNsPerMs));
     }
   }
@@ -202,15 +205,16 @@ void NicWorkers::let_go(int nic) {
     worker.keeps = false;
     kept.swap(worker.kept);
   }
-  if (!kept.empty()) give_later(nic, "ibv_dereg_mr", [kept = std::move(kept)]() mutable { kept.clear(); });
+  if (!kept.empty())
+    give_later(nic, "ibv_dereg_mr", [kept = std::move(kept)](Job&) mutable { kept.clear(); });
 }
 
 std::string NicWorkers::explain(int nic, const Job& job, uint64_t alive) const {
   const std::shared_ptr<Worker>& worker = workers_[size_t(nic)];
   const std::lock_guard lock(worker->mutex);
   const std::string call = worker->current.get() == &job || !worker->current
-                               ? std::string(job.call_)
-                               : std::string(worker->current->call_) + ", before " + job.call_;
+                               ? std::string(job.call_.load())
+                               : std::string(worker->current->call_.load()) + ", before " + job.call_.load();
   return "the driver of NIC " + worker->name + " has not returned from " + call + " for " +
          std::to_string((alive - worker->seen_since) / kNsPerMs) + " ms";
 }

@@ -21,11 +21,17 @@ class Job {
   bool done() const noexcept { return done_.load(std::memory_order_acquire); }
   /// The worker has taken it up: until then what passes is the time of other jobs of the same NIC.
   bool begun() const noexcept { return begun_.load(std::memory_order_relaxed); }
+  /// Its work, before the next driver call: from here on the bound is that call's. `call` is a literal.
+  void calls(const char* call) noexcept {
+    call_.store(call, std::memory_order_relaxed);
+    calls_.fetch_add(1, std::memory_order_relaxed);
+  }
 
  private:
   friend class NicWorkers;
-  const char* call_ = "";
-  std::function<void()> work_;  // gone once it is done
+  std::atomic<const char*> call_{""};
+  std::atomic<uint32_t> calls_{0};
+  std::function<void(Job&)> work_;  // gone once it is done
   std::atomic<bool> begun_{false};
   std::atomic<bool> done_{false};
 };
@@ -41,16 +47,16 @@ class NicWorkers {
   NicWorkers& operator=(const NicWorkers&) = delete;
 
   /// Any thread. The jobs of one NIC are done one at a time and in order, by a thread that starts with the
-  /// first of them. `call` is a literal that names what may take long. `work` must not throw.
-  JobPtr give(int nic, const char* call, std::function<void()> work);
+  /// first of them. `call` is a literal that names the first driver call of `work`, which must not throw.
+  JobPtr give(int nic, const char* call, std::function<void(Job&)> work);
   /// The same, after all jobs of give().
-  JobPtr give_later(int nic, const char* call, std::function<void()> work);
+  JobPtr give_later(int nic, const char* call, std::function<void(Job&)> work);
 
   /// Any thread but a worker and the service thread: waits for a job of this NIC. False: the NIC is stuck, or
   /// the process ends; the job may still be done at any time.
   bool wait(int nic, const Job& job);
   /// The service thread, again and again while open_jobs(): finds out which NICs do not answer. `alive` is a
-  /// clock that stands while this process does; a NIC is stuck after `bound_ns(nic)` of it with one job, or
+  /// clock that stands while this process does; a NIC is stuck after `bound_ns(nic)` of it with one call, or
   /// eight times as much while the worker merely wants a CPU.
   void look(uint64_t alive, const std::function<uint64_t(int)>& bound_ns);
   /// Any thread.
@@ -76,7 +82,7 @@ class NicWorkers {
  private:
   static constexpr int kStopBoundMs = 1000;
   struct Worker;
-  JobPtr enqueue(int nic, const char* call, std::function<void()> work, bool later);
+  JobPtr enqueue(int nic, const char* call, std::function<void(Job&)> work, bool later);
   static void run(const std::shared_ptr<Worker>& worker);
 
   const char* thread_name_;

@@ -19,12 +19,13 @@ std::shared_ptr<ChannelMemory> ChannelMemory::make() {
 
 Result<std::unique_ptr<Path>> Path::create(uint32_t id, int local_nic, int remote_nic,
                                            const verbs::Device& device, std::shared_ptr<ChannelMemory> memory,
-                                           bool with_probe, bool with_flush) {
+                                           bool with_probe, bool with_flush, Job& job) {
   std::unique_ptr<Path> path(new Path);
   path->id_ = id;
   path->local_nic_ = local_nic;
   path->remote_nic_ = remote_nic;
   path->channel_memory = std::move(memory);
+  job.calls("ibv_create_cq");
   auto queue = verbs::CompletionQueue::create(device, int(kSendDepth + kReceiveDepth + 8));
   if (!queue) return queue.error();
   path->queue = std::move(*queue);
@@ -32,9 +33,11 @@ Result<std::unique_ptr<Path>> Path::create(uint32_t id, int local_nic, int remot
   limits.send_work_requests = kSendDepth;
   limits.receive_work_requests = kReceiveDepth + 1;
   limits.inline_bytes = sizeof(wire::CtsLine);
+  job.calls("ibv_create_qp");
   auto pair = verbs::QueuePair::create(device, path->queue, limits);
   if (!pair) return pair.error();
   path->data = std::move(*pair);
+  job.calls("ibv_reg_mr");
   auto region = verbs::MemoryRegion::create(device, path->channel_memory.get(), kChannelMemoryBytes);
   if (!region) return region.error();
   path->memory = std::move(*region);
@@ -43,21 +46,25 @@ Result<std::unique_ptr<Path>> Path::create(uint32_t id, int local_nic, int remot
     if (const int error = path->data.post_receive(work(kWorkReceive, i)); error != 0)
       return Error{ErrorCode::kVerbs, "ibv_post_recv on " + device.name() + ": " + std::strerror(error)};
   if (with_probe) {
+    job.calls("ibv_create_cq");
     auto probe_queue = verbs::CompletionQueue::create(device, 4);
     if (!probe_queue) return probe_queue.error();
     path->probe_queue_ = std::move(*probe_queue);
     verbs::QueuePairLimits probe_limits;
     probe_limits.send_work_requests = 2;
+    job.calls("ibv_create_qp");
     auto probe_pair = verbs::QueuePair::create(device, path->probe_queue_, probe_limits);
     if (!probe_pair) return probe_pair.error();
     path->probe_pair_ = std::move(*probe_pair);
   }
   if (with_flush) {
+    job.calls("ibv_create_cq");
     auto flush_queue = verbs::CompletionQueue::create(device, 4);
     if (!flush_queue) return flush_queue.error();
     path->flush_queue_ = std::move(*flush_queue);
     verbs::QueuePairLimits flush_limits;
     flush_limits.send_work_requests = 2;
+    job.calls("ibv_create_qp");
     auto flush_pair = verbs::QueuePair::create(device, path->flush_queue_, flush_limits);
     if (!flush_pair) return flush_pair.error();
     path->flush_pair_ = std::move(*flush_pair);
@@ -79,16 +86,20 @@ wire::PathEnd Path::describe(const verbs::Device& device) const {
   return end;
 }
 
-Result<void> Path::connect(const verbs::Device& device, const wire::PathEnd& remote, const Config& config) {
+Result<void> Path::connect(const verbs::Device& device, const wire::PathEnd& remote, const Config& config,
+                           Job& job) {
   remote_ = remote;
   verbs::RemoteQueuePair to{remote.address, remote.data_qp, remote.first_psn};
+  job.calls("ibv_modify_qp to RTR");
   if (auto done = data.connect(device, to, first_psn_, config); !done) return done;
   if (probe_pair_) {
     to.number = remote.probe_qp;
+    job.calls("ibv_modify_qp to RTR");
     if (auto done = probe_pair_.connect(device, to, first_psn_, config); !done) return done;
   }
   if (flush_pair_) {  // to itself
     const verbs::RemoteQueuePair self{device.address(), flush_pair_.number(), first_psn_};
+    job.calls("ibv_modify_qp to RTR");
     if (auto done = flush_pair_.connect(device, self, first_psn_, config); !done) return done;
   }
   return {};
@@ -105,11 +116,13 @@ Result<void> Path::fence_by_destroying() {
   return done;
 }
 
-Result<void> Path::destroy() {
+Result<void> Path::destroy(Job& job) {
   if (data)
     if (auto done = noted(data.destroy()); !done) return done;
+  job.calls("ibv_destroy_qp");
   if (flush_pair_)
     if (auto done = noted(flush_pair_.destroy()); !done) return done;
+  job.calls("ibv_destroy_qp");
   return probe_pair_ ? probe_pair_.destroy() : Result<void>();
 }
 

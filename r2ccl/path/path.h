@@ -80,12 +80,13 @@ class Path {
   static Result<std::unique_ptr<Path>> create(uint32_t id, int local_nic, int remote_nic,
                                               const verbs::Device& device,
                                               std::shared_ptr<ChannelMemory> memory, bool with_probe,
-                                              bool with_flush = false);
+                                              bool with_flush, Job& job);
   Path(const Path&) = delete;
   Path& operator=(const Path&) = delete;
 
   wire::PathEnd describe(const verbs::Device& device) const;
-  Result<void> connect(const verbs::Device& device, const wire::PathEnd& remote, const Config& config);
+  Result<void> connect(const verbs::Device& device, const wire::PathEnd& remote, const Config& config,
+                       Job& job);
 
   /// Starts to fence: the QP goes to ERR and a sentinel is posted behind everything on both queues.
   Result<void> start_fence();
@@ -99,8 +100,8 @@ class Path {
   Result<void> flush_again() { return data ? noted(data.to_error()) : Result<void>(); }
   /// Nobody wants it any more: it goes to ERR, so that nothing more arrives.
   Result<void> give_up() { return data ? data.to_error() : Result<void>(); }
-  /// Both queue pairs. An error leaves what could not be destroyed.
-  Result<void> destroy();
+  /// All queue pairs. An error leaves what could not be destroyed.
+  Result<void> destroy(Job& job);
 
   /// The last job, and what came of it. The service thread's, but for `outcome` while the job is not done.
   JobPtr job;

@@ -97,7 +97,7 @@ Result<void> Registrations::fill(Registration& registration, void* data, size_t 
                                    : verbs::MemoryRegion::create_buffer(device, data, bytes);
     };
     if (context_.resilient())
-      attempt->job = context_.registrars->give(int(nic), call, work);
+      attempt->job = context_.registrars->give(int(nic), call, [work](Job&) { work(); });
     else
       work();
   }
@@ -152,7 +152,7 @@ void Registrations::empty(const std::shared_ptr<Registration>& registration) {
     if (!registration->regions_[nic]) continue;
     const auto work = [registration, nic] { registration->regions_[nic] = {}; };
     if (context_.resilient())
-      jobs[nic] = context_.registrars->give(int(nic), "ibv_dereg_mr", work);
+      jobs[nic] = context_.registrars->give(int(nic), "ibv_dereg_mr", [work](Job&) { work(); });
     else
       work();
   }

@@ -37,11 +37,14 @@ namespace {
 
 // On a NIC's worker.
 void destroy_held(const std::shared_ptr<RetiredPaths::PathPtr>& held,
-                  RetiredPaths::Destruction::Outcome& outcome, int nic, NicWorkers& workers) {
+                  RetiredPaths::Destruction::Outcome& outcome, int nic, NicWorkers& workers, Job& job) {
   Path& path = **held;
   try {
-    const auto done = path.destroy();
-    if (done) return held->reset();
+    const auto done = path.destroy(job);
+    if (done) {
+      job.calls("ibv_destroy_cq");
+      return held->reset();
+    }
     if (!path.refused_with_eio) R2_WARN("NET/R2CCL: a queue pair stays: %s", done.error().message.c_str());
   } catch (const std::bad_alloc&) {  // of the error's text: the driver has refused
   }
@@ -61,9 +64,8 @@ void RetiredPaths::destroy(NicWorkers& workers, PathPtr&& path) {
   Destruction destruction{path->id(), path->local_nic(), nullptr, std::make_shared<Destruction::Outcome>(),
                           path->device_fatals};
   const auto held = std::make_shared<PathPtr>();
-  std::function<void()> work = [held, outcome = destruction.outcome, nic = destruction.nic, &workers] {
-    destroy_held(held, *outcome, nic, workers);
-  };
+  std::function<void(Job&)> work = [held, outcome = destruction.outcome, nic = destruction.nic,
+                                    &workers](Job& job) { destroy_held(held, *outcome, nic, workers, job); };
   *held = std::move(path);
   try {
     destruction.job = workers.give_later(destruction.nic, "ibv_destroy_qp", std::move(work));

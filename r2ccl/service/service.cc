@@ -394,7 +394,7 @@ void Service::look_at_downed_ports(const Tick& tick) {
   for (size_t nic = 0; nic < context_.devices.size(); ++nic) {
     if (!context_.nic_down[nic] || context_.device_gone[nic] || port_looks_[nic]) continue;
     auto look = port_looks_[nic] = std::make_shared<PortLook>();
-    look->job = context_.workers->give(int(nic), "ibv_query_port", [look, nic, &context = context_] {
+    look->job = context_.workers->give(int(nic), "ibv_query_port", [look, nic, &context = context_](Job&) {
       look->active = context.devices[nic].refresh_port(context.config);
     });
   }

@@ -215,7 +215,8 @@ TEST(Scarcity, a_path_is_put_away_whole_whichever_allocation_fails) {
         RetiredPaths retired_paths(fatals);
         std::vector<std::unique_ptr<Path>> paths;
         for (uint32_t id = 1; id <= 4; ++id) {
-          auto path = Path::create(id, 0, 0, devices->front(), ChannelMemory::make(), true);
+          Job job;
+          auto path = Path::create(id, 0, 0, devices->front(), ChannelMemory::make(), true, false, job);
           ASSERT_TRUE(path.ok());
           paths.push_back(std::move(*path));
         }
