@@ -489,6 +489,7 @@ class Channel {
   bool resources_told_ = false;  // the log knows that there are not enough
   uint64_t first_path_since_ = 0;
   RailRecord rails_;
+  std::array<bool, wire::kMaxNics> peer_nic_left_{};  // of those that are down: they take no buffers
   std::array<bool, wire::kMaxNics> peer_nic_down_{};
   std::array<uint64_t, wire::kMaxNics> peer_nic_down_at_{};  // when it was heard
   health::RailHealth home_rail_;

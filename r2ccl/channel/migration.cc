@@ -170,7 +170,8 @@ std::string Channel::what_failed() const {
           context_.nic_down_at[nic]);
   for (size_t nic = 0; nic < peer_hello_.nics; ++nic)
     if (peer_nic_down_[nic])
-      add("the port of NIC " + peer_nic_name(int(nic)) + " of " + peer_name() + " went down",
+      add((peer_nic_left_[nic] ? "NIC " : "the port of NIC ") + peer_nic_name(int(nic)) + " of " +
+              peer_name() + (peer_nic_left_[nic] ? " takes no buffers" : " went down"),
           peer_nic_down_at_[nic]);
   return text.empty() ? "nothing" : text;
 }

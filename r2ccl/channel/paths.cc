@@ -140,16 +140,19 @@ void Channel::on_drop(uint32_t id, const Tick& tick) {
 void Channel::nic_changed(int nic, bool up, const Tick& tick) {
   if (!greeted_ || peer_closed_ || closing_ || !context_.resilient() || status() == Status::kFailed) return;
   if (up) {
-    send(wire::Type::kNic, wire::Nic{uint32_t(nic), 1});
+    send(wire::Type::kNic, wire::Nic{uint32_t(nic), wire::NicState::kUp});
     if (nic == home_nic_) home_rail_.hint_active(tick.now);
     next_standby_ = std::min(next_standby_, tick.now);
     return;
   }
+  const bool is_down = context_.nic_down[size_t(nic)];
+  const std::string why = context_.device_gone[size_t(nic)] ? "NIC " + nic_name(nic) + " is gone"
+                          : is_down                         ? "port of NIC " + nic_name(nic) + " went down"
+                                    : "a buffer cannot be registered on NIC " + nic_name(nic);
   for (auto& path : paths_)
-    if (carries(*path) && path->local_nic() == nic)
-      mark_failed(*path, trace::DetectedBy::kEvent, "port of NIC " + nic_name(nic) + " went down", tick);
-  send(wire::Type::kNic, wire::Nic{uint32_t(nic), 0});
-  if (opening_.path != 0 && opening_.local == nic) opening_failed("its port went down", tick);
+    if (carries(*path) && path->local_nic() == nic) mark_failed(*path, trace::DetectedBy::kEvent, why, tick);
+  send(wire::Type::kNic, wire::Nic{uint32_t(nic), is_down ? wire::NicState::kDown : wire::NicState::kLeft});
+  if (opening_.path != 0 && opening_.local == nic) opening_failed(why, tick);
   for (size_t i = 0; i < paths_.size();) {  // those that only stood by
     Path& path = *paths_[i];
     if (path.local_nic() != nic || path.state == PathState::kFencing || carries(path))
@@ -192,9 +195,11 @@ void Channel::path_failed(Path& path, const char* what, const Tick& tick) {
 
 void Channel::on_peer_nic(const wire::Nic& change, const Tick& tick) {
   if (change.nic >= peer_hello_.nics) return;
-  peer_nic_down_[change.nic] = change.up == 0;
+  const bool is_up = change.state == wire::NicState::kUp;
+  peer_nic_down_[change.nic] = !is_up;
+  peer_nic_left_[change.nic] = change.state == wire::NicState::kLeft;
   peer_nic_down_at_[change.nic] = now_ns();
-  if (change.up) {
+  if (is_up) {
     if (int(change.nic) == peer_home_nic_) home_rail_.hint_active(tick.now);
     next_standby_ = std::min(next_standby_, tick.now);
     return;
@@ -202,7 +207,9 @@ void Channel::on_peer_nic(const wire::Nic& change, const Tick& tick) {
   for (auto& path : paths_)
     if (carries(*path) && path->remote_nic() == int(change.nic))
       mark_failed(*path, trace::DetectedBy::kPeer,
-                  "the peer's NIC " + peer_nic_name(int(change.nic)) + " went down", tick);
+                  "the peer's NIC " + peer_nic_name(int(change.nic)) +
+                      (peer_nic_left_[change.nic] ? " takes no buffers" : " went down"),
+                  tick);
 }
 
 bool Channel::home_may_work() const {

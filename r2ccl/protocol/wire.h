@@ -89,7 +89,7 @@ enum class Type : uint16_t {
   kFenced,     ///< either: my half of it is stopped, or I cannot stop it, and the other fence has to do;
                ///< receiver: and this is my ledger
   kUse,        ///< sender → receiver: this path is active now
-  kNic,        ///< either: one of my NICs went down or came back
+  kNic,        ///< either: one of my NICs is left or came back
   kClose,      ///< either: I am done; receiver: and I have received this much
   kFail,       ///< either: the channel has failed, with the reason
   kAckQuery,  ///< sender → receiver: what have you received? One question at a time. Receiver → sender: I
@@ -166,9 +166,14 @@ struct Use {
   uint32_t epoch;
   uint32_t path;
 };
+enum class NicState : uint32_t {
+  kDown = 0,  ///< its port is down, or it is gone
+  kUp = 1,
+  kLeft = 2,  ///< it takes no buffers, so nothing is carried over it any more
+};
 struct Nic {
   uint32_t nic;
-  uint32_t up;
+  NicState state;
 };
 struct Received {     // also Close, where it is the receiver's ACK only, and AckQuery, where it is what the
                       // sender knows
