@@ -5,9 +5,7 @@
 //
 // A Host, besides what channel_end.h asks of it, answers:
 //   active()                  the active path, 0: none
-//   choices()                 paths that stand by or are lanes, and are not marked failed, in the order in
-//   which
-//                             they are looked at
+//   choices()                 paths that stand by or are lanes, not marked failed, in the order of looking
 //   usable(path)              nothing is known to be the matter with its NICs
 //   probe(path)               what its probe shows
 //   opens()                   a path is being opened

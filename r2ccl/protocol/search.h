@@ -4,9 +4,9 @@
 // thread's clock, on which its own pauses count for nothing; all times are in nanoseconds.
 //
 // A Host answers:
-//   peer_owes()               the peer has owed an answer for long: it is slow or stopped, which is no
-//   failure misses_a_path()           somebody waits for a path (sending.h) waits_in_queue()          the
-//   driver call that it waits for is behind calls of other channels, which return
+//   peer_owes()        the peer has owed an answer for long: it is slow or stopped, which is no failure
+//   misses_a_path()    somebody waits for a path (sending.h)
+//   waits_in_queue()   the driver call that it waits for is behind calls of other channels, which return
 #pragma once
 
 #include <algorithm>

@@ -69,9 +69,8 @@ class Model::Executor {
   /// The sender chooses; the probe of path `answered` is answered, 0: none is. `pick`: which paths the
   /// replayed segments go over.
   Choice choose(int answered, unsigned pick);
-  bool changed() const {
-    return changed_;
-  }  ///< by the last choose(), which has given a path up or opened one
+  /// The last choose() has given a path up or opened one.
+  bool changed() const { return changed_; }
   unsigned picks() const { return picks_; }  ///< how many values of `pick` the last choose() told apart
   std::array<uint8_t, kSegmentsInAll> picked() const { return picked_; }
   void mark_failed(int end, int path);
