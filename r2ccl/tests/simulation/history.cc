@@ -359,14 +359,19 @@ class History final : public MemoryWatch {
   }
   void fill(size_t channel, int message, uint8_t* out, uint32_t bytes) const {
     uint64_t word = (plan_.seed + channel * 1000003 + uint64_t(message)) * 0x9e3779b97f4a7c15;
-    for (uint32_t i = 0; i < bytes; i += 8, word += 0xd1342543de82ef95)
-      std::memcpy(out + i, &word, std::min<uint32_t>(8, bytes - i));
+    uint32_t i = 0;
+    for (; i + 8 <= bytes; i += 8, word += 0xd1342543de82ef95) std::memcpy(out + i, &word, 8);
+    std::memcpy(out + i, &word, bytes - i);
   }
   bool holds(size_t channel, int message, const uint8_t* at, uint32_t bytes) const {
     uint64_t word = (plan_.seed + channel * 1000003 + uint64_t(message)) * 0x9e3779b97f4a7c15;
-    for (uint32_t i = 0; i < bytes; i += 8, word += 0xd1342543de82ef95)
-      if (std::memcmp(at + i, &word, std::min<uint32_t>(8, bytes - i)) != 0) return false;
-    return true;
+    uint32_t i = 0;
+    uint64_t differs = 0;
+    for (uint64_t there; i + 8 <= bytes; i += 8, word += 0xd1342543de82ef95) {
+      std::memcpy(&there, at + i, 8);
+      differs |= there ^ word;
+    }
+    return differs == 0 && std::memcmp(at + i, &word, bytes - i) == 0;
   }
   /// Until when the program of `process` has nothing to look at: all that it has open rests. 0: something may
   /// move at any time.

@@ -14,10 +14,7 @@ bool g_running = false;
 
 }  // namespace
 
-Scheduler& scheduler() {
-  static Scheduler instance;
-  return instance;
-}
+Scheduler g_scheduler;
 
 bool simulating() { return g_running; }
 

@@ -109,7 +109,8 @@ class Scheduler {
 };
 
 /// The one of this operating-system process: a history has one of its own.
-Scheduler& scheduler();
+extern Scheduler g_scheduler;
+inline Scheduler& scheduler() { return g_scheduler; }
 /// A simulated thread or an event runs, so that time is the scheduler's.
 bool simulating();
 

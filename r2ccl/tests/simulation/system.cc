@@ -21,10 +21,7 @@
 
 namespace r2ccl::simulation {
 
-System& kernel() {
-  static System instance;
-  return instance;
-}
+System g_kernel;
 
 File* System::find(int fd) {
   const auto index = size_t(fd - kFirst);
@@ -75,8 +72,10 @@ void System::changed(int fd) {
   File* file = find(fd);
   if (!file) return;
   for (const int number : epolls_)
-    if (File* other = find(number); other && other->waiting && other->watched.count(fd))
-      scheduler().wake(other->waiting);
+    if (File* other = find(number); other && other->watched.count(fd)) {
+      other->look = true;
+      if (other->waiting) scheduler().wake(other->waiting);
+    }
 }
 
 void System::close(int fd) {
@@ -394,13 +393,15 @@ int __wrap_epoll_wait(int epoll, epoll_event* out, int most, int timeout_ms) {
   for (;;) {
     File* file = kernel().find(epoll);
     int count = 0;
-    for (const auto& [fd, event] : file->watched) {
-      const uint32_t ready =
-          kernel().readiness(*kernel().find(fd)) & (event.events | unsigned(EPOLLERR) | unsigned(EPOLLHUP));
-      if (ready == 0 || count == most) continue;
-      out[count] = event;
-      out[count++].events = ready;
-    }
+    if (file->look)
+      for (const auto& [fd, event] : file->watched) {
+        const uint32_t ready =
+            kernel().readiness(*kernel().find(fd)) & (event.events | unsigned(EPOLLERR) | unsigned(EPOLLHUP));
+        if (ready == 0 || count == most) continue;
+        out[count] = event;
+        out[count++].events = ready;
+      }
+    file->look = count > 0;
     if (count > 0 || scheduler().now() >= until) return count;
     file->waiting = scheduler().current();
     scheduler().wait(until);

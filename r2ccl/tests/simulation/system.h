@@ -28,6 +28,7 @@ struct File {
   // kEpoll
   std::map<int, epoll_event> watched;
   Fiber* waiting = nullptr;
+  bool look = false;  ///< something that it watches has changed since it was found to have nothing
   // kListener
   uint16_t port = 0;
   std::deque<int> accepted;  ///< streams whose connection stands
@@ -94,6 +95,7 @@ class System {
   std::vector<int> epolls_;
 };
 
-System& kernel();
+extern System g_kernel;
+inline System& kernel() { return g_kernel; }
 
 }  // namespace r2ccl::simulation
