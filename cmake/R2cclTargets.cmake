@@ -13,6 +13,7 @@ function(r2ccl_add_test)
   add_executable(${T_NAME} ${T_SOURCES})
   set_target_properties(${T_NAME} PROPERTIES UNITY_BUILD OFF)  # each test file has helpers of its own
   target_compile_options(${T_NAME} PRIVATE $<$<CONFIG:Release>:-O1>)
+  r2ccl_use_headers(${T_NAME} tests)
   target_link_libraries(${T_NAME} PRIVATE ${T_LIBRARIES} GTest::gtest GTest::gtest_main Threads::Threads)
   add_test(NAME ${T_NAME} COMMAND ${T_NAME})
   set_tests_properties(${T_NAME} PROPERTIES LABELS ${T_LABEL} TIMEOUT ${T_TIMEOUT})
