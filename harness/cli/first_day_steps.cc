@@ -10,6 +10,8 @@ namespace {
 
 using Risk = FirstDayStep::Risk;
 
+constexpr size_t kPageColumns = 110;  // as .ci/prose wants it
+
 constexpr const char* kGpus = "nvidia-smi -L | grep -q '^GPU'";
 constexpr const char* kNoGpus = "there is no NVIDIA GPU here";
 constexpr const char* kTorch = "nvidia-smi -L | grep -q '^GPU' && python3 -c 'import torch'";
@@ -22,11 +24,145 @@ std::string run(const std::string& scenario, const std::string& more = "") {
          " $LAUNCH";
 }
 
-constexpr size_t kColumns = 110;  // of a line of prose
+/// A step that runs the scenario `of` (empty: the one of the step's name), which shows nothing with fewer
+/// nodes or NICs than `least`.
+FirstDayStep scenario(const std::string& name, const std::string& shows, NodesAndNics least,
+                      const std::string& send, const std::string& of = "") {
+  const std::string file = of.empty() ? name : of;
+  return {name, Risk::kTraffic, shows, run(file), "", "", send, file, least};
+}
 
-std::string item(const std::string& text) { return "* " + wrap(text, kColumns - 2, 2) + "\n"; }
+FirstDayStep by_hand(const std::string& name, const std::string& shows, const std::string& command,
+                     const std::string& send, const std::string& needs = "",
+                     const std::string& without = "") {
+  return {name, Risk::kByHand, shows, command, needs, without, send};
+}
 
-const char* in_words(Risk risk) {
+std::vector<FirstDayStep> steps_without_load() {
+  return {
+      {"preflight", Risk::kReads,
+       "GIDs as a real driver sets them, MTU, limits, firmware; a transfer between every pair of ports",
+       "\"$R2BENCH\" doctor --cluster --json $HOST_OPTION >\"$OUT/cluster.json\" || { cat "
+       "\"$OUT/cluster.json\"; exit 70; }",
+       "", "", "cluster.json"},
+      {"topology", Risk::kReads,
+       "NUMA nodes, PCIe switches, GPUs and NICs, and their distances, as the core reads them",
+       "\"$R2BENCH\" doctor --topology; command -v lstopo >/dev/null && lstopo --whole-io --of xml "
+       "\"$OUT/topology.xml\"; true",
+       "", "", "topology.xml"},
+      {"pci", Risk::kReads,
+       "that `setpci` reads ACS of each bridge, and the output formats of `mstconfig` and `dcb`",
+       "for b in $(lspci -D | awk '/PCI bridge/ {print $1}'); do "
+       "echo \"$b $(setpci -s $b ECAP_ACS+6.w 2>&1)\"; done; "
+       "for d in $(lspci -D -d 15b3: | awk '{print $1}'); do mstconfig -d $d query; done; "
+       "for i in /sys/class/infiniband/*/device/net/*; do dcb maxrate show dev \"${i##*/}\"; done; true",
+       "command -v lspci && command -v setpci", "lspci or setpci is missing (pciutils)", "nothing more"},
+      {"conformance", Risk::kReads,
+       "each verbs call and completion that the core relies on, compared with the virtual HCA and soft RoCE",
+       "\"$R2BENCH\" conformance --fabric verbs --no-faults --out \"$OUT\"", "", "", "the table", "",
+       NodesAndNics{1, 2}},
+  };
+}
+
+std::vector<FirstDayStep> steps_with_traffic() {
+  FirstDayStep traffic_class =
+      scenario("traffic_class", "NCCL_IB_TC and NCCL_IB_SL on every path, including the backup", {2, 2},
+               "result.json, the counters of priority 3 (`ethtool -S INTERFACE | grep prio3`)", "nic_down");
+  traffic_class.command = "NCCL_IB_TC=106 NCCL_IB_SL=3 " + traffic_class.command;
+  return {
+      {"conformance_faults", Risk::kTraffic, "what a program sees of each injected fault on this driver",
+       "\"$R2BENCH\" conformance --fabric verbs --out \"$OUT\"", "", "", "the table", "", NodesAndNics{1, 2}},
+      scenario("no_fault",
+               "that all modes run with every element right, and the cost of resilience without a fault",
+               {2, 1}, "result.json"),
+      scenario("qp_error", "a queue pair in error: flushes, a new path, and the time until it is used",
+               {2, 2}, "result.json, events.jsonl"),
+      scenario("nic_down", "an injected link loss: detection by completion, migration, failback", {2, 2},
+               "result.json, events.jsonl"),
+      scenario("silent_port_down", "the watchdog's probe, an RDMA READ that needs no CPU at the peer", {2, 2},
+               "result.json"),
+      scenario("blackhole",
+               "silent loss, and the shortest retry time that the firmware allows (3.5 s on a ConnectX-6)",
+               {2, 2}, "result.json"),
+      scenario("false_alarms", "that stalls and congestion of real NICs are not taken for failures", {2, 1},
+               "result.json"),
+      scenario("balance",
+               "shares by measured rate over real ports, two of them on one card or one PCIe switch", {2, 2},
+               "result.json", "gray_throttle"),
+      scenario("allreduce", "mode 3: R2CCL-AllReduce compared with Balance on a node that has lost a NIC",
+               {3, 2}, "result.json, events.jsonl", "allreduce_degraded"),
+      traffic_class,
+      {"nccl_host_memory", Risk::kTraffic,
+       "unmodified NCCL through PyTorch on host memory, five collectives under faults",
+       "python3 \"$R2BENCH_SHARE/harness/workload/nccl/matrix.py\" --gpus \"$(nvidia-smi -L | grep -c "
+       "^GPU)\" --out \"$OUT/nccl.json\"",
+       kTorch, "there is no NVIDIA GPU here, or python3 has no PyTorch", "nccl.json"},
+      {"nccl_tests", Risk::kTraffic, "bus bandwidth of all_reduce_perf in modes 0, 1 and 2",
+       "\"$R2BENCH_SHARE/cloudlab/nccl_tests.sh\" \"$OUT\" $HOST_OPTION", kGpus, kNoGpus,
+       "all_reduce_perf_*.txt"},
+      {"gpu_memory", Risk::kTraffic,
+       "R2CC_GPU_DIRECT=1: dma-buf or peer memory, relaxed ordering, the flush, LL128",
+       "R2CC_GPU_DIRECT=1 \"$R2BENCH_SHARE/cloudlab/nccl_tests.sh\" \"$OUT\" $HOST_OPTION", kGpus, kNoGpus,
+       "all_reduce_perf_*.txt"},
+  };
+}
+
+/// Needs a person, or changes the machine.
+std::vector<FirstDayStep> steps_with_care() {
+  FirstDayStep link_down = scenario(
+      "real_link_down", "`ip link set down` on a real port: events, statuses, GIDs that come back elsewhere",
+      {2, 2}, "result.json, events.jsonl");
+  link_down.risk = Risk::kMachine;
+  link_down.command = run("real_link_down", " --allow-real-faults");
+  return {
+      by_hand(
+          "pxn", "a GPU's traffic over a neighbour's NIC (PXN, NVLink), with live migration",
+          "all_reduce_perf and alltoall_perf on all GPUs of two nodes (no NCCL_HOSTID) with NCCL_NET=R2CCL, "
+          "NCCL_PXN_DISABLE=0, then 1; each once more under r2bench exec with a port_down",
+          "outputs with NCCL_DEBUG=INFO", kGpus, kNoGpus),
+      by_hand("pkey", "NCCL_IB_PKEY on a fabric with a subnet manager",
+              "NCCL_IB_PKEY=1 r2bench run nic_down --fabric verbs (1: an index into "
+              "/sys/class/infiniband/DEVICE/ports/1/pkeys)",
+              "result.json, the table of keys", kInfiniBand, kNoInfiniBand),
+      by_hand("two_subnets", "rails on two InfiniBand subnets, each with its own subnet manager",
+              "r2bench doctor --cluster --host A,B; then "
+              "r2bench run nic_down --fabric verbs --launcher mpi --hosts A,B",
+              "the preflight's output, result.json", kInfiniBand, kNoInfiniBand),
+      by_hand("slurm", "srun between machines",
+              "salloc -N 2 r2bench run nic_down --launcher slurm --fabric verbs, where there is a Slurm",
+              "result.json"),
+      by_hand(
+          "rate_limit",
+          "that `dcb maxrate` limits RDMA on this NIC, that the NIC is then found degraded, and that the "
+          "limit is set again at boot",
+          "cloudlab/setup.sh --rate 10 … on one node, then: r2bench run gray_throttle --fabric verbs; then "
+          "--rate 0",
+          "result.json, `dcb maxrate show dev INTERFACE`"),
+      link_down,
+      by_hand("real_ovs_drop", "a cut on a BlueField's switch, of which neither end is notified",
+              "r2bench run real_ovs_drop --allow-real-faults --set faults.0.bridge=ovsbr1 "
+              "--set faults.0.via='ssh ubuntu@192.168.100.2 sudo'",
+              "result.json, events.jsonl", kBluefield, "there is no BlueField here"),
+      by_hand("real_switch_port", "a port that goes down at the switch",
+              "r2bench run real_switch_port --fabric verbs --allow-real-faults --set faults.0.cut=COMMAND "
+              "--set faults.0.mend=COMMAND",
+              "result.json, events.jsonl"),
+      by_hand("real_pcie_remove",
+              "a card that is removed: EIO, the async descriptor, and what is needed to get it back",
+              "r2bench run real_pcie_remove --allow-real-faults, on a machine with a console",
+              "result.json, events.jsonl, dmesg"),
+      by_hand(
+          "portal",
+          "that CloudLab's portal accepts the profile and finds the ports, and that root may log in from "
+          "node0",
+          "instantiate profile.py in the portal; on node0: cloudlab/setup.sh --status; sudo ssh node1 true",
+          "the request and the manifest, both outputs"),
+      by_hand("reboot", "that set-up is applied again at boot",
+              "reboot; then cloudlab/setup.sh --status and r2bench doctor --cluster", "both outputs"),
+  };
+}
+
+std::string in_words(Risk risk) {
   switch (risk) {
     case Risk::kReads:
       return "changes nothing; makes small transfers at most";
@@ -40,218 +176,45 @@ const char* in_words(Risk risk) {
   return "";
 }
 
+std::string item(const std::string& text) { return "* " + wrap(text + ".", kPageColumns - 2, 2) + "\n"; }
+
 }  // namespace
 
 const std::vector<FirstDayStep>& first_day_steps() {
-  static const std::vector<FirstDayStep> steps = {
-      {"preflight", Risk::kReads,
-       "GIDs as a real driver sets them, MTU, limits, firmware; a transfer between every pair of ports",
-       "\"$R2BENCH\" doctor --cluster --json $HOST_OPTION >\"$OUT/cluster.json\" || { cat "
-       "\"$OUT/cluster.json\"; exit 70; }",
-       "", "", "cluster.json"},
-      {"topology", Risk::kReads,
-       "NUMA nodes, PCIe switches, GPUs and NICs, and their distances, as the core reads them",
-       "\"$R2BENCH\" doctor --topology; command -v lstopo >/dev/null && lstopo --whole-io --of xml "
-       "\"$OUT/topology.xml\"; true",
-       "", "", "topology.xml"},
-      {"pci", Risk::kReads,
-       "that `setpci` reads ACS of each bridge, and the output formats of `mstconfig` and `dcb`",
-       "for b in $(lspci -D | awk '/PCI bridge/ {print $1}'); do echo \"$b $(setpci -s $b ECAP_ACS+6.w "
-       "2>&1)\"; "
-       "done; for d in $(lspci -D -d 15b3: | awk '{print $1}'); do mstconfig -d $d query; done; "
-       "for i in /sys/class/infiniband/*/device/net/*; do dcb maxrate show dev \"${i##*/}\"; done; true",
-       "command -v lspci && command -v setpci", "lspci or setpci is missing (pciutils)", "nothing more"},
-      {"conformance",
-       Risk::kReads,
-       "each verbs call and completion that the core relies on, compared with the virtual HCA and soft RoCE",
-       "\"$R2BENCH\" conformance --fabric verbs --no-faults --out \"$OUT\"",
-       "",
-       "",
-       "the table",
-       "",
-       {1, 2}},
-      {"conformance_faults",
-       Risk::kTraffic,
-       "what a program sees of each injected fault on this driver",
-       "\"$R2BENCH\" conformance --fabric verbs --out \"$OUT\"",
-       "",
-       "",
-       "the table",
-       "",
-       {1, 2}},
-      {"no_fault",
-       Risk::kTraffic,
-       "that all modes run with every element right, and the cost of resilience without a fault",
-       run("no_fault"),
-       "",
-       "",
-       "result.json",
-       "no_fault",
-       {2, 1}},
-      {"qp_error",
-       Risk::kTraffic,
-       "a queue pair in error: flushes, a new path, and the time until it is used",
-       run("qp_error"),
-       "",
-       "",
-       "result.json, events.jsonl",
-       "qp_error",
-       {2, 2}},
-      {"nic_down",
-       Risk::kTraffic,
-       "an injected link loss: detection by completion, migration, failback",
-       run("nic_down"),
-       "",
-       "",
-       "result.json, events.jsonl",
-       "nic_down",
-       {2, 2}},
-      {"silent_port_down",
-       Risk::kTraffic,
-       "the watchdog's probe, an RDMA READ that needs no CPU at the peer",
-       run("silent_port_down"),
-       "",
-       "",
-       "result.json",
-       "silent_port_down",
-       {2, 2}},
-      {"blackhole",
-       Risk::kTraffic,
-       "silent loss, and the shortest retry time that the firmware allows (3.5 s on a ConnectX-6)",
-       run("blackhole"),
-       "",
-       "",
-       "result.json",
-       "blackhole",
-       {2, 2}},
-      {"false_alarms",
-       Risk::kTraffic,
-       "that stalls and congestion of real NICs are not taken for failures",
-       run("false_alarms"),
-       "",
-       "",
-       "result.json",
-       "false_alarms",
-       {2, 1}},
-      {"balance",
-       Risk::kTraffic,
-       "shares by measured rate over real ports, two of them on one card or one PCIe switch",
-       run("gray_throttle"),
-       "",
-       "",
-       "result.json",
-       "gray_throttle",
-       {2, 2}},
-      {"allreduce",
-       Risk::kTraffic,
-       "mode 3: R2CCL-AllReduce compared with Balance on a node that has lost a NIC",
-       run("allreduce_degraded"),
-       "",
-       "",
-       "result.json, events.jsonl",
-       "allreduce_degraded",
-       {3, 2}},
-      {"traffic_class",
-       Risk::kTraffic,
-       "NCCL_IB_TC and NCCL_IB_SL on every path, including the backup",
-       "NCCL_IB_TC=106 NCCL_IB_SL=3 " + run("nic_down"),
-       "",
-       "",
-       "result.json, the counters of priority 3 (`ethtool -S INTERFACE | grep prio3`)",
-       "nic_down",
-       {2, 2}},
-      {"nccl_host_memory", Risk::kTraffic,
-       "unmodified NCCL through PyTorch on host memory, five collectives under faults",
-       "python3 \"$R2BENCH_SHARE/harness/workload/nccl/matrix.py\" --gpus \"$(nvidia-smi -L | grep -c "
-       "^GPU)\" --out \"$OUT/nccl.json\"",
-       kTorch, "there is no NVIDIA GPU here, or python3 has no PyTorch", "nccl.json"},
-      {"nccl_tests", Risk::kTraffic, "bus bandwidth of all_reduce_perf in modes 0, 1 and 2",
-       "\"$R2BENCH_SHARE/cloudlab/nccl_tests.sh\" \"$OUT\" $HOST_OPTION", kGpus, kNoGpus,
-       "all_reduce_perf_*.txt"},
-      {"gpu_memory", Risk::kTraffic,
-       "R2CC_GPU_DIRECT=1: dma-buf or peer memory, relaxed ordering, the flush, LL128",
-       "R2CC_GPU_DIRECT=1 \"$R2BENCH_SHARE/cloudlab/nccl_tests.sh\" \"$OUT\" $HOST_OPTION", kGpus, kNoGpus,
-       "all_reduce_perf_*.txt"},
-      {"pxn", Risk::kByHand, "a GPU's traffic over a neighbour's NIC (PXN, NVLink), with live migration",
-       "all_reduce_perf and alltoall_perf on all GPUs of two nodes (no NCCL_HOSTID) with NCCL_NET=R2CCL, "
-       "NCCL_PXN_DISABLE=0, then 1; each once more under r2bench exec with a port_down",
-       kGpus, kNoGpus, "outputs with NCCL_DEBUG=INFO"},
-      {"pkey", Risk::kByHand, "NCCL_IB_PKEY on a fabric with a subnet manager",
-       "NCCL_IB_PKEY=1 r2bench run nic_down --fabric verbs (1: an index into "
-       "/sys/class/infiniband/DEVICE/ports/1/pkeys)",
-       kInfiniBand, kNoInfiniBand, "result.json, the table of keys"},
-      {"two_subnets", Risk::kByHand, "rails on two InfiniBand subnets, each with its own subnet manager",
-       "r2bench doctor --cluster --host A,B; then r2bench run nic_down --fabric verbs --launcher mpi --hosts "
-       "A,B",
-       kInfiniBand, kNoInfiniBand, "the preflight's output, result.json"},
-      {"slurm", Risk::kByHand, "srun between machines",
-       "salloc -N 2 r2bench run nic_down --launcher slurm --fabric verbs, where there is a Slurm", "", "",
-       "result.json"},
-      {"rate_limit", Risk::kByHand,
-       "that `dcb maxrate` limits RDMA on this NIC, that the NIC is then found degraded, and that the limit "
-       "is set again at boot",
-       "cloudlab/setup.sh --rate 10 … on one node, then: r2bench run gray_throttle --fabric verbs; then "
-       "--rate 0",
-       "", "", "result.json, `dcb maxrate show dev INTERFACE`"},
-      {"real_link_down",
-       Risk::kMachine,
-       "`ip link set down` on a real port: events, statuses, GIDs that come back elsewhere",
-       run("real_link_down", " --allow-real-faults"),
-       "",
-       "",
-       "result.json, events.jsonl",
-       "real_link_down",
-       {2, 2}},
-      {"real_ovs_drop", Risk::kByHand, "a cut on a BlueField's switch, of which neither end is notified",
-       "r2bench run real_ovs_drop --allow-real-faults --set faults.0.bridge=ovsbr1 "
-       "--set faults.0.via='ssh ubuntu@192.168.100.2 sudo'",
-       kBluefield, "there is no BlueField here", "result.json, events.jsonl"},
-      {"real_switch_port", Risk::kByHand, "a port that goes down at the switch",
-       "r2bench run real_switch_port --fabric verbs --allow-real-faults --set faults.0.cut=COMMAND "
-       "--set faults.0.mend=COMMAND",
-       "", "", "result.json, events.jsonl"},
-      {"real_pcie_remove", Risk::kByHand,
-       "a card that is removed: EIO, the async descriptor, and what is needed to get it back",
-       "r2bench run real_pcie_remove --allow-real-faults, on a machine with a console", "", "",
-       "result.json, events.jsonl, dmesg"},
-      {"portal", Risk::kByHand,
-       "that CloudLab's portal accepts the profile and finds the ports, and that root may log in from node0",
-       "instantiate profile.py in the portal; on node0: cloudlab/setup.sh --status; sudo ssh node1 true", "",
-       "", "the request and the manifest, both outputs"},
-      {"reboot", Risk::kByHand, "that set-up is applied again at boot",
-       "reboot; then cloudlab/setup.sh --status and r2bench doctor --cluster", "", "", "both outputs"},
-  };
+  static const std::vector<FirstDayStep> steps = [] {
+    std::vector<FirstDayStep> all = steps_without_load();
+    for (const auto& more : {steps_with_traffic(), steps_with_care()})
+      all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }();
   return steps;
 }
 
 std::string first_day_page() {
   std::ostringstream page;
-  page << "# First day on hardware\n\n"
-          "Nothing of this project has run on a real NIC yet. These steps test what neither the virtual HCA "
-          "nor soft RoCE\n"
-          "can show, least risky first. `r2bench doctor --first-day --markdown` prints this page.\n\n"
-          "```sh\n"
-          "./r2bench doctor --first-day --run --hosts node0,node1    # runs the next steps; the same command "
-          "continues\n"
-          "./r2bench doctor --first-day                              # lists what is done and what is left\n"
-          "./r2bench doctor --first-day --done NAME                  # or --skip NAME, --again NAME\n"
-          "tar czf first_day.tar.gz first_day                        # to send back, even if not all steps "
-          "are done\n"
-          "```\n\n";
-  page << wrap(
-              "The first step that fails ends the run. Its log says why, and the next run tries it again. "
-              "Steps that change the machine need `--allow-real-faults`. Steps by hand are done by a person, "
-              "who then marks them with `--done`. In the commands, OUT is the step's folder below "
-              "`first_day/`, beside its log, and LAUNCH has the options for the hosts, nodes and NICs that "
-              "there are.",
-              kColumns, 0)
-       << "\n";
+  page << R"(# First day on hardware
+
+Nothing of this project has run on a real NIC yet. These steps test what neither the virtual HCA nor soft
+RoCE can show, least risky first. `r2bench doctor --first-day --markdown` prints this page.
+
+```sh
+./r2bench doctor --first-day --run --hosts node0,node1    # runs the next steps; the same command continues
+./r2bench doctor --first-day                              # lists what is done and what is left
+./r2bench doctor --first-day --done NAME                  # or --skip NAME, --again NAME
+tar czf first_day.tar.gz first_day                        # to send back, even if not all steps are done
+```
+
+The first step that fails ends the run. Its log says why, and the next run tries it again. Steps that
+change the machine need `--allow-real-faults`. Steps by hand are done by a person, who then marks them with
+`--done`. In the commands, OUT is the step's folder below `first_day/`, beside its log, and LAUNCH has the
+options for the hosts, nodes and NICs that there are.
+)";
   int number = 0;
   for (const FirstDayStep& step : first_day_steps()) {
     page << "\n## " << ++number << ". " << step.name << "\n\n"
-         << item("Shows: " + step.shows + ".") << item("Risk: " + std::string(in_words(step.risk)) + ".")
-         << item("Send back: " + step.send + (step.risk == Risk::kByHand ? "" : ", and its log") + ".");
-    if (!step.without.empty()) page << item("Left out where " + step.without + ".");
+         << item("Shows: " + step.shows) << item("Risk: " + in_words(step.risk))
+         << item("Send back: " + step.send + (step.risk == Risk::kByHand ? "" : ", and its log"));
+    if (!step.without.empty()) page << item("Left out where " + step.without);
     page << "\n```sh\n" << step.command << "\n```\n";
   }
   return page.str();

@@ -43,48 +43,41 @@ void measure_cpu(const JobRecord& job, ModeResult& mode) {
   if (cpu.known()) mode.cpu = cpu;
 }
 
+const char* name_in_nccl_tests(DataType type) {
+  switch (type) {
+    case DataType::kInt8:
+      return "int8";
+    case DataType::kUint8:
+      return "uint8";
+    case DataType::kInt32:
+      return "int32";
+    case DataType::kUint32:
+      return "uint32";
+    case DataType::kInt64:
+      return "int64";
+    case DataType::kUint64:
+      return "uint64";
+    case DataType::kFloat16:
+      return "half";
+    case DataType::kBfloat16:
+      return "bfloat16";
+    case DataType::kFloat32:
+      return "float";
+    case DataType::kFloat64:
+      return "double";
+    case DataType::kFloat8e4m3:
+      return "f8e4m3";
+    case DataType::kFloat8e5m2:
+      return "f8e5m2";
+  }
+  return "";
+}
+
 void fill_row(const Scenario& scenario, const JobRecord& job, ModeResult& mode) {
   NcclTestsRow& row = mode.row;
   row.size_bytes = scenario.workload.bytes;
   row.count = scenario.workload.bytes / uint64_t(size_of(scenario.workload.dtype));
-  switch (scenario.workload.dtype) {
-    case DataType::kInt8:
-      row.type = "int8";
-      break;
-    case DataType::kUint8:
-      row.type = "uint8";
-      break;
-    case DataType::kInt32:
-      row.type = "int32";
-      break;
-    case DataType::kUint32:
-      row.type = "uint32";
-      break;
-    case DataType::kInt64:
-      row.type = "int64";
-      break;
-    case DataType::kUint64:
-      row.type = "uint64";
-      break;
-    case DataType::kFloat16:
-      row.type = "half";
-      break;
-    case DataType::kBfloat16:
-      row.type = "bfloat16";
-      break;
-    case DataType::kFloat32:
-      row.type = "float";
-      break;
-    case DataType::kFloat64:
-      row.type = "double";
-      break;
-    case DataType::kFloat8e4m3:
-      row.type = "f8e4m3";
-      break;
-    case DataType::kFloat8e5m2:
-      row.type = "f8e5m2";
-      break;
-  }
+  row.type = name_in_nccl_tests(scenario.workload.dtype);
   const Operation op = scenario.workload.op;
   const double n = communicator_of(scenario, 0).size;
   if (in_chunks(op)) row.count /= uint64_t(n);  // as nccl-tests prints it: of one rank

@@ -95,6 +95,77 @@ Throughput mean_of(const std::vector<const ModeResult*>& jobs) {
   return mean;
 }
 
+/// What is counted is added up.
+void add_counts(ModeResult& all, const ModeResult& job) {
+  Correctness& c = all.correctness;
+  c.wrong_elements += job.correctness.wrong_elements;
+  c.duplicated += job.correctness.duplicated;
+  c.lost += job.correctness.lost;
+  c.size_errors += job.correctness.size_errors;
+  c.checked_elements += job.correctness.checked_elements;
+  c.checked_iterations += job.correctness.checked_iterations;
+  all.faults_planned += job.faults_planned;
+  all.faults_witnessed += job.faults_witnessed;
+  all.faults_sampled += job.faults_sampled;
+  all.faults_unrecovered += job.faults_unrecovered;
+  all.faults_recovered_after_heal += job.faults_recovered_after_heal;
+  for (const auto& [by, count] : job.detected_by) all.detected_by[by] += count;
+  for (const auto& [reason, count] : job.faults_dropped) all.faults_dropped[reason] += count;
+  all.migrations += job.migrations;
+  all.failbacks += job.failbacks;
+  all.peer_slow += job.peer_slow;
+  all.gray_nics += job.gray_nics;
+  all.well_nics += job.well_nics;
+  all.lanes += job.lanes;
+  all.trace_lost += job.trace_lost;
+  all.duration_s += job.duration_s;
+  all.cpu.seconds += job.cpu.seconds;
+  all.cpu.gbytes += job.cpu.gbytes;
+}
+
+/// The first job that did not end well tells the outcome; of clocks and wake-up latency the worst job counts.
+void keep_worst(ModeResult& all, const ModeResult& job) {
+  if (all.outcome == Outcome::kOk && job.outcome != Outcome::kOk) {
+    all.outcome = job.outcome;
+    all.error = job.error;
+  }
+  if (all.incomplete.empty()) all.incomplete = job.incomplete;
+  all.floor_ms = std::max(all.floor_ms, job.floor_ms);
+  if (job.stall_ms) all.stall_ms = std::max(all.stall_ms.value_or(0), *job.stall_ms);
+  if (job.clock_bound_ms > all.clock_bound_ms) {
+    all.clock_bound_ms = job.clock_bound_ms;
+    all.hosts = job.hosts;
+  }
+  if (job.wakeup_ms.p99 > all.wakeup_ms.p99) {
+    all.wakeup_ms = job.wakeup_ms;
+    all.wakeup_p99_ms = job.wakeup_p99_ms;
+  }
+}
+
+void append_operations(ModeResult& all, const ModeResult& job) {
+  all.rounds.insert(all.rounds.end(), job.rounds.begin(), job.rounds.end());
+  all.iteration_ms.insert(all.iteration_ms.end(), job.iteration_ms.begin(), job.iteration_ms.end());
+  all.iteration_begin_ms.clear();
+  all.row.wrong += job.row.wrong;
+  all.row.iterations += job.row.iterations;
+  if (all.row.time_us <= 0) {
+    all.row.time_us = job.row.time_us;
+    all.row.algbw = job.row.algbw;
+    all.row.busbw = job.row.busbw;
+  }
+}
+
+/// Time and bandwidths of the mean operation of all jobs.
+void average_row(ModeResult& all) {
+  if (all.iteration_ms.empty() || all.row.time_us <= 0) return;
+  const double mean_us = 1e3 * std::accumulate(all.iteration_ms.begin(), all.iteration_ms.end(), 0.0) /
+                         double(all.iteration_ms.size());
+  const double change = all.row.time_us / mean_us;
+  all.row.time_us = mean_us;
+  all.row.algbw *= change;
+  all.row.busbw *= change;
+}
+
 }  // namespace
 
 ModeResult pool(const std::vector<const ModeResult*>& jobs) {
@@ -102,58 +173,12 @@ ModeResult pool(const std::vector<const ModeResult*>& jobs) {
   Times times;
   add_times(times, *jobs.front());
   for (size_t i = 1; i < jobs.size(); ++i) {
-    add_times(times, *jobs[i]);
     const ModeResult& job = *jobs[i];
-    if (all.outcome == Outcome::kOk && job.outcome != Outcome::kOk) {
-      all.outcome = job.outcome;
-      all.error = job.error;
-    }
-    Correctness& c = all.correctness;
-    c.wrong_elements += job.correctness.wrong_elements;
-    c.duplicated += job.correctness.duplicated;
-    c.lost += job.correctness.lost;
-    c.size_errors += job.correctness.size_errors;
-    c.checked_elements += job.correctness.checked_elements;
-    c.checked_iterations += job.correctness.checked_iterations;
-    all.faults_planned += job.faults_planned;
-    all.faults_witnessed += job.faults_witnessed;
-    all.faults_sampled += job.faults_sampled;
-    all.faults_unrecovered += job.faults_unrecovered;
-    all.faults_recovered_after_heal += job.faults_recovered_after_heal;
-    for (const auto& [by, count] : job.detected_by) all.detected_by[by] += count;
-    all.floor_ms = std::max(all.floor_ms, job.floor_ms);
-    for (const auto& [reason, count] : job.faults_dropped) all.faults_dropped[reason] += count;
-    all.migrations += job.migrations;
-    all.failbacks += job.failbacks;
-    all.peer_slow += job.peer_slow;
-    all.gray_nics += job.gray_nics;
-    all.well_nics += job.well_nics;
-    all.lanes += job.lanes;
-    all.rounds.insert(all.rounds.end(), job.rounds.begin(), job.rounds.end());
-    all.trace_lost += job.trace_lost;
-    if (all.incomplete.empty()) all.incomplete = job.incomplete;
-    all.duration_s += job.duration_s;
-    all.cpu.seconds += job.cpu.seconds;
-    all.cpu.gbytes += job.cpu.gbytes;
+    add_times(times, job);
+    add_counts(all, job);
+    keep_worst(all, job);
     append_faults(all, job);
-    all.row.wrong += job.row.wrong;
-    all.row.iterations += job.row.iterations;
-    if (all.row.time_us <= 0) {
-      all.row.time_us = job.row.time_us;
-      all.row.algbw = job.row.algbw;
-      all.row.busbw = job.row.busbw;
-    }
-    if (job.clock_bound_ms > all.clock_bound_ms) {
-      all.clock_bound_ms = job.clock_bound_ms;
-      all.hosts = job.hosts;
-    }
-    if (job.wakeup_ms.p99 > all.wakeup_ms.p99) {
-      all.wakeup_ms = job.wakeup_ms;
-      all.wakeup_p99_ms = job.wakeup_p99_ms;
-    }
-    all.iteration_ms.insert(all.iteration_ms.end(), job.iteration_ms.begin(), job.iteration_ms.end());
-    all.iteration_begin_ms.clear();
-    if (job.stall_ms) all.stall_ms = std::max(all.stall_ms.value_or(0), *job.stall_ms);
+    append_operations(all, job);
   }
   if (jobs.size() > 1) {
     all.detect_ms = summarize(std::move(times.detect));
@@ -162,14 +187,7 @@ ModeResult pool(const std::vector<const ModeResult*>& jobs) {
     all.blackout_ms = summarize(std::move(times.blackout));
     all.throughput = mean_of(jobs);
   }
-  if (!all.iteration_ms.empty() && all.row.time_us > 0) {
-    const double mean_us = 1e3 * std::accumulate(all.iteration_ms.begin(), all.iteration_ms.end(), 0.0) /
-                           double(all.iteration_ms.size());
-    const double change = all.row.time_us / mean_us;
-    all.row.time_us = mean_us;
-    all.row.algbw *= change;
-    all.row.busbw *= change;
-  }
+  average_row(all);
   return all;
 }
 

@@ -81,49 +81,75 @@ OrderedJson values_of(const Measured& measured) {
   return values;
 }
 
+OrderedJson correctness_of(const Correctness& c) {
+  return {{"wrong_elements", c.wrong_elements},
+          {"duplicated", c.duplicated},
+          {"lost", c.lost},
+          {"size_errors", c.size_errors},
+          {"checked_elements", c.checked_elements},
+          {"checked_iterations", c.checked_iterations},
+          {"exact", c.exact() && c.checked_elements > 0}};
+}
+
+OrderedJson throughput_of(const Throughput& t) {
+  const bool measured = t.rounds_measured > 0;
+  return {{"before_gbps", t.before_gbps},
+          {"after_gbps", when(measured, t.after_gbps)},
+          {"retained", when(measured, t.retained)},
+          {"limit", t.limit},
+          {"settled", t.settled()},
+          {"rounds",
+           {{"of", t.rounds},
+            {"measured", t.rounds_measured},
+            {"settled", t.rounds_settled},
+            {"worst_unsettled", when(t.rounds_settled < t.rounds_measured, t.worst_unsettled)},
+            {"why_not", t.why_not.empty() ? OrderedJson(nullptr) : OrderedJson(t.why_not)}}},
+          {"bound_ms", when(t.rounds > 0, t.bound_ms)},
+          {"ports_gbps", when(t.ports_gbps > 0, t.ports_gbps)}};
+}
+
+OrderedJson restored_of(const Restored& r) {
+  return {{"ratio", number_or_null(r.ratio)},
+          {"why_not", r.why_not.empty() ? OrderedJson(nullptr) : OrderedJson(r.why_not)},
+          {"before_ms", when(r.operations_before > 0, r.before_ms)},
+          {"after_ms", when(r.operations_after > 0, r.after_ms)},
+          {"operations_before", r.operations_before},
+          {"operations_after", r.operations_after},
+          {"rounds", {{"of", r.rounds}, {"home", r.rounds_home}, {"late", r.rounds_late}}}};
+}
+
+OrderedJson recovery_of(const ModeResult& mode) {
+  return {{"detect_ms", distribution(mode.detect_ms)},
+          {"migrate_ms", distribution(mode.migrate_ms)},
+          {"recover_ms", distribution(mode.recover_ms)},
+          {"blackout_ms", distribution(mode.blackout_ms)},
+          {"floor_ms", when(mode.faults_sampled > 0, mode.floor_ms)},
+          {"wakeup_p99_ms", when(mode.wakeup_ms.n > 0, mode.wakeup_p99_ms)},
+          {"detected_by", mode.detected_by},
+          {"migrations", mode.migrations},
+          {"failbacks", mode.failbacks},
+          {"peer_slow", mode.peer_slow}};
+}
+
+OrderedJson overhead_of(const Overhead& overhead) {
+  return {{"against", overhead.against},
+          {"pairs", overhead.pairs},
+          {"mean", overhead.mean_pct},
+          {"upper95", overhead.upper95_pct},
+          {"busbw_loss_mean", overhead.loss_mean_pct},
+          {"busbw_loss_upper95", overhead.loss_upper95_pct},
+          {"cpu_pairs", overhead.cpu_pairs},
+          {"cpu_loss_mean", when(overhead.cpu_pairs > 0, overhead.cpu_mean_pct)},
+          {"cpu_loss_upper95", when(overhead.cpu_pairs > 1, overhead.cpu_upper95_pct)},
+          {"each", overhead.each_pct}};
+}
+
 OrderedJson metrics_of(const RunResult& result, const ModeResult& mode) {
   OrderedJson json;
-  const Correctness& c = mode.correctness;
-  json["correctness"] = {{"wrong_elements", c.wrong_elements},
-                         {"duplicated", c.duplicated},
-                         {"lost", c.lost},
-                         {"size_errors", c.size_errors},
-                         {"checked_elements", c.checked_elements},
-                         {"checked_iterations", c.checked_iterations},
-                         {"exact", c.exact() && c.checked_elements > 0}};
-  const Throughput& t = mode.throughput;
-  const bool measured = t.rounds_measured > 0;
-  json["throughput"] = {{"before_gbps", t.before_gbps},
-                        {"after_gbps", when(measured, t.after_gbps)},
-                        {"retained", when(measured, t.retained)},
-                        {"limit", t.limit},
-                        {"settled", t.settled()},
-                        {"rounds",
-                         {{"of", t.rounds},
-                          {"measured", t.rounds_measured},
-                          {"settled", t.rounds_settled},
-                          {"worst_unsettled", when(t.rounds_settled < t.rounds_measured, t.worst_unsettled)},
-                          {"why_not", t.why_not.empty() ? OrderedJson(nullptr) : OrderedJson(t.why_not)}}},
-                        {"bound_ms", when(t.rounds > 0, t.bound_ms)},
-                        {"ports_gbps", when(t.ports_gbps > 0, t.ports_gbps)}};
-  const Restored& r = mode.restored;
-  json["restored"] = {{"ratio", number_or_null(r.ratio)},
-                      {"why_not", r.why_not.empty() ? OrderedJson(nullptr) : OrderedJson(r.why_not)},
-                      {"before_ms", when(r.operations_before > 0, r.before_ms)},
-                      {"after_ms", when(r.operations_after > 0, r.after_ms)},
-                      {"operations_before", r.operations_before},
-                      {"operations_after", r.operations_after},
-                      {"rounds", {{"of", r.rounds}, {"home", r.rounds_home}, {"late", r.rounds_late}}}};
-  json["recovery"] = {{"detect_ms", distribution(mode.detect_ms)},
-                      {"migrate_ms", distribution(mode.migrate_ms)},
-                      {"recover_ms", distribution(mode.recover_ms)},
-                      {"blackout_ms", distribution(mode.blackout_ms)},
-                      {"floor_ms", when(mode.faults_sampled > 0, mode.floor_ms)},
-                      {"wakeup_p99_ms", when(mode.wakeup_ms.n > 0, mode.wakeup_p99_ms)},
-                      {"detected_by", mode.detected_by},
-                      {"migrations", mode.migrations},
-                      {"failbacks", mode.failbacks},
-                      {"peer_slow", mode.peer_slow}};
+  json["correctness"] = correctness_of(mode.correctness);
+  json["throughput"] = throughput_of(mode.throughput);
+  json["restored"] = restored_of(mode.restored);
+  json["recovery"] = recovery_of(mode);
   json["balance"] = nullptr;
   if (mode.r2cc_mode == int(ModeKind::kBalance))
     json["balance"] = {{"gray_nics", mode.gray_nics}, {"well_nics", mode.well_nics}, {"lanes", mode.lanes}};
@@ -131,19 +157,8 @@ OrderedJson metrics_of(const RunResult& result, const ModeResult& mode) {
                  {"gbytes", when(mode.cpu.known(), mode.cpu.gbytes)},
                  {"s_per_gb", when(mode.cpu.known(), mode.cpu.per_gb())}};
   json["overhead_pct"] = nullptr;
-  for (const Overhead& overhead : result.overheads) {
-    if (overhead.mode != mode.mode) continue;
-    json["overhead_pct"] = {{"against", overhead.against},
-                            {"pairs", overhead.pairs},
-                            {"mean", overhead.mean_pct},
-                            {"upper95", overhead.upper95_pct},
-                            {"busbw_loss_mean", overhead.loss_mean_pct},
-                            {"busbw_loss_upper95", overhead.loss_upper95_pct},
-                            {"cpu_pairs", overhead.cpu_pairs},
-                            {"cpu_loss_mean", when(overhead.cpu_pairs > 0, overhead.cpu_mean_pct)},
-                            {"cpu_loss_upper95", when(overhead.cpu_pairs > 1, overhead.cpu_upper95_pct)},
-                            {"each", overhead.each_pct}};
-  }
+  for (const Overhead& overhead : result.overheads)
+    if (overhead.mode == mode.mode) json["overhead_pct"] = overhead_of(overhead);
   json["faults"] = {
       {"planned", mode.faults_planned},         {"witnessed", mode.faults_witnessed},
       {"sampled", mode.faults_sampled},         {"dropped", mode.faults_dropped},
@@ -234,70 +249,81 @@ OrderedJson run_of(const Scenario& scenario, const RunResult& result, const Mode
   return json;
 }
 
+OrderedJson fabric_of(const Fabric& fabric) {
+  OrderedJson json = {{"kind", name(fabric.kind)},
+                      {"nodes", fabric.nodes},
+                      {"ranks_per_node", fabric.ranks_per_node},
+                      {"nics_per_node", fabric.nics_per_node},
+                      {"nic_rate_bits_per_s", fabric.nic_rate_bits_per_s},
+                      {"latency_ns", fabric.latency.count()}};
+  if (fabric.kind == FabricKind::kVhca)
+    json.update({{"link", name(fabric.ports.link)},
+                 {"ports_per_nic", fabric.ports.per_nic},
+                 {"mtu", fabric.ports.mtu}});
+  return json;
+}
+
+OrderedJson workload_of(const Workload& work) {
+  OrderedJson json = {{"engine", name(work.engine)}, {"op", name(work.op)},   {"dtype", name(work.dtype)},
+                      {"bytes", work.bytes},         {"iters", work.iters},   {"warmup", work.warmup},
+                      {"channels", work.channels},   {"verify", work.verify}, {"plugin", work.plugin}};
+  if (work.engine == Engine::kExec) json["command"] = work.exec.arguments;
+  return json;
+}
+
+OrderedJson job_of(const ModeResult& job) {
+  return {{"mode", job.mode},
+          {"outcome", name(job.outcome)},
+          {"time_us", when(job.row.iterations > 0, job.row.time_us)},
+          {"busbw_gbytes", when(job.row.iterations > 0, job.row.busbw)},
+          {"cpu_s_per_gb", when(job.cpu.known(), job.cpu.per_gb())},
+          {"wrong", job.row.wrong}};
+}
+
+OrderedJson expectation_of(const Judgement& j) {
+  return {{"name", j.name()},
+          {"wanted", j.wanted},
+          {"wanted_value", number_or_null(j.wanted_value)},
+          {"got", j.got},
+          {"detail", j.detail.empty() ? OrderedJson(nullptr) : OrderedJson(j.detail)},
+          {"got_value", number_or_null(j.got_value)},
+          {"got_word", j.got_word ? OrderedJson(*j.got_word) : OrderedJson(nullptr)},
+          {"ok",
+           j.verdict == Verdict::kUnknown ? OrderedJson(nullptr) : OrderedJson(j.verdict == Verdict::kPass)},
+          {"implied", j.implied},
+          {"line", j.line}};
+}
+
 }  // namespace
 
 OrderedJson to_json(const Report& report) {
   const RunResult& result = report.result;
+  const Scenario& scenario = report.scenario;
   OrderedJson json;
   json["schema_version"] = kResultSchemaVersion;
   json["scenario"] = result.scenario;
-  json["description"] = report.scenario.description;
+  json["description"] = scenario.description;
   json["source"] = result.source;
   json["verdict"] = name(report.judged.verdict);
   json["doubts"] = report.judged.doubts;
   json["evidence"] = result.evidence;
   json["seed"] = result.seed;
   json["repeats"] = result.repeats;
-  json["pairs"] = report.scenario.pairs;
+  json["pairs"] = scenario.pairs;
   json["started_at"] = result.started_at;
   json["cancelled"] = result.cancelled;
-  json["overrides"] = report.scenario.overrides;
-  json["matrix"] = report.scenario.matrix;
+  json["overrides"] = scenario.overrides;
+  json["matrix"] = scenario.matrix;
   json["environment"] = result.environment;
-  json["fabric"] = {{"kind", name(report.scenario.fabric.kind)},
-                    {"nodes", report.scenario.fabric.nodes},
-                    {"ranks_per_node", report.scenario.fabric.ranks_per_node},
-                    {"nics_per_node", report.scenario.fabric.nics_per_node},
-                    {"nic_rate_bits_per_s", report.scenario.fabric.nic_rate_bits_per_s},
-                    {"latency_ns", report.scenario.fabric.latency.count()}};
-  if (report.scenario.fabric.kind == FabricKind::kVhca) {
-    const VirtualPorts& ports = report.scenario.fabric.ports;
-    json["fabric"].update({{"link", name(ports.link)}, {"ports_per_nic", ports.per_nic}, {"mtu", ports.mtu}});
-  }
-  json["workload"] = {
-      {"engine", name(report.scenario.workload.engine)}, {"op", name(report.scenario.workload.op)},
-      {"dtype", name(report.scenario.workload.dtype)},   {"bytes", report.scenario.workload.bytes},
-      {"iters", report.scenario.workload.iters},         {"warmup", report.scenario.workload.warmup},
-      {"channels", report.scenario.workload.channels},   {"verify", report.scenario.workload.verify},
-      {"plugin", report.scenario.workload.plugin}};
-  if (report.scenario.workload.engine == Engine::kExec)
-    json["workload"]["command"] = report.scenario.workload.exec.arguments;
+  json["fabric"] = fabric_of(scenario.fabric);
+  json["workload"] = workload_of(scenario.workload);
   json["runs"] = OrderedJson::array();
-  for (const ModeResult& mode : result.modes) json["runs"].push_back(run_of(report.scenario, result, mode));
+  for (const ModeResult& mode : result.modes) json["runs"].push_back(run_of(scenario, result, mode));
   json["jobs"] = OrderedJson::array();
-  for (const ModeResult& job : result.jobs) {
-    json["jobs"].push_back({{"mode", job.mode},
-                            {"outcome", name(job.outcome)},
-                            {"time_us", when(job.row.iterations > 0, job.row.time_us)},
-                            {"busbw_gbytes", when(job.row.iterations > 0, job.row.busbw)},
-                            {"cpu_s_per_gb", when(job.cpu.known(), job.cpu.per_gb())},
-                            {"wrong", job.row.wrong}});
-  }
+  for (const ModeResult& job : result.jobs) json["jobs"].push_back(job_of(job));
   json["expectations"] = OrderedJson::array();
-  for (const Judgement& j : report.judged.expectations) {
-    json["expectations"].push_back(
-        {{"name", j.name()},
-         {"wanted", j.wanted},
-         {"wanted_value", number_or_null(j.wanted_value)},
-         {"got", j.got},
-         {"detail", j.detail.empty() ? OrderedJson(nullptr) : OrderedJson(j.detail)},
-         {"got_value", number_or_null(j.got_value)},
-         {"got_word", j.got_word ? OrderedJson(*j.got_word) : OrderedJson(nullptr)},
-         {"ok",
-          j.verdict == Verdict::kUnknown ? OrderedJson(nullptr) : OrderedJson(j.verdict == Verdict::kPass)},
-         {"implied", j.implied},
-         {"line", j.line}});
-  }
+  for (const Judgement& judgement : report.judged.expectations)
+    json["expectations"].push_back(expectation_of(judgement));
   return json;
 }
 

@@ -106,6 +106,24 @@ int Rank::run() {
 }
 
 void Rank::set_up() {
+  open_plugin();
+  input_ = Memory(config_.bytes);
+  output_ = Memory(config_.bytes);
+  make_channels();
+  set_up_coll();
+  Handles handles = exchange_handles();
+  connect(handles);
+  connect_coll({handles.begin() + std::ptrdiff_t(channels_.size()), handles.end()});
+  const UserBuffers user{input_.data(), output_.data()};
+  service_->run([&] {
+    for (Channel& channel : channels_) channel.register_memory(user, input_.size());
+    for (CollChannel& channel : coll_channels_) channel.register_memory();
+  });
+  say({{"type", "ready"}});
+  talk_.wait_for_start();
+}
+
+void Rank::open_plugin() {
   plugin_ = load_net_plugin(config_.plugin, config_.plugin_abi);
   if (const auto status = plugin_->init(plugin_logger); status != r2ccl::nccl_abi::ncclSuccess) {
     std::string why;
@@ -130,13 +148,12 @@ void Rank::set_up() {
        {"plugin", plugin_->name()},
        {"abi", plugin_->abi()},
        {"devices", names}});
+}
 
+void Rank::make_channels() {
+  const int count = int(devices_.size());
   const int channels = config_.channels > 0 ? config_.channels : count;
-  input_ = Memory(config_.bytes);
-  output_ = Memory(config_.bytes);
-  const UserBuffers user{input_.data(), output_.data()};
   plan_ = plan_channels(config_, channels);
-  nlohmann::json shifts = nlohmann::json::array();
   for (size_t c = 0; c < plan_.size(); ++c) {
     const int turn = int(c) % channels;
     const int device =
@@ -145,15 +162,13 @@ void Rank::set_up() {
       throw PluginError("the net plugin offers " + std::to_string(count) + " devices, but channel " +
                         std::to_string(c) + " is meant for device " + std::to_string(device));
     channels_.emplace_back(*plugin_, config_, int(c), plan_[c].shift, device, devices_[size_t(device)].name);
-    shifts.push_back(plan_[c].shift);
   }
+}
 
-  set_up_coll();
-
-  // Handles travel through the runner, as NCCL's travel through its bootstrap: to the rank `shift` places
-  // back. Those of CollNet go to all ranks.
-  using Handle = std::vector<unsigned char>;
-  std::vector<Handle> handles(channels_.size(), Handle(r2ccl::nccl_abi::NCCL_NET_HANDLE_MAXSIZE));
+Rank::Handles Rank::exchange_handles() {
+  Handles handles(channels_.size(), Handle(r2ccl::nccl_abi::NCCL_NET_HANDLE_MAXSIZE));
+  nlohmann::json shifts = nlohmann::json::array();
+  for (const ChannelPlan& plan : plan_) shifts.push_back(plan.shift);
   service_->run([&] {
     for (size_t c = 0; c < channels_.size(); ++c) channels_[c].listen(handles[c].data());
     for (CollChannel& channel : coll_channels_) {
@@ -166,18 +181,10 @@ void Rank::set_up() {
     }
   });
   say({{"type", "handles"}, {"handles", handles}, {"shifts", shifts}});
-  handles = talk_.wait_for_handles().get<std::vector<Handle>>();
-  connect(handles);
-  connect_coll({handles.begin() + std::ptrdiff_t(channels_.size()), handles.end()});
-  service_->run([&] {
-    for (Channel& channel : channels_) channel.register_memory(user, input_.size());
-    for (CollChannel& channel : coll_channels_) channel.register_memory();
-  });
-  say({{"type", "ready"}});
-  talk_.wait_for_start();
+  return talk_.wait_for_handles().get<Handles>();
 }
 
-void Rank::connect(std::vector<std::vector<unsigned char>>& handles) {
+void Rank::connect(Handles& handles) {
   service_->run([&] {
     const auto deadline =
         std::chrono::steady_clock::now() + std::chrono::milliseconds(config_.setup_limit_ms);
@@ -218,12 +225,14 @@ void Rank::set_up_coll() {
   if (!supported)
     throw PluginError("CollNet does not reduce NCCL's data type " + std::to_string(nccl_type(config_.dtype)));
 
-  // One group, as NCCL makes one for each GPU: on the NIC of the first channel. The plugin may use more of them.
+  // One group, as NCCL makes one for each GPU: on the NIC of the first channel. The plugin may use more of
+  // them.
   const int first = channels_.front().device();
   const NetDevice& device = devices_[size_t(first)];
   size_t longest = 0;
   if (const std::string found = coll_plugin_->properties(first, &longest); found != device.name)
-    throw PluginError("CollNet calls device " + std::to_string(first) + " " + found + ", the net " + device.name);
+    throw PluginError("CollNet calls device " + std::to_string(first) + " " + found + ", the net " +
+                      device.name);
   const size_t elements = config_.bytes / element_size(config_.dtype);
   coll_channels_.emplace_back(*coll_plugin_, config_, first, device.name, Part{0, elements});
   double mbps = 0;
@@ -238,7 +247,7 @@ void Rank::set_up_coll() {
   costs_ = {once_us * 2 * (config_.ranks() - 1) / config_.ranks() + 10, once_us + 20};
 }
 
-void Rank::connect_coll(const std::vector<std::vector<unsigned char>>& handles) {
+void Rank::connect_coll(const Handles& handles) {
   const size_t ranks = size_t(config_.ranks());
   bool all = true;
   service_->run([&] {

@@ -30,12 +30,20 @@ class Rank {
   void hear(const nlohmann::json& message);
   void say(const nlohmann::json& message) { talk_.say(message); }
 
+  using Handle = std::vector<unsigned char>;
+  using Handles = std::vector<Handle>;
+
   void set_up();
-  void connect(std::vector<std::vector<unsigned char>>& handles);
+  void open_plugin();
+  void make_channels();
+  /// Handles travel through the runner, as NCCL's travel through its bootstrap: to the rank `shift` places
+  /// back. Those of CollNet go to all ranks.
+  Handles exchange_handles();
+  void connect(Handles& handles);
   /// Looks for CollNet and the tuner, as NCCL does at a communicator's init.
   void set_up_coll();
   /// `handles`: of each CollNet channel in turn, all ranks' from this one on.
-  void connect_coll(const std::vector<std::vector<unsigned char>>& handles);
+  void connect_coll(const Handles& handles);
   /// The algorithm of the operation that is about to begin; polled_ becomes what runs it.
   void choose();
   void iterate();
@@ -72,7 +80,7 @@ class Rank {
   std::unique_ptr<ServiceThread> service_;
   std::unique_ptr<ProgressThread> progress_;
 
-  std::mutex mutex_;  ///< guards sleeps_, and progress_ while it is made
+  std::mutex mutex_;                                     ///< guards sleeps_, and progress_ while it is made
   std::map<uint64_t, std::chrono::nanoseconds> sleeps_;  ///< by the iteration in which to stop polling
 
   std::chrono::nanoseconds set_up_took_{0};
