@@ -2,11 +2,13 @@
 // Usage, and the commands that read: list, explain, validate, plot, report, sim, env, exec, inject.
 #include <unistd.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/exec_options.h"
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/testing/program_fixture.h"
+#include "harness/judge/metric.h"
 
 namespace r2bench {
 namespace {
@@ -213,6 +215,25 @@ TEST_F(Program, lists_every_fault_as_the_scripts_read_it) {
   text << kept.rdbuf();
   EXPECT_EQ(text.str(), out.str())
       << "make it anew: r2bench list --faults --json > faultinject/fault_kinds.json";
+}
+
+TEST_F(Program, lists_every_metric_with_its_unit_and_needs) {
+  EXPECT_EQ(call({"list", "--metrics", "--faults"}), kExitUsage);
+  out.str("");
+  EXPECT_EQ(call({"list", "--metrics"}), 0);
+  EXPECT_NE(out.str().find("  recover_ms "), std::string::npos) << out.str();
+  EXPECT_NE(out.str().find(".p50 .p95 .p99 .max"), std::string::npos) << out.str();
+  EXPECT_EQ(out.str().find("  recover_ms.p95"), std::string::npos) << out.str();
+  out.str("");
+  EXPECT_EQ(call({"list", "--metrics", "--json"}), 0);
+  const nlohmann::json all = nlohmann::json::parse(out.str());
+  ASSERT_EQ(all.size(), all_metrics().size());
+  const auto found = std::find_if(
+      all.begin(), all.end(), [](const nlohmann::json& metric) { return metric["name"] == "overhead_pct"; });
+  ASSERT_NE(found, all.end());
+  EXPECT_EQ((*found)["unit"], "%");
+  EXPECT_EQ((*found)["needs"], nlohmann::json::array({"pairs"}));
+  EXPECT_EQ((*found)["better"], "lower");
 }
 
 TEST_F(Program, every_scenario_of_the_house_is_valid_and_expects_something) {

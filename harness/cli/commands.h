@@ -93,8 +93,9 @@ int run_command(const RunArguments& arguments, const Runner& runner, const Conso
 /// Serves the runner that its environment names, until that is gone: what --launcher starts on each host.
 int host_agent_command(const std::string& launcher);
 struct ListOptions {
-  bool faults = false;  ///< the kinds of fault, in place of the scenarios
-  bool json = false;    ///< of faults: for scripts
+  bool faults = false;   ///< the kinds of fault, in place of the scenarios
+  bool metrics = false;  ///< the metrics, in place of the scenarios
+  bool json = false;     ///< of faults and metrics: for scripts
 };
 int list_command(const ListOptions& options, const Console& console);
 int explain_command(const std::vector<std::string>& scenarios, const LoadOptions& load,
@@ -123,8 +124,8 @@ int conformance_command(const ConformanceArguments& arguments, const Console& co
 int matrix_command(const MatrixArguments& arguments, const Console& console);
 /// The command's exit status, as exec_command().
 int guest_command(const GuestArguments& arguments, const Console& console);
-/// Prints the variables with which NCCL loads the plugin in this mode (baseline, migrate, balance or allreduce), for
-/// eval "$(r2bench env)".
+/// Prints the variables with which NCCL loads the plugin in this mode (baseline, migrate, balance or
+/// allreduce), for eval "$(r2bench env)".
 int env_command(const std::string& mode, const Console& console);
 int export_command(const ExportArguments& arguments, const Console& console);
 int inject_command(const InjectArguments& arguments, const Console& console);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `list`: the scenarios that come with the program, or the kinds of fault that there are.
+// `list`: the scenarios that come with the program, the kinds of fault, or the metrics.
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -11,6 +11,7 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/resources.h"
+#include "harness/judge/metric.h"
 #include "harness/real/real_faults.h"
 #include "harness/scenario/rank_fault.h"
 
@@ -154,11 +155,50 @@ int list_faults(bool json, const Console& console) {
   return 0;
 }
 
+nlohmann::json metrics_as_json() {
+  nlohmann::json all = nlohmann::json::array();
+  for (const Metric& metric : all_metrics()) {
+    const MetricInfo& info = metric.info;
+    nlohmann::json needs = nlohmann::json::array();
+    for (const auto& [needed, word] : {std::pair(info.needs.fault, "fault"),
+                                       {info.needs.pairs, "pairs"},
+                                       {info.needs.balance, "balance"},
+                                       {info.needs.trace, "trace"}})
+      if (needed) needs.push_back(word);
+    nlohmann::json one = {
+        {"name", info.name}, {"unit", unit_of(info)}, {"meaning", info.meaning}, {"needs", needs}};
+    if (!info.words.empty()) one["words"] = info.words;
+    if (info.compared) one["better"] = info.compared->better == Better::kLower ? "lower" : "higher";
+    all.push_back(one);
+  }
+  return all;
+}
+
+int list_metrics(bool json, const Console& console) {
+  if (json) {
+    console.out << metrics_as_json().dump(1) << "\n";
+    return 0;
+  }
+  const std::vector<MetricLine> lines = metric_lines();
+  size_t name_width = 0;
+  for (const MetricLine& line : lines) name_width = std::max(name_width, line.name.size());
+  for (const MetricLine& line : lines) {
+    const std::string lead = "  " + left(line.name, name_width) + "  ";
+    const std::string text =
+        line.meaning + " [" + line.wanted + (line.statistics.empty() ? "" : "; " + line.statistics) + "]";
+    console.out << lead << wrap(text, console.columns - width(lead), width(lead)) << "\n";
+  }
+  console.out << "\nIn [brackets]: what an expectation compares with; of a time also the statistics.\n"
+                 "Add one: harness/judge/README.md.\n";
+  return 0;
+}
+
 }  // namespace
 
 int list_command(const ListOptions& options, const Console& console) {
   if (options.faults) return list_faults(options.json, console);
-  if (options.json) throw UsageError("--json belongs to --faults");
+  if (options.metrics) return list_metrics(options.json, console);
+  if (options.json) throw UsageError("--json needs --faults or --metrics");
   return list_scenarios(console);
 }
 

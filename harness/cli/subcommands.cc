@@ -34,8 +34,8 @@ struct Changes {
   void add_to(CLI::App& command, const std::string& group = "Options") {
     command
         .add_option("--modes", modes,
-                    "Modes to run, separated by commas: baseline, migrate, balance, allreduce, or labels "
-                    "in the scenario (default: the scenario's)")
+                    "Modes to run, separated by commas: baseline, migrate, balance, allreduce, or labels in "
+                    "the scenario (default: the scenario's)")
         ->group(group);
     has_repeats =
         command
@@ -92,10 +92,9 @@ Subcommand add_run(CLI::App& app) {
       ->check(CLI::Range(1, 65535));
   run->add_option("--fabric", arguments.fabric, "Override the scenario's fabric; rxe runs it in a QEMU guest")
       ->check(CLI::IsMember({"vhca", "rxe", "verbs", "none"}));
-  run->add_option(
-         "--launcher", arguments.launcher,
-         "How the hosts are started: local (this machine), mpi (mpirun), slurm (srun), env (already started "
-         "by torchrun or alike, with RANK, WORLD_SIZE, MASTER_ADDR) (default: local)")
+  run->add_option("--launcher", arguments.launcher,
+                  "How the hosts are started: local (this machine), mpi (mpirun), slurm (srun), env (already "
+                  "started, by torchrun for example, with RANK, WORLD_SIZE, MASTER_ADDR) (default: local)")
       ->check(CLI::IsMember({"local", "mpi", "slurm", "env"}));
   run->add_option(
       "--hosts", arguments.hosts,
@@ -135,9 +134,13 @@ Subcommand add_host_agent(CLI::App& app) {
 
 Subcommand add_list(CLI::App& app) {
   const auto options = std::make_shared<ListOptions>();
-  CLI::App* list = app.add_subcommand("list", "List the scenarios that come with the program, or the faults");
-  list->add_flag("--faults", options->faults, "List the kinds of fault and their parameters instead");
-  list->add_flag("--json", options->json, "With --faults: print JSON, for scripts");
+  CLI::App* list =
+      app.add_subcommand("list", "List the scenarios that come with the program, the faults, or the metrics");
+  CLI::Option* faults =
+      list->add_flag("--faults", options->faults, "List the kinds of fault and their parameters instead");
+  list->add_flag("--metrics", options->metrics, "List the metrics that a scenario can expect instead")
+      ->excludes(faults);
+  list->add_flag("--json", options->json, "With --faults or --metrics: print JSON, for scripts");
   return subcommand(list, options, [](const ListOptions& given, const Runner&, const Console& console) {
     return list_command(given, console);
   });
@@ -258,8 +261,7 @@ Subcommand add_guest(CLI::App& app, const std::vector<std::string>& foreign) {
       "The exit status is the command's; of two commands the first one that is not 0.\n"
       "Examples: r2bench guest -- ibv_devices\n"
       "  r2bench guest --guests 2 -- ib_write_bw -d node0_nic0 -x 1 :: sh -c 'sleep 3; ib_write_bw -d "
-      "node1_nic0 -x 1 "
-      "node0'");
+      "node1_nic0 -x 1 node0'");
   return subcommand(guest, arguments,
                     [&foreign](GuestArguments& given, const Runner&, const Console& console) {
                       given.command = foreign;
@@ -311,8 +313,8 @@ Subcommand add_matrix(CLI::App& app) {
   matrix->add_option("--out", arguments->out, "Folder for the tables (default: results/runs/matrix-TIME)");
   matrix->add_flag("--list", arguments->list, "Print the cells without running them, and why some are empty");
   matrix->footer(
-      "Exit status: 0 every cell holds, 1 one fails, 2 one was missed, 64 wrong command line, 70 "
-      "internal error.");
+      "Exit status: 0 every cell holds, 1 one fails, 2 one was missed, 64 wrong command line, 70 internal "
+      "error.");
   return subcommand(matrix, arguments,
                     [](const MatrixArguments& given, const Runner&, const Console& console) {
                       return matrix_command(given, console);

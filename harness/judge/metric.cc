@@ -31,6 +31,18 @@ const Metric* metric_of(const std::string& name) {
   return nullptr;
 }
 
+const char* unit_of(const MetricInfo& metric) {
+  switch (metric.unit) {
+    case Unit::kMilliseconds:
+      return "ms";
+    case Unit::kPercent:
+      return "%";
+    case Unit::kNone:
+      break;
+  }
+  return metric.compared ? metric.compared->unit : "";
+}
+
 /// What scenarios are read by (harness/scenario/expectation.h).
 const std::vector<MetricInfo>& metrics() {
   static const std::vector<MetricInfo> all = [] {
@@ -51,19 +63,32 @@ std::string why_no_sample(const ModeResult& mode) {
                                       : std::string("no sample: the job ended (") + name(mode.outcome) + ")";
 }
 
+std::vector<MetricLine> metric_lines() {
+  std::vector<MetricLine> lines;
+  for (const Metric& metric : all_metrics()) {
+    MetricLine line = {metric.info.name, "", metric.wanted, metric.info.meaning};
+    const size_t dot = line.name.find('.');
+    if (dot != std::string::npos && line.name.substr(dot) != ".n") {
+      const std::string statistic = line.name.substr(dot);
+      line.name.resize(dot);
+      if (!lines.empty() && lines.back().name == line.name) {
+        lines.back().statistics += " " + statistic;
+        continue;
+      }
+      line.statistics = statistic;
+    }
+    for (const std::string& word : metric.info.words) line.wanted += (line.wanted.empty() ? "" : ", ") + word;
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
 std::string metrics_as_markdown() {
   std::string text = "| metric | right side | meaning |\n|---|---|---|\n";
-  for (const Metric& metric : all_metrics()) {
-    std::string name = "`" + metric.info.name + "`";
-    const size_t dot = metric.info.name.find('.');
-    if (dot != std::string::npos) {  // one line for the percentiles of a time
-      const std::string statistic = metric.info.name.substr(dot);
-      if (statistic == ".p95" || statistic == ".p99" || statistic == ".max") continue;
-      if (statistic == ".p50") name = "`" + metric.info.name.substr(0, dot) + "` with `.p50 .p95 .p99 .max`";
-    }
-    std::string wanted = metric.wanted;
-    for (const std::string& word : metric.info.words) wanted += (wanted.empty() ? "" : ", ") + word;
-    text += "| " + name + " | " + wanted + " | " + metric.info.meaning + " |\n";
+  for (const MetricLine& line : metric_lines()) {
+    text += "| `" + line.name + "`";
+    if (!line.statistics.empty()) text += " with `" + line.statistics + "`";
+    text += " | " + line.wanted + " | " + line.meaning + " |\n";
   }
   return text;
 }

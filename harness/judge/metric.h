@@ -53,11 +53,21 @@ struct Metric {
 
 const std::vector<Metric>& all_metrics();
 const Metric* metric_of(const std::string& name);  ///< nullptr: there is none
+const char* unit_of(const MetricInfo& metric);     ///< "ms", "%", "s/GB"; empty: it has none
 
 /// Why no fault of the mode has times.
 std::string why_no_sample(const ModeResult& mode);
 
-/// The lines of the table in harness/scenario/README.md.
+/// A metric as people read it: the percentiles of a time are one line.
+struct MetricLine {
+  std::string name;        ///< "recover_ms", without a statistic where there are some
+  std::string statistics;  ///< ".p50 .p95 .p99 .max"; empty: there are none
+  std::string wanted;      ///< the right side of an expectation: "a time", or the words that it may be
+  std::string meaning;
+};
+std::vector<MetricLine> metric_lines();
+
+/// These lines as the table in harness/scenario/README.md.
 std::string metrics_as_markdown();
 
 }  // namespace r2bench

@@ -12,7 +12,7 @@
 
 namespace r2bench {
 namespace metrics_of {
-std::vector<Metric> slowest();  // of README.md
+std::vector<Metric> of_the_page();  // README.md's slowest()
 }
 namespace {
 
@@ -43,7 +43,7 @@ TEST(Metrics, have_a_value_or_a_reason_in_every_mode) {
 }
 
 TEST(Metrics, the_one_of_the_page_is_read_and_measured) {
-  const std::vector<Metric> of_the_page = metrics_of::slowest();
+  const std::vector<Metric> of_the_page = metrics_of::of_the_page();
   ASSERT_EQ(of_the_page.size(), 1u);
   const Metric& slowest = of_the_page.front();
   EXPECT_EQ(metric_of(slowest.info.name), nullptr) << "the page's example is there already";

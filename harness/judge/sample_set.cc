@@ -29,18 +29,6 @@ constexpr struct {
                    {"busbw", "GB/s", Better::kHigher},
                    {"operation_ms", "ms", Better::kLower}};
 
-const char* unit_of(const MetricInfo& metric) {
-  switch (metric.unit) {
-    case Unit::kMilliseconds:
-      return "ms";
-    case Unit::kPercent:
-      return "%";
-    case Unit::kNone:
-      break;
-  }
-  return metric.compared->unit;
-}
-
 /// The metrics of which each run, fault or pair is a sample; of a time's percentiles the median stands for
 /// all.
 std::vector<const MetricInfo*> sampled(Compared::Each each) {

@@ -69,7 +69,7 @@ std::vector<Metric> outcome() {
            }},
       {.info = {.name = "error_ms",
                 .unit = Unit::kMilliseconds,
-                .meaning = "from the last fault before the job's error to that error",
+                .meaning = "time from the last fault before the job's error to that error",
                 .needs = {.fault = true}},
        .wanted = "a time",
        .value =
@@ -78,13 +78,11 @@ std::vector<Metric> outcome() {
              return Value::of(*m.mode.error_ms, milliseconds(*m.mode.error_ms));
            },
        .spans_hosts = true},
-      {.info =
-           {.name = "stall_ms",
-            .unit = Unit::kMilliseconds,
-            .meaning =
-                "duration of the longest operation that was open at the first fault or began later, on any "
-                "transport",
-            .needs = {.fault = true}},
+      {.info = {.name = "stall_ms",
+                .unit = Unit::kMilliseconds,
+                .meaning = "duration of the longest operation that was open at the first fault or began "
+                           "later, on any transport",
+                .needs = {.fault = true}},
        .wanted = "a time",
        .value =
            [](const Measured& m) {
