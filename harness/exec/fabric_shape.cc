@@ -35,8 +35,7 @@ FabricShape shape_of(const WantedShape& wanted) {
       (wanted.rate_bits_per_s || wanted.latency || wanted.link || wanted.ports || wanted.mtu))
     throw std::invalid_argument(
         "--rate, --latency, --link, --ports and --mtu are those of virtual NICs; with --fabric none the "
-        "devices "
-        "have their own");
+        "devices have their own");
   shape.fabric.nodes = wanted.nodes.value_or(2);
   shape.fabric.nics_per_node = wanted.nics.value_or(4);
   shape.fabric.nic_rate_bits_per_s = wanted.rate_bits_per_s.value_or(0);

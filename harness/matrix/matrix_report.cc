@@ -151,8 +151,7 @@ std::string markdown(const std::vector<CellRun>& runs, const nlohmann::ordered_j
   Notes notes;
   std::ostringstream text;
   text << "# Fault matrix\n\nEach field: how many of its cells hold, of the operations × ends (sender, "
-          "receiver, both) that "
-          "were run.\n\n| fault |";
+          "receiver, both) that were run.\n\n| fault |";
   for (const Moment moment : moments()) text << " " << name(moment) << " |";
   text << "\n|---|";
   for (size_t i = 0; i < moments().size(); ++i) text << "---|";

@@ -34,21 +34,18 @@ Expectation expected(const Cell& cell, bool on_engine) {
   if (declared.fence == Fence::kNoEnd && cell.moment != Moment::kConnect)
     return {Expected::kExplainedError,
             "a NIC whose driver calls never return can be neither fenced nor closed: survival, or an error "
-            "within its bound that "
-            "names the NIC",
+            "within its bound that names the NIC",
             of_a_driver};
   if (declared.fence == Fence::kPeerOnly && cell.side == Side::kBoth && cell.moment != Moment::kConnect)
-    return {
-        Expected::kExplainedError,
-        "two devices that answer for nothing, and go on writing: neither end can be fenced. Survival, or an "
-        "error within its bound that names the NIC",
-        of_a_driver};
+    return {Expected::kExplainedError,
+            "two devices that answer for nothing, and go on writing: neither end can be fenced. Survival, or "
+            "an error within its bound that names the NIC",
+            of_a_driver};
   if (on_engine && declared.no_more_set_up && cell.moment == Moment::kReplay)
-    return {
-        Expected::kExplainedError,
-        "a new plan of the host engine has channels and memory of its own, and no NIC registers any more: "
-        "survival, or an error within its bound that says so",
-        {"memory cannot be registered"}};
+    return {Expected::kExplainedError,
+            "a new plan of the host engine has channels and memory of its own, and no NIC registers any "
+            "more: survival, or an error within its bound that says so",
+            {"memory cannot be registered"}};
   return {};
 }
 

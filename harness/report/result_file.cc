@@ -71,9 +71,8 @@ std::string why_no_result(const nlohmann::json& value) {
   if (version == kResultSchemaVersion) return "";
   return "schema_version " + version.dump() + ", and this r2bench knows " +
          std::to_string(kResultSchemaVersion) + " only" +
-         (version == 1 ? ": in version 1 recover_ms and blackout_ms end at the heal, strikes of "
-                         "one fault are one, and "
-                         "retained leaves out rounds that never settled; run the scenario again"
+         (version == 1 ? ": in version 1 recover_ms and blackout_ms end at the heal, strikes of one fault "
+                         "are one, and retained leaves out rounds that never settled; run the scenario again"
           : version.is_number_integer() && version > kResultSchemaVersion
               ? ": take the r2bench that wrote it, or a newer one"
               : "; run the scenario again");

@@ -20,7 +20,7 @@ const std::vector<RankFaultInfo>& rank_fault_kinds() {
        .why_not = "a command can only be killed"},
       {.kind = RankFaultKind::kReceiverSleep,
        .name = "receiver_sleep",
-       .what = "the rank calls its net plugin no more, between two polls",
+       .what = "the rank does not call its net plugin for a while",
        .past = "slept without polling",
        .present = "sleeps without polling",
        .lasts = true,

@@ -53,8 +53,7 @@ std::vector<Metric> cost() {
       {.info = {.name = "cpu_loss_pct",
                 .unit = Unit::kPercent,
                 .meaning = "without a fault: additional CPU time per byte compared with the first mode, "
-                           "upper 95 % bound over "
-                           "the pairs",
+                           "upper 95 % bound over the pairs",
                 .needs = {.pairs = true, .trace = true}},
        .wanted = "a percentage",
        .value = [](const Measured& m) { return cpu_loss(m.result, m.mode); }},

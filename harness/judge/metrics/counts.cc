@@ -65,18 +65,16 @@ std::vector<Metric> counts() {
   return {
       counted("fault_witness", "faults of the scenario that were seen to take effect", {.fault = true},
               witnesses_by_round, "/metrics/faults/witnessed"),
-      counted(
-          "migrations",
-          "unplanned fences (not for a failback), counted at both ends: a channel that leaves a path counts "
-          "twice",
-          of_trace, &ModeResult::migrations, &RoundCounts::migrations, "recovery"),
+      counted("migrations",
+              "unplanned fences (not for a failback), counted at both ends: a channel that leaves a path "
+              "counts twice",
+              of_trace, &ModeResult::migrations, &RoundCounts::migrations, "recovery"),
       counted("failbacks", "failbacks to a repaired NIC, counted at both ends of a channel", of_trace,
               &ModeResult::failbacks, &RoundCounts::failbacks, "recovery"),
-      counted(
-          "gray_nics",
-          "how often a rank declared a NIC degraded, because it carried clearly less than the others (mode "
-          "balance)",
-          of_balance, &ModeResult::gray_nics, &RoundCounts::gray_nics, "balance"),
+      counted("gray_nics",
+              "how often a rank declared a NIC degraded, because it carried clearly less than the others "
+              "(mode balance)",
+              of_balance, &ModeResult::gray_nics, &RoundCounts::gray_nics, "balance"),
       counted("well_nics", "how often a rank declared a degraded NIC healthy again (mode balance)",
               of_balance, &ModeResult::well_nics, &RoundCounts::well_nics, "balance"),
       counted("lanes", "additional lanes that channels began to use besides their active path (mode balance)",

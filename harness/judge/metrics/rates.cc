@@ -89,20 +89,16 @@ std::vector<Metric> rates() {
                 .needs = needs},
        .wanted = "",
        .value = [](const Measured& m) { return settled(m.mode); }},
-      {.info =
-           {.name = "retained_bw",
-            .meaning =
-                "rate in a fixed window after the last fault of each round, divided by the rate before the "
-                "fault; "
-                "0 if the rate was not back when the window began",
-            .needs = needs},
+      {.info = {.name = "retained_bw",
+                .meaning = "rate in a fixed window after the last fault of each round, divided by the rate "
+                           "before the fault; 0 if the rate was not back when the window began",
+                .needs = needs},
        .wanted = "a ratio",
        .value = [](const Measured& m) { return retained(m.mode); },
        .doubt = held_up},
       {.info = {.name = "restored",
                 .meaning = "rate once everything is repaired, divided by the rate before the first fault "
-                           "(from medians of "
-                           "operation times); 0 if a channel was not home in time",
+                           "(from medians of operation times); 0 if a channel was not home in time",
                 .needs = needs},
        .wanted = "a ratio",
        .value = [](const Measured& m) { return restored(m.mode); },

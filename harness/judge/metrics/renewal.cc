@@ -56,8 +56,7 @@ std::vector<Metric> renewal() {
       {.info = {.name = "renew_ms",
                 .unit = Unit::kMilliseconds,
                 .meaning = "engine nccl, 'renew': time from the end of a rank's communicators until it has "
-                           "new ones; the "
-                           "slowest rank counts",
+                           "new ones; the slowest rank counts",
                 .compared = Compared{.better = Better::kLower}},
        .wanted = "a time",
        .value =
@@ -68,9 +67,8 @@ std::vector<Metric> renewal() {
            },
        .without_fault = true},
       {.info = {.name = "renewed_open",
-                .meaning =
-                    "engine nccl, 'renew': number of ranks that had an operation open on the GPU when their "
-                    "communicators ended"},
+                .meaning = "engine nccl, 'renew': number of ranks that had an operation open on the GPU when "
+                           "their communicators ended"},
        .wanted = "a count",
        .value =
            [](const Measured& m) {
@@ -83,9 +81,8 @@ std::vector<Metric> renewal() {
            },
        .without_fault = true},
       {.info = {.name = "renewed_in_migration",
-                .meaning =
-                    "engine nccl, 'renew': number of ranks that had a channel between fence_started and "
-                    "migration_done when their communicators ended",
+                .meaning = "engine nccl, 'renew': number of ranks that had a channel between fence_started "
+                           "and migration_done when their communicators ended",
                 .needs = {.fault = true, .trace = true}},
        .wanted = "a count",
        .value = [](const Measured& m) { return renewed_in_migration(m.mode); }},

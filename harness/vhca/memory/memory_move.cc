@@ -309,9 +309,8 @@ MoveStatus MemoryMover::through_proc(MoveDirection direction, ProcessId other, p
     if (!proc_refused_.exchange(true))
       log_line(
           "%s: %s. Data between processes goes through shared memory and the target's engine: slower, and a "
-          "stopped process "
-          "cannot be written to. (Wanted: the same user, no seccomp filter against process_vm_writev, Yama "
-          "ptrace_scope 0 or 1.)",
+          "stopped process cannot be written to. (Wanted: the same user, no seccomp filter against "
+          "process_vm_writev, Yama ptrace_scope 0 or 1.)",
           path, std::strerror(errno));
     return MoveStatus::kRefused;
   }
