@@ -6,8 +6,6 @@
 
 namespace faultinject {
 
-constexpr uint32_t kMostStrikeRecords = 256;
-
 bool Fault::hits(const Context& context) const { return entry_.hits(context.node(), context.nic()); }
 
 bool Fault::hits_here(const Context& context, const QueuePair& qp) const {
