@@ -12,7 +12,8 @@
 // n-th AllReduce of the group:
 //     corrupt   one byte of the result is changed                 drop       what one rank gave is left out
 //     shift     the result begins an element late                 duplicate  what one rank gave is added
-//     twice stale     it completes, the buffer of the result as it was
+//                                                                            twice
+//     stale     it completes, the buffer of the result as it was
 //   TESTNET_BUSY=1         every second isend and irecv returns a NULL request
 //   TESTNET_UNSET=1        getProperties forgets maxP2pBytes
 //   TESTNET_DEVICES=n      2 unless told
@@ -177,7 +178,9 @@ ncclResult_t test(void* request, int* done, int* size) {
   }
   if (!r->done && !advance(comm)) return fail("the peer closed the connection");
   if (!r->done) return ncclSuccess;
-  if (!comm.sending && fault().is("corrupt", message) && r->size > 0) r->data[r->size / 2 / 4 * 4] ^= 1;
+  // A high bit of a float's fraction: a low one could be rounded off where the message is added to another.
+  if (!comm.sending && fault().is("corrupt", message) && r->size >= 4)
+    r->data[r->size / 2 / 4 * 4 + 2] ^= 0x40;
   if (!comm.sending && fault().is("stale", message)) std::memcpy(r->data, r->before.data(), r->size);
   const size_t element = size_t(number("TESTNET_ELEMENT", 4));
   if (!comm.sending && fault().is("shift", message) && r->size > element)
