@@ -109,13 +109,14 @@ void verbs_message(benchmark::State& state) {
   Config config = must(Config::from_environment());
   static std::vector<verbs::Device> devices = must(verbs::Device::open_all(config));
   verbs::Device& device = devices[0];
-  auto one = Path::create(1, 0, 0, device, ChannelMemory::make(), false);
-  auto two = Path::create(1, 0, 0, device, ChannelMemory::make(), false);
+  Job job;
+  auto one = Path::create(1, 0, 0, device, ChannelMemory::make(), false, false, job);
+  auto two = Path::create(1, 0, 0, device, ChannelMemory::make(), false, false, job);
   if (!one) die(one.error());
   if (!two) die(two.error());
   Path &from = **one, &to = **two;
-  if (auto ok = from.connect(device, to.describe(device), config); !ok) die(ok.error());
-  if (auto ok = to.connect(device, from.describe(device), config); !ok) die(ok.error());
+  if (auto ok = from.connect(device, to.describe(device), config, job); !ok) die(ok.error());
+  if (auto ok = to.connect(device, from.describe(device), config, job); !ok) die(ok.error());
   static std::vector<char> out(4 << 20), in(4 << 20);
   auto out_region = verbs::MemoryRegion::create(device, out.data(), out.size());
   auto in_region = verbs::MemoryRegion::create(device, in.data(), in.size());
