@@ -324,13 +324,15 @@ def of_gate(paths):
 
 
 def of_nightly(paths):
-    """A line when a step begins and one when it ends; a line with a machine speaks for those after it."""
-    rows, place = [], None
+    """The last end of a step counts: a step that was repaired was run again. A line with a machine speaks for those after it, as one with a commit does."""
+    last, place, commit = {}, None, None
     for line in inputs.read_lines(paths[0]):
-        place = line.get("machine", place)
+        place, commit = line.get("machine", place), line.get("commit", commit)
         if "status" in line:
-            rows.append({**line, "machine": place})
-    return {"nightly": rows}, {"evidence": "emulated", "fabric": "vhca"}
+            last[line["step"], line["size"]] = {**line, "machine": place, "commit": commit}
+    rows = list(last.values())
+    origin = {"evidence": "emulated", "fabric": "vhca", "date": max(row["ended"] for row in rows)[:10], "commit": " ".join(dict.fromkeys(row["commit"] for row in rows if row["commit"]))}
+    return {"nightly": rows}, origin
 
 
 def of_cluster(paths):

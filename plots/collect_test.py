@@ -145,6 +145,21 @@ class Collect(unittest.TestCase):
         self.assertEqual(read(self.folder, "provenance")[0]["machine"], "Linux 6.1")
 
 
+    def test_of_a_step_of_the_night_the_last_end_counts_with_its_commit(self):
+        path = os.path.join(self.folder, "record.jsonl")
+        lines = [{"nightly": "2026-01-02T00:00:00Z", "size": "short", "commit": "abc"}]
+        for step, status in (("ci", 0), ("gate", 1)):
+            lines += [{"step": step, "size": "short", "began": "2026-01-02T00:00:00Z"}, {"step": step, "size": "short", "ended": "2026-01-02T00:00:09Z", "status": status, "seconds": 9}]
+        lines += [{"nightly": "2026-01-03T00:00:00Z", "size": "short", "commit": "abd"}, {"step": "gate", "size": "short", "ended": "2026-01-03T00:00:05Z", "status": 0, "seconds": 5},
+                  {"step": "hosts", "size": "short", "began": "2026-01-03T00:00:05Z"}]
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(line) + "\n" for line in lines)
+        done = self.call("nightly", "n", path, "--command", "x")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([(row["step"], row["commit"], row["status"], row["seconds"]) for row in read(self.folder, "nightly")], [("ci", "abc", "0", "9"), ("gate", "abd", "0", "5")])
+        origin = read(self.folder, "provenance")[0]
+        self.assertEqual((origin["commit"], origin["date"]), ("abc abd", "2026-01-03"))
+
     def test_of_a_case_of_a_cluster_the_last_line_counts(self):
         path = os.path.join(self.folder, "record.jsonl")
         case = {"test": "env_test", "evidence": "emulated", "hosts": "2 namespaces", "launcher": "env", "scenario": "nic_down", "verdict": "fail", "fabric": None,

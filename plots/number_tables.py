@@ -66,14 +66,6 @@ def retained(results):
                     [[lost, *(short(rows[lost][name][column]) for name in ("migrate", "balance") for column in ("retained", "limit"))] for lost in sorted(rows)])
 
 
-def other_operations(results):
-    rows = {}
-    for row in rows_of(results, "runs", "k_of_8_nics_operations"):
-        rows.setdefault(row["op"], {})[int(row["nics_lost"])] = float(row["retained"]) / float(row["limit"])
-    lost = sorted(next(iter(rows.values())))
-    return markdown(["operation", *(f"{k} lost" for k in lost)], [[op, *(short(by[k]) for k in lost)] for op, by in rows.items()])
-
-
 def overhead(results):
     rows = []
     for row in tables.read(results, "runs"):
@@ -91,7 +83,7 @@ def false_alarms(results):
 
 def matrix(results):
     rows = []
-    for name, title in (("matrix_migrate", "1"), ("matrix_balance", "2")):
+    for name, title in (("matrix_migrate", "1"), ("matrix_balance", "2"), ("matrix_allreduce", "3")):
         cells = rows_of(results, "matrix", name)
         count = [sum(cell["verdict"] == verdict for cell in cells) for verdict in ("pass", "fail", "missed")]
         run = [cell for cell in cells if cell["verdict"] != "empty"]
@@ -273,16 +265,15 @@ def gate(results):
 
 
 def nightly(results):
-    steps = rows_of(results, "nightly", "nightly")
     groups = {}
-    for row in steps:
-        groups.setdefault(row["size"], []).append(row)
-    said = {"0": "passed", "1": "an expectation failed", "2": "undecided", "124": "cut off", "130": "cut off", "143": "cut off"}
+    for row in tables.read(results, "nightly"):
+        groups.setdefault((row["set"], row["commit"]), []).append(row)
+    said = {"1": "failed", "2": "undecided", "124": "cut off", "130": "cut off", "143": "cut off"}
     rows = []
-    for size, own in groups.items():
+    for (name, commit), own in groups.items():
         others = ", ".join(f"`{row['step']}`: {said.get(row['status'], row['status'])}" for row in own if row["status"] != "0")
-        rows.append([size, len(own), sum(row["status"] == "0" for row in own), others or "none"])
-    return markdown(["form", "steps", "passed", "the others"], rows)
+        rows.append([f"`{name}`", f"`{commit}`", len(own), sum(row["status"] == "0" for row in own), others or "none"])
+    return markdown(["set", "commit", "steps", "passed", "the others"], rows)
 
 
 def cluster(results):
@@ -372,7 +363,7 @@ def vhca_copy(results):
 
 
 BLOCKS = {
-    "recovery": recovery_times, "retained": retained, "other-operations": other_operations, "overhead": overhead, "false-alarms": false_alarms, "matrix": matrix,
+    "recovery": recovery_times, "retained": retained, "overhead": overhead, "false-alarms": false_alarms, "matrix": matrix,
     "nccl": nccl, "nccl-stalls": nccl_stalls, "mode3": mode3, "mode3-algorithms": mode3_algorithms, "head-to-head": head_to_head, "head-to-head-versions": head_to_head_versions,
     "head-to-head-retained": head_to_head_retained, "head-to-head-timeouts": head_to_head_timeouts, "renewals": renewals, "head-to-head-cost": head_to_head_cost, "gpu-memory": gpu_memory, "programs": programs, "walks": walks, "gate": gate, "nightly": nightly, "cluster": cluster, "costs": costs,
     "conformance": conformance, "simulated": simulated, "vhca-copy": vhca_copy,

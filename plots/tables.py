@@ -47,7 +47,7 @@ COLUMNS = {
     # Random walks, one line per call.
     "walks": ["set", "date", "commit", "fabric", "mode", "counting", "small", "first_seed", "walks", "faults", "path_changes", "migrations", "failed", "seconds"],
     # Steps of the nightly; status 0: passed, 124 and 130: cut off.
-    "nightly": ["set", "step", "size", "machine", "status", "seconds"],
+    "nightly": ["set", "step", "size", "commit", "machine", "status", "seconds"],
     # One case of a test of several hosts (harness/hosts/tests/recorder.py); `met` of `expectations` of a scenario, which has the rates, too.
     "cluster": ["set", "test", "hosts", "fabric", "launcher", "scenario", "verdict", "expectations", "met", "clock_bound_ms", "date", "commit"],
     # Where the virtual HCA and soft RoCE differ (r2bench conformance).
