@@ -98,7 +98,8 @@ def as_on_one_machine(r2bench, hosts, launcher, on_hosts, daemons=(), texts=ALL)
         if not verdicts(several):
             fail(f"{local['scenario']}: no expectation was judged")
         if verdicts(local) != verdicts(several) or not all(verdicts(several).values()):
-            fail(f"{local['scenario']}, on one machine and on two hosts:\n{json.dumps([verdicts(local), verdicts(several)], indent=1)}")
+            fail(f"{local['scenario']}, on one machine and on two hosts:\n{json.dumps([verdicts(local), verdicts(several)], indent=1)}\n"
+                 + "\n".join(f"{one['mode']}: {one['outcome']}, {one.get('error')}" for result in (local, several) for one in result["runs"]))
         print(f"{local['scenario']}: {len(verdicts(several))} expectations met on both; with the rates {local['verdict']} on one machine, "
               f"{several['verdict']} on two hosts")
         recorder.passed(several)
