@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 
+import recorder
 from cleanup_test import ENDLESS
 from env_test import SECRET
 from mpirun_test import as_on_one_machine
