@@ -34,7 +34,9 @@ PartitionName=all Nodes=ALL Default=YES State=UP MaxTime=INFINITE OverSubscribe=
 
 # slurmstepd opens a session, and a kernel with autogroup shares the CPUs out between sessions: without more weight, ranks get no more
 # than one compiler of another session, however nice that is, and their rates fall where those of the other launchers do not.
-TASK_PROLOG = "#!/bin/sh\n[ ! -w /proc/self/autogroup ] || echo -10 >/proc/self/autogroup\n"
+MORE_WEIGHT = "[ ! -w /proc/self/autogroup ] || echo -10 >/proc/self/autogroup"
+# Before the runner's command: it strikes the faults, so it must not fall behind the ranks.
+WITH_MORE_WEIGHT = ["setsid", "-w", "sh", "-c", MORE_WEIGHT + '; exec "$@"', "sh"]
 
 
 class SlurmCluster:
@@ -66,7 +68,7 @@ class SlurmCluster:
         key.chmod(0o400)
         nodes = "".join(f"NodeName={name} NodeHostname={name} CPUs=1 State=UNKNOWN\n" for name in self.hosts.names)
         prolog = self.folder / "task-prolog"
-        prolog.write_text(TASK_PROLOG)
+        prolog.write_text(f"#!/bin/sh\n{MORE_WEIGHT}\n")
         prolog.chmod(0o755)
         (self.folder / "slurm.conf").write_text(CONFIGURATION.format(folder=self.folder, nodes=nodes) + f"TaskProlog={prolog}\n")
         self.start("munged", "--foreground", "--force", f"--key-file={key}", f"--socket={self.folder}/munge.socket", f"--pid-file={self.folder}/munged.pid",

@@ -15,7 +15,7 @@ import recorder
 from cleanup_test import Job, agent_killed, host_silent, interrupted, runner_killed, terminated, the_one
 from mpirun_test import as_on_one_machine, run
 from namespaces import Hosts, executable, fail, need
-from slurm_cluster import SlurmCluster
+from slurm_cluster import WITH_MORE_WEIGHT, SlurmCluster
 
 
 def main():
@@ -25,7 +25,7 @@ def main():
         daemons = set(hosts.processes())
         # In an allocation, whose hosts r2bench takes as they are.
         as_on_one_machine(r2bench, hosts, "slurm", lambda scenario, out: run(
-            r2bench, scenario, out, [*hosts.enter("h0"), "salloc", "-N2"], ["--launcher", "slurm"], slurm.environment()), daemons)
+            r2bench, scenario, out, [*hosts.enter("h0"), *WITH_MORE_WEIGHT, "salloc", "-N2"], ["--launcher", "slurm"], slurm.environment()), daemons)
         only = lambda: set(hosts.processes()) - daemons
         # Without one, and srun is killed.
         recorder.begin("emulated", hosts.in_words(), "slurm", "srun_killed")
