@@ -41,7 +41,7 @@ void CompareOptions::add_to(CLI::App& app) {
   gate->add_option("--runs", gate_.runs, "With --save-baseline: number of measurements (default: 1)")
       ->check(CLI::Range(1, 1000));
   gate->add_option("--jobs", gate_.jobs,
-                   "Number of jobs among which the rounds of faults of a run are divided (default: 3)")
+                   "Number of jobs that share the rounds of faults of a run (default: 3)")
       ->check(CLI::Range(1, 100));
   gate->add_option("--out", gate_.out, "Folder for the results (default: results/runs/gate-TIME)");
   gate->add_flag("--quiet", gate_.quiet, "Print the comparison only, no progress");

@@ -13,7 +13,8 @@ namespace r2bench {
 void DoctorOptions::add_to(CLI::App& app) {
   command = app.add_subcommand("doctor", "Report what this machine has, and what would prevent a run");
   command
-      ->add_option("--fabric", fabric_, "End with 1 if scenarios cannot run on this fabric (default: vhca)")
+      ->add_option("--fabric", fabric_,
+                   "Exit with status 1 if scenarios cannot run on this fabric (default: vhca)")
       ->check(CLI::IsMember({"vhca", "rxe", "verbs"}));
   command->footer("Exit status: 0 nothing is missing, 1 something is.");
   add_topology(*command);

@@ -198,7 +198,7 @@ Subcommand add_plot(CLI::App& app) {
   plot->add_option("--results", options->from, "The folder with the tables (default: results)")
       ->needs(all_figures)
       ->group("With --all");
-  plot->add_flag("--strict", options->strict, "End with 1 if a figure has no data")
+  plot->add_flag("--strict", options->strict, "Exit with status 1 if a figure has no data")
       ->needs(all_figures)
       ->group("With --all");
   return subcommand(plot, options, [](const Options& given, const Runner&, const Console& console) {
@@ -258,7 +258,7 @@ Subcommand add_guest(CLI::App& app, const std::vector<std::string>& foreign) {
   guest->add_option("--write", arguments->writable,
                     "The only folder to which the command can write (default: none); it can read all files");
   guest->footer(
-      "The exit status is the command's; of two commands the first one that is not 0.\n"
+      "The exit status is the command's; with two commands, the first status that is not 0.\n"
       "Examples: r2bench guest -- ibv_devices\n"
       "  r2bench guest --guests 2 -- ib_write_bw -d node0_nic0 -x 1 :: sh -c 'sleep 3; ib_write_bw -d "
       "node1_nic0 -x 1 node0'");
@@ -313,7 +313,8 @@ Subcommand add_matrix(CLI::App& app) {
   matrix->add_option("--out", arguments->out, "Folder for the tables (default: results/runs/matrix-TIME)");
   matrix->add_flag("--list", arguments->list, "Print the cells without running them, and why some are empty");
   matrix->footer(
-      "Exit status: 0 every cell holds, 1 one fails, 2 one was missed, 64 wrong command line, 70 internal "
+      "Exit status: 0 every cell holds, 1 one fails, 2 the fault of one missed its moment, 64 wrong command "
+      "line, 70 internal "
       "error.");
   return subcommand(matrix, arguments,
                     [](const MatrixArguments& given, const Runner&, const Console& console) {
