@@ -7,6 +7,7 @@
 //     simulate --replay 42 [--faults 0,2]                           one, with its log
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -38,8 +39,9 @@ struct Report {  // what a history's process says, through shared memory
   }
 };
 
-constexpr uint64_t kTwice = 50;        // every so many seeds one is run twice: it must do the same
-constexpr unsigned kRealSeconds = 60;  // no history takes so long
+constexpr uint64_t kTwice = 50;          // every so many seeds one is run twice: it must do the same
+constexpr unsigned kCpuSeconds = 60;     // no history takes so long …
+constexpr unsigned kRealSeconds = 1800;  // … nor so long on a machine that others use
 
 Report* shared_report() {
   return static_cast<Report*>(
@@ -51,6 +53,8 @@ pid_t begin(const Plan& plan, Report* report) {
   const pid_t child = fork();
   if (child != 0) return child;
   alarm(kRealSeconds);
+  const itimerval bound{{0, 0}, {kCpuSeconds, 0}};
+  setitimer(ITIMER_PROF, &bound, nullptr);
   const Verdict verdict = run(plan, false);
   report->events = verdict.events;
   report->simulated = verdict.simulated;
@@ -65,7 +69,8 @@ pid_t begin(const Plan& plan, Report* report) {
 /// What a history's process that has ended with `status` says.
 std::string violation_of(int status, const Report& report) {
   if (report.said) return report.violation;
-  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM) return "a history takes longer than a minute";
+  if (WIFSIGNALED(status) && (WTERMSIG(status) == SIGALRM || WTERMSIG(status) == SIGPROF))
+    return "a history takes longer than a minute of CPU time, or does not end";
   return "the process ended with status " + std::to_string(status);
 }
 
