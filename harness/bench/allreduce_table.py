@@ -184,6 +184,7 @@ def main():
     parser.add_argument("--from-mbits", type=int, help="--mbits auto: try no higher rate")
     parser.add_argument("--mib", type=int, default=64, help="algorithms: of an operation")
     parser.add_argument("--largest", type=int, default=256, help="sizes: MiB of the largest one, 1024 at most")
+    parser.add_argument("--smallest", type=int, default=0, help="sizes: MiB of the smallest one")
     parser.add_argument("--segments", type=int, default=32, help="of the simulator's schedules, at most")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--small-rounds", type=int, default=0, help="of operations below 16 MiB; default: as many as of the others")
@@ -194,6 +195,7 @@ def main():
     sizes = [arguments.mib << 20] if arguments.table == "algorithms" else [8 << (3 * k) for k in range(10) if 8 << (3 * k) <= arguments.largest << 20]
     if arguments.table == "sizes" and sizes[-1] < arguments.largest << 20:
         sizes.append(arguments.largest << 20)
+    sizes = [size for size in sizes if arguments.table == "algorithms" or size >= arguments.smallest << 20]
     only = [word for word in arguments.only.split(",") if word]
     chosen = [variant for variant in variants(arguments.table) if not only or variant[0] in only]
     if len(chosen) < len(only):
