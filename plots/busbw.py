@@ -88,7 +88,7 @@ class Mode3:
             volume = 2 * (nodes - 1) / nodes * size / 1e6  # busbw in GB/s from ms
             shapes.add((nodes, float(row["mbits"]) * 4 / 1000))
             panels.setdefault(row["lost"], {}).setdefault(row["algorithm"], []).append((size, volume / float(row["t_ms"])))
-            bounds.setdefault(row["lost"], {})[size] = volume / float(row["bound_ms"])
+            bounds.setdefault(row["lost"], {})[size] = (volume, float(row["bound_ms"]))
         if not panels:
             raise inputs.NoData(cls.COMMAND)
         if len({nodes for nodes, _ in shapes}) > 1:
@@ -96,6 +96,10 @@ class Mode3:
         for lines in panels.values():
             for points in lines.values():
                 points.sort()
+        # One bus bandwidth for all sizes; the table rounds the times of small operations, so the largest one tells it.
+        for points in bounds.values():
+            volume, milliseconds = points[max(points)]
+            points.update((size, volume / milliseconds) for size in list(points))
         return {"evidence": tables.evidence(results, cls.SET), "nodes": min(shapes)[0], "gbps": sorted({gbps for _, gbps in shapes}), "panels": panels,
                 "bounds": {lost: sorted(points.items()) for lost, points in bounds.items()}}
 

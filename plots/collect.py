@@ -200,9 +200,9 @@ def of_gpu_memory(paths):
         if case.get("skipped"):
             raise inputs.BadInput(f"{paths[0]}: there was no time for the case '{case['name']}'; give --seconds more")
         ranks = [operations for operations in case["operations"] if operations]
-        variant = " ".join(f"{key}={value}" for key, value in sorted(case["env"].items()) if key in ("VHCA_DELAY_VISIBILITY", "R2CC_GPU_FLUSH", "NCCL_PROTO", "VHCA_DMABUF"))
+        variant = " ".join(f"{key}={value}" for key, value in sorted(case["env"].items()) if key in ("VHCA_DELAY_VISIBILITY", "R2CC_GPU_FLUSH", "NCCL_PROTO", "VHCA_DMABUF", "NCCL_PXN_DISABLE"))
         for step, ops in enumerate(zip(*ranks)):
-            rows.append({"case": case["name"], "as_expected": case["as_expected"], "nodes": len(case["exit"]), "gpus_per_node": 1, "net": "r2ccl", "mode": case["mode"],
+            rows.append({"case": case["name"], "as_expected": case["as_expected"], "nodes": case.get("nodes", len(case["exit"])), "gpus_per_node": case.get("gpus", 1), "net": "r2ccl", "mode": case["mode"],
                          "nccl": case["nccl"], "fault": case["fault"], "variant": variant, "nics": 2, "nic_gbps": gbps(table["rate"]), "op": ops[0]["op"], "step": step,
                          "bytes": ops[0]["bytes"], "wrong": sum(op["wrong"] for op in ops), "median_ms": max(op["median_ms"] for op in ops),
                          "max_ms": max(op["max_ms"] for op in ops)})

@@ -143,8 +143,8 @@ def mode3(results):
 ALGORITHMS = {"balance": "Balance", "ring": "ring", "r2ccl_allreduce": "R2CCL-AllReduce", "four_stage": "four-stage", "mix": "mix", "mode3": "mode 3"}
 
 
-def mode3_algorithms(results):
-    lines, rows = rows_of(results, "allreduce_emulated", "mode3_algorithms"), []
+def mode3_algorithms(results, measured="mode3_algorithms"):
+    lines, rows = rows_of(results, "allreduce_emulated", measured), []
     for nodes, lost, mbits in sorted({(int(row["nodes"]), row["lost"], int(row["mbits"])) for row in lines}):
         here = {row["algorithm"]: row for row in lines if (row["nodes"], row["lost"], row["mbits"]) == (str(nodes), lost, str(mbits))}
         rows.append([nodes, lost, mbits, short(min(float(row["cpu_idle"]) for row in here.values())), short(next(iter(here.values()))["bound_ms"]),
@@ -152,7 +152,17 @@ def mode3_algorithms(results):
     return markdown(["nodes", "x", "NIC (Mbit/s)", "CPUs idle", "bound (ms)", *ALGORITHMS.values()], rows)
 
 
-MACHINES = ("head_to_head", "head_to_head_h200_2")  # of what was run again with a later build, on another machine
+def mode3_sizes(results):
+    """Mode 3's time over that of the better of ring and Balance, which took turns with it."""
+    lines, rows = rows_of(results, "allreduce_sizes", "mode3_sizes"), []
+    lost = ("0", "1/8", "1/4", "1/2")
+    ratio = {(int(row["bytes"]), row["lost"]): row["to_better_of_ring_and_balance"] for row in lines if row["algorithm"] == "mode3"}
+    for size in sorted({size for size, _ in ratio}):
+        rows.append([inputs.size(size), *(short(ratio[size, x]) if (size, x) in ratio else "–" for x in lost)])
+    return markdown(["AllReduce of", *("nothing lost" if x == "0" else f"x = {x}" for x in lost)], rows)
+
+
+MACHINES = ("head_to_head", "head_to_head_h200_2", "head_to_head_two_gpus")  # of what was run again with a later build, on another machine
 TRANSPORTS = {"ib": "NCCL's IB", "ib_failover": "NCCL's IB, failover", "r2ccl_baseline": "R2CCL mode 0", "r2ccl_migrate": "R2CCL mode 1", "r2ccl_balance": "R2CCL mode 2", "r2ccl_allreduce": "R2CCL mode 3",
               "upstream": "upstream R2CCL"}
 
@@ -221,8 +231,8 @@ def renewals(results):
     return markdown(["communicators end by", "NCCL", "when", "continues", "wrong elements", "renewed after (ms)", "longest operation (ms)"], lines)
 
 
-def head_to_head_cost(results):
-    groups = by_transport(results, "cost", "bytes", measured=["head_to_head_h200", "head_to_head_h200_2"])
+def head_to_head_cost(results, measured=("head_to_head_h200", "head_to_head_h200_2")):
+    groups = by_transport(results, "cost", "bytes", measured=measured)
     theirs = {size: rows for ((size,), transport), rows in groups if transport == "ib"}
     lines = []
     for ((size,), transport), rows in sorted(groups, key=lambda item: (int(item[0][0][0]), list(TRANSPORTS).index(item[0][1]))):
@@ -231,9 +241,25 @@ def head_to_head_cost(results):
     return markdown(["size", "transport", "operation (ms)", "over NCCL's IB", "busbw (GB/s)", "CPU (s)"], lines)
 
 
-def gpu_memory(results):
+def head_to_head_upstream(results):
+    lines = [[f"`{row['fault']}`", row["outcome"], row["wrong"], short(row["before_ms"]), short(row["stall_ms"]) if row["stall_ms"] else "–"]
+             for row in head_to_head_rows(results, "head_to_head_two_gpus", "faults", transport="upstream")]
+    return markdown(["fault", "the job", "wrong elements", "before (ms)", "longest (ms)"], lines)
+
+
+def gpu_scenarios(results):
+    """The scenarios of GPUs whose cells differ only in what a matrix varies: one line for each scenario and mode."""
+    found = {}
+    for row in rows_of(results, "runs", "nccl_protocols"):
+        name = row["run"].split("-")[0]
+        found.setdefault((name if name.startswith("nccl") else "nccl_port_down, two ranks a node", mode(row["mode"])), []).append(row)
+    lines = [[f"`{name}`", which, len(rows), sum(row["outcome"] == "ok" for row in rows), sum(row["exact"] == "1" for row in rows)] for (name, which), rows in sorted(found.items())]
+    return markdown(["scenario", "mode", "jobs", "ended well", "every element right"], lines)
+
+
+def gpu_memory(results, measured="nccl_gpu_memory"):
     cases = {}
-    for row in rows_of(results, "nccl", "nccl_gpu_memory"):
+    for row in rows_of(results, "nccl", measured):
         cases.setdefault(row["case"], []).append(row)
     lines = [[f"`{case}`", rows[0]["nodes"], rows[0]["mode"], f"`{rows[0]['fault']}`" if rows[0]["fault"] else "none", len(rows), sum(int(row["wrong"]) for row in rows),
               "yes" if rows[0]["as_expected"] == "1" else "no"] for case, rows in cases.items()]
@@ -364,7 +390,10 @@ def vhca_copy(results):
 
 BLOCKS = {
     "recovery": recovery_times, "retained": retained, "overhead": overhead, "false-alarms": false_alarms, "matrix": matrix,
-    "nccl": nccl, "nccl-stalls": nccl_stalls, "mode3": mode3, "mode3-algorithms": mode3_algorithms, "head-to-head": head_to_head, "head-to-head-versions": head_to_head_versions,
+    "nccl": nccl, "nccl-stalls": nccl_stalls, "mode3": mode3, "mode3-algorithms": mode3_algorithms, "mode3-sizes": mode3_sizes,
+    "mode3-algorithms-256": lambda results: mode3_algorithms(results, "mode3_algorithms_256"), "head-to-head-upstream": head_to_head_upstream,
+    "head-to-head-cost-two-gpus": lambda results: head_to_head_cost(results, ("head_to_head_two_gpus",)), "gpu-scenarios": gpu_scenarios,
+    "pxn": lambda results: gpu_memory(results, "nccl_pxn"), "head-to-head": head_to_head, "head-to-head-versions": head_to_head_versions,
     "head-to-head-retained": head_to_head_retained, "head-to-head-timeouts": head_to_head_timeouts, "renewals": renewals, "head-to-head-cost": head_to_head_cost, "gpu-memory": gpu_memory, "programs": programs, "walks": walks, "gate": gate, "nightly": nightly, "cluster": cluster, "costs": costs,
     "conformance": conformance, "simulated": simulated, "vhca-copy": vhca_copy,
     "scenarios": lambda results: runs(results, "recovery", "ten_faults", "device_removed", "dual_port_card", "alltoall_64"),

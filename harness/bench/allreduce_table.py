@@ -254,7 +254,7 @@ def table_rows(arguments, nodes, x, mbits, size, jobs):
     for label, done in jobs.items():
         t, t0 = (statistics.median(r[key] for r in done) for key in ("t_ms", "t0_ms"))
         row = {"nodes": nodes, "lost": x, "bytes": size, "mbits": mbits, "margin": arguments.margin or "", "algorithm": label, "jobs": len(done), "t_ms": round(t, 3), "t0_ms": round(t0, 3),
-               "t_to_t0": round(t / t0, 4), "bound_ms": round(bound, 3), "t_to_bound": round(t / bound, 4), "healthy_ring_ms": round(ring, 3),
+               "t_to_t0": round(t / t0, 4), "bound_ms": round(bound, 6), "t_to_bound": round(t / bound, 4), "healthy_ring_ms": round(ring, 3),
                "degraded_ring_ms": round(degraded, 3), "simulated_ms": round(said[label], 3) if label in said else "",
                "t_to_simulated": round(t / said[label], 4) if label in said else "", "to_better_of_ring_and_balance": round(t / best, 4) if best else "",
                "cpu_idle": min(r["cpu_idle"] for r in done)}
