@@ -204,7 +204,7 @@ class Stored(unittest.TestCase):
                     with open(path, encoding="utf-8") as file:
                         found = re.search(r"/(?:proc|home|root|work|tmp)/\S*|\b\d+\.\d+\.\d+-[\w.-]*(?:amd64|generic|fc)\b\S*", file.read())
                     self.assertIsNone(found, f"{path}: {found and found.group(0)}")
-        self.assertLess(size, 2_500_000)
+        self.assertLess(size, 2_000_000)
 
     def test_a_table_that_was_cut_off_is_named_with_its_line(self):
         with tempfile.TemporaryDirectory() as folder:

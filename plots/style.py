@@ -2,6 +2,7 @@
 """The look that all figures share: paper column widths, fonts, and a palette that colour-blind readers can tell
 apart (Okabe and Ito). Reads nothing and draws nothing."""
 
+import io
 import os
 import sys
 import textwrap
@@ -85,12 +86,21 @@ def close():
     pyplot.close("all")
 
 
+def _save_png(figure, path):
+    """With a palette of 256 colours, which shows no difference in a diagram and takes less than half the bytes."""
+    from PIL import Image
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="png")
+    with Image.open(drawn) as image:
+        image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True, dpi=image.info.get("dpi"))
+
+
 def save(figure, folder, name):
     """Writes NAME.png and NAME.pdf into the folder, which is made where it is missing; the PDF holds no date, so that equal data gives equal files.
     Where they cannot be written the program ends with one line and exit status 64."""
     try:
         os.makedirs(folder, exist_ok=True)
-        figure.savefig(f"{folder}/{name}.png")
+        _save_png(figure, f"{folder}/{name}.png")
         figure.savefig(f"{folder}/{name}.pdf", metadata={"CreationDate": None})
     except OSError as error:
         print(f"{folder}: {name} cannot be written there: {error.strerror}; choose another folder with --out", file=sys.stderr)
