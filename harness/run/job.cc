@@ -143,10 +143,11 @@ void Job::look_at_ranks(uint64_t now_ns) {
     if (phase_ == Phase::kAborting) {
       // A survivor may report its peer's end before we have seen it: the death is what came first. (Nobody
       // has been killed by us before the phase is over.)
-      if (outcome_ == Outcome::kError && WIFSIGNALED(*status) && !rank.has_error) {
+      if (outcome_ == Outcome::kError && WIFSIGNALED(*status) &&
+          (!rank.has_error || WTERMSIG(*status) != SIGKILL)) {
         outcome_ = Outcome::kKilled;
         error_ = rank.label() + " died of signal " + std::to_string(WTERMSIG(*status)) + " (" +
-                 strsignal(WTERMSIG(*status)) + "); then " + error_;
+                 strsignal(WTERMSIG(*status)) + (rank.has_error ? "); before: " : "); then ") + error_;
         note(now_ns, name(outcome_), error_);
       }
       continue;

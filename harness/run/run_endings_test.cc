@@ -141,6 +141,14 @@ TEST_F(RunTest, a_rank_that_is_killed_ends_the_others) {
   EXPECT_EQ(mode.ranks.at(1).signal, SIGKILL);
 }
 
+TEST_F(RunTest, a_signal_that_ends_a_rank_after_its_error_is_told) {
+  misbehave("dies:1:3");
+  const ModeResult mode = run();
+  EXPECT_EQ(mode.outcome, Outcome::kKilled) << mode.error;
+  EXPECT_NE(mode.error.find("node1/rank0 died of signal 10"), std::string::npos) << mode.error;
+  EXPECT_NE(mode.error.find("; before: "), std::string::npos) << mode.error;
+}
+
 TEST_F(RunTest, a_planned_kill_is_witnessed) {
   scenario_.workload.iters = 100'000;
   scenario_.rank_faults = {{"kill", RankFaultKind::kKill, 1, 0, 3, std::nullopt, 0ns}};

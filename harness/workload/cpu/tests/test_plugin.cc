@@ -6,7 +6,9 @@
 //     shift     the n-th received message begins an element late      duplicate  the n-th send leaves twice
 //     stale     the n-th receive completes, its buffer as it was      error      test fails from then on
 //     hang      nothing completes from then on                        stuck      test never returns
-//     crash     the process kills itself
+//     crash     the process kills itself                             dies       as error, and a signal ends
+//     the
+//                                                                               process when it closes
 // An element has TESTNET_ELEMENT bytes (4 unless told).
 // Its CollNet (v12; sums of float32) sends every rank's data to every other; there the n-th message is the
 // n-th AllReduce of the group:
@@ -171,7 +173,7 @@ ncclResult_t test(void* request, int* done, int* size) {
   if (fault().since("stuck", message))
     while (true) pause();
   if (fault().since("crash", message)) raise(SIGKILL);
-  if (fault().since("error", message)) {
+  if (fault().since("error", message) || fault().since("dies", message)) {
     const ncclResult_t result = fail("told to fail");
     std::thread([] { fail("something else, said by another thread"); }).join();
     return result;
@@ -280,6 +282,7 @@ ncclResult_t flush(void*, int, void**, int*, void**, void** request) {
 ncclResult_t close_comm(void* comm) {
   std::unique_ptr<Comm> owned(static_cast<Comm*>(comm));
   if (fault().what == "error") static_cast<void>(fail("closed after an error"));
+  if (fault().what == "dies") raise(SIGUSR1);
   for (Request* r : owned->queue) delete r;
   close(owned->fd);
   return ncclSuccess;
