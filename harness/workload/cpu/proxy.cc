@@ -66,6 +66,11 @@ void ProgressThread::stop() {
   done_.notify_all();
 }
 
+bool ProgressThread::has_left_within(std::chrono::milliseconds bound) {
+  std::unique_lock lock(mutex_);
+  return done_.wait_for(lock, bound, [&] { return stop_ && !polls_; });
+}
+
 bool ProgressThread::run(const std::vector<Polled*>& polled, Next next) {
   std::unique_lock lock(mutex_);
   if (error_) throw ChannelError(*error_);
@@ -91,6 +96,7 @@ void ProgressThread::loop() {
     wake_.wait(lock, [&] { return stop_ || (open_ && !error_); });
     if (stop_) return;
     const std::vector<Polled*>& open = *open_;
+    polls_ = true;
     lock.unlock();
     std::optional<ChannelError> error;
     bool all_finished = false;
@@ -127,6 +133,7 @@ void ProgressThread::loop() {
       error = ChannelError(e.what());
     }
     lock.lock();
+    polls_ = false;
     error_ = error;
     if (all_finished || error) open_ = nullptr;
     done_.notify_all();

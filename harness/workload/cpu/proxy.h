@@ -51,8 +51,11 @@ class ProgressThread {
   /// thread's work for good, as it does in NCCL: throws ChannelError, then and on every later call. Returns
   /// false when stop() came first.
   bool run(const std::vector<Polled*>& polled, Next next);
-  /// Makes run() return false soon. Final.
+  /// Makes run() return false soon, even while a call of the plugin does not return. Final.
   void stop();
+  /// Whether the thread has left the plugin for good within `bound` of stop(). Until it has, nothing that it
+  /// polls may be closed: NCCL, too, ends its progress thread first.
+  bool has_left_within(std::chrono::milliseconds bound);
   /// Stops polling for `duration`, between two polls: a receiver that sleeps. Asleep since / until, for
   /// `note`.
   void sleep_once(std::chrono::nanoseconds duration,
@@ -63,6 +66,7 @@ class ProgressThread {
 
   std::mutex mutex_;
   std::condition_variable wake_, done_;
+  bool polls_ = false;  ///< the thread is among what it polls, without the mutex
   const std::vector<Polled*>* open_ = nullptr;
   Next next_;
   std::optional<ChannelError> error_;

@@ -390,21 +390,22 @@ void Rank::close_all() {
   // On a machine with more ranks than cores both set-up and closing wait for the CPU.
   const auto bound = std::max(kCloseBound + int(channels_.size() + coll_channels_.size()) * kCloseOne,
                               std::chrono::duration_cast<std::chrono::milliseconds>(set_up_took_));
-  const bool closed = service_->run_for(
-      [this] {
-        for (CollChannel& channel : coll_channels_) channel.close();
-        for (Channel& channel : channels_) channel.close();
-        try {
-          if (tuner_) tuner_->finalize();
-          plugin_->finalize();
-          if (coll_plugin_) coll_plugin_->finalize();
-        } catch (const std::exception& e) {
-          fprintf(stderr, "%s: %s\n", config_.label.c_str(), e.what());
-        }
-      },
-      bound);
+  const auto close = [this] {
+    for (CollChannel& channel : coll_channels_) channel.close();
+    for (Channel& channel : channels_) channel.close();
+    try {
+      if (tuner_) tuner_->finalize();
+      plugin_->finalize();
+      if (coll_plugin_) coll_plugin_->finalize();
+    } catch (const std::exception& e) {
+      fprintf(stderr, "%s: %s\n", config_.label.c_str(), e.what());
+    }
+  };
+  const bool left = !progress_ || progress_->has_left_within(bound);
+  const bool closed = left && service_->run_for(close, bound);
   if (closed) return;
-  fprintf(stderr, "%s: the plugin did not close within %lld s\n", config_.label.c_str(),
+  fprintf(stderr, "%s: %s within %lld s\n", config_.label.c_str(),
+          left ? "the plugin did not close" : "a call of the plugin did not return",
           (long long)std::chrono::duration_cast<std::chrono::seconds>(bound).count());
   say({{"type", "stuck_close"}});
   fflush(nullptr);
