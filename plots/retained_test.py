@@ -62,7 +62,7 @@ class Retained(unittest.TestCase):
     def test_the_program_draws_results(self):
         done = program("--out", self.folder, SAMPLE)
         self.assertEqual(done.returncode, 0, done.stderr)
-        for kind, least in (("png", 20000), ("pdf", 5000)):
+        for kind, least in (("png", 10000), ("pdf", 5000)):
             self.assertGreater(os.path.getsize(os.path.join(self.folder, "retained." + kind)), least)
 
     def test_results_of_different_jobs_do_not_mix(self):

@@ -29,7 +29,7 @@ class TOverT0(unittest.TestCase):
     def test_the_program_draws_the_committed_table(self):
         done = program("--out", self.folder, TABLE)
         self.assertEqual(done.returncode, 0, done.stderr)
-        for kind, least in (("png", 20000), ("pdf", 5000)):
+        for kind, least in (("png", 10000), ("pdf", 5000)):
             self.assertGreater(os.path.getsize(os.path.join(self.folder, "t_over_t0." + kind)), least)
 
     def test_the_planners_choice_is_near_the_bound_everywhere(self):
