@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <new>
 
+#include "faultinject/plan/kind.h"
 #include "faultinject/preload/real.h"
 #include "faultinject/preload/slots.h"
 
@@ -166,6 +167,8 @@ Process* Process::make() {
         process->stop_thread();
     });
   }
+  // Made before there is a thread: a child forked while the thread makes them would wait for them for ever.
+  static_cast<void>(fault_kinds());
   // Kept for ever, reachable through g_process.
   auto process = std::unique_ptr<Process>(new Process(*board, *entry, node, getpid()));
   process->start_thread();
