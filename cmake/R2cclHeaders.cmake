@@ -1,24 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-# r2ccl_use_headers(TARGET tests|harness): headers of libraries that many sources read, compiled once. Sources include
-#   what they use all the same, and build without this. Not with ccache, which cannot share such objects between folders.
+# r2ccl_use_headers(TARGET tests|harness): headers of libraries that many sources read, compiled once for all tests and once
+#   for the libraries of the harness. Sources include what they use all the same, and build without this. Not with ccache,
+#   which cannot share such objects between folders.
 option(R2CCL_PRECOMPILE_HEADERS "Compile the headers of libraries once" ON)
 if(CCACHE_PROGRAM OR R2CCL_FUZZ OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(R2CCL_PRECOMPILE_HEADERS OFF CACHE BOOL "Compile the headers of libraries once" FORCE)
 endif()
 
-# A precompiled header fits sources that are compiled with the same options only: -O1 in release, as these all are.
-function(r2ccl_add_headers kind)
-  add_executable(r2ccl_${kind}_headers EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/cmake/headers/main.cc")
-  target_compile_options(r2ccl_${kind}_headers PRIVATE $<$<CONFIG:Release>:-O1>)
-  target_precompile_headers(r2ccl_${kind}_headers PRIVATE ${ARGN} <algorithm> <array> <atomic> <chrono> <filesystem>
-    <fstream> <functional> <map> <memory> <optional> <random> <set> <sstream> <string> <thread> <vector>)
+# A precompiled header fits sources that are compiled with the same options only: -O1 in release, as all of these are, and
+# for a library (-fPIC) or for a program (-fPIE).
+function(r2ccl_precompile holder)
+  target_compile_options(${holder} PRIVATE $<$<CONFIG:Release>:-O1>)
+  target_precompile_headers(${holder} PRIVATE ${ARGN} <algorithm> <array> <atomic> <chrono> <filesystem> <fstream>
+    <functional> <map> <memory> <optional> <random> <set> <sstream> <string> <thread> <vector>)
 endfunction()
 
 if(R2CCL_PRECOMPILE_HEADERS)
-  r2ccl_add_headers(harness <nlohmann/json.hpp>)
+  set(r2ccl_holder "${PROJECT_SOURCE_DIR}/cmake/headers/main.cc")
+  add_library(r2ccl_harness_headers OBJECT EXCLUDE_FROM_ALL "${r2ccl_holder}")
+  r2ccl_precompile(r2ccl_harness_headers <nlohmann/json.hpp>)
   if(R2CCL_BUILD_TESTS)
-    r2ccl_add_headers(tests <gtest/gtest.h>)
+    add_executable(r2ccl_tests_headers EXCLUDE_FROM_ALL "${r2ccl_holder}")
     target_link_libraries(r2ccl_tests_headers PRIVATE GTest::gtest)
+    r2ccl_precompile(r2ccl_tests_headers <gtest/gtest.h>)
   endif()
 endif()
 
