@@ -1,31 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "harness/judge/verdict.h"
-
-#include <gtest/gtest.h>
-
+// An expectation against what was measured: times, rates, counts, correctness, overhead.
 #include <cmath>
 
-#include "harness/report/testing/sample_result.h"
+#include "harness/judge/testing/verdict_fixture.h"
 
 namespace r2bench {
 namespace {
-
-class VerdictTest : public testing::Test {
- protected:
-  Scenario scenario = sample_scenario();
-  RunResult result = sample_result();
-  ModeResult& baseline() { return result.modes[0]; }
-  ModeResult& migrate() { return result.modes[1]; }
-
-  Judgement of(const std::string& name) {
-    for (const Judgement& j : judge(scenario, result).expectations) {
-      if (j.name() == name) return j;
-    }
-    ADD_FAILURE() << "no expectation " << name;
-    return {};
-  }
-  Verdict verdict() { return judge(scenario, result).verdict; }
-};
 
 TEST_F(VerdictTest, passes_when_all_is_as_expected) {
   EXPECT_EQ(verdict(), Verdict::kPass);
@@ -164,37 +144,6 @@ TEST_F(VerdictTest, a_recovery_that_was_waited_for_in_vain_fails) {
   EXPECT_EQ(of("migrate.recover_ms.max").verdict, Verdict::kFail);
 }
 
-TEST_F(VerdictTest, a_fault_without_a_witness_makes_it_unknown) {
-  migrate().faults_witnessed = 0;
-  EXPECT_EQ(verdict(), Verdict::kUnknown);
-  EXPECT_EQ(of("migrate.correctness").verdict, Verdict::kUnknown);
-  EXPECT_EQ(judge(scenario, result).doubts.size(), 1u);
-}
-
-TEST_F(VerdictTest, faults_that_were_never_struck_make_it_unknown) {
-  migrate().incomplete = "after round 3: the job did not go on";
-  EXPECT_EQ(verdict(), Verdict::kUnknown);
-  ASSERT_EQ(judge(scenario, result).doubts.size(), 1u);
-  EXPECT_NE(judge(scenario, result).doubts[0].find("round 3"), std::string::npos);
-}
-
-TEST_F(VerdictTest, one_missing_witness_of_several_makes_it_unknown) {
-  migrate().faults_planned = 20;
-  migrate().faults_witnessed = 19;
-  EXPECT_EQ(verdict(), Verdict::kUnknown);
-}
-
-TEST_F(VerdictTest, a_job_that_the_fault_ended_need_not_see_later_ones) {
-  baseline().faults_planned = 20;
-  EXPECT_EQ(verdict(), Verdict::kPass);
-}
-
-TEST_F(VerdictTest, wrong_data_fails_even_without_a_witness) {
-  migrate().faults_witnessed = 0;
-  migrate().correctness.wrong_elements = 1;
-  EXPECT_EQ(verdict(), Verdict::kFail);
-}
-
 TEST_F(VerdictTest, nothing_compared_is_not_exact) {
   migrate().correctness.checked_elements = 0;
   EXPECT_EQ(of("migrate.correctness").verdict, Verdict::kUnknown);
@@ -207,139 +156,6 @@ TEST_F(VerdictTest, a_loss_or_a_duplicate_is_not_exact) {
   migrate().correctness.lost = 0;
   migrate().correctness.duplicated = 1;
   EXPECT_EQ(of("migrate.correctness").verdict, Verdict::kFail);
-}
-
-TEST_F(VerdictTest, a_job_is_expected_to_end_well_unless_told_otherwise) {
-  const Judgement implied = of("migrate.outcome");
-  EXPECT_TRUE(implied.implied);
-  EXPECT_EQ(implied.verdict, Verdict::kPass);
-  migrate().outcome = Outcome::kHang;
-  EXPECT_EQ(of("migrate.outcome").verdict, Verdict::kFail);
-  EXPECT_FALSE(of("baseline.outcome").implied);
-}
-
-TEST_F(VerdictTest, an_error_must_name_the_nic_of_the_fault) {
-  const auto names_it = [&](const std::string& error) {  // that is node1/nic0
-    baseline().error = error;
-    return of("baseline.error_names_nic").verdict == Verdict::kPass;
-  };
-  EXPECT_TRUE(names_it("node1/rank0: vhca0: WC error 12"));
-  EXPECT_TRUE(names_it("node1/nic0 failed"));
-  EXPECT_TRUE(names_it("NIC failed: NIC vhca0 of node1 to NIC vhca0 of node0: retries exceeded"));
-  EXPECT_TRUE(names_it("node0/rank0: NIC vhca2 of node0 to NIC vhca0 of node1: retries exceeded"));
-  EXPECT_TRUE(names_it("test on channel 0 of node1/rank0 (NIC mlx5_0, to rank 0) failed"));
-  EXPECT_TRUE(names_it("NIC 0 failed")) << "it does not say whose";
-  EXPECT_TRUE(names_it("node0/rank0: NIC mlx5_0 of gpu-17 failed")) << "a name that the harness did not give";
-  EXPECT_TRUE(names_it("node0/rank0: NIC mlx5_0 of node0b failed")) << "nor this one";
-
-  EXPECT_FALSE(names_it("node1/rank0: vhca10: WC error 12"));
-  EXPECT_FALSE(names_it("node1/rank0: vhca1: WC error 12"));
-  EXPECT_FALSE(names_it("node1/rank0: failed after 10 s"));
-  EXPECT_FALSE(names_it("node1/rank0: electronic 0 failed"));
-  baseline().faults[0].target = "node1/nic1";
-  EXPECT_TRUE(names_it("node1/rank0: vhca1: WC error 12"));
-  EXPECT_FALSE(names_it("node1/rank0: vhca10: WC error 12"));
-}
-
-TEST_F(VerdictTest, the_same_nic_of_another_node_is_another_nic) {
-  for (const char* error : {"node0/rank0: vhca0: WC error 12", "node0/nic0 failed",
-                            "node1/rank0: NIC vhca0 of node0 to NIC vhca2 of node1: retries exceeded",
-                            "test on channel 0 of node0/rank0 (NIC vhca0, from rank 1) failed",
-                            "node10/rank0: vhca0: WC error 12", "node1/rank0 says: vhca0 of node10 failed"}) {
-    baseline().error = error;
-    EXPECT_EQ(of("baseline.error_names_nic").verdict, Verdict::kFail) << error;
-  }
-  baseline().faults[0].target = "*/nic0";
-  EXPECT_EQ(of("baseline.error_names_nic").verdict, Verdict::kPass) << "unless the fault struck them all";
-}
-
-TEST_F(VerdictTest, an_error_may_call_a_nic_by_the_name_of_its_device) {
-  baseline().devices = {{0, {"rocep65s0f0", "rocep65s0f1"}}, {1, {"mlx5_2", "mlx5_0"}}};
-  const auto names_it = [&](const std::string& error) {  // that is node1/nic0
-    baseline().error = error;
-    return of("baseline.error_names_nic").verdict == Verdict::kPass;
-  };
-  EXPECT_TRUE(names_it("NIC mlx5_2 of node1 to NIC rocep65s0f0 of node0: retries exceeded"));
-  EXPECT_TRUE(names_it("test on channel 0 of node1/rank0 (NIC mlx5_2, to rank 0) failed"));
-  EXPECT_TRUE(names_it("node1/nic0 failed"));
-  EXPECT_FALSE(names_it("NIC mlx5_0 of node1 to NIC rocep65s0f1 of node0: retries exceeded"))
-      << "its number is not the NIC's";
-  EXPECT_FALSE(names_it("NIC mlx5_2 of node0: retries exceeded")) << "of the other node";
-  EXPECT_FALSE(names_it("NIC mlx5_21 of node1: retries exceeded"));
-  EXPECT_FALSE(names_it("NIC my_mlx5_2 of node1: retries exceeded"));
-  baseline().devices = {{0, {"rocep65s0f0"}}, {1, {}}};
-  EXPECT_TRUE(names_it("NIC mlx5_0 of node1: retries exceeded")) << "nobody knows that node's devices";
-}
-
-TEST_F(VerdictTest, an_error_must_name_every_nic_of_a_fault_that_struck_several) {
-  baseline().faults[0].target = "node1/nic[0-1]";
-  baseline().error = "node0/rank0: NIC vhca0 of node1 is down";
-  EXPECT_EQ(of("baseline.error_names_nic").verdict, Verdict::kFail);
-  baseline().error += "; NIC vhca1 of node0 is down";
-  EXPECT_EQ(of("baseline.error_names_nic").verdict, Verdict::kFail) << "of the other node";
-  baseline().error += "; NIC vhca1 of node1 is down";
-  EXPECT_EQ(of("baseline.error_names_nic").verdict, Verdict::kPass);
-  baseline().faults[0].target = "node1/nic*";
-  EXPECT_EQ(of("baseline.error_names_nic").verdict, Verdict::kFail) << "there are four";
-}
-
-TEST_F(VerdictTest, an_error_comes_in_time_and_says_what_is_expected) {
-  const auto expect = [&](const char* metric, const char* wanted) {
-    scenario.expectations.push_back(
-        {"baseline", metric, wanted, 0, 0, parse_condition(*find_metric(metric), wanted)});
-  };
-  expect("error_ms", ">= 2 s");
-  expect("error_says", "retry counter … on channel");
-  EXPECT_EQ(of("baseline.error_ms").verdict, Verdict::kUnknown);
-  EXPECT_EQ(of("baseline.error_says").verdict, Verdict::kPass);
-  baseline().error_ms = 2001;
-  EXPECT_EQ(of("baseline.error_ms").verdict, Verdict::kPass);
-  EXPECT_EQ(of("baseline.error_ms").got, "2001 ms");
-  baseline().error_ms = 1999;
-  EXPECT_EQ(of("baseline.error_ms").verdict, Verdict::kFail);
-  baseline().error = "on channel 0: retry counter exceeded";
-  EXPECT_EQ(of("baseline.error_says").verdict, Verdict::kFail) << "in another order";
-  EXPECT_EQ(of("baseline.error_says").detail, baseline().error);
-  baseline().error = "";
-  EXPECT_EQ(of("baseline.error_says").verdict, Verdict::kUnknown);
-}
-
-TEST_F(VerdictTest, lost_trace_events_make_it_unknown) {
-  migrate().trace_lost = 3;
-  EXPECT_EQ(verdict(), Verdict::kUnknown);
-}
-
-TEST_F(VerdictTest, a_run_that_was_cut_short_is_unknown) {
-  result.cancelled = true;
-  EXPECT_EQ(verdict(), Verdict::kUnknown);
-  result.cancelled = false;
-  result.modes.pop_back();
-  EXPECT_EQ(verdict(), Verdict::kUnknown);
-}
-
-TEST_F(VerdictTest, ctrl_c_does_not_erase_a_failure_that_is_proven) {
-  baseline().outcome = Outcome::kOk;  // an error was expected of it, and it is through
-  migrate().outcome = Outcome::kCancelled;
-  result.cancelled = true;
-  EXPECT_EQ(verdict(), Verdict::kFail);
-  baseline().outcome = Outcome::kError;
-  EXPECT_EQ(verdict(), Verdict::kUnknown);
-  migrate().recover_ms.max = 1000;  // the rest of the job may have been better
-  EXPECT_EQ(verdict(), Verdict::kUnknown);
-  migrate().correctness.wrong_elements = 1;
-  EXPECT_EQ(verdict(), Verdict::kFail);
-}
-
-TEST_F(VerdictTest, a_count_that_is_too_high_already_is_proven_when_a_run_is_cut_short) {
-  scenario.expectations.push_back(
-      {"migrate", "migrations", "<= 2", 0, 0, parse_condition(*find_metric("migrations"), "<= 2")});
-  migrate().outcome = Outcome::kCancelled;
-  result.cancelled = true;
-  EXPECT_EQ(of("migrate.migrations").verdict, Verdict::kUnknown);
-  migrate().migrations = 3;
-  EXPECT_EQ(of("migrate.migrations").verdict, Verdict::kFail);
-  scenario.expectations.back().condition = parse_condition(*find_metric("migrations"), ">= 4");
-  EXPECT_EQ(of("migrate.migrations").verdict, Verdict::kUnknown) << "there may have come more";
 }
 
 TEST_F(VerdictTest, each_round_has_to_meet_an_expectation_of_a_count) {
@@ -372,34 +188,6 @@ TEST_F(VerdictTest, each_round_has_to_see_its_faults) {
   migrate().faults[1].witnessed = true;
   migrate().faults_witnessed = 2;
   EXPECT_EQ(witness(), "1 in each of 2 rounds");
-}
-
-TEST_F(VerdictTest, where_nothing_was_compared_nothing_is_known_to_be_right) {
-  for (const char* metric : {"wrong_elements", "duplicated", "lost"}) {
-    scenario.expectations = {{"migrate", metric, "0", 0, 0, parse_condition(*find_metric(metric), "0")}};
-    const std::string name = std::string("migrate.") + metric;
-    EXPECT_EQ(of(name).verdict, Verdict::kPass);
-    migrate().correctness.checked_elements = 0;
-    EXPECT_EQ(of(name).verdict, Verdict::kUnknown);
-    EXPECT_EQ(of(name).got, "no element was compared");
-    migrate().correctness.checked_elements = 1;
-  }
-  migrate().correctness.checked_elements = 0;
-  migrate().correctness.duplicated = 1;  // the plugin said so
-  scenario.expectations = {
-      {"migrate", "duplicated", "0", 0, 0, parse_condition(*find_metric("duplicated"), "0")}};
-  EXPECT_EQ(of("migrate.duplicated").verdict, Verdict::kFail);
-}
-
-TEST_F(VerdictTest, a_scenario_that_expects_nothing_has_no_verdict) {
-  scenario.expectations.clear();
-  baseline().outcome = Outcome::kOk;
-  EXPECT_EQ(verdict(), Verdict::kUnknown);
-}
-
-TEST_F(VerdictTest, without_a_wakeup_measurement_the_limit_is_unknown) {
-  migrate().wakeup_ms = {};
-  EXPECT_EQ(of("migrate.recover_ms.max").verdict, Verdict::kUnknown);
 }
 
 TEST_F(VerdictTest, every_recovery_must_have_been_noticed_the_expected_way) {

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// What makes a verdict unknown, and what is a failure all the same.
+#include "harness/judge/testing/verdict_fixture.h"
+
+namespace r2bench {
+namespace {
+
+TEST_F(VerdictTest, a_fault_without_a_witness_makes_it_unknown) {
+  migrate().faults_witnessed = 0;
+  EXPECT_EQ(verdict(), Verdict::kUnknown);
+  EXPECT_EQ(of("migrate.correctness").verdict, Verdict::kUnknown);
+  EXPECT_EQ(judge(scenario, result).doubts.size(), 1u);
+}
+
+TEST_F(VerdictTest, faults_that_were_never_struck_make_it_unknown) {
+  migrate().incomplete = "after round 3: the job did not go on";
+  EXPECT_EQ(verdict(), Verdict::kUnknown);
+  ASSERT_EQ(judge(scenario, result).doubts.size(), 1u);
+  EXPECT_NE(judge(scenario, result).doubts[0].find("round 3"), std::string::npos);
+}
+
+TEST_F(VerdictTest, one_missing_witness_of_several_makes_it_unknown) {
+  migrate().faults_planned = 20;
+  migrate().faults_witnessed = 19;
+  EXPECT_EQ(verdict(), Verdict::kUnknown);
+}
+
+TEST_F(VerdictTest, a_job_that_the_fault_ended_need_not_see_later_ones) {
+  baseline().faults_planned = 20;
+  EXPECT_EQ(verdict(), Verdict::kPass);
+}
+
+TEST_F(VerdictTest, wrong_data_fails_even_without_a_witness) {
+  migrate().faults_witnessed = 0;
+  migrate().correctness.wrong_elements = 1;
+  EXPECT_EQ(verdict(), Verdict::kFail);
+}
+
+TEST_F(VerdictTest, lost_trace_events_make_it_unknown) {
+  migrate().trace_lost = 3;
+  EXPECT_EQ(verdict(), Verdict::kUnknown);
+}
+
+TEST_F(VerdictTest, a_run_that_was_cut_short_is_unknown) {
+  result.cancelled = true;
+  EXPECT_EQ(verdict(), Verdict::kUnknown);
+  result.cancelled = false;
+  result.modes.pop_back();
+  EXPECT_EQ(verdict(), Verdict::kUnknown);
+}
+
+TEST_F(VerdictTest, ctrl_c_does_not_erase_a_failure_that_is_proven) {
+  baseline().outcome = Outcome::kOk;  // an error was expected of it, and it is through
+  migrate().outcome = Outcome::kCancelled;
+  result.cancelled = true;
+  EXPECT_EQ(verdict(), Verdict::kFail);
+  baseline().outcome = Outcome::kError;
+  EXPECT_EQ(verdict(), Verdict::kUnknown);
+  migrate().recover_ms.max = 1000;  // the rest of the job may have been better
+  EXPECT_EQ(verdict(), Verdict::kUnknown);
+  migrate().correctness.wrong_elements = 1;
+  EXPECT_EQ(verdict(), Verdict::kFail);
+}
+
+TEST_F(VerdictTest, a_count_that_is_too_high_already_is_proven_when_a_run_is_cut_short) {
+  scenario.expectations.push_back(
+      {"migrate", "migrations", "<= 2", 0, 0, parse_condition(*find_metric("migrations"), "<= 2")});
+  migrate().outcome = Outcome::kCancelled;
+  result.cancelled = true;
+  EXPECT_EQ(of("migrate.migrations").verdict, Verdict::kUnknown);
+  migrate().migrations = 3;
+  EXPECT_EQ(of("migrate.migrations").verdict, Verdict::kFail);
+  scenario.expectations.back().condition = parse_condition(*find_metric("migrations"), ">= 4");
+  EXPECT_EQ(of("migrate.migrations").verdict, Verdict::kUnknown) << "there may have come more";
+}
+
+TEST_F(VerdictTest, where_nothing_was_compared_nothing_is_known_to_be_right) {
+  for (const char* metric : {"wrong_elements", "duplicated", "lost"}) {
+    scenario.expectations = {{"migrate", metric, "0", 0, 0, parse_condition(*find_metric(metric), "0")}};
+    const std::string name = std::string("migrate.") + metric;
+    EXPECT_EQ(of(name).verdict, Verdict::kPass);
+    migrate().correctness.checked_elements = 0;
+    EXPECT_EQ(of(name).verdict, Verdict::kUnknown);
+    EXPECT_EQ(of(name).got, "no element was compared");
+    migrate().correctness.checked_elements = 1;
+  }
+  migrate().correctness.checked_elements = 0;
+  migrate().correctness.duplicated = 1;  // the plugin said so
+  scenario.expectations = {
+      {"migrate", "duplicated", "0", 0, 0, parse_condition(*find_metric("duplicated"), "0")}};
+  EXPECT_EQ(of("migrate.duplicated").verdict, Verdict::kFail);
+}
+
+TEST_F(VerdictTest, a_scenario_that_expects_nothing_has_no_verdict) {
+  scenario.expectations.clear();
+  baseline().outcome = Outcome::kOk;
+  EXPECT_EQ(verdict(), Verdict::kUnknown);
+}
+
+TEST_F(VerdictTest, without_a_wakeup_measurement_the_limit_is_unknown) {
+  migrate().wakeup_ms = {};
+  EXPECT_EQ(of("migrate.recover_ms.max").verdict, Verdict::kUnknown);
+}
+
+}  // namespace
+}  // namespace r2bench

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/scenario/problem.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace r2bench {
+namespace {
+
+TEST(Problem, what_a_file_holds_does_not_reach_the_terminal_as_it_is) {
+  const std::string text = to_string({"f.yaml", 1, 3, "'\x1b[2J' is no number", "a:\x1b[2J\x7f\t\r"});
+  EXPECT_EQ(text, "f.yaml:1:3: '?[2J' is no number\n  1 | a:?[2J?\t?\n    |   ^\n");
+}
+
+TEST(Problem, of_a_long_line_the_part_around_the_column_is_shown) {
+  std::string line(100'000, 'x');
+  line[50'000] = 'Y';
+  const std::string text = to_string({"f.yaml", 1, 50'001, "no", line});
+  EXPECT_LT(text.size(), 500u);
+  const size_t y = text.find('Y'), caret = text.find('^');
+  ASSERT_NE(y, std::string::npos);
+  ASSERT_NE(caret, std::string::npos);
+  const auto column = [&](size_t at) { return at - text.rfind('\n', at); };
+  EXPECT_EQ(column(y), column(caret));
+}
+
+}  // namespace
+}  // namespace r2bench
