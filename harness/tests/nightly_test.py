@@ -2,17 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """.ci/nightly itself, in a copy where small programs stand for r2bench: what it skips and says of it, what it counts, its summary."""
 
+import contextlib
 import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TOOLS = "bash basename cat cut date dirname env git grep mkdir nproc printf python3 rm sed sh sleep tail taskset tee timeout tr".split()
+TOOLS = "bash basename cat cut date dirname env git grep mkdir nproc printf python3 readlink rm sed sh sleep tail taskset tee timeout tr".split()
 NCCL = ["run_nccl_abort", "run_nccl_blackhole", "run_nccl_graph", "run_nccl_port_down", "run_nccl_qp_error", "run_nccl_revoke", "run_nccl_shrink"]
 GPU = NCCL + ["run_exec_all_reduce_perf", "run_exec_torchrun"]
 DRIVER = any(os.path.exists(path) for path in ("/dev/nvidiactl", "/dev/dxg"))
@@ -135,6 +138,41 @@ class Nightly(unittest.TestCase):
         # Another night's runs are not this one's.
         self.r2bench("exit 0")
         self.assertNotIn("qp_error  migrate", self.call("run_qp_error")[0])
+
+    @unittest.skipIf((os.cpu_count() or 1) < 2, "two lanes need two cores")
+    def test_a_night_in_lanes_that_is_cut_off_ends_with_its_steps(self):
+        ended_by_itself = 'test "$(basename "$2")" = qp_error.yaml && exit 0; '
+        self.r2bench(ended_by_itself + "exec sleep 300")
+        for number, group in ((signal.SIGINT, True), (signal.SIGTERM, False), (signal.SIGINT, True)):
+            night = subprocess.Popen([self.root / ".ci" / "nightly", "run_blackhole", "run_nic_down", "run_qp_error", "run_ack_lost"],
+                                     env={"PATH": str(self.bin), "NIGHTLY_SIZE": "short", "NIGHTLY_LANES": "2"}, stdout=subprocess.PIPE,
+                                     stderr=subprocess.STDOUT, text=True, start_new_session=True)
+            self.addCleanup(night.kill)
+            until = time.monotonic() + 30
+            while sum("began" in line for line in self.record_so_far()) < 2 and time.monotonic() < until:
+                time.sleep(0.05)
+            (os.killpg if group else os.kill)(night.pid, number)
+            out, _ = night.communicate(timeout=30)
+            self.assertEqual(night.returncode, 128 + number, out[-2000:])
+            self.assertIn("=== nightly: cut off", out)
+            self.assertLess(len(out), 5000)
+            self.assertEqual(self.left_behind(), [], "a step outlives its night")
+            (self.root / "build" / "nightly" / "record.jsonl").unlink()
+
+    def left_behind(self):
+        """Processes whose working directory is the copy of this test."""
+        found = []
+        for entry in pathlib.Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if os.readlink(entry / "cwd") == str(self.root):
+                    found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        return found
+
+    def record_so_far(self):
+        try:
+            return self.record()
+        except (OSError, ValueError):
+            return []
 
 
 if __name__ == "__main__":

@@ -12,11 +12,11 @@
 namespace vhca::test {
 
 /// A port below those that the kernel hands out by itself, on which nobody listens and no old connection
-/// lingers. Throws std::runtime_error when a thousand tries find none.
+/// lingers; within a process another one each time. Throws std::runtime_error when a thousand tries find none.
 inline int free_tcp_port() {
-  static std::mt19937 random{std::random_device{}()};
+  static unsigned next = std::random_device{}() % 12000;
   for (int i = 0; i < 1000; ++i) {
-    const int port = 20000 + int(random() % 12000);
+    const int port = 20000 + int(next++ % 12000);
     const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in address{};
     address.sin_family = AF_INET;
