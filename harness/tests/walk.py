@@ -51,7 +51,9 @@ LASTING = fault_kinds.names(takes="port", ends="when_healed")
 GONE = fault_kinds.names(takes="port", ends="never_for_job")
 FLAP_MS = {"down": 10, "up": 20, "count": 3}
 USUAL = ["qp_error"] * 3 + ["port_down"] * 3 + ["blackhole"] * 2 + ["ack_lost", "throttle", "delay"]
-ALSO = ["completion_error", "cq_error", "device_fatal", "device_internal_error", "device_removed", "drop_completion", "freeze", "one_way", "poll_fail", "port_flap", "post_fail"]
+# They strike only while a job connects, or what they do shows in no result of a job.
+NOT_WALKED = {"async_event", "connect_fail", "gid_change", "noop", "reg_fail", "reorder"}
+ALSO = sorted(fault_kinds.names(outside=False) - set(USUAL) - NOT_WALKED | {"one_way"})  # a new kind is walked unless NOT_WALKED names it
 WITHIN_MS = 500.0
 MARGIN_MS = 250  # a healed NIC counts as bad for so long: paths over it are opened and proved again
 STALL_S = 10
