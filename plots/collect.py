@@ -19,6 +19,7 @@
     plots/collect.py nightly SET FILE     record.jsonl of .ci/nightly                           → nightly.csv
     plots/collect.py cluster SET FILE     lines of the tests of several hosts (R2BENCH_CLUSTER_RECORD) → cluster.csv
     plots/collect.py conformance SET FILE table.json of r2bench conformance                     → conformance.csv
+    plots/collect.py ll128 SET FILE…      lines of harness/workload/nccl/torn_lines.cu, and result.json of jobs under NCCL_PROTO=LL128 → ll128.csv
 
 What the set held before is replaced. Commit, machine, date, evidence and command are taken from the files where they say them; the options
 say the rest, and win. plots/readme_numbers.py then writes the numbers of the READMEs, `r2bench plot --all` the figures."""
@@ -352,8 +353,30 @@ def of_conformance(paths):
     return {"conformance": table["deviations"]}, {"evidence": "emulated, rxe", "fabric": "vhca, rxe", "date": origin["date"][:10], "commit": origin["commit"], "command": origin["command"]}
 
 
+def of_ll128(paths):
+    """The lines' file has GPU and ways; the results have a run for each transport, summed over files with as many GPUs."""
+    rows, jobs, origin = [], {}, {}
+    for path in paths:
+        if path.endswith(".jsonl"):
+            lines = inputs.read_lines(path)
+            rows += [{"source": line["way"], "unit": "lines", "gpus": 1, "runs": line["rounds"], "checked": line["lines"], "wrong": line["torn"],
+                      "first_half_old": line["first_half_old"]} for line in lines if "way" in line]
+            continue
+        result = inputs.read_json(path)
+        origin = origin_of_result(result)
+        for run in result["runs"]:
+            found = run["metrics"]["correctness"]
+            row = jobs.setdefault((run["mode"], int(result["environment"]["gpu"].split()[0])), [0, 0, 0])
+            for k, more in enumerate((1, found["checked_elements"], found["wrong_elements"])):
+                row[k] += more
+    rows += [{"source": label, "unit": "elements", "gpus": gpus, "runs": row[0], "checked": row[1], "wrong": row[2], "first_half_old": None}
+             for (label, gpus), row in sorted(jobs.items())]
+    return {"ll128": rows}, origin
+
+
 READERS = {"run": of_runs, "matrix": of_matrix, "nccl": of_nccl, "mode3": of_mode3, "gpu_memory": of_gpu_memory, "sim": of_sim, "allreduce": of_allreduce, "sizes": of_sizes, "programs": of_programs, "bench": of_bench, "walks": of_walks, "gate": of_gate,
-           "nightly": of_nightly, "head_to_head": of_head_to_head, "renewals": of_renewals, "conformance": of_conformance, "cluster": of_cluster}
+           "nightly": of_nightly, "head_to_head": of_head_to_head, "renewals": of_renewals, "conformance": of_conformance, "cluster": of_cluster,
+           "ll128": of_ll128}
 
 
 def collect(results, name, found, origin, said):

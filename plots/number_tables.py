@@ -257,6 +257,20 @@ def gpu_scenarios(results):
     return markdown(["scenario", "mode", "jobs", "ended well", "every element right"], lines)
 
 
+WRITERS = {"ib": "NCCL's IB", "r2ccl_baseline": "R2CCL mode 0", "r2ccl_migrate": "R2CCL mode 1", "r2ccl_balance": "R2CCL mode 2"}
+
+
+def ll128_lines(results):
+    return markdown(["how the CPU wrote them", "lines read", "torn", "of those, first 64 bytes old"],
+                    [[f"`{row['source']}`", row["checked"], row["wrong"], row["first_half_old"]] for row in rows_of(results, "ll128", "ll128") if row["unit"] == "lines"])
+
+
+def ll128_jobs(results):
+    found = [row for row in rows_of(results, "ll128", "ll128") if row["unit"] == "elements"]
+    found.sort(key=lambda row: (row["gpus"], list(WRITERS).index(row["source"])))
+    return markdown(["GPUs", "transport", "jobs", "elements compared", "wrong"], [[row["gpus"], WRITERS[row["source"]], row["runs"], row["checked"], row["wrong"]] for row in found])
+
+
 def gpu_memory(results, measured="nccl_gpu_memory"):
     cases = {}
     for row in rows_of(results, "nccl", measured):
@@ -392,7 +406,7 @@ BLOCKS = {
     "recovery": recovery_times, "retained": retained, "overhead": overhead, "false-alarms": false_alarms, "matrix": matrix,
     "nccl": nccl, "nccl-stalls": nccl_stalls, "mode3": mode3, "mode3-algorithms": mode3_algorithms, "mode3-sizes": mode3_sizes,
     "mode3-algorithms-256": lambda results: mode3_algorithms(results, "mode3_algorithms_256"), "head-to-head-upstream": head_to_head_upstream,
-    "head-to-head-cost-two-gpus": lambda results: head_to_head_cost(results, ("head_to_head_two_gpus",)), "gpu-scenarios": gpu_scenarios,
+    "head-to-head-cost-two-gpus": lambda results: head_to_head_cost(results, ("head_to_head_two_gpus",)), "gpu-scenarios": gpu_scenarios, "ll128-lines": ll128_lines, "ll128-jobs": ll128_jobs,
     "pxn": lambda results: gpu_memory(results, "nccl_pxn"), "head-to-head": head_to_head, "head-to-head-versions": head_to_head_versions,
     "head-to-head-retained": head_to_head_retained, "head-to-head-timeouts": head_to_head_timeouts, "renewals": renewals, "head-to-head-cost": head_to_head_cost, "gpu-memory": gpu_memory, "programs": programs, "walks": walks, "gate": gate, "nightly": nightly, "cluster": cluster, "costs": costs,
     "conformance": conformance, "simulated": simulated, "vhca-copy": vhca_copy,

@@ -44,7 +44,7 @@ const std::vector<Field>& fields() {
   static const std::vector<Field> all = {
       {"R2CC_MODE", 0, 3, "0 baseline (no resilience), 1 live migration, 2 balance, 3 AllReduce",
        [](const Config& c) { return long(c.mode); }, [](Config& c, long v) { c.mode = Mode(v); }},
-      {"R2CC_STRICT_ACK", 0, 1, "1: a send is done only when the receiver has said so",
+      {"R2CC_STRICT_ACK", 0, 1, "1: a send is done only when the receiver has acknowledged it",
        [](const Config& c) { return long(c.strict_ack); }, [](Config& c, long v) { c.strict_ack = v != 0; }},
       integer("NCCL_IB_TIMEOUT", &Config::ib_timeout, 0, 31, "QP timeout, 4.096 us * 2^n; 0: none"),
       integer("NCCL_IB_RETRY_CNT", &Config::ib_retry_count, 0, 7, "QP transport retries"),
@@ -65,7 +65,7 @@ const std::vector<Field>& fields() {
       integer("NCCL_IB_TC", &Config::traffic_class, 0, 255, "traffic class"),
       integer("NCCL_IB_SL", &Config::service_level, 0, 15, "service level"),
       integer("R2CC_STANDBYS", &Config::standbys, 0, 100000,
-              "backup paths that a process keeps open for its sends"),
+              "standby paths that a process keeps open for its sends"),
       integer(
           "R2CC_COLLNET_NICS", &Config::collnet_nics, 0, 8,
           "NICs that a CollNet group (one per GPU) spreads over; 0: the node's by its ranks, as the launcher "
@@ -79,12 +79,12 @@ const std::vector<Field>& fields() {
           "R2CC_CROSS_SOCKET", &Config::cross_socket, 0, 100,
           "percent of its rate that a NIC carries across sockets; 0: not known, 50 once traffic is spread"),
       milliseconds("R2CC_SUSPECT_MS", &Config::suspect_after, 1, 60000,
-                   "silence before a path is probed (adapts upward), ms"),
+                   "stall after which a path is probed (adapts upward), ms"),
       milliseconds("R2CC_PROBE_MS", &Config::probe_deadline, 1, 60000,
                    "an unanswered probe this old: the path is dead (adapts upward, to a quarter of "
                    "R2CC_FAIL_BOUND_MS and 2 s at most), ms"),
       milliseconds("R2CC_STUCK_MS", &Config::stuck_after, 10, 600000,
-                   "probes answer but a QP stands still: it is replaced, ms"),
+                   "probes succeed, but a QP makes no progress for this long: it is replaced, ms"),
       milliseconds("R2CC_REGISTER_MS", &Config::register_bound, 10, 600000,
                    "a NIC that takes longer to register a buffer is left, ms"),
       milliseconds("R2CC_CONTROL_MS", &Config::control_bound, 10, 600000,
