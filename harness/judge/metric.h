@@ -22,6 +22,7 @@ struct Value {
   std::optional<std::string> word;  ///< of a metric that is one of some words, or free words
   std::string text;                 ///< for people; the reason when there is no value
   std::string detail;               ///< the job's error where it explains the value
+  bool final = false;  ///< the rest of the run cannot change it: a round that failed stays failed
 
   static Value of(double number, std::string text) { return {number, std::nullopt, std::move(text), {}}; }
   static Value of_count(uint64_t count) { return of(static_cast<double>(count), std::to_string(count)); }
@@ -47,6 +48,7 @@ struct Metric {
   /// A sentence where the value proves nothing although it is what was wanted; else empty.
   std::function<std::string(const ModeResult&)> doubt = nullptr;
   std::string place = "";      ///< in a run of result.json, where that holds it beside `metrics.values`
+  bool grows = false;          ///< a number that can only grow while the run goes on
   bool without_fault = false;  ///< what is wrong is wrong, whether a fault was seen or not
   bool spans_hosts = false;  ///< a time from an event of one host to one of another: as exact as their clocks
 };

@@ -13,7 +13,30 @@ std::optional<double> time_of(const FaultSample& sample, const std::string& fami
   if (family == "detect_ms") return sample.detect_ms;
   if (family == "migrate_ms") return sample.migrate_ms;
   if (family == "recover_ms") return sample.recover_ms;
-  return sample.blackout_ms;
+  if (family == "blackout_ms") return sample.blackout_ms;
+  return std::nullopt;
+}
+
+/// nullopt: it depends on what is known at the end only.
+std::optional<double> largest_bound(const Sum& bound, double floor_ms) {
+  const auto with_wakeup = [&](double wakeup_ms) {
+    return evaluate(bound, [&](Quantity quantity) -> std::optional<double> {
+      if (quantity == Quantity::kLimit) return std::nullopt;  // a mean over the rounds
+      return quantity == Quantity::kFloor ? floor_ms : wakeup_ms;
+    });
+  };
+  const auto least = with_wakeup(0), most = with_wakeup(kWakeupCapMs);  // linear: a product has one time
+  return least && most ? std::optional(std::max(*least, *most)) : std::nullopt;
+}
+
+/// The shortest that a recovery takes which had not been seen when the job ended: an interval of good rate
+/// that had begun may have been cut. 0: all faults had recovered.
+double least_missing_recovery_ms(const ModeResult& mode) {
+  if (mode.faults_unrecovered == 0) return 0;
+  double window_ms = 0;
+  for (const FaultSample& sample : mode.faults)
+    if (sample.sampled && !sample.recover_ms) window_ms = std::max(window_ms, sample.window_ms);
+  return mode.recover_ms.max - window_ms;
 }
 
 }  // namespace
@@ -45,6 +68,19 @@ std::optional<PerFault> per_fault(const ModeResult& mode, const std::string& fam
   const double percent = statistic == "p50" ? 50 : statistic == "p95" ? 95 : statistic == "p99" ? 99 : 100;
   const size_t rank = size_t(std::ceil(percent * double(faults.size()) / 100));
   return faults[std::max<size_t>(rank, 1) - 1];
+}
+
+bool too_long_for_good(const ModeResult& mode, const std::string& family, const Numeric& expected,
+                       double slack_ms) {
+  const auto exceeds = [&](double ms, double floor_ms) {
+    const auto bound = largest_bound(expected.bound, floor_ms);
+    return bound && exceeds_for_good(ms, expected.comparison, *bound + slack_ms);
+  };
+  if (family == "recover_ms" && exceeds(least_missing_recovery_ms(mode), mode.floor_ms)) return true;
+  return std::any_of(mode.faults.begin(), mode.faults.end(), [&](const FaultSample& sample) {
+    const auto ms = time_of(sample, family);
+    return sample.sampled && ms && exceeds(*ms, sample.floor_ms);
+  });
 }
 
 }  // namespace r2bench

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A bound on a time that names `floor` holds for each fault with the floor of that fault, not with the
-// largest of the run. Pure.
+// largest of the run; and what a job that was cut short proves of such a bound. Pure.
 #pragma once
 
 #include <optional>
@@ -24,5 +24,12 @@ struct PerFault {
 std::optional<PerFault> per_fault(const ModeResult& mode, const std::string& family,
                                   const std::string& statistic, const Numeric& expected,
                                   const QuantityValue& others);
+
+/// Whether the largest time of `family` is above its bound whatever the rest of the job brings: a fault took
+/// longer already, or the rate has been missing for longer. The bound is the largest that it can become by
+/// the end: `wakeup` may grow up to its cap, and clocks of several hosts leave `slack_ms` open. False if the
+/// bound names what the rest of the job may change otherwise.
+bool too_long_for_good(const ModeResult& mode, const std::string& family, const Numeric& expected,
+                       double slack_ms);
 
 }  // namespace r2bench

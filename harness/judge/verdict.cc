@@ -34,23 +34,6 @@ bool fault_was_seen(const Scenario& scenario, const ModeResult& mode) {
              : mode.faults_witnessed > 0;
 }
 
-/// Whether a count that can only grow misses the expectation already, so that no rest of the run could meet
-/// it.
-bool exceeded(uint64_t count, Comparison comparison, double bound) {
-  switch (comparison) {
-    case Comparison::kLess:
-      return double(count) >= bound;
-    case Comparison::kLessEqual:
-    case Comparison::kEqual:
-      return double(count) > bound;
-    case Comparison::kNotEqual:
-    case Comparison::kGreaterEqual:
-    case Comparison::kGreater:
-      return false;
-  }
-  return false;
-}
-
 /// The bound moves by what the clocks leave open, so that a time is not judged more exactly than it is known.
 void allow_for_clocks(const ModeResult& mode, const Metric& metric, Comparison comparison,
                       Judgement& judgement) {
@@ -65,7 +48,7 @@ void allow_for_clocks(const ModeResult& mode, const Metric& metric, Comparison c
 /// Whether an expectation is met; none: that is not known, and the judgement stays unknown.
 struct Met {
   bool met = false;
-  bool for_good = false;  ///< not met, whatever comes
+  bool for_good = false;  ///< not met, whatever the rest of the run brings
 };
 
 /// A time that never came for one fault fails whatever the bound; else each fault has its own floor.
@@ -86,13 +69,23 @@ void judge_rounds(const std::vector<uint64_t>& counts, Comparison comparison, Ju
                   Met& result) {
   result.met = result.met || counts.size() > 1;
   for (size_t round = 0; round < counts.size(); ++round) {
-    result.for_good = result.for_good || exceeded(counts[round], comparison, *judgement.wanted_value);
+    result.for_good =
+        result.for_good || exceeds_for_good(double(counts[round]), comparison, *judgement.wanted_value);
     if (compare(double(counts[round]), comparison, *judgement.wanted_value)) continue;
     if (counts.size() > 1 && result.met)
       judgement.got += ", " + std::to_string(counts[round]) + " in round " + std::to_string(round + 1);
     if (result.met) judgement.got_value = double(counts[round]);
     result.met = false;
   }
+}
+
+/// Of a number that can only grow: whether what misses the expectation now misses it at the end as well.
+bool missed_for_good(const ModeResult& mode, const Metric& metric, const Numeric& numeric,
+                     const Judgement& judgement) {
+  if (metric.info.unit != Unit::kMilliseconds || mode.outcome != Outcome::kCancelled)
+    return exceeds_for_good(*judgement.got_value, numeric.comparison, *judgement.wanted_value);
+  const std::string family = metric.info.name.substr(0, metric.info.name.find('.'));
+  return too_long_for_good(mode, family, numeric, metric.spans_hosts ? mode.clock_bound_ms : 0);
 }
 
 std::optional<Met> judge_number(const ModeResult& mode, const Metric* metric, const std::string& name,
@@ -107,6 +100,7 @@ std::optional<Met> judge_number(const ModeResult& mode, const Metric* metric, co
     return std::nullopt;
   }
   Met result{compare(*judgement.got_value, numeric.comparison, *judgement.wanted_value)};
+  if (metric->grows) result.for_good = missed_for_good(mode, *metric, numeric, judgement);
   if (metric->by_round) judge_rounds(metric->by_round(mode), numeric.comparison, judgement, result);
   return result;
 }
@@ -141,9 +135,10 @@ Judgement judge_one(const Scenario& scenario, const RunResult& result, const Mod
   const std::optional<Met> known = judge_value(mode, metric, expectation, judgement);
   if (!known) return judgement;
   const bool met = known->met;
+  const bool for_good = !met && (known->for_good || value.final);
   const bool proven = metric != nullptr && metric->without_fault && !met;  // wrong without a fault, too
   judgement.verdict = met ? Verdict::kPass : Verdict::kFail;
-  if (!fault_was_seen(scenario, mode) && !proven) {
+  if (!fault_was_seen(scenario, mode) && !proven && !for_good) {
     judgement.verdict = Verdict::kUnknown;
     judgement.got += ", but the fault was not seen";
   }
@@ -152,7 +147,7 @@ Judgement judge_one(const Scenario& scenario, const RunResult& result, const Mod
       judgement.verdict = Verdict::kUnknown;
       judgement.got += ", but " + why;
     }
-  if (mode.outcome == Outcome::kCancelled && !known->for_good && !proven) {
+  if (mode.outcome == Outcome::kCancelled && !proven && !for_good) {
     judgement.verdict = Verdict::kUnknown;
     judgement.got += ", but the run was cut short";
   }

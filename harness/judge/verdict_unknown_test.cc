@@ -56,10 +56,76 @@ TEST_F(VerdictTest, ctrl_c_does_not_erase_a_failure_that_is_proven) {
   EXPECT_EQ(verdict(), Verdict::kFail);
   baseline().outcome = Outcome::kError;
   EXPECT_EQ(verdict(), Verdict::kUnknown);
-  migrate().recover_ms.max = 1000;  // the rest of the job may have been better
-  EXPECT_EQ(verdict(), Verdict::kUnknown);
   migrate().correctness.wrong_elements = 1;
   EXPECT_EQ(verdict(), Verdict::kFail);
+}
+
+/// A job that was cut short behind its first fault of two.
+class CutShort : public VerdictTest {
+ protected:
+  CutShort() {
+    migrate().outcome = Outcome::kCancelled;
+    result.cancelled = true;
+  }
+  void recovered_after(double ms) {
+    migrate().faults[0].recover_ms = ms;
+    migrate().recover_ms = {1, ms, ms, ms, ms};
+  }
+  Verdict recovery() { return of("migrate.recover_ms.max").verdict; }
+};
+
+TEST_F(CutShort, a_largest_time_beyond_its_bound_is_a_failure_whatever_had_come) {
+  EXPECT_EQ(recovery(), Verdict::kUnknown) << "12.3 ms: the next fault may take longer";
+  recovered_after(1000);
+  EXPECT_EQ(recovery(), Verdict::kFail);
+  EXPECT_EQ(verdict(), Verdict::kFail);
+  // 4.19 + 0.84 + 50 ms; the wake-up latency may still grow to its cap of 2 ms.
+  recovered_after(56);
+  EXPECT_EQ(recovery(), Verdict::kUnknown);
+  recovered_after(56.2);
+  EXPECT_EQ(recovery(), Verdict::kFail);
+  migrate().clock_bound_ms = 0.5;
+  EXPECT_EQ(recovery(), Verdict::kUnknown) << "the clocks of its hosts leave 0.5 ms open";
+}
+
+TEST_F(CutShort, of_percentiles_and_lower_bounds_the_rest_decides) {
+  recovered_after(1000);
+  for (const char* name : {"recover_ms.p50", "recover_ms.p99"}) {
+    scenario.expectations = {{"migrate", name, "", 0, 0, parse_condition(*find_metric(name), "<= 50 ms")}};
+    EXPECT_EQ(of(std::string("migrate.") + name).verdict, Verdict::kUnknown) << name;
+  }
+  scenario.expectations = {
+      {"migrate", "recover_ms.max", "", 0, 0, parse_condition(*find_metric("recover_ms.max"), ">= 2000 ms")}};
+  EXPECT_EQ(recovery(), Verdict::kUnknown);
+}
+
+TEST_F(CutShort, a_recovery_that_has_not_come_counts_for_as_long_as_it_was_waited_for) {
+  migrate().faults[0].recover_ms = {};
+  migrate().faults_unrecovered = 1;
+  migrate().recover_ms.max = 70;  // the first good interval of 16.8 ms may have begun after 53.2 ms
+  EXPECT_EQ(recovery(), Verdict::kUnknown);
+  migrate().recover_ms.max = 74;
+  EXPECT_EQ(recovery(), Verdict::kFail);
+}
+
+TEST_F(CutShort, a_round_that_did_not_settle_or_come_home_stays_failed) {
+  migrate().throughput.rounds_settled = 0;
+  EXPECT_EQ(of("migrate.retained_bw").verdict, Verdict::kFail);
+  migrate().throughput.rounds_settled = 1;
+  migrate().throughput.retained = 0.4;
+  EXPECT_EQ(of("migrate.retained_bw").verdict, Verdict::kUnknown) << "a mean, of which more rounds may come";
+  scenario.expectations.push_back(
+      {"migrate", "restored", ">= 0.98", 0, 0, parse_condition(*find_metric("restored"), ">= 0.98")});
+  migrate().restored = {0.99, "", 34.0, 34.3, 40, 60, 2, 1, 1};
+  EXPECT_EQ(of("migrate.restored").verdict, Verdict::kFail);
+}
+
+TEST_F(VerdictTest, a_fault_that_was_seen_proves_a_failure_though_another_was_not) {
+  migrate().faults_planned = 2;
+  EXPECT_EQ(of("migrate.recover_ms.max").verdict, Verdict::kUnknown);
+  migrate().recover_ms.max = 1000;
+  migrate().faults[0].recover_ms = 1000;
+  EXPECT_EQ(of("migrate.recover_ms.max").verdict, Verdict::kFail);
 }
 
 TEST_F(VerdictTest, a_count_that_is_too_high_already_is_proven_when_a_run_is_cut_short) {

@@ -301,6 +301,21 @@ bool compare(double got, Comparison comparison, double bound) {
   return false;
 }
 
+bool exceeds_for_good(double got, Comparison comparison, double bound) {
+  switch (comparison) {
+    case Comparison::kLess:
+      return got >= bound;
+    case Comparison::kLessEqual:
+    case Comparison::kEqual:
+      return got > bound;
+    case Comparison::kNotEqual:
+    case Comparison::kGreaterEqual:
+    case Comparison::kGreater:
+      return false;
+  }
+  return false;
+}
+
 const char* name(Quantity quantity) {
   switch (quantity) {
     case Quantity::kFloor:

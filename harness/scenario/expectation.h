@@ -114,6 +114,8 @@ using QuantityValue = std::function<std::optional<double>(Quantity)>;
 std::optional<double> evaluate(const Sum& sum, const QuantityValue& value);
 bool holds(const std::string& said, const Text& text);
 bool compare(double got, Comparison comparison, double bound);
+/// Whether a value that can only grow misses the expectation already.
+bool exceeds_for_good(double got, Comparison comparison, double bound);
 
 const char* name(Quantity quantity);
 const char* name(Comparison comparison);

@@ -40,7 +40,8 @@ Metric counted(const char* name, const char* meaning, Needs needs,
                 return Value::of(double(*std::max_element(counts.begin(), counts.end())), in_words(counts));
               },
           .by_round = by_round,
-          .place = std::move(place)};
+          .place = std::move(place),
+          .grows = true};
 }
 
 Metric counted(const char* name, const char* meaning, Needs needs, size_t ModeResult::*whole,

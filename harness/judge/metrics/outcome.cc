@@ -88,7 +88,8 @@ std::vector<Metric> outcome() {
            [](const Measured& m) {
              if (!m.mode.stall_ms) return Value::none("no fault took effect, or the job did not end well");
              return Value::of(*m.mode.stall_ms, milliseconds(*m.mode.stall_ms));
-           }},
+           },
+       .grows = true},
       {.info = {.name = "detected_by",
                 .words = {"completion", "event", "watchdog", "peer"},
                 .meaning =

@@ -21,6 +21,13 @@ std::string unmeasured(const ModeResult& mode) {
   return "measured in " + rounds_of(t.rounds_measured, t.rounds) + ": " + t.why_not;
 }
 
+/// What did not come back in one round: nothing of it, whatever other rounds bring.
+Value never(const std::string& why) {
+  Value value = Value::of(0, why);
+  value.final = true;
+  return value;
+}
+
 /// A round that did not settle decides, whatever others are not known.
 Value settled(const ModeResult& mode) {
   const Throughput& t = mode.throughput;
@@ -28,7 +35,8 @@ Value settled(const ModeResult& mode) {
     return {std::nullopt,
             "no",
             "no: " + rounds_of(t.rounds_settled, t.rounds_measured) + " within " + milliseconds(t.bound_ms),
-            {}};
+            {},
+            true};
   if (const std::string why = unmeasured(mode); !why.empty()) return Value::none(why);
   return {std::nullopt, "yes", "yes" + (t.rounds > 1 ? ", " + rounds_of(t.rounds, t.rounds) : ""), {}};
 }
@@ -37,10 +45,9 @@ Value retained(const ModeResult& mode) {
   const Throughput& t = mode.throughput;
   if (t.rounds_settled < t.rounds_measured)
     // What has not come back within the bound has not been retained, whatever a mean over all rounds says.
-    return Value::of(0, "not settled within " + milliseconds(t.bound_ms) + " in " +
-                            rounds_of(t.rounds_measured - t.rounds_settled, t.rounds_measured) + " (" +
-                            short_number(t.worst_unsettled) + " at worst, " + short_number(t.retained) +
-                            " on average)");
+    return never("not settled within " + milliseconds(t.bound_ms) + " in " +
+                 rounds_of(t.rounds_measured - t.rounds_settled, t.rounds_measured) + " (" +
+                 short_number(t.worst_unsettled) + " at worst, " + short_number(t.retained) + " on average)");
   if (const std::string why = unmeasured(mode); !why.empty()) return Value::none(why);
   return Value::of(t.retained, short_number(t.retained) +
                                    (t.rounds > 1 ? " (" + rounds_of(t.rounds, t.rounds) + ")" : ""));
@@ -54,8 +61,8 @@ Value restored(const ModeResult& mode) {
                     std::to_string(r.operations_before) + " before: " + milliseconds(r.before_ms) + ")"
               : "";
   if (r.rounds_late > 0)
-    return Value::of(0, "not every channel was home in time in " + rounds_of(r.rounds_late, r.rounds) +
-                            (ratio.empty() ? "" : ": " + ratio));
+    return never("not every channel was home in time in " + rounds_of(r.rounds_late, r.rounds) +
+                 (ratio.empty() ? "" : ": " + ratio));
   if (!r.ratio || r.rounds_home < r.rounds)
     return Value::none(r.why_not.empty() ? "not measured" : r.why_not);
   return Value::of(*r.ratio, ratio);

@@ -42,10 +42,12 @@ std::vector<Metric> family(const std::string& name, const std::string& meaning,
          .wanted = "a time",
          .value = [values, statistic = std::string(statistic)](
                       const Measured& m) { return time_value(m.mode, m.mode.*values, statistic); },
+         .grows = std::string(statistic) == "max",
          .spans_hosts = spans_hosts});
   metrics.push_back({.info = {.name = name + ".n", .meaning = "number of samples of " + name, .needs = needs},
                      .wanted = "a count",
-                     .value = [values](const Measured& m) { return Value::of_count((m.mode.*values).n); }});
+                     .value = [values](const Measured& m) { return Value::of_count((m.mode.*values).n); },
+                     .grows = true});
   return metrics;
 }
 
