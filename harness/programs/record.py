@@ -22,6 +22,9 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "base"))
+import origin  # noqa: E402
+
 PERFTEST = "-d vhca0 -x 1 -F -n 100000"
 PROGRAMS = {
     "ib_write_bw": f"ib_write_bw {PERFTEST}",
@@ -140,16 +143,14 @@ def main():
             if not good:
                 bad.append(f"{program} under {fault}")
     root = pathlib.Path(__file__).resolve().parents[2]
-    commit = output("git", "-C", str(root), "rev-parse", "--short", "HEAD") or "unknown"
-    if output("git", "-C", str(root), "status", "--porcelain", "--untracked-files=no", "--", ":!results"):
-        commit += ", with changes"
+    commit = origin.of_checkout(root, but=["results"])
     packages = output("dpkg-query", "-W", "-f", "${Package} ${Version}, ", "perftest", "ibverbs-utils").rstrip(", ")
     with (arguments.out / "programs.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
     print("into the tables of results/: " + shlex.join(
-        ["plots/collect.py", "programs", "programs", str(arguments.out / "programs.csv"), "--commit", commit, "--date", time.strftime("%Y-%m-%d", time.gmtime()),
+        ["plots/collect.py", "programs", "programs", str(arguments.out / "programs.csv"), "--commit", commit, "--date", origin.today(),
          "--command", "harness/programs/record.py build/release/bin/r2bench", "--note", f"{packages or 'packages unknown'}; 1 Gbit/s, timeout 14, 7 retries"]), file=sys.stderr)
     for each in bad:
         print(f"not as it should be: {each}", file=sys.stderr)

@@ -14,7 +14,9 @@ import json
 import os
 import subprocess
 import sys
-import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "base"))
+import origin  # noqa: E402
 
 NODES = (4, 8, 16, 64, 128)
 LOST = (0.125, 0.25, 0.5)
@@ -55,10 +57,8 @@ def main():
                         writer.writerows(rows(arguments.r2bench, nodes, lost, count, segments))
                         file.flush()
                         print(nodes, count, lost, segments, file=sys.stderr)
-    version = subprocess.run([arguments.r2bench, "--version"], check=True, capture_output=True, text=True).stdout.strip()
-    commit = version.rsplit(" ", 1)[-1]
-    print(f"into the tables of results/: plots/collect.py sim allreduce {arguments.out}/allreduce.csv --commit {commit} --date {time.strftime('%Y-%m-%d', time.gmtime())}",
-          file=sys.stderr)
+    print(f"into the tables of results/: plots/collect.py sim allreduce {arguments.out}/allreduce.csv --commit {origin.of_program(arguments.r2bench)} "
+          f"--date {origin.today()}", file=sys.stderr)
     return 0
 
 

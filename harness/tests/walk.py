@@ -41,7 +41,9 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "faultinject"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "base"))
 import fault_kinds  # noqa: E402
+import origin  # noqa: E402
 
 # Kinds after which traffic has to move.
 MIGRATING = fault_kinds.names(moves_traffic=True)
@@ -396,9 +398,7 @@ def main():
     print("walks {walks}, failed {failed}, unknown {unknown}, interrupted {interrupted}, overdue {overdue}, faults {faults}, path changes {path_changes}, "
           "migrations of ends {migrations}".format(**total))
     if arguments.record:
-        version = subprocess.run([arguments.r2bench, "--version"], capture_output=True, text=True, check=False).stdout.split()
-        commit = version[-1] if version else "unknown"
-        line = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "commit": commit, "fabric": arguments.fabric, "slower": slower, "first_seed": first,
+        line = {"date": origin.today(), "commit": origin.of_program(arguments.r2bench), "fabric": arguments.fabric, "slower": slower, "first_seed": first,
                 "faults_per_walk": arguments.faults, "also": also, "mode": arguments.mode, "small": arguments.small, "cores": len(os.sched_getaffinity(0)), "counting": COUNTING, "seconds": round(time.monotonic() - start), **total, "interrupted_seeds": sorted(interrupted)}
         with open(arguments.record, "a", encoding="utf-8") as handle:
             handle.write(json.dumps(line) + "\n")

@@ -7,13 +7,14 @@ R2BENCH_CLUSTER_RECORD names; nothing is written without it.
     failed()                                      it did not; nothing where no case is open
 """
 
-import datetime
 import json
 import os
 import pathlib
 import platform
-import subprocess
 import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "base"))
+import origin  # noqa: E402
 
 _open = None
 
@@ -31,15 +32,6 @@ def failed():
     _write("fail", None)
 
 
-def _commit():
-    """Of the program under test, which is the first argument of each of these tests."""
-    try:
-        said = subprocess.run([sys.argv[1], "--version"], capture_output=True, text=True, timeout=60, check=False).stdout
-    except (OSError, IndexError):
-        return None
-    return said.split()[-1] if "commit" in said else None
-
-
 def _write(verdict, result):
     global _open
     case, _open = _open, None
@@ -50,7 +42,8 @@ def _write(verdict, result):
     clocks = [run["hosts"]["clock_bound_ms"] for run in result["runs"] if run.get("hosts")] if result else []
     line = {**case, "verdict": verdict, "fabric": result["fabric"]["kind"] if result else None, "expectations": len(judged) or None,
             "met": sum(bool(each["ok"]) for each in judged) if judged else None, "clock_bound_ms": max(clocks, default=None),
-            "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"), "commit": _commit(),
+            "date": origin.today(),
+            "commit": origin.of_program(sys.argv[1]),  # the program under test is the first argument of each of these tests
             "machine": f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}", "cores": os.cpu_count()}
     with open(path, "a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")

@@ -23,7 +23,9 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "..", "faultinject"))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "base"))
 import fault_kinds  # noqa: E402
+import origin  # noqa: E402
 
 OPS = ["allreduce", "allgather", "reducescatter", "alltoall", "sendrecv"]
 MOVING = fault_kinds.names(moves_traffic=True)  # kinds after which traffic has to move in modes 1 and 2
@@ -68,12 +70,10 @@ def said(command, **options):
 
 def host_facts(build):
     """Where and with what this was measured."""
-    commit = said(["git", "rev-parse", "HEAD"], cwd=HERE)
-    changed = said(["git", "status", "--porcelain", "--untracked-files=no"], cwd=HERE) if commit != "unknown" else ""
     gpus = said(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"])
     rows = [[word.strip() for word in line.split(",")] for line in gpus.splitlines()] if gpus != "unknown" else []
     return {"kernel": platform.release(), "cpus": os.cpu_count(), "cpus_usable": len(os.sched_getaffinity(0)),
-            "commit": commit + ("-dirty" if changed else ""), "build": said([os.path.join(build, "bin", "r2bench"), "--version"]),
+            "commit": origin.of_checkout(HERE), "build": said([os.path.join(build, "bin", "r2bench"), "--version"]),
             "gpus": [row[0] for row in rows] or "unknown", "driver": sorted({row[-1] for row in rows}) or "unknown",
             "pytorch": said([sys.executable, "-c", "import torch; print(torch.__version__, 'CUDA', torch.version.cuda)"])}
 
