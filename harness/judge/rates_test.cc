@@ -190,6 +190,29 @@ TEST_F(Evaluate, a_rate_that_was_back_and_fell_again_is_that_of_the_fixed_window
   EXPECT_DOUBLE_EQ(evaluated.throughput.retained, 0.25) << "not the mean from the recovery on";
 }
 
+// The operation that is open when the window ends carries nothing more.
+TEST_F(Evaluate, a_stall_that_lasts_until_the_heal_is_not_left_out) {
+  run(1000, 1500, 100, 10);
+  lose_nic0(1500, 3500);
+  operation(3500, 5700);
+  strike(1555).healed_ns = at(5500);
+  const ModeResult evaluated = result();
+  EXPECT_DOUBLE_EQ(evaluated.recover_ms.max, 35);
+  EXPECT_EQ(evaluated.throughput.rounds_measured, 1u);
+  EXPECT_NEAR(evaluated.throughput.retained, 0.5 * 1000 / 3000, 0.001)
+      << "five operations from 2500 to 3500, and nothing until 5500";
+}
+
+TEST_F(Evaluate, a_stall_that_begins_before_the_window_is_not_left_out) {
+  run(1000, 1500, 100, 10);
+  lose_nic0(1500, 2300);
+  operation(2300, 3300);
+  run(3300, 4300, 200, 20, 1);
+  strike(1555).healed_ns = at(4300);
+  EXPECT_NEAR(result().throughput.retained, 0.5 * 1000 / 1945, 0.001)
+      << "nothing from 2355 to 3300, five operations until 4300";
+}
+
 TEST_F(Evaluate, a_round_that_is_too_short_for_its_window_is_counted_and_says_why) {
   run(1000, 1500, 100, 10);
   lose_nic0(1500, 3500);

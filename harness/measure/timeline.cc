@@ -17,6 +17,38 @@ Iterator after(const std::vector<Delivery>& deliveries, uint64_t time_ns) {
 
 double gbps(uint64_t bytes, uint64_t open_ns) { return open_ns ? 8.0 * double(bytes) / double(open_ns) : 0; }
 
+/// From the begin of the first operation that lies in the window as a whole to the end of the last, if there
+/// are two. Operations may overlap (ranks of a SendRecv drift). The part of an operation that is cut off at
+/// an edge is left out only while it is no longer than operations usually take: else the operation stalled
+/// there.
+Interval rated_part(const Record& record, Interval window) {
+  std::vector<uint64_t> lengths;
+  std::vector<Interval> cut;
+  Interval rated{UINT64_MAX, 0};
+  const auto include = [&rated](Interval part) {
+    rated.begin_ns = std::min(rated.begin_ns, part.begin_ns);
+    rated.end_ns = std::max(rated.end_ns, part.end_ns);
+  };
+  for (const OperationSpan& operation : record.operations) {
+    const Interval part{std::max(operation.span.begin_ns, window.begin_ns),
+                        std::min(operation.span.end_ns, window.end_ns)};
+    if (part.begin_ns >= part.end_ns) continue;
+    const bool whole = part.begin_ns == operation.span.begin_ns && part.end_ns == operation.span.end_ns;
+    if (!operation.complete || !whole) {
+      cut.push_back(part);
+      continue;
+    }
+    lengths.push_back(part.end_ns - part.begin_ns);
+    include(part);
+  }
+  if (lengths.size() < 2) return window;
+  const auto middle = lengths.begin() + std::ptrdiff_t(lengths.size() / 2);
+  std::nth_element(lengths.begin(), middle, lengths.end());
+  for (const Interval& part : cut)
+    if (part.end_ns - part.begin_ns > *middle) include(part);
+  return rated;
+}
+
 }  // namespace
 
 uint64_t bytes_between(const std::vector<Delivery>& deliveries, uint64_t begin_ns, uint64_t end_ns) {
@@ -28,19 +60,7 @@ uint64_t bytes_between(const std::vector<Delivery>& deliveries, uint64_t begin_n
 
 double rate_gbps(const Record& record, Interval window) {
   if (window.end_ns <= window.begin_ns) return 0;
-  // Whole operations inside the window. They may overlap (ranks of a SendRecv drift), so the first begin and
-  // the last end delimit them.
-  size_t whole = 0;
-  Interval inner{UINT64_MAX, 0};
-  for (const OperationSpan& operation : record.operations) {
-    if (!operation.complete || operation.span.begin_ns < window.begin_ns ||
-        operation.span.end_ns > window.end_ns)
-      continue;
-    ++whole;
-    inner.begin_ns = std::min(inner.begin_ns, operation.span.begin_ns);
-    inner.end_ns = std::max(inner.end_ns, operation.span.end_ns);
-  }
-  if (whole >= 2) window = inner;
+  window = rated_part(record, window);
   const uint64_t open_ns = record.open.elapsed(window.end_ns) - record.open.elapsed(window.begin_ns);
   return gbps(bytes_between(record.deliveries, window.begin_ns, window.end_ns), open_ns);
 }

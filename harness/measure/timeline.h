@@ -58,7 +58,7 @@ struct FenceStart {
 /// Everything that was recorded of a job.
 struct Record {
   std::vector<Stream> streams;
-  std::vector<Delivery> deliveries;  ///< in order of time
+  std::vector<Delivery> deliveries;       ///< in order of time
   std::vector<OperationSpan> operations;  ///< in order of iteration, which is that of their begins
   OpenTime open;
   std::vector<FenceStart> fences;  ///< in order of time
@@ -69,8 +69,9 @@ struct Record {
 uint64_t bytes_between(const std::vector<Delivery>& deliveries, uint64_t begin_ns, uint64_t end_ns);
 
 /// Gbit/s per open time in the window. Whole operations are taken when two or more of them lie inside (so
-/// that the beginning and the end of an operation weigh what they should), else the window as it is.
-/// 0 for a window without open time.
+/// that the beginning and the end of an operation weigh what they should), else the window as it is. An
+/// operation that an edge of the window cuts counts by what it delivered inside when that part is longer than
+/// the median of the whole ones: it stalled. 0 for a window without open time.
 double rate_gbps(const Record& record, Interval window);
 
 /// From `from_ns` on the mode can carry this fraction of its rate before.
