@@ -76,6 +76,22 @@ def busbw(run):
     return tuple(quantile(rates, part) for part in (0.25, 0.5, 0.75))
 
 
+MOST_OF_LIMIT, LEAST_OF_PORTS = 1.1, 0.85  # as harness/judge/held_up.cc has them, for results that were written before it
+
+
+def before_limited_by(rate):
+    """What limited the rate before the fault, of `throughput`: 'ports', 'other', or None where the result does not say."""
+    ports, before = rate.get("ports_gbps"), rate["before_gbps"]
+    if rate.get("held_up"):
+        return "other"
+    if "held_up" not in rate:
+        if rate["retained"] is not None and rate["limit"] > 0 and rate["retained"] > MOST_OF_LIMIT * rate["limit"]:
+            return "other"
+        if ports and 0 < before < LEAST_OF_PORTS * ports and rate["rounds"]["of"] > 0:
+            return "other"
+    return "ports" if ports and before and rate["rounds"]["of"] > 0 else None
+
+
 def rows_of_result(result, name):
     """(rows of runs.csv, rows of faults.csv) of one result.json, without their set."""
     fabric, work, runs, faults = result["fabric"], result["workload"], [], []
@@ -93,7 +109,8 @@ def rows_of_result(result, name):
             "error_ms": run.get("error_ms"), "nodes": fabric["nodes"], "ranks_per_node": fabric["ranks_per_node"], "nics": fabric["nics_per_node"],
             "nic_gbps": fabric["nic_rate_bits_per_s"] / 1e9, "op": known("op"), "bytes": known("bytes"), "iters": known("iters"), "channels": work["channels"],
             "repeats": result["repeats"], "seed": result["seed"], "exact": metrics["correctness"]["exact"], "checked": metrics["correctness"]["checked_elements"],
-            "busbw_p25_gbytes": low, "busbw_p50_gbytes": median, "busbw_p75_gbytes": high, "before_gbps": rate["before_gbps"], "retained": rate["retained"],
+            "busbw_p25_gbytes": low, "busbw_p50_gbytes": median, "busbw_p75_gbytes": high, "before_gbps": rate["before_gbps"],
+            "before_limited_by": before_limited_by(rate), "retained": rate["retained"],
             "limit": rate["limit"], "planned": metrics["faults"]["planned"], "sampled": metrics["faults"].get("sampled"),
             "unrecovered": metrics["faults"].get("unrecovered"), "nics_lost": nics_lost(result, run), "detect_p50_ms": recovery["detect_ms"]["p50"],
             "detect_max_ms": recovery["detect_ms"]["max"], "recover_p50_ms": recovery["recover_ms"]["p50"], "recover_max_ms": recovery["recover_ms"]["max"],

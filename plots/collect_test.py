@@ -87,6 +87,29 @@ class Collect(unittest.TestCase):
                 rates = sorted(run["row"]["size_bytes"] / ms / 1e6 for ms in run["iteration_ms"])  # two ranks: busbw is algbw
                 self.assertAlmostEqual(float(row["busbw_p50_gbytes"]), (rates[len(rates) // 2 - 1] + rates[len(rates) // 2]) / 2, places=2)
 
+    def test_a_rate_that_the_ports_did_not_limit_is_told(self):
+        def rates(**changes):
+            def change(result):
+                throughput = result["runs"][1]["metrics"]["throughput"]
+                throughput.update({key: value for key, value in changes.items() if value != "gone"})
+                for key in [key for key, value in changes.items() if value == "gone"]:
+                    del throughput[key]
+            return change
+
+        cases = {"sound": (rates(held_up=None), "ports"), "said": (rates(held_up="something else held the job up"), "other"),
+                 "older": (rates(retained=0.67), "other"), "slow": (rates(before_gbps=6.7), "other"), "unlimited": (rates(ports_gbps=None, held_up=None), ""),
+                 "oldest": (rates(rounds="gone", ports_gbps="gone"), "")}
+        for name, (change, wanted) in cases.items():
+            done = self.call("run", name, self.changed(name, change), "--command", "x")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            row = next(row for row in read(self.folder, "runs") if row["set"] == name and row["mode"] == "migrate")
+            self.assertEqual(row["before_limited_by"], wanted, name)
+
+    def test_the_stored_rows_that_retain_more_than_their_limit_are_marked(self):
+        beyond = [row for row in read(RESULTS, "runs") if row["retained"] and float(row["limit"]) > 0 and float(row["retained"]) > 1.1 * float(row["limit"])]
+        self.assertTrue(beyond)
+        self.assertEqual({row["before_limited_by"] for row in beyond}, {"other"})
+
     def test_a_set_is_replaced_and_others_stay(self):
         for name in ("one", "two", "one"):
             self.assertEqual(self.call("run", name, SAMPLE, "--command", "x").returncode, 0)

@@ -10,8 +10,8 @@
 #include "harness/base/format.h"
 #include "harness/report/events.h"
 #include "harness/report/junit.h"
-#include "harness/report/testing/sample_result.h"
 #include "harness/report/terminal.h"
+#include "harness/report/testing/sample_result.h"
 
 namespace r2bench {
 namespace {
@@ -91,6 +91,20 @@ TEST(Golden, terminal_with_faults_that_were_not_sampled) {
         "migrate: 2 not sampled: no segment was in flight on the target",
         "migrate: 1 recovered only once healed"})
     EXPECT_NE(text.find(line), std::string::npos) << line;
+}
+TEST(Terminal, says_which_rates_the_ports_did_not_limit) {
+  Scenario scenario = sample_scenario();
+  std::erase_if(scenario.expectations, [](const Expectation& e) { return e.metric == "retained_bw"; });
+  RunResult result = sample_result();
+  EXPECT_EQ(written(TerminalReporter(), scenario, result).find('*'), std::string::npos);
+  result.modes[1].throughput.before_gbps = 6.7;
+  const std::string text = written(TerminalReporter({false, 200}), scenario, result);
+  EXPECT_NE(text.find(" 6.70*"), std::string::npos) << text;
+  EXPECT_NE(text.find(" 0.506*"), std::string::npos) << text;
+  EXPECT_NE(text.find("migrate: * the ports carry 8.00 Gbit/s, and before the fault 6.70 were delivered"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("Verdict: pass"), std::string::npos) << "nothing is expected of the rate";
 }
 TEST(Golden, junit) {
   expect_golden("pass.xml", written(JunitReporter(), sample_scenario(), sample_result()));

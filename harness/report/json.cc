@@ -5,6 +5,7 @@
 #include <optional>
 #include <ostream>
 
+#include "harness/judge/held_up.h"
 #include "harness/judge/metric.h"
 
 namespace r2bench {
@@ -93,6 +94,7 @@ OrderedJson correctness_of(const Correctness& c) {
 
 OrderedJson throughput_of(const Throughput& t) {
   const bool measured = t.rounds_measured > 0;
+  const std::string held = held_up_at_faults(t);
   return {{"before_gbps", t.before_gbps},
           {"after_gbps", when(measured, t.after_gbps)},
           {"retained", when(measured, t.retained)},
@@ -105,7 +107,8 @@ OrderedJson throughput_of(const Throughput& t) {
             {"worst_unsettled", when(t.rounds_settled < t.rounds_measured, t.worst_unsettled)},
             {"why_not", t.why_not.empty() ? OrderedJson(nullptr) : OrderedJson(t.why_not)}}},
           {"bound_ms", when(t.rounds > 0, t.bound_ms)},
-          {"ports_gbps", when(t.ports_gbps > 0, t.ports_gbps)}};
+          {"ports_gbps", when(t.ports_gbps > 0, t.ports_gbps)},
+          {"held_up", held.empty() ? OrderedJson(nullptr) : OrderedJson(held)}};
 }
 
 OrderedJson restored_of(const Restored& r) {

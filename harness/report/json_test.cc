@@ -59,6 +59,21 @@ TEST(ResultJson, says_null_for_what_is_not_known) {
   EXPECT_DOUBLE_EQ(json["runs"][1]["faults"][0]["t0_at_ms"], 2040.5);
 }
 
+TEST(ResultJson, says_which_rates_the_ports_did_not_limit) {
+  RunResult result = sample_result();
+  const auto held_up = [&] {
+    const Json json = written(sample_scenario(), result);
+    EXPECT_EQ(joined(schema_mismatches(schema(), json)), "");
+    return json["runs"][1]["metrics"]["throughput"]["held_up"];
+  };
+  EXPECT_TRUE(held_up().is_null());
+  result.modes[1].throughput.retained = 0.67;
+  EXPECT_NE(held_up().get<std::string>().find("more was retained than the NICs left can carry"),
+            std::string::npos);
+  result.modes[1].throughput.rounds = 0;
+  EXPECT_TRUE(held_up().is_null()) << "no fault struck a NIC";
+}
+
 TEST(ResultJson, says_which_faults_were_not_sampled_and_why) {
   const Json json = written(sample_scenario(), sample_result_with_dropped_faults());
   EXPECT_EQ(joined(schema_mismatches(schema(), json)), "");

@@ -7,6 +7,7 @@
 #include <ostream>
 
 #include "harness/base/format.h"
+#include "harness/judge/held_up.h"
 #include "harness/report/story.h"
 #include "harness/report/table.h"
 
@@ -108,11 +109,15 @@ class Page {
                  measured ? fixed(row.algbw, 2) : kNone, measured ? fixed(row.busbw, 2) : kNone,
                  mode.cpu.known() ? short_number(mode.cpu.per_gb()) : kNone,
                  mode.correctness.checked_elements > 0 ? std::to_string(row.wrong) : "N/A",
-                 std::to_string(row.iterations), t.before_gbps > 0 ? short_number(t.before_gbps) : kNone,
+                 std::to_string(row.iterations),
+                 t.before_gbps > 0 ? short_number(t.before_gbps) + star(t) : kNone,
                  t.rounds_measured > 0 ? short_number(t.after_gbps) : kNone});
     }
     print(table);
   }
+
+  /// Behind a rate that the ports did not limit; a line below the table says why.
+  static std::string star(const Throughput& t) { return held_up_at_faults(t).empty() ? "" : "*"; }
 
   /// "12.3", or "12.3 / 40.1" (median and maximum) of several.
   static std::string summary(const Distribution& d) {
@@ -152,7 +157,7 @@ class Page {
                  std::to_string(mode.faults_sampled), summary(mode.detect_ms), summary(mode.migrate_ms),
                  (mode.faults_unrecovered > 0 ? "never" : summary(mode.recover_ms)),
                  summary(mode.blackout_ms), mode.floor_ms > 0 ? short_number(mode.floor_ms) : kNone,
-                 t.rounds_measured > 0 ? short_number(t.retained) : kNone,
+                 t.rounds_measured > 0 ? short_number(t.retained) + star(t) : kNone,
                  t.rounds > 0 ? short_number(t.limit) : kNone,
                  t.rounds > 0 ? std::to_string(t.rounds_settled) + "/" + std::to_string(t.rounds) : kNone,
                  mode.restored.ratio ? fixed(*mode.restored.ratio, 3) : kNone,
@@ -165,6 +170,8 @@ class Page {
           out_ << dim(wrap("  " + mode.mode + ": " + std::to_string(count) + " not sampled: " + reason,
                            style_.columns, 4))
                << "\n";
+      if (const std::string held = held_up_at_faults(mode.throughput); !held.empty())
+        out_ << dim(wrap("  " + mode.mode + ": * " + held, style_.columns, 4)) << "\n";
       if (mode.faults_recovered_after_heal > 0)
         out_ << dim("  " + mode.mode + ": " + std::to_string(mode.faults_recovered_after_heal) +
                     " recovered only once healed")

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is kept of the rate, and what comes back.
 #include "harness/base/format.h"
+#include "harness/judge/held_up.h"
 #include "harness/judge/metric.h"
 
 namespace r2bench {
@@ -68,20 +69,7 @@ Value restored(const ModeResult& mode) {
   return Value::of(*r.ratio, ratio);
 }
 
-/// What was retained or came back says nothing of the NICs where something else held the job up. Empty:
-/// nothing points to that.
-std::string held_up(const ModeResult& mode) {
-  constexpr double kMostOfLimit = 1.1;    // good runs reach 1.06: an operation costs more than port time
-  constexpr double kLeastOfPorts = 0.85;  // good runs reach 0.91 to 0.99
-  const Throughput& t = mode.throughput;
-  if (t.rounds_measured > 0 && t.limit > 0 && t.retained > kMostOfLimit * t.limit)
-    return "more was retained than the NICs left can carry (" + short_number(t.retained) + " of a limit of " +
-           short_number(t.limit) + "): something else had held the job up before";
-  if (t.ports_gbps > 0 && t.before_gbps > 0 && t.before_gbps < kLeastOfPorts * t.ports_gbps)
-    return "the ports carry " + short_number(t.ports_gbps) + " Gbit/s, and before the fault " +
-           short_number(t.before_gbps) + " were delivered: something else held the job up";
-  return "";
-}
+std::string rate_doubt(const ModeResult& mode) { return held_up(mode.throughput); }
 
 }  // namespace
 
@@ -102,14 +90,14 @@ std::vector<Metric> rates() {
                 .needs = needs},
        .wanted = "a ratio",
        .value = [](const Measured& m) { return retained(m.mode); },
-       .doubt = held_up},
+       .doubt = rate_doubt},
       {.info = {.name = "restored",
                 .meaning = "rate once everything is repaired, divided by the rate before the first fault "
                            "(from medians of operation times); 0 if a channel was not home in time",
                 .needs = needs},
        .wanted = "a ratio",
        .value = [](const Measured& m) { return restored(m.mode); },
-       .doubt = held_up},
+       .doubt = rate_doubt},
   };
 }
 

@@ -63,6 +63,7 @@ class Page(unittest.TestCase):
         result["verdict"] = "fail"
         result["expectations"][0].update(ok=False, got=EVIL)
         result["expectations"][1].update(ok=None)
+        result["runs"][1]["metrics"]["throughput"]["held_up"] = EVIL
         with open(os.path.join(evil, "result.json"), "w", encoding="utf-8") as file:
             json.dump(result, file)
         with open(os.path.join(evil, "events.jsonl"), encoding="utf-8") as file:
@@ -201,6 +202,15 @@ class Page(unittest.TestCase):
         faults = [f for run in load(RUN)["runs"] for f in run["faults"] if f["sampled"] and None not in (f["detect_ms"], f["migrate_ms"], f["recover_ms"])]
         bars = self.all("svg.recovery rect[data-phase=detect]")
         self.assertEqual([float(bar.get_attribute("data-ms")) for bar in bars], [f["detect_ms"] for f in faults])
+
+    def test_rates_that_the_ports_did_not_limit_are_marked(self):
+        self.open("one")
+        self.assertEqual(self.all("#recovery .note"), [])
+        self.open("evil")
+        run = load(RUN)["runs"][1]
+        self.assertEqual([note.text for note in self.all("#recovery .note")], [f"* {run['mode']}: {EVIL}."])
+        plain, marked = ([cell.text for cell in row.find_elements(By.TAG_NAME, "td")[2:4]] for row in self.all("#recovery tbody tr")[:2])
+        self.assertEqual([[text.endswith("*") for text in cells] for cells in (plain, marked)], [[False, False], [True, True]])
 
     def test_everything_is_reached_by_keys(self):
         self.open("one")
