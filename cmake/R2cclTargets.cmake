@@ -1,7 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 # r2ccl_add_test(NAME n SOURCES ... LIBRARIES ... LABEL unit|emulated|rxe|gpu [TIMEOUT s] [ENVIRONMENT K=V ...])
 #   one GoogleTest program and one ctest entry. No test waits longer than its TIMEOUT (60 s unless told).
-#   Unit tests run side by side; all others measure time on a machine that should be theirs, so each runs alone.
+#   Unit tests run side by side, one for each core; all others alone, unless r2ccl_run_tests says something else.
+
+# r2ccl_run_tests(ALONE|ANY_SPEED|WAITS NAME ...): how tests of the same directory run under `r2bench test`, which gives ctest
+#   two places for each core.
+#   ALONE: measures time on a machine that should be its own.
+#   ANY_SPEED: what it asserts holds on a machine of any speed. Takes two places, as unit tests do.
+#   WAITS: that, and it waits for most of its time. Takes one.
+function(r2ccl_run_tests how)
+  foreach(name ${ARGN})
+    if(NOT TEST ${name})
+      continue()
+    endif()
+    if(how STREQUAL "ALONE")
+      set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+    elseif(how STREQUAL "ANY_SPEED")
+      set_tests_properties(${name} PROPERTIES RUN_SERIAL OFF PROCESSORS 2)
+    elseif(how STREQUAL "WAITS")
+      set_tests_properties(${name} PROPERTIES RUN_SERIAL OFF PROCESSORS 1)
+    else()
+      message(FATAL_ERROR "r2ccl_run_tests: ${how} is none of ALONE, ANY_SPEED, WAITS")
+    endif()
+  endforeach()
+endfunction()
+
 function(r2ccl_add_test)
   if(NOT R2CCL_BUILD_TESTS)
     return()
@@ -17,8 +40,10 @@ function(r2ccl_add_test)
   target_link_libraries(${T_NAME} PRIVATE ${T_LIBRARIES} GTest::gtest GTest::gtest_main Threads::Threads)
   add_test(NAME ${T_NAME} COMMAND ${T_NAME})
   set_tests_properties(${T_NAME} PROPERTIES LABELS ${T_LABEL} TIMEOUT ${T_TIMEOUT})
-  if(NOT T_LABEL STREQUAL "unit")
-    set_tests_properties(${T_NAME} PROPERTIES RUN_SERIAL ON)
+  if(T_LABEL STREQUAL "unit")
+    r2ccl_run_tests(ANY_SPEED ${T_NAME})
+  else()
+    r2ccl_run_tests(ALONE ${T_NAME})
   endif()
   if(T_ENVIRONMENT)
     set_tests_properties(${T_NAME} PROPERTIES ENVIRONMENT "${T_ENVIRONMENT}")
@@ -72,9 +97,7 @@ function(r2ccl_add_fuzzer)
     if(F_ENVIRONMENT)
       set_tests_properties(${F_NAME} PROPERTIES ENVIRONMENT "${F_ENVIRONMENT}")
     endif()
-    if(NOT F_LABEL STREQUAL "unit")
-      set_tests_properties(${F_NAME} PROPERTIES RUN_SERIAL ON)
-    endif()
+    r2ccl_run_tests(ANY_SPEED ${F_NAME})
   else()
     return()
   endif()
