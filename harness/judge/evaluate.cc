@@ -229,7 +229,7 @@ ModeResult evaluate(const Scenario& scenario, const JobRecord& job) {
   mode.duration_s = double(job.end_ns - job.start_ns) / 1e9;
   count_events(job, mode);
   const std::vector<Firing> strikes = strikes_of(scenario, job);
-  const NicsLeft left(scenario, *job.mode, strikes);
+  const NicsLeft left(scenario, *job.mode, strikes, job.record);
   evaluate_faults(scenario, job, strikes, left, mode);
   measure_cpu(job, mode);
   time_error(job, mode);

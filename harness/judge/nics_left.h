@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "harness/judge/strikes.h"
+#include "harness/measure/channel_limits.h"
 #include "harness/measure/limits.h"
 #include "harness/measure/timeline.h"
 
@@ -13,12 +14,18 @@ namespace r2bench {
 
 class NicsLeft {
  public:
-  /// `strikes` as strikes_of() tells them. The references must outlive this.
-  NicsLeft(const Scenario& scenario, const Mode& mode, const std::vector<Firing>& strikes);
+  /// `strikes` as strikes_of() tells them. The references must outlive this, but for `record`.
+  ///
+  /// Which channels there are follows from the scenario for the engine cpu. Other engines open what they
+  /// like: there it is the streams of `record` that delivered something before the first strike, each with
+  /// the bytes that it delivered; where none did, what the engine cpu would open (one channel per NIC).
+  NicsLeft(const Scenario& scenario, const Mode& mode, const std::vector<Firing>& strikes,
+           const Record& record);
 
   /// Fraction of the healthy rate that the mode can carry with what acts at `time_ns`, both ends of a strike
-  /// included: t0 acts, the heal does not. A NIC that lost a queue pair counts as lost: its channel lives on
-  /// the backup until it fails back.
+  /// included: t0 acts, the heal does not. A queue pair is lost until a channel of its NIC fails back: for
+  /// Baseline and live migration one channel then lacks its home (with `qp: all` or `count: all` all channels
+  /// of the NIC), for the other modes the NIC counts as lost.
   double limit_at(uint64_t time_ns) const;
 
   /// Every moment up to `end_ns` at which some NIC came to carry less or more, with the limit from then on.
@@ -36,21 +43,24 @@ class NicsLeft {
   double ports_gbps() const;
 
  private:
-  using Capacity = std::vector<std::vector<double>>;  // node, NIC
+  using State = std::vector<std::vector<NicState>>;  // node, NIC
 
-  Capacity whole() const;
-  void take(Capacity& capacity, const Firing& strike) const;
-  Capacity capacity_at(uint64_t time_ns) const;
-  double limit_of(const Capacity& capacity) const;
+  State whole() const;
+  void take(State& state, const Firing& strike) const;
+  State state_at(uint64_t time_ns) const;
+  double compute_limit(const State& state) const;
+  double limit_of(const State& state) const;
 
   const Scenario& scenario_;
   const Mode& mode_;
   std::vector<const Firing*> strikes_;  // of NICs, that took effect
-  std::vector<uint64_t> moments_;       // at which `capacity_at` changes, in order
+  std::vector<uint64_t> moments_;       // at which `state_at` changes, in order
   NodeLoad load_;
+  Wiring wiring_;
+  bool by_channel_;  // each channel uses one NIC
   /// Mode AllReduce, and an operation that its schedules can help.
   bool by_schedule_;
-  mutable std::map<Capacity, double> known_;
+  mutable std::map<State, double> known_;
 };
 
 }  // namespace r2bench

@@ -209,7 +209,7 @@ TEST_F(SeveralFaults, a_heal_asks_for_nothing_more_and_a_further_strike_for_less
   strike(1000, 0).healed_ns = at(2000);
   strike(3000, 1);
   const std::vector<Firing> strikes = strikes_of(scenario, job);
-  const NicsLeft left(scenario, mode, strikes);
+  const NicsLeft left(scenario, mode, strikes, job.record);
   const auto steps = left.limits_for(strikes[0], at(9000));
   ASSERT_EQ(steps.size(), 2u);
   EXPECT_DOUBLE_EQ(steps[0].limit, 0.75);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The best that a mode can keep of a job's bandwidth when NICs are dead or slow. Pure.
+// The best that Balance and AllReduce can keep of a job's bandwidth when NICs are dead or slow. Pure.
 #pragma once
 
 #include <vector>
@@ -18,15 +18,14 @@ struct NodeLoad {
   std::vector<std::vector<double>> demand;
 };
 
+/// Of modes that share everything among the NICs that are left, as well as it can be: Balance and AllReduce.
 /// `capacity[node][nic]`: 1 healthy, 0 dead, between: throttled. Returns the fraction of the healthy rate
 /// that is left, 0 … 1.
 ///
-/// An operation ends with its slowest channel, so the rate is 1 / the time of the busiest NIC. Baseline: a
-/// dead NIC ends the job (0). Migrate: the channels of a dead NIC move together to one healthy NIC of the
-/// node, chosen as well as it can be; a slow NIC keeps its own. Balance and AllReduce: everything is shared,
-/// least_time(). Healthy is what the mode does without a failure: channels at home; Balance and AllReduce
-/// share then too if some channel lives on a far NIC (else nothing calls for it).
-double bandwidth_limit(ModeKind mode, const std::vector<std::vector<double>>& capacity, const NodeLoad& load);
+/// An operation ends with the busiest NIC, so the rate is 1 / its time, least_time(). Healthy is what the
+/// mode does without a failure: channels at home; it shares then too if some channel lives on a far NIC (else
+/// nothing calls for it). Of the other modes: channel_limits.h.
+double shared_limit(const std::vector<std::vector<double>>& capacity, const NodeLoad& load);
 
 /// The same of a job in mode AllReduce whose operation is an AllReduce among one rank of each node: the lower
 /// bound of any schedule, max(max 1/c, 2(p−1)/Σc) for nodes that keep c of their capacity (Chen et al., arXiv

@@ -16,29 +16,12 @@ NodeLoad flat(const std::vector<double>& channels) {
   return load;
 }
 
-TEST(BandwidthLimit, healthy_jobs_keep_everything_in_every_mode) {
-  for (ModeKind mode : {ModeKind::kBaseline, ModeKind::kMigrate, ModeKind::kBalance, ModeKind::kAllReduce})
-    EXPECT_DOUBLE_EQ(bandwidth_limit(mode, Capacity(2, {1, 1, 1, 1}), flat({1, 1, 1, 1})), 1.0);
-}
-
-TEST(BandwidthLimit, under_migration_one_backup_nic_carries_two_nics_load) {
-  EXPECT_DOUBLE_EQ(bandwidth_limit(ModeKind::kMigrate, {{1, 1, 1, 1}, {0, 1, 1, 1}}, flat({1, 1, 1, 1})),
-                   0.5);
-  EXPECT_DOUBLE_EQ(bandwidth_limit(ModeKind::kMigrate, {{1, 1, 1, 1}, {0, 0, 1, 1}}, flat({1, 1, 1, 1})),
-                   0.5);
-  EXPECT_DOUBLE_EQ(bandwidth_limit(ModeKind::kMigrate, {{0, 0, 0, 1}}, flat({1, 1, 1, 1})), 0.25);
-  EXPECT_DOUBLE_EQ(bandwidth_limit(ModeKind::kMigrate, {{0, 1}}, flat({2, 2})), 0.5);
-}
-
-TEST(BandwidthLimit, a_dead_nic_without_channels_costs_nothing) {
-  EXPECT_DOUBLE_EQ(bandwidth_limit(ModeKind::kMigrate, {{1, 0}}, flat({1, 0})), 1.0);
-  EXPECT_DOUBLE_EQ(bandwidth_limit(ModeKind::kMigrate, {{0, 1}}, flat({1, 0})), 1.0);
-}
-
-TEST(BandwidthLimit, a_throttled_nic_holds_up_migration_but_only_its_share_of_balance) {
-  EXPECT_DOUBLE_EQ(bandwidth_limit(ModeKind::kMigrate, {{0.1, 1, 1, 1}}, flat({1, 1, 1, 1})), 0.1);
-  EXPECT_DOUBLE_EQ(bandwidth_limit(ModeKind::kBalance, {{0.1, 1, 1, 1}}, flat({1, 1, 1, 1})), 3.1 / 4);
-  EXPECT_DOUBLE_EQ(bandwidth_limit(ModeKind::kBalance, {{0, 1, 1, 1}}, flat({1, 1, 1, 1})), 0.75);
+TEST(SharedLimit, is_what_the_nics_carry_together) {
+  const NodeLoad load = flat({1, 1, 1, 1});
+  EXPECT_DOUBLE_EQ(shared_limit(Capacity(2, {1, 1, 1, 1}), load), 1);
+  EXPECT_DOUBLE_EQ(shared_limit({{0.1, 1, 1, 1}}, load), 3.1 / 4);
+  EXPECT_DOUBLE_EQ(shared_limit({{1, 1, 1, 1}, {0, 1, 1, 1}}, load), 0.75);
+  EXPECT_DOUBLE_EQ(shared_limit({{0, 0}}, flat({1, 1})), 0);
 }
 
 TEST(AllReduceLimit, is_the_bound_beside_the_healthy_ring) {
@@ -61,12 +44,6 @@ TEST(AllReduceLimit, is_the_bound_beside_the_healthy_ring) {
   EXPECT_DOUBLE_EQ(allreduce_limit(nodes(4, {0, 0, 0, 0}), load), 0);
 }
 
-TEST(BandwidthLimit, nothing_is_kept_without_a_nic_or_without_resilience) {
-  EXPECT_DOUBLE_EQ(bandwidth_limit(ModeKind::kMigrate, {{0, 0}}, flat({1, 1})), 0.0);
-  EXPECT_DOUBLE_EQ(bandwidth_limit(ModeKind::kBalance, {{0, 0}}, flat({1, 1})), 0.0);
-  EXPECT_DOUBLE_EQ(bandwidth_limit(ModeKind::kBaseline, {{0, 1}}, flat({1, 1})), 0.0);
-}
-
 /// A rank per socket, each with a channel on each NIC of its own socket; the sockets' NICs in blocks.
 NodeLoad near_homes(int nics, double far_cost, int sockets = 2) {
   NodeLoad load;
@@ -79,50 +56,34 @@ NodeLoad near_homes(int nics, double far_cost, int sockets = 2) {
   return load;
 }
 
-TEST(BandwidthLimitWithSockets, balance_fills_near_nics_first_and_takes_the_rest_across) {
+TEST(SharedLimitWithSockets, balance_fills_near_nics_first_and_takes_the_rest_across) {
   // Three of four near NICs lost: four units on one near NIC and, at twice the cost, on four that have four
   // of their own. Two stay, two cross: 4 + 2 * 2 on four NICs.
   const Capacity lost = {{1, 1, 1, 1, 1, 1, 1, 1}, {0, 0, 0, 1, 1, 1, 1, 1}};
-  EXPECT_DOUBLE_EQ(bandwidth_limit(ModeKind::kBalance, lost, near_homes(8, 2)), 0.5);
-  EXPECT_DOUBLE_EQ(bandwidth_limit(ModeKind::kBalance, lost, near_homes(8, 1)), 5.0 / 8);
-  // Whole channels: one to the near NIC and one each to two far ones, or two and one: three on the busiest.
-  EXPECT_DOUBLE_EQ(bandwidth_limit(ModeKind::kMigrate, lost, near_homes(8, 2)), 1.0 / 3);
+  EXPECT_DOUBLE_EQ(shared_limit(lost, near_homes(8, 2)), 0.5);
+  EXPECT_DOUBLE_EQ(shared_limit(lost, near_homes(8, 1)), 5.0 / 8);
 }
 
-TEST(BandwidthLimitWithSockets, what_is_far_from_the_start_is_slow_before_and_after) {
+TEST(SharedLimitWithSockets, what_is_far_from_the_start_is_slow_before_and_after) {
   // All memory on socket 0, a channel on each of eight NICs: four lanes at half rate.
   NodeLoad load = near_homes(8, 2);
   for (auto& nic : load.demand) nic = {1, 0};
   EXPECT_DOUBLE_EQ(least_time({8, 0}, std::vector<double>(8, 1.0), load.nic_socket, 2), 8.0 / 6);
-  EXPECT_DOUBLE_EQ(bandwidth_limit(ModeKind::kMigrate, {std::vector<double>(8, 1.0)}, load), 1);
-  // A far NIC lost: its channel stands in on a near one, which is then as slow as the far ones are.
-  EXPECT_DOUBLE_EQ(bandwidth_limit(ModeKind::kMigrate, {{1, 1, 1, 1, 0, 1, 1, 1}}, load), 1);
-  EXPECT_DOUBLE_EQ(bandwidth_limit(ModeKind::kMigrate, {{0, 1, 1, 1, 1, 1, 1, 1}}, load), 1);
   // Balance had 6 of 8 before, and has 5.5 after.
-  EXPECT_DOUBLE_EQ(bandwidth_limit(ModeKind::kBalance, {{1, 1, 1, 1, 0, 1, 1, 1}}, load), 5.5 / 6);
+  EXPECT_DOUBLE_EQ(shared_limit({{1, 1, 1, 1, 0, 1, 1, 1}}, load), 5.5 / 6);
 }
 
-TEST(BandwidthLimitWithSockets, idle_far_nics_may_make_up_for_all) {
+TEST(SharedLimitWithSockets, idle_far_nics_may_make_up_for_all) {
   NodeLoad load = near_homes(8, 2);
   for (size_t k = 0; k < 8; ++k) load.demand[k] = {k < 4 ? 1.0 : 0.0, 0};
-  EXPECT_DOUBLE_EQ(bandwidth_limit(ModeKind::kBalance, {{0, 1, 1, 1, 1, 1, 1, 1}}, load), 1);
-  EXPECT_DOUBLE_EQ(bandwidth_limit(ModeKind::kBalance, {{0, 0, 0, 1, 1, 1, 1, 1}}, load), 3.0 / 4);
-  EXPECT_DOUBLE_EQ(bandwidth_limit(ModeKind::kMigrate, {{0, 1, 1, 1, 1, 1, 1, 1}}, load), 0.5);
+  EXPECT_DOUBLE_EQ(shared_limit({{0, 1, 1, 1, 1, 1, 1, 1}}, load), 1);
+  EXPECT_DOUBLE_EQ(shared_limit({{0, 0, 0, 1, 1, 1, 1, 1}}, load), 3.0 / 4);
 }
 
-TEST(BandwidthLimitWithSockets, a_socket_without_nics_and_a_node_without_any) {
+TEST(SharedLimitWithSockets, a_socket_without_nics_and_a_node_without_any) {
   EXPECT_DOUBLE_EQ(least_time({1, 1}, {1, 1}, {0, 0}, 2), 1.5);
   EXPECT_DOUBLE_EQ(least_time({0, 0}, {1, 1}, {0, 1}, 2), 0);
-  EXPECT_DOUBLE_EQ(bandwidth_limit(ModeKind::kBalance, {{0, 0}}, near_homes(2, 2)), 0);
-  EXPECT_DOUBLE_EQ(bandwidth_limit(ModeKind::kMigrate, {{0, 0}}, near_homes(2, 2)), 0);
-  EXPECT_DOUBLE_EQ(bandwidth_limit(ModeKind::kBaseline, {{0, 1}}, near_homes(2, 2)), 0);
-}
-
-TEST(BandwidthLimitWithSockets, migration_finds_the_best_places_for_unequal_groups) {
-  // Groups of 3, 3, 2, 2, 2 on two idle NICs: 3 + 3 and 2 + 2 + 2. The longest first to whoever is free
-  // gives 7.
-  const NodeLoad load = flat({3, 3, 2, 2, 2, 0, 0});
-  EXPECT_DOUBLE_EQ(bandwidth_limit(ModeKind::kMigrate, {{0, 0, 0, 0, 0, 1, 1}}, load), 3.0 / 6);
+  EXPECT_DOUBLE_EQ(shared_limit({{0, 0}}, near_homes(2, 2)), 0);
 }
 
 }  // namespace
