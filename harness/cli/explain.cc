@@ -20,7 +20,7 @@ const char* meaning(ModeKind kind) {
     case ModeKind::kBaseline:
       return "the ordinary transport: same data path, no resilience";
     case ModeKind::kMigrate:
-      return "live migration: a backup NIC takes over a dead NIC's traffic";
+      return "live migration: the channels of a dead NIC move to other NICs, each as a whole";
     case ModeKind::kBalance:
       return "after a failure messages are distributed among all NICs, in proportion to their rates";
     case ModeKind::kAllReduce:
