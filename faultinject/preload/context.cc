@@ -253,6 +253,53 @@ bool Context::some_fault_is_at_work() const {
   return std::any_of(faults_.begin(), faults_.end(), [](const auto& fault) { return fault->begun; });
 }
 
+void Context::begin_new_life(QueuePair& qp) {
+  drop_held(qp);
+  forget_completions(qp);
+  set_life(qp, QueuePair::Life::kWhole);
+  stop_watching(qp);
+  qp.connected = qp.retry_error_due = qp.acks_lost = qp.receives_lost = qp.posted_since_cut = false;
+  qp.shown_at_ns = qp.cut_ns = qp.deaf_from_ns = 0;
+  qp.deaf_by = qp.port = qp.peer_qp_num = 0;
+  qp.sent.clear();
+  qp.peer.reset();
+}
+
+void Context::has_moved(QueuePair& qp, ibv_qp_state state, uint64_t now) {
+  switch (state) {
+    case IBV_QPS_RTR:
+      if (some_fault_is_at_work()) slot_.raise();
+      for (const auto& fault : faults_)
+        if (fault->begun) fault->receives(*this, qp, now);
+      break;
+    case IBV_QPS_RTS:
+      if (!qp.connected) {
+        qp.connected = true;
+        if (some_fault_is_at_work()) slot_.raise();
+        for (const auto& fault : faults_)
+          if (fault->begun) fault->connected(*this, qp, now);
+      }
+      break;
+    case IBV_QPS_ERR:
+      // The real queue pair is in ERR by now, so all that was kept back flushes, and may be seen.
+      release_all_held(qp);
+      if (qp.life == QueuePair::Life::kCut || !qp.hidden_sends.empty()) {
+        drain(*qp.send_cq, now);
+        if (qp.recv_cq != nullptr) drain(*qp.recv_cq, now);
+        show_hidden(qp, true);
+      } else {
+        qp.retry_error_due = false;
+      }
+      qp.connected = false;  // nothing can be cut any more: its flushes are the program's own
+      break;
+    case IBV_QPS_RESET:
+      begin_new_life(qp);
+      break;
+    default:
+      break;
+  }
+}
+
 int Context::modify_qp(ibv_qp* pointer, ibv_qp_attr* attributes, int mask) {
   const auto real = FAULTINJECT_REAL(kModifyQp, ibv_modify_qp);
   if (real == nullptr) return ENOSYS;
@@ -281,46 +328,7 @@ int Context::modify_qp(ibv_qp* pointer, ibv_qp_attr* attributes, int mask) {
   if ((mask & IBV_QP_STATE) == 0) return rc;
   show_state(pointer, attributes->qp_state);  // a query_qp() may have shown an older one since
 
-  switch (attributes->qp_state) {
-    case IBV_QPS_RTR:
-      if (some_fault_is_at_work()) slot_.raise();
-      for (const auto& fault : faults_)
-        if (fault->begun) fault->receives(*this, qp, now);
-      break;
-    case IBV_QPS_RTS:
-      if (!qp.connected) {
-        qp.connected = true;
-        if (some_fault_is_at_work()) slot_.raise();
-        for (const auto& fault : faults_)
-          if (fault->begun) fault->connected(*this, qp, now);
-      }
-      break;
-    case IBV_QPS_ERR:
-      // The real queue pair is in ERR by now, so all that was kept back flushes, and may be seen.
-      release_all_held(qp);
-      if (qp.life == QueuePair::Life::kCut || !qp.hidden_sends.empty()) {
-        drain(*qp.send_cq, now);
-        if (qp.recv_cq != nullptr) drain(*qp.recv_cq, now);
-        show_hidden(qp, true);
-      } else {
-        qp.retry_error_due = false;
-      }
-      qp.connected = false;  // nothing can be cut any more: its flushes are the program's own
-      break;
-    case IBV_QPS_RESET:
-      drop_held(qp);
-      forget_completions(qp);
-      set_life(qp, QueuePair::Life::kWhole);
-      stop_watching(qp);
-      qp.connected = qp.retry_error_due = qp.acks_lost = qp.receives_lost = qp.posted_since_cut = false;
-      qp.shown_at_ns = qp.cut_ns = qp.deaf_from_ns = 0;
-      qp.deaf_by = qp.port = qp.peer_qp_num = 0;
-      qp.sent.clear();
-      qp.peer.reset();
-      break;
-    default:
-      break;
-  }
+  has_moved(qp, attributes->qp_state, now);
   refresh_mode();
   return rc;
 }

@@ -16,8 +16,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "faultinject/preload/fault.h"
 #include "faultinject/preload/async_events.h"
+#include "faultinject/preload/fault.h"
 #include "faultinject/preload/queue_pair.h"
 #include "faultinject/preload/removal.h"
 
@@ -153,6 +153,10 @@ class Context {
   bool takes_no_commands();
   void note_command(Effect effect, uint32_t qp_num, uint64_t value);
   int modify_without_device(ibv_qp* qp, const ibv_qp_attr& attributes, int mask);
+  /// The real queue pair has just come into this state.
+  void has_moved(QueuePair& qp, ibv_qp_state state, uint64_t now);
+  /// What is kept of a queue pair that is in RESET: nothing.
+  void begin_new_life(QueuePair& qp);
 
   void wait_until_thawed(std::unique_lock<std::mutex>& lock);
   int refusal(const Call& call, uint64_t now_ns);

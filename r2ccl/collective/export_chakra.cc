@@ -61,6 +61,59 @@ void append_delimited(std::string& trace, const Protobuf& message) {
   trace += length.text() + message.text();
 }
 
+/// Of each operation of a rank's lanes, in the order in which they run, the node that others wait for. An
+/// addition has two nodes, the receive and what waits for it; the second is the one.
+std::vector<std::vector<uint64_t>> ends_of(const Schedule& schedule, uint32_t rank) {
+  uint64_t next = 1;
+  std::vector<std::vector<uint64_t>> end(schedule.lanes[rank].size());
+  for (size_t l = 0; l < schedule.lanes[rank].size(); ++l) {
+    const Lane& lane = schedule.lanes[rank][l];
+    for (uint64_t i = 0; i < schedule.iterations(lane); ++i) {
+      for (const Op& op : lane.ops) {
+        next += op.kind == OpKind::kRecvReduce ? 2 : 1;
+        end[l].push_back(next - 1);
+      }
+    }
+  }
+  return end;
+}
+
+/// What is told of a node: its number, that of its lane's node before (0: none), the chunk and its length.
+struct Node {
+  uint64_t id, previous;
+  uint32_t chunk;
+  uint64_t bytes;
+};
+
+Protobuf transfer(const Schedule& schedule, const Lane& lane, const Op& op, const Node& it,
+                  const std::vector<uint64_t>& waits) {
+  const Connection& connection = schedule.connections[lane.connection];
+  Protobuf node;
+  node.varint(kId, it.id);
+  node.bytes(kName, std::string(name(op.kind)) + " " + std::to_string(it.chunk));
+  node.varint(kType, lane.sends ? kCommSend : kCommRecv);
+  if (it.previous != 0) node.packed(kCtrlDeps, {it.previous});
+  if (op.kind != OpKind::kRecvReduce) node.packed(kDataDeps, waits);
+  attribute(node, "is_cpu_op", kBool, 0);
+  attribute(node, "comm_size", kInt64, it.bytes);
+  attribute(node, "comm_src", kInt32, connection.from);
+  attribute(node, "comm_dst", kInt32, connection.to);
+  attribute(node, "comm_tag", kInt32, lane.connection);
+  return node;
+}
+
+Protobuf addition(const Node& it, const std::vector<uint64_t>& waits) {
+  Protobuf node;
+  node.varint(kId, it.id);
+  node.bytes(kName, "add " + std::to_string(it.chunk));
+  node.varint(kType, kComp);
+  node.packed(kDataDeps, waits);
+  attribute(node, "is_cpu_op", kBool, 0);
+  attribute(node, "num_ops", kInt64, it.bytes);
+  attribute(node, "tensor_size", kUint64, it.bytes);
+  return node;
+}
+
 }  // namespace
 
 std::string to_chakra(const Schedule& schedule, uint32_t rank, uint64_t bytes) {
@@ -74,21 +127,9 @@ std::string to_chakra(const Schedule& schedule, uint32_t rank, uint64_t bytes) {
   append_delimited(trace, metadata);
 
   const auto ranges = chunk_ranges(schedule, bytes);
-  // An addition has two nodes, the receive and what waits for it; `end` is the one that others wait for.
-  uint64_t next = 1;
-  std::vector<std::vector<uint64_t>> end(schedule.lanes[rank].size());
-  for (size_t l = 0; l < schedule.lanes[rank].size(); ++l) {
-    const Lane& lane = schedule.lanes[rank][l];
-    for (uint64_t i = 0; i < schedule.iterations(lane); ++i) {
-      for (const Op& op : lane.ops) {
-        next += op.kind == OpKind::kRecvReduce ? 2 : 1;
-        end[l].push_back(next - 1);
-      }
-    }
-  }
+  const auto end = ends_of(schedule, rank);
   uint64_t id = 1;
   for (const Lane& lane : schedule.lanes[rank]) {
-    const Connection& connection = schedule.connections[lane.connection];
     uint64_t previous = 0;
     for (uint32_t segment = 0; segment < schedule.iterations(lane); ++segment) {
       for (const Op& op : lane.ops) {
@@ -101,30 +142,12 @@ std::string to_chakra(const Schedule& schedule, uint32_t rank, uint64_t bytes) {
         }
         const uint32_t chunk = schedule.part_of(lane).chunk(segment, op.chunk);
         const bool adds = op.kind == OpKind::kRecvReduce;
-        Protobuf node;
-        node.varint(kId, id);
-        node.bytes(kName, std::string(name(op.kind)) + " " + std::to_string(chunk));
-        node.varint(kType, lane.sends ? kCommSend : kCommRecv);
-        if (previous != 0) node.packed(kCtrlDeps, {previous});
-        if (!adds) node.packed(kDataDeps, waits);
-        attribute(node, "is_cpu_op", kBool, 0);
-        attribute(node, "comm_size", kInt64, ranges[chunk].second);
-        attribute(node, "comm_src", kInt32, connection.from);
-        attribute(node, "comm_dst", kInt32, connection.to);
-        attribute(node, "comm_tag", kInt32, lane.connection);
-        append_delimited(trace, node);
+        append_delimited(trace,
+                         transfer(schedule, lane, op, {id, previous, chunk, ranges[chunk].second}, waits));
         previous = id++;
         if (!adds) continue;
-        Protobuf addition;
-        addition.varint(kId, id);
-        addition.bytes(kName, "add " + std::to_string(chunk));
-        addition.varint(kType, kComp);
         waits.push_back(previous);
-        addition.packed(kDataDeps, waits);
-        attribute(addition, "is_cpu_op", kBool, 0);
-        attribute(addition, "num_ops", kInt64, ranges[chunk].second);
-        attribute(addition, "tensor_size", kUint64, ranges[chunk].second);
-        append_delimited(trace, addition);
+        append_delimited(trace, addition({id, previous, chunk, ranges[chunk].second}, waits));
         previous = id++;
       }
     }

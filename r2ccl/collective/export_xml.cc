@@ -76,6 +76,36 @@ void append_step(std::string& xml, uint32_t step, const char* type, uint32_t chu
   xml += text;
 }
 
+/// Lane `l` of a rank as a thread block.
+void append_block(std::string& xml, const Schedule& schedule, uint32_t rank, size_t l, uint32_t channel,
+                  const Steps& steps) {
+  const Lane& lane = schedule.lanes[rank][l];
+  const Connection& connection = schedule.connections[lane.connection];
+  xml += "    <tb id=\"" + std::to_string(l) + "\" send=\"" +
+         (lane.sends ? std::to_string(connection.to) : "-1") + "\" recv=\"" +
+         (lane.sends ? "-1" : std::to_string(connection.from)) + "\" chan=\"" + std::to_string(channel) +
+         "\">\n";
+  size_t n = 0;
+  for (uint32_t segment = 0; segment < schedule.iterations(lane); ++segment) {
+    for (const Op& op : lane.ops) {
+      const uint32_t step = steps.of[l][n];
+      const auto dependency = [&](const Wait& wait) -> long {
+        return wait.none() ? -1
+                           : static_cast<long>(steps.of[wait.lane][target(schedule, rank, wait, segment)]);
+      };
+      const auto block = [](const Wait& wait) { return wait.none() ? -1 : static_cast<int>(wait.lane); };
+      const bool both = !op.waits[0].none() && !op.waits[1].none();
+      const uint32_t chunk = schedule.part_of(lane).chunk(segment, op.chunk);
+      if (both) append_step(xml, step - 1, "nop", 0, 0, block(op.waits[0]), dependency(op.waits[0]), false);
+      const Wait& wait = both || op.waits[0].none() ? op.waits[1] : op.waits[0];
+      append_step(xml, step, msccl_type(op.kind), chunk, 1, block(wait), dependency(wait),
+                  steps.waited_for[l][n]);
+      ++n;
+    }
+  }
+  xml += "    </tb>\n";
+}
+
 }  // namespace
 
 std::string to_xml(const Schedule& schedule) {
@@ -106,35 +136,8 @@ std::string to_xml(const Schedule& schedule) {
     xml += "  <gpu id=\"" + std::to_string(rank) + "\" i_chunks=\"0\" o_chunks=\"" + count +
            "\" s_chunks=\"0\">\n";
     const Steps steps = steps_of(schedule, rank);
-    for (size_t l = 0; l < schedule.lanes[rank].size(); ++l) {
-      const Lane& lane = schedule.lanes[rank][l];
-      const Connection& connection = schedule.connections[lane.connection];
-      xml += "    <tb id=\"" + std::to_string(l) + "\" send=\"" +
-             (lane.sends ? std::to_string(connection.to) : "-1") + "\" recv=\"" +
-             (lane.sends ? "-1" : std::to_string(connection.from)) + "\" chan=\"" +
-             std::to_string(channel[lane.connection]) + "\">\n";
-      size_t n = 0;
-      for (uint32_t segment = 0; segment < schedule.iterations(lane); ++segment) {
-        for (const Op& op : lane.ops) {
-          const uint32_t step = steps.of[l][n];
-          const auto dependency = [&](const Wait& wait) -> long {
-            return wait.none()
-                       ? -1
-                       : static_cast<long>(steps.of[wait.lane][target(schedule, rank, wait, segment)]);
-          };
-          const auto block = [](const Wait& wait) { return wait.none() ? -1 : static_cast<int>(wait.lane); };
-          const bool both = !op.waits[0].none() && !op.waits[1].none();
-          const uint32_t chunk = schedule.part_of(lane).chunk(segment, op.chunk);
-          if (both)
-            append_step(xml, step - 1, "nop", 0, 0, block(op.waits[0]), dependency(op.waits[0]), false);
-          const Wait& wait = both || op.waits[0].none() ? op.waits[1] : op.waits[0];
-          append_step(xml, step, msccl_type(op.kind), chunk, 1, block(wait), dependency(wait),
-                      steps.waited_for[l][n]);
-          ++n;
-        }
-      }
-      xml += "    </tb>\n";
-    }
+    for (size_t l = 0; l < schedule.lanes[rank].size(); ++l)
+      append_block(xml, schedule, rank, l, channel[schedule.lanes[rank][l].connection], steps);
     xml += "  </gpu>\n";
   }
   return xml + "</algo>\n";

@@ -206,6 +206,48 @@ std::string reason(const Job& job, const Plan& plan) {
          " × the lower bound.";
 }
 
+/// The fastest of an algorithm's candidates: each number of segments that is a power of two below the most,
+/// each number of leaves.
+Candidate best_of(Algorithm algorithm, const Job& job, const Predictor& predict) {
+  const auto nodes = static_cast<uint32_t>(job.capacities.size());
+  Candidate best;
+  const auto consider = [&](const Candidate& candidate) {
+    if (best.seconds == 0 || candidate.seconds < best.seconds * (1 - 1e-9)) best = candidate;
+  };
+  for (uint32_t k = job.most_segments;; k /= 2) {
+    switch (algorithm) {
+      case Algorithm::kRing:
+        consider(predict.ring(k));
+        break;
+      case Algorithm::kUnequalRing:
+        consider(predict.unequal_ring(k));
+        break;
+      case Algorithm::kDoubleTree:
+        consider(predict.tree(k));
+        break;
+      case Algorithm::kR2cclAllReduce:
+        consider(predict.r2ccl(k));
+        break;
+      case Algorithm::kFourStage: {
+        const double most = *std::max_element(job.capacities.begin(), job.capacities.end());
+        std::vector<double> sorted = job.capacities;
+        std::sort(sorted.begin(), sorted.end());
+        for (uint32_t leaves = 1; leaves < nodes; ++leaves) {
+          // Only between nodes that differ: else which is a leaf would be chance.
+          if (sorted[leaves] > sorted[leaves - 1] || (leaves == 1 && sorted[0] >= most))
+            consider(predict.four_stage(k, leaves));
+        }
+        break;
+      }
+      case Algorithm::kMix:
+        consider(predict.mix(k));
+        break;
+    }
+    if (k == 1) break;
+  }
+  return best;
+}
+
 }  // namespace
 
 const char* name(Algorithm algorithm) {
@@ -238,48 +280,11 @@ Result<Plan> plan(const Job& job) {
     return Error{ErrorCode::kInvalidArgument, "the rate and the number of segments must be above 0"};
   }
   const Predictor predict(job);
-  const auto nodes = static_cast<uint32_t>(job.capacities.size());
   Plan plan;
   plan.bound_s = allreduce_bound(job.capacities) * static_cast<double>(job.bytes) / job.bytes_per_second;
   for (const Algorithm algorithm : {Algorithm::kRing, Algorithm::kUnequalRing, Algorithm::kDoubleTree,
-                                    Algorithm::kR2cclAllReduce, Algorithm::kFourStage, Algorithm::kMix}) {
-    Candidate best;
-    const auto consider = [&](const Candidate& candidate) {
-      if (best.seconds == 0 || candidate.seconds < best.seconds * (1 - 1e-9)) best = candidate;
-    };
-    for (uint32_t k = job.most_segments;; k /= 2) {
-      switch (algorithm) {
-        case Algorithm::kRing:
-          consider(predict.ring(k));
-          break;
-        case Algorithm::kUnequalRing:
-          consider(predict.unequal_ring(k));
-          break;
-        case Algorithm::kDoubleTree:
-          consider(predict.tree(k));
-          break;
-        case Algorithm::kR2cclAllReduce:
-          consider(predict.r2ccl(k));
-          break;
-        case Algorithm::kFourStage: {
-          const double most = *std::max_element(job.capacities.begin(), job.capacities.end());
-          std::vector<double> sorted = job.capacities;
-          std::sort(sorted.begin(), sorted.end());
-          for (uint32_t leaves = 1; leaves < nodes; ++leaves) {
-            // Only between nodes that differ: else which is a leaf would be chance.
-            if (sorted[leaves] > sorted[leaves - 1] || (leaves == 1 && sorted[0] >= most))
-              consider(predict.four_stage(k, leaves));
-          }
-          break;
-        }
-        case Algorithm::kMix:
-          consider(predict.mix(k));
-          break;
-      }
-      if (k == 1) break;
-    }
-    plan.candidates.push_back(best);
-  }
+                                    Algorithm::kR2cclAllReduce, Algorithm::kFourStage, Algorithm::kMix})
+    plan.candidates.push_back(best_of(algorithm, job, predict));
   for (size_t i = 1; i < plan.candidates.size(); ++i) {
     // What comes first in the list is the simpler one and stays where another gains nothing.
     if (plan.candidates[i].seconds < plan.candidates[plan.chosen].seconds * (1 - 1e-3)) plan.chosen = i;

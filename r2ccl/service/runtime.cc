@@ -68,19 +68,7 @@ class Runtime final : public Net {
     ProcessContext& context = runtime->context_;
     context.config = std::move(*config);
     for (const std::string& warning : context.config.warnings) R2_WARN("NET/R2CCL: %s", warning.c_str());
-    auto devices = verbs::Device::open_all(context.config);
-    if (!devices) return devices.error();
-    if (devices->size() > size_t(wire::kMaxNics)) {
-      R2_WARN("NET/R2CCL: %zu NICs found, the first %d are used; NCCL_IB_HCA chooses others", devices->size(),
-              wire::kMaxNics);
-      devices->erase(devices->begin() + wire::kMaxNics, devices->end());
-    }
-    for (const auto& device : *devices)
-      if (auto ok = check_limits(device); !ok) return ok.error();
-    context.devices = std::move(*devices);
-    runtime->dma_bufs_ =
-        context.config.gpu_direct && std::all_of(context.devices.begin(), context.devices.end(),
-                                                 [](const auto& nic) { return nic.takes_dma_bufs(); });
+    if (auto opened = runtime->open_devices(); !opened) return opened.error();
     std::vector<std::string> names;
     for (const auto& device : context.devices) names.push_back(device.name());
     std::vector<double> nominal;
@@ -90,13 +78,7 @@ class Runtime final : public Net {
     }
     context.capacities = balance::Capacities(nominal);
     if (auto looked = runtime->look_at_topology(names); !looked) return looked.error();
-    for (int nic = 0; nic < int(names.size()); ++nic) {
-      context.backups.emplace_back();
-      for (const int other : runtime->topology_->backup_order(nic))
-        context.backups.back().push_back(
-            {other, int(runtime->topology_->between(nic, other)),
-             runtime->topology_->between(nic, other) == topology::Distance::kCross});
-    }
+    runtime->list_backups();
     char host[64] = "";
     gethostname(host, sizeof host - 1);
     // Ranks that share a host but not a node are told apart by what their fabric calls them.
@@ -283,6 +265,34 @@ class Runtime final : public Net {
 
  private:
   Runtime() : service_(context_), registrations_(context_) {}
+
+  Result<void> open_devices() {
+    ProcessContext& context = context_;
+    auto devices = verbs::Device::open_all(context.config);
+    if (!devices) return devices.error();
+    if (devices->size() > size_t(wire::kMaxNics)) {
+      R2_WARN("NET/R2CCL: %zu NICs found, the first %d are used; NCCL_IB_HCA chooses others", devices->size(),
+              wire::kMaxNics);
+      devices->erase(devices->begin() + wire::kMaxNics, devices->end());
+    }
+    for (const auto& device : *devices)
+      if (auto ok = check_limits(device); !ok) return ok.error();
+    context.devices = std::move(*devices);
+    dma_bufs_ =
+        context.config.gpu_direct && std::all_of(context.devices.begin(), context.devices.end(),
+                                                 [](const auto& nic) { return nic.takes_dma_bufs(); });
+    return {};
+  }
+
+  /// Of each NIC the others, in the order in which they stand in for it.
+  void list_backups() {
+    for (int nic = 0; nic < int(context_.devices.size()); ++nic) {
+      context_.backups.emplace_back();
+      for (const int other : topology_->backup_order(nic))
+        context_.backups.back().push_back({other, int(topology_->between(nic, other)),
+                                           topology_->between(nic, other) == topology::Distance::kCross});
+    }
+  }
 
   Result<void> look_at_topology(const std::vector<std::string>& names) {
     const std::string& file = context_.config.topology_file;
