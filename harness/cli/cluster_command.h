@@ -28,7 +28,7 @@ struct FirstDayArguments {
   std::string again;  ///< a step that is to be done once more
   std::string done;   ///< a step that was done by hand
   std::string hosts;  ///< separated by commas: fills in HOSTS
-  std::string words;  ///< further ones of each `r2bench run`: "--shorter 10"
+  std::string run_options;  ///< further ones of each `r2bench run`: "--shorter 10"
 };
 
 /// Exit status 0: all steps are done or skipped; 1: some are left or failed.

@@ -78,7 +78,7 @@ CLI::Option* DoctorOptions::add_first_day(CLI::App& doctor) {
         std::tuple("--done", &first_day_.done, "Mark this check as done by hand"),
         std::tuple("--again", &first_day_.again, "Mark this check as not done, so that it runs again"),
         std::tuple("--hosts", &first_day_.hosts, "Hosts, separated by commas (default: this one)"),
-        std::tuple("--words", &first_day_.words, "Additional options of each run, such as '--shorter 10'"),
+        std::tuple("--run-options", &first_day_.run_options, "Additional options of each run, such as '--shorter 10'"),
         std::tuple("--out", &first_day_.folder,
                    "Folder of logs and of the checks' states (default: first_day)")})
     doctor.add_option(option, *value, words)->needs(first_day_flag)->group(group);

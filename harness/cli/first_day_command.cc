@@ -103,7 +103,7 @@ std::string variables(const FirstDayStep& step, const FirstDayArguments& argumen
   const auto share = share_folder();
   std::string launch = shape_of(step, arguments.hosts).options;
   if (!arguments.hosts.empty()) launch += " --launcher mpi --hosts " + arguments.hosts;
-  if (!arguments.words.empty()) launch += " " + arguments.words;
+  if (!arguments.run_options.empty()) launch += " " + arguments.run_options;
   return "R2BENCH=" + shell_quoted((program_prefix() / "bin" / "r2bench").string()) +
          "; OUT=" + shell_quoted(out.string()) +
          "; R2BENCH_SHARE=" + shell_quoted(share ? share->string() : "") +
@@ -121,12 +121,12 @@ void check_hosts(const std::string& hosts) {
 }
 
 /// They stand in a line of /bin/sh.
-void check_words(const std::string& words) {
+void check_run_options(const std::string& words) {
   const bool plain = std::all_of(words.begin(), words.end(), [](unsigned char c) {
     return std::isalnum(c) || std::string_view(" ._,=/:-").find(char(c)) != std::string_view::npos;
   });
   if (!plain)
-    throw UsageError("--words: '" + words + "': letters, digits, spaces and . _ , = / : - are possible");
+    throw UsageError("--run-options: '" + words + "': letters, digits, spaces and . _ , = / : - are possible");
 }
 
 const FirstDayStep& step_named(const std::string& wanted) {
@@ -199,7 +199,7 @@ int first_day_command(const FirstDayArguments& arguments, const Console& console
     return 0;
   }
   check_hosts(arguments.hosts);
-  check_words(arguments.words);
+  check_run_options(arguments.run_options);
   Record record(arguments.folder);
   if (!arguments.skip.empty()) record.write(step_named(arguments.skip).name, "skipped", "by the user");
   if (!arguments.done.empty()) record.write(step_named(arguments.done).name, "done", "by hand");

@@ -161,7 +161,7 @@ def first_day(r2bench, _scenarios):
         command = f"'{r2bench}' doctor --first-day --out '{out}'"
         script = "; ".join(f"{command} --skip {step} >/dev/null" for step in LEFT)
         words = "--slow-motion 64 --shorter 10 --set workload.bytes=1MiB --set env.NCCL_IB_RETRY_CNT=6"
-        status, text = call(r2bench, "guest", "--nics", "4", "--write", folder, "--", "sh", "-c", f"{script}; {command} --run --words '{words}'")
+        status, text = call(r2bench, "guest", "--nics", "4", "--write", folder, "--", "sh", "-c", f"{script}; {command} --run --run-options '{words}'")
         steps = {}
         for line in (pathlib.Path(out) / "steps.jsonl").read_text().splitlines():
             entry = json.loads(line)
