@@ -24,7 +24,7 @@ FAKE = """\
     #!{python} -SE
     import json, os, sys, time
     if sys.argv[1] == "--version":
-        print("r2bench 1 0123456789")
+        print("r2bench, built from commit 0123456789")
         sys.exit(0)
     with open({runs!r}, "a") as runs:
         runs.write("run\\n")
