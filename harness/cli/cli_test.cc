@@ -269,6 +269,21 @@ TEST_F(Program, validate_finds_a_verdict_that_does_not_follow) {
       << err.str();
 }
 
+TEST_F(Program, validate_finds_an_expectation_that_was_deleted) {
+  ASSERT_EQ(call({"run", "nic_down.yaml", "--no-plot", "--out", "result"}), 0);
+  std::ifstream file("result/result.json");
+  nlohmann::json edited = nlohmann::json::parse(file);
+  nlohmann::json& expectations = edited["expectations"];
+  const auto correctness = std::find_if(expectations.begin(), expectations.end(),
+                                        [](const auto& e) { return e["name"] == "migrate.correctness"; });
+  ASSERT_NE(correctness, expectations.end());
+  expectations.erase(correctness);
+  std::ofstream("result/result.json") << edited;
+  EXPECT_EQ(call({"validate", "result/result.json"}), 64);
+  EXPECT_NE(err.str().find("migrate.correctness: the scenario expects 'exact'"), std::string::npos)
+      << err.str();
+}
+
 TEST_F(Program, validate_finds_what_does_not_fit) {
   std::ofstream("result.json") << R"({"schema_version": 2})";
   EXPECT_EQ(call({"validate", "result.json"}), 64);

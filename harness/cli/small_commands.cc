@@ -8,6 +8,7 @@
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/explain.h"
 #include "harness/cli/resources.h"
+#include "harness/report/against_scenario.h"
 #include "harness/report/json.h"
 #include "harness/report/recheck.h"
 #include "harness/report/result_file.h"
@@ -67,7 +68,12 @@ int validate_command(const std::vector<std::string>& files, const Console& conso
         mismatches = {why};
       else
         mismatches = schema_mismatches(read_json_file(share_or_throw() / "results" / "schema.json"), result);
-      if (mismatches.empty()) mismatches = conclusion_mismatches(result);
+      if (mismatches.empty()) {
+        mismatches = conclusion_mismatches(result);
+        if (const fs::path scenario = file.parent_path() / "scenario.yaml"; fs::exists(scenario))
+          for (std::string& mismatch : scenario_mismatches(result, scenario.string()))
+            mismatches.push_back(std::move(mismatch));
+      }
       for (const std::string& mismatch : mismatches) console.err << file.string() << ": " << mismatch << "\n";
       if (mismatches.empty()) console.out << file.string() << ": good\n";
       if (!mismatches.empty()) status = kExitUsage;

@@ -169,7 +169,7 @@ Scenario in_slow_motion(Scenario scenario, int factor) {
       scenario.env.emplace(entry.variable, slowed(entry.variable, entry.value, factor));
   for (Mode& mode : scenario.modes) slow_environment(mode.env, factor);
 
-  const std::string note = " (ms × " + std::to_string(factor) + ": slow motion)";
+  const std::string note = slow_motion_note(std::to_string(factor));
   for (Expectation& expectation : scenario.expectations)
     if (slow_expectation(expectation, factor)) expectation.wanted += note;
   scenario.overrides["slow_motion"] = std::to_string(factor);

@@ -10,7 +10,8 @@
 namespace r2bench {
 
 /// One sentence for each thing that does not follow; empty when all does. `result` has to fit
-/// results/schema.json. What older results do not hold is not checked.
+/// results/schema.json. What older results do not hold is not checked. Whether an expectation was deleted or
+/// changed only the scenario says (against_scenario.h).
 std::vector<std::string> conclusion_mismatches(const nlohmann::json& result);
 
 }  // namespace r2bench

@@ -49,9 +49,61 @@ TEST_F(Recheck, a_verdict_that_was_edited_does_not) {
 TEST_F(Recheck, nor_does_one_that_overlooks_a_doubt_or_what_is_unknown) {
   json["doubts"] = {"3 trace events were overwritten"};
   EXPECT_EQ(said(), "verdict: 'pass', but 'unknown' follows from the expectations and doubts\n");
-  json = good();
+}
+
+TEST_F(Recheck, what_is_known_is_not_unknown) {
   expectation("migrate.correctness")["ok"] = nullptr;
-  EXPECT_EQ(said(), "verdict: 'pass', but 'unknown' follows from the expectations and doubts\n");
+  json["verdict"] = "unknown";
+  EXPECT_EQ(said(),
+            "migrate.correctness: is said to be unknown, but wanted is 'exact' and got 'exact, "
+            "838860800 elements compared'\n");
+  json = good();
+  recovered_after(99);
+  expectation("migrate.recover_ms.max")["got"] = "99.0 ms";
+  expectation("migrate.recover_ms.max")["ok"] = nullptr;  // false, before it was edited
+  json["verdict"] = "unknown";
+  EXPECT_EQ(said(),
+            "migrate.recover_ms.max: is said to be unknown, but wanted is '<= floor + wakeup + 50 ms' "
+            "and got '99.0 ms'\n");
+  expectation("migrate.recover_ms.max")["got"] = "never for 1 of 1 faults";
+  expectation("migrate.recover_ms.max")["got_value"] = nullptr;
+  EXPECT_NE(said().find("migrate.recover_ms.max: is said to be unknown"), std::string::npos) << said();
+}
+
+TEST_F(Recheck, what_was_not_measured_is_unknown) {
+  expectation("migrate.recover_ms.max")["got"] = "no sample";
+  expectation("migrate.recover_ms.max")["got_value"] = nullptr;
+  expectation("migrate.recover_ms.max")["ok"] = nullptr;
+  json["verdict"] = "unknown";
+  EXPECT_EQ(said(), "");
+}
+
+TEST_F(Recheck, a_run_that_is_not_whole_leaves_unknown_all_but_what_is_wrong_in_itself) {
+  json["runs"][1]["metrics"]["faults"]["planned"] = 2;
+  json["doubts"] = {"migrate: 1 of 2 planned faults were seen to take effect"};
+  json["verdict"] = "unknown";
+  expectation("migrate.recover_ms.max")["ok"] = nullptr;
+  expectation("migrate.correctness")["ok"] = nullptr;
+  EXPECT_EQ(said(), "");
+  expectation("migrate.correctness")["got_word"] = "wrong";
+  expectation("migrate.correctness")["got"] = "3 wrong";
+  EXPECT_EQ(said(), "migrate.correctness: is said to be unknown, but wanted is 'exact' and got '3 wrong'\n");
+}
+
+TEST_F(Recheck, a_rate_that_the_ports_did_not_limit_is_unknown_and_said_to_be_so) {
+  nlohmann::json& rates = json["runs"][1]["metrics"]["throughput"];
+  rates["before_gbps"] = 6.7;
+  EXPECT_NE(said().find("migrate.retained_bw: is said to be met, but the ports carry 8.00 Gbit/s"),
+            std::string::npos)
+      << said();
+  EXPECT_NE(said().find("migrate: its rates are not said to be held up"), std::string::npos) << said();
+  expectation("migrate.retained_bw")["ok"] = nullptr;
+  rates["held_up"] = "something else held the job up";
+  json["verdict"] = "unknown";
+  EXPECT_EQ(said(), "");
+  rates["before_gbps"] = 7.8;
+  EXPECT_NE(said().find("migrate.retained_bw: is said to be unknown"), std::string::npos) << said();
+  EXPECT_NE(said().find("which its metrics do not show"), std::string::npos) << said();
 }
 
 TEST_F(Recheck, an_expectation_is_held_against_what_was_got) {

@@ -316,6 +316,8 @@ bool exceeds_for_good(double got, Comparison comparison, double bound) {
   return false;
 }
 
+std::string slow_motion_note(const std::string& factor) { return " (ms × " + factor + ": slow motion)"; }
+
 const char* name(Quantity quantity) {
   switch (quantity) {
     case Quantity::kFloor:

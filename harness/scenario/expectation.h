@@ -117,6 +117,9 @@ bool compare(double got, Comparison comparison, double bound);
 /// Whether a value that can only grow misses the expectation already.
 bool exceeds_for_good(double got, Comparison comparison, double bound);
 
+/// What `wanted` has behind it where slow motion by `factor` multiplied its times.
+std::string slow_motion_note(const std::string& factor);
+
 const char* name(Quantity quantity);
 const char* name(Comparison comparison);
 
