@@ -104,6 +104,8 @@ void add_counts(ModeResult& all, const ModeResult& job) {
   c.size_errors += job.correctness.size_errors;
   c.checked_elements += job.correctness.checked_elements;
   c.checked_iterations += job.correctness.checked_iterations;
+  c.messages += job.correctness.messages;
+  c.collnet_operations += job.correctness.collnet_operations;
   all.faults_planned += job.faults_planned;
   all.faults_witnessed += job.faults_witnessed;
   all.faults_sampled += job.faults_sampled;

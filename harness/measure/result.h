@@ -43,6 +43,8 @@ struct Correctness {
   uint64_t checked_elements = 0;
   uint64_t checked_iterations = 0;  ///< sum over the ranks
   uint64_t size_errors = 0;         ///< receives that reported another size than was sent
+  uint64_t messages = 0;  ///< recognised by what they carry: among them `duplicated` and `lost` are counted
+  uint64_t collnet_operations = 0;  ///< in which no message is seen; sum over the ranks
   bool exact() const { return wrong_elements == 0 && duplicated == 0 && lost == 0 && size_errors == 0; }
 };
 

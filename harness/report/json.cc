@@ -89,6 +89,8 @@ OrderedJson correctness_of(const Correctness& c) {
           {"size_errors", c.size_errors},
           {"checked_elements", c.checked_elements},
           {"checked_iterations", c.checked_iterations},
+          {"messages", c.messages},
+          {"collnet_operations", c.collnet_operations},
           {"exact", c.exact() && c.checked_elements > 0}};
 }
 

@@ -57,14 +57,17 @@ class Plugin : public testing::Test {
     return run_scenario(scenario_, options_, cancel);
   }
 
+  std::set<std::string> metrics_with(Verdict verdict, const RunResult& result) {
+    std::set<std::string> metrics;
+    for (const Judgement& j : judge(scenario_, result).expectations)
+      if (j.verdict == verdict) metrics.insert(j.metric);
+    return metrics;
+  }
+
   /// The metrics whose expectation is not met; the verdict is fail.
   std::set<std::string> not_met(const RunResult& result) {
-    const Judged judged = judge(scenario_, result);
-    EXPECT_EQ(judged.verdict, Verdict::kFail);
-    std::set<std::string> metrics;
-    for (const Judgement& j : judged.expectations)
-      if (j.verdict == Verdict::kFail) metrics.insert(j.metric);
-    return metrics;
+    EXPECT_EQ(judge(scenario_, result).verdict, Verdict::kFail);
+    return metrics_with(Verdict::kFail, result);
   }
 
   std::string out_;
@@ -96,7 +99,9 @@ TEST_P(BrokenPlugin, fails_and_the_metric_says_how) {
 
 TEST_P(WholePlugin, passes) {
   scenario_.workload.op = GetParam();
-  EXPECT_EQ(judge(scenario_, run()).verdict, Verdict::kPass);
+  const RunResult result = run();
+  EXPECT_EQ(judge(scenario_, result).verdict, Verdict::kPass);
+  EXPECT_GT(result.modes.at(0).correctness.messages, 0u);
 }
 
 /// The same where the plugin itself adds the data up: nothing is known of its messages, only what came out.
@@ -117,6 +122,7 @@ TEST_F(CollNetPlugin, passes_when_it_is_whole) {
   const RunResult result = run();
   expect_through_coll(result);
   EXPECT_EQ(judge(scenario_, result).verdict, Verdict::kPass);
+  EXPECT_EQ(result.modes.at(0).correctness.messages, 0u);
 }
 
 TEST_P(BrokenCollNet, fails_and_its_elements_are_wrong) {
@@ -124,6 +130,7 @@ TEST_P(BrokenCollNet, fails_and_its_elements_are_wrong) {
   const RunResult result = run();
   expect_through_coll(result);
   EXPECT_EQ(not_met(result), (std::set<std::string>{"correctness", "wrong_elements"}));
+  EXPECT_EQ(metrics_with(Verdict::kUnknown, result), (std::set<std::string>{"duplicated", "lost"}));
   const uint64_t wrong = result.modes.at(0).correctness.wrong_elements, piece = (512 << 10) / 4;
   if (GetParam() == std::string("corrupt"))
     EXPECT_EQ(wrong, 1u);

@@ -47,12 +47,14 @@ void add(Correctness& sum, const Correctness& of_rank) {
   sum.size_errors += of_rank.size_errors;
   sum.checked_elements += of_rank.checked_elements;
   sum.checked_iterations += of_rank.checked_iterations;
+  sum.messages += of_rank.messages;
+  sum.collnet_operations += of_rank.collnet_operations;
 }
 
 std::string plugin_of(const RankLink& rank) {
   return rank.plugin_name + (rank.plugin_abi > 0 ? " v" + std::to_string(rank.plugin_abi) : "") +
-         (rank.collnet_operations > 0
-              ? ", " + std::to_string(rank.collnet_operations) + " operations through CollNet"
+         (rank.correctness.collnet_operations > 0
+              ? ", " + std::to_string(rank.correctness.collnet_operations) + " operations through CollNet"
               : "");
 }
 

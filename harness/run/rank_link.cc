@@ -61,8 +61,9 @@ void RankLink::take(const nlohmann::json& message) {
     correctness.size_errors = message.value("size_errors", uint64_t{0});
     correctness.checked_elements = message.value("checked", uint64_t{0});
     correctness.checked_iterations = message.value("checked_iterations", uint64_t{0});
+    correctness.messages = message.value("messages", uint64_t{0});
+    correctness.collnet_operations = message.value("collnet_operations", uint64_t{0});
     cpu_ns = message.value("cpu_ns", uint64_t{0});
-    collnet_operations = message.value("collnet_operations", uint64_t{0});
     finished = finished || type == "finished";
   }
 }

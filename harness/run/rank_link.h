@@ -47,7 +47,6 @@ class RankLink {
   std::string plugin_name;
   int plugin_abi = 0;                        ///< 0: the rank cannot know (NCCL has loaded it)
   std::map<std::string, std::string> facts;  ///< of its surroundings, for the result: GPU, driver, NCCL
-  uint64_t collnet_operations = 0;           ///< that went through CollNet, warm-ups included
   std::vector<std::string> devices;
   nlohmann::json handles;  ///< per channel: where the rank listens
   std::vector<size_t>

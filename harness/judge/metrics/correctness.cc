@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether the data that arrived is what was sent. Of the whole job.
+#include "harness/judge/messages.h"
 #include "harness/judge/metric.h"
 
 namespace r2bench {
@@ -20,15 +21,26 @@ Value exactness(const ModeResult& mode) {
 }
 
 /// What is wrong is known; that nothing is, only where something was compared.
-Value wrong_count(const ModeResult& mode, uint64_t count) {
-  if (count == 0 && mode.correctness.checked_elements == 0) return Value::none("no element was compared");
-  return Value::of_count(count);
+Value wrong_elements(const Measured& m) {
+  const Correctness& c = m.mode.correctness;
+  if (c.wrong_elements == 0 && c.checked_elements == 0) return Value::none("no element was compared");
+  return Value::of_count(c.wrong_elements);
 }
 
-Metric counted(const char* name, const char* meaning, uint64_t Correctness::*count, Needs needs = {}) {
+/// The same of messages, which not every engine sees.
+Value message_count(const Measured& m, uint64_t count) {
+  if (count > 0) return Value::of_count(count);
+  const MessagesKnown known = messages_known(m.scenario, m.mode.correctness);
+  if (known.by == MessagesBy::kNothing) return Value::none(known.why_not);
+  if (known.by == MessagesBy::kElements) return Value::of(0, "0: no element is wrong");
+  return Value::of_count(0);
+}
+
+Metric counted(const char* name, const char* meaning, std::function<Value(const Measured&)> value,
+               Needs needs = {}) {
   return {.info = {.name = name, .meaning = meaning, .needs = needs},
           .wanted = "a count, of the whole job",
-          .value = [count](const Measured& m) { return wrong_count(m.mode, m.mode.correctness.*count); },
+          .value = std::move(value),
           .place = std::string("/metrics/correctness/") + name,
           .without_fault = true};
 }
@@ -45,11 +57,12 @@ std::vector<Metric> correctness() {
        .wanted = "",
        .value = [](const Measured& m) { return exactness(m.mode); },
        .without_fault = true},
-      counted("wrong_elements", "elements that differed from the exact result", &Correctness::wrong_elements),
-      counted("duplicated", "messages or segments that arrived twice", &Correctness::duplicated,
+      counted("wrong_elements", "elements that differed from the exact result", wrong_elements),
+      counted("duplicated", "messages or segments that arrived twice",
+              [](const Measured& m) { return message_count(m, m.mode.correctness.duplicated); },
               {.trace = true}),
-      counted("lost", "messages that never arrived although later ones did", &Correctness::lost,
-              {.trace = true}),
+      counted("lost", "messages that never arrived although later ones did",
+              [](const Measured& m) { return message_count(m, m.mode.correctness.lost); }, {.trace = true}),
   };
 }
 

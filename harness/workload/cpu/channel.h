@@ -25,6 +25,7 @@ struct StreamFaults {
   uint64_t duplicated = 0;   ///< messages that came again (0 where nothing is verified)
   uint64_t lost = 0;         ///< messages that were skipped (likewise)
   uint64_t size_errors = 0;  ///< receives of another size than was sent
+  uint64_t recognised = 0;   ///< messages that were recognised (likewise)
 };
 
 /// An error that the plugin returned: what was called, on which NIC, towards whom. Made in the thread that made
@@ -64,7 +65,7 @@ class Channel final : public Polled {
   bool finished() const override;
 
   int device() const { return device_; }
-  StreamFaults stream_faults() const { return {check_.duplicated(), check_.lost(), size_errors_}; }
+  StreamFaults stream_faults() const { return {check_.duplicated(), check_.lost(), size_errors_, check_.recognised()}; }
   uint64_t messages_received() const { return received_; }
 
  private:

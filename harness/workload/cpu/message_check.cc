@@ -55,11 +55,13 @@ void MessageCheck::note(uint64_t message) {
 }
 
 uint64_t MessageCheck::recognise(const void* data, size_t bytes) {
+  ++recognised_;
   if (carries(next_, data, bytes)) return next_;
   for (uint64_t away = 1; away <= kReach; ++away) {
     if (carries(next_ + away, data, bytes)) return next_ + away;
     if (away <= next_ && carries(next_ - away, data, bytes)) return next_ - away;
   }
+  --recognised_;
   return next_;
 }
 

@@ -29,6 +29,8 @@ class MessageCheck {
   /// ring passes it on, and only the rank that got it in the wrong place may count it.
   void on_message(void* data, size_t bytes);
 
+  /// Messages that were recognised.
+  uint64_t recognised() const { return recognised_; }
   /// Messages whose content had come before.
   uint64_t duplicated() const { return duplicated_; }
   /// Messages that have not come although a later one did.
@@ -36,7 +38,7 @@ class MessageCheck {
 
  private:
   bool carries(uint64_t message, const void* data, size_t bytes);
-  /// Which message it is.
+  /// Which message it is; the next one where it is none that is known.
   uint64_t recognise(const void* data, size_t bytes);
   void note(uint64_t message);
 
@@ -50,6 +52,7 @@ class MessageCheck {
   uint64_t received_ = 0;
   uint64_t next_ = 0;          ///< behind the latest message that has come
   uint64_t seen_ = ~uint64_t{0};  ///< bit i: message next_ - 1 - i has come
+  uint64_t recognised_ = 0;
   uint64_t duplicated_ = 0;
   uint64_t lost_ = 0;  ///< further back than seen_ tells
   std::vector<uint32_t> ranks_;

@@ -371,6 +371,7 @@ void Rank::report_correctness(const char* type) {
     faults.duplicated += channel.stream_faults().duplicated;
     faults.lost += channel.stream_faults().lost;
     faults.size_errors += channel.stream_faults().size_errors;
+    faults.recognised += channel.stream_faults().recognised;
   }
   reported_wrong_ = wrong_;
   say({{"type", type},
@@ -381,6 +382,7 @@ void Rank::report_correctness(const char* type) {
        {"collnet_operations", coll_operations_},
        {"duplicated", faults.duplicated},
        {"lost", faults.lost},
+       {"messages", faults.recognised},
        {"size_errors", faults.size_errors}});
 }
 
