@@ -101,6 +101,13 @@ class Plan(unittest.TestCase):
         rows = [row for row in rows_of.plan(arguments("--table", "faults")) if row["fault"] == "throttle" and row["seed"] == 2]
         self.assertEqual([row["transport"] for row in rows], rows_of.HEAD_TO_HEAD)
 
+    def test_each_transport_is_the_first_of_a_size_in_one_of_four_seeds(self):
+        rows = rows_of.plan(arguments("--table", "cost", "--seeds", "1,2,3,4"))
+        for count in {row["bytes"] for row in rows}:
+            turns = [[row["transport"] for row in rows if row["bytes"] == count and row["seed"] == seed] for seed in (1, 2, 3, 4)]
+            self.assertEqual([turn[0] for turn in turns], rows_of.COST)
+            self.assertEqual([sorted(turn) for turn in turns], [sorted(rows_of.COST)] * 4)
+
     def test_every_fault_has_three_seeds_on_four_transports(self):
         rows = [row for row in rows_of.plan(arguments("--table", "faults")) if not row["heal_ms"]]
         self.assertEqual(len(rows), len(rows_of.FAULTS) * 3 * 4)
