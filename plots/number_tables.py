@@ -242,6 +242,41 @@ def head_to_head_cost(results, measured=("head_to_head_h200", "head_to_head_h200
     return markdown(["size", "transport", "operation (ms)", "over NCCL's IB", "busbw (GB/s)", "CPU (s)"], lines)
 
 
+TWO_GPUS = ("head_to_head_two_gpus_cost", "head_to_head_two_gpus")  # the first that has a size is what is said of it
+
+
+def cost_in_turns(results, measured=TWO_GPUS):
+    """[(size, transport, its rows, their times over NCCL's IB transport's row of the same seed)]: they ran in turns."""
+    found, known = [], set()
+    for name in measured:
+        groups = [(int(size), transport, rows) for ((size,), transport), rows in by_transport(results, "cost", "bytes", measured=(name,)) if int(size) not in known]
+        theirs = {(size, row["seed"]): float(row["before_ms"]) for size, transport, rows in groups if transport == "ib" for row in rows}
+        found += [(size, transport, rows, [float(row["before_ms"]) / theirs[size, row["seed"]] for row in rows]) for size, transport, rows in groups]
+        known |= {size for size, _, _ in groups}
+    return sorted(found, key=lambda one: (one[0], list(TRANSPORTS).index(one[1])))
+
+
+def from_to(values):
+    return f"{short(min(values))}–{short(max(values))}"
+
+
+def head_to_head_cost_spread(results):
+    lines = [[inputs.size(size), TRANSPORTS[transport], len(rows), median_of(rows, "before_ms"), from_to([float(row["before_ms"]) for row in rows]),
+              short(statistics.median(ratios)), "–" if transport == "ib" else from_to(ratios), median_of(rows, "busbw"), median_of(rows, "cpu_s")]
+             for size, transport, rows, ratios in cost_in_turns(results)]
+    return markdown(["size", "transport", "rows", "operation (ms)", "least–most", "over NCCL's IB", "least–most", "busbw (GB/s)", "CPU (s)"], lines)
+
+
+def cost_ratios(results, size, transport):
+    (ratios,) = [ratios for count, name, _, ratios in cost_in_turns(results) if (count, name) == (size, transport)]
+    return ratios
+
+
+def sizes_where(results, holds):
+    """At how many sizes mode 1 or 2 is so with every seed."""
+    return str(len({size for size, transport, _, ratios in cost_in_turns(results) if transport in ("r2ccl_migrate", "r2ccl_balance") and all(map(holds, ratios))}))
+
+
 def head_to_head_upstream(results):
     lines = [[f"`{row['fault']}`", row["outcome"], row["wrong"], short(row["before_ms"]), short(row["stall_ms"]) if row["stall_ms"] else "–"]
              for row in head_to_head_rows(results, "head_to_head_two_gpus", "faults", transport="upstream")]
@@ -407,7 +442,7 @@ BLOCKS = {
     "recovery": recovery_times, "retained": retained, "overhead": overhead, "false-alarms": false_alarms, "matrix": matrix,
     "nccl": nccl, "nccl-stalls": nccl_stalls, "mode3": mode3, "mode3-algorithms": mode3_algorithms, "mode3-sizes": mode3_sizes,
     "mode3-algorithms-256": lambda results: mode3_algorithms(results, "mode3_algorithms_256"), "head-to-head-upstream": head_to_head_upstream,
-    "head-to-head-cost-two-gpus": lambda results: head_to_head_cost(results, ("head_to_head_two_gpus",)), "gpu-scenarios": gpu_scenarios, "ll128-lines": ll128_lines, "ll128-jobs": ll128_jobs,
+    "head-to-head-cost-two-gpus": head_to_head_cost_spread, "gpu-scenarios": gpu_scenarios, "ll128-lines": ll128_lines, "ll128-jobs": ll128_jobs,
     "pxn": lambda results: gpu_memory(results, "nccl_pxn"), "head-to-head": head_to_head, "head-to-head-versions": head_to_head_versions,
     "head-to-head-retained": head_to_head_retained, "head-to-head-timeouts": head_to_head_timeouts, "renewals": renewals, "head-to-head-cost": head_to_head_cost, "gpu-memory": gpu_memory, "programs": programs, "walks": walks, "gate": gate, "nightly": nightly, "cluster": cluster, "costs": costs,
     "conformance": conformance, "simulated": simulated, "vhca-copy": vhca_copy,
@@ -431,6 +466,14 @@ NUMBERS = {
     "h2h.h100-8B": lambda results: cost_on_h100(results, 8, ["r2ccl_migrate", "r2ccl_balance"]),
     "h2h.h100-16MiB": lambda results: cost_on_h100(results, 16 << 20, ["r2ccl_migrate", "r2ccl_balance"]),
     "h2h.h100-256MiB": lambda results: cost_on_h100(results, 256 << 20, ["r2ccl_balance"]),
+    "h2h.two-gpus-sizes": lambda results: str(len({size for size, *_ in cost_in_turns(results)})),
+    "h2h.two-gpus-slower": lambda results: sizes_where(results, lambda ratio: ratio > 1),
+    "h2h.two-gpus-faster": lambda results: sizes_where(results, lambda ratio: ratio < 1),
+    "h2h.two-gpus-256MiB-seeds": lambda results: str(len(cost_ratios(results, 256 << 20, "r2ccl_migrate"))),
+    "h2h.two-gpus-256MiB-mode1": lambda results: str(sum(ratio > 1 for ratio in cost_ratios(results, 256 << 20, "r2ccl_migrate"))),
+    "h2h.two-gpus-256MiB-mode2": lambda results: str(sum(ratio > 1 for ratio in cost_ratios(results, 256 << 20, "r2ccl_balance"))),
+    "h2h.two-gpus-256MiB-mode0": lambda results: str(sum(ratio > 1 for ratio in cost_ratios(results, 256 << 20, "r2ccl_baseline"))),
+    "h2h.two-gpus-256MiB-mode0-seeds": lambda results: str(len(cost_ratios(results, 256 << 20, "r2ccl_baseline"))),
     "mode3.degraded": lambda results: short(one_run(results, "mode3_scenarios", "allreduce_degraded", "allreduce")["retained"]),
     "mode3.degraded-limit": lambda results: short(one_run(results, "mode3_scenarios", "allreduce_degraded", "allreduce")["limit"]),
     "mode3.least": lambda results: mode3_to_bound(results, min),

@@ -16,6 +16,7 @@ sys.path.insert(0, HERE)
 import inputs  # noqa: E402
 import number_tables  # noqa: E402
 import readme_numbers  # noqa: E402
+import tables  # noqa: E402
 
 
 class ReadmeNumbers(unittest.TestCase):
@@ -35,6 +36,22 @@ class ReadmeNumbers(unittest.TestCase):
             with open(os.path.join(readme_numbers.ROOT, name), encoding="utf-8") as file:
                 used |= set(re.findall(r"^<!-- numbers: ([\w-]+) -->", file.read(), re.MULTILINE))
         self.assertEqual(used, {name for name, make in number_tables.BLOCKS.items() if len(make(RESULTS).splitlines()) > 2})
+
+    def test_costs_compare_rows_of_one_seed_and_take_a_size_from_the_first_set_that_has_it(self):
+        def row(size, transport, seed, ms):
+            return {"table": "cost", "transport": transport, "bytes": size, "seed": seed, "before_ms": ms, "busbw": 1, "cpu_s": 1}
+
+        with tempfile.TemporaryDirectory() as results:
+            os.mkdir(os.path.join(results, "tables"))
+            tables.replace(results, "head_to_head", "head_to_head_two_gpus_cost", [
+                row(8, "ib", 1, 1), row(8, "ib", 2, 4), row(8, "ib", 3, 2), row(8, "r2ccl_migrate", 1, 2), row(8, "r2ccl_migrate", 2, 2), row(8, "r2ccl_migrate", 3, 3)])
+            tables.replace(results, "head_to_head", "head_to_head_two_gpus", [
+                row(8, "ib", 1, 1), row(8, "r2ccl_migrate", 1, 9), row(64, "ib", 1, 1), row(64, "r2ccl_balance", 1, 5)])
+            found = number_tables.head_to_head_cost_spread(results).splitlines()[2:]
+            self.assertEqual([line.split(" | ")[:7] for line in found],
+                             [["| 8 B", "NCCL's IB", "3", "2.00", "1.00–4.00", "1.00", "–"], ["| 8 B", "R2CCL mode 1", "3", "2.00", "2.00–3.00", "1.50", "0.500–2.00"],
+                              ["| 64 B", "NCCL's IB", "1", "1.00", "1.00–1.00", "1.00", "–"], ["| 64 B", "R2CCL mode 2", "1", "5.00", "5.00–5.00", "5.00", "5.00–5.00"]])
+            self.assertEqual((number_tables.sizes_where(results, lambda ratio: ratio > 1), number_tables.sizes_where(results, lambda ratio: ratio < 1)), ("1", "0"))
 
     def test_a_number_that_was_changed_is_found_and_written_again(self):
         with tempfile.TemporaryDirectory() as folder:
