@@ -17,7 +17,7 @@
 namespace vhca {
 
 inline constexpr std::uint64_t kFabricMagic = 0x3142'4146'4143'4856;  // "VHCAFAB1"
-inline constexpr std::uint32_t kLayoutVersion = 14;
+inline constexpr std::uint32_t kLayoutVersion = 15;
 
 inline constexpr std::size_t kMaxNodes = 64;
 inline constexpr std::size_t kMaxNicsPerNode = 16;
@@ -138,6 +138,19 @@ struct RecvEntry {
   RecvSge sge[];  // max_recv_sge of them
 };
 
+// Holds of a QP that the owner has revoked while their holders live; 0 when the holder has found out. Until
+// then it may still write to the receive ring that it had found, and the slot is not given away. Each is the
+// word that the holder had put into QpSlot::responder.
+struct RevokedHolds {
+  static constexpr std::size_t kMost = 8;
+  std::atomic<std::uint64_t> words[kMost];
+  bool any() const {
+    for (const auto& word : words)
+      if (word.load() != 0) return true;
+    return false;
+  }
+};
+
 struct alignas(64) QpSlot {
   std::atomic<ProcessId> owner;
   std::atomic<std::uint32_t> generation;
@@ -147,9 +160,6 @@ struct alignas(64) QpSlot {
   // looked at a second time; whoever moves the QP to ERR waits until it is 0 or its holder is dead, and
   // revokes the hold of one that is stopped.
   std::atomic<std::uint64_t> responder;  // low half: that id; high half: counts the holds
-  // A hold that the owner has revoked while its holder lives; 0 when the holder has found out. Until then it
-  // may still write to the receive ring that it had found, and the slot is not given away.
-  std::atomic<std::uint64_t> revoked;
   std::atomic<std::uint32_t> async_flags;  // 1 << ibv_event_type, set by others, taken by the owner's engine
   std::atomic<std::uint32_t> established;  // 1: IBV_EVENT_COMM_EST was raised since INIT; it is raised once
   std::atomic<std::uint32_t> access;       // ibv_access_flags
@@ -172,6 +182,7 @@ struct alignas(64) QpSlot {
   std::uint32_t recv_stride;
   std::uint64_t recv_ring;  // offset in the fabric
   std::uint32_t max_recv_sge;
+  RevokedHolds revoked;  // behind what each message reads
   // No index comes back in the life of the slot's owner, not even after RESET: a step from index to index + 1
   // (compare-and-swap) by a holder that was revoked meanwhile fails.
   alignas(64) std::atomic<std::uint64_t> recv_posted;  // by the owner; with an SRQ by the holder

@@ -124,10 +124,7 @@ bool release_property(Fabric& fabric, ProcessId id) {
       qp.number.compare_exchange_strong(number, 0);
     }
     if (qp.owner.load() != id) continue;
-    for (const std::uint64_t word : {qp.responder.load(), qp.revoked.load()}) {
-      const auto holder = static_cast<ProcessId>(word & 0xffffffffu);
-      if (holder != 0 && holder != id && process_liveness(fabric, holder) != Liveness::kDead) unused = false;
-    }
+    if (has_living_holder(fabric, qp, id)) unused = false;
   }
   if (!unused) return false;
   release_owned(fabric.memory_regions, id);
@@ -180,6 +177,17 @@ Liveness process_liveness(const Fabric& fabric, ProcessId id) {
   const std::uint64_t claim = slot.claim.load();
   if (id == 0 || claim == 0 || slot.id.load() != id) return Liveness::kDead;
   return liveness_of(slot, claim);
+}
+
+bool has_living_holder(const Fabric& fabric, const QpSlot& qp, ProcessId but) {
+  const auto lives = [&](std::uint64_t word) {
+    const auto holder = static_cast<ProcessId>(word & 0xffffffffu);
+    return holder != 0 && holder != but && process_liveness(fabric, holder) != Liveness::kDead;
+  };
+  if (lives(qp.responder.load())) return true;
+  for (const auto& revoked : qp.revoked.words)
+    if (lives(revoked.load())) return true;
+  return false;
 }
 
 ProcessId register_process(Fabric& fabric, std::uint32_t node, std::uint32_t memory_node,

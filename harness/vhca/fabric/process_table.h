@@ -21,6 +21,10 @@ std::optional<std::uint64_t> process_start_time(pid_t pid);
 Liveness process_liveness(pid_t pid, std::uint64_t start_time);
 Liveness process_liveness(const Fabric& fabric, ProcessId id);
 
+// Whether a process that lives, `but` excepted, holds the QP or has not found out yet that its hold is
+// revoked.
+bool has_living_holder(const Fabric& fabric, const QpSlot& qp, ProcessId but = 0);
+
 // Takes a slot for the calling process after reclaiming dead ones. 0 when all slots are taken by live
 // processes. `memory_node`: the NUMA node of its memory, or kNoMemoryNode.
 ProcessId register_process(Fabric& fabric, std::uint32_t node, std::uint32_t memory_node,

@@ -47,7 +47,7 @@ void fill_slot(QpSlot& slot, const Pd& pd, const ibv_qp_init_attr& init) {
   const Srq* srq = init.srq ? &srq_of(init.srq) : nullptr;
   slot.state.begin_life();
   slot.responder.store(slot.responder.load() & ~0xffffffffull);
-  slot.revoked.store(0);
+  for (auto& revoked : slot.revoked.words) revoked.store(0);
   slot.async_flags.store(0);
   slot.access.store(0);
   slot.peer_number.store(0);

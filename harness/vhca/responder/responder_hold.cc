@@ -51,8 +51,10 @@ void Target::release() {
   end_of_use();
   std::uint64_t ours = hold_;
   if (slot_.responder.compare_exchange_strong(ours, hold_ & ~kHolderMask)) return;
-  ours = hold_;
-  slot_.revoked.compare_exchange_strong(ours, 0);
+  for (auto& revoked : slot_.revoked.words) {
+    ours = hold_;
+    revoked.compare_exchange_strong(ours, 0);
+  }
 }
 
 std::uint32_t Target::number_of(const Qp& initiator, const SendEntry& send) {
@@ -90,16 +92,19 @@ bool responder_is_free(Fabric& fabric, QpSlot& qp) {
   return holder_of(qp.responder.load()) == 0;
 }
 
-// Takes the hold from a holder that does not let go. Not while another one that lives has not found out that
-// it has lost its own.
+// Takes the hold from a holder that does not let go. Not while as many others as there is room for live and
+// have not found out that they have lost their own.
 static void revoke_hold(Fabric& fabric, QpSlot& qp, std::uint64_t word) {
-  std::uint64_t before = qp.revoked.load();
-  if (holder_of(before) != 0 && process_liveness(fabric, holder_of(before)) != Liveness::kDead) return;
-  if (!qp.revoked.compare_exchange_strong(before, word)) return;
-  std::uint64_t expected = word;
-  if (!qp.responder.compare_exchange_strong(expected, word & ~kHolderMask)) {
-    expected = word;
-    qp.revoked.compare_exchange_strong(expected, 0);  // it has let go by itself
+  for (auto& revoked : qp.revoked.words) {
+    std::uint64_t before = revoked.load();
+    if (holder_of(before) != 0 && process_liveness(fabric, holder_of(before)) != Liveness::kDead) continue;
+    if (!revoked.compare_exchange_strong(before, word)) continue;
+    std::uint64_t expected = word;
+    if (!qp.responder.compare_exchange_strong(expected, word & ~kHolderMask)) {
+      expected = word;
+      revoked.compare_exchange_strong(expected, 0);  // it has let go by itself
+    }
+    return;
   }
 }
 
@@ -139,11 +144,7 @@ bool is_at_rest(Fabric& fabric, Qp& qp) {
   return holder_of(slot.responder.load()) == 0;
 }
 
-bool is_still_written_to(const Fabric& fabric, const QpSlot& qp) {
-  for (const std::uint64_t word : {qp.responder.load(), qp.revoked.load()})
-    if (holder_of(word) != 0 && process_liveness(fabric, holder_of(word)) != Liveness::kDead) return true;
-  return false;
-}
+bool is_still_written_to(const Fabric& fabric, const QpSlot& qp) { return has_living_holder(fabric, qp); }
 
 void wait_until_unused_once(Fabric& fabric, QpSlot& qp, ProcessId self) {
   const std::uint64_t word = qp.responder.load();

@@ -41,7 +41,7 @@ void finish_taking(Fabric& fabric, QpSlot& qp, bool for_owner) {
   const std::uint64_t mine = index << kTakerBits | taker_id(fabric, qp);
   std::atomic<std::uint64_t>& claim = entry_of(fabric, srq, index).claim;
   std::uint64_t seen = claim.load();
-  if (for_owner && qp.revoked.load() != 0 && seen == index << kTakerBits &&
+  if (for_owner && qp.revoked.any() && seen == index << kTakerBits &&
       claim.compare_exchange_strong(seen, mine))
     seen = mine;
   if (seen == mine) {

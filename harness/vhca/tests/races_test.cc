@@ -126,7 +126,7 @@ TEST_F(Races, a_request_that_a_revoked_initiator_is_about_to_take_is_taken_by_th
   post_shared(0);
   recv_entry_of(*fabric_, queue_pair(), 0).wr_id = 0;
   queue_pair().srq_intent.store(1);
-  queue_pair().revoked.store(1ull << 32 | 77);
+  queue_pair().revoked.words[0].store(1ull << 32 | 77);
   finish_taking(*fabric_, queue_pair(), true);
   EXPECT_EQ(queue_pair().recv_posted.load(), 1u);
   EXPECT_NE(entry_of(*fabric_, shared_queue(), 0).claim.load() & kTakerMask, 0u);

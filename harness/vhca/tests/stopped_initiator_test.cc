@@ -4,6 +4,8 @@
 // to complete.
 #include <gtest/gtest.h>
 
+#include <deque>
+
 #include "harness/vhca/tests/fabric_view.h"
 
 namespace vhca::test {
@@ -11,6 +13,8 @@ namespace {
 
 constexpr std::size_t kMessage = 1 << 20;
 constexpr std::size_t kReceives = 16;
+// The hold of a stopped initiator is revoked after 20 ms; the rest is for a busy machine.
+constexpr std::uint64_t kFlushBoundNs = 300'000'000;
 
 // Stops the process at a moment at which it holds that QP.
 void stop_in_the_middle(const Process& process, const FabricView& fabric, std::uint32_t number) {
@@ -41,10 +45,9 @@ void send_until_an_error(const Wire& wire) {
   }
 }
 
-// Receives until its initiator is stopped, then breaks and resets its QP. `receives_again`: with receive
-// requests in its new life.
-void receive_and_reset(const Wire& wire, bool receives_again) {
-  Endpoint me({.bytes = 2 * kMessage});
+// Connects, and receives until its initiator is stopped; then breaks the QP, and tells how many receives were
+// flushed.
+void receive_and_break(const Wire& wire, Endpoint& me) {
   for (std::uint64_t i = 0; i < kReceives; ++i) me.post_recv(i, 0, kMessage);
   me.connect_over(wire);
   wire.send(me.qp()->qp_num);
@@ -57,8 +60,7 @@ void receive_and_reset(const Wire& wire, bool receives_again) {
     ++done;
     me.post_recv(posted++, 0, kMessage);
   }
-  // The hold of a stopped initiator is revoked after 20 ms; the rest is for a busy machine.
-  const std::uint64_t all_flushed_by = now_ns() + 1'000'000'000;
+  const std::uint64_t all_flushed_by = now_ns() + kFlushBoundNs;
   me.to_error();
   while (done != posted) {
     wc = me.wait(1'000);
@@ -67,19 +69,11 @@ void receive_and_reset(const Wire& wire, bool receives_again) {
     ++done;
   }
   VHCA_REQUIRE(now_ns() < all_flushed_by);
-
-  me.to_init_again();
-  me.to_rtr(me.peer());
-  std::memset(me.memory(), 0, 2 * kMessage);
-  if (receives_again)
-    for (std::uint64_t i = 0; i < kReceives; ++i) me.post_recv(1000 + i, kMessage, kMessage);
   wire.send(flushed);
-  wire.receive<char>();  // the initiator has continued, and has ended
-  VHCA_REQUIRE(me.nothing_to_poll());
-  std::uint64_t late = 0;
-  for (std::size_t i = 0; i < 2 * kMessage; ++i) late += me.memory()[i] != 0;
-  wire.send(late);
-  // And the queue pair works.
+}
+
+// The queue pair works, in another life.
+void expect_to_work(Endpoint& me) {
   Endpoint other;
   me.to_init_again();
   connect(me, other);
@@ -89,12 +83,31 @@ void receive_and_reset(const Wire& wire, bool receives_again) {
   me.expect(IBV_WC_SUCCESS, 7);
 }
 
+// Breaks and resets its QP while its initiator is stopped. `receives_again`: with receive requests in its new
+// life.
+void receive_and_reset(const Wire& wire, bool receives_again) {
+  Endpoint me({.bytes = 2 * kMessage});
+  receive_and_break(wire, me);
+  me.to_init_again();
+  me.to_rtr(me.peer());
+  std::memset(me.memory(), 0, 2 * kMessage);
+  if (receives_again)
+    for (std::uint64_t i = 0; i < kReceives; ++i) me.post_recv(1000 + i, kMessage, kMessage);
+  wire.send('n');
+  wire.receive<char>();  // the initiator has continued, and has ended
+  VHCA_REQUIRE(me.nothing_to_poll());
+  std::uint64_t late = 0;
+  for (std::size_t i = 0; i < 2 * kMessage; ++i) late += me.memory()[i] != 0;
+  wire.send(late);
+  expect_to_work(me);
+}
+
 void stop_and_reset(bool receives_again) {
   const auto fabric = make_fabric(2, 1);
   const FabricView view(fabric);
   std::uint64_t flushed = 0;
-  // An initiator that was stopped after its last look at the hold, directly before the copy, still places what
-  // it had in hand: one message at most, and seldom.
+  // An initiator that was stopped after its last look at the hold, directly before the copy, still places
+  // what it had in hand: one message at most, and seldom.
   constexpr int kRounds = 6;
   int late_rounds = 0;
   for (int round = 0; round < kRounds; ++round) {
@@ -107,6 +120,7 @@ void stop_and_reset(bool receives_again) {
     ASSERT_EQ(::recv(target.wire().fd(), &flushed_now, sizeof flushed_now, MSG_WAITALL), 8)
         << "the target has failed";
     flushed += flushed_now;
+    target.wire().receive<char>();
     initiator.signal(SIGCONT);
     EXPECT_EQ(initiator.wait(), 0);
     target.wire().send('c');
@@ -128,6 +142,41 @@ TEST(StoppedInitiator, completes_nothing_in_the_next_life_of_a_queue_pair_withou
 }
 TEST(StoppedInitiator, completes_nothing_in_the_next_life_of_a_queue_pair_with_receives) {
   stop_and_reset(true);
+}
+
+// Each life of the queue pair has its own initiator, and all of them are stopped in the middle of a message.
+TEST(StoppedInitiator, several_of_them_do_not_keep_receives_from_being_flushed) {
+  constexpr int kInitiators = 3;
+  const auto fabric = make_fabric(2, 1);
+  const FabricView view(fabric);
+  Process target(fabric, "node1", [&](const Wire& wire) {
+    Endpoint me({.bytes = 2 * kMessage});
+    for (int life = 0; life < kInitiators; ++life) {
+      receive_and_break(wire, me);
+      me.to_init_again();
+    }
+    wire.receive<char>();  // all initiators have continued, and have ended
+    VHCA_REQUIRE(me.nothing_to_poll());
+    expect_to_work(me);
+  });
+  std::deque<Process> initiators;
+  for (int life = 0; life < kInitiators; ++life) {
+    Process& initiator = initiators.emplace_back(fabric, "node0", send_until_an_error);
+    introduce(target, initiator);
+    stop_in_the_middle(initiator, view, target.wire().receive<std::uint32_t>());
+    target.wire().send('s');
+    std::uint64_t flushed = 0;
+    ASSERT_EQ(::recv(target.wire().fd(), &flushed, sizeof flushed, MSG_WAITALL), 8)
+        << "the target has failed with " << life + 1 << " stopped initiators";
+    EXPECT_GT(flushed, 0u);
+  }
+  for (Process& initiator : initiators) initiator.signal(SIGCONT);
+  for (Process& initiator : initiators) EXPECT_EQ(initiator.wait(), 0);
+  target.wire().send('c');
+  EXPECT_EQ(target.wait(), 0);
+  const auto usage = fabric.usage();
+  EXPECT_EQ(usage.processes + usage.queue_pairs, 0u);
+  EXPECT_EQ(usage.arena_bytes, 0u);
 }
 
 // What a stopped initiator may still write to is not given to others while it lives, and is when it is dead.
