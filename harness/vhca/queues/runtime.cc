@@ -14,6 +14,7 @@
 #include <array>
 
 #include "harness/vhca/base/clock.h"
+#include "harness/vhca/base/pause_point.h"
 #include "harness/vhca/fabric/process_table.h"
 #include "harness/vhca/memory/staging.h"
 #include "harness/vhca/process/async.h"
@@ -287,6 +288,7 @@ void Runtime::look_at_shared_flags(bool heartbeat) {
       if (qp->qp_base.send_cq != cq->handle_as_cq() && qp->qp_base.recv_cq != cq->handle_as_cq()) continue;
       // One in RESET stays there, also one that its owner moves there at this moment.
       std::uint32_t seen = qp->shared->state.word();
+      VHCA_PAUSE_POINT(overrun_seen);
       while (QpState::state_of(seen) != IBV_QPS_RESET && !qp->shared->state.change(seen, IBV_QPS_ERR)) {
       }
       activate(*qp);

@@ -5,6 +5,7 @@
 #include "harness/vhca/tests/pause_at.h"
 
 #include "../queues/completion.cc"
+#include "../queues/runtime.cc"
 #include "../responder/receive_signal.cc"
 #include "../responder/responder.cc"
 #include "../responder/responder_hold.cc"
@@ -183,6 +184,35 @@ TEST(RacesOfStates, a_reset_is_not_undone_by_an_initiator_that_breaks_the_queue_
     VHCA_REQUIRE_EQ(target.state.load(), IBV_QPS_RESET);
     VHCA_REQUIRE_EQ(QpState::life_of(target.state.word()), life + 1);
     VHCA_REQUIRE_EQ(target.async_flags.load(), 0u);
+  });
+  EXPECT_EQ(process.wait(), 0);
+}
+
+// The same between the engine's look at the state and its verdict that the CQ has overrun.
+TEST(RacesOfStates, a_reset_is_not_undone_by_the_engine_that_finds_an_overrun_at_the_same_time) {
+  const FabricHost fabric = test::make_fabric(1, 2);
+  test::Process process(fabric, "node0", [&](const test::Wire&) {
+    const test::FabricView view(fabric);
+    test::Endpoint a({.nic = 0, .cq_depth = 4}), b({.nic = 1});
+    test::connect(a, b);
+    QpState& state = view.queue_pair(a.qp()->qp_num).state;
+    const std::uint32_t life = QpState::life_of(state.word());
+    std::atomic<bool> posted = false, was_there = false;
+    test::at_next("overrun_seen", [&] {
+      while (!posted) nap();
+      state.begin_life();  // what ibv_modify_qp to RESET does first
+      was_there = true;
+    });
+    for (std::uint64_t i = 0; i < 16; ++i) a.post({.id = i, .bytes = 8});  // and nobody polls
+    posted = true;
+    const std::uint64_t end = now_ns() + 10'000'000'000;
+    while (!was_there) {
+      VHCA_REQUIRE(now_ns() < end);
+      nap();
+    }
+    const test::Endpoint behind_the_engine;  // which has a lock while it looks at the flags
+    VHCA_REQUIRE_EQ(QpState::life_of(state.word()), life + 1);
+    VHCA_REQUIRE_EQ(state.load(), IBV_QPS_RESET);
   });
   EXPECT_EQ(process.wait(), 0);
 }
