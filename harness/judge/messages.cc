@@ -14,7 +14,8 @@ MessagesKnown messages_known(const Scenario& scenario, const Correctness& c) {
   if (c.wrong_elements > 0) return unknown(unseen + ", and elements are wrong");
   // A minimum or maximum is right however often an input is taken, and often without it.
   if (reduces(work.op) && (work.reduction == Reduction::kMin || work.reduction == Reduction::kMax))
-    return unknown(unseen + ", and a " + name(work.reduction) + " does not show a missing or doubled input");
+    return unknown(unseen + ", and a " + (work.reduction == Reduction::kMin ? "minimum" : "maximum") +
+                   " does not show a missing or doubled input");
   return {MessagesBy::kElements, ""};
 }
 

@@ -204,7 +204,8 @@ TEST_F(Messages, are_not_known_by_elements_that_hide_an_input) {
   c.messages = 0;
   for (const Reduction reduction : {Reduction::kMin, Reduction::kMax}) {
     scenario.workload.reduction = reduction;
-    expect_unknown(std::string("no message was recognised, and a ") + name(reduction) +
+    expect_unknown(std::string("no message was recognised, and a ") +
+                   (reduction == Reduction::kMin ? "minimum" : "maximum") +
                    " does not show a missing or doubled input");
   }
   scenario.workload.op = Operation::kAllGather;  // reduces nothing
