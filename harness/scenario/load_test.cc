@@ -71,6 +71,13 @@ TEST(Load, faults_are_armed_when_all_are_warm_unless_the_file_says_before) {
   EXPECT_THROW(parse_scenarios("x.yaml", std::string(kNicDown) + "arm: soon\n"), ScenarioError);
 }
 
+TEST(Load, what_kind_of_device_the_virtual_hca_is_may_be_said) {
+  const std::string text = std::string(kNicDown).replace(
+      std::string(kNicDown).find("NCCL_IB_TIMEOUT: 14"), 19, "VHCA_DMABUF: 0, VHCA_DELAY_VISIBILITY: 20");
+  const std::map<std::string, std::string> said{{"VHCA_DELAY_VISIBILITY", "20"}, {"VHCA_DMABUF", "0"}};
+  EXPECT_EQ(parse_scenarios("nic_down.yaml", text).at(0).env, said);
+}
+
 TEST(Load, unlimited_is_a_rate) {
   EXPECT_EQ(parse_scenarios("x.yaml", "version: 1\nmodes: [migrate]\nfabric: {nic_rate: unlimited}\n")[0]
                 .fabric.nic_rate_bits_per_s,

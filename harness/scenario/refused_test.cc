@@ -233,6 +233,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"repeats", "repeats: 0", 3, 10, "'repeats' is 0"},
         Case{"idle_repeats", "repeats: 3", 3, 10, "'repeats' repeats the faults, but this scenario has none"},
         Case{"own_env", "env: {LD_PRELOAD: x.so}", 3, 7, "'LD_PRELOAD' is set by r2bench itself"},
+        Case{"fabric_env", "env: {VHCA_FABRIC: x}", 3, 7, "'VHCA_FABRIC' is set by r2bench itself"},
         Case{"mode_env", "env: {R2CC_MODE: 1}", 3, 7, "choose the mode under 'modes'"},
         Case{"env_value", "env: {A: [1]}", 3, 7, "'env' holds names with single values"},
         Case{"timeout", "timeouts: {stall: 0 s}", 3, 19, "'stall' must be longer than 0"},

@@ -164,6 +164,8 @@ void read_timeouts(Document& document, const YAML::Node& node, Timeouts& timeout
 
 void check_env(Document& document, const YAML::Node& node, const std::map<std::string, std::string>& env) {
   for (const auto& [variable, value] : env) {
+    // What kind of device the virtual HCA is, which r2bench leaves alone.
+    if (variable == "VHCA_DMABUF" || variable == "VHCA_DELAY_VISIBILITY" || variable == "VHCA_MOVE") continue;
     const bool own = variable == "LD_PRELOAD" || variable == "LD_LIBRARY_PATH" || variable == "R2CC_MODE" ||
                      variable == "R2CC_TRACE" || variable.rfind("FAULTINJECT_", 0) == 0 ||
                      variable.rfind("VHCA_", 0) == 0;
