@@ -310,17 +310,17 @@ def of_renewals(paths):
         result = inputs.read_result(path)
         with open(os.path.join(os.path.dirname(path), "scenario.yaml"), encoding="utf-8") as file:
             text = file.read()
-        by = re.search(r"renew: *{ *by: *(\w+)", text).group(1)
-        cell = result.get("matrix") or {}
-        delay = cell.get("workload.renew.delay", "none")
+        said = dict(re.findall(r"(\w+): *([^,}]+)", re.search(r"renew: *{([^}]*)}", text).group(1)))
+        cell = {key: result["matrix"].get("workload.renew." + key, said.get(key)) for key in ("by", "iter", "delay")} if result.get("matrix") else said
+        delay = cell.get("delay") or "none"
         origins.append(origin_of_result(result) | {"machine": result["environment"].get("gpu", "").split(",")[0]})
         for run in result["runs"]:
             renewals = [rank["renewal"] for rank in run["ranks"] if rank.get("renewal")]
             whole = renewals if len(renewals) == len(run["ranks"]) else []
             correctness = run["metrics"]["correctness"]
             rows.append({
-                "scenario": result["scenario"], "nccl": result["environment"].get("nccl"), "workaround": int("NCCL_NET_PLUGIN_REF_COUNT" in text), "by": by,
-                "iter": cell.get("workload.renew.iter"), "delay_ms": None if delay == "none" else delay.removesuffix(" ms"),
+                "scenario": result["scenario"], "nccl": result["environment"].get("nccl"), "workaround": int("NCCL_NET_PLUGIN_REF_COUNT" in text), "by": cell["by"],
+                "iter": cell.get("iter"), "delay_ms": None if delay == "none" else delay.removesuffix(" ms"),
                 "fault": " ".join(sorted({fault["kind"] for fault in run["faults"]})), "mode": run["mode"], "outcome": run["outcome"], "wrong": correctness["wrong_elements"], "checked": correctness["checked_elements"],
                 "migrations": run["metrics"]["recovery"]["migrations"], "ranks": len(run["ranks"]), "open": sum(one["operation_open"] for one in whole) if whole else None,
                 "ranks_after": max(one["ranks"] for one in whole) if whole else None, "renew_ms": max(one["renew_ms"] for one in whole) if whole else None,
@@ -376,18 +376,19 @@ def of_ll128(paths):
     for path in paths:
         if path.endswith(".jsonl"):
             lines = inputs.read_lines(path)
-            rows += [{"source": line["way"], "unit": "lines", "gpus": 1, "runs": line["rounds"], "checked": line["lines"], "wrong": line["torn"],
+            rows += [{"source": line["way"], "unit": "lines", "memory": "host", "gpus": 1, "runs": line["rounds"], "checked": line["lines"], "wrong": line["torn"],
                       "first_half_old": line["first_half_old"]} for line in lines if "way" in line]
             continue
         result = inputs.read_json(path)
         origin = origin_of_result(result)
         for run in result["runs"]:
             found = run["metrics"]["correctness"]
-            row = jobs.setdefault((run["mode"], int(result["environment"]["gpu"].split()[0])), [0, 0, 0])
+            memory = "gpu" if run["mode"] != "ib" and run["settings"].get("R2CC_GPU_DIRECT") == "1" else "host"  # NCCL's IB does not read the setting
+            row = jobs.setdefault((run["mode"], memory, int(result["environment"]["gpu"].split()[0])), [0, 0, 0])
             for k, more in enumerate((1, found["checked_elements"], found["wrong_elements"])):
                 row[k] += more
-    rows += [{"source": label, "unit": "elements", "gpus": gpus, "runs": row[0], "checked": row[1], "wrong": row[2], "first_half_old": None}
-             for (label, gpus), row in sorted(jobs.items())]
+    rows += [{"source": label, "unit": "elements", "memory": memory, "gpus": gpus, "runs": row[0], "checked": row[1], "wrong": row[2], "first_half_old": None}
+             for (label, memory, gpus), row in sorted(jobs.items())]
     return {"ll128": rows}, origin
 
 

@@ -186,14 +186,28 @@ def survived(rows):
     return f"{sum(row['survives'] == '1' for row in rows)} of {len(rows)}"
 
 
+def used_again(rows):
+    """Of some jobs the median; how many of them saw it, where not all did."""
+    seen = [row for row in rows if row["used_again_ms"] != ""]
+    return median_of(rows, "used_again_ms") + (f" ({len(seen)} of {len(rows)} jobs)" if 0 < len(seen) < len(rows) else "")
+
+
 def head_to_head(results):
     lines = []
     for ((fault, heals), transport), rows in by_transport(results, "faults", "fault", "heal_ms"):
         healed = heals not in ("", "0")
         lines.append([f"`{fault}`" + (", repaired" if healed else ""), TRANSPORTS[transport], survived(rows), sum(int(row["wrong"] or 0) for row in rows),
                       median_of(rows, "before_ms"), median_of(rows, "stall_ms"), median_of(rows, "error_ms"), median_of(rows, "retained", 2),
-                      median_of(rows, "used_again_ms")])
-    return markdown(["fault", "transport", "survives", "wrong elements", "before (ms)", "longest (ms)", "error after (ms)", "retained", "used again after (ms)"], lines)
+                      median_of(rows, "restored", 2) if healed else "–", used_again(rows), f"{sum(row['as_predicted'] == '1' for row in rows)} of {len(rows)}"])
+    return markdown(["fault", "transport", "survives", "wrong elements", "before (ms)", "longest (ms)", "error after (ms)", "retained", "restored", "used again after (ms)",
+                     "as predicted"], lines)
+
+
+def head_to_head_mode3(results):
+    lines = [[f"`{row['fault']}`" + (", repaired" if row["heal_ms"] not in ("", "0") else ""), TRANSPORTS[row["transport"]], row["nccl"], survived([row]), row["wrong"],
+              *(median_of([row], column) for column in ("before_ms", "stall_ms")), median_of([row], "retained", 2), median_of([row], "used_again_ms"),
+              "yes" if row["as_predicted"] == "1" else "no"] for row in rows_of(results, "head_to_head", "head_to_head_mode3")]
+    return markdown(["fault", "transport", "NCCL", "survives", "wrong elements", "before (ms)", "longest (ms)", "retained", "used again after (ms)", "as predicted"], sorted(lines))
 
 
 def head_to_head_versions(results):
@@ -203,8 +217,11 @@ def head_to_head_versions(results):
 
 
 def head_to_head_retained(results):
-    lines = [[op, TRANSPORTS[transport], survived(rows), sum(int(row["wrong"] or 0) for row in rows), median_of(rows, "retained", 3)]
-             for ((op,), transport), rows in by_transport(results, "retained", "op", measured=MACHINES)]
+    lines = []
+    for ((op, _), transport), every in by_transport(results, "retained", "op", "mbits", measured=MACHINES):
+        rows = [row for row in every if row["mbits"] == "2500"]  # at twice the rate the ranks were the limit, not the ports
+        if rows:
+            lines.append([op, TRANSPORTS[transport], survived(rows), sum(int(row["wrong"] or 0) for row in rows), median_of(rows, "retained", 3)])
     return markdown(["collective", "transport", "survives", "wrong elements", "retained (limit 3/4)"], lines)
 
 
@@ -218,9 +235,11 @@ def head_to_head_timeouts(results):
 def renewals(results):
     """Cells that differ only in when the communicators were renewed are one line."""
     found = {}
-    for row in rows_of(results, "renewals", "nccl_renewals"):
+    for row in rows_of(results, "renewals", "nccl_renewals", "nccl_renewals_in_migration", "nccl_renewals_in_migration_2"):
         when = "between operations" if row["delay_ms"] == "" else "in the struck operation" if row["iter"] == "20" else "in a later operation"
-        if row["outcome"] != "ok":
+        if row["in_migration"] not in ("", "0"):
+            when = "in a migration without a path"
+        elif row["outcome"] != "ok":
             when = "in the struck operation"
         found.setdefault((row["by"], row["nccl"] + (", workaround" if row["workaround"] == "1" else ""), when), []).append(row)
     lines = []
@@ -283,12 +302,16 @@ def head_to_head_upstream(results):
     return markdown(["fault", "the job", "wrong elements", "before (ms)", "longest (ms)"], lines)
 
 
+ONE_RUN = {"broadcast": "nccl_port_down, Broadcast", "in_place": "nccl_port_down, in place", "group": "nccl_port_down, four calls a group",
+           "blackhole": "nccl_blackhole", "qp_error": "nccl_qp_error"}
+
+
 def gpu_scenarios(results):
     """The scenarios of GPUs whose cells differ only in what a matrix varies: one line for each scenario and mode."""
     found = {}
-    for row in rows_of(results, "runs", "nccl_protocols"):
+    for row in rows_of(results, "runs", "nccl_protocols", "nccl_gpu_direct", "nccl_more"):
         name = row["run"].split("-")[0]
-        found.setdefault((name if name.startswith("nccl") else "nccl_port_down, two ranks a node", mode(row["mode"])), []).append(row)
+        found.setdefault((ONE_RUN.get(name, name if name.startswith("nccl") else "nccl_port_down, two ranks a node"), mode(row["mode"])), []).append(row)
     lines = [[f"`{name}`", which, len(rows), sum(row["outcome"] == "ok" for row in rows), sum(row["exact"] == "1" for row in rows)] for (name, which), rows in sorted(found.items())]
     return markdown(["scenario", "mode", "jobs", "ended well", "every element right"], lines)
 
@@ -303,8 +326,8 @@ def ll128_lines(results):
 
 def ll128_jobs(results):
     found = [row for row in rows_of(results, "ll128", "ll128") if row["unit"] == "elements"]
-    found.sort(key=lambda row: (row["gpus"], list(WRITERS).index(row["source"])))
-    return markdown(["GPUs", "transport", "jobs", "elements compared", "wrong"], [[row["gpus"], WRITERS[row["source"]], row["runs"], row["checked"], row["wrong"]] for row in found])
+    found.sort(key=lambda row: (row["memory"] == "gpu", row["gpus"], list(WRITERS).index(row["source"])))
+    return markdown(["receives into", "GPUs", "transport", "jobs", "elements compared", "wrong"], [["GPU memory" if row["memory"] == "gpu" else "host memory", row["gpus"], WRITERS[row["source"]], row["runs"], row["checked"], row["wrong"]] for row in found])
 
 
 def gpu_memory(results, measured="nccl_gpu_memory"):
@@ -443,7 +466,7 @@ BLOCKS = {
     "nccl": nccl, "nccl-stalls": nccl_stalls, "mode3": mode3, "mode3-algorithms": mode3_algorithms, "mode3-sizes": mode3_sizes,
     "mode3-algorithms-256": lambda results: mode3_algorithms(results, "mode3_algorithms_256"), "head-to-head-upstream": head_to_head_upstream,
     "head-to-head-cost-two-gpus": head_to_head_cost_spread, "gpu-scenarios": gpu_scenarios, "ll128-lines": ll128_lines, "ll128-jobs": ll128_jobs,
-    "pxn": lambda results: gpu_memory(results, "nccl_pxn"), "head-to-head": head_to_head, "head-to-head-versions": head_to_head_versions,
+    "pxn": lambda results: gpu_memory(results, "nccl_pxn"), "head-to-head": head_to_head, "head-to-head-versions": head_to_head_versions, "head-to-head-mode3": head_to_head_mode3,
     "head-to-head-retained": head_to_head_retained, "head-to-head-timeouts": head_to_head_timeouts, "renewals": renewals, "head-to-head-cost": head_to_head_cost, "gpu-memory": gpu_memory, "programs": programs, "walks": walks, "gate": gate, "nightly": nightly, "cluster": cluster, "costs": costs,
     "conformance": conformance, "simulated": simulated, "vhca-copy": vhca_copy,
     "scenarios": lambda results: runs(results, "recovery", "ten_faults", "device_removed", "dual_port_card", "alltoall_64"),

@@ -54,7 +54,7 @@ COLUMNS = {
     # Where the virtual HCA and soft RoCE differ (r2bench conformance).
     "conformance": ["set", "fabric", "test", "what", "wanted", "got", "explained", "acceptable", "why"],
     # What a GPU read of LL128's lines: `checked` elements of NCCL's jobs over a transport, or lines that a CPU wrote in some way (harness/workload/nccl/torn_lines.cu).
-    "ll128": ["set", "source", "unit", "gpus", "runs", "checked", "wrong", "first_half_old"],
+    "ll128": ["set", "source", "unit", "memory", "gpus", "runs", "checked", "wrong", "first_half_old"],
     # Disturbances that must move nothing.
     "false_alarms": ["set", "scenario", "mode", "seed", "jobs", "repeats", "disturbances", "migrations", "verdict"],
 }
