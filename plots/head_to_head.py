@@ -219,7 +219,7 @@ def draw_stall(table):
     axes.xaxis.set_major_formatter(FuncFormatter(lambda ms, _: f"{ms / 1000:g} s" if ms >= 1000 else f"{ms:g} ms"))
     axes.set_xlabel("longest AllReduce from the fault on, or time to the job's error")
     legend(figure, {p[1] for p in points}, ended=True)
-    foot(figure, table, "NCCL_IB_TIMEOUT 14, 7 retries · a point a seed", {"faults"})
+    foot(figure, table, "NCCL_IB_TIMEOUT 14, 7 retries · a point a seed, none where the job hung", {"faults"})
     return figure
 
 
@@ -237,7 +237,7 @@ def draw_retained(table):
     axes.set_xlim(0, 1.05)
     axes.set_xlabel("rate kept after the fault (collectives: one of four NICs lost)")
     legend(figure, {p[1] for p in points})
-    foot(figure, table, "operation before the fault / after it · a point a seed", {"faults", "retained"})
+    foot(figure, table, "operation before the fault / after it · a point a seed, none where the job hung", {"faults", "retained"})
     return figure
 
 

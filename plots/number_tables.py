@@ -469,7 +469,7 @@ BLOCKS = {
     "pxn": lambda results: gpu_memory(results, "nccl_pxn"), "head-to-head": head_to_head, "head-to-head-versions": head_to_head_versions, "head-to-head-mode3": head_to_head_mode3,
     "head-to-head-retained": head_to_head_retained, "head-to-head-timeouts": head_to_head_timeouts, "renewals": renewals, "head-to-head-cost": head_to_head_cost, "gpu-memory": gpu_memory, "programs": programs, "walks": walks, "gate": gate, "nightly": nightly, "cluster": cluster, "costs": costs,
     "conformance": conformance, "simulated": simulated, "vhca-copy": vhca_copy,
-    "scenarios": lambda results: runs(results, "recovery", "ten_faults", "device_removed", "dual_port_card", "alltoall_64"),
+    "scenarios": lambda results: runs(results, "recovery", "device_removed", "dual_port_card", "alltoall_64"),
     "nccl-scenarios": lambda results: runs(results, "nccl_scenarios"),
     "degraded": lambda results: runs(results, "gray", "numa_far"),
     "mode3-emulated": lambda results: runs(results, "mode3_scenarios"),

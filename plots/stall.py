@@ -24,7 +24,7 @@ except ImportError:
 
 NAME = "stall"
 COMMAND = "r2bench run nic_down (qp_error, two_nics_down, device_removed, …) --out DIR/…; plots/collect.py run recovery DIR"
-SETS = ["recovery", "ten_faults", "device_removed"]
+SETS = ["recovery", "device_removed"]
 # Rows of the left panel, and the runs that each comes from.
 RUNS = [("port down", "nic_down"), ("port down, no event", "silent_port_down_10_faults"), ("queue pair error", "qp_error"), ("ACK lost", "ack_lost_10_faults"),
         ("device removed", "device_removed"), ("two ports down", "two_nics_down")]
