@@ -48,8 +48,8 @@ class Collect(unittest.TestCase):
         done = self.call("run", "again", SAMPLE, "--command", "r2bench run nic_down")
         self.assertEqual(done.returncode, 0, done.stderr)
         for name in ("runs", "faults"):
-            mine = [{**row, "set": "recovery"} for row in read(self.folder, name)]
-            self.assertEqual(mine, [row for row in read(RESULTS, name) if row["set"] == "recovery" and row["run"] == "nic_down"])
+            mine = [{**row, "set": "reference"} for row in read(self.folder, name)]
+            self.assertEqual(mine, [row for row in read(RESULTS, name) if row["set"] == "reference" and row["run"] == "nic_down"])
             self.assertEqual(len(mine), 2)
         origin, = read(self.folder, "provenance")
         self.assertEqual(origin["machine"], "Intel(R) Xeon(R) Processor, Linux 6.18")

@@ -26,9 +26,9 @@ NAME = "stall"
 COMMAND = "r2bench run nic_down (qp_error, two_nics_down, device_removed, …) --out DIR/…; plots/collect.py run recovery DIR"
 SETS = ["recovery", "device_removed"]
 # Rows of the left panel, and the runs that each comes from.
-RUNS = [("port down", "nic_down"), ("port down, no event", "silent_port_down_10_faults"), ("queue pair error", "qp_error"), ("ACK lost", "ack_lost_10_faults"),
+RUNS = [("port down", "nic_down"), ("port down, no event", "silent_port_down"), ("black hole", "blackhole"), ("queue pair error", "qp_error"), ("ACK lost", "ack_lost"),
         ("device removed", "device_removed"), ("two ports down", "two_nics_down")]
-LINES = {"port_down": "port down", "qp_error": "queue pair error", "blackhole": "black hole"}  # of the sets speed and programs
+LINES = {"port_down": "port down", "qp_error": "queue pair error", "blackhole": "black hole"}  # of the set programs
 ROWS = ["port down", "port down, no event", "black hole", "queue pair error", "ACK lost", "device removed", "two ports down"]
 # Transport: label, colour, marker.
 TRANSPORTS = {"perftest": ("ib_write_bw (bare verbs)", style.INK, "v"), "nccl_ib": ("NCCL's own IB transport", style.ORANGE, "^"),
@@ -54,16 +54,6 @@ def of_runs(results):
         elif run["outcome"] == "ok" and run["blackout_max_ms"]:
             found.append((label, point(rows_of[run["run"]], run["mode"], float(run["blackout_max_ms"]), False)))
     return found
-
-
-def of_lines(results):
-    """The longest gap of each kind in the set speed, where no run of its own says it."""
-    longest = {}
-    for fault in tables.of_set(results, "faults", "speed"):
-        if fault["sampled"] == "1" and fault["blackout_ms"]:
-            key = (LINES.get(fault["kind"], fault["kind"]), fault["mode"])
-            longest[key] = max(longest.get(key, 0), float(fault["blackout_ms"]))
-    return [(tables.provenance(results, "speed")["evidence"], point(row, mode, ms, False)) for (row, mode), ms in sorted(longest.items()) if row == "black hole"]
 
 
 def of_perftest(results):
@@ -97,7 +87,7 @@ def healthy_ms(results):
 
 def data(results):
     """{"evidence", "cpu": [point], "nccl": [point], "healthy_ms"}: point = {"fault", "transport", "ms", "ended"}."""
-    labelled = of_runs(results) + of_lines(results) + of_perftest(results)
+    labelled = of_runs(results) + of_perftest(results)
     nccl = of_nccl(results)
     if not labelled and not nccl:
         raise inputs.NoData(COMMAND)

@@ -84,8 +84,9 @@ class Perftest : public Programs {
     const std::vector<double> row = row_of(pair.client);
     ASSERT_GE(row.size(), 4u) << command << '\n' << pair.client;
     const bool latency = command.find("_lat") != std::string::npos;
-    EXPECT_GT(row[latency ? 4 : 3], 0) << command << '\n'
-                                       << pair.client;  // typical microseconds, average MiB/s
+    // Typical microseconds, average MiB/s; 0 where the machine was so busy that perftest could not tell its clock.
+    if (pair.client.find("Correlation coefficient") == std::string::npos)
+      EXPECT_GT(row[latency ? 4 : 3], 0) << command << '\n' << pair.client;
     expect_words(pair.client,
                  {latency ? "t_typical[usec]" : "BW average[MB/sec]", ethernet ? "Ethernet" : "IB"});
   }
