@@ -138,11 +138,15 @@ TEST_F(Killed, nothing_is_left_after_100_kills_of_whatever_is_injected_or_inject
       }
       case kInject: {
         wait_ms(millis(300));
+        // What a command takes on this machine and just now: in the first half of that it is alive.
+        const auto begin = std::chrono::steady_clock::now();
+        EXPECT_EQ(inject_command({"list"}).status(kBoundSeconds), 0);
+        const auto takes = std::chrono::steady_clock::now() - begin;
         const int what = round / kKinds % 3;
         Command& command = what == 0   ? inject_command({"add", fault(round + 1)})
                            : what == 1 ? inject_command({"list", "--json", "--effects"})
                                        : inject_command({"heal"});
-        std::this_thread::sleep_for(std::chrono::microseconds(random() % 20000));
+        std::this_thread::sleep_for(takes * int(random() % 1000) / 2000);
         command.signal(SIGKILL);
         killed[victim] += command.status(kBoundSeconds) == 137;
         break;
