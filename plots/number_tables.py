@@ -56,7 +56,7 @@ def runs(results, *sets):
              f"{row['sampled'] or 0}/{row['planned'] or 0}", short(row["detect_max_ms"]), short(row["recover_max_ms"]), short(row["floor_ms"]),
              short(row["retained"]) + ("\\*" if row["before_limited_by"] == "other" else ""), short(row["limit"])] for row in rows_of(results, "runs", *sets)]
     table = markdown(["scenario", "mode", "verdict", "job", "faults measured", "detected (ms, max)", "recovered (ms, max)", "floor (ms)", "retained", "limit"], rows)
-    return table + ("\n\\* Says nothing of the NICs left: the ports did not limit the rate before, or a NIC was soon used again.\n" if any(row[-2].endswith("*") for row in rows) else "")
+    return table + ("\n\\* Not what the remaining NICs can carry: the ports were not the limit before, or the NIC was soon back.\n" if any(row[-2].endswith("*") for row in rows) else "")
 
 
 def retained(results):
