@@ -14,8 +14,7 @@ namespace {
 std::atomic<uint32_t> g_next_number{0};
 
 constexpr uint64_t kFirstFailbackWaitNs = 100 * kNsPerMs;
-constexpr uint64_t kNearNs = 150 * kNsPerMs;         // more than the service thread sleeps at a time
-constexpr uint64_t kLongestLookNs = 150 * kNsPerMs;  // a round that took longer was our own pause
+constexpr uint64_t kNearNs = 150 * kNsPerMs;  // more than the service thread sleeps at a time
 
 }  // namespace
 
@@ -187,16 +186,8 @@ void Channel::close_and_wait() {
 
 // --- service thread -------------------------------------------------------------------------------------
 
-// NCCL may abort a communicator while it is being made, silently. (A process that is stopped asks for
-// nothing; its time does not count.)
 void Channel::look_for_owner(const Tick& tick) {
-  if (owner_.load() != Owner::kAwaited) return;
-  const uint64_t before = std::exchange(asked_look_, tick.now);
-  unasked_for_ += before == 0 ? 0 : std::min(tick.now - before, kLongestLookNs);
-  if (asked_.exchange(false)) unasked_for_ = 0;
-  if (unasked_for_ <= nanoseconds(context_.config.connect_bound)) return;
-  Owner awaited = Owner::kAwaited;
-  if (!owner_.compare_exchange_strong(awaited, Owner::kGivenUp)) return;
+  if (!claim_.look(tick.now, nanoseconds(context_.config.connect_bound))) return;
   R2_INFO("NET/R2CCL: channel %u: nobody has asked for it for %lld ms (R2CC_CONNECT_MS); it is closed",
           number_, static_cast<long long>(context_.config.connect_bound.count()));
   close_requested.store(true, std::memory_order_release);

@@ -28,6 +28,7 @@
 #include "r2ccl/protocol/fence.h"
 #include "r2ccl/protocol/idle_time.h"
 #include "r2ccl/protocol/migration.h"
+#include "r2ccl/protocol/owner_claim.h"
 #include "r2ccl/protocol/rail_record.h"
 #include "r2ccl/protocol/search.h"
 #include "r2ccl/protocol/stall_timer.h"
@@ -48,19 +49,8 @@ class Channel {
   uint32_t number() const { return number_; }
   /// Asks the service thread to close it and waits until its QPs are gone, or a bound.
   void close_and_wait();
-  /// A sender that nobody has yet: somebody asks for it again and again until it is ready. From now on it is
-  /// closed when that ends (for R2CC_CONNECT_MS).
-  void wait_for_owner() { owner_.store(Owner::kAwaited); }
-  /// Somebody asks for it. False: it has been given up.
-  bool asked_for() {
-    asked_.store(true);
-    return owner_.load() != Owner::kGivenUp;
-  }
-  /// It is somebody's, who closes it. False: it has been given up.
-  bool take() {
-    Owner awaited = Owner::kAwaited;
-    return owner_.compare_exchange_strong(awaited, Owner::kTaken) || awaited == Owner::kTaken;
-  }
+  /// Whose it is; a sender that nobody asks for is closed after R2CC_CONNECT_MS.
+  OwnerClaim& claim() { return claim_; }
   bool is_sender() const { return sender_; }
   ProcessContext& context() { return context_; }
   int home_nic() const { return home_nic_; }
@@ -145,14 +135,12 @@ class Channel {
   class SearchActions;
   /// The receiver fills in what it has.
   virtual void fill_ledger(wire::Fenced& /*fenced*/, Owned) const {}
-  /// A path has been fenced, and active() carries on. `moved`: it is another path than before. Needs
-  /// ownership.
+  /// A path has been fenced, and active() carries on. `moved`: it is another path than before.
   virtual void carries_on(bool moved, Owned) = 0;
   /// A path with something posted that a working QP would have completed by now; or nullptr.
   virtual Path* standing_still(Owned) const = 0;
   bool work_requests_open(Owned owned) const { return standing_still(owned) != nullptr; }
-  /// Nothing has come for long although probes are answered; when `patient`, for longer still. Needs
-  /// ownership.
+  /// Nothing has come for long although probes are answered; when `patient`, for longer still.
   virtual void waited(bool patient, Owned) = 0;
   /// The peer asks what has been received; or, as the receiver, has received everything before that message,
   /// and waits.
@@ -194,7 +182,6 @@ class Channel {
   }
   Path* carrying(uint32_t id) const;
   /// The lanes have changed, or what each is to carry: shares[i] of lane i, the active path being number 0.
-  ///
   virtual void spread(std::span<const balance::LaneShare> /*shares*/, Owned) {}
   /// Is everything over that a lane has carried?
   virtual bool rests(const Path& /*path*/, Owned) const { return false; }
@@ -263,7 +250,6 @@ class Channel {
   static constexpr uint64_t kMostPatienceNs = 8'000'000'000;
   void look_at_silence(Owned);
 
-  enum class Owner : uint8_t { kTaken, kAwaited, kGivenUp };
   void look_for_owner(const Tick& tick);
 
   enum class Purpose : uint8_t { kFirst, kStandby, kRescue, kFailback, kLane, kSpread };
@@ -448,10 +434,7 @@ class Channel {
   uint64_t close_since_ = 0;
   uint64_t lacking_since_ = 0;
   uint64_t created_ = 0;
-  std::atomic<Owner> owner_{Owner::kTaken};
-  std::atomic<bool> asked_{false};
-  uint64_t asked_look_ = 0;  // now; when it was last seen whether somebody asks
-  uint64_t unasked_for_ = 0;
+  OwnerClaim claim_;
   std::mutex close_mutex_;
   std::condition_variable close_done_;
   bool torn_down_ = false;

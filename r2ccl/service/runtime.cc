@@ -170,7 +170,7 @@ class Runtime final : public Net {
       const std::lock_guard lock(mutex_);
       std::erase_if(connecting_, [](const auto& known) { return known.second.expired(); });
       connecting_[++connects_] = *sender;
-      (*sender)->wait_for_owner();
+      (*sender)->claim().wait();
       service_.adopt(std::move(*sender));
       remember(connects_);
       return nullptr;
@@ -180,11 +180,11 @@ class Runtime final : public Net {
       const std::lock_guard lock(mutex_);
       if (const auto known = connecting_.find(handle.connect_state); known != connecting_.end())
         channel = known->second.lock();
-      const bool given_up = !channel || !channel->asked_for();
+      const bool given_up = !channel || !channel->claim().ask();
       if (!given_up && channel->status() == Status::kConnecting) return nullptr;
       connecting_.erase(handle.connect_state);
       remember(0);
-      if (given_up || !channel->take())
+      if (given_up || !channel->claim().take())
         return Error{ErrorCode::kSystem, "nobody had asked for this connection for " +
                                              std::to_string(context_.config.connect_bound.count()) +
                                              " ms (R2CC_CONNECT_MS), so it was given up"};
