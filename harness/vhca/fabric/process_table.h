@@ -22,7 +22,7 @@ Liveness process_liveness(pid_t pid, std::uint64_t start_time);
 Liveness process_liveness(const Fabric& fabric, ProcessId id);
 
 // Whether a process that lives, `but` excepted, holds the QP or has not found out yet that its hold is
-// revoked.
+// revoked: the QP's receive ring and slot must not be given to others then.
 bool has_living_holder(const Fabric& fabric, const QpSlot& qp, ProcessId but = 0);
 
 // Takes a slot for the calling process after reclaiming dead ones. 0 when all slots are taken by live

@@ -4,6 +4,7 @@
 
 #include "harness/vhca/base/clock.h"
 #include "harness/vhca/fabric/arena.h"
+#include "harness/vhca/fabric/process_table.h"
 #include "harness/vhca/process/addresses.h"
 #include "harness/vhca/process/async.h"
 #include "harness/vhca/process/limits.h"
@@ -42,7 +43,7 @@ int to_reset(Qp& qp) {
   wait_until_unused(fabric, slot, runtime.self());
   // An initiator that is stopped in the middle may write its completion into the ring when it goes on: that
   // one stays as it is until this process ends.
-  const std::uint64_t ring = is_still_written_to(fabric, slot)
+  const std::uint64_t ring = has_living_holder(fabric, slot)
                                  ? allocate_pages(fabric, runtime.self(), recv_ring_bytes(slot))
                                  : slot.recv_ring;
   if (ring == 0) return ENOMEM;

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "harness/vhca/fabric/arena.h"
+#include "harness/vhca/fabric/process_table.h"
 #include "harness/vhca/process/async.h"
 #include "harness/vhca/process/limits.h"
 #include "harness/vhca/queues/completion.h"
@@ -183,7 +184,7 @@ int destroy_qp(ibv_qp* ibqp) {
   purge_completions(cq_of(qp->qp_base.send_cq), *qp);
   end_receive_queue(*qp);
   forget_async_events(*qp);
-  if (!is_still_written_to(fabric, slot)) {  // else its ring and slot stay taken until this process ends
+  if (!has_living_holder(fabric, slot)) {  // else its ring and slot stay taken until this process ends
     free_pages(fabric, runtime.self(), slot.recv_ring, recv_ring_bytes(slot));
     slot.owner.store(0);
   }

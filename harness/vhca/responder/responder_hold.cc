@@ -144,8 +144,6 @@ bool is_at_rest(Fabric& fabric, Qp& qp) {
   return holder_of(slot.responder.load()) == 0;
 }
 
-bool is_still_written_to(const Fabric& fabric, const QpSlot& qp) { return has_living_holder(fabric, qp); }
-
 void wait_until_unused_once(Fabric& fabric, QpSlot& qp, ProcessId self) {
   const std::uint64_t word = qp.responder.load();
   const std::uint64_t start = now_ns();

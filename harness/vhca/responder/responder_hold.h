@@ -60,9 +60,6 @@ void wait_until_unused(Fabric& fabric, QpSlot& qp, ProcessId self);
 // The same for a QP in ERR, without waiting: whether what is left may be flushed. The caller holds the lock
 // of its receive CQ.
 bool is_at_rest(Fabric& fabric, Qp& qp);
-// Whether somebody alive holds it or has not found out yet that it does not any more: its receive ring and
-// its slot must not be given to others.
-bool is_still_written_to(const Fabric& fabric, const QpSlot& qp);
 // Waits until whoever is at it now has let go once.
 void wait_until_unused_once(Fabric& fabric, QpSlot& qp, ProcessId self);
 
