@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "harness/report/json.h"
 #include "harness/report/recheck.h"
+#include "harness/report/testing/judged_json.h"
 #include "harness/report/testing/sample_result.h"
 #include "harness/scenario/load.h"
 
@@ -20,15 +20,7 @@ class AgainstScenario : public testing::Test {
   AgainstScenario() { std::ofstream(file_) << scenario_.source_text; }
   ~AgainstScenario() override { std::filesystem::remove(file_); }
 
-  static nlohmann::json judged(const Scenario& scenario, const RunResult& result) {
-    const Judged judged = judge(scenario, result);
-    return nlohmann::json::parse(to_json({scenario, result, judged}).dump());
-  }
-  nlohmann::json& expectation(const std::string& name) {
-    for (nlohmann::json& e : json_["expectations"])
-      if (e["name"] == name) return e;
-    throw std::out_of_range(name);
-  }
+  nlohmann::json& expectation(const std::string& name) { return expectation_of(json_, name); }
   void erase(const std::string& name) {
     auto& all = json_["expectations"];
     all.erase(std::find_if(all.begin(), all.end(), [&](const auto& e) { return e["name"] == name; }));
@@ -42,7 +34,7 @@ class AgainstScenario : public testing::Test {
   Scenario scenario_ = sample_scenario();
   const std::string file_ =
       testing::TempDir() + testing::UnitTest::GetInstance()->current_test_info()->name() + ".yaml";
-  nlohmann::json json_ = judged(scenario_, sample_result());
+  nlohmann::json json_ = judged_json(scenario_, sample_result());
 };
 
 TEST_F(AgainstScenario, what_was_judged_is_what_was_expected) { EXPECT_EQ(said(), ""); }
@@ -51,7 +43,7 @@ TEST_F(AgainstScenario, a_failure_that_was_deleted_is_told_by_its_name) {
   RunResult result = sample_result();
   result.modes[1].recover_ms.max = 99;
   result.modes[1].faults[0].recover_ms = 99;
-  json_ = judged(scenario_, result);
+  json_ = judged_json(scenario_, result);
   ASSERT_EQ(json_["verdict"], "fail");
   erase("migrate.recover_ms.max");
   json_["verdict"] = "pass";
@@ -102,7 +94,7 @@ TEST_F(AgainstScenario, what_the_command_line_changed_counts) {
   scenario_.overrides["fabric.kind"] = "rxe";
   RunResult result = sample_result();
   result.modes.erase(result.modes.begin());
-  json_ = judged(scenario_, result);
+  json_ = judged_json(scenario_, result);
   EXPECT_EQ(said(), "");
   json_["overrides"].erase("expect.migrate.correctness");
   EXPECT_EQ(said(), "migrate.correctness: the scenario expects 'exact', but the result has 'wrong'\n");
@@ -111,7 +103,7 @@ TEST_F(AgainstScenario, what_the_command_line_changed_counts) {
 TEST_F(AgainstScenario, a_cell_of_a_matrix_is_held_against_that_cell) {
   std::ofstream(file_, std::ios::app) << "matrix: {workload.bytes: [1 MiB, 16 MiB]}\n";
   scenario_ = load_scenarios(file_)[1];
-  json_ = judged(scenario_, sample_result());
+  json_ = judged_json(scenario_, sample_result());
   EXPECT_EQ(said(), "");
   json_["matrix"]["workload.bytes"] = "2 MiB";
   EXPECT_NE(said().find("has no cell of this result's matrix"), std::string::npos) << said();

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/report/json.h"
+#include "harness/report/testing/judged_json.h"
 #include "harness/report/testing/sample_result.h"
 
 namespace r2bench {
@@ -11,17 +11,8 @@ namespace {
 
 class Recheck : public testing::Test {
  protected:
-  static nlohmann::json good() {
-    const Scenario scenario = sample_scenario();
-    const RunResult result = sample_result();
-    const Judged judged = judge(scenario, result);
-    return nlohmann::json::parse(to_json({scenario, result, judged}).dump());
-  }
-  nlohmann::json& expectation(const std::string& name) {
-    for (nlohmann::json& e : json["expectations"])
-      if (e["name"] == name) return e;
-    throw std::out_of_range(name);
-  }
+  static nlohmann::json good() { return judged_json(sample_scenario(), sample_result()); }
+  nlohmann::json& expectation(const std::string& name) { return expectation_of(json, name); }
   std::string said() const {
     std::string text;
     for (const std::string& line : conclusion_mismatches(json)) text += line + "\n";
