@@ -26,6 +26,7 @@ Channel::Channel(ProcessContext& context, MigrationEnd& end, bool sender, int ho
       sender_(sender),
       number_(g_next_number.fetch_add(1)),
       home_nic_(home_nic),
+      outage_(nanoseconds(context.config.control_bound)),
       created_(now_ns()),
       home_rail_({nanoseconds(context.config.failback_settle), kFirstFailbackWaitNs,
                   nanoseconds(context.config.failback_ceiling)}),
@@ -203,14 +204,14 @@ Urgency Channel::step(const Tick& tick) {
   if (status() == Status::kFailed) {
     if (!closed_sent_) tell_failure();
     if (!active_ && end_.epoch() == 0) give_set_up_up(tick);  // it has never been used
-    if (!greeted_) outage_ = Outage{};
-    if (outage_.lasts)
+    if (!greeted_) end_outage();
+    if (outage_.lasts())
       step_outage(tick);  // the peer is to learn the reason, for as long as it may wait for it
-    if (outage_.lasts && tick.now - outage_.began > nanoseconds(context_.config.control_bound)) {
-      outage_.lasts = false;
+    if (outage_.lasts() && tick.now - outage_.began() > nanoseconds(context_.config.control_bound)) {
+      end_outage();
       link_.close();
     }
-    return outage_.lasts ? Urgency::kBusy : Urgency::kIdle;
+    return outage_.lasts() ? Urgency::kBusy : Urgency::kIdle;
   }
   if (setting_up() && tick.now > created_ + nanoseconds(context_.config.connect_bound)) {
     fail(Error{ErrorCode::kSystem, too_late()});
@@ -218,7 +219,7 @@ Urgency Channel::step(const Tick& tick) {
   }
   if (!gone_.empty()) peer_gone(gone_);
   if (setting_up()) look_after_set_up(tick);
-  if (outage_.lasts) step_outage(tick);
+  if (outage_.lasts()) step_outage(tick);
   if (!greeted_) return Urgency::kBusy;
   if (status() == Status::kFailed) return Urgency::kBusy;
   if (peer_closed_) return step_after_peer_closed(tick);
@@ -257,9 +258,10 @@ Urgency Channel::urgency(const Tick& tick) const {
       (phase == Phase::kChoosing && probing))
     return Urgency::kHot;
   if (phase == Phase::kChoosing || probing) return Urgency::kWatching;
-  return idle_time_.asks() || phase != Phase::kRunning || awaited() || outage_.lasts || opening_.path != 0 ||
-                 probation_path_ != 0 || spread_path_ != 0 || !retired_paths_.retired().empty() ||
-                 status() == Status::kConnecting || failback_is_near || (sender_ && lacks_standby(tick))
+  return idle_time_.asks() || phase != Phase::kRunning || awaited() || outage_.lasts() ||
+                 opening_.path != 0 || probation_path_ != 0 || spread_path_ != 0 ||
+                 !retired_paths_.retired().empty() || status() == Status::kConnecting || failback_is_near ||
+                 (sender_ && lacks_standby(tick))
              ? Urgency::kBusy
              : Urgency::kIdle;
 }

@@ -28,6 +28,7 @@
 #include "r2ccl/protocol/fence.h"
 #include "r2ccl/protocol/idle_time.h"
 #include "r2ccl/protocol/migration.h"
+#include "r2ccl/protocol/outage.h"
 #include "r2ccl/protocol/owner_claim.h"
 #include "r2ccl/protocol/rail_record.h"
 #include "r2ccl/protocol/search.h"
@@ -133,6 +134,7 @@ class Channel {
   class Actions;
   class FenceActions;
   class SearchActions;
+  struct Reconnecting;
   /// The receiver fills in what it has.
   virtual void fill_ledger(wire::Fenced& /*fenced*/, Owned) const {}
   /// A path has been fenced, and active() carries on. `moved`: it is another path than before.
@@ -246,8 +248,6 @@ class Channel {
 
  private:
   static constexpr uint64_t kDemandNs = 1'000'000'000;
-  static constexpr uint64_t kFirstPatienceNs = 2'000'000'000;
-  static constexpr uint64_t kMostPatienceNs = 8'000'000'000;
   void look_at_silence(Owned);
 
   void look_for_owner(const Tick& tick);
@@ -374,13 +374,10 @@ class Channel {
   void connection_broke(const Tick& tick);
   void connection_restored();
   void look_after_set_up(const Tick& tick);
-  void refused(const Tick& tick);
   bool setting_up() const { return status() == Status::kConnecting; }
   std::string too_late() const;
   void step_outage(const Tick& tick);
-  void look_at_age(const Tick& tick);
-  void reached_peer(const Tick& tick);
-  void not_reached(const Tick& tick);
+  void end_outage();
   void peer_gone(const std::string& why);
   Urgency step_closing(const Tick& tick);
   bool settles(const Tick& tick);
@@ -403,28 +400,12 @@ class Channel {
   // control connection
   wire::Hello peer_hello_{};  // a sender knows from the beginning where its peer listens
   bool peer_closed_ = false;
-  // The connection is broken: who is to be reached, and since when not.
-  struct Outage {
-    bool lasts = false;
-    uint64_t since = 0;     // alive; of what lasts now: the peer's process reached, or not
-    uint64_t patience = 0;  // … which may last so much longer than R2CC_CONTROL_MS
-    uint64_t began = 0;     // now
-    uint64_t next_try = 0;  // now
-    bool reached = false;
-    bool stands = false;             // `connection` does
-    uint32_t turned_away = 0;        // connections that stood and were closed, running
-    uint64_t turned_away_since = 0;  // alive
-    uint32_t refused = 0;            // connections that were refused, running
-    control::Descriptor connection;  // being made; the receiver keeps it, to learn of the process's end
-  } outage_;
+  Outage outage_;
+  control::Descriptor reconnection_;  // being made; the receiver keeps it, to learn of the process's end
   std::string gone_;  // why the peer's process is known to have ended, while a path is in a worker's hands
   uint64_t gone_since_ = 0;  // now
-  struct SetUp {
-    uint32_t breaks = 0;     // connections that broke
-    std::string last_error;  // why one could not even be begun
-    uint64_t heard_at = 0;   // alive; sender: when its connection last began or brought something
-    uint64_t patience = kFirstPatienceNs;  // … and how long it may bring nothing
-  } set_up_;
+  SetUpPatience set_up_;
+  std::string set_up_error_;  // why a connection could not even be begun
   bool closed_sent_ = false;
   bool closing_ = false;
   uint64_t settles_since_ = 0;  // now; the program has closed it, and the receiver may lack something

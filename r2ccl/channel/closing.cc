@@ -87,7 +87,7 @@ void Channel::begin_closing(const Tick& tick) {
   closed_sent_ = true;
   close_since_ = tick.now;
   if (sender_ && !greeted_) {  // it has no keys to say anything with
-    outage_ = Outage{};
+    end_outage();
     link_.close();
   }
   emit(trace::EventType::kChannelClosing, home_nic_);
@@ -136,13 +136,13 @@ Urgency Channel::step_closing(const Tick& tick) {
     torn_down_ = true;
     close_done_.notify_all();
   }
-  if (outage_.lasts) step_outage(tick);
-  if ((!link_.open() && !outage_.lasts) || peer_closed_ || tick.now - close_since_ > kLastWordNs) {
+  if (outage_.lasts()) step_outage(tick);
+  if ((!link_.open() && !outage_.lasts()) || peer_closed_ || tick.now - close_since_ > kLastWordNs) {
     if (link_.open()) link_.flush();
     link_.close();
     finished_ = true;
   }
-  return outage_.lasts ? Urgency::kBusy : Urgency::kIdle;
+  return outage_.lasts() ? Urgency::kBusy : Urgency::kIdle;
 }
 
 }  // namespace r2ccl

@@ -12,12 +12,12 @@ void Channel::on_socket(const Tick& tick) {
   if (!link_.open()) return;
   const size_t had = link_.waiting();
   const bool alive = link_.fill();
-  if (link_.waiting() != had) set_up_.heard_at = tick.alive;
+  if (link_.waiting() != had) set_up_.heard(tick.alive);
   control::Message message;
   for (;;) {
     Result<bool> next = link_.next(message);
     if (!next) {
-      if (greeted_ || set_up_.breaks == 0)
+      if (greeted_ || set_up_.breaks() == 0)
         R2_WARN("NET/R2CCL: channel %u: %s; the connection is closed", number_, next.error().message.c_str());
       if (context_.resilient() && (sender_ || greeted_)) {
         connection_broke(tick);
@@ -31,7 +31,7 @@ void Channel::on_socket(const Tick& tick) {
     handle(message, tick);
     if (!link_.open()) return;
   }
-  if (outage_.lasts && greeted_ && link_.up()) connection_restored();
+  if (outage_.lasts() && greeted_ && link_.up()) connection_restored();
   if (!alive || !link_.flush()) connection_broke(tick);
 }
 

@@ -6,18 +6,12 @@
 #include <cstdint>
 
 #include "r2ccl/channel/test_outcome.h"
+#include "r2ccl/protocol/tick.h"
 #include "r2ccl/protocol/wire.h"
 
 namespace r2ccl {
 
 class Channel;
-
-/// The service thread's two clocks: `now` is CLOCK_MONOTONIC; `alive` advances only while this thread really
-/// runs, in capped steps, so that our own pause makes nobody suspect.
-struct Tick {
-  uint64_t now;
-  uint64_t alive;
-};
 
 /// How soon a channel wants the service thread to look again.
 enum class Urgency : uint8_t {

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// A control connection that breaks while both processes live: when it is tried again, and when the peer's
+// process is known to have ended. Data goes on meanwhile, and what a migration has to say waits. The sender
+// connects again; each end also learns from trying whether the other process still exists, because a process
+// that ended refuses connections at once.
+//
+// In set-up the same, from the first byte on: a sender that has no welcome yet says its hello again over the
+// next connection. Nothing but R2CC_CONNECT_MS bounds it then as long as the peer's process lives, a
+// connection that stands and brings nothing is given up for another one, and a single refusal proves no end.
+//
+// Pure. A Host answers:
+//   setting_up()   no path has carried anything yet
+//   asks()         sender: a connection stands, and its question has not been answered
+// and carries out:
+//   connect()      begins a connection to the peer's process: kPending, kRefused at once, or kBroken
+//   reach()        what has become of it
+//   close()        … it is given up
+//   ask()          the peer's process has been reached. Sender: goes on over the connection that stands, if
+//                  there is one, which is the conversation's from here on: true
+//   gone(why)      the peer's process has ended, or counts as ended
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "r2ccl/control/socket.h"
+#include "r2ccl/protocol/tick.h"
+
+namespace r2ccl {
+
+class Outage {
+ public:
+  static constexpr uint64_t kRetryNs = 50'000'000;
+  static constexpr uint64_t kConnectNs = 1'000'000'000;  ///< takes it longer, the connection is tried again
+  /// Closed so often running, and for so long: that is no network that keeps breaking connections.
+  static constexpr uint32_t kMostTurnedAway = 8;
+  static constexpr uint64_t kTurnedAwayNs = 2'000'000'000;
+  /// How many times the bound a process may be silent that can be reached: it may be stopped.
+  static constexpr uint64_t kReachedFactor = 6;
+  /// A connection that carries nothing is given up soon, for another one. That shows that the network carries
+  /// nothing for a second, which is no reason to take the peer for dead: its process has this much longer.
+  static constexpr uint64_t kSilencePatienceNs = 9'000'000'000;
+  /// In set-up: so many refusals running mean that nobody is there.
+  static constexpr uint32_t kMostRefused = 40;
+
+  /// `bound`: for how long the peer's process may not be reached (R2CC_CONTROL_MS), in nanoseconds.
+  explicit Outage(uint64_t bound) : bound_(bound) {}
+
+  bool lasts() const { return state_.lasts; }
+  /// The peer's process answers, or its kernel does for it.
+  bool reached() const { return state_.reached; }
+  /// When it began, `now`.
+  uint64_t began() const { return state_.began; }
+
+  /// What is known of a connection that has broken.
+  struct Break {
+    bool silent = false;       ///< nothing got through, and nobody said so
+    bool turned_away = false;  ///< the peer closed it when asked to go on
+    bool closing = false;      ///< this end is closed, and only waits to be heard
+  };
+  template <class Host>
+  void broke(Host& host, const Tick& tick, const Break& what) {
+    if (state_.lasts) {
+      if (what.turned_away && !host.setting_up() && state_.turned_away++ == 0)
+        state_.turned_away_since = tick.alive;
+      if (state_.turned_away >= kMostTurnedAway && tick.alive - state_.turned_away_since >= kTurnedAwayNs &&
+          !what.closing)
+        host.gone("is closed each time: that process has given the channel up");
+      return not_reached(host, tick);
+    }
+    state_ = {};
+    state_.lasts = true;
+    state_.since = tick.alive;
+    state_.patience = what.silent ? kSilencePatienceNs : 0;
+    state_.began = state_.next_try = tick.now;
+    step(host, tick);
+  }
+  /// The conversation goes on. What it took, in nanoseconds.
+  uint64_t restored(uint64_t now) {
+    // The peer noticed first: nothing was broken here.
+    const uint64_t took = state_.lasts ? now - state_.began : 0;
+    state_.lasts = false;
+    return took;
+  }
+  /// Nobody tries any more.
+  void end() { state_ = {}; }
+
+  /// While it lasts.
+  template <class Host>
+  void step(Host& host, const Tick& tick) {
+    if (host.asks()) return reached(host, tick);
+    if (state_.tries) {
+      switch (host.reach()) {
+        case control::Reach::kReached:
+          state_.stands = true;
+          return reached(host, tick);
+        case control::Reach::kRefused:
+          return refused(host, tick);
+        case control::Reach::kBroken:
+          state_.refused = 0;
+          if (!state_.stands) {
+            not_reached(host, tick);
+            break;
+          }
+          close(host, tick);  // a peer that hears nothing closes it: it was reached all the same
+          break;
+        case control::Reach::kPending:
+          if (tick.now <= state_.next_try + kConnectNs) break;
+          state_.refused = 0;
+          not_reached(host, tick);
+          break;
+      }
+    } else if (tick.now >= state_.next_try) {
+      const control::Reach begun = host.connect();
+      if (begun == control::Reach::kRefused) return refused(host, tick);
+      state_.tries = begun != control::Reach::kBroken;
+      state_.next_try = tick.now + (state_.tries ? 0 : kRetryNs);
+    }
+    look_at_age(host, tick);
+  }
+
+ private:
+  template <class Host>
+  void close(Host& host, const Tick& tick) {
+    host.close();
+    state_.tries = state_.stands = false;
+    state_.next_try = tick.now + kRetryNs;
+  }
+  template <class Host>
+  void not_reached(Host& host, const Tick& tick) {
+    close(host, tick);
+    if (state_.reached) state_.since = tick.alive;
+    state_.reached = false;
+  }
+  template <class Host>
+  void refused(Host& host, const Tick& tick) {
+    const bool sets_up = host.setting_up();
+    if (sets_up && ++state_.refused < kMostRefused) return not_reached(host, tick);
+    state_.lasts = false;
+    host.gone(sets_up ? "is refused each time: that process ended" : "closed: that process ended");
+  }
+  // The sender asks to go on; the receiver waits for it to, and keeps the connection to learn of the
+  // process's end.
+  template <class Host>
+  void reached(Host& host, const Tick& tick) {
+    if (!state_.reached) {
+      state_.reached = true;
+      state_.since = tick.alive;
+      state_.refused = 0;
+    }
+    if (host.ask()) state_.tries = state_.stands = false;
+    look_at_age(host, tick);
+  }
+  template <class Host>
+  void look_at_age(Host& host, const Tick& tick) {
+    const uint64_t most = state_.reached ? kReachedFactor * bound_ : bound_ + state_.patience;
+    if (host.setting_up() || tick.alive - state_.since <= most) return;
+    if (state_.reached)
+      return host.gone("closed, and its process, which can be reached, has not taken it up again");
+    const std::string in_ms = std::to_string(most / 1'000'000) + " ms (R2CC_CONTROL_MS";
+    const std::string patience =
+        " and the " + std::to_string(state_.patience / 1'000'000) + " ms that a network without a word has";
+    host.gone("closed, and its process could not be reached for " + in_ms +
+              (state_.patience > 0 ? patience : "") + ")");
+  }
+
+  struct State {
+    bool lasts = false;
+    uint64_t since = 0;     // alive; of what lasts now: the peer's process reached, or not
+    uint64_t patience = 0;  // … which may last so much longer than the bound
+    uint64_t began = 0;     // now
+    uint64_t next_try = 0;  // now
+    bool reached = false;
+    bool tries = false;   // there is a connection
+    bool stands = false;  // … which is made
+    uint32_t turned_away = 0,
+             refused = 0;            // connections that stood and were closed, or were refused; running
+    uint64_t turned_away_since = 0;  // alive
+  };
+  const uint64_t bound_;
+  State state_;
+};
+
+/// While a channel is set up nothing else notices that its connection carries nothing.
+class SetUpPatience {
+ public:
+  void broke() {
+    ++breaks_;
+    heard_at_ = 0;
+  }
+  void heard(uint64_t alive) { heard_at_ = alive; }
+  /// How many connections broke.
+  uint32_t breaks() const { return breaks_; }
+  /// `waiting`: the peer owes something. True: the connection is to be made anew; the next one has longer.
+  bool is_over(uint64_t alive, bool waiting) {
+    if (heard_at_ == 0 || !waiting) heard_at_ = alive;
+    if (alive - heard_at_ <= patience_) return false;
+    patience_ = std::min(2 * patience_, kMostNs);
+    return true;
+  }
+
+ private:
+  static constexpr uint64_t kFirstNs = 2'000'000'000, kMostNs = 8'000'000'000;
+  uint32_t breaks_ = 0;
+  uint64_t heard_at_ = 0;  // alive; when the connection last began or brought something
+  uint64_t patience_ = kFirstNs;
+};
+
+}  // namespace r2ccl

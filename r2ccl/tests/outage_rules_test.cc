@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// Outage and SetUpPatience: when a broken control connection is tried again, and when its peer counts as
+// ended.
+#include "r2ccl/protocol/outage.h"
+
+#include <gtest/gtest.h>
+
+namespace r2ccl {
+namespace {
+
+using control::Reach;
+constexpr uint64_t kMs = 1'000'000;
+constexpr uint64_t kBound = 3000 * kMs;
+
+struct Network {
+  bool sets_up = false, is_sender = true, asking = false;
+  Reach begins = Reach::kPending, comes_to = Reach::kPending;
+  int connects = 0, closed = 0, asked = 0;
+  std::string why;
+  bool setting_up() const { return sets_up; }
+  bool asks() const { return asking; }
+  Reach connect() { return ++connects, begins; }
+  Reach reach() const { return comes_to; }
+  void close() { ++closed; }
+  bool ask() {
+    if (!is_sender || asking) return false;
+    ++asked;
+    return asking = true;
+  }
+  void gone(const std::string& reason) { why = reason; }
+};
+
+/// An outage that is looked at every 10 ms.
+struct Lasting {
+  Outage outage{kBound};
+  Network network;
+  Tick tick{5000 * kMs, 1000 * kMs};
+  void breaks(Outage::Break what = {}) { outage.broke(network, tick, what); }
+  /// For so many milliseconds, or until the peer is taken for ended; how many there were.
+  uint64_t goes_on(uint64_t for_ms, bool stopped = false) {
+    for (uint64_t ms = 10; ms <= for_ms; ms += 10) {
+      tick.now += 10 * kMs;
+      if (!stopped) tick.alive += 10 * kMs;
+      outage.step(network, tick);
+      if (!network.why.empty()) return ms;
+    }
+    return for_ms;
+  }
+};
+
+TEST(Outage, connects_at_once_and_asks_when_the_connection_stands) {
+  Lasting o;
+  o.breaks();
+  EXPECT_EQ(o.network.connects, 1);
+  o.goes_on(20);
+  EXPECT_EQ(o.network.connects, 1) << "it is still being made";
+  o.network.comes_to = Reach::kReached;
+  o.goes_on(10);
+  EXPECT_EQ(o.network.asked, 1);
+  EXPECT_TRUE(o.outage.reached());
+  EXPECT_EQ(o.outage.restored(o.tick.now), 30 * kMs);
+  EXPECT_FALSE(o.outage.lasts());
+}
+
+TEST(Outage, a_peer_that_noticed_first_costs_no_time_here) {
+  EXPECT_EQ(Outage(kBound).restored(1000 * kMs), 0u);
+}
+
+TEST(Outage, is_tried_again_after_a_pause_and_when_a_connection_takes_too_long) {
+  Lasting o;
+  o.network.begins = Reach::kBroken;
+  o.breaks();
+  EXPECT_EQ(o.network.connects, 1);
+  o.goes_on(Outage::kRetryNs / kMs - 10);
+  EXPECT_EQ(o.network.connects, 1);
+  o.network.begins = Reach::kPending;
+  o.goes_on(10);
+  EXPECT_EQ(o.network.connects, 2);
+  o.goes_on(Outage::kConnectNs / kMs + 10);
+  EXPECT_EQ(o.network.connects, 2);
+  EXPECT_EQ(o.network.closed, 1);
+  o.goes_on(Outage::kRetryNs / kMs);
+  EXPECT_EQ(o.network.connects, 3);
+}
+
+TEST(Outage, a_refusal_ends_a_channel_that_has_carried) {
+  Lasting o;
+  o.network.begins = Reach::kRefused;
+  o.breaks();
+  EXPECT_EQ(o.network.why, "closed: that process ended");
+  EXPECT_FALSE(o.outage.lasts());
+}
+
+TEST(Outage, in_set_up_only_many_refusals_running_are_an_end) {
+  Lasting o;
+  o.network.sets_up = true;
+  o.network.begins = Reach::kRefused;
+  o.breaks();
+  o.goes_on((Outage::kMostRefused - 2) * Outage::kRetryNs / kMs);
+  EXPECT_EQ(o.network.connects, int(Outage::kMostRefused) - 1);
+  EXPECT_EQ(o.network.why, "");
+  o.network.begins = Reach::kPending;
+  o.network.comes_to = Reach::kBroken;  // something else: they do not run any more
+  o.goes_on(2 * Outage::kRetryNs / kMs);
+  o.network.begins = Reach::kRefused;
+  o.goes_on(Outage::kRetryNs / kMs);
+  EXPECT_EQ(o.network.why, "");
+  o.goes_on(100 * Outage::kRetryNs / kMs);
+  EXPECT_EQ(o.network.why, "is refused each time: that process ended");
+}
+
+TEST(Outage, a_process_that_cannot_be_reached_has_the_bound) {
+  Lasting o;
+  o.network.begins = Reach::kBroken;
+  o.breaks();
+  EXPECT_EQ(o.goes_on(60'000), kBound / kMs + 10);
+  EXPECT_EQ(o.network.why, "closed, and its process could not be reached for 3000 ms (R2CC_CONTROL_MS)");
+}
+
+TEST(Outage, a_network_without_a_word_gives_it_longer) {
+  Lasting o;
+  o.network.begins = Reach::kBroken;
+  o.breaks({.silent = true});
+  EXPECT_EQ(o.goes_on(60'000), (kBound + Outage::kSilencePatienceNs) / kMs + 10);
+  EXPECT_NE(o.network.why.find("12000 ms (R2CC_CONTROL_MS and the 9000 ms"), std::string::npos)
+      << o.network.why;
+}
+
+TEST(Outage, our_own_pause_makes_nobody_unreachable) {
+  Lasting o;
+  o.network.begins = Reach::kBroken;
+  o.breaks();
+  EXPECT_EQ(o.goes_on(60'000, true), 60'000u);
+  EXPECT_EQ(o.network.why, "");
+}
+
+TEST(Outage, a_process_that_is_reached_and_does_not_answer_may_be_stopped_for_longer) {
+  Lasting o;
+  o.network.is_sender = false;
+  o.network.comes_to = Reach::kReached;
+  o.breaks();
+  EXPECT_EQ(o.goes_on(60'000), 10 + Outage::kReachedFactor * kBound / kMs + 10);
+  EXPECT_EQ(o.network.why, "closed, and its process, which can be reached, has not taken it up again");
+}
+
+TEST(Outage, a_receiver_whose_connection_is_closed_has_reached_the_peer_all_the_same) {
+  Lasting o;
+  o.network.is_sender = false;
+  o.network.comes_to = Reach::kReached;
+  o.breaks();
+  o.goes_on(10);
+  o.network.comes_to = Reach::kBroken;
+  o.goes_on(10);
+  EXPECT_TRUE(o.outage.reached());
+  o.goes_on(Outage::kRetryNs / kMs);  // another connection, which does not come to stand
+  o.goes_on(20);
+  EXPECT_FALSE(o.outage.reached());
+}
+
+TEST(Outage, a_peer_that_turns_us_away_again_and_again_has_given_the_channel_up) {
+  Lasting o;
+  o.network.comes_to = Reach::kReached;
+  o.breaks();
+  int times = 0;
+  for (; times < 100 && o.network.why.empty(); ++times) {
+    o.network.asking = false;
+    o.goes_on(400);
+    ASSERT_TRUE(o.network.asking);
+    o.breaks({.turned_away = true});
+  }
+  EXPECT_EQ(times, int(Outage::kMostTurnedAway));
+  EXPECT_EQ(o.network.why, "is closed each time: that process has given the channel up");
+}
+
+TEST(Outage, being_turned_away_fast_or_while_closing_proves_nothing) {
+  for (const bool closing : {false, true}) {
+    Lasting o;
+    o.network.comes_to = Reach::kReached;
+    o.breaks();
+    for (int times = 0; times < 20; ++times) {
+      o.network.asking = false;
+      o.goes_on(closing ? 400 : 60);
+      o.breaks({.turned_away = true, .closing = closing});
+    }
+    EXPECT_EQ(o.network.why, "") << closing;
+  }
+}
+
+TEST(SetUpPatience, grows_with_each_connection_that_brings_nothing) {
+  SetUpPatience patience;
+  uint64_t alive = 1000 * kMs;
+  const auto lasts = [&](bool waiting) {
+    uint64_t ms = 0;
+    while (ms < 60'000 && !patience.is_over(alive, waiting)) ++ms, alive += kMs;
+    patience.broke();
+    return ms;
+  };
+  EXPECT_EQ(lasts(true), 2001u);
+  EXPECT_EQ(lasts(true), 4001u);
+  EXPECT_EQ(lasts(true), 8001u);
+  EXPECT_EQ(lasts(true), 8001u);
+  EXPECT_EQ(lasts(false), 60'000u) << "nothing is owed";
+  EXPECT_EQ(patience.breaks(), 5u);
+}
+
+TEST(SetUpPatience, begins_anew_with_what_comes) {
+  SetUpPatience patience;
+  EXPECT_FALSE(patience.is_over(1000 * kMs, true));
+  EXPECT_FALSE(patience.is_over(2900 * kMs, true));
+  patience.heard(2900 * kMs);
+  EXPECT_FALSE(patience.is_over(4800 * kMs, true));
+  EXPECT_TRUE(patience.is_over(4901 * kMs, true));
+}
+
+}  // namespace
+}  // namespace r2ccl
