@@ -124,7 +124,7 @@ void Channel::drain_all(Owned owned) {
 }
 
 void Channel::suspect(Path& path, ibv_wc_status status, Owned owned) {
-  if (path.failure || peer_closed_) return;
+  if (path.failure || closing_.peer_closed()) return;
   path.last_status = status;
   if (!context_.resilient()) {
     fail(Error{ErrorCode::kNicFailed, rail_name(path) + ": " + verbs::describe(status) + " on channel " +
@@ -196,13 +196,13 @@ void Channel::look_for_owner(const Tick& tick) {
 
 Urgency Channel::step(const Tick& tick) {
   look_for_owner(tick);
-  const bool closes = closing_ || close_requested.load(std::memory_order_acquire);
+  const bool closes = closing_.begun() || close_requested.load(std::memory_order_acquire);
   if (closes || status() == Status::kFailed) context_.failure_log.gave_up(this);
   if (closes && !settles(tick)) {
     return step_closing(tick);
   }
   if (status() == Status::kFailed) {
-    if (!closed_sent_) tell_failure();
+    if (!closing_.told()) tell_failure();
     if (!active_ && end_.epoch() == 0) give_set_up_up(tick);  // it has never been used
     if (!greeted_) end_outage();
     if (outage_.lasts())
@@ -222,7 +222,7 @@ Urgency Channel::step(const Tick& tick) {
   if (outage_.lasts()) step_outage(tick);
   if (!greeted_) return Urgency::kBusy;
   if (status() == Status::kFailed) return Urgency::kBusy;
-  if (peer_closed_) return step_after_peer_closed(tick);
+  if (closing_.peer_closed()) return step_after_peer_closed(tick);
   step_makings(tick);
   if (sender_)
     step_opening(tick);
@@ -231,7 +231,7 @@ Urgency Channel::step(const Tick& tick) {
   if (!context_.resilient()) return status() == Status::kConnecting ? Urgency::kBusy : Urgency::kIdle;
   if (status() != Status::kConnecting) {
     step_watchdog(tick);
-    if (status() == Status::kFailed || peer_closed_) return Urgency::kBusy;
+    if (status() == Status::kFailed || closing_.peer_closed()) return Urgency::kBusy;
     step_migration(tick);
     if (sender_) {
       note_traffic(tick);

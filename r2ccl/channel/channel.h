@@ -25,6 +25,7 @@
 #include "r2ccl/path/process_context.h"
 #include "r2ccl/path/retired_paths.h"
 #include "r2ccl/protocol/channel_end.h"
+#include "r2ccl/protocol/closing.h"
 #include "r2ccl/protocol/fence.h"
 #include "r2ccl/protocol/idle_time.h"
 #include "r2ccl/protocol/migration.h"
@@ -102,7 +103,7 @@ class Channel {
   /// What it was doing could not be finished for lack of memory: it fails, and everything else goes on.
   void out_of_memory() noexcept;
   /// True when nothing of it is left but the memory.
-  bool finished() const { return finished_; }
+  bool finished() const { return closing_.finished(); }
   bool busy() const { return in_use_.load(std::memory_order_relaxed) > 0; }
   std::atomic<bool> close_requested{false};
 
@@ -360,6 +361,11 @@ class Channel {
   uint64_t bar_ns() const;
   bool waits_in_queue() const;
 
+  /// Its paths are of use, and others would take over.
+  bool may_migrate() const {
+    return greeted_ && context_.resilient() && !closing_.peer_closed() && !closing_.begun() &&
+           status() != Status::kFailed;
+  }
   /// Changes the status unless the channel has failed or closed, which is for good.
   bool advance(Status to);
 
@@ -399,21 +405,13 @@ class Channel {
 
   // control connection
   wire::Hello peer_hello_{};  // a sender knows from the beginning where its peer listens
-  bool peer_closed_ = false;
   Outage outage_;
   control::Descriptor reconnection_;  // being made; the receiver keeps it, to learn of the process's end
   std::string gone_;  // why the peer's process is known to have ended, while a path is in a worker's hands
   uint64_t gone_since_ = 0;  // now
   SetUpPatience set_up_;
   std::string set_up_error_;  // why a connection could not even be begun
-  bool closed_sent_ = false;
-  bool closing_ = false;
-  uint64_t settles_since_ = 0;  // now; the program has closed it, and the receiver may lack something
-  uint64_t settles_until_ = 0;
-  bool answered_ = false;  // the receiver, a question, since then
-  bool finished_ = false;
-  uint64_t close_since_ = 0;
-  uint64_t lacking_since_ = 0;
+  Closing closing_;
   uint64_t created_ = 0;
   OwnerClaim claim_;
   std::mutex close_mutex_;

@@ -8,21 +8,6 @@
 #include "r2ccl/channel/channel.h"
 
 namespace r2ccl {
-namespace {
-
-// What is lacking when the peer has closed is waited for so long; and what a closing sender repeats.
-constexpr uint64_t kLingerNs = 2000 * kNsPerMs;
-// … and a report of the NIC on what the receiver has.
-constexpr uint64_t kLastAckNs = 10 * kNsPerMs;
-// How long a closed channel answers a peer that has not closed its end. The network may carry nothing for
-// seconds, and the other one then asks for our last ACK over the next connection.
-constexpr uint64_t kLastWordNs = 15'000 * kNsPerMs;
-// How long one that is closed waits for the receiver's ACK of messages that were sent from copies; and again
-// while something is being sent once more.
-constexpr uint64_t kSettleNs = 100 * kNsPerMs;
-
-}  // namespace
-
 // A peer that has closed brings nothing any more. What it delivered before may still lie in the completion
 // queue; whatever is lacking after that is an error, not something to wait for.
 Urgency Channel::step_after_peer_closed(const Tick& tick) {
@@ -33,22 +18,21 @@ Urgency Channel::step_after_peer_closed(const Tick& tick) {
   }
   const OwnershipGuard owned(ownership_);
   drain_all(owned);
-  if (!lacking(owned)) {
-    lacking_since_ = 0;
-    return Urgency::kIdle;
+  switch (closing_.look(tick.now, lacking(owned), waits_for_nic_alone(owned))) {
+    case Closing::Lacking::kNothing:
+      return Urgency::kIdle;
+    case Closing::Lacking::kWait:
+      break;
+    case Closing::Lacking::kLeave:
+      // The last acknowledgement was lost, and the peer's queue pair, which would repeat it, is gone. Until
+      // its own queue pair is gone, too, the NIC reads the buffer again and again.
+      leave_paths(owned);
+      if (retired_paths_.closed(*context_.workers)) nothing_is_sent(owned);
+      break;
+    case Closing::Lacking::kLost:
+      fail(Error{ErrorCode::kPeerGone, "channel " + std::to_string(number_) + ": " + peer_name() +
+                                           " closed its end while messages were open"});
   }
-  if (lacking_since_ == 0) lacking_since_ = tick.now;
-  if (waits_for_nic_alone(owned)) {
-    // The last acknowledgement was lost, and the peer's queue pair, which would repeat it, is gone. Until its
-    // own queue pair is gone, too, the NIC reads the buffer again and again.
-    if (tick.now - lacking_since_ <= kLastAckNs) return Urgency::kBusy;
-    leave_paths(owned);
-    if (retired_paths_.closed(*context_.workers)) nothing_is_sent(owned);
-    return Urgency::kBusy;
-  }
-  if (tick.now - lacking_since_ > kLingerNs)
-    fail(Error{ErrorCode::kPeerGone, "channel " + std::to_string(number_) + ": " + peer_name() +
-                                         " closed its end while messages were open"});
   return Urgency::kBusy;
 }
 
@@ -61,7 +45,7 @@ void Channel::give_set_up_up(const Tick& tick) {
 }
 
 void Channel::tell_failure() {
-  closed_sent_ = true;
+  closing_.has_told();
   if (greeted_) send(wire::Type::kFail, sentence(error_));
   emit(trace::EventType::kChannelFailed, home_nic_, uint64_t(error_.code));
 }
@@ -80,19 +64,18 @@ void Channel::begin_closing(const Tick& tick) {
   const OwnershipGuard owned(ownership_);
   // Our last ACK goes out before the QPs do: the peer must not take their end for a failure. A program that
   // closes at once when it sees an error must not keep the reason from the peer.
-  if (!closed_sent_ && status() == Status::kFailed)
+  if (!closing_.told() && status() == Status::kFailed)
     tell_failure();
-  else if (!closed_sent_ && greeted_)
+  else if (!closing_.told() && greeted_)
     send(wire::Type::kClose, closing_message());
-  closed_sent_ = true;
-  close_since_ = tick.now;
+  closing_.has_told();
   if (sender_ && !greeted_) {  // it has no keys to say anything with
     end_outage();
     link_.close();
   }
   emit(trace::EventType::kChannelClosing, home_nic_);
   leave_paths(owned);
-  closing_ = true;  // not before: should memory be short, all of it is done once more
+  closing_.begin(tick.now);  // not before: should memory be short, all of it is done once more
   const std::lock_guard lock(close_mutex_);
   status_.store(Status::kClosed, std::memory_order_release);
 }
@@ -100,29 +83,27 @@ void Channel::begin_closing(const Tick& tick) {
 // The program has its buffers of small messages back before the receiver has said that it has them; what was
 // lost of those since can be sent again for as long as this channel lives.
 bool Channel::settles(const Tick& tick) {
-  if (closing_ || !greeted_ || peer_closed_ || status() == Status::kFailed) return false;
+  if (closing_.begun() || !greeted_ || closing_.peer_closed() || status() == Status::kFailed) return false;
   const OwnershipGuard owned(ownership_);
   if (busy() || !unconfirmed(owned) || context_.left_unanswered(peer_hello_.process, tick.now)) return false;
-  if (settles_since_ == 0) {
-    settles_since_ = tick.now;
-    settles_until_ = tick.now + kSettleNs;
-    answered_ = false;
+  switch (closing_.settle(tick.now, misses(owned) || end_.phase() != Phase::kRunning)) {
+    case Closing::Settling::kAsk:
+      on_ack_query(0, owned);
+      return true;
+    case Closing::Settling::kUnanswered:
+      // Its other channels, which are closed next, do not wait. Where the connection is broken its process is
+      // not to blame.
+      if (link_.up()) context_.unanswered[peer_hello_.process] = tick.now;
+      [[fallthrough]];
+    case Closing::Settling::kOver:
+      break;
   }
-  if (misses(owned) || end_.phase() != Phase::kRunning)
-    settles_until_ = std::min(tick.now + kSettleNs, settles_since_ + kLingerNs);
-  if (tick.now > settles_until_) {
-    // Its other channels, which are closed next, do not wait. Where the connection is broken its process is
-    // not to blame.
-    if (!answered_ && link_.up()) context_.unanswered[peer_hello_.process] = tick.now;
-    return false;
-  }
-  on_ack_query(0, owned);
-  return true;
+  return false;
 }
 
 // Torn down, it only waits for its peer, whose close the socket reports.
 Urgency Channel::step_closing(const Tick& tick) {
-  if (!closing_) begin_closing(tick);
+  if (!closing_.begun()) begin_closing(tick);
   step_makings(tick);
   if (!torn_down_) {
     if (!retired_paths_.closed(*context_.workers)) return Urgency::kBusy;
@@ -137,10 +118,10 @@ Urgency Channel::step_closing(const Tick& tick) {
     close_done_.notify_all();
   }
   if (outage_.lasts()) step_outage(tick);
-  if ((!link_.open() && !outage_.lasts()) || peer_closed_ || tick.now - close_since_ > kLastWordNs) {
+  if (closing_.may_end(tick.now, link_.open() || outage_.lasts())) {
     if (link_.open()) link_.flush();
     link_.close();
-    finished_ = true;
+    closing_.finish();
   }
   return outage_.lasts() ? Urgency::kBusy : Urgency::kIdle;
 }

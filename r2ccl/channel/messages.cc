@@ -89,7 +89,7 @@ void Channel::greeted(const wire::Hello& peer) {
 
 void Channel::refuse(const Error& error) {
   send(wire::Type::kRefuse, sentence(error));
-  closed_sent_ = true;
+  closing_.has_told();
   fail(error);
 }
 
@@ -98,7 +98,7 @@ void Channel::peer_failed(const control::Message& message) {
   auto words = message.as<wire::Sentence>();
   if (!words) return;
   words->text[sizeof words->text - 1] = '\0';
-  closed_sent_ = true;  // nothing to tell a peer that told us
+  closing_.has_told();  // nothing to tell a peer that told us
   const bool known = words->code > uint32_t(ErrorCode::kOk) && words->code <= uint32_t(ErrorCode::kAfterFork);
   fail(Error{known ? ErrorCode(words->code) : ErrorCode::kSystem,
              (wire::Type(message.type) == wire::Type::kRefuse ? "the connection was refused: "
@@ -115,13 +115,13 @@ void Channel::handle(const control::Message& message, const Tick& tick) {
     return;
   }
   if (type == wire::Type::kReceived) {
-    answered_ = true;
+    closing_.heard();
     context_.unanswered.erase(peer_hello_.process);
   }
-  if (closing_ || status() == Status::kFailed) {
+  if (closing_.begun() || status() == Status::kFailed) {
     if (type == wire::Type::kClose) {
       const OwnershipGuard owned(ownership_);
-      peer_closed_ = true;
+      closing_.peer_has_closed();
     }
     return;
   }
@@ -176,7 +176,7 @@ void Channel::handle(const control::Message& message, const Tick& tick) {
     case wire::Type::kClose:
       with(wire::Close{}, [&](const wire::Close& m) {
         const OwnershipGuard owned(ownership_);
-        peer_closed_ = true;
+        closing_.peer_has_closed();
         peer_closed(m, owned);
       });
       break;

@@ -78,7 +78,7 @@ void Channel::step_makings(const Tick& tick) {
     }
     paths_.reserve(paths_.size() + 1);  // what was made must not be lost for lack of memory
     if (making->made) (*making->made)->device_fatals = making->device_fatals;
-    const bool wanted = !making->unwanted && !closing_;
+    const bool wanted = !making->unwanted && !closing_.begun();
     if (!wanted && making->made) retired_paths_.destroy(*context_.workers, std::move(*making->made));
     makings_.erase(makings_.begin() + std::ptrdiff_t(i));
     if (making->speed_mbps > 0) take_speed(making->local, making->speed_mbps);

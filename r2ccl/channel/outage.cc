@@ -50,8 +50,8 @@ void Channel::connection_broke(const Tick& tick) {
   const bool silent = link_.silent();
   const bool turned_away = link_.asking() && !silent;
   link_.close();
-  const bool closing = closed_sent_ || close_requested.load(std::memory_order_acquire);
-  if (peer_closed_ || (closing && !link_.resumable())) return;
+  const bool closing = closing_.told() || close_requested.load(std::memory_order_acquire);
+  if (closing_.peer_closed() || (closing && !link_.resumable())) return;
   if (!link_.resumable() && !setting_up()) return;  // it has failed
   if (!context_.resilient() || (!link_.resumable() && !sender_))
     return peer_gone("closed: that process ended");
@@ -61,7 +61,7 @@ void Channel::connection_broke(const Tick& tick) {
 }
 
 void Channel::peer_gone(const std::string& why) {
-  if (closed_sent_ || close_requested.load(std::memory_order_acquire)) return;
+  if (closing_.told() || close_requested.load(std::memory_order_acquire)) return;
   // What it has brought before is not lost. (Who tests meanwhile does not get ownership.) A path that is in a
   // worker's hands is waited for.
   const bool worker_busy = std::any_of(paths_.begin(), paths_.end(), [](const auto& path) {

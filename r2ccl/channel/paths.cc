@@ -138,7 +138,7 @@ void Channel::on_drop(uint32_t id, const Tick& tick) {
 }
 
 void Channel::nic_changed(int nic, bool up, const Tick& tick) {
-  if (!greeted_ || peer_closed_ || closing_ || !context_.resilient() || status() == Status::kFailed) return;
+  if (!may_migrate()) return;
   if (up) {
     send(wire::Type::kNic, wire::Nic{uint32_t(nic), wire::NicState::kUp});
     if (nic == home_nic_) home_rail_.hint_active(tick.now);
@@ -163,7 +163,9 @@ void Channel::nic_changed(int nic, bool up, const Tick& tick) {
 }
 
 void Channel::device_fatal(int nic) {
-  if (context_.resilient() || peer_closed_ || closing_ || !active_ || active_->local_nic() != nic) return;
+  if (context_.resilient() || closing_.peer_closed() || closing_.begun() || !active_ ||
+      active_->local_nic() != nic)
+    return;
   fail(Error{ErrorCode::kNicFailed, rail_name(*active_) + ": the device reports a fatal error, on channel " +
                                         std::to_string(number_) + "; R2CC_MODE=0 has no other path"});
 }
@@ -183,7 +185,7 @@ void Channel::completion_queue_failed(const ibv_cq* queue, const Tick& tick) {
 }
 
 void Channel::path_failed(Path& path, const char* what, const Tick& tick) {
-  if (!greeted_ || peer_closed_ || closing_ || !context_.resilient() || status() == Status::kFailed) return;
+  if (!may_migrate()) return;
   if (path.state == PathState::kFencing) return;
   if (carries(path))
     mark_failed(path, trace::DetectedBy::kEvent, what, tick);

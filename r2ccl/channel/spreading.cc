@@ -48,7 +48,7 @@ int Channel::bound_for() const {
 }
 
 bool Channel::add_to(NicLoad& load, const Tick& tick) const {
-  if (status() == Status::kFailed || status() == Status::kClosed || peer_closed_) return false;
+  if (status() == Status::kFailed || status() == Status::kClosed || closing_.peer_closed()) return false;
   const double weight = in_demand(tick.now) ? 1 : NicLoad::kIdle;
   const auto home = size_t(home_nic_), bound = size_t(bound_for());
   load.own[home] += weight;

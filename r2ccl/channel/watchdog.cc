@@ -47,7 +47,8 @@ void Channel::step_watchdog(const Tick& tick) {
 // What an error has marked failed.
 void Channel::leave_suspects(const Tick& tick) {
   on_socket(tick);  // a peer that closed has said so before its QPs went
-  if (end_.phase() != Phase::kRunning || peer_closed_ || !active_ || status() == Status::kFailed) return;
+  if (end_.phase() != Phase::kRunning || closing_.peer_closed() || !active_ || status() == Status::kFailed)
+    return;
   Path* path = nullptr;
   std::optional<Path::Failure> reason;
   {
@@ -93,7 +94,7 @@ void Channel::leave_silent(Path& path, const Tick& tick) {
   const bool failed = path.probe_state() == ProbeState::kFailed;
   const uint32_t id = path.id();
   on_socket(tick);
-  if (peer_closed_ || end_.phase() != Phase::kRunning || carrying(id) != &path) return;
+  if (closing_.peer_closed() || end_.phase() != Phase::kRunning || carrying(id) != &path) return;
   emit(trace::EventType::kProbeFailed, path.local_nic(), path.id());
   begin_migration(path, trace::DetectedBy::kWatchdog,
                   failed ? "silent, and a probe failed: " + verbs::describe(path.probe_status)

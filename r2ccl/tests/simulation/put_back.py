@@ -25,7 +25,7 @@ DEFECTS = {
     'the fail bound counts queueing': [(C + 'migration.cc', 'bool Channel::waits_in_queue() const {', 'bool Channel::waits_in_queue() const {\n  return false;')],
     'EIO is taken for a fence': [(P + 'fence.h', 'if (seen.refused && seen.failed) return of_failed(host, NoFence::kRefusedByFailed);',
                                   'if (seen.refused && seen.failed) return {FenceAct::kDone};')],
-    'an old last ACK is not kept': [(C + 'closing.cc', '15\'000 * kNsPerMs', '2000 * kNsPerMs')],
+    'an old last ACK is not kept': [(P + 'closing.h', 'kLastWordNs = 15\'000\'000\'000', 'kLastWordNs = 2\'000\'000\'000')],
     'a silent connection is kept for 10 s': [('r2ccl/control/socket.cc', 'is_short ? 1\'000 : 10\'000', '10\'000'), ('r2ccl/control/socket.cc', 'TCP_KEEPIDLE, is_short ? 1 : 2', 'TCP_KEEPIDLE, 9')],
     'a silent connection counts as turned away': [(C + 'outage.cc', 'link_.asking() && !silent;', 'link_.asking();')],
     'the peer\'s last ACK is taken for the NIC\'s completion': [(C + 'sender.h', 'ledger.confirmed(close.received); }', 'ledger.released(close.received); }')],

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// The end of a channel, in time: how long what was sent from copies may settle before this end closes, what
+// is still waited for when the peer has closed, and how long a closed end answers a peer that has not. Pure;
+// all times are CLOCK_MONOTONIC in nanoseconds.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace r2ccl {
+
+class Closing {
+ public:
+  /// What is lacking when the peer has closed is waited for so long; and what a closing sender repeats.
+  static constexpr uint64_t kLingerNs = 2'000'000'000;
+  /// … and a report of the NIC on what the receiver has.
+  static constexpr uint64_t kLastAckNs = 10'000'000;
+  /// How long a closed channel answers a peer that has not closed its end. The network may carry nothing for
+  /// seconds, and the other one then asks for our last ACK over the next connection.
+  static constexpr uint64_t kLastWordNs = 15'000'000'000;
+  /// How long one that is closed waits for the receiver's ACK of messages that were sent from copies; and
+  /// again while something is being sent once more.
+  static constexpr uint64_t kSettleNs = 100'000'000;
+
+  // --- what has been said
+  /// The peer has closed its end: it brings nothing any more.
+  bool peer_closed() const { return peer_closed_; }
+  void peer_has_closed() { peer_closed_ = true; }
+  /// This end has told the peer that it is closed, or why it has failed; or has nothing to tell it.
+  bool told() const { return told_; }
+  void has_told() { told_ = true; }
+
+  // --- this end is to be closed, and the receiver may lack something
+  enum class Settling : uint8_t {
+    kAsk,         ///< wait, and ask the receiver what it has
+    kOver,        ///< long enough
+    kUnanswered,  ///< … and the receiver has not said a word meanwhile
+  };
+  /// `again`: the receiver is known to lack something, or a migration is under way.
+  Settling settle(uint64_t now, bool again) {
+    if (settles_since_ == 0) {
+      settles_since_ = now;
+      settles_until_ = now + kSettleNs;
+      answered_ = false;
+    }
+    if (again) settles_until_ = std::min(now + kSettleNs, settles_since_ + kLingerNs);
+    if (now <= settles_until_) return Settling::kAsk;
+    return answered_ ? Settling::kOver : Settling::kUnanswered;
+  }
+  /// The receiver has said what it has.
+  void heard() { answered_ = true; }
+
+  // --- the peer has closed
+  enum class Lacking : uint8_t {
+    kNothing,
+    kWait,   ///< what it delivered before may still lie in the completion queue
+    kLeave,  ///< the paths: only the NIC's report is missing, and the peer that would repeat it is gone
+    kLost,   ///< it will not come any more
+  };
+  /// `lacks`: a request is open. `for_nic_alone`: the receiver has everything, and the NIC has not said so.
+  Lacking look(uint64_t now, bool lacks, bool for_nic_alone) {
+    if (!lacks) {
+      lacking_since_ = 0;
+      return Lacking::kNothing;
+    }
+    if (lacking_since_ == 0) lacking_since_ = now;
+    const uint64_t waited = now - lacking_since_;
+    if (for_nic_alone) return waited <= kLastAckNs ? Lacking::kWait : Lacking::kLeave;
+    return waited <= kLingerNs ? Lacking::kWait : Lacking::kLost;
+  }
+
+  // --- this end is closed
+  bool begun() const { return begun_; }
+  void begin(uint64_t now) {
+    begun_ = true;
+    begun_at_ = now;
+  }
+  /// Nobody waits for its last ACK any more. `heard`: there is a connection, or there will be one.
+  bool may_end(uint64_t now, bool heard) const {
+    return !heard || peer_closed_ || now - begun_at_ > kLastWordNs;
+  }
+  /// Nothing of it is left but the memory.
+  bool finished() const { return finished_; }
+  void finish() { finished_ = true; }
+
+ private:
+  bool peer_closed_ = false, told_ = false, begun_ = false, finished_ = false;
+  bool answered_ = false;  // the receiver, a question, since it settles
+  uint64_t settles_since_ = 0, settles_until_ = 0;
+  uint64_t lacking_since_ = 0;
+  uint64_t begun_at_ = 0;
+};
+
+}  // namespace r2ccl

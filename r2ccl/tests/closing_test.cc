@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Closing: how long each end of a channel waits for the other when one of them is closed.
+#include "r2ccl/protocol/closing.h"
+
+#include <gtest/gtest.h>
+
+namespace r2ccl {
+namespace {
+
+using Settling = Closing::Settling;
+using Lacking = Closing::Lacking;
+constexpr uint64_t kMs = 1'000'000;
+constexpr uint64_t kBegin = 7000 * kMs;
+
+/// How many milliseconds it settles for, looked at in each.
+uint64_t settles(Closing& closing, auto&& again, Settling& last) {
+  uint64_t ms = 0;
+  while (ms < 60'000 && (last = closing.settle(kBegin + ms * kMs, again(ms))) == Settling::kAsk) ++ms;
+  return ms;
+}
+
+TEST(Closing, settles_for_a_bound_and_says_whether_anybody_answered) {
+  Closing closing;
+  Settling last{};
+  EXPECT_EQ(settles(
+                closing, [](uint64_t) { return false; }, last),
+            Closing::kSettleNs / kMs + 1);
+  EXPECT_EQ(last, Settling::kUnanswered);
+
+  Closing answered;
+  answered.heard();  // before it was closed: that says nothing
+  EXPECT_EQ(answered.settle(kBegin, false), Settling::kAsk);
+  answered.heard();
+  EXPECT_EQ(answered.settle(kBegin + Closing::kSettleNs + 1, false), Settling::kOver);
+}
+
+TEST(Closing, what_came_before_it_settled_is_no_answer) {
+  Closing closing;
+  closing.heard();
+  EXPECT_EQ(closing.settle(kBegin, false), Settling::kAsk);
+  EXPECT_EQ(closing.settle(kBegin + Closing::kSettleNs + 1, false), Settling::kUnanswered);
+}
+
+TEST(Closing, settles_for_longer_while_something_is_sent_again_but_not_for_ever) {
+  Settling last{};
+  Closing once;  // for 50 ms
+  EXPECT_EQ(settles(
+                once, [](uint64_t ms) { return ms < 50; }, last),
+            49 + Closing::kSettleNs / kMs + 1);
+  Closing always;
+  EXPECT_EQ(settles(
+                always, [](uint64_t) { return true; }, last),
+            Closing::kLingerNs / kMs + 1);
+}
+
+/// How many milliseconds it waits for what is lacking.
+uint64_t waits(Closing& closing, bool for_nic_alone, Lacking& last) {
+  uint64_t ms = 0;
+  while (ms < 60'000 && (last = closing.look(kBegin + ms * kMs, true, for_nic_alone)) == Lacking::kWait) ++ms;
+  return ms;
+}
+
+TEST(Closing, waits_for_what_a_peer_delivered_before_it_closed) {
+  Closing closing;
+  Lacking last{};
+  EXPECT_EQ(closing.look(kBegin, false, false), Lacking::kNothing);
+  EXPECT_EQ(waits(closing, false, last), Closing::kLingerNs / kMs + 1);
+  EXPECT_EQ(last, Lacking::kLost);
+}
+
+TEST(Closing, waits_less_for_a_nic_that_alone_has_not_reported) {
+  Closing closing;
+  Lacking last{};
+  EXPECT_EQ(waits(closing, true, last), Closing::kLastAckNs / kMs + 1);
+  EXPECT_EQ(last, Lacking::kLeave);
+}
+
+TEST(Closing, the_wait_begins_anew_with_the_next_request) {
+  Closing closing;
+  Lacking last{};
+  waits(closing, false, last);
+  EXPECT_EQ(closing.look(kBegin + 5000 * kMs, false, false), Lacking::kNothing);
+  EXPECT_EQ(closing.look(kBegin + 6000 * kMs, true, false), Lacking::kWait);
+}
+
+TEST(Closing, answers_until_the_peer_closes_or_nobody_can_ask_or_long_enough) {
+  Closing closing;
+  closing.begin(kBegin);
+  EXPECT_FALSE(closing.may_end(kBegin + Closing::kLastWordNs, true));
+  EXPECT_TRUE(closing.may_end(kBegin + Closing::kLastWordNs + 1, true));
+  EXPECT_TRUE(closing.may_end(kBegin, false));
+  closing.peer_has_closed();
+  EXPECT_TRUE(closing.may_end(kBegin, true));
+}
+
+}  // namespace
+}  // namespace r2ccl
