@@ -223,7 +223,7 @@ Urgency Channel::step(const Tick& tick) {
   if (!greeted_) return Urgency::kBusy;
   if (status() == Status::kFailed) return Urgency::kBusy;
   if (closing_.peer_closed()) return step_after_peer_closed(tick);
-  step_makings(tick);
+  step_halves(tick);
   if (sender_)
     step_opening(tick);
   else

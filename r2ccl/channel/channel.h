@@ -22,6 +22,7 @@
 #include "r2ccl/control/link.h"
 #include "r2ccl/health/rail_health.h"
 #include "r2ccl/path/path.h"
+#include "r2ccl/path/path_halves.h"
 #include "r2ccl/path/process_context.h"
 #include "r2ccl/path/retired_paths.h"
 #include "r2ccl/protocol/channel_end.h"
@@ -254,7 +255,6 @@ class Channel {
   void look_for_owner(const Tick& tick);
 
   enum class Purpose : uint8_t { kFirst, kStandby, kRescue, kFailback, kLane, kSpread };
-  struct Making;
 
   // paths (paths.cc)
   Path* find(uint32_t id);
@@ -262,15 +262,13 @@ class Channel {
   void retire(uint32_t id);
   uint64_t retired_for_ns() const;
   void drop(uint32_t id, bool tell_peer);
-  bool is_making(uint32_t id) const;
-  void make(std::shared_ptr<Making> making);
-  void step_makings(const Tick& tick);
+  void step_halves(const Tick& tick);
   void take_speed(int nic, int mbps);
   bool candidate(Purpose purpose, uint64_t now, int& local, int& remote) const;
   std::vector<Backup> by_load(uint64_t now) const;
   void start_opening(Purpose purpose, int local, int remote, const Tick& tick);
   void step_opening(const Tick& tick);
-  void half_made(Making& making, const Tick& tick);
+  void half_made(PathHalf& half, const Tick& tick);
   void connected(Path& path, const Tick& tick);
   void opening_failed(const std::string& why, const Tick& tick);
   void opening_succeeded(const Tick& tick);
@@ -421,20 +419,7 @@ class Channel {
   // paths
   std::vector<std::unique_ptr<Path>> paths_;
   RetiredPaths retired_paths_{context_.device_fatals};
-  // One end's half of a path, while the NIC's worker makes it.
-  struct Making {
-    uint32_t path = 0;
-    int local = 0, remote = 0;
-    std::optional<wire::PathEnd> peer_end;  // receiver: to be connected at once
-    bool unwanted = false;
-    uint32_t device_fatals = 0;
-    JobPtr job;
-    // the worker's, until the job is done
-    Result<std::unique_ptr<Path>> made{std::unique_ptr<Path>()};
-    int speed_mbps = 0;  // of the port; 0: not known
-    wire::PathEnd end{};
-  };
-  std::vector<std::shared_ptr<Making>> makings_;
+  PathHalves halves_{context_, memory_};
   Path* active_ = nullptr;
   std::vector<Path*> lanes_;  // changed by the service thread, as the owner
   uint32_t next_path_ = 1;

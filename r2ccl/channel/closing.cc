@@ -38,8 +38,8 @@ Urgency Channel::step_after_peer_closed(const Tick& tick) {
 
 // It failed before it carried anything: perhaps NCCL never asks for it again, so that nobody closes it.
 void Channel::give_set_up_up(const Tick& tick) {
-  for (auto& making : makings_) making->unwanted = true;
-  step_makings(tick);
+  halves_.unwant_all();
+  step_halves(tick);
   destroy_paths();
   opening_ = {};
 }
@@ -104,7 +104,7 @@ bool Channel::settles(const Tick& tick) {
 // Torn down, it only waits for its peer, whose close the socket reports.
 Urgency Channel::step_closing(const Tick& tick) {
   if (!closing_.begun()) begin_closing(tick);
-  step_makings(tick);
+  step_halves(tick);
   if (!torn_down_) {
     if (!retired_paths_.closed(*context_.workers)) return Urgency::kBusy;
     for (const RetiredPaths::Destruction& destruction : retired_paths_.destructions())

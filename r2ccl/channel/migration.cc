@@ -201,8 +201,7 @@ bool Channel::waits_in_queue() const {
     return destruction && queued(destruction->nic, destruction->job);
   }
   if (opening_.path == 0) return false;
-  for (const auto& making : makings_)
-    if (making->path == opening_.path) return queued(making->local, making->job);
+  if (const PathHalf* half = halves_.find(opening_.path)) return queued(half->local, half->job);
   for (const auto& path : paths_)
     if (path->id() == opening_.path) return queued(path->local_nic(), path->job);
   return false;

@@ -13,49 +13,10 @@ namespace {
 
 constexpr uint64_t kRetryRailNs = 50 * kNsPerMs;      // a rail that failed while another was sought
 constexpr uint64_t kRetryStandbyNs = 500 * kNsPerMs;  // doubled with each failure, up to 32 times
-constexpr size_t kMostMakings = 8;
+constexpr size_t kMostHalves = 8;
 constexpr uint64_t kProveFactor = 4;  // a first probe may take this many probe deadlines
 
 }  // namespace
-
-bool Channel::is_making(uint32_t id) const {
-  return std::any_of(makings_.begin(), makings_.end(),
-                     [id](const auto& making) { return making->path == id && !making->unwanted; });
-}
-
-// The NIC's worker makes this end's half: the port is read anew, the queue pairs are made, and connected when
-// the other half is known.
-void Channel::make(std::shared_ptr<Making> making) {
-  auto prepare = [making, &context = context_, memory = memory_,
-                  flushes = !sender_ && context_.flushes(making->local, home_nic_)](Job& job) {
-    verbs::Device& device = context.devices[size_t(making->local)];
-    if (!device.refresh_port(context.config)) {
-      making->made = Error{ErrorCode::kVerbs, "its port is not active"};
-      return;
-    }
-    making->speed_mbps = device.speed_mbps();
-    making->made = Path::create(making->path, making->local, making->remote, device, memory,
-                                context.resilient(), flushes, job);
-    if (!making->made) return;
-    Path& path = **making->made;
-    if (making->peer_end)
-      if (auto connected = path.connect(device, *making->peer_end, context.config, job); !connected) {
-        making->made = connected.error();
-        return;
-      }
-    making->end = path.describe(device);
-  };
-  auto work = [making, prepare = std::move(prepare)](Job& job) {
-    try {
-      prepare(job);
-    } catch (const std::bad_alloc&) {
-      making->made = Error{ErrorCode::kOutOfResources, "no memory"};
-    }
-  };
-  making->device_fatals = context_.device_fatals[size_t(making->local)];
-  making->job = context_.workers->give(making->local, "ibv_query_port", std::move(work));
-  makings_.push_back(std::move(making));
-}
 
 // A cable or a switch may come back slower than it went.
 void Channel::take_speed(int nic, int mbps) {
@@ -65,24 +26,19 @@ void Channel::take_speed(int nic, int mbps) {
           context_.capacities.nominal(size_t(nic)));
 }
 
-void Channel::step_makings(const Tick& tick) {
-  for (size_t i = 0; i < makings_.size();) {
-    const std::shared_ptr<Making> making = makings_[i];
-    if (!making->job->done()) {
-      if (!sender_ && !making->unwanted && context_.workers->stuck(making->local)) {
-        making->unwanted = true;
-        refuse_path(making->path, "the driver of NIC " + nic_name(making->local) + " does not answer");
-      }
-      ++i;
-      continue;
-    }
+void Channel::step_halves(const Tick& tick) {
+  if (!sender_)
+    halves_.unwant_stuck([this](const PathHalf& half) {
+      refuse_path(half.path, "the driver of NIC " + nic_name(half.local) + " does not answer");
+    });
+  while (const std::shared_ptr<PathHalf> half = halves_.done()) {
     paths_.reserve(paths_.size() + 1);  // what was made must not be lost for lack of memory
-    if (making->made) (*making->made)->device_fatals = making->device_fatals;
-    const bool wanted = !making->unwanted && !closing_.begun();
-    if (!wanted && making->made) retired_paths_.destroy(*context_.workers, std::move(*making->made));
-    makings_.erase(makings_.begin() + std::ptrdiff_t(i));
-    if (making->speed_mbps > 0) take_speed(making->local, making->speed_mbps);
-    if (wanted) half_made(*making, tick);
+    if (half->made) (*half->made)->device_fatals = half->device_fatals;
+    const bool wanted = !half->unwanted && !closing_.begun();
+    if (!wanted && half->made) retired_paths_.destroy(*context_.workers, std::move(*half->made));
+    halves_.remove(*half);
+    if (half->speed_mbps > 0) take_speed(half->local, half->speed_mbps);
+    if (wanted) half_made(*half, tick);
   }
 }
 
@@ -90,56 +46,48 @@ void Channel::start_opening(Purpose purpose, int local, int remote, const Tick& 
   opening_ = {next_path_++, purpose, local, remote, false, false, tick.alive};
   context_.load_stale = true;
   emit(trace::EventType::kPathOpening, local, opening_.path, uint64_t(remote));
-  auto making = std::make_shared<Making>();
-  making->path = opening_.path;
-  making->local = local;
-  making->remote = remote;
-  make(std::move(making));
+  halves_.make(opening_.path, local, remote, false);
 }
 
 void Channel::on_open(const wire::Open& open, const Tick& /*tick*/) {
-  if (sender_ || find(open.path) || is_making(open.path) || open.receiver_nic >= context_.devices.size() ||
-      open.sender_nic >= peer_hello_.nics)
+  if (sender_ || find(open.path) || halves_.makes(open.path) ||
+      open.receiver_nic >= context_.devices.size() || open.sender_nic >= peer_hello_.nics)
     return;
   if (context_.nic_unusable[open.receiver_nic] || context_.nic_down[open.receiver_nic] ||
-      context_.workers->stuck(open.receiver_nic) || makings_.size() >= kMostMakings)
+      context_.workers->stuck(open.receiver_nic) || halves_.under_way() >= kMostHalves)
     return refuse_path(open.path, "NIC " + nic_name(open.receiver_nic) + " is not to be used");
-  auto making = std::make_shared<Making>();
-  making->path = open.path;
-  making->local = open.receiver_nic;
-  making->remote = open.sender_nic;
-  making->peer_end = open.end;
-  make(std::move(making));
+  halves_.make(open.path, open.receiver_nic, open.sender_nic, context_.flushes(open.receiver_nic, home_nic_),
+               open.end);
 }
 
-void Channel::half_made(Making& making, const Tick& tick) {
-  if (making.made) (*making.made)->since = tick.alive;
+void Channel::half_made(PathHalf& half, const Tick& tick) {
+  if (half.made) (*half.made)->since = tick.alive;
   if (sender_) {
-    if (!making.made) {
-      const Error& error = making.made.error();
+    if (!half.made) {
+      const Error& error = half.made.error();
       const bool scarce = error.code == ErrorCode::kMemoryLock || error.code == ErrorCode::kOutOfResources;
       if (scarce && !std::exchange(resources_told_, true))
         R2_WARN("NET/R2CCL: channel %u: %s. %s", number_, error.message.c_str(), advice(error.code).data());
       return opening_failed(error.message, tick);
     }
     wire::Open open{};
-    open.path = making.path;
-    open.sender_nic = uint8_t(making.local);
-    open.receiver_nic = uint8_t(making.remote);
-    open.end = making.end;
-    paths_.push_back(std::move(*making.made));
+    open.path = half.path;
+    open.sender_nic = uint8_t(half.local);
+    open.receiver_nic = uint8_t(half.remote);
+    open.end = half.end;
+    paths_.push_back(std::move(*half.made));
     opening_.waiting_for_peer = true;
     opening_.since = tick.alive;
     send(wire::Type::kOpen, open);
     return;
   }
-  if (!making.made) return refuse_path(making.path, making.made.error().message);
+  if (!half.made) return refuse_path(half.path, half.made.error().message);
   wire::Opened answer{};
-  answer.path = making.path;
+  answer.path = half.path;
   answer.ok = 1;
-  answer.end = making.end;
-  (*making.made)->state = context_.resilient() ? PathState::kProving : PathState::kStandby;
-  paths_.push_back(std::move(*making.made));
+  answer.end = half.end;
+  (*half.made)->state = context_.resilient() ? PathState::kProving : PathState::kStandby;
+  paths_.push_back(std::move(*half.made));
   send(wire::Type::kOpened, answer);
 }
 
@@ -221,7 +169,7 @@ void Channel::step_opening(const Tick& tick) {
   Path* path = find(opening_.path);
   const bool driver_is_late = context_.workers->stuck(opening_.local);
   if (!path) {
-    if (!is_making(opening_.path)) return opening_failed("it was dropped", tick);
+    if (!halves_.makes(opening_.path)) return opening_failed("it was dropped", tick);
     if (driver_is_late)
       opening_failed("the driver of NIC " + nic_name(opening_.local) + " does not answer", tick);
     return;
@@ -317,7 +265,7 @@ void Channel::opening_failed(const std::string& why, const Tick& tick) {
           rail_name(opening.local, opening.remote).c_str(), why.c_str());
   note_failure(opening.local, opening.remote, why);
   rails_.failed(opening.local, opening.remote, tick.now + kRetryRailNs);
-  for (auto& making : makings_) making->unwanted |= making->path == opening.path;
+  halves_.unwant(opening.path);
   if (find(opening.path)) drop(opening.path, true);
   if (opening.purpose == Purpose::kStandby) {
     next_standby_ =

@@ -131,8 +131,7 @@ bool Channel::candidate(Purpose purpose, uint64_t now, int& local, int& remote) 
 }
 
 void Channel::on_drop(uint32_t id, const Tick& tick) {
-  if (!sender_)
-    for (auto& making : makings_) making->unwanted |= making->path == id;
+  if (!sender_) halves_.unwant(id);
   Actions actions(*this, tick, trace::DetectedBy::kPeer, "the peer gave the path up");
   ChannelEnd(end_, actions).on_drop(id);
 }
