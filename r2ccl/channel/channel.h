@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "r2ccl/balance/shares.h"
+#include "r2ccl/balance/lane_plan.h"
 #include "r2ccl/balance/splitter.h"
 #include "r2ccl/channel/request.h"
 #include "r2ccl/control/link.h"
@@ -137,6 +137,7 @@ class Channel {
   class FenceActions;
   class SearchActions;
   struct Reconnecting;
+  struct RailSight;
   /// The receiver fills in what it has.
   virtual void fill_ledger(wire::Fenced& /*fenced*/, Owned) const {}
   /// A path has been fenced, and active() carries on. `moved`: it is another path than before.
@@ -304,7 +305,9 @@ class Channel {
   void remove_lane(const Path& path, Owned);
   void on_lane(uint32_t id);
   void on_rest(uint32_t id);
-  void apply_shares(const std::array<int, balance::kMaxRails>& partner);
+  void add_lanes(const Tick& tick);
+  void rest_lanes(const Tick& tick);
+  void apply_shares();
 
   // watchdog and migration (watchdog.cc, migration.cc)
   void step_watchdog(const Tick& tick);
@@ -452,15 +455,7 @@ class Channel {
 
   // balance (sender)
   uint64_t next_balance_ = 0;  // now
-  balance::PerRail shares_{};
-  // What shares were last computed from, and what came out.
-  struct Computed {
-    balance::PerRail capacity{};
-    uint8_t far = 0;
-    uint64_t demand_version = ~uint64_t{0};
-    balance::PerRail shares{};
-  } computed_;
-  bool spread_ = false;  // some traffic is meant to leave its home
+  balance::LanePlan lane_plan_;
   std::array<std::array<uint8_t, wire::kMaxNics>, wire::kMaxNics> lane_failures_{};  // running
 
   // watchdog

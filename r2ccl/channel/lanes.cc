@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "r2ccl/balance/shares.h"
 #include "r2ccl/base/clock.h"
 #include "r2ccl/base/log.h"
 #include "r2ccl/channel/actions.h"
@@ -14,17 +13,13 @@ namespace r2ccl {
 namespace {
 
 constexpr uint64_t kBalanceNs = 10 * kNsPerMs;
-constexpr double kLeastShare = 0.01;  // not worth a lane
-constexpr double kAtHome = 0.999;     // as good as everything
 constexpr uint64_t kRestAfterNs = 1000 * kNsPerMs;
 
 }  // namespace
 
 bool Channel::usable_rail(int local, int remote, uint64_t now) const {
   const bool home = local == home_nic_ && remote == peer_home_nic_;
-  return !context_.nic_unusable[size_t(local)] && !context_.nic_down[size_t(local)] &&
-         !peer_nic_down_[size_t(remote)] && !context_.workers->stuck(local) &&
-         !rails_.barred(local, remote, now) &&
+  return context_.usable(local) && !peer_nic_down_[size_t(remote)] && !rails_.barred(local, remote, now) &&
          // It comes back by failback, which waits until it has proved itself.
          (!home || home_rail_.state() == health::RailState::kUp);
 }
@@ -43,70 +38,65 @@ uint8_t Channel::far_rails() const {
   return far;
 }
 
+// What balance/lane_plan.h asks.
+struct Channel::RailSight {
+  const Channel& c;
+  uint64_t now;
+
+  size_t locals() const { return c.context_.devices.size(); }
+  size_t remotes() const { return c.peer_hello_.nics; }
+  int straight(int local) const { return c.straight(local); }
+  bool local_usable(int l) const { return c.context_.usable(l); }
+  bool remote_usable(int r) const { return !c.peer_nic_down_[size_t(r)]; }
+  bool rail_usable(int l, int r) const {
+    const bool carries = std::any_of(c.paths_.begin(), c.paths_.end(), [&](const auto& path) {
+      return c.carries(*path) && path->local_nic() == l && path->remote_nic() == r;
+    });
+    return carries || c.usable_rail(l, r, now);
+  }
+  bool far(int l, int r) const { return c.is_far(l, r); }
+  double capacity(int l) const { return c.context_.capacities.capacity(size_t(l)); }
+  double nominal(int l) const { return c.context_.capacities.nominal(size_t(l)); }
+  bool gray(int l) const { return c.context_.capacities.gray(size_t(l)); }
+};
+
 void Channel::step_balance(const Tick& tick) {
   if (tick.now < next_balance_ || end_.phase() != Phase::kRunning || !active_ || status() != Status::kReady ||
       !in_demand(tick.now))
     return;
   next_balance_ = tick.now + kBalanceNs;
-  const size_t locals = context_.devices.size(), remotes = peer_hello_.nics;
-  std::array<bool, balance::kMaxRails> local_usable{}, remote_usable{};
-  for (size_t l = 0; l < locals; ++l)
-    local_usable[l] = !context_.nic_unusable[l] && !context_.nic_down[l] && !context_.workers->stuck(int(l));
-  for (size_t r = 0; r < remotes; ++r) remote_usable[r] = !peer_nic_down_[size_t(straight(int(r)))];
-  auto partner = balance::pair_nics({local_usable.data(), locals}, {remote_usable.data(), remotes});
-  balance::PerRail capacity{}, nominal{};
-  bool impaired = false, any_gray = false;
-  uint8_t far = 0;
-  for (size_t l = 0; l < locals; ++l) {
-    if (partner[l] >= 0) partner[l] = straight(partner[l]);
-    nominal[l] = context_.capacities.nominal(l);
-    if (is_far(int(l), partner[l] >= 0 ? partner[l] : straight(int(l)))) far |= uint8_t(1u << l);
-    // A peer with fewer NICs leaves some of ours without a partner: that is no failure.
-    impaired = impaired || (partner[l] < 0 && l < remotes);
-    any_gray = any_gray || context_.capacities.gray(l);
-    if (partner[l] < 0) continue;
-    const bool ours = std::any_of(paths_.begin(), paths_.end(), [&](const auto& path) {
-      return carries(*path) && path->local_nic() == int(l) && path->remote_nic() == partner[l];
-    });
-    if (ours || usable_rail(int(l), partner[l], tick.now)) capacity[l] = context_.capacities.capacity(l);
-    impaired = impaired || capacity[l] <= 0;
-  }
-  impaired = impaired || any_gray;
-  // What crossing sockets costs is a reason to spread only when it is known.
-  impaired = impaired || (far != 0 && context_.config.cross_socket > 0);
-  // All is well: NCCL has spread its channels over the NICs. Or a plan has, which knows what is lost.
-  if ((!impaired || (follows_plan() && !any_gray)) && at_home()) {
-    shares_ = {};
-    shares_[size_t(home_nic_)] = 1;
-  } else {
-    if (computed_.demand_version != context_.demand_version || computed_.far != far ||
-        computed_.capacity != capacity)
-      computed_ = {
-          capacity, far, context_.demand_version,
-          balance::shares({{capacity.data(), locals}, {nominal.data(), locals}, context_.config.far_cost()},
-                          context_.demand, far, size_t(home_nic_))};
-    shares_ = computed_.shares;
-  }
-  const bool spread = !(at_home() && shares_[size_t(home_nic_)] > kAtHome);
-  if (!spread && !spread_ && lanes_.empty()) return;
-  spread_ = spread;
-  for (size_t l = 0; l < locals; ++l) {
-    if (shares_[l] < kLeastShare || partner[l] < 0) continue;
+  const bool spread = lane_plan_.spreads();
+  lane_plan_.look(RailSight{*this, tick.now},
+                  {context_.demand, context_.demand_version, context_.config.far_cost()},
+                  {size_t(home_nic_), at_home(), follows_plan(), context_.config.cross_socket > 0});
+  if (!lane_plan_.spreads() && !spread && lanes_.empty()) return;
+  add_lanes(tick);
+  apply_shares();
+  rest_lanes(tick);
+}
+
+// Over rails that are to carry something; a path that stands by there becomes the lane.
+void Channel::add_lanes(const Tick& tick) {
+  for (int local = 0; local < int(context_.devices.size()); ++local) {
+    const int remote = lane_plan_.partner(local);
+    if (!lane_plan_.wants(local, remote)) continue;
     Path* path = nullptr;
     for (auto& candidate : paths_)
-      if (candidate->local_nic() == int(l) && candidate->remote_nic() == partner[l] &&
+      if (candidate->local_nic() == local && candidate->remote_nic() == remote &&
           candidate->id() != probation_path_)
         path = candidate.get();
     if (path && path->state == PathState::kStandby)
       start_lane(*path);
-    else if (!path && opening_.path == 0 && usable_rail(int(l), partner[l], tick.now))
-      start_opening(Purpose::kLane, int(l), partner[l], tick);
+    else if (!path && opening_.path == 0 && usable_rail(local, remote, tick.now))
+      start_opening(Purpose::kLane, local, remote, tick);
   }
-  apply_shares(partner);
+}
+
+// Lanes that nobody has needed for a while stand by.
+void Channel::rest_lanes(const Tick& tick) {
   for (size_t i = 0; i < lanes_.size(); ++i) {
     Path& lane = *lanes_[i];
-    if (shares_[size_t(lane.local_nic())] >= kLeastShare &&
-        partner[size_t(lane.local_nic())] == lane.remote_nic())
+    if (lane_plan_.wants(lane.local_nic(), lane.remote_nic()))
       lane.since = tick.now;
     else if (tick.now - lane.since > kRestAfterNs && rest_lane(lane))
       --i;
@@ -114,14 +104,13 @@ void Channel::step_balance(const Tick& tick) {
 }
 
 // What each path carries of its rail's share; rails without a path yet leave theirs to the others.
-void Channel::apply_shares(const std::array<int, balance::kMaxRails>& partner) {
+void Channel::apply_shares() {
   const OwnershipGuard owned(ownership_);
   std::vector<balance::LaneShare> parts;
   double sum = 0;
   const auto add = [&](const Path& path) {
-    const auto nic = size_t(path.local_nic());
-    const bool wanted = partner[nic] == path.remote_nic() && shares_[nic] >= kLeastShare;
-    parts.push_back({wanted ? shares_[nic] : 0, context_.capacities.gray(nic) || is_far(path)});
+    parts.push_back({lane_plan_.share(path.local_nic(), path.remote_nic()),
+                     context_.capacities.gray(size_t(path.local_nic())) || is_far(path)});
     sum += parts.back().share;
   };
   add(*active_);
@@ -135,7 +124,7 @@ void Channel::start_lane(Path& path) {
   Actions actions(*this);
   ChannelEnd(end_, actions).start_lane(path.id());
   emit(trace::EventType::kLaneUp, path.local_nic(), path.id(), uint64_t(path.remote_nic()),
-       uint64_t(1000 * shares_[size_t(path.local_nic())]));
+       uint64_t(1000 * lane_plan_.share(path.local_nic(), path.remote_nic())));
 }
 
 // A lane that nobody needs stands by again.

@@ -53,8 +53,7 @@ void Channel::on_open(const wire::Open& open, const Tick& /*tick*/) {
   if (sender_ || find(open.path) || halves_.makes(open.path) ||
       open.receiver_nic >= context_.devices.size() || open.sender_nic >= peer_hello_.nics)
     return;
-  if (context_.nic_unusable[open.receiver_nic] || context_.nic_down[open.receiver_nic] ||
-      context_.workers->stuck(open.receiver_nic) || halves_.under_way() >= kMostHalves)
+  if (!context_.usable(open.receiver_nic) || halves_.under_way() >= kMostHalves)
     return refuse_path(open.path, "NIC " + nic_name(open.receiver_nic) + " is not to be used");
   halves_.make(open.path, open.receiver_nic, open.sender_nic, context_.flushes(open.receiver_nic, home_nic_),
                open.end);

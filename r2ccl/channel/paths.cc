@@ -95,10 +95,7 @@ bool Channel::candidate(Purpose purpose, uint64_t now, int& local, int& remote) 
   const int locals = int(context_.devices.size()), remotes = peer_hello_.nics;
   const std::vector<Backup> order = by_load(now);
   const auto usable = [&](int l, int r, bool disjoint) {
-    if (context_.nic_unusable[size_t(l)] || context_.nic_down[size_t(l)] || peer_nic_down_[size_t(r)] ||
-        context_.workers->stuck(l))
-      return false;
-    if (rails_.barred(l, r, now)) return false;
+    if (!context_.usable(l) || peer_nic_down_[size_t(r)] || rails_.barred(l, r, now)) return false;
     if (!context_.resilient() && (l != home_nic_ || r != peer_home_nic_)) return false;
     if (l == home_nic_ && r == peer_home_nic_ && purpose == Purpose::kStandby &&
         home_rail_.state() != health::RailState::kUp)
@@ -214,8 +211,7 @@ void Channel::on_peer_nic(const wire::Nic& change, const Tick& tick) {
 }
 
 bool Channel::home_may_work() const {
-  return !peer_nic_down_[size_t(peer_home_nic_)] && !context_.nic_down[size_t(home_nic_)] &&
-         !context_.nic_unusable[size_t(home_nic_)] && !context_.workers->stuck(home_nic_);
+  return !peer_nic_down_[size_t(peer_home_nic_)] && context_.usable(home_nic_);
 }
 
 void Channel::step_failback(const Tick& tick) {

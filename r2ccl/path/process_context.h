@@ -94,6 +94,10 @@ struct ProcessContext {
   std::atomic<double> node_capacity{1};
   std::array<std::atomic<double>, wire::kMaxNics> nic_lacks{};  ///< of one NIC: 1 − its capacity
 
+  /// Nothing is known to be the matter with the NIC; service thread only.
+  bool usable(int nic) const {
+    return !nic_unusable[size_t(nic)] && !nic_down[size_t(nic)] && !workers->stuck(nic);
+  }
   bool balances() const { return config.mode >= Mode::kBalance; }
   bool resilient() const { return config.mode != Mode::kBaseline; }
   /// Without resilience the end of a control connection is the end of its channel.

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which rails a sending channel uses, and for how much of its traffic: from what its node's NICs and the
+// peer's can carry, and from what traffic of the node has its home where. While everything is well that is
+// its home rail alone. Pure.
+//
+// A Host answers, for NIC `l` of this node and NIC `r` of the peer:
+//   locals(), remotes()      how many there are
+//   straight(l)              the peer's NIC that works with `l` when nothing is the matter
+//   local_usable(l), remote_usable(r)
+//   rail_usable(l, r)        a path over them may be opened, or is there
+//   far(l, r)                what is being sent crosses sockets on this rail
+//   capacity(l), nominal(l)  now, and when nothing is the matter, in one unit
+//   gray(l)                  it carries less than its nominal rate
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "r2ccl/balance/shares.h"
+
+namespace r2ccl::balance {
+
+class LanePlan {
+ public:
+  /// A smaller share is not worth a lane.
+  static constexpr double kLeastShare = 0.01;
+
+  /// The node's traffic, and what changes with it.
+  struct Traffic {
+    const Demand& demand;
+    uint64_t version;  ///< another one when `demand` is
+    double far_cost;   ///< as in Rails
+  };
+  struct Channel {
+    size_t home;        ///< its NIC of this node
+    bool at_home;       ///< its active path is over its home rail
+    bool follows_plan;  ///< a plan for all NICs has put its traffic there, and knows what is lost
+    bool minds_far;     ///< what crossing sockets costs is known: a reason to spread
+  };
+  template <class Host>
+  void look(const Host& host, const Traffic& traffic, const Channel& channel) {
+    pair(host);
+    const Sight seen = see(host, channel);
+    if ((!seen.impaired || (channel.follows_plan && !seen.any_gray)) && channel.at_home) {
+      shares_ = {};
+      shares_[channel.home] = 1;
+    } else {
+      const size_t locals = host.locals();
+      if (computed_.version != traffic.version || computed_.far != seen.far ||
+          computed_.capacity != seen.capacity)
+        computed_ = {seen.capacity, seen.far, traffic.version,
+                     shares({{seen.capacity.data(), locals}, {seen.nominal.data(), locals}, traffic.far_cost},
+                            traffic.demand, seen.far, channel.home)};
+      shares_ = computed_.shares;
+    }
+    spreads_ = !(channel.at_home && shares_[channel.home] > kAll);
+  }
+
+  /// Some traffic is meant to leave its home.
+  bool spreads() const { return spreads_; }
+  /// The peer's NIC that works with `local`; -1: none.
+  int partner(int local) const { return partner_[size_t(local)]; }
+  /// Is this rail to carry anything?
+  bool wants(int local, int remote) const {
+    return partner_[size_t(local)] == remote && shares_[size_t(local)] >= kLeastShare;
+  }
+  /// The rail's share of the channel's traffic.
+  double share(int local, int remote) const { return wants(local, remote) ? shares_[size_t(local)] : 0; }
+
+ private:
+  static constexpr double kAll = 0.999;  // as good as everything
+
+  struct Sight {
+    bool impaired = false, any_gray = false;
+    PerRail capacity{}, nominal{};
+    uint8_t far = 0;
+  };
+  template <class Host>
+  void pair(const Host& host) {
+    const size_t locals = host.locals(), remotes = host.remotes();
+    std::array<bool, kMaxRails> local{}, remote{};
+    for (size_t l = 0; l < locals; ++l) local[l] = host.local_usable(int(l));
+    for (size_t r = 0; r < remotes; ++r) remote[r] = host.remote_usable(host.straight(int(r)));
+    partner_ = pair_nics({local.data(), locals}, {remote.data(), remotes});
+    for (int& partner : partner_)
+      if (partner >= 0) partner = host.straight(partner);
+  }
+  template <class Host>
+  Sight see(const Host& host, const Channel& channel) const {
+    Sight seen;
+    const size_t locals = host.locals();
+    for (size_t i = 0; i < locals; ++i) {
+      const int l = int(i), r = partner_[i];
+      seen.nominal[i] = host.nominal(l);
+      if (host.far(l, r >= 0 ? r : host.straight(l))) seen.far |= uint8_t(1u << i);
+      seen.any_gray = seen.any_gray || host.gray(l);
+      if (r >= 0 && host.rail_usable(l, r)) seen.capacity[i] = host.capacity(l);
+      // A peer with fewer NICs leaves some of ours without a partner: that is no failure.
+      const bool lacks = r < 0 ? i < host.remotes() : seen.capacity[i] <= 0;
+      seen.impaired = seen.impaired || lacks;
+    }
+    seen.impaired = seen.impaired || seen.any_gray || (seen.far != 0 && channel.minds_far);
+    return seen;
+  }
+
+  std::array<int, kMaxRails> partner_{};
+  PerRail shares_{};
+  bool spreads_ = false;
+  // What shares were last computed from, and what came out.
+  struct Computed {
+    PerRail capacity{};
+    uint8_t far = 0;
+    uint64_t version = ~uint64_t{0};
+    PerRail shares{};
+  } computed_;
+};
+
+}  // namespace r2ccl::balance

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// LanePlan: which rails a channel uses, and for how much.
+#include "r2ccl/balance/lane_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace r2ccl::balance {
+namespace {
+
+/// Two nodes of NICs that carry 100 each; a channel for every home.
+struct Nodes {
+  size_t ours = 4, theirs = 4, home = 0;
+  std::set<int> local_down, remote_down;
+  std::set<std::pair<int, int>> barred;
+  std::set<int> far_nics;
+  std::vector<double> carries = std::vector<double>(8, 100);
+  bool at_home = true, follows_plan = false, minds_far = false;
+  Demand demand;
+  uint64_t version = 1;
+  LanePlan plan;
+
+  size_t locals() const { return ours; }
+  size_t remotes() const { return theirs; }
+  int straight(int l) const { return int(size_t(l) % theirs); }
+  bool local_usable(int l) const { return !local_down.count(l); }
+  bool remote_usable(int r) const { return !remote_down.count(r); }
+  bool rail_usable(int l, int r) const { return !barred.count({l, r}); }
+  bool far(int l, int) const { return far_nics.count(l) != 0; }
+  double capacity(int l) const { return carries[size_t(l)]; }
+  double nominal(int) const { return 100; }
+  bool gray(int l) const { return carries[size_t(l)] < 100; }
+
+  Nodes() {
+    for (size_t l = 0; l < ours; ++l) demand.add(0, l, 1);
+  }
+  void look() { plan.look(*this, {demand, version, 2.0}, {home, at_home, follows_plan, minds_far}); }
+  double share(int l) const { return plan.share(l, plan.partner(l)); }
+  double sum() const {
+    double all = 0;
+    for (size_t l = 0; l < ours; ++l) all += share(int(l));
+    return all;
+  }
+};
+
+TEST(LanePlan, all_is_well_and_everything_stays_at_home) {
+  Nodes n;
+  n.home = 2;
+  n.look();
+  EXPECT_FALSE(n.plan.spreads());
+  EXPECT_EQ(n.share(2), 1);
+  EXPECT_EQ(n.sum(), 1);
+  EXPECT_FALSE(n.plan.wants(0, 0));
+}
+
+TEST(LanePlan, a_dead_nic_s_channel_is_spread_over_the_others) {
+  Nodes n;
+  n.local_down = {0};
+  n.at_home = false;
+  n.look();
+  EXPECT_TRUE(n.plan.spreads());
+  EXPECT_EQ(n.plan.partner(0), -1);
+  EXPECT_EQ(n.share(0), 0);
+  for (int l = 1; l < 4; ++l) EXPECT_NEAR(n.share(l), 1.0 / 3, 1e-9) << l;
+}
+
+TEST(LanePlan, dead_nics_of_both_sides_leave_a_cross_rail) {
+  Nodes n;
+  n.ours = n.theirs = 2;
+  n.local_down = {0};
+  n.remote_down = {1};
+  n.at_home = false;
+  n.look();
+  EXPECT_EQ(n.plan.partner(1), 0);
+  EXPECT_TRUE(n.plan.wants(1, 0));
+  EXPECT_FALSE(n.plan.wants(1, 1));
+  EXPECT_EQ(n.share(1), 1);
+}
+
+TEST(LanePlan, a_rail_that_is_barred_carries_nothing) {
+  Nodes n;
+  n.local_down = {0};
+  n.barred = {{1, 1}};
+  n.at_home = false;
+  n.look();
+  EXPECT_EQ(n.share(1), 0);
+  EXPECT_NEAR(n.share(2), 0.5, 1e-9);
+  EXPECT_NEAR(n.sum(), 1, 1e-9);
+}
+
+TEST(LanePlan, a_slow_home_keeps_what_it_can_carry) {
+  Nodes n;
+  n.carries[0] = 25;
+  n.look();
+  EXPECT_TRUE(n.plan.spreads());
+  EXPECT_GT(n.share(0), 0.2);
+  EXPECT_LT(n.share(0), 0.5);
+  EXPECT_NEAR(n.sum(), 1, 1e-9);
+}
+
+TEST(LanePlan, a_peer_with_fewer_nics_is_no_failure) {
+  Nodes n;
+  n.theirs = 2;
+  n.look();
+  EXPECT_FALSE(n.plan.spreads());
+  n.remote_down = {0};
+  n.look();
+  EXPECT_TRUE(n.plan.spreads()) << "but a NIC that it has lost is one";
+}
+
+TEST(LanePlan, a_channel_that_follows_a_plan_stays_where_that_has_it_unless_a_nic_is_slow) {
+  Nodes n;
+  n.home = 1;
+  n.local_down = {3};
+  n.follows_plan = true;
+  n.look();
+  EXPECT_FALSE(n.plan.spreads());
+  EXPECT_EQ(n.share(1), 1);
+  n.carries[1] = 50;
+  n.look();
+  EXPECT_TRUE(n.plan.spreads());
+}
+
+TEST(LanePlan, crossing_sockets_is_a_reason_to_spread_only_when_its_cost_is_known) {
+  Nodes n;
+  n.far_nics = {0};
+  n.demand = {};
+  n.demand.add(1, 0, 1);
+  n.look();
+  EXPECT_FALSE(n.plan.spreads());
+  n.minds_far = true;
+  n.look();
+  EXPECT_TRUE(n.plan.spreads());
+  EXPECT_LT(n.share(0), 1);
+}
+
+TEST(LanePlan, is_computed_anew_when_traffic_changes) {
+  Nodes n;
+  n.local_down = {0};
+  n.at_home = false;
+  n.look();
+  const double before = n.share(1);
+  n.demand.add(0, 1, 5);  // without another version nobody is to look
+  n.look();
+  EXPECT_EQ(n.share(1), before);
+  ++n.version;
+  n.look();
+  EXPECT_LT(n.share(1), before);
+}
+
+}  // namespace
+}  // namespace r2ccl::balance
