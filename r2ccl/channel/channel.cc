@@ -46,7 +46,7 @@ Channel::~Channel() {
 }
 
 void Channel::emit(trace::EventType type, int nic, uint64_t a, uint64_t b, uint64_t c) const {
-  trace::Writer::instance().emit(type, uint16_t(nic), number_, a, b, c, uint32_t(peer_hello_.process));
+  trace::Writer::instance().emit(type, uint16_t(nic), number_, a, b, c, uint32_t(peer_.process()));
 }
 
 wire::Sentence sentence(const Error& error) {
@@ -56,14 +56,9 @@ wire::Sentence sentence(const Error& error) {
   return words;
 }
 
-std::string Channel::peer_name() const {
-  if (peer_hello_.host[0]) return peer_hello_.host;
-  return peer_hello_.where.port ? "the peer at " + control::text(peer_hello_.where) : "the peer";
-}
-
 std::string Channel::rail_name(int local, int remote) const {
-  return "NIC " + nic_name(local) + " of " + context_.host + " to NIC " + peer_nic_name(remote) + " of " +
-         peer_name();
+  return "NIC " + nic_name(local) + " of " + context_.host + " to NIC " + peer_.nic_name(remote) + " of " +
+         peer_.name();
 }
 
 // --- data path ------------------------------------------------------------------------------------------

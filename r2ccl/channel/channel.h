@@ -32,6 +32,7 @@
 #include "r2ccl/protocol/migration.h"
 #include "r2ccl/protocol/outage.h"
 #include "r2ccl/protocol/owner_claim.h"
+#include "r2ccl/protocol/peer.h"
 #include "r2ccl/protocol/rail_record.h"
 #include "r2ccl/protocol/search.h"
 #include "r2ccl/protocol/stall_timer.h"
@@ -170,11 +171,7 @@ class Channel {
   virtual bool waits_for_nic_alone(Owned) const { return false; }
   /// … which no NIC will give any more: all queue pairs are destroyed.
   virtual void nothing_is_sent(Owned) {}
-  /// Up to 64 names for messages: the peer's host and process.
-  std::string peer_name() const;
-  uint32_t peer_copied_bytes() const { return peer_hello_.copied_bytes; }
   std::string nic_name(int nic) const { return context_.devices[size_t(nic)].name(); }
-  std::string peer_nic_name(int nic) const { return peer_hello_.nic_names[nic]; }
   std::string rail_name(int local, int remote) const;
   std::string rail_name(const Path& path) const { return rail_name(path.local_nic(), path.remote_nic()); }
 
@@ -241,11 +238,9 @@ class Channel {
   void peer_failed(const control::Message& message);
   virtual void handle_greeting(wire::Type type, const control::Message& message, const Tick& tick) = 0;
   wire::Hello hello() const;
-  Result<void> check_hello(const wire::Hello& hello) const;
   void greeted(const wire::Hello& hello);
   void refuse(const Error& error);
-  /// A sender, before it is greeted: where its peer listens.
-  void peer_listens(const control::Endpoint& where) { peer_hello_.where = where; }
+  Peer peer_;
   bool greeted_ = false;
   control::Link link_;
 
@@ -375,7 +370,7 @@ class Channel {
   void leave_paths(Owned);
   Urgency urgency(const Tick& tick) const;
   bool at_home() const {
-    return active_ && active_->local_nic() == home_nic_ && active_->remote_nic() == peer_home_nic_;
+    return active_ && active_->local_nic() == home_nic_ && active_->remote_nic() == peer_.home_nic();
   }
   bool lacks_standby(const Tick& tick) const;
   void connection_broke(const Tick& tick);
@@ -396,7 +391,6 @@ class Channel {
   const bool sender_;
   const uint32_t number_;
   const int home_nic_;
-  int peer_home_nic_ = 0;
   std::atomic<Status> status_{Status::kConnecting};
   Error error_;
   std::atomic<uint32_t> in_use_{0};
@@ -405,7 +399,6 @@ class Channel {
   std::atomic<bool> planned_{false};
 
   // control connection
-  wire::Hello peer_hello_{};  // a sender knows from the beginning where its peer listens
   Outage outage_;
   control::Descriptor reconnection_;  // being made; the receiver keeps it, to learn of the process's end
   std::string gone_;  // why the peer's process is known to have ended, while a path is in a worker's hands
@@ -439,9 +432,6 @@ class Channel {
   bool resources_told_ = false;  // the log knows that there are not enough
   uint64_t first_path_since_ = 0;
   RailRecord rails_;
-  std::array<bool, wire::kMaxNics> peer_nic_left_{};  // of those that are down: they take no buffers
-  std::array<bool, wire::kMaxNics> peer_nic_down_{};
-  std::array<uint64_t, wire::kMaxNics> peer_nic_down_at_{};  // when it was heard
   health::RailHealth home_rail_;
   uint32_t probation_path_ = 0;
 

@@ -12,7 +12,7 @@ namespace r2ccl {
 // queue; whatever is lacking after that is an error, not something to wait for.
 Urgency Channel::step_after_peer_closed(const Tick& tick) {
   if (setting_up()) {
-    fail(Error{ErrorCode::kPeerGone, "channel " + std::to_string(number_) + ": " + peer_name() +
+    fail(Error{ErrorCode::kPeerGone, "channel " + std::to_string(number_) + ": " + peer_.name() +
                                          " closed its end while the connection was being made"});
     return Urgency::kBusy;
   }
@@ -30,7 +30,7 @@ Urgency Channel::step_after_peer_closed(const Tick& tick) {
       if (retired_paths_.closed(*context_.workers)) nothing_is_sent(owned);
       break;
     case Closing::Lacking::kLost:
-      fail(Error{ErrorCode::kPeerGone, "channel " + std::to_string(number_) + ": " + peer_name() +
+      fail(Error{ErrorCode::kPeerGone, "channel " + std::to_string(number_) + ": " + peer_.name() +
                                            " closed its end while messages were open"});
   }
   return Urgency::kBusy;
@@ -85,7 +85,7 @@ void Channel::begin_closing(const Tick& tick) {
 bool Channel::settles(const Tick& tick) {
   if (closing_.begun() || !greeted_ || closing_.peer_closed() || status() == Status::kFailed) return false;
   const OwnershipGuard owned(ownership_);
-  if (busy() || !unconfirmed(owned) || context_.left_unanswered(peer_hello_.process, tick.now)) return false;
+  if (busy() || !unconfirmed(owned) || context_.left_unanswered(peer_.process(), tick.now)) return false;
   switch (closing_.settle(tick.now, misses(owned) || end_.phase() != Phase::kRunning)) {
     case Closing::Settling::kAsk:
       on_ack_query(0, owned);
@@ -93,7 +93,7 @@ bool Channel::settles(const Tick& tick) {
     case Closing::Settling::kUnanswered:
       // Its other channels, which are closed next, do not wait. Where the connection is broken its process is
       // not to blame.
-      if (link_.up()) context_.unanswered[peer_hello_.process] = tick.now;
+      if (link_.up()) context_.unanswered[peer_.process()] = tick.now;
       [[fallthrough]];
     case Closing::Settling::kOver:
       break;

@@ -40,7 +40,7 @@ void Channel::start_fence(Path& path, trace::DetectedBy by, bool planned, const 
   if (tell_peer) send(wire::Type::kMigrate, wire::Migrate{end_.epoch(), path.id(), uint32_t(by), planned});
   if (!planned) {
     rails_.failed(path.local_nic(), path.remote_nic(), tick.now + bar_ns());
-    if (path.local_nic() == home_nic_ && path.remote_nic() == peer_home_nic_) home_rail_.failed(tick.now);
+    if (path.local_nic() == home_nic_ && path.remote_nic() == peer_.home_nic()) home_rail_.failed(tick.now);
   }
   if (&path == active_) active_ = nullptr;
   context_.load_stale = true;
@@ -244,7 +244,7 @@ void Channel::step_other_fence(const Tick& tick) {
   if (act == FenceAct::kDone) end_.settled();
   if (end_.phase() == Phase::kUnfenced) act = fence_.look_at_neither(tick.alive);
   if (act == FenceAct::kUnfenceable)
-    unfenceable(no_fence_since_ + "; and " + peer_name() + " cannot fence it either");
+    unfenceable(no_fence_since_ + "; and " + peer_.name() + " cannot fence it either");
 }
 
 // The peer may have used a path that this end has given up meanwhile: moved to ERR (see drop()), but what its
@@ -268,7 +268,7 @@ void Channel::on_fenced(const wire::Fenced& fenced, const Tick& tick) {
   fence_.peer_over(tick.alive, tick.now, fenced.stopped != 0, end_.phase());
   if (!fenced.stopped)
     R2_INFO("NET/R2CCL: channel %u: %s cannot fence its half of the path that is left", number_,
-            peer_name().c_str());
+            peer_.name().c_str());
   choose(tick);
 }
 

@@ -18,8 +18,8 @@ constexpr uint64_t kRestAfterNs = 1000 * kNsPerMs;
 }  // namespace
 
 bool Channel::usable_rail(int local, int remote, uint64_t now) const {
-  const bool home = local == home_nic_ && remote == peer_home_nic_;
-  return context_.usable(local) && !peer_nic_down_[size_t(remote)] && !rails_.barred(local, remote, now) &&
+  const bool home = local == home_nic_ && remote == peer_.home_nic();
+  return context_.usable(local) && !peer_.nic_down(remote) && !rails_.barred(local, remote, now) &&
          // It comes back by failback, which waits until it has proved itself.
          (!home || home_rail_.state() == health::RailState::kUp);
 }
@@ -27,8 +27,8 @@ bool Channel::usable_rail(int local, int remote, uint64_t now) const {
 // The peer's NIC that works with `local` when nothing is the matter: at the same distance from home on both
 // sides.
 int Channel::straight(int local) const {
-  const size_t locals = context_.devices.size(), remotes = peer_hello_.nics;
-  return int((size_t(local) + remotes * locals + size_t(peer_home_nic_) - size_t(home_nic_)) % remotes);
+  const int locals = int(context_.devices.size()), remotes = peer_.nics();
+  return (local + remotes * locals + peer_.home_nic() - home_nic_) % remotes;
 }
 
 uint8_t Channel::far_rails() const {
@@ -44,10 +44,10 @@ struct Channel::RailSight {
   uint64_t now;
 
   size_t locals() const { return c.context_.devices.size(); }
-  size_t remotes() const { return c.peer_hello_.nics; }
+  size_t remotes() const { return size_t(c.peer_.nics()); }
   int straight(int local) const { return c.straight(local); }
   bool local_usable(int l) const { return c.context_.usable(l); }
-  bool remote_usable(int r) const { return !c.peer_nic_down_[size_t(r)]; }
+  bool remote_usable(int r) const { return !c.peer_.nic_down(r); }
   bool rail_usable(int l, int r) const {
     const bool carries = std::any_of(c.paths_.begin(), c.paths_.end(), [&](const auto& path) {
       return c.carries(*path) && path->local_nic() == l && path->remote_nic() == r;

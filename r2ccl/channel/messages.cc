@@ -55,34 +55,8 @@ wire::Hello Channel::hello() const {
   return hello;
 }
 
-Result<void> Channel::check_hello(const wire::Hello& peer) const {
-  const std::string who =
-      peer.host[0] ? std::string(peer.host, strnlen(peer.host, sizeof peer.host)) : "the peer";
-  if (peer.magic != wire::kHandleMagic)
-    return Error{ErrorCode::kBadHandle, who + " does not speak R2CCL's protocol"};
-  if (peer.version != wire::kWireVersion)
-    return Error{ErrorCode::kVersionMismatch, who + " speaks wire version " + std::to_string(peer.version) +
-                                                  ", " + context_.host + " speaks " +
-                                                  std::to_string(wire::kWireVersion)};
-  if (peer.mode != uint8_t(context_.config.mode))
-    return Error{ErrorCode::kModeMismatch,
-                 who + " runs R2CC_MODE=" + std::to_string(peer.mode) + ", " + context_.host +
-                     " runs R2CC_MODE=" + std::to_string(int(context_.config.mode))};
-  if ((peer.strict_ack != 0) != context_.strict_ack())
-    return Error{ErrorCode::kModeMismatch, who + " runs R2CC_STRICT_ACK=" + std::to_string(peer.strict_ack) +
-                                               ", " + context_.host + " the opposite"};
-  if (peer.ring_lines != wire::kRingLines || peer.requests != uint32_t(kMaxRequests) || peer.nics == 0 ||
-      peer.nics > wire::kMaxNics || peer.home_nic >= peer.nics)
-    return Error{ErrorCode::kVersionMismatch,
-                 who + " has other limits (requests, ring, NICs) than this plugin"};
-  return {};
-}
-
 void Channel::greeted(const wire::Hello& peer) {
-  peer_hello_ = peer;
-  peer_hello_.host[sizeof peer_hello_.host - 1] = '\0';
-  for (auto& name : peer_hello_.nic_names) name[sizeof name - 1] = '\0';
-  peer_home_nic_ = peer.home_nic;
+  peer_.greeted(peer);
   probe_times_ = context_.probe_times(peer.process);
   greeted_ = true;
 }
@@ -102,7 +76,7 @@ void Channel::peer_failed(const control::Message& message) {
   const bool known = words->code > uint32_t(ErrorCode::kOk) && words->code <= uint32_t(ErrorCode::kAfterFork);
   fail(Error{known ? ErrorCode(words->code) : ErrorCode::kSystem,
              (wire::Type(message.type) == wire::Type::kRefuse ? "the connection was refused: "
-                                                              : "told by " + peer_name() + ": ") +
+                                                              : "told by " + peer_.name() + ": ") +
                  std::string(words->text)});
   emit(trace::EventType::kChannelFailed, home_nic_, words->code);
 }
@@ -116,7 +90,7 @@ void Channel::handle(const control::Message& message, const Tick& tick) {
   }
   if (type == wire::Type::kReceived) {
     closing_.heard();
-    context_.unanswered.erase(peer_hello_.process);
+    context_.unanswered.erase(peer_.process());
   }
   if (closing_.begun() || status() == Status::kFailed) {
     if (type == wire::Type::kClose) {

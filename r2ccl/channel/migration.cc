@@ -49,7 +49,7 @@ void Channel::note_leaving(const Path& path, trace::DetectedBy by, const std::st
 
 void Channel::note_told(const Path& path, trace::DetectedBy by, const std::string& why) {
   R2_INFO("NET/R2CCL: channel %u: %s says that %s failed (detected by %s); moving its traffic", number_,
-          peer_name().c_str(), rail_name(path).c_str(), trace::name(by).data());
+          peer_.name().c_str(), rail_name(path).c_str(), trace::name(by).data());
   note_failure(path.local_nic(), path.remote_nic(), why);
 }
 
@@ -91,7 +91,7 @@ class Channel::SearchActions : public Channel::Actions {
   bool usable(uint32_t id) const {
     const Path& path = *c_.find(id);
     return !c_.context_.nic_unusable[size_t(path.local_nic())] &&
-           !c_.context_.nic_down[size_t(path.local_nic())] && !c_.peer_nic_down_[size_t(path.remote_nic())];
+           !c_.context_.nic_down[size_t(path.local_nic())] && !c_.peer_.nic_down(path.remote_nic());
   }
   ProbeSight probe(uint32_t id) {
     Path& path = *c_.find(id);
@@ -168,19 +168,19 @@ std::string Channel::what_failed() const {
     if (context_.nic_down[nic])
       add("the port of NIC " + nic_name(int(nic)) + " of " + context_.host + " went down",
           context_.nic_down_at[nic]);
-  for (size_t nic = 0; nic < peer_hello_.nics; ++nic)
-    if (peer_nic_down_[nic])
-      add((peer_nic_left_[nic] ? "NIC " : "the port of NIC ") + peer_nic_name(int(nic)) + " of " +
-              peer_name() + (peer_nic_left_[nic] ? " takes no buffers" : " went down"),
-          peer_nic_down_at_[nic]);
+  for (int nic = 0; nic < peer_.nics(); ++nic)
+    if (peer_.nic_down(nic))
+      add((peer_.nic_left(nic) ? "NIC " : "the port of NIC ") + peer_.nic_name(nic) + " of " + peer_.name() +
+              (peer_.nic_left(nic) ? " takes no buffers" : " went down"),
+          peer_.nic_changed_at(nic));
   return text.empty() ? "nothing" : text;
 }
 
 void Channel::no_path_works() {
   const uint64_t queued_ms = search_.queued() / kNsPerMs;
   fail(Error{ErrorCode::kAllPathsDown,
-             "channel " + std::to_string(number_) + ": no path from " + context_.host + " to " + peer_name() +
-                 " has worked for " + std::to_string(context_.config.fail_bound.count()) +
+             "channel " + std::to_string(number_) + ": no path from " + context_.host + " to " +
+                 peer_.name() + " has worked for " + std::to_string(context_.config.fail_bound.count()) +
                  " ms (R2CC_FAIL_BOUND_MS)" +
                  (queued_ms >= 1 ? ", the " + std::to_string(queued_ms) +
                                        " ms not counted in which its NICs' drivers were busy with other paths"
@@ -215,7 +215,7 @@ void Channel::use(Path& path, const Tick& tick) {
 void Channel::carry(Path& path, const Tick& tick) {
   const bool first = status() == Status::kConnecting;
   const bool moved = &path != active_;
-  const bool home = path.local_nic() == home_nic_ && path.remote_nic() == peer_home_nic_;
+  const bool home = path.local_nic() == home_nic_ && path.remote_nic() == peer_.home_nic();
   {
     const OwnershipGuard owned(ownership_);
     remove_lane(path, owned);

@@ -51,7 +51,7 @@ void Channel::start_opening(Purpose purpose, int local, int remote, const Tick& 
 
 void Channel::on_open(const wire::Open& open, const Tick& /*tick*/) {
   if (sender_ || find(open.path) || halves_.makes(open.path) ||
-      open.receiver_nic >= context_.devices.size() || open.sender_nic >= peer_hello_.nics)
+      open.receiver_nic >= context_.devices.size() || !peer_.known_nic(open.sender_nic))
     return;
   if (!context_.usable(open.receiver_nic) || halves_.under_way() >= kMostHalves)
     return refuse_path(open.path, "NIC " + nic_name(open.receiver_nic) + " is not to be used");
@@ -105,7 +105,7 @@ void Channel::on_opened(const wire::Opened& opened, const Tick& tick) {
       path->state != PathState::kOpening)
     return;
   if (!opened.ok)
-    return opening_failed("the peer's NIC " + peer_nic_name(path->remote_nic()) + " is not available", tick);
+    return opening_failed("the peer's NIC " + peer_.nic_name(path->remote_nic()) + " is not available", tick);
   opening_.waiting_for_peer = false;
   opening_.connecting = true;
   opening_.since = tick.alive;
@@ -135,8 +135,8 @@ uint64_t Channel::first_probe_limit(const Path& path, const Tick& tick) const {
   if (end_.phase() == Phase::kRunning && status() != Status::kConnecting) return limit;
   uint64_t untried = 1;
   for (size_t l = 0; l < context_.devices.size(); ++l)
-    for (size_t r = 0; r < peer_hello_.nics; ++r)
-      untried += rails_.count(int(l), int(r)) == 0 && !context_.nic_down[l] && !peer_nic_down_[r];
+    for (int r = 0; r < peer_.nics(); ++r)
+      untried += rails_.count(int(l), r) == 0 && !context_.nic_down[l] && !peer_.nic_down(r);
   return std::max(least, std::min(limit, search_.left() / untried));
 }
 

@@ -16,7 +16,7 @@ struct Channel::Reconnecting {
   bool asks() const { return c.link_.open(); }
   control::Reach connect() {
     bool was_refused = false;
-    auto connection = control::start_connect(c.peer_hello_.where, &was_refused, c.context_.silence());
+    auto connection = control::start_connect(c.peer_.where(), &was_refused, c.context_.silence());
     if (was_refused) return control::Reach::kRefused;
     if (connection) c.reconnection_ = std::move(*connection);
     if (!connection && setting_up()) c.set_up_error_ = connection.error().message;
@@ -28,7 +28,7 @@ struct Channel::Reconnecting {
     if (!c.sender_ || c.link_.open()) return false;
     control::Stream stream(std::move(c.reconnection_));
     if (c.link_.resumable())
-      c.link_.ask(std::move(stream), c.peer_hello_.process, c.peer_hello_.channel);
+      c.link_.ask(std::move(stream), c.peer_.process(), c.peer_.channel());
     else
       c.link_.begin_again(std::move(stream));
     return true;
@@ -72,7 +72,7 @@ void Channel::peer_gone(const std::string& why) {
   if (worker_busy && now_ns() - gone_since_ < nanoseconds(context_.config.fence_bound)) return;
   const OwnershipGuard owned(ownership_);
   fail(Error{ErrorCode::kPeerGone, "channel " + std::to_string(number_) + ": the control connection to " +
-                                       peer_name() + " " + why + "; its NICs are not to blame"});
+                                       peer_.name() + " " + why + "; its NICs are not to blame"});
   drain_all(owned);
 }
 
@@ -85,13 +85,14 @@ void Channel::look_after_set_up(const Tick& tick) {
   }
   if (!set_up_.is_over(tick.alive, !greeted_ || link_.asking() || opening_.waiting_for_peer)) return;
   R2_INFO("NET/R2CCL: channel %u: the control connection to %s brings nothing; it is made anew", number_,
-          peer_name().c_str());
+          peer_.name().c_str());
   connection_broke(tick);
 }
 
 std::string Channel::too_late() const {
-  std::string what = "channel " + std::to_string(number_) + ": no connection to " + peer_name() + " within " +
-                     std::to_string(context_.config.connect_bound.count()) + " ms (R2CC_CONNECT_MS)";
+  std::string what = "channel " + std::to_string(number_) + ": no connection to " + peer_.name() +
+                     " within " + std::to_string(context_.config.connect_bound.count()) +
+                     " ms (R2CC_CONNECT_MS)";
   if (set_up_.breaks() > 0)
     what += "; its control connection broke " + std::to_string(set_up_.breaks()) + " times";
   if (outage_.lasts())
@@ -113,7 +114,7 @@ void Channel::connection_restored() {
   reconnection_ = control::Descriptor();
   emit(trace::EventType::kControlRestored, home_nic_, took_us);
   R2_INFO("NET/R2CCL: channel %u: the control connection to %s had broken, and is restored after %llu us",
-          number_, peer_name().c_str(), static_cast<unsigned long long>(took_us));
+          number_, peer_.name().c_str(), static_cast<unsigned long long>(took_us));
 }
 
 }  // namespace r2ccl

@@ -92,12 +92,12 @@ int Channel::standbys() const {
 // Rails that have not failed since traffic flowed before those that have, straight ones first, beginning with
 // home; then every cross rail. A standby shares no NIC with the active path unless there is no other way.
 bool Channel::candidate(Purpose purpose, uint64_t now, int& local, int& remote) const {
-  const int locals = int(context_.devices.size()), remotes = peer_hello_.nics;
+  const int locals = int(context_.devices.size()), remotes = peer_.nics();
   const std::vector<Backup> order = by_load(now);
   const auto usable = [&](int l, int r, bool disjoint) {
-    if (!context_.usable(l) || peer_nic_down_[size_t(r)] || rails_.barred(l, r, now)) return false;
-    if (!context_.resilient() && (l != home_nic_ || r != peer_home_nic_)) return false;
-    if (l == home_nic_ && r == peer_home_nic_ && purpose == Purpose::kStandby &&
+    if (!context_.usable(l) || peer_.nic_down(r) || rails_.barred(l, r, now)) return false;
+    if (!context_.resilient() && (l != home_nic_ || r != peer_.home_nic())) return false;
+    if (l == home_nic_ && r == peer_.home_nic() && purpose == Purpose::kStandby &&
         home_rail_.state() != health::RailState::kUp)
       return false;
     if (disjoint && active_ && (active_->local_nic() == l || active_->remote_nic() == r)) return false;
@@ -116,12 +116,12 @@ bool Channel::candidate(Purpose purpose, uint64_t now, int& local, int& remote) 
   for (const bool disjoint : {true, false}) {
     for (int k = 0; k < locals; ++k) {  // straight
       const int l = order[size_t(k)].nic;
-      consider(l, (peer_home_nic_ + l - home_nic_ + locals * remotes) % remotes, disjoint);
+      consider(l, (peer_.home_nic() + l - home_nic_ + locals * remotes) % remotes, disjoint);
     }
     if (found && least.first == 0) return true;
     for (int k = 0; k < locals; ++k)  // cross
       for (int j = 0; j < remotes; ++j)
-        consider(order[size_t(k)].nic, (peer_home_nic_ + j) % remotes, disjoint);
+        consider(order[size_t(k)].nic, (peer_.home_nic() + j) % remotes, disjoint);
     if (found) return true;
   }
   return false;
@@ -192,26 +192,23 @@ void Channel::path_failed(Path& path, const char* what, const Tick& tick) {
 }
 
 void Channel::on_peer_nic(const wire::Nic& change, const Tick& tick) {
-  if (change.nic >= peer_hello_.nics) return;
-  const bool is_up = change.state == wire::NicState::kUp;
-  peer_nic_down_[change.nic] = !is_up;
-  peer_nic_left_[change.nic] = change.state == wire::NicState::kLeft;
-  peer_nic_down_at_[change.nic] = now_ns();
-  if (is_up) {
-    if (int(change.nic) == peer_home_nic_) home_rail_.hint_active(tick.now);
+  if (!peer_.known_nic(change.nic)) return;
+  peer_.nic_changed(change, now_ns());
+  if (change.state == wire::NicState::kUp) {
+    if (int(change.nic) == peer_.home_nic()) home_rail_.hint_active(tick.now);
     next_standby_ = std::min(next_standby_, tick.now);
     return;
   }
   for (auto& path : paths_)
     if (carries(*path) && path->remote_nic() == int(change.nic))
       mark_failed(*path, trace::DetectedBy::kPeer,
-                  "the peer's NIC " + peer_nic_name(int(change.nic)) +
-                      (peer_nic_left_[change.nic] ? " takes no buffers" : " went down"),
+                  "the peer's NIC " + peer_.nic_name(int(change.nic)) +
+                      (peer_.nic_left(int(change.nic)) ? " takes no buffers" : " went down"),
                   tick);
 }
 
 bool Channel::home_may_work() const {
-  return !peer_nic_down_[size_t(peer_home_nic_)] && context_.usable(home_nic_);
+  return !peer_.nic_down(peer_.home_nic()) && context_.usable(home_nic_);
 }
 
 void Channel::step_failback(const Tick& tick) {
@@ -232,7 +229,7 @@ void Channel::step_failback(const Tick& tick) {
   }
   if (opening_.path == 0 && home_rail_.should_try(tick.now) && home_may_work()) {
     home_rail_.trying();
-    start_opening(Purpose::kFailback, home_nic_, peer_home_nic_, tick);
+    start_opening(Purpose::kFailback, home_nic_, peer_.home_nic(), tick);
   }
 }
 

@@ -23,9 +23,9 @@ void Receiver::handle_greeting(wire::Type type, const control::Message& message,
     fail(Error{ErrorCode::kAuthentication, "a connection began with something other than a hello"});
     return;
   }
-  if (auto agreed = check_hello(*hello_from_peer); !agreed) return refuse(agreed.error());
-  greeted(*hello_from_peer);
   wire::Hello welcome = hello();
+  if (auto agreed = agree(welcome, *hello_from_peer); !agreed) return refuse(agreed.error());
+  greeted(*hello_from_peer);
   welcome.nonce = control::random_token();
   send(wire::Type::kWelcome, welcome);
   link_.rekey(welcome.nonce);
@@ -112,7 +112,7 @@ void Receiver::on_arrival(Path& path, const ibv_wc& completion, Owned owned) {
 }
 
 void Receiver::whole(uint64_t message) {
-  if (receiving_.ledger.bytes(message) > peer_copied_bytes() || peer_copied_bytes() == 0)
+  if (receiving_.ledger.bytes(message) > peer_.copied_bytes() || peer_.copied_bytes() == 0)
     waited_for_ = std::max(waited_for_, message + 1);
 }
 
@@ -155,7 +155,7 @@ class Receiver::Host : public Actions {
  public:
   Host(Receiver& receiver, Owned owned)
       : Actions(receiver), r_(receiver), path_(receiver.active()), owned_(owned) {}
-  bool peer_copies() const { return r_.peer_copied_bytes() > 0; }
+  bool peer_copies() const { return r_.peer_.copied_bytes() > 0; }
   bool may_repeat() const {
     return !r_.work_requests_open(owned_) && path_->send_queue_room(wire::kRingLines + 1);
   }

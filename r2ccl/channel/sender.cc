@@ -44,7 +44,7 @@ Result<std::shared_ptr<Sender>> Sender::start(ProcessContext& context, int nic, 
 
 Sender::Sender(ProcessContext& context, int nic, control::Stream stream, const wire::Handle& handle)
     : Channel(context, sending_.migration, true, nic, std::move(stream), handle.token) {
-  peer_listens(handle.where);
+  peer_.listens(handle.where);
   wire::Hello words = hello();
   words.listener = handle.listener;
   send(wire::Type::kHello, words);
@@ -57,7 +57,7 @@ void Sender::handle_greeting(wire::Type type, const control::Message& message, c
     return;
   }
   link_.rekey(welcome->nonce);
-  if (auto agreed = check_hello(*welcome); !agreed) return refuse(agreed.error());
+  if (auto agreed = agree(hello(), *welcome); !agreed) return refuse(agreed.error());
   greeted(*welcome);
 }
 

@@ -30,7 +30,7 @@ const Path* Channel::usable_standby() const {
   for (const auto& path : paths_)
     if ((path->state == PathState::kStandby || path->state == PathState::kLane) &&
         path->id() != probation_path_ && !context_.nic_unusable[size_t(path->local_nic())] &&
-        !context_.nic_down[size_t(path->local_nic())] && !peer_nic_down_[size_t(path->remote_nic())])
+        !context_.nic_down[size_t(path->local_nic())] && !peer_.nic_down(path->remote_nic()))
       return path.get();
   return nullptr;
 }

@@ -108,7 +108,7 @@ void Channel::wait_on(Path& path, const Tick& tick) {
   if (stall_.slow_peer()) {
     emit(trace::EventType::kPeerSlow, path.local_nic());
     R2_INFO("NET/R2CCL: channel %u: %s has been quiet for %llu ms, but its NIC answers: waiting", number_,
-            peer_name().c_str(), static_cast<unsigned long long>(stall_.silence() / kNsPerMs));
+            peer_.name().c_str(), static_cast<unsigned long long>(stall_.silence() / kNsPerMs));
   }
   if (stall_.request_retransmit_due()) {
     const OwnershipGuard owned(ownership_);
