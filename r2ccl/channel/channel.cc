@@ -65,7 +65,7 @@ std::string Channel::rail_name(int local, int remote) const {
 
 Request* Channel::free_request(uint64_t message) {
   Request& request = requests_[message % wire::kRingLines];
-  if (request.in_use || in_use_.load(std::memory_order_relaxed) >= uint32_t(kMaxRequests)) return nullptr;
+  if (request.in_use || activity_.requests() >= uint32_t(kMaxRequests)) return nullptr;
   return &request;
 }
 
@@ -90,14 +90,14 @@ bool Channel::drain(Path& path, Owned owned) {
       switch (kind) {
         case Path::kWorkData:
           ++path.completed;
-          count_progress();
+          activity_.moved();
           on_data_sent(path, detail, owned);
           break;
         case Path::kWorkCts:
           path.completed = detail;
           break;
         case Path::kWorkReceive:
-          count_progress();
+          activity_.moved();
           on_arrival(path, completion, owned);
           break;
         default:
@@ -229,7 +229,7 @@ Urgency Channel::step(const Tick& tick) {
     if (status() == Status::kFailed || closing_.peer_closed()) return Urgency::kBusy;
     step_migration(tick);
     if (sender_) {
-      note_traffic(tick);
+      activity_.look(tick.now);
       step_failback(tick);
       if (context_.balances())
         step_balance(tick);
@@ -253,10 +253,9 @@ Urgency Channel::urgency(const Tick& tick) const {
       (phase == Phase::kChoosing && probing))
     return Urgency::kHot;
   if (phase == Phase::kChoosing || probing) return Urgency::kWatching;
-  return idle_time_.asks() || phase != Phase::kRunning || awaited() || outage_.lasts() ||
-                 opening_.path != 0 || probation_path_ != 0 || spread_path_ != 0 ||
-                 !retired_paths_.retired().empty() || status() == Status::kConnecting || failback_is_near ||
-                 (sender_ && lacks_standby(tick))
+  return activity_.asks() || phase != Phase::kRunning || awaited() || outage_.lasts() || opening_.path != 0 ||
+                 probation_path_ != 0 || spread_path_ != 0 || !retired_paths_.retired().empty() ||
+                 status() == Status::kConnecting || failback_is_near || (sender_ && lacks_standby(tick))
              ? Urgency::kBusy
              : Urgency::kIdle;
 }

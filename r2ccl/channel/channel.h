@@ -25,10 +25,10 @@
 #include "r2ccl/path/path_halves.h"
 #include "r2ccl/path/process_context.h"
 #include "r2ccl/path/retired_paths.h"
+#include "r2ccl/protocol/activity.h"
 #include "r2ccl/protocol/channel_end.h"
 #include "r2ccl/protocol/closing.h"
 #include "r2ccl/protocol/fence.h"
-#include "r2ccl/protocol/idle_time.h"
 #include "r2ccl/protocol/migration.h"
 #include "r2ccl/protocol/outage.h"
 #include "r2ccl/protocol/owner_claim.h"
@@ -99,14 +99,14 @@ class Channel {
   void follow_plan() { planned_.store(true, std::memory_order_relaxed); }
   bool follows_plan() const { return planned_.load(std::memory_order_relaxed); }
   /// A sender that has had traffic of late: it counts as demand on its home NIC.
-  bool in_demand(uint64_t now) const { return sender_ && moved_at_ != 0 && now - moved_at_ < kDemandNs; }
+  bool in_demand(uint64_t now) const { return sender_ && activity_.moved_within(kDemandNs, now); }
   /// Paths that it has opened besides the active one.
   int standbys() const;
   /// What it was doing could not be finished for lack of memory: it fails, and everything else goes on.
   void out_of_memory() noexcept;
   /// True when nothing of it is left but the memory.
   bool finished() const { return closing_.finished(); }
-  bool busy() const { return in_use_.load(std::memory_order_relaxed) > 0; }
+  bool busy() const { return activity_.busy(); }
   std::atomic<bool> close_requested{false};
 
  protected:
@@ -197,34 +197,17 @@ class Channel {
   }
   bool is_far(const Path& path) const { return is_far(path.local_nic(), path.remote_nic()); }
   Request* free_request(uint64_t message);
-  void count_progress() {
-    progress_.store(progress_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  }
-  void opened_request() {
-    if (!busy()) idle_time_.begin();
-    in_use_.store(in_use_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  }
   /// A test() that found nothing new.
-  void nothing_new(Owned owned) {
-    if (idle_time_.empty_test() && context_.resilient()) look_at_silence(owned);
+  void nothing_new(Owned) {
+    if (activity_.empty_test() && context_.resilient()) look_at_silence();
   }
-  /// A post that finds no room in the queue of `path`. With nothing open nobody tests, so
-  /// that whoever posts looks for what has completed; and the watchdog watches as over an open request.
+  /// A post that finds no room in the queue of `path`.
   Request* no_room(Path& path, Owned owned) {
-    crowded_.store(true, std::memory_order_relaxed);
-    if (!busy() || ++refused_posts_ % kRefusedPostsPerLook == 0) drain(path, owned);
+    if (activity_.found_no_room()) drain(path, owned);
     nothing_new(owned);
     return nullptr;
   }
-  /// The progress thread wants to post and cannot: time without a path counts.
-  std::atomic<bool> wanted_{false};
-  /// No room was found since the count of progress changed.
-  std::atomic<bool> crowded_{false};
-  static constexpr uint32_t kRefusedPostsPerLook = 8;
-  uint32_t refused_posts_ = 0;
-  void finished_request() {
-    in_use_.store(in_use_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
-  }
+  Activity activity_;
 
   ProcessContext& context_;
   ChannelOwnership ownership_;
@@ -246,7 +229,7 @@ class Channel {
 
  private:
   static constexpr uint64_t kDemandNs = 1'000'000'000;
-  void look_at_silence(Owned);
+  void look_at_silence();
 
   void look_for_owner(const Tick& tick);
 
@@ -282,7 +265,6 @@ class Channel {
   void step_failback(const Tick& tick);
 
   // spreading (spreading.cc)
-  void note_traffic(const Tick& tick);
   int bound_for() const;
   const Path* usable_standby() const;
   std::optional<int> less_loaded(const NicLoad& load, const Tick& tick) const;
@@ -393,8 +375,6 @@ class Channel {
   const int home_nic_;
   std::atomic<Status> status_{Status::kConnecting};
   Error error_;
-  std::atomic<uint32_t> in_use_{0};
-  std::atomic<uint64_t> progress_{0};
   std::atomic<uint16_t> far_nics_{0};
   std::atomic<bool> planned_{false};
 
@@ -436,8 +416,6 @@ class Channel {
   uint32_t probation_path_ = 0;
 
   // spreading (sender)
-  uint64_t moved_progress_ = 0;
-  uint64_t moved_at_ = 0;  // now; when progress was last seen
   SpreadTimer spread_timer_;
   uint64_t next_spread_look_ = 0;  // now
   uint32_t spread_path_ = 0;       // over a less loaded NIC: to be moved to when it has answered a probe
@@ -449,7 +427,6 @@ class Channel {
   std::array<std::array<uint8_t, wire::kMaxNics>, wire::kMaxNics> lane_failures_{};  // running
 
   // watchdog
-  IdleTime idle_time_;
   std::atomic<bool> suspected_{false};
   StallTimer stall_;
   std::shared_ptr<health::ProbeTimes> probe_times_;  // shared by the channels to one process

@@ -39,7 +39,7 @@ void Channel::begin_migration(Path& path, trace::DetectedBy by, const std::strin
 
 // What is on record of a failure, before its path is left.
 void Channel::note_leaving(const Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick) {
-  if (by == trace::DetectedBy::kWatchdog) stall_.left(progress_.load(std::memory_order_relaxed));
+  if (by == trace::DetectedBy::kWatchdog) stall_.left(activity_.progress());
   note_failure(path.local_nic(), path.remote_nic(), why);
   R2_INFO("NET/R2CCL: channel %u: %s failed, detected by %s: %s; moving its traffic", number_,
           rail_name(path).c_str(), trace::name(by).data(), why.c_str());
@@ -125,7 +125,7 @@ class Channel::SearchActions : public Channel::Actions {
     return c_.opening_.path != 0 && c_.opening_.waiting_for_peer &&
            tick_.alive - c_.opening_.since > kPromptAnswerNs;
   }
-  bool misses_a_path() { return c_.misses_a_path(c_.busy() || c_.wanted_.load(std::memory_order_relaxed)); }
+  bool misses_a_path() { return c_.misses_a_path(c_.activity_.misses_a_path()); }
   bool waits_in_queue() const { return c_.waits_in_queue(); }
 };
 
@@ -142,7 +142,7 @@ void Channel::search(const Tick& tick) {
 }
 
 void Channel::begin_search(const Tick& tick) {
-  if (!search_.begin(tick.alive, progress_.load(std::memory_order_relaxed))) return;
+  if (!search_.begin(tick.alive, activity_.progress())) return;
   rails_.forget_counts();
   rails_.forget_older_notes();
 }
@@ -224,9 +224,9 @@ void Channel::carry(Path& path, const Tick& tick) {
     active_ = &path;
     end_.running();
     retire_unfenced();
-    wanted_.store(false, std::memory_order_relaxed);
+    activity_.has_a_path();
     search_.carries(tick.alive);
-    stall_.carries_on(progress_.load(std::memory_order_relaxed));
+    stall_.carries_on(activity_.progress());
     if (path.id() == probation_path_) probation_path_ = 0;
     spread_path_ = 0;
     if (!first) carries_on(moved, owned);

@@ -74,7 +74,7 @@ Result<Request*> Receiver::post(void* data, size_t bytes, Registration* registra
     line.keys[nic] = registration ? registration->rkey(nic) : 0;
   line.far_nics = registration ? registration->far_nics() : 0;
   line.check = wire::cts_check(line);
-  opened_request();
+  activity_.opened_request();
   receiving_.told = receiving_.ledger.received();
   tests_waited_ = 0;
   write_cts(*path, message, owned);  // when it fails the line is repeated after the migration
@@ -126,7 +126,7 @@ void Receiver::look_at_flush(Path& path, Owned owned) {
       if (carries(path)) suspect(path, path.last_status, owned);
       return;
     case ProbeState::kAnswered:
-      count_progress();
+      activity_.moved();
       unflushed_.take(path.id(), covered, [this](const Unflushed::Segment& segment) {
         if (receiving_.ledger.seen(segment.message, segment.segment)) whole(segment.message);
       });
@@ -251,7 +251,7 @@ Result<TestOutcome> Receiver::test(Request& request) {
     }
   }
   request.in_use = false;
-  finished_request();
+  activity_.finished_request();
   return TestOutcome{true, size_t(receiving_.ledger.bytes(request.message))};
 }
 

@@ -146,7 +146,7 @@ bool Sender::rests(const Path& path, Owned) const {
 
 Result<Request*> Sender::post(void* data, size_t bytes, Registration* registration) {
   if (status() == Status::kFailed) return error();
-  if (status() == Status::kMigrating) wanted_.store(true, std::memory_order_relaxed);
+  if (status() == Status::kMigrating) activity_.wants_a_path();
   if (status() != Status::kReady || !ownership_.try_acquire()) return nullptr;
   const OwnershipGuard owned(ownership_, std::adopt_lock);
   Path* path = active();
@@ -167,7 +167,7 @@ Result<Request*> Sender::post(void* data, size_t bytes, Registration* registrati
   request->copied = request->bytes <= context_.copied_bytes() && context_.copied_bytes() > 0;
   const auto lacks_key = [&](int nic) { return registration && bytes > 0 && registration->lkey(nic) == 0; };
   if (!request->copied && lacks_key(path->local_nic())) {  // the channel is about to leave this NIC
-    wanted_.store(true, std::memory_order_relaxed);
+    activity_.wants_a_path();
     return nullptr;
   }
   request->data = static_cast<uint8_t*>(data);
@@ -191,7 +191,7 @@ Result<Request*> Sender::post(void* data, size_t bytes, Registration* registrati
   request->message = message;
   request->in_use = true;
   sending_.ledger.open(request->segments);
-  opened_request();
+  activity_.opened_request();
   for (uint32_t i = 0; i < request->segments; ++i)  // one that fails is replayed after its path's migration
     if (Path* on = carrying(request->parts[i].path)) write(*on, *request, i, owned);
   return request;
@@ -295,7 +295,7 @@ Result<TestOutcome> Sender::test(Request& request) {
     return TestOutcome{};
   }
   request.in_use = false;
-  finished_request();
+  activity_.finished_request();
   return TestOutcome{true, request.bytes};
 }
 

@@ -18,13 +18,6 @@ constexpr uint64_t kSpreadLookNs = 25 * kNsPerMs;
 
 }  // namespace
 
-void Channel::note_traffic(const Tick& tick) {
-  const uint64_t progress = progress_.load(std::memory_order_relaxed);
-  if (progress == moved_progress_) return;
-  moved_progress_ = progress;
-  moved_at_ = tick.now;
-}
-
 // The path that a channel without an active one takes first.
 const Path* Channel::usable_standby() const {
   for (const auto& path : paths_)

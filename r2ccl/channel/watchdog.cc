@@ -15,10 +15,8 @@ constexpr uint64_t kLongestProbeShare = 4;  // no probe is waited for longer tha
 
 }  // namespace
 
-void Channel::look_at_silence(Owned) {
-  if (idle_time_.look(now_ns(), progress_.load(std::memory_order_relaxed),
-                      nanoseconds(context_.config.suspect_after)))
-    context_.kick();
+void Channel::look_at_silence() {
+  if (activity_.silent_for(nanoseconds(context_.config.suspect_after), now_ns())) context_.kick();
 }
 
 // protocol/stall_timer.h says what silence leads to.
@@ -63,13 +61,13 @@ void Channel::leave_suspects(const Tick& tick) {
 
 // Has it been silent for so long, while something is open, that its paths are to be probed?
 bool Channel::silent(const Tick& tick) {
-  const uint64_t progress = progress_.load(std::memory_order_relaxed);
-  if (idle_time_.asks_at(progress)) stall_.polled_in_vain(progress);
+  const uint64_t progress = activity_.progress();
+  if (activity_.asks_now()) stall_.polled_in_vain(progress);
   look_if_awaited();
   const bool moved = stall_.moved(progress);
-  if (moved) crowded_.store(false, std::memory_order_relaxed);
-  if (moved || !(busy() || awaited() || crowded_.load(std::memory_order_relaxed))) {
-    idle_time_.helped();
+  if (moved) activity_.has_room();
+  if (moved || !(activity_.waits() || awaited())) {
+    activity_.helped();
     stall_.restart(progress);
     for (auto& path : paths_)
       if (carries(*path)) {
@@ -85,8 +83,7 @@ bool Channel::silent(const Tick& tick) {
     for (Path* lane : lanes_) drain(*lane, owned);
     if (!work_requests_open(owned)) stall_.nothing_open();
   }
-  return !stall_.moved(progress_.load(std::memory_order_relaxed)) &&
-         !suspected_.load(std::memory_order_acquire);
+  return !stall_.moved(activity_.progress()) && !suspected_.load(std::memory_order_acquire);
 }
 
 // Silent, and its probe has failed or is not answered.
@@ -138,7 +135,7 @@ uint64_t Channel::probe_limit(const Path& path, const Tick& tick) const {
       std::min(nanoseconds(context_.config.fail_bound) / kLongestProbeShare, kLongestProbeNs);
   return probe_times_->deadline(path.local_nic(), path.remote_nic(),
                                 nanoseconds(context_.config.probe_deadline), most,
-                                stall_.leaves(progress_.load(std::memory_order_relaxed)), tick.alive);
+                                stall_.leaves(activity_.progress()), tick.alive);
 }
 
 Path* Channel::stands_still() {
