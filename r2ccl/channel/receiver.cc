@@ -62,17 +62,17 @@ Result<Request*> Receiver::post(void* data, size_t bytes, Registration* registra
   request->data = static_cast<uint8_t*>(data);
   request->bytes = uint32_t(bytes);
   request->flushed = registration && registration->on_gpu();
-  for (size_t nic = 0; request->flushed && nic < context_.devices.size(); ++nic)
-    request->local_keys[nic] = registration->rkey(int(nic));
+  if (request->flushed) request->local_keys = registration->rkeys();
   wire::CtsLine& line = memory_->lines[message % wire::kRingLines];
   std::memset(&line, 0, sizeof line);  // no other line made on the stack, which would have to be aligned
   line.head = line.tail = uint32_t(message) + 1;
   line.address = uint64_t(data);
   line.bytes = uint32_t(bytes);
   line.received = uint32_t(receiving_.ledger.received());
-  for (int nic = 0; nic < int(context_.devices.size()); ++nic)
-    line.keys[nic] = registration ? registration->rkey(nic) : 0;
-  line.far_nics = registration ? registration->far_nics() : 0;
+  if (registration) {
+    std::copy(registration->rkeys().begin(), registration->rkeys().end(), line.keys);
+    line.far_nics = registration->far_nics();
+  }
   line.check = wire::cts_check(line);
   activity_.opened_request();
   receiving_.told = receiving_.ledger.received();

@@ -171,8 +171,10 @@ Result<Request*> Sender::post(void* data, size_t bytes, Registration* registrati
     return nullptr;
   }
   request->data = static_cast<uint8_t*>(data);
-  for (int nic = 0; nic < int(context_.devices.size()); ++nic)
-    request->local_keys[size_t(nic)] = registration ? registration->lkey(nic) : 0;
+  if (registration)
+    request->local_keys = registration->lkeys();
+  else
+    request->local_keys.fill(0);
   request->remote_address = line.address;
   if (context_.balances() && registration && request->bytes > 0)
     memory_is_far(registration->far_nics(), uint8_t(line.far_nics));

@@ -117,8 +117,11 @@ struct ProcessContext {
 /// A buffer on every NIC that may carry it.
 class Registration {
  public:
-  uint32_t lkey(int nic) const { return regions_[size_t(nic)] ? regions_[size_t(nic)].lkey() : 0; }
-  uint32_t rkey(int nic) const { return regions_[size_t(nic)] ? regions_[size_t(nic)].rkey() : 0; }
+  using Keys = std::array<uint32_t, wire::kMaxNics>;
+  /// By NIC; 0: it is not registered there.
+  const Keys& lkeys() const { return lkeys_; }
+  const Keys& rkeys() const { return rkeys_; }
+  uint32_t lkey(int nic) const { return lkeys_[size_t(nic)]; }
   /// Bit i: it lies across sockets from NIC i.
   uint8_t far_nics() const { return far_nics_; }
   bool on_gpu() const { return on_gpu_; }
@@ -128,6 +131,7 @@ class Registration {
   int users_ = 0;
   bool on_gpu_ = false;
   uint8_t far_nics_ = 0;
+  Keys lkeys_{}, rkeys_{};  // of regions_, as the fast path reads them
   std::array<verbs::MemoryRegion, wire::kMaxNics> regions_;
 };
 

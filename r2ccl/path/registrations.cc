@@ -109,6 +109,8 @@ Result<void> Registrations::fill(Registration& registration, void* data, size_t 
     const bool answered = !attempt.job || context_.registrars->wait(int(nic), *attempt.job);
     if (answered && attempt.region) {
       registration.regions_[nic] = std::move(*attempt.region);
+      registration.lkeys_[nic] = registration.regions_[nic].lkey();
+      registration.rkeys_[nic] = registration.regions_[nic].rkey();
       continue;
     }
     refused[nic] = answered
