@@ -235,8 +235,8 @@ int first_day_command(const FirstDayArguments& arguments, const Console& console
   console.out << left << " of " << first_day_steps().size() << " steps are left; the next one is "
               << next->name << ".\n";
   if (!arguments.run)
-    console.out << "  " << next->command << "\n  send back: " << next->send
-                << "\nr2bench doctor --first-day --run carries out what is next.\n";
+    console.out << "  " << next->command << "\n  send back: " << sent_back(*next)
+                << "\nr2bench doctor --first-day --run carries out the next steps.\n";
   return 1;
 }
 

@@ -56,7 +56,7 @@ std::vector<FirstDayStep> steps_without_load() {
        "echo \"$b $(setpci -s $b ECAP_ACS+6.w 2>&1)\"; done; "
        "for d in $(lspci -D -d 15b3: | awk '{print $1}'); do mstconfig -d $d query; done; "
        "for i in /sys/class/infiniband/*/device/net/*; do dcb maxrate show dev \"${i##*/}\"; done; true",
-       "command -v lspci && command -v setpci", "lspci or setpci is missing (pciutils)", "nothing more"},
+       "command -v lspci && command -v setpci", "lspci or setpci is missing (pciutils)", ""},
       {"conformance", Risk::kReads,
        "each verbs call and completion that the core relies on, compared with the virtual HCA and soft RoCE",
        "\"$R2BENCH\" conformance --fabric verbs --no-faults --out \"$OUT\"", "", "", "the table", "",
@@ -115,50 +115,51 @@ std::vector<FirstDayStep> steps_with_care() {
   link_down.risk = Risk::kMachine;
   link_down.command = run("real_link_down", " --allow-real-faults");
   return {
-      by_hand(
-          "pxn", "a GPU's traffic over a neighbour's NIC (PXN, NVLink), with live migration",
-          "all_reduce_perf and alltoall_perf on all GPUs of two nodes (no NCCL_HOSTID) with NCCL_NET=R2CCL, "
-          "NCCL_PXN_DISABLE=0, then 1; each once more under r2bench exec with a port_down",
-          "outputs with NCCL_DEBUG=INFO", kGpus, kNoGpus),
+      by_hand("pxn", "a GPU's traffic over a neighbour's NIC (PXN, NVLink), with live migration",
+              "# all_reduce_perf and alltoall_perf on all GPUs of two nodes (no NCCL_HOSTID) with "
+              "NCCL_NET=R2CCL, "
+              "NCCL_PXN_DISABLE=0, then 1; each once more under ./r2bench exec with a port_down",
+              "outputs with NCCL_DEBUG=INFO", kGpus, kNoGpus),
       by_hand("pkey", "NCCL_IB_PKEY on a fabric with a subnet manager",
-              "NCCL_IB_PKEY=1 r2bench run nic_down --fabric verbs (1: an index into "
-              "/sys/class/infiniband/DEVICE/ports/1/pkeys)",
+              "NCCL_IB_PKEY=1 ./r2bench run nic_down --fabric verbs    # 1: an index into "
+              "/sys/class/infiniband/DEVICE/ports/1/pkeys",
               "result.json, the table of keys", kInfiniBand, kNoInfiniBand),
       by_hand("two_subnets", "rails on two InfiniBand subnets, each with its own subnet manager",
-              "r2bench doctor --cluster --host A,B; then "
-              "r2bench run nic_down --fabric verbs --launcher mpi --hosts A,B",
+              "./r2bench doctor --cluster --host A,B && "
+              "./r2bench run nic_down --fabric verbs --launcher mpi --hosts A,B",
               "the preflight's output, result.json", kInfiniBand, kNoInfiniBand),
-      by_hand("slurm", "srun between machines",
-              "salloc -N 2 r2bench run nic_down --launcher slurm --fabric verbs, where there is a Slurm",
-              "result.json"),
       by_hand(
-          "rate_limit",
-          "that `dcb maxrate` limits RDMA on this NIC, that the NIC is then found degraded, and that the "
-          "limit is set again at boot",
-          "cloudlab/setup.sh --rate 10 … on one node, then: r2bench run gray_throttle --fabric verbs; then "
-          "--rate 0",
-          "result.json, `dcb maxrate show dev INTERFACE`"),
+          "slurm", "srun between machines",
+          "salloc -N 2 ./r2bench run nic_down --launcher slurm --fabric verbs    # on a cluster with Slurm",
+          "result.json"),
+      by_hand("rate_limit",
+              "that `dcb maxrate` limits RDMA on this NIC, that the NIC is then found degraded, and that the "
+              "limit is set again at boot",
+              "sudo cloudlab/setup.sh --rate 10 && ./r2bench run gray_throttle --fabric verbs; "
+              "sudo cloudlab/setup.sh --rate 0    # on one node",
+              "result.json, `dcb maxrate show dev INTERFACE`"),
       link_down,
       by_hand("real_ovs_drop", "a cut on a BlueField's switch, of which neither end is notified",
-              "r2bench run real_ovs_drop --allow-real-faults --set faults.0.bridge=ovsbr1 "
+              "./r2bench run real_ovs_drop --allow-real-faults --set faults.0.bridge=ovsbr1 "
               "--set faults.0.via='ssh ubuntu@192.168.100.2 sudo'",
               "result.json, events.jsonl", kBluefield, "there is no BlueField here"),
       by_hand("real_switch_port", "a port that goes down at the switch",
-              "r2bench run real_switch_port --fabric verbs --allow-real-faults --set faults.0.cut=COMMAND "
+              "./r2bench run real_switch_port --fabric verbs --allow-real-faults --set faults.0.cut=COMMAND "
               "--set faults.0.mend=COMMAND",
               "result.json, events.jsonl"),
       by_hand("real_pcie_remove",
               "a card that is removed: EIO, the async descriptor, and what is needed to get it back",
-              "r2bench run real_pcie_remove --allow-real-faults, on a machine with a console",
+              "./r2bench run real_pcie_remove --allow-real-faults    # on a machine with a console",
               "result.json, events.jsonl, dmesg"),
-      by_hand(
-          "portal",
-          "that CloudLab's portal accepts the profile and finds the ports, and that root may log in from "
-          "node0",
-          "instantiate profile.py in the portal; on node0: cloudlab/setup.sh --status; sudo ssh node1 true",
-          "the request and the manifest, both outputs"),
+      by_hand("portal",
+              "that CloudLab's portal accepts the profile and finds the ports, and that root may log in from "
+              "node0",
+              "cloudlab/setup.sh --status; sudo ssh node1 true    # on node0, after instantiating profile.py "
+              "in the "
+              "portal",
+              "the request and the manifest, both outputs"),
       by_hand("reboot", "that set-up is applied again at boot",
-              "reboot; then cloudlab/setup.sh --status and r2bench doctor --cluster", "both outputs"),
+              "cloudlab/setup.sh --status; ./r2bench doctor --cluster    # after a reboot", "both outputs"),
   };
 }
 
@@ -167,7 +168,7 @@ std::string in_words(Risk risk) {
     case Risk::kReads:
       return "changes nothing; makes small transfers at most";
     case Risk::kTraffic:
-      return "loads the network; faults affect our own processes only";
+      return "loads the network; faults affect the processes of the job only";
     case Risk::kMachine:
       return "changes the machine and reverts the change; needs `--allow-real-faults`";
     case Risk::kByHand:
@@ -190,12 +191,17 @@ const std::vector<FirstDayStep>& first_day_steps() {
   return steps;
 }
 
+std::string sent_back(const FirstDayStep& step) {
+  if (step.risk == Risk::kByHand) return step.send;
+  return step.send.empty() ? "its log" : step.send + ", and its log";
+}
+
 std::string first_day_page() {
   std::ostringstream page;
   page << R"(# First day on hardware
 
 Nothing of this project has run on a real NIC yet. These steps test what neither the virtual HCA nor soft
-RoCE can show, least risky first. `r2bench doctor --first-day --markdown` prints this page.
+RoCE can show, least risky first. `./r2bench doctor --first-day --markdown` prints this page.
 
 ```sh
 ./r2bench doctor --first-day --run --hosts node0,node1    # runs the next steps; the same command continues
@@ -206,14 +212,17 @@ tar czf first_day.tar.gz first_day                        # to send back, even i
 
 The first step that fails ends the run. Its log says why, and the next run tries it again. Steps that
 change the machine need `--allow-real-faults`. Steps by hand are done by a person, who then marks them with
-`--done`. In the commands, OUT is the step's folder below `first_day/`, beside its log, and LAUNCH has the
-options for the hosts, nodes and NICs that there are.
+`--done`.
+
+`--run` sets the variables of the commands: R2BENCH is the program and R2BENCH_SHARE the folder of its data
+(here the repository). OUT is the step's folder below `first_day/`, beside its log. HOST_OPTION names the
+hosts. LAUNCH has the options for the hosts, nodes and NICs that there are.
 )";
   int number = 0;
   for (const FirstDayStep& step : first_day_steps()) {
     page << "\n## " << ++number << ". " << step.name << "\n\n"
          << item("Shows: " + step.shows) << item("Risk: " + in_words(step.risk))
-         << item("Send back: " + step.send + (step.risk == Risk::kByHand ? "" : ", and its log"));
+         << item("Send back: " + sent_back(step));
     if (!step.without.empty()) page << item("Left out where " + step.without);
     page << "\n```sh\n" << step.command << "\n```\n";
   }

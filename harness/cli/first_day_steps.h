@@ -30,6 +30,9 @@ struct FirstDayStep {
 
 const std::vector<FirstDayStep>& first_day_steps();
 
+/// What to send back, with the log where there is one.
+std::string sent_back(const FirstDayStep& step);
+
 /// The page cloudlab/FIRST_DAY.md.
 std::string first_day_page();
 

@@ -78,7 +78,8 @@ std::vector<Metric> counts() {
               of_balance, &ModeResult::gray_nics, &RoundCounts::gray_nics, "balance"),
       counted("well_nics", "how often a rank declared a degraded NIC healthy again (mode balance)",
               of_balance, &ModeResult::well_nics, &RoundCounts::well_nics, "balance"),
-      counted("lanes", "additional lanes that channels began to use besides their active path (mode balance)",
+      counted("lanes",
+              "additional paths (lanes) that channels began to use beside their active path (mode balance)",
               of_balance, &ModeResult::lanes, &RoundCounts::lanes, "balance"),
   };
 }

@@ -93,7 +93,7 @@ std::vector<Metric> rates() {
        .doubt = rate_doubt},
       {.info = {.name = "restored",
                 .meaning = "rate once everything is repaired, divided by the rate before the first fault "
-                           "(from medians of operation times); 0 if a channel was not home in time",
+                           "(from medians of operation times); 0 if a channel did not fail back in time",
                 .needs = needs},
        .wanted = "a ratio",
        .value = [](const Measured& m) { return restored(m.mode); },
