@@ -25,23 +25,23 @@ class Channel::Actions {
 
   static constexpr bool holds(Rule) { return true; }
   std::optional<PathState> state(uint32_t id) const {
-    const Path* path = c_.find(id);
+    const Path* path = c_.paths_.find(id);
     return path ? std::optional(path->state) : std::nullopt;
   }
   bool marked_failed(uint32_t id) const {
-    const Path* path = c_.find(id);
+    const Path* path = c_.paths_.find(id);
     return path && path->is_failed.load(std::memory_order_relaxed);
   }
   bool connected() const { return c_.status() != Status::kConnecting; }
   bool opening(uint32_t id) const { return c_.opening_.path == id; }
   bool another_stands_by(uint32_t id) const {
-    return std::any_of(c_.paths_.begin(), c_.paths_.end(), [&](const auto& path) {
+    return c_.paths_.any([&](const auto& path) {
       return path->id() != id && path->state == PathState::kStandby && path->id() != c_.probation_path_;
     });
   }
 
-  uint32_t active() const { return c_.active_ ? c_.active_->id() : 0; }
-  bool ready() const { return c_.active_ && c_.status() == Status::kReady; }
+  uint32_t active() const { return c_.paths_.active() ? c_.paths_.active()->id() : 0; }
+  bool ready() const { return c_.paths_.active() && c_.status() == Status::kReady; }
   bool acknowledges() const { return c_.context_.strict_ack(); }
   template <typename F>
   auto owning(F&& f) {
@@ -49,18 +49,18 @@ class Channel::Actions {
     return f();
   }
 
-  bool may_leave() const { return c_.active_ && c_.status() != Status::kFailed; }
+  bool may_leave() const { return c_.paths_.active() && c_.status() != Status::kFailed; }
   void leaving(uint32_t id, uint32_t /*target*/) {
-    if (!planned) c_.note_leaving(*c_.find(id), by_, why_, tick_);
+    if (!planned) c_.note_leaving(*c_.paths_.find(id), by_, why_, tick_);
   }
   void fence(uint32_t id, bool tell) {
-    Path& path = *c_.find(id);
+    Path& path = *c_.paths_.find(id);
     if (!tell && !planned) c_.note_told(path, told, why_);
     c_.start_fence(path, by_, planned, tick_, tell);
   }
   void fence_given_up(uint32_t) { c_.fence_given_up(tick_); }
   void mark(uint32_t id) {
-    Path& path = *c_.find(id);
+    Path& path = *c_.paths_.find(id);
     const OwnershipGuard owned(c_.ownership_);
     if (!path.failure) path.mark_failed(by_, why_, owned);
     c_.suspected_.store(true, std::memory_order_release);
@@ -69,25 +69,24 @@ class Channel::Actions {
   void forget(uint32_t id) { c_.retire(id); }
   void opening_refused(uint32_t) { c_.opening_failed("the peer gave it up", tick_); }
   void lane(uint32_t id) {
-    Path& path = *c_.find(id);
+    Path& path = *c_.paths_.find(id);
     {
       const OwnershipGuard owned(c_.ownership_);
-      path.state = PathState::kLane;
-      c_.lanes_.push_back(&path);
+      c_.paths_.add_lane(path, owned);
     }
     if (!c_.sender_) return;
     path.since = now_ns();
     path.forget_probe();
   }
   bool stand_by(uint32_t id) {
-    Path& path = *c_.find(id);
+    Path& path = *c_.paths_.find(id);
     const OwnershipGuard owned(c_.ownership_);
     if (path.failure || (c_.sender_ && !c_.rests(path, owned))) return false;
     path.state = PathState::kStandby;
     c_.remove_lane(path, owned);
     return true;
   }
-  void carry(uint32_t id) { c_.carry(*c_.find(id), tick_); }
+  void carry(uint32_t id) { c_.carry(*c_.paths_.find(id), tick_); }
 
   void send_migrate(uint32_t id) {
     c_.send(wire::Type::kMigrate, wire::Migrate{c_.end_.epoch(), id, uint32_t(trace::DetectedBy::kPeer), 0});

@@ -40,7 +40,7 @@ Channel::Channel(ProcessContext& context, MigrationEnd& end, bool sender, int ho
 // Nearly always nothing is left to do: see begin_closing().
 Channel::~Channel() {
   try {
-    destroy_paths();
+    paths_.destroy_all(*context_.workers);
   } catch (const std::bad_alloc&) {  // then they are destroyed here
   }
 }
@@ -74,7 +74,7 @@ bool Channel::drain(Path& path, Owned owned) {
   std::array<ibv_wc, kBatch> completions;
   const int count = path.queue.poll(completions);
   if (count < 0) {
-    if (carries(path)) suspect(path, IBV_WC_FATAL_ERR, owned);
+    if (path.carries()) suspect(path, IBV_WC_FATAL_ERR, owned);
     return false;
   }
   for (int i = 0; i < count; ++i) {
@@ -85,7 +85,7 @@ bool Channel::drain(Path& path, Owned owned) {
       // Carried out, it shows that the QP is in ERR for its driver only.
       if (completion.status != IBV_WC_SUCCESS) path.sentinel(detail);
     } else if (completion.status != IBV_WC_SUCCESS) {
-      if (carries(path)) suspect(path, completion.status, owned);
+      if (path.carries()) suspect(path, completion.status, owned);
     } else {
       switch (kind) {
         case Path::kWorkData:
@@ -112,7 +112,7 @@ bool Channel::drain(Path& path, Owned owned) {
 
 void Channel::drain_all(Owned owned) {
   for (auto& path : paths_) {
-    if ((!carries(*path) && path->state != PathState::kFencing) || path->worker_busy()) continue;
+    if ((!path->carries() && path->state != PathState::kFencing) || path->worker_busy()) continue;
     for (uint32_t handled = 0; handled < Path::kReceiveDepth + Path::kSendDepth; handled += kBatch)
       if (!drain(*path, owned)) break;
   }
@@ -198,7 +198,7 @@ Urgency Channel::step(const Tick& tick) {
   }
   if (status() == Status::kFailed) {
     if (!closing_.told()) tell_failure();
-    if (!active_ && end_.epoch() == 0) give_set_up_up(tick);  // it has never been used
+    if (!active() && end_.epoch() == 0) give_set_up_up(tick);  // it has never been used
     if (!greeted_) end_outage();
     if (outage_.lasts())
       step_outage(tick);  // the peer is to learn the reason, for as long as it may wait for it
@@ -237,15 +237,14 @@ Urgency Channel::step(const Tick& tick) {
         step_spread(tick);
     }
   }
-  for (auto& path : retired_paths_.retired()) look_at_probe(*path, tick);
-  retired_paths_.destroy_expired(*context_.workers, tick.now, end_.phase() == Phase::kRunning);
+  for (auto& path : paths_.retired().retired()) look_at_probe(*path, tick);
+  paths_.retired().destroy_expired(*context_.workers, tick.now, end_.phase() == Phase::kRunning);
   return closes ? Urgency::kWatching : urgency(tick);
 }
 
 Urgency Channel::urgency(const Tick& tick) const {
-  const bool probing = std::any_of(paths_.begin(), paths_.end(), [](const auto& path) {
-    return path->probe_state() == ProbeState::kWaiting;
-  });
+  const bool probing =
+      paths_.any([](const auto& path) { return path->probe_state() == ProbeState::kWaiting; });
   const Phase phase = end_.phase();
   const bool failback_is_near =
       sender_ && !at_home() && home_may_work() && home_rail_.should_try_soon(tick.now, kNearNs);
@@ -254,7 +253,7 @@ Urgency Channel::urgency(const Tick& tick) const {
     return Urgency::kHot;
   if (phase == Phase::kChoosing || probing) return Urgency::kWatching;
   return activity_.asks() || phase != Phase::kRunning || awaited() || outage_.lasts() || opening_.path != 0 ||
-                 probation_path_ != 0 || spread_path_ != 0 || !retired_paths_.retired().empty() ||
+                 probation_path_ != 0 || spread_path_ != 0 || !paths_.retired().retired().empty() ||
                  status() == Status::kConnecting || failback_is_near || (sender_ && lacks_standby(tick))
              ? Urgency::kBusy
              : Urgency::kIdle;

@@ -23,8 +23,8 @@
 #include "r2ccl/health/rail_health.h"
 #include "r2ccl/path/path.h"
 #include "r2ccl/path/path_halves.h"
+#include "r2ccl/path/path_set.h"
 #include "r2ccl/path/process_context.h"
-#include "r2ccl/path/retired_paths.h"
 #include "r2ccl/protocol/activity.h"
 #include "r2ccl/protocol/channel_end.h"
 #include "r2ccl/protocol/closing.h"
@@ -91,7 +91,7 @@ class Channel {
   bool add_to(NicLoad& load, const Tick& tick) const;
   /// A sender whose traffic another NIC carries than its own.
   bool is_away() const {
-    return sender_ && active_ && active_->local_nic() != home_nic_ && status() == Status::kReady;
+    return sender_ && active() && active()->local_nic() != home_nic_ && status() == Status::kReady;
   }
   /// Its home rail has failed, and has not come back: either NIC of it, or what is between them.
   bool lacks_home() const { return greeted_ && home_rail_.state() != health::RailState::kUp; }
@@ -176,13 +176,10 @@ class Channel {
   std::string rail_name(const Path& path) const { return rail_name(path.local_nic(), path.remote_nic()); }
 
   void emit(trace::EventType type, int nic, uint64_t a = 0, uint64_t b = 0, uint64_t c = 0) const;
-  Path* active() const { return active_; }
+  Path* active() const { return paths_.active(); }
+  Path* carrying(uint32_t id) const { return paths_.carrying(id); }
   /// Paths that carry segments beside active().
-  const std::vector<Path*>& lanes(Owned) const { return lanes_; }
-  bool carries(const Path& path) const {
-    return path.state == PathState::kActive || path.state == PathState::kLane;
-  }
-  Path* carrying(uint32_t id) const;
+  const std::vector<Path*>& lanes(Owned) const { return paths_.lanes(); }
   /// The lanes have changed, or what each is to carry: shares[i] of lane i, the active path being number 0.
   virtual void spread(std::span<const balance::LaneShare> /*shares*/, Owned) {}
   /// Is everything over that a lane has carried?
@@ -236,7 +233,6 @@ class Channel {
   enum class Purpose : uint8_t { kFirst, kStandby, kRescue, kFailback, kLane, kSpread };
 
   // paths (paths.cc)
-  Path* find(uint32_t id);
   void run_on_worker(Path& path, const char* call, Result<void> (Path::*work)());
   void retire(uint32_t id);
   uint64_t retired_for_ns() const;
@@ -306,7 +302,6 @@ class Channel {
   void note_told(const Path& path, trace::DetectedBy by, const std::string& why);
   void look_for_suspects(Owned);
   void step_migration(const Tick& tick);
-  Path* reclaim(uint32_t id);
 
   // the fence (fence.cc)
   void begin_fence(const Tick& tick);
@@ -352,7 +347,7 @@ class Channel {
   void leave_paths(Owned);
   Urgency urgency(const Tick& tick) const;
   bool at_home() const {
-    return active_ && active_->local_nic() == home_nic_ && active_->remote_nic() == peer_.home_nic();
+    return active() && active()->local_nic() == home_nic_ && active()->remote_nic() == peer_.home_nic();
   }
   bool lacks_standby(const Tick& tick) const;
   void connection_broke(const Tick& tick);
@@ -366,7 +361,6 @@ class Channel {
   Urgency step_closing(const Tick& tick);
   bool settles(const Tick& tick);
   void begin_closing(const Tick& tick);
-  void destroy_paths();
   void give_set_up_up(const Tick& tick);
   void tell_failure();
 
@@ -393,11 +387,8 @@ class Channel {
   bool torn_down_ = false;
 
   // paths
-  std::vector<std::unique_ptr<Path>> paths_;
-  RetiredPaths retired_paths_{context_.device_fatals};
+  PathSet paths_{context_.device_fatals};
   PathHalves halves_{context_, memory_};
-  Path* active_ = nullptr;
-  std::vector<Path*> lanes_;  // changed by the service thread, as the owner
   uint32_t next_path_ = 1;
   struct Opening {
     uint32_t path = 0;  // 0: none under way
@@ -438,8 +429,7 @@ class Channel {
   int left_nic_ = 0;
   // The fence of what is left.
   FenceClock fence_;
-  std::unique_ptr<Path> unfenced_;  // this end could not, until traffic flows again
-  std::string no_fence_since_;      // … why
+  std::string no_fence_since_;  // why this end could not fence
 };
 
 /// An error as it travels.

@@ -27,7 +27,7 @@ Urgency Channel::step_after_peer_closed(const Tick& tick) {
       // The last acknowledgement was lost, and the peer's queue pair, which would repeat it, is gone. Until
       // its own queue pair is gone, too, the NIC reads the buffer again and again.
       leave_paths(owned);
-      if (retired_paths_.closed(*context_.workers)) nothing_is_sent(owned);
+      if (paths_.retired().closed(*context_.workers)) nothing_is_sent(owned);
       break;
     case Closing::Lacking::kLost:
       fail(Error{ErrorCode::kPeerGone, "channel " + std::to_string(number_) + ": " + peer_.name() +
@@ -40,7 +40,7 @@ Urgency Channel::step_after_peer_closed(const Tick& tick) {
 void Channel::give_set_up_up(const Tick& tick) {
   halves_.unwant_all();
   step_halves(tick);
-  destroy_paths();
+  paths_.destroy_all(*context_.workers);
   opening_ = {};
 }
 
@@ -52,12 +52,11 @@ void Channel::tell_failure() {
 
 // For good.
 void Channel::leave_paths(Owned owned) {
-  active_ = nullptr;
-  lanes_.clear();
+  paths_.leave_all(owned);
   spread({}, owned);
   for (auto& path : paths_) abandon(*path, owned);
   opening_ = {};
-  destroy_paths();
+  paths_.destroy_all(*context_.workers);
 }
 
 void Channel::begin_closing(const Tick& tick) {
@@ -106,8 +105,8 @@ Urgency Channel::step_closing(const Tick& tick) {
   if (!closing_.begun()) begin_closing(tick);
   step_halves(tick);
   if (!torn_down_) {
-    if (!retired_paths_.closed(*context_.workers)) return Urgency::kBusy;
-    for (const RetiredPaths::Destruction& destruction : retired_paths_.destructions())
+    if (!paths_.retired().closed(*context_.workers)) return Urgency::kBusy;
+    for (const RetiredPaths::Destruction& destruction : paths_.retired().destructions())
       if (!destruction.job->done() ||
           (destruction.outcome->refused && !context_.device_gone[size_t(destruction.nic)]))
         R2_WARN(

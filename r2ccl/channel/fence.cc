@@ -42,17 +42,16 @@ void Channel::start_fence(Path& path, trace::DetectedBy by, bool planned, const 
     rails_.failed(path.local_nic(), path.remote_nic(), tick.now + bar_ns());
     if (path.local_nic() == home_nic_ && path.remote_nic() == peer_.home_nic()) home_rail_.failed(tick.now);
   }
-  if (&path == active_) active_ = nullptr;
   context_.load_stale = true;
-  path.state = PathState::kFencing;
+  paths_.leave(path, owned);
   path.clear_failure(owned);
   abandon(path, owned);
-  remove_lane(path, owned);
+  spread({}, owned);
   look_for_suspects(owned);
   run_on_worker(path, "ibv_modify_qp to ERR", &Path::start_fence);
   if (sender_)  // whether the others still work is known by the time the ledgers have been exchanged
     for (auto& other : paths_)
-      if (!active_ && (other->state == PathState::kStandby || other->state == PathState::kLane)) {
+      if (!active() && (other->state == PathState::kStandby || other->state == PathState::kLane)) {
         look_at_probe(*other, tick);
         other->forget_probe();
         other->prove(tick.alive);
@@ -73,7 +72,7 @@ bool Channel::device_failed(const Path& path) const {
 }
 
 FenceSight Channel::see_left_path() {
-  Path* path = find(end_.leaving());
+  Path* path = paths_.find(end_.leaving());
   if (!path) return look_at_destruction();
   FenceSight seen;
   if (!path->worker_busy()) {
@@ -99,21 +98,21 @@ FenceSight Channel::see_left_path() {
 FenceSight Channel::look_at_destruction() const {
   FenceSight seen;
   seen.given_up = true;
-  const RetiredPaths::Destruction* destruction = retired_paths_.destruction_of(end_.leaving());
+  const RetiredPaths::Destruction* destruction = paths_.retired().destruction_of(end_.leaving());
   if (!destruction) return seen;
   seen.worker_busy = !destruction->job->done();
   seen.stuck = seen.worker_busy && context_.workers->stuck(destruction->nic);
   if (seen.worker_busy) return seen;
-  seen.failed = retired_paths_.doubtful(*destruction) || destruction->outcome->with_eio;
+  seen.failed = paths_.retired().doubtful(*destruction) || destruction->outcome->with_eio;
   seen.refused = destruction->outcome->refused;
   return seen;
 }
 
 // For the log, and for the error.
 std::string Channel::words(NoFence why, const Tick& tick) {
-  const Path* path = find(end_.leaving());
+  const Path* path = paths_.find(end_.leaving());
   const RetiredPaths::Destruction* destruction =
-      path ? nullptr : retired_paths_.destruction_of(end_.leaving());
+      path ? nullptr : paths_.retired().destruction_of(end_.leaving());
   if (!path && !destruction) return {};
   const std::string text =
       path ? rail_name(*path) + ": " : "a path over NIC " + nic_name(destruction->nic) + ": ";
@@ -151,7 +150,7 @@ void Channel::step_fence(const Tick& tick) {
     case FenceAct::kDone:
       return fence_done(tick);
     case FenceAct::kDestroy: {
-      Path& path = *find(end_.leaving());
+      Path& path = *paths_.find(end_.leaving());
       R2_INFO("NET/R2CCL: channel %u: %s: no flushes for %llu ms; destroying its QP instead", number_,
               rail_name(path).c_str(),
               static_cast<unsigned long long>(fence_.silence(tick.alive) / kNsPerMs));
@@ -191,35 +190,28 @@ void Channel::cannot_fence(const std::string& why, const Tick& tick) {
   R2_INFO("NET/R2CCL: channel %u: %s; the fence of the other end has to do", number_, why.c_str());
   const OwnershipGuard owned(ownership_);
   no_fence_since_ = why;
-  const auto it = std::find_if(paths_.begin(), paths_.end(),
-                               [this](const auto& path) { return path->id() == end_.leaving(); });
-  if (it != paths_.end()) {
-    unfenced_ = std::move(*it);
-    paths_.erase(it);
-  }
+  paths_.set_aside(end_.leaving());
   FenceActions actions(*this, owned);
   ChannelEnd(end_, actions).cannot_fence();
   fence_.over(tick.alive, tick.now, false);
 }
 
 // Nothing is asked of a path that this end could not fence any more.
-void Channel::retire_unfenced() {
-  if (unfenced_) retired_paths_.retire(std::move(unfenced_), now_ns() + retired_for_ns());
-}
+void Channel::retire_unfenced() { paths_.retire_aside(now_ns() + retired_for_ns()); }
 
 // Of an end that could not fence.
 void Channel::look_at_removal(const Tick& tick) {
   FenceSight seen;
   bool removed = false;
-  if (unfenced_) {
-    removed = context_.device_gone[size_t(unfenced_->local_nic())];
-    seen.worker_busy = unfenced_->worker_busy();
+  if (Path* aside = paths_.aside()) {
+    removed = context_.device_gone[size_t(aside->local_nic())];
+    seen.worker_busy = aside->worker_busy();
     if (!seen.worker_busy) {
-      seen.destroyed = !unfenced_->data;
-      seen.refused = unfenced_->destroying_failed;
-      seen.failed = unfenced_->refused_with_eio;
+      seen.destroyed = !aside->data;
+      seen.refused = aside->destroying_failed;
+      seen.failed = aside->refused_with_eio;
     }
-  } else if (const RetiredPaths::Destruction* destruction = retired_paths_.destruction_of(end_.leaving())) {
+  } else if (const RetiredPaths::Destruction* destruction = paths_.retired().destruction_of(end_.leaving())) {
     removed = context_.device_gone[size_t(destruction->nic)];
     seen.worker_busy = !destruction->job->done();
     if (!seen.worker_busy) seen.refused = seen.failed = destruction->outcome->with_eio;
@@ -229,7 +221,7 @@ void Channel::look_at_removal(const Tick& tick) {
     case FenceAct::kDone:
       return fence_done(tick);
     case FenceAct::kDestroy:
-      return run_on_worker(*unfenced_, "ibv_destroy_qp", &Path::fence_by_destroying);
+      return run_on_worker(*paths_.aside(), "ibv_destroy_qp", &Path::fence_by_destroying);
     default:
       return;
   }
@@ -253,7 +245,7 @@ void Channel::fence_given_up(const Tick& tick) {
   if (!advance(Status::kMigrating)) return;
   begin_fence(tick);
   begin_search(tick);
-  Path* path = reclaim(end_.leaving());
+  Path* path = paths_.reclaim(end_.leaving());
   const Actions actions(*this, tick);
   const FenceAct act = fence_.begin_given_up(actions, tick.alive, path != nullptr);
   if (act == FenceAct::kDone) return fence_done(tick);

@@ -49,8 +49,8 @@ struct Channel::RailSight {
   bool local_usable(int l) const { return c.context_.usable(l); }
   bool remote_usable(int r) const { return !c.peer_.nic_down(r); }
   bool rail_usable(int l, int r) const {
-    const bool carries = std::any_of(c.paths_.begin(), c.paths_.end(), [&](const auto& path) {
-      return c.carries(*path) && path->local_nic() == l && path->remote_nic() == r;
+    const bool carries = c.paths_.any([&](const auto& path) {
+      return path->carries() && path->local_nic() == l && path->remote_nic() == r;
     });
     return carries || c.usable_rail(l, r, now);
   }
@@ -61,15 +61,15 @@ struct Channel::RailSight {
 };
 
 void Channel::step_balance(const Tick& tick) {
-  if (tick.now < next_balance_ || end_.phase() != Phase::kRunning || !active_ || status() != Status::kReady ||
-      !in_demand(tick.now))
+  if (tick.now < next_balance_ || end_.phase() != Phase::kRunning || !active() ||
+      status() != Status::kReady || !in_demand(tick.now))
     return;
   next_balance_ = tick.now + kBalanceNs;
   const bool spread = lane_plan_.spreads();
   lane_plan_.look(RailSight{*this, tick.now},
                   {context_.demand, context_.demand_version, context_.config.far_cost()},
                   {size_t(home_nic_), at_home(), follows_plan(), context_.config.cross_socket > 0});
-  if (!lane_plan_.spreads() && !spread && lanes_.empty()) return;
+  if (!lane_plan_.spreads() && !spread && paths_.lanes().empty()) return;
   add_lanes(tick);
   apply_shares();
   rest_lanes(tick);
@@ -94,8 +94,8 @@ void Channel::add_lanes(const Tick& tick) {
 
 // Lanes that nobody has needed for a while stand by.
 void Channel::rest_lanes(const Tick& tick) {
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    Path& lane = *lanes_[i];
+  for (size_t i = 0; i < paths_.lanes().size(); ++i) {
+    Path& lane = *paths_.lanes()[i];
     if (lane_plan_.wants(lane.local_nic(), lane.remote_nic()))
       lane.since = tick.now;
     else if (tick.now - lane.since > kRestAfterNs && rest_lane(lane))
@@ -113,8 +113,8 @@ void Channel::apply_shares() {
                      context_.capacities.gray(size_t(path.local_nic())) || is_far(path)});
     sum += parts.back().share;
   };
-  add(*active_);
-  for (const Path* lane : lanes_) add(*lane);
+  add(*active());
+  for (const Path* lane : paths_.lanes()) add(*lane);
   if (sum <= 0) parts.clear();
   for (balance::LaneShare& part : parts) part.share /= sum;
   spread(parts, owned);
@@ -146,7 +146,7 @@ void Channel::abandon(Path& path, Owned) {
 
 // Until the shares are computed anew everything goes over the active path.
 void Channel::remove_lane(const Path& path, Owned owned) {
-  std::erase(lanes_, &path);
+  paths_.remove_lane(path, owned);
   spread({}, owned);
 }
 

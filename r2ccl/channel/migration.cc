@@ -25,8 +25,7 @@ void Channel::mark_failed(Path& path, trace::DetectedBy by, const std::string& w
 }
 
 void Channel::look_for_suspects(Owned) {
-  const bool any = std::any_of(paths_.begin(), paths_.end(),
-                               [this](const auto& path) { return carries(*path) && path->failure; });
+  const bool any = paths_.any([this](const auto& path) { return path->carries() && path->failure; });
   suspected_.store(any, std::memory_order_release);
 }
 
@@ -89,12 +88,12 @@ class Channel::SearchActions : public Channel::Actions {
     return ids;
   }
   bool usable(uint32_t id) const {
-    const Path& path = *c_.find(id);
+    const Path& path = *c_.paths_.find(id);
     return !c_.context_.nic_unusable[size_t(path.local_nic())] &&
            !c_.context_.nic_down[size_t(path.local_nic())] && !c_.peer_.nic_down(path.remote_nic());
   }
   ProbeSight probe(uint32_t id) {
-    Path& path = *c_.find(id);
+    Path& path = *c_.paths_.find(id);
     switch (c_.look_at_probe(path, tick_)) {
       case ProbeState::kIdle:
         return ProbeSight::kNone;
@@ -109,9 +108,9 @@ class Channel::SearchActions : public Channel::Actions {
     return ProbeSight::kFailed;
   }
   bool opens() const { return c_.opening_.path != 0; }
-  void prove(uint32_t id) { c_.find(id)->prove(tick_.alive); }
+  void prove(uint32_t id) { c_.paths_.find(id)->prove(tick_.alive); }
   void unanswered(uint32_t id) {
-    const Path& path = *c_.find(id);
+    const Path& path = *c_.paths_.find(id);
     c_.note_failure(path.local_nic(), path.remote_nic(), kUnanswered);
     c_.rails_.failed(path.local_nic(), path.remote_nic(), tick_.now + c_.bar_ns());
   }
@@ -195,16 +194,14 @@ bool Channel::waits_in_queue() const {
     return job && !job->done() && context_.workers->queued(nic, *job);
   };
   if (end_.phase() == Phase::kFencing) {
-    for (const auto& path : paths_)
-      if (path->id() == end_.leaving()) return queued(path->local_nic(), path->job);
-    const RetiredPaths::Destruction* destruction = retired_paths_.destruction_of(end_.leaving());
+    if (const Path* path = paths_.find(end_.leaving())) return queued(path->local_nic(), path->job);
+    const RetiredPaths::Destruction* destruction = paths_.retired().destruction_of(end_.leaving());
     return destruction && queued(destruction->nic, destruction->job);
   }
   if (opening_.path == 0) return false;
   if (const PathHalf* half = halves_.find(opening_.path)) return queued(half->local, half->job);
-  for (const auto& path : paths_)
-    if (path->id() == opening_.path) return queued(path->local_nic(), path->job);
-  return false;
+  const Path* path = paths_.find(opening_.path);
+  return path && queued(path->local_nic(), path->job);
 }
 
 void Channel::use(Path& path, const Tick& tick) {
@@ -214,14 +211,13 @@ void Channel::use(Path& path, const Tick& tick) {
 
 void Channel::carry(Path& path, const Tick& tick) {
   const bool first = status() == Status::kConnecting;
-  const bool moved = &path != active_;
+  const bool moved = &path != active();
   const bool home = path.local_nic() == home_nic_ && path.remote_nic() == peer_.home_nic();
   {
     const OwnershipGuard owned(ownership_);
-    remove_lane(path, owned);
-    path.state = PathState::kActive;
+    paths_.activate(path, owned);
+    spread({}, owned);
     path.forget_probe();
-    active_ = &path;
     end_.running();
     retire_unfenced();
     activity_.has_a_path();

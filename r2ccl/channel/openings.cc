@@ -32,10 +32,10 @@ void Channel::step_halves(const Tick& tick) {
       refuse_path(half.path, "the driver of NIC " + nic_name(half.local) + " does not answer");
     });
   while (const std::shared_ptr<PathHalf> half = halves_.done()) {
-    paths_.reserve(paths_.size() + 1);  // what was made must not be lost for lack of memory
+    paths_.reserve();  // what was made must not be lost for lack of memory
     if (half->made) (*half->made)->device_fatals = half->device_fatals;
     const bool wanted = !half->unwanted && !closing_.begun();
-    if (!wanted && half->made) retired_paths_.destroy(*context_.workers, std::move(*half->made));
+    if (!wanted && half->made) paths_.retired().destroy(*context_.workers, std::move(*half->made));
     halves_.remove(*half);
     if (half->speed_mbps > 0) take_speed(half->local, half->speed_mbps);
     if (wanted) half_made(*half, tick);
@@ -50,7 +50,7 @@ void Channel::start_opening(Purpose purpose, int local, int remote, const Tick& 
 }
 
 void Channel::on_open(const wire::Open& open, const Tick& /*tick*/) {
-  if (sender_ || find(open.path) || halves_.makes(open.path) ||
+  if (sender_ || paths_.find(open.path) || halves_.makes(open.path) ||
       open.receiver_nic >= context_.devices.size() || !peer_.known_nic(open.sender_nic))
     return;
   if (!context_.usable(open.receiver_nic) || halves_.under_way() >= kMostHalves)
@@ -74,7 +74,7 @@ void Channel::half_made(PathHalf& half, const Tick& tick) {
     open.sender_nic = uint8_t(half.local);
     open.receiver_nic = uint8_t(half.remote);
     open.end = half.end;
-    paths_.push_back(std::move(*half.made));
+    paths_.add(std::move(*half.made));
     opening_.waiting_for_peer = true;
     opening_.since = tick.alive;
     send(wire::Type::kOpen, open);
@@ -86,7 +86,7 @@ void Channel::half_made(PathHalf& half, const Tick& tick) {
   answer.ok = 1;
   answer.end = half.end;
   (*half.made)->state = context_.resilient() ? PathState::kProving : PathState::kStandby;
-  paths_.push_back(std::move(*half.made));
+  paths_.add(std::move(*half.made));
   send(wire::Type::kOpened, answer);
 }
 
@@ -100,7 +100,7 @@ void Channel::refuse_path(uint32_t id, const std::string& why) {
 }
 
 void Channel::on_opened(const wire::Opened& opened, const Tick& tick) {
-  Path* path = find(opened.path);
+  Path* path = paths_.find(opened.path);
   if (!sender_ || !path || opening_.path != opened.path || !opening_.waiting_for_peer ||
       path->state != PathState::kOpening)
     return;
@@ -143,8 +143,8 @@ uint64_t Channel::first_probe_limit(const Path& path, const Tick& tick) const {
 // It is time to open one.
 bool Channel::lacks_standby(const Tick& tick) const {
   return context_.resilient() && end_.phase() == Phase::kRunning && tick.now >= next_standby_ &&
-         context_.standbys < context_.config.standbys && lanes_.empty() &&
-         std::none_of(paths_.begin(), paths_.end(), [this](const auto& path) {
+         context_.standbys < context_.config.standbys && paths_.lanes().empty() &&
+         !paths_.any([this](const auto& path) {
            return path->state == PathState::kStandby && path->id() != probation_path_;
          });
 }
@@ -165,7 +165,7 @@ void Channel::step_opening(const Tick& tick) {
     }
     return;
   }
-  Path* path = find(opening_.path);
+  Path* path = paths_.find(opening_.path);
   const bool driver_is_late = context_.workers->stuck(opening_.local);
   if (!path) {
     if (!halves_.makes(opening_.path)) return opening_failed("it was dropped", tick);
@@ -196,7 +196,7 @@ void Channel::step_opening(const Tick& tick) {
 }
 
 void Channel::on_prove(uint32_t id, const Tick& tick) {
-  Path* path = find(id);
+  Path* path = paths_.find(id);
   if (sender_ || !path || path->state != PathState::kProving) return;
   path->since = tick.alive;
   path->prove(tick.alive);
@@ -222,11 +222,11 @@ void Channel::step_receiver_proofs(const Tick& tick) {
 }
 
 void Channel::on_proved(uint32_t id, const Tick& tick) {
-  if (sender_ && opening_.path == id && find(id)) opening_succeeded(tick);
+  if (sender_ && opening_.path == id && paths_.find(id)) opening_succeeded(tick);
 }
 
 void Channel::opening_succeeded(const Tick& tick) {
-  Path* path = find(opening_.path);
+  Path* path = paths_.find(opening_.path);
   const Purpose purpose = opening_.purpose;
   opening_ = {};
   path->state = PathState::kStandby;
@@ -265,7 +265,7 @@ void Channel::opening_failed(const std::string& why, const Tick& tick) {
   note_failure(opening.local, opening.remote, why);
   rails_.failed(opening.local, opening.remote, tick.now + kRetryRailNs);
   halves_.unwant(opening.path);
-  if (find(opening.path)) drop(opening.path, true);
+  if (paths_.find(opening.path)) drop(opening.path, true);
   if (opening.purpose == Purpose::kStandby) {
     next_standby_ =
         tick.now + (standby_failures_ == 0 ? 0 : kRetryStandbyNs << std::min(standby_failures_, 5u));

@@ -64,9 +64,8 @@ void Channel::peer_gone(const std::string& why) {
   if (closing_.told() || close_requested.load(std::memory_order_acquire)) return;
   // What it has brought before is not lost. (Who tests meanwhile does not get ownership.) A path that is in a
   // worker's hands is waited for.
-  const bool worker_busy = std::any_of(paths_.begin(), paths_.end(), [](const auto& path) {
-    return path->state == PathState::kFencing && path->worker_busy();
-  });
+  const bool worker_busy =
+      paths_.any([](const auto& path) { return path->state == PathState::kFencing && path->worker_busy(); });
   if (gone_.empty()) gone_since_ = now_ns();
   gone_ = why;
   if (worker_busy && now_ns() - gone_since_ < nanoseconds(context_.config.fence_bound)) return;

@@ -18,19 +18,6 @@ constexpr uint64_t kProbationProbeNs = 5 * kNsPerMs;
 
 }  // namespace
 
-Path* Channel::carrying(uint32_t id) const {
-  if (active_ && active_->id() == id) return active_;
-  for (Path* lane : lanes_)
-    if (lane->id() == id) return lane;
-  return nullptr;
-}
-
-Path* Channel::find(uint32_t id) {
-  for (auto& path : paths_)
-    if (path->id() == id) return path.get();
-  return nullptr;
-}
-
 void Channel::run_on_worker(Path& path, const char* call, Result<void> (Path::*work)()) {
   path.job = context_.workers->give(path.local_nic(), call, [it = &path, work](Job&) {
     try {
@@ -45,34 +32,10 @@ uint64_t Channel::retired_for_ns() const {
   return std::clamp(nanoseconds(context_.config.fail_bound) / 4, kLeastRetiredNs, kLongestRetiredNs);
 }
 
-// Takes a path out of use.
-void Channel::retire(uint32_t id) {
-  const auto it =
-      std::find_if(paths_.begin(), paths_.end(), [id](const auto& path) { return path->id() == id; });
-  if (it == paths_.end()) return;
-  retired_paths_.retire(std::move(*it), now_ns() + retired_for_ns());
-  paths_.erase(it);
-}
-
-// A retired path that is still there, to be fenced after all; or one of those in use. nullptr when its queue
-// pair is destroyed: then it brings nothing any more.
-Path* Channel::reclaim(uint32_t id) {
-  paths_.reserve(paths_.size() + 1);  // what is reclaimed must not be lost for lack of memory
-  if (auto path = retired_paths_.reclaim(id)) return paths_.emplace_back(std::move(path)).get();
-  return find(id);
-}
-
-void Channel::destroy_paths() {
-  while (!paths_.empty()) {
-    retired_paths_.destroy(*context_.workers, std::move(paths_.back()));
-    paths_.pop_back();
-  }
-  if (unfenced_) retired_paths_.destroy(*context_.workers, std::move(unfenced_));
-  retired_paths_.destroy_all(*context_.workers);
-}
+void Channel::retire(uint32_t id) { paths_.retire(id, now_ns() + retired_for_ns()); }
 
 void Channel::drop(uint32_t id, bool tell_peer) {
-  if (Path* path = find(id)) run_on_worker(*path, "ibv_modify_qp to ERR", &Path::give_up);
+  if (Path* path = paths_.find(id)) run_on_worker(*path, "ibv_modify_qp to ERR", &Path::give_up);
   if (tell_peer) send(wire::Type::kDrop, wire::PathMessage{id});
   if (id == probation_path_) {
     probation_path_ = 0;
@@ -83,7 +46,7 @@ void Channel::drop(uint32_t id, bool tell_peer) {
 }
 
 int Channel::standbys() const {
-  if (!sender_ || !active_) return 0;
+  if (!sender_ || !active()) return 0;
   return int(std::count_if(paths_.begin(), paths_.end(),
                            [](const auto& path) { return path->state == PathState::kStandby; })) +
          (opening_.path != 0 && opening_.purpose == Purpose::kStandby);
@@ -100,8 +63,8 @@ bool Channel::candidate(Purpose purpose, uint64_t now, int& local, int& remote) 
     if (l == home_nic_ && r == peer_.home_nic() && purpose == Purpose::kStandby &&
         home_rail_.state() != health::RailState::kUp)
       return false;
-    if (disjoint && active_ && (active_->local_nic() == l || active_->remote_nic() == r)) return false;
-    return std::none_of(paths_.begin(), paths_.end(), [&](const auto& path) {
+    if (disjoint && active() && (active()->local_nic() == l || active()->remote_nic() == r)) return false;
+    return !paths_.any([&](const auto& path) {
       return path->local_nic() == l && path->remote_nic() == r && !path->is_failed;
     });
   };
@@ -146,12 +109,12 @@ void Channel::nic_changed(int nic, bool up, const Tick& tick) {
                           : is_down                         ? "port of NIC " + nic_name(nic) + " went down"
                                     : "a buffer cannot be registered on NIC " + nic_name(nic);
   for (auto& path : paths_)
-    if (carries(*path) && path->local_nic() == nic) mark_failed(*path, trace::DetectedBy::kEvent, why, tick);
+    if (path->carries() && path->local_nic() == nic) mark_failed(*path, trace::DetectedBy::kEvent, why, tick);
   send(wire::Type::kNic, wire::Nic{uint32_t(nic), is_down ? wire::NicState::kDown : wire::NicState::kLeft});
   if (opening_.path != 0 && opening_.local == nic) opening_failed(why, tick);
   for (size_t i = 0; i < paths_.size();) {  // those that only stood by
-    Path& path = *paths_[i];
-    if (path.local_nic() != nic || path.state == PathState::kFencing || carries(path))
+    Path& path = paths_[i];
+    if (path.local_nic() != nic || path.state == PathState::kFencing || path.carries())
       ++i;
     else
       drop(path.id(), true);
@@ -159,31 +122,29 @@ void Channel::nic_changed(int nic, bool up, const Tick& tick) {
 }
 
 void Channel::device_fatal(int nic) {
-  if (context_.resilient() || closing_.peer_closed() || closing_.begun() || !active_ ||
-      active_->local_nic() != nic)
+  if (context_.resilient() || closing_.peer_closed() || closing_.begun() || !active() ||
+      active()->local_nic() != nic)
     return;
-  fail(Error{ErrorCode::kNicFailed, rail_name(*active_) + ": the device reports a fatal error, on channel " +
+  fail(Error{ErrorCode::kNicFailed, rail_name(*active()) + ": the device reports a fatal error, on channel " +
                                         std::to_string(number_) + "; R2CC_MODE=0 has no other path"});
 }
 
 void Channel::queue_pair_failed(const ibv_qp* pair, const char* what, const Tick& tick) {
-  const auto it = std::find_if(paths_.begin(), paths_.end(),
-                               [pair](const auto& path) { return !path->worker_busy() && path->has(pair); });
-  if (it != paths_.end()) path_failed(**it, what, tick);
+  Path* path = paths_.first([pair](const Path* it) { return !it->worker_busy() && it->has(pair); });
+  if (path) path_failed(*path, what, tick);
 }
 
 void Channel::completion_queue_failed(const ibv_cq* queue, const Tick& tick) {
-  const auto it = std::find_if(paths_.begin(), paths_.end(),
-                               [queue](const auto& path) { return path->queue.get() == queue; });
-  if (it == paths_.end()) return;
-  (*it)->reports_nothing = true;
-  path_failed(**it, "its completion queue failed", tick);
+  Path* path = paths_.first([queue](const Path* it) { return it->queue.get() == queue; });
+  if (!path) return;
+  path->reports_nothing = true;
+  path_failed(*path, "its completion queue failed", tick);
 }
 
 void Channel::path_failed(Path& path, const char* what, const Tick& tick) {
   if (!may_migrate()) return;
   if (path.state == PathState::kFencing) return;
-  if (carries(path))
+  if (path.carries())
     mark_failed(path, trace::DetectedBy::kEvent, what, tick);
   else if (path.id() == opening_.path)
     opening_failed(what, tick);
@@ -200,7 +161,7 @@ void Channel::on_peer_nic(const wire::Nic& change, const Tick& tick) {
     return;
   }
   for (auto& path : paths_)
-    if (carries(*path) && path->remote_nic() == int(change.nic))
+    if (path->carries() && path->remote_nic() == int(change.nic))
       mark_failed(*path, trace::DetectedBy::kPeer,
                   "the peer's NIC " + peer_.nic_name(int(change.nic)) +
                       (peer_.nic_left(int(change.nic)) ? " takes no buffers" : " went down"),
@@ -212,16 +173,16 @@ bool Channel::home_may_work() const {
 }
 
 void Channel::step_failback(const Tick& tick) {
-  if (end_.phase() != Phase::kRunning || !active_) return;
+  if (end_.phase() != Phase::kRunning || !active()) return;
   if (at_home()) return;
-  if (Path* path = probation_path_ ? find(probation_path_) : nullptr) {
+  if (Path* path = probation_path_ ? paths_.find(probation_path_) : nullptr) {
     const ProbeState probe = look_at_probe(*path, tick);
     if (probe == ProbeState::kFailed ||
         (probe == ProbeState::kWaiting && path->probe_age(tick.alive) > probe_limit(*path, tick)))
       return drop(path->id(), true);
     if (probe == ProbeState::kWaiting) return;
     if (probe == ProbeState::kAnswered && home_rail_.settled(tick.now))
-      return begin_migration(*active_, trace::DetectedBy::kNone, "its home rail works again", tick,
+      return begin_migration(*active(), trace::DetectedBy::kNone, "its home rail works again", tick,
                              path->id());
     if (probe == ProbeState::kIdle || path->probe_age(tick.alive) >= kProbationProbeNs)
       path->probe(tick.alive);

@@ -83,7 +83,7 @@ Result<Request*> Receiver::post(void* data, size_t bytes, Registration* registra
 
 void Receiver::on_arrival(Path& path, const ibv_wc& completion, Owned owned) {
   // Given back at once: the queue never holds less than the worst case of what may still come.
-  if (const int error = path.data.post_receive(completion.wr_id); error != 0 && carries(path))
+  if (const int error = path.data.post_receive(completion.wr_id); error != 0 && path.carries())
     suspect_post(path, error, owned);
   const wire::Immediate immediate = wire::decode(be32toh(completion.imm_data));
   const Request& request = requests_[receiving_.ledger.message_of(immediate) % wire::kRingLines];
@@ -123,7 +123,7 @@ void Receiver::look_at_flush(Path& path, Owned owned) {
     case ProbeState::kWaiting:
       return;
     case ProbeState::kFailed:
-      if (carries(path)) suspect(path, path.last_status, owned);
+      if (path.carries()) suspect(path, path.last_status, owned);
       return;
     case ProbeState::kAnswered:
       activity_.moved();
@@ -140,7 +140,7 @@ void Receiver::look_at_flush(Path& path, Owned owned) {
   const Request& request = requests_[newest->message % wire::kRingLines];
   const int error =
       path.post_flush(request.data, request.local_keys[size_t(path.local_nic())], newest->order, owned);
-  if (error != 0 && carries(path)) suspect_post(path, error, owned);
+  if (error != 0 && path.carries()) suspect_post(path, error, owned);
 }
 
 // What a NIC that is left has placed can no longer be told from what is still on its way to the GPU.
@@ -216,7 +216,7 @@ void Receiver::confirm(Path& path, bool signaled, Owned owned) {
 }
 
 void Receiver::after_drain(Path& path, Owned owned) {
-  if (!carries(path) || !active() || !owes_confirmation() || !active()->send_queue_room(1)) return;
+  if (!path.carries() || !active() || !owes_confirmation() || !active()->send_queue_room(1)) return;
   const bool may_wait =
       lacking(owned) && receiving_.ledger.received() - receiving_.told < kMessagesToWaitForLine;
   if (!may_wait) confirm(*active(), false, owned);

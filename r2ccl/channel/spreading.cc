@@ -30,12 +30,12 @@ const Path* Channel::usable_standby() const {
 
 // The NIC that carries it, or is going to. A path is as good as taken when it is being opened for that.
 int Channel::bound_for() const {
-  if (active_ && spread_path_ == 0 && !(opening_.path != 0 && opening_.purpose == Purpose::kSpread))
-    return active_->local_nic();
-  const uint32_t target = active_ ? spread_path_ : end_.target();
+  if (active() && spread_path_ == 0 && !(opening_.path != 0 && opening_.purpose == Purpose::kSpread))
+    return active()->local_nic();
+  const uint32_t target = active() ? spread_path_ : end_.target();
   for (const auto& path : paths_)
     if (target != 0 && path->id() == target) return path->local_nic();
-  if (active_) return opening_.local;
+  if (active()) return opening_.local;
   if (const Path* path = usable_standby()) return path->local_nic();
   return opening_.path != 0 && opening_.purpose == Purpose::kRescue ? opening_.local : home_nic_;
 }
@@ -46,8 +46,8 @@ bool Channel::add_to(NicLoad& load, const Tick& tick) const {
   const auto home = size_t(home_nic_), bound = size_t(bound_for());
   load.own[home] += weight;
   if (bound != home) load.own[bound] += weight;
-  if (!active_) return bound != home;
-  const auto at = size_t(active_->local_nic());
+  if (!active()) return bound != home;
+  const auto at = size_t(active()->local_nic());
   if (at != bound) ++load.leaving[at];
   for (const auto& path : paths_)
     if (path->id() != probation_path_ && path->id() != spread_path_ && path->state == PathState::kStandby)
@@ -62,7 +62,7 @@ bool Channel::add_to(NicLoad& load, const Tick& tick) const {
 // nearest. On a NIC across sockets a channel takes longer by what crossing costs.
 std::vector<Backup> Channel::by_load(uint64_t now) const {
   const NicLoad& load = context_.load(false);
-  const int at = active_ ? active_->local_nic() : -1, bound = bound_for();
+  const int at = active() ? active()->local_nic() : -1, bound = bound_for();
   const auto would_carry = [&](const Backup& backup) {
     double carried = load.on(backup.nic);
     if (bound == backup.nic) carried -= in_demand(now) ? 1 : NicLoad::kIdle;
@@ -85,7 +85,7 @@ std::vector<Backup> Channel::by_load(uint64_t now) const {
 
 // A NIC with a straight rail to the peer on which this channel would have less beside it.
 std::optional<int> Channel::less_loaded(const NicLoad& load, const Tick& tick) const {
-  const int at = active_->local_nic();
+  const int at = active()->local_nic();
   std::optional<int> best;
   for (const Backup& backup : context_.backups[size_t(home_nic_)]) {
     if (backup.nic == at || tick.now < no_move_to_[size_t(backup.nic)] ||
@@ -99,31 +99,31 @@ std::optional<int> Channel::less_loaded(const NicLoad& load, const Tick& tick) c
 }
 
 void Channel::step_spread(const Tick& tick) {
-  if (end_.phase() != Phase::kRunning || !active_ || status() != Status::kReady) return;
-  if (Path* path = spread_path_ != 0 ? find(spread_path_) : nullptr) return step_move(*path, tick);
-  if (active_->local_nic() == home_nic_ || probation_path_ != 0 || !in_demand(tick.now)) {
+  if (end_.phase() != Phase::kRunning || !active() || status() != Status::kReady) return;
+  if (Path* path = spread_path_ != 0 ? paths_.find(spread_path_) : nullptr) return step_move(*path, tick);
+  if (active()->local_nic() == home_nic_ || probation_path_ != 0 || !in_demand(tick.now)) {
     spread_timer_.due(false, tick.now);
     return;
   }
   if (tick.now < next_spread_look_ || opening_.path != 0) return;
   next_spread_look_ = tick.now + kSpreadLookNs;
   const auto may_move = [&](const NicLoad& load) {
-    return load.leaving[size_t(active_->local_nic())] == 0 ? less_loaded(load, tick) : std::nullopt;
+    return load.leaving[size_t(active()->local_nic())] == 0 ? less_loaded(load, tick) : std::nullopt;
   };
   if (!spread_timer_.due(may_move(context_.load(false)).has_value(), tick.now)) return;
   const std::optional<int> nic = may_move(context_.load(true));  // the node's others may have moved meanwhile
   if (!nic) return;
   R2_INFO("NET/R2CCL: channel %u: NIC %s of %s carries %.0f channels, NIC %s %.0f: moving there", number_,
-          nic_name(active_->local_nic()).c_str(), context_.host.c_str(),
-          context_.load(false).on(active_->local_nic()), nic_name(*nic).c_str(),
+          nic_name(active()->local_nic()).c_str(), context_.host.c_str(),
+          context_.load(false).on(active()->local_nic()), nic_name(*nic).c_str(),
           context_.load(false).on(*nic));
-  const auto standby = std::find_if(paths_.begin(), paths_.end(), [&](const auto& path) {
+  Path* standby = paths_.first([&](const Path* path) {
     return path->state == PathState::kStandby && path->local_nic() == *nic &&
            path->remote_nic() == straight(*nic);
   });
-  if (standby != paths_.end()) {
-    spread_path_ = (*standby)->id();
-    (*standby)->forget_probe();
+  if (standby) {
+    spread_path_ = standby->id();
+    standby->forget_probe();
   } else {
     start_opening(Purpose::kSpread, *nic, straight(*nic), tick);
   }
@@ -147,10 +147,11 @@ void Channel::step_move(Path& path, const Tick& tick) {
   const uint32_t target = path.id();
   const int to = path.local_nic();
   end_move(tick);
-  if (context_.load(false).better(active_->local_nic(), to))
-    return begin_migration(*active_, trace::DetectedBy::kNone, "another NIC has less to carry", tick, target);
-  const bool another = std::any_of(paths_.begin(), paths_.end(), [&](const auto& other) {
-    return other.get() != &path && other->state == PathState::kStandby && other->id() != probation_path_;
+  if (context_.load(false).better(active()->local_nic(), to))
+    return begin_migration(*active(), trace::DetectedBy::kNone, "another NIC has less to carry", tick,
+                           target);
+  const bool another = paths_.any([&](const auto& other) {
+    return other != &path && other->state == PathState::kStandby && other->id() != probation_path_;
   });
   if (another) drop(target, true);
 }

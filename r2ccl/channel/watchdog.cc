@@ -22,10 +22,10 @@ void Channel::look_at_silence() {
 // protocol/stall_timer.h says what silence leads to.
 void Channel::step_watchdog(const Tick& tick) {
   stall_.tick(tick.alive);
-  if (end_.phase() != Phase::kRunning || !active_) return;
+  if (end_.phase() != Phase::kRunning || !active()) return;
   if (suspected_.load(std::memory_order_acquire)) return leave_suspects(tick);
   if (!silent(tick) || !probe_lanes(tick)) return;
-  Path& path = *active_;
+  Path& path = *active();
   switch (look_at_probe(path, tick)) {
     case ProbeState::kIdle:
       path.probe(tick.alive);
@@ -45,7 +45,7 @@ void Channel::step_watchdog(const Tick& tick) {
 // What an error has marked failed.
 void Channel::leave_suspects(const Tick& tick) {
   on_socket(tick);  // a peer that closed has said so before its QPs went
-  if (end_.phase() != Phase::kRunning || closing_.peer_closed() || !active_ || status() == Status::kFailed)
+  if (end_.phase() != Phase::kRunning || closing_.peer_closed() || !active() || status() == Status::kFailed)
     return;
   Path* path = nullptr;
   std::optional<Path::Failure> reason;
@@ -53,7 +53,7 @@ void Channel::leave_suspects(const Tick& tick) {
     const OwnershipGuard owned(ownership_);
     look_for_suspects(owned);
     for (auto& it : paths_)
-      if (!path && carries(*it) && it->failure) path = it.get(), reason = it->failure;
+      if (!path && it->carries() && it->failure) path = it.get(), reason = it->failure;
     if (!path) advance(Status::kReady);
   }
   if (path) begin_migration(*path, reason->by, reason->why, tick);
@@ -70,7 +70,7 @@ bool Channel::silent(const Tick& tick) {
     activity_.helped();
     stall_.restart(progress);
     for (auto& path : paths_)
-      if (carries(*path)) {
+      if (path->carries()) {
         look_at_probe(*path, tick);
         path->forget_probe();
       }
@@ -79,8 +79,8 @@ bool Channel::silent(const Tick& tick) {
   if (!stall_.suspicious()) return false;
   {  // the owner may be asleep: look on its behalf before suspecting anybody
     const OwnershipGuard owned(ownership_);
-    if (active_) drain(*active_, owned);
-    for (Path* lane : lanes_) drain(*lane, owned);
+    if (active()) drain(*active(), owned);
+    for (Path* lane : paths_.lanes()) drain(*lane, owned);
     if (!work_requests_open(owned)) stall_.nothing_open();
   }
   return !stall_.moved(activity_.progress()) && !suspected_.load(std::memory_order_acquire);
@@ -109,7 +109,7 @@ void Channel::wait_on(Path& path, const Tick& tick) {
   }
   if (stall_.request_retransmit_due()) {
     const OwnershipGuard owned(ownership_);
-    if (active_ == &path && status() == Status::kReady) waited(stall_.patient(), owned);
+    if (active() == &path && status() == Status::kReady) waited(stall_.patient(), owned);
   }
   if (Path* still = stall_.stuck() ? stands_still() : nullptr) {
     stall_.left_standing_still();
@@ -140,13 +140,13 @@ uint64_t Channel::probe_limit(const Path& path, const Tick& tick) const {
 
 Path* Channel::stands_still() {
   const OwnershipGuard owned(ownership_);
-  return active_ ? standing_still(owned) : nullptr;
+  return active() ? standing_still(owned) : nullptr;
 }
 
 // Of a silent channel. False: a lane is being left.
 bool Channel::probe_lanes(const Tick& tick) {
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    Path& lane = *lanes_[i];
+  for (size_t i = 0; i < paths_.lanes().size(); ++i) {
+    Path& lane = *paths_.lanes()[i];
     const ProbeState probe = look_at_probe(lane, tick);
     if (probe == ProbeState::kIdle) lane.probe(tick.alive);
     if (probe == ProbeState::kAnswered && lane.probe_age(tick.alive) > StallTimer::kLongestProbePauseNs) {

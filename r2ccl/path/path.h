@@ -164,6 +164,8 @@ class Path {
   const wire::PathEnd& remote() const { return remote_; }
 
   PathState state = PathState::kOpening;
+  /// Traffic goes over it.
+  bool carries() const { return state == PathState::kActive || state == PathState::kLane; }
   uint64_t since = 0;       ///< accrued time at which it entered the state
   uint64_t keep_until = 0;  ///< out of use: when it may be destroyed
   // Members are destroyed from the last to the first: a QP goes before the CQ and the memory it uses.

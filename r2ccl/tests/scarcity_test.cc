@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "r2ccl/channel/channel.h"
-#include "r2ccl/path/retired_paths.h"
+#include "r2ccl/path/path_set.h"
 #include "r2ccl/tests/cost.h"
 #include "r2ccl/tests/faulting_net.h"
 #include "r2ccl/tests/traffic.h"
@@ -198,6 +198,16 @@ TEST(Scarcity, a_service_thread_without_memory_does_not_end_the_process) {
               went_on);
 }
 
+/// Four paths of one NIC, numbered from 1.
+void add_four(PathSet& paths, const verbs::Device& device) {
+  for (uint32_t id = 1; id <= 4; ++id) {
+    Job job;
+    auto path = Path::create(id, 0, 0, device, ChannelMemory::make(), true, false, job);
+    ASSERT_TRUE(path.ok());
+    paths.add(std::move(*path));
+  }
+}
+
 // Each allocation of putting paths away fails once, and what was not done is done again, as the service does.
 TEST(Scarcity, a_path_is_put_away_whole_whichever_allocation_fails) {
   const auto fabric = make_fabric(1, 1);
@@ -212,18 +222,12 @@ TEST(Scarcity, a_path_is_put_away_whole_whichever_allocation_fails) {
       for (int at = 1; at <= 40; ++at) {
         NicWorkers workers("worker", {"nic"}, [] {});
         const std::array<uint32_t, wire::kMaxNics> fatals{};
-        RetiredPaths retired_paths(fatals);
-        std::vector<std::unique_ptr<Path>> paths;
-        for (uint32_t id = 1; id <= 4; ++id) {
-          Job job;
-          auto path = Path::create(id, 0, 0, devices->front(), ChannelMemory::make(), true, false, job);
-          ASSERT_TRUE(path.ok());
-          paths.push_back(std::move(*path));
-        }
+        PathSet paths(fatals);
+        add_four(paths, devices->front());
         std::array<bool, 5> being_destroyed{};  // by id; destroy_expired() forgets the destructions of paths
                                                 // that are gone already
         const auto note_destructions = [&] {
-          for (const auto& destruction : retired_paths.destructions())
+          for (const auto& destruction : paths.retired().destructions())
             being_destroyed[destruction.path] = true;
         };
         g_allocations = g_failed = 0;
@@ -231,20 +235,13 @@ TEST(Scarcity, a_path_is_put_away_whole_whichever_allocation_fails) {
         g_fail_at = at;
         for (bool over = false; !over;) try {
             note_destructions();
-            while (paths.size() > 2) {
-              ASSERT_NE(paths.back(), nullptr) << "allocation " << at;
-              retired_paths.retire(std::move(paths.back()), 0);
-              paths.pop_back();
-            }
-            while (!paths.empty()) {
-              ASSERT_NE(paths.back(), nullptr) << "allocation " << at;
-              retired_paths.destroy(workers, std::move(paths.back()));
-              paths.pop_back();
-            }
+            paths.retire(4, 0);
+            paths.retire(3, 0);
+            for (const auto& path : paths) ASSERT_NE(path, nullptr) << "allocation " << at;
+            for (const auto& path : paths.retired().retired()) ASSERT_NE(path, nullptr);
             note_destructions();
-            retired_paths.destroy_expired(workers, 1, true);
-            for (const auto& path : retired_paths.retired()) ASSERT_NE(path, nullptr) << "allocation " << at;
-            retired_paths.destroy_all(workers);
+            paths.retired().destroy_expired(workers, 1, true);
+            paths.destroy_all(workers);
             over = true;
           } catch (const std::bad_alloc&) {
             ++failures;
@@ -253,7 +250,8 @@ TEST(Scarcity, a_path_is_put_away_whole_whichever_allocation_fails) {
         note_destructions();
         EXPECT_EQ(being_destroyed, (std::array<bool, 5>{false, true, true, true, true}))
             << "allocation " << at;
-        for (const auto& destruction : retired_paths.destructions())
+        EXPECT_EQ(paths.size(), 0u);
+        for (const auto& destruction : paths.retired().destructions())
           EXPECT_TRUE(workers.wait(0, *destruction.job));
       }
     }).join();

@@ -42,7 +42,7 @@ DEFECTS = {
     'one_fence': [(P + 'fence.h', 'if (!host.holds(Rule::kOneFence)) return FenceAct::kUnfenceable;', 'if (host.holds(Rule::kOneFence)) return FenceAct::kUnfenceable;')],
     'refusal': [(C + 'fence.cc', 'bool Channel::device_failed(const Path& path) const {', 'bool Channel::device_failed(const Path& path) const {\n  if (path.local_nic() >= 0) return false;')],
     'lifetime': [(P + 'fence.h', 'return past || !host.holds(Rule::kLifetime) ?', 'return past || host.holds(Rule::kLifetime) ?')],
-    'given_up_fence': [(C + 'fence.cc', 'Path* path = reclaim(end_.leaving());', 'return fence_done(tick);\n  Path* path = reclaim(end_.leaving());')],
+    'given_up_fence': [(C + 'fence.cc', 'Path* path = paths_.reclaim(end_.leaving());', 'return fence_done(tick);\n  Path* path = paths_.reclaim(end_.leaving());')],
     # A number that is used twice; a queue pair in ERR cannot be.
     'new_queue_pairs': [(C + 'openings.cc', 'opening_ = {next_path_++,', 'opening_ = {next_path_ < 3 ? next_path_++ : next_path_,')],
     'strict_ack': [(P + 'ledger.h', 'return completed && (!strict || message < confirmed_);', 'return completed;')],
@@ -58,7 +58,7 @@ DEFECTS = {
     'repeat_cts': [(P + 'receiving.h', 'if (!host.holds(Rule::kRepeatCts)) return;', 'return;')],
     'repeat_ack': [(P + 'sending.h', 'if (host.acknowledges() && host.holds(Rule::kRepeatAck))', 'if (false)')],
     'disbelief': [(P + 'sending.h', 'if (!ack_query_.answered(up_to) || ', 'if (!ack_query_.answered(up_to) || host.active() != 0 || ')],
-    'standstill': [(C + 'watchdog.cc', 'return active_ ? standing_still(owned) : nullptr;', 'return nullptr;')],
+    'standstill': [(C + 'watchdog.cc', 'return active() ? standing_still(owned) : nullptr;', 'return nullptr;')],
     'watchdog': [(P + 'stall_timer.h', 'silence_ += step_;', 'silence_ += 0 * step_;')],
     'copy_kept': [(C + 'sender.h', 'return request.message == message && (request.in_use || request.copied);', 'return request.message == message && request.in_use;')],
     'ask_to_ask': [(P + 'receiving.h', 'if (waits() && host.peer_copies() && ', 'if (false && ')],
