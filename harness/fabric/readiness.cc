@@ -93,7 +93,7 @@ std::string describe(ibv_device* device, int& active_devices) {
 Readiness vhca_readiness(const std::string& lib_dir) {
   Readiness result{"vhca", {}, {}};
   if (access((lib_dir + "/vhca/libibverbs.so.1").c_str(), R_OK) == 0)
-    result.has.push_back("the virtual HCA is built; it needs no device and no right");
+    result.has.push_back("the virtual HCA is built; it needs no device and no privileges");
   else
     result.missing.push_back("there is no " + lib_dir + "/vhca/libibverbs.so.1: ./r2bench build");
   return result;
@@ -177,7 +177,7 @@ std::vector<std::string> gpus(const std::string& root) {
 }
 
 std::string gpu_direct() {
-  if (!fs::exists("/proc/driver/nvidia/version")) return "no NVIDIA driver: GPU memory is no matter here";
+  if (!fs::exists("/proc/driver/nvidia/version")) return "no NVIDIA driver, so no GPU memory";
   if (fs::exists("/sys/module/nvidia_peermem")) return "nvidia_peermem is loaded";
   utsname system{};
   uname(&system);

@@ -56,8 +56,9 @@ const std::vector<Field>& fields() {
        [](const Config& c) { return long(c.gpu_direct); }, [](Config& c, long v) { c.gpu_direct = v != 0; }},
       integer(
           "R2CC_GPU_FLUSH", &Config::gpu_flush, 0, 2,
-          "GPU memory: 1 flushes each NIC that wrote before a message is done, 0 none (where the GPU sees "
-          "writes in order); 2, for tests: the channel's own NIC alone, which corrupts data elsewhere"),
+          "GPU memory: 1: a message is done after a flush of each NIC that wrote; 0: without a flush, for "
+          "GPUs "
+          "that see writes in order; 2: for tests, flushes one NIC only, and data of others is corrupted"),
       {"NCCL_IB_PCI_RELAXED_ORDERING", 0, 2,
        "NICs may write a message's parts in any order: 0 no, 1 yes, 2 where possible",
        [](const Config& c) { return long(c.relaxed_ordering); },
@@ -66,40 +67,44 @@ const std::vector<Field>& fields() {
       integer("NCCL_IB_SL", &Config::service_level, 0, 15, "service level"),
       integer("R2CC_STANDBYS", &Config::standbys, 0, 100000,
               "standby paths that a process keeps open for its sends"),
+      integer("R2CC_COLLNET_NICS", &Config::collnet_nics, 0, 8,
+              "mode 3: NICs that a CollNet group (one per GPU) uses; 0: the node's NICs divided by its "
+              "ranks, whose "
+              "number the launcher sets"),
       integer(
-          "R2CC_COLLNET_NICS", &Config::collnet_nics, 0, 8,
-          "NICs that a CollNet group (one per GPU) spreads over; 0: the node's by its ranks, as the launcher "
-          "tells them"),
-      integer("R2CC_COLLNET_MARGIN", &Config::collnet_margin, 10, 10000,
-              "percent of its predicted time that the host engine is taken to need: CollNet is chosen when "
-              "that is less than what NCCL's ring takes"),
+          "R2CC_COLLNET_MARGIN", &Config::collnet_margin, 10, 10000,
+          "mode 3: percent of its predicted time that the host engine is assumed to need; CollNet is chosen "
+          "if that is less than the time of NCCL's ring"),
       integer("R2CC_MEMORY_NODE", &Config::memory_node, -1, 1023,
               "NUMA node of all buffers; -1: the kernel is asked"),
-      integer(
-          "R2CC_CROSS_SOCKET", &Config::cross_socket, 0, 100,
-          "percent of its rate that a NIC carries across sockets; 0: not known, 50 once traffic is spread"),
+      integer("R2CC_CROSS_SOCKET", &Config::cross_socket, 0, 100,
+              "percent of its rate that a NIC carries across sockets; 0: unknown, and 50 is assumed once "
+              "traffic is "
+              "spread"),
       milliseconds("R2CC_SUSPECT_MS", &Config::suspect_after, 1, 60000,
                    "stall after which a path is probed (adapts upward), ms"),
-      milliseconds("R2CC_PROBE_MS", &Config::probe_deadline, 1, 60000,
-                   "an unanswered probe this old: the path is dead (adapts upward, to a quarter of "
-                   "R2CC_FAIL_BOUND_MS and 2 s at most), ms"),
+      milliseconds(
+          "R2CC_PROBE_MS", &Config::probe_deadline, 1, 60000,
+          "an unanswered probe of this age: the path is dead (adapts upward, to at most a quarter of "
+          "R2CC_FAIL_BOUND_MS and 2 s), ms"),
       milliseconds("R2CC_STUCK_MS", &Config::stuck_after, 10, 600000,
                    "probes succeed, but a QP makes no progress for this long: it is replaced, ms"),
       milliseconds("R2CC_REGISTER_MS", &Config::register_bound, 10, 600000,
-                   "a NIC that takes longer to register a buffer is left, ms"),
+                   "a NIC that takes longer to register a buffer is abandoned, ms"),
       milliseconds("R2CC_CONTROL_MS", &Config::control_bound, 10, 600000,
-                   "a peer whose process cannot be reached over TCP for so long is gone, ms"),
-      milliseconds("R2CC_FENCE_MS", &Config::fence_bound, 10, 60000, "bound for stopping a NIC, ms"),
+                   "a peer whose process cannot be reached over TCP for this long is gone, ms"),
+      milliseconds("R2CC_FENCE_MS", &Config::fence_bound, 10, 60000,
+                   "bound of a fence, after which nothing can arrive over a path any more, ms"),
       milliseconds("R2CC_FENCE_DELAY_MS", &Config::fence_delay, 0, 1000,
-                   "debugging: no fence is done sooner after it began (recovery becomes so much slower), ms"),
+                   "debugging: each fence takes at least this long, ms"),
       milliseconds("R2CC_PACKET_LIFETIME_MS", &Config::packet_lifetime, 0, 60000,
                    "how long a packet may stay in the network (0: 268 on Ethernet, 1074 on InfiniBand), ms"),
       milliseconds("R2CC_FAIL_BOUND_MS", &Config::fail_bound, 10, 3600000,
-                   "no path for this long is an error, ms"),
+                   "a channel without a working path for this long is an error, ms"),
       milliseconds("R2CC_FAILBACK_MS", &Config::failback_settle, 1, 600000,
-                   "a repaired rail must work this long before use, ms"),
+                   "a repaired rail must answer probes for this long before it is used, ms"),
       milliseconds("R2CC_FAILBACK_MAX_MS", &Config::failback_ceiling, 1, 3600000,
-                   "longest wait of a flapping rail, ms"),
+                   "longest wait before a flapping rail is tried again, ms"),
       milliseconds("R2CC_CONNECT_MS", &Config::connect_bound, 100, 3600000,
                    "bound for connection set-up, ms"),
   };
@@ -219,18 +224,18 @@ std::vector<Config::Entry> Config::entries() const {
     out.push_back({field.variable, std::to_string(field.read(*this)), field.meaning});
   out.push_back({"R2CC_SOCKET_IFNAME", socket_interface,
                  "interface for control connections, as in NCCL_SOCKET_IFNAME"});
-  out.push_back({"R2CC_ALGORITHM", algorithm,
-                 "mode 3: the schedule of every AllReduce, whatever the planner says (for measurements)"});
+  out.push_back(
+      {"R2CC_ALGORITHM", algorithm, "mode 3: forces the schedule of every AllReduce, for measurements"});
   out.push_back({"R2CC_METRICS", metrics_file,
                  "file for counters in Prometheus' text format (%p: process id), once a second"});
-  out.push_back(
-      {"R2CC_TOPOLOGY", topology_file,
-       "file with the machine's topology as 'lstopo --of xml' writes it, instead of what it shows"});
+  out.push_back({"R2CC_TOPOLOGY", topology_file,
+                 "file with the machine's topology, as 'lstopo --of xml' writes it; empty: hwloc looks at "
+                 "the machine"});
   out.push_back({"R2CC_NODE_SCOPE", node_scope,
-                 "processes of one host with different values count as being on different nodes"});
+                 "processes of one host with different values count as different nodes"});
   out.push_back({"NCCL_IB_ADDR_FAMILY", name(address_range.family()), "family of the GID's address"});
   out.push_back(
-      {"NCCL_IB_ADDR_RANGE", address_range_text, "where the GID's address should lie (10.1.0.0/16)"});
+      {"NCCL_IB_ADDR_RANGE", address_range_text, "network of the GID's address, such as 10.1.0.0/16"});
   out.push_back({"NCCL_IB_HCA", hca_filter, "which devices to use ('^' excludes, '=' exact names)"});
   return out;
 }
