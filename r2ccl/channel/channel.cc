@@ -252,9 +252,10 @@ Urgency Channel::urgency(const Tick& tick) const {
       (phase == Phase::kChoosing && probing))
     return Urgency::kHot;
   if (phase == Phase::kChoosing || probing) return Urgency::kWatching;
-  return activity_.asks() || phase != Phase::kRunning || awaited() || outage_.lasts() || opening_.path != 0 ||
-                 probation_path_ != 0 || spread_path_ != 0 || !paths_.retired().retired().empty() ||
-                 status() == Status::kConnecting || failback_is_near || (sender_ && lacks_standby(tick))
+  return activity_.asks() || phase != Phase::kRunning || awaited() || outage_.lasts() ||
+                 opening_.under_way() || probation_path_ != 0 || spread_path_ != 0 ||
+                 !paths_.retired().retired().empty() || status() == Status::kConnecting || failback_is_near ||
+                 (sender_ && lacks_standby(tick))
              ? Urgency::kBusy
              : Urgency::kIdle;
 }

@@ -30,6 +30,7 @@
 #include "r2ccl/protocol/closing.h"
 #include "r2ccl/protocol/fence.h"
 #include "r2ccl/protocol/migration.h"
+#include "r2ccl/protocol/opening.h"
 #include "r2ccl/protocol/outage.h"
 #include "r2ccl/protocol/owner_claim.h"
 #include "r2ccl/protocol/peer.h"
@@ -230,8 +231,6 @@ class Channel {
 
   void look_for_owner(const Tick& tick);
 
-  enum class Purpose : uint8_t { kFirst, kStandby, kRescue, kFailback, kLane, kSpread };
-
   // paths (paths.cc)
   void run_on_worker(Path& path, const char* call, Result<void> (Path::*work)());
   void retire(uint32_t id);
@@ -242,6 +241,7 @@ class Channel {
   bool candidate(Purpose purpose, uint64_t now, int& local, int& remote) const;
   std::vector<Backup> by_load(uint64_t now) const;
   void start_opening(Purpose purpose, int local, int remote, const Tick& tick);
+  void begin_opening(const Tick& tick);
   void step_opening(const Tick& tick);
   void half_made(PathHalf& half, const Tick& tick);
   void connected(Path& path, const Tick& tick);
@@ -290,6 +290,7 @@ class Channel {
   void wait_on(Path& path, const Tick& tick);
   bool probe_lanes(const Tick& tick);
   ProbeState look_at_probe(Path& path, const Tick& tick);
+  ProbeSight see_probe(Path& path, uint64_t limit, const Tick& tick);
   uint64_t probe_limit(const Path& path, const Tick& tick) const;
   uint64_t first_probe_limit(const Path& path, const Tick& tick) const;
   Path* stands_still();
@@ -389,19 +390,9 @@ class Channel {
   // paths
   PathSet paths_{context_.device_fatals};
   PathHalves halves_{context_, memory_};
-  uint32_t next_path_ = 1;
-  struct Opening {
-    uint32_t path = 0;  // 0: none under way
-    Purpose purpose = Purpose::kFirst;
-    int local = 0, remote = 0;
-    bool connecting = false;        // both halves are made
-    bool waiting_for_peer = false;  // for its half, or for its probe
-    uint64_t since = 0;             // alive; when it began to wait for what it waits for
-  } opening_;
-  uint64_t next_standby_ = 0;
-  uint32_t standby_failures_ = 0;
+  Opening opening_;
+  OpeningRetries retries_;
   bool resources_told_ = false;  // the log knows that there are not enough
-  uint64_t first_path_since_ = 0;
   RailRecord rails_;
   health::RailHealth home_rail_;
   uint32_t probation_path_ = 0;
@@ -415,7 +406,6 @@ class Channel {
   // balance (sender)
   uint64_t next_balance_ = 0;  // now
   balance::LanePlan lane_plan_;
-  std::array<std::array<uint8_t, wire::kMaxNics>, wire::kMaxNics> lane_failures_{};  // running
 
   // watchdog
   std::atomic<bool> suspected_{false};

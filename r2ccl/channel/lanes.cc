@@ -87,7 +87,7 @@ void Channel::add_lanes(const Tick& tick) {
         path = candidate.get();
     if (path && path->state == PathState::kStandby)
       start_lane(*path);
-    else if (!path && opening_.path == 0 && usable_rail(local, remote, tick.now))
+    else if (!path && !opening_.under_way() && usable_rail(local, remote, tick.now))
       start_opening(Purpose::kLane, local, remote, tick);
   }
 }

@@ -94,20 +94,9 @@ class Channel::SearchActions : public Channel::Actions {
   }
   ProbeSight probe(uint32_t id) {
     Path& path = *c_.paths_.find(id);
-    switch (c_.look_at_probe(path, tick_)) {
-      case ProbeState::kIdle:
-        return ProbeSight::kNone;
-      case ProbeState::kAnswered:
-        return ProbeSight::kAnswered;
-      case ProbeState::kWaiting:
-        if (path.probe_age(tick_.alive) <= c_.probe_limit(path, tick_)) return ProbeSight::kAwaited;
-        [[fallthrough]];
-      case ProbeState::kFailed:
-        return ProbeSight::kFailed;
-    }
-    return ProbeSight::kFailed;
+    return c_.see_probe(path, c_.probe_limit(path, tick_), tick_);
   }
-  bool opens() const { return c_.opening_.path != 0; }
+  bool opens() const { return c_.opening_.under_way(); }
   void prove(uint32_t id) { c_.paths_.find(id)->prove(tick_.alive); }
   void unanswered(uint32_t id) {
     const Path& path = *c_.paths_.find(id);
@@ -120,10 +109,7 @@ class Channel::SearchActions : public Channel::Actions {
       c_.start_opening(Purpose::kRescue, local, remote, tick_);
   }
 
-  bool peer_owes() const {
-    return c_.opening_.path != 0 && c_.opening_.waiting_for_peer &&
-           tick_.alive - c_.opening_.since > kPromptAnswerNs;
-  }
+  bool peer_owes() const { return c_.opening_.peer_owes(tick_.alive, kPromptAnswerNs); }
   bool misses_a_path() { return c_.misses_a_path(c_.activity_.misses_a_path()); }
   bool waits_in_queue() const { return c_.waits_in_queue(); }
 };
@@ -198,9 +184,9 @@ bool Channel::waits_in_queue() const {
     const RetiredPaths::Destruction* destruction = paths_.retired().destruction_of(end_.leaving());
     return destruction && queued(destruction->nic, destruction->job);
   }
-  if (opening_.path == 0) return false;
-  if (const PathHalf* half = halves_.find(opening_.path)) return queued(half->local, half->job);
-  const Path* path = paths_.find(opening_.path);
+  if (!opening_.under_way()) return false;
+  if (const PathHalf* half = halves_.find(opening_.path())) return queued(half->local, half->job);
+  const Path* path = paths_.find(opening_.path());
   return path && queued(path->local_nic(), path->job);
 }
 
@@ -248,7 +234,7 @@ void Channel::carry(Path& path, const Tick& tick) {
     emit(trace::EventType::kFailback, path.local_nic());
     emit(trace::EventType::kNicUp, path.local_nic());
   }
-  next_standby_ = tick.now;
+  retries_.standby_wanted(tick.now);
 }
 
 void Channel::on_use(const wire::Use& message, const Tick& tick) {

@@ -11,8 +11,6 @@
 namespace r2ccl {
 namespace {
 
-constexpr uint64_t kRetryRailNs = 50 * kNsPerMs;      // a rail that failed while another was sought
-constexpr uint64_t kRetryStandbyNs = 500 * kNsPerMs;  // doubled with each failure, up to 32 times
 constexpr size_t kMostHalves = 8;
 constexpr uint64_t kProveFactor = 4;  // a first probe may take this many probe deadlines
 
@@ -43,10 +41,10 @@ void Channel::step_halves(const Tick& tick) {
 }
 
 void Channel::start_opening(Purpose purpose, int local, int remote, const Tick& tick) {
-  opening_ = {next_path_++, purpose, local, remote, false, false, tick.alive};
+  const uint32_t path = opening_.begin(purpose, local, remote, tick.alive);
   context_.load_stale = true;
-  emit(trace::EventType::kPathOpening, local, opening_.path, uint64_t(remote));
-  halves_.make(opening_.path, local, remote, false);
+  emit(trace::EventType::kPathOpening, local, path, uint64_t(remote));
+  halves_.make(path, local, remote, false);
 }
 
 void Channel::on_open(const wire::Open& open, const Tick& /*tick*/) {
@@ -75,8 +73,7 @@ void Channel::half_made(PathHalf& half, const Tick& tick) {
     open.receiver_nic = uint8_t(half.remote);
     open.end = half.end;
     paths_.add(std::move(*half.made));
-    opening_.waiting_for_peer = true;
-    opening_.since = tick.alive;
+    opening_.half_made(tick.alive);
     send(wire::Type::kOpen, open);
     return;
   }
@@ -101,14 +98,10 @@ void Channel::refuse_path(uint32_t id, const std::string& why) {
 
 void Channel::on_opened(const wire::Opened& opened, const Tick& tick) {
   Path* path = paths_.find(opened.path);
-  if (!sender_ || !path || opening_.path != opened.path || !opening_.waiting_for_peer ||
-      path->state != PathState::kOpening)
-    return;
+  if (!sender_ || !path || !opening_.peer_answers(opened.path) || path->state != PathState::kOpening) return;
   if (!opened.ok)
     return opening_failed("the peer's NIC " + peer_.nic_name(path->remote_nic()) + " is not available", tick);
-  opening_.waiting_for_peer = false;
-  opening_.connecting = true;
-  opening_.since = tick.alive;
+  opening_.connecting(tick.alive);
   path->job = context_.workers->give(
       path->local_nic(), "ibv_modify_qp to RTR", [path, &context = context_, end = opened.end](Job& job) {
         try {
@@ -121,8 +114,8 @@ void Channel::on_opened(const wire::Opened& opened, const Tick& tick) {
 
 void Channel::connected(Path& path, const Tick& tick) {
   if (!path.outcome) return opening_failed(path.outcome.error().message, tick);
-  opening_.connecting = false;
   if (!context_.resilient()) return opening_succeeded(tick);
+  opening_.connected(tick.alive);
   path.state = PathState::kProving;
   path.since = tick.alive;
   path.prove(tick.alive);
@@ -142,56 +135,53 @@ uint64_t Channel::first_probe_limit(const Path& path, const Tick& tick) const {
 
 // It is time to open one.
 bool Channel::lacks_standby(const Tick& tick) const {
-  return context_.resilient() && end_.phase() == Phase::kRunning && tick.now >= next_standby_ &&
+  return context_.resilient() && end_.phase() == Phase::kRunning && retries_.standby_due(tick.now) &&
          context_.standbys < context_.config.standbys && paths_.lanes().empty() &&
          !paths_.any([this](const auto& path) {
            return path->state == PathState::kStandby && path->id() != probation_path_;
          });
 }
 
+// A sender without a path opens its first one; one without a path that stands by opens that.
+void Channel::begin_opening(const Tick& tick) {
+  int local = 0, remote = 0;
+  if (setting_up()) {
+    if (candidate(Purpose::kFirst, tick.now, local, remote))
+      start_opening(Purpose::kFirst, local, remote, tick);
+  } else if (lacks_standby(tick)) {
+    if (!candidate(Purpose::kStandby, tick.now, local, remote)) return retries_.no_standby(tick.now);
+    ++context_.standbys;
+    start_opening(Purpose::kStandby, local, remote, tick);
+  }
+}
+
 void Channel::step_opening(const Tick& tick) {
-  if (opening_.path == 0) {
-    int local = 0, remote = 0;
-    if (status() == Status::kConnecting) {
-      if (candidate(Purpose::kFirst, tick.now, local, remote))
-        start_opening(Purpose::kFirst, local, remote, tick);
-    } else if (lacks_standby(tick)) {
-      if (candidate(Purpose::kStandby, tick.now, local, remote)) {
-        ++context_.standbys;
-        start_opening(Purpose::kStandby, local, remote, tick);
-      } else {
-        next_standby_ = tick.now + kRetryStandbyNs;
-      }
-    }
-    return;
-  }
-  Path* path = paths_.find(opening_.path);
-  const bool driver_is_late = context_.workers->stuck(opening_.local);
-  if (!path) {
-    if (!halves_.makes(opening_.path)) return opening_failed("it was dropped", tick);
-    if (driver_is_late)
-      opening_failed("the driver of NIC " + nic_name(opening_.local) + " does not answer", tick);
-    return;
-  }
-  if (opening_.waiting_for_peer) return;
-  if (opening_.connecting) {
-    if (!path->worker_busy()) return connected(*path, tick);
-    if (driver_is_late)
-      opening_failed("the driver of NIC " + nic_name(opening_.local) + " does not answer", tick);
-    return;
-  }
-  switch (look_at_probe(*path, tick)) {
-    case ProbeState::kAnswered:
-      opening_.waiting_for_peer = true;
-      opening_.since = path->since;
+  if (!opening_.under_way()) return begin_opening(tick);
+  Path* path = paths_.find(opening_.path());
+  OpeningSight seen;
+  seen.exists = path != nullptr;
+  seen.makes = halves_.makes(opening_.path());
+  seen.worker_busy = path && path->worker_busy();
+  seen.driver_late = context_.workers->stuck(opening_.local());
+  if (path && path->state == PathState::kProving)
+    seen.probe = see_probe(*path, first_probe_limit(*path, tick), tick);
+  switch (opening_.look(seen)) {
+    case OpeningAct::kWait:
+      break;
+    case OpeningAct::kDropped:
+      return opening_failed("it was dropped", tick);
+    case OpeningAct::kDriverLate:
+      return opening_failed("the driver of NIC " + nic_name(opening_.local()) + " does not answer", tick);
+    case OpeningAct::kConnect:
+      return connected(*path, tick);
+    case OpeningAct::kProved:
+      opening_.proved(path->since);
       send(wire::Type::kProve, wire::PathMessage{path->id()});
       break;
-    case ProbeState::kFailed:
-      opening_failed(verbs::describe(path->probe_status), tick);
-      break;
-    default:
-      if (path->probe_age(tick.alive) > first_probe_limit(*path, tick))
-        opening_failed("a first transfer did not come back", tick);
+    case OpeningAct::kUnproved:
+      return opening_failed(path->probe_state() == ProbeState::kFailed ? verbs::describe(path->probe_status)
+                                                                       : "a first transfer did not come back",
+                            tick);
   }
 }
 
@@ -205,44 +195,43 @@ void Channel::on_prove(uint32_t id, const Tick& tick) {
 
 void Channel::step_receiver_proofs(const Tick& tick) {
   for (auto& path : paths_) {
-    if (path->state != PathState::kProving || path->probe_state() == ProbeState::kIdle) continue;
-    switch (look_at_probe(*path, tick)) {
-      case ProbeState::kAnswered:
+    if (path->state != PathState::kProving) continue;
+    switch (see_probe(*path, first_probe_limit(*path, tick), tick)) {
+      case ProbeSight::kNone:
+      case ProbeSight::kAwaited:
+        break;
+      case ProbeSight::kAnswered:
         path->state = PathState::kStandby;
         path->forget_probe();
         send(wire::Type::kProved, wire::PathMessage{path->id()});
         break;
-      case ProbeState::kWaiting:
-        if (path->probe_age(tick.alive) <= first_probe_limit(*path, tick)) break;
-        [[fallthrough]];
-      default:
+      case ProbeSight::kFailed:
         return drop(path->id(), true);
     }
   }
 }
 
 void Channel::on_proved(uint32_t id, const Tick& tick) {
-  if (sender_ && opening_.path == id && paths_.find(id)) opening_succeeded(tick);
+  if (sender_ && opening_.is(id) && paths_.find(id)) opening_succeeded(tick);
 }
 
 void Channel::opening_succeeded(const Tick& tick) {
-  Path* path = paths_.find(opening_.path);
-  const Purpose purpose = opening_.purpose;
-  opening_ = {};
+  Path* path = paths_.find(opening_.path());
+  opening_.end();
   path->state = PathState::kStandby;
   path->since = tick.alive;
   path->forget_probe();
   emit(trace::EventType::kPathOpened, path->local_nic(), path->id(), uint64_t(path->remote_nic()));
-  switch (purpose) {
+  switch (opening_.purpose()) {
     case Purpose::kFirst:
       use(*path, tick);
       break;
     case Purpose::kStandby:
-      standby_failures_ = 0;
+      retries_.standby_opened();
       rails_.forget_counts();
       break;
     case Purpose::kLane:
-      lane_failures_[size_t(path->local_nic())][size_t(path->remote_nic())] = 0;
+      retries_.lane_opened(path->local_nic(), path->remote_nic());
       next_balance_ = tick.now;
       break;
     case Purpose::kRescue:
@@ -258,26 +247,31 @@ void Channel::opening_succeeded(const Tick& tick) {
 }
 
 void Channel::opening_failed(const std::string& why, const Tick& tick) {
-  const Opening opening = opening_;
-  opening_ = {};
-  R2_INFO("NET/R2CCL: channel %u: no path over %s: %s", number_,
-          rail_name(opening.local, opening.remote).c_str(), why.c_str());
-  note_failure(opening.local, opening.remote, why);
-  rails_.failed(opening.local, opening.remote, tick.now + kRetryRailNs);
-  halves_.unwant(opening.path);
-  if (paths_.find(opening.path)) drop(opening.path, true);
-  if (opening.purpose == Purpose::kStandby) {
-    next_standby_ =
-        tick.now + (standby_failures_ == 0 ? 0 : kRetryStandbyNs << std::min(standby_failures_, 5u));
-    ++standby_failures_;
-  } else if (opening.purpose == Purpose::kLane) {
-    uint8_t& failures = lane_failures_[size_t(opening.local)][size_t(opening.remote)];
-    rails_.bar(opening.local, opening.remote, tick.now + (kRetryRailNs << std::min<int>(failures, 7)));
-    if (failures < 255) ++failures;
-  } else if (opening.purpose == Purpose::kFailback) {
-    home_rail_.try_failed(tick.now);
-  } else if (opening.purpose == Purpose::kSpread) {
-    move_failed(opening.local, tick);
+  const uint32_t id = opening_.path();
+  const int local = opening_.local(), remote = opening_.remote();
+  opening_.end();
+  R2_INFO("NET/R2CCL: channel %u: no path over %s: %s", number_, rail_name(local, remote).c_str(),
+          why.c_str());
+  note_failure(local, remote, why);
+  rails_.failed(local, remote, tick.now + OpeningRetries::kRailNs);
+  halves_.unwant(id);
+  if (paths_.find(id)) drop(id, true);
+  switch (opening_.purpose()) {
+    case Purpose::kFirst:
+    case Purpose::kRescue:
+      break;  // another one is chosen
+    case Purpose::kStandby:
+      retries_.standby_failed(tick.now);
+      break;
+    case Purpose::kLane:
+      rails_.bar(local, remote, retries_.lane_failed(local, remote, tick.now));
+      break;
+    case Purpose::kFailback:
+      home_rail_.try_failed(tick.now);
+      break;
+    case Purpose::kSpread:
+      move_failed(local, tick);
+      break;
   }
 }
 

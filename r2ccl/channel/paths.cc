@@ -49,7 +49,7 @@ int Channel::standbys() const {
   if (!sender_ || !active()) return 0;
   return int(std::count_if(paths_.begin(), paths_.end(),
                            [](const auto& path) { return path->state == PathState::kStandby; })) +
-         (opening_.path != 0 && opening_.purpose == Purpose::kStandby);
+         opening_.is_for(Purpose::kStandby);
 }
 
 // Rails that have not failed since traffic flowed before those that have, straight ones first, beginning with
@@ -101,7 +101,7 @@ void Channel::nic_changed(int nic, bool up, const Tick& tick) {
   if (up) {
     send(wire::Type::kNic, wire::Nic{uint32_t(nic), wire::NicState::kUp});
     if (nic == home_nic_) home_rail_.hint_active(tick.now);
-    next_standby_ = std::min(next_standby_, tick.now);
+    retries_.standby_hint(tick.now);
     return;
   }
   const bool is_down = context_.nic_down[size_t(nic)];
@@ -111,7 +111,7 @@ void Channel::nic_changed(int nic, bool up, const Tick& tick) {
   for (auto& path : paths_)
     if (path->carries() && path->local_nic() == nic) mark_failed(*path, trace::DetectedBy::kEvent, why, tick);
   send(wire::Type::kNic, wire::Nic{uint32_t(nic), is_down ? wire::NicState::kDown : wire::NicState::kLeft});
-  if (opening_.path != 0 && opening_.local == nic) opening_failed(why, tick);
+  if (opening_.under_way() && opening_.local() == nic) opening_failed(why, tick);
   for (size_t i = 0; i < paths_.size();) {  // those that only stood by
     Path& path = paths_[i];
     if (path.local_nic() != nic || path.state == PathState::kFencing || path.carries())
@@ -146,7 +146,7 @@ void Channel::path_failed(Path& path, const char* what, const Tick& tick) {
   if (path.state == PathState::kFencing) return;
   if (path.carries())
     mark_failed(path, trace::DetectedBy::kEvent, what, tick);
-  else if (path.id() == opening_.path)
+  else if (opening_.is(path.id()))
     opening_failed(what, tick);
   else
     drop(path.id(), true);
@@ -157,7 +157,7 @@ void Channel::on_peer_nic(const wire::Nic& change, const Tick& tick) {
   peer_.nic_changed(change, now_ns());
   if (change.state == wire::NicState::kUp) {
     if (int(change.nic) == peer_.home_nic()) home_rail_.hint_active(tick.now);
-    next_standby_ = std::min(next_standby_, tick.now);
+    retries_.standby_hint(tick.now);
     return;
   }
   for (auto& path : paths_)
@@ -188,7 +188,7 @@ void Channel::step_failback(const Tick& tick) {
       path->probe(tick.alive);
     return;
   }
-  if (opening_.path == 0 && home_rail_.should_try(tick.now) && home_may_work()) {
+  if (!opening_.under_way() && home_rail_.should_try(tick.now) && home_may_work()) {
     home_rail_.trying();
     start_opening(Purpose::kFailback, home_nic_, peer_.home_nic(), tick);
   }

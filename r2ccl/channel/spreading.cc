@@ -30,14 +30,13 @@ const Path* Channel::usable_standby() const {
 
 // The NIC that carries it, or is going to. A path is as good as taken when it is being opened for that.
 int Channel::bound_for() const {
-  if (active() && spread_path_ == 0 && !(opening_.path != 0 && opening_.purpose == Purpose::kSpread))
-    return active()->local_nic();
+  if (active() && spread_path_ == 0 && !opening_.is_for(Purpose::kSpread)) return active()->local_nic();
   const uint32_t target = active() ? spread_path_ : end_.target();
   for (const auto& path : paths_)
     if (target != 0 && path->id() == target) return path->local_nic();
-  if (active()) return opening_.local;
+  if (active()) return opening_.local();
   if (const Path* path = usable_standby()) return path->local_nic();
-  return opening_.path != 0 && opening_.purpose == Purpose::kRescue ? opening_.local : home_nic_;
+  return opening_.is_for(Purpose::kRescue) ? opening_.local() : home_nic_;
 }
 
 bool Channel::add_to(NicLoad& load, const Tick& tick) const {
@@ -52,8 +51,7 @@ bool Channel::add_to(NicLoad& load, const Tick& tick) const {
   for (const auto& path : paths_)
     if (path->id() != probation_path_ && path->id() != spread_path_ && path->state == PathState::kStandby)
       load.behind[at][size_t(path->local_nic())] += weight;
-  if (opening_.path != 0 && opening_.purpose == Purpose::kStandby)
-    load.behind[at][size_t(opening_.local)] += weight;
+  if (opening_.is_for(Purpose::kStandby)) load.behind[at][size_t(opening_.local())] += weight;
   return at != home;
 }
 
@@ -105,7 +103,7 @@ void Channel::step_spread(const Tick& tick) {
     spread_timer_.due(false, tick.now);
     return;
   }
-  if (tick.now < next_spread_look_ || opening_.path != 0) return;
+  if (tick.now < next_spread_look_ || opening_.under_way()) return;
   next_spread_look_ = tick.now + kSpreadLookNs;
   const auto may_move = [&](const NicLoad& load) {
     return load.leaving[size_t(active()->local_nic())] == 0 ? less_loaded(load, tick) : std::nullopt;

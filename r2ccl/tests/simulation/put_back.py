@@ -44,7 +44,7 @@ DEFECTS = {
     'lifetime': [(P + 'fence.h', 'return past || !host.holds(Rule::kLifetime) ?', 'return past || host.holds(Rule::kLifetime) ?')],
     'given_up_fence': [(C + 'fence.cc', 'Path* path = paths_.reclaim(end_.leaving());', 'return fence_done(tick);\n  Path* path = paths_.reclaim(end_.leaving());')],
     # A number that is used twice; a queue pair in ERR cannot be.
-    'new_queue_pairs': [(C + 'openings.cc', 'opening_ = {next_path_++,', 'opening_ = {next_path_ < 3 ? next_path_++ : next_path_,')],
+    'new_queue_pairs': [(P + 'opening.h', 'path_ = next_++;', 'path_ = next_ < 3 ? next_++ : next_;')],
     'strict_ack': [(P + 'ledger.h', 'return completed && (!strict || message < confirmed_);', 'return completed;')],
     'nic_report': [(P + 'ledger.h', 'return completed && (!strict || message < confirmed_);', 'return message < confirmed_;')],
     'receiver_is_right': [(P + 'ledger.h', '    if (first > next_) return;\n', '    if (first <= next_ || first > next_) return;\n')],

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the sender opens a path: its half, the receiver's, the connection, a real transfer from each end. One
+// at a time; each has a number of its own, which is never used again. And when one that failed is tried
+// again. Pure; times are in nanoseconds, `alive` and `now` as in tick.h.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "r2ccl/protocol/choice.h"
+#include "r2ccl/protocol/wire.h"
+
+namespace r2ccl {
+
+/// What a path is opened for.
+enum class Purpose : uint8_t {
+  kFirst,     ///< the channel has none yet
+  kStandby,   ///< to take over at once
+  kRescue,    ///< none is left
+  kFailback,  ///< the home rail may work again
+  kLane,      ///< to carry a share of the traffic (balance)
+  kSpread,    ///< over a NIC that has less to carry
+};
+
+/// What can be seen of the path that is being opened.
+struct OpeningSight {
+  bool exists = false;       ///< this end's half is made
+  bool makes = false;        ///< … or is being made
+  bool worker_busy = false;  ///< a driver call on it has not returned
+  bool driver_late = false;  ///< … nor will it soon
+  ProbeSight probe = ProbeSight::kNone;
+};
+
+enum class OpeningAct : uint8_t {
+  kWait,
+  kDropped,     ///< it failed: it was given up
+  kDriverLate,  ///< … the driver does not answer
+  kConnect,     ///< see what came of connecting, and go on
+  kProved,      ///< this end's transfer came back: the receiver is to try its own
+  kUnproved,    ///< it failed: the transfer did not come back
+};
+
+class Opening {
+ public:
+  bool under_way() const { return stage_ != Stage::kNone; }
+  bool is(uint32_t path) const { return under_way() && path_ == path; }
+  bool is_for(Purpose purpose) const { return under_way() && purpose_ == purpose; }
+  uint32_t path() const { return under_way() ? path_ : 0; }
+  Purpose purpose() const { return purpose_; }
+  int local() const { return local_; }
+  int remote() const { return remote_; }
+  /// For its half, or for its transfer.
+  bool waits_for_peer() const { return stage_ == Stage::kPeerHalf || stage_ == Stage::kPeerProof; }
+  /// … and has for longer than `span`.
+  bool peer_owes(uint64_t alive, uint64_t span) const { return waits_for_peer() && alive - since_ > span; }
+
+  // --- what happens
+  /// The number of the new path.
+  uint32_t begin(Purpose purpose, int local, int remote, uint64_t alive) {
+    path_ = next_++;
+    purpose_ = purpose;
+    local_ = local;
+    remote_ = remote;
+    enter(Stage::kMaking, alive);
+    return path_;
+  }
+  void half_made(uint64_t alive) { enter(Stage::kPeerHalf, alive); }
+  /// The receiver has made its half of `path`, or cannot. False: nobody waits for that.
+  bool peer_answers(uint32_t path) const { return is(path) && waits_for_peer(); }
+  void connecting(uint64_t alive) { enter(Stage::kConnecting, alive); }
+  void connected(uint64_t alive) { enter(Stage::kProving, alive); }
+  /// `since`: when this end's transfer was begun.
+  void proved(uint64_t since) { enter(Stage::kPeerProof, since); }
+  /// It is open, or has failed.
+  void end() { stage_ = Stage::kNone; }
+
+  // --- what is due
+  OpeningAct look(const OpeningSight& seen) const {
+    if (!seen.exists) {
+      if (!seen.makes) return OpeningAct::kDropped;
+      return seen.driver_late ? OpeningAct::kDriverLate : OpeningAct::kWait;
+    }
+    switch (stage_) {
+      case Stage::kConnecting:
+        if (!seen.worker_busy) return OpeningAct::kConnect;
+        return seen.driver_late ? OpeningAct::kDriverLate : OpeningAct::kWait;
+      case Stage::kProving:
+        if (seen.probe == ProbeSight::kAnswered) return OpeningAct::kProved;
+        return seen.probe == ProbeSight::kFailed ? OpeningAct::kUnproved : OpeningAct::kWait;
+      default:
+        return OpeningAct::kWait;
+    }
+  }
+
+ private:
+  enum class Stage : uint8_t { kNone, kMaking, kPeerHalf, kConnecting, kProving, kPeerProof };
+  void enter(Stage stage, uint64_t alive) {
+    stage_ = stage;
+    since_ = alive;
+  }
+
+  uint32_t next_ = 1;
+  uint32_t path_ = 0;
+  Purpose purpose_ = Purpose::kFirst;
+  int local_ = 0, remote_ = 0;
+  Stage stage_ = Stage::kNone;
+  uint64_t since_ = 0;  // alive; when it began to wait for what it waits for
+};
+
+/// When another path is opened after one failed. All times are `now`.
+class OpeningRetries {
+ public:
+  static constexpr uint64_t kRailNs = 50'000'000;      ///< a rail that failed while another was sought
+  static constexpr uint64_t kStandbyNs = 500'000'000;  ///< doubled with each failure, up to 32 times
+
+  // --- a path that stands by
+  bool standby_due(uint64_t now) const { return now >= next_standby_; }
+  /// One may be wanted, or possible, that was not before.
+  void standby_hint(uint64_t now) { next_standby_ = std::min(next_standby_, now); }
+  void standby_wanted(uint64_t now) { next_standby_ = now; }
+  /// There is no rail for it.
+  void no_standby(uint64_t now) { next_standby_ = now + kStandbyNs; }
+  void standby_failed(uint64_t now) {
+    next_standby_ = now + (standby_failures_ == 0 ? 0 : kStandbyNs << std::min(standby_failures_, 5u));
+    ++standby_failures_;
+  }
+  void standby_opened() { standby_failures_ = 0; }
+
+  // --- lanes, by rail
+  /// When it may be tried again.
+  uint64_t lane_failed(int local, int remote, uint64_t now) {
+    uint8_t& failures = lane_failures_[size_t(local)][size_t(remote)];
+    const uint64_t not_before = now + (kRailNs << std::min<int>(failures, 7));
+    if (failures < 255) ++failures;
+    return not_before;
+  }
+  void lane_opened(int local, int remote) { lane_failures_[size_t(local)][size_t(remote)] = 0; }
+
+ private:
+  uint64_t next_standby_ = 0;
+  uint32_t standby_failures_ = 0;                                                    // running
+  std::array<std::array<uint8_t, wire::kMaxNics>, wire::kMaxNics> lane_failures_{};  // running
+};
+
+}  // namespace r2ccl

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opening: the stages of a path that is being opened. OpeningRetries: when the next one is.
+#include "r2ccl/protocol/opening.h"
+
+#include <gtest/gtest.h>
+
+namespace r2ccl {
+namespace {
+
+constexpr uint64_t kMs = 1'000'000;
+
+OpeningSight there(ProbeSight probe = ProbeSight::kNone) { return {.exists = true, .probe = probe}; }
+
+TEST(Opening, goes_through_its_stages) {
+  Opening opening;
+  EXPECT_FALSE(opening.under_way());
+  EXPECT_EQ(opening.path(), 0u);
+  EXPECT_EQ(opening.begin(Purpose::kStandby, 1, 2, 0), 1u);
+  EXPECT_TRUE(opening.is(1));
+  EXPECT_TRUE(opening.is_for(Purpose::kStandby));
+  EXPECT_FALSE(opening.is_for(Purpose::kRescue));
+  EXPECT_EQ(opening.look({.makes = true}), OpeningAct::kWait);
+  EXPECT_FALSE(opening.peer_answers(1)) << "nobody has asked it yet";
+
+  opening.half_made(10 * kMs);
+  EXPECT_EQ(opening.look(there()), OpeningAct::kWait);
+  EXPECT_TRUE(opening.peer_answers(1));
+  EXPECT_FALSE(opening.peer_answers(2));
+
+  opening.connecting(20 * kMs);
+  EXPECT_FALSE(opening.peer_answers(1)) << "it has answered";
+  EXPECT_EQ(opening.look({.exists = true, .worker_busy = true}), OpeningAct::kWait);
+  EXPECT_EQ(opening.look(there()), OpeningAct::kConnect);
+
+  opening.connected(30 * kMs);
+  EXPECT_EQ(opening.look(there(ProbeSight::kAwaited)), OpeningAct::kWait);
+  EXPECT_EQ(opening.look(there(ProbeSight::kAnswered)), OpeningAct::kProved);
+
+  opening.proved(40 * kMs);
+  EXPECT_TRUE(opening.waits_for_peer());
+  EXPECT_EQ(opening.look(there(ProbeSight::kAnswered)), OpeningAct::kWait) << "said once";
+  opening.end();
+  EXPECT_FALSE(opening.is(1));
+  EXPECT_EQ(opening.path(), 0u);
+  EXPECT_EQ(opening.begin(Purpose::kStandby, 1, 2, 0), 2u) << "no number is used twice";
+}
+
+TEST(Opening, fails_when_the_path_is_gone_in_any_stage) {
+  Opening opening;
+  opening.begin(Purpose::kFirst, 0, 0, 0);
+  EXPECT_EQ(opening.look({}), OpeningAct::kDropped);
+  opening.half_made(0);
+  EXPECT_EQ(opening.look({}), OpeningAct::kDropped);
+  opening.connecting(0);
+  EXPECT_EQ(opening.look({}), OpeningAct::kDropped);
+  opening.connected(0);
+  EXPECT_EQ(opening.look({}), OpeningAct::kDropped);
+  opening.proved(0);
+  EXPECT_EQ(opening.look({}), OpeningAct::kDropped);
+}
+
+TEST(Opening, a_driver_that_does_not_answer_matters_while_it_has_the_call) {
+  Opening opening;
+  opening.begin(Purpose::kFirst, 0, 0, 0);
+  EXPECT_EQ(opening.look({.makes = true, .driver_late = true}), OpeningAct::kDriverLate);
+  opening.half_made(0);
+  EXPECT_EQ(opening.look({.exists = true, .driver_late = true}), OpeningAct::kWait);
+  opening.connecting(0);
+  EXPECT_EQ(opening.look({.exists = true, .worker_busy = true, .driver_late = true}),
+            OpeningAct::kDriverLate);
+  EXPECT_EQ(opening.look({.exists = true, .driver_late = true}), OpeningAct::kConnect) << "it has returned";
+}
+
+TEST(Opening, fails_when_the_transfer_does_not_come_back) {
+  Opening opening;
+  opening.begin(Purpose::kFirst, 0, 0, 0);
+  opening.connecting(0);
+  EXPECT_EQ(opening.look(there(ProbeSight::kFailed)), OpeningAct::kConnect) << "of no matter yet";
+  opening.connected(0);
+  EXPECT_EQ(opening.look(there(ProbeSight::kFailed)), OpeningAct::kUnproved);
+}
+
+TEST(Opening, the_peer_owes_its_half_and_its_transfer) {
+  Opening opening;
+  opening.begin(Purpose::kFirst, 0, 0, 0);
+  EXPECT_FALSE(opening.peer_owes(1000 * kMs, 20 * kMs)) << "that is this end's time";
+  opening.half_made(1000 * kMs);
+  EXPECT_FALSE(opening.peer_owes(1020 * kMs, 20 * kMs));
+  EXPECT_TRUE(opening.peer_owes(1020 * kMs + 1, 20 * kMs));
+  opening.connecting(1100 * kMs);
+  EXPECT_FALSE(opening.peer_owes(2000 * kMs, 20 * kMs));
+  opening.proved(2000 * kMs);
+  EXPECT_TRUE(opening.peer_owes(2021 * kMs, 20 * kMs));
+}
+
+TEST(OpeningRetries, a_standby_that_fails_is_tried_at_once_and_then_ever_later) {
+  OpeningRetries retries;
+  uint64_t now = 1000 * kMs;
+  const auto waits = [&] {
+    uint64_t ms = 0;
+    while (!retries.standby_due(now + ms * kMs)) ++ms;
+    now += ms * kMs;
+    return ms;
+  };
+  EXPECT_EQ(waits(), 0u);
+  for (const uint64_t ms : {0, 1000, 2000, 4000, 8000, 16000, 16000}) {
+    retries.standby_failed(now);
+    EXPECT_EQ(waits(), ms);
+  }
+  retries.standby_opened();
+  retries.standby_failed(now);
+  EXPECT_EQ(waits(), 0u);
+}
+
+TEST(OpeningRetries, a_hint_makes_a_standby_due_and_never_later) {
+  OpeningRetries retries;
+  retries.no_standby(1000 * kMs);
+  EXPECT_FALSE(retries.standby_due(1499 * kMs));
+  retries.standby_hint(1200 * kMs);
+  EXPECT_TRUE(retries.standby_due(1200 * kMs));
+  retries.standby_hint(9000 * kMs);
+  EXPECT_TRUE(retries.standby_due(1200 * kMs));
+}
+
+TEST(OpeningRetries, each_rail_has_its_own_count_of_failed_lanes) {
+  OpeningRetries retries;
+  const uint64_t now = 1000 * kMs;
+  for (const uint64_t ms : {50, 100, 200, 400, 800, 1600, 3200, 6400, 6400})
+    EXPECT_EQ(retries.lane_failed(0, 1, now), now + ms * kMs);
+  EXPECT_EQ(retries.lane_failed(1, 0, now), now + 50 * kMs);
+  retries.lane_opened(0, 1);
+  EXPECT_EQ(retries.lane_failed(0, 1, now), now + 50 * kMs);
+}
+
+}  // namespace
+}  // namespace r2ccl
