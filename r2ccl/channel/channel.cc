@@ -13,6 +13,8 @@ namespace {
 
 std::atomic<uint32_t> g_next_number{0};
 
+// A migration that takes longer is looked at each millisecond, no longer at once.
+constexpr uint64_t kHotNs = 20 * kNsPerMs;
 constexpr uint64_t kFirstFailbackWaitNs = 100 * kNsPerMs;
 constexpr uint64_t kNearNs = 150 * kNsPerMs;  // more than the service thread sleeps at a time
 
@@ -248,9 +250,9 @@ Urgency Channel::urgency(const Tick& tick) const {
   const Phase phase = end_.phase();
   const bool failback_is_near =
       sender_ && !at_home() && home_may_work() && home_rail_.should_try_soon(tick.now, kNearNs);
-  if (phase == Phase::kFencing || (phase == Phase::kRunning && suspected_.load(std::memory_order_relaxed)) ||
-      (phase == Phase::kChoosing && probing))
-    return Urgency::kHot;
+  if (phase == Phase::kRunning && suspected_.load(std::memory_order_relaxed)) return Urgency::kHot;
+  if (phase == Phase::kFencing || (phase == Phase::kChoosing && probing))
+    return tick.now - migration_started_ < kHotNs ? Urgency::kHot : Urgency::kWatching;
   if (phase == Phase::kChoosing || probing) return Urgency::kWatching;
   return activity_.asks() || phase != Phase::kRunning || awaited() || outage_.lasts() ||
                  opening_.under_way() || probation_path_ != 0 || spread_path_ != 0 ||

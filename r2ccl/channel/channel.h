@@ -290,7 +290,8 @@ class Channel {
   void wait_on(Path& path, const Tick& tick);
   bool probe_lanes(const Tick& tick);
   ProbeState look_at_probe(Path& path, const Tick& tick);
-  ProbeSight see_probe(Path& path, uint64_t limit, const Tick& tick);
+  template <typename Limit>
+  ProbeSight see_probe(Path& path, Limit&& limit, const Tick& tick);
   uint64_t probe_limit(const Path& path, const Tick& tick) const;
   uint64_t first_probe_limit(const Path& path, const Tick& tick) const;
   Path* stands_still();
@@ -424,6 +425,22 @@ class Channel {
 
 /// An error as it travels.
 wire::Sentence sentence(const Error& error);
+
+// `limit()`: an answer that takes longer has failed to come.
+template <typename Limit>
+ProbeSight Channel::see_probe(Path& path, Limit&& limit, const Tick& tick) {
+  switch (look_at_probe(path, tick)) {
+    case ProbeState::kIdle:
+      return ProbeSight::kNone;
+    case ProbeState::kAnswered:
+      return ProbeSight::kAnswered;
+    case ProbeState::kWaiting:
+      return path.probe_age(tick.alive) <= limit() ? ProbeSight::kAwaited : ProbeSight::kFailed;
+    case ProbeState::kFailed:
+      break;
+  }
+  return ProbeSight::kFailed;
+}
 
 template <typename T>
 void Channel::send(wire::Type type, const T& message) {

@@ -94,7 +94,8 @@ class Channel::SearchActions : public Channel::Actions {
   }
   ProbeSight probe(uint32_t id) {
     Path& path = *c_.paths_.find(id);
-    return c_.see_probe(path, c_.probe_limit(path, tick_), tick_);
+    return c_.see_probe(
+        path, [&] { return c_.probe_limit(path, tick_); }, tick_);
   }
   bool opens() const { return c_.opening_.under_way(); }
   void prove(uint32_t id) { c_.paths_.find(id)->prove(tick_.alive); }

@@ -164,7 +164,8 @@ void Channel::step_opening(const Tick& tick) {
   seen.worker_busy = path && path->worker_busy();
   seen.driver_late = context_.workers->stuck(opening_.local());
   if (path && path->state == PathState::kProving)
-    seen.probe = see_probe(*path, first_probe_limit(*path, tick), tick);
+    seen.probe = see_probe(
+        *path, [&] { return first_probe_limit(*path, tick); }, tick);
   switch (opening_.look(seen)) {
     case OpeningAct::kWait:
       break;
@@ -196,7 +197,8 @@ void Channel::on_prove(uint32_t id, const Tick& tick) {
 void Channel::step_receiver_proofs(const Tick& tick) {
   for (auto& path : paths_) {
     if (path->state != PathState::kProving) continue;
-    switch (see_probe(*path, first_probe_limit(*path, tick), tick)) {
+    switch (see_probe(
+        *path, [&] { return first_probe_limit(*path, tick); }, tick)) {
       case ProbeSight::kNone:
       case ProbeSight::kAwaited:
         break;

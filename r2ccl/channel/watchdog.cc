@@ -130,21 +130,6 @@ ProbeState Channel::look_at_probe(Path& path, const Tick& tick) {
   return state;
 }
 
-// `limit`: an answer that takes longer has failed to come.
-ProbeSight Channel::see_probe(Path& path, uint64_t limit, const Tick& tick) {
-  switch (look_at_probe(path, tick)) {
-    case ProbeState::kIdle:
-      return ProbeSight::kNone;
-    case ProbeState::kAnswered:
-      return ProbeSight::kAnswered;
-    case ProbeState::kWaiting:
-      return path.probe_age(tick.alive) <= limit ? ProbeSight::kAwaited : ProbeSight::kFailed;
-    case ProbeState::kFailed:
-      break;
-  }
-  return ProbeSight::kFailed;
-}
-
 uint64_t Channel::probe_limit(const Path& path, const Tick& tick) const {
   const uint64_t most =
       std::min(nanoseconds(context_.config.fail_bound) / kLongestProbeShare, kLongestProbeNs);

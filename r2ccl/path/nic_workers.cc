@@ -62,6 +62,7 @@ struct NicWorkers::Worker {
   bool ended = false;
 
   std::atomic<bool> stuck{false};
+  std::atomic<int> open{0};  // jobs that are not done
   // the service thread's
   uint64_t seen_count = 0;
   uint32_t seen_calls = 0;
@@ -117,6 +118,7 @@ JobPtr NicWorkers::enqueue(int nic, const char* call, std::function<void(Job&)> 
   }
   (later ? worker->later : worker->jobs).push_back(job);
   open_.fetch_add(1, std::memory_order_relaxed);
+  worker->open.fetch_add(1, std::memory_order_relaxed);
   worker->changed.notify_one();
   return job;
 }
@@ -141,6 +143,7 @@ void NicWorkers::run(const std::shared_ptr<Worker>& worker) {
     job->done_.store(true, std::memory_order_release);
     lock.lock();
     worker->current = nullptr;
+    worker->open.fetch_sub(1, std::memory_order_relaxed);
     worker->finished.notify_all();
     if (worker->stopping) break;
     worker->owner->open_.fetch_sub(1, std::memory_order_relaxed);
@@ -163,6 +166,8 @@ bool NicWorkers::wait(int nic, const Job& job) {
 void NicWorkers::look(uint64_t alive, const std::function<uint64_t(int)>& bound_ns) {
   for (size_t nic = 0; nic < workers_.size(); ++nic) {
     const auto& worker = workers_[nic];
+    if (worker->open.load(std::memory_order_relaxed) == 0 && !worker->stuck.load(std::memory_order_relaxed))
+      continue;
     const std::lock_guard lock(worker->mutex);
     const uint32_t calls = worker->current ? worker->current->calls_.load(std::memory_order_relaxed) : 0;
     if (!worker->current || worker->count != worker->seen_count || calls != worker->seen_calls) {
