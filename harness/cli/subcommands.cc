@@ -281,7 +281,10 @@ Subcommand add_conformance(CLI::App& app) {
       ->add_option("--fabric", options->arguments.fabrics, "Fabrics, separated by commas (default: vhca,rxe)")
       ->delimiter(',')
       ->check(CLI::IsMember({"vhca", "rxe", "verbs"}));
-  conformance->add_option("--case", options->arguments.cases, "Run only cases whose names begin with this")
+  conformance
+      ->add_option(
+          "--case", options->arguments.cases,
+          "Run only cases whose names begin with this; the fault cases run as well, unless --no-faults")
       ->allow_extra_args(false);
   conformance->add_flag("--no-faults", options->no_faults, "Leave out the fault cases");
   conformance->add_option("--out", options->arguments.out,

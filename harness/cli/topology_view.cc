@@ -296,7 +296,7 @@ void print_distances(hwloc_topology_t topology, const r2ccl::topology::Topology&
 
 void print_backups(const r2ccl::topology::Topology& distances, const std::vector<Device>& nics,
                    size_t columns, std::ostream& out) {
-  out << "\nWho stands in for a NIC, the best first\n";
+  out << "\nStandby NICs of each NIC, best first\n";
   for (size_t n = 0; n < nics.size(); ++n) {
     std::string text, last;
     for (const int other : distances.backup_order(int(n))) {

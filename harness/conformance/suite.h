@@ -14,7 +14,7 @@ namespace r2bench::conformance {
 struct SuiteOptions {
   std::string fabric;              ///< vhca, rxe (where its devices may be made) or verbs
   std::string bin_dir, lib_dir;    ///< of the build
-  std::vector<std::string> cases;  ///< prefixes of names; empty: all, and the faults
+  std::vector<std::string> cases;  ///< prefixes of names; empty: all
   bool faults = true;
   std::function<void(const std::string&)> progress;  ///< one line
 };
