@@ -67,12 +67,12 @@ def lost(node=0, nic=0, at=8, kind=DOWN, extra=""):
 
 def cases(arguments):
     """`collnet`: of the operations that NCCL's log tells of: all, none, some (both), or None where it does not matter. `left`: what each
-    degraded node has left of its capacity, in the step `after`."""
+    degraded node has left of its capacity, in the step `after`. More `nics` share the same rate of a node."""
     mib = arguments.mib
     found = []
 
     def add(name, **case):
-        base = {"name": name, "nodes": 4, "mode": 3, "plan": [], "steps": before_and_after(mib), "left": {}, "collnet": None, "env": {}, "nccl": ""}
+        base = {"name": name, "nodes": 4, "nics": NICS, "mode": 3, "plan": [], "steps": before_and_after(mib), "left": {}, "collnet": None, "env": {}, "nccl": ""}
         found.append(base | case)
 
     healthy = [step("healthy", mib * MIB // 4, 12), step("healthy 1 MiB", MIB // 4, 12), step("healthy 64 KiB", 16384, 12)]
@@ -80,7 +80,7 @@ def cases(arguments):
     add("healthy_mode3", steps=healthy, collnet="none")
     add("lost_mode3", plan=[lost()], left={0: 0.75}, collnet="some")
     add("lost_balance", mode=2, plan=[lost()], left={0: 0.75})
-    add("lost_migrate", mode=1, plan=[lost()], left={0: 0.5})
+    add("lost_migrate", mode=1, plan=[lost()], left={0: 0.75})
     add("variants_chain", steps=variants(), env=CHAIN, collnet="all")
     add("variants_degraded", steps=variants(), plan=[lost(at=0)], left={0: 0.75}, collnet="some")
     add("graph_chain", env=CHAIN, plan=[lost(at=8)], left={0: 0.75}, collnet="all",
@@ -92,11 +92,17 @@ def cases(arguments):
     half = [lost(), lost(nic=1)]
     add("half_mode3", plan=half, left={0: 0.5}, collnet="some")
     add("half_balance", mode=2, plan=half, left={0: 0.5})
+    add("half_migrate", mode=1, plan=half, left={0: 0.5})
+    add("eighth_mode3", nics=8, plan=[lost()], left={0: 0.875})
+    add("eighth_balance", nics=8, mode=2, plan=[lost()], left={0: 0.875})
+    add("eighth_migrate", nics=8, mode=1, plan=[lost()], left={0: 0.875})
     # A slow rate may be the other end's: it is Balance's business.
     add("throttle_mode3", plan=[lost(kind="throttle", extra=f", rate: {arguments.mbits // 4} Mbit/s")], left={0: 1 - 0.75 / NICS}, collnet="none")
     add("throttle_balance", mode=2, plan=[lost(kind="throttle", extra=f", rate: {arguments.mbits // 4} Mbit/s")], left={0: 1 - 0.75 / NICS})
+    add("throttle_migrate", mode=1, plan=[lost(kind="throttle", extra=f", rate: {arguments.mbits // 4} Mbit/s")], left={0: 1 - 0.75 / NICS})
     add("six_nodes_mode3", nodes=6, plan=[lost()], left={0: 0.75}, collnet="some")
     add("six_nodes_balance", nodes=6, mode=2, plan=[lost()], left={0: 0.75})
+    add("six_nodes_migrate", nodes=6, mode=1, plan=[lost()], left={0: 0.75})
     add("two_degraded_mode3", plan=[lost(), lost(node=2, nic=3, at=9)], left={0: 0.75, 2: 0.75}, collnet="some")
     add("nonblocking_mode3", plan=[lost()], left={0: 0.75}, collnet="some", nonblocking=True,
         steps=before_and_after(mib) + [step("group after", MIB // 2 + 3, 3, together=3)])
@@ -109,6 +115,8 @@ def cases(arguments):
     for path in arguments.other_nccl:
         label = re.sub(r"[^0-9A-Za-z.]", "", os.path.basename(path))
         add(f"lost_other_{label}", plan=[lost()], left={0: 0.75}, nccl=path)
+        add(f"lost_other_{label}_balance", mode=2, plan=[lost()], left={0: 0.75}, nccl=path)
+        add(f"lost_other_{label}_migrate", mode=1, plan=[lost()], left={0: 0.75}, nccl=path)
     # Once more, so that what is compared was not measured on one side of a drift of the machine.
     add("healthy_mode3_again", steps=healthy, collnet="none")
     add("healthy_migrate_again", mode=1, steps=healthy)
@@ -145,7 +153,7 @@ def run_case(case, arguments, folder):
     try:
         for rank in range(case["nodes"]):
             command = [os.path.join(arguments.build, "bin", "r2bench"), "exec", "--fabric", "vhca", "--name", case["name"], "--nodes", str(case["nodes"]),
-                       "--nics", str(NICS), "--rate", f"{arguments.mbits} Mbit/s", "--node", f"node{rank}", "--quiet"]
+                       "--nics", str(case["nics"]), "--rate", f"{arguments.mbits * NICS // case['nics']} Mbit/s", "--node", f"node{rank}", "--quiet"]
             if rank == 0 and case["plan"]:
                 command += ["--plan", os.path.join(folder, "plan.yaml"), "--witness", os.path.join(folder, "witness.json")]
             command += ["--", sys.executable, os.path.join(HERE, "allreduce_rank.py"), "--steps", os.path.join(folder, "steps.json"), "--ids",
@@ -193,7 +201,7 @@ def algorithms(folder):
 
 def read_outcome(case, arguments, folder, ended):
     exits, killed, seconds = ended
-    outcome = {"case": case["name"], "seconds": seconds, "nodes": case["nodes"], "mode": case["mode"], "plan": case["plan"], "env": case["env"],
+    outcome = {"case": case["name"], "seconds": seconds, "nodes": case["nodes"], "nics": case["nics"], "mode": case["mode"], "plan": case["plan"], "env": case["env"],
                "killed": killed, "exit": exits, "steps": [], "ends": [], "algorithms": algorithms(folder), "plugin_log": [], "tails": []}
     steps, ends, tails = {}, [], []
     for rank in range(case["nodes"]):
@@ -300,13 +308,13 @@ def compare(results):
         if ratios:
             found.append({"compare": f"rate of mode 3 beside mode 1, {label}", "ratios": [round(r, 4) for r in ratios],
                           "ratio": round(sum(ratios) / len(ratios), 4), "wanted": ">= 0.98"})
-    for name, ours, others in (("one NIC of four lost", "lost_mode3", "lost_balance"), ("one NIC of four lost", "lost_mode3", "lost_migrate"),
-                               ("two NICs of four lost", "half_mode3", "half_balance"), ("a throttled NIC", "throttle_mode3", "throttle_balance"),
-                               ("six nodes, one NIC of four lost", "six_nodes_mode3", "six_nodes_balance")):
-        three, other = median(ours, "after"), median(others, "after")
+    names = {"lost": "one NIC of four lost", "eighth": "one NIC of eight lost", "half": "two NICs of four lost", "throttle": "a throttled NIC",
+             "six_nodes": "six nodes, one NIC of four lost"}
+    for ours, others in ((ours, f"{ours}_{mode}") for ours in names for mode in ("balance", "migrate")):
+        three, other = median(f"{ours}_mode3", "after"), median(others, "after")
         if three and other:
-            bound = next(o["bound_ms"] for o in results[ours]["steps"] if o["step"] == "after")
-            found.append({"compare": name + ": " + others, "mode3_ms": three, "other_ms": other, "bound_ms": bound,
+            bound = next(o["bound_ms"] for o in results[f"{ours}_mode3"]["steps"] if o["step"] == "after")
+            found.append({"compare": f"{names[ours]}: {others}", "mode3_ms": three, "other_ms": other, "bound_ms": bound,
                           "mode3_to_other": round(three / other, 4), "mode3_to_bound": round(three / bound, 4), "wanted": "mode3_to_other <= 1.02"})
     return found
 

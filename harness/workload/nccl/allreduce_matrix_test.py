@@ -3,6 +3,7 @@
 """allreduce_matrix.py without GPUs: what it plans, and what it makes of what ranks would leave."""
 
 import argparse
+import glob
 import json
 import os
 import sys
@@ -64,6 +65,26 @@ class Plan(unittest.TestCase):
         self.assertAlmostEqual(bound, 1000 * 6 / 3.75)
         self.assertAlmostEqual(ring, 1500)
         self.assertAlmostEqual(degraded, 2000)
+        self.assertAlmostEqual(matrix.limits(CASES["eighth_mode3"], ARGUMENTS, 1_000_000_000)[2], 1500 / 0.875)
+
+    def test_more_nics_share_the_rate_of_a_node(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.makedirs(os.path.join(folder, "bin"))
+            program = os.path.join(folder, "bin", "r2bench")
+            with open(program, "w", encoding="utf-8") as file:
+                file.write(f"#!/bin/sh\necho \"$@\" > {folder}/said.$$\n")
+            os.chmod(program, 0o700)
+            for name, nics, rate in (("eighth_mode3", 8, 1000), ("lost_mode3", 4, 2000)):
+                matrix.run_case(CASES[name], argparse.Namespace(**vars(ARGUMENTS) | {"build": folder, "limit": 5}), folder)
+                for said in glob.glob(os.path.join(folder, "said.*")):
+                    with open(said, encoding="utf-8") as file:
+                        self.assertIn(f"--nics {nics} --rate {rate} Mbit/s", file.read())
+                    os.remove(said)
+
+    def test_every_degraded_case_has_its_rings_beside_it(self):
+        for ours in ("lost", "eighth", "half", "throttle", "six_nodes"):
+            plans = {json.dumps([CASES[f"{ours}_{mode}"][key] for key in ("plan", "nodes", "nics", "left")]) for mode in ("mode3", "balance", "migrate")}
+            self.assertEqual(len(plans), 1, ours)
 
 
 class Judge(unittest.TestCase):

@@ -170,6 +170,7 @@ def parse(argv):
     parser.add_argument("--mode3", action="store_true", help="R2CCL's mode 3, too")
     parser.add_argument("--upstream", default="", metavar="LIBRARY", help="table faults: also upstream R2CCL, the libnccl.so.2 built from its source")
     parser.add_argument("--quick", action="store_true", help="the most telling rows of all tables, one seed, short jobs: some 8 minutes")
+    parser.add_argument("--iters", type=int, metavar="N", help="operations of each row, and a quarter of them to warm up (default: what the row says)")
     parser.add_argument("--limit", type=float, default=float("inf"), metavar="SECONDS", help="begin no row that is expected to end later")
     parser.add_argument("--only", default="", metavar="REGEX", help="rows whose id matches")
     parser.add_argument("--keep", default="", metavar="FOLDER", help="keep each row's result and logs there")
@@ -187,6 +188,9 @@ def main(argv=None):
     with open(PREDICTIONS, encoding="utf-8") as file:
         predictions = json.load(file)
     rows = rows_of.plan(arguments)
+    if arguments.iters:
+        rows = [row | {"iters": arguments.iters, "warmup": max(1, arguments.iters // 4)} for row in rows]
+        rows = [row | {"expected_s": rows_of.expected_s(row)} for row in rows]
     rows = [row | {"predicted": rows_of.prediction(predictions, row)} for row in rows if re.search(arguments.only, row["id"])]
     if arguments.list:
         for row in rows:
@@ -198,7 +202,7 @@ def main(argv=None):
         append(arguments.out, {"host": matrix.host_facts(arguments.build), "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "rows_left": len(left)})
     began, missing = time.monotonic(), 0
     with contextlib.ExitStack() as stack:
-        gpus = len(matrix.host_facts(arguments.build)["gpus"]) if left and shutil.which("nvidia-smi") else 1
+        gpus = matrix.gpus_usable()
         mps = stack.enter_context(matrix.shared_gpu(2, gpus))  # one daemon for all rows, where there is one and the ranks share a GPU
         for row in left:
             if time.monotonic() - began + row["expected_s"] > arguments.limit:

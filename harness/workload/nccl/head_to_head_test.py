@@ -189,6 +189,13 @@ mkdir -p "$2" && cp {folder.name}/canned.json "$2/result.json"
         self.assertEqual(self.calls(), 2)
         self.assertEqual(len([line for line in self.lines() if "id" in line]), 1)
 
+    def test_rows_with_fewer_operations(self):
+        only = "/port_down/r2ccl_migrate/allreduce/64MiB/seed"
+        self.run_it("--only", only, "--iters", "50")
+        (row,) = [line for line in self.lines() if "id" in line]
+        self.assertEqual((row["iters"], row["warmup"]), (50, 12))
+        self.assertEqual(row["expected_s"], rows_of.expected_s(row))
+
     def test_no_row_begins_that_would_end_after_the_limit(self):
         status, _ = self.run_it("--limit", "0.001")
         self.assertEqual(status, 1)

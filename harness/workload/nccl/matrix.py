@@ -78,6 +78,13 @@ def host_facts(build):
             "pytorch": said([sys.executable, "-c", "import torch; print(torch.__version__, 'CUDA', torch.version.cuda)"])}
 
 
+def gpus_usable():
+    """How many GPUs a process of this one's environment sees, by nvidia-smi, which shows all, and CUDA_VISIBLE_DEVICES; 1 where there is none."""
+    everything = len(said(["nvidia-smi", "--list-gpus"]).splitlines()) if shutil.which("nvidia-smi") else 1
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return everything if named is None else max(1, min(everything, len([word for word in named.split(",") if word.strip()])))
+
+
 @contextlib.contextmanager
 def shared_gpu(ranks, gpus):
     """Has CUDA's MPS serve processes that share a GPU, so that they run side by side and not in turns (an operation then takes 18 ms or more).

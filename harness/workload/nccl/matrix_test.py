@@ -162,6 +162,23 @@ class Facts(unittest.TestCase):
         self.assertEqual(facts["build"], "unknown")
         self.assertLessEqual({"kernel", "cpus", "commit", "build", "gpus", "driver", "pytorch"}, set(facts))
 
+    def test_gpus_that_are_hidden_do_not_count(self):
+        kept = dict(os.environ)
+        self.addCleanup(lambda: (os.environ.clear(), os.environ.update(kept)))
+        os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+        with tempfile.TemporaryDirectory() as folder:
+            program = os.path.join(folder, "nvidia-smi")
+            with open(program, "w", encoding="utf-8") as file:
+                file.write("#!/bin/sh\necho 'GPU 0: one'\necho 'GPU 1: another'\n")
+            os.chmod(program, 0o700)
+            os.environ["PATH"] = folder + ":/usr/bin:/bin"
+            for visible, usable in ((None, 2), ("0", 1), ("0,1", 2), ("GPU-a3e9", 1), ("", 1), ("0,1,2", 2)):
+                if visible is not None:
+                    os.environ["CUDA_VISIBLE_DEVICES"] = visible
+                self.assertEqual(matrix.gpus_usable(), usable, visible)
+        os.environ["PATH"] = "/nowhere"
+        self.assertEqual(matrix.gpus_usable(), 1)
+
 
 if __name__ == "__main__":
     unittest.main()
