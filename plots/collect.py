@@ -239,7 +239,7 @@ def of_mode3(paths):
         for step in case["steps"]:
             rows.append({"case": name, "as_expected": case["ok"], "nodes": case["nodes"], "gpus_per_node": 1, "net": "r2ccl", "mode": case["mode"], "nccl": version,
                          "fault": " ".join(kinds), "variant": " ".join(f"{key}={value}" for key, value in sorted(case["env"].items()) if key != "LD_PRELOAD"),
-                         "nics": 4, "nic_gbps": head["mbits"] / 1000, "op": "allreduce", "step": step["step"], "bytes": step["bytes"], "wrong": sum(step["wrong"]),
+                         "nics": case.get("nics", 4), "nic_gbps": head["mbits"] * 4 / case.get("nics", 4) / 1000, "op": "allreduce", "step": step["step"], "bytes": step["bytes"], "wrong": sum(step["wrong"]),
                          "median_ms": step["median_ms"], "max_ms": step["max_ms"], "bound_ms": step.get("bound_ms"),
                          "relative_error": step.get("relative_error")})
     return {"nccl": rows}, origin_of_gpus(head["host"], head.get("date", ""))

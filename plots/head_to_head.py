@@ -252,8 +252,9 @@ def draw_cost(table):
             own = [(count, found) for (t, count), found in sorted(ratios.items()) if t == transport and (count <= 64 * 1024) == (name == "latency")]
             if not own:
                 continue
-            beside = 2 ** (0.16 * (number - 3))  # so that ranges do not hide each other
-            axes.vlines([count * beside for count, _ in own], [min(found) for _, found in own], [max(found) for _, found in own], color=colour, linewidth=0.8)
+            beside = 2 ** (0.16 * (number - 3))  # so that lines do not hide each other
+            middle = [statistics.quantiles(found, n=4, method="inclusive") if len(found) > 1 else 3 * found for _, found in own]
+            axes.vlines([count * beside for count, _ in own], [low for low, _, _ in middle], [high for _, _, high in middle], color=colour, linewidth=0.8)
             axes.plot([count * beside for count, _ in own], [statistics.median(found) for _, found in own], linestyle="", marker=marker, markersize=3.5, color=colour,
                       gid=f"data:{name}:{transport}")
     for axes, title in ((left, "latency"), (right, "bandwidth")):
@@ -269,7 +270,7 @@ def draw_cost(table):
     left.set_ylim(bottom=0)
     legend(figure, {t for t, _ in ratios})
     most = max(len(found) for found in ratios.values())
-    foot(figure, table, f"ports without a limit of their rate, transports in turns · medians over at most {most} seeds; lines: their range", {"cost"})
+    foot(figure, table, f"ports without a limit of their rate, transports in turns · medians over at most {most} seeds; lines: the middle half", {"cost"})
     return figure
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the READMEs say of the tables in results/: each block and each number by its name. Measures and draws nothing."""
 
+import math
 import statistics
 
 import inputs
@@ -125,20 +126,34 @@ def mode3_median(results, case, step, measured="nccl_mode3"):
     return found[0]
 
 
-# What, cases of mode 3 and of the ring, the step, the set.
-MODE3 = (("healthy", "healthy_mode3", "healthy_migrate", "healthy", "nccl_mode3_striped"), ("one NIC of four lost", "lost_mode3", "lost_balance", "after", "nccl_mode3_striped"),
-         ("two of four lost", "half_mode3", "half_balance", "after", "nccl_mode3_striped"),
-         ("six nodes, one of four lost", "six_nodes_mode3", "", "after", "nccl_mode3_striped"),
-         ("NICs of 1 Gbit/s, one of four lost", "lost_mode3", "lost_balance", "after", "nccl_mode3_1gbit"))
+# What, the cases' name, the step, the set.
+MODE3 = (("healthy", "healthy", "healthy", "nccl_mode3_striped"), ("one NIC of eight lost", "eighth", "after", "nccl_mode3_gpus"),
+         ("one of four lost", "lost", "after", "nccl_mode3_gpus"), ("two of four lost", "half", "after", "nccl_mode3_gpus"),
+         ("one of four at a quarter of its rate", "throttle", "after", "nccl_mode3_gpus"), ("six nodes, one of four lost", "six_nodes", "after", "nccl_mode3_gpus"),
+         ("NICs of 1 Gbit/s, one of four lost", "lost", "after", "nccl_mode3_1gbit"))
 
 
 def mode3(results):
     rows = []
-    for title, case, other, step, measured in MODE3:
-        mine = mode3_median(results, case, step, measured)
-        beside = mode3_median(results, other, step, measured) if other else None
-        rows.append([title, short(mine["bound_ms"]), f"{short(beside['median_ms'])} (mode {beside['mode']})" if beside else "–", short(mine["median_ms"])])
-    return markdown(["AllReduce of 64 MiB, in ms", "lower bound", "ring", "mode 3"], rows)
+    for title, case, step, measured in MODE3:
+        known = {row["case"]: row for row in rows_of(results, "nccl", measured) if row["step"] == step}
+        mine = mode3_median(results, f"{case}_mode3", step, measured)
+        rows.append([title, short(mine["bound_ms"]), *(short(known.get(f"{case}_{name}", {}).get("median_ms")) for name in ("migrate", "balance")), short(mine["median_ms"]),
+                     short(float(mine["median_ms"]) / float(mine["bound_ms"]))])
+    return markdown(["AllReduce of 64 MiB, in ms", "lower bound", "ring, mode 1", "ring, mode 2", "mode 3", "mode 3 / bound"], rows)
+
+
+def mode3_versions(results):
+    """One of four NICs lost, under each version of NCCL."""
+    found = {}
+    for row in rows_of(results, "nccl", "nccl_mode3_gpus"):
+        if row["case"] in ("lost_other_nccl", "lost_mode3", "lost_balance", "lost_migrate"):
+            found.setdefault(row["nccl"], []).append(row)
+    lines = []
+    for version, rows in sorted(found.items()):
+        after = {row["mode"]: row["median_ms"] for row in rows if row["step"] == "after"}
+        lines.append([version, sum(int(row["wrong"]) for row in rows), *(short(after.get(number)) for number in ("1", "2", "3"))])
+    return markdown(["NCCL", "wrong elements", "ring, mode 1 (ms)", "ring, mode 2", "mode 3"], lines)
 
 
 ALGORITHMS = {"balance": "Balance", "ring": "ring", "r2ccl_allreduce": "R2CCL-AllReduce", "four_stage": "four-stage", "mix": "mix", "mode3": "mode 3"}
@@ -194,8 +209,11 @@ def used_again(rows):
 
 def head_to_head(results):
     lines = []
-    for ((fault, heals), transport), rows in by_transport(results, "faults", "fault", "heal_ms"):
+    groups = [group for name in ("head_to_head", "head_to_head_repaired") for group in by_transport(results, "faults", "fault", "heal_ms", measured=(name,))]
+    for ((fault, heals), transport), rows in sorted(groups, key=lambda group: (group[0][0], list(TRANSPORTS).index(group[0][1]))):
         healed = heals not in ("", "0")
+        if healed and rows[0]["set"] == "head_to_head":  # some of these jobs were too short to see NCCL use the NIC again
+            continue
         lines.append([f"`{fault}`" + (", repaired" if healed else ""), TRANSPORTS[transport], survived(rows), sum(int(row["wrong"] or 0) for row in rows),
                       median_of(rows, "before_ms"), median_of(rows, "stall_ms"), median_of(rows, "error_ms"), median_of(rows, "retained", 2),
                       median_of(rows, "restored", 2) if healed else "–", used_again(rows), f"{sum(row['as_predicted'] == '1' for row in rows)} of {len(rows)}"])
@@ -235,7 +253,7 @@ def head_to_head_timeouts(results):
 def renewals(results):
     """Cells that differ only in when the communicators were renewed are one line."""
     found = {}
-    for row in rows_of(results, "renewals", "nccl_renewals", "nccl_renewals_in_migration", "nccl_renewals_in_migration_2"):
+    for row in rows_of(results, "renewals", "nccl_renewals", "nccl_renewals_in_migration", "nccl_renewals_in_migration_2", "nccl_renewals_2_23"):
         when = "between operations" if row["delay_ms"] == "" else "in the struck operation" if row["iter"] == "20" else "in a later operation"
         if row["in_migration"] not in ("", "0"):
             when = "in a migration without a path"
@@ -261,7 +279,7 @@ def head_to_head_cost(results, measured=("head_to_head_h200", "head_to_head_h200
     return markdown(["size", "transport", "operation (ms)", "over NCCL's IB", "busbw (GB/s)", "CPU (s)"], lines)
 
 
-TWO_GPUS = ("head_to_head_two_gpus_cost", "head_to_head_two_gpus")  # the first that has a size is what is said of it
+TWO_GPUS = ("head_to_head_two_gpus_60", "head_to_head_two_gpus_cost", "head_to_head_two_gpus")  # the first that has a size is what is said of it
 
 
 def cost_in_turns(results, measured=TWO_GPUS):
@@ -279,11 +297,23 @@ def from_to(values):
     return f"{short(min(values))}–{short(max(values))}"
 
 
+def median_between(values):
+    """The interval that has the median with 95 % or more, by ranks alone: (the k-th least, the k-th greatest). None: there are too few values."""
+    ordered, count = sorted(values), len(values)
+    below, least = 0.0, 0
+    for k in range(count // 2):
+        below += math.comb(count, k) / 2**count
+        if below > 0.025:
+            break
+        least = k + 1
+    return (ordered[least - 1], ordered[-least]) if least else None
+
+
 def head_to_head_cost_spread(results):
     lines = [[inputs.size(size), TRANSPORTS[transport], len(rows), median_of(rows, "before_ms"), from_to([float(row["before_ms"]) for row in rows]),
-              short(statistics.median(ratios)), "–" if transport == "ib" else from_to(ratios), median_of(rows, "busbw"), median_of(rows, "cpu_s")]
+              short(statistics.median(ratios)), "–" if transport == "ib" or median_between(ratios) is None else from_to(median_between(ratios)), median_of(rows, "busbw"), median_of(rows, "cpu_s")]
              for size, transport, rows, ratios in cost_in_turns(results)]
-    return markdown(["size", "transport", "rows", "operation (ms)", "least–most", "over NCCL's IB", "least–most", "busbw (GB/s)", "CPU (s)"], lines)
+    return markdown(["size", "transport", "rows", "operation (ms)", "least–most", "over NCCL's IB", "95 % of the median", "busbw (GB/s)", "CPU (s)"], lines)
 
 
 def cost_ratios(results, size, transport):
@@ -309,11 +339,21 @@ ONE_RUN = {"broadcast": "nccl_port_down, Broadcast", "in_place": "nccl_port_down
 def gpu_scenarios(results):
     """The scenarios of GPUs whose cells differ only in what a matrix varies: one line for each scenario and mode."""
     found = {}
-    for row in rows_of(results, "runs", "nccl_protocols", "nccl_gpu_direct", "nccl_more"):
+    for row in rows_of(results, "runs", "nccl_protocols", "nccl_gpu_direct", "nccl_more", "nccl_collectives"):
         name = row["run"].split("-")[0]
-        found.setdefault((ONE_RUN.get(name, name if name.startswith("nccl") else "nccl_port_down, two ranks a node"), mode(row["mode"])), []).append(row)
+        found.setdefault((ONE_RUN.get(name, name if name.startswith("nccl") else "nccl_port_down, two ranks a node"), WRITERS.get(row["mode"], mode(row["mode"]))), []).append(row)
     lines = [[f"`{name}`", which, len(rows), sum(row["outcome"] == "ok" for row in rows), sum(row["exact"] == "1" for row in rows)] for (name, which), rows in sorted(found.items())]
     return markdown(["scenario", "mode", "jobs", "ended well", "every element right"], lines)
+
+
+def gpu_four_nics(results):
+    """One of four NICs lost or slow: what live migration and Balance retain, by collective."""
+    found = {}
+    for row in rows_of(results, "runs", "nccl_collectives"):
+        if row["run"].startswith("nccl_one_of_four"):
+            found.setdefault((row["run"].split("-")[0], row["op"]), {})[row["mode"]] = row
+    return markdown(["scenario", "collective", "mode 1: retained", "limit", "mode 2: retained", "limit"],
+                    [[f"`{name}`", op, *(short(rows[which][column]) for which in ("migrate", "balance") for column in ("retained", "limit"))] for (name, op), rows in sorted(found.items())])
 
 
 WRITERS = {"ib": "NCCL's IB", "r2ccl_baseline": "R2CCL mode 0", "r2ccl_migrate": "R2CCL mode 1", "r2ccl_balance": "R2CCL mode 2"}
@@ -415,7 +455,8 @@ def one_run(results, name, run, mode_name):
 
 
 def mode3_to_bound(results, pick):
-    found = [mode3_median(results, case, step, measured) for _, case, _, step, measured in MODE3 if step == "after"]
+    """Of the cases in which the tuner chose CollNet; in the others mode 3 is Balance."""
+    found = [mode3_median(results, f"{case}_mode3", step, measured) for _, case, step, measured in MODE3 if step == "after" and case not in ("eighth", "throttle")]
     return short(pick(float(row["median_ms"]) / float(row["bound_ms"]) for row in found), 2)
 
 
@@ -424,10 +465,16 @@ def head_to_head_rows(results, name, table, **wanted):
     return [row for row in rows_of(results, "head_to_head", name) if row["table"] == table and all(row[column] == value for column, value in wanted.items())]
 
 
-def failover_seconds(results, column):
+def failover_seconds(results, column, measured="head_to_head"):
     """Of NCCL's failover, where a NIC falls silent: the median of a time, over all such faults."""
-    rows = [row for fault in ("port_down", "blackhole", "blackhole_one_way") for row in head_to_head_rows(results, "head_to_head", "faults", transport="ib_failover", fault=fault)]
+    rows = [row for fault in ("port_down", "blackhole", "blackhole_one_way") for row in head_to_head_rows(results, measured, "faults", transport="ib_failover", fault=fault)]
     return short(statistics.median(float(row[column]) for row in rows if row[column] != "") / 1000, 2)
+
+
+def used_again_seconds(results, pick):
+    """Of R2CCL's rows with a repair."""
+    rows = head_to_head_rows(results, "head_to_head_repaired", "faults")
+    return short(pick(float(row["used_again_ms"]) for row in rows if row["transport"] != "ib_failover") / 1000, 2)
 
 
 def third_seed(results):
@@ -463,9 +510,9 @@ def vhca_copy(results):
 
 BLOCKS = {
     "recovery": recovery_times, "retained": retained, "overhead": overhead, "false-alarms": false_alarms, "matrix": matrix,
-    "nccl": nccl, "nccl-stalls": nccl_stalls, "mode3": mode3, "mode3-algorithms": mode3_algorithms, "mode3-sizes": mode3_sizes,
+    "nccl": nccl, "nccl-stalls": nccl_stalls, "mode3": mode3, "mode3-versions": mode3_versions, "mode3-algorithms": mode3_algorithms, "mode3-sizes": mode3_sizes,
     "mode3-algorithms-256": lambda results: mode3_algorithms(results, "mode3_algorithms_256"), "head-to-head-upstream": head_to_head_upstream,
-    "head-to-head-cost-two-gpus": head_to_head_cost_spread, "gpu-scenarios": gpu_scenarios, "ll128-lines": ll128_lines, "ll128-jobs": ll128_jobs,
+    "head-to-head-cost-two-gpus": head_to_head_cost_spread, "gpu-scenarios": gpu_scenarios, "gpu-four-nics": gpu_four_nics, "ll128-lines": ll128_lines, "ll128-jobs": ll128_jobs,
     "pxn": lambda results: gpu_memory(results, "nccl_pxn"), "head-to-head": head_to_head, "head-to-head-versions": head_to_head_versions, "head-to-head-mode3": head_to_head_mode3,
     "head-to-head-retained": head_to_head_retained, "head-to-head-timeouts": head_to_head_timeouts, "renewals": renewals, "head-to-head-cost": head_to_head_cost, "gpu-memory": gpu_memory, "programs": programs, "walks": walks, "gate": gate, "nightly": nightly, "cluster": cluster, "costs": costs,
     "conformance": conformance, "simulated": simulated, "vhca-copy": vhca_copy,
@@ -481,7 +528,9 @@ NUMBERS = {
     "h2h.firmware": lambda results: short(statistics.median(float(row["stall_ms"]) for row in tables.read(results, "head_to_head")
                                                             if row["table"] == "timeouts" and row["version"] == "firmware" and row["transport"] == "ib_failover") / 1000, 2),
     "h2h.failover": lambda results: failover_seconds(results, "stall_ms"),
-    "h2h.used-again": lambda results: failover_seconds(results, "used_again_ms"),
+    "h2h.used-again": lambda results: failover_seconds(results, "used_again_ms", "head_to_head_repaired"),
+    "h2h.used-again-least": lambda results: used_again_seconds(results, min),
+    "h2h.used-again-most": lambda results: used_again_seconds(results, max),
     "h2h.third-seed": lambda results: str(third_seed(results)[0]),
     "h2h.third-seed-rows": lambda results: str(third_seed(results)[1]),
     "h2h.third-seed-wrong": lambda results: str(sum(int(row["wrong"]) for row in head_to_head_rows(results, "head_to_head_h200_2", "faults"))),
@@ -495,8 +544,7 @@ NUMBERS = {
     "h2h.two-gpus-256MiB-seeds": lambda results: str(len(cost_ratios(results, 256 << 20, "r2ccl_migrate"))),
     "h2h.two-gpus-256MiB-mode1": lambda results: str(sum(ratio > 1 for ratio in cost_ratios(results, 256 << 20, "r2ccl_migrate"))),
     "h2h.two-gpus-256MiB-mode2": lambda results: str(sum(ratio > 1 for ratio in cost_ratios(results, 256 << 20, "r2ccl_balance"))),
-    "h2h.two-gpus-256MiB-mode0": lambda results: str(sum(ratio > 1 for ratio in cost_ratios(results, 256 << 20, "r2ccl_baseline"))),
-    "h2h.two-gpus-256MiB-mode0-seeds": lambda results: str(len(cost_ratios(results, 256 << 20, "r2ccl_baseline"))),
+    "h2h.two-gpus-64MiB-mode1": lambda results: str(sum(ratio > 1 for ratio in cost_ratios(results, 64 << 20, "r2ccl_migrate"))),
     "mode3.degraded": lambda results: short(one_run(results, "mode3_scenarios", "allreduce_degraded", "allreduce")["retained"]),
     "mode3.degraded-limit": lambda results: short(one_run(results, "mode3_scenarios", "allreduce_degraded", "allreduce")["limit"]),
     "mode3.least": lambda results: mode3_to_bound(results, min),

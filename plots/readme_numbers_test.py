@@ -43,15 +43,23 @@ class ReadmeNumbers(unittest.TestCase):
 
         with tempfile.TemporaryDirectory() as results:
             os.mkdir(os.path.join(results, "tables"))
+            tables.replace(results, "head_to_head", "head_to_head_two_gpus_60", [
+                row(512, name, seed, ms) for seed in range(1, 11) for name, ms in (("ib", 10), ("r2ccl_migrate", 10 + seed))])
             tables.replace(results, "head_to_head", "head_to_head_two_gpus_cost", [
                 row(8, "ib", 1, 1), row(8, "ib", 2, 4), row(8, "ib", 3, 2), row(8, "r2ccl_migrate", 1, 2), row(8, "r2ccl_migrate", 2, 2), row(8, "r2ccl_migrate", 3, 3)])
             tables.replace(results, "head_to_head", "head_to_head_two_gpus", [
                 row(8, "ib", 1, 1), row(8, "r2ccl_migrate", 1, 9), row(64, "ib", 1, 1), row(64, "r2ccl_balance", 1, 5)])
             found = number_tables.head_to_head_cost_spread(results).splitlines()[2:]
             self.assertEqual([line.split(" | ")[:7] for line in found],
-                             [["| 8 B", "NCCL's IB", "3", "2.00", "1.00–4.00", "1.00", "–"], ["| 8 B", "R2CCL mode 1", "3", "2.00", "2.00–3.00", "1.50", "0.500–2.00"],
-                              ["| 64 B", "NCCL's IB", "1", "1.00", "1.00–1.00", "1.00", "–"], ["| 64 B", "R2CCL mode 2", "1", "5.00", "5.00–5.00", "5.00", "5.00–5.00"]])
-            self.assertEqual((number_tables.sizes_where(results, lambda ratio: ratio > 1), number_tables.sizes_where(results, lambda ratio: ratio < 1)), ("1", "0"))
+                             [["| 8 B", "NCCL's IB", "3", "2.00", "1.00–4.00", "1.00", "–"], ["| 8 B", "R2CCL mode 1", "3", "2.00", "2.00–3.00", "1.50", "–"],
+                              ["| 64 B", "NCCL's IB", "1", "1.00", "1.00–1.00", "1.00", "–"], ["| 64 B", "R2CCL mode 2", "1", "5.00", "5.00–5.00", "5.00", "–"],
+                              ["| 512 B", "NCCL's IB", "10", "10.0", "10.0–10.0", "1.00", "–"], ["| 512 B", "R2CCL mode 1", "10", "15.5", "11.0–20.0", "1.55", "1.20–1.90"]])
+            self.assertEqual((number_tables.sizes_where(results, lambda ratio: ratio > 1), number_tables.sizes_where(results, lambda ratio: ratio < 1)), ("2", "0"))
+
+    def test_the_interval_of_a_median_is_of_ranks(self):
+        self.assertIsNone(number_tables.median_between([1, 2, 3, 4, 5]))  # the least and the greatest have it with 94 % only
+        self.assertEqual(number_tables.median_between([6, 5, 4, 3, 2, 1]), (1, 6))
+        self.assertEqual(number_tables.median_between(range(1, 61)), (22, 39))  # as in tables of the binomial distribution
 
     def test_a_number_that_was_changed_is_found_and_written_again(self):
         with tempfile.TemporaryDirectory() as folder:
