@@ -35,9 +35,7 @@ class Channel::Actions {
   bool connected() const { return c_.status() != Status::kConnecting; }
   bool opening(uint32_t id) const { return c_.opening_.is(id); }
   bool another_stands_by(uint32_t id) const {
-    return c_.paths_.any([&](const auto& path) {
-      return path->id() != id && path->state == PathState::kStandby && path->id() != c_.probation_path_;
-    });
+    return c_.paths_.any([&](const auto& path) { return path->id() != id && c_.stands_by(*path); });
   }
 
   uint32_t active() const { return c_.paths_.active() ? c_.paths_.active()->id() : 0; }

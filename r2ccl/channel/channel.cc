@@ -30,10 +30,10 @@ Channel::Channel(ProcessContext& context, MigrationEnd& end, bool sender, int ho
       home_nic_(home_nic),
       outage_(nanoseconds(context.config.control_bound)),
       created_(now_ns()),
-      home_rail_({nanoseconds(context.config.failback_settle), kFirstFailbackWaitNs,
-                  nanoseconds(context.config.failback_ceiling)}),
-      spread_timer_(nanoseconds(context.config.failback_settle), nanoseconds(context.config.failback_ceiling),
-                    context.process + number_ * 0x9e3779b97f4a7c15),
+      failback_({nanoseconds(context.config.failback_settle), kFirstFailbackWaitNs,
+                 nanoseconds(context.config.failback_ceiling)}),
+      spread_move_(nanoseconds(context.config.failback_settle), nanoseconds(context.config.failback_ceiling),
+                   context.process + number_ * 0x9e3779b97f4a7c15),
       stall_(nanoseconds(context.config.suspect_after), nanoseconds(context.config.stuck_after)),
       end_(end),
       search_(nanoseconds(context.config.fail_bound), 4 * nanoseconds(context.config.probe_deadline)),
@@ -249,13 +249,13 @@ Urgency Channel::urgency(const Tick& tick) const {
       paths_.any([](const auto& path) { return path->probe_state() == ProbeState::kWaiting; });
   const Phase phase = end_.phase();
   const bool failback_is_near =
-      sender_ && !at_home() && home_may_work() && home_rail_.should_try_soon(tick.now, kNearNs);
+      sender_ && !at_home() && home_may_work() && failback_.is_near(tick.now, kNearNs);
   if (phase == Phase::kRunning && suspected_.load(std::memory_order_relaxed)) return Urgency::kHot;
   if (phase == Phase::kFencing || (phase == Phase::kChoosing && probing))
     return tick.now - migration_started_ < kHotNs ? Urgency::kHot : Urgency::kWatching;
   if (phase == Phase::kChoosing || probing) return Urgency::kWatching;
   return activity_.asks() || phase != Phase::kRunning || awaited() || outage_.lasts() ||
-                 opening_.under_way() || probation_path_ != 0 || spread_path_ != 0 ||
+                 opening_.under_way() || failback_.path() != 0 || spread_move_.path() != 0 ||
                  !paths_.retired().retired().empty() || status() == Status::kConnecting || failback_is_near ||
                  (sender_ && lacks_standby(tick))
              ? Urgency::kBusy

@@ -20,7 +20,6 @@
 #include "r2ccl/balance/splitter.h"
 #include "r2ccl/channel/request.h"
 #include "r2ccl/control/link.h"
-#include "r2ccl/health/rail_health.h"
 #include "r2ccl/path/path.h"
 #include "r2ccl/path/path_halves.h"
 #include "r2ccl/path/path_set.h"
@@ -28,14 +27,17 @@
 #include "r2ccl/protocol/activity.h"
 #include "r2ccl/protocol/channel_end.h"
 #include "r2ccl/protocol/closing.h"
+#include "r2ccl/protocol/failback.h"
 #include "r2ccl/protocol/fence.h"
 #include "r2ccl/protocol/migration.h"
 #include "r2ccl/protocol/opening.h"
 #include "r2ccl/protocol/outage.h"
 #include "r2ccl/protocol/owner_claim.h"
 #include "r2ccl/protocol/peer.h"
+#include "r2ccl/protocol/rail_choice.h"
 #include "r2ccl/protocol/rail_record.h"
 #include "r2ccl/protocol/search.h"
+#include "r2ccl/protocol/spread_move.h"
 #include "r2ccl/protocol/stall_timer.h"
 #include "r2ccl/protocol/wire.h"
 
@@ -95,7 +97,7 @@ class Channel {
     return sender_ && active() && active()->local_nic() != home_nic_ && status() == Status::kReady;
   }
   /// Its home rail has failed, and has not come back: either NIC of it, or what is between them.
-  bool lacks_home() const { return greeted_ && home_rail_.state() != health::RailState::kUp; }
+  bool lacks_home() const { return greeted_ && !failback_.is_up(); }
   /// Its traffic is where a plan for all NICs has it (Net::follows_plan). Any thread.
   void follow_plan() { planned_.store(true, std::memory_order_relaxed); }
   bool follows_plan() const { return planned_.load(std::memory_order_relaxed); }
@@ -140,6 +142,7 @@ class Channel {
   class SearchActions;
   struct Reconnecting;
   struct RailSight;
+  struct RailChoice;
   /// The receiver fills in what it has.
   virtual void fill_ledger(wire::Fenced& /*fenced*/, Owned) const {}
   /// A path has been fenced, and active() carries on. `moved`: it is another path than before.
@@ -238,9 +241,9 @@ class Channel {
   void drop(uint32_t id, bool tell_peer);
   void step_halves(const Tick& tick);
   void take_speed(int nic, int mbps);
-  bool candidate(Purpose purpose, uint64_t now, int& local, int& remote) const;
+  std::optional<Rail> candidate(Purpose purpose, uint64_t now) const;
   std::vector<Backup> by_load(uint64_t now) const;
-  void start_opening(Purpose purpose, int local, int remote, const Tick& tick);
+  void start_opening(Purpose purpose, const Rail& rail, const Tick& tick);
   void begin_opening(const Tick& tick);
   void step_opening(const Tick& tick);
   void half_made(PathHalf& half, const Tick& tick);
@@ -351,6 +354,10 @@ class Channel {
   bool at_home() const {
     return active() && active()->local_nic() == home_nic_ && active()->remote_nic() == peer_.home_nic();
   }
+  /// It could take over at once, and waits for nothing else.
+  bool stands_by(const Path& path) const {
+    return path.state == PathState::kStandby && !failback_.has(path.id());
+  }
   bool lacks_standby(const Tick& tick) const;
   void connection_broke(const Tick& tick);
   void connection_restored();
@@ -395,14 +402,8 @@ class Channel {
   OpeningRetries retries_;
   bool resources_told_ = false;  // the log knows that there are not enough
   RailRecord rails_;
-  health::RailHealth home_rail_;
-  uint32_t probation_path_ = 0;
-
-  // spreading (sender)
-  SpreadTimer spread_timer_;
-  uint64_t next_spread_look_ = 0;  // now
-  uint32_t spread_path_ = 0;       // over a less loaded NIC: to be moved to when it has answered a probe
-  std::array<uint64_t, wire::kMaxNics> no_move_to_{};  // … now; NICs that turned out not to work, until then
+  Failback failback_;
+  SpreadMove spread_move_;
 
   // balance (sender)
   uint64_t next_balance_ = 0;  // now

@@ -40,7 +40,8 @@ void Channel::start_fence(Path& path, trace::DetectedBy by, bool planned, const 
   if (tell_peer) send(wire::Type::kMigrate, wire::Migrate{end_.epoch(), path.id(), uint32_t(by), planned});
   if (!planned) {
     rails_.failed(path.local_nic(), path.remote_nic(), tick.now + bar_ns());
-    if (path.local_nic() == home_nic_ && path.remote_nic() == peer_.home_nic()) home_rail_.failed(tick.now);
+    if (path.local_nic() == home_nic_ && path.remote_nic() == peer_.home_nic())
+      failback_.rail_failed(tick.now);
   }
   context_.load_stale = true;
   paths_.leave(path, owned);

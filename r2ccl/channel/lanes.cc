@@ -21,7 +21,7 @@ bool Channel::usable_rail(int local, int remote, uint64_t now) const {
   const bool home = local == home_nic_ && remote == peer_.home_nic();
   return context_.usable(local) && !peer_.nic_down(remote) && !rails_.barred(local, remote, now) &&
          // It comes back by failback, which waits until it has proved itself.
-         (!home || home_rail_.state() == health::RailState::kUp);
+         (!home || failback_.is_up());
 }
 
 // The peer's NIC that works with `local` when nothing is the matter: at the same distance from home on both
@@ -83,12 +83,12 @@ void Channel::add_lanes(const Tick& tick) {
     Path* path = nullptr;
     for (auto& candidate : paths_)
       if (candidate->local_nic() == local && candidate->remote_nic() == remote &&
-          candidate->id() != probation_path_)
+          !failback_.has(candidate->id()))
         path = candidate.get();
     if (path && path->state == PathState::kStandby)
       start_lane(*path);
     else if (!path && !opening_.under_way() && usable_rail(local, remote, tick.now))
-      start_opening(Purpose::kLane, local, remote, tick);
+      start_opening(Purpose::kLane, {local, remote}, tick);
   }
 }
 

@@ -56,7 +56,7 @@ void Channel::step_migration(const Tick& tick) {
   // Whatever the phase: how long an answer took is counted up to this look.
   for (auto& path : paths_)
     if (look_at_probe(*path, tick) != ProbeState::kWaiting && sender_ && end_.phase() == Phase::kRunning &&
-        path->state == PathState::kStandby && path->id() != probation_path_ && path->id() != spread_path_)
+        stands_by(*path) && !spread_move_.has(path->id()))
       path->forget_probe();  // it came after the choice was made
   if (end_.phase() == Phase::kFencing) step_fence(tick);
   if (end_.phase() != Phase::kRunning) step_other_fence(tick);
@@ -105,9 +105,8 @@ class Channel::SearchActions : public Channel::Actions {
     c_.rails_.failed(path.local_nic(), path.remote_nic(), tick_.now + c_.bar_ns());
   }
   void open() {
-    int local = 0, remote = 0;
-    if (c_.candidate(Purpose::kRescue, tick_.now, local, remote))
-      c_.start_opening(Purpose::kRescue, local, remote, tick_);
+    if (const auto rail = c_.candidate(Purpose::kRescue, tick_.now))
+      c_.start_opening(Purpose::kRescue, *rail, tick_);
   }
 
   bool peer_owes() const { return c_.opening_.peer_owes(tick_.alive, kPromptAnswerNs); }
@@ -210,8 +209,8 @@ void Channel::carry(Path& path, const Tick& tick) {
     activity_.has_a_path();
     search_.carries(tick.alive);
     stall_.carries_on(activity_.progress());
-    if (path.id() == probation_path_) probation_path_ = 0;
-    spread_path_ = 0;
+    failback_.carries(path.id(), home && moved && !first, tick.now);
+    spread_move_.carries();
     if (!first) carries_on(moved, owned);
     look_for_suspects(owned);
     if (status() == Status::kFailed) return;
@@ -222,7 +221,7 @@ void Channel::carry(Path& path, const Tick& tick) {
     if (!home && sender_)  // who alone knows why
       R2_WARN("NET/R2CCL: channel %u: its own rail does not work (%s); it starts on %s", number_,
               what_failed().c_str(), rail_name(path).c_str());
-    if (!home && context_.resilient()) home_rail_.failed(tick.now);
+    if (!home && context_.resilient()) failback_.rail_failed(tick.now);
     return;
   }
   emit(trace::EventType::kMigrationDone, path.local_nic(), uint64_t(left_nic_), end_.epoch(), path.id());
@@ -231,7 +230,6 @@ void Channel::carry(Path& path, const Tick& tick) {
           rail_name(path).c_str(), static_cast<unsigned long long>((now_ns() - migration_started_) / 1000));
   next_balance_ = tick.now;
   if (home && moved) {
-    if (home_rail_.state() != health::RailState::kUp) home_rail_.restored(tick.now);
     emit(trace::EventType::kFailback, path.local_nic());
     emit(trace::EventType::kNicUp, path.local_nic());
   }

@@ -40,11 +40,11 @@ void Channel::step_halves(const Tick& tick) {
   }
 }
 
-void Channel::start_opening(Purpose purpose, int local, int remote, const Tick& tick) {
-  const uint32_t path = opening_.begin(purpose, local, remote, tick.alive);
+void Channel::start_opening(Purpose purpose, const Rail& rail, const Tick& tick) {
+  const uint32_t path = opening_.begin(purpose, rail.local, rail.remote, tick.alive);
   context_.load_stale = true;
-  emit(trace::EventType::kPathOpening, local, path, uint64_t(remote));
-  halves_.make(path, local, remote, false);
+  emit(trace::EventType::kPathOpening, rail.local, path, uint64_t(rail.remote));
+  halves_.make(path, rail.local, rail.remote, false);
 }
 
 void Channel::on_open(const wire::Open& open, const Tick& /*tick*/) {
@@ -137,21 +137,18 @@ uint64_t Channel::first_probe_limit(const Path& path, const Tick& tick) const {
 bool Channel::lacks_standby(const Tick& tick) const {
   return context_.resilient() && end_.phase() == Phase::kRunning && retries_.standby_due(tick.now) &&
          context_.standbys < context_.config.standbys && paths_.lanes().empty() &&
-         !paths_.any([this](const auto& path) {
-           return path->state == PathState::kStandby && path->id() != probation_path_;
-         });
+         !paths_.any([this](const auto& path) { return stands_by(*path); });
 }
 
 // A sender without a path opens its first one; one without a path that stands by opens that.
 void Channel::begin_opening(const Tick& tick) {
-  int local = 0, remote = 0;
   if (setting_up()) {
-    if (candidate(Purpose::kFirst, tick.now, local, remote))
-      start_opening(Purpose::kFirst, local, remote, tick);
+    if (const auto rail = candidate(Purpose::kFirst, tick.now)) start_opening(Purpose::kFirst, *rail, tick);
   } else if (lacks_standby(tick)) {
-    if (!candidate(Purpose::kStandby, tick.now, local, remote)) return retries_.no_standby(tick.now);
+    const auto rail = candidate(Purpose::kStandby, tick.now);
+    if (!rail) return retries_.no_standby(tick.now);
     ++context_.standbys;
-    start_opening(Purpose::kStandby, local, remote, tick);
+    start_opening(Purpose::kStandby, *rail, tick);
   }
 }
 
@@ -239,11 +236,10 @@ void Channel::opening_succeeded(const Tick& tick) {
     case Purpose::kRescue:
       break;  // choose() finds it
     case Purpose::kFailback:
-      probation_path_ = path->id();
-      home_rail_.try_succeeded(tick.now);
+      failback_.opened(path->id(), tick.now);
       break;
     case Purpose::kSpread:
-      spread_path_ = path->id();
+      spread_move_.takes(path->id());
       break;
   }
 }
@@ -269,7 +265,7 @@ void Channel::opening_failed(const std::string& why, const Tick& tick) {
       rails_.bar(local, remote, retries_.lane_failed(local, remote, tick.now));
       break;
     case Purpose::kFailback:
-      home_rail_.try_failed(tick.now);
+      failback_.opening_failed(tick.now);
       break;
     case Purpose::kSpread:
       move_failed(local, tick);

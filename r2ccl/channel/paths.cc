@@ -14,7 +14,6 @@ namespace {
 // How long a path out of use is left as it is: traffic is to flow again first, and a probe that was given up
 // may still be answered, at either end.
 constexpr uint64_t kLeastRetiredNs = 100 * kNsPerMs, kLongestRetiredNs = 4000 * kNsPerMs;
-constexpr uint64_t kProbationProbeNs = 5 * kNsPerMs;
 
 }  // namespace
 
@@ -37,11 +36,8 @@ void Channel::retire(uint32_t id) { paths_.retire(id, now_ns() + retired_for_ns(
 void Channel::drop(uint32_t id, bool tell_peer) {
   if (Path* path = paths_.find(id)) run_on_worker(*path, "ibv_modify_qp to ERR", &Path::give_up);
   if (tell_peer) send(wire::Type::kDrop, wire::PathMessage{id});
-  if (id == probation_path_) {
-    probation_path_ = 0;
-    home_rail_.try_failed(now_ns());
-  }
-  if (id == spread_path_) spread_path_ = 0;
+  failback_.dropped(id, now_ns());
+  spread_move_.dropped(id);
   retire(id);
 }
 
@@ -52,42 +48,37 @@ int Channel::standbys() const {
          opening_.is_for(Purpose::kStandby);
 }
 
-// Rails that have not failed since traffic flowed before those that have, straight ones first, beginning with
-// home; then every cross rail. A standby shares no NIC with the active path unless there is no other way.
-bool Channel::candidate(Purpose purpose, uint64_t now, int& local, int& remote) const {
-  const int locals = int(context_.devices.size()), remotes = peer_.nics();
-  const std::vector<Backup> order = by_load(now);
-  const auto usable = [&](int l, int r, bool disjoint) {
-    if (!context_.usable(l) || peer_.nic_down(r) || rails_.barred(l, r, now)) return false;
-    if (!context_.resilient() && (l != home_nic_ || r != peer_.home_nic())) return false;
-    if (l == home_nic_ && r == peer_.home_nic() && purpose == Purpose::kStandby &&
-        home_rail_.state() != health::RailState::kUp)
-      return false;
-    if (disjoint && active() && (active()->local_nic() == l || active()->remote_nic() == r)) return false;
-    return !paths_.any([&](const auto& path) {
+// What rail_choice.h asks.
+struct Channel::RailChoice {
+  const Channel& c;
+  const Purpose purpose;
+  const uint64_t now;
+  const std::vector<Backup> order = c.by_load(now);
+
+  int locals() const { return int(c.context_.devices.size()); }
+  int remotes() const { return c.peer_.nics(); }
+  int wanted(int k) const { return order[size_t(k)].nic; }
+  int straight(int l) const { return c.straight(l); }
+  int home_remote() const { return c.peer_.home_nic(); }
+  bool usable(int l, int r) const {
+    const bool home = l == c.home_nic_ && r == c.peer_.home_nic();
+    if (!c.context_.usable(l) || c.peer_.nic_down(r) || c.rails_.barred(l, r, now)) return false;
+    if (!home && !c.context_.resilient()) return false;
+    if (home && purpose == Purpose::kStandby && !c.failback_.is_up()) return false;
+    return !c.paths_.any([&](const Path* path) {
       return path->local_nic() == l && path->remote_nic() == r && !path->is_failed;
     });
-  };
-  bool found = false;
-  std::pair<unsigned, unsigned> least{};
-  const auto consider = [&](int l, int r, bool disjoint) {
-    if (!usable(l, r, disjoint)) return;
-    const std::pair<unsigned, unsigned> failures{rails_.count(l, r), rails_.count_near(l, r)};
-    if (found && failures >= least) return;
-    found = true, least = failures, local = l, remote = r;
-  };
-  for (const bool disjoint : {true, false}) {
-    for (int k = 0; k < locals; ++k) {  // straight
-      const int l = order[size_t(k)].nic;
-      consider(l, (peer_.home_nic() + l - home_nic_ + locals * remotes) % remotes, disjoint);
-    }
-    if (found && least.first == 0) return true;
-    for (int k = 0; k < locals; ++k)  // cross
-      for (int j = 0; j < remotes; ++j)
-        consider(order[size_t(k)].nic, (peer_.home_nic() + j) % remotes, disjoint);
-    if (found) return true;
   }
-  return false;
+  bool shares(int l, int r) const {
+    return c.active() && (c.active()->local_nic() == l || c.active()->remote_nic() == r);
+  }
+  std::pair<unsigned, unsigned> failures(int l, int r) const {
+    return {c.rails_.count(l, r), c.rails_.count_near(l, r)};
+  }
+};
+
+std::optional<Rail> Channel::candidate(Purpose purpose, uint64_t now) const {
+  return choose_rail(RailChoice{*this, purpose, now});
 }
 
 void Channel::on_drop(uint32_t id, const Tick& tick) {
@@ -100,7 +91,7 @@ void Channel::nic_changed(int nic, bool up, const Tick& tick) {
   if (!may_migrate()) return;
   if (up) {
     send(wire::Type::kNic, wire::Nic{uint32_t(nic), wire::NicState::kUp});
-    if (nic == home_nic_) home_rail_.hint_active(tick.now);
+    if (nic == home_nic_) failback_.rail_active(tick.now);
     retries_.standby_hint(tick.now);
     return;
   }
@@ -156,7 +147,7 @@ void Channel::on_peer_nic(const wire::Nic& change, const Tick& tick) {
   if (!peer_.known_nic(change.nic)) return;
   peer_.nic_changed(change, now_ns());
   if (change.state == wire::NicState::kUp) {
-    if (int(change.nic) == peer_.home_nic()) home_rail_.hint_active(tick.now);
+    if (int(change.nic) == peer_.home_nic()) failback_.rail_active(tick.now);
     retries_.standby_hint(tick.now);
     return;
   }
@@ -173,24 +164,28 @@ bool Channel::home_may_work() const {
 }
 
 void Channel::step_failback(const Tick& tick) {
-  if (end_.phase() != Phase::kRunning || !active()) return;
-  if (at_home()) return;
-  if (Path* path = probation_path_ ? paths_.find(probation_path_) : nullptr) {
-    const ProbeState probe = look_at_probe(*path, tick);
-    if (probe == ProbeState::kFailed ||
-        (probe == ProbeState::kWaiting && path->probe_age(tick.alive) > probe_limit(*path, tick)))
+  if (end_.phase() != Phase::kRunning || !active() || at_home()) return;
+  Path* path = failback_.path() != 0 ? paths_.find(failback_.path()) : nullptr;
+  FailbackSight seen;
+  seen.may_open = !opening_.under_way() && home_may_work();
+  seen.has_path = path != nullptr;
+  if (path) {
+    seen.probe = see_probe(
+        *path, [&] { return probe_limit(*path, tick); }, tick);
+    seen.probe_age = path->probe_age(tick.alive);
+  }
+  switch (failback_.look(seen, tick.now)) {
+    case FailbackAct::kNone:
+      break;
+    case FailbackAct::kOpen:
+      return start_opening(Purpose::kFailback, {home_nic_, peer_.home_nic()}, tick);
+    case FailbackAct::kProbe:
+      return path->probe(tick.alive);
+    case FailbackAct::kGiveUp:
       return drop(path->id(), true);
-    if (probe == ProbeState::kWaiting) return;
-    if (probe == ProbeState::kAnswered && home_rail_.settled(tick.now))
+    case FailbackAct::kReturn:
       return begin_migration(*active(), trace::DetectedBy::kNone, "its home rail works again", tick,
                              path->id());
-    if (probe == ProbeState::kIdle || path->probe_age(tick.alive) >= kProbationProbeNs)
-      path->probe(tick.alive);
-    return;
-  }
-  if (!opening_.under_way() && home_rail_.should_try(tick.now) && home_may_work()) {
-    home_rail_.trying();
-    start_opening(Purpose::kFailback, home_nic_, peer_.home_nic(), tick);
   }
 }
 

@@ -12,17 +12,11 @@
 #include "r2ccl/channel/channel.h"
 
 namespace r2ccl {
-namespace {
-
-constexpr uint64_t kSpreadLookNs = 25 * kNsPerMs;
-
-}  // namespace
-
 // The path that a channel without an active one takes first.
 const Path* Channel::usable_standby() const {
   for (const auto& path : paths_)
     if ((path->state == PathState::kStandby || path->state == PathState::kLane) &&
-        path->id() != probation_path_ && !context_.nic_unusable[size_t(path->local_nic())] &&
+        !failback_.has(path->id()) && !context_.nic_unusable[size_t(path->local_nic())] &&
         !context_.nic_down[size_t(path->local_nic())] && !peer_.nic_down(path->remote_nic()))
       return path.get();
   return nullptr;
@@ -30,8 +24,9 @@ const Path* Channel::usable_standby() const {
 
 // The NIC that carries it, or is going to. A path is as good as taken when it is being opened for that.
 int Channel::bound_for() const {
-  if (active() && spread_path_ == 0 && !opening_.is_for(Purpose::kSpread)) return active()->local_nic();
-  const uint32_t target = active() ? spread_path_ : end_.target();
+  if (active() && spread_move_.path() == 0 && !opening_.is_for(Purpose::kSpread))
+    return active()->local_nic();
+  const uint32_t target = active() ? spread_move_.path() : end_.target();
   for (const auto& path : paths_)
     if (target != 0 && path->id() == target) return path->local_nic();
   if (active()) return opening_.local();
@@ -49,7 +44,7 @@ bool Channel::add_to(NicLoad& load, const Tick& tick) const {
   const auto at = size_t(active()->local_nic());
   if (at != bound) ++load.leaving[at];
   for (const auto& path : paths_)
-    if (path->id() != probation_path_ && path->id() != spread_path_ && path->state == PathState::kStandby)
+    if (stands_by(*path) && !spread_move_.has(path->id()))
       load.behind[at][size_t(path->local_nic())] += weight;
   if (opening_.is_for(Purpose::kStandby)) load.behind[at][size_t(opening_.local())] += weight;
   return at != home;
@@ -86,7 +81,7 @@ std::optional<int> Channel::less_loaded(const NicLoad& load, const Tick& tick) c
   const int at = active()->local_nic();
   std::optional<int> best;
   for (const Backup& backup : context_.backups[size_t(home_nic_)]) {
-    if (backup.nic == at || tick.now < no_move_to_[size_t(backup.nic)] ||
+    if (backup.nic == at || !spread_move_.may_go_to(backup.nic, tick.now) ||
         !usable_rail(backup.nic, straight(backup.nic), tick.now))
       continue;
     const double extra = backup.crosses ? context_.config.far_cost() - 1 : 0;
@@ -98,17 +93,17 @@ std::optional<int> Channel::less_loaded(const NicLoad& load, const Tick& tick) c
 
 void Channel::step_spread(const Tick& tick) {
   if (end_.phase() != Phase::kRunning || !active() || status() != Status::kReady) return;
-  if (Path* path = spread_path_ != 0 ? paths_.find(spread_path_) : nullptr) return step_move(*path, tick);
-  if (active()->local_nic() == home_nic_ || probation_path_ != 0 || !in_demand(tick.now)) {
-    spread_timer_.due(false, tick.now);
+  if (Path* path = spread_move_.path() != 0 ? paths_.find(spread_move_.path()) : nullptr)
+    return step_move(*path, tick);
+  if (active()->local_nic() == home_nic_ || failback_.path() != 0 || !in_demand(tick.now)) {
+    spread_move_.rests(tick.now);
     return;
   }
-  if (tick.now < next_spread_look_ || opening_.under_way()) return;
-  next_spread_look_ = tick.now + kSpreadLookNs;
+  if (opening_.under_way() || !spread_move_.may_look(tick.now)) return;
   const auto may_move = [&](const NicLoad& load) {
     return load.leaving[size_t(active()->local_nic())] == 0 ? less_loaded(load, tick) : std::nullopt;
   };
-  if (!spread_timer_.due(may_move(context_.load(false)).has_value(), tick.now)) return;
+  if (!spread_move_.due(may_move(context_.load(false)).has_value(), tick.now)) return;
   const std::optional<int> nic = may_move(context_.load(true));  // the node's others may have moved meanwhile
   if (!nic) return;
   R2_INFO("NET/R2CCL: channel %u: NIC %s of %s carries %.0f channels, NIC %s %.0f: moving there", number_,
@@ -120,10 +115,10 @@ void Channel::step_spread(const Tick& tick) {
            path->remote_nic() == straight(*nic);
   });
   if (standby) {
-    spread_path_ = standby->id();
+    spread_move_.takes(standby->id());
     standby->forget_probe();
   } else {
-    start_opening(Purpose::kSpread, *nic, straight(*nic), tick);
+    start_opening(Purpose::kSpread, {*nic, straight(*nic)}, tick);
   }
   context_.load_stale = true;
   context_.load(true);  // so that nobody else chooses the same one
@@ -148,20 +143,17 @@ void Channel::step_move(Path& path, const Tick& tick) {
   if (context_.load(false).better(active()->local_nic(), to))
     return begin_migration(*active(), trace::DetectedBy::kNone, "another NIC has less to carry", tick,
                            target);
-  const bool another = paths_.any([&](const auto& other) {
-    return other != &path && other->state == PathState::kStandby && other->id() != probation_path_;
-  });
+  const bool another = paths_.any([&](const auto& other) { return other != &path && stands_by(*other); });
   if (another) drop(target, true);
 }
 
 void Channel::move_failed(int nic, const Tick& tick) {
-  no_move_to_[size_t(nic)] = tick.now + nanoseconds(context_.config.failback_ceiling);
-  end_move(tick);
+  spread_move_.failed(nic, tick.now);
+  context_.load_stale = true;
 }
 
 void Channel::end_move(const Tick& tick) {
-  spread_path_ = 0;
-  spread_timer_.moved(tick.now);
+  spread_move_.ended(tick.now);
   context_.load_stale = true;
 }
 

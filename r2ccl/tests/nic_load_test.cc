@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "r2ccl/protocol/spread_move.h"
+
 namespace r2ccl {
 namespace {
 
@@ -65,6 +67,32 @@ TEST(SpreadTimer, rails_that_come_and_go_make_it_move_ever_more_rarely) {
   const uint64_t from = at;
   while (!timer.due(true, at)) at += kMs;
   EXPECT_LE(at - from, 401 * kMs);
+}
+
+TEST(SpreadMove, looks_now_and_then_and_has_one_path_at_a_time) {
+  SpreadMove move(100, 1000, 1);
+  EXPECT_TRUE(move.may_look(1000));
+  EXPECT_FALSE(move.may_look(1000 + SpreadMove::kLookEveryNs - 1));
+  EXPECT_TRUE(move.may_look(1000 + SpreadMove::kLookEveryNs));
+  EXPECT_FALSE(move.has(0)) << "0 is no path";
+  move.takes(5);
+  move.dropped(4);
+  EXPECT_TRUE(move.has(5));
+  move.dropped(5);
+  EXPECT_EQ(move.path(), 0u);
+  move.takes(6);
+  move.carries();
+  EXPECT_EQ(move.path(), 0u);
+}
+
+TEST(SpreadMove, a_nic_that_turned_out_not_to_work_is_left_alone_for_a_while) {
+  SpreadMove move(100, 1000, 1);
+  move.takes(5);
+  move.failed(2, 5000);
+  EXPECT_EQ(move.path(), 0u);
+  EXPECT_FALSE(move.may_go_to(2, 5999));
+  EXPECT_TRUE(move.may_go_to(2, 6000));
+  EXPECT_TRUE(move.may_go_to(1, 5000));
 }
 
 }  // namespace

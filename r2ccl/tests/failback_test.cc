@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Failback: when the home rail is tried, and when traffic returns to it.
+#include "r2ccl/protocol/failback.h"
+
+#include <gtest/gtest.h>
+
+namespace r2ccl {
+namespace {
+
+constexpr uint64_t kMs = 1'000'000;
+constexpr uint64_t kSettle = 500 * kMs, kFirstWait = 100 * kMs;
+
+struct Away {
+  Failback failback{{kSettle, kFirstWait, 8000 * kMs}};
+  uint64_t now = 10'000 * kMs;
+  Away() { failback.rail_failed(now); }
+  FailbackAct looks(FailbackSight seen) { return failback.look(seen, now); }
+};
+
+TEST(Failback, the_home_rail_is_tried_after_a_while_and_once) {
+  Away a;
+  EXPECT_FALSE(a.failback.is_up());
+  EXPECT_EQ(a.looks({.may_open = true}), FailbackAct::kNone);
+  EXPECT_TRUE(a.failback.is_near(a.now, kFirstWait));
+  a.now += kFirstWait;
+  EXPECT_EQ(a.looks({.may_open = false}), FailbackAct::kNone);
+  EXPECT_EQ(a.looks({.may_open = true}), FailbackAct::kOpen);
+  EXPECT_EQ(a.looks({.may_open = true}), FailbackAct::kNone) << "it is being opened";
+}
+
+TEST(Failback, a_port_that_says_that_it_is_active_is_tried_at_once) {
+  Away a;
+  a.failback.rail_active(a.now);
+  EXPECT_EQ(a.looks({.may_open = true}), FailbackAct::kOpen);
+}
+
+TEST(Failback, traffic_returns_when_probes_have_been_answered_for_the_settling_time) {
+  Away a;
+  a.failback.opened(7, a.now);
+  EXPECT_TRUE(a.failback.has(7));
+  EXPECT_EQ(a.looks({.has_path = true}), FailbackAct::kProbe);
+  EXPECT_EQ(a.looks({.has_path = true, .probe = ProbeSight::kAwaited}), FailbackAct::kNone);
+  EXPECT_EQ(a.looks({.has_path = true, .probe = ProbeSight::kAnswered, .probe_age = kMs}),
+            FailbackAct::kNone);
+  EXPECT_EQ(a.looks({.has_path = true, .probe = ProbeSight::kAnswered, .probe_age = Failback::kProbeEveryNs}),
+            FailbackAct::kProbe);
+  a.now += kSettle;
+  EXPECT_EQ(a.looks({.has_path = true, .probe = ProbeSight::kAwaited}), FailbackAct::kNone)
+      << "not before that one is answered";
+  EXPECT_EQ(a.looks({.has_path = true, .probe = ProbeSight::kAnswered}), FailbackAct::kReturn);
+  a.failback.carries(7, true, a.now);
+  EXPECT_TRUE(a.failback.is_up());
+  EXPECT_FALSE(a.failback.has(7));
+}
+
+TEST(Failback, a_path_that_fails_on_probation_is_given_up_and_the_next_waits_longer) {
+  Away a;
+  a.failback.opened(7, a.now);
+  EXPECT_EQ(a.looks({.has_path = true, .probe = ProbeSight::kFailed}), FailbackAct::kGiveUp);
+  a.failback.dropped(8, a.now);
+  EXPECT_TRUE(a.failback.has(7)) << "that was another path";
+  a.failback.dropped(7, a.now);
+  EXPECT_EQ(a.failback.path(), 0u);
+  a.now += kFirstWait;
+  EXPECT_EQ(a.looks({.may_open = true}), FailbackAct::kNone);
+  a.now += kFirstWait;
+  EXPECT_EQ(a.looks({.may_open = true}), FailbackAct::kOpen);
+}
+
+TEST(Failback, traffic_elsewhere_leaves_the_path_on_probation) {
+  Away a;
+  a.failback.opened(7, a.now);
+  a.failback.carries(9, false, a.now);
+  EXPECT_TRUE(a.failback.has(7));
+  EXPECT_FALSE(a.failback.is_up());
+}
+
+}  // namespace
+}  // namespace r2ccl

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which rail comes next.
+#include "r2ccl/protocol/rail_choice.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <ostream>
+#include <set>
+#include <vector>
+
+namespace r2ccl {
+
+void PrintTo(const Rail& rail, std::ostream* out) { *out << rail.local << " to " << rail.remote; }
+
+namespace {
+
+using Pair = std::pair<int, int>;
+
+/// A channel whose home is NIC 1 of four, at both ends.
+struct Node {
+  std::vector<int> order{1, 0, 2, 3};
+  int theirs = 4;
+  std::set<Pair> unusable;
+  std::set<int> dead;  // local NICs
+  std::optional<Rail> active;
+  std::map<Pair, unsigned> failed;
+
+  int locals() const { return int(order.size()); }
+  int remotes() const { return theirs; }
+  int wanted(int k) const { return order[size_t(k)]; }
+  int straight(int l) const { return l % theirs; }
+  int home_remote() const { return 1; }
+  bool usable(int l, int r) const { return !dead.count(l) && !unusable.count({l, r}); }
+  bool shares(int l, int r) const { return active && (active->local == l || active->remote == r); }
+  unsigned count(int l, int r) const {
+    const auto it = failed.find({l, r});
+    return it == failed.end() ? 0 : it->second;
+  }
+  std::pair<unsigned, unsigned> failures(int l, int r) const {
+    unsigned near = 0;
+    for (const auto& [rail, times] : failed)
+      if (rail.first == l || rail.second == r) near += times;
+    return {count(l, r), near};
+  }
+  std::optional<Rail> choice() const { return choose_rail(*this); }
+};
+
+TEST(RailChoice, home_comes_first) { EXPECT_EQ(Node().choice(), (Rail{1, 1})); }
+
+TEST(RailChoice, then_straight_rails_in_the_order_in_which_nics_are_wanted) {
+  Node n;
+  n.dead = {1};
+  EXPECT_EQ(n.choice(), (Rail{0, 0}));
+  n.order = {1, 3, 2, 0};
+  EXPECT_EQ(n.choice(), (Rail{3, 3}));
+}
+
+TEST(RailChoice, a_path_shares_no_nic_with_the_active_one) {
+  Node n;
+  n.active = Rail{1, 1};
+  EXPECT_EQ(n.choice(), (Rail{0, 0}));
+  n.active = Rail{0, 2};  // a cross rail: neither 0 to 0 nor 2 to 2
+  n.dead = {1};
+  EXPECT_EQ(n.choice(), (Rail{3, 3}));
+}
+
+TEST(RailChoice, unless_there_is_no_other_way) {
+  Node n;
+  n.order = {1, 0};
+  n.theirs = 2;
+  n.active = Rail{1, 1};
+  n.dead = {0};
+  n.unusable = {{1, 1}};
+  EXPECT_EQ(n.choice(), (Rail{1, 0}));
+}
+
+TEST(RailChoice, a_rail_that_has_failed_comes_after_those_that_have_not) {
+  Node n;
+  n.failed = {{{1, 1}, 1}};
+  EXPECT_EQ(n.choice(), (Rail{0, 0}));
+  n.failed = {{{1, 1}, 1}, {{0, 0}, 1}};
+  EXPECT_EQ(n.choice(), (Rail{2, 2}));
+}
+
+TEST(RailChoice, rails_of_a_nic_that_fails_often_come_later) {
+  Node n;
+  n.failed = {{{0, 1}, 1}};  // NIC 0, or the peer's NIC 1
+  EXPECT_EQ(n.choice(), (Rail{2, 2}));
+}
+
+TEST(RailChoice, when_all_straight_rails_have_failed_a_cross_rail_that_has_not_is_taken) {
+  Node n;
+  n.order = {1, 0};
+  n.theirs = 2;
+  n.failed = {{{1, 1}, 2}, {{0, 0}, 1}};
+  EXPECT_EQ(n.choice(), (Rail{1, 0}));
+}
+
+TEST(RailChoice, of_rails_that_have_all_failed_the_one_that_failed_least) {
+  Node n;
+  n.order = {1, 0};
+  n.theirs = 2;
+  n.failed = {{{1, 1}, 3}, {{0, 0}, 2}, {{1, 0}, 4}, {{0, 1}, 1}};
+  EXPECT_EQ(n.choice(), (Rail{0, 1}));
+}
+
+TEST(RailChoice, there_may_be_none) {
+  Node n;
+  n.dead = {0, 1, 2, 3};
+  EXPECT_EQ(n.choice(), std::nullopt);
+}
+
+}  // namespace
+}  // namespace r2ccl
