@@ -74,7 +74,9 @@ declare -A only_vhca=(
   [mode3_allreduce_degraded]='because its four nodes are virtual; on three machines or more: r2bench run allreduce_degraded --launcher mpi --set fabric.nodes=…'
 )
 # Unmodified NCCL on GPUs, over virtual NICs of this machine: NAME MINUTES SCENARIO.
-on_virtual_nics=('nccl_port_down 5 nccl_port_down' 'nccl_qp_error 5 nccl_qp_error' 'nccl_blackhole 5 nccl_blackhole')
+on_virtual_nics=('nccl_port_down 5 nccl_port_down' 'nccl_qp_error 5 nccl_qp_error' 'nccl_blackhole 5 nccl_blackhole'
+  'nccl_flap 5 nccl_flap' 'nccl_heals 10 nccl_heals' 'nccl_one_of_four_lost 5 nccl_one_of_four_lost' 'nccl_one_of_four_slow 5 nccl_one_of_four_slow'
+  'nccl_no_fault 5 nccl_no_fault' 'nccl_no_resilience 5 nccl_no_resilience')
 
 record() {  # STEP STATUS TEXT
   printf '{"step": "%s", "status": %s, "fabric": "%s", "commit": "%s", "ended": "%s", "text": "%s"}\n' "$1" "$2" "${fabric:-vhca}" \
@@ -173,6 +175,7 @@ sets=(
   'recovery_channels recovery_channels'
   'mode3_scenarios mode3_allreduce_degraded'
   'nccl_scenarios nccl_port_down nccl_qp_error nccl_blackhole'
+  'nccl_collectives nccl_flap nccl_heals nccl_one_of_four_lost nccl_one_of_four_slow nccl_no_fault nccl_no_resilience'
 )
 collect() {  # KIND SET PATH…
   "$python" "$repository/plots/collect.py" "$@" --results "$out" --command 'cloudlab/reproduce.sh'
@@ -192,7 +195,6 @@ tables() {  # of all results that there are
     collect allreduce mode3_algorithms "$out/mode3/algorithms.csv" --date "$(date -u +%F)" --commit "$(git -C "$repository" rev-parse --short HEAD 2>/dev/null || echo unknown)" || status=70
   fi
   if [[ -s $out/reference/nccl_gpus/head_to_head.jsonl ]]; then collect head_to_head head_to_head "$out/reference/nccl_gpus/head_to_head.jsonl" || status=70; fi
-  if [[ -s $out/reference/nccl_gpus/four_gpus.json ]]; then collect nccl nccl_four_gpus "$out/reference/nccl_gpus/four_gpus.json" || status=70; fi
   return "$status"
 }
 
@@ -230,14 +232,7 @@ on_gpus() {
   count=$(gpus)
   [[ $list == yes ]] || ((count == 0)) || mkdir -p "$out/reference/nccl_gpus"
   virtual_nics_on_gpus
-  is_wanted pytorch_nccl || is_wanted nccl_tests || return 0
-  if [[ $list == no ]]; then
-    ((count)) || reason='there is no NVIDIA GPU (nvidia-smi -L finds none)'
-    if [[ -z $reason ]] && ! "$python" -c 'import torch' 2>/dev/null; then reason="$python has no PyTorch: pip install torch"; fi
-    if [[ -n $reason ]]; then is_wanted pytorch_nccl && { matched=$((matched + 1)); skip pytorch_nccl "because $reason"; }; fi
-  fi
-  [[ -n $reason ]] || step pytorch_nccl 25 "$python" "$repository/harness/workload/nccl/matrix.py" --gpus "$count" --out "$out/reference/nccl_gpus/four_gpus.json"
-  reason=''
+  is_wanted nccl_tests || return 0
   if [[ $list == no ]]; then
     ((count)) || reason='there is no NVIDIA GPU (nvidia-smi -L finds none)'
     for tool in nvcc mpirun git make; do

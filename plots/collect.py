@@ -4,7 +4,6 @@
 
     plots/collect.py run SET FOLDER…      result.json files below the folders (r2bench run)     → runs.csv, faults.csv
     plots/collect.py matrix SET FILE      matrix.json of r2bench matrix                         → matrix.csv
-    plots/collect.py nccl SET FILE        of harness/workload/nccl/matrix.py                    → nccl.csv
     plots/collect.py head_to_head SET FILE…   of harness/workload/nccl/head_to_head.py          → head_to_head.csv
     plots/collect.py renewals SET FOLDER… of nccl_abort, nccl_shrink, nccl_revoke …             → renewals.csv
     plots/collect.py gpu_memory SET FILE  of harness/workload/nccl/gpu_memory.py                → nccl.csv
@@ -188,30 +187,6 @@ def gbps(rate):
     return float(found.group(1)) / (1 if found.group(2) == "G" else 1000) if found else None
 
 
-def of_nccl(paths):
-    table, rows = inputs.read_json(paths[0]), []
-    for case in table["cases"]:
-        what = case["case"]
-        witness = case.get("witness") if isinstance(case.get("witness"), dict) else {}
-        ended, struck = None, witness.get("faults")
-        if any(case["exit"]) and isinstance(struck, list) and struck:  # no more than from the fault to the end of the last process
-            fault = struck[0]
-            ended = case["seconds"] * 1e3 - (fault["t0_ns"] - fault["armed_ns"]) / 1e6
-        variant = [f"{key}={value}" for key, value in sorted(what.get("env", {}).items()) if key != "LD_PRELOAD"] + [word.lstrip("-") for word in what.get("args", [])]
-        variant += [word for word in ("lasting", "abort") if what.get(word)]
-        one = {"case": what["name"], "as_expected": case["as_expected"], "nodes": what["nodes"], "gpus_per_node": what["gpus"], "net": what["net"], "mode": what["mode"],
-               "nccl": next((rank["nccl"] for rank in case["ranks"] if rank), None), "fault": what.get("fault"), "variant": " ".join(variant), "nics": what.get("nics", 2),
-               "nic_gbps": gbps(what.get("rate", table["rate"])), "ended_ms": ended}
-        # Of an operation the slowest rank's times.
-        series = list(zip(*[rank["results"] for rank in case["ranks"] if rank and rank["results"]]))
-        for step, ops in enumerate(series):
-            rows.append({**one, "op": ops[0]["op"], "step": step, "bytes": ops[0]["bytes"], "wrong": sum(op["wrong"] for op in ops),
-                         "median_ms": max(op["median_ms"] for op in ops), "max_ms": max(op["max_ms"] for op in ops)})
-        if not series:
-            rows.append(one)
-    return {"nccl": rows}, origin_of_gpus(table["host"], table["date"])
-
-
 def of_gpu_memory(paths):
     table, rows = inputs.read_json(paths[0]), []
     for case in table["cases"]:
@@ -392,7 +367,7 @@ def of_ll128(paths):
     return {"ll128": rows}, origin
 
 
-READERS = {"run": of_runs, "matrix": of_matrix, "nccl": of_nccl, "mode3": of_mode3, "gpu_memory": of_gpu_memory, "sim": of_sim, "allreduce": of_allreduce, "sizes": of_sizes, "programs": of_programs, "bench": of_bench, "walks": of_walks, "gate": of_gate,
+READERS = {"run": of_runs, "matrix": of_matrix, "mode3": of_mode3, "gpu_memory": of_gpu_memory, "sim": of_sim, "allreduce": of_allreduce, "sizes": of_sizes, "programs": of_programs, "bench": of_bench, "walks": of_walks, "gate": of_gate,
            "nightly": of_nightly, "head_to_head": of_head_to_head, "renewals": of_renewals, "conformance": of_conformance, "cluster": of_cluster,
            "ll128": of_ll128}
 

@@ -94,7 +94,7 @@ class ReproduceTest(unittest.TestCase):
             text = file.read()
         steps = {line.split()[0].strip("'") for line in text.split("scenarios=(")[1].split("\n)\n")[0].strip().splitlines()}
         sets = {line.split()[0].strip("'"): line.strip().strip("'").split()[1:] for line in text.split("\nsets=(")[1].split("\n)\n")[0].strip().splitlines()}
-        steps |= {one.split()[0] for one in text.split("on_virtual_nics=('")[1].split("')")[0].split("' '")}
+        steps |= {one.split()[0] for one in text.split("on_virtual_nics=(")[1].split(")")[0].split("'")[1::2]}
         self.assertEqual(sorted(name for names in sets.values() for name in names), sorted(steps))
         self.assertLessEqual({"recovery", "ten_faults", "device_removed", "speed", "k_of_8_nics", "busbw_sizes", "recovery_channels", "mode3_scenarios", "nccl_scenarios"}, set(sets))
 
@@ -140,16 +140,15 @@ class ReproduceTest(unittest.TestCase):
         made = self.reproduce("--fabric", "verbs", "--only", "device_removed")
         self.assertIn("only the virtual NICs can lose a device", made.stdout)
         self.assertEqual(made.returncode, 2)
-        made = self.reproduce("--fabric", "verbs", "--only", "pytorch_nccl", "--only", "nccl_tests")
-        self.assertEqual(made.stdout.count("no NVIDIA GPU"), 2, made.stdout)
+        made = self.reproduce("--fabric", "verbs", "--only", "nccl_tests")
+        self.assertEqual(made.stdout.count("no NVIDIA GPU"), 1, made.stdout)
         self.tool("nvidia-smi", "#!/bin/sh\necho 'GPU 0: A100'\n")
-        self.tool("python-without-torch", "#!/bin/sh\nexit 1\n")
-        made = self.reproduce("--fabric", "verbs", "--only", "pytorch_nccl", "--only", "nccl_tests", R2BENCH_PYTHON=self.tools + "/python-without-torch")
-        self.assertIn("has no PyTorch", made.stdout)
+        made = self.reproduce("--fabric", "verbs", "--only", "nccl_tests")
         self.assertIn("there is no nvcc here", made.stdout)
 
     def test_what_has_virtual_nics_is_left_out_on_real_ones_and_without_gpus(self):
-        gpu_steps = ["nccl_port_down", "nccl_qp_error", "nccl_blackhole", "head_to_head"]
+        gpu_steps = ["nccl_port_down", "nccl_qp_error", "nccl_blackhole", "nccl_flap", "nccl_heals", "nccl_one_of_four_lost", "nccl_one_of_four_slow",
+                     "nccl_no_fault", "nccl_no_resilience", "head_to_head"]
         wanted = [word for name in ["mode3_*", *gpu_steps] for word in ("--only", name)]
         made = self.reproduce("--fabric", "verbs", *wanted)
         self.assertEqual(made.returncode, 2, made.stdout)
@@ -159,7 +158,7 @@ class ReproduceTest(unittest.TestCase):
         self.assertEqual([call for call in self.called() if call[0] == "run"], [])
         self.out += "-vhca"
         made = self.reproduce(*wanted, "--short")
-        self.assertEqual(made.stdout.count("no NVIDIA GPU"), 4, made.stdout)
+        self.assertEqual(made.stdout.count("no NVIDIA GPU"), len(gpu_steps), made.stdout)
         self.assertEqual([call[1] for call in self.called() if call[0] == "run"], ["allreduce_degraded"])
         self.tool("nvidia-smi", "#!/bin/sh\necho 'GPU 0: H100'\n")
         made = self.reproduce("--only", "nccl_port_down", "--only", "nccl_blackhole")

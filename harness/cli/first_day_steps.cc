@@ -14,7 +14,6 @@ constexpr size_t kPageColumns = 110;  // as .ci/prose wants it
 
 constexpr const char* kGpus = "nvidia-smi -L | grep -q '^GPU'";
 constexpr const char* kNoGpus = "there is no NVIDIA GPU here";
-constexpr const char* kTorch = "nvidia-smi -L | grep -q '^GPU' && python3 -c 'import torch'";
 constexpr const char* kInfiniBand = "grep -qs InfiniBand /sys/class/infiniband/*/ports/*/link_layer";
 constexpr const char* kNoInfiniBand = "no port here is InfiniBand";
 constexpr const char* kBluefield = "cat /sys/bus/pci/devices/*/device | grep -qE '0xa2d2|0xa2d6|0xa2dc'";
@@ -93,10 +92,9 @@ std::vector<FirstDayStep> steps_with_traffic() {
                {3, 2}, "result.json, events.jsonl", "allreduce_degraded"),
       traffic_class,
       {"nccl_host_memory", Risk::kTraffic,
-       "unmodified NCCL through PyTorch on host memory, five collectives under faults",
-       "python3 \"$R2BENCH_SHARE/harness/workload/nccl/matrix.py\" --gpus \"$(nvidia-smi -L | grep -c "
-       "^GPU)\" --out \"$OUT/nccl.json\"",
-       kTorch, "there is no NVIDIA GPU here, or python3 has no PyTorch", "nccl.json"},
+       "unmodified NCCL on host memory and virtual NICs, five collectives under faults",
+       "\"$R2BENCH\" run nccl_protocols nccl_heals nccl_no_resilience --no-plot --keep-going --out \"$OUT\"",
+       kGpus, kNoGpus, "result.json"},
       {"nccl_tests", Risk::kTraffic, "bus bandwidth of all_reduce_perf in modes 0, 1 and 2",
        "\"$R2BENCH_SHARE/cloudlab/nccl_tests.sh\" \"$OUT\" $HOST_OPTION", kGpus, kNoGpus,
        "all_reduce_perf_*.txt"},

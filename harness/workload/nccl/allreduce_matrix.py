@@ -25,7 +25,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.dont_write_bytecode = True
 sys.path.insert(0, HERE)
-import matrix  # noqa: E402  pylint: disable=wrong-import-position
+import gpu_jobs  # noqa: E402  pylint: disable=wrong-import-position
 
 MIB = 1 << 20
 CHAIN = {"NCCL_ALGO": "allreduce:collnetchain"}  # instead of the tuner's choice
@@ -133,7 +133,7 @@ def limits(case, arguments, count_bytes):
 
 
 def environment(case, arguments, folder):
-    env = matrix.environment(case | {"gpus": 1, "net": "r2ccl", "port": 0}, arguments, folder)
+    env = gpu_jobs.environment(case | {"gpus": 1, "port": 0}, arguments, folder)
     env |= {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,TUNING", "R2CC_FAIL_BOUND_MS": "5000"}
     if arguments.margin:
         env["R2CC_COLLNET_MARGIN"] = str(arguments.margin)
@@ -238,7 +238,7 @@ def read_outcome(case, arguments, folder, ended):
         if name.startswith("nccl."):
             with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as log:
                 outcome["plugin_log"] += [line.strip()[:300] for line in log if "R2CCL" in line or "WARN" in line or "CollNet" in line][:40]
-    outcome["counters"] = matrix.counters(folder)[0]
+    outcome["counters"] = gpu_jobs.counters(folder)[0]
     try:
         with open(os.path.join(folder, "witness.json"), encoding="utf-8") as file:
             outcome["witness"] = json.load(file).get("faults", [])
@@ -343,9 +343,9 @@ def main():
             print(f"{case['name']:24} mode {case['mode']}, {case['nodes']} nodes, {len(case['steps'])} steps, {len(case['plan'])} faults")
         return 0
     begin, results, left_out = time.monotonic(), {}, []
-    with matrix.shared_gpu(6, 1) as mps, open(arguments.out, "w", encoding="utf-8") as out:
+    with gpu_jobs.shared_gpu(6, 1) as mps, open(arguments.out, "w", encoding="utf-8") as out:
         os.environ.update(mps)
-        print(json.dumps({"host": matrix.host_facts(arguments.build), "mps": bool(mps), "mbits": arguments.mbits, "mib": arguments.mib, "margin": arguments.margin,
+        print(json.dumps({"host": gpu_jobs.host_facts(arguments.build), "mps": bool(mps), "mbits": arguments.mbits, "mib": arguments.mib, "margin": arguments.margin,
                           "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}), file=out, flush=True)
         for case in chosen:
             if time.monotonic() - begin > 60 * arguments.minutes:

@@ -21,7 +21,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
-import matrix  # noqa: E402
+import gpu_jobs  # noqa: E402
 
 OPS = "allreduce,allgather,reducescatter,broadcast,alltoall,sendrecv"
 GDR = {"R2CC_GPU_DIRECT": "1", "NCCL_NET_GDR_LEVEL": "SYS", "NCCL_NET_GDR_READ": "1", "NCCL_CUMEM_ENABLE": "0", "NCCL_CUMEM_HOST_ENABLE": "0",
@@ -52,7 +52,7 @@ def topology(bus_ids, nics):
 
 def bus_ids():
     """Of the GPUs, as NCCL writes them: 0000:04:00.0."""
-    found = matrix.said(["nvidia-smi", "--query-gpu=pci.bus_id", "--format=csv,noheader"])
+    found = gpu_jobs.said(["nvidia-smi", "--query-gpu=pci.bus_id", "--format=csv,noheader"])
     return [] if found == "unknown" else [line.strip().lower()[-12:] for line in found.splitlines()]
 
 
@@ -61,7 +61,7 @@ def pxn_cases(topology_file):
     found = []
 
     def add(name, env=None, **case):
-        found.append({"name": name, "nodes": 2, "gpus": 2, "on_gpus": 2, "net": "r2ccl", "mode": 1, "ops": "alltoall,sendrecv,allreduce,allgather",
+        found.append({"name": name, "nodes": 2, "gpus": 2, "on_gpus": 2, "mode": 1, "ops": "alltoall,sendrecv,allreduce,allgather",
                       "late": True, "wants_wrong": False, "pxn": True, "env": GDR | PXN | LATE | {"NCCL_TOPO_FILE": topology_file} | (env or {})} | case)
 
     add("pxn_healthy")
@@ -78,10 +78,10 @@ def cases():
     found = []
 
     def add(name, env=None, late=True, wrong=False, **case):
-        found.append({"name": name, "nodes": 2, "gpus": 1, "net": "r2ccl", "mode": 1, "ops": OPS, "late": late, "wants_wrong": wrong,
+        found.append({"name": name, "nodes": 2, "gpus": 1, "mode": 1, "ops": OPS, "late": late, "wants_wrong": wrong,
                       "env": GDR | (LATE if late else {}) | (env or {})} | case)
 
-    found.append({"name": "control_host_memory", "nodes": 2, "gpus": 1, "net": "r2ccl", "mode": 1, "ops": "allreduce", "late": False, "wants_wrong": False,
+    found.append({"name": "control_host_memory", "nodes": 2, "gpus": 1, "mode": 1, "ops": "allreduce", "late": False, "wants_wrong": False,
                   "gdr": False, "env": {k: v for k, v in GDR.items() if not k.startswith("R2CC_GPU") and "GDR" not in k}})
     add("healthy", late=False)
     add("healthy_late")
@@ -110,13 +110,13 @@ def judge(outcome, iters):
     if not case.get("gdr", True):
         gdr = outcome["gdr_lines"] == 0 and outcome["other_lines"] > 0
     struck = [f.get("t0_ns") for f in (outcome["witness"] or {}).get("faults", [])]
-    fired = len(struck) == len(matrix.plan_of(case, iters)) and all(struck)
+    fired = len(struck) == len(gpu_jobs.plan_of(case, iters)) and all(struck)
     if "pxn" in case:
         gdr = gdr and (outcome["pxn_lines"] > 0) == case["pxn"] and outcome["p2p_lines"] > 0
     fine = whole and gdr and fired and (wrong > 0 if case["wants_wrong"] else wrong == 0)
     words = ""
-    if case.get("fault") in matrix.MOVING:
-        moved, words = matrix.moved(outcome)
+    if case.get("fault") in gpu_jobs.MOVING:
+        moved, words = gpu_jobs.moved(outcome)
         fine = fine and moved
     error = next((r["error"].splitlines()[0][:160] for r in ranks if r and r["error"]), "" if all(ranks) else "a rank has no result")
     text = (f"{case['name']:30} wrong {wrong} ({'wanted' if case['wants_wrong'] else '0 wanted'}) exit {outcome['exit']} "
@@ -175,7 +175,7 @@ def run(arguments, all_cases):
                 write(False)
             print(f"skip {case['name']}: no time left", flush=True)
             return
-        outcome = matrix.run_case(case | {"port": 29600 + 7 * number}, arguments)
+        outcome = gpu_jobs.run_case(case | {"port": 29600 + 7 * number}, arguments)
         fine, wrong, gdr, text = judge(outcome, arguments.iters)
         with lock:
             good = good and fine
@@ -194,9 +194,9 @@ def run(arguments, all_cases):
             write(False)
         print(("ok   " if fine else "BAD  ") + text, flush=True)
 
-    with matrix.shared_gpu(2, 1) as mps:
+    with gpu_jobs.shared_gpu(2, 1) as mps:
         os.environ.update(mps)
-        host = matrix.host_facts(arguments.build) | {"mps": bool(mps)}
+        host = gpu_jobs.host_facts(arguments.build) | {"mps": bool(mps)}
         first, rest = todo[:2], todo[2:]
         for number, case in first:  # alone: whether it works at all
             one(number, case)

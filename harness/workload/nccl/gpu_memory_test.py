@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import gpu_memory  # noqa: E402
-import matrix  # noqa: E402
+import gpu_jobs  # noqa: E402
 
 GOOD = {"case": {"name": "a", "fault": "port_down", "extra": "", "wants_wrong": False, "nodes": 2, "gpus": 1, "lasting": True},
         "ranks": [{"error": "", "results": [{"wrong": 0}]}] * 2, "gdr_lines": 4, "other_lines": 0, "exit": [0, 0], "seconds": 1.0,
@@ -22,12 +22,12 @@ GOOD = {"case": {"name": "a", "fault": "port_down", "extra": "", "wants_wrong": 
 class Judge(unittest.TestCase):
     def setUp(self):
         self.outcome = copy.deepcopy(GOOD)
-        self.kept = gpu_memory.matrix.moved, gpu_memory.matrix.plan_of
-        gpu_memory.matrix.moved = lambda outcome: (outcome.get("moves", True), "moved")
-        gpu_memory.matrix.plan_of = lambda case, iters: [{}]
+        self.kept = gpu_memory.gpu_jobs.moved, gpu_memory.gpu_jobs.plan_of
+        gpu_memory.gpu_jobs.moved = lambda outcome: (outcome.get("moves", True), "moved")
+        gpu_memory.gpu_jobs.plan_of = lambda case, iters: [{}]
 
     def tearDown(self):
-        gpu_memory.matrix.moved, gpu_memory.matrix.plan_of = self.kept
+        gpu_memory.gpu_jobs.moved, gpu_memory.gpu_jobs.plan_of = self.kept
 
     def fine(self):
         return gpu_memory.judge(self.outcome, 15)[0]
@@ -74,7 +74,7 @@ class Judge(unittest.TestCase):
         self.assertFalse(self.fine())
 
     def test_nccls_log_tells_whose_proxy_sends(self):
-        words = matrix.PROXY_OF_ANOTHER
+        words = gpu_jobs.PROXY_OF_ANOTHER
         self.assertTrue(words.search("Channel 00/0 : 0[0] -> 3[1] [send] via NET/R2CCL/1(1)/GDRDMA"))
         self.assertFalse(words.search("Channel 00/0 : 0[0] -> 2[0] [send] via NET/R2CCL/0/GDRDMA"))
 

@@ -24,8 +24,8 @@ import sys
 import tempfile
 import time
 
+import gpu_jobs
 import head_to_head_rows as rows_of
-import matrix
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PREDICTIONS = os.path.join(HERE, "predictions.json")
@@ -199,11 +199,11 @@ def main(argv=None):
     done = read_done(arguments.out)
     left = [row for row in rows if row["id"] not in done]
     if left:
-        append(arguments.out, {"host": matrix.host_facts(arguments.build), "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "rows_left": len(left)})
+        append(arguments.out, {"host": gpu_jobs.host_facts(arguments.build), "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "rows_left": len(left)})
     began, missing = time.monotonic(), 0
     with contextlib.ExitStack() as stack:
-        gpus = matrix.gpus_usable()
-        mps = stack.enter_context(matrix.shared_gpu(2, gpus))  # one daemon for all rows, where there is one and the ranks share a GPU
+        gpus = gpu_jobs.gpus_usable()
+        mps = stack.enter_context(gpu_jobs.shared_gpu(2, gpus))  # one daemon for all rows, where there is one and the ranks share a GPU
         for row in left:
             if time.monotonic() - began + row["expected_s"] > arguments.limit:
                 missing += 1
@@ -218,7 +218,7 @@ def main(argv=None):
             append(arguments.out, line)
             if line["result"]["outcome"] in ("hang", "killed"):  # MPS is not to be trusted when a client was killed
                 stack.close()
-                mps = stack.enter_context(matrix.shared_gpu(2, gpus))
+                mps = stack.enter_context(gpu_jobs.shared_gpu(2, gpus))
             found = line["result"]
             print(f"{row['id']:58} {found['outcome']:6} wrong {found['wrong']} before {found['before_ms'] or 0:.2f} ms stall {found['stall_ms'] or 0:.1f} ms "
                   f"retained {found['retained'] or 0:.2f} as predicted: {line['as_predicted']} ({line['seconds']} s)", flush=True)
