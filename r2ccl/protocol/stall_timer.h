@@ -25,9 +25,9 @@ class StallTimer {
         stuck_(80, stuck_after, 4 * stuck_after) {}
 
   // --- what happens
-  /// Time goes on, whether or not anybody waits.
+  /// Time goes on, whether or not anybody waits. What has passed before the first time counts for nothing.
   void tick(uint64_t alive) {
-    step_ = alive - alive_;
+    step_ = alive_ == 0 ? 0 : alive - alive_;
     alive_ = alive;
   }
   /// The progress thread has polled in vain for as long as makes suspicious.
@@ -108,7 +108,7 @@ class StallTimer {
   uint64_t seen_ = 0;  // count of progress
   uint64_t silence_ = 0;
   uint64_t nothing_open_at_ = 0;
-  uint64_t next_probe_ = 0, probe_pause_ = 0;
+  uint64_t next_probe_ = 0, probe_pause_ = kFirstProbePauseNs;
   bool requested_ = false;
   bool slow_peer_told_ = false;
   unsigned leaves_ = 0;

@@ -55,6 +55,19 @@ TEST(StallTimer, is_suspicious_after_the_bound) {
   EXPECT_EQ(s.until([] { return true; }), kSuspect / kMs);
 }
 
+// A channel comes to be when its process has run for long, and what is opened at once has waited for nothing.
+TEST(StallTimer, time_before_the_first_look_is_no_silence) {
+  StallTimer timer(kSuspect, kStuck);
+  timer.tick(3'600'000 * kMs);
+  EXPECT_FALSE(timer.suspicious());
+  EXPECT_FALSE(timer.slow_peer());
+  EXPECT_FALSE(timer.stuck());
+  timer.answered();
+  EXPECT_FALSE(timer.probe_due()) << "the first pause is as long as after anything moved";
+  timer.tick(3'600'000 * kMs + StallTimer::kFirstProbePauseNs);
+  EXPECT_TRUE(timer.probe_due());
+}
+
 TEST(StallTimer, what_the_progress_thread_has_waited_counts) {
   Silent s;
   s.timer.polled_in_vain(1);
