@@ -34,7 +34,7 @@ Channel::Channel(ProcessContext& context, MigrationEnd& end, bool sender, int ho
                  nanoseconds(context.config.failback_ceiling)}),
       spread_move_(nanoseconds(context.config.failback_settle), nanoseconds(context.config.failback_ceiling),
                    context.process + number_ * 0x9e3779b97f4a7c15),
-      stall_(nanoseconds(context.config.suspect_after), nanoseconds(context.config.stuck_after)),
+      watchdog_(nanoseconds(context.config.suspect_after), nanoseconds(context.config.stuck_after)),
       end_(end),
       search_(nanoseconds(context.config.fail_bound), 4 * nanoseconds(context.config.probe_deadline)),
       fence_(sender, nanoseconds(context.config.fence_bound), nanoseconds(context.config.fence_delay)) {}

@@ -38,7 +38,7 @@
 #include "r2ccl/protocol/rail_record.h"
 #include "r2ccl/protocol/search.h"
 #include "r2ccl/protocol/spread_move.h"
-#include "r2ccl/protocol/stall_timer.h"
+#include "r2ccl/protocol/watchdog.h"
 #include "r2ccl/protocol/wire.h"
 
 namespace r2ccl {
@@ -140,6 +140,7 @@ class Channel {
   class Actions;
   class FenceActions;
   class SearchActions;
+  class WatchActions;
   struct Reconnecting;
   struct RailSight;
   struct RailChoice;
@@ -288,16 +289,12 @@ class Channel {
   // watchdog and migration (watchdog.cc, migration.cc)
   void step_watchdog(const Tick& tick);
   void leave_suspects(const Tick& tick);
-  bool silent(const Tick& tick);
   void leave_silent(Path& path, const Tick& tick);
-  void wait_on(Path& path, const Tick& tick);
-  bool probe_lanes(const Tick& tick);
   ProbeState look_at_probe(Path& path, const Tick& tick);
   template <typename Limit>
   ProbeSight see_probe(Path& path, Limit&& limit, const Tick& tick);
   uint64_t probe_limit(const Path& path, const Tick& tick) const;
   uint64_t first_probe_limit(const Path& path, const Tick& tick) const;
-  Path* stands_still();
   void abandon(Path& path, Owned);
   void mark_failed(Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick);
   void begin_migration(Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick,
@@ -411,7 +408,7 @@ class Channel {
 
   // watchdog
   std::atomic<bool> suspected_{false};
-  StallTimer stall_;
+  Watchdog watchdog_;
   std::shared_ptr<health::ProbeTimes> probe_times_;  // shared by the channels to one process
 
   // migration

@@ -38,7 +38,7 @@ void Channel::begin_migration(Path& path, trace::DetectedBy by, const std::strin
 
 // What is on record of a failure, before its path is left.
 void Channel::note_leaving(const Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick) {
-  if (by == trace::DetectedBy::kWatchdog) stall_.left(activity_.progress());
+  if (by == trace::DetectedBy::kWatchdog) watchdog_.left(activity_.progress());
   note_failure(path.local_nic(), path.remote_nic(), why);
   R2_INFO("NET/R2CCL: channel %u: %s failed, detected by %s: %s; moving its traffic", number_,
           rail_name(path).c_str(), trace::name(by).data(), why.c_str());
@@ -208,7 +208,7 @@ void Channel::carry(Path& path, const Tick& tick) {
     retire_unfenced();
     activity_.has_a_path();
     search_.carries(tick.alive);
-    stall_.carries_on(activity_.progress());
+    watchdog_.carries_on(activity_.progress());
     failback_.carries(path.id(), home && moved && !first, tick.now);
     spread_move_.carries();
     if (!first) carries_on(moved, owned);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Suspicion: who has been silent for too long is probed, and only what a probe shows, or a queue pair that
-// stands still while probes pass, begins a migration (DESIGN.md, 'The channel', point 4).
+// Suspicion, carried out: protocol/watchdog.h decides. And probes, as all of a channel's paths have them.
 #include <algorithm>
 
 #include "r2ccl/base/clock.h"
 #include "r2ccl/base/log.h"
-#include "r2ccl/channel/channel.h"
+#include "r2ccl/channel/actions.h"
 
 namespace r2ccl {
 namespace {
@@ -19,27 +18,72 @@ void Channel::look_at_silence() {
   if (activity_.silent_for(nanoseconds(context_.config.suspect_after), now_ns())) context_.kick();
 }
 
-// protocol/stall_timer.h says what silence leads to.
+class Channel::WatchActions : public Channel::Actions {
+ public:
+  WatchActions(Channel& channel, const Tick& tick) : Actions(channel, tick) {}
+
+  uint64_t progress() const { return c_.activity_.progress(); }
+  bool polled_in_vain() const { return c_.activity_.asks_now(); }
+  bool waits() const { return c_.activity_.waits() || c_.awaited(); }
+  std::vector<uint32_t> lanes() const {
+    std::vector<uint32_t> ids;
+    for (const Path* lane : c_.paths_.lanes()) ids.push_back(lane->id());
+    return ids;
+  }
+  ProbeSight probe(uint32_t id) {
+    Path& path = *c_.paths_.find(id);
+    return c_.see_probe(
+        path, [&] { return c_.probe_limit(path, tick_); }, tick_);
+  }
+  uint64_t probe_age(uint32_t id) const { return c_.paths_.find(id)->probe_age(tick_.alive); }
+  uint32_t stands_still() const {
+    const OwnershipGuard owned(c_.ownership_);
+    const Path* still = c_.active() ? c_.standing_still(owned) : nullptr;
+    return still ? still->id() : 0;
+  }
+  bool marked_failed() const { return c_.suspected_.load(std::memory_order_acquire); }
+
+  void moved() { c_.activity_.has_room(); }
+  void rests() {
+    c_.activity_.helped();
+    for (auto& path : c_.paths_)
+      if (path->carries()) {
+        c_.look_at_probe(*path, tick_);
+        path->forget_probe();
+      }
+  }
+  bool look() {
+    const OwnershipGuard owned(c_.ownership_);
+    if (c_.active()) c_.drain(*c_.active(), owned);
+    for (Path* lane : c_.paths_.lanes()) c_.drain(*lane, owned);
+    return c_.work_requests_open(owned);
+  }
+  void begin_probe(uint32_t id) { c_.paths_.find(id)->probe(tick_.alive); }
+  void forget_probe(uint32_t id) { c_.paths_.find(id)->forget_probe(); }
+  void leave_silent(uint32_t id) { c_.leave_silent(*c_.paths_.find(id), tick_); }
+  void leave_standing_still(uint32_t id) {
+    c_.begin_migration(*c_.paths_.find(id), trace::DetectedBy::kWatchdog,
+                       "its QP stands still although the rail works", tick_);
+  }
+  void slow_peer(uint64_t silence) {
+    c_.emit(trace::EventType::kPeerSlow, c_.active()->local_nic());
+    R2_INFO("NET/R2CCL: channel %u: %s has been quiet for %llu ms, but its NIC answers: waiting", c_.number_,
+            c_.peer_.name().c_str(), static_cast<unsigned long long>(silence / kNsPerMs));
+  }
+  void request_retransmit(bool patient) {
+    const uint32_t path = active();
+    const OwnershipGuard owned(c_.ownership_);
+    if (active() == path && c_.status() == Status::kReady) c_.waited(patient, owned);
+  }
+};
+
 void Channel::step_watchdog(const Tick& tick) {
-  stall_.tick(tick.alive);
+  watchdog_.tick(tick.alive);
   if (end_.phase() != Phase::kRunning || !active()) return;
   if (suspected_.load(std::memory_order_acquire)) return leave_suspects(tick);
-  if (!silent(tick) || !probe_lanes(tick)) return;
-  Path& path = *active();
-  switch (look_at_probe(path, tick)) {
-    case ProbeState::kIdle:
-      path.probe(tick.alive);
-      break;
-    case ProbeState::kWaiting:
-      if (path.probe_age(tick.alive) <= probe_limit(path, tick)) break;
-      [[fallthrough]];
-    case ProbeState::kFailed:
-      leave_silent(path, tick);
-      break;
-    case ProbeState::kAnswered:
-      wait_on(path, tick);
-      break;
-  }
+  look_if_awaited();
+  WatchActions host(*this, tick);
+  watchdog_.look(host);
 }
 
 // What an error has marked failed.
@@ -59,33 +103,6 @@ void Channel::leave_suspects(const Tick& tick) {
   if (path) begin_migration(*path, reason->by, reason->why, tick);
 }
 
-// Has it been silent for so long, while something is open, that its paths are to be probed?
-bool Channel::silent(const Tick& tick) {
-  const uint64_t progress = activity_.progress();
-  if (activity_.asks_now()) stall_.polled_in_vain(progress);
-  look_if_awaited();
-  const bool moved = stall_.moved(progress);
-  if (moved) activity_.has_room();
-  if (moved || !(activity_.waits() || awaited())) {
-    activity_.helped();
-    stall_.restart(progress);
-    for (auto& path : paths_)
-      if (path->carries()) {
-        look_at_probe(*path, tick);
-        path->forget_probe();
-      }
-    return false;
-  }
-  if (!stall_.suspicious()) return false;
-  {  // the owner may be asleep: look on its behalf before suspecting anybody
-    const OwnershipGuard owned(ownership_);
-    if (active()) drain(*active(), owned);
-    for (Path* lane : paths_.lanes()) drain(*lane, owned);
-    if (!work_requests_open(owned)) stall_.nothing_open();
-  }
-  return !stall_.moved(activity_.progress()) && !suspected_.load(std::memory_order_acquire);
-}
-
 // Silent, and its probe has failed or is not answered.
 void Channel::leave_silent(Path& path, const Tick& tick) {
   const bool failed = path.probe_state() == ProbeState::kFailed;
@@ -97,28 +114,6 @@ void Channel::leave_silent(Path& path, const Tick& tick) {
                   failed ? "silent, and a probe failed: " + verbs::describe(path.probe_status)
                          : "silent, and a probe is not answered",
                   tick);
-}
-
-// Silent, and its probe is answered.
-void Channel::wait_on(Path& path, const Tick& tick) {
-  stall_.answered();
-  if (stall_.slow_peer()) {
-    emit(trace::EventType::kPeerSlow, path.local_nic());
-    R2_INFO("NET/R2CCL: channel %u: %s has been quiet for %llu ms, but its NIC answers: waiting", number_,
-            peer_.name().c_str(), static_cast<unsigned long long>(stall_.silence() / kNsPerMs));
-  }
-  if (stall_.request_retransmit_due()) {
-    const OwnershipGuard owned(ownership_);
-    if (active() == &path && status() == Status::kReady) waited(stall_.patient(), owned);
-  }
-  if (Path* still = stall_.stuck() ? stands_still() : nullptr) {
-    stall_.left_standing_still();
-    begin_migration(*still, trace::DetectedBy::kWatchdog, "its QP stands still although the rail works",
-                    tick);
-  } else if (stall_.probe_due()) {
-    path.forget_probe();
-    path.probe(tick.alive);
-  }
 }
 
 ProbeState Channel::look_at_probe(Path& path, const Tick& tick) {
@@ -135,31 +130,7 @@ uint64_t Channel::probe_limit(const Path& path, const Tick& tick) const {
       std::min(nanoseconds(context_.config.fail_bound) / kLongestProbeShare, kLongestProbeNs);
   return probe_times_->deadline(path.local_nic(), path.remote_nic(),
                                 nanoseconds(context_.config.probe_deadline), most,
-                                stall_.leaves(activity_.progress()), tick.alive);
-}
-
-Path* Channel::stands_still() {
-  const OwnershipGuard owned(ownership_);
-  return active() ? standing_still(owned) : nullptr;
-}
-
-// Of a silent channel. False: a lane is being left.
-bool Channel::probe_lanes(const Tick& tick) {
-  for (size_t i = 0; i < paths_.lanes().size(); ++i) {
-    Path& lane = *paths_.lanes()[i];
-    const ProbeState probe = look_at_probe(lane, tick);
-    if (probe == ProbeState::kIdle) lane.probe(tick.alive);
-    if (probe == ProbeState::kAnswered && lane.probe_age(tick.alive) > StallTimer::kLongestProbePauseNs) {
-      lane.forget_probe();
-      lane.probe(tick.alive);
-    }
-    if (probe != ProbeState::kFailed &&
-        !(probe == ProbeState::kWaiting && lane.probe_age(tick.alive) > probe_limit(lane, tick)))
-      continue;
-    leave_silent(lane, tick);
-    return false;
-  }
-  return true;
+                                watchdog_.leaves(activity_.progress()), tick.alive);
 }
 
 }  // namespace r2ccl

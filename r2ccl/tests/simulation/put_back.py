@@ -58,7 +58,7 @@ DEFECTS = {
     'repeat_cts': [(P + 'receiving.h', 'if (!host.holds(Rule::kRepeatCts)) return;', 'return;')],
     'repeat_ack': [(P + 'sending.h', 'if (host.acknowledges() && host.holds(Rule::kRepeatAck))', 'if (false)')],
     'disbelief': [(P + 'sending.h', 'if (!ack_query_.answered(up_to) || ', 'if (!ack_query_.answered(up_to) || host.active() != 0 || ')],
-    'standstill': [(C + 'watchdog.cc', 'return active() ? standing_still(owned) : nullptr;', 'return nullptr;')],
+    'standstill': [(P + 'watchdog.h', 'stall_.stuck() ? host.stands_still() : 0', 'stall_.stuck() && false ? host.stands_still() : 0')],
     'watchdog': [(P + 'stall_timer.h', 'silence_ += step_;', 'silence_ += 0 * step_;')],
     'copy_kept': [(C + 'sender.h', 'return request.message == message && (request.in_use || request.copied);', 'return request.message == message && request.in_use;')],
     'ask_to_ask': [(P + 'receiving.h', 'if (waits() && host.peer_copies() && ', 'if (false && ')],

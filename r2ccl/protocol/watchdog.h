@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Suspicion: who has been silent for too long is probed, and only what a probe shows, or a queue pair that
+// stands still while probes pass, begins a migration (DESIGN.md, 'The channel', point 4). stall_timer.h says
+// when what is due. Pure: `alive` is the service thread's clock, on which its own pauses count for nothing.
+//
+// A Host answers:
+//   progress()         the channel's count of progress
+//   polled_in_vain()   the progress thread has polled for as long as makes suspicious, and nothing has moved
+//   waits()            somebody waits for something that moves
+//   active(), lanes()  the paths that carry
+//   probe(path)        what its probe shows
+//   probe_age(path)    since it was begun
+//   stands_still()     a path with something posted that a working queue pair would have completed, 0: none
+//   marked_failed()    an error has marked a path failed: it is left for that reason
+// and carries out:
+//   moved()            something has moved since it was last looked
+//   rests()            nobody waits, or something moved: probes of what carries are forgotten
+//   look()             takes in what has come, as its owner may be asleep. False: no work request is open
+//   begin_probe(path), forget_probe(path)
+//   leave_silent(path)          its probe has failed, or is not answered
+//   leave_standing_still(path)
+//   slow_peer(silence)          it has been quiet for so long, and its NIC answers: for the log
+//   request_retransmit(patient)
+#pragma once
+
+#include <cstdint>
+
+#include "r2ccl/protocol/choice.h"
+#include "r2ccl/protocol/stall_timer.h"
+
+namespace r2ccl {
+
+class Watchdog {
+ public:
+  Watchdog(uint64_t suspect_after, uint64_t stuck_after) : stall_(suspect_after, stuck_after) {}
+
+  /// Time goes on, whether or not anybody watches.
+  void tick(uint64_t alive) { stall_.tick(alive); }
+  /// Another path carries.
+  void carries_on(uint64_t progress) { stall_.carries_on(progress); }
+  /// A path is left for its silence.
+  void left(uint64_t progress) { stall_.left(progress); }
+  /// How many were since anything arrived anywhere.
+  unsigned leaves(uint64_t progress) const { return stall_.leaves(progress); }
+
+  /// While a path is active and none is being left.
+  template <class Host>
+  void look(Host& host) {
+    if (!silent(host) || !lanes_answer(host)) return;
+    const uint32_t path = host.active();
+    switch (host.probe(path)) {
+      case ProbeSight::kNone:
+        return host.begin_probe(path);
+      case ProbeSight::kAwaited:
+        return;
+      case ProbeSight::kFailed:
+        return host.leave_silent(path);
+      case ProbeSight::kAnswered:
+        return wait_on(host, path);
+    }
+  }
+
+ private:
+  // For so long, while something is open, that its paths are to be probed?
+  template <class Host>
+  bool silent(Host& host) {
+    const uint64_t progress = host.progress();
+    if (host.polled_in_vain()) stall_.polled_in_vain(progress);
+    const bool moved = stall_.moved(progress);
+    if (moved) host.moved();
+    if (moved || !host.waits()) {
+      host.rests();
+      stall_.restart(progress);
+      return false;
+    }
+    if (!stall_.suspicious()) return false;
+    if (!host.look()) stall_.nothing_open();
+    return !stall_.moved(host.progress()) && !host.marked_failed();
+  }
+
+  // False: one is being left.
+  template <class Host>
+  bool lanes_answer(Host& host) {
+    for (const uint32_t lane : host.lanes()) {
+      switch (host.probe(lane)) {
+        case ProbeSight::kNone:
+          host.begin_probe(lane);
+          break;
+        case ProbeSight::kAwaited:
+          break;
+        case ProbeSight::kAnswered:
+          if (host.probe_age(lane) <= StallTimer::kLongestProbePauseNs) break;
+          host.forget_probe(lane);
+          host.begin_probe(lane);
+          break;
+        case ProbeSight::kFailed:
+          host.leave_silent(lane);
+          return false;
+      }
+    }
+    return true;
+  }
+
+  // Silent, and its probe is answered.
+  template <class Host>
+  void wait_on(Host& host, uint32_t path) {
+    stall_.answered();
+    if (stall_.slow_peer()) host.slow_peer(stall_.silence());
+    if (stall_.request_retransmit_due()) host.request_retransmit(stall_.patient());
+    if (const uint32_t still = stall_.stuck() ? host.stands_still() : 0; still != 0) {
+      stall_.left_standing_still();
+      host.leave_standing_still(still);
+    } else if (stall_.probe_due()) {
+      host.forget_probe(path);
+      host.begin_probe(path);
+    }
+  }
+
+  StallTimer stall_;
+};
+
+}  // namespace r2ccl

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// Watchdog: what silence leads to. (stall_timer_test.cc has the times one by one.)
+#include "r2ccl/protocol/watchdog.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <vector>
+
+namespace r2ccl {
+namespace {
+
+constexpr uint64_t kMs = 1'000'000;
+constexpr uint64_t kSuspect = 20 * kMs, kStuck = 400 * kMs;
+
+/// A channel whose active path is number 1, in a process that looks each millisecond.
+struct World {
+  Watchdog watchdog{kSuspect, kStuck};
+  uint64_t alive = 1000 * kMs;
+  uint64_t count = 0;
+  bool waiting = true, work_open = true, failed = false, vain = false;
+  uint64_t comes_when_looked = 0;
+  std::vector<uint32_t> other;
+  uint32_t still = 0;
+  std::map<uint32_t, ProbeSight> answers;  // what a probe of this path will show
+  std::map<uint32_t, uint64_t> probed_at;
+  int probes = 0, looks = 0, rested = 0, had_room = 0;
+  std::vector<uint32_t> left_silent, left_still;
+  std::vector<uint64_t> told_slow;
+  std::vector<bool> requests;
+
+  uint64_t progress() const { return count; }
+  bool polled_in_vain() const { return vain; }
+  bool waits() const { return waiting; }
+  uint32_t active() const { return 1; }
+  const std::vector<uint32_t>& lanes() const { return other; }
+  ProbeSight probe(uint32_t path) const {
+    return probed_at.count(path) ? answers.at(path) : ProbeSight::kNone;
+  }
+  uint64_t probe_age(uint32_t path) const { return alive - probed_at.at(path); }
+  uint32_t stands_still() const { return still; }
+  bool marked_failed() const { return failed; }
+  void moved() { ++had_room; }
+  void rests() {
+    ++rested;
+    probed_at.clear();
+  }
+  bool look() {
+    ++looks;
+    count += std::exchange(comes_when_looked, 0);
+    return work_open;
+  }
+  void begin_probe(uint32_t path) {
+    ++probes;
+    probed_at[path] = alive;
+  }
+  void forget_probe(uint32_t path) { probed_at.erase(path); }
+  void leave_silent(uint32_t path) { left_silent.push_back(path); }
+  void leave_standing_still(uint32_t path) { left_still.push_back(path); }
+  void slow_peer(uint64_t silence) { told_slow.push_back(silence); }
+  void request_retransmit(bool patient) { requests.push_back(patient); }
+
+  bool acted() const { return !left_silent.empty() || !left_still.empty(); }
+  /// For so many milliseconds, or until a path is left; how many there were.
+  uint64_t goes_on(uint64_t for_ms) {
+    for (uint64_t ms = 1; ms <= for_ms; ++ms) {
+      watchdog.tick(alive += kMs);
+      watchdog.look(*this);
+      if (acted()) return ms;
+    }
+    return for_ms;
+  }
+};
+
+TEST(Watchdog, while_things_move_nothing_is_probed) {
+  World w;
+  for (int i = 0; i < 1000; ++i) {
+    ++w.count;
+    w.goes_on(10);
+  }
+  EXPECT_EQ(w.probes, 0);
+  EXPECT_GE(w.had_room, 1000);
+}
+
+TEST(Watchdog, while_nobody_waits_nothing_is_probed) {
+  World w;
+  w.waiting = false;
+  w.goes_on(60'000);
+  EXPECT_EQ(w.probes, 0);
+}
+
+TEST(Watchdog, silence_leads_to_a_probe_and_a_failed_probe_to_a_migration) {
+  World w;
+  w.answers[1] = ProbeSight::kAwaited;
+  w.goes_on(kSuspect / kMs - 1);
+  EXPECT_EQ(w.probes, 0);
+  w.goes_on(2);
+  EXPECT_EQ(w.probes, 1);
+  w.goes_on(1000);
+  EXPECT_EQ(w.probes, 1) << "one at a time";
+  EXPECT_FALSE(w.acted());
+  w.answers[1] = ProbeSight::kFailed;
+  EXPECT_EQ(w.goes_on(10), 1u);
+  EXPECT_EQ(w.left_silent, std::vector<uint32_t>{1});
+}
+
+TEST(Watchdog, what_comes_when_somebody_looks_ends_the_silence) {
+  World w;
+  w.comes_when_looked = 1;
+  w.goes_on(kSuspect / kMs + 5);
+  EXPECT_GE(w.looks, 1);
+  EXPECT_EQ(w.probes, 0);
+}
+
+TEST(Watchdog, a_path_that_an_error_has_marked_is_not_probed) {
+  World w;
+  w.failed = true;
+  w.goes_on(1000);
+  EXPECT_EQ(w.probes, 0);
+}
+
+TEST(Watchdog, a_peer_that_answers_probes_is_waited_for_and_asked) {
+  World w;
+  w.answers[1] = ProbeSight::kAnswered;
+  w.work_open = false;  // it owes us: no queue pair of ours has anything to do
+  w.goes_on(20'000);
+  EXPECT_FALSE(w.acted());
+  EXPECT_GE(w.probes, 100) << "again and again";
+  EXPECT_LE(w.probes, 400) << "at a growing distance";
+  ASSERT_EQ(w.told_slow.size(), 1u) << "once";
+  EXPECT_NEAR(double(w.told_slow[0]), double(StallTimer::kSlowPeerNs), double(2 * kMs));
+  ASSERT_FALSE(w.requests.empty());
+  EXPECT_FALSE(w.requests.front());
+  EXPECT_TRUE(w.requests.back()) << "after long everything is asked for";
+}
+
+TEST(Watchdog, a_queue_pair_that_stands_still_while_probes_pass_is_left) {
+  World w;
+  w.answers[1] = ProbeSight::kAnswered;
+  w.still = 1;
+  EXPECT_NEAR(double(w.goes_on(60'000)), double(kStuck / kMs), 3);
+  EXPECT_EQ(w.left_still, std::vector<uint32_t>{1});
+  EXPECT_TRUE(w.left_silent.empty());
+}
+
+TEST(Watchdog, a_lane_that_does_not_answer_is_left_and_the_active_path_is_not_asked) {
+  World w;
+  w.other = {2, 3};
+  w.answers = {{1, ProbeSight::kFailed}, {2, ProbeSight::kAnswered}, {3, ProbeSight::kFailed}};
+  w.goes_on(1000);
+  EXPECT_EQ(w.left_silent, std::vector<uint32_t>{3});
+}
+
+TEST(Watchdog, lanes_are_probed_again_after_the_longest_pause) {
+  World w;
+  w.other = {2};
+  w.answers = {{1, ProbeSight::kAwaited}, {2, ProbeSight::kAnswered}};
+  w.goes_on(kSuspect / kMs + 2);
+  EXPECT_EQ(w.probes, 2);
+  w.goes_on(StallTimer::kLongestProbePauseNs / kMs + 2);
+  EXPECT_EQ(w.probes, 3) << "the lane alone: the active path's probe is on its way";
+}
+
+TEST(Watchdog, what_the_progress_thread_has_polled_for_counts_at_once) {
+  World w;
+  w.answers[1] = ProbeSight::kAwaited;
+  w.vain = true;
+  w.goes_on(1);
+  EXPECT_EQ(w.probes, 1);
+}
+
+// A channel comes to be when its process has run for long.
+TEST(Watchdog, the_time_before_its_first_look_is_nobodys_silence) {
+  World w;
+  w.alive = 3'600'000 * kMs;
+  w.still = 1;
+  w.answers[1] = ProbeSight::kAnswered;
+  w.goes_on(kSuspect / kMs - 1);
+  EXPECT_EQ(w.probes, 0);
+  EXPECT_TRUE(w.told_slow.empty());
+  EXPECT_FALSE(w.acted());
+}
+
+}  // namespace
+}  // namespace r2ccl
