@@ -220,6 +220,7 @@ class Channel {
   template <typename T>
   void send(wire::Type type, const T& message);
   void handle(const control::Message& message, const Tick& tick);
+  void on_close(const control::Message& message);
   void peer_failed(const control::Message& message);
   virtual void handle_greeting(wire::Type type, const control::Message& message, const Tick& tick) = 0;
   wire::Hello hello() const;
@@ -251,7 +252,7 @@ class Channel {
   void connected(Path& path, const Tick& tick);
   void opening_failed(const std::string& why, const Tick& tick);
   void opening_succeeded(const Tick& tick);
-  void on_open(const wire::Open& open, const Tick& tick);
+  void on_open(const wire::Open& open);
   void refuse_path(uint32_t id, const std::string& why);
   void on_opened(const wire::Opened& opened, const Tick& tick);
   void on_prove(uint32_t id, const Tick& tick);

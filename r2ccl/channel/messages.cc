@@ -7,6 +7,15 @@
 #include "r2ccl/channel/channel.h"
 
 namespace r2ccl {
+namespace {
+
+// Calls `take` with the payload as a T; one of another size is ignored (and was authenticated: a bug).
+template <typename T, typename Take>
+void with(const control::Message& message, Take&& take) {
+  if (auto payload = message.as<T>()) take(*payload);
+}
+
+}  // namespace
 
 void Channel::on_socket(const Tick& tick) {
   if (!link_.open()) return;
@@ -84,79 +93,55 @@ void Channel::peer_failed(const control::Message& message) {
 void Channel::handle(const control::Message& message, const Tick& tick) {
   const auto type = wire::Type(message.type);
   if (type == wire::Type::kRefuse || type == wire::Type::kFail) return peer_failed(message);
-  if (!greeted_) {
-    handle_greeting(type, message, tick);
-    return;
-  }
+  if (!greeted_) return handle_greeting(type, message, tick);
   if (type == wire::Type::kReceived) {
     closing_.heard();
     context_.unanswered.erase(peer_.process());
   }
-  if (closing_.begun() || status() == Status::kFailed) {
-    if (type == wire::Type::kClose) {
-      const OwnershipGuard owned(ownership_);
-      closing_.peer_has_closed();
-    }
-    return;
-  }
-  // Calls `method` with the payload as a T; a payload of another size is ignored (and was authenticated: a
-  // bug).
-  const auto with = [&](auto sample, auto&& call) {
-    if (auto payload = message.as<decltype(sample)>()) call(*payload);
-  };
+  if (type == wire::Type::kClose) return on_close(message);
+  if (closing_.begun() || status() == Status::kFailed) return;
+  using wire::PathMessage;
   switch (type) {
     case wire::Type::kOpen:
-      with(wire::Open{}, [&](const wire::Open& m) { on_open(m, tick); });
-      break;
+      return with<wire::Open>(message, [&](const auto& m) { on_open(m); });
     case wire::Type::kOpened:
-      with(wire::Opened{}, [&](const wire::Opened& m) { on_opened(m, tick); });
-      break;
+      return with<wire::Opened>(message, [&](const auto& m) { on_opened(m, tick); });
     case wire::Type::kProve:
-      with(wire::PathMessage{}, [&](const wire::PathMessage& m) { on_prove(m.path, tick); });
-      break;
+      return with<PathMessage>(message, [&](const auto& m) { on_prove(m.path, tick); });
     case wire::Type::kProved:
-      with(wire::PathMessage{}, [&](const wire::PathMessage& m) { on_proved(m.path, tick); });
-      break;
+      return with<PathMessage>(message, [&](const auto& m) { on_proved(m.path, tick); });
     case wire::Type::kDrop:
-      with(wire::PathMessage{}, [&](const wire::PathMessage& m) { on_drop(m.path, tick); });
-      break;
+      return with<PathMessage>(message, [&](const auto& m) { on_drop(m.path, tick); });
     case wire::Type::kMigrate:
-      with(wire::Migrate{}, [&](const wire::Migrate& m) { on_migrate(m, tick); });
-      break;
+      return with<wire::Migrate>(message, [&](const auto& m) { on_migrate(m, tick); });
     case wire::Type::kFenced:
-      with(wire::Fenced{}, [&](const wire::Fenced& m) { on_fenced(m, tick); });
-      break;
+      return with<wire::Fenced>(message, [&](const auto& m) { on_fenced(m, tick); });
     case wire::Type::kUse:
-      with(wire::Use{}, [&](const wire::Use& m) { on_use(m, tick); });
-      break;
+      return with<wire::Use>(message, [&](const auto& m) { on_use(m, tick); });
     case wire::Type::kNic:
-      with(wire::Nic{}, [&](const wire::Nic& m) { on_peer_nic(m, tick); });
-      break;
+      return with<wire::Nic>(message, [&](const auto& m) { on_peer_nic(m, tick); });
     case wire::Type::kLane:
-      with(wire::PathMessage{}, [&](const wire::PathMessage& m) { on_lane(m.path); });
-      break;
+      return with<PathMessage>(message, [&](const auto& m) { on_lane(m.path); });
     case wire::Type::kRest:
-      with(wire::PathMessage{}, [&](const wire::PathMessage& m) { on_rest(m.path); });
-      break;
+      return with<PathMessage>(message, [&](const auto& m) { on_rest(m.path); });
     case wire::Type::kAckQuery:
-      with(wire::Received{}, [&](const wire::Received& m) {
+      return with<wire::Received>(message, [&](const auto& m) {
         const OwnershipGuard owned(ownership_);
         on_ack_query(m.received, owned);
       });
-      break;
     case wire::Type::kReceived:
-      with(wire::Received{}, [&](const wire::Received& m) { on_received(m, tick); });
-      break;
-    case wire::Type::kClose:
-      with(wire::Close{}, [&](const wire::Close& m) {
-        const OwnershipGuard owned(ownership_);
-        closing_.peer_has_closed();
-        peer_closed(m, owned);
-      });
-      break;
+      return with<wire::Received>(message, [&](const auto& m) { on_received(m, tick); });
     default:
       R2_WARN("NET/R2CCL: channel %u: unexpected control message %u", number_, unsigned(message.type));
   }
+}
+
+// What it says of messages is of no use to an end that is closed, or has failed.
+void Channel::on_close(const control::Message& message) {
+  const OwnershipGuard owned(ownership_);
+  closing_.peer_has_closed();
+  if (!closing_.begun() && status() != Status::kFailed)
+    with<wire::Close>(message, [&](const auto& m) { peer_closed(m, owned); });
 }
 
 }  // namespace r2ccl

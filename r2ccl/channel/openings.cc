@@ -47,7 +47,7 @@ void Channel::start_opening(Purpose purpose, const Rail& rail, const Tick& tick)
   halves_.make(path, rail.local, rail.remote, false);
 }
 
-void Channel::on_open(const wire::Open& open, const Tick& /*tick*/) {
+void Channel::on_open(const wire::Open& open) {
   if (sender_ || paths_.find(open.path) || halves_.makes(open.path) ||
       open.receiver_nic >= context_.devices.size() || !peer_.known_nic(open.sender_nic))
     return;
