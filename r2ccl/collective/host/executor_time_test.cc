@@ -93,18 +93,19 @@ double run(const Stream& stream, const Schedule& schedule) {
     }
     return moved;
   };
-  for (;;) {
-    bool moved = true;
-    while (moved) {
-      moved = false;
-      for (uint32_t rank = 0; rank < p; ++rank) moved |= turn(rank);
+  for (uint32_t rank = 0; rank < p; ++rank)
+    while (turn(rank)) {
     }
-    if (std::accumulate(ended.begin(), ended.end(), size_t{0}) == p * stream.operations) return fabric.now();
-    if (!fabric.step()) {
+  while (std::accumulate(ended.begin(), ended.end(), size_t{0}) < p * stream.operations) {
+    const std::optional<uint32_t> rank = fabric.step();
+    if (!rank) {
       ADD_FAILURE() << "standstill";
       return 1e9;
     }
+    while (turn(*rank)) {
+    }
   }
+  return fabric.now();
 }
 
 double bound_of(const Stream& stream) {

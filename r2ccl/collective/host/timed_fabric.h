@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <queue>
 #include <tuple>
 #include <vector>
@@ -58,18 +59,24 @@ class TimedFabric {
     enqueue(pipe);
   }
   void receive(Pipe& pipe, Posted* posted) {
-    at(latency_, [&pipe, posted] { pipe.receives.push_back(posted); });
+    at(latency_, [this, &pipe, posted] {
+      pipe.receives.push_back(posted);
+      seen_by_ = pipe.from / rails_;
+    });
   }
   double now() const { return now_; }
   double sent_by(uint32_t port) const { return ports_[port].sent; }
-  /// The next event. False: there is none.
-  bool step() {
-    if (events_.empty()) return false;
-    const Event event = events_.top();
-    events_.pop();
-    now_ = event.time;
-    event.what();
-    return true;
+  /// The events up to the next one that a rank can see (a receive that its peer posted, or a message that is
+  /// done), and that rank. None: there is no such event.
+  std::optional<uint32_t> step() {
+    for (seen_by_.reset(); !seen_by_;) {
+      if (events_.empty()) return {};
+      const Event event = events_.top();
+      events_.pop();
+      now_ = event.time;
+      event.what();
+    }
+    return seen_by_;
   }
 
  private:
@@ -119,6 +126,10 @@ class TimedFabric {
       leave(number);
     });
   }
+  void finish(Posted* posted, uint32_t port) {
+    posted->done = true;
+    seen_by_ = port / rails_;
+  }
   void arrive(uint32_t number) {
     Port& port = ports_[number];
     if (port.receiving || port.arriving.empty()) return;
@@ -132,8 +143,8 @@ class TimedFabric {
       message.arrived += packet.bytes;
       if (message.arrived == message.from->bytes) {
         std::memcpy(message.to->data, message.from->data, message.from->bytes);
-        at(latency_, [to = message.to] { to->done = true; });
-        at(2 * latency_, [from = message.from] { from->done = true; });
+        at(latency_, [this, posted = message.to, &pipe] { finish(posted, pipe.to); });
+        at(2 * latency_, [this, posted = message.from, &pipe] { finish(posted, pipe.from); });
         pipe.messages.pop_front();
         --pipe.leaving;
       }
@@ -146,6 +157,7 @@ class TimedFabric {
   const uint32_t rails_;
   std::vector<Port> ports_;
   double now_ = 0;
+  std::optional<uint32_t> seen_by_;  // the rank that can see the last event
   uint64_t order_ = 0;
   std::priority_queue<Event> events_;
   std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>, std::unique_ptr<Pipe>> pipes_;
