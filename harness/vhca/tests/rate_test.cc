@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ports carry what they are said to carry, whoever uses them; and share it fairly. Measured by the counters
-// of the ports over about a second, against the clock of the same run.
+// of the ports over windows of half a second or more, against the clock of the same run.
 #include <gtest/gtest.h>
 
 #include <dirent.h>
 #include <sys/uio.h>
 
 #include <atomic>
+#include <cmath>
 #include <fstream>
 
 #include "harness/vhca/tests/verbs_fixture.h"
@@ -94,22 +95,28 @@ void pass(std::uint64_t ms) {
   ::nanosleep(&t, nullptr);
 }
 
-// Gbit/s through the node's first port, over about a second; the median of three, because bytes are counted
+constexpr double kSlack = 0.02;  // Gbit/s
+
+// The node's first port carries so many Gbit/s in a window; the median of three, because bytes are counted
 // when they are copied: on a machine full of other work a window can begin or end while the copying process
-// waits for a core.
-double measure_tx(const FabricHost& fabric, std::size_t node, bool rx = false) {
+// waits for a core. The median lies between any two of them, so the third is needed only where these
+// disagree.
+void expect_rate(const FabricHost& fabric, std::size_t node, double expected, double slack = kSlack,
+                 bool rx = false, std::uint64_t window_ms = 500) {
   const auto read = [&] {
     return rx ? fabric.counters(node, 0).rx_bytes : fabric.counters(node, 0).tx_bytes;
   };
   std::vector<double> rates;
-  for (int i = 0; i < 3; ++i) {
+  while (rates.size() < 3) {
     const std::uint64_t t0 = now_ns(), b0 = read();
-    pass(1000);
+    pass(window_ms);
     const std::uint64_t b1 = read(), t1 = now_ns();
     rates.push_back(static_cast<double>(b1 - b0) * 8 / static_cast<double>(t1 - t0));
+    if (rates.size() == 2 && std::abs(rates[0] - expected) <= slack && std::abs(rates[1] - expected) <= slack)
+      return;
   }
   std::sort(rates.begin(), rates.end());
-  return rates[1];
+  EXPECT_NEAR(rates[1], expected, slack);
 }
 
 // Processor time of this process's engine thread so far.
@@ -135,7 +142,7 @@ TEST(Rate, one_qp_gets_the_whole_port) {
   Pair pair(fabric, {});
   pair.start();
   pass(50);
-  EXPECT_NEAR(measure_tx(fabric, 0), 1.0, 0.02);
+  expect_rate(fabric, 0, 1.0);
 }
 
 TEST(Rate, four_qps_of_two_processes_get_the_port_together_and_a_quarter_each) {
@@ -145,7 +152,7 @@ TEST(Rate, four_qps_of_two_processes_get_the_port_together_and_a_quarter_each) {
   one.start();
   two.start();
   pass(100);
-  EXPECT_NEAR(measure_tx(fabric, 0), 1.0, 0.02);
+  expect_rate(fabric, 0, 1.0);
   pass(1000);
   const Totals a = one.stop(), b = two.stop();
   const double total = static_cast<double>(a.bytes[0] + a.bytes[1] + b.bytes[0] + b.bytes[1]);
@@ -159,8 +166,8 @@ TEST(Rate, both_directions_carry_the_whole_rate_at_once) {
   write.start();
   read.start();
   pass(50);
-  EXPECT_NEAR(measure_tx(fabric, 0), 1.0, 0.02);
-  EXPECT_NEAR(measure_tx(fabric, 0, true), 1.0, 0.02);
+  expect_rate(fabric, 0, 1.0);
+  expect_rate(fabric, 0, 1.0, kSlack, true);
 }
 
 TEST(Rate, a_process_that_sleeps_keeps_its_rate) {
@@ -168,7 +175,7 @@ TEST(Rate, a_process_that_sleeps_keeps_its_rate) {
   Pair pair(fabric, {.bytes = 1 << 20, .outstanding = 8, .polls = false});
   pair.start();
   pass(50);
-  EXPECT_NEAR(measure_tx(fabric, 0), 1.0, 0.02);
+  expect_rate(fabric, 0, 1.0);
 }
 
 TEST(Rate, a_busy_machine_costs_no_bandwidth) {
@@ -182,7 +189,7 @@ TEST(Rate, a_busy_machine_costs_no_bandwidth) {
   Pair pair(fabric, {.bytes = 1 << 20, .outstanding = 16});
   pair.start();
   pass(100);
-  EXPECT_NEAR(measure_tx(fabric, 0), 1.0, 0.02);
+  expect_rate(fabric, 0, 1.0, kSlack, false, 1000);
 }
 
 TEST(Rate, two_senders_to_one_port_get_its_receive_rate_together) {
@@ -197,8 +204,8 @@ TEST(Rate, two_senders_to_one_port_get_its_receive_rate_together) {
   }
   for (auto& s : senders) s->wire().send('g');
   pass(50);
-  EXPECT_NEAR(measure_tx(fabric, 1, true), 1.0, 0.02);
-  EXPECT_NEAR(measure_tx(fabric, 0), 0.5, 0.03);
+  expect_rate(fabric, 1, 1.0, kSlack, true);
+  expect_rate(fabric, 0, 0.5, 0.03);
 }
 
 // node0 sends to node1, into which three others send as well, and to node2 beside it: what node1 does not
