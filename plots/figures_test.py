@@ -303,7 +303,8 @@ class Program(unittest.TestCase):
         self.assertEqual(self.call("--results", empty, "--strict").returncode, 1)
 
     def test_a_file_that_cannot_be_used_is_named_and_the_others_are_drawn(self):
-        place = os.path.join(self.folder, "results", "tables")
+        results = os.path.join(self.folder, "results")
+        place = os.path.join(results, "tables")
         shutil.copytree(os.path.join(RESULTS, "tables"), place)
         path = os.path.join(place, "matrix.csv")
         header = ",".join(tables.COLUMNS["matrix"])
@@ -311,12 +312,16 @@ class Program(unittest.TestCase):
                                (header.replace("verdict", "judgement") + "\n", "it has no column 'verdict'")):
             with open(path, "w", encoding="utf-8") as file:
                 file.write(content)
-            done = self.call("--results", os.path.join(self.folder, "results"))
-            self.assertEqual(done.returncode, 64, done.stdout)
-            line = next(line for line in done.stdout.splitlines() if line.startswith("fault_matrix"))
-            self.assertIn(path, line)
-            self.assertIn(words, line)
-            self.assertTrue(os.path.exists(os.path.join(self.folder, "t_over_t0.png")))
+            with self.assertRaises(inputs.BadInput) as caught:
+                fault_matrix.data(results)
+            self.assertIn(path, str(caught.exception))
+            self.assertIn(words, str(caught.exception))
+        done = self.call("--results", results)  # with the last of them
+        self.assertEqual(done.returncode, 64, done.stdout)
+        line = next(line for line in done.stdout.splitlines() if line.startswith("fault_matrix"))
+        self.assertIn(path, line)
+        self.assertIn(words, line)
+        self.assertTrue(os.path.exists(os.path.join(self.folder, "t_over_t0.png")))
 
 
 if __name__ == "__main__":

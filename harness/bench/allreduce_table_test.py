@@ -17,7 +17,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import allreduce_table as table  # noqa: E402  pylint: disable=wrong-import-position
 
 # Keeps each scenario. A healthy ring on nodes of eight NICs is slow where a node's rate is above 4 x 1200 Mbit/s, on those of four above 4 x 1600.
-RUNNER = """#!{python}
+RUNNER = """#!{python} -IS
 import json, os, re, sys
 if sys.argv[1] != "run":
     sys.exit(1)
