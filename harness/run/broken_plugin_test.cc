@@ -88,6 +88,7 @@ TEST_P(BrokenPlugin, fails_and_the_metric_says_how) {
                                                                                    : 4;
   scenario_.env["TESTNET_FAULT"] =
       std::string(breakage.fault) + ":1:" + std::to_string(messages + messages / 2);
+  if (breakage.not_met.contains("outcome")) scenario_.timeouts.stall = 1s;  // this job ends by it
   const RunResult result = run();
   EXPECT_EQ(not_met(result), breakage.not_met);
   // One message was struck, on one connection of each pair of ranks.
