@@ -34,7 +34,11 @@ function(r2ccl_add_test)
     set(T_TIMEOUT 60)
   endif()
   add_executable(${T_NAME} ${T_SOURCES})
-  set_target_properties(${T_NAME} PROPERTIES UNITY_BUILD OFF)  # each test file has helpers of its own
+  # Files of one program are compiled as one where CMAKE_UNITY_BUILD says so; those that declare the same names apart.
+  list(LENGTH T_SOURCES files)
+  if(files EQUAL 1)
+    set_target_properties(${T_NAME} PROPERTIES UNITY_BUILD OFF)
+  endif()
   target_compile_options(${T_NAME} PRIVATE $<$<CONFIG:Release>:-O1>)
   r2ccl_use_headers(${T_NAME} tests)
   target_link_libraries(${T_NAME} PRIVATE ${T_LIBRARIES} GTest::gtest GTest::gtest_main Threads::Threads)
@@ -51,7 +55,8 @@ function(r2ccl_add_test)
 endfunction()
 
 # r2ccl_compile_apart(FILE ...): sources that are never compiled as one with others: they declare names that others of
-#   their library declare, too (a shim for each version of an interface, a fault each), or a test links a stand-in for them.
+#   their library or test declare, too (a shim for each version of an interface, a fault each), or a test links a stand-in
+#   for them.
 function(r2ccl_compile_apart)
   set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
