@@ -33,7 +33,7 @@ class Channel::Actions {
     return path && path->is_failed.load(std::memory_order_relaxed);
   }
   bool connected() const { return c_.status() != Status::kConnecting; }
-  bool opening(uint32_t id) const { return c_.opening_.is(id); }
+  bool opening(uint32_t id) const { return c_.is_opening(id); }
   bool another_stands_by(uint32_t id) const {
     return c_.paths_.any([&](const auto& path) { return path->id() != id && c_.stands_by(*path); });
   }

@@ -16,7 +16,6 @@ std::atomic<uint32_t> g_next_number{0};
 // A migration that takes longer is looked at each millisecond, no longer at once.
 constexpr uint64_t kHotNs = 20 * kNsPerMs;
 constexpr uint64_t kFirstFailbackWaitNs = 100 * kNsPerMs;
-constexpr uint64_t kNearNs = 150 * kNsPerMs;  // more than the service thread sleeps at a time
 
 }  // namespace
 
@@ -25,18 +24,16 @@ Channel::Channel(ProcessContext& context, MigrationEnd& end, bool sender, int ho
     : context_(context),
       memory_(ChannelMemory::make()),
       link_(std::move(stream), token, sender),
-      sender_(sender),
       number_(g_next_number.fetch_add(1)),
       home_nic_(home_nic),
-      outage_(nanoseconds(context.config.control_bound)),
-      created_(now_ns()),
       failback_({nanoseconds(context.config.failback_settle), kFirstFailbackWaitNs,
                  nanoseconds(context.config.failback_ceiling)}),
-      spread_move_(nanoseconds(context.config.failback_settle), nanoseconds(context.config.failback_ceiling),
-                   context.process + number_ * 0x9e3779b97f4a7c15),
-      watchdog_(nanoseconds(context.config.suspect_after), nanoseconds(context.config.stuck_after)),
       end_(end),
       search_(nanoseconds(context.config.fail_bound), 4 * nanoseconds(context.config.probe_deadline)),
+      sender_(sender),
+      outage_(nanoseconds(context.config.control_bound)),
+      created_(now_ns()),
+      watchdog_(nanoseconds(context.config.suspect_after), nanoseconds(context.config.stuck_after)),
       fence_(sender, nanoseconds(context.config.fence_bound), nanoseconds(context.config.fence_delay)) {}
 
 // Nearly always nothing is left to do: see begin_closing().
@@ -221,23 +218,13 @@ Urgency Channel::step(const Tick& tick) {
   if (status() == Status::kFailed) return Urgency::kBusy;
   if (closing_.peer_closed()) return step_after_peer_closed(tick);
   step_halves(tick);
-  if (sender_)
-    step_opening(tick);
-  else
-    step_receiver_proofs(tick);
+  step_paths(tick);
   if (!context_.resilient()) return status() == Status::kConnecting ? Urgency::kBusy : Urgency::kIdle;
   if (status() != Status::kConnecting) {
     step_watchdog(tick);
     if (status() == Status::kFailed || closing_.peer_closed()) return Urgency::kBusy;
     step_migration(tick);
-    if (sender_) {
-      activity_.look(tick.now);
-      step_failback(tick);
-      if (context_.balances())
-        step_balance(tick);
-      else
-        step_spread(tick);
-    }
+    steer(tick);
   }
   for (auto& path : paths_.retired().retired()) look_at_probe(*path, tick);
   paths_.retired().destroy_expired(*context_.workers, tick.now, end_.phase() == Phase::kRunning);
@@ -248,16 +235,13 @@ Urgency Channel::urgency(const Tick& tick) const {
   const bool probing =
       paths_.any([](const auto& path) { return path->probe_state() == ProbeState::kWaiting; });
   const Phase phase = end_.phase();
-  const bool failback_is_near =
-      sender_ && !at_home() && home_may_work() && failback_.is_near(tick.now, kNearNs);
   if (phase == Phase::kRunning && suspected_.load(std::memory_order_relaxed)) return Urgency::kHot;
   if (phase == Phase::kFencing || (phase == Phase::kChoosing && probing))
     return tick.now - migration_started_ < kHotNs ? Urgency::kHot : Urgency::kWatching;
   if (phase == Phase::kChoosing || probing) return Urgency::kWatching;
   return activity_.asks() || phase != Phase::kRunning || awaited() || outage_.lasts() ||
-                 opening_.under_way() || failback_.path() != 0 || spread_move_.path() != 0 ||
-                 !paths_.retired().retired().empty() || status() == Status::kConnecting || failback_is_near ||
-                 (sender_ && lacks_standby(tick))
+                 failback_.path() != 0 || !paths_.retired().retired().empty() || setting_up() ||
+                 looks_soon(tick)
              ? Urgency::kBusy
              : Urgency::kIdle;
 }

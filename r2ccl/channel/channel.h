@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // One direction between two ranks: what both ends have in common. Its parts: the control connection (and what
-// happens when it breaks: outage.cc), the set of paths (paths.cc, openings.cc, lanes.cc), the watchdog and
-// the migration protocol (watchdog.cc, migration.cc, fence.cc), all run by the service thread; and its
-// ownership, which keeps the progress thread's data path apart from them. Sender and Receiver add the
-// messages.
+// happens when it breaks: outage.cc), the set of paths (paths.cc), the watchdog and the migration protocol
+// (watchdog.cc, migration.cc, fence.cc), all run by the service thread; and its ownership, which keeps the
+// progress thread's data path apart from them. Sender and Receiver add the messages, and which paths there
+// are.
 #pragma once
 
 #include <array>
@@ -16,7 +16,6 @@
 #include <string>
 #include <vector>
 
-#include "r2ccl/balance/lane_plan.h"
 #include "r2ccl/balance/splitter.h"
 #include "r2ccl/channel/request.h"
 #include "r2ccl/control/link.h"
@@ -30,14 +29,11 @@
 #include "r2ccl/protocol/failback.h"
 #include "r2ccl/protocol/fence.h"
 #include "r2ccl/protocol/migration.h"
-#include "r2ccl/protocol/opening.h"
 #include "r2ccl/protocol/outage.h"
 #include "r2ccl/protocol/owner_claim.h"
 #include "r2ccl/protocol/peer.h"
-#include "r2ccl/protocol/rail_choice.h"
 #include "r2ccl/protocol/rail_record.h"
 #include "r2ccl/protocol/search.h"
-#include "r2ccl/protocol/spread_move.h"
 #include "r2ccl/protocol/watchdog.h"
 #include "r2ccl/protocol/wire.h"
 
@@ -91,7 +87,7 @@ class Channel {
   /// channel's.
   void completion_queue_failed(const ibv_cq* queue, const Tick& tick);
   /// A sender counts itself in. True: it is away from home.
-  bool add_to(NicLoad& load, const Tick& tick) const;
+  virtual bool add_to(NicLoad& /*load*/, const Tick& /*tick*/) const { return false; }
   /// A sender whose traffic another NIC carries than its own.
   bool is_away() const {
     return sender_ && active() && active()->local_nic() != home_nic_ && status() == Status::kReady;
@@ -104,7 +100,7 @@ class Channel {
   /// A sender that has had traffic of late: it counts as demand on its home NIC.
   bool in_demand(uint64_t now) const { return sender_ && activity_.moved_within(kDemandNs, now); }
   /// Paths that it has opened besides the active one.
-  int standbys() const;
+  virtual int standbys() const { return 0; }
   /// What it was doing could not be finished for lack of memory: it fails, and everything else goes on.
   void out_of_memory() noexcept;
   /// True when nothing of it is left but the memory.
@@ -136,14 +132,40 @@ class Channel {
   void suspect_post(Path& path, int error, Owned);
   void fail(Error error);
 
+  // --- which paths there are: SenderPaths decides, the receiver follows
+  virtual void step_paths(const Tick&) = 0;
+  virtual void half_made(PathHalf& half, const Tick&) = 0;
+  virtual void on_open(const wire::Open&) {}
+  virtual void on_opened(const wire::Opened&, const Tick&) {}
+  virtual void on_prove(uint32_t /*path*/, const Tick&) {}
+  virtual void on_proved(uint32_t /*path*/, const Tick&) {}
+  virtual bool is_opening(uint32_t /*path*/) const { return false; }
+  /// The local NIC of the path that is being opened; -1: none is.
+  virtual int opening_nic() const { return -1; }
+  virtual void opening_failed(const std::string& /*why*/, const Tick&) {}
+  /// For good.
+  virtual void open_no_more() {}
+  virtual bool peer_owes_path() const { return false; }
+  virtual void dropped(uint32_t /*path*/) {}
+  /// A NIC has come back, here or there.
+  virtual void rails_changed(const Tick&) {}
+  /// It is kept for a move to another NIC.
+  virtual bool is_for_move(uint32_t /*path*/) const { return false; }
+  /// A path carries. `first`: the channel's first.
+  virtual void carried(bool /*first*/, const Tick&) {}
+  /// Traffic flows, or should: what is better than as it is?
+  virtual void steer(const Tick&) {}
+  /// None carries, and what was left is fenced: one is chosen. And until one does: for how long?
+  virtual void choose(const Tick&) {}
+  virtual void search(const Tick&) {}
+  /// step() has something to do at the next tick.
+  virtual bool looks_soon(const Tick&) const { return false; }
+
   /// What the protocol decides is carried out by it: protocol/.
   class Actions;
   class FenceActions;
-  class SearchActions;
   class WatchActions;
   struct Reconnecting;
-  struct RailSight;
-  struct RailChoice;
   /// The receiver fills in what it has.
   virtual void fill_ledger(wire::Fenced& /*fenced*/, Owned) const {}
   /// A path has been fenced, and active() carries on. `moved`: it is another path than before.
@@ -230,6 +252,39 @@ class Channel {
   bool greeted_ = false;
   control::Link link_;
 
+  // --- paths, for those who decide which there are
+  void drop(uint32_t id, bool tell_peer);
+  int straight(int local) const;
+  /// What a probe of `path` shows; `limit()`: an answer that takes longer has failed to come.
+  template <typename Limit>
+  ProbeSight see_probe(Path& path, Limit&& limit, const Tick& tick);
+  uint64_t probe_limit(const Path& path, const Tick& tick) const;
+  uint64_t first_probe_limit(const Path& path, const Tick& tick) const;
+  void begin_migration(Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick,
+                       uint32_t planned_target = 0);
+  void use(Path& path, const Tick& tick);
+  void note_failure(int local, int remote, const std::string& why);
+  std::string what_failed() const;
+  uint64_t bar_ns() const;
+  bool at_home() const {
+    return active() && active()->local_nic() == home_nic_ && active()->remote_nic() == peer_.home_nic();
+  }
+  /// It could take over at once, and waits for nothing else.
+  bool stands_by(const Path& path) const {
+    return path.state == PathState::kStandby && !failback_.has(path.id());
+  }
+  bool setting_up() const { return status() == Status::kConnecting; }
+  bool peer_has_closed() const { return closing_.peer_closed(); }
+
+  const uint32_t number_;
+  const int home_nic_;
+  PathSet paths_{context_.device_fatals};
+  PathHalves halves_{context_, memory_};
+  RailRecord rails_;
+  Failback failback_;
+  MigrationEnd& end_;  // of Sender's or Receiver's
+  PathSearch search_;  // the sender's
+
  private:
   static constexpr uint64_t kDemandNs = 1'000'000'000;
   void look_at_silence();
@@ -240,66 +295,23 @@ class Channel {
   void run_on_worker(Path& path, const char* call, Result<void> (Path::*work)());
   void retire(uint32_t id);
   uint64_t retired_for_ns() const;
-  void drop(uint32_t id, bool tell_peer);
   void step_halves(const Tick& tick);
   void take_speed(int nic, int mbps);
-  std::optional<Rail> candidate(Purpose purpose, uint64_t now) const;
-  std::vector<Backup> by_load(uint64_t now) const;
-  void start_opening(Purpose purpose, const Rail& rail, const Tick& tick);
-  void begin_opening(const Tick& tick);
-  void step_opening(const Tick& tick);
-  void half_made(PathHalf& half, const Tick& tick);
-  void connected(Path& path, const Tick& tick);
-  void opening_failed(const std::string& why, const Tick& tick);
-  void opening_succeeded(const Tick& tick);
-  void on_open(const wire::Open& open);
-  void refuse_path(uint32_t id, const std::string& why);
-  void on_opened(const wire::Opened& opened, const Tick& tick);
-  void on_prove(uint32_t id, const Tick& tick);
-  void on_proved(uint32_t id, const Tick& tick);
   void path_failed(Path& path, const char* what, const Tick& tick);
   void on_drop(uint32_t id, const Tick& tick);
-  void step_receiver_proofs(const Tick& tick);
   void on_peer_nic(const wire::Nic& nic, const Tick& tick);
-  /// Nothing is known to be the matter with either NIC of the home rail.
-  bool home_may_work() const;
-  void step_failback(const Tick& tick);
 
-  // spreading (spreading.cc)
-  int bound_for() const;
-  const Path* usable_standby() const;
-  std::optional<int> less_loaded(const NicLoad& load, const Tick& tick) const;
-  void step_spread(const Tick& tick);
-  void step_move(Path& path, const Tick& tick);
-  void end_move(const Tick& tick);
-  void move_failed(int nic, const Tick& tick);
-
-  // lanes (lanes.cc)
-  void step_balance(const Tick& tick);
-  bool usable_rail(int local, int remote, uint64_t now) const;
-  int straight(int local) const;
-  void start_lane(Path& path);
-  bool rest_lane(Path& lane);
   void remove_lane(const Path& path, Owned);
   void on_lane(uint32_t id);
   void on_rest(uint32_t id);
-  void add_lanes(const Tick& tick);
-  void rest_lanes(const Tick& tick);
-  void apply_shares();
 
   // watchdog and migration (watchdog.cc, migration.cc)
   void step_watchdog(const Tick& tick);
   void leave_suspects(const Tick& tick);
   void leave_silent(Path& path, const Tick& tick);
   ProbeState look_at_probe(Path& path, const Tick& tick);
-  template <typename Limit>
-  ProbeSight see_probe(Path& path, Limit&& limit, const Tick& tick);
-  uint64_t probe_limit(const Path& path, const Tick& tick) const;
-  uint64_t first_probe_limit(const Path& path, const Tick& tick) const;
   void abandon(Path& path, Owned);
   void mark_failed(Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick);
-  void begin_migration(Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick,
-                       uint32_t planned_target = 0);
   void start_fence(Path& path, trace::DetectedBy by, bool planned, const Tick& tick, bool tell_peer);
   void note_leaving(const Path& path, trace::DetectedBy by, const std::string& why, const Tick& tick);
   void note_told(const Path& path, trace::DetectedBy by, const std::string& why);
@@ -323,19 +335,11 @@ class Channel {
   void retire_unfenced();
   uint64_t packet_lifetime_ns() const;
 
-  void choose(const Tick& tick);
-  void search(const Tick& tick);
-  void no_path_works();
-  void use(Path& path, const Tick& tick);
   void carry(Path& path, const Tick& tick);
   void on_migrate(const wire::Migrate& migrate, const Tick& tick);
   void on_fenced(const wire::Fenced& fenced, const Tick& tick);
   void on_use(const wire::Use& use, const Tick& tick);
   void begin_search(const Tick& tick);
-  void note_failure(int local, int remote, const std::string& why);
-  std::string what_failed() const;
-  uint64_t bar_ns() const;
-  bool waits_in_queue() const;
 
   /// Its paths are of use, and others would take over.
   bool may_migrate() const {
@@ -349,18 +353,9 @@ class Channel {
   Urgency step_after_peer_closed(const Tick& tick);
   void leave_paths(Owned);
   Urgency urgency(const Tick& tick) const;
-  bool at_home() const {
-    return active() && active()->local_nic() == home_nic_ && active()->remote_nic() == peer_.home_nic();
-  }
-  /// It could take over at once, and waits for nothing else.
-  bool stands_by(const Path& path) const {
-    return path.state == PathState::kStandby && !failback_.has(path.id());
-  }
-  bool lacks_standby(const Tick& tick) const;
   void connection_broke(const Tick& tick);
   void connection_restored();
   void look_after_set_up(const Tick& tick);
-  bool setting_up() const { return status() == Status::kConnecting; }
   std::string too_late() const;
   void step_outage(const Tick& tick);
   void end_outage();
@@ -372,8 +367,6 @@ class Channel {
   void tell_failure();
 
   const bool sender_;
-  const uint32_t number_;
-  const int home_nic_;
   std::atomic<Status> status_{Status::kConnecting};
   Error error_;
   std::atomic<uint16_t> far_nics_{0};
@@ -393,29 +386,13 @@ class Channel {
   std::condition_variable close_done_;
   bool torn_down_ = false;
 
-  // paths
-  PathSet paths_{context_.device_fatals};
-  PathHalves halves_{context_, memory_};
-  Opening opening_;
-  OpeningRetries retries_;
-  bool resources_told_ = false;  // the log knows that there are not enough
-  RailRecord rails_;
-  Failback failback_;
-  SpreadMove spread_move_;
-
-  // balance (sender)
-  uint64_t next_balance_ = 0;  // now
-  balance::LanePlan lane_plan_;
-
   // watchdog
   std::atomic<bool> suspected_{false};
   Watchdog watchdog_;
   std::shared_ptr<health::ProbeTimes> probe_times_;  // shared by the channels to one process
 
   // migration
-  MigrationEnd& end_;               // of Sender's or Receiver's
   uint64_t migration_started_ = 0;  // now
-  PathSearch search_;               // the sender's
   int left_nic_ = 0;
   // The fence of what is left.
   FenceClock fence_;
@@ -425,7 +402,6 @@ class Channel {
 /// An error as it travels.
 wire::Sentence sentence(const Error& error);
 
-// `limit()`: an answer that takes longer has failed to come.
 template <typename Limit>
 ProbeSight Channel::see_probe(Path& path, Limit&& limit, const Tick& tick) {
   switch (look_at_probe(path, tick)) {

@@ -41,7 +41,7 @@ void Channel::give_set_up_up(const Tick& tick) {
   halves_.unwant_all();
   step_halves(tick);
   paths_.destroy_all(*context_.workers);
-  opening_.end();
+  open_no_more();
 }
 
 void Channel::tell_failure() {
@@ -55,7 +55,7 @@ void Channel::leave_paths(Owned owned) {
   paths_.leave_all(owned);
   spread({}, owned);
   for (auto& path : paths_) abandon(*path, owned);
-  opening_.end();
+  open_no_more();
   paths_.destroy_all(*context_.workers);
 }
 

@@ -8,6 +8,7 @@
 #include "r2ccl/base/clock.h"
 #include "r2ccl/base/log.h"
 #include "r2ccl/channel/actions.h"
+#include "r2ccl/channel/sender_paths.h"
 
 namespace r2ccl {
 namespace {
@@ -17,30 +18,9 @@ constexpr uint64_t kRestAfterNs = 1000 * kNsPerMs;
 
 }  // namespace
 
-bool Channel::usable_rail(int local, int remote, uint64_t now) const {
-  const bool home = local == home_nic_ && remote == peer_.home_nic();
-  return context_.usable(local) && !peer_.nic_down(remote) && !rails_.barred(local, remote, now) &&
-         // It comes back by failback, which waits until it has proved itself.
-         (!home || failback_.is_up());
-}
-
-// The peer's NIC that works with `local` when nothing is the matter: at the same distance from home on both
-// sides.
-int Channel::straight(int local) const {
-  const int locals = int(context_.devices.size()), remotes = peer_.nics();
-  return (local + remotes * locals + peer_.home_nic() - home_nic_) % remotes;
-}
-
-uint8_t Channel::far_rails() const {
-  uint8_t far = 0;
-  for (size_t l = 0; l < context_.devices.size(); ++l)
-    if (is_far(int(l), straight(int(l)))) far |= uint8_t(1u << l);
-  return far;
-}
-
 // What balance/lane_plan.h asks.
-struct Channel::RailSight {
-  const Channel& c;
+struct SenderPaths::RailSight {
+  const SenderPaths& c;
   uint64_t now;
 
   size_t locals() const { return c.context_.devices.size(); }
@@ -60,7 +40,7 @@ struct Channel::RailSight {
   bool gray(int l) const { return c.context_.capacities.gray(size_t(l)); }
 };
 
-void Channel::step_balance(const Tick& tick) {
+void SenderPaths::step_balance(const Tick& tick) {
   if (tick.now < next_balance_ || end_.phase() != Phase::kRunning || !active() ||
       status() != Status::kReady || !in_demand(tick.now))
     return;
@@ -76,7 +56,7 @@ void Channel::step_balance(const Tick& tick) {
 }
 
 // Over rails that are to carry something; a path that stands by there becomes the lane.
-void Channel::add_lanes(const Tick& tick) {
+void SenderPaths::add_lanes(const Tick& tick) {
   for (int local = 0; local < int(context_.devices.size()); ++local) {
     const int remote = lane_plan_.partner(local);
     if (!lane_plan_.wants(local, remote)) continue;
@@ -93,7 +73,7 @@ void Channel::add_lanes(const Tick& tick) {
 }
 
 // Lanes that nobody has needed for a while stand by.
-void Channel::rest_lanes(const Tick& tick) {
+void SenderPaths::rest_lanes(const Tick& tick) {
   for (size_t i = 0; i < paths_.lanes().size(); ++i) {
     Path& lane = *paths_.lanes()[i];
     if (lane_plan_.wants(lane.local_nic(), lane.remote_nic()))
@@ -104,7 +84,7 @@ void Channel::rest_lanes(const Tick& tick) {
 }
 
 // What each path carries of its rail's share; rails without a path yet leave theirs to the others.
-void Channel::apply_shares() {
+void SenderPaths::apply_shares() {
   const OwnershipGuard owned(ownership_);
   std::vector<balance::LaneShare> parts;
   double sum = 0;
@@ -120,7 +100,7 @@ void Channel::apply_shares() {
   spread(parts, owned);
 }
 
-void Channel::start_lane(Path& path) {
+void SenderPaths::start_lane(Path& path) {
   Actions actions(*this);
   ChannelEnd(end_, actions).start_lane(path.id());
   emit(trace::EventType::kLaneUp, path.local_nic(), path.id(), uint64_t(path.remote_nic()),
@@ -128,7 +108,7 @@ void Channel::start_lane(Path& path) {
 }
 
 // A lane that nobody needs stands by again.
-bool Channel::rest_lane(Path& lane) {
+bool SenderPaths::rest_lane(Path& lane) {
   if (!context_.strict_ack()) return false;  // else nobody knows when the last segment has been seen
   const int nic = lane.local_nic();
   const uint32_t id = lane.id();
@@ -137,27 +117,6 @@ bool Channel::rest_lane(Path& lane) {
   emit(trace::EventType::kLaneRests, nic, id);
   next_balance_ = 0;  // the others' shares stand for a lane fewer
   return true;
-}
-
-// What it has under way will not be reported.
-void Channel::abandon(Path& path, Owned) {
-  context_.meters[size_t(path.local_nic())].abandoned(std::exchange(path.metered, 0), now_ns());
-}
-
-// Until the shares are computed anew everything goes over the active path.
-void Channel::remove_lane(const Path& path, Owned owned) {
-  paths_.remove_lane(path, owned);
-  spread({}, owned);
-}
-
-void Channel::on_lane(uint32_t id) {
-  Actions actions(*this);
-  ChannelEnd(end_, actions).on_lane(id);
-}
-
-void Channel::on_rest(uint32_t id) {
-  Actions actions(*this);
-  ChannelEnd(end_, actions).on_rest(id);
 }
 
 }  // namespace r2ccl

@@ -7,15 +7,12 @@
 #include "r2ccl/base/clock.h"
 #include "r2ccl/base/log.h"
 #include "r2ccl/channel/actions.h"
-#include "r2ccl/protocol/choice.h"
 
 namespace r2ccl {
 namespace {
 
 constexpr size_t kFailuresTold = 8;
 constexpr uint64_t kBarNs = 50 * kNsPerMs;
-constexpr uint64_t kPromptAnswerNs = 20 * kNsPerMs;
-constexpr char kUnanswered[] = "a probe is not answered";
 
 }  // namespace
 
@@ -56,7 +53,7 @@ void Channel::step_migration(const Tick& tick) {
   // Whatever the phase: how long an answer took is counted up to this look.
   for (auto& path : paths_)
     if (look_at_probe(*path, tick) != ProbeState::kWaiting && sender_ && end_.phase() == Phase::kRunning &&
-        stands_by(*path) && !spread_move_.has(path->id()))
+        stands_by(*path) && !is_for_move(path->id()))
       path->forget_probe();  // it came after the choice was made
   if (end_.phase() == Phase::kFencing) step_fence(tick);
   if (end_.phase() != Phase::kRunning) step_other_fence(tick);
@@ -72,58 +69,6 @@ void Channel::on_migrate(const wire::Migrate& migrate, const Tick& tick) {
   actions.planned = migrate.planned != 0;
   actions.told = by;
   ChannelEnd(end_, actions).on_migrate(migrate.epoch, migrate.path);
-}
-
-// The host of choice.h and search.h. The sender decides; the receiver refuses a path by dropping it.
-class Channel::SearchActions : public Channel::Actions {
- public:
-  SearchActions(Channel& channel, const Tick& tick)
-      : Actions(channel, tick, trace::DetectedBy::kWatchdog, kUnanswered) {}
-
-  std::vector<uint32_t> choices() const {
-    std::vector<uint32_t> ids;
-    for (const auto& path : c_.paths_)
-      if ((path->state == PathState::kStandby || path->state == PathState::kLane) && !path->is_failed)
-        ids.push_back(path->id());
-    return ids;
-  }
-  bool usable(uint32_t id) const {
-    const Path& path = *c_.paths_.find(id);
-    return !c_.context_.nic_unusable[size_t(path.local_nic())] &&
-           !c_.context_.nic_down[size_t(path.local_nic())] && !c_.peer_.nic_down(path.remote_nic());
-  }
-  ProbeSight probe(uint32_t id) {
-    Path& path = *c_.paths_.find(id);
-    return c_.see_probe(
-        path, [&] { return c_.probe_limit(path, tick_); }, tick_);
-  }
-  bool opens() const { return c_.opening_.under_way(); }
-  void prove(uint32_t id) { c_.paths_.find(id)->prove(tick_.alive); }
-  void unanswered(uint32_t id) {
-    const Path& path = *c_.paths_.find(id);
-    c_.note_failure(path.local_nic(), path.remote_nic(), kUnanswered);
-    c_.rails_.failed(path.local_nic(), path.remote_nic(), tick_.now + c_.bar_ns());
-  }
-  void open() {
-    if (const auto rail = c_.candidate(Purpose::kRescue, tick_.now))
-      c_.start_opening(Purpose::kRescue, *rail, tick_);
-  }
-
-  bool peer_owes() const { return c_.opening_.peer_owes(tick_.alive, kPromptAnswerNs); }
-  bool misses_a_path() { return c_.misses_a_path(c_.activity_.misses_a_path()); }
-  bool waits_in_queue() const { return c_.waits_in_queue(); }
-};
-
-void Channel::choose(const Tick& tick) {
-  if (end_.phase() != Phase::kChoosing) return;
-  SearchActions actions(*this, tick);
-  choose_path(end_, actions);
-}
-
-void Channel::search(const Tick& tick) {
-  if (end_.phase() == Phase::kRunning || !sender_) return;
-  SearchActions actions(*this, tick);
-  if (search_.look(actions, end_.phase(), tick.alive) == SearchAct::kFail) no_path_works();
 }
 
 void Channel::begin_search(const Tick& tick) {
@@ -161,35 +106,6 @@ std::string Channel::what_failed() const {
   return text.empty() ? "nothing" : text;
 }
 
-void Channel::no_path_works() {
-  const uint64_t queued_ms = search_.queued() / kNsPerMs;
-  fail(Error{ErrorCode::kAllPathsDown,
-             "channel " + std::to_string(number_) + ": no path from " + context_.host + " to " +
-                 peer_.name() + " has worked for " + std::to_string(context_.config.fail_bound.count()) +
-                 " ms (R2CC_FAIL_BOUND_MS)" +
-                 (queued_ms >= 1 ? ", the " + std::to_string(queued_ms) +
-                                       " ms not counted in which its NICs' drivers were busy with other paths"
-                                 : "") +
-                 "; the peer process is alive. Seen: " + what_failed()});
-}
-
-// What this channel waits for is a driver call that others' calls on the same NIC are still before: as long
-// as those get on, time says nothing of any path.
-bool Channel::waits_in_queue() const {
-  const auto queued = [this](int nic, const JobPtr& job) {
-    return job && !job->done() && context_.workers->queued(nic, *job);
-  };
-  if (end_.phase() == Phase::kFencing) {
-    if (const Path* path = paths_.find(end_.leaving())) return queued(path->local_nic(), path->job);
-    const RetiredPaths::Destruction* destruction = paths_.retired().destruction_of(end_.leaving());
-    return destruction && queued(destruction->nic, destruction->job);
-  }
-  if (!opening_.under_way()) return false;
-  if (const PathHalf* half = halves_.find(opening_.path())) return queued(half->local, half->job);
-  const Path* path = paths_.find(opening_.path());
-  return path && queued(path->local_nic(), path->job);
-}
-
 void Channel::use(Path& path, const Tick& tick) {
   Actions actions(*this, tick);
   ChannelEnd(end_, actions).use(path.id());
@@ -210,12 +126,12 @@ void Channel::carry(Path& path, const Tick& tick) {
     search_.carries(tick.alive);
     watchdog_.carries_on(activity_.progress());
     failback_.carries(path.id(), home && moved && !first, tick.now);
-    spread_move_.carries();
     if (!first) carries_on(moved, owned);
     look_for_suspects(owned);
     if (status() == Status::kFailed) return;
     if (!suspected_.load(std::memory_order_relaxed) && !advance(Status::kReady)) return;
   }
+  carried(first, tick);
   if (first) {
     emit(trace::EventType::kChannelUp, path.local_nic(), uint32_t(context_.process));
     if (!home && sender_)  // who alone knows why
@@ -228,12 +144,10 @@ void Channel::carry(Path& path, const Tick& tick) {
   context_.failure_log.went_on(this, rail_name(path), now_ns());
   R2_INFO("NET/R2CCL: channel %u: %s carries its traffic now, after %llu us", number_,
           rail_name(path).c_str(), static_cast<unsigned long long>((now_ns() - migration_started_) / 1000));
-  next_balance_ = tick.now;
   if (home && moved) {
     emit(trace::EventType::kFailback, path.local_nic());
     emit(trace::EventType::kNicUp, path.local_nic());
   }
-  retries_.standby_wanted(tick.now);
 }
 
 void Channel::on_use(const wire::Use& message, const Tick& tick) {

@@ -82,7 +82,7 @@ void Channel::look_after_set_up(const Tick& tick) {
     if (!outage_.lasts()) connection_broke(tick);  // there has been none yet
     return;
   }
-  if (!set_up_.is_over(tick.alive, !greeted_ || link_.asking() || opening_.waits_for_peer())) return;
+  if (!set_up_.is_over(tick.alive, !greeted_ || link_.asking() || peer_owes_path())) return;
   R2_INFO("NET/R2CCL: channel %u: the control connection to %s brings nothing; it is made anew", number_,
           peer_.name().c_str());
   connection_broke(tick);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The set of a channel's paths: which rail comes next, standing by, dropping, destructions; what becomes of
-// them when a NIC or a queue pair fails; and failback, which is a new path over the home rail that has to
-// work for a settling time. How a path comes to be is in openings.cc.
+// What both ends do with their paths: halves that NICs' workers have made, dropping, lanes, and what becomes
+// of them when a NIC or a queue pair fails. Which paths there are the sender decides: sender_paths.h.
 #include <algorithm>
 
 #include "r2ccl/base/clock.h"
@@ -11,6 +10,7 @@
 namespace r2ccl {
 namespace {
 
+constexpr uint64_t kProveFactor = 4;  // a first probe may take this many probe deadlines
 // How long a path out of use is left as it is: traffic is to flow again first, and a probe that was given up
 // may still be answered, at either end.
 constexpr uint64_t kLeastRetiredNs = 100 * kNsPerMs, kLongestRetiredNs = 4000 * kNsPerMs;
@@ -37,48 +37,40 @@ void Channel::drop(uint32_t id, bool tell_peer) {
   if (Path* path = paths_.find(id)) run_on_worker(*path, "ibv_modify_qp to ERR", &Path::give_up);
   if (tell_peer) send(wire::Type::kDrop, wire::PathMessage{id});
   failback_.dropped(id, now_ns());
-  spread_move_.dropped(id);
+  dropped(id);
   retire(id);
 }
 
-int Channel::standbys() const {
-  if (!sender_ || !active()) return 0;
-  return int(std::count_if(paths_.begin(), paths_.end(),
-                           [](const auto& path) { return path->state == PathState::kStandby; })) +
-         opening_.is_for(Purpose::kStandby);
+// A cable or a switch may come back slower than it went.
+void Channel::take_speed(int nic, int mbps) {
+  if (!context_.capacities.at_most(size_t(nic), mbps)) return;
+  R2_WARN("NET/R2CCL: the port of NIC %s of %s now runs at %d Mbit/s; when this process began it was %.0f",
+          context_.devices[size_t(nic)].name().c_str(), context_.host.c_str(), mbps,
+          context_.capacities.nominal(size_t(nic)));
 }
 
-// What rail_choice.h asks.
-struct Channel::RailChoice {
-  const Channel& c;
-  const Purpose purpose;
-  const uint64_t now;
-  const std::vector<Backup> order = c.by_load(now);
+void Channel::step_halves(const Tick& tick) {
+  while (const std::shared_ptr<PathHalf> half = halves_.done()) {
+    paths_.reserve();  // what was made must not be lost for lack of memory
+    if (half->made) (*half->made)->device_fatals = half->device_fatals;
+    const bool wanted = !half->unwanted && !closing_.begun();
+    if (!wanted && half->made) paths_.retired().destroy(*context_.workers, std::move(*half->made));
+    halves_.remove(*half);
+    if (half->speed_mbps > 0) take_speed(half->local, half->speed_mbps);
+    if (wanted) half_made(*half, tick);
+  }
+}
 
-  int locals() const { return int(c.context_.devices.size()); }
-  int remotes() const { return c.peer_.nics(); }
-  int wanted(int k) const { return order[size_t(k)].nic; }
-  int straight(int l) const { return c.straight(l); }
-  int home_remote() const { return c.peer_.home_nic(); }
-  bool usable(int l, int r) const {
-    const bool home = l == c.home_nic_ && r == c.peer_.home_nic();
-    if (!c.context_.usable(l) || c.peer_.nic_down(r) || c.rails_.barred(l, r, now)) return false;
-    if (!home && !c.context_.resilient()) return false;
-    if (home && purpose == Purpose::kStandby && !c.failback_.is_up()) return false;
-    return !c.paths_.any([&](const Path* path) {
-      return path->local_nic() == l && path->remote_nic() == r && !path->is_failed;
-    });
-  }
-  bool shares(int l, int r) const {
-    return c.active() && (c.active()->local_nic() == l || c.active()->remote_nic() == r);
-  }
-  std::pair<unsigned, unsigned> failures(int l, int r) const {
-    return {c.rails_.count(l, r), c.rails_.count_near(l, r)};
-  }
-};
-
-std::optional<Rail> Channel::candidate(Purpose purpose, uint64_t now) const {
-  return choose_rail(RailChoice{*this, purpose, now});
+// In a search the rails that have not been seen to fail share the time that is left.
+uint64_t Channel::first_probe_limit(const Path& path, const Tick& tick) const {
+  const uint64_t least = kProveFactor * nanoseconds(context_.config.probe_deadline);
+  const uint64_t limit = std::max(least, probe_limit(path, tick));
+  if (end_.phase() == Phase::kRunning && status() != Status::kConnecting) return limit;
+  uint64_t untried = 1;
+  for (size_t l = 0; l < context_.devices.size(); ++l)
+    for (int r = 0; r < peer_.nics(); ++r)
+      untried += rails_.count(int(l), r) == 0 && !context_.nic_down[l] && !peer_.nic_down(r);
+  return std::max(least, std::min(limit, search_.left() / untried));
 }
 
 void Channel::on_drop(uint32_t id, const Tick& tick) {
@@ -92,7 +84,7 @@ void Channel::nic_changed(int nic, bool up, const Tick& tick) {
   if (up) {
     send(wire::Type::kNic, wire::Nic{uint32_t(nic), wire::NicState::kUp});
     if (nic == home_nic_) failback_.rail_active(tick.now);
-    retries_.standby_hint(tick.now);
+    rails_changed(tick);
     return;
   }
   const bool is_down = context_.nic_down[size_t(nic)];
@@ -102,7 +94,7 @@ void Channel::nic_changed(int nic, bool up, const Tick& tick) {
   for (auto& path : paths_)
     if (path->carries() && path->local_nic() == nic) mark_failed(*path, trace::DetectedBy::kEvent, why, tick);
   send(wire::Type::kNic, wire::Nic{uint32_t(nic), is_down ? wire::NicState::kDown : wire::NicState::kLeft});
-  if (opening_.under_way() && opening_.local() == nic) opening_failed(why, tick);
+  if (opening_nic() == nic) opening_failed(why, tick);
   for (size_t i = 0; i < paths_.size();) {  // those that only stood by
     Path& path = paths_[i];
     if (path.local_nic() != nic || path.state == PathState::kFencing || path.carries())
@@ -137,7 +129,7 @@ void Channel::path_failed(Path& path, const char* what, const Tick& tick) {
   if (path.state == PathState::kFencing) return;
   if (path.carries())
     mark_failed(path, trace::DetectedBy::kEvent, what, tick);
-  else if (opening_.is(path.id()))
+  else if (is_opening(path.id()))
     opening_failed(what, tick);
   else
     drop(path.id(), true);
@@ -148,7 +140,7 @@ void Channel::on_peer_nic(const wire::Nic& change, const Tick& tick) {
   peer_.nic_changed(change, now_ns());
   if (change.state == wire::NicState::kUp) {
     if (int(change.nic) == peer_.home_nic()) failback_.rail_active(tick.now);
-    retries_.standby_hint(tick.now);
+    rails_changed(tick);
     return;
   }
   for (auto& path : paths_)
@@ -159,34 +151,39 @@ void Channel::on_peer_nic(const wire::Nic& change, const Tick& tick) {
                   tick);
 }
 
-bool Channel::home_may_work() const {
-  return !peer_.nic_down(peer_.home_nic()) && context_.usable(home_nic_);
+// The peer's NIC that works with `local` when nothing is the matter: at the same distance from home on both
+// sides.
+int Channel::straight(int local) const {
+  const int locals = int(context_.devices.size()), remotes = peer_.nics();
+  return (local + remotes * locals + peer_.home_nic() - home_nic_) % remotes;
 }
 
-void Channel::step_failback(const Tick& tick) {
-  if (end_.phase() != Phase::kRunning || !active() || at_home()) return;
-  Path* path = failback_.path() != 0 ? paths_.find(failback_.path()) : nullptr;
-  FailbackSight seen;
-  seen.may_open = !opening_.under_way() && home_may_work();
-  seen.has_path = path != nullptr;
-  if (path) {
-    seen.probe = see_probe(
-        *path, [&] { return probe_limit(*path, tick); }, tick);
-    seen.probe_age = path->probe_age(tick.alive);
-  }
-  switch (failback_.look(seen, tick.now)) {
-    case FailbackAct::kNone:
-      break;
-    case FailbackAct::kOpen:
-      return start_opening(Purpose::kFailback, {home_nic_, peer_.home_nic()}, tick);
-    case FailbackAct::kProbe:
-      return path->probe(tick.alive);
-    case FailbackAct::kGiveUp:
-      return drop(path->id(), true);
-    case FailbackAct::kReturn:
-      return begin_migration(*active(), trace::DetectedBy::kNone, "its home rail works again", tick,
-                             path->id());
-  }
+uint8_t Channel::far_rails() const {
+  uint8_t far = 0;
+  for (size_t l = 0; l < context_.devices.size(); ++l)
+    if (is_far(int(l), straight(int(l)))) far |= uint8_t(1u << l);
+  return far;
+}
+
+// What it has under way will not be reported.
+void Channel::abandon(Path& path, Owned) {
+  context_.meters[size_t(path.local_nic())].abandoned(std::exchange(path.metered, 0), now_ns());
+}
+
+// Until the shares are computed anew everything goes over the active path.
+void Channel::remove_lane(const Path& path, Owned owned) {
+  paths_.remove_lane(path, owned);
+  spread({}, owned);
+}
+
+void Channel::on_lane(uint32_t id) {
+  Actions actions(*this);
+  ChannelEnd(end_, actions).on_lane(id);
+}
+
+void Channel::on_rest(uint32_t id) {
+  Actions actions(*this);
+  ChannelEnd(end_, actions).on_rest(id);
 }
 
 }  // namespace r2ccl

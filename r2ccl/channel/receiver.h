@@ -32,6 +32,14 @@ class Receiver final : public Channel {
   bool lacking(Owned) const override { return receiving_.waits(); }
   wire::Close closing_message() const override { return {receiving_.ledger.received()}; }
   void peer_closed(const wire::Close&, Owned) override {}
+  // --- paths (receiver_paths.cc)
+  void step_paths(const Tick& tick) override;
+  void half_made(PathHalf& half, const Tick& tick) override;
+  void on_open(const wire::Open& open) override;
+  void on_prove(uint32_t id, const Tick& tick) override;
+  void refuse_path(uint32_t id, const std::string& why);
+  void step_proofs(const Tick& tick);
+
   void whole(uint64_t message);
   void write_cts(Path& path, uint64_t message, Owned);
   void confirm(Path& path, bool signaled, Owned);

@@ -43,7 +43,7 @@ Result<std::shared_ptr<Sender>> Sender::start(ProcessContext& context, int nic, 
 }
 
 Sender::Sender(ProcessContext& context, int nic, control::Stream stream, const wire::Handle& handle)
-    : Channel(context, sending_.migration, true, nic, std::move(stream), handle.token) {
+    : SenderPaths(context, sending_.migration, nic, std::move(stream), handle.token) {
   peer_.listens(handle.where);
   wire::Hello words = hello();
   words.listener = handle.listener;

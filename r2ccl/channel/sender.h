@@ -4,12 +4,12 @@
 #pragma once
 
 #include "r2ccl/balance/splitter.h"
-#include "r2ccl/channel/channel.h"
+#include "r2ccl/channel/sender_paths.h"
 #include "r2ccl/protocol/sending.h"
 
 namespace r2ccl {
 
-class Sender final : public Channel {
+class Sender final : public SenderPaths {
  public:
   /// Connects to where `handle` says; should that fail at first, it is tried again by step().
   static Result<std::shared_ptr<Sender>> start(ProcessContext& context, int nic, const wire::Handle& handle);

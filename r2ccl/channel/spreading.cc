@@ -9,11 +9,12 @@
 
 #include "r2ccl/base/clock.h"
 #include "r2ccl/base/log.h"
-#include "r2ccl/channel/channel.h"
+#include "r2ccl/channel/sender_paths.h"
 
 namespace r2ccl {
+
 // The path that a channel without an active one takes first.
-const Path* Channel::usable_standby() const {
+const Path* SenderPaths::usable_standby() const {
   for (const auto& path : paths_)
     if ((path->state == PathState::kStandby || path->state == PathState::kLane) &&
         !failback_.has(path->id()) && !context_.nic_unusable[size_t(path->local_nic())] &&
@@ -23,7 +24,7 @@ const Path* Channel::usable_standby() const {
 }
 
 // The NIC that carries it, or is going to. A path is as good as taken when it is being opened for that.
-int Channel::bound_for() const {
+int SenderPaths::bound_for() const {
   if (active() && spread_move_.path() == 0 && !opening_.is_for(Purpose::kSpread))
     return active()->local_nic();
   const uint32_t target = active() ? spread_move_.path() : end_.target();
@@ -34,8 +35,8 @@ int Channel::bound_for() const {
   return opening_.is_for(Purpose::kRescue) ? opening_.local() : home_nic_;
 }
 
-bool Channel::add_to(NicLoad& load, const Tick& tick) const {
-  if (status() == Status::kFailed || status() == Status::kClosed || closing_.peer_closed()) return false;
+bool SenderPaths::add_to(NicLoad& load, const Tick& tick) const {
+  if (status() == Status::kFailed || status() == Status::kClosed || peer_has_closed()) return false;
   const double weight = in_demand(tick.now) ? 1 : NicLoad::kIdle;
   const auto home = size_t(home_nic_), bound = size_t(bound_for());
   load.own[home] += weight;
@@ -53,7 +54,7 @@ bool Channel::add_to(NicLoad& load, const Tick& tick) const {
 // The NICs in the order in which a path over them is wanted: home, then those that would have the least to
 // carry, this channel and those that would leave the active NIC together with it included; of them the
 // nearest. On a NIC across sockets a channel takes longer by what crossing costs.
-std::vector<Backup> Channel::by_load(uint64_t now) const {
+std::vector<Backup> SenderPaths::by_load(uint64_t now) const {
   const NicLoad& load = context_.load(false);
   const int at = active() ? active()->local_nic() : -1, bound = bound_for();
   const auto would_carry = [&](const Backup& backup) {
@@ -77,7 +78,7 @@ std::vector<Backup> Channel::by_load(uint64_t now) const {
 }
 
 // A NIC with a straight rail to the peer on which this channel would have less beside it.
-std::optional<int> Channel::less_loaded(const NicLoad& load, const Tick& tick) const {
+std::optional<int> SenderPaths::less_loaded(const NicLoad& load, const Tick& tick) const {
   const int at = active()->local_nic();
   std::optional<int> best;
   for (const Backup& backup : context_.backups[size_t(home_nic_)]) {
@@ -91,7 +92,7 @@ std::optional<int> Channel::less_loaded(const NicLoad& load, const Tick& tick) c
   return best;
 }
 
-void Channel::step_spread(const Tick& tick) {
+void SenderPaths::step_spread(const Tick& tick) {
   if (end_.phase() != Phase::kRunning || !active() || status() != Status::kReady) return;
   if (Path* path = spread_move_.path() != 0 ? paths_.find(spread_move_.path()) : nullptr)
     return step_move(*path, tick);
@@ -125,17 +126,22 @@ void Channel::step_spread(const Tick& tick) {
 }
 
 // The way to the other NIC is open; it is taken when a probe shows that it works, if it is still better.
-void Channel::step_move(Path& path, const Tick& tick) {
+void SenderPaths::step_move(Path& path, const Tick& tick) {
   if (path.state != PathState::kStandby) return end_move(tick);
-  const ProbeState probe = look_at_probe(path, tick);
-  if (probe == ProbeState::kFailed ||
-      (probe == ProbeState::kWaiting && path.probe_age(tick.alive) > probe_limit(path, tick))) {
-    const int nic = path.local_nic();
-    drop(path.id(), true);
-    return move_failed(nic, tick);
+  switch (see_probe(
+      path, [&] { return probe_limit(path, tick); }, tick)) {
+    case ProbeSight::kNone:
+      return path.prove(tick.alive);
+    case ProbeSight::kAwaited:
+      return;
+    case ProbeSight::kFailed: {
+      const int nic = path.local_nic();
+      drop(path.id(), true);
+      return move_failed(nic, tick);
+    }
+    case ProbeSight::kAnswered:
+      break;
   }
-  if (probe == ProbeState::kIdle) path.prove(tick.alive);
-  if (probe != ProbeState::kAnswered) return;
   path.forget_probe();
   const uint32_t target = path.id();
   const int to = path.local_nic();
@@ -147,12 +153,12 @@ void Channel::step_move(Path& path, const Tick& tick) {
   if (another) drop(target, true);
 }
 
-void Channel::move_failed(int nic, const Tick& tick) {
+void SenderPaths::move_failed(int nic, const Tick& tick) {
   spread_move_.failed(nic, tick.now);
   context_.load_stale = true;
 }
 
-void Channel::end_move(const Tick& tick) {
+void SenderPaths::end_move(const Tick& tick) {
   spread_move_.ended(tick.now);
   context_.load_stale = true;
 }

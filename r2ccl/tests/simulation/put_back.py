@@ -22,7 +22,7 @@ C, P, S = 'r2ccl/channel/', 'r2ccl/protocol/', 'r2ccl/service/'
 DEFECTS = {
     # defects that there were
     'the fence counts from before the driver call': [(P + 'fence.h', 'return late && seen.stuck ?', 'return alive - since_ > bound_ / 5 ?')],
-    'the fail bound counts queueing': [(C + 'migration.cc', 'bool Channel::waits_in_queue() const {', 'bool Channel::waits_in_queue() const {\n  return false;')],
+    'the fail bound counts queueing': [(C + 'searching.cc', 'bool SenderPaths::waits_in_queue() const {', 'bool SenderPaths::waits_in_queue() const {\n  return false;')],
     'EIO is taken for a fence': [(P + 'fence.h', 'if (seen.refused && seen.failed) return of_failed(host, NoFence::kRefusedByFailed);',
                                   'if (seen.refused && seen.failed) return {FenceAct::kDone};')],
     'an old last ACK is not kept': [(P + 'closing.h', 'kLastWordNs = 15\'000\'000\'000', 'kLastWordNs = 2\'000\'000\'000')],
@@ -31,7 +31,7 @@ DEFECTS = {
     'the peer\'s last ACK is taken for the NIC\'s completion': [(C + 'sender.h', 'ledger.confirmed(close.received); }', 'ledger.released(close.received); }')],
     'the deaf channel': [(S + 'service.cc', '  entry.watched_fd = fd;\n  entry.watched_connection', '  entry.unwatched = false;\n  entry.watched_fd = fd;\n  entry.watched_connection')],
     'the shared backup of two NICs': [(C + 'spreading.cc', '    double carried = load.on(backup.nic);\n', '    return backup.crosses ? 2.0 : 1.0;\n    double carried = load.on(backup.nic);\n'),
-                                      (C + 'spreading.cc', 'void Channel::step_spread(const Tick& tick) {\n', 'void Channel::step_spread(const Tick& tick) {\n  if (tick.now > 0) return;\n')],
+                                      (C + 'spreading.cc', 'void SenderPaths::step_spread(const Tick& tick) {\n', 'void SenderPaths::step_spread(const Tick& tick) {\n  if (tick.now > 0) return;\n')],
     'the abandoned connect': [(P + 'owner_claim.h', 'if (owner_.load() != Owner::kAwaited) return false;', 'if (owner_.load() >= Owner::kTaken) return false;')],
     'the log names another NIC': [(S + 'service.cc', 'port of NIC %s of %s %s", context_.devices[nic].name()', 'port of NIC %s of %s %s", context_.devices[(nic + 1) % context_.devices.size()].name()')],
     # rules

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sending end's paths: which rail comes next, standing by, and the way home.
+#include <algorithm>
+#include <utility>
+
+#include "r2ccl/base/clock.h"
+#include "r2ccl/base/log.h"
+#include "r2ccl/channel/actions.h"
+#include "r2ccl/channel/sender_paths.h"
+
+namespace r2ccl {
+namespace {
+
+constexpr uint64_t kNearNs = 150 * kNsPerMs;  // more than the service thread sleeps at a time
+
+}  // namespace
+
+SenderPaths::SenderPaths(ProcessContext& context, MigrationEnd& end, int home_nic, control::Stream stream,
+                         const control::Token& token)
+    : Channel(context, end, true, home_nic, std::move(stream), token),
+      spread_move_(nanoseconds(context.config.failback_settle), nanoseconds(context.config.failback_ceiling),
+                   context.process + number() * 0x9e3779b97f4a7c15) {}
+
+void SenderPaths::steer(const Tick& tick) {
+  activity_.look(tick.now);
+  step_failback(tick);
+  if (context_.balances())
+    step_balance(tick);
+  else
+    step_spread(tick);
+}
+
+bool SenderPaths::looks_soon(const Tick& tick) const {
+  const bool failback_is_near = !at_home() && home_may_work() && failback_.is_near(tick.now, kNearNs);
+  return failback_is_near || opening_.under_way() || spread_move_.path() != 0 || lacks_standby(tick);
+}
+
+void SenderPaths::carried(bool first, const Tick& tick) {
+  spread_move_.carries();
+  if (first) return;
+  next_balance_ = tick.now;
+  retries_.standby_wanted(tick.now);
+}
+
+int SenderPaths::standbys() const {
+  if (!active()) return 0;
+  return int(std::count_if(paths_.begin(), paths_.end(),
+                           [](const auto& path) { return path->state == PathState::kStandby; })) +
+         opening_.is_for(Purpose::kStandby);
+}
+
+// What rail_choice.h asks.
+struct SenderPaths::RailChoice {
+  const SenderPaths& c;
+  const Purpose purpose;
+  const uint64_t now;
+  const std::vector<Backup> order = c.by_load(now);
+
+  int locals() const { return int(c.context_.devices.size()); }
+  int remotes() const { return c.peer_.nics(); }
+  int wanted(int k) const { return order[size_t(k)].nic; }
+  int straight(int l) const { return c.straight(l); }
+  int home_remote() const { return c.peer_.home_nic(); }
+  bool usable(int l, int r) const {
+    const bool home = l == c.home_nic_ && r == c.peer_.home_nic();
+    if (!c.context_.usable(l) || c.peer_.nic_down(r) || c.rails_.barred(l, r, now)) return false;
+    if (!home && !c.context_.resilient()) return false;
+    if (home && purpose == Purpose::kStandby && !c.failback_.is_up()) return false;
+    return !c.paths_.any([&](const Path* path) {
+      return path->local_nic() == l && path->remote_nic() == r && !path->is_failed;
+    });
+  }
+  bool shares(int l, int r) const {
+    return c.active() && (c.active()->local_nic() == l || c.active()->remote_nic() == r);
+  }
+  std::pair<unsigned, unsigned> failures(int l, int r) const {
+    return {c.rails_.count(l, r), c.rails_.count_near(l, r)};
+  }
+};
+
+std::optional<Rail> SenderPaths::candidate(Purpose purpose, uint64_t now) const {
+  return choose_rail(RailChoice{*this, purpose, now});
+}
+
+bool SenderPaths::usable_rail(int local, int remote, uint64_t now) const {
+  const bool home = local == home_nic_ && remote == peer_.home_nic();
+  return context_.usable(local) && !peer_.nic_down(remote) && !rails_.barred(local, remote, now) &&
+         // It comes back by failback, which waits until it has proved itself.
+         (!home || failback_.is_up());
+}
+
+bool SenderPaths::home_may_work() const {
+  return !peer_.nic_down(peer_.home_nic()) && context_.usable(home_nic_);
+}
+
+void SenderPaths::step_failback(const Tick& tick) {
+  if (end_.phase() != Phase::kRunning || !active() || at_home()) return;
+  Path* path = failback_.path() != 0 ? paths_.find(failback_.path()) : nullptr;
+  FailbackSight seen;
+  seen.may_open = !opening_.under_way() && home_may_work();
+  seen.has_path = path != nullptr;
+  if (path) {
+    seen.probe = see_probe(
+        *path, [&] { return probe_limit(*path, tick); }, tick);
+    seen.probe_age = path->probe_age(tick.alive);
+  }
+  switch (failback_.look(seen, tick.now)) {
+    case FailbackAct::kNone:
+      break;
+    case FailbackAct::kOpen:
+      return start_opening(Purpose::kFailback, {home_nic_, peer_.home_nic()}, tick);
+    case FailbackAct::kProbe:
+      return path->probe(tick.alive);
+    case FailbackAct::kGiveUp:
+      return drop(path->id(), true);
+    case FailbackAct::kReturn:
+      return begin_migration(*active(), trace::DetectedBy::kNone, "its home rail works again", tick,
+                             path->id());
+  }
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sending end decides which paths there are, and which of them carry: it opens them (openings.cc),
+// chooses one when none carries (searching.cc), spreads its traffic over several (lanes.cc, in mode 2) or
+// moves to a NIC with less to carry (spreading.cc, in mode 1), and comes home (sender_paths.cc). All of it is
+// the service thread's.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "r2ccl/balance/lane_plan.h"
+#include "r2ccl/channel/channel.h"
+#include "r2ccl/protocol/opening.h"
+#include "r2ccl/protocol/rail_choice.h"
+#include "r2ccl/protocol/spread_move.h"
+
+namespace r2ccl {
+
+class SenderPaths : public Channel {
+ public:
+  bool add_to(NicLoad& load, const Tick& tick) const override;
+  int standbys() const override;
+
+ protected:
+  SenderPaths(ProcessContext& context, MigrationEnd& end, int home_nic, control::Stream stream,
+              const control::Token& token);
+
+ private:
+  // --- for Channel
+  void step_paths(const Tick& tick) override { step_opening(tick); }
+  void half_made(PathHalf& half, const Tick& tick) override;
+  void on_opened(const wire::Opened& opened, const Tick& tick) override;
+  void on_proved(uint32_t id, const Tick& tick) override;
+  bool is_opening(uint32_t id) const override { return opening_.is(id); }
+  int opening_nic() const override { return opening_.under_way() ? opening_.local() : -1; }
+  void opening_failed(const std::string& why, const Tick& tick) override;
+  void open_no_more() override { opening_.end(); }
+  bool peer_owes_path() const override { return opening_.waits_for_peer(); }
+  void dropped(uint32_t id) override { spread_move_.dropped(id); }
+  void rails_changed(const Tick& tick) override { retries_.standby_hint(tick.now); }
+  bool is_for_move(uint32_t id) const override { return spread_move_.has(id); }
+  void carried(bool first, const Tick& tick) override;
+  void steer(const Tick& tick) override;
+  void choose(const Tick& tick) override;
+  void search(const Tick& tick) override;
+  bool looks_soon(const Tick& tick) const override;
+
+  // --- opening
+  struct RailChoice;
+  std::optional<Rail> candidate(Purpose purpose, uint64_t now) const;
+  void start_opening(Purpose purpose, const Rail& rail, const Tick& tick);
+  void begin_opening(const Tick& tick);
+  void step_opening(const Tick& tick);
+  void connected(Path& path, const Tick& tick);
+  void opening_succeeded(const Tick& tick);
+  bool lacks_standby(const Tick& tick) const;
+  bool usable_rail(int local, int remote, uint64_t now) const;
+
+  // --- choosing
+  class SearchActions;
+  bool waits_in_queue() const;
+  void no_path_works();
+
+  // --- home
+  /// Nothing is known to be the matter with either NIC of the home rail.
+  bool home_may_work() const;
+  void step_failback(const Tick& tick);
+
+  // --- mode 1
+  int bound_for() const;
+  std::vector<Backup> by_load(uint64_t now) const;
+  const Path* usable_standby() const;
+  std::optional<int> less_loaded(const NicLoad& load, const Tick& tick) const;
+  void step_spread(const Tick& tick);
+  void step_move(Path& path, const Tick& tick);
+  void end_move(const Tick& tick);
+  void move_failed(int nic, const Tick& tick);
+
+  // --- mode 2
+  struct RailSight;
+  void step_balance(const Tick& tick);
+  void add_lanes(const Tick& tick);
+  void start_lane(Path& path);
+  void rest_lanes(const Tick& tick);
+  bool rest_lane(Path& lane);
+  void apply_shares();
+
+  Opening opening_;
+  OpeningRetries retries_;
+  bool resources_told_ = false;  // the log knows that there are not enough
+  SpreadMove spread_move_;
+  uint64_t next_balance_ = 0;  // now
+  balance::LanePlan lane_plan_;
+};
+
+}  // namespace r2ccl
