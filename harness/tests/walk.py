@@ -87,6 +87,36 @@ def bad_for(kind, lasts):
     return lasts if kind in LASTING else math.inf if kind in GONE else 0
 
 
+def parameters(kind, g, lasts):
+    """What a fault of this kind says besides, for a scenario's line. A kind without an entry here has what one of its own examples says, and a time to last if
+    it needs one: a new kind is walked as soon as it is declared."""
+    ways = {"qp_error": lambda: ", qp: " + g.choice(["busiest", "all", "random"]),
+            "port_down": lambda: f", for: {lasts} ms" + g.choice(["", "", ", events: false"]),
+            "blackhole": lambda: f", for: {lasts} ms",
+            "ack_lost": lambda: "",
+            "throttle": lambda: f", rate: {g.choice([50, 200])} Mbit/s, for: {lasts} ms",
+            "completion_error": lambda: ", status: " + g.choice(["REM_ACCESS_ERR", "LOC_PROT_ERR", "RETRY_EXC_ERR", "GENERAL_ERR"]),
+            "cq_error": lambda: ", queue: " + g.choice(["send", "recv"]),
+            "device_fatal": lambda: f", for: {lasts} ms",
+            "device_internal_error": lambda: f", window: {g.choice([5, 20])} ms",
+            "device_removed": lambda: f", window: {g.choice([5, 20])} ms",
+            "drop_completion": lambda: "",
+            "freeze": lambda: f", for: {lasts} ms",
+            "one_way": lambda: f", direction: {g.choice(['in', 'out'])}, for: {lasts} ms",
+            "poll_fail": lambda: "",
+            "port_flap": lambda: f", down: {FLAP_MS['down']} ms, up: {FLAP_MS['up']} ms, count: {FLAP_MS['count']}",
+            "post_fail": lambda: ", errno: " + g.choice(["ENOMEM", "EIO"]),
+            "delay": lambda: f", delay: {g.choice([100, 1000, 3000])} us, for: {lasts} ms"}
+    if kind in ways:
+        return ways[kind]()
+    declared = fault_kinds.KINDS[kind]
+    said = g.choice([example["parameters"] for example in declared["examples"]] or [""])
+    said = [said] if said else []
+    if declared["ends"] == "when_healed" and not any("for:" in part for part in said):
+        said.append(f"for: {lasts} ms")
+    return "".join(", " + part for part in said)
+
+
 class Walk:
     """What one seed gives: a scenario's head and a list of (start, line) of its faults."""
 
@@ -127,23 +157,7 @@ class Walk:
                 gone_of = node if kind in GONE else gone_of
                 frozen = frozen or kind == "freeze"
                 bad_until[node][nic] = max(bad_until[node][nic], now + MARGIN_MS + bad_for(declared, lasts))
-            extra = {"qp_error": lambda: ", qp: " + g.choice(["busiest", "all", "random"]),
-                     "port_down": lambda: f", for: {lasts} ms" + g.choice(["", "", ", events: false"]),
-                     "blackhole": lambda: f", for: {lasts} ms",
-                     "ack_lost": lambda: "",
-                     "throttle": lambda: f", rate: {g.choice([50, 200])} Mbit/s, for: {lasts} ms",
-                     "completion_error": lambda: ", status: " + g.choice(["REM_ACCESS_ERR", "LOC_PROT_ERR", "RETRY_EXC_ERR", "GENERAL_ERR"]),
-                     "cq_error": lambda: ", queue: " + g.choice(["send", "recv"]),
-                     "device_fatal": lambda: f", for: {lasts} ms",
-                     "device_internal_error": lambda: f", window: {g.choice([5, 20])} ms",
-                     "device_removed": lambda: f", window: {g.choice([5, 20])} ms",
-                     "drop_completion": lambda: "",
-                     "freeze": lambda: f", for: {lasts} ms",
-                     "one_way": lambda: f", direction: {g.choice(['in', 'out'])}, for: {lasts} ms",
-                     "poll_fail": lambda: "",
-                     "port_flap": lambda: f", down: {FLAP_MS['down']} ms, up: {FLAP_MS['up']} ms, count: {FLAP_MS['count']}",
-                     "post_fail": lambda: ", errno: " + g.choice(["ENOMEM", "EIO"]),
-                     "delay": lambda: f", delay: {g.choice([100, 1000, 3000])} us, for: {lasts} ms"}[kind]()
+            extra = parameters(kind, g, lasts)
             self.faults.append((now, declared, f"node{node}/nic{nic}", extra))
         # Long enough for all of them at full rate, which no operation exceeds: nothing ends before its last fault.
         least_ms = SMALL_MS if small else max(1, kib * 8.192 / (mbits * nics * ranks) * (0.5 if op != "sendrecv" else 1))

@@ -7,6 +7,7 @@ r2bench is a small program here that fails exactly when all given faults are in 
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import tempfile
 import textwrap
 import time
 import unittest
+import unittest.mock
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -113,6 +115,28 @@ def migration(at, replayed, end=("node0/rank0", 1), nic=0, path=1, epoch=1, plan
 
 def count(faults, *migrations):
     return walk.path_changes(faults, sorted(sum(migrations, []), key=lambda e: e["at_ms"]), 500)
+
+
+class NewKinds(unittest.TestCase):
+    """A kind of fault that walk.py knows nothing of is walked as its own examples say."""
+
+    def said(self, ends, examples):
+        kind = {"name": "pause_storm", "ends": ends, "examples": [{"name": "x", "parameters": text} for text in examples]}
+        with unittest.mock.patch.dict(walk.fault_kinds.KINDS, pause_storm=kind):
+            return {walk.parameters("pause_storm", random.Random(seed), 30) for seed in range(20)}
+
+    def test_it_lasts_for_a_time_if_it_has_to_be_healed(self):
+        self.assertEqual(self.said("when_healed", ["quanta: 7", ""]), {", quanta: 7, for: 30 ms", ", for: 30 ms"})
+        self.assertEqual(self.said("when_healed", ["for: 300 ms"]), {", for: 300 ms"})
+
+    def test_one_that_ends_by_itself_says_what_its_examples_say(self):
+        self.assertEqual(self.said("after_strikes", ["count: 2", "status: X"]), {", count: 2", ", status: X"})
+        self.assertEqual(self.said("after_strikes", []), {""})
+
+    def test_all_kinds_that_are_walked_are_declared_or_made_of_one_that_is(self):
+        for kind in walk.ALSO + walk.USUAL:
+            self.assertIn("blackhole" if kind == "one_way" else kind, walk.fault_kinds.KINDS)
+            self.assertIsInstance(walk.parameters(kind, random.Random(1), 30), str)
 
 
 class Counting(unittest.TestCase):
