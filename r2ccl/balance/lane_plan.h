@@ -61,9 +61,9 @@ class LanePlan {
   bool spreads() const { return spreads_; }
   /// The peer's NIC that works with `local`; -1: none.
   int partner(int local) const { return partner_[size_t(local)]; }
-  /// Is this rail to carry anything?
+  /// Is this rail to carry anything? A NIC without a partner has none.
   bool wants(int local, int remote) const {
-    return partner_[size_t(local)] == remote && shares_[size_t(local)] >= kLeastShare;
+    return remote >= 0 && partner_[size_t(local)] == remote && shares_[size_t(local)] >= kLeastShare;
   }
   /// The rail's share of the channel's traffic.
   double share(int local, int remote) const { return wants(local, remote) ? shares_[size_t(local)] : 0; }

@@ -111,6 +111,18 @@ TEST(LanePlan, a_peer_with_fewer_nics_is_no_failure) {
   EXPECT_TRUE(n.plan.spreads()) << "but a NIC that it has lost is one";
 }
 
+TEST(LanePlan, a_home_without_a_partner_is_no_rail) {
+  Nodes n;
+  n.ours = 2;
+  n.theirs = 1;
+  n.home = 1;
+  n.look();
+  EXPECT_EQ(n.plan.partner(1), -1) << "NIC 0 works with the peer's only one";
+  EXPECT_FALSE(n.plan.spreads());
+  EXPECT_FALSE(n.plan.wants(1, n.plan.partner(1)));
+  EXPECT_EQ(n.share(1), 0);
+}
+
 TEST(LanePlan, a_channel_that_follows_a_plan_stays_where_that_has_it_unless_a_nic_is_slow) {
   Nodes n;
   n.home = 1;
