@@ -25,6 +25,16 @@ function(r2ccl_run_tests how)
   endforeach()
 endfunction()
 
+# r2ccl_start_early(SECONDS NAME ...): tests that take so long. ctest starts the longest first, but in a new build folder it
+#   knows none; those that start last then run by themselves at the end.
+function(r2ccl_start_early seconds)
+  foreach(name ${ARGN})
+    if(TEST ${name})
+      set_tests_properties(${name} PROPERTIES COST ${seconds})
+    endif()
+  endforeach()
+endfunction()
+
 function(r2ccl_add_test)
   if(NOT R2CCL_BUILD_TESTS)
     return()
