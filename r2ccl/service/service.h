@@ -115,7 +115,9 @@ class Service {
   void queue_pair_failed(const ibv_qp* pair, ibv_event_type event, const Tick& tick);
   void look_at_downed_ports(const Tick& tick);
   void leave_unusable_nics(const Tick& tick);
+  static constexpr int kRateLookMs = 25;
   void look_at_rates(const Tick& tick);
+  void tell_gray(const std::array<bool, wire::kMaxNics>& before);
   void look_at_capacity(const Tick& tick);
   void look_at_load(const Tick& tick);
   std::vector<uint64_t> nic_guids() const;

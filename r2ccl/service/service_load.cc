@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the sending channels of this process lie on its NICs, and, in mode 1 once one of them has left home,
 // those of the node's other processes: so that channels away from home are spread over the NICs that are
-// left.
+// left. From mode 2 on: what each NIC carries, and which carry less than their neighbours.
 #include <algorithm>
+#include <utility>
 
 #include "r2ccl/base/clock.h"
+#include "r2ccl/base/log.h"
 #include "r2ccl/service/service.h"
 
 namespace r2ccl {
@@ -74,6 +76,62 @@ void Service::look_at_capacity(const Tick& tick) {
                                   std::memory_order_relaxed);
   }
   if (nominal > 0) context_.node_capacity.store(sum / nominal, std::memory_order_relaxed);
+}
+
+// What each NIC carries, and where traffic has its home: while there is traffic.
+void Service::look_at_rates(const Tick& tick) {
+  if (tick.now < next_rate_look_) return;
+  next_rate_look_ = tick.now + kRateLookMs * kNsPerMs;
+  balance::Demand own;
+  rates_wanted_ = false;
+  for (const Entry& entry : entries_)
+    if (entry.channel->in_demand(tick.now)) {
+      own.add(entry.channel->far_rails(), size_t(entry.channel->home_nic()), 1);
+      rates_wanted_ = true;
+    }
+  if (!rates_wanted_) {
+    node_demand_->tend();
+    return;
+  }
+  const balance::Demand before_demand = std::exchange(context_.demand, node_demand_->exchange(own, tick.now));
+  std::array<double, wire::kMaxNics> part{};
+  for (size_t nic = 0; nic < context_.devices.size(); ++nic)
+    part[nic] = context_.demand.on(nic) > 0 ? own.on(nic) / context_.demand.on(nic) : 1;
+  // Where others are not seen, a NIC that is home to none of ours counts as busy as those that are.
+  if (!node_demand_->sees_others()) {
+    double sum = 0, homes = 0;
+    for (size_t nic = 0; nic < context_.devices.size(); ++nic) sum += own.on(nic), homes += own.on(nic) > 0;
+    for (size_t nic = 0; nic < context_.devices.size(); ++nic)
+      if (context_.demand.on(nic) <= 0 && homes > 0) context_.demand.add(0, nic, sum / homes);
+  }
+  if (context_.demand != before_demand) ++context_.demand_version;
+  std::array<balance::NicMeter::Reading, wire::kMaxNics> readings;
+  std::array<bool, wire::kMaxNics> before{};
+  for (size_t nic = 0; nic < context_.devices.size(); ++nic) {
+    readings[nic] = context_.meters[nic].read();
+    before[nic] = context_.capacities.gray(nic);
+  }
+  const uint64_t planned = context_.planned_bytes.load(std::memory_order_relaxed);
+  if (!context_.capacities.take(readings, tick.now, part, planned)) return;
+  tell_gray(before);
+}
+
+// NICs that carry less than their neighbours, or as much again.
+void Service::tell_gray(const std::array<bool, wire::kMaxNics>& before) {
+  for (size_t nic = 0; nic < context_.devices.size(); ++nic) {
+    const bool gray = context_.capacities.gray(nic);
+    if (gray == before[nic]) continue;
+    const auto part = int(1000 * context_.capacities.relative(nic));
+    trace::Writer::instance().emit(gray ? trace::EventType::kNicGray : trace::EventType::kNicWell,
+                                   uint16_t(nic), 0, uint64_t(part));
+    if (gray)
+      R2_WARN(
+          "NET/R2CCL: NIC %s of %s carries %d %% of what its neighbours do; the others take over the rest",
+          context_.devices[nic].name().c_str(), context_.host.c_str(), part / 10);
+    else
+      R2_INFO("NET/R2CCL: NIC %s of %s carries as much as its neighbours again",
+              context_.devices[nic].name().c_str(), context_.host.c_str());
+  }
 }
 
 }  // namespace r2ccl
