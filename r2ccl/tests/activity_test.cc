@@ -18,6 +18,14 @@ TEST(Activity, a_full_queue_is_waited_for_until_it_has_room) {
   EXPECT_FALSE(activity.waits());
 }
 
+TEST(Activity, an_open_request_is_waited_for) {
+  Activity activity;
+  activity.opened_request();
+  EXPECT_TRUE(activity.waits());
+  activity.finished_request();
+  EXPECT_FALSE(activity.waits());
+}
+
 TEST(Activity, with_requests_open_only_some_posts_look) {
   Activity activity;
   activity.opened_request();
@@ -65,6 +73,17 @@ TEST(Activity, help_is_asked_for_after_polling_in_vain_and_what_moves_withdraws_
   EXPECT_TRUE(activity.asks()) << "until it is helped";
   activity.helped();
   EXPECT_FALSE(activity.asks());
+}
+
+TEST(Activity, polling_before_a_request_is_opened_is_no_silence) {
+  Activity activity;
+  activity.opened_request();
+  EXPECT_FALSE(activity.silent_for(5 * kMs, kMs));
+  for (uint64_t ms = 2; ms <= 5; ++ms) EXPECT_FALSE(activity.silent_for(5 * kMs, ms * kMs));
+  activity.finished_request();
+  activity.opened_request();
+  for (uint64_t ms = 6; ms <= 10; ++ms) EXPECT_FALSE(activity.silent_for(5 * kMs, ms * kMs)) << ms;
+  EXPECT_TRUE(activity.silent_for(5 * kMs, 11 * kMs));
 }
 
 }  // namespace

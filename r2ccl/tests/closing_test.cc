@@ -93,5 +93,17 @@ TEST(Closing, answers_until_the_peer_closes_or_nobody_can_ask_or_long_enough) {
   EXPECT_TRUE(closing.may_end(kBegin, true));
 }
 
+TEST(Closing, keeps_what_has_been_said_and_done) {
+  Closing closing;
+  EXPECT_FALSE(closing.told() || closing.begun() || closing.finished() || closing.peer_closed());
+  closing.has_told();
+  EXPECT_TRUE(closing.told());
+  closing.begin(kBegin);
+  EXPECT_TRUE(closing.begun());
+  closing.finish();
+  EXPECT_TRUE(closing.finished());
+  EXPECT_FALSE(closing.peer_closed());
+}
+
 }  // namespace
 }  // namespace r2ccl

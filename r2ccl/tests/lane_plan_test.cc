@@ -14,9 +14,11 @@ namespace {
 /// Two nodes of NICs that carry 100 each; a channel for every home.
 struct Nodes {
   size_t ours = 4, theirs = 4, home = 0;
+  int shift = 0;  // of the peer's NICs: 0 works with this one
   std::set<int> local_down, remote_down;
   std::set<std::pair<int, int>> barred;
-  std::set<int> far_nics;
+  std::set<int> far_nics, far_there;
+  double far_cost = 2;
   std::vector<double> carries = std::vector<double>(8, 100);
   bool at_home = true, follows_plan = false, minds_far = false;
   Demand demand;
@@ -25,11 +27,11 @@ struct Nodes {
 
   size_t locals() const { return ours; }
   size_t remotes() const { return theirs; }
-  int straight(int l) const { return int(size_t(l) % theirs); }
+  int straight(int l) const { return int(size_t(l + shift) % theirs); }
   bool local_usable(int l) const { return !local_down.count(l); }
   bool remote_usable(int r) const { return !remote_down.count(r); }
   bool rail_usable(int l, int r) const { return !barred.count({l, r}); }
-  bool far(int l, int) const { return far_nics.count(l) != 0; }
+  bool far(int l, int r) const { return far_nics.count(l) != 0 || far_there.count(r) != 0; }
   double capacity(int l) const { return carries[size_t(l)]; }
   double nominal(int) const { return 100; }
   bool gray(int l) const { return carries[size_t(l)] < 100; }
@@ -37,7 +39,7 @@ struct Nodes {
   Nodes() {
     for (size_t l = 0; l < ours; ++l) demand.add(0, l, 1);
   }
-  void look() { plan.look(*this, {demand, version, 2.0}, {home, at_home, follows_plan, minds_far}); }
+  void look() { plan.look(*this, {demand, version, far_cost}, {home, at_home, follows_plan, minds_far}); }
   double share(int l) const { return plan.share(l, plan.partner(l)); }
   double sum() const {
     double all = 0;
@@ -147,6 +149,86 @@ TEST(LanePlan, crossing_sockets_is_a_reason_to_spread_only_when_its_cost_is_know
   n.look();
   EXPECT_TRUE(n.plan.spreads());
   EXPECT_LT(n.share(0), 1);
+}
+
+TEST(LanePlan, nics_are_counted_from_home_at_both_ends) {
+  Nodes n;
+  n.shift = 1;
+  n.look();
+  EXPECT_TRUE(n.plan.wants(0, 1));
+  n.remote_down = {1};  // which works with NIC 0
+  n.at_home = false;
+  n.look();
+  EXPECT_EQ(n.share(0), 0);
+  EXPECT_TRUE(n.plan.wants(1, 2));
+  EXPECT_TRUE(n.plan.wants(3, 0));
+}
+
+TEST(LanePlan, a_cross_rail_is_as_far_as_its_own_two_nics) {
+  Nodes n;
+  n.ours = n.theirs = 3;
+  n.at_home = false;
+  n.local_down = {0};
+  n.remote_down = {2};
+  n.far_there = {2};
+  n.look();
+  ASSERT_EQ(n.plan.partner(2), 0);
+  EXPECT_NEAR(n.share(2), 0.5, 1e-9) << "who would be far is not used";
+  n.far_there = {0};
+  n.look();
+  EXPECT_LT(n.share(2), 0.4);
+}
+
+TEST(LanePlan, a_home_rail_that_may_not_be_opened_is_a_loss) {
+  Nodes n;
+  n.barred = {{0, 0}};
+  n.look();
+  EXPECT_TRUE(n.plan.spreads());
+  EXPECT_EQ(n.share(0), 0);
+}
+
+TEST(LanePlan, comes_home_with_everything) {
+  Nodes n;
+  n.carries[0] = 25;
+  n.look();
+  ASSERT_TRUE(n.plan.spreads());
+  n.carries[0] = 100;
+  n.look();
+  EXPECT_FALSE(n.plan.spreads());
+  EXPECT_EQ(n.share(0), 1);
+  EXPECT_EQ(n.sum(), 1);
+}
+
+TEST(LanePlan, is_computed_anew_when_a_nic_changes_or_the_buffers_lie_elsewhere) {
+  Nodes n;
+  n.local_down = {0};
+  n.at_home = false;
+  n.look();
+  const double near = n.share(1);
+  n.carries[1] = 50;
+  n.look();
+  EXPECT_LT(n.share(1), near);
+  n.carries[1] = 100;
+  n.look();
+  EXPECT_EQ(n.share(1), near);
+  n.far_nics = {1};
+  n.look();
+  EXPECT_LT(n.share(1), near);
+}
+
+TEST(LanePlan, what_crossing_costs_counts) {
+  Nodes n;
+  n.far_nics = {0};
+  n.minds_far = true;
+  n.demand = {};
+  for (size_t l = 0; l < 4; ++l) n.demand.add(0b0001, l, l == 0 ? 1 : 0.9);
+  n.far_cost = 1;
+  n.look();
+  const double cheap = n.share(0);
+  ++n.version;
+  n.far_cost = 4;
+  n.look();
+  EXPECT_LT(n.share(0), cheap);
 }
 
 TEST(LanePlan, is_computed_anew_when_traffic_changes) {

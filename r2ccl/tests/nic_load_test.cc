@@ -95,5 +95,21 @@ TEST(SpreadMove, a_nic_that_turned_out_not_to_work_is_left_alone_for_a_while) {
   EXPECT_TRUE(move.may_go_to(1, 5000));
 }
 
+TEST(SpreadMove, moves_when_another_nic_has_been_better_for_a_while_without_a_rest) {
+  SpreadMove move(100, 1000, 1);
+  const auto waits = [&](uint64_t from) {
+    uint64_t at = from;
+    while (!move.due(true, at)) ++at;
+    return at - from;
+  };
+  EXPECT_FALSE(move.due(true, kStart));
+  move.rests(kStart + 190);
+  const uint64_t first = waits(kStart + 190);
+  EXPECT_GE(first, 100u) << "what was before it rested does not count";
+  EXPECT_LE(first, 201u);
+  move.ended(kStart + 500);
+  EXPECT_GE(waits(kStart + 500), 200u) << "it has moved of late";
+}
+
 }  // namespace
 }  // namespace r2ccl

@@ -19,6 +19,8 @@ TEST(Opening, goes_through_its_stages) {
   EXPECT_TRUE(opening.is(1));
   EXPECT_TRUE(opening.is_for(Purpose::kStandby));
   EXPECT_FALSE(opening.is_for(Purpose::kRescue));
+  EXPECT_EQ(opening.local(), 1);
+  EXPECT_EQ(opening.remote(), 2);
   EXPECT_EQ(opening.look({.makes = true}), OpeningAct::kWait);
   EXPECT_FALSE(opening.peer_answers(1)) << "nobody has asked it yet";
 
@@ -33,6 +35,7 @@ TEST(Opening, goes_through_its_stages) {
   EXPECT_EQ(opening.look(there()), OpeningAct::kConnect);
 
   opening.connected(30 * kMs);
+  EXPECT_EQ(opening.look(there()), OpeningAct::kWait);
   EXPECT_EQ(opening.look(there(ProbeSight::kAwaited)), OpeningAct::kWait);
   EXPECT_EQ(opening.look(there(ProbeSight::kAnswered)), OpeningAct::kProved);
 
@@ -41,6 +44,8 @@ TEST(Opening, goes_through_its_stages) {
   EXPECT_EQ(opening.look(there(ProbeSight::kAnswered)), OpeningAct::kWait) << "said once";
   opening.end();
   EXPECT_FALSE(opening.is(1));
+  EXPECT_FALSE(opening.is_for(Purpose::kStandby));
+  EXPECT_EQ(opening.purpose(), Purpose::kStandby) << "what has ended was for that";
   EXPECT_EQ(opening.path(), 0u);
   EXPECT_EQ(opening.begin(Purpose::kStandby, 1, 2, 0), 2u) << "no number is used twice";
 }
@@ -120,6 +125,9 @@ TEST(OpeningRetries, a_hint_makes_a_standby_due_and_never_later) {
   EXPECT_TRUE(retries.standby_due(1200 * kMs));
   retries.standby_hint(9000 * kMs);
   EXPECT_TRUE(retries.standby_due(1200 * kMs));
+  retries.no_standby(1200 * kMs);
+  retries.standby_wanted(1300 * kMs);
+  EXPECT_TRUE(retries.standby_due(1300 * kMs)) << "traffic flows again";
 }
 
 TEST(OpeningRetries, each_rail_has_its_own_count_of_failed_lanes) {
@@ -127,6 +135,7 @@ TEST(OpeningRetries, each_rail_has_its_own_count_of_failed_lanes) {
   const uint64_t now = 1000 * kMs;
   for (const uint64_t ms : {50, 100, 200, 400, 800, 1600, 3200, 6400, 6400})
     EXPECT_EQ(retries.lane_failed(0, 1, now), now + ms * kMs);
+  for (int more = 0; more < 300; ++more) EXPECT_EQ(retries.lane_failed(0, 1, now), now + 6400 * kMs);
   EXPECT_EQ(retries.lane_failed(1, 0, now), now + 50 * kMs);
   retries.lane_opened(0, 1);
   EXPECT_EQ(retries.lane_failed(0, 1, now), now + 50 * kMs);

@@ -58,7 +58,9 @@ TEST(Outage, connects_at_once_and_asks_when_the_connection_stands) {
   o.goes_on(10);
   EXPECT_EQ(o.network.asked, 1);
   EXPECT_TRUE(o.outage.reached());
-  EXPECT_EQ(o.outage.restored(o.tick.now), 30 * kMs);
+  o.goes_on(500);
+  EXPECT_EQ(o.network.connects, 1) << "the answer is waited for";
+  EXPECT_EQ(o.outage.restored(o.tick.now), 530 * kMs);
   EXPECT_FALSE(o.outage.lasts());
 }
 
@@ -109,6 +111,32 @@ TEST(Outage, in_set_up_only_many_refusals_running_are_an_end) {
   EXPECT_EQ(o.network.why, "is refused each time: that process ended");
 }
 
+TEST(Outage, in_set_up_the_last_of_so_many_refusals_is_the_end) {
+  Lasting o;
+  o.network.sets_up = true;
+  o.network.begins = Reach::kRefused;
+  o.breaks();
+  o.goes_on(100 * Outage::kRetryNs / kMs);
+  EXPECT_EQ(o.network.connects, int(Outage::kMostRefused));
+}
+
+TEST(Outage, a_connection_that_hangs_or_stands_ends_a_run_of_refusals) {
+  for (const Reach what : {Reach::kPending, Reach::kReached}) {
+    Lasting o;
+    o.network.sets_up = true;
+    o.network.is_sender = false;
+    o.network.begins = Reach::kRefused;
+    o.breaks();
+    o.goes_on((Outage::kMostRefused - 2) * Outage::kRetryNs / kMs);
+    o.network.begins = Reach::kPending;
+    o.network.comes_to = what;
+    o.goes_on((Outage::kRetryNs + Outage::kConnectNs) / kMs + 20);
+    o.network.begins = o.network.comes_to = Reach::kRefused;
+    o.goes_on(5 * Outage::kRetryNs / kMs);
+    EXPECT_EQ(o.network.why, "") << int(what);
+  }
+}
+
 TEST(Outage, a_process_that_cannot_be_reached_has_the_bound) {
   Lasting o;
   o.network.begins = Reach::kBroken;
@@ -157,6 +185,21 @@ TEST(Outage, a_receiver_whose_connection_is_closed_has_reached_the_peer_all_the_
   EXPECT_FALSE(o.outage.reached());
 }
 
+TEST(Outage, a_process_that_was_reached_has_the_bound_from_when_it_is_no_more) {
+  Lasting o;
+  o.network.is_sender = false;
+  o.network.comes_to = Reach::kReached;
+  o.breaks();
+  o.goes_on(10'000);
+  o.network.begins = o.network.comes_to = Reach::kBroken;
+  o.goes_on(10);  // it stood: another one is tried
+  ASSERT_TRUE(o.outage.reached());
+  o.network.begins = Reach::kPending;
+  o.goes_on(Outage::kRetryNs / kMs + 10);
+  ASSERT_FALSE(o.outage.reached());
+  EXPECT_EQ(o.goes_on(60'000), kBound / kMs + 10);
+}
+
 TEST(Outage, a_peer_that_turns_us_away_again_and_again_has_given_the_channel_up) {
   Lasting o;
   o.network.comes_to = Reach::kReached;
@@ -184,6 +227,19 @@ TEST(Outage, being_turned_away_fast_or_while_closing_proves_nothing) {
     }
     EXPECT_EQ(o.network.why, "") << closing;
   }
+}
+
+TEST(Outage, being_turned_away_in_set_up_is_for_its_own_bound) {
+  Lasting o;
+  o.network.sets_up = true;
+  o.network.comes_to = Reach::kReached;
+  o.breaks();
+  for (int times = 0; times < 20; ++times) {
+    o.network.asking = false;
+    o.goes_on(400);
+    o.breaks({.turned_away = true});
+  }
+  EXPECT_EQ(o.network.why, "");
 }
 
 TEST(SetUpPatience, grows_with_each_connection_that_brings_nothing) {

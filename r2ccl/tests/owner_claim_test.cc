@@ -31,6 +31,13 @@ TEST(OwnerClaim, what_nobody_asks_for_is_given_up_once_after_the_bound) {
   EXPECT_FALSE(claim.take());
 }
 
+TEST(OwnerClaim, the_time_before_somebody_waits_does_not_count) {
+  OwnerClaim claim;
+  EXPECT_EQ(given_up_after(claim, 1000, 1000), -1);
+  claim.wait();
+  EXPECT_EQ(given_up_after(claim, 2000, 1000), 110);
+}
+
 TEST(OwnerClaim, who_asks_begins_the_time_anew) {
   OwnerClaim claim;
   claim.wait();

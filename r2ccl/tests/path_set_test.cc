@@ -105,6 +105,11 @@ TEST(PathSet, a_retired_path_can_be_reclaimed_while_it_is_whole) {
     EXPECT_EQ(ids(p.set), (std::vector<uint32_t>{1, 3, 2}));
     EXPECT_EQ(p.set.reclaim(3), p.set.find(3)) << "in use";
     p.set.retire(2, 100);
+    p.set.retired().destroy_expired(p.workers, 99, true);
+    back = p.set.reclaim(2);
+    ASSERT_NE(back, nullptr) << "whole until its time";
+    EXPECT_EQ(back, p.set.find(2));
+    p.set.retire(2, 100);
     p.set.retired().destroy_expired(p.workers, 101, true);
     EXPECT_EQ(p.set.reclaim(2), nullptr) << "being destroyed";
     EXPECT_EQ(p.set.reclaim(9), nullptr);

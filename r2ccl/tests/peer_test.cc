@@ -38,6 +38,7 @@ std::string differs(const std::function<void(wire::Hello&)>& change) {
 TEST(Agree, two_of_a_kind_do) {
   EXPECT_EQ(differs([](wire::Hello&) {}), "");
   EXPECT_EQ(differs([](wire::Hello& h) { h.nics = 8, h.home_nic = 7, h.copied_bytes = 64; }), "");
+  EXPECT_EQ(differs([](wire::Hello& h) { h.strict_ack = 2; }), "") << "any number but 0 is yes";
 }
 
 TEST(Agree, the_error_says_who_runs_what) {
@@ -77,7 +78,10 @@ TEST(Peer, is_named_by_what_is_known) {
   where.address[0] = 127, where.address[3] = 1;
   peer.listens(where);
   EXPECT_EQ(peer.name(), "the peer at " + control::text(where));
-  peer.greeted(hello_of("node7"));
+  wire::Hello hello = hello_of("node7");
+  hello.copied_bytes = 64;
+  peer.greeted(hello);
+  EXPECT_EQ(peer.copied_bytes(), 64u);
   EXPECT_EQ(peer.name(), "node7");
   EXPECT_EQ(peer.nic_name(1), "mlx5_1");
   EXPECT_EQ(peer.home_nic(), 1);

@@ -105,6 +105,29 @@ TEST(RailChoice, of_rails_that_have_all_failed_the_one_that_failed_least) {
   EXPECT_EQ(n.choice(), (Rail{0, 1}));
 }
 
+TEST(RailChoice, a_straight_rail_that_has_not_failed_comes_before_cross_rails_whatever_its_nics_did) {
+  Node n;
+  n.order = {1, 0};
+  n.theirs = 3;
+  n.failed = {{{1, 0}, 1}};  // near 1 to 1 and 0 to 0, not 0 to 2
+  EXPECT_EQ(n.choice(), (Rail{1, 1}));
+}
+
+TEST(RailChoice, a_peer_with_fewer_nics_shares_them) {
+  Node n;
+  n.theirs = 2;
+  n.dead = {0, 1};
+  EXPECT_EQ(n.choice(), (Rail{2, 0}));
+}
+
+TEST(RailChoice, cross_rails_begin_at_the_peer_s_home) {
+  Node n;
+  n.order = {1, 0};
+  n.theirs = 3;
+  n.unusable = {{0, 0}, {1, 1}};
+  EXPECT_EQ(n.choice(), (Rail{1, 2}));
+}
+
 TEST(RailChoice, there_may_be_none) {
   Node n;
   n.dead = {0, 1, 2, 3};

@@ -25,6 +25,7 @@ struct World {
   std::map<uint32_t, ProbeSight> answers;  // what a probe of this path will show
   std::map<uint32_t, uint64_t> probed_at;
   int probes = 0, looks = 0, rested = 0, had_room = 0;
+  int probed_twice = 0;  // while the last probe was there
   std::vector<uint32_t> left_silent, left_still;
   std::vector<uint64_t> told_slow;
   std::vector<bool> requests;
@@ -52,6 +53,7 @@ struct World {
   }
   void begin_probe(uint32_t path) {
     ++probes;
+    probed_twice += probed_at.count(path) != 0;
     probed_at[path] = alive;
   }
   void forget_probe(uint32_t path) { probed_at.erase(path); }
@@ -87,6 +89,41 @@ TEST(Watchdog, while_nobody_waits_nothing_is_probed) {
   w.waiting = false;
   w.goes_on(60'000);
   EXPECT_EQ(w.probes, 0);
+}
+
+TEST(Watchdog, what_moves_begins_the_silence_anew_and_forgets_probes) {
+  World w;
+  w.answers[1] = ProbeSight::kAwaited;
+  w.goes_on(kSuspect / kMs + 1);
+  ASSERT_EQ(w.probes, 1);
+  ++w.count;
+  w.goes_on(1);
+  EXPECT_EQ(w.rested, 1);
+  EXPECT_TRUE(w.probed_at.empty());
+  w.goes_on(kSuspect / kMs - 1);
+  EXPECT_EQ(w.probes, 1);
+  w.goes_on(60);  // silences of this length are usual by now
+  EXPECT_EQ(w.probes, 2);
+}
+
+TEST(Watchdog, another_path_that_carries_begins_without_silence) {
+  World w;
+  w.answers[1] = ProbeSight::kAwaited;
+  w.goes_on(kSuspect / kMs - 2);
+  w.watchdog.carries_on(w.count);
+  w.goes_on(kSuspect / kMs - 1);
+  EXPECT_EQ(w.probes, 0);
+  w.goes_on(2);
+  EXPECT_EQ(w.probes, 1);
+}
+
+TEST(Watchdog, counts_the_paths_left_while_nothing_arrives) {
+  World w;
+  EXPECT_EQ(w.watchdog.leaves(w.count), 0u);
+  w.watchdog.left(w.count);
+  w.watchdog.left(w.count);
+  EXPECT_EQ(w.watchdog.leaves(w.count), 2u);
+  EXPECT_EQ(w.watchdog.leaves(w.count + 1), 0u);
 }
 
 TEST(Watchdog, silence_leads_to_a_probe_and_a_failed_probe_to_a_migration) {
@@ -130,6 +167,9 @@ TEST(Watchdog, a_peer_that_answers_probes_is_waited_for_and_asked) {
   ASSERT_EQ(w.told_slow.size(), 1u) << "once";
   EXPECT_NEAR(double(w.told_slow[0]), double(StallTimer::kSlowPeerNs), double(2 * kMs));
   ASSERT_FALSE(w.requests.empty());
+  EXPECT_EQ(w.probed_twice, 0);
+  EXPECT_EQ(w.had_room, 0) << "nothing moves";
+  EXPECT_LE(int(w.requests.size()), w.probes + 1) << "with each probe";
   EXPECT_FALSE(w.requests.front());
   EXPECT_TRUE(w.requests.back()) << "after long everything is asked for";
 }
@@ -141,6 +181,25 @@ TEST(Watchdog, a_queue_pair_that_stands_still_while_probes_pass_is_left) {
   EXPECT_NEAR(double(w.goes_on(60'000)), double(kStuck / kMs), 3);
   EXPECT_EQ(w.left_still, std::vector<uint32_t>{1});
   EXPECT_TRUE(w.left_silent.empty());
+}
+
+TEST(Watchdog, the_next_queue_pair_that_stands_still_is_waited_for_twice_as_long) {
+  World w;
+  w.answers[1] = ProbeSight::kAnswered;
+  w.still = 1;
+  const uint64_t first = w.goes_on(60'000);
+  w.left_still.clear();
+  w.watchdog.carries_on(w.count);
+  EXPECT_NEAR(double(w.goes_on(60'000)), double(2 * first), 5);
+}
+
+TEST(Watchdog, a_queue_pair_that_has_had_nothing_to_do_does_not_stand_still) {
+  World w;
+  w.answers[1] = ProbeSight::kAnswered;
+  w.still = 1;
+  w.work_open = false;
+  w.goes_on(20'000);
+  EXPECT_FALSE(w.acted());
 }
 
 TEST(Watchdog, a_lane_that_does_not_answer_is_left_and_the_active_path_is_not_asked) {
@@ -159,6 +218,7 @@ TEST(Watchdog, lanes_are_probed_again_after_the_longest_pause) {
   EXPECT_EQ(w.probes, 2);
   w.goes_on(StallTimer::kLongestProbePauseNs / kMs + 2);
   EXPECT_EQ(w.probes, 3) << "the lane alone: the active path's probe is on its way";
+  EXPECT_EQ(w.probed_twice, 0);
 }
 
 TEST(Watchdog, what_the_progress_thread_has_polled_for_counts_at_once) {
