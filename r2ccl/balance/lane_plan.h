@@ -25,6 +25,9 @@ class LanePlan {
  public:
   /// A smaller share is not worth a lane.
   static constexpr double kLeastShare = 0.01;
+  static constexpr uint64_t kLookEveryNs = 10'000'000;
+  /// A lane that has carried nothing for so long rests.
+  static constexpr uint64_t kRestAfterNs = 1'000'000'000;
 
   /// The node's traffic, and what changes with it.
   struct Traffic {

@@ -13,10 +13,6 @@ namespace {
 
 std::atomic<uint32_t> g_next_number{0};
 
-// A migration that takes longer is looked at each millisecond, no longer at once.
-constexpr uint64_t kHotNs = 20 * kNsPerMs;
-constexpr uint64_t kFirstFailbackWaitNs = 100 * kNsPerMs;
-
 }  // namespace
 
 Channel::Channel(ProcessContext& context, MigrationEnd& end, bool sender, int home_nic,
@@ -26,10 +22,11 @@ Channel::Channel(ProcessContext& context, MigrationEnd& end, bool sender, int ho
       link_(std::move(stream), token, sender),
       number_(g_next_number.fetch_add(1)),
       home_nic_(home_nic),
-      failback_({nanoseconds(context.config.failback_settle), kFirstFailbackWaitNs,
+      bounds_{nanoseconds(context.config.fail_bound), nanoseconds(context.config.probe_deadline)},
+      failback_({nanoseconds(context.config.failback_settle), Failback::kFirstWaitNs,
                  nanoseconds(context.config.failback_ceiling)}),
       end_(end),
-      search_(nanoseconds(context.config.fail_bound), 4 * nanoseconds(context.config.probe_deadline)),
+      search_(bounds_.fail, bounds_.proven()),
       sender_(sender),
       outage_(nanoseconds(context.config.control_bound)),
       created_(now_ns()),
@@ -237,7 +234,7 @@ Urgency Channel::urgency(const Tick& tick) const {
   const Phase phase = end_.phase();
   if (phase == Phase::kRunning && suspected_.load(std::memory_order_relaxed)) return Urgency::kHot;
   if (phase == Phase::kFencing || (phase == Phase::kChoosing && probing))
-    return tick.now - migration_started_ < kHotNs ? Urgency::kHot : Urgency::kWatching;
+    return tick.now - migration_started_ < Bounds::kHotNs ? Urgency::kHot : Urgency::kWatching;
   if (phase == Phase::kChoosing || probing) return Urgency::kWatching;
   return activity_.asks() || phase != Phase::kRunning || awaited() || outage_.lasts() ||
                  failback_.path() != 0 || !paths_.retired().retired().empty() || setting_up() ||

@@ -24,6 +24,7 @@
 #include "r2ccl/path/path_set.h"
 #include "r2ccl/path/process_context.h"
 #include "r2ccl/protocol/activity.h"
+#include "r2ccl/protocol/bounds.h"
 #include "r2ccl/protocol/channel_end.h"
 #include "r2ccl/protocol/closing.h"
 #include "r2ccl/protocol/failback.h"
@@ -98,7 +99,7 @@ class Channel {
   void follow_plan() { planned_.store(true, std::memory_order_relaxed); }
   bool follows_plan() const { return planned_.load(std::memory_order_relaxed); }
   /// A sender that has had traffic of late: it counts as demand on its home NIC.
-  bool in_demand(uint64_t now) const { return sender_ && activity_.moved_within(kDemandNs, now); }
+  bool in_demand(uint64_t now) const { return sender_ && activity_.moved_within(Activity::kDemandNs, now); }
   /// Paths that it has opened besides the active one.
   virtual int standbys() const { return 0; }
   /// What it was doing could not be finished for lack of memory: it fails, and everything else goes on.
@@ -265,7 +266,6 @@ class Channel {
   void use(Path& path, const Tick& tick);
   void note_failure(int local, int remote, const std::string& why);
   std::string what_failed() const;
-  uint64_t bar_ns() const;
   bool at_home() const {
     return active() && active()->local_nic() == home_nic_ && active()->remote_nic() == peer_.home_nic();
   }
@@ -278,6 +278,7 @@ class Channel {
 
   const uint32_t number_;
   const int home_nic_;
+  const Bounds bounds_;
   PathSet paths_{context_.device_fatals};
   PathHalves halves_{context_, memory_};
   RailRecord rails_;
@@ -286,7 +287,6 @@ class Channel {
   PathSearch search_;  // the sender's
 
  private:
-  static constexpr uint64_t kDemandNs = 1'000'000'000;
   void look_at_silence();
 
   void look_for_owner(const Tick& tick);
@@ -294,7 +294,6 @@ class Channel {
   // paths (paths.cc)
   void run_on_worker(Path& path, const char* call, Result<void> (Path::*work)());
   void retire(uint32_t id);
-  uint64_t retired_for_ns() const;
   void step_halves(const Tick& tick);
   void take_speed(int nic, int mbps);
   void path_failed(Path& path, const char* what, const Tick& tick);

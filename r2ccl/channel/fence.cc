@@ -8,18 +8,9 @@
 #include "r2ccl/channel/actions.h"
 
 namespace r2ccl {
-namespace {
-
-// What the managers of a network assume: 4.096 µs · 2^16 on Ethernet (Linux, CMA_IBOE_PACKET_LIFETIME; 2^18
-// until 2022), 4.096 µs · 2^18 on InfiniBand (OpenSM, packet_life_time).
-constexpr uint64_t kEthernetLifetimeNs = uint64_t{4096} << 16, kInfiniBandLifetimeNs = uint64_t{4096} << 18;
-
-}  // namespace
-
 uint64_t Channel::packet_lifetime_ns() const {
   if (context_.config.packet_lifetime.count() > 0) return nanoseconds(context_.config.packet_lifetime);
-  return context_.devices[size_t(left_nic_)].link_layer() == IBV_LINK_LAYER_ETHERNET ? kEthernetLifetimeNs
-                                                                                     : kInfiniBandLifetimeNs;
+  return Bounds::packet_lifetime(context_.devices[size_t(left_nic_)].link_layer() == IBV_LINK_LAYER_ETHERNET);
 }
 
 void Channel::begin_fence(const Tick& tick) {
@@ -39,7 +30,7 @@ void Channel::start_fence(Path& path, trace::DetectedBy by, bool planned, const 
   // After the event, so that who noticed first is on record first; before the fence, which takes longer.
   if (tell_peer) send(wire::Type::kMigrate, wire::Migrate{end_.epoch(), path.id(), uint32_t(by), planned});
   if (!planned) {
-    rails_.failed(path.local_nic(), path.remote_nic(), tick.now + bar_ns());
+    rails_.failed(path.local_nic(), path.remote_nic(), tick.now + bounds_.bar());
     if (path.local_nic() == home_nic_ && path.remote_nic() == peer_.home_nic())
       failback_.rail_failed(tick.now);
   }
@@ -198,7 +189,7 @@ void Channel::cannot_fence(const std::string& why, const Tick& tick) {
 }
 
 // Nothing is asked of a path that this end could not fence any more.
-void Channel::retire_unfenced() { paths_.retire_aside(now_ns() + retired_for_ns()); }
+void Channel::retire_unfenced() { paths_.retire_aside(now_ns() + bounds_.retired()); }
 
 // Of an end that could not fence.
 void Channel::look_at_removal(const Tick& tick) {

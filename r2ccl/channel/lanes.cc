@@ -11,13 +11,6 @@
 #include "r2ccl/channel/sender_paths.h"
 
 namespace r2ccl {
-namespace {
-
-constexpr uint64_t kBalanceNs = 10 * kNsPerMs;
-constexpr uint64_t kRestAfterNs = 1000 * kNsPerMs;
-
-}  // namespace
-
 // What balance/lane_plan.h asks.
 struct SenderPaths::RailSight {
   const SenderPaths& c;
@@ -44,7 +37,7 @@ void SenderPaths::step_balance(const Tick& tick) {
   if (tick.now < next_balance_ || end_.phase() != Phase::kRunning || !active() ||
       status() != Status::kReady || !in_demand(tick.now))
     return;
-  next_balance_ = tick.now + kBalanceNs;
+  next_balance_ = tick.now + balance::LanePlan::kLookEveryNs;
   const bool spread = lane_plan_.spreads();
   lane_plan_.look(RailSight{*this, tick.now},
                   {context_.demand, context_.demand_version, context_.config.far_cost()},
@@ -78,7 +71,7 @@ void SenderPaths::rest_lanes(const Tick& tick) {
     Path& lane = *paths_.lanes()[i];
     if (lane_plan_.wants(lane.local_nic(), lane.remote_nic()))
       lane.since = tick.now;
-    else if (tick.now - lane.since > kRestAfterNs && rest_lane(lane))
+    else if (tick.now - lane.since > balance::LanePlan::kRestAfterNs && rest_lane(lane))
       --i;
   }
 }

@@ -12,7 +12,6 @@ namespace r2ccl {
 namespace {
 
 constexpr size_t kFailuresTold = 8;
-constexpr uint64_t kBarNs = 50 * kNsPerMs;
 
 }  // namespace
 
@@ -76,9 +75,6 @@ void Channel::begin_search(const Tick& tick) {
   rails_.forget_counts();
   rails_.forget_older_notes();
 }
-
-// How long a rail that has just failed is left alone, where there are others.
-uint64_t Channel::bar_ns() const { return std::min(kBarNs, nanoseconds(context_.config.fail_bound) / 8); }
 
 void Channel::note_failure(int local, int remote, const std::string& why) {
   rails_.note({local, remote, rail_name(local, remote) + ": " + why, now_ns()});

@@ -8,15 +8,6 @@
 #include "r2ccl/channel/actions.h"
 
 namespace r2ccl {
-namespace {
-
-constexpr uint64_t kProveFactor = 4;  // a first probe may take this many probe deadlines
-// How long a path out of use is left as it is: traffic is to flow again first, and a probe that was given up
-// may still be answered, at either end.
-constexpr uint64_t kLeastRetiredNs = 100 * kNsPerMs, kLongestRetiredNs = 4000 * kNsPerMs;
-
-}  // namespace
-
 void Channel::run_on_worker(Path& path, const char* call, Result<void> (Path::*work)()) {
   path.job = context_.workers->give(path.local_nic(), call, [it = &path, work](Job&) {
     try {
@@ -27,11 +18,7 @@ void Channel::run_on_worker(Path& path, const char* call, Result<void> (Path::*w
   });
 }
 
-uint64_t Channel::retired_for_ns() const {
-  return std::clamp(nanoseconds(context_.config.fail_bound) / 4, kLeastRetiredNs, kLongestRetiredNs);
-}
-
-void Channel::retire(uint32_t id) { paths_.retire(id, now_ns() + retired_for_ns()); }
+void Channel::retire(uint32_t id) { paths_.retire(id, now_ns() + bounds_.retired()); }
 
 void Channel::drop(uint32_t id, bool tell_peer) {
   if (Path* path = paths_.find(id)) run_on_worker(*path, "ibv_modify_qp to ERR", &Path::give_up);
@@ -63,14 +50,13 @@ void Channel::step_halves(const Tick& tick) {
 
 // In a search the rails that have not been seen to fail share the time that is left.
 uint64_t Channel::first_probe_limit(const Path& path, const Tick& tick) const {
-  const uint64_t least = kProveFactor * nanoseconds(context_.config.probe_deadline);
-  const uint64_t limit = std::max(least, probe_limit(path, tick));
-  if (end_.phase() == Phase::kRunning && status() != Status::kConnecting) return limit;
+  const uint64_t limit = probe_limit(path, tick);
+  if (end_.phase() == Phase::kRunning && !setting_up()) return bounds_.first_probe(limit);
   uint64_t untried = 1;
   for (size_t l = 0; l < context_.devices.size(); ++l)
     for (int r = 0; r < peer_.nics(); ++r)
       untried += rails_.count(int(l), r) == 0 && !context_.nic_down[l] && !peer_.nic_down(r);
-  return std::max(least, std::min(limit, search_.left() / untried));
+  return bounds_.first_probe(limit, search_.left(), untried);
 }
 
 void Channel::on_drop(uint32_t id, const Tick& tick) {

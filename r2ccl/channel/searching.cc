@@ -12,7 +12,6 @@
 namespace r2ccl {
 namespace {
 
-constexpr uint64_t kPromptAnswerNs = 20 * kNsPerMs;
 constexpr char kUnanswered[] = "a probe is not answered";
 
 }  // namespace
@@ -45,14 +44,14 @@ class SenderPaths::SearchActions : public Channel::Actions {
   void unanswered(uint32_t id) {
     const Path& path = *s_.paths_.find(id);
     s_.note_failure(path.local_nic(), path.remote_nic(), kUnanswered);
-    s_.rails_.failed(path.local_nic(), path.remote_nic(), tick_.now + s_.bar_ns());
+    s_.rails_.failed(path.local_nic(), path.remote_nic(), tick_.now + s_.bounds_.bar());
   }
   void open() {
     if (const auto rail = s_.candidate(Purpose::kRescue, tick_.now))
       s_.start_opening(Purpose::kRescue, *rail, tick_);
   }
 
-  bool peer_owes() const { return s_.opening_.peer_owes(tick_.alive, kPromptAnswerNs); }
+  bool peer_owes() const { return s_.opening_.peer_owes(tick_.alive, Bounds::kPromptAnswerNs); }
   bool misses_a_path() { return s_.misses_a_path(s_.activity_.misses_a_path()); }
   bool waits_in_queue() const { return s_.waits_in_queue(); }
 

@@ -9,12 +9,6 @@
 #include "r2ccl/channel/sender_paths.h"
 
 namespace r2ccl {
-namespace {
-
-constexpr uint64_t kNearNs = 150 * kNsPerMs;  // more than the service thread sleeps at a time
-
-}  // namespace
-
 SenderPaths::SenderPaths(ProcessContext& context, MigrationEnd& end, int home_nic, control::Stream stream,
                          const control::Token& token)
     : Channel(context, end, true, home_nic, std::move(stream), token),
@@ -31,7 +25,7 @@ void SenderPaths::steer(const Tick& tick) {
 }
 
 bool SenderPaths::looks_soon(const Tick& tick) const {
-  const bool failback_is_near = !at_home() && home_may_work() && failback_.is_near(tick.now, kNearNs);
+  const bool failback_is_near = !at_home() && home_may_work() && failback_.is_near(tick.now);
   return failback_is_near || opening_.under_way() || spread_move_.path() != 0 || lacks_standby(tick);
 }
 

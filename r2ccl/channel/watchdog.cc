@@ -7,13 +7,6 @@
 #include "r2ccl/channel/actions.h"
 
 namespace r2ccl {
-namespace {
-
-constexpr uint64_t kLongestProbeNs = 2000 * kNsPerMs;
-constexpr uint64_t kLongestProbeShare = 4;  // no probe is waited for longer than this part of the fail bound
-
-}  // namespace
-
 void Channel::look_at_silence() {
   if (activity_.silent_for(nanoseconds(context_.config.suspect_after), now_ns())) context_.kick();
 }
@@ -126,10 +119,7 @@ ProbeState Channel::look_at_probe(Path& path, const Tick& tick) {
 }
 
 uint64_t Channel::probe_limit(const Path& path, const Tick& tick) const {
-  const uint64_t most =
-      std::min(nanoseconds(context_.config.fail_bound) / kLongestProbeShare, kLongestProbeNs);
-  return probe_times_->deadline(path.local_nic(), path.remote_nic(),
-                                nanoseconds(context_.config.probe_deadline), most,
+  return probe_times_->deadline(path.local_nic(), path.remote_nic(), bounds_.probe, bounds_.longest_probe(),
                                 watchdog_.leaves(activity_.progress()), tick.alive);
 }
 

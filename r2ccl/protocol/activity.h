@@ -12,6 +12,9 @@ namespace r2ccl {
 
 class Activity {
  public:
+  /// A channel counts as traffic for so long after anything has moved.
+  static constexpr uint64_t kDemandNs = 1'000'000'000;
+
   // --- the progress thread, owning the channel ---
   void opened_request() {
     if (!busy()) idle_time_.begin();

@@ -30,6 +30,10 @@ struct FailbackSight {
 class Failback {
  public:
   static constexpr uint64_t kProbeEveryNs = 5'000'000;
+  /// How long a home rail that fails for the first time is left alone.
+  static constexpr uint64_t kFirstWaitNs = 100'000'000;
+  /// More than the service thread sleeps at a time.
+  static constexpr uint64_t kNearNs = 150'000'000;
 
   explicit Failback(health::RailPolicy policy) : rail_(policy) {}
 
@@ -38,8 +42,8 @@ class Failback {
   /// On probation; 0: none.
   uint32_t path() const { return path_; }
   bool has(uint32_t path) const { return path_ != 0 && path_ == path; }
-  /// The next try is due within `span`.
-  bool is_near(uint64_t now, uint64_t span) const { return rail_.should_try_soon(now, span); }
+  /// The next try is due within kNearNs.
+  bool is_near(uint64_t now) const { return rail_.should_try_soon(now, kNearNs); }
 
   // --- what happens
   void rail_failed(uint64_t now) { rail_.failed(now); }

@@ -8,7 +8,7 @@ namespace r2ccl {
 namespace {
 
 constexpr uint64_t kMs = 1'000'000;
-constexpr uint64_t kSettle = 500 * kMs, kFirstWait = 100 * kMs;
+constexpr uint64_t kSettle = 500 * kMs, kFirstWait = Failback::kFirstWaitNs;
 
 struct Away {
   Failback failback{{kSettle, kFirstWait, 8000 * kMs}};
@@ -21,7 +21,7 @@ TEST(Failback, the_home_rail_is_tried_after_a_while_and_once) {
   Away a;
   EXPECT_FALSE(a.failback.is_up());
   EXPECT_EQ(a.looks({.may_open = true}), FailbackAct::kNone);
-  EXPECT_TRUE(a.failback.is_near(a.now, kFirstWait));
+  EXPECT_TRUE(a.failback.is_near(a.now));
   a.now += kFirstWait;
   EXPECT_EQ(a.looks({.may_open = false}), FailbackAct::kNone);
   EXPECT_EQ(a.looks({.may_open = true}), FailbackAct::kOpen);

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Imports within r2ccl/ go downward only, and pure packages stay pure: reads every #include of the core.
+"""Imports within r2ccl/ go downward only, pure packages stay pure, and what is a matter of time is decided there: channel/ states no duration. Reads every
+source of the core.
 
     imports_test.py R2CCL_FOLDER"""
 import pathlib
@@ -14,6 +15,9 @@ RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
 PURE = ('protocol',)
 IMPURE = re.compile(r'#include\s+(<(infiniband/|thread>|mutex>|condition_variable>|time\.h>|unistd\.h>|sys/|sodium|chrono>)'
                     r'|"r2ccl/(verbs/(?!port_address\.h)|trace/|base/(clock|log)\.h|service/|channel/|path/|topology/))')
+# Carries out; how long what may take is decided in protocol/, where tests can look at it.
+CARRIES_OUT = ('channel',)
+DURATION = re.compile(r'constexpr\s+u?int64_t\s+k\w*Ns\b')
 
 
 def wrong_lines(folder):
@@ -27,6 +31,8 @@ def wrong_lines(folder):
             found = re.match(r'#include\s+"r2ccl/(\w+)/', line)
             if found and found.group(1) in RANK and found.group(1) != package and RANK[found.group(1)] < RANK[package]:
                 yield f'{path}:{number}: {package}/ may not include {found.group(1)}/'
+            if package in CARRIES_OUT and DURATION.search(line):
+                yield f'{path}:{number}: {package}/ states no duration, protocol/ does: {line.strip()}'
             if package in PURE and IMPURE.match(line):
                 yield f'{path}:{number}: {package}/ is pure: {line}'
 

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "r2ccl/protocol/bounds.h"
+
+#include <gtest/gtest.h>
+
+namespace r2ccl {
+namespace {
+
+constexpr uint64_t kMs = 1'000'000;
+constexpr Bounds kUsual{2000 * kMs, 8 * kMs};  // the defaults
+
+TEST(Bounds, with_the_usual_settings) {
+  EXPECT_EQ(kUsual.bar(), 50 * kMs);
+  EXPECT_EQ(kUsual.retired(), 500 * kMs);
+  EXPECT_EQ(kUsual.longest_probe(), 500 * kMs);
+  EXPECT_EQ(kUsual.first_probe(8 * kMs), 32 * kMs);
+  EXPECT_EQ(kUsual.proven(), 32 * kMs);
+}
+
+TEST(Bounds, a_channel_that_fails_soon_leaves_nothing_for_long) {
+  constexpr Bounds kShort{80 * kMs, 8 * kMs};
+  EXPECT_EQ(kShort.bar(), 10 * kMs);
+  EXPECT_EQ(kShort.longest_probe(), 20 * kMs);
+  EXPECT_EQ(kShort.retired(), 100 * kMs) << "a probe that was given up may still be answered";
+}
+
+TEST(Bounds, a_channel_that_waits_for_long_does_not_keep_everything_as_long) {
+  constexpr Bounds kLong{3'600'000 * kMs, 8 * kMs};
+  EXPECT_EQ(kLong.bar(), 50 * kMs);
+  EXPECT_EQ(kLong.longest_probe(), 2000 * kMs);
+  EXPECT_EQ(kLong.retired(), 4000 * kMs);
+}
+
+TEST(Bounds, in_a_search_untried_rails_share_the_time_that_is_left) {
+  EXPECT_EQ(kUsual.first_probe(400 * kMs), 400 * kMs);
+  EXPECT_EQ(kUsual.first_probe(400 * kMs, 2000 * kMs, 10), 200 * kMs);
+  EXPECT_EQ(kUsual.first_probe(400 * kMs, 2000 * kMs, 1), 400 * kMs) << "no more than a probe may take";
+  EXPECT_EQ(kUsual.first_probe(400 * kMs, 0, 10), 32 * kMs) << "nor less than a first one needs";
+}
+
+TEST(Bounds, packets_live_longer_on_infiniband) {
+  EXPECT_EQ(Bounds::packet_lifetime(true), 268'435'456u);
+  EXPECT_EQ(Bounds::packet_lifetime(false), 1'073'741'824u);
+}
+
+}  // namespace
+}  // namespace r2ccl
