@@ -75,5 +75,32 @@ TEST(Failback, traffic_elsewhere_leaves_the_path_on_probation) {
   EXPECT_FALSE(a.failback.is_up());
 }
 
+TEST(Failback, zero_is_no_path) { EXPECT_FALSE(Away().failback.has(0)); }
+
+TEST(Failback, a_path_that_cannot_be_opened_is_tried_again_later) {
+  Away a;
+  a.now += kFirstWait;
+  EXPECT_EQ(a.looks({.may_open = true}), FailbackAct::kOpen);
+  a.failback.opening_failed(a.now);
+  EXPECT_EQ(a.looks({.may_open = true}), FailbackAct::kNone);
+  a.now += 2 * kFirstWait;
+  EXPECT_EQ(a.looks({.may_open = true}), FailbackAct::kOpen);
+}
+
+TEST(Failback, nothing_is_asked_of_a_path_that_is_gone) {
+  Away a;
+  a.failback.opened(7, a.now);
+  EXPECT_EQ(a.looks({.may_open = true}), FailbackAct::kNone);
+}
+
+// As a rail does that comes back and fails again: it waits for twice as long.
+TEST(Failback, traffic_that_moves_over_a_home_rail_that_has_not_failed_is_no_return) {
+  Failback failback{{kSettle, kFirstWait, 8000 * kMs}};
+  const uint64_t now = 10'000 * kMs;
+  failback.carries(7, true, now);
+  failback.rail_failed(now + kMs);
+  EXPECT_EQ(failback.look({.may_open = true}, now + kMs + kFirstWait), FailbackAct::kOpen);
+}
+
 }  // namespace
 }  // namespace r2ccl
