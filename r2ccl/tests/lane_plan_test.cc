@@ -138,6 +138,29 @@ TEST(LanePlan, a_channel_that_follows_a_plan_stays_where_that_has_it_unless_a_ni
   EXPECT_TRUE(n.plan.spreads());
 }
 
+TEST(LanePlan, a_channel_away_from_home_spreads_and_is_in_nobody_s_plan) {
+  Nodes n;
+  n.at_home = false;
+  n.look();
+  EXPECT_TRUE(n.plan.spreads()) << "all is well, but not where it is";
+  EXPECT_EQ(n.share(0), 1);
+  n.local_down = {0};
+  n.follows_plan = true;
+  n.look();
+  EXPECT_EQ(n.share(0), 0);
+  EXPECT_NEAR(n.sum(), 1, 1e-9);
+}
+
+TEST(LanePlan, every_nic_across_sockets_is_far) {
+  Nodes n;
+  n.local_down = {0};
+  n.at_home = false;
+  n.far_nics = {1, 2};
+  n.look();
+  EXPECT_NEAR(n.share(1), n.share(2), 1e-9);
+  EXPECT_GT(n.share(3), n.share(1));
+}
+
 TEST(LanePlan, crossing_sockets_is_a_reason_to_spread_only_when_its_cost_is_known) {
   Nodes n;
   n.far_nics = {0};

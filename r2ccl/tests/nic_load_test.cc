@@ -109,6 +109,8 @@ TEST(SpreadMove, moves_when_another_nic_has_been_better_for_a_while_without_a_re
   EXPECT_LE(first, 201u);
   move.ended(kStart + 500);
   EXPECT_GE(waits(kStart + 500), 200u) << "it has moved of late";
+  move.failed(1, kStart + 1000);
+  EXPECT_GE(waits(kStart + 1000), 400u) << "a move that failed was one";
 }
 
 }  // namespace

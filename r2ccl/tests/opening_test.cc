@@ -95,6 +95,7 @@ TEST(Opening, the_peer_owes_its_half_and_its_transfer) {
   opening.connecting(1100 * kMs);
   EXPECT_FALSE(opening.peer_owes(2000 * kMs, 20 * kMs));
   opening.proved(2000 * kMs);
+  EXPECT_FALSE(opening.peer_owes(2020 * kMs, 20 * kMs));
   EXPECT_TRUE(opening.peer_owes(2021 * kMs, 20 * kMs));
 }
 

@@ -68,6 +68,20 @@ TEST(Outage, a_peer_that_noticed_first_costs_no_time_here) {
   EXPECT_EQ(Outage(kBound).restored(1000 * kMs), 0u);
 }
 
+TEST(Outage, the_next_one_knows_nothing_of_the_last) {
+  Lasting o;
+  o.network.comes_to = Reach::kReached;
+  o.breaks();
+  o.goes_on(10);
+  ASSERT_TRUE(o.outage.reached());
+  o.outage.restored(o.tick.now);
+  o.network.asking = false;
+  o.network.begins = Reach::kBroken;
+  o.breaks();
+  EXPECT_FALSE(o.outage.reached());
+  EXPECT_EQ(o.goes_on(60'000), kBound / kMs + 10);
+}
+
 TEST(Outage, is_tried_again_after_a_pause_and_when_a_connection_takes_too_long) {
   Lasting o;
   o.network.begins = Reach::kBroken;

@@ -52,6 +52,19 @@ TEST(Agree, the_error_says_who_runs_what) {
             "the peer runs R2CC_MODE=0, a runs R2CC_MODE=2");
 }
 
+TEST(Agree, the_error_has_a_code_of_its_own) {
+  const auto code = [](const std::function<void(wire::Hello&)>& change) {
+    wire::Hello theirs = hello_of("b");
+    change(theirs);
+    return agree(hello_of("a"), theirs).error().code;
+  };
+  EXPECT_EQ(code([](wire::Hello& h) { h.magic = 1; }), ErrorCode::kBadHandle);
+  EXPECT_EQ(code([](wire::Hello& h) { h.version = 300; }), ErrorCode::kVersionMismatch);
+  EXPECT_EQ(code([](wire::Hello& h) { h.mode = 0; }), ErrorCode::kModeMismatch);
+  EXPECT_EQ(code([](wire::Hello& h) { h.strict_ack = 0; }), ErrorCode::kModeMismatch);
+  EXPECT_EQ(code([](wire::Hello& h) { h.ring_lines = 1; }), ErrorCode::kVersionMismatch);
+}
+
 TEST(Agree, limits_that_would_be_written_beyond_are_refused) {
   const std::string refused = "b has other limits (requests, ring, NICs) than this plugin";
   EXPECT_EQ(differs([](wire::Hello& h) { h.ring_lines = 32; }), refused);
@@ -111,6 +124,7 @@ TEST(Peer, knows_which_of_its_nics_are_left) {
   EXPECT_FALSE(peer.nic_down(1));
   peer.nic_changed({0, wire::NicState::kLeft}, 200);
   EXPECT_TRUE(peer.nic_down(0) && peer.nic_left(0));
+  EXPECT_FALSE(peer.nic_left(1));
   EXPECT_EQ(peer.nic_changed_at(0), 200u);
   peer.nic_changed({0, wire::NicState::kUp}, 300);
   EXPECT_FALSE(peer.nic_down(0) || peer.nic_left(0));

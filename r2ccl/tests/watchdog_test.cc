@@ -183,6 +183,15 @@ TEST(Watchdog, a_queue_pair_that_stands_still_while_probes_pass_is_left) {
   EXPECT_TRUE(w.left_silent.empty());
 }
 
+TEST(Watchdog, a_lane_that_stands_still_is_the_one_that_is_left) {
+  World w;
+  w.other = {2};
+  w.answers = {{1, ProbeSight::kAnswered}, {2, ProbeSight::kAnswered}};
+  w.still = 2;
+  w.goes_on(60'000);
+  EXPECT_EQ(w.left_still, std::vector<uint32_t>{2});
+}
+
 TEST(Watchdog, the_next_queue_pair_that_stands_still_is_waited_for_twice_as_long) {
   World w;
   w.answers[1] = ProbeSight::kAnswered;
