@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// NicWorkers: whose driver does not answer, and whose answers again.
+#include "r2ccl/path/nic_workers.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <thread>
+
+namespace r2ccl {
+namespace {
+
+using namespace std::chrono_literals;
+constexpr uint64_t kBound = 100;
+
+/// One NIC, and a driver call that returns when it is let.
+struct Nic {
+  std::promise<void> let;
+  NicWorkers workers{"worker", {"nic0"}, [] {}};
+  JobPtr hangs() {
+    return workers.give(0, "ibv_modify_qp", [returns = let.get_future().share()](Job&) { returns.wait(); });
+  }
+  void looks(uint64_t alive) {
+    workers.look(alive, [](int) { return kBound; });
+  }
+  static void until(const auto& holds) {
+    for (int ms = 0; ms < 20'000 && !holds(); ++ms) std::this_thread::sleep_for(1ms);
+    ASSERT_TRUE(holds());
+  }
+  /// It has begun, and sleeps in the call.
+  void asleep(const JobPtr& job) {
+    until([&] { return job->begun(); });
+    std::this_thread::sleep_for(20ms);
+  }
+};
+
+TEST(NicWorkers, a_nic_is_stuck_when_one_call_outlasts_the_bound_and_no_more_when_it_has_returned) {
+  Nic nic;
+  const JobPtr job = nic.hangs();
+  nic.asleep(job);
+  nic.looks(1000);
+  nic.looks(1000 + kBound);
+  EXPECT_FALSE(nic.workers.stuck(0));
+  // Eight times as long where the thread merely wants a CPU.
+  for (uint64_t i = 1; i <= 8 && !nic.workers.stuck(0); ++i) nic.looks(1000 + i * (kBound + 1));
+  ASSERT_TRUE(nic.workers.stuck(0));
+  EXPECT_FALSE(nic.workers.wait(0, *job));
+  nic.let.set_value();
+  Nic::until([&] { return !nic.workers.open_jobs(); });
+  EXPECT_TRUE(nic.workers.stuck(0)) << "until somebody looks";
+  nic.looks(3000);
+  EXPECT_FALSE(nic.workers.stuck(0));
+}
+
+TEST(NicWorkers, the_time_without_a_call_is_no_call_s) {
+  Nic nic;
+  const JobPtr first = nic.workers.give(0, "ibv_query_port", [](Job&) {});
+  EXPECT_TRUE(nic.workers.wait(0, *first));
+  Nic::until([&] { return !nic.workers.open_jobs(); });
+  nic.looks(1000);
+  const JobPtr job = nic.hangs();
+  nic.asleep(job);
+  nic.looks(1'000'000);
+  EXPECT_FALSE(nic.workers.stuck(0));
+  nic.looks(1'000'000 + kBound);
+  EXPECT_FALSE(nic.workers.stuck(0));
+  nic.let.set_value();
+  EXPECT_TRUE(nic.workers.wait(0, *job));
+}
+
+TEST(NicWorkers, each_call_of_a_job_has_the_bound) {
+  Nic nic;
+  std::promise<void> next;
+  const JobPtr job =
+      nic.workers.give(0, "ibv_create_cq", [&, returns = nic.let.get_future().share()](Job& it) {
+        it.calls("ibv_create_qp");
+        next.set_value();
+        returns.wait();
+      });
+  next.get_future().wait();
+  nic.looks(1000);
+  nic.looks(1000 + kBound);
+  EXPECT_FALSE(nic.workers.stuck(0));
+  job->calls("ibv_modify_qp");
+  nic.looks(1001 + kBound);
+  EXPECT_FALSE(nic.workers.stuck(0));
+  nic.let.set_value();
+  EXPECT_TRUE(nic.workers.wait(0, *job));
+}
+
+TEST(NicWorkers, jobs_are_done_in_order_and_later_ones_last) {
+  Nic nic;
+  std::vector<int> done;
+  const JobPtr job = nic.hangs();
+  const JobPtr last = nic.workers.give_later(0, "ibv_dereg_mr", [&](Job&) { done.push_back(3); });
+  const JobPtr one = nic.workers.give(0, "ibv_create_qp", [&](Job&) { done.push_back(1); });
+  nic.workers.give(0, "ibv_create_qp", [&](Job&) { done.push_back(2); });
+  nic.asleep(job);
+  EXPECT_TRUE(nic.workers.queued(0, *one));
+  EXPECT_FALSE(nic.workers.queued(0, *job));
+  nic.let.set_value();
+  EXPECT_TRUE(nic.workers.wait(0, *last));
+  EXPECT_EQ(done, (std::vector<int>{1, 2, 3}));
+}
+
+}  // namespace
+}  // namespace r2ccl
