@@ -230,5 +230,35 @@ TEST(Lanes, when_home_is_back_everything_returns_to_it) {
   EXPECT_EQ(phase, kBack);
 }
 
+// The peer's only NIC works with NIC 0; the channel's home is NIC 1. When it has come home it must be able to
+// open another path, or the next failure is its end. (A failure of its own NIC would end an opening that
+// waits for ever; the peer's does not.)
+TEST(Lanes, a_home_without_a_partner_of_its_own_may_fail_again_and_again) {
+  vhca::FabricSpec spec;
+  spec.nodes = {{"node0", std::vector<vhca::PortSpec>(2)}, {"node1", std::vector<vhca::PortSpec>(1)}};
+  const auto fabric = vhca::FabricHost::create(spec);
+  const Child receiver = start(fabric, 1, kBalance, [](const Link& link) {
+    receive_with(link, 0, [&](Net& n, Channel* c) { receive_rounds(n, c, link); });
+  });
+  const Child sender = start(fabric, 0, kBalance, [](const Link& link) {
+    send_with(link, 1, [&](Net& n, Channel* c) { send_rounds(n, c, link); });
+  });
+  relay_handle(receiver, sender);
+  FaultingNet faulting_net(fabric);
+  uint64_t before = 0;
+  int at_home = 0, failures = 0;
+  const auto end = Clock::now() + 60s;
+  run_rounds(receiver, sender, [&] {  // ten rounds at home, and it fails
+    const uint64_t home = fabric.counters(0, 1).tx_bytes;
+    const bool carries = home - std::exchange(before, home) > 1'000'000;
+    if (carries && ++at_home % 10 == 0) failures += faulting_net.strike(1, 0);
+    return at_home >= 60 || Clock::now() > end;
+  });
+  EXPECT_EQ(sender.wait(120s), 0);
+  EXPECT_EQ(receiver.wait(120s), 0);
+  EXPECT_GE(at_home, 60);
+  EXPECT_GE(failures, 3) << "queue pairs";
+}
+
 }  // namespace
 }  // namespace r2ccl
