@@ -139,9 +139,11 @@ void Channel::handle(const control::Message& message, const Tick& tick) {
 // What it says of messages is of no use to an end that is closed, or has failed.
 void Channel::on_close(const control::Message& message) {
   const OwnershipGuard owned(ownership_);
-  closing_.peer_has_closed();
-  if (!closing_.begun() && status() != Status::kFailed)
-    with<wire::Close>(message, [&](const auto& m) { peer_closed(m, owned); });
+  if (closing_.begun() || status() == Status::kFailed) return closing_.peer_has_closed();
+  with<wire::Close>(message, [&](const auto& m) {
+    closing_.peer_has_closed();
+    peer_closed(m, owned);
+  });
 }
 
 }  // namespace r2ccl

@@ -15,9 +15,9 @@ constexpr size_t kMostHalves = 8;
 }  // namespace
 
 void Receiver::on_open(const wire::Open& open) {
-  if (paths_.find(open.path) || halves_.makes(open.path) || open.receiver_nic >= context_.devices.size() ||
-      !peer_.known_nic(open.sender_nic))
-    return;
+  if (paths_.find(open.path) || halves_.makes(open.path)) return;
+  if (open.receiver_nic >= context_.devices.size() || !peer_.known_nic(open.sender_nic))
+    return refuse_path(open.path, "there is no such NIC");
   if (!context_.usable(open.receiver_nic) || halves_.under_way() >= kMostHalves)
     return refuse_path(open.path, "NIC " + nic_name(open.receiver_nic) + " is not to be used");
   halves_.make(open.path, open.receiver_nic, open.sender_nic, context_.flushes(open.receiver_nic, home_nic_),

@@ -36,7 +36,7 @@ class Descriptor {
 Result<Registrations::Identity> Registrations::identity(void* data, size_t bytes,
                                                         const BufferMemory& memory) {
   const auto first = reinterpret_cast<uintptr_t>(data);
-  Identity identity{memory.kind, first, first + bytes, 0, 0, 0};
+  Identity identity{memory.kind, first, first + bytes};
   if (memory.kind != BufferMemory::Kind::kDmaBuf) return identity;
   struct stat status {};
   if (fstat(memory.fd, &status) != 0)
@@ -51,6 +51,7 @@ Result<Registrations::Identity> Registrations::identity(void* data, size_t bytes
 Result<Registration*> Registrations::add(void* data, size_t bytes, const BufferMemory& memory, int home_nic) {
   auto identified = identity(data, bytes, memory);
   if (!identified) return identified.error();
+  if (!context_.resilient()) identified->home_nic = home_nic;
   const std::lock_guard lock(mutex_);
   auto [it, fresh] = ranges_.try_emplace(*identified);
   if (fresh) it->second = std::make_shared<Registration>();

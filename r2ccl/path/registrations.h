@@ -30,6 +30,7 @@ class Registrations {
     BufferMemory::Kind kind = BufferMemory::Kind::kHost;
     uintptr_t first = 0, last = 0;
     uint64_t device = 0, inode = 0, offset = 0;
+    int home_nic = -1;  // in mode 0, where only that one has it: nobody reads keys that another one writes
     auto operator<=>(const Identity&) const = default;
   };
   static Result<Identity> identity(void* data, size_t bytes, const BufferMemory& memory);
