@@ -102,6 +102,11 @@ class Path {
   Result<void> give_up() { return data ? data.to_error() : Result<void>(); }
   /// All queue pairs. An error leaves what could not be destroyed.
   Result<void> destroy(Job& job);
+  /// … and then the memory that they used. False: the NIC still has it.
+  bool deregister(Job& job) noexcept {
+    job.calls("ibv_dereg_mr");
+    return memory.deregister();
+  }
 
   /// The last job, and what came of it. The service thread's, but for `outcome` while the job is not done.
   JobPtr job;

@@ -39,17 +39,21 @@ namespace {
 void destroy_held(const std::shared_ptr<RetiredPaths::PathPtr>& held,
                   RetiredPaths::Destruction::Outcome& outcome, int nic, NicWorkers& workers, Job& job) {
   Path& path = **held;
+  bool destroyed = false;
   try {
     const auto done = path.destroy(job);
-    if (done) {
-      job.calls("ibv_destroy_cq");
-      return held->reset();
-    }
-    if (!path.refused_with_eio) R2_WARN("NET/R2CCL: a queue pair stays: %s", done.error().message.c_str());
+    destroyed = bool(done);
+    if (!done && !path.refused_with_eio)
+      R2_WARN("NET/R2CCL: a queue pair stays: %s", done.error().message.c_str());
   } catch (const std::bad_alloc&) {  // of the error's text: the driver has refused
   }
+  // A device that fails may have said that it destroyed a queue pair, and refuse to give the memory up.
+  if (destroyed && path.deregister(job)) {
+    job.calls("ibv_destroy_cq");
+    return held->reset();
+  }
   outcome.with_eio = path.refused_with_eio.load();
-  outcome.refused = true;
+  outcome.refused = !destroyed;
   try {
     workers.keep(nic, held);
   } catch (const std::bad_alloc&) {

@@ -28,7 +28,8 @@ class RetiredPaths {
     int nic;
     JobPtr job;
     struct Outcome {
-      std::atomic<bool> refused{false};  ///< the driver would not; it is kept (NicWorkers::keep)
+      std::atomic<bool> refused{false};  ///< the driver would not; it is kept (NicWorkers::keep), as is one
+                                         ///< whose memory the driver would not give up
       std::atomic<bool> with_eio{false};
     };
     std::shared_ptr<Outcome> outcome;

@@ -22,6 +22,13 @@ class MemoryRegion {
   static Result<MemoryRegion> create_from_dma_buf(const Device& device, int fd, uint64_t offset,
                                                   const void* data, size_t bytes);
 
+  /// Takes the memory from the NIC. False: the driver refuses, and it stays registered.
+  bool deregister() noexcept {
+    if (region_ && ibv_dereg_mr(region_.get()) != 0) return false;
+    region_.release();
+    return true;
+  }
+
   uint32_t lkey() const { return region_->lkey; }
   uint32_t rkey() const { return region_->rkey; }
   explicit operator bool() const { return region_ != nullptr; }
