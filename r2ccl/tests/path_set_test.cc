@@ -23,7 +23,11 @@ class Paths {
       set.add(std::move(*Path::create(id, 0, 0, devices_->front(), ChannelMemory::make(), true, false, job)));
     }
   }
-  ~Paths() { set.destroy_all(workers); }
+  ~Paths() {
+    set.destroy_all(workers);
+    for (const auto& destruction : set.retired().destructions())  // before the device is closed
+      EXPECT_TRUE(workers.wait(0, *destruction.job));
+  }
 
   NicWorkers workers{"worker", {"nic"}, [] {}};
   PathSet set{fatals_};
