@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "r2ccl/base/log.h"
+#include "r2ccl/protocol/wire.h"
 #include "r2ccl/service/net.h"
 #include "r2ccl/tests/simulation/nic.h"
 #include "r2ccl/tests/simulation/system.h"
@@ -498,7 +499,8 @@ void History::read(const Nic& nic, const uint8_t* at, size_t bytes) {
 // is closed waits for its word for 0.1 s only where the control connection carries nothing.
 void History::failed(End& end, const Error& error) {
   const auto copies_are_lost = [&] {
-    return !end.sender && plan_.channels[end.channel].most_bytes <= 256 &&
+    return !end.sender &&
+           size_of(end.channel, end.done) <= r2ccl::wire::kCopiedBytes &&  // the oldest that it lacks
            ends_[2 * end.channel].stage != Stage::kTraffic &&
            std::any_of(plan_.faults.begin(), plan_.faults.end(), [](const Fault& fault) {
              return fault.kind == Kind::kTcpDrop || fault.kind == Kind::kTcpHold ||
