@@ -18,7 +18,8 @@ def count(build, mode, size):
     bench = build / 'bin/channel_bench'
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / 'callgrind.out'
-        ran = subprocess.run(['valgrind', '--tool=callgrind', f'--callgrind-out-file={out}', '--collect-atstart=no',
+        # One thread runs at a time, and the one that polls would keep the others out on an idle machine.
+        ran = subprocess.run(['valgrind', '--fair-sched=yes', '--tool=callgrind', f'--callgrind-out-file={out}', '--collect-atstart=no',
                               '--toggle-collect=*paced_messages*', bench, f'--benchmark_filter=paced_message/{size}/'],
                              env={**os.environ, 'R2CC_MODE': str(mode), 'LD_LIBRARY_PATH': f'{bench.resolve().parent}/../lib/vhca'},
                              capture_output=True, text=True, check=True)
