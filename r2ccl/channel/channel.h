@@ -242,9 +242,6 @@ class Channel {
   // --- control messages (messages.cc) ---
   template <typename T>
   void send(wire::Type type, const T& message);
-  void handle(const control::Message& message, const Tick& tick);
-  void on_close(const control::Message& message);
-  void peer_failed(const control::Message& message);
   virtual void handle_greeting(wire::Type type, const control::Message& message, const Tick& tick) = 0;
   wire::Hello hello() const;
   void greeted(const wire::Hello& hello);
@@ -299,6 +296,11 @@ class Channel {
   void path_failed(Path& path, const char* what, const Tick& tick);
   void on_drop(uint32_t id, const Tick& tick);
   void on_peer_nic(const wire::Nic& nic, const Tick& tick);
+
+  // messages (messages.cc)
+  void handle(const control::Message& message, const Tick& tick);
+  void on_close(const control::Message& message);
+  void peer_failed(const control::Message& message);
 
   void remove_lane(const Path& path, Owned);
   void on_lane(uint32_t id);

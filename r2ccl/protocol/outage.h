@@ -172,10 +172,10 @@ class Outage {
     uint64_t began = 0;     // now
     uint64_t next_try = 0;  // now
     bool reached = false;
-    bool tries = false;   // there is a connection
-    bool stands = false;  // … which is made
-    uint32_t turned_away = 0,
-             refused = 0;            // connections that stood and were closed, or were refused; running
+    bool tries = false;              // there is a connection
+    bool stands = false;             // … which is made
+    uint32_t turned_away = 0;        // connections that stood and were closed, running
+    uint32_t refused = 0;            // connections that were refused, running
     uint64_t turned_away_since = 0;  // alive
   };
   const uint64_t bound_;
