@@ -69,9 +69,9 @@ struct Config {
   Milliseconds fence_bound{500};  ///< R2CC_FENCE_MS: a NIC that cannot be stopped within this is unfenceable
   Milliseconds fence_delay{0};    ///< R2CC_FENCE_DELAY_MS: for tests of tools that watch recovery: no fence
                                   ///< counts as done sooner after it began
-  Milliseconds packet_lifetime{
-      0};  ///< R2CC_PACKET_LIFETIME_MS: how long a packet may stay in the network; 0:
-           ///< what the link layer's managers assume (Channel::packet_lifetime_ns)
+  Milliseconds removal_bound{
+      60000};  ///< R2CC_REMOVAL_MS: a device that has failed at a receiver, and that its kernel has not
+               ///< stopped within this, is an error (mlx5 waits up to 60 s for the PCI device)
   Milliseconds register_bound{
       30000};  ///< R2CC_REGISTER_MS: a NIC that has not registered a buffer within this is left
   Milliseconds control_bound{

@@ -31,7 +31,8 @@ Channel::Channel(ProcessContext& context, MigrationEnd& end, bool sender, int ho
       outage_(nanoseconds(context.config.control_bound)),
       created_(now_ns()),
       watchdog_(nanoseconds(context.config.suspect_after), nanoseconds(context.config.stuck_after)),
-      fence_(sender, nanoseconds(context.config.fence_bound), nanoseconds(context.config.fence_delay)) {}
+      fence_(sender, nanoseconds(context.config.fence_bound), nanoseconds(context.config.removal_bound),
+             nanoseconds(context.config.fence_delay)) {}
 
 // Nearly always nothing is left to do: see begin_closing().
 Channel::~Channel() {

@@ -334,7 +334,6 @@ class Channel {
   void fence_done(const Tick& tick);
   void send_fenced(bool stopped, Owned);
   void retire_unfenced();
-  uint64_t packet_lifetime_ns() const;
 
   void carry(Path& path, const Tick& tick);
   void on_migrate(const wire::Migrate& migrate, const Tick& tick);

@@ -8,10 +8,6 @@
 #include "r2ccl/channel/actions.h"
 
 namespace r2ccl {
-uint64_t Channel::packet_lifetime_ns() const {
-  if (context_.config.packet_lifetime.count() > 0) return nanoseconds(context_.config.packet_lifetime);
-  return Bounds::packet_lifetime(context_.devices[size_t(left_nic_)].link_layer() == IBV_LINK_LAYER_ETHERNET);
-}
 
 void Channel::begin_fence(const Tick& tick) {
   fence_.begin(tick.alive);
@@ -173,19 +169,21 @@ void Channel::fence_done(const Tick& tick) {
   retire_unfenced();
   FenceActions actions(*this, owned);
   ChannelEnd(end_, actions).fenced();
-  fence_.over(tick.alive, tick.now, true);
+  fence_.over(tick.alive);
 }
 
 // The path is taken out of reach with its completion queue: the ledger is said, and what comes later is
 // written once more.
 void Channel::cannot_fence(const std::string& why, const Tick& tick) {
-  R2_INFO("NET/R2CCL: channel %u: %s; the fence of the other end has to do", number_, why.c_str());
+  R2_INFO("NET/R2CCL: channel %u: %s; %s", number_, why.c_str(),
+          sender_ ? "the receiver's fence is enough"
+                  : "so nothing is sent again before the kernel has stopped the device");
   const OwnershipGuard owned(ownership_);
   no_fence_since_ = why;
   paths_.set_aside(end_.leaving());
   FenceActions actions(*this, owned);
   ChannelEnd(end_, actions).cannot_fence();
-  fence_.over(tick.alive, tick.now, false);
+  fence_.over(tick.alive);
 }
 
 // Nothing is asked of a path that this end could not fence any more.
@@ -221,14 +219,14 @@ void Channel::look_at_removal(const Tick& tick) {
 
 void Channel::step_other_fence(const Tick& tick) {
   if (end_.own_fence() == MigrationEnd::Fence::kCannot) look_at_removal(tick);
-  FenceAct act = FenceAct::kWait;
-  const Actions actions(*this, tick);
-  if (end_.phase() == Phase::kSettling)
-    act = fence_.look_at_lifetime(actions, tick.now, packet_lifetime_ns());
-  if (act == FenceAct::kDone) end_.settled();
-  if (end_.phase() == Phase::kUnfenced) act = fence_.look_at_neither(tick.alive);
-  if (act == FenceAct::kUnfenceable)
-    unfenceable(no_fence_since_ + "; and " + peer_.name() + " cannot fence it either");
+  if (end_.phase() != Phase::kUnfenced || fence_.look_at_unfenced(tick.alive) != FenceAct::kUnfenceable)
+    return;
+  const std::string own =
+      end_.own_fence() == MigrationEnd::Fence::kCannot ? no_fence_since_ + "; and " : std::string();
+  unfenceable(own + "the device of " + peer_.name() +
+              " at the other end of the path has failed, and its kernel has not "
+              "stopped it within " +
+              std::to_string(context_.config.removal_bound.count()) + " ms (R2CC_REMOVAL_MS)");
 }
 
 // The peer may have used a path that this end has given up meanwhile: moved to ERR (see drop()), but what its
@@ -249,10 +247,10 @@ void Channel::fence_given_up(const Tick& tick) {
 
 void Channel::on_fenced(const wire::Fenced& fenced, const Tick& tick) {
   if (!peer_fenced(fenced, tick)) return;
-  fence_.peer_over(tick.alive, tick.now, fenced.stopped != 0, end_.phase());
+  fence_.peer_over(tick.alive, end_.phase());
   if (!fenced.stopped)
-    R2_INFO("NET/R2CCL: channel %u: %s cannot fence its half of the path that is left", number_,
-            peer_.name().c_str());
+    R2_INFO("NET/R2CCL: channel %u: %s cannot fence its half of the path that is left%s", number_,
+            peer_.name().c_str(), sender_ ? "; waiting until its kernel has stopped the device" : "");
   choose(tick);
 }
 

@@ -21,7 +21,7 @@ namespace r2ccl {
 class PathSet {
  public:
   /// `device_fatals`: ProcessContext's.
-  explicit PathSet(const std::array<uint32_t, wire::kMaxNics>& device_fatals) : retired_(device_fatals) {}
+  explicit PathSet(const RetiredPaths::Fatals& device_fatals) : retired_(device_fatals) {}
 
   // --- those in use, in the order in which they were made
   auto begin() const { return paths_.begin(); }

@@ -43,9 +43,9 @@ struct ProcessContext {
   std::array<uint64_t, wire::kMaxNics> nic_down_at{};  ///< … when (CLOCK_MONOTONIC, ns)
   std::array<std::atomic<bool>, wire::kMaxNics> nic_unusable{};  ///< a buffer could not be registered on it
   /// How often a device has reported DEVICE_FATAL: what it answers to commands on older queue pairs proves
-  /// nothing. Service thread only, as the next.
-  std::array<uint32_t, wire::kMaxNics> device_fatals{};
-  /// The kernel has taken the context away, and destroyed its queue pairs.
+  /// nothing. The service thread counts, any thread reads.
+  std::array<std::atomic<uint32_t>, wire::kMaxNics> device_fatals{};
+  /// The kernel has taken the context away, and destroyed its queue pairs. Service thread only.
   std::array<bool, wire::kMaxNics> device_gone{};
   std::string host;
   uint64_t process = 0;

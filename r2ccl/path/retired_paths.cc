@@ -35,9 +35,10 @@ void RetiredPaths::destroy_expired(NicWorkers& workers, uint64_t now, bool calm)
 
 namespace {
 
-// On a NIC's worker.
+// On a NIC's worker. `fatals`: of that NIC, so far.
 void destroy_held(const std::shared_ptr<RetiredPaths::PathPtr>& held,
-                  RetiredPaths::Destruction::Outcome& outcome, int nic, NicWorkers& workers, Job& job) {
+                  RetiredPaths::Destruction::Outcome& outcome, int nic, const std::atomic<uint32_t>& fatals,
+                  NicWorkers& workers, Job& job) {
   Path& path = **held;
   bool destroyed = false;
   try {
@@ -47,8 +48,9 @@ void destroy_held(const std::shared_ptr<RetiredPaths::PathPtr>& held,
       R2_WARN("NET/R2CCL: a queue pair stays: %s", done.error().message.c_str());
   } catch (const std::bad_alloc&) {  // of the error's text: the driver has refused
   }
-  // A device that fails may have said that it destroyed a queue pair, and refuse to give the memory up.
-  if (destroyed && path.deregister(job)) {
+  // A device that fails may have said that it destroyed a queue pair, and refuse to give the memory up, or
+  // say that it has done that, too. Until its kernel has stopped it, it may write there.
+  if (destroyed && path.deregister(job) && path.device_fatals == fatals) {
     job.calls("ibv_destroy_cq");
     return held->reset();
   }
@@ -69,7 +71,9 @@ void RetiredPaths::destroy(NicWorkers& workers, PathPtr&& path) {
                           path->device_fatals};
   const auto held = std::make_shared<PathPtr>();
   std::function<void(Job&)> work = [held, outcome = destruction.outcome, nic = destruction.nic,
-                                    &workers](Job& job) { destroy_held(held, *outcome, nic, workers, job); };
+                                    &fatals = device_fatals_[size_t(destruction.nic)], &workers](Job& job) {
+    destroy_held(held, *outcome, nic, fatals, workers, job);
+  };
   *held = std::move(path);
   try {
     destruction.job = workers.give_later(destruction.nic, "ibv_destroy_qp", std::move(work));

@@ -29,15 +29,17 @@ class RetiredPaths {
     JobPtr job;
     struct Outcome {
       std::atomic<bool> refused{false};  ///< the driver would not; it is kept (NicWorkers::keep), as is one
-                                         ///< whose memory the driver would not give up
+                                         ///< whose memory the driver would not give up, and one whose
+                                         ///< device has failed meanwhile
       std::atomic<bool> with_eio{false};
     };
     std::shared_ptr<Outcome> outcome;
     uint32_t device_fatals;  ///< Path::device_fatals
   };
 
-  explicit RetiredPaths(const std::array<uint32_t, wire::kMaxNics>& device_fatals)
-      : device_fatals_(device_fatals) {}
+  using Fatals = std::array<std::atomic<uint32_t>, wire::kMaxNics>;  ///< ProcessContext's
+
+  explicit RetiredPaths(const Fatals& device_fatals) : device_fatals_(device_fatals) {}
 
   /// Keeps `path` until `keep_until` (CLOCK_MONOTONIC, ns), or until destroy_expired() finds too many.
   void retire(PathPtr&& path, uint64_t keep_until);
@@ -64,7 +66,7 @@ class RetiredPaths {
   }
 
  private:
-  const std::array<uint32_t, wire::kMaxNics>& device_fatals_;  // ProcessContext's
+  const Fatals& device_fatals_;
   static constexpr size_t kMostRetired = 8;
   std::vector<PathPtr> retired_;
   std::vector<Destruction> destructions_;

@@ -28,11 +28,6 @@ struct Bounds {
   /// A path that has carried for so long was one, whether or not anything moved.
   uint64_t proven() const { return 4 * probe; }
 
-  /// How long a packet may be on its way, as the managers of a network assume: 4.096 µs · 2^16 on Ethernet
-  /// (Linux, CMA_IBOE_PACKET_LIFETIME; 2^18 until 2022), 4.096 µs · 2^18 on InfiniBand (OpenSM,
-  /// packet_life_time).
-  static constexpr uint64_t packet_lifetime(bool ethernet) { return uint64_t{4096} << (ethernet ? 16 : 18); }
-
   /// A migration that takes longer is looked at each millisecond, no longer at once.
   static constexpr uint64_t kHotNs = 20'000'000;
   /// A peer that answers promptly has by then.

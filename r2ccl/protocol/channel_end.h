@@ -115,6 +115,7 @@ class ChannelEnd {
   }
   /// True: it counts, and so does the ledger that comes with it.
   bool on_fenced(uint32_t epoch, uint32_t path, bool stopped) {
+    if (!host_.holds(Rule::kHeld) && end_.own_fence() == MigrationEnd::Fence::kDone) stopped = true;
     return end_.peer_has_fenced(
         host_.holds(Rule::kFencedEpoch) ? epoch : end_.epoch(),
         host_.holds(Rule::kFencedEpoch) && host_.holds(Rule::kFencedPath) ? path : end_.leaving(), stopped);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fence at one end: when does nothing come over the path that is left any more, and is nothing more sent
 // (DESIGN.md, 'The channel', point 5)? Decided from what the queue pair, its device and its driver show, and
-// for how long. Pure: `alive` is a clock on which this process's own pauses count for nothing, `now` is
-// CLOCK_MONOTONIC; both in nanoseconds. PROTOCOL.md gives the reason of each rule.
+// for how long. Pure: `alive` is a clock on which this process's own pauses count for nothing, in
+// nanoseconds. PROTOCOL.md gives the reason of each rule.
 //
 // A Host is as in channel_end.h; asked is holds(Rule) alone.
 #pragma once
@@ -32,7 +32,8 @@ enum class FenceAct : uint8_t {
   kDone,         ///< it is fenced at this end
   kStop,         ///< it is there: it is to be moved to ERR, with sentinels behind what it has
   kDestroy,      ///< no flushes come: its queue pair is to be destroyed
-  kCannot,       ///< this end cannot fence it; the other end's fence has to do
+  kCannot,       ///< this end cannot fence it: a receiver's kernel has to stop its device; a sender does
+                 ///< without
   kUnfenceable,  ///< nobody can: the channel fails
 };
 
@@ -57,14 +58,15 @@ class FenceClock {
   /// the device has failed may take to follow a command that it only pretended to carry out.
   static constexpr uint64_t kFlushShare = 5;
 
-  /// `bound`: what a driver and its NIC may take. `delay`: no fence is over sooner (debugging).
-  FenceClock(bool sender, uint64_t bound, uint64_t delay = 0)
-      : sender_(sender), bound_(bound), delay_(delay) {}
+  /// `bound`: what a driver and its NIC may take; `removal`: what a kernel may take to stop a device that has
+  /// failed. `delay`: no fence is over sooner (debugging).
+  FenceClock(bool sender, uint64_t bound, uint64_t removal, uint64_t delay = 0)
+      : sender_(sender), bound_(bound), removal_(removal), delay_(delay) {}
 
   // --- what happens
   void begin(uint64_t alive) {
     since_ = alive;
-    silent_since_ = destroyed_at_ = one_known_at_ = 0;
+    silent_since_ = destroyed_at_ = 0;
   }
   /// Of a path that was given up before, and that the peer may have used. `there`: it is not being destroyed.
   template <class Host>
@@ -73,15 +75,11 @@ class FenceClock {
     if (!host.holds(Rule::kGivenUpFence)) return FenceAct::kDone;
     return there ? FenceAct::kStop : FenceAct::kWait;
   }
-  /// This end has done what it can. `stopped`: it is fenced here.
-  void over(uint64_t alive, uint64_t now, bool stopped) {
-    since_ = alive;
-    if (stopped) one_known_at_ = now;
-  }
+  /// This end has done what it can.
+  void over(uint64_t alive) { since_ = alive; }
   /// The peer says so of its half, and that counts. `phase`: what follows from it.
-  void peer_over(uint64_t alive, uint64_t now, bool stopped, Phase phase) {
+  void peer_over(uint64_t alive, Phase phase) {
     if (phase != Phase::kFencing) since_ = alive;
-    if (stopped) one_known_at_ = now;
   }
 
   // --- kFencing: what is to be done, from what is seen
@@ -91,12 +89,12 @@ class FenceClock {
     const bool late = alive - since_ > bound_;
     if (seen.worker_busy) {
       silent_since_ = 0;  // the NIC's time begins when the driver has returned
-      return late && seen.stuck ? neither(NoFence::kDriverKeepsCall) : FenceStep{};
+      return late && seen.stuck ? of_working(host, NoFence::kDriverKeepsCall) : FenceStep{};
     }
     if (seen.given_up) {
       if (seen.failed) return of_failed(host, NoFence::kRefusedByFailed);
       if (!seen.refused) return {FenceAct::kDone};
-      return late ? neither(NoFence::kNoFlushesAndRefused) : FenceStep{};
+      return late ? of_working(host, NoFence::kNoFlushesAndRefused) : FenceStep{};
     }
     if (seen.flushed || !host.holds(sender_ ? Rule::kSenderSentinel : Rule::kReceiverSentinel))
       return {FenceAct::kDone};
@@ -114,31 +112,35 @@ class FenceClock {
   // --- behind it
   /// Of an end that could not: its device is being removed. The kernel's word is the only one of such a
   /// device that counts, and EIO comes before it: `removed`, the kernel has destroyed what belonged to it.
+  /// The driver's own answer, which is asked for then, is EIO, or success by RDMAV_ALLOW_DISASSOC_DESTROY.
   FenceAct look_at_removal(bool removed, const FenceSight& seen) const {
-    if (!removed || seen.worker_busy || seen.destroyed) return FenceAct::kWait;
+    if (!removed || seen.worker_busy) return FenceAct::kWait;
+    if (seen.destroyed) return FenceAct::kDone;
     if (seen.refused) return seen.failed ? FenceAct::kDone : FenceAct::kWait;
     return FenceAct::kDestroy;
   }
-  /// kSettling: one end is fenced, the other cannot be. kDone: what was on its way has arrived or died.
-  template <class Host>
-  FenceAct look_at_lifetime(const Host& host, uint64_t now, uint64_t packet_lifetime) const {
-    if (!host.holds(Rule::kOneFence)) return FenceAct::kUnfenceable;
-    const bool past = now - one_known_at_ >= packet_lifetime;
-    return past || !host.holds(Rule::kLifetime) ? FenceAct::kDone : FenceAct::kWait;
-  }
-  /// kUnfenced: neither is. kUnfenceable: no longer.
-  FenceAct look_at_neither(uint64_t alive) const {
-    return alive - since_ > bound_ ? FenceAct::kUnfenceable : FenceAct::kWait;
+  /// kUnfenced: the receiver's device has not been stopped. kUnfenceable: it takes too long.
+  FenceAct look_at_unfenced(uint64_t alive) const {
+    return alive - since_ > removal_ ? FenceAct::kUnfenceable : FenceAct::kWait;
   }
 
  private:
-  // Of a device that works. What a sender's NIC may still send meets the receiver's fence; a receiver's NIC
-  // that stands still with its driver may place what it has taken in at any time.
-  FenceStep neither(NoFence why) const { return {sender_ ? FenceAct::kCannot : FenceAct::kUnfenceable, why}; }
+  // What a sender's NIC may still send meets the receiver's fence.
+  template <class Host>
+  FenceStep of_sender(const Host& host, NoFence why) const {
+    return {host.holds(Rule::kOneFence) ? FenceAct::kCannot : FenceAct::kUnfenceable, why};
+  }
+  // Of a device that works: a receiver's NIC that stands still with its driver may place what it has taken in
+  // at any time, and nobody stops it.
+  template <class Host>
+  FenceStep of_working(const Host& host, NoFence why) const {
+    return sender_ ? of_sender(host, why) : FenceStep{FenceAct::kUnfenceable, why};
+  }
   // Nothing that its driver says counts any more but flushes, which come from the NIC itself.
   template <class Host>
-  static FenceStep of_failed(const Host& host, NoFence why) {
-    return host.holds(Rule::kRefusal) ? FenceStep{FenceAct::kCannot, why} : FenceStep{FenceAct::kDone};
+  FenceStep of_failed(const Host& host, NoFence why) const {
+    if (!host.holds(Rule::kRefusal)) return {FenceAct::kDone};
+    return sender_ ? of_sender(host, why) : FenceStep{FenceAct::kCannot, why};
   }
   template <class Host>
   FenceStep look_at_silence(const Host& host, uint64_t alive, const FenceSight& seen) {
@@ -147,15 +149,14 @@ class FenceClock {
     if (!seen.mute && !seen.refused && silent <= bound_ / kFlushShare) return {};
     if (seen.failed) return of_failed(host, NoFence::kNoFlushesByFailed);
     if (!seen.refused) return {FenceAct::kDestroy};
-    return silent > bound_ ? neither(NoFence::kNoFlushesAndRefused) : FenceStep{};
+    return silent > bound_ ? of_working(host, NoFence::kNoFlushesAndRefused) : FenceStep{};
   }
 
   const bool sender_;
-  const uint64_t bound_, delay_;
+  const uint64_t bound_, removal_, delay_;
   uint64_t since_ = 0;         // alive; when what it waits for began
   uint64_t silent_since_ = 0;  // alive; since when the path has been empty and nothing came; 0: not known
   uint64_t destroyed_at_ = 0;  // alive; its queue pair was, as the driver says; 0: it is not
-  uint64_t one_known_at_ = 0;  // now; the fence of one end
 };
 
 }  // namespace r2ccl

@@ -22,8 +22,7 @@ enum class Phase : uint8_t {
   kFencing,         ///< the path that is left is not fenced here
   kWaitingForPeer,  ///< this end has done what it can; sender: the other has not. Receiver: until the sender
                     ///< uses another path
-  kSettling,  ///< sender: one end is fenced, the other cannot be: what is on its way has to arrive or die
-  kUnfenced,  ///< sender: neither end is fenced, and neither can be for now
+  kUnfenced,  ///< sender: the receiver's half is not fenced, and cannot be until its kernel stops its device
   kChoosing,  ///< sender: nothing comes over it any more, and the receiver's ledger is here
 };
 
@@ -94,12 +93,6 @@ class MigrationEnd {
     return true;
   }
 
-  /// Sender, kSettling: a packet's lifetime has passed since the one fence was known.
-  void settled() {
-    settled_ = true;
-    follow();
-  }
-
   /// The sender uses `path`, which stands by at this end or does not. `connected`: some path has been in use
   /// before. After kFenceGivenUp the caller tells the peer that it leaves the path: a new epoch.
   MigrateReply peer_uses(uint32_t epoch, uint32_t path, bool stands_by, bool connected) {
@@ -120,25 +113,21 @@ class MigrationEnd {
     target_ = target;
     phase_ = Phase::kFencing;
     own_ = peer_ = Fence::kPending;
-    settled_ = false;
   }
 
-  // Each direction needs a fence of the NIC that takes in, or of the NIC that sends and time for what it has
-  // sent. One end that is fenced is the first for one direction and the second for the other.
+  // The receiver's fence is the one that counts: only there can nothing be written any more. What a sender's
+  // NIC still sends it refuses, and a NIC that has taken a packet in may hold it for any time, however well
+  // the sender is fenced. CTS entries and ACKs that reach the sender late are old ones, and are known as
+  // such.
   void follow() {
     if (!sender_ || peer_ == Fence::kPending)
       phase_ = Phase::kWaitingForPeer;
-    else if (own_ == Fence::kCannot && peer_ == Fence::kCannot)
-      phase_ = Phase::kUnfenced;
-    else if (settled_ || own_ == peer_)
-      phase_ = Phase::kChoosing;
     else
-      phase_ = Phase::kSettling;
+      phase_ = peer_ == Fence::kDone ? Phase::kChoosing : Phase::kUnfenced;
   }
 
   bool sender_;
   Phase phase_ = Phase::kRunning;
-  bool settled_ = false;
   Fence own_ = Fence::kPending;
   Fence peer_ = Fence::kPending;
   uint32_t epoch_ = 0;

@@ -45,9 +45,9 @@ enum class Rule : uint8_t {
   kAskToAsk,       ///< … and a receiver that waits for long has the sender ask
   kLackingCounts,  ///< … and time without a path counts while the receiver lacks what was given back
   kAwaited,        ///< … which then watches as if its program waited, too
-  kOneFence,       ///< one end's fence is enough where the other's device is gone
+  kOneFence,       ///< the receiver's fence is enough where the sender's device is gone
   kRefusal,        ///< that a device refuses commands is no fence
-  kLifetime,       ///< behind one fence nothing is replayed before a packet's lifetime has passed
+  kHeld,           ///< the sender's is not, where the receiver's is: it may hold what it has taken in
 };
 
 }  // namespace r2ccl

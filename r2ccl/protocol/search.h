@@ -41,8 +41,8 @@ class PathSearch {
   SearchAct look(Host& host, Phase phase, uint64_t alive) {
     const uint64_t step = alive - looked_at_;
     looked_at_ = alive;
-    if (phase == Phase::kWaitingForPeer || phase == Phase::kSettling || phase == Phase::kUnfenced ||
-        host.peer_owes() || !host.misses_a_path())
+    if (phase == Phase::kWaitingForPeer || phase == Phase::kUnfenced || host.peer_owes() ||
+        !host.misses_a_path())
       return SearchAct::kWait;
     if (host.waits_in_queue()) {
       queued_ += step;

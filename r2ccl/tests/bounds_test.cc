@@ -38,10 +38,5 @@ TEST(Bounds, in_a_search_untried_rails_share_the_time_that_is_left) {
   EXPECT_EQ(kUsual.first_probe(400 * kMs, 0, 10), 32 * kMs) << "nor less than a first one needs";
 }
 
-TEST(Bounds, packets_live_longer_on_infiniband) {
-  EXPECT_EQ(Bounds::packet_lifetime(true), 268'435'456u);
-  EXPECT_EQ(Bounds::packet_lifetime(false), 1'073'741'824u);
-}
-
 }  // namespace
 }  // namespace r2ccl

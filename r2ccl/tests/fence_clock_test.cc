@@ -10,7 +10,7 @@
 namespace r2ccl {
 namespace {
 
-constexpr uint64_t kBegin = 1'000, kBound = 100, kShare = kBound / FenceClock::kFlushShare;
+constexpr uint64_t kBegin = 1'000, kBound = 100, kShare = kBound / FenceClock::kFlushShare, kRemoval = 700;
 
 /// Without one of the rules, or with all.
 struct Host {
@@ -19,7 +19,7 @@ struct Host {
 };
 
 FenceClock begun(bool sender, uint64_t delay = 0) {
-  FenceClock clock(sender, kBound, delay);
+  FenceClock clock(sender, kBound, kRemoval, delay);
   clock.begin(kBegin);
   return clock;
 }
@@ -119,6 +119,18 @@ const Case kCases[] = {
     {"given_up_on_a_device_that_has_failed",
      false,
      {{0, kGivenFailed, FenceAct::kCannot, NoFence::kRefusedByFailed}}},
+    {"a_sender_needs_no_fence_of_its_own",
+     true,
+     {{kBound + 1, kStuck, FenceAct::kUnfenceable, NoFence::kDriverKeepsCall}},
+     Rule::kOneFence},
+    {"nor_does_one_whose_device_has_failed",
+     true,
+     {{0, kRefusedByFailed, FenceAct::kUnfenceable, NoFence::kRefusedByFailed}},
+     Rule::kOneFence},
+    {"the_receivers_does_not_depend_on_that",
+     false,
+     {{0, kRefusedByFailed, FenceAct::kCannot, NoFence::kRefusedByFailed}},
+     Rule::kOneFence},
     {"without_refusal", true, {{0, kRefusedByFailed, FenceAct::kDone}}, Rule::kRefusal},
     {"without_sender_sentinel", true, {{0, kNothing, FenceAct::kDone}}, Rule::kSenderSentinel},
     {"without_receiver_sentinel", false, {{0, kNothing, FenceAct::kDone}}, Rule::kReceiverSentinel},
@@ -168,7 +180,7 @@ TEST(FenceClock, another_fence_begins_anew) {
 }
 
 TEST(FenceClock, a_path_that_was_given_up_is_stopped_if_it_is_there) {
-  FenceClock clock(true, kBound);
+  FenceClock clock(true, kBound, kRemoval);
   EXPECT_EQ(clock.begin_given_up(Host{}, kBegin, true), FenceAct::kStop);
   EXPECT_EQ(clock.begin_given_up(Host{}, kBegin, false), FenceAct::kWait);
   EXPECT_EQ(clock.begin_given_up(Host{Rule::kGivenUpFence}, kBegin, true), FenceAct::kDone);
@@ -186,38 +198,23 @@ TEST(FenceClock, only_the_kernels_word_stops_a_device_that_is_removed) {
       {false, kRefusedByFailed, FenceAct::kWait}, {false, kNothing, FenceAct::kWait},
       {true, kNothing, FenceAct::kDestroy},       {true, kInHand, FenceAct::kWait},
       {true, kRefusedByFailed, FenceAct::kDone},  {true, kRefused, FenceAct::kWait},
-      {true, kDestroyed, FenceAct::kWait},
+      {false, kDestroyed, FenceAct::kWait},       {true, kDestroyed, FenceAct::kDone},
   };
   for (const Removal& r : removals)
     EXPECT_EQ(int(clock.look_at_removal(r.removed, r.seen)), int(r.act)) << &r - removals;
 }
 
-TEST(FenceClock, behind_one_fence_a_packet_has_its_lifetime) {
-  constexpr uint64_t kLifetime = 40, kNow = 5'000;
-  FenceClock own = begun(true);
-  own.over(kBegin + 1, kNow, true);
-  EXPECT_EQ(own.look_at_lifetime(Host{}, kNow + kLifetime - 1, kLifetime), FenceAct::kWait);
-  EXPECT_EQ(own.look_at_lifetime(Host{}, kNow + kLifetime, kLifetime), FenceAct::kDone);
-  EXPECT_EQ(own.look_at_lifetime(Host{Rule::kLifetime}, kNow, kLifetime), FenceAct::kDone);
-  EXPECT_EQ(own.look_at_lifetime(Host{Rule::kOneFence}, kNow, kLifetime), FenceAct::kUnfenceable);
-  FenceClock peers = begun(true);
-  peers.over(kBegin + 1, kNow - 1, false);  // this end cannot
-  peers.peer_over(kBegin + 2, kNow, true, Phase::kSettling);
-  EXPECT_EQ(peers.look_at_lifetime(Host{}, kNow + kLifetime - 1, kLifetime), FenceAct::kWait);
-  EXPECT_EQ(peers.look_at_lifetime(Host{}, kNow + kLifetime, kLifetime), FenceAct::kDone);
-}
-
-TEST(FenceClock, where_neither_can_the_bound_begins_with_the_last_word) {
+TEST(FenceClock, a_kernel_has_a_bound_of_its_own_which_begins_with_the_last_word) {
   FenceClock clock = begun(true);
-  clock.over(kBegin + 10, 0, false);
-  clock.peer_over(kBegin + 30, 0, false, Phase::kUnfenced);
-  EXPECT_EQ(clock.look_at_neither(kBegin + 30 + kBound), FenceAct::kWait);
-  EXPECT_EQ(clock.look_at_neither(kBegin + 31 + kBound), FenceAct::kUnfenceable);
+  clock.over(kBegin + 10);
+  clock.peer_over(kBegin + 30, Phase::kUnfenced);
+  EXPECT_EQ(clock.look_at_unfenced(kBegin + 30 + kRemoval), FenceAct::kWait);
+  EXPECT_EQ(clock.look_at_unfenced(kBegin + 31 + kRemoval), FenceAct::kUnfenceable);
 }
 
 TEST(FenceClock, the_peers_word_does_not_prolong_this_ends_fence) {
   FenceClock clock = begun(true);
-  clock.peer_over(kBegin + 50, 0, true, Phase::kFencing);
+  clock.peer_over(kBegin + 50, Phase::kFencing);
   EXPECT_EQ(clock.look(Host{}, kBegin + kBound + 1, kStuck).act, FenceAct::kCannot);
 }
 

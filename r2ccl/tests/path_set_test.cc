@@ -35,7 +35,7 @@ class Paths {
 
  private:
   Result<std::vector<verbs::Device>> devices_;
-  const std::array<uint32_t, wire::kMaxNics> fatals_{};
+  const RetiredPaths::Fatals fatals_{};
 };
 
 void with_paths(void (*body)(Paths&)) {

@@ -237,7 +237,7 @@ const Without kRules[] = {
     {Rule::kAskToAsk, "nothing happens any more", kMuteCopies},
     {Rule::kOneFence, "an error although a path lives", kOneGone},
     {Rule::kRefusal, "written after its receive had been reported", {.messages = 2, .paths = 2, .gone = 2}},
-    {Rule::kLifetime, "written after its receive had been reported", kOneGone},
+    {Rule::kHeld, "written after its receive had been reported", kOneGone},
     {Rule::kYielded,
      "half of a path is left behind",
      {.messages = 1, .paths = 3, .lanes = 1, .rests = 1, .breaks = 2}},

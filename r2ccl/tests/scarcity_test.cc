@@ -221,7 +221,7 @@ TEST(Scarcity, a_path_is_put_away_whole_whichever_allocation_fails) {
       pthread_setname_np(pthread_self(), "r2ccl-service");  // whose allocations fail
       for (int at = 1; at <= 40; ++at) {
         NicWorkers workers("worker", {"nic"}, [] {});
-        const std::array<uint32_t, wire::kMaxNics> fatals{};
+        const RetiredPaths::Fatals fatals{};
         PathSet paths(fatals);
         add_four(paths, devices->front());
         std::array<bool, 5> being_destroyed{};  // by id; destroy_expired() forgets the destructions of paths

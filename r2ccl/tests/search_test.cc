@@ -44,7 +44,7 @@ TEST(PathSearch, time_counts_while_this_end_fences) {
 }
 
 TEST(PathSearch, time_does_not_count_while_the_peer_is_waited_for) {
-  for (const Phase phase : {Phase::kWaitingForPeer, Phase::kSettling, Phase::kUnfenced}) {
+  for (const Phase phase : {Phase::kWaitingForPeer, Phase::kUnfenced}) {
     Searching s;
     EXPECT_EQ(s.goes_on(1000, phase), 1000u);
     EXPECT_EQ(s.search.left(), kBound);

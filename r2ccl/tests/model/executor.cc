@@ -11,7 +11,7 @@
 namespace r2ccl::model {
 namespace {
 
-constexpr uint64_t kFenceBound = 10, kFailBound = 10;  // of the model's clock
+constexpr uint64_t kFenceBound = 10, kRemovalBound = 20, kFailBound = 10;  // of the model's clock
 
 PathState state_of(Life life) {
   switch (life) {
@@ -283,7 +283,7 @@ void Model::Executor::start_fence(int end, int path) {
   }
   if (!h.gone) h.pair = Pair::kError;
   h.life = Life::kFencing;
-  FenceClock clock(end == kSender, kFenceBound);
+  FenceClock clock(end == kSender, kFenceBound, kRemovalBound);
   look(clock, end, 0, {});  // the move to ERR has returned, and nothing has come back
 }
 
@@ -291,7 +291,7 @@ void Model::Executor::fence_given_up(int end, int path) {
   Half& h = half(end, path);
   if (carries(end, path)) violate("a path that carries is fenced as one that was given up");
   if (h.pair == Pair::kDead && h.life == Life::kFencing) h.life = Life::kGone;  // stopped by the kernel
-  FenceClock clock(end == kSender, kFenceBound);
+  FenceClock clock(end == kSender, kFenceBound, kRemovalBound);
   const bool there = h.pair != Pair::kNone && h.pair != Pair::kDead;
   switch (clock.begin_given_up(Actions{*this, end}, 0, there)) {
     case FenceAct::kStop:
@@ -321,8 +321,8 @@ bool Model::Executor::look(FenceClock& clock, int end, uint64_t alive, const Fen
       h.life = Life::kRetired;
       finish_fence(end, true);
       return true;
-    case FenceAct::kUnfenceable:
-      fail(end, true);
+    case FenceAct::kUnfenceable:  // a sender needs no fence of its own
+      fail(end, end == kReceiver);
       return true;
   }
   return false;
@@ -333,7 +333,7 @@ bool Model::Executor::look(FenceClock& clock, int end, uint64_t alive, const Fen
 void Model::Executor::look_at_fence(int end, bool pretends) {
   const int path = int(w.end(end).leaving());
   Half& h = half(end, path);
-  FenceClock clock(end == kSender, kFenceBound);
+  FenceClock clock(end == kSender, kFenceBound, kRemovalBound);
   const auto until = [&](uint64_t first, uint64_t last, const FenceSight& seen) {
     for (uint64_t alive = first; alive < last; ++alive)
       if (look(clock, end, alive, seen)) return true;
@@ -365,7 +365,7 @@ void Model::Executor::look_at_removal(int end, int path, bool removed) {
   if (running(end) || int(w.end(end).leaving()) != path ||
       w.end(end).own_fence() != MigrationEnd::Fence::kCannot)
     return;
-  const FenceClock clock(end == kSender, kFenceBound);
+  const FenceClock clock(end == kSender, kFenceBound, kRemovalBound);
   if (clock.look_at_removal(removed, {.refused = true, .failed = true}) == FenceAct::kDone) finish_fence(end);
 }
 
@@ -374,27 +374,12 @@ void Model::Executor::stopped_by_kernel(int end, int path) {
   look_at_removal(end, path, true);
 }
 
-void Model::Executor::settle_fence() {
-  constexpr uint64_t kLifetime = 3;
-  FenceClock clock(true, kFenceBound);
-  clock.over(0, 0, true);
-  for (uint64_t now = 0; now <= kLifetime; ++now) {
-    if (now == kLifetime) link(int(w.end(kSender).leaving())).expired = true;
-    switch (clock.look_at_lifetime(Actions{*this, kSender}, now, kLifetime)) {
-      case FenceAct::kDone:
-        return w.end(kSender).settled();
-      case FenceAct::kUnfenceable:
-        return fail(kSender, false);
-      default:
-        break;
-    }
-  }
-}
-
+// The kernel takes too long. It may have stopped the device since, and the sender not have heard of it.
 void Model::Executor::give_fence_up() {
-  const FenceClock clock(true, kFenceBound);
-  if (clock.look_at_neither(kFenceBound) != FenceAct::kWait) violate("the bound of the fence is not over");
-  if (clock.look_at_neither(kFenceBound + 1) == FenceAct::kUnfenceable) fail(kSender, true);
+  const FenceClock clock(true, kFenceBound, kRemovalBound);
+  if (clock.look_at_unfenced(kRemovalBound) != FenceAct::kWait)
+    violate("the bound of the removal is not over");
+  if (clock.look_at_unfenced(kRemovalBound + 1) == FenceAct::kUnfenceable) fail(kSender, true);
 }
 
 void Model::Executor::finish_fence(int end, bool cannot) {
@@ -572,7 +557,7 @@ void Model::Executor::settle() {
     }
     if (dead[kReceiver]) l.taken[kReceiver] = l.delivered;
     if (dead[kSender] && dead[kReceiver] && holds(Rule::kNewQueuePairs)) {
-      const Link gone{{l.half[0], l.half[1]}, l.broken, l.expired};
+      const Link gone{{l.half[0], l.half[1]}, l.broken};
       l = gone;
     }
     while (l.taken[kSender] > 0 && l.taken[kReceiver] > 0) {

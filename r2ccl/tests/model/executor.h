@@ -64,7 +64,6 @@ class Model::Executor {
   /// `pretends`, of a device that is going: it says that it carries commands out.
   void look_at_fence(int end, bool pretends);
   void stopped_by_kernel(int end, int path);
-  void settle_fence();
   void give_fence_up();
   /// The sender chooses; the probe of path `answered` is answered, 0: none is. `pick`: which paths the
   /// replayed segments go over.

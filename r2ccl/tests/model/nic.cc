@@ -58,7 +58,7 @@ bool Model::Executor::may_confirm() {
 
 bool Model::Executor::may_deliver(int path) {
   const Link& l = link(path);
-  return l.delivered < l.posted && !l.expired && takes_in(l.half[kReceiver].pair);
+  return l.delivered < l.posted && takes_in(l.half[kReceiver].pair);
 }
 
 bool Model::Executor::may_acknowledge(int path) {
@@ -67,7 +67,7 @@ bool Model::Executor::may_acknowledge(int path) {
 }
 
 bool Model::Executor::may_land(int path) {
-  return link(path).writes > 0 && !link(path).expired && takes_in(link(path).half[kSender].pair);
+  return link(path).writes > 0 && takes_in(link(path).half[kSender].pair);
 }
 
 bool Model::Executor::may_query_ack() {

@@ -232,9 +232,6 @@ void Model::Expansion::migration() {
                      [=](Executor& s, World&) { s.look_at_fence(end, pretends); });
     }
   }
-  if (alive[kSender] && world.end(kSender).phase() == Phase::kSettling)
-    own_step({Event::kSettle, kSender, u8(int(world.end(kSender).leaving()))},
-             [](Executor& s, World&) { s.settle_fence(); });
   if (alive[kSender] && world.end(kSender).phase() == Phase::kUnfenced)
     step({Event::kNeither, kSender}, [](Executor& s, World&) { s.give_fence_up(); });
   if (alive[kSender]) {

@@ -143,10 +143,8 @@ std::string Model::words(const World& world) const {
              " is being removed: it refuses commands, and goes on for now";
     case Event::kStopped:
       return "kernel: the " + who + "'s half of " + path + ", whose device was removed, is stopped";
-    case Event::kSettle:
-      return "sender: a packet's lifetime has passed since the one fence of " + path;
     case Event::kNeither:
-      return "sender: the fence that there is, or is not, is not enough: fails";
+      return "sender: the kernel does not stop the receiver's device in time: fails";
     case Event::kRestLane:
       return "sender: lets " + path + " rest";
   }
@@ -210,7 +208,7 @@ const char* name(Rule rule) {
                                            "awaited",
                                            "one_fence",
                                            "refusal",
-                                           "lifetime"};
+                                           "held"};
   return kNames[size_t(rule)];
 }
 

@@ -125,8 +125,7 @@ size_t Model::bytes(const World& world, uint8_t* out) const {
   for (int path = 1; path <= bounds_.paths; ++path) {
     const Link& l = world.link[size_t(path - 1)];
     for (const Half& h : l.half) put(uint8_t(h.life) | uint8_t(h.pair) << 3 | h.frozen << 6 | h.failed << 7);
-    put(l.broken | l.stands_still << 1 | l.expired << 2 | l.half[kSender].gone << 3 |
-        l.half[kReceiver].gone << 4);
+    put(l.broken | l.stands_still << 1 | l.half[kSender].gone << 2 | l.half[kReceiver].gone << 3);
     for (const auto value : {l.posted, l.delivered, l.acknowledged, l.taken[0], l.taken[1],
                              l.lost_completions, l.lost_immediates, l.stale, l.writes})
       put(value);

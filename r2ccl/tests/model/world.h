@@ -70,7 +70,6 @@ struct Half {
 struct Link {
   Half half[2];  ///< [0] the sender's, [1] the receiver's
   bool broken = false;
-  bool expired = false;          ///< nothing is on its way any more
   bool stands_still = false;     ///< sender: a completion was lost, and no other can make up for it
   uint64_t queue = 0;            ///< segments that were posted, four bits each, in their order
   uint8_t posted = 0;            ///< how many
@@ -152,7 +151,6 @@ enum class Event : uint8_t {
   kRestLane,
   kRemove,
   kStopped,
-  kSettle,
   kNeither,
 };
 struct Step {

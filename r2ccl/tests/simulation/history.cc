@@ -518,10 +518,9 @@ void History::failed(End& end, const Error& error) {
   ++verdict_.errors;
   const bool unfenceable = error.message.find("cannot be sent again") != std::string::npos ||
                            error.code == ErrorCode::kUnfenceable;
-  const bool excused =
-      (unfenceable && (has(Kind::kDriverHang) || has(Kind::kFreeze) || has(Kind::kPretend))) ||
-      (plan_.hopeless && hopeless_since_ != 0) ||
-      (error.code == ErrorCode::kPeerGone && (dead_error_seen_ || copies_are_lost()));
+  const bool excused = (unfenceable && (has(Kind::kDriverHang) || has(Kind::kFreeze))) ||
+                       (plan_.hopeless && hopeless_since_ != 0) ||
+                       (error.code == ErrorCode::kPeerGone && (dead_error_seen_ || copies_are_lost()));
   if (!excused) return violate("an error although a path works: " + error.message);
   dead_error_seen_ = true;
   if (hopeless_since_ != 0 && scheduler().now() - hopeless_since_ > kHistoryBound / 2)
@@ -792,7 +791,9 @@ void History::end_abandoned(Net& net, int process) {
   if (!plan_.abandons) return;
   Abandoned& one = abandoned_;
   if (process == 0) {
-    const Time until = one.at + kConnectBound + 2 * kSecond;
+    Time until = one.at + kConnectBound + 2 * kSecond;
+    for (const Fault& fault : plan_.faults)  // a process's own pauses do not count
+      if (fault.kind == Kind::kStop) until += fault.lasts;
     if (scheduler().now() < until) scheduler().sleep(until - scheduler().now());
     if (fabric_.left(0) > 0) violate("queue pairs are left of a connect that nobody asks for any more");
     one.looked_at = true;
@@ -830,6 +831,13 @@ void History::program(int process) {
   ++programs_done_;
   while (programs_done_ < 2) scheduler().sleep(kMillisecond);
   end_abandoned(**net, process);
+  // A process that exits leaves its Net as it is: a thread that its driver keeps still uses it, and so does a
+  // NIC that nobody could stop. This one waits for both.
+  while (std::any_of(fabric_.nics.begin(), fabric_.nics.end(), [process](const auto& nic) {
+    return nic->process == process &&
+           (nic->driver_returns > scheduler().now() || ((nic->refuses || nic->pretends) && !nic->gone));
+  }))
+    scheduler().sleep(kMillisecond);
   net->reset();
   ++programs_over_;
 }
@@ -887,7 +895,6 @@ Verdict run(const Plan& plan, bool tell) {
   setenv("NCCL_IB_TIMEOUT", "14", 1);
   if (plan.abandons) setenv("R2CC_CONNECT_MS", std::to_string(kConnectBound / kMillisecond).c_str(), 1);
   kernel().scarce = plan.scarce;
-  setenv("R2CC_PACKET_LIFETIME_MS", "20", 1);
   static History* const history = new History(plan, tell);  // its memory is NICs': it stays
   return history->run();
 }

@@ -39,9 +39,9 @@ DEFECTS = {
     'sender_fence': [(P + 'migration.h', 'if (own_ != Fence::kPending) follow();', 'own_ = Fence::kDone;\n    follow();')],
     'receiver_sentinel': [(P + 'fence.h', 'if (seen.flushed || !host', 'if (seen.flushed || !sender_ || !host')],
     'sender_sentinel': [(P + 'fence.h', 'if (seen.flushed || !host', 'if (seen.flushed || sender_ || !host')],
-    'one_fence': [(P + 'fence.h', 'if (!host.holds(Rule::kOneFence)) return FenceAct::kUnfenceable;', 'if (host.holds(Rule::kOneFence)) return FenceAct::kUnfenceable;')],
+    'one_fence': [(P + 'fence.h', 'return {host.holds(Rule::kOneFence) ?', 'return {!host.holds(Rule::kOneFence) ?')],
     'refusal': [(C + 'fence.cc', 'bool Channel::device_failed(const Path& path) const {', 'bool Channel::device_failed(const Path& path) const {\n  if (path.local_nic() >= 0) return false;')],
-    'lifetime': [(P + 'fence.h', 'return past || !host.holds(Rule::kLifetime) ?', 'return past || host.holds(Rule::kLifetime) ?')],
+    'held': [(P + 'channel_end.h', 'if (!host_.holds(Rule::kHeld) &&', 'if (host_.holds(Rule::kHeld) &&')],
     'given_up_fence': [(C + 'fence.cc', 'Path* path = paths_.reclaim(end_.leaving());', 'return fence_done(tick);\n  Path* path = paths_.reclaim(end_.leaving());')],
     # A number that is used twice; a queue pair in ERR cannot be.
     'new_queue_pairs': [(P + 'opening.h', 'path_ = next_++;', 'path_ = next_ < 3 ? next_++ : next_;')],
