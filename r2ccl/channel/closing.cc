@@ -85,7 +85,7 @@ bool Channel::settles(const Tick& tick) {
   if (closing_.begun() || !greeted_ || closing_.peer_closed() || status() == Status::kFailed) return false;
   const OwnershipGuard owned(ownership_);
   if (busy() || !unconfirmed(owned) || context_.left_unanswered(peer_.process(), tick.now)) return false;
-  switch (closing_.settle(tick.now, misses(owned) || end_.phase() != Phase::kRunning)) {
+  switch (closing_.settle(tick.now, misses(owned), end_.phase() != Phase::kRunning)) {
     case Closing::Settling::kAsk:
       on_ack_query(0, owned);
       return true;

@@ -36,14 +36,16 @@ class Closing {
     kOver,        ///< long enough
     kUnanswered,  ///< … and the receiver has not said a word meanwhile
   };
-  /// `again`: the receiver is known to lack something, or a migration is under way.
-  Settling settle(uint64_t now, bool again) {
+  /// `lacks`: the receiver lacks something by what it has said last, which counts if it has said a word
+  /// since. It may be on its way, or its NIC stand still; the watchdog finds that out. `moves`: a migration
+  /// is under way.
+  Settling settle(uint64_t now, bool lacks, bool moves) {
     if (settles_since_ == 0) {
       settles_since_ = now;
       settles_until_ = now + kSettleNs;
       answered_ = false;
     }
-    if (again) settles_until_ = std::min(now + kSettleNs, settles_since_ + kLingerNs);
+    if (moves || (lacks && answered_)) settles_until_ = std::min(now + kSettleNs, settles_since_ + kLingerNs);
     if (now <= settles_until_) return Settling::kAsk;
     return answered_ ? Settling::kOver : Settling::kUnanswered;
   }

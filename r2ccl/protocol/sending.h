@@ -38,8 +38,8 @@ class SendingEndOf {
   /// The receiver waits, and what was sent is not confirmed, whether or not somebody waits for that here: it
   /// is watched over as if somebody did.
   bool awaited() const { return awaited_; }
-  /// The receiver has said that it lacks what the NIC had reported.
-  bool misses() const { return ack_query_.lacked(); }
+  /// What the receiver has said last, if anything: it lacks something that was sent.
+  bool misses() const { return ack_query_.received() < ledger.next(); }
   const AckQuery& ack_query() const { return ack_query_; }
   /// The receiver's ledger, of the newest fence.
   uint64_t report_first() const { return report_first_; }

@@ -15,7 +15,7 @@ constexpr uint64_t kBegin = 7000 * kMs;
 /// How many milliseconds it settles for, looked at in each.
 uint64_t settles(Closing& closing, auto&& again, Settling& last) {
   uint64_t ms = 0;
-  while (ms < 60'000 && (last = closing.settle(kBegin + ms * kMs, again(ms))) == Settling::kAsk) ++ms;
+  while (ms < 60'000 && (last = closing.settle(kBegin + ms * kMs, false, again(ms))) == Settling::kAsk) ++ms;
   return ms;
 }
 
@@ -29,16 +29,16 @@ TEST(Closing, settles_for_a_bound_and_says_whether_anybody_answered) {
 
   Closing answered;
   answered.heard();  // before it was closed: that says nothing
-  EXPECT_EQ(answered.settle(kBegin, false), Settling::kAsk);
+  EXPECT_EQ(answered.settle(kBegin, false, false), Settling::kAsk);
   answered.heard();
-  EXPECT_EQ(answered.settle(kBegin + Closing::kSettleNs + 1, false), Settling::kOver);
+  EXPECT_EQ(answered.settle(kBegin + Closing::kSettleNs + 1, false, false), Settling::kOver);
 }
 
 TEST(Closing, what_came_before_it_settled_is_no_answer) {
   Closing closing;
   closing.heard();
-  EXPECT_EQ(closing.settle(kBegin, false), Settling::kAsk);
-  EXPECT_EQ(closing.settle(kBegin + Closing::kSettleNs + 1, false), Settling::kUnanswered);
+  EXPECT_EQ(closing.settle(kBegin, false, false), Settling::kAsk);
+  EXPECT_EQ(closing.settle(kBegin + Closing::kSettleNs + 1, false, false), Settling::kUnanswered);
 }
 
 TEST(Closing, settles_for_longer_while_something_is_sent_again_but_not_for_ever) {
@@ -51,6 +51,28 @@ TEST(Closing, settles_for_longer_while_something_is_sent_again_but_not_for_ever)
   EXPECT_EQ(settles(
                 always, [](uint64_t) { return true; }, last),
             Closing::kLingerNs / kMs + 1);
+}
+
+TEST(Closing, settles_for_longer_while_the_receiver_says_that_it_lacks_something) {
+  Closing answered;
+  EXPECT_EQ(answered.settle(kBegin, true, false), Settling::kAsk);
+  answered.heard();
+  uint64_t ms = 1;
+  while (answered.settle(kBegin + ms * kMs, ms < 1500, false) == Settling::kAsk) ++ms;
+  EXPECT_EQ(ms, 1499 + Closing::kSettleNs / kMs + 1);
+
+  Closing always;
+  EXPECT_EQ(always.settle(kBegin, true, false), Settling::kAsk);
+  always.heard();
+  ms = 1;
+  while (always.settle(kBegin + ms * kMs, true, false) == Settling::kAsk) ++ms;
+  EXPECT_EQ(ms, Closing::kLingerNs / kMs + 1);
+
+  Closing silent;  // what it said before counts for nothing
+  silent.heard();
+  ms = 0;
+  while (silent.settle(kBegin + ms * kMs, true, false) == Settling::kAsk) ++ms;
+  EXPECT_EQ(ms, Closing::kSettleNs / kMs + 1);
 }
 
 /// How many milliseconds it waits for what is lacking.

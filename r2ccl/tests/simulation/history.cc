@@ -842,10 +842,15 @@ void History::program(int process) {
   ++programs_over_;
 }
 
+// A silence that ended makes the watchdog wait longer before it takes a queue pair for one that stands still:
+// four times R2CC_STUCK_MS, where 3 s are allowed for.
+constexpr Time kPatience = kSecond;
+
 Time History::allowed_gap() const {
   Time sum = kRecoveryBound + (plan_.busy_driver() ? 400 * kBusyCall : 0);
   for (const Fault& fault : plan_.faults) {
     sum += kOneFault + (fault.lasts < kHistoryBound ? fault.lasts : 0);  // one that is for good is left
+    if (fault.kind == Kind::kLoseCompletion) sum += kPatience;
     if (fault.kind >= Kind::kTcpCut && fault.kind <= Kind::kTcpSwallow) sum += kControlBound;
   }
   return sum;

@@ -549,7 +549,8 @@ ibv_cq* ibv_create_cq(ibv_context* context, int, void*, ibv_comp_channel*, int) 
   return &queue->handle;
 }
 int ibv_destroy_cq(ibv_cq* handle) {
-  command(nic_of(handle->context));
+  Nic& nic = nic_of(handle->context);
+  if (const int error = command(nic); error != 0 && !nic.gone) return error;  // its queue pairs still use it
   delete reinterpret_cast<Queue*>(handle);
   return 0;
 }
