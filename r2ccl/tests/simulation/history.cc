@@ -496,15 +496,17 @@ void History::read(const Nic& nic, const uint8_t* at, size_t bytes) {
 }
 
 // A known limit: the buffers of small messages are given back before the receiver has them, and a sender that
-// is closed waits for its word for 0.1 s only where the control connection carries nothing.
+// is closed waits for its word for 0.1 s only where the control connection carries nothing, or the receiver's
+// process is stopped.
 void History::failed(End& end, const Error& error) {
   const auto copies_are_lost = [&] {
     return !end.sender &&
            size_of(end.channel, end.done) <= r2ccl::wire::kCopiedBytes &&  // the oldest that it lacks
            ends_[2 * end.channel].stage != Stage::kTraffic &&
-           std::any_of(plan_.faults.begin(), plan_.faults.end(), [](const Fault& fault) {
+           std::any_of(plan_.faults.begin(), plan_.faults.end(), [&](const Fault& fault) {
              return fault.kind == Kind::kTcpDrop || fault.kind == Kind::kTcpHold ||
-                    fault.kind == Kind::kTcpHalfOpen || fault.kind == Kind::kTcpSwallow;
+                    fault.kind == Kind::kTcpHalfOpen || fault.kind == Kind::kTcpSwallow ||
+                    (fault.kind == Kind::kStop && fault.nic == end.process);
            });
   };
   end.error = error.message;
