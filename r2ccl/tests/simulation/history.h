@@ -57,11 +57,12 @@ struct Plan {
   };
   std::vector<Line> channels;
   std::vector<Fault> faults;
-  int spared[2] = {0, 0};  ///< the NIC of each process that stays well, so that a path always works
-  bool hopeless = false;   ///< … but for these histories, in which none does in the end
-  int scarce = -1;         ///< the epoll set of this process does not take every connection
-  bool pair_dies = false;  ///< two NICs of process 0 fail for good: two are left for their two channels
-  bool abandons = false;   ///< process 0 asks a few times for one channel more, and then never again
+  int spared[2] = {0, 0};   ///< the NIC of each process that stays well, so that a path always works
+  bool hopeless = false;    ///< … but for these histories, in which none does in the end
+  int scarce = -1;          ///< the epoll set of this process does not take every connection
+  bool pair_dies = false;   ///< two NICs of process 0 fail for good: two are left for their two channels
+  bool abandons = false;    ///< process 0 asks a few times for one channel more, and then never again
+  bool stops_late = false;  ///< what a NIC had begun to send is still read, and goes out, after a move to ERR
 
   /// Not 0: this history aims at channel 0 (history.cc, aim()).
   int aim = 0;

@@ -82,7 +82,10 @@ void Fabric::flush(Pair& pair) {
   pair.flush_begun = true;
   pair.deadline = 0;
   const uint32_t number = pair.handle.qp_num;
-  scheduler().at(unfrozen(*pair.nic) + random.between(1, 20) * kMicrosecond, [this, number] {
+  const Time begins = unfrozen(*pair.nic), ends = begins + random.between(1, 20) * kMicrosecond;
+  for (uint32_t i = pair.first; stops_late && i < pair.first + std::min<size_t>(pair.sending.size(), 4); ++i)
+    scheduler().at(begins + random.below(ends - begins), [this, number, i] { send_packet(number, i, true); });
+  scheduler().at(ends, [this, number] {
     const auto it = pairs.find(number);
     if (it == pairs.end()) return;
     Pair& pair = *it->second;
@@ -159,15 +162,16 @@ void Fabric::transmit(Pair& pair, uint32_t from) {
   arm(pair);
 }
 
-void Fabric::send_packet(uint32_t number, uint32_t index) {
+void Fabric::send_packet(uint32_t number, uint32_t index, bool begun) {
   const auto it = pairs.find(number);
   if (it == pairs.end()) return;
   Pair& pair = *it->second;
   Nic& nic = *pair.nic;
   // A device that refuses commands goes on until the kernel has stopped it.
-  if (pair.state != IBV_QPS_RTS || index < pair.first || index >= pair.first + pair.sending.size()) return;
+  if (pair.state != IBV_QPS_RTS && !(begun && pair.state == IBV_QPS_ERR && !nic.gone)) return;
+  if (index < pair.first || index >= pair.first + pair.sending.size()) return;
   if (nic.frozen_until > scheduler().now()) {
-    scheduler().at(nic.frozen_until, [this, number, index] { send_packet(number, index); });
+    scheduler().at(nic.frozen_until, [this, number, index, begun] { send_packet(number, index, begun); });
     return;
   }
   const Work& work = pair.sending[index - pair.first];

@@ -115,6 +115,7 @@ class Fabric {
   Nic& add(int process, int index, double bytes_per_ns);
   Random& random;
   MemoryWatch* watch = nullptr;
+  bool stops_late = false;  ///< a queue pair that has been moved to ERR still sends what its NIC had begun
   Time latency = 3 * kMicrosecond;
   Time lifetime = 20 * kMillisecond;  ///< no packet is on its way for longer
   std::vector<std::unique_ptr<Nic>> nics;
@@ -147,7 +148,7 @@ class Fabric {
     std::vector<uint8_t> payload;
   };
   using PacketPtr = std::shared_ptr<const Packet>;
-  void send_packet(uint32_t pair, uint32_t number);
+  void send_packet(uint32_t pair, uint32_t number, bool begun = false);
   void arrive(const PacketPtr& packet);
   void place(const PacketPtr& packet, uint32_t to);
   void acknowledge(uint32_t from, uint32_t number, std::shared_ptr<std::vector<uint8_t>> answer);
