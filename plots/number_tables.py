@@ -339,11 +339,23 @@ ONE_RUN = {"broadcast": "nccl_port_down, Broadcast", "in_place": "nccl_port_down
 def gpu_scenarios(results):
     """The scenarios of GPUs whose cells differ only in what a matrix varies: one line for each scenario and mode."""
     found = {}
-    for row in rows_of(results, "runs", "nccl_protocols", "nccl_gpu_direct", "nccl_more", "nccl_collectives"):
+    for row in rows_of(results, "runs", "nccl_protocols", "nccl_gpu_direct", "nccl_more", "nccl_collectives", "nccl_removed"):
         name = row["run"].split("-")[0]
         found.setdefault((ONE_RUN.get(name, name if name.startswith("nccl") else "nccl_port_down, two ranks a node"), WRITERS.get(row["mode"], mode(row["mode"]))), []).append(row)
     lines = [[f"`{name}`", which, len(rows), sum(row["outcome"] == "ok" for row in rows), sum(row["exact"] == "1" for row in rows)] for (name, which), rows in sorted(found.items())]
     return markdown(["scenario", "mode", "jobs", "ended well", "every element right"], lines)
+
+
+def gpu_removed(results):
+    """A NIC that is removed: how long until new data flows over another one, by how long its last writes may come."""
+    found = {}
+    for row in rows_of(results, "runs", "nccl_removed"):
+        found.setdefault((int(row["run"].rsplit("-", 1)[1].removesuffix("ms")), mode(row["mode"])), []).append(row)
+    lines = []
+    for (window, which), rows in sorted(found.items()):
+        times = [float(row["blackout_max_ms"]) for row in rows if row["blackout_max_ms"]]
+        lines.append([f"{window} ms", which, len(rows), len(times), *(short(str(limit(times))) for limit in (min, statistics.median, max))])
+    return markdown(["its last writes come for", "mode", "jobs", "with data in flight", "no data for (ms): least", "median", "most"], lines)
 
 
 def gpu_four_nics(results):
@@ -512,7 +524,7 @@ BLOCKS = {
     "recovery": recovery_times, "retained": retained, "overhead": overhead, "false-alarms": false_alarms, "matrix": matrix,
     "nccl": nccl, "nccl-stalls": nccl_stalls, "mode3": mode3, "mode3-versions": mode3_versions, "mode3-algorithms": mode3_algorithms, "mode3-sizes": mode3_sizes,
     "mode3-algorithms-256": lambda results: mode3_algorithms(results, "mode3_algorithms_256"), "head-to-head-upstream": head_to_head_upstream,
-    "head-to-head-cost-two-gpus": head_to_head_cost_spread, "gpu-scenarios": gpu_scenarios, "gpu-four-nics": gpu_four_nics, "ll128-lines": ll128_lines, "ll128-jobs": ll128_jobs,
+    "head-to-head-cost-two-gpus": head_to_head_cost_spread, "gpu-scenarios": gpu_scenarios, "gpu-removed": gpu_removed, "gpu-four-nics": gpu_four_nics, "ll128-lines": ll128_lines, "ll128-jobs": ll128_jobs,
     "pxn": lambda results: gpu_memory(results, "nccl_pxn"), "head-to-head": head_to_head, "head-to-head-versions": head_to_head_versions, "head-to-head-mode3": head_to_head_mode3,
     "head-to-head-retained": head_to_head_retained, "head-to-head-timeouts": head_to_head_timeouts, "renewals": renewals, "head-to-head-cost": head_to_head_cost, "gpu-memory": gpu_memory, "programs": programs, "walks": walks, "gate": gate, "nightly": nightly, "cluster": cluster, "costs": costs,
     "conformance": conformance, "simulated": simulated, "vhca-copy": vhca_copy,
