@@ -1,61 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "faultinject/preload/async_events.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <utility>
 
 #include "faultinject/plan/event_element.h"
+#include "faultinject/preload/ended_descriptor.h"
 #include "faultinject/preload/real.h"
 
 namespace faultinject {
-namespace {
-
-bool readable(int fd) {
-  pollfd p{fd, POLLIN, 0};
-  return poll(&p, 1, 0) > 0 && (p.revents & POLLIN) != 0;
-}
-
-// Which epoll sets of this process have `fd`, and with what interest. The kernel tells of it in
-// /proc/self/fdinfo; a set that is no descriptor of this process any more is not found.
-std::vector<std::pair<int, epoll_event>> epoll_sets_with(int fd) {
-  std::vector<std::pair<int, epoll_event>> found;
-  DIR* folder = opendir("/proc/self/fdinfo");
-  if (folder == nullptr) return found;
-  while (const dirent* entry = readdir(folder)) {
-    const int set = atoi(entry->d_name);
-    char path[64], line[256];
-    snprintf(path, sizeof path, "/proc/self/fdinfo/%d", set);
-    FILE* file = entry->d_name[0] != '.' ? fopen(path, "re") : nullptr;
-    if (file == nullptr) continue;
-    while (fgets(line, sizeof line, file) != nullptr) {
-      int target = -1;
-      unsigned events = 0;
-      unsigned long long data = 0;
-      if (sscanf(line, "tfd: %d events: %x data: %llx", &target, &events, &data) != 3 || target != fd)
-        continue;
-      epoll_event interest{};
-      interest.events = events;
-      interest.data.u64 = data;
-      found.emplace_back(set, interest);
-    }
-    fclose(file);
-  }
-  closedir(folder);
-  return found;
-}
-
-}  // namespace
 
 AsyncEvents::AsyncEvents(ibv_context* context) : context_(context) {
   if (context->async_fd < 0) return;
@@ -109,24 +68,15 @@ void AsyncEvents::end() {
   const std::lock_guard lock(mutex_);
   if (event_fd_ < 0 || ending_) return;
   ending_ = true;
-  if (waiting_.empty()) end_descriptor();
+  if (waiting_.empty()) end_shown();
 }
 
-void AsyncEvents::end_descriptor() {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return;
-  const auto sets = epoll_sets_with(shown_fd_);
+void AsyncEvents::end_shown() {
+  if (!end_descriptor(shown_fd_)) return;
   ended_ = true;
   // Who sleeps in poll() on the old description is woken, and finds the new one when it comes again.
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = write(event_fd_, &one, sizeof one);
-  const int flags = fcntl(shown_fd_, F_GETFL);
-  ::close(ends[0]);
-  if (flags >= 0 && (flags & O_NONBLOCK) != 0) fcntl(ends[1], F_SETFL, O_NONBLOCK);
-  dup3(ends[1], shown_fd_, O_CLOEXEC);
-  ::close(ends[1]);
-  // A set forgets a description with its last descriptor.
-  for (auto [set, interest] : sets) epoll_ctl(set, EPOLL_CTL_ADD, shown_fd_, &interest);
 }
 
 void AsyncEvents::push(const ibv_async_event& event) {
@@ -150,7 +100,7 @@ int AsyncEvents::get(ibv_async_event* event) {
         *event = waiting_.front();
         waiting_.pop_front();
         unacknowledged_.push_back(*event);
-        if (ending_ && waiting_.empty() && !ended_) end_descriptor();
+        if (ending_ && waiting_.empty() && !ended_) end_shown();
         return 0;
       }
       if (ended_ || event_fd_ < 0) {
@@ -197,7 +147,7 @@ void AsyncEvents::forget_if(Gone gone) {
     uint64_t one = 0;
     [[maybe_unused]] const ssize_t taken = read(event_fd_, &one, sizeof one);
   }
-  if (ending_ && waiting_.empty() && !ended_) end_descriptor();
+  if (ending_ && waiting_.empty() && !ended_) end_shown();
 }
 
 void AsyncEvents::forget(const ibv_qp* qp) {

@@ -37,8 +37,7 @@ class AsyncEvents {
   void forget(const ibv_cq* cq);
 
   // The device is gone: once the events that wait are taken, the descriptor polls as POLLERR for ever and
-  // get() fails with EIO. Under the same number, and in every epoll set in which it is: a pipe's end whose
-  // peer is closed takes its place. A thread that sleeps on it wakes.
+  // get() fails with EIO (ended_descriptor.h). A thread that sleeps on it wakes.
   void end();
 
   // While one lives, the field holds the real descriptor. Several may live at once, in several threads.
@@ -58,14 +57,14 @@ class AsyncEvents {
  private:
   template <typename Gone>
   void forget_if(Gone gone);
-  void end_descriptor();  // with mutex_
+  void end_shown();  // with mutex_
   void show_real(bool real);
 
   ibv_context* context_;
   int real_fd_ = -1, shown_fd_ = -1, event_fd_ = -1;
   std::mutex mutex_, real_mutex_, shown_mutex_;
   bool ending_ = false, ended_ = false;  // under mutex_
-  int real_shown_ = 0;  // RealFds that live; under shown_mutex_
+  int real_shown_ = 0;                   // RealFds that live; under shown_mutex_
   std::deque<ibv_async_event> waiting_;
   std::vector<ibv_async_event> unacknowledged_;
 };
