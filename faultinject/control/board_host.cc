@@ -51,6 +51,8 @@ std::string describe(Effect effect, uint64_t value) {
     case Effect::kLinkDown:
     case Effect::kLinkUp:
       return to_string(effect) + (", outage " + std::to_string(value));
+    case Effect::kChannelEnded:
+      return "completion channel with descriptor " + std::to_string(value) + " ended";
     case Effect::kGidHidden:
       return value == UINT64_MAX ? "all GIDs gone" : "GID " + std::to_string(value) + " gone";
     default:

@@ -71,6 +71,8 @@ const char* to_string(Effect effect) {
       return "a command ignored";
     case Effect::kDescriptorEnded:
       return "async descriptor ended";
+    case Effect::kChannelEnded:
+      return "completion channel ended";
     case Effect::kKernelLinkDown:
       return "the kernel says: link down";
     case Effect::kQdiscSet:

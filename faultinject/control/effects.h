@@ -43,6 +43,7 @@ enum class Effect : uint32_t {
   kCommandRefused,   // another command than those above failed (value: the errno)
   kCommandIgnored,   // modify_qp or destroy succeeded without touching the device
   kDescriptorEnded,  // the async descriptor polls as POLLERR
+  kChannelEnded,     // the same of a completion channel (value: its descriptor)
   // Of the machine, by its own word afterwards.
   kKernelLinkDown,  // the interface is down, or has lost its carrier
   kQdiscSet,        // tc shows the qdisc

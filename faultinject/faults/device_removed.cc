@@ -26,7 +26,7 @@
 namespace faultinject {
 namespace {
 
-enum Own { kWindow, kCompletions, kNotice, kSettle, kEnd };  // as declared below
+enum Own { kWindow, kCompletions, kSettle, kEnd, kNotice };  // as declared below; kNotice of the first only
 
 class DeviceRemoved : public Fault {
  public:
@@ -37,11 +37,9 @@ class DeviceRemoved : public Fault {
     RemovalTimes times;
     times.window_ns = own[kWindow];
     times.late_completions = own[kCompletions] != 0;
-    if (!internal_error()) {
-      times.notice_ns = own[kNotice];
-      times.settle_ns = own[kSettle];
-      times.end = DescriptorEnd(own[kEnd]);
-    }
+    times.settle_ns = own[kSettle];
+    times.end = DescriptorEnd(own[kEnd]);
+    if (!internal_error()) times.notice_ns = own[kNotice];
     context.remove_device(*this, times, internal_error(), now);
     if (context.opening()) struck(context, Effect::kCommandRefused, 0, ENODEV, now);
   }
@@ -66,6 +64,12 @@ namespace faultinject::faults {
 
 using namespace std::chrono_literals;
 
+static Complaint complaint_of_end(const FaultSpec& fault) {
+  if (!fault.events && fault.value("end") == 1)
+    return {"end", "'end: fatal' is an event, and 'events: false' has none"};
+  return {};
+}
+
 std::vector<FaultKind> device_removed() {
   return {
       FaultKind{
@@ -78,13 +82,11 @@ std::vector<FaultKind> device_removed() {
           .whole_device = true,
           .shared = {"events"},
           .own = {own_time("window", 20ms), own_choice("completions", {"none", "window"}),
-                  own_time("notice", 0ns), own_time("settle", 0ns), own_choice("end", {"pollerr", "fatal"})},
+                  own_time("settle", 0ns), own_choice("end", {"pollerr", "fatal"}), own_time("notice", 0ns)},
           .check = [](const FaultSpec& fault) -> Complaint {
             if (!fault.events && fault.time("notice").count() > 0)
               return {"notice", "'notice' is the time from DEVICE_FATAL on, and 'events: false' has none"};
-            if (!fault.events && fault.value("end") == 1)
-              return {"end", "'end: fatal' is an event, and 'events: false' has none"};
-            return {};
+            return complaint_of_end(fault);
           },
           .make = IN_LIBRARY(made<DeviceRemoved>),
       },
@@ -97,8 +99,10 @@ std::vector<FaultKind> device_removed() {
           .ends = Ends::kNeverForJob,
           .whole_device = true,
           .shared = {"events"},
-          .own = {own_time("window", 20ms), own_choice("completions", {"none", "window"})},
+          .own = {own_time("window", 20ms), own_choice("completions", {"none", "window"}),
+                  own_time("settle", 0ns), own_choice("end", {"pollerr", "fatal", "none"})},
           .examples = {{.fence = Fence::kPeerOnly}},
+          .check = complaint_of_end,
           .make = IN_LIBRARY(made<DeviceInternalError>),
       }};
 }

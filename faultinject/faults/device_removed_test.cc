@@ -13,6 +13,7 @@ namespace {
 
 const std::string kIo = "errno " + std::to_string(EIO);
 const std::string kFatal = "event " + std::to_string(kEventDeviceFatal);
+const std::string kPollErr = "ok " + std::to_string(EPOLLERR) + " " + std::to_string(POLLERR);
 
 class DeviceRemovedTest : public Nodes {
  protected:
@@ -57,9 +58,8 @@ TEST_F(DeviceRemovedTest, every_command_returns_eio_for_good_and_another_device_
   const uint32_t id = arm("{target: node0/nic0, kind: device_removed, window: 60 s, at: now}");
   EXPECT_EQ(a->ask("event 10000"), kFatal);
   ASSERT_TRUE(eventually([&] { return witnessed(id, Effect::kDeviceGone, "node0"); }));
-  for (const char* command :
-       {"err 0", "reset 0", "state 0", "destroy 0", "register", "register_iova2", "create_cq", "port", "dereg",
-        "alloc_pd", "device"})
+  for (const char* command : {"err 0", "reset 0", "state 0", "destroy 0", "register", "register_iova2",
+                              "create_cq", "port", "dereg", "alloc_pd", "device", "channel"})
     EXPECT_EQ(a->ask(command), kIo) << command;
   EXPECT_EQ(a->ask("qp 14 1 16 shared"), "error create_qp " + std::to_string(EIO));
   EXPECT_EQ(a->ask("reopen 0"), "errno " + std::to_string(ENODEV));
@@ -124,8 +124,7 @@ TEST_F(DeviceRemovedTest, the_async_descriptor_ends_only_after_the_queue_pairs) 
   EXPECT_GE(time_of(id, Effect::kDescriptorEnded), time_of(id, Effect::kQpToErr));
   EXPECT_GE(time_of(id, Effect::kQpToErr), time_of(id, Effect::kDeviceGone) + 300 * kMs);
   EXPECT_GE(time_of(id, Effect::kDescriptorEnded), time_of(id, Effect::kQpToErr) + 300 * kMs);
-  const std::string error = "ok " + std::to_string(EPOLLERR) + " " + std::to_string(POLLERR);
-  for (int i = 0; i < 3; i++) EXPECT_EQ(a->ask("watched 5000"), error) << "for ever, in a set of old, too";
+  for (int i = 0; i < 3; i++) EXPECT_EQ(a->ask("watched 5000"), kPollErr) << "for ever, in a set of old, too";
   EXPECT_EQ(a->ask("try_event"), kIo);
   a->must("nonblock");
   EXPECT_EQ(a->ask("try_event"), kIo);
@@ -140,7 +139,7 @@ TEST_F(DeviceRemovedTest, events_that_wait_come_before_the_end_of_the_descriptor
   ASSERT_TRUE(eventually([&] { return witnessed(id, Effect::kDescriptorEnded, "node0"); }));
   EXPECT_EQ(a->ask("watched 5000"), "ok " + std::to_string(EPOLLIN) + " " + std::to_string(POLLIN));
   EXPECT_EQ(a->ask("event 0"), kFatal);
-  EXPECT_EQ(a->ask("watched 5000"), "ok " + std::to_string(EPOLLERR) + " " + std::to_string(POLLERR));
+  EXPECT_EQ(a->ask("watched 5000"), kPollErr);
 }
 
 TEST_F(DeviceRemovedTest, a_thread_asleep_in_get_async_event_is_woken) {
@@ -211,8 +210,155 @@ TEST_F(DeviceRemovedTest, an_internal_error_lets_modify_and_destroy_succeed_and_
   EXPECT_EQ(write_from_b(9).status, kRetryExceeded);
   EXPECT_EQ(a->get(0), 8u);
   EXPECT_TRUE(witnessed(id, Effect::kCommandIgnored, "node0"));
+  EXPECT_EQ(a->ask("close"), "ok");
+}
+
+TEST_F(DeviceRemovedTest, after_an_internal_error_the_driver_removes_the_device) {
+  start(14, 1, 16, "shared", "channel");
+  a->must("watch 0");
+  const uint32_t id =
+      arm("{target: node0/nic0, kind: device_internal_error, window: 500 ms, settle: 300 ms}");
+  board.fire(id);
+  EXPECT_EQ(a->ask("event 10000"), kFatal);
+  EXPECT_EQ(a->ask("err 0"), "ok");
+  ASSERT_TRUE(eventually([&] { return witnessed(id, Effect::kDescriptorEnded, "node0"); }));
+  EXPECT_GE(time_of(id, Effect::kQpToErr), time_of(id, Effect::kDeviceGone) + 500 * kMs);
+  EXPECT_GE(time_of(id, Effect::kChannelEnded), time_of(id, Effect::kQpToErr));
+  EXPECT_GE(time_of(id, Effect::kDescriptorEnded), time_of(id, Effect::kChannelEnded) + 300 * kMs);
+  EXPECT_EQ(a->ask("watched 5000"), kPollErr);
+  EXPECT_EQ(a->ask("try_event"), kIo);
+  EXPECT_EQ(a->ask("err 0"), kIo) << "there is no driver any more that would answer for it";
+  EXPECT_EQ(a->ask("close"), "ok");
+}
+
+TEST_F(DeviceRemovedTest, after_an_internal_error_the_last_word_may_be_an_event) {
+  start(14, 1, 16, "shared", "channel");
+  a->must("watch 0");
+  const uint32_t id = arm("{target: node0/nic0, kind: device_internal_error, window: 50 ms, end: fatal}");
+  board.fire(id);
+  EXPECT_EQ(a->ask("event 10000"), kFatal);
+  EXPECT_EQ(a->ask("event 10000"), kFatal);
+  EXPECT_TRUE(witnessed(id, Effect::kChannelEnded, "node0"));
+  EXPECT_EQ(a->ask("watched 5000"), kPollErr);
   EXPECT_FALSE(witnessed(id, Effect::kDescriptorEnded));
-  EXPECT_EQ(a->ask("event 100"), "none");
+}
+
+TEST_F(DeviceRemovedTest, a_driver_that_cannot_let_go_reports_nothing_after_an_internal_error) {
+  start(14, 1, 16, "shared", "channel");
+  a->must("watch 0");
+  const uint32_t id = arm("{target: node0/nic0, kind: device_internal_error, window: 50 ms, end: none}");
+  board.fire(id);
+  EXPECT_EQ(a->ask("event 10000"), kFatal);
+  ASSERT_TRUE(eventually([&] { return witnessed(id, Effect::kQpToErr, "node0"); }));
+  EXPECT_EQ(a->ask("event 300"), "none");
+  EXPECT_EQ(a->ask("watched 0"), "ok 0 0");
+  EXPECT_EQ(a->ask("err 0"), "ok") << "it answers for the device for ever";
+  EXPECT_FALSE(witnessed(id, Effect::kChannelEnded));
+  EXPECT_FALSE(witnessed(id, Effect::kDescriptorEnded));
+  EXPECT_EQ(count(id, Effect::kEventDelivered), 1u);
+}
+
+// --- completion channels ---
+
+class CompletionChannelTest : public DeviceRemovedTest, public ::testing::WithParamInterface<const char*> {
+ protected:
+  void SetUp() override {
+    start(14, 1, 16, "shared", "channel");
+    a->must("watch 0");
+  }
+};
+
+TEST_P(CompletionChannelTest, ends_when_the_queue_pairs_die_and_before_the_async_descriptor) {
+  const uint32_t id = arm(std::string("{target: node0/nic0, window: 300 ms, settle: 60 s, ") + GetParam());
+  board.fire(id);
+  ASSERT_TRUE(eventually([&] { return witnessed(id, Effect::kDeviceGone, "node0"); }));
+  EXPECT_EQ(a->ask("watched 0"), "ok 0 0") << "in the window it is as it was";
+  ASSERT_TRUE(eventually([&] { return witnessed(id, Effect::kChannelEnded, "node0"); }));
+  for (int i = 0; i < 3; i++) EXPECT_EQ(a->ask("watched 5000"), kPollErr) << "for ever, in a set of old, too";
+  EXPECT_EQ(a->ask("cq_event 0"), kIo);
+  EXPECT_EQ(a->ask("channel"), kIo);
+  EXPECT_GE(time_of(id, Effect::kQpToErr), time_of(id, Effect::kDeviceGone) + 300 * kMs);
+  EXPECT_GE(time_of(id, Effect::kChannelEnded), time_of(id, Effect::kQpToErr));
+  EXPECT_FALSE(witnessed(id, Effect::kDescriptorEnded)) << "only after `settle`";
+  EXPECT_EQ(count(id, Effect::kChannelEnded), 1u);
+  board.heal(id);
+  EXPECT_EQ(a->ask("watched 5000"), kPollErr) << "it does not come back";
+  EXPECT_EQ(a->ask("close"), "ok");
+}
+
+TEST_P(CompletionChannelTest, wakes_all_who_sleep_in_get_cq_event) {
+  a->tell("cq_event 0 3");
+  EXPECT_TRUE(a->is_silent(50));
+  const uint32_t id = arm(std::string("{target: node0/nic0, window: 50 ms, ") + GetParam());
+  board.fire(id);
+  EXPECT_EQ(a->hear(), kIo + ", " + kIo + ", " + kIo);
+  EXPECT_EQ(a->ask("cq_event 0"), kIo);
+  EXPECT_EQ(a->ask("close"), "ok");
+}
+
+TEST_P(CompletionChannelTest, wakes_who_sleeps_in_poll) {
+  a->tell("poll_channel 0 20000");
+  EXPECT_TRUE(a->is_silent(50));
+  const uint32_t id = arm(std::string("{target: node0/nic0, window: 50 ms, ") + GetParam());
+  board.fire(id);
+  EXPECT_NE(a->hear(), "ok 0");
+  EXPECT_EQ(a->ask("cq_event 0"), kIo);
+  EXPECT_EQ(a->ask("poll_channel 0 5000"), "ok " + std::to_string(POLLERR));
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryEnd, CompletionChannelTest,
+                         ::testing::Values("kind: device_removed, end: pollerr}",
+                                           "kind: device_removed, end: fatal}",
+                                           "kind: device_internal_error, end: pollerr}",
+                                           "kind: device_internal_error, end: fatal}"));
+
+TEST_F(DeviceRemovedTest, events_of_a_channel_go_with_their_completion_queues) {
+  start(14, 1, 16, "shared", "channel");
+  a->must("watch 0");
+  a->must("arm 0");
+  a->must("post 0 write 1 8 0");
+  EXPECT_EQ(a->ask("watched 5000"), "ok " + std::to_string(EPOLLIN) + " " + std::to_string(POLLIN));
+  const uint32_t id = arm("{target: node0/nic0, kind: device_removed, window: 0 ms}");
+  board.fire(id);
+  ASSERT_TRUE(eventually([&] { return witnessed(id, Effect::kChannelEnded, "node0"); }));
+  EXPECT_EQ(a->ask("watched 5000"), kPollErr);
+  EXPECT_EQ(a->ask("cq_event 0"), kIo);
+  EXPECT_EQ(a->poll(0, 1, 5000).size(), 1u) << "the completion is in the program's own memory";
+  EXPECT_EQ(a->ask("close"), "ok");
+}
+
+TEST_F(DeviceRemovedTest, a_queue_that_is_armed_when_its_channel_ends_does_the_program_no_harm) {
+  start(14, 1, 16, "shared", "channel");
+  a->must("arm 0");
+  const uint32_t id = arm("{target: node0/nic0, kind: device_removed, window: 0 ms, at: now}");
+  ASSERT_TRUE(eventually([&] { return witnessed(id, Effect::kChannelEnded, "node0"); }));
+  for (int i = 0; i < 3; i++) {
+    a->must("post 0 write 2 8 0");
+    a->must("arm 0");
+    EXPECT_TRUE(a->poll(0, 1, 20).empty());
+  }
+  EXPECT_EQ(a->ask("poll_channel 0 0"), "ok " + std::to_string(POLLERR));
+  EXPECT_EQ(a->ask("close"), "ok");
+}
+
+TEST_F(DeviceRemovedTest, a_channel_is_busy_until_its_completion_queues_are_destroyed) {
+  setenv("RDMAV_ALLOW_DISASSOC_DESTROY", "1", 1);
+  start(14, 1, 16, "shared", "channel");
+  unsetenv("RDMAV_ALLOW_DISASSOC_DESTROY");
+  const uint32_t id = arm("{target: node0/nic0, kind: device_removed, window: 0 ms, at: now}");
+  ASSERT_TRUE(eventually([&] { return witnessed(id, Effect::kChannelEnded, "node0"); }));
+  EXPECT_EQ(a->ask("destroy_channel 0"), "errno " + std::to_string(EBUSY));
+  EXPECT_EQ(a->ask("destroy 0"), "ok");
+  EXPECT_EQ(a->ask("destroy_cq 0"), "ok");
+  EXPECT_EQ(a->ask("destroy_channel 0"), "ok") << "that is no command: it only closes the descriptor";
+}
+
+TEST_F(DeviceRemovedTest, a_channel_of_another_device_goes_on) {
+  start(14, 1, 16, "shared", "channel");
+  const uint32_t id = arm("{target: node0/nic1, kind: device_removed, window: 0 ms, at: now}");
+  EXPECT_FALSE(took_effect_within(id, 200));
+  a->must("post 0 write 1 8 0");
+  EXPECT_EQ(a->sleep(0, 1, 10000).size(), 1u);
 }
 
 TEST_F(DeviceRemovedTest, a_stream_that_is_polled_loses_no_completion_of_before) {

@@ -189,7 +189,14 @@ TEST(PlanParameters, times_of_a_removal) {
   EXPECT_EQ(all.value("end"), 1u);
   EXPECT_EQ(all.value("completions"), 1u);
   EXPECT_EQ(parse("kind: device_internal_error, window: 3 ms").time("window"), 3ms);
-  EXPECT_NE(error_of("kind: device_internal_error, end: pollerr").find("no meaning"), std::string::npos);
+  EXPECT_EQ(parse("kind: device_internal_error").value("end"), 0u);
+  const FaultSpec silent = parse("kind: device_internal_error, settle: 2 ms, end: none");
+  EXPECT_EQ(silent.time("settle"), 2ms);
+  EXPECT_EQ(silent.value("end"), 2u);
+  EXPECT_NE(error_of("kind: device_internal_error, notice: 1 ms").find("no meaning"), std::string::npos);
+  EXPECT_NE(error_of("kind: device_internal_error, events: false, end: fatal").find("is an event"),
+            std::string::npos);
+  EXPECT_NE(error_of("kind: device_removed, end: none").find("pollerr or fatal"), std::string::npos);
   EXPECT_NE(error_of("kind: device_removed, end: eof").find("pollerr or fatal"), std::string::npos);
   EXPECT_NE(error_of("kind: device_removed, events: false, notice: 1 ms").find("DEVICE_FATAL"),
             std::string::npos);

@@ -339,9 +339,7 @@ void Context::wake_sleeper(CompletionQueue& cq) {
   if (cq.cq->channel == nullptr || cq.ready.empty() || removal_.is_failing()) return;
   if (cq.waker == nullptr) {
     const AsyncEvents::RealFd shown(events_.get());  // the kernel is handed the descriptor with a new object
-    const auto alloc_pd = FAULTINJECT_REAL(kAllocPd, ibv_alloc_pd);
-    if (waker_pd_ == nullptr && alloc_pd != nullptr) waker_pd_ = alloc_pd(context_);
-    if (waker_pd_ != nullptr) cq.waker = Waker::make(waker_pd_, cq.cq);
+    if (ibv_pd* pd = waker_pd(); pd != nullptr) cq.waker = Waker::make(pd, cq.cq);
     if (cq.waker == nullptr) return;
     cq.waker_qp_num = cq.waker->qp_num();
   }
@@ -350,8 +348,15 @@ void Context::wake_sleeper(CompletionQueue& cq) {
   mode_dirty_ = true;
 }
 
+ibv_pd* Context::waker_pd() {
+  const auto alloc_pd = FAULTINJECT_REAL(kAllocPd, ibv_alloc_pd);
+  if (waker_pd_ == nullptr && alloc_pd != nullptr) waker_pd_ = alloc_pd(context_);
+  return waker_pd_;
+}
+
 void Context::close_wakers() {
   const std::lock_guard lock(mutex_);
+  for (auto& [pointer, channel] : channels_) channel->drop_waker();
   for (auto& [pointer, cq] : cqs_) cq->waker.reset();
   const auto dealloc_pd = FAULTINJECT_REAL(kDeallocPd, ibv_dealloc_pd);
   if (waker_pd_ != nullptr && dealloc_pd != nullptr) dealloc_pd(waker_pd_);

@@ -138,6 +138,31 @@ void Context::put_back(std::unique_ptr<CompletionQueue> cq) {
   refresh_mode();
 }
 
+// --- completion channels ---
+
+void Context::add_channel(ibv_comp_channel* channel) {
+  const std::lock_guard lock(mutex_);
+  auto& known = channels_[channel] = std::make_shared<CompletionChannel>(channel);
+  if (removal_.is_torn_down()) end_channel(*known);  // while it was being made
+}
+
+std::shared_ptr<CompletionChannel> Context::take_channel(ibv_comp_channel* channel) {
+  const std::lock_guard lock(mutex_);
+  const auto found = channels_.extract(channel);
+  return found ? found.mapped() : nullptr;
+}
+
+void Context::put_back(ibv_comp_channel* channel, std::shared_ptr<CompletionChannel> known) {
+  const std::lock_guard lock(mutex_);
+  channels_[channel] = std::move(known);
+}
+
+std::shared_ptr<CompletionChannel> Context::share_channel(ibv_comp_channel* channel) {
+  const std::lock_guard lock(mutex_);
+  const auto found = channels_.find(channel);
+  return found != channels_.end() ? found->second : nullptr;
+}
+
 // --- queue pairs ---
 
 QueuePair* Context::find(const ibv_qp* qp) {

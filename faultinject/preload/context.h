@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "faultinject/preload/async_events.h"
+#include "faultinject/preload/completion_channel.h"
 #include "faultinject/preload/fault.h"
 #include "faultinject/preload/queue_pair.h"
 #include "faultinject/preload/removal.h"
@@ -39,6 +40,11 @@ class Context {
   void add_cq(ibv_cq* cq);
   std::unique_ptr<CompletionQueue> take_cq(ibv_cq* cq);  // before the real ibv_destroy_cq
   void put_back(std::unique_ptr<CompletionQueue> cq);    // it failed
+  void add_channel(ibv_comp_channel* channel);
+  std::shared_ptr<CompletionChannel> take_channel(ibv_comp_channel* channel);  // before it is destroyed
+  void put_back(ibv_comp_channel* channel, std::shared_ptr<CompletionChannel> known);  // that failed
+  // For a call that may sleep while another thread closes the device. nullptr: not made through us.
+  std::shared_ptr<CompletionChannel> share_channel(ibv_comp_channel* channel);
   // Where datagrams go that are sent by it.
   void add_ah(const ibv_ah* ah, const ibv_ah_attr& attributes);
   void forget_ah(const ibv_ah* ah);
@@ -62,6 +68,8 @@ class Context {
   int command();
   // What a destroy must return without being carried out; nullopt: carry it out.
   std::optional<int> destroy_without_device(Undestroyed::Kind kind, void* object);
+  // The same for a completion channel, which libibverbs destroys without asking the device.
+  std::optional<int> destroy_channel_without_device(ibv_comp_channel* channel);
   std::vector<Undestroyed> take_undestroyed();  // when the device is closed
   bool is_removed();
   void close_wakers();  // before the real ibv_close_device
@@ -150,6 +158,7 @@ class Context {
   uint64_t removal_goes_on(uint64_t now_ns);  // the next moment at which it will
   void stop_completions(uint64_t now_ns);
   void kill_queue_pairs(uint64_t now_ns);
+  void end_channel(CompletionChannel& channel);
   bool takes_no_commands();
   void note_command(Effect effect, uint32_t qp_num, uint64_t value);
   int modify_without_device(ibv_qp* qp, const ibv_qp_attr& attributes, int mask);
@@ -186,6 +195,7 @@ class Context {
   void stop_watching(QueuePair& qp);
   void report(uint32_t fault_id, Effect effect, uint32_t qp_num, uint64_t value, uint64_t time_ns);
   void wake_sleeper(CompletionQueue& cq);
+  ibv_pd* waker_pd();  // nullptr: the device has no room for one more
   void hide(QueuePair& qp, CompletionQueue& cq, const ibv_wc& wc, bool send, uint64_t now_ns);
   void show_hidden(QueuePair& qp, bool program_moved_it);
   void drain(CompletionQueue& cq, uint64_t now_ns);
@@ -204,6 +214,7 @@ class Context {
   QpMap qps_;
   std::unordered_map<uint32_t, QueuePair*> by_number_;
   std::unordered_map<const ibv_cq*, std::unique_ptr<CompletionQueue>> cqs_;
+  std::unordered_map<const ibv_comp_channel*, std::shared_ptr<CompletionChannel>> channels_;
   std::unordered_map<const ibv_ah*, NicAddress> ahs_;  // those that lead to a NIC of the board
   std::vector<std::unique_ptr<Fault>> faults_;
   uint32_t faults_seen_ = 0;

@@ -119,6 +119,39 @@ int ibv_destroy_cq(ibv_cq* cq) {
   return rc;
 }
 
+ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
+  const auto real = FAULTINJECT_REAL(kCreateCompChannel, ibv_create_comp_channel);
+  const int error = real == nullptr ? ENOSYS : command(context);
+  if (error != 0) {
+    errno = error;
+    return nullptr;
+  }
+  ibv_comp_channel* channel = real(context);
+  Context* ours = channel != nullptr ? context_of(context) : nullptr;
+  if (ours != nullptr) ours->add_channel(channel);
+  return channel;
+}
+
+int ibv_destroy_comp_channel(ibv_comp_channel* channel) {
+  const auto real = FAULTINJECT_REAL(kDestroyCompChannel, ibv_destroy_comp_channel);
+  if (real == nullptr) return ENOSYS;
+  Context* ours = context_of(channel->context);
+  if (ours == nullptr) return real(channel);
+  if (const auto rc = ours->destroy_channel_without_device(channel)) return *rc;
+  auto known = ours->take_channel(channel);
+  const int rc = real(channel);
+  if (rc != 0 && known != nullptr) ours->put_back(channel, std::move(known));
+  return rc;
+}
+
+int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) {
+  Context* ours = context_of(channel->context);
+  if (const auto known = ours != nullptr ? ours->share_channel(channel) : nullptr)
+    return known->get(cq, cq_context);
+  const auto real = FAULTINJECT_REAL(kGetCqEvent, ibv_get_cq_event);
+  return real != nullptr ? real(channel, cq, cq_context) : -1;
+}
+
 ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attributes) {
   const auto real = FAULTINJECT_REAL(kCreateAh, ibv_create_ah);
   if (real == nullptr) {

@@ -49,6 +49,7 @@ struct CompletionQueue {
   std::unique_ptr<Waker> waker;
   uint32_t waker_qp_num = 0;  // also when it is gone
   uint32_t wakes = 0;         // its flushes that are still in the real queue
+  bool destroyed = false;     // for the program; its device has not heard of it (removal.h)
 };
 
 // A completion that the program must not see yet.

@@ -27,8 +27,9 @@ constexpr const char* kNames[kSymbols] = {
     "ibv_reg_mr_iova",   "ibv_reg_mr_iova2",     "ibv_reg_dmabuf_mr",    "ibv_query_gid",
     "_ibv_query_gid_ex", "_ibv_query_gid_table", "ibv_create_ah",        "ibv_create_ah_from_wc",
     "ibv_destroy_ah",    "ibv_query_device",     "ibv_alloc_pd",         "ibv_dealloc_pd",
-    "ibv_dereg_mr",      "ibv_create_srq",       "ibv_destroy_srq",      "ibv_get_device_list",
-    "ibv_free_device_list", "ibv_get_device_name", "ibv_qp_to_qp_ex",   "ibv_init_ah_from_wc"};
+    "ibv_dereg_mr",      "ibv_create_srq",       "ibv_destroy_srq",      "ibv_create_comp_channel",
+    "ibv_destroy_comp_channel", "ibv_get_cq_event", "ibv_get_device_list", "ibv_free_device_list",
+    "ibv_get_device_name", "ibv_qp_to_qp_ex",    "ibv_init_ah_from_wc",  "ibv_ack_cq_events"};
 
 std::atomic<void*> g_real[kSymbols];
 Environment g_environment;
@@ -149,7 +150,9 @@ void* ours(unsigned index) {
       reinterpret_cast<void*>(&ibv_destroy_ah),      reinterpret_cast<void*>(&ibv_query_device),
       reinterpret_cast<void*>(&ibv_alloc_pd),        reinterpret_cast<void*>(&ibv_dealloc_pd),
       reinterpret_cast<void*>(&ibv_dereg_mr),        reinterpret_cast<void*>(&ibv_create_srq),
-      reinterpret_cast<void*>(&ibv_destroy_srq),
+      reinterpret_cast<void*>(&ibv_destroy_srq),     reinterpret_cast<void*>(&ibv_create_comp_channel),
+      reinterpret_cast<void*>(&ibv_destroy_comp_channel),
+      reinterpret_cast<void*>(&ibv_get_cq_event),
   };
   static_assert(sizeof wrappers / sizeof wrappers[0] == unsigned(Symbol::kIntercepted));
   return wrappers[index];
@@ -159,11 +162,13 @@ void* ours(unsigned index) {
 void* find_wrapper(void* handle, const char* name, const char* version) {
   find_lookups();
   if (g_environment.board[0] == 0 || name == nullptr || handle == RTLD_NEXT) return nullptr;
-  // libibverbs has symbols of before 2007 beside its own, with other structures: none of ours, nor of those
-  // that we call.
-  if (version != nullptr && same(version, "IBVERBS_1.0")) return nullptr;
   const int index = index_of(name, unsigned(Symbol::kIntercepted));
   if (index < 0) return nullptr;
+  // libibverbs has symbols of before 2007 beside its own, with other structures: none of ours, nor of those
+  // that we call. Those that have not changed since have no newer version.
+  const bool unchanged =
+      index == int(Symbol::kCreateCompChannel) || index == int(Symbol::kDestroyCompChannel);
+  if (version != nullptr && same(version, "IBVERBS_1.0") && !unchanged) return nullptr;
   void* found = look_up(handle, name, version);
   if (found == nullptr) return nullptr;  // and the program's own look-up will leave the proper dlerror()
   void* wrapper = ours(unsigned(index));

@@ -40,12 +40,16 @@ enum class Symbol : unsigned {
   kDeregMr,
   kCreateSrq,
   kDestroySrq,
+  kCreateCompChannel,
+  kDestroyCompChannel,
+  kGetCqEvent,
   kIntercepted,  // those above have a wrapper of ours; those below are only called
   kGetDeviceList = kIntercepted,
   kFreeDeviceList,
   kGetDeviceName,
   kQpToQpEx,
   kInitAhFromWc,
+  kAckCqEvents,
   kCount,
 };
 

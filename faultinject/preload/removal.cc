@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A device that was removed or has had an internal error (removal.h): which commands fail, what becomes of
-// the queue pairs, and how the async descriptor ends.
+// the queue pairs, and how completion channels and the async descriptor end.
 //
 // The order is that of Linux (ib_uverbs_free_hw_resources): commands fail first, then the objects of each
-// file are destroyed, the newest first and the async descriptor last. Until a queue pair is destroyed its NIC
-// carries on with it: what it had been given still leaves, and what its peers send still lands.
+// file are destroyed, the newest first and the async descriptor last. Here all queue pairs die before the
+// first completion channel ends, also one that is younger than they are. Until a queue pair is destroyed its
+// NIC carries on with it: what it had been given still leaves, and what its peers send still lands.
 #include "faultinject/preload/removal.h"
 
 #include <errno.h>
@@ -93,7 +94,19 @@ void Context::kill_queue_pairs(uint64_t now) {
     if (!move_to_err(*qp)) continue;
     report(removal_.fault_id, Effect::kQpToErr, qp->qp->qp_num, 0, monotonic_ns());
   }
+  if (removal_.is_torn_down())
+    for (auto& [pointer, channel] : channels_) end_channel(*channel);
   removal_.ends_ns = monotonic_ns() + removal_.times.settle_ns;
+}
+
+void Context::end_channel(CompletionChannel& channel) {
+  const auto make_waker = [&] {
+    const AsyncEvents::RealFd shown(events_.get());  // the kernel is handed the descriptor with a new object
+    ibv_pd* pd = waker_pd();
+    return pd != nullptr ? ChannelWaker::make(pd, channel.channel()) : nullptr;
+  };
+  if (!channel.end(slot_, make_waker)) return;
+  report(removal_.fault_id, Effect::kChannelEnded, 0, uint64_t(channel.descriptor()), monotonic_ns());
 }
 
 bool Context::is_removed() {
@@ -124,7 +137,7 @@ int Context::command() {
 int Context::modify_without_device(ibv_qp* pointer, const ibv_qp_attr& attributes, int mask) {
   const bool ends = (mask & IBV_QP_STATE) != 0 &&
                     (attributes.qp_state == IBV_QPS_ERR || attributes.qp_state == IBV_QPS_RESET);
-  if (!removal_.internal_error || !ends) {
+  if (!removal_.driver_answers() || !ends) {
     note_command(Effect::kModifyRefused, pointer->qp_num, EIO);
     return EIO;
   }
@@ -144,7 +157,7 @@ std::optional<int> Context::destroy_without_device(Undestroyed::Kind kind, void*
     undestroyed_.push_back({kind, object});
   const auto* qp = kind == Undestroyed::Kind::kQp ? static_cast<const ibv_qp*>(object) : nullptr;
   const uint32_t qp_num = qp != nullptr ? qp->qp_num : 0;
-  if (!removal_.internal_error && !environment().destroys_disassociated) {
+  if (!removal_.driver_answers() && !environment().destroys_disassociated) {
     note_command(Effect::kCommandRefused, qp_num, EIO);
     return EIO;
   }
@@ -159,7 +172,23 @@ std::optional<int> Context::destroy_without_device(Undestroyed::Kind kind, void*
     auto* cq = static_cast<ibv_cq*>(object);
     events_->forget(cq);
     queue(cq)->ready.clear();
+    queue(cq)->destroyed = true;
   }
+  return 0;
+}
+
+// No command: libibverbs counts the completion queues that use it, and closes its descriptor.
+std::optional<int> Context::destroy_channel_without_device(ibv_comp_channel* channel) {
+  const std::lock_guard lock(mutex_);
+  catch_up();
+  if (!takes_no_commands()) return std::nullopt;
+  for (const auto& [pointer, cq] : cqs_)
+    if (cq->cq->channel == channel && !cq->destroyed) return EBUSY;
+  const auto known = channels_.extract(channel);
+  if (!known) return std::nullopt;
+  known.mapped()->drop_waker();
+  known.mapped()->give_up_descriptor();
+  undestroyed_.push_back({Undestroyed::Kind::kChannel, channel});  // its real queues still use it
   return 0;
 }
 
@@ -183,6 +212,10 @@ void destroy_for_real(const std::vector<Undestroyed>& objects) {
       case Undestroyed::Kind::kCq:
         extended_take(static_cast<ibv_cq*>(object));
         FAULTINJECT_REAL(kDestroyCq, ibv_destroy_cq)(static_cast<ibv_cq*>(object));
+        break;
+      case Undestroyed::Kind::kChannel:
+        FAULTINJECT_REAL(kDestroyCompChannel, ibv_destroy_comp_channel)
+        (static_cast<ibv_comp_channel*>(object));
         break;
       case Undestroyed::Kind::kMr:
         FAULTINJECT_REAL(kDeregMr, ibv_dereg_mr)(static_cast<ibv_mr*>(object));

@@ -9,8 +9,9 @@
 namespace faultinject {
 
 // What the async descriptor shows once the queue pairs are dead. Linux up to 5.6 closes its event queue
-// (POLLERR, EIO); later ones queue a last DEVICE_FATAL and leave it open.
-enum class DescriptorEnd : uint32_t { kPollErr, kFatal };
+// (POLLERR, EIO); later ones queue a last DEVICE_FATAL and leave it open. kNone: the kernel does not tear the
+// device down, so completion channels go on, too.
+enum class DescriptorEnd : uint32_t { kPollErr, kFatal, kNone };
 
 struct RemovalTimes {
   uint64_t notice_ns = 0;  // from DEVICE_FATAL to the first EIO
@@ -25,12 +26,12 @@ struct DeviceRemoval {
     kPresent,
     kAnnounced,  // DEVICE_FATAL was delivered, and everything goes on
     kFailing,    // no command is carried out; the queue pairs live on, and what they receive lands
-    kDead,       // the queue pairs are dead
+    kDead,       // the queue pairs are dead, and completion channels have ended
     kEnded,      // and the async descriptor has come to its end
   };
   Stage stage = Stage::kPresent;
   uint32_t fault_id = 0;
-  bool internal_error = false;  // modify_qp to ERR or RESET, and destroys, succeed and do nothing
+  bool internal_error = false;  // its driver lets modify_qp to ERR or RESET, and destroys, succeed
   bool events = true;
   RemovalTimes times;
   uint64_t fails_ns = 0, dies_ns = 0, ends_ns = 0;
@@ -38,6 +39,9 @@ struct DeviceRemoval {
 
   bool is_failing() const { return stage >= Stage::kFailing; }
   bool is_dead() const { return stage >= Stage::kDead; }
+  // By the kernel. Its driver answers for nothing any more then.
+  bool is_torn_down() const { return is_dead() && times.end != DescriptorEnd::kNone; }
+  bool driver_answers() const { return internal_error && !is_torn_down(); }
   // No completion of now is shown; those of before are.
   bool hides_completions() const { return is_dead() || (is_failing() && !times.late_completions); }
   uint64_t next_ns() const {
@@ -47,7 +51,7 @@ struct DeviceRemoval {
       case Stage::kFailing:
         return dies_ns;
       case Stage::kDead:
-        return internal_error ? UINT64_MAX : ends_ns;
+        return is_torn_down() ? ends_ns : UINT64_MAX;
       default:
         return UINT64_MAX;
     }
@@ -57,7 +61,7 @@ struct DeviceRemoval {
 // An object whose destruction was refused, or succeeded without being carried out. It is destroyed for real
 // when the program closes the device, in this order of kinds.
 struct Undestroyed {
-  enum class Kind : uint32_t { kQp, kSrq, kCq, kMr, kPd };
+  enum class Kind : uint32_t { kQp, kSrq, kCq, kChannel, kMr, kPd };
   Kind kind;
   void* object;
 };

@@ -2,6 +2,7 @@
 #include "faultinject/preload/waker.h"
 
 #include "faultinject/preload/real.h"
+#include "faultinject/preload/slots.h"
 
 namespace faultinject {
 
@@ -36,6 +37,30 @@ bool Waker::wake(Post post_send) {
   wr.opcode = IBV_WR_RDMA_WRITE;
   wr.send_flags = IBV_SEND_SIGNALED;
   return post_send(qp_, &wr, &bad) == 0;
+}
+
+std::unique_ptr<ChannelWaker> ChannelWaker::make(ibv_pd* pd, ibv_comp_channel* channel) {
+  const auto create = FAULTINJECT_REAL(kCreateCq, ibv_create_cq);
+  if (create == nullptr || pd == nullptr) return nullptr;
+  ibv_cq* cq = create(pd->context, 1, nullptr, channel, 0);
+  if (cq == nullptr) return nullptr;
+  std::unique_ptr<ChannelWaker> waker(new ChannelWaker(cq));
+  waker->waker_ = Waker::make(pd, cq);
+  return waker->waker_ != nullptr ? std::move(waker) : nullptr;
+}
+
+ChannelWaker::~ChannelWaker() {
+  waker_.reset();
+  const auto destroy = FAULTINJECT_REAL(kDestroyCq, ibv_destroy_cq);
+  if (destroy != nullptr) destroy(cq_);
+}
+
+void ChannelWaker::wake(const Slot& slot) {
+  ibv_wc wc;
+  while (slot.poll_cq(cq_, 1, &wc) > 0) {
+  }
+  slot.req_notify_cq(cq_, 0);
+  waker_->wake(slot.post_send);  // fails where the one before it is still on its way
 }
 
 }  // namespace faultinject

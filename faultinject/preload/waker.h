@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wakes a program that sleeps on a completion channel, where there is something to show and the real completion
-// queue has raised no event for it. It touches nothing of the program: a queue pair of our own, in ERR, is
-// made on the completion queue, and work posted to that one is flushed at once, which raises the provider's
-// own event. The flush is taken out again before the program sees it.
+// Wakes a program that sleeps on a completion channel, where there is something to show and the real
+// completion queue has raised no event for it. It touches nothing of the program: a queue pair of our own, in
+// ERR, is made on the completion queue, and work posted to that one is flushed at once, which raises the
+// provider's own event. The flush is taken out again before the program sees it.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -11,6 +11,8 @@
 #include <memory>
 
 namespace faultinject {
+
+struct Slot;
 
 class Waker {
  public:
@@ -26,6 +28,23 @@ class Waker {
  private:
   explicit Waker(ibv_qp* qp) : qp_(qp) {}
   ibv_qp* qp_;
+};
+
+// Raises events on a completion channel of the program, by a completion queue of our own.
+class ChannelWaker {
+ public:
+  // Both must outlive it. nullptr: the device has no room for one more queue, or queue pair.
+  static std::unique_ptr<ChannelWaker> make(ibv_pd* pd, ibv_comp_channel* channel);
+  ChannelWaker(const ChannelWaker&) = delete;
+  ~ChannelWaker();  // waits until the events are acknowledged that ibv_get_cq_event has returned
+
+  void wake(const Slot& slot);  // does nothing while an event is still to come
+  const ibv_cq* cq() const { return cq_; }
+
+ private:
+  explicit ChannelWaker(ibv_cq* cq) : cq_(cq) {}
+  ibv_cq* cq_;
+  std::unique_ptr<Waker> waker_;
 };
 
 }  // namespace faultinject

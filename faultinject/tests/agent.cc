@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <iostream>
 #include <map>
@@ -29,6 +30,7 @@
 static void* verbs(const char* name) {
   static void* handle = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
   void* found = handle != nullptr ? dlvsym(handle, name, "IBVERBS_1.1") : nullptr;
+  if (handle != nullptr && found == nullptr) found = dlvsym(handle, name, "IBVERBS_1.0");  // never changed
   if (found == nullptr) {
     fprintf(stderr, "agent: %s: %s\n", name, dlerror());
     exit(3);
@@ -419,6 +421,53 @@ std::string sleep_queue(std::istringstream& in) {
   }
 }
 
+// cq_event ID [COUNT]: COUNT threads (1) sleep in ibv_get_cq_event; what each was told, the failures first.
+std::string sleep_in_get(std::istringstream& in) {
+  size_t id = 0, count = 1;
+  in >> id >> count;
+  std::vector<std::string> told(in ? count : 1);
+  std::vector<std::thread> threads;
+  for (std::string& answer : told)
+    threads.emplace_back([&answer, channel = pairs.at(id).channel] {
+      ibv_cq* which = nullptr;
+      void* cookie = nullptr;
+      const bool came = V(ibv_get_cq_event)(channel, &which, &cookie) == 0;
+      answer = came ? "event" : "errno " + std::to_string(errno);
+      if (came) V(ibv_ack_cq_events)(which, 1);
+    });
+  for (std::thread& thread : threads) thread.join();
+  std::sort(told.begin(), told.end());
+  std::string all;
+  for (const std::string& answer : told) all += (all.empty() ? "" : ", ") + answer;
+  return all;
+}
+
+// poll_channel ID MS: sleeps in poll() on its completion channel. "ok REVENTS", 0 when nothing comes.
+std::string poll_channel(std::istringstream& in) {
+  size_t id = 0;
+  int ms = 0;
+  in >> id >> ms;
+  pollfd channel{pairs.at(id).channel->fd, POLLIN, 0};
+  ::poll(&channel, 1, ms);
+  return "ok " + std::to_string(channel.revents);
+}
+
+std::string destroy_channel(std::istringstream& in) {
+  size_t id = 0;
+  in >> id;
+  const int descriptor = pairs.at(id).channel->fd;
+  const int rc = V(ibv_destroy_comp_channel)(pairs.at(id).channel);
+  if (rc != 0) return "errno " + std::to_string(rc);
+  pairs.at(id).channel = nullptr;
+  return fcntl(descriptor, F_GETFD) < 0 ? "ok" : "error it is still open";
+}
+
+std::string try_to_make_channel() {
+  ibv_comp_channel* channel = V(ibv_create_comp_channel)(context);
+  if (channel == nullptr) return "errno " + std::to_string(errno);
+  return V(ibv_destroy_comp_channel)(channel) == 0 ? "ok" : "error destroy_comp_channel";
+}
+
 // chain ID COUNT: a list of COUNT writes, wr_id 1 to COUNT; which one was refused.
 std::string chain(std::istringstream& in) {
   size_t id = 0, count = 0;
@@ -477,16 +526,18 @@ std::string wait_event(std::istringstream& in) {
   return text;
 }
 
-// watch: puts the async descriptor into an epoll set, once. watched MS: what that set, and poll(), say of it:
-// "ok EVENTS REVENTS", both 0 when nothing comes within MS.
-int epoll_set = -1;
+// watch [ID]: puts the async descriptor, or the completion channel, into an epoll set, once. watched MS: what
+// that set, and poll(), say of it: "ok EVENTS REVENTS", both 0 when nothing comes within MS.
+int epoll_set = -1, watched_fd = -1;
 
-std::string watch() {
+std::string watch(std::istringstream& in) {
+  size_t id = 0;
+  watched_fd = in >> id ? pairs.at(id).channel->fd : context->async_fd;
   epoll_set = epoll_create1(EPOLL_CLOEXEC);
   epoll_event interest{};
   interest.events = EPOLLIN;
   interest.data.u64 = 0x1234567890abcdef;
-  return epoll_ctl(epoll_set, EPOLL_CTL_ADD, context->async_fd, &interest) == 0 ? "ok" : "error epoll_ctl";
+  return epoll_ctl(epoll_set, EPOLL_CTL_ADD, watched_fd, &interest) == 0 ? "ok" : "error epoll_ctl";
 }
 
 std::string watched(std::istringstream& in) {
@@ -494,7 +545,7 @@ std::string watched(std::istringstream& in) {
   in >> ms;
   epoll_event event{};
   if (epoll_wait(epoll_set, &event, 1, ms) > 0 && event.data.u64 != 0x1234567890abcdef) return "error data";
-  pollfd p{context->async_fd, POLLIN, 0};
+  pollfd p{watched_fd, POLLIN, 0};
   ::poll(&p, 1, 0);
   return "ok " + std::to_string(event.events) + " " + std::to_string(p.revents);
 }
@@ -735,8 +786,21 @@ std::string answer(const std::string& line) {
     pollfd channel{pairs.at(id).channel->fd, POLLIN, 0};
     return "ok " + std::to_string(::poll(&channel, 1, 0));
   }
+  if (command == "arm") {
+    in >> id;
+    return ibv_req_notify_cq(pairs.at(id).send_cq, 0) == 0 ? "ok" : "error req_notify_cq";
+  }
+  if (command == "cq_event") return sleep_in_get(in);
+  if (command == "poll_channel") return poll_channel(in);
+  if (command == "destroy_channel") return destroy_channel(in);
+  if (command == "channel") return try_to_make_channel();
+  if (command == "destroy_cq") {
+    in >> id;
+    const int rc = V(ibv_destroy_cq)(pairs.at(id).send_cq);
+    return rc == 0 ? "ok" : "errno " + std::to_string(rc);
+  }
   if (command == "event") return wait_event(in);
-  if (command == "watch") return watch();
+  if (command == "watch") return watch(in);
   if (command == "watched") return watched(in);
   if (command == "reopen") return reopen(in);
   if (command == "device") {
@@ -829,6 +893,7 @@ std::string answer(const std::string& line) {
       for (ibv_ah* ah : pair.other_ahs) V(ibv_destroy_ah)(ah);
       V(ibv_destroy_cq)(pair.send_cq);
       if (pair.recv_cq != pair.send_cq) V(ibv_destroy_cq)(pair.recv_cq);
+      if (pair.channel != nullptr) V(ibv_destroy_comp_channel)(pair.channel);
     }
     pairs.clear();
     V(ibv_dereg_mr)(mr);

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include <cerrno>
 #include <filesystem>
 
 #include "faultinject/tests/nodes.h"
@@ -25,6 +26,18 @@ TEST_F(ReachTest, a_program_that_binds_verbs_with_dlvsym_is_reached) {
   }
   EXPECT_EQ(a->ask("event 5000").substr(0, 7), "event 1");
   EXPECT_TRUE(witnessed(id, Effect::kQpToErr, "node0"));
+}
+
+// They have no newer version than IBVERBS_1.0, unlike all others that are intercepted.
+TEST_F(ReachTest, completion_channels_bound_with_dlvsym_are_reached) {
+  program += "_dlvsym";
+  start(14, 1, 16, "shared", "channel");
+  a->tell("cq_event 0");
+  const uint32_t id = arm("{target: node0/nic0, kind: device_removed, window: 10 ms, at: now}");
+  EXPECT_EQ(a->hear(), "errno " + std::to_string(EIO));
+  EXPECT_EQ(a->ask("channel"), "errno " + std::to_string(EIO));
+  EXPECT_EQ(a->ask("destroy_channel 0"), "errno " + std::to_string(EBUSY));
+  EXPECT_TRUE(witnessed(id, Effect::kChannelEnded, "node0"));
 }
 
 TEST_F(ReachTest, the_symbol_of_an_old_version_is_that_librarys_own_and_nobody_elses) {
