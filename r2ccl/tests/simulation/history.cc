@@ -208,6 +208,53 @@ static void break_among_lanes(Plan& plan, Random& random) {
   }
 }
 
+// The last small messages of channel 0, of which its sending program has its buffers back and waits for
+// nothing: an immediate is lost, then what is sent again, or every path.
+static void lose_what_was_given_back(Plan& plan, Random& random) {
+  plan.mode = 1;
+  plan.abandons = false;
+  plan.hopeless = random.chance(50);
+  for (Plan::Line& line : plan.channels) line.pause = 0;
+  Plan::Line& line = plan.channels[0];
+  line.messages = 160;
+  line.most_bytes = 8;
+  line.pause = kMillisecond;
+  plan.sender_stays = true;
+  plan.stays_open = (plan.hopeless ? 60 : 12) * kSecond;
+  const int last = plan.messages() - 9;  // the last eight are sent together, after a pause
+  plan.hopeless_at = last + 1;
+  plan.hopeless_after = kMillisecond + random.skewed(20 * kMicrosecond, 200 * kMillisecond);
+  plan.faults = {{Kind::kLoseImmediate, last, 0, 0, plan.nics + line.receiver_nic, 1}};
+  for (int nic = 0; nic < plan.nics; ++nic) {
+    if (nic != line.sender_nic) plan.faults.push_back({Kind::kLoseCompletion, last, 0, 0, nic, 1});
+    if (nic != line.receiver_nic)
+      plan.faults.push_back({Kind::kLoseImmediate, last, 0, 0, plan.nics + nic, 1});
+  }
+}
+
+// Balance: each end finds other lanes at fault, while what they tell each other is late.
+static void disagree_about_lanes(Plan& plan, Random& random) {
+  break_among_lanes(plan, random);
+  const int all = plan.messages();
+  plan.faults.resize(1);
+  for (int n = 0; n < 4; ++n) {
+    const int when = all / 4 + int(random.below(uint64_t(all / 2)));
+    plan.faults.push_back({Kind::kTcpHold, when, 0, random.skewed(20 * kMicrosecond, 20 * kMillisecond)});
+    for (const int process : {0, 1}) {
+      const int nic = process * plan.nics + int(random.between(1, 3));
+      if (random.chance(70))
+        plan.faults.push_back({Kind::kLate, when, 0, random.between(5, 60) * kMillisecond, nic});
+      const Time delay = random.skewed(kMicrosecond, 5 * kMillisecond);
+      if (random.chance(50) && nic % plan.nics != 3)
+        plan.faults.push_back(
+            {Kind::kPortDown, when, delay, random.skewed(kMillisecond, 300 * kMillisecond), nic});
+      else
+        plan.faults.push_back(
+            {random.chance(50) ? Kind::kPairError : Kind::kPairErrorSilent, when, delay, 0, nic});
+    }
+  }
+}
+
 Plan plan_of(uint64_t seed) {
   Random random(Random(seed).next());
   Plan plan;
@@ -292,6 +339,10 @@ Plan plan_of(uint64_t seed) {
     aim(plan, more);
   else if (seed % 64 == 33)
     lose_the_last_ack(plan, more);
+  else if (seed % 64 == 17)
+    lose_what_was_given_back(plan, more);
+  else if (seed % 64 == 49)
+    disagree_about_lanes(plan, more);
   else if (seed % 16 == 0)
     break_among_lanes(plan, more);
   return plan;
@@ -539,7 +590,8 @@ void History::received() {
   for (const Fault& fault : plan_.faults)
     if (fault.after_messages + 1 == received_)
       scheduler().after(fault.delay, [this, &fault] { apply(fault); });
-  if (plan_.hopeless && received_ == plan_.messages() / 2) hopeless();
+  if (plan_.hopeless && received_ == (plan_.hopeless_at > 0 ? plan_.hopeless_at : plan_.messages() / 2))
+    scheduler().after(plan_.hopeless_after, [this] { hopeless(); });
 }
 
 void History::hopeless() {
@@ -738,7 +790,8 @@ bool History::traffic(Net& net, End& end) {
       break;
     }
   }
-  if (end.done == line.messages && !end.sender && end.channel == 0 && plan_.stays_open > 0 && !end.stayed) {
+  if (end.done == line.messages && end.sender == plan_.sender_stays && end.channel == 0 &&
+      plan_.stays_open > 0 && !end.stayed) {
     end.stayed = true;
     end.rests_until = now + plan_.stays_open;
   } else if (end.done == line.messages) {

@@ -67,7 +67,10 @@ struct Plan {
   /// Not 0: this history aims at channel 0 (history.cc, aim()).
   int aim = 0;
   bool busy_driver() const { return aim == 4; }
-  Time stays_open = 0;  ///< so long channel 0's receiving program has all and closes nothing
+  Time stays_open = 0;        ///< so long channel 0's receiving program has all and closes nothing
+  bool sender_stays = false;  ///< … or its sending one
+  int hopeless_at = 0;        ///< after so many messages; 0: half of them
+  Time hopeless_after = 0;    ///< … and so long
 
   int messages() const;
   std::string words() const;
