@@ -224,7 +224,11 @@ static void lose_what_was_given_back(Plan& plan, Random& random) {
   const int last = plan.messages() - 9;  // the last eight are sent together, after a pause
   plan.hopeless_at = last + 1;
   plan.hopeless_after = kMillisecond + random.skewed(20 * kMicrosecond, 200 * kMillisecond);
-  plan.faults = {{Kind::kLoseImmediate, last, 0, 0, plan.nics + line.receiver_nic, 1}};
+  plan.spared[0] = (line.sender_nic + 1) % plan.nics;
+  plan.spared[1] = (line.receiver_nic + 1) % plan.nics;
+  plan.faults = {{Kind::kLoseImmediate, last, 0, 0, plan.nics + line.receiver_nic, 1},
+                 // So that no failback leaves the path that stands still.
+                 {Kind::kPortDown, last, 100 * kMillisecond, kHistoryBound, line.sender_nic}};
   for (int nic = 0; nic < plan.nics; ++nic) {
     if (nic != line.sender_nic) plan.faults.push_back({Kind::kLoseCompletion, last, 0, 0, nic, 1});
     if (nic != line.receiver_nic)
