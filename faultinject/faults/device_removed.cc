@@ -101,7 +101,7 @@ std::vector<FaultKind> device_removed() {
           .shared = {"events"},
           .own = {own_time("window", 20ms), own_choice("completions", {"none", "window"}),
                   own_time("settle", 0ns), own_choice("end", {"pollerr", "fatal", "none"})},
-          .examples = {{.fence = Fence::kPeerOnly}},
+          .examples = {{}, {.suffix = "_none", .parameters = "end: none", .fence = Fence::kUnstopped}},
           .check = complaint_of_end,
           .make = IN_LIBRARY(made<DeviceInternalError>),
       }};

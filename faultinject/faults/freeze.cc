@@ -53,7 +53,7 @@ std::vector<FaultKind> freeze() {
       .takes = Takes::kPort,
       .whole_device = true,
       .examples = {{.parameters = "for: 300 ms", .harm = Harm::kMayBreak},
-                   {.suffix = "_for_ever", .fence = Fence::kNoEnd}},
+                   {.suffix = "_for_ever", .fence = Fence::kNoAnswer}},
       .make = IN_LIBRARY(made<Freeze>),
   }};
 }

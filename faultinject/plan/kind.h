@@ -54,11 +54,11 @@ enum class Strikes {
   kTwoQueuePairs,  // sends on two queue pairs at the same time
 };
 
-// Which ends can make sure that nothing arrives any more over a path that it struck.
+// Can it be made sure that nothing arrives any more over a path that it struck?
 enum class Fence {
-  kEitherEnd,
-  kPeerOnly,  // the struck NIC answers for a device that goes on
-  kNoEnd,     // calls to the driver do not return
+  kPossible,   // by the driver, or by the kernel, which stops the device
+  kUnstopped,  // the driver answers for a device that goes on, and no kernel says when it has stopped
+  kNoAnswer,   // calls to the driver do not return
 };
 
 // One way to write the fault in a plan. Each is a row of the fault matrix.
@@ -70,7 +70,7 @@ struct Example {
   // its effect may come at the latest.
   int messages_late = 0;
   Strikes strikes = Strikes::kAnything;
-  Fence fence = Fence::kEitherEnd;
+  Fence fence = Fence::kPossible;
   bool no_more_set_up = false;  // nothing can be registered or connected there for the rest of the job
 };
 

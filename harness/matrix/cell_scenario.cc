@@ -101,6 +101,7 @@ std::string scenario_text(const Cell& cell, uint64_t seed, const std::string& mo
       ", warmup: 0, channels: 1, verify: true" + (engine ? ", collnet: force" : "") + "}\nmodes: [" + mode +
       "]\n"
       "env: {NCCL_IB_TIMEOUT: 14, R2CC_FAILBACK_MS: 5, R2CC_FAILBACK_MAX_MS: 50, R2CC_CONNECT_MS: 20000, "
+      "R2CC_REMOVAL_MS: 1000, "
       "NCCL_P2P_NET_CHUNKSIZE: " +
       std::to_string(kMessageKiB * 1024) + "}\ntimeouts: {setup: 40 s, stall: 30 s, job: 120 s}\nfaults:\n";
   if (const int message = message_of(cell.moment, cell.op, engine); message > 0)

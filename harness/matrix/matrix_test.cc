@@ -108,10 +108,11 @@ TEST(Matrix, a_kind_that_an_end_cannot_fence_may_end_the_job_in_an_error_that_sa
     return expected({&fault, moment, Operation::kAllReduce, side}, on_engine).outcome;
   };
   EXPECT_EQ(outcome(Moment::kMidMessage, Side::kBoth), Expected::kSurvives);
-  fault.declared.fence = Fence::kPeerOnly;
-  EXPECT_EQ(outcome(Moment::kMidMessage, Side::kReceiver), Expected::kSurvives);
+  fault.declared.fence = Fence::kUnstopped;
+  EXPECT_EQ(outcome(Moment::kMidMessage, Side::kReceiver), Expected::kExplainedError);
   EXPECT_EQ(outcome(Moment::kMidMessage, Side::kBoth), Expected::kExplainedError);
-  fault.declared.fence = Fence::kNoEnd;
+  EXPECT_EQ(outcome(Moment::kConnect, Side::kBoth), Expected::kSurvives);
+  fault.declared.fence = Fence::kNoAnswer;
   EXPECT_EQ(outcome(Moment::kMidMessage, Side::kReceiver), Expected::kExplainedError);
   EXPECT_EQ(outcome(Moment::kConnect, Side::kBoth), Expected::kSurvives);
   fault.declared = {.no_more_set_up = true};

@@ -31,16 +31,17 @@ Expectation expected(const Cell& cell, bool on_engine) {
   const faultinject::Example& declared = cell.fault->declared;
   const std::vector<std::string> of_a_driver = {"the driver of NIC vhca", "NIC cannot be fenced",
                                                 "did not let go of a queue pair"};
-  if (declared.fence == Fence::kNoEnd && cell.moment != Moment::kConnect)
+  if (declared.fence == Fence::kNoAnswer && cell.moment != Moment::kConnect)
     return {Expected::kExplainedError,
             "a NIC whose driver calls never return can be neither fenced nor closed: survival, or an error "
             "within its bound that names the NIC",
             of_a_driver};
-  if (declared.fence == Fence::kPeerOnly && cell.side == Side::kBoth && cell.moment != Moment::kConnect)
-    return {Expected::kExplainedError,
-            "two devices that answer for nothing, and go on writing: neither end can be fenced. Survival, or "
-            "an error within its bound that names the NIC",
-            of_a_driver};
+  if (declared.fence == Fence::kUnstopped && cell.moment != Moment::kConnect)
+    return {
+        Expected::kExplainedError,
+        "a device that answers for nothing, and that no kernel stops, may go on writing: what it receives "
+        "cannot be fenced. Survival, or an error within its bound that says so",
+        {"its kernel has not stopped it within"}};
   if (on_engine && declared.no_more_set_up && cell.moment == Moment::kReplay)
     return {Expected::kExplainedError,
             "a new plan of the host engine has channels and memory of its own, and no NIC registers any "
