@@ -77,7 +77,7 @@ def draw(panels_of):
     rows = first["faults"]
     height = 1.02 + 0.135 * len(rows)
     figure, panels = pyplot.subplots(1, len(panels_of), figsize=(style.DOUBLE_COLUMN, height), sharey=True, squeeze=False)
-    figure.subplots_adjust(left=0.168, right=0.985, top=1 - 0.44 / height, bottom=0.5 / height, wspace=0.05)
+    figure.subplots_adjust(left=0.178, right=0.985, top=1 - 0.44 / height, bottom=0.5 / height, wspace=0.05)
     for axes, (title, table) in zip(panels[0], panels_of.items()):
         states = [[ORDER.index(table["fields"][fault, moment]["state"]) if (fault, moment) in table["fields"] else 0 for moment in table["moments"]] for fault in rows]
         axes.imshow(states, cmap=ListedColormap([colour for _, _, colour in STATES]), vmin=-0.5, vmax=len(STATES) - 0.5, aspect="auto", gid=f"data:{title}",
