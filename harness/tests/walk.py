@@ -49,7 +49,7 @@ import origin  # noqa: E402
 MIGRATING = fault_kinds.names(moves_traffic=True)
 # Those of them that have the whole NIC until they are healed.
 LASTING = fault_kinds.names(takes="port", ends="when_healed")
-# For the rest of the job. The fence is the other end's: only one node has such, no NIC freezes beside it, and no connection has both ends on it, as those between two ranks of a node do.
+# For the rest of the job. The fence is the receiver's, or its kernel's: only one node has such, no NIC freezes beside it, and no connection has both ends on it, as those between two ranks of a node do.
 GONE = fault_kinds.names(takes="port", ends="never_for_job")
 FLAP_MS = {"down": 10, "up": 20, "count": 3}
 USUAL = ["qp_error"] * 3 + ["port_down"] * 3 + ["blackhole"] * 2 + ["ack_lost", "throttle", "delay"]

@@ -70,8 +70,8 @@ struct Config {
   Milliseconds fence_delay{0};    ///< R2CC_FENCE_DELAY_MS: for tests of tools that watch recovery: no fence
                                   ///< counts as done sooner after it began
   Milliseconds removal_bound{
-      60000};  ///< R2CC_REMOVAL_MS: a device that has failed at a receiver, and that its kernel has not
-               ///< stopped within this, is an error (mlx5 waits up to 60 s for the PCI device)
+      90000};  ///< R2CC_REMOVAL_MS: a device that has failed at a receiver, and that its kernel has not
+               ///< stopped within this, is an error (a driver may wait for its PCI function for a minute)
   Milliseconds register_bound{
       30000};  ///< R2CC_REGISTER_MS: a NIC that has not registered a buffer within this is left
   Milliseconds control_bound{

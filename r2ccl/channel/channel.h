@@ -184,7 +184,7 @@ class Channel {
   virtual bool peer_fenced(const wire::Fenced& fenced, const Tick& tick) = 0;
   /// Is something not confirmed yet that was sent?
   virtual bool unconfirmed(Owned) { return false; }
-  /// Has the receiver said that it lacks what the NIC had reported?
+  /// Does the receiver lack something of what was sent, by its last answer?
   virtual bool misses(Owned) const { return false; }
   /// The receiver waits, and what was sent is not confirmed. look_if_awaited(): is it still?
   virtual bool awaited() const { return false; }

@@ -197,6 +197,8 @@ void Channel::look_at_removal(const Tick& tick) {
     removed = context_.device_gone[size_t(aside->local_nic())];
     seen.worker_busy = aside->worker_busy();
     if (!seen.worker_busy) {
+      aside->look_for_sentinels();
+      seen.flushed = aside->flushed();
       seen.destroyed = !aside->data;
       seen.refused = aside->destroying_failed;
       seen.failed = aside->refused_with_eio;

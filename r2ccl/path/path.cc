@@ -142,6 +142,16 @@ Result<void> Path::start_fence() {
   return {};
 }
 
+void Path::look_for_sentinels() {
+  if (!data) return;
+  std::array<ibv_wc, 32> completions;
+  for (int count; (count = queue.poll(completions)) > 0;)
+    for (int i = 0; i < count; ++i)
+      if (const ibv_wc& it = completions[size_t(i)];
+          it.wr_id >> 32 == kWorkSentinel && it.status != IBV_WC_SUCCESS)
+        sentinel(uint32_t(it.wr_id));
+}
+
 bool Path::retry_sentinels() {
   if (!data) return false;
   if ((sentinels_missing_ & 1) &&

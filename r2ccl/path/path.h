@@ -115,6 +115,8 @@ class Path {
 
   /// A flushed sentinel has been polled.
   void sentinel(uint32_t which) { sentinels_ |= which; }
+  /// Polls for them alone: what else there is counts for nothing any more.
+  void look_for_sentinels();
   /// Posts a sentinel for which there was no room before. True: flush_again() must follow.
   bool retry_sentinels();
   /// Both are back.

@@ -113,7 +113,9 @@ class FenceClock {
   /// Of an end that could not: its device is being removed. The kernel's word is the only one of such a
   /// device that counts, and EIO comes before it: `removed`, the kernel has destroyed what belonged to it.
   /// The driver's own answer, which is asked for then, is EIO, or success by RDMAV_ALLOW_DISASSOC_DESTROY.
+  /// Or the NIC flushes after all.
   FenceAct look_at_removal(bool removed, const FenceSight& seen) const {
+    if (!seen.worker_busy && seen.flushed) return FenceAct::kDone;
     if (!removed || seen.worker_busy) return FenceAct::kWait;
     if (seen.destroyed) return FenceAct::kDone;
     if (seen.refused) return seen.failed ? FenceAct::kDone : FenceAct::kWait;

@@ -115,7 +115,7 @@ class MigrationEnd {
     own_ = peer_ = Fence::kPending;
   }
 
-  // The receiver's fence is the one that counts: only there can nothing be written any more. What a sender's
+  // The receiver's fence is the one that counts: only there can application memory be written. What a sender's
   // NIC still sends it refuses, and a NIC that has taken a packet in may hold it for any time, however well
   // the sender is fenced. CTS entries and ACKs that reach the sender late are old ones, and are known as
   // such.

@@ -89,6 +89,12 @@ void fails_in_the_middle(Ends ends, Answer answer, bool removed) {
       FaultyDriver::Nic& nic = FaultyDriver::nic(0);
       EXPECT_TRUE(eventually([&] { return nic.delivered > 0 && nic.refused + nic.pretended >= 2; }));
       if (!removed) return;
+      if (!send) {  // what it receives does not go on before
+        const uint64_t other = fabric.counters(1, 1).rx_bytes;
+        std::this_thread::sleep_for(200ms);
+        EXPECT_LT(fabric.counters(1, 1).rx_bytes, other + 1'000'000)
+            << "sent again while its device may write";
+      }
       FaultyDriver::disassociate(0);
     });
     send ? send_messages(*n, channel, 0, kMessages) : receive_messages(*n, channel, 0, kMessages);

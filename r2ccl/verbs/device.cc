@@ -146,6 +146,12 @@ Result<std::vector<Device>> Device::open_all(const Config& config) {
       continue;
     }
     device.removal_.reset(ibv_create_comp_channel(device.context_.get()));
+    if (!device.removal_)
+      R2_WARN(
+          "NET/R2CCL: NIC %s: ibv_create_comp_channel: %s; should the device be removed, nobody says when it "
+          "has "
+          "stopped, and channels that receive over it end in an error",
+          device.name_.c_str(), std::strerror(errno));
     bool active = false;
     for (uint8_t port = 1; port <= device.limits_.phys_port_cnt && !active; ++port) {
       if (!passes(port)) continue;
