@@ -230,7 +230,7 @@ TEST(Outage, a_sender_that_has_given_the_channel_up_unheard_is_an_error_though_i
     ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
     EXPECT_GT(cut_connections(), 0);
     expect_gone(*n, channel, "could not be reached for 2300 ms");
-    std::this_thread::sleep_for(300ms);  // it does not try to tell the peer why any more
+    std::this_thread::sleep_for(300ms * kSanitizerFactor);  // it does not try to tell the peer why any more
     limit.rlim_cur = usual;
     ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
     char word = 0;
