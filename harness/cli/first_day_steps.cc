@@ -147,8 +147,7 @@ std::vector<FirstDayStep> steps_with_care() {
               "result.json, events.jsonl"),
       by_hand("real_pcie_remove",
               "a card that is removed: EIO, the descriptors, how long its kernel takes to stop it, and what "
-              "is needed "
-              "to get it back",
+              "is needed to get it back",
               "./r2bench run real_pcie_remove --allow-real-faults    # on a machine with a console",
               "result.json, events.jsonl, dmesg"),
       by_hand("portal",

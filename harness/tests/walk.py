@@ -98,7 +98,7 @@ def parameters(kind, g, lasts):
             "completion_error": lambda: ", status: " + g.choice(["REM_ACCESS_ERR", "LOC_PROT_ERR", "RETRY_EXC_ERR", "GENERAL_ERR"]),
             "cq_error": lambda: ", queue: " + g.choice(["send", "recv"]),
             "device_fatal": lambda: f", for: {lasts} ms",
-            "device_internal_error": lambda: f", window: {g.choice([5, 20])} ms" + g.choice(["", "", ", end: fatal", ", end: none"]),
+            "device_internal_error": lambda: f", window: {g.choice([5, 20])} ms" + g.choice(["", ", end: fatal"]),
             "device_removed": lambda: f", window: {g.choice([5, 20])} ms" + g.choice(["", ", end: fatal"]),
             "drop_completion": lambda: "",
             "freeze": lambda: f", for: {lasts} ms",

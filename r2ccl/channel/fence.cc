@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fence of a path that is left (DESIGN.md, 'The channel', point 5), carried out: protocol/fence.h
-// decides, from what is seen here, what is done here.
+// The fence of a path that is left, carried out: protocol/fence.h decides, from what is seen here, what is
+// done here.
 #include <algorithm>
 
 #include "r2ccl/base/clock.h"
@@ -8,7 +8,6 @@
 #include "r2ccl/channel/actions.h"
 
 namespace r2ccl {
-
 void Channel::begin_fence(const Tick& tick) {
   fence_.begin(tick.alive);
   migration_started_ = tick.now;

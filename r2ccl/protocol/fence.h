@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fence at one end: when does nothing come over the path that is left any more, and is nothing more sent
-// (DESIGN.md, 'The channel', point 5)? Decided from what the queue pair, its device and its driver show, and
+// The fence at one end: when does nothing come over the path that is left any more, and is nothing more sent?
+// Decided from what the queue pair, its device and its driver show, and
 // for how long. Pure: `alive` is a clock on which this process's own pauses count for nothing, in
 // nanoseconds. PROTOCOL.md gives the reason of each rule.
 //

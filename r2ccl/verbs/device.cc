@@ -169,7 +169,6 @@ Result<std::vector<Device>> Device::open_all(const Config& config) {
               std::strerror(errno));
       continue;
     }
-    device.link_layer_ = device.address_.link_layer;
     device.try_relaxed_ordering(config);
     devices.push_back(std::move(device));
   }

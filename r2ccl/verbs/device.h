@@ -58,7 +58,6 @@ class Device {
   /// descriptor is the only one that may tell.
   int removal_fd() const { return removal_ ? removal_->fd : -1; }
   const PortAddress& address() const { return address_; }
-  uint8_t link_layer() const { return link_layer_; }
 
   /// Reads the port again. Returns true when it is active.
   bool refresh_port(const Config& config);
@@ -84,7 +83,6 @@ class Device {
   int gid_table_length_ = 0;
   int pkey_table_length_ = 0;
   int speed_mbps_ = 0;
-  uint8_t link_layer_ = IBV_LINK_LAYER_ETHERNET;
   ibv_device_attr limits_{};
   PortAddress address_;
 };
