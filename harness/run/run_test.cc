@@ -173,16 +173,17 @@ TEST_F(RunTest, repeats_keep_the_job_going_until_all_are_through) {
 }
 
 TEST_F(RunTest, interleaved_pairs_give_an_overhead) {
-  scenario_.modes = {{ModeKind::kBaseline, "baseline", {}}, {ModeKind::kMigrate, "migrate", {}}};
+  scenario_.modes = {{ModeKind::kMigrate, "migrate", {}}, {ModeKind::kBaseline, "baseline", {}}};
   scenario_.pairs = 3;
   std::atomic<bool> cancel{false};
   const RunResult result = run_scenario(scenario_, options_, cancel);
   ASSERT_EQ(result.modes.size(), 2u);
   EXPECT_EQ(result.jobs.size(), 6u);
-  EXPECT_EQ(result.jobs[0].mode, "baseline");
+  EXPECT_EQ(result.jobs[0].mode, "migrate");
   EXPECT_EQ(result.modes[0].row.iterations, 15u);
   ASSERT_EQ(result.overheads.size(), 1u);
   EXPECT_EQ(result.overheads[0].mode, "migrate");
+  EXPECT_EQ(result.overheads[0].against, "baseline");
   EXPECT_EQ(result.overheads[0].each_pct.size(), 3u);
 }
 

@@ -95,13 +95,11 @@ void check_shape(const Scenario& scenario, const RunOptions& options) {
   }
 }
 
-/// Each mode against the first baseline (or the first mode), pair by pair.
+/// Each mode against the reference, pair by pair.
 std::vector<Overhead> overheads(const std::vector<const Mode*>& modes,
                                 const std::vector<std::vector<ModeResult>>& jobs) {
   std::vector<Overhead> result;
-  size_t reference = 0;
-  while (reference < modes.size() && modes[reference]->kind != ModeKind::kBaseline) ++reference;
-  if (reference == modes.size()) reference = 0;
+  const size_t reference = reference_mode(modes);
   for (size_t m = 0; m < modes.size(); ++m) {
     if (m == reference) continue;
     std::vector<double> with, without, cpu_with, cpu_without;

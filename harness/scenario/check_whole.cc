@@ -29,10 +29,13 @@ void check_expectation(Document& document, const Scenario& scenario, const Expec
   if (!needs.pairs) return;
   if (scenario.pairs == 0) {
     report("'" + expectation.metric + "' is measured over pairs of jobs; add 'pairs: 20'");
-  } else if (expectation.mode == "all" || expectation.mode == scenario.modes.front().label) {
-    report("'" + expectation.metric + "' is measured against the first mode, '" +
-           scenario.modes.front().label + "'; expect it of another one");
+    return;
   }
+  std::vector<const Mode*> modes;
+  for (const Mode& mode : scenario.modes) modes.push_back(&mode);
+  const std::string& reference = modes[reference_mode(modes)]->label;
+  if (expectation.mode == "all" || expectation.mode == reference)
+    report("'" + expectation.metric + "' is measured against '" + reference + "'; expect it of another mode");
 }
 
 std::string too_late(const std::string& fault, uint64_t iteration, const Scenario& scenario) {

@@ -23,6 +23,20 @@ TEST(LoadErrors, modes_must_exist) {
   EXPECT_NE(one("[{mode: migrate, lable: a}]").find("did you mean 'label'?"), std::string::npos);
 }
 
+TEST(LoadErrors, the_reference_of_pairs_has_no_overhead) {
+  const auto refused = [](const std::string& modes, const std::string& expected_of) {
+    const std::vector<Problem> problems =
+        problems_of("version: 1\nmodes: " + modes + "\npairs: 4\nexpect: {" + expected_of +
+                    ": {overhead_pct: \"<= 3 %\"}}\n");
+    EXPECT_EQ(problems.size(), 1u);
+    return problems.empty() ? std::string() : problems[0].message;
+  };
+  EXPECT_EQ(refused("[migrate, baseline]", "baseline"),
+            "'overhead_pct' is measured against 'baseline'; expect it of another mode");
+  EXPECT_EQ(refused("[migrate, balance]", "migrate"),
+            "'overhead_pct' is measured against 'migrate'; expect it of another mode");
+}
+
 TEST(LoadErrors, several_problems_are_told_together_and_in_order) {
   const std::vector<Problem> problems = problems_of(R"(version: 1
 modes: [baseline, migrat]

@@ -173,5 +173,16 @@ expect:
   EXPECT_EQ(s.pairs, 20);
 }
 
+TEST(Load, the_first_baseline_is_the_reference_of_pairs_wherever_it_stands) {
+  const Scenario s = parse_scenarios("p.yaml", R"(version: 1
+modes: [migrate, baseline, {mode: baseline, label: other}]
+pairs: 20
+expect:
+  migrate: {overhead_pct: "<= 3 %"}
+  other: {overhead_pct: "<= 3 %"}
+)")[0];
+  EXPECT_EQ(s.expectations.size(), 2u);
+}
+
 }  // namespace
 }  // namespace r2bench

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness/scenario/scenario.h"
 
+#include <algorithm>
+
 namespace r2bench {
 
 const Mode* Scenario::find_mode(const std::string& label) const {
@@ -8,6 +10,12 @@ const Mode* Scenario::find_mode(const std::string& label) const {
     if (mode.label == label) return &mode;
   }
   return nullptr;
+}
+
+size_t reference_mode(const std::vector<const Mode*>& modes) {
+  const auto first =
+      std::find_if(modes.begin(), modes.end(), [](const Mode* m) { return m->kind == ModeKind::kBaseline; });
+  return first == modes.end() ? 0 : size_t(first - modes.begin());
 }
 
 const char* name(LinkLayer link) { return link == LinkLayer::kInfiniBand ? "infiniband" : "ethernet"; }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -144,6 +145,10 @@ struct Mode {
   std::map<std::string, std::string> env;  ///< on top of Scenario::env
   std::optional<Transport> transport;      ///< instead of the workload's
 };
+
+/// Place of the mode that the overhead of the others is measured against: the first baseline, else the first
+/// mode.
+size_t reference_mode(const std::vector<const Mode*>& modes);
 
 /// No job outlives these, whatever happens in it.
 struct Timeouts {

@@ -37,22 +37,23 @@ std::vector<Metric> cost() {
   return {
       {.info = {.name = "overhead_pct",
                 .unit = Unit::kPercent,
-                .meaning = "without a fault: additional time compared with the first mode, upper 95 % bound "
-                           "over the pairs",
+                .meaning =
+                    "without a fault: additional time compared with the reference mode, upper 95 % bound "
+                    "over the pairs",
                 .needs = {.pairs = true},
                 .compared = Compared{Better::kLower, Compared::Each::kPair}},
        .wanted = "a percentage",
        .value = [](const Measured& m) { return overhead(m.result, m.mode, false); }},
       {.info = {.name = "busbw_loss_pct",
                 .unit = Unit::kPercent,
-                .meaning = "without a fault: bus bandwidth lost compared with the first mode, upper 95 % "
+                .meaning = "without a fault: bus bandwidth lost compared with the reference mode, upper 95 % "
                            "bound over the pairs",
                 .needs = {.pairs = true}},
        .wanted = "a percentage",
        .value = [](const Measured& m) { return overhead(m.result, m.mode, true); }},
       {.info = {.name = "cpu_loss_pct",
                 .unit = Unit::kPercent,
-                .meaning = "without a fault: additional CPU time per byte compared with the first mode, "
+                .meaning = "without a fault: additional CPU time per byte compared with the reference mode, "
                            "upper 95 % bound over the pairs",
                 .needs = {.pairs = true, .trace = true}},
        .wanted = "a percentage",
