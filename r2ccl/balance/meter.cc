@@ -20,9 +20,31 @@ Capacities::Span Capacities::since(const Nic& nic, const NicMeter::Reading& read
           span - std::min(span, reading.idle_ns - nic.from.idle_ns), reading.depth - nic.from.depth};
 }
 
+/// What an interval has shown of each NIC; 0 where one did too little to tell.
+struct Capacities::Interval {
+  std::array<double, kMaxNics> carried{}, rate{}, busy{}, parts{}, depth{}, most{};
+  std::vector<double> rates, whole_rates, well_busy;  // of those that did enough
+  double most_busy = 0, all_depths = 0, all_bytes = 0;
+
+  bool comparable() const { return rates.size() >= 2; }
+  double relative(size_t nic, double others, double whole_others) const {
+    if (others <= 0 || rate[nic] <= 0) return 0;
+    return std::min(1.0, std::max(rate[nic] / others, rate[nic] / parts[nic] / whole_others));
+  }
+};
+
 bool Capacities::take(std::span<const NicMeter::Reading> readings, uint64_t now, std::span<const double> part,
                       uint64_t planned) {
   if (began_ == 0) began_ = now;
+  if (!is_over(readings, now)) return false;
+  const Interval interval = close(readings, now, part);
+  began_ = now;
+  const double by_plan = double(planned - std::exchange(planned_, planned));
+  judge_all(interval, by_plan > interval.all_bytes / 2 ? kPlannedBacklog : kBacklog);
+  return true;
+}
+
+bool Capacities::is_over(std::span<const NicMeter::Reading> readings, uint64_t now) {
   bool all = true;
   uint64_t busiest = 0;
   for (size_t nic = 0; nic < count_; ++nic) {
@@ -35,62 +57,65 @@ bool Capacities::take(std::span<const NicMeter::Reading> readings, uint64_t now,
     all = all && (span.writes >= kWrites || (span.writes > 0 && span.busy >= kLongWorkNs));
     busiest = std::max(busiest, span.busy);
   }
-  const bool long_enough = now - began_ >= kLongestNs;
-  if (!long_enough && !(all && busiest >= kIntervalNs)) return false;
-  std::vector<double> rates, whole_rates, well_busy;
-  std::array<double, kMaxNics> carried{}, rate{}, busy{}, parts{}, depth{}, most{};
-  double most_busy = 0, all_depths = 0, all_bytes = 0;
+  return now - began_ >= kLongestNs || (all && busiest >= kIntervalNs);
+}
+
+Capacities::Interval Capacities::close(std::span<const NicMeter::Reading> readings, uint64_t now,
+                                       std::span<const double> part) {
+  Interval interval;
   for (size_t nic = 0; nic < count_; ++nic) {
     const Span span = since(nics_[nic], readings[nic]);
     nics_[nic].from = readings[nic];
     // What is under way since the last completion counts as well: one long write is work, too.
     const uint64_t waited =
         readings[nic].open && nics_[nic].known ? now - std::min(now, readings[nic].last_done) : 0;
-    busy[nic] = std::min(1.0, double(span.busy + waited) / double(now - began_));
+    interval.busy[nic] = std::min(1.0, double(span.busy + waited) / double(now - began_));
     if (span.writes == 0 || span.busy < kIntervalNs / 10) continue;
     const double usual_cost = double(span.busy) * nics_[nic].nominal;
-    carried[nic] = double(span.bytes) / usual_cost;
-    parts[nic] = nic < part.size() ? std::clamp(part[nic], kLeastLevel, 1.0) : 1.0;
-    rates.push_back(carried[nic]);
-    whole_rates.push_back(carried[nic] / parts[nic]);
-    rate[nic] = double(span.work) / usual_cost;
-    most_busy = std::max(most_busy, busy[nic]);
+    interval.carried[nic] = double(span.bytes) / usual_cost;
+    interval.parts[nic] = nic < part.size() ? std::clamp(part[nic], kLeastLevel, 1.0) : 1.0;
+    interval.rates.push_back(interval.carried[nic]);
+    interval.whole_rates.push_back(interval.carried[nic] / interval.parts[nic]);
+    interval.rate[nic] = double(span.work) / usual_cost;
+    interval.most_busy = std::max(interval.most_busy, interval.busy[nic]);
     const double each = double(span.busy) / double(span.writes);
-    most[nic] = each > 2 * kLatencyNs ? each / (each - kLatencyNs) : 2;
-    all_depths += depth[nic] = double(span.depth) / double(span.writes);
-    all_bytes += double(span.bytes);
-    if (!nics_[nic].gray) well_busy.push_back(busy[nic]);
+    interval.most[nic] = each > 2 * kLatencyNs ? each / (each - kLatencyNs) : 2;
+    interval.all_depths += interval.depth[nic] = double(span.depth) / double(span.writes);
+    interval.all_bytes += double(span.bytes);
+    if (!nics_[nic].gray) interval.well_busy.push_back(interval.busy[nic]);
   }
-  began_ = now;
-  const double by_plan = double(planned - std::exchange(planned_, planned));
-  const double backlog = by_plan > all_bytes / 2 ? kPlannedBacklog : kBacklog;
-  const bool comparable = rates.size() >= 2;
-  const double others = comparable ? usual(rates) : 0, whole_others = comparable ? usual(whole_rates) : 0;
-  const double others_busy = well_busy.empty() ? 0 : usual(well_busy);
-  const auto relative_to = [&](size_t nic, double all, double whole) {
-    if (all <= 0 || rate[nic] <= 0) return 0.0;
-    return std::min(1.0, std::max(rate[nic] / all, rate[nic] / parts[nic] / whole));
-  };
+  return interval;
+}
+
+void Capacities::judge_all(const Interval& interval, double backlog) {
+  const bool comparable = interval.comparable();
+  const double others = comparable ? usual(interval.rates) : 0;
+  const double whole_others = comparable ? usual(interval.whole_rates) : 0;
+  const double others_busy = interval.well_busy.empty() ? 0 : usual(interval.well_busy);
   const bool any_well = std::any_of(nics_.begin(), nics_.begin() + count_,
                                     [](const Nic& nic) { return nic.known && !nic.gray; });
   for (size_t nic = 0; nic < count_; ++nic) {
-    double relative = relative_to(nic, others, whole_others);
-    if (nics_[nic].gray && any_well) {
-      std::vector<double> well, well_whole;
-      for (size_t i = 0; i < count_; ++i) {
-        if (nics_[i].gray || carried[i] <= 0 || busy[i] < kComparable * busy[nic]) continue;
-        well.push_back(carried[i]);
-        well_whole.push_back(carried[i] / parts[i]);
-      }
-      relative = well.empty() ? 0 : relative_to(nic, usual(well), usual(well_whole));
-    }
-    const double others_depth = comparable ? (all_depths - depth[nic]) / double(rates.size() - 1) : 0;
-    const bool kept_busy = busy[nic] >= kBusiest * most_busy && depth[nic] >= backlog * others_depth;
+    const double relative = nics_[nic].gray && any_well ? relative_to_well(interval, nic)
+                                                        : interval.relative(nic, others, whole_others);
+    const double others_depth =
+        comparable ? (interval.all_depths - interval.depth[nic]) / double(interval.rates.size() - 1) : 0;
+    const bool kept_busy =
+        interval.busy[nic] >= kBusiest * interval.most_busy && interval.depth[nic] >= backlog * others_depth;
     if (relative > 0 ||
         nics_[nic].gray)  // one that is gray and gets next to nothing must not stay so for that
-      judge(nics_[nic], relative, most[nic], kept_busy, busy[nic], others_busy);
+      judge(nics_[nic], relative, interval.most[nic], kept_busy, interval.busy[nic], others_busy);
   }
-  return true;
+}
+
+double Capacities::relative_to_well(const Interval& interval, size_t nic) const {
+  std::vector<double> well, well_whole;
+  for (size_t i = 0; i < count_; ++i) {
+    if (nics_[i].gray || interval.carried[i] <= 0 || interval.busy[i] < kComparable * interval.busy[nic])
+      continue;
+    well.push_back(interval.carried[i]);
+    well_whole.push_back(interval.carried[i] / interval.parts[i]);
+  }
+  return well.empty() ? 0 : interval.relative(nic, usual(well), usual(well_whole));
 }
 
 void Capacities::judge(Nic& nic, double relative, double most, bool kept_busy, double busy,

@@ -161,7 +161,15 @@ class Capacities {
   struct Span {
     uint64_t bytes = 0, work = 0, writes = 0, busy = 0, depth = 0;
   };
+  struct Interval;
   static Span since(const Nic& nic, const NicMeter::Reading& reading);
+  /// Is the interval over? A NIC that is read for the first time begins with this reading.
+  bool is_over(std::span<const NicMeter::Reading> readings, uint64_t now);
+  /// Ends the interval; the next one begins with these readings.
+  Interval close(std::span<const NicMeter::Reading> readings, uint64_t now, std::span<const double> part);
+  void judge_all(const Interval& interval, double backlog);
+  /// `nic` is gray.
+  double relative_to_well(const Interval& interval, size_t nic) const;
   static double usual(std::span<const double> samples);
   static void judge(Nic& nic, double relative, double most, bool kept_busy, double busy, double others_busy);
   size_t count_ = 0;
