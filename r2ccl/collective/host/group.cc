@@ -239,66 +239,78 @@ Result<std::pair<size_t, StagingMemory>> Group::scratch(size_t bytes) {
   return std::pair{rounded, *memory};
 }
 
+/// Is the plan of the operation that is about to begin agreed on?
+Result<bool> Group::has_view() {
+  if (next_view_) return true;
+  agreement_->set_capacity(capacity());
+  auto view = agreement_->view_for(operations_);
+  if (!view) error_ = view.error();
+  if (!view) return *error_;
+  next_view_ = *view;
+  return next_view_ != nullptr;
+}
+
+/// The operation's memory; `block`: bytes that this rank sends to an AllGather or an AllReduce, or receives
+/// of a ReduceScatter.
+Result<Work> Group::memory_of(Collective collective, Work::Memory sent, Work::Memory received, size_t block,
+                              Operation& operation) {
+  const uint32_t p = ranks();
+  const size_t before = setting_.rank * block;  // of the blocks of all ranks
+  Work work;
+  const auto copy_to = [&](std::byte* to) {
+    work.copy_from = sent.at(0);
+    work.copy_to = to;
+    work.copy_bytes = block;
+  };
+  if (collective == Collective::kAllGather) {
+    work.own = {sent.base - before, sent.registration};
+    work.result = work.others = received;
+    if (sent.at(0) != received.at(before)) copy_to(received.at(before));
+    return work;
+  }
+  work.own = sent;
+  if (collective == Collective::kReduceScatter) {
+    work.result = {received.base - before, received.registration};
+    work.result_from = before;
+    work.result_to = before + block;
+    if (p > 1 && block > 0) {
+      auto scratch = this->scratch(block * p);
+      if (!scratch) return scratch.error();
+      operation.scratch = *scratch;
+      const StagingMemory& memory = operation.scratch.second;
+      work.others = {reinterpret_cast<uintptr_t>(memory.data), memory.registration};
+    }
+  } else {
+    work.result = work.others = received;
+  }
+  if (p == 1 && sent.base != received.base) copy_to(received.at(0));
+  return work;
+}
+
 Result<Operation*> Group::begin(Collective collective, const void* sent, void* received, size_t count,
                                 DataType type, Reduction reduction, Registration* sent_registration,
                                 Registration* received_registration) {
   if (auto polled = poll(); !polled) return polled.error();
   Operation* const not_now = nullptr;
   if (open_.size() >= static_cast<size_t>(kMaxOperations)) return not_now;
-  if (!next_view_) {
-    agreement_->set_capacity(capacity());
-    auto view = agreement_->view_for(operations_);
-    if (!view) error_ = view.error();
-    if (!view) return *error_;
-    if (!*view) return not_now;
-    next_view_ = *view;
-  }
-  const uint32_t p = ranks();
+  auto planned = has_view();
+  if (!planned) return planned.error();
+  if (!*planned) return not_now;
   const size_t element = bytes_of(type), block = count * element;
-  const bool whole = collective == Collective::kAllReduce;
-  const size_t elements = whole ? count : count * p;
+  const size_t elements = collective == Collective::kAllReduce ? count : count * ranks();
   auto operation = std::make_unique<Operation>();
   operation->group = this;
-  operation->bytes = collective == Collective::kAllGather ? block * p : block;
+  operation->bytes = collective == Collective::kAllGather ? block * ranks() : block;
 
-  Work work;
-  work.element_bytes = element;
-  const auto own = reinterpret_cast<uintptr_t>(sent), result = reinterpret_cast<uintptr_t>(received);
-  const size_t before = setting_.rank * block;  // of the blocks of all ranks
-  if (collective == Collective::kAllGather) {
-    work.own = {own - before, sent_registration};
-    work.result = work.others = {result, received_registration};
-    if (sent != work.result.at(before)) {
-      work.copy_from = static_cast<const std::byte*>(sent);
-      work.copy_to = work.result.at(before);
-      work.copy_bytes = block;
-    }
-  } else if (collective == Collective::kReduceScatter) {
-    work.own = {own, sent_registration};
-    work.result = {result - before, received_registration};
-    work.result_from = before;
-    work.result_to = before + block;
-    if (p > 1 && block > 0) {
-      auto scratch = this->scratch(block * p);
-      if (!scratch) return scratch.error();
-      operation->scratch = *scratch;
-      const StagingMemory& memory = operation->scratch.second;
-      work.others = {reinterpret_cast<uintptr_t>(memory.data), memory.registration};
-    }
-  } else {
-    work.own = {own, sent_registration};
-    work.result = work.others = {result, received_registration};
-  }
-  if (p == 1 && collective != Collective::kAllGather && sent != received) {
-    work.copy_from = static_cast<const std::byte*>(sent);
-    work.copy_to = static_cast<std::byte*>(received);
-    work.copy_bytes = block;
-  }
-  work.reduce = collective == Collective::kAllGather ? nullptr : reduction_of(type, reduction);
+  auto work = memory_of(collective, {reinterpret_cast<uintptr_t>(sent), sent_registration},
+                        {reinterpret_cast<uintptr_t>(received), received_registration}, block, *operation);
+  if (!work) return work.error();
+  work->element_bytes = element;
+  work->reduce = collective == Collective::kAllGather ? nullptr : reduction_of(type, reduction);
   auto program = this->program(*next_view_, collective, elements * element);
-  work.ranges = program->ranges(elements);
-  work.program = std::move(program);
-  operation->run = executor_.begin(std::move(work));
+  work->ranges = program->ranges(elements);
+  work->program = std::move(program);
+  operation->run = executor_.begin(std::move(*work));
   ++operations_;
   next_view_ = nullptr;
   open_.push_back(std::move(operation));

@@ -105,6 +105,9 @@ class Group {
   Schedule allreduce_schedule(const View& view, uint64_t bytes);
   std::shared_ptr<Program> make_program(const View& view, Collective collective, uint64_t bytes);
   Result<std::pair<size_t, StagingMemory>> scratch(size_t bytes);
+  Result<bool> has_view();
+  Result<Work> memory_of(Collective collective, Work::Memory sent, Work::Memory received, size_t block,
+                         Operation& operation);
   Result<void> wait_for(const std::function<bool()>& over, const char* what);
 
   Net& net_;
