@@ -7,12 +7,38 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 
 #include "r2ccl/base/log.h"
 #include "r2ccl/base/result.h"
 
 namespace r2ccl::trace {
 namespace {
+
+/// A counter of each NIC that counts the events of one type.
+struct NicCounter {
+  EventType type;
+  const char* name;
+  const char* help;
+};
+constexpr NicCounter kNicCounters[] = {
+    {EventType::kNicDown, "r2ccl_port_failures_total", "Times that a NIC's port was said to be down."},
+    {EventType::kProbeFailed, "r2ccl_probe_failures_total",
+     "Probes of a silent path that failed or were not answered."},
+    {EventType::kMigrationDone, "r2ccl_migrations_total",
+     "Migrations of a channel's traffic that ended, by the NIC that carries it since."},
+    {EventType::kFailback, "r2ccl_failbacks_total", "Migrations that brought a channel back to its own NIC."},
+    {EventType::kPathOpened, "r2ccl_paths_opened_total", "Paths that were opened and proved by a transfer."},
+    {EventType::kPeerSlow, "r2ccl_slow_peer_waits_total",
+     "Silences that turned out to be a slow or stopped peer, not a failure: false alarms."},
+    {EventType::kNicGray, "r2ccl_gray_failures_total",
+     "Times that a NIC was found to carry clearly less than its neighbours."},
+    {EventType::kNicWell, "r2ccl_gray_recoveries_total",
+     "Times that such a NIC was found to carry as much as its neighbours again."},
+    {EventType::kLaneUp, "r2ccl_lanes_started_total",
+     "Lanes that were taken into use: paths that carry pieces of messages beside the active one."},
+    {EventType::kLaneRests, "r2ccl_lanes_rested_total", "Lanes that were no longer needed."},
+};
 
 constexpr uint64_t kLeastPauseNs = 1'000'000'000;
 
@@ -80,13 +106,12 @@ bool write_all(int fd, const std::string& text) {
 }  // namespace
 
 Metrics::Metrics(const std::string& path, std::vector<std::string> nics)
-    : path_(expanded(path)), nics_(std::move(nics)) {
+    : path_(expanded(path)), nics_(std::move(nics)), by_nic_(std::size(kNicCounters)) {
   // A series that begins at 0 shows its first increase; one that begins at 1 does not.
   for (size_t i = 0; i < nics_.size(); ++i) {
     const Labels one = nic(uint16_t(i));
-    for (Counts* counts : {&port_failures_, &probe_failures_, &migrations_, &failbacks_, &paths_opened_,
-                           &slow_peers_, &lanes_started_, &lanes_rested_, &gray_, &well_, &gray_now_})
-      (*counts)[one] = 0;
+    for (Counts& counts : by_nic_) counts[one] = 0;
+    gray_now_[one] = 0;
     for (const DetectedBy by :
          {DetectedBy::kCompletion, DetectedBy::kEvent, DetectedBy::kWatchdog, DetectedBy::kPeer})
       failures_[one + "," + label("detected_by", name(by))] = 0;
@@ -106,13 +131,11 @@ void Metrics::count(const Event& event) noexcept {
 }
 
 void Metrics::count_locked(const Event& event) {
-  const auto add = [&](Counts& counts) { ++counts[nic(event.nic)]; };
-  const auto path_again = [&] {
-    if (const auto it = without_path_since_.find(event.channel); it != without_path_since_.end()) {
-      without_path_ns_ += event.time_ns - it->second;
-      without_path_since_.erase(it);
+  for (size_t i = 0; i < by_nic_.size(); ++i)
+    if (kNicCounters[i].type == event.type) {
+      ++by_nic_[i][nic(event.nic)];
+      changed_ = true;
     }
-  };
   switch (event.type) {
     case EventType::kChannelUp:
       ++channels_;
@@ -122,61 +145,42 @@ void Metrics::count_locked(const Event& event) {
       without_path_since_.try_emplace(event.channel, event.time_ns);
       break;
     case EventType::kMigrationDone:
-      add(migrations_);
-      path_again();
-      break;
-    case EventType::kFailback:
-      add(failbacks_);
+    case EventType::kChannelClosing:  // given up in the middle of a migration: it wants no path any more
+      end_outage(event);
       break;
     case EventType::kReplayed:
       replayed_segments_ += event.a;
       replayed_bytes_ += event.b;
       break;
-    case EventType::kNicDown:
-      add(port_failures_);
-      gray_now_[nic(event.nic)] = 0;  // what was measured on it is forgotten
+    case EventType::kNicDown:  // what was measured on it is forgotten
+    case EventType::kNicWell:
+      gray_now_[nic(event.nic)] = 0;
       break;
     case EventType::kNicUp:
       if (event.a == 0) return;  // a path over it, not its port
       gray_now_[nic(event.nic)] = 0;
       break;
     case EventType::kNicGray:
-      add(gray_);
       gray_now_[nic(event.nic)] = 1;
-      break;
-    case EventType::kNicWell:
-      add(well_);
-      gray_now_[nic(event.nic)] = 0;
-      break;
-    case EventType::kLaneUp:
-      add(lanes_started_);
-      break;
-    case EventType::kLaneRests:
-      add(lanes_rested_);
-      break;
-    case EventType::kProbeFailed:
-      add(probe_failures_);
-      break;
-    case EventType::kPathOpened:
-      add(paths_opened_);
-      break;
-    case EventType::kPeerSlow:
-      add(slow_peers_);
       break;
     case EventType::kDuplicateDropped:
       ++duplicates_;
       break;
     case EventType::kChannelFailed:
       ++failed_[label("reason", r2ccl::name(ErrorCode(event.a)))];
-      path_again();
-      break;
-    case EventType::kChannelClosing:  // given up in the middle of a migration: it wants no path any more
-      path_again();
+      end_outage(event);
       break;
     default:
       return;
   }
   changed_ = true;
+}
+
+void Metrics::end_outage(const Event& event) {
+  const auto it = without_path_since_.find(event.channel);
+  if (it == without_path_since_.end()) return;
+  without_path_ns_ += event.time_ns - it->second;
+  without_path_since_.erase(it);
 }
 
 std::string Metrics::text(uint64_t now) const {
@@ -191,28 +195,10 @@ std::string Metrics::text(uint64_t now) const {
   labelled(out, "r2ccl_path_failures_total",
            "Paths that a channel left because they failed, by the local NIC and by how it was noticed.",
            failures_);
-  labelled(out, "r2ccl_port_failures_total", "Times that a NIC's port was said to be down.", port_failures_);
-  labelled(out, "r2ccl_probe_failures_total", "Probes of a silent path that failed or were not answered.",
-           probe_failures_);
-  labelled(out, "r2ccl_migrations_total",
-           "Migrations of a channel's traffic that ended, by the NIC that carries it since.", migrations_);
-  labelled(out, "r2ccl_failbacks_total", "Migrations that brought a channel back to its own NIC.",
-           failbacks_);
-  labelled(out, "r2ccl_paths_opened_total", "Paths that were opened and proved by a transfer.",
-           paths_opened_);
-  labelled(out, "r2ccl_slow_peer_waits_total",
-           "Silences that turned out to be a slow or stopped peer, not a failure: false alarms.",
-           slow_peers_);
-  labelled(out, "r2ccl_gray_failures_total",
-           "Times that a NIC was found to carry clearly less than its neighbours.", gray_);
-  labelled(out, "r2ccl_gray_recoveries_total",
-           "Times that such a NIC was found to carry as much as its neighbours again.", well_);
+  for (size_t i = 0; i < by_nic_.size(); ++i)
+    labelled(out, kNicCounters[i].name, kNicCounters[i].help, by_nic_[i]);
   labelled(out, "r2ccl_nic_gray", "1 while a NIC is taken to carry clearly less than its neighbours.",
            gray_now_, "gauge");
-  labelled(out, "r2ccl_lanes_started_total",
-           "Lanes that were taken into use: paths that carry pieces of messages beside the active one.",
-           lanes_started_);
-  labelled(out, "r2ccl_lanes_rested_total", "Lanes that were no longer needed.", lanes_rested_);
   counter("r2ccl_replayed_bytes_total", "Bytes that were sent again over another path.",
           std::to_string(replayed_bytes_));
   counter("r2ccl_replayed_segments_total", "Segments that were sent again over another path.",

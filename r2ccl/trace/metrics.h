@@ -36,14 +36,15 @@ class Metrics {
   using Counts = std::map<Labels, uint64_t>;
 
   void count_locked(const Event& event);
+  void end_outage(const Event& event);  // the channel has a path again, or wants none any more
   Labels nic(uint16_t index) const;
 
   const std::string path_;
   const std::vector<std::string> nics_;
 
   mutable std::mutex mutex_;  // guards the following
-  Counts failures_, port_failures_, probe_failures_, migrations_, failbacks_, paths_opened_, slow_peers_,
-      lanes_started_, lanes_rested_, gray_, well_, failed_;
+  Counts failures_, failed_;
+  std::vector<Counts> by_nic_;  // in the order of kNicCounters
   Counts gray_now_;  // by NIC: 1 when it is gray
   uint64_t channels_ = 0, replayed_bytes_ = 0, replayed_segments_ = 0, duplicates_ = 0;
   uint64_t without_path_ns_ = 0;                     // of outages that are over
