@@ -18,7 +18,7 @@ using faultinject::format_duration;
 const char* meaning(ModeKind kind) {
   switch (kind) {
     case ModeKind::kBaseline:
-      return "the ordinary transport: same data path, no resilience";
+      return "no resilience: the same data path with NCCL's own QP settings";
     case ModeKind::kMigrate:
       return "live migration: the channels of a dead NIC move to other NICs, each as a whole";
     case ModeKind::kBalance:

@@ -148,9 +148,9 @@ int list_faults(bool json, const Console& console) {
     console.out << lead << wrap(text, console.columns - width(lead), width(lead)) << "\n";
   };
   for (const FaultKind& kind : faultinject::fault_kinds()) print(kind.name, kind.what, parameters_of(kind));
-  console.out << "\nOf a rank (target: node1/rank0):\n";
+  console.out << "\nFaults of a rank (target: node1/rank0):\n";
   for (const RankFaultInfo& kind : rank_fault_kinds()) print(kind.name, kind.what, parameters_of(kind));
-  console.out << "\nIn [brackets]: parameters, with defaults.\n"
+  console.out << "\nIn [brackets]: the parameters, with their defaults in parentheses.\n"
                  "Write your own: faultinject/faults/README.md.\n";
   return 0;
 }
@@ -188,8 +188,9 @@ int list_metrics(bool json, const Console& console) {
         line.meaning + " [" + line.wanted + (line.statistics.empty() ? "" : "; " + line.statistics) + "]";
     console.out << lead << wrap(text, console.columns - width(lead), width(lead)) << "\n";
   }
-  console.out << "\nIn [brackets]: what an expectation compares with; of a time also the statistics.\n"
-                 "Add one: harness/judge/README.md.\n";
+  console.out
+      << "\nIn [brackets]: what an expectation compares the metric with, and the statistics of a time.\n"
+         "Add one: harness/judge/README.md.\n";
   return 0;
 }
 

@@ -125,8 +125,9 @@ Subcommand add_run(CLI::App& app) {
 
 Subcommand add_host_agent(CLI::App& app) {
   const auto launcher = std::make_shared<std::string>();
-  CLI::App* agent = app.add_subcommand("host-agent", "")->group("");  // for launchers only
-  agent->add_option("launcher", *launcher)->required();
+  CLI::App* agent = app.add_subcommand("host-agent", "Run one host's part of a job; --launcher starts it")
+                        ->group("");  // for launchers only
+  agent->add_option("launcher", *launcher, "The launcher that started it: mpi, slurm or env")->required();
   return subcommand(agent, launcher, [](const std::string& given, const Runner&, const Console&) {
     return host_agent_command(given);
   });
@@ -248,9 +249,10 @@ Subcommand add_guest(CLI::App& app, const std::vector<std::string>& foreign) {
   const auto arguments = std::make_shared<GuestArguments>();
   CLI::App* guest = app.add_subcommand("guest", "Run a command in a QEMU guest with soft RoCE devices");
   guest
-      ->add_option("--guests", arguments->guests,
-                   "1, or 2 for two guests on one Ethernet, a node in each; '::' separates their commands "
-                   "(default: 1)")
+      ->add_option(
+          "--guests", arguments->guests,
+          "Number of guests: 1, or 2 on one Ethernet with one node each; '::' separates their commands "
+          "(default: 1)")
       ->check(CLI::Range(1, 2));
   guest->add_option("--nodes", arguments->nodes, "Number of nodes (default: 2)")->check(CLI::Range(1, 64));
   guest->add_option("--nics", arguments->nics, "Number of NICs per node, named node0_nic0 … (default: 4)")
@@ -284,14 +286,14 @@ Subcommand add_conformance(CLI::App& app) {
   conformance
       ->add_option(
           "--case", options->arguments.cases,
-          "Run only cases whose names begin with this; the fault cases run as well, unless --no-faults")
+          "Run only cases whose names begin with this, and the fault cases (--no-faults leaves those out)")
       ->allow_extra_args(false);
   conformance->add_flag("--no-faults", options->no_faults, "Leave out the fault cases");
   conformance->add_option("--out", options->arguments.out,
                           "Folder for the table (default: results/runs/conformance-TIME)");
   conformance->add_option("--raw", options->arguments.raw,
                           "With one fabric: write its observations as JSON to this file instead of a table");
-  conformance->footer("Exit status: 0 all deviations are explained and accepted, 1 one is not.");
+  conformance->footer("Exit status: 0 all deviations are explained and accepted, 1 a deviation is not.");
   return subcommand(conformance, options, [](Options& given, const Runner&, const Console& console) {
     given.arguments.faults = !given.no_faults;
     return conformance_command(given.arguments, console);
@@ -316,9 +318,8 @@ Subcommand add_matrix(CLI::App& app) {
   matrix->add_option("--out", arguments->out, "Folder for the tables (default: results/runs/matrix-TIME)");
   matrix->add_flag("--list", arguments->list, "Print the cells without running them, and why some are empty");
   matrix->footer(
-      "Exit status: 0 every cell holds, 1 one fails, 2 the fault of one missed its moment, 64 wrong command "
-      "line, 70 internal "
-      "error.");
+      "Exit status: 0 every cell holds, 1 a cell fails, 2 the fault of a cell missed its moment, 64 wrong "
+      "command line, 70 internal error.");
   return subcommand(matrix, arguments,
                     [](const MatrixArguments& given, const Runner&, const Console& console) {
                       return matrix_command(given, console);

@@ -56,11 +56,12 @@ const std::vector<Field>& fields() {
        [](const Config& c) { return long(c.gpu_direct); }, [](Config& c, long v) { c.gpu_direct = v != 0; }},
       integer(
           "R2CC_GPU_FLUSH", &Config::gpu_flush, 0, 2,
-          "GPU memory: 1: a message is done after a flush of each NIC that wrote; 0: without a flush, for "
-          "GPUs "
-          "that see writes in order; 2: for tests, flushes one NIC only, and data of others is corrupted"),
+          "GPU memory: 1: a receive waits for a flush of each NIC that wrote; 0: it does not wait, for GPUs "
+          "that see writes in order; 2: for tests, only one NIC is flushed, and data of the others is "
+          "corrupted"),
       {"NCCL_IB_PCI_RELAXED_ORDERING", 0, 2,
-       "NICs may write a message's parts in any order: 0 no, 1 yes, 2 where possible",
+       "whether NICs may write the parts of a message in any order: 0 no, 1 yes, 2 if the provider "
+       "supports it",
        [](const Config& c) { return long(c.relaxed_ordering); },
        [](Config& c, long v) { c.relaxed_ordering = RelaxedOrdering(v); }},
       integer("NCCL_IB_TC", &Config::traffic_class, 0, 255, "traffic class"),
@@ -68,37 +69,36 @@ const std::vector<Field>& fields() {
       integer("R2CC_STANDBYS", &Config::standbys, 0, 100000,
               "standby paths that a process keeps open for its sends"),
       integer("R2CC_COLLNET_NICS", &Config::collnet_nics, 0, 8,
-              "mode 3: NICs that a CollNet group (one per GPU) uses; 0: the node's NICs divided by its "
-              "ranks, whose "
-              "number the launcher sets"),
-      integer(
-          "R2CC_COLLNET_MARGIN", &Config::collnet_margin, 10, 10000,
-          "mode 3: percent of its predicted time that the host engine is assumed to need; CollNet is chosen "
-          "if that is less than the time of NCCL's ring"),
+              "mode 3: number of NICs that a CollNet group (one per GPU) uses; 0: the node's NICs divided by "
+              "its ranks, whose number the launcher sets"),
+      integer("R2CC_COLLNET_MARGIN", &Config::collnet_margin, 10, 10000,
+              "mode 3: the time that the host engine is assumed to need, in percent of the predicted time; "
+              "CollNet is chosen if that is less than the time of NCCL's ring"),
       integer("R2CC_MEMORY_NODE", &Config::memory_node, -1, 1023,
               "NUMA node of all buffers; -1: the kernel is asked"),
-      integer("R2CC_CROSS_SOCKET", &Config::cross_socket, 0, 100,
-              "percent of its rate that a NIC carries across sockets; 0: unknown, and 50 is assumed once "
-              "traffic is "
-              "spread"),
+      integer(
+          "R2CC_CROSS_SOCKET", &Config::cross_socket, 0, 100,
+          "the percentage of its rate at which a NIC reaches memory on another socket; 0: unknown, and 50 "
+          "is assumed once traffic is spread"),
       milliseconds("R2CC_SUSPECT_MS", &Config::suspect_after, 1, 60000,
-                   "stall after which a path is probed (adapts upward), ms"),
-      milliseconds(
-          "R2CC_PROBE_MS", &Config::probe_deadline, 1, 60000,
-          "an unanswered probe of this age: the path is dead (adapts upward, to at most a quarter of "
-          "R2CC_FAIL_BOUND_MS and 2 s), ms"),
+                   "a path that stalls for this long is probed (adapts upward), ms"),
+      milliseconds("R2CC_PROBE_MS", &Config::probe_deadline, 1, 60000,
+                   "if a probe is not answered for this long, the path is dead (adapts upward, to at most a "
+                   "quarter of R2CC_FAIL_BOUND_MS or 2 s, whichever is shorter), ms"),
       milliseconds("R2CC_STUCK_MS", &Config::stuck_after, 10, 600000,
-                   "probes succeed, but a QP makes no progress for this long: it is replaced, ms"),
+                   "a QP that makes no progress for this long, although probes succeed, is replaced, ms"),
       milliseconds("R2CC_REGISTER_MS", &Config::register_bound, 10, 600000,
                    "a NIC that takes longer to register a buffer is abandoned, ms"),
       milliseconds("R2CC_CONTROL_MS", &Config::control_bound, 10, 600000,
-                   "a peer whose process cannot be reached over TCP for this long is gone, ms"),
+                   "a peer process that cannot be reached over TCP for this long counts as ended, ms"),
       milliseconds("R2CC_FENCE_MS", &Config::fence_bound, 10, 60000,
-                   "bound of a fence, after which nothing can arrive over a path any more, ms"),
+                   "bound for fencing a path (making sure that nothing can arrive over it any more), ms"),
       milliseconds("R2CC_FENCE_DELAY_MS", &Config::fence_delay, 0, 1000,
-                   "debugging: each fence takes at least this long, ms"),
-      milliseconds("R2CC_REMOVAL_MS", &Config::removal_bound, 10, 3600000,
-                   "a receiver's kernel that has not stopped a failed device within this: an error, ms"),
+                   "for debugging: each fence takes at least this long, ms"),
+      milliseconds(
+          "R2CC_REMOVAL_MS", &Config::removal_bound, 10, 3600000,
+          "if a receiver's kernel has not stopped a failed device within this time, the channel ends in an "
+          "error, ms"),
       milliseconds("R2CC_FAIL_BOUND_MS", &Config::fail_bound, 10, 3600000,
                    "a channel without a working path for this long is an error, ms"),
       milliseconds("R2CC_FAILBACK_MS", &Config::failback_settle, 1, 600000,
@@ -223,14 +223,15 @@ std::vector<Config::Entry> Config::entries() const {
   for (const Field& field : fields())
     out.push_back({field.variable, std::to_string(field.read(*this)), field.meaning});
   out.push_back({"R2CC_SOCKET_IFNAME", socket_interface,
-                 "interface for control connections, as in NCCL_SOCKET_IFNAME"});
+                 "interface for control connections, in the syntax of NCCL_SOCKET_IFNAME"});
   out.push_back(
       {"R2CC_ALGORITHM", algorithm, "mode 3: forces the schedule of every AllReduce, for measurements"});
-  out.push_back({"R2CC_METRICS", metrics_file,
-                 "file for counters in Prometheus' text format (%p: process id), once a second"});
-  out.push_back({"R2CC_TOPOLOGY", topology_file,
-                 "file with the machine's topology, as 'lstopo --of xml' writes it; empty: hwloc looks at "
-                 "the machine"});
+  out.push_back(
+      {"R2CC_METRICS", metrics_file,
+       "file for counters in Prometheus' text format (%p: process id), written at most once a second"});
+  out.push_back(
+      {"R2CC_TOPOLOGY", topology_file,
+       "file with the machine's topology, in the format of 'lstopo --of xml'; empty: hwloc detects it"});
   out.push_back({"R2CC_NODE_SCOPE", node_scope,
                  "processes of one host with different values count as different nodes"});
   out.push_back({"NCCL_IB_ADDR_FAMILY", name(address_range.family()), "family of the GID's address"});
