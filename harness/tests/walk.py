@@ -329,7 +329,39 @@ def shrink(r2bench, walk, folder, tries, slower=1):
     return faults
 
 
-def main():
+class Tally:
+    """What the walks have shown so far."""
+
+    def __init__(self):
+        self.total = {"walks": 0, "faults": 0, "path_changes": 0, "migrations": 0, "failed": 0, "unknown": 0, "interrupted": 0, "overdue": 0}
+        self.failures = []
+        self.interrupted = {}  # by seed: walk, seconds
+        self.longest = 0.0  # seconds of a finished walk
+
+    def add(self, walk, found, seconds):
+        """`found`: run()'s answer."""
+        wrong, counted, migrated = found
+        if wrong is STOPPED:
+            self.interrupted[walk.seed] = walk, seconds
+            return
+        self.longest = max(self.longest, seconds)
+        self.total["walks"] += 1
+        self.total["faults"] += len(walk.faults)
+        self.total["path_changes"] += counted
+        self.total["migrations"] += migrated
+        unknown = isinstance(wrong, Unknown)
+        self.total["unknown"] += unknown
+        self.total["failed"] += wrong is not None and not unknown
+        print(f"seed {walk.seed}: {'UNKNOWN' if unknown else 'FAILED' if wrong else 'exact'}, {counted} of {len(walk.faults)} faults changed a path, "
+              f"{migrated} ends migrated", flush=True)
+        if wrong:
+            print(wrong, flush=True)
+            if not unknown:
+                self.failures.append(walk)
+
+
+def read_arguments():
+    """None after words on standard error: they are bad."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("r2bench", help="path of the program")
     parser.add_argument("--walks", type=int, default=20)
@@ -349,74 +381,84 @@ def main():
     arguments = parser.parse_args()
     if not os.access(arguments.r2bench, os.X_OK) or arguments.walks < 1 or arguments.faults < 1 or arguments.jobs < 1:
         parser.print_usage(sys.stderr)
-        return 64
-    also = ALSO if arguments.also == "all" else [kind for kind in arguments.also.split(",") if kind]
-    if set(also) - set(ALSO):
-        print("--also: " + ", ".join(sorted(set(also) - set(ALSO))) + " is none of " + ", ".join(ALSO), file=sys.stderr)
-        return 64
-    slower = arguments.slower or (16 if arguments.fabric == "rxe" else 1)
-    first = int(time.time()) if arguments.seed is None else arguments.seed
-    start = time.monotonic()
-    total = {"walks": 0, "faults": 0, "path_changes": 0, "migrations": 0, "failed": 0, "unknown": 0, "interrupted": 0, "overdue": 0}
-    failures, interrupted = [], {}
-    longest = 0.0  # seconds of a finished walk
+        return None
+    arguments.also = ALSO if arguments.also == "all" else [kind for kind in arguments.also.split(",") if kind]
+    if set(arguments.also) - set(ALSO):
+        print("--also: " + ", ".join(sorted(set(arguments.also) - set(ALSO))) + " is none of " + ", ".join(ALSO), file=sys.stderr)
+        return None
+    arguments.slower = arguments.slower or (16 if arguments.fabric == "rxe" else 1)
+    arguments.seed = int(time.time()) if arguments.seed is None else arguments.seed
+    return arguments
 
+
+def run_walks(arguments, folder, start, tally):
+    """All of them, --jobs at a time; none is started once --minutes have passed since `start`, or after a signal."""
     def one(seed):
         if Jobs.stopped.is_set() or (arguments.minutes is not None and time.monotonic() - start > 60 * arguments.minutes):
             return None
-        walk = Walk(seed, arguments.faults, also, arguments.mode, arguments.fabric, arguments.small)
+        walk = Walk(seed, arguments.faults, arguments.also, arguments.mode, arguments.fabric, arguments.small)
         began = time.monotonic()
-        found = run(arguments.r2bench, walk, folder, slower=slower, keep=arguments.keep)
+        found = run(arguments.r2bench, walk, folder, slower=arguments.slower, keep=arguments.keep)
         return walk, found, time.monotonic() - began
 
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        for future in concurrent.futures.as_completed([pool.submit(one, seed) for seed in range(arguments.seed, arguments.seed + arguments.walks)]):
+            if future.result() is not None:
+                tally.add(*future.result())
+
+
+def keep_scenario(keep, walk, faults=None):
+    file = os.path.join(keep, f"walk-{walk.seed}.yaml")
+    with open(file, "w", encoding="utf-8") as handle:
+        handle.write(walk.text(faults))
+    return file
+
+
+def find_overdue(arguments, tally):
+    """Counts the interrupted walks, and keeps those that might have been a hang."""
+    for walk, seconds in tally.interrupted.values():
+        tally.total["interrupted"] += 1
+        if seconds <= (OVERDUE * tally.longest if tally.longest > 0 else STALL_S * arguments.slower):
+            continue
+        tally.total["overdue"] += 1
+        file = keep_scenario(arguments.keep, walk)
+        print(f"seed {walk.seed} was interrupted after {seconds:.0f} s, when the longest finished walk had taken {tally.longest:.0f} s: {file}", flush=True)
+
+
+def shrink_failures(arguments, folder, failures):
+    for walk in failures if not Jobs.stopped.is_set() else []:
+        faults = shrink(arguments.r2bench, walk, folder, arguments.tries, arguments.slower)
+        file = keep_scenario(arguments.keep, walk, faults)
+        print(f"seed {walk.seed} fails with {len(faults)} of its {len(walk.faults)} faults: {file}", flush=True)
+
+
+def add_record(arguments, seconds, tally):
+    line = {"date": origin.today(), "commit": origin.of_program(arguments.r2bench), "fabric": arguments.fabric, "slower": arguments.slower,
+            "first_seed": arguments.seed, "faults_per_walk": arguments.faults, "also": arguments.also, "mode": arguments.mode, "small": arguments.small,
+            "cores": len(os.sched_getaffinity(0)), "counting": COUNTING, "seconds": round(seconds), **tally.total,
+            "interrupted_seeds": sorted(tally.interrupted)}
+    with open(arguments.record, "a", encoding="utf-8") as handle:
+        handle.write(json.dumps(line) + "\n")
+
+
+def main():
+    arguments = read_arguments()
+    if arguments is None:
+        return 64
+    start = time.monotonic()
+    tally = Tally()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, Jobs.stop)
     with tempfile.TemporaryDirectory(prefix="r2bench-walk-") as folder:
-        with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-            for future in concurrent.futures.as_completed([pool.submit(one, seed) for seed in range(first, first + arguments.walks)]):
-                if future.result() is None:
-                    continue  # not started
-                walk, (wrong, counted, migrated), seconds = future.result()
-                if wrong is STOPPED:
-                    interrupted[walk.seed] = walk, seconds
-                    continue
-                longest = max(longest, seconds)
-                total["walks"] += 1
-                total["faults"] += len(walk.faults)
-                total["path_changes"] += counted
-                total["migrations"] += migrated
-                unknown = isinstance(wrong, Unknown)
-                total["unknown"] += unknown
-                total["failed"] += wrong is not None and not unknown
-                print(f"seed {walk.seed}: {'UNKNOWN' if unknown else 'FAILED' if wrong else 'exact'}, {counted} of {len(walk.faults)} faults changed a path, "
-                      f"{migrated} ends migrated", flush=True)
-                if wrong:
-                    print(wrong, flush=True)
-                    if not unknown:
-                        failures.append(walk)
-        for walk, seconds in interrupted.values():
-            total["interrupted"] += 1
-            if seconds <= (OVERDUE * longest if longest > 0 else STALL_S * slower):
-                continue
-            total["overdue"] += 1
-            file = os.path.join(arguments.keep, f"walk-{walk.seed}.yaml")
-            with open(file, "w", encoding="utf-8") as handle:
-                handle.write(walk.text())
-            print(f"seed {walk.seed} was interrupted after {seconds:.0f} s, when the longest finished walk had taken {longest:.0f} s: {file}", flush=True)
-        for walk in failures if not Jobs.stopped.is_set() else []:
-            faults = shrink(arguments.r2bench, walk, folder, arguments.tries, slower)
-            file = os.path.join(arguments.keep, f"walk-{walk.seed}.yaml")
-            with open(file, "w", encoding="utf-8") as handle:
-                handle.write(walk.text(faults))
-            print(f"seed {walk.seed} fails with {len(faults)} of its {len(walk.faults)} faults: {file}", flush=True)
+        run_walks(arguments, folder, start, tally)
+        find_overdue(arguments, tally)
+        shrink_failures(arguments, folder, tally.failures)
+    total = tally.total
     print("walks {walks}, failed {failed}, unknown {unknown}, interrupted {interrupted}, overdue {overdue}, faults {faults}, path changes {path_changes}, "
           "migrations of ends {migrations}".format(**total))
     if arguments.record:
-        line = {"date": origin.today(), "commit": origin.of_program(arguments.r2bench), "fabric": arguments.fabric, "slower": slower, "first_seed": first,
-                "faults_per_walk": arguments.faults, "also": also, "mode": arguments.mode, "small": arguments.small, "cores": len(os.sched_getaffinity(0)), "counting": COUNTING, "seconds": round(time.monotonic() - start), **total, "interrupted_seeds": sorted(interrupted)}
-        with open(arguments.record, "a", encoding="utf-8") as handle:
-            handle.write(json.dumps(line) + "\n")
-    if failures or total["overdue"] or (total["path_changes"] < arguments.least and not total["unknown"]):
+        add_record(arguments, time.monotonic() - start, tally)
+    if tally.failures or total["overdue"] or (total["path_changes"] < arguments.least and not total["unknown"]):
         return 1
     return 2 if total["unknown"] else 0
 
