@@ -101,13 +101,10 @@ def suspend_all(mark):
 
 
 def play_marked(r2bench, number, generator, folder, mark, suspend):
-    scenario = os.path.join(folder, f"chaos{number}.yaml")
     out = os.path.join(folder, f"out{number}")
     temporary = os.path.join(folder, f"tmp{number}")
     os.mkdir(temporary)
-    with open(scenario, "w", encoding="utf-8") as file:
-        file.write(SCENARIO.format(stall=STALL, seed=generator.randrange(1 << 30), op=generator.choice(["allreduce", "sendrecv"]),
-                                   kind=generator.choice(["port_down", "blackhole", "qp_error, qp: all"])))
+    scenario = write_scenario(os.path.join(folder, f"chaos{number}.yaml"), generator)
     before = leftovers(temporary)
     name, value = mark.split("=")
     job = subprocess.Popen([r2bench, "run", scenario, "--no-plot", "--out", out], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -118,54 +115,82 @@ def play_marked(r2bench, number, generator, folder, mark, suspend):
         time.sleep(0.05)
     time.sleep(0.3 if suspend else generator.choice([0.02, 0.2, 1, 3]) * generator.random())
     kind = generator.choice([signal.SIGKILL] * 4 + [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGSTOP])
-    done = "the job had ended"
+    victim = None
     if suspend:
         suspended = suspend_all(mark.encode())
         done = f"{suspended} processes suspended for {STALL + 2} s"
-    victim = None
-    alive = {} if suspend else processes(mark.encode())
-    if alive:
-        victim = job.pid if kind in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) else generator.choice(sorted(alive))
-        done = f"{kind.name} to {victim} ({alive.get(victim, 'r2bench')[:60]})"
-        try:
-            os.kill(victim, kind)
-        except ProcessLookupError:
-            done += ", which had just ended"
+        if suspended < 3:
+            job.communicate()
+            return "the job had ended, or not begun, when it was to be suspended", done
+    else:
+        victim, done = strike(job, mark, kind, generator)
+    wrong, text = wait_for_end(job, mark, BOUND + (10 if kind == signal.SIGSTOP else 0))
+    if not wrong and job.returncode not in allowed_statuses(kind, victim == job.pid, suspend):
+        wrong = f"exit status {job.returncode}:\n{text}"
+    if not wrong and suspend:
+        wrong = nothing_measured(out)
+    after = leftovers(temporary) - before
+    if not wrong and after:
+        wrong = f"left behind: {sorted(after)}"
+    return (wrong, done) if wrong else (None, f"{done}; exit {job.returncode}")
+
+
+def write_scenario(file, generator):
+    with open(file, "w", encoding="utf-8") as handle:
+        handle.write(SCENARIO.format(stall=STALL, seed=generator.randrange(1 << 30), op=generator.choice(["allreduce", "sendrecv"]),
+                                     kind=generator.choice(["port_down", "blackhole", "qp_error, qp: all"])))
+    return file
+
+
+def strike(job, mark, kind, generator):
+    """Sends the signal to one of the job's processes; its pid (None: the job had ended), and what was done."""
+    alive = processes(mark.encode())
+    if not alive:
+        return None, "the job had ended"
+    victim = job.pid if kind in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) else generator.choice(sorted(alive))
+    done = f"{kind.name} to {victim} ({alive.get(victim, 'r2bench')[:60]})"
+    try:
+        os.kill(victim, kind)
+    except ProcessLookupError:
+        done += ", which had just ended"
     if victim == job.pid and kind == signal.SIGSTOP:  # nobody could report: it only has to go on afterwards
         time.sleep(0.5)
         os.kill(victim, signal.SIGCONT)
-    if suspend and suspended < 3:
-        job.communicate()
-        return "the job had ended, or not begun, when it was to be suspended", done
-    deadline = time.monotonic() + BOUND + (10 if kind == signal.SIGSTOP else 0)
+    return victim, done
+
+
+def wait_for_end(job, mark, bound):
+    """(what is wrong or None, what the job said) once all of its processes have ended, or `bound` seconds are over."""
+    deadline = time.monotonic() + bound
     try:
         text, _ = job.communicate(timeout=max(1, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
-        text = "r2bench has not ended; left: " + str(processes(mark.encode()))
+        wrong = "r2bench has not ended; left: " + str(processes(mark.encode()))
         kill_all(mark.encode())
-        job.communicate()
-        return text, done
+        return wrong, job.communicate()[0]
     while processes(mark.encode()) and time.monotonic() < deadline:
         time.sleep(0.05)
     left = processes(mark.encode())
-    if left:
-        return f"left behind: {left}", done
-    allowed = {0} if suspend else {0, 1, 2}
-    if kind == signal.SIGKILL and victim == job.pid:
-        allowed.add(-signal.SIGKILL)
-    if not suspend and kind in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        allowed |= {128 + kind, -kind}  # the latter before its handlers stand
-    if job.returncode not in allowed:
-        return f"exit status {job.returncode}:\n{text}", done
+    return f"left behind: {left}" if left else None, text
+
+
+def allowed_statuses(kind, of_r2bench, suspend):
+    """Exit statuses of r2bench after that signal to a process of the job, or to itself."""
     if suspend:
-        with open(os.path.join(out, "result.json"), encoding="utf-8") as file:
-            rate = [run["metrics"]["throughput"]["before_gbps"] for run in json.load(file)["runs"] if run["mode"] == "migrate"]
-        if len(rate) != 1 or not rate[0]:
-            return f"the rate before the fault is {rate}: nothing was measured", done
-    after = leftovers(temporary) - before
-    if after:
-        return f"left behind: {sorted(after)}", done
-    return None, f"{done}; exit {job.returncode}"
+        return {0}
+    allowed = {0, 1, 2}
+    if kind == signal.SIGKILL and of_r2bench:
+        allowed.add(-signal.SIGKILL)
+    if kind in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        allowed |= {128 + kind, -kind}  # the latter before its handlers stand
+    return allowed
+
+
+def nothing_measured(out):
+    """What is wrong with the rate before the fault, or None."""
+    with open(os.path.join(out, "result.json"), encoding="utf-8") as file:
+        rate = [run["metrics"]["throughput"]["before_gbps"] for run in json.load(file)["runs"] if run["mode"] == "migrate"]
+    return f"the rate before the fault is {rate}: nothing was measured" if len(rate) != 1 or not rate[0] else None
 
 
 def main():
