@@ -200,7 +200,8 @@ def provenance(options, cores):
     return facts
 
 
-def main():
+def read_options():
+    """With `sets`: the cores of each lane."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--r2bench", default=os.path.join(ROOT, "build", "release", "bin", "r2bench"))
     parser.add_argument("--scenario", default="recovery_gate")
@@ -216,9 +217,37 @@ def main():
     parser.add_argument("--keep", action="store_true", help="keep the folders of all gate runs")
     options = parser.parse_args()
     cores = sorted(os.sched_getaffinity(0))
-    sets = split_cores(cores, options.lanes)
-    if options.lanes < 1 or options.runs < 1 or not sets or options.neighbours < 0 or options.baseline_runs < 1:
+    options.sets = split_cores(cores, options.lanes)
+    if options.lanes < 1 or options.runs < 1 or not options.sets or options.neighbours < 0 or options.baseline_runs < 1:
         parser.error(f"there are {len(cores)} cores for {options.lanes} lanes")
+    return options
+
+
+def measure(options, record):
+    """The lines of all gate runs, --lanes at a time and beside the busy loops."""
+    lanes = Lanes(options.sets)
+    baseline = os.path.join(options.out, "baseline.json")
+    with concurrent.futures.ThreadPoolExecutor(options.lanes) as pool:
+        if options.baseline:
+            shutil.copyfile(options.baseline, baseline)
+        else:
+            make_baseline(options, lanes, pool, baseline)
+        lock = threading.Lock()
+        wanted = [(number, delayed) for number in range(options.runs) for delayed in ((False, True) if number % 2 == 0 else (True, False))]
+        return list(pool.map(lambda one: one_run(options, lanes, one[0], one[1], baseline, record, lock), wanted))
+
+
+def summary_of(lines, options):
+    plain = [line for line in lines if line["delay_ms"] == 0]
+    delayed = [line for line in lines if line["delay_ms"] != 0]
+    return {"false_alarms": sum(line["status"] == 1 for line in plain), "plain_runs": len(plain),
+            "found": sum(line["status"] == 1 for line in delayed), "delayed_runs": len(delayed), "delay_ms": options.delay,
+            "other_statuses": sum(line["status"] not in (0, 1) for line in lines), "longest_gate_s": max(line["seconds"] for line in lines),
+            "lanes": options.lanes, "neighbours": options.neighbours, "by_turns": not options.no_reference}
+
+
+def main():
+    options = read_options()
     if not os.access(options.r2bench, os.X_OK):
         print(f"{options.r2bench} is no program; build it with ./r2bench build, or name it with --r2bench", file=sys.stderr)
         return 64
@@ -229,40 +258,24 @@ def main():
         return 64
     options.work = os.path.join(options.out, "runs") if options.keep else tempfile.mkdtemp(prefix="gate_power-")
     os.makedirs(options.work, exist_ok=True)
-    lanes = Lanes(sets)
     began = time.monotonic()
-    used = [core for lane in sets for core in lane]
+    used = [core for lane in options.sets for core in lane]
     children = start_neighbours(options.neighbours, used, options.seed)
     try:
-        with concurrent.futures.ThreadPoolExecutor(options.lanes) as pool:
-            baseline = os.path.join(options.out, "baseline.json")
-            if options.baseline:
-                shutil.copyfile(options.baseline, baseline)
-            else:
-                make_baseline(options, lanes, pool, baseline)
-            lock = threading.Lock()
-            wanted = [(number, delayed) for number in range(options.runs) for delayed in ((False, True) if number % 2 == 0 else (True, False))]
-            lines = list(pool.map(lambda one: one_run(options, lanes, one[0], one[1], baseline, record, lock), wanted))
+        lines = measure(options, record)
     finally:
         end(children)
         if not options.keep:
             shutil.rmtree(options.work, ignore_errors=True)
-    plain = [line for line in lines if line["delay_ms"] == 0]
-    delayed = [line for line in lines if line["delay_ms"] != 0]
-    other = [line for line in lines if line["status"] not in (0, 1)]
-    summary = {"false_alarms": sum(line["status"] == 1 for line in plain), "plain_runs": len(plain),
-               "found": sum(line["status"] == 1 for line in delayed), "delayed_runs": len(delayed), "delay_ms": options.delay,
-               "other_statuses": len(other), "longest_gate_s": max(line["seconds"] for line in lines), "lanes": options.lanes,
-               "neighbours": options.neighbours, "by_turns": not options.no_reference, "seconds": round(time.monotonic() - began),
-               **provenance(options, used)}
+    summary = summary_of(lines, options)
     with open(os.path.join(options.out, "summary.json"), "w", encoding="utf-8") as file:
-        json.dump(summary, file, indent=1)
+        json.dump({**summary, "seconds": round(time.monotonic() - began), **provenance(options, used)}, file, indent=1)
         file.write("\n")
-    print(f"false alarms: {summary['false_alarms']} of {len(plain)}; a delay of {options.delay} ms found: {summary['found']} of {len(delayed)}; "
-          f"other ends: {len(other)}; longest gate run {summary['longest_gate_s']} s")
-    if other:
+    print(f"false alarms: {summary['false_alarms']} of {summary['plain_runs']}; a delay of {options.delay} ms found: {summary['found']} of "
+          f"{summary['delayed_runs']}; other ends: {summary['other_statuses']}; longest gate run {summary['longest_gate_s']} s")
+    if summary["other_statuses"]:
         return 2
-    return 0 if summary["false_alarms"] == 0 and summary["found"] == len(delayed) else 1
+    return 0 if summary["false_alarms"] == 0 and summary["found"] == summary["delayed_runs"] else 1
 
 
 if __name__ == "__main__":
