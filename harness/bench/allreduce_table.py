@@ -169,7 +169,8 @@ def rate_for(arguments, nodes, lost):
     return RATES[-1]
 
 
-def main():
+def read_arguments():
+    """With the lists that follow from them: `lost`, `sizes` in bytes, and the `chosen` variants."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("table", choices=["algorithms", "sizes"])
     parser.add_argument("--r2bench", default=os.path.join(HERE, "..", "..", "build", "release", "bin", "r2bench"))
@@ -191,47 +192,71 @@ def main():
     parser.add_argument("--minutes", type=float, default=60, help="begin no round of a point after that, and no point")
     parser.add_argument("--out", default=".")
     arguments = parser.parse_args()
-    lost = [word for word in (arguments.lost or ("0,1/8,1/4,1/2" if arguments.table == "sizes" else "1/8,1/4,1/2")).split(",")]
-    sizes = [arguments.mib << 20] if arguments.table == "algorithms" else [8 << (3 * k) for k in range(10) if 8 << (3 * k) <= arguments.largest << 20]
-    if arguments.table == "sizes" and sizes[-1] < arguments.largest << 20:
-        sizes.append(arguments.largest << 20)
-    sizes = [size for size in sizes if arguments.table == "algorithms" or size >= arguments.smallest << 20]
+    arguments.lost = (arguments.lost or ("0,1/8,1/4,1/2" if arguments.table == "sizes" else "1/8,1/4,1/2")).split(",")
+    arguments.sizes = sizes_of(arguments)
     only = [word for word in arguments.only.split(",") if word]
-    chosen = [variant for variant in variants(arguments.table) if not only or variant[0] in only]
-    if len(chosen) < len(only):
+    arguments.chosen = [variant for variant in variants(arguments.table) if not only or variant[0] in only]
+    if len(arguments.chosen) < len(only):
         parser.error(f"--only takes {', '.join(variant[0] for variant in variants(arguments.table))}, not all of {arguments.only}")
+    return arguments
+
+
+def sizes_of(arguments):
+    """Bytes of each operation of the table."""
+    if arguments.table == "algorithms":
+        return [arguments.mib << 20]
+    sizes = [8 << (3 * k) for k in range(10) if 8 << (3 * k) <= arguments.largest << 20]
+    if sizes[-1] < arguments.largest << 20:
+        sizes.append(arguments.largest << 20)
+    return [size for size in sizes if size >= arguments.smallest << 20]
+
+
+def rates(arguments, until):
+    """(nodes, x, Mbit/s) of each part of the table; Mbit/s is None where it was to be found after `until`."""
+    for nodes in (int(word) for word in arguments.nodes.split(",")):
+        known = {}  # by the number of NICs
+        for x in arguments.lost:
+            nics = nics_of(x, 0)[0]
+            if nics not in known and time.monotonic() < until:
+                known[nics] = rate_for(arguments, nodes, x) if arguments.mbits == "auto" else int(arguments.mbits)
+            yield nodes, x, known.get(nics)
+
+
+def run_point(arguments, nodes, x, mbits, size, until, log):
+    """(whether every job ended well, the rows of those that did by algorithm). No round begins after `until`."""
+    good, jobs = True, {}
+    for number in range(rounds_of(arguments, size)):
+        if time.monotonic() > until:
+            break
+        for variant in arguments.chosen:
+            row = run_job(arguments, nodes, x, mbits, size, variant, operations_of(arguments, size)) | {"table": arguments.table, "round": number}
+            good = good and row["ok"]
+            print(json.dumps(row), file=log, flush=True)
+            if not row["ok"]:
+                print(f"{nodes} nodes, x = {x}, {size} B, {variant[0]}: {row['why']}", flush=True)
+            else:
+                jobs.setdefault(variant[0], []).append(row)
+    return good, jobs
+
+
+def main():
+    arguments = read_arguments()
     os.makedirs(arguments.out, exist_ok=True)
-    begin, rows, left_out, good = time.monotonic(), [], [], True
+    until, rows, left_out, all_good = time.monotonic() + 60 * arguments.minutes, [], [], True
     with open(os.path.join(arguments.out, "jobs.jsonl"), "a", encoding="utf-8") as log:
-        for nodes in (int(word) for word in arguments.nodes.split(",")):
-            rates = {}  # by the number of NICs
-            for x in lost:
-                nics = nics_of(x, 0)[0]
-                if nics not in rates and time.monotonic() - begin < 60 * arguments.minutes:
-                    rates[nics] = rate_for(arguments, nodes, x) if arguments.mbits == "auto" else int(arguments.mbits)
-                if nics not in rates:
-                    left_out.append(f"{nodes} nodes, x = {x}")
-                    continue
-                mbits = rates[nics]
-                for size in sizes:
-                    jobs = {}
-                    for number in range(rounds_of(arguments, size)):
-                        if time.monotonic() - begin > 60 * arguments.minutes:
-                            break
-                        for variant in chosen:
-                            row = run_job(arguments, nodes, x, mbits, size, variant, operations_of(arguments, size)) | {"table": arguments.table, "round": number}
-                            good = good and row["ok"]
-                            print(json.dumps(row), file=log, flush=True)
-                            if not row["ok"]:
-                                print(f"{nodes} nodes, x = {x}, {size} B, {variant[0]}: {row['why']}", flush=True)
-                            else:
-                                jobs.setdefault(variant[0], []).append(row)
-                    left_out += [] if jobs else [f"{nodes} nodes, x = {x}, {size} B"]
-                    rows += table_rows(arguments, nodes, x, mbits, size, jobs)
-                    write(os.path.join(arguments.out, arguments.table + ".csv"), rows)
+        for nodes, x, mbits in rates(arguments, until):
+            if mbits is None:
+                left_out.append(f"{nodes} nodes, x = {x}")
+                continue
+            for size in arguments.sizes:
+                good, jobs = run_point(arguments, nodes, x, mbits, size, until, log)
+                all_good = all_good and good
+                left_out += [] if jobs else [f"{nodes} nodes, x = {x}, {size} B"]
+                rows += table_rows(arguments, nodes, x, mbits, size, jobs)
+                write(os.path.join(arguments.out, arguments.table + ".csv"), rows)
     if left_out:
         print("not run for lack of time, or failed: " + "; ".join(left_out), flush=True)
-    return 0 if good and not left_out else 1
+    return 0 if all_good and not left_out else 1
 
 
 def write(path, rows):
