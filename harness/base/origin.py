@@ -4,6 +4,7 @@
     sys.path.insert(0, …/harness/base);  import origin
 
     origin.today()                 '2026-11-25', in UTC
+    origin.now()                   '2026-11-25T14:03:00Z'
     origin.of_program(r2bench)     the commit that `r2bench --version` names; 'unknown' when it says none or cannot be run
     origin.of_checkout(folder)     the commit of a checkout, '-dirty' behind it with changed files; 'unknown' outside of one
 """
@@ -14,6 +15,10 @@ import time
 
 def today():
     return time.strftime("%Y-%m-%d", time.gmtime())
+
+
+def now():
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def said(command):

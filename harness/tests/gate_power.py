@@ -17,7 +17,6 @@ Exit status: 0 no false alarm and every delay found, 1 otherwise, 2 a run ended 
 
 import argparse
 import concurrent.futures
-import datetime
 import json
 import os
 import platform
@@ -32,11 +31,10 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, os.path.join(ROOT, "harness", "base"))
+import origin  # noqa: E402
+
 GATE_SECONDS = 300  # no gate run may take longer
-
-
-def now():
-    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def split_cores(cores, lanes):
@@ -141,7 +139,7 @@ def one_run(options, lanes, number, delayed, baseline, record, lock):
         arguments += ["--set", f"env.R2CC_FENCE_DELAY_MS={options.delay}"]
     if not options.no_reference:
         arguments += ["--reference", "env.R2CC_FENCE_DELAY_MS=0"]
-    began = now()
+    began = origin.now()
     status, said, seconds, cores = gate(options, lanes, arguments, folder)
     line = {"run": number, "delay_ms": options.delay if delayed else 0, "status": status, "seconds": round(seconds, 1), "began": began, "cores": cores,
             "load": os.getloadavg()[0], "wakeup_p99_ms": wakeups(folder), "rows": rows_of(folder)}
@@ -164,7 +162,7 @@ def make_baseline(options, lanes, pool, file):
         if not options.no_reference:
             arguments += ["--reference", "env.R2CC_FENCE_DELAY_MS=0"]
         status, said, seconds, _ = gate(options, lanes, arguments, os.path.join(options.work, f"baseline-{number:03d}"))
-        print(f"{now()}  baseline {number:3d}  status {status}  {seconds:5.1f} s", flush=True)
+        print(f"{origin.now()}  baseline {number:3d}  status {status}  {seconds:5.1f} s", flush=True)
         if status != 0:
             raise RuntimeError(f"a measurement of the baseline ended with {status}:\n{said[-2000:]}")
         return part

@@ -346,7 +346,7 @@ def main():
     with gpu_jobs.shared_gpu(6, 1) as mps, open(arguments.out, "w", encoding="utf-8") as out:
         os.environ.update(mps)
         print(json.dumps({"host": gpu_jobs.host_facts(arguments.build), "mps": bool(mps), "mbits": arguments.mbits, "mib": arguments.mib, "margin": arguments.margin,
-                          "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}), file=out, flush=True)
+                          "date": gpu_jobs.origin.now()}), file=out, flush=True)
         for case in chosen:
             if time.monotonic() - begin > 60 * arguments.minutes:
                 left_out.append(case["name"])

@@ -199,7 +199,7 @@ def main(argv=None):
     done = read_done(arguments.out)
     left = [row for row in rows if row["id"] not in done]
     if left:
-        append(arguments.out, {"host": gpu_jobs.host_facts(arguments.build), "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "rows_left": len(left)})
+        append(arguments.out, {"host": gpu_jobs.host_facts(arguments.build), "began": gpu_jobs.origin.now(), "rows_left": len(left)})
     began, missing = time.monotonic(), 0
     with contextlib.ExitStack() as stack:
         gpus = gpu_jobs.gpus_usable()
