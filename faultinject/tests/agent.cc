@@ -755,152 +755,189 @@ std::string hammer(std::istringstream& in) {
   return "ok " + std::to_string(posted) + " " + std::to_string(completed) + " " + std::to_string(failed);
 }
 
+Pair& pair_of(std::istringstream& in) {
+  size_t id = 0;
+  in >> id;
+  return pairs.at(id);
+}
+
+std::string ok_or_errno(int rc) { return rc == 0 ? "ok" : "errno " + std::to_string(rc); }
+
+// signalled ID: whether an event of its completion queues waits for it.
+std::string signalled(std::istringstream& in) {
+  pollfd channel{pair_of(in).channel->fd, POLLIN, 0};
+  return "ok " + std::to_string(::poll(&channel, 1, 0));
+}
+
+std::string query_device(std::istringstream&) {
+  ibv_device_attr attr{};
+  return ok_or_errno(V(ibv_query_device)(context, &attr));
+}
+
+std::string try_to_alloc_pd(std::istringstream&) {
+  ibv_pd* more = V(ibv_alloc_pd)(context);
+  if (more == nullptr) return "errno " + std::to_string(errno);
+  return V(ibv_dealloc_pd)(more) == 0 ? "ok" : "error dealloc_pd";
+}
+
+std::string poll_once(std::istringstream& in) {
+  ibv_wc wc{};
+  return "ok " + std::to_string(poll_cq(pair_of(in).send_cq, 1, &wc));
+}
+
+std::string try_to_create_cq(std::istringstream&) {
+  ibv_cq* cq = create_cq(16, nullptr);
+  if (cq == nullptr) return "errno " + std::to_string(errno);
+  return V(ibv_destroy_cq)(cq) == 0 ? "ok" : "error destroy_cq";
+}
+
+std::string destroy_qp(std::istringstream& in) {
+  Pair& pair = pair_of(in);
+  const int rc = V(ibv_destroy_qp)(pair.qp);
+  if (rc == 0) pair.qp = nullptr;
+  return ok_or_errno(rc);
+}
+
+// set OFFSET WORD: of the registered memory; get OFFSET.
+std::string set_word(std::istringstream& in) {
+  uint64_t at = 0, word = 0;
+  in >> at >> word;
+  memcpy(buffer + at, &word, 8);
+  return "ok";
+}
+std::string get_word(std::istringstream& in) {
+  uint64_t at = 0, word = 0;
+  in >> at;
+  memcpy(&word, buffer + at, 8);
+  return "ok " + std::to_string(word);
+}
+
+// raise NAME VALUE: an event for the triggers of faults.
+std::string raise_event(std::istringstream& in) {
+  std::string name;
+  uint64_t value = 0;
+  in >> name >> value;
+  auto* event = reinterpret_cast<void (*)(const char*, uint64_t)>(dlsym(RTLD_DEFAULT, "faultinject_event"));
+  if (event != nullptr) event(name.c_str(), value);
+  return event != nullptr ? "ok" : "none";
+}
+
+// fork: a child that opens a device of its own; what state it finds the port in.
+std::string fork_and_open(std::istringstream&) {
+  const pid_t child = fork();
+  if (child == 0) {
+    int count = 0;
+    ibv_device** list = V(ibv_get_device_list)(&count);
+    ibv_context* own = list != nullptr && count > 0 ? V(ibv_open_device)(list[0]) : nullptr;
+    ibv_port_attr attr{};
+    const bool asked = own != nullptr && ibv_query_port(own, 1, &attr) == 0;
+    _exit(asked ? 10 + attr.state : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return "ok " + std::to_string(WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+}
+
+std::string try_event(std::istringstream&) {
+  ibv_async_event event{};
+  return V(ibv_get_async_event)(context, &event) == 0 ? "event" : "errno " + std::to_string(errno);
+}
+
+std::string close_all(std::istringstream&) {
+  for (Pair& pair : pairs) {
+    if (pair.qp != nullptr) V(ibv_destroy_qp)(pair.qp);
+    if (pair.ah != nullptr) V(ibv_destroy_ah)(pair.ah);
+    for (ibv_ah* ah : pair.other_ahs) V(ibv_destroy_ah)(ah);
+    V(ibv_destroy_cq)(pair.send_cq);
+    if (pair.recv_cq != pair.send_cq) V(ibv_destroy_cq)(pair.recv_cq);
+    if (pair.channel != nullptr) V(ibv_destroy_comp_channel)(pair.channel);
+  }
+  pairs.clear();
+  V(ibv_dereg_mr)(mr);
+  V(ibv_dealloc_pd)(pd);
+  return V(ibv_close_device)(context) == 0 ? "ok" : "error";
+}
+
+using In = std::istringstream;
+const std::map<std::string, std::string (*)(In&)> kCommands = {
+    // device, memory and protection domain
+    {"open", open_device},
+    {"reopen", reopen},
+    {"old_version", old_version},
+    {"device", query_device},
+    {"port", port_state},
+    {"gid", show_gid},
+    {"alloc_pd", try_to_alloc_pd},
+    {"dereg", [](In&) { return ok_or_errno(V(ibv_dereg_mr)(mr)); }},
+    {"register", [](In&) { return try_to_register("register"); }},
+    {"register_iova", [](In&) { return try_to_register("register_iova"); }},
+    {"register_iova2", [](In&) { return try_to_register("register_iova2"); }},
+    {"register_dmabuf", [](In&) { return try_to_register("register_dmabuf"); }},
+    {"set", set_word},
+    {"get", get_word},
+    {"close", close_all},
+    // queue pairs
+    {"qp", make_pair},
+    {"connect", connect},
+    {"init",
+     [](In& in) {
+       const std::string error = to_init(pair_of(in));
+       return error.empty() ? "ok" : error;
+     }},
+    {"rts", [](In& in) { return to_rts(pair_of(in)); }},
+    {"err", [](In& in) { return move_to(in, IBV_QPS_ERR); }},
+    {"reset", [](In& in) { return move_to(in, IBV_QPS_RESET); }},
+    {"state", qp_state},
+    {"field",  // ibv_qp::state as it stands, without a query
+     [](In& in) {
+       return "ok " + std::to_string(__atomic_load_n(&pair_of(in).qp->state, __ATOMIC_RELAXED));
+     }},
+    {"gaze", [](In&) { return gaze(); }},
+    {"gazed", [](In&) { return gazed(); }},
+    {"aim", aim},
+    {"cycle", cycle},
+    {"destroy", destroy_qp},
+    // work
+    {"post", send},
+    {"chain", chain},
+    {"recv", receive},
+    {"stream", stream},
+    {"posts", posts},
+    {"hammer", hammer},
+    // completions
+    {"create_cq", try_to_create_cq},
+    {"destroy_cq", [](In& in) { return ok_or_errno(V(ibv_destroy_cq)(pair_of(in).send_cq)); }},
+    {"poll", poll_queue},
+    {"poll_once", poll_once},
+    {"sleep", sleep_queue},
+    {"arm",
+     [](In& in) {
+       return std::string(ibv_req_notify_cq(pair_of(in).send_cq, 0) == 0 ? "ok" : "error req_notify_cq");
+     }},
+    {"signalled", signalled},
+    {"cq_event", sleep_in_get},
+    {"channel", [](In&) { return try_to_make_channel(); }},
+    {"poll_channel", poll_channel},
+    {"destroy_channel", destroy_channel},
+    // async events
+    {"event", wait_event},
+    {"watch", watch},
+    {"watched", watched},
+    {"try_event", try_event},
+    {"nonblock",
+     [](In&) { return std::string(fcntl(context->async_fd, F_SETFL, O_NONBLOCK) == 0 ? "ok" : "error"); }},
+    // the process
+    {"now", [](In&) { return "ok " + std::to_string(now_ns()); }},
+    {"raise", raise_event},
+    {"fork", fork_and_open},
+};
+
 std::string answer(const std::string& line) {
   std::istringstream in(line);
   std::string command;
   in >> command;
-  size_t id = 0;
-  uint64_t a = 0, b = 0;
-  std::string name;
-  if (command == "open") return open_device(in);
-  if (command == "qp") return make_pair(in);
-  if (command == "connect") return connect(in);
-  if (command == "init") {
-    in >> id;
-    const std::string error = to_init(pairs.at(id));
-    return error.empty() ? "ok" : error;
-  }
-  if (command == "rts") {
-    in >> id;
-    return to_rts(pairs.at(id));
-  }
-  if (command == "aim") return aim(in);
-  if (command == "cycle") return cycle(in);
-  if (command == "old_version") return old_version(in);
-  if (command == "post") return send(in);
-  if (command == "recv") return receive(in);
-  if (command == "poll") return poll_queue(in);
-  if (command == "sleep") return sleep_queue(in);
-  if (command == "signalled") {  // whether an event of its completion queues waits for it
-    in >> id;
-    pollfd channel{pairs.at(id).channel->fd, POLLIN, 0};
-    return "ok " + std::to_string(::poll(&channel, 1, 0));
-  }
-  if (command == "arm") {
-    in >> id;
-    return ibv_req_notify_cq(pairs.at(id).send_cq, 0) == 0 ? "ok" : "error req_notify_cq";
-  }
-  if (command == "cq_event") return sleep_in_get(in);
-  if (command == "poll_channel") return poll_channel(in);
-  if (command == "destroy_channel") return destroy_channel(in);
-  if (command == "channel") return try_to_make_channel();
-  if (command == "destroy_cq") {
-    in >> id;
-    const int rc = V(ibv_destroy_cq)(pairs.at(id).send_cq);
-    return rc == 0 ? "ok" : "errno " + std::to_string(rc);
-  }
-  if (command == "event") return wait_event(in);
-  if (command == "watch") return watch(in);
-  if (command == "watched") return watched(in);
-  if (command == "reopen") return reopen(in);
-  if (command == "device") {
-    ibv_device_attr attr{};
-    const int rc = V(ibv_query_device)(context, &attr);
-    return rc == 0 ? "ok" : "errno " + std::to_string(rc);
-  }
-  if (command == "alloc_pd") {
-    ibv_pd* more = V(ibv_alloc_pd)(context);
-    if (more == nullptr) return "errno " + std::to_string(errno);
-    return V(ibv_dealloc_pd)(more) == 0 ? "ok" : "error dealloc_pd";
-  }
-  if (command == "dereg") {
-    const int rc = V(ibv_dereg_mr)(mr);
-    return rc == 0 ? "ok" : "errno " + std::to_string(rc);
-  }
-  if (command == "port") return port_state(in);
-  if (command == "state") return qp_state(in);
-  if (command == "field") {  // ibv_qp::state as it stands, without a query
-    in >> id;
-    return "ok " + std::to_string(__atomic_load_n(&pairs.at(id).qp->state, __ATOMIC_RELAXED));
-  }
-  if (command == "gaze") return gaze();
-  if (command == "gazed") return gazed();
-  if (command == "err") return move_to(in, IBV_QPS_ERR);
-  if (command == "reset") return move_to(in, IBV_QPS_RESET);
-  if (command == "stream") return stream(in);
-  if (command == "posts") return posts(in);
-  if (command == "hammer") return hammer(in);
-  if (command == "chain") return chain(in);
-  if (command.rfind("register", 0) == 0) return try_to_register(command);
-  if (command == "gid") return show_gid(in);
-  if (command == "poll_once") {
-    in >> id;
-    ibv_wc wc{};
-    return "ok " + std::to_string(poll_cq(pairs.at(id).send_cq, 1, &wc));
-  }
-  if (command == "create_cq") {
-    ibv_cq* cq = create_cq(16, nullptr);
-    if (cq == nullptr) return "errno " + std::to_string(errno);
-    return V(ibv_destroy_cq)(cq) == 0 ? "ok" : "error destroy_cq";
-  }
-  if (command == "now") return "ok " + std::to_string(now_ns());
-  if (command == "destroy") {
-    in >> id;
-    const int rc = V(ibv_destroy_qp)(pairs.at(id).qp);
-    if (rc != 0) return "errno " + std::to_string(rc);
-    pairs.at(id).qp = nullptr;
-    return "ok";
-  }
-  if (command == "set") {
-    in >> a >> b;
-    memcpy(buffer + a, &b, 8);
-    return "ok";
-  }
-  if (command == "get") {
-    in >> a;
-    memcpy(&b, buffer + a, 8);
-    return "ok " + std::to_string(b);
-  }
-  if (command == "raise") {
-    in >> name >> b;
-    auto* event = reinterpret_cast<void (*)(const char*, uint64_t)>(dlsym(RTLD_DEFAULT, "faultinject_event"));
-    if (event != nullptr) event(name.c_str(), b);
-    return event != nullptr ? "ok" : "none";
-  }
-  if (command == "fork") {  // a child that opens a device of its own; what state it finds the port in
-    const pid_t child = fork();
-    if (child == 0) {
-      int count = 0;
-      ibv_device** list = V(ibv_get_device_list)(&count);
-      ibv_context* own = list != nullptr && count > 0 ? V(ibv_open_device)(list[0]) : nullptr;
-      ibv_port_attr attr{};
-      const bool asked = own != nullptr && ibv_query_port(own, 1, &attr) == 0;
-      _exit(asked ? 10 + attr.state : 1);
-    }
-    int status = 0;
-    waitpid(child, &status, 0);
-    return "ok " + std::to_string(WIFEXITED(status) ? WEXITSTATUS(status) : -1);
-  }
-  if (command == "nonblock") return fcntl(context->async_fd, F_SETFL, O_NONBLOCK) == 0 ? "ok" : "error";
-  if (command == "try_event") {
-    ibv_async_event event{};
-    return V(ibv_get_async_event)(context, &event) == 0 ? "event" : "errno " + std::to_string(errno);
-  }
-  if (command == "close") {
-    for (Pair& pair : pairs) {
-      if (pair.qp != nullptr) V(ibv_destroy_qp)(pair.qp);
-      if (pair.ah != nullptr) V(ibv_destroy_ah)(pair.ah);
-      for (ibv_ah* ah : pair.other_ahs) V(ibv_destroy_ah)(ah);
-      V(ibv_destroy_cq)(pair.send_cq);
-      if (pair.recv_cq != pair.send_cq) V(ibv_destroy_cq)(pair.recv_cq);
-      if (pair.channel != nullptr) V(ibv_destroy_comp_channel)(pair.channel);
-    }
-    pairs.clear();
-    V(ibv_dereg_mr)(mr);
-    V(ibv_dealloc_pd)(pd);
-    return V(ibv_close_device)(context) == 0 ? "ok" : "error";
-  }
-  return "error unknown " + command;
+  const auto known = kCommands.find(command);
+  return known == kCommands.end() ? "error unknown " + command : known->second(in);
 }
 
 }  // namespace
