@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# On the first node, after its set-up: waits until all nodes are ready, then starts reproduce.sh, which goes
-# on when this ends.
+# Runs on the first node after its set-up. Waits until all nodes are ready, then starts reproduce.sh, which
+# continues when this script ends.
 #   autorun.sh NODES FABRIC SCENARIO [RAILS]
-# For a short try: R2CCL_AUTORUN_STEPS (words of reproduce.sh in place of the scenario's steps) and
-# R2CCL_AUTORUN_WORDS (further words for each 'r2bench run').
+# For a short test: R2CCL_AUTORUN_STEPS (options of reproduce.sh in place of the scenario's steps) and
+# R2CCL_AUTORUN_WORDS (additional options of each 'r2bench run').
 set -euo pipefail
 here=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")" && pwd)
 if (($# < 3 || $# > 4)) || [[ ! $1 =~ ^[1-9][0-9]*$ || ! $2 =~ ^(vhca|verbs|rxe)$ || ! ${4:-0} =~ ^[0-9]+$ ]]; then

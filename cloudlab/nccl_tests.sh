@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# all_reduce_perf of nccl-tests with the plugin, in modes 0, 1 and 2. Each GPU is a node of its own
+# Runs all_reduce_perf of nccl-tests with the plugin, in modes 0, 1 and 2. Each GPU counts as a separate node
 # (NCCL_HOSTID), so that one machine suffices.
 #
-#   nccl_tests.sh OUT [--hosts A,B…]        (--host does, too)
+#   nccl_tests.sh OUT [--hosts A,B…]        (--host is a synonym)
 #
-#   needs GPUs, nvcc, NCCL's headers, Open MPI with its headers (MPI_HOME, else found), git, make. --hosts: as
-#   many GPUs on each as here; the program is copied to them by ssh, this repository is at the same path there.
-#   NCCL_* and R2CC_* of the environment reach every rank.
+#   Needs GPUs, nvcc, NCCL's headers, Open MPI with its headers (in MPI_HOME, or found by the script), git and
+#   make. With --hosts, each host must have as many GPUs as this one, and this repository at the same path; the
+#   program is copied to them by ssh. NCCL_* and R2CC_* variables of the environment reach every rank.
 #
-# Exit status: 70 something that it needs is missing.
+# Exit status: 70 if something that it needs is missing.
 set -euo pipefail
 repository=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/.." && pwd)
 give_up() { printf 'nccl_tests.sh: %s\n' "$1" >&2; exit 70; }

@@ -1,23 +1,24 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs the scenarios of the paper and makes their figures. Each step leaves its result below OUT/reference and
-# a line in OUT/steps.jsonl; what is done is not done again, so a call that was cut off is simply repeated. At
-# the end the results go into the tables in OUT/tables, and the figures are made from these.
+# Runs the scenarios of the paper and makes their figures. Each step writes its result below OUT/reference and
+# a line into OUT/steps.jsonl. A step that is done is not run again, so after an interruption the same command
+# continues. At the end the results are put into the tables in OUT/tables, and figures are made from these.
 #
 #   reproduce.sh [--out DIR] [--fabric vhca|verbs] [--only PATTERN…] [--list] [--again] [--short]
-#                [--nics N] [--cross-rails] [-- further words for each 'r2bench run']
+#                [--nics N] [--cross-rails] [-- additional options of each 'r2bench run']
 #
-#   --out     results/paper; what another fabric left belongs into another folder
-#   --fabric  that of the scenarios' own files (vhca), or the NICs of this machine (verbs)
-#   --only    shell patterns of steps; --list prints their names and for how long they take on 2 cores
-#   --again   does what is done once more
-#   --nics    how many of each node's NICs take part on real ones; else what the further words set, else as
-#             many as this machine has. Steps that need more are skipped
-#   --cross-rails  a NIC of one rail reaches those of the others: one switch, one network
-#   --short   a tenth of the iterations and two repeats, to see that all works
+#   --out     folder of the results (default: results/paper); use a separate folder for each fabric
+#   --fabric  vhca (the default: virtual NICs), or verbs (the NICs of this machine)
+#   --only    runs only steps whose names match one of these shell patterns
+#   --list    prints the names of the steps, and how long each takes on 2 cores
+#   --again   runs steps again that are done
+#   --nics    with verbs: number of NICs per node that take part (default: what the additional options set,
+#             else the number of NICs of this machine). Steps that need more are skipped
+#   --cross-rails  NICs of different rails reach each other (one switch, one network)
+#   --short   a tenth of the iterations and two repeats, to check that every step works
 #
-# Exit status: 0 every step ran and passed, 1 a verdict was fail or unknown, 2 a step could not run or was
-# skipped and named by --only, 64 usage.
+# Exit status: 0 every step ran and passed, 1 a verdict was fail or unknown, 2 a step could not run, or a step
+# that --only names was skipped, 64 wrong command line.
 set -uo pipefail
 
 repository=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/.." && pwd)

@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes a node of the CloudLab profile ready, or any Debian or Ubuntu machine: packages, build, limits,
-# addresses, what a reboot forgets. Changes only what differs, so it may run any number of times; each line
-# of its report says what it found or changed.
+# Prepares a node of the CloudLab profile, or any Debian or Ubuntu machine: packages, build, limits,
+# addresses, and settings that a reboot loses. Changes only what differs, so it may run any number of times.
+# Each line of its report says what it found or changed.
 #
 #   setup.sh [--type T] [--node N --nodes N --rails N] [--rate GBITS] [--fabric verbs|rxe|vhca]
 #            [--scenario NAME|paper] [--autorun 0|1] [--skip packages,build,unit]
-#                        what is not named stays as it was the last time
-#   setup.sh --boot      what a reboot forgets, with the parameters of the last time (r2ccl-node.service)
-#   setup.sh --status    the report of the last time
+#                        an option that is not given keeps its value from the last run
+#   setup.sh --boot      restores the settings that a reboot loses, with the options of the last run
+#                        (r2ccl-node.service)
+#   setup.sh --status    prints the report of the last run
 #
-# Exit status: 0 all there, 1 something is missing (the report says what, and what mends it), 64 usage, 70
-# it could not go on.
+# Exit status: 0 nothing is missing, 1 something is missing (the report says what, and the command that fixes
+# it), 64 wrong command line, 70 it could not continue.
 set -euo pipefail
 
 here=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")" && pwd)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every figure of the project, from what lies in results/: one line each says where it went, or which command makes its data.
+"""Draws every figure of the project from the tables in results/. Prints a line per figure: its file, or the command that makes its data.
 
     python3 plots/all_figures.py --results results --out results/figures      (or: r2bench plot --all)
 
-Exit status: 0; 1 with --strict when a figure has no data; 64 when a file cannot be used."""
+Exit status: 0; 1 with --strict if a figure has no data; 64 if a file cannot be used."""
 
 import argparse
 import os
@@ -28,9 +28,9 @@ FIGURES = [timeline, recovery_cdf, busbw, busbw.Mode3, retained, stall, t_over_t
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", default="results", help="folder of the results (results)")
+    parser.add_argument("--results", default="results", help="folder of the results (default: results)")
     parser.add_argument("--out", default=".", help="folder of the figures")
-    parser.add_argument("--strict", action="store_true", help="exit status 1 when a figure has no data")
+    parser.add_argument("--strict", action="store_true", help="exit with status 1 if a figure has no data")
     arguments = parser.parse_args()
     style.use()
     missing, bad = 0, 0

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Puts a measurement into the tables of results/tables, with the line that says where it comes from.
+"""Puts a measurement into the tables of results/tables, with a line about its origin.
 
     plots/collect.py run SET FOLDER…      result.json files below the folders (r2bench run)     → runs.csv, faults.csv
     plots/collect.py matrix SET FILE      matrix.json of r2bench matrix                         → matrix.csv
@@ -20,8 +20,8 @@
     plots/collect.py conformance SET FILE table.json of r2bench conformance                     → conformance.csv
     plots/collect.py ll128 SET FILE…      lines of harness/workload/nccl/torn_lines.cu, and result.json of jobs under NCCL_PROTO=LL128 → ll128.csv
 
-What the set held before is replaced. Commit, machine, date, evidence and command are taken from the files where they say them; the options
-say the rest, and win. plots/readme_numbers.py then writes the numbers of the READMEs, `r2bench plot --all` the figures."""
+The new rows replace all earlier rows of the set. Commit, machine, date, evidence and command are taken from the files if they have them; an
+option takes precedence over the files. Then plots/readme_numbers.py writes the numbers of the READMEs, and `r2bench plot --all` the figures."""
 
 import argparse
 import csv
@@ -386,12 +386,12 @@ def collect(results, name, found, origin, said):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kind", choices=sorted(READERS))
-    parser.add_argument("set", help="the name of the measurement in the tables")
+    parser.add_argument("kind", choices=sorted(READERS), help="kind of the files")
+    parser.add_argument("set", help="name of the measurement in the tables")
     parser.add_argument("path", nargs="+", help="files or folders")
-    parser.add_argument("--results", default="results", help="folder of the results (results)")
+    parser.add_argument("--results", default="results", help="folder of the results (default: results)")
     for option in ("evidence", "fabric", "date", "commit", "cores", "machine", "command", "note"):
-        parser.add_argument("--" + option, help=f"the {option} of the measurement, in place of what the files say")
+        parser.add_argument("--" + option, help=f"{option} of the measurement (default: from the files)")
     arguments = parser.parse_args()
     try:
         found, origin = READERS[arguments.kind](arguments.path)

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""NCCL's own IB transport beside R2CCL on the same virtual NICs: the tables and figures of harness/workload/nccl/head_to_head.py.
+"""Tables and figures that compare NCCL's own IB transport with R2CCL on the same virtual NICs.
 
     python3 plots/head_to_head.py --out DIR head_to_head.jsonl …
 
-Writes head_to_head.csv (a line a row of the run), head_to_head.md (medians over the seeds, a table each), and figures:
-head_to_head_stall (longest operation by fault and transport), head_to_head_retained (rate kept by fault and by collective)
-and head_to_head_cost (times without a fault over those of NCCL's IB transport, against the size). A figure without rows is left
-out and named; exit status 1 when nothing could be made, 64 when a file cannot be used."""
+Reads the lines of harness/workload/nccl/head_to_head.py. Writes head_to_head.csv (one line per row), head_to_head.md (tables of
+the medians over the seeds), and three figures: head_to_head_stall (longest operation by fault and transport), head_to_head_retained
+(retained rate by fault and by collective) and head_to_head_cost (times without a fault, divided by those of NCCL's IB transport,
+against the size). A figure without rows is not drawn, and the output names it. Exit status: 0; 1 if nothing could be made; 64 if a
+file cannot be used."""
 
 import argparse
 import csv
@@ -297,8 +298,8 @@ IN_RESULTS = [OfResults(name, drawing) for name, drawing in FIGURES.items()]
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("lines", nargs="+", help="files that head_to_head.py has written")
-    parser.add_argument("--out", default=".", help="folder of tables and figures")
+    parser.add_argument("lines", nargs="+", help="files that harness/workload/nccl/head_to_head.py has written")
+    parser.add_argument("--out", default=".", help="folder of the tables and figures")
     arguments = parser.parse_args()
     style.use()
     try:

@@ -3,22 +3,22 @@
 """Writes the measured numbers of the READMEs from the tables of results/, so that none is typed by hand.
 
     plots/readme_numbers.py            writes them
-    plots/readme_numbers.py --check    only says which differ; exit status 1 then
+    plots/readme_numbers.py --check    only lists those that differ, and then ends with exit status 1
 
-Two marks in a Markdown file:
+A Markdown file can have two kinds of marks:
 
-    <!-- numbers: NAME --> … <!-- end -->    a table, on lines of its own
+    <!-- numbers: NAME --> … <!-- end -->    a table, on separate lines
     0.82<!--n:NAME--> %                      a number in a sentence
 
 On the pages of ONLY_MARKED each number that may have been measured needs a mark: numbers with a unit ('570 ms', 'ten seconds'), decimals,
-per cents, and counts of what a run has ('36 rows', '0 wrong'); versions, code and links are left out. A number that was not measured has a
+percentages, and counts of what a run has ('36 rows', '0 wrong'). Versions, code and links are exempt. A number that was not measured has a
 line in stated_numbers.csv instead:
 
     page,text,kind,file,evidence
 
 'text' is the phrase of the page, 'kind' says what its numbers are: a 'setting' of the code or of a run, a 'bound' that a test allows, or a
-'definition' (nothing was set and nothing measured). Settings and bounds name the file that has them and words of that file. So a number does
-not outlive the code that it is about: the check fails when the page no longer has the text, or the file no longer has the words."""
+'definition' (neither set nor measured). The line of a setting or a bound names the file that has it ('file') and words in that file
+('evidence'). The check fails if the page no longer has the text, or the file no longer has the words, so no number outlives its code."""
 
 import argparse
 import csv
@@ -119,8 +119,8 @@ def markdown_files():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", nargs="*", help="Markdown files (all of the tree that have marks)")
-    parser.add_argument("--check", action="store_true", help="write nothing")
+    parser.add_argument("file", nargs="*", help="Markdown files (default: all in the tree that have marks)")
+    parser.add_argument("--check", action="store_true", help="list the numbers that differ; write nothing")
     parser.add_argument("--results", default=os.path.join(ROOT, "results"), help="folder of the results")
     arguments = parser.parse_args()
     bad = 0

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Retained bandwidth against the number of NICs that are lost, one line per mode, with the limit of each.
+"""Draws the retained bandwidth against the number of lost NICs, with a line per mode and the limit of each mode.
 
     python3 plots/retained.py --out DIR results/runs/k_of_8_nics-TIME/*/result.json
 
-Reads results/tables/runs.csv, set k_of_8_nics, or results of one scenario whose runs lose different numbers of a node's NICs (such as k_of_8_nics); several results of
-one number are repetitions: the mean is drawn, and each of them as a point. Writes retained.png and retained.pdf."""
+Reads results/tables/runs.csv (set k_of_8_nics), or results of one scenario whose runs lose different numbers of a node's NICs, such as
+k_of_8_nics. If there are several results for a number, their mean is drawn as the line, and each result as a point. Writes retained.png and
+retained.pdf."""
 
 import argparse
 import sys

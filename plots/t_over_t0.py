@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Time of AllReduce with a degraded node over that of the fault-free ring (T/T0), one line per algorithm, with the lower bound:
-against the lost part of the node's capacity, and against the number of nodes.
+"""Draws the time of AllReduce with a degraded node, divided by that of the fault-free ring (T/T0).
 
     python3 plots/t_over_t0.py --out DIR results/tables/allreduce.csv
 
-Reads the table of harness/sim/sweep.py. Writes t_over_t0.png and t_over_t0.pdf."""
+The left panel shows T/T0 against the lost fraction of the node's capacity, the right panel against the number of nodes. Each has a line per
+algorithm, and the lower bound. Reads the table of harness/sim/sweep.py. Writes t_over_t0.png and t_over_t0.pdf."""
 
 import argparse
 import csv
@@ -101,8 +101,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("table", help="allreduce.csv")
     parser.add_argument("--out", default=".", help="folder of the figure")
-    parser.add_argument("--nodes", type=int, default=16, help="of the left panel (16)")
-    parser.add_argument("--lost", type=float, default=0.5, help="of the right panel (0.5)")
+    parser.add_argument("--nodes", type=int, default=16, help="number of nodes in the left panel (default: 16)")
+    parser.add_argument("--lost", type=float, default=0.5, help="lost fraction in the right panel (default: 0.5)")
     arguments = parser.parse_args()
     style.use()
     try:

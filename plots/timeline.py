@@ -303,8 +303,8 @@ def draw(table):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("result", help="result.json of a run; timeline.json must lie beside it")
-    parser.add_argument("--out", help="folder for the pictures (else beside the result)")
+    parser.add_argument("result", help="result.json of a run, with timeline.json in the same folder")
+    parser.add_argument("--out", help="folder of the figure (default: the result's)")
     arguments = parser.parse_args()
     style.use()
     try:

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the plugin carries beside what perftest's ib_write_bw shows on the same virtual HCA.
+"""Compares the plugin's throughput with that of perftest's ib_write_bw on the same virtual HCA.
 
-Interleaved pairs of runs: `ib_write_bw`, then unlimited.yaml (registered buffers, nothing verified) with the same number
-of bytes per operation. `--op broadcast` between two ranks moves data in one direction, as ib_write_bw does; `--op sendrecv`
-in both, as `ib_write_bw -b` does, but for this: perftest's two directions are independent and each is timed by itself,
-those of SendRecv wait for each other, so that the slower one counts twice. Prints each pair and the mean ratio with its
-95 % confidence interval. Exit status: 0 the mean ratio is at least --least, 1 it is not, 64 something is missing or failed.
-"""
+Each pair of runs is `ib_write_bw`, then unlimited.yaml (registered buffers, nothing verified) with the same number of bytes
+per operation. With `--op broadcast`, two ranks move data in one direction, as ib_write_bw does. With `--op sendrecv` they move
+data in both directions, as `ib_write_bw -b` does, with one difference: perftest's two directions are independent and each is
+timed separately, whereas those of SendRecv wait for each other, so the slower one counts twice. Prints each pair, and the mean
+ratio with its 95 % confidence interval. Exit status: 0 the mean ratio is at least --least, 1 it is not, 64 something is missing
+or failed."""
 
 import argparse
 import json
@@ -47,12 +47,12 @@ def ours(build, size, iterations, mode, op):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=os.path.join(HERE, "..", "..", "build", "release"), help="build folder")
-    parser.add_argument("--pairs", type=int, default=10)
-    parser.add_argument("--bytes", type=int, default=64 << 20, help="of an operation, and of a WRITE of ib_write_bw")
-    parser.add_argument("--gib", type=float, default=6, help="GiB that each run moves in each direction")
-    parser.add_argument("--op", choices=["broadcast", "sendrecv"], default="broadcast")
-    parser.add_argument("--mode", default="baseline", help="baseline or migrate")
-    parser.add_argument("--least", type=float, default=0.9, help="what the mean ratio has to reach")
+    parser.add_argument("--pairs", type=int, default=10, help="number of pairs of runs")
+    parser.add_argument("--bytes", type=int, default=64 << 20, help="bytes of an operation, and of each WRITE of ib_write_bw")
+    parser.add_argument("--gib", type=float, default=6, help="data that each run moves in each direction, in GiB")
+    parser.add_argument("--op", choices=["broadcast", "sendrecv"], default="broadcast", help="operation of the plugin")
+    parser.add_argument("--mode", default="baseline", help="mode of the plugin: baseline or migrate")
+    parser.add_argument("--least", type=float, default=0.9, help="smallest mean ratio (plugin / ib_write_bw) that passes")
     arguments = parser.parse_args()
     if shutil.which("ib_write_bw") is None:
         print("ib_write_bw is missing: apt-get install perftest", file=sys.stderr)

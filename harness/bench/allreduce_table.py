@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""AllReduce with one degraded node on virtual NICs: algorithms side by side, beside the lower bound and the simulator; and mode 3 beside
-ring and Balance at each size.
+"""Measures AllReduce with one degraded node on virtual NICs.
 
     harness/bench/allreduce_table.py algorithms --nodes 3,4,6,8 --mbits 400 --out build/allreduce
     harness/bench/allreduce_table.py sizes --nodes 4 --mbits 400 --out build/allreduce
 
-A node has four NICs, of --mbits each; it loses x of them in the middle of each job: at 1/4 one, at 1/2 two; at 1/8 it has eight of half
-the rate, of which it loses one. T is the median operation once that has settled, T0 the one before it, of the same job. `--mbits auto`
-takes the highest rate at which healthy rings, NCCL's and the engine's, keep 0.97 of what the ports carry, with as many NICs as the nodes of
-that x have. Mode 3 runs as the product does, unless --margin says otherwise. Every row has the share of the CPUs that was idle while its
-job ran (of those on which this program may run: taskset): below some 0.3 the CPUs are measured, not the schedules. Jobs are interleaved:
-each round runs all of a table's jobs once. Writes algorithms.csv or sizes.csv, and a line per job to jobs.jsonl. Exit status: 0 every job
-ended well with every element right, 1 not, or there was no time for it.
-"""
+`algorithms` compares the algorithms with the lower bound and with the simulator. `sizes` compares mode 3 with ring and Balance at
+each message size.
+
+A node has four NICs of --mbits each, and loses the fraction x of them in the middle of each job: one for x = 1/4, two for x = 1/2. For
+x = 1/8 it has eight NICs of half the rate, and loses one. T is the median duration of an operation once the job has settled after the loss,
+and T0 the median before the loss, in the same job. `--mbits auto` takes the highest rate at which healthy rings (NCCL's and the engine's)
+reach 0.97 of what the ports carry, with the number of NICs that belongs to x. Mode 3 runs with its default settings unless --margin is
+given. Each row has the share of the CPUs that was idle during its job (of the CPUs on which this program may run, see taskset): below about
+0.3 the table measures the CPUs rather than the schedules. Jobs are interleaved: each round runs all jobs of a table once. Writes
+algorithms.csv or sizes.csv, and one line per job to jobs.jsonl. Exit status: 0 every job ended without an error and with every element
+right, 1 one did not, or there was no time for it."""
 
 import argparse
 import csv
@@ -172,25 +174,25 @@ def rate_for(arguments, nodes, lost):
 def read_arguments():
     """With the lists that follow from them: `lost`, `sizes` in bytes, and the `chosen` variants."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("table", choices=["algorithms", "sizes"])
+    parser.add_argument("table", choices=["algorithms", "sizes"], help="the table to measure")
     parser.add_argument("--r2bench", default=os.path.join(HERE, "..", "..", "build", "release", "bin", "r2bench"))
-    parser.add_argument("--nodes", default="4", help="separated by commas")
-    parser.add_argument("--lost", default="", help="of " + ", ".join(LOST) + "; default: all but 0, for sizes all")
-    parser.add_argument("--mbits", default="auto", help="of each NIC; auto")
-    parser.add_argument("--only", default="", help="algorithms of the table, separated by commas; default: all")
-    parser.add_argument("--iters", type=int, default=24, help="of a job whose operations are large, 16 MiB or more")
-    parser.add_argument("--small-iters", type=int, default=60, help="of a job whose operations are smaller")
-    parser.add_argument("--large-iters", type=int, default=9, help="of a job whose operations have 512 MiB or more")
-    parser.add_argument("--margin", type=int, help="R2CC_COLLNET_MARGIN of mode 3; default: the product's own")
-    parser.add_argument("--from-mbits", type=int, help="--mbits auto: try no higher rate")
-    parser.add_argument("--mib", type=int, default=64, help="algorithms: of an operation")
-    parser.add_argument("--largest", type=int, default=256, help="sizes: MiB of the largest one, 1024 at most")
-    parser.add_argument("--smallest", type=int, default=0, help="sizes: MiB of the smallest one")
-    parser.add_argument("--segments", type=int, default=32, help="of the simulator's schedules, at most")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--small-rounds", type=int, default=0, help="of operations below 16 MiB; default: as many as of the others")
-    parser.add_argument("--minutes", type=float, default=60, help="begin no round of a point after that, and no point")
-    parser.add_argument("--out", default=".")
+    parser.add_argument("--nodes", default="4", help="numbers of nodes, separated by commas")
+    parser.add_argument("--lost", default="", help="lost fractions x, separated by commas: " + ", ".join(LOST) + " (default: all for sizes, all but 0 for algorithms)")
+    parser.add_argument("--mbits", default="auto", help="rate of each NIC in Mbit/s, or auto (the default)")
+    parser.add_argument("--only", default="", help="algorithms of the table, separated by commas (default: all)")
+    parser.add_argument("--iters", type=int, default=24, help="operations per job, if an operation has 16 MiB or more")
+    parser.add_argument("--small-iters", type=int, default=60, help="operations per job, if an operation is smaller than 16 MiB")
+    parser.add_argument("--large-iters", type=int, default=9, help="operations per job, if an operation has 512 MiB or more")
+    parser.add_argument("--margin", type=int, help="R2CC_COLLNET_MARGIN of mode 3 (default: the plugin's)")
+    parser.add_argument("--from-mbits", type=int, help="with --mbits auto: the highest rate to try, in Mbit/s")
+    parser.add_argument("--mib", type=int, default=64, help="algorithms: size of an operation in MiB")
+    parser.add_argument("--largest", type=int, default=256, help="sizes: largest size in MiB, at most 1024")
+    parser.add_argument("--smallest", type=int, default=0, help="sizes: smallest size in MiB")
+    parser.add_argument("--segments", type=int, default=32, help="largest number of segments of the simulator's schedules")
+    parser.add_argument("--rounds", type=int, default=3, help="how often each job runs")
+    parser.add_argument("--small-rounds", type=int, default=0, help="how often each job with operations below 16 MiB runs (default: as --rounds)")
+    parser.add_argument("--minutes", type=float, default=60, help="start no further round or point of the table after this time")
+    parser.add_argument("--out", default=".", help="folder of the table")
     arguments = parser.parse_args()
     arguments.lost = (arguments.lost or ("0,1/8,1/4,1/2" if arguments.table == "sizes" else "1/8,1/4,1/2")).split(",")
     arguments.sizes = sizes_of(arguments)

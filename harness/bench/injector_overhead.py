@@ -1,21 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the fault injector costs a program that nobody here wrote while no fault is armed.
+"""Measures what the fault injector costs a program while no fault is armed.
 
-Pairs of ib_write_bw over virtual HCAs of one fabric at unlimited rate, the same number of WRITEs in each: one with
-libfaultinject.so preloaded and a fault board, as `r2bench exec` starts every program, the other in the same environment
-without the preload. Both ends of each are alike.
+The program is ib_write_bw, over virtual HCAs of one fabric at unlimited rate. Its runs come in pairs, with the same number of WRITEs in
+each. One run has libfaultinject.so preloaded and a fault board, as `r2bench exec` starts every program. The other runs in the same
+environment without the preload. Client and server of a run are started in the same way.
 
-The two clients of a pair run *at the same time on one CPU*, so that the kernel's scheduler interleaves them every few
-milliseconds; the servers, which do nothing while they are written to, have another one. One after the other would not do:
-on a shared machine the same program takes 10 % more or less time from one second to the next. What is compared is each
-client's CPU time (user and system, from the kernel's accounting) per WRITE. ib_write_bw posts and polls without a pause, so
-that is the inverse of the rate that it can reach. What a process takes to start and to connect is measured apart, by
-pairs of a few WRITEs, and subtracted.
+The two clients of a pair run *at the same time on one CPU*, so that the kernel's scheduler interleaves them every few milliseconds. The
+servers, which are idle while they are written to, run on another CPU. Two consecutive runs could not be compared: on a shared machine the
+time of a program changes by 10 % or more from one second to the next. The script compares each client's CPU time (user and system,
+from the kernel's accounting) per WRITE. ib_write_bw posts and polls without a pause, so this is the inverse of the rate that it can reach.
+The time to start and to connect is measured separately, by pairs with few WRITEs, and subtracted.
 
-Said of the pairs' losses: the median, and the mean without the highest and the lowest tenth with its bounds, from
-bootstrap samples. Exit status: 0 the upper 95 % bound is at most --most, 1 it is not, 64 something is missing or failed.
-"""
+Prints the median of the pairs' losses, and their mean without the highest and the lowest tenth, with bounds from bootstrap samples.
+Exit status: 0 the upper 95 % bound is at most --most, 1 it is not, 64 something is missing or failed."""
 
 import argparse
 import json
@@ -175,12 +173,12 @@ def measure(arguments, fabric):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=os.path.join(HERE, "..", "..", "build", "release"), help="build folder")
-    parser.add_argument("--pairs", type=int, default=60)
-    parser.add_argument("--bytes", type=int, default=4096, help="of a WRITE: the smaller, the more posts and polls a second")
-    parser.add_argument("--seconds", type=float, default=1.5, help="of CPU time of each client, about")
-    parser.add_argument("--start-ups", type=int, default=10, help="pairs that measure the start")
-    parser.add_argument("--most", type=float, default=1.0, help="per cent that the upper bound of the loss may be")
-    parser.add_argument("--out", help="file for all of it, as JSON")
+    parser.add_argument("--pairs", type=int, default=60, help="number of pairs")
+    parser.add_argument("--bytes", type=int, default=4096, help="bytes of a WRITE: smaller WRITEs mean more posts and polls per second")
+    parser.add_argument("--seconds", type=float, default=1.5, help="approximate CPU time of each client")
+    parser.add_argument("--start-ups", type=int, default=10, help="number of pairs that measure the start")
+    parser.add_argument("--most", type=float, default=1.0, help="largest upper bound of the loss that passes, in percent")
+    parser.add_argument("--out", help="JSON file for all measurements")
     arguments = parser.parse_args()
     if shutil.which("ib_write_bw") is None:
         print("ib_write_bw is missing: apt-get install perftest", file=sys.stderr)

@@ -1,27 +1,27 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How fast faults were noticed and recovered from over many runs, and whether that is within the limits.
+"""Reports how fast faults were detected and recovered from over many runs, and whether that is within the limits.
 
-Takes result.json files, folders that hold such files (at any depth), and .jsonl files that this program wrote. Runs that were cut
-short count, too, unless something had failed by then: of each run those faults that were measured. A fault whose rate never came back counts as one that took for
-ever, but for the last one of a run that was cut short. Faults are put together by kind and mode; mode baseline is left out. A
-port that went down silently is of kind port_down as well: give such runs to a call of their own.
+Takes result.json files, folders that contain such files (at any depth), and .jsonl files that this program wrote. A run that was cut
+short counts, too, unless something had failed by then; those of its faults count that were measured. A fault whose rate never came back
+counts as an infinite time, except the last fault of a run that was cut short. Faults are grouped by kind and mode; the mode baseline is left
+out. A port that went down silently also has the kind port_down: evaluate such runs in a separate call.
 
 The limits, where 'floor' is the fault's own floor_ms and 'wake-up' the p99 of its run:
   qp_error, port_down   detected after: p50 <= 0.5 ms, p99 <= wake-up + 2 ms
                         recovered after: p50 <= floor + 2 ms, p99 <= floor + wake-up + 15 ms
   blackhole             recovered after: p99 <= floor + wake-up + 30 ms
-Percentiles are nearest-rank. What a limit allows is subtracted from each fault before the percentile is taken, so that runs of different floors can
-be put together. p99 of fewer than 100 faults is the worst of them.
+Percentiles are nearest-rank. The floor and the wake-up are subtracted from each fault before the percentile is taken, so that runs with
+different floors can be combined. The p99 of fewer than 100 faults is the largest of them.
 
 Exit status:
   0   every limit is met
-  1   one is not; or a run ended in an error, a hang or a death, has the verdict fail, or an element was wrong
-  2   it cannot be told: a run has the verdict unknown without having been cut short, or lost trace events, or does not say (records of older
-      versions); there are fewer faults of a kind and mode than --wanted; more than --dropped of those that took effect were not measured
-  64  there is nothing to judge
-A failure outweighs what cannot be told. The faults of all runs are in the table, whatever is the matter with them.
-"""
+  1   a limit is not met; or a run ended in an error, a hang or a death, has the verdict fail, or had a wrong element
+  2   undecided: a run has the verdict unknown although it was not cut short, lost trace events, or does not say whether it did (records of
+      older versions); there are fewer faults of a kind and mode than --wanted; or more than --dropped percent of the faults that took effect
+      were not measured
+  64  there are no results
+Status 1 takes precedence over status 2. The table has the faults of all runs, whatever the status."""
 
 import argparse
 import json
@@ -217,12 +217,12 @@ def report(groups, dropped, wanted_faults, out):
 def main(arguments=None, out=sys.stdout):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", nargs="+", metavar="FOLDER_OR_FILE", help="result.json, .jsonl, or a folder with such results")
-    parser.add_argument("--jsonl", metavar="OUT", help="write one line for each run and each of its faults")
+    parser.add_argument("--jsonl", metavar="OUT", help="write one line for each run and each of its faults to this file")
     parser.add_argument("--floor", choices=["limit", "port"], default="limit",
-                        help="limit: a segment at the limit's part of the port's rate (floor_ms, the default); port: at all of it")
-    parser.add_argument("--wanted", type=int, default=WANTED, metavar="N", help=f"faults of each kind and mode (default: {WANTED})")
+                        help="the rate that the floor assumes for a segment: limit, the share of the port's rate that the mode's limit leaves (floor_ms, the default), or port, the whole rate of the port")
+    parser.add_argument("--wanted", type=int, default=WANTED, metavar="N", help=f"least number of faults of each kind and mode (default: {WANTED})")
     parser.add_argument("--dropped", type=float, default=DROPPED, metavar="PERCENT",
-                        help=f"of the faults of a kind and mode that took effect, how many may not have been measured (default: {DROPPED:g})")
+                        help=f"largest share of the faults of a kind and mode that took effect but were not measured (default: {DROPPED:g})")
     options = parser.parse_args(arguments)
     try:
         runs = gather(options.results)

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs perftest and ibv_rc_pingpong under port_down, qp_error and blackhole on the virtual HCA, and writes what
-each said: one transcript and one witness log per program and fault, and programs.csv, a table of all of them.
-Ends with the command that puts the table into results/.
+"""Runs perftest and ibv_rc_pingpong under port_down, qp_error and blackhole on the virtual HCA, and records their output.
+
+Writes a transcript and a witness log per program and fault, and programs.csv, a table of all of them. At the end it prints the command
+that puts the table into results/.
 
     harness/programs/record.py build/release/bin/r2bench --out build/programs
 
-Exit status: 0 when every program failed in its own words and its log agrees, 1 otherwise.
-"""
+Exit status: 0 every program failed with its own message and the injector's log agrees with it, 1 otherwise."""
 
 import argparse
 import csv
@@ -126,9 +126,9 @@ def output(*command):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("r2bench", help="the program, such as build/release/bin/r2bench")
+    parser.add_argument("r2bench", help="path of r2bench, such as build/release/bin/r2bench")
     parser.add_argument("--out", required=True, type=pathlib.Path, help="folder for the transcripts")
-    parser.add_argument("--only", help="a regular expression: these programs and faults (program_fault) only")
+    parser.add_argument("--only", help="run only programs and faults whose name (PROGRAM_FAULT) matches this regular expression")
     arguments = parser.parse_args()
     r2bench = str(pathlib.Path(arguments.r2bench).resolve())
     arguments.out.mkdir(parents=True, exist_ok=True)

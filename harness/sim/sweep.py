@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The table of AllReduce algorithms over numbers of nodes, lost parts of a node's capacity, and degraded nodes.
+"""Makes a table of AllReduce algorithms by number of nodes, lost fraction of a node's capacity, and number of degraded nodes.
 
     harness/sim/sweep.py build/release/bin/r2bench --out build/sim
 
-Runs `r2bench sim allreduce` (flow simulator; latency 0, 1 GiB, so that times are ratios of volumes) and writes
-allreduce.csv, with the times relative to the fault-free ring (t0). With K = 64 only what the planner takes is
-simulated. Takes minutes. Ends with the command that puts the table into results/."""
+Runs `r2bench sim allreduce` (flow simulator; latency 0 and 1 GiB, so that times are ratios of volumes) and writes
+allreduce.csv, with the times relative to the fault-free ring (t0). With K = 64 segments only the planner's choice is
+simulated. This takes minutes. At the end it prints the command that puts the table into results/."""
 
 import argparse
 import csv
@@ -43,7 +43,7 @@ def rows(r2bench, nodes, lost, count, segments):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("r2bench")
+    parser.add_argument("r2bench", help="path of r2bench")
     parser.add_argument("--out", default="build/sim", help="folder of the table")
     arguments = parser.parse_args()
     os.makedirs(arguments.out, exist_ok=True)

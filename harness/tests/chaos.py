@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Kills, interrupts and stops processes of running jobs at random moments, and looks at what is left.
+"""Sends signals to processes of running jobs at random moments, and checks what is left.
 
-Each round starts `r2bench run` on a small scenario with a fault in it, waits a random time, and sends a random signal to a
-random process of the job (r2bench itself included). Asserted each time: within the bound every process of the job is
-gone, the exit status is one that r2bench documents, and nothing of ours is left in /dev/shm, in the temporary folder or
-among the sockets. In the last round all processes stand still for longer than the scenario's stall bound, as on a machine that
-was suspended: the job has to end well. The seed is printed; the same seed gives the same rounds (not the same moments).
-"""
+Each round starts `r2bench run` on a small scenario with a fault, waits for a random time, and sends a random signal to a random process of
+the job (r2bench itself included). Each round asserts that within the bound every process of the job is gone, that the exit status is one
+that r2bench documents, and that nothing of the job is left in /dev/shm, in the temporary folder or among the sockets. In the last round all
+processes are stopped for longer than the scenario's stall bound, as on a machine that was suspended; the job must end without an error. The
+seed is printed. The same seed gives the same rounds, but not the same moments."""
 
 import argparse
 import json
@@ -195,9 +194,9 @@ def nothing_measured(out):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("r2bench")
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("r2bench", help="path of r2bench")
+    parser.add_argument("--rounds", type=int, default=20, help="number of rounds")
+    parser.add_argument("--seed", type=int, default=1, help="seed of everything random")
     arguments = parser.parse_args()
     failed = 0
     with tempfile.TemporaryDirectory(prefix="r2bench-chaos-") as folder:

@@ -1,19 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What `r2bench gate` can tell: how often it raises an alarm when nothing is wrong, and how often it finds a delay in the core.
+"""Measures how often `r2bench gate` raises a false alarm, and how often it finds a delay in the core.
 
     harness/tests/gate_power.py [--r2bench build/release/bin/r2bench] --runs 20 --lanes 4 --neighbours 8 --out build/gate_power
 
-Makes a baseline first (--baseline-runs gate measurements by turns with their reference; or takes --baseline FILE), then runs the gate
-twice --runs times: --runs times as it is, and --runs times with R2CC_FENCE_DELAY_MS=--delay in the candidate and not in the
-reference. Delayed and undelayed runs take turns. --lanes of them run side by side, each on cores of its own (taskset). --neighbours
-busy loops run all the while, spread over the same cores: each takes a core for 1 to 200 ms, then leaves it for as long, at random.
+First makes a baseline of --baseline-runs gate measurements, which alternate with their reference (or takes --baseline FILE). Then it runs the
+gate --runs times without a change, and --runs times with R2CC_FENCE_DELAY_MS=--delay in the candidate only. Runs with and without the delay
+alternate. --lanes runs run at the same time, each on its own cores (taskset). --neighbours busy loops run all the time, spread over the same
+cores: each alternates between computing and sleeping, for random times of 1 to 200 ms.
 
-Leaves in --out: record.jsonl (a line for each gate run), summary.json, baseline.json, and with --keep each run's folder. Needs Linux and
-nothing but Python's own library.
+Writes to --out: record.jsonl (a line for each gate run), summary.json, baseline.json, and with --keep each run's folder. Needs Linux and
+Python's standard library only.
 
-Exit status: 0 no false alarm and every delay found, 1 otherwise, 2 a run ended with something else than 0 or 1, 64 usage.
-"""
+Exit status: 0 no false alarm and every delay found, 1 otherwise, 2 the gate ended with a status other than 0 or 1, 64 wrong command line."""
 
 import argparse
 import concurrent.futures
@@ -201,17 +200,17 @@ def provenance(options, cores):
 def read_options():
     """With `sets`: the cores of each lane."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--r2bench", default=os.path.join(ROOT, "build", "release", "bin", "r2bench"))
-    parser.add_argument("--scenario", default="recovery_gate")
-    parser.add_argument("--runs", type=int, default=20, help="of each kind")
-    parser.add_argument("--delay", type=int, default=2, help="ms")
-    parser.add_argument("--lanes", type=int, default=1, help="runs side by side")
-    parser.add_argument("--neighbours", type=int, default=0, help="busy loops")
-    parser.add_argument("--baseline", help="a baseline that there is; else one is made")
-    parser.add_argument("--baseline-runs", type=int, default=8)
-    parser.add_argument("--no-reference", action="store_true", help="hold against the baseline, without a reference by turns")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", required=True)
+    parser.add_argument("--r2bench", default=os.path.join(ROOT, "build", "release", "bin", "r2bench"), help="path of r2bench")
+    parser.add_argument("--scenario", default="recovery_gate", help="the scenario that the gate runs")
+    parser.add_argument("--runs", type=int, default=20, help="gate runs with the delay, and as many without it")
+    parser.add_argument("--delay", type=int, default=2, help="the delay in ms")
+    parser.add_argument("--lanes", type=int, default=1, help="gate runs at the same time")
+    parser.add_argument("--neighbours", type=int, default=0, help="number of busy loops that run beside the gate")
+    parser.add_argument("--baseline", help="an existing baseline (default: one is made)")
+    parser.add_argument("--baseline-runs", type=int, default=8, help="measurements of the baseline")
+    parser.add_argument("--no-reference", action="store_true", help="compare with the baseline, without an alternating reference")
+    parser.add_argument("--seed", type=int, default=1, help="seed of everything random")
+    parser.add_argument("--out", required=True, help="folder of the output")
     parser.add_argument("--keep", action="store_true", help="keep the folders of all gate runs")
     options = parser.parse_args()
     cores = sorted(os.sched_getaffinity(0))

@@ -1,30 +1,29 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Random walks: jobs under many random faults, each job from a seed; a failing one is shrunk to the faults that it needs.
+"""Random walks: jobs under many random faults, each job from a seed. A failing job is shrunk to the faults that it needs.
 
-A walk is one verified job in mode 1, 2 or 3 (--mode; in mode 3 an AllReduce, half of the walks through CollNet alone) with some dozen faults (queue pairs, ports with and without events, blackholes, lost
-acknowledgements, throttles, delays) at random moments on random NICs of either node, often several at a time; at
-every moment each node keeps one NIC that nothing is the matter with. Asserted, by the verdict of r2bench: the job ends well, every
-element is right, nothing is lost, nothing comes twice, nothing hangs. A walk is `unknown`, and none of its faults counts, when its verdict
-is unknown for another reason than faults that did not take effect (a lost acknowledgement, where nothing was under way): trace events were lost,
-say, or its log of events is not whole.
+A walk is one verified job in mode 1, 2 or 3 (--mode). In mode 3 it is an AllReduce, and half of the walks use CollNet only. Several dozen
+faults (queue pairs, ports with and without events, blackholes, lost acknowledgements, throttles, delays) strike at random moments, on random
+NICs of either node, often several at a time. At every moment each node keeps one healthy NIC. r2bench's verdict must confirm that the job
+ends without an error, that every element is right, that nothing is lost or delivered twice, and that nothing hangs. A fault without an effect
+(a lost acknowledgement when nothing was in flight) does no harm. If the verdict is unknown for another reason, such as lost trace events or
+an incomplete event log, the walk is `unknown` and none of its faults counts.
 
-Counted as path changes: faults that an unplanned fence on the struck NIC answers within half a second, when the migration which that
-fence belongs to had payload in flight. What the events tell of that is the sender's `replayed`: at least one segment was written
-again on another path. A lost acknowledgement leaves nothing to write again, since the receiver's ledger has the segment: it
-counts when the struck node's own end found it by an error completion, which only a work request of its own can have. Each fence explains
-one fault, the nearest before it on its NIC, and each fault counts once. A fence at a receiver is joined to its sender's by epoch, path and
-NIC; where several fit, all of them must have replayed something. So migrations of idle paths, and those whose segments had all arrived, are not counted.
+Path changes are counted. A fault counts if an unplanned fence on the struck NIC follows within half a second, and the migration to which that
+fence belongs had payload in flight. The sender's event `replayed` shows that: it wrote at least one segment again on another path. A lost
+acknowledgement needs no replay, since the receiver's ledger has the segment: it counts if the struck node's own end detected it by an error
+completion, which only a work request of its own can have. Each fence explains one fault, the last one before it on its NIC, and each fault
+counts once. A fence at a receiver is matched with its sender's by epoch, path and NIC; if several match, all of them must have replayed
+something. So migrations of idle paths, and those whose segments had all arrived, are not counted.
 
-`--record FILE` adds a line per run of this script to a JSON Lines file, so that counts are cumulative. The same seed
-gives the same plan; the moments are wall-clock time. With --minutes no walk is started after that time, and those under way go on
-to their end, which their own bound sets. Ctrl-C and SIGTERM end the walks under way: they are counted as `interrupted`, with their seeds.
-One of them that had run for more than three times the longest finished walk (before any has finished: for longer than its stall bound) might
-have been a hang: it is counted as `overdue`, too, its scenario is kept and the exit status is 1.
+`--record FILE` adds a line per run of this script to a JSON Lines file, so that counts add up over runs. The same seed gives the same plan; the
+moments are wall-clock times. With --minutes no walk is started after that time; walks that are running continue to their end, which their own
+bound limits. Ctrl-C and SIGTERM end the walks that are running: they are counted as `interrupted`, with their seeds. An interrupted walk that
+had run for more than three times the longest finished walk may have been a hang. (Before any walk has finished, the limit is its stall
+bound.) It is counted as `overdue`, too, its scenario is kept, and the exit status is 1.
 
 Exit status: 0 every walk passed, none was overdue and at least --least faults counted, 1 a walk failed or was overdue, or fewer faults
-counted although all walks were judged, 2 a walk was unknown, 64 bad arguments.
-"""
+counted although all walks were judged, 2 a walk was unknown, 64 bad arguments."""
 
 import argparse
 import concurrent.futures
@@ -364,20 +363,20 @@ def read_arguments():
     """None after words on standard error: they are bad."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("r2bench", help="path of the program")
-    parser.add_argument("--walks", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=None, help="of the first walk; the others follow it (default: from the clock)")
-    parser.add_argument("--faults", type=int, default=40, help="in each walk")
-    parser.add_argument("--also", default="", help="more kinds of faults, separated by commas, or all: " + ", ".join(ALSO))
-    parser.add_argument("--mode", default="migrate", choices=["migrate", "balance", "allreduce"])
-    parser.add_argument("--fabric", default="vhca", choices=["vhca", "rxe"])
+    parser.add_argument("--walks", type=int, default=20, help="number of walks")
+    parser.add_argument("--seed", type=int, default=None, help="seed of the first walk; the next walks have the next numbers (default: from the clock)")
+    parser.add_argument("--faults", type=int, default=40, help="faults in each walk")
+    parser.add_argument("--also", default="", help="additional kinds of faults, separated by commas, or all: " + ", ".join(ALSO))
+    parser.add_argument("--mode", default="migrate", choices=["migrate", "balance", "allreduce"], help="mode of the plugin")
+    parser.add_argument("--fabric", default="vhca", choices=["vhca", "rxe"], help="fabric of the jobs")
     parser.add_argument("--small", action="store_true", help="messages of 8 to 200 bytes, which are sent from copies")
-    parser.add_argument("--slower", type=int, default=None, help="all times of a walk times N (default: 1; 16 on rxe, whose guest is slow)")
-    parser.add_argument("--jobs", type=int, default=1, help="walks at a time")
-    parser.add_argument("--minutes", type=float, default=None, help="start no walk after that")
-    parser.add_argument("--least", type=int, default=1, help="faults that have to change a path, in all walks together")
+    parser.add_argument("--slower", type=int, default=None, help="multiply all times of a walk by this (default: 1; 16 on rxe, whose guest is slow)")
+    parser.add_argument("--jobs", type=int, default=1, help="walks at the same time")
+    parser.add_argument("--minutes", type=float, default=None, help="start no walk after this time")
+    parser.add_argument("--least", type=int, default=1, help="least number of path changes in all walks together")
     parser.add_argument("--record", help="JSON Lines file to which a line with the counts is added")
-    parser.add_argument("--keep", default=".", help="folder for the scenario of a failing walk and the folder of its run")
-    parser.add_argument("--tries", type=int, default=60, help="runs that shrinking may take")
+    parser.add_argument("--keep", default=".", help="folder for the scenario and the run folder of a failing walk")
+    parser.add_argument("--tries", type=int, default=60, help="largest number of runs for shrinking a failing walk")
     arguments = parser.parse_args()
     if not os.access(arguments.r2bench, os.X_OK) or arguments.walks < 1 or arguments.faults < 1 or arguments.jobs < 1:
         parser.print_usage(sys.stderr)

@@ -35,9 +35,9 @@ def count(build, mode, size):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('build', type=pathlib.Path)
-    parser.add_argument('--modes', type=int, nargs='+', default=[1])
-    parser.add_argument('--functions', action='store_true', help='also of each function')
+    parser.add_argument('build', type=pathlib.Path, help='build folder')
+    parser.add_argument('--modes', type=int, nargs='+', default=[1], help='modes of the plugin (default: 1)')
+    parser.add_argument('--functions', action='store_true', help='also print the instructions of each function')
     args = parser.parse_args()
     for mode in args.modes:
         for size in (8, 65536):

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What resilience costs a message while nothing fails: channel_bench in modes 0, 1 and 2 by turns.
+"""Measures what resilience costs a message without a failure: channel_bench in modes 0, 1 and 2, which alternate.
 
     r2ccl/bench/modes.py build/release --rounds 12 --out FILE.json
 
-For each size and mode: the ratio to mode 0 of the same round (a message of 8 bytes: time from post to done, one at a time; 1 MiB: CPU
-time, so CPU per byte), its geometric mean over the rounds and the upper end of its 95 % interval (Student's t). Machines are shared:
-nothing is compared across rounds. Exit status: 0; 1 when an upper end is above --most percent; 64 bad arguments.
+For messages of 8 bytes the script measures the time from post to done, one message at a time; for 1 MiB the CPU time, that is CPU time per
+byte. For each size and mode it prints the ratio to mode 0 of the same round: the geometric mean over the rounds, and the upper end of the 95 %
+interval (Student's t). Different rounds are not compared, because other programs may use the machine. Exit status: 0; 1 if an upper end is
+more than --most percent above mode 0; 64 bad arguments.
 """
 
 import argparse
@@ -32,10 +33,10 @@ def one_run(program, mode, seconds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", help="build folder")
-    parser.add_argument("--rounds", type=int, default=12)
-    parser.add_argument("--seconds", type=float, default=0.2, help="of each measurement")
-    parser.add_argument("--most", type=float, default=None, help="percent that an upper end may be above mode 0")
-    parser.add_argument("--out", help="JSON file for all numbers")
+    parser.add_argument("--rounds", type=int, default=12, help="number of rounds")
+    parser.add_argument("--seconds", type=float, default=0.2, help="duration of each measurement")
+    parser.add_argument("--most", type=float, default=None, help="largest upper end that passes, in percent above mode 0")
+    parser.add_argument("--out", help="JSON file for all measurements")
     arguments = parser.parse_args()
     program = os.path.join(arguments.build, "bin", "channel_bench")
     if not os.access(program, os.X_OK) or not 2 <= arguments.rounds:

@@ -218,9 +218,9 @@ def newest_made(cache, digest):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cache", type=pathlib.Path, default=cache_folder())
-    parser.add_argument("--check", action="store_true", help="make nothing; status 3 when it is not there yet")
-    parser.add_argument("--newest", action="store_true", help="ask apt for the newest kernel, although there is a guest")
+    parser.add_argument("--cache", type=pathlib.Path, default=cache_folder(), help="folder of the guests")
+    parser.add_argument("--check", action="store_true", help="make nothing; exit status 3 if there is no guest yet")
+    parser.add_argument("--newest", action="store_true", help="ask apt for the newest kernel even if there is a guest")
     arguments = parser.parse_args()
     try:
         busybox = find_busybox()

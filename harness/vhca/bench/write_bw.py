@@ -1,13 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""ib_write_bw at an unlimited rate beside one thread's memcpy into memory that two processes share, in one run.
+"""Compares ib_write_bw at an unlimited rate with one thread's memcpy into memory that two processes share.
 
     harness/vhca/bench/write_bw.py build/release [--turns 30] [--out FILE.json]
 
-ib_write_bw prints what it did by the wall clock; runs are so short that some of them meet nobody else on the CPU, and
-the best of --turns counts. memcpy's figure is vhca_copy_bench's, the best of its turns. Ends with 1 when a ratio is below
---at-least.
-"""
+ib_write_bw prints wall-clock rates. Its runs are so short that during some of them no other program uses the CPU; the best of --turns
+counts. memcpy's rate is that of vhca_copy_bench, the best of its turns. Exit status: 0, or 1 if a ratio is below --at-least."""
 import argparse
 import datetime
 import json
@@ -65,10 +63,10 @@ def memcpy_rate(build):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("build")
-    parser.add_argument("--turns", type=int, default=30)
-    parser.add_argument("--at-least", type=float, default=0)
-    parser.add_argument("--out")
+    parser.add_argument("build", help="build folder")
+    parser.add_argument("--turns", type=int, default=30, help="runs of each size")
+    parser.add_argument("--at-least", type=float, default=0, help="smallest ratio (ib_write_bw / memcpy) that passes")
+    parser.add_argument("--out", help="JSON file for the ratios")
     arguments = parser.parse_args()
     memcpy, writes = 0.0, dict.fromkeys(SIZES, 0.0)
     holder = subprocess.Popen([f"{arguments.build}/bin/vhca-exec", "--nodes", "2"], stdout=subprocess.PIPE, text=True)

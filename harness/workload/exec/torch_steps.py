@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The communication of a data-parallel training loop, for torchrun: each step sums a buffer of gradients over all ranks with
-PyTorch's NCCL and compares every element. Prints a line a step; exit status 1 when an element was wrong.
+PyTorch's NCCL and compares every element. Prints a line per step. Exit status: 0, or 1 if an element was wrong.
 
     torchrun … torch_steps.py [--mib 64] [--steps 60]
 """
@@ -17,8 +17,8 @@ import torch.distributed as dist
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mib", type=int, default=64)
-    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--mib", type=int, default=64, help="size of the AllReduce, MiB")
+    parser.add_argument("--steps", type=int, default=60, help="number of steps")
     arguments = parser.parse_args()
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
     dist.init_process_group("nccl")

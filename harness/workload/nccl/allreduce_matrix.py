@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Mode 3 inside unmodified NCCL on one GPU: several 'nodes' (NCCL_HOSTID) share it through CUDA's MPS, each with its own virtual NICs, of
-which some are lost or slow. One call, one JSON line per case as it ends; cases that fail keep their logs.
+"""Tests mode 3 inside unmodified NCCL on one GPU.
 
     harness/workload/nccl/allreduce_matrix.py --minutes 8 --out allreduce.jsonl
 
-A case is right when every element of every operation was right, all ranks have the same bits, the faults took effect, NCCL took the
-algorithm that is expected (where its log tells), and every process ended by itself. Times are beside the lower bound and the healthy ring's
-at the ports' rate; what is compared between cases comes as lines of their own at the end. Exit status: 0 all cases were right, 1 not, 2 some
-were not run for lack of time.
-"""
+Several 'nodes' (NCCL_HOSTID) share the GPU through CUDA's MPS, each with its own virtual NICs, some of which are lost or slow. Each case adds
+a JSON line to --out when it ends; cases that fail keep their logs. A case is right if every element of every operation was right, all ranks
+have the same bits, the faults took effect, NCCL used the expected algorithm (where its log names it), and every process ended by itself. The
+lines have the times together with the lower bound and the healthy ring's time at the ports' rate. Comparisons of cases follow at the end, as
+separate lines. Exit status: 0 all cases were right, 1 a case was not, 2 there was no time for some cases."""
 
 import argparse
 import json
@@ -321,19 +320,19 @@ def compare(results):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default=os.path.join(HERE, "..", "..", "..", "build", "release"))
+    parser.add_argument("--build", default=os.path.join(HERE, "..", "..", "..", "build", "release"), help="build folder")
     parser.add_argument("--mbits", type=int, default=2000, help="rate of each virtual NIC, Mbit/s")
-    parser.add_argument("--mib", type=int, default=64, help="of the operations that are timed")
-    parser.add_argument("--margin", type=int, help="R2CC_COLLNET_MARGIN; default: the product's own")
-    parser.add_argument("--minutes", type=float, default=8, help="start no case after that")
-    parser.add_argument("--limit", type=float, default=75, help="seconds for one case")
-    parser.add_argument("--other-nccl", action="append", default=[], metavar="LIBNCCL", help="another version's libnccl.so.2, for one more case each")
-    parser.add_argument("--direct", action="store_true", help="also CollNetDirect, which needs an NVSwitch")
-    parser.add_argument("--only", default="", help="cases whose name contains this, or one of these (commas)")
-    parser.add_argument("--skip", default="", help="cases whose name contains this, or one of these, are left out")
-    parser.add_argument("--out", default="allreduce.jsonl")
+    parser.add_argument("--mib", type=int, default=64, help="size of the timed operations, MiB")
+    parser.add_argument("--margin", type=int, help="R2CC_COLLNET_MARGIN (default: the plugin's)")
+    parser.add_argument("--minutes", type=float, default=8, help="start no case after this time")
+    parser.add_argument("--limit", type=float, default=75, help="time limit of one case, seconds")
+    parser.add_argument("--other-nccl", action="append", default=[], metavar="LIBNCCL", help="libnccl.so.2 of another version, which adds a case; may be repeated")
+    parser.add_argument("--direct", action="store_true", help="also test CollNetDirect, which needs an NVSwitch")
+    parser.add_argument("--only", default="", help="run only cases whose name contains one of these words (separated by commas)")
+    parser.add_argument("--skip", default="", help="leave out cases whose name contains one of these words (separated by commas)")
+    parser.add_argument("--out", default="allreduce.jsonl", help="file of the JSON lines")
     parser.add_argument("--keep", default="allreduce_logs", help="folder for the logs of cases that fail")
-    parser.add_argument("--list", action="store_true", help="print the cases and end")
+    parser.add_argument("--list", action="store_true", help="print the cases without running them")
     arguments = parser.parse_args()
     arguments.build = os.path.abspath(arguments.build)
     only, skip = ([word for word in words.split(",") if word] for words in (arguments.only, arguments.skip))

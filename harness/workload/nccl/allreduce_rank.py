@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One rank of AllReduces through a given libnccl (ctypes; PyTorch for memory only): data types, operations, groups, communicators, CUDA
-graphs, as a list of steps says; every element of every operation compared.
+"""One rank that runs AllReduces through a given libnccl (by ctypes; PyTorch provides memory only) and compares every element of every operation.
 
-Started once per rank with RANK and WORLD_SIZE set; which network NCCL takes is the environment's business. Inputs are numbers whose sums (and
-products) are exact in their type; only an average by a number of ranks that is no power of two is compared by relative error. Before each
-operation it offers the event "iteration" with a running number to the fault injector, where one is preloaded.
+A list of steps sets data types, operations, groups, communicators and CUDA graphs. Started once per rank with RANK and WORLD_SIZE set; the
+environment selects NCCL's network. Inputs are numbers whose sums and products are exact in their type. Only averages over a number of ranks
+that is not a power of two are compared by relative error. Before each operation the program raises the event "iteration" with a running
+number, if the fault injector is preloaded.
 
-Prints one line of JSON per step and one at the end. Exit status: 0 all steps ran, 3 NCCL failed, 5 something else did. What was compared
-wrong is in the JSON: the caller knows where it is meant to be.
+Prints one line of JSON per step and one at the end. Exit status: 0 all steps ran, 3 NCCL failed, 5 something else failed. Wrong elements do not
+change the exit status: they are in the JSON, and the caller knows where they are intended.
 """
 
 import argparse
@@ -259,8 +259,8 @@ class Job:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", required=True, help="JSON file: a list of steps (label, count, dtype, op, iters; how, graph, together, comms, corrupt)")
-    parser.add_argument("--ids", required=True, help="path under which rank 0 leaves unique ids")
-    parser.add_argument("--nccl", default="libnccl.so.2", help="the library (default: the one that PyTorch loads)")
+    parser.add_argument("--ids", required=True, help="path prefix of the files in which rank 0 writes the unique ids")
+    parser.add_argument("--nccl", default="libnccl.so.2", help="the libnccl to load (default: libnccl.so.2, as PyTorch does)")
     parser.add_argument("--nonblocking", action="store_true", help="communicators with blocking = 0")
     arguments = parser.parse_args()
     with open(arguments.steps, encoding="utf-8") as file:

@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """One rank of a job on GPUs: real, unmodified NCCL through PyTorch, every element of every operation compared.
 
-Started once per GPU with RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT set; which network NCCL takes is the
-environment's business (NCCL_NET_PLUGIN, NCCL_NET …), and which ranks are a 'node', too (NCCL_HOSTID). Inputs are small
-whole numbers, so that sums are exact in float32. Before each counted operation it offers the event "iteration" with a
-running number to the fault injector, where one is preloaded, so that plans can say `at: {iter: N}`.
+Started once per GPU with RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT set. The environment also selects NCCL's
+network (NCCL_NET_PLUGIN, NCCL_NET …) and the ranks that form a 'node' (NCCL_HOSTID). Inputs are small whole numbers, so that
+sums are exact in float32. Before each counted operation the program raises the event "iteration" with a running number, if
+the fault injector is preloaded, so that plans can use `at: {iter: N}`.
 
-Prints one line of JSON at the end: per operation the wrong elements, iterations, and times. Exit status: 0 all
-elements are right, 1 some are wrong, 3 NCCL failed (why is in the JSON).
+Prints one line of JSON at the end: the wrong elements, iterations and times of each operation. Exit status: 0 all elements
+are right, 1 some are wrong, 3 NCCL failed (the JSON says why).
 """
 
 import argparse
@@ -121,10 +121,10 @@ def nccl_version():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ops", default=",".join(OPERATIONS), help="in this order")
-    parser.add_argument("--bytes", type=int, default=64 << 20, help="of the larger buffer of an operation")
+    parser.add_argument("--ops", default=",".join(OPERATIONS), help="operations, in the order in which they run, separated by commas")
+    parser.add_argument("--bytes", type=int, default=64 << 20, help="size of the larger buffer of an operation")
     parser.add_argument("--iters", type=int, default=40, help="timed operations of each kind")
-    parser.add_argument("--timeout", type=float, default=60, help="seconds after which PyTorch gives an operation up")
+    parser.add_argument("--timeout", type=float, default=60, help="seconds after which PyTorch gives up an operation")
     arguments = parser.parse_args()
     job = Job(arguments)
     torch.cuda.set_device(job.device)

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""GPU memory over the virtual HCA: unmodified NCCL, ranks that share one GPU under MPS, NICs that read and write GPU memory.
+"""Tests GPU memory over the virtual HCA: unmodified NCCL, ranks that share one GPU under MPS, NICs that read and write GPU memory.
 
     harness/workload/nccl/gpu_memory.py --build build/release --out gpu_memory.json [--seconds N] [--jobs 3] [--only WORD,…]
     harness/workload/nccl/gpu_memory.py --pxn …     # two GPUs joined by NVLink: two nodes of two ranks, traffic over a neighbour's NIC
 
-Writes that no flush of their own NIC has followed stay invisible for a while (VHCA_DELAY_VISIBILITY). A case holds when every element
-is right (two controls, which flush too little on purpose, must be found wrong), NCCL's log says GDRDMA for each connection (the control
-in host memory: for none), its faults fired, and traffic moved. With --pxn each NIC of a node is placed beside one of its GPUs, and the
-log must also name connections that the proxy of another rank holds. Exit status: 0 all held, 1 one did not, or there was no time for it."""
+A NIC's writes stay invisible for a while unless a flush of the same NIC follows (VHCA_DELAY_VISIBILITY). A case holds if every element is
+right, NCCL's log says GDRDMA for each connection, its faults fired, and traffic moved. Two controls flush too little on purpose, and must have
+wrong elements. In the control in host memory, the log must say GDRDMA for no connection. With --pxn each NIC of a node is next to one of its
+GPUs, and the log must also name connections that the proxy of another rank holds. Exit status: 0 all cases held, 1 a case did not, or there
+was no time for it."""
 
 import argparse
 import concurrent.futures
@@ -127,16 +128,16 @@ def judge(outcome, iters):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", required=True, help="folder with bin/ and lib/")
-    parser.add_argument("--out", required=True)
-    parser.add_argument("--list", action="store_true", help="print the cases, run nothing")
-    parser.add_argument("--seconds", type=float, default=240, help="begin no case later than 20 s before")
-    parser.add_argument("--jobs", type=int, default=3)
-    parser.add_argument("--iters", type=int, default=15)
-    parser.add_argument("--bytes", type=int, default=8 << 20)
-    parser.add_argument("--rate", default="20 Gbit/s")
-    parser.add_argument("--limit", type=float, default=60)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--pxn", action="store_true", help="the cases of two GPUs a node instead; two GPUs that NVLink joins")
+    parser.add_argument("--out", required=True, help="JSON file of the results")
+    parser.add_argument("--list", action="store_true", help="print the cases without running them")
+    parser.add_argument("--seconds", type=float, default=240, help="time for all cases; none is started in its last 20 s")
+    parser.add_argument("--jobs", type=int, default=3, help="cases that run at the same time")
+    parser.add_argument("--iters", type=int, default=15, help="operations per case")
+    parser.add_argument("--bytes", type=int, default=8 << 20, help="size of an operation")
+    parser.add_argument("--rate", default="20 Gbit/s", help="rate of each NIC")
+    parser.add_argument("--limit", type=float, default=60, help="time limit of one case, seconds")
+    parser.add_argument("--only", default="", help="run only cases whose name contains one of these words (separated by commas)")
+    parser.add_argument("--pxn", action="store_true", help="run the cases with two GPUs per node instead; needs two GPUs joined by NVLink")
     arguments = parser.parse_args()
     arguments.gpus = 1
     with tempfile.TemporaryDirectory(prefix="r2ccl-topology-") as folder:

@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""NCCL's own IB transport, as shipped and with its failover, beside R2CCL: the same faults on the same virtual NICs, inside
+"""Compares NCCL's own IB transport, as shipped and with its failover, with R2CCL: the same faults on the same virtual NICs, inside
 the same unmodified NCCL. Needs GPUs (one is enough, with CUDA's MPS), a build of this project and a libnccl.
 
     head_to_head.py --table faults --library /path/libnccl.so.2 --out head_to_head.jsonl
 
-Each row is a scenario that this program writes and `r2bench run` runs; rows of different transports take turns, so that a
-drift of the machine favours none. One JSON line a row goes to --out as soon as it is known. A row that is there is not run
-again: the same command goes on where it stopped. plots/head_to_head.py makes tables and figures of the lines.
+Each row is a scenario that this program writes and `r2bench run` runs. Rows of different transports alternate, so that a drift of the machine
+favours none of them. Each row adds a JSON line to --out when it ends. A row that is in --out already is not run again, so the same command
+continues where it stopped. plots/head_to_head.py makes tables and figures from the lines.
 
-What is expected was written down beforehand (predictions.json); each line says what was predicted and whether it came true.
-Exit status: 0 all rows have run, 1 some have not (no time, or the runner failed), 64 usage.
-"""
+The predictions (predictions.json) were written before the runs. Each line has the prediction, and says whether it came true.
+Exit status: 0 all rows have run, 1 some have not (no time, or the runner failed), 64 wrong command line."""
 
 import argparse
 import contextlib
@@ -161,20 +160,20 @@ def append(path, line):
 
 def parse(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--table", action="append", choices=rows_of.TABLES, help="may be given several times; default: all")
-    parser.add_argument("--library", default="libnccl.so.2", help="NCCL of all tables but versions (libnccl.so.2)")
-    parser.add_argument("--libraries", action="append", default=[], metavar="VERSION=PATH", help="for --table versions and timeouts; repeat it")
-    parser.add_argument("--out", default="head_to_head.jsonl")
+    parser.add_argument("--table", action="append", choices=rows_of.TABLES, help="the table to run; may be repeated (default: all)")
+    parser.add_argument("--library", default="libnccl.so.2", help="NCCL of all tables except versions (default: libnccl.so.2)")
+    parser.add_argument("--libraries", action="append", default=[], metavar="VERSION=PATH", help="NCCL of the tables versions and timeouts; may be repeated")
+    parser.add_argument("--out", default="head_to_head.jsonl", help="file of the JSON lines")
     parser.add_argument("--build", default=os.path.abspath(os.path.join(HERE, "../../../build/release")), help="folder with bin/ and lib/")
-    parser.add_argument("--seeds", type=lambda text: [int(seed) for seed in text.split(",")], default=[1, 2, 3])
-    parser.add_argument("--mode3", action="store_true", help="R2CCL's mode 3, too")
-    parser.add_argument("--upstream", default="", metavar="LIBRARY", help="table faults: also upstream R2CCL, the libnccl.so.2 built from its source")
-    parser.add_argument("--quick", action="store_true", help="the most telling rows of all tables, one seed, short jobs: some 8 minutes")
-    parser.add_argument("--iters", type=int, metavar="N", help="operations of each row, and a quarter of them to warm up (default: what the row says)")
-    parser.add_argument("--limit", type=float, default=float("inf"), metavar="SECONDS", help="begin no row that is expected to end later")
-    parser.add_argument("--only", default="", metavar="REGEX", help="rows whose id matches")
-    parser.add_argument("--keep", default="", metavar="FOLDER", help="keep each row's result and logs there")
-    parser.add_argument("--list", action="store_true", help="print the rows and their predictions, run nothing")
+    parser.add_argument("--seeds", type=lambda text: [int(seed) for seed in text.split(",")], default=[1, 2, 3], help="seeds, separated by commas (default: 1,2,3)")
+    parser.add_argument("--mode3", action="store_true", help="also run R2CCL's mode 3")
+    parser.add_argument("--upstream", default="", metavar="LIBRARY", help="table faults: also run upstream R2CCL, with this libnccl.so.2 built from its source")
+    parser.add_argument("--quick", action="store_true", help="run the most informative rows of all tables with one seed and short jobs: about 8 minutes")
+    parser.add_argument("--iters", type=int, metavar="N", help="operations of each row, after a warm-up of a quarter as many (default: the row's own)")
+    parser.add_argument("--limit", type=float, default=float("inf"), metavar="SECONDS", help="start no row that is expected to end after this time")
+    parser.add_argument("--only", default="", metavar="REGEX", help="run only rows whose id matches")
+    parser.add_argument("--keep", default="", metavar="FOLDER", help="keep each row's result and logs in this folder")
+    parser.add_argument("--list", action="store_true", help="print the rows and their predictions without running them")
     arguments = parser.parse_args(argv)
     wrong = [text for text in arguments.libraries if "=" not in text]
     if wrong:

@@ -40,8 +40,8 @@ def explored(build, pattern):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('build', type=pathlib.Path)
-    parser.add_argument('--check', action='store_true')
+    parser.add_argument('build', type=pathlib.Path, help='build folder')
+    parser.add_argument('--check', action='store_true', help='only check that the table is up to date')
     args = parser.parse_args()
     shallow = explored(args.build, '*every_run_ends*-*Deep*')
     text = PROTOCOL.read_text()

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles gpu_pattern.cu to gpu_pattern.ptx, the text that goes into r2bench-nccl-rank: needs nvcc, which a build does not.
+"""Compiles gpu_pattern.cu to gpu_pattern.ptx, the text that is built into r2bench-nccl-rank. Needs nvcc, which a build does not.
 
-`--check` compiles nothing: it says whether the text in the tree was made from the sources in the tree, and, where ptxas is
-found, whether it assembles. The kernels use nothing that PTX 7.0 for sm_70 lacks, so the text says so, whatever nvcc writes.
-"""
+`--check` compiles nothing. It checks that the PTX in the tree was made from the sources in the tree and, if ptxas is installed, that it
+assembles. The kernels need nothing beyond PTX 7.0 for sm_70; therefore the PTX declares these versions, whatever nvcc writes."""
 
 import argparse
 import hashlib
@@ -57,7 +56,7 @@ def assemble(ptxas, path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--check", action="store_true", help="check the PTX in the tree; compile nothing")
     arguments = parser.parse_args()
     if not arguments.check:
         nvcc = find("nvcc")
