@@ -46,5 +46,21 @@ TEST_F(CqErrorTest, the_busiest_by_default_and_its_receive_queue_where_asked) {
   EXPECT_EQ(count(id, Effect::kCqDead), 1u);
 }
 
+TEST_F(CqErrorTest, the_receive_queue_of_the_busiest_by_opcode) {
+  start(14, 1, 16, "split");
+  a->make_qp(), b->make_qp();
+  ASSERT_NO_FATAL_FAILURE(connect(*a, 1, *b, 1));
+  const uint32_t id = arm("{target: node0/nic0, kind: cq_error, queue: recv, opcode: write}");
+  EXPECT_EQ(a->ask("create_cq"), "ok") << "its process knows of the fault from here on";
+  a->must("post 1 write 1 8 0");
+  ASSERT_EQ(a->poll(1, 1, 5000).size(), 1u);
+  a->must("post 0 read 1 4096 0");
+  ASSERT_EQ(a->poll(0, 1, 5000).size(), 1u);
+  board.fire(id);
+  ASSERT_TRUE(took_effect_within(id, 5000));
+  EXPECT_EQ(a->qp_state(0), kRts);
+  EXPECT_EQ(a->qp_state(1), kErr);
+}
+
 }  // namespace
 }  // namespace faultinject::testing

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "faultinject/preload/fault.h"
 #include "faultinject/preload/context.h"
+#include "faultinject/preload/fault.h"
 
 namespace faultinject {
 
@@ -19,14 +19,14 @@ inline bool by_traffic(const FaultEntry& entry) {
 inline bool in_use(const QueuePair& qp) { return qp.connected || shown_state(qp.qp) == IBV_QPS_RTR; }
 
 // Those that can be struck now, in the order of their index. For the busiest and a random one: at most one,
-// and only among those that have posted.
+// and only among those that have posted sends that the fault counts.
 template <typename Eligible>
 std::vector<QueuePair*> chosen_qps(Context& context, const Fault& fault, Eligible eligible) {
   const FaultEntry& entry = fault.entry();
   std::vector<QueuePair*> candidates;
   context.each_qp([&](QueuePair& qp) {
     if (qp.reliable && in_use(qp) && qp.life == QueuePair::Life::kWhole && eligible(qp) &&
-        (!by_traffic(entry) || qp.posts > 0))
+        (!by_traffic(entry) || qp.posted.counted_by(entry).sends > 0))
       candidates.push_back(&qp);
   });
   std::sort(candidates.begin(), candidates.end(), [](auto* a, auto* b) { return a->index < b->index; });
@@ -34,9 +34,9 @@ std::vector<QueuePair*> chosen_qps(Context& context, const Fault& fault, Eligibl
   if (entry.selector == SelectorKind::kRandom)
     return {candidates[context.choice(fault, *candidates[0]) % candidates.size()]};
   // By bytes: a queue pair that only carries a heartbeat may well have posted last.
-  return {*std::max_element(candidates.begin(), candidates.end(), [](auto* a, auto* b) {
-    return a->bytes_posted != b->bytes_posted ? a->bytes_posted < b->bytes_posted
-                                              : a->last_post_ns < b->last_post_ns;
+  return {*std::max_element(candidates.begin(), candidates.end(), [&](auto* a, auto* b) {
+    const Traffic::Posted of_a = a->posted.counted_by(entry), of_b = b->posted.counted_by(entry);
+    return of_a.bytes != of_b.bytes ? of_a.bytes < of_b.bytes : of_a.last_ns < of_b.last_ns;
   })};
 }
 

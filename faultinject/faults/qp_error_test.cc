@@ -76,6 +76,37 @@ TEST_F(QpErrorTest, strikes_the_queue_pair_with_the_most_traffic) {
   EXPECT_EQ(a->qp_state(1), kErr);
 }
 
+TEST_F(QpErrorTest, counts_only_the_sends_of_its_opcodes) {
+  const uint32_t id = arm("{target: node0/nic0, kind: qp_error, opcode: write}");
+  start();
+  a->make_qp(), b->make_qp();
+  ASSERT_NO_FATAL_FAILURE(connect(*a, 1, *b, 1));
+  a->must("post 1 write 1 8 0");
+  ASSERT_EQ(a->poll(1, 1, 5000).size(), 1u);
+  a->must("post 0 read 1 4096 0");  // a probe
+  ASSERT_EQ(a->poll(0, 1, 5000).size(), 1u);
+  board.fire(id);
+  ASSERT_TRUE(took_effect_within(id, 5000));
+  EXPECT_EQ(a->qp_state(0), kRts);
+  EXPECT_EQ(a->qp_state(1), kErr);
+}
+
+TEST_F(QpErrorTest, without_a_send_of_its_opcodes_it_waits_for_the_first) {
+  const uint32_t id = arm("{target: node0/nic0, kind: qp_error, opcode: write}");
+  start();
+  a->make_qp(), b->make_qp();
+  ASSERT_NO_FATAL_FAILURE(connect(*a, 1, *b, 1));
+  a->must("post 0 read 1 4096 0");
+  ASSERT_EQ(a->poll(0, 1, 5000).size(), 1u);
+  board.fire(id);
+  a->must("post 0 read 2 4096 0");
+  EXPECT_EQ(a->poll(0, 1, 5000).at(0).status, kSuccess);
+  EXPECT_EQ(board.state(id).t0_ns, 0u);
+  a->must("post 1 write 1 8 0");
+  EXPECT_EQ(a->poll(1, 1, 5000).at(0).status, kFlushed);
+  EXPECT_TRUE(took_effect_within(id, 5000));
+}
+
 TEST_F(QpErrorTest, without_traffic_it_waits_for_the_first_queue_pair_that_posts) {
   const uint32_t id = arm("{target: node0/nic0, kind: qp_error, at: now}");
   start();

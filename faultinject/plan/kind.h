@@ -116,8 +116,9 @@ struct FaultKind {
   const char* present;  // the NIC "loses its link again and again"
   Takes takes = Takes::kNothing;
   Ends ends = Ends::kWhenHealed;
-  bool whole_device = false;  // its target names no port
-  bool outside = false;       // a change of the machine: the injector only triggers it, others carry it out
+  bool whole_device = false;    // its target names no port
+  bool opcode_chooses = false;  // `opcode` tells by which sends a queue pair is chosen, not what is struck
+  bool outside = false;         // a change of the machine: the injector only triggers it, others carry it out
   std::vector<const char*> shared = {};  // parameters that several kinds have (plan/parameters.cc)
   std::vector<Parameter> own = {};       // and those that it has alone, in the order of FaultEntry::own
   std::vector<Need> needs = {};

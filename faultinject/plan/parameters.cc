@@ -238,7 +238,7 @@ void parse_parameters(const Mapping& fault, const std::string& file, FaultSpec& 
   for (size_t i = 0; i < kind.own.size(); i++)
     if (fault.has(kind.own[i].key)) spec.own.at(i) = parse_own(fault, kind.own[i]);
   spec.written = as_written(fault);
-  if (spec.receive && spec.opcodes != 0)
+  if (spec.receive && spec.opcodes != 0 && !kind.opcode_chooses)
     fault.place("opcode").fail("a receive has no opcode; leave it out with 'queue: recv'");
   if (kind.check == nullptr) return;
   if (const Complaint complaint = kind.check(spec); complaint.key != nullptr)

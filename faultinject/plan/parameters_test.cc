@@ -113,6 +113,8 @@ TEST(PlanParameters, sides_directions_and_queues) {
   EXPECT_NE(error_of("kind: port_down, side: remote").find("belongs to qp_error"), std::string::npos);
   EXPECT_NE(error_of("kind: drop_completion, queue: recv, opcode: send").find("no opcode"),
             std::string::npos);
+  EXPECT_EQ(parse("kind: cq_error, queue: recv, opcode: write").opcodes, 1u)
+      << "it chooses the queue pair whose queue fails";
 }
 
 TEST(PlanParameters, a_port_a_peer_and_opcodes_narrow_the_target) {

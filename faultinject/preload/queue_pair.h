@@ -5,6 +5,8 @@
 
 #include <infiniband/verbs.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -67,6 +69,37 @@ inline void show_state(ibv_qp* qp, ibv_qp_state state) {
 
 inline ibv_qp_state shown_state(const ibv_qp* qp) { return __atomic_load_n(&qp->state, __ATOMIC_RELAXED); }
 
+// What the program has posted on a queue pair since tracking began: a row for each opcode, the last one for
+// all opcodes that verbs.h has no name for.
+class Traffic {
+ public:
+  struct Posted {
+    uint64_t sends = 0, bytes = 0, last_ns = 0;
+  };
+
+  void add(ibv_wr_opcode opcode, uint64_t bytes, uint64_t now_ns) {
+    Posted& row = rows_[std::min(size_t(opcode), rows_.size() - 1)];
+    row.sends++;
+    row.bytes += bytes;
+    row.last_ns = now_ns;
+  }
+
+  // Of the sends that the fault counts.
+  Posted counted_by(const FaultEntry& entry) const {
+    Posted all;
+    for (uint32_t opcode = 0; opcode < rows_.size(); opcode++) {
+      if (!entry.takes_opcode(opcode)) continue;
+      all.sends += rows_[opcode].sends;
+      all.bytes += rows_[opcode].bytes;
+      all.last_ns = std::max(all.last_ns, rows_[opcode].last_ns);
+    }
+    return all;
+  }
+
+ private:
+  std::array<Posted, 16> rows_{};
+};
+
 struct QueuePair {
   // What the program sees of its queue pair.
   enum class Life {
@@ -94,7 +127,7 @@ struct QueuePair {
 
   std::deque<Sent> sent;  // known only from when tracking began
   std::deque<HeldWr> held;
-  uint64_t posts = 0, bytes_posted = 0, last_post_ns = 0;  // known only from when tracking began
+  Traffic posted;
 
   Life life = Life::kWhole;
   uint32_t fault_id = 0;  // what cut it

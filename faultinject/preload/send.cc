@@ -164,9 +164,7 @@ int Context::post_one(QueuePair& qp, const ibv_send_wr& original, uint64_t now) 
   } else if (const int rc = real_post(qp, wr); rc != 0) {
     return rc;
   }
-  qp.posts++;
-  qp.bytes_posted += sent.bytes;
-  qp.last_post_ns = now;
+  qp.posted.add(sent.opcode, sent.bytes, now);
   if (cut && !qp.posted_since_cut) {
     qp.posted_since_cut = true;
     qp.first_wr_id_since_cut = wr.wr_id;

@@ -49,6 +49,24 @@ TEST(Matrix, writes_a_scenario_for_each_cell_that_r2bench_run_takes) {
   }
 }
 
+TEST(Matrix, aims_at_the_queue_pair_that_carries_the_message) {
+  const auto opcodes = [](const char* fault, Moment moment, Side side, const char* mode = "migrate") {
+    const Cell cell{&row(fault), moment, Operation::kAllReduce, side};
+    const Scenario scenario = parse_scenarios("cell.yaml", scenario_text(cell, 5, mode)).front();
+    std::string all;
+    for (const auto& each : scenario.faults)
+      if (each.name.rfind(kCellFault, 0) == 0) all += std::to_string(each.opcodes) + " ";
+    return all;
+  };
+  // Node 0 writes messages with immediate (opcode 1), node 1 CTS entries without (opcode 0).
+  for (const char* fault : {"cq_error_send", "cq_error_recv"}) {
+    EXPECT_EQ(opcodes(fault, Moment::kFirstMessage, Side::kBoth), "2 1 ") << fault;
+    EXPECT_EQ(opcodes(fault, Moment::kFirstMessage, Side::kReceiver, "allreduce"), "1 ") << fault;
+    EXPECT_EQ(opcodes(fault, Moment::kConnect, Side::kBoth), "0 0 ") << "paths are proved by reads";
+  }
+  EXPECT_EQ(opcodes("qp_error", Moment::kFirstMessage, Side::kBoth), "0 0 ") << "it strikes all of them";
+}
+
 TEST(Matrix, of_mode_allreduce_has_only_what_the_host_engine_carries) {
   const auto cells = chosen({}, "allreduce");
   EXPECT_EQ(cells.size(), fault_rows().size() * 7 * 3);
