@@ -99,6 +99,7 @@ TEST_F(QpErrorTest, without_a_send_of_its_opcodes_it_waits_for_the_first) {
   a->must("post 0 read 1 4096 0");
   ASSERT_EQ(a->poll(0, 1, 5000).size(), 1u);
   board.fire(id);
+  a->must("create_cq");  // its process knows that it fired from here on
   a->must("post 0 read 2 4096 0");
   EXPECT_EQ(a->poll(0, 1, 5000).at(0).status, kSuccess);
   EXPECT_EQ(board.state(id).t0_ns, 0u);
