@@ -57,7 +57,7 @@ def runs(results, *sets):
              f"{row['sampled'] or 0}/{row['planned'] or 0}", short(row["detect_max_ms"]), short(row["recover_max_ms"]), short(row["floor_ms"]),
              short(row["retained"]) + ("\\*" if row["before_limited_by"] == "other" else ""), short(row["limit"])] for row in rows_of(results, "runs", *sets)]
     table = markdown(["scenario", "mode", "verdict", "job", "faults measured", "detected (ms, max)", "recovered (ms, max)", "floor (ms)", "retained", "limit"], rows)
-    return table + ("\n\\* Not what the remaining NICs can carry: the ports were not the limit before, or the NIC was soon back.\n" if any(row[-2].endswith("*") for row in rows) else "")
+    return table + ("\n\\* This is not the rate that the remaining NICs can carry: either the ports were not the limit before the\nfault, or the NIC was soon repaired.\n" if any(row[-2].endswith("*") for row in rows) else "")
 
 
 def retained(results):
@@ -276,7 +276,7 @@ def head_to_head_cost(results, measured=("head_to_head_h200", "head_to_head_h200
     for ((size,), transport), rows in sorted(groups, key=lambda item: (int(item[0][0][0]), list(TRANSPORTS).index(item[0][1]))):
         ratio = statistics.median(float(row["before_ms"]) for row in rows) / statistics.median(float(row["before_ms"]) for row in theirs[size])
         lines.append([inputs.size(int(size)), TRANSPORTS[transport], median_of(rows, "before_ms"), short(ratio), median_of(rows, "busbw"), median_of(rows, "cpu_s")])
-    return markdown(["size", "transport", "operation (ms)", "over NCCL's IB", "busbw (GB/s)", "CPU (s)"], lines)
+    return markdown(["size", "transport", "operation (ms)", "ratio to NCCL's IB", "busbw (GB/s)", "CPU (s)"], lines)
 
 
 TWO_GPUS = ("head_to_head_two_gpus_60", "head_to_head_two_gpus_cost", "head_to_head_two_gpus")  # the first that has a size is what is said of it
@@ -313,7 +313,7 @@ def head_to_head_cost_spread(results):
     lines = [[inputs.size(size), TRANSPORTS[transport], len(rows), median_of(rows, "before_ms"), from_to([float(row["before_ms"]) for row in rows]),
               short(statistics.median(ratios)), "–" if transport == "ib" or median_between(ratios) is None else from_to(median_between(ratios)), median_of(rows, "busbw"), median_of(rows, "cpu_s")]
              for size, transport, rows, ratios in cost_in_turns(results)]
-    return markdown(["size", "transport", "rows", "operation (ms)", "least–most", "over NCCL's IB", "95 % of the median", "busbw (GB/s)", "CPU (s)"], lines)
+    return markdown(["size", "transport", "rows", "operation (ms)", "least–most", "ratio to NCCL's IB", "95 % interval of the ratio", "busbw (GB/s)", "CPU (s)"], lines)
 
 
 def cost_ratios(results, size, transport):
@@ -343,7 +343,7 @@ def gpu_scenarios(results):
         name = row["run"].split("-")[0]
         found.setdefault((ONE_RUN.get(name, name if name.startswith("nccl") else "nccl_port_down, two ranks a node"), WRITERS.get(row["mode"], mode(row["mode"]))), []).append(row)
     lines = [[f"`{name}`", which, len(rows), sum(row["outcome"] == "ok" for row in rows), sum(row["exact"] == "1" for row in rows)] for (name, which), rows in sorted(found.items())]
-    return markdown(["scenario", "mode", "jobs", "ended well", "every element right"], lines)
+    return markdown(["scenario", "mode", "jobs", "jobs without an error", "jobs with every element right"], lines)
 
 
 def gpu_removed(results):
@@ -392,7 +392,7 @@ def gpu_memory(results, measured="nccl_gpu_memory"):
 
 
 def programs(results):
-    return markdown(["program", "fault", "exit status", "it said", "the injector saw", "after (ms)"],
+    return markdown(["program", "fault", "exit status", "its message", "client's completion", "after (ms)"],
                     [[f"`{row['program']}`", f"`{row['fault']}`", row["exit_status"], row["said"], row["saw"], short(row["after_ms"])] for row in tables.read(results, "programs")])
 
 
@@ -424,7 +424,7 @@ def nightly(results):
     for (name, commit), own in groups.items():
         others = ", ".join(f"`{row['step']}`: {said.get(row['status'], row['status'])}" for row in own if row["status"] != "0")
         rows.append([f"`{name}`", f"`{commit}`", len(own), sum(row["status"] == "0" for row in own), others or "none"])
-    return markdown(["set", "commit", "steps", "passed", "the others"], rows)
+    return markdown(["set", "commit", "steps", "passed", "steps that did not pass"], rows)
 
 
 def cluster(results):
@@ -456,7 +456,7 @@ def simulated(results):
     for segments in sorted({row["segments"] for row in chosen}, key=int):
         own = [float(row["simulated_bound"]) for row in chosen if row["segments"] == segments]
         rows.append([segments, len(own), short(statistics.median(own)), short(max(own))])
-    return markdown(["K at most", "cases", "the planner's choice over the lower bound: median", "at most"], rows)
+    return markdown(["K at most", "cases", "time / lower bound: median", "largest"], rows)
 
 
 def one_run(results, name, run, mode_name):
