@@ -107,9 +107,10 @@ std::vector<FirstDayStep> steps_with_traffic() {
 
 /// Needs a person, or changes the machine.
 std::vector<FirstDayStep> steps_with_care() {
-  FirstDayStep link_down = scenario(
-      "real_link_down", "`ip link set down` on a real port: events, statuses, GIDs that come back elsewhere",
-      {2, 2}, "result.json, events.jsonl");
+  FirstDayStep link_down =
+      scenario("real_link_down",
+               "`ip link set down` on a real port: events, statuses, GIDs that come back at another index",
+               {2, 2}, "result.json, events.jsonl");
   link_down.risk = Risk::kMachine;
   link_down.command = run("real_link_down", " --allow-real-faults");
   return {
@@ -137,7 +138,7 @@ std::vector<FirstDayStep> steps_with_care() {
               "sudo cloudlab/setup.sh --rate 0    # on one node",
               "result.json, `dcb maxrate show dev INTERFACE`"),
       link_down,
-      by_hand("real_ovs_drop", "a cut on a BlueField's switch, of which neither end is notified",
+      by_hand("real_ovs_drop", "traffic that a BlueField's own switch drops, without a notice to either end",
               "./r2bench run real_ovs_drop --allow-real-faults --set faults.0.bridge=ovsbr1 "
               "--set faults.0.via='ssh ubuntu@192.168.100.2 sudo'",
               "result.json, events.jsonl", kBluefield, "there is no BlueField here"),
@@ -146,8 +147,8 @@ std::vector<FirstDayStep> steps_with_care() {
               "--set faults.0.mend=COMMAND",
               "result.json, events.jsonl"),
       by_hand("real_pcie_remove",
-              "a card that is removed: EIO, the descriptors, how long its kernel takes to stop it, and what "
-              "is needed to get it back",
+              "a card that is removed: EIO, the descriptors, how long the kernel takes to stop the device, "
+              "and what is needed to get the card back",
               "./r2bench run real_pcie_remove --allow-real-faults    # on a machine with a console",
               "result.json, events.jsonl, dmesg"),
       by_hand("portal",
@@ -209,20 +210,20 @@ RoCE can show, least risky first. `./r2bench doctor --first-day --markdown` prin
 tar czf first_day.tar.gz first_day                        # to send back, even if not all steps are done
 ```
 
-The first step that fails ends the run. Its log says why, and the next run tries it again. Steps that
-change the machine need `--allow-real-faults`. Steps by hand are done by a person, who then marks them with
-`--done`.
+If a step fails, the run ends. The log of that step says why, and the next run tries the step again. Steps
+that change the machine need `--allow-real-faults`. A step marked *by hand* is carried out by a person, who
+then marks it with `--done`.
 
-`--run` sets the variables of the commands: R2BENCH is the program and R2BENCH_SHARE the folder of its data
+`--run` sets the variables of the commands. R2BENCH is the program, and R2BENCH_SHARE the folder of its data
 (here the repository). OUT is the step's folder below `first_day/`, beside its log. HOST_OPTION names the
-hosts. LAUNCH has the options for the hosts, nodes and NICs that there are.
+hosts. LAUNCH has the options that match the number of hosts, nodes and NICs.
 )";
   int number = 0;
   for (const FirstDayStep& step : first_day_steps()) {
     page << "\n## " << ++number << ". " << step.name << "\n\n"
          << item("Shows: " + step.shows) << item("Risk: " + in_words(step.risk))
          << item("Send back: " + sent_back(step));
-    if (!step.without.empty()) page << item("Left out where " + step.without);
+    if (!step.without.empty()) page << item("Skipped if " + step.without);
     page << "\n```sh\n" << step.command << "\n```\n";
   }
   return page.str();
