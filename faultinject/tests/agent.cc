@@ -610,11 +610,17 @@ std::string qp_state(std::istringstream& in) {
          std::to_string(__atomic_load_n(&pairs.at(id).qp->state, __ATOMIC_RELAXED));
 }
 
-// gaze: a thread reads ibv_qp::state of every queue pair, over and over. gazed: ends it; how often it read
-// all of them, and how often one was ERR. No queue pair may be made or destroyed in between.
+// gaze: a thread reads ibv_qp::state of every queue pair, over and over; answers once it has begun. gazed:
+// ends it when it has read all of them COUNT times; how often it did, and how often one was ERR. No queue
+// pair may be made or destroyed in between.
 std::thread gazer;
 std::atomic<bool> gazing{false};
-uint64_t gazes = 0, errs_gazed = 0;
+std::atomic<uint64_t> gazes{0};
+uint64_t errs_gazed = 0;
+
+void wait_for_gazes(uint64_t count) {
+  while (gazes.load() < count) std::this_thread::yield();
+}
 
 std::string gaze() {
   gazing = true;
@@ -624,10 +630,14 @@ std::string gaze() {
       for (const Pair& pair : pairs)
         errs_gazed += __atomic_load_n(&pair.qp->state, __ATOMIC_RELAXED) == IBV_QPS_ERR;
   });
+  wait_for_gazes(1);
   return "ok";
 }
 
-std::string gazed() {
+std::string gazed(std::istringstream& in) {
+  uint64_t count = 0;
+  in >> count;
+  wait_for_gazes(count);  // a busy machine may have let it read only a few times
   gazing = false;
   gazer.join();
   return "ok " + std::to_string(gazes) + " " + std::to_string(errs_gazed);
@@ -893,7 +903,7 @@ const std::map<std::string, std::string (*)(In&)> kCommands = {
        return "ok " + std::to_string(__atomic_load_n(&pair_of(in).qp->state, __ATOMIC_RELAXED));
      }},
     {"gaze", [](In&) { return gaze(); }},
-    {"gazed", [](In&) { return gazed(); }},
+    {"gazed", gazed},
     {"aim", aim},
     {"cycle", cycle},
     {"destroy", destroy_qp},

@@ -174,12 +174,12 @@ uint64_t Agent::get(uint64_t offset) {
 }
 
 void Agent::expect_no_err_gazed() {
-  std::istringstream answer(ask("gazed"));
+  std::istringstream answer(ask("gazed 1000"));
   std::string ok;
   uint64_t gazes = 0, errs = 0;
   answer >> ok >> gazes >> errs;
   EXPECT_EQ(ok, "ok") << answer.str();
-  EXPECT_GT(gazes, 1000u);
+  EXPECT_GE(gazes, 1000u);
   EXPECT_EQ(errs, 0u) << "of " << gazes;
 }
 
