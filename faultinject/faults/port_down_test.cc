@@ -34,7 +34,7 @@ TEST_F(PortDownTest, a_thread_that_reads_the_state_of_a_cut_queue_pair_never_fin
 }
 
 TEST_F(PortDownTest, no_flush_is_seen_before_the_retries_are_exhausted_and_then_one_retry_error_and_flushes) {
-  start(14, 1);  // 134 ms
+  start(17, 1);  // 1.07 s, in which even a busy machine asks thrice
   const uint32_t id = arm("{target: node1/nic0, kind: port_down}");
   board.fire(id);
   ASSERT_TRUE(eventually([&] { return witnessed(id, Effect::kQpToErr, "node0"); }));
@@ -48,7 +48,7 @@ TEST_F(PortDownTest, no_flush_is_seen_before_the_retries_are_exhausted_and_then_
   EXPECT_EQ(wcs[1].status, kFlushed);
   EXPECT_EQ(wcs[2].status, kFlushed);
   for (int i = 0; i < 3; i++) EXPECT_EQ(wcs[size_t(i)].wr_id, uint64_t(i + 1));
-  EXPECT_GE(wcs[0].at_ns - t0, retry_window_ns(14, 1));
+  EXPECT_GE(wcs[0].at_ns - t0, retry_window_ns(17, 1));
   EXPECT_EQ(a->ask("field 0"), "ok " + std::to_string(kRts)) << "ibv_qp::state is what the program made it";
   EXPECT_EQ(a->qp_state(0), kErr);
   EXPECT_TRUE(witnessed(id, Effect::kWcShown, "node0"));
@@ -190,12 +190,12 @@ TEST_F(PortDownTest, a_program_asleep_on_its_completion_channel_is_woken_for_the
 
 TEST_F(PortDownTest, a_duration_heals_by_itself) {
   start();
-  const uint32_t id = arm("{target: node1/nic0, kind: port_down, at: now, for: 50 ms}");
+  const uint32_t id = arm("{target: node1/nic0, kind: port_down, at: now, for: 1 s}");
   EXPECT_EQ(b->ask("event 5000"), "event " + std::to_string(kEventPortErr));
   EXPECT_EQ(b->ask("event 5000"), "event " + std::to_string(kEventPortActive));
   const FaultState state = board.state(id);
   EXPECT_EQ(state.phase, FaultState::Phase::kHealed);
-  EXPECT_GE(state.healed_ns - state.t0_ns, 50 * kMs);
+  EXPECT_GE(state.healed_ns - state.t0_ns, 1000 * kMs);
 }
 
 TEST_F(PortDownTest, with_query_false_the_port_lies) {
