@@ -32,6 +32,10 @@ AsyncEvents::AsyncEvents(ibv_context* context) : context_(context) {
   // A descriptor that already is non-blocking stays so under its new number.
   const int flags = fcntl(context->async_fd, F_GETFL);
   if (flags >= 0 && (flags & O_NONBLOCK) != 0) fcntl(shown_fd_, F_SETFL, O_NONBLOCK);
+  // An event that poll() has told of is gone when its object is destroyed before the read. Whether the
+  // program wants to wait for the next one, the descriptor that it sees says, and the next one may be an
+  // injected one.
+  if (flags >= 0) fcntl(context->async_fd, F_SETFL, flags | O_NONBLOCK);
   real_fd_ = context->async_fd;
   std::atomic_ref(context->async_fd).store(shown_fd_, std::memory_order_relaxed);
 }
@@ -112,7 +116,8 @@ int AsyncEvents::get(ibv_async_event* event) {
       const std::lock_guard lock(real_mutex_);
       if (readable(real_fd_)) {  // another thread may have taken it; with the lock nobody else can
         const RealFd shown(this);
-        return real_get(context_, event);
+        const int rc = real_get(context_, event);
+        if (rc == 0 || errno != EAGAIN) return rc;
       }
     }
     const int flags = fcntl(shown_fd_, F_GETFL);

@@ -3,9 +3,10 @@
 //
 // ibv_context::async_fd becomes an epoll descriptor of ours that is readable while either a real or a
 // synthetic event waits, so that poll, epoll and O_NONBLOCK (set on the descriptor that the program sees)
-// work as before. The field holds the real descriptor again only while the real ibv_get_async_event reads an
-// event that is known to wait, while an object is created (the kernel is handed the field as the place for
-// the object's events, and refuses any other descriptor), and when the device is closed.
+// work as before. The real descriptor itself never blocks. The field holds the real descriptor again only
+// while the real ibv_get_async_event reads an event that is known to wait, while an object is created (the
+// kernel is handed the field as the place for the object's events, and refuses any other descriptor), and
+// when the device is closed.
 #pragma once
 
 #include <infiniband/verbs.h>

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <utility>
 
 #include "faultinject/tests/nodes.h"
 
@@ -100,6 +101,82 @@ TEST_F(ReachTest, a_program_that_polls_its_async_descriptor_without_blocking_see
   EXPECT_EQ(a->ask("try_event"), "errno " + std::to_string(EAGAIN));
   board.heal(id);
   EXPECT_EQ(a->ask("event 5000"), "event " + std::to_string(kEventPortActive));
+}
+
+// Events that the device itself raises: `b` is asked for a write under a key that it never gave, which breaks
+// the queue pair at both ends.
+class RealEvents : public ReachTest {
+ protected:
+  static constexpr int kEventQpAccessErr = 3;
+
+  // A queue pair that breaks with its first write; its index.
+  int make_breaking() {
+    const int next = int(a->numbers.size());
+    a->make_qp(), b->make_qp();
+    const std::string right = std::exchange(b->key, "1431655765");
+    connect(*a, next, *b, next);
+    b->key = right;
+    return next;
+  }
+  void break_one() {
+    const int qp = make_breaking();
+    a->must("post " + std::to_string(qp) + " write 1 8 0");
+    const auto wcs = a->poll(qp, 1, 5000);
+    ASSERT_EQ(wcs.size(), 1u);
+    EXPECT_EQ(wcs[0].status, kRemoteAccess);
+  }
+};
+
+TEST_F(RealEvents, reach_a_program_that_polls) {
+  start();
+  EXPECT_EQ(b->ask("event 0"), "none");
+  ASSERT_NO_FATAL_FAILURE(break_one());
+  EXPECT_EQ(b->ask("event 5000"), "event " + std::to_string(kEventQpAccessErr));
+  EXPECT_EQ(b->ask("event 50"), "none") << "once";
+}
+
+TEST_F(RealEvents, wake_an_epoll_set_that_has_the_descriptor) {
+  start();
+  b->must("watch");
+  EXPECT_EQ(b->ask("watched 0"), "ok 0 0");
+  ASSERT_NO_FATAL_FAILURE(break_one());
+  EXPECT_EQ(b->ask("watched 5000"), "ok 1 1");
+  EXPECT_EQ(b->ask("event 0"), "event " + std::to_string(kEventQpAccessErr));
+  EXPECT_EQ(b->ask("watched 50"), "ok 0 0");
+}
+
+TEST_F(RealEvents, reach_a_program_that_does_not_block_beside_injected_ones) {
+  const uint32_t id = arm("{target: node1/nic0, kind: port_down, query: false}");
+  start();
+  b->must("nonblock");
+  EXPECT_EQ(b->ask("try_event"), "errno " + std::to_string(EAGAIN));
+  ASSERT_NO_FATAL_FAILURE(break_one());
+  EXPECT_EQ(b->ask("event 5000"), "event " + std::to_string(kEventQpAccessErr));
+  EXPECT_EQ(b->ask("try_event"), "errno " + std::to_string(EAGAIN));
+  ASSERT_NO_FATAL_FAILURE(break_one());
+  board.fire(id);
+  ASSERT_TRUE(eventually([&] { return witnessed(id, Effect::kPortErrDelivered, "node1"); }));
+  EXPECT_EQ(b->ask("event 5000"), "event " + std::to_string(kEventPortErr));
+  EXPECT_EQ(b->ask("event 5000"), "event " + std::to_string(kEventQpAccessErr));
+  EXPECT_EQ(b->ask("try_event"), "errno " + std::to_string(EAGAIN));
+}
+
+TEST_F(RealEvents, wake_a_program_that_sleeps_in_ibv_get_async_event) {
+  start();
+  const int qp = make_breaking();
+  b->tell("try_event");
+  EXPECT_TRUE(b->is_silent(100));
+  a->must("post " + std::to_string(qp) + " write 1 8 0");
+  EXPECT_EQ(b->hear(), "event");
+}
+
+TEST_F(RealEvents, of_a_queue_pair_that_is_gone_do_not_come) {
+  start();
+  ASSERT_NO_FATAL_FAILURE(break_one());
+  b->must("watch");
+  EXPECT_EQ(b->ask("watched 5000"), "ok 1 1");
+  b->must("destroy 1");
+  EXPECT_EQ(b->ask("event 50"), "none");
 }
 
 TEST_F(ReachTest, a_program_ends_in_good_order_in_the_middle_of_a_fault) {

@@ -116,7 +116,7 @@ ibv_context* open_device(ibv_device* device) {
   ibv_context& handle = context->verbs.context;
   handle.device = device;
   handle.cmd_fd = -1;
-  handle.async_fd = ::eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC);
+  handle.async_fd = context->async_eventfd = ::eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC);
   handle.num_comp_vectors = 8;
   pthread_mutex_init(&handle.mutex, nullptr);
   if (handle.async_fd < 0) {

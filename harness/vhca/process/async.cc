@@ -44,7 +44,7 @@ template <typename Matches>
 void drop_events(Context& context, Matches&& matches) {
   const std::lock_guard guard(context.async_lock);
   const std::size_t dropped = std::erase_if(context.async_events, matches);
-  for (std::size_t i = 0; i < dropped; ++i) lower_eventfd_if_raised(context.handle()->async_fd);
+  for (std::size_t i = 0; i < dropped; ++i) lower_eventfd_if_raised(context.async_eventfd);
 }
 
 }  // namespace
@@ -65,7 +65,7 @@ void lower_eventfd_if_raised(int fd) {
 void push_async_event(Context& context, const ibv_async_event& event) {
   const std::lock_guard guard(context.async_lock);
   context.async_events.push_back(event);
-  raise_eventfd(context.handle()->async_fd);
+  raise_eventfd(context.async_eventfd);
 }
 
 void push_qp_event(Qp& qp, ibv_event_type type) {

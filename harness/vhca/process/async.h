@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Async events: queued per context, counted in the eventfd async_fd that programs poll.
+// Async events: queued per context, counted in the eventfd that programs find as async_fd and poll.
 #pragma once
 
 #include "harness/vhca/process/objects.h"

@@ -33,8 +33,12 @@ struct Context {
   Runtime* runtime = nullptr;
   std::uint32_t first_port = 0;  // index in the fabric of the device's port 1
   std::uint32_t port_count = 1;
+  // The eventfd that ibv_context::async_fd is when the device is opened. As in rdma-core, where the kernel
+  // has it, events reach it whatever descriptor a layer above (the fault injector) lets the program see in
+  // that field.
+  int async_eventfd = -1;
   std::mutex async_lock;
-  std::deque<ibv_async_event> async_events;  // each stands for one count in the eventfd async_fd
+  std::deque<ibv_async_event> async_events;  // each stands for one count in async_eventfd
 
   ibv_context* handle() { return &verbs.context; }
   static Context& of(ibv_context* context) {
