@@ -167,7 +167,7 @@ def of_matrix(paths):
     for cell in table["cells"]:
         fault, moment, op, end = cell["cell"].split("/")
         rows.append({**cell, "fault": fault, "moment": moment, "op": op, "end": end})
-    rows += [{"fault": field["fault"], "moment": field["moment"], "verdict": "empty", "why": field["why"]} for field in table["empty"]]
+    rows += [{**field, "verdict": "empty"} for field in table["empty"]]
     origin = table["provenance"]
     return {"matrix": rows}, {"evidence": origin["evidence"], "fabric": "vhca", "date": origin["started"][:10], "commit": origin.get("revision"), "cores": origin.get("cores"),
                               "machine": machine(origin.get("cpu"), origin.get("kernel")), "command": origin["command"]}

@@ -158,13 +158,14 @@ class Collect(unittest.TestCase):
         cell = {"cell": "qp_error/close/AllReduce/both", "verdict": "fail", "outcome": "error", "struck": 2, "attempts": 1, "migrations": 3, "replayed": 4, "checked": 5,
                 "wrong": 0, "lost": 0, "duplicated": 0, "error_ms": 512.25, "why": "it ended, and 'why' has a comma"}
         with open(path, "w", encoding="utf-8") as file:
-            json.dump({"schema_version": 1, "cells": [cell], "empty": [{"fault": "noop", "moment": "close", "why": "nothing is open"}],
+            json.dump({"schema_version": 1, "cells": [cell], "empty": [{"fault": "noop", "moment": "close", "why": "nothing is open"}, {"fault": "noop", "moment": "connect", "end": "both", "why": "one waits"}],
                        "provenance": {"command": "r2bench matrix", "evidence": "emulated", "started": "2026-01-02T03:04:05Z", "revision": "abc", "kernel": "Linux 6.1.0-9-build"}}, file)
         self.assertEqual(self.call("matrix", "m", path).returncode, 0)
-        first, second = read(self.folder, "matrix")
+        first, second, third = read(self.folder, "matrix")
         self.assertEqual([first[key] for key in ("fault", "moment", "op", "end", "verdict", "error_ms", "why")],
                          ["qp_error", "close", "AllReduce", "both", "fail", "512.25", "it ended, and 'why' has a comma"])
-        self.assertEqual((second["fault"], second["verdict"], second["op"]), ("noop", "empty", ""))
+        self.assertEqual((second["fault"], second["verdict"], second["op"], second["end"]), ("noop", "empty", "", ""))
+        self.assertEqual((third["moment"], third["verdict"], third["end"]), ("connect", "empty", "both"))
         self.assertEqual(read(self.folder, "provenance")[0]["machine"], "Linux 6.1")
 
 

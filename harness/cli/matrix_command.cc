@@ -22,7 +22,7 @@ int matrix_command(const MatrixArguments& arguments, const Console& console) {
   const std::vector<matrix::Cell> cells = matrix::chosen(arguments.only, arguments.mode);
   if (arguments.list) {
     for (const matrix::Cell& cell : cells) {
-      const std::string why = matrix::why_empty(*cell.fault, cell.moment);
+      const std::string why = matrix::why_empty(*cell.fault, cell.moment, cell.side);
       console.out << cell.name() << (why.empty() ? "" : "  empty: " + why) << "\n";
     }
     return 0;

@@ -56,8 +56,8 @@ std::vector<Cell> all_cells();
 /// is "*"). Throws UsageError for a pattern that matches none.
 std::vector<Cell> chosen(const std::vector<std::string>& patterns, const std::string& mode = "migrate");
 
-/// Why this cell cannot be run: a fault that has no such moment. Empty: it can.
-std::string why_empty(const FaultRow& fault, Moment moment);
+/// Why this cell cannot be run: a fault that has no such moment, or not at that end. Empty: it can.
+std::string why_empty(const FaultRow& fault, Moment moment, Side side);
 
 /// What the cell's job must come to.
 enum class Expected {

@@ -12,8 +12,10 @@ namespace {
 struct Field {
   MatrixCounts counts;
   int struck = 0;
-  std::string empty;    ///< why
+  std::string empty;    ///< why all of its cells, or some, cannot be run
   std::string excused;  ///< why an error is expected of some of its cells
+
+  const std::string& note() const { return empty.empty() ? excused : empty; }
 };
 
 Field field_of(const std::vector<CellRun>& runs, const FaultRow& fault, Moment moment) {
@@ -34,7 +36,7 @@ std::string shown(const Field& field, char note) {
   if (field.counts.run() == 0) return field.counts.empty > 0 ? std::string("· ") + note : "";
   std::string text = std::to_string(field.counts.pass);
   if (field.counts.pass != field.counts.run()) text += "/" + std::to_string(field.counts.run()) + "!";
-  if (!field.excused.empty()) text += std::string(" ") + note;
+  if (!field.note().empty()) text += std::string(" ") + note;
   return text;
 }
 
@@ -89,6 +91,21 @@ std::string in_brief(std::string text) {
   return text;
 }
 
+/// One entry where all ends are empty for one reason, else one for each end that is.
+void add_empty(nlohmann::ordered_json& list, const FaultRow& fault, Moment moment) {
+  const auto why = [&](Side side) { return why_empty(fault, moment, side); };
+  const bool alike = std::all_of(sides().begin(), sides().end(),
+                                 [&](Side side) { return why(side) == why(sides().front()); });
+  for (const Side side : sides()) {
+    if (why(side).empty()) continue;
+    nlohmann::ordered_json entry = {{"fault", fault.name}, {"moment", name(moment)}};
+    if (!alike) entry["end"] = name(side);
+    entry["why"] = why(side);
+    list.push_back(std::move(entry));
+    if (alike) return;
+  }
+}
+
 void failures(const std::vector<CellRun>& runs, const char* bullet, std::ostringstream& text) {
   for (const CellRun& run : runs)
     if (run.result.verdict == CellVerdict::kFail || run.result.verdict == CellVerdict::kMissed)
@@ -135,8 +152,7 @@ std::string table(const std::vector<CellRun>& runs) {
     text << padded(row->name, kName);
     for (const Moment moment : moments()) {
       const Field field = field_of(runs, *row, moment);
-      text << padded(shown(field, notes.letter(field.counts.run() == 0 ? field.empty : field.excused)),
-                     kColumn);
+      text << padded(shown(field, notes.letter(field.note())), kColumn);
     }
     text << "\n";
   }
@@ -160,8 +176,7 @@ std::string markdown(const std::vector<CellRun>& runs, const nlohmann::ordered_j
     text << "| `" << row->name << "` |";
     for (const Moment moment : moments()) {
       const Field field = field_of(runs, *row, moment);
-      text << " " << shown(field, notes.letter(field.counts.run() == 0 ? field.empty : field.excused))
-           << " |";
+      text << " " << shown(field, notes.letter(field.note())) << " |";
     }
     text << "\n";
   }
@@ -194,9 +209,7 @@ nlohmann::ordered_json to_json(const std::vector<CellRun>& runs, const nlohmann:
   json["faults"] = faults;
   json["empty"] = nlohmann::ordered_json::array();
   for (const FaultRow* row : rows_of(runs))
-    for (const Moment moment : moments())
-      if (const std::string why = why_empty(*row, moment); !why.empty())
-        json["empty"].push_back({{"fault", row->name}, {"moment", name(moment)}, {"why", why}});
+    for (const Moment moment : moments()) add_empty(json["empty"], *row, moment);
   json["cells"] = nlohmann::ordered_json::array();
   for (const CellRun& run : runs) {
     if (run.result.verdict == CellVerdict::kEmpty) continue;

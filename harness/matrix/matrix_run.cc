@@ -68,7 +68,7 @@ CellResult attempt(const Cell& cell, const MatrixOptions& options, const BuildPa
 CellResult run_cell(const Cell& cell, const MatrixOptions& options, const BuildPaths& paths,
                     const std::atomic<bool>& cancel) {
   CellResult result;
-  if (const std::string why = why_empty(*cell.fault, cell.moment); !why.empty()) {
+  if (const std::string why = why_empty(*cell.fault, cell.moment, cell.side); !why.empty()) {
     result.verdict = CellVerdict::kEmpty;
     result.why = why;
     return result;

@@ -34,7 +34,7 @@ TEST(Matrix, has_every_kind_of_fault_at_every_moment_of_every_operation_at_every
 
 TEST(Matrix, writes_a_scenario_for_each_cell_that_r2bench_run_takes) {
   for (const Cell& cell : all_cells()) {
-    if (!why_empty(*cell.fault, cell.moment).empty()) continue;
+    if (!why_empty(*cell.fault, cell.moment, cell.side).empty()) continue;
     const auto scenarios = parse_scenarios("cell.yaml", scenario_text(cell, 5));
     ASSERT_EQ(scenarios.size(), 1u);
     const Scenario& scenario = scenarios.front();
@@ -72,7 +72,7 @@ TEST(Matrix, of_mode_allreduce_has_only_what_the_host_engine_carries) {
   EXPECT_EQ(cells.size(), fault_rows().size() * 7 * 3);
   EXPECT_THROW(chosen({"port_down/*/SendRecv/*"}, "allreduce"), UsageError);
   for (const Cell& cell : cells) {
-    if (!why_empty(*cell.fault, cell.moment).empty()) continue;
+    if (!why_empty(*cell.fault, cell.moment, cell.side).empty()) continue;
     const Scenario scenario = parse_scenarios("cell.yaml", scenario_text(cell, 5, "allreduce")).front();
     EXPECT_EQ(scenario.workload.collnet, CollNet::kForce);
     EXPECT_EQ(scenario.modes.front().kind, ModeKind::kAllReduce);
@@ -91,23 +91,24 @@ TEST(Matrix, takes_patterns_and_says_when_one_names_nothing) {
 TEST(Matrix, no_moment_is_without_a_fault_and_no_fault_without_a_moment) {
   for (const FaultRow& fault : fault_rows())
     EXPECT_TRUE(std::any_of(moments().begin(), moments().end(), [&](Moment moment) {
-      return why_empty(fault, moment).empty();
+      return why_empty(fault, moment, Side::kSender).empty();
     })) << fault.name;
   for (const Moment moment : moments())
-    EXPECT_GE(std::count_if(fault_rows().begin(), fault_rows().end(),
-                            [&](const FaultRow& fault) { return why_empty(fault, moment).empty(); }),
-              10)
+    EXPECT_GE(
+        std::count_if(fault_rows().begin(), fault_rows().end(),
+                      [&](const FaultRow& fault) { return why_empty(fault, moment, Side::kSender).empty(); }),
+        10)
         << name(moment);
 }
 
 TEST(Matrix, what_a_kind_strikes_says_at_which_moments_it_can) {
   using faultinject::Strikes;
-  const auto moments_of = [](Strikes strikes) {
+  const auto moments_of = [](Strikes strikes, Side side = Side::kSender) {
     FaultRow fault;
     fault.declared.strikes = strikes;
     std::string names;
     for (const Moment moment : moments())
-      if (why_empty(fault, moment).empty()) names += std::string(name(moment)) + " ";
+      if (why_empty(fault, moment, side).empty()) names += std::string(name(moment)) + " ";
     return names;
   };
   const std::string in_traffic = "first_message mid_message last_segment replay failback ";
@@ -117,6 +118,10 @@ TEST(Matrix, what_a_kind_strikes_says_at_which_moments_it_can) {
   EXPECT_EQ(moments_of(Strikes::kMessages), in_traffic);
   EXPECT_EQ(moments_of(Strikes::kReceives), in_traffic);
   EXPECT_EQ(moments_of(Strikes::kTwoQueuePairs), "connect first_message mid_message failback ");
+  EXPECT_EQ(moments_of(Strikes::kTwoQueuePairs, Side::kReceiver), moments_of(Strikes::kTwoQueuePairs));
+  EXPECT_EQ(moments_of(Strikes::kTwoQueuePairs, Side::kBoth), "first_message mid_message failback ")
+      << "at set-up each end would wait for the other one's";
+  EXPECT_EQ(moments_of(Strikes::kAnything, Side::kBoth), moments_of(Strikes::kAnything));
 }
 
 TEST(Matrix, a_kind_that_an_end_cannot_fence_may_end_the_job_in_an_error_that_says_so) {
@@ -314,6 +319,27 @@ TEST_F(EngineVerdict, of_memory_that_no_nic_registers_any_more_wants_an_error_th
   EXPECT_EQ(verdict(), CellVerdict::kPass) << judge(cell, scenario, job).why;
   job.error = "iallreduce failed";
   EXPECT_EQ(verdict(), CellVerdict::kFail);
+}
+
+TEST_F(Verdict, of_a_field_in_which_one_end_is_empty_says_which) {
+  cell.moment = Moment::kConnect;
+  cell.fault = &row("reorder");
+  std::vector<CellRun> runs;
+  for (const Side side : sides()) {
+    cell.side = side;
+    runs.push_back({cell, {}});
+    runs.back().result.why = why_empty(*cell.fault, cell.moment, side);
+    runs.back().result.verdict = runs.back().result.why.empty() ? CellVerdict::kPass : CellVerdict::kEmpty;
+  }
+  const std::string text = table(runs);
+  EXPECT_NE(text.find(" 2 a "), std::string::npos) << text;
+  EXPECT_NE(text.find("  a  both ends: each end's second"), std::string::npos) << text;
+  const auto json = to_json(runs, {});
+  std::string empty;
+  for (const auto& field : json["empty"])
+    if (field["moment"] == "connect") empty += field["end"].get<std::string>() + " ";
+  EXPECT_EQ(empty, "both ");
+  for (const auto& field : json["empty"]) EXPECT_EQ(field.contains("end"), field["moment"] == "connect");
 }
 
 TEST_F(Verdict, is_counted_and_told) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which cells are empty, and which cannot be survived: each with its reason, said once for a fault and a
-// moment.
+// Which cells are empty, and which cannot be survived: each with its reason, said once for a fault, a moment
+// and an end.
 #include "harness/matrix/cell.h"
 
 namespace r2bench::matrix {
@@ -8,7 +8,7 @@ namespace r2bench::matrix {
 using faultinject::Fence;
 using faultinject::Strikes;
 
-std::string why_empty(const FaultRow& fault, Moment moment) {
+std::string why_empty(const FaultRow& fault, Moment moment, Side side) {
   const Strikes strikes = fault.declared.strikes;
   if (strikes == Strikes::kAnything) return "";
   if (strikes == Strikes::kSetUp)
@@ -24,6 +24,13 @@ std::string why_empty(const FaultRow& fault, Moment moment) {
     return "it strikes a message's acknowledgement; what goes over the wire before the first one is smaller";
   if (strikes == Strikes::kTwoQueuePairs && (moment == Moment::kLastSegment || moment == Moment::kReplay))
     return "it lets two queue pairs' sends change places; here only one has something to send";
+  // An end proves its own path by a read; the peer proves it from its side when that read has come back. So
+  // the window of the other end would have to close before this end's does, and this end's before the other
+  // one's.
+  if (strikes == Strikes::kTwoQueuePairs && moment == Moment::kConnect && side == Side::kBoth)
+    return "both ends: each end's second queue pair sends when the peer's first send has come back, and the "
+           "peer keeps that back as long as this end waits for it: at best one of the two can reorder, by "
+           "chance";
   return "";
 }
 
