@@ -104,6 +104,11 @@ class Channel {
   virtual int standbys() const { return 0; }
   /// What it was doing could not be finished for lack of memory: it fails, and everything else goes on.
   void out_of_memory() noexcept;
+  /// f(const Path&) of each path in use. (The simulation looks at what both ends have.)
+  template <class F>
+  void for_each_path(F&& f) const {
+    for (const auto& path : paths_) f(static_cast<const Path&>(*path));
+  }
   /// True when nothing of it is left but the memory.
   bool finished() const { return closing_.finished(); }
   bool busy() const { return activity_.busy(); }

@@ -45,11 +45,16 @@ void Fabric::pair_error(Nic& nic, bool told) {
   std::vector<Pair*> ready;
   for (auto& [number, pair] : pairs)
     if (pair->nic == &nic && pair->state == IBV_QPS_RTS) ready.push_back(pair.get());
-  if (ready.empty()) return;
-  Pair& pair = *ready[random.below(ready.size())];
+  if (!ready.empty()) pair_error(ready[random.below(ready.size())]->handle.qp_num, told);
+}
+
+void Fabric::pair_error(uint32_t number, bool told) {
+  const auto it = pairs.find(number);
+  if (it == pairs.end() || it->second->state != IBV_QPS_RTS) return;
+  Pair& pair = *it->second;
   pair.state = IBV_QPS_ERR;
   flush(pair);
-  if (told) say(nic, IBV_EVENT_QP_FATAL, &pair.handle);
+  if (told) say(*pair.nic, IBV_EVENT_QP_FATAL, &pair.handle);
 }
 
 void Fabric::remove(Nic& nic, Time kernel_after) {
@@ -377,6 +382,10 @@ int command(Nic& nic) {
 int post_send(ibv_qp* handle, ibv_send_wr* request, ibv_send_wr**) {
   Pair& pair = *reinterpret_cast<Pair*>(handle);
   if (pair.sending.size() >= 2048) return ENOMEM;
+  if (request->opcode == IBV_WR_RDMA_WRITE_WITH_IMM && pair.nic->refuse_posts > 0) {
+    --pair.nic->refuse_posts;
+    return ENOMEM;
+  }
   Work work{};
   work.opcode = request->opcode;
   work.id = request->wr_id;

@@ -94,7 +94,8 @@ struct Nic {
   int lose_completions = 0;  ///< of the next so many writes
   int lose_immediates = 0;
   int lose_lines = 0;
-  Time late = 0;  ///< packets take so much longer, at most
+  int refuse_posts = 0;  ///< of the next so many writes of messages
+  Time late = 0;         ///< packets take so much longer, at most
   bool ever_faulty = false;
   bool unstoppable = false;  ///< nobody could say when it stopped: it may read what was given back
 
@@ -125,7 +126,8 @@ class Fabric {
 
   // --- faults that happen at once
   void port(Nic& nic, bool up, bool told);
-  void pair_error(Nic& nic, bool told);
+  void pair_error(Nic& nic, bool told);  ///< of any that works
+  void pair_error(uint32_t number, bool told);
   void remove(Nic& nic, Time kernel_after);
   void say(Nic& nic, ibv_event_type type, ibv_qp* pair = nullptr);
   int left(int process) const;

@@ -18,6 +18,19 @@ import sys
 import time
 
 C, P, S = 'r2ccl/channel/', 'r2ccl/protocol/', 'r2ccl/service/'
+SEND = 'template <typename T>\nvoid Channel::send(wire::Type type, const T& message) {\n'
+
+
+def twice(kind, behind):
+    """The control connection delivers nothing twice. Rules on repeated messages expect that it may: this one's last message of
+    that kind follows what it says of kind `behind`."""
+    return (C + 'channel.h', SEND, f'template <typename T>\ninline std::map<const void*, T> last_said;\n{SEND}'
+            f'  if constexpr (std::is_same_v<T, wire::{kind}>) last_said<T>[this] = message;\n'
+            f'  struct Again {{\n    Channel& c;\n    ~Again() {{\n      if constexpr (std::is_same_v<T, wire::{behind}>)\n'
+            f'        if (auto it = last_said<wire::{kind}>.find(&c); it != last_said<wire::{kind}>.end())\n'
+            f'          c.link_.say(uint16_t(wire::Type::k{kind}), std::as_bytes(std::span(&it->second, 1)));\n    }}\n  }} again{{*this}};\n')
+
+
 # name: [(file, what is there, what is put there)]
 DEFECTS = {
     # defects that there were
@@ -48,9 +61,9 @@ DEFECTS = {
     'strict_ack': [(P + 'ledger.h', 'return completed && (!strict || message < confirmed_);', 'return completed;')],
     'nic_report': [(P + 'ledger.h', 'return completed && (!strict || message < confirmed_);', 'return message < confirmed_;')],
     'receiver_is_right': [(P + 'ledger.h', '    if (first > next_) return;\n', '    if (first <= next_ || first > next_) return;\n')],
-    'migrate_epoch': [(P + 'migration.h', 'if (epoch <= epoch_ && !at_once) return MigrateReply::kOld;', '')],
-    'fenced_epoch': [(P + 'migration.h', 'if (epoch != epoch_ || path != leaving_ || phase_ == Phase::kRunning) return false;', 'if (phase_ == Phase::kRunning) return false;')],
-    'use_epoch': [(P + 'migration.h', 'if (sender_ || epoch != epoch_ || (phase_', 'if (sender_ || (phase_')],
+    'migrate_epoch': [twice('Migrate', 'Migrate'), (P + 'channel_end.h', 'host_.holds(Rule::kMigrateEpoch) ? epoch : end_.epoch() + 1', 'end_.epoch() + 1')],
+    'fenced_epoch': [twice('Fenced', 'Migrate'), (P + 'migration.h', 'if (epoch != epoch_ || path != leaving_ || phase_ == Phase::kRunning) return false;', 'if (phase_ == Phase::kRunning) return false;')],
+    'use_epoch': [twice('Use', 'Migrate'), (P + 'migration.h', 'if (sender_ || epoch != epoch_ || (phase_', 'if (sender_ || (phase_')],
     # What a connection repeats comes in the opposite order.
     'order': [('r2ccl/control/link.cc', 'for (const auto& frame : unseen_)\n    stream_.outgoing.insert(stream_.outgoing.end(), frame.begin(), frame.end());',
                'for (auto it = unseen_.rbegin(); it != unseen_.rend(); ++it)\n    stream_.outgoing.insert(stream_.outgoing.end(), it->begin(), it->end());'),
@@ -66,11 +79,17 @@ DEFECTS = {
     'lacking_counts': [(P + 'sending.h', 'if (wanted || !host.holds(Rule::kLackingCounts)) return wanted;', 'if (true) return wanted;')],
     'live_segments': [(P + 'sent.h', 'host.holds(Rule::kLiveSegments) ?', 'false ?')],
     'nic_report_on_lanes': [(P + 'sent.h', 'host.holds(Rule::kNicReportOnLanes) ?', 'false ?')],
-    'segments_of_the_path': [(C + 'sender.cc', 'if (path->failure || !sender.write(*path, request, segment, owned)) return;', 'if (path->failure || !sender.write(*path, request, segment, owned)) return sender.sending_.ledger.completed(message, segment);')],
+    'segments_of_the_path': [(C + 'request.h', '    uint32_t bytes = 0;\n', '    uint32_t bytes = 0;\n    mutable bool written = false;\n'),
+                             (C + 'sender.cc', '  if (error == 0) {\n', '  if (error == 0) {\n    part.written = true;\n'),
+                             (C + 'sender.cc', 'static constexpr bool written(uint64_t, uint32_t) { return true; }',
+                              'bool written(uint64_t message, uint32_t segment) const { return request(message).parts[segment].written; }'),
+                             # Assigned to another path, it is to be written there.
+                             (C + 'sender.cc', '    request.parts[segment].path = path->id();\n', '    request.parts[segment].path = path->id();\n    request.parts[segment].written = false;\n'),
+                             (P + 'sent.h', 'if (!host.holds(Rule::kSegmentsOfPath) && ', 'if (')],
     'sender_first': [(P + 'migration.h', 'if (at_once && sender_) return MigrateReply::kOther;', ''), (P + 'migration.h', 'if (epoch <= epoch_ && !at_once)', 'if (epoch <= epoch_)')],
     'fenced_path': [(P + 'migration.h', 'if (epoch != epoch_ || path != leaving_ ||', 'if (epoch != epoch_ ||')],
     'yielded': [(P + 'channel_end.h', 'if (!host_.holds(Rule::kYielded)) return;', 'return;')],
-    'lane_given_up': [(P + 'migration.h', 'case PathState::kActive:\n    case PathState::kLane:\n      return AfterDrop::kLeave;', 'case PathState::kLane:\n      return AfterDrop::kNothing;\n    case PathState::kActive:\n      return AfterDrop::kLeave;')],
+    'lane_given_up': [(P + 'channel_end.h', 'if (state == PathState::kActive || host_.holds(Rule::kLaneGivenUp)) mark_failed(path);', 'if (state == PathState::kActive) mark_failed(path);')],
     'rest_reported': [(P + 'sending.h', 'if (!reported && messages', 'if (false && messages')],
     'rest_confirmed': [(P + 'sending.h', 'return !messages.holds(Rule::kRestConfirmed) || all', 'return true || all')],
     # It comes once more, behind the next kLane.

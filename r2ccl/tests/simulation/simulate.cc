@@ -3,6 +3,7 @@
 // wrong harms no other, and what a seed does depends on nothing but the seed.
 //
 //     simulate --seeds 1000 [--first 1] [--minutes 10] [--jobs 2]    many; exit status 1 when one is wrong
+//              --step 64          … every 64th: those with one aim (plan.cc)
 //              --record FILE      … appends a row to FILE; without --first, from the last seed there on
 //     simulate --replay 42 [--faults 0,2]                           one, with its log
 #include <signal.h>
@@ -118,8 +119,13 @@ struct Sum {
 /// Many seeds, `jobs` at a time, each in a process of its own.
 class Many {
  public:
-  Many(uint64_t first, uint64_t count, double minutes, size_t jobs, bool keep_going)
-      : first_(first), count_(count), minutes_(minutes), keep_going_(keep_going), running_(jobs) {}
+  Many(uint64_t first, uint64_t count, uint64_t step, double minutes, size_t jobs, bool keep_going)
+      : first_(first),
+        count_(count),
+        step_(step),
+        minutes_(minutes),
+        keep_going_(keep_going),
+        running_(jobs) {}
 
   int run() {
     for (Running& one : running_) next(one);
@@ -149,7 +155,7 @@ class Many {
   void next(Running& one) {
     one.child = 0;
     if (begun_ == count_ || seconds() >= minutes_ * 60 || !(wrong_.empty() || keep_going_)) return;
-    one.plan = plan_of(first_ + begun_++);
+    one.plan = plan_of(first_ + step_ * begun_++);
     one.again = false;
     one.child = begin(one.plan, one.report);
   }
@@ -202,7 +208,7 @@ class Many {
     }
   }
 
-  const uint64_t first_, count_;
+  const uint64_t first_, count_, step_;
   const double minutes_;
   const bool keep_going_;
   uint64_t begun_ = 0;
@@ -255,7 +261,7 @@ bool record(const std::string& file, uint64_t first, size_t jobs, const Many& ma
 }
 
 int main_of(int argc, char** argv) {
-  uint64_t first = 0, count = 1000, replay = 0;
+  uint64_t first = 0, count = 1000, step = 1, replay = 0;
   double minutes = 1e9;
   size_t jobs = 1;
   bool keep_going = false;
@@ -266,6 +272,8 @@ int main_of(int argc, char** argv) {
       first = std::strtoull(argv[++i], nullptr, 10);
     else if (is("--seeds"))
       count = std::strtoull(argv[++i], nullptr, 10);
+    else if (is("--step"))
+      step = std::max<uint64_t>(std::strtoull(argv[++i], nullptr, 10), 1);
     else if (is("--minutes"))
       minutes = std::atof(argv[++i]);
     else if (is("--jobs"))
@@ -282,8 +290,9 @@ int main_of(int argc, char** argv) {
       return std::fprintf(stderr, "unknown option %s\n", argv[i]), 64;
   }
   if (replay == 0) {
+    if (step > 1 && !file.empty()) return std::fprintf(stderr, "a record has every seed: no --step\n"), 64;
     if (first == 0) first = file.empty() ? 1 : last_recorded(file) + 1;
-    Many many(first, count, minutes, std::max<size_t>(jobs, 1), keep_going);
+    Many many(first, count, step, minutes, std::max<size_t>(jobs, 1), keep_going);
     const int status = many.run();
     if (!file.empty() && !record(file, first, jobs, many))
       return std::fprintf(stderr, "%s cannot be written\n", file.c_str()), 1;

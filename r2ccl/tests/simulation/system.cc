@@ -495,7 +495,7 @@ ssize_t __wrap_send(int fd, const void* data, size_t bytes, int) {
   if (!file->connected) return failed(file->connecting ? EAGAIN : ENOTCONN);
   if (file->ended) return failed(EPIPE);
   // What is sent into a connection whose other end is gone meets nobody.
-  if (file->peer >= 0 && !kernel().weather.drops) {
+  if (file->peer >= 0 && !kernel().weather.drops && !kernel().weather.mutes) {
     kernel().deliver(file->peer, std::string(static_cast<const char*>(data), bytes));
     if (file->user_timeout > 0 && kernel().weather.held_until > scheduler().now() + file->user_timeout)
       kernel().gives_up(fd, file->user_timeout, ETIMEDOUT);

@@ -57,6 +57,7 @@ struct TcpWeather {
   Time latency = 30 * kMicrosecond;
   Time held_until = 0;   ///< what is sent before then arrives after it
   bool drops = false;    ///< nothing gets through, and nobody is told
+  bool mutes = false;    ///< connections are made, and then nothing gets through
   bool refuses = false;  ///< connections are answered by a reset
 };
 
