@@ -189,11 +189,12 @@ void Channel::look_for_owner(const Tick& tick) {
 Urgency Channel::step(const Tick& tick) {
   look_for_owner(tick);
   const bool closes = closing_.begun() || close_requested.load(std::memory_order_acquire);
-  if (closes || status() == Status::kFailed) context_.failure_log.gave_up(this);
-  if (closes && !settles(tick)) {
+  if (closes && !settles(tick)) {  // while it settles, it may still go on over another path
+    context_.failure_log.gave_up(this);
     return step_closing(tick);
   }
   if (status() == Status::kFailed) {
+    context_.failure_log.gave_up(this);
     if (!closing_.told()) tell_failure();
     if (!active() && end_.epoch() == 0) give_set_up_up(tick);  // it has never been used
     if (!greeted_) end_outage();

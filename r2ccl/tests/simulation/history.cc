@@ -193,10 +193,12 @@ class History final : public MemoryWatch {
   Verdict verdict_;
   Time hopeless_since_ = 0;
   bool dead_error_seen_ = false;
-  std::set<std::pair<int, Kind>> applied_;  // NIC, over all processes
-  std::vector<int> seen_;                   // events, of each fault's
-  std::vector<bool> slow_;                  // channels
-  std::vector<int> messages_;               // of each channel
+  std::set<std::pair<int, Kind>> applied_;           // NIC, over all processes
+  std::vector<int> seen_;                            // events, of each fault's
+  std::set<std::pair<int, uint32_t>> on_their_way_;  // process, channel: from one path to another
+  int ended_on_their_way_[2] = {0, 0};               // channels, less those of which the log has said so
+  std::vector<bool> slow_;                           // channels
+  std::vector<int> messages_;                        // of each channel
   Time disturbed_until_ = 0;
   Time pauses_until_[2] = {0, 0};
   static History* current_;
@@ -223,6 +225,12 @@ void History::check_log(const std::string& text) {
     const char* says;
     std::vector<Kind> is_true_after;
   };
+  if (const size_t at = text.find(" failed, or ended, before another way"); at != std::string::npos) {
+    const size_t number = text.rfind(' ', text.rfind(' ', at - 1) - 1) + 1;
+    const int process = scheduler().process();
+    ended_on_their_way_[process] -= std::atoi(text.c_str() + number);
+    if (ended_on_their_way_[process] < 0) violate("the log says of channels that went on: " + text);
+  }
   static const Claim kClaims[] = {{" went down", {Kind::kPortDown, Kind::kRemove, Kind::kPretend}},
                                   {" is gone", {Kind::kRemove, Kind::kPretend}},
                                   {" has not returned from", {Kind::kDriverSlow, Kind::kDriverHang}}};
@@ -330,6 +338,11 @@ void History::event(const trace::Event& event) {
                 process, std::string(trace::name(event.type)).c_str(), event.channel, event.nic,
                 static_cast<unsigned long long>(event.a), static_cast<unsigned long long>(event.b),
                 static_cast<unsigned long long>(event.c));
+  const std::pair channel(process, event.channel);
+  if (event.type == trace::EventType::kMigrationStarted) on_their_way_.insert(channel);
+  if (event.type == trace::EventType::kMigrationDone) on_their_way_.erase(channel);
+  if (event.type == trace::EventType::kChannelClosing || event.type == trace::EventType::kChannelFailed)
+    ended_on_their_way_[process] += int(on_their_way_.erase(channel));
   if (event.type == trace::EventType::kFailback)
     if (const int channel = channel_of(process, event.channel); channel >= 0) slow_down(size_t(channel));
   for (size_t i = 0; i < plan_.faults.size(); ++i) {
