@@ -71,26 +71,32 @@ Result<Registration*> Registrations::add(void* data, size_t bytes, const BufferM
   return it->second.get();
 }
 
-Result<void> Registrations::fill(Registration& registration, void* data, size_t bytes,
-                                 const BufferMemory& memory, int home_nic) {
-  struct Attempt {
+struct Registrations::Attempts {
+  struct OnNic {
     JobPtr job;
     Result<verbs::MemoryRegion> region{verbs::MemoryRegion()};  // the worker's, until the job is done
   };
+  const char* call;
+  std::vector<std::shared_ptr<OnNic>> on;  // each NIC; nullptr: it is not asked
+};
+
+Result<Registrations::Attempts> Registrations::ask_nics(const Registration& registration, void* data,
+                                                        size_t bytes, const BufferMemory& memory,
+                                                        int home_nic) {
   const bool by_descriptor = memory.kind == BufferMemory::Kind::kDmaBuf;
-  const char* const call = by_descriptor ? "ibv_reg_dmabuf_mr" : "ibv_reg_mr";
+  Attempts attempts{by_descriptor ? "ibv_reg_dmabuf_mr" : "ibv_reg_mr", {}};
   std::shared_ptr<Descriptor> descriptor;
   if (by_descriptor) {
     descriptor = std::make_shared<Descriptor>(memory.fd);
     if (descriptor->get() < 0)
       return Error{ErrorCode::kSystem, std::string("dup of a dma-buf's descriptor: ") + std::strerror(errno)};
   }
-  std::vector<std::shared_ptr<Attempt>> attempts(context_.devices.size());
-  for (size_t nic = 0; nic < attempts.size(); ++nic) {
+  attempts.on.resize(context_.devices.size());
+  for (size_t nic = 0; nic < attempts.on.size(); ++nic) {
     if (registration.regions_[nic] || (!context_.resilient() && int(nic) != home_nic)) continue;
     // It carries nothing any more; and who uses this registration already may be reading its keys.
     if (context_.resilient() && context_.nic_unusable[nic]) continue;
-    auto attempt = attempts[nic] = std::make_shared<Attempt>();
+    auto attempt = attempts.on[nic] = std::make_shared<Attempts::OnNic>();
     const auto work = [attempt, &device = context_.devices[nic], data, bytes, descriptor,
                        offset = memory.offset] {
       attempt->region = descriptor ? verbs::MemoryRegion::create_from_dma_buf(device, descriptor->get(),
@@ -98,15 +104,18 @@ Result<void> Registrations::fill(Registration& registration, void* data, size_t 
                                    : verbs::MemoryRegion::create_buffer(device, data, bytes);
     };
     if (context_.resilient())
-      attempt->job = context_.registrars->give(int(nic), call, [work](Job&) { work(); });
+      attempt->job = context_.registrars->give(int(nic), attempts.call, [work](Job&) { work(); });
     else
       work();
   }
-  std::vector<std::optional<Error>> refused(attempts.size());
-  const Error* reason = nullptr;
-  for (size_t nic = 0; nic < attempts.size(); ++nic) {
-    if (!attempts[nic]) continue;
-    Attempt& attempt = *attempts[nic];
+  return attempts;
+}
+
+Registrations::Refusals Registrations::take_answers(Registration& registration, const Attempts& attempts) {
+  Refusals refused(attempts.on.size());
+  for (size_t nic = 0; nic < attempts.on.size(); ++nic) {
+    if (!attempts.on[nic]) continue;
+    Attempts::OnNic& attempt = *attempts.on[nic];
     const bool answered = !attempt.job || context_.registrars->wait(int(nic), *attempt.job);
     if (answered && attempt.region) {
       registration.regions_[nic] = std::move(*attempt.region);
@@ -114,17 +123,16 @@ Result<void> Registrations::fill(Registration& registration, void* data, size_t 
       registration.rkeys_[nic] = registration.regions_[nic].rkey();
       continue;
     }
-    refused[nic] = answered
-                       ? attempt.region.error()
-                       : Error{ErrorCode::kVerbs, std::string(call) + " on " + context_.devices[nic].name() +
-                                                      ": its driver does not answer"};
-    if (!reason || int(nic) == home_nic) reason = &*refused[nic];
+    refused[nic] = answered ? attempt.region.error()
+                            : Error{ErrorCode::kVerbs, std::string(attempts.call) + " on " +
+                                                           context_.devices[nic].name() +
+                                                           ": its driver does not answer"};
   }
-  const bool on_none = std::none_of(registration.regions_.begin(), registration.regions_.end(),
-                                    [](const verbs::MemoryRegion& region) { return bool(region); });
-  if (reason && (on_none || !context_.resilient())) return *reason;
-  if (on_none) return Error{ErrorCode::kVerbs, "no NIC of this process takes buffers any more"};
-  // One NIC less, be it the channel's own, is no reason to end the job: the channels leave it.
+  return refused;
+}
+
+// One NIC less, be it the channel's own, is no reason to end the job: the channels leave it.
+void Registrations::leave_nics(const Refusals& refused) {
   for (size_t nic = 0; nic < refused.size(); ++nic) {
     if (!refused[nic] || context_.nic_unusable[nic].exchange(true)) continue;
     R2_WARN("NET/R2CCL: a buffer cannot be registered on NIC %s, which carries nothing any more: %s. %s",
@@ -132,6 +140,23 @@ Result<void> Registrations::fill(Registration& registration, void* data, size_t 
             advice(refused[nic]->code).data());
     context_.kick();
   }
+}
+
+Result<void> Registrations::fill(Registration& registration, void* data, size_t bytes,
+                                 const BufferMemory& memory, int home_nic) {
+  auto attempts = ask_nics(registration, data, bytes, memory, home_nic);
+  if (!attempts) return attempts.error();
+  const Refusals refused = take_answers(registration, *attempts);
+  const bool on_none = std::none_of(registration.regions_.begin(), registration.regions_.end(),
+                                    [](const verbs::MemoryRegion& region) { return bool(region); });
+  if (on_none || !context_.resilient()) {
+    if (refused[size_t(home_nic)]) return *refused[size_t(home_nic)];
+    const auto first =
+        std::find_if(refused.begin(), refused.end(), [](const auto& it) { return it.has_value(); });
+    if (first != refused.end()) return **first;
+    if (on_none) return Error{ErrorCode::kVerbs, "no NIC of this process takes buffers any more"};
+  }
+  leave_nics(refused);
   return {};
 }
 

@@ -6,6 +6,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <vector>
 
 #include "r2ccl/base/result.h"
 #include "r2ccl/path/buffer_memory.h"
@@ -34,6 +36,13 @@ class Registrations {
     auto operator<=>(const Identity&) const = default;
   };
   static Result<Identity> identity(void* data, size_t bytes, const BufferMemory& memory);
+  /// What each NIC was asked for, and what those that refused have said.
+  struct Attempts;
+  using Refusals = std::vector<std::optional<Error>>;
+  Result<Attempts> ask_nics(const Registration& registration, void* data, size_t bytes,
+                            const BufferMemory& memory, int home_nic);
+  Refusals take_answers(Registration& registration, const Attempts& attempts);
+  void leave_nics(const Refusals& refused);
   Result<void> fill(Registration& registration, void* data, size_t bytes, const BufferMemory& memory,
                     int home_nic);
   void empty(const std::shared_ptr<Registration>& registration);
