@@ -13,12 +13,6 @@ import inputs
 import style
 import tables
 
-try:
-    from matplotlib import pyplot
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-except ImportError:
-    sys.exit(3)
-
 NAME = "busbw"
 SET = "busbw_sizes"
 COMMAND = "r2bench run busbw_sizes --no-plot --out DIR; plots/collect.py run busbw_sizes DIR"
@@ -45,7 +39,7 @@ def data(results):
 
 
 def draw(table):
-    figure, axes = pyplot.subplots(figsize=(style.SINGLE_COLUMN, 2.5))
+    figure, axes = style.pyplot.subplots(figsize=(style.SINGLE_COLUMN, 2.5))
     figure.subplots_adjust(left=0.15, right=0.965, top=0.9, bottom=0.255)
     colours = style.colours_of(table["modes"])
     sizes = sorted({p["bytes"] for points in table["modes"].values() for p in points})
@@ -57,9 +51,9 @@ def draw(table):
         axes.fill_between(xs, [p["low"] for p in points], [p["high"] for p in points], color=colours[mode], alpha=0.15, linewidth=0)
         axes.plot(xs, [p["median"] for p in points], color=colours[mode], marker="os^D"[number % 4], markersize=3.5, label=mode, gid=f"data:{mode}")
     axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_locator(FixedLocator(sizes[::2] if len(sizes) > 5 else sizes))
-    axes.xaxis.set_major_formatter(FuncFormatter(inputs.size))
-    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_locator(style.ticker.FixedLocator(sizes[::2] if len(sizes) > 5 else sizes))
+    axes.xaxis.set_major_formatter(style.ticker.FuncFormatter(inputs.size))
+    axes.xaxis.set_minor_locator(style.ticker.NullLocator())
     top = max([table["ports"]] + [p["high"] for points in table["modes"].values() for p in points])
     axes.set_ylim(0, top * 1.15)
     axes.set_xlabel("size of the AllReduce")
@@ -106,7 +100,7 @@ class Mode3:
     @classmethod
     def draw(cls, table):
         names = sorted(table["panels"], key=fraction)
-        figure, panels = pyplot.subplots(1, len(names), figsize=(style.DOUBLE_COLUMN, 2.6), sharey=True, squeeze=False)
+        figure, panels = style.pyplot.subplots(1, len(names), figsize=(style.DOUBLE_COLUMN, 2.6), sharey=True, squeeze=False)
         figure.subplots_adjust(left=0.07, right=0.985, top=0.8, bottom=0.24, wspace=0.08)
         for axes, lost in zip(panels[0], names):
             for name, (label, colour, marker) in cls.LINES.items():
@@ -117,9 +111,9 @@ class Mode3:
             axes.plot([x for x, _ in bound], [y for _, y in bound], color=style.INK, linestyle="--", linewidth=0.8, label="lower bound", gid=f"data:{lost}:bound")
             axes.set_xscale("log", base=2)
             sizes = [x for x, _ in bound]
-            axes.xaxis.set_major_locator(FixedLocator(sizes[::max(1, -(-len(sizes) // 4))]))
-            axes.xaxis.set_major_formatter(FuncFormatter(inputs.size))
-            axes.xaxis.set_minor_locator(NullLocator())
+            axes.xaxis.set_major_locator(style.ticker.FixedLocator(sizes[::max(1, -(-len(sizes) // 4))]))
+            axes.xaxis.set_major_formatter(style.ticker.FuncFormatter(inputs.size))
+            axes.xaxis.set_minor_locator(style.ticker.NullLocator())
             axes.tick_params(axis="x", labelsize=6.5)
             axes.set_ylim(bottom=0)
             axes.set_title("nothing lost" if lost == "0" else f"x = {lost}", loc="left", fontsize=7.5)

@@ -13,12 +13,6 @@ import inputs
 import style
 import tables
 
-try:
-    from matplotlib import pyplot
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-except ImportError:
-    sys.exit(3)
-
 NAME = "recovery_channels"
 SET = "recovery_channels"
 COMMAND = "r2bench run recovery_channels --no-plot --keep-going --out DIR; plots/collect.py run recovery_channels DIR"
@@ -45,7 +39,7 @@ def data(results):
 
 
 def draw(table):
-    figure, axes = pyplot.subplots(figsize=(style.SINGLE_COLUMN, 2.5))
+    figure, axes = style.pyplot.subplots(figsize=(style.SINGLE_COLUMN, 2.5))
     figure.subplots_adjust(left=0.17, right=0.965, top=0.81, bottom=0.235)
     numbers = list(table["channels"])
     for key, label, colour, marker in SERIES:
@@ -58,10 +52,10 @@ def draw(table):
               label="floor", gid="data:floor")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
-    axes.xaxis.set_major_locator(FixedLocator(numbers))
-    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_locator(style.ticker.FixedLocator(numbers))
+    axes.xaxis.set_minor_locator(style.ticker.NullLocator())
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_major_formatter(style.ticker.FuncFormatter(lambda value, _: f"{value:g}"))
     axes.set_xlabel("channels of the job")
     axes.set_ylabel("time since the fault (ms)")
     axes.set_title(table["job"], loc="left", fontsize=7.5, pad=16)

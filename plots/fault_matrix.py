@@ -13,13 +13,6 @@ import inputs
 import style
 import tables
 
-try:
-    from matplotlib import pyplot
-    from matplotlib.colors import ListedColormap
-    from matplotlib.patches import Patch
-except ImportError:
-    sys.exit(3)
-
 NAME = "fault_matrix"
 SETS = [("live migration", "matrix_migrate"), ("Balance", "matrix_balance")]
 COMMAND = "r2bench matrix --mode migrate --out DIR (and --mode balance); plots/collect.py matrix matrix_migrate DIR/matrix.json (and matrix_balance)"
@@ -76,11 +69,11 @@ def draw(panels_of):
     first = next(iter(panels_of.values()))
     rows = first["faults"]
     height = 1.02 + 0.135 * len(rows)
-    figure, panels = pyplot.subplots(1, len(panels_of), figsize=(style.DOUBLE_COLUMN, height), sharey=True, squeeze=False)
+    figure, panels = style.pyplot.subplots(1, len(panels_of), figsize=(style.DOUBLE_COLUMN, height), sharey=True, squeeze=False)
     figure.subplots_adjust(left=0.178, right=0.985, top=1 - 0.44 / height, bottom=0.5 / height, wspace=0.05)
     for axes, (title, table) in zip(panels[0], panels_of.items()):
         states = [[ORDER.index(table["fields"][fault, moment]["state"]) if (fault, moment) in table["fields"] else 0 for moment in table["moments"]] for fault in rows]
-        axes.imshow(states, cmap=ListedColormap([colour for _, _, colour in STATES]), vmin=-0.5, vmax=len(STATES) - 0.5, aspect="auto", gid=f"data:{title}",
+        axes.imshow(states, cmap=style.colors.ListedColormap([colour for _, _, colour in STATES]), vmin=-0.5, vmax=len(STATES) - 0.5, aspect="auto", gid=f"data:{title}",
                     interpolation="nearest")
         for i, fault in enumerate(rows):
             for j, moment in enumerate(table["moments"]):
@@ -99,7 +92,7 @@ def draw(panels_of):
         axes.tick_params(which="both", length=0)
         for spine in axes.spines.values():
             spine.set_visible(False)
-    figure.legend(handles=[Patch(facecolor=colour, edgecolor="#999999", linewidth=0.4, label=label) for name, label, colour in STATES], loc="upper left",
+    figure.legend(handles=[style.patches.Patch(facecolor=colour, edgecolor="#999999", linewidth=0.4, label=label) for name, label, colour in STATES], loc="upper left",
                   bbox_to_anchor=(0.0, 1.0), ncol=len(STATES), handlelength=1.1, columnspacing=1.2, fontsize=6.6)
     evidence = inputs.one_evidence(table["evidence"] for table in panels_of.values())
     builds = inputs.one_evidence(table["revision"] for table in panels_of.values())

@@ -30,6 +30,8 @@ import tables  # noqa: E402
 import t_over_t0  # noqa: E402
 import timeline  # noqa: E402
 
+style.use()  # exit status 3 where matplotlib is missing
+
 
 def load(*parts):
     with open(os.path.join(RESULTS, *parts), encoding="utf-8") as file:

@@ -21,13 +21,6 @@ import inputs
 import style
 import tables
 
-try:
-    from matplotlib import pyplot
-    from matplotlib.lines import Line2D
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-except ImportError:
-    sys.exit(3)
-
 COMMAND = "harness/workload/nccl/head_to_head.py --out head_to_head.jsonl"
 # Transport: label, colour, marker; in the order of tables and legends.
 TRANSPORTS = {"ib": ("NCCL's IB transport", style.ORANGE, "^"), "ib_failover": ("NCCL's IB transport, failover and recovery", style.VERMILION, "v"),
@@ -173,10 +166,10 @@ def size(value, _=None):
 
 
 def legend(figure, transports, ended=False):
-    handles = [Line2D([], [], linestyle="", marker=TRANSPORTS[t][2], markersize=4.6, color=TRANSPORTS[t][1], label=TRANSPORTS[t][0])
+    handles = [style.lines.Line2D([], [], linestyle="", marker=TRANSPORTS[t][2], markersize=4.6, color=TRANSPORTS[t][1], label=TRANSPORTS[t][0])
                for t in TRANSPORTS if t in transports]
     if ended:
-        handles.append(Line2D([], [], linestyle="", marker="o", markersize=4.6, color="#777777", markerfacecolor="white", label="hollow: the job ended"))
+        handles.append(style.lines.Line2D([], [], linestyle="", marker="o", markersize=4.6, color="#777777", markerfacecolor="white", label="hollow: the job ended"))
     figure.legend(handles=handles, loc="upper left", ncol=3, columnspacing=1.2, handletextpad=0.2, fontsize=7)
 
 
@@ -211,13 +204,13 @@ def draw_stall(table):
     if not points:
         return None
     names = [name for name in FAULTS.values() if any(p[0] == name for p in points)]
-    figure, axes = pyplot.subplots(figsize=(style.DOUBLE_COLUMN, 0.9 + 0.34 * len(names)))
+    figure, axes = style.pyplot.subplots(figsize=(style.DOUBLE_COLUMN, 0.9 + 0.34 * len(names)))
     figure.subplots_adjust(left=0.2, right=0.98, top=1 - 0.5 / figure.get_figheight(), bottom=0.62 / figure.get_figheight())
     by_rows(axes, names, points, "stall")
     axes.set_xscale("log")
-    axes.xaxis.set_major_locator(FixedLocator([10, 100, 1000, 10000, 100000]))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda ms, _: f"{ms / 1000:g} s" if ms >= 1000 else f"{ms:g} ms"))
+    axes.xaxis.set_major_locator(style.ticker.FixedLocator([10, 100, 1000, 10000, 100000]))
+    axes.xaxis.set_minor_locator(style.ticker.NullLocator())
+    axes.xaxis.set_major_formatter(style.ticker.FuncFormatter(lambda ms, _: f"{ms / 1000:g} s" if ms >= 1000 else f"{ms:g} ms"))
     axes.set_xlabel("longest AllReduce from the fault on, or time to the job's error")
     legend(figure, {p[1] for p in points}, ended=True)
     foot(figure, table, "NCCL_IB_TIMEOUT 14, 7 retries · a point a seed, none where the job hung", {"faults"})
@@ -232,7 +225,7 @@ def draw_retained(table):
         return None
     known = [FAULTS["port_down"], FAULTS["all_but_one"], FAULTS["throttle"], "allreduce", "allgather", "reducescatter", "sendrecv", "alltoall"]
     names = [name for name in known if any(p[0] == name for p in points)]
-    figure, axes = pyplot.subplots(figsize=(style.DOUBLE_COLUMN, 0.9 + 0.34 * len(names)))
+    figure, axes = style.pyplot.subplots(figsize=(style.DOUBLE_COLUMN, 0.9 + 0.34 * len(names)))
     figure.subplots_adjust(left=0.2, right=0.98, top=1 - 0.5 / figure.get_figheight(), bottom=0.62 / figure.get_figheight())
     by_rows(axes, names, points, "retained")
     axes.set_xlim(0, 1.05)
@@ -246,7 +239,7 @@ def draw_cost(table):
     ratios = beside_ib(table)
     if not ratios:
         return None
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(style.DOUBLE_COLUMN, 2.6), sharey=True)
+    figure, (left, right) = style.pyplot.subplots(1, 2, figsize=(style.DOUBLE_COLUMN, 2.6), sharey=True)
     figure.subplots_adjust(left=0.075, right=0.985, top=0.8, bottom=0.25, wspace=0.08)
     for number, (transport, (_, colour, marker)) in enumerate(TRANSPORTS.items()):
         for axes, name in ((left, "latency"), (right, "busbw")):
@@ -262,9 +255,9 @@ def draw_cost(table):
         axes.axhline(1, color=style.INK, linewidth=0.8, linestyle=(0, (4, 2)))
         axes.set_xscale("log", base=2)
         sizes = sorted({count for _, count in ratios if (count <= 64 * 1024) == (axes is left)})
-        axes.xaxis.set_major_locator(FixedLocator([count for count in sizes if not any(count < other < 4 * count for other in sizes)]))
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.xaxis.set_major_formatter(FuncFormatter(size))
+        axes.xaxis.set_major_locator(style.ticker.FixedLocator([count for count in sizes if not any(count < other < 4 * count for other in sizes)]))
+        axes.xaxis.set_minor_locator(style.ticker.NullLocator())
+        axes.xaxis.set_major_formatter(style.ticker.FuncFormatter(size))
         axes.set_xlabel("bytes of an AllReduce")
         axes.set_title(title, loc="right", fontsize=7.5)
     left.set_ylabel("time / that of NCCL's IB")

@@ -17,6 +17,8 @@ import head_to_head  # noqa: E402
 import inputs  # noqa: E402
 import style  # noqa: E402
 
+style.use()  # exit status 3 where matplotlib is missing
+
 
 def line(table, transport, fault, seed=1, op="allreduce", count=1 << 26, heal=0, version="", **result):
     base = {"survives": True, "outcome": "ok", "wrong": 0, "before_ms": 20.0, "stall_ms": None, "retained": None, "restored": None, "used_again_ms": None,

@@ -13,12 +13,6 @@ import inputs
 import style
 import tables
 
-try:
-    from matplotlib import pyplot
-    from matplotlib.patches import Patch
-except ImportError:
-    sys.exit(3)
-
 NAME = "recovery_cdf"
 SET = "speed"
 COMMAND = "r2bench run nic_down (qp_error, blackhole) --modes migrate --shorter 4 --repeats 10 --out DIR/… (several seeds); plots/collect.py run speed DIR"
@@ -55,7 +49,7 @@ def moments(faults):
 
 def draw(table):
     kinds = [kind for kind in KINDS if kind in table["kinds"]] + sorted(set(table["kinds"]) - set(KINDS))
-    figure, panels = pyplot.subplots(1, len(kinds), figsize=(style.DOUBLE_COLUMN, 2.4), sharey=True, squeeze=False)
+    figure, panels = style.pyplot.subplots(1, len(kinds), figsize=(style.DOUBLE_COLUMN, 2.4), sharey=True, squeeze=False)
     figure.subplots_adjust(left=0.075, right=0.985, top=0.77, bottom=0.225, wspace=0.1)
     for axes, kind in zip(panels[0], kinds):
         faults = table["kinds"][kind]
@@ -77,7 +71,7 @@ def draw(table):
         axes.set_xlabel("time since the fault (ms)")
     panels[0][0].set_ylabel("share of the faults")
     names = {"detect": "detect (fault to detected)", "migrate": "migrate (to first segment elsewhere)", "ramp": "ramp (to 0.9 of the limit)"}
-    figure.legend(handles=[Patch(facecolor=colour, alpha=0.5, label=names[phase]) for phase, colour in PHASES], loc="upper left",
+    figure.legend(handles=[style.patches.Patch(facecolor=colour, alpha=0.5, label=names[phase]) for phase, colour in PHASES], loc="upper left",
                   bbox_to_anchor=(0.065, 1.01), ncol=3, handlelength=1.4, columnspacing=1.4)
     style.footer(figure, f"evidence: {table['evidence']} · live migration · area between curves: mean time of that phase · floor: one segment at the rate that is left to it")
     return figure

@@ -20,11 +20,6 @@ NAME = "retained"
 SET = "k_of_8_nics"
 COMMAND = "r2bench run k_of_8_nics --no-plot --out DIR; plots/collect.py run k_of_8_nics DIR"
 
-try:
-    from matplotlib import pyplot
-    from matplotlib.ticker import MaxNLocator
-except ImportError:
-    sys.exit(3)
 
 def of_rows(rows, evidence, name):
     """{"modes": {mode: {lost: [(retained, limit)]}}, "left_out": {mode: rows}, "job", "nics", "evidence", "versions"}. BadInput when they do not belong together."""
@@ -76,7 +71,7 @@ def footnote(table):
 
 def draw(table):
     modes, nics = table["modes"], table["nics"]
-    figure, axes = pyplot.subplots(figsize=(style.SINGLE_COLUMN, 2.5))
+    figure, axes = style.pyplot.subplots(figsize=(style.SINGLE_COLUMN, 2.5))
     figure.subplots_adjust(left=0.15, right=0.97, top=0.9, bottom=0.23)
     colours = style.colours_of(modes)
     for number, (mode, points) in enumerate(modes.items()):
@@ -90,7 +85,7 @@ def draw(table):
                 axes.plot([k] * len(points[k]), [r for r, _ in points[k]], linestyle="", marker="_", color=colours[mode], markersize=5)
     axes.set_xlim(-0.2, nics - 0.8)
     axes.set_ylim(0, 1.05)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(style.ticker.MaxNLocator(integer=True))
     axes.set_xlabel(f"NICs lost, of {nics} of one node")
     axes.set_ylabel("retained bandwidth (of 1)")
     axes.set_title(table["job"], loc="left")

@@ -16,6 +16,9 @@ sys.path.insert(0, HERE)
 
 import collect  # noqa: E402
 import retained  # noqa: E402
+import style  # noqa: E402
+
+style.use()  # exit status 3 where matplotlib is missing
 
 
 def program(*arguments):

@@ -15,13 +15,6 @@ import inputs
 import style
 import tables
 
-try:
-    from matplotlib import pyplot
-    from matplotlib.lines import Line2D
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-except ImportError:
-    sys.exit(3)
-
 NAME = "stall"
 COMMAND = "r2bench run nic_down (qp_error, two_nics_down, device_removed, …) --out DIR/…; plots/collect.py run recovery DIR"
 SETS = ["recovery", "device_removed"]
@@ -110,13 +103,13 @@ def panel(axes, points, rows, prefix):
     axes.grid(axis="y", visible=False)
     for i in range(1, len(rows)):
         axes.axhline(i - 0.5, color="#E3E3E3", linewidth=0.5)
-    axes.xaxis.set_major_locator(FixedLocator([0.1, 1, 10, 100, 1000, 10000, 100000]))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda ms, _: f"{ms / 1000:g} s" if ms >= 1000 else f"{ms:g} ms"))
+    axes.xaxis.set_major_locator(style.ticker.FixedLocator([0.1, 1, 10, 100, 1000, 10000, 100000]))
+    axes.xaxis.set_minor_locator(style.ticker.NullLocator())
+    axes.xaxis.set_major_formatter(style.ticker.FuncFormatter(lambda ms, _: f"{ms / 1000:g} s" if ms >= 1000 else f"{ms:g} ms"))
 
 
 def draw(table):
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(style.DOUBLE_COLUMN, 3.1), gridspec_kw={"width_ratios": [1.25, 1]})
+    figure, (left, right) = style.pyplot.subplots(1, 2, figsize=(style.DOUBLE_COLUMN, 3.1), gridspec_kw={"width_ratios": [1.25, 1]})
     figure.subplots_adjust(left=0.168, right=0.985, top=0.79, bottom=0.2, wspace=0.42)
     panel(left, table["cpu"], [row for row in ROWS if any(p["fault"] == row for p in table["cpu"])], "cpu")
     left.set_xlim(0.04, 3000)
@@ -130,8 +123,8 @@ def draw(table):
         right.axvline(table["healthy_ms"], color=style.INK, linestyle=(0, (4, 2)), linewidth=0.8)
         right.text(table["healthy_ms"] * 1.15, len(right.get_yticks()) - 0.52, "median without a fault", fontsize=6.5, va="bottom")
     used = [t for t in TRANSPORTS if any(p["transport"] == t for p in table["cpu"] + table["nccl"])]
-    handles = [Line2D([], [], linestyle="", marker=TRANSPORTS[t][2], markersize=4.6, color=TRANSPORTS[t][1], label=TRANSPORTS[t][0]) for t in used]
-    handles.append(Line2D([], [], linestyle="", marker="o", markersize=4.6, color="#777777", markerfacecolor="white", label="hollow: the job ended"))
+    handles = [style.lines.Line2D([], [], linestyle="", marker=TRANSPORTS[t][2], markersize=4.6, color=TRANSPORTS[t][1], label=TRANSPORTS[t][0]) for t in used]
+    handles.append(style.lines.Line2D([], [], linestyle="", marker="o", markersize=4.6, color="#777777", markerfacecolor="white", label="hollow: the job ended"))
     figure.legend(handles=handles, loc="upper left", bbox_to_anchor=(0.0, 1.0), ncol=3, columnspacing=1.3, handletextpad=0.2, fontsize=7)
     style.footer(figure, f"evidence: {table['evidence']} (the GPUs and NCCL on the right are real, the NICs are virtual) · NCCL_IB_TIMEOUT 14, 7 retries · right, hollow: PyTorch's timeouts; "
                  "an upper bound, until the last process was gone")

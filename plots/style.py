@@ -2,18 +2,11 @@
 """The look that all figures share: paper column widths, fonts, and a palette that colour-blind readers can tell
 apart (Okabe and Ito). Reads nothing and draws nothing."""
 
+import importlib
 import io
 import os
 import sys
 import textwrap
-
-try:
-    import matplotlib
-except ImportError:
-    print("matplotlib is missing; install python3-matplotlib", file=sys.stderr)
-    sys.exit(3)  # r2bench turns this into a hint
-
-matplotlib.use("Agg")
 
 SINGLE_COLUMN = 3.33  # inches
 DOUBLE_COLUMN = 7.0
@@ -26,6 +19,24 @@ SPARE_COLOURS = [SKY, ORANGE, GREEN, PURPLE, INK]
 LINE_STYLES = ["-", "-", (0, (4, 1)), (0, (1, 1)), (0, (4, 1, 1, 1))]
 
 
+def __getattr__(name):
+    """style.pyplot, style.ticker …: these parts of matplotlib are loaded when a figure is drawn, so that --help answers without matplotlib.
+    Where it is missing the program ends with one line and exit status 3."""
+    if name not in ("colors", "lines", "patches", "pyplot", "ticker"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _load("matplotlib." + name)
+
+
+def _load(module="matplotlib"):
+    try:
+        import matplotlib
+    except ImportError:
+        print("matplotlib is missing; install python3-matplotlib", file=sys.stderr)
+        sys.exit(3)  # r2bench turns this into a hint
+    matplotlib.use("Agg")
+    return importlib.import_module(module)
+
+
 def colours_of(modes):
     """One colour per label: the mode's own, or a spare one, never twice the same."""
     result, spare = {}, [c for c in SPARE_COLOURS if c not in [MODE_COLOURS.get(m) for m in modes]]
@@ -36,7 +47,7 @@ def colours_of(modes):
 
 def use():
     """Sets matplotlib's defaults. Text stays text in the PDF (type 42), so that it can be searched."""
-    matplotlib.rcParams.update({
+    _load().rcParams.update({
         "font.family": "sans-serif",
         "font.sans-serif": ["DejaVu Sans", "Arial", "Helvetica"],
         "font.size": 8,
@@ -82,8 +93,7 @@ def drawn(figure):
 
 def close():
     """Frees all figures."""
-    from matplotlib import pyplot
-    pyplot.close("all")
+    _load("matplotlib.pyplot").close("all")
 
 
 def _save_png(figure, path):

@@ -18,12 +18,6 @@ import style
 NAME = "t_over_t0"
 COMMAND = "harness/sim/sweep.py build/release/bin/r2bench --out DIR; plots/collect.py sim allreduce DIR/allreduce.csv"
 
-try:
-    from matplotlib import pyplot
-    from matplotlib.ticker import NullFormatter, NullLocator
-except ImportError:
-    sys.exit(3)
-
 # Name in the table: label, colour, marker.
 ALGORITHMS = {
     "ring": ("ring (Balance)", style.VERMILION, "o"),
@@ -76,14 +70,14 @@ def panel(axes, table, fixed, index):
     if index == 0:
         axes.set_xscale("log", base=2)
     axes.set_xticks(xs, [f"{x:g}" for x in xs])
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.xaxis.set_minor_locator(style.ticker.NullLocator())
+    axes.xaxis.set_minor_formatter(style.ticker.NullFormatter())
     axes.set_ylim(0.95, 2.1)  # an algorithm that leaves the panel is slower than the ring
 
 
 def draw(what):
     table, nodes, lost = what
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(style.DOUBLE_COLUMN, 2.9), sharey=True)
+    figure, (left, right) = style.pyplot.subplots(1, 2, figsize=(style.DOUBLE_COLUMN, 2.9), sharey=True)
     figure.subplots_adjust(left=0.07, right=0.775, top=0.9, bottom=0.2, wspace=0.08)
     panel(left, table, nodes, 1)
     panel(right, table, lost, 0)

@@ -13,7 +13,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TABLE = os.path.join(HERE, "..", "results", "tables", "allreduce.csv")
 sys.path.insert(0, HERE)
 
+import style  # noqa: E402
 import t_over_t0  # noqa: E402
+
+style.use()  # exit status 3 where matplotlib is missing
 
 
 def program(*arguments):

@@ -15,14 +15,6 @@ import style
 NAME = "timeline"
 COMMAND = "r2bench run nic_down --out results/reference/nic_down"
 
-try:
-    from matplotlib import pyplot
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-    from matplotlib.ticker import MaxNLocator
-except ImportError:
-    sys.exit(3)
-
 MARKS = [("t0_at_ms", "fault", "v"), ("detected_at_ms", "detected", "o"), ("migrated_at_ms", "migrated", "s"),
          ("recovered_at_ms", "recovered", "D")]
 
@@ -134,7 +126,7 @@ def draw_whole(axes, runs, curves, colours):
                       ha="right" if late else "left", zorder=10)
     axes.set_xlim(left=0)
     axes.margins(x=0.01)
-    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+    axes.yaxis.set_major_locator(style.ticker.MaxNLocator(5, steps=[1, 2, 5, 10]))
     axes.set_xlabel("time since the first iteration (s)")
     axes.set_ylabel("delivered (Gbit/s)")
 
@@ -217,7 +209,7 @@ def draw_around_fault(axes, runs, curves, colours):
         draw_marks(axes, own, colour, high - low, top, row)
     zeros = {run["mode"]: first_fault(run)["t0_at_ms"] for run in runs if first_fault(run) is not None}
     draw_limits(axes, [run for run in runs if run["mode"] in zeros], curves, colours, since=zeros)
-    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+    axes.yaxis.set_major_locator(style.ticker.MaxNLocator(5, steps=[1, 2, 5, 10]))
     axes.set_xlabel("time since the fault (ms)")
     axes.set_ylabel("delivered (Gbit/s)" + (f"\nmean over {averaged:.2g} ms" if averaged else ""))
 
@@ -269,13 +261,13 @@ def footer_of(result):
 
 
 def legend(axes, runs, curves, colours):
-    handles = [Line2D([], [], color=colours[run["mode"]], linestyle=style.LINE_STYLES[i % len(style.LINE_STYLES)],
-                      label=run["mode"]) for i, run in enumerate(runs)]
+    handles = [style.lines.Line2D([], [], color=colours[run["mode"]], linestyle=style.LINE_STYLES[i % len(style.LINE_STYLES)],
+                               label=run["mode"]) for i, run in enumerate(runs)]
     if any(run["outcome"] == "ok" and any(limit < 1 for _, limit in limit_steps(run, curves[run["mode"]])) for run in runs):
-        handles.append(Line2D([], [], color=style.INK, linestyle=(0, (5, 3)), linewidth=0.8,
-                              label="what the mode can carry at best"))
+        handles.append(style.lines.Line2D([], [], color=style.INK, linestyle=(0, (5, 3)), linewidth=0.8,
+                                         label="what the mode can carry at best"))
     if any(run["faults"] for run in runs):
-        handles.append(Patch(facecolor="#888888", alpha=0.2, label="fault"))
+        handles.append(style.patches.Patch(facecolor="#888888", alpha=0.2, label="fault"))
     if not handles:
         return
     axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), ncol=len(handles), borderaxespad=0.2,
@@ -288,7 +280,7 @@ def draw(table):
     colours = style.colours_of([run["mode"] for run in runs])
     around = any(first_fault(run) is not None and curves[run["mode"]]["raw"]["time_ms"] for run in runs)
     # Fixed margins: layout engines differ between the versions of matplotlib that distributions carry.
-    figure = pyplot.figure(figsize=(style.DOUBLE_COLUMN, 4.7 if around else 2.9))
+    figure = style.pyplot.figure(figsize=(style.DOUBLE_COLUMN, 4.7 if around else 2.9))
     panels = figure.subplots(2 if around else 1, 1, squeeze=False)
     figure.subplots_adjust(left=0.09, right=0.985, hspace=0.32, top=0.895 if around else 0.83,
                            bottom=0.14 if around else 0.23)

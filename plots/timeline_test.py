@@ -18,6 +18,8 @@ sys.path.insert(0, HERE)
 import style  # noqa: E402
 import timeline  # noqa: E402
 
+style.use()  # exit status 3 where matplotlib is missing
+
 
 def sample():
     return timeline.load(os.path.join(SAMPLE, "result.json"))

@@ -9,12 +9,6 @@ import random
 import subprocess
 import sys
 
-try:
-    from scipy.optimize import linprog
-except ImportError:
-    print("scipy is missing; install python3-scipy", file=sys.stderr)
-    sys.exit(3)
-
 
 def random_node(rng):
     """(far_cost, demand per socket, [(capacity, socket) per NIC]); some sockets have no NIC or no demand, some NICs are
@@ -29,7 +23,7 @@ def random_node(rng):
             return far_cost, demand, nics
 
 
-def optimum(far_cost, demand, nics):
+def optimum(linprog, far_cost, demand, nics):
     """The linear program as it stands in limits.h. Variables: x[s][i] for every socket and NIC, then T."""
     sockets, count = len(demand), len(nics)
     size = sockets * count + 1
@@ -61,6 +55,11 @@ def main():
     parser.add_argument("--instances", type=int, default=400)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
+    try:
+        from scipy.optimize import linprog  # after the options, so that --help answers without scipy
+    except ImportError:
+        print("scipy is missing; install python3-scipy", file=sys.stderr)
+        sys.exit(3)
     rng = random.Random(arguments.seed)
     nodes = [random_node(rng) for _ in range(arguments.instances)]
     lines = []
@@ -74,8 +73,8 @@ def main():
     assert len(said) == len(nodes), (len(said), len(nodes))
     wrong = crossing = 0
     for node, line, word in zip(nodes, lines, said):
-        best = optimum(*node)
-        crossing += best < optimum(1e6, *node[1:]) * (1 - 1e-6)
+        best = optimum(linprog, *node)
+        crossing += best < optimum(linprog, 1e6, *node[1:]) * (1 - 1e-6)
         if not math.isclose(float(word), best, rel_tol=1e-6, abs_tol=1e-9):
             wrong += 1
             print(f"{line}: the program says {word}, the linear program {best}")

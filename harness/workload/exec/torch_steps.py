@@ -11,15 +11,14 @@ import os
 import sys
 import time
 
-import torch
-import torch.distributed as dist
-
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mib", type=int, default=64, help="size of the AllReduce, MiB")
     parser.add_argument("--steps", type=int, default=60, help="number of steps")
     arguments = parser.parse_args()
+    import torch  # after the options, so that --help answers without PyTorch
+    import torch.distributed as dist
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
     dist.init_process_group("nccl")
     rank, ranks, wrong = dist.get_rank(), dist.get_world_size(), 0

@@ -20,16 +20,25 @@ import statistics
 import sys
 import time
 
-import torch
-
-TYPES = {"int8": (0, torch.int8), "uint8": (1, torch.uint8), "int32": (2, torch.int32), "int64": (4, torch.int64), "float16": (6, torch.float16),
-         "float32": (7, torch.float32), "float64": (8, torch.float64), "bfloat16": (9, torch.bfloat16), "float8e4m3": (10, torch.float8_e4m3fn),
-         "float8e5m2": (11, torch.float8_e5m2)}
+torch = None  # load_torch()
+# ncclDataType_t
+TYPES = {"int8": 0, "uint8": 1, "int32": 2, "int64": 4, "float16": 6, "float32": 7, "float64": 8, "bfloat16": 9, "float8e4m3": 10, "float8e5m2": 11}
 OPERATIONS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}
 LARGEST_EXACT = {"int8": 127, "uint8": 255, "float16": 2048, "bfloat16": 256, "float8e4m3": 16, "float8e5m2": 8}  # of the sum
 PREMUL = 0.5
 IN_PROGRESS = 7
 WAIT_S = 60  # for one operation
+
+
+def load_torch():
+    """After the options have been read, so that --help answers without PyTorch."""
+    global torch
+    import torch  # pylint: disable=redefined-outer-name
+
+
+def in_torch(dtype):
+    """PyTorch's type of that name of TYPES."""
+    return getattr(torch, {"float8e4m3": "float8_e4m3fn", "float8e5m2": "float8_e5m2"}.get(dtype, dtype))
 
 
 def converted(tensor, torch_type):
@@ -154,7 +163,7 @@ class Job:
         if op == "premulsum":
             return total.to(torch.float64) * PREMUL, 0
         if op == "avg":
-            if not TYPES[step["dtype"]][1].is_floating_point:
+            if not in_torch(step["dtype"]).is_floating_point:
                 return total // self.ranks, 0
             exact = self.ranks & (self.ranks - 1) == 0
             return total.to(torch.float64) / self.ranks, 0 if exact else {"float32": 1e-6, "float64": 1e-14}.get(step["dtype"], 2e-2)
@@ -163,14 +172,14 @@ class Job:
     def operation(self, step, comm):
         if step["op"] != "premulsum":
             return OPERATIONS[step["op"]]
-        scalar = torch.tensor([PREMUL], dtype=TYPES[step["dtype"]][1])
+        scalar = torch.tensor([PREMUL], dtype=in_torch(step["dtype"]))
         made = ctypes.c_int()
-        self.nccl.check(self.nccl.lib.ncclRedOpCreatePreMulSum(ctypes.byref(made), scalar.data_ptr(), TYPES[step["dtype"]][0], 1, comm),
+        self.nccl.check(self.nccl.lib.ncclRedOpCreatePreMulSum(ctypes.byref(made), scalar.data_ptr(), TYPES[step["dtype"]], 1, comm),
                         "ncclRedOpCreatePreMulSum", comm)
         return made.value
 
     def all_reduce(self, step, comm, data, out):
-        self.nccl.check(self.nccl.lib.ncclAllReduce(data.data_ptr(), out.data_ptr(), step["count"], TYPES[step["dtype"]][0],
+        self.nccl.check(self.nccl.lib.ncclAllReduce(data.data_ptr(), out.data_ptr(), step["count"], TYPES[step["dtype"]],
                                                     self.operation(step, comm), comm, self.stream.cuda_stream), "ncclAllReduce", comm)
 
     def issue(self, step, pairs):
@@ -198,7 +207,7 @@ class Job:
                 raise NcclError(f"{step['label']}, operation {self.iteration}: not done after {WAIT_S} s")
 
     def run(self, step):
-        how, torch_type = step.get("how", "eager"), TYPES[step["dtype"]][1]
+        how, torch_type = step.get("how", "eager"), in_torch(step["dtype"])
         graph = step.get("graph")
         many = step.get("together", 1)
         if how == "replay":
@@ -263,6 +272,7 @@ def main():
     parser.add_argument("--nccl", default="libnccl.so.2", help="the libnccl to load (default: libnccl.so.2, as PyTorch does)")
     parser.add_argument("--nonblocking", action="store_true", help="communicators with blocking = 0")
     arguments = parser.parse_args()
+    load_torch()
     with open(arguments.steps, encoding="utf-8") as file:
         steps = json.load(file)
     torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))

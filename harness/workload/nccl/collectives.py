@@ -20,10 +20,15 @@ import statistics
 import sys
 import time
 
-import torch
-import torch.distributed as dist
-
+torch = dist = None  # load_torch()
 OPERATIONS = ("allreduce", "allgather", "reducescatter", "broadcast", "alltoall", "sendrecv")
+
+
+def load_torch():
+    """After the options have been read, so that --help answers without PyTorch."""
+    global torch, dist
+    import torch  # pylint: disable=redefined-outer-name
+    import torch.distributed as dist  # pylint: disable=redefined-outer-name
 
 
 def values(count, rank, iteration, device):
@@ -126,6 +131,7 @@ def main():
     parser.add_argument("--iters", type=int, default=40, help="timed operations of each kind")
     parser.add_argument("--timeout", type=float, default=60, help="seconds after which PyTorch gives up an operation")
     arguments = parser.parse_args()
+    load_torch()
     job = Job(arguments)
     torch.cuda.set_device(job.device)
     result = {"rank": job.rank, "nccl": nccl_version(), "torch": torch.__version__,
