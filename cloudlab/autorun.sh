@@ -2,10 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs on the first node after its set-up. Waits until all nodes are ready, then starts reproduce.sh, which
 # continues when this script ends.
-#   autorun.sh NODES FABRIC SCENARIO [RAILS]
+#
+#   autorun.sh NODES vhca|verbs|rxe SCENARIO|paper [RAILS]
+#
+# Exit status: 0 reproduce.sh runs, 1 a node is not ready in time, 64 wrong command line.
 # For a short test: R2CCL_AUTORUN_STEPS (options of reproduce.sh in place of the scenario's steps) and
 # R2CCL_AUTORUN_WORDS (additional options of each 'r2bench run').
 set -euo pipefail
+case ${1:-} in -h | --help) sed -n '3,/^set /s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
 here=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")" && pwd)
 if (($# < 3 || $# > 4)) || [[ ! $1 =~ ^[1-9][0-9]*$ || ! $2 =~ ^(vhca|verbs|rxe)$ || ! ${4:-0} =~ ^[0-9]+$ ]]; then
   printf 'autorun.sh: usage: autorun.sh NODES vhca|verbs|rxe SCENARIO|paper [RAILS], not: %s\n' "${*:-nothing}" >&2

@@ -9,11 +9,13 @@
 #   make. With --hosts, each host must have as many GPUs as this one, and this repository at the same path; the
 #   program is copied to them by ssh. NCCL_* and R2CC_* variables of the environment reach every rank.
 #
-# Exit status: 70 if something that it needs is missing.
+# Exit status: 64 wrong command line, 70 something that it needs is missing.
 set -euo pipefail
+case ${1:-} in -h | --help) sed -n '3,/^set /s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
 repository=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/.." && pwd)
 give_up() { printf 'nccl_tests.sh: %s\n' "$1" >&2; exit 70; }
-out=$(realpath -m -- "${1:?where the output goes}") hosts=()
+[[ -n ${1:-} && $1 != -* ]] || { printf 'nccl_tests.sh: give the folder of the output first, not: %s\n' "${1:-nothing}" >&2; exit 64; }
+out=$(realpath -m -- "$1") hosts=()
 shift
 while (($#)); do
   case $1 in

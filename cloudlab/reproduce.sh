@@ -24,6 +24,7 @@ set -uo pipefail
 repository=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/.." && pwd)
 out=$repository/results/paper fabric='' again=no short=no list=no nics='' cross=no only=() further=()
 
+explain() { sed -n '3,/^set /s/^# \{0,1\}//p' "$0"; exit 0; }
 usage() { sed -n '/^#   reproduce.sh/,/^set /{s/^# \{0,1\}//p}' "$0" >&2; printf 'reproduce.sh: %s\n' "$1" >&2; exit 64; }
 while (($#)); do
   case $1 in
@@ -36,6 +37,7 @@ while (($#)); do
     --nics) nics=${2:-}; [[ $nics =~ ^[1-9][0-9]?$ ]] || usage "--nics takes a number, not '$nics'"; shift ;;
     --cross-rails) cross=yes ;;
     --) shift; further=("$@"); break ;;
+    -h | --help) explain ;;
     *) usage "unknown word '$1'" ;;
   esac
   shift

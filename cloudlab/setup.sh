@@ -24,6 +24,7 @@ unit=r2ccl-node.service
 type=unknown node=0 nodes=1 rails=0 rate=0 fabric=vhca scenario=paper autorun=0 skip='' mode=all
 
 say() { printf '%s\n' "$*"; }
+explain() { sed -n '3,/^set /s/^# \{0,1\}//p' "$0"; exit 0; }
 usage() { sed -n '/^#   setup.sh/,/^set /{s/^# \{0,1\}//p}' "$0" >&2; [[ -z ${1:-} ]] || printf 'setup.sh: %s\n' "$1" >&2; exit 64; }
 
 # --- report -------------------------------------------------------------------------------------------
@@ -154,6 +155,7 @@ while (($#)); do
       case $1 in --node | --nodes | --rails | --rate) [[ $2 =~ ^[0-9]{1,4}$ ]] || usage "$1 takes a number, not '$2'" ;; esac
       printf -v "${1#--}" %s "$2"
       shift ;;
+    -h | --help) explain ;;
     *) usage "unknown word '$1'" ;;
   esac
   shift

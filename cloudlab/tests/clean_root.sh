@@ -15,6 +15,7 @@
 # CLEAN_ROOT_BUILD=1: nothing is compiled; the build folder of this machine, which has to be the same
 # system, is taken there.
 set -euo pipefail
+case ${1:-} in -h | --help) sed -n '3,/^set /s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
 system=$1 folder=$2 fabric=${3:-vhca}
 repository=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/../.." && pwd)
 root=$folder/root

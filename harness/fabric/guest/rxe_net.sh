@@ -10,6 +10,7 @@
 #   rxe_net.sh shape DEV NETEM…       what tc's netem does to what leaves DEV: rate 10mbit, delay 1ms, loss 100%; none: nothing
 #   rxe_net.sh link DEV up|down       an interface or a switch port; routes that went with it come back
 set -eu
+explain() { sed -n '3,/^set /s/^# \{0,1\}//p' "$0"; }
 export PATH="$PATH:/usr/sbin:/sbin"
 
 address() { echo "10.$2.$(($1 / 250)).$(($1 % 250 + 1))"; }
@@ -119,8 +120,9 @@ case ${1:-} in
         ;;
     esac
     ;;
+  -h | --help) explain ;;
   *)
-    sed -n 's/^# \{0,1\}//p' "$0" | sed 1d >&2
+    explain >&2
     exit 64
     ;;
 esac

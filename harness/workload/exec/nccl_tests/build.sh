@@ -5,6 +5,7 @@
 #
 #   build.sh SOURCE OUT [NCCL]     SOURCE: nccl-tests; OUT: a folder; NCCL: a folder with include/ and lib/ (CUDA's own)
 set -euo pipefail
+case ${1:-} in -h | --help) sed -n '3,/^set /s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
 [[ $# -ge 2 ]] || { sed -n 2,5p "$0" >&2; exit 64; }
 here=$(cd "$(dirname "$0")" && pwd) source=$(cd "$1" && pwd) nccl=${3:-${CUDA_HOME:-/usr/local/cuda}}
 mkdir -p "$2"
