@@ -225,7 +225,7 @@ int Context::take_ready(CompletionQueue& cq, int entries, ibv_wc* wcs) {
 
 int Context::poll_cq(ibv_cq* pointer, int entries, ibv_wc* wcs) {
   const uint64_t now = monotonic_ns();
-  const std::lock_guard lock(mutex_);
+  const auto lock = lock_in_turn();
   if (sync_due_) sync_locked(now);
   CompletionQueue& cq = *queue(pointer);
   pump_all(now);
@@ -298,7 +298,7 @@ void Context::note_seen(const ibv_wc* wcs, int count) {
 
 int Context::review(ibv_cq* pointer, int count, ibv_wc* wcs) {
   const uint64_t now = monotonic_ns();
-  const std::lock_guard lock(mutex_);
+  const auto lock = lock_in_turn();
   CompletionQueue& cq = *queue(pointer);
   int kept = 0;
   for (int i = 0; i < count; i++) {
@@ -317,7 +317,7 @@ int Context::review(ibv_cq* pointer, int count, ibv_wc* wcs) {
 
 void Context::keep(ibv_cq* pointer, ibv_wc wc, bool late) {
   const uint64_t now = monotonic_ns();
-  const std::lock_guard lock(mutex_);
+  const auto lock = lock_in_turn();
   if (sync_due_) sync_locked(now);
   CompletionQueue& cq = *queue(pointer);
   if (late && removal_.hides_completions()) return;

@@ -395,8 +395,20 @@ int Context::query_qp(ibv_qp* pointer, ibv_qp_attr* attributes, int mask, ibv_qp
 
 // --- the board ---
 
+std::unique_lock<std::mutex> Context::lock_in_turn() {
+  while (const uint32_t first = wait_first_.load()) wait_first_.wait(first);
+  return std::unique_lock(mutex_);
+}
+
+std::unique_lock<std::mutex> Context::lock_first() {
+  wait_first_.fetch_add(1);
+  std::unique_lock lock(mutex_);
+  if (wait_first_.fetch_sub(1) == 1) wait_first_.notify_all();
+  return lock;
+}
+
 void Context::sync(uint64_t now) {
-  const std::lock_guard lock(mutex_);
+  const auto lock = lock_first();
   sync_locked(now);
   opening_ = false;
 }
@@ -468,7 +480,7 @@ void Context::refresh_mode() {
 }
 
 uint64_t Context::tick(uint64_t now) {
-  const std::lock_guard lock(mutex_);
+  const auto lock = lock_first();
   if (sync_due_) sync_locked(now);
   uint64_t next = UINT64_MAX;
   for (const auto& fault : faults_)

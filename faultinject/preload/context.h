@@ -8,6 +8,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -167,6 +168,11 @@ class Context {
   /// What is kept of a queue pair that is in RESET: nothing.
   void begin_new_life(QueuePair& qp);
 
+  /// The lock, for calls that a program makes in a loop: whoever takes it again at once would keep others
+  /// from it, on a busy machine for a second and more.
+  std::unique_lock<std::mutex> lock_in_turn();
+  /// The same for the injector: before the next of those calls.
+  std::unique_lock<std::mutex> lock_first();
   void wait_until_thawed(std::unique_lock<std::mutex>& lock);
   int refusal(const Call& call, uint64_t now_ns);
   bool some_fault_is_at_work() const;
@@ -211,6 +217,7 @@ class Context {
   const std::shared_ptr<AsyncEvents> events_;
 
   std::mutex mutex_;
+  std::atomic<uint32_t> wait_first_{0};  // threads in lock_first()
   QpMap qps_;
   std::unordered_map<uint32_t, QueuePair*> by_number_;
   std::unordered_map<const ibv_cq*, std::unique_ptr<CompletionQueue>> cqs_;

@@ -98,7 +98,7 @@ void Context::count_triggers(const QueuePair& qp, const Sent& sent, uint64_t now
 
 int Context::post_send(ibv_qp* pointer, ibv_send_wr* wr, ibv_send_wr** bad) {
   const uint64_t now = monotonic_ns();
-  const std::lock_guard lock(mutex_);
+  const auto lock = lock_in_turn();
   if (!first_op_seen_) {
     first_op_seen_ = true;
     mode_dirty_ = true;
@@ -187,7 +187,7 @@ int Context::real_post(QueuePair& qp, ibv_send_wr& wr) {
 
 // Each receive goes alone, so that one of a list can be refused.
 int Context::post_recv(ibv_qp* pointer, ibv_recv_wr* wr, ibv_recv_wr** bad) {
-  const std::lock_guard lock(mutex_);
+  const auto lock = lock_in_turn();
   if (sync_due_) sync_locked(monotonic_ns());
   removal_goes_on(monotonic_ns());
   if (removal_.is_dead()) return 0;
@@ -205,7 +205,7 @@ int Context::post_recv(ibv_qp* pointer, ibv_recv_wr* wr, ibv_recv_wr** bad) {
 }
 
 int Context::post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad) {
-  const std::lock_guard lock(mutex_);
+  const auto lock = lock_in_turn();
   if (sync_due_) sync_locked(monotonic_ns());
   removal_goes_on(monotonic_ns());
   if (removal_.is_dead()) return 0;

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // ibv_qp::state, which a program reads without any lock: no fault writes it, and the program's own move to
-// ERR is not lost, whatever strikes meanwhile. The library is linked in, the device is a fake, and libibverbs
-// is the little of it that matters (fake_verbs.h).
+// ERR is not lost, whatever strikes meanwhile; and the lock, which the injector's thread gets beside threads
+// that poll all the time. The library is linked in, the device is a fake, and libibverbs is the little of it
+// that matters (fake_verbs.h).
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <yaml-cpp/yaml.h>
 
 #include <atomic>
 #include <thread>
+#include <vector>
 
 #include "faultinject/control/board_host.h"
 #include "faultinject/preload/process.h"
@@ -154,6 +156,46 @@ TEST_F(StateTest, keeps_the_programs_own_err_when_the_queue_pair_is_queried_in_t
   program.join();
   EXPECT_EQ(field(), IBV_QPS_ERR);
   EXPECT_EQ(query(), IBV_QPS_ERR);
+}
+
+// On a busy machine, on which a thread that is woken for the lock finds it taken again. By how often the
+// program had the lock meanwhile: how long that takes is the machine's affair.
+TEST_F(StateTest, a_thread_that_polls_all_the_time_does_not_keep_the_injectors_thread_from_the_lock) {
+  constexpr int kRounds = 40;
+  std::atomic<bool> end{false};
+  std::atomic<uint64_t> polls{0};
+  int overtaken = 0;
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < 3 * std::thread::hardware_concurrency(); i++)
+    threads.emplace_back([&] {
+      while (!end) {
+      }
+    });
+  threads.emplace_back([&] {
+    ibv_wc wc{};
+    for (; !end; polls++) context->poll_cq(qp->send_cq, 1, &wc);
+  });
+  for (int i = 0; i < kRounds; i++) {
+    const uint64_t before = polls;
+    while (polls < before + 100) std::this_thread::yield();
+    the_board().arm(
+        parse_fault(YAML::Load("{target: node0/nic0, at: now, kind: qp_error, qp: all}"), "test"));
+    uint64_t asked = 0, got = 0;
+    device.in_modify = [&] { got = polls; };  // with the lock
+    asked = polls;
+    context->sync(monotonic_ns());
+    device.in_modify = nullptr;
+    ASSERT_GT(got, 0u);
+    // One poll has the lock, and one may be about to take it.
+    overtaken += got - asked > 3;
+    the_board().heal_all();
+    context->sync(monotonic_ns());
+    ASSERT_EQ(move_to(IBV_QPS_RESET), 0);
+    ASSERT_EQ(move_to(IBV_QPS_RTS), 0);
+  }
+  end = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LE(overtaken, kRounds / 8) << "this thread may have to wait before it asks, too";
 }
 
 }  // namespace
