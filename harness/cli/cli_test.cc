@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "faultinject/plan/kind.h"
 #include "harness/cli/exec_options.h"
 #include "harness/cli/exit_codes.h"
 #include "harness/cli/testing/program_fixture.h"
@@ -215,6 +216,19 @@ TEST_F(Program, lists_every_fault_as_the_scripts_read_it) {
   text << kept.rdbuf();
   EXPECT_EQ(text.str(), out.str())
       << "make it anew: r2bench list --faults --json > faultinject/fault_kinds.json";
+}
+
+TEST_F(Program, every_fault_is_in_the_table_of_the_page) {
+  std::ifstream page(fs::path(R2BENCH_SOURCE_DIR) / "faultinject/README.md");
+  std::string line, first_cells;
+  bool in_section = false;
+  while (std::getline(page, line)) {
+    if (line.starts_with("## ")) in_section = line == "## What each fault does";
+    if (in_section && line.starts_with("| `")) first_cells += line.substr(0, line.find(" | ", 2));
+  }
+  for (const std::string& name : faultinject::fault_kind_names())
+    EXPECT_NE(first_cells.find("`" + name + "`"), std::string::npos)
+        << name << ": add a row to the table 'What each fault does' of faultinject/README.md";
 }
 
 TEST_F(Program, lists_every_metric_with_its_unit_and_needs) {

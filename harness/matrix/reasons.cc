@@ -21,7 +21,7 @@ std::string why_empty(const FaultRow& fault, Moment moment, Side side) {
   if (moment == Moment::kConnect && strikes == Strikes::kReceives)
     return "nothing is received before the first message: paths are proved by reads";
   if (moment == Moment::kConnect && strikes == Strikes::kMessages)
-    return "it strikes a message's acknowledgement; what goes over the wire before the first one is smaller";
+    return "it strikes messages; what goes over the wire before the first one is smaller";
   if (strikes == Strikes::kTwoQueuePairs && (moment == Moment::kLastSegment || moment == Moment::kReplay))
     return "it lets two queue pairs' sends change places; here only one has something to send";
   // An end proves its own path by a read; the peer proves it from its side when that read has come back. So
