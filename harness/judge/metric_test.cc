@@ -42,6 +42,13 @@ TEST(Metrics, have_a_value_or_a_reason_in_every_mode) {
     }
 }
 
+const Metric& metric_of_the_page() {
+  static const std::vector<Metric> metrics = metrics_of::of_the_page();
+  return metrics.front();
+}
+
+#include "test_of_the_page.inc"
+
 TEST(Metrics, the_one_of_the_page_is_read_and_measured) {
   const std::vector<Metric> of_the_page = metrics_of::of_the_page();
   ASSERT_EQ(of_the_page.size(), 1u);
