@@ -53,7 +53,8 @@ struct NicWorkers::Worker {
   std::condition_variable finished;  // a job is done
   std::deque<JobPtr> jobs, later;
   JobPtr current;
-  uint64_t count = 0;  // of jobs begun
+  uint64_t count = 0;          // of jobs begun
+  uint64_t current_since = 0;  // now
   std::vector<std::shared_ptr<void>> kept;
   bool keeps = true;
   std::thread thread;
@@ -136,6 +137,7 @@ void NicWorkers::run(const std::shared_ptr<Worker>& worker) {
     queue.pop_front();
     worker->current = job;
     ++worker->count;
+    worker->current_since = now_ns();
     job->begun_.store(true, std::memory_order_relaxed);
     lock.unlock();
     job->work_(*job);
@@ -153,11 +155,12 @@ void NicWorkers::run(const std::shared_ptr<Worker>& worker) {
   worker->finished.notify_all();
 }
 
-bool NicWorkers::wait(int nic, const Job& job) {
+bool NicWorkers::wait(int nic, const Job& job, uint64_t longest_ns) {
   const std::shared_ptr<Worker>& worker = workers_[size_t(nic)];
   std::unique_lock lock(worker->mutex);
   while (!job.done()) {
     if (worker->stopping || worker->stuck.load(std::memory_order_relaxed)) return false;
+    if (worker->current && now_ns() - worker->current_since > longest_ns) return false;
     worker->finished.wait_for(lock, kLookForStuck);
   }
   return true;

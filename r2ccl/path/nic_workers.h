@@ -52,9 +52,10 @@ class NicWorkers {
   /// The same, after all jobs of give().
   JobPtr give_later(int nic, const char* call, std::function<void(Job&)> work);
 
-  /// Any thread but a worker and the service thread: waits for a job of this NIC. False: the NIC is stuck, or
-  /// the process ends; the job may still be done at any time.
-  bool wait(int nic, const Job& job);
+  /// Any thread but a worker and the service thread: waits for a job of this NIC. False: the NIC is stuck, its
+  /// driver has kept the job that it is at for more than `longest_ns`, or the process ends; the job may still
+  /// be done at any time.
+  bool wait(int nic, const Job& job, uint64_t longest_ns = ~uint64_t{0});
   /// The service thread, again and again while open_jobs(): finds out which NICs do not answer. `alive` is a
   /// clock that stands while this process does; a NIC is stuck after `bound_ns(nic)` of it with one call, or
   /// eight times as much while the worker merely wants a CPU.

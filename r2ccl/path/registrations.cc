@@ -173,7 +173,9 @@ Result<void> Registrations::remove(Registration* registration) {
   return {};
 }
 
-// When it returns, no NIC knows the memory any more, but for those whose driver does not answer.
+// When it returns, no NIC knows the memory any more, but for those whose driver does not answer. There the
+// kernel keeps the memory until it does, and the caller, who may be a progress thread of all channels, is not
+// kept: the first such call waits for the bound of a fence, and the next ones find that it is over.
 void Registrations::empty(const std::shared_ptr<Registration>& registration) {
   std::vector<JobPtr> jobs(context_.devices.size());
   for (size_t nic = 0; nic < jobs.size(); ++nic) {
@@ -185,7 +187,9 @@ void Registrations::empty(const std::shared_ptr<Registration>& registration) {
       work();
   }
   for (size_t nic = 0; nic < jobs.size(); ++nic)
-    if (jobs[nic]) static_cast<void>(context_.registrars->wait(int(nic), *jobs[nic]));
+    if (jobs[nic])
+      static_cast<void>(
+          context_.registrars->wait(int(nic), *jobs[nic], nanoseconds(context_.config.fence_bound)));
 }
 
 }  // namespace r2ccl

@@ -52,6 +52,19 @@ TEST(NicWorkers, a_nic_is_stuck_when_one_call_outlasts_the_bound_and_no_more_whe
   EXPECT_FALSE(nic.workers.stuck(0));
 }
 
+TEST(NicWorkers, who_waits_briefly_is_not_kept_by_a_driver_that_does_not_return) {
+  Nic nic;
+  const JobPtr hanging = nic.hangs();
+  nic.asleep(hanging);
+  const JobPtr next = nic.workers.give(0, "ibv_dereg_mr", [](Job&) {});
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_FALSE(nic.workers.wait(0, *hanging, 1'000'000));
+  EXPECT_FALSE(nic.workers.wait(0, *next, 1'000'000)) << "nor by one that is before its own";
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 10s);
+  nic.let.set_value();
+  EXPECT_TRUE(nic.workers.wait(0, *next, 10'000'000'000));
+}
+
 TEST(NicWorkers, the_time_without_a_call_is_no_call_s) {
   Nic nic;
   const JobPtr first = nic.workers.give(0, "ibv_query_port", [](Job&) {});

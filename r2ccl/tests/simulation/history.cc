@@ -8,7 +8,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -30,7 +32,9 @@ constexpr int kSlots = 8;
 constexpr int kAsked = 3;                      // times, for a channel that is then abandoned
 constexpr Time kConnectBound = 10 * kSecond;   // R2CC_CONNECT_MS of those histories
 constexpr Time kBusyCall = 50 * kMillisecond;  // of a driver that is merely slow
+constexpr Time kConnectMost = 30 * kSecond;    // … and usually
 constexpr Time kFailBound = 2 * kSecond;       // R2CC_FAIL_BOUND_MS
+constexpr Time kSeenLate = 50 * kMillisecond;  // a segment, by a program that rests or waits
 // What a channel may stand still for, and for each fault, whose own time comes on top.
 constexpr Time kRecoveryBound = 3 * kSecond, kOneFault = kSecond / 2;
 // … and more where it takes a control connection away: an end that says nothing learns after 2 s that nothing
@@ -98,6 +102,7 @@ class History final : public MemoryWatch {
     int filled = 0, posted = 0, done = 0;
     std::array<Request*, kSlots> requests{};
     Time rests_until = 0, progress = 0;
+    Time arrived = 0;  // when the receiver saw the last segment
     bool stayed = false;
     std::string error;
   };
@@ -159,6 +164,11 @@ class History final : public MemoryWatch {
   int channel_of(int process, uint32_t number) const;
   const Path* path_of(const Fault& fault, const trace::Event& event, int channel) const;
   void slow_down(size_t channel);
+  bool all_set_up() const {
+    return std::none_of(ends_.begin(), ends_.end(),
+                        [](const End& end) { return end.stage == Stage::kSetUp; });
+  }
+  bool home_is_well(const Plan::Line& line) const;
   void look_at_paths();
   void hopeless();
   void check_log(const std::string& text);
@@ -192,14 +202,19 @@ class History final : public MemoryWatch {
   int programs_done_ = 0, programs_over_ = 0;
   Verdict verdict_;
   Time hopeless_since_ = 0;
-  bool dead_error_seen_ = false;
-  std::set<std::pair<int, Kind>> applied_;           // NIC, over all processes
-  std::vector<int> seen_;                            // events, of each fault's
-  std::set<std::pair<int, uint32_t>> on_their_way_;  // process, channel: from one path to another
-  int ended_on_their_way_[2] = {0, 0};               // channels, less those of which the log has said so
-  std::vector<bool> slow_;                           // channels
-  std::vector<int> messages_;                        // of each channel
+  std::set<std::pair<int, Kind>> applied_;  // NIC, over all processes
+  std::vector<int> seen_;                   // events, of each fault's
+  struct Migrating {
+    uint64_t epoch;
+    Time since;
+  };
+  std::map<std::pair<int, uint32_t>, Migrating> on_their_way_;  // process, channel
+  std::optional<Time> took_;                                    // the migration that has ended last
+  int ended_on_their_way_[2] = {0, 0};  // channels, less those of which the log has said so
+  std::vector<bool> slow_;              // channels
+  std::vector<int> messages_;           // of each channel
   Time disturbed_until_ = 0;
+  Time hung_in_set_up_ = 0;  // drivers, while buffers were registered, which has R2CC_REGISTER_MS
   Time pauses_until_[2] = {0, 0};
   static History* current_;
   static void log(LogLevel level, const char* file, int line, const char* text);
@@ -230,6 +245,11 @@ void History::check_log(const std::string& text) {
     const int process = scheduler().process();
     ended_on_their_way_[process] -= std::atoi(text.c_str() + number);
     if (ended_on_their_way_[process] < 0) violate("the log says of channels that went on: " + text);
+  }
+  constexpr std::string_view kAfter = "carries its traffic now, after ";
+  if (const size_t at = text.find(kAfter); at != std::string::npos && took_) {
+    const Time said = Time(std::atoll(text.c_str() + at + kAfter.size())) * kMicrosecond;
+    if (said > *took_ || *took_ - said >= kMicrosecond) violate("the log says another time: " + text);
   }
   static const Claim kClaims[] = {{" went down", {Kind::kPortDown, Kind::kRemove, Kind::kPretend}},
                                   {" is gone", {Kind::kRemove, Kind::kPretend}},
@@ -301,20 +321,27 @@ void History::failed(End& end, const Error& error) {
   if (tell_)
     std::printf("%12.6f error at process %d, channel %zu: %s\n", double(scheduler().now()) / 1e9, end.process,
                 end.channel, error.message.c_str());
-  const auto has = [&](Kind kind) {
-    return std::any_of(plan_.faults.begin(), plan_.faults.end(),
-                       [kind](const Fault& fault) { return fault.kind == kind; });
-  };
   ++verdict_.errors;
-  const bool unfenceable = error.message.find("cannot be sent again") != std::string::npos ||
-                           error.code == ErrorCode::kUnfenceable;
-  const bool excused = (unfenceable && (has(Kind::kDriverHang) || has(Kind::kFreeze))) ||
-                       (plan_.hopeless && hopeless_since_ != 0) ||
-                       (error.code == ErrorCode::kPeerGone && (dead_error_seen_ || copies_are_lost()));
-  if (!excused) return violate("an error although a path works: " + error.message);
-  dead_error_seen_ = true;
-  if (hopeless_since_ != 0 && scheduler().now() - hopeless_since_ > kHistoryBound / 2)
+  const End& other = ends_[2 * end.channel + end.sender];
+  const int receiver = 1 - plan_.channels[end.channel].sender;
+  // A receiver's NIC that nobody can stop in time, although it is well.
+  const bool unfenceable = error.code == ErrorCode::kUnfenceable &&
+                           std::any_of(applied_.begin(), applied_.end(), [&](const auto& fault) {
+                             return fault.first / plan_.nics == receiver &&
+                                    (fault.second == Kind::kDriverHang || fault.second == Kind::kFreeze);
+                           });
+  const bool told = error.code == ErrorCode::kPeerGone && (!other.error.empty() || copies_are_lost());
+  if (hopeless_since_ == 0) {
+    if (!unfenceable && !told) violate("an error although a path works: " + error.message);
+    return;
+  }
+  const Time now = scheduler().now();
+  const Time bound = end.comm ? kFailBound : kConnectMost;
+  if (now - hopeless_since_ > bound + allowed_gap())
     violate("no path is left, and the error comes late: " + error.message);
+  if (error.code == ErrorCode::kAllPathsDown &&
+      now - ends_[2 * end.channel + 1].arrived + kSeenLate < kFailBound)
+    violate("no path is left, and the error comes early: " + error.message);
 }
 
 void History::received() {
@@ -333,14 +360,26 @@ void History::event(const trace::Event& event) {
   if (event.type == trace::EventType::kDuplicateDropped)
     violate("a message of channel " + std::to_string(event.channel) + " arrived twice");
   if (process < 0) return;
-  if (tell_ && event.type != trace::EventType::kSegmentDelivered)
+  if (event.type == trace::EventType::kSegmentDelivered) {
+    if (const int channel = channel_of(process, event.channel); channel >= 0)
+      ends_[2 * size_t(channel) + 1].arrived = scheduler().now();
+    return;
+  }
+  if (tell_)
     std::printf("%12.6f %d: event %s, channel %u, NIC %u: %llu %llu %llu\n", double(scheduler().now()) / 1e9,
                 process, std::string(trace::name(event.type)).c_str(), event.channel, event.nic,
                 static_cast<unsigned long long>(event.a), static_cast<unsigned long long>(event.b),
                 static_cast<unsigned long long>(event.c));
   const std::pair channel(process, event.channel);
-  if (event.type == trace::EventType::kMigrationStarted) on_their_way_.insert(channel);
-  if (event.type == trace::EventType::kMigrationDone) on_their_way_.erase(channel);
+  if (event.type == trace::EventType::kMigrationStarted)
+    on_their_way_[channel] = {event.a, scheduler().now()};
+  if (event.type == trace::EventType::kMigrationDone) {
+    const auto it = on_their_way_.find(channel);
+    took_ = it != on_their_way_.end() && it->second.epoch == event.b
+                ? std::optional(scheduler().now() - it->second.since)
+                : std::nullopt;
+    on_their_way_.erase(channel);
+  }
   if (event.type == trace::EventType::kChannelClosing || event.type == trace::EventType::kChannelFailed)
     ended_on_their_way_[process] += int(on_their_way_.erase(channel));
   if (event.type == trace::EventType::kFailback)
@@ -408,6 +447,19 @@ void History::happen(const Fault& planned, const trace::Event& event) {
   apply(fault, pair);
 }
 
+// Its NICs have failed once at most (one that flaps is left alone for longer), and work.
+bool History::home_is_well(const Plan::Line& line) const {
+  const std::array<int, 2> numbers = {line.sender * plan_.nics + line.sender_nic,
+                                      (1 - line.sender) * plan_.nics + line.receiver_nic};
+  for (const int number : numbers) {
+    const Nic& nic = *fabric_.nics[size_t(number)];
+    const auto faults = std::count_if(applied_.begin(), applied_.end(),
+                                      [number](const auto& fault) { return fault.first == number; });
+    if (faults > 1 || !nic.port_up || nic.deaf || nic.refuses || nic.unstoppable) return false;
+  }
+  return fabric_.cut.empty();
+}
+
 // What PROTOCOL.md promises of the paths, when nothing has gone wrong for a while.
 void History::look_at_paths() {
   scheduler().after(kLookEvery, [this] { look_at_paths(); });
@@ -430,8 +482,12 @@ void History::look_at_paths() {
       look(path, "receiver");
       if (is_used(path)) polled.insert(path.id());
     });
+    const Plan::Line& line = plan_.channels[sender.channel];
     sender.comm->for_each_path([&](const Path& path) {
       look(path, "sender");
+      if (path.state == PathState::kActive && home_is_well(line) &&
+          (path.local_nic() != line.sender_nic || path.remote_nic() != line.receiver_nic))
+        violate("the traffic of channel " + std::to_string(sender.channel) + " has not come home");
       if (is_used(path) && !polled.contains(path.id()))
         violate("the sender of channel " + std::to_string(sender.channel) + " uses path " +
                 std::to_string(path.id()) + ", and the receiver does not poll it");
@@ -491,6 +547,7 @@ void History::apply(const Fault& fault, uint32_t pair) {
       break;
     case Kind::kDriverSlow:
     case Kind::kDriverHang:
+      if (fault.kind == Kind::kDriverHang && !all_set_up()) hung_in_set_up_ += fault.lasts;
       nic.driver_returns = std::max(nic.driver_returns, now + fault.lasts);
       nic.unstoppable = nic.unstoppable || fault.kind == Kind::kDriverHang;
       break;
@@ -775,9 +832,14 @@ void History::program(int process) {
 constexpr Time kPatience = kSecond;
 
 Time History::allowed_gap() const {
-  Time sum = kRecoveryBound + (plan_.busy_driver() ? 400 * kBusyCall : 0);
+  Time sum = kRecoveryBound + (plan_.busy_driver() ? 400 * kBusyCall : 0) + hung_in_set_up_;
   for (const Fault& fault : plan_.faults) {
-    sum += kOneFault + (fault.lasts < kHistoryBound ? fault.lasts : 0);  // one that is for good is left
+    // One that is for good is left; and a driver that hangs is given up where anybody waits for it, unless
+    // the kernel, which is to stop its device, waits for it, too.
+    const bool given_up = fault.kind == Kind::kDriverHang && !applied_.contains({fault.nic, Kind::kRemove}) &&
+                          !applied_.contains({fault.nic, Kind::kPretend});
+    const Time lasts = given_up ? std::min(fault.lasts, kSecond) : fault.lasts;
+    sum += kOneFault + (lasts < kHistoryBound ? lasts : 0);
     if (fault.kind == Kind::kLoseCompletion) sum += kPatience;
     if ((fault.kind >= Kind::kTcpCut && fault.kind <= Kind::kTcpSwallow) || fault.kind == Kind::kTcpMute)
       sum += kControlBound;

@@ -60,13 +60,17 @@ void Fabric::pair_error(uint32_t number, bool told) {
 void Fabric::remove(Nic& nic, Time kernel_after) {
   nic.refuses = true;
   say(nic, IBV_EVENT_DEVICE_FATAL);
-  scheduler().after(kernel_after, [this, &nic] {
-    nic.gone = true;
-    for (auto& [number, pair] : pairs)
-      if (pair->nic == &nic) pair->state = IBV_QPS_RESET;
-    kernel().set_flag(nic.removal.fd, 0, true);
-    kernel().set_flag(nic.context.async_fd, nic.events.size(), true);
-  });
+  scheduler().after(kernel_after, [this, &nic] { stop(nic); });
+}
+
+void Fabric::stop(Nic& nic) {
+  if (nic.driver_returns > scheduler().now())  // the kernel waits for commands that are under way
+    return scheduler().at(nic.driver_returns, [this, &nic] { stop(nic); });
+  nic.gone = true;
+  for (auto& [number, pair] : pairs)
+    if (pair->nic == &nic) pair->state = IBV_QPS_RESET;
+  kernel().set_flag(nic.removal.fd, 0, true);
+  kernel().set_flag(nic.context.async_fd, nic.events.size(), true);
 }
 
 int Fabric::left(int process) const {
@@ -186,7 +190,9 @@ void Fabric::send_packet(uint32_t number, uint32_t index, bool begun) {
     if (!work.has_inline) {
       const auto region = nic.regions.find(work.lkey);
       if (region == nic.regions.end()) {
-        if (!nic.pretends) watch->broken("a NIC reads memory that is not registered any more");
+        // One that nobody could stop finds this out by itself.
+        if (!nic.pretends && !nic.unstoppable)
+          watch->broken("a NIC reads memory that is not registered any more");
         return fail(pair, IBV_WC_LOC_PROT_ERR);
       }
       watch->read(nic, from, work.bytes);
@@ -374,7 +380,7 @@ int command(Nic& nic) {
   ++nic.commands;
   if (scheduler().current()) {
     scheduler().sleep(nic.command_time / 2 + g_fabric->random.below(nic.command_time));
-    while (nic.driver_returns > scheduler().now()) scheduler().wait(nic.driver_returns);
+    while (nic.driver_returns > scheduler().now() && !nic.gone) scheduler().wait(nic.driver_returns);
   }
   return nic.refuses ? EIO : 0;
 }

@@ -129,6 +129,7 @@ class Fabric {
   void pair_error(Nic& nic, bool told);  ///< of any that works
   void pair_error(uint32_t number, bool told);
   void remove(Nic& nic, Time kernel_after);
+  void stop(Nic& nic);
   void say(Nic& nic, ibv_event_type type, ibv_qp* pair = nullptr);
   int left(int process) const;
 

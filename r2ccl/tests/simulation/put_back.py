@@ -47,6 +47,8 @@ DEFECTS = {
                                       (C + 'spreading.cc', 'void SenderPaths::step_spread(const Tick& tick) {\n', 'void SenderPaths::step_spread(const Tick& tick) {\n  if (tick.now > 0) return;\n')],
     'the abandoned connect': [(P + 'owner_claim.h', 'if (owner_.load() != Owner::kAwaited) return false;', 'if (owner_.load() >= Owner::kTaken) return false;')],
     'the log names another NIC': [(S + 'service_nics.cc', 'port of NIC %s of %s %s", context_.devices[nic].name()', 'port of NIC %s of %s %s", context_.devices[(nic + 1) % context_.devices.size()].name()')],
+    'the log tells another time': [(C + 'migration.cc', '(now_ns() - migration_started_) / 1000));\n  if (home', '(now_ns() - migration_started_) / 900));\n  if (home')],
+    'traffic stays away from home': [(P + 'failback.h', 'if (rail_.settled(now)) return FailbackAct::kReturn;', '')],
     # rules
     'receiver_fence': [(P + 'migration.h', 'if (!sender_ || peer_ == Fence::kPending)', 'if (sender_ && peer_ == Fence::kPending)\n      phase_ = Phase::kChoosing;\n    else if (!sender_)')],
     'sender_fence': [(P + 'migration.h', 'if (own_ != Fence::kPending) follow();', 'own_ = Fence::kDone;\n    follow();')],
