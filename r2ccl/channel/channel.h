@@ -398,6 +398,7 @@ class Channel {
 
   // migration
   uint64_t migration_started_ = 0;  // now
+  uint64_t moving_since_ = 0;       // now; through epochs between which none carried. 0: one carries
   int left_nic_ = 0;
   // The fence of what is left.
   FenceClock fence_;

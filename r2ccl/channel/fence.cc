@@ -11,6 +11,7 @@ namespace r2ccl {
 void Channel::begin_fence(const Tick& tick) {
   fence_.begin(tick.alive);
   migration_started_ = tick.now;
+  if (moving_since_ == 0) moving_since_ = tick.now;
   retire_unfenced();
 }
 

@@ -3,6 +3,7 @@
 // channel', points 4 to 6). One epoch is one migration; whoever notices starts it, and two that start the
 // same one meet.
 #include <algorithm>
+#include <utility>
 
 #include "r2ccl/base/clock.h"
 #include "r2ccl/base/log.h"
@@ -139,7 +140,8 @@ void Channel::carry(Path& path, const Tick& tick) {
   emit(trace::EventType::kMigrationDone, path.local_nic(), uint64_t(left_nic_), end_.epoch(), path.id());
   context_.failure_log.went_on(this, rail_name(path), now_ns());
   R2_INFO("NET/R2CCL: channel %u: %s carries its traffic now, after %llu us", number_,
-          rail_name(path).c_str(), static_cast<unsigned long long>((now_ns() - migration_started_) / 1000));
+          rail_name(path).c_str(),
+          static_cast<unsigned long long>((now_ns() - std::exchange(moving_since_, 0)) / 1000));
   if (home && moved) {
     emit(trace::EventType::kFailback, path.local_nic());
     emit(trace::EventType::kNicUp, path.local_nic());

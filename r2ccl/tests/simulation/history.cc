@@ -41,6 +41,11 @@ constexpr Time kRecoveryBound = 3 * kSecond, kOneFault = kSecond / 2;
 // gets through (control::Silence), and one second is what it gives the next connection before it tries again.
 constexpr Time kControlBound = 3 * kSecond;
 
+bool is_of_control(Kind kind) {
+  return (kind >= Kind::kTcpCut && kind <= Kind::kTcpSwallow) || kind == Kind::kTcpMute;
+}
+constexpr Time kMigrationBound = 200 * kMillisecond;
+
 struct Seeded {
   static inline Random* random = nullptr;
   static const char* name() { return "simulation"; }
@@ -164,6 +169,7 @@ class History final : public MemoryWatch {
   int channel_of(int process, uint32_t number) const;
   const Path* path_of(const Fault& fault, const trace::Event& event, int channel) const;
   void slow_down(size_t channel);
+  void look_at_migration(Time since);
   bool all_set_up() const {
     return std::none_of(ends_.begin(), ends_.end(),
                         [](const End& end) { return end.stage == Stage::kSetUp; });
@@ -202,18 +208,15 @@ class History final : public MemoryWatch {
   int programs_done_ = 0, programs_over_ = 0;
   Verdict verdict_;
   Time hopeless_since_ = 0;
-  std::set<std::pair<int, Kind>> applied_;  // NIC, over all processes
-  std::vector<int> seen_;                   // events, of each fault's
-  struct Migrating {
-    uint64_t epoch;
-    Time since;
-  };
-  std::map<std::pair<int, uint32_t>, Migrating> on_their_way_;  // process, channel
-  std::optional<Time> took_;                                    // the migration that has ended last
+  std::set<std::pair<int, Kind>> applied_;                 // NIC, over all processes
+  std::vector<int> seen_;                                  // events, of each fault's
+  std::map<std::pair<int, uint32_t>, Time> on_their_way_;  // process, channel; since when, kNever: not known
+  std::optional<Time> took_;                               // the migration that has ended last
   int ended_on_their_way_[2] = {0, 0};  // channels, less those of which the log has said so
   std::vector<bool> slow_;              // channels
   std::vector<int> messages_;           // of each channel
   Time disturbed_until_ = 0;
+  std::vector<std::pair<Time, Time>> kept_;  // when ends, drivers or their conversation stood still
   Time hung_in_set_up_ = 0;  // drivers, while buffers were registered, which has R2CC_REGISTER_MS
   Time pauses_until_[2] = {0, 0};
   static History* current_;
@@ -371,13 +374,14 @@ void History::event(const trace::Event& event) {
                 static_cast<unsigned long long>(event.a), static_cast<unsigned long long>(event.b),
                 static_cast<unsigned long long>(event.c));
   const std::pair channel(process, event.channel);
-  if (event.type == trace::EventType::kMigrationStarted)
-    on_their_way_[channel] = {event.a, scheduler().now()};
+  if (event.type == trace::EventType::kMigrationStarted) on_their_way_.emplace(channel, scheduler().now());
+  // What the peer had begun to leave when this end had no event of it.
+  if (event.type == trace::EventType::kFenceDone) on_their_way_.emplace(channel, kNever);
   if (event.type == trace::EventType::kMigrationDone) {
     const auto it = on_their_way_.find(channel);
-    took_ = it != on_their_way_.end() && it->second.epoch == event.b
-                ? std::optional(scheduler().now() - it->second.since)
-                : std::nullopt;
+    const Time since = it == on_their_way_.end() ? kNever : it->second;
+    took_ = since == kNever ? std::nullopt : std::optional(scheduler().now() - since);
+    if (took_) look_at_migration(since);
     on_their_way_.erase(channel);
   }
   if (event.type == trace::EventType::kChannelClosing || event.type == trace::EventType::kChannelFailed)
@@ -389,6 +393,20 @@ void History::event(const trace::Event& event) {
     if (fault.event != event.type || fault.by != process || seen_[i]++ != fault.after_messages) continue;
     scheduler().after(fault.delay, [this, &fault, event] { happen(fault, event); });
   }
+}
+
+// From one path to another, where one works: of that time what no fault has taken that keeps an end, a
+// driver, or what the ends tell each other.
+void History::look_at_migration(Time since) {
+  Time counted = since, took = 0;
+  std::sort(kept_.begin(), kept_.end());
+  for (const auto& [from, until] : kept_) {
+    if (from > counted) took += std::min(from, scheduler().now()) - std::min(counted, scheduler().now());
+    counted = std::max(counted, until);
+  }
+  if (counted < scheduler().now()) took += scheduler().now() - counted;
+  if (took > kMigrationBound && hopeless_since_ == 0 && !plan_.busy_driver())
+    violate("a migration took " + std::to_string(took / kMillisecond) + " ms of its own");
 }
 
 void History::slow_down(size_t channel) {
@@ -512,6 +530,10 @@ void History::apply(const Fault& fault, uint32_t pair) {
   if (is_of_nic(fault.kind) && !spares(fault.kind)) nic.ever_faulty = true;
   if (is_of_nic(fault.kind)) applied_.emplace(fault.nic, fault.kind);
   disturbed_until_ = std::max(disturbed_until_, now + (fault.lasts < kHistoryBound ? fault.lasts : 0));
+  if (fault.kind >= Kind::kTcpCut && fault.kind <= Kind::kTcpMute)
+    kept_.emplace_back(now, now + fault.lasts + (is_of_control(fault.kind) ? kControlBound : 0));
+  if (fault.kind == Kind::kFreeze || (fault.kind >= Kind::kDriverSlow && fault.kind <= Kind::kPretend))
+    kept_.emplace_back(now, now + fault.lasts);
   const auto later = [&](auto what) { scheduler().after(fault.lasts, what); };
   System& system = kernel();
   switch (fault.kind) {
@@ -841,8 +863,7 @@ Time History::allowed_gap() const {
     const Time lasts = given_up ? std::min(fault.lasts, kSecond) : fault.lasts;
     sum += kOneFault + (lasts < kHistoryBound ? lasts : 0);
     if (fault.kind == Kind::kLoseCompletion) sum += kPatience;
-    if ((fault.kind >= Kind::kTcpCut && fault.kind <= Kind::kTcpSwallow) || fault.kind == Kind::kTcpMute)
-      sum += kControlBound;
+    if (is_of_control(fault.kind)) sum += kControlBound;
   }
   return sum;
 }

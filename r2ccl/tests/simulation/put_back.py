@@ -8,11 +8,13 @@ and runs it until a history is wrong. Works in a checkout of its own: the source
     put_back.py --check CHECKOUT                                         is all that is to be changed there, once
 
 Each run becomes a line of the record (put_back.csv beside this file, in the checkout; it takes the place of the older one of that name): how
-many histories had run until one was wrong, for how long, its seed, and what it violates."""
+many histories had run until one was wrong, for how long, its seed, and what it violates. The same seed must be right without the defect."""
 import argparse
+import contextlib
 import csv
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -47,7 +49,7 @@ DEFECTS = {
                                       (C + 'spreading.cc', 'void SenderPaths::step_spread(const Tick& tick) {\n', 'void SenderPaths::step_spread(const Tick& tick) {\n  if (tick.now > 0) return;\n')],
     'the abandoned connect': [(P + 'owner_claim.h', 'if (owner_.load() != Owner::kAwaited) return false;', 'if (owner_.load() >= Owner::kTaken) return false;')],
     'the log names another NIC': [(S + 'service_nics.cc', 'port of NIC %s of %s %s", context_.devices[nic].name()', 'port of NIC %s of %s %s", context_.devices[(nic + 1) % context_.devices.size()].name()')],
-    'the log tells another time': [(C + 'migration.cc', '(now_ns() - migration_started_) / 1000));\n  if (home', '(now_ns() - migration_started_) / 900));\n  if (home')],
+    'the log tells another time': [(C + 'migration.cc', 'std::exchange(moving_since_, 0)) / 1000)', 'std::exchange(moving_since_, 0)) / 900)')],
     'traffic stays away from home': [(P + 'failback.h', 'if (rail_.settled(now)) return FailbackAct::kReturn;', '')],
     # rules
     'receiver_fence': [(P + 'migration.h', 'if (!sender_ || peer_ == Fence::kPending)', 'if (sender_ && peer_ == Fence::kPending)\n      phase_ = Phase::kChoosing;\n    else if (!sender_)')],
@@ -153,52 +155,80 @@ def check(checkout):
     return 1 if wrong else 0
 
 
+def build(args):
+    """None, or the end of what the compiler said."""
+    built = subprocess.run(['cmake', '--build', args.build, '--target', 'simulate'], cwd=args.checkout, capture_output=True, text=True)
+    return None if built.returncode == 0 else built.stdout[-300:]
+
+
+@contextlib.contextmanager
+def changed(checkout, name):
+    """The sources with that defect; afterwards as they were."""
+    before = {}
+    try:
+        for file, there, put in DEFECTS[name]:
+            path = checkout / file
+            text = path.read_text()
+            before.setdefault(path, text)
+            if there not in text:
+                sys.exit(f'{name}: {file} does not have {there!r}')
+            path.write_text(text.replace(there, put, 1))
+        yield
+    finally:
+        for path, text in before.items():
+            path.write_text(text)
+
+
+def search(args, name, correct, commit):
+    """A line of the record. `correct`: the program without a defect, in which the history that was found must be right."""
+    began = time.monotonic()
+    ran = subprocess.run([args.checkout / args.build / 'bin/simulate', '--seeds', '1000000000', '--minutes', str(args.minutes), '--jobs', str(args.jobs)],
+                         capture_output=True, text=True)
+    found = re.search(r'after ([0-9.]+) s: seed (\d+): (.*)', ran.stdout)
+    count = re.search(r'(\d+) histories', ran.stdout)
+    row = {'name': name, 'found': 'yes' if found else 'no', 'histories': count.group(1) if count else 0,
+           'seconds': found.group(1) if found else f'{time.monotonic() - began:.0f}', 'seed': found.group(2) if found else '',
+           'violation': re.sub(r'\s+', ' ', found.group(3))[:110] if found else '', 'commit': commit}
+    if found and subprocess.run([correct, '--replay', row['seed']], capture_output=True, check=False).returncode != 0:
+        row['found'], row['violation'] = 'no', 'the seed is wrong without the defect, too'
+    return row
+
+
+def search_all(args):
+    commit = subprocess.run(['git', 'rev-parse', '--short', 'HEAD'], cwd=args.checkout, capture_output=True, text=True, check=True).stdout.strip()
+    if failed := build(args):
+        sys.exit(f'it does not build without a defect: {failed}')
+    correct = shutil.copy2(args.checkout / args.build / 'bin/simulate', args.checkout / args.build / 'bin/simulate_correct')
+    for name in DEFECTS:
+        if args.only and name not in args.only:
+            continue
+        with changed(args.checkout, name):
+            if failed := build(args):
+                print(f'{name}: it does not build: {failed}', flush=True)
+                continue
+            row = search(args, name, correct, commit)
+        write_record(args.checkout / RECORD, row)
+        print(' | '.join(str(row[column]) for column in COLUMNS), flush=True)
+    pathlib.Path(correct).unlink()
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('checkout', type=pathlib.Path, nargs='?')
-    parser.add_argument('build', nargs='?')
-    parser.add_argument('--minutes', type=float, default=10)
-    parser.add_argument('--jobs', type=int, default=1)
-    parser.add_argument('--readme', action='store_true')
-    parser.add_argument('--check', action='store_true')
-    parser.add_argument('--only', nargs='+', metavar='NAME')
+    parser = argparse.ArgumentParser(description=__doc__.split('\n\n')[0].replace('\n', ' '))
+    parser.add_argument('checkout', type=pathlib.Path, nargs='?', help='checkout whose sources are changed and restored')
+    parser.add_argument('build', nargs='?', help='its build folder, configured with R2CCL_BUILD_TESTS')
+    parser.add_argument('--minutes', type=float, default=10, help='longest search for one defect (default: 10)')
+    parser.add_argument('--jobs', type=int, default=1, help='histories at a time (default: 1)')
+    parser.add_argument('--readme', action='store_true', help="write the README's table from the record, and end")
+    parser.add_argument('--check', action='store_true', help='check that each text to be changed is in the checkout once, and end')
+    parser.add_argument('--only', nargs='+', metavar='NAME', help='these defects only')
     args = parser.parse_args()
     if args.readme:
         return write_readme()
     if args.check:
-        return check(args.checkout)
+        return check(args.checkout or pathlib.Path('.'))
     if not args.checkout or not args.build:
         parser.error('CHECKOUT and BUILD are needed')
-    commit = subprocess.run(['git', 'rev-parse', '--short', 'HEAD'], cwd=args.checkout, capture_output=True, text=True).stdout.strip()
-    for name, changes in DEFECTS.items():
-        if args.only and name not in args.only:
-            continue
-        before = {}
-        try:
-            for file, there, put in changes:
-                path = args.checkout / file
-                text = path.read_text()
-                before.setdefault(path, text)
-                if there not in text:
-                    sys.exit(f'{name}: {file} does not have {there!r}')
-                path.write_text(text.replace(there, put, 1))
-            built = subprocess.run(['cmake', '--build', args.build, '--target', 'simulate'], cwd=args.checkout, capture_output=True, text=True)
-            if built.returncode != 0:
-                print(f'{name}: it does not build: {built.stdout[-300:]}', flush=True)
-                continue
-            began = time.monotonic()
-            ran = subprocess.run([args.checkout / args.build / 'bin/simulate', '--seeds', '1000000000', '--minutes', str(args.minutes), '--jobs', str(args.jobs)],
-                                 capture_output=True, text=True)
-            found = re.search(r'after ([0-9.]+) s: seed (\d+): (.*)', ran.stdout)
-            count = re.search(r'(\d+) histories', ran.stdout)
-            row = {'name': name, 'found': 'yes' if found else 'no', 'histories': count.group(1) if count else 0,
-                   'seconds': found.group(1) if found else f'{time.monotonic() - began:.0f}', 'seed': found.group(2) if found else '',
-                   'violation': re.sub(r'\s+', ' ', found.group(3))[:110] if found else '', 'commit': commit}
-            write_record(args.checkout / RECORD, row)
-            print(' | '.join(str(row[column]) for column in COLUMNS), flush=True)
-        finally:
-            for path, text in before.items():
-                path.write_text(text)
+    return search_all(args)
 
 
 if __name__ == '__main__':
