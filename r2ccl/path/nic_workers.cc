@@ -51,7 +51,9 @@ struct NicWorkers::Worker {
   std::mutex mutex;                  // guards the following
   std::condition_variable changed;   // something to do, or to stop
   std::condition_variable finished;  // a job is done
-  std::deque<JobPtr> jobs, later;
+  std::deque<JobPtr> jobs, later, waiting;
+  std::deque<JobPtr>* next(std::unique_lock<std::mutex>& lock);
+  bool hurries = false;  // with what waits
   JobPtr current;
   uint64_t count = 0;          // of jobs begun
   uint64_t current_since = 0;  // now
@@ -124,17 +126,45 @@ JobPtr NicWorkers::enqueue(int nic, const char* call, std::function<void(Job&)> 
   return job;
 }
 
+void NicWorkers::give_after(int nic, uint64_t ns, const char* call, std::function<void(Job&)> work) {
+  auto job = std::make_shared<Job>();
+  job->call_.store(call, std::memory_order_relaxed);
+  job->work_ = std::move(work);
+  job->due_ = now_ns() + ns;
+  Worker& worker = *workers_[size_t(nic)];
+  std::unique_lock lock(worker.mutex);
+  if (worker.thread.joinable() && !worker.stopping) return worker.waiting.push_back(std::move(job));
+  lock.unlock();
+  job->work_(*job);
+}
+
+// The queue whose first job is to be done now; nullptr: all are to end.
+std::deque<JobPtr>* NicWorkers::Worker::next(std::unique_lock<std::mutex>& lock) {
+  for (;;) {
+    if (stopping) return nullptr;
+    if (!jobs.empty()) return &jobs;
+    if (!later.empty()) return &later;
+    if (waiting.empty()) {
+      changed.wait(lock);
+      continue;
+    }
+    const uint64_t now = now_ns(), due = waiting.front()->due_;
+    if (hurries || now >= due) {
+      owner->open_.fetch_add(1, std::memory_order_relaxed);
+      open.fetch_add(1, std::memory_order_relaxed);
+      return &waiting;
+    }
+    changed.wait_for(lock, std::chrono::nanoseconds(due - now));
+  }
+}
+
 void NicWorkers::run(const std::shared_ptr<Worker>& worker) {
   pthread_setname_np(pthread_self(), worker->thread_name.c_str());
   std::unique_lock lock(worker->mutex);
   worker->tid = pid_t(syscall(SYS_gettid));
-  for (;;) {
-    worker->changed.wait(lock,
-                         [&] { return worker->stopping || !worker->jobs.empty() || !worker->later.empty(); });
-    if (worker->stopping) break;
-    auto& queue = worker->jobs.empty() ? worker->later : worker->jobs;
-    const JobPtr job = std::move(queue.front());
-    queue.pop_front();
+  while (std::deque<JobPtr>* const queue = worker->next(lock)) {
+    const JobPtr job = std::move(queue->front());
+    queue->pop_front();
     worker->current = job;
     ++worker->count;
     worker->current_since = now_ns();
@@ -228,6 +258,14 @@ std::string NicWorkers::explain(int nic, const Job& job, uint64_t alive) const {
 }
 
 void NicWorkers::stop() {
+  for (const auto& worker : workers_) {
+    std::unique_lock lock(worker->mutex);
+    if (worker->stopping || worker->waiting.empty()) continue;
+    worker->hurries = true;
+    worker->changed.notify_all();
+    worker->finished.wait_for(lock, std::chrono::milliseconds(kStopBoundMs),
+                              [&] { return worker->waiting.empty() && !worker->current; });
+  }
   for (const auto& worker : workers_) {
     const std::lock_guard lock(worker->mutex);
     worker->stopping = true;

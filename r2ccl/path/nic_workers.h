@@ -32,6 +32,7 @@ class Job {
   std::atomic<const char*> call_{""};
   std::atomic<uint32_t> calls_{0};
   std::function<void(Job&)> work_;  // gone once it is done
+  uint64_t due_ = 0;                // CLOCK_MONOTONIC, ns
   std::atomic<bool> begun_{false};
   std::atomic<bool> done_{false};
 };
@@ -51,10 +52,12 @@ class NicWorkers {
   JobPtr give(int nic, const char* call, std::function<void(Job&)> work);
   /// The same, after all jobs of give().
   JobPtr give_later(int nic, const char* call, std::function<void(Job&)> work);
+  /// A job of this NIC: the same, when `ns` have passed, the same for all; or when everything ends.
+  void give_after(int nic, uint64_t ns, const char* call, std::function<void(Job&)> work);
 
-  /// Any thread but a worker and the service thread: waits for a job of this NIC. False: the NIC is stuck, its
-  /// driver has kept the job that it is at for more than `longest_ns`, or the process ends; the job may still
-  /// be done at any time.
+  /// Any thread but a worker and the service thread: waits for a job of this NIC. False: the NIC is stuck,
+  /// its driver has kept the job that it is at for more than `longest_ns`, or the process ends; the job may
+  /// still be done at any time.
   bool wait(int nic, const Job& job, uint64_t longest_ns = ~uint64_t{0});
   /// The service thread, again and again while open_jobs(): finds out which NICs do not answer. `alive` is a
   /// clock that stands while this process does; a NIC is stuck after `bound_ns(nic)` of it with one call, or
@@ -77,7 +80,8 @@ class NicWorkers {
   /// The NIC is known to touch nothing any more: all that is kept, and will be, is given up by its worker.
   void let_go(int nic);
 
-  /// No more jobs are begun. A thread that its driver does not let go is left behind after `kStopBoundMs`.
+  /// No more jobs are begun, but for those of give_after(). A thread that its driver does not let go is left
+  /// behind after `kStopBoundMs`.
   void stop();
 
  private:

@@ -35,7 +35,30 @@ void RetiredPaths::destroy_expired(NicWorkers& workers, uint64_t now, bool calm)
 
 namespace {
 
-// On a NIC's worker. `fatals`: of that NIC, so far.
+// How long a device that fails may take to say so (DEVICE_FATAL) while it says that commands succeed.
+constexpr uint64_t kConfessionNs = 100'000'000;
+
+void keep(NicWorkers& workers, int nic, const std::shared_ptr<RetiredPaths::PathPtr>& held) {
+  try {
+    workers.keep(nic, held);
+  } catch (const std::bad_alloc&) {
+    static_cast<void>(held->release());  // what its NIC may touch is kept for good
+  }
+}
+
+// On a NIC's worker. `fatals`: of that NIC, so far. Its queue pairs were destroyed a while ago, as the device
+// said. One that fails may have said so, and refuse to give the memory up, or say that it has done that, too.
+// Until its kernel has stopped it, it may write there.
+void give_memory_up(const std::shared_ptr<RetiredPaths::PathPtr>& held, int nic,
+                    const std::atomic<uint32_t>& fatals, NicWorkers& workers, Job& job) {
+  Path& path = **held;
+  if (path.device_fatals != fatals || !path.deregister(job) || path.device_fatals != fatals)
+    return keep(workers, nic, held);
+  job.calls("ibv_destroy_cq");
+  held->reset();
+}
+
+// On a NIC's worker.
 void destroy_held(const std::shared_ptr<RetiredPaths::PathPtr>& held,
                   RetiredPaths::Destruction::Outcome& outcome, int nic, const std::atomic<uint32_t>& fatals,
                   NicWorkers& workers, Job& job) {
@@ -48,18 +71,15 @@ void destroy_held(const std::shared_ptr<RetiredPaths::PathPtr>& held,
       R2_WARN("NET/R2CCL: a queue pair stays: %s", done.error().message.c_str());
   } catch (const std::bad_alloc&) {  // of the error's text: the driver has refused
   }
-  // A device that fails may have said that it destroyed a queue pair, and refuse to give the memory up, or
-  // say that it has done that, too. Until its kernel has stopped it, it may write there.
-  if (destroyed && path.deregister(job) && path.device_fatals == fatals) {
-    job.calls("ibv_destroy_cq");
-    return held->reset();
-  }
   outcome.with_eio = path.refused_with_eio.load();
   outcome.refused = !destroyed;
+  if (!destroyed || path.device_fatals != fatals) return keep(workers, nic, held);
   try {
-    workers.keep(nic, held);
+    workers.give_after(nic, kConfessionNs, "ibv_dereg_mr", [held, nic, &fatals, &workers](Job& later) {
+      give_memory_up(held, nic, fatals, workers, later);
+    });
   } catch (const std::bad_alloc&) {
-    static_cast<void>(held->release());  // what its NIC may touch is kept for good
+    give_memory_up(held, nic, fatals, workers, job);
   }
 }
 

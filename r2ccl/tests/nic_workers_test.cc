@@ -65,6 +65,37 @@ TEST(NicWorkers, who_waits_briefly_is_not_kept_by_a_driver_that_does_not_return)
   EXPECT_TRUE(nic.workers.wait(0, *next, 10'000'000'000));
 }
 
+TEST(NicWorkers, a_job_that_is_to_wait_is_done_after_that_time_and_keeps_no_other) {
+  Nic nic;
+  std::atomic<int> done{0};
+  const auto began = std::chrono::steady_clock::now();
+  std::atomic<int64_t> took_ms{0};
+  const JobPtr first = nic.workers.give(0, "ibv_destroy_qp", [&](Job&) {
+    nic.workers.give_after(0, 50'000'000, "ibv_dereg_mr", [&](Job&) {
+      took_ms = (std::chrono::steady_clock::now() - began) / 1ms;
+      ++done;
+    });
+  });
+  const JobPtr next = nic.workers.give(0, "ibv_query_port", [&](Job&) { EXPECT_EQ(done, 0); });
+  EXPECT_TRUE(nic.workers.wait(0, *next));
+  Nic::until([&] { return done == 1; });
+  EXPECT_GE(took_ms, 50);
+}
+
+TEST(NicWorkers, a_job_that_is_to_wait_is_done_at_once_when_all_ends) {
+  std::atomic<int> done{0};
+  const auto began = std::chrono::steady_clock::now();
+  {
+    Nic nic;
+    const JobPtr first = nic.workers.give(0, "ibv_destroy_qp", [&](Job&) {
+      nic.workers.give_after(0, 60'000'000'000, "ibv_dereg_mr", [&](Job&) { ++done; });
+    });
+    EXPECT_TRUE(nic.workers.wait(0, *first));
+  }
+  EXPECT_EQ(done, 1);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 30s);
+}
+
 TEST(NicWorkers, the_time_without_a_call_is_no_call_s) {
   Nic nic;
   const JobPtr first = nic.workers.give(0, "ibv_query_port", [](Job&) {});
