@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Imports within r2ccl/ go downward only, pure packages stay pure, and what is a matter of time is decided there: channel/ states no duration. Reads every
-source of the core.
+"""Imports within r2ccl/ go downward only, pure packages stay pure, and what is a matter of time is decided there: channel/ states no duration. Nor may
+it ask in more lines than now for a phase or a path's state, which is how decisions creep back. Reads every source of the core.
 
     imports_test.py R2CCL_FOLDER"""
 import pathlib
@@ -18,6 +18,12 @@ IMPURE = re.compile(r'#include\s+(<(infiniband/|thread>|mutex>|condition_variabl
 # Carries out; how long what may take is decided in protocol/, where tests can look at it.
 CARRIES_OUT = ('channel',)
 DURATION = re.compile(r'constexpr\s+u?int64_t\s+k\w*Ns\b')
+QUESTION = re.compile(r'\b(Phase|PathState)::')
+MOST_QUESTIONS = 43  # lines; it may only fall
+
+
+def questions(folder):
+    return sum(bool(QUESTION.search(line)) for package in CARRIES_OUT for path in (folder / package).glob('*.[ch]*') for line in path.read_text().splitlines())
 
 
 def wrong_lines(folder):
@@ -43,6 +49,10 @@ def main():
         if package != 'nccl' and not (folder / package).is_dir():
             sys.exit(f'{folder} has no {package}/')
     wrong = list(wrong_lines(folder))
+    asked = questions(folder)
+    if asked != MOST_QUESTIONS:
+        wrong.append(f'{CARRIES_OUT[0]}/ asks for phases and states of paths in {asked} lines, not {MOST_QUESTIONS}: '
+                     + ('what decides belongs to protocol/' if asked > MOST_QUESTIONS else 'lower MOST_QUESTIONS, so that it stays so'))
     print('\n'.join(wrong) or 'imports go downward')
     return 1 if wrong else 0
 
