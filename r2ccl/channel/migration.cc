@@ -111,6 +111,7 @@ void Channel::use(Path& path, const Tick& tick) {
 void Channel::carry(Path& path, const Tick& tick) {
   const bool first = status() == Status::kConnecting;
   const bool moved = &path != active();
+  const uint64_t moving_since = std::exchange(moving_since_, 0);
   const bool home = path.local_nic() == home_nic_ && path.remote_nic() == peer_.home_nic();
   {
     const OwnershipGuard owned(ownership_);
@@ -140,8 +141,7 @@ void Channel::carry(Path& path, const Tick& tick) {
   emit(trace::EventType::kMigrationDone, path.local_nic(), uint64_t(left_nic_), end_.epoch(), path.id());
   context_.failure_log.went_on(this, rail_name(path), now_ns());
   R2_INFO("NET/R2CCL: channel %u: %s carries its traffic now, after %llu us", number_,
-          rail_name(path).c_str(),
-          static_cast<unsigned long long>((now_ns() - std::exchange(moving_since_, 0)) / 1000));
+          rail_name(path).c_str(), static_cast<unsigned long long>((now_ns() - moving_since) / 1000));
   if (home && moved) {
     emit(trace::EventType::kFailback, path.local_nic());
     emit(trace::EventType::kNicUp, path.local_nic());

@@ -53,7 +53,7 @@ struct NicWorkers::Worker {
   std::condition_variable finished;  // a job is done
   std::deque<JobPtr> jobs, later, waiting;
   std::deque<JobPtr>* next(std::unique_lock<std::mutex>& lock);
-  bool hurries = false;  // with what waits
+  bool ending = false;  // what waits is done now, and nothing else is begun
   JobPtr current;
   uint64_t count = 0;          // of jobs begun
   uint64_t current_since = 0;  // now
@@ -142,14 +142,14 @@ void NicWorkers::give_after(int nic, uint64_t ns, const char* call, std::functio
 std::deque<JobPtr>* NicWorkers::Worker::next(std::unique_lock<std::mutex>& lock) {
   for (;;) {
     if (stopping) return nullptr;
-    if (!jobs.empty()) return &jobs;
-    if (!later.empty()) return &later;
+    if (!ending && !jobs.empty()) return &jobs;
+    if (!ending && !later.empty()) return &later;
     if (waiting.empty()) {
       changed.wait(lock);
       continue;
     }
     const uint64_t now = now_ns(), due = waiting.front()->due_;
-    if (hurries || now >= due) {
+    if (ending || now >= due) {
       owner->open_.fetch_add(1, std::memory_order_relaxed);
       open.fetch_add(1, std::memory_order_relaxed);
       return &waiting;
@@ -259,15 +259,14 @@ std::string NicWorkers::explain(int nic, const Job& job, uint64_t alive) const {
 
 void NicWorkers::stop() {
   for (const auto& worker : workers_) {
-    std::unique_lock lock(worker->mutex);
-    if (worker->stopping || worker->waiting.empty()) continue;
-    worker->hurries = true;
-    worker->changed.notify_all();
-    worker->finished.wait_for(lock, std::chrono::milliseconds(kStopBoundMs),
-                              [&] { return worker->waiting.empty() && !worker->current; });
-  }
-  for (const auto& worker : workers_) {
     const std::lock_guard lock(worker->mutex);
+    worker->ending = true;
+    worker->changed.notify_all();
+  }
+  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(kStopBoundMs);
+  for (const auto& worker : workers_) {
+    std::unique_lock lock(worker->mutex);
+    worker->finished.wait_until(lock, until, [&] { return worker->stopping || worker->waiting.empty(); });
     worker->stopping = true;
     worker->changed.notify_all();
   }

@@ -80,8 +80,8 @@ class NicWorkers {
   /// The NIC is known to touch nothing any more: all that is kept, and will be, is given up by its worker.
   void let_go(int nic);
 
-  /// No more jobs are begun, but for those of give_after(). A thread that its driver does not let go is left
-  /// behind after `kStopBoundMs`.
+  /// No more jobs are begun, but for those of give_after(), which have `kStopBoundMs`. A thread that its
+  /// driver does not let go is left behind after as long again.
   void stop();
 
  private:

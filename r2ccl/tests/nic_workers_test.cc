@@ -96,6 +96,26 @@ TEST(NicWorkers, a_job_that_is_to_wait_is_done_at_once_when_all_ends) {
   EXPECT_LT(std::chrono::steady_clock::now() - began, 30s);
 }
 
+TEST(NicWorkers, no_other_job_is_begun_when_all_ends) {
+  std::atomic<int> waited{0}, others{0};
+  {
+    Nic nic;
+    const JobPtr first = nic.workers.give(0, "ibv_destroy_qp", [&](Job&) {
+      nic.workers.give_after(0, 60'000'000'000, "ibv_dereg_mr", [&](Job&) {
+        std::this_thread::sleep_for(50ms);  // the others are given meanwhile
+        ++waited;
+      });
+    });
+    EXPECT_TRUE(nic.workers.wait(0, *first));
+    std::thread ends([&] { nic.workers.stop(); });
+    std::this_thread::sleep_for(20ms);
+    nic.workers.give(0, "ibv_modify_qp", [&](Job&) { ++others; });
+    ends.join();
+  }
+  EXPECT_EQ(waited, 1);
+  EXPECT_EQ(others, 0);
+}
+
 TEST(NicWorkers, the_time_without_a_call_is_no_call_s) {
   Nic nic;
   const JobPtr first = nic.workers.give(0, "ibv_query_port", [](Job&) {});

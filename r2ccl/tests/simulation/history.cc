@@ -209,6 +209,7 @@ class History final : public MemoryWatch {
   Verdict verdict_;
   Time hopeless_since_ = 0;
   std::set<std::pair<int, Kind>> applied_;                 // NIC, over all processes
+  std::array<int, 8> strikes_{};                           // faults, of each NIC
   std::vector<int> seen_;                                  // events, of each fault's
   std::map<std::pair<int, uint32_t>, Time> on_their_way_;  // process, channel; since when, kNever: not known
   std::optional<Time> took_;                               // the migration that has ended last
@@ -471,9 +472,8 @@ bool History::home_is_well(const Plan::Line& line) const {
                                       (1 - line.sender) * plan_.nics + line.receiver_nic};
   for (const int number : numbers) {
     const Nic& nic = *fabric_.nics[size_t(number)];
-    const auto faults = std::count_if(applied_.begin(), applied_.end(),
-                                      [number](const auto& fault) { return fault.first == number; });
-    if (faults > 1 || !nic.port_up || nic.deaf || nic.refuses || nic.unstoppable) return false;
+    if (strikes_[size_t(number)] > 1 || !nic.port_up || nic.deaf || nic.refuses || nic.unstoppable)
+      return false;
   }
   return fabric_.cut.empty();
 }
@@ -528,7 +528,10 @@ void History::apply(const Fault& fault, uint32_t pair) {
   const Time now = scheduler().now();
   Nic& nic = *fabric_.nics[size_t(fault.nic)];
   if (is_of_nic(fault.kind) && !spares(fault.kind)) nic.ever_faulty = true;
-  if (is_of_nic(fault.kind)) applied_.emplace(fault.nic, fault.kind);
+  if (is_of_nic(fault.kind)) {
+    applied_.emplace(fault.nic, fault.kind);
+    ++strikes_[size_t(fault.nic)];
+  }
   disturbed_until_ = std::max(disturbed_until_, now + (fault.lasts < kHistoryBound ? fault.lasts : 0));
   if (fault.kind >= Kind::kTcpCut && fault.kind <= Kind::kTcpMute)
     kept_.emplace_back(now, now + fault.lasts + (is_of_control(fault.kind) ? kControlBound : 0));

@@ -262,6 +262,12 @@ static void go_one_way(Plan& plan, int mode, int messages, Time pause) {
   }
 }
 
+static void let_some_be_late(Plan& plan, Random& random) {
+  for (int n = 0; n < 2; ++n)
+    plan.faults.push_back({Kind::kLate, int(random.below(uint64_t(plan.messages() / 2))), 0,
+                           random.between(5, 60) * kMillisecond, int(random.below(8))});
+}
+
 // given_up_fence. The receiver gives up the path that the sender begins to use, whose NIC holds what has
 // arrived.
 static void give_up_what_is_chosen(Plan& plan, Random& random) {
@@ -370,13 +376,35 @@ static void carry_again(Plan& plan, Random& random) {
     if (i >= 2) line.longer_pause = longer;
   }
   plan.faults.push_back({Kind::kPortDown, 20, 0, kHistoryBound, 0});
+  let_some_be_late(plan, random);
 }
 
 // Whoever connects is heard, and then nobody is.
 static void carry_nothing_but_connects(Plan& plan, Random& random) {
   go_one_way(plan, 1, 120, kSecond);
   plan.faults.push_back({Kind::kTcpMute, 20, 0, random.between(11, 13) * kSecond});
+  let_some_be_late(plan, random);
 }
+
+struct Aimed {
+  uint64_t of_64;  ///< seeds with this remainder
+  void (*make)(Plan&, Random&);
+};
+constexpr Aimed kAimed[] = {
+    {0, break_among_lanes},
+    {1, give_up_what_is_chosen},
+    {7, leave_different_paths},
+    {16, break_among_lanes},
+    {17, lose_what_was_given_back},
+    {23, rest_lanes},
+    {32, break_among_lanes},
+    {33, lose_the_last_ack},
+    {39, give_up_what_becomes_a_lane},
+    {47, carry_again},
+    {48, break_among_lanes},
+    {49, disagree_about_lanes},
+    {55, carry_nothing_but_connects},
+};
 
 Plan plan_of(uint64_t seed) {
   Random random(Random(seed).next());
@@ -460,26 +488,10 @@ Plan plan_of(uint64_t seed) {
     let_a_pair_die(plan, more);
   else if (more.chance(8))
     aim(plan, more);
-  else if (seed % 64 == 33)
-    lose_the_last_ack(plan, more);
-  else if (seed % 64 == 17)
-    lose_what_was_given_back(plan, more);
-  else if (seed % 64 == 49)
-    disagree_about_lanes(plan, more);
-  else if (seed % 64 == 1)
-    give_up_what_is_chosen(plan, more);
-  else if (seed % 64 == 7)
-    leave_different_paths(plan, more);
-  else if (seed % 64 == 23)
-    rest_lanes(plan, more);
-  else if (seed % 64 == 47)
-    carry_again(plan, more);
-  else if (seed % 64 == 39)
-    give_up_what_becomes_a_lane(plan, more);
-  else if (seed % 64 == 55)
-    carry_nothing_but_connects(plan, more);
-  else if (seed % 16 == 0)
-    break_among_lanes(plan, more);
+  else if (const auto* aimed = std::find_if(std::begin(kAimed), std::end(kAimed),
+                                            [seed](const Aimed& it) { return it.of_64 == seed % 64; });
+           aimed != std::end(kAimed))
+    aimed->make(plan, more);
   return plan;
 }
 

@@ -49,7 +49,7 @@ DEFECTS = {
                                       (C + 'spreading.cc', 'void SenderPaths::step_spread(const Tick& tick) {\n', 'void SenderPaths::step_spread(const Tick& tick) {\n  if (tick.now > 0) return;\n')],
     'the abandoned connect': [(P + 'owner_claim.h', 'if (owner_.load() != Owner::kAwaited) return false;', 'if (owner_.load() >= Owner::kTaken) return false;')],
     'the log names another NIC': [(S + 'service_nics.cc', 'port of NIC %s of %s %s", context_.devices[nic].name()', 'port of NIC %s of %s %s", context_.devices[(nic + 1) % context_.devices.size()].name()')],
-    'the log tells another time': [(C + 'migration.cc', 'std::exchange(moving_since_, 0)) / 1000)', 'std::exchange(moving_since_, 0)) / 900)')],
+    'the log tells another time': [(C + 'migration.cc', '(now_ns() - moving_since) / 1000)', '(now_ns() - moving_since) / 900)')],
     'traffic stays away from home': [(P + 'failback.h', 'if (rail_.settled(now)) return FailbackAct::kReturn;', '')],
     # rules
     'receiver_fence': [(P + 'migration.h', 'if (!sender_ || peer_ == Fence::kPending)', 'if (sender_ && peer_ == Fence::kPending)\n      phase_ = Phase::kChoosing;\n    else if (!sender_)')],
