@@ -22,6 +22,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -302,8 +303,15 @@ int main_of(int argc, char** argv) {
   if (!faults.empty()) {
     const std::vector<Fault> all = std::move(plan.faults);
     plan.faults.clear();
-    for (size_t i = 0; i < all.size(); ++i)
-      if (faults.find(char('0' + i)) != std::string::npos) plan.faults.push_back(all[i]);
+    std::istringstream numbers(faults);
+    for (std::string number; std::getline(numbers, number, ',');) {
+      const size_t i = std::strtoull(number.c_str(), nullptr, 10);
+      if (i >= all.size())
+        return std::fprintf(stderr, "seed %llu has no fault %zu\n", static_cast<unsigned long long>(replay),
+                            i),
+               64;
+      plan.faults.push_back(all[i]);
+    }
   }
   std::printf("%s", plan.words().c_str());
   const Verdict verdict = run(plan, true);
