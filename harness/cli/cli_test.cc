@@ -283,6 +283,27 @@ TEST_F(Program, validate_finds_a_verdict_that_does_not_follow) {
       << err.str();
 }
 
+TEST_F(Program, validate_finds_a_misspelt_metric_with_its_line) {
+  ASSERT_EQ(call({"run", "nic_down.yaml", "--no-plot", "--out", "result"}), 0);
+  std::ifstream file("result/result.json");
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  const size_t at = text.find("\"recover_ms.max\"", text.find("\"values\""));
+  ASSERT_NE(at, std::string::npos);
+  const auto line = std::to_string(1 + std::count(text.begin(), text.begin() + std::ptrdiff_t(at), '\n'));
+  text.replace(at, 16, "\"recvoer_ms.max\"");
+  std::ofstream("edited.json") << text;
+  EXPECT_EQ(call({"validate", "edited.json"}), 64);
+  EXPECT_EQ(err.str(), "edited.json:" + line +
+                           ": /runs/0/metrics/values/recvoer_ms.max is no metric; did you mean "
+                           "'recover_ms.max'?\n");
+  text.replace(at, 16, "\"colour\"");
+  std::ofstream("edited.json") << text;
+  err.str("");
+  EXPECT_EQ(call({"validate", "edited.json"}), 64);
+  EXPECT_NE(err.str().find("/colour is no metric; r2bench list --metrics names all\n"), std::string::npos)
+      << err.str();
+}
+
 TEST_F(Program, validate_finds_an_expectation_that_was_deleted) {
   ASSERT_EQ(call({"run", "nic_down.yaml", "--no-plot", "--out", "result"}), 0);
   std::ifstream file("result/result.json");
@@ -301,7 +322,7 @@ TEST_F(Program, validate_finds_an_expectation_that_was_deleted) {
 TEST_F(Program, validate_finds_what_does_not_fit) {
   std::ofstream("result.json") << R"({"schema_version": 2})";
   EXPECT_EQ(call({"validate", "result.json"}), 64);
-  EXPECT_NE(err.str().find("result.json: / lacks \"verdict\""), std::string::npos) << err.str();
+  EXPECT_NE(err.str().find("result.json:1: / lacks \"verdict\""), std::string::npos) << err.str();
   EXPECT_EQ(call({"validate", "nic_down.yaml"}), 0);
   std::ofstream("old.json") << R"({"schema_version": 1})";
   EXPECT_EQ(call({"validate", "old.json"}), 64);

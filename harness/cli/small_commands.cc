@@ -2,6 +2,7 @@
 // `explain`, `validate` and `plot`.
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <ostream>
 
 #include "harness/cli/commands.h"
@@ -10,6 +11,7 @@
 #include "harness/cli/resources.h"
 #include "harness/report/against_scenario.h"
 #include "harness/report/json.h"
+#include "harness/report/json_lines.h"
 #include "harness/report/recheck.h"
 #include "harness/report/result_file.h"
 #include "harness/report/schema.h"
@@ -29,6 +31,34 @@ std::string last_line(const std::string& text) {
   const size_t start = text.rfind('\n', end);
   return text.substr(start == std::string::npos ? 0 : start + 1,
                      end - (start == std::string::npos ? 0 : start + 1) + 1);
+}
+
+/// "result.json:12: /runs/0/mode is …"
+std::vector<std::string> with_lines(const std::vector<Mismatch>& mismatches, const std::string& file,
+                                    const std::string& text) {
+  std::vector<std::string> lines;
+  if (mismatches.empty()) return lines;
+  const std::map<std::string, size_t> line_of = json_lines(text);
+  for (const Mismatch& mismatch : mismatches)
+    lines.push_back(file + ":" + std::to_string(line_of.at(mismatch.where)) + ": " + in_words(mismatch));
+  return lines;
+}
+
+/// What is wrong with a result.json, beginning with its name. First it has to fit the schema.
+std::vector<std::string> result_mismatches(const fs::path& file) {
+  const std::string text = read_text_file(file);
+  const nlohmann::json result = parse_json(text, file.string());
+  if (const std::string why = why_no_result(result); !why.empty()) return {file.string() + ": " + why};
+  const nlohmann::json schema = read_json_file(share_or_throw() / "results" / "schema.json");
+  std::vector<std::string> found = with_lines(schema_mismatches(schema, result), file.string(), text);
+  if (!found.empty()) return found;
+  found = with_lines(unknown_metrics(result), file.string(), text);
+  std::vector<std::string> conclusions = conclusion_mismatches(result);
+  if (const fs::path scenario = file.parent_path() / "scenario.yaml"; fs::exists(scenario))
+    for (std::string& mismatch : scenario_mismatches(result, scenario.string()))
+      conclusions.push_back(std::move(mismatch));
+  for (const std::string& conclusion : conclusions) found.push_back(file.string() + ": " + conclusion);
+  return found;
 }
 
 }  // namespace
@@ -62,19 +92,8 @@ int validate_command(const std::vector<std::string>& files, const Console& conso
       continue;
     }
     try {
-      const nlohmann::json result = read_json_file(file);
-      std::vector<std::string> mismatches;
-      if (const std::string why = why_no_result(result); !why.empty())
-        mismatches = {why};
-      else
-        mismatches = schema_mismatches(read_json_file(share_or_throw() / "results" / "schema.json"), result);
-      if (mismatches.empty()) {
-        mismatches = conclusion_mismatches(result);
-        if (const fs::path scenario = file.parent_path() / "scenario.yaml"; fs::exists(scenario))
-          for (std::string& mismatch : scenario_mismatches(result, scenario.string()))
-            mismatches.push_back(std::move(mismatch));
-      }
-      for (const std::string& mismatch : mismatches) console.err << file.string() << ": " << mismatch << "\n";
+      const std::vector<std::string> mismatches = result_mismatches(file);
+      for (const std::string& mismatch : mismatches) console.err << mismatch << "\n";
       if (mismatches.empty()) console.out << file.string() << ": good\n";
       if (!mismatches.empty()) status = kExitUsage;
     } catch (const InputError& error) {

@@ -6,8 +6,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "harness/report/testing/sample_result.h"
 #include "harness/report/schema.h"
+#include "harness/report/testing/sample_result.h"
 
 namespace r2bench {
 namespace {
@@ -26,9 +26,9 @@ Json written(const Scenario& scenario, const RunResult& result) {
   return Json::parse(text.str());
 }
 
-std::string joined(const std::vector<std::string>& lines) {
+std::string joined(const std::vector<Mismatch>& mismatches) {
   std::string text;
-  for (const std::string& line : lines) text += line + "\n";
+  for (const Mismatch& mismatch : mismatches) text += in_words(mismatch) + "\n";
   return text;
 }
 
@@ -127,11 +127,15 @@ TEST(Schema, finds_what_does_not_fit) {
   json["verdict"] = "maybe";
   json["runs"][0]["metrics"]["correctness"].erase("lost");
   json["runs"][1]["surprise"] = 1;
+  json["runs"][1]["metrics"]["throughput"]["retaned"] = 1;
   json["seed"] = "42";
   const std::string text = joined(schema_mismatches(schema(), json));
   EXPECT_NE(text.find("/verdict is \"maybe\""), std::string::npos) << text;
   EXPECT_NE(text.find("/runs/0/metrics/correctness lacks \"lost\""), std::string::npos) << text;
-  EXPECT_NE(text.find("/runs/1 has the unknown key \"surprise\""), std::string::npos) << text;
+  EXPECT_NE(text.find("/runs/1/surprise is an unknown key\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("/runs/1/metrics/throughput/retaned is an unknown key; did you mean 'retained'?"),
+            std::string::npos)
+      << text;
   EXPECT_NE(text.find("/seed must be \"integer\", but is string"), std::string::npos) << text;
 }
 

@@ -10,7 +10,9 @@
 #include "harness/judge/metric.h"
 #include "harness/judge/per_fault.h"
 #include "harness/judge/verdict.h"
+#include "harness/report/json_lines.h"
 #include "harness/scenario/expectation.h"
+#include "harness/scenario/suggest.h"
 
 namespace r2bench {
 namespace {
@@ -280,6 +282,23 @@ class Recheck {
 
 std::vector<std::string> conclusion_mismatches(const nlohmann::json& result) {
   return Recheck(result).mismatches();
+}
+
+std::vector<Mismatch> unknown_metrics(const nlohmann::json& result) {
+  std::vector<std::string> names;
+  for (const Metric& metric : all_metrics()) names.push_back(metric.info.name);
+  std::vector<Mismatch> found;
+  const Json& runs = result.at("runs");
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const Json values = runs[i].at("metrics").value("values", Json::object());  // not in older results
+    for (const auto& [name, unused] : values.items()) {
+      if (metric_of(name) != nullptr) continue;
+      const std::string meant = did_you_mean(name, names);
+      found.push_back({member_pointer("/runs/" + std::to_string(i) + "/metrics/values", name),
+                       "is no metric" + (meant.empty() ? "; r2bench list --metrics names all" : meant)});
+    }
+  }
+  return found;
 }
 
 }  // namespace r2bench

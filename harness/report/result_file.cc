@@ -42,7 +42,7 @@ nlohmann::json parse_json(const std::string& text, const std::string& where, siz
   }
 }
 
-nlohmann::json read_json_file(const fs::path& file) {
+std::string read_text_file(const fs::path& file) {
   std::error_code ignored;
   if (fs::is_directory(file, ignored)) throw InputError(file.string() + ": is a folder; name a file in it");
   std::ifstream stream(file, std::ios::binary);
@@ -51,8 +51,11 @@ nlohmann::json read_json_file(const fs::path& file) {
                                           ? ": cannot be read"
                                           : ": no such file; give a result.json or the folder of a run"));
   }
-  const std::string text{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-  return parse_json(text, file.string());
+  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+}
+
+nlohmann::json read_json_file(const fs::path& file) {
+  return parse_json(read_text_file(file), file.string());
 }
 
 std::string why_no_result(const nlohmann::json& value) {
@@ -84,10 +87,10 @@ nlohmann::json read_result_file(const fs::path& named, const nlohmann::json& sch
   nlohmann::json value = read_json_file(file);
   if (const std::string why = why_no_result(value); !why.empty())
     throw InputError(file.string() + ": " + why);
-  const std::vector<std::string> mismatches = schema_mismatches(schema, value);
+  const std::vector<Mismatch> mismatches = schema_mismatches(schema, value);
   if (mismatches.empty()) return value;
   throw InputError(
-      file.string() + ": " + mismatches.front() +
+      file.string() + ": " + in_words(mismatches.front()) +
       (mismatches.size() > 1 ? " (and " + std::to_string(mismatches.size() - 1) + " more)" : "") +
       "; r2bench validate says all");
 }

@@ -21,7 +21,10 @@ class InputError : public std::runtime_error {
 /// column.
 nlohmann::json parse_json(const std::string& text, const std::string& where, size_t first_line = 1);
 
-/// The JSON in a file. Throws InputError also when it cannot be read or is a folder.
+/// Throws InputError when the file cannot be read or is a folder.
+std::string read_text_file(const std::filesystem::path& file);
+
+/// The JSON in a file.
 nlohmann::json read_json_file(const std::filesystem::path& file);
 
 /// Why a JSON value is no result of kResultSchemaVersion, in a sentence that says what to do; else empty.

@@ -5,10 +5,19 @@
 #include <set>
 #include <stdexcept>
 
+#include "harness/report/json_lines.h"
+#include "harness/scenario/suggest.h"
+
 namespace r2bench {
 namespace {
 
 using Json = nlohmann::json;
+
+std::vector<std::string> names_in(const Json& object) {
+  std::vector<std::string> names;
+  for (const auto& [name, unused] : object.items()) names.push_back(name);
+  return names;
+}
 
 class Checker {
  public:
@@ -41,16 +50,14 @@ class Checker {
     if (value.is_object()) check_object(schema, value, where);
     if (value.is_array() && schema.contains("items")) {
       for (size_t i = 0; i < value.size(); ++i)
-        check(schema["items"], value[i], where + "/" + std::to_string(i));
+        check(schema["items"], value[i], member_pointer(where, std::to_string(i)));
     }
   }
 
-  std::vector<std::string> mismatches;
+  std::vector<Mismatch> mismatches;
 
  private:
-  void mismatch(const std::string& where, const std::string& text) {
-    mismatches.push_back((where.empty() ? "/" : where) + " " + text);
-  }
+  void mismatch(const std::string& where, const std::string& what) { mismatches.push_back({where, what}); }
 
   const Json& resolve(const std::string& reference) const {
     const std::string prefix = "#/$defs/";
@@ -83,13 +90,13 @@ class Checker {
     }
     const Json properties = schema.value("properties", Json::object());
     for (const auto& [key, inner] : value.items()) {
-      const std::string at = where + "/" + key;
+      const std::string at = member_pointer(where, key);
       if (properties.contains(key)) {
         check(properties[key], inner, at);
       } else if (schema.contains("additionalProperties")) {
         const Json& rest = schema["additionalProperties"];
         if (rest.is_boolean() && !rest.get<bool>()) {
-          mismatch(where, "has the unknown key \"" + key + "\"");
+          mismatch(at, "is an unknown key" + did_you_mean(key, names_in(properties)));
         } else if (rest.is_object()) {
           check(rest, inner, at);
         }
@@ -102,7 +109,11 @@ class Checker {
 
 }  // namespace
 
-std::vector<std::string> schema_mismatches(const Json& schema, const Json& value) {
+std::string in_words(const Mismatch& mismatch) {
+  return (mismatch.where.empty() ? "/" : mismatch.where) + " " + mismatch.what;
+}
+
+std::vector<Mismatch> schema_mismatches(const Json& schema, const Json& value) {
   Checker checker(schema);
   checker.check(schema, value, "");
   return std::move(checker.mismatches);

@@ -10,8 +10,17 @@
 
 namespace r2bench {
 
-/// One sentence per mismatch, each with the JSON pointer of its place; empty when `value` is valid.
+/// What does not fit in a JSON value, and the JSON pointer of its place; "" is the whole.
+struct Mismatch {
+  std::string where;
+  std::string what;
+};
+
+/// "/runs/1/mode is 3, but must be …"
+std::string in_words(const Mismatch& mismatch);
+
+/// Empty when `value` is valid.
 /// Throws std::invalid_argument when the schema itself has an unknown keyword or a dangling $ref.
-std::vector<std::string> schema_mismatches(const nlohmann::json& schema, const nlohmann::json& value);
+std::vector<Mismatch> schema_mismatches(const nlohmann::json& schema, const nlohmann::json& value);
 
 }  // namespace r2bench
