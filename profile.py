@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""R2CCL on machines with several RDMA ports: migration of traffic between NICs when one of them fails.
+"""R2CCL on machines with several RDMA ports: when a NIC fails, its traffic moves to another NIC.
 
-Each rail is a LAN of its own with one port of every node and a /24 network of its own. At every boot each node sets
-itself up (packages, build, addresses, rate limits); with autorun the first node then runs the scenarios and makes the figures.
+Each rail is a separate LAN, with one port of every node and its own /24 network. At every boot each node sets itself up (packages,
+build, addresses, rate limits). With autorun the first node then runs the scenarios and makes the figures.
 
 Instructions:
 Wait until the state of all nodes is 'Ready' and the Startup column says 'Finished' (20 to 40 minutes, most of it the build). Then
 log in to node0. `/local/repository/cloudlab/setup.sh --status` says what was done and what is missing;
-`sudo /local/repository/cloudlab/reproduce.sh` runs the scenarios on virtual NICs and makes the figures (an hour and a half; what is
-done is kept, so the same command goes on after an interruption; steps that this machine has too few NICs for are skipped and say so).
-For the nodes' own NICs, first `/local/repository/r2bench doctor --first-day`. The guide is cloudlab/README.md; copy the results away
+`sudo /local/repository/cloudlab/reproduce.sh` runs the scenarios on virtual NICs and makes the figures. That takes an hour and a
+half; after an interruption the same command continues. Steps that need more than this machine has are skipped, with a message. To
+test the nodes' own NICs, begin with `/local/repository/r2bench doctor --first-day`. The guide is cloudlab/README.md. Copy the results
 before the experiment ends.
 """
 import re
@@ -23,8 +23,8 @@ IMAGES = [(IMAGE + "UBUNTU22-64-STD", "Ubuntu 22.04"),
           (IMAGE + "UBUNTU24-64-STD", "Ubuntu 24.04"),
           (IMAGE + "DEBIAN12-64-STD", "Debian 12")]
 
-# Ports of each type by their speed in Gbit/s. One port of the slower card may be the control network's: the
-# portal then answers that the experiment does not fit, and fewer rails have to be asked for.
+# Ports of each type by their speed in Gbit/s. One port of the slower card may belong to the control network:
+# the portal then reports that the experiment does not fit, and fewer rails must be requested.
 NODE_TYPES = {
     "r7525": {"ports": {25: 2, 100: 2}, "says": "Clemson: ConnectX-5 2x25G, BlueField-2 2x100G, 2x V100S"},
     "d7525": {"ports": {100: 2}, "says": "Wisconsin: ConnectX-6 2x100G, A30"},
@@ -35,7 +35,7 @@ NODE_TYPES = {
 }
 FABRICS = [("verbs", "verbs: the NICs of the nodes"),
            ("rxe", "rxe: soft RoCE over the experiment ports, for nodes without RDMA"),
-           ("vhca", "vhca: virtual NICs, each node by itself")]
+           ("vhca", "vhca: virtual NICs; each node runs its scenarios alone")]
 MOST_NODES = 32
 
 
@@ -50,11 +50,11 @@ def port_speed(ports, rails, wanted):
 def parameters(context):
     kinds = portal.ParameterType
     context.defineParameter("nodeCount", "Nodes", kinds.INTEGER, 2,
-                            longDescription="1 to %d. With one node only the fabric vhca has a peer." % MOST_NODES)
+                            longDescription="1 to %d. With one node, only the fabric vhca can be used." % MOST_NODES)
     context.defineParameter("nodeType", "Hardware type", kinds.NODETYPE, "d6515",
                             [(name, name + " (" + NODE_TYPES[name]["says"] + ")") for name in sorted(NODE_TYPES)])
     context.defineParameter("rails", "Rails", kinds.INTEGER, 2,
-                            longDescription="Ports of each node; rail i joins port i of every node. 0 for vhca alone.")
+                            longDescription="Ports of each node; rail i joins port i of every node. 0 only with the fabric vhca.")
     context.defineParameter("linkSpeed", "Rate of a rail in Gbit/s", kinds.INTEGER, 0, [(0, "as fast as the port"), 10, 25, 40, 100],
                             longDescription="A rate below that of the port is a limit in the NIC, set again at each boot.")
     context.defineParameter("osImage", "Disk image", kinds.IMAGE, IMAGES[0][0], IMAGES)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# What a reboot forgets, and what only the machine itself can tell; read by setup.sh, which has the words
-# `fine`, `changed`, `note`, `lacks`, `put` and the parameters. Each function looks first and changes only
-# what differs.
+# The settings that a reboot loses, and the checks of this machine's devices. setup.sh reads this file, and
+# defines `fine`, `changed`, `note`, `lacks`, `put` and the parameters. Each function checks first, and changes
+# only what differs.
 # shellcheck shell=bash disable=SC2154
 
 sys=$root/sys
@@ -25,7 +25,7 @@ load_modules() {
 }
 
 kernel_settings() {
-  # Several ports of one machine may hear the same question: each answers for its own address only.
+  # Several ports of one machine may receive the same ARP request: each answers for its own address only.
   put /etc/sysctl.d/90-r2ccl.conf <<'EOF'
 net.ipv4.conf.all.arp_ignore=1
 net.ipv4.conf.default.arp_ignore=1
@@ -57,7 +57,7 @@ interface_of_mac() {  # 0c42a1dd5802, as Emulab writes it
   return 0
 }
 
-# One /24 a port: with two ports in one network the kernel may send what is one port's through the other.
+# One /24 per port: with two ports in one network the kernel may send one port's packets through the other.
 one_rail() {
   local rail=$1 address=10.10.$1.$((node + 1)) interface mac
   interface=$(interface_with "$address")
@@ -84,7 +84,7 @@ one_rail() {
   limit_rate "$rail" "$interface"
 }
 
-# The NIC's own limit, per traffic class. Host tc does not see what RDMA sends.
+# The NIC's own rate limit, per traffic class. Host tc does not see RDMA traffic.
 limit_rate() {
   local rail=$1 interface=$2 now want=${rate}Gbit
   ((rate > 0)) || return 0
@@ -108,7 +108,7 @@ pci_devices() {  # VENDOR CLASS_PREFIX: addresses
   return 0
 }
 
-# Images of CloudLab come without it; only the steps with GPUs need it.
+# CloudLab's images have no GPU driver; only the steps with GPUs need it.
 gpu_driver() {
   local said
   [[ -n $(pci_devices 0x10de 0x03) ]] || return 0
@@ -121,10 +121,10 @@ gpu_driver() {
   fi
 }
 
-# Access control services of a bridge send what a NIC writes to a GPU up to the root port and back.
+# With access control services (ACS), a bridge sends a NIC's writes to a GPU up to the root port and back.
 acs_off() {
   local bridge value count=0 here=0
-  if [[ -z $(pci_devices 0x10de 0x03) ]]; then note "ACS: no NVIDIA GPU, nothing goes from device to device"; return; fi
+  if [[ -z $(pci_devices 0x10de 0x03) ]]; then note "ACS: no NVIDIA GPU, so no device writes to another device"; return; fi
   command -v setpci >/dev/null || { lacks ACS "apt-get install pciutils"; return; }
   for bridge in $(pci_devices '' 0x0604); do
     value=$(setpci -s "$bridge" ECAP_ACS+6.w 2>/dev/null) || continue
@@ -136,21 +136,21 @@ acs_off() {
   if ((count)); then changed "ACS switched off on $count of $here bridges"; else fine "ACS is off on $here bridges"; fi
 }
 
-# A BlueField in DPU mode switches the host's packets on its own processor; in NIC mode it does not, and an
-# OVS rule there cuts nothing.
+# In DPU mode a BlueField forwards the host's packets on its own processor; in NIC mode it does not, and an OVS
+# rule on it has no effect.
 bluefields() {
   local device found='' query offload tool
   for device in $(pci_devices 0x15b3 0x02); do
     case $(cat "$sys/bus/pci/devices/$device/device") in 0xa2d2 | 0xa2d6 | 0xa2dc) ;; *) continue ;; esac
     found=yes
-    [[ $device == *.0 ]] || continue  # one answer a card
+    [[ $device == *.0 ]] || continue  # one line per card
     tool=$(command -v mlxconfig || command -v mstconfig || true)
     if [[ -z $tool ]]; then lacks "mode of the BlueField $device" "apt-get install mstflint"; continue; fi
     query=$("$tool" -d "$device" query INTERNAL_CPU_MODEL INTERNAL_CPU_OFFLOAD_ENGINE 2>/dev/null || true)
     offload=$(awk '$1 == "INTERNAL_CPU_OFFLOAD_ENGINE" {print $2} $2 == "INTERNAL_CPU_OFFLOAD_ENGINE" {print $3}' <<<"$query")
     case $offload in
       ENABLED*) note "BlueField $device is in DPU mode: OVS on its Arm side forwards" ;;
-      DISABLED*) note "BlueField $device is in NIC mode: an OVS rule on it cuts nothing (DPU mode: $tool -d $device set INTERNAL_CPU_MODEL=1 INTERNAL_CPU_OFFLOAD_ENGINE=0, then a power cycle)" ;;
+      DISABLED*) note "BlueField $device is in NIC mode: an OVS rule on it has no effect (DPU mode: $tool -d $device set INTERNAL_CPU_MODEL=1 INTERNAL_CPU_OFFLOAD_ENGINE=0, then a power cycle)" ;;
       *) note "BlueField $device does not tell its mode ($(basename "$tool") -d $device query)" ;;
     esac
   done

@@ -51,7 +51,7 @@ python=${R2BENCH_PYTHON:-$(command -v python3)}
 # --- steps --------------------------------------------------------------------------------------------
 
 # NAME MINUTES REPEATS SCENARIO NICS: REPEATS 0 leaves it to the file. NAME is the folder below reference/.
-# NICS: what its faults leave a way with; 3/2: three, or two whose rails reach one another.
+# NICS: how many a node needs so that the faults leave a path; 3/2: three, or two if rails reach each other.
 scenarios=(
   'nic_down 1 0 nic_down 2'
   'qp_error 1 0 qp_error 2'
@@ -113,8 +113,8 @@ lacking() {  # NICS: what this machine has too little of, in words; nothing when
   [[ $cross == no ]] || enough=${1#*/}
   there=$(nics_here)
   ((there < enough && there > 0)) || return 0
-  printf 'because it needs %d NICs a node, and %d take part' "$enough" "$there"
-  [[ $1 != */* || $cross == yes ]] || printf '; %d do where rails reach one another (--cross-rails)' "${1#*/}"
+  printf 'because it needs %d NICs per node, and %d take part' "$enough" "$there"
+  [[ $1 != */* || $cross == yes ]] || printf '; %d are enough if rails reach each other (--cross-rails)' "${1#*/}"
 }
 
 passed=0 skipped=0 verdicts=() unable=() matched=0
@@ -146,7 +146,7 @@ step() {  # NAME MINUTES COMMAND…
   fi
   printf '==> %-28s about %d minutes\n' "$name" "$minutes"
   "$@" >"$out/logs/$name.log" 2>&1 </dev/null || status=$?
-  if ((status == 130 || status == 143)); then printf 'reproduce.sh: cut off in %s; call it again to go on\n' "$name" >&2; exit "$status"; fi
+  if ((status == 130 || status == 143)); then printf 'reproduce.sh: interrupted in %s; the same command continues\n' "$name" >&2; exit "$status"; fi
   if ((status > 2)); then
     record "$name" "$status" "$(tail -n 1 "$out/logs/$name.log" | tr -cd '[:print:]' | cut -c 1-200)"
     printf '    %-28s could not run: %s\n' "$name" "$(tail -n 2 "$out/logs/$name.log" | tr '\n' ' ' | cut -c 1-200)"
@@ -258,7 +258,7 @@ figures() {
 if [[ $list == no ]]; then
   mkdir -p "$out/logs" "$out/reference" || exit 70
   exec 8>"$out/lock"
-  flock -n 8 || { printf 'reproduce.sh: another one writes to %s\n' "$out" >&2; exit 70; }
+  flock -n 8 || { printf 'reproduce.sh: another reproduce.sh writes to %s\n' "$out" >&2; exit 70; }
   left=$(sed -n 's/.*"fabric": "\([a-z]*\)".*/\1/p' "$out/steps.jsonl" 2>/dev/null | sort -u | tr '\n' ' ')
   [[ -z $left || $left == "${fabric:-vhca} " ]] || usage "$out has results of the fabric ${left% }; take another --out"
 fi

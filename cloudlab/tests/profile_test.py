@@ -122,7 +122,7 @@ class ProfileTest(unittest.TestCase):
 
     def test_the_instructions_are_in_the_request(self):
         tour = self.request().tour
-        self.assertIn("migration of traffic between NICs", tour)
+        self.assertIn("its traffic moves to another NIC", tour)
         self.assertIn("cloudlab/reproduce.sh", tour)
 
     def test_wrong_parameters_are_refused_with_a_sentence(self):

@@ -170,8 +170,8 @@ class ReproduceTest(unittest.TestCase):
         words = ["--fabric", "verbs", "--only", "k_of_8_nics", "--only", "two_nics_down", "--only", "fault_during_migration", "--only", "nic_down"]
         made = self.reproduce(*words, "--nics", "2")
         self.assertEqual([call[1] for call in self.called() if call[0] == "run"], ["nic_down"])
-        for name, why in (("k_of_8_nics", "it needs 8 NICs a node, and 2 take part"), ("fault_during_migration", "it needs 3 NICs a node, and 2 take part"),
-                          ("two_nics_down", "it needs 3 NICs a node, and 2 take part; 2 do where rails reach one another (--cross-rails)")):
+        for name, why in (("k_of_8_nics", "it needs 8 NICs per node, and 2 take part"), ("fault_during_migration", "it needs 3 NICs per node, and 2 take part"),
+                          ("two_nics_down", "it needs 3 NICs per node, and 2 take part; 2 are enough if rails reach each other (--cross-rails)")):
             self.assertIn("%-28s skipped because %s\n" % (name, why), made.stdout)
         self.assertEqual(made.returncode, 2)  # they were asked for by name
         self.assertIn("1 steps passed, 3 skipped;", made.stdout)

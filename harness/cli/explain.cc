@@ -69,7 +69,7 @@ void print_faults(const Scenario& scenario, const Console& console) {
   if (scenario.repeats > 1) {
     print_wrapped(console, "    ",
                   "repeated " + std::to_string(scenario.repeats) +
-                      " times in each job at random phases (seed " + std::to_string(scenario.seed) +
+                      " times in each job at random moments (seed " + std::to_string(scenario.seed) +
                       "), each time after the target carries traffic again");
   }
 }
@@ -223,9 +223,10 @@ void print_explanation(const Scenario& scenario, const Console& console) {
         std::string("Every rank does ") + std::to_string(work.iters) + " " + name(work.op) +
             " operations of " + faultinject::format_bytes(work.bytes) + " through the net plugin '" +
             work.plugin + "', after " + std::to_string(work.warmup) + " that are not counted. " +
-            (work.groups == Groups::kLocalRank ? "Only ranks of the same place in their nodes talk to each "
-                                                 "other; all begin each operation together. "
-                                               : "") +
+            (work.groups == Groups::kLocalRank
+                 ? "Ranks communicate only with those of the same local rank on the other nodes; all begin "
+                   "each operation together. "
+                 : "") +
             (work.verify ? "Every element of every result is compared." : "The results are not compared."));
   print_wrapped(
       console, "  ",

@@ -40,7 +40,7 @@ struct Changes {
     has_repeats =
         command
             .add_option("--repeats", repeats,
-                        "Rounds of faults per job, each at a random phase (default: the scenario's)")
+                        "Rounds of faults per job, at random moments (default: the scenario's)")
             ->check(CLI::Range(1, 10000))
             ->group(group);
     has_seed = command.add_option("--seed", seed, "Seed of everything random (default: the scenario's)")

@@ -171,7 +171,7 @@ class Judge {
           "DPU mode: OVS on its Arm side forwards what this port sends",
           "ovs-vsctl show (on its Arm side: both ends of this port in one bridge)");
     else if (port.dpu_mode == "NIC")
-      say(Level::kNote, &host, &port, "BlueField", "NIC mode: an OVS rule on it cuts nothing",
+      say(Level::kNote, &host, &port, "BlueField", "NIC mode: an OVS rule on it has no effect",
           "mstconfig -d " + port.pci +
               " set INTERNAL_CPU_OFFLOAD_ENGINE=0 (for real_ovs_drop; then a power cycle)");
     else if (port.dpu_mode == "unknown")

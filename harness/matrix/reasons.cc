@@ -14,23 +14,23 @@ std::string why_empty(const FaultRow& fault, Moment moment, Side side) {
   if (strikes == Strikes::kSetUp)
     return moment == Moment::kConnect || moment == Moment::kReplay
                ? ""
-               : "nothing is registered or connected then: that happens at set-up, and when another path is "
-                 "opened";
+               : "it strikes registrations and connections, which are made only at set-up and when another "
+                 "path is opened";
   if (moment == Moment::kClose)
-    return "it strikes what is posted, polled or completed; an end closes when nothing is, any more";
+    return "it strikes posts, polls and completions; an end closes only when there are none left";
   if (moment == Moment::kConnect && strikes == Strikes::kReceives)
-    return "nothing is received before the first message: paths are proved by reads";
+    return "it strikes receives; before the first message there are none, because paths are tested by reads";
   if (moment == Moment::kConnect && strikes == Strikes::kMessages)
-    return "it strikes messages; what goes over the wire before the first one is smaller";
+    return "it strikes messages; before the first one only smaller packets are sent";
   if (strikes == Strikes::kTwoQueuePairs && (moment == Moment::kLastSegment || moment == Moment::kReplay))
-    return "it lets two queue pairs' sends change places; here only one has something to send";
+    return "it reorders sends of two queue pairs; here only one queue pair has something to send";
   // An end proves its own path by a read; the peer proves it from its side when that read has come back. So
   // the window of the other end would have to close before this end's does, and this end's before the other
   // one's.
   if (strikes == Strikes::kTwoQueuePairs && moment == Moment::kConnect && side == Side::kBoth)
-    return "both ends: each end's second queue pair sends when the peer's first send has come back, and the "
-           "peer keeps that back as long as this end waits for it: at best one of the two can reorder, by "
-           "chance";
+    return "both ends: each end's second queue pair sends only after the peer's first send has completed, and "
+           "each fault withholds the send for which the other one waits. So at most one of the two can "
+           "reorder";
   return "";
 }
 
@@ -40,19 +40,19 @@ Expectation expected(const Cell& cell, bool on_engine) {
                                                 "did not let go of a queue pair"};
   if (declared.fence == Fence::kNoAnswer && cell.moment != Moment::kConnect)
     return {Expected::kExplainedError,
-            "a NIC whose driver calls never return can be neither fenced nor closed: survival, or an error "
-            "within its bound that names the NIC",
+            "a NIC whose driver calls never return can be neither fenced nor closed: the job must survive, or "
+            "end within its bound with an error that names the NIC",
             of_a_driver};
   if (declared.fence == Fence::kUnstopped && cell.moment != Moment::kConnect)
     return {
         Expected::kExplainedError,
-        "a device that answers for nothing, and that no kernel stops, may go on writing: what it receives "
-        "cannot be fenced. Survival, or an error within its bound that says so",
+        "a device that ignores commands, and that no kernel stops, may continue to write, so a receiver "
+        "cannot fence it: the job must survive, or end within its bound with an error that says so",
         {"its kernel has not stopped it within"}};
   if (on_engine && declared.no_more_set_up && cell.moment == Moment::kReplay)
     return {Expected::kExplainedError,
-            "a new plan of the host engine has channels and memory of its own, and no NIC registers any "
-            "more: survival, or an error within its bound that says so",
+            "a new plan of the host engine needs further channels and memory, and no NIC can register more: "
+            "the job must survive, or end within its bound with an error that says so",
             {"memory cannot be registered"}};
   return {};
 }

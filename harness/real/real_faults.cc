@@ -42,7 +42,7 @@ void check_lifelines(const FaultSpec& fault, const NicPlace& place, const Machin
 /// Else the rule is set, and the card forwards past it.
 void check_bluefield(const FaultSpec& fault, const NicPlace& place, const std::string& sys) {
   if (std::string_view(fault.kind->name) == "real_ovs_drop" && bluefield_mode(place, sys) == "NIC")
-    throw FabricError("real_ovs_drop cuts nothing on " + place.in_words() +
+    throw FabricError("real_ovs_drop has no effect on " + place.in_words() +
                       ": this BlueField is in NIC mode, where OVS on its Arm side does not forward; DPU mode: "
                       "mstconfig -d " + place.pci + " set INTERNAL_CPU_MODEL=1 INTERNAL_CPU_OFFLOAD_ENGINE=0, "
                       "then a power cycle; or inject the fault: blackhole");

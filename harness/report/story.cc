@@ -191,7 +191,7 @@ std::string unusual_ports(const VirtualPorts& ports) {
 std::string operation_in_words(const Workload& work) {
   return std::string(name(work.op)) + " of " + faultinject::format_bytes(work.bytes) + " " +
          name(work.dtype) + " × " + std::to_string(work.iters) +
-         (work.groups == Groups::kLocalRank ? " among ranks of the same place" : "");
+         (work.groups == Groups::kLocalRank ? " among equal local ranks" : "");
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ inline bool in_chunks(Operation op) {
   return op == Operation::kAllGather || op == Operation::kReduceScatter || op == Operation::kAllToAll;
 }
 inline bool reduces(Operation op) { return op == Operation::kAllReduce || op == Operation::kReduceScatter; }
-/// Which ranks do an operation together: all of the job, or those of the same place in their nodes.
+/// Which ranks do an operation together: all of the job, or those with the same local rank.
 enum class Groups { kAll, kLocalRank };
 /// Which AllReduces go through CollNet where the plugin has it (mode allreduce): those that its tuner picks,
 /// all, or none.

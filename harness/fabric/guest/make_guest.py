@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes what the rxe fabric's QEMU guest boots from: a kernel and an initramfs, from Debian packages only.
+"""Makes the kernel and the initramfs with which the rxe fabric's QEMU guest boots, from Debian packages only.
 
 Prints the folder, which holds `vmlinux`, `initrd.cpio` and `about.json`. The folder lies in the cache
 ($XDG_CACHE_HOME or ~/.cache, then r2ccl/) and is named after all that went into it, so another busybox or a change of
