@@ -111,6 +111,7 @@ class History final : public MemoryWatch {
     bool stayed = false;
     std::string error;
   };
+  void digest(uint64_t value) { verdict_.digest = (verdict_.digest ^ value) * 0x100000001b3; }
   void violate(const std::string& what) {
     if (verdict_.violation.empty()) verdict_.violation = what;
     if (tell_) std::printf("%12.6f VIOLATION %s\n", double(scheduler().now()) / 1e9, what.c_str());
@@ -226,6 +227,8 @@ class History final : public MemoryWatch {
 History* History::current_ = nullptr;
 
 void History::log(LogLevel, const char*, int, const char* text) {
+  current_->digest(scheduler().now());
+  for (const char* c = text; *c; ++c) current_->digest(uint8_t(*c));
   if (std::strstr(text, "moving its traffic")) ++current_->verdict_.migrations;
   if (current_->tell_)
     std::printf("%12.6f %d: %s\n", double(scheduler().now()) / 1e9, scheduler().process(), text);
@@ -361,6 +364,9 @@ void History::received() {
 
 void History::event(const trace::Event& event) {
   const int process = scheduler().process();
+  for (const uint64_t value : {scheduler().now(), uint64_t(process), uint64_t(event.type), uint64_t(event.nic),
+                               uint64_t(event.channel), event.a, event.b, event.c})
+    digest(value);
   if (event.type == trace::EventType::kDuplicateDropped)
     violate("a message of channel " + std::to_string(event.channel) + " arrived twice");
   if (process < 0) return;

@@ -11,6 +11,7 @@ namespace r2ccl::simulation {
 struct Verdict {
   std::string violation;  ///< empty: everything holds
   uint64_t events = 0;
+  uint64_t digest = 0xcbf29ce484222325;  ///< of the trace and the log, with their times
   Time simulated = 0;
   Time longest_gap = 0;  ///< between two messages of a channel, without pauses of its programs
   int migrations = 0;

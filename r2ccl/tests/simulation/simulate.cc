@@ -4,6 +4,7 @@
 //
 //     simulate --seeds 1000 [--first 1] [--minutes 10] [--jobs 2]    many; exit status 1 when one is wrong
 //              --step 64          … every 64th: those with one aim (plan.cc)
+//              --each             … prints a digest of each history: its trace and log, with their times
 //              --record FILE      … appends a row to FILE; without --first, from the last seed there on
 //     simulate --replay 42 [--faults 0,2]                           one, with its log
 #include <signal.h>
@@ -33,11 +34,11 @@ namespace {
 
 struct Report {  // what a history's process says, through shared memory
   bool said = false;
-  uint64_t events = 0, simulated = 0, gap = 0;
+  uint64_t events = 0, digest = 0, simulated = 0, gap = 0;
   int migrations = 0, errors = 0;
   char violation[400] = "";
   bool same_history_as(const Report& other) const {
-    return events == other.events && simulated == other.simulated && migrations == other.migrations;
+    return events == other.events && simulated == other.simulated && digest == other.digest;
   }
 };
 
@@ -59,6 +60,7 @@ pid_t begin(const Plan& plan, Report* report) {
   setitimer(ITIMER_PROF, &bound, nullptr);
   const Verdict verdict = run(plan, false);
   report->events = verdict.events;
+  report->digest = verdict.digest;
   report->simulated = verdict.simulated;
   report->gap = verdict.longest_gap;
   report->migrations = verdict.migrations;
@@ -120,12 +122,14 @@ struct Sum {
 /// Many seeds, `jobs` at a time, each in a process of its own.
 class Many {
  public:
-  Many(uint64_t first, uint64_t count, uint64_t step, double minutes, size_t jobs, bool keep_going)
+  Many(uint64_t first, uint64_t count, uint64_t step, double minutes, size_t jobs, bool keep_going,
+       bool each)
       : first_(first),
         count_(count),
         step_(step),
         minutes_(minutes),
         keep_going_(keep_going),
+        each_(each),
         running_(jobs) {}
 
   int run() {
@@ -172,6 +176,9 @@ class Many {
       return;
     }
     ++sum_.histories;
+    if (each_)
+      std::printf("seed %llu: %016llx %s\n", static_cast<unsigned long long>(one.plan.seed),
+                  static_cast<unsigned long long>(one.report->digest), violation.c_str());
     sum_.events += one.report->events;
     sum_.migrations += uint64_t(one.report->migrations);
     sum_.errors += uint64_t(one.report->errors);
@@ -211,7 +218,7 @@ class Many {
 
   const uint64_t first_, count_, step_;
   const double minutes_;
-  const bool keep_going_;
+  const bool keep_going_, each_;
   uint64_t begun_ = 0;
   std::vector<Running> running_;
   Sum sum_;
@@ -265,7 +272,7 @@ int main_of(int argc, char** argv) {
   uint64_t first = 0, count = 1000, step = 1, replay = 0;
   double minutes = 1e9;
   size_t jobs = 1;
-  bool keep_going = false;
+  bool keep_going = false, each = false;
   std::string faults, file;
   for (int i = 1; i < argc; ++i) {
     const auto is = [&](const char* option) { return std::strcmp(argv[i], option) == 0 && i + 1 < argc; };
@@ -287,13 +294,15 @@ int main_of(int argc, char** argv) {
       file = argv[++i];
     else if (std::strcmp(argv[i], "--keep-going") == 0)
       keep_going = true;
+    else if (std::strcmp(argv[i], "--each") == 0)
+      each = true;
     else
       return std::fprintf(stderr, "unknown option %s\n", argv[i]), 64;
   }
   if (replay == 0) {
     if (step > 1 && !file.empty()) return std::fprintf(stderr, "a record has every seed: no --step\n"), 64;
     if (first == 0) first = file.empty() ? 1 : last_recorded(file) + 1;
-    Many many(first, count, step, minutes, std::max<size_t>(jobs, 1), keep_going);
+    Many many(first, count, step, minutes, std::max<size_t>(jobs, 1), keep_going, each);
     const int status = many.run();
     if (!file.empty() && !record(file, first, jobs, many))
       return std::fprintf(stderr, "%s cannot be written\n", file.c_str()), 1;
