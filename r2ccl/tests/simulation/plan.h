@@ -76,6 +76,7 @@ bool spares(Fault::Kind kind);
 
 constexpr uint32_t kSlotBytes = 16 << 10;  ///< of a message, at most
 constexpr Time kHistoryBound = 90 * kSecond;
+constexpr Time kBusyCall = 50 * kMillisecond;  ///< a command of a driver that is merely slow
 
 struct Plan {
   uint64_t seed = 0;
@@ -100,7 +101,7 @@ struct Plan {
   bool abandons = false;    ///< process 0 asks a few times for one channel more, and then never again
   bool stops_late = false;  ///< what a NIC had begun to send is still read, and goes out, after a move to ERR
 
-  /// Not 0: this history aims at channel 0 (history.cc, aim()).
+  /// Not 0: this history aims at channel 0 (plan.cc, aim()).
   int aim = 0;
   bool busy_driver() const { return aim == 4; }
   Time stays_open = 0;        ///< so long channel 0's receiving program has all and closes nothing

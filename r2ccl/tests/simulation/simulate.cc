@@ -122,8 +122,7 @@ struct Sum {
 /// Many seeds, `jobs` at a time, each in a process of its own.
 class Many {
  public:
-  Many(uint64_t first, uint64_t count, uint64_t step, double minutes, size_t jobs, bool keep_going,
-       bool each)
+  Many(uint64_t first, uint64_t count, uint64_t step, double minutes, size_t jobs, bool keep_going, bool each)
       : first_(first),
         count_(count),
         step_(step),

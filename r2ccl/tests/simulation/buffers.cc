@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "r2ccl/tests/simulation/buffers.h"
+
+#include <cstring>
+
+namespace r2ccl::simulation {
+namespace {
+
+constexpr uint64_t kStep = 0xd1342543de82ef95;  // between the words of a message
+
+}  // namespace
+
+Buffers::Buffers(const Plan& plan)
+    : plan_(plan),
+      bytes_(plan.channels.size() * 2 * kSlots * kSlotBytes + 64),
+      memory_(static_cast<uint8_t*>(std::calloc(bytes_, 1))),
+      open_(plan.channels.size() * 2 * kSlots) {}
+
+uint8_t* Buffers::slot(size_t channel, bool sender, int message) const {
+  return memory_.get() + index(channel, sender, message) * kSlotBytes;
+}
+
+int& Buffers::open(size_t channel, bool sender, int message) {
+  return open_[index(channel, sender, message)];
+}
+
+uint32_t Buffers::size_of(size_t channel, int message) const {
+  Random random(plan_.seed ^ (channel << 32) ^ uint64_t(message) << 8);
+  const uint32_t most = plan_.channels[channel].most_bytes;
+  return random.chance(10) ? 0 : random.chance(30) ? most : uint32_t(random.below(most + 1));
+}
+
+void Buffers::fill(size_t channel, int message) const {
+  uint8_t* const out = slot(channel, true, message);
+  const uint32_t bytes = size_of(channel, message);
+  uint64_t word = first_word(channel, message);
+  uint32_t i = 0;
+  for (; i + 8 <= bytes; i += 8, word += kStep) std::memcpy(out + i, &word, 8);
+  std::memcpy(out + i, &word, bytes - i);
+}
+
+bool Buffers::holds(size_t channel, int message) const {
+  const uint8_t* const at = slot(channel, false, message);
+  const uint32_t bytes = size_of(channel, message);
+  uint64_t word = first_word(channel, message);
+  uint32_t i = 0;
+  uint64_t differs = 0;
+  for (uint64_t there; i + 8 <= bytes; i += 8, word += kStep) {
+    std::memcpy(&there, at + i, 8);
+    differs |= there ^ word;
+  }
+  return differs == 0 && std::memcmp(at + i, &word, bytes - i) == 0;
+}
+
+std::optional<Buffers::Place> Buffers::find(const uint8_t* at, size_t bytes) const {
+  if (at < memory_.get() || at >= memory_.get() + bytes_ || bytes == 0) return std::nullopt;
+  const size_t offset = size_t(at - memory_.get()), which = offset / kSlotBytes;
+  return Place{which / kSlots / 2, which / kSlots % 2 == 0, open_[which] != 0, offset % kSlotBytes + bytes};
+}
+
+}  // namespace r2ccl::simulation
