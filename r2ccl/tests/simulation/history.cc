@@ -69,7 +69,7 @@ History::History(const Plan& plan, bool tell)
   fabric_.stops_late = plan.stops_late;
   for (int process = 0; process < 2; ++process)
     for (int nic = 0; nic < plan.nics; ++nic) fabric_.add(process, nic, 12.5);
-  if (plan.busy_driver()) fabric_.nics[size_t(plan.spared[0])]->command_time = kBusyCall;
+  if (plan.busy_driver) fabric_.nics[size_t(plan.spared[0])]->command_time = kBusyCall;
   job_.on_received = [this] { faults_.received(); };
   job_.on_failed = [this](const End& end, const Error& error) { properties_.failed(end, error); };
 }

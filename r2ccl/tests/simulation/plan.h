@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a seed means: processes, channels and NICs, traffic, and what goes wrong when. Most seeds draw at
-// random; some aim at what random faults seldom meet (plan.cc).
+// random; some aim at what random faults seldom meet (aims.h).
 #pragma once
 
 #include <cstdint>
@@ -78,6 +78,8 @@ constexpr uint32_t kSlotBytes = 16 << 10;  ///< of a message, at most
 constexpr Time kHistoryBound = 90 * kSecond;
 constexpr Time kBusyCall = 50 * kMillisecond;  ///< a command of a driver that is merely slow
 
+struct Aim;
+
 struct Plan {
   uint64_t seed = 0;
   int mode = 1;
@@ -101,9 +103,8 @@ struct Plan {
   bool abandons = false;    ///< process 0 asks a few times for one channel more, and then never again
   bool stops_late = false;  ///< what a NIC had begun to send is still read, and goes out, after a move to ERR
 
-  /// Not 0: this history aims at channel 0 (plan.cc, aim()).
-  int aim = 0;
-  bool busy_driver() const { return aim == 4; }
+  const Aim* aim = nullptr;   ///< nullptr: its faults are drawn at random
+  bool busy_driver = false;   ///< of the spared NIC of process 0: each command takes kBusyCall
   Time stays_open = 0;        ///< so long channel 0's receiving program has all and closes nothing
   bool sender_stays = false;  ///< … or its sending one
   bool all_stay = false;      ///< … or all programs, all their channels

@@ -98,7 +98,7 @@ void Properties::event(const trace::Event& event, const Migrations& migrations) 
     findings_.violate("a message of channel " + std::to_string(event.channel) + " arrived twice");
   if (event.type != trace::EventType::kMigrationDone || !migrations.last_since()) return;
   const Time took = faults_.undisturbed_since(*migrations.last_since());
-  if (took > kMigrationBound && faults_.hopeless_since() == 0 && !plan_.busy_driver())
+  if (took > kMigrationBound && faults_.hopeless_since() == 0 && !plan_.busy_driver)
     findings_.violate("a migration took " + std::to_string(took / kMillisecond) + " ms of its own");
 }
 
@@ -154,7 +154,7 @@ void Properties::look_at_paths_of(const End& sender, const End& receiver) {
 }
 
 Time Properties::allowed_gap() const {
-  Time sum = kRecoveryBound + (plan_.busy_driver() ? 400 * kBusyCall : 0) + faults_.hung_in_set_up();
+  Time sum = kRecoveryBound + (plan_.busy_driver ? 400 * kBusyCall : 0) + faults_.hung_in_set_up();
   for (const Fault& fault : plan_.faults) {
     // One that is for good is left; and a driver that hangs is given up where anybody waits for it, unless
     // the kernel, which is to stop its device, waits for it, too.

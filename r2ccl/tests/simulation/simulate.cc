@@ -3,7 +3,7 @@
 // wrong harms no other, and what a seed does depends on nothing but the seed.
 //
 //     simulate --seeds 1000 [--first 1] [--minutes 10] [--jobs 2]    many; exit status 1 when one is wrong
-//              --step 64          … every 64th: those with one aim (plan.cc)
+//              --step 64          … every 64th: those with one aim (aims.cc)
 //              --each             … prints a digest of each history: its trace and log, with their times
 //              --record FILE      … appends a row to FILE; without --first, from the last seed there on
 //     simulate --replay 42 [--faults 0,2]                           one, with its log
@@ -119,17 +119,19 @@ struct Sum {
   uint64_t histories = 0, events = 0, migrations = 0, errors = 0, simulated = 0, gap = 0, wrong = 0;
 };
 
+/// What the command line asks for.
+struct Options {
+  uint64_t first = 0, count = 1000, step = 1, replay = 0;
+  double minutes = 1e9;
+  size_t jobs = 1;
+  bool keep_going = false, each = false;
+  std::string faults, file;
+};
+
 /// Many seeds, `jobs` at a time, each in a process of its own.
 class Many {
  public:
-  Many(uint64_t first, uint64_t count, uint64_t step, double minutes, size_t jobs, bool keep_going, bool each)
-      : first_(first),
-        count_(count),
-        step_(step),
-        minutes_(minutes),
-        keep_going_(keep_going),
-        each_(each),
-        running_(jobs) {}
+  explicit Many(const Options& options) : options_(options), running_(options.jobs) {}
 
   int run() {
     for (Running& one : running_) next(one);
@@ -158,8 +160,10 @@ class Many {
   }
   void next(Running& one) {
     one.child = 0;
-    if (begun_ == count_ || seconds() >= minutes_ * 60 || !(wrong_.empty() || keep_going_)) return;
-    one.plan = plan_of(first_ + step_ * begun_++);
+    if (begun_ == options_.count || seconds() >= options_.minutes * 60 ||
+        !(wrong_.empty() || options_.keep_going))
+      return;
+    one.plan = plan_of(options_.first + options_.step * begun_++);
     one.again = false;
     one.child = begin(one.plan, one.report);
   }
@@ -175,7 +179,7 @@ class Many {
       return;
     }
     ++sum_.histories;
-    if (each_)
+    if (options_.each)
       std::printf("seed %llu: %016llx %s\n", static_cast<unsigned long long>(one.plan.seed),
                   static_cast<unsigned long long>(one.report->digest), violation.c_str());
     sum_.events += one.report->events;
@@ -215,9 +219,7 @@ class Many {
     }
   }
 
-  const uint64_t first_, count_, step_;
-  const double minutes_;
-  const bool keep_going_, each_;
+  const Options options_;
   uint64_t begun_ = 0;
   std::vector<Running> running_;
   Sum sum_;
@@ -255,7 +257,9 @@ std::string commit_of(const std::string& file) {
 }
 
 /// One row: what ran. Seeds that were not begun are not in it.
-bool record(const std::string& file, uint64_t first, size_t jobs, const Many& many) {
+bool record(const Options& options, const Many& many) {
+  const std::string& file = options.file;
+  const uint64_t first = options.first;
   if (many.sum().histories == 0) return true;
   const bool is_new = !std::filesystem::exists(file) || std::filesystem::file_size(file) == 0;
   std::ofstream out(file, std::ios::app);
@@ -263,69 +267,85 @@ bool record(const std::string& file, uint64_t first, size_t jobs, const Many& ma
   char seconds[32];
   std::snprintf(seconds, sizeof seconds, "%.0f", many.took());
   out << "simulation," << commit_of(file) << ',' << first << ',' << first + many.sum().histories - 1 << ','
-      << many.sum().histories << ',' << seconds << ',' << jobs << ',' << many.sum().wrong << '\n';
+      << many.sum().histories << ',' << seconds << ',' << options.jobs << ',' << many.sum().wrong << '\n';
   return bool(out.flush());
 }
 
-int main_of(int argc, char** argv) {
-  uint64_t first = 0, count = 1000, step = 1, replay = 0;
-  double minutes = 1e9;
-  size_t jobs = 1;
-  bool keep_going = false, each = false;
-  std::string faults, file;
+/// The option that is not known; nullptr: all are.
+const char* parse(int argc, char** argv, Options& options) {
+  const auto number = [](const char* text) { return std::strtoull(text, nullptr, 10); };
   for (int i = 1; i < argc; ++i) {
-    const auto is = [&](const char* option) { return std::strcmp(argv[i], option) == 0 && i + 1 < argc; };
+    const std::string option = argv[i];
+    const auto is = [&](const char* name) { return option == name && i + 1 < argc; };
     if (is("--first"))
-      first = std::strtoull(argv[++i], nullptr, 10);
+      options.first = number(argv[++i]);
     else if (is("--seeds"))
-      count = std::strtoull(argv[++i], nullptr, 10);
+      options.count = number(argv[++i]);
     else if (is("--step"))
-      step = std::max<uint64_t>(std::strtoull(argv[++i], nullptr, 10), 1);
+      options.step = std::max<uint64_t>(number(argv[++i]), 1);
     else if (is("--minutes"))
-      minutes = std::atof(argv[++i]);
+      options.minutes = std::atof(argv[++i]);
     else if (is("--jobs"))
-      jobs = std::strtoull(argv[++i], nullptr, 10);
+      options.jobs = std::max<size_t>(number(argv[++i]), 1);
     else if (is("--replay"))
-      replay = std::strtoull(argv[++i], nullptr, 10);
+      options.replay = number(argv[++i]);
     else if (is("--faults"))
-      faults = argv[++i];
+      options.faults = argv[++i];
     else if (is("--record"))
-      file = argv[++i];
-    else if (std::strcmp(argv[i], "--keep-going") == 0)
-      keep_going = true;
-    else if (std::strcmp(argv[i], "--each") == 0)
-      each = true;
+      options.file = argv[++i];
+    else if (option == "--keep-going")
+      options.keep_going = true;
+    else if (option == "--each")
+      options.each = true;
     else
-      return std::fprintf(stderr, "unknown option %s\n", argv[i]), 64;
+      return argv[i];
   }
-  if (replay == 0) {
-    if (step > 1 && !file.empty()) return std::fprintf(stderr, "a record has every seed: no --step\n"), 64;
-    if (first == 0) first = file.empty() ? 1 : last_recorded(file) + 1;
-    Many many(first, count, step, minutes, std::max<size_t>(jobs, 1), keep_going, each);
-    const int status = many.run();
-    if (!file.empty() && !record(file, first, jobs, many))
-      return std::fprintf(stderr, "%s cannot be written\n", file.c_str()), 1;
-    return status;
+  return nullptr;
+}
+
+int run_many(Options options) {
+  const std::string& file = options.file;
+  if (options.step > 1 && !file.empty())
+    return std::fprintf(stderr, "a record has every seed: no --step\n"), 64;
+  if (options.first == 0) options.first = file.empty() ? 1 : last_recorded(file) + 1;
+  Many many(options);
+  const int status = many.run();
+  if (!file.empty() && !record(options, many))
+    return std::fprintf(stderr, "%s cannot be written\n", file.c_str()), 1;
+  return status;
+}
+
+/// False: it has no fault of one of those numbers.
+bool choose(Plan& plan, const std::string& faults) {
+  const std::vector<Fault> all = std::move(plan.faults);
+  plan.faults.clear();
+  std::istringstream numbers(faults);
+  for (std::string number; std::getline(numbers, number, ',');) {
+    const size_t i = std::strtoull(number.c_str(), nullptr, 10);
+    if (i >= all.size())
+      return std::fprintf(stderr, "seed %llu has no fault %zu\n", static_cast<unsigned long long>(plan.seed),
+                          i),
+             false;
+    plan.faults.push_back(all[i]);
   }
-  Plan plan = plan_of(replay);
-  if (!faults.empty()) {
-    const std::vector<Fault> all = std::move(plan.faults);
-    plan.faults.clear();
-    std::istringstream numbers(faults);
-    for (std::string number; std::getline(numbers, number, ',');) {
-      const size_t i = std::strtoull(number.c_str(), nullptr, 10);
-      if (i >= all.size())
-        return std::fprintf(stderr, "seed %llu has no fault %zu\n", static_cast<unsigned long long>(replay),
-                            i),
-               64;
-      plan.faults.push_back(all[i]);
-    }
-  }
+  return true;
+}
+
+int replay(const Options& options) {
+  Plan plan = plan_of(options.replay);
+  if (!options.faults.empty() && !choose(plan, options.faults)) return 64;
   std::printf("%s", plan.words().c_str());
   const Verdict verdict = run(plan, true);
   std::printf("%s\n", verdict.violation.empty() ? "everything holds" : verdict.violation.c_str());
   std::fflush(stdout);
   _exit(verdict.violation.empty() ? 0 : 1);
+}
+
+int main_of(int argc, char** argv) {
+  Options options;
+  if (const char* unknown = parse(argc, argv, options))
+    return std::fprintf(stderr, "unknown option %s\n", unknown), 64;
+  return options.replay == 0 ? run_many(options) : replay(options);
 }
 
 }  // namespace
