@@ -59,7 +59,7 @@ skipped() { [[ ,$skip, == *,$1,* ]]; }
 
 # --- once ---------------------------------------------------------------------------------------------
 
-# What the launcher does not install: programs that tell of NICs and that test them.
+# Tools that list and test NICs; the launcher does not install them.
 tools=(rdma-core ibverbs-utils ibverbs-providers perftest iproute2 ethtool pciutils mstflint python3)
 
 install_tools() {
@@ -87,7 +87,7 @@ build() {  # as the owner of the repository, so that its owner can build again
   fi
   local as=()
   [[ $owner == root || $owner == UNKNOWN ]] || as=(sudo -H -u "$owner")
-  # The launcher installs packages through sudo where it is not root; on CloudLab everybody may.
+  # Without root, the launcher installs packages through sudo, which every CloudLab user may use.
   if "${as[@]}" "$repository/r2bench" build >"$state/build.log" 2>&1; then
     fine "build: $repository/build/release"
   else
@@ -99,7 +99,7 @@ build() {  # as the owner of the repository, so that its owner can build again
 
 limits() {
   put /etc/security/limits.d/90-r2ccl.conf <<'EOF'
-# RDMA locks the memory that it reaches.
+# RDMA locks the memory that it uses.
 * soft memlock unlimited
 * hard memlock unlimited
 root soft memlock unlimited
@@ -177,7 +177,7 @@ exec 9>"$state/lock"
 flock 9  # CloudLab's start-up service and the unit may come at once
 
 if [[ $mode == boot && ! -r $state/parameters ]]; then
-  printf 'setup.sh --boot: there are no parameters of an earlier time; run setup.sh once\n' >&2
+  printf 'setup.sh --boot: the parameters of an earlier run are missing; run setup.sh once without --boot\n' >&2
   exit 70
 fi
 

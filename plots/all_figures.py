@@ -46,7 +46,7 @@ def main():
             print(f"{module.NAME}: {error}")
         except (KeyError, TypeError, ValueError) as error:
             bad += 1
-            print(f"{module.NAME}: a file of {arguments.results} does not hold what it should: {error!r}")
+            print(f"{module.NAME}: a file of {arguments.results} has unexpected content: {error!r}")
         style.close()
     print(f"{len(FIGURES) - missing - bad} of {len(FIGURES)} figures made" + (f", {missing} without data" if missing else "")
           + (f", {bad} from files that cannot be used" if bad else ""))

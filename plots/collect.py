@@ -404,7 +404,7 @@ def main():
         print(f"collect.py: {error}", file=sys.stderr)
         return inputs.BAD_INPUT
     except (OSError, KeyError, TypeError, ValueError, IndexError) as error:
-        print(f"collect.py: {arguments.path[0]}: does not hold what it should: {error!r}", file=sys.stderr)
+        print(f"collect.py: {arguments.path[0]}: has unexpected content: {error!r}", file=sys.stderr)
         return inputs.BAD_INPUT
     print(f"{arguments.set}: " + ", ".join(f"{len(rows)} rows of {table}.csv" for table, rows in found.items()))
     return 0

@@ -314,7 +314,7 @@ def main():
         print(f"head_to_head: {error}", file=sys.stderr)
         return inputs.BAD_INPUT
     except (KeyError, TypeError, ValueError) as error:
-        print(f"head_to_head: a line does not hold what it should: {error!r}", file=sys.stderr)
+        print(f"head_to_head: a line has unexpected content: {error!r}", file=sys.stderr)
         return inputs.BAD_INPUT
     return 0
 

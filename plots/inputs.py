@@ -88,6 +88,6 @@ def run_main(module, doc):
         print(f"{module.NAME}: {error}", file=sys.stderr)
         return BAD_INPUT
     except (KeyError, TypeError, ValueError) as error:
-        print(f"{module.NAME}: a file of {arguments.results} does not hold what it should: {error!r}", file=sys.stderr)
+        print(f"{module.NAME}: a file of {arguments.results} has unexpected content: {error!r}", file=sys.stderr)
         return BAD_INPUT
     return 0

@@ -210,7 +210,7 @@ def report(groups, dropped, wanted_faults, out):
             enough = False
             print(f"few      {kind}, {mode}: {len(faults)} faults; {wanted_faults} are wanted", file=out)
     for kind in sorted(set(LIMITS) - {kind for kind, _ in groups}):
-        print(f"none     {kind}: its limits were not looked at", file=out)
+        print(f"none     {kind}: its limits were not evaluated", file=out)
     return met, enough
 
 

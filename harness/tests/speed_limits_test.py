@@ -58,7 +58,7 @@ class SpeedLimits(unittest.TestCase):
         self.assertNotIn("baseline", said)
         self.assertNotIn("few      port_down, migrate", said)
         self.assertIn("few      qp_error, migrate: 2 faults; 200 are wanted", said)
-        self.assertIn("none     blackhole: its limits were not looked at", said)
+        self.assertIn("none     blackhole: its limits were not evaluated", said)
         self.assertEqual(self.call(wanted="2")[0], 0)
 
     def test_each_limit_can_be_missed(self):
