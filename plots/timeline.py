@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Throughput around a fault: the whole run above, the moment of the fault below, one line per mode.
+"""Draws the throughput around a fault: above the whole run, below the milliseconds around the fault, with one line per mode.
 
 Reads a run's result.json and the timeline.json beside it; writes timeline.png and timeline.pdf."""
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The rxe fabric end to end: a scenario in the guest, what it leaves, and that the guest dies with r2bench.
+"""Tests the rxe fabric end to end: runs a scenario in the guest, and checks that nothing is left and that the guest ends with r2bench.
 
     rxe_smoke.py R2BENCH SCENARIO [--full]
 
-Fails with a sentence when a package is missing: a fabric that was not tried is not a fabric that works. Where no guest
-can be made because the system is not Debian (its kernel has another name), it is skipped: exit status 77.
+If a package is missing, the test fails and names it. On a system other than Debian no guest can be made, because the kernel package
+has another name; there the test is skipped (exit status 77).
 """
 
 import argparse
@@ -206,11 +206,11 @@ def is_zombie(pid):
 
 
 def main():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("r2bench")
     parser.add_argument("scenario")
     parser.add_argument("--full", action="store_true",
-                        help="also two runs at once, and the ends of a run: exit statuses, kill -9, Ctrl-C")
+                        help="also test two runs at once, exit statuses, kill -9 and Ctrl-C")
     arguments = parser.parse_args()
     arguments.r2bench, arguments.scenario = map(os.path.abspath, (arguments.r2bench, arguments.scenario))
     if not on_debian() and os.environ.get("R2BENCH_RXE_HERE") != "1":

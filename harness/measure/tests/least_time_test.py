@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""least_time() of harness/measure/limits.h against the optimum that scipy finds for the linear program, on random nodes:
+"""Compares least_time() of harness/measure/limits.h with the optimum that scipy finds for the linear program, on random nodes:
 least_time_test.py PROGRAM [--instances N] [--seed N]. Exits with 3 when scipy is missing."""
 
 import argparse
