@@ -12,6 +12,13 @@ using Kind = Fault::Kind;
 using Event = trace::EventType;
 using Target = Fault::Target;
 
+Fault at_event(Event event, int number, Kind kind, Time delay, Time lasts, Target target, int side = 0) {
+  return {kind, number, delay, lasts, side, 0, event, 0, target, -1};
+}
+Fault at_path(int after_messages, int channel, Kind kind, Time delay, Time lasts, Target target, int side) {
+  return {kind, after_messages, delay, lasts, side, 0, Event::kNone, 0, target, channel};
+}
+
 // Mode 1: channels 0 and 1 of process 0 lose their NICs within a millisecond, and their programs go on for
 // long enough that they are spread over those that are left. The other channels go the other way.
 void let_a_pair_die(Plan& plan, Random& random) {
@@ -63,15 +70,16 @@ void remove_what_is_late(Plan& plan, Random& random) {
                  {Kind::kLoseLine, rail.some, 0, 0, rail.to, 1}};
 }
 
-// The receiver gives up what the sender begins to use.
+// The receiver's port goes down behind what the sender has just begun to use, before it hears of that.
 void drop_what_is_chosen(Plan& plan, Random& random) {
   const Rail rail = aim_at_first_rail(plan, random);
-  plan.faults.push_back({Kind::kLate, rail.some / 2, 0, 200 * kMillisecond, plan.spared[0]});
-  for (int nic = 0; nic < plan.nics; ++nic)
-    if (nic != plan.spared[1])
-      plan.faults.push_back({Kind::kPortDown, rail.some, random.skewed(kMicrosecond, 5 * kMillisecond),
-                             300 * kMillisecond, plan.nics + nic});
-  plan.faults.push_back({Kind::kTcpHold, rail.some, 0, random.skewed(kMicrosecond, 5 * kMillisecond)});
+  plan.faults = {{Kind::kLate, rail.some / 2, 0, 200 * kMillisecond, plan.spared[0]},
+                 {Kind::kPortDown, rail.some, random.skewed(kMicrosecond, 5 * kMillisecond),
+                  300 * kMillisecond, rail.to},
+                 {Kind::kTcpHold, rail.some, 0, random.skewed(kMicrosecond, 5 * kMillisecond)}};
+  for (int n = 0; n < 2; ++n)
+    plan.faults.push_back(at_event(Event::kReplayed, n, Kind::kPortDown, random.below(28 * kMicrosecond),
+                                   random.between(20, 100) * kMillisecond, Target::kEventPeer));
 }
 
 // Channel 0 sends when all others are done; what comes back is lost.
@@ -115,7 +123,10 @@ void lose_the_last_ack(Plan& plan, Random& random) {
   line.pause = kMillisecond;
   plan.stays_open = 12 * kSecond;
   const int nic = line.sender * plan.nics + line.sender_nic, some = plan.messages() / 4;
-  plan.faults = {{Kind::kLoseLine, plan.messages() - int(random.between(1, 2)), 0, 0, nic, 4},
+  Fault lost =
+      at_path(plan.messages() - int(random.between(1, 2)), 0, Kind::kLoseLine, 0, 0, Target::kActive, 0);
+  lost.other = 4;
+  plan.faults = {lost,
                  {Kind::kLate, some, 0, random.between(5, 60) * kMillisecond, nic},
                  {Kind::kPairErrorSilent, 2 * some, random.below(2 * kMillisecond), 0, nic}};
 }
@@ -196,13 +207,6 @@ void disagree_about_lanes(Plan& plan, Random& random) {
 
 // --- Each of these aims at a rule of the protocol. What happens there lasts microseconds, so the faults
 // follow what the core reports of itself.
-
-Fault at_event(Event event, int number, Kind kind, Time delay, Time lasts, Target target, int side = 0) {
-  return {kind, number, delay, lasts, side, 0, event, 0, target, -1};
-}
-Fault at_path(int after_messages, int channel, Kind kind, Time delay, Time lasts, Target target, int side) {
-  return {kind, after_messages, delay, lasts, side, 0, Event::kNone, 0, target, channel};
-}
 
 // All channels go from process 0 to 1, over NICs of the same place.
 void go_one_way(Plan& plan, int mode, int messages, Time pause) {
@@ -345,30 +349,53 @@ void carry_nothing_but_connects(Plan& plan, Random& random) {
   let_some_be_late(plan, random);
 }
 
-constexpr Aim kPairDies{"a pair of NICs dies", let_a_pair_die, {}};
-constexpr Aim kFirstRail[] = {{"remove what is late", remove_what_is_late, {}},
-                              {"drop what is chosen", drop_what_is_chosen, {}},
+constexpr Sign kMigrates{Event::kMigrationStarted, Event::kMigrationDone};
+constexpr Sign kReplays{Event::kFenceStarted, Event::kReplayed};
+// It fences what the peer had begun to use when this end had given it up: nothing started that fence here.
+constexpr Sign kFencesGivenUp{Event::kFenceDone, Event::kFenceDone, Event::kMigrationStarted};
+// The ends leave different paths, and the receiver follows the sender before it has left its own.
+constexpr Sign kLeavesTwo{Event::kMigrationStarted, Event::kMigrationStarted, Event::kMigrationDone};
+// None stands by, until one has been opened.
+constexpr Sign kWaitsForPath{Event::kMigrationStarted, Event::kPathOpened, Event::kMigrationDone};
+constexpr Sign kLeavesAmongLanes{Event::kLaneUp, Event::kMigrationStarted};
+constexpr Sign kLeavesAfterRest{Event::kLaneRests, Event::kMigrationStarted};
+constexpr Sign kCarriesAgain{Event::kLaneRests, Event::kLaneUp};
+constexpr Sign kIsHeardAgain{Event::kChannelUp, Event::kControlRestored};
+
+constexpr Aim kPairDies{"a pair of NICs dies", let_a_pair_die, kMigrates};
+constexpr Aim kFirstRail[] = {{"remove what is late", remove_what_is_late, kReplays},
+                              {"drop what is chosen", drop_what_is_chosen, kFencesGivenUp},
                               {"cut before the last ACK", cut_before_the_last_ack, {}},
-                              {"keep a driver busy", keep_a_driver_busy, {}}};
-constexpr Aim kLanesBreak{"break among lanes", break_among_lanes, {}};
+                              {"keep a driver busy", keep_a_driver_busy, kWaitsForPath}};
+constexpr Aim kLanesBreak{"break among lanes", break_among_lanes, kLeavesAmongLanes};
 /// The seeds with that remainder modulo 64 have that aim, unless they have one of the above.
 constexpr std::pair<uint64_t, Aim> kOf64[] = {
     {0, kLanesBreak},
-    {1, {"give up what is chosen", give_up_what_is_chosen, {}}},
-    {7, {"leave different paths", leave_different_paths, {}}},
+    {1, {"give up what is chosen", give_up_what_is_chosen, kFencesGivenUp}},
+    {7, {"leave different paths", leave_different_paths, kLeavesTwo}},
     {16, kLanesBreak},
-    {17, {"lose what was given back", lose_what_was_given_back, {}}},
-    {23, {"rest lanes", rest_lanes, {}}},
+    {17, {"lose what was given back", lose_what_was_given_back, kReplays}},
+    {23, {"rest lanes", rest_lanes, kLeavesAfterRest}},
     {32, kLanesBreak},
     {33, {"lose the last ACK", lose_the_last_ack, {}}},
-    {39, {"give up what becomes a lane", give_up_what_becomes_a_lane, {}}},
-    {47, {"carry again", carry_again, {}}},
+    {39, {"give up what becomes a lane", give_up_what_becomes_a_lane, kLeavesAmongLanes}},
+    {47, {"carry again", carry_again, kCarriesAgain}},
     {48, kLanesBreak},
-    {49, {"disagree about lanes", disagree_about_lanes, {}}},
-    {55, {"carry nothing but connects", carry_nothing_but_connects, {}}},
+    {49, {"disagree about lanes", disagree_about_lanes, kLeavesTwo}},
+    {55, {"carry nothing but connects", carry_nothing_but_connects, kIsHeardAgain}},
 };
 
 }  // namespace
+
+SignWatch::SignWatch(const Plan& plan) : sign_(plan.aim ? plan.aim->sign : Sign{}) {}
+
+void SignWatch::event(const trace::Event& event, int process) {
+  if (seen_ || sign_.first == Event::kNone) return;
+  const std::pair end(process, event.channel);
+  if (event.type == sign_.then && first_seen_.contains(end)) seen_ = true;
+  if (event.type == sign_.unless) first_seen_.erase(end);
+  if (event.type == sign_.first) first_seen_.insert(end);
+}
 
 const Aim* aim_of(uint64_t seed, Random& random) {
   if (random.chance(4)) return &kPairDies;

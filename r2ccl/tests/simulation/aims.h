@@ -2,14 +2,29 @@
 // Aims: what random faults seldom meet, and the plans that bring it about.
 #pragma once
 
+#include <set>
+#include <utility>
+
 #include "r2ccl/tests/simulation/plan.h"
 
 namespace r2ccl::simulation {
 
-/// What shows in the trace that a plan without aimed faults has brought about what it aims at: at one channel
-/// (of process `by`), `then` follows `first`. kNone: nothing shows it.
+/// What shows in the trace that a plan has brought about what it aims at: at one end of a channel `then`
+/// follows `first`, and no `unless` comes in between. kNone: its faults alone show it.
 struct Sign {
-  trace::EventType first = trace::EventType::kNone, then = trace::EventType::kNone;
+  trace::EventType first = trace::EventType::kNone, then = trace::EventType::kNone,
+                   unless = trace::EventType::kNone;
+};
+class SignWatch {
+ public:
+  explicit SignWatch(const Plan& plan);
+  void event(const trace::Event& event, int process);
+  bool seen() const { return seen_; }
+
+ private:
+  const Sign sign_;
+  std::set<std::pair<int, uint32_t>> first_seen_;  // process, channel
+  bool seen_ = false;
 };
 
 struct Aim {

@@ -12,7 +12,13 @@ namespace r2ccl::simulation {
 using Kind = Fault::Kind;
 
 Faults::Faults(const Plan& plan, Fabric& fabric, Job& job, Findings& findings)
-    : plan_(plan), fabric_(fabric), job_(job), findings_(findings), seen_(plan.faults.size()) {}
+    : plan_(plan),
+      fabric_(fabric),
+      job_(job),
+      findings_(findings),
+      seen_(plan.faults.size()),
+      fates_(plan.faults.size()),
+      struck_nic_(plan.faults.size(), -1) {}
 
 bool Faults::has_happened(Kind kind) const {
   return std::any_of(applied_.begin(), applied_.end(),
@@ -33,9 +39,10 @@ void Faults::received() {
   ++received_;
   if (findings_.tell && received_ % 20 == 0)
     std::printf("%12.6f %d messages have been received\n", findings_.seconds(), received_);
-  for (const Fault& fault : plan_.faults)
-    if (fault.event == trace::EventType::kNone && fault.after_messages + 1 == received_)
-      scheduler().after(fault.delay, [this, &fault] { happen(fault, {}); });
+  for (size_t i = 0; i < plan_.faults.size(); ++i)
+    if (const Fault& fault = plan_.faults[i];
+        fault.event == trace::EventType::kNone && fault.after_messages + 1 == received_)
+      scheduler().after(fault.delay, [this, i] { happen(i, {}); });
   if (plan_.hopeless && received_ == (plan_.hopeless_at > 0 ? plan_.hopeless_at : plan_.messages() / 2))
     scheduler().after(plan_.hopeless_after, [this] { hopeless(); });
 }
@@ -44,7 +51,7 @@ void Faults::event(const trace::Event& event, int process) {
   for (size_t i = 0; i < plan_.faults.size(); ++i) {
     const Fault& fault = plan_.faults[i];
     if (fault.event != event.type || fault.by != process || seen_[i]++ != fault.after_messages) continue;
-    scheduler().after(fault.delay, [this, &fault, event] { happen(fault, event); });
+    scheduler().after(fault.delay, [this, i, event] { happen(i, event); });
   }
 }
 
@@ -69,8 +76,9 @@ const Path* Faults::path_of(const Fault& fault, const trace::Event& event, int c
   return found;
 }
 
-void Faults::happen(const Fault& planned, const trace::Event& event) {
-  Fault fault = planned;
+void Faults::happen(size_t number, const trace::Event& event) {
+  Fault fault = plan_.faults[number];
+  fates_[number] = Fate::kFound;
   uint32_t pair = 0;
   switch (fault.target) {
     case Fault::Target::kNic:
@@ -87,7 +95,21 @@ void Faults::happen(const Fault& planned, const trace::Event& event) {
       pair = path->data.number();
     }
   }
-  apply(fault, pair);
+  if (!apply(fault, pair)) return;
+  fates_[number] = Fate::kStruck;
+  struck_nic_[number] = fault.nic;
+}
+
+// What a NIC is to lose has been lost when it is counted down.
+std::vector<Fate> Faults::fates() const {
+  std::vector<Fate> fates = fates_;
+  for (size_t i = 0; i < fates.size(); ++i) {
+    if (struck_nic_[i] < 0) continue;
+    const Fault& fault = plan_.faults[i];
+    const int* left = to_lose(*fabric_.nics[size_t(struck_nic_[i])], fault.kind);
+    if (left && *left >= fault.other) fates[i] = Fate::kFound;
+  }
+  return fates;
 }
 
 void Faults::hopeless() {
@@ -115,57 +137,58 @@ void Faults::note(const Fault& fault) {
     kept_.emplace(now, now + fault.lasts);
 }
 
-void Faults::apply(const Fault& fault, uint32_t pair) {
+// True: it takes effect. (That something is lost shows later.)
+bool Faults::apply(const Fault& fault, uint32_t pair) {
   note(fault);
-  if (is_of_nic(fault.kind))
-    apply_to_nic(fault, pair);
-  else if (fault.kind == Kind::kStop || fault.kind == Kind::kPause)
+  if (is_of_nic(fault.kind)) return apply_to_nic(fault, pair);
+  if (fault.kind == Kind::kStop || fault.kind == Kind::kPause)
     apply_to_process(fault);
   else
     apply_to_control(fault);
+  return true;
 }
 
-void Faults::cut_rail(const Fault& fault) {
+bool Faults::cut_rail(const Fault& fault) {
   const std::pair rail{fault.nic, fault.other};
   const bool spared = (fault.nic % plan_.nics == plan_.spared[fault.nic / plan_.nics]) &&
                       (fault.other % plan_.nics == plan_.spared[fault.other / plan_.nics]);
-  if (spared) return;
+  if (spared) return false;
   fabric_.cut.insert(rail);
   scheduler().after(fault.lasts, [this, rail] { fabric_.cut.erase(rail); });
+  return fabric_.in_flight(fault.nic, fault.other);
 }
 
-// The next so many, of a NIC, are lost or refused.
-void Faults::lose(const Fault& fault) {
-  Nic& nic = *fabric_.nics[size_t(fault.nic)];
-  switch (fault.kind) {
+// How many more of those a NIC loses or refuses; nullptr: that is another kind of fault.
+int* Faults::to_lose(Nic& nic, Kind kind) const {
+  switch (kind) {
     case Kind::kLoseCompletion:
-      nic.lose_completions += fault.other;
-      break;
+      return &nic.lose_completions;
     case Kind::kLoseImmediate:
-      nic.lose_immediates += fault.other;
-      break;
+      return &nic.lose_immediates;
     case Kind::kLoseLine:
-      nic.lose_lines += fault.other;
-      break;
+      return &nic.lose_lines;
+    case Kind::kRefusePosts:
+      return &nic.refuse_posts;
     default:
-      nic.refuse_posts += fault.other;
+      return nullptr;
   }
 }
 
-void Faults::take_device(const Fault& fault) {
+bool Faults::take_device(const Fault& fault) {
   Nic& nic = *fabric_.nics[size_t(fault.nic)];
-  if (nic.refuses) return;
+  if (nic.refuses) return false;
   nic.unstoppable = true;
   if (fault.kind == Kind::kRemove) {
     fabric_.remove(nic, fault.lasts);
-    return;
+    return true;
   }
   nic.pretends = true;
   fabric_.say(nic, IBV_EVENT_DEVICE_FATAL);
   scheduler().after(fault.lasts, [this, &nic] { fabric_.remove(nic, 10 * kMillisecond); });
+  return true;
 }
 
-void Faults::apply_to_nic(const Fault& fault, uint32_t pair) {
+bool Faults::apply_to_nic(const Fault& fault, uint32_t pair) {
   Nic& nic = *fabric_.nics[size_t(fault.nic)];
   const Time until = scheduler().now() + fault.lasts;
   const auto later = [&](auto what) { scheduler().after(fault.lasts, what); };
@@ -182,15 +205,11 @@ void Faults::apply_to_nic(const Fault& fault, uint32_t pair) {
       later([this, &nic] { nic.deaf = plan_.hopeless && hopeless_since_ != 0 && nic.process == 0; });
       break;
     case Kind::kCutRail:
-      cut_rail(fault);
-      break;
+      return cut_rail(fault);
     case Kind::kPairError:
     case Kind::kPairErrorSilent:
-      if (pair != 0)
-        fabric_.pair_error(pair, fault.kind == Kind::kPairError);
-      else
-        fabric_.pair_error(nic, fault.kind == Kind::kPairError);
-      break;
+      return pair != 0 ? fabric_.pair_error(pair, fault.kind == Kind::kPairError)
+                       : fabric_.pair_error(nic, fault.kind == Kind::kPairError);
     case Kind::kFreeze:
       nic.frozen_until = std::max(nic.frozen_until, until);
       break;
@@ -202,8 +221,7 @@ void Faults::apply_to_nic(const Fault& fault, uint32_t pair) {
       break;
     case Kind::kRemove:
     case Kind::kPretend:
-      take_device(fault);
-      break;
+      return take_device(fault);
     case Kind::kLate:
       nic.late = fabric_.lifetime;
       later([&nic] { nic.late = 0; });
@@ -213,8 +231,9 @@ void Faults::apply_to_nic(const Fault& fault, uint32_t pair) {
       later([&nic] { nic.bytes_per_ns = 12.5; });
       break;
     default:
-      lose(fault);
+      *to_lose(nic, fault.kind) += fault.other;
   }
+  return true;
 }
 
 void Faults::apply_to_control(const Fault& fault) {

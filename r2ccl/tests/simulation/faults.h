@@ -34,6 +34,8 @@ class Faults {
   bool has_struck(int nic, Fault::Kind kind) const { return applied_.contains({nic, kind}); }
   /// … or any NIC.
   bool has_happened(Fault::Kind kind) const;
+  /// What has become of each fault of the plan.
+  std::vector<Fate> fates() const;
   int strikes(int nic) const { return strikes_[size_t(nic)]; }
   /// Since when no path is left; 0: some is.
   Time hopeless_since() const { return hopeless_since_; }
@@ -46,14 +48,14 @@ class Faults {
   Time undisturbed_since(Time since) const;
 
  private:
-  void happen(const Fault& fault, const trace::Event& event);
+  void happen(size_t number, const trace::Event& event);
   void hopeless();
   void note(const Fault& fault);
-  void apply(const Fault& fault, uint32_t pair);
-  void apply_to_nic(const Fault& fault, uint32_t pair);
-  void lose(const Fault& fault);
-  void take_device(const Fault& fault);
-  void cut_rail(const Fault& fault);
+  bool apply(const Fault& fault, uint32_t pair);
+  bool apply_to_nic(const Fault& fault, uint32_t pair);
+  int* to_lose(Nic& nic, Fault::Kind kind) const;
+  bool take_device(const Fault& fault);
+  bool cut_rail(const Fault& fault);
   void apply_to_control(const Fault& fault);
   void apply_to_process(const Fault& fault);
   const Path* path_of(const Fault& fault, const trace::Event& event, int channel) const;
@@ -63,7 +65,9 @@ class Faults {
   Job& job_;
   Findings& findings_;
   int received_ = 0;
-  std::vector<int> seen_;                          // events, of each fault's
+  std::vector<int> seen_;  // events, of each fault's
+  std::vector<Fate> fates_;
+  std::vector<int> struck_nic_;  // of each fault: the NIC that it has struck; −1: none yet
   std::set<std::pair<int, Fault::Kind>> applied_;  // NIC, over all processes
   std::array<int, 8> strikes_{};                   // faults, of each NIC
   std::set<std::pair<Time, Time>> kept_;           // when ends, drivers or the control connection stood still

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "r2ccl/base/log.h"
+#include "r2ccl/tests/simulation/aims.h"
 #include "r2ccl/tests/simulation/log_claims.h"
 #include "r2ccl/tests/simulation/properties.h"
 #include "r2ccl/tests/simulation/system.h"
@@ -48,6 +49,7 @@ class History {
   Job job_;
   Faults faults_;
   Migrations migrations_;
+  SignWatch sign_;
   Properties properties_;
   LogClaims claims_;
   static History* current_;
@@ -61,6 +63,7 @@ History::History(const Plan& plan, bool tell)
       fabric_(random_),
       job_(plan, fabric_, findings_),
       faults_(plan, fabric_, job_, findings_),
+      sign_(plan),
       properties_(plan, fabric_, job_, faults_, findings_),
       claims_(plan, faults_, migrations_, findings_) {
   Seeded::random = &random_;
@@ -100,6 +103,7 @@ void History::event(const trace::Event& event) {
   properties_.event(event, migrations_);
   if (event.type == Event::kFailback) job_.came_home(process, event.channel);
   faults_.event(event, process);
+  sign_.event(event, process);
 }
 
 Verdict History::run() {
@@ -112,6 +116,8 @@ Verdict History::run() {
       kHistoryBound, [&] { return job_.over() || (!findings_.tell && !verdict.violation.empty()); });
   verdict.events = scheduler().events();
   verdict.simulated = scheduler().now();
+  verdict.fates = faults_.fates();
+  verdict.sign = sign_.seen();
   if (verdict.violation.empty()) properties_.at_end(ended);
   return verdict;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "r2ccl/tests/simulation/plan.h"
 
@@ -15,7 +16,9 @@ struct Verdict {
   Time simulated = 0;
   Time longest_gap = 0;  ///< between two messages of a channel, without pauses of its programs
   int migrations = 0;
-  int errors = 0;  ///< that had to be
+  int errors = 0;           ///< that had to be
+  std::vector<Fate> fates;  ///< of the plan's faults
+  bool sign = false;        ///< the sign of the plan's aim was seen
 };
 /// At most once in an operating-system process. `tell`: the log and the faults go to stdout.
 Verdict run(const Plan& plan, bool tell);

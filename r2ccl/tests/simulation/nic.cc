@@ -41,20 +41,29 @@ void Fabric::port(Nic& nic, bool up, bool told) {
   if (told) say(nic, up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR);
 }
 
-void Fabric::pair_error(Nic& nic, bool told) {
+bool Fabric::pair_error(Nic& nic, bool told) {
   std::vector<Pair*> ready;
   for (auto& [number, pair] : pairs)
     if (pair->nic == &nic && pair->state == IBV_QPS_RTS) ready.push_back(pair.get());
-  if (!ready.empty()) pair_error(ready[random.below(ready.size())]->handle.qp_num, told);
+  return !ready.empty() && pair_error(ready[random.below(ready.size())]->handle.qp_num, told);
 }
 
-void Fabric::pair_error(uint32_t number, bool told) {
+bool Fabric::pair_error(uint32_t number, bool told) {
   const auto it = pairs.find(number);
-  if (it == pairs.end() || it->second->state != IBV_QPS_RTS) return;
+  if (it == pairs.end() || it->second->state != IBV_QPS_RTS) return false;
   Pair& pair = *it->second;
   pair.state = IBV_QPS_ERR;
   flush(pair);
   if (told) say(*pair.nic, IBV_EVENT_QP_FATAL, &pair.handle);
+  return true;
+}
+
+bool Fabric::in_flight(int nic, int other) const {
+  return std::any_of(pairs.begin(), pairs.end(), [&](const auto& it) {
+    const Pair& pair = *it.second;
+    const std::pair rail(pair.nic->number, pair.remote_nic);
+    return (rail == std::pair(nic, other) || rail == std::pair(other, nic)) && !pair.sending.empty();
+  });
 }
 
 void Fabric::remove(Nic& nic, Time kernel_after) {

@@ -126,12 +126,14 @@ class Fabric {
 
   // --- faults that happen at once
   void port(Nic& nic, bool up, bool told);
-  void pair_error(Nic& nic, bool told);  ///< of any that works
-  void pair_error(uint32_t number, bool told);
+  bool pair_error(Nic& nic, bool told);  ///< of any that works; false: none does
+  bool pair_error(uint32_t number, bool told);
   void remove(Nic& nic, Time kernel_after);
   void stop(Nic& nic);
   void say(Nic& nic, ibv_event_type type, ibv_qp* pair = nullptr);
   int left(int process) const;
+  /// Something that these NICs have sent to each other is not acknowledged.
+  bool in_flight(int nic, int other) const;
 
   bool carries(const Nic& a, const Nic& b) const {
     return a.port_up && b.port_up && !a.deaf && !b.deaf && !a.gone && !b.gone && !a.refuses && !b.refuses &&

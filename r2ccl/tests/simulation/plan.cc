@@ -26,9 +26,15 @@ bool spares(Kind kind) {
          kind == Kind::kSlow || kind == Kind::kRefusePosts;
 }
 
+static constexpr const char* kTargets[] = {"NIC", "its place at the peer", "active path", "lane",
+                                           "the event's path"};
+
+std::string Fault::label() const {
+  return std::string(name(kind)) + (is_of_nic(kind) ? std::string(" of ") + kTargets[size_t(target)] : "") +
+         (event == trace::EventType::kNone ? "" : " at " + std::string(trace::name(event)));
+}
+
 std::string Fault::words() const {
-  static constexpr const char* kTargets[] = {"NIC", "its place at the peer", "active path", "lane",
-                                             "the event's path"};
   std::string text = name(kind);
   text += std::string(" of ") + kTargets[size_t(target)] + " " + std::to_string(nic) + "/" +
           std::to_string(other) + (channel >= 0 ? " of channel " + std::to_string(channel) : "") + " after ";

@@ -66,7 +66,11 @@ struct Fault {
   int channel = -1;
 
   std::string words() const;
+  /// "pair_error of the event's path at lane_rests"
+  std::string label() const;
 };
+/// What has become of a fault: what it follows has not come, or has come; or it has taken effect.
+enum class Fate : uint8_t { kWaits, kFound, kStruck };
 const char* name(Fault::Kind kind);
 constexpr bool is_of_nic(Fault::Kind kind) {
   return kind < Fault::Kind::kTcpCut || kind == Fault::Kind::kRefusePosts;

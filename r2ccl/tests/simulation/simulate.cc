@@ -4,6 +4,7 @@
 //
 //     simulate --seeds 1000 [--first 1] [--minutes 10] [--jobs 2]    many; exit status 1 when one is wrong
 //              --step 64          … every 64th: those with one aim (aims.cc)
+//              --aims-met 20      … and 1, too, when fewer than 20 % of what an aim consists of were met
 //              --each             … prints a digest of each history: its trace and log, with their times
 //              --record FILE      … appends a row to FILE; without --first, from the last seed there on
 //     simulate --replay 42 [--faults 0,2]                           one, with its log
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cerrno>
 #include <chrono>
@@ -23,10 +25,12 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <span>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "r2ccl/tests/simulation/aim_tally.h"
 #include "r2ccl/tests/simulation/history.h"
 
 namespace r2ccl::simulation {
@@ -37,6 +41,9 @@ struct Report {  // what a history's process says, through shared memory
   uint64_t events = 0, digest = 0, simulated = 0, gap = 0;
   int migrations = 0, errors = 0;
   char violation[400] = "";
+  size_t faults = 0;
+  std::array<Fate, 64> fates{};  // of the plan's faults
+  bool sign = false;
   bool same_history_as(const Report& other) const {
     return events == other.events && simulated == other.simulated && digest == other.digest;
   }
@@ -65,6 +72,9 @@ pid_t begin(const Plan& plan, Report* report) {
   report->gap = verdict.longest_gap;
   report->migrations = verdict.migrations;
   report->errors = verdict.errors;
+  report->sign = verdict.sign;
+  report->faults = std::min(verdict.fates.size(), report->fates.size());
+  std::copy_n(verdict.fates.begin(), report->faults, report->fates.begin());
   std::snprintf(report->violation, sizeof report->violation, "%s", verdict.violation.c_str());
   report->said = true;
   _exit(0);
@@ -124,6 +134,7 @@ struct Options {
   uint64_t first = 0, count = 1000, step = 1, replay = 0;
   double minutes = 1e9;
   size_t jobs = 1;
+  int aims_met = -1;  ///< per cent; −1: it does not matter
   bool keep_going = false, each = false;
   std::string faults, file;
 };
@@ -141,7 +152,13 @@ class Many {
         if (child > 0 && one.child == child) ended(one, status);
     }
     tell();
-    return wrong_.empty() ? 0 : 1;
+    bool right = wrong_.empty();
+    if (options_.aims_met >= 0)
+      for (const std::string& what : aims_.missed(unsigned(options_.aims_met))) {
+        std::printf("wrong: fewer than %d %% met what they aim at: %s\n", options_.aims_met, what.c_str());
+        right = false;
+      }
+    return right ? 0 : 1;
   }
   const Sum& sum() const { return sum_; }
   /// Seconds that it took.
@@ -187,6 +204,7 @@ class Many {
     sum_.errors += uint64_t(one.report->errors);
     sum_.simulated += one.report->simulated;
     sum_.gap = std::max(sum_.gap, one.report->gap);
+    aims_.add(one.plan, std::span(one.report->fates).first(one.report->faults), one.report->sign);
     if (!violation.empty()) note(one.plan, violation);
     next(one);
   }
@@ -211,6 +229,7 @@ class Many {
         static_cast<unsigned long long>(sum_.histories), took_, double(sum_.histories) / took_ * 3600,
         double(sum_.simulated) / 1e9 / count, double(sum_.events) / count, double(sum_.migrations) / count,
         static_cast<unsigned long long>(sum_.errors), double(sum_.gap) / 1e6);
+    aims_.tell(options_.aims_met >= 0);
     for (const auto& [what, seeds] : wrong_) {
       std::printf("wrong: %zu × %s…: seeds", seeds.size(), what.c_str());
       for (size_t i = 0; i < seeds.size() && i < 12; ++i)
@@ -223,6 +242,7 @@ class Many {
   uint64_t begun_ = 0;
   std::vector<Running> running_;
   Sum sum_;
+  AimTally aims_;
   std::map<std::string, std::vector<uint64_t>> wrong_;
   const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   double took_ = 0;
@@ -289,6 +309,8 @@ const char* parse(int argc, char** argv, Options& options) {
       options.jobs = std::max<size_t>(number(argv[++i]), 1);
     else if (is("--replay"))
       options.replay = number(argv[++i]);
+    else if (is("--aims-met"))
+      options.aims_met = std::atoi(argv[++i]);
     else if (is("--faults"))
       options.faults = argv[++i];
     else if (is("--record"))
